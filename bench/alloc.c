@@ -43,19 +43,19 @@ static ggml_backend_buffer_t no_memory(ggml_backend_buffer_type_t buft, size_t s
 }
 
 static bool load_reference(void) {
-    sides[0]  = (struct side){ggml_gallocr_new_n, ggml_gallocr_free, ggml_gallocr_reserve_n, ggml_gallocr_alloc_graph,
-         ggml_gallocr_get_buffer_size, ggml_backend_buffer_init};
+    sides[0] = (struct side){ggml_gallocr_new_n, ggml_gallocr_free, ggml_gallocr_reserve_n, ggml_gallocr_alloc_graph,
+        ggml_gallocr_get_buffer_size, ggml_backend_buffer_init};
     void *lib = oracle_load("libggml-base.so");
     if (lib == NULL) {
         return false;
     }
-    struct side *r                 = &sides[1];
-    *(void **) &r->new_n           = dlsym(lib, "ggml_gallocr_new_n");
-    *(void **) &r->free            = dlsym(lib, "ggml_gallocr_free");
-    *(void **) &r->reserve_n       = dlsym(lib, "ggml_gallocr_reserve_n");
-    *(void **) &r->alloc_graph     = dlsym(lib, "ggml_gallocr_alloc_graph");
+    struct side *r = &sides[1];
+    *(void **) &r->new_n = dlsym(lib, "ggml_gallocr_new_n");
+    *(void **) &r->free = dlsym(lib, "ggml_gallocr_free");
+    *(void **) &r->reserve_n = dlsym(lib, "ggml_gallocr_reserve_n");
+    *(void **) &r->alloc_graph = dlsym(lib, "ggml_gallocr_alloc_graph");
     *(void **) &r->get_buffer_size = dlsym(lib, "ggml_gallocr_get_buffer_size");
-    *(void **) &r->buffer_init     = dlsym(lib, "ggml_backend_buffer_init");
+    *(void **) &r->buffer_init = dlsym(lib, "ggml_backend_buffer_init");
     return r->new_n != NULL && r->free != NULL && r->reserve_n != NULL && r->alloc_graph != NULL && r->buffer_init != NULL;
 }
 
@@ -95,7 +95,7 @@ static bool job_prepare(struct job *job) {
         ok = ok && job_remember(job, job->graph->nodes[i]);
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             struct ggml_tensor *s = job->graph->nodes[i]->src[k];
-            ok                    = ok && (s == NULL || job_remember(job, s));
+            ok = ok && (s == NULL || job_remember(job, s));
         }
     }
     for (int i = 0; i < job->graph->n_leafs; i++) {
@@ -106,7 +106,7 @@ static bool job_prepare(struct job *job) {
 
 static void job_reset(struct job *job) {
     for (size_t i = 0; i < job->n_ours; i++) {
-        job->ours[i]->data   = NULL;
+        job->ours[i]->data = NULL;
         job->ours[i]->buffer = NULL;
     }
 }
@@ -137,16 +137,16 @@ static bool measure_once(struct job *job, int s, struct times *t) {
         berth_gallocr_set_options(galloc, &job->options);
     }
     double t0 = now();
-    bool ok   = making->reserve_n(galloc, job->graph, job->node_bufs, job->leaf_bufs);
+    bool ok = making->reserve_n(galloc, job->graph, job->node_bufs, job->leaf_bufs);
     keep_least(&t->least[RESERVE], now() - t0);
-    t->size     = 0;
+    t->size = 0;
     t->at_bound = t->at_once = s == 0;
     for (int i = 0; i < job->n_bufs && ok; i++) {
         struct berth_plan_report report;
         t->size += making->get_buffer_size(galloc, i);
         if (s == 0 && berth_gallocr_report(galloc, i, &report) == GGML_STATUS_SUCCESS) {
             t->at_bound = t->at_bound && report.peak == report.bound;
-            t->at_once  = t->at_once && (strcmp(report.method, "outward") == 0 || report.peak == 0);
+            t->at_once = t->at_once && (strcmp(report.method, "outward") == 0 || report.peak == 0);
         }
     }
     for (int k = 0; k < 4 && ok; k++) {
@@ -187,7 +187,7 @@ static bool tally_add(struct tally *tally, int what, double value, const char *n
         return false;
     }
     struct ratio *r = &tally->ratios[what][tally->n[what]++];
-    r->value        = value;
+    r->value = value;
     snprintf(r->name, sizeof r->name, "%s", name);
     return true;
 }
@@ -204,7 +204,7 @@ static bool is_missed(const struct times t[2]) {
 static bool measure(struct job *job, struct tally *tally, bool print) {
     struct times t[2] = {0};
     const int n_times = job->graph->n_nodes > 20000 ? 5 : job->graph->n_nodes > 2000 ? 15 : 50;
-    bool ok           = job_prepare(job);
+    bool ok = job_prepare(job);
     for (int again = 0; again < N_AGAIN && ok && (again == 0 || is_missed(t)); again++) {
         for (int k = 0; k < 2 * n_times && ok; k++) {
             ok = measure_once(job, k % 2, &t[k % 2]);
@@ -220,7 +220,7 @@ static bool measure(struct job *job, struct tally *tally, bool print) {
     double ratio[N_WHAT];
     for (int w = 0; w < N_WHAT; w++) {
         ratio[w] = t[0].least[w] / t[1].least[w];
-        ok       = tally_add(tally, w == RESERVE && !t[0].at_once ? N_WHAT : w, ratio[w], job->name) && ok;
+        ok = tally_add(tally, w == RESERVE && !t[0].at_once ? N_WHAT : w, ratio[w], job->name) && ok;
     }
     if (print) {
         printf("%-28s %7d nodes  reserve %9.1f us, ratio %5.2f%s  alloc_graph %8.1f us, ratio %4.2f, placed %4.2f  size %.4f\n",
@@ -281,7 +281,7 @@ static struct ggml_tensor *block(
     struct ggml_tensor *q = ggml_mul_mat(ctx, w, n), *k = ggml_mul_mat(ctx, w, n), *v = ggml_mul_mat(ctx, w, n);
     struct ggml_tensor *a = ggml_soft_max(ctx, ggml_mul_mat(ctx, k, q));
     struct ggml_tensor *o = ggml_mul_mat(ctx, ggml_cont(ctx, ggml_transpose(ctx, v)), a);
-    x                     = ggml_add(ctx, x, o);
+    x = ggml_add(ctx, x, o);
     struct ggml_tensor *m = ggml_rms_norm(ctx, x, 1e-5f);
     struct ggml_tensor *g = ggml_silu(ctx, ggml_mul_mat(ctx, wide, m)), *u = ggml_mul_mat(ctx, wide, m);
     struct ggml_tensor *h = ggml_mul(ctx, g, u);
@@ -289,14 +289,14 @@ static struct ggml_tensor *block(
 }
 
 static bool bench_made(struct ggml_backend_buffer_type *buft, int n_nodes, struct tally *tally) {
-    const size_t size              = (size_t) n_nodes + 64;
+    const size_t size = (size_t) n_nodes + 64;
     struct ggml_init_params params = {
         .mem_size = (size + 64) * 2 * ggml_tensor_overhead() + ggml_graph_overhead_custom(size, false), .no_alloc = true};
-    struct ggml_context *ctx  = ggml_init(params);
+    struct ggml_context *ctx = ggml_init(params);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, size, false);
-    struct ggml_tensor *w     = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 64),
-                       *wide  = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 256);
-    struct ggml_tensor *x     = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 64);
+    struct ggml_tensor *w = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 64),
+                       *wide = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 256);
+    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 64);
     w->data = wide->data = w; // somebody else's
     ggml_set_input(x);
     struct ggml_tensor *y = x;
@@ -309,7 +309,7 @@ static bool bench_made(struct ggml_backend_buffer_type *buft, int n_nodes, struc
     char name[32];
     snprintf(name, sizeof name, "made of %d nodes", graph->n_nodes);
     struct job job = {.name = name, .graph = graph, .bufts = types, .n_bufs = 1, .options = berth_gallocr_options_default()};
-    const bool ok  = berth_graph_check(graph) == GGML_STATUS_SUCCESS && measure(&job, tally, true);
+    const bool ok = berth_graph_check(graph) == GGML_STATUS_SUCCESS && measure(&job, tally, true);
     ggml_free(ctx);
     return ok;
 }
@@ -326,13 +326,13 @@ static bool bench_file(const char *path, struct tally *tally) {
         types[i]->iface.alloc_buffer = no_memory;
     }
     struct job job = {.name = g.name,
-        .graph              = g.graph,
-        .bufts              = types,
-        .n_bufs             = g.n_bufs,
-        .node_bufs          = g.node_bufs,
-        .leaf_bufs          = g.leaf_bufs,
-        .options            = berth_gallocr_options_default()};
-    const bool ok  = measure(&job, tally, getenv("BENCH_VERBOSE") != NULL);
+        .graph = g.graph,
+        .bufts = types,
+        .n_bufs = g.n_bufs,
+        .node_bufs = g.node_bufs,
+        .leaf_bufs = g.leaf_bufs,
+        .options = berth_gallocr_options_default()};
+    const bool ok = measure(&job, tally, getenv("BENCH_VERBOSE") != NULL);
     ggraph_free(&g);
     return ok;
 }

@@ -35,7 +35,7 @@ struct plan {
 
 static bool step_put(struct plan *p, int32_t op) {
     if (p->n == p->cap) {
-        p->cap   = 2 * p->cap + 1024;
+        p->cap = 2 * p->cap + 1024;
         p->steps = realloc(p->steps, p->cap * sizeof *p->steps);
     }
     p->steps[p->n++] = (struct berth_budget_step){op, BERTH_BUDGET_RUN};
@@ -68,7 +68,7 @@ static uint64_t drop_cost(const struct subject *s, const bool *drop, const struc
         }
     }
     struct berth_budget_result *r = NULL;
-    uint64_t cost                 = UINT64_MAX;
+    uint64_t cost = UINT64_MAX;
     if (berth_budget_check(s->ops, (size_t) s->n, params, p.steps, p.n, &r) == GGML_STATUS_SUCCESS && r->fits) {
         cost = r->cost;
     }
@@ -85,14 +85,14 @@ static bool may_drop(const struct subject *s, int32_t i) {
 // ---- the rules of thumb ----
 
 static uint64_t rule_root(const struct subject *s, const struct berth_budget_params *params) {
-    bool *drop    = calloc((size_t) s->n + 1, sizeof *drop);
+    bool *drop = calloc((size_t) s->n + 1, sizeof *drop);
     uint64_t best = UINT64_MAX;
     for (int32_t length = 2; length <= s->turn + 1; length += 1 + length / 12) {
         for (int32_t i = 0; i <= s->turn; i++) {
             drop[i] = may_drop(s, i) && i % length != 0;
         }
         const uint64_t cost = drop_cost(s, drop, params);
-        best                = cost < best ? cost : best;
+        best = cost < best ? cost : best;
     }
     free(drop);
     return best;
@@ -107,7 +107,7 @@ static int by_ratio(const void *a, const void *b) {
 }
 
 static uint64_t rule_greedy(const struct subject *s, const struct berth_budget_params *params) {
-    bool *drop      = calloc((size_t) s->n + 1, sizeof *drop);
+    bool *drop = calloc((size_t) s->n + 1, sizeof *drop);
     int32_t *sorted = calloc((size_t) s->n + 1, sizeof *sorted), n = 0;
     uint64_t best = UINT64_MAX;
     for (int32_t i = 0; i <= s->turn; i++) {
@@ -122,7 +122,7 @@ static uint64_t rule_greedy(const struct subject *s, const struct berth_budget_p
             drop[sorted[done]] = true;
         }
         const uint64_t cost = drop_cost(s, drop, params);
-        best                = cost < best ? cost : best;
+        best = cost < best ? cost : best;
     }
     free(drop);
     free(sorted);
@@ -145,7 +145,7 @@ static void cell(uint64_t cost, uint64_t once) {
 }
 
 static bool row(const struct subject *s, const char *what, uint64_t bytes, int64_t time_us) {
-    const struct berth_budget_pool pool     = {.bytes = bytes};
+    const struct berth_budget_pool pool = {.bytes = bytes};
     const struct berth_budget_params params = {
         .pools = &pool, .n_pools = 1, .time_us = time_us, .seed = 1, .max_nodes = max_nodes};
     struct berth_budget_result *r = NULL;
@@ -175,7 +175,7 @@ static bool row(const struct subject *s, const char *what, uint64_t bytes, int64
 }
 
 static bool table(struct subject *s, const char *name, int64_t time_us) {
-    static const double shares[]  = {0.9, 0.7, 0.5, 0.35};
+    static const double shares[] = {0.9, 0.7, 0.5, 0.35};
     struct berth_budget_result *r = NULL;
     if (berth_budget_solve(s->ops, (size_t) s->n, NULL, &r) != GGML_STATUS_SUCCESS) {
         fprintf(stderr, "%s: %s\n", name, berth_last_error());
@@ -194,7 +194,7 @@ static bool table(struct subject *s, const char *name, int64_t time_us) {
         } else if (!was_least) {
             printf("  %-12s %14" PRIu64 "  cannot fit: %" PRIu64 " bytes short\n", what, bytes, least - bytes);
             was_least = true;
-            ok        = row(s, "least + 5%", least + least / 20, time_us);
+            ok = row(s, "least + 5%", least + least / 20, time_us);
         }
     }
     berth_budget_free(r);
@@ -223,7 +223,7 @@ static bool file_run(const char *path, int64_t time_us) {
     }
     ggraph_bufts(&g, types);
     const struct graph_sizes sizes = {types[0], ggml_backend_buft_get_alignment(types[0])};
-    bool ok                        = graph_ops_init(&o, g.graph, &sizes) == GGML_STATUS_SUCCESS;
+    bool ok = graph_ops_init(&o, g.graph, &sizes) == GGML_STATUS_SUCCESS;
     if (ok) {
         struct subject s;
         int32_t turn = -1;
@@ -234,7 +234,7 @@ static bool file_run(const char *path, int64_t time_us) {
             printf("%s: has no loss\n", path);
         } else {
             const char *name = strrchr(path, '/');
-            ok               = subject_init(&s, o.ops, o.n, turn) && table(&s, name == NULL ? path : name + 1, time_us);
+            ok = subject_init(&s, o.ops, o.n, turn) && table(&s, name == NULL ? path : name + 1, time_us);
             free(s.readers);
         }
         graph_ops_fini(&o);
@@ -251,11 +251,11 @@ static bool file_run(const char *path, int64_t time_us) {
 static bool made_run(int32_t n_layers, int64_t time_us) {
     const int32_t n_there = n_layers * LAYER, n = 2 * n_there;
     struct berth_budget_op *ops = calloc((size_t) n + 1, sizeof *ops);
-    int32_t(*srcs)[3]           = calloc((size_t) n + 1, sizeof *srcs);
+    int32_t(*srcs)[3] = calloc((size_t) n + 1, sizeof *srcs);
     struct subject s;
     for (int32_t i = 0; i < n; i++) {
         const int32_t mirror = n - 1 - i, kind = (i < n_there ? i : mirror) % LAYER;
-        ops[i]      = (struct berth_budget_op){.srcs = srcs[i], .size = (uint64_t) (kind % 3 == 0 ? 4 : 1) << 20, .align = 64};
+        ops[i] = (struct berth_budget_op){.srcs = srcs[i], .size = (uint64_t) (kind % 3 == 0 ? 4 : 1) << 20, .align = 64};
         ops[i].cost = kind % 2 == 0 ? 1000 : 50;
         if (i > 0) {
             srcs[i][ops[i].n_srcs++] = i - 1;
@@ -267,15 +267,15 @@ static bool made_run(int32_t n_layers, int64_t time_us) {
             srcs[i][ops[i].n_srcs++] = mirror;
         }
     }
-    bool ok                       = subject_init(&s, ops, n, n_there - 1);
+    bool ok = subject_init(&s, ops, n, n_there - 1);
     struct berth_budget_result *r = NULL;
-    ok                            = ok && berth_budget_solve(ops, (size_t) n, NULL, &r) == GGML_STATUS_SUCCESS;
-    const uint64_t peak           = ok ? r->uses[0].peak : 0;
+    ok = ok && berth_budget_solve(ops, (size_t) n, NULL, &r) == GGML_STATUS_SUCCESS;
+    const uint64_t peak = ok ? r->uses[0].peak : 0;
     berth_budget_free(r);
     for (int k = 0; ok && k < 4; k++) {
-        const struct berth_budget_pool pool     = {.bytes = peak * (uint64_t) (9 - 2 * k) / 10};
+        const struct berth_budget_pool pool = {.bytes = peak * (uint64_t) (9 - 2 * k) / 10};
         const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .time_us = time_us};
-        r                                       = NULL;
+        r = NULL;
         ok = berth_budget_solve(ops, (size_t) n, &params, &r) == GGML_STATUS_SUCCESS && r->fits && r->time_us <= 5000000;
         if (r != NULL) {
             printf("%d ops at %d%%: %s, cost %.4f of once, %.2f s, %s%s\n", n, 90 - 20 * k, r->fits ? "fits" : "does not fit",
@@ -295,7 +295,7 @@ int main(int argc, char **argv) {
         if (c != 't' && c != 'n') {
             return 2;
         }
-        time_us   = c == 't' ? (int64_t) (1000 * atof(optarg)) : time_us;
+        time_us = c == 't' ? (int64_t) (1000 * atof(optarg)) : time_us;
         max_nodes = c == 'n' ? atoll(optarg) : max_nodes;
     }
     bool ok = true;

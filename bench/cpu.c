@@ -18,18 +18,18 @@ static double now_us(void) {
 // Best of several runs within two seconds, in microseconds.
 static double best_us(const struct runner *r, struct ggml_cgraph *graph, int n_threads, int n_runs) {
     struct ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
-    struct ggml_threadpool *pool         = r->pool_new(&params);
-    struct ggml_cplan plan               = r->plan(graph, n_threads, pool);
-    plan.work_data                       = malloc(plan.work_size + 1);
-    double best                          = 1e30;
-    const double end                     = now_us() + 2e6;
+    struct ggml_threadpool *pool = r->pool_new(&params);
+    struct ggml_cplan plan = r->plan(graph, n_threads, pool);
+    plan.work_data = malloc(plan.work_size + 1);
+    double best = 1e30;
+    const double end = now_us() + 2e6;
     for (int i = 0; i < n_runs && (i < 2 || now_us() < end); i++) {
         const double start = now_us();
         if (r->compute(graph, &plan) != GGML_STATUS_SUCCESS) {
             printf("%s failed\n", r->name);
         }
         const double spent = now_us() - start;
-        best               = spent < best ? spent : best;
+        best = spent < best ? spent : best;
     }
     free(plan.work_data);
     r->pool_free(pool);
@@ -64,17 +64,17 @@ static struct ggml_cgraph *layers(struct ggml_context *ctx, int n) {
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     cpu_set_t set;
-    const int n_cpus      = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    const int n_crowd     = argc > 1 ? atoi(argv[1]) : 4 * n_cpus;
+    const int n_cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    const int n_crowd = argc > 1 ? atoi(argv[1]) : 4 * n_cpus;
     struct runner both[2] = {runner_berth()};
-    const int n_runners   = runner_reference(&both[1]) ? 2 : 1;
+    const int n_runners = runner_reference(&both[1]) ? 2 : 1;
     if (n_runners == 1) {
         printf("no reference: %s\n", oracle_why());
     }
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 256u << 20});
-    struct ggml_cgraph *tiny  = chain(ctx, 1, 1, 2000, false);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 256u << 20});
+    struct ggml_cgraph *tiny = chain(ctx, 1, 1, 2000, false);
     struct ggml_cgraph *scale = chain(ctx, 1, 1, 2000, true);
-    struct ggml_cgraph *wide  = chain(ctx, 1024, 64, 500, false);
+    struct ggml_cgraph *wide = chain(ctx, 1024, 64, 500, false);
     struct ggml_cgraph *model = layers(ctx, 12);
     printf("%d processors, kernels %s\n", n_cpus, berth_cpu_isa());
     for (int i = 0; i < n_runners; i++) {

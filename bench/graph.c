@@ -80,27 +80,27 @@ static bool side_load(struct side *s, void *handle) {
 
 static bool side_init(struct side *s) {
     const size_t n_weights = 11 * N_LAYERS + 1;
-    s->weights             = s->ggml_init((struct ggml_init_params){n_weights * s->ggml_tensor_overhead(), NULL, true});
-    s->memory_size         = MAX_NODES * s->ggml_tensor_overhead() + s->ggml_graph_overhead_custom(MAX_NODES, false);
-    s->memory              = calloc(1, s->memory_size);
+    s->weights = s->ggml_init((struct ggml_init_params){n_weights * s->ggml_tensor_overhead(), NULL, true});
+    s->memory_size = MAX_NODES * s->ggml_tensor_overhead() + s->ggml_graph_overhead_custom(MAX_NODES, false);
+    s->memory = calloc(1, s->memory_size);
     if (s->weights == NULL || s->memory == NULL) {
         return false;
     }
     struct ggml_context *ctx = s->weights;
-    s->embd                  = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q8_0, N_EMBD, 1000);
+    s->embd = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q8_0, N_EMBD, 1000);
     for (int i = 0; i < N_LAYERS; i++) {
         struct layer *l = &s->layers[i];
-        l->attn_norm    = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N_EMBD);
-        l->ffn_norm     = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N_EMBD);
-        l->wq           = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, N_EMBD, N_EMBD);
-        l->wk           = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, N_EMBD, N_EMBD);
-        l->wv           = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, N_EMBD, N_EMBD);
-        l->wo           = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, N_EMBD, N_EMBD);
-        l->gate         = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, N_EMBD, N_FF);
-        l->up           = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, N_EMBD, N_FF);
-        l->down         = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, N_FF, N_EMBD);
-        l->k_cache      = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F16, N_EMBD * N_CTX);
-        l->v_cache      = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F16, N_EMBD * N_CTX);
+        l->attn_norm = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N_EMBD);
+        l->ffn_norm = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N_EMBD);
+        l->wq = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, N_EMBD, N_EMBD);
+        l->wk = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, N_EMBD, N_EMBD);
+        l->wv = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, N_EMBD, N_EMBD);
+        l->wo = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, N_EMBD, N_EMBD);
+        l->gate = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, N_EMBD, N_FF);
+        l->up = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, N_EMBD, N_FF);
+        l->down = s->ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, N_FF, N_EMBD);
+        l->k_cache = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F16, N_EMBD * N_CTX);
+        l->v_cache = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F16, N_EMBD * N_CTX);
     }
     return true;
 }
@@ -119,7 +119,7 @@ static struct ggml_tensor *rope(const struct side *s, struct ggml_context *ctx, 
 
 static struct ggml_tensor *attention(const struct side *s, struct ggml_context *ctx, struct ggml_cgraph *g, const struct layer *l,
     struct ggml_tensor *x, struct ggml_tensor *pos, struct ggml_tensor *mask) {
-    const size_t row      = s->ggml_row_size(GGML_TYPE_F16, N_EMBD);
+    const size_t row = s->ggml_row_size(GGML_TYPE_F16, N_EMBD);
     const size_t head_row = s->ggml_row_size(GGML_TYPE_F16, N_HEAD_DIM);
     struct ggml_tensor *q = rope(s, ctx, s->ggml_mul_mat(ctx, l->wq, x), pos);
     struct ggml_tensor *k = rope(s, ctx, s->ggml_mul_mat(ctx, l->wk, x), pos);
@@ -130,29 +130,29 @@ static struct ggml_tensor *attention(const struct side *s, struct ggml_context *
     s->ggml_build_forward_expand(g, s->ggml_cpy(ctx, k, k_to));
     s->ggml_build_forward_expand(g, s->ggml_cpy(ctx, v, v_to));
 
-    struct ggml_tensor *keys   = s->ggml_view_3d(ctx, l->k_cache, N_HEAD_DIM, 32, N_HEAD, row, head_row, 0);
+    struct ggml_tensor *keys = s->ggml_view_3d(ctx, l->k_cache, N_HEAD_DIM, 32, N_HEAD, row, head_row, 0);
     struct ggml_tensor *values = s->ggml_view_3d(ctx, l->v_cache, 32, N_HEAD_DIM, N_HEAD, 2 * N_CTX, 2 * N_CTX * N_HEAD_DIM, 0);
-    struct ggml_tensor *kq     = s->ggml_mul_mat(ctx, keys, s->ggml_permute(ctx, q, 0, 2, 1, 3));
-    kq                         = s->ggml_soft_max_ext(ctx, kq, mask, 0.125f, 0.0f);
-    struct ggml_tensor *kqv    = s->ggml_mul_mat(ctx, values, kq);
-    kqv                        = s->ggml_cont_2d(ctx, s->ggml_permute(ctx, kqv, 0, 2, 1, 3), N_EMBD, N_TOKENS);
+    struct ggml_tensor *kq = s->ggml_mul_mat(ctx, keys, s->ggml_permute(ctx, q, 0, 2, 1, 3));
+    kq = s->ggml_soft_max_ext(ctx, kq, mask, 0.125f, 0.0f);
+    struct ggml_tensor *kqv = s->ggml_mul_mat(ctx, values, kq);
+    kqv = s->ggml_cont_2d(ctx, s->ggml_permute(ctx, kqv, 0, 2, 1, 3), N_EMBD, N_TOKENS);
     return s->ggml_mul_mat(ctx, l->wo, kqv);
 }
 
 static struct ggml_cgraph *build(const struct side *s, struct ggml_context *ctx) {
-    struct ggml_cgraph *g      = s->ggml_new_graph_custom(ctx, MAX_NODES, false);
+    struct ggml_cgraph *g = s->ggml_new_graph_custom(ctx, MAX_NODES, false);
     struct ggml_tensor *tokens = s->ggml_new_tensor_1d(ctx, GGML_TYPE_I32, N_TOKENS);
-    struct ggml_tensor *pos    = s->ggml_new_tensor_1d(ctx, GGML_TYPE_I32, N_TOKENS);
-    struct ggml_tensor *mask   = s->ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 32, 32);
-    struct ggml_tensor *x      = s->ggml_get_rows(ctx, s->embd, tokens);
+    struct ggml_tensor *pos = s->ggml_new_tensor_1d(ctx, GGML_TYPE_I32, N_TOKENS);
+    struct ggml_tensor *mask = s->ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 32, 32);
+    struct ggml_tensor *x = s->ggml_get_rows(ctx, s->embd, tokens);
     for (int i = 0; i < N_LAYERS; i++) {
-        const struct layer *l  = &s->layers[i];
+        const struct layer *l = &s->layers[i];
         struct ggml_tensor *in = s->ggml_mul(ctx, s->ggml_rms_norm(ctx, x, 1e-5f), l->attn_norm);
-        x                      = s->ggml_add(ctx, x, attention(s, ctx, g, l, in, pos, mask));
+        x = s->ggml_add(ctx, x, attention(s, ctx, g, l, in, pos, mask));
         struct ggml_tensor *ff = s->ggml_mul(ctx, s->ggml_rms_norm(ctx, x, 1e-5f), l->ffn_norm);
         struct ggml_tensor *up = s->ggml_mul_mat(ctx, l->up, ff);
-        ff                     = s->ggml_mul(ctx, s->ggml_silu(ctx, s->ggml_mul_mat(ctx, l->gate, ff)), up);
-        x                      = s->ggml_add(ctx, x, s->ggml_mul_mat(ctx, l->down, ff));
+        ff = s->ggml_mul(ctx, s->ggml_silu(ctx, s->ggml_mul_mat(ctx, l->gate, ff)), up);
+        x = s->ggml_add(ctx, x, s->ggml_mul_mat(ctx, l->down, ff));
     }
     s->ggml_build_forward_expand(g, x);
     return g;
@@ -165,11 +165,11 @@ static double now(void) {
 }
 
 static void run(struct side *s, int i) {
-    const double start       = now();
+    const double start = now();
     struct ggml_context *ctx = s->ggml_init((struct ggml_init_params){s->memory_size, s->memory, true});
-    struct ggml_cgraph *g    = build(s, ctx);
-    s->seconds[i]            = now() - start;
-    s->n_nodes               = s->ggml_graph_n_nodes(g);
+    struct ggml_cgraph *g = build(s, ctx);
+    s->seconds[i] = now() - start;
+    s->n_nodes = s->ggml_graph_n_nodes(g);
     for (int k = 0; k < s->n_nodes && k < MAX_NODES; k++) {
         s->ops[k] = (int) s->ggml_graph_node(g, k)->op;
     }
@@ -188,7 +188,7 @@ static double median(double *x, int n) {
 
 int main(void) {
     static struct side berth, ref;
-    void *base          = oracle_load("libggml-base.so");
+    void *base = oracle_load("libggml-base.so");
     const bool with_ref = base != NULL && side_load(&ref, base) && side_init(&ref);
     side_load_own(&berth);
     if (!side_init(&berth)) {

@@ -50,20 +50,20 @@ static struct lane lane_of(const struct runner *by, struct ggml_cgraph *graph) {
 
 static void lane_start(struct lane *l) {
     struct ggml_threadpool_params params = ggml_threadpool_params_default(opt.n_threads);
-    l->pool                              = l->by->pool_new(&params);
-    l->plan                              = l->by->plan(l->graph, opt.n_threads, l->pool);
-    l->plan.work_data                    = malloc(l->plan.work_size + 64);
+    l->pool = l->by->pool_new(&params);
+    l->plan = l->by->plan(l->graph, opt.n_threads, l->pool);
+    l->plan.work_data = malloc(l->plan.work_size + 64);
 }
 
 static void lane_run(struct lane *l) {
     const clockid_t clock = opt.n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-    const double start    = runner_now_us(clock);
+    const double start = runner_now_us(clock);
     if (l->by->compute(l->graph, &l->plan) != GGML_STATUS_SUCCESS) {
         printf("%s failed\n", l->by->name);
         n_failed++;
     }
     const double spent = runner_now_us(clock) - start;
-    l->best_us         = spent < l->best_us ? spent : l->best_us;
+    l->best_us = spent < l->best_us ? spent : l->best_us;
 }
 
 static void lane_stop(struct lane *l) {
@@ -73,7 +73,7 @@ static void lane_stop(struct lane *l) {
 
 static float *answer(const struct ggml_tensor *t) {
     const int64_t n = ggml_nelements(t);
-    float *y        = malloc((size_t) n * sizeof *y);
+    float *y = malloc((size_t) n * sizeof *y);
     if (t->type == GGML_TYPE_F16) {
         ggml_fp16_to_fp32_row(t->data, y, n);
     } else {
@@ -122,7 +122,7 @@ static void turns(struct lane *lanes, int n_lanes, float **answers) {
 // the other, and its pool is gone before the next begins.
 static void race(const char *name, int64_t m, struct ggml_tensor *out, struct lane *lanes, int n_lanes, double limit) {
     float *answers[3] = {NULL};
-    double err        = 0;
+    double err = 0;
     for (int i = 0; i < n_lanes; i += opt.n_threads == 1 ? n_lanes : 1) {
         const int n = opt.n_threads == 1 ? n_lanes : 1;
         for (int j = i; j < i + n; j++) {
@@ -135,7 +135,7 @@ static void race(const char *name, int64_t m, struct ggml_tensor *out, struct la
     }
     for (int i = 1; i < n_lanes; i++) {
         const double e = nmse(ggml_nelements(out), answers[0], answers[i]);
-        err            = e > err || isnan(e) ? e : err;
+        err = e > err || isnan(e) ? e : err;
     }
     row_print(name, m, lanes, n_lanes, err, limit);
     for (int i = 0; i < n_lanes; i++) {
@@ -163,7 +163,7 @@ static float noise(void) {
 static void fill(struct ggml_tensor *t) {
     const int64_t n = t->ne[0], n_rows = ggml_nrows(t), n_own = n_rows < 32 ? n_rows : 32;
     const size_t row = ggml_row_size(t->type, n);
-    float *x         = malloc((size_t) (n * n_own) * sizeof *x);
+    float *x = malloc((size_t) (n * n_own) * sizeof *x);
     for (int64_t i = 0; i < n * n_own; i++) {
         x[i] = noise() * 0.25f;
     }
@@ -192,15 +192,15 @@ static struct ggml_tensor *filled(struct ggml_context *ctx, enum ggml_type type,
 
 // The same weights in the reference's extra buffer type, which rewrites them; NULL if it has none for them.
 static struct ggml_tensor *repacked(struct ggml_context *ctx, const struct ggml_tensor *w, void **buffer) {
-    ggml_backend_reg_t (*reg_of)(void)                                             = NULL;
-    void *(*proc)(ggml_backend_reg_t, const char *)                                = NULL;
-    ggml_backend_dev_t (*dev_of)(ggml_backend_reg_t, size_t)                       = NULL;
-    ggml_backend_buffer_t (*alloc)(ggml_backend_buffer_type_t, size_t)             = NULL;
+    ggml_backend_reg_t (*reg_of)(void) = NULL;
+    void *(*proc)(ggml_backend_reg_t, const char *) = NULL;
+    ggml_backend_dev_t (*dev_of)(ggml_backend_reg_t, size_t) = NULL;
+    ggml_backend_buffer_t (*alloc)(ggml_backend_buffer_type_t, size_t) = NULL;
     enum ggml_status (*place)(ggml_backend_buffer_t, struct ggml_tensor *, void *) = NULL;
-    void *(*start)(ggml_backend_buffer_t)                                          = NULL;
-    size_t (*size_of)(ggml_backend_buffer_type_t, const struct ggml_tensor *)      = NULL;
-    bool (*supports)(ggml_backend_dev_t, const struct ggml_tensor *)               = NULL;
-    void (*set)(struct ggml_tensor *, const void *, size_t, size_t)                = NULL;
+    void *(*start)(ggml_backend_buffer_t) = NULL;
+    size_t (*size_of)(ggml_backend_buffer_type_t, const struct ggml_tensor *) = NULL;
+    bool (*supports)(ggml_backend_dev_t, const struct ggml_tensor *) = NULL;
+    void (*set)(struct ggml_tensor *, const void *, size_t, size_t) = NULL;
     if (!runner_symbol(reference.cpu, "ggml_backend_cpu_reg", &reg_of) ||
         !runner_symbol(reference.base, "ggml_backend_reg_get_proc_address", &proc) ||
         !runner_symbol(reference.base, "ggml_backend_reg_dev_get", &dev_of) ||
@@ -213,16 +213,16 @@ static struct ggml_tensor *repacked(struct ggml_context *ctx, const struct ggml_
         return NULL;
     }
     ggml_backend_dev_get_extra_bufts_t bufts = NULL;
-    void *found                              = proc(reg_of(), "ggml_backend_dev_get_extra_bufts");
+    void *found = proc(reg_of(), "ggml_backend_dev_get_extra_bufts");
     memcpy(&bufts, &found, sizeof found);
     ggml_backend_buffer_type_t *list = bufts != NULL ? bufts(dev_of(reg_of(), 0)) : NULL;
     for (; list != NULL && *list != NULL; list++) {
-        struct ggml_tensor *t      = ggml_new_tensor(ctx, w->type, 4, w->ne);
+        struct ggml_tensor *t = ggml_new_tensor(ctx, w->type, 4, w->ne);
         ggml_backend_buffer_t mine = t != NULL ? alloc(*list, size_of(*list, t) + 4096) : NULL;
         if (mine == NULL) {
             continue;
         }
-        t->data                 = NULL;
+        t->data = NULL;
         struct ggml_tensor *two = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, w->ne[0], 2);
         if (place(mine, t, start(mine)) == GGML_STATUS_SUCCESS && t->extra != NULL &&
             supports(dev_of(reg_of(), 0), ggml_mul_mat(ctx, t, two))) {
@@ -235,19 +235,19 @@ static struct ggml_tensor *repacked(struct ggml_context *ctx, const struct ggml_
 }
 
 static void mul_mat(enum ggml_type type) {
-    const size_t size         = ggml_row_size(type, opt.k) * (size_t) opt.n;
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 2 * size + (64u << 20)});
-    struct ggml_tensor *w     = filled(ctx, type, opt.k, opt.n, 1);
-    void *buffer              = NULL;
+    const size_t size = ggml_row_size(type, opt.k) * (size_t) opt.n;
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 2 * size + (64u << 20)});
+    struct ggml_tensor *w = filled(ctx, type, opt.k, opt.n, 1);
+    void *buffer = NULL;
     struct ggml_tensor *other = has_reference && ggml_is_quantized(type) ? repacked(ctx, w, &buffer) : NULL;
     for (int i = 0; i < opt.n_m; i++) {
         struct ggml_context *tmp = ggml_init(
             (struct ggml_init_params){.mem_size = (size_t) (opt.m[i] * (opt.k + 2 * opt.n)) * sizeof(float) + (1u << 20)});
-        struct ggml_tensor *x     = filled(tmp, GGML_TYPE_F32, opt.k, opt.m[i], 1);
-        struct ggml_tensor *y     = ggml_mul_mat(tmp, w, x);
+        struct ggml_tensor *x = filled(tmp, GGML_TYPE_F32, opt.k, opt.m[i], 1);
+        struct ggml_tensor *y = ggml_mul_mat(tmp, w, x);
         struct ggml_cgraph *graph = graph_of(tmp, y);
-        struct lane lanes[3]      = {lane_of(&berth, graph)};
-        int n_lanes               = 1;
+        struct lane lanes[3] = {lane_of(&berth, graph)};
+        int n_lanes = 1;
         if (has_reference) {
             lanes[n_lanes++] = lane_of(&reference, graph);
         }
@@ -320,10 +320,10 @@ static struct ggml_tensor *op_get_rows_q8_0(struct ggml_context *ctx, int64_t m)
     return op_get_rows(ctx, m, GGML_TYPE_Q8_0);
 }
 static struct ggml_tensor *op_attn(struct ggml_context *ctx, int64_t m, enum ggml_type type) {
-    const int64_t n_kv       = 1024;
-    struct ggml_tensor *q    = ggml_permute(ctx, filled(ctx, GGML_TYPE_F32, 128, 32, m), 0, 2, 1, 3);
-    struct ggml_tensor *k    = ggml_permute(ctx, filled(ctx, type, 128, 8, n_kv), 0, 2, 1, 3);
-    struct ggml_tensor *v    = ggml_permute(ctx, filled(ctx, type, 128, 8, n_kv), 0, 2, 1, 3);
+    const int64_t n_kv = 1024;
+    struct ggml_tensor *q = ggml_permute(ctx, filled(ctx, GGML_TYPE_F32, 128, 32, m), 0, 2, 1, 3);
+    struct ggml_tensor *k = ggml_permute(ctx, filled(ctx, type, 128, 8, n_kv), 0, 2, 1, 3);
+    struct ggml_tensor *v = ggml_permute(ctx, filled(ctx, type, 128, 8, n_kv), 0, 2, 1, 3);
     struct ggml_tensor *mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, n_kv, (m + 63) / 64 * 64);
     memset(mask->data, 0, ggml_nbytes(mask));
     for (int64_t i = 0; i < m; i++) { // causal: the last m tokens of n_kv ask
@@ -372,10 +372,10 @@ static const struct {
 
 static void one_op(int i) {
     for (int j = 0; j < opt.n_m; j++) {
-        struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 512u << 20});
-        struct ggml_tensor *y     = ops[i].build(ctx, opt.m[j]);
+        struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 512u << 20});
+        struct ggml_tensor *y = ops[i].build(ctx, opt.m[j]);
         struct ggml_cgraph *graph = graph_of(ctx, y);
-        struct lane lanes[2]      = {lane_of(&berth, graph)};
+        struct lane lanes[2] = {lane_of(&berth, graph)};
         if (has_reference) {
             lanes[1] = lane_of(&reference, graph);
         }
@@ -404,7 +404,7 @@ static bool options(int argc, char **argv) {
             return false;
         }
     }
-    opt.names   = argv + optind;
+    opt.names = argv + optind;
     opt.n_names = argc - optind;
     return opt.n_threads > 0 && opt.k > 0 && opt.n > 0 && opt.n_m > 0;
 }
@@ -418,8 +418,8 @@ int main(int argc, char **argv) {
     static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
         GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K,
         GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4};
-    berth                               = runner_berth();
-    has_reference                       = runner_reference(&reference);
+    berth = runner_berth();
+    has_reference = runner_reference(&reference);
     ggml_cpu_init();
     printf("kernels %s, reference %s, %d threads, k %lld, n %lld\n", berth_cpu_isa(),
         has_reference ? reference.name : oracle_why(), opt.n_threads, (long long) opt.k, (long long) opt.n);

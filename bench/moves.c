@@ -32,7 +32,7 @@ struct net {
 
 static void fill(struct ggml_tensor *t, float scale) {
     const size_t n = (size_t) ggml_nelements(t);
-    float *values  = malloc(n * sizeof *values);
+    float *values = malloc(n * sizeof *values);
     for (size_t i = 0; i < n; i++) {
         values[i] = scale * (float) ((i * 2654435761u >> 7) % 2001) / 1000 - scale;
     }
@@ -43,13 +43,13 @@ static void fill(struct ggml_tensor *t, float scale) {
 static struct net net_new(const struct size *size, ggml_backend_t cpu) {
     const size_t n = 8 * (size_t) size->n_layers + 64;
     struct net net = {0};
-    net.weights    = ggml_init((struct ggml_init_params){.mem_size = 4096, .no_alloc = true});
-    net.w          = ggml_new_tensor_2d(net.weights, GGML_TYPE_F32, size->width, size->width);
-    net.buffer     = ggml_backend_alloc_ctx_tensors(net.weights, cpu);
-    net.ctx        = ggml_init((struct ggml_init_params){
-               .mem_size = n * ggml_tensor_overhead() + ggml_graph_overhead_custom(n, false), .no_alloc = true});
-    net.graph      = ggml_new_graph_custom(net.ctx, n, false);
-    net.x          = ggml_new_tensor_2d(net.ctx, GGML_TYPE_F32, size->width, size->n_columns);
+    net.weights = ggml_init((struct ggml_init_params){.mem_size = 4096, .no_alloc = true});
+    net.w = ggml_new_tensor_2d(net.weights, GGML_TYPE_F32, size->width, size->width);
+    net.buffer = ggml_backend_alloc_ctx_tensors(net.weights, cpu);
+    net.ctx = ggml_init((struct ggml_init_params){
+        .mem_size = n * ggml_tensor_overhead() + ggml_graph_overhead_custom(n, false), .no_alloc = true});
+    net.graph = ggml_new_graph_custom(net.ctx, n, false);
+    net.x = ggml_new_tensor_2d(net.ctx, GGML_TYPE_F32, size->width, size->n_columns);
     ggml_set_input(net.x);
     struct ggml_tensor **there = calloc((size_t) size->n_layers, sizeof(struct ggml_tensor *)), *t = net.x;
     for (int i = 0; i < size->n_layers; i++) {
@@ -80,19 +80,19 @@ static float *results(const struct net *net) {
 
 // All the memory it takes; seconds of the best run.
 static float *plain_run(const struct size *size, ggml_backend_t cpu, int n_runs, size_t *bytes, double *seconds) {
-    struct net net        = net_new(size, cpu);
+    struct net net = net_new(size, cpu);
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
-    bool ok               = ggml_gallocr_alloc_graph(galloc, net.graph);
-    *seconds              = 1e30;
+    bool ok = ggml_gallocr_alloc_graph(galloc, net.graph);
+    *seconds = 1e30;
     for (int i = 0; ok && i < n_runs; i++) {
         fill(net.x, 1);
         const int64_t begin = ggml_time_us();
-        ok                  = ggml_backend_graph_compute(cpu, net.graph) == GGML_STATUS_SUCCESS;
-        const double s      = (double) (ggml_time_us() - begin) / 1e6;
-        *seconds            = s < *seconds ? s : *seconds;
+        ok = ggml_backend_graph_compute(cpu, net.graph) == GGML_STATUS_SUCCESS;
+        const double s = (double) (ggml_time_us() - begin) / 1e6;
+        *seconds = s < *seconds ? s : *seconds;
     }
     float *values = ok ? results(&net) : NULL;
-    *bytes        = ggml_gallocr_get_buffer_size(galloc, 0);
+    *bytes = ggml_gallocr_get_buffer_size(galloc, 0);
     ggml_gallocr_free(galloc);
     net_free(&net);
     return values;
@@ -124,13 +124,13 @@ static bool mode_init(struct mode *m, const struct size *size, ggml_backend_t *b
     size_t bytes, bool overlap) {
     const struct berth_graph_budget_params params = {
         .bytes = bytes, .spill_buft = bufts[1], .spill_bytes = SIZE_MAX / 4, .spill_cost = (double) size->width / 4};
-    m->net  = net_new(size, backends[0]);
+    m->net = net_new(size, backends[0]);
     m->best = 1e30;
     if (berth_graph_budget(m->net.graph, &params, &m->ctx, &m->graph, &m->told) != GGML_STATUS_SUCCESS || m->graph == NULL) {
         fprintf(stderr, "no schedule within %zu bytes\n", bytes);
         return false;
     }
-    m->sched   = sched_new(backends, bufts, m->graph, overlap);
+    m->sched = sched_new(backends, bufts, m->graph, overlap);
     m->is_same = true;
     return ggml_backend_sched_alloc_graph(m->sched, m->graph);
 }
@@ -138,11 +138,11 @@ static bool mode_init(struct mode *m, const struct size *size, ggml_backend_t *b
 static bool mode_run(struct mode *m, const float *want) {
     fill(m->net.x, 1);
     const int64_t begin = ggml_time_us();
-    const bool ok       = ggml_backend_sched_graph_compute(m->sched, m->graph) == GGML_STATUS_SUCCESS;
-    const double s      = (double) (ggml_time_us() - begin) / 1e6;
-    float *values       = results(&m->net);
-    m->best             = s < m->best ? s : m->best;
-    m->is_same          = m->is_same && ok && memcmp(values, want, ggml_nbytes(m->net.out)) == 0;
+    const bool ok = ggml_backend_sched_graph_compute(m->sched, m->graph) == GGML_STATUS_SUCCESS;
+    const double s = (double) (ggml_time_us() - begin) / 1e6;
+    float *values = results(&m->net);
+    m->best = s < m->best ? s : m->best;
+    m->is_same = m->is_same && ok && memcmp(values, want, ggml_nbytes(m->net.out)) == 0;
     free(values);
     return ok;
 }
@@ -163,10 +163,10 @@ static void tell(const char *name, const struct mode *m, double plain) {
 }
 
 int main(int argc, char **argv) {
-    struct size size   = {.n_layers = 24, .width = 64, .n_columns = 16384};
+    struct size size = {.n_layers = 24, .width = 64, .n_columns = 16384};
     const char *folder = "/tmp";
-    double share       = 0.4;
-    int n_runs         = 15, c;
+    double share = 0.4;
+    int n_runs = 15, c;
     while ((c = getopt(argc, argv, "d:l:w:c:s:n:")) != -1) {
         switch (c) {
             case 'd': folder = optarg; break;
@@ -183,12 +183,12 @@ int main(int argc, char **argv) {
     ggml_backend_cpu_set_n_threads(backends[0], 1);
     ggml_backend_cpu_set_n_threads(backends[1], 1);
     ggml_backend_buffer_type_t bufts[] = {ggml_backend_cpu_buffer_type(), berth_file_buffer_type_new(folder)};
-    size_t whole                       = 0;
-    double plain                       = 0;
-    float *want                        = plain_run(&size, backends[0], n_runs, &whole, &plain);
-    const size_t bytes                 = (size_t) (share * (double) whole);
-    struct mode modes[2]               = {0};
-    bool ok                            = want != NULL;
+    size_t whole = 0;
+    double plain = 0;
+    float *want = plain_run(&size, backends[0], n_runs, &whole, &plain);
+    const size_t bytes = (size_t) (share * (double) whole);
+    struct mode modes[2] = {0};
+    bool ok = want != NULL;
     for (int k = 0; k < 2; k++) {
         ok = ok && mode_init(&modes[k], &size, backends, bufts, bytes, k == 1);
     }

@@ -76,7 +76,7 @@ static void cell_close(struct cell *c) {
 
 // A ring of n ops, each tied to its two neighbours on either side, three of four ties rewired; ties point upwards.
 static void cell_watts_strogatz(struct cell *c, int32_t n) {
-    c->n             = 0;
+    c->n = 0;
     const int32_t in = op_add(c, some_size());
     c->ops[in].flags = BERTH_ORDER_INPUT;
     for (int32_t i = 0; i < n - 1; i++) {
@@ -104,7 +104,7 @@ static void cell_watts_strogatz(struct cell *c, int32_t n) {
 
 // Branches that grow from random earlier values, some of them joined again, about 56 ops, listed breadth first.
 static void cell_branched(struct cell *c) {
-    c->n             = 0;
+    c->n = 0;
     const int32_t in = op_add(c, some_size());
     c->ops[in].flags = BERTH_ORDER_INPUT;
     int32_t tips[8];
@@ -131,7 +131,7 @@ static void cell_branched(struct cell *c) {
 static bool bench_cells(const char *name, int kind, int64_t nodes, int32_t beam) {
     struct cell c;
     int32_t order[MAX_OPS];
-    const int n  = 100;
+    const int n = 100;
     double given = 0, ours = 0, worst = 0, ms = 0, worst_ms = 0;
     int n_proven = 0, n_exact = 0;
     rng = 88172645463325252u + (uint64_t) kind;
@@ -148,7 +148,7 @@ static bool bench_cells(const char *name, int kind, int64_t nodes, int32_t beam)
             return false;
         }
         const double took = cpu_ms() - start;
-        best              = r;
+        best = r;
         if (!r.proven && berth_plan_order(c.ops, (size_t) c.n, &all, order, &best) != GGML_STATUS_SUCCESS) {
             return false;
         }
@@ -178,7 +178,7 @@ struct gains {
 // the pass's own books.
 static bool effects_are_kept(const struct order_ops *g, const int32_t *order) {
     int32_t *slot = malloc(((size_t) g->n_ops + 1) * sizeof *slot), *root = malloc(((size_t) g->n_ops + 1) * sizeof *root);
-    bool ok      = slot != NULL && root != NULL;
+    bool ok = slot != NULL && root != NULL;
     int32_t last = -1;
     for (int32_t i = 0; ok && i < g->n_ops; i++) {
         slot[order[i]] = i;
@@ -189,7 +189,7 @@ static bool effects_are_kept(const struct order_ops *g, const int32_t *order) {
     for (int32_t w = 0; ok && w < g->n_ops; w++) {
         const bool writes = (g->ops[w].flags & BERTH_ORDER_WRITES) != 0;
         if ((g->ops[w].flags & BERTH_ORDER_EFFECT) != 0 || (writes && g->ops[root[w]].size == 0)) {
-            ok   = ok && slot[w] > last;
+            ok = ok && slot[w] > last;
             last = slot[w];
         }
         for (int32_t i = 0; writes && i < g->n_nodes; i++) {
@@ -221,15 +221,15 @@ static int bench_files(char **paths, int n_paths, bool verbose, int64_t budget_u
             order_ops_free(&g);
             continue;
         }
-        const struct berth_plan_params plan    = {.budget_us = budget_us};
+        const struct berth_plan_params plan = {.budget_us = budget_us};
         const struct berth_order_params params = {.beam = beam}, decide = {.beam = beam, .plan = &plan};
         struct berth_order_report live, r;
-        int32_t *order     = malloc(((size_t) g.n_ops + 1) * sizeof *order);
+        int32_t *order = malloc(((size_t) g.n_ops + 1) * sizeof *order);
         const double start = cpu_ms();
         bool ok = order != NULL && berth_plan_order(g.ops, (size_t) g.n_ops, &params, order, &live) == GGML_STATUS_SUCCESS;
         const double took = cpu_ms() - start;
-        ok                = ok && berth_plan_order(g.ops, (size_t) g.n_ops, &decide, order, &r) == GGML_STATUS_SUCCESS;
-        const bool kept   = ok && effects_are_kept(&g, order);
+        ok = ok && berth_plan_order(g.ops, (size_t) g.n_ops, &decide, order, &r) == GGML_STATUS_SUCCESS;
+        const bool kept = ok && effects_are_kept(&g, order);
         n_effects += kept && ok && r.changed;
         n_broken += ok && !kept;
         free(order);
@@ -291,7 +291,7 @@ static int bench_files(char **paths, int n_paths, bool verbose, int64_t budget_u
 }
 
 int main(int argc, char **argv) {
-    bool verbose      = false;
+    bool verbose = false;
     int64_t budget_us = 0, nodes = 0;
     int32_t beam = 0;
     for (int c; (c = getopt(argc, argv, "vt:b:n:")) != -1;) {

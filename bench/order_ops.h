@@ -29,15 +29,15 @@ static inline bool order_is_view(enum ggml_op op) {
 
 static inline void order_op_set(struct order_ops *o, struct ggraph *g, int32_t i) {
     const struct ggraph_place *place = &g->places[i];
-    const struct ggml_tensor *t      = place->tensor;
+    const struct ggml_tensor *t = place->tensor;
     const struct berth_op_info *info = berth_op_info(t->op);
-    struct berth_order_op *op        = &o->ops[i];
+    struct berth_order_op *op = &o->ops[i];
     const bool is_node = i < o->n_nodes, is_view = t->view_src != NULL, has_memory = t->data != NULL;
     const bool is_own = !is_view && !has_memory;
-    *op               = (struct berth_order_op){.srcs = o->srcs[i], .view_of = is_view ? (int32_t) ggraph_id(t->view_src) : -1};
-    op->pool          = place->buf < 0 ? 0 : place->buf;
-    op->align         = g->bufs[op->pool].align;
-    op->size          = is_own ? (ggml_nbytes(t) + op->align - 1) / op->align * op->align : 0;
+    *op = (struct berth_order_op){.srcs = o->srcs[i], .view_of = is_view ? (int32_t) ggraph_id(t->view_src) : -1};
+    op->pool = place->buf < 0 ? 0 : place->buf;
+    op->align = g->bufs[op->pool].align;
+    op->size = is_own ? (ggml_nbytes(t) + op->align - 1) / op->align * op->align : 0;
     op->flags |= !is_node || (t->flags & GGML_TENSOR_FLAG_INPUT) != 0 ? BERTH_ORDER_INPUT : 0;
     op->flags |= (t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? BERTH_ORDER_OUTPUT : 0;
     if (is_node && !order_is_view(t->op)) {
@@ -46,7 +46,7 @@ static inline void order_op_set(struct order_ops *o, struct ggraph *g, int32_t i
     const bool may_share = (info != NULL && info->in_place) || ggraph_in_place(t, 0, g);
     for (int32_t k = 0; k < GGML_MAX_SRC && t->src[k] != NULL; k++) {
         const struct ggml_tensor *src = t->src[k];
-        o->srcs[i][op->n_srcs++]      = (int32_t) ggraph_id(src);
+        o->srcs[i][op->n_srcs++] = (int32_t) ggraph_id(src);
         if (may_share && src->type == t->type && ggml_are_same_shape(src, t) && ggml_are_same_stride(src, t)) {
             op->inplace |= (uint64_t) 1 << k;
         }
@@ -74,12 +74,12 @@ static inline bool order_ops_read(const char *path, struct order_ops *o) {
     if (ggraph_read(&g, path) != GGML_STATUS_SUCCESS) {
         return false;
     }
-    o->n_ops    = (int32_t) g.n_places;
-    o->n_nodes  = ggml_graph_n_nodes(g.graph);
+    o->n_ops = (int32_t) g.n_places;
+    o->n_nodes = ggml_graph_n_nodes(g.graph);
     o->is_split = g.n_bufs > 1;
-    o->ops      = calloc((size_t) o->n_ops + 1, sizeof *o->ops);
-    o->srcs     = calloc((size_t) o->n_ops + 1, sizeof *o->srcs);
-    bool ok     = o->ops != NULL && o->srcs != NULL;
+    o->ops = calloc((size_t) o->n_ops + 1, sizeof *o->ops);
+    o->srcs = calloc((size_t) o->n_ops + 1, sizeof *o->srcs);
+    bool ok = o->ops != NULL && o->srcs != NULL;
     for (int32_t i = 0; ok && i < o->n_ops; i++) {
         order_op_set(o, &g, i);
     }

@@ -50,15 +50,15 @@ static int run_instances(const char *dir, double seconds) {
         if (!instance_open(&in, path)) {
             continue;
         }
-        const char *dot   = strchr(names[i], '.');
-        char *end         = NULL;
+        const char *dot = strchr(names[i], '.');
+        char *end = NULL;
         uint64_t capacity = dot != NULL ? strtoull(dot + 1, &end, 10) : 0;
-        capacity          = end != NULL && strcmp(end, ".csv") == 0 ? capacity : 0;
+        capacity = end != NULL && strcmp(end, ".csv") == 0 ? capacity : 0;
         printf("%-18.18s %6lld | ", names[i], (long long) in.n);
         double s;
         if (capacity > 0) {
             struct berth_plan_params params = {.capacity = capacity, .budget_us = (int64_t) (seconds * 1e6)};
-            struct berth_plan_report r      = solve(&in, &params, names[i], &s);
+            struct berth_plan_report r = solve(&in, &params, names[i], &s);
             printf("%8llu %3s%3s %8.4f | ", (unsigned long long) capacity, r.fits ? "yes" : "no", r.proven ? "!" : "?", s);
             sum_capacity += s;
             n_yes += r.fits;
@@ -67,13 +67,13 @@ static int run_instances(const char *dir, double seconds) {
             printf("%8s %6s %8s | ", "-", "-", "-");
         }
         struct berth_plan_params params = {0};
-        struct berth_plan_report fast   = solve(&in, &params, names[i], &s);
+        struct berth_plan_report fast = solve(&in, &params, names[i], &s);
         printf("%11.4f %7.0f | ", 1 + fast.gap, s * 1e6);
-        params.budget_us            = 10000;
+        params.budget_us = 10000;
         struct berth_plan_report ms = solve(&in, &params, names[i], &s);
-        double ms_peak              = (double) ms.peak / (double) fast.bound;
+        double ms_peak = (double) ms.peak / (double) fast.bound;
         printf("%7.4f | ", ms_peak);
-        params.budget_us           = (int64_t) (seconds * 1e6);
+        params.budget_us = (int64_t) (seconds * 1e6);
         struct berth_plan_report r = solve(&in, &params, names[i], &s);
         printf("%12llu %12llu %7s %8.4f %8lld %s\n", (unsigned long long) r.peak, (unsigned long long) r.bound,
             r.proven ? "proven" : "open", s, (long long) r.n_nodes, r.method);
@@ -110,7 +110,7 @@ static bool row_read(struct row *r, char *line, const int *at) {
     int n = 0;
     for (char *p = line; p != NULL && n < 64; n++) {
         fields[n] = p;
-        p         = strchr(p, ',');
+        p = strchr(p, ',');
         if (p != NULL) {
             *p++ = '\0';
         }
@@ -122,12 +122,12 @@ static bool row_read(struct row *r, char *line, const int *at) {
     }
     snprintf(r->group, sizeof r->group, "%s", fields[at[0]]);
     snprintf(r->name, sizeof r->name, "%s", fields[at[1]]);
-    r->nodes  = atoll(fields[at[2]]);
-    r->bufs   = atoll(fields[at[3]]);
+    r->nodes = atoll(fields[at[2]]);
+    r->bufs = atoll(fields[at[3]]);
     r->merged = atoll(fields[at[4]]);
-    r->lb     = strtoull(fields[at[5]], NULL, 10);
-    r->ggml   = strtoull(fields[at[6]], NULL, 10);
-    r->best   = strtoull(fields[at[7]], NULL, 10);
+    r->lb = strtoull(fields[at[5]], NULL, 10);
+    r->ggml = strtoull(fields[at[6]], NULL, 10);
+    r->best = strtoull(fields[at[7]], NULL, 10);
     return true;
 }
 
@@ -139,7 +139,7 @@ struct tally {
 static void graph_run(const char *dir, const struct row *r, int64_t budget_us, struct tally *t) {
     uint64_t peak_fast = 0, peak = 0, bound = 0;
     double s_fast = 0, s_budget = 0;
-    bool proven        = true;
+    bool proven = true;
     const char *method = "";
     for (long long buf = -1; buf < (r->bufs > 1 ? r->bufs : 0); buf++) {
         char path[600];
@@ -159,15 +159,15 @@ static void graph_run(const char *dir, const struct row *r, int64_t budget_us, s
         }
         t->n_files++;
         struct berth_plan_params params = {0};
-        struct berth_plan_report fast   = {0};
-        double least                    = 1e9;
+        struct berth_plan_report fast = {0};
+        double least = 1e9;
         for (int k = 0; k < 5; k++) {
             double s;
-            fast  = solve(&in, &params, path, &s);
+            fast = solve(&in, &params, path, &s);
             least = s < least ? s : least;
         }
-        double s                   = 0;
-        params.budget_us           = budget_us / (r->bufs > 0 ? r->bufs : 1);
+        double s = 0;
+        params.budget_us = budget_us / (r->bufs > 0 ? r->bufs : 1);
         struct berth_plan_report b = budget_us > 0 ? solve(&in, &params, path, &s) : fast;
         s_fast += least;
         s_budget += s;
@@ -188,7 +188,7 @@ static void graph_run(const char *dir, const struct row *r, int64_t budget_us, s
     t->n_above_best += peak > r->best;
     // What ggml's own reserve takes, by nodes, in microseconds.
     double ggml_us = 0.143 * (double) r->nodes;
-    bool is_slow   = peak_fast == r->lb && s_fast * 1e6 > ggml_us;
+    bool is_slow = peak_fast == r->lb && s_fast * 1e6 > ggml_us;
     if (peak_fast != r->lb || peak != r->lb || bound != r->lb || is_slow) {
         printf("%-34s %5lld items %8.0f us%s fast %.5f ggml %.5f best %.5f budget %.5f bound %.5f %6.1f ms %s%s\n", r->name,
             r->merged, s_fast * 1e6, is_slow ? " slower than ggml" : "", (double) peak_fast / (double) r->lb,
@@ -213,7 +213,7 @@ static int run_graphs(const char *dir, int64_t budget_us) {
         return 1;
     }
     for (int k = 0; k < 8; k++) {
-        at[k]     = -1;
+        at[k] = -1;
         int field = 0;
         for (char *p = line; p != NULL; field++) {
             size_t len = strcspn(p, ",\r\n");

@@ -34,7 +34,7 @@ static void instance_free(struct instance *in) {
 static bool instance_read(struct instance *in, FILE *f) {
     char line[512];
     int64_t cap = 0;
-    *in         = (struct instance){0};
+    *in = (struct instance){0};
     while (f != NULL && fgets(line, sizeof line, f) != NULL) {
         const char *rest = strchr(line, ',');
         long long lower, upper;
@@ -43,7 +43,7 @@ static bool instance_read(struct instance *in, FILE *f) {
             continue;
         }
         if (in->n == cap) {
-            cap       = cap * 2 + 256;
+            cap = cap * 2 + 256;
             in->items = realloc(in->items, (size_t) cap * sizeof *in->items);
         }
         in->items[in->n++] = (struct berth_plan_item){lower, upper - 1, size, 1, 0, 0, 0, false};
@@ -70,10 +70,10 @@ static bool instance_open(struct instance *in, const char *path) {
 static struct berth_plan_report solve(
     struct instance *in, const struct berth_plan_params *params, const char *name, double *seconds) {
     struct berth_plan_report report = {0};
-    double start                    = cpu_s();
-    enum ggml_status status         = berth_plan_solve(in->items, in->n, params, in->offsets, &report);
-    *seconds                        = cpu_s() - start;
-    struct berth_plan_fault fault   = {0};
+    double start = cpu_s();
+    enum ggml_status status = berth_plan_solve(in->items, in->n, params, in->offsets, &report);
+    *seconds = cpu_s() - start;
+    struct berth_plan_fault fault = {0};
     if (status != GGML_STATUS_SUCCESS || berth_plan_check(in->items, in->n, params, in->offsets, &fault) != GGML_STATUS_SUCCESS ||
         report.peak < report.bound) {
         fprintf(stderr, "%s: wrong plan: status %d, fault %d at items %lld and %lld, peak %llu, bound %llu\n", name, (int) status,

@@ -30,10 +30,10 @@ static double greedy_ratio(const struct plan_made *m) {
 
 // Hard: greedy is 10 to 50% above the bound, and the whole fast path misses it too. Seeds of easy ones are passed over.
 static bool is_hard(struct plan_made *m) {
-    const double ratio              = greedy_ratio(m);
-    uint64_t *offsets               = malloc((size_t) m->n * sizeof *offsets);
+    const double ratio = greedy_ratio(m);
+    uint64_t *offsets = malloc((size_t) m->n * sizeof *offsets);
     struct berth_plan_report report = {0};
-    const bool ok                   = berth_plan_solve(m->items, m->n, NULL, offsets, &report) == GGML_STATUS_SUCCESS;
+    const bool ok = berth_plan_solve(m->items, m->n, NULL, offsets, &report) == GGML_STATUS_SUCCESS;
     free(offsets);
     return ok && ratio >= 1.1 && ratio <= 1.5 && report.peak > m->optimum && report.bound == m->optimum;
 }
@@ -63,7 +63,7 @@ struct made_tally {
 };
 
 static void made_run(struct plan_made *m, uint64_t seed, double seconds, const char *what, struct made_tally *t) {
-    struct instance in              = {m->items, calloc((size_t) m->n, sizeof(uint64_t)), m->n};
+    struct instance in = {m->items, calloc((size_t) m->n, sizeof(uint64_t)), m->n};
     struct berth_plan_params params = {.budget_us = (int64_t) (seconds * 1e6)};
     char name[32];
     double s, asked = 0;
@@ -73,11 +73,11 @@ static void made_run(struct plan_made *m, uint64_t seed, double seconds, const c
     if (m->optimum > 0) {
         printf("  greedy %.3f", greedy_ratio(m));
         if (strcmp(what, "least") != 0) {
-            params.capacity            = m->optimum;
+            params.capacity = m->optimum;
             struct berth_plan_report r = solve(&in, &params, name, &asked);
-            fits                       = r.fits;
-            params.capacity            = 0;
-            t->ask_s[t->n]             = fits ? asked : 1e9;
+            fits = r.fits;
+            params.capacity = 0;
+            t->ask_s[t->n] = fits ? asked : 1e9;
             t->n_ask += fits;
             printf("  capacity %-3s %7.3f s %8lld nodes", fits ? "yes" : "?", asked, (long long) r.n_nodes);
         }

@@ -14,8 +14,8 @@ static uint64_t rng_state = 1;
 static uint64_t rng(void) {
     rng_state += 0x9E3779B97F4A7C15u;
     uint64_t z = rng_state;
-    z          = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z          = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
     return z ^ z >> 31;
 }
 
@@ -27,9 +27,9 @@ static uint64_t log_uniform(void) {
 enum shape { NETWORK, DENSE, COMB };
 
 static void make(struct instance *in, int64_t n, enum shape shape) {
-    rng_state   = (uint64_t) n * 8 + shape;
-    in->n       = n;
-    in->items   = calloc((size_t) n, sizeof *in->items);
+    rng_state = (uint64_t) n * 8 + shape;
+    in->n = n;
+    in->items = calloc((size_t) n, sizeof *in->items);
     in->offsets = calloc((size_t) n, sizeof *in->offsets);
     for (int64_t i = 0; i < n; i++) {
         uint64_t kind = rng() % 100;
@@ -65,11 +65,11 @@ static double one_dive(struct instance *in, enum plan_priority priority, double 
         exit(1);
     }
     struct plan_dive *dive = berth_plan_dive_new(&pool.prob);
-    int64_t *off           = malloc((size_t) in->n * sizeof *off);
-    double start           = cpu_s();
-    int64_t peak           = berth_plan_dive_run(dive, priority, false, PLAN_NO_CAP, off);
-    double s               = cpu_s() - start;
-    *ratio                 = (double) peak / (double) pool.prob.bound;
+    int64_t *off = malloc((size_t) in->n * sizeof *off);
+    double start = cpu_s();
+    int64_t peak = berth_plan_dive_run(dive, priority, false, PLAN_NO_CAP, off);
+    double s = cpu_s() - start;
+    *ratio = (double) peak / (double) pool.prob.bound;
     berth_plan_dive_free(dive);
     berth_plan_pool_fini(&pool);
     berth_scratch_fini(&scratch);
@@ -93,7 +93,7 @@ static double bytes_per_item(struct instance *in) {
         getrusage(RUSAGE_SELF, &before);
         berth_plan_solve(in->items, in->n, NULL, in->offsets, NULL);
         getrusage(RUSAGE_SELF, &after);
-        bytes     = (double) (after.ru_maxrss - before.ru_maxrss) * 1024 / (double) in->n;
+        bytes = (double) (after.ru_maxrss - before.ru_maxrss) * 1024 / (double) in->n;
         ssize_t n = write(ends[1], &bytes, sizeof bytes);
         _exit(n == sizeof bytes ? 0 : 1);
     }
@@ -120,7 +120,7 @@ static int run_scale(int64_t n_max) {
             double dive = one_dive(&in, PLAN_TWA, &ratio);
             double s;
             struct berth_plan_params params = {0};
-            struct berth_plan_report r      = solve(&in, &params, names[shape], &s);
+            struct berth_plan_report r = solve(&in, &params, names[shape], &s);
             printf("%-8s %8lld | %9.3f %8.4f | %9.3f %9.4f %-14s | %9.1f\n", names[shape], (long long) n, dive * 1e6 / (double) n,
                 ratio, s * 1e6 / (double) n, 1 + r.gap, r.method, bytes);
             fflush(stdout);

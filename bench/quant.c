@@ -23,7 +23,7 @@ static const enum ggml_type types[] = {GGML_TYPE_Q1_0, GGML_TYPE_Q2_0, GGML_TYPE
 
 static double normal(void) {
     static uint64_t state = 1;
-    double v              = -6;
+    double v = -6;
     for (int k = 0; k < 12; k++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         v += (double) (state >> 11) * 0x1p-53;
@@ -57,7 +57,7 @@ static void turn(struct side *s, enum ggml_type type, const float *x, const floa
     const double start = cpu_seconds();
     s->chunk(type, x, s->blocks, 0, n / ROW, ROW, w);
     const double spent = cpu_seconds() - start;
-    s->seconds         = spent < s->seconds ? spent : s->seconds;
+    s->seconds = spent < s->seconds ? spent : s->seconds;
 }
 
 // Prints nanoseconds a value and the ratios of time and error. False: our error is larger.
@@ -76,7 +76,7 @@ static bool compare(
 }
 
 int main(int argc, char **argv) {
-    int64_t n        = 32 * ROW;
+    int64_t n = 32 * ROW;
     const char *only = NULL;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--values") == 0 && i + 1 < argc) {
@@ -96,11 +96,11 @@ int main(int argc, char **argv) {
     float *x = malloc((size_t) n * sizeof(float));
     float *y = malloc((size_t) n * sizeof(float));
     float w[ROW];
-    struct side ours   = {ggml_quantize_chunk, malloc((size_t) n * 2), 0};
+    struct side ours = {ggml_quantize_chunk, malloc((size_t) n * 2), 0};
     struct side theirs = {NULL, malloc((size_t) n * 2), 0};
     void (*init)(enum ggml_type);
     *(void **) &theirs.chunk = dlsym(lib, "ggml_quantize_chunk");
-    *(void **) &init         = dlsym(lib, "ggml_quantize_init");
+    *(void **) &init = dlsym(lib, "ggml_quantize_init");
     for (int64_t i = 0; i < n; i++) {
         x[i] = (float) normal();
     }

@@ -19,10 +19,10 @@ struct runner {
 
 static inline struct runner runner_berth(void) {
     return (struct runner){.name = "berth",
-        .plan                    = ggml_graph_plan,
-        .compute                 = ggml_graph_compute,
-        .pool_new                = ggml_threadpool_new,
-        .pool_free               = ggml_threadpool_free};
+        .plan = ggml_graph_plan,
+        .compute = ggml_graph_compute,
+        .pool_new = ggml_threadpool_new,
+        .pool_free = ggml_threadpool_free};
 }
 
 static inline bool runner_symbol(void *lib, const char *name, void *function) {
@@ -34,8 +34,8 @@ static inline bool runner_symbol(void *lib, const char *name, void *function) {
 // The variant of the reference that its own loader would take here. False, with oracle_why(), if there is none.
 static inline bool runner_reference(struct runner *r) {
     void (*init)(void) = NULL;
-    r->base            = oracle_load("libggml-base.so");
-    r->cpu             = oracle_load_cpu(&r->name);
+    r->base = oracle_load("libggml-base.so");
+    r->cpu = oracle_load_cpu(&r->name);
     if (r->cpu == NULL || !runner_symbol(r->cpu, "ggml_cpu_init", &init) || !runner_symbol(r->cpu, "ggml_graph_plan", &r->plan) ||
         !runner_symbol(r->cpu, "ggml_graph_compute", &r->compute) ||
         !runner_symbol(r->cpu, "ggml_threadpool_new", &r->pool_new) ||

@@ -99,17 +99,17 @@ static bool side_init(struct side *s, int n_backends, int most_nodes) {
     for (int b = 0; b < n_backends; b++) {
         plain_device_init(&s->devices[b], s->ggml_backend_buffer_init, b == n_backends - 1);
         s->backends[b] = &s->devices[b].backend;
-        s->weights[b]  = s->ggml_new_tensor_1d(s->weights_ctx, GGML_TYPE_F32, WIDTH);
-        s->buffers[b]  = s->ggml_backend_buft_alloc_buffer(&s->devices[b].buft, WIDTH * sizeof(float));
+        s->weights[b] = s->ggml_new_tensor_1d(s->weights_ctx, GGML_TYPE_F32, WIDTH);
+        s->buffers[b] = s->ggml_backend_buft_alloc_buffer(&s->devices[b].buft, WIDTH * sizeof(float));
         s->ggml_backend_buffer_set_usage(s->buffers[b], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
         s->ggml_backend_tensor_alloc(s->buffers[b], s->weights[b], s->ggml_backend_buffer_get_base(s->buffers[b]));
-        s->caches[b]        = s->ggml_new_tensor_1d(s->weights_ctx, GGML_TYPE_F32, 4 * WIDTH);
+        s->caches[b] = s->ggml_new_tensor_1d(s->weights_ctx, GGML_TYPE_F32, 4 * WIDTH);
         s->cache_buffers[b] = s->ggml_backend_buft_alloc_buffer(&s->devices[b].buft, 4 * WIDTH * sizeof(float));
         s->ggml_backend_tensor_alloc(s->cache_buffers[b], s->caches[b], s->ggml_backend_buffer_get_base(s->cache_buffers[b]));
     }
     const size_t n = (size_t) most_nodes + 64;
     s->memory_size = n * s->ggml_tensor_overhead() + s->ggml_graph_overhead_custom(n, false);
-    s->memory      = calloc(1, s->memory_size);
+    s->memory = calloc(1, s->memory_size);
     return s->memory != NULL;
 }
 
@@ -133,7 +133,7 @@ static struct ggml_tensor *build_layers(
     enum { LAYER = 15, SIDE = 8, ROW = SIDE * sizeof(float) };
     const int n_layers = n_nodes / LAYER;
     for (int i = 0; i < n_layers; i++) {
-        const int b           = i * n_backends / n_layers;
+        const int b = i * n_backends / n_layers;
         struct ggml_tensor *n = s->ggml_mul(ctx, s->ggml_rms_norm(ctx, x, 1e-5f), s->weights[b]), *cache = s->caches[b];
         struct ggml_tensor *k = s->ggml_scale(ctx, n, 0.5f),
                            *q = s->ggml_reshape_2d(ctx, s->ggml_scale(ctx, n, 2.0f), SIDE, SIDE);
@@ -141,7 +141,7 @@ static struct ggml_tensor *build_layers(
         struct ggml_tensor *scores =
             s->ggml_soft_max(ctx, s->ggml_mul_mat(ctx, s->ggml_view_2d(ctx, cache, SIDE, SIDE, ROW, 0), q));
         struct ggml_tensor *out = s->ggml_cont(ctx, s->ggml_transpose(ctx, scores));
-        x                       = s->ggml_add(ctx, x, s->ggml_scale(ctx, s->ggml_reshape_1d(ctx, out, WIDTH), 0.5f));
+        x = s->ggml_add(ctx, x, s->ggml_scale(ctx, s->ggml_reshape_1d(ctx, out, WIDTH), 0.5f));
         s->ggml_build_forward_expand(graph, x);
     }
     for (int i = n_layers * LAYER; i < n_nodes; i++) {
@@ -155,12 +155,12 @@ static struct ggml_cgraph *build(struct side *s, struct ggml_context *ctx, int n
     struct ggml_tensor *x = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, WIDTH), *start = x;
     s->ggml_set_input(x);
     if (has_layers) {
-        x       = build_layers(s, ctx, graph, x, n_nodes, n_backends);
+        x = build_layers(s, ctx, graph, x, n_nodes, n_backends);
         n_nodes = 0;
     }
     for (int i = 0; i < n_nodes; i++) {
         if (i % BLOCK == 0) {
-            x     = s->ggml_mul(ctx, x, s->weights[i / BLOCK % n_backends]);
+            x = s->ggml_mul(ctx, x, s->weights[i / BLOCK % n_backends]);
             start = x;
         } else if (i % 8 == 7) {
             x = s->ggml_add(ctx, x, start);
@@ -175,9 +175,9 @@ static struct ggml_cgraph *build(struct side *s, struct ggml_context *ctx, int n
 
 // A chain of n_nodes, built, then split and allocated, then handed out; the seconds of the latter two.
 static void alloc_one(struct side *s, ggml_backend_sched_t sched, int n_nodes, int n_backends, int most_nodes, int run) {
-    struct ggml_context *ctx  = s->ggml_init((struct ggml_init_params){s->memory_size, s->memory, true});
+    struct ggml_context *ctx = s->ggml_init((struct ggml_init_params){s->memory_size, s->memory, true});
     struct ggml_cgraph *graph = build(s, ctx, n_nodes, n_backends, most_nodes);
-    const double start        = now();
+    const double start = now();
     s->ggml_backend_sched_reset(sched);
     if (!s->ggml_backend_sched_alloc_graph(sched, graph)) {
         fprintf(stderr, "sched: a graph of %d nodes is refused\n", n_nodes);
@@ -189,8 +189,8 @@ static void alloc_one(struct side *s, ggml_backend_sched_t sched, int n_nodes, i
         exit(1);
     }
     s->compute_seconds[run] = now() - between;
-    s->seconds[run]         = between - start;
-    s->n_splits             = s->ggml_backend_sched_get_n_splits(sched);
+    s->seconds[run] = between - start;
+    s->n_splits = s->ggml_backend_sched_get_n_splits(sched);
     s->ggml_free(ctx);
 }
 
@@ -206,8 +206,8 @@ static double median(double *x, int n) {
 
 static size_t address_space(void) {
     unsigned long long pages = 0;
-    FILE *f                  = fopen("/proc/self/statm", "re");
-    const int got            = f != NULL ? fscanf(f, "%llu", &pages) : 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    const int got = f != NULL ? fscanf(f, "%llu", &pages) : 0;
     if (f != NULL) {
         fclose(f);
     }
@@ -217,12 +217,12 @@ static size_t address_space(void) {
 // Bytes of address space that new and reserve take, compute buffers apart. The heap is trimmed first: what is free in it would
 // hide what is taken.
 static size_t space_here(struct side *s, int n_nodes, int n_backends) {
-    struct ggml_context *ctx  = s->ggml_init((struct ggml_init_params){s->memory_size, s->memory, true});
+    struct ggml_context *ctx = s->ggml_init((struct ggml_init_params){s->memory_size, s->memory, true});
     struct ggml_cgraph *graph = build(s, ctx, n_nodes, n_backends, n_nodes);
     malloc_trim(0);
-    const size_t before        = address_space();
+    const size_t before = address_space();
     ggml_backend_sched_t sched = s->ggml_backend_sched_new(s->backends, NULL, n_backends, (size_t) n_nodes + 64, false, false);
-    size_t size                = s->ggml_backend_sched_reserve(sched, graph) ? address_space() - before : 0;
+    size_t size = s->ggml_backend_sched_reserve(sched, graph) ? address_space() - before : 0;
     for (int b = 0; b < n_backends; b++) {
         const size_t buffer = s->ggml_backend_sched_get_buffer_size(sched, s->backends[b]);
         size -= buffer < size ? buffer : size;
@@ -236,7 +236,7 @@ static size_t space_of(int i_side, int n_nodes, int n_backends) {
     size_t size = 0;
     snprintf(command, sizeof command, "exec /proc/%ld/exe --space %d %d %d %d", (long) getpid(), i_side, n_nodes, n_backends,
         has_layers);
-    FILE *f       = popen(command, "r");
+    FILE *f = popen(command, "r");
     const int got = f != NULL ? fscanf(f, "%zu", &size) : 0;
     if (f == NULL || pclose(f) != 0 || got != 1) {
         fprintf(stderr, "sched: no figure from %s\n", command);
@@ -284,7 +284,7 @@ static void compare(int n_nodes, int n_backends, struct side *sides, int n_sides
     }
     for (int k = 0; k < n_sides; k++) {
         again[k] = median(sides[k].seconds, n_runs);
-        run[k]   = again[k] + median(sides[k].compute_seconds, n_runs);
+        run[k] = again[k] + median(sides[k].compute_seconds, n_runs);
     }
     printf("%s of %6d nodes, %d backend%s, %4d splits: new %8.1f us", has_layers ? "layers" : "chain ", n_nodes, n_backends,
         n_backends > 1 ? "s" : " ", sides[0].n_splits, 1e6 * fresh[0]);
@@ -317,16 +317,16 @@ static void compare(int n_nodes, int n_backends, struct side *sides, int n_sides
 
 int main(int argc, char **argv) {
     static struct side sides[2];
-    void *base        = oracle_load("libggml-base.so");
+    void *base = oracle_load("libggml-base.so");
     const int n_sides = base != NULL && side_load(&sides[1], base) ? 2 : 1;
-    const int most    = argc > 1 ? atoi(argv[1]) : 100000;
+    const int most = argc > 1 ? atoi(argv[1]) : 100000;
     side_load_own(&sides[0]);
     if (n_sides == 1) {
         printf("sched: no comparison: %s\n", oracle_why());
     }
     if (argc == 6 && strcmp(argv[1], "--space") == 0) {
-        has_layers        = atoi(argv[5]) != 0;
-        struct side *s    = &sides[atoi(argv[2]) % n_sides];
+        has_layers = atoi(argv[5]) != 0;
+        struct side *s = &sides[atoi(argv[2]) % n_sides];
         const int n_nodes = atoi(argv[3]), n_backends = atoi(argv[4]);
         if (!side_init(s, n_backends, n_nodes)) {
             return 1;
@@ -336,7 +336,7 @@ int main(int argc, char **argv) {
     }
     for (int k = 0; k < 2; k++) {
         struct ratios worst = {0};
-        has_layers          = k == 1;
+        has_layers = k == 1;
         for (int n_nodes = 100; n_nodes <= (has_layers && most > 10000 ? 10000 : most); n_nodes *= 10) {
             compare(n_nodes, 1, sides, n_sides, &worst);
             compare(n_nodes, MAX_BACKENDS, sides, n_sides, &worst);

@@ -47,17 +47,17 @@ static T *norm(struct model *m, T *x) {
 // [d, n_token, n_head], turned by the tokens' positions.
 static T *heads(struct model *m, T *x, int64_t n) {
     const int64_t d = N_EMBD / N_HEAD;
-    T *y            = m->a.ggml_reshape_3d(m->compute, m->a.ggml_mul_mat(m->compute, param(m, N_EMBD, N_EMBD), x), d, N_HEAD, n);
+    T *y = m->a.ggml_reshape_3d(m->compute, m->a.ggml_mul_mat(m->compute, param(m, N_EMBD, N_EMBD), x), d, N_HEAD, n);
     y = m->a.ggml_rope_ext(m->compute, y, m->positions, NULL, (int) d, 0, 0, 10000.0f, 1.0f, 0.0f, 1.0f, 32.0f, 1.0f);
     return m->a.ggml_permute(m->compute, y, 0, 2, 1, 3);
 }
 
 static T *attention(struct model *m, T *x, int64_t n) {
     struct ggml_context *ctx = m->compute;
-    const int64_t d          = N_EMBD / N_HEAD;
+    const int64_t d = N_EMBD / N_HEAD;
     T *q = heads(m, x, n), *k = heads(m, x, n);
     T *v = m->a.ggml_reshape_3d(ctx, m->a.ggml_mul_mat(ctx, param(m, N_EMBD, N_EMBD), x), d, N_HEAD, n);
-    v    = m->a.ggml_cont(ctx, m->a.ggml_permute(ctx, v, 1, 2, 0, 3));
+    v = m->a.ggml_cont(ctx, m->a.ggml_permute(ctx, v, 1, 2, 0, 3));
     T *p = m->a.ggml_soft_max_ext(ctx, m->a.ggml_mul_mat(ctx, k, q), m->mask, 1.0f / sqrtf((float) d), 0.0f);
     T *y = m->a.ggml_permute(ctx, m->a.ggml_mul_mat(ctx, v, p), 0, 2, 1, 3);
     return m->a.ggml_mul_mat(ctx, param(m, N_EMBD, N_EMBD), m->a.ggml_cont_2d(ctx, y, N_EMBD, n));
@@ -65,7 +65,7 @@ static T *attention(struct model *m, T *x, int64_t n) {
 
 static T *feed_forward(struct model *m, T *x) {
     T *gate = m->a.ggml_mul_mat(m->compute, param(m, N_EMBD, N_FF), x),
-      *up   = m->a.ggml_mul_mat(m->compute, param(m, N_EMBD, N_FF), x);
+      *up = m->a.ggml_mul_mat(m->compute, param(m, N_EMBD, N_FF), x);
     return m->a.ggml_mul_mat(m->compute, param(m, N_FF, N_EMBD), m->a.ggml_glu_split(m->compute, gate, up, GGML_GLU_OP_SWIGLU));
 }
 
@@ -100,27 +100,27 @@ static void fill(struct model *m, int64_t n) {
 
 static bool model_init(struct model *m, int64_t n, int n_threads) {
     const struct ggml_init_params sizes = {.mem_size = 32u << 20, .no_alloc = true};
-    m->ctx                              = m->a.ggml_init(sizes);
-    m->compute                          = m->a.ggml_init(sizes);
-    m->tokens                           = m->a.ggml_new_tensor(m->ctx, GGML_TYPE_I32, 1, &n);
-    m->positions                        = m->a.ggml_new_tensor(m->ctx, GGML_TYPE_I32, 1, &n);
-    m->mask                             = m->a.ggml_new_tensor(m->ctx, GGML_TYPE_F32, 2, (int64_t[]){n, n});
-    T *logits                           = build(m, n);
-    m->backend                          = m->a.ggml_backend_cpu_init();
+    m->ctx = m->a.ggml_init(sizes);
+    m->compute = m->a.ggml_init(sizes);
+    m->tokens = m->a.ggml_new_tensor(m->ctx, GGML_TYPE_I32, 1, &n);
+    m->positions = m->a.ggml_new_tensor(m->ctx, GGML_TYPE_I32, 1, &n);
+    m->mask = m->a.ggml_new_tensor(m->ctx, GGML_TYPE_F32, 2, (int64_t[]){n, n});
+    T *logits = build(m, n);
+    m->backend = m->a.ggml_backend_cpu_init();
     m->a.ggml_backend_cpu_set_n_threads(m->backend, n_threads);
     if (m->a.ggml_backend_alloc_ctx_tensors(m->ctx, m->backend) == NULL) {
         return false;
     }
     fill(m, n);
     ggml_backend_buffer_type_t buft = m->a.ggml_backend_get_default_buffer_type(m->backend);
-    m->sched                        = m->a.ggml_backend_sched_new(&m->backend, &buft, 1, 4096, false, true);
-    struct ggml_opt_params params   = m->a.ggml_opt_default_params(m->sched, GGML_OPT_LOSS_TYPE_CROSS_ENTROPY);
-    params.ctx_compute              = m->compute;
-    params.inputs                   = m->tokens;
-    params.outputs                  = logits;
-    m->opt                          = m->a.ggml_opt_init(params);
-    m->result                       = m->a.ggml_opt_result_init();
-    m->best_s                       = INFINITY;
+    m->sched = m->a.ggml_backend_sched_new(&m->backend, &buft, 1, 4096, false, true);
+    struct ggml_opt_params params = m->a.ggml_opt_default_params(m->sched, GGML_OPT_LOSS_TYPE_CROSS_ENTROPY);
+    params.ctx_compute = m->compute;
+    params.inputs = m->tokens;
+    params.outputs = logits;
+    m->opt = m->a.ggml_opt_init(params);
+    m->result = m->a.ggml_opt_result_init();
+    m->best_s = INFINITY;
     return m->opt != NULL;
 }
 
@@ -144,7 +144,7 @@ static void step(struct model *m, int64_t n, int i) {
     m->a.ggml_opt_result_reset(m->result);
     m->a.ggml_opt_eval(m->opt, m->result);
     const double s = now() - start;
-    m->best_s      = s < m->best_s ? s : m->best_s;
+    m->best_s = s < m->best_s ? s : m->best_s;
     m->a.ggml_opt_result_loss(m->result, &m->loss, NULL);
 }
 
@@ -163,11 +163,11 @@ int main(int argc, char **argv) {
             return 2;
         }
         *(opt == 't' ? &n_threads : &n_steps) = opt == 'c' ? n_steps : value;
-        n                                     = opt == 'c' ? value : n;
+        n = opt == 'c' ? value : n;
     }
     struct model both[2] = {{.name = "berth", .a = grad_api_own()}};
-    void *cpu            = oracle_load_cpu(&both[1].name);
-    const int n_models   = cpu != NULL && grad_api_of(&both[1].a, oracle_load("libggml-base.so"), cpu) ? 2 : 1;
+    void *cpu = oracle_load_cpu(&both[1].name);
+    const int n_models = cpu != NULL && grad_api_of(&both[1].a, oracle_load("libggml-base.so"), cpu) ? 2 : 1;
     for (int i = 0; i < n_models; i++) {
         if (!model_init(&both[i], n, n_threads)) {
             printf("%s: no memory\n", both[i].name);

@@ -39,8 +39,8 @@ static int read_rows(FILE *file) {
         const int j = (int) (even() * (i + 1));
         for (int k = 0; k <= PIXELS; k++) {
             const int swap = rows[i][k];
-            rows[i][k]     = rows[j][k];
-            rows[j][k]     = swap;
+            rows[i][k] = rows[j][k];
+            rows[j][k] = swap;
         }
     }
     return n / BATCH * BATCH; // whole batches
@@ -68,7 +68,7 @@ static struct ggml_tensor *param(struct ggml_context *ctx, int64_t n0, int64_t n
 }
 
 static void param_fill(struct ggml_tensor *t) {
-    float *values      = malloc(ggml_nbytes(t));
+    float *values = malloc(ggml_nbytes(t));
     const double width = ggml_n_dims(t) > 1 ? sqrt(6.0 / (double) t->ne[0]) : 0;
     for (int64_t i = 0; values != NULL && i < ggml_nelements(t); i++) {
         values[i] = (float) (width * (2 * even() - 1));
@@ -78,7 +78,7 @@ static void param_fill(struct ggml_tensor *t) {
 }
 
 static bool learn(ggml_backend_t backend, ggml_opt_dataset_t data, int64_t n, double *accuracy) {
-    struct ggml_init_params few  = {.mem_size = 4 << 20, .no_alloc = true};
+    struct ggml_init_params few = {.mem_size = 4 << 20, .no_alloc = true};
     struct ggml_context *weights = ggml_init(few), *ctx = ggml_init(few);
     struct ggml_tensor *w1 = param(weights, PIXELS, HIDDEN), *b1 = param(weights, HIDDEN, 0);
     struct ggml_tensor *w2 = param(weights, HIDDEN, DIGITS), *b2 = param(weights, DIGITS, 0);
@@ -94,10 +94,10 @@ static bool learn(ggml_backend_t backend, ggml_opt_dataset_t data, int64_t n, do
     ggml_backend_sched_t sched = ggml_backend_sched_new(&backend, NULL, 1, 1024, false, true);
     struct ggml_opt_params how = ggml_opt_default_params(sched, GGML_OPT_LOSS_TYPE_CROSS_ENTROPY);
     how.ctx_compute = ctx, how.inputs = images, how.outputs = logits;
-    ggml_opt_context_t opt  = ggml_opt_init(how);
+    ggml_opt_context_t opt = ggml_opt_init(how);
     ggml_opt_result_t train = ggml_opt_result_init(), held_back = ggml_opt_result_init();
     const int64_t n_train = n * 4 / 5 / BATCH * BATCH;
-    bool ok               = opt != NULL && train != NULL && held_back != NULL;
+    bool ok = opt != NULL && train != NULL && held_back != NULL;
     for (int epoch = 1; ok && epoch <= EPOCHS; epoch++) {
         double loss = 0;
         ggml_opt_result_reset(train);
@@ -121,10 +121,10 @@ static bool learn(ggml_backend_t backend, ggml_opt_dataset_t data, int64_t n, do
 }
 
 int main(void) {
-    const int n             = read_rows(stdin);
-    double accuracy         = 0;
+    const int n = read_rows(stdin);
+    double accuracy = 0;
     ggml_opt_dataset_t data = n >= 10 * BATCH ? data_make(n) : NULL;
-    ggml_backend_t backend  = ggml_backend_cpu_init();
+    ggml_backend_t backend = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(backend, 1);
     if (data == NULL || backend == NULL) {
         fprintf(stderr, "%d digits are too few: lines of 64 pixels and a digit are wanted on standard input\n", n);

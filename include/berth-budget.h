@@ -10,10 +10,10 @@ extern "C" {
 #endif
 
 enum berth_budget_flag {
-    BERTH_BUDGET_INPUT  = 1, // not computed: there from the start, until its last use
+    BERTH_BUDGET_INPUT = 1,  // not computed: there from the start, until its last use
     BERTH_BUDGET_OUTPUT = 2, // runs once, and its memory is kept to the end. A value that nobody reads is one too
-    BERTH_BUDGET_ONCE   = 4, // acts on the outside or has a state: runs once, in order with the others of its group
-    BERTH_BUDGET_STAYS  = 8, // does not move to another pool
+    BERTH_BUDGET_ONCE = 4,   // acts on the outside or has a state: runs once, in order with the others of its group
+    BERTH_BUDGET_STAYS = 8,  // does not move to another pool
 };
 
 // A value and the op that computes it. Ops stand in a valid order: a source is an input or stands before.

@@ -93,7 +93,7 @@ BERTH_API size_t berth_online_blocks(const struct berth_online *online); // bloc
 // ---- order of ops ----
 
 enum berth_order_flag {
-    BERTH_ORDER_INPUT  = 1, // not computed: there from the start. Its slot in the order stays its own
+    BERTH_ORDER_INPUT = 1,  // not computed: there from the start. Its slot in the order stays its own
     BERTH_ORDER_OUTPUT = 2, // its memory is kept to the end
     BERTH_ORDER_WRITES = 4, // writes into the memory of view_of: keeps its place among all that read or write that memory
     BERTH_ORDER_EFFECT = 8, // acts on the outside: these keep their order among themselves

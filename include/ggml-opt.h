@@ -17,21 +17,21 @@ typedef struct ggml_opt_context *ggml_opt_context_t;
 typedef struct ggml_opt_result *ggml_opt_result_t;
 
 enum ggml_opt_loss_type {
-    GGML_OPT_LOSS_TYPE_MEAN               = 0,
-    GGML_OPT_LOSS_TYPE_SUM                = 1,
-    GGML_OPT_LOSS_TYPE_CROSS_ENTROPY      = 2,
+    GGML_OPT_LOSS_TYPE_MEAN = 0,
+    GGML_OPT_LOSS_TYPE_SUM = 1,
+    GGML_OPT_LOSS_TYPE_CROSS_ENTROPY = 2,
     GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR = 3,
 };
 
 enum ggml_opt_build_type {
     GGML_OPT_BUILD_TYPE_FORWARD = 10,
-    GGML_OPT_BUILD_TYPE_GRAD    = 20,
-    GGML_OPT_BUILD_TYPE_OPT     = 30,
+    GGML_OPT_BUILD_TYPE_GRAD = 20,
+    GGML_OPT_BUILD_TYPE_OPT = 30,
 };
 
 enum ggml_opt_optimizer_type {
     GGML_OPT_OPTIMIZER_TYPE_ADAMW = 0,
-    GGML_OPT_OPTIMIZER_TYPE_SGD   = 1,
+    GGML_OPT_OPTIMIZER_TYPE_SGD = 1,
     GGML_OPT_OPTIMIZER_TYPE_COUNT = 2,
 };
 

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Are all C sources formatted as .clang-format says? With --fix: make them so.
+# Are all C and CUDA sources formatted as .clang-format says? With --fix: make them so.
 set -eu
 cd "$(dirname "$0")/.."
-files=$(git ls-files --cached --others --exclude-standard '*.c' '*.h')
+files=$(git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh')
 if [ "${1:-}" = --fix ]; then
     # shellcheck disable=SC2086
     clang-format -i $files

@@ -27,7 +27,7 @@ static bool is_floats(const struct ggml_tensor *t) {
 // What supports_op promised is all that ever arrives here.
 static void toy_run(struct ggml_tensor *node) {
     const float *a = node->src[0]->data, *b = node->src[1]->data;
-    float *out      = node->data;
+    float *out = node->data;
     const int64_t n = ggml_nelements(node);
     for (int64_t i = 0; i < n; i++) {
         out[i] = node->op == GGML_OP_ADD ? a[i] + b[i] : a[i] * b[i];
@@ -55,9 +55,9 @@ static ggml_backend_t toy_init(ggml_backend_dev_t device, const char *params) {
     if (backend == NULL) {
         return NULL;
     }
-    backend->guid   = &guid;
+    backend->guid = &guid;
     backend->device = device;
-    backend->iface  = (struct ggml_backend_i){.get_name = toy_name, .free = toy_free, .graph_compute = toy_compute};
+    backend->iface = (struct ggml_backend_i){.get_name = toy_name, .free = toy_free, .graph_compute = toy_compute};
     return backend;
 }
 
@@ -75,7 +75,7 @@ static const char *toy_dev_description(ggml_backend_dev_t device) {
 
 static void toy_dev_memory(ggml_backend_dev_t device, size_t *free, size_t *total) {
     (void) device;
-    *free  = 0; // host memory: its size is the CPU device's to tell
+    *free = 0; // host memory: its size is the CPU device's to tell
     *total = 0;
 }
 
@@ -85,9 +85,9 @@ static enum ggml_backend_dev_type toy_dev_type(ggml_backend_dev_t device) {
 }
 
 static void toy_dev_props(ggml_backend_dev_t device, struct ggml_backend_dev_props *props) {
-    props->name        = toy_dev_name(device);
+    props->name = toy_dev_name(device);
     props->description = toy_dev_description(device);
-    props->type        = toy_dev_type(device);
+    props->type = toy_dev_type(device);
     toy_dev_memory(device, &props->memory_free, &props->memory_total);
 }
 
@@ -138,7 +138,7 @@ ggml_backend_reg_t ggml_backend_toy_reg(void);
 ggml_backend_reg_t ggml_backend_toy_reg(void) {
     static struct ggml_backend_reg reg = {
         .api_version = GGML_BACKEND_API_VERSION,
-        .iface       = {.get_name = toy_reg_name, .get_device_count = toy_reg_count, .get_device = toy_reg_device},
+        .iface = {.get_name = toy_reg_name, .get_device_count = toy_reg_count, .get_device = toy_reg_device},
     };
     toy_device.reg = &reg;
     return &reg;
@@ -147,15 +147,15 @@ ggml_backend_reg_t ggml_backend_toy_reg(void) {
 static struct ggml_backend_device toy_device = {
     .iface =
         {
-            .get_name        = toy_dev_name,
+            .get_name = toy_dev_name,
             .get_description = toy_dev_description,
-            .get_memory      = toy_dev_memory,
-            .get_type        = toy_dev_type,
-            .get_props       = toy_dev_props,
-            .init_backend    = toy_init,
+            .get_memory = toy_dev_memory,
+            .get_type = toy_dev_type,
+            .get_props = toy_dev_props,
+            .init_backend = toy_init,
             .get_buffer_type = toy_dev_buffer_type,
-            .supports_op     = toy_dev_supports_op,
-            .supports_buft   = toy_dev_supports_buft,
+            .supports_op = toy_dev_supports_op,
+            .supports_buft = toy_dev_supports_buft,
         },
 };
 

@@ -55,7 +55,7 @@ GGML_API ggml_backend_buffer_type_t BERTH_2023_AT(buffer_get_type)(ggml_backend_
 #ifdef BERTH_2023_HAS_2024
 #    ifndef BERTH_2023_IMPLEMENTATION
 enum ggml_backend_buffer_usage {
-    GGML_BACKEND_BUFFER_USAGE_ANY     = 0,
+    GGML_BACKEND_BUFFER_USAGE_ANY = 0,
     GGML_BACKEND_BUFFER_USAGE_WEIGHTS = 1,
 };
 #    endif

@@ -17,7 +17,7 @@ static inline size_t berth_2023_hash_find(const struct ggml_hash_set hash_set, s
         return GGML_HASHTABLE_FULL;
     }
     const size_t first = (size_t) (uintptr_t) key % hash_set.size;
-    size_t i           = first;
+    size_t i = first;
     while (hash_set.keys[i] != NULL && hash_set.keys[i] != key) {
         i = i + 1 == hash_set.size ? 0 : i + 1;
         if (i == first) {

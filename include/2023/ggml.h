@@ -39,8 +39,8 @@
 #    endif
 
 enum ggml_backend_type {
-    GGML_BACKEND_CPU       = 0,
-    GGML_BACKEND_GPU       = 10,
+    GGML_BACKEND_CPU = 0,
+    GGML_BACKEND_GPU = 10,
     GGML_BACKEND_GPU_SPLIT = 20,
 };
 
@@ -284,8 +284,8 @@ struct ggml_object {
 static const size_t GGML_OBJECT_SIZE = sizeof(struct ggml_object);
 
 enum ggml_task_type {
-    GGML_TASK_INIT     = 0,
-    GGML_TASK_COMPUTE  = 1,
+    GGML_TASK_INIT = 0,
+    GGML_TASK_COMPUTE = 1,
     GGML_TASK_FINALIZE = 2,
 };
 
@@ -312,7 +312,7 @@ struct berth_2023_visited {
 enum ggml_cgraph_eval_order {
     GGML_CGRAPH_EVAL_ORDER_LEFT_TO_RIGHT = 0,
     GGML_CGRAPH_EVAL_ORDER_RIGHT_TO_LEFT = 1,
-    GGML_CGRAPH_EVAL_ORDER_COUNT         = 2,
+    GGML_CGRAPH_EVAL_ORDER_COUNT = 2,
 };
 
 #    if BERTH_2023 <= 202310 || (defined(BERTH_2023_ANY) && defined(__cplusplus))
@@ -370,19 +370,19 @@ struct ggml_cgraph {
 // Makes a variable an empty graph over its own room.
 static inline void berth_2023_graph_init(struct ggml_cgraph *graph) {
     struct berth_2023_graph_room *room = &graph->room;
-    graph->size                        = GGML_MAX_NODES;
-    graph->n_nodes                     = 0;
-    graph->n_leafs                     = 0;
-    graph->nodes                       = room->nodes;
-    graph->grads                       = NULL;
-    graph->grad_accs                   = NULL;
-    graph->leafs                       = room->leafs;
-    graph->use_counts                  = room->use_counts;
-    graph->visited_hash_table.size     = GGML_GRAPH_HASHTABLE_SIZE;
-    graph->visited_hash_table.used     = room->used;
-    graph->visited_hash_table.keys     = room->keys;
-    graph->order                       = GGML_CGRAPH_EVAL_ORDER_LEFT_TO_RIGHT;
-    graph->uid                         = 0;
+    graph->size = GGML_MAX_NODES;
+    graph->n_nodes = 0;
+    graph->n_leafs = 0;
+    graph->nodes = room->nodes;
+    graph->grads = NULL;
+    graph->grad_accs = NULL;
+    graph->leafs = room->leafs;
+    graph->use_counts = room->use_counts;
+    graph->visited_hash_table.size = GGML_GRAPH_HASHTABLE_SIZE;
+    graph->visited_hash_table.used = room->used;
+    graph->visited_hash_table.keys = room->keys;
+    graph->order = GGML_CGRAPH_EVAL_ORDER_LEFT_TO_RIGHT;
+    graph->uid = 0;
     for (size_t i = 0; i < sizeof room->used / sizeof room->used[0]; i++) {
         room->used[i] = 0;
     }
@@ -399,19 +399,19 @@ inline void ggml_cgraph::berth_2023_assign(const ggml_cgraph &other) {
         berth_2023_graph_init(this);
         n_nodes = other.n_nodes;
         n_leafs = other.n_leafs;
-        order   = other.order;
-        room    = other.room;
+        order = other.order;
+        room = other.room;
     } else {
-        size               = other.size;
-        n_nodes            = other.n_nodes;
-        n_leafs            = other.n_leafs;
-        nodes              = other.nodes;
-        grads              = other.grads;
-        grad_accs          = other.grad_accs;
-        leafs              = other.leafs;
-        use_counts         = other.use_counts;
+        size = other.size;
+        n_nodes = other.n_nodes;
+        n_leafs = other.n_leafs;
+        nodes = other.nodes;
+        grads = other.grads;
+        grad_accs = other.grad_accs;
+        leafs = other.leafs;
+        use_counts = other.use_counts;
         visited_hash_table = other.visited_hash_table;
-        order              = other.order;
+        order = other.order;
     }
     uid = other.uid;
 }
@@ -462,27 +462,27 @@ static inline int berth_2023_has_no(void) {
 // ---- what is refused ----
 
 enum ggml_opt_type {
-    GGML_OPT_ADAM  = 0,
+    GGML_OPT_ADAM = 0,
     GGML_OPT_LBFGS = 1,
 };
 
 enum ggml_linesearch {
-    GGML_LINESEARCH_DEFAULT                   = 1,
-    GGML_LINESEARCH_BACKTRACKING_ARMIJO       = 0,
-    GGML_LINESEARCH_BACKTRACKING_WOLFE        = 1,
+    GGML_LINESEARCH_DEFAULT = 1,
+    GGML_LINESEARCH_BACKTRACKING_ARMIJO = 0,
+    GGML_LINESEARCH_BACKTRACKING_WOLFE = 1,
     GGML_LINESEARCH_BACKTRACKING_STRONG_WOLFE = 2,
 };
 
 enum ggml_opt_result {
-    GGML_OPT_OK                        = 0,
-    GGML_OPT_DID_NOT_CONVERGE          = 1,
-    GGML_OPT_NO_CONTEXT                = 2,
-    GGML_OPT_INVALID_WOLFE             = 3,
-    GGML_OPT_FAIL                      = 4,
-    GGML_OPT_CANCEL                    = 5,
-    GGML_LINESEARCH_FAIL               = -128,
-    GGML_LINESEARCH_MINIMUM_STEP       = -127,
-    GGML_LINESEARCH_MAXIMUM_STEP       = -126,
+    GGML_OPT_OK = 0,
+    GGML_OPT_DID_NOT_CONVERGE = 1,
+    GGML_OPT_NO_CONTEXT = 2,
+    GGML_OPT_INVALID_WOLFE = 3,
+    GGML_OPT_FAIL = 4,
+    GGML_OPT_CANCEL = 5,
+    GGML_LINESEARCH_FAIL = -128,
+    GGML_LINESEARCH_MINIMUM_STEP = -127,
+    GGML_LINESEARCH_MAXIMUM_STEP = -126,
     GGML_LINESEARCH_MAXIMUM_ITERATIONS = -125,
     GGML_LINESEARCH_INVALID_PARAMETERS = -124,
 };
@@ -540,17 +540,17 @@ static inline struct ggml_tensor *berth_2023_ggml_im2col_to(struct ggml_context 
 // The part from node i0 to node i1 - 1, which shares everything with the graph.
 static inline struct ggml_cgraph berth_2023_ggml_graph_view(struct ggml_cgraph *cgraph, int i0, int i1) {
     struct ggml_cgraph view = *cgraph;
-    const bool is_part      = i0 >= 0 && i0 <= i1 && i1 <= cgraph->n_nodes;
-    view.size               = 0;
-    view.n_nodes            = is_part ? i1 - i0 : 0;
-    view.n_leafs            = 0;
-    view.nodes              = is_part ? cgraph->nodes + i0 : NULL;
-    view.leafs              = NULL;
-    view.grads              = NULL;
-    view.grad_accs          = NULL;
-    view.use_counts         = cgraph->use_counts;
+    const bool is_part = i0 >= 0 && i0 <= i1 && i1 <= cgraph->n_nodes;
+    view.size = 0;
+    view.n_nodes = is_part ? i1 - i0 : 0;
+    view.n_leafs = 0;
+    view.nodes = is_part ? cgraph->nodes + i0 : NULL;
+    view.leafs = NULL;
+    view.grads = NULL;
+    view.grad_accs = NULL;
+    view.use_counts = cgraph->use_counts;
     view.visited_hash_table = cgraph->visited_hash_table;
-    view.uid                = 0;
+    view.uid = 0;
     return view;
 }
 

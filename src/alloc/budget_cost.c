@@ -39,7 +39,7 @@ uint64_t berth_node_cost(const struct ggml_tensor *node) {
     }
     const int i_table = table_of(node);
     const bool is_set = i_table > 0 && node->src[0] != NULL; // writes as many rows as it is given
-    double most       = (double) ggml_nelements(is_set ? node->src[0] : node);
+    double most = (double) ggml_nelements(is_set ? node->src[0] : node);
     double bytes =
         is_set ? (double) ggml_row_size(node->type, node->ne[0]) * (double) ggml_nrows(node->src[0]) : (double) ggml_nbytes(node);
     for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -50,7 +50,7 @@ uint64_t berth_node_cost(const struct ggml_tensor *node) {
         }
     }
     const enum berth_op_family family = info->family;
-    const double flops                = product(node);
+    const double flops = product(node);
     const bool is_curve =
         family == BERTH_OP_ACTIVATION || family == BERTH_OP_ATTENTION || family == BERTH_OP_NORM || family == BERTH_OP_TRAIN;
     const double each = flops > 0 ? 0 : most * (is_curve ? FLOPS_A_CURVE : FLOPS_A_STEP);

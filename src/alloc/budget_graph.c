@@ -39,7 +39,7 @@ static struct ggml_tensor *twin_new(struct rewrite *w, const struct ggml_tensor 
     }
     memcpy(twin->nb, t->nb, sizeof twin->nb);
     memcpy(twin->op_params, t->op_params, sizeof twin->op_params);
-    twin->op    = t->op;
+    twin->op = t->op;
     twin->flags = t->flags & ~(GGML_TENSOR_FLAG_INPUT | GGML_TENSOR_FLAG_OUTPUT | GGML_TENSOR_FLAG_PARAM | GGML_TENSOR_FLAG_LOSS);
     snprintf(twin->name, sizeof twin->name, "%.*s%s", (int) (sizeof twin->name - 1 - strlen(word)), t->name, word);
     return twin;
@@ -53,9 +53,9 @@ static struct ggml_tensor *move_new(
         return move;
     }
     memset(move->op_params, 0, sizeof move->op_params);
-    move->op           = GGML_OP_DUP;
+    move->op = GGML_OP_DUP;
     move->op_params[0] = (int32_t) kind;
-    move->src[0]       = from;
+    move->src[0] = from;
     return move;
 }
 
@@ -74,12 +74,12 @@ static struct ggml_tensor *src_now(struct rewrite *w, struct ggml_tensor *src) {
     }
     if (w->look_at[i] != w->now[op]) {
         struct ggml_tensor *twin = twin_new(w, src, BERTH_BUDGET_AGAIN);
-        twin->view_src           = w->now[op];
-        twin->view_offs          = src->view_offs;
+        twin->view_src = w->now[op];
+        twin->view_offs = src->view_offs;
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             twin->src[k] = src->src[k] == NULL ? NULL : src_now(w, src->src[k]);
         }
-        w->look[i]    = twin;
+        w->look[i] = twin;
         w->look_at[i] = w->now[op];
     }
     return w->look[i];
@@ -93,14 +93,14 @@ static bool src_set(struct rewrite *w, struct ggml_tensor *t, int slot, struct g
         return false;
     }
     w->undos[w->n_undos++] = (struct undo){t, t->src[slot], slot};
-    t->src[slot]           = src;
+    t->src[slot] = src;
     return true;
 }
 
 static bool step_write(struct rewrite *w, const struct berth_budget_step *step) {
-    const int32_t op        = step->op;
+    const int32_t op = step->op;
     struct ggml_tensor *own = w->o->tensors[op];
-    bool ok                 = true;
+    bool ok = true;
     if (step->kind == BERTH_BUDGET_OUT) {
         w->out[op] = move_new(w, own, w->now[op], BERTH_MOVE_OUT);
         ggml_build_forward_expand(w->graph, w->out[op]);
@@ -134,7 +134,7 @@ static bool step_write(struct rewrite *w, const struct berth_budget_step *step) 
 
 static void rewrite_undo(struct rewrite *w) {
     while (w->n_undos > 0) {
-        const struct undo *u    = &w->undos[--w->n_undos];
+        const struct undo *u = &w->undos[--w->n_undos];
         u->tensor->src[u->slot] = u->src;
     }
 }
@@ -159,18 +159,18 @@ static size_t nodes_most(const struct graph_ops *o, const struct berth_budget_re
 
 static bool rewrite_init(struct rewrite *w, const struct graph_ops *o, const struct berth_budget_result *r) {
     const size_t n = nodes_most(o, r);
-    *w             = (struct rewrite){.o = o};
-    w->now         = berth_calloc((size_t) o->n + 1, sizeof *w->now);
-    w->out         = berth_calloc((size_t) o->n + 1, sizeof *w->out);
-    w->has_run     = berth_calloc((size_t) o->n + 1, sizeof *w->has_run);
-    w->look        = berth_calloc((size_t) o->n_list + 1, sizeof *w->look);
-    w->look_at     = berth_calloc((size_t) o->n_list + 1, sizeof *w->look_at);
+    *w = (struct rewrite){.o = o};
+    w->now = berth_calloc((size_t) o->n + 1, sizeof *w->now);
+    w->out = berth_calloc((size_t) o->n + 1, sizeof *w->out);
+    w->has_run = berth_calloc((size_t) o->n + 1, sizeof *w->has_run);
+    w->look = berth_calloc((size_t) o->n_list + 1, sizeof *w->look);
+    w->look_at = berth_calloc((size_t) o->n_list + 1, sizeof *w->look_at);
     if (w->now == NULL || w->out == NULL || w->has_run == NULL || w->look == NULL || w->look_at == NULL) {
         return false;
     }
     memcpy(w->now, o->tensors, (size_t) o->n * sizeof *w->now);
-    w->ctx   = ggml_init((struct ggml_init_params){
-          .mem_size = n * ggml_tensor_overhead() + ggml_graph_overhead_custom(n, false) + 4096, .no_alloc = true});
+    w->ctx = ggml_init((struct ggml_init_params){
+        .mem_size = n * ggml_tensor_overhead() + ggml_graph_overhead_custom(n, false) + 4096, .no_alloc = true});
     w->graph = w->ctx == NULL ? NULL : ggml_new_graph_custom(w->ctx, n, false);
     return w->graph != NULL;
 }
@@ -213,9 +213,9 @@ struct task {
 // What the allocator needs in each pool.
 static enum ggml_status bytes_of(const struct task *t, struct ggml_cgraph *graph, size_t *bytes) {
     ggml_backend_buffer_type_t bufts[] = {t->sizes.buft, t->budget->spill_buft};
-    ggml_gallocr_t galloc              = ggml_gallocr_new_n(bufts, t->n_pools);
-    int *pools                         = berth_calloc((size_t) graph->n_nodes + (size_t) graph->n_leafs + 1, sizeof *pools);
-    enum ggml_status status            = GGML_STATUS_ALLOC_FAILED;
+    ggml_gallocr_t galloc = ggml_gallocr_new_n(bufts, t->n_pools);
+    int *pools = berth_calloc((size_t) graph->n_nodes + (size_t) graph->n_leafs + 1, sizeof *pools);
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (galloc != NULL && pools != NULL) {
         berth_budget_pools(graph, pools, graph->n_nodes);
         status = berth_gallocr_sizes(galloc, graph, pools, pools + graph->n_nodes, bytes);
@@ -228,17 +228,17 @@ static enum ggml_status bytes_of(const struct task *t, struct ggml_cgraph *graph
 // Solves with so many bytes and rewrites; *bytes is what the allocator needs then. The caller undoes what does not please.
 static enum ggml_status attempt(
     struct task *t, const uint64_t *limits, struct rewrite *w, struct berth_budget_result **result, size_t *bytes) {
-    const double cost                       = t->budget->spill_cost > 0 ? t->budget->spill_cost : FLOPS_A_BYTE;
-    const struct berth_budget_pool pools[]  = {{.bytes             = limits[0],
-                                                   .may_spill      = t->n_pools > 1,
-                                                   .spill_to       = 1,
-                                                   .spill_per_byte = cost,
-                                                   .spill_each     = BUDGET_FLOPS_A_NODE},
-         {.pool = 1, .bytes = limits[1]}};
+    const double cost = t->budget->spill_cost > 0 ? t->budget->spill_cost : FLOPS_A_BYTE;
+    const struct berth_budget_pool pools[] = {{.bytes = limits[0],
+                                                  .may_spill = t->n_pools > 1,
+                                                  .spill_to = 1,
+                                                  .spill_per_byte = cost,
+                                                  .spill_each = BUDGET_FLOPS_A_NODE},
+        {.pool = 1, .bytes = limits[1]}};
     const struct berth_budget_params params = {
         .pools = pools, .n_pools = (size_t) t->n_pools, .time_us = t->budget->time_us, .seed = t->budget->seed};
-    *w                      = (struct rewrite){0};
-    const size_t n          = (size_t) t->o.n;
+    *w = (struct rewrite){0};
+    const size_t n = (size_t) t->o.n;
     enum ggml_status status = t->budget->steps == NULL
                                   ? berth_budget_solve(t->o.ops, n, &params, result)
                                   : berth_budget_check(t->o.ops, n, &params, t->budget->steps, t->budget->n_steps, result);
@@ -262,15 +262,15 @@ static uint64_t limit_lower(uint64_t limit, uint64_t asked, uint64_t taken) {
 
 static enum ggml_status task_run(
     struct task *t, struct ggml_context **ctx, struct ggml_cgraph **out, struct berth_budget_result **result) {
-    const uint64_t asked[]  = {t->budget->bytes, t->budget->spill_bytes};
-    uint64_t limits[]       = {asked[0], asked[1]};
+    const uint64_t asked[] = {t->budget->bytes, t->budget->spill_bytes};
+    uint64_t limits[] = {asked[0], asked[1]};
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int n = 0; n < N_TRIES; n++) {
         struct rewrite w;
         size_t bytes[2] = {0, 0};
         berth_budget_free(*result);
-        *result         = NULL;
-        status          = attempt(t, limits, &w, result, bytes);
+        *result = NULL;
+        status = attempt(t, limits, &w, result, bytes);
         const bool fits = status == GGML_STATUS_SUCCESS && (*result)->fits && bytes[0] <= asked[0] && bytes[1] <= asked[1];
         if (fits) {
             *ctx = w.ctx;
@@ -302,15 +302,15 @@ enum ggml_status berth_graph_budget(struct ggml_cgraph *graph, const struct bert
     if (graph == NULL || budget == NULL || ctx == NULL || out == NULL || result == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "budget: NULL");
     }
-    *ctx                    = NULL;
-    *out                    = NULL;
-    *result                 = NULL;
+    *ctx = NULL;
+    *out = NULL;
+    *result = NULL;
     enum ggml_status status = berth_graph_check(graph);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
     struct task t = {.budget = budget, .graph = graph, .n_pools = budget->spill_buft != NULL ? 2 : 1};
-    t.sizes.buft  = budget->buft == NULL ? ggml_backend_cpu_buffer_type() : budget->buft;
+    t.sizes.buft = budget->buft == NULL ? ggml_backend_cpu_buffer_type() : budget->buft;
     t.sizes.align = ggml_backend_buft_get_alignment(t.sizes.buft);
     if (t.n_pools > 1 && budget->spill_buft == t.sizes.buft) {
         return berth_fail(GGML_STATUS_FAILED, "budget: values cannot move from %s to %s", ggml_backend_buft_name(t.sizes.buft),

@@ -58,7 +58,7 @@ static bool list_add(struct graph_ops *o, struct ggml_tensor *t) {
 }
 
 static bool list_fill(struct graph_ops *o, struct ggml_cgraph *graph) {
-    bool ok    = true;
+    bool ok = true;
     o->n_nodes = 0;
     for (int i = 0; ok && i < ggml_graph_n_nodes(graph); i++) {
         ok = list_add(o, ggml_graph_node(graph, i));
@@ -84,8 +84,8 @@ static bool step_writes(const struct ggml_tensor *t, int k) {
 }
 
 static void write_mark(struct graph_ops *o, const struct ggml_tensor *root, int32_t op) {
-    const int32_t i  = graph_ops_find(o, root);
-    o->writer[i]     = o->is_mutable[i] ? o->writer[i] : op;
+    const int32_t i = graph_ops_find(o, root);
+    o->writer[i] = o->is_mutable[i] ? o->writer[i] : op;
     o->is_mutable[i] = true;
 }
 
@@ -123,13 +123,13 @@ static int32_t mutable_of(struct graph_ops *o, const struct ggml_tensor *t) {
     int32_t found = -1;
     for (int k = -1; k < GGML_MAX_SRC; k++) {
         const struct ggml_tensor *at = k < 0 ? t : t->src[k];
-        const int32_t i              = at == NULL ? -1 : graph_ops_find(o, root_of(at));
+        const int32_t i = at == NULL ? -1 : graph_ops_find(o, root_of(at));
         if (i < 0 || !o->is_mutable[i]) {
             continue;
         }
         const int32_t group = group_find(o, i);
-        o->group[group]     = found < 0 ? group : found;
-        found               = found < 0 ? group : found;
+        o->group[group] = found < 0 ? group : found;
+        found = found < 0 ? group : found;
     }
     return found;
 }
@@ -192,7 +192,7 @@ static void src_put(struct berth_budget_op *op, int32_t *srcs, int32_t src, int3
 }
 
 static void srcs_fill(struct graph_ops *o, int32_t at, const struct ggml_tensor *t, int32_t *srcs) {
-    struct berth_budget_op *op       = &o->ops[at];
+    struct berth_budget_op *op = &o->ops[at];
     const struct berth_op_info *info = berth_op_info(t->op);
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         const struct ggml_tensor *src = t->src[k];
@@ -221,11 +221,11 @@ static void srcs_fill(struct graph_ops *o, int32_t at, const struct ggml_tensor 
 }
 
 static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *sizes) {
-    struct ggml_tensor *t      = o->tensors[at];
+    struct ggml_tensor *t = o->tensors[at];
     struct berth_budget_op *op = &o->ops[at];
-    int32_t *srcs              = &o->srcs[(size_t) at * 2 * (GGML_MAX_SRC + 1)];
-    const bool is_run          = !is_empty(t) && graph_ops_find(o, t) < o->n_nodes;
-    *op                        = (struct berth_budget_op){.srcs = srcs, .align = sizes->align};
+    int32_t *srcs = &o->srcs[(size_t) at * 2 * (GGML_MAX_SRC + 1)];
+    const bool is_run = !is_empty(t) && graph_ops_find(o, t) < o->n_nodes;
+    *op = (struct berth_budget_op){.srcs = srcs, .align = sizes->align};
     if (t->view_src == NULL && !budget_has_memory(t)) {
         op->size = (ggml_backend_buft_get_alloc_size(sizes->buft, t) + sizes->align - 1) / sizes->align * sizes->align;
     }
@@ -236,7 +236,7 @@ static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *s
     op->cost = berth_node_cost(t);
     op->flags |= (t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? BERTH_BUDGET_OUTPUT : 0;
     const bool is_bound = mutable_of(o, t) >= 0; // writers of all that it reads are of one group, so that the first is the first
-    op->until           = is_bound && !o->is_one ? until_of(o, t, at) : 0;
+    op->until = is_bound && !o->is_one ? until_of(o, t, at) : 0;
     op->flags |= is_custom(t->op) || (is_bound && op->until == 0) ? BERTH_BUDGET_ONCE : 0;
     srcs_fill(o, at, t, srcs);
 }
@@ -254,7 +254,7 @@ static bool views_keep(struct graph_ops *o) {
     }
     for (int32_t i = 0; is_read != NULL && i < o->n_list; i++) {
         const struct ggml_tensor *t = o->list[i];
-        const int32_t root          = o->op_of[graph_ops_find(o, root_of(t))];
+        const int32_t root = o->op_of[graph_ops_find(o, root_of(t))];
         o->n_views[root < 0 ? o->n : root] += t->view_src != NULL;
         if (t->view_src != NULL && root >= 0 && (!is_read[i] || (t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0)) {
             o->ops[root].flags |= BERTH_BUDGET_OUTPUT;
@@ -271,18 +271,18 @@ static bool views_keep(struct graph_ops *o) {
 }
 
 enum ggml_status graph_ops_init(struct graph_ops *o, struct ggml_cgraph *graph, const struct graph_sizes *sizes) {
-    *o      = (struct graph_ops){0};
+    *o = (struct graph_ops){0};
     bool ok = berth_record_index_reset(&o->index, (size_t) ggml_graph_n_nodes(graph) + 16) && list_fill(o, graph);
     if (ok) {
-        o->op_of      = berth_calloc((size_t) o->n_list + 1, sizeof *o->op_of);
+        o->op_of = berth_calloc((size_t) o->n_list + 1, sizeof *o->op_of);
         o->is_mutable = berth_calloc((size_t) o->n_list + 1, sizeof *o->is_mutable);
-        o->writer     = berth_calloc((size_t) o->n_list + 1, sizeof *o->writer);
-        o->tensors    = berth_calloc((size_t) o->n_list + 1, sizeof *o->tensors);
-        o->ops        = berth_calloc((size_t) o->n_list + 1, sizeof *o->ops);
-        o->group      = berth_calloc((size_t) o->n_list + 1, sizeof *o->group);
-        o->n_views    = berth_calloc((size_t) o->n_list + 1, sizeof *o->n_views);
-        o->srcs       = berth_calloc((size_t) o->n_list + 1, 2 * (GGML_MAX_SRC + 1) * sizeof *o->srcs);
-        ok            = o->op_of != NULL && o->is_mutable != NULL && o->tensors != NULL && o->ops != NULL && o->srcs != NULL &&
+        o->writer = berth_calloc((size_t) o->n_list + 1, sizeof *o->writer);
+        o->tensors = berth_calloc((size_t) o->n_list + 1, sizeof *o->tensors);
+        o->ops = berth_calloc((size_t) o->n_list + 1, sizeof *o->ops);
+        o->group = berth_calloc((size_t) o->n_list + 1, sizeof *o->group);
+        o->n_views = berth_calloc((size_t) o->n_list + 1, sizeof *o->n_views);
+        o->srcs = berth_calloc((size_t) o->n_list + 1, 2 * (GGML_MAX_SRC + 1) * sizeof *o->srcs);
+        ok = o->op_of != NULL && o->is_mutable != NULL && o->tensors != NULL && o->ops != NULL && o->srcs != NULL &&
              o->n_views != NULL && o->writer != NULL && o->group != NULL;
     }
     for (int32_t i = 0; ok && i < o->n_list; i++) {
@@ -301,7 +301,7 @@ enum ggml_status graph_ops_init(struct graph_ops *o, struct ggml_cgraph *graph, 
     }
     for (int32_t at = 0; ok && at < o->n; at++) { // when all of one group have been found
         const int32_t group = (o->ops[at].flags & BERTH_BUDGET_ONCE) != 0 ? mutable_of(o, o->tensors[at]) : -1;
-        o->ops[at].group    = group >= 0 && !o->is_one ? 1 + group : 0;
+        o->ops[at].group = group >= 0 && !o->is_one ? 1 + group : 0;
     }
     if (!ok || !views_keep(o)) {
         graph_ops_fini(o);

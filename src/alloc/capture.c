@@ -27,9 +27,9 @@ struct writer {
 // Ids follow the lines: steps, leafs that are listed once, the rest.
 static bool make_ids(struct writer *w) {
     const struct lifetime_order *order = &w->plan->lives.order;
-    const struct record *rec           = w->rec;
-    w->ids                             = berth_malloc(((size_t) rec->n_all + 1) * sizeof w->ids[0]);
-    w->early_end                       = rec->n_nodes + order->n_early;
+    const struct record *rec = w->rec;
+    w->ids = berth_malloc(((size_t) rec->n_all + 1) * sizeof w->ids[0]);
+    w->early_end = rec->n_nodes + order->n_early;
     if (w->ids == NULL) {
         return false;
     }
@@ -49,8 +49,8 @@ static bool make_ids(struct writer *w) {
 
 static void write_head(const struct writer *w) {
     const struct ggml_gallocr *galloc = w->galloc;
-    const struct galloc_plan *plan    = w->plan;
-    const struct record *rec          = w->rec;
+    const struct galloc_plan *plan = w->plan;
+    const struct record *rec = w->rec;
     const int32_t n_steps = plan->lives.order.n_steps, n_early = plan->lives.order.n_early;
     FILE *f = w->file;
     berth_capture_write_head(f, n_steps, w->n_leafs, rec->n_all - n_steps - n_early, galloc->n_bufs);
@@ -76,37 +76,37 @@ static void write_head(const struct writer *w) {
 
 static void write_row(const struct writer *w, int32_t r) {
     const struct ggml_gallocr *galloc = w->galloc;
-    const struct galloc_plan *plan    = w->plan;
-    const struct record *rec          = w->rec;
-    const struct record_row *row      = &rec->rows[r];
-    const struct lifetime_row *given  = &plan->lives.rows[r];
-    const struct ggml_tensor *t       = rec->tensors[r];
-    const int32_t buf                 = given->buf >= 0 ? given->buf : 0;
-    const bool is_node                = w->ids[r] < plan->lives.order.n_steps;
-    const bool is_apart               = given->is_kept && rec != &plan->rec; // a scheduler's input while graphs are in flight
+    const struct galloc_plan *plan = w->plan;
+    const struct record *rec = w->rec;
+    const struct record_row *row = &rec->rows[r];
+    const struct lifetime_row *given = &plan->lives.rows[r];
+    const struct ggml_tensor *t = rec->tensors[r];
+    const int32_t buf = given->buf >= 0 ? given->buf : 0;
+    const bool is_node = w->ids[r] < plan->lives.order.n_steps;
+    const bool is_apart = given->is_kept && rec != &plan->rec; // a scheduler's input while graphs are in flight
     int32_t srcs[GGML_MAX_SRC];
     struct capture_tensor c = {.tensor = t,
-        .id                            = w->ids[r],
-        .kind                          = is_node            ? 'N'
-                                         : r < w->early_end ? 'L'
-                                                            : 'X',
-        .op                            = (enum ggml_op) row->op,
-        .flags                         = (t->flags & ~RECORD_FLAGS) | row->flags | (is_apart ? GGML_TENSOR_FLAG_OUTPUT : 0),
-        .view_src                      = row->view_src >= 0 ? w->ids[rec->rows[row->view_src].same_as] : -1,
-        .has_memory                    = row->has_memory,
-        .buf                           = given->id,
-        .alloc_size                    = ggml_backend_buft_get_alloc_size(galloc->pools[galloc->pool_of[buf]].buft, t),
-        .chunk                         = -1,
-        .off                           = -1,
-        .item                          = given->item};
+        .id = w->ids[r],
+        .kind = is_node            ? 'N'
+                : r < w->early_end ? 'L'
+                                   : 'X',
+        .op = (enum ggml_op) row->op,
+        .flags = (t->flags & ~RECORD_FLAGS) | row->flags | (is_apart ? GGML_TENSOR_FLAG_OUTPUT : 0),
+        .view_src = row->view_src >= 0 ? w->ids[rec->rows[row->view_src].same_as] : -1,
+        .has_memory = row->has_memory,
+        .buf = given->id,
+        .alloc_size = ggml_backend_buft_get_alloc_size(galloc->pools[galloc->pool_of[buf]].buft, t),
+        .chunk = -1,
+        .off = -1,
+        .item = given->item};
     if (given->item >= 0) {
         const struct galloc_spot *spot = &plan->spots[given->item];
-        const bool is_shared_out       = spot->chunk == GALLOC_PARTS; // each device has another place for it
-        c.chunk                        = is_shared_out ? 0 : spot->chunk;
-        c.off                          = (int64_t) (is_shared_out ? plan->offsets[given->item] : spot->off);
+        const bool is_shared_out = spot->chunk == GALLOC_PARTS; // each device has another place for it
+        c.chunk = is_shared_out ? 0 : spot->chunk;
+        c.off = (int64_t) (is_shared_out ? plan->offsets[given->item] : spot->off);
     }
     if (given->item >= 0 && plan->lives.owners[given->item] == r) {
-        c.life     = &plan->lives.items[given->item];
+        c.life = &plan->lives.items[given->item];
         c.life_buf = given->buf;
     }
     const int n_srcs = is_node ? row->n_src : 0; // nobody waits for what is not computed

@@ -37,14 +37,14 @@ static void pool_assign(struct ggml_gallocr *galloc, ggml_backend_buffer_type_t 
         const struct berth_several *several = berth_several_get();
 
         galloc->pools[galloc->n_pools++] = (struct galloc_pool){
-            .buft      = buft,
-            .align     = align > 0 ? align : 1,
+            .buft = buft,
+            .align = align > 0 ? align : 1,
             .max_chunk = max < (size_t) 1 << 62 ? max : 0, // more than that is no limit
-            .several   = several != NULL && several->is_one(buft) ? several : NULL,
+            .several = several != NULL && several->is_one(buft) ? several : NULL,
         };
     }
     galloc->pool_of[i] = p;
-    galloc->aligns[i]  = galloc->pools[p].align;
+    galloc->aligns[i] = galloc->pools[p].align;
 }
 
 // Host memory that no device works on while the program goes on, or memory of one device.
@@ -86,19 +86,19 @@ ggml_gallocr_t ggml_gallocr_new_n(ggml_backend_buffer_type_t *bufts, int n_bufs)
     }
     struct ggml_gallocr *galloc = berth_calloc(1, sizeof *galloc);
     if (galloc != NULL) {
-        galloc->pools   = berth_calloc((size_t) n_bufs, sizeof galloc->pools[0]);
+        galloc->pools = berth_calloc((size_t) n_bufs, sizeof galloc->pools[0]);
         galloc->pool_of = berth_calloc((size_t) n_bufs, sizeof galloc->pool_of[0]);
-        galloc->homes   = berth_calloc((size_t) n_bufs, sizeof galloc->homes[0]);
-        galloc->aligns  = berth_calloc((size_t) n_bufs, sizeof galloc->aligns[0]);
+        galloc->homes = berth_calloc((size_t) n_bufs, sizeof galloc->homes[0]);
+        galloc->aligns = berth_calloc((size_t) n_bufs, sizeof galloc->aligns[0]);
     }
     if (galloc == NULL || galloc->pools == NULL || galloc->pool_of == NULL || galloc->homes == NULL || galloc->aligns == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_gallocr_new_n: out of memory for an allocator of %d buffers", n_bufs);
         ggml_gallocr_free(galloc);
         return NULL;
     }
-    galloc->n_bufs      = n_bufs;
-    galloc->epoch       = 1;
-    galloc->options     = berth_gallocr_options_default();
+    galloc->n_bufs = n_bufs;
+    galloc->epoch = 1;
+    galloc->options = berth_gallocr_options_default();
     galloc->has_capture = berth_capture_is_on();
     for (int i = 0; i < n_bufs; i++) {
         pool_assign(galloc, bufts[i], i);
@@ -132,7 +132,7 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
 void berth_galloc_forget(struct ggml_gallocr *galloc) {
     while (galloc->plans != NULL) {
         struct galloc_plan *plan = galloc->plans;
-        galloc->plans            = plan->next;
+        galloc->plans = plan->next;
         berth_galloc_plan_free(galloc, plan);
     }
 }
@@ -144,8 +144,8 @@ struct galloc_plan *berth_galloc_find(struct ggml_gallocr *galloc, struct ggml_c
             continue;
         }
         if (berth_galloc_plan_matches(galloc, plan, graph, node_bufs, leaf_bufs, is_exact, in_place)) {
-            *link         = plan->next; // to the front
-            plan->next    = galloc->plans;
+            *link = plan->next; // to the front
+            plan->next = galloc->plans;
             galloc->plans = plan;
             return plan;
         }
@@ -175,7 +175,7 @@ static void plans_trim(struct ggml_gallocr *galloc, int64_t n_rows) {
 
 void berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     plans_trim(galloc, plan->rec.n_rows);
-    plan->next    = galloc->plans;
+    plan->next = galloc->plans;
     galloc->plans = plan;
 }
 
@@ -266,8 +266,8 @@ static bool is_first_of_pool(const struct ggml_gallocr *galloc, int i) {
 void berth_galloc_plan_sizes(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, size_t *sizes) {
     for (int i = 0; i < galloc->n_bufs; i++) {
         const struct galloc_need *need = &plan->needs[galloc->pool_of[i]];
-        const bool is_first            = is_first_of_pool(galloc, i);
-        sizes[i]                       = is_first && need->layout != NULL ? need->layout->bytes : 0;
+        const bool is_first = is_first_of_pool(galloc, i);
+        sizes[i] = is_first && need->layout != NULL ? need->layout->bytes : 0;
         for (size_t c = 0; is_first && c < need->n; c++) {
             sizes[i] += need->sizes[c];
         }
@@ -298,7 +298,7 @@ size_t ggml_gallocr_get_buffer_size(ggml_gallocr_t galloc, int buffer_id) {
         return 0;
     }
     const struct galloc_pool *pool = &galloc->pools[galloc->pool_of[buffer_id]];
-    size_t size                    = berth_galloc_parts_size(pool);
+    size_t size = berth_galloc_parts_size(pool);
     for (size_t c = 0; c < pool->n_chunks; c++) {
         size += ggml_backend_buffer_get_size(pool->chunks[c].buffer);
     }
@@ -312,21 +312,21 @@ static _Alignas(64) char nothing[64];
 
 static enum ggml_status place(struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *addr) {
     t->buffer = buffer;
-    t->data   = addr;
+    t->data = addr;
     if (BERTH_LIKELY(buffer->iface.init_tensor == NULL)) {
         return GGML_STATUS_SUCCESS;
     }
     const enum ggml_status status = buffer->iface.init_tensor(buffer, t);
     if (status != GGML_STATUS_SUCCESS) {
         t->buffer = NULL;
-        t->data   = NULL;
+        t->data = NULL;
         return berth_fail(status, "the buffer of type %s refuses tensor %s", ggml_backend_buffer_name(buffer), berth_name_of(t));
     }
     return status;
 }
 
 static struct record_place place_of(const struct ggml_gallocr *galloc, const struct galloc_spot *spot) {
-    const struct galloc_pool *pool   = &galloc->pools[spot->pool];
+    const struct galloc_pool *pool = &galloc->pools[spot->pool];
     const struct galloc_chunk *chunk = spot->chunk == GALLOC_PARTS ? &pool->parts : &pool->chunks[spot->chunk];
     return (struct record_place){chunk->buffer, chunk->base != NULL ? chunk->base + spot->off : nothing};
 }
@@ -344,11 +344,11 @@ uint64_t berth_galloc_epoch(const struct ggml_gallocr *galloc) {
 // every time.
 static void places_fill(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     const struct record *rec = &plan->rec;
-    plan->is_quiet           = true;
+    plan->is_quiet = true;
     for (int32_t i = 0; i < rec->n_rows; i++) {
         const int32_t item = lifetime_rows(rec)[record_base(rec, rec->rows[i].same_as)].item;
-        plan->places[i]    = item >= 0 ? place_of(galloc, &plan->spots[item]) : (struct record_place){NULL, NULL};
-        plan->is_quiet     = plan->is_quiet && (item < 0 || plan->places[i].buffer->iface.init_tensor == NULL);
+        plan->places[i] = item >= 0 ? place_of(galloc, &plan->spots[item]) : (struct record_place){NULL, NULL};
+        plan->is_quiet = plan->is_quiet && (item < 0 || plan->places[i].buffer->iface.init_tensor == NULL);
     }
     plan->places_epoch = galloc->epoch;
 }
@@ -369,14 +369,14 @@ static void *address_of(const struct galloc_plan *plan, int32_t i) {
 // told of its tensors may look at the source of a view, so there views come last.
 static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    bool has_late           = false;
+    bool has_late = false;
     if (plan->places_epoch != galloc->epoch) {
         places_fill(galloc, plan);
     }
     for (int pass = 0; pass == 0 || (pass == 1 && has_late); pass++) {
         for (int32_t i = 0; i < plan->rec.n_rows && status == GGML_STATUS_SUCCESS; i++) {
             ggml_backend_buffer_t buffer = plan->places[i].buffer;
-            struct ggml_tensor *t        = plan->rec.tensors[i];
+            struct ggml_tensor *t = plan->rec.tensors[i];
             if (buffer == NULL) {
                 status = t->view_src != NULL ? place_foreign_view(t) : GGML_STATUS_SUCCESS;
             } else if (buffer == t->buffer && t->data == address_of(plan, i)) {
@@ -404,9 +404,9 @@ static bool is_all_in_place(const struct galloc_plan *plan) {
 
 // A known graph: recognised, and placed on the way. A graph whose tensors lie elsewhere is placed by itself.
 static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_plan **plan) {
-    bool in_place           = false;
+    bool in_place = false;
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    *plan                   = berth_galloc_find(galloc, graph, NULL, NULL, false, &in_place);
+    *plan = berth_galloc_find(galloc, graph, NULL, NULL, false, &in_place);
     if (*plan == NULL) {
         return status;
     }

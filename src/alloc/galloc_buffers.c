@@ -66,9 +66,9 @@ static void chunk_retire(ggml_backend_buffer_t buffer) {
         buffer->iface.free_buffer(buffer);
     }
     if (buffer != NULL) {
-        buffer->iface   = (struct ggml_backend_buffer_i){0};
+        buffer->iface = (struct ggml_backend_buffer_i){0};
         buffer->context = NULL;
-        buffer->size    = 0;
+        buffer->size = 0;
     }
 }
 
@@ -90,12 +90,12 @@ static void chunk_set(struct ggml_gallocr *galloc, struct galloc_pool *pool, siz
 }
 
 static bool chunk_grow(struct ggml_gallocr *galloc, struct galloc_pool *pool, size_t c, size_t size) {
-    ggml_backend_buffer_t old   = pool->chunks[c].buffer;
-    const size_t old_size       = ggml_backend_buffer_get_size(old);
+    ggml_backend_buffer_t old = pool->chunks[c].buffer;
+    const size_t old_size = ggml_backend_buffer_get_size(old);
     ggml_backend_buffer_t fresh = chunk_new(galloc, pool, size);
     if (fresh == NULL && old_size > 0) {
         chunk_retire(old);
-        old   = NULL;
+        old = NULL;
         fresh = chunk_new(galloc, pool, size);
         if (fresh == NULL) {
             chunk_set(galloc, pool, c, chunk_new(galloc, pool, old_size));
@@ -136,7 +136,7 @@ static void pool_trim(struct ggml_gallocr *galloc, struct galloc_pool *pool, con
         chunk_set(galloc, pool, pool->n_chunks - 1, NULL);
     }
     if (n_sizes == 1 && pool->chunks != &pool->one) {
-        pool->one    = pool->chunks[0];
+        pool->one = pool->chunks[0];
         pool->chunks = &pool->one;
     }
     for (size_t c = 0; c < n_sizes; c++) {
@@ -181,7 +181,7 @@ static enum ggml_status pool_grow(struct ggml_gallocr *galloc, struct galloc_poo
     }
     for (size_t c = 0; c < n_sizes; c++) {
         ggml_backend_buffer_t buffer = pool->chunks[c].buffer;
-        const bool is_enough         = buffer != NULL && ggml_backend_buffer_get_size(buffer) >= sizes[c];
+        const bool is_enough = buffer != NULL && ggml_backend_buffer_get_size(buffer) >= sizes[c];
         if (is_enough) {
             continue;
         }
@@ -200,9 +200,9 @@ enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, struc
     const bool is_new = !plan->is_backed && !plan->is_pinned && !has_pinned(galloc);
     for (int p = 0; p < galloc->n_pools; p++) {
         const struct galloc_need *need = &plan->needs[p];
-        struct galloc_pool *pool       = &galloc->pools[p];
-        const bool is_trimmed          = is_new && is_outgrown(pool, need->sizes, need->n);
-        enum ggml_status status        = pool_grow(galloc, pool, need->sizes, need->n);
+        struct galloc_pool *pool = &galloc->pools[p];
+        const bool is_trimmed = is_new && is_outgrown(pool, need->sizes, need->n);
+        enum ggml_status status = pool_grow(galloc, pool, need->sizes, need->n);
         if (status == GGML_STATUS_SUCCESS && need->layout != NULL) {
             status = berth_galloc_parts_back(galloc, plan, p, is_new);
         }

@@ -50,29 +50,29 @@ static bool is_kept(const struct check *c, int32_t r, bool is_read) {
 
 static void find_lifetimes(struct check *c) {
     const struct record *rec = &c->rec;
-    const int64_t end        = rec->n_nodes > 0 ? rec->n_nodes - 1 : 0;
+    const int64_t end = rec->n_nodes > 0 ? rec->n_nodes - 1 : 0;
     for (int32_t r = 0; r < rec->n_rows; r++) {
         const bool is_early = r >= rec->n_nodes || (rec->rows[r].flags & GGML_TENSOR_FLAG_INPUT) != 0;
-        c->spans[r]         = (struct span){.group = r, .first = is_early ? 0 : r, .last = -1};
+        c->spans[r] = (struct span){.group = r, .first = is_early ? 0 : r, .last = -1};
     }
     berth_lifetimes_late(rec, &(struct lifetime_order){.n_steps = rec->n_nodes, .n_early = rec->n_leafs}, c->late);
     for (int32_t r = rec->n_nodes; r < rec->n_nodes + rec->n_leafs; r++) {
         const int32_t canon = rec->rows[r].same_as;
 
         c->spans[canon].is_late = c->late[canon] > 0;
-        c->spans[canon].first   = c->late[canon] > 0 ? c->late[canon] - 1 : 0;
+        c->spans[canon].first = c->late[canon] > 0 ? c->late[canon] - 1 : 0;
     }
     for (int32_t r = 0; r < rec->n_nodes; r++) {
         for (int k = 0; k < rec->rows[r].n_src; k++) {
-            const int32_t s  = rec->rows[rec->srcs[rec->rows[r].src + k]].same_as;
+            const int32_t s = rec->rows[rec->srcs[rec->rows[r].src + k]].same_as;
             c->spans[s].last = c->spans[root_of(rec, s)].last = r;
         }
         struct span *root = &c->spans[root_of(rec, r)];
-        root->last        = root->last > r ? root->last : r; // a view that writes
+        root->last = root->last > r ? root->last : r; // a view that writes
     }
     for (int32_t r = 0; r < rec->n_rows; r++) {
         const bool is_early = r >= rec->n_nodes;
-        const bool is_read  = c->spans[r].last > (is_early ? -1 : r);
+        const bool is_read = c->spans[r].last > (is_early ? -1 : r);
         // A view that nobody reads is no reason to keep memory unless the graph computes it.
         const bool counts = rec->rows[r].view_src < 0 || (r < rec->n_nodes && rec->rows[r].op != GGML_OP_NONE);
         if (rec->rows[r].same_as == r && is_kept(c, r, is_read || !counts)) {
@@ -81,7 +81,7 @@ static void find_lifetimes(struct check *c) {
     }
     for (int32_t r = 0; r < rec->n_rows; r++) {
         struct span *s = &c->spans[r];
-        s->last        = s->last > s->first ? s->last : s->first;
+        s->last = s->last > s->first ? s->last : s->first;
     }
 }
 
@@ -107,7 +107,7 @@ static enum ggml_status find_addresses(struct check *c) {
             }
             continue;
         }
-        const size_t size    = ggml_backend_buffer_get_alloc_size(t->buffer, t);
+        const size_t size = ggml_backend_buffer_get_alloc_size(t->buffer, t);
         const uintptr_t base = (uintptr_t) ggml_backend_buffer_get_base(t->buffer), at = (uintptr_t) t->data;
         if (size > 0 && (at < base || at - base > t->buffer->size || size > t->buffer->size - (at - base))) {
             return berth_fail(GGML_STATUS_FAILED, "tensor %s of %zu bytes does not lie in its buffer", berth_name_of(t), size);
@@ -116,16 +116,16 @@ static enum ggml_status find_addresses(struct check *c) {
             return berth_fail(GGML_STATUS_FAILED, "tensor %s is not aligned", berth_name_of(t));
         }
         c->spans[r].is_ours = size > 0;
-        c->spans[r].begin   = at;
-        c->spans[r].size    = size;
+        c->spans[r].begin = at;
+        c->spans[r].size = size;
     }
     return GGML_STATUS_SUCCESS;
 }
 
 static bool may_take_over(const struct check *c, int32_t node, int k) {
-    const struct record_row *row          = &c->rec.rows[node];
-    const int i_src                       = c->rec.slots[row->src + k];
-    const struct berth_op_info *info      = berth_op_info((enum ggml_op) row->op);
+    const struct record_row *row = &c->rec.rows[node];
+    const int i_src = c->rec.slots[row->src + k];
+    const struct berth_op_info *info = berth_op_info((enum ggml_op) row->op);
     const struct berth_gallocr_options *o = &c->galloc->options;
     return (info != NULL && info->in_place) ||
            (o->in_place != NULL && o->in_place(c->rec.tensors[node], i_src, o->in_place_user));
@@ -159,9 +159,9 @@ static void make_items(struct check *c) {
     for (int32_t r = 0; r < c->rec.n_rows; r++) {
         const struct span *s = &c->spans[r];
         if (s->group == r && s->is_ours) {
-            c->items[c->n_items]   = (struct berth_plan_item){.first = s->first, .last = s->last, .size = s->size};
+            c->items[c->n_items] = (struct berth_plan_item){.first = s->first, .last = s->last, .size = s->size};
             c->offsets[c->n_items] = s->begin;
-            c->rows[c->n_items++]  = r;
+            c->rows[c->n_items++] = r;
         }
     }
 }
@@ -178,17 +178,17 @@ static void check_fini(struct check *c) {
 static enum ggml_status check_init(struct check *c, struct ggml_gallocr *galloc, struct ggml_cgraph *graph) {
     const struct record_rules rules = berth_galloc_record_rules(galloc);
 
-    *c                      = (struct check){.galloc = galloc};
+    *c = (struct check){.galloc = galloc};
     enum ggml_status status = berth_record_build(&c->rec, graph, &rules);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
     const size_t n = (size_t) c->rec.n_rows + 1;
-    c->spans       = berth_malloc(n * sizeof c->spans[0]);
-    c->items       = berth_malloc(n * sizeof c->items[0]);
-    c->offsets     = berth_malloc(n * sizeof c->offsets[0]);
-    c->rows        = berth_malloc(n * sizeof c->rows[0]);
-    c->late        = berth_malloc(n * sizeof c->late[0]);
+    c->spans = berth_malloc(n * sizeof c->spans[0]);
+    c->items = berth_malloc(n * sizeof c->items[0]);
+    c->offsets = berth_malloc(n * sizeof c->offsets[0]);
+    c->rows = berth_malloc(n * sizeof c->rows[0]);
+    c->late = berth_malloc(n * sizeof c->late[0]);
     if (c->spans == NULL || c->items == NULL || c->offsets == NULL || c->rows == NULL || c->late == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the check of %d tensors", c->rec.n_rows);
     }
@@ -252,7 +252,7 @@ struct watch {
 
 static bool hash_item(struct watch *w, int64_t i, uint64_t *hash) {
     const struct ggml_tensor *t = w->c->rec.tensors[w->c->rows[i]];
-    const size_t n              = ggml_nbytes(t);
+    const size_t n = ggml_nbytes(t);
     if (!berth_grow((void **) &w->scratch, &w->scratch_cap, n, 1)) {
         return false;
     }
@@ -269,12 +269,12 @@ static void fill_item(const struct watch *w, int64_t i, uint8_t value) {
 // Before node runs: its own fresh memory is filled, or the late leaf's that it overwrites; all that is alive is remembered.
 // After: nothing else may have changed.
 static enum ggml_status watch_node(struct watch *w, int32_t node, bool is_before) {
-    struct check *c     = w->c;
-    const int32_t own   = group_of(c, root_of(&c->rec, node));
+    struct check *c = w->c;
+    const int32_t own = group_of(c, root_of(&c->rec, node));
     const bool is_empty = berth_op_info((enum ggml_op) c->rec.rows[node].op)->is_empty;
     for (int64_t i = 0; i < c->n_items; i++) {
         const struct berth_plan_item *item = &c->items[i];
-        const bool is_own                  = c->rows[i] == own && !is_empty;
+        const bool is_own = c->rows[i] == own && !is_empty;
         uint64_t hash;
         const bool is_fresh = c->rows[i] == node || c->spans[c->rows[i]].is_late;
         if (is_before && is_own && is_fresh && item->first == node) {
@@ -309,15 +309,15 @@ enum ggml_status berth_gallocr_compute_checked(
         return GGML_STATUS_FAILED;
     }
     struct check c;
-    struct watch w          = {.c = &c};
+    struct watch w = {.c = &c};
     enum ggml_status status = check_init(&c, galloc, graph);
     if (status == GGML_STATUS_SUCCESS) {
         w.hashes = berth_calloc((size_t) c.n_items + 1, sizeof w.hashes[0]);
-        status   = w.hashes != NULL ? GGML_STATUS_SUCCESS : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a check");
+        status = w.hashes != NULL ? GGML_STATUS_SUCCESS : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a check");
     }
     for (int32_t i = 0; i < c.rec.n_nodes && status == GGML_STATUS_SUCCESS; i++) {
         struct ggml_cgraph one = ggml_graph_view(graph, i, i + 1);
-        status                 = watch_node(&w, i, true);
+        status = watch_node(&w, i, true);
         if (status == GGML_STATUS_SUCCESS) {
             status = compute(backend, &one);
         }

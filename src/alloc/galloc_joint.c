@@ -32,13 +32,13 @@ static enum ggml_status solve_pool(struct joint *j, int p, struct berth_plan_ite
                 continue;
             }
             const int32_t owner = lives->owners[i];
-            items[n]            = lives->items[i];
-            items[n].pool       = 0;
+            items[n] = lives->items[i];
+            items[n].pool = 0;
             items[n].first += base;
             items[n].last += base;
             if (lifetime_rows(&j->plans[g]->rec)[owner].is_kept) {
                 items[n].first = 0;
-                items[n].last  = n_steps - 1;
+                items[n].last = n_steps - 1;
                 items[n].alias = 1 + keep_index(j, j->plans[g]->rec.tensors[owner]);
             }
             n++;
@@ -46,10 +46,10 @@ static enum ggml_status solve_pool(struct joint *j, int p, struct berth_plan_ite
         base += j->plans[g]->rec.n_nodes + 1;
     }
     const struct berth_plan_params params = {.max_chunk = j->plans[0]->needs[p].max_chunk,
-        .budget_us                                      = j->galloc->options.budget_us,
-        .is_brief                                       = j->galloc->options.budget_us == 0};
-    const enum ggml_status status         = berth_plan_solve(items, n, &params, offsets, &report);
-    n                                     = 0;
+        .budget_us = j->galloc->options.budget_us,
+        .is_brief = j->galloc->options.budget_us == 0};
+    const enum ggml_status status = berth_plan_solve(items, n, &params, offsets, &report);
+    n = 0;
     for (int g = 0; g < j->n && status == GGML_STATUS_SUCCESS; g++) {
         struct galloc_plan *plan = j->plans[g];
         for (size_t i = 0; i < plan->lives.n_items; i++) {
@@ -76,7 +76,7 @@ static void share_limits(struct joint *j) {
 }
 
 static enum ggml_status solve(struct joint *j) {
-    size_t n        = 1;
+    size_t n = 1;
     int64_t n_steps = 0;
     for (int g = 0; g < j->n; g++) {
         struct galloc_plan *plan = j->plans[g];
@@ -85,8 +85,8 @@ static enum ggml_status solve(struct joint *j) {
         berth_galloc_plan_prepare(j->galloc, plan);
     }
     struct berth_plan_item *items = berth_malloc(n * sizeof *items);
-    uint64_t *offsets             = berth_malloc(n * sizeof *offsets);
-    enum ggml_status status       = GGML_STATUS_SUCCESS;
+    uint64_t *offsets = berth_malloc(n * sizeof *offsets);
+    enum ggml_status status = GGML_STATUS_SUCCESS;
     if (items == NULL || offsets == NULL) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items", n);
     }
@@ -107,14 +107,14 @@ static enum ggml_status make_plans(struct joint *j, const struct berth_gallocr_g
             return GGML_STATUS_ALLOC_FAILED;
         }
         j->plans[g]->is_pinned = true;
-        j->plans[g]->keep      = j->keep;
-        j->plans[g]->n_keep    = j->n_keep;
+        j->plans[g]->keep = j->keep;
+        j->plans[g]->n_keep = j->n_keep;
         if (graphs[g].graph == NULL) {
             return berth_fail(GGML_STATUS_FAILED, "berth_gallocr_reserve_joint: graph %d of %d is NULL", g, j->n);
         }
         status = berth_galloc_plan_items(
             j->galloc, j->plans[g], graphs[g].graph, graphs[g].node_buffer_ids, graphs[g].leaf_buffer_ids);
-        j->plans[g]->keep   = NULL; // the caller's
+        j->plans[g]->keep = NULL; // the caller's
         j->plans[g]->n_keep = 0;
     }
     if (status == GGML_STATUS_SUCCESS) {
@@ -138,7 +138,7 @@ enum ggml_status berth_gallocr_reserve_joint(
         }
     }
     struct joint j = {.galloc = galloc, .n = n_graphs, .keep = keep, .n_keep = n_keep};
-    j.plans        = berth_calloc((size_t) n_graphs, sizeof j.plans[0]);
+    j.plans = berth_calloc((size_t) n_graphs, sizeof j.plans[0]);
     if (j.plans == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_reserve_joint: out of memory for %d plans", n_graphs);
     }

@@ -62,10 +62,10 @@ static void uses_walk(const struct galloc_plan *plan, const struct found *found,
 
 // False: out of memory.
 static bool uses_find(const struct galloc_plan *plan, struct uses *uses) {
-    const size_t n      = (size_t) plan->n_rows;
+    const size_t n = (size_t) plan->n_rows;
     const size_t n_most = (size_t) plan->lives.order.n_steps * GGML_MAX_SRC;
     struct found *found = berth_malloc((n + 1) * sizeof *found);
-    uses->first         = berth_calloc(n + 3 + n_most, sizeof *uses->first);
+    uses->first = berth_calloc(n + 3 + n_most, sizeof *uses->first);
     if (found == NULL || uses->first == NULL) {
         berth_free(found);
         berth_free(uses->first);
@@ -116,7 +116,7 @@ static void chain_put(const struct galloc_plan *plan, int32_t *next, int32_t *ta
     const int32_t item = plan->lives.rows[r].item;
     if (item >= 0 && plan->lives.owners[item] != r) {
         next[tail[item]] = r;
-        tail[item]       = r;
+        tail[item] = r;
     }
 }
 
@@ -140,7 +140,7 @@ static bool chains_find(const struct galloc_plan *plan, struct chains *chains) {
     }
     for (int32_t i = 0; i < order->n_steps; i++) {
         const int32_t r = lifetime_step(order, i);
-        step[r]         = i;
+        step[r] = i;
         chain_put(plan, next, tail, r);
     }
     *chains = (struct chains){next, step};
@@ -159,7 +159,7 @@ static void write_buffers(const struct ggml_gallocr *galloc, const struct galloc
         peak, bound, proven ? "true" : "false", plan->lives.order.n_steps);
     for (int p = 0; p < galloc->n_pools; p++) {
         const struct berth_plan_report *r = &plan->needs[p].report;
-        const char *name                  = ggml_backend_buft_name(galloc->pools[p].buft);
+        const char *name = ggml_backend_buft_name(galloc->pools[p].buft);
         fprintf(file, "%s\n    {\"pool\": %d, \"name\": ", p > 0 ? "," : "", p);
         berth_json_write_string(name != NULL ? name : "", file);
         fprintf(file,
@@ -240,15 +240,15 @@ static enum ggml_status same_items(const struct galloc_plan *plan, const struct 
 // Valid, pool by pool, and how good: fills the reports.
 static enum ggml_status check_pool(struct galloc_plan *plan, int p, struct berth_plan_item *items, uint64_t *offsets) {
     const struct berth_plan_params params = {.max_chunk = plan->needs[p].max_chunk};
-    struct berth_plan_report *report      = &plan->needs[p].report;
-    int64_t n                             = 0;
+    struct berth_plan_report *report = &plan->needs[p].report;
+    int64_t n = 0;
     for (size_t i = 0; i < plan->lives.n_items; i++) {
         if (plan->lives.items[i].pool == p) {
-            items[n]     = plan->lives.items[i];
+            items[n] = plan->lives.items[i];
             offsets[n++] = plan->offsets[i];
         }
     }
-    *report                 = (struct berth_plan_report){.fits = true, .method = "loaded"};
+    *report = (struct berth_plan_report){.fits = true, .method = "loaded"};
     enum ggml_status status = berth_plan_check(items, n, &params, offsets, NULL);
     if (status == GGML_STATUS_SUCCESS && n > 0) {
         status = berth_plan_bound(items, n, &params, &report->bound, &report->bound_step);
@@ -257,10 +257,10 @@ static enum ggml_status check_pool(struct galloc_plan *plan, int p, struct berth
 }
 
 static enum ggml_status check_pools(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
-    const size_t n                = plan->lives.n_items + 1;
+    const size_t n = plan->lives.n_items + 1;
     struct berth_plan_item *items = berth_malloc(n * sizeof *items);
-    uint64_t *offsets             = berth_malloc(n * sizeof *offsets);
-    enum ggml_status status       = GGML_STATUS_SUCCESS;
+    uint64_t *offsets = berth_malloc(n * sizeof *offsets);
+    enum ggml_status status = GGML_STATUS_SUCCESS;
     if (items == NULL || offsets == NULL) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_load: out of memory for %zu items", n);
     }
@@ -306,7 +306,7 @@ static enum ggml_status plan_from(struct ggml_gallocr *galloc, struct galloc_pla
             r->peak += plan->needs[p].sizes[c];
         }
         r->proven = r->peak == r->bound;
-        r->gap    = r->bound > 0 ? (double) r->peak / (double) r->bound - 1 : 0;
+        r->gap = r->bound > 0 ? (double) r->peak / (double) r->bound - 1 : 0;
     }
     return status;
 }

@@ -22,7 +22,7 @@ enum ggml_status berth_galloc_parts_solve(struct ggml_gallocr *galloc, struct ga
 }
 
 enum ggml_status berth_galloc_parts_back(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, bool is_new) {
-    struct galloc_pool *pool    = &galloc->pools[p];
+    struct galloc_pool *pool = &galloc->pools[p];
     struct berth_layout *layout = plan->needs[p].layout;
     if (pool->parts.buffer == NULL) {
         ggml_backend_buffer_t buffer = berth_galloc_own_room(galloc) ? pool->several->layout_buffer(pool->buft) : NULL;
@@ -34,8 +34,8 @@ enum ggml_status berth_galloc_parts_back(struct ggml_gallocr *galloc, struct gal
         galloc->epoch++;
     }
     const size_t before = berth_galloc_parts_size(pool);
-    bool is_moved       = false;
-    const bool ok       = pool->several->layout_back(pool->parts.buffer, layout, is_new && before < layout->bytes, &is_moved);
+    bool is_moved = false;
+    const bool ok = pool->several->layout_back(pool->parts.buffer, layout, is_new && before < layout->bytes, &is_moved);
     galloc->epoch += is_moved;
     return ok ? GGML_STATUS_SUCCESS
               : berth_fail(GGML_STATUS_ALLOC_FAILED,

@@ -10,15 +10,15 @@
 
 struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc, bool has_places) {
     size_t size;
-    const bool ok            = berth_mul_ok((size_t) galloc->n_pools, sizeof(struct galloc_need), &size);
+    const bool ok = berth_mul_ok((size_t) galloc->n_pools, sizeof(struct galloc_need), &size);
     struct galloc_plan *plan = ok ? berth_calloc(1, sizeof *plan + size) : NULL;
     if (plan == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a plan of %d buffer types", galloc->n_pools);
         return NULL;
     }
     plan->rec.column_size = sizeof(struct lifetime_row);
-    plan->lives.per_row   = has_places ? 2 * sizeof plan->places[0] : 0;
-    plan->lives.per_item  = sizeof plan->spots[0] + sizeof plan->offsets[0];
+    plan->lives.per_row = has_places ? 2 * sizeof plan->places[0] : 0;
+    plan->lives.per_item = sizeof plan->spots[0] + sizeof plan->offsets[0];
     return plan;
 }
 
@@ -45,7 +45,7 @@ struct galloc_columns berth_galloc_plan_columns(struct galloc_plan *plan, size_t
     if (!ok) {
         return (struct galloc_columns){NULL, NULL};
     }
-    plan->tensors    = plan->block;
+    plan->tensors = plan->block;
     plan->lives.rows = (struct lifetime_row *) (plan->tensors + n_rows + 1);
     return (struct galloc_columns){plan->lives.rows, (int32_t *) (plan->lives.rows + n_rows + 1)};
 }
@@ -82,10 +82,10 @@ static struct lifetime_sizes sizes_of(struct ggml_gallocr *galloc) {
 static struct lifetime_rules rules_of(const struct ggml_gallocr *galloc) {
     const struct berth_gallocr_options *o = &galloc->options;
     return (struct lifetime_rules){.via_views = o->inplace_via_views,
-        .free_unread                          = o->free_unread,
-        .homes                                = galloc->homes,
-        .in_place                             = o->in_place,
-        .user                                 = o->in_place_user};
+        .free_unread = o->free_unread,
+        .homes = galloc->homes,
+        .in_place = o->in_place,
+        .user = o->in_place_user};
 }
 
 // What runs in place by the caller's word may depend on what a record does not hold, such as an op's parameters; so does whether
@@ -133,11 +133,11 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
         return false;
     }
     const struct record_rules rules = berth_galloc_record_rules(galloc);
-    struct record_placer placer     = {.places = plan->places,
-            .undo                              = (struct record_undo *) (plan->places + plan->rec.n_rows),
-            .may_write = plan->is_quiet && plan->lives.n_asked == 0 && plan->lives.n_loose == 0 && plan->lives.n_late == 0};
-    const bool has_places           = in_place != NULL && plan->places_epoch == galloc->epoch;
-    const enum record_match match   = berth_record_match(&plan->rec, graph, &rules, has_places ? &placer : NULL);
+    struct record_placer placer = {.places = plan->places,
+        .undo = (struct record_undo *) (plan->places + plan->rec.n_rows),
+        .may_write = plan->is_quiet && plan->lives.n_asked == 0 && plan->lives.n_loose == 0 && plan->lives.n_late == 0};
+    const bool has_places = in_place != NULL && plan->places_epoch == galloc->epoch;
+    const enum record_match match = berth_record_match(&plan->rec, graph, &rules, has_places ? &placer : NULL);
     if (in_place != NULL) {
         *in_place = has_places && placer.is_done;
     }
@@ -146,7 +146,7 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
     }
     if (match == RECORD_RESHAPED && !is_exact && still_fits(galloc, plan, &plan->rec)) {
         // The items keep their sizes: a graph as large as the first still fits.
-        plan->is_ready    = berth_record_reshape(&plan->rec);
+        plan->is_ready = berth_record_reshape(&plan->rec);
         plan->is_reshaped = true;
         return plan->is_ready;
     }
@@ -182,14 +182,14 @@ static bool same_order(const struct lifetime_order *a, const struct lifetime_ord
 }
 
 bool berth_galloc_plan_remember(struct galloc_plan *plan, const struct record *rec) {
-    struct record *own  = &plan->rec;
+    struct record *own = &plan->rec;
     const size_t n_rows = (size_t) rec->n_all, n_srcs = (size_t) rec->n_srcs;
     if (!berth_record_room(own, n_rows + 1, n_srcs + 1)) {
         return false;
     }
     own->n_all = own->n_rows = rec->n_all;
-    own->n_nodes             = rec->n_nodes;
-    own->n_srcs              = rec->n_srcs;
+    own->n_nodes = rec->n_nodes;
+    own->n_srcs = rec->n_srcs;
     memcpy(own->rows, rec->rows, n_rows * sizeof own->rows[0]);
     memcpy(own->srcs, rec->srcs, n_srcs * sizeof own->srcs[0]);
     memcpy(own->slots, rec->slots, n_srcs * sizeof own->slots[0]);
@@ -246,21 +246,21 @@ static enum ggml_status ids_are_sound(const struct ggml_gallocr *galloc, const c
 
 static enum ggml_status lives_make(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) {
     const struct lifetime_sizes sizes = sizes_of(galloc);
-    struct lifetime_rules rules       = rules_of(galloc);
+    struct lifetime_rules rules = rules_of(galloc);
 
-    rules.keep   = plan->keep;
+    rules.keep = plan->keep;
     rules.n_keep = plan->n_keep;
 
     plan->is_ready = plan->is_reshaped = false;
-    plan->places_epoch                 = 0;
-    plan->n_rows                       = rec->n_all;
+    plan->places_epoch = 0;
+    plan->n_rows = rec->n_all;
     return berth_lifetimes(&plan->lives, rec, &sizes, &rules, galloc->aligns, galloc->pool_of);
 }
 
 enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     const int *node_bufs, const int *leaf_bufs) {
     const struct record_rules owners = berth_galloc_record_rules(galloc);
-    enum ggml_status status          = ids_are_sound(galloc, "node", node_bufs, graph->n_nodes);
+    enum ggml_status status = ids_are_sound(galloc, "node", node_bufs, graph->n_nodes);
     if (status == GGML_STATUS_SUCCESS) {
         status = ids_are_sound(galloc, "leaf", leaf_bufs, graph->n_leafs);
     }
@@ -276,7 +276,7 @@ enum ggml_status berth_galloc_plan_make(
     if (rec->n_all > 0) {
         memcpy(plan->tensors, rec->tensors, (size_t) rec->n_all * sizeof plan->tensors[0]);
     }
-    plan->lives.order       = *order;
+    plan->lives.order = *order;
     enum ggml_status status = lives_make(galloc, plan, rec);
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_galloc_plan_solve(galloc, plan, rec);
@@ -294,7 +294,7 @@ static void set_limits(const struct ggml_gallocr *galloc, struct galloc_plan *pl
     bool is_limited = false;
     for (int p = 0; p < galloc->n_pools; p++) {
         plan->needs[p].max_chunk = galloc->pools[p].max_chunk;
-        is_limited               = is_limited || galloc->pools[p].max_chunk > 0;
+        is_limited = is_limited || galloc->pools[p].max_chunk > 0;
     }
     for (size_t i = 0; i < plan->lives.n_items && is_limited; i++) {
         struct galloc_need *need = &plan->needs[plan->lives.items[i].pool];
@@ -305,8 +305,8 @@ static void set_limits(const struct ggml_gallocr *galloc, struct galloc_plan *pl
 }
 
 void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
-    plan->places  = (struct record_place *) plan->lives.room;
-    plan->spots   = (struct galloc_spot *) (plan->lives.room + (size_t) plan->rec.n_rows * plan->lives.per_row);
+    plan->places = (struct record_place *) plan->lives.room;
+    plan->spots = (struct galloc_spot *) (plan->lives.room + (size_t) plan->rec.n_rows * plan->lives.per_row);
     plan->offsets = (uint64_t *) (plan->spots + plan->lives.max_items);
     set_limits(galloc, plan);
 }
@@ -317,15 +317,15 @@ static enum ggml_status solve_pool(struct ggml_gallocr *galloc, struct galloc_pl
     int64_t n = 0;
     for (size_t i = 0; i < plan->lives.n_items; i++) {
         if (plan->lives.items[i].pool == p) {
-            items[n]        = plan->lives.items[i];
-            ids[n]          = (int32_t) i;
+            items[n] = plan->lives.items[i];
+            ids[n] = (int32_t) i;
             items[n++].pool = 0;
         }
     }
     const struct berth_plan_params params = {.max_chunk = plan->needs[p].max_chunk,
-        .budget_us                                      = galloc->options.budget_us,
-        .is_brief                                       = galloc->options.budget_us == 0};
-    const enum ggml_status status         = berth_plan_solve(items, n, &params, offsets, &plan->needs[p].report);
+        .budget_us = galloc->options.budget_us,
+        .is_brief = galloc->options.budget_us == 0};
+    const enum ggml_status status = berth_plan_solve(items, n, &params, offsets, &plan->needs[p].report);
     for (int64_t i = 0; i < n && status == GGML_STATUS_SUCCESS; i++) {
         plan->offsets[ids[i]] = offsets[i];
     }
@@ -333,11 +333,11 @@ static enum ggml_status solve_pool(struct ggml_gallocr *galloc, struct galloc_pl
 }
 
 static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) {
-    const size_t n                = plan->lives.n_items;
+    const size_t n = plan->lives.n_items;
     struct berth_plan_item *items = berth_malloc((n + 1) * sizeof *items);
-    int32_t *ids                  = berth_malloc((n + 1) * sizeof *ids);
-    uint64_t *offsets             = berth_malloc((n + 1) * sizeof *offsets);
-    enum ggml_status status       = GGML_STATUS_SUCCESS;
+    int32_t *ids = berth_malloc((n + 1) * sizeof *ids);
+    uint64_t *offsets = berth_malloc((n + 1) * sizeof *offsets);
+    enum ggml_status status = GGML_STATUS_SUCCESS;
     if (items == NULL || ids == NULL || offsets == NULL) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items", n);
     }
@@ -361,8 +361,8 @@ enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct gal
     berth_galloc_plan_prepare(galloc, plan);
     if (galloc->n_pools == 1 && galloc->pools[0].several == NULL) {
         const struct berth_plan_params params = {.max_chunk = plan->needs[0].max_chunk,
-            .budget_us                                      = galloc->options.budget_us,
-            .is_brief                                       = galloc->options.budget_us == 0};
+            .budget_us = galloc->options.budget_us,
+            .is_brief = galloc->options.budget_us == 0};
         status = berth_plan_solve(plan->lives.items, n, &params, plan->offsets, &plan->needs[0].report);
     } else {
         status = solve_pools(galloc, plan, rec);
@@ -394,15 +394,15 @@ enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct ga
         plan->needs[p].n = 0;
     }
     for (size_t i = 0; i < n; i++) {
-        const int32_t p          = plan->lives.items[i].pool;
+        const int32_t p = plan->lives.items[i].pool;
         struct galloc_need *need = &plan->needs[p];
-        const uint64_t max       = need->max_chunk;
+        const uint64_t max = need->max_chunk;
         if (need->layout != NULL) {
             plan->spots[i] = (struct galloc_spot){.pool = p, .chunk = GALLOC_PARTS, .off = need->layout->base + plan->offsets[i]};
             continue;
         }
         const uint64_t chunk = max != 0 ? plan->offsets[i] / max : 0;
-        const uint64_t off   = plan->offsets[i] - chunk * max;
+        const uint64_t off = plan->offsets[i] - chunk * max;
         if (chunk >= need->n && !need_grow(need, (size_t) chunk + 1)) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu chunks", (size_t) chunk + 1);
         }

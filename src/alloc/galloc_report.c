@@ -20,7 +20,7 @@ static void find_holders(const struct galloc_plan *plan, int64_t step, int32_t *
         holders[i] = plan->lives.owners[i];
     }
     for (int32_t r = 0; r < rec->n_nodes && r <= step; r++) {
-        const int32_t at   = lifetime_rows(rec)[r].is_late ? rec->rows[r].view_src : r;
+        const int32_t at = lifetime_rows(rec)[r].is_late ? rec->rows[r].view_src : r;
         const int32_t item = lifetime_rows(rec)[at].item;
         if (item >= 0) {
             holders[item] = at;
@@ -43,11 +43,11 @@ int64_t berth_gallocr_alive(ggml_gallocr_t galloc, struct ggml_cgraph *graph, in
         berth_fail(GGML_STATUS_FAILED, "berth_gallocr_alive: the graph was not reserved, or there is no buffer %d", buffer_id);
         return -1;
     }
-    const size_t n                  = plan->lives.n_items;
-    const int32_t pool              = galloc->pool_of[buffer_id];
-    int32_t *holders                = berth_malloc((n + 1) * sizeof *holders);
+    const size_t n = plan->lives.n_items;
+    const int32_t pool = galloc->pool_of[buffer_id];
+    int32_t *holders = berth_malloc((n + 1) * sizeof *holders);
     struct berth_gallocr_live *live = berth_malloc((n + 1) * sizeof *live);
-    int64_t n_live                  = holders != NULL && live != NULL ? 0 : -1;
+    int64_t n_live = holders != NULL && live != NULL ? 0 : -1;
     if (n_live < 0) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_alive: out of memory for %zu items", n);
     } else {
@@ -57,10 +57,10 @@ int64_t berth_gallocr_alive(ggml_gallocr_t galloc, struct ggml_cgraph *graph, in
             const struct berth_plan_item *item = &plan->lives.items[i];
             if (item->pool == pool && item->size > 0 && item->first <= step && step <= item->last) {
                 live[n_live++] = (struct berth_gallocr_live){.tensor = plan->rec.tensors[holders[i]],
-                    .offset                                          = plan->offsets[i],
-                    .size                                            = item->size,
-                    .first                                           = item->first,
-                    .last                                            = item->last};
+                    .offset = plan->offsets[i],
+                    .size = item->size,
+                    .first = item->first,
+                    .last = item->last};
             }
         }
         qsort(live, (size_t) n_live, sizeof *live, larger_first);

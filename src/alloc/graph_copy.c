@@ -32,12 +32,12 @@ static bool slots_grow(struct copies *c) {
         return true;
     }
     const size_t n_slots = c->n_slots == 0 ? 256 : 2 * c->n_slots;
-    size_t *slots        = berth_calloc(n_slots, sizeof *slots);
+    size_t *slots = berth_calloc(n_slots, sizeof *slots);
     if (slots == NULL) {
         return false;
     }
     berth_free(c->slots);
-    c->slots   = slots;
+    c->slots = slots;
     c->n_slots = n_slots;
     for (size_t i = 0; i < c->n; i++) {
         *slot_of(c, c->from[i]) = i + 1;
@@ -55,7 +55,7 @@ static bool copies_add(struct copies *c, struct ggml_tensor *tensor) {
     size_t *slot = slot_of(c, tensor);
     if (*slot == 0) {
         c->from[c->n] = tensor;
-        *slot         = ++c->n;
+        *slot = ++c->n;
     }
     return true;
 }
@@ -79,7 +79,7 @@ static bool copies_find(struct copies *c, const struct ggml_cgraph *graph) {
     }
     for (size_t i = 0; i < c->n; i++) {
         const struct ggml_tensor *t = c->from[i];
-        bool ok                     = copies_add(c, t->view_src);
+        bool ok = copies_add(c, t->view_src);
         for (int j = 0; ok && j < GGML_MAX_SRC; j++) {
             ok = copies_add(c, t->src[j]);
         }
@@ -100,7 +100,7 @@ static struct ggml_tensor *dup_layout(struct ggml_context *ctx, const struct ggm
     memcpy(dst->nb, src->nb, sizeof dst->nb);
     memcpy(dst->op_params, src->op_params, sizeof dst->op_params);
     memcpy(dst->name, src->name, sizeof dst->name);
-    dst->op    = src->op;
+    dst->op = src->op;
     dst->flags = src->flags;
     return dst;
 }
@@ -108,7 +108,7 @@ static struct ggml_tensor *dup_layout(struct ggml_context *ctx, const struct ggm
 static bool copies_make(struct copies *c, const struct ggml_backend_graph_copy *out) {
     for (size_t i = 0; i < c->n; i++) {
         const struct ggml_tensor *src = c->from[i];
-        c->to[i]                      = dup_layout(src->view_src == NULL ? out->ctx_allocated : out->ctx_unallocated, src);
+        c->to[i] = dup_layout(src->view_src == NULL ? out->ctx_allocated : out->ctx_unallocated, src);
         if (c->to[i] == NULL) {
             return false;
         }
@@ -118,7 +118,7 @@ static bool copies_make(struct copies *c, const struct ggml_backend_graph_copy *
         for (int j = 0; j < GGML_MAX_SRC; j++) {
             c->to[i]->src[j] = copy_of(c, src->src[j]);
         }
-        c->to[i]->view_src  = copy_of(c, src->view_src);
+        c->to[i]->view_src = copy_of(c, src->view_src);
         c->to[i]->view_offs = src->view_offs;
     }
     return true;
@@ -157,12 +157,12 @@ static bool is_placed(const char *func, const struct ggml_cgraph *graph, const s
 
 static bool contexts_make(struct ggml_backend_graph_copy *out, const struct ggml_cgraph *graph, size_t n_tensors) {
     const size_t graph_size = graph->size > graph->n_nodes ? (size_t) graph->size : (size_t) graph->n_nodes;
-    const size_t tensors    = (n_tensors + 1) * ggml_tensor_overhead();
-    out->ctx_allocated      = ggml_init((struct ggml_init_params){
-             .mem_size = tensors + ggml_graph_overhead_custom(graph_size, false),
-             .no_alloc = true,
+    const size_t tensors = (n_tensors + 1) * ggml_tensor_overhead();
+    out->ctx_allocated = ggml_init((struct ggml_init_params){
+        .mem_size = tensors + ggml_graph_overhead_custom(graph_size, false),
+        .no_alloc = true,
     });
-    out->ctx_unallocated    = ggml_init((struct ggml_init_params){.mem_size = tensors, .no_alloc = true});
+    out->ctx_unallocated = ggml_init((struct ggml_init_params){.mem_size = tensors, .no_alloc = true});
     if (out->ctx_allocated == NULL || out->ctx_unallocated == NULL) {
         return false;
     }
@@ -173,7 +173,7 @@ static bool contexts_make(struct ggml_backend_graph_copy *out, const struct ggml
 // All NULL on failure, with the last error set.
 struct ggml_backend_graph_copy ggml_backend_graph_copy(ggml_backend_t backend, struct ggml_cgraph *graph) {
     struct ggml_backend_graph_copy out = {0};
-    struct copies c                    = {0};
+    struct copies c = {0};
     if (backend == NULL || graph == NULL) {
         berth_fail(GGML_STATUS_FAILED, "ggml_backend_graph_copy: the %s is NULL", backend == NULL ? "backend" : "graph");
         return out;
@@ -193,7 +193,7 @@ struct ggml_backend_graph_copy ggml_backend_graph_copy(ggml_backend_t backend, s
         out.graph->nodes[i] = copy_of(&c, graph->nodes[i]);
     }
     out.graph->n_nodes = graph->n_nodes;
-    out.graph->order   = graph->order;
+    out.graph->order = graph->order;
     copies_fini(&c);
     return out;
 

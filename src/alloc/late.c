@@ -11,7 +11,7 @@
 
 bool berth_lifetimes_overwrites(const struct ggml_tensor *node) {
     const struct berth_op_info *info = berth_op_info(node->op);
-    const struct ggml_tensor *leaf   = node->view_src;
+    const struct ggml_tensor *leaf = node->view_src;
     return info != NULL && info->overwrites > 0 && leaf != NULL && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 &&
            node->view_offs == 0 && ggml_nbytes(node) == ggml_nbytes(leaf) && ggml_is_contiguous(node);
 }
@@ -35,7 +35,7 @@ static void touch(int32_t *late, int32_t root, int32_t how) {
 
 // A view that a node makes reads nothing. What the caller appended to the record is a reader, whatever its op.
 static void touch_step(const struct record *rec, int32_t r, int32_t step, int32_t *late) {
-    const struct record_row *row     = &rec->rows[r];
+    const struct record_row *row = &rec->rows[r];
     const struct berth_op_info *info = berth_op_info((enum ggml_op) row->op);
     if (r < rec->n_nodes && row->view_src >= 0 && info != NULL && info->is_empty) {
         return;
@@ -85,9 +85,9 @@ static void share(struct sharing *s, int32_t item, int64_t step) {
     for (int32_t k = 0; k < WINDOW && k < s->n; k++) {
         const int32_t old = s->recent[k];
         if (may_share(l, old, item, step)) {
-            s->into[item]      = -1 - old;
+            s->into[item] = -1 - old;
             l->items[old].last = l->items[item].last;
-            l->returned[old]   = l->returned[item];
+            l->returned[old] = l->returned[item];
             return;
         }
     }
@@ -97,13 +97,13 @@ static void share(struct sharing *s, int32_t item, int64_t step) {
 // Items without memory of their own go; rows follow.
 static void squeeze(struct sharing *s, int32_t n_rows) {
     struct lifetimes *l = s->l;
-    size_t n            = 0;
+    size_t n = 0;
     for (size_t i = 0; i < l->n_items; i++) {
         if (s->into[i] == 0) {
-            l->items[n]    = l->items[i];
-            l->owners[n]   = l->owners[i];
+            l->items[n] = l->items[i];
+            l->owners[n] = l->owners[i];
             l->returned[n] = l->returned[i];
-            s->into[i]     = (int32_t) n++;
+            s->into[i] = (int32_t) n++;
         }
     }
     for (size_t i = 0; i < l->n_items; i++) {
@@ -125,7 +125,7 @@ bool berth_lifetimes_share_late(struct lifetimes *l, const struct record *rec, c
         return false;
     }
     for (int32_t step = 0; step < l->order.n_steps; step++) {
-        const int32_t r    = lifetime_step(&l->order, step);
+        const int32_t r = lifetime_step(&l->order, step);
         const int32_t leaf = l->rows[r].is_late ? rec->rows[r].view_src : -1;
         if (leaf >= 0 && late[leaf] == step + 1) {
             share(&s, l->rows[leaf].item, step);

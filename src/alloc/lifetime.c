@@ -63,9 +63,9 @@ static int32_t takeover_from(const struct replay *r, int32_t node, int32_t p) {
     if (live->view_src < 0) {
         return live->is_taken && record_same_forms(r->rec, r->rec->rows[node].form, r->rec->rows[p].form) ? p : -1;
     }
-    const int32_t v                = live->view_src;
+    const int32_t v = live->view_src;
     const struct live_row *view_of = &r->live[v];
-    const bool is_last_look        = view_of->n_views == 1 && view_of->n_children == 0 && view_of->is_taken;
+    const bool is_last_look = view_of->n_views == 1 && view_of->n_children == 0 && view_of->is_taken;
     return is_last_look && !view_of->is_output && record_same_layout(r->rec->tensors[node], r->rec->tensors[p]) &&
                    covers(r->rec->tensors[p], r->rec->tensors[v])
                ? v
@@ -94,9 +94,9 @@ static bool keep_form(struct record *rec, int32_t p) {
 
 static bool take_over_src(struct replay *r, int32_t i_row, bool is_listed, bool is_direct) {
     const struct record_row *node = &r->rec->rows[i_row];
-    struct lifetime_row *row      = &r->rows[i_row];
+    struct lifetime_row *row = &r->rows[i_row];
     for (int32_t k = node->src; k < node->src + node->n_src; k++) {
-        const int32_t p    = r->rec->srcs[k];
+        const int32_t p = r->rec->srcs[k];
         const int32_t from = p != i_row ? takeover_from(r, i_row, p) : -1;
         if (from < 0 || (from == p) != is_direct || !may_share(r, r->rows[from].buf, row->buf, is_direct) ||
             !has_room(r, from, i_row)) {
@@ -106,11 +106,11 @@ static bool take_over_src(struct replay *r, int32_t i_row, bool is_listed, bool 
         const bool may_run =
             is_listed ? i_src == 0 || !only_first(node->op) : r->rules->in_place(r->rec->tensors[i_row], i_src, r->rules->user);
         if (may_run && keep_form(r->rec, p)) {
-            row->item     = r->rows[from].item;
-            row->took     = k;
+            row->item = r->rows[from].item;
+            row->took = k;
             row->is_asked = !is_listed;
             r->out->n_asked += !is_listed;
-            row->buf               = r->rows[from].buf;
+            row->buf = r->rows[from].buf;
             r->live[from].is_taken = false;
             return true;
         }
@@ -127,7 +127,7 @@ static bool take_over_moved(struct replay *r, int32_t i_row) {
 // A source itself comes before what a source is a view of: so ggml's choice is taken wherever it has one.
 static inline bool take_over(struct replay *r, int32_t i_row) {
     const struct berth_op_info *info = berth_op_info((enum ggml_op) r->rec->rows[i_row].op);
-    const bool is_listed             = info != NULL && info->in_place;
+    const bool is_listed = info != NULL && info->in_place;
     if (!is_listed && record_move(r->rec, i_row) != BERTH_MOVE_NONE) {
         return take_over_moved(r, i_row);
     }
@@ -140,38 +140,38 @@ static inline bool take_over(struct replay *r, int32_t i_row) {
 // ---- taking and giving back ----
 
 static bool item_new(struct replay *r, int32_t i_row) {
-    struct lifetimes *out    = r->out;
+    struct lifetimes *out = r->out;
     struct lifetime_row *row = &r->rows[i_row];
-    const size_t align       = r->aligns[row->buf];
-    const size_t size        = r->sizes->is_by_layout ? r->rec->forms[r->rec->rows[i_row].form].n_bytes
-                                                      : r->sizes->alloc_size(r->sizes->user, r->rec->tensors[i_row], row->buf);
+    const size_t align = r->aligns[row->buf];
+    const size_t size = r->sizes->is_by_layout ? r->rec->forms[r->rec->rows[i_row].form].n_bytes
+                                               : r->sizes->alloc_size(r->sizes->user, r->rec->tensors[i_row], row->buf);
     size_t padded;
     if (!berth_add_ok(size, align - 1, &padded)) {
         return false;
     }
     padded -= (align & (align - 1)) == 0 ? padded & (align - 1) : padded % align;
     out->n_loose += i_row >= r->early_end;
-    row->item                   = (int32_t) out->n_items;
-    out->owners[out->n_items]   = i_row;
+    row->item = (int32_t) out->n_items;
+    out->owners[out->n_items] = i_row;
     out->returned[out->n_items] = false;
-    out->items[out->n_items++]  = (struct berth_plan_item){
-         .first = r->step,
-         .last  = out->order.n_steps > 0 ? out->order.n_steps - 1 : 0, // until it is given back
-         .size  = padded,
-         .align = align,
-         .pool  = r->pools[row->buf],
+    out->items[out->n_items++] = (struct berth_plan_item){
+        .first = r->step,
+        .last = out->order.n_steps > 0 ? out->order.n_steps - 1 : 0, // until it is given back
+        .size = padded,
+        .align = align,
+        .pool = r->pools[row->buf],
     };
     return true;
 }
 
 static bool take_new(struct replay *r, int32_t i_row, int32_t buf) {
-    struct lifetime_row *row  = &r->rows[i_row];
+    struct lifetime_row *row = &r->rows[i_row];
     r->live[i_row].is_settled = true;
     if (row->buf < 0) {
         row->buf = buf;
     }
     // What is there before the first node cannot take over what the nodes before it compute.
-    const bool is_step      = r->is_running && r->rec->rows[i_row].n_src > 0 && !row->is_kept && !row->is_fixed;
+    const bool is_step = r->is_running && r->rec->rows[i_row].n_src > 0 && !row->is_kept && !row->is_fixed;
     r->live[i_row].is_taken = true;
     return (is_step && take_over(r, i_row)) || item_new(r, i_row);
 }
@@ -182,10 +182,10 @@ static inline bool take(struct replay *r, int32_t i_row, int32_t buf) {
 
 static void give_back(struct replay *r, int32_t i_row) {
     if (r->live[i_row].is_taken && !r->live[i_row].is_output) {
-        const int32_t item       = r->rows[i_row].item;
-        r->live[i_row].is_taken  = false;
+        const int32_t item = r->rows[i_row].item;
+        r->live[i_row].is_taken = false;
         r->out->items[item].last = r->step;
-        r->out->returned[item]   = true;
+        r->out->returned[item] = true;
     }
 }
 
@@ -213,9 +213,9 @@ static inline void drop_edge(struct replay *r, int32_t p) {
 
 // Sources of nodes come first in the list of sources, those of appended rows last.
 static void count_children(struct replay *r) {
-    const struct record *rec      = r->rec;
+    const struct record *rec = r->rec;
     const struct record_row *last = rec->n_nodes > 0 ? &rec->rows[rec->n_nodes - 1] : NULL;
-    const int32_t n               = last != NULL ? last->src + last->n_src : 0;
+    const int32_t n = last != NULL ? last->src + last->n_src : 0;
     for (int32_t at = 0; at < n; at++) {
         r->live[rec->srcs[at]].n_children++;
     }
@@ -253,15 +253,15 @@ static bool overwrites_leaf(const struct replay *r, int32_t i) {
 // counts for good. Returns how many rows may need memory of their own.
 static size_t look_at_rows(struct replay *r, bool *has_inputs) {
     const struct record *rec = r->rec;
-    size_t n_own             = 0;
-    *has_inputs              = false;
+    size_t n_own = 0;
+    *has_inputs = false;
     for (int32_t i = 0; i < rec->n_all; i++) {
         const struct record_row *row = &rec->rows[i];
-        struct live_row *live        = &r->live[i];
-        live->view_src               = row->view_src;
-        live->is_settled             = row->has_memory || is_view(row);
-        live->is_input               = (row->flags & GGML_TENSOR_FLAG_INPUT) != 0;
-        live->is_output              = (row->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 || r->rows[i].is_kept;
+        struct live_row *live = &r->live[i];
+        live->view_src = row->view_src;
+        live->is_settled = row->has_memory || is_view(row);
+        live->is_input = (row->flags & GGML_TENSOR_FLAG_INPUT) != 0;
+        live->is_output = (row->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 || r->rows[i].is_kept;
         n_own += !live->is_settled;
         *has_inputs = *has_inputs || (live->is_input && (i < rec->n_nodes || i >= r->early_end));
         if (is_view(row) && row->same_as == i &&
@@ -275,9 +275,9 @@ static size_t look_at_rows(struct replay *r, bool *has_inputs) {
 
 // Marks late leafs and the nodes that overwrite them. False: out of memory.
 static bool find_late(struct replay *r, struct berth_scratch *scratch) {
-    struct record *rec                 = r->rec;
+    struct record *rec = r->rec;
     const struct lifetime_order *order = &r->out->order;
-    int32_t *late                      = berth_scratch_take(scratch, (size_t) rec->n_all * sizeof late[0]);
+    int32_t *late = berth_scratch_take(scratch, (size_t) rec->n_all * sizeof late[0]);
     if (late == NULL) {
         return false;
     }
@@ -315,10 +315,10 @@ static bool take_leafs(struct replay *r) {
 }
 
 static bool take_inputs(struct replay *r) {
-    const struct record *rec           = r->rec;
+    const struct record *rec = r->rec;
     const struct lifetime_order *order = &r->out->order;
     for (int32_t step = 0; step < order->n_steps; step++) {
-        const int32_t i               = lifetime_step(order, step);
+        const int32_t i = lifetime_step(order, step);
         const struct record_row *node = &rec->rows[i];
         if (r->live[i].is_input && !take(r, node->same_as, r->rows[i].buf)) {
             return false;
@@ -348,8 +348,8 @@ static void give_back_unread(struct replay *r, int32_t i) {
 
 // What nobody needs after a step.
 static void drop_step(struct replay *r, int32_t step) {
-    struct record *rec            = r->rec;
-    const int32_t i               = lifetime_step(&r->out->order, step);
+    struct record *rec = r->rec;
+    const int32_t i = lifetime_step(&r->out->order, step);
     const struct record_row *node = &rec->rows[i];
     const int32_t *src = rec->srcs + node->src, *end = src + node->n_src;
     for (; src < end; src++) {
@@ -369,13 +369,13 @@ static void drop_step(struct replay *r, int32_t step) {
 
 static bool run_steps(struct replay *r) {
     const struct lifetime_order order = r->out->order;
-    struct record *rec                = r->rec;
-    const struct live_row *live       = r->live;
-    int32_t n_dropped                 = 0; // steps before this one are done with their sources
-    r->is_running                     = true;
+    struct record *rec = r->rec;
+    const struct live_row *live = r->live;
+    int32_t n_dropped = 0; // steps before this one are done with their sources
+    r->is_running = true;
     for (int32_t step = 0; step < order.n_steps; step++) {
-        const int32_t i               = lifetime_step(&order, step);
-        r->step                       = step;
+        const int32_t i = lifetime_step(&order, step);
+        r->step = step;
         const struct record_row *node = &rec->rows[i];
         const int32_t *src = rec->srcs + node->src, *end = src + node->n_src;
         for (; src < end; src++) {
@@ -405,14 +405,14 @@ static bool make_room(struct lifetimes *l, size_t n, size_t n_rows) {
     if (size > l->size) {
         berth_free(l->items);
         l->items = berth_malloc(size);
-        l->size  = l->items != NULL ? size : 0;
+        l->size = l->items != NULL ? size : 0;
     }
     if (size > l->size) {
         return false;
     }
-    l->room      = (char *) (l->items + n);
-    l->owners    = (int32_t *) (l->room + rows_size + n * l->per_item);
-    l->returned  = (bool *) (l->owners + n);
+    l->room = (char *) (l->items + n);
+    l->owners = (int32_t *) (l->room + rows_size + n * l->per_item);
+    l->returned = (bool *) (l->owners + n);
     l->max_items = n;
     return true;
 }
@@ -425,10 +425,10 @@ static void rows_fill(struct lifetime_row *rows, const int *bufs, int32_t n, int
 
 enum ggml_status berth_lifetimes_record(struct lifetimes *out, struct record *rec, const struct ggml_cgraph *graph,
     const int *node_bufs, const int *leaf_bufs, const struct record_rules *rules) {
-    rec->column_size              = sizeof(struct lifetime_row);
+    rec->column_size = sizeof(struct lifetime_row);
     const enum ggml_status status = berth_record_build(rec, graph, rules);
     const int32_t n_nodes = rec->n_nodes, n_listed = n_nodes + rec->n_leafs;
-    out->rows  = rec->columns;
+    out->rows = rec->columns;
     out->order = (struct lifetime_order){.n_steps = n_nodes, .n_early = rec->n_leafs};
     if (status == GGML_STATUS_SUCCESS) {
         rows_fill(out->rows, node_bufs, n_nodes, 0);
@@ -442,8 +442,8 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
     const struct lifetime_rules *rules, const size_t *aligns, const int32_t *pools) {
     struct replay r = {.out = out, .rec = rec, .sizes = sizes, .rules = rules, .aligns = aligns, .pools = pools};
 
-    r.rows       = out->rows;
-    r.early_end  = rec->n_nodes + out->order.n_early;
+    r.rows = out->rows;
+    r.early_end = rec->n_nodes + out->order.n_early;
     out->n_items = 0;
     out->n_asked = out->n_loose = out->n_late = 0;
     if (rec->n_all == 0) {

@@ -17,7 +17,7 @@ struct ggml_tallocr ggml_tallocr_new(ggml_backend_buffer_t buffer) {
         berth_fail(GGML_STATUS_FAILED, "ggml_tallocr_new: the buffer is NULL");
         return (struct ggml_tallocr){.alignment = 1};
     }
-    void *base         = ggml_backend_buffer_get_base(buffer);
+    void *base = ggml_backend_buffer_get_base(buffer);
     const size_t align = ggml_backend_buffer_get_alignment(buffer);
     return (struct ggml_tallocr){.buffer = buffer, .base = base, .alignment = align, .offset = gap(base, 0, align)};
 }
@@ -88,7 +88,7 @@ static struct {
 } watcher;
 
 void berth_tensors_on_place(berth_tensors_placed_t callback, void *user_data) {
-    watcher.callback  = callback;
+    watcher.callback = callback;
     watcher.user_data = user_data;
 }
 
@@ -128,8 +128,8 @@ static void work_undo(struct work *w) {
         struct ggml_tensor *t = w->placed[i].tensor;
 
         t->buffer = NULL;
-        t->data   = w->placed[i].data_was;
-        t->extra  = NULL;
+        t->data = w->placed[i].data_was;
+        t->extra = NULL;
     }
     for (size_t i = 0; i < w->n_buffers; i++) {
         ggml_backend_buffer_free(w->buffers[i]);
@@ -181,7 +181,7 @@ static enum ggml_status views_place(struct ggml_context *ctx, struct work *w) {
         if (!berth_grow((void **) &w->placed, &w->n_placed_cap, w->n_placed + 1, sizeof w->placed[0])) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu tensors", w->n_placed + 1);
         }
-        void *data_was                = t->data;
+        void *data_was = t->data;
         const enum ggml_status status = ggml_backend_view_init(t);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
@@ -206,10 +206,10 @@ struct ggml_backend_buffer *ggml_backend_alloc_ctx_tensors_from_buft(struct ggml
     if (several != NULL && several->is_one(buft)) {
         return several->alloc_ctx(ctx, buft);
     }
-    struct work w             = {0};
-    struct chunk chunk        = {0};
+    struct work w = {0};
+    struct chunk chunk = {0};
     ggml_backend_buffer_t all = NULL;
-    enum ggml_status status   = GGML_STATUS_SUCCESS;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL && status == GGML_STATUS_SUCCESS; t = chunk.end) {
         status = chunk_from(ctx, buft, t, &chunk) ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
         if (status == GGML_STATUS_SUCCESS && chunk.size > 0) {

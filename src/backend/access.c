@@ -114,7 +114,7 @@ static void get_now(const char *func, ggml_backend_t backend, ggml_backend_buffe
 }
 
 void ggml_backend_tensor_set(struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
-    const struct pieces s        = piece(offset, size);
+    const struct pieces s = piece(offset, size);
     ggml_backend_buffer_t buffer = checked(__func__, NULL, tensor, data, &s);
     if (buffer != NULL) {
         set_now(__func__, NULL, buffer, tensor, data, &s);
@@ -122,7 +122,7 @@ void ggml_backend_tensor_set(struct ggml_tensor *tensor, const void *data, size_
 }
 
 void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
-    const struct pieces s        = piece(offset, size);
+    const struct pieces s = piece(offset, size);
     ggml_backend_buffer_t buffer = checked(__func__, NULL, tensor, data, &s);
     if (buffer != NULL) {
         get_now(__func__, NULL, buffer, tensor, data, &s);
@@ -131,7 +131,7 @@ void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_
 
 void ggml_backend_tensor_set_2d(struct ggml_tensor *tensor, const void *data, size_t offset, size_t size, size_t n_copies,
     size_t stride_tensor, size_t stride_data) {
-    const struct pieces s        = {offset, size, n_copies, stride_tensor, stride_data};
+    const struct pieces s = {offset, size, n_copies, stride_tensor, stride_data};
     ggml_backend_buffer_t buffer = checked(__func__, NULL, tensor, data, &s);
     if (buffer != NULL) {
         set_now(__func__, NULL, buffer, tensor, data, &s);
@@ -140,7 +140,7 @@ void ggml_backend_tensor_set_2d(struct ggml_tensor *tensor, const void *data, si
 
 void ggml_backend_tensor_get_2d(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size, size_t n_copies,
     size_t stride_tensor, size_t stride_data) {
-    const struct pieces s        = {offset, size, n_copies, stride_tensor, stride_data};
+    const struct pieces s = {offset, size, n_copies, stride_tensor, stride_data};
     ggml_backend_buffer_t buffer = checked(__func__, NULL, tensor, data, &s);
     if (buffer != NULL) {
         get_now(__func__, NULL, buffer, tensor, data, &s);
@@ -148,7 +148,7 @@ void ggml_backend_tensor_get_2d(const struct ggml_tensor *tensor, void *data, si
 }
 
 void ggml_backend_tensor_memset(struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size) {
-    const struct pieces s        = piece(offset, size);
+    const struct pieces s = piece(offset, size);
     ggml_backend_buffer_t buffer = checked(__func__, NULL, tensor, &value, &s);
     if (buffer == NULL) {
         return;

@@ -85,7 +85,7 @@ bool berth_backend_has_checked(const struct ggml_cgraph *graph) {
 
 enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct ggml_cgraph *cgraph) {
     enum ggml_status status = may_compute(__func__, backend, backend != NULL && backend->iface.graph_compute != NULL);
-    bool has_empty          = false;
+    bool has_empty = false;
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_backend_report(backend);
     }
@@ -94,16 +94,16 @@ enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct
     }
     if (status == GGML_STATUS_SUCCESS) {
         const struct ggml_cgraph *outer = checked_graph; // of an op that computes
-        checked_graph                   = has_empty ? NULL : cgraph;
-        status                          = backend->iface.graph_compute(backend, cgraph);
-        checked_graph                   = outer;
+        checked_graph = has_empty ? NULL : cgraph;
+        status = backend->iface.graph_compute(backend, cgraph);
+        checked_graph = outer;
     }
     return status;
 }
 
 enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_cgraph *cgraph) {
     const enum ggml_status status = ggml_backend_graph_compute_async(backend, cgraph);
-    const enum ggml_status late   = berth_backend_synchronize(backend);
+    const enum ggml_status late = berth_backend_synchronize(backend);
     return status != GGML_STATUS_SUCCESS ? status : late;
 }
 

@@ -14,11 +14,11 @@ ggml_backend_buffer_t ggml_backend_buffer_init(
         return NULL;
     }
     *buffer = (struct ggml_backend_buffer){
-        .iface   = iface,
-        .buft    = buft,
+        .iface = iface,
+        .buft = buft,
         .context = context,
-        .size    = size,
-        .usage   = GGML_BACKEND_BUFFER_USAGE_ANY,
+        .size = size,
+        .usage = GGML_BACKEND_BUFFER_USAGE_ANY,
     };
     return buffer;
 }

@@ -65,7 +65,7 @@ size_t ggml_backend_buft_get_alloc_size(ggml_backend_buffer_type_t buft, const s
         return 0;
     }
     const size_t least = ggml_nbytes(tensor);
-    const size_t size  = buft->iface.get_alloc_size != NULL ? buft->iface.get_alloc_size(buft, tensor) : least;
+    const size_t size = buft->iface.get_alloc_size != NULL ? buft->iface.get_alloc_size(buft, tensor) : least;
     if (BERTH_UNLIKELY(size > least)) {
         tell_expansion(buft, tensor, size, least);
     }

@@ -49,7 +49,7 @@ bool ggml_backend_buffer_copy_tensor(const struct ggml_tensor *src, struct ggml_
 
 static bool copy_through_host(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst,
     const struct berth_staging *staging) {
-    const size_t size          = ggml_nbytes(src);
+    const size_t size = ggml_nbytes(src);
     ggml_backend_buffer_t from = berth_tensor_buffer(src), to = berth_tensor_buffer(dst);
     if (from->iface.get_tensor == NULL || to->iface.set_tensor == NULL) {
         berth_backend_fail(backend, "%s: %s to %s: a buffer of type %s cannot be %s", func, berth_name_of(src),
@@ -59,7 +59,7 @@ static bool copy_through_host(const char *func, ggml_backend_t backend, const st
     }
     // Whole, not in pieces: a buffer may rearrange its tensors and take them only as a whole.
     const bool is_there = staging != NULL && staging->size >= size;
-    void *bytes         = is_there ? staging->bytes : berth_malloc(size);
+    void *bytes = is_there ? staging->bytes : berth_malloc(size);
     if (bytes == NULL) {
         berth_backend_fail(backend, "%s: out of memory: %zu bytes to take %s from %s to %s through the host", func, size,
             berth_name_of(src), ggml_backend_buffer_name(from), ggml_backend_buffer_name(to));

@@ -43,7 +43,7 @@ void berth_backend_fail(ggml_backend_t backend, const char *fmt, ...) {
     if (*at == NULL) {
         struct kept *entry = berth_malloc(sizeof *entry);
         if (entry != NULL) {
-            entry->next    = NULL;
+            entry->next = NULL;
             entry->backend = backend;
             snprintf(entry->text, sizeof entry->text, "%s", text);
             *at = entry;
@@ -59,7 +59,7 @@ static struct kept *take(ggml_backend_t backend) {
         return NULL;
     }
     berth_lock_take(&kept_lock);
-    struct kept **at   = find(backend);
+    struct kept **at = find(backend);
     struct kept *entry = *at;
     if (entry != NULL) {
         *at = entry->next;

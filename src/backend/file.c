@@ -23,7 +23,7 @@ static int file_open(const char *folder, size_t size) {
     if (fd < 0) { // a file system without such files: one that loses its name
         char path[4096];
         const int n = snprintf(path, sizeof path, "%s/berth-XXXXXX", folder);
-        fd          = n > 0 && (size_t) n < sizeof path ? mkostemp(path, O_CLOEXEC) : -1;
+        fd = n > 0 && (size_t) n < sizeof path ? mkostemp(path, O_CLOEXEC) : -1;
         if (fd >= 0) {
             unlink(path);
         }
@@ -39,8 +39,8 @@ static int file_open(const char *folder, size_t size) {
 
 static ggml_backend_buffer_t file_alloc(ggml_backend_buffer_type_t buft, size_t size) {
     const size_t n = size > 0 ? size : 1;
-    const int fd   = file_open(buft->context, n);
-    void *memory   = fd < 0 ? MAP_FAILED : mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    const int fd = file_open(buft->context, n);
+    void *memory = fd < 0 ? MAP_FAILED : mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "a file of %zu bytes in %s is not to be had: %s", n, (const char *) buft->context,
             strerror(errno));
@@ -49,8 +49,8 @@ static ggml_backend_buffer_t file_alloc(ggml_backend_buffer_type_t buft, size_t 
         close(fd);
     }
     struct ggml_backend_buffer_i iface = berth_host_iface;
-    iface.free_buffer                  = file_free;
-    ggml_backend_buffer_t buffer       = memory == MAP_FAILED ? NULL : ggml_backend_buffer_init(buft, iface, memory, size);
+    iface.free_buffer = file_free;
+    ggml_backend_buffer_t buffer = memory == MAP_FAILED ? NULL : ggml_backend_buffer_init(buft, iface, memory, size);
     if (buffer == NULL && memory != MAP_FAILED) {
         munmap(memory, n);
     }
@@ -65,17 +65,17 @@ static const char *file_name(ggml_backend_buffer_type_t buft) {
 }
 
 ggml_backend_buffer_type_t berth_file_buffer_type_new(const char *folder) {
-    const size_t n                  = folder == NULL ? 0 : strlen(folder);
+    const size_t n = folder == NULL ? 0 : strlen(folder);
     ggml_backend_buffer_type_t buft = n == 0 ? NULL : berth_calloc(1, sizeof *buft + n + 1);
     if (buft == NULL) {
         n == 0 ? berth_fail(GGML_STATUS_FAILED, "berth_file_buffer_type_new: no folder")
                : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: a buffer type in %s", folder);
         return NULL;
     }
-    buft->iface              = ggml_backend_cpu_buffer_type()->iface;
-    buft->iface.get_name     = file_name;
+    buft->iface = ggml_backend_cpu_buffer_type()->iface;
+    buft->iface.get_name = file_name;
     buft->iface.alloc_buffer = file_alloc;
-    buft->context            = memcpy(buft + 1, folder, n + 1);
+    buft->context = memcpy(buft + 1, folder, n + 1);
     return buft;
 }
 

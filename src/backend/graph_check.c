@@ -40,7 +40,7 @@ enum ggml_status berth_backend_graph_check(const struct ggml_cgraph *graph, bool
         enum berth_span_fault fault = berth_span_walk_node(&walk, node);
         for (int s = 0, n = berth_span_n_src(node); fault <= BERTH_SPAN_EMPTY && s < n; s++) {
             if (node->src[s] != NULL) {
-                bad   = node->src[s];
+                bad = node->src[s];
                 fault = berth_span_walk(&walk, bad);
                 *has_empty |= fault == BERTH_SPAN_EMPTY;
             }

@@ -46,22 +46,22 @@ static void host_clear(ggml_backend_buffer_t buffer, uint8_t value) {
 }
 
 static const struct ggml_backend_buffer_i owned_iface = {
-    .free_buffer   = host_free,
-    .get_base      = host_base,
+    .free_buffer = host_free,
+    .get_base = host_base,
     .memset_tensor = host_memset,
-    .set_tensor    = host_set,
-    .get_tensor    = host_get,
-    .cpy_tensor    = host_copy,
-    .clear         = host_clear,
+    .set_tensor = host_set,
+    .get_tensor = host_get,
+    .cpy_tensor = host_copy,
+    .clear = host_clear,
 };
 
 const struct ggml_backend_buffer_i berth_host_iface = {
-    .get_base      = host_base,
+    .get_base = host_base,
     .memset_tensor = host_memset,
-    .set_tensor    = host_set,
-    .get_tensor    = host_get,
-    .cpy_tensor    = host_copy,
-    .clear         = host_clear,
+    .set_tensor = host_set,
+    .get_tensor = host_get,
+    .cpy_tensor = host_copy,
+    .clear = host_clear,
 };
 
 // ---- types ----
@@ -106,10 +106,10 @@ ggml_backend_buffer_type_t ggml_backend_cpu_buffer_type(void) {
     static struct ggml_backend_buffer_type type = {
         .iface =
             {
-                .get_name      = owned_name,
-                .alloc_buffer  = host_alloc,
+                .get_name = owned_name,
+                .alloc_buffer = host_alloc,
                 .get_alignment = host_alignment,
-                .is_host       = host_is_host,
+                .is_host = host_is_host,
             },
     };
     return &type;
@@ -120,10 +120,10 @@ ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size) {
     static struct ggml_backend_buffer_type type = {
         .iface =
             {
-                .get_name      = mapped_name,
-                .alloc_buffer  = host_alloc,
+                .get_name = mapped_name,
+                .alloc_buffer = host_alloc,
                 .get_alignment = host_alignment,
-                .is_host       = host_is_host,
+                .is_host = host_is_host,
             },
     };
     if (ptr == NULL || (uintptr_t) ptr % HOST_ALIGN != 0) {

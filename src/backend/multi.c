@@ -35,8 +35,8 @@ static void multi_reset(ggml_backend_buffer_t buffer) {
 
 static const struct ggml_backend_buffer_i multi_iface = {
     .free_buffer = multi_free,
-    .clear       = multi_clear,
-    .reset       = multi_reset,
+    .clear = multi_clear,
+    .reset = multi_reset,
 };
 
 // On NULL the parts are still the caller's.

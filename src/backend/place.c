@@ -7,12 +7,12 @@
 
 static enum ggml_status place(struct ggml_tensor *tensor, ggml_backend_buffer_t buffer, void *data) {
     tensor->buffer = buffer;
-    tensor->data   = data;
+    tensor->data = data;
 
     const enum ggml_status status = ggml_backend_buffer_init_tensor(buffer, tensor);
     if (status != GGML_STATUS_SUCCESS) {
         tensor->buffer = NULL;
-        tensor->data   = NULL;
+        tensor->data = NULL;
     }
     return status;
 }
@@ -54,7 +54,7 @@ enum ggml_status ggml_backend_view_init(struct ggml_tensor *tensor) {
         return berth_fail(GGML_STATUS_FAILED, "ggml_backend_view_init: tensor %s is a view of %s, which has no memory",
             berth_name_of(tensor), berth_name_of(src));
     }
-    void *data_was                = tensor->data; // a view of arena memory has its address from the start
+    void *data_was = tensor->data; // a view of arena memory has its address from the start
     const enum ggml_status status = place(tensor, src->buffer, (char *) src->data + tensor->view_offs);
     if (status != GGML_STATUS_SUCCESS) {
         tensor->data = data_was;

@@ -13,7 +13,7 @@ typedef enum ggml_status (*reserve_t)(ggml_backend_t backend, const struct ggml_
 
 static bool proc_find(ggml_backend_t backend, const char *name, void *to) {
     ggml_backend_dev_t dev = ggml_backend_get_device(backend);
-    void *proc             = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), name);
+    void *proc = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), name);
     memcpy(to, &proc, sizeof proc); // ISO C has no cast from object to function pointers; POSIX systems have the same bits
     return proc != NULL;
 }

@@ -12,7 +12,7 @@ BERTH_LOCK_ACROSS_FORK(watch_lock, 102)
 void berth_backend_watch(struct berth_backend_list *list) {
     berth_lock_take(&watch_lock);
     list->next = watched;
-    watched    = list;
+    watched = list;
     berth_lock_drop(&watch_lock);
 }
 

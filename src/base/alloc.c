@@ -121,7 +121,7 @@ bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) {
     if (q == NULL) {
         return false;
     }
-    *p     = q;
+    *p = q;
     *n_cap = n;
     return true;
 }

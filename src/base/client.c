@@ -28,7 +28,7 @@ static int release_minor(const char *release) {
 
 void berth_client_release(const char *release) {
     const int told = release != NULL ? release_minor(release) : UNTOLD;
-    int before     = UNTOLD;
+    int before = UNTOLD;
     if (told != UNTOLD && !atomic_compare_exchange_strong(&minor, &before, told) && before != told) {
         atomic_store(&minor, MIXED);
     }

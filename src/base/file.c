@@ -33,7 +33,7 @@ int berth_file_open_fd(const char *path, uint64_t *size, const char **why) {
 
 FILE *berth_file_open(const char *path, uint64_t *size, const char **why) {
     const int fd = berth_file_open_fd(path, size, why);
-    FILE *file   = fd >= 0 ? fdopen(fd, "rb") : NULL;
+    FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
     if (fd >= 0 && file == NULL) {
         *why = strerror(errno);
         close(fd);

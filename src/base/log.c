@@ -44,7 +44,7 @@ void ggml_log_get(ggml_log_callback *callback, void **user_data) {
 
 void ggml_log_set(ggml_log_callback callback, void *user_data) {
     berth_lock_take(&log_lock);
-    log_callback  = callback;
+    log_callback = callback;
     log_user_data = user_data;
     berth_lock_drop(&log_lock);
 }
@@ -79,9 +79,9 @@ void berth_log_let_go(void) {
 }
 
 void berth_log_flush(void) {
-    char *lines       = held.lines;
+    char *lines = held.lines;
     const size_t size = held.size;
-    const int n_lost  = held.n_lost;
+    const int n_lost = held.n_lost;
     memset(&held, 0, sizeof held);
     for (size_t at = 0; at < size; at += strlen(lines + at) + 1) {
         const enum ggml_log_level level = (enum ggml_log_level) lines[at++];

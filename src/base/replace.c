@@ -29,7 +29,7 @@ static bool can_replace(int fd, const struct stat *old) {
 // Opens a file beside the target, under a name that nothing has; nobody may read it who may not read the old one.
 static int part_open(const char *target, mode_t mode, char *part, size_t size) {
     int fd = -1;
-    errno  = EEXIST;
+    errno = EEXIST;
     for (int i = 0; fd < 0 && errno == EEXIST && i < 1000; i++) { // a program that was killed leaves one, and ids come again
         snprintf(part, size, "%s.%ld.%d.part", target, (long) getpid(), i);
         fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
@@ -62,8 +62,8 @@ static bool names_make(struct berth_replace *r, const char *path, bool exists) {
         return false;
     }
     const size_t size = strlen(exists ? real : path) + 1;
-    r->target         = berth_malloc(size);
-    r->part           = berth_malloc(size + 48);
+    r->target = berth_malloc(size);
+    r->part = berth_malloc(size + 48);
     if (r->target == NULL || r->part == NULL) {
         names_free(r);
         errno = ENOMEM;
@@ -80,10 +80,10 @@ static bool part_make(struct berth_replace *r, const char *path, const struct st
         return false;
     }
     const int fd = part_open(r->target, old != NULL ? old->st_mode & 0777 : 0666, r->part, strlen(r->target) + 48);
-    int why      = fd >= 0 ? 0 : errno;
+    int why = fd >= 0 ? 0 : errno;
     if (fd >= 0 && (old == NULL || can_replace(fd, old))) {
         r->file = fdopen(fd, "wb");
-        why     = r->file == NULL ? errno : 0;
+        why = r->file == NULL ? errno : 0;
     }
     if (r->file == NULL) {
         if (fd >= 0) {
@@ -136,12 +136,12 @@ static bool sync_ok(int fd) {
 static bool folder_sync(const char *target) {
     char folder[PATH_MAX];
     const char *slash = strrchr(target, '/');
-    const size_t n    = slash != NULL ? (size_t) (slash - target) + 1 : 0;
+    const size_t n = slash != NULL ? (size_t) (slash - target) + 1 : 0;
     if (n >= sizeof folder) {
         return true;
     }
     memcpy(folder, target, n);
-    folder[n]    = '\0';
+    folder[n] = '\0';
     const int fd = open(n > 0 ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
         return true;
@@ -155,28 +155,28 @@ static bool folder_sync(const char *target) {
 
 bool berth_replace_close(struct berth_replace *r, bool ok) {
     int why = ok ? 0 : errno;
-    errno   = 0;
+    errno = 0;
     if (fflush(r->file) != 0 || ferror(r->file) || (ok && !sync_ok(fileno(r->file)))) {
         why = ok ? errno : why;
-        ok  = false;
+        ok = false;
     }
     if (fclose(r->file) != 0 && ok) {
         why = errno;
-        ok  = false;
+        ok = false;
     }
     if (r->part != NULL && ok && rename(r->part, r->target) != 0) {
         why = errno;
-        ok  = false;
+        ok = false;
     }
     if (r->part != NULL && !ok) {
         unlink(r->part);
     }
     if (r->part != NULL && ok && !folder_sync(r->target)) {
         why = errno;
-        ok  = false;
+        ok = false;
     }
     names_free(r);
     r->file = NULL;
-    errno   = why;
+    errno = why;
     return ok;
 }

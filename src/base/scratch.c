@@ -24,14 +24,14 @@ void *berth_scratch_take(struct berth_scratch *s, size_t size) {
         return NULL;
     }
     block->prev = s->at.last;
-    s->at.last  = block;
+    s->at.last = block;
     return block + 1;
 }
 
 void berth_scratch_back(struct berth_scratch *s, struct berth_scratch_mark mark) {
     while (s->at.last != mark.last) {
         struct berth_scratch_block *block = s->at.last;
-        s->at.last                        = block->prev;
+        s->at.last = block->prev;
         berth_free(block);
     }
     s->at.used = mark.used;

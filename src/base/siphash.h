@@ -56,8 +56,8 @@ static inline struct berth_siphash_key berth_siphash_key_new(const void *place) 
 static inline struct berth_siphash berth_siphash_begin(const struct berth_siphash_key *key) {
     return (struct berth_siphash){.v = {key->k[0] ^ 0x736F6D6570736575u, key->k[1] ^ 0x646F72616E646F6Du,
                                       key->k[0] ^ 0x6C7967656E657261u, key->k[1] ^ 0x7465646279746573u},
-        .n_rounds                    = 1,
-        .n_last                      = 3};
+        .n_rounds = 1,
+        .n_last = 3};
 }
 
 static inline void berth_siphash_word(struct berth_siphash *s, uint64_t word) {
@@ -68,7 +68,7 @@ static inline void berth_siphash_word(struct berth_siphash *s, uint64_t word) {
 
 static inline void berth_siphash_add(struct berth_siphash *s, const void *bytes, size_t size) {
     const unsigned char *p = bytes;
-    size_t n               = (size_t) (s->size % 8);
+    size_t n = (size_t) (s->size % 8);
     s->size += size;
     for (; n != 0 && size > 0; p++, size--) { // fills the word that was begun
         s->word |= (uint64_t) *p << 8 * n;

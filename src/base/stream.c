@@ -12,7 +12,7 @@ static ssize_t stream_write(void *cookie, const char *bytes, size_t size) {
     struct berth_stream *s = cookie;
     if (s->has_failed || size >= SIZE_MAX - s->size || !berth_grow((void **) &s->text, &s->cap, s->size + size + 1, 1)) {
         s->has_failed = true;
-        errno         = ENOMEM;
+        errno = ENOMEM;
         return 0;
     }
     memcpy(s->text + s->size, bytes, size);
@@ -21,7 +21,7 @@ static ssize_t stream_write(void *cookie, const char *bytes, size_t size) {
 }
 
 bool berth_stream_open(struct berth_stream *s) {
-    *s      = (struct berth_stream){0};
+    *s = (struct berth_stream){0};
     s->file = fopencookie(s, "w", (cookie_io_functions_t){.write = stream_write});
     return s->file != NULL;
 }
@@ -32,7 +32,7 @@ bool berth_stream_close(struct berth_stream *s) {
         ok = fflush(s->file) == 0 && !ferror(s->file);
         ok = fclose(s->file) == 0 && ok && !s->has_failed;
     }
-    ok      = ok && berth_grow((void **) &s->text, &s->cap, s->size + 1, 1);
+    ok = ok && berth_grow((void **) &s->text, &s->cap, s->size + 1, 1);
     s->file = NULL;
     if (!ok) {
         berth_stream_fini(s);

@@ -51,7 +51,7 @@ static void write_flags(int32_t flags, FILE *f) {
         char letter;
     } letters[] = {{GGML_TENSOR_FLAG_INPUT, 'i'}, {GGML_TENSOR_FLAG_OUTPUT, 'o'}, {GGML_TENSOR_FLAG_PARAM, 'p'},
         {GGML_TENSOR_FLAG_LOSS, 'l'}};
-    int n       = 0;
+    int n = 0;
     for (size_t i = 0; i < sizeof letters / sizeof letters[0]; i++) {
         if ((flags & letters[i].flag) != 0) {
             fputc(letters[i].letter, f);

@@ -33,7 +33,7 @@ static struct cli_alive alive_of(const struct berth_plan_set *set, size_t item, 
     for (size_t t = first_tensor(set, item); t < set->n_tensors && set->tensors[t].item == item; t++) {
         if (set->tensors[t].node <= step) {
             alive.name = set->tensors[t].name;
-            alive.op   = set->tensors[t].op;
+            alive.op = set->tensors[t].op;
         }
     }
     return alive;
@@ -41,9 +41,9 @@ static struct cli_alive alive_of(const struct berth_plan_set *set, size_t item, 
 
 struct cli_alive *cli_alive_at_bound(const struct cli_plan *plan, const struct cli_buffer *buffer, size_t *n, uint64_t *bytes) {
     struct cli_alive *list = malloc((buffer->n_items + 1) * sizeof *list);
-    const int64_t step     = buffer->report.bound_step;
-    *n                     = 0;
-    *bytes                 = 0;
+    const int64_t step = buffer->report.bound_step;
+    *n = 0;
+    *bytes = 0;
     for (size_t k = 0; list != NULL && k < buffer->n_items; k++) {
         const struct berth_plan_item *item = &plan->set->items[buffer->items[k]];
         if (item->first <= step && step <= item->last && item->size > 0) {
@@ -66,7 +66,7 @@ bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_b
     uint64_t bytes, rest = 0;
     char text[32];
     struct cli_alive *list = cli_alive_at_bound(plan, buffer, &n, &bytes);
-    const bool is_out      = list == NULL;
+    const bool is_out = list == NULL;
     if (is_out || n == 0) {
         free(list);
         return !is_out;
@@ -99,8 +99,8 @@ bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_b
 }
 
 bool cli_alive_json(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer) {
-    size_t n               = 0;
-    uint64_t bytes         = 0;
+    size_t n = 0;
+    uint64_t bytes = 0;
     struct cli_alive *list = cli_alive_at_bound(plan, buffer, &n, &bytes);
     if (list == NULL) {
         return false;

@@ -20,17 +20,17 @@ enum { FORMAT = CLI_OWN, DEPTH, CLUSTER };
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    {.letter   = 'p',
-        .name  = "prompt",
+    {.letter = 'p',
+        .name = "prompt",
         .value = "N,...",
-        .what  = "tokens of the prompt, 0: no such test (default 512); as -n, -t and --depth: a list tries each",
-        .also  = "n-prompt"},
+        .what = "tokens of the prompt, 0: no such test (default 512); as -n, -t and --depth: a list tries each",
+        .also = "n-prompt"},
     {.letter = 'n', .name = "gen", .value = "N,...", .what = "tokens to write, 0: no such test (default 128)", .also = "n-gen"},
-    {.id       = DEPTH,
-        .name  = "depth",
+    {.id = DEPTH,
+        .name = "depth",
         .value = "N,...",
-        .what  = "tokens that are in the cache before (default 0)",
-        .also  = "n-depth"},
+        .what = "tokens that are in the cache before (default 0)",
+        .also = "n-depth"},
     {.letter = 'r', .name = "reps", .value = "R", .what = "repetitions (default 5)", .also = "repetitions"},
     {.letter = 'b', .name = "batch", .value = "N", .what = "tokens of the prompt at once (default 512)", .also = "batch-size"},
     CLI_OPT_CACHE_TYPE,
@@ -39,20 +39,20 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_NO_MMAP,
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_LLAMA,
-    {.letter   = 'o',
-        .name  = "out",
+    {.letter = 'o',
+        .name = "out",
         .value = "FILE",
         .takes = "*",
-        .what  = "write the table there ('-': standard output, as by default)"},
-    {.id       = FORMAT,
-        .name  = "format",
+        .what = "write the table there ('-': standard output, as by default)"},
+    {.id = FORMAT,
+        .name = "format",
         .value = "KIND",
         .takes = "md csv json jsonl",
-        .what  = "md, csv, json, or jsonl: a line a test as it is done (default md)",
-        .also  = "output"},
+        .what = "md, csv, json, or jsonl: a line a test as it is done (default md)",
+        .also = "output"},
     CLI_OPT_JSON("the same as --format json"),
-    {.id       = CLUSTER,
-        .name  = "cluster",
+    {.id = CLUSTER,
+        .name = "cluster",
         .value = "FILE",
         .takes = ".json",
         .what =
@@ -62,14 +62,14 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_bench_help = {
-    .command  = "bench",
-    .what     = "how fast a model reads and writes",
+    .command = "bench",
+    .what = "how fast a model reads and writes",
     .operands = "[MODEL]...",
-    .takes    = ".gguf",
-    .n_read   = INT_MAX,
-    .about    = "Measures how many tokens a second a model reads (pp) and writes (tg), once to warm up and then R times. Without "
-                "MODEL it is the one that comes with Berth.",
-    .options  = option_rows,
+    .takes = ".gguf",
+    .n_read = INT_MAX,
+    .about = "Measures how many tokens a second a model reads (pp) and writes (tg), once to warm up and then R times. Without "
+             "MODEL it is the one that comes with Berth.",
+    .options = option_rows,
     .examples = {{"How fast is it here?", "bench model.gguf"},
         {"What do these machines do?", "bench --cluster machines.json model.gguf"},
         {"Two models, prompts of two lengths, on one thread and on four", "bench -p 64,2048 -n 0 -t 1,4 a.gguf b.gguf"}},
@@ -188,7 +188,7 @@ static int parse(int argc, char **argv, struct options *o) {
 static void tokens_fill(int32_t *tokens, int64_t n, int64_t n_vocab) {
     uint64_t x = 1;
     for (int64_t i = 0; i < n; i++) {
-        x         = x * 6364136223846793005u + 1442695040888963407u;
+        x = x * 6364136223846793005u + 1442695040888963407u;
         tokens[i] = (int32_t) ((x >> 33) % (uint64_t) n_vocab);
     }
 }
@@ -196,7 +196,7 @@ static void tokens_fill(int32_t *tokens, int64_t n, int64_t n_vocab) {
 // *us: what it took, without what was there before.
 static bool once(struct session *s, const struct test *test, const int32_t *tokens, int64_t *us, struct model_error *error) {
     session_reset(s);
-    bool ok             = test->n_depth == 0 || session_decode(s, tokens, test->n_depth, error);
+    bool ok = test->n_depth == 0 || session_decode(s, tokens, test->n_depth, error);
     const int64_t start = ggml_time_us();
     tokens += test->n_depth;
     if (test->kind[0] == 'p') {
@@ -245,8 +245,8 @@ static bool measure(struct session *s, struct test *test, int64_t n_reps, const 
                 test->kind, test->n_tokens, r + 1, answer(s), first);
         }
     }
-    test->mean      = sum / (double) n_reps;
-    const double v  = squares / (double) n_reps - test->mean * test->mean;
+    test->mean = sum / (double) n_reps;
+    const double v = squares / (double) n_reps - test->mean * test->mean;
     test->deviation = n_reps > 1 && v > 0 ? sqrt(v * (double) n_reps / (double) (n_reps - 1)) : 0;
     return true;
 }
@@ -264,10 +264,10 @@ struct row {
 // The name in the file, else the architecture, and the type that most bytes are of. False: out of memory.
 static bool row_init(struct row *row, const struct cli_model *m, int64_t n_threads) {
     uint64_t bytes[GGML_TYPE_COUNT] = {0};
-    int type                        = 0;
-    const char *name                = NULL;
-    struct model_error error        = {""};
-    *row                            = (struct row){.n_threads = n_threads, .n_batch = m->session->params.n_batch};
+    int type = 0;
+    const char *name = NULL;
+    struct model_error error = {""};
+    *row = (struct row){.n_threads = n_threads, .n_batch = m->session->params.n_batch};
     snprintf(row->cache, sizeof row->cache, "%s,%s", ggml_type_name(m->session->params.cache_k),
         ggml_type_name(m->session->params.cache_v));
     for (int64_t f = 0; f < m->model->n_files; f++) {
@@ -383,11 +383,11 @@ struct bench {
 static bool test_run(struct bench *b, struct cli_model *m, int64_t n_threads, const struct test *test, const int32_t *tokens,
     struct model_error *error) {
     struct row row = {.test = *test};
-    bool ok        = measure(m->session, &row.test, b->o->n_reps, tokens, error);
+    bool ok = measure(m->session, &row.test, b->o->n_reps, tokens, error);
     cli_progress_end();
     const struct test done = row.test;
-    ok                     = ok && (row_init(&row, m, n_threads) || model_fail(error, "out of memory for the names"));
-    row.test               = done;
+    ok = ok && (row_init(&row, m, n_threads) || model_fail(error, "out of memory for the names"));
+    row.test = done;
     if (ok) {
         print_row(b->file, &row, b->n_rows++, b->o->output);
     }
@@ -397,10 +397,10 @@ static bool test_run(struct bench *b, struct cli_model *m, int64_t n_threads, co
 
 // Every test of one session.
 static int tests_run(struct bench *b, struct cli_model *m, int64_t n_threads) {
-    const struct options *o  = b->o;
+    const struct options *o = b->o;
     struct model_error error = {""};
-    int32_t *tokens          = malloc((size_t) o->model.n_ctx * sizeof *tokens);
-    bool ok                  = tokens != NULL || model_fail(&error, "out of memory for %" PRId64 " tokens", o->model.n_ctx);
+    int32_t *tokens = malloc((size_t) o->model.n_ctx * sizeof *tokens);
+    bool ok = tokens != NULL || model_fail(&error, "out of memory for %" PRId64 " tokens", o->model.n_ctx);
     if (ok) {
         tokens_fill(tokens, o->model.n_ctx, m->model->params.n_vocab);
     }
@@ -409,7 +409,7 @@ static int tests_run(struct bench *b, struct cli_model *m, int64_t n_threads) {
         for (int i = 0; i < sizes->n; i++) {
             for (int d = 0; ok && sizes->at[i] > 0 && d < o->depths.n; d++) {
                 const struct test test = {.kind = kind == 0 ? "pp" : "tg", .n_tokens = sizes->at[i], .n_depth = o->depths.at[d]};
-                ok                     = test_run(b, m, n_threads, &test, tokens, &error);
+                ok = test_run(b, m, n_threads, &test, tokens, &error);
             }
         }
     }
@@ -421,9 +421,9 @@ static int tests_run(struct bench *b, struct cli_model *m, int64_t n_threads) {
 static int model_run(struct bench *b, const char *path, int64_t n_threads) {
     struct cli_model_options options = b->o->model;
     struct cli_model m;
-    options.path      = path;
+    options.path = path;
     options.n_threads = n_threads;
-    int code          = cli_model_open(&m, &options);
+    int code = cli_model_open(&m, &options);
     if (code != CLI_OK) {
         return code;
     }
@@ -432,7 +432,7 @@ static int model_run(struct bench *b, const char *path, int64_t n_threads) {
     code = code == CLI_OK ? cli_model_session(&m, &options) : code;
     if (code == CLI_OK && b->file == NULL) {
         b->file = b->o->out != NULL ? cli_open(b->o->out) : stdout;
-        code    = b->file != NULL ? CLI_OK : CLI_FAILURE;
+        code = b->file != NULL ? CLI_OK : CLI_FAILURE;
     }
     code = code == CLI_OK ? tests_run(b, &m, n_threads) : code;
     cli_model_close(&m);
@@ -442,7 +442,7 @@ static int model_run(struct bench *b, const char *path, int64_t n_threads) {
 // Every type that there are weights of, or the model's.
 static int types_find(const char *path, bool wants[GGML_TYPE_COUNT], uint64_t *size) {
     struct model_error error = {""};
-    struct model *model      = path != NULL ? model_open(path, &error) : NULL;
+    struct model *model = path != NULL ? model_open(path, &error) : NULL;
     if (path != NULL && model == NULL) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
@@ -460,7 +460,7 @@ static int types_find(const char *path, bool wants[GGML_TYPE_COUNT], uint64_t *s
 
 static int bench_cluster(const struct options *o, const char *path) {
     bool wants[GGML_TYPE_COUNT] = {false};
-    uint64_t size               = 0;
+    uint64_t size = 0;
     struct cluster c;
     int code = types_find(path, wants, &size);
     if (code == CLI_OK) {
@@ -470,7 +470,7 @@ static int bench_cluster(const struct options *o, const char *path) {
         return code;
     }
     ggml_backend_load_all();
-    code       = cluster_measure(&c, wants, o->threads.at[0], size, CLUSTER_SECONDS);
+    code = cluster_measure(&c, wants, o->threads.at[0], size, CLUSTER_SECONDS);
     FILE *file = code == CLI_OK ? cli_open(o->cluster) : NULL;
     if (file != NULL) {
         cluster_write(&c, file);
@@ -484,13 +484,13 @@ static int bench_cluster(const struct options *o, const char *path) {
 
 int cli_bench(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true},
-        .prompts               = {{512}, 1},
-        .gens                  = {{128}, 1},
-        .depths                = {{0}, 1},
-        .threads               = {{model_n_cores()}, 1},
-        .n_reps                = 5};
-    struct bench b   = {.o = &o};
-    int code         = parse(argc, argv, &o);
+        .prompts = {{512}, 1},
+        .gens = {{128}, 1},
+        .depths = {{0}, 1},
+        .threads = {{model_n_cores()}, 1},
+        .n_reps = 5};
+    struct bench b = {.o = &o};
+    int code = parse(argc, argv, &o);
     if (code >= 0) {
         return code;
     }
@@ -498,7 +498,7 @@ int cli_bench(int argc, char **argv) {
         return bench_cluster(&o, optind < argc ? argv[optind] : o.model.path);
     }
     cli_catch_interrupt();
-    code              = CLI_OK;
+    code = CLI_OK;
     const int n_words = argc - optind, n_models = n_words + (o.model.path != NULL || n_words == 0);
     for (int i = 0; code == CLI_OK && i < n_models; i++) {
         const char *path = i < n_words ? argv[optind + i] : o.model.path;

@@ -29,7 +29,7 @@ static int by_name(const void *a, const void *b) {
 
 static struct named *names_of(const struct ggraph *g, size_t *n) {
     struct named *names = malloc(((size_t) g->n_places + 1) * sizeof *names);
-    *n                  = 0;
+    *n = 0;
     for (int64_t i = ggml_graph_n_nodes(g->graph); names != NULL && i < g->n_places; i++) {
         if (g->places[i].offset >= 0) {
             names[(*n)++] = (struct named){.place = &g->places[i]};
@@ -123,7 +123,7 @@ static enum ggml_status items_of(
     }
     if (status == GGML_STATUS_SUCCESS) {
         (*set)->has_offsets = false; // the plan is to be made, not to be started from
-        status              = bufs->is_captured ? set_captured(g, *set) : status;
+        status = bufs->is_captured ? set_captured(g, *set) : status;
     }
     if (status != GGML_STATUS_SUCCESS) {
         berth_plan_set_free(*set);
@@ -155,7 +155,7 @@ static void write_pools(const struct ggraph *g, uint64_t *chunks, FILE *file) {
     }
     for (int64_t k = 0; k < g->n_items; k++) {
         uint64_t *chunk = &chunks[g->bufs[g->items[k].buf].same_as];
-        *chunk          = *chunk > 0 && g->items[k].size > *chunk ? g->items[k].size : *chunk;
+        *chunk = *chunk > 0 && g->items[k].size > *chunk ? g->items[k].size : *chunk;
     }
     fputs("{\"pools\": [", file);
     for (int i = 0; i < g->n_bufs; i++) {
@@ -179,15 +179,15 @@ static void chain(const struct ggraph *g, int64_t *tails, int64_t *next) {
         const int64_t item = g->places[id].item;
         if (item >= 0 && g->items[item].owner != id) {
             next[tails[item]] = id;
-            tails[item]       = id;
+            tails[item] = id;
         }
     }
 }
 
 static void write_item(const struct ggraph *g, int64_t i, const uint64_t *chunks, const int64_t *next, FILE *file) {
     const struct ggraph_item *item = &g->items[i];
-    const int pool                 = g->bufs[item->buf].same_as;
-    const uint64_t offset          = offset_in(&(struct berth_plan_pool){.max_chunk = chunks[pool]}, &g->places[item->owner]);
+    const int pool = g->bufs[item->buf].same_as;
+    const uint64_t offset = offset_in(&(struct berth_plan_pool){.max_chunk = chunks[pool]}, &g->places[item->owner]);
     fputs(i > 0 ? ",\n{\"id\": " : "{\"id\": ", file);
     berth_json_write_string(g->places[item->owner].tensor->name, file);
     fprintf(file, ", \"first\": %lld, \"last\": %lld, \"size\": %llu, \"alignment\": %zu, \"pool\": %d", (long long) item->first,
@@ -204,10 +204,10 @@ static void write_item(const struct ggraph *g, int64_t i, const uint64_t *chunks
 
 // Through the file format of plans, which has all that a plan has.
 static enum ggml_status set_of(const struct ggraph *g, const char *path, struct berth_plan_set **set) {
-    uint64_t *chunks        = calloc((size_t) g->n_bufs + 1, sizeof *chunks);
-    int64_t *tails          = malloc(((size_t) g->n_items + 1) * sizeof *tails);
-    int64_t *next           = malloc(((size_t) g->n_places + 1) * sizeof *next);
-    struct berth_stream s   = {0};
+    uint64_t *chunks = calloc((size_t) g->n_bufs + 1, sizeof *chunks);
+    int64_t *tails = malloc(((size_t) g->n_items + 1) * sizeof *tails);
+    int64_t *next = malloc(((size_t) g->n_places + 1) * sizeof *next);
+    struct berth_stream s = {0};
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (chunks != NULL && tails != NULL && next != NULL && berth_stream_open(&s)) {
         chain(g, tails, next);
@@ -242,23 +242,23 @@ static const char spill_price[] = "a byte moved one way costs 4, ops cost their 
 // file says of memory is of no use. A budget that cannot be kept leaves all as it is.
 static enum ggml_status graph_budget(
     struct ggraph *g, const char *path, ggml_backend_buffer_type_t *types, struct ggml_context **ctx, struct cli_plan *plan) {
-    struct ggml_cgraph *graph                     = NULL;
+    struct ggml_cgraph *graph = NULL;
     const struct berth_graph_budget_params params = {.bytes = plan->budget.bytes,
-        .buft                                               = types[0],
-        .time_us                                            = CLI_BUDGET_US,
-        .seed                                               = 1,
-        .spill_buft                                         = plan->budget.spill > 0 ? types[1] : NULL,
-        .spill_bytes                                        = plan->budget.spill,
-        .spill_cost                                         = SPILL_FLOPS,
-        .on_alive                                           = alive_tell,
-        .user                                               = plan};
+        .buft = types[0],
+        .time_us = CLI_BUDGET_US,
+        .seed = 1,
+        .spill_buft = plan->budget.spill > 0 ? types[1] : NULL,
+        .spill_bytes = plan->budget.spill,
+        .spill_cost = SPILL_FLOPS,
+        .on_alive = alive_tell,
+        .user = plan};
     if (g->n_bufs > 1) {
         return berth_fail(
             GGML_STATUS_FAILED, "%s: has %d buffers; --budget is for one, and --spill for another beside it", path, g->n_bufs);
     }
-    plan->spill_price             = spill_price;
+    plan->spill_price = spill_price;
     const enum ggml_status status = berth_graph_budget(g->graph, &params, ctx, &graph, &plan->budgeted);
-    g->graph                      = graph != NULL ? graph : g->graph;
+    g->graph = graph != NULL ? graph : g->graph;
     return status;
 }
 
@@ -267,7 +267,7 @@ static enum ggml_status items_budgeted(
     struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct cli_plan *plan) {
     const int n = ggml_graph_n_nodes(g->graph), n_pools = plan->budget.spill > 0 ? 2 : 1;
     ggml_gallocr_t galloc = ggml_gallocr_new_n(types, n_pools);
-    int *pools            = calloc((size_t) n + 1, sizeof *pools);
+    int *pools = calloc((size_t) n + 1, sizeof *pools);
     enum ggml_status status;
     if (galloc != NULL && pools != NULL) {
         berth_budget_pools(g->graph, pools, n);
@@ -283,15 +283,15 @@ static enum ggml_status items_budgeted(
 // As the program placed it, by its rules.
 static enum ggml_status items_plain(
     struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct cli_plan *plan) {
-    ggml_gallocr_t galloc                = ggml_gallocr_new_n(types, g->n_bufs);
+    ggml_gallocr_t galloc = ggml_gallocr_new_n(types, g->n_bufs);
     struct berth_gallocr_options options = berth_gallocr_options_default();
     if (galloc == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %d buffers", path, g->n_bufs);
     }
     if (plan->budget.bytes == 0) { // a graph under a budget is Berth's own
         options.inplace_via_views = false;
-        options.in_place          = ggraph_in_place;
-        options.in_place_user     = g;
+        options.in_place = ggraph_in_place;
+        options.in_place_user = g;
         berth_gallocr_set_options(galloc, &options);
     }
     const enum ggml_status status =
@@ -318,7 +318,7 @@ enum ggml_status cli_plan_read_graph(const char *path, struct cli_plan *plan) {
     } else {
         ggraph_bufts(&g, types);
         types[g.n_bufs] = ggml_backend_cpu_buffer_type(); // values move there
-        status          = plan->budget.bytes > 0 ? graph_budget(&g, path, types, &ctx, plan) : status;
+        status = plan->budget.bytes > 0 ? graph_budget(&g, path, types, &ctx, plan) : status;
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = ctx != NULL ? items_budgeted(&g, types, path, plan) : items_plain(&g, types, path, plan);

@@ -18,24 +18,24 @@ enum { OPT_SYSTEM = CLI_OWN, OPT_TEMPLATE };
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    {.id       = OPT_SYSTEM,
-        .name  = "system",
+    {.id = OPT_SYSTEM,
+        .name = "system",
         .value = "TEXT",
-        .what  = "what the model is told before all else (default: nothing)",
-        .also  = "system-prompt"},
-    {.id       = OPT_TEMPLATE,
-        .name  = "template",
+        .what = "what the model is told before all else (default: nothing)",
+        .also = "system-prompt"},
+    {.id = OPT_TEMPLATE,
+        .name = "template",
         .value = "NAME",
         .takes = "@templates",
-        .what  = "how turns are spelled out: chatml, llama3, gemma, ... (default: as the file's own template; a wrong NAME lists "
-                 "them)",
-        .also  = "chat-template"},
+        .what = "how turns are spelled out: chatml, llama3, gemma, ... (default: as the file's own template; a wrong NAME lists "
+                "them)",
+        .also = "chat-template"},
     {.letter = 'p', .name = "prompt", .value = "TEXT", .what = "say this first"},
-    {.letter   = 'n',
-        .name  = "predict",
+    {.letter = 'n',
+        .name = "predict",
         .value = "N",
-        .what  = "at most N tokens an answer (default, and -1: until it ends)",
-        .also  = "n-predict"},
+        .what = "at most N tokens an answer (default, and -1: until it ends)",
+        .also = "n-predict"},
     CLI_SAMPLING_ROWS,
     CLI_OPT_LORA(""),
     CLI_SESSION_ROWS,
@@ -45,11 +45,11 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_chat_help = {
-    .command  = "chat",
-    .what     = "talk with a model",
+    .command = "chat",
+    .what = "talk with a model",
     .operands = "[MODEL]",
-    .takes    = ".gguf",
-    .n_read   = 1,
+    .takes = ".gguf",
+    .n_read = 1,
     .about =
         "Talks with a language model: a line is what you say, then the model answers. Ctrl-C stops an answer, Ctrl-D ends the "
         "conversation. A line that ends in a backslash goes on in the next one. Lines that begin with a slash are commands:\n"
@@ -59,7 +59,7 @@ const struct cli_help cli_chat_help = {
         "  /load FILE        go on with one that was saved\n"
         "  /stats            positions, speed, memory\n"
         "  /help, /quit",
-    .options  = option_rows,
+    .options = option_rows,
     .examples = {{"Talk with a model", "chat -m model.gguf"},
         {"With a role, the same answers each time", "chat -m model.gguf --system \"You are a pirate.\" --temp 0"}},
 };
@@ -116,8 +116,8 @@ static void templates_list(void) {
 
 static int template_choose(struct chat *c) {
     const struct gguf_context *meta = berth_gguf_map_meta(c->m->model->file);
-    struct model_error error        = {""};
-    const char *program             = NULL;
+    struct model_error error = {""};
+    const char *program = NULL;
     if (c->options->template != NULL) {
         c->row = chat_template_find(c->options->template);
         if (c->row == NULL) {
@@ -142,7 +142,7 @@ static int template_choose(struct chat *c) {
 
 // Where the words of the last answer end in the text of the conversation so far.
 static size_t words_end(const struct chat *c, size_t n) {
-    char *text       = chat_format(c->row, c->history.messages, n, false);
+    char *text = chat_format(c->row, c->history.messages, n, false);
     const char *tail = c->row->says[CHAT_ASSISTANT].behind;
     const size_t end = text != NULL ? strlen(text) - (tail != NULL ? strlen(tail) : 0) : 0;
     model_alloc_free(text);
@@ -151,11 +151,11 @@ static size_t words_end(const struct chat *c, size_t n) {
 
 // The tokens that the model has not read yet.
 static bool unread(struct chat *c, struct token_list *tokens, struct model_error *error) {
-    char *text    = chat_format(c->row, c->history.messages, c->history.n, true);
-    size_t from   = 0;
+    char *text = chat_format(c->row, c->history.messages, c->history.n, true);
+    size_t from = 0;
     int32_t first = -1;
     if (c->is_cached) { // all but the user's last words, and perhaps the last token of the answer
-        from  = words_end(c, c->history.n - 1);
+        from = words_end(c, c->history.n - 1);
         first = c->spoken.n_made > 0 && !c->spoken.is_last_read && !vocab_is_end(c->vocab, c->spoken.last) ? c->spoken.last : -1;
     } else {
         session_reset(c->m->session);
@@ -164,7 +164,7 @@ static bool unread(struct chat *c, struct token_list *tokens, struct model_error
     if (ok && first >= 0) {
         tokens->ids = model_alloc_malloc(64 * sizeof *tokens->ids);
         tokens->cap = tokens->ids != NULL ? 64 : 0;
-        ok          = tokens->ids != NULL || model_fail(error, "out of memory");
+        ok = tokens->ids != NULL || model_fail(error, "out of memory");
         if (ok) {
             tokens->ids[tokens->n++] = first;
         }
@@ -179,7 +179,7 @@ static bool take_in(struct chat *c, struct model_error *error) {
     struct session *s = c->m->session;
     for (;;) {
         struct token_list tokens = {0};
-        bool ok                  = unread(c, &tokens, error);
+        bool ok = unread(c, &tokens, error);
         const int64_t n = (int64_t) tokens.n, room = s->params.n_ctx - s->n_past;
         const size_t first = c->history.n > 0 && c->history.messages[0].role == CHAT_SYSTEM;
         if (ok && n >= room && c->history.n > first + 1) {
@@ -196,7 +196,7 @@ static bool take_in(struct chat *c, struct model_error *error) {
                 error, "this has %" PRId64 " tokens, the context has room for %" PRId64 ": give it more with --ctx", n, room);
         }
         const int64_t start = ggml_time_us();
-        ok                  = ok && session_decode(s, tokens.ids, n, error);
+        ok = ok && session_decode(s, tokens.ids, n, error);
         c->read_us += ggml_time_us() - start;
         c->n_read += ok ? n : 0;
         for (int64_t i = 0; ok && i < n; i++) {
@@ -211,17 +211,17 @@ static bool take_in(struct chat *c, struct model_error *error) {
 static bool answer(struct chat *c) {
     struct model_error error = {""};
     struct berth_stream copy = {0};
-    struct speaker w         = {0};
-    bool ok                  = berth_stream_open(&copy) && speaker_init(&w, c->vocab, &c->options->sampling, stdout);
-    w.copy                   = copy.file;
-    w.guide                  = c->guide.guide;
-    ok                       = ok && (w.guide == NULL || guide_reset(w.guide, &error));
-    ok                       = ok && take_in(c, &error);
-    c->spoken                = (struct spoken){0};
-    ok                       = ok && speak(c->m->session, &w, &c->sampler, c->options->n_predict, &c->spoken, &error);
-    const bool is_stopped    = cli_is_interrupted(NULL);
-    ok                       = (w.chars == NULL || speaker_end(&w)) && (ok || is_stopped);
-    ok                       = berth_stream_close(&copy) && ok;
+    struct speaker w = {0};
+    bool ok = berth_stream_open(&copy) && speaker_init(&w, c->vocab, &c->options->sampling, stdout);
+    w.copy = copy.file;
+    w.guide = c->guide.guide;
+    ok = ok && (w.guide == NULL || guide_reset(w.guide, &error));
+    ok = ok && take_in(c, &error);
+    c->spoken = (struct spoken){0};
+    ok = ok && speak(c->m->session, &w, &c->sampler, c->options->n_predict, &c->spoken, &error);
+    const bool is_stopped = cli_is_interrupted(NULL);
+    ok = (w.chars == NULL || speaker_end(&w)) && (ok || is_stopped);
+    ok = berth_stream_close(&copy) && ok;
     puts(is_stopped ? " ..." : "");
     fflush(stdout);
     c->is_cached = ok && !w.is_over && error.text[0] == '\0'; // a stop word's tokens are in the cache, but not in the history
@@ -315,7 +315,7 @@ static int talk(struct chat *c) {
     struct chat_line line;
     chat_line_open(&line);
     c->is_script = !line.is_terminal;
-    int code     = c->options->prompt != NULL ? turn(c, c->options->prompt) : CLI_OK;
+    int code = c->options->prompt != NULL ? turn(c, c->options->prompt) : CLI_OK;
     // Nobody reads any more, or a script should know of a failure: then there is no next line.
     for (const char *text; !ferror(stdout) && (code == CLI_OK || line.is_terminal) &&
                            !(c->is_script && cli_is_interrupted(NULL)) && (text = chat_line_next(&line)) != NULL;) {
@@ -330,12 +330,12 @@ static int talk(struct chat *c) {
 
 static int chat_with(const struct options *o, struct cli_model *m) {
     struct model_error error = {""};
-    struct chat c            = {.options = o, .m = m};
-    struct vocab *vocab      = vocab_of_model(m->model, &error);
-    int code                 = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text) : template_choose(&c);
-    code                     = code == CLI_OK && o->lora != NULL ? cli_model_lora(m, o->lora) : code;
-    code                     = code == CLI_OK ? cli_guide_open(&o->sampling, vocab, &c.guide) : code;
-    code                     = code == CLI_OK ? cli_model_session(m, &o->model) : code;
+    struct chat c = {.options = o, .m = m};
+    struct vocab *vocab = vocab_of_model(m->model, &error);
+    int code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text) : template_choose(&c);
+    code = code == CLI_OK && o->lora != NULL ? cli_model_lora(m, o->lora) : code;
+    code = code == CLI_OK ? cli_guide_open(&o->sampling, vocab, &c.guide) : code;
+    code = code == CLI_OK ? cli_model_session(m, &o->model) : code;
     if (code == CLI_OK) {
         c.vocab = vocab;
         cli_sampling_start(&o->sampling, &c.sampler);

@@ -13,20 +13,20 @@ static const char *const role_names[CHAT_N_ROLES] = {"system", "user", "assistan
 
 bool chat_history_add(struct chat_history *h, enum chat_role role, const char *text, size_t size) {
     if (h->n == h->cap) {
-        const size_t cap              = 2 * h->cap + 8;
+        const size_t cap = 2 * h->cap + 8;
         struct chat_message *messages = realloc(h->messages, cap * sizeof *messages);
         if (messages == NULL) {
             return false;
         }
         h->messages = messages;
-        h->cap      = cap;
+        h->cap = cap;
     }
     char *copy = malloc(size + 1);
     if (copy == NULL) {
         return false;
     }
     memcpy(copy, text, size);
-    copy[size]          = '\0';
+    copy[size] = '\0';
     h->messages[h->n++] = (struct chat_message){role, copy};
     return true;
 }
@@ -63,11 +63,11 @@ bool chat_history_save(const struct chat_history *h, const char *path) {
 // One {"role": ..., "content": ...}
 static bool message_read(struct berth_json *r, struct chat_history *h) {
     struct berth_json_text key, text;
-    int role      = -1;
+    int role = -1;
     bool has_text = false;
-    size_t size   = 0;
-    char *words   = NULL;
-    bool ok       = berth_json_object(r);
+    size_t size = 0;
+    char *words = NULL;
+    bool ok = berth_json_object(r);
     while (ok && berth_json_key(r, &key)) {
         const bool is_role = berth_json_is(key, "role"), is_content = berth_json_is(key, "content");
         ok = is_role || is_content ? berth_json_string(r, &text) : berth_json_skip(r);
@@ -76,9 +76,9 @@ static bool message_read(struct berth_json *r, struct chat_history *h) {
         }
         if (ok && is_content) {
             free(words);
-            words    = malloc(text.len + 1);
+            words = malloc(text.len + 1);
             has_text = words != NULL;
-            size     = has_text ? text.len : 0;
+            size = has_text ? text.len : 0;
             memcpy(has_text ? words : (char *) "", text.text, size);
         }
     }
@@ -93,7 +93,7 @@ bool chat_history_load(struct chat_history *h, const char *path) {
     struct berth_json r;
     struct berth_json_text key;
     size_t size = 0;
-    char *text  = cli_read_text(path, &size);
+    char *text = cli_read_text(path, &size);
     if (text == NULL) {
         return false;
     }
@@ -105,7 +105,7 @@ bool chat_history_load(struct chat_history *h, const char *path) {
             continue;
         }
         has_messages = true;
-        ok           = berth_json_array(&r);
+        ok = berth_json_array(&r);
         while (ok && berth_json_next(&r)) {
             ok = message_read(&r, &read);
         }

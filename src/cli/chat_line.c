@@ -16,14 +16,14 @@
 
 void chat_line_open(struct chat_line *l) {
     static const char *const names[] = {"libedit.so.2", "libreadline.so.8", "libreadline.so.7"};
-    const char *term                 = getenv("TERM");
-    *l                               = (struct chat_line){.is_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
-    const bool is_wanted             = l->is_terminal && term != NULL && strcmp(term, "dumb") != 0;
+    const char *term = getenv("TERM");
+    *l = (struct chat_line){.is_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
+    const bool is_wanted = l->is_terminal && term != NULL && strcmp(term, "dumb") != 0;
     for (size_t i = 0; is_wanted && l->library == NULL && i < sizeof names / sizeof *names; i++) {
         l->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     }
     if (l->library != NULL) {
-        *(void **) &l->read     = dlsym(l->library, "readline");
+        *(void **) &l->read = dlsym(l->library, "readline");
         *(void **) &l->remember = dlsym(l->library, "add_history");
     }
 }
@@ -35,12 +35,12 @@ void chat_line_close(struct chat_line *l) {
 static bool append(struct chat_line *l, const char *text, size_t n) {
     if (l->n + n + 1 > l->cap) {
         const size_t cap = 2 * (l->n + n) + 128;
-        char *more       = realloc(l->text, cap);
+        char *more = realloc(l->text, cap);
         if (more == NULL) {
             return false;
         }
         l->text = more;
-        l->cap  = cap;
+        l->cap = cap;
     }
     memcpy(l->text + l->n, text, n);
     l->n += n;
@@ -96,7 +96,7 @@ static bool one_line(struct chat_line *l, const char *prompt) {
 }
 
 const char *chat_line_next(struct chat_line *l) {
-    l->n          = 0;
+    l->n = 0;
     bool is_first = true;
     do {
         if (!is_first) {

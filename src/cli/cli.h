@@ -9,11 +9,11 @@
 #include <stdio.h>
 
 enum cli_exit {
-    CLI_OK      = 0,   // fine
-    CLI_NO      = 1,   // the answer is no
-    CLI_USAGE   = 2,   // the command line is wrong
+    CLI_OK = 0,        // fine
+    CLI_NO = 1,        // the answer is no
+    CLI_USAGE = 2,     // the command line is wrong
     CLI_FAILURE = 3,   // the world is: a file, memory, a full disk
-    CLI_UNSURE  = 4,   // no answer was found in the time given
+    CLI_UNSURE = 4,    // no answer was found in the time given
     CLI_STOPPED = 130, // Ctrl-C, in every command (main.c); what was found until then is printed
 };
 

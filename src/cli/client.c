@@ -13,16 +13,16 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_client_help = {
-    .command  = "client",
-    .what     = "will the libraries of a client, such as llama.cpp, run on Berth?",
+    .command = "client",
+    .what = "will the libraries of a client, such as llama.cpp, run on Berth?",
     .operands = "FOLDER",
-    .takes    = "/",
-    .about    = "Checks a folder of libraries that call ggml's functions, such as llama.cpp's, against this Berth: which release "
-                "they are of, which functions they import and which of these Berth lacks, which libraries of ggml's they ask for, "
-                "and what happens with Berth in their place. Files that end in .so or .node, or hold .so. in their names, are read; "
-                "nothing of them is run.",
-    .options  = option_rows,
-    .no       = "it would fail",
+    .takes = "/",
+    .about = "Checks a folder of libraries that call ggml's functions, such as llama.cpp's, against this Berth: which release "
+             "they are of, which functions they import and which of these Berth lacks, which libraries of ggml's they ask for, "
+             "and what happens with Berth in their place. Files that end in .so or .node, or hold .so. in their names, are read; "
+             "nothing of them is run.",
+    .options = option_rows,
+    .no = "it would fail",
     .examples = {{"Will it run on Berth?", "client node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"},
         {"For a program", "client --json /opt/llama/lib"}},
 };
@@ -164,7 +164,7 @@ static void json_field(const char *key, const char *text) {
 
 static void json_print(const struct client_folder *folder) {
     static const char *const roles[] = {"client", "cpu", "base"};
-    const struct release *release    = release_find(folder->release);
+    const struct release *release = release_find(folder->release);
     putchar('{');
     json_field("folder", folder->path);
     json_field("release", folder->release);
@@ -194,10 +194,10 @@ static void json_print(const struct client_folder *folder) {
 }
 
 int cli_client(int argc, char **argv) {
-    bool json        = false;
+    bool json = false;
     const char *path = NULL;
-    int code         = cli_option_json(&cli_client_help, argc, argv, &json);
-    code             = code < 0 ? cli_one_file("client", argc, argv, &path) : code;
+    int code = cli_option_json(&cli_client_help, argc, argv, &json);
+    code = code < 0 ? cli_one_file("client", argc, argv, &path) : code;
     if (code >= 0) {
         return code;
     }

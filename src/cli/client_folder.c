@@ -81,7 +81,7 @@ struct walk {
 
 static void on_symbol(void *user, const char *name, bool is_defined, bool is_weak) {
     struct walk *walk = user;
-    walk->is_berth    = walk->is_berth || (is_defined && strncmp(name, "berth_", 6) == 0);
+    walk->is_berth = walk->is_berth || (is_defined && strncmp(name, "berth_", 6) == 0);
     if (!walk->ok || !berth_client_imports(name)) {
         return;
     }
@@ -131,7 +131,7 @@ static void library_fini(struct client_library *library) {
 // Takes the library up if it has to do with ggml. stays: the functions of those that are not replaced. False: out of memory.
 static bool library_add(struct client_folder *folder, const char *name, struct berth_elf *elf, struct client_names *stays) {
     struct client_library library = {.role = role_of(name)};
-    struct walk walk              = {.wants = &library.wants, .has = library.role == CLIENT_CALLER ? stays : NULL, .ok = true};
+    struct walk walk = {.wants = &library.wants, .has = library.role == CLIENT_CALLER ? stays : NULL, .ok = true};
     char why[PATH_MAX];
     bool ok = needs_read(folder, &library, elf);
     if (ok && !berth_elf_symbols(elf, on_symbol, &walk)) {
@@ -140,15 +140,15 @@ static bool library_add(struct client_folder *folder, const char *name, struct b
         return names_add(&folder->unreadable, why);
     }
     const bool is_name = walk.n_defined == 0 && library.needs.n > 0; // libggml.so.0 and such
-    library.is_berth   = (walk.is_berth || is_name) && library.role != CLIENT_CALLER;
-    library.n_imports  = library.wants.n;
-    library.has_rpath  = berth_elf_name(elf, DT_RPATH, 0) != NULL && berth_elf_name(elf, DT_RUNPATH, 0) == NULL;
-    const bool is_one  = library.role != CLIENT_CALLER || library.wants.n > 0 || library.needs.n > 0;
-    ok                 = ok && walk.ok;
+    library.is_berth = (walk.is_berth || is_name) && library.role != CLIENT_CALLER;
+    library.n_imports = library.wants.n;
+    library.has_rpath = berth_elf_name(elf, DT_RPATH, 0) != NULL && berth_elf_name(elf, DT_RUNPATH, 0) == NULL;
+    const bool is_one = library.role != CLIENT_CALLER || library.wants.n > 0 || library.needs.n > 0;
+    ok = ok && walk.ok;
     if (ok && is_one) {
         const size_t size = strlen(name) + 1;
-        library.name      = berth_malloc(size);
-        ok                = library.name != NULL &&
+        library.name = berth_malloc(size);
+        ok = library.name != NULL &&
              berth_grow((void **) &folder->libraries, &folder->n_cap, folder->n + 1, sizeof folder->libraries[0]);
         if (ok) {
             memcpy(library.name, name, size);
@@ -182,7 +182,7 @@ static bool file_read(struct client_folder *folder, const char *path, const char
 
 static bool files_read(struct client_folder *folder, DIR *d, struct client_names *stays) {
     struct client_names names = {0}; // in an order of their own, whatever the file system's is
-    bool ok                   = true;
+    bool ok = true;
     for (struct dirent *e; ok && (e = readdir(d)) != NULL;) {
         ok = !is_library_name(e->d_name) || (names.n < FILES_MAX && names_add(&names, e->d_name));
     }
@@ -224,7 +224,7 @@ static bool own_read(const char *own, bool has_cpu, struct client_names *has) {
         struct berth_elf elf;
         struct walk walk = {.has = has, .ok = true};
         snprintf(path, sizeof path, "%s/%s", own, files[i]);
-        const bool ok   = berth_elf_open(&elf, path, why, sizeof why);
+        const bool ok = berth_elf_open(&elf, path, why, sizeof why);
         const bool read = ok && berth_elf_symbols(&elf, on_symbol, &walk) && walk.ok;
         berth_elf_fini(&elf);
         if (!read) {
@@ -251,7 +251,7 @@ static bool names_check(struct client_folder *folder, const char *own) {
     for (size_t i = 0; i < folder->n; i++) {
         const struct client_library *library = &folder->libraries[i];
         for (size_t k = 0; library->role == CLIENT_CALLER && k < library->needs.n; k++) {
-            const char *name            = library->needs.items[k];
+            const char *name = library->needs.items[k];
             const enum client_role role = role_of(name);
             // Other backends are not Berth's to have: they stay.
             if (role != CLIENT_CALLER && !is_file(place, name) && !names_add(&folder->nameless, name)) {
@@ -297,7 +297,7 @@ bool client_folder_read(struct client_folder *folder, const char *path) {
     struct client_names stays = {0}, has = {0};
     char own[PATH_MAX];
     *folder = (struct client_folder){.path = path};
-    DIR *d  = opendir(path);
+    DIR *d = opendir(path);
     if (d == NULL) {
         cli_fail(CLI_FAILURE, "%s: %s", path, strerror(errno));
         return false;

@@ -22,8 +22,8 @@ static double part_read(const struct ggml_tensor *t) {
 
 static double product_seconds(const struct cluster_device *d, const struct ggml_tensor *t) {
     const struct ggml_tensor *w = t->src[0];
-    const double bytes          = (double) ggml_nbytes(w) * part_read(t);
-    const double operations     = 2 * (double) w->ne[0] * (double) ggml_nelements(t);
+    const double bytes = (double) ggml_nbytes(w) * part_read(t);
+    const double operations = 2 * (double) w->ne[0] * (double) ggml_nelements(t);
     const double reading = by(bytes, d->read[w->type], d->bandwidth), work = by(operations, d->product[w->type], d->flops);
     return later(reading, work);
 }
@@ -40,7 +40,7 @@ static double small_seconds(const struct cluster_device *d, const struct ggml_te
     double bytes = (double) ggml_nbytes(t);
     if (t->op == GGML_OP_GET_ROWS || t->op == GGML_OP_SET_ROWS || t->op == GGML_OP_CPY) {
         const double other = t->src[0] != NULL ? (double) ggml_nbytes(t->src[0]) : bytes;
-        bytes              = 2 * (other < bytes ? other : bytes);
+        bytes = 2 * (other < bytes ? other : bytes);
     } else {
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             bytes += t->src[k] != NULL ? (double) ggml_nbytes(t->src[k]) : 0;

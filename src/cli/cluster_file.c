@@ -65,7 +65,7 @@ struct cluster_link cluster_link_of(const struct cluster *c, int i, int k) {
     struct cluster_link found = {.a = -1, .b = -1, .latency = LEAST_LATENCY, .bandwidth = (x < y ? x : y) / 2};
     for (int l = 0; l < c->n_links; l++) {
         const struct cluster_link *link = &c->links[l];
-        const bool is_theirs            = (link->a == a && link->b == b) || (link->a == b && link->b == a);
+        const bool is_theirs = (link->a == a && link->b == b) || (link->a == b && link->b == a);
         if (is_theirs || (link->a < 0 && a != b && found.a < 0)) {
             found = *link;
         }
@@ -153,12 +153,12 @@ static bool field_read(struct berth_json *r, struct berth_json_text key, struct 
     }
     if (berth_json_is(key, "memory")) {
         const bool ok = berth_json_int(r, 1, (int64_t) 1 << 60, &n);
-        d->memory     = (uint64_t) n;
+        d->memory = (uint64_t) n;
         return ok;
     }
     if (berth_json_is(key, "alignment")) {
         const bool ok = berth_json_int(r, 1, 1 << 20, &n);
-        d->alignment  = (uint64_t) n;
+        d->alignment = (uint64_t) n;
         return ok && ((n & (n - 1)) == 0 || berth_json_fail(r, "an alignment is a power of two"));
     }
     return berth_json_skip(r);
@@ -167,7 +167,7 @@ static bool field_read(struct berth_json *r, struct berth_json_text key, struct 
 static bool device_read(struct berth_json *r, struct cluster *c) {
     struct berth_json_text key;
     struct cluster_device *d = cluster_device_add(c);
-    bool ok                  = d != NULL ? berth_json_object(r) : berth_json_fail(r, "there are more devices than fit");
+    bool ok = d != NULL ? berth_json_object(r) : berth_json_fail(r, "there are more devices than fit");
     while (ok && berth_json_key(r, &key)) {
         ok = field_read(r, key, d);
     }
@@ -179,7 +179,7 @@ static bool device_read(struct berth_json *r, struct cluster *c) {
 // The host just read, n times in all.
 static bool host_repeat(struct berth_json *r, struct cluster *c, int first_device, int64_t n) {
     const struct cluster_host one = c->hosts[c->n_hosts - 1];
-    const int n_devices           = c->n_devices - first_device;
+    const int n_devices = c->n_devices - first_device;
     for (int64_t k = 2; k <= n; k++) {
         struct cluster_host *h = cluster_host_add(c);
         if (h == NULL) {
@@ -192,7 +192,7 @@ static bool host_repeat(struct berth_json *r, struct cluster *c, int first_devic
             if (d == NULL) {
                 return berth_json_fail(r, "there are more devices than fit");
             }
-            *d      = c->devices[first_device + i];
+            *d = c->devices[first_device + i];
             d->host = c->n_hosts - 1;
         }
     }
@@ -202,9 +202,9 @@ static bool host_repeat(struct berth_json *r, struct cluster *c, int first_devic
 static bool host_read(struct berth_json *r, struct cluster *c) {
     struct berth_json_text key;
     struct cluster_host *h = cluster_host_add(c);
-    const int first        = c->n_devices;
-    int64_t count          = 1;
-    bool ok                = h != NULL ? berth_json_object(r) : berth_json_fail(r, "there are more hosts than fit");
+    const int first = c->n_devices;
+    int64_t count = 1;
+    bool ok = h != NULL ? berth_json_object(r) : berth_json_fail(r, "there are more hosts than fit");
     if (ok) {
         snprintf(h->name, sizeof h->name, "host%d", c->n_hosts);
     }
@@ -231,7 +231,7 @@ static bool host_read(struct berth_json *r, struct cluster *c) {
 static bool end_read(struct berth_json *r, const struct cluster *c, int *host) {
     struct berth_json_text text;
     bool ok = berth_json_next(r) ? berth_json_string(r, &text) : berth_json_fail(r, "\"between\" has two names of hosts");
-    *host   = -1;
+    *host = -1;
     for (int i = 0; ok && i < c->n_hosts; i++) {
         *host = berth_json_is(text, c->hosts[i].name) ? i : *host;
     }
@@ -241,7 +241,7 @@ static bool end_read(struct berth_json *r, const struct cluster *c, int *host) {
 static bool link_read(struct berth_json *r, struct cluster *c) {
     struct berth_json_text key;
     struct cluster_link *l = cluster_link_add(c);
-    bool ok                = l != NULL ? berth_json_object(r) : berth_json_fail(r, "there are more links than fit");
+    bool ok = l != NULL ? berth_json_object(r) : berth_json_fail(r, "there are more links than fit");
     while (ok && berth_json_key(r, &key)) {
         if (berth_json_is(key, "latency")) {
             ok = number_read(r, 0, 1e3, &l->latency);
@@ -272,7 +272,7 @@ static bool is_apart(const struct cluster *c, int *a, int *b) {
         for (int k = 0; k < i; k++) {
             const int x = c->devices[i].host, y = c->devices[k].host;
             const struct cluster_link link = cluster_link_of(c, i, k);
-            bool is_named                  = x == y || link.a >= 0;
+            bool is_named = x == y || link.a >= 0;
             for (int l = 0; l < c->n_links; l++) {
                 is_named = is_named || c->links[l].a < 0;
             }
@@ -302,8 +302,8 @@ int cluster_read(struct cluster *c, const char *path) {
     struct berth_json r;
     struct berth_json_text key;
     size_t size = 0;
-    char *text  = cli_read_text(path, &size);
-    *c          = (struct cluster){0};
+    char *text = cli_read_text(path, &size);
+    *c = (struct cluster){0};
     if (text == NULL) {
         return CLI_FAILURE;
     }
@@ -314,7 +314,7 @@ int cluster_read(struct cluster *c, const char *path) {
              : berth_json_is(key, "links") ? list_read(&r, c, link_read)
                                            : berth_json_skip(&r);
     }
-    ok             = ok && r.status == GGML_STATUS_SUCCESS && berth_json_done(&r);
+    ok = ok && r.status == GGML_STATUS_SUCCESS && berth_json_done(&r);
     const int code = ok ? check(c, path) : cli_fail(CLI_FAILURE, "%s", berth_last_error());
     berth_json_fini(&r);
     free(text);

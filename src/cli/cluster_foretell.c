@@ -20,7 +20,7 @@ struct foretelling {
 
 static bool by_layers_open(struct foretelling *f, struct model_error *error) {
     ggml_backend_dev_t *list = calloc((size_t) f->cluster->n_devices, sizeof(ggml_backend_dev_t));
-    const int n              = f->cluster->n_devices;
+    const int n = f->cluster->n_devices;
     for (int i = 0; list != NULL && i < n; i++) {
         list[i] = paper_device(f->paper, (i + 1) % n); // the program's CPU is the last
     }
@@ -56,7 +56,7 @@ static bool by_tensors_open(struct foretelling *f, struct model_error *error) {
 static void bytes_note(struct foretelling *f, size_t at) {
     for (int i = 0; i < f->cluster->n_devices; i++) {
         struct foretold_device *d = &f->out->devices[i];
-        const uint64_t before     = foretold_bytes(d);
+        const uint64_t before = foretold_bytes(d);
 
         *(uint64_t *) ((char *) d + at) += paper_bytes(f->paper, i) - (before - d->work);
     }
@@ -118,12 +118,12 @@ static void look_for_full(struct foretelling *f) {
 // Seconds of so many tokens at this position, when their graph is known.
 static bool time_tokens(struct foretelling *f, int64_t at, int64_t n, double *seconds, struct model_error *error) {
     struct session *s = f->m.session;
-    int32_t *tokens   = calloc((size_t) n, sizeof *tokens);
-    bool ok           = tokens != NULL || model_fail(error, "out of memory for the tokens");
+    int32_t *tokens = calloc((size_t) n, sizeof *tokens);
+    bool ok = tokens != NULL || model_fail(error, "out of memory for the tokens");
     for (int k = 0; ok && k < 2; k++) {
         s->n_past = at;
         paper_clock_start(f->paper);
-        ok       = session_decode(s, tokens, n, error);
+        ok = session_decode(s, tokens, n, error);
         *seconds = paper_clock_now(f->paper);
     }
     free(tokens);
@@ -132,8 +132,8 @@ static bool time_tokens(struct foretelling *f, int64_t at, int64_t n, double *se
 
 static bool run(struct foretelling *f, const struct cli_model_options *o, struct model_error *error) {
     const struct session_params params = cli_model_params(o);
-    bool ok                            = o->by_tensor ? by_tensors_open(f, error) : by_layers_open(f, error);
-    ok                                 = ok && place(f, error) && reserve(f, &params, error);
+    bool ok = o->by_tensor ? by_tensors_open(f, error) : by_layers_open(f, error);
+    ok = ok && place(f, error) && reserve(f, &params, error);
     if (!ok) {
         return false;
     }
@@ -141,27 +141,27 @@ static bool run(struct foretelling *f, const struct cli_model_options *o, struct
     look_for_full(f);
     const int64_t n_ctx = f->m.session->params.n_ctx, n_batch = f->m.session->params.n_batch;
     double reading = 0, writing = 0;
-    ok              = time_tokens(f, 0, n_batch, &reading, error) && time_tokens(f, n_ctx / 2, 1, &writing, error);
-    f->out->n_ctx   = n_ctx;
+    ok = time_tokens(f, 0, n_batch, &reading, error) && time_tokens(f, n_ctx / 2, 1, &writing, error);
+    f->out->n_ctx = n_ctx;
     f->out->n_batch = n_batch;
-    f->out->read    = reading > 0 ? (double) n_batch / reading : 0;
-    f->out->write   = writing > 0 ? 1 / writing : 0;
+    f->out->read = reading > 0 ? (double) n_batch / reading : 0;
+    f->out->write = writing > 0 ? 1 / writing : 0;
     return ok;
 }
 
 int cluster_foretell(const struct cluster *c, const char *path, const struct cli_model_options *o, struct foretold *out) {
     struct model_error error = {""};
-    struct foretelling f     = {.cluster = c, .out = out, .paper = paper_new(c)};
+    struct foretelling f = {.cluster = c, .out = out, .paper = paper_new(c)};
 
-    *out         = (struct foretold){.full = -1};
+    *out = (struct foretold){.full = -1};
     out->devices = calloc((size_t) c->n_devices, sizeof *out->devices);
     if (f.paper == NULL || out->devices == NULL) {
         paper_free(f.paper);
         return cli_fail(CLI_FAILURE, "out of memory for %d devices", c->n_devices);
     }
-    f.m.model      = model_open(path, &error);
+    f.m.model = model_open(path, &error);
     const int code = f.m.model == NULL ? cli_fail(CLI_FAILURE, "%s", error.text) : CLI_OK;
-    out->is_known  = code == CLI_OK && run(&f, o, &error);
+    out->is_known = code == CLI_OK && run(&f, o, &error);
     snprintf(out->why, sizeof out->why, "%s", error.text);
     cli_model_close(&f.m);
     paper_free(f.paper);
@@ -190,10 +190,10 @@ static size_t n_others(void) {
 
 static int ways_try(const struct cluster *c, const char *path, struct cli_model_options *o) {
     struct foretold ways[2] = {{0}};
-    int code                = CLI_OK;
+    int code = CLI_OK;
     for (int w = 0; w < 2 && code == CLI_OK; w++) {
         o->by_tensor = w == 1;
-        code         = cluster_foretell(c, path, o, &ways[w]);
+        code = cluster_foretell(c, path, o, &ways[w]);
     }
     o->by_tensor = code == CLI_OK && is_possible(&ways[1]) && (!is_possible(&ways[0]) || ways[1].write > ways[0].write);
     if (code == CLI_OK && !cli_is_quiet()) {
@@ -207,7 +207,7 @@ static int ways_try(const struct cluster *c, const char *path, struct cli_model_
 
 int cluster_choose(struct cli_model_options *o) {
     bool wants[GGML_TYPE_COUNT] = {false};
-    struct model_error error    = {""};
+    struct model_error error = {""};
     struct cluster c;
     char path[4096];
     int code = cli_model_path(o, path);

@@ -132,34 +132,34 @@ static void attention_speed(ggml_backend_t backend, int64_t n, double start, dou
     if (!speed_test_init(&test, 2)) {
         return;
     }
-    struct ggml_tensor *q    = ggml_new_tensor_3d(test.ctx, GGML_TYPE_F32, head, n, n_head);
-    struct ggml_tensor *k    = ggml_new_tensor_3d(test.ctx, GGML_TYPE_F16, head, n_kv, n_head_kv);
-    struct ggml_tensor *v    = ggml_new_tensor_3d(test.ctx, GGML_TYPE_F16, head, n_kv, n_head_kv);
+    struct ggml_tensor *q = ggml_new_tensor_3d(test.ctx, GGML_TYPE_F32, head, n, n_head);
+    struct ggml_tensor *k = ggml_new_tensor_3d(test.ctx, GGML_TYPE_F16, head, n_kv, n_head_kv);
+    struct ggml_tensor *v = ggml_new_tensor_3d(test.ctx, GGML_TYPE_F16, head, n_kv, n_head_kv);
     struct ggml_tensor *mask = ggml_new_tensor_2d(test.ctx, GGML_TYPE_F16, n_kv, n);
     ggml_build_forward_expand(speed_test_piece(&test, 2), ggml_flash_attn_ext(test.ctx, q, k, v, mask, 0.1f, 0, 0));
     const double seconds = speed_test_run(&test, backend, start);
     ggml_free(test.ctx);
     if (seconds > 0) {
-        *bytes      = 2.0 * (double) (head * n_kv * n_head_kv) * sizeof(ggml_fp16_t) / seconds;
+        *bytes = 2.0 * (double) (head * n_kv * n_head_kv) * sizeof(ggml_fp16_t) / seconds;
         *operations = 4.0 * (double) (head * n_kv * n_head * n) / seconds;
     }
 }
 
 static void device_measure(struct measuring *m, int i) {
     struct cluster_device *d = &m->c->devices[i];
-    ggml_backend_t backend   = m->backends[i];
+    ggml_backend_t backend = m->backends[i];
     const double tiny = chain_seconds(backend, 1, 64), chain = chain_seconds(backend, N_SMALL, N_COLUMNS);
     double unused;
-    d->op        = (chain - tiny) / (N_SMALL - 1);
-    d->op        = d->op > 0 ? d->op : 0;
-    d->start     = tiny;
+    d->op = (chain - tiny) / (N_SMALL - 1);
+    d->op = d->op > 0 ? d->op : 0;
+    d->start = tiny;
     d->bandwidth = memory_speed(backend, tiny);
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         if (m->wants[t]) {
             cli_progress("measuring", (uint64_t) ((m->round * m->c->n_devices + i) * GGML_TYPE_COUNT + t),
                 (uint64_t) (CLUSTER_ROUNDS * m->c->n_devices * GGML_TYPE_COUNT), "%s: %s", d->name,
                 ggml_type_name((enum ggml_type) t));
-            d->read[t]    = read_speed(m, i, (enum ggml_type) t, tiny);
+            d->read[t] = read_speed(m, i, (enum ggml_type) t, tiny);
             d->product[t] = product_speed(backend, (enum ggml_type) t, tiny);
         }
     }
@@ -181,8 +181,8 @@ static bool letter_init(struct letter *l, ggml_backend_t backend) {
     if (l->ctx == NULL) {
         return false;
     }
-    l->small  = ggml_new_tensor_1d(l->ctx, GGML_TYPE_F32, 16);
-    l->big    = ggml_new_tensor_1d(l->ctx, GGML_TYPE_F32, (int64_t) (BIG_SIZE / sizeof(float)));
+    l->small = ggml_new_tensor_1d(l->ctx, GGML_TYPE_F32, 16);
+    l->big = ggml_new_tensor_1d(l->ctx, GGML_TYPE_F32, (int64_t) (BIG_SIZE / sizeof(float)));
     l->buffer = ggml_backend_alloc_ctx_tensors(l->ctx, backend);
     ggml_backend_buffer_clear(l->buffer, 0); // NULL is taken
     return l->buffer != NULL;
@@ -205,7 +205,7 @@ static double trip(struct measuring *m, int i, int k, struct ggml_tensor *src, s
             ggml_backend_synchronize(m->backends[k]);
         }
         const double seconds = (double) (ggml_time_us() - start) / 1e6;
-        best                 = best == 0 || seconds < best ? seconds : best;
+        best = best == 0 || seconds < best ? seconds : best;
     }
     return best;
 }
@@ -213,16 +213,16 @@ static double trip(struct measuring *m, int i, int k, struct ggml_tensor *src, s
 // The link between the hosts of two devices. The program asks and is answered; between others a copy's two ends do the same.
 static bool link_measure(struct measuring *m, int i, int k) {
     struct letter from, to = {0};
-    void *here             = malloc(BIG_SIZE);
-    bool ok                = letter_init(&from, m->backends[i]) && (k == 0 || letter_init(&to, m->backends[k])) && here != NULL;
+    void *here = malloc(BIG_SIZE);
+    bool ok = letter_init(&from, m->backends[i]) && (k == 0 || letter_init(&to, m->backends[k])) && here != NULL;
     struct cluster_link *l = ok ? cluster_link_add(m->c) : NULL;
     if (l != NULL) {
         const double small = trip(m, i, k, from.small, to.small, here), big = trip(m, i, k, from.big, to.big, here);
         const double known = k == 0 ? 0 : 2 * cluster_link_of(m->c, 0, k).latency;
-        l->a               = m->c->devices[i].host;
-        l->b               = m->c->devices[k].host;
-        l->latency         = k == 0 ? small / 2 : small - known > 1e-6 ? small - known : known / 2;
-        l->bandwidth       = (double) BIG_SIZE / (big > small ? big - small : 1e-6);
+        l->a = m->c->devices[i].host;
+        l->b = m->c->devices[k].host;
+        l->latency = k == 0 ? small / 2 : small - known > 1e-6 ? small - known : known / 2;
+        l->bandwidth = (double) BIG_SIZE / (big > small ? big - small : 1e-6);
     }
     letter_fini(&from);
     letter_fini(&to);
@@ -290,28 +290,28 @@ static double tests_seconds(struct measuring *m, const struct speed_test *tests,
 }
 
 static void host_measure(struct measuring *m, int h) {
-    const int n                    = m->c->n_devices;
-    struct speed_test *tests       = calloc((size_t) n, sizeof *tests);
+    const int n = m->c->n_devices;
+    struct speed_test *tests = calloc((size_t) n, sizeof *tests);
     ggml_backend_buffer_t *buffers = calloc((size_t) n, sizeof(ggml_backend_buffer_t));
-    bool *is_in                    = calloc((size_t) n, sizeof *is_in);
-    bool ok                        = tests != NULL && buffers != NULL && is_in != NULL;
-    double alone                   = 0;
-    int n_in                       = 0;
+    bool *is_in = calloc((size_t) n, sizeof *is_in);
+    bool ok = tests != NULL && buffers != NULL && is_in != NULL;
+    double alone = 0;
+    int n_in = 0;
     for (int i = 0; ok && i < n; i++) {
         if (m->c->devices[i].host == h) {
-            ok         = products_make(&tests[i], m->most, N_MATRICES, rows_of(m->most), 1, n_sweep_of(m, i));
+            ok = products_make(&tests[i], m->most, N_MATRICES, rows_of(m->most), 1, n_sweep_of(m, i));
             buffers[i] = ok ? ggml_backend_alloc_ctx_tensors(tests[i].ctx, m->backends[i]) : NULL;
-            ok         = buffers[i] != NULL;
+            ok = buffers[i] != NULL;
             ggml_backend_buffer_clear(buffers[i], 0);
             n_in++;
         }
     }
     for (int i = 0; ok && n_in > 1 && i < n; i++) {
         if (m->c->devices[i].host == h) {
-            is_in[i]             = true;
+            is_in[i] = true;
             const double seconds = tests_seconds(m, tests, is_in);
-            is_in[i]             = false;
-            alone                = seconds > alone ? seconds : alone;
+            is_in[i] = false;
+            alone = seconds > alone ? seconds : alone;
         }
     }
     for (int i = 0; ok && i < n; i++) {
@@ -361,7 +361,7 @@ static bool host_find(struct cluster *c, ggml_backend_dev_t dev, struct cluster_
         }
     }
     struct cluster_host *host = cluster_host_add(c);
-    d->host                   = c->n_hosts - 1;
+    d->host = c->n_hosts - 1;
     if (host != NULL) {
         snprintf(host->name, sizeof host->name, "%.40s", name);
     }
@@ -370,7 +370,7 @@ static bool host_find(struct cluster *c, ggml_backend_dev_t dev, struct cluster_
 
 static bool device_add(struct measuring *m, ggml_backend_dev_t dev, int64_t n_threads) {
     struct cluster_device *d = cluster_device_add(m->c);
-    ggml_backend_t *more     = d != NULL ? realloc(m->backends, (size_t) m->c->n_devices * sizeof(ggml_backend_t)) : NULL;
+    ggml_backend_t *more = d != NULL ? realloc(m->backends, (size_t) m->c->n_devices * sizeof(ggml_backend_t)) : NULL;
     size_t n_free = 0, n_total = 0;
     if (more == NULL) {
         m->c->n_devices -= d != NULL;
@@ -379,9 +379,9 @@ static bool device_add(struct measuring *m, ggml_backend_dev_t dev, int64_t n_th
     m->backends = more;
     snprintf(d->name, sizeof d->name, "%s", ggml_backend_dev_name(dev));
     ggml_backend_dev_memory(dev, &n_free, &n_total);
-    d->memory                        = n_free;
-    d->alignment                     = ggml_backend_buft_get_alignment(ggml_backend_dev_buffer_type(dev));
-    d->threads                       = n_threads > 0 ? n_threads : model_n_cores();
+    d->memory = n_free;
+    d->alignment = ggml_backend_buft_get_alignment(ggml_backend_dev_buffer_type(dev));
+    d->threads = n_threads > 0 ? n_threads : model_n_cores();
     m->backends[m->c->n_devices - 1] = ggml_backend_dev_init(dev, NULL);
     ggml_backend_set_n_threads_t set;
     void *proc = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), "ggml_backend_set_n_threads");
@@ -394,10 +394,10 @@ static bool device_add(struct measuring *m, ggml_backend_dev_t dev, int64_t n_th
 
 static bool devices_find(struct measuring *m, int64_t n_threads) {
     ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    bool ok                = cpu != NULL && device_add(m, cpu, n_threads);
+    bool ok = cpu != NULL && device_add(m, cpu, n_threads);
     for (size_t i = 0; ok && i < ggml_backend_dev_count(); i++) {
         ggml_backend_dev_t dev = ggml_backend_dev_get(i);
-        ok                     = ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_GPU || device_add(m, dev, n_threads);
+        ok = ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_GPU || device_add(m, dev, n_threads);
     }
     return ok;
 }
@@ -406,7 +406,7 @@ static bool devices_find(struct measuring *m, int64_t n_threads) {
 static bool cluster_copy(struct cluster *out, const struct cluster *c) {
     *out = (struct cluster){.n_hosts = c->n_hosts, .n_devices = c->n_devices};
 
-    out->hosts   = malloc((size_t) c->n_hosts * sizeof c->hosts[0]);
+    out->hosts = malloc((size_t) c->n_hosts * sizeof c->hosts[0]);
     out->devices = malloc((size_t) c->n_devices * sizeof c->devices[0]);
     if (out->hosts == NULL || out->devices == NULL) {
         cluster_fini(out);
@@ -420,7 +420,7 @@ static bool cluster_copy(struct cluster *out, const struct cluster *c) {
 // All of m->c once.
 static bool round_measure(struct measuring *m) {
     struct cluster *c = m->c;
-    bool ok           = true;
+    bool ok = true;
     for (int i = 0; ok && i < c->n_devices; i++) {
         device_measure(m, i);
         ok = c->devices[i].bandwidth > 0 && c->devices[i].flops > 0;
@@ -439,26 +439,26 @@ static bool round_measure(struct measuring *m) {
 
 // Rounds while there is time, and the middle of them into c, which has the devices.
 static bool rounds_measure(struct measuring *m, double seconds) {
-    struct cluster *c                     = m->c;
+    struct cluster *c = m->c;
     struct cluster rounds[CLUSTER_ROUNDS] = {{0}};
-    const int64_t start                   = ggml_time_us();
+    const int64_t start = ggml_time_us();
     double longest = 0, taken = 0;
-    int n   = 0;
+    int n = 0;
     bool ok = true;
     for (; ok && n < CLUSTER_ROUNDS && (n == 0 || taken + longest < seconds); n++) {
-        ok       = cluster_copy(&rounds[n], c);
-        m->c     = &rounds[n];
+        ok = cluster_copy(&rounds[n], c);
+        m->c = &rounds[n];
         m->round = n;
-        ok       = ok && round_measure(m);
+        ok = ok && round_measure(m);
 
         const double now = (double) (ggml_time_us() - start) / 1e6;
-        longest          = now - taken > longest ? now - taken : longest;
-        taken            = now;
+        longest = now - taken > longest ? now - taken : longest;
+        taken = now;
     }
     m->c = c;
     if (ok) {
         c->links = malloc((size_t) rounds[0].n_links * sizeof c->links[0] + 1);
-        ok       = c->links != NULL;
+        ok = c->links != NULL;
     }
     if (ok) {
         c->n_links = rounds[0].n_links; // between the same
@@ -475,7 +475,7 @@ static bool rounds_measure(struct measuring *m, double seconds) {
 
 int cluster_measure(struct cluster *c, const bool wants[GGML_TYPE_COUNT], int64_t n_threads, uint64_t size, double seconds) {
     struct measuring m = {.c = c, .wants = wants, .most = GGML_TYPE_F16, .size = size > 0 ? size : (uint64_t) -1};
-    *c                 = (struct cluster){0};
+    *c = (struct cluster){0};
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         m.most = wants[t] && ggml_is_quantized((enum ggml_type) t) ? (enum ggml_type) t : m.most;
     }

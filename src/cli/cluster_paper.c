@@ -73,7 +73,7 @@ static void give(struct paper_device *d, size_t size) {
 
 static void ask(struct paper_device *d, size_t size) {
     struct paper *p = d->paper;
-    p->now          = later(p->now + from_program(d, 0), d->busy) + from_program(d, (double) size);
+    p->now = later(p->now + from_program(d, 0), d->busy) + from_program(d, (double) size);
 }
 
 static double graph_seconds(const struct paper_device *d, const struct ggml_cgraph *graph) {
@@ -162,15 +162,15 @@ static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
 }
 
 static const struct ggml_backend_buffer_i buffer_iface = {
-    .free_buffer   = buffer_free,
-    .get_base      = buffer_base,
+    .free_buffer = buffer_free,
+    .get_base = buffer_base,
     .memset_tensor = buffer_memset,
-    .set_tensor    = buffer_set,
-    .get_tensor    = buffer_get,
+    .set_tensor = buffer_set,
+    .get_tensor = buffer_get,
     .set_tensor_2d = buffer_set_2d,
     .get_tensor_2d = buffer_get_2d,
-    .cpy_tensor    = buffer_copy,
-    .clear         = buffer_clear,
+    .cpy_tensor = buffer_copy,
+    .clear = buffer_clear,
 };
 
 // The paper device that a tensor lies on; NULL: another's.
@@ -199,7 +199,7 @@ static ggml_backend_buffer_t buffer_new(struct paper_device *d, void *base, size
     if (b == NULL) {
         return NULL;
     }
-    *b                           = (struct paper_buffer){.dev = d, .base = base, .counted = counted};
+    *b = (struct paper_buffer){.dev = d, .base = base, .counted = counted};
     ggml_backend_buffer_t buffer = ggml_backend_buffer_init(&d->buft, buffer_iface, b, size);
     if (buffer == NULL) {
         free(b);
@@ -215,7 +215,7 @@ static const char *buft_name(ggml_backend_buffer_type_t buft) {
 
 static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
     struct paper_device *d = device_of(buft->device);
-    void *base             = (void *) d->paper->next_address;
+    void *base = (void *) d->paper->next_address;
     d->paper->next_address += (size / ADDRESS_STEP + 2) * ADDRESS_STEP;
     return buffer_new(d, base, size, size);
 }
@@ -241,7 +241,7 @@ static void backend_free(ggml_backend_t backend) {
 
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
     struct paper_device *d = device_of(backend->device);
-    const double begin     = later(d->busy, d->paper->now + from_program(d, 0));
+    const double begin = later(d->busy, d->paper->now + from_program(d, 0));
     if (d->n_asked > 0) {
         d->owed[d->n_asked - 1] += graph_seconds(d, graph);
     } else {
@@ -264,11 +264,11 @@ static bool backend_copy(ggml_backend_t from, ggml_backend_t to, const struct gg
 }
 
 static const struct ggml_backend_i backend_iface = {
-    .get_name         = backend_name,
-    .free             = backend_free,
+    .get_name = backend_name,
+    .free = backend_free,
     .cpy_tensor_async = backend_copy,
-    .synchronize      = backend_synchronize,
-    .graph_compute    = backend_compute,
+    .synchronize = backend_synchronize,
+    .graph_compute = backend_compute,
 };
 
 // ---- sums over devices, as src/mpi/sum.c does them ----
@@ -281,7 +281,7 @@ struct paper_comm {
 static void *comm_init(ggml_backend_t *backends, size_t n) {
     struct paper_comm *c = malloc(sizeof *c + n * sizeof c->devices[0]);
     for (size_t i = 0; c != NULL && i < n; i++) {
-        c->n          = (int) n;
+        c->n = (int) n;
         c->devices[i] = device_of(backends[i]->device);
     }
     return c;
@@ -297,8 +297,8 @@ static double sum_seconds(const struct paper_comm *c, double size) {
         double sent = 0, latency = 0;
         for (int k = 0; k < c->n; k++) {
             const double alone = message(c->devices[i], c->devices[k], 0);
-            const double part  = size <= SHORT_SUM ? size : 2 * size / c->n;
-            latency            = later(latency, size <= SHORT_SUM ? alone : 2 * alone);
+            const double part = size <= SHORT_SUM ? size : 2 * size / c->n;
+            latency = later(latency, size <= SHORT_SUM ? alone : 2 * alone);
             sent += message(c->devices[i], c->devices[k], part) - alone;
         }
         most = later(most, latency + sent);
@@ -327,7 +327,7 @@ static bool comm_ask(void *comm, struct ggml_tensor **tensors) {
 // All have come, and go on with what they were given behind it.
 static bool comm_join(void *comm, struct ggml_tensor **tensors) {
     const struct paper_comm *c = comm;
-    double begin               = 0;
+    double begin = 0;
     for (int i = 0; i < c->n; i++) {
         begin = later(begin, c->devices[i]->i == 0 ? c->devices[i]->paper->now : c->devices[i]->busy);
     }
@@ -364,15 +364,15 @@ static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
 
 static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
     const bool is_here = device_of(dev)->i == 0;
-    *props             = (struct ggml_backend_dev_props){.name = dev_name(dev),
-                    .description                               = dev_name(dev),
-                    .type                                      = dev_type(dev),
-                    .caps                                      = {.async = !is_here, .buffer_from_host_ptr = is_here}};
+    *props = (struct ggml_backend_dev_props){.name = dev_name(dev),
+        .description = dev_name(dev),
+        .type = dev_type(dev),
+        .caps = {.async = !is_here, .buffer_from_host_ptr = is_here}};
     dev_memory(dev, &props->memory_free, &props->memory_total);
 }
 
 static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
-    static ggml_guid guid  = {'p', 'a', 'p', 'e', 'r'};
+    static ggml_guid guid = {'p', 'a', 'p', 'e', 'r'};
     ggml_backend_t backend = malloc(sizeof *backend);
     (void) params;
     if (backend != NULL) {
@@ -394,11 +394,11 @@ static ggml_backend_buffer_t dev_from_host(ggml_backend_dev_t dev, void *base, s
 // As this machine's CPU does, which is not asked about memory that is not its own.
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     struct ggml_tensor node = *op, srcs[GGML_MAX_SRC];
-    node.buffer             = NULL;
+    node.buffer = NULL;
     for (int i = 0; i < GGML_MAX_SRC && op->src[i] != NULL; i++) {
-        srcs[i]        = *op->src[i];
+        srcs[i] = *op->src[i];
         srcs[i].buffer = NULL;
-        node.src[i]    = &srcs[i];
+        node.src[i] = &srcs[i];
     }
     return ggml_backend_dev_supports_op(device_of(dev)->paper->real, &node);
 }
@@ -408,16 +408,16 @@ static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t
 }
 
 static const struct ggml_backend_device_i dev_iface = {
-    .get_name             = dev_name,
-    .get_description      = dev_name,
-    .get_memory           = dev_memory,
-    .get_type             = dev_type,
-    .get_props            = dev_props,
-    .init_backend         = dev_init,
-    .get_buffer_type      = dev_buft,
+    .get_name = dev_name,
+    .get_description = dev_name,
+    .get_memory = dev_memory,
+    .get_type = dev_type,
+    .get_props = dev_props,
+    .init_backend = dev_init,
+    .get_buffer_type = dev_buft,
     .buffer_from_host_ptr = dev_from_host,
-    .supports_op          = dev_supports_op,
-    .supports_buft        = dev_supports_buft,
+    .supports_op = dev_supports_op,
+    .supports_buft = dev_supports_buft,
 };
 
 // ---- what its registry offers ----
@@ -462,18 +462,18 @@ static size_t reg_count(ggml_backend_reg_t reg) {
 
 static struct ggml_backend_reg reg = {
     .api_version = GGML_BACKEND_API_VERSION,
-    .iface       = {.get_name = reg_name, .get_device_count = reg_count, .get_proc_address = reg_proc},
+    .iface = {.get_name = reg_name, .get_device_count = reg_count, .get_proc_address = reg_proc},
 };
 
 // ---- all of them ----
 
 static void device_make(struct paper *p, int i) {
     struct paper_device *d = &p->devices[i];
-    *d                     = (struct paper_device){.dev = {.iface = dev_iface, .reg = &reg, .context = d}, .paper = p, .i = i};
-    d->is                  = &p->cluster->devices[i];
-    d->buft                = (struct ggml_backend_buffer_type){
-                       .iface  = {.get_name = buft_name, .alloc_buffer = buft_alloc, .get_alignment = buft_alignment, .is_host = buft_is_host},
-                       .device = &d->dev,
+    *d = (struct paper_device){.dev = {.iface = dev_iface, .reg = &reg, .context = d}, .paper = p, .i = i};
+    d->is = &p->cluster->devices[i];
+    d->buft = (struct ggml_backend_buffer_type){
+        .iface = {.get_name = buft_name, .alloc_buffer = buft_alloc, .get_alignment = buft_alignment, .is_host = buft_is_host},
+        .device = &d->dev,
     };
     d->cpu = cluster_is_cpu(d->is) ? ggml_backend_dev_init(p->real, NULL) : NULL;
     ggml_backend_set_n_threads_t set;
@@ -489,10 +489,10 @@ struct paper *paper_new(const struct cluster *c) {
     if (p == NULL) {
         return NULL;
     }
-    p->cluster      = c;
+    p->cluster = c;
     p->next_address = FIRST_ADDRESS;
-    p->real         = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    p->devices      = calloc((size_t) c->n_devices, sizeof *p->devices);
+    p->real = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    p->devices = calloc((size_t) c->n_devices, sizeof *p->devices);
     if (p->devices == NULL || p->real == NULL) {
         paper_free(p);
         return NULL;
@@ -528,7 +528,7 @@ void paper_set_together(struct paper *p, bool is_together) {
 void paper_clock_start(struct paper *p) {
     p->now = 0;
     for (int i = 0; i < p->cluster->n_devices; i++) {
-        p->devices[i].busy    = 0;
+        p->devices[i].busy = 0;
         p->devices[i].n_asked = 0;
     }
 }

@@ -30,8 +30,8 @@ static double host_speed(const struct cluster *c, int h, enum ggml_type type, bo
     double slowest = 0;
     for (int i = 0; i < c->n_devices; i++) {
         const struct cluster_device *d = &c->devices[i];
-        const double speed             = d->read[type] > 0 ? d->read[type] : d->bandwidth;
-        slowest                        = d->host == h && (slowest == 0 || speed < slowest) ? speed : slowest;
+        const double speed = d->read[type] > 0 ? d->read[type] : d->bandwidth;
+        slowest = d->host == h && (slowest == 0 || speed < slowest) ? speed : slowest;
     }
     return is_together ? slowest * c->hosts[h].together : slowest;
 }
@@ -49,10 +49,10 @@ static double middle_at(const struct cluster *rounds, int n, size_t list_at, siz
 
 static void device_choose(struct cluster *out, const struct cluster *rounds, int n, int i) {
     struct cluster_device *d = &out->devices[i];
-    double *const speeds[]   = {&d->bandwidth, &d->flops, &d->attend_read, &d->attend};
-    double *const times[]    = {&d->start, &d->op};
-    const char *list         = (const char *) out->devices;
-    const size_t at          = offsetof(struct cluster, devices);
+    double *const speeds[] = {&d->bandwidth, &d->flops, &d->attend_read, &d->attend};
+    double *const times[] = {&d->start, &d->op};
+    const char *list = (const char *) out->devices;
+    const size_t at = offsetof(struct cluster, devices);
     for (size_t k = 0; k < sizeof speeds / sizeof speeds[0]; k++) {
         *speeds[k] = middle_at(rounds, n, at, (size_t) ((const char *) speeds[k] - list), false);
     }
@@ -60,7 +60,7 @@ static void device_choose(struct cluster *out, const struct cluster *rounds, int
         *times[k] = middle_at(rounds, n, at, (size_t) ((const char *) times[k] - list), true);
     }
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-        d->read[t]    = middle_at(rounds, n, at, (size_t) ((const char *) &d->read[t] - list), false);
+        d->read[t] = middle_at(rounds, n, at, (size_t) ((const char *) &d->read[t] - list), false);
         d->product[t] = middle_at(rounds, n, at, (size_t) ((const char *) &d->product[t] - list), false);
     }
 }
@@ -71,7 +71,7 @@ void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, in
     }
     for (int l = 0; l < out->n_links; l++) {
         const size_t at = offsetof(struct cluster, links), first = (size_t) l * sizeof out->links[0];
-        out->links[l].latency   = middle_at(rounds, n, at, first + offsetof(struct cluster_link, latency), true);
+        out->links[l].latency = middle_at(rounds, n, at, first + offsetof(struct cluster_link, latency), true);
         out->links[l].bandwidth = middle_at(rounds, n, at, first + offsetof(struct cluster_link, bandwidth), false);
     }
     // Speeds while all compute have a middle of their own; the part that it is of the speed alone is found last, so that neither
@@ -82,7 +82,7 @@ void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, in
             speeds[r] = host_speed(&rounds[r], h, type, true);
         }
         const double alone = host_speed(out, h, type, false), all = cluster_middle(speeds, n, false);
-        const double part      = alone > 0 && all > 0 ? all / alone : 1;
+        const double part = alone > 0 && all > 0 ? all / alone : 1;
         out->hosts[h].together = part > 1 ? 1 : part < CLUSTER_TOGETHER_LEAST ? CLUSTER_TOGETHER_LEAST : part;
     }
 }

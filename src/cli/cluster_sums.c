@@ -49,19 +49,19 @@ static void adders_fini(struct adders *a) {
 static bool comm_open(struct adders *a) {
     ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(a->backends[a->n - 1]));
     void *(*init)(ggml_backend_t *, size_t);
-    *(void **) &init    = ggml_backend_reg_get_proc_address(reg, "ggml_backend_comm_init");
-    *(void **) &a->end  = ggml_backend_reg_get_proc_address(reg, "ggml_backend_comm_free");
-    *(void **) &a->sum  = ggml_backend_reg_get_proc_address(reg, "ggml_backend_comm_allreduce_tensor");
-    *(void **) &a->ask  = ggml_backend_reg_get_proc_address(reg, "berth_comm_sum_ask");
+    *(void **) &init = ggml_backend_reg_get_proc_address(reg, "ggml_backend_comm_init");
+    *(void **) &a->end = ggml_backend_reg_get_proc_address(reg, "ggml_backend_comm_free");
+    *(void **) &a->sum = ggml_backend_reg_get_proc_address(reg, "ggml_backend_comm_allreduce_tensor");
+    *(void **) &a->ask = ggml_backend_reg_get_proc_address(reg, "berth_comm_sum_ask");
     *(void **) &a->join = ggml_backend_reg_get_proc_address(reg, "berth_comm_sum_join");
-    a->comm             = init != NULL && a->end != NULL && a->sum != NULL ? init(a->backends, (size_t) a->n) : NULL;
+    a->comm = init != NULL && a->end != NULL && a->sum != NULL ? init(a->backends, (size_t) a->n) : NULL;
     return a->comm != NULL;
 }
 
 // All GPUs or, where there are none, all CPUs. False: they are too few or too many, or their registry has no sums for them.
 static bool adders_init(struct adders *a, const struct cluster *c, ggml_backend_t *backends) {
     int n_gpus = 0;
-    *a         = (struct adders){.n = 0};
+    *a = (struct adders){.n = 0};
     for (int i = 1; i < c->n_devices; i++) {
         n_gpus += !cluster_is_cpu(&c->devices[i]);
     }
@@ -73,17 +73,17 @@ static bool adders_init(struct adders *a, const struct cluster *c, ggml_backend_
             a->n = 0;
             return false;
         }
-        a->devices[a->n]    = i;
-        a->is_own[a->n]     = i == 0;
+        a->devices[a->n] = i;
+        a->is_own[a->n] = i == 0;
         a->backends[a->n++] = backends[i];
     }
     const size_t size = GGML_BACKEND_META_MAX_DEVICES * ggml_tensor_overhead();
-    a->ctx            = a->n > 1 ? ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true}) : NULL;
-    bool ok           = a->ctx != NULL && comm_open(a);
+    a->ctx = a->n > 1 ? ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true}) : NULL;
+    bool ok = a->ctx != NULL && comm_open(a);
     for (int j = 0; ok && j < a->n; j++) {
-        a->shares[j]  = ggml_new_tensor_1d(a->ctx, GGML_TYPE_F32, SUM_SIZE / sizeof(float));
+        a->shares[j] = ggml_new_tensor_1d(a->ctx, GGML_TYPE_F32, SUM_SIZE / sizeof(float));
         a->buffers[j] = ggml_backend_alloc_buffer(a->backends[j], SUM_SIZE);
-        ok            = a->shares[j] != NULL && a->buffers[j] != NULL &&
+        ok = a->shares[j] != NULL && a->buffers[j] != NULL &&
              ggml_backend_tensor_alloc(a->buffers[j], a->shares[j], ggml_backend_buffer_get_base(a->buffers[j])) ==
                  GGML_STATUS_SUCCESS;
         if (ok) {
@@ -116,7 +116,7 @@ static double sum_seconds(struct adders *a) {
         }
         settle(a);
         const double seconds = seconds_since(start) / N_SUMS;
-        best                 = best == 0 || seconds < best ? seconds : best;
+        best = best == 0 || seconds < best ? seconds : best;
     }
     return best;
 }
@@ -132,7 +132,7 @@ struct rhythm {
 
 // A device's share of what a token reads, in steps. False: it has no memory, or cannot.
 static bool steps_make(struct rhythm *r, int j, enum ggml_type type, int n_each) {
-    const int64_t n_rows    = (int64_t) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
+    const int64_t n_rows = (int64_t) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
     struct speed_test *test = &r->tests[j];
     if (!speed_test_init(test, (size_t) (r->n_steps * n_each))) {
         return false;
@@ -170,14 +170,14 @@ static bool give(struct rhythm *r, int s) {
 // As src/meta/run.c does it: others have a step before this one is done, and a sum that was asked for is taken part in.
 static bool token_run(struct rhythm *r) {
     const bool has_halves = r->a->ask != NULL && r->a->join != NULL;
-    bool ok               = !has_halves || give(r, 0);
-    bool is_asked         = ok;
+    bool ok = !has_halves || give(r, 0);
+    bool is_asked = ok;
     for (int s = 0; s < r->n_steps && is_asked; s++) {
         const bool is_next_asked = has_halves && ok && s + 1 < r->n_steps && give(r, s + 1);
-        ok                       = (has_halves || compute(r, s, false)) && compute(r, s, true) && ok;
-        ok                       = (has_halves ? r->a->join : r->a->sum)(r->a->comm, r->a->shares) && ok;
-        is_asked                 = has_halves ? is_next_asked : ok;
-        ok                       = ok && (is_asked || s + 1 == r->n_steps);
+        ok = (has_halves || compute(r, s, false)) && compute(r, s, true) && ok;
+        ok = (has_halves ? r->a->join : r->a->sum)(r->a->comm, r->a->shares) && ok;
+        is_asked = has_halves ? is_next_asked : ok;
+        ok = ok && (is_asked || s + 1 == r->n_steps);
     }
     settle(r->a);
     return ok;
@@ -185,7 +185,7 @@ static bool token_run(struct rhythm *r) {
 
 // Of a token, on average of some; 0: they fail.
 static double token_seconds(struct rhythm *r) {
-    bool ok             = token_run(r); // the first finds its graphs
+    bool ok = token_run(r); // the first finds its graphs
     const int64_t start = ggml_time_us();
     for (int k = 0; ok && k < N_TOKENS; k++) {
         ok = token_run(r);
@@ -196,34 +196,34 @@ static double token_seconds(struct rhythm *r) {
 // How many matrices are a device's share, within an eighth of what is free on its host, which they share.
 static int matrices_of(const struct cluster *c, const struct adders *a, uint64_t size) {
     uint64_t n = size / MATRIX_SIZE / (uint64_t) a->n;
-    n          = n < N_MATRICES ? n : N_MATRICES;
+    n = n < N_MATRICES ? n : N_MATRICES;
     for (int j = 0; j < a->n; j++) {
         uint64_t n_same = 0;
         for (int k = 0; k < a->n; k++) {
             n_same += c->devices[a->devices[k]].host == c->devices[a->devices[j]].host;
         }
         const uint64_t room = c->devices[a->devices[j]].memory / 8 / n_same / MATRIX_SIZE;
-        n                   = n < room ? n : room;
+        n = n < room ? n : room;
     }
     return (int) n;
 }
 
 // The speed of all in that rhythm, less what sums take of themselves, as a part of the slowest one's alone; 0: not known.
 static double rhythm_factor(const struct cluster *c, struct adders *a, enum ggml_type type, uint64_t size, double sum) {
-    struct rhythm r      = {.a = a};
+    struct rhythm r = {.a = a};
     const int n_matrices = matrices_of(c, a, size), n_each = n_matrices > N_STEPS ? n_matrices / N_STEPS : 1;
     double slowest = 0;
-    r.n_steps      = n_matrices < N_STEPS ? n_matrices : N_STEPS;
-    bool ok        = n_matrices > 0;
+    r.n_steps = n_matrices < N_STEPS ? n_matrices : N_STEPS;
+    bool ok = n_matrices > 0;
     for (int j = 0; ok && j < a->n; j++) {
         const struct cluster_device *d = &c->devices[a->devices[j]];
-        const double speed             = d->read[type] > 0 ? d->read[type] : d->bandwidth;
+        const double speed = d->read[type] > 0 ? d->read[type] : d->bandwidth;
 
-        ok      = steps_make(&r, j, type, n_each);
+        ok = steps_make(&r, j, type, n_each);
         slowest = slowest == 0 || speed < slowest ? speed : slowest;
     }
     const double all = ok ? token_seconds(&r) - r.n_steps * sum : 0;
-    const double n   = (double) (r.n_steps * n_each) * (double) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
+    const double n = (double) (r.n_steps * n_each) * (double) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
     for (int j = 0; j < a->n; j++) {
         ggml_backend_buffer_free(r.weights[j]);
         ggml_free(r.tests[j].ctx);
@@ -238,8 +238,8 @@ bool cluster_sums_measure(struct cluster *c, ggml_backend_t *backends, enum ggml
         const double seconds = sum_seconds(&a);
         for (int l = 0; l < c->n_links; l++) { // a step by tensors waits for sums most, so latencies are at least what they say
             struct cluster_link *link = &c->links[l];
-            const double latency      = seconds - (a.n - 1) * SUM_SIZE / link->bandwidth;
-            link->latency             = latency > link->latency ? latency : link->latency;
+            const double latency = seconds - (a.n - 1) * SUM_SIZE / link->bandwidth;
+            link->latency = latency > link->latency ? latency : link->latency;
         }
         factor = seconds > 0 ? rhythm_factor(c, &a, type, size, seconds) : 0;
         for (int j = 0; factor > 0 && j < a.n; j++) {

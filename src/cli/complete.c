@@ -96,7 +96,7 @@ int cli_complete(const struct cli_command *commands, int argc, char **argv) {
     }
     for (int i = is_help; i < argc && commands != NULL; i++) {
         const struct cli_command *c = cli_find(commands, argv[i]);
-        commands                    = c != NULL ? c->help->parts : NULL;
+        commands = c != NULL ? c->help->parts : NULL;
         if (c != NULL && commands == NULL && !is_help) {
             print_options(c->help);
         }

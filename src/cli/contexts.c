@@ -26,10 +26,10 @@ int cli_contexts_operands(const char *command, int argc, char **argv, struct cli
     if (n_given != 2) {
         return cli_usage(command, "MODEL and TEXT are wanted, %d are given", n_given);
     }
-    o->model.path        = o->model.path != NULL ? o->model.path : argv[optind++];
-    o->text              = o->text != NULL ? o->text : argv[optind];
-    o->model.n_ctx       = o->model.n_ctx > 0 ? o->model.n_ctx : 512;
-    o->model.n_batch     = o->model.n_ctx;
+    o->model.path = o->model.path != NULL ? o->model.path : argv[optind++];
+    o->text = o->text != NULL ? o->text : argv[optind];
+    o->model.n_ctx = o->model.n_ctx > 0 ? o->model.n_ctx : 512;
+    o->model.n_batch = o->model.n_ctx;
     o->model.all_outputs = true;
     return -1;
 }
@@ -44,8 +44,8 @@ static int64_t read_all(struct cli_model *m, const struct cli_contexts *o, const
     n = o->n_max > 0 && o->n_max < n ? o->n_max : n;
     for (; done < n && !cli_is_interrupted(NULL); done++) {
         char note[64] = "";
-        int32_t *ids  = tokens->ids + done * n_ctx;
-        ids[0]        = vocab->add_bos && vocab->bos >= 0 ? vocab->bos : ids[0];
+        int32_t *ids = tokens->ids + done * n_ctx;
+        ids[0] = vocab->add_bos && vocab->bos >= 0 ? vocab->bos : ids[0];
         session_reset(m->session);
         if (!session_decode(m->session, ids, n_ctx, error) || !each(user, m->session, ids, note, error)) {
             break;
@@ -61,8 +61,8 @@ int cli_contexts_each(struct cli_model *m, const struct cli_contexts *o, const s
     void *user, int64_t *n_read) {
     struct model_error error = {""};
     struct token_list tokens = {0};
-    size_t size              = 0;
-    char *text               = cli_read_text(o->text, &size);
+    size_t size = 0;
+    char *text = cli_read_text(o->text, &size);
     if (text == NULL) {
         return CLI_FAILURE;
     }

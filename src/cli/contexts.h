@@ -14,12 +14,12 @@ struct cli_contexts {
 };
 
 #define CLI_CONTEXTS_ROWS \
-    {.letter   = 'f', \
-        .name  = "file", \
+    {.letter = 'f', \
+        .name = "file", \
         .value = "FILE", \
         .takes = "*", \
-        .use   = CLI_READ, \
-        .what  = "the text; the same as TEXT behind the options"}, \
+        .use = CLI_READ, \
+        .what = "the text; the same as TEXT behind the options"}, \
         {.letter = 'c', .name = "ctx", .value = "N", .what = "tokens of a context (default 512)", .also = "ctx-size"}, { \
         .id = CLI_CHUNKS, .name = "chunks", .value = "N", .what = "read at most N contexts (default: all)" \
     }

@@ -15,13 +15,13 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_devices_help = {
-    .command  = "devices",
-    .what     = "what can compute here, and with how much memory",
+    .command = "devices",
+    .what = "what can compute here, and with how much memory",
     .operands = "",
-    .about    = "Lists the devices that can compute: memory, features, what they are capable of, and their buffer types. Devices "
-                "are built in, in the program's folder, or in the library that GGML_BACKEND_PATH names.",
-    .options  = option_rows,
-    .no       = "there is no device",
+    .about = "Lists the devices that can compute: memory, features, what they are capable of, and their buffer types. Devices "
+             "are built in, in the program's folder, or in the library that GGML_BACKEND_PATH names.",
+    .options = option_rows,
+    .no = "there is no device",
     .examples = {{"What is there", "devices"}, {"With a backend of one's own", "devices --json"}},
 };
 
@@ -51,8 +51,8 @@ static const struct ggml_backend_feature *features_of(ggml_backend_dev_t dev) {
 
 // Calls print for each: the device's own, the host's that it reaches best, and those it has beside them.
 static void each_buft(ggml_backend_dev_t dev, void (*print)(ggml_backend_buffer_type_t, const char *use, int i)) {
-    int n                            = 0;
-    ggml_backend_buffer_type_t own   = ggml_backend_dev_buffer_type(dev);
+    int n = 0;
+    ggml_backend_buffer_type_t own = ggml_backend_dev_buffer_type(dev);
     ggml_backend_buffer_type_t hosts = ggml_backend_dev_host_buffer_type(dev);
     if (own != NULL) {
         print(own, "its own", n++);
@@ -95,7 +95,7 @@ static void print_device(ggml_backend_dev_t dev) {
     }
     puts(f[0].name == NULL ? " none told" : "");
     const struct ggml_backend_dev_caps *c = &props.caps;
-    const char *none                      = c->async || c->host_buffer || c->buffer_from_host_ptr || c->events ? "" : " none";
+    const char *none = c->async || c->host_buffer || c->buffer_from_host_ptr || c->events ? "" : " none";
     printf("  %-12s%s%s%s%s%s\n", "capabilities", c->async ? " async" : "", c->host_buffer ? " host-buffer" : "",
         c->buffer_from_host_ptr ? " buffer-from-host-pointer" : "", c->events ? " events" : "", none);
     each_buft(dev, print_buft);
@@ -150,8 +150,8 @@ static void json_device(ggml_backend_dev_t dev) {
 
 int cli_devices(int argc, char **argv) {
     bool json = false;
-    int code  = cli_option_json(&cli_devices_help, argc, argv, &json);
-    code      = code < 0 ? cli_no_arguments("devices", argc, argv) : code;
+    int code = cli_option_json(&cli_devices_help, argc, argv, &json);
+    code = code < 0 ? cli_no_arguments("devices", argc, argv) : code;
     if (code >= 0) {
         return code;
     }

@@ -18,17 +18,17 @@ enum { POOLING = CLI_OWN, RAW };
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
     {.letter = 'p', .name = "prompt", .value = "TEXT", .what = "the text; the same as TEXT behind MODEL"},
-    {.letter   = 'f',
-        .name  = "file",
+    {.letter = 'f',
+        .name = "file",
         .value = "FILE",
         .takes = "*",
-        .use   = CLI_READ,
-        .what  = "a text a line of FILE ('-': standard input)"},
-    {.id       = POOLING,
-        .name  = "pooling",
+        .use = CLI_READ,
+        .what = "a text a line of FILE ('-': standard input)"},
+    {.id = POOLING,
+        .name = "pooling",
         .value = "KIND",
         .takes = "mean last",
-        .what  = "mean of all tokens, or the last one (default mean)"},
+        .what = "mean of all tokens, or the last one (default mean)"},
     {.id = RAW, .name = "raw", .what = "as long as they come, not of length 1"},
     CLI_OPT_CTX,
     CLI_OPT_BATCH,
@@ -43,14 +43,14 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_embed_help = {
-    .command  = "embed",
-    .what     = "texts as vectors",
+    .command = "embed",
+    .what = "texts as vectors",
     .operands = "MODEL [TEXT]...",
-    .takes    = ".gguf|",
-    .n_read   = 1,
+    .takes = ".gguf|",
+    .n_read = 1,
     .about = "Prints a line of numbers for each text: what the model makes of it before it would choose a token. Texts that mean "
              "the same have vectors that point the same way, as far as the model was made for it.",
-    .options  = option_rows,
+    .options = option_rows,
     .examples = {{"Two texts", "embed model.gguf 'the cat' 'the dog'"},
         {"A text a line, as JSON", "embed --json -f texts.txt -m model.gguf"}},
 };
@@ -119,10 +119,10 @@ static void print(const struct embedding *e, const char *text, size_t size, int6
 
 // One text; false with an error.
 static bool embed(struct embedding *e, const char *text, size_t size, struct model_error *error) {
-    struct session *s        = e->m->session;
-    const int64_t n          = s->model->params.n_embd;
+    struct session *s = e->m->session;
+    const int64_t n = s->model->params.n_embd;
     struct token_list tokens = {0};
-    bool ok                  = vocab_encode(e->vocab, text, size, true, false, &tokens, error);
+    bool ok = vocab_encode(e->vocab, text, size, true, false, &tokens, error);
     if (ok && (tokens.n == 0 || (int64_t) tokens.n > s->params.n_ctx)) {
         ok = model_fail(error, "text %" PRId64 " has %zu tokens, from 1 to %" PRId64 " are possible: --ctx gives more",
             e->n_done + 1, tokens.n, s->params.n_ctx);
@@ -143,13 +143,13 @@ static bool embed(struct embedding *e, const char *text, size_t size, struct mod
 // Each line of a file.
 static bool lines_embed(struct embedding *e, const char *path, bool *is_read, struct model_error *error) {
     size_t size = 0;
-    char *text  = cli_read_text(path, &size);
-    bool ok     = text != NULL;
-    *is_read    = ok;
+    char *text = cli_read_text(path, &size);
+    bool ok = text != NULL;
+    *is_read = ok;
     for (size_t at = 0; ok && at < size;) {
         const char *end = memchr(text + at, '\n', size - at);
-        const size_t n  = end != NULL ? (size_t) (end - text) - at : size - at;
-        ok              = n == 0 || embed(e, text + at, n, error);
+        const size_t n = end != NULL ? (size_t) (end - text) - at : size - at;
+        ok = n == 0 || embed(e, text + at, n, error);
         at += n + 1;
     }
     free(text);
@@ -157,9 +157,9 @@ static bool lines_embed(struct embedding *e, const char *path, bool *is_read, st
 }
 
 static int embed_all(struct embedding *e, char **texts, int n) {
-    const struct options *o  = e->o;
+    const struct options *o = e->o;
     struct model_error error = {""};
-    bool is_read             = true;
+    bool is_read = true;
     if (o->json) {
         fputs("{\"model\": ", stdout);
         cli_json_text(stdout, e->m->path);
@@ -175,7 +175,7 @@ static int embed_all(struct embedding *e, char **texts, int n) {
 }
 
 int cli_embed(int argc, char **argv) {
-    struct options o         = {.model = {.may_llama = true}};
+    struct options o = {.model = {.may_llama = true}};
     struct model_error error = {""};
     struct cli_model m;
     int code = parse(argc, argv, &o);
@@ -190,10 +190,10 @@ int cli_embed(int argc, char **argv) {
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
     struct vocab *vocab = vocab_of_model(m.model, &error);
-    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_session(&m, &o.model);
+    code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_session(&m, &o.model);
     if (code == CLI_OK) {
         struct embedding e = {.o = &o, .m = &m, .vocab = vocab};
-        code               = embed_all(&e, argv + optind, argc - optind);
+        code = embed_all(&e, argv + optind, argc - optind);
     }
     vocab_free(vocab);
     cli_model_close(&m);

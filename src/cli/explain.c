@@ -31,11 +31,11 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_explain_help = {
-    .command  = "explain",
-    .what     = "where every op of a model runs, and why",
+    .command = "explain",
+    .what = "where every op of a model runs, and why",
     .operands = "[MODEL]",
-    .takes    = ".gguf",
-    .n_read   = 1,
+    .takes = ".gguf",
+    .n_read = 1,
     .about = "Says for the graph of one token and for that of a batch of the prompt which device runs each op and why, and which "
              "tensors cross between devices, with their bytes. Weights are not touched. Without MODEL it is the one that comes "
              "with Berth.\n\nA split is a run of ops on one device; its inputs are the tensors that are copied to it. Why an op "
@@ -47,8 +47,8 @@ const struct cli_help cli_explain_help = {
              "layer add up, and where "
              "an op could not be computed in shares and what that cost. With --fused it says which ops a device computed in one "
              "launch, and how often. Both load the model and compute both graphs once.",
-    .options  = option_rows,
-    .no       = "there is no such layer, or --fused with llama.cpp's own library",
+    .options = option_rows,
+    .no = "there is no such layer, or --fused with llama.cpp's own library",
     .examples = {{"Where does each op run?", "explain model.gguf"},
         {"The fourth layer, with a long context", "explain --layer 3 -c 32768 model.gguf"}},
 };
@@ -169,8 +169,8 @@ static void tell_fused(const struct cli_model *m) {
 
 static int compute_and_tell(const struct cli_model *m, int64_t n_tokens, tell_t tell) {
     struct model_error error = {""};
-    int32_t *tokens          = calloc((size_t) n_tokens, sizeof *tokens);
-    int code                 = tokens != NULL ? CLI_OK : cli_fail(CLI_FAILURE, "out of memory for %" PRId64 " tokens", n_tokens);
+    int32_t *tokens = calloc((size_t) n_tokens, sizeof *tokens);
+    int code = tokens != NULL ? CLI_OK : cli_fail(CLI_FAILURE, "out of memory for %" PRId64 " tokens", n_tokens);
     if (code == CLI_OK && !session_decode(m->session, tokens, n_tokens, &error)) {
         code = cli_fail(CLI_FAILURE, "%s", error.text);
     }
@@ -189,7 +189,7 @@ static int explain_computed(const struct cli_model *m, tell_t tell) {
     cli_text(stdout, 0, m->path);
     printf(": %s, %" PRId64 " layers\n", m->model->params.arch, m->model->params.n_layer);
     const int64_t n_batch = s->params.n_batch < s->params.n_ctx ? s->params.n_batch : s->params.n_ctx - 1;
-    int code              = n_batch > 1 ? compute_and_tell(m, n_batch, tell) : CLI_OK;
+    int code = n_batch > 1 ? compute_and_tell(m, n_batch, tell) : CLI_OK;
     return code == CLI_OK ? compute_and_tell(m, 1, tell) : code;
 }
 

@@ -54,7 +54,7 @@ static bool is_same(const struct block *a, const struct block *b) {
         int64_t layer;
         const char *p = layer_of(x, &layer), *q = layer_of(y, &layer);
         const size_t n = (size_t) (next_line(x) - p);
-        same           = n == (size_t) (next_line(y) - q) && memcmp(p, q, n) == 0;
+        same = n == (size_t) (next_line(y) - q) && memcmp(p, q, n) == 0;
     }
     return same;
 }
@@ -74,12 +74,12 @@ size_t explain_fold(const char *text, int64_t layer, FILE *file) {
     size_t n_told = 0;
     while (*text != '\0') {
         int64_t i;
-        const char *next     = next_line(text);
+        const char *next = next_line(text);
         const bool has_layer = layer_of(text, &i) != NULL;
         if (layer == EXPLAIN_ALL || !has_layer) {
             tell_same(from, to, &first, file);
             first = (struct block){0};
-            to    = from - 1;
+            to = from - 1;
             fwrite(text, 1, (size_t) (next - text), file);
             text = next;
             continue;
@@ -90,8 +90,8 @@ size_t explain_fold(const char *text, int64_t layer, FILE *file) {
             tell_same(from, to, &first, file);
             fwrite(b.text, 1, (size_t) (b.end - b.text), file);
             first = b;
-            from  = b.layer + 1;
-            to    = b.layer;
+            from = b.layer + 1;
+            to = b.layer;
         } else if (layer < 0) {
             to = b.layer;
         }

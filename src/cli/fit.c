@@ -17,41 +17,41 @@
 enum { OPT_MEMORY = CLI_OWN, OPT_MAX_CTX, OPT_ALLOW, OPT_CLUSTER };
 
 static const struct cli_option option_rows[] = {
-    {.id       = OPT_MEMORY,
-        .name  = "memory",
+    {.id = OPT_MEMORY,
+        .name = "memory",
         .value = "N",
         .what =
             "bytes of all devices together; takes K, M, G, KiB, MiB, ..., kB, MB, ... NAME=N: of the device NAME; may be "
             "repeated, or several with commas between, and all limits hold. A GPU that is not named has what it says is free"},
-    {.id       = OPT_ALLOW,
-        .name  = "allow",
+    {.id = OPT_ALLOW,
+        .name = "allow",
         .value = "LIST",
-        .what  = "keep the context (--ctx, or what the model was trained for), and give up what it takes of this list: batch, "
-                 "recompute (ops run again in place of keeping their results), cache-type, spill (layers on the host that a GPU "
-                 "has no room for)"},
-    {.id       = OPT_CLUSTER,
-        .name  = "cluster",
+        .what = "keep the context (--ctx, or what the model was trained for), and give up what it takes of this list: batch, "
+                "recompute (ops run again in place of keeping their results), cache-type, spill (layers on the host that a GPU "
+                "has no room for)"},
+    {.id = OPT_CLUSTER,
+        .name = "cluster",
         .value = "FILE",
         .takes = ".json",
-        .use   = CLI_READ,
+        .use = CLI_READ,
         .what =
             "in place of --memory: over the machines of FILE, which 'berth bench --cluster' writes and docs/scale.md tells of; "
             "by layers and by tensors, the bytes on each device and the speed foretold"},
     CLI_OPT_MODEL,
-    {.letter   = 'c',
-        .name  = "ctx",
+    {.letter = 'c',
+        .name = "ctx",
         .value = "N",
-        .what  = "look for the batch only, in a context of N positions",
-        .also  = "ctx-size"},
-    {.letter   = 'b',
-        .name  = "batch",
+        .what = "look for the batch only, in a context of N positions",
+        .also = "ctx-size"},
+    {.letter = 'b',
+        .name = "batch",
         .value = "N",
-        .what  = "look for the context only, with batches of N tokens",
-        .also  = "batch-size"},
-    {.id       = OPT_MAX_CTX,
-        .name  = "max-ctx",
+        .what = "look for the context only, with batches of N tokens",
+        .also = "batch-size"},
+    {.id = OPT_MAX_CTX,
+        .name = "max-ctx",
         .value = "N",
-        .what  = "look no further than N positions (default: what the model was trained for)"},
+        .what = "look no further than N positions (default: what the model was trained for)"},
     CLI_OPT_CACHE_TYPE,
     CLI_OPT_THREADS,
     CLI_OPT_DEVICE,
@@ -65,11 +65,11 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_fit_help = {
-    .command  = "fit",
-    .what     = "the largest context and batch of a model in given memory",
+    .command = "fit",
+    .what = "the largest context and batch of a model in given memory",
     .operands = "--memory N | --cluster FILE [MODEL]",
-    .takes    = ".gguf",
-    .n_read   = 1,
+    .takes = ".gguf",
+    .n_read = 1,
     .about =
         "Finds the largest context that fits into N bytes, with batches of 512 tokens or, in a shorter context, as many as it "
         "has; then the largest batch for that context. The bytes are exact: weights, cache, the planned memory of the largest "
@@ -78,8 +78,8 @@ const struct cli_help cli_fit_help = {
         "devices read in a moment's test; and what one to four GiB more would buy. With --allow the context is kept instead. "
         "Weights are not touched, but for models of at most 64 MiB, whose speed is tried. Without MODEL it is the one that comes "
         "with Berth.",
-    .options  = option_rows,
-    .no       = "nothing fits",
+    .options = option_rows,
+    .no = "nothing fits",
     .examples = {{"What does 8 GiB allow?", "fit --memory 8GiB model.gguf"},
         {"Over machines that are not here yet", "fit --cluster machines.json -c 8192 model.gguf"},
         {"All of the context on one GPU of 6 GiB and the host", "fit --memory CUDA0=6G,CPU=16G --allow batch,spill model.gguf"}},
@@ -95,13 +95,13 @@ struct options {
 static const struct {
     const char *name, *what;
 } limits[] = {
-    [FIT_GIVEN]   = {"given", "as given"},
-    [FIT_MEMORY]  = {"memory", "what the memory allows"},
+    [FIT_GIVEN] = {"given", "as given"},
+    [FIT_MEMORY] = {"memory", "what the memory allows"},
     [FIT_LEARNED] = {"model", "all positions that the model learned"},
-    [FIT_MODEL]   = {"model", "what the model was trained for; --max-ctx looks further"},
+    [FIT_MODEL] = {"model", "what the model was trained for; --max-ctx looks further"},
     [FIT_MAX_CTX] = {"max-ctx", "what --max-ctx allows"},
     [FIT_CONTEXT] = {"context", "all of the context"},
-    [FIT_WANTED]  = {"default", "as large as is worth it"},
+    [FIT_WANTED] = {"default", "as large as is worth it"},
 };
 
 // What one more GiB changes.
@@ -172,7 +172,7 @@ static void print_limits(const struct found *s) {
     char text[64];
     for (size_t i = 0; i < given->n; i++) {
         const struct fit_limit *limit = &given->items[i];
-        const char *name              = limit->device >= 0 ? name_of(s, limit->device) : "";
+        const char *name = limit->device >= 0 ? name_of(s, limit->device) : "";
         if (limit->text != NULL) {
             printf("%s%s%s%s", i > 0 ? ", " : "", cli_bytes(limit->bytes, text), *name != '\0' ? " of " : "", name);
         }
@@ -195,7 +195,7 @@ static uint64_t saved_of(const struct found *s) {
 
 static void print_taken(const struct found *s, const char *indent, int device) {
     const struct fit_limit *limit = fit_limits_get(&s->o->question.limits, device);
-    const uint64_t taken          = fit_bytes(s->m, device);
+    const uint64_t taken = fit_bytes(s->m, device);
     char text[64];
     printf("%stakes    %s\n", indent, cli_bytes(taken, text));
     if (limit != NULL && taken <= limit->bytes) {
@@ -206,7 +206,7 @@ static void print_taken(const struct found *s, const char *indent, int device) {
 }
 
 static void print_device(const struct found *s, int d) {
-    const struct cli_model *m      = s->m;
+    const struct cli_model *m = s->m;
     const struct session_memory *x = &m->session->memory[d];
     char text[64];
     printf("  %s\n    weights  %s%s\n", name_of(s, d), cli_bytes(x->weights, text),
@@ -292,7 +292,7 @@ static void tell_peak(const struct found *s, void (*tell)(FILE *, const char *, 
 }
 
 static void print_text(const struct found *s) {
-    const struct cli_model *m  = s->m;
+    const struct cli_model *m = s->m;
     const struct fit_answer *a = &s->a;
     char text[64];
     cli_text(stdout, 0, m->path);
@@ -324,8 +324,8 @@ static void print_text(const struct found *s) {
 
 static void print_limits_json(const struct found *s) {
     const struct fit_limits *given = &s->o->question.limits;
-    const struct fit_limit *all    = fit_limits_get(given, FIT_ALL);
-    const char *between            = "";
+    const struct fit_limit *all = fit_limits_get(given, FIT_ALL);
+    const char *between = "";
     fputs(", \"memory\": ", stdout);
     if (all != NULL) {
         printf("%" PRIu64, all->bytes);
@@ -358,7 +358,7 @@ static void print_json(const struct found *s) {
            ", \"batch_limit\": \"%s\", \"full\": ",
         a->fits ? "true" : "false", a->n_ctx, limits[a->ctx_limit].name, a->n_batch, limits[a->batch_limit].name);
     const bool is_full = a->ctx_limit == FIT_MEMORY || a->batch_limit == FIT_MEMORY;
-    const int full     = a->batch_limit == FIT_MEMORY ? a->batch_full : a->ctx_full;
+    const int full = a->batch_limit == FIT_MEMORY ? a->batch_full : a->ctx_full;
     if (is_full && full != FIT_NONE) {
         cli_json_text(stdout, name_of(s, full));
     } else {
@@ -405,13 +405,13 @@ static bool is_held_back(const struct fit_answer *a) {
 static int look_once(struct next *next, struct fit_question *q, int full, const struct model_speed *speed, double tried) {
     struct fit_limit *limit = limit_of(&q->limits, full);
     struct cli_model m;
-    next->bytes  = limit->bytes += (uint64_t) 1 << 30;
+    next->bytes = limit->bytes += (uint64_t) 1 << 30;
     next->device = limit->device;
-    int code     = fit_open(q, &m);
+    int code = fit_open(q, &m);
     if (code != CLI_OK) {
         return code;
     }
-    code             = fit_solve(q, &m, &next->answer);
+    code = fit_solve(q, &m, &next->answer);
     next->per_second = code == CLI_OK && next->answer.fits ? model_speed_write(speed, m.session) : 0;
     next->per_second *= tried > 0 ? tried : 1;
     cli_model_close(&m);
@@ -421,11 +421,11 @@ static int look_once(struct next *next, struct fit_question *q, int full, const 
 // A GiB more for whatever stands in the way, each on top of those before. The limits are as they were afterwards.
 static int look_further(struct found *s, struct fit_question *q, const struct model_speed *speed) {
     const struct fit_answer *a = &s->a;
-    int code                   = CLI_OK;
+    int code = CLI_OK;
     while (code == CLI_OK && s->n_next < N_NEXT && is_held_back(a) && a->full != FIT_NONE) {
         struct next *next = &s->next[s->n_next];
-        code              = look_once(next, q, a->full, speed, s->tried);
-        a                 = &next->answer;
+        code = look_once(next, q, a->full, speed, s->tried);
+        a = &next->answer;
         s->n_next += code == CLI_OK;
     }
     for (int i = 0; i < s->n_next + (code != CLI_OK); i++) {
@@ -437,7 +437,7 @@ static int look_further(struct found *s, struct fit_question *q, const struct mo
 // Tokens a second of a small model as it was found; 0: it is large, or cannot be tried.
 static double speed_try(const struct found *s) {
     struct cli_model_options o = s->o->question.model;
-    struct model_error error   = {""};
+    struct model_error error = {""};
     struct cli_model m;
     double per_second = 0;
     if (s->m->model->llama != NULL || fit_bytes(s->m, FIT_ALL) > TRIED_SIZE || s->per_second <= 0) {
@@ -446,7 +446,7 @@ static double speed_try(const struct found *s) {
     fit_apply(&s->o->question, &s->a, &o);
     o.n_ctx = 0; // of which one may have been told
     if (cli_model_open(&m, &o) == CLI_OK) {
-        o.n_ctx    = s->a.n_ctx;
+        o.n_ctx = s->a.n_ctx;
         per_second = cli_model_session(&m, &o) == CLI_OK ? model_speed_try(m.session, &error) : 0;
         cli_model_close(&m);
     }
@@ -454,18 +454,18 @@ static double speed_try(const struct found *s) {
 }
 
 static int fit(struct options *o, struct cli_model *m) {
-    struct found s           = {.o = o, .m = m};
+    struct found s = {.o = o, .m = m};
     struct model_speed speed = {0};
-    int code                 = fit_solve(&o->question, m, &s.a);
+    int code = fit_solve(&o->question, m, &s.a);
     if (code != CLI_OK) {
         return code;
     }
     if (s.a.fits && model_speed_measure(m->model, &m->devices, &speed)) {
-        s.per_second       = model_speed_write(&speed, m->session);
+        s.per_second = model_speed_write(&speed, m->session);
         const double tried = speed_try(&s);
-        s.tried            = tried > 0 ? tried / s.per_second : 0;
-        s.per_second       = tried > 0 ? tried : s.per_second;
-        code               = look_further(&s, &o->question, &speed);
+        s.tried = tried > 0 ? tried / s.per_second : 0;
+        s.per_second = tried > 0 ? tried : s.per_second;
+        code = look_further(&s, &o->question, &speed);
     }
     model_speed_fini(&speed);
     if (code != CLI_OK) {

@@ -12,7 +12,7 @@ enum { LAYER, TENSOR, N_WAYS };
 static const char *const names[N_WAYS] = {"layer", "tensor"};
 
 static void print_device(const struct cluster *c, const struct foretold *f, int i) {
-    const struct cluster_device *d  = &c->devices[i];
+    const struct cluster_device *d = &c->devices[i];
     const struct foretold_device *x = &f->devices[i];
     char text[5][64];
     printf("    %s %s: %s of %s%s: weights %s, cache %s, compute %s, work %s\n", c->hosts[d->host].name, d->name,
@@ -46,7 +46,7 @@ static int best_of(const struct foretold *ways) {
 
 static void print_text(const struct cluster *c, const char *path, const struct foretold *ways) {
     const struct foretold *known = ways[LAYER].is_known ? &ways[LAYER] : &ways[TENSOR];
-    const int best               = best_of(ways);
+    const int best = best_of(ways);
     cli_text(stdout, 0, path);
     printf(" over %d device%s of %d host%s", c->n_devices, c->n_devices == 1 ? "" : "s", c->n_hosts, c->n_hosts == 1 ? "" : "s");
     printf(", context %" PRId64 ", batch %" PRId64 "; speeds are foretold, written with half of the context filled\n",
@@ -94,15 +94,15 @@ int fit_cluster(const struct cli_model_options *options, const char *file, bool 
     struct foretold ways[N_WAYS] = {{0}};
     char path[4096];
     int code = cli_model_path(options, path);
-    code     = code == CLI_OK ? cluster_read(&c, file) : code;
+    code = code == CLI_OK ? cluster_read(&c, file) : code;
     if (code != CLI_OK) {
         return code;
     }
     ggml_backend_load_all();
     for (int w = 0; w < N_WAYS && code == CLI_OK; w++) {
         struct cli_model_options o = *options;
-        o.by_tensor                = w == TENSOR;
-        code                       = cluster_foretell(&c, path, &o, &ways[w]);
+        o.by_tensor = w == TENSOR;
+        code = cluster_foretell(&c, path, &o, &ways[w]);
     }
     if (code == CLI_OK) {
         (json ? print_json : print_text)(&c, path, ways);

@@ -15,13 +15,13 @@ static int limit_put(struct fit_limits *limits, const struct fit_limit *limit) {
     if (items == NULL) {
         return cli_fail(CLI_FAILURE, "out of memory for %zu limits", limits->n + 1);
     }
-    limits->items      = items;
+    limits->items = items;
     items[limits->n++] = *limit;
     return CLI_OK;
 }
 
 static int limit_add(struct fit_limits *limits, const char *command, const char *text) {
-    const char *sign       = strrchr(text, '=');
+    const char *sign = strrchr(text, '=');
     struct fit_limit limit = {.text = text, .name_length = sign != NULL ? (size_t) (sign - text) : 0, .device = FIT_ALL};
     if (sign == text || !cli_parse_size(sign != NULL ? sign + 1 : text, &limit.bytes) || limit.bytes == 0) {
         return cli_usage(
@@ -63,7 +63,7 @@ int fit_limit_device(const struct fit_limit *limit, const struct model_devices *
 int fit_limits_resolve(struct fit_limits *limits, const struct cli_model *m) {
     for (size_t i = 0; i < limits->n; i++) {
         struct fit_limit *limit = &limits->items[i];
-        limit->device           = fit_limit_device(limit, &m->devices);
+        limit->device = fit_limit_device(limit, &m->devices);
         if (limit->device == FIT_NONE) {
             return cli_fail(CLI_FAILURE, "--memory '%s': the model has nothing on a device '%.*s'; 'berth devices' lists them",
                 limit->text, (int) limit->name_length, limit->text);

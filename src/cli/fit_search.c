@@ -38,7 +38,7 @@ int fit_allow_parse(const char *command, const char *text, unsigned *allow) {
     }
     while (*text != '\0') {
         const size_t n = strcspn(text, ",");
-        unsigned bit   = 0;
+        unsigned bit = 0;
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
             bit = strlen(names[i].name) == n && strncmp(names[i].name, text, n) == 0 ? names[i].bit : bit;
         }
@@ -66,14 +66,14 @@ static bool rooms_set(struct model_devices *devices, const void *user) {
 }
 
 static void options_set(const struct fit_question *q, struct cli_model_options *o, int64_t n_host) {
-    o->n_host     = n_host;
-    o->rooms      = (q->allow & FIT_SPILL) != 0 ? rooms_set : NULL;
+    o->n_host = n_host;
+    o->rooms = (q->allow & FIT_SPILL) != 0 ? rooms_set : NULL;
     o->rooms_user = q;
 }
 
 static int open_with(const struct fit_question *q, struct cli_model *m, int64_t n_host) {
     struct cli_model_options o = q->model;
-    o.plan_only                = true;
+    o.plan_only = true;
     options_set(q, &o, n_host);
     return cli_model_open(m, &o);
 }
@@ -106,19 +106,19 @@ static size_t compute_of(const struct cli_model *m) {
 // The same with less for graphs, by what is missing. Not kept, or as many tries in vain: the session is planned without.
 static int again_try(struct search *s, struct cli_model_options *o, int *full) {
     size_t limit = s->a->compute_once;
-    int code     = CLI_OK;
+    int code = CLI_OK;
     for (int i = 0; code == CLI_OK && i < AGAIN_TRIES && *full != FIT_NONE; i++) {
         if (!s->is_last && ggml_time_us() > s->until) {
             s->a->is_cut = true;
             break;
         }
         const uint64_t missing = fit_bytes(s->m, *full) - fit_limits_get(&s->q->limits, *full)->bytes;
-        const size_t taken     = compute_of(s->m) < limit ? compute_of(s->m) : limit;
+        const size_t taken = compute_of(s->m) < limit ? compute_of(s->m) : limit;
         if (missing >= taken) {
             break;
         }
         o->compute = limit = taken - (size_t) missing;
-        code               = session_plan(s, o);
+        code = session_plan(s, o);
         if (code == CLI_OK) {
             s->a->compute_least = s->m->session->again.least;
         }
@@ -128,7 +128,7 @@ static int again_try(struct search *s, struct cli_model_options *o, int *full) {
         *full = fit_limits_passed(&s->q->limits, s->m);
     }
     s->a->compute = *full == FIT_NONE ? limit : 0;
-    o->compute    = 0;
+    o->compute = 0;
     return code == CLI_OK && *full != FIT_NONE ? session_plan(s, o) : code;
 }
 
@@ -139,23 +139,23 @@ static int ask(struct search *s, int64_t n_ctx, int64_t n_batch, bool *fits) {
         return cli_fail(CLI_FAILURE, "stopped while looking for what fits");
     }
     struct cli_model_options o = s->q->model;
-    o.plan_only                = true;
-    o.n_ctx                    = n_ctx;
-    o.n_batch                  = n_batch;
+    o.plan_only = true;
+    o.n_ctx = n_ctx;
+    o.n_batch = n_batch;
     if (s->a->cache != GGML_TYPE_COUNT) {
         o.cache_k = o.cache_v = s->a->cache;
-        o.has_cache_type      = true;
+        o.has_cache_type = true;
     }
-    int code      = session_plan(s, &o);
-    s->a->n_ctx   = n_ctx;
+    int code = session_plan(s, &o);
+    s->a->n_ctx = n_ctx;
     s->a->n_batch = n_batch;
     s->a->compute = s->a->compute_least = 0;
     s->a->n_plans++;
-    int full   = code == CLI_OK ? fit_limits_passed(&s->q->limits, s->m) : FIT_NONE;
+    int full = code == CLI_OK ? fit_limits_passed(&s->q->limits, s->m) : FIT_NONE;
     s->a->full = full != FIT_NONE ? full : s->a->full;
     if (code == CLI_OK) {
         s->a->compute_once = compute_of(s->m);
-        code               = full != FIT_NONE && s->may_again ? again_try(s, &o, &full) : code;
+        code = full != FIT_NONE && s->may_again ? again_try(s, &o, &full) : code;
     }
     *fits = code == CLI_OK && full == FIT_NONE;
     return code;
@@ -163,9 +163,9 @@ static int ask(struct search *s, int64_t n_ctx, int64_t n_batch, bool *fits) {
 
 // What fitted before, once more, so that the session is planned for it.
 static int ask_last(struct search *s, int64_t n_ctx, int64_t n_batch) {
-    s->is_last     = true;
+    s->is_last = true;
     const int code = ask(s, n_ctx, n_batch, &s->a->fits);
-    s->is_last     = false;
+    s->is_last = false;
     return code;
 }
 
@@ -178,9 +178,9 @@ static int64_t batch_in(const struct search *s, int64_t n_ctx) {
 
 // The largest n in [low, high] that fits, where low does: of the context, or of the batch in a given context.
 static int largest(struct search *s, int64_t low, int64_t high, int64_t n_ctx, int64_t *out) {
-    int code  = CLI_OK;
+    int code = CLI_OK;
     bool fits = false;
-    *out      = low;
+    *out = low;
     for (int64_t n = high, n_asked = 0; code == CLI_OK && low < high; n = low + (high - low + 1) / 2, n_asked++) {
         uint64_t n_left = 0; // each answer halves what is open
         for (int64_t open = high - low; open > 0; open /= 2) {
@@ -201,7 +201,7 @@ static int largest(struct search *s, int64_t low, int64_t high, int64_t n_ctx, i
 
 // A context that is looked for ends where the model's own positions do, if it learned these.
 static int64_t ctx_most(const struct search *s) {
-    const int64_t most                = s->q->max_ctx > 0 ? s->q->max_ctx : s->m->model->params.n_ctx_train;
+    const int64_t most = s->q->max_ctx > 0 ? s->q->max_ctx : s->m->model->params.n_ctx_train;
     const struct ggml_tensor *learned = s->m->model->position_embd;
     return learned != NULL && learned->ne[1] < most ? learned->ne[1] : most;
 }
@@ -215,9 +215,9 @@ static enum fit_limit_kind ctx_end(const struct search *s, int64_t n_ctx) {
 // a->fits says whether anything does; the rest of the answer is then of that, and the session is planned for it.
 static int solve_largest(struct search *s) {
     const struct fit_question *q = s->q;
-    struct fit_answer *a         = s->a;
-    int64_t n_ctx                = q->model.n_ctx, n_batch;
-    const int64_t max            = ctx_most(s);
+    struct fit_answer *a = s->a;
+    int64_t n_ctx = q->model.n_ctx, n_batch;
+    const int64_t max = ctx_most(s);
     int code = n_ctx > 0 ? ask(s, n_ctx, q->model.n_batch > 0 ? batch_in(s, n_ctx) : 1, &a->fits) : ask(s, 1, 1, &a->fits);
     if (code != CLI_OK || !a->fits) {
         a->ctx_limit = a->batch_limit = FIT_MEMORY;
@@ -225,15 +225,15 @@ static int solve_largest(struct search *s) {
         return code;
     }
     if (n_ctx == 0) {
-        code         = largest(s, 1, max, 0, &n_ctx);
+        code = largest(s, 1, max, 0, &n_ctx);
         a->ctx_limit = n_ctx < max ? FIT_MEMORY : ctx_end(s, max);
-        a->ctx_full  = a->full;
+        a->ctx_full = a->full;
     }
     n_batch = q->model.n_ctx > 0 && q->model.n_batch == 0 ? 1 : batch_in(s, n_ctx);
     if (code == CLI_OK && q->model.n_batch == 0) {
-        code           = largest(s, n_batch, n_ctx, n_ctx, &n_batch);
+        code = largest(s, n_batch, n_ctx, n_ctx, &n_batch);
         a->batch_limit = n_batch < n_ctx ? FIT_MEMORY : FIT_CONTEXT;
-        a->batch_full  = a->full;
+        a->batch_full = a->full;
     }
     return code == CLI_OK ? ask_last(s, n_ctx, n_batch) : code;
 }
@@ -249,7 +249,7 @@ static int64_t batch_least(const struct search *s, int64_t n_ctx) {
 static int sizes_try(struct search *s, int64_t n_ctx) {
     const int64_t most = batch_in(s, n_ctx), least = batch_least(s, n_ctx);
     int64_t n = most;
-    int code  = ask(s, n_ctx, most, &s->a->fits);
+    int code = ask(s, n_ctx, most, &s->a->fits);
     if (code != CLI_OK || s->a->fits || least == most) {
         return code;
     }
@@ -264,23 +264,23 @@ static int sizes_try(struct search *s, int64_t n_ctx) {
 // Every op once, else some again.
 static int batches_try(struct search *s, int64_t n_ctx) {
     s->may_again = false;
-    int code     = sizes_try(s, n_ctx);
+    int code = sizes_try(s, n_ctx);
     if (code == CLI_OK && !s->a->fits && (s->q->allow & FIT_RECOMPUTE) != 0 && s->m->model->llama == NULL &&
         s->m->devices.n == 1) {
         s->may_again = true;
-        code         = sizes_try(s, n_ctx);
+        code = sizes_try(s, n_ctx);
     }
     return code;
 }
 
 static int caches_try(struct search *s, int64_t n_ctx) {
     static const enum ggml_type types[] = {GGML_TYPE_COUNT, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0}; // the first: as given, or f16
-    const bool may                      = (s->q->allow & FIT_CACHE_TYPE) != 0 && !s->q->model.has_cache_type;
-    int code                            = CLI_OK;
-    s->a->fits                          = false;
+    const bool may = (s->q->allow & FIT_CACHE_TYPE) != 0 && !s->q->model.has_cache_type;
+    int code = CLI_OK;
+    s->a->fits = false;
     for (size_t i = 0; code == CLI_OK && !s->a->fits && i < (may ? sizeof types / sizeof types[0] : 1); i++) {
         s->a->cache = types[i];
-        code        = batches_try(s, n_ctx);
+        code = batches_try(s, n_ctx);
     }
     return code;
 }
@@ -307,9 +307,9 @@ static int places_try(struct search *s, int64_t n_ctx) {
     }
     int64_t low = 0, high = s->m->model->params.n_layer + 1; // low does not fit; all on the host may
     while (code == CLI_OK && low + 1 < high) {
-        const int64_t n              = low + (high - low) / 2;
-        code                         = place_again(s, n);
-        code                         = code == CLI_OK ? caches_try(s, n_ctx) : code;
+        const int64_t n = low + (high - low) / 2;
+        code = place_again(s, n);
+        code = code == CLI_OK ? caches_try(s, n_ctx) : code;
         *(s->a->fits ? &high : &low) = n;
     }
     code = code == CLI_OK ? place_again(s, high) : code;
@@ -318,32 +318,32 @@ static int places_try(struct search *s, int64_t n_ctx) {
 
 static int solve_allowed(struct search *s) {
     const struct fit_question *q = s->q;
-    struct fit_answer *a         = s->a;
+    struct fit_answer *a = s->a;
     const int64_t train = s->m->model->params.n_ctx_train, most = ctx_most(s) < train ? ctx_most(s) : train;
     const int64_t wanted = q->model.n_ctx > 0 ? q->model.n_ctx : most;
-    a->ctx_wanted        = wanted;
-    a->batch_wanted      = batch_in(s, wanted);
-    int code             = places_try(s, wanted);
-    a->ctx_limit         = q->model.n_ctx > 0 ? FIT_GIVEN : ctx_end(s, most);
-    a->batch_limit       = a->n_batch < batch_in(s, wanted) ? FIT_MEMORY : q->model.n_batch > 0 ? FIT_GIVEN : FIT_WANTED;
+    a->ctx_wanted = wanted;
+    a->batch_wanted = batch_in(s, wanted);
+    int code = places_try(s, wanted);
+    a->ctx_limit = q->model.n_ctx > 0 ? FIT_GIVEN : ctx_end(s, most);
+    a->batch_limit = a->n_batch < batch_in(s, wanted) ? FIT_MEMORY : q->model.n_batch > 0 ? FIT_GIVEN : FIT_WANTED;
     a->ctx_full = a->batch_full = a->full;
     if (code != CLI_OK || a->fits || q->model.n_ctx > 0) {
         return code;
     }
     struct fit_question small = *q; // all is given up by now, and the context too
-    small.model.n_batch       = batch_least(s, wanted);
-    small.max_ctx             = wanted;
-    s->q                      = &small;
-    code                      = solve_largest(s);
-    s->q                      = q;
+    small.model.n_batch = batch_least(s, wanted);
+    small.max_ctx = wanted;
+    s->q = &small;
+    code = solve_largest(s);
+    s->q = q;
     return code;
 }
 
 int fit_solve(const struct fit_question *q, struct cli_model *m, struct fit_answer *a) {
     struct search s = {.q = q, .m = m, .a = a, .until = ggml_time_us() + AGAIN_US};
     const int n_was = a->n_plans;
-    *a              = (struct fit_answer){
-                     .cache = GGML_TYPE_COUNT, .full = FIT_NONE, .ctx_full = FIT_NONE, .batch_full = FIT_NONE, .n_plans = n_was};
+    *a = (struct fit_answer){
+        .cache = GGML_TYPE_COUNT, .full = FIT_NONE, .ctx_full = FIT_NONE, .batch_full = FIT_NONE, .n_plans = n_was};
     const int code = q->allow != 0 ? solve_allowed(&s) : solve_largest(&s);
     cli_progress_end();
     if (a->cache == GGML_TYPE_COUNT) {
@@ -353,12 +353,12 @@ int fit_solve(const struct fit_question *q, struct cli_model *m, struct fit_answ
 }
 
 void fit_apply(const struct fit_question *q, const struct fit_answer *a, struct cli_model_options *o) {
-    o->n_ctx   = a->n_ctx;
+    o->n_ctx = a->n_ctx;
     o->n_batch = a->n_batch;
     o->compute = a->compute;
     if (!o->has_cache_type) {
         o->cache_k = o->cache_v = a->cache;
-        o->has_cache_type       = true;
+        o->has_cache_type = true;
     }
     options_set(q, o, a->n_host);
 }

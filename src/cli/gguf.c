@@ -17,8 +17,8 @@ static const struct cli_command parts[] = {CLI_GGUF_PARTS(CLI_ROW){0}};
 
 const struct cli_help cli_gguf_help = {
     .command = "gguf",
-    .what    = "model files: info, check, diff, quantize, split, set, hash ...",
-    .parts   = parts,
+    .what = "model files: info, check, diff, quantize, split, set, hash ...",
+    .parts = parts,
 };
 
 static void help(FILE *file) {
@@ -60,9 +60,9 @@ struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *
                                   : "it is no regular file");
         return NULL;
     }
-    const bool show                           = with_progress && isatty(STDERR_FILENO);
+    const bool show = with_progress && isatty(STDERR_FILENO);
     const struct berth_gguf_map_params params = {.progress = show ? progress : NULL, .prefetch = show};
-    struct berth_gguf_map *map                = berth_gguf_map_open(path, &params);
+    struct berth_gguf_map *map = berth_gguf_map_open(path, &params);
     cli_progress_end();
     *code = map != NULL ? CLI_OK : cli_fail(CLI_NO, "%s", berth_last_error());
     return map;
@@ -76,14 +76,14 @@ static const struct cli_option options_of_gguf_check[] = {
 };
 
 const struct cli_help cli_gguf_check_help = {
-    .command  = "gguf check",
-    .what     = "is a file sound, down to its numbers?",
+    .command = "gguf check",
+    .what = "is a file sound, down to its numbers?",
     .operands = "FILE...",
-    .takes    = ".gguf",
-    .n_read   = INT_MAX,
-    .about    = "Reads all of a file: its header must be sound, every tensor must be there, and every number finite.",
-    .options  = options_of_gguf_check,
-    .no       = "a file is not sound",
+    .takes = ".gguf",
+    .n_read = INT_MAX,
+    .about = "Reads all of a file: its header must be sound, every tensor must be there, and every number finite.",
+    .options = options_of_gguf_check,
+    .no = "a file is not sound",
     .examples = {{"Is it whole?", "gguf check model.gguf"}, {"All of a folder", "gguf check *.gguf"}},
 };
 
@@ -135,7 +135,7 @@ static int check_one(const char *path, bool json) {
 
 int cli_gguf_check(int argc, char **argv) {
     bool json = false;
-    int code  = cli_option_json(&cli_gguf_check_help, argc, argv, &json);
+    int code = cli_option_json(&cli_gguf_check_help, argc, argv, &json);
     if (code >= 0) {
         return code;
     }
@@ -145,7 +145,7 @@ int cli_gguf_check(int argc, char **argv) {
     code = CLI_OK;
     for (; optind < argc; optind++) {
         const int one = check_one(argv[optind], json);
-        code          = one > code ? one : code;
+        code = one > code ? one : code;
     }
     return code;
 }
@@ -158,14 +158,14 @@ static const struct cli_option options_of_gguf_diff[] = {
 };
 
 const struct cli_help cli_gguf_diff_help = {
-    .command  = "gguf diff",
-    .what     = "what differs between two files",
+    .command = "gguf diff",
+    .what = "what differs between two files",
     .operands = "A B",
-    .takes    = ".gguf",
-    .n_read   = INT_MAX,
-    .about    = "Compares keys by name and value, and tensors by name, type, shape and bytes; their order does not matter.",
-    .options  = options_of_gguf_diff,
-    .no       = "the files differ",
+    .takes = ".gguf",
+    .n_read = INT_MAX,
+    .about = "Compares keys by name and value, and tensors by name, type, shape and bytes; their order does not matter.",
+    .options = options_of_gguf_diff,
+    .no = "the files differ",
     .examples = {{"What has quantising changed?", "gguf diff model.gguf small.gguf"},
         {"For a program", "gguf diff --json a.gguf b.gguf"}},
 };
@@ -190,7 +190,7 @@ static void differ(struct diff *d, const char *kind, const char *name, const cha
 
 static bool value_is_same(const struct gguf_context *a, int64_t i, const struct gguf_context *b, int64_t j) {
     static const size_t sizes[GGUF_TYPE_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-    enum gguf_type type                        = gguf_get_kv_type(a, i);
+    enum gguf_type type = gguf_get_kv_type(a, i);
     if (type != gguf_get_kv_type(b, j)) {
         return false;
     }
@@ -233,7 +233,7 @@ static void tensors_diff(struct diff *d, const struct berth_gguf_map *map_a, con
     const struct gguf_context *a = berth_gguf_map_meta(map_a), *b = berth_gguf_map_meta(map_b);
     for (int64_t i = 0; i < gguf_get_n_tensors(a); i++) {
         const char *name = gguf_get_tensor_name(a, i);
-        const int64_t j  = gguf_find_tensor(b, name);
+        const int64_t j = gguf_find_tensor(b, name);
         if (j < 0) {
             differ(d, "tensor", name, "only in the first");
         } else if (memcmp(gguf_get_tensor_ne(a, i), gguf_get_tensor_ne(b, j), GGML_MAX_DIMS * sizeof(int64_t)) != 0) {
@@ -256,7 +256,7 @@ static void tensors_diff(struct diff *d, const struct berth_gguf_map *map_a, con
 
 int cli_gguf_diff(int argc, char **argv) {
     struct diff d = {0};
-    int code      = cli_option_json(&cli_gguf_diff_help, argc, argv, &d.json);
+    int code = cli_option_json(&cli_gguf_diff_help, argc, argv, &d.json);
     if (code >= 0) {
         return code;
     }

@@ -21,13 +21,13 @@ static const struct cli_option options_of_gguf_hash[] = {
 };
 
 const struct cli_help cli_gguf_hash_help = {
-    .command  = "gguf hash",
-    .what     = "sums that tell weights apart",
+    .command = "gguf hash",
+    .what = "sums that tell weights apart",
     .operands = "FILE...",
-    .takes    = ".gguf",
-    .n_read   = INT_MAX,
-    .about    = "Prints the SHA-256 of each tensor's bytes, and of all of them in the order of their names.",
-    .options  = options_of_gguf_hash,
+    .takes = ".gguf",
+    .n_read = INT_MAX,
+    .about = "Prints the SHA-256 of each tensor's bytes, and of all of them in the order of their names.",
+    .options = options_of_gguf_hash,
     .examples = {{"All of a model", "gguf hash model.gguf"}, {"One line a file", "gguf hash --no-layer *.gguf"}},
 };
 
@@ -41,10 +41,10 @@ static int hash_one(const char *path, bool all_only, bool json) {
     if (map == NULL) {
         return CLI_FAILURE;
     }
-    const int64_t n                    = gguf_get_n_tensors(berth_gguf_map_meta(map));
+    const int64_t n = gguf_get_n_tensors(berth_gguf_map_meta(map));
     const struct ggml_tensor **tensors = calloc((size_t) n + 1, sizeof *tensors);
-    struct ggml_context *ctx           = berth_gguf_map_tensors(map);
-    int64_t i                          = 0;
+    struct ggml_context *ctx = berth_gguf_map_tensors(map);
+    int64_t i = 0;
     struct sha256 all, one;
     char hex[65];
     if (tensors == NULL) {
@@ -107,7 +107,7 @@ int cli_gguf_hash(int argc, char **argv) {
     int code = CLI_OK;
     for (; optind < argc; optind++) {
         const int one = hash_one(argv[optind], all_only, json);
-        code          = one > code ? one : code;
+        code = one > code ? one : code;
     }
     return code;
 }

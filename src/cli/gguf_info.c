@@ -24,13 +24,13 @@ static const struct cli_option options_of_gguf_info[] = {
 };
 
 const struct cli_help cli_gguf_info_help = {
-    .command  = "gguf info",
-    .what     = "keys and tensors of a file",
+    .command = "gguf info",
+    .what = "keys and tensors of a file",
     .operands = "FILE...",
-    .takes    = ".gguf",
-    .n_read   = INT_MAX,
-    .about    = "Prints the keys of a GGUF file, and its tensors by type.",
-    .options  = options_of_gguf_info,
+    .takes = ".gguf",
+    .n_read = INT_MAX,
+    .about = "Prints the keys of a GGUF file, and its tensors by type.",
+    .options = options_of_gguf_info,
     .examples = {{"What is in it?", "gguf info model.gguf"}, {"Every tensor", "gguf info --tensors model.gguf"}},
 };
 
@@ -84,11 +84,11 @@ static void print_text(const char *text, size_t n_most) {
 
 static void print_value(const struct gguf_context *g, int64_t i, const struct options *o) {
     const enum gguf_type kind = gguf_get_kv_type(g, i);
-    const bool is_array       = kind == GGUF_TYPE_ARRAY;
+    const bool is_array = kind == GGUF_TYPE_ARRAY;
     const enum gguf_type type = is_array ? gguf_get_arr_type(g, i) : kind;
-    const size_t n            = gguf_get_arr_n(g, i);
-    const bool whole          = o->all || o->json;
-    const size_t n_shown      = whole || n <= 6 ? n : 6;
+    const size_t n = gguf_get_arr_n(g, i);
+    const bool whole = o->all || o->json;
+    const size_t n_shown = whole || n <= 6 ? n : 6;
     fputs(is_array ? "[" : "", stdout);
     for (size_t k = 0; k < n_shown; k++) {
         fputs(k > 0 ? ", " : "", stdout);
@@ -136,7 +136,7 @@ static void print_json(const char *path, const struct gguf_context *g, const str
 static void print_types(const struct gguf_context *g) {
     char text[64];
     for (int type = 0; type < GGML_TYPE_COUNT; type++) {
-        int64_t n   = 0;
+        int64_t n = 0;
         size_t size = 0;
         for (int64_t i = 0; i < gguf_get_n_tensors(g); i++) {
             if ((int) gguf_get_tensor_type(g, i) == type) {

@@ -17,23 +17,23 @@ static const struct cli_option options_of_gguf_merge[] = {
 };
 
 const struct cli_help cli_gguf_merge_help = {
-    .command  = "gguf merge-lora",
-    .what     = "an adapter becomes part of its model",
-    .takes    = ".gguf",
-    .n_read   = 2,
+    .command = "gguf merge-lora",
+    .what = "an adapter becomes part of its model",
+    .takes = ".gguf",
+    .n_read = 2,
     .operands = "MODEL LORA[:SCALE]",
     .about =
         "Writes MODEL with the adapter LORA, SCALE times as strong (default 1), added to its weights, in the types that they "
         "have. In quantised weights a small change may drown in rounding: an adapter beside them ('berth run --lora') "
         "loses nothing.",
-    .options  = options_of_gguf_merge,
+    .options = options_of_gguf_merge,
     .examples = {{"One file of two", "gguf merge-lora model.gguf lora.gguf -o tuned.gguf"},
         {"Half as strong", "gguf merge-lora model.gguf lora.gguf:0.5 -o tuned.gguf"}},
 };
 
 static int merge(const struct model *model, const struct model_lora *lora, const char *out, bool json) {
     struct model_error error = {""};
-    FILE *file               = cli_open(out);
+    FILE *file = cli_open(out);
     if (file == NULL) {
         return CLI_FAILURE;
     }
@@ -46,7 +46,7 @@ static int merge(const struct model *model, const struct model_lora *lora, const
         return code;
     }
     const long long n_all = gguf_get_n_tensors(berth_gguf_map_meta(model->file));
-    FILE *to              = cli_is_stdout(out) ? stderr : stdout;
+    FILE *to = cli_is_stdout(out) ? stderr : stdout;
     if (json) {
         fprintf(to, "{\"tensors\": %lld, \"merged\": %zu}\n", n_all, lora->n_pairs);
     } else {
@@ -58,7 +58,7 @@ static int merge(const struct model *model, const struct model_lora *lora, const
 
 int cli_gguf_merge(int argc, char **argv) {
     const char *out = NULL;
-    bool json       = false;
+    bool json = false;
     for (int c; (c = cli_option_next(&cli_gguf_merge_help, argc, argv)) != CLI_END;) {
         switch (c) {
             case 'o': out = optarg; break;
@@ -78,9 +78,9 @@ int cli_gguf_merge(int argc, char **argv) {
     if (access(argv[optind], R_OK) != 0) {
         return cli_fail(CLI_FAILURE, "%s: cannot be read: %s", argv[optind], strerror(errno));
     }
-    struct model *model     = model_open(argv[optind], &error);
+    struct model *model = model_open(argv[optind], &error);
     struct model_lora *lora = model != NULL ? lora_open(model, path, scale, &error) : NULL;
-    const int code          = lora != NULL ? merge(model, lora, out, json) : cli_fail(CLI_FAILURE, "%s", error.text);
+    const int code = lora != NULL ? merge(model, lora, out, json) : cli_fail(CLI_FAILURE, "%s", error.text);
     lora_free(lora);
     model_free(model);
     return code;

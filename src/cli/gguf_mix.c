@@ -105,7 +105,7 @@ bool gguf_type_parse(const char *text, enum ggml_type *type) {
 bool gguf_types_parse(const char *name, bool is_pure, struct gguf_types *out) {
     for (int i = 0; !is_pure && i < N_MIXES; i++) {
         if (strcasecmp(name, mixes[i].name) == 0) {
-            out->mix  = &mixes[i];
+            out->mix = &mixes[i];
             out->type = mixes[i].base;
             return true;
         }
@@ -119,7 +119,7 @@ bool gguf_types_rule(const char *text, struct gguf_types *out) {
         return false;
     }
     struct gguf_rule *rule = &out->rules[out->n_rules];
-    const int n            = snprintf(rule->pattern, sizeof rule->pattern, "%.*s", (int) (equals - text), text);
+    const int n = snprintf(rule->pattern, sizeof rule->pattern, "%.*s", (int) (equals - text), text);
     if (n >= (int) sizeof rule->pattern || !gguf_type_parse(equals + 1, &rule->type)) {
         return false;
     }
@@ -149,14 +149,14 @@ static int64_t number(const struct gguf_context *meta, const char *rest) {
         return 0;
     }
     snprintf(key, sizeof key, "%.64s.%s", gguf_get_val_str(meta, arch), rest);
-    const int64_t id          = gguf_find_key(meta, key);
+    const int64_t id = gguf_find_key(meta, key);
     const enum gguf_type type = id >= 0 ? gguf_get_kv_type(meta, id) : GGUF_TYPE_COUNT;
-    const bool is_list        = type == GGUF_TYPE_ARRAY &&
+    const bool is_list = type == GGUF_TYPE_ARRAY &&
                          (gguf_get_arr_type(meta, id) == GGUF_TYPE_UINT32 || gguf_get_arr_type(meta, id) == GGUF_TYPE_INT32);
     int64_t most = type == GGUF_TYPE_UINT32 ? (int64_t) gguf_get_val_u32(meta, id) : 0;
     for (size_t i = 0; is_list && i < gguf_get_arr_n(meta, id); i++) {
         const int64_t n = ((const int32_t *) gguf_get_arr_data(meta, id))[i];
-        most            = n > most ? n : most;
+        most = n > most ? n : most;
     }
     return most;
 }
@@ -168,12 +168,12 @@ static bool is_arch(const struct gguf_context *meta, const char *name) {
 
 void gguf_types_look(struct gguf_types *types, const struct gguf_context *meta, bool has_imatrix) {
     const int64_t n_head = number(meta, "attention.head_count"), n_kv = number(meta, "attention.head_count_kv");
-    types->meta        = meta;
-    types->n_layer     = number(meta, "block_count");
-    types->n_expert    = number(meta, "expert_count");
-    types->n_share     = n_kv > 0 ? n_head / n_kv : 1;
-    types->is_70b      = types->n_layer == 80 && n_kv > 0 && n_kv != n_head && (is_arch(meta, "llama") || is_arch(meta, "qwen2"));
-    types->has_output  = gguf_find_tensor(meta, "output.weight") >= 0;
+    types->meta = meta;
+    types->n_layer = number(meta, "block_count");
+    types->n_expert = number(meta, "expert_count");
+    types->n_share = n_kv > 0 ? n_head / n_kv : 1;
+    types->is_70b = types->n_layer == 80 && n_kv > 0 && n_kv != n_head && (is_arch(meta, "llama") || is_arch(meta, "qwen2"));
+    types->has_output = gguf_find_tensor(meta, "output.weight") >= 0;
     types->has_imatrix = has_imatrix;
 }
 
@@ -181,7 +181,7 @@ void gguf_types_look(struct gguf_types *types, const struct gguf_context *meta, 
 
 // What is a table of positions, a router, a short filter or a bias keeps its numbers: it is small, and everything hangs on it.
 static bool is_kept(const char *name) {
-    const size_t n                   = strlen(name);
+    const size_t n = strlen(name);
     static const char *const parts[] = {"position_embd", "token_types", "ffn_gate_inp", "ssm_conv1d", "shortconv.conv", "_norm.",
         ".bias", "attn_rel_b", "altup", "laurel", "per_layer_model_proj", "time_mix_first", "time_mix_decay", "time_mix_lerp",
         "time_mix_w", "time_mix_a", "time_mix_v1", "time_mix_v2", "time_mix_g1", "time_mix_g2"};
@@ -219,9 +219,9 @@ static bool is_low(const struct gguf_mix *m) {
 
 // The layer of a tensor and what follows its number; -1: it is of none.
 static long layer_of(const char *name, const char **rest) {
-    char *end        = NULL;
+    char *end = NULL;
     const long layer = begins(name, "blk.") ? strtol(name + 4, &end, 10) : -1;
-    *rest            = layer >= 0 && *end == '.' ? end + 1 : name;
+    *rest = layer >= 0 && *end == '.' ? end + 1 : name;
     return *rest == name ? -1 : layer;
 }
 
@@ -248,11 +248,11 @@ static enum part part_of(const char *rest) {
 static int64_t index_of(const struct gguf_types *types, const char *name, enum part part, int64_t *n) {
     const char *rest;
     const long layer = layer_of(name, &rest);
-    int64_t index    = 0;
-    *n               = 0;
+    int64_t index = 0;
+    *n = 0;
     for (int64_t i = 0; i < gguf_get_n_tensors(types->meta); i++) {
-        const char *other    = gguf_get_tensor_name(types->meta, i);
-        const long at        = layer_of(other, &rest);
+        const char *other = gguf_get_tensor_name(types->meta, i);
+        const long at = layer_of(other, &rest);
         const enum part kind = part_of(rest) == PART_FUSED ? PART_VALUE : part_of(rest);
         if (at >= 0 && kind == part) {
             index += at < layer || (at == layer && strcmp(other, name) < 0);
@@ -269,10 +269,10 @@ static bool is_plain(const struct gguf_types *types) {
 // Values: they suffer the more, the more heads share them.
 static enum ggml_type value_type(const struct gguf_types *types, const char *name, enum part part) {
     const struct gguf_mix *m = types->mix;
-    const bool is_wide       = m->wide != NO && (types->n_share >= 4 || (is_low(m) && types->n_expert >= 4));
+    const bool is_wide = m->wide != NO && (types->n_share >= 4 || (is_low(m) && types->n_expert >= 4));
     int64_t n;
-    const int64_t i           = index_of(types, name, PART_VALUE, &n);
-    const struct better *b    = part == PART_FUSED ? &m->fused : &m->value;
+    const int64_t i = index_of(types, name, PART_VALUE, &n);
+    const struct better *b = part == PART_FUSED ? &m->fused : &m->value;
     const enum ggml_type type = is_wide ? m->wide : is_plain(types) ? m->base : better_of(b, i, n);
     return types->is_70b && !is_low(m) && (type == Q3 || type == Q4) ? Q5 : type;
 }
@@ -280,7 +280,7 @@ static enum ggml_type value_type(const struct gguf_types *types, const char *nam
 // The feed-forward part: counted by layers where there are experts, else by tensors.
 static enum ggml_type ffn_type(const struct gguf_types *types, const char *name, long layer, enum part part) {
     const struct gguf_mix *m = types->mix;
-    struct better b          = part == PART_DOWN ? m->down : m->up;
+    struct better b = part == PART_DOWN ? m->down : m->up;
     int64_t n;
     if (part == PART_DOWN && is_plain(types)) {
         return m->base;
@@ -293,7 +293,7 @@ static enum ggml_type ffn_type(const struct gguf_types *types, const char *name,
 
 static enum ggml_type mix_type(const struct gguf_types *types, const char *name) {
     const struct gguf_mix *m = types->mix;
-    const bool is_of_8       = types->n_expert == 8;
+    const bool is_of_8 = types->n_expert == 8;
     if (strcmp(name, "output.weight") == 0 || strcmp(name, "token_embd.weight") == 0) {
         return name[0] == 'o' || !types->has_output ? m->output : m->embedding;
     }
@@ -301,7 +301,7 @@ static enum ggml_type mix_type(const struct gguf_types *types, const char *name)
         return m->embedding;
     }
     const char *rest;
-    const long layer     = layer_of(name, &rest);
+    const long layer = layer_of(name, &rest);
     const enum part part = layer >= 0 ? part_of(rest) : PART_OTHER;
     switch (part) {
         case PART_QUERY: return m->query;

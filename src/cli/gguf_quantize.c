@@ -18,44 +18,44 @@
 enum { IMATRIX = CLI_OWN, DRY, PURE, TENSOR_TYPE };
 
 static const struct cli_option options_of_gguf_quantize[] = {
-    {.letter   = 'o',
-        .name  = "out",
+    {.letter = 'o',
+        .name = "out",
         .value = "OUT",
         .takes = ".gguf",
-        .what  = "the file to write; IN and TYPE are the operands then"},
-    {.id       = IMATRIX,
-        .name  = "imatrix",
+        .what = "the file to write; IN and TYPE are the operands then"},
+    {.id = IMATRIX,
+        .name = "imatrix",
         .value = "FILE",
         .takes = ".gguf .dat",
-        .use   = CLI_READ,
-        .what  = "weigh errors by an importance matrix: GGUF as llama-imatrix writes it, or its older .dat. Types that need one "
-                 "leave matrices that it does not know as they are"},
-    {.id       = TENSOR_TYPE,
-        .name  = "tensor-type",
+        .use = CLI_READ,
+        .what = "weigh errors by an importance matrix: GGUF as llama-imatrix writes it, or its older .dat. Types that need one "
+                "leave matrices that it does not know as they are"},
+    {.id = TENSOR_TYPE,
+        .name = "tensor-type",
         .value = "PATTERN=TYPE",
         .what =
             "matrices whose names match get TYPE, whatever else is said, as in '*.attn_v.*=q8_0'; may be given again, the first "
             "that matches counts"},
     {.id = PURE, .name = "pure", .what = "no mix: TYPE for every matrix, also where llama-quantize has a mix of that name"},
     {.id = DRY, .name = "dry-run", .what = "write nothing: tell the types and sizes; OUT may be left out"},
-    {.letter   = 't',
-        .name  = "threads",
+    {.letter = 't',
+        .name = "threads",
         .value = "N",
-        .what  = "threads (default: the cores); the bytes are the same with any number"},
+        .what = "threads (default: the cores); the bytes are the same with any number"},
     CLI_OPT_JSON("print one JSON object: type, tensors, converted, bytes_before, bytes_after, mse"),
     {0},
 };
 
 const struct cli_help cli_gguf_quantize_help = {
-    .command  = "gguf quantize",
-    .what     = "the same model in another type",
+    .command = "gguf quantize",
+    .what = "the same model in another type",
     .operands = "IN OUT TYPE",
-    .takes    = ".gguf|.gguf|@types",
-    .n_read   = 1,
-    .about   = "Writes the model IN to OUT with its matrices as TYPE (q8_0, q4_k, ...), or as a mix that gives more bits to what "
-               "suffers most, as llama-quantize makes it under that name: iq1_s to iq4_xs, q2_k, q2_k_s, q3_k_s, q3_k_m, q3_k_l, "
-               "q4_k_s, q4_k_m, q5_k_s, q5_k_m. Vectors, routers, tables of positions, and matrices whose rows are no whole number "
-               "of TYPE's blocks, stay as they are. Prints the size and the mean squared error.",
+    .takes = ".gguf|.gguf|@types",
+    .n_read = 1,
+    .about = "Writes the model IN to OUT with its matrices as TYPE (q8_0, q4_k, ...), or as a mix that gives more bits to what "
+             "suffers most, as llama-quantize makes it under that name: iq1_s to iq4_xs, q2_k, q2_k_s, q3_k_s, q3_k_m, q3_k_l, "
+             "q4_k_s, q4_k_m, q5_k_s, q5_k_m. Vectors, routers, tables of positions, and matrices whose rows are no whole number "
+             "of TYPE's blocks, stay as they are. Prints the size and the mean squared error.",
     .options = options_of_gguf_quantize,
     .examples = {{"A quarter of the size", "gguf quantize model.gguf small.gguf q4_k_m"},
         {"How large would it be?", "gguf quantize --dry-run model.gguf q4_k_m"}},
@@ -75,7 +75,7 @@ struct way {
 
 static void tell(double part, void *user) {
     const struct way *way = user;
-    const size_t done     = way->done + (size_t) (part * (double) way->at_hand);
+    const size_t done = way->done + (size_t) (part * (double) way->at_hand);
     char text[2][32];
     cli_progress("quantising", done, way->all, "tensor %" PRId64 " of %" PRId64 ", %s of %s", way->i_tensor + 1, way->n_tensors,
         cli_short_bytes(done, text[0]), cli_short_bytes(way->all, text[1]));
@@ -133,7 +133,7 @@ static bool convert(const struct ggml_tensor *t, const struct target *to, void *
 // The header with the new types; NULL after a message.
 static struct gguf_context *meta_make(const struct berth_gguf_map *map, const struct target *to) {
     const struct gguf_context *in = berth_gguf_map_meta(map);
-    struct gguf_context *out      = gguf_init_empty();
+    struct gguf_context *out = gguf_init_empty();
     berth_clear_error();
     gguf_set_kv(out, in);
     gguf_set_val_u32(out, "general.quantization_version", 2);
@@ -158,30 +158,30 @@ static struct gguf_context *meta_make(const struct berth_gguf_map *map, const st
 // Header, then tensor by tensor. False with errno or berth_last_error() set.
 static bool write_all(const struct berth_gguf_map *map, const struct gguf_context *meta, const struct target *to, FILE *file,
     struct totals *totals) {
-    const char zeros[64]         = {0};
+    const char zeros[64] = {0};
     struct ggml_context *tensors = berth_gguf_map_tensors(map);
-    struct ggml_tensor *t        = ggml_get_first_tensor(tensors);
-    struct way way               = {.n_tensors = gguf_get_n_tensors(meta), .all = berth_gguf_map_size(map)};
+    struct ggml_tensor *t = ggml_get_first_tensor(tensors);
+    struct way way = {.n_tensors = gguf_get_n_tensors(meta), .all = berth_gguf_map_size(map)};
     if (!gguf_write_to_file_ptr(meta, file, true)) {
         return false;
     }
     for (int64_t i = 0; i < gguf_get_n_tensors(meta); i++, t = ggml_get_next_tensor(tensors, t)) {
         const size_t size = gguf_get_tensor_size(meta, i);
-        void *copy        = NULL;
-        bool ok           = true;
-        way.i_tensor      = i;
-        way.done          = totals->before;
-        way.at_hand       = ggml_nbytes(t);
+        void *copy = NULL;
+        bool ok = true;
+        way.i_tensor = i;
+        way.done = totals->before;
+        way.at_hand = ggml_nbytes(t);
         tell(0, &way);
         if (type_of(t, to) != t->type) {
             copy = malloc(size);
-            ok   = copy != NULL && convert(t, to, copy, totals, &way);
+            ok = copy != NULL && convert(t, to, copy, totals, &way);
         }
         ok = ok && fwrite(copy != NULL ? copy : t->data, 1, size, file) == size;
         free(copy);
         for (size_t left = -size & (gguf_get_alignment(meta) - 1); ok && left > 0;) {
             const size_t n = left < sizeof zeros ? left : sizeof zeros;
-            ok             = fwrite(zeros, 1, n, file) == n;
+            ok = fwrite(zeros, 1, n, file) == n;
             left -= n;
         }
         if (!ok) {
@@ -195,7 +195,7 @@ static bool write_all(const struct berth_gguf_map *map, const struct gguf_contex
 
 // Tensors and bytes by type, the most first.
 static void print_types(const struct gguf_context *meta, FILE *file) {
-    int64_t n[GGML_TYPE_COUNT]   = {0};
+    int64_t n[GGML_TYPE_COUNT] = {0};
     size_t size[GGML_TYPE_COUNT] = {0};
     for (int64_t i = 0; i < gguf_get_n_tensors(meta); i++) {
         n[gguf_get_tensor_type(meta, i)]++;
@@ -250,7 +250,7 @@ static void print_totals(const struct totals *x, const struct gguf_context *meta
 static void sizes_add(
     const struct berth_gguf_map *map, const struct gguf_context *meta, const struct target *to, struct totals *x) {
     struct ggml_context *tensors = berth_gguf_map_tensors(map);
-    int64_t i                    = 0;
+    int64_t i = 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
         x->before += ggml_nbytes(t);
         x->after += gguf_get_tensor_size(meta, i++);
@@ -265,8 +265,8 @@ static int quantize(const char *in, const char *path, struct target *to) {
         gguf_types_look(&to->types, berth_gguf_map_meta(map), to->imatrix != NULL);
     }
     struct gguf_context *meta = map != NULL && imatrix_check(map, to->imatrix) ? meta_make(map, to) : NULL;
-    FILE *file                = meta != NULL && !to->is_dry ? cli_open(path) : NULL;
-    struct totals totals      = {0};
+    FILE *file = meta != NULL && !to->is_dry ? cli_open(path) : NULL;
+    struct totals totals = {0};
     if (meta != NULL && to->is_dry) {
         sizes_add(map, meta, to, &totals);
         print_totals(&totals, meta, to, in);
@@ -333,7 +333,7 @@ static int parse(int argc, char **argv, struct target *to, const char **imatrix,
 int cli_gguf_quantize(int argc, char **argv) {
     static struct target to; // its rules are large
     const char *imatrix_path = NULL, *out = NULL;
-    to       = (struct target){0};
+    to = (struct target){0};
     int code = parse(argc, argv, &to, &imatrix_path, &out);
     if (code >= 0) {
         return code;
@@ -356,7 +356,7 @@ int cli_gguf_quantize(int argc, char **argv) {
         return CLI_FAILURE;
     }
     to.imatrix = imatrix;
-    code       = quantize(in, path, &to);
+    code = quantize(in, path, &to);
     imatrix_free(imatrix);
     return code;
 }

@@ -24,15 +24,15 @@ static const struct cli_option options_of_gguf_set[] = {
 };
 
 const struct cli_help cli_gguf_set_help = {
-    .command  = "gguf set",
-    .what     = "the same model with other keys",
+    .command = "gguf set",
+    .what = "the same model with other keys",
     .operands = "FILE [KEY=VALUE]...",
-    .takes    = ".gguf|",
-    .n_read   = 1,
+    .takes = ".gguf|",
+    .n_read = 1,
     .about =
         "Writes FILE to OUT with keys changed or added. A key keeps its type; a new one is bool, u32, i32, f32 or a text, as its "
         "value looks. Lists cannot be set.",
-    .options  = options_of_gguf_set,
+    .options = options_of_gguf_set,
     .examples = {{"Another name", "gguf set model.gguf general.name=Mine -o mine.gguf"},
         {"A longer context", "gguf set model.gguf llama.context_length=8192 -o long.gguf"}},
 };
@@ -40,12 +40,12 @@ const struct cli_help cli_gguf_set_help = {
 // A whole number of the key's type; false: it is none, or too large.
 static bool whole_set(struct gguf_context *g, const char *key, enum gguf_type type, const char *text) {
     char *end;
-    errno                      = 0;
-    const long long x          = strtoll(text, &end, 10);
-    const bool is_int          = *text != '\0' && *end == '\0' && errno == 0;
-    errno                      = 0;
+    errno = 0;
+    const long long x = strtoll(text, &end, 10);
+    const bool is_int = *text != '\0' && *end == '\0' && errno == 0;
+    errno = 0;
     const unsigned long long u = strtoull(text, &end, 10);
-    const bool is_u64          = *text != '\0' && *text != '-' && *end == '\0' && errno == 0;
+    const bool is_u64 = *text != '\0' && *text != '-' && *end == '\0' && errno == 0;
     switch (type) {
         case GGUF_TYPE_UINT8: return is_int && x >= 0 && x <= UINT8_MAX && (gguf_set_val_u8(g, key, (uint8_t) x), true);
         case GGUF_TYPE_INT8: return is_int && x >= INT8_MIN && x <= INT8_MAX && (gguf_set_val_i8(g, key, (int8_t) x), true);
@@ -131,7 +131,7 @@ struct change {
 
 static int change(struct berth_gguf_map *map, const struct change *c, char **words, int n_words) {
     struct model_error error = {""};
-    struct gguf_context *g   = gguf_init_empty();
+    struct gguf_context *g = gguf_init_empty();
     struct ggml_context *ctx = berth_gguf_map_tensors(map);
     berth_clear_error();
     gguf_set_kv(g, berth_gguf_map_meta(map));
@@ -152,7 +152,7 @@ static int change(struct berth_gguf_map *map, const struct change *c, char **wor
         gguf_add_tensor(g, t);
     }
     FILE *file = g != NULL && *berth_last_error() == '\0' ? cli_open(c->out) : NULL;
-    int code   = CLI_FAILURE;
+    int code = CLI_FAILURE;
     if (file != NULL && model_write(file, g, bytes_of, map, &error)) {
         code = cli_close(file, c->out, true);
     } else if (file != NULL) {

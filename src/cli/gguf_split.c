@@ -14,24 +14,24 @@
 enum { MAX_SIZE = CLI_OWN, MAX_TENSORS };
 
 static const struct cli_option options_of_gguf_split[] = {
-    {.id       = MAX_SIZE,
-        .name  = "max-size",
+    {.id = MAX_SIZE,
+        .name = "max-size",
         .value = "N",
-        .what  = "at most N bytes of tensors in a file (default 2G)",
-        .also  = "split-max-size"},
+        .what = "at most N bytes of tensors in a file (default 2G)",
+        .also = "split-max-size"},
     {.id = MAX_TENSORS, .name = "max-tensors", .value = "N", .what = "at most N tensors in a file", .also = "split-max-tensors"},
     CLI_OPT_JSON("print one JSON object: files, tensors"),
     {0},
 };
 
 const struct cli_help cli_gguf_split_help = {
-    .command  = "gguf split",
-    .what     = "a model in several files",
+    .command = "gguf split",
+    .what = "a model in several files",
     .operands = "FILE OUT",
-    .takes    = ".gguf",
-    .n_read   = 1,
+    .takes = ".gguf",
+    .n_read = 1,
     .about = "Writes the model as OUT-00001-of-00003.gguf and so on. A tensor is in one of them as a whole, however large it is.",
-    .options  = options_of_gguf_split,
+    .options = options_of_gguf_split,
     .examples = {{"Files that fit anywhere", "gguf split --max-size 4G model.gguf part"},
         {"Ten tensors each", "gguf split --max-tensors 10 model.gguf part"}},
 };
@@ -43,13 +43,13 @@ static const struct cli_option options_of_gguf_join[] = {
 };
 
 const struct cli_help cli_gguf_join_help = {
-    .command  = "gguf merge",
-    .what     = "one file of several again",
+    .command = "gguf merge",
+    .what = "one file of several again",
     .operands = "FIRST",
-    .takes    = ".gguf",
-    .n_read   = 1,
-    .about    = "FIRST is the first file, with -00001-of-N.gguf at its end; the others lie beside it.",
-    .options  = options_of_gguf_join,
+    .takes = ".gguf",
+    .n_read = 1,
+    .about = "FIRST is the first file, with -00001-of-N.gguf at its end; the others lie beside it.",
+    .options = options_of_gguf_join,
     .examples = {{"One file", "gguf merge part-00001-of-00003.gguf -o model.gguf"},
         {"To a pipe", "gguf merge part-00001-of-00003.gguf -o -"}},
 };
@@ -76,7 +76,7 @@ static const void *split_bytes(int64_t i, void *user, struct model_error *error)
 // How many tensors from first on go into one file.
 static int64_t n_fitting(const struct splitting *s, int64_t first, int64_t n, uint64_t max_size, int64_t max_tensors) {
     uint64_t size = 0;
-    int64_t i     = first;
+    int64_t i = first;
     while (i < n && i - first < max_tensors) {
         size += ggml_nbytes(s->tensors[i]);
         if (size > max_size && i > first) {
@@ -89,7 +89,7 @@ static int64_t n_fitting(const struct splitting *s, int64_t first, int64_t n, ui
 
 static int part_write(struct splitting *s, const char *path, int64_t n, int64_t no, int64_t n_parts, int64_t n_all) {
     struct model_error error = {""};
-    struct gguf_context *g   = gguf_init_empty();
+    struct gguf_context *g = gguf_init_empty();
     berth_clear_error();
     if (no == 0) {
         gguf_set_kv(g, berth_gguf_map_meta(s->map));
@@ -105,7 +105,7 @@ static int part_write(struct splitting *s, const char *path, int64_t n, int64_t 
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     FILE *file = cli_open(path);
-    int code   = CLI_FAILURE;
+    int code = CLI_FAILURE;
     if (file != NULL && model_write(file, g, split_bytes, s, &error)) {
         code = cli_close(file, path, true);
     } else if (file != NULL) {
@@ -124,7 +124,7 @@ static int part_name(char path[4096], const char *out, int64_t no, int64_t n_par
 
 static int split(struct splitting *s, const char *out, uint64_t max_size, int64_t max_tensors, bool json) {
     struct ggml_context *ctx = berth_gguf_map_tensors(s->map);
-    const int64_t n          = gguf_get_n_tensors(berth_gguf_map_meta(s->map));
+    const int64_t n = gguf_get_n_tensors(berth_gguf_map_meta(s->map));
     int64_t n_parts = 0, i = 0;
     s->tensors = calloc((size_t) n + 1, sizeof *s->tensors);
     if (s->tensors == NULL) {
@@ -160,9 +160,9 @@ static int split(struct splitting *s, const char *out, uint64_t max_size, int64_
 }
 
 int cli_gguf_split(int argc, char **argv) {
-    uint64_t max_size   = (uint64_t) 2 << 30;
+    uint64_t max_size = (uint64_t) 2 << 30;
     int64_t max_tensors = INT64_MAX;
-    bool json           = false;
+    bool json = false;
     for (int c; (c = cli_option_next(&cli_gguf_split_help, argc, argv)) != CLI_END;) {
         switch (c) {
             case MAX_SIZE:
@@ -185,7 +185,7 @@ int cli_gguf_split(int argc, char **argv) {
     }
     int code;
     struct splitting s = {.map = cli_gguf_open(argv[optind], false, &code)};
-    code               = CLI_FAILURE;
+    code = CLI_FAILURE;
     if (s.map != NULL) {
         code = split(&s, argv[optind + 1], max_size, max_tensors, json);
     }
@@ -223,7 +223,7 @@ static int parts_open(struct joining *j, const char *first) {
     if (map == NULL) {
         return CLI_FAILURE;
     }
-    const int64_t n   = number(berth_gguf_map_meta(map), "split.count");
+    const int64_t n = number(berth_gguf_map_meta(map), "split.count");
     const size_t size = strlen(first);
     char end[40];
     snprintf(end, sizeof end, "-00001-of-%05" PRId64 ".gguf", n);
@@ -256,8 +256,8 @@ static int parts_open(struct joining *j, const char *first) {
 // The header of all; NULL after a message.
 static struct gguf_context *join_header(struct joining *j, const char *first) {
     const struct gguf_context *keys = berth_gguf_map_meta(j->maps[0]);
-    const int64_t n_wanted          = number(keys, "split.tensors.count");
-    struct gguf_context *g          = gguf_init_empty();
+    const int64_t n_wanted = number(keys, "split.tensors.count");
+    struct gguf_context *g = gguf_init_empty();
     for (int64_t i = 0; i < j->n; i++) {
         j->n_tensors += gguf_get_n_tensors(berth_gguf_map_meta(j->maps[i]));
     }
@@ -290,7 +290,7 @@ static struct gguf_context *join_header(struct joining *j, const char *first) {
 
 int cli_gguf_join(int argc, char **argv) {
     const char *out = NULL;
-    bool json       = false;
+    bool json = false;
     for (int c; (c = cli_option_next(&cli_gguf_join_help, argc, argv)) != CLI_END;) {
         switch (c) {
             case 'o': out = optarg; break;
@@ -302,10 +302,10 @@ int cli_gguf_join(int argc, char **argv) {
         return cli_usage("gguf merge", "FIRST and -o OUT are wanted");
     }
     struct model_error error = {""};
-    struct joining j         = {0};
-    int code                 = cli_output_check(out) == CLI_OK ? parts_open(&j, argv[optind]) : CLI_FAILURE;
-    struct gguf_context *g   = code == CLI_OK ? join_header(&j, argv[optind]) : NULL;
-    FILE *file               = g != NULL ? cli_open(out) : NULL;
+    struct joining j = {0};
+    int code = cli_output_check(out) == CLI_OK ? parts_open(&j, argv[optind]) : CLI_FAILURE;
+    struct gguf_context *g = code == CLI_OK ? join_header(&j, argv[optind]) : NULL;
+    FILE *file = g != NULL ? cli_open(out) : NULL;
     if (file != NULL && model_write(file, g, join_bytes, &j, &error)) {
         code = cli_close(file, out, true);
     } else {

@@ -23,7 +23,7 @@ static void line_add(struct map_line *line, char c) {
     const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
     if (line->n_fields == 0 && c == '-') {
         line->start = line->x;
-        line->x     = 0;
+        line->x = 0;
     } else if (line->n_fields == 0 && digit >= 0) {
         line->x = line->x * 16 + (uintptr_t) digit;
     } else if (line->n_fields < 5 && c == ' ') {
@@ -38,7 +38,7 @@ static void line_add(struct map_line *line, char c) {
 static bool map_find(uintptr_t at, struct map_line *line) {
     char text[512];
     bool is_found = false;
-    const int fd  = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     memset(line, 0, sizeof *line);
     for (ssize_t n = 0; !is_found && fd >= 0 && (n = read(fd, text, sizeof text)) > 0;) {
         for (ssize_t i = 0; !is_found && i < n; i++) {
@@ -78,7 +78,7 @@ static void on_bus_error(int number, siginfo_t *info, void *unused) {
 
 void cli_guard_init(void) {
     struct sigaction action = {0};
-    action.sa_sigaction     = on_bus_error;
-    action.sa_flags         = SA_SIGINFO;
+    action.sa_sigaction = on_bus_error;
+    action.sa_flags = SA_SIGINFO;
     sigaction(SIGBUS, &action, NULL);
 }

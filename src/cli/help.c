@@ -55,7 +55,7 @@ static void print_option(const struct cli_option *o, FILE *file) {
         return;
     }
     char letter[] = {'-', o->letter, ',', '\0'};
-    int at        = fprintf(file, "  %3s --%s%s%s", o->letter != 0 ? letter : "", o->name, o->value != NULL ? " " : "",
+    int at = fprintf(file, "  %3s --%s%s%s", o->letter != 0 ? letter : "", o->name, o->value != NULL ? " " : "",
         o->value != NULL ? o->value : "");
     if (at + 2 > INDENT) {
         fputc('\n', file);
@@ -141,7 +141,7 @@ static void man_text(const char *text, FILE *file) {
             fputc(fits ? ' ' : '\n', file);
         }
         man_word(p, n, at == 0 || !fits, file);
-        at                 = at > 0 && fits ? at + 1 + n : n;
+        at = at > 0 && fits ? at + 1 + n : n;
         const bool is_full = (p[n - 1] == '.' || p[n - 1] == '?') && p[n] == ' ' && isupper((unsigned char) p[n + 1]);
         p += n + (p[n] == ' ');
         if (is_full) {

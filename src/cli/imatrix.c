@@ -31,16 +31,16 @@ static int by_name(const void *a, const void *b) {
 // An entry with room for n values; NULL: out of memory.
 static struct entry *entry_add(struct imatrix *m, const char *name, size_t name_size, size_t n) {
     if (m->n == m->cap) {
-        const size_t cap      = m->cap > 0 ? 2 * m->cap : 64;
+        const size_t cap = m->cap > 0 ? 2 * m->cap : 64;
         struct entry *entries = realloc(m->entries, cap * sizeof *entries);
         if (entries == NULL) {
             return NULL;
         }
         m->entries = entries;
-        m->cap     = cap;
+        m->cap = cap;
     }
     struct entry *e = &m->entries[m->n];
-    *e              = (struct entry){malloc(name_size + 1), malloc((n + 1) * sizeof *e->values), n};
+    *e = (struct entry){malloc(name_size + 1), malloc((n + 1) * sizeof *e->values), n};
     if (e->name == NULL || e->values == NULL) {
         free(e->name);
         free(e->values);
@@ -61,7 +61,7 @@ static float mean_of(float sum, float count) {
 // ---- GGUF ----
 
 static const char *read_gguf(struct imatrix *m, const struct berth_gguf_map *map) {
-    struct ggml_context *tensors    = berth_gguf_map_tensors(map);
+    struct ggml_context *tensors = berth_gguf_map_tensors(map);
     const struct gguf_context *meta = berth_gguf_map_meta(map); // finds by name; a walk along all tensors each time would not end
     for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
         if (!cli_ends_with(t->name, SUMS)) {
@@ -70,14 +70,14 @@ static const char *read_gguf(struct imatrix *m, const struct berth_gguf_map *map
         char name[GGML_MAX_NAME + sizeof COUNTS];
         const size_t size = strlen(t->name) - strlen(SUMS);
         snprintf(name, sizeof name, "%.*s" COUNTS, (int) size, t->name);
-        const int64_t id     = gguf_find_tensor(meta, name);
+        const int64_t id = gguf_find_tensor(meta, name);
         const int64_t n_mats = t->ne[1] * t->ne[2] * t->ne[3];
         if (t->type != GGML_TYPE_F32 || id < 0 || gguf_get_tensor_type(meta, id) != GGML_TYPE_F32 ||
             gguf_get_tensor_size(meta, id) != (size_t) n_mats * sizeof(float)) {
             return "a sum has no count";
         }
         const float *counts = berth_gguf_map_data(map, id);
-        struct entry *e     = entry_add(m, t->name, size, (size_t) ggml_nelements(t));
+        struct entry *e = entry_add(m, t->name, size, (size_t) ggml_nelements(t));
         if (e == NULL) {
             return "out of memory";
         }
@@ -143,9 +143,9 @@ static const char *read_old(struct imatrix *m, const char *path) {
         return why;
     }
     unsigned char *text = size < SIZE_MAX ? malloc((size_t) size + 1) : NULL;
-    why                 = text == NULL                                           ? "out of memory"
-                          : fread(text, 1, (size_t) size, file) != (size_t) size ? "it cannot be read"
-                                                                                 : read_dat(m, (struct bytes){text, (size_t) size});
+    why = text == NULL                                           ? "out of memory"
+          : fread(text, 1, (size_t) size, file) != (size_t) size ? "it cannot be read"
+                                                                 : read_dat(m, (struct bytes){text, (size_t) size});
     fclose(file);
     free(text);
     return why;
@@ -155,10 +155,10 @@ static const char *read_old(struct imatrix *m, const char *path) {
 
 struct imatrix *imatrix_open(const char *path) {
     struct imatrix *m = calloc(1, sizeof *m);
-    const char *why   = "out of memory";
+    const char *why = "out of memory";
     if (m != NULL && cli_starts_with(path, CLI_GGUF)) {
         struct berth_gguf_map *map = berth_gguf_map_open(path, NULL);
-        why                        = map != NULL ? read_gguf(m, map) : berth_last_error();
+        why = map != NULL ? read_gguf(m, map) : berth_last_error();
         berth_gguf_map_close(map);
     } else if (m != NULL) {
         why = read_old(m, path);
@@ -184,9 +184,9 @@ void imatrix_free(struct imatrix *m) {
 }
 
 const float *imatrix_find(const struct imatrix *m, const struct ggml_tensor *t, bool *is_wrong) {
-    const struct entry key   = {.name = (char *) (uintptr_t) t->name};
-    const struct entry *e    = m == NULL || m->n == 0 ? NULL : bsearch(&key, m->entries, m->n, sizeof key, by_name);
+    const struct entry key = {.name = (char *) (uintptr_t) t->name};
+    const struct entry *e = m == NULL || m->n == 0 ? NULL : bsearch(&key, m->entries, m->n, sizeof key, by_name);
     const int64_t n_expected = t->ne[0] * t->ne[2] * t->ne[3];
-    *is_wrong                = e != NULL && e->n != (size_t) n_expected;
+    *is_wrong = e != NULL && e->n != (size_t) n_expected;
     return e == NULL || *is_wrong ? NULL : e->values;
 }

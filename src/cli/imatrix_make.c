@@ -23,14 +23,14 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_imatrix_help = {
-    .command  = "imatrix",
-    .what     = "which columns of a model's matrices matter, for quantising",
+    .command = "imatrix",
+    .what = "which columns of a model's matrices matter, for quantising",
     .operands = "-o OUT MODEL TEXT",
-    .takes    = ".gguf .txt",
-    .n_read   = 2,
-    .about    = "Runs MODEL over the file TEXT, a context at a time, and writes the importance matrix to OUT, which 'berth gguf "
-                "quantize --imatrix' takes. Ctrl-C ends reading; what was read by then is written.",
-    .options  = option_rows,
+    .takes = ".gguf .txt",
+    .n_read = 2,
+    .about = "Runs MODEL over the file TEXT, a context at a time, and writes the importance matrix to OUT, which 'berth gguf "
+             "quantize --imatrix' takes. Ctrl-C ends reading; what was read by then is written.",
+    .options = option_rows,
     .examples = {{"Over a text", "imatrix -o im.gguf model.gguf text.txt"},
         {"The first ten contexts of it", "imatrix --chunks 10 -o im.gguf -m model.gguf -f text.txt"}},
 };
@@ -121,7 +121,7 @@ static bool fetch(const struct ggml_tensor *t, void **to, size_t *cap) {
         if (p == NULL) {
             return false;
         }
-        *to  = p;
+        *to = p;
         *cap = size;
     }
     ggml_backend_tensor_get(t, *to, 0, size);
@@ -163,7 +163,7 @@ static bool product_add(struct collector *c, struct seen *s, const struct ggml_t
 }
 
 static bool on_node(struct ggml_tensor *t, bool ask, void *user_data) {
-    struct collector *c   = user_data;
+    struct collector *c = user_data;
     const bool is_product = (t->op == GGML_OP_MUL_MAT || t->op == GGML_OP_MUL_MAT_ID) && t->src[1]->type == GGML_TYPE_F32 &&
                             ggml_is_contiguous(t->src[1]);
     struct seen *s = is_product ? seen_find(c, t->src[0]) : NULL;
@@ -197,8 +197,8 @@ static int write_out(const struct collector *c, const struct options *o, int64_t
         size += 2 * ggml_tensor_overhead() + (size_t) ((w->ne[0] + 1) * w->ne[2] * w->ne[3]) * sizeof(float) + 256;
     }
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = size});
-    struct gguf_context *g   = gguf_init_empty();
-    bool ok                  = ctx != NULL && g != NULL;
+    struct gguf_context *g = gguf_init_empty();
+    bool ok = ctx != NULL && g != NULL;
     berth_clear_error();
     if (ok) {
         gguf_set_val_str(g, "general.type", "imatrix");
@@ -209,7 +209,7 @@ static int write_out(const struct collector *c, const struct options *o, int64_t
     for (size_t i = 0; ok && i < c->n; i++) {
         const struct seen *s = &c->seen[i];
         const int64_t n_mats = s->weight->ne[2] * s->weight->ne[3];
-        bool is_used         = false;
+        bool is_used = false;
         for (int64_t k = 0; k < n_mats; k++) {
             is_used = is_used || s->counts[k] > 0;
         }
@@ -221,7 +221,7 @@ static int write_out(const struct collector *c, const struct options *o, int64_t
         cli_fail(CLI_FAILURE, "%s: %s", o->out, *berth_last_error() != '\0' ? berth_last_error() : "out of memory");
     } else {
         FILE *file = cli_open(o->out);
-        code       = file == NULL ? CLI_FAILURE : cli_close(file, o->out, gguf_write_to_file_ptr(g, file, false));
+        code = file == NULL ? CLI_FAILURE : cli_close(file, o->out, gguf_write_to_file_ptr(g, file, false));
     }
     const int64_t n_tensors = gguf_get_n_tensors(g) / 2;
     gguf_free(g);
@@ -253,8 +253,8 @@ static bool is_whole(void *user, const struct session *s, const int32_t *ids, ch
 
 static int collect(struct cli_model *m, const struct options *o, const struct vocab *vocab) {
     struct collector c = {0};
-    int64_t n          = 0;
-    int code           = CLI_OK;
+    int64_t n = 0;
+    int code = CLI_OK;
     if (collector_init(&c, m->model)) {
         ggml_backend_sched_set_eval_callback(m->session->sched, on_node, &c);
         code = cli_contexts_each(m, &o->read, vocab, is_whole, &c, &n);
@@ -267,7 +267,7 @@ static int collect(struct cli_model *m, const struct options *o, const struct vo
 }
 
 int cli_imatrix(int argc, char **argv) {
-    struct options o         = {0};
+    struct options o = {0};
     struct model_error error = {""};
     struct cli_model m;
     int code = parse(argc, argv, &o);
@@ -280,8 +280,8 @@ int cli_imatrix(int argc, char **argv) {
         return code;
     }
     struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
-    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_output_check(o.out);
-    code                = code == CLI_OK ? cli_model_session(&m, &o.read.model) : code;
+    code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_output_check(o.out);
+    code = code == CLI_OK ? cli_model_session(&m, &o.read.model) : code;
     if (code == CLI_OK) {
         code = collect(&m, &o, vocab);
     }

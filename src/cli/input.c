@@ -18,10 +18,10 @@
 static char *read_all(FILE *file, size_t *size) {
     char *text = NULL;
     size_t cap = 0;
-    *size      = 0;
+    *size = 0;
     for (size_t n = 1; n > 0; *size += n) {
         if (*size == cap) {
-            cap        = cap > 0 ? 2 * cap : 1 << 16;
+            cap = cap > 0 ? 2 * cap : 1 << 16;
             char *more = cap <= MAX_SIZE ? realloc(text, cap + 1) : NULL;
             if (more == NULL) {
                 free(text);
@@ -44,8 +44,8 @@ static char *read_all(FILE *file, size_t *size) {
 
 char *cli_read_text(const char *path, size_t *size) {
     const bool is_stdin = strcmp(path, "-") == 0;
-    FILE *file          = is_stdin ? stdin : fopen(path, "rb");
-    char *text          = file != NULL ? read_all(file, size) : NULL;
+    FILE *file = is_stdin ? stdin : fopen(path, "rb");
+    char *text = file != NULL ? read_all(file, size) : NULL;
     if (text == NULL) {
         cli_fail(CLI_FAILURE, "%s: cannot be read: %s", is_stdin ? "standard input" : path, strerror(errno));
     }
@@ -80,14 +80,14 @@ static void input_note(const struct stat *st, enum cli_use use) {
         return;
     }
     if (inputs.n == inputs.cap) {
-        const size_t cap   = 2 * inputs.cap + 16;
+        const size_t cap = 2 * inputs.cap + 16;
         struct input *list = realloc(inputs.list, cap * sizeof *list);
         if (list == NULL) {
             inputs.is_incomplete = true;
             return;
         }
         inputs.list = list;
-        inputs.cap  = cap;
+        inputs.cap = cap;
     }
     inputs.list[inputs.n++] = (struct input){st->st_dev, st->st_ino, use};
 }
@@ -135,7 +135,7 @@ void cli_input_add(const char *path, enum cli_use use) {
         return;
     }
     const char *colon = strrchr(path, ':');
-    char *file        = colon != NULL ? strndup(path, (size_t) (colon - path)) : NULL;
+    char *file = colon != NULL ? strndup(path, (size_t) (colon - path)) : NULL;
     if (file != NULL && stat(file, &st) == 0) {
         input_note(&st, use);
     }

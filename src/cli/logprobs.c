@@ -34,12 +34,12 @@ bool logprobs_look(struct logprobs *l, const float *logits, int64_t n) {
             return false;
         }
         l->items = more;
-        l->room  = 2 * l->room + 64;
+        l->room = 2 * l->room + 64;
     }
     l->n++;
     struct logprob *top = last_of(l) + 1;
-    float most          = -INFINITY;
-    double sum          = 0;
+    float most = -INFINITY;
+    double sum = 0;
     for (int64_t i = 0; i < l->n_top; i++) {
         top[i] = (struct logprob){-1, 0};
     }
@@ -52,8 +52,8 @@ bool logprobs_look(struct logprobs *l, const float *logits, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         sum += isnan(logits[i]) ? 0 : exp((double) logits[i] - (double) most);
     }
-    const float all   = most + (float) log(sum);
-    last_of(l)->log   = all; // until it is chosen
+    const float all = most + (float) log(sum);
+    last_of(l)->log = all; // until it is chosen
     last_of(l)->token = -1;
     for (int64_t i = 0; i < l->n_top; i++) {
         top[i].log -= all;
@@ -84,7 +84,7 @@ static void item_write(const struct logprob *item, const struct vocab *vocab, ch
 
 void logprobs_write(const struct logprobs *l, const struct vocab *vocab, FILE *file) {
     const size_t cap = vocab->max_size + 8;
-    char *piece      = malloc(cap);
+    char *piece = malloc(cap);
     fputc('[', file);
     for (size_t i = 0; piece != NULL && i < l->n; i++) {
         const struct logprob *items = l->items + i * (size_t) (l->n_top + 1);

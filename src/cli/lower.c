@@ -30,9 +30,9 @@ static uint64_t total_of(const struct cli_plan *plan) {
 // Is it worth a word?
 static bool way_try(const char *path, struct cli_model_options *other, const struct cli_plan *plan, struct way *way) {
     struct cli_plan found = {0};
-    other->is_quiet       = true;
-    const bool ok         = cli_plan_read_model(path, other, &found) == GGML_STATUS_SUCCESS;
-    way->less             = ok && total_of(&found) < total_of(plan) ? total_of(plan) - total_of(&found) : 0;
+    other->is_quiet = true;
+    const bool ok = cli_plan_read_model(path, other, &found) == GGML_STATUS_SUCCESS;
+    way->less = ok && total_of(&found) < total_of(plan) ? total_of(plan) - total_of(&found) : 0;
     snprintf(way->error, sizeof way->error, "%s", ok ? "" : berth_last_error());
     cli_plan_free(&found);
     berth_clear_error();
@@ -40,9 +40,9 @@ static bool way_try(const char *path, struct cli_model_options *other, const str
 }
 
 static int ways_find(const char *path, const struct cli_model_options *options, const struct cli_plan *plan, struct way *ways) {
-    int n                          = 0;
+    int n = 0;
     struct cli_model_options other = *options;
-    other.n_batch                  = (options->n_batch > 0 ? options->n_batch : BATCH) / 2;
+    other.n_batch = (options->n_batch > 0 ? options->n_batch : BATCH) / 2;
     if (plan->n_homes > 0 && other.n_batch > 0) {
         snprintf(ways[n].option, sizeof ways[n].option, "-b %" PRId64, other.n_batch);
         n += way_try(path, &other, plan, &ways[n]);
@@ -60,7 +60,7 @@ static int ways_find(const char *path, const struct cli_model_options *options, 
 void cli_lower_print(FILE *file, const char *path, const struct cli_model_options *options, const struct cli_plan *plan,
     const struct berth_plan_report *report, int64_t searched_us) {
     struct way ways[MAX_WAYS];
-    const int n         = ways_find(path, options, plan, ways);
+    const int n = ways_find(path, options, plan, ways);
     const char *between = "  lower    ";
     char text[32];
     for (int i = 0; i < n; i++) {
@@ -109,13 +109,13 @@ struct peak {
 
 static void peak_find(struct peak *p, const char *path, const struct cli_model_options *options) {
     const struct berth_plan_params params = {0};
-    struct cli_model_options own          = *options;
-    bool is_stopped                       = false;
-    *p                                    = (struct peak){.is_known = false};
-    own.is_quiet                          = true;
-    uint64_t *offsets                     = cli_plan_read(path, &own, &(struct cli_budget){0}, &p->plan) == GGML_STATUS_SUCCESS
-                                                ? malloc((p->plan.set->n_items + 1) * sizeof *offsets)
-                                                : NULL;
+    struct cli_model_options own = *options;
+    bool is_stopped = false;
+    *p = (struct peak){.is_known = false};
+    own.is_quiet = true;
+    uint64_t *offsets = cli_plan_read(path, &own, &(struct cli_budget){0}, &p->plan) == GGML_STATUS_SUCCESS
+                            ? malloc((p->plan.set->n_items + 1) * sizeof *offsets)
+                            : NULL;
     p->is_known = offsets != NULL && cli_plan_solve(&p->plan, &params, offsets, &p->report, &is_stopped) == GGML_STATUS_SUCCESS;
     free(offsets);
 }

@@ -48,12 +48,12 @@ static int distance(const char *a, const char *b) {
 // The command that was likely meant, NULL: none is near.
 static const char *nearest(const char *name) {
     const char *best = NULL;
-    int least        = 3; // two slips at most, and fewer than half of the letters
+    int least = 3; // two slips at most, and fewer than half of the letters
     for (size_t i = 0; i < N_COMMANDS + N_OTHERS; i++) {
         const char *known = i < N_COMMANDS ? commands[i].help->command : others[i - N_COMMANDS].name;
-        const int d       = distance(name, known);
+        const int d = distance(name, known);
         if (d < least && 2 * d < (int) strlen(known)) {
-            best  = i < N_COMMANDS ? known : others[i - N_COMMANDS].meant;
+            best = i < N_COMMANDS ? known : others[i - N_COMMANDS].meant;
             least = d;
         }
     }
@@ -109,7 +109,7 @@ static int help_of(int argc, char **argv) {
     if (command == NULL) {
         return argc > 0 ? unknown(argv[0]) : (help(stdout), CLI_OK);
     }
-    char flag[]  = "--help";
+    char flag[] = "--help";
     char *with[] = {argv[0], argc > 1 ? argv[1] : flag, argc > 1 ? flag : NULL, NULL};
     return command->run(argc > 1 ? 3 : 2, with);
 }

@@ -13,29 +13,29 @@
 enum { CAPTURED = CLI_OWN, BUDGET, SPILL };
 
 static const struct cli_option option_rows[] = {
-    {.letter   = 'o',
-        .name  = "out",
+    {.letter = 'o',
+        .name = "out",
         .value = "OUT",
         .takes = ".svg .html",
-        .what  = "OUT.svg is a picture; OUT.html is a page of one file to look around in: details under the pointer, zoom, "
-                 "search, comparison, ? for all keys"},
-    {.id      = CAPTURED,
+        .what = "OUT.svg is a picture; OUT.html is a page of one file to look around in: details under the pointer, zoom, "
+                "search, comparison, ? for all keys"},
+    {.id = CAPTURED,
         .name = "captured",
         .what = "of a captured graph: compare with where the program put its tensors when it was captured"},
-    {.id       = BUDGET,
-        .name  = "budget",
+    {.id = BUDGET,
+        .name = "budget",
         .value = "N",
-        .what  = "of a captured graph, or CSV with costs: keep it within N bytes by running some ops again; their results are "
-                 "hatched"},
-    {.id       = SPILL,
-        .name  = "spill",
+        .what = "of a captured graph, or CSV with costs: keep it within N bytes by running some ops again; their results are "
+                "hatched"},
+    {.id = SPILL,
+        .name = "spill",
         .value = "N",
-        .what  = "with --budget: values may also move to another pool of N bytes and back; they are dotted"},
-    {.id       = CLI_TIME,
-        .name  = "time",
+        .what = "with --budget: values may also move to another pool of N bytes and back; they are dotted"},
+    {.id = CLI_TIME,
+        .name = "time",
         .value = "MS",
-        .what  = "search this long beyond the fast path, in milliseconds by the clock (default 0; may have a fraction). Ctrl-C "
-                 "ends the search with the best plan until then"},
+        .what = "search this long beyond the fast path, in milliseconds by the clock (default 0; may have a fraction). Ctrl-C "
+                "ends the search with the best plan until then"},
     {.letter = 't', .name = "threads", .value = "N", .what = "search with N threads, 1 to 256 (default 1)"},
     CLI_OPT_MODEL,
     CLI_SESSION_ROWS,
@@ -44,15 +44,15 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_map_help = {
-    .command  = "map",
-    .what     = "draw a plan: address against time, as SVG or HTML",
+    .command = "map",
+    .what = "draw a plan: address against time, as SVG or HTML",
     .operands = "-o OUT FILE [OTHER]",
-    .takes    = ".csv .json .ggraph .ggraph.gz .gguf",
-    .n_read   = 2,
+    .takes = ".csv .json .ggraph .ggraph.gz .gguf",
+    .n_read = 2,
     .about = "Draws the memory map of FILE: address against time, one rectangle a tensor, coloured by what its op does, with the "
              "peak and the proven bound. With OTHER, FILE is the plan before and OTHER the plan after, to compare. Files are "
              "what 'berth plan' takes. Those without offsets are planned first; offsets that they have are drawn as they are.",
-    .options  = option_rows,
+    .options = option_rows,
     .examples = {{"A picture of a model's memory", "map model.gguf -o map.svg"},
         {"What a search is worth", "map fast.json best.json -o compare.html"}},
 };
@@ -75,9 +75,9 @@ int cli_map_write(const struct map_plan *plan, const struct map_plan *before, co
     } else {
         n++;
         FILE *file = cli_open(path);
-        code       = file == NULL
-                         ? CLI_FAILURE
-                         : cli_close(file, path, (cli_ends_with(path, ".svg") ? map_svg_write : map_html_write)(views, n, file));
+        code = file == NULL
+                   ? CLI_FAILURE
+                   : cli_close(file, path, (cli_ends_with(path, ".svg") ? map_svg_write : map_html_write)(views, n, file));
     }
     while (n > 0) {
         map_view_fini(&views[--n]);
@@ -91,7 +91,7 @@ static const char *base_name(const char *path) {
 }
 
 int cli_map_saved(const char *text, size_t size, const char *title, const char *path) {
-    struct cli_plan plan    = {0};
+    struct cli_plan plan = {0};
     enum ggml_status status = berth_plan_read_json(text, size, title, &plan.set);
     if (status == GGML_STATUS_SUCCESS) {
         status = cli_plan_buffers(&plan);
@@ -184,7 +184,7 @@ static int load(const char *path, const struct options *o, struct cli_plan *plan
 // The plan that a captured program had.
 static int captured(const char *path, const struct cli_plan *plan, struct map_plan *map) {
     const struct berth_plan_set *set = plan->set;
-    bool has_all                     = !set->has_offsets;
+    bool has_all = !set->has_offsets;
     for (size_t i = 0; i < set->n_items && has_all; i++) {
         has_all = set->offsets[i] != BERTH_PLAN_ANY;
     }
@@ -199,17 +199,17 @@ static int captured(const char *path, const struct cli_plan *plan, struct map_pl
 
 int cli_map(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true}};
-    int code         = parse(argc, argv, &o);
+    int code = parse(argc, argv, &o);
     if (code != CLI_OK) {
         return code < 0 ? CLI_OK : code;
     }
     struct cli_plan plans[2] = {0};
-    uint64_t *offsets[2]     = {NULL};
+    uint64_t *offsets[2] = {NULL};
     struct map_plan maps[2], before;
     bool is_stopped = false;
-    code            = cli_output_check(o.out);
+    code = cli_output_check(o.out);
     for (size_t i = 0; i < o.n_paths && code == CLI_OK; i++) {
-        code    = load(o.paths[i], &o, &plans[i], &offsets[i], &is_stopped);
+        code = load(o.paths[i], &o, &plans[i], &offsets[i], &is_stopped);
         maps[i] = (struct map_plan){base_name(o.paths[i]), &plans[i], offsets[i]};
     }
     if (code == CLI_OK && o.captured) {

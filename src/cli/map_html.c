@@ -107,7 +107,7 @@ static bool write_safely(FILE *file, const struct map_view *views, size_t n_view
     }
     for (size_t i = 0; i < data.size;) {
         const char *bracket = memchr(data.text + i, '<', data.size - i);
-        const size_t n      = bracket != NULL ? (size_t) (bracket - data.text) - i : data.size - i;
+        const size_t n = bracket != NULL ? (size_t) (bracket - data.text) - i : data.size - i;
         fwrite(data.text + i, 1, n, file);
         fputs(bracket != NULL ? "\\u003c" : "", file);
         i += n + (bracket != NULL);
@@ -130,11 +130,11 @@ static bool is_mark(const char *text, size_t n, const char *mark) {
 }
 
 bool map_html_write(const struct map_view *views, size_t n_views, FILE *file) {
-    bool ok       = true;
+    bool ok = true;
     const char *p = map_page_html;
     for (const char *mark; (mark = strchr(p, '@')) != NULL;) {
         const char *end = strchr(mark + 1, '@');
-        const size_t n  = end != NULL ? (size_t) (end - mark) + 1 : 1;
+        const size_t n = end != NULL ? (size_t) (end - mark) + 1 : 1;
         fwrite(p, 1, (size_t) (mark - p), file);
         if (is_mark(mark, n, "@TITLE@")) {
             write_title(file, views, n_views);

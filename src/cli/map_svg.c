@@ -54,7 +54,7 @@ static void write_text(FILE *file, const char *text) {
 // "2.03 MiB", in the unit of `like`
 static const char *human(double size, double like, char text[32]) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    int unit                         = 0;
+    int unit = 0;
     for (; like >= 1024 && unit < 6; unit++) {
         like /= 1024;
         size /= 1024;
@@ -236,8 +236,8 @@ static void write_lines(FILE *file, const struct scale *s, const struct map_buff
 static bool write_live(FILE *file, const struct scale *s, const struct map_view *view, size_t buffer) {
     size_t n;
     struct map_live *live = map_view_live(view, buffer, &n);
-    const double base     = s->y0 + DROP + LIVE;
-    uint64_t most         = 1;
+    const double base = s->y0 + DROP + LIVE;
+    uint64_t most = 1;
     char text[32];
     if (live == NULL) {
         return false;
@@ -283,17 +283,17 @@ struct panel {
 
 static bool write_panel(FILE *file, const struct map_view *views, size_t n_views, const struct panel *p) {
     const struct map_view *view = &views[p->v];
-    const size_t b              = p->b;
+    const size_t b = p->b;
     int64_t first = view->first, last = view->last;
     uint64_t top = 1;
     for (size_t k = 0; k < n_views; k++) { // what is compared has one scale
         first = views[k].first < first ? views[k].first : first;
-        last  = views[k].last > last ? views[k].last : last;
+        last = views[k].last > last ? views[k].last : last;
         if (b < views[k].n_buffers && views[k].buffers[b].peak > top) {
             top = views[k].buffers[b].peak;
         }
     }
-    const double x_step  = WIDTH / (distance(first, last) + 1);
+    const double x_step = WIDTH / (distance(first, last) + 1);
     const struct scale s = {first, x_step, p->y + p->height, (p->height - 14) / (double) top, p->height};
     write_caption(file, views, n_views, p->v, b, p->y - 6);
     write_axes(file, &s, view, top, p->is_last);
@@ -327,7 +327,7 @@ bool map_svg_write(const struct map_view *views, size_t n_views, FILE *file) {
     for (size_t v = 0; v < n_views; v++) {
         n_panels += views[v].n_buffers;
     }
-    const double head  = views[n_views - 1].has_ops ? HEAD : HEAD - 20; // without ops there is no legend
+    const double head = views[n_views - 1].has_ops ? HEAD : HEAD - 20; // without ops there is no legend
     const double panel = n_panels > 1 ? PANELS : PANEL, pitch = panel + DROP + LIVE + GAP;
     const double height = head + GAP / 2 + (double) n_panels * pitch + 16;
     fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\">\n", LEFT + WIDTH + RIGHT, height);
@@ -340,7 +340,7 @@ bool map_svg_write(const struct map_view *views, size_t n_views, FILE *file) {
         for (size_t v = 0; v < n_views; v++) {
             if (b < views[v].n_buffers) {
                 const double y = head + GAP / 2 + (double) i_panel++ * pitch;
-                ok             = write_panel(file, views, n_views, &(struct panel){v, b, y, panel, i_panel == n_panels}) && ok;
+                ok = write_panel(file, views, n_views, &(struct panel){v, b, y, panel, i_panel == n_panels}) && ok;
             }
         }
     }

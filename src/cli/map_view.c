@@ -44,19 +44,19 @@ static void set_addresses(struct map_view *view, size_t b, uint64_t max_chunk, s
 
 static bool set_buffer(
     struct map_view *view, const struct map_plan *plan, size_t b, struct place *places, struct berth_plan_item *items) {
-    const struct berth_plan_set *set      = plan->plan->set;
-    const struct cli_buffer *from         = &plan->plan->buffers[b];
+    const struct berth_plan_set *set = plan->plan->set;
+    const struct cli_buffer *from = &plan->plan->buffers[b];
     const struct berth_plan_params params = {.max_chunk = from->max_chunk};
-    struct map_buffer *buffer             = &view->buffers[b];
-    const size_t n                        = from->n_items;
+    struct map_buffer *buffer = &view->buffers[b];
+    const size_t n = from->n_items;
     for (size_t k = 0; k < n; k++) {
-        const size_t i        = from->items[k];
+        const size_t i = from->items[k];
         view->items[i].buffer = b;
-        items[k]              = set->items[i];
-        places[k]             = (struct place){plan->offsets[i], set->items[i].size, i};
+        items[k] = set->items[i];
+        places[k] = (struct place){plan->offsets[i], set->items[i].size, i};
     }
-    buffer->name    = from->name;
-    buffer->items   = from->items;
+    buffer->name = from->name;
+    buffer->items = from->items;
     buffer->n_items = n;
     if (n > 0 && berth_plan_bound(items, (int64_t) n, &params, &buffer->bound, &buffer->bound_step) != GGML_STATUS_SUCCESS) {
         return false;
@@ -81,63 +81,63 @@ static void add_rect(struct map_view *view, const struct map_rect *rect) {
 // The tensors of one item divide its life: each ends where the next takes over. Returns the first tensor of the next item.
 static size_t add_tensors(struct map_view *view, const struct berth_plan_set *set, size_t i, size_t t) {
     const struct berth_plan_item *item = &set->items[i];
-    struct map_rect rect               = {.item = i, .name = set->ids[i], .op = "", .type = "", .uses = ""};
-    int64_t first                      = item->first;
+    struct map_rect rect = {.item = i, .name = set->ids[i], .op = "", .type = "", .uses = ""};
+    int64_t first = item->first;
     if (t == set->n_tensors || set->tensors[t].item != i) {
-        rect.first  = item->first;
-        rect.last   = item->last;
+        rect.first = item->first;
+        rect.last = item->last;
         rect.family = map_family_of("");
         add_rect(view, &rect);
         return t;
     }
     for (; t < set->n_tensors && set->tensors[t].item == i; t++) {
         const struct berth_plan_tensor *tensor = &set->tensors[t];
-        const bool is_last                     = t + 1 == set->n_tensors || set->tensors[t + 1].item != i;
-        const int64_t next                     = is_last ? item->last + 1 : set->tensors[t + 1].node;
+        const bool is_last = t + 1 == set->n_tensors || set->tensors[t + 1].item != i;
+        const int64_t next = is_last ? item->last + 1 : set->tensors[t + 1].node;
 
-        rect.name   = tensor->name;
-        rect.op     = tensor->op;
-        rect.type   = tensor->type;
-        rect.uses   = tensor->uses;
+        rect.name = tensor->name;
+        rect.op = tensor->op;
+        rect.type = tensor->type;
+        rect.uses = tensor->uses;
         rect.family = map_family_of(tensor->op);
-        rect.first  = first;
-        rect.last   = next > item->last ? item->last : next - 1;
+        rect.first = first;
+        rect.last = next > item->last ? item->last : next - 1;
         memcpy(rect.ne, tensor->ne, sizeof rect.ne);
         add_rect(view, &rect);
         view->has_ops = view->has_ops || tensor->op[0] != '\0';
-        first         = rect.last + 1 > first ? rect.last + 1 : first;
+        first = rect.last + 1 > first ? rect.last + 1 : first;
     }
     return t;
 }
 
 static void set_items(struct map_view *view, const struct berth_plan_set *set) {
-    size_t t    = 0;
+    size_t t = 0;
     view->first = set->n_items > 0 ? INT64_MAX : 0;
-    view->last  = set->n_items > 0 ? INT64_MIN : 0;
+    view->last = set->n_items > 0 ? INT64_MIN : 0;
     for (size_t i = 0; i < set->n_items; i++) {
         const struct berth_plan_item *item = &set->items[i];
-        view->items[i]                     = (struct map_item){.first = item->first,
-                                .last                                 = item->last,
-                                .size                                 = item->size,
-                                .align                                = item->align > 1 ? item->align : 1,
-                                .is_fixed                             = item->is_fixed,
-                                .rect                                 = view->n_rects};
-        view->first                        = item->first < view->first ? item->first : view->first;
-        view->last                         = item->last > view->last ? item->last : view->last;
-        t                                  = add_tensors(view, set, i, t);
+        view->items[i] = (struct map_item){.first = item->first,
+            .last = item->last,
+            .size = item->size,
+            .align = item->align > 1 ? item->align : 1,
+            .is_fixed = item->is_fixed,
+            .rect = view->n_rects};
+        view->first = item->first < view->first ? item->first : view->first;
+        view->last = item->last > view->last ? item->last : view->last;
+        t = add_tensors(view, set, i, t);
     }
 }
 
 bool map_view_init(struct map_view *view, const struct map_plan *plan) {
     const struct berth_plan_set *set = plan->plan->set;
-    const size_t n                   = set->n_items + 1;
-    *view                            = (struct map_view){.title = plan->title, .n_items = set->n_items};
-    view->items                      = calloc(n, sizeof *view->items);
-    view->rects                      = calloc(n + set->n_tensors, sizeof *view->rects);
-    view->buffers                    = calloc(plan->plan->n_buffers + 1, sizeof *view->buffers);
-    view->n_buffers                  = plan->plan->n_buffers;
-    struct place *places             = calloc(n, sizeof *places);
-    struct berth_plan_item *items    = calloc(n, sizeof *items);
+    const size_t n = set->n_items + 1;
+    *view = (struct map_view){.title = plan->title, .n_items = set->n_items};
+    view->items = calloc(n, sizeof *view->items);
+    view->rects = calloc(n + set->n_tensors, sizeof *view->rects);
+    view->buffers = calloc(plan->plan->n_buffers + 1, sizeof *view->buffers);
+    view->n_buffers = plan->plan->n_buffers;
+    struct place *places = calloc(n, sizeof *places);
+    struct berth_plan_item *items = calloc(n, sizeof *items);
     bool ok = view->items != NULL && view->rects != NULL && view->buffers != NULL && places != NULL && items != NULL;
     if (!ok) {
         berth_set_error("out of memory for a map of %zu items", set->n_items);
@@ -177,11 +177,11 @@ static int by_step(const void *a, const void *b) {
 
 struct map_live *map_view_live(const struct map_view *view, size_t buffer, size_t *n) {
     const struct map_buffer *own = &view->buffers[buffer];
-    struct event *events         = malloc((2 * own->n_items + 1) * sizeof *events);
-    struct map_live *live        = malloc((2 * own->n_items + 1) * sizeof *live);
-    size_t n_events              = 0;
-    uint64_t bytes               = 0;
-    *n                           = 0;
+    struct event *events = malloc((2 * own->n_items + 1) * sizeof *events);
+    struct map_live *live = malloc((2 * own->n_items + 1) * sizeof *live);
+    size_t n_events = 0;
+    uint64_t bytes = 0;
+    *n = 0;
     for (size_t k = 0; events != NULL && k < own->n_items; k++) {
         const struct map_item *item = &view->items[own->items[k]];
         if (item->size > 0) {

@@ -44,10 +44,10 @@ static bool type_find(const char *name, size_t size, enum ggml_type *out) {
 static bool cache_type(const char *command, const char *value, struct cli_model_options *o, int *code) {
     const char *comma = strchr(value, ','), *second = comma != NULL ? comma + 1 : value;
     o->has_cache_type = true;
-    *code             = type_find(value, comma != NULL ? (size_t) (comma - value) : strlen(value), &o->cache_k) &&
+    *code = type_find(value, comma != NULL ? (size_t) (comma - value) : strlen(value), &o->cache_k) &&
                     type_find(second, strlen(second), &o->cache_v)
-                            ? CLI_OK
-                            : cli_usage(command, "--cache-type '%s' is no type such as f16 or q8_0, nor two such as q8_0,f16", value);
+                ? CLI_OK
+                : cli_usage(command, "--cache-type '%s' is no type such as f16 or q8_0, nor two such as q8_0,f16", value);
     return true;
 }
 
@@ -66,7 +66,7 @@ static int gpu_layers(const char *command, const char *value, struct cli_model_o
 
 static int split_how(const char *command, const char *value, struct cli_model_options *o) {
     o->by_tensor = strcmp(value, "tensor") == 0;
-    o->by_best   = strcmp(value, "auto") == 0;
+    o->by_best = strcmp(value, "auto") == 0;
     return o->by_tensor || o->by_best || strcmp(value, "layer") == 0
                ? CLI_OK
                : cli_usage(command, "--split '%s' is none of layer, tensor, auto", value);
@@ -87,19 +87,19 @@ bool cli_model_option(const char *command, int c, const char *value, struct cli_
         case CLI_GPU_LAYERS: *code = gpu_layers(command, value, o); return true;
         case CLI_NO_MMAP:
             o->no_mmap = true;
-            *code      = CLI_OK;
+            *code = CLI_OK;
             return true;
         case CLI_LLAMA:
             o->by_llama = true;
-            *code       = CLI_OK;
+            *code = CLI_OK;
             return true;
         case 'm':
             o->path = value;
-            *code   = CLI_OK;
+            *code = CLI_OK;
             return true;
         case 'd':
             o->device = value;
-            *code     = CLI_OK;
+            *code = CLI_OK;
             return true;
         default: return false;
     }
@@ -150,7 +150,7 @@ static bool shipped_find(char path[4096]) {
     if (n <= 0) {
         return false;
     }
-    program[n]             = '\0';
+    program[n] = '\0';
     *strrchr(program, '/') = '\0';
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         const int size = snprintf(path, 4096, "%s/%s/" SHIPPED, program, places[i]);
@@ -187,7 +187,7 @@ struct model *cli_model_choose(const char *path, const struct cli_model_options 
         return (o->no_mmap ? model_open_read : model_open)(path, error);
     }
     struct model_error why = {""};
-    struct model *model    = model_open_llama(path, o->no_mmap, &why);
+    struct model *model = model_open_llama(path, o->no_mmap, &why);
     if (model == NULL && !o->by_llama) { // what Berth says of it comes first
         model_free(model_open(path, error));
     }
@@ -215,15 +215,15 @@ int cli_model_path(const struct cli_model_options *o, char path[4096]) {
 
 int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
     struct model_error error = {""};
-    *m                       = (struct cli_model){0};
-    const int code           = cli_model_path(o, m->path);
+    *m = (struct cli_model){0};
+    const int code = cli_model_path(o, m->path);
     if (code != CLI_OK) {
         return code;
     }
     ggml_backend_load_all();
-    m->model          = cli_model_choose(m->path, o, &error);
-    const bool show   = isatty(STDERR_FILENO) && !o->plan_only;
-    bool ok           = m->model != NULL && devices_open(m, o, &error);
+    m->model = cli_model_choose(m->path, o, &error);
+    const bool show = isatty(STDERR_FILENO) && !o->plan_only;
+    bool ok = m->model != NULL && devices_open(m, o, &error);
     m->devices.n_host = o->n_host;
     ok = ok && (o->rooms == NULL || o->rooms(&m->devices, o->rooms_user) || model_fail(&error, "out of memory for limits")) &&
          model_place(m->model, &m->devices, o->plan_only, show ? show_progress : NULL, NULL, &error);
@@ -238,9 +238,9 @@ int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
 
 int cli_lora_parse(const char *text, char path[4096], float *scale) {
     const char *colon = strrchr(text, ':');
-    char *end         = NULL;
-    const float x     = colon != NULL ? strtof(colon + 1, &end) : 1;
-    *scale            = 1;
+    char *end = NULL;
+    const float x = colon != NULL ? strtof(colon + 1, &end) : 1;
+    *scale = 1;
     snprintf(path, 4096, "%s", text);
     if (colon != NULL && end != colon + 1 && *end == '\0' && access(text, R_OK) != 0) { // else the colon is part of a name
         snprintf(path, 4096, "%.*s", (int) (colon - text), text);
@@ -276,19 +276,19 @@ void cli_model_warn(const struct model *model, const struct cli_model_options *o
 
 struct session_params cli_model_params(const struct cli_model_options *o) {
     return (struct session_params){.n_ctx = o->n_ctx,
-        .n_batch                          = o->n_batch,
-        .cache_k                          = o->has_cache_type ? o->cache_k : GGML_TYPE_F16,
-        .cache_v                          = o->has_cache_type ? o->cache_v : GGML_TYPE_F16,
-        .plan_only                        = o->plan_only,
-        .all_outputs                      = o->all_outputs,
-        .compute                          = o->compute,
-        .is_embedding                     = o->is_embedding};
+        .n_batch = o->n_batch,
+        .cache_k = o->has_cache_type ? o->cache_k : GGML_TYPE_F16,
+        .cache_v = o->has_cache_type ? o->cache_v : GGML_TYPE_F16,
+        .plan_only = o->plan_only,
+        .all_outputs = o->all_outputs,
+        .compute = o->compute,
+        .is_embedding = o->is_embedding};
 }
 
 int cli_model_session(struct cli_model *m, const struct cli_model_options *o) {
-    struct model_error error           = {""};
+    struct model_error error = {""};
     const struct session_params params = cli_model_params(o);
-    m->session                         = session_new(m->model, &m->devices, &params, &error);
+    m->session = session_new(m->model, &m->devices, &params, &error);
     if (m->session == NULL || !session_reserve(m->session, &error)) {
         return cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text);
     }
@@ -303,7 +303,7 @@ void cli_model_close(struct cli_model *m) {
     model_free(m->model);
     model_devices_close(&m->devices);
     m->session = NULL;
-    m->model   = NULL;
+    m->model = NULL;
 }
 
 // ---- memory ----

@@ -12,25 +12,25 @@
 #include <string.h>
 
 static const struct cli_option option_rows[] = {
-    {.letter   = 'd',
-        .name  = "device",
+    {.letter = 'd',
+        .name = "device",
         .value = "NAME",
         .takes = "@devices",
-        .what  = "ask this device (default: the CPU); 'berth devices' lists them"},
+        .what = "ask this device (default: the CPU); 'berth devices' lists them"},
     CLI_OPT_JSON("print one JSON object"),
     {0},
 };
 
 const struct cli_help cli_ops_help = {
-    .command  = "ops",
-    .what     = "what a device computes, in which types, by which kernels",
+    .command = "ops",
+    .what = "what a device computes, in which types, by which kernels",
     .operands = "[OP]...",
-    .takes    = "@ops",
-    .about    = "Lists the ops a device computes, the types they take, and the tier of kernels that serves them on this machine: "
-                "portable C, or the instructions it was written for. Ops that the device does not compute are listed as such. With "
-                "OP only those: a name as it is listed, such as MUL_MAT or GELU.",
-    .options  = option_rows,
-    .no       = "an OP that was named is not computed",
+    .takes = "@ops",
+    .about = "Lists the ops a device computes, the types they take, and the tier of kernels that serves them on this machine: "
+             "portable C, or the instructions it was written for. Ops that the device does not compute are listed as such. With "
+             "OP only those: a name as it is listed, such as MUL_MAT or GELU.",
+    .options = option_rows,
+    .no = "an OP that was named is not computed",
     .examples = {{"All of them", "ops"}, {"One, on a GPU", "ops --device CUDA0 MUL_MAT"}},
 };
 
@@ -86,7 +86,7 @@ static int tier_number(struct asking *q, const struct ggml_tensor *op) {
 }
 
 static void ask(struct asking *q, enum ggml_op op, int sub, struct answer *a) {
-    a->any      = false;
+    a->any = false;
     a->relation = berth_op_relation(op);
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
         ggml_reset(q->ctx);
@@ -98,7 +98,7 @@ static void ask(struct asking *q, enum ggml_op op, int sub, struct answer *a) {
             const struct ggml_tensor *t = berth_op_sample(q->ctx, op, sub, (enum ggml_type) i, (enum ggml_type) j);
             if (t != NULL && !berth_is_poison(t) && ggml_backend_dev_supports_op(q->dev, t)) {
                 a->tier[i][j] = tier_number(q, t);
-                a->any        = a->any || a->tier[i][j] != NOT_SUPPORTED;
+                a->any = a->any || a->tier[i][j] != NOT_SUPPORTED;
             }
         }
     }
@@ -115,7 +115,7 @@ struct line {
 static void each_line(const struct asking *q, const struct answer *a,
     void (*print)(const struct asking *, const struct answer *, const struct line *, int i_line)) {
     bool done[GGML_TYPE_COUNT] = {false};
-    int n_lines                = 0;
+    int n_lines = 0;
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
         bool alike[GGML_TYPE_COUNT] = {false};
         for (int k = i; k < GGML_TYPE_COUNT && !done[i]; k++) {
@@ -126,10 +126,10 @@ static void each_line(const struct asking *q, const struct answer *a,
         }
         for (int tier = 0; tier < q->n_tiers; tier++) {
             struct line line = {.tier = tier};
-            bool any         = false;
+            bool any = false;
             for (int j = 0; j < GGML_TYPE_COUNT; j++) {
                 line.second[j] = alike[i] && a->tier[i][j] == tier;
-                any            = any || line.second[j];
+                any = any || line.second[j];
             }
             if (any) {
                 memcpy(line.first, alike, sizeof alike);
@@ -310,16 +310,16 @@ static void each_op(struct asking *q, struct answer *a, visit_t visit) {
 
 static const char *kernels(const struct asking *q) {
     const char *(*isa)(void) = NULL;
-    void *address            = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(q->dev), "berth_cpu_isa");
+    void *address = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(q->dev), "berth_cpu_isa");
     memcpy(&isa, &address, sizeof isa);
     return isa != NULL ? isa() : "unknown";
 }
 
 static int run(struct asking *q) {
     struct answer *a = malloc(sizeof *a);
-    q->found         = calloc((size_t) q->n_names + 1, sizeof *q->found);
-    q->ctx           = ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
-    int code         = CLI_OK;
+    q->found = calloc((size_t) q->n_names + 1, sizeof *q->found);
+    q->ctx = ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
+    int code = CLI_OK;
     if (a == NULL || q->found == NULL || q->ctx == NULL) {
         code = cli_fail(CLI_FAILURE, "no memory to ask the device");
         goto end;
@@ -366,7 +366,7 @@ int cli_ops(int argc, char **argv) {
         return cli_fail(CLI_FAILURE, "no memory to ask the device");
     }
     const char *device = NULL;
-    int code           = CLI_OK;
+    int code = CLI_OK;
     for (int c; (c = cli_option_next(&cli_ops_help, argc, argv)) != CLI_END;) {
         switch (c) {
             case 'd': device = optarg; break;
@@ -374,7 +374,7 @@ int cli_ops(int argc, char **argv) {
             default: code = c == CLI_SHOWN ? CLI_OK : CLI_USAGE; goto end;
         }
     }
-    q->names   = argv + optind;
+    q->names = argv + optind;
     q->n_names = argc - optind;
     ggml_backend_load_all();
     q->dev = device != NULL ? ggml_backend_dev_by_name(device) : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);

@@ -37,23 +37,23 @@ static void table_make(const struct cli_help *help) {
             if (at + len + 1 < sizeof others) {
                 memcpy(others + at, p, len);
                 others[at + len] = '\0';
-                n                = add_name(n, others + at, o);
+                n = add_name(n, others + at, o);
                 at += len + 1;
             }
             p += len + (p[len] == ' ');
         }
         if (o->letter != 0 && n_letters + 4 < N_LETTERS) {
             letters[n_letters++] = o->letter;
-            letters[n_letters]   = ':';
+            letters[n_letters] = ':';
             n_letters += o->value != NULL;
         }
     }
     letters[n_letters++] = 'h';
     letters[n_letters++] = 'q';
-    letters[n_letters]   = '\0';
-    names[n++]           = (struct option){"help", no_argument, NULL, 'h'};
-    names[n++]           = (struct option){"quiet", no_argument, NULL, 'q'};
-    names[n]             = (struct option){0};
+    letters[n_letters] = '\0';
+    names[n++] = (struct option){"help", no_argument, NULL, 'h'};
+    names[n++] = (struct option){"quiet", no_argument, NULL, 'q'};
+    names[n] = (struct option){0};
 }
 
 // The row that answers c; NULL: none.
@@ -106,7 +106,7 @@ int cli_option_next(const struct cli_help *help, int argc, char **argv) {
     if (made != help) {
         table_make(help);
         long_letters(argc, argv);
-        made   = help;
+        made = help;
         opterr = 0;
     }
     int c;

@@ -41,7 +41,7 @@ bool cli_is_stdout(const char *path) {
 // Why a file cannot be made here, as far as that is known before; 0: it can.
 static int folder_refuses(const char *path) {
     const char *slash = strrchr(path, '/');
-    char *folder      = slash != NULL ? strdup(path) : NULL;
+    char *folder = slash != NULL ? strdup(path) : NULL;
     if (folder != NULL) {
         folder[slash - path + 1] = '\0';
     }
@@ -130,7 +130,7 @@ static bool makes_part(const char *path) {
 // Opens the file and lists it, as one step for whoever is signalled.
 static bool output_list(struct output *o, const char *path) {
     signals_catch();
-    is_opening    = makes_part(path);
+    is_opening = makes_part(path);
     const bool ok = berth_replace_open(&o->to, path);
     const int why = errno;
     if (ok) {

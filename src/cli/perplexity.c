@@ -21,16 +21,16 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_perplexity_help = {
-    .command  = "perplexity",
-    .what     = "how well a model foretells a text",
+    .command = "perplexity",
+    .what = "how well a model foretells a text",
     .operands = "MODEL TEXT",
-    .takes    = ".gguf .txt",
-    .n_read   = 2,
+    .takes = ".gguf .txt",
+    .n_read = 2,
     .about =
         "Runs MODEL over the file TEXT, a context at a time, and tells its perplexity: among how many equally likely tokens it "
         "was undecided, on average; less is better. The second half of each context counts. Ctrl-C ends reading; what was "
         "read by then is told.",
-    .options  = option_rows,
+    .options = option_rows,
     .examples = {{"Of a text", "perplexity model.gguf text.txt"},
         {"Of its first ten contexts of 1,024 tokens", "perplexity -c 1024 --chunks 10 -m model.gguf -f text.txt"}},
 };
@@ -73,7 +73,7 @@ static double surprise(const float *logits, int64_t n, int32_t token) {
 
 // The logits of row i foretell token i + 1.
 static bool context_add(void *user, const struct session *s, const int32_t *ids, char note[64], struct model_error *error) {
-    struct sums *sums   = user;
+    struct sums *sums = user;
     const int64_t n_ctx = s->params.n_ctx, n_vocab = s->model->params.n_vocab;
     for (int64_t i = n_ctx / 2; i + 1 < n_ctx; i++) {
         if (!session_row(s, i, sums->logits, error)) {
@@ -91,7 +91,7 @@ static bool context_add(void *user, const struct session *s, const int32_t *ids,
 static void tell(const struct cli_contexts *o, const struct sums *s, int64_t n_chunks) {
     const double mean = s->sum / (double) s->n, variance = s->squares / (double) s->n - mean * mean;
     const double perplexity = exp(mean);
-    const double error      = s->n > 1 ? perplexity * sqrt((variance > 0 ? variance : 0) / (double) (s->n - 1)) : 0;
+    const double error = s->n > 1 ? perplexity * sqrt((variance > 0 ? variance : 0) / (double) (s->n - 1)) : 0;
     if (o->json) {
         printf("{\"perplexity\": %.6f, \"error\": %.6f, \"tokens\": %" PRId64 ", \"chunks\": %" PRId64 ", \"ctx\": %" PRId64
                ", \"stopped\": %s}\n",
@@ -104,7 +104,7 @@ static void tell(const struct cli_contexts *o, const struct sums *s, int64_t n_c
 
 static int measure(struct cli_model *m, const struct cli_contexts *o, const struct vocab *vocab) {
     struct sums sums = {.logits = malloc((size_t) m->model->params.n_vocab * sizeof sums.logits[0])};
-    int64_t n        = 0;
+    int64_t n = 0;
     const int code =
         sums.logits != NULL ? cli_contexts_each(m, o, vocab, context_add, &sums, &n) : cli_fail(CLI_FAILURE, "out of memory");
     if (code == CLI_OK) {
@@ -115,7 +115,7 @@ static int measure(struct cli_model *m, const struct cli_contexts *o, const stru
 }
 
 int cli_perplexity(int argc, char **argv) {
-    struct cli_contexts o    = {.model = {.may_llama = true}};
+    struct cli_contexts o = {.model = {.may_llama = true}};
     struct model_error error = {""};
     struct cli_model m;
     int code = parse(argc, argv, &o);
@@ -129,7 +129,7 @@ int cli_perplexity(int argc, char **argv) {
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
     struct vocab *vocab = vocab_of_model(m.model, &error);
-    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_session(&m, &o.model);
+    code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_session(&m, &o.model);
     if (code == CLI_OK) {
         code = measure(&m, &o, vocab);
     }

@@ -16,36 +16,36 @@
 enum { CAPACITY = CLI_OWN, BUDGET, SPILL };
 
 static const struct cli_option option_rows[] = {
-    {.id       = CAPACITY,
-        .name  = "capacity",
+    {.id = CAPACITY,
+        .name = "capacity",
         .value = "N",
-        .what  = "does each buffer fit into N bytes? Exit code 0: yes, 1: no, proven, 4: not found yet; more --time may. N takes "
-                 "K, M, G, KiB, MiB, ..., kB, MB, ..."},
-    {.id       = BUDGET,
-        .name  = "budget",
+        .what = "does each buffer fit into N bytes? Exit code 0: yes, 1: no, proven, 4: not found yet; more --time may. N takes "
+                "K, M, G, KiB, MiB, ..., kB, MB, ..."},
+    {.id = BUDGET,
+        .name = "budget",
         .value = "N",
         .what = "of a captured graph, or CSV with costs: keep it within N bytes by running some ops again. Exit code 0: it fits, "
                 "1: no, proven, 4: no such schedule was found"},
-    {.id       = SPILL,
-        .name  = "spill",
+    {.id = SPILL,
+        .name = "spill",
         .value = "N",
-        .what  = "with --budget: values may also move to another pool of N bytes and back, at a price for each byte that is "
-                 "printed with the result"},
-    {.id       = CLI_TIME,
-        .name  = "time",
+        .what = "with --budget: values may also move to another pool of N bytes and back, at a price for each byte that is "
+                "printed with the result"},
+    {.id = CLI_TIME,
+        .name = "time",
         .value = "MS",
-        .what  = "search this long beyond the fast path, in milliseconds by the clock (default 0; may have a fraction). Ctrl-C "
-                 "ends the search with the best plan until then"},
+        .what = "search this long beyond the fast path, in milliseconds by the clock (default 0; may have a fraction). Ctrl-C "
+                "ends the search with the best plan until then"},
     {.letter = 't', .name = "threads", .value = "N", .what = "search with N threads, 1 to 256 (default 1)"},
     {.letter = 's', .name = "seed", .value = "S", .what = "seed of the search's noise (default 0)"},
     CLI_OPT_MODEL,
     CLI_SESSION_ROWS,
     CLI_OPT_LLAMA,
-    {.letter   = 'o',
-        .name  = "out",
+    {.letter = 'o',
+        .name = "out",
         .value = "FILE",
         .takes = "*",
-        .what  = "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output"},
+        .what = "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output"},
     CLI_OPT_JSON("print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, "
                  "the same of each buffer in an array 'buffers' with what is alive at its peak, of a model 'memory' and in "
                  "'lower' which options take how many bytes less, with --budget 'budget'"),
@@ -54,19 +54,19 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_plan_help = {
-    .command  = "plan",
-    .what     = "give every buffer of a file its place, at the lowest peak",
+    .command = "plan",
+    .what = "give every buffer of a file its place, at the lowest peak",
     .operands = "FILE",
-    .takes    = ".csv .json .ggraph .ggraph.gz .gguf",
-    .n_read   = 1,
+    .takes = ".csv .json .ggraph .ggraph.gz .gguf",
+    .n_read = 1,
     .about = "Gives every buffer of FILE its place in memory, at the lowest peak, and proves how good that is. FILE is a CSV of "
              "lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed; upper is "
              "exclusive), a plan saved as JSON (first and last are inclusive), a captured graph (.ggraph, .ggraph.gz), or a GGUF "
              "model of the llama family; '-' reads standard input. Offsets in FILE, if they are a valid plan, are where the "
              "search starts.",
-    .options  = option_rows,
-    .no       = "does not fit, proven",
-    .more     = "4 not found yet",
+    .options = option_rows,
+    .no = "does not fit, proven",
+    .more = "4 not found yet",
     .examples = {{"Does a graph fit into 64 MiB?", "plan --capacity 64MiB graph.ggraph.gz"},
         {"Search for half a second and keep the plan", "plan --time 500 -t 2 -o best.json hard.csv"}},
 };
@@ -112,9 +112,9 @@ static int parse(int argc, char **argv, struct options *o) {
             return code;
         }
     }
-    o->path  = o->model.path;
+    o->path = o->model.path;
     int code = cli_one_file("plan", argc, argv, &o->path);
-    code     = code < 0 ? cli_plan_budget_check("plan", &o->budget) : code;
+    code = code < 0 ? cli_plan_budget_check("plan", &o->budget) : code;
     if (code != CLI_OK) {
         return code;
     }
@@ -195,7 +195,7 @@ static void print_tight(FILE *file, const struct cli_plan *plan) {
 // What keeping the budget costs, or what lacks.
 static void print_budget(FILE *file, const struct options *o, const struct cli_plan *plan) {
     const struct berth_budget_result *b = plan->budgeted;
-    const uint64_t bytes                = o->budget.bytes;
+    const uint64_t bytes = o->budget.bytes;
     char text[2][64];
     if (b == NULL) {
         return;
@@ -280,7 +280,7 @@ static void print_homes(FILE *file, const struct cli_plan *plan) {
     char text[4][32];
     for (size_t i = 0; i < plan->n_homes; i++) {
         const struct cli_home *home = &plan->homes[i];
-        const uint64_t all          = home->weights + home->cache + home->compute;
+        const uint64_t all = home->weights + home->cache + home->compute;
         fprintf(file, "  %s: weights %s%s, cache %s, compute %s: %s\n", home->device, cli_short_bytes(home->weights, text[0]),
             home->is_mapped ? " (the file's own pages)" : "", cli_short_bytes(home->cache, text[1]),
             cli_short_bytes(home->compute, text[2]), cli_short_bytes(all, text[3]));
@@ -312,7 +312,7 @@ static int answer(const struct options *o, const struct cli_plan *plan, const st
 
 int cli_plan(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true}};
-    int code         = parse(argc, argv, &o);
+    int code = parse(argc, argv, &o);
     if (code != CLI_OK) {
         return code < 0 ? CLI_OK : code;
     }
@@ -336,7 +336,7 @@ int cli_plan(int argc, char **argv) {
         code = cli_fail(CLI_FAILURE, "%s: %s", o.path, berth_last_error());
     } else {
         const bool to_stdout = o.out != NULL && cli_is_stdout(o.out);
-        bool ok              = true;
+        bool ok = true;
         if (o.json) {
             ok = print_json(&o, &plan, &report);
         } else {

@@ -41,7 +41,7 @@ static int by_member(const void *a, const void *b) {
 // The items by pool, then by number, and how many pools there are.
 static struct member *members_of(const struct berth_plan_set *set, size_t *n_pools) {
     struct member *members = malloc((set->n_items + 1) * sizeof *members);
-    *n_pools               = 0;
+    *n_pools = 0;
     for (size_t i = 0; members != NULL && i < set->n_items; i++) {
         members[i] = (struct member){set->items[i].pool, i};
     }
@@ -56,7 +56,7 @@ static struct member *members_of(const struct berth_plan_set *set, size_t *n_poo
 
 static struct cli_buffer buffer_of(const struct berth_plan_set *set, int32_t pool, const size_t *items) {
     const struct berth_plan_pool *said = cli_pools_find(set, pool);
-    struct cli_buffer buffer           = {.pool = pool, .items = items};
+    struct cli_buffer buffer = {.pool = pool, .items = items};
     if (said != NULL) {
         buffer.max_chunk = said->max_chunk < (uint64_t) 1 << 62 ? said->max_chunk : 0;
         snprintf(buffer.name, sizeof buffer.name, "%s", said->name);
@@ -68,8 +68,8 @@ enum ggml_status cli_plan_buffers(struct cli_plan *plan) {
     const struct berth_plan_set *set = plan->set;
     size_t n_pools;
     struct member *members = members_of(set, &n_pools);
-    plan->order            = malloc((set->n_items + 1) * sizeof *plan->order);
-    plan->buffers          = malloc((n_pools + 1) * sizeof *plan->buffers);
+    plan->order = malloc((set->n_items + 1) * sizeof *plan->order);
+    plan->buffers = malloc((n_pools + 1) * sizeof *plan->buffers);
     if (members == NULL || plan->order == NULL || plan->buffers == NULL) {
         free(members);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu buffers of %zu items", n_pools, set->n_items);

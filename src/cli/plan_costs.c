@@ -79,10 +79,10 @@ static enum ggml_status set_check(const struct rows *r) {
 
 static enum ggml_status rows_sort(struct rows *r) {
     const size_t n = r->set->n_items;
-    r->names       = calloc(n + 1, sizeof *r->names);
-    r->order       = calloc(n + 1, sizeof *r->order);
-    r->ops         = calloc(n + 1, sizeof *r->ops);
-    r->starts      = calloc(n + 1, sizeof *r->starts);
+    r->names = calloc(n + 1, sizeof *r->names);
+    r->order = calloc(n + 1, sizeof *r->order);
+    r->ops = calloc(n + 1, sizeof *r->ops);
+    r->starts = calloc(n + 1, sizeof *r->starts);
     if (r->names == NULL || r->order == NULL || r->ops == NULL || r->starts == NULL) {
         return no_memory(r);
     }
@@ -125,7 +125,7 @@ static enum ggml_status reads_add(struct rows *r, size_t k) {
         return no_memory(r);
     }
     for (char *word = strtok_r(words, " \t", &rest); word != NULL && status == GGML_STATUS_SUCCESS;
-         word       = strtok_r(NULL, " \t", &rest)) {
+         word = strtok_r(NULL, " \t", &rest)) {
         status = read_add(r, k, word);
     }
     free(words);
@@ -136,23 +136,23 @@ static enum ggml_status reads_add(struct rows *r, size_t k) {
 // kept.
 static enum ggml_status ops_fill(struct rows *r) {
     const struct berth_plan_set *set = r->set;
-    const size_t n                   = set->n_items;
-    enum ggml_status status          = GGML_STATUS_SUCCESS;
+    const size_t n = set->n_items;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
     for (size_t k = 0; k < n && status == GGML_STATUS_SUCCESS; k++) {
         r->starts[k] = r->n_srcs;
-        status       = reads_add(r, k);
+        status = reads_add(r, k);
     }
     r->starts[n] = r->n_srcs;
     for (size_t k = 0; k < n && status == GGML_STATUS_SUCCESS; k++) {
         const struct berth_plan_item *item = &set->items[r->order[k]];
-        const uint64_t cost                = set->costs[r->order[k]];
-        struct berth_budget_op *op         = &r->ops[k];
-        op->srcs                           = r->srcs == NULL ? NULL : &r->srcs[r->starts[k]];
-        op->n_srcs                         = (int32_t) (r->starts[k + 1] - r->starts[k]);
-        op->pool                           = item->pool;
-        op->size                           = item->size;
-        op->align                          = item->align;
-        op->cost                           = cost == BERTH_PLAN_ANY ? 0 : cost;
+        const uint64_t cost = set->costs[r->order[k]];
+        struct berth_budget_op *op = &r->ops[k];
+        op->srcs = r->srcs == NULL ? NULL : &r->srcs[r->starts[k]];
+        op->n_srcs = (int32_t) (r->starts[k + 1] - r->starts[k]);
+        op->pool = item->pool;
+        op->size = item->size;
+        op->align = item->align;
+        op->cost = cost == BERTH_PLAN_ANY ? 0 : cost;
         op->flags |= cost != BERTH_PLAN_ANY ? 0 : op->n_srcs == 0 ? BERTH_BUDGET_INPUT : BERTH_BUDGET_ONCE;
         op->flags |= BERTH_BUDGET_OUTPUT; // until a reader is found that is its last
         for (int32_t j = 0; j < op->n_srcs; j++) {
@@ -182,10 +182,10 @@ static enum ggml_status schedule_write(
     const struct rows *r, const struct berth_budget_params *params, const struct berth_budget_result *b, FILE *file) {
     const size_t n = r->set->n_items, n_all = n + b->n_steps + 1;
     struct berth_plan_item *items = calloc(n_all, sizeof *items);
-    int32_t *item_of              = calloc(n_all, sizeof *item_of);
-    bool *has_run                 = calloc(n_all, sizeof *has_run);
-    size_t n_items                = 0;
-    enum ggml_status status       = GGML_STATUS_ALLOC_FAILED;
+    int32_t *item_of = calloc(n_all, sizeof *item_of);
+    bool *has_run = calloc(n_all, sizeof *has_run);
+    size_t n_items = 0;
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (items != NULL && item_of != NULL && has_run != NULL) {
         status = berth_budget_items(r->ops, n, params, b->steps, b->n_steps, items, &n_items, item_of);
     }
@@ -194,9 +194,9 @@ static enum ggml_status schedule_write(
     for (size_t k = 0; status == GGML_STATUS_SUCCESS && k < n + b->n_steps; k++) {
         const int32_t op = k < n ? (int32_t) k : b->steps[k - n].op;
         if (item_of[k] >= 0) {
-            struct berth_plan_item item       = items[item_of[k]];
-            item.first                        = item.first < (int64_t) n ? 0 : item.first - (int64_t) n;
-            item.last                         = item.last < (int64_t) n ? 0 : item.last - (int64_t) n;
+            struct berth_plan_item item = items[item_of[k]];
+            item.first = item.first < (int64_t) n ? 0 : item.first - (int64_t) n;
+            item.last = item.last < (int64_t) n ? 0 : item.last - (int64_t) n;
             const enum berth_budget_kind kind = k < n ? BERTH_BUDGET_RUN : b->steps[k - n].kind;
             item_write(r, &item, op,
                 kind == BERTH_BUDGET_OUT  ? BERTH_BUDGET_MOVED_OUT
@@ -238,22 +238,22 @@ static enum ggml_status set_replace(const struct rows *r, const struct berth_bud
 }
 
 enum ggml_status cli_plan_budget_set(const char *path, struct cli_plan *plan) {
-    struct rows r           = {.set = plan->set, .path = path};
+    struct rows r = {.set = plan->set, .path = path};
     enum ggml_status status = set_check(&r);
-    status                  = status == GGML_STATUS_SUCCESS ? rows_sort(&r) : status;
-    status                  = status == GGML_STATUS_SUCCESS ? ops_fill(&r) : status;
+    status = status == GGML_STATUS_SUCCESS ? rows_sort(&r) : status;
+    status = status == GGML_STATUS_SUCCESS ? ops_fill(&r) : status;
     if (status == GGML_STATUS_SUCCESS) {
         const int32_t own = r.set->n_items > 0 ? r.set->items[0].pool : 0, other = own == INT32_MAX ? own - 1 : own + 1;
-        const struct berth_budget_pool pools[]  = {{.pool              = own,
-                                                       .bytes          = plan->budget.bytes,
-                                                       .may_spill      = plan->budget.spill > 0,
-                                                       .spill_to       = other,
-                                                       .spill_per_byte = 1.0 / SPILL_BYTES},
-             {.pool = other, .bytes = plan->budget.spill}};
+        const struct berth_budget_pool pools[] = {{.pool = own,
+                                                      .bytes = plan->budget.bytes,
+                                                      .may_spill = plan->budget.spill > 0,
+                                                      .spill_to = other,
+                                                      .spill_per_byte = 1.0 / SPILL_BYTES},
+            {.pool = other, .bytes = plan->budget.spill}};
         const struct berth_budget_params params = {
             .pools = pools, .n_pools = plan->budget.spill > 0 ? 2 : 1, .time_us = CLI_BUDGET_US, .seed = 1};
         plan->spill_price = spill_price;
-        status            = berth_budget_solve(r.ops, r.set->n_items, &params, &plan->budgeted);
+        status = berth_budget_solve(r.ops, r.set->n_items, &params, &plan->budgeted);
         for (size_t i = 0; status == GGML_STATUS_SUCCESS && i < plan->budgeted->n_alive; i++) {
             const int32_t row = r.order[plan->budgeted->alive[i]];
             cli_plan_alive_add(plan, i, r.set->ids[row], r.set->items[row].size);

@@ -25,8 +25,8 @@ enum ggml_status cli_plan_read(
     const bool is_graph = cli_ends_with(path, ".ggraph") || cli_ends_with(path, ".ggraph.gz") ||
                           cli_starts_with(path, "ggraph 1") || cli_starts_with(path, "\x1f\x8b"); // gzip
 
-    *plan                   = (struct cli_plan){.budget = *budget, .can_budget = is_graph};
-    const bool is_model     = !is_graph && cli_starts_with(path, CLI_GGUF);
+    *plan = (struct cli_plan){.budget = *budget, .can_budget = is_graph};
+    const bool is_model = !is_graph && cli_starts_with(path, CLI_GGUF);
     enum ggml_status status = options_fit(path, is_model, options);
     if (status == GGML_STATUS_SUCCESS && budget->bytes > 0 && is_model) {
         status = berth_fail(GGML_STATUS_FAILED, "%s: --budget is for captured graphs and CSV with costs", path);
@@ -88,7 +88,7 @@ struct search {
 
 static bool watch(uint64_t peak, uint64_t bound, void *user) {
     const struct search *s = user;
-    const int64_t us       = ggml_time_us() - s->start_us;
+    const int64_t us = ggml_time_us() - s->start_us;
     char text[2][32];
     peak += s->done_peak;
     bound += s->done_bound;
@@ -109,13 +109,13 @@ static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct cl
     struct berth_plan_params own = *params;
 
     own.max_chunk = buffer->max_chunk;
-    own.start     = params->start != NULL ? part->start : NULL;
+    own.start = params->start != NULL ? part->start : NULL;
     for (size_t k = 0; k < buffer->n_items; k++) {
         part->items[k] = set->items[buffer->items[k]];
         part->start[k] = params->start != NULL ? params->start[buffer->items[k]] : 0;
     }
-    const int64_t n         = (int64_t) buffer->n_items;
-    const int64_t start_us  = ggml_time_us();
+    const int64_t n = (int64_t) buffer->n_items;
+    const int64_t start_us = ggml_time_us();
     enum ggml_status status = berth_plan_solve_watched(part->items, n, &own, watch, search, part->offsets, &buffer->report);
     // The planner leaves the clock alone where a plan takes less than a look at it.
     buffer->report.time_us = ggml_time_us() - start_us + 1;
@@ -133,7 +133,7 @@ static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct cl
 // A buffer that surely does not fit answers for all of them; otherwise each answer must be sure.
 static void sum_reports(const struct cli_plan *plan, struct berth_plan_report *sum) {
     uint64_t most = 0;
-    bool is_no    = false;
+    bool is_no = false;
 
     *sum = (struct berth_plan_report){.proven = true, .fits = true, .method = "nothing to place"};
     for (size_t b = 0; b < plan->n_buffers; b++) {
@@ -141,30 +141,30 @@ static void sum_reports(const struct cli_plan *plan, struct berth_plan_report *s
         sum->peak += r->peak;
         sum->bound += r->bound;
         sum->proven = sum->proven && r->proven;
-        sum->fits   = sum->fits && r->fits;
-        is_no       = is_no || (!r->fits && r->proven);
+        sum->fits = sum->fits && r->fits;
+        is_no = is_no || (!r->fits && r->proven);
         sum->time_us += r->time_us;
         sum->n_nodes += r->n_nodes;
         sum->n_peak += r->n_peak;
         if (b == 0 || r->peak > most) {
-            most            = r->peak;
-            sum->method     = r->method;
+            most = r->peak;
+            sum->method = r->method;
             sum->bound_step = r->bound_step;
         }
     }
     sum->proven = sum->proven || is_no;
-    sum->gap    = sum->bound > 0 ? (double) sum->peak / (double) sum->bound - 1 : 0;
+    sum->gap = sum->bound > 0 ? (double) sum->peak / (double) sum->bound - 1 : 0;
 }
 
 enum ggml_status cli_plan_solve(struct cli_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped) {
-    const size_t n   = plan->set->n_items + 1;
+    const size_t n = plan->set->n_items + 1;
     struct part part = {malloc(n * sizeof *part.items), malloc(n * sizeof *part.offsets), malloc(n * sizeof *part.start)};
 
-    struct search search         = {.start_us = ggml_time_us(), .budget_us = params->budget_us};
+    struct search search = {.start_us = ggml_time_us(), .budget_us = params->budget_us};
     struct berth_plan_params own = *params;
-    enum ggml_status status      = GGML_STATUS_SUCCESS;
-    bool has_chunks              = false;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    bool has_chunks = false;
     if (params->budget_us > 0) {
         cli_catch_interrupt();
     }
@@ -173,8 +173,8 @@ enum ggml_status cli_plan_solve(struct cli_plan *plan, const struct berth_plan_p
     }
     for (size_t b = 0; b < plan->n_buffers && status == GGML_STATUS_SUCCESS; b++) {
         own.budget_us = params->budget_us / (int64_t) plan->n_buffers;
-        has_chunks    = has_chunks || plan->buffers[b].max_chunk > 0;
-        status        = solve_buffer(plan->set, &plan->buffers[b], &own, &search, &part, offsets);
+        has_chunks = has_chunks || plan->buffers[b].max_chunk > 0;
+        status = solve_buffer(plan->set, &plan->buffers[b], &own, &search, &part, offsets);
     }
     cli_progress_end();
     *is_stopped = params->budget_us > 0 && cli_is_interrupted(NULL);

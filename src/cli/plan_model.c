@@ -28,13 +28,13 @@ static enum ggml_status plan_of(const struct session *session, const char *title
 
 static bool homes_set(const struct model *model, const struct session *session, struct cli_plan *plan) {
     const struct model_devices *devices = session->devices;
-    plan->homes                         = calloc((size_t) devices->n + 1, sizeof *plan->homes);
+    plan->homes = calloc((size_t) devices->n + 1, sizeof *plan->homes);
     for (int d = 0; d < devices->n && plan->homes != NULL; d++) {
         const struct session_memory *m = &session->memory[d];
         if (m->weights + m->cache + m->compute > 0) {
             struct cli_home *home = &plan->homes[plan->n_homes++];
-            *home                 = (struct cli_home){
-                                .weights = m->weights, .cache = m->cache, .compute = m->compute, .is_mapped = model->parts[d].is_mapped};
+            *home = (struct cli_home){
+                .weights = m->weights, .cache = m->cache, .compute = m->compute, .is_mapped = model->parts[d].is_mapped};
             snprintf(home->device, sizeof home->device, "%s", ggml_backend_dev_name(devices->dev[d]));
         }
     }
@@ -43,11 +43,11 @@ static bool homes_set(const struct model *model, const struct session *session, 
 
 enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_options *options, struct cli_plan *plan) {
     struct session_params params = cli_model_params(options);
-    struct model_error error     = {""};
+    struct model_error error = {""};
     struct model_devices devices = {0};
-    struct session *session      = NULL;
-    enum ggml_status status      = GGML_STATUS_FAILED;
-    params.plan_only             = true;
+    struct session *session = NULL;
+    enum ggml_status status = GGML_STATUS_FAILED;
+    params.plan_only = true;
     ggml_backend_load_all();
     struct model *model = cli_model_choose(path, options, &error);
     if (model != NULL && model_devices_open(&devices, NULL, 0, &error) &&

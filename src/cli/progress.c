@@ -26,12 +26,12 @@ static int terminal_width(void) {
 
 void cli_progress(const char *what, uint64_t done, uint64_t all, const char *fmt, ...) {
     static const char full[BAR + 1] = "################";
-    const int64_t now_us            = ggml_time_us();
+    const int64_t now_us = ggml_time_us();
     if (strcmp(line.what, what) != 0) {
         cli_progress_end();
         snprintf(line.what, sizeof line.what, "%s", what);
         line.start_us = now_us;
-        line.next_us  = now_us + FIRST_US;
+        line.next_us = now_us + FIRST_US;
     }
     if (now_us < line.next_us || cli_is_quiet() || !isatty(STDERR_FILENO)) {
         return;
@@ -52,7 +52,7 @@ void cli_progress(const char *what, uint64_t done, uint64_t all, const char *fmt
     fprintf(stderr, "\r%.*s\033[K", width, text);
     fflush(stderr);
     line.is_shown = true;
-    line.next_us  = now_us + PERIOD_US;
+    line.next_us = now_us + PERIOD_US;
 }
 
 void cli_progress_end(void) {
@@ -61,5 +61,5 @@ void cli_progress_end(void) {
         fflush(stderr);
     }
     line.is_shown = false;
-    line.what[0]  = '\0';
+    line.what[0] = '\0';
 }

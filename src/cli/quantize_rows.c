@@ -42,7 +42,7 @@ static bool band_make(const struct work *w, int64_t band, float *real, float *ba
     const int64_t n_rows = first + w->band_rows < t->ne[1] ? w->band_rows : t->ne[1] - first;
     const int64_t i_row = i_matrix * t->ne[1] + first, n = n_rows * t->ne[0];
     const size_t row_size = ggml_row_size(w->type, t->ne[0]);
-    char *out             = w->out + (size_t) i_row * row_size;
+    char *out = w->out + (size_t) i_row * row_size;
     to_floats(t->type, (const char *) t->data + (size_t) i_row * ggml_row_size(t->type, t->ne[0]), real, n);
     if (ggml_quantize_chunk(w->type, real, out, 0, n_rows, t->ne[0],
             w->weights != NULL ? w->weights + i_matrix * t->ne[0] : NULL) != row_size * (size_t) n_rows) {
@@ -101,13 +101,13 @@ bool cli_quantize_rows(const struct ggml_tensor *t, enum ggml_type type, const f
     }
     w.band_rows = t->ne[0] < BAND_ELEMENTS ? BAND_ELEMENTS / t->ne[0] : 1;
     w.band_rows = w.band_rows < t->ne[1] ? w.band_rows : t->ne[1];
-    w.n_bands   = (t->ne[1] + w.band_rows - 1) / w.band_rows;
-    w.n_all     = w.n_bands * t->ne[2] * t->ne[3];
-    w.squares   = calloc((size_t) w.n_all, sizeof *w.squares);
+    w.n_bands = (t->ne[1] + w.band_rows - 1) / w.band_rows;
+    w.n_all = w.n_bands * t->ne[2] * t->ne[3];
+    w.squares = calloc((size_t) w.n_all, sizeof *w.squares);
     const int n = n_threads < w.n_all ? n_threads : (int) w.n_all;
 
     pthread_t *threads = calloc((size_t) n, sizeof *threads);
-    const bool ready   = w.squares != NULL && threads != NULL;
+    const bool ready = w.squares != NULL && threads != NULL;
     if (ready) {
         threads_run(&w, threads, n - 1);
     }

@@ -22,21 +22,21 @@ enum { OPT_TRACE = CLI_OWN, OPT_MAP, OPT_MEMORY, OPT_ALLOW, OPT_LOGPROBS, OPT_CA
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    {.letter   = 'p',
-        .name  = "prompt",
+    {.letter = 'p',
+        .name = "prompt",
         .value = "TEXT",
-        .what  = "the text to go on with (default: what a pipe brings, else \"Once upon a time\"); '-': standard input"},
-    {.letter   = 'f',
-        .name  = "file",
+        .what = "the text to go on with (default: what a pipe brings, else \"Once upon a time\"); '-': standard input"},
+    {.letter = 'f',
+        .name = "file",
         .value = "FILE",
         .takes = "*",
-        .use   = CLI_READ,
-        .what  = "go on with the text of FILE, without its last line end"},
-    {.letter   = 'n',
-        .name  = "predict",
+        .use = CLI_READ,
+        .what = "go on with the text of FILE, without its last line end"},
+    {.letter = 'n',
+        .name = "predict",
         .value = "N",
-        .what  = "at most N tokens (default, and -1: until the model ends or its context is full)",
-        .also  = "n-predict"},
+        .what = "at most N tokens (default, and -1: until the model ends or its context is full)",
+        .also = "n-predict"},
     {.letter = 'e', .name = "echo", .what = "print the prompt too"},
     CLI_SAMPLING_ROWS,
     CLI_OPT_LORA("; may be given again for more"),
@@ -44,51 +44,51 @@ static const struct cli_option option_rows[] = {
     CLI_PLACE_ROWS,
     CLI_OPT_LLAMA,
     CLI_OPT_SPLIT,
-    {.id       = OPT_MEMORY,
-        .name  = "memory",
+    {.id = OPT_MEMORY,
+        .name = "memory",
         .value = "N",
         .what =
             "stay within N bytes, or those of devices as in 'berth fit': the batch is smaller, then ops run again, then the "
             "cache "
             "is of another type, then layers on the host, then, if --ctx is not given, the context shorter, as far as it takes"},
-    {.id       = OPT_ALLOW,
-        .name  = "allow",
+    {.id = OPT_ALLOW,
+        .name = "allow",
         .value = "LIST",
-        .what  = "with --memory: give up nothing but what is in the list of batch, recompute, cache-type, spill"},
-    {.id       = OPT_TRACE,
-        .name  = "trace",
+        .what = "with --memory: give up nothing but what is in the list of batch, recompute, cache-type, spill"},
+    {.id = OPT_TRACE,
+        .name = "trace",
         .value = "FILE",
         .takes = "*",
-        .what  = "write a timeline of all ops for Chrome or Perfetto"},
-    {.id       = OPT_MAP,
-        .name  = "map",
+        .what = "write a timeline of all ops for Chrome or Perfetto"},
+    {.id = OPT_MAP,
+        .name = "map",
         .value = "FILE",
         .takes = ".svg .html .json",
-        .what  = "draw the memory map of the largest graph as FILE.svg or FILE.html; FILE.json: its plan"},
-    {.id       = OPT_CACHE,
-        .name  = "prompt-cache",
+        .what = "draw the memory map of the largest graph as FILE.svg or FILE.html; FILE.json: its plan"},
+    {.id = OPT_CACHE,
+        .name = "prompt-cache",
         .value = "FILE",
         .takes = "*",
-        .use   = CLI_UPDATE,
-        .what  = "begin with what FILE has of the prompt's beginning, and keep there what was read of it"},
-    {.id       = OPT_LOGPROBS,
-        .name  = "logprobs",
+        .use = CLI_UPDATE,
+        .what = "begin with what FILE has of the prompt's beginning, and keep there what was read of it"},
+    {.id = OPT_LOGPROBS,
+        .name = "logprobs",
         .value = "N",
-        .what  = "with --json: how likely each token was, and the N likeliest in its place"},
+        .what = "with --json: how likely each token was, and the N likeliest in its place"},
     CLI_OPT_JSON("print one JSON object at the end: text, tokens, speed, memory, ctx, batch, cache_type"),
     {0},
 };
 
 const struct cli_help cli_run_help = {
-    .command  = "run",
-    .what     = "let a model write",
+    .command = "run",
+    .what = "let a model write",
     .operands = "[MODEL [PROMPT]]",
-    .takes    = ".gguf|",
-    .n_read   = 1,
-    .about   = "Lets a language model of the llama family (a GGUF file; docs/models.md has the architectures) go on with a text. "
-               "Without "
-               "MODEL it is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; "
-               "then a line on standard error says how fast it was and what it took. Ctrl-C ends it after the token at hand.",
+    .takes = ".gguf|",
+    .n_read = 1,
+    .about = "Lets a language model of the llama family (a GGUF file; docs/models.md has the architectures) go on with a text. "
+             "Without "
+             "MODEL it is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; "
+             "then a line on standard error says how fast it was and what it took. Ctrl-C ends it after the token at hand.",
     .options = option_rows,
     .examples = {{"A tale", "run"},
         {"A question from a file, answered the same way each time", "run -m model.gguf -f question.txt --temp 0 -n 200"}},
@@ -190,14 +190,14 @@ static int prompt_get(struct options *o) {
     const bool is_dash = o->prompt != NULL && strcmp(o->prompt, "-") == 0;
     const bool is_pipe = is_dash || (o->prompt == NULL && o->file == NULL && cli_has_stdin());
     if (is_pipe || o->file != NULL) {
-        size_t n       = 0;
+        size_t n = 0;
         o->prompt_text = cli_read_text(is_pipe ? "-" : o->file, &n);
         if (o->prompt_text == NULL) {
             return CLI_FAILURE;
         }
         n -= n > 0 && o->prompt_text[n - 1] == '\n';
         n -= n > 0 && o->prompt_text[n - 1] == '\r';
-        o->prompt      = n > 0 || is_dash || o->file != NULL ? o->prompt_text : NULL;
+        o->prompt = n > 0 || is_dash || o->file != NULL ? o->prompt_text : NULL;
         o->prompt_size = n;
     }
     if (o->prompt == NULL) {
@@ -216,7 +216,7 @@ static int prompt_get(struct options *o) {
 static bool cache_load(
     const struct options *o, struct session *s, const struct token_list *tokens, struct result *r, struct model_error *error) {
     struct model_error why = {""};
-    FILE *file             = o->cache != NULL ? fopen(o->cache, "rb") : NULL;
+    FILE *file = o->cache != NULL ? fopen(o->cache, "rb") : NULL;
     if (file == NULL) {
         return o->cache == NULL || errno == ENOENT || model_fail(error, "%s: cannot be read: %s", o->cache, strerror(errno));
     }
@@ -247,10 +247,10 @@ static bool cache_save(const struct options *o, const struct session *s, const s
 
 static bool work(const struct options *o, struct cli_model *m, const struct vocab *vocab, struct speaker *w,
     struct sampler *sampler, struct result *r, struct model_error *error) {
-    struct session *s        = m->session;
+    struct session *s = m->session;
     struct token_list tokens = {0};
-    bool ok                  = vocab_encode(vocab, o->prompt, o->prompt_size, true, true, &tokens, error);
-    r->n_prompt              = (int64_t) tokens.n;
+    bool ok = vocab_encode(vocab, o->prompt, o->prompt_size, true, true, &tokens, error);
+    r->n_prompt = (int64_t) tokens.n;
     if (ok && tokens.n == 0) {
         ok = model_fail(error, "the prompt is empty");
     }
@@ -265,15 +265,15 @@ static bool work(const struct options *o, struct cli_model *m, const struct voca
     for (int64_t i = 0; ok && i < r->n_prompt; i++) { // penalties count the prompt too
         ok = sampler_accept(sampler, tokens.ids[i]) || model_fail(error, "out of memory");
     }
-    ok                  = ok && cache_load(o, s, &tokens, r, error);
+    ok = ok && cache_load(o, s, &tokens, r, error);
     const int64_t start = ggml_time_us();
-    ok                  = ok && session_decode(s, tokens.ids + r->n_kept, r->n_prompt - r->n_kept, error);
-    r->prompt_us        = ggml_time_us() - start;
-    r->n_prompt         = ok ? r->n_prompt : s->n_past; // all, or as far as it came
-    ok                  = ok && cache_save(o, s, &tokens, r, error);
-    ok                  = ok && speak(s, w, sampler, o->n_predict, &r->made, error);
-    r->is_stopped       = cli_is_interrupted(NULL);
-    r->is_full          = s->n_past == s->params.n_ctx;
+    ok = ok && session_decode(s, tokens.ids + r->n_kept, r->n_prompt - r->n_kept, error);
+    r->prompt_us = ggml_time_us() - start;
+    r->n_prompt = ok ? r->n_prompt : s->n_past; // all, or as far as it came
+    ok = ok && cache_save(o, s, &tokens, r, error);
+    ok = ok && speak(s, w, sampler, o->n_predict, &r->made, error);
+    r->is_stopped = cli_is_interrupted(NULL);
+    r->is_full = s->n_past == s->params.n_ctx;
     token_list_fini(&tokens);
     return ok || r->is_stopped;
 }
@@ -328,11 +328,11 @@ static void print_json(const struct options *o, const struct cli_model *m, const
 
 static int run_text(const struct options *o, struct cli_model *m, const struct vocab *vocab) {
     struct model_error error = {""};
-    struct result r          = {0};
-    struct speaker w         = {0};
+    struct result r = {0};
+    struct speaker w = {0};
     struct sampler sampler;
     struct berth_stream text = {0};
-    struct logprobs logs     = {.n_top = o->n_logprobs};
+    struct logprobs logs = {.n_top = o->n_logprobs};
     struct cli_guide guide;
     const int guide_code = cli_guide_open(&o->sampling, vocab, &guide);
     if (guide_code != CLI_OK) {
@@ -341,7 +341,7 @@ static int run_text(const struct options *o, struct cli_model *m, const struct v
     bool ok = (!o->json || berth_stream_open(&text)) && speaker_init(&w, vocab, &o->sampling, o->json ? text.file : stdout);
     cli_sampling_start(&o->sampling, &sampler);
     w.guide = guide.guide;
-    w.logs  = o->n_logprobs >= 0 ? &logs : NULL;
+    w.logs = o->n_logprobs >= 0 ? &logs : NULL;
     if (ok && o->trace != NULL && berth_sched_trace_start(m->session->sched) != GGML_STATUS_SUCCESS) {
         ok = model_fail(&error, "%s", berth_last_error());
     }
@@ -382,9 +382,9 @@ static int write_map(const char *path, struct cli_model *m) {
     }
     struct berth_stream s;
     const bool is_saved = berth_stream_open(&s) && berth_sched_save(m->session->sched, s.file) == GGML_STATUS_SUCCESS;
-    const bool ok       = berth_stream_close(&s) && is_saved;
-    const int code      = ok ? cli_map_saved(s.text, s.size, m->path, path)
-                             : cli_fail(CLI_FAILURE, "%s: %s", path, is_saved ? "out of memory" : berth_last_error());
+    const bool ok = berth_stream_close(&s) && is_saved;
+    const int code = ok ? cli_map_saved(s.text, s.size, m->path, path)
+                        : cli_fail(CLI_FAILURE, "%s: %s", path, is_saved ? "out of memory" : berth_last_error());
     berth_stream_fini(&s);
     return code;
 }
@@ -408,7 +408,7 @@ static void memory_tell(const struct fit_question *q, const struct fit_answer *a
     const enum ggml_type cache = q->model.has_cache_type ? q->model.cache_k : GGML_TYPE_F16;
     char text[256];
     size_t n = 0;
-    text[0]  = '\0';
+    text[0] = '\0';
     if (a->n_ctx < a->ctx_wanted) {
         n += (size_t) snprintf(
             text, sizeof text, ", a context of %" PRId64 " positions instead of %" PRId64, a->n_ctx, a->ctx_wanted);
@@ -435,7 +435,7 @@ static void memory_tell(const struct fit_question *q, const struct fit_answer *a
 // The setting that stays within --memory becomes the options'.
 static int memory_obey(struct options *o) {
     struct fit_question *q = &o->fit;
-    struct fit_answer a    = {0};
+    struct fit_answer a = {0};
     struct cli_model m;
     char text[64];
     q->model = o->model;
@@ -447,7 +447,7 @@ static int memory_obey(struct options *o) {
         return cli_usage("run", "--allow recompute and --lora do not go together");
     }
     q->max_ctx = 4096; // as without a limit
-    int code   = fit_open(q, &m);
+    int code = fit_open(q, &m);
     if (code != CLI_OK) {
         return code;
     }
@@ -488,7 +488,7 @@ int cli_run(int argc, char **argv) {
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
     struct vocab *vocab = vocab_of_model(m.model, &error);
-    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_output_check(o.trace);
+    code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_output_check(o.trace);
     if (code == CLI_OK) {
         code = cli_output_check(o.map);
     }

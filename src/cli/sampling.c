@@ -66,7 +66,7 @@ static int whole(const char *command, const struct whole_row *row, const char *t
 static int bias(const char *command, const char *text, struct cli_sampling *o) {
     char *sign, *end;
     const long long token = strtoll(text, &sign, 10);
-    const double x        = sign != text && (*sign == '+' || *sign == '-') ? strtod(sign, &end) : NAN;
+    const double x = sign != text && (*sign == '+' || *sign == '-') ? strtod(sign, &end) : NAN;
     if (isnan(x) || *end != '\0' || token < 0 || token > INT32_MAX || x > 1e6) {
         return cli_usage(command, "--logit-bias '%s' is not a token's number with + or - and a number behind it", text);
     }
@@ -121,25 +121,25 @@ void cli_sampling_seed(struct cli_sampling *o) {
 
 void cli_sampling_start(const struct cli_sampling *o, struct sampler *s) {
     sampler_init(s, (float) o->temperature, o->top_k, (float) o->top_p, (uint64_t) o->seed);
-    s->typical   = (float) o->typical;
-    s->min_p     = (float) o->min_p;
-    s->repeat    = (float) o->repeat;
+    s->typical = (float) o->typical;
+    s->min_p = (float) o->min_p;
+    s->repeat = (float) o->repeat;
     s->frequency = (float) o->frequency;
-    s->presence  = (float) o->presence;
-    s->last_n    = o->last_n;
-    s->tau       = o->mirostat == 2 ? (float) o->tau : 0;
-    s->eta       = (float) o->eta;
-    s->biases    = o->biases;
-    s->n_biases  = o->n_biases;
+    s->presence = (float) o->presence;
+    s->last_n = o->last_n;
+    s->tau = o->mirostat == 2 ? (float) o->tau : 0;
+    s->eta = (float) o->eta;
+    s->biases = o->biases;
+    s->n_biases = o->n_biases;
 }
 
 // ---- grammars ----
 
 int cli_guide_open(const struct cli_sampling *o, const struct vocab *vocab, struct cli_guide *guide) {
-    const char *path         = o->grammar != NULL ? o->grammar : o->schema;
+    const char *path = o->grammar != NULL ? o->grammar : o->schema;
     struct model_error error = {""};
-    size_t size              = 0;
-    *guide                   = (struct cli_guide){NULL, NULL};
+    size_t size = 0;
+    *guide = (struct cli_guide){NULL, NULL};
     if (path == NULL) {
         return CLI_OK;
     }
@@ -154,7 +154,7 @@ int cli_guide_open(const struct cli_sampling *o, const struct vocab *vocab, stru
         return cli_is_interrupted(NULL) ? CLI_STOPPED : CLI_FAILURE;
     }
     guide->grammar = grammar_new(text, size, cli_is_interrupted, NULL, &error);
-    guide->guide   = guide->grammar != NULL ? guide_new(guide->grammar, vocab, &error) : NULL;
+    guide->guide = guide->grammar != NULL ? guide_new(guide->grammar, vocab, &error) : NULL;
     free(text);
     if (guide->guide == NULL) {
         cli_guide_close(guide);

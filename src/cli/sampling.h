@@ -25,67 +25,67 @@ struct cli_sampling {
     }
 
 #define CLI_SAMPLING_ROWS \
-    {.id       = CLI_TEMP, \
-        .name  = "temp", \
+    {.id = CLI_TEMP, \
+        .name = "temp", \
         .value = "T", \
-        .what  = "0: always the likeliest token; higher: wilder (default 0.8)", \
-        .also  = "temperature"}, \
+        .what = "0: always the likeliest token; higher: wilder (default 0.8)", \
+        .also = "temperature"}, \
         {.id = CLI_TOP_K, .name = "top-k", .value = "K", .what = "choose among the K likeliest, 0: all (default 40)"}, \
-        {.id       = CLI_TYPICAL, \
-            .name  = "typical", \
+        {.id = CLI_TYPICAL, \
+            .name = "typical", \
             .value = "P", \
-            .what  = "of those, the most typical that have P together (default 1: all)", \
-            .also  = "typical-p"}, \
+            .what = "of those, the most typical that have P together (default 1: all)", \
+            .also = "typical-p"}, \
         {.id = CLI_TOP_P, .name = "top-p", .value = "P", .what = "of those, the likeliest that have P together (default 0.95)"}, \
-        {.id       = CLI_MIN_P, \
-            .name  = "min-p", \
+        {.id = CLI_MIN_P, \
+            .name = "min-p", \
             .value = "P", \
-            .what  = "of those, the ones at least P times as likely as the likeliest (default 0)"}, \
-        {.id       = CLI_REPEAT, \
-            .name  = "repeat-penalty", \
+            .what = "of those, the ones at least P times as likely as the likeliest (default 0)"}, \
+        {.id = CLI_REPEAT, \
+            .name = "repeat-penalty", \
             .value = "X", \
-            .what  = "make tokens of the last ones less likely, 1: not (default 1)"}, \
-        {.id       = CLI_LAST_N, \
-            .name  = "repeat-last-n", \
+            .what = "make tokens of the last ones less likely, 1: not (default 1)"}, \
+        {.id = CLI_LAST_N, \
+            .name = "repeat-last-n", \
             .value = "N", \
-            .what  = "how many tokens are the last ones, 0: none (default 64)"}, \
-        {.id       = CLI_FREQUENCY, \
-            .name  = "frequency-penalty", \
+            .what = "how many tokens are the last ones, 0: none (default 64)"}, \
+        {.id = CLI_FREQUENCY, \
+            .name = "frequency-penalty", \
             .value = "X", \
-            .what  = "less likely by X for each time among the last ones (default 0)"}, \
-        {.id       = CLI_PRESENCE, \
-            .name  = "presence-penalty", \
+            .what = "less likely by X for each time among the last ones (default 0)"}, \
+        {.id = CLI_PRESENCE, \
+            .name = "presence-penalty", \
             .value = "X", \
-            .what  = "less likely by X if among the last ones (default 0)"}, \
-        {.id       = CLI_MIROSTAT, \
-            .name  = "mirostat", \
+            .what = "less likely by X if among the last ones (default 0)"}, \
+        {.id = CLI_MIROSTAT, \
+            .name = "mirostat", \
             .value = "N", \
-            .what  = "2: keep the surprise at --mirostat-ent instead of top-k to min-p (default 0)"}, \
+            .what = "2: keep the surprise at --mirostat-ent instead of top-k to min-p (default 0)"}, \
         {.id = CLI_TAU, .name = "mirostat-ent", .value = "X", .what = "the surprise in bits (default 5)"}, \
         {.id = CLI_ETA, .name = "mirostat-lr", .value = "X", .what = "how fast it is followed (default 0.1)"}, \
-        {.id       = CLI_BIAS, \
-            .name  = "logit-bias", \
+        {.id = CLI_BIAS, \
+            .name = "logit-bias", \
             .value = "ID+X", \
-            .what  = "make token ID more likely by X; ID-X: less; ID-inf: never. May be given again"}, \
-        {.id       = CLI_STOP, \
-            .name  = "stop", \
+            .what = "make token ID more likely by X; ID-X: less; ID-inf: never. May be given again"}, \
+        {.id = CLI_STOP, \
+            .name = "stop", \
             .value = "TEXT", \
-            .what  = "end before TEXT is written; may be given again", \
-            .also  = "reverse-prompt"}, \
-        {.id       = CLI_GRAMMAR, \
-            .name  = "grammar", \
+            .what = "end before TEXT is written; may be given again", \
+            .also = "reverse-prompt"}, \
+        {.id = CLI_GRAMMAR, \
+            .name = "grammar", \
             .value = "FILE", \
             .takes = "*", \
-            .use   = CLI_READ, \
-            .what  = "write only what the grammar in FILE allows (GBNF)", \
-            .also  = "grammar-file"}, \
-        {.id       = CLI_SCHEMA, \
-            .name  = "json-schema", \
+            .use = CLI_READ, \
+            .what = "write only what the grammar in FILE allows (GBNF)", \
+            .also = "grammar-file"}, \
+        {.id = CLI_SCHEMA, \
+            .name = "json-schema", \
             .value = "FILE", \
             .takes = ".json", \
-            .use   = CLI_READ, \
-            .what  = "write only JSON that is valid by the schema in FILE", \
-            .also  = "json-schema-file"}, \
+            .use = CLI_READ, \
+            .what = "write only JSON that is valid by the schema in FILE", \
+            .also = "json-schema-file"}, \
     { \
         .letter = 's', .name = "seed", .value = "S", .what = "seed of the choices (default: another one each time)" \
     }

@@ -107,8 +107,8 @@ static struct node *node_new(struct converter *c, struct node *up) {
         return NULL;
     }
     c->nodes[c->n_nodes++] = node;
-    node->rule             = -1;
-    node->up               = up;
+    node->rule = -1;
+    node->up = up;
     if (up != NULL && up->last != NULL) {
         up->last->next = node;
     } else if (up != NULL) {
@@ -123,17 +123,17 @@ static struct node *node_new(struct converter *c, struct node *up) {
 // The value that is next in the file. Recursion is bounded by BERTH_JSON_DEPTH_MAX. False with a message of the reader or fail.
 static bool value_read(struct converter *c, struct node *node) {
     struct berth_json *r = &c->json;
-    const char kind      = berth_json_peek(r);
+    const char kind = berth_json_peek(r);
     struct berth_json_text key;
     node->text.at = r->p;
-    bool ok       = true;
+    bool ok = true;
     if (kind == '{') {
         ok = berth_json_object(r);
         while (ok && berth_json_key(r, &key)) {
             struct node *value = node_new(c, node);
-            ok                 = value != NULL && fwrite(key.text, 1, key.len, c->keys.file) == key.len;
+            ok = value != NULL && fwrite(key.text, 1, key.len, c->keys.file) == key.len;
             if (ok) {
-                value->key      = c->keys_size;
+                value->key = c->keys_size;
                 value->key_size = key.len;
                 c->keys_size += key.len;
                 ok = value_read(c, value);
@@ -143,7 +143,7 @@ static bool value_read(struct converter *c, struct node *node) {
         ok = berth_json_array(r);
         while (ok && berth_json_next(r)) {
             struct node *value = node_new(c, node);
-            ok                 = value != NULL && value_read(c, value);
+            ok = value != NULL && value_read(c, value);
         }
     } else {
         ok = berth_json_skip(r);
@@ -172,7 +172,7 @@ static bool slots_fill(struct converter *c) {
         c->n_slots *= 2;
     }
     c->hash_key = berth_siphash_key_new(c);
-    c->slots    = calloc(c->n_slots, sizeof *c->slots);
+    c->slots = calloc(c->n_slots, sizeof *c->slots);
     if (c->slots == NULL) {
         return fail(c, "out of memory");
     }
@@ -191,7 +191,7 @@ static bool slots_fill(struct converter *c) {
 static bool tree_read(struct converter *c, const char *text, size_t size) {
     berth_json_init(&c->json, text, size, c->name);
     struct node *all = NULL;
-    bool ok          = (berth_stream_open(&c->keys) && (all = node_new(c, NULL)) != NULL) || fail(c, "out of memory");
+    bool ok = (berth_stream_open(&c->keys) && (all = node_new(c, NULL)) != NULL) || fail(c, "out of memory");
     if (ok && berth_json_peek(&c->json) == '\0' && c->json.status == GGML_STATUS_SUCCESS) {
         ok = fail(c, "the schema is empty");
     }
@@ -316,7 +316,7 @@ static bool schema(struct converter *c, struct node *node, int *rule) {
             return fail(c, "out of memory");
         }
         c->waiting[c->n_rules] = node;
-        node->rule             = (int) c->n_rules++;
+        node->rule = (int) c->n_rules++;
     }
     *rule = node->rule;
     return true;
@@ -383,8 +383,8 @@ static bool property_write(struct converter *c, struct node *property, int id, i
 static bool others_write(struct converter *c, const struct node *s, int id, int n) {
     struct node *more = field(c, s, "additionalProperties");
     const bool is_all = n == 0 && more == NULL;
-    int rule          = -1;
-    FILE *to          = c->rules.file;
+    int rule = -1;
+    FILE *to = c->rules.file;
     if (!is_all && (more == NULL || first_of(more) == 'f')) {
         fprintf(to, "r%d-%d-0 ::=\nr%d-%d-1 ::=\n", id, n, id, n);
         return true;
@@ -401,7 +401,7 @@ static bool others_write(struct converter *c, const struct node *s, int id, int 
 
 static bool required_mark(struct converter *c, struct berth_json_text name, void *user) {
     const struct node *all = user;
-    struct node *property  = all != NULL ? field_sized(c, all, name.text, name.len) : NULL;
+    struct node *property = all != NULL ? field_sized(c, all, name.text, name.len) : NULL;
     if (property == NULL) {
         return fail(c, "'%.*s' is required, but no property", (int) (name.len < 64 ? name.len : 64), name.text);
     }
@@ -410,9 +410,9 @@ static bool required_mark(struct converter *c, struct berth_json_text name, void
 }
 
 static bool object_body(struct converter *c, struct node *s, int id, FILE *to) {
-    struct node *all            = field(c, s, "properties");
+    struct node *all = field(c, s, "properties");
     const struct node *required = field(c, s, "required");
-    int n                       = 0;
+    int n = 0;
     fprintf(to, "\"{\" ws r%d-0-0 ws \"}\"", id);
     if (s->has_properties) { // "object" twice in a list of types
         return true;
@@ -452,7 +452,7 @@ static bool type_body(struct converter *c, struct node *s, const struct node *ty
 
 // "#/$defs/name": a path from the top of the file.
 static bool reference(struct converter *c, struct berth_json_text path, void *user) {
-    struct node *s         = c->nodes[0];
+    struct node *s = c->nodes[0];
     const struct slice ref = {path.text, path.len};
     int rule;
     if (path.len < 1 || path.text[0] != '#') {
@@ -462,8 +462,8 @@ static bool reference(struct converter *c, struct berth_json_text path, void *us
     while (s != NULL && at < end) {
         at++; // '/'
         const char *slash = memchr(at, '/', (size_t) (end - at));
-        const size_t n    = (size_t) ((slash != NULL ? slash : end) - at);
-        s                 = field_sized(c, s, at, n);
+        const size_t n = (size_t) ((slash != NULL ? slash : end) - at);
+        s = field_sized(c, s, at, n);
         at += n;
     }
     if (s == NULL) {
@@ -479,7 +479,7 @@ static bool keys_check(struct converter *c, const struct node *s) {
         "default", "examples", "$schema", "$id", "$comment", "format", "readOnly", "writeOnly", "deprecated"};
     for (const struct node *member = s->first; member != NULL; member = member->next) {
         const struct berth_json_text key = key_of(c, member);
-        size_t i                         = 0;
+        size_t i = 0;
         while (i < sizeof keys / sizeof *keys && !berth_json_is(key, keys[i])) {
             i++;
         }
@@ -539,8 +539,8 @@ static bool body(struct converter *c, struct node *s, int id, FILE *to) {
 static bool rule_write(struct converter *c, struct node *s, int rule) {
     struct berth_stream text;
     bool ok = berth_stream_open(&text);
-    ok      = ok && body(c, s, rule, text.file);
-    ok      = berth_stream_close(&text) && ok;
+    ok = ok && body(c, s, rule, text.file);
+    ok = berth_stream_close(&text) && ok;
     if (ok) {
         fprintf(c->rules.file, "r%d ::= ", rule);
         fwrite(text.text, 1, text.size, c->rules.file);
@@ -568,7 +568,7 @@ static bool rules_write(struct converter *c) {
 
 char *cli_schema_grammar(const char *text, size_t size, const char *name, ggml_abort_callback stop, void *stop_data) {
     struct converter c = {.name = name, .stop = stop, .stop_data = stop_data};
-    bool ok            = tree_read(&c, text, size);
+    bool ok = tree_read(&c, text, size);
     if (ok) {
         ok = berth_stream_open(&c.rules) && rules_write(&c);
         ok = berth_stream_close(&c.rules) && ok;

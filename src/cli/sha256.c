@@ -26,7 +26,7 @@ static void block_add(struct sha256 *s, const uint8_t *p) {
     for (int i = 16; i < 64; i++) {
         const uint32_t a = turn(w[i - 15], 7) ^ turn(w[i - 15], 18) ^ w[i - 15] >> 3;
         const uint32_t b = turn(w[i - 2], 17) ^ turn(w[i - 2], 19) ^ w[i - 2] >> 10;
-        w[i]             = w[i - 16] + a + w[i - 7] + b;
+        w[i] = w[i - 16] + a + w[i - 7] + b;
     }
     memcpy(v, s->state, sizeof v);
     for (int i = 0; i < 64; i++) {

@@ -49,7 +49,7 @@ static void put_message(const char *fmt, va_list args) {
     va_list again;
     va_copy(again, args);
     const int n = vsnprintf(NULL, 0, fmt, again);
-    char *text  = n >= 0 ? malloc((size_t) n + 1) : NULL;
+    char *text = n >= 0 ? malloc((size_t) n + 1) : NULL;
     va_end(again);
     if (text != NULL) {
         vsnprintf(text, (size_t) n + 1, fmt, args);
@@ -132,7 +132,7 @@ bool cli_parse_size(const char *text, uint64_t *size) {
         return false;
     }
     char *end;
-    errno              = 0;
+    errno = 0;
     const uint64_t raw = strtoull(text, &end, 10);
     if (*end == '\0') { // whole bytes need no detour over floating point
         *size = raw;
@@ -156,15 +156,15 @@ bool cli_parse_size(const char *text, uint64_t *size) {
 bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out) {
     char *end;
     errno = 0;
-    *out  = strtoll(text, &end, 10);
+    *out = strtoll(text, &end, 10);
     return end != text && *end == '\0' && errno == 0 && *out >= min && *out <= max;
 }
 
 bool cli_parse_ms(const char *text, int64_t *us) {
     char *end;
     const double ms = strtod(text, &end);
-    const bool ok   = end != text && *end == '\0' && ms >= 0 && ms <= 1e12;
-    *us             = ok ? (int64_t) (ms * 1000) : 0;
+    const bool ok = end != text && *end == '\0' && ms >= 0 && ms <= 1e12;
+    *us = ok ? (int64_t) (ms * 1000) : 0;
     return ok;
 }
 
@@ -177,7 +177,7 @@ const char *cli_bytes(uint64_t size, char text[64]) {
     static const char *const names[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     char digits[32];
     const int n = snprintf(digits, sizeof digits, "%" PRIu64, size);
-    int at      = 0;
+    int at = 0;
     for (int i = 0; i < n; i++) {
         text[at++] = digits[i];
         if ((n - i - 1) % 3 == 0 && i + 1 < n) {
@@ -198,8 +198,8 @@ const char *cli_bytes(uint64_t size, char text[64]) {
 
 const char *cli_short_bytes(uint64_t size, char text[32]) {
     static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double x                         = (double) size;
-    int unit                         = 0;
+    double x = (double) size;
+    int unit = 0;
     for (; x >= 1024 && unit < 6; unit++) {
         x /= 1024;
     }
@@ -209,7 +209,7 @@ const char *cli_short_bytes(uint64_t size, char text[32]) {
 
 const char *cli_colour(FILE *file, enum cli_colour colour) {
     static const char *const codes[] = {"\033[0m", "\033[1m", "\033[2m", "\033[32m", "\033[33m", "\033[31m"};
-    const char *no                   = getenv("NO_COLOR");
+    const char *no = getenv("NO_COLOR");
     return isatty(fileno(file)) && (no == NULL || *no == '\0') ? codes[colour] : "";
 }
 
@@ -218,7 +218,7 @@ bool cli_starts_with(const char *path, const char *magic) {
     const size_t n = strlen(magic);
     uint64_t size;
     const char *why;
-    FILE *file    = berth_file_open(path, &size, &why); // what is read from a pipe is gone
+    FILE *file = berth_file_open(path, &size, &why); // what is read from a pipe is gone
     const bool is = file != NULL && n <= sizeof found && fread(found, 1, n, file) == n && memcmp(found, magic, n) == 0;
     if (file != NULL) {
         fclose(file);

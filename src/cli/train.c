@@ -37,76 +37,76 @@ enum {
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    {.id       = OPT_DATA,
-        .name  = "data",
+    {.id = OPT_DATA,
+        .name = "data",
         .value = "TEXT",
         .takes = "*",
-        .use   = CLI_READ,
-        .what  = "the text to learn: a file, all files of a folder, '-': standard input"},
-    {.id       = OPT_VAL,
-        .name  = "val",
+        .use = CLI_READ,
+        .what = "the text to learn: a file, all files of a folder, '-': standard input"},
+    {.id = OPT_VAL,
+        .name = "val",
         .value = "TEXT",
         .takes = "*",
-        .use   = CLI_READ,
-        .what  = "tell the loss on this text too: at the start, at checkpoints, at the end"},
-    {.id       = OPT_SPLIT,
-        .name  = "split",
+        .use = CLI_READ,
+        .what = "tell the loss on this text too: at the start, at checkpoints, at the end"},
+    {.id = OPT_SPLIT,
+        .name = "split",
         .value = "WHERE",
         .takes = "file line blank",
-        .what  = "what one text is: a whole file (default), each line, or what is between blank lines"},
+        .what = "what one text is: a whole file (default), each line, or what is between blank lines"},
     {.letter = 'o', .name = "out", .value = "OUT", .takes = ".gguf", .what = "where the trained model goes, or the adapter"},
-    {.id       = OPT_LORA,
-        .name  = "lora",
+    {.id = OPT_LORA,
+        .name = "lora",
         .value = "RANK",
-        .what  = "train an adapter of this rank and leave the weights, which may then be of any type"},
+        .what = "train an adapter of this rank and leave the weights, which may then be of any type"},
     {.id = OPT_ALPHA, .name = "alpha", .value = "X", .what = "the adapter counts alpha/rank times (default: twice the rank)"},
     {.id = OPT_EPOCHS, .name = "epochs", .value = "N", .what = "how often all of the text is read (default 1)"},
     {.id = OPT_STEPS, .name = "steps", .value = "N", .what = "steps instead, however often that is; 0: look at --val alone"},
-    {.letter   = 'b',
-        .name  = "batch",
+    {.letter = 'b',
+        .name = "batch",
         .value = "N",
-        .also  = "batch-size",
-        .what  = "sequences of a step (default 8), with mpirun of each rank"},
-    {.letter   = 'c',
-        .name  = "ctx",
+        .also = "batch-size",
+        .what = "sequences of a step (default 8), with mpirun of each rank"},
+    {.letter = 'c',
+        .name = "ctx",
         .value = "N",
-        .also  = "ctx-size",
-        .what  = "tokens of a sequence (default: the model's context, at most 512)"},
-    {.id       = OPT_LR,
-        .name  = "lr",
+        .also = "ctx-size",
+        .what = "tokens of a sequence (default: the model's context, at most 512)"},
+    {.id = OPT_LR,
+        .name = "lr",
         .value = "X",
-        .what  = "the highest learning rate (default 1e-4, for an adapter 2e-4, for a new model 1e-3)"},
-    {.id       = OPT_SCHEDULE,
-        .name  = "schedule",
+        .what = "the highest learning rate (default 1e-4, for an adapter 2e-4, for a new model 1e-3)"},
+    {.id = OPT_SCHEDULE,
+        .name = "schedule",
         .value = "WORD",
         .takes = "cosine linear constant",
-        .what  = "how the rate falls: cosine (default), linear, constant"},
+        .what = "how the rate falls: cosine (default), linear, constant"},
     {.id = OPT_WARMUP, .name = "warmup", .value = "N", .what = "steps in which the rate rises (default: a twentieth of all)"},
     {.id = OPT_OPTIMIZER, .name = "optimizer", .value = "WORD", .takes = "adamw sgd", .what = "adamw (default) or sgd"},
     {.id = OPT_DECAY, .name = "decay", .value = "X", .what = "decay of weights, times the rate a step (default 0)"},
     {.id = OPT_CLIP, .name = "clip", .value = "X", .what = "gradients longer than this are shortened to it, 0: none (default 1)"},
     {.letter = 's', .name = "seed", .value = "S", .what = "seed of the order of texts and of random weights (default 1)"},
-    {.id       = OPT_SAVE_EVERY,
-        .name  = "save-every",
+    {.id = OPT_SAVE_EVERY,
+        .name = "save-every",
         .value = "N",
-        .what  = "write a checkpoint, OUT.checkpoint, every N steps and at the end"},
-    {.id       = OPT_RESUME,
-        .name  = "resume",
+        .what = "write a checkpoint, OUT.checkpoint, every N steps and at the end"},
+    {.id = OPT_RESUME,
+        .name = "resume",
         .value = "FILE",
         .takes = ".checkpoint",
-        .use   = CLI_UPDATE,
-        .what  = "go on from a checkpoint, with its options unless others are given"},
-    {.id       = OPT_NEW,
-        .name  = "new",
+        .use = CLI_UPDATE,
+        .what = "go on from a checkpoint, with its options unless others are given"},
+    {.id = OPT_NEW,
+        .name = "new",
         .value = "CONFIG",
         .takes = "*",
-        .use   = CLI_READ,
-        .what  = "begin with random weights: the file CONFIG has the sizes, MODEL only the tokenizer"},
-    {.id       = OPT_MEMORY,
-        .name  = "memory",
+        .use = CLI_READ,
+        .what = "begin with random weights: the file CONFIG has the sizes, MODEL only the tokenizer"},
+    {.id = OPT_MEMORY,
+        .name = "memory",
         .value = "N",
-        .what  = "what is trained and the graphs of a step take at most N bytes: some of it is computed twice. N takes K, M, G, "
-                 "KiB, MiB, ..., kB, MB, ..."},
+        .what = "what is trained and the graphs of a step take at most N bytes: some of it is computed twice. N takes K, M, G, "
+                "KiB, MiB, ..., kB, MB, ..."},
     {.id = OPT_PLOT, .name = "plot", .value = "FILE", .takes = ".svg", .what = "draw the losses as FILE.svg"},
     CLI_OPT_THREADS,
     CLI_OPT_DEVICE,
@@ -116,18 +116,18 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_train_help = {
-    .command  = "train",
-    .what     = "let a model learn a text",
+    .command = "train",
+    .what = "let a model learn a text",
     .operands = "[MODEL]",
-    .takes    = ".gguf",
-    .n_read   = 1,
+    .takes = ".gguf",
+    .n_read = 1,
     .about =
         "Trains a language model (a GGUF file of the llama, mistral, qwen2 or qwen3 architecture with weights of f32, f16 or "
         "bf16) on a text, or with --lora an adapter for one of any type, which 'berth run --lora' and llama.cpp take. A "
         "run that is stopped and resumed equals the unbroken one bit by bit. Ctrl-C ends it after the step at hand and "
         "saves. A loss that is no number ends it too, before it reaches a weight. Started by mpirun, ranks share the work: "
         "each takes its part of every batch.",
-    .options  = option_rows,
+    .options = option_rows,
     .examples = {{"An adapter that knows a text", "train model.gguf --lora 8 --data text.txt -o lora.gguf"},
         {"Three times over all files of a folder, with a picture",
             "train m.gguf --data texts/ --epochs 3 -o tuned.gguf --plot loss.svg"},
@@ -166,10 +166,10 @@ static int word(const char *name, const char *text, const char *const words[3], 
 static int parse_one(int c, struct cli_train *o, bool *is_own) {
     static const char *const splits[3] = {"file", "line", "blank"}, *const schedules[3] = {"cosine", "linear", "constant"},
                              *const optimizers[3] = {"adamw", "sgd", NULL};
-    struct train_params *p                        = &o->params;
-    int64_t split                                 = o->split;
-    int code                                      = CLI_OK;
-    *is_own                                       = true;
+    struct train_params *p = &o->params;
+    int64_t split = o->split;
+    int code = CLI_OK;
+    *is_own = true;
     switch (c) {
         case OPT_DATA: o->data = optarg; break;
         case OPT_VAL: o->val = optarg; break;
@@ -255,39 +255,39 @@ static int params_check(const struct cli_train *o, const struct train_params *p)
 static struct train_params usual(const struct cli_train *o, const struct model *m) {
     const int64_t rank = o->params.rank > 0 ? o->params.rank : 0;
     return (struct train_params){.n_ctx = m->params.n_ctx_train < 512 ? m->params.n_ctx_train : 512,
-        .n_seq                          = 8 * n_ranks(o),
-        .n_steps                        = -1,
-        .n_warmup                       = -1,
-        .rank                           = rank,
-        .alpha                          = 2 * (float) rank,
-        .lr                             = o->config != NULL ? 1e-3f
-                                          : rank > 0        ? 2e-4f
-                                                            : 1e-4f,
-        .clip                           = 1,
-        .seed                           = 1};
+        .n_seq = 8 * n_ranks(o),
+        .n_steps = -1,
+        .n_warmup = -1,
+        .rank = rank,
+        .alpha = 2 * (float) rank,
+        .lr = o->config != NULL ? 1e-3f
+              : rank > 0        ? 2e-4f
+                                : 1e-4f,
+        .clip = 1,
+        .seed = 1};
 }
 
 static int params_get(const struct cli_train *o, const struct model *m, struct train_params *p) {
     struct model_error error = {""};
-    *p                       = usual(o, m);
+    *p = usual(o, m);
     if (o->resume != NULL && !train_state_params(o->resume, p, NULL, &error)) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
     const struct train_params *given = &o->params;
-    const int code                   = o->resume != NULL ? params_check(o, p) : CLI_OK;
-    p->n_ctx                         = given->n_ctx > 0 ? given->n_ctx : p->n_ctx;
-    p->n_seq                         = given->n_seq > 0 ? given->n_seq * n_ranks(o) : p->n_seq;
-    p->n_steps                       = given->n_steps >= 0 ? given->n_steps : o->n_epochs > 0 ? -1 : p->n_steps;
-    p->n_warmup                      = given->n_warmup >= 0 ? given->n_warmup : p->n_warmup;
-    p->alpha                         = given->alpha >= 0 ? given->alpha : p->alpha;
-    p->lr                            = given->lr >= 0 ? given->lr : p->lr;
-    p->decay                         = given->decay >= 0 ? given->decay : p->decay;
-    p->memory                        = given->memory;
-    p->clip                          = given->clip >= 0 ? given->clip : p->clip;
-    p->seed                          = o->seed >= 0 ? (uint64_t) o->seed : p->seed;
-    p->schedule                      = o->schedule >= 0 ? (enum train_schedule) o->schedule : p->schedule;
-    p->optimizer                     = o->optimizer >= 0 ? (enum ggml_opt_optimizer_type) o->optimizer : p->optimizer;
-    p->world                         = o->world;
+    const int code = o->resume != NULL ? params_check(o, p) : CLI_OK;
+    p->n_ctx = given->n_ctx > 0 ? given->n_ctx : p->n_ctx;
+    p->n_seq = given->n_seq > 0 ? given->n_seq * n_ranks(o) : p->n_seq;
+    p->n_steps = given->n_steps >= 0 ? given->n_steps : o->n_epochs > 0 ? -1 : p->n_steps;
+    p->n_warmup = given->n_warmup >= 0 ? given->n_warmup : p->n_warmup;
+    p->alpha = given->alpha >= 0 ? given->alpha : p->alpha;
+    p->lr = given->lr >= 0 ? given->lr : p->lr;
+    p->decay = given->decay >= 0 ? given->decay : p->decay;
+    p->memory = given->memory;
+    p->clip = given->clip >= 0 ? given->clip : p->clip;
+    p->seed = o->seed >= 0 ? (uint64_t) o->seed : p->seed;
+    p->schedule = o->schedule >= 0 ? (enum train_schedule) o->schedule : p->schedule;
+    p->optimizer = o->optimizer >= 0 ? (enum ggml_opt_optimizer_type) o->optimizer : p->optimizer;
+    p->world = o->world;
     return code;
 }
 
@@ -312,7 +312,7 @@ static int length_set(const struct cli_train *o, const struct train_data *data, 
 // Those that mpirun has started beside this one, which run the same command.
 static const struct berth_mpi_world *world_find(void) {
     ggml_backend_load_all();
-    const ggml_backend_reg_t mpi        = ggml_backend_reg_by_name("MPI");
+    const ggml_backend_reg_t mpi = ggml_backend_reg_by_name("MPI");
     const struct berth_mpi_world *world = mpi != NULL ? ggml_backend_reg_get_proc_address(mpi, "berth_mpi_world") : NULL;
     return world != NULL && world->size > 1 ? world : NULL;
 }
@@ -348,7 +348,7 @@ static int new_make(const struct cli_train *o) {
     }
     char *text = cli_read_text(o->config, &size);
     FILE *file = text != NULL && outputs_check(o) == CLI_OK ? cli_open(o->out) : NULL;
-    int code   = CLI_FAILURE;
+    int code = CLI_FAILURE;
     if (file != NULL && train_new(text, berth_gguf_map_meta(from), o->seed >= 0 ? (uint64_t) o->seed : 1, file, &error)) {
         code = cli_close(file, o->out, true);
     } else if (file != NULL) {
@@ -365,7 +365,7 @@ static int new_make(const struct cli_train *o) {
 static int texts_read(const struct cli_train *o, const struct vocab *vocab, const struct train_params *p, struct train_data *data,
     struct train_data *val) {
     struct model_error error = {""};
-    int code                 = o->data != NULL ? cli_train_read(o, o->data, vocab, data) : CLI_OK;
+    int code = o->data != NULL ? cli_train_read(o, o->data, vocab, data) : CLI_OK;
     if (code == CLI_OK && o->data != NULL && !train_data_cut(data, p->n_ctx, &error)) {
         code = cli_fail(CLI_FAILURE, "%s: %s", o->data, error.text);
     }
@@ -382,10 +382,10 @@ static int train(const struct cli_train *o, struct cli_model *m, const struct vo
     struct train_data data = {0}, val = {0};
     struct train_params p;
     struct model_error error = {""};
-    struct trainer *t        = NULL;
-    int code                 = params_get(o, m->model, &p);
-    code                     = code == CLI_OK ? texts_read(o, vocab, &p, &data, &val) : code;
-    code                     = code == CLI_OK ? length_set(o, &data, &p) : code;
+    struct trainer *t = NULL;
+    int code = params_get(o, m->model, &p);
+    code = code == CLI_OK ? texts_read(o, vocab, &p, &data, &val) : code;
+    code = code == CLI_OK ? length_set(o, &data, &p) : code;
     if (code == CLI_OK) {
         t = trainer_new(m->model, &m->devices, &p, &error);
         if (t == NULL || (o->resume != NULL && !train_state_read(t, &data, o->resume, &error)) ||
@@ -402,8 +402,8 @@ static int train(const struct cli_train *o, struct cli_model *m, const struct vo
 
 int cli_train(int argc, char **argv) {
     struct cli_train o = {.n_epochs = -1, .save_every = -1, .seed = -1, .optimizer = -1, .schedule = -1};
-    o.params           = (struct train_params){
-                  .n_ctx = -1, .n_seq = -1, .n_steps = -1, .n_warmup = -1, .rank = -1, .alpha = -1, .lr = -1, .decay = -1, .clip = -1};
+    o.params = (struct train_params){
+        .n_ctx = -1, .n_seq = -1, .n_steps = -1, .n_warmup = -1, .rank = -1, .alpha = -1, .lr = -1, .decay = -1, .clip = -1};
     struct model_error error = {""};
     struct cli_model m;
     int code = parse(argc, argv, &o);
@@ -413,7 +413,7 @@ int cli_train(int argc, char **argv) {
     cli_catch_interrupt();
     o.world = world_find();
     if (o.config != NULL) {
-        code         = cli_train_first(&o, cli_train_is_first(&o) ? new_make(&o) : CLI_OK);
+        code = cli_train_first(&o, cli_train_is_first(&o) ? new_make(&o) : CLI_OK);
         o.model.path = o.out;
     } else {
         code = CLI_OK;
@@ -427,7 +427,7 @@ int cli_train(int argc, char **argv) {
         return cli_fail(CLI_FAILURE, "%s: the model is in several files: 'berth gguf merge' makes one of them", m.path);
     }
     struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
-    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : CLI_OK;
+    code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : CLI_OK;
     if (code == CLI_OK) {
         code = outputs_check(&o);
     }

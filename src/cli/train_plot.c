@@ -43,20 +43,20 @@ static double nice_step(double span, double n) {
 static struct frame frame_of(const struct trainer *t) {
     struct frame f = {.lowest = INFINITY, .highest = -INFINITY, .n_steps = t->n_done};
     for (int64_t i = 0; i < t->n_done; i++) {
-        f.lowest  = fmin(f.lowest, (double) t->losses[i]);
+        f.lowest = fmin(f.lowest, (double) t->losses[i]);
         f.highest = fmax(f.highest, (double) t->losses[i]);
     }
     for (size_t i = 0; i < t->n_looks; i++) {
-        f.lowest  = fmin(f.lowest, (double) t->looks[i].loss);
+        f.lowest = fmin(f.lowest, (double) t->looks[i].loss);
         f.highest = fmax(f.highest, (double) t->looks[i].loss);
     }
     if (!(f.lowest <= f.highest)) {
-        f.lowest  = 0;
+        f.lowest = 0;
         f.highest = 1;
     }
     const double step = nice_step(fmax(f.highest - f.lowest, 1e-3), 8);
-    f.lowest          = step * floor(f.lowest / step);
-    f.highest         = fmax(step * ceil(f.highest / step), f.lowest + step);
+    f.lowest = step * floor(f.lowest / step);
+    f.highest = fmax(step * ceil(f.highest / step), f.lowest + step);
     return f;
 }
 
@@ -97,11 +97,11 @@ static void write_axes(FILE *file, const struct frame *f) {
 // The mean forgets within a fortieth of the run, so that it is as smooth for long runs as for short ones.
 static void write_line(FILE *file, const struct trainer *t, const struct frame *f, bool is_mean) {
     const int64_t every = t->n_done / MOST + 1;
-    const double keep   = exp(-1 / fmax((double) t->n_done / 40, 1));
+    const double keep = exp(-1 / fmax((double) t->n_done / 40, 1));
     double mean = 0, weight = 0;
     fprintf(file, "<path class=\"%s\" d=\"", is_mean ? "m" : "e");
     for (int64_t i = 0; i < t->n_done; i++) {
-        mean   = keep * mean + (1 - keep) * (double) t->losses[i];
+        mean = keep * mean + (1 - keep) * (double) t->losses[i];
         weight = keep * weight + (1 - keep);
         if (i % every == 0 || i + 1 == t->n_done) {
             fprintf(file, "%s%.1f %.1f", i == 0 ? "M" : "L", x_of(f, (double) i + 1),

@@ -34,7 +34,7 @@ const char *cli_train_checkpoint(const struct cli_train *o, char path[4096]) {
 
 static int checkpoint_save(struct run *r) {
     struct model_error error = {""};
-    FILE *file               = cli_open_update(r->checkpoint);
+    FILE *file = cli_open_update(r->checkpoint);
     if (file == NULL) {
         return CLI_FAILURE;
     }
@@ -44,13 +44,13 @@ static int checkpoint_save(struct run *r) {
         return cli_fail(CLI_FAILURE, "%s: %s", r->checkpoint, error.text);
     }
     const int code = cli_close(file, r->checkpoint, true);
-    r->n_saved     = code == CLI_OK ? r->t->n_done : r->n_saved;
+    r->n_saved = code == CLI_OK ? r->t->n_done : r->n_saved;
     return code;
 }
 
 static int result_save(struct run *r) {
     struct model_error error = {""};
-    FILE *file               = r->o->out != NULL ? cli_open(r->o->out) : NULL;
+    FILE *file = r->o->out != NULL ? cli_open(r->o->out) : NULL;
     if (file == NULL) {
         return r->o->out != NULL ? CLI_FAILURE : CLI_OK;
     }
@@ -129,13 +129,13 @@ static bool has_look_at(const struct trainer *t, int64_t step) {
 
 // The loss on the other texts, unless this run has it of this step.
 static int look(struct run *r) {
-    struct trainer *t        = r->t;
+    struct trainer *t = r->t;
     struct model_error error = {""};
     if (r->val == NULL || (t->n_looks > r->first_look && has_look_at(t, t->n_done))) {
         return CLI_OK;
     }
     const int64_t start = ggml_time_us();
-    const bool ok       = trainer_look(t, r->val, cli_is_interrupted, &error);
+    const bool ok = trainer_look(t, r->val, cli_is_interrupted, &error);
     r->spent_us += ggml_time_us() - start;
     if (!ok) {
         return t->is_stopped ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
@@ -207,7 +207,7 @@ static int stop_ask(struct run *r) {
 
 static int steps(struct run *r) {
     struct trainer *t = r->t;
-    int code          = look(r);
+    int code = look(r);
     while (code == CLI_OK && t->n_done < t->params.n_steps && (code = stop_ask(r)) == CLI_OK && !t->is_stopped) {
         struct model_error error = {""};
         if (!trainer_step(t, r->data, &error)) {
@@ -231,7 +231,7 @@ static int steps(struct run *r) {
 
 int cli_train_run(const struct cli_train *o, struct trainer *t, struct train_data *data, const struct train_data *val) {
     struct run r = {.o = o, .t = t, .data = data, .val = val, .n_saved = -1, .first = t->n_done, .start_us = ggml_time_us()};
-    r.told_us    = r.start_us;
+    r.told_us = r.start_us;
     r.first_look = t->n_looks;
     if (val != NULL && has_look_at(t, t->n_done)) { // it is found again: nobody knows of which text it was
         r.first_look = --t->n_looks;
@@ -239,13 +239,13 @@ int cli_train_run(const struct cli_train *o, struct trainer *t, struct train_dat
     if (o->out != NULL) {
         cli_train_checkpoint(o, r.checkpoint);
     }
-    int code             = steps(&r);
+    int code = steps(&r);
     const double seconds = 1e-6 * (double) (ggml_time_us() - r.start_us), speed = speed_of(&r);
-    code                   = code == CLI_OK ? stop_ask(&r) : code;
+    code = code == CLI_OK ? stop_ask(&r) : code;
     const bool has_to_save = o->out != NULL && (o->save_every > 0 || t->is_stopped);
-    code                   = code == CLI_OK && has_to_save ? by_first(&r, checkpoint_save) : code;
-    code                   = code == CLI_OK ? by_first(&r, result_save) : code;
-    code                   = code == CLI_OK ? by_first(&r, plot_save) : code;
+    code = code == CLI_OK && has_to_save ? by_first(&r, checkpoint_save) : code;
+    code = code == CLI_OK ? by_first(&r, result_save) : code;
+    code = code == CLI_OK ? by_first(&r, plot_save) : code;
     if (code != CLI_OK) {
         return code;
     }

@@ -30,8 +30,8 @@ static bool is_text(const char *text, size_t size) {
 
 static int file_read(struct reading *r, const char *path) {
     struct model_error error = {""};
-    size_t size              = 0;
-    char *text               = cli_read_text(path, &size);
+    size_t size = 0;
+    char *text = cli_read_text(path, &size);
     if (text == NULL) {
         return CLI_FAILURE;
     }
@@ -50,7 +50,7 @@ static int is_shown(const struct dirent *entry) {
 static int folder_read(struct reading *r, const char *path) {
     struct dirent **entries;
     const int n = scandir(path, &entries, is_shown, alphasort);
-    int code    = n < 0 ? cli_fail(CLI_FAILURE, "%s: cannot be read: %s", path, strerror(errno)) : CLI_OK;
+    int code = n < 0 ? cli_fail(CLI_FAILURE, "%s: cannot be read: %s", path, strerror(errno)) : CLI_OK;
     for (int i = 0; i < n; i++) {
         char name[4096];
         struct stat st;
@@ -70,7 +70,7 @@ int cli_train_read(const struct cli_train *o, const char *path, const struct voc
     struct reading r = {.split = o->split, .vocab = vocab, .data = data};
     struct stat st;
     const bool is_folder = strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    const int code       = is_folder ? folder_read(&r, path) : file_read(&r, path);
+    const int code = is_folder ? folder_read(&r, path) : file_read(&r, path);
     if (code == CLI_OK && r.n_odd == 1 && cli_train_is_first(o)) {
         cli_warn("%s: is not UTF-8 text but looks like binary data; the model learns its bytes", r.odd);
     } else if (code == CLI_OK && r.n_odd > 1 && cli_train_is_first(o)) {

@@ -11,15 +11,15 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_verify_help = {
-    .command  = "verify",
-    .what     = "check a plan: do two buffers collide?",
+    .command = "verify",
+    .what = "check a plan: do two buffers collide?",
     .operands = "PLAN",
-    .takes    = ".csv .json",
-    .n_read   = 1,
-    .about    = "Checks a plan, CSV with a column 'offset' or JSON: no two buffers that are alive together may share bytes, and "
-                "every one must lie as its alignment, fixed offset and alias group say. The first fault is named.",
-    .options  = option_rows,
-    .no       = "not valid",
+    .takes = ".csv .json",
+    .n_read = 1,
+    .about = "Checks a plan, CSV with a column 'offset' or JSON: no two buffers that are alive together may share bytes, and "
+             "every one must lie as its alignment, fixed offset and alias group say. The first fault is named.",
+    .options = option_rows,
+    .no = "not valid",
     .examples = {{"Is it valid?", "verify plan.csv"}, {"For a program", "verify --json plan.json"}},
 };
 
@@ -32,14 +32,14 @@ static void item_print(FILE *file, const struct berth_plan_set *set, int64_t i) 
 }
 
 static const char *const what[] = {
-    [BERTH_PLAN_SOUND]    = "no fault",
-    [BERTH_PLAN_ITEM]     = "an item contradicts itself",
-    [BERTH_PLAN_ALIGN]    = "not aligned",
-    [BERTH_PLAN_FIXED]    = "not where it must be",
-    [BERTH_PLAN_CHUNK]    = "lies across the end of a chunk",
+    [BERTH_PLAN_SOUND] = "no fault",
+    [BERTH_PLAN_ITEM] = "an item contradicts itself",
+    [BERTH_PLAN_ALIGN] = "not aligned",
+    [BERTH_PLAN_FIXED] = "not where it must be",
+    [BERTH_PLAN_CHUNK] = "lies across the end of a chunk",
     [BERTH_PLAN_OVERFLOW] = "ends above 2^63 - 1",
-    [BERTH_PLAN_ALIAS]    = "aliases that are not at one offset",
-    [BERTH_PLAN_COLLIDE]  = "alive together in the same bytes",
+    [BERTH_PLAN_ALIAS] = "aliases that are not at one offset",
+    [BERTH_PLAN_COLLIDE] = "alive together in the same bytes",
 };
 
 static void fault_print(FILE *file, const struct berth_plan_set *set, const struct berth_plan_fault *fault) {
@@ -57,16 +57,16 @@ static uint64_t plan_peak(const struct berth_plan_set *set) {
     uint64_t peak = 0; // of the largest pool
     for (size_t i = 0; i < set->n_items; i++) {
         const uint64_t end = set->items[i].size == 0 ? 0 : set->offsets[i] + set->items[i].size;
-        peak               = end > peak ? end : peak;
+        peak = end > peak ? end : peak;
     }
     return peak;
 }
 
 int cli_verify(int argc, char **argv) {
-    bool json        = false;
+    bool json = false;
     const char *path = NULL;
-    int code         = cli_option_json(&cli_verify_help, argc, argv, &json);
-    code             = code < 0 ? cli_one_file("verify", argc, argv, &path) : code;
+    int code = cli_option_json(&cli_verify_help, argc, argv, &json);
+    code = code < 0 ? cli_one_file("verify", argc, argv, &path) : code;
     if (code >= 0) {
         return code;
     }

@@ -11,11 +11,11 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_version_help = {
-    .command  = "version",
-    .what     = "what this build holds",
+    .command = "version",
+    .what = "what this build holds",
     .operands = "",
-    .about    = "Prints the version, the ggml API that is served, the compiler and the machine.",
-    .options  = option_rows,
+    .about = "Prints the version, the ggml API that is served, the compiler and the machine.",
+    .options = option_rows,
     .examples = {{"For people", "version"}, {"For a program", "version --json"}},
 };
 
@@ -39,8 +39,8 @@ const struct cli_help cli_version_help = {
 
 int cli_version(int argc, char **argv) {
     bool json = false;
-    int code  = cli_option_json(&cli_version_help, argc, argv, &json);
-    code      = code < 0 ? cli_no_arguments("version", argc, argv) : code;
+    int code = cli_option_json(&cli_version_help, argc, argv, &json);
+    code = code < 0 ? cli_no_arguments("version", argc, argv) : code;
     if (code >= 0) {
         return code;
     }

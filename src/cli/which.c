@@ -16,15 +16,15 @@ static const struct cli_option option_rows[] = {
 };
 
 const struct cli_help cli_which_help = {
-    .command  = "which",
-    .what     = "does a running process use Berth?",
+    .command = "which",
+    .what = "does a running process use Berth?",
     .operands = "PID",
     .about =
         "Says whose libraries of ggml a running process has loaded: Berth's or another's. It reads the process's map of "
         "memory, so "
         "the process must be one's own. A program that holds ggml inside itself shows none, one that holds Berth shows itself.",
-    .options  = option_rows,
-    .no       = "the process runs no library of Berth's",
+    .options = option_rows,
+    .no = "the process runs no library of Berth's",
     .examples = {{"Has the switch taken?", "which $(pgrep -n node)"}, {"For a program", "which --json 4711"}},
 };
 
@@ -38,8 +38,8 @@ enum { MARK_SIZE = 13 };
 static bool has_mark(const char *path) {
     char piece[65536];
     size_t n_kept = 0, n;
-    FILE *file    = fopen(path, "rb");
-    bool is       = false;
+    FILE *file = fopen(path, "rb");
+    bool is = false;
     while (file != NULL && !is && (n = fread(piece + n_kept, 1, sizeof piece - n_kept, file)) > 0) {
         n += n_kept;
         for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
@@ -92,7 +92,7 @@ static void look(FILE *maps, const char *program, struct found *f) {
             continue;
         }
         path[strcspn(path, "\n")] = '\0';
-        const bool is_again       = last != NULL && strcmp(last, path) == 0;
+        const bool is_again = last != NULL && strcmp(last, path) == 0;
         free(last);
         last = strdup(path);
         if (!is_again && is_wanted(path, program)) {
@@ -104,11 +104,11 @@ static void look(FILE *maps, const char *program, struct found *f) {
 }
 
 int cli_which(int argc, char **argv) {
-    struct found f   = {0};
-    int64_t pid      = 0;
+    struct found f = {0};
+    int64_t pid = 0;
     const char *text = NULL;
-    int code         = cli_option_json(&cli_which_help, argc, argv, &f.json);
-    code             = code < 0 ? cli_one_argument(&cli_which_help, argc, argv, &text) : code;
+    int code = cli_option_json(&cli_which_help, argc, argv, &f.json);
+    code = code < 0 ? cli_one_argument(&cli_which_help, argc, argv, &text) : code;
     if (code >= 0) {
         return code;
     }
@@ -117,7 +117,7 @@ int cli_which(int argc, char **argv) {
     }
     char path[64], program[4096] = "";
     snprintf(path, sizeof path, "/proc/%" PRId64 "/exe", pid);
-    const ssize_t n        = readlink(path, program, sizeof program - 1);
+    const ssize_t n = readlink(path, program, sizeof program - 1);
     program[n > 0 ? n : 0] = '\0';
     snprintf(path, sizeof path, "/proc/%" PRId64 "/maps", pid);
     FILE *maps = fopen(path, "r");

@@ -18,22 +18,22 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_THREADS,
     {.letter = 'd', .name = "device", .value = "NAME", .takes = "@devices", .what = "serve this one alone (default: all)"},
     {.id = OPT_MEMORY, .name = "memory", .value = "SIZE", .what = "bytes that each device gives at most (default: all it has)"},
-    {.id       = OPT_CACHE,
-        .name  = "cache",
+    {.id = OPT_CACHE,
+        .name = "cache",
         .value = "DIR",
-        .what  = "keep the weights that come in this folder, which is there already, and do not have them sent again"},
+        .what = "keep the weights that come in this folder, which is there already, and do not have them sent again"},
     {0},
 };
 
 const struct cli_help cli_worker_help = {
-    .command  = "worker",
-    .what     = "serve this machine's devices to a program on another",
+    .command = "worker",
+    .what = "serve this machine's devices to a program on another",
     .operands = "",
-    .about    = "Started by mpirun beside a program, serves the devices of this machine to it: the program lists them as "
-                "MPI1:CPU, MPI2:CUDA0 and so on, and any ggml program can use them. Ends when the program does.\n"
-                "A model over two machines, of which docs/cluster.md says more:\n"
-                "  mpirun --host here,there -n 1 berth run FILE : -n 1 berth worker",
-    .options  = option_rows,
+    .about = "Started by mpirun beside a program, serves the devices of this machine to it: the program lists them as "
+             "MPI1:CPU, MPI2:CUDA0 and so on, and any ggml program can use them. Ends when the program does.\n"
+             "A model over two machines, of which docs/cluster.md says more:\n"
+             "  mpirun --host here,there -n 1 berth run FILE : -n 1 berth worker",
+    .options = option_rows,
     .examples = {{"With all its devices", "worker"}, {"With two threads and what they hold", "worker -t 2 --memory 8GiB"}},
 };
 
@@ -70,7 +70,7 @@ static int parse(int argc, char **argv, struct flags *f) {
 
 // The devices of this machine, which the host's accelerators of the CPU are no devices of. False: out of memory.
 static bool list(struct flags *f) {
-    const size_t n    = ggml_backend_dev_count();
+    const size_t n = ggml_backend_dev_count();
     f->params.devices = calloc(n + 1, sizeof *f->params.devices);
     for (size_t i = 0; f->params.devices != NULL && i < n; i++) {
         ggml_backend_dev_t dev = ggml_backend_dev_get(i);
@@ -94,9 +94,9 @@ int cli_worker(int argc, char **argv) {
     }
     setenv("BERTH_MPI_ROLE", "worker", 1);
     ggml_backend_load_all();
-    ggml_backend_reg_t reg  = ggml_backend_reg_by_name("MPI");
+    ggml_backend_reg_t reg = ggml_backend_reg_by_name("MPI");
     berth_mpi_serve_t serve = NULL;
-    void *p                 = reg != NULL ? ggml_backend_reg_get_proc_address(reg, "berth_mpi_serve") : NULL;
+    void *p = reg != NULL ? ggml_backend_reg_get_proc_address(reg, "berth_mpi_serve") : NULL;
     memcpy(&serve, &p, sizeof serve);
     if (serve == NULL) {
         return cli_fail(CLI_FAILURE, "this build has no MPI: 'make setup-mpi', then build again");

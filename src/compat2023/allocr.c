@@ -9,7 +9,7 @@ struct ggml_allocr {
 };
 
 ggml_allocr_t berth_2023_allocr_over(gen_tallocr_t talloc) {
-    ggml_allocr_t alloc  = talloc != NULL ? berth_calloc(1, sizeof *alloc) : NULL;
+    ggml_allocr_t alloc = talloc != NULL ? berth_calloc(1, sizeof *alloc) : NULL;
     gen_gallocr_t galloc = alloc != NULL ? berth_2023_gallocr_new() : NULL;
     if (galloc == NULL) {
         berth_2023_tallocr_free(talloc);
@@ -90,10 +90,10 @@ size_t berth_2023_allocr_alloc_graph_n(
         return 0;
     }
     struct ggml_cgraph all = *graphs[0];
-    all.nodes              = tensors;
-    all.leafs              = tensors + n_nodes;
-    all.n_nodes            = 0;
-    all.n_leafs            = 0;
+    all.nodes = tensors;
+    all.leafs = tensors + n_nodes;
+    all.n_nodes = 0;
+    all.n_leafs = 0;
     for (int g = 0; g < n_graphs; g++) {
         inputs_place(alloc, inputs != NULL ? inputs[g] : NULL);
         for (int i = 0; i < graphs[g]->n_nodes; i++) {

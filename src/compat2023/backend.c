@@ -115,26 +115,26 @@ void berth_2023_buffer_head(gen_buffer_t buffer, const struct gen_date *date, si
         .today =
             {
                 .iface = {.free_buffer = today_free,
-                    .get_base          = today_base,
-                    .init_tensor       = today_init_tensor,
-                    .memset_tensor     = today_memset,
-                    .set_tensor        = today_set,
-                    .get_tensor        = today_get,
-                    .clear             = today_clear,
-                    .reset             = today_reset},
-                .buft  = &gen_head(buffer)->type,
-                .size  = size,
+                    .get_base = today_base,
+                    .init_tensor = today_init_tensor,
+                    .memset_tensor = today_memset,
+                    .set_tensor = today_set,
+                    .get_tensor = today_get,
+                    .clear = today_clear,
+                    .reset = today_reset},
+                .buft = &gen_head(buffer)->type,
+                .size = size,
             },
         .type =
             {
-                .iface   = {.get_name = type_name,
-                      .get_alignment  = type_align,
-                      .get_max_size   = type_max_size,
-                      .get_alloc_size = type_alloc_size,
-                      .is_host        = type_is_host},
+                .iface = {.get_name = type_name,
+                    .get_alignment = type_align,
+                    .get_max_size = type_max_size,
+                    .get_alloc_size = type_alloc_size,
+                    .is_host = type_is_host},
                 .context = buffer,
             },
-        .date  = date,
+        .date = date,
         .align = align > 0 ? align : 1,
     };
 }
@@ -183,7 +183,7 @@ size_t berth_2023_buffer_get_alloc_size(gen_buffer_t buffer, struct ggml_tensor 
         return buffer != NULL ? ggml_backend_buffer_get_alloc_size(gen_today(buffer), tensor) : ggml_nbytes(tensor);
     }
     const size_t least = ggml_nbytes(tensor);
-    const size_t size  = gen_head(buffer)->is_retired ? least : date_of(buffer)->alloc_size(buffer, tensor);
+    const size_t size = gen_head(buffer)->is_retired ? least : date_of(buffer)->alloc_size(buffer, tensor);
     return size > least ? size : least;
 }
 
@@ -285,7 +285,7 @@ static enum ggml_status is_placed(const struct ggml_cgraph *graph) {
 void berth_2023_spoil(const struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n_nodes; i++) {
         struct ggml_tensor *t = graph->nodes[i];
-        gen_buffer_t buffer   = t != NULL && !berth_poisoned(t) ? berth_2023_buffer_of(t->buffer) : NULL;
+        gen_buffer_t buffer = t != NULL && !berth_poisoned(t) ? berth_2023_buffer_of(t->buffer) : NULL;
         if (buffer != NULL && t->view_src == NULL && t->op != GGML_OP_NONE && t->data != NULL && !gen_head(buffer)->is_measure) {
             ggml_backend_tensor_memset(t, 0xff, 0, ggml_nbytes(t));
         }

@@ -53,7 +53,7 @@ static size_t source_align(gen_source_t source) {
 
 static size_t source_alloc_size(gen_source_t source, const struct ggml_tensor *tensor) {
     const size_t least = ggml_nbytes(tensor);
-    size_t size        = least;
+    size_t size = least;
     if (source != NULL && source->iface.get_alloc_size != NULL) {
         size = source->iface.get_alloc_size(source, (struct ggml_tensor *) (uintptr_t) tensor);
     }
@@ -87,14 +87,14 @@ static gen_buffer_t source_alloc(gen_source_t source, size_t size) {
 
 static size_t source_align(gen_source_t source) {
     gen_backend_t backend = backend_of(source);
-    const size_t align    = backend != NULL && backend->iface.get_alignment != NULL ? backend->iface.get_alignment(backend) : 1;
+    const size_t align = backend != NULL && backend->iface.get_alignment != NULL ? backend->iface.get_alignment(backend) : 1;
     return align > 0 ? align : 1;
 }
 
 // Only a buffer knows: one of one byte is asked.
 static size_t source_alloc_size(gen_source_t source, const struct ggml_tensor *tensor) {
     gen_buffer_t sample = source_alloc(source, 1);
-    const size_t size   = berth_2023_buffer_get_alloc_size(sample, (struct ggml_tensor *) (uintptr_t) tensor);
+    const size_t size = berth_2023_buffer_get_alloc_size(sample, (struct ggml_tensor *) (uintptr_t) tensor);
     berth_2023_buffer_free(sample);
     return size;
 }
@@ -127,9 +127,9 @@ gen_buffer_t AT(buffer_init)(gen_backend_t owner, struct gen_buffer_i iface, ggm
         return NULL;
     }
     berth_2023_buffer_head(buffer, &date, owner != NULL ? source_align((gen_source_t) (void *) owner) : CPU_ALIGN, size);
-    buffer->iface   = iface;
+    buffer->iface = iface;
     buffer->context = context;
-    buffer->size    = size;
+    buffer->size = size;
 #if HAS_BUFT
     buffer->buft = owner;
 #else
@@ -273,7 +273,7 @@ static void buffer_release(gen_buffer_t buffer) {
         buffer->iface.free_buffer(buffer);
     }
     buffer->iface = (struct gen_buffer_i){0};
-    buffer->size  = 0;
+    buffer->size = 0;
 }
 
 static const char *source_name(gen_source_t source);
@@ -353,11 +353,11 @@ static gen_buffer_t cpu_alloc(gen_source_t owner, size_t size) {
 #else
 static gen_buffer_t cpu_alloc(gen_backend_t owner, size_t size) {
 #endif
-    struct gen_buffer_i iface   = host_iface();
+    struct gen_buffer_i iface = host_iface();
     ggml_backend_buffer_t today = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size);
-    iface.free_buffer           = cpu_free;
-    iface.get_base              = cpu_base;
-    gen_buffer_t buffer         = today != NULL ? AT(buffer_init)(owner, iface, today, size) : NULL;
+    iface.free_buffer = cpu_free;
+    iface.get_base = cpu_base;
+    gen_buffer_t buffer = today != NULL ? AT(buffer_init)(owner, iface, today, size) : NULL;
     if (buffer == NULL) {
         ggml_backend_buffer_free(today);
     }
@@ -393,10 +393,10 @@ gen_source_t AT(cpu_buffer_type)(void) {
             {
 #    if IS_2024
                 .get_name = cpu_type_name,
-                .is_host  = cpu_is_host,
+                .is_host = cpu_is_host,
 #    endif
-                .alloc_buffer     = cpu_alloc,
-                .get_alignment    = cpu_alignment,
+                .alloc_buffer = cpu_alloc,
+                .get_alignment = cpu_alignment,
                 .supports_backend = cpu_supports_backend,
             },
     };
@@ -662,17 +662,17 @@ static bool wrap_supports_op(gen_backend_t backend, const struct ggml_tensor *op
 
 gen_backend_t AT(wrap)(struct berth_today_backend *backend) {
     ggml_backend_t today = (ggml_backend_t) (void *) backend;
-    struct wrap *w       = today != NULL ? berth_calloc(1, sizeof *w) : NULL;
+    struct wrap *w = today != NULL ? berth_calloc(1, sizeof *w) : NULL;
     if (w == NULL || !ggml_backend_buft_is_host(ggml_backend_get_default_buffer_type(today))) {
         berth_fail(GGML_STATUS_FAILED, "a backend of 2023: no backend, out of memory, or its memory is not the host's");
         ggml_backend_free(today);
         berth_free(w);
         return NULL;
     }
-    w->today       = today;
+    w->today = today;
     w->pub.context = w;
-    w->pub.iface   = (struct gen_backend_i) {
-          .get_name = wrap_name, .free = wrap_free,
+    w->pub.iface = (struct gen_backend_i) {
+        .get_name = wrap_name, .free = wrap_free,
 #if HAS_BUFT
         .get_default_buffer_type = wrap_buffer_type,
 #else
@@ -764,34 +764,34 @@ void AT(graph_compute)(gen_backend_t backend, struct ggml_cgraph *graph) {
 // ---- the date ----
 
 static const struct gen_date date = {
-    .number            = BERTH_2023,
-    .base              = buffer_base,
-    .size              = buffer_size,
-    .alloc_size        = buffer_alloc_size,
-    .init_tensor       = buffer_init_tensor,
-    .free_tensor       = buffer_free_tensor,
-    .set               = buffer_set,
-    .get               = buffer_get,
-    .copy              = buffer_copy,
-    .clear             = buffer_clear,
-    .reset             = buffer_reset,
-    .release           = buffer_release,
-    .buffer_name       = buffer_name,
-    .pulls_ops         = buffer_pulls_ops,
-    .source_of         = source_of,
-    .source_name       = source_name,
-    .alloc             = source_alloc,
-    .measure           = source_measure,
-    .source_align      = source_align,
+    .number = BERTH_2023,
+    .base = buffer_base,
+    .size = buffer_size,
+    .alloc_size = buffer_alloc_size,
+    .init_tensor = buffer_init_tensor,
+    .free_tensor = buffer_free_tensor,
+    .set = buffer_set,
+    .get = buffer_get,
+    .copy = buffer_copy,
+    .clear = buffer_clear,
+    .reset = buffer_reset,
+    .release = buffer_release,
+    .buffer_name = buffer_name,
+    .pulls_ops = buffer_pulls_ops,
+    .source_of = source_of,
+    .source_name = source_name,
+    .alloc = source_alloc,
+    .measure = source_measure,
+    .source_align = source_align,
     .source_alloc_size = source_alloc_size,
-    .source_max_size   = source_max_size,
-    .is_host           = source_is_host,
-    .reads             = source_reads,
-    .name              = AT(name),
-    .is_cpu            = AT(is_cpu),
-    .supports_op       = AT(supports_op),
-    .compute           = compute,
-    .synchronize       = AT(synchronize),
+    .source_max_size = source_max_size,
+    .is_host = source_is_host,
+    .reads = source_reads,
+    .name = AT(name),
+    .is_cpu = AT(is_cpu),
+    .supports_op = AT(supports_op),
+    .compute = compute,
+    .synchronize = AT(synchronize),
 };
 
 // ---- allocators ----
@@ -1003,8 +1003,8 @@ static gen_buffer_t multi_new(gen_source_t source) {
 }
 
 static void multi_set(gen_buffer_t buffer, ggml_backend_buffer_t today) {
-    buffer->context              = today;
-    buffer->size                 = today->size;
+    buffer->context = today;
+    buffer->size = today->size;
     gen_head(buffer)->today.size = today->size;
 }
 

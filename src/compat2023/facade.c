@@ -63,9 +63,9 @@ static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op
 // Memory of then is a source's: a buffer's, or that of another facade. Other memory of the host is read by the CPU.
 static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
     const struct gen_facade *own = of_dev(dev);
-    const gen_buffer_t buffer    = berth_2023_buffer_of_type(buft);
-    const bool is_facade         = buft != NULL && buft->iface.get_name == buft_name;
-    const struct gen_date *date  = buffer != NULL ? gen_head(buffer)->date : own->date;
+    const gen_buffer_t buffer = berth_2023_buffer_of_type(buft);
+    const bool is_facade = buft != NULL && buft->iface.get_name == buft_name;
+    const struct gen_date *date = buffer != NULL ? gen_head(buffer)->date : own->date;
     if (buft == dev_buft(dev)) {
         return true;
     }
@@ -94,31 +94,31 @@ void berth_2023_facade_init(struct gen_facade *facade, const struct gen_date *da
         .dev =
             {
                 .context = facade,
-                .iface   = {.get_name  = dev_name,
-                      .get_type        = dev_type,
-                      .get_buffer_type = dev_buft,
-                      .supports_op     = dev_supports_op,
-                      .supports_buft   = dev_supports_buft},
+                .iface = {.get_name = dev_name,
+                    .get_type = dev_type,
+                    .get_buffer_type = dev_buft,
+                    .supports_op = dev_supports_op,
+                    .supports_buft = dev_supports_buft},
             },
         .buft =
             {
                 .context = facade,
-                .device  = &facade->dev,
-                .iface   = {.get_name = buft_name,
-                      .alloc_buffer   = buft_alloc,
-                      .get_alignment  = buft_alignment,
-                      .get_max_size   = buft_max_size,
-                      .get_alloc_size = buft_alloc_size,
-                      .is_host        = buft_is_host},
+                .device = &facade->dev,
+                .iface = {.get_name = buft_name,
+                    .alloc_buffer = buft_alloc,
+                    .get_alignment = buft_alignment,
+                    .get_max_size = buft_max_size,
+                    .get_alloc_size = buft_alloc_size,
+                    .is_host = buft_is_host},
             },
         .backend =
             {
                 .context = facade,
-                .device  = &facade->dev,
-                .iface   = {.get_name = backend_name, .synchronize = backend_synchronize, .graph_compute = backend_compute},
+                .device = &facade->dev,
+                .iface = {.get_name = backend_name, .synchronize = backend_synchronize, .graph_compute = backend_compute},
             },
-        .date   = date,
-        .gen    = gen,
+        .date = date,
+        .gen = gen,
         .source = source,
     };
 }

@@ -68,8 +68,8 @@ static int talloc_index(struct job *j, struct gen_tallocr *talloc) {
         return -1;
     }
     j->tallocs[j->n_tallocs] = talloc;
-    j->aligns[j->n_tallocs]  = talloc->align;
-    j->pools[j->n_tallocs]   = j->n_tallocs;
+    j->aligns[j->n_tallocs] = talloc->align;
+    j->pools[j->n_tallocs] = j->n_tallocs;
     return j->n_tallocs++;
 }
 
@@ -98,13 +98,13 @@ static size_t alloc_size(void *user, const struct ggml_tensor *t, int buf) {
 
 static enum ggml_status order_nodes(struct job *j, const struct gen_gallocr *galloc, const struct ggml_cgraph *graph) {
     const int n = galloc->n_seq > 0 ? galloc->n_seq : graph->n_nodes;
-    j->graph    = *graph;
-    j->nodes    = berth_malloc(((size_t) n + 1) * sizeof j->nodes[0]);
+    j->graph = *graph;
+    j->nodes = berth_malloc(((size_t) n + 1) * sizeof j->nodes[0]);
     j->barriers = berth_calloc((size_t) n + 1, sizeof j->barriers[0]);
     if (j->nodes == NULL || j->barriers == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for an order of %d nodes", n);
     }
-    j->graph.nodes   = j->nodes;
+    j->graph.nodes = j->nodes;
     j->graph.n_nodes = 0;
     for (int k = 0; k < n; k++) {
         const int i = galloc->n_seq > 0 ? galloc->seq[k] : k;
@@ -112,7 +112,7 @@ static enum ggml_status order_nodes(struct job *j, const struct gen_gallocr *gal
             return berth_fail(GGML_STATUS_FAILED, "the parse order names node %d of %d", i, graph->n_nodes);
         }
         if (i >= 0) {
-            j->nodes[j->graph.n_nodes]      = graph->nodes[i];
+            j->nodes[j->graph.n_nodes] = graph->nodes[i];
             j->barriers[j->graph.n_nodes++] = galloc->n_seq == 0;
         } else if (j->graph.n_nodes > 0) {
             j->barriers[j->graph.n_nodes - 1] = true;
@@ -133,7 +133,7 @@ static void mark_fixed(struct job *j) {
         const int owner = owner_of(j, j->rec.tensors[r]);
         if (j->rec.rows[r].view_src < 0 && j->rec.tensors[r]->data != NULL && owner >= 0) {
             lifetime_rows(&j->rec)[r].is_fixed = true;
-            lifetime_rows(&j->rec)[r].buf      = owner;
+            lifetime_rows(&j->rec)[r].buf = owner;
         }
     }
 }
@@ -157,8 +157,8 @@ static void pin_fixed(struct job *j) {
             continue;
         }
         struct berth_plan_item *item = &j->lives.items[row->item];
-        item->is_fixed               = true;
-        item->fixed                  = (uintptr_t) j->rec.tensors[r]->data - base_of(j->tallocs[item->pool]);
+        item->is_fixed = true;
+        item->fixed = (uintptr_t) j->rec.tensors[r]->data - base_of(j->tallocs[item->pool]);
         if (r >= j->rec.n_nodes && !row->is_late) {
             item->first = 0; // it is there already
         } else if (is_fixed_in_place(j, r)) {
@@ -180,18 +180,18 @@ static bool is_all_fixed(const struct job *j) {
 
 static enum ggml_status plan_talloc(struct job *j, int p, struct berth_plan_item *items, int32_t *ids, uint64_t *offsets) {
     struct gen_tallocr *talloc = j->tallocs[p];
-    int64_t n                  = 0, n_own;
+    int64_t n = 0, n_own;
     for (size_t i = 0; i < j->lives.n_items; i++) {
         if (j->lives.items[i].pool == p) {
-            items[n]        = j->lives.items[i];
-            ids[n]          = (int32_t) i;
+            items[n] = j->lives.items[i];
+            ids[n] = (int32_t) i;
             items[n++].pool = 0;
         }
     }
     n_own = n;
     for (size_t k = 0; k < talloc->n_pieces; k++) { // what the graph does not know of
         const uint64_t off = talloc->pieces[k].off - talloc->start;
-        bool is_own        = false;
+        bool is_own = false;
         for (int64_t i = 0; i < n_own && !is_own; i++) {
             is_own = items[i].is_fixed && items[i].fixed == off;
         }
@@ -204,7 +204,7 @@ static enum ggml_status plan_talloc(struct job *j, int p, struct berth_plan_item
     for (int64_t i = 0; i < n_own && status == GGML_STATUS_SUCCESS; i++) {
         const uint64_t end = talloc->start + offsets[i] + items[i].size;
         j->offsets[ids[i]] = offsets[i];
-        talloc->peak       = items[i].size > 0 && end > talloc->peak ? end : talloc->peak;
+        talloc->peak = items[i].size > 0 && end > talloc->peak ? end : talloc->peak;
     }
     return status;
 }
@@ -218,10 +218,10 @@ static void move_fixed(const struct job *j, struct gen_tallocr *talloc, gen_buff
         }
         if (t->view_src != NULL) { // finds its root when it is told its place
             t->buffer = NULL;
-            t->data   = NULL;
+            t->data = NULL;
             continue;
         }
-        const uint64_t off  = talloc->start + ((uintptr_t) t->data - old_base);
+        const uint64_t off = talloc->start + ((uintptr_t) t->data - old_base);
         const bool is_bytes = r >= j->rec.n_nodes || t->op == GGML_OP_NONE;
         if (is_bytes) {
             berth_2023_tensor_get(t, bytes, 0, ggml_nbytes(t));
@@ -235,14 +235,14 @@ static void move_fixed(const struct job *j, struct gen_tallocr *talloc, gen_buff
 
 static bool grow(const struct job *j, int p, uint64_t need) {
     struct gen_tallocr *talloc = j->tallocs[p];
-    gen_buffer_t old           = talloc->buffer;
-    const uint64_t old_base    = base_of(talloc);
-    size_t most                = 0;
+    gen_buffer_t old = talloc->buffer;
+    const uint64_t old_base = base_of(talloc);
+    size_t most = 0;
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
         const size_t size = j->rec.tensors[r]->buffer == gen_today(old) ? ggml_nbytes(j->rec.tensors[r]) : 0;
-        most              = size > most ? size : most;
+        most = size > most ? size : most;
     }
-    char *bytes     = berth_malloc(most + 1);
+    char *bytes = berth_malloc(most + 1);
     const bool done = bytes != NULL && berth_2023_grow(talloc, need);
     if (done) {
         move_fixed(j, talloc, old, old_base, bytes);
@@ -255,12 +255,12 @@ static bool grow(const struct job *j, int p, uint64_t need) {
 static void find_room(struct job *j) {
     for (int p = 0; p < j->n_tallocs; p++) {
         const struct gen_tallocr *talloc = j->tallocs[p];
-        uint64_t need                    = 0;
+        uint64_t need = 0;
         for (int32_t r = 0; r < j->rec.n_rows; r++) {
             const int32_t item = lifetime_rows(&j->rec)[r].item;
             if (item >= 0 && j->lives.items[item].pool == p) {
                 const uint64_t end = talloc->start + j->offsets[item] + alloc_size(j, j->rec.tensors[r], p);
-                need               = end > need ? end : need;
+                need = end > need ? end : need;
             }
         }
         j->fits[p] = need <= talloc->capacity || grow(j, p, need);
@@ -277,11 +277,11 @@ static enum ggml_status plan(struct job *j) {
         n += j->tallocs[p]->n_pieces;
     }
     struct berth_plan_item *items = berth_malloc(n * sizeof *items);
-    int32_t *ids                  = berth_malloc(n * sizeof *ids);
-    uint64_t *offsets             = berth_malloc(n * sizeof *offsets);
-    j->offsets                    = berth_calloc(n, sizeof j->offsets[0]);
-    j->fits                       = berth_calloc((size_t) j->n_tallocs + 1, sizeof j->fits[0]);
-    enum ggml_status status       = GGML_STATUS_SUCCESS;
+    int32_t *ids = berth_malloc(n * sizeof *ids);
+    uint64_t *offsets = berth_malloc(n * sizeof *offsets);
+    j->offsets = berth_calloc(n, sizeof j->offsets[0]);
+    j->fits = berth_calloc((size_t) j->n_tallocs + 1, sizeof j->fits[0]);
+    enum ggml_status status = GGML_STATUS_SUCCESS;
     if (items == NULL || ids == NULL || offsets == NULL || j->offsets == NULL || j->fits == NULL) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items", n);
     }
@@ -302,25 +302,25 @@ static enum ggml_status plan(struct job *j) {
 // The piece of a tensor that was placed before the graph; NULL: its memory was given back, by an earlier graph.
 static struct gen_piece *fixed_piece(const struct job *j, size_t i) {
     const struct berth_plan_item *item = &j->lives.items[i];
-    const struct gen_tallocr *talloc   = j->tallocs[item->pool];
+    const struct gen_tallocr *talloc = j->tallocs[item->pool];
     return berth_2023_piece(talloc, talloc->start + item->fixed, j->rec.tensors[j->lives.owners[i]]);
 }
 
 // The buffer is told of every tensor that was placed when its memory goes to another tensor, or is given back.
 static void holder_free(const struct job *j, int32_t i) {
     const struct berth_plan_item *item = &j->lives.items[i];
-    const int32_t holder               = j->holders[i];
-    const bool is_gone                 = item->is_fixed && holder == j->lives.owners[i] && fixed_piece(j, (size_t) i) == NULL;
+    const int32_t holder = j->holders[i];
+    const bool is_gone = item->is_fixed && holder == j->lives.owners[i] && fixed_piece(j, (size_t) i) == NULL;
     if (holder >= 0 && !is_gone && !j->tallocs[item->pool]->is_measure && j->fits[item->pool]) {
         berth_2023_buffer_free_tensor(j->tallocs[item->pool]->buffer, j->rec.tensors[holder]);
     }
 }
 
 static void tell(struct job *j, int32_t r) {
-    r                              = j->rec.rows[r].same_as;
+    r = j->rec.rows[r].same_as;
     const struct lifetime_row *row = &lifetime_rows(&j->rec)[r];
-    const int32_t view_src         = j->rec.rows[r].view_src;
-    struct ggml_tensor *t          = j->rec.tensors[r];
+    const int32_t view_src = j->rec.rows[r].view_src;
+    struct ggml_tensor *t = j->rec.tensors[r];
     if (j->is_told[r]) {
         return;
     }
@@ -330,8 +330,8 @@ static void tell(struct job *j, int32_t r) {
         gen_buffer_t buffer = berth_2023_buffer_of(t->view_src->buffer);
         if (t->view_src->data != NULL && (t->data == NULL || t->buffer == NULL)) {
             const int owner = owner_of(j, t->view_src);
-            t->data         = (char *) t->view_src->data + t->view_offs;
-            t->buffer       = t->view_src->buffer;
+            t->data = (char *) t->view_src->data + t->view_offs;
+            t->buffer = t->view_src->buffer;
             if (buffer != NULL && (owner < 0 || !j->tallocs[owner]->is_measure)) {
                 berth_2023_buffer_init_tensor(buffer, t);
             }
@@ -359,8 +359,8 @@ static enum ggml_status place(struct job *j) {
     const size_t n_items = j->lives.n_items + 1, n_nodes = (size_t) j->graph.n_nodes + 1;
     j->is_told = berth_calloc((size_t) j->rec.n_rows + 1, sizeof j->is_told[0]);
     j->holders = berth_malloc(n_items * sizeof j->holders[0]);
-    j->more    = berth_malloc(n_items * sizeof j->more[0]);
-    j->deaths  = berth_malloc(n_nodes * sizeof j->deaths[0]);
+    j->more = berth_malloc(n_items * sizeof j->more[0]);
+    j->deaths = berth_malloc(n_nodes * sizeof j->deaths[0]);
     if (j->is_told == NULL || j->holders == NULL || j->more == NULL || j->deaths == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the places of %d tensors", j->rec.n_rows);
     }
@@ -368,12 +368,12 @@ static enum ggml_status place(struct job *j) {
     memset(j->holders, 0xFF, n_items * sizeof j->holders[0]);
     for (size_t i = j->lives.n_items; i-- > 0;) {
         if (j->lives.returned[i]) {
-            j->more[i]                        = j->deaths[j->lives.items[i].last];
+            j->more[i] = j->deaths[j->lives.items[i].last];
             j->deaths[j->lives.items[i].last] = (int32_t) i;
         }
     }
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
-        const bool is_leaf  = r >= j->rec.n_nodes && r < j->rec.n_nodes + j->rec.n_leafs;
+        const bool is_leaf = r >= j->rec.n_nodes && r < j->rec.n_nodes + j->rec.n_leafs;
         const bool is_early = is_leaf && !lifetime_rows(&j->rec)[r].is_late;
         if ((is_early || (j->rec.rows[r].flags & GGML_TENSOR_FLAG_INPUT) != 0) && j->rec.rows[r].view_src < 0) {
             tell(j, r);
@@ -393,7 +393,7 @@ static enum ggml_status place(struct job *j) {
 static enum ggml_status settle(struct job *j) {
     for (size_t i = 0; i < j->lives.n_items; i++) {
         struct gen_tallocr *talloc = j->tallocs[j->lives.items[i].pool];
-        struct gen_piece *piece    = j->lives.items[i].is_fixed ? fixed_piece(j, i) : NULL;
+        struct gen_piece *piece = j->lives.items[i].is_fixed ? fixed_piece(j, i) : NULL;
         if (piece != NULL && j->lives.returned[i]) {
             berth_2023_give(talloc, piece->off, piece->tensor);
         } else if (piece != NULL && j->holders[i] >= 0) {
@@ -402,8 +402,8 @@ static enum ggml_status settle(struct job *j) {
     }
     for (size_t i = 0; i < j->lives.n_items; i++) {
         const struct berth_plan_item *item = &j->lives.items[i];
-        struct gen_tallocr *talloc         = j->tallocs[item->pool];
-        const int32_t holder               = j->holders[i] >= 0 ? j->holders[i] : j->lives.owners[i];
+        struct gen_tallocr *talloc = j->tallocs[item->pool];
+        const int32_t holder = j->holders[i] >= 0 ? j->holders[i] : j->lives.owners[i];
         if (!j->lives.returned[i] && !item->is_fixed && j->fits[item->pool] &&
             !berth_2023_take(talloc, talloc->start + j->offsets[i], item->size, j->rec.tensors[holder])) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of tensors");
@@ -418,7 +418,7 @@ static void forget_retired(const struct job *j, struct ggml_tensor *t) {
         gen_buffer_t old = berth_2023_old(j->tallocs[p], t->buffer);
         if (old != NULL && gen_is_retired(old)) {
             t->buffer = NULL;
-            t->data   = NULL;
+            t->data = NULL;
         }
     }
 }
@@ -436,7 +436,7 @@ static void forget_all_retired(const struct job *j) {
 }
 
 static enum ggml_status job_run(struct job *j) {
-    const struct record_rules owners  = {.is_ours = is_ours, .user = j};
+    const struct record_rules owners = {.is_ours = is_ours, .user = j};
     const struct lifetime_sizes sizes = {.alloc_size = alloc_size, .user = j};
     const struct lifetime_rules rules = {.via_views = true, .barriers = j->barriers, .late_leafs = true};
     forget_all_retired(j);
@@ -489,7 +489,7 @@ void berth_2023_gallocr_set_parse_seq(gen_gallocr_t galloc, const int *list, int
         memcpy(seq, list, (size_t) n * sizeof *seq);
     }
     berth_free(galloc->seq);
-    galloc->seq   = seq;
+    galloc->seq = seq;
     galloc->n_seq = n;
 }
 

@@ -195,16 +195,16 @@ struct ggml_tensor *berth_2023_ggml_rope_xpos_inplace(
     BERTH_SOURCES_AS(ctx, func, a, b);
     BERTH_REQUIRE_AS(ctx, func, base != 0.0f && a->ne[0] % 2 == 0 && a->ne[0] <= 1 << 24, "base %g, rows of %" PRId64 " elements",
         (double) base, a->ne[0]);
-    const float n               = (float) a->ne[0];
+    const float n = (float) a->ne[0];
     struct ggml_tensor *rotated = ggml_rope_inplace(ctx, a, b, n_dims, GGML_ROPE_TYPE_NORMAL);
-    struct ggml_tensor *pairs   = ggml_arange(ctx, 0.4f * n, 1.4f * n, 2.0f); // i + 0.4 n
+    struct ggml_tensor *pairs = ggml_arange(ctx, 0.4f * n, 1.4f * n, 2.0f); // i + 0.4 n
     BERTH_SOURCES_AS(ctx, func, rotated, pairs);
     struct ggml_tensor *logs = ggml_log(ctx, ggml_scale(ctx, pairs, 1.0f / (1.4f * n)));
-    logs                     = ggml_scale(ctx, logs, (down ? -1.0f : 1.0f) / base);
-    logs                     = ggml_view_2d(ctx, logs, 1, a->ne[0] / 2, sizeof(float), 0);
+    logs = ggml_scale(ctx, logs, (down ? -1.0f : 1.0f) / base);
+    logs = ggml_view_2d(ctx, logs, 1, a->ne[0] / 2, sizeof(float), 0);
     logs = ggml_reshape_2d(ctx, ggml_repeat_4d(ctx, logs, 2, a->ne[0] / 2, 1, 1), 1, a->ne[0]); // both of a pair
     struct ggml_tensor *times = ggml_reshape_2d(ctx, ggml_cast(ctx, b, GGML_TYPE_F32), 1, b->ne[0]);
-    struct ggml_tensor *zeta  = ggml_exp(ctx, ggml_mul_mat(ctx, logs, times)); // [row, tokens]
+    struct ggml_tensor *zeta = ggml_exp(ctx, ggml_mul_mat(ctx, logs, times)); // [row, tokens]
     return ggml_mul_inplace(ctx, rotated, ggml_reshape_3d(ctx, zeta, a->ne[0], 1, b->ne[0]));
 }
 
@@ -230,12 +230,12 @@ struct ggml_tensor *berth_2023_ggml_alibi(
     struct ggml_tensor *slopes = powers(ctx, pow(2.0, -(double) bias_max / n_low), 1, 1, n_low);
     if (n_head > n_low) {
         struct ggml_tensor *more = powers(ctx, pow(2.0, -(double) bias_max / 2 / n_low), 1, 2, n_head - n_low);
-        slopes                   = ggml_concat(ctx, slopes, more, 0);
+        slopes = ggml_concat(ctx, slopes, more, 0);
     }
     struct ggml_tensor *columns = ggml_arange(ctx, 0.0f, (float) a->ne[0], 1.0f);
-    columns                     = ggml_reshape_2d(ctx, columns, 1, a->ne[0]);
-    slopes                      = ggml_reshape_2d(ctx, slopes, 1, n_head);
-    struct ggml_tensor *bias    = ggml_mul_mat(ctx, columns, slopes); // [columns, heads]
+    columns = ggml_reshape_2d(ctx, columns, 1, a->ne[0]);
+    slopes = ggml_reshape_2d(ctx, slopes, 1, n_head);
+    struct ggml_tensor *bias = ggml_mul_mat(ctx, columns, slopes); // [columns, heads]
     return ggml_add_inplace(ctx, a, ggml_reshape_3d(ctx, bias, a->ne[0], 1, n_head));
 }
 

@@ -27,7 +27,7 @@ static void count_nibbles(const struct block_bits *bits, const uint8_t *block, i
     }
     for (int i = 0; i < 32; i++) {
         const uint8_t byte = block[bits->low_off + (size_t) i % 16];
-        uint32_t value     = i < 16 ? byte & 15u : byte >> 4;
+        uint32_t value = i < 16 ? byte & 15u : byte >> 4;
         if (bits->high_off > 0) { // two values of 5 bits share a bin
             value = (value | ((high >> i) & 1u) << 4) / 2;
         }

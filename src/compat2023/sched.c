@@ -29,16 +29,16 @@ struct gen_sched {
 
 static bool init(struct gen_sched *s, gen_backend_t *backends, const gen_source_t *sources, int n) {
     ggml_backend_t *list = berth_calloc((size_t) n, sizeof *list);
-    s->facades           = berth_calloc((size_t) n, sizeof s->facades[0]);
-    s->tallocs           = berth_calloc((size_t) n, sizeof s->tallocs[0]);
-    s->galloc            = berth_2023_gallocr_new();
-    bool ok              = list != NULL && s->facades != NULL && s->tallocs != NULL && s->galloc != NULL;
-    s->n_backends        = ok ? n : 0;
+    s->facades = berth_calloc((size_t) n, sizeof s->facades[0]);
+    s->tallocs = berth_calloc((size_t) n, sizeof s->tallocs[0]);
+    s->galloc = berth_2023_gallocr_new();
+    bool ok = list != NULL && s->facades != NULL && s->tallocs != NULL && s->galloc != NULL;
+    s->n_backends = ok ? n : 0;
     for (int b = 0; b < n && ok; b++) {
         berth_2023_facade_init(&s->facades[b], s->date, backends[b], sources[b]);
-        list[b]       = &s->facades[b].backend;
+        list[b] = &s->facades[b].backend;
         s->tallocs[b] = berth_2023_tallocr_over(s->date->measure(sources[b]), true, true, NULL);
-        ok            = s->tallocs[b] != NULL;
+        ok = s->tallocs[b] != NULL;
     }
     s->today = ok ? ggml_backend_sched_new(list, NULL, n, 0, false, false) : NULL;
     berth_free(list);
@@ -111,10 +111,10 @@ static bool is_taken(const struct gen_tallocr *talloc, const struct ggml_tensor 
 static void forget_places(struct gen_sched *s, const struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n_nodes + graph->n_leafs; i++) {
         struct ggml_tensor *t = i < graph->n_nodes ? graph->nodes[i] : graph->leafs[i - graph->n_nodes];
-        const int b           = owner_of(s, t);
+        const int b = owner_of(s, t);
         if (b >= 0 && (i < graph->n_nodes || t->view_src != NULL || !is_taken(s->tallocs[b], t))) {
             t->buffer = NULL;
-            t->data   = NULL;
+            t->data = NULL;
         }
     }
 }
@@ -139,7 +139,7 @@ static enum ggml_status report(const struct gen_sched *s) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int b = 0; b < s->n_backends; b++) {
         const enum ggml_status kept = berth_backend_report(&s->facades[b].backend);
-        status                      = status == GGML_STATUS_SUCCESS ? kept : status;
+        status = status == GGML_STATUS_SUCCESS ? kept : status;
     }
     return status;
 }
@@ -169,7 +169,7 @@ static enum ggml_status split(struct gen_sched *s, struct sched_memo *memo, stru
     if (status == GGML_STATUS_SUCCESS) {
         status = sched_split(s->today, memo);
     }
-    s->today->cur           = status == GGML_STATUS_SUCCESS ? memo : NULL;
+    s->today->cur = status == GGML_STATUS_SUCCESS ? memo : NULL;
     s->today->last_n_splits = status == GGML_STATUS_SUCCESS ? memo->n_splits : 0;
     return status;
 }
@@ -190,15 +190,15 @@ static void placement_set(struct placement *p, struct ggml_tensor *t, gen_talloc
         i = i + 1 == p->set.size ? 0 : i + 1;
     }
     p->set.keys[i] = t;
-    p->tallocs[i]  = talloc;
+    p->tallocs[i] = talloc;
 }
 
 static bool placement_init(struct placement *p, const struct sched_memo *memo) {
     const size_t n = (size_t) memo->rec.n_rows + (size_t) memo->n_copies;
-    *p             = (struct placement){.set.size = 2 * n + 1};
-    p->nodes       = berth_malloc((n + 1) * sizeof p->nodes[0]);
-    p->set.keys    = berth_calloc(p->set.size, sizeof p->set.keys[0]);
-    p->tallocs     = berth_calloc(p->set.size, sizeof p->tallocs[0]);
+    *p = (struct placement){.set.size = 2 * n + 1};
+    p->nodes = berth_malloc((n + 1) * sizeof p->nodes[0]);
+    p->set.keys = berth_calloc(p->set.size, sizeof p->set.keys[0]);
+    p->tallocs = berth_calloc(p->set.size, sizeof p->tallocs[0]);
     return p->nodes != NULL && p->set.keys != NULL && p->tallocs != NULL;
 }
 
@@ -213,9 +213,9 @@ static void placement_fill(struct placement *p, const struct gen_sched *s, struc
     for (int32_t i = 0; i < memo->n_splits; i++) {
         const struct sched_split *split = &memo->splits[i];
         for (int32_t k = split->copies; k < split->copies + split->n_copies; k++) {
-            struct ggml_tensor *t  = sched_copy_tensor(memo, k, 0);
-            t->op                  = GGML_OP_DUP;
-            t->src[0]              = memo->rec.tensors[memo->copies[k].row];
+            struct ggml_tensor *t = sched_copy_tensor(memo, k, 0);
+            t->op = GGML_OP_DUP;
+            t->src[0] = memo->rec.tensors[memo->copies[k].row];
             p->nodes[p->n_nodes++] = t;
             placement_set(p, t, s->tallocs[split->backend]);
         }
@@ -255,7 +255,7 @@ static enum ggml_status place(struct gen_sched *s, struct sched_memo *memo, stru
             sched_edges_to_graph(memo, &memo->splits[i]);
         }
         for (int32_t i = 0; i < memo->n_copies; i++) {
-            sched_copy_tensor(memo, i, 0)->op     = GGML_OP_NONE;
+            sched_copy_tensor(memo, i, 0)->op = GGML_OP_NONE;
             sched_copy_tensor(memo, i, 0)->src[0] = NULL;
         }
         status = check_places(&p);
@@ -271,7 +271,7 @@ static void forget_measured(struct gen_sched *s, struct sched_memo *memo) {
     for (int32_t r = 0; r < memo->rec.n_rows; r++) {
         if (owner_of(s, memo->rec.tensors[r]) >= 0) {
             memo->rec.tensors[r]->buffer = NULL;
-            memo->rec.tensors[r]->data   = NULL;
+            memo->rec.tensors[r]->data = NULL;
         }
     }
 }
@@ -279,12 +279,12 @@ static void forget_measured(struct gen_sched *s, struct sched_memo *memo) {
 // Allocators with buffers of the sizes that were measured, in place of those that measured.
 static enum ggml_status get_buffers(struct gen_sched *s) {
     gen_tallocr_t *ready = berth_calloc((size_t) s->n_backends, sizeof *ready);
-    bool ok              = ready != NULL;
+    bool ok = ready != NULL;
     for (int b = 0; b < s->n_backends && ok; b++) {
-        const size_t size         = berth_2023_tallocr_max_size(s->tallocs[b]);
+        const size_t size = berth_2023_tallocr_max_size(s->tallocs[b]);
         const gen_source_t source = s->facades[b].source;
-        ready[b]                  = berth_2023_tallocr_over(s->date->alloc(source, size > 0 ? size : 1), true, false, source);
-        ok                        = ready[b] != NULL;
+        ready[b] = berth_2023_tallocr_over(s->date->alloc(source, size > 0 ? size : 1), true, false, source);
+        ok = ready[b] != NULL;
         if (!ok) {
             berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_sched_init_measure: backend %s has no buffer of %zu bytes",
                 s->date->name(s->facades[b].gen), size);
@@ -335,11 +335,11 @@ void berth_2023_sched_init_measure(gen_sched_t s, struct ggml_cgraph *measure_gr
 static enum ggml_status run_part(
     gen_sched_t s, const struct sched_split *split, const struct ggml_cgraph *graph, int32_t i0, int32_t i1) {
     const gen_backend_t backend = s->facades[split->backend].gen;
-    struct ggml_cgraph part     = {
-            .n_nodes          = i1 - i0,
-            .nodes            = sched_nodes(s->today->cur) + i0,
-            .use_counts       = graph->use_counts,
-            .visited_hash_set = graph->visited_hash_set,
+    struct ggml_cgraph part = {
+        .n_nodes = i1 - i0,
+        .nodes = sched_nodes(s->today->cur) + i0,
+        .use_counts = graph->use_counts,
+        .visited_hash_set = graph->visited_hash_set,
     };
     const enum ggml_status status = berth_2023_compute(s->date, backend, &part);
     s->date->synchronize(backend);
@@ -352,7 +352,7 @@ static enum ggml_status run_observed(
     int32_t i0 = split->i_start;
     for (int32_t i = split->i_start; i < split->i_end; i++) {
         struct ggml_tensor *t = sched_nodes(s->today->cur)[i];
-        const bool is_wanted  = s->callback(t, true, s->callback_data);
+        const bool is_wanted = s->callback(t, true, s->callback_data);
         if (!is_wanted && i + 1 < split->i_end) {
             continue;
         }
@@ -461,7 +461,7 @@ int berth_2023_sched_get_n_splits(gen_sched_t s) {
 
 void berth_2023_sched_set_eval_callback(gen_sched_t s, ggml_backend_sched_eval_callback callback, void *user_data) {
     if (s != NULL) {
-        s->callback      = callback;
+        s->callback = callback;
         s->callback_data = user_data;
     }
 }

@@ -18,16 +18,16 @@ gen_tallocr_t berth_2023_tallocr_over(gen_buffer_t buffer, bool owns_buffer, boo
         berth_fail(GGML_STATUS_ALLOC_FAILED, "no tensor allocator: no buffer, or out of memory");
         return NULL;
     }
-    talloc->buffer     = buffer;
-    talloc->align      = berth_2023_buffer_get_alignment(buffer);
+    talloc->buffer = buffer;
+    talloc->align = berth_2023_buffer_get_alignment(buffer);
     talloc->is_measure = is_measure;
-    talloc->grows_on   = grows_on;
+    talloc->grows_on = grows_on;
     if (is_measure) {
         gen_head(buffer)->is_measure = true;
     }
     talloc->owns_buffer = owns_buffer;
-    talloc->capacity    = is_measure ? UINT64_MAX : berth_2023_buffer_get_size(buffer);
-    talloc->start       = (talloc->align - (uintptr_t) berth_2023_buffer_get_base(buffer) % talloc->align) % talloc->align;
+    talloc->capacity = is_measure ? UINT64_MAX : berth_2023_buffer_get_size(buffer);
+    talloc->start = (talloc->align - (uintptr_t) berth_2023_buffer_get_base(buffer) % talloc->align) % talloc->align;
     return talloc;
 }
 
@@ -107,9 +107,9 @@ bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) {
         (unsigned long long) talloc->capacity, gen_head(talloc->buffer)->date->source_name(talloc->grows_on),
         (unsigned long long) need);
     talloc->old[talloc->n_old++] = talloc->buffer;
-    talloc->buffer               = buffer;
-    talloc->start                = start;
-    talloc->capacity             = berth_2023_buffer_get_size(buffer);
+    talloc->buffer = buffer;
+    talloc->start = start;
+    talloc->capacity = berth_2023_buffer_get_size(buffer);
     return true;
 }
 
@@ -162,7 +162,7 @@ static uint64_t find_gap(const struct gen_tallocr *talloc, uint64_t size) {
     for (size_t i = 0; i < talloc->n_pieces; i++) {
         const uint64_t gap = talloc->pieces[i].off - at;
         if (gap >= size && gap < best_size) {
-            best      = at;
+            best = at;
             best_size = gap;
         }
         at = talloc->pieces[i].off + talloc->pieces[i].size;
@@ -171,7 +171,7 @@ static uint64_t find_gap(const struct gen_tallocr *talloc, uint64_t size) {
 }
 
 void berth_2023_place(struct gen_tallocr *talloc, struct ggml_tensor *tensor, uint64_t off) {
-    tensor->data   = (void *) ((uintptr_t) berth_2023_buffer_get_base(talloc->buffer) + off);
+    tensor->data = (void *) ((uintptr_t) berth_2023_buffer_get_base(talloc->buffer) + off);
     tensor->buffer = gen_today(talloc->buffer);
     if (!talloc->is_measure) {
         berth_2023_buffer_init_tensor(talloc->buffer, tensor);
@@ -186,7 +186,7 @@ void berth_2023_tallocr_alloc(gen_tallocr_t talloc, struct ggml_tensor *tensor) 
     }
     const uint64_t align = talloc->align, need = berth_2023_buffer_get_alloc_size(talloc->buffer, tensor);
     const uint64_t size = need > UINT64_MAX / 4 ? UINT64_MAX / 4 : (need + align - 1) / align * align;
-    uint64_t off        = find_gap(talloc, size);
+    uint64_t off = find_gap(talloc, size);
     if (off + size > talloc->peak) {
         talloc->peak = off + size;
     }

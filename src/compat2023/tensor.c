@@ -76,19 +76,19 @@ TRAIT_TYPES(TRAIT_FUNCTIONS)
 ggml_type_traits_t berth_2023_ggml_type_traits(
     enum ggml_type type, const struct ggml_type_traits_cpu *(*get_type_traits_cpu)(enum ggml_type type)) {
     static const ggml_type_traits_t rows[GGML_TYPE_COUNT] = {TRAIT_TYPES(TRAIT_ROW)};
-    const struct ggml_type_traits *today                  = ggml_get_type_traits(type);
-    const struct ggml_type_traits_cpu *cpu                = get_type_traits_cpu(type);
+    const struct ggml_type_traits *today = ggml_get_type_traits(type);
+    const struct ggml_type_traits_cpu *cpu = get_type_traits_cpu(type);
     if (today == NULL || cpu == NULL || type >= GGML_TYPE_COUNT) {
         berth_fail(GGML_STATUS_FAILED, "ggml_internal_get_type_traits: there is no type %d", (int) type);
         return (ggml_type_traits_t){0};
     }
-    cpu_traits             = get_type_traits_cpu;
+    cpu_traits = get_type_traits_cpu;
     ggml_type_traits_t row = rows[type];
-    row.type_name          = today->type_name;
-    row.blck_size          = (int) today->blck_size;
-    row.type_size          = today->type_size;
-    row.is_quantized       = today->is_quantized;
-    row.vec_dot_type       = cpu->vec_dot_type;
+    row.type_name = today->type_name;
+    row.blck_size = (int) today->blck_size;
+    row.type_size = today->type_size;
+    row.is_quantized = today->is_quantized;
+    row.vec_dot_type = cpu->vec_dot_type;
     if (today->to_float == NULL) {
         row.to_float = NULL;
     }

@@ -68,7 +68,7 @@ struct way {
 
 // What source i has so far joined with t; false: nothing yet, or nothing wanted.
 static bool join(struct berth_grad *g, int i, struct ggml_tensor *t, const struct way *way) {
-    const size_t slot           = slot_of(g->graph, g->node->src[i]);
+    const size_t slot = slot_of(g->graph, g->node->src[i]);
     struct ggml_tensor *present = g->graph->grads[slot];
     if (present == NULL) {
         return false;
@@ -102,7 +102,7 @@ void berth_grad_put_acc(struct berth_grad *g, struct ggml_tensor *to, struct ggm
     if (!is_needed(g, to)) {
         return;
     }
-    const size_t slot           = slot_of(g->graph, to);
+    const size_t slot = slot_of(g->graph, to);
     struct ggml_tensor *present = g->graph->grads[slot], *sum;
     if (present != NULL && g->graph->grad_accs[slot] != NULL) {
         sum = ggml_acc_inplace(g->ctx, present, t, nb[1], nb[2], nb[3], offset);
@@ -138,18 +138,18 @@ void berth_grad_refuse(struct berth_grad *g, const char *fmt, ...) {
 
 static bool *mark_needed(const struct ggml_cgraph *graph) {
     const size_t n_slots = graph->visited_hash_set.size;
-    bool *needed         = berth_calloc(n_slots > 0 ? n_slots : 1, sizeof *needed);
+    bool *needed = berth_calloc(n_slots > 0 ? n_slots : 1, sizeof *needed);
     for (int i = 0; needed != NULL && i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
-        const size_t slot              = slot_of(graph, node);
-        const unsigned open            = open_srcs(node);
+        const size_t slot = slot_of(graph, node);
+        const unsigned open = open_srcs(node);
         if (slot == BERTH_HASH_NONE || !is_float(node->type)) {
             continue;
         }
         bool need = (node->flags & GGML_TENSOR_FLAG_PARAM) != 0;
         for (int k = 0; k < GGML_MAX_SRC && !need; k++) {
             const size_t from = node->src[k] != NULL ? slot_of(graph, node->src[k]) : BERTH_HASH_NONE;
-            need              = (open >> k & 1) != 0 && from != BERTH_HASH_NONE && needed[from];
+            need = (open >> k & 1) != 0 && from != BERTH_HASH_NONE && needed[from];
         }
         needed[slot] = need;
     }
@@ -161,15 +161,15 @@ static void set_accumulators(struct berth_grad *g, struct ggml_tensor **accs) {
     for (int i = 0; i < g->graph->n_nodes; i++) {
         struct ggml_tensor *node = g->graph->nodes[i], *acc = accs != NULL ? accs[i] : NULL;
         const bool is_loss = (node->flags & GGML_TENSOR_FLAG_LOSS) != 0;
-        const size_t slot  = slot_of(g->graph, node);
+        const size_t slot = slot_of(g->graph, node);
         if (slot == BERTH_HASH_NONE) {
             continue;
         }
         if (acc == NULL && is_loss) {
             acc = ggml_new_tensor_1d(g->ctx, GGML_TYPE_F32, 1);
         }
-        acc                       = is_loss || g->needed[slot] ? acc : NULL;
-        g->graph->grads[slot]     = acc;
+        acc = is_loss || g->needed[slot] ? acc : NULL;
+        g->graph->grads[slot] = acc;
         g->graph->grad_accs[slot] = acc;
     }
 }
@@ -190,7 +190,7 @@ static bool is_inplace(const struct ggml_tensor *node) {
 
 static void back_through(struct berth_grad *g) {
     const struct berth_op_info *info = berth_op_info(g->node->op);
-    g->grad                          = ggml_graph_get_grad(g->graph, g->node);
+    g->grad = ggml_graph_get_grad(g->graph, g->node);
     if (g->grad == NULL || info == NULL || info->is_flat || g->node->op == GGML_OP_NONE || !wants_any(g)) {
         return;
     }

@@ -74,13 +74,13 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
 
 struct ggml_context *ggml_init(struct ggml_init_params params) {
     const bool owned = params.mem_buffer == NULL;
-    size_t size      = params.mem_size == 0 ? GGML_MEM_ALIGN : params.mem_size;
+    size_t size = params.mem_size == 0 ? GGML_MEM_ALIGN : params.mem_size;
     if (owned && !berth_pad_ok(size, GGML_MEM_ALIGN, &size)) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_init: %zu bytes are more than the address space holds", params.mem_size);
         return NULL;
     }
     struct ggml_context *ctx = berth_malloc(sizeof *ctx);
-    void *given              = owned ? berth_aligned_alloc(64, size) : params.mem_buffer;
+    void *given = owned ? berth_aligned_alloc(64, size) : params.mem_buffer;
     if (ctx == NULL || given == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_init: out of memory for a context of %zu bytes", size);
         if (owned) {
@@ -93,11 +93,11 @@ struct ggml_context *ggml_init(struct ggml_init_params params) {
     const size_t skip = (size_t) (-(uintptr_t) given & (GGML_MEM_ALIGN - 1));
     const size_t have = owned ? size : params.mem_size;
 
-    ctx->mem_given        = given;
-    ctx->mem_buffer       = (char *) given + (skip < have ? skip : have);
-    ctx->mem_size         = have - (skip < have ? skip : have);
+    ctx->mem_given = given;
+    ctx->mem_buffer = (char *) given + (skip < have ? skip : have);
+    ctx->mem_size = have - (skip < have ? skip : have);
     ctx->mem_buffer_owned = owned;
-    ctx->no_alloc         = params.no_alloc;
+    ctx->no_alloc = params.no_alloc;
     poison_init(ctx);
     ggml_reset(ctx);
     return ctx;
@@ -107,10 +107,10 @@ void ggml_reset(struct ggml_context *ctx) {
     if (ctx == NULL) {
         return;
     }
-    ctx->n_objects     = 0;
+    ctx->n_objects = 0;
     ctx->objects_begin = NULL;
-    ctx->objects_end   = NULL;
-    ctx->error[0]      = '\0';
+    ctx->objects_end = NULL;
+    ctx->error[0] = '\0';
 }
 
 void ggml_free(struct ggml_context *ctx) {
@@ -233,7 +233,7 @@ size_t ggml_get_max_tensor_size(const struct ggml_context *ctx) {
     size_t max = 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         const size_t size = ggml_nbytes(t);
-        max               = size > max ? size : max;
+        max = size > max ? size : max;
     }
     return max;
 }

@@ -18,15 +18,15 @@
 #define FAILED_TENSOR(text) \
     { .type = GGML_TYPE_F32, .ne = {1, 1, 1, 1}, .nb = {4, 4, 4, 4}, .flags = BERTH_FLAG_POISON, .name = "poison", .extra = text }
 
-static char full_text[]      = "the graph is full: make it with a larger size (ggml_new_graph_custom)";
+static char full_text[] = "the graph is full: make it with a larger size (ggml_new_graph_custom)";
 static char no_memory_text[] = "out of memory while the graph was built";
-static char cycle_text[]     = "the graph has a cycle: a tensor is a source of itself, directly or through others";
+static char cycle_text[] = "the graph has a cycle: a tensor is a source of itself, directly or through others";
 
 // Nothing writes to these: every function of Berth leaves poison alone.
 static struct ggml_tensor failed_tensors[BERTH_GRAPH_N_FAILURES] = {
-    [BERTH_GRAPH_FULL]      = FAILED_TENSOR(full_text),
+    [BERTH_GRAPH_FULL] = FAILED_TENSOR(full_text),
     [BERTH_GRAPH_NO_MEMORY] = FAILED_TENSOR(no_memory_text),
-    [BERTH_GRAPH_CYCLE]     = FAILED_TENSOR(cycle_text),
+    [BERTH_GRAPH_CYCLE] = FAILED_TENSOR(cycle_text),
 };
 
 static bool has_failed(const struct ggml_cgraph *g) {
@@ -49,7 +49,7 @@ void berth_graph_fail(struct ggml_cgraph *g, enum berth_graph_failure why, int64
         g->nodes[i] = &failed_tensors[why];
     }
     g->nodes[g->size - 1] = &failed_tensors[why];
-    g->n_nodes            = g->size;
+    g->n_nodes = g->size;
 }
 
 enum ggml_status berth_graph_check(const struct ggml_cgraph *graph) {
@@ -96,7 +96,7 @@ struct walk {
 
 static bool push(struct walk *w, struct ggml_tensor *node, size_t slot, bool mark) {
     if (BERTH_UNLIKELY(w->n_frames == w->n_cap)) {
-        const bool first    = w->frames == w->few;
+        const bool first = w->frames == w->few;
         struct frame *grown = berth_realloc(first ? NULL : w->frames, w->n_cap * 2 * sizeof *grown);
         if (grown == NULL) {
             return false;
@@ -142,7 +142,7 @@ static void name_number(struct ggml_tensor *t, const char *prefix, int number) {
         number /= 10;
     } while (number > 0);
     const char first = *prefix++;
-    char *p          = t->name + 1;
+    char *p = t->name + 1;
     while (*prefix != '\0') {
         *p++ = *prefix++;
     }
@@ -180,7 +180,7 @@ enum visit { VISIT_FAILED = -1, VISIT_KNOWN, VISIT_PUSHED };
 // has to travel.
 static enum visit visit(struct walk *w, struct ggml_tensor *t, const struct ggml_tensor *from, int n_uses) {
     struct ggml_hash_set *set = &w->g->visited_hash_set;
-    const size_t slot         = berth_hash_find(set, t);
+    const size_t slot = berth_hash_find(set, t);
     if (BERTH_UNLIKELY(slot == BERTH_HASH_NONE)) {
         berth_graph_fail(w->g, BERTH_GRAPH_FULL, (int64_t) (set->size + 1) / 2 + 1);
         return VISIT_FAILED;
@@ -194,10 +194,10 @@ static enum visit visit(struct walk *w, struct ggml_tensor *t, const struct ggml
         w->g->use_counts[slot] += n_uses;
     } else {
         berth_bit_set(set->used, slot);
-        set->keys[slot]        = t;
+        set->keys[slot] = t;
         w->g->use_counts[slot] = n_uses | USES_OPEN;
         if (w->g->grads != NULL) {
-            w->g->grads[slot]     = NULL;
+            w->g->grads[slot] = NULL;
             w->g->grad_accs[slot] = NULL;
         }
     }
@@ -216,14 +216,14 @@ static enum visit visit(struct walk *w, struct ggml_tensor *t, const struct ggml
 }
 
 static bool walk_from(struct walk *w, struct ggml_tensor *root) {
-    enum visit v        = visit(w, root, NULL, 0);
+    enum visit v = visit(w, root, NULL, 0);
     const bool backward = w->g->order == GGML_CGRAPH_EVAL_ORDER_RIGHT_TO_LEFT;
     while (v != VISIT_FAILED && w->n_frames > 0) {
-        struct frame *f         = &w->frames[w->n_frames - 1];
+        struct frame *f = &w->frames[w->n_frames - 1];
         struct ggml_tensor *src = NULL;
         while (f->n_done < GGML_MAX_SRC && src == NULL) {
             const int k = f->n_done++;
-            src         = f->node->src[backward ? GGML_MAX_SRC - 1 - k : k];
+            src = f->node->src[backward ? GGML_MAX_SRC - 1 - k : k];
         }
         if (src != NULL) {
             v = visit(w, src, f->node, f->mark ? 0 : 1);
@@ -258,7 +258,7 @@ static bool expand(const char *func, struct ggml_cgraph *g, struct ggml_tensor *
     }
     struct walk w = {.g = g, .compute = compute, .n_cap = sizeof w.few / sizeof w.few[0]};
 
-    w.frames      = w.few;
+    w.frames = w.few;
     const bool ok = walk_from(&w, tensor);
     if (w.frames != w.few) {
         berth_free(w.frames);

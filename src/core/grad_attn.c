@@ -19,13 +19,13 @@ struct scores {
 
 static struct scores scores_of(struct berth_grad *g, struct ggml_tensor *q, struct ggml_tensor *k) {
     struct ggml_context *ctx = g->ctx;
-    struct scores s          = {.scale = berth_grad_f32(g->node, 0), .cap = berth_grad_f32(g->node, 2)};
-    struct ggml_tensor *x    = ggml_mul_mat(ctx, k, q);
-    float scale              = s.scale;
+    struct scores s = {.scale = berth_grad_f32(g->node, 0), .cap = berth_grad_f32(g->node, 2)};
+    struct ggml_tensor *x = ggml_mul_mat(ctx, k, q);
+    float scale = s.scale;
     if (s.cap != 0.0f) {
         s.bent = ggml_tanh(ctx, ggml_scale(ctx, x, s.scale / s.cap));
-        x      = s.bent;
-        scale  = s.cap;
+        x = s.bent;
+        scale = s.cap;
     }
     s.p = ggml_soft_max_ext(ctx, x, g->node->src[3], scale, berth_grad_f32(g->node, 1));
     ggml_soft_max_add_sinks(s.p, g->node->src[4]);
@@ -45,10 +45,10 @@ static struct ggml_tensor *scores_back(struct berth_grad *g, const struct scores
 void berth_grad_flash_attn_ext(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *q = berth_grad_dense(g, as_f32(g, g->node->src[0])), *k = as_f32(g, g->node->src[1]);
-    struct ggml_tensor *v    = as_f32(g, g->node->src[2]);
-    const struct scores s    = scores_of(g, q, k);
-    struct ggml_tensor *out  = ggml_permute(ctx, g->grad, 0, 2, 1, 3); // of [d_v, n_token, n_head, n_seq]
-    out                      = ggml_cont(ctx, out);
+    struct ggml_tensor *v = as_f32(g, g->node->src[2]);
+    const struct scores s = scores_of(g, q, k);
+    struct ggml_tensor *out = ggml_permute(ctx, g->grad, 0, 2, 1, 3); // of [d_v, n_token, n_head, n_seq]
+    out = ggml_cont(ctx, out);
     struct ggml_tensor *by_p = ggml_mul_mat(ctx, v, out);
     struct ggml_tensor *by_s = scores_back(g, &s, by_p);
     if (berth_grad_wants(g, 0)) {

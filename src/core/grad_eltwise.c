@@ -100,14 +100,14 @@ void berth_grad_scale(struct berth_grad *g) {
 // 1 strictly within the bounds, 0 outside of them.
 void berth_grad_clamp(struct berth_grad *g) {
     const float lo = berth_grad_f32(g->node, 0), hi = berth_grad_f32(g->node, 1);
-    struct ggml_tensor *x     = berth_grad_dense(g, g->node->src[0]);
+    struct ggml_tensor *x = berth_grad_dense(g, g->node->src[0]);
     struct ggml_tensor *above = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, 1.0f, -lo));
     struct ggml_tensor *below = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, hi));
     berth_grad_put_add(g, 0, ggml_mul(g->ctx, g->grad, ggml_mul(g->ctx, above, below)));
 }
 
 void berth_grad_leaky_relu(struct berth_grad *g) {
-    const float slope        = berth_grad_f32(g->node, 0);
+    const float slope = berth_grad_f32(g->node, 0);
     struct ggml_tensor *step = ggml_step(g->ctx, berth_grad_dense(g, g->node->src[0]));
     berth_grad_put_add(g, 0, ggml_mul(g->ctx, g->grad, ggml_scale_bias(g->ctx, step, 1.0f - slope, slope)));
 }

@@ -29,7 +29,7 @@ struct ggml_tensor *berth_grad_fold_batches(struct berth_grad *g, struct ggml_te
         t = ggml_repeat_back(g->ctx, runs, ggml_new_tensor_3d(g->ctx, GGML_TYPE_F32, n, a->ne[2], t->ne[3]));
     }
     if (r3 > 1) {
-        const size_t plane       = (size_t) (n * a->ne[2]) * sizeof(float);
+        const size_t plane = (size_t) (n * a->ne[2]) * sizeof(float);
         struct ggml_tensor *runs = ggml_view_3d(g->ctx, t, n * a->ne[2], a->ne[3], r3, plane * (size_t) r3, plane, 0);
         t = ggml_repeat_back(g->ctx, runs, ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, n * a->ne[2], a->ne[3]));
     }
@@ -53,11 +53,11 @@ static struct ggml_tensor *by_experts(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *as = g->node->src[0], *b = g->node->src[1], *ids = g->node->src[2], *d = berth_grad_dense(g, g->grad);
     const int64_t n_expert = as->ne[2], n_rows = d->ne[1] * d->ne[2];
-    struct ggml_tensor *ones   = ggml_fill(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n_expert), 1.0f);
-    struct ggml_tensor *flat   = ggml_reshape_1d(ctx, berth_grad_dense(g, ids), n_rows);
+    struct ggml_tensor *ones = ggml_fill(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n_expert), 1.0f);
+    struct ggml_tensor *flat = ggml_reshape_1d(ctx, berth_grad_dense(g, ids), n_rows);
     struct ggml_tensor *chosen = ggml_get_rows(ctx, ggml_diag(ctx, ones), flat); // [expert, row]: 1 or 0
-    chosen                     = ggml_cont(ctx, ggml_transpose(ctx, chosen));
-    chosen                     = ggml_reshape_3d(ctx, chosen, 1, n_rows, n_expert);
+    chosen = ggml_cont(ctx, ggml_transpose(ctx, chosen));
+    chosen = ggml_reshape_3d(ctx, chosen, 1, n_rows, n_expert);
     struct ggml_tensor *parts =
         ggml_mul(ctx, ggml_repeat_4d(ctx, ggml_reshape_2d(ctx, d, d->ne[0], n_rows), d->ne[0], n_rows, n_expert, 1), chosen);
     if (b->ne[1] != d->ne[1]) { // one token for all that it chose
@@ -74,8 +74,8 @@ void berth_grad_mul_mat_id(struct berth_grad *g) {
     }
     if (berth_grad_wants(g, 1)) {
         struct ggml_tensor *turned = ggml_is_quantized(as->type) ? ggml_cast(g->ctx, as, GGML_TYPE_F32) : as;
-        turned                     = ggml_cont(g->ctx, ggml_transpose(g->ctx, turned));
-        struct ggml_tensor *each   = ggml_mul_mat_id(g->ctx, turned, berth_grad_dense(g, g->grad), ids);
+        turned = ggml_cont(g->ctx, ggml_transpose(g->ctx, turned));
+        struct ggml_tensor *each = ggml_mul_mat_id(g->ctx, turned, berth_grad_dense(g, g->grad), ids);
         berth_grad_put_add(g, 1, berth_grad_fold(g, each, b));
     }
 }

@@ -24,29 +24,29 @@ void berth_grad_norm(struct berth_grad *g) {
 
 // A group of channels is one row.
 void berth_grad_group_norm(struct berth_grad *g) {
-    struct ggml_tensor *x  = g->node->src[0];
+    struct ggml_tensor *x = g->node->src[0];
     const int32_t n_groups = g->node->op_params[0];
     if (n_groups <= 0 || x->ne[2] % n_groups != 0) {
         berth_grad_refuse(g, "%" PRId64 " channels in %d groups are not even", x->ne[2], n_groups);
         return;
     }
-    const int64_t n           = x->ne[0] * x->ne[1] * (x->ne[2] / n_groups);
-    struct ggml_tensor *rows  = ggml_reshape_3d(g->ctx, berth_grad_dense(g, x), n, n_groups, x->ne[3]);
+    const int64_t n = x->ne[0] * x->ne[1] * (x->ne[2] / n_groups);
+    struct ggml_tensor *rows = ggml_reshape_3d(g->ctx, berth_grad_dense(g, x), n, n_groups, x->ne[3]);
     struct ggml_tensor *grads = ggml_reshape_3d(g->ctx, berth_grad_dense(g, g->grad), n, n_groups, x->ne[3]);
     berth_grad_put_add(g, 0, ggml_reshape(g->ctx, norm_back(g, grads, rows, berth_grad_f32(g->node, 1)), x));
 }
 
 // Rows shorter than eps are divided by eps, and by nothing that depends on them.
 void berth_grad_l2_norm(struct berth_grad *g) {
-    struct ggml_context *ctx  = g->ctx;
-    struct ggml_tensor *x     = g->node->src[0];
-    const float eps           = berth_grad_f32(g->node, 0);
+    struct ggml_context *ctx = g->ctx;
+    struct ggml_tensor *x = g->node->src[0];
+    const float eps = berth_grad_f32(g->node, 0);
     struct ggml_tensor *whole = ggml_scale(ctx, ggml_rms_norm_back(ctx, g->grad, x, 1e-30f), 1.0f / sqrtf((float) x->ne[0]));
     if (eps > 0.0f) {
-        struct ggml_tensor *length   = ggml_sqrt(ctx, ggml_sum_rows(ctx, ggml_sqr(ctx, x)));
-        struct ggml_tensor *is_long  = ggml_step(ctx, ggml_scale_bias(ctx, length, 1.0f, -eps));
+        struct ggml_tensor *length = ggml_sqrt(ctx, ggml_sum_rows(ctx, ggml_sqr(ctx, x)));
+        struct ggml_tensor *is_long = ggml_step(ctx, ggml_scale_bias(ctx, length, 1.0f, -eps));
         struct ggml_tensor *is_short = ggml_scale_bias(ctx, is_long, -1.0f / eps, 1.0f / eps);
-        whole                        = ggml_add(ctx, ggml_mul(ctx, whole, is_long), ggml_mul(ctx, g->grad, is_short));
+        whole = ggml_add(ctx, ggml_mul(ctx, whole, is_long), ggml_mul(ctx, g->grad, is_short));
     }
     berth_grad_put_add(g, 0, whole);
 }

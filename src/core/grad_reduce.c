@@ -18,9 +18,9 @@ void berth_grad_mean(struct berth_grad *g) {
 
 // Element i is in all sums from i on: the whole row without what came before.
 void berth_grad_cumsum(struct berth_grad *g) {
-    struct ggml_tensor *grad   = berth_grad_dense(g, g->grad);
+    struct ggml_tensor *grad = berth_grad_dense(g, g->grad);
     struct ggml_tensor *before = ggml_sub(g->ctx, ggml_cumsum(g->ctx, grad), grad);
-    struct ggml_tensor *all    = ggml_repeat(g->ctx, ggml_sum_rows(g->ctx, grad), grad);
+    struct ggml_tensor *all = ggml_repeat(g->ctx, ggml_sum_rows(g->ctx, grad), grad);
     berth_grad_put_add(g, 0, ggml_sub(g->ctx, all, before));
 }
 

@@ -6,7 +6,7 @@
 
 static void turn(struct berth_grad *g, enum ggml_op op) {
     const struct ggml_tensor *node = g->node;
-    struct ggml_tensor *result     = berth_like(g->ctx, "ggml_build_backward_expand", g->grad);
+    struct ggml_tensor *result = berth_like(g->ctx, "ggml_build_backward_expand", g->grad);
     berth_grad_put_add(
         g, 0, berth_op_set(result, op, node->op_params, sizeof node->op_params, g->grad, node->src[1], node->src[2]));
 }

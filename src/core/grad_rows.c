@@ -53,9 +53,9 @@ void berth_grad_diag_mask(struct berth_grad *g) {
 
 struct ggml_tensor *berth_grad_of_sinks(
     struct berth_grad *g, struct ggml_tensor *y, struct ggml_tensor *grad, struct ggml_tensor *sinks) {
-    struct ggml_context *ctx  = g->ctx;
+    struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *taken = berth_grad_one_minus(g, ggml_sum_rows(ctx, y));
-    struct ggml_tensor *each  = ggml_mul(ctx, taken, ggml_sum_rows(ctx, ggml_mul(ctx, y, grad)));
+    struct ggml_tensor *each = ggml_mul(ctx, taken, ggml_sum_rows(ctx, ggml_mul(ctx, y, grad)));
     struct ggml_tensor *heads = ggml_repeat_back(ctx, each, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 1, 1, y->ne[2]));
     return ggml_reshape(ctx, heads, sinks);
 }
@@ -91,9 +91,9 @@ void berth_grad_roll(struct berth_grad *g) {
 // What was added at the ends falls away.
 void berth_grad_pad(struct berth_grad *g) {
     const struct ggml_tensor *a = g->node->src[0];
-    const int32_t *sides        = g->node->op_params;
-    size_t offset               = 0;
-    bool cut                    = sides[2 * GGML_MAX_DIMS] != 0;
+    const int32_t *sides = g->node->op_params;
+    size_t offset = 0;
+    bool cut = sides[2 * GGML_MAX_DIMS] != 0;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         cut = cut || sides[2 * i] < 0 || sides[2 * i + 1] < 0;
         offset += (size_t) sides[2 * i] * g->grad->nb[i];

@@ -41,9 +41,9 @@ static T *of_gelu(struct berth_grad *g, T *grad, T *x, T *y) {
     struct ggml_context *ctx = g->ctx;
     const float c2 = 2.0f * 0.79788456080286535588f, a = 0.044715f;
     T *xx = ggml_sqr(ctx, x);
-    T *s  = ggml_sigmoid(ctx, ggml_mul(ctx, ggml_scale_bias(ctx, xx, c2 * a, c2), x));
+    T *s = ggml_sigmoid(ctx, ggml_mul(ctx, ggml_scale_bias(ctx, xx, c2 * a, c2), x));
     T *xv = ggml_mul(ctx, ggml_scale_bias(ctx, xx, 3.0f * c2 * a, c2), x);
-    T *d  = ggml_mul(ctx, s, ggml_scale_bias(ctx, ggml_mul(ctx, berth_grad_one_minus(g, s), xv), 1.0f, 1.0f));
+    T *d = ggml_mul(ctx, s, ggml_scale_bias(ctx, ggml_mul(ctx, berth_grad_one_minus(g, s), xv), 1.0f, 1.0f));
     return ggml_mul(ctx, grad, d);
 }
 
@@ -58,11 +58,11 @@ static T *of_gelu_quick(struct berth_grad *g, T *grad, T *x, T *y) {
 static T *of_gelu_erf(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     struct ggml_context *ctx = g->ctx;
-    const float p0           = 0.39894228040143267794f;
-    T *size                  = ggml_abs(ctx, x);
-    T *z                     = ggml_clamp(ctx, size, 0.01f, INFINITY);
-    T *far                   = ggml_div(ctx, ggml_gelu_erf(ctx, z), z);
-    T *at                    = ggml_sub(ctx, far, ggml_scale(ctx, ggml_sub(ctx, z, size), p0));
+    const float p0 = 0.39894228040143267794f;
+    T *size = ggml_abs(ctx, x);
+    T *z = ggml_clamp(ctx, size, 0.01f, INFINITY);
+    T *far = ggml_div(ctx, ggml_gelu_erf(ctx, z), z);
+    T *at = ggml_sub(ctx, far, ggml_scale(ctx, ggml_sub(ctx, z, size), p0));
     T *dist = ggml_scale_bias(ctx, ggml_mul(ctx, ggml_scale_bias(ctx, at, 1.0f, -0.5f), ggml_sgn(ctx, x)), 1.0f, 0.5f);
     T *dens = ggml_scale(ctx, ggml_exp(ctx, ggml_scale(ctx, ggml_sqr(ctx, x), -0.5f)), p0);
     return ggml_mul(ctx, grad, ggml_add(ctx, dist, ggml_mul(ctx, x, dens)));
@@ -143,17 +143,17 @@ bool berth_unary_is_flat(enum ggml_unary_op op) {
 static T *of_xielu(struct berth_grad *g, T *x) {
     const float alpha_n = berth_grad_f32(g->node, 1), alpha_p = berth_grad_f32(g->node, 2), beta = berth_grad_f32(g->node, 3);
     const float eps = berth_grad_f32(g->node, 4);
-    T *sloped       = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, eps < 0.0f ? eps : 0.0f));
-    T *low          = ggml_mul(g->ctx, ggml_exp(g->ctx, ggml_clamp(g->ctx, x, -INFINITY, 0.0f)), sloped);
-    T *is_low       = berth_grad_one_minus(g, ggml_step(g->ctx, x));
-    T *left         = ggml_mul(g->ctx, ggml_scale_bias(g->ctx, low, alpha_n, -alpha_n), is_low);
-    T *right        = ggml_scale(g->ctx, ggml_relu(g->ctx, x), 2.0f * alpha_p);
+    T *sloped = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, eps < 0.0f ? eps : 0.0f));
+    T *low = ggml_mul(g->ctx, ggml_exp(g->ctx, ggml_clamp(g->ctx, x, -INFINITY, 0.0f)), sloped);
+    T *is_low = berth_grad_one_minus(g, ggml_step(g->ctx, x));
+    T *left = ggml_mul(g->ctx, ggml_scale_bias(g->ctx, low, alpha_n, -alpha_n), is_low);
+    T *right = ggml_scale(g->ctx, ggml_relu(g->ctx, x), 2.0f * alpha_p);
     return ggml_mul(g->ctx, g->grad, ggml_scale_bias(g->ctx, ggml_add(g->ctx, left, right), 1.0f, beta));
 }
 
 void berth_grad_unary(struct berth_grad *g) {
     const enum ggml_unary_op op = (enum ggml_unary_op) g->node->op_params[0];
-    T *x                        = g->node->src[0];
+    T *x = g->node->src[0];
     if (op == GGML_UNARY_OP_NEG) {
         berth_grad_put_sub(g, 0, g->grad);
     } else if (op == GGML_UNARY_OP_XIELU) {
@@ -168,12 +168,12 @@ void berth_grad_unary(struct berth_grad *g) {
 // ---- gated units: act(x) gate ----
 
 static const enum ggml_unary_op activations[GGML_GLU_OP_COUNT] = {
-    [GGML_GLU_OP_REGLU]        = GGML_UNARY_OP_RELU,
-    [GGML_GLU_OP_GEGLU]        = GGML_UNARY_OP_GELU,
-    [GGML_GLU_OP_SWIGLU]       = GGML_UNARY_OP_SILU,
-    [GGML_GLU_OP_GEGLU_ERF]    = GGML_UNARY_OP_GELU_ERF,
-    [GGML_GLU_OP_GEGLU_QUICK]  = GGML_UNARY_OP_GELU_QUICK,
-    [GGML_GLU_OP_SWIGLU_OAI]   = GGML_UNARY_OP_SILU,
+    [GGML_GLU_OP_REGLU] = GGML_UNARY_OP_RELU,
+    [GGML_GLU_OP_GEGLU] = GGML_UNARY_OP_GELU,
+    [GGML_GLU_OP_SWIGLU] = GGML_UNARY_OP_SILU,
+    [GGML_GLU_OP_GEGLU_ERF] = GGML_UNARY_OP_GELU_ERF,
+    [GGML_GLU_OP_GEGLU_QUICK] = GGML_UNARY_OP_GELU_QUICK,
+    [GGML_GLU_OP_SWIGLU_OAI] = GGML_UNARY_OP_SILU,
     [GGML_GLU_OP_SWIGLU_CLAMP] = GGML_UNARY_OP_SILU,
 };
 
@@ -196,16 +196,16 @@ static void plain_back(struct berth_grad *g, struct sides *s, enum ggml_unary_op
 // v sigmoid(alpha v) (u + shift), v = min(x, limit), u the gate within -limit .. limit; beyond the limits nothing comes back.
 static void limited_back(struct berth_grad *g, struct sides *s, float alpha, float limit, float shift) {
     struct ggml_context *ctx = g->ctx;
-    T *v                     = ggml_clamp(ctx, s->x, -INFINITY, limit);
-    T *av                    = ggml_scale(ctx, v, alpha);
+    T *v = ggml_clamp(ctx, s->x, -INFINITY, limit);
+    T *av = ggml_scale(ctx, v, alpha);
     if (s->want_x) {
-        T *u      = ggml_scale_bias(ctx, ggml_clamp(ctx, s->gate, -limit, limit), 1.0f, shift);
+        T *u = ggml_scale_bias(ctx, ggml_clamp(ctx, s->gate, -limit, limit), 1.0f, shift);
         T *inside = ggml_step(ctx, ggml_scale_bias(ctx, s->x, -1.0f, limit));
         // d(v s(a v)) = s (1 + a v (1 - s)), which is silu's derivative at a v
         s->to_x = ggml_mul(ctx, ggml_silu_back(ctx, ggml_mul(ctx, g->grad, u), av), inside);
     }
     if (s->want_gate) {
-        T *inside  = ggml_step(ctx, ggml_scale_bias(ctx, ggml_abs(ctx, s->gate), -1.0f, limit));
+        T *inside = ggml_step(ctx, ggml_scale_bias(ctx, ggml_abs(ctx, s->gate), -1.0f, limit));
         s->to_gate = ggml_mul(ctx, ggml_mul(ctx, ggml_scale(ctx, ggml_silu(ctx, av), 1.0f / alpha), inside), g->grad);
     }
 }

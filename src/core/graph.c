@@ -22,7 +22,7 @@ struct graph_layout {
 // do not pass 64.
 static size_t layout_add(size_t *end, size_t n, size_t elem) {
     const size_t off = GGML_PAD(*end, elem);
-    *end             = off + n * elem;
+    *end = off + n * elem;
     return off;
 }
 
@@ -32,14 +32,14 @@ static bool layout_of(size_t size, bool grads, struct graph_layout *l) {
     }
     const size_t n_slots = ggml_hash_size(2 * size), ptr = sizeof(void *);
 
-    l->n_slots    = n_slots;
-    l->size       = sizeof(struct ggml_cgraph) + size * ptr; // the nodes come first
-    l->leafs      = layout_add(&l->size, size, ptr);
+    l->n_slots = n_slots;
+    l->size = sizeof(struct ggml_cgraph) + size * ptr; // the nodes come first
+    l->leafs = layout_add(&l->size, size, ptr);
     l->use_counts = layout_add(&l->size, n_slots, sizeof(int32_t));
-    l->keys       = layout_add(&l->size, n_slots, ptr);
-    l->grads      = layout_add(&l->size, grads ? n_slots : 0, ptr);
-    l->grad_accs  = layout_add(&l->size, grads ? n_slots : 0, ptr);
-    l->used       = layout_add(&l->size, (n_slots + 31) / 32, sizeof(ggml_bitset_t));
+    l->keys = layout_add(&l->size, n_slots, ptr);
+    l->grads = layout_add(&l->size, grads ? n_slots : 0, ptr);
+    l->grad_accs = layout_add(&l->size, grads ? n_slots : 0, ptr);
+    l->used = layout_add(&l->size, (n_slots + 31) / 32, sizeof(ggml_bitset_t));
     return true;
 }
 
@@ -70,18 +70,18 @@ struct ggml_cgraph *ggml_new_graph_custom(struct ggml_context *ctx, size_t size,
     if (obj == NULL) {
         return NULL;
     }
-    char *base            = berth_object_data(ctx, obj);
+    char *base = berth_object_data(ctx, obj);
     struct ggml_cgraph *g = (struct ggml_cgraph *) (void *) base;
 
     *g = (struct ggml_cgraph){
-        .size             = (int) size,
-        .nodes            = (void *) (base + sizeof *g),
-        .leafs            = (void *) (base + l.leafs),
-        .use_counts       = (void *) (base + l.use_counts),
-        .grads            = grads ? (void *) (base + l.grads) : NULL,
-        .grad_accs        = grads ? (void *) (base + l.grad_accs) : NULL,
+        .size = (int) size,
+        .nodes = (void *) (base + sizeof *g),
+        .leafs = (void *) (base + l.leafs),
+        .use_counts = (void *) (base + l.use_counts),
+        .grads = grads ? (void *) (base + l.grads) : NULL,
+        .grad_accs = grads ? (void *) (base + l.grad_accs) : NULL,
         .visited_hash_set = {.size = l.n_slots, .used = (void *) (base + l.used), .keys = (void *) (base + l.keys)},
-        .order            = GGML_CGRAPH_EVAL_ORDER_LEFT_TO_RIGHT,
+        .order = GGML_CGRAPH_EVAL_ORDER_LEFT_TO_RIGHT,
     };
     ggml_hash_set_reset(&g->visited_hash_set);
     if (grads) {
@@ -102,11 +102,11 @@ struct ggml_cgraph ggml_graph_view(struct ggml_cgraph *cgraph, int i0, int i1) {
         return (struct ggml_cgraph){0};
     }
     return (struct ggml_cgraph){
-        .n_nodes          = i1 - i0,
-        .nodes            = cgraph->nodes + i0,
-        .use_counts       = cgraph->use_counts,
+        .n_nodes = i1 - i0,
+        .nodes = cgraph->nodes + i0,
+        .use_counts = cgraph->use_counts,
         .visited_hash_set = cgraph->visited_hash_set,
-        .order            = cgraph->order,
+        .order = cgraph->order,
     };
 }
 
@@ -120,15 +120,15 @@ uint64_t ggml_graph_next_uid(void) {
 // dst's slot for a key of src; grows nothing. False: dst is full.
 static bool slot_copy(const struct ggml_cgraph *src, size_t i, struct ggml_cgraph *dst) {
     struct ggml_tensor *key = src->visited_hash_set.keys[i];
-    const size_t j          = berth_hash_find(&dst->visited_hash_set, key);
+    const size_t j = berth_hash_find(&dst->visited_hash_set, key);
     if (j == BERTH_HASH_NONE) {
         return false;
     }
     berth_bit_set(dst->visited_hash_set.used, j);
     dst->visited_hash_set.keys[j] = key;
-    dst->use_counts[j]            = src->use_counts[i];
+    dst->use_counts[j] = src->use_counts[i];
     if (dst->grads != NULL) {
-        dst->grads[j]     = src->grads != NULL ? src->grads[i] : NULL;
+        dst->grads[j] = src->grads != NULL ? src->grads[i] : NULL;
         dst->grad_accs[j] = src->grad_accs != NULL ? src->grad_accs[i] : NULL;
     }
     return true;
@@ -151,7 +151,7 @@ void ggml_graph_cpy(struct ggml_cgraph *src, struct ggml_cgraph *dst) {
     }
     dst->n_nodes = src->n_nodes;
     dst->n_leafs = src->n_leafs;
-    dst->order   = src->order;
+    dst->order = src->order;
     if (src->n_nodes > 0) {
         memcpy(dst->nodes, src->nodes, (size_t) src->n_nodes * sizeof src->nodes[0]);
     }
@@ -199,7 +199,7 @@ int ggml_graph_size(struct ggml_cgraph *cgraph) {
 
 // i < 0 counts from the end.
 struct ggml_tensor *ggml_graph_node(struct ggml_cgraph *cgraph, int i) {
-    const int n  = cgraph != NULL ? cgraph->n_nodes : 0;
+    const int n = cgraph != NULL ? cgraph->n_nodes : 0;
     const int at = i < 0 ? n + i : i;
     if (at < 0 || at >= n) {
         berth_fail(GGML_STATUS_FAILED, "ggml_graph_node: node %d of %d", i, n);
@@ -261,7 +261,7 @@ void ggml_graph_reset(struct ggml_cgraph *cgraph) {
     }
     for (int i = 0; i < cgraph->n_nodes; i++) {
         struct ggml_tensor *node = cgraph->nodes[i];
-        struct ggml_tensor *acc  = ggml_graph_get_grad_acc(cgraph, node);
+        struct ggml_tensor *acc = ggml_graph_get_grad_acc(cgraph, node);
         if (node->op == GGML_OP_OPT_STEP_ADAMW) {
             ggml_set_zero(node->src[2]);
             ggml_set_zero(node->src[3]);
@@ -325,8 +325,8 @@ bool ggml_can_fuse_subgraph_ext(const struct ggml_cgraph *cgraph, const int *nod
             continue;
         }
         const size_t slot = berth_hash_find(&cgraph->visited_hash_set, node);
-        const bool known  = slot != BERTH_HASH_NONE && berth_bit_get(cgraph->visited_hash_set.used, slot);
-        const int n_uses  = known ? cgraph->use_counts[slot] : 0;
+        const bool known = slot != BERTH_HASH_NONE && berth_bit_get(cgraph->visited_hash_set.used, slot);
+        const int n_uses = known ? cgraph->use_counts[slot] : 0;
         if ((node->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 || uses_after(cgraph, node_idxs, i, count, node) != n_uses) {
             return false;
         }

@@ -16,7 +16,7 @@ struct ggml_hash_set {
 enum ggml_cgraph_eval_order {
     GGML_CGRAPH_EVAL_ORDER_LEFT_TO_RIGHT = 0,
     GGML_CGRAPH_EVAL_ORDER_RIGHT_TO_LEFT = 1,
-    GGML_CGRAPH_EVAL_ORDER_COUNT         = 2,
+    GGML_CGRAPH_EVAL_ORDER_COUNT = 2,
 };
 
 // n_nodes <= size, n_leafs <= size. A graph that was full has poison in nodes[size - 1].

@@ -60,7 +60,7 @@ static struct ggml_tensor *im2col_new(struct ggml_context *ctx, const char *func
     int64_t column;
     const bool fits = berth_mul_i64_ok(a->ne[0], a->ne[1], &column) && (!is_2D || berth_mul_i64_ok(column, a->ne[2], &column));
     BERTH_REQUIRE_AS(ctx, func, fits, "kernel " BERTH_SHAPE " has too many elements", BERTH_NE(a));
-    const int64_t ne[]     = {column, width, is_2D ? height : b->ne[2], is_2D ? b->ne[3] : 1};
+    const int64_t ne[] = {column, width, is_2D ? height : b->ne[2], is_2D ? b->ne[3] : 1};
     const int32_t params[] = {w0.stride, w1.stride, w0.pad, w1.pad, w0.dilation, w1.dilation, is_2D};
     return berth_op_set(berth_tensor_new(ctx, func, type, 4, ne, NULL, 0), GGML_OP_IM2COL, params, sizeof params, a, b, NULL);
 }
@@ -97,7 +97,7 @@ static struct ggml_tensor *im2col_3d_new(struct ggml_context *ctx, const char *f
                       berth_mul_i64_ok(column, n_channel, &column) && berth_mul_i64_ok(b->ne[3] / n_channel, extent[2], &depths);
     BERTH_REQUIRE_AS(
         ctx, func, fits, "kernel " BERTH_SHAPE " over data " BERTH_SHAPE " makes too many elements", BERTH_NE(a), BERTH_NE(b));
-    const int64_t ne[]     = {column, extent[0], extent[1], depths};
+    const int64_t ne[] = {column, extent[0], extent[1], depths};
     const int32_t params[] = {w[0].stride, w[1].stride, w[2].stride, w[0].pad, w[1].pad, w[2].pad, w[0].dilation, w[1].dilation,
         w[2].dilation, (int32_t) n_channel};
     return berth_op_set(berth_tensor_new(ctx, func, type, 4, ne, NULL, 0), GGML_OP_IM2COL_3D, params, sizeof params, a, b, NULL);
@@ -124,7 +124,7 @@ struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor 
                       berth_add_i64_ok(width, a->ne[0] / oc - 2 * (int64_t) p0, &width) && width > 0;
     BERTH_REQUIRE(
         ctx, fits, "%" PRId64 " windows of %" PRId64 " (stride %d, pad %d) leave nothing", a->ne[1], a->ne[0] / oc, s0, p0);
-    const int64_t ne[]     = {width, oc};
+    const int64_t ne[] = {width, oc};
     const int32_t params[] = {s0, oc, p0};
     return berth_op_set(
         berth_tensor_new(ctx, __func__, a->type, 2, ne, NULL, 0), GGML_OP_COL2IM_1D, params, sizeof params, a, NULL, NULL);
@@ -145,10 +145,10 @@ static enum ggml_type column_type(const struct ggml_tensor *kernel) {
 
 static struct ggml_tensor *conv_1d_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, struct walk w) {
-    struct ggml_tensor *col  = im2col_new(ctx, func, a, b, w, (struct walk){0, 0, 0}, false, column_type(a));
+    struct ggml_tensor *col = im2col_new(ctx, func, a, b, w, (struct walk){0, 0, 0}, false, column_type(a));
     struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], times(col->ne[2], col->ne[1]));
     struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, times(a->ne[0], a->ne[1]), a->ne[2]);
-    struct ggml_tensor *out  = ggml_mul_mat(ctx, rows, flat);
+    struct ggml_tensor *out = ggml_mul_mat(ctx, rows, flat);
     return ggml_reshape_3d(ctx, out, col->ne[1], a->ne[2], col->ne[2]);
 }
 
@@ -173,8 +173,8 @@ struct ggml_tensor *ggml_conv_1d_ph(struct ggml_context *ctx, struct ggml_tensor
 static struct ggml_tensor *conv_1d_dw_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, struct walk w) {
     struct ggml_tensor *data = ggml_reshape_4d(ctx, b, b->ne[0], 1, b->ne[1], b->ne[2]);
-    struct ggml_tensor *col  = im2col_new(ctx, func, a, data, w, (struct walk){0, 0, 0}, false, column_type(a));
-    struct ggml_tensor *out  = ggml_mul_mat(ctx, col, a);
+    struct ggml_tensor *col = im2col_new(ctx, func, a, data, w, (struct walk){0, 0, 0}, false, column_type(a));
+    struct ggml_tensor *out = ggml_mul_mat(ctx, col, a);
     return ggml_reshape_3d(ctx, out, out->ne[0], out->ne[2], 1);
 }
 
@@ -193,10 +193,10 @@ struct ggml_tensor *ggml_conv_1d_dw_ph(struct ggml_context *ctx, struct ggml_ten
 
 static struct ggml_tensor *conv_2d_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, struct walk w0, struct walk w1) {
-    struct ggml_tensor *col  = im2col_new(ctx, func, a, b, w0, w1, true, column_type(a));
+    struct ggml_tensor *col = im2col_new(ctx, func, a, b, w0, w1, true, column_type(a));
     struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], times(col->ne[3], times(col->ne[2], col->ne[1])));
     struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, times(a->ne[0], times(a->ne[1], a->ne[2])), a->ne[3]);
-    struct ggml_tensor *out  = ggml_mul_mat(ctx, rows, flat);
+    struct ggml_tensor *out = ggml_mul_mat(ctx, rows, flat);
 
     out = ggml_reshape_4d(ctx, out, col->ne[1], col->ne[2], col->ne[3], a->ne[3]);
     return ggml_cont(ctx, ggml_permute(ctx, out, 0, 1, 3, 2));
@@ -228,12 +228,12 @@ struct ggml_tensor *ggml_conv_2d_dw(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1) {
     BERTH_SOURCES(ctx, a, b);
     struct ggml_tensor *kernel = ggml_reshape_4d(ctx, a, a->ne[0], a->ne[1], 1, times(a->ne[2], a->ne[3]));
-    struct ggml_tensor *data   = ggml_reshape_4d(ctx, b, b->ne[0], b->ne[1], 1, times(b->ne[2], b->ne[3]));
+    struct ggml_tensor *data = ggml_reshape_4d(ctx, b, b->ne[0], b->ne[1], 1, times(b->ne[2], b->ne[3]));
     struct ggml_tensor *col =
         im2col_new(ctx, __func__, kernel, data, (struct walk){s0, p0, d0}, (struct walk){s1, p1, d1}, true, column_type(a));
     struct ggml_tensor *rows = ggml_reshape_4d(ctx, col, col->ne[0], times(col->ne[2], col->ne[1]), b->ne[2], b->ne[3]);
 
-    kernel                  = ggml_reshape_4d(ctx, kernel, times(kernel->ne[0], kernel->ne[1]), kernel->ne[2], kernel->ne[3], 1);
+    kernel = ggml_reshape_4d(ctx, kernel, times(kernel->ne[0], kernel->ne[1]), kernel->ne[2], kernel->ne[3], 1);
     struct ggml_tensor *out = ggml_mul_mat(ctx, kernel, rows);
     return ggml_reshape_4d(ctx, out, col->ne[1], col->ne[2], b->ne[2], b->ne[3]);
 }
@@ -243,17 +243,17 @@ struct ggml_tensor *ggml_conv_3d(struct ggml_context *ctx, struct ggml_tensor *a
     BERTH_SOURCES(ctx, a, b);
     BERTH_REQUIRE(ctx, IC != 0, "0 channels");
     const int64_t n_batch = b->ne[3] / IC;
-    const int64_t n_out   = a->ne[3] / IC;
+    const int64_t n_out = a->ne[3] / IC;
     BERTH_REQUIRE(ctx, n_batch != 0, "%" PRId64 " channels, but b " BERTH_SHAPE " has fewer", IC, BERTH_NE(b));
-    const struct walk w[]   = {{s0, p0, d0}, {s1, p1, d1}, {s2, p2, d2}};
+    const struct walk w[] = {{s0, p0, d0}, {s1, p1, d1}, {s2, p2, d2}};
     struct ggml_tensor *col = im2col_3d_new(ctx, __func__, a, b, IC, w, column_type(a));
     if (BERTH_UNLIKELY(berth_poisoned(col))) {
         return col;
     }
-    const int64_t depth      = col->ne[3] / n_batch;
+    const int64_t depth = col->ne[3] / n_batch;
     struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], times(col->ne[3], times(col->ne[2], col->ne[1])));
     struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, col->ne[0], n_out);
-    struct ggml_tensor *out  = ggml_mul_mat(ctx, rows, flat);
+    struct ggml_tensor *out = ggml_mul_mat(ctx, rows, flat);
 
     out = ggml_reshape_4d(ctx, out, times(col->ne[1], col->ne[2]), depth, n_batch, n_out);
     out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 1, 3, 2));
@@ -316,8 +316,8 @@ struct ggml_tensor *ggml_conv_3d_direct(struct ggml_context *ctx, struct ggml_te
     BERTH_REQUIRE(ctx, b->ne[3] == (int64_t) n_channels * n_batch, "b " BERTH_SHAPE " for %d batches of %d channels", BERTH_NE(b),
         n_batch, n_channels);
     static const char *const axis[] = {"width", "height", "depth"};
-    const struct walk w[]           = {{s0, p0, d0}, {s1, p1, d1}, {s2, p2, d2}};
-    int64_t ne[]                    = {0, 0, 0, (int64_t) n_channels_out * n_batch};
+    const struct walk w[] = {{s0, p0, d0}, {s1, p1, d1}, {s2, p2, d2}};
+    int64_t ne[] = {0, 0, 0, (int64_t) n_channels_out * n_batch};
     for (int i = 0; i < 3; i++) {
         if (!walk_extent(b->ne[i], a->ne[i], w[i], &ne[i]) || ne[i] < 0) {
             return walk_refuse(ctx, __func__, axis[i], b->ne[i], a->ne[i], w[i]);

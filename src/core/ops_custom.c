@@ -24,8 +24,8 @@ static struct ggml_tensor *map_custom1(struct ggml_context *ctx, const char *fun
     BERTH_REQUIRE_AS(ctx, func, n_tasks_ok(n_tasks), N_TASKS_RULE, n_tasks);
     struct ggml_map_custom1_op_params params;
     memset(&params, 0, sizeof params);
-    params.fun      = fun;
-    params.n_tasks  = n_tasks;
+    params.fun = fun;
+    params.n_tasks = n_tasks;
     params.userdata = userdata;
     return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_MAP_CUSTOM1, &params, sizeof params, a, NULL, NULL);
 }
@@ -49,8 +49,8 @@ static struct ggml_tensor *map_custom2(struct ggml_context *ctx, const char *fun
     BERTH_REQUIRE_AS(ctx, func, n_tasks_ok(n_tasks), N_TASKS_RULE, n_tasks);
     struct ggml_map_custom2_op_params params;
     memset(&params, 0, sizeof params);
-    params.fun      = fun;
-    params.n_tasks  = n_tasks;
+    params.fun = fun;
+    params.n_tasks = n_tasks;
     params.userdata = userdata;
     return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_MAP_CUSTOM2, &params, sizeof params, a, b, NULL);
 }
@@ -75,8 +75,8 @@ static struct ggml_tensor *map_custom3(struct ggml_context *ctx, const char *fun
     BERTH_REQUIRE_AS(ctx, func, n_tasks_ok(n_tasks), N_TASKS_RULE, n_tasks);
     struct ggml_map_custom3_op_params params;
     memset(&params, 0, sizeof params);
-    params.fun      = fun;
-    params.n_tasks  = n_tasks;
+    params.fun = fun;
+    params.n_tasks = n_tasks;
     params.userdata = userdata;
     return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_MAP_CUSTOM3, &params, sizeof params, a, b, c);
 }
@@ -101,8 +101,8 @@ static struct ggml_tensor *custom(struct ggml_tensor *result, int first, struct 
     }
     struct ggml_custom_op_params params;
     memset(&params, 0, sizeof params);
-    params.fun      = fun;
-    params.n_tasks  = n_tasks;
+    params.fun = fun;
+    params.n_tasks = n_tasks;
     params.userdata = userdata;
     memcpy(result->op_params, &params, sizeof params);
     result->op = GGML_OP_CUSTOM;
@@ -131,7 +131,7 @@ struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx, enum ggml_type type
     if (bad != NULL || ctx == NULL) {
         return bad;
     }
-    const int64_t ne[]         = {ne0, ne1, ne2, ne3};
+    const int64_t ne[] = {ne0, ne1, ne2, ne3};
     struct ggml_tensor *result = berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, ne, NULL, 0);
     return custom(result, 0, args, n_args, fun, n_tasks, userdata);
 }

@@ -77,7 +77,7 @@ struct ggml_tensor *ggml_win_part(struct ggml_context *ctx, struct ggml_tensor *
     const int64_t n_y = a->ne[2] / w + (a->ne[2] % w != 0);
     BERTH_REQUIRE(ctx, n_x <= INT_MAX && n_y <= INT_MAX && n_x * n_y <= INT_MAX, "%" PRId64 " x %" PRId64 " windows are too many",
         n_x, n_y);
-    const int64_t ne[]     = {a->ne[0], w, w, n_x * n_y};
+    const int64_t ne[] = {a->ne[0], w, w, n_x * n_y};
     const int32_t params[] = {(int32_t) n_x, (int32_t) n_y, w};
     return berth_op_set(
         berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_WIN_PART, params, sizeof params, a, NULL, NULL);
@@ -86,7 +86,7 @@ struct ggml_tensor *ggml_win_part(struct ggml_context *ctx, struct ggml_tensor *
 struct ggml_tensor *ggml_win_unpart(struct ggml_context *ctx, struct ggml_tensor *a, int w0, int h0, int w) {
     BERTH_SOURCES(ctx, a);
     BERTH_REQUIRE(ctx, a->type == GGML_TYPE_F32, "a is %s, must be f32", ggml_type_name(a->type));
-    const int64_t ne[]     = {a->ne[0], w0, h0};
+    const int64_t ne[] = {a->ne[0], w0, h0};
     const int32_t params[] = {w};
     return berth_op_set(
         berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 3, ne, NULL, 0), GGML_OP_WIN_UNPART, params, sizeof params, a, NULL, NULL);

@@ -54,10 +54,10 @@ struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *
     BERTH_REQUIRE(ctx, rows_are_dense(C), "rows of C are not dense: strides " BERTH_STRIDE, BERTH_NB(C));
     BERTH_REQUIRE(ctx, ggml_are_same_shape(B, C), "B is " BERTH_SHAPE ", C is " BERTH_SHAPE, BERTH_NE(B), BERTH_NE(C));
     const int64_t d_state = s->ne[0];
-    const int64_t d_head  = x->ne[0];
-    const int64_t n_head  = x->ne[1];
+    const int64_t d_head = x->ne[0];
+    const int64_t n_head = x->ne[1];
     const int64_t n_token = x->ne[2];
-    const int64_t n_seq   = x->ne[3];
+    const int64_t n_seq = x->ne[3];
     BERTH_REQUIRE(ctx, ids->type == GGML_TYPE_I32 && ggml_is_vector(ids) && ids->ne[0] == n_seq,
         "ids is %s " BERTH_SHAPE ", must be i32, one for each of %" PRId64 " sequences", ggml_type_name(ids->type), BERTH_NE(ids),
         n_seq);
@@ -78,7 +78,7 @@ struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *
                       berth_add_i64_ok(state, ggml_nelements(x), &n);
     BERTH_REQUIRE(ctx, fits, "s " BERTH_SHAPE " and x " BERTH_SHAPE " with K %" PRId64 " make too many elements", BERTH_NE(s),
         BERTH_NE(x), K);
-    const int32_t params[]     = {(int32_t) K};
+    const int32_t params[] = {(int32_t) K};
     struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 1, &n, NULL, 0);
 
     result = berth_op_set(result, GGML_OP_SSM_SCAN, params, sizeof params, s, x, dt);
@@ -108,7 +108,7 @@ static struct ggml_tensor *wkv_new(struct ggml_context *ctx, const char *func, e
         BERTH_REQUIRE_AS(ctx, func, (unlike >> i & 1) != 0 || same_3d(src[i], like),
             "%s is " BERTH_SHAPE ", k is " BERTH_SHAPE ": ne[0] to ne[2] differ", names[i], BERTH_NE(src[i]), BERTH_NE(like));
     }
-    const int64_t d     = like->ne[0];
+    const int64_t d = like->ne[0];
     const int64_t n_seq = state->ne[1];
     int64_t ne[2], want, have;
     const bool sound = berth_mul_i64_ok(d, like->ne[1], &ne[0]) && berth_mul_i64_ok(d, n_seq, &ne[1]) &&
@@ -131,7 +131,7 @@ static struct ggml_tensor *wkv_new(struct ggml_context *ctx, const char *func, e
 struct ggml_tensor *ggml_rwkv_wkv6(struct ggml_context *ctx, struct ggml_tensor *k, struct ggml_tensor *v, struct ggml_tensor *r,
     struct ggml_tensor *tf, struct ggml_tensor *td, struct ggml_tensor *state) {
     BERTH_SOURCES(ctx, k, v, r, tf, td, state);
-    struct ggml_tensor *const src[]  = {k, v, r, tf, td, state};
+    struct ggml_tensor *const src[] = {k, v, r, tf, td, state};
     static const char *const names[] = {"k", "v", "r", "tf", "td", "state"};
     return wkv_new(ctx, __func__, GGML_OP_RWKV_WKV6, k, src, names, 5, 1u << 3);
 }
@@ -140,7 +140,7 @@ struct ggml_tensor *ggml_rwkv_wkv6(struct ggml_context *ctx, struct ggml_tensor 
 struct ggml_tensor *ggml_rwkv_wkv7(struct ggml_context *ctx, struct ggml_tensor *r, struct ggml_tensor *w, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *state) {
     BERTH_SOURCES(ctx, r, w, k, v, a, b, state);
-    struct ggml_tensor *const src[]  = {r, w, k, v, a, b, state};
+    struct ggml_tensor *const src[] = {r, w, k, v, a, b, state};
     static const char *const names[] = {"r", "w", "k", "v", "a", "b", "state"};
     return wkv_new(ctx, __func__, GGML_OP_RWKV_WKV7, k, src, names, 6, 1u << 0);
 }
@@ -148,9 +148,9 @@ struct ggml_tensor *ggml_rwkv_wkv7(struct ggml_context *ctx, struct ggml_tensor 
 struct ggml_tensor *ggml_gated_linear_attn(struct ggml_context *ctx, struct ggml_tensor *k, struct ggml_tensor *v,
     struct ggml_tensor *q, struct ggml_tensor *g, struct ggml_tensor *state, float scale) {
     BERTH_SOURCES(ctx, k, v, q, g, state);
-    struct ggml_tensor *const src[]  = {k, v, q, g, state};
+    struct ggml_tensor *const src[] = {k, v, q, g, state};
     static const char *const names[] = {"k", "v", "q", "g", "state"};
-    struct ggml_tensor *result       = wkv_new(ctx, __func__, GGML_OP_GATED_LINEAR_ATTN, k, src, names, 4, 0);
+    struct ggml_tensor *result = wkv_new(ctx, __func__, GGML_OP_GATED_LINEAR_ATTN, k, src, names, 4, 0);
     if (BERTH_LIKELY(!berth_poisoned(result))) {
         memcpy(result->op_params, &scale, sizeof scale);
     }
@@ -184,7 +184,7 @@ struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx, struct ggml_t
     const bool fits = berth_mul_i64_ok(d, v->ne[1], &ne[0]) && berth_mul_i64_ok(d, K, &kept) &&
                       berth_add_i64_ok(kept, v->ne[2], &ne[1]) && berth_mul_i64_ok(ne[1], v->ne[3], &ne[1]);
     BERTH_REQUIRE(ctx, fits, "v " BERTH_SHAPE " with K %" PRId64 " makes too many elements", BERTH_NE(v), K);
-    const int32_t params[]     = {(int32_t) K};
+    const int32_t params[] = {(int32_t) K};
     struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, ne, NULL, 0);
 
     result = berth_op_set(result, GGML_OP_GATED_DELTA_NET, params, sizeof params, q, k, v);
@@ -278,7 +278,7 @@ struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct ggml_tens
         ggml_type_name(x->type), ggml_type_name(residual->type), ggml_type_name(post->type),
         comb != NULL ? ggml_type_name(comb->type) : "none");
     const int64_t n_stream = residual->ne[1];
-    const int64_t n_token  = x->ne[1];
+    const int64_t n_token = x->ne[1];
     BERTH_REQUIRE(ctx, ggml_is_matrix(x), "x " BERTH_SHAPE " must be a matrix", BERTH_NE(x));
     BERTH_REQUIRE(ctx, residual->ne[0] == x->ne[0] && residual->ne[2] == n_token && residual->ne[3] == 1,
         "residual " BERTH_SHAPE " does not go with x " BERTH_SHAPE, BERTH_NE(residual), BERTH_NE(x));

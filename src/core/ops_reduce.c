@@ -141,7 +141,7 @@ struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, float sto
     const float n = ceilf((stop - start) / step);
     BERTH_REQUIRE(ctx, n >= 0.0f && n < 0x1p62f, "steps of %g from %g to %g are no number of elements", (double) step,
         (double) start, (double) stop);
-    const int64_t ne     = (int64_t) n;
+    const int64_t ne = (int64_t) n;
     const float params[] = {start, stop, step};
     return berth_op_set(
         berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 1, &ne, NULL, 0), GGML_OP_ARANGE, params, sizeof params, NULL, NULL, NULL);
@@ -149,7 +149,7 @@ struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, float sto
 
 struct ggml_tensor *ggml_timestep_embedding(struct ggml_context *ctx, struct ggml_tensor *timesteps, int dim, int max_period) {
     BERTH_SOURCES(ctx, timesteps);
-    const int64_t ne[]     = {dim, timesteps->ne[0]};
+    const int64_t ne[] = {dim, timesteps->ne[0]};
     const int32_t params[] = {dim, max_period};
     return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, ne, NULL, 0), GGML_OP_TIMESTEP_EMBEDDING, params,
         sizeof params, timesteps, NULL, NULL);

@@ -154,7 +154,7 @@ void ggml_rope_yarn_corr_dims(int n_dims, int n_ctx_orig, float freq_base, float
         return;
     }
     const float first = floorf(yarn_dim(n_dims, n_ctx_orig, beta_fast, freq_base));
-    const float last  = ceilf(yarn_dim(n_dims, n_ctx_orig, beta_slow, freq_base));
+    const float last = ceilf(yarn_dim(n_dims, n_ctx_orig, beta_slow, freq_base));
     const float limit = (float) (int32_t) ((uint32_t) n_dims - 1u);
     // NaN stays NaN: comparisons are written so that it is not replaced by a bound.
     dims[0] = first < 0.0f ? 0.0f : first;

@@ -22,7 +22,7 @@ struct ggml_tensor *ggml_get_rows(struct ggml_context *ctx, struct ggml_tensor *
         "row numbers " BERTH_SHAPE " do not fit a " BERTH_SHAPE, BERTH_NE(b), BERTH_NE(a));
     BERTH_REQUIRE(ctx, b->type == GGML_TYPE_I32, "row numbers are %s, they must be i32", ggml_type_name(b->type));
     const enum ggml_type type = a->type == GGML_TYPE_I32 ? GGML_TYPE_I32 : GGML_TYPE_F32;
-    const int64_t ne[]        = {a->ne[0], b->ne[0], b->ne[1], b->ne[2]};
+    const int64_t ne[] = {a->ne[0], b->ne[0], b->ne[1], b->ne[2]};
     return berth_op_set(berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_GET_ROWS, NULL, 0, a, b, NULL);
 }
 
@@ -231,7 +231,7 @@ struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_te
     BERTH_REQUIRE(ctx, a->type == GGML_TYPE_F32, "a is %s, it must be f32", ggml_type_name(a->type));
     BERTH_REQUIRE(ctx, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous", BERTH_NE(a),
         BERTH_NB(a));
-    const int64_t ne[]     = {a->ne[0] + p0 + p1, a->ne[1], a->ne[2], a->ne[3]};
+    const int64_t ne[] = {a->ne[0] + p0 + p1, a->ne[1], a->ne[2], a->ne[3]};
     const int32_t params[] = {p0, p1};
     return berth_op_set(berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_PAD_REFLECT_1D, params,
         sizeof params, a, NULL, NULL);

@@ -85,7 +85,7 @@ static struct ggml_tensor *glu(
         BERTH_REQUIRE_AS(ctx, func, a->type == b->type, "a is %s, b is %s", ggml_type_name(a->type), ggml_type_name(b->type));
         ne0 = a->ne[0];
     }
-    const int64_t ne[]     = {ne0, a->ne[1], a->ne[2], a->ne[3]};
+    const int64_t ne[] = {ne0, a->ne[1], a->ne[2], a->ne[3]};
     const int32_t params[] = {(int32_t) op, swapped};
     return berth_op_set(
         berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_GLU, params, sizeof params, a, b, NULL);

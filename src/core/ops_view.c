@@ -124,7 +124,7 @@ struct ggml_tensor *ggml_view_4d(struct ggml_context *ctx, struct ggml_tensor *a
 struct ggml_tensor *ggml_permute(struct ggml_context *ctx, struct ggml_tensor *a, int axis0, int axis1, int axis2, int axis3) {
     BERTH_SOURCES(ctx, a);
     const int32_t axes[] = {axis0, axis1, axis2, axis3};
-    unsigned seen        = 0;
+    unsigned seen = 0;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         BERTH_REQUIRE(ctx, axes[i] >= 0 && axes[i] < GGML_MAX_DIMS, "axis%d is %d, there are dimensions 0 to 3", i, axes[i]);
         seen |= 1u << axes[i];

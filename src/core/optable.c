@@ -99,7 +99,7 @@ enum berth_op_family berth_op_family(const char *name) {
         return BERTH_OP_OTHER;
     }
     const char *colon = strchr(name, ':'); // UNARY:SILU
-    name              = colon != NULL ? colon + 1 : name;
+    name = colon != NULL ? colon + 1 : name;
     for (int i = 0; i < GGML_OP_COUNT; i++) {
         if (strcmp(ops[i]->name, name) == 0) {
             return ops[i]->family;

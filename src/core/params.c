@@ -13,8 +13,8 @@ void ggml_threadpool_params_init(struct ggml_threadpool_params *p, int n_threads
     }
     memset(p, 0, sizeof *p);
     p->n_threads = n_threads;
-    p->prio      = GGML_SCHED_PRIO_NORMAL;
-    p->poll      = DEFAULT_POLL;
+    p->prio = GGML_SCHED_PRIO_NORMAL;
+    p->poll = DEFAULT_POLL;
 }
 
 struct ggml_threadpool_params ggml_threadpool_params_default(int n_threads) {

@@ -85,7 +85,7 @@ static inline __attribute__((always_inline)) bool is_contiguous_between(const st
         return false;
     }
     const int64_t blck_size = row->traits.blck_size;
-    size_t next             = row->traits.type_size;
+    size_t next = row->traits.type_size;
     if (t->ne[0] != blck_size && t->nb[0] != next) {
         return false;
     }

@@ -99,7 +99,7 @@ static inline bool berth_span_is_vast(const struct ggml_tensor *t) {
 
 // The first size bytes of a tensor's memory, more than 0.
 static inline enum berth_span_fault berth_span_part(struct berth_span_room *room, const struct ggml_tensor *t, size_t size) {
-    const struct ggml_tensor *whole    = t->view_src;
+    const struct ggml_tensor *whole = t->view_src;
     struct ggml_backend_buffer *buffer = t->buffer;
     if (BERTH_UNLIKELY(size >= BERTH_SPAN_NONE)) {
         return BERTH_SPAN_TOO_FAR;
@@ -119,7 +119,7 @@ static inline enum berth_span_fault berth_span_part(struct berth_span_room *room
     }
     if (room->buffer != buffer) {
         room->buffer = buffer;
-        room->base   = buffer->iface.get_base != NULL ? (uintptr_t) buffer->iface.get_base(buffer) : 0;
+        room->base = buffer->iface.get_base != NULL ? (uintptr_t) buffer->iface.get_base(buffer) : 0;
     }
     const size_t off = (uintptr_t) t->data - room->base; // of an address before it: larger than any buffer
     return BERTH_LIKELY(off <= buffer->size && size <= buffer->size - off) || room->base == 0 ? BERTH_SPAN_OK
@@ -208,15 +208,15 @@ static inline bool berth_span_same_layout(const struct ggml_tensor *a, const str
 static __attribute__((noinline, unused)) enum berth_span_fault berth_span_look(
     struct berth_span_walk *walk, const struct ggml_tensor *t) {
     const struct ggml_tensor *whole = t->view_src;
-    const bool in_place             = whole != NULL && t->data == whole->data && berth_span_same_layout(t, whole);
-    const struct ggml_tensor *at    = in_place ? whole : t;
-    enum berth_span_fault fault     = BERTH_SPAN_OK;
+    const bool in_place = whole != NULL && t->data == whole->data && berth_span_same_layout(t, whole);
+    const struct ggml_tensor *at = in_place ? whole : t;
+    enum berth_span_fault fault = BERTH_SPAN_OK;
     if (!in_place || *berth_span_slot(walk, whole) != whole) {
         fault = berth_span_check(berth_span_room(walk, at), at);
     }
     if (BERTH_LIKELY(fault == BERTH_SPAN_OK)) {
         *berth_span_slot(walk, at) = at;
-        *berth_span_slot(walk, t)  = t;
+        *berth_span_slot(walk, t) = t;
     }
     return fault;
 }

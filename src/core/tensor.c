@@ -36,7 +36,7 @@ static bool layout_contiguous(struct layout *l, const struct berth_type_row *row
     const int64_t n_blocks =
         BERTH_LIKELY(blck_size == 1) ? l->ne[0] : l->ne[0] / blck_size; // a division costs more than all else
     size_t step = row->traits.type_size;
-    l->nb[0]    = step;
+    l->nb[0] = step;
     if (__builtin_mul_overflow(step, (size_t) n_blocks, &step)) {
         return false;
     }
@@ -128,7 +128,7 @@ struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func,
             return berth_poison(ctx, func, "a view of %zu bytes at %zu does not fit into %zu bytes", l.size, view_offs, have);
         }
     }
-    const size_t own_size   = view_src == NULL && !ctx->no_alloc ? l.size : 0;
+    const size_t own_size = view_src == NULL && !ctx->no_alloc ? l.size : 0;
     struct ggml_object *obj = berth_object_new(ctx, GGML_OBJECT_TYPE_TENSOR, sizeof(struct ggml_tensor) + own_size);
     if (BERTH_UNLIKELY(obj == NULL)) {
         return &ctx->poison;
@@ -139,9 +139,9 @@ struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func,
     memcpy(t->ne, l.ne, sizeof t->ne);
     memcpy(t->nb, l.nb, sizeof t->nb);
     if (view_src != NULL) {
-        t->view_src  = view_src;
+        t->view_src = view_src;
         t->view_offs = view_offs;
-        t->data      = view_src->data != NULL ? (void *) ((uintptr_t) view_src->data + view_offs) : NULL; // an offset may wrap
+        t->data = view_src->data != NULL ? (void *) ((uintptr_t) view_src->data + view_offs) : NULL; // an offset may wrap
     } else if (own_size > 0) {
         t->data = t + 1;
 #if BERTH_DEBUG >= 3
@@ -214,7 +214,7 @@ void berth_name_suffix(struct ggml_tensor *t, const struct ggml_tensor *src, con
     }
     // Another thread may be naming src: its first byte comes last (expand.c).
     const bool has_name = __atomic_load_n(&src->name[0], __ATOMIC_ACQUIRE) != '\0';
-    const size_t n      = has_name ? strnlen(src->name, sizeof src->name - 1) : 0;
+    const size_t n = has_name ? strnlen(src->name, sizeof src->name - 1) : 0;
     memmove(t->name, src->name, n);
     name_append(t, n, suffix);
 }
@@ -287,7 +287,7 @@ struct ggml_tensor *ggml_set_zero(struct ggml_tensor *tensor) {
     if (tensor == NULL || ggml_is_empty(tensor) || berth_poisoned(tensor)) {
         return tensor;
     }
-    const size_t size                 = ggml_nbytes(tensor);
+    const size_t size = ggml_nbytes(tensor);
     const enum berth_span_fault fault = berth_span_check(&(struct berth_span_room){0}, tensor);
     if (fault > BERTH_SPAN_EMPTY) {
         char text[256];
@@ -334,7 +334,7 @@ enum ggml_glu_op ggml_get_glu_op(const struct ggml_tensor *tensor) {
 }
 
 void berth_set_one(struct ggml_tensor *t) {
-    const float one                    = 1.0f;
+    const float one = 1.0f;
     struct ggml_backend_buffer *buffer = berth_span_buffer(t);
     if (t->type != GGML_TYPE_F32 || !ggml_is_scalar(t) || t->data == NULL) {
         berth_fail(GGML_STATUS_FAILED, "the gradient of a loss is one f32 with data, %s is %s " BERTH_SHAPE, t->name,

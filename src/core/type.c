@@ -174,7 +174,7 @@ static void plain_rows(const struct berth_type_row *row, const float *src, void 
 size_t ggml_quantize_chunk(
     enum ggml_type type, const float *src, void *dst, int64_t start, int64_t nrows, int64_t n_per_row, const float *imatrix) {
     const struct berth_type_row *row = berth_type_row(type);
-    const bool is_plain              = type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
+    const bool is_plain = type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
     if (row == NULL || (row->quantize == NULL && !is_plain)) {
         berth_fail(GGML_STATUS_FAILED, "ggml_quantize_chunk: rows of %s are not made from floats", ggml_type_name(type));
         return 0;
@@ -191,7 +191,7 @@ size_t ggml_quantize_chunk(
         return 0;
     }
     const size_t row_size = ggml_row_size(type, n_per_row);
-    char *to              = (char *) dst + (size_t) (start / n_per_row) * row_size;
+    char *to = (char *) dst + (size_t) (start / n_per_row) * row_size;
     if (is_plain) {
         plain_rows(row, src + start, to, nrows * n_per_row);
         return (size_t) nrows * row_size;

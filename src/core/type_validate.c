@@ -9,11 +9,11 @@
 #include <string.h>
 
 static const uint8_t scale_size[] = {[BERTH_SCALE_HALF] = 2,
-    [BERTH_SCALE_BF16]                                  = 2,
-    [BERTH_SCALE_SINGLE]                                = 4,
-    [BERTH_SCALE_DOUBLE]                                = 8,
-    [BERTH_SCALE_E8M0]                                  = 1,
-    [BERTH_SCALE_SPLIT_HALF]                            = 8};
+    [BERTH_SCALE_BF16] = 2,
+    [BERTH_SCALE_SINGLE] = 4,
+    [BERTH_SCALE_DOUBLE] = 8,
+    [BERTH_SCALE_E8M0] = 1,
+    [BERTH_SCALE_SPLIT_HALF] = 8};
 
 static bool is_sound(const uint8_t *p, enum berth_scale scale) {
     uint16_t h = 0;

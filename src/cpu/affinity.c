@@ -57,9 +57,9 @@ void cpu_place_priority(enum ggml_sched_priority prio) {
     if (prio == GGML_SCHED_PRIO_NORMAL || prio < GGML_SCHED_PRIO_LOW || prio > GGML_SCHED_PRIO_REALTIME) {
         return;
     }
-    const int i              = prio - GGML_SCHED_PRIO_LOW;
+    const int i = prio - GGML_SCHED_PRIO_LOW;
     struct sched_param param = {.sched_priority = wanted[i].level};
-    const int err            = pthread_setschedparam(pthread_self(), wanted[i].policy, &param);
+    const int err = pthread_setschedparam(pthread_self(), wanted[i].policy, &param);
     if (err != 0) {
         shim_log(GGML_LOG_LEVEL_WARN, "thread priority %d is not to be had: %s", (int) prio, strerror(err));
     }

@@ -59,11 +59,11 @@ static struct ggml_threadpool *backend_pool(struct cpu_backend *b, int n) {
 }
 
 static struct ggml_cplan backend_plan(struct cpu_backend *b, const struct ggml_cgraph *graph) {
-    struct ggml_cplan plan   = ggml_graph_plan(graph, b->n_threads, b->pool);
-    plan.threadpool          = backend_pool(b, plan.n_threads);
-    plan.abort_callback      = b->abort_callback;
+    struct ggml_cplan plan = ggml_graph_plan(graph, b->n_threads, b->pool);
+    plan.threadpool = backend_pool(b, plan.n_threads);
+    plan.abort_callback = b->abort_callback;
     plan.abort_callback_data = b->abort_data;
-    plan.use_ref             = b->use_ref;
+    plan.use_ref = b->use_ref;
     return plan;
 }
 
@@ -79,7 +79,7 @@ static enum ggml_status work_grow(struct cpu_backend *b, size_t size) {
         return GGML_STATUS_SUCCESS;
     }
     shim_aligned_free(b->work);
-    b->work      = shim_aligned_alloc(64, size);
+    b->work = shim_aligned_alloc(64, size);
     b->work_size = b->work != NULL ? size : 0;
     return b->work != NULL ? GGML_STATUS_SUCCESS
                            : shim_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for %zu bytes of work memory", size);
@@ -94,7 +94,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     if (work_grow(b, plan.work_size) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    plan.work_data        = b->work;
+    plan.work_data = b->work;
     const bool is_checked = berth_backend_has_checked != NULL && berth_backend_has_checked(graph);
     return cpu_graph_compute(graph, &plan, b, is_checked);
 }
@@ -105,7 +105,7 @@ static ggml_backend_graph_plan_t plan_create(ggml_backend_t backend, const struc
         shim_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for a graph plan");
         return NULL;
     }
-    p->plan  = backend_plan(backend->context, graph);
+    p->plan = backend_plan(backend->context, graph);
     p->graph = *graph;
     if (p->plan.work_size > 0) {
         p->plan.work_data = shim_aligned_alloc(64, p->plan.work_size);
@@ -141,17 +141,17 @@ static enum ggml_status plan_compute(ggml_backend_t backend, ggml_backend_graph_
 }
 
 static const struct ggml_backend_i backend_iface = {
-    .get_name           = backend_name,
-    .free               = backend_free,
-    .graph_plan_create  = plan_create,
-    .graph_plan_free    = plan_free,
+    .get_name = backend_name,
+    .free = backend_free,
+    .graph_plan_create = plan_create,
+    .graph_plan_free = plan_free,
     .graph_plan_compute = plan_compute,
-    .graph_compute      = backend_compute,
+    .graph_compute = backend_compute,
 };
 
 ggml_backend_t ggml_backend_cpu_init(void) {
     cpu_init();
-    struct cpu_backend *b  = shim_calloc(1, sizeof *b);
+    struct cpu_backend *b = shim_calloc(1, sizeof *b);
     ggml_backend_t backend = shim_calloc(1, sizeof *backend);
     if (b == NULL || backend == NULL) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for a backend");
@@ -160,7 +160,7 @@ ggml_backend_t ggml_backend_cpu_init(void) {
         return NULL;
     }
     b->n_threads = GGML_DEFAULT_N_THREADS;
-    *backend     = (struct ggml_backend){.guid = &cpu_guid, .iface = backend_iface, .device = cpu_device(), .context = b};
+    *backend = (struct ggml_backend){.guid = &cpu_guid, .iface = backend_iface, .device = cpu_device(), .context = b};
     return backend;
 }
 
@@ -201,7 +201,7 @@ void ggml_backend_cpu_set_abort_callback(
     struct cpu_backend *b = backend_of(backend_cpu, __func__);
     if (b != NULL) {
         b->abort_callback = abort_callback;
-        b->abort_data     = abort_callback_data;
+        b->abort_data = abort_callback_data;
     }
 }
 
@@ -234,7 +234,7 @@ enum ggml_status berth_cpu_reserve(ggml_backend_t backend, const struct ggml_cgr
         return GGML_STATUS_FAILED;
     }
     struct ggml_threadpool *pool = backend_pool(b, b->n_threads);
-    const int n                  = pool != NULL ? cpu_pool_ready(pool) : 1;
+    const int n = pool != NULL ? cpu_pool_ready(pool) : 1;
     if (n > 1) {
         cpu_pool_run(pool, n, job_of_nothing, NULL);
     }

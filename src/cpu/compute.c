@@ -105,7 +105,7 @@ static inline const struct cpu_op_row *node_row(const struct ggml_tensor *node) 
 
 static int node_tasks(const struct cpu_op_row *row, const struct ggml_tensor *node, int n_threads, int n_shared) {
     const int n_max = row->caller_tasks || n_threads < n_shared ? n_threads : n_shared;
-    const int n     = n_max == 1 ? 1 : row->n_tasks != NULL ? row->n_tasks(node, n_max) : cpu_tasks_by_size(node, n_max);
+    const int n = n_max == 1 ? 1 : row->n_tasks != NULL ? row->n_tasks(node, n_max) : cpu_tasks_by_size(node, n_max);
     return n < 1 ? 1 : n < n_max ? n : n_max;
 }
 
@@ -150,9 +150,9 @@ enum { NOBODY_WROTE, FIRST_WROTE, MANY_WROTE }; // since the last barrier
 
 static void team_walk_shared(struct cpu_team *team, int ith) {
     const struct cpu_params alone = team_params(team, 0, 1);
-    int wrote                     = NOBODY_WROTE;
+    int wrote = NOBODY_WROTE;
     for (int i = 0; i < team->graph->n_nodes; i++) {
-        struct ggml_tensor *node     = team->graph->nodes[i];
+        struct ggml_tensor *node = team->graph->nodes[i];
         const struct cpu_op_row *row = node_row(node);
         if (row == NULL) {
             continue;
@@ -182,9 +182,9 @@ static void team_walk_shared(struct cpu_team *team, int ith) {
 }
 
 static void team_walk(void *arg, int ith) {
-    struct cpu_team *team  = arg;
+    struct cpu_team *team = arg;
     const struct busy *was = busy_now;
-    busy_now               = team->busy;
+    busy_now = team->busy;
     team_walk_shared(team, ith);
     busy_now = was;
 }
@@ -213,7 +213,7 @@ static inline enum ggml_status node_check_tensors(
         return span_refuse(node, i, node, result);
     }
     for (int s = 0, n = berth_span_n_src(node); s < n; s++) {
-        const struct ggml_tensor *src     = node->src[s];
+        const struct ggml_tensor *src = node->src[s];
         const enum berth_span_fault fault = src != NULL ? berth_span_walk(walk, src) : BERTH_SPAN_OK;
         if (BERTH_UNLIKELY(fault != BERTH_SPAN_OK) &&
             (fault != BERTH_SPAN_EMPTY || (result != BERTH_SPAN_EMPTY && (row->empty_srcs >> s & 1) == 0))) {
@@ -254,10 +254,10 @@ struct needs {
 };
 
 static void needs_add(struct needs *needs, const struct cpu_op_row *row, const struct ggml_tensor *node) {
-    const int n       = node_tasks(row, node, needs->n_threads, needs->n_shared);
+    const int n = node_tasks(row, node, needs->n_threads, needs->n_shared);
     const size_t size = row->work_size != NULL ? row->work_size(node, n) : 0;
-    needs->n_tasks    = n > needs->n_tasks ? n : needs->n_tasks;
-    needs->work_size  = size > needs->work_size ? size : needs->work_size;
+    needs->n_tasks = n > needs->n_tasks ? n : needs->n_tasks;
+    needs->work_size = size > needs->work_size ? size : needs->work_size;
 }
 
 static size_t needs_work_size(const struct needs *needs) {
@@ -300,7 +300,7 @@ struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_thread
     struct needs needs = {.n_threads = n_threads, .n_shared = n_threads, .n_tasks = 1};
     for (int i = 0; i < cgraph->n_nodes; i++) { // those that graph_check will refuse want nothing
         const struct ggml_tensor *node = cgraph->nodes[i];
-        const struct cpu_op_row *row   = node != NULL && !berth_poisoned(node) ? node_row(node) : NULL;
+        const struct cpu_op_row *row = node != NULL && !berth_poisoned(node) ? node_row(node) : NULL;
         if (row != NULL && cpu_supports_op(node)) {
             needs_add(&needs, row, node);
         }
@@ -322,19 +322,19 @@ size_t cpu_graph_work_most(const struct ggml_cgraph *graph, int n_threads) {
     struct needs needs = {0};
     for (int i = 0; i < graph->n_nodes; i++) {
         const size_t size = node_work_most(graph->nodes[i], n_threads);
-        needs.work_size   = size > needs.work_size ? size : needs.work_size;
+        needs.work_size = size > needs.work_size ? size : needs.work_size;
     }
     return needs_work_size(&needs);
 }
 
 static enum ggml_status team_run(
     struct cpu_team *team, struct ggml_threadpool *pool, int n_threads, struct berth_span_walk *walk) {
-    team->n_shared     = pool != NULL ? cpu_pool_n_cpus(pool) : 1;
+    team->n_shared = pool != NULL ? cpu_pool_n_cpus(pool) : 1;
     struct needs needs = {.n_threads = n_threads, .n_shared = team->n_shared, .n_tasks = 1};
     if (graph_check(team->graph, walk, &needs) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
-    team->nth         = needs.n_tasks;
+    team->nth = needs.n_tasks;
     const size_t need = needs_work_size(&needs);
     if (need > team->plan->work_size || (need > 0 && team->plan->work_data == NULL)) {
         return shim_error(GGML_STATUS_FAILED, "the graph needs %zu bytes of work memory, the plan has %zu%s", need,
@@ -342,15 +342,15 @@ static enum ggml_status team_run(
     }
     if (need > 0) {
         const uintptr_t at = (uintptr_t) team->plan->work_data;
-        team->work         = (void *) ((at + WORK_ALIGN - 1) & ~(uintptr_t) (WORK_ALIGN - 1));
-        team->work_size    = team->plan->work_size - (size_t) ((uintptr_t) team->work - at);
+        team->work = (void *) ((at + WORK_ALIGN - 1) & ~(uintptr_t) (WORK_ALIGN - 1));
+        team->work_size = team->plan->work_size - (size_t) ((uintptr_t) team->work - at);
     }
     team->spin = team->nth <= team->n_shared;
     if (team->nth > 1) {
         cpu_pool_run(pool, team->nth, team_walk, team);
     } else {
         const struct busy *was = busy_now;
-        busy_now               = team->busy;
+        busy_now = team->busy;
         team_walk_alone(team);
         busy_now = was;
     }
@@ -366,11 +366,11 @@ enum ggml_status cpu_graph_compute(
     }
     const struct busy outer = {owner, busy_now}, busy = {pool, &outer};
     struct cpu_team team = {.graph = cgraph,
-        .plan                      = cplan,
-        .busy                      = &busy,
-        .k                         = cplan->use_ref ? &cpu_kernels_portable : &cpu_kernels_best,
-        .nth                       = 1,
-        .n_shared                  = 1};
+        .plan = cplan,
+        .busy = &busy,
+        .k = cplan->use_ref ? &cpu_kernels_portable : &cpu_kernels_best,
+        .nth = 1,
+        .n_shared = 1};
     cpu_gate_init(&team.node_gate);
     cpu_gate_init(&team.op_gate);
     atomic_init(&team.n_chunks, 0);
@@ -379,10 +379,10 @@ enum ggml_status cpu_graph_compute(
     if (pool == NULL && cplan->n_threads > 1) {
         pool = cpu_pool_borrow(cplan->n_threads); // NULL: one thread does it
     }
-    const int n_pool    = pool != NULL ? cpu_pool_ready(pool) : 1;
+    const int n_pool = pool != NULL ? cpu_pool_ready(pool) : 1;
     const int n_threads = cplan->n_threads < 1 ? 1 : cplan->n_threads < n_pool ? cplan->n_threads : n_pool;
 
-    struct berth_span_walk walk   = {0};
+    struct berth_span_walk walk = {0};
     const enum ggml_status status = team_run(&team, pool, n_threads, is_checked ? NULL : &walk);
     if (pool != cplan->threadpool) {
         cpu_pool_return(pool);

@@ -58,11 +58,11 @@ enum { CPU_USES(CPU_USE_BIT) CPU_USE_BIT_COUNT };
 enum cpu_use {
     CPU_USES(CPU_USE_ENUM)
     // by type
-    CPU_USE_DOT      = 1 << CPU_USE_BIT_COUNT,       // dot products of src[0]'s type, and making src[1] fit
+    CPU_USE_DOT = 1 << CPU_USE_BIT_COUNT,            // dot products of src[0]'s type, and making src[1] fit
     CPU_USE_DOT_KEYS = 1 << (CPU_USE_BIT_COUNT + 1), // of src[1]'s type, and making src[0] fit
-    CPU_USE_DOT_F32  = 1 << (CPU_USE_BIT_COUNT + 2),
-    CPU_USE_CONVERT  = 1 << (CPU_USE_BIT_COUNT + 3), // sources and results that are not f32
-    CPU_USE_RETYPE   = 1 << (CPU_USE_BIT_COUNT + 4), // likewise, where the result's type is not the source's: copies
+    CPU_USE_DOT_F32 = 1 << (CPU_USE_BIT_COUNT + 2),
+    CPU_USE_CONVERT = 1 << (CPU_USE_BIT_COUNT + 3), // sources and results that are not f32
+    CPU_USE_RETYPE = 1 << (CPU_USE_BIT_COUNT + 4),  // likewise, where the result's type is not the source's: copies
 };
 #undef CPU_USE_ENUM
 
@@ -135,8 +135,8 @@ static inline struct cpu_row_pos cpu_row_pos(const struct ggml_tensor *t, int64_
         return (struct cpu_row_pos){0};
     }
     const int64_t ne12 = t->ne[1] * t->ne[2];
-    const int64_t i3   = ir / ne12;
-    const int64_t i2   = (ir - i3 * ne12) / t->ne[1];
+    const int64_t i3 = ir / ne12;
+    const int64_t i2 = (ir - i3 * ne12) / t->ne[1];
     return (struct cpu_row_pos){.i1 = ir - i3 * ne12 - i2 * t->ne[1], .i2 = i2, .i3 = i3};
 }
 // To the next row, without a division.

@@ -20,7 +20,7 @@
 static void proc_line(const char *path, const char *key, char *out, size_t out_size) {
     char text[4096];
     size_t n = 0;
-    out[0]   = '\0';
+    out[0] = '\0';
     // The system hands such files out piece by piece; what is asked for stands at their beginning.
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     for (ssize_t got = 1; file >= 0 && got > 0 && n<sizeof text - 1; n += got> 0 ? (size_t) got : 0) {
@@ -32,7 +32,7 @@ static void proc_line(const char *path, const char *key, char *out, size_t out_s
     text[n] = '\0';
     for (char *line = text; *line != '\0'; line += *line == '\n') {
         const size_t size = strcspn(line, "\n");
-        char *value       = memchr(line, ':', size);
+        char *value = memchr(line, ':', size);
         if (value != NULL && strncmp(line, key, strlen(key)) == 0) {
             value += 1 + strspn(value + 1, " \t");
             snprintf(out, out_size, "%.*s", (int) (line + size - value), value);
@@ -73,7 +73,7 @@ static void dev_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) 
     char kib[64];
     proc_line("/proc/meminfo", "MemAvailable", kib, sizeof kib);
     const unsigned long long n = strtoull(kib, NULL, 10);
-    *n_free                    = n > 0 ? (size_t) n * 1024 : *n_total;
+    *n_free = n > 0 ? (size_t) n * 1024 : *n_total;
     if (*n_total < *n_free) {
         *n_total = *n_free;
     }
@@ -86,10 +86,10 @@ static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
 
 static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
     *props = (struct ggml_backend_dev_props){
-        .name        = dev_name(dev),
+        .name = dev_name(dev),
         .description = dev_description(dev),
-        .type        = dev_type(dev),
-        .caps        = {.buffer_from_host_ptr = true, .mmap_support = true},
+        .type = dev_type(dev),
+        .caps = {.buffer_from_host_ptr = true, .mmap_support = true},
     };
     dev_memory(dev, &props->memory_free, &props->memory_total);
 }
@@ -176,7 +176,7 @@ static void list_features(void) {
         }
     }
     features[n++] = (struct ggml_backend_feature){.name = "BERTH", .value = berth_cpu_isa()};
-    features[n]   = (struct ggml_backend_feature){NULL, NULL};
+    features[n] = (struct ggml_backend_feature){NULL, NULL};
 }
 
 // Ended by a NULL name.
@@ -223,9 +223,9 @@ static struct ggml_backend_reg cpu_reg = {
     .api_version = GGML_BACKEND_API_VERSION,
     .iface =
         {
-            .get_name         = reg_name,
+            .get_name = reg_name,
             .get_device_count = reg_device_count,
-            .get_device       = reg_device,
+            .get_device = reg_device,
             .get_proc_address = reg_proc_address,
         },
 };
@@ -233,16 +233,16 @@ static struct ggml_backend_reg cpu_reg = {
 static struct ggml_backend_device device = {
     .iface =
         {
-            .get_name             = dev_name,
-            .get_description      = dev_description,
-            .get_memory           = dev_memory,
-            .get_type             = dev_type,
-            .get_props            = dev_props,
-            .init_backend         = dev_init,
-            .get_buffer_type      = dev_buffer_type,
+            .get_name = dev_name,
+            .get_description = dev_description,
+            .get_memory = dev_memory,
+            .get_type = dev_type,
+            .get_props = dev_props,
+            .init_backend = dev_init,
+            .get_buffer_type = dev_buffer_type,
             .buffer_from_host_ptr = dev_buffer_from_ptr,
-            .supports_op          = dev_supports_op,
-            .supports_buft        = dev_supports_buft,
+            .supports_op = dev_supports_op,
+            .supports_buft = dev_supports_buft,
         },
     .reg = &cpu_reg,
 };

@@ -34,17 +34,17 @@ static struct cpu_features found;
 
 static void find(struct cpu_features *f) {
     const unsigned long cap = getauxval(AT_HWCAP), cap2 = getauxval(AT_HWCAP2);
-    f->neon    = (cap & CAP_ASIMD) != 0;
+    f->neon = (cap & CAP_ASIMD) != 0;
     f->arm_fma = (cap & CAP_FP) != 0;
     f->fp16_va = (cap & CAP_ASIMDHP) != 0;
     f->dotprod = (cap & CAP_ASIMDDP) != 0;
-    f->fhm     = (cap & CAP_ASIMDFHM) != 0;
-    f->sve     = (cap & CAP_SVE) != 0;
-    f->sve2    = (cap2 & CAP2_SVE2) != 0;
-    f->i8mm    = (cap2 & CAP2_I8MM) != 0;
-    f->bf16    = (cap2 & CAP2_BF16) != 0;
-    f->sme     = (cap2 & CAP2_SME) != 0;
-    f->sme2    = (cap2 & CAP2_SME2) != 0;
+    f->fhm = (cap & CAP_ASIMDFHM) != 0;
+    f->sve = (cap & CAP_SVE) != 0;
+    f->sve2 = (cap2 & CAP2_SVE2) != 0;
+    f->i8mm = (cap2 & CAP2_I8MM) != 0;
+    f->bf16 = (cap2 & CAP2_BF16) != 0;
+    f->sme = (cap2 & CAP2_SME) != 0;
+    f->sme2 = (cap2 & CAP2_SME2) != 0;
     if (f->sve) {
         const int vl = prctl(PR_SVE_GET_VL);
         f->sve_bytes = vl > 0 ? vl & 0xffff : 0;
@@ -67,32 +67,32 @@ static void find(struct cpu_features *f) {
     if (!__get_cpuid(1, &a, &b, &c, &d)) {
         return;
     }
-    f->sse3                     = (c & (1u << 0)) != 0;
-    f->ssse3                    = (c & (1u << 9)) != 0;
-    f->sse42                    = f->ssse3 && (c & (1u << 19)) != 0 && (c & (1u << 20)) != 0; // with 4.1
+    f->sse3 = (c & (1u << 0)) != 0;
+    f->ssse3 = (c & (1u << 9)) != 0;
+    f->sse42 = f->ssse3 && (c & (1u << 19)) != 0 && (c & (1u << 20)) != 0; // with 4.1
     const unsigned long long os = (c & (1u << 27)) != 0 ? xcr0() : 0;
-    const bool ymm              = (os & 0x6) == 0x6;
-    const bool zmm              = (os & 0xe6) == 0xe6;
-    const bool tiles            = (os & 0x60000) == 0x60000;
-    f->avx                      = ymm && (c & (1u << 28)) != 0;
-    f->fma                      = f->avx && (c & (1u << 12)) != 0;
-    f->f16c                     = f->avx && (c & (1u << 29)) != 0;
+    const bool ymm = (os & 0x6) == 0x6;
+    const bool zmm = (os & 0xe6) == 0xe6;
+    const bool tiles = (os & 0x60000) == 0x60000;
+    f->avx = ymm && (c & (1u << 28)) != 0;
+    f->fma = f->avx && (c & (1u << 12)) != 0;
+    f->f16c = f->avx && (c & (1u << 29)) != 0;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
         return;
     }
-    f->bmi2             = (b & (1u << 8)) != 0;
-    f->avx2             = f->avx && (b & (1u << 5)) != 0;
+    f->bmi2 = (b & (1u << 8)) != 0;
+    f->avx2 = f->avx && (b & (1u << 5)) != 0;
     const unsigned need = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; // F, DQ, BW, VL
-    f->avx512           = zmm && f->avx2 && (b & need) == need;
-    f->avx512_vbmi      = f->avx512 && (c & (1u << 1)) != 0;
-    f->avx512_vnni      = f->avx512 && (c & (1u << 11)) != 0;
-    const bool tile     = tiles && (d & (1u << 24)) != 0;
-    f->amx_int8         = tile && (d & (1u << 25)) != 0;
-    f->amx_bf16         = tile && (d & (1u << 22)) != 0;
+    f->avx512 = zmm && f->avx2 && (b & need) == need;
+    f->avx512_vbmi = f->avx512 && (c & (1u << 1)) != 0;
+    f->avx512_vnni = f->avx512 && (c & (1u << 11)) != 0;
+    const bool tile = tiles && (d & (1u << 24)) != 0;
+    f->amx_int8 = tile && (d & (1u << 25)) != 0;
+    f->amx_bf16 = tile && (d & (1u << 22)) != 0;
     if (!__get_cpuid_count(7, 1, &a, &b, &c, &d)) {
         return;
     }
-    f->avx_vnni    = f->avx2 && (a & (1u << 4)) != 0;
+    f->avx_vnni = f->avx2 && (a & (1u << 4)) != 0;
     f->avx512_bf16 = f->avx512 && (a & (1u << 5)) != 0;
 }
 

@@ -35,7 +35,7 @@ struct cpu_numa {
 
 static bool number_next(const char **text, int *value) {
     const char *s = *text;
-    int v         = 0;
+    int v = 0;
     for (; *s >= '0' && *s <= '9'; s++) {
         const int digit = *s - '0';
         if (v > (INT_MAX - digit) / 10) {
@@ -44,8 +44,8 @@ static bool number_next(const char **text, int *value) {
         v = 10 * v + digit;
     }
     const bool any = s != *text;
-    *text          = s;
-    *value         = v;
+    *text = s;
+    *value = v;
     return any;
 }
 
@@ -77,7 +77,7 @@ static char *file_text(int dir, const char *path) {
         return NULL;
     }
     size_t room = 256, n = 0;
-    char *text  = shim_malloc(room);
+    char *text = shim_malloc(room);
     ssize_t got = 1;
     while (text != NULL && (got = read(fd, text + n, room - 1 - n)) > 0) {
         n += (size_t) got;
@@ -149,7 +149,7 @@ static bool node_add(
         return false;
     }
     struct place *place = place_new(numa->set_size);
-    const bool good     = place != NULL && set_from_list(place->set, list, host);
+    const bool good = place != NULL && set_from_list(place->set, list, host);
     if (!good) {
         shim_log(GGML_LOG_LEVEL_WARN, "NUMA: %s/%s: %s", host->root, path,
             place == NULL ? "out of memory" : "not a list of processors");
@@ -172,7 +172,7 @@ static bool nodes_read(struct cpu_numa *numa, enum ggml_numa_strategy strategy, 
         return false;
     }
     const char *at = online;
-    bool good      = true;
+    bool good = true;
     int first, last, more;
     while (good && (more = cpu_list_next(&at, &first, &last)) != 0) {
         if (more < 0) {
@@ -199,7 +199,7 @@ struct cpu_numa *cpu_numa_new(enum ggml_numa_strategy strategy, const struct cpu
         return NULL;
     }
     numa->set_size = host->allowed_size;
-    bool good      = nodes_read(numa, strategy, host, dir) && numa->n_nodes > 1;
+    bool good = nodes_read(numa, strategy, host, dir) && numa->n_nodes > 1;
     close(dir);
     if (good && strategy == GGML_NUMA_STRATEGY_NUMACTL) {
         struct place *place = place_new(numa->set_size);
@@ -286,7 +286,7 @@ void ggml_numa_init(enum ggml_numa_strategy numa) {
     struct cpu_numa_host host = {.root = NUMA_ROOT, .cpu = sched_getcpu()};
     pthread_mutex_lock(&init_lock);
     cpu_set_t *allowed = cpu_numa_active() == NULL ? affinity_new(&host.allowed_size) : NULL;
-    host.allowed       = allowed;
+    host.allowed = allowed;
     struct cpu_numa *n = allowed != NULL ? cpu_numa_new(numa, &host) : NULL;
     if (n != NULL) {
         (void) cpu_numa_activate(n);

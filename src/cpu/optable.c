@@ -47,7 +47,7 @@ int cpu_tasks_by_size(const struct ggml_tensor *op, int n_threads) {
     int64_t n = ggml_nelements(op);
     if (op->src[0] != NULL) {
         const int64_t n0 = ggml_nelements(op->src[0]);
-        n                = n0 > n ? n0 : n;
+        n = n0 > n ? n0 : n;
     }
     n /= CPU_TASK_ELEMENTS;
     return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;

@@ -108,7 +108,7 @@ static int64_t idle_spin_ns(const struct ggml_threadpool *pool, int ith) {
 
 // The next ticket of thread ith after `seen`.
 static unsigned ticket_wait(struct ggml_threadpool *pool, int ith, unsigned seen) {
-    struct lane *lane     = lane_of(pool, ith);
+    struct lane *lane = lane_of(pool, ith);
     const int64_t spin_ns = idle_spin_ns(pool, ith);
     if (spin_ns > 0) {
         const int64_t end = park_now_ns() + spin_ns;
@@ -138,9 +138,9 @@ static void job_leave(struct ggml_threadpool *pool) {
 }
 
 static void *worker_main(void *arg) {
-    struct worker *w             = arg;
+    struct worker *w = arg;
     struct ggml_threadpool *pool = w->pool;
-    unsigned seen                = w->seen;
+    unsigned seen = w->seen;
     apply_place(pool, w->ith);
     for (;;) {
         seen = ticket_wait(pool, w->ith, seen);
@@ -210,7 +210,7 @@ static bool caller_place(struct ggml_threadpool *pool) {
     if ((pool->has_mask || pool->params.prio != GGML_SCHED_PRIO_NORMAL) &&
         !(pool->is_placed && pthread_equal(pool->placed, pthread_self()))) {
         apply_place(pool, 0);
-        pool->placed    = pthread_self();
+        pool->placed = pthread_self();
         pool->is_placed = true;
     }
     return !pool->has_mask && cpu_place_node_for_now(&pool->own);
@@ -243,7 +243,7 @@ static void pool_init(
     memset(pool, 0, sizeof *pool);
     pthread_mutex_init(&pool->turn, NULL);
     pool->workers = workers;
-    pool->params  = *params;
+    pool->params = *params;
     atomic_init(&pool->n_threads, 1);
     pool->n_started = 1;
     atomic_init(&pool->born, born);
@@ -253,8 +253,8 @@ static void pool_init(
     // More threads than processors only slow each other down, so ops take no more tasks than that (compute.c); tests that want
     // the threads to collide say so.
     const char *crowd = getenv("BERTH_CPU_OVERSUBSCRIBE");
-    pool->is_crowd    = crowd != NULL && crowd[0] == '1';
-    pool->n_cpus      = pool->is_crowd ? GGML_MAX_N_THREADS : cpu_place_n_cpus(params, pool->has_mask);
+    pool->is_crowd = crowd != NULL && crowd[0] == '1';
+    pool->n_cpus = pool->is_crowd ? GGML_MAX_N_THREADS : cpu_place_n_cpus(params, pool->has_mask);
     atomic_init(&pool->paused, params->paused);
     for (int i = 0; i < 2; i++) {
         atomic_init(&pool->lanes[i].ticket, 0);
@@ -276,11 +276,11 @@ static bool pool_grow(struct ggml_threadpool *pool, int n) {
     pthread_sigmask(SIG_BLOCK, &faults, &mine); // a new thread takes over its maker's mask
     while (pool->n_started < n && err == 0) {
         struct worker *w = &pool->workers[pool->n_started];
-        w->pool          = pool;
-        w->ith           = pool->n_started;
-        w->on_node       = false;
-        w->seen          = atomic_load(&lane_of(pool, w->ith)->ticket);
-        err              = pthread_create(&w->thread, NULL, worker_main, w);
+        w->pool = pool;
+        w->ith = pool->n_started;
+        w->on_node = false;
+        w->seen = atomic_load(&lane_of(pool, w->ith)->ticket);
+        err = pthread_create(&w->thread, NULL, worker_main, w);
         pool->n_started += err == 0;
     }
     pthread_sigmask(SIG_SETMASK, &mine, NULL);
@@ -310,8 +310,8 @@ int cpu_pool_ready(struct ggml_threadpool *pool) {
     if (BERTH_UNLIKELY(is_of_another_process(pool))) {
         pthread_mutex_lock(&renew_lock);
         if (is_of_another_process(pool)) {
-            const int n                                = atomic_load(&pool->n_threads);
-            struct worker *workers                     = pool->workers;
+            const int n = atomic_load(&pool->n_threads);
+            struct worker *workers = pool->workers;
             const struct ggml_threadpool_params params = pool->params;
             shim_free(pool->own);
             pool_init(pool, workers, &params, atomic_load(&pool->born));
@@ -329,9 +329,9 @@ struct ggml_threadpool *ggml_threadpool_new(struct ggml_threadpool_params *param
             params != NULL ? params->n_threads : 0, GGML_MAX_N_THREADS);
         return NULL;
     }
-    const size_t n               = (size_t) params->n_threads;
+    const size_t n = (size_t) params->n_threads;
     struct ggml_threadpool *pool = shim_aligned_alloc(64, sizeof *pool);
-    struct worker *workers       = shim_calloc(n, sizeof *workers);
+    struct worker *workers = shim_calloc(n, sizeof *workers);
     if (pool == NULL || workers == NULL) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "ggml_threadpool_new: out of memory for %zu threads", n);
         goto fail;

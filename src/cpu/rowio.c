@@ -13,7 +13,7 @@ static void gather(const struct cpu_kernels *k, const struct ggml_tensor *t, con
 
 const float *cpu_row_widen(
     const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, int64_t i0, int64_t n, float *buf) {
-    const size_t size  = ggml_type_size(t->type);
+    const size_t size = ggml_type_size(t->type);
     const int64_t blck = ggml_blck_size(t->type);
     if (t->nb[0] != size) {
         gather(k, t, row, i0, n, buf);
@@ -34,7 +34,7 @@ const float *cpu_row_load_repeat(
     int64_t have = 0, from = i0 % ne0;
     const int64_t turn = n < ne0 ? n : ne0;
     while (have < turn) {
-        const int64_t m    = turn - have < ne0 - from ? turn - have : ne0 - from;
+        const int64_t m = turn - have < ne0 - from ? turn - have : ne0 - from;
         const float *found = cpu_row_load(k, t, row, from, m, buf + have);
         if (found != buf + have) {
             memcpy(buf + have, found, (size_t) m * sizeof *buf);
@@ -52,7 +52,7 @@ const float *cpu_row_load_repeat(
 
 void cpu_row_narrow(
     const struct cpu_kernels *k, const struct ggml_tensor *t, char *row, int64_t i0, int64_t n, const float *from) {
-    const size_t size  = ggml_type_size(t->type);
+    const size_t size = ggml_type_size(t->type);
     const int64_t blck = ggml_blck_size(t->type);
     if (t->nb[0] != size) {
         for (int64_t i = 0; i < n; i++) {

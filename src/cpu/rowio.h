@@ -74,7 +74,7 @@ static inline int64_t cpu_pieces_a_row(const struct ggml_tensor *t) {
 // Pieces first .. end-1.
 static inline struct cpu_pieces cpu_pieces_of(const struct ggml_tensor *t, int64_t first, int64_t end) {
     const int64_t n_a_row = cpu_pieces_a_row(t);
-    const int64_t ir      = first > 0 ? first / n_a_row : 0;
+    const int64_t ir = first > 0 ? first / n_a_row : 0;
     // it stands one piece before the first
     return (struct cpu_pieces){
         .t = t, .n_left = end - first, .at = cpu_row_pos(t, ir), .i0 = (first - ir * n_a_row - 1) * CPU_PIECE};

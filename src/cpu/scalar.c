@@ -55,12 +55,12 @@ ELEMENT_16(f16, berth_half_to_float, berth_float_to_half)
 ELEMENT_16(bf16, berth_bf16_to_float, berth_float_to_bf16)
 
 static const struct element elements[GGML_TYPE_COUNT] = {
-    [GGML_TYPE_I8]   = {get_i8, set_i8},
-    [GGML_TYPE_I16]  = {get_i16, set_i16},
-    [GGML_TYPE_I32]  = {get_i32, set_i32},
-    [GGML_TYPE_F16]  = {get_f16, set_f16},
+    [GGML_TYPE_I8] = {get_i8, set_i8},
+    [GGML_TYPE_I16] = {get_i16, set_i16},
+    [GGML_TYPE_I32] = {get_i32, set_i32},
+    [GGML_TYPE_F16] = {get_f16, set_f16},
     [GGML_TYPE_BF16] = {get_bf16, set_bf16},
-    [GGML_TYPE_F32]  = {get_f32, set_f32},
+    [GGML_TYPE_F32] = {get_f32, set_f32},
 };
 
 static const struct element *element_of(const struct ggml_tensor *t, const char *func) {
@@ -115,13 +115,13 @@ static char *at_1d(const struct ggml_tensor *t, const char *func, int i) {
 
 static double value_get(const struct ggml_tensor *t, const char *func, int i, const int64_t *nd) {
     const struct element *e = element_of(t, func);
-    const char *at          = e == NULL ? NULL : nd != NULL ? at_nd(t, func, nd) : at_1d(t, func, i);
+    const char *at = e == NULL ? NULL : nd != NULL ? at_nd(t, func, nd) : at_1d(t, func, i);
     return at != NULL ? e->get(at) : 0.0;
 }
 
 static void value_set(const struct ggml_tensor *t, const char *func, int i, const int64_t *nd, double v) {
     const struct element *e = element_of(t, func);
-    char *at                = e == NULL ? NULL : nd != NULL ? at_nd(t, func, nd) : at_1d(t, func, i);
+    char *at = e == NULL ? NULL : nd != NULL ? at_nd(t, func, nd) : at_1d(t, func, i);
     if (at != NULL) {
         e->set(at, v);
     }

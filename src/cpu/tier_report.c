@@ -110,7 +110,7 @@ bool berth_cpu_op_tier(const struct ggml_tensor *op, char *text, size_t text_siz
         return true;
     }
     const unsigned uses = row->uses | (row->uses_by != NULL ? row->uses_by(op) : 0);
-    struct found f      = {.n = 0};
+    struct found f = {.n = 0};
     add_slots(&f, uses);
     if ((uses & CPU_USE_DOT) != 0) {
         add_dot(&f, op->src[0]->type, op->src[1]->type);

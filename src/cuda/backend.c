@@ -21,9 +21,9 @@ static const char *backend_name(ggml_backend_t backend) {
 }
 
 static void backend_free(ggml_backend_t backend) {
-    struct cuda_backend *b       = backend->context;
+    struct cuda_backend *b = backend->context;
     const struct cuda_driver *cu = b->dev->cu;
-    const bool is_there          = cuda_device_enter_to_free(b->dev);
+    const bool is_there = cuda_device_enter_to_free(b->dev);
     shim_log(GGML_LOG_LEVEL_DEBUG, "%s: %llu kernels launched one by one, %llu graphs captured, %llu updated, %llu replayed\n",
         b->dev->name, (unsigned long long) b->n_launched, (unsigned long long) b->n_captured, (unsigned long long) b->n_updated,
         (unsigned long long) b->n_replayed);
@@ -88,15 +88,15 @@ static void get_async(ggml_backend_t backend, const struct ggml_tensor *tensor, 
 
 static void set_2d_async(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size,
     size_t n_copies, size_t stride_tensor, size_t stride_data) {
-    struct cuda_backend *b   = backend->context;
+    struct cuda_backend *b = backend->context;
     const CUDA_MEMCPY2D copy = {.src_type = CU_MEMORYTYPE_HOST,
-        .src_host                         = data,
-        .src_pitch                        = stride_data,
-        .dst_type                         = CU_MEMORYTYPE_DEVICE,
-        .dst_device                       = cuda_ptr(tensor->data) + offset,
-        .dst_pitch                        = stride_tensor,
-        .width                            = size,
-        .height                           = n_copies};
+        .src_host = data,
+        .src_pitch = stride_data,
+        .dst_type = CU_MEMORYTYPE_DEVICE,
+        .dst_device = cuda_ptr(tensor->data) + offset,
+        .dst_pitch = stride_tensor,
+        .width = size,
+        .height = n_copies};
     if (enter(b)) {
         const CUresult rc = b->dev->cu->Memcpy2DAsync(&copy, b->stream);
         if (rc != CUDA_SUCCESS) {
@@ -107,15 +107,15 @@ static void set_2d_async(ggml_backend_t backend, struct ggml_tensor *tensor, con
 
 static void get_2d_async(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size,
     size_t n_copies, size_t stride_tensor, size_t stride_data) {
-    struct cuda_backend *b   = backend->context;
+    struct cuda_backend *b = backend->context;
     const CUDA_MEMCPY2D copy = {.src_type = CU_MEMORYTYPE_DEVICE,
-        .src_device                       = cuda_ptr(tensor->data) + offset,
-        .src_pitch                        = stride_tensor,
-        .dst_type                         = CU_MEMORYTYPE_HOST,
-        .dst_host                         = data,
-        .dst_pitch                        = stride_data,
-        .width                            = size,
-        .height                           = n_copies};
+        .src_device = cuda_ptr(tensor->data) + offset,
+        .src_pitch = stride_tensor,
+        .dst_type = CU_MEMORYTYPE_HOST,
+        .dst_host = data,
+        .dst_pitch = stride_data,
+        .width = size,
+        .height = n_copies};
     if (enter(b)) {
         const CUresult rc = b->dev->cu->Memcpy2DAsync(&copy, b->stream);
         if (rc != CUDA_SUCCESS) {
@@ -214,18 +214,18 @@ static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph, st
 }
 
 static const struct ggml_backend_i backend_iface = {
-    .get_name            = backend_name,
-    .free                = backend_free,
-    .set_tensor_async    = set_async,
-    .get_tensor_async    = get_async,
+    .get_name = backend_name,
+    .free = backend_free,
+    .set_tensor_async = set_async,
+    .get_tensor_async = get_async,
     .set_tensor_2d_async = set_2d_async,
     .get_tensor_2d_async = get_2d_async,
-    .cpy_tensor_async    = copy_async,
-    .synchronize         = synchronize,
-    .graph_compute       = graph_compute,
-    .event_record        = event_record,
-    .event_wait          = event_wait,
-    .graph_optimize      = graph_optimize,
+    .cpy_tensor_async = copy_async,
+    .synchronize = synchronize,
+    .graph_compute = graph_compute,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .graph_optimize = graph_optimize,
 };
 
 static bool is_set(const char *name) {
@@ -245,11 +245,11 @@ ggml_backend_t cuda_backend_new(struct cuda_device *dev) {
         shim_free(backend);
         return NULL;
     }
-    b->dev       = dev;
+    b->dev = dev;
     b->no_graphs = is_set("GGML_CUDA_DISABLE_GRAPHS");
     b->no_fusion = is_set("GGML_CUDA_DISABLE_FUSION");
-    *backend     = (struct ggml_backend){.guid = &cuda_guid, .iface = backend_iface, .device = &dev->ggml, .context = b};
-    CUresult rc  = dev->cu->StreamCreate(&b->stream, CU_STREAM_NON_BLOCKING);
+    *backend = (struct ggml_backend){.guid = &cuda_guid, .iface = backend_iface, .device = &dev->ggml, .context = b};
+    CUresult rc = dev->cu->StreamCreate(&b->stream, CU_STREAM_NON_BLOCKING);
     if (rc == CUDA_SUCCESS) {
         rc = dev->cu->EventCreate(&b->event, CU_EVENT_DISABLE_TIMING);
     }
@@ -262,7 +262,7 @@ ggml_backend_t cuda_backend_new(struct cuda_device *dev) {
 }
 
 enum ggml_status cuda_backend_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph) {
-    struct cuda_backend *b  = backend->context;
+    struct cuda_backend *b = backend->context;
     enum ggml_status status = cuda_device_enter(b->dev);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
@@ -291,7 +291,7 @@ size_t cuda_backend_explain(ggml_backend_t backend, char *buf, size_t size) {
         last = b->plans[i].last_used > last->last_used ? &b->plans[i] : last;
     }
     size_t n = 0;
-    buf[0]   = '\0';
+    buf[0] = '\0';
     for (const struct cuda_fusion *const *f = cuda_fusions(); *f != NULL; f++) {
         int count = 0;
         for (int i = 0; i < last->n_steps; i++) {

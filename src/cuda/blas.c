@@ -26,7 +26,7 @@ static struct {
     gemm_fn gemm;
 } blas;
 
-static pthread_once_t once  = PTHREAD_ONCE_INIT;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *handles[CUDA_MAX_DEVICES]; // NULL: not made, or not to be had
 static bool is_tried[CUDA_MAX_DEVICES];
@@ -74,12 +74,12 @@ bool cuda_blas_is_ready(const struct cuda_device *dev) {
 
 enum ggml_status cuda_blas_gemm(struct cuda_run *r, const struct cuda_gemm *g) {
     static const float one = 1.0f, zero = 0.0f;
-    const int type    = g->type == GGML_TYPE_F32 ? R_32F : g->type == GGML_TYPE_F16 ? R_16F : R_16BF;
+    const int type = g->type == GGML_TYPE_F32 ? R_32F : g->type == GGML_TYPE_F16 ? R_16F : R_16BF;
     const int compute = g->type == GGML_TYPE_F32 ? COMPUTE_32F_FAST_TF32 : COMPUTE_32F;
-    void *handle      = handles[r->traits->index];
+    void *handle = handles[r->traits->index];
     pthread_mutex_lock(&lock);
     int rc = blas.set_stream(handle, r->stream);
-    rc     = rc == 0 ? blas.set_workspace(handle, g->work, CUDA_BLAS_WORK) : rc;
+    rc = rc == 0 ? blas.set_workspace(handle, g->work, CUDA_BLAS_WORK) : rc;
     rc = rc == 0 ? blas.gemm(handle, OP_T, OP_N, (int) g->m, (int) g->n, (int) g->k, &one, g->w, type, (int) g->w_row, g->x, type,
                        (int) g->x_col, &zero, g->y, R_32F, (int) g->y_col, compute, ALGO_DEFAULT)
                  : rc;

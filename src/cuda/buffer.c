@@ -17,7 +17,7 @@ struct buffer {
 // ---- memory ----
 
 void *cuda_memory_take(struct cuda_device *dev, size_t size, const char *what) {
-    CUdeviceptr p     = 0;
+    CUdeviceptr p = 0;
     const CUresult rc = dev->cu->MemAlloc(&p, size);
     atomic_fetch_add(&dev->n_allocs, 1);
     if (rc == CUDA_SUCCESS) {
@@ -104,7 +104,7 @@ static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor *tens
 }
 
 static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
-    const struct buffer *b  = buffer->context;
+    const struct buffer *b = buffer->context;
     struct cuda_device *dev = b->dev;
     if (buffer->size > 0 && enter(dev)) {
         finish(dev, dev->cu->MemsetD8Async(cuda_ptr(b->base), value, buffer->size, dev->stream), "set", buffer->size);
@@ -113,15 +113,15 @@ static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
 
 static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size,
     size_t n_copies, size_t stride_tensor, size_t stride_data) {
-    struct cuda_device *dev  = ((struct buffer *) buffer->context)->dev;
+    struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
     const CUDA_MEMCPY2D copy = {.src_type = CU_MEMORYTYPE_HOST,
-        .src_host                         = data,
-        .src_pitch                        = stride_data,
-        .dst_type                         = CU_MEMORYTYPE_DEVICE,
-        .dst_device                       = cuda_ptr(tensor->data) + offset,
-        .dst_pitch                        = stride_tensor,
-        .width                            = size,
-        .height                           = n_copies};
+        .src_host = data,
+        .src_pitch = stride_data,
+        .dst_type = CU_MEMORYTYPE_DEVICE,
+        .dst_device = cuda_ptr(tensor->data) + offset,
+        .dst_pitch = stride_tensor,
+        .width = size,
+        .height = n_copies};
     if (enter(dev)) {
         finish(dev, dev->cu->Memcpy2DAsync(&copy, dev->stream), "copy to the device", size * n_copies);
     }
@@ -129,15 +129,15 @@ static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tens
 
 static void buffer_get_2d(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size,
     size_t n_copies, size_t stride_tensor, size_t stride_data) {
-    struct cuda_device *dev  = ((struct buffer *) buffer->context)->dev;
+    struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
     const CUDA_MEMCPY2D copy = {.src_type = CU_MEMORYTYPE_DEVICE,
-        .src_device                       = cuda_ptr(tensor->data) + offset,
-        .src_pitch                        = stride_tensor,
-        .dst_type                         = CU_MEMORYTYPE_HOST,
-        .dst_host                         = data,
-        .dst_pitch                        = stride_data,
-        .width                            = size,
-        .height                           = n_copies};
+        .src_device = cuda_ptr(tensor->data) + offset,
+        .src_pitch = stride_tensor,
+        .dst_type = CU_MEMORYTYPE_HOST,
+        .dst_host = data,
+        .dst_pitch = stride_data,
+        .width = size,
+        .height = n_copies};
     if (enter(dev)) {
         finish(dev, dev->cu->Memcpy2DAsync(&copy, dev->stream), "copy from the device", size * n_copies);
     }
@@ -158,15 +158,15 @@ static bool buffer_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *
 }
 
 static const struct ggml_backend_buffer_i buffer_iface = {
-    .free_buffer   = buffer_free,
-    .get_base      = buffer_base,
+    .free_buffer = buffer_free,
+    .get_base = buffer_base,
     .memset_tensor = buffer_memset,
-    .set_tensor    = buffer_set,
-    .get_tensor    = buffer_get,
+    .set_tensor = buffer_set,
+    .get_tensor = buffer_get,
     .set_tensor_2d = buffer_set_2d,
     .get_tensor_2d = buffer_get_2d,
-    .cpy_tensor    = buffer_copy,
-    .clear         = buffer_clear,
+    .cpy_tensor = buffer_copy,
+    .clear = buffer_clear,
 };
 
 struct cuda_device *cuda_buffer_device(ggml_backend_buffer_t buffer) {
@@ -180,7 +180,7 @@ static ggml_backend_buffer_t wrap(struct cuda_device *dev, void *base, void *reg
         shim_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a buffer", dev->name);
         return NULL;
     }
-    *b                           = (struct buffer){.dev = dev, .base = base, .registered = registered};
+    *b = (struct buffer){.dev = dev, .base = base, .registered = registered};
     ggml_backend_buffer_t buffer = ggml_backend_buffer_init(&dev->buft, buffer_iface, b, size);
     if (buffer == NULL) {
         shim_free(b);
@@ -197,8 +197,8 @@ ggml_backend_buffer_t cuda_buffer_from_host(struct cuda_device *dev, void *ptr, 
         cuda_fail(dev, rc, "registering %zu bytes of host memory", size);
         return NULL;
     }
-    CUdeviceptr p                = 0;
-    rc                           = dev->cu->MemHostGetDevicePointer(&p, ptr, 0);
+    CUdeviceptr p = 0;
+    rc = dev->cu->MemHostGetDevicePointer(&p, ptr, 0);
     ggml_backend_buffer_t buffer = rc == CUDA_SUCCESS ? wrap(dev, (void *) (uintptr_t) p, ptr, size) : NULL;
     if (buffer == NULL) {
         if (rc != CUDA_SUCCESS) {
@@ -249,7 +249,7 @@ static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
 // More than the tensor has only where a row asks for room behind its result.
 static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor) {
     const struct cuda_device *dev = buft->context;
-    const size_t size             = ggml_nbytes(tensor);
+    const size_t size = ggml_nbytes(tensor);
     const struct cuda_op_row *row = cuda_op_row(tensor->op);
     if (row == NULL || row->extra_size == NULL || tensor->view_src != NULL || !cuda_supports_op(dev, tensor)) {
         return size;
@@ -262,12 +262,12 @@ void cuda_buft_init(struct cuda_device *dev) {
     dev->buft = (struct ggml_backend_buffer_type){
         .iface =
             {
-                .get_name       = buft_name,
-                .alloc_buffer   = buft_alloc,
-                .get_alignment  = buft_alignment,
+                .get_name = buft_name,
+                .alloc_buffer = buft_alloc,
+                .get_alignment = buft_alignment,
                 .get_alloc_size = buft_alloc_size,
             },
-        .device  = &dev->ggml,
+        .device = &dev->ggml,
         .context = dev,
     };
 }

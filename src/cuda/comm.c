@@ -53,8 +53,8 @@ static bool member_init(struct member *m, ggml_backend_t backend) {
         return false;
     }
     const struct cuda_driver *cu = m->b->dev->cu;
-    CUresult rc                  = cu->EventCreate(&m->ready, CU_EVENT_DISABLE_TIMING);
-    rc                           = rc == CUDA_SUCCESS ? cu->EventCreate(&m->added, CU_EVENT_DISABLE_TIMING) : rc;
+    CUresult rc = cu->EventCreate(&m->ready, CU_EVENT_DISABLE_TIMING);
+    rc = rc == CUDA_SUCCESS ? cu->EventCreate(&m->added, CU_EVENT_DISABLE_TIMING) : rc;
     if (rc != CUDA_SUCCESS) {
         cuda_fail(m->b->dev, rc, "an event");
     }
@@ -95,7 +95,7 @@ static bool member_grow(struct member *m, size_t size) {
         return false;
     }
     cuda_memory_give_back(m->b->dev, m->sum);
-    m->sum      = cuda_memory_take(m->b->dev, size, "a sum over devices");
+    m->sum = cuda_memory_take(m->b->dev, size, "a sum over devices");
     m->sum_size = m->sum != NULL ? size : 0;
     return m->sum != NULL;
 }
@@ -111,18 +111,18 @@ static CUresult wait_for_all(const struct comm *c, const struct member *m, bool 
 }
 
 static CUresult add_up(const struct comm *c, const struct member *m, struct ggml_tensor **tensors) {
-    struct cuda_run r          = {.dev = m->b->dev, .traits = &m->b->dev->traits, .stream = m->b->stream, .has_gap = true};
+    struct cuda_run r = {.dev = m->b->dev, .traits = &m->b->dev->traits, .stream = m->b->stream, .has_gap = true};
     struct cuda_comm_args args = {.to = m->sum,
-        .n                            = ggml_nelements(tensors[0]),
-        .n_from                       = c->n,
-        .type                         = (int32_t) tensors[0]->type,
-        .size                         = (int32_t) ggml_type_size(tensors[0]->type)};
+        .n = ggml_nelements(tensors[0]),
+        .n_from = c->n,
+        .type = (int32_t) tensors[0]->type,
+        .size = (int32_t) ggml_type_size(tensors[0]->type)};
     for (int j = 0; j < c->n; j++) {
         args.from[j] = (tensors[j]->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 ? tensors[j]->data : NULL;
     }
     const int64_t n_blocks = (args.n + 255) / 256, most = (int64_t) m->b->dev->traits.n_sm * 8;
     const struct cuda_dims dims = {.grid = {(unsigned) (n_blocks < most ? n_blocks : most)}, .block = {256}};
-    const CUresult rc           = wait_for_all(c, m, false);
+    const CUresult rc = wait_for_all(c, m, false);
     if (rc != CUDA_SUCCESS) {
         return rc;
     }
@@ -133,7 +133,7 @@ static CUresult add_up(const struct comm *c, const struct member *m, struct ggml
 
 static bool is_sum(const struct comm *c, struct ggml_tensor **tensors) {
     const enum ggml_type type = tensors[0]->type;
-    bool ok                   = type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
+    bool ok = type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
     for (int i = 0; ok && i < c->n; i++) {
         const struct ggml_tensor *t = tensors[i];
         ok = t != NULL && t->type == type && ggml_is_contiguous(t) && ggml_are_same_shape(t, tensors[0]) &&
@@ -155,7 +155,7 @@ bool cuda_comm_allreduce(void *comm, struct ggml_tensor **tensors) {
     }
     for (int step = 0; step < 3 && size > 0; step++) {
         for (int i = 0; i < c->n; i++) {
-            struct member *m             = &c->members[i];
+            struct member *m = &c->members[i];
             const struct cuda_driver *cu = m->b->dev->cu;
             CUresult rc = cuda_device_enter(m->b->dev) == GGML_STATUS_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
             if (rc == CUDA_SUCCESS && step == 0) {
@@ -177,7 +177,7 @@ bool cuda_comm_allreduce(void *comm, struct ggml_tensor **tensors) {
 }
 
 bool ggml_backend_cuda_allreduce_tensor(ggml_backend_t *backends, struct ggml_tensor **tensors, size_t n_backends) {
-    void *comm    = cuda_comm_init(backends, n_backends);
+    void *comm = cuda_comm_init(backends, n_backends);
     const bool ok = comm != NULL && cuda_comm_allreduce(comm, tensors);
     cuda_comm_free(comm);
     return ok;

@@ -15,7 +15,7 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
         return true;
     }
     const struct cuda_driver *cu = b->dev->cu;
-    const CUresult rc            = cu->StreamSynchronize(b->stream); // what runs still uses the old one
+    const CUresult rc = cu->StreamSynchronize(b->stream); // what runs still uses the old one
     if (rc != CUDA_SUCCESS) {
         cuda_fail(b->dev, rc, "waiting before the work memory grows");
         return false;
@@ -28,10 +28,10 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
         b->plans[i].n_runs = 0;
     }
     cuda_memory_give_back(b->dev, b->arena);
-    b->arena      = arena_take(b, size);
+    b->arena = arena_take(b, size);
     const bool ok = b->arena != NULL;
     if (!ok && b->arena_size > 0) { // what was reserved before stays so
-        b->arena      = arena_take(b, b->arena_size);
+        b->arena = arena_take(b, b->arena_size);
         b->arena_size = b->arena != NULL ? b->arena_size : 0;
     }
     b->arena_size = ok ? size : b->arena_size;
@@ -39,18 +39,18 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
 }
 
 static enum ggml_status run_steps(struct cuda_backend *b, const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
-    struct cuda_run r       = {.dev = b->dev,
-              .traits               = &b->dev->traits,
-              .stream               = b->stream,
-              .graph                = graph,
-              .work                 = b->arena,
-              .work_size            = b->arena_size,
-              .has_gap              = true};
+    struct cuda_run r = {.dev = b->dev,
+        .traits = &b->dev->traits,
+        .stream = b->stream,
+        .graph = graph,
+        .work = b->arena,
+        .work_size = b->arena_size,
+        .has_gap = true};
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int i = 0; i < plan->n_steps && status == GGML_STATUS_SUCCESS; i++) {
         const struct cuda_step *step = &plan->steps[i];
-        status                       = step->fusion != NULL ? step->fusion->run(&r, graph, step->i_node, step->n_nodes)
-                                                            : step->row->run(&r, graph->nodes[step->i_node]);
+        status = step->fusion != NULL ? step->fusion->run(&r, graph, step->i_node, step->n_nodes)
+                                      : step->row->run(&r, graph->nodes[step->i_node]);
     }
     b->n_launched += r.n_launches;
     return status;
@@ -79,13 +79,13 @@ static CUresult make_exec(struct cuda_backend *b, struct cuda_plan *plan, CUgrap
 
 static enum ggml_status capture(struct cuda_backend *b, struct cuda_plan *plan, const struct ggml_cgraph *graph) {
     const struct cuda_driver *cu = b->dev->cu;
-    CUgraph captured             = NULL;
-    CUresult rc                  = cu->StreamBeginCapture(b->stream, CU_CAPTURE_RELAXED);
+    CUgraph captured = NULL;
+    CUresult rc = cu->StreamBeginCapture(b->stream, CU_CAPTURE_RELAXED);
     if (rc != CUDA_SUCCESS) {
         return cuda_fail(b->dev, rc, "beginning to capture a graph");
     }
     enum ggml_status status = run_steps(b, plan, graph);
-    rc                      = cu->StreamEndCapture(b->stream, &captured);
+    rc = cu->StreamEndCapture(b->stream, &captured);
     if (status == GGML_STATUS_SUCCESS && rc == CUDA_SUCCESS) {
         rc = make_exec(b, plan, captured);
     }
@@ -94,7 +94,7 @@ static enum ggml_status capture(struct cuda_backend *b, struct cuda_plan *plan, 
     }
     if (status == GGML_STATUS_SUCCESS && rc != CUDA_SUCCESS) {
         plan->exec = NULL;
-        status     = cuda_fail(b->dev, rc, "capturing a graph of %d nodes", graph->n_nodes);
+        status = cuda_fail(b->dev, rc, "capturing a graph of %d nodes", graph->n_nodes);
     }
     return status;
 }

@@ -31,16 +31,16 @@ static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
 // them in the host's.
 static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
     struct cuda_device *d = cuda_device_of(dev);
-    *props                = (struct ggml_backend_dev_props){
-                       .name        = d->name,
-                       .description = d->description,
-                       .type        = dev_type(dev),
-                       .device_id   = d->pci,
-                       .caps        = {.async           = true,
-                                  .host_buffer          = true,
-                                  .buffer_from_host_ptr = d->traits.integrated,
-                                  .events               = true,
-                                  .mmap_support         = !d->traits.integrated},
+    *props = (struct ggml_backend_dev_props){
+        .name = d->name,
+        .description = d->description,
+        .type = dev_type(dev),
+        .device_id = d->pci,
+        .caps = {.async = true,
+            .host_buffer = true,
+            .buffer_from_host_ptr = d->traits.integrated,
+            .events = true,
+            .mmap_support = !d->traits.integrated},
     };
     dev_memory(dev, &props->memory_free, &props->memory_total);
 }
@@ -91,7 +91,7 @@ static bool dev_offload_op(ggml_backend_dev_t dev, const struct ggml_tensor *op)
 
 ggml_backend_event_t cuda_event_new(ggml_backend_dev_t dev) {
     struct cuda_device *d = cuda_device_of(dev);
-    CUevent event         = NULL;
+    CUevent event = NULL;
     if (cuda_device_enter(d) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
@@ -131,19 +131,19 @@ void cuda_event_wait_host(ggml_backend_dev_t dev, ggml_backend_event_t event) {
 }
 
 const struct ggml_backend_device_i cuda_device_iface = {
-    .get_name             = dev_name,
-    .get_description      = dev_description,
-    .get_memory           = dev_memory,
-    .get_type             = dev_type,
-    .get_props            = dev_props,
-    .init_backend         = dev_init,
-    .get_buffer_type      = dev_buft,
+    .get_name = dev_name,
+    .get_description = dev_description,
+    .get_memory = dev_memory,
+    .get_type = dev_type,
+    .get_props = dev_props,
+    .init_backend = dev_init,
+    .get_buffer_type = dev_buft,
     .get_host_buffer_type = dev_host_buft,
     .buffer_from_host_ptr = dev_from_host,
-    .supports_op          = dev_supports_op,
-    .supports_buft        = dev_supports_buft,
-    .offload_op           = dev_offload_op,
-    .event_new            = cuda_event_new,
-    .event_free           = cuda_event_free,
-    .event_synchronize    = cuda_event_wait_host,
+    .supports_op = dev_supports_op,
+    .supports_buft = dev_supports_buft,
+    .offload_op = dev_offload_op,
+    .event_new = cuda_event_new,
+    .event_free = cuda_event_free,
+    .event_synchronize = cuda_event_wait_host,
 };

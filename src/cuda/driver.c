@@ -57,8 +57,8 @@ static bool resolve(void *lib) {
 
 static void load(void) {
     const char *path = secure_getenv("BERTH_CUDA_DRIVER");
-    path             = path != NULL && path[0] != '\0' ? path : "libcuda.so.1";
-    void *lib        = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    path = path != NULL && path[0] != '\0' ? path : "libcuda.so.1";
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (lib == NULL) {
         const char *text = dlerror();
         snprintf(reason, sizeof reason, "no driver: %s", text != NULL ? text : path);

@@ -42,7 +42,7 @@ bool cuda_writes_into(const struct ggml_tensor *node, const struct ggml_tensor *
 
 // A tensor with one reader has no view through which it could be written: most weights need no look at the nodes.
 bool cuda_is_const(const struct ggml_cgraph *graph, const struct ggml_tensor *t) {
-    bool is_const    = t->op == GGML_OP_NONE && t->view_src == NULL;
+    bool is_const = t->op == GGML_OP_NONE && t->view_src == NULL;
     const int n_look = is_const && cuda_n_uses(graph, t) != 1 ? graph->n_nodes : 0;
     for (int i = 0; i < n_look && is_const; i++) {
         is_const = !cuda_writes_into(graph->nodes[i], t);

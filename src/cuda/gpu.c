@@ -58,22 +58,22 @@ enum ggml_status cuda_fail(struct cuda_device *dev, CUresult error, const char *
 // Under the device's lock.
 static CUresult open_locked(struct cuda_device *dev, const char **what) {
     const struct cuda_driver *cu = dev->cu;
-    CUcontext ctx                = NULL;
-    *what                        = "cuDevicePrimaryCtxRetain";
-    CUresult rc                  = cu->DevicePrimaryCtxRetain(&ctx, dev->number);
+    CUcontext ctx = NULL;
+    *what = "cuDevicePrimaryCtxRetain";
+    CUresult rc = cu->DevicePrimaryCtxRetain(&ctx, dev->number);
     if (rc != CUDA_SUCCESS) {
         return rc;
     }
     *what = "cuCtxSetCurrent";
-    rc    = cu->CtxSetCurrent(ctx);
+    rc = cu->CtxSetCurrent(ctx);
     if (rc == CUDA_SUCCESS) {
         *what = "cuStreamCreate";
-        rc    = cu->StreamCreate(&dev->stream, CU_STREAM_NON_BLOCKING);
+        rc = cu->StreamCreate(&dev->stream, CU_STREAM_NON_BLOCKING);
     }
     for (const struct cuda_image *m = cuda_images; rc == CUDA_SUCCESS && m->name != NULL; m++) {
         *what = m->name;
-        rc    = dev->n_modules < CUDA_MAX_MODULES ? cu->ModuleLoadData(&dev->modules[dev->n_modules], m->data)
-                                                  : CUDA_ERROR_INVALID_VALUE;
+        rc = dev->n_modules < CUDA_MAX_MODULES ? cu->ModuleLoadData(&dev->modules[dev->n_modules], m->data)
+                                               : CUDA_ERROR_INVALID_VALUE;
         dev->n_modules += rc == CUDA_SUCCESS;
     }
     if (rc == CUDA_SUCCESS) {
@@ -96,7 +96,7 @@ enum ggml_status cuda_device_enter(struct cuda_device *dev) {
         return shim_error(GGML_STATUS_FAILED, "%s: the device was lost: %s", dev->name, dev->lost_text);
     }
     const char *what = "";
-    CUresult rc      = CUDA_SUCCESS;
+    CUresult rc = CUDA_SUCCESS;
     pthread_mutex_lock(&dev->lock);
     if (dev->ctx == NULL) {
         rc = open_locked(dev, &what);
@@ -105,7 +105,7 @@ enum ggml_status cuda_device_enter(struct cuda_device *dev) {
     pthread_mutex_unlock(&dev->lock);
     if (rc == CUDA_SUCCESS) {
         what = "cuCtxSetCurrent";
-        rc   = dev->cu->CtxSetCurrent(ctx);
+        rc = dev->cu->CtxSetCurrent(ctx);
     }
     return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(dev, rc, "%s", what);
 }
@@ -131,9 +131,9 @@ void cuda_device_close(struct cuda_device *dev) {
         dev->cu->StreamDestroy(dev->stream);
         dev->cu->CtxSetCurrent(NULL);
         dev->cu->DevicePrimaryCtxRelease(dev->number);
-        dev->ctx         = NULL;
-        dev->stream      = NULL;
-        dev->peers       = 0;
+        dev->ctx = NULL;
+        dev->stream = NULL;
+        dev->peers = 0;
         dev->has_kernels = false;
         memset(dev->kernels, 0, sizeof dev->kernels);
     }
@@ -152,7 +152,7 @@ bool cuda_peer_reach(struct cuda_device *to, struct cuda_device *from) {
     int can = (to->peers & bit) != 0;
     if (!can && to->cu->DeviceCanAccessPeer(&can, to->number, from->number) == CUDA_SUCCESS && can) {
         const CUresult rc = to->cu->CtxEnablePeerAccess(from->ctx, 0);
-        can               = rc == CUDA_SUCCESS || rc == CUDA_ERROR_PEER_ALREADY_ENABLED;
+        can = rc == CUDA_SUCCESS || rc == CUDA_ERROR_PEER_ALREADY_ENABLED;
         to->peers |= can ? bit : 0;
     }
     pthread_mutex_unlock(&to->lock);
@@ -180,16 +180,16 @@ static bool describe(struct cuda_device *dev, const struct cuda_driver *cu, int 
     }
     const int major = attribute(cu, number, CU_ATTRIBUTE_COMPUTE_MAJOR),
               minor = attribute(cu, number, CU_ATTRIBUTE_COMPUTE_MINOR);
-    dev->cu         = cu;
-    dev->number     = number;
-    dev->traits     = (struct cuda_traits){
-            .cc         = major * 10 + minor,
-            .n_sm       = attribute(cu, number, CU_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-            .shared_max = (size_t) attribute(cu, number, CU_ATTRIBUTE_MAX_SHARED_PER_BLOCK_OPTIN),
-            .l2_size    = (size_t) attribute(cu, number, CU_ATTRIBUTE_L2_CACHE_SIZE),
-            .integrated = attribute(cu, number, CU_ATTRIBUTE_INTEGRATED) != 0,
+    dev->cu = cu;
+    dev->number = number;
+    dev->traits = (struct cuda_traits){
+        .cc = major * 10 + minor,
+        .n_sm = attribute(cu, number, CU_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+        .shared_max = (size_t) attribute(cu, number, CU_ATTRIBUTE_MAX_SHARED_PER_BLOCK_OPTIN),
+        .l2_size = (size_t) attribute(cu, number, CU_ATTRIBUTE_L2_CACHE_SIZE),
+        .integrated = attribute(cu, number, CU_ATTRIBUTE_INTEGRATED) != 0,
     };
-    dev->traits.can_overlap     = dev->traits.cc >= 90 && cu->LaunchKernelEx != NULL;
+    dev->traits.can_overlap = dev->traits.cc >= 90 && cu->LaunchKernelEx != NULL;
     dev->traits.has_kernels_90a = dev->traits.cc == 90;
     snprintf(dev->pci, sizeof dev->pci, "%04x:%02x:%02x.0", (unsigned) attribute(cu, number, CU_ATTRIBUTE_PCI_DOMAIN_ID) & 0xffff,
         (unsigned) attribute(cu, number, CU_ATTRIBUTE_PCI_BUS_ID) & 0xff,
@@ -203,10 +203,10 @@ static bool describe(struct cuda_device *dev, const struct cuda_driver *cu, int 
 }
 
 static void list(void) {
-    const char *why              = "";
+    const char *why = "";
     const struct cuda_driver *cu = cuda_driver(&why);
-    int n                        = 0;
-    const CUresult rc            = cu != NULL ? cu->DeviceGetCount(&n) : CUDA_SUCCESS;
+    int n = 0;
+    const CUresult rc = cu != NULL ? cu->DeviceGetCount(&n) : CUDA_SUCCESS;
     char text[192];
     if (cu == NULL || rc != CUDA_SUCCESS || n <= 0) {
         shim_log(GGML_LOG_LEVEL_DEBUG, "CUDA: no device: %s",
@@ -242,7 +242,7 @@ struct cuda_device *cuda_devices(int *n) {
         cuda_host_buft_init(n_devices > 0 ? &devices[0].ggml : NULL);
         is_listed = true;
     }
-    *n                        = n_devices;
+    *n = n_devices;
     struct cuda_device *first = devices;
     pthread_mutex_unlock(&devices_lock);
     return first;
@@ -255,7 +255,7 @@ void cuda_devices_reset(void) {
         pthread_mutex_destroy(&devices[i].lock);
     }
     shim_free(devices);
-    devices   = NULL;
+    devices = NULL;
     n_devices = 0;
     is_listed = false;
     pthread_mutex_unlock(&devices_lock);

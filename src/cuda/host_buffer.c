@@ -42,8 +42,8 @@ static void *host_base(ggml_backend_buffer_t buffer) {
 
 static ggml_backend_buffer_t host_alloc(ggml_backend_buffer_type_t buft, size_t size) {
     struct cuda_device *dev = getenv("GGML_CUDA_NO_PINNED") == NULL ? enter_any() : NULL;
-    void *p                 = NULL;
-    CUresult rc             = CUDA_ERROR_OUT_OF_MEMORY;
+    void *p = NULL;
+    CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
     if (dev != NULL && size > 0) {
         rc = dev->cu->MemHostAlloc(&p, size, CU_MEMHOSTALLOC_PORTABLE);
     }
@@ -61,10 +61,10 @@ static ggml_backend_buffer_t host_alloc(ggml_backend_buffer_type_t buft, size_t 
         dev->cu->MemFreeHost(p);
         return NULL;
     }
-    buffer->buft              = buft;
+    buffer->buft = buft;
     buffer->iface.free_buffer = host_free;
-    buffer->iface.get_base    = host_base;
-    buffer->context           = p;
+    buffer->iface.get_base = host_base;
+    buffer->context = p;
     return buffer;
 }
 

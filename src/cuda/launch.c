@@ -28,10 +28,10 @@ static CUresult look_up(struct cuda_device *dev, const char *name, CUfunction *f
 // The driver loads a kernel when it is first asked about.
 static CUresult load_module(const struct cuda_driver *cu, CUmodule module) {
     CUfunction functions[256];
-    unsigned n  = 0;
+    unsigned n = 0;
     CUresult rc = cu->ModuleGetFunctionCount(&n, module);
-    n           = n < 256 ? n : 256;
-    rc          = rc == CUDA_SUCCESS ? cu->ModuleEnumerateFunctions(functions, n, module) : rc;
+    n = n < 256 ? n : 256;
+    rc = rc == CUDA_SUCCESS ? cu->ModuleEnumerateFunctions(functions, n, module) : rc;
     for (unsigned i = 0; i < n && rc == CUDA_SUCCESS; i++) {
         int n_regs;
         rc = cu->FuncGetAttribute(&n_regs, CU_FUNC_ATTRIBUTE_NUM_REGS, functions[i]);
@@ -66,7 +66,7 @@ struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) 
     struct cuda_kernel *k = &dev->kernels[at];
     if (rc == CUDA_SUCCESS && k->name == NULL) {
         CUfunction function = NULL;
-        rc                  = look_up(dev, name, &function);
+        rc = look_up(dev, name, &function);
         if (rc == CUDA_SUCCESS) {
             *k = (struct cuda_kernel){.name = name, .function = function, .shared_size = 48 * 1024};
         }
@@ -86,7 +86,7 @@ static enum ggml_status allow_shared(struct cuda_device *dev, struct cuda_kernel
     }
     pthread_mutex_lock(&dev->lock);
     const CUresult rc = dev->cu->FuncSetAttribute(k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED, (int) size);
-    k->shared_size    = rc == CUDA_SUCCESS ? size : k->shared_size;
+    k->shared_size = rc == CUDA_SUCCESS ? size : k->shared_size;
     pthread_mutex_unlock(&dev->lock);
     return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS
                               : cuda_fail(dev, rc, "%zu bytes of shared memory for kernel %s", size, k->name);
@@ -104,11 +104,11 @@ static CUresult launch(
     unsigned n_attrs = 0;
     memset(attrs, 0, sizeof attrs);
     if (overlap) {
-        attrs[n_attrs].id                   = CU_LAUNCH_PROGRAMMATIC_SERIALIZATION;
+        attrs[n_attrs].id = CU_LAUNCH_PROGRAMMATIC_SERIALIZATION;
         attrs[n_attrs++].value.programmatic = 1;
     }
     if (d->cluster > 1) {
-        attrs[n_attrs].id               = CU_LAUNCH_CLUSTER_DIMENSION;
+        attrs[n_attrs].id = CU_LAUNCH_CLUSTER_DIMENSION;
         attrs[n_attrs].value.cluster[0] = d->cluster;
         attrs[n_attrs].value.cluster[1] = attrs[n_attrs].value.cluster[2] = 1;
         n_attrs++;
@@ -119,11 +119,11 @@ static CUresult launch(
         return cu->LaunchKernel(function, gx, gy, gz, bx, by, bz, d->shared_size, stream, args, NULL);
     }
     const CUlaunchConfig config = {.grid = {gx, gy, gz},
-        .block                           = {bx, by, bz},
-        .shared_size                     = d->shared_size,
-        .stream                          = stream,
-        .attrs                           = attrs,
-        .n_attrs                         = n_attrs};
+        .block = {bx, by, bz},
+        .shared_size = d->shared_size,
+        .stream = stream,
+        .attrs = attrs,
+        .n_attrs = n_attrs};
     return cu->LaunchKernelEx(&config, function, args, NULL);
 }
 
@@ -137,8 +137,8 @@ enum ggml_status cuda_launch(struct cuda_run *r, const char *kernel, struct cuda
         return status;
     }
     const bool overlap = dims.overlap && r->traits->can_overlap && !r->has_gap;
-    const CUresult rc  = launch(r->dev->cu, k->function, &dims, r->stream, overlap, args);
-    r->has_gap         = false;
+    const CUresult rc = launch(r->dev->cu, k->function, &dims, r->stream, overlap, args);
+    r->has_gap = false;
     r->n_launches++;
     return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS
                               : cuda_fail(r->dev, rc, "kernel %s, grid %u x %u x %u, block %u x %u, %u bytes shared", kernel,
@@ -152,7 +152,7 @@ enum ggml_status cuda_launch_one(struct cuda_run *r, const char *kernel, struct 
 
 int cuda_occupancy(struct cuda_run *r, const char *kernel, int block_size, size_t shared_size) {
     struct cuda_kernel *k = cuda_kernel_find(r->dev, kernel);
-    int n                 = 1;
+    int n = 1;
     if (k == NULL || allow_shared(r->dev, k, shared_size) != GGML_STATUS_SUCCESS ||
         r->dev->cu->OccupancyMaxActiveBlocks(&n, k->function, block_size, shared_size) != CUDA_SUCCESS) {
         return 1;
@@ -161,13 +161,13 @@ int cuda_occupancy(struct cuda_run *r, const char *kernel, int block_size, size_
 }
 
 enum ggml_status cuda_set_bytes(struct cuda_run *r, void *p, int value, size_t size) {
-    r->has_gap        = true;
+    r->has_gap = true;
     const CUresult rc = size > 0 ? r->dev->cu->MemsetD8Async(cuda_ptr(p), (unsigned char) value, size, r->stream) : CUDA_SUCCESS;
     return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(r->dev, rc, "setting %zu bytes", size);
 }
 
 enum ggml_status cuda_copy_bytes(struct cuda_run *r, void *to, const void *from, size_t size) {
-    r->has_gap        = true;
+    r->has_gap = true;
     const CUresult rc = size > 0 ? r->dev->cu->MemcpyDtoDAsync(cuda_ptr(to), cuda_ptr(from), size, r->stream) : CUDA_SUCCESS;
     return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(r->dev, rc, "copying %zu bytes", size);
 }

@@ -12,12 +12,12 @@ static bool grow(void **p, size_t *cap, size_t n, size_t elem_size) {
         return true;
     }
     const size_t n_new = n + n / 2;
-    void *q            = shim_malloc(n_new * elem_size);
+    void *q = shim_malloc(n_new * elem_size);
     if (q == NULL) {
         return false;
     }
     shim_free(*p);
-    *p   = q;
+    *p = q;
     *cap = n_new;
     return true;
 }
@@ -51,7 +51,7 @@ static void see(struct cuda_seen *s, const struct ggml_tensor *t, bool is_node) 
     memcpy(s->nb, t->nb, sizeof s->nb);
     if (is_node) {
         memcpy(s->op_params, t->op_params, sizeof s->op_params);
-        s->op    = (int32_t) t->op;
+        s->op = (int32_t) t->op;
         s->flags = t->flags;
         s->n_src = count_src(t);
     }
@@ -74,11 +74,11 @@ static bool is_plan_of(const struct cuda_plan *plan, const struct ggml_cgraph *g
             return false;
         }
         const int n_src = s->n_src;
-        are_same_nodes  = are_same_nodes && s->tensor == node;
+        are_same_nodes = are_same_nodes && s->tensor == node;
         s++;
         for (int j = 0; j < n_src; j++, s++) {
             const struct ggml_tensor *src = node->src[j];
-            const bool is_known           = s->tensor == src && (src == NULL || (s->is_inner && are_same_nodes));
+            const bool is_known = s->tensor == src && (src == NULL || (s->is_inner && are_same_nodes));
             if (!is_known && (src == NULL || s->tensor == NULL || !is_same(s, src))) {
                 return false;
             }
@@ -102,7 +102,7 @@ static size_t count_slots(const struct ggml_cgraph *graph) {
 // The record of the graph into plan->seen, which has room, by a table of nodes, which has room too.
 static void keep(struct cuda_plan *plan, const struct ggml_tensor **slots, const struct ggml_cgraph *graph) {
     const size_t n_slots = count_slots(graph);
-    size_t at            = 0;
+    size_t at = 0;
     memset(slots, 0, n_slots * sizeof *slots);
 #define SLOT(t) (((uintptr_t) (t) >> 4) * 0x9E3779B97F4A7C15u >> 20 & (n_slots - 1))
     for (int i = 0; i < graph->n_nodes; i++) {
@@ -180,7 +180,7 @@ static enum ggml_status make_steps(struct cuda_backend *b, struct cuda_plan *pla
     plan->n_steps = 0;
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
-        const struct cuda_op_row *row  = cuda_op_row(node->op);
+        const struct cuda_op_row *row = cuda_op_row(node->op);
         if (row != NULL && row->run == NULL) {
             continue;
         }
@@ -192,13 +192,13 @@ static enum ggml_status make_steps(struct cuda_backend *b, struct cuda_plan *pla
     plan->work_size = cuda_graph_work_size(b, graph);
     for (int i = 0, n = 1; i < graph->n_nodes; i += n) {
         const struct ggml_tensor *node = graph->nodes[i];
-        const struct cuda_op_row *row  = cuda_op_row(node->op);
-        n                              = 1;
+        const struct cuda_op_row *row = cuda_op_row(node->op);
+        n = 1;
         if (!is_run(node, row)) {
             continue;
         }
         const struct cuda_fusion *fusion = fusion_at(b, graph, i, &n);
-        n                                = fusion != NULL ? n : 1;
+        n = fusion != NULL ? n : 1;
         plan->steps[plan->n_steps++] =
             (struct cuda_step){.i_node = i, .n_nodes = n, .row = fusion != NULL ? NULL : row, .fusion = fusion};
     }
@@ -209,10 +209,10 @@ size_t cuda_graph_work_size(const struct cuda_backend *b, const struct ggml_cgra
     size_t size = 0;
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
-        const struct cuda_op_row *row  = cuda_op_row(node->op);
+        const struct cuda_op_row *row = cuda_op_row(node->op);
         if (row != NULL && row->run != NULL && row->work_size != NULL && cuda_supports_op(b->dev, node)) {
             const size_t want = row->work_size(b->dev, node);
-            size              = want > size ? want : size;
+            size = want > size ? want : size;
         }
     }
     return size;
@@ -240,7 +240,7 @@ static bool has_room(const struct cuda_plan *plan, const struct ggml_cgraph *gra
 }
 
 static bool make_room(struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_seen) {
-    plan->n_seen  = 0; // what it held is lost
+    plan->n_seen = 0; // what it held is lost
     plan->n_steps = 0;
     return grow((void **) &plan->seen, &plan->seen_cap, n_seen, sizeof *plan->seen) &&
            grow((void **) &plan->steps, &plan->steps_cap, (size_t) graph->n_nodes, sizeof *plan->steps);
@@ -248,7 +248,7 @@ static bool make_room(struct cuda_plan *plan, const struct ggml_cgraph *graph, s
 
 bool cuda_plan_reserve(struct cuda_backend *b, const struct ggml_cgraph *graph) {
     struct cuda_plan *plan = &b->plans[b->n_reserved % CUDA_MAX_PLANS];
-    const size_t n_seen    = count_seen(graph);
+    const size_t n_seen = count_seen(graph);
     if (!grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots) ||
         (!has_room(plan, graph, n_seen) && !make_room(plan, graph, n_seen))) {
         return no_room(graph, n_seen);
@@ -262,7 +262,7 @@ static struct cuda_plan *plan_evict(struct cuda_backend *b, const struct ggml_cg
     struct cuda_plan *oldest = &b->plans[0], *roomy = NULL;
     for (int i = 0; i < CUDA_MAX_PLANS; i++) {
         struct cuda_plan *plan = &b->plans[i];
-        oldest                 = plan->last_used < oldest->last_used ? plan : oldest;
+        oldest = plan->last_used < oldest->last_used ? plan : oldest;
         if (has_room(plan, graph, n_seen) && (roomy == NULL || plan->last_used < roomy->last_used)) {
             roomy = plan;
         }
@@ -278,21 +278,21 @@ struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph
             return plan;
         }
     }
-    const size_t n_seen    = count_seen(graph);
-    const bool has_slots   = grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots);
+    const size_t n_seen = count_seen(graph);
+    const bool has_slots = grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots);
     struct cuda_plan *plan = has_slots ? plan_evict(b, graph, n_seen) : NULL;
     if (plan == NULL) {
         no_room(graph, n_seen);
         return NULL;
     }
-    plan->n_seen  = 0;
+    plan->n_seen = 0;
     plan->n_steps = 0;
-    plan->n_runs  = 0;
+    plan->n_runs = 0;
     if (make_steps(b, plan, graph) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
     keep(plan, b->slots, graph);
-    plan->n_seen    = n_seen;
+    plan->n_seen = n_seen;
     plan->last_used = b->clock;
     return plan;
 }

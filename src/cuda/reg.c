@@ -59,9 +59,9 @@ struct ggml_backend_reg cuda_reg = {
     .api_version = GGML_BACKEND_API_VERSION,
     .iface =
         {
-            .get_name         = reg_name,
+            .get_name = reg_name,
             .get_device_count = reg_device_count,
-            .get_device       = reg_device,
+            .get_device = reg_device,
             .get_proc_address = reg_proc_address,
         },
 };

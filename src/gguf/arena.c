@@ -30,11 +30,11 @@ static struct gguf_chunk *chunk_new(struct gguf_arena *arena, size_t size) {
 // Puts a chunk that is full behind the one being filled.
 static void *chunk_link(struct gguf_arena *arena, struct gguf_chunk *chunk) {
     if (arena->chunks == NULL) { // the next small piece opens another
-        chunk->next   = NULL;
+        chunk->next = NULL;
         arena->chunks = chunk;
-        arena->used   = chunk->size;
+        arena->used = chunk->size;
     } else {
-        chunk->next         = arena->chunks->next;
+        chunk->next = arena->chunks->next;
         arena->chunks->next = chunk;
     }
     return chunk->data;
@@ -66,9 +66,9 @@ void *berth_gguf_arena_take(struct gguf_arena *arena, size_t size, size_t align)
     if (chunk == NULL) {
         return NULL;
     }
-    chunk->next   = first;
+    chunk->next = first;
     arena->chunks = chunk;
-    arena->used   = size;
+    arena->used = size;
     return chunk->data;
 }
 
@@ -78,6 +78,6 @@ void berth_gguf_arena_free(struct gguf_arena *arena) {
         berth_free(arena->chunks);
         arena->chunks = next;
     }
-    arena->used  = 0;
+    arena->used = 0;
     arena->total = 0;
 }

@@ -9,9 +9,9 @@ struct gguf_context *gguf_init_empty(void) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf: out of memory: %zu bytes for a context", sizeof *ctx);
         return NULL;
     }
-    ctx->version      = GGUF_VERSION;
-    ctx->alignment    = GGUF_DEFAULT_ALIGNMENT;
-    ctx->kv.name_at   = offsetof(struct gguf_kv, key);
+    ctx->version = GGUF_VERSION;
+    ctx->alignment = GGUF_DEFAULT_ALIGNMENT;
+    ctx->kv.name_at = offsetof(struct gguf_kv, key);
     ctx->info.name_at = offsetof(struct gguf_info, name);
     return ctx;
 }
@@ -44,18 +44,18 @@ static const struct type_row {
     const char *name;
     size_t size;
 } types[GGUF_TYPE_COUNT] = {
-    [GGUF_TYPE_UINT8]   = {"u8", 1},
-    [GGUF_TYPE_INT8]    = {"i8", 1},
-    [GGUF_TYPE_UINT16]  = {"u16", 2},
-    [GGUF_TYPE_INT16]   = {"i16", 2},
-    [GGUF_TYPE_UINT32]  = {"u32", 4},
-    [GGUF_TYPE_INT32]   = {"i32", 4},
+    [GGUF_TYPE_UINT8] = {"u8", 1},
+    [GGUF_TYPE_INT8] = {"i8", 1},
+    [GGUF_TYPE_UINT16] = {"u16", 2},
+    [GGUF_TYPE_INT16] = {"i16", 2},
+    [GGUF_TYPE_UINT32] = {"u32", 4},
+    [GGUF_TYPE_INT32] = {"i32", 4},
     [GGUF_TYPE_FLOAT32] = {"f32", 4},
-    [GGUF_TYPE_BOOL]    = {"bool", 1},
-    [GGUF_TYPE_STRING]  = {"str", 0},
-    [GGUF_TYPE_ARRAY]   = {"arr", 0},
-    [GGUF_TYPE_UINT64]  = {"u64", 8},
-    [GGUF_TYPE_INT64]   = {"i64", 8},
+    [GGUF_TYPE_BOOL] = {"bool", 1},
+    [GGUF_TYPE_STRING] = {"str", 0},
+    [GGUF_TYPE_ARRAY] = {"arr", 0},
+    [GGUF_TYPE_UINT64] = {"u64", 8},
+    [GGUF_TYPE_INT64] = {"i64", 8},
     [GGUF_TYPE_FLOAT64] = {"f64", 8},
 };
 

@@ -30,7 +30,7 @@ static void tensors_add(const struct gguf_context *ctx, struct ggml_context *out
     ggml_set_no_alloc(out, true);
     for (size_t i = 0; i < ctx->info.n; i++) {
         const struct gguf_info *info = ctx->info.items[i];
-        struct ggml_tensor *t        = ggml_new_tensor(out, (enum ggml_type) info->type, GGML_MAX_DIMS, berth_gguf_info_ne(info));
+        struct ggml_tensor *t = ggml_new_tensor(out, (enum ggml_type) info->type, GGML_MAX_DIMS, berth_gguf_info_ne(info));
         BERTH_ASSERT(!berth_is_poison(t)); // the reader has the same rules, and context_new has made room
         ggml_set_name(t, info->name);
         if (data != NULL) {
@@ -76,7 +76,7 @@ bool berth_gguf_tensors_make(struct gguf_context *ctx, struct gguf_source *s, st
     }
     tensors_add(ctx, out, data->data);
     ggml_set_no_alloc(out, false);
-    ctx->data   = data->data;
+    ctx->data = data->data;
     *params.ctx = out;
     return true;
 }

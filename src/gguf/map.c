@@ -24,10 +24,10 @@ struct berth_gguf_map {
 // All bytes of a file; NULL with *why. Of one that is cut short meanwhile nothing is taken.
 static unsigned char *copy_make(int fd, size_t size, const char **why) {
     unsigned char *bytes = berth_aligned_alloc((size_t) sysconf(_SC_PAGESIZE), size);
-    *why                 = bytes == NULL ? "out of memory for a copy" : NULL;
+    *why = bytes == NULL ? "out of memory for a copy" : NULL;
     for (size_t at = 0; *why == NULL && at < size;) {
         const ssize_t n = pread(fd, bytes + at, size - at < STEP_SIZE ? size - at : STEP_SIZE, (off_t) at);
-        *why            = n < 0 && errno != EINTR ? strerror(errno) : n == 0 ? "it was cut short while it was read" : NULL;
+        *why = n < 0 && errno != EINTR ? strerror(errno) : n == 0 ? "it was cut short while it was read" : NULL;
         at += n > 0 ? (size_t) n : 0;
     }
     if (*why != NULL) {
@@ -41,17 +41,17 @@ static unsigned char *copy_make(int fd, size_t size, const char **why) {
 static bool file_map(struct berth_gguf_map *map, const char *path, bool read) {
     uint64_t size;
     const char *why = "no name";
-    const int fd    = path == NULL ? -1 : berth_file_open_fd(path, &size, &why);
+    const int fd = path == NULL ? -1 : berth_file_open_fd(path, &size, &why);
     if (fd < 0) {
         berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be opened: %s", path == NULL ? "(NULL)" : path, why);
         return false;
     }
     void *p = NULL;
-    why     = size == 0 ? "it is empty" : size > SIZE_MAX ? "it is too large" : NULL;
+    why = size == 0 ? "it is empty" : size > SIZE_MAX ? "it is too large" : NULL;
     if (why == NULL && read) {
         p = copy_make(fd, (size_t) size, &why);
     } else if (why == NULL) {
-        p   = mmap(NULL, (size_t) size, PROT_READ, MAP_PRIVATE, fd, 0);
+        p = mmap(NULL, (size_t) size, PROT_READ, MAP_PRIVATE, fd, 0);
         why = p == MAP_FAILED ? strerror(errno) : NULL;
     }
     close(fd);
@@ -59,16 +59,16 @@ static bool file_map(struct berth_gguf_map *map, const char *path, bool read) {
         berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be %s: %s", path, read ? "read" : "mapped", why);
         return false;
     }
-    map->bytes   = p;
+    map->bytes = p;
     map->is_copy = read;
-    map->size    = (size_t) size;
+    map->size = (size_t) size;
     return true;
 }
 
 // Every tensor's bytes are in the file; its data points there. The padding behind the last one may be missing.
 static bool tensors_place(struct berth_gguf_map *map, const char *path) {
     const size_t data_offset = gguf_get_data_offset(map->meta);
-    struct ggml_tensor *t    = ggml_get_first_tensor(map->tensors);
+    struct ggml_tensor *t = ggml_get_first_tensor(map->tensors);
     for (int64_t i = 0; i < gguf_get_n_tensors(map->meta); i++, t = ggml_get_next_tensor(map->tensors, t)) {
         const size_t end = gguf_get_tensor_offset(map->meta, i) + gguf_get_tensor_size(map->meta, i); // checked by the reader
         if (end > 0 && (data_offset > map->size || end > map->size - data_offset)) {
@@ -77,7 +77,7 @@ static bool tensors_place(struct berth_gguf_map *map, const char *path) {
             return false;
         }
         map->data_size = end;
-        t->data        = map->bytes + data_offset + gguf_get_tensor_offset(map->meta, i);
+        t->data = map->bytes + data_offset + gguf_get_tensor_offset(map->meta, i);
     }
     return true;
 }
@@ -92,14 +92,14 @@ static bool tell(const struct berth_gguf_map_params *params, size_t done, size_t
 
 // Touches every page, so that the disk is read now and in order.
 static bool pages_touch(const struct berth_gguf_map *map, const struct berth_gguf_map_params *params, const char *path) {
-    const size_t all       = map->data_size;
+    const size_t all = map->data_size;
     const size_t page_size = (size_t) sysconf(_SC_PAGESIZE);
     const unsigned char *p = berth_gguf_map_base(map);
     if (!tell(params, 0, all, path)) {
         return false;
     }
     for (size_t at = 0; params->prefetch && !map->is_copy && at < all;) {
-        const size_t step  = all - at < STEP_SIZE ? all - at : STEP_SIZE;
+        const size_t step = all - at < STEP_SIZE ? all - at : STEP_SIZE;
         const size_t begin = (size_t) (p + at - map->bytes) / page_size * page_size;
         (void) madvise(map->bytes + begin, (size_t) (p + at + step - map->bytes) - begin, MADV_WILLNEED); // only advice
         for (size_t i = 0; i < step; i += page_size) {
@@ -126,7 +126,7 @@ struct berth_gguf_map *berth_gguf_map_open(const char *path, const struct berth_
     struct gguf_source source;
     berth_gguf_source_buffer(&source, map->bytes, map->size);
     source.name = path;
-    map->meta   = berth_gguf_read(&source, (struct gguf_init_params){.no_alloc = true, .ctx = &map->tensors});
+    map->meta = berth_gguf_read(&source, (struct gguf_init_params){.no_alloc = true, .ctx = &map->tensors});
     if (map->meta == NULL || !tensors_place(map, path) || !pages_touch(map, params == NULL ? &none : params, path)) {
         goto fail;
     }

@@ -26,7 +26,7 @@ static bool alignment_find(struct gguf_reader *r) {
         return true;
     }
     const struct gguf_kv *kv = r->ctx->kv.items[id];
-    uint32_t alignment       = 0;
+    uint32_t alignment = 0;
     if (kv->type == GGUF_TYPE_UINT32 && !(kv->flags & GGUF_FLAG_ARRAY)) {
         memcpy(&alignment, berth_gguf_kv_value(kv), sizeof alignment);
     }
@@ -77,7 +77,7 @@ static bool shape_read(struct gguf_reader *r, const char *name, int64_t ne[GGML_
 
 static bool tensor_read(struct gguf_reader *r) {
     struct gguf_context *ctx = r->ctx;
-    const uint64_t at        = r->s->at;
+    const uint64_t at = r->s->at;
     size_t name_size, size, end;
     if (!berth_gguf_name_read(r, &name_size, "name of a tensor")) {
         return false;
@@ -93,7 +93,7 @@ static bool tensor_read(struct gguf_reader *r) {
         return false;
     }
     int64_t ne[GGML_MAX_DIMS] = {1, 1, 1, 1};
-    struct gguf_info shape    = {0};
+    struct gguf_info shape = {0};
     if (!shape_read(r, name, ne, &shape, &size)) {
         return false;
     }
@@ -110,18 +110,18 @@ static bool tensor_read(struct gguf_reader *r) {
         berth_gguf_source_fail(r->s, at, "tensor '%s' of %zu bytes ends past 2^63", name, size);
         return false;
     }
-    const bool ones     = memcmp(ne, berth_gguf_ones, sizeof ne) == 0;
+    const bool ones = memcmp(ne, berth_gguf_ones, sizeof ne) == 0;
     const size_t before = ones ? 0 : sizeof ne;
-    const size_t total  = before + offsetof(struct gguf_info, name) + name_size + 1;
-    char *block         = berth_gguf_arena_take(&ctx->arena, total, 8);
+    const size_t total = before + offsetof(struct gguf_info, name) + name_size + 1;
+    char *block = berth_gguf_arena_take(&ctx->arena, total, 8);
     if (block == NULL) {
         return berth_gguf_no_memory(r, total, "tensor");
     }
     struct gguf_info *info = (struct gguf_info *) (void *) (block + before);
     memcpy(block, ne, before);
     info->offset = shape.offset;
-    info->type   = shape.type;
-    info->flags  = ones ? GGUF_FLAG_ONES : 0;
+    info->type = shape.type;
+    info->flags = ones ? GGUF_FLAG_ONES : 0;
     memcpy(info->name, name, name_size + 1);
     ctx->data_size = end;
     return berth_gguf_table_add(&ctx->info, info) || berth_gguf_no_memory(r, ctx->info.n * sizeof(void *), "table of tensors");
@@ -173,7 +173,7 @@ static bool counts_read(struct gguf_reader *r) {
         return false;
     }
     r->ctx->info.n_expected = (size_t) n_tensors;
-    r->ctx->kv.n_expected   = (size_t) n_kv;
+    r->ctx->kv.n_expected = (size_t) n_kv;
     return true;
 }
 
@@ -211,7 +211,7 @@ static bool header_read(struct gguf_reader *r) {
             return false;
         }
     }
-    ctx->kv.n_expected   = 0;
+    ctx->kv.n_expected = 0;
     ctx->info.n_expected = 0;
     return data_find(r);
 }
@@ -250,7 +250,7 @@ struct gguf_context *gguf_init_from_file_ptr(FILE *file, struct gguf_init_params
 struct gguf_context *gguf_init_from_file(const char *fname, struct gguf_init_params params) {
     uint64_t size;
     const char *why = "no name";
-    FILE *file      = fname == NULL ? NULL : berth_file_open(fname, &size, &why);
+    FILE *file = fname == NULL ? NULL : berth_file_open(fname, &size, &why);
     if (file == NULL) {
         berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be opened: %s", fname == NULL ? "(NULL)" : fname, why);
         return NULL;

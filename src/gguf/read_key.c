@@ -25,8 +25,8 @@ static bool scratch_read(struct gguf_reader *r, size_t n_have, uint64_t size, co
     }
     for (uint64_t n_read = 0;;) {
         const uint64_t left = size - n_read;
-        const bool unknown  = r->s->size == GGUF_SIZE_UNKNOWN;
-        const size_t step   = unknown && left > STEP_SIZE ? STEP_SIZE : (size_t) left;
+        const bool unknown = r->s->size == GGUF_SIZE_UNKNOWN;
+        const size_t step = unknown && left > STEP_SIZE ? STEP_SIZE : (size_t) left;
         size_t n_want;
         if (!berth_add_ok(n_have, step, &n_want) || !berth_add_ok(n_want, GGUF_CHUNK_HEAD + 1, &n_want) ||
             !berth_grow((void **) &r->scratch, &r->scratch_cap, n_want, 1)) {
@@ -47,8 +47,8 @@ static bool scratch_read(struct gguf_reader *r, size_t n_have, uint64_t size, co
 // The scratch's first bytes, from now on the context's: copied, or where that is much, the scratch itself.
 static void *scratch_keep(struct gguf_reader *r, size_t size, size_t align, const char *what) {
     if (size >= STEP_SIZE) {
-        void *block    = r->scratch;
-        r->scratch     = NULL;
+        void *block = r->scratch;
+        r->scratch = NULL;
         r->scratch_cap = 0;
         return berth_gguf_arena_adopt(&r->ctx->arena, block, size);
     }
@@ -104,7 +104,7 @@ static bool string_read(struct gguf_reader *r, struct gguf_list *list) {
     if (!GGUF_READ(r, &n, "length of a string") || !scratch_read(r, 0, n, "string")) {
         return false;
     }
-    list->n    = (size_t) n;
+    list->n = (size_t) n;
     list->data = scratch_keep(r, (size_t) n + 1, 1, "string");
     return list->data != NULL;
 }
@@ -114,9 +114,9 @@ static bool strings_read(struct gguf_reader *r, struct gguf_list *list) {
     size_t *ends = NULL, n_cap = 0, end = 0;
     bool ok = berth_gguf_source_holds(r->s, list->n, STRING_SIZE_MIN, "array of strings");
     if (ok && r->s->size != GGUF_SIZE_UNKNOWN && list->n > 0) {
-        ends  = berth_gguf_arena_take(&r->ctx->arena, list->n * sizeof *ends, sizeof *ends);
+        ends = berth_gguf_arena_take(&r->ctx->arena, list->n * sizeof *ends, sizeof *ends);
         n_cap = list->n;
-        ok    = ends != NULL || berth_gguf_no_memory(r, list->n * sizeof *ends, "array of strings");
+        ok = ends != NULL || berth_gguf_no_memory(r, list->n * sizeof *ends, "array of strings");
     }
     const bool in_arena = n_cap > 0;
     for (size_t i = 0; ok && i < list->n; i++) {
@@ -131,7 +131,7 @@ static bool strings_read(struct gguf_reader *r, struct gguf_list *list) {
     }
     if (ok && list->n > 0) {
         size_t *kept = in_arena ? ends : berth_gguf_arena_take(&r->ctx->arena, list->n * sizeof *ends, sizeof *ends);
-        list->data   = scratch_keep(r, end, 1, "array of strings");
+        list->data = scratch_keep(r, end, 1, "array of strings");
         ok = list->data != NULL && (kept != NULL || berth_gguf_no_memory(r, list->n * sizeof *ends, "array of strings"));
         if (ok && !in_arena) {
             memcpy(kept, ends, list->n * sizeof *ends);
@@ -193,7 +193,7 @@ bool berth_gguf_kv_read(struct gguf_reader *r) {
     if (!berth_gguf_name_read(r, &key_size, "key")) {
         return false;
     }
-    const char *key      = (const char *) berth_gguf_scratch(r);
+    const char *key = (const char *) berth_gguf_scratch(r);
     struct gguf_kv shape = {0};
     if (key_size == 0 || berth_gguf_table_find(&r->ctx->kv, key) >= 0) {
         berth_gguf_source_fail(r->s, at, key_size == 0 ? "an empty key" : "key '%.100s' is there twice", key);
@@ -203,13 +203,13 @@ bool berth_gguf_kv_read(struct gguf_reader *r) {
         return false;
     }
     const size_t before = berth_gguf_kv_before(&shape);
-    const bool is_list  = shape.flags != 0 || shape.type == GGUF_TYPE_STRING;
-    char *block         = berth_gguf_arena_take(&r->ctx->arena, before + sizeof shape + key_size + 1, is_list ? 8 : before);
+    const bool is_list = shape.flags != 0 || shape.type == GGUF_TYPE_STRING;
+    char *block = berth_gguf_arena_take(&r->ctx->arena, before + sizeof shape + key_size + 1, is_list ? 8 : before);
     if (block == NULL) {
         return berth_gguf_no_memory(r, before + sizeof shape + key_size + 1, "key");
     }
     struct gguf_kv *kv = (struct gguf_kv *) (block + before);
-    *kv                = shape;
+    *kv = shape;
     memcpy(kv->key, key, key_size + 1);
     if (is_list) {
         struct gguf_list list = {0};

@@ -23,8 +23,8 @@ static size_t text_end(const struct value *v, size_t i) {
 
 // Lays a value behind `at`, 8-aligned, as numbers or as ends and text, and fills the list.
 static void list_fill(struct gguf_list *list, const struct value *v, char *at, bool has_ends) {
-    list->n        = v->type == GGUF_TYPE_STRING && !v->is_array ? v->text_size - 1 : v->n;
-    size_t *ends   = (size_t *) (void *) at;
+    list->n = v->type == GGUF_TYPE_STRING && !v->is_array ? v->text_size - 1 : v->n;
+    size_t *ends = (size_t *) (void *) at;
     const bool str = v->type == GGUF_TYPE_STRING;
     if (!str) {
         list->data = at;
@@ -43,7 +43,7 @@ static void list_fill(struct gguf_list *list, const struct value *v, char *at, b
     }
     size_t end = 0;
     for (size_t i = 0; i < v->n; i++) {
-        const char *from  = v->strings != NULL ? v->strings[i] : (const char *) v->data + (i == 0 ? 0 : text_end(v, i - 1));
+        const char *from = v->strings != NULL ? v->strings[i] : (const char *) v->data + (i == 0 ? 0 : text_end(v, i - 1));
         const size_t size = v->strings != NULL ? strlen(from) + 1
                             : v->ends != NULL  ? text_end(v, i) - (i == 0 ? 0 : text_end(v, i - 1))
                                                : v->text_size;
@@ -58,10 +58,10 @@ static void list_fill(struct gguf_list *list, const struct value *v, char *at, b
 // A block of its own for a key; NULL, with the error set, if there is no memory.
 static struct gguf_kv *kv_new(const char *key, const struct value *v, const char *caller) {
     const struct gguf_kv shape = {.type = (uint8_t) v->type, .flags = GGUF_FLAG_OWNED | (v->is_array ? GGUF_FLAG_ARRAY : 0)};
-    const bool has_list        = v->is_array || v->type == GGUF_TYPE_STRING;
-    const bool has_ends        = v->is_array && v->type == GGUF_TYPE_STRING;
-    const size_t before        = berth_gguf_kv_before(&shape);
-    const size_t key_size      = strlen(key) + 1;
+    const bool has_list = v->is_array || v->type == GGUF_TYPE_STRING;
+    const bool has_ends = v->is_array && v->type == GGUF_TYPE_STRING;
+    const size_t before = berth_gguf_kv_before(&shape);
+    const size_t key_size = strlen(key) + 1;
     size_t size = before + sizeof shape, list_at = 0, part = 0;
     bool ok = berth_add_ok(size, key_size, &size);
     if (has_list) {
@@ -75,7 +75,7 @@ static struct gguf_kv *kv_new(const char *key, const struct value *v, const char
         return NULL;
     }
     struct gguf_kv *kv = (struct gguf_kv *) (block + before);
-    *kv                = shape;
+    *kv = shape;
     memcpy(kv->key, key, key_size);
     if (has_list) {
         struct gguf_list list = {0};
@@ -121,7 +121,7 @@ static void kv_set(struct gguf_context *ctx, const char *key, const struct value
         return;
     }
     const size_t old_alignment = ctx->alignment;
-    size_t alignment           = old_alignment;
+    size_t alignment = old_alignment;
     if (is_alignment(key) && (alignment = alignment_of(v, caller)) == 0) {
         return;
     }
@@ -221,13 +221,13 @@ void gguf_set_kv(struct gguf_context *ctx, const struct gguf_context *src) {
     }
     for (size_t i = 0; i < src->kv.n; i++) {
         const struct gguf_kv *kv = src->kv.items[i];
-        const void *value        = berth_gguf_kv_value(kv);
-        struct value v           = {.type = kv->type, .is_array = kv->flags & GGUF_FLAG_ARRAY, .n = 1, .data = value};
+        const void *value = berth_gguf_kv_value(kv);
+        struct value v = {.type = kv->type, .is_array = kv->flags & GGUF_FLAG_ARRAY, .n = 1, .data = value};
         if (v.is_array || v.type == GGUF_TYPE_STRING) {
             const struct gguf_list *list = value;
-            v.data                       = list->data;
-            v.n                          = v.is_array ? list->n : 1;
-            v.ends                       = v.is_array && v.type == GGUF_TYPE_STRING ? list->ends : NULL;
+            v.data = list->data;
+            v.n = v.is_array ? list->n : 1;
+            v.ends = v.is_array && v.type == GGUF_TYPE_STRING ? list->ends : NULL;
             v.text_size = v.type != GGUF_TYPE_STRING ? 0 : !v.is_array ? list->n + 1 : list->n > 0 ? list->ends[list->n - 1] : 0;
         }
         kv_set(ctx, kv->key, &v, __func__);

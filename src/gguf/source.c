@@ -12,14 +12,14 @@ void berth_gguf_source_buffer(struct gguf_source *s, const void *data, size_t si
 }
 
 void berth_gguf_source_file(struct gguf_source *s, FILE *file, const char *name) {
-    *s             = (struct gguf_source){.name = name, .file = file, .size = GGUF_SIZE_UNKNOWN};
+    *s = (struct gguf_source){.name = name, .file = file, .size = GGUF_SIZE_UNKNOWN};
     const off_t at = ftello(file);
-    s->base        = at;
+    s->base = at;
     if (at < 0) {
         return; // a pipe
     }
     const bool can_seek = fseeko(file, 0, SEEK_END) == 0;
-    const off_t end     = can_seek ? ftello(file) : -1;
+    const off_t end = can_seek ? ftello(file) : -1;
     if (fseeko(file, at, SEEK_SET) != 0 || end < at) {
         s->base = can_seek ? at : -1;
         s->size = can_seek ? 0 : GGUF_SIZE_UNKNOWN;
@@ -31,10 +31,10 @@ void berth_gguf_source_file(struct gguf_source *s, FILE *file, const char *name)
 void berth_gguf_source_callback(
     struct gguf_source *s, gguf_reader_callback_t callback, void *user_data, size_t max_chunk, uint64_t max_size) {
     *s = (struct gguf_source){.name = "callback",
-        .callback                   = callback,
-        .user_data                  = user_data,
-        .max_chunk                  = max_chunk == 0 ? SIZE_MAX : max_chunk,
-        .size                       = max_size};
+        .callback = callback,
+        .user_data = user_data,
+        .max_chunk = max_chunk == 0 ? SIZE_MAX : max_chunk,
+        .size = max_size};
 }
 
 void berth_gguf_source_fail(const struct gguf_source *s, uint64_t at, const char *fmt, ...) {
@@ -60,7 +60,7 @@ static size_t callback_read(struct gguf_source *s, unsigned char *out, size_t si
     size_t n = 0;
     while (n < size) {
         const size_t want = size - n < s->max_chunk ? size - n : s->max_chunk;
-        const size_t got  = s->callback(s->user_data, out + n, s->at + n, want);
+        const size_t got = s->callback(s->user_data, out + n, s->at + n, want);
         if (got == 0 || got > want) {
             break;
         }
@@ -71,7 +71,7 @@ static size_t callback_read(struct gguf_source *s, unsigned char *out, size_t si
 
 bool berth_gguf_source_read(struct gguf_source *s, void *out, size_t size, const char *what) {
     const uint64_t left = berth_gguf_source_left(s);
-    size_t n            = 0;
+    size_t n = 0;
     if (size == 0) {
         return true;
     }
@@ -81,7 +81,7 @@ bool berth_gguf_source_read(struct gguf_source *s, void *out, size_t size, const
             n = size;
         } else {
             errno = 0;
-            n     = s->file != NULL ? fread(out, 1, size, s->file) : callback_read(s, out, size);
+            n = s->file != NULL ? fread(out, 1, size, s->file) : callback_read(s, out, size);
         }
         if (n == size) {
             s->at += size;

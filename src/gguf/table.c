@@ -42,7 +42,7 @@ static bool items_grow(struct gguf_table *table) {
     }
     size_t size;
     const size_t n_cap = grown(table, table->n);
-    void **items       = berth_mul_ok(n_cap, sizeof *items, &size) ? berth_realloc(table->items, size) : NULL;
+    void **items = berth_mul_ok(n_cap, sizeof *items, &size) ? berth_realloc(table->items, size) : NULL;
     if (items == NULL) {
         return false;
     }
@@ -56,7 +56,7 @@ static bool slots_grow(struct gguf_table *table) {
         return true;
     }
     const size_t n_slots = (grown(table, table->n) + 2) / 3 * 4 + 4;
-    uint32_t *slots      = berth_calloc(n_slots, sizeof *slots);
+    uint32_t *slots = berth_calloc(n_slots, sizeof *slots);
     if (slots == NULL) {
         return false;
     }
@@ -64,7 +64,7 @@ static bool slots_grow(struct gguf_table *table) {
         table->key = berth_siphash_key_new(table);
     }
     berth_free(table->slots);
-    table->slots   = slots;
+    table->slots = slots;
     table->n_slots = n_slots;
     slots_fill(table);
     return true;

@@ -20,8 +20,8 @@ bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], siz
     bool is_empty = ne[0] == 0, ok = berth_mul_i64_ok(n_blocks, (int64_t) row->traits.type_size, &n_bytes);
     for (int i = 1; ok && i < GGML_MAX_DIMS; i++) {
         const int64_t extent = ne[i] > 0 ? ne[i] : 1;
-        is_empty             = is_empty || ne[i] == 0;
-        ok                   = ne[i] >= 0 && berth_mul_i64_ok(n_bytes, extent, &n_bytes) && berth_mul_i64_ok(n, extent, &n);
+        is_empty = is_empty || ne[i] == 0;
+        ok = ne[i] >= 0 && berth_mul_i64_ok(n_bytes, extent, &n_bytes) && berth_mul_i64_ok(n, extent, &n);
     }
     *size = is_empty ? 0 : (size_t) n_bytes;
     return ok;
@@ -82,17 +82,17 @@ size_t gguf_get_tensor_size(const struct gguf_context *ctx, int64_t tensor_id) {
 
 // A block of its own, with an origin; the offset is left to the caller. NULL, with the error set: out of memory.
 static struct gguf_info *info_new(const char *name, enum ggml_type type, const int64_t *ne, const char *caller) {
-    const size_t before    = sizeof(struct gguf_origin) + GGML_MAX_DIMS * sizeof *ne;
+    const size_t before = sizeof(struct gguf_origin) + GGML_MAX_DIMS * sizeof *ne;
     const size_t name_size = strnlen(name, GGML_MAX_NAME - 1) + 1;
-    const size_t size      = before + offsetof(struct gguf_info, name) + name_size;
-    char *block            = berth_calloc(1, size < before + sizeof(struct gguf_info) ? before + sizeof(struct gguf_info) : size);
+    const size_t size = before + offsetof(struct gguf_info, name) + name_size;
+    char *block = berth_calloc(1, size < before + sizeof(struct gguf_info) ? before + sizeof(struct gguf_info) : size);
     if (block == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory: tensor '%s' takes %zu bytes", caller, name, size);
         return NULL;
     }
     struct gguf_info *info = (struct gguf_info *) (void *) (block + before);
     memcpy(block + sizeof(struct gguf_origin), ne, GGML_MAX_DIMS * sizeof *ne);
-    info->type  = (uint8_t) type;
+    info->type = (uint8_t) type;
     info->flags = GGUF_FLAG_OWNED;
     memcpy(info->name, name, name_size - 1);
     return info;
@@ -129,7 +129,7 @@ void gguf_add_tensor(struct gguf_context *ctx, const struct ggml_tensor *tensor)
         return;
     }
     *berth_gguf_info_origin(info) = (struct gguf_origin){tensor->data, berth_span_buffer(tensor)};
-    info->offset                  = ctx->data_size;
+    info->offset = ctx->data_size;
     if (!berth_gguf_table_add(&ctx->info, info)) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf_add_tensor: out of memory: no room for tensor %zu", ctx->info.n);
         berth_free(berth_gguf_info_origin(info));
@@ -153,7 +153,7 @@ void gguf_set_tensor_type(struct gguf_context *ctx, const char *name, enum ggml_
         return;
     }
     struct gguf_info *info = ctx->info.items[id];
-    const uint8_t old      = info->type;
+    const uint8_t old = info->type;
     size_t size;
     if (!berth_gguf_nbytes(type, berth_gguf_info_ne(info), &size)) {
         berth_fail(GGML_STATUS_FAILED, "gguf_set_tensor_type: '%s' with rows of %lld elements cannot be of type %s (%d)", name,
@@ -177,9 +177,9 @@ void gguf_set_tensor_data(struct gguf_context *ctx, const char *name, const void
         if (own == NULL) {
             return;
         }
-        own->offset         = info->offset;
+        own->offset = info->offset;
         ctx->info.items[id] = own;
-        info                = own;
+        info = own;
     }
     *berth_gguf_info_origin(info) = (struct gguf_origin){data, NULL};
 }

@@ -61,7 +61,7 @@ static void put_padding(struct sink *s, size_t alignment) {
 }
 
 static void put_kv(struct sink *s, const struct gguf_kv *kv) {
-    const void *value            = berth_gguf_kv_value(kv);
+    const void *value = berth_gguf_kv_value(kv);
     const struct gguf_list *list = value;
     put_text(s, kv->key, strlen(kv->key));
     if (kv->flags & GGUF_FLAG_ARRAY) {
@@ -88,7 +88,7 @@ static void put_kv(struct sink *s, const struct gguf_kv *kv) {
 
 static void put_info(struct sink *s, const struct gguf_info *info) {
     const int64_t *ne = berth_gguf_info_ne(info);
-    uint32_t n_dims   = GGML_MAX_DIMS;
+    uint32_t n_dims = GGML_MAX_DIMS;
     while (n_dims > 1 && ne[n_dims - 1] == 1) {
         n_dims--;
     }
@@ -128,7 +128,7 @@ static bool put_from_buffer(struct sink *s, const struct gguf_info *info, size_t
         berth_fail(GGML_STATUS_FAILED, "gguf: the buffer of '%s' gives nothing back", info->name);
         return false;
     }
-    const size_t step   = size < COPY_SIZE ? size : COPY_SIZE;
+    const size_t step = size < COPY_SIZE ? size : COPY_SIZE;
     unsigned char *copy = berth_calloc(1, step);
     if (copy == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf: out of memory: %zu bytes to copy '%s' through", step, info->name);
@@ -146,7 +146,7 @@ static bool put_from_buffer(struct sink *s, const struct gguf_info *info, size_t
 // Whether every tensor has data to write.
 static bool data_is_given(const struct gguf_context *ctx) {
     for (size_t i = 0; i < ctx->info.n; i++) {
-        const struct gguf_info *info     = ctx->info.items[i];
+        const struct gguf_info *info = ctx->info.items[i];
         const struct gguf_origin *origin = berth_gguf_info_origin(info);
         if ((origin == NULL || origin->data == NULL) && gguf_get_tensor_size(ctx, (int64_t) i) > 0) {
             berth_fail(
@@ -168,9 +168,9 @@ bool gguf_write_to_file_ptr(const struct gguf_context *ctx, FILE *file, bool onl
     struct sink s = {.file = file};
     put_meta(&s, ctx);
     for (size_t i = 0; !only_meta && i < ctx->info.n && !s.failed; i++) {
-        const struct gguf_info *info     = ctx->info.items[i];
+        const struct gguf_info *info = ctx->info.items[i];
         const struct gguf_origin *origin = berth_gguf_info_origin(info);
-        const size_t size                = gguf_get_tensor_size(ctx, (int64_t) i);
+        const size_t size = gguf_get_tensor_size(ctx, (int64_t) i);
         if (size > 0 && origin->buffer == NULL) {
             put(&s, origin->data, size);
         } else if (size > 0 && !put_from_buffer(&s, info, size)) {

@@ -22,7 +22,7 @@ struct access {
 static void touch(
     const struct access *a, int j, size_t part_off, size_t whole_off, size_t size, const struct meta_piece *p, size_t n) {
     struct ggml_tensor *part = &a->parts[j];
-    char *data               = a->data != NULL ? a->data + (whole_off - a->offset) : NULL;
+    char *data = a->data != NULL ? a->data + (whole_off - a->offset) : NULL;
     if (a->kind == ACCESS_SET) {
         ggml_backend_tensor_set_2d(part, data, part_off, size, n, p->part_step, p->whole_step);
     } else if (a->kind == ACCESS_GET) {
@@ -96,8 +96,8 @@ static void access_whole(const struct access *a, int j) {
 
 static void access_run(const struct ggml_tensor *tensor, struct access a) {
     const struct ggml_tensor *root = root_of(tensor);
-    const meta_state *state        = meta_root_state(root);
-    const struct meta_buffer *mb   = meta_buffer_of(root->buffer);
+    const meta_state *state = meta_root_state(root);
+    const struct meta_buffer *mb = meta_buffer_of(root->buffer);
     struct ggml_tensor parts[META_MAX];
     a.offset += (size_t) ((uintptr_t) tensor->data - (uintptr_t) root->data);
     a.parts = parts;
@@ -119,7 +119,7 @@ static void access_run(const struct ggml_tensor *tensor, struct access a) {
         access_whole(&a, 0);
         for (int j = 1; j < mb->device->n && a.kind != ACCESS_GET; j++) {
             if (meta_is_partial(state)) {
-                a.kind  = ACCESS_FILL;
+                a.kind = ACCESS_FILL;
                 a.value = 0;
             }
             access_whole(&a, j);

@@ -92,9 +92,9 @@ static bool program_get(struct meta_program **at, const struct ggml_cgraph *grap
 }
 
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
-    struct meta_backend *m   = backend->context;
-    enum ggml_status status  = GGML_STATUS_SUCCESS;
-    bool is_found            = false;
+    struct meta_backend *m = backend->context;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    bool is_found = false;
     struct meta_program **at = find(m, graph, &is_found);
     if (!is_found) {
         status = program_get(at, graph) ? meta_program_make(*at, m->parts, m->n, graph, &m->scratch, &m->keep)
@@ -104,7 +104,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
         return status;
     }
     (*at)->last_use = ++m->n_runs;
-    status          = meta_crew_run(m->crew, *at);
+    status = meta_crew_run(m->crew, *at);
     if (status == GGML_STATUS_SUCCESS && !meta_program_note(*at)) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for what a graph of %d nodes left",
             backend_name(backend), graph->n_nodes);
@@ -132,8 +132,8 @@ static enum ggml_status reserve_like(struct meta_backend *m, struct meta_program
 }
 
 enum ggml_status meta_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph) {
-    struct meta_backend *m  = backend->context;
-    struct meta_program *p  = NULL;
+    struct meta_backend *m = backend->context;
+    struct meta_program *p = NULL;
     enum ggml_status status = program_get(&p, graph) ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
     if (status == GGML_STATUS_SUCCESS) {
         status = meta_program_make(p, m->parts, m->n, graph, &m->scratch, &(struct meta_keep){0});
@@ -148,7 +148,7 @@ enum ggml_status meta_reserve(ggml_backend_t backend, const struct ggml_cgraph *
 // Of whole nodes: no part takes more.
 size_t meta_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     const struct meta_backend *m = backend->context;
-    size_t size                  = 0;
+    size_t size = 0;
     for (int j = 0; j < m->n; j++) {
         size += berth_backend_reserve_size(m->parts[j], graph);
     }
@@ -156,9 +156,9 @@ size_t meta_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph
 }
 
 static const struct ggml_backend_i backend_iface = {
-    .get_name      = backend_name,
-    .free          = backend_free,
-    .synchronize   = backend_synchronize,
+    .get_name = backend_name,
+    .free = backend_free,
+    .synchronize = backend_synchronize,
     .graph_compute = backend_compute,
 };
 
@@ -171,12 +171,12 @@ static void *proc(ggml_backend_reg_t reg, const char *name) {
 // A part's registry may have functions for sums over backends of its kind, and others that it knows how to deal with.
 static bool comm_init_by(struct meta_backend *m, ggml_backend_reg_t reg) {
     void *(*init)(ggml_backend_t *, size_t);
-    *(void **) &init              = proc(reg, "ggml_backend_comm_init");
-    *(void **) &m->comm.free      = proc(reg, "ggml_backend_comm_free");
+    *(void **) &init = proc(reg, "ggml_backend_comm_init");
+    *(void **) &m->comm.free = proc(reg, "ggml_backend_comm_free");
     *(void **) &m->comm.allreduce = proc(reg, "ggml_backend_comm_allreduce_tensor");
-    *(void **) &m->comm.ask       = proc(reg, "berth_comm_sum_ask");
-    *(void **) &m->comm.join      = proc(reg, "berth_comm_sum_join");
-    m->comm.ctx                   = NULL;
+    *(void **) &m->comm.ask = proc(reg, "berth_comm_sum_ask");
+    *(void **) &m->comm.join = proc(reg, "berth_comm_sum_join");
+    m->comm.ctx = NULL;
     if (m->n > 1 && init != NULL && m->comm.free != NULL && m->comm.allreduce != NULL) {
         m->comm.ctx = init(m->parts, (size_t) m->n);
     }
@@ -197,22 +197,22 @@ static void comm_init(struct meta_backend *m, const struct meta_device *device) 
 ggml_backend_t meta_backend_new(ggml_backend_dev_t dev, const char *params) {
     static ggml_guid guid = {0xf1, 0x0e, 0x34, 0xcf, 0x9c, 0x6f, 0x43, 0xcb, 0x96, 0x92, 0xbe, 0x8e, 0xbb, 0x71, 0x3f, 0xda};
     const struct meta_device *device = (struct meta_device *) dev;
-    struct meta_backend *m           = berth_calloc(1, sizeof *m);
-    ggml_backend_t backend           = berth_malloc(sizeof *backend);
-    bool ok                          = m != NULL && backend != NULL;
+    struct meta_backend *m = berth_calloc(1, sizeof *m);
+    ggml_backend_t backend = berth_malloc(sizeof *backend);
+    bool ok = m != NULL && backend != NULL;
     if (ok) {
-        m->n     = device->n;
+        m->n = device->n;
         m->parts = berth_calloc((size_t) m->n, sizeof m->parts[0]);
-        ok       = m->parts != NULL;
+        ok = m->parts != NULL;
     }
     for (int j = 0; ok && j < m->n; j++) {
         m->parts[j] = ggml_backend_dev_init(device->parts[j], params);
-        ok          = m->parts[j] != NULL;
+        ok = m->parts[j] != NULL;
     }
     if (ok) {
         comm_init(m, device);
         m->crew = meta_crew_new(m->parts, m->n, &m->comm);
-        ok      = m->crew != NULL;
+        ok = m->crew != NULL;
     }
     if (!ok) {
         berth_fail(GGML_STATUS_FAILED, "%s: no backend for all of its %d devices", device->name, device->n);

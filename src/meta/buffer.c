@@ -24,7 +24,7 @@ static struct meta_entry *entry_at(const struct meta_buffer *mb, size_t off) {
 }
 
 static const struct meta_entry *entry_of(const struct ggml_tensor *root) {
-    const struct meta_buffer *mb   = meta_buffer_of(root->buffer);
+    const struct meta_buffer *mb = meta_buffer_of(root->buffer);
     const struct meta_entry *found = mb != NULL ? entry_at(mb, meta_offset(root->data)) : NULL;
     return found != NULL && found < mb->entries + mb->n_entries && found->off == meta_offset(root->data) &&
                    found->size == ggml_nbytes(root)
@@ -83,7 +83,7 @@ static struct meta_entry *entry_make(struct meta_buffer *mb, size_t off, size_t 
     }
     memmove(first + 1, end, (size_t) (all - end) * sizeof *first);
     mb->n_entries = mb->n_entries + 1 - (size_t) (end - first);
-    *first        = (struct meta_entry){.off = off, .size = size};
+    *first = (struct meta_entry){.off = off, .size = size};
     return first;
 }
 
@@ -97,7 +97,7 @@ bool meta_root_note(const struct ggml_tensor *root, const meta_state *state) {
         return true;
     }
     const size_t used = state_use(mb, state);
-    e                 = used != SIZE_MAX ? entry_make(mb, meta_offset(root->data), ggml_nbytes(root)) : NULL;
+    e = used != SIZE_MAX ? entry_make(mb, meta_offset(root->data), ggml_nbytes(root)) : NULL;
     if (e == NULL) {
         if (used != SIZE_MAX) {
             mb->states[used].n_uses--;
@@ -129,24 +129,24 @@ bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int
             return false;
         }
         part->buffer = e->parts[j]->buffer;
-        part->data   = e->parts[j]->data;
+        part->data = e->parts[j]->data;
         return true;
     }
     size_t step, off = meta_offset(root->data);
     const struct meta_slot *slots = meta_slots_at(mb, off, &step);
-    const struct meta_slot *slot  = slots != NULL ? &slots[(size_t) j * step] : NULL;
+    const struct meta_slot *slot = slots != NULL ? &slots[(size_t) j * step] : NULL;
 
     if (slot != NULL ? !slot_is_there(mb, slot, j) : mb->is_laid_out) {
         return false;
     }
     part->buffer = slot != NULL && slot->apart != NULL ? slot->apart : mb->parts[j];
-    part->data   = (char *) ggml_backend_buffer_get_base(part->buffer) + (slot != NULL ? slot->off : off);
+    part->data = (char *) ggml_backend_buffer_get_base(part->buffer) + (slot != NULL ? slot->off : off);
     return true;
 }
 
 const char *meta_root_fault(const struct ggml_tensor *root, char *text, size_t size) {
     const struct meta_buffer *mb = meta_buffer_of(root->buffer);
-    size_t step                  = 0;
+    size_t step = 0;
     if (mb == NULL || !mb->is_laid_out) {
         return NULL;
     }
@@ -170,10 +170,10 @@ const char *meta_root_fault(const struct ggml_tensor *root, char *text, size_t s
 }
 
 bool meta_root_fits(const struct ggml_tensor *root, const meta_state *state, int j) {
-    const struct meta_buffer *mb  = meta_buffer_of(root->buffer);
-    size_t step                   = 0;
+    const struct meta_buffer *mb = meta_buffer_of(root->buffer);
+    size_t step = 0;
     const struct meta_slot *slots = mb != NULL ? meta_slots_at(mb, meta_offset(root->data), &step) : NULL;
-    struct ggml_tensor part       = {.type = root->type};
+    struct ggml_tensor part = {.type = root->type};
     if (slots == NULL) {
         return true;
     }
@@ -235,7 +235,7 @@ static void buffer_reset(ggml_backend_buffer_t buffer) {
 
 // False, after an error: the callback's answer does not fit the tensor.
 static bool ask(const struct meta_device *device, const struct ggml_tensor *t, meta_state *state) {
-    *state            = device->get_state != NULL ? device->get_state(t, device->user) : meta_mirrored;
+    *state = device->get_state != NULL ? device->get_state(t, device->user) : meta_mirrored;
     const char *fault = meta_state_fault(state, t, device->n);
     if (fault != NULL) {
         berth_fail(GGML_STATUS_FAILED, "%s: the split of %s (axis %d of %lld x %lld x %lld x %lld, %u segments) is wrong: %s",
@@ -262,14 +262,14 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
 }
 
 static const struct ggml_backend_buffer_i buffer_iface = {
-    .free_buffer   = buffer_free,
-    .get_base      = buffer_base,
-    .init_tensor   = buffer_init_tensor,
+    .free_buffer = buffer_free,
+    .get_base = buffer_base,
+    .init_tensor = buffer_init_tensor,
     .memset_tensor = meta_buffer_fill,
-    .set_tensor    = meta_buffer_set,
-    .get_tensor    = meta_buffer_get,
-    .clear         = buffer_clear,
-    .reset         = buffer_reset,
+    .set_tensor = meta_buffer_set,
+    .get_tensor = meta_buffer_get,
+    .clear = buffer_clear,
+    .reset = buffer_reset,
 };
 
 struct meta_buffer *meta_buffer_of(ggml_backend_buffer_t buffer) {
@@ -287,7 +287,7 @@ void meta_buffer_forget(struct meta_buffer *mb, size_t from, size_t to) {
             mb->entries[n++] = mb->entries[i];
         }
     }
-    mb->noted_by  = n < mb->n_entries ? 0 : mb->noted_by;
+    mb->noted_by = n < mb->n_entries ? 0 : mb->noted_by;
     mb->n_entries = n;
 }
 
@@ -301,9 +301,9 @@ static struct meta_buffer *meta_buffer_new(struct meta_device *device, bool is_o
         return NULL;
     }
     mb->device = device;
-    mb->id     = ++last_id;
-    mb->parts  = berth_calloc((size_t) device->n, sizeof mb->parts[0]);
-    mb->ctxs   = is_own ? berth_calloc((size_t) device->n, sizeof mb->ctxs[0]) : NULL;
+    mb->id = ++last_id;
+    mb->parts = berth_calloc((size_t) device->n, sizeof mb->parts[0]);
+    mb->ctxs = is_own ? berth_calloc((size_t) device->n, sizeof mb->ctxs[0]) : NULL;
     if (mb->parts == NULL || (is_own && mb->ctxs == NULL)) {
         meta_buffer_free(mb);
         return NULL;
@@ -313,11 +313,11 @@ static struct meta_buffer *meta_buffer_new(struct meta_device *device, bool is_o
 
 ggml_backend_buffer_t meta_buffer_make(ggml_backend_buffer_type_t buft, size_t space, size_t size) {
     struct meta_device *device = meta_device_of(buft);
-    struct meta_buffer *mb     = meta_buffer_new(device, false);
-    bool ok                    = mb != NULL;
+    struct meta_buffer *mb = meta_buffer_new(device, false);
+    bool ok = mb != NULL;
     for (int j = 0; ok && j < device->n; j++) {
         mb->parts[j] = ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(device->parts[j]), size);
-        ok           = mb->parts[j] != NULL;
+        ok = mb->parts[j] != NULL;
     }
     ggml_backend_buffer_t buffer = ok ? ggml_backend_buffer_init(buft, buffer_iface, mb, space) : NULL;
     if (buffer == NULL && mb != NULL) {
@@ -328,7 +328,7 @@ ggml_backend_buffer_t meta_buffer_make(ggml_backend_buffer_type_t buft, size_t s
 
 ggml_backend_buffer_t meta_buffer_alloc(ggml_backend_buffer_type_t buft, size_t size) {
     const struct meta_device *device = meta_device_of(buft);
-    ggml_backend_buffer_t buffer     = meta_buffer_make(buft, size, size);
+    ggml_backend_buffer_t buffer = meta_buffer_make(buft, size, size);
     if (buffer == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: a buffer of %zu bytes on each of %d devices is not to be had", device->name,
             size, device->n);
@@ -377,7 +377,7 @@ static bool all_parts_make(struct meta_buffer *mb, struct ggml_context *ctx, siz
             continue;
         }
         struct meta_entry *e = &mb->entries[mb->n_entries++];
-        *e                   = (struct meta_entry){.off = off, .size = ggml_nbytes(t)};
+        *e = (struct meta_entry){.off = off, .size = ggml_nbytes(t)};
         size_t padded;
         if (!parts_make(mb, t, e) || !berth_add_ok(e->size > 0 ? e->size : 1, align - 1, &padded) ||
             !berth_add_ok(off, padded - padded % align, &off)) {
@@ -404,13 +404,13 @@ static void place_all(struct meta_buffer *mb, struct ggml_context *ctx, ggml_bac
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         if (wants_memory(t)) {
             t->buffer = buffer;
-            t->data   = (void *) (META_BASE + mb->entries[i++].off);
+            t->data = (void *) (META_BASE + mb->entries[i++].off);
         }
     }
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         if (t->view_src != NULL && t->buffer == NULL && t->view_src->buffer != NULL) {
             t->buffer = t->view_src->buffer;
-            t->data   = (char *) t->view_src->data + t->view_offs;
+            t->data = (char *) t->view_src->data + t->view_offs;
         }
     }
 }
@@ -431,10 +431,10 @@ struct ggml_backend_buffer *ggml_backend_meta_alloc_ctx_tensors_from_buft(
         return NULL;
     }
     struct meta_buffer *mb = meta_buffer_new(device, true);
-    bool ok                = mb != NULL && berth_grow((void **) &mb->entries, &mb->entries_cap, n, sizeof mb->entries[0]);
+    bool ok = mb != NULL && berth_grow((void **) &mb->entries, &mb->entries_cap, n, sizeof mb->entries[0]);
     for (int j = 0; ok && j < device->n; j++) {
         mb->ctxs[j] = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
-        ok          = mb->ctxs[j] != NULL;
+        ok = mb->ctxs[j] != NULL;
     }
     ok = ok && all_parts_make(mb, ctx, ggml_backend_buft_get_alignment(buft), &size);
     for (int j = 0; ok && j < device->n; j++) {

@@ -24,7 +24,7 @@ static void run_open(struct meta_builder *b) {
         return;
     }
     step->from = meta_builder_take(b, (size_t) b->n, sizeof step->from[0]);
-    step->to   = meta_builder_take(b, (size_t) b->n, sizeof step->to[0]);
+    step->to = meta_builder_take(b, (size_t) b->n, sizeof step->to[0]);
     for (int j = 0; step->from != NULL && step->to != NULL && j < b->n; j++) {
         step->from[j] = step->to[j] = (int32_t) b->p->n_nodes[j];
     }
@@ -55,12 +55,12 @@ static void emit(struct meta_builder *b, const struct ggml_tensor *t, struct met
         if (has_empty_source(srcs, t, j)) { // no term of the sum
             zeros = zeros != NULL ? zeros : meta_parts_take(b);
             if (zeros != NULL) {
-                zeros[j]    = *part;
+                zeros[j] = *part;
                 zeros[j].op = t->op;
             }
             continue;
         }
-        part->op    = t->op;
+        part->op = t->op;
         part->flags = t->flags;
         memcpy(part->op_params, t->op_params, sizeof part->op_params);
         for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -93,7 +93,7 @@ static void cost_add(struct meta_builder *b, const struct ggml_tensor *t, int64_
         return;
     }
     struct meta_cost *cost = &p->costs[p->n_costs++];
-    *cost                  = (struct meta_cost){.op = t->op, .n_bytes = n_bytes};
+    *cost = (struct meta_cost){.op = t->op, .n_bytes = n_bytes};
     memcpy(cost->name, t->name, sizeof cost->name);
 }
 
@@ -103,10 +103,10 @@ static bool decide(struct meta_builder *b, const struct ggml_tensor *t, const me
     *node = (struct meta_node){.t = t, .n = b->n};
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         const bool is_source = t->src[k] != NULL && t->src[k] != t; // a cast names itself as where it goes
-        have[k]              = is_source ? meta_state_of(b, t->src[k]) : NULL;
-        node->have[k]        = !is_source ? NULL : have[k] != NULL ? have[k] : &meta_mirrored;
+        have[k] = is_source ? meta_state_of(b, t->src[k]) : NULL;
+        node->have[k] = !is_source ? NULL : have[k] != NULL ? have[k] : &meta_mirrored;
         if (node->have[k] != NULL && meta_is_partial(node->have[k])) {
-            has_sum  = true;
+            has_sum = true;
             may_stay = may_stay && meta_row_of(b, t->src[k])->n_uses == 1;
         }
         ok = ok && (!is_source || have[k] != NULL);
@@ -135,7 +135,7 @@ static void want_whole(struct meta_node *node) {
 
 // A node that writes into a view: of the root's parts, or of its whole copy, from which they are made anew.
 static struct meta_version in_place(struct meta_builder *b, const struct ggml_tensor *t, struct meta_node *node, bool *is_copy) {
-    struct meta_row *row  = meta_row_of(b, t);
+    struct meta_row *row = meta_row_of(b, t);
     const meta_state *now = meta_state_of(b, t);
 
     *is_copy = false;
@@ -144,7 +144,7 @@ static struct meta_version in_place(struct meta_builder *b, const struct ggml_te
     }
     want_whole(node);
     const struct meta_version whole = meta_whole_root(b, t->view_src);
-    *is_copy                        = !meta_is_mirrored(row->state);
+    *is_copy = !meta_is_mirrored(row->state);
     return meta_whole_view(b, t, whole);
 }
 
@@ -156,7 +156,7 @@ static struct meta_version in_own(struct meta_builder *b, const struct ggml_tens
     if (*is_moved) {
         return meta_temp_new(b, t, out);
     }
-    row->state        = meta_is_own(b, t) ? row->state : meta_state_keep(b, out);
+    row->state = meta_is_own(b, t) ? row->state : meta_state_keep(b, out);
     row->native.parts = NULL;
     return meta_native(b, t);
 }
@@ -168,8 +168,8 @@ static void write_back(struct meta_builder *b, const struct ggml_tensor *t, cons
             continue;
         }
         const struct ggml_tensor *root = meta_root(t->src[k]);
-        struct meta_row *row           = meta_row_of(b, root);
-        row->has_whole                 = row->has_whole && srcs[k].temp == row->whole.temp;
+        struct meta_row *row = meta_row_of(b, root);
+        row->has_whole = row->has_whole && srcs[k].temp == row->whole.temp;
         if (row->has_whole) {
             meta_move(b, root, row->whole, &meta_mirrored, meta_native(b, root), row->state);
         }
@@ -180,9 +180,9 @@ static void build_node(struct meta_builder *b, const struct ggml_tensor *t) {
     const meta_state *have[GGML_MAX_SRC];
     struct meta_node node;
     struct meta_version srcs[GGML_MAX_SRC] = {{0}}, out;
-    struct meta_row *row                   = meta_row_of(b, t);
+    struct meta_row *row = meta_row_of(b, t);
     bool is_copy = false, is_moved = false;
-    b->whole_bytes     = 0;
+    b->whole_bytes = 0;
     const bool carried = decide(b, t, have, &node);
     if (!carried) {
         want_whole(&node);
@@ -192,7 +192,7 @@ static void build_node(struct meta_builder *b, const struct ggml_tensor *t) {
     }
     for (int k = 0; k < GGML_MAX_SRC && !b->has_failed; k++) {
         if (t->src[k] != NULL && t->src[k] != t) {
-            srcs[k]       = meta_turn(b, t->src[k], meta_state_of(b, t->src[k]), node.want[k], t);
+            srcs[k] = meta_turn(b, t->src[k], meta_state_of(b, t->src[k]), node.want[k], t);
             b->has_failed = b->has_failed || srcs[k].parts == NULL;
         }
     }
@@ -243,7 +243,7 @@ static enum ggml_status check_root(const struct ggml_tensor *t) {
 }
 
 static enum ggml_status rows_init(struct meta_builder *b) {
-    struct meta_program *p       = b->p;
+    struct meta_program *p = b->p;
     b->rows[p->rec.n_rows].state = &meta_mirrored; // stands for a row that could not be found
     for (int32_t r = 0; r < p->rec.n_rows; r++) {
         const struct ggml_tensor *t = p->rec.tensors[r];
@@ -251,10 +251,10 @@ static enum ggml_status rows_init(struct meta_builder *b) {
         if (b->sizing == NULL && ggml_nelements(t) > 0 && check_root(t) != GGML_STATUS_SUCCESS) {
             return GGML_STATUS_FAILED;
         }
-        const bool is_planned        = b->sizing != NULL && meta_sizing_item(b->sizing, t) >= 0;
+        const bool is_planned = b->sizing != NULL && meta_sizing_item(b->sizing, t) >= 0;
         const struct meta_buffer *mb = is_planned ? NULL : meta_buffer_of(t->buffer);
         b->rows[r].state = t->view_src == NULL && mb != NULL ? meta_state_keep(b, meta_root_state(t)) : &meta_mirrored;
-        p->seen[r]       = (struct meta_seen){.data = t->data, .buffer_id = mb != NULL ? mb->id : 0, .before = b->rows[r].state};
+        p->seen[r] = (struct meta_seen){.data = t->data, .buffer_id = mb != NULL ? mb->id : 0, .before = b->rows[r].state};
     }
     for (int32_t r = 0; r < p->rec.n_nodes; r++) {
         for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -268,7 +268,7 @@ static enum ggml_status rows_init(struct meta_builder *b) {
 }
 
 enum ggml_status meta_build(struct meta_builder *b) {
-    struct meta_program *p  = b->p;
+    struct meta_program *p = b->p;
     enum ggml_status status = rows_init(b);
     for (int32_t r = 0; r < p->rec.n_nodes && status == GGML_STATUS_SUCCESS && !b->has_failed; r++) {
         if (meta_computes(p->rec.tensors[r])) {

@@ -27,30 +27,30 @@ static ggml_backend_buffer_type_t part_buft(const struct meta_device *device, in
 
 static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
     const struct meta_device *device = device_of(buft->device);
-    size_t align                     = 1;
+    size_t align = 1;
     for (int j = 0; j < device->n; j++) {
         const size_t one = ggml_backend_buft_get_alignment(part_buft(device, j));
-        align            = one > align ? one : align;
+        align = one > align ? one : align;
     }
     return align;
 }
 
 static size_t buft_max_size(ggml_backend_buffer_type_t buft) {
     const struct meta_device *device = device_of(buft->device);
-    size_t least                     = SIZE_MAX;
+    size_t least = SIZE_MAX;
     for (int j = 0; j < device->n; j++) {
         const size_t one = ggml_backend_buft_get_max_size(part_buft(device, j));
-        least            = one < least ? one : least;
+        least = one < least ? one : least;
     }
     return least;
 }
 
 static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *t) {
     const struct meta_device *device = device_of(buft->device);
-    size_t most                      = 0;
+    size_t most = 0;
     for (int j = 0; j < device->n; j++) {
         const size_t one = ggml_backend_buft_get_alloc_size(part_buft(device, j), t);
-        most             = one > most ? one : most;
+        most = one > most ? one : most;
     }
     return most;
 }
@@ -62,12 +62,12 @@ static bool buft_is_host(ggml_backend_buffer_type_t buft) {
 }
 
 static const struct ggml_backend_buffer_type_i buft_iface = {
-    .get_name       = buft_name,
-    .alloc_buffer   = meta_buffer_alloc,
-    .get_alignment  = buft_alignment,
-    .get_max_size   = buft_max_size,
+    .get_name = buft_name,
+    .alloc_buffer = meta_buffer_alloc,
+    .get_alignment = buft_alignment,
+    .get_max_size = buft_max_size,
     .get_alloc_size = buft_alloc_size,
-    .is_host        = buft_is_host,
+    .is_host = buft_is_host,
 };
 
 struct meta_device *meta_device_of(ggml_backend_buffer_type_t buft) {
@@ -103,17 +103,17 @@ static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
 
 static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
     const struct meta_device *device = device_of(dev);
-    bool has_mmap                    = true;
+    bool has_mmap = true;
     for (int j = 0; j < device->n; j++) {
         struct ggml_backend_dev_props one = {0};
         ggml_backend_dev_get_props(device->parts[j], &one);
         has_mmap = has_mmap && one.caps.mmap_support;
     }
     *props = (struct ggml_backend_dev_props){
-        .name        = device->name,
+        .name = device->name,
         .description = device->name,
-        .type        = GGML_BACKEND_DEVICE_TYPE_META,
-        .caps        = {.mmap_support = has_mmap}, // computing waits for the parts: nothing is asynchronous
+        .type = GGML_BACKEND_DEVICE_TYPE_META,
+        .caps = {.mmap_support = has_mmap}, // computing waits for the parts: nothing is asynchronous
     };
     dev_memory(dev, &props->memory_free, &props->memory_total);
 }
@@ -124,7 +124,7 @@ static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
 
 // The one that all parts have, if they do.
 static ggml_backend_buffer_type_t dev_host_buft(ggml_backend_dev_t dev) {
-    const struct meta_device *device  = device_of(dev);
+    const struct meta_device *device = device_of(dev);
     ggml_backend_buffer_type_t common = ggml_backend_dev_host_buffer_type(device->parts[0]);
     for (int j = 1; j < device->n; j++) {
         if (ggml_backend_dev_host_buffer_type(device->parts[j]) != common) {
@@ -137,13 +137,13 @@ static ggml_backend_buffer_type_t dev_host_buft(ggml_backend_dev_t dev) {
 // Asked of the parts without our buffers: a part would take those for another device's.
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     const struct meta_device *device = device_of(dev);
-    struct ggml_tensor node          = *op, srcs[GGML_MAX_SRC];
-    node.buffer                      = NULL;
+    struct ggml_tensor node = *op, srcs[GGML_MAX_SRC];
+    node.buffer = NULL;
     for (int i = 0; i < GGML_MAX_SRC; i++) {
         if (op->src[i] != NULL) {
-            srcs[i]        = *op->src[i];
+            srcs[i] = *op->src[i];
             srcs[i].buffer = NULL;
-            node.src[i]    = &srcs[i];
+            node.src[i] = &srcs[i];
         }
     }
     for (int j = 0; j < device->n; j++) {
@@ -160,16 +160,16 @@ static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t
 }
 
 static const struct ggml_backend_device_i dev_iface = {
-    .get_name             = dev_name,
-    .get_description      = dev_name,
-    .get_memory           = dev_memory,
-    .get_type             = dev_type,
-    .get_props            = dev_props,
-    .init_backend         = meta_backend_new,
-    .get_buffer_type      = dev_buft,
+    .get_name = dev_name,
+    .get_description = dev_name,
+    .get_memory = dev_memory,
+    .get_type = dev_type,
+    .get_props = dev_props,
+    .init_backend = meta_backend_new,
+    .get_buffer_type = dev_buft,
     .get_host_buffer_type = dev_host_buft,
-    .supports_op          = dev_supports_op,
-    .supports_buft        = dev_supports_buft,
+    .supports_op = dev_supports_op,
+    .supports_buft = dev_supports_buft,
 };
 
 bool meta_is_device(ggml_backend_dev_t dev) {
@@ -179,18 +179,18 @@ bool meta_is_device(ggml_backend_dev_t dev) {
 // ---- making one ----
 
 static const struct berth_several several = {
-    .set_usage    = ggml_backend_meta_buffer_set_usage,
-    .is_one       = ggml_backend_buft_is_meta,
-    .alloc_ctx    = ggml_backend_meta_alloc_ctx_tensors_from_buft,
-    .is_backend   = ggml_backend_is_meta,
-    .reserve      = meta_reserve,
+    .set_usage = ggml_backend_meta_buffer_set_usage,
+    .is_one = ggml_backend_buft_is_meta,
+    .alloc_ctx = ggml_backend_meta_alloc_ctx_tensors_from_buft,
+    .is_backend = ggml_backend_is_meta,
+    .reserve = meta_reserve,
     .reserve_size = meta_reserve_size,
 
-    .layout_new    = meta_layout_new,
-    .layout_free   = meta_layout_free,
+    .layout_new = meta_layout_new,
+    .layout_free = meta_layout_free,
     .layout_buffer = meta_layout_buffer,
-    .layout_back   = meta_layout_back,
-    .layout_bytes  = meta_layout_bytes,
+    .layout_back = meta_layout_back,
+    .layout_bytes = meta_layout_bytes,
 };
 
 static char *name_make(ggml_backend_dev_t *devs, int n) {
@@ -216,8 +216,8 @@ static struct meta_device *find(ggml_backend_dev_t *devs, int n, ggml_backend_me
 }
 
 static struct meta_device *make(ggml_backend_dev_t *devs, int n, ggml_backend_meta_get_split_state_t get_state, void *user) {
-    struct meta_device *d     = berth_calloc(1, sizeof *d);
-    char *name                = name_make(devs, n);
+    struct meta_device *d = berth_calloc(1, sizeof *d);
+    char *name = name_make(devs, n);
     ggml_backend_dev_t *parts = berth_calloc((size_t) n, sizeof *parts);
     if (d == NULL || name == NULL || parts == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_meta_device: out of memory for a device made of %d", n);
@@ -228,14 +228,14 @@ static struct meta_device *make(ggml_backend_dev_t *devs, int n, ggml_backend_me
     }
     memcpy(parts, devs, (size_t) n * sizeof parts[0]);
     *d = (struct meta_device){
-        .dev       = {.iface = dev_iface, .context = d},
-        .buft      = {.iface = buft_iface, .device = &d->dev, .context = d},
-        .parts     = parts,
-        .n         = n,
+        .dev = {.iface = dev_iface, .context = d},
+        .buft = {.iface = buft_iface, .device = &d->dev, .context = d},
+        .parts = parts,
+        .n = n,
         .get_state = get_state,
-        .user      = user,
-        .name      = name,
-        .next      = all,
+        .user = user,
+        .name = name,
+        .next = all,
     };
     all = d;
     berth_several_set(&several);

@@ -36,7 +36,7 @@ static bool addresses_take(struct meta_layout *l, const struct lifetimes *lives,
         if (item->pool == pool) {
             const size_t align = item->align > 64 ? item->align : 64, size = item->size > 0 ? item->size : 1;
             l->starts[k++] = at = (at + align - 1) / align * align;
-            offsets[i]          = at;
+            offsets[i] = at;
             if (size >= SPACE - at) {
                 return false;
             }
@@ -45,7 +45,7 @@ static bool addresses_take(struct meta_layout *l, const struct lifetimes *lives,
     }
     const size_t page = 1 << 20, size = (at + 2 * page) / page * page;
     l->head.base = atomic_fetch_add(&next, size);
-    l->end       = l->head.base + size;
+    l->end = l->head.base + size;
     for (k = 0; k < l->n_items; k++) {
         l->starts[k] += l->head.base;
     }
@@ -64,15 +64,15 @@ static bool is_same(const struct berth_plan_item *a, const struct berth_plan_ite
 static enum ggml_status plan_device(
     struct meta_layout *l, const struct meta_sizing *s, int j, struct berth_plan_item *items, uint64_t *offsets) {
     const size_t n = l->n_items, align = ggml_backend_buft_get_alignment(ggml_backend_dev_buffer_type(s->device->parts[j]));
-    struct berth_plan_item *own     = items + (size_t) (j % 2) * n;
-    struct meta_slot *slots         = l->slots + (size_t) j * n;
+    struct berth_plan_item *own = items + (size_t) (j % 2) * n;
+    struct meta_slot *slots = l->slots + (size_t) j * n;
     struct berth_plan_report report = {0};
     for (size_t i = 0, k = 0; i < s->lives->n_items; i++) {
         if (s->lives->items[i].pool == s->params->pool) {
-            own[k]       = s->lives->items[i];
-            own[k].pool  = 0;
+            own[k] = s->lives->items[i];
+            own[k].pool = 0;
             own[k].align = align;
-            own[k].size  = (s->sizes[(size_t) j * s->lives->n_items + i] + align - 1) / align * align;
+            own[k].size = (s->sizes[(size_t) j * s->lives->n_items + i] + align - 1) / align * align;
             k++;
         }
     }
@@ -82,7 +82,7 @@ static enum ggml_status plan_device(
         return GGML_STATUS_SUCCESS;
     }
     const struct berth_plan_params params = {.budget_us = s->params->budget_us, .is_brief = s->params->budget_us == 0};
-    const enum ggml_status status         = berth_plan_solve(own, (int64_t) n, &params, offsets, &report);
+    const enum ggml_status status = berth_plan_solve(own, (int64_t) n, &params, offsets, &report);
     for (size_t k = 0; k < n && status == GGML_STATUS_SUCCESS; k++) {
         slots[k] = (struct meta_slot){.off = offsets[k], .size = own[k].size};
     }
@@ -95,10 +95,10 @@ static enum ggml_status plan_device(
 
 static enum ggml_status plan_devices(struct meta_layout *l, const struct meta_sizing *s) {
     struct berth_plan_item *items = berth_malloc((2 * l->n_items + 1) * sizeof *items);
-    uint64_t *offsets             = berth_malloc((l->n_items + 1) * sizeof *offsets);
-    enum ggml_status status       = items != NULL && offsets != NULL
-                                        ? GGML_STATUS_SUCCESS
-                                        : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items", l->n_items);
+    uint64_t *offsets = berth_malloc((l->n_items + 1) * sizeof *offsets);
+    enum ggml_status status = items != NULL && offsets != NULL
+                                  ? GGML_STATUS_SUCCESS
+                                  : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items", l->n_items);
     for (int j = 0; j < l->n && status == GGML_STATUS_SUCCESS; j++) {
         status = plan_device(l, s, j, items, offsets);
         l->head.bytes += l->peak[j];
@@ -111,10 +111,10 @@ static enum ggml_status plan_devices(struct meta_layout *l, const struct meta_si
 static struct meta_layout *layout_make(int n, size_t n_items) {
     struct meta_layout *l = berth_calloc(1, sizeof *l);
     if (l != NULL) {
-        l->n       = n;
+        l->n = n;
         l->n_items = n_items;
-        l->starts  = berth_calloc(n_items + 1, sizeof l->starts[0]);
-        l->slots   = berth_calloc((size_t) n * n_items + 1, sizeof l->slots[0]);
+        l->starts = berth_calloc(n_items + 1, sizeof l->starts[0]);
+        l->slots = berth_calloc((size_t) n * n_items + 1, sizeof l->slots[0]);
     }
     if (l == NULL || l->starts == NULL || l->slots == NULL) {
         layout_drop(l);
@@ -135,12 +135,12 @@ static bool is_one_each(const struct meta_layout *l, const struct meta_device *d
 enum ggml_status meta_layout_new(ggml_backend_buffer_type_t buft, struct record *rec, const struct lifetimes *lives,
     const struct berth_layout_params *params, uint64_t *offsets, struct berth_layout **out) {
     struct meta_sizing s = {.device = meta_device_of(buft), .rec = rec, .lives = lives, .params = params};
-    size_t n_items       = 0;
+    size_t n_items = 0;
     for (size_t i = 0; i < lives->n_items; i++) {
         n_items += lives->items[i].pool == params->pool;
     }
-    *out                  = NULL;
-    s.sizes               = berth_calloc((size_t) s.device->n * lives->n_items + 1, sizeof s.sizes[0]);
+    *out = NULL;
+    s.sizes = berth_calloc((size_t) s.device->n * lives->n_items + 1, sizeof s.sizes[0]);
     struct meta_layout *l = s.sizes != NULL ? layout_make(s.device->n, n_items) : NULL;
     if (l == NULL) {
         berth_free(s.sizes);
@@ -193,7 +193,7 @@ static void old_trim(struct meta_buffer *mb) {
 }
 
 void meta_layout_free(struct berth_layout *layout) {
-    struct meta_layout *l  = layout_of(layout);
+    struct meta_layout *l = layout_of(layout);
     struct meta_buffer *in = l->in;
     if (in != NULL) {
         struct meta_layout **at = &in->layouts;
@@ -207,8 +207,8 @@ void meta_layout_free(struct berth_layout *layout) {
         return;
     }
     l->is_old = true;
-    l->next   = in->old;
-    in->old   = l;
+    l->next = in->old;
+    in->old = l;
     old_trim(in);
 }
 
@@ -218,7 +218,7 @@ void meta_layouts_leave(struct meta_buffer *mb) {
     }
     while (mb->old != NULL) {
         struct meta_layout *l = mb->old;
-        mb->old               = l->next;
+        mb->old = l->next;
         layout_free(l, NULL);
     }
 }
@@ -241,12 +241,12 @@ static ggml_backend_buffer_t part_new(const struct meta_buffer *mb, int j, size_
 
 // Device j's memory, of another size. If both do not fit, the old one goes first, and comes back if that is in vain.
 static bool part_resize(struct meta_buffer *mb, int j, size_t size) {
-    const size_t before         = ggml_backend_buffer_get_size(mb->parts[j]);
+    const size_t before = ggml_backend_buffer_get_size(mb->parts[j]);
     ggml_backend_buffer_t fresh = part_new(mb, j, size);
     if (fresh == NULL && before > 0 && before < size) {
         ggml_backend_buffer_free(mb->parts[j]);
         mb->parts[j] = NULL;
-        fresh        = part_new(mb, j, size);
+        fresh = part_new(mb, j, size);
     }
     const bool ok = fresh != NULL;
     if (!ok && mb->parts[j] == NULL) {
@@ -264,12 +264,12 @@ static bool part_resize(struct meta_buffer *mb, int j, size_t size) {
 
 bool meta_layout_back(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved) {
     struct meta_buffer *mb = meta_buffer_of(buffer);
-    struct meta_layout *l  = layout_of(layout);
-    const uint64_t id      = mb->id;
-    bool ok                = true;
+    struct meta_layout *l = layout_of(layout);
+    const uint64_t id = mb->id;
+    bool ok = true;
     if (l->in == NULL) {
-        l->in       = mb;
-        l->next     = mb->layouts;
+        l->in = mb;
+        l->next = mb->layouts;
         mb->layouts = l;
     }
     for (int j = 0; j < l->n && ok; j++) {
@@ -298,7 +298,7 @@ static struct meta_layout *layout_next(const struct meta_buffer *mb, const struc
 
 size_t meta_layout_bytes(ggml_backend_buffer_t buffer) {
     const struct meta_buffer *mb = meta_buffer_of(buffer);
-    size_t size                  = 0;
+    size_t size = 0;
     for (int j = 0; j < mb->device->n; j++) {
         size += ggml_backend_buffer_get_size(mb->parts[j]);
     }
@@ -337,7 +337,7 @@ struct meta_slot *meta_slots_at(const struct meta_buffer *mb, size_t off, size_t
     }
     size_t lo = 0, hi = l->n_items;
     while (hi - lo > 1) { // the last that does not begin behind off
-        const size_t mid                     = lo + (hi - lo) / 2;
+        const size_t mid = lo + (hi - lo) / 2;
         *(l->starts[mid] <= off ? &lo : &hi) = mid;
     }
     *step = l->n_items;
@@ -346,19 +346,19 @@ struct meta_slot *meta_slots_at(const struct meta_buffer *mb, size_t off, size_t
 
 static struct ggml_tensor bytes_at(ggml_backend_buffer_t buffer, size_t off, size_t size) {
     struct ggml_tensor t = {.type = GGML_TYPE_I8, .ne = {(int64_t) size, 1, 1, 1}, .nb = {1, size, size, size}};
-    t.buffer             = buffer;
-    t.data               = (char *) ggml_backend_buffer_get_base(buffer) + off;
+    t.buffer = buffer;
+    t.data = (char *) ggml_backend_buffer_get_base(buffer) + off;
     return t;
 }
 
 bool meta_slot_grow(const struct ggml_tensor *root, int j, size_t size) {
-    struct meta_buffer *mb  = meta_buffer_of(root->buffer);
-    size_t step             = 0;
+    struct meta_buffer *mb = meta_buffer_of(root->buffer);
+    size_t step = 0;
     struct meta_slot *slots = mb != NULL ? meta_slots_at(mb, meta_offset(root->data), &step) : NULL;
     if (slots == NULL) {
         return false;
     }
-    struct meta_slot *slot      = &slots[(size_t) j * step];
+    struct meta_slot *slot = &slots[(size_t) j * step];
     ggml_backend_buffer_t fresh = part_new(mb, j, size), last = slot->apart != NULL ? slot->apart : mb->parts[j];
     if (fresh == NULL) {
         return false;

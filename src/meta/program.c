@@ -21,7 +21,7 @@ static bool arena_room(struct meta_arena *arena, size_t size) {
     }
     struct meta_block *block = berth_malloc(sizeof *block + size);
     if (block != NULL) {
-        *block      = (struct meta_block){.before = arena->last, .size = size};
+        *block = (struct meta_block){.before = arena->last, .size = size};
         arena->last = block;
         arena->used = 0;
     }
@@ -29,7 +29,7 @@ static bool arena_room(struct meta_arena *arena, size_t size) {
 }
 
 void *meta_take(struct meta_arena *arena, size_t size) {
-    size                = (size + 15) & ~(size_t) 15;
+    size = (size + 15) & ~(size_t) 15;
     const bool has_room = arena->last != NULL && arena->last->size - arena->used >= size;
     if (!has_room && !arena_room(arena, size > (1u << 16) ? size : 1u << 16)) {
         return NULL;
@@ -83,18 +83,18 @@ void meta_scratch_fini(struct meta_scratch *scratch) {
 
 static void items_set(struct meta_program *p, ggml_backend_t backend, int j) {
     ggml_backend_buffer_type_t buft = ggml_backend_get_default_buffer_type(backend);
-    struct berth_plan_item *items   = p->items + (size_t) j * p->n_temps;
+    struct berth_plan_item *items = p->items + (size_t) j * p->n_temps;
     for (size_t i = 0; i < p->n_temps; i++) {
         items[i] = (struct berth_plan_item){.first = p->temps[i].first,
-            .last                                  = p->temps[i].last,
-            .size                                  = ggml_backend_buft_get_alloc_size(buft, &p->temps[i].parts[j]),
-            .align                                 = ggml_backend_buft_get_alignment(buft)};
+            .last = p->temps[i].last,
+            .size = ggml_backend_buft_get_alloc_size(buft, &p->temps[i].parts[j]),
+            .align = ggml_backend_buft_get_alignment(buft)};
     }
 }
 
 static enum ggml_status plan_part(struct meta_program *p, ggml_backend_t backend, int j, const struct meta_kept *kept) {
     struct berth_plan_report report = {0};
-    uint64_t *offsets               = p->offsets + (size_t) j * p->n_temps;
+    uint64_t *offsets = p->offsets + (size_t) j * p->n_temps;
     if (kept != NULL) {
         report.peak = meta_kept_apply(kept, j, offsets);
     } else {
@@ -111,7 +111,7 @@ static enum ggml_status plan_part(struct meta_program *p, ggml_backend_t backend
     char *base = ggml_backend_buffer_get_base(p->scratch->parts[j]);
     for (size_t i = 0; i < p->n_temps; i++) {
         p->temps[i].parts[j].buffer = p->scratch->parts[j];
-        p->temps[i].parts[j].data   = base + offsets[i];
+        p->temps[i].parts[j].data = base + offsets[i];
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -138,8 +138,8 @@ static enum ggml_status plan_temps(struct meta_program *p, ggml_backend_t *backe
     }
     for (size_t i = 0; i < p->n_views && status == GGML_STATUS_SUCCESS; i++) {
         struct ggml_tensor *view = p->views[i];
-        view->buffer             = view->view_src->buffer;
-        view->data               = (char *) view->view_src->data + view->view_offs;
+        view->buffer = view->view_src->buffer;
+        view->data = (char *) view->view_src->data + view->view_offs;
     }
     return status;
 }
@@ -149,7 +149,7 @@ static bool uses_room(struct meta_program *p, int j, size_t n) {
     if (p->tensors[j].size < n || p->use_counts[j] == NULL) {
         ggml_hash_set_free(&p->tensors[j]);
         berth_free(p->use_counts[j]);
-        p->tensors[j]    = ggml_hash_set_new(n);
+        p->tensors[j] = ggml_hash_set_new(n);
         p->use_counts[j] = p->tensors[j].size > 0 ? berth_malloc(p->tensors[j].size * sizeof(int32_t)) : NULL;
     }
     if (p->use_counts[j] != NULL) {
@@ -168,12 +168,12 @@ static bool count_uses(struct meta_program *p, int j) {
             n += p->nodes[j][i]->src[k] != NULL;
         }
     }
-    p->uid[j]     = ggml_graph_next_uid();
+    p->uid[j] = ggml_graph_next_uid();
     const bool ok = uses_room(p, j, n);
     for (size_t i = 0; i < p->n_nodes[j] && ok; i++) {
         for (int k = -1; k < GGML_MAX_SRC; k++) {
             struct ggml_tensor *t = k < 0 ? p->nodes[j][i] : p->nodes[j][i]->src[k];
-            const size_t slot     = t != NULL ? berth_hash_find(&p->tensors[j], t) : BERTH_HASH_NONE;
+            const size_t slot = t != NULL ? berth_hash_find(&p->tensors[j], t) : BERTH_HASH_NONE;
             if (slot != BERTH_HASH_NONE) {
                 berth_bit_set(p->tensors[j].used, slot);
                 p->tensors[j].keys[slot] = t;
@@ -209,7 +209,7 @@ static void clear(struct meta_program *p) {
     p->is_made = false;
     p->n_steps = p->n_temps = p->n_views = p->n_costs = p->stage_size = 0;
     p->n_sums = p->sum_bytes = p->move_bytes = 0;
-    p->last_use                              = 0;
+    p->last_use = 0;
     memset(p->n_nodes, 0, sizeof p->n_nodes);
     const bool ok = arena_reset(&p->arena, p->arena.taken);
     (void) ok; // else it is asked for when it is needed
@@ -223,8 +223,8 @@ static bool rows_room(struct meta_program *p, size_t n_rows) {
 // Empty, with the record of a graph.
 static enum ggml_status begin(struct meta_program *p, int n, const struct ggml_cgraph *graph) {
     clear(p);
-    p->n                    = n;
-    p->rec.is_whole         = true;
+    p->n = n;
+    p->rec.is_whole = true;
     enum ggml_status status = berth_record_build(&p->rec, graph, &no_rules);
     if (status == GGML_STATUS_SUCCESS && !rows_room(p, (size_t) p->rec.n_rows)) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the rows of a graph of %d nodes", graph->n_nodes);
@@ -243,15 +243,15 @@ enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backe
     p->n_grown = 0;
     do { // memory that grows does so once for each part of a root
         struct meta_builder b = {.backends = backends, .n = n, .p = p};
-        status                = begin(p, n, graph);
-        b.rows                = p->rows;
-        p->scratch            = scratch;
-        p->id                 = ++last_id;
-        status                = status == GGML_STATUS_SUCCESS ? prepare(&b, keep) : status;
-        has_grown             = b.has_grown;
+        status = begin(p, n, graph);
+        b.rows = p->rows;
+        p->scratch = scratch;
+        p->id = ++last_id;
+        status = status == GGML_STATUS_SUCCESS ? prepare(&b, keep) : status;
+        has_grown = b.has_grown;
         p->n_grown += has_grown;
     } while (status == GGML_STATUS_SUCCESS && has_grown);
-    p->is_made    = status == GGML_STATUS_SUCCESS;
+    p->is_made = status == GGML_STATUS_SUCCESS;
     p->scratch_id = scratch->id;
     return status;
 }
@@ -262,7 +262,7 @@ enum ggml_status meta_program_size(struct meta_sizing *s, const struct ggml_cgra
         p != NULL ? begin(p, s->device->n, graph) : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a program");
     if (status == GGML_STATUS_SUCCESS) {
         struct meta_builder b = {.p = p, .n = s->device->n, .rows = p->rows, .sizing = s};
-        status                = meta_build(&b);
+        status = meta_build(&b);
     }
     meta_program_free(p);
     return status;
@@ -272,9 +272,9 @@ enum ggml_status meta_program_size(struct meta_sizing *s, const struct ggml_cgra
 
 bool meta_program_room(struct meta_program *p, const struct meta_program *like) {
     clear(p);
-    p->n            = like->n;
+    p->n = like->n;
     p->rec.is_whole = true;
-    bool ok         = berth_record_room_like(&p->rec, &like->rec) && rows_room(p, (size_t) like->rec.n_rows) &&
+    bool ok = berth_record_room_like(&p->rec, &like->rec) && rows_room(p, (size_t) like->rec.n_rows) &&
               ROOM(p, steps, like->n_steps) && ROOM(p, temps, like->n_temps) && ROOM(p, views, like->n_views) &&
               ROOM(p, costs, like->n_costs) && temps_room(p, like->n_temps, like->stage_size) &&
               arena_reset(&p->arena, like->arena.taken);
@@ -315,7 +315,7 @@ bool meta_program_is(struct meta_program *p, const struct ggml_cgraph *graph) {
         return false;
     }
     for (int32_t r = 0; r < p->rec.n_rows; r++) {
-        const struct ggml_tensor *t  = p->rec.tensors[r];
+        const struct ggml_tensor *t = p->rec.tensors[r];
         const struct meta_buffer *mb = meta_buffer_of(t->buffer);
         if (t->data != p->seen[r].data || (mb != NULL ? mb->id : 0) != p->seen[r].buffer_id) {
             return false;
@@ -340,7 +340,7 @@ static bool is_noted(const struct meta_program *p) {
 // Row r's state, if it is a root in graph memory.
 static bool note_row(const struct meta_program *p, int32_t r) {
     const struct ggml_tensor *t = p->rec.tensors[r];
-    struct meta_buffer *mb      = t->view_src == NULL ? meta_buffer_of(t->buffer) : NULL;
+    struct meta_buffer *mb = t->view_src == NULL ? meta_buffer_of(t->buffer) : NULL;
     if (mb == NULL || mb->ctxs != NULL || t->op == GGML_OP_NONE || ggml_nelements(t) == 0) {
         return true;
     }

@@ -68,14 +68,14 @@ static void keep_trim(struct meta_keep *keep, int n) {
 }
 
 bool meta_keep_add(struct meta_keep *keep, const struct meta_program *p) {
-    const size_t n         = (size_t) p->n * p->n_temps;
+    const size_t n = (size_t) p->n * p->n_temps;
     struct meta_kept *kept = berth_calloc(1, sizeof *kept);
     if (kept == NULL) {
         return false;
     }
-    kept->n       = p->n;
+    kept->n = p->n;
     kept->n_temps = p->n_temps;
-    kept->items   = berth_calloc(n + 1, sizeof kept->items[0]);
+    kept->items = berth_calloc(n + 1, sizeof kept->items[0]);
     kept->offsets = berth_calloc(n + 1, sizeof kept->offsets[0]);
     if (kept->items == NULL || kept->offsets == NULL) {
         kept_free(kept);
@@ -83,7 +83,7 @@ bool meta_keep_add(struct meta_keep *keep, const struct meta_program *p) {
     }
     memcpy(kept->peak, p->peak, sizeof kept->peak);
     for (size_t i = 0; i < n; i++) {
-        kept->items[i]   = p->items[i];
+        kept->items[i] = p->items[i];
         kept->offsets[i] = p->offsets[i];
     }
     kept->next = keep->list;
@@ -105,7 +105,7 @@ enum ggml_status meta_parts_reserve(ggml_backend_t *backends, struct meta_progra
         for (int j = 0; j < p->n && status == GGML_STATUS_SUCCESS; j++) {
             if (step->kind == META_COMPUTE) {
                 const struct ggml_cgraph graph = meta_step_graph(p, step, j);
-                status                         = berth_backend_reserve(backends[j], &graph);
+                status = berth_backend_reserve(backends[j], &graph);
             } else if (step->kind == META_SUM) {
                 status = berth_backend_reserve(backends[j], &step->graphs[j]);
             }
@@ -119,7 +119,7 @@ size_t meta_share_size(const struct meta_program *p) {
     for (size_t i = 0; i < p->n_steps; i++) {
         for (int k = 0; k < p->n * p->n && p->steps[i].kind == META_SUM; k++) {
             const size_t size = ggml_nbytes(&p->steps[i].shares[k]);
-            most              = size > most ? size : most;
+            most = size > most ? size : most;
         }
     }
     return most;
@@ -127,7 +127,7 @@ size_t meta_share_size(const struct meta_program *p) {
 
 bool meta_notes_room(const struct meta_program *p) {
     const size_t n = (size_t) p->rec.n_rows;
-    bool ok        = true;
+    bool ok = true;
     for (int32_t r = 0; r < p->rec.n_rows && ok; r++) { // each plan that is kept may have left its own
         struct meta_buffer *mb = meta_buffer_of(p->rec.tensors[r]->buffer);
         ok = mb == NULL || mb->ctxs != NULL || meta_buffer_room(mb, mb->n_entries + n * KEPT_MAX, mb->n_states + n);

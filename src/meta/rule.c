@@ -49,7 +49,7 @@ static bool follow(struct meta_node *node, int k, const meta_state *s) {
         return true;
     }
     const int64_t ne = src->ne[s->axis];
-    node->want[k]    = ne == 1 && node->t->ne[s->axis] != 1 ? &meta_mirrored : s;
+    node->want[k] = ne == 1 && node->t->ne[s->axis] != 1 ? &meta_mirrored : s;
     return ne == 1 || ne == node->t->ne[s->axis];
 }
 
@@ -59,7 +59,7 @@ static bool rule_each(struct meta_node *node) {
     const meta_state *lead = NULL;
     for (int k = 0; k < GGML_MAX_SRC && lead == NULL; k++) {
         const meta_state *s = have_of(node, k);
-        lead                = meta_is_split(s) && node->t->src[k]->ne[s->axis] == node->t->ne[s->axis] ? s : NULL;
+        lead = meta_is_split(s) && node->t->src[k]->ne[s->axis] == node->t->ne[s->axis] ? s : NULL;
     }
     bool ok = lead != NULL;
     for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
@@ -89,8 +89,8 @@ static bool rule_glu(struct meta_node *node) {
         return false;
     }
     meta_state half = *s;
-    half.nr[0]      = 1;
-    node->want[0]   = s;
+    half.nr[0] = 1;
+    node->want[0] = s;
     return give(node, &half);
 }
 
@@ -98,7 +98,7 @@ static bool rule_glu(struct meta_node *node) {
 
 static bool rule_rows(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
-    bool ok             = meta_is_split(s) && s->axis > 0 && node->t->src[0]->ne[s->axis] == node->t->ne[s->axis];
+    bool ok = meta_is_split(s) && s->axis > 0 && node->t->src[0]->ne[s->axis] == node->t->ne[s->axis];
     for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
         ok = follow(node, k, s);
     }
@@ -108,7 +108,7 @@ static bool rule_rows(struct meta_node *node) {
 // The mask is broadcast; a slope a head (max_bias) and a sink a head follow the third axis.
 static bool rule_soft_max(struct meta_node *node) {
     const struct ggml_tensor *sinks = node->t->src[2];
-    const meta_state *s             = have_of(node, 0);
+    const meta_state *s = have_of(node, 0);
     if (!meta_is_split(s) || s->axis == 0 || (s->axis == 2 && param_f32(node->t, 1) != 0.0f) || !follow(node, 0, s) ||
         !follow(node, 1, s)) {
         return false;
@@ -120,14 +120,14 @@ static bool rule_soft_max(struct meta_node *node) {
 // Positions count along axis 2.
 static bool rule_rope(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
-    node->want[0]       = s;
+    node->want[0] = s;
     return (s->axis == 1 || s->axis == 3) && give(node, s);
 }
 
 // Nothing happens along the axis.
 static bool rule_keep(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
-    node->want[0]       = s;
+    node->want[0] = s;
     return meta_is_split(s) && node->t->src[0]->ne[s->axis] == node->t->ne[s->axis] && give(node, s);
 }
 
@@ -148,13 +148,13 @@ static bool product_sum(struct meta_node *node, const meta_state *s) {
 // Split over matrices: those of the first source serve several of the second.
 static bool product_batch(struct meta_node *node, int axis) {
     const struct ggml_tensor *a = node->t->src[0], *b = node->t->src[1];
-    const bool by_first    = is_split_on(node, 0, axis);
-    const meta_state *s    = node->have[by_first ? 0 : 1];
-    const int64_t times    = b->ne[axis] / a->ne[axis];
+    const bool by_first = is_split_on(node, 0, axis);
+    const meta_state *s = node->have[by_first ? 0 : 1];
+    const int64_t times = b->ne[axis] / a->ne[axis];
     const meta_state *of_b = by_first ? made(node, s, axis, times, 1) : s;
     const meta_state *of_a = by_first ? s : a->ne[axis] == 1 ? &meta_mirrored : made(node, s, axis, 1, times);
-    node->want[0]          = of_a;
-    node->want[1]          = of_b;
+    node->want[0] = of_a;
+    node->want[1] = of_b;
     return of_a != NULL && of_b != NULL && give(node, of_b);
 }
 
@@ -234,14 +234,14 @@ static bool rule_cpy(struct meta_node *node) {
         return rule_cont(node);
     }
     const meta_state *s = have_of(node, 1);
-    node->want[1]       = s;
-    node->want[0]       = meta_is_split(s) ? reshaped(node, s, node->t->src[1], node->t->src[0]) : NULL;
+    node->want[1] = s;
+    node->want[0] = meta_is_split(s) ? reshaped(node, s, node->t->src[1], node->t->src[0]) : NULL;
     return node->want[0] != NULL && meta_state_fault(node->want[0], node->t->src[0], node->n) == NULL && give(node, s);
 }
 
 // Along its axis the segments of both follow each other.
 static bool rule_concat(struct meta_node *node) {
-    const int dim       = node->t->op_params[0];
+    const int dim = node->t->op_params[0];
     const meta_state *a = have_of(node, 0), *b = have_of(node, 1);
     if ((int) a->axis != dim || (int) b->axis != dim) {
         return (int) a->axis != dim && (int) b->axis != dim && rule_each(node);
@@ -269,19 +269,19 @@ static bool rule_concat(struct meta_node *node) {
 // Split over heads; those of keys and values serve several of the queries'. The result's heads are on axis 1.
 static bool rule_flash_attn(struct meta_node *node) {
     const struct ggml_tensor *q = node->t->src[0], *k = node->t->src[1], *mask = node->t->src[3];
-    const int64_t times        = q->ne[2] / k->ne[2];
-    const meta_state *of_q     = is_split_on(node, 0, 2)   ? node->have[0]
-                                 : is_split_on(node, 1, 2) ? made(node, node->have[1], 2, times, 1)
-                                                           : NULL;
-    const meta_state *of_k     = of_q != NULL ? made(node, of_q, 2, 1, times) : NULL;
+    const int64_t times = q->ne[2] / k->ne[2];
+    const meta_state *of_q = is_split_on(node, 0, 2)   ? node->have[0]
+                             : is_split_on(node, 1, 2) ? made(node, node->have[1], 2, times, 1)
+                                                       : NULL;
+    const meta_state *of_k = of_q != NULL ? made(node, of_q, 2, 1, times) : NULL;
     const meta_state *of_sinks = of_k != NULL ? made(node, of_q, 0, 1, 1) : NULL;
     if (of_sinks == NULL || k->ne[2] != node->t->src[2]->ne[2] || param_f32(node->t, 1) != 0.0f) {
         return false;
     }
     node->want[0] = of_q;
     node->want[1] = node->want[2] = of_k;
-    node->want[3]                 = mask == NULL || mask->ne[2] == 1 ? &meta_mirrored : of_q;
-    node->want[4]                 = of_sinks;
+    node->want[3] = mask == NULL || mask->ne[2] == 1 ? &meta_mirrored : of_q;
+    node->want[4] = of_sinks;
     return (mask == NULL || mask->ne[2] == 1 || mask->ne[2] == q->ne[2]) && give(node, made(node, of_q, 1, 1, 1));
 }
 
@@ -296,11 +296,11 @@ static bool rule_ssm_conv(struct meta_node *node) {
 
 static bool rule_step(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
-    const int n_params  = node->t->op == GGML_OP_OPT_STEP_ADAMW ? 4 : 2;
-    bool ok             = meta_is_split(s);
+    const int n_params = node->t->op == GGML_OP_OPT_STEP_ADAMW ? 4 : 2;
+    bool ok = meta_is_split(s);
     for (int k = 0; k < n_params && ok; k++) {
         node->want[k] = s;
-        ok            = k == 1 || meta_same(have_of(node, k), s, node->n); // what is written stays where it is
+        ok = k == 1 || meta_same(have_of(node, k), s, node->n); // what is written stays where it is
     }
     return ok && give(node, s);
 }
@@ -312,51 +312,51 @@ static const struct {
     enum sum_kind sum;
     unsigned writes; // sources that it writes to beside its result, a bit each
 } rows[GGML_OP_COUNT] = {
-    [GGML_OP_DUP]            = {rule_cont, SUM_ALONE, 0},
-    [GGML_OP_ADD]            = {rule_each, SUM_ALL, 0},
-    [GGML_OP_ADD_ID]         = {rule_add_id, SUM_NONE, 0},
-    [GGML_OP_SUB]            = {rule_each, SUM_ALL, 0},
-    [GGML_OP_MUL]            = {rule_each, SUM_FIRST, 0},
-    [GGML_OP_DIV]            = {rule_each, SUM_FIRST, 0},
-    [GGML_OP_SQR]            = {rule_each, SUM_NONE, 0},
-    [GGML_OP_SQRT]           = {rule_each, SUM_NONE, 0},
-    [GGML_OP_LOG]            = {rule_each, SUM_NONE, 0},
-    [GGML_OP_SIN]            = {rule_each, SUM_NONE, 0},
-    [GGML_OP_COS]            = {rule_each, SUM_NONE, 0},
-    [GGML_OP_SUM_ROWS]       = {rule_rows, SUM_ALONE, 0},
-    [GGML_OP_CUMSUM]         = {rule_rows, SUM_ALONE, 0},
-    [GGML_OP_MEAN]           = {rule_rows, SUM_ALONE, 0},
-    [GGML_OP_REPEAT]         = {rule_each, SUM_NONE, 0},
-    [GGML_OP_REPEAT_BACK]    = {rule_keep, SUM_NONE, 0},
-    [GGML_OP_CONCAT]         = {rule_concat, SUM_NONE, 0},
-    [GGML_OP_SILU_BACK]      = {rule_each, SUM_NONE, 0},
-    [GGML_OP_NORM]           = {rule_rows, SUM_NONE, 0},
-    [GGML_OP_RMS_NORM]       = {rule_rows, SUM_NONE, 0},
-    [GGML_OP_RMS_NORM_BACK]  = {rule_rows, SUM_NONE, 0},
-    [GGML_OP_L2_NORM]        = {rule_rows, SUM_NONE, 0},
-    [GGML_OP_MUL_MAT]        = {rule_mul_mat, SUM_NONE, 0},
-    [GGML_OP_MUL_MAT_ID]     = {rule_mul_mat_id, SUM_NONE, 0},
-    [GGML_OP_SCALE]          = {rule_each, SUM_ALONE, 0},
-    [GGML_OP_CPY]            = {rule_cpy, SUM_NONE, 0},
-    [GGML_OP_CONT]           = {rule_cont, SUM_ALONE, 0},
-    [GGML_OP_GET_ROWS]       = {rule_get_rows, SUM_NONE, 0},
-    [GGML_OP_SET_ROWS]       = {rule_set_rows, SUM_NONE, 0},
-    [GGML_OP_SOFT_MAX]       = {rule_soft_max, SUM_NONE, 0},
-    [GGML_OP_SOFT_MAX_BACK]  = {rule_rows, SUM_NONE, 0},
-    [GGML_OP_ROPE]           = {rule_rope, SUM_NONE, 0},
-    [GGML_OP_ROPE_BACK]      = {rule_rope, SUM_NONE, 0},
-    [GGML_OP_CLAMP]          = {rule_each, SUM_NONE, 0},
-    [GGML_OP_PAD]            = {rule_keep, SUM_NONE, 0},
-    [GGML_OP_FILL]           = {rule_each, SUM_NONE, 0},
-    [GGML_OP_ARGSORT]        = {rule_rows, SUM_NONE, 0},
-    [GGML_OP_TOP_K]          = {rule_rows, SUM_NONE, 0},
-    [GGML_OP_LEAKY_RELU]     = {rule_each, SUM_NONE, 0},
+    [GGML_OP_DUP] = {rule_cont, SUM_ALONE, 0},
+    [GGML_OP_ADD] = {rule_each, SUM_ALL, 0},
+    [GGML_OP_ADD_ID] = {rule_add_id, SUM_NONE, 0},
+    [GGML_OP_SUB] = {rule_each, SUM_ALL, 0},
+    [GGML_OP_MUL] = {rule_each, SUM_FIRST, 0},
+    [GGML_OP_DIV] = {rule_each, SUM_FIRST, 0},
+    [GGML_OP_SQR] = {rule_each, SUM_NONE, 0},
+    [GGML_OP_SQRT] = {rule_each, SUM_NONE, 0},
+    [GGML_OP_LOG] = {rule_each, SUM_NONE, 0},
+    [GGML_OP_SIN] = {rule_each, SUM_NONE, 0},
+    [GGML_OP_COS] = {rule_each, SUM_NONE, 0},
+    [GGML_OP_SUM_ROWS] = {rule_rows, SUM_ALONE, 0},
+    [GGML_OP_CUMSUM] = {rule_rows, SUM_ALONE, 0},
+    [GGML_OP_MEAN] = {rule_rows, SUM_ALONE, 0},
+    [GGML_OP_REPEAT] = {rule_each, SUM_NONE, 0},
+    [GGML_OP_REPEAT_BACK] = {rule_keep, SUM_NONE, 0},
+    [GGML_OP_CONCAT] = {rule_concat, SUM_NONE, 0},
+    [GGML_OP_SILU_BACK] = {rule_each, SUM_NONE, 0},
+    [GGML_OP_NORM] = {rule_rows, SUM_NONE, 0},
+    [GGML_OP_RMS_NORM] = {rule_rows, SUM_NONE, 0},
+    [GGML_OP_RMS_NORM_BACK] = {rule_rows, SUM_NONE, 0},
+    [GGML_OP_L2_NORM] = {rule_rows, SUM_NONE, 0},
+    [GGML_OP_MUL_MAT] = {rule_mul_mat, SUM_NONE, 0},
+    [GGML_OP_MUL_MAT_ID] = {rule_mul_mat_id, SUM_NONE, 0},
+    [GGML_OP_SCALE] = {rule_each, SUM_ALONE, 0},
+    [GGML_OP_CPY] = {rule_cpy, SUM_NONE, 0},
+    [GGML_OP_CONT] = {rule_cont, SUM_ALONE, 0},
+    [GGML_OP_GET_ROWS] = {rule_get_rows, SUM_NONE, 0},
+    [GGML_OP_SET_ROWS] = {rule_set_rows, SUM_NONE, 0},
+    [GGML_OP_SOFT_MAX] = {rule_soft_max, SUM_NONE, 0},
+    [GGML_OP_SOFT_MAX_BACK] = {rule_rows, SUM_NONE, 0},
+    [GGML_OP_ROPE] = {rule_rope, SUM_NONE, 0},
+    [GGML_OP_ROPE_BACK] = {rule_rope, SUM_NONE, 0},
+    [GGML_OP_CLAMP] = {rule_each, SUM_NONE, 0},
+    [GGML_OP_PAD] = {rule_keep, SUM_NONE, 0},
+    [GGML_OP_FILL] = {rule_each, SUM_NONE, 0},
+    [GGML_OP_ARGSORT] = {rule_rows, SUM_NONE, 0},
+    [GGML_OP_TOP_K] = {rule_rows, SUM_NONE, 0},
+    [GGML_OP_LEAKY_RELU] = {rule_each, SUM_NONE, 0},
     [GGML_OP_FLASH_ATTN_EXT] = {rule_flash_attn, SUM_NONE, 0},
-    [GGML_OP_SSM_CONV]       = {rule_ssm_conv, SUM_NONE, 0},
-    [GGML_OP_UNARY]          = {rule_each, SUM_NONE, 0},
+    [GGML_OP_SSM_CONV] = {rule_ssm_conv, SUM_NONE, 0},
+    [GGML_OP_UNARY] = {rule_each, SUM_NONE, 0},
     [GGML_OP_OPT_STEP_ADAMW] = {rule_step, SUM_NONE, 1u << 2 | 1u << 3},
-    [GGML_OP_OPT_STEP_SGD]   = {rule_step, SUM_NONE, 0},
-    [GGML_OP_GLU]            = {rule_glu, SUM_NONE, 0},
+    [GGML_OP_OPT_STEP_SGD] = {rule_step, SUM_NONE, 0},
+    [GGML_OP_GLU] = {rule_glu, SUM_NONE, 0},
 };
 
 static void want_whole(struct meta_node *node) {
@@ -364,12 +364,12 @@ static void want_whole(struct meta_node *node) {
         node->want[k] = &meta_mirrored;
     }
     node->n_made = 0;
-    node->out    = meta_mirrored;
+    node->out = meta_mirrored;
 }
 
 bool meta_rule(struct meta_node *node) {
     const rule_fn rule = (unsigned) node->t->op < GGML_OP_COUNT ? rows[node->t->op].rule : NULL;
-    bool has_split     = false;
+    bool has_split = false;
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         has_split = has_split || meta_is_split(have_of(node, k));
     }
@@ -401,7 +401,7 @@ bool meta_rule_sum(struct meta_node *node) {
         node->want[k] = s;
     }
     const bool is_scale = node->t->op == GGML_OP_SCALE;
-    const bool ok       = is_float && ((kind == SUM_ALL && n_sums == n_srcs) ||
+    const bool ok = is_float && ((kind == SUM_ALL && n_sums == n_srcs) ||
                                     (kind == SUM_FIRST && n_sums == 1 && meta_is_partial(have_of(node, 0))) ||
                                     (kind == SUM_ALONE && n_srcs == 1 && (!is_scale || param_f32(node->t, 1) == 0.0f)));
     if (ok) {

@@ -61,7 +61,7 @@ static bool gate(struct meta_crew *crew) {
     pthread_mutex_lock(&crew->mutex);
     const uint64_t mine = crew->n_gates;
     if (++crew->n_waiting == crew->n) {
-        crew->n_waiting   = 0;
+        crew->n_waiting = 0;
         crew->gate_status = crew->status;
         crew->n_gates++;
         pthread_cond_broadcast(&crew->changed);
@@ -101,12 +101,12 @@ static void compute(struct meta_crew *crew, int j, struct ggml_cgraph *graph) {
 
 struct ggml_cgraph meta_step_graph(struct meta_program *p, const struct meta_step *step, int j) {
     return (struct ggml_cgraph){
-        .size             = step->to[j] - step->from[j],
-        .n_nodes          = step->to[j] - step->from[j],
-        .nodes            = p->nodes[j] + step->from[j],
-        .use_counts       = p->use_counts[j],
+        .size = step->to[j] - step->from[j],
+        .n_nodes = step->to[j] - step->from[j],
+        .nodes = p->nodes[j] + step->from[j],
+        .use_counts = p->use_counts[j],
         .visited_hash_set = p->tensors[j],
-        .uid              = p->uid[j] + (uint64_t) step->from[j],
+        .uid = p->uid[j] + (uint64_t) step->from[j],
     };
 }
 
@@ -240,9 +240,9 @@ struct phase {
 
 static const struct phase phases[][8] = {
     [META_COMPUTE] = {{run_nodes, false, false}},
-    [META_ZERO]    = {{run_zero, false, false}},
-    [META_MOVE]    = {{settle, false, false}, {move_out, true, false}, {move_in, true, false}},
-    [META_SUM]     = {{settle, false, false}, SUM_BY_SHARES},
+    [META_ZERO] = {{run_zero, false, false}},
+    [META_MOVE] = {{settle, false, false}, {move_out, true, false}, {move_in, true, false}},
+    [META_SUM] = {{settle, false, false}, SUM_BY_SHARES},
 };
 static const struct phase phases_by_parts[] = {
     {sum_by_parts, true, false}, {settle, true, true}, SUM_BY_SHARES, {NULL, false, false}};
@@ -317,7 +317,7 @@ static void do_own(struct meta_crew *crew, struct meta_program *p, const struct 
 // Steps from `at` on, as far as they can be given ahead; the first that was not done.
 static size_t run_ahead(struct meta_crew *crew, struct meta_program *p, size_t at) {
     size_t given = at;
-    bool may     = true;
+    bool may = true;
     do {
         while (may && given < p->n_steps && given - at < N_AHEAD && crew->status == GGML_STATUS_SUCCESS) {
             may = give(crew, p, &p->steps[given]);
@@ -348,9 +348,9 @@ static void run_alone(struct meta_crew *crew, struct meta_program *p) {
 // ---- the crew ----
 
 static void *work(void *arg) {
-    struct worker *w       = arg;
+    struct worker *w = arg;
     struct meta_crew *crew = w->crew;
-    uint64_t seen          = 0;
+    uint64_t seen = 0;
     pthread_mutex_lock(&crew->mutex);
     for (;;) {
         while (crew->turn == seen && !crew->is_over) {
@@ -359,7 +359,7 @@ static void *work(void *arg) {
         if (crew->is_over) {
             break;
         }
-        seen                   = crew->turn;
+        seen = crew->turn;
         struct meta_program *p = crew->program;
         pthread_mutex_unlock(&crew->mutex);
         run_part(crew, p, w->j);
@@ -379,7 +379,7 @@ static bool crew_start(struct meta_crew *crew) {
     bool ok = true;
     for (int j = 1; j < crew->n && ok && !crew->is_alone; j++) {
         crew->workers[j] = (struct worker){.crew = crew, .j = j};
-        ok               = pthread_create(&crew->workers[j].thread, NULL, work, &crew->workers[j]) == 0;
+        ok = pthread_create(&crew->workers[j].thread, NULL, work, &crew->workers[j]) == 0;
         crew->n_started += ok;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -393,9 +393,9 @@ struct meta_crew *meta_crew_new(ggml_backend_t *backends, int n, const struct me
         return NULL;
     }
     crew->backends = backends;
-    crew->n        = n;
-    crew->comm     = *comm;
-    int n_waiting  = 0;
+    crew->n = n;
+    crew->comm = *comm;
+    int n_waiting = 0;
     for (int j = 0; j < n; j++) {
         struct ggml_backend_dev_props props = {0};
         ggml_backend_dev_get_props(ggml_backend_get_device(backends[j]), &props);
@@ -403,7 +403,7 @@ struct meta_crew *meta_crew_new(ggml_backend_t *backends, int n, const struct me
         n_waiting += !props.caps.async;
     }
     crew->is_alone = n_waiting <= 1;
-    crew->staging  = berth_calloc((size_t) n, sizeof crew->staging[0]);
+    crew->staging = berth_calloc((size_t) n, sizeof crew->staging[0]);
     pthread_mutex_init(&crew->mutex, NULL);
     pthread_cond_init(&crew->changed, NULL);
     if (crew->staging == NULL || !crew_start(crew)) {
@@ -445,7 +445,7 @@ bool meta_crew_room(struct meta_crew *crew, size_t size) {
 static void run_together(struct meta_crew *crew, struct meta_program *program) {
     pthread_mutex_lock(&crew->mutex);
     crew->program = program;
-    crew->n_busy  = crew->n - 1;
+    crew->n_busy = crew->n - 1;
     crew->turn++;
     pthread_cond_broadcast(&crew->changed);
     pthread_mutex_unlock(&crew->mutex);
@@ -458,7 +458,7 @@ static void run_together(struct meta_crew *crew, struct meta_program *program) {
 }
 
 enum ggml_status meta_crew_run(struct meta_crew *crew, struct meta_program *program) {
-    crew->status      = GGML_STATUS_SUCCESS; // nobody else is at work
+    crew->status = GGML_STATUS_SUCCESS; // nobody else is at work
     crew->gate_status = GGML_STATUS_SUCCESS;
     (crew->is_alone ? run_alone : run_together)(crew, program);
     if (crew->status != GGML_STATUS_SUCCESS) {

@@ -8,15 +8,15 @@
 #include "meta/build.h"
 
 int32_t meta_sizing_item(const struct meta_sizing *s, const struct ggml_tensor *root) {
-    const int32_t row  = berth_record_find(s->rec, root);
+    const int32_t row = berth_record_find(s->rec, root);
     const int32_t item = row >= 0 ? s->lives->rows[record_base(s->rec, row)].item : -1;
     return item >= 0 && s->lives->items[item].pool == s->params->pool ? item : -1;
 }
 
 static void need(struct meta_sizing *s, int32_t item, int j, const struct ggml_tensor *part) {
     const size_t size = ggml_backend_buft_get_alloc_size(ggml_backend_dev_buffer_type(s->device->parts[j]), part);
-    uint64_t *most    = &s->sizes[(size_t) j * s->lives->n_items + (size_t) item];
-    *most             = size > *most ? size : *most;
+    uint64_t *most = &s->sizes[(size_t) j * s->lives->n_items + (size_t) item];
+    *most = size > *most ? size : *most;
 }
 
 void meta_sizing_note(struct meta_sizing *s, const struct ggml_tensor *root, int j, const struct ggml_tensor *part) {
@@ -59,8 +59,8 @@ static void whole_rows(struct meta_sizing *s) {
 
 enum ggml_status meta_sizing_run(struct meta_sizing *s) {
     const struct lifetime_order *order = &s->lives->order;
-    struct ggml_tensor **nodes         = berth_malloc(((size_t) order->n_steps + 1) * sizeof *nodes);
-    struct ggml_cgraph graph           = {.nodes = nodes};
+    struct ggml_tensor **nodes = berth_malloc(((size_t) order->n_steps + 1) * sizeof *nodes);
+    struct ggml_cgraph graph = {.nodes = nodes};
     if (nodes == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the parts of a graph of %d nodes", order->n_steps);
     }
@@ -70,7 +70,7 @@ enum ggml_status meta_sizing_run(struct meta_sizing *s) {
             nodes[graph.n_nodes++] = s->rec->tensors[row];
         }
     }
-    graph.size                    = graph.n_nodes;
+    graph.size = graph.n_nodes;
     const enum ggml_status status = meta_program_size(s, &graph);
     berth_free(nodes);
     whole_rows(s);

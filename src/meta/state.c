@@ -9,7 +9,7 @@
 #include "meta/meta.h"
 
 const meta_state meta_mirrored = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
-const meta_state meta_partial  = {.axis = GGML_BACKEND_SPLIT_AXIS_PARTIAL, .n_segments = 1, .nr = {1}};
+const meta_state meta_partial = {.axis = GGML_BACKEND_SPLIT_AXIS_PARTIAL, .n_segments = 1, .nr = {1}};
 
 bool meta_same(const meta_state *a, const meta_state *b, int n) {
     if (a == b || a->axis != b->axis || !meta_is_split(a)) {
@@ -52,7 +52,7 @@ const char *meta_state_fault(const meta_state *s, const struct ggml_tensor *t, i
         return "not between 1 and 16 segments";
     }
     const int64_t block = s->axis == 0 ? ggml_blck_size(t->type) : 1;
-    int64_t sum         = 0;
+    int64_t sum = 0;
     for (uint32_t i = 0; i < s->n_segments; i++) {
         for (int j = 0; j < n; j++) {
             const int64_t ne = s->ne[i * (uint32_t) n + (uint32_t) j];
@@ -89,7 +89,7 @@ bool meta_segment_add(meta_state *s, int n, const int64_t *ne) {
 bool meta_scaled(const meta_state *s, int n, int axis, int64_t num, int64_t den, meta_state *out) {
     const size_t n_ne = (size_t) s->n_segments * (size_t) n;
 
-    *out      = *s;
+    *out = *s;
     out->axis = (enum ggml_backend_meta_split_axis) axis;
     for (size_t i = 0; i < n_ne; i++) {
         int64_t ne;
@@ -129,7 +129,7 @@ static bool is_outer(const struct layout *l, size_t stride) {
 static int find_carrier(const struct layout *l, const struct ggml_tensor *t) {
     int carrier = -1;
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
-        const int64_t e   = units(t, d);
+        const int64_t e = units(t, d);
         const bool within = (size_t) e * t->nb[d] <= l->unit;
         if (e > 1 && !is_outer(l, t->nb[d]) && !within && (carrier < 0 || t->nb[d] > t->nb[carrier])) {
             carrier = d;
@@ -154,20 +154,20 @@ static bool read_layout(
     const struct ggml_tensor *root, const meta_state *s, const struct ggml_tensor *t, size_t offset, struct layout *l) {
     const int a = (int) s->axis;
 
-    *l        = (struct layout){.unit = root->nb[a], .n_pos = units(root, a), .block = a == 0 ? ggml_blck_size(root->type) : 1};
+    *l = (struct layout){.unit = root->nb[a], .n_pos = units(root, a), .block = a == 0 ? ggml_blck_size(root->type) : 1};
     l->period = l->unit * (size_t) l->n_pos;
     if (l->period == 0 || ggml_nelements(t) == 0 || !ggml_is_contiguous(root)) {
         return false;
     }
     l->carrier = find_carrier(l, t);
-    l->outer   = offset / l->period;
-    l->pos     = (int64_t) (offset % l->period / l->unit);
-    l->inner   = offset % l->unit;
+    l->outer = offset / l->period;
+    l->pos = (int64_t) (offset % l->period / l->unit);
+    l->inner = offset % l->unit;
     if (l->carrier < 0) {
         return false;
     }
     const size_t stride = t->nb[l->carrier];
-    const int64_t e     = units(t, l->carrier);
+    const int64_t e = units(t, l->carrier);
     int64_t n_run; // positions that the carrier runs over
     if (stride >= l->unit) {
         l->step = (int64_t) (stride / l->unit);
@@ -222,13 +222,13 @@ bool meta_view_state(const struct ggml_tensor *root, const meta_state *s, const 
         return false;
     }
     const int64_t end = run_end(&l, t);
-    meta_state one    = {.axis = (enum ggml_backend_meta_split_axis) l.carrier};
-    int64_t at        = 0;
+    meta_state one = {.axis = (enum ggml_backend_meta_split_axis) l.carrier};
+    int64_t at = 0;
     for (uint32_t i = 0; i < s->n_segments; i++) {
         for (uint32_t r = 0; r < s->nr[i]; r++) {
             int64_t ne[META_MAX];
             for (int j = 0; j < n; j++) {
-                const int64_t len  = s->ne[i * (uint32_t) n + (uint32_t) j] / l.block;
+                const int64_t len = s->ne[i * (uint32_t) n + (uint32_t) j] / l.block;
                 const int64_t from = at > l.pos ? at : l.pos, to = at + len < end ? at + len : end;
                 ne[j] = from < to ? count(&l, from, to, end) : 0;
                 at += len;
@@ -265,7 +265,7 @@ static int64_t before(const meta_state *s, int n, int j, int64_t block, int64_t 
     for (uint32_t i = 0; i < s->n_segments; i++) {
         for (uint32_t r = 0; r < s->nr[i]; r++) {
             for (int k = 0; k < n; k++) {
-                const int64_t len  = s->ne[i * (uint32_t) n + (uint32_t) k] / block;
+                const int64_t len = s->ne[i * (uint32_t) n + (uint32_t) k] / block;
                 const int64_t take = pos - at < len ? pos - at : len;
                 mine += k == j && take > 0 ? take : 0;
                 at += len;
@@ -286,11 +286,11 @@ size_t meta_view_part(const struct ggml_tensor *root, const meta_state *s, const
     if (!meta_is_split(s)) {
         return offset;
     }
-    const int a         = (int) s->axis;
+    const int a = (int) s->axis;
     const int64_t block = a == 0 ? ggml_blck_size(root->type) : 1;
     const size_t unit = root->nb[a], period = unit * (size_t) (root->ne[a] / block);
     const size_t part_len = unit * (size_t) (meta_len(s, n, j) / block);
-    part->ne[as->axis]    = meta_len(as, n, j);
+    part->ne[as->axis] = meta_len(as, n, j);
     for (int d = 0; d < GGML_MAX_DIMS && period > 0; d++) {
         if (t->nb[d] % period == 0 && (t == root ? d > a : d != (int) as->axis)) {
             part->nb[d] = t->nb[d] / period * part_len;
@@ -307,22 +307,22 @@ size_t meta_view_part(const struct ggml_tensor *root, const meta_state *s, const
 
 bool meta_pieces(const struct ggml_tensor *root, const meta_state *s, int n, int j,
     bool (*do_piece)(const struct meta_piece *p, void *user), void *user) {
-    const int a         = (int) s->axis;
+    const int a = (int) s->axis;
     const int64_t block = a == 0 ? ggml_blck_size(root->type) : 1;
     const size_t unit = root->nb[a], period = unit * (size_t) (root->ne[a] / block), whole = ggml_nbytes(root);
     int64_t at = 0, mine[META_MAX] = {0};
     for (uint32_t i = 0; i < s->n_segments; i++) {
         for (uint32_t r = 0; r < s->nr[i]; r++) {
             for (int k = 0; k < n; k++) {
-                const int64_t len         = s->ne[i * (uint32_t) n + (uint32_t) k] / block;
+                const int64_t len = s->ne[i * (uint32_t) n + (uint32_t) k] / block;
                 const struct meta_piece p = {
-                    .j          = k,
-                    .whole      = (size_t) at * unit,
-                    .part       = (size_t) mine[k] * unit,
-                    .size       = (size_t) len * unit,
+                    .j = k,
+                    .whole = (size_t) at * unit,
+                    .part = (size_t) mine[k] * unit,
+                    .size = (size_t) len * unit,
                     .whole_step = period,
-                    .part_step  = unit * (size_t) (meta_len(s, n, k) / block),
-                    .n_outer    = period > 0 ? whole / period : 0,
+                    .part_step = unit * (size_t) (meta_len(s, n, k) / block),
+                    .n_outer = period > 0 ? whole / period : 0,
                 };
                 at += len;
                 mine[k] += len;

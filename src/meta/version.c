@@ -6,7 +6,7 @@
 
 struct meta_step *meta_step_add(struct meta_builder *b, enum meta_step_kind kind) {
     struct meta_program *p = b->p;
-    b->is_running          = kind == META_COMPUTE;
+    b->is_running = kind == META_COMPUTE;
     b->clock++;
     if (!berth_grow((void **) &p->steps, &p->steps_cap, p->n_steps + 1, sizeof p->steps[0])) {
         b->has_failed = true;
@@ -17,7 +17,7 @@ struct meta_step *meta_step_add(struct meta_builder *b, enum meta_step_kind kind
 }
 
 void *meta_builder_take(struct meta_builder *b, size_t n, size_t size) {
-    void *p       = meta_take(&b->p->arena, n * size);
+    void *p = meta_take(&b->p->arena, n * size);
     b->has_failed = b->has_failed || p == NULL;
     return p;
 }
@@ -37,7 +37,7 @@ const meta_state *meta_state_keep(struct meta_builder *b, const meta_state *s) {
     }
     meta_state *copy = meta_builder_take(b, 1, sizeof *copy);
     if (copy != NULL) {
-        *copy                              = *s;
+        *copy = *s;
         b->kept[b->n_kept++ % META_N_KEPT] = copy;
     }
     return copy != NULL ? copy : &meta_mirrored;
@@ -49,7 +49,7 @@ static int32_t row_of(struct meta_builder *b, const struct ggml_tensor *t) {
 
 struct meta_row *meta_row_of(struct meta_builder *b, const struct ggml_tensor *t) {
     const int32_t r = row_of(b, meta_root(t));
-    b->has_failed   = b->has_failed || r < 0; // no memory for the index
+    b->has_failed = b->has_failed || r < 0; // no memory for the index
     return &b->rows[r >= 0 ? r : b->p->rec.n_rows];
 }
 
@@ -70,14 +70,14 @@ static void make_dense(struct ggml_tensor *t) {
 // A temporary tensor of t's shape in a state, without gaps.
 struct meta_version meta_temp_new(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *s) {
     struct meta_program *p = b->p;
-    struct meta_version v  = {.parts = meta_parts_take(b), .temp = (int32_t) p->n_temps};
+    struct meta_version v = {.parts = meta_parts_take(b), .temp = (int32_t) p->n_temps};
     if (v.parts == NULL || !berth_grow((void **) &p->temps, &p->temps_cap, p->n_temps + 1, sizeof p->temps[0])) {
         b->has_failed = true;
         return (struct meta_version){.temp = -1};
     }
     for (int j = 0; j < b->n; j++) {
         struct ggml_tensor *part = &v.parts[j];
-        *part                    = (struct ggml_tensor){.type = t->type, .flags = GGML_TENSOR_FLAG_COMPUTE};
+        *part = (struct ggml_tensor){.type = t->type, .flags = GGML_TENSOR_FLAG_COMPUTE};
         memcpy(part->ne, t->ne, sizeof part->ne);
         memcpy(part->name, t->name, sizeof part->name);
         if (meta_is_split(s)) {
@@ -92,10 +92,10 @@ struct meta_version meta_temp_new(struct meta_builder *b, const struct ggml_tens
 // part becomes a view of root; its address follows when root has one.
 static void view_of(struct meta_builder *b, struct ggml_tensor *part, struct ggml_tensor *root, size_t offset, bool is_temp) {
     struct meta_program *p = b->p;
-    part->view_src         = root;
-    part->view_offs        = offset;
-    part->buffer           = root->buffer;
-    part->data             = root->data != NULL ? (char *) root->data + offset : NULL;
+    part->view_src = root;
+    part->view_offs = offset;
+    part->buffer = root->buffer;
+    part->data = root->data != NULL ? (char *) root->data + offset : NULL;
     if (is_temp) {
         if (!berth_grow((void **) &p->views, &p->views_cap, p->n_views + 1, sizeof p->views[0])) {
             b->has_failed = true;
@@ -113,7 +113,7 @@ static struct meta_version view_version(struct meta_builder *b, const struct ggm
     struct meta_version v = {.parts = root.parts != NULL ? meta_parts_take(b) : NULL, .temp = root.temp};
     for (int j = 0; v.parts != NULL && j < b->n; j++) {
         struct ggml_tensor *part = &v.parts[j];
-        *part                    = (struct ggml_tensor){.type = t->type, .flags = t->flags};
+        *part = (struct ggml_tensor){.type = t->type, .flags = t->flags};
         memcpy(part->name, t->name, sizeof part->name);
         const size_t offset = meta_view_part(t->view_src, root_state, t, state, b->n, j, part);
         view_of(b, part, &root.parts[j], offset, root.temp >= 0);
@@ -159,7 +159,7 @@ struct meta_version meta_native(struct meta_builder *b, const struct ggml_tensor
 
 void meta_move(struct meta_builder *b, const struct ggml_tensor *t, struct meta_version from, const meta_state *from_state,
     struct meta_version to, const meta_state *to_state) {
-    struct meta_step *step    = meta_step_add(b, META_MOVE);
+    struct meta_step *step = meta_step_add(b, META_MOVE);
     struct ggml_tensor *shape = step != NULL ? meta_builder_take(b, 1, sizeof *shape) : NULL;
     if (shape == NULL || from.parts == NULL || to.parts == NULL) {
         b->has_failed = true;
@@ -197,15 +197,15 @@ static int64_t share_start(int64_t ne, int n, int i) {
 
 // Adds up what the devices have, in place.
 void meta_sum(struct meta_builder *b, const struct ggml_tensor *root, struct meta_version v) {
-    const size_t n        = (size_t) b->n;
+    const size_t n = (size_t) b->n;
     struct meta_step step = {.kind = META_SUM, .dst = v.parts};
-    step.shares           = meta_builder_take(b, n * n, sizeof *step.shares);
-    step.operands         = meta_builder_take(b, n * n, sizeof *step.operands);
-    step.adds             = meta_builder_take(b, n * n, sizeof *step.adds);
-    step.graphs           = meta_builder_take(b, n, sizeof *step.graphs);
+    step.shares = meta_builder_take(b, n * n, sizeof *step.shares);
+    step.operands = meta_builder_take(b, n * n, sizeof *step.operands);
+    step.adds = meta_builder_take(b, n * n, sizeof *step.adds);
+    step.graphs = meta_builder_take(b, n, sizeof *step.graphs);
     const int64_t ne = ggml_nelements(root), each = share_start(ne, b->n, 1);
-    struct ggml_tensor piece     = {.type = root->type, .ne = {each, b->n, 1, 1}};
-    struct meta_step *put        = meta_step_add(b, META_SUM);
+    struct ggml_tensor piece = {.type = root->type, .ne = {each, b->n, 1, 1}};
+    struct meta_step *put = meta_step_add(b, META_SUM);
     const struct meta_version in = meta_temp_new(b, &piece, &meta_mirrored);
     if (b->has_failed || put == NULL || v.parts == NULL) {
         b->has_failed = true;
@@ -213,7 +213,7 @@ void meta_sum(struct meta_builder *b, const struct ggml_tensor *root, struct met
     }
     for (int k = 0; k < b->n; k++) {
         struct ggml_tensor **nodes = meta_builder_take(b, n, sizeof *nodes);
-        int n_nodes                = 0;
+        int n_nodes = 0;
         const int64_t start = share_start(ne, b->n, k), end = share_start(ne, b->n, k + 1);
         v.parts[k].flags |= GGML_TENSOR_FLAG_COMPUTE;
         for (int i = 0; i < b->n && nodes != NULL; i++) {
@@ -226,8 +226,8 @@ void meta_sum(struct meta_builder *b, const struct ggml_tensor *root, struct met
             if (i == k) {
                 continue;
             }
-            *add        = *mine;
-            add->op     = GGML_OP_ADD;
+            *add = *mine;
+            add->op = GGML_OP_ADD;
             add->src[0] = n_nodes == 0 ? mine : nodes[n_nodes - 1];
             add->src[1] = &step.operands[(size_t) k * n + (size_t) i];
             view_of(b, add, &v.parts[k], mine->view_offs, v.temp >= 0);
@@ -262,7 +262,7 @@ struct meta_version meta_whole_root(struct meta_builder *b, const struct ggml_te
         row->state = &meta_mirrored;
         return native;
     }
-    row->whole     = meta_temp_new(b, root, &meta_mirrored);
+    row->whole = meta_temp_new(b, root, &meta_mirrored);
     row->has_whole = row->whole.parts != NULL;
     meta_move(b, root, native, row->state, row->whole, &meta_mirrored);
     return row->whole;
@@ -304,12 +304,12 @@ static struct meta_version slice(
     struct meta_version v = {.parts = meta_parts_take(b), .temp = whole.temp};
     for (int j = 0; v.parts != NULL && j < b->n; j++) {
         struct ggml_tensor *part = &v.parts[j];
-        const int64_t block      = s->axis == 0 ? ggml_blck_size(t->type) : 1;
-        *part                    = whole.parts[j];
-        part->op                 = GGML_OP_NONE;
-        part->ne[s->axis]        = s->ne[j];
+        const int64_t block = s->axis == 0 ? ggml_blck_size(t->type) : 1;
+        *part = whole.parts[j];
+        part->op = GGML_OP_NONE;
+        part->ne[s->axis] = s->ne[j];
         memset(part->src, 0, sizeof part->src);
-        const size_t offset      = (size_t) (meta_start(s, b->n, j) / block) * t->nb[s->axis];
+        const size_t offset = (size_t) (meta_start(s, b->n, j) / block) * t->nb[s->axis];
         struct ggml_tensor *root = whole.parts[j].view_src != NULL ? whole.parts[j].view_src : &whole.parts[j];
         view_of(b, part, root, (whole.parts[j].view_src != NULL ? whole.parts[j].view_offs : 0) + offset, whole.temp >= 0);
     }
@@ -323,10 +323,10 @@ const meta_state *meta_state_of(struct meta_builder *b, const struct ggml_tensor
     if (t->view_src == NULL || !meta_is_split(root->state)) {
         return root->state;
     }
-    const int32_t r      = row_of(b, t);
+    const int32_t r = row_of(b, t);
     struct meta_row *row = &b->rows[r >= 0 ? r : b->p->rec.n_rows];
     if (row->as_of != root->state) {
-        row->as    = meta_view_state(t->view_src, root->state, t, b->n, &s) ? meta_state_keep(b, &s) : NULL;
+        row->as = meta_view_state(t->view_src, root->state, t, b->n, &s) ? meta_state_keep(b, &s) : NULL;
         row->as_of = root->state;
     }
     return row->as;

@@ -42,11 +42,11 @@ static int64_t n_kinds(const struct session *s) {
 // Rows are written in the order keys, values of each layer.
 static bool rows_check(const struct session *s, struct model_error *error) {
     const int64_t n_all = s->model->params.n_layer * n_kinds(s);
-    int64_t n_rows      = 0;
+    int64_t n_rows = 0;
     for (int i = 0; i < ggml_graph_n_nodes(s->graph) && n_rows < n_all; i++) {
         const struct ggml_tensor *node = ggml_graph_node(s->graph, i);
-        const int64_t layer            = n_rows / n_kinds(s);
-        const bool is_v                = n_rows % n_kinds(s) == 1;
+        const int64_t layer = n_rows / n_kinds(s);
+        const bool is_v = n_rows % n_kinds(s) == 1;
         if (node->op == GGML_OP_SET_ROWS && node->view_src == (is_v ? s->v[layer] : s->k[layer])) {
             ggml_backend_dev_t dev = s->devices->dev[s->model->layer_device[layer]];
             if (!ggml_backend_dev_supports_op(dev, node)) {
@@ -75,8 +75,8 @@ static bool flash_choose(struct session *s, struct model_error *error) {
 }
 
 bool cache_choose(struct session *s, int64_t n_kv, struct model_error *error) {
-    s->has_flash    = !s->params.no_flash;
-    const bool ok   = session_graph(s, 1, n_kv, error) && rows_check(s, error) && flash_choose(s, error);
+    s->has_flash = !s->params.no_flash;
+    const bool ok = session_graph(s, 1, n_kv, error) && rows_check(s, error) && flash_choose(s, error);
     s->graph_tokens = 0; // not to be used again
     return ok;
 }
@@ -100,7 +100,7 @@ int64_t cache_ring(const struct session *s) {
 // Tensors of one device's layers.
 static bool tensors_make(struct session *s, int d, struct model_error *error) {
     const struct model_params *p = &s->model->params;
-    size_t n                     = 0;
+    size_t n = 0;
     for (int64_t i = 0; i < p->n_layer; i++) {
         n += s->model->layer_device[i] == d ? 2 : 0;
     }
@@ -113,8 +113,8 @@ static bool tensors_make(struct session *s, int d, struct model_error *error) {
             states_make(s, i, s->caches[d].ctx);
         } else if (s->model->layer_device[i] == d) {
             struct ggml_context *ctx = s->caches[d].ctx;
-            const int64_t n_rows     = params_has_window(p, i) ? s->n_ring : s->params.n_ctx;
-            s->k[i]                  = ggml_new_tensor_2d(ctx, s->params.cache_k, p->head_size * p->n_head_kv, n_rows);
+            const int64_t n_rows = params_has_window(p, i) ? s->n_ring : s->params.n_ctx;
+            s->k[i] = ggml_new_tensor_2d(ctx, s->params.cache_k, p->head_size * p->n_head_kv, n_rows);
             ggml_format_name(s->k[i], "cache_k-%d", (int) i);
             if (n_kinds(s) == 2) {
                 s->v[i] = ggml_new_tensor_2d(ctx, s->params.cache_v, p->head_size_v * p->n_head_kv, n_rows);
@@ -141,9 +141,9 @@ static bool device_make(struct session *s, int d, struct model_error *error) {
     } else {
         s->caches[d].buffer = ggml_backend_buft_alloc_buffer(buft, 0);
         for (struct ggml_tensor *t = ggml_get_first_tensor(s->caches[d].ctx); t != NULL;
-             t                     = ggml_get_next_tensor(s->caches[d].ctx, t)) {
+             t = ggml_get_next_tensor(s->caches[d].ctx, t)) {
             t->buffer = s->caches[d].buffer;
-            t->data   = (void *) (uintptr_t) 4096; // nobody follows it
+            t->data = (void *) (uintptr_t) 4096; // nobody follows it
         }
     }
     return s->caches[d].buffer != NULL ||

@@ -38,10 +38,10 @@ struct text {
 static void put(struct text *t, const char *bytes, size_t n) {
     if (t->n + n + 1 > t->cap && !t->is_failed) {
         const size_t cap = 2 * (t->n + n + 64);
-        char *more       = model_alloc_realloc(t->bytes, cap);
-        t->is_failed     = more == NULL;
-        t->bytes         = more != NULL ? more : t->bytes;
-        t->cap           = more != NULL ? cap : t->cap;
+        char *more = model_alloc_realloc(t->bytes, cap);
+        t->is_failed = more == NULL;
+        t->bytes = more != NULL ? more : t->bytes;
+        t->cap = more != NULL ? cap : t->cap;
     }
     if (!t->is_failed) {
         memcpy(t->bytes + t->n, bytes, n);
@@ -58,8 +58,8 @@ static void put_text(struct text *t, const char *text) {
 
 static void put_words(struct text *t, const struct chat_template *row, const struct chat_message *m) {
     static const char blanks[] = " \t\n\v\f\r";
-    const char *words          = m->text;
-    size_t n                   = strlen(words);
+    const char *words = m->text;
+    size_t n = strlen(words);
     if ((row->trims >> m->role & 1) != 0) {
         const size_t skip = strspn(words, blanks);
         words += skip;
@@ -78,9 +78,9 @@ static void put_system(struct text *t, const struct chat_template *row, const st
 }
 
 char *chat_format(const struct chat_template *row, const struct chat_message *messages, size_t n, bool ask) {
-    struct text t                     = {0};
+    struct text t = {0};
     const struct chat_message *system = NULL; // waits for the next user
-    bool has_user                     = false;
+    bool has_user = false;
     put_text(&t, row->begin != NULL ? row->begin : "");
     for (size_t i = 0; i < n; i++) {
         const struct chat_message *m = &messages[i];

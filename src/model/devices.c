@@ -16,11 +16,11 @@ static void proc_of(ggml_backend_dev_t dev, const char *name, void *out) {
 }
 
 static bool device_add(struct model_devices *d, ggml_backend_dev_t dev, struct model_error *error) {
-    const size_t n          = (size_t) d->n + 1;
+    const size_t n = (size_t) d->n + 1;
     ggml_backend_dev_t *all = model_alloc_realloc(d->dev, n * sizeof(ggml_backend_dev_t));
-    d->dev                  = all != NULL ? all : d->dev;
-    ggml_backend_t *opened  = model_alloc_realloc(d->backend, n * sizeof(ggml_backend_t));
-    d->backend              = opened != NULL ? opened : d->backend;
+    d->dev = all != NULL ? all : d->dev;
+    ggml_backend_t *opened = model_alloc_realloc(d->backend, n * sizeof(ggml_backend_t));
+    d->backend = opened != NULL ? opened : d->backend;
     if (all == NULL || opened == NULL) {
         return model_fail(error, "out of memory for %zu devices", n);
     }
@@ -28,7 +28,7 @@ static bool device_add(struct model_devices *d, ggml_backend_dev_t dev, struct m
     if (backend == NULL) {
         return model_fail(error, "device '%s' cannot be opened: %s", ggml_backend_dev_name(dev), berth_last_error());
     }
-    d->dev[d->n]       = dev;
+    d->dev[d->n] = dev;
     d->backend[d->n++] = backend;
     return true;
 }
@@ -49,7 +49,7 @@ int model_n_cores(void) {
 }
 
 static void threads_set(struct model_devices *d, int n_threads) {
-    n_threads    = n_threads > 0 ? n_threads : model_n_cores();
+    n_threads = n_threads > 0 ? n_threads : model_n_cores();
     d->n_threads = n_threads;
     for (int i = 0; i < d->n; i++) {
         ggml_backend_set_n_threads_t set;
@@ -62,7 +62,7 @@ static void threads_set(struct model_devices *d, int n_threads) {
 
 bool model_device_unknown(const char *name, struct model_error *error) {
     char known[256] = "";
-    size_t n        = 0;
+    size_t n = 0;
     for (size_t i = 0; i < ggml_backend_dev_count() && n < sizeof known; i++) {
         n += (size_t) snprintf(
             known + n, sizeof known - n, "%s%s", i > 0 ? ", " : "", ggml_backend_dev_name(ggml_backend_dev_get(i)));
@@ -71,10 +71,10 @@ bool model_device_unknown(const char *name, struct model_error *error) {
 }
 
 bool model_devices_open(struct model_devices *d, const char *name, int n_threads, struct model_error *error) {
-    *d                     = (struct model_devices){0};
+    *d = (struct model_devices){0};
     ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     ggml_backend_dev_t dev = name != NULL ? ggml_backend_dev_by_name(name) : NULL;
-    bool ok                = true;
+    bool ok = true;
     if (cpu == NULL) {
         return model_fail(error, "there is no CPU device");
     }
@@ -96,7 +96,7 @@ bool model_devices_open(struct model_devices *d, const char *name, int n_threads
 
 // The host's threads are shared out, too, among the parts that have any.
 static void parts_threads_set(ggml_backend_t meta, int n_threads) {
-    int n     = 0;
+    int n = 0;
     n_threads = n_threads > 0 ? n_threads : model_n_cores();
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < ggml_backend_meta_n_backends(meta); i++) {
@@ -124,7 +124,7 @@ bool model_devices_open_list(struct model_devices *d, ggml_backend_dev_t *list, 
 
 bool model_devices_open_parts(struct model_devices *d, const struct model *model, ggml_backend_dev_t *parts, int n,
     ggml_backend_dev_t host, struct model_error *error) {
-    *d                     = (struct model_devices){0};
+    *d = (struct model_devices){0};
     ggml_backend_dev_t dev = model_device_parts(&d->shares, model, parts, n, error);
     if (dev == NULL || !device_add(d, dev, error) || !device_add(d, host, error)) {
         model_devices_close(d);
@@ -135,7 +135,7 @@ bool model_devices_open_parts(struct model_devices *d, const struct model *model
 
 bool model_devices_open_split(
     struct model_devices *d, const struct model *model, const char *names, int n_threads, struct model_error *error) {
-    *d                     = (struct model_devices){0};
+    *d = (struct model_devices){0};
     ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (cpu == NULL) {
         return model_fail(error, "there is no CPU device");
@@ -170,7 +170,7 @@ void model_devices_close(struct model_devices *d) {
 }
 
 void model_devices_set_abort(struct model_devices *d, ggml_abort_callback callback, void *user_data) {
-    d->abort      = callback;
+    d->abort = callback;
     d->abort_data = user_data;
     for (int i = 0; i < d->n; i++) {
         ggml_backend_set_abort_callback_t set;

@@ -16,7 +16,7 @@ static struct ggml_tensor *gated(struct graph_builder *b, struct ggml_tensor *ga
 
 static struct ggml_tensor *dense(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[b->i];
-    struct ggml_tensor *up      = builder_product(b, l->up, l->up_bias, x, "ffn.up"), *act;
+    struct ggml_tensor *up = builder_product(b, l->up, l->up_bias, x, "ffn.up"), *act;
     if (builder_has(b, ARCH_NO_GATE)) {
         act = ggml_gelu(b->ctx, up);
     } else if (builder_has(b, ARCH_FUSED_FFN)) {
@@ -39,23 +39,23 @@ static struct ggml_tensor *grouped(struct graph_builder *b, struct ggml_tensor *
     const struct model_params *p = b->p;
     const int64_t n_tokens = like->ne[1], size = p->n_expert / p->n_group, n_out = p->n_group - p->n_group_used;
     struct ggml_tensor *each = ggml_reshape_4d(b->ctx, like, 1, size, p->n_group, n_tokens);
-    struct ggml_tensor *two  = ggml_reshape_3d(b->ctx, like, size, p->n_group, n_tokens);
-    two                      = ggml_get_rows(b->ctx, each, builder_named(b, ggml_top_k(b->ctx, two, 2), "ffn.group_two"));
-    two                      = ggml_reshape_3d(b->ctx, builder_named(b, two, "ffn.group_best"), 2, p->n_group, n_tokens);
-    two                      = builder_named(b, ggml_sum_rows(b->ctx, two), "ffn.group_sum"); // [1, n_group, n_tokens]
-    two                      = ggml_scale(b->ctx, ggml_reshape_2d(b->ctx, two, p->n_group, n_tokens), -1);
-    struct ggml_tensor *out  = ggml_top_k(b->ctx, builder_named(b, two, "ffn.group_worst"), (int) n_out); // [n_out, n_tokens]
-    struct ggml_tensor *to   = ggml_reshape_3d(b->ctx, like, size, p->n_group, n_tokens);
+    struct ggml_tensor *two = ggml_reshape_3d(b->ctx, like, size, p->n_group, n_tokens);
+    two = ggml_get_rows(b->ctx, each, builder_named(b, ggml_top_k(b->ctx, two, 2), "ffn.group_two"));
+    two = ggml_reshape_3d(b->ctx, builder_named(b, two, "ffn.group_best"), 2, p->n_group, n_tokens);
+    two = builder_named(b, ggml_sum_rows(b->ctx, two), "ffn.group_sum"); // [1, n_group, n_tokens]
+    two = ggml_scale(b->ctx, ggml_reshape_2d(b->ctx, two, p->n_group, n_tokens), -1);
+    struct ggml_tensor *out = ggml_top_k(b->ctx, builder_named(b, two, "ffn.group_worst"), (int) n_out); // [n_out, n_tokens]
+    struct ggml_tensor *to = ggml_reshape_3d(b->ctx, like, size, p->n_group, n_tokens);
     struct ggml_tensor *none = ggml_view_3d(b->ctx, to, size, n_out, n_tokens, to->nb[1], to->nb[2], 0);
-    none                     = builder_named(b, ggml_fill(b->ctx, ggml_cont(b->ctx, none), -INFINITY), "ffn.group_none");
-    to                       = ggml_set_rows(b->ctx, ggml_cont(b->ctx, to), none, out);
+    none = builder_named(b, ggml_fill(b->ctx, ggml_cont(b->ctx, none), -INFINITY), "ffn.group_none");
+    to = ggml_set_rows(b->ctx, ggml_cont(b->ctx, to), none, out);
     return ggml_reshape_2d(b->ctx, builder_named(b, to, "ffn.grouped"), p->n_expert, n_tokens);
 }
 
 // Which experts a token goes through, and how much each counts.
 static struct choice choose(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
-    const struct model_layer *l  = &b->m->layers[b->i];
+    const struct model_layer *l = &b->m->layers[b->i];
     const int64_t n_tokens = x->ne[1], n_used = p->n_expert_used;
     struct ggml_tensor *like = builder_product(b, l->router, l->router_bias, x, "ffn.router");
     if (p->desc->share != SHARE_CHOSEN) {
@@ -63,10 +63,10 @@ static struct choice choose(struct graph_builder *b, struct ggml_tensor *x) {
     }
     struct ggml_tensor *by =
         l->router_add != NULL ? builder_named(b, ggml_add(b->ctx, like, l->router_add), "ffn.like_added") : like;
-    by              = p->n_group > 0 ? grouped(b, by) : by;
+    by = p->n_group > 0 ? grouped(b, by) : by;
     struct choice c = {.chosen = ggml_top_k(b->ctx, by, (int) n_used)};
-    c.shares        = ggml_get_rows(b->ctx, ggml_reshape_3d(b->ctx, like, 1, p->n_expert, n_tokens), c.chosen);
-    c.shares        = ggml_reshape_2d(b->ctx, builder_named(b, c.shares, "ffn.chosen_like"), n_used, n_tokens);
+    c.shares = ggml_get_rows(b->ctx, ggml_reshape_3d(b->ctx, like, 1, p->n_expert, n_tokens), c.chosen);
+    c.shares = ggml_reshape_2d(b->ctx, builder_named(b, c.shares, "ffn.chosen_like"), n_used, n_tokens);
     if (p->has_sum) {
         c.shares = ggml_div(b->ctx, c.shares, builder_named(b, ggml_sum_rows(b->ctx, c.shares), "ffn.sum_like"));
     } else if (p->desc->share == SHARE_CHOSEN) {
@@ -88,20 +88,20 @@ static struct ggml_tensor *each(struct graph_builder *b, struct ggml_tensor *wei
 
 static struct ggml_tensor *experts(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
-    const struct model_layer *l  = &b->m->layers[b->i];
-    const struct choice c        = choose(b, x);
-    const int64_t n_tokens       = x->ne[1];
-    struct ggml_tensor *in       = ggml_reshape_3d(b->ctx, x, p->n_embd, 1, n_tokens);
-    struct ggml_tensor *up       = each(b, l->ups, l->ups_bias, in, c.chosen, "ffn.ups");
-    struct ggml_tensor *gate     = each(b, l->gates, l->gates_bias, in, c.chosen, "ffn.gates");
-    struct ggml_tensor *act      = builder_named(b, gated(b, gate, up), "ffn.acts");
-    struct ggml_tensor *down     = each(b, l->downs, l->downs_bias, act, c.chosen, "ffn.downs");
-    struct ggml_tensor *all      = builder_named(b, ggml_mul(b->ctx, down, c.shares), "ffn.each"); // [n_embd, n_used, n_tokens]
-    struct ggml_tensor *result   = NULL;
+    const struct model_layer *l = &b->m->layers[b->i];
+    const struct choice c = choose(b, x);
+    const int64_t n_tokens = x->ne[1];
+    struct ggml_tensor *in = ggml_reshape_3d(b->ctx, x, p->n_embd, 1, n_tokens);
+    struct ggml_tensor *up = each(b, l->ups, l->ups_bias, in, c.chosen, "ffn.ups");
+    struct ggml_tensor *gate = each(b, l->gates, l->gates_bias, in, c.chosen, "ffn.gates");
+    struct ggml_tensor *act = builder_named(b, gated(b, gate, up), "ffn.acts");
+    struct ggml_tensor *down = each(b, l->downs, l->downs_bias, act, c.chosen, "ffn.downs");
+    struct ggml_tensor *all = builder_named(b, ggml_mul(b->ctx, down, c.shares), "ffn.each"); // [n_embd, n_used, n_tokens]
+    struct ggml_tensor *result = NULL;
     ggml_build_forward_expand(b->graph, all);
     for (int64_t i = 0; i < p->n_expert_used; i++) {
         struct ggml_tensor *one = ggml_view_2d(b->ctx, all, p->n_embd, n_tokens, all->nb[2], (size_t) i * all->nb[1]);
-        result                  = result == NULL ? one : builder_named(b, ggml_add(b->ctx, result, one), "ffn.experts");
+        result = result == NULL ? one : builder_named(b, ggml_add(b->ctx, result, one), "ffn.experts");
     }
     return p->n_expert_used == 1 ? builder_named(b, ggml_cont(b->ctx, result), "ffn.experts") : result;
 }
@@ -109,8 +109,8 @@ static struct ggml_tensor *experts(struct graph_builder *b, struct ggml_tensor *
 // The experts that every token goes through are one dense part.
 static struct ggml_tensor *shared(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[b->i];
-    struct ggml_tensor *up      = builder_product(b, l->up_all, NULL, x, "ffn.up");
-    struct ggml_tensor *act     = gated(b, builder_product(b, l->gate_all, NULL, x, "ffn.gate"), up);
+    struct ggml_tensor *up = builder_product(b, l->up_all, NULL, x, "ffn.up");
+    struct ggml_tensor *act = gated(b, builder_product(b, l->gate_all, NULL, x, "ffn.gate"), up);
     return builder_product(b, l->down_all, NULL, builder_named(b, act, "ffn.act"), "ffn.down");
 }
 

@@ -60,18 +60,18 @@ static bool type_check(const struct berth_gguf_map *map, const char *path, struc
 
 bool model_files_open(struct model *m, const char *path, bool read, struct model_error *error) {
     int64_t n = 1;
-    m->file   = file_open(path, read, error);
+    m->file = file_open(path, read, error);
     if (m->file == NULL || !type_check(m->file, path, error) ||
         !keys_int(berth_gguf_map_meta(m->file), "split.count", 0, MAX_FILES, &n, error)) {
         return false;
     }
-    n        = n > 1 ? n : 1;
+    n = n > 1 ? n : 1;
     m->files = model_alloc_calloc((size_t) n, sizeof *m->files);
     if (m->files == NULL) {
         return model_fail(error, "out of memory for %" PRId64 " files", n);
     }
     m->files[0] = m->file;
-    m->n_files  = n;
+    m->n_files = n;
     return n == 1 || (others_open(m, path, read, n, error) && part_check(m->file, path, 0, n, error));
 }
 

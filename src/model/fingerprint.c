@@ -35,9 +35,9 @@ static bool is_value(const char *key) {
 
 static uint64_t key_hash(const struct gguf_context *meta, int64_t id) {
     struct berth_siphash hash = hash_begin();
-    enum gguf_type type       = gguf_get_kv_type(meta, id);
-    const bool is_array       = type == GGUF_TYPE_ARRAY;
-    const size_t n            = is_array ? gguf_get_arr_n(meta, id) : 1;
+    enum gguf_type type = gguf_get_kv_type(meta, id);
+    const bool is_array = type == GGUF_TYPE_ARRAY;
+    const size_t n = is_array ? gguf_get_arr_n(meta, id) : 1;
     if (is_array) {
         type = gguf_get_arr_type(meta, id);
     }
@@ -56,8 +56,8 @@ static uint64_t key_hash(const struct gguf_context *meta, int64_t id) {
 
 static uint64_t weight_hash(const struct ggml_tensor *t) {
     struct berth_siphash hash = hash_begin();
-    const size_t size         = ggml_nbytes(t);
-    const int32_t type        = (int32_t) t->type;
+    const size_t size = ggml_nbytes(t);
+    const int32_t type = (int32_t) t->type;
     text_add(&hash, t->name);
     berth_siphash_add(&hash, &type, sizeof type);
     berth_siphash_add(&hash, t->ne, sizeof t->ne);
@@ -73,7 +73,7 @@ static uint64_t weight_hash(const struct ggml_tensor *t) {
 
 uint64_t model_fingerprint(const struct model *m, bool with_weights) {
     const struct gguf_context *meta = berth_gguf_map_meta(m->file);
-    uint64_t sum                    = 0; // the order of keys and of weights changes no value
+    uint64_t sum = 0; // the order of keys and of weights changes no value
     for (int64_t i = 0; i < gguf_get_n_kv(meta); i++) {
         sum += is_value(gguf_get_key(meta, i)) ? key_hash(meta, i) : 0;
     }

@@ -20,7 +20,7 @@ static bool is_call(const struct grammar_elem *e) {
 static const struct grammar_elem *walk_next(const struct grammar *g, struct walk *w) {
     while (w->alt != GRAMMAR_NONE) {
         const struct grammar_elem *e = w->elem == NULL ? g->elems + g->alts[w->alt].at : w->elem + 1;
-        const bool is_open           = w->elem == NULL || grammar_can_skip(g, w->elem, 0);
+        const bool is_open = w->elem == NULL || grammar_can_skip(g, w->elem, 0);
         if (is_open && is_call(e)) {
             w->elem = e;
             return e;
@@ -48,19 +48,19 @@ struct empties {
 };
 
 static void alt_look(struct empties *s, uint32_t alt) {
-    struct grammar *g            = s->g;
-    struct waiting *w            = &s->alts[alt];
+    struct grammar *g = s->g;
+    struct waiting *w = &s->alts[alt];
     const struct grammar_elem *e = &g->elems[w->elem];
     while (is_call(e) && (grammar_can_skip(g, e, 0) || g->rules[grammar_callee(g, e)].is_empty)) {
         e = &g->elems[++w->elem];
     }
     if (e->kind == GRAMMAR_END && !g->rules[w->rule].is_empty) {
         g->rules[w->rule].is_empty = true;
-        s->found[s->n_found++]     = w->rule;
+        s->found[s->n_found++] = w->rule;
     } else if (is_call(e)) {
         const uint32_t rule = grammar_callee(g, e);
-        w->next             = s->first[rule];
-        s->first[rule]      = alt;
+        w->next = s->first[rule];
+        s->first[rule] = alt;
     }
 }
 
@@ -119,31 +119,31 @@ struct search {
 
 static void search_enter(struct search *s, uint32_t rule) {
     s->n_seen++;
-    s->visits[rule]      = (struct visit){{s->g->rules[rule].first, NULL}, s->n_seen, s->n_seen, 0};
+    s->visits[rule] = (struct visit){{s->g->rules[rule].first, NULL}, s->n_seen, s->n_seen, 0};
     s->path[s->n_path++] = s->open[s->n_open++] = rule;
 }
 
 // Steps on from the last rule of the path, or leaves it.
 static void search_step(struct search *s) {
-    const uint32_t rule          = s->path[s->n_path - 1];
-    struct visit *v              = &s->visits[rule];
+    const uint32_t rule = s->path[s->n_path - 1];
+    struct visit *v = &s->visits[rule];
     const struct grammar_elem *e = walk_next(s->g, &v->walk);
-    const uint32_t callee        = e != NULL ? grammar_callee(s->g, e) : 0;
+    const uint32_t callee = e != NULL ? grammar_callee(s->g, e) : 0;
     if (e != NULL && s->visits[callee].index == 0) {
         search_enter(s, callee);
     } else if (e != NULL) {
         const struct visit *to = &s->visits[callee];
-        v->low                 = to->component == 0 && to->index < v->low ? to->index : v->low;
+        v->low = to->component == 0 && to->index < v->low ? to->index : v->low;
     } else {
         if (--s->n_path > 0) {
             struct visit *above = &s->visits[s->path[s->n_path - 1]];
-            above->low          = v->low < above->low ? v->low : above->low;
+            above->low = v->low < above->low ? v->low : above->low;
         }
         if (v->low == v->index) {
             s->n_components++;
             uint32_t last;
             do {
-                last                      = s->open[--s->n_open];
+                last = s->open[--s->n_open];
                 s->visits[last].component = s->n_components;
             } while (last != rule);
         }
@@ -185,17 +185,17 @@ static void members_list(struct grammar *g, const struct search *s) {
 }
 
 bool grammar_check(struct grammar *g, struct model_error *error) {
-    const size_t n   = g->n_rules;
-    struct search s  = {.g = g};
+    const size_t n = g->n_rules;
+    struct search s = {.g = g};
     struct empties m = {.g = g};
-    s.visits         = model_alloc_calloc(n + 1, sizeof *s.visits);
-    s.path           = model_alloc_malloc((n + 1) * sizeof *s.path);
-    s.open           = model_alloc_malloc((n + 1) * sizeof *s.open);
-    m.alts           = model_alloc_malloc((g->n_alts + 1) * sizeof *m.alts);
-    m.first          = model_alloc_malloc((n + 1) * sizeof *m.first);
-    m.found          = model_alloc_malloc((n + 1) * sizeof *m.found);
-    g->members       = model_alloc_malloc((n + 1) * sizeof *g->members);
-    g->first_member  = model_alloc_calloc(n + 2, sizeof *g->first_member);
+    s.visits = model_alloc_calloc(n + 1, sizeof *s.visits);
+    s.path = model_alloc_malloc((n + 1) * sizeof *s.path);
+    s.open = model_alloc_malloc((n + 1) * sizeof *s.open);
+    m.alts = model_alloc_malloc((g->n_alts + 1) * sizeof *m.alts);
+    m.first = model_alloc_malloc((n + 1) * sizeof *m.first);
+    m.found = model_alloc_malloc((n + 1) * sizeof *m.found);
+    g->members = model_alloc_malloc((n + 1) * sizeof *g->members);
+    g->first_member = model_alloc_calloc(n + 2, sizeof *g->first_member);
     bool ok = (s.visits != NULL && s.path != NULL && s.open != NULL && m.alts != NULL && m.first != NULL && m.found != NULL &&
                   g->members != NULL && g->first_member != NULL) ||
               model_fail(error, "out of memory for a grammar of %zu rules", n);

@@ -80,7 +80,7 @@ static bool rule_new(struct parser *p, uint32_t *out) {
     if (g->n_rules >= GRAMMAR_NONE - 1) {
         return fail(p, "there are too many rules");
     }
-    *out                   = (uint32_t) g->n_rules;
+    *out = (uint32_t) g->n_rules;
     g->rules[g->n_rules++] = (struct grammar_rule){.first = GRAMMAR_NONE};
     return true;
 }
@@ -94,7 +94,7 @@ static bool alt_add(struct parser *p, uint32_t rule, const struct grammar_elem *
     if (g->n_alts >= GRAMMAR_NONE || g->n_elems >= GRAMMAR_NONE - n - 1) {
         return fail(p, "there are too many elements");
     }
-    g->alts[g->n_alts]   = (struct grammar_alt){(uint32_t) g->n_elems, g->rules[rule].first};
+    g->alts[g->n_alts] = (struct grammar_alt){(uint32_t) g->n_elems, g->rules[rule].first};
     g->rules[rule].first = (uint32_t) g->n_alts++;
     for (size_t i = 0; i <= n; i++) {
         if (!grammar_list_grow((void **) &g->elems, g->n_elems, &g->elems_room, sizeof *g->elems)) {
@@ -107,7 +107,7 @@ static bool alt_add(struct parser *p, uint32_t rule, const struct grammar_elem *
 
 static size_t name_slot(const struct parser *p, const char *name, size_t size) {
     const struct names *n = &p->names;
-    size_t i              = (size_t) berth_siphash_of(&n->key, name, size) & (n->n_slots - 1);
+    size_t i = (size_t) berth_siphash_of(&n->key, name, size) & (n->n_slots - 1);
     for (; n->slots[i] != 0; i = (i + 1) & (n->n_slots - 1)) {
         const struct grammar_rule *rule = &p->g->rules[n->slots[i] - 1];
         if (rule->name_size == size && memcmp(rule->name, name, size) == 0) {
@@ -124,12 +124,12 @@ static bool names_grow(struct parser *p) {
         return true;
     }
     const size_t n_new = n->n_slots > 0 ? 2 * n->n_slots : 64;
-    uint32_t *slots    = model_alloc_calloc(n_new, sizeof *slots);
+    uint32_t *slots = model_alloc_calloc(n_new, sizeof *slots);
     if (slots == NULL) {
         return out_of_memory(p);
     }
     model_alloc_free(n->slots);
-    n->slots   = slots;
+    n->slots = slots;
     n->n_slots = n_new;
     for (uint32_t i = 0; i < p->g->n_rules; i++) {
         if (p->g->rules[i].name != NULL) {
@@ -154,10 +154,10 @@ static bool rule_find(struct parser *p, const char *name, size_t size, uint32_t 
         return out_of_memory(p);
     }
     memcpy(copy, name, size);
-    copy[size]                  = '\0';
-    p->g->rules[*out].name      = copy;
+    copy[size] = '\0';
+    p->g->rules[*out].name = copy;
     p->g->rules[*out].name_size = size;
-    p->names.slots[slot]        = *out + 1;
+    p->names.slots[slot] = *out + 1;
     p->names.n++;
     return true;
 }
@@ -176,7 +176,7 @@ static void skip(struct parser *p) {
     for (; p->at < p->size; p->at++) {
         if (p->text[p->at] == '#') {
             const char *end = memchr(p->text + p->at, '\n', p->size - p->at);
-            p->at           = end != NULL ? (size_t) (end - p->text) : p->size;
+            p->at = end != NULL ? (size_t) (end - p->text) : p->size;
         }
         if (p->at >= p->size || strchr(" \t\r\n", p->text[p->at]) == NULL) {
             return;
@@ -195,7 +195,7 @@ static size_t name_size(const struct parser *p) {
 // Does "NAME ::=" stand here?
 static bool is_rule_here(const struct parser *p) {
     struct parser q = *p;
-    const size_t n  = name_size(&q);
+    const size_t n = name_size(&q);
     q.at += n;
     skip(&q);
     return n > 0 && q.at + 3 <= q.size && memcmp(q.text + q.at, "::=", 3) == 0;
@@ -204,7 +204,7 @@ static bool is_rule_here(const struct parser *p) {
 static bool hex(struct parser *p, int n, uint32_t *c) {
     *c = 0;
     for (int i = 0; i < n; i++, p->at++) {
-        const char x    = peek(p);
+        const char x = peek(p);
         const int digit = x >= '0' && x <= '9'   ? x - '0'
                           : x >= 'a' && x <= 'f' ? x - 'a' + 10
                           : x >= 'A' && x <= 'F' ? x - 'A' + 10
@@ -340,11 +340,11 @@ static bool class_read(struct parser *p, struct items *s) {
     struct range *ranges = NULL;
     size_t n = 0, room = 0, join_at = 4096; // joined ranges are at most half of all characters
     const bool is_not = peek(p) == '^';
-    bool ok           = true;
+    bool ok = true;
     p->at += is_not;
     while (ok && p->at < p->size && peek(p) != ']') {
         struct range r;
-        ok     = character(p, &r.low);
+        ok = character(p, &r.low);
         r.high = r.low;
         if (ok && peek(p) == '-' && p->at + 1 < p->size && p->text[p->at + 1] != ']') {
             p->at++;
@@ -416,7 +416,7 @@ static bool repeat(struct parser *p, struct items *s, size_t from, int64_t least
     if (!grammar_list_grow((void **) &g->repeats, g->n_repeats, &g->repeats_room, sizeof *g->repeats)) {
         return out_of_memory(p);
     }
-    s->n                       = from;
+    s->n = from;
     g->repeats[g->n_repeats++] = (struct grammar_repeat){rule, (uint32_t) least, most < 0 ? GRAMMAR_NONE : (uint32_t) most};
     return push(p, s, (struct grammar_elem){.kind = GRAMMAR_REPEAT, .rule = (uint32_t) (g->n_repeats - 1)});
 }
@@ -465,7 +465,7 @@ static bool suffix_read(struct parser *p, struct items *s, size_t from) {
         return false;
     }
     least = c == '+' ? 1 : least;
-    most  = c == '?' ? 1 : most;
+    most = c == '?' ? 1 : most;
     return repeat(p, s, from, least, most);
 }
 
@@ -491,7 +491,7 @@ static bool group_read(struct parser *p, struct items *s) {
 
 static bool item_read(struct parser *p, struct items *s, bool *is_end) {
     static struct range any = {0, MAX_CHAR};
-    const char c            = peek(p);
+    const char c = peek(p);
     const size_t n = name_size(p), from = s->n;
     struct range all = any;
     uint32_t rule;
@@ -519,14 +519,14 @@ static bool item_read(struct parser *p, struct items *s, bool *is_end) {
 
 static bool alternatives(struct parser *p, uint32_t rule) {
     struct items s = {0};
-    bool ok        = true;
+    bool ok = true;
     for (bool more = true; ok && more;) {
         s.n = 0;
         skip(p);
         for (bool is_end = false; ok && !is_end; skip(p)) {
             ok = item_read(p, &s, &is_end);
         }
-        ok   = ok && alt_add(p, rule, s.elems, s.n);
+        ok = ok && alt_add(p, rule, s.elems, s.n);
         more = ok && peek(p) == '|';
         p->at += more;
     }
@@ -576,16 +576,16 @@ static bool rules_read(struct parser *p) {
 
 struct grammar *grammar_new(const char *text, size_t size, ggml_abort_callback stop, void *stop_data, struct model_error *error) {
     struct grammar *g = model_alloc_calloc(1, sizeof *g);
-    struct parser p   = {.g = g, .text = text, .size = size, .error = error, .names.key = berth_siphash_key_new(&p)};
+    struct parser p = {.g = g, .text = text, .size = size, .error = error, .names.key = berth_siphash_key_new(&p)};
     if (g == NULL) {
         model_fail(error, "out of memory");
         return NULL;
     }
-    g->stop           = stop;
-    g->stop_data      = stop_data;
+    g->stop = stop;
+    g->stop_data = stop_data;
     g->max_stack_size = GRAMMAR_STACK_SIZE;
-    g->max_steps      = GRAMMAR_STEPS;
-    const bool ok     = rule_find(&p, "root", 4, &g->root) && rules_read(&p) && rules_check(&p) && grammar_check(g, error);
+    g->max_steps = GRAMMAR_STEPS;
+    const bool ok = rule_find(&p, "root", 4, &g->root) && rules_read(&p) && rules_check(&p) && grammar_check(g, error);
     model_alloc_free(p.names.slots);
     if (!ok) {
         grammar_free(g);

@@ -9,14 +9,14 @@
 #define GONE UINT32_MAX
 
 bool stacks_init(struct grammar_stacks *s, size_t max_size, struct model_error *error) {
-    *s          = (struct grammar_stacks){.max_size = max_size};
-    s->key      = berth_siphash_key_new(s);
+    *s = (struct grammar_stacks){.max_size = max_size};
+    s->key = berth_siphash_key_new(s);
     s->n_places = 1; // PLACE_OVER
     if (!grammar_list_grow((void **) &s->places, 0, &s->places_room, sizeof *s->places)) {
         return model_fail(error, "out of memory for the stacks of a grammar");
     }
     s->places[PLACE_OVER] = (struct grammar_place){GRAMMAR_NONE, 0, STACK_NONE};
-    s->place_stamps       = model_alloc_calloc(s->places_room, sizeof *s->place_stamps);
+    s->place_stamps = model_alloc_calloc(s->places_room, sizeof *s->place_stamps);
     return s->place_stamps != NULL || model_fail(error, "out of memory for the stacks of a grammar");
 }
 
@@ -62,7 +62,7 @@ static bool stamped_grow(void **list, size_t n, size_t *room, size_t size, uint3
         }
         memset(more + *room, 0, (new_room - *room) * sizeof *more);
         *stamps = more;
-        *room   = new_room;
+        *room = new_room;
     }
     return true;
 }
@@ -72,9 +72,9 @@ static bool members_grow(struct grammar_stacks *s, size_t n) {
         return true;
     }
     const size_t room = 2 * s->members_room > s->n_members + n ? 2 * s->members_room : s->n_members + n + 64;
-    uint32_t *more    = model_alloc_realloc(s->members, room * sizeof *more);
+    uint32_t *more = model_alloc_realloc(s->members, room * sizeof *more);
     if (more != NULL) {
-        s->members      = more;
+        s->members = more;
         s->members_room = room;
     }
     return more != NULL;
@@ -123,12 +123,12 @@ static bool slots_grow(
         return true;
     }
     const size_t n_new = *n_slots > 0 ? 2 * *n_slots : 256;
-    uint32_t *more     = model_alloc_malloc(n_new * sizeof *more);
+    uint32_t *more = model_alloc_malloc(n_new * sizeof *more);
     if (more == NULL) {
         return false;
     }
     model_alloc_free(*slots);
-    *slots   = more;
+    *slots = more;
     *n_slots = n_new;
     enter(s);
     return true;
@@ -151,8 +151,8 @@ bool stacks_place(
     if (!stamped_grow((void **) &s->places, s->n_places, &s->places_room, sizeof *s->places, &s->place_stamps)) {
         return model_fail(error, "out of memory for %zu places of a grammar", s->n_places);
     }
-    *place               = (uint32_t) s->n_places++;
-    s->places[*place]    = p;
+    *place = (uint32_t) s->n_places++;
+    s->places[*place] = p;
     s->place_slots[slot] = *place + 1;
     return true;
 }
@@ -187,8 +187,8 @@ bool stacks_stack(struct grammar_stacks *s, uint32_t *places, size_t n, uint32_t
         !members_grow(s, n_own)) {
         return model_fail(error, "out of memory for %zu stacks of a grammar", s->n_stacks);
     }
-    *stack               = (uint32_t) s->n_stacks++;
-    s->stacks[*stack]    = (struct grammar_stack){s->n_members, (uint32_t) n_own, (uint32_t) s->n_places};
+    *stack = (uint32_t) s->n_stacks++;
+    s->stacks[*stack] = (struct grammar_stack){s->n_members, (uint32_t) n_own, (uint32_t) s->n_places};
     s->stack_slots[slot] = *stack + 1;
     memcpy(s->members + s->n_members, places, n_own * sizeof *places);
     s->n_members += n_own;
@@ -235,22 +235,22 @@ static void live_move(struct grammar_stacks *s, uint32_t *new_place, uint32_t *n
             k++;
         } else {
             if (new_place[p] != GONE) {
-                s->places[n_places]       = s->places[p];
+                s->places[n_places] = s->places[p];
                 s->places[n_places].below = new_stack[s->places[p].below];
-                new_place[p]              = (uint32_t) n_places++;
+                new_place[p] = (uint32_t) n_places++;
             }
             p++;
         }
     }
-    s->n_stacks  = n_stacks;
-    s->n_places  = n_places;
+    s->n_stacks = n_stacks;
+    s->n_places = n_places;
     s->n_members = n_members;
 }
 
 bool stacks_collect(struct grammar_stacks *s, uint32_t *live, size_t n) {
     uint32_t *new_place = model_alloc_malloc((s->n_places + 1) * sizeof *new_place);
     uint32_t *new_stack = model_alloc_malloc((s->n_stacks + 1) * sizeof *new_stack);
-    const bool ok       = new_place != NULL && new_stack != NULL;
+    const bool ok = new_place != NULL && new_stack != NULL;
     if (ok) {
         memset(new_place, 0xff, (s->n_places + 1) * sizeof *new_place);
         memset(new_stack, 0xff, (s->n_stacks + 1) * sizeof *new_stack);

@@ -75,19 +75,19 @@ static struct ggml_tensor *wanted(struct graph_builder *b, struct ggml_tensor *x
 
 static struct ggml_tensor *layer(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[b->i];
-    struct ggml_tensor *in      = builder_norm(b, x, l->attn_norm, l->attn_norm_bias, "attn_norm");
+    struct ggml_tensor *in = builder_norm(b, x, l->attn_norm, l->attn_norm_bias, "attn_norm");
     struct ggml_tensor *y;
     if (builder_has(b, ARCH_STATE)) {
         y = wanted(b, builder_state(b, in), "wanted_state");
         return builder_named(b, ggml_add(b->ctx, wanted(b, x, "wanted_in"), y), "state.added");
     }
-    y  = builder_attention(b, in);
-    x  = wanted(b, x, "wanted_in");
-    y  = said(b, wanted(b, y, "wanted_attn"), l->post_attn_norm, "attn.said");
-    x  = builder_named(b, ggml_add(b->ctx, x, y), "attn.sum");
+    y = builder_attention(b, in);
+    x = wanted(b, x, "wanted_in");
+    y = said(b, wanted(b, y, "wanted_attn"), l->post_attn_norm, "attn.said");
+    x = builder_named(b, ggml_add(b->ctx, x, y), "attn.sum");
     in = builder_has(b, ARCH_PARALLEL) ? wanted(b, in, "wanted_norm")
                                        : builder_norm(b, x, l->ffn_norm, l->ffn_norm_bias, "ffn_norm");
-    y  = said(b, builder_ffn(b, in), l->post_ffn_norm, "ffn.said");
+    y = said(b, builder_ffn(b, in), l->post_ffn_norm, "ffn.said");
     return builder_named(b, ggml_add(b->ctx, x, y), "ffn.sum");
 }
 
@@ -101,8 +101,8 @@ size_t graph_max_nodes(const struct model *m) {
 
 static void inputs_make(struct graph_builder *b) {
     const struct graph_shape *s = b->s;
-    struct graph_inputs *in     = b->in;
-    const bool has_state        = builder_has(b, ARCH_STATE);
+    struct graph_inputs *in = b->in;
+    const bool has_state = builder_has(b, ARCH_STATE);
     bool has_window = false, has_all = false;
     int64_t window = 0; // a layer that has one
     for (int64_t i = 0; !has_state && i < b->p->n_layer; i++) {
@@ -110,26 +110,26 @@ static void inputs_make(struct graph_builder *b) {
         has_window |= params_has_window(b->p, i);
         has_all |= !params_has_window(b->p, i);
     }
-    in->tokens      = input(b, GGML_TYPE_I32, s->n_tokens * s->n_seq, 0, "tokens");
-    in->pos         = has_state ? NULL : input(b, GGML_TYPE_I32, s->n_tokens, 0, "positions");
-    in->states      = has_state ? input(b, GGML_TYPE_I32, 1, 0, "states") : NULL;
-    in->rows        = s->k != NULL && has_all ? input(b, GGML_TYPE_I64, s->n_tokens, 0, "cache_rows") : NULL;
-    in->mask        = has_all ? input(b, GGML_TYPE_F16, s->n_kv, s->n_tokens, "mask") : NULL;
+    in->tokens = input(b, GGML_TYPE_I32, s->n_tokens * s->n_seq, 0, "tokens");
+    in->pos = has_state ? NULL : input(b, GGML_TYPE_I32, s->n_tokens, 0, "positions");
+    in->states = has_state ? input(b, GGML_TYPE_I32, 1, 0, "states") : NULL;
+    in->rows = s->k != NULL && has_all ? input(b, GGML_TYPE_I64, s->n_tokens, 0, "cache_rows") : NULL;
+    in->mask = has_all ? input(b, GGML_TYPE_F16, s->n_kv, s->n_tokens, "mask") : NULL;
     in->window_rows = s->k != NULL && has_window ? input(b, GGML_TYPE_I64, s->n_tokens, 0, "window_rows") : NULL;
-    in->window      = has_window ? input(b, GGML_TYPE_F16, builder_seen(b, window), s->n_tokens, "mask_window") : NULL;
-    in->out         = s->all_outputs ? NULL : input(b, GGML_TYPE_I32, 1, 0, "wanted");
+    in->window = has_window ? input(b, GGML_TYPE_F16, builder_seen(b, window), s->n_tokens, "mask_window") : NULL;
+    in->out = s->all_outputs ? NULL : input(b, GGML_TYPE_I32, 1, 0, "wanted");
 }
 
 // Where a position has an embedding of its own it is added to each sequence's tokens.
 static struct ggml_tensor *embedding(struct graph_builder *b) {
     struct ggml_tensor *x = builder_named(b, ggml_get_rows(b->ctx, b->m->token_embd, b->in->tokens), "embedding");
-    x                     = scaled(b, x, b->p->embd_scale, "embedding_scaled");
+    x = scaled(b, x, b->p->embd_scale, "embedding_scaled");
     if (b->m->position_embd == NULL) {
         return x;
     }
     struct ggml_tensor *at = builder_named(b, ggml_get_rows(b->ctx, b->m->position_embd, b->in->pos), "position_embedding");
-    x                      = ggml_reshape_3d(b->ctx, x, b->p->n_embd, b->s->n_tokens, b->s->n_seq);
-    x                      = builder_named(b, ggml_add(b->ctx, x, at), "embedding_placed");
+    x = ggml_reshape_3d(b->ctx, x, b->p->n_embd, b->s->n_tokens, b->s->n_seq);
+    x = builder_named(b, ggml_add(b->ctx, x, at), "embedding_placed");
     return ggml_reshape_2d(b->ctx, x, b->p->n_embd, b->s->n_tokens * b->s->n_seq);
 }
 
@@ -150,9 +150,9 @@ void graph_build(const struct model *m, const struct graph_shape *shape, struct 
     struct ggml_tensor *x = embedding(&b);
     for (int64_t i = 0; i < b.p->n_layer; i++) {
         b.i = i;
-        x   = layer(&b, x);
+        x = layer(&b, x);
     }
-    b.i        = -1;
+    b.i = -1;
     in->logits = output(&b, x);
     ggml_build_forward_expand(graph, in->logits);
 }

@@ -103,7 +103,7 @@ static bool work_add(struct guide *u, uint32_t place) {
         return out_of_memory(u);
     }
     u->stacks.place_stamps[place] = u->stamp;
-    u->work[u->n_work++]          = place;
+    u->work[u->n_work++] = place;
     return true;
 }
 
@@ -141,8 +141,8 @@ static bool stack_pop(struct guide *u, uint32_t stack, bool *is_over) {
 static bool work_do(struct guide *u, bool *is_over) {
     while (u->n_work > 0) {
         const struct grammar_place at = u->stacks.places[u->work[--u->n_work]];
-        const struct grammar_elem *e  = &u->g->elems[at.elem];
-        bool ok                       = step_count(u);
+        const struct grammar_elem *e = &u->g->elems[at.elem];
+        bool ok = step_count(u);
         if (e->kind == GRAMMAR_BYTE) {
             ok = ok && list_add(u, &u->ready, at);
         } else if (e->kind == GRAMMAR_END) {
@@ -247,7 +247,7 @@ static bool source_add(struct guide *u, uint32_t component, uint32_t id, bool is
     if (u->first_source[component] == GRAMMAR_NONE) {
         called_push(u, component);
     }
-    u->sources[u->n_sources]   = (struct source){id, u->first_source[component], is_stack};
+    u->sources[u->n_sources] = (struct source){id, u->first_source[component], is_stack};
     u->first_source[component] = (uint32_t) u->n_sources++;
     return true;
 }
@@ -255,7 +255,7 @@ static bool source_add(struct guide *u, uint32_t component, uint32_t id, bool is
 // A call at element `elem`, the rule of which was matched `count` times before; from a rule of a component, or GRAMMAR_NONE.
 static bool call_add(struct guide *u, uint32_t elem, uint32_t count, uint32_t below, uint32_t from) {
     const struct grammar_elem *e = &u->g->elems[elem];
-    const uint32_t component     = u->g->rules[grammar_callee(u->g, e)].component;
+    const uint32_t component = u->g->rules[grammar_callee(u->g, e)].component;
     if (component == from) { // a last call: grammar_check
         return true;
     }
@@ -279,7 +279,7 @@ static bool call_add(struct guide *u, uint32_t elem, uint32_t count, uint32_t be
 // The stack below a component, from all that called it.
 static bool sources_join(struct guide *u, uint32_t component, uint32_t *stack) {
     const uint32_t first = u->first_source[component];
-    bool is_one          = u->sources[first].is_stack;
+    bool is_one = u->sources[first].is_stack;
     for (uint32_t i = first; is_one && i != GRAMMAR_NONE; i = u->sources[i].next) {
         is_one = u->sources[i].is_stack && u->sources[i].id == u->sources[first].id;
     }
@@ -356,7 +356,7 @@ static bool called_enter(struct guide *u, struct place_set *set) {
 // ---- a round of both ----
 
 static void round_begin(struct guide *u, struct place_set *set) {
-    set->n       = 0;
+    set->n = 0;
     set->is_over = false;
     u->ready.n = u->calls.n = 0;
     u->n_sources = u->n_work = 0;
@@ -376,7 +376,7 @@ static bool step(struct guide *u, const struct place_set *from, uint8_t byte, st
     round_begin(u, to);
     for (size_t i = 0; i < from->n; i++) {
         const struct grammar_place at = u->stacks.places[from->ids[i]];
-        const struct grammar_elem e   = u->g->elems[at.elem];
+        const struct grammar_elem e = u->g->elems[at.elem];
         if (!step_count(u) || (byte >= e.low && byte <= e.high && !look_at(u, at.elem + 1, at.below))) {
             return false;
         }
@@ -400,8 +400,8 @@ static bool step(struct guide *u, const struct place_set *from, uint8_t byte, st
 
 bool guide_reset(struct guide *u, struct model_error *error) {
     uint32_t over = PLACE_OVER, stack;
-    u->error      = error;
-    u->n_steps    = 0;
+    u->error = error;
+    u->n_steps = 0;
     round_begin(u, &u->sets[0]);
     u->sets[0].is_over = u->g->rules[u->g->root].is_empty;
     return stacks_stack(&u->stacks, &over, 1, &stack, error) && source_add(u, u->g->rules[u->g->root].component, stack, true) &&
@@ -419,11 +419,11 @@ static int by_bytes(const void *a, const void *b) {
 // The bytes of every token that has some, in order.
 static bool pieces_make(struct guide *u) {
     const struct vocab *v = u->vocab;
-    size_t size           = 0;
+    size_t size = 0;
     for (int32_t i = 0; i < v->n_tokens; i++) {
         size += vocab_piece(v, i, NULL, 0);
     }
-    u->bytes  = model_alloc_malloc(size + 1);
+    u->bytes = model_alloc_malloc(size + 1);
     u->pieces = model_alloc_calloc((size_t) v->n_tokens + 1, sizeof *u->pieces);
     if (u->bytes == NULL || u->pieces == NULL) {
         return false;
@@ -439,7 +439,7 @@ static bool pieces_make(struct guide *u) {
     }
     qsort(u->pieces, (size_t) u->n_pieces, sizeof *u->pieces, by_bytes);
     u->n_sets = longest + 1;
-    u->sets   = model_alloc_calloc(u->n_sets, sizeof *u->sets);
+    u->sets = model_alloc_calloc(u->n_sets, sizeof *u->sets);
     return u->sets != NULL;
 }
 
@@ -449,12 +449,12 @@ struct guide *guide_new(const struct grammar *grammar, const struct vocab *vocab
         model_fail(error, "out of memory");
         return NULL;
     }
-    u->g            = grammar;
-    u->vocab        = vocab;
-    u->error        = error;
-    u->collect_at   = COLLECT_SIZE;
+    u->g = grammar;
+    u->vocab = vocab;
+    u->error = error;
+    u->collect_at = COLLECT_SIZE;
     u->first_source = model_alloc_malloc((size_t) grammar->n_components * sizeof *u->first_source);
-    u->called       = model_alloc_malloc((size_t) grammar->n_components * sizeof *u->called);
+    u->called = model_alloc_malloc((size_t) grammar->n_components * sizeof *u->called);
     if (u->first_source == NULL || u->called == NULL || !pieces_make(u)) {
         guide_free(u);
         model_fail(error, "out of memory for the tokens of a grammar");
@@ -498,7 +498,7 @@ void guide_free(struct guide *u) {
 // How many bytes a token and the one before it have in common at the beginning.
 static size_t shared(const struct piece *a, const struct piece *b) {
     const size_t most = a->n < b->n ? a->n : b->n;
-    size_t n          = 0;
+    size_t n = 0;
     while (n < most && a->bytes[n] == b->bytes[n]) {
         n++;
     }
@@ -507,11 +507,11 @@ static size_t shared(const struct piece *a, const struct piece *b) {
 
 static bool mask_fill(struct guide *u, struct mask *m) {
     size_t n_alive = 0; // bytes of the piece before that could be read
-    m->n_left      = 0;
+    m->n_left = 0;
     memset(m->bits, 0, (size_t) u->vocab->n_tokens / 8 + 1);
     for (int32_t i = 0; i < u->n_pieces; i++) {
         const struct piece *piece = &u->pieces[i];
-        const size_t n_same       = i > 0 ? shared(piece - 1, piece) : 0;
+        const size_t n_same = i > 0 ? shared(piece - 1, piece) : 0;
         if (n_same > n_alive) { // it fails where that failed
             continue;
         }
@@ -558,7 +558,7 @@ static void stacks_trim(struct guide *u) {
         u->masks[i].is_made = false;
     }
     const size_t size = stacks_size(&u->stacks);
-    u->collect_at     = 2 * size > COLLECT_SIZE ? 2 * size : COLLECT_SIZE;
+    u->collect_at = 2 * size > COLLECT_SIZE ? 2 * size : COLLECT_SIZE;
 }
 
 // The mask of where the text stands; NULL with an error.
@@ -574,7 +574,7 @@ static const struct mask *mask_find(struct guide *u) {
         }
     }
     struct mask *m = &u->masks[u->next_mask++ % N_MASKS];
-    m->is_made     = false;
+    m->is_made = false;
     if (m->bits == NULL) {
         m->bits = model_alloc_malloc((size_t) u->vocab->n_tokens / 8 + 1);
     }
@@ -582,7 +582,7 @@ static const struct mask *mask_find(struct guide *u) {
         out_of_memory(u);
         return NULL;
     }
-    m->set.n       = 0;
+    m->set.n = 0;
     m->set.is_over = now->is_over;
     for (size_t i = 0; i < now->n; i++) {
         if (!set_add(u, &m->set, now->ids[i])) {
@@ -594,8 +594,8 @@ static const struct mask *mask_find(struct guide *u) {
 }
 
 int64_t guide_mask(struct guide *u, float *logits, int64_t n, struct model_error *error) {
-    u->error             = error;
-    u->n_steps           = 0;
+    u->error = error;
+    u->n_steps = 0;
     const struct mask *m = mask_find(u);
     for (int64_t i = 0; m != NULL && i < n; i++) {
         if (i >= u->vocab->n_tokens || (m->bits[i / 8] >> (i % 8) & 1) == 0) {
@@ -608,8 +608,8 @@ int64_t guide_mask(struct guide *u, float *logits, int64_t n, struct model_error
 bool guide_accept(struct guide *u, int32_t token, struct model_error *error) {
     char piece[64], *bytes = piece;
     const size_t n = vocab_is_end(u->vocab, token) ? 0 : vocab_piece(u->vocab, token, piece, sizeof piece);
-    u->error       = error;
-    u->n_steps     = 0;
+    u->error = error;
+    u->n_steps = 0;
     if (n > sizeof piece) {
         bytes = model_alloc_malloc(n);
         if (bytes == NULL) {
@@ -619,10 +619,10 @@ bool guide_accept(struct guide *u, int32_t token, struct model_error *error) {
     }
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++) {
-        ok                           = step(u, &u->sets[0], (uint8_t) bytes[i], &u->sets[1]);
+        ok = step(u, &u->sets[0], (uint8_t) bytes[i], &u->sets[1]);
         const struct place_set moved = u->sets[0];
-        u->sets[0]                   = u->sets[1];
-        u->sets[1]                   = moved;
+        u->sets[0] = u->sets[1];
+        u->sets[1] = moved;
     }
     if (bytes != piece) {
         model_alloc_free(bytes);

@@ -24,8 +24,8 @@
 // Of all that decides a row of the cache. A model's fingerprint has its parameters and its weights.
 static uint64_t mark_of(const struct session *s) {
     static const struct berth_siphash_key key = {{0x6265727468206b65u, 0x70742070726f6d70u}}; // the same in every run
-    const struct model *m                     = s->model;
-    struct berth_siphash hash                 = berth_siphash_begin(&key);
+    const struct model *m = s->model;
+    struct berth_siphash hash = berth_siphash_begin(&key);
     const uint64_t numbers[] = {model_fingerprint(m, true), (uint64_t) s->params.cache_k, (uint64_t) s->params.cache_v,
         m->rope_long != NULL && s->params.n_ctx > m->params.n_ctx_orig}; // these rows are turned otherwise
     berth_siphash_add(&hash, numbers, sizeof numbers);
@@ -67,7 +67,7 @@ static bool bytes_move(struct ggml_tensor *t, size_t at, size_t end, bool is_wri
 static bool rows_move(struct ggml_tensor *t, int64_t from, int64_t to, bool is_write, char *step, FILE *file) {
     for (int64_t n; from < to; from += n) {
         const int64_t row = from % t->ne[1];
-        n                 = to - from < t->ne[1] - row ? to - from : t->ne[1] - row;
+        n = to - from < t->ne[1] - row ? to - from : t->ne[1] - row;
         if (!bytes_move(t, (size_t) row * t->nb[1], (size_t) (row + n) * t->nb[1], is_write, step, file)) {
             return false;
         }
@@ -93,7 +93,7 @@ static bool tensor_move(
         return bytes_move(t, 0, ggml_nbytes(t), is_write, step, file);
     }
     const int64_t first = params_has_window(&s->model->params, layer) ? x->first : 0;
-    const int64_t from  = x->n_kept - first > t->ne[1] ? x->n_kept - t->ne[1] : first; // more has no room
+    const int64_t from = x->n_kept - first > t->ne[1] ? x->n_kept - t->ne[1] : first; // more has no room
     return bytes_move(NULL, 0, (size_t) (from - first) * t->nb[1], false, step, file) &&
            rows_move(t, from, x->n_kept, is_write, step, file) &&
            bytes_move(NULL, 0, (size_t) (x->n - x->n_kept) * t->nb[1], false, step, file);
@@ -101,7 +101,7 @@ static bool tensor_move(
 
 static bool all_move(const struct session *s, const struct span *x, bool is_write, FILE *file, struct model_error *error) {
     char *step = model_alloc_malloc(STEP);
-    bool ok    = step != NULL || model_fail(error, "out of memory");
+    bool ok = step != NULL || model_fail(error, "out of memory");
     for (int64_t i = 0; ok && i < s->model->params.n_layer; i++) {
         ok = (tensor_move(s, i, false, x, is_write, step, file) && tensor_move(s, i, true, x, is_write, step, file)) ||
              (is_write ? model_fail(error, "writing failed: %s", strerror(errno)) : model_fail(error, "the file is cut short"));
@@ -120,9 +120,9 @@ bool session_save(const struct session *s, const int32_t *tokens, int64_t n, FIL
     if (!can_keep(s, error)) {
         return false;
     }
-    const struct span all  = {.first = n > s->n_ring ? n - s->n_ring : 0, .n = n, .n_kept = n};
+    const struct span all = {.first = n > s->n_ring ? n - s->n_ring : 0, .n = n, .n_kept = n};
     const uint64_t head[3] = {mark_of(s), (uint64_t) n, (uint64_t) all.first};
-    const bool ok          = fwrite(MAGIC, 1, 8, file) == 8 && fwrite(head, sizeof head, 1, file) == 1 &&
+    const bool ok = fwrite(MAGIC, 1, 8, file) == 8 && fwrite(head, sizeof head, 1, file) == 1 &&
                     fwrite(tokens, sizeof *tokens, (size_t) n, file) == (size_t) n;
     return ok ? all_move(s, &all, true, file, error) : model_fail(error, "writing failed: %s", strerror(errno));
 }
@@ -140,8 +140,8 @@ static bool common_find(
         x->n_kept += is_same;
     }
     const int64_t n_window = s->model->params.n_window;
-    const bool is_far      = n_window > 0 && x->first > 0 && x->n_kept - n_window + 1 < x->first; // the next token sees further
-    x->n_kept              = is_far || (is_state(s) && x->n_kept < x->n) ? 0 : x->n_kept;
+    const bool is_far = n_window > 0 && x->first > 0 && x->n_kept - n_window + 1 < x->first; // the next token sees further
+    x->n_kept = is_far || (is_state(s) && x->n_kept < x->n) ? 0 : x->n_kept;
     return true;
 }
 

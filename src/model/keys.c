@@ -31,7 +31,7 @@ static bool as_int(const struct gguf_context *meta, int64_t id, int64_t *out) {
         case GGUF_TYPE_INT64: *out = gguf_get_val_i64(meta, id); return true;
         case GGUF_TYPE_UINT64: {
             const uint64_t value = gguf_get_val_u64(meta, id);
-            *out                 = (int64_t) value;
+            *out = (int64_t) value;
             return value <= INT64_MAX;
         }
         default: return false;
@@ -40,8 +40,8 @@ static bool as_int(const struct gguf_context *meta, int64_t id, int64_t *out) {
 
 // Some keys may have a value for each layer; here they must be the same.
 static bool as_equal_ints(const struct gguf_context *meta, int64_t id, int64_t *out) {
-    const size_t n    = gguf_get_arr_n(meta, id);
-    const void *data  = NULL;
+    const size_t n = gguf_get_arr_n(meta, id);
+    const void *data = NULL;
     const bool is_u32 = gguf_get_arr_type(meta, id) == GGUF_TYPE_UINT32;
     if (n > 0 && (is_u32 || gguf_get_arr_type(meta, id) == GGUF_TYPE_INT32)) {
         data = gguf_get_arr_data(meta, id);
@@ -105,7 +105,7 @@ bool keys_bool(const struct gguf_context *meta, const char *key, bool *out, stru
 
 bool keys_text(const struct gguf_context *meta, const char *key, const char **out, struct model_error *error) {
     const int64_t id = gguf_find_key(meta, key);
-    *out             = NULL;
+    *out = NULL;
     if (id < 0) {
         return true;
     }

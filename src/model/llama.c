@@ -46,9 +46,9 @@ static void on_plan(ggml_backend_sched_t sched, struct ggml_cgraph *graph, const
     s->sched = sched;
     s->graph = graph;
     for (int b = 0; b < ggml_backend_sched_get_n_backends(sched); b++) {
-        ggml_backend_t backend   = ggml_backend_sched_get_backend(sched, b);
-        const int d              = device_of(s->devices, ggml_backend_sched_get_buffer_type(sched, backend));
-        const size_t size        = sizes != NULL ? sizes[b] : ggml_backend_sched_get_buffer_size(sched, backend);
+        ggml_backend_t backend = ggml_backend_sched_get_backend(sched, b);
+        const int d = device_of(s->devices, ggml_backend_sched_get_buffer_type(sched, backend));
+        const size_t size = sizes != NULL ? sizes[b] : ggml_backend_sched_get_buffer_size(sched, backend);
         struct session_memory *m = &s->memory[d];
         if (size >= m->compute) {
             m->compute = size;
@@ -80,15 +80,15 @@ static bool cache_add(struct session *s, struct cache_list *list, const struct g
         }
     }
     if (list->n == list->cap) {
-        const size_t cap                = list->cap > 0 ? 2 * list->cap : 64;
+        const size_t cap = list->cap > 0 ? 2 * list->cap : 64;
         const struct ggml_tensor **more = model_alloc_realloc(list->items, cap * sizeof *more);
         if (more == NULL) {
             return false;
         }
         list->items = more;
-        list->cap   = cap;
+        list->cap = cap;
     }
-    list->items[list->n++]          = t;
+    list->items[list->n++] = t;
     ggml_backend_buffer_type_t buft = ggml_backend_buffer_get_type(t->buffer);
     const size_t align = ggml_backend_buft_get_alignment(buft), size = ggml_backend_buft_get_alloc_size(buft, t);
     s->memory[device_of(s->devices, buft)].cache += (size + align - 1) / align * align;
@@ -98,10 +98,10 @@ static bool cache_add(struct session *s, struct cache_list *list, const struct g
 // A cache that no graph writes into (an encoder's) is as large as libllama says. False: out of memory.
 static bool cache_count(struct session *s) {
     struct cache_list list = {0};
-    bool ok                = true;
+    bool ok = true;
     for (int i = 0; ok && i < ggml_graph_n_nodes(s->graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(s->graph, i);
-        ok                             = cache_add(s, &list, node);
+        ok = cache_add(s, &list, node);
         for (int k = 0; ok && k < GGML_MAX_SRC; k++) {
             ok = node->src[k] == NULL || cache_add(s, &list, node->src[k]);
         }
@@ -119,7 +119,7 @@ static bool cache_count(struct session *s) {
 
 struct model *model_open_llama(const char *path, bool no_mmap, struct model_error *error) {
     const struct llama_library *lib = llama_library_get(error);
-    struct model *m                 = lib != NULL ? model_alloc_calloc(1, sizeof *m) : NULL;
+    struct model *m = lib != NULL ? model_alloc_calloc(1, sizeof *m) : NULL;
     if (m == NULL) {
         model_fail(error, "out of memory");
         return NULL;
@@ -130,7 +130,7 @@ struct model *model_open_llama(const char *path, bool no_mmap, struct model_erro
         model_free(m);
         return NULL;
     }
-    m->llama->lib     = lib;
+    m->llama->lib = lib;
     m->llama->no_mmap = no_mmap;
     snprintf(m->llama->path, sizeof m->llama->path, "%s", path);
     m->params.arch = "no architecture";
@@ -143,13 +143,13 @@ struct model *model_open_llama(const char *path, bool no_mmap, struct model_erro
 
 static void params_take(struct model *m) {
     const struct llama_library *lib = m->llama->lib;
-    m->llama->vocab                 = lib->llama_model_get_vocab(m->llama->model);
-    m->llama->has_encoder           = lib->llama_model_has_encoder(m->llama->model);
-    m->llama->has_decoder           = lib->llama_model_has_decoder(m->llama->model);
-    m->params.n_layer               = lib->llama_model_n_layer(m->llama->model);
-    m->params.n_embd                = lib->llama_model_n_embd(m->llama->model);
-    m->params.n_vocab               = lib->llama_vocab_n_tokens(m->llama->vocab);
-    m->params.n_ctx_train           = lib->llama_model_n_ctx_train(m->llama->model);
+    m->llama->vocab = lib->llama_model_get_vocab(m->llama->model);
+    m->llama->has_encoder = lib->llama_model_has_encoder(m->llama->model);
+    m->llama->has_decoder = lib->llama_model_has_decoder(m->llama->model);
+    m->params.n_layer = lib->llama_model_n_layer(m->llama->model);
+    m->params.n_embd = lib->llama_model_n_embd(m->llama->model);
+    m->params.n_vocab = lib->llama_vocab_n_tokens(m->llama->vocab);
+    m->params.n_ctx_train = lib->llama_model_n_ctx_train(m->llama->model);
 }
 
 // What lies on no other device is the CPU's, in the file's own pages or as it was read.
@@ -158,16 +158,16 @@ static void weights_count(struct model *m, int n_devices, bool is_mapped) {
     for (int d = 0; d + 1 < n_devices; d++) {
         all -= m->parts[d].size < all ? m->parts[d].size : all;
     }
-    m->parts[n_devices - 1].size      = all;
+    m->parts[n_devices - 1].size = all;
     m->parts[n_devices - 1].is_mapped = is_mapped;
 }
 
 bool llama_place(struct model *m, const struct model_devices *devices, bool plan_only, struct model_error *error) {
-    const struct llama_library *lib  = m->llama->lib;
+    const struct llama_library *lib = m->llama->lib;
     struct llama_model_params params = lib->llama_model_default_params();
-    struct place_watch watch         = {m, devices};
-    void **gpus                      = model_alloc_calloc((size_t) devices->n, sizeof *gpus); // NULL in the place of the CPU
-    m->parts                         = model_alloc_calloc((size_t) devices->n, sizeof *m->parts);
+    struct place_watch watch = {m, devices};
+    void **gpus = model_alloc_calloc((size_t) devices->n, sizeof *gpus); // NULL in the place of the CPU
+    m->parts = model_alloc_calloc((size_t) devices->n, sizeof *m->parts);
     if (gpus == NULL || m->parts == NULL) {
         model_alloc_free(gpus);
         return model_fail(error, "out of memory for the parts on %d devices", devices->n);
@@ -176,7 +176,7 @@ bool llama_place(struct model *m, const struct model_devices *devices, bool plan
     for (int d = 0; d + 1 < devices->n; d++) {
         gpus[d] = devices->dev[d];
     }
-    params.devices      = gpus;
+    params.devices = gpus;
     params.n_gpu_layers = devices->n > 1 ? 999 : 0;
     if (plan_only) {
         llama_no_alloc(&params, lib->release);
@@ -217,22 +217,22 @@ static void context_free(struct session *s) {
         s->model->llama->lib->llama_free(s->llama->ctx);
     }
     s->llama->ctx = NULL;
-    s->sched      = NULL; // was the context's
-    s->graph      = NULL;
+    s->sched = NULL; // was the context's
+    s->graph = NULL;
 }
 
 static bool context_make(struct session *s, int64_t n_batch, struct model_error *error) {
-    const struct model_llama *m        = s->model->llama;
+    const struct model_llama *m = s->model->llama;
     struct llama_context_params params = m->lib->llama_context_default_params();
-    params.n_ctx                       = (uint32_t) s->params.n_ctx;
+    params.n_ctx = (uint32_t) s->params.n_ctx;
     params.n_batch = params.n_ubatch = (uint32_t) n_batch;
-    params.n_seq_max                 = 1;
+    params.n_seq_max = 1;
     params.n_threads = params.n_threads_batch = s->devices->n_threads;
-    params.type_k                             = (int32_t) s->params.cache_k;
-    params.type_v                             = (int32_t) s->params.cache_v;
-    params.flash_attn                         = s->params.no_flash ? 0 : params.flash_attn;
-    params.embeddings                         = s->params.is_embedding;
-    params.pooling_type                       = s->params.is_embedding ? 0 : params.pooling_type;
+    params.type_k = (int32_t) s->params.cache_k;
+    params.type_v = (int32_t) s->params.cache_v;
+    params.flash_attn = s->params.no_flash ? 0 : params.flash_attn;
+    params.embeddings = s->params.is_embedding;
+    params.pooling_type = s->params.is_embedding ? 0 : params.pooling_type;
     context_free(s);
     llama_said_cache();
     llama_error_clear();
@@ -255,23 +255,23 @@ static bool context_make(struct session *s, int64_t n_batch, struct model_error 
 struct session *llama_session_new(const struct model *model, const struct model_devices *devices,
     const struct session_params *params, struct model_error *error) {
     const struct llama_library *lib = model->llama->lib;
-    struct session *s               = model_alloc_calloc(1, sizeof *s);
-    struct session_llama *own       = model_alloc_calloc(1, sizeof *own);
+    struct session *s = model_alloc_calloc(1, sizeof *s);
+    struct session_llama *own = model_alloc_calloc(1, sizeof *own);
     if (s == NULL || own == NULL) {
         model_alloc_free(s);
         model_alloc_free(own);
         model_fail(error, "out of memory");
         return NULL;
     }
-    s->llama   = own;
-    s->model   = model;
+    s->llama = own;
+    s->model = model;
     s->devices = devices;
-    s->params  = *params;
+    s->params = *params;
     session_defaults(&s->params, model);
-    s->memory        = model_alloc_calloc((size_t) devices->n, sizeof *s->memory);
-    const int64_t n  = model->params.n_vocab > model->params.n_embd ? model->params.n_vocab : model->params.n_embd;
-    s->logits        = model_alloc_calloc((size_t) n, sizeof *s->logits);
-    s->sums          = model_alloc_calloc((size_t) model->params.n_embd, sizeof *s->sums);
+    s->memory = model_alloc_calloc((size_t) devices->n, sizeof *s->memory);
+    const int64_t n = model->params.n_vocab > model->params.n_embd ? model->params.n_vocab : model->params.n_embd;
+    s->logits = model_alloc_calloc((size_t) n, sizeof *s->logits);
+    s->sums = model_alloc_calloc((size_t) model->params.n_embd, sizeof *s->sums);
     const bool is_in = s->memory != NULL && s->logits != NULL && s->sums != NULL;
     if (!is_in) {
         model_fail(error, "out of memory for %" PRId64 " numbers", n);
@@ -308,13 +308,13 @@ bool llama_session_graph(struct session *s, int64_t n_tokens, struct model_error
 
 static void batch_fill(struct session *s, const int32_t *tokens, int64_t n, bool all) {
     struct llama_batch *b = &s->llama->batch;
-    b->n_tokens           = (int32_t) n;
+    b->n_tokens = (int32_t) n;
     for (int64_t i = 0; i < n; i++) {
-        b->token[i]     = tokens[i];
-        b->pos[i]       = (int32_t) (s->n_past + i);
-        b->n_seq_id[i]  = 1;
+        b->token[i] = tokens[i];
+        b->pos[i] = (int32_t) (s->n_past + i);
+        b->n_seq_id[i] = 1;
         b->seq_id[i][0] = 0;
-        b->logits[i]    = all || i + 1 == n;
+        b->logits[i] = all || i + 1 == n;
     }
 }
 
@@ -349,7 +349,7 @@ bool llama_session_row(const struct session *s, int64_t i, float *out, struct mo
 
 static bool decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
     const struct model_llama *m = s->model->llama;
-    const bool is_embedding     = s->params.is_embedding;
+    const bool is_embedding = s->params.is_embedding;
     batch_fill(s, tokens, n, is_embedding || s->params.all_outputs);
     const int32_t status = m->has_decoder ? m->lib->llama_decode(s->llama->ctx, s->llama->batch)
                                           : m->lib->llama_encode(s->llama->ctx, s->llama->batch);
@@ -363,7 +363,7 @@ static bool decode(struct session *s, const int32_t *tokens, int64_t n, struct m
 // A model of two halves reads the first text with one of them; the other then begins to write.
 static bool encode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
     const struct model_llama *m = s->model->llama;
-    const int32_t start         = m->lib->llama_model_decoder_start_token(m->model);
+    const int32_t start = m->lib->llama_model_decoder_start_token(m->model);
     if (n > s->params.n_batch) {
         return model_fail(
             error, "a text of %" PRId64 " tokens is read at once by this model: --batch is %" PRId64, n, s->params.n_batch);
@@ -376,7 +376,7 @@ static bool encode(struct session *s, const int32_t *tokens, int64_t n, struct m
 
 bool llama_session_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
     const struct model_llama *m = s->model->llama;
-    const bool is_writer        = m->has_decoder && m->lib->llama_get_memory(s->llama->ctx) != NULL;
+    const bool is_writer = m->has_decoder && m->lib->llama_get_memory(s->llama->ctx) != NULL;
     if (!is_writer && !s->params.is_embedding) {
         return model_fail(error, "architecture '%s' makes vectors of texts (berth embed), no text", s->model->params.arch);
     }

@@ -169,7 +169,7 @@ const char *llama_error(void) {
 
 size_t llama_said_cache(void) {
     const double mib = said.cache_mib;
-    said.cache_mib   = 0;
+    said.cache_mib = 0;
     return mib > 0 ? (size_t) (mib * 1024 * 1024) : 0;
 }
 
@@ -183,7 +183,7 @@ const struct llama_library *llama_library_get(struct model_error *error) {
         return NULL;
     }
     names_load(s.path);
-    void *handle        = dlopen(s.path, RTLD_NOW | RTLD_LOCAL); // stays loaded
+    void *handle = dlopen(s.path, RTLD_NOW | RTLD_LOCAL); // stays loaded
     const char *missing = handle == NULL ? dlerror() : NULL;
 #define LLAMA_TAKE(name, result, arguments) \
     if (missing == NULL && !symbol(handle, #name, &lib.name)) { \

@@ -47,8 +47,8 @@ enum extent {
 // What a layer is beside what its architecture has; bits behind those of arch_has.
 enum layer_is {
     LAYER_EXPERT = 1 << 28,
-    LAYER_FUSED  = 1 << 29, // the file has one matrix for queries, keys and values
-    LAYER_RANK   = 1 << 30, // the file makes queries out of a short row
+    LAYER_FUSED = 1 << 29, // the file has one matrix for queries, keys and values
+    LAYER_RANK = 1 << 30,  // the file makes queries out of a short row
 };
 
 enum when { ALWAYS, MAYBE }; // MAYBE: NULL if it is not there
@@ -205,7 +205,7 @@ static struct ggml_tensor *tensor_find(const struct model *m, const char *name) 
     int64_t first = 0;
     for (int64_t f = 0; f < m->n_files; f++) {
         const struct gguf_context *meta = berth_gguf_map_meta(m->files[f]);
-        const int64_t id                = gguf_find_tensor(meta, name);
+        const int64_t id = gguf_find_tensor(meta, name);
         if (id >= 0) {
             return m->by_id[first + id];
         }
@@ -217,7 +217,7 @@ static struct ggml_tensor *tensor_find(const struct model *m, const char *name) 
 static bool weight_find(struct model *m, const char *name, const int64_t ne[3], int64_t layer, bool is_needed,
     struct ggml_tensor **slot, struct model_error *error) {
     struct ggml_tensor *t = tensor_find(m, name);
-    *slot                 = t;
+    *slot = t;
     if (t == NULL) {
         return !is_needed || model_fail(error, "tensor '%s' is missing", name);
     }
@@ -248,7 +248,7 @@ static unsigned layer_bits(const struct model *m, int64_t i) {
 
 static bool layer_find(struct model *m, int64_t i, struct model_error *error) {
     const struct model_params *p = &m->params;
-    const unsigned bits          = layer_bits(m, i);
+    const unsigned bits = layer_bits(m, i);
     for (size_t r = 0; r < N_LAYER_ROWS; r++) {
         const struct layer_row *row = &layer_rows[r];
         if (!is_row_of(row, bits)) {
@@ -256,7 +256,7 @@ static bool layer_find(struct model *m, int64_t i, struct model_error *error) {
         }
         char name[GGML_MAX_NAME];
         snprintf(name, sizeof name, "blk.%" PRId64 ".%s", i, row->name);
-        const int64_t ne[3]       = {extent_of(p, row->ne[0]), extent_of(p, row->ne[1]), extent_of(p, row->ne[2])};
+        const int64_t ne[3] = {extent_of(p, row->ne[0]), extent_of(p, row->ne[1]), extent_of(p, row->ne[2])};
         struct ggml_tensor **slot = (struct ggml_tensor **) (void *) ((char *) &m->layers[i] + row->at);
         if (!weight_find(m, name, ne, i, row->when != MAYBE, slot, error)) {
             return false;
@@ -282,8 +282,8 @@ static bool tensors_find(struct model *m, struct model_error *error) {
         return false;
     }
     const size_t n = N_MODEL_WEIGHTS + (size_t) p->n_layer * N_LAYER_ROWS;
-    m->layers      = model_alloc_calloc((size_t) p->n_layer, sizeof *m->layers);
-    m->weights     = model_alloc_calloc(n, sizeof *m->weights);
+    m->layers = model_alloc_calloc((size_t) p->n_layer, sizeof *m->layers);
+    m->weights = model_alloc_calloc(n, sizeof *m->weights);
     if (m->layers == NULL || m->weights == NULL) {
         return model_fail(error, "out of memory for the tables of %" PRId64 " layers", p->n_layer);
     }
@@ -332,7 +332,7 @@ bool model_shapes(const struct model_params *p, bool has_output, model_shape_t t
         const unsigned bits = p->desc->has | (params_has_experts(p, i) ? (unsigned) LAYER_EXPERT : 0);
         for (size_t r = 0; r < N_LAYER_ROWS; r++) {
             const struct layer_row *row = &layer_rows[r];
-            const int64_t ne[3]         = {extent_of(p, row->ne[0]), extent_of(p, row->ne[1]), extent_of(p, row->ne[2])};
+            const int64_t ne[3] = {extent_of(p, row->ne[0]), extent_of(p, row->ne[1]), extent_of(p, row->ne[2])};
             char name[GGML_MAX_NAME];
             snprintf(name, sizeof name, "blk.%" PRId64 ".%s", i, row->name);
             if (is_row_of(row, bits) && is_usual(p, row) && !tell(name, ne, user)) {
@@ -372,9 +372,9 @@ struct model *model_open_read(const char *path, struct model_error *error) {
 
 bool model_is_native(const char *path) {
     struct berth_gguf_map *file = berth_gguf_map_open(path, &(struct berth_gguf_map_params){0});
-    struct model_error error    = {""};
-    const char *arch            = NULL;
-    const bool is_native        = file == NULL || !keys_text(berth_gguf_map_meta(file), "general.architecture", &arch, &error) ||
+    struct model_error error = {""};
+    const char *arch = NULL;
+    const bool is_native = file == NULL || !keys_text(berth_gguf_map_meta(file), "general.architecture", &arch, &error) ||
                            arch == NULL || arch_find(arch) != NULL;
     berth_gguf_map_close(file);
     return is_native;

@@ -126,16 +126,16 @@ static const char *stray_find(const struct model_lora *l) {
 static bool pairs_find(struct model_lora *l, const struct model *m, float alpha, float scale, struct model_error *error) {
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct model_weight *w = &m->weights[i];
-        struct lora_pair p           = {.weight = *w->slot, .layer = w->layer};
-        p.a                          = half_find(l, w->file->name, "a");
-        p.b                          = half_find(l, w->file->name, "b");
+        struct lora_pair p = {.weight = *w->slot, .layer = w->layer};
+        p.a = half_find(l, w->file->name, "a");
+        p.b = half_find(l, w->file->name, "b");
         if (p.a == NULL && p.b == NULL) {
             continue;
         }
         if (!pair_check(&p, w, error)) {
             return false;
         }
-        p.scale                = alpha != 0 ? scale * alpha / (float) p.b->ne[0] : scale; // without alpha: as it is
+        p.scale = alpha != 0 ? scale * alpha / (float) p.b->ne[0] : scale; // without alpha: as it is
         l->pairs[l->n_pairs++] = p;
     }
     const char *stray = stray_find(l);
@@ -145,7 +145,7 @@ static bool pairs_find(struct model_lora *l, const struct model *m, float alpha,
 struct model_lora *lora_open(const struct model *m, const char *path, float scale, struct model_error *error) {
     float alpha;
     struct model_error why = {""};
-    struct model_lora *l   = lora_make(m, error);
+    struct model_lora *l = lora_make(m, error);
     if (l == NULL) {
         return NULL;
     }
@@ -182,7 +182,7 @@ static bool parts_make(struct model_lora *l, const struct model *m, int64_t rank
         }
         l->parts[d].ctx = ctx;
         for (size_t i = 0; i < l->n_pairs; i++) {
-            struct lora_pair *p         = &l->pairs[i];
+            struct lora_pair *p = &l->pairs[i];
             const struct ggml_tensor *w = p->weight;
             if (device_of(m, p) != d) {
                 continue;
@@ -209,7 +209,7 @@ static bool part_fill(struct model_lora *l, ggml_backend_dev_t dev, int d, struc
     l->parts[d].size = ggml_backend_buffer_get_size(l->parts[d].buffer);
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         const struct ggml_tensor *from = ggml_get_tensor(berth_gguf_map_tensors(l->file), t->name);
-        const size_t size              = ggml_nbytes(t);
+        const size_t size = ggml_nbytes(t);
         for (size_t at = 0; at < size; at += STEP_SIZE) {
             const size_t step = size - at < STEP_SIZE ? size - at : STEP_SIZE;
             ggml_backend_tensor_set(t, (const char *) from->data + at, at, step);
@@ -221,7 +221,7 @@ static bool part_fill(struct model_lora *l, ggml_backend_dev_t dev, int d, struc
 bool model_lora_add(
     struct model *m, const struct model_devices *devices, const char *path, float scale, struct model_error *error) {
     struct model_lora *l = lora_open(m, path, scale, error);
-    bool ok              = l != NULL && parts_make(l, m, 0, error);
+    bool ok = l != NULL && parts_make(l, m, 0, error);
     for (int d = 0; ok && d < l->n_parts; d++) {
         ok = part_fill(l, devices->dev[d], d, error);
     }

@@ -24,8 +24,8 @@ static void halves_free(struct merging *m) {
 
 static bool halves_read(struct merging *m, const struct lora_pair *p, struct model_error *error) {
     const int64_t n_a = ggml_nelements(p->a), n_b = ggml_nelements(p->b);
-    m->a   = model_alloc_malloc((size_t) n_a * sizeof *m->a);
-    m->b   = model_alloc_malloc((size_t) n_b * sizeof *m->b);
+    m->a = model_alloc_malloc((size_t) n_a * sizeof *m->a);
+    m->b = model_alloc_malloc((size_t) n_b * sizeof *m->b);
     m->row = model_alloc_malloc((size_t) p->weight->ne[0] * sizeof *m->row);
     m->out = model_alloc_malloc(ggml_nbytes(p->weight));
     if (m->a == NULL || m->b == NULL || m->row == NULL || m->out == NULL) {
@@ -43,7 +43,7 @@ static bool pair_merge(struct merging *m, const struct lora_pair *p, struct mode
             return false;
         }
         for (int64_t r = 0; r < rank; r++) {
-            const float x  = p->scale * m->b[j * rank + r];
+            const float x = p->scale * m->b[j * rank + r];
             const float *a = m->a + r * n;
             for (int64_t i = 0; i < n; i++) {
                 m->row[i] += x * a[i];
@@ -57,9 +57,9 @@ static bool pair_merge(struct merging *m, const struct lora_pair *p, struct mode
 }
 
 static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
-    struct merging *m           = user;
+    struct merging *m = user;
     const struct ggml_tensor *t = m->model->by_id[i];
-    const struct lora_pair *p   = lora_find(m->lora, t);
+    const struct lora_pair *p = lora_find(m->lora, t);
     model_alloc_free(m->out);
     m->out = NULL;
     if (p == NULL) {
@@ -71,7 +71,7 @@ static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
 }
 
 bool lora_merge(const struct model *model, const struct model_lora *lora, FILE *file, struct model_error *error) {
-    struct merging m               = {.model = model, .lora = lora};
+    struct merging m = {.model = model, .lora = lora};
     const struct gguf_context *old = berth_gguf_map_meta(model->file);
     if (model->n_files > 1) {
         return model_fail(error, "the model is in %" PRId64 " files: 'berth gguf merge' makes one of them", model->n_files);
@@ -82,7 +82,7 @@ bool lora_merge(const struct model *model, const struct model_lora *lora, FILE *
     for (int64_t i = 0; i < gguf_get_n_tensors(old); i++) {
         gguf_add_tensor(meta, model->by_id[i]);
     }
-    const bool ok         = (meta != NULL && *berth_last_error() == '\0') || model_fail(error, "%s", berth_last_error());
+    const bool ok = (meta != NULL && *berth_last_error() == '\0') || model_fail(error, "%s", berth_last_error());
     const bool is_written = ok && model_write(file, meta, bytes_of, &m, error);
     model_alloc_free(m.out);
     gguf_free(meta);

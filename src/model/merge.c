@@ -63,7 +63,7 @@ static size_t pieces_start(struct merger *m, size_t size) {
     uint32_t c;
     for (size_t at = 0; at < size; n++) {
         const size_t step = utf8_next(m->text + at, size - at, &c);
-        m->pieces[n]      = (struct merge_piece){(uint32_t) at, (uint32_t) step, (int32_t) n - 1, (int32_t) n + 1};
+        m->pieces[n] = (struct merge_piece){(uint32_t) at, (uint32_t) step, (int32_t) n - 1, (int32_t) n + 1};
         at += step;
     }
     if (n > 0) {
@@ -74,12 +74,12 @@ static size_t pieces_start(struct merger *m, size_t size) {
 
 struct merge_piece *merge_text(const char *text, size_t size, merge_cost_t cost, const void *user, size_t *n) {
     struct merger m = {.text = text, .cost = cost, .user = user};
-    *n              = 0;
+    *n = 0;
     if (size > INT32_MAX / 4) {
         return NULL;
     }
     m.pieces = model_alloc_malloc((size + 1) * sizeof *m.pieces);
-    m.heap   = model_alloc_malloc((3 * size + 1) * sizeof *m.heap);
+    m.heap = model_alloc_malloc((3 * size + 1) * sizeof *m.heap);
     if (m.pieces == NULL || m.heap == NULL) {
         model_alloc_free(m.pieces);
         model_alloc_free(m.heap);

@@ -75,13 +75,13 @@ static int64_t unit_of(const struct model_shares *s, enum share_unit unit) {
 }
 
 static struct ggml_backend_meta_split_state share(const struct ggml_tensor *t, void *user) {
-    const struct model_shares *s               = user;
+    const struct model_shares *s = user;
     struct ggml_backend_meta_split_state state = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (!is_named(t->name, rules[i].name)) {
             continue;
         }
-        const int axis     = rules[i].axis;
+        const int axis = rules[i].axis;
         const int64_t unit = unit_of(s, rules[i].unit), n = t->ne[axis] / unit;
         const int64_t block = axis == 0 ? ggml_blck_size(t->type) : 1;
         if (t->ne[axis] % unit != 0 || unit % block != 0 || n < 2) {
@@ -101,8 +101,8 @@ static int64_t block_of(const struct model *m, const char *name) {
     int64_t block = 1;
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct ggml_tensor *t = m->weights[i].file;
-        const int64_t one           = is_named(t->name, name) ? ggml_blck_size(t->type) : 1;
-        block                       = one > block ? one : block;
+        const int64_t one = is_named(t->name, name) ? ggml_blck_size(t->type) : 1;
+        block = one > block ? one : block;
     }
     return block;
 }
@@ -157,14 +157,14 @@ ggml_backend_dev_t model_device_parts(
     }
     const struct model_params *p = &m->params;
 
-    *s                     = (struct model_shares){.n = n,
-                            .head                     = p->head_size,
-                            .head_v                   = p->head_size_v,
-                            .gqa                      = p->n_head_kv > 0 ? p->n_head / p->n_head_kv : 1,
-                            .attn_block               = block_of(m, "attn_output.weight"),
-                            .ff_block                 = block_of(m, "ffn_down.weight")};
-    const int64_t experts  = block_of(m, "ffn_down_exps.weight");
-    s->ff_block            = experts > s->ff_block ? experts : s->ff_block;
+    *s = (struct model_shares){.n = n,
+        .head = p->head_size,
+        .head_v = p->head_size_v,
+        .gqa = p->n_head_kv > 0 ? p->n_head / p->n_head_kv : 1,
+        .attn_block = block_of(m, "attn_output.weight"),
+        .ff_block = block_of(m, "ffn_down.weight")};
+    const int64_t experts = block_of(m, "ffn_down_exps.weight");
+    s->ff_block = experts > s->ff_block ? experts : s->ff_block;
     ggml_backend_dev_t dev = ggml_backend_meta_device(parts, (size_t) n, share, s);
     if (dev == NULL) {
         model_fail(error, "%s", berth_last_error());

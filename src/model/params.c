@@ -85,14 +85,14 @@ static bool heads_read(const struct gguf_context *meta, struct model_params *p, 
         return false;
     }
     p->n_ff_expert = p->n_ff_expert > 0 ? p->n_ff_expert : p->n_ff;
-    p->n_head_kv   = p->n_head_kv > 0 ? p->n_head_kv : p->n_head;
+    p->n_head_kv = p->n_head_kv > 0 ? p->n_head_kv : p->n_head;
     if (p->n_head % p->n_head_kv != 0) {
         return model_fail(error, "%" PRId64 " heads cannot share %" PRId64 " heads of keys and values", p->n_head, p->n_head_kv);
     }
     if (p->head_size == 0 && p->n_embd % p->n_head != 0) {
         return model_fail(error, "%" PRId64 " elements cannot be dealt to %" PRId64 " heads", p->n_embd, p->n_head);
     }
-    p->head_size   = p->head_size > 0 ? p->head_size : p->n_embd / p->n_head;
+    p->head_size = p->head_size > 0 ? p->head_size : p->n_embd / p->n_head;
     p->head_size_v = p->head_size_v > 0 ? p->head_size_v : p->head_size;
     if (p->n_expert > 0 && p->n_expert_used == 0) {
         return model_fail(
@@ -115,9 +115,9 @@ static bool sizes_read(const struct gguf_context *meta, struct model_params *p, 
 // Experts of SHARE_KEYS.
 static bool experts_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
-    int64_t func   = 0;
+    int64_t func = 0;
     p->share_scale = 1;
-    p->has_sum     = p->desc->share == SHARE_SUM;
+    p->has_sum = p->desc->share == SHARE_SUM;
     if (p->desc->share != SHARE_KEYS || p->n_expert == 0) {
         return true;
     }
@@ -131,7 +131,7 @@ static bool experts_read(const struct gguf_context *meta, struct model_params *p
         return false;
     }
     p->has_sigmoid = func == 2;
-    p->n_group     = p->n_group > 1 && p->n_group_used > 0 && p->n_group_used < p->n_group ? p->n_group : 0;
+    p->n_group = p->n_group > 1 && p->n_group_used > 0 && p->n_group_used < p->n_group ? p->n_group : 0;
     if (p->n_group > 0 && (p->n_expert % p->n_group != 0 || p->n_expert / p->n_group < 2)) {
         return model_fail(
             error, "%" PRId64 " experts cannot be dealt to %" PRId64 " groups of two or more", p->n_expert, p->n_group);
@@ -167,7 +167,7 @@ static bool mla_read(const struct gguf_context *meta, struct model_params *p, st
 static bool scaling_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
     const char *type;
-    float factor  = 0;
+    float factor = 0;
     p->n_ctx_orig = p->n_ctx_train;
     p->freq_scale = p->attn_factor = 1;
     if (!keys_text(meta, key_of(p, "rope.scaling.type", key), &type, error) ||
@@ -213,11 +213,11 @@ static bool scales_read(const struct gguf_context *meta, struct model_params *p,
     char key[96];
     const unsigned has = p->desc->has;
     const bool is_wide = (has & ARCH_WIDE_QUERIES) != 0 && p->n_layer == p->desc->n_layer_wide;
-    p->attn_scale      = 1 / sqrtf((float) (is_wide ? p->n_embd / p->n_head : p->mla_key > 0 ? p->mla_key : p->head_size));
-    p->embd_scale      = (has & ARCH_EMBD_ROOT) != 0 ? sqrtf((float) p->n_embd) : 1;
+    p->attn_scale = 1 / sqrtf((float) (is_wide ? p->n_embd / p->n_head : p->mla_key > 0 ? p->mla_key : p->head_size));
+    p->embd_scale = (has & ARCH_EMBD_ROOT) != 0 ? sqrtf((float) p->n_embd) : 1;
     p->residual_scale = p->logit_scale = 1;
-    p->attn_cap                        = (has & ARCH_SOFT_CAPS) != 0 ? 50 : 0;
-    p->logit_cap                       = (has & ARCH_SOFT_CAPS) != 0 ? 30 : 0;
+    p->attn_cap = (has & ARCH_SOFT_CAPS) != 0 ? 50 : 0;
+    p->logit_cap = (has & ARCH_SOFT_CAPS) != 0 ? 30 : 0;
     const struct {
         unsigned has;
         const char *key;
@@ -241,10 +241,10 @@ static bool scales_read(const struct gguf_context *meta, struct model_params *p,
         p->attn_factor /= 1 + 0.1f * grown;
     }
     if ((has & ARCH_SCALES) != 0) { // 0: as if the key were absent
-        p->attn_scale     = p->attn_scale != 0 ? p->attn_scale : 1 / sqrtf((float) p->head_size);
-        p->embd_scale     = p->embd_scale != 0 ? p->embd_scale : 1;
+        p->attn_scale = p->attn_scale != 0 ? p->attn_scale : 1 / sqrtf((float) p->head_size);
+        p->embd_scale = p->embd_scale != 0 ? p->embd_scale : 1;
         p->residual_scale = p->residual_scale != 0 ? p->residual_scale : 1;
-        p->logit_scale    = p->logit_scale != 0 ? 1 / p->logit_scale : 1;
+        p->logit_scale = p->logit_scale != 0 ? 1 / p->logit_scale : 1;
     }
     return true;
 }
@@ -255,18 +255,18 @@ static bool rope_read(const struct gguf_context *meta, struct model_params *p, s
         p->freq_scale = p->attn_factor = 1;
         return true;
     }
-    p->n_rot            = p->head_size;
-    p->freq_base        = 10000;
+    p->n_rot = p->head_size;
+    p->freq_base = 10000;
     p->freq_base_window = 0;
     if (!scaling_read(meta, p, error) ||
         !keys_int(meta, key_of(p, "rope.dimension_count", key), 2, p->head_size, &p->n_rot, error) ||
         !keys_real(meta, key_of(p, "rope.freq_base", key), &p->freq_base, error)) {
         return false;
     }
-    p->freq_base_window  = p->freq_base;
+    p->freq_base_window = p->freq_base;
     p->freq_scale_window = p->freq_scale;
     if ((p->desc->has & ARCH_LOCAL_ROPE) != 0) {
-        p->freq_base_window  = 10000;
+        p->freq_base_window = 10000;
         p->freq_scale_window = 1;
         if (!keys_real(meta, key_of(p, "rope.freq_base_swa", key), &p->freq_base_window, error)) {
             return false;

@@ -17,9 +17,9 @@ bool sampler_accept(struct sampler *s, int32_t token) {
     }
     if (s->past_room != s->last_n) { // set anew: what was is forgotten
         model_alloc_free(s->past);
-        s->past      = model_alloc_malloc((size_t) s->last_n * sizeof *s->past);
+        s->past = model_alloc_malloc((size_t) s->last_n * sizeof *s->past);
         s->past_room = s->past != NULL ? s->last_n : 0;
-        s->n_past    = 0;
+        s->n_past = 0;
     }
     if (s->past == NULL) {
         return false;
@@ -56,7 +56,7 @@ const float *sampler_logits(struct sampler *s, const float *logits, int64_t n) {
         return NULL;
     }
     int32_t *counts = (int32_t *) (void *) (changed + n);
-    s->logits       = changed;
+    s->logits = changed;
     memset(counts, 0, (size_t) n * sizeof *counts);
     memcpy(changed, logits, (size_t) n * sizeof *changed);
     for (int64_t i = 0; i < s->n_biases; i++) {

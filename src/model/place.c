@@ -45,7 +45,7 @@ static size_t room_of(const struct model_devices *devices, int d) {
     size_t n_free = 0, n_total = 0;
     ggml_backend_dev_memory(devices->dev[d], &n_free, &n_total);
     const size_t limit = devices->room != NULL ? devices->room[d] : 0;
-    n_free             = limit > 0 && (n_total == 0 || limit < n_free) ? limit : n_free;
+    n_free = limit > 0 && (n_total == 0 || limit < n_free) ? limit : n_free;
     return n_total == 0 && limit == 0 ? SIZE_MAX : n_free - n_free / 10;
 }
 
@@ -79,14 +79,14 @@ static double part_of_room(const struct placing *p, const size_t *sizes) {
 
 static bool layers_deal(struct placing *p) {
     struct model *m = p->model;
-    const int cpu   = p->devices->n - 1;
+    const int cpu = p->devices->n - 1;
     m->layer_device = model_alloc_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device);
-    size_t *sizes   = layer_sizes(m);
+    size_t *sizes = layer_sizes(m);
     if (m->layer_device == NULL || sizes == NULL) {
         model_alloc_free(sizes);
         return model_fail(p->error, "out of memory for the places of %" PRId64 " layers", m->params.n_layer);
     }
-    const double part   = part_of_room(p, sizes);
+    const double part = part_of_room(p, sizes);
     struct dealing deal = {.d = cpu};
     dealing_next(&deal, p, part); // the last GPU first
     for (int64_t i = m->params.n_layer; i >= 0; i--) {
@@ -116,7 +116,7 @@ static bool tell(struct placing *p, size_t size) {
 // The tensors of a device, without memory.
 static bool tensors_make(struct placing *p, int d) {
     struct model *m = p->model;
-    size_t n        = 0;
+    size_t n = 0;
     for (size_t i = 0; i < m->n_weights; i++) {
         n += device_of(p, &m->weights[i]) == d;
     }
@@ -143,7 +143,7 @@ static bool can_map(const struct model *m, ggml_backend_dev_t dev) {
 
 static size_t bytes_of(const struct placing *p, int d, size_t *largest) {
     size_t sum = 0;
-    *largest   = 0;
+    *largest = 0;
     for (size_t i = 0; i < p->model->n_weights; i++) {
         if (device_of(p, &p->model->weights[i]) == d) {
             const size_t size = ggml_nbytes(p->model->weights[i].file);
@@ -196,7 +196,7 @@ static bool buffers_map(struct placing *p, int d, size_t largest, ggml_backend_b
 }
 
 static bool weights_map(struct placing *p, int d, size_t largest) {
-    struct model *m                = p->model;
+    struct model *m = p->model;
     ggml_backend_buffer_t *buffers = model_alloc_calloc((size_t) m->n_files, sizeof(ggml_backend_buffer_t));
     bool ok =
         (buffers != NULL || model_fail(p->error, "out of memory for %" PRId64 " buffers", m->n_files)) &&
@@ -230,7 +230,7 @@ static void pages_drop(const struct model *m, const void *bytes, size_t size) {
 // Of what was uploaded to a device: pages that two pieces or two weights share were held by both, others came along unasked.
 // Those of other devices stay as they are, to be read but once.
 static void device_drop(const struct placing *p, int d) {
-    const struct model *m  = p->model;
+    const struct model *m = p->model;
     const uintptr_t n_page = (uintptr_t) sysconf(_SC_PAGESIZE);
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct ggml_tensor *t = m->weights[i].file;
@@ -268,7 +268,7 @@ static bool weights_upload(struct placing *p, int d) {
     ggml_backend_buffer_set_usage(m->parts[d].buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct model_weight *w = &m->weights[i];
-        const size_t size            = ggml_nbytes(w->file);
+        const size_t size = ggml_nbytes(w->file);
         for (size_t at = 0; device_of(p, w) == d && at < size;) {
             const size_t step = size - at < STEP_SIZE ? size - at : STEP_SIZE;
             ggml_backend_tensor_set(*w->slot, (const char *) w->file->data + at, at, step);
@@ -285,16 +285,16 @@ static bool weights_upload(struct placing *p, int d) {
 
 // In name only: the tensors have a buffer of the right type and an address that nobody follows.
 static bool weights_pretend(struct placing *p, int d) {
-    struct model *m    = p->model;
+    struct model *m = p->model;
     m->parts[d].buffer = ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(p->devices->dev[d]), 0);
     if (m->parts[d].buffer == NULL) {
         return model_fail(p->error, "%s", berth_last_error());
     }
     ggml_backend_buffer_set_usage(m->parts[d].buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     for (struct ggml_tensor *t = ggml_get_first_tensor(m->parts[d].ctx); t != NULL;
-         t                     = ggml_get_next_tensor(m->parts[d].ctx, t)) {
+         t = ggml_get_next_tensor(m->parts[d].ctx, t)) {
         t->buffer = m->parts[d].buffer;
-        t->data   = (void *) (uintptr_t) 4096;
+        t->data = (void *) (uintptr_t) 4096;
     }
     return true;
 }
@@ -310,9 +310,9 @@ static bool device_fill(struct placing *p, int d, bool plan_only) {
         return true;
     }
     m->parts[d].is_mapped = can_map(m, p->devices->dev[d]);
-    m->parts[d].size      = m->parts[d].is_mapped ? size
-                                                  : ggml_backend_alloc_ctx_tensors_from_buft_size(
-                                                        m->parts[d].ctx, ggml_backend_dev_buffer_type(p->devices->dev[d]));
+    m->parts[d].size = m->parts[d].is_mapped ? size
+                                             : ggml_backend_alloc_ctx_tensors_from_buft_size(
+                                                   m->parts[d].ctx, ggml_backend_dev_buffer_type(p->devices->dev[d]));
     return plan_only ? weights_pretend(p, d) : m->parts[d].is_mapped ? weights_map(p, d, largest) : weights_upload(p, d);
 }
 

@@ -15,8 +15,8 @@ struct sample_entry {
 
 static uint64_t mix(uint64_t *x) {
     uint64_t z = *x += 0x9e3779b97f4a7c15u;
-    z          = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z          = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
 
@@ -74,8 +74,8 @@ static void sift(struct sample_entry *heap, int64_t n, int64_t i) {
 // The best of a heap goes behind its end: what was popped lies there, the best last.
 static void pop(struct sample_entry *heap, int64_t *n) {
     const struct sample_entry best = heap[0];
-    heap[0]                        = heap[--*n];
-    heap[*n]                       = best;
+    heap[0] = heap[--*n];
+    heap[*n] = best;
     sift(heap, *n, 0);
 }
 
@@ -115,7 +115,7 @@ static double weight_of_all(const struct taken *t) {
 // The likeliest that together have this share.
 static void keep_share(struct taken *t, double share) {
     const double all = weight_of_all(t);
-    double sum       = 0;
+    double sum = 0;
     for (int64_t i = 0; i < t->n; i++) {
         sum += weight(t, i);
         if (sum >= all * share) {
@@ -134,7 +134,7 @@ static void keep_typical(struct taken *t, double share, struct sample_entry *spa
     }
     for (int64_t i = 0; i < t->n; i++) {
         const double p = weight(t, i) / all;
-        spare[i]       = (struct sample_entry){p > 0 ? (float) -fabs(-log(p) - mean) : -INFINITY, (int32_t) i};
+        spare[i] = (struct sample_entry){p > 0 ? (float) -fabs(-log(p) - mean) : -INFINITY, (int32_t) i};
     }
     for (int64_t i = t->n / 2; i-- > 0;) {
         sift(spare, t->n, i);
@@ -148,7 +148,7 @@ static void keep_typical(struct taken *t, double share, struct sample_entry *spa
     int64_t n = 0;
     for (int64_t i = 0; i < t->n; i++) {
         if (at(t, i)->token < 0) {
-            *at(t, n)       = *at(t, i);
+            *at(t, n) = *at(t, i);
             at(t, n)->token = ~at(t, n)->token;
             n++;
         }
@@ -158,9 +158,9 @@ static void keep_typical(struct taken *t, double share, struct sample_entry *spa
 
 // Pops the candidates: at most top_k, and as many of those as have top_p together; the fewer are looked at the better.
 static struct taken candidates(const struct sampler *s, struct sample_entry *heap, int64_t n) {
-    struct taken t    = {.best = heap + n - 1};
+    struct taken t = {.best = heap + n - 1};
     const int64_t top = s->top_k > 0 && s->top_k < n ? s->top_k : n;
-    const float best  = heap[0].logit;
+    const float best = heap[0].logit;
     const bool is_all = top == n && s->typical >= 1;
     double all = 0, sum = 0;
     int64_t left = n;
@@ -201,23 +201,23 @@ static int64_t draw(struct sampler *s, const struct taken *t) {
 
 // Mirostat 2: what surprises more than mu is left out, and mu follows the surprise of what was chosen.
 static int32_t mirostat(struct sampler *s, struct sample_entry *heap, int64_t n) {
-    struct taken t           = {.best = heap + n - 1};
+    struct taken t = {.best = heap + n - 1};
     const double temperature = (double) s->temperature;
-    const float best         = heap[0].logit;
-    double all               = 0;
-    int64_t left             = n;
+    const float best = heap[0].logit;
+    double all = 0;
+    int64_t left = n;
     for (int64_t i = 0; i < n; i++) {
         all += exp(((double) heap[i].logit - (double) best) / temperature);
     }
     double surprise = 0;
-    s->mu           = s->mu > 0 ? s->mu : 2 * s->tau;
+    s->mu = s->mu > 0 ? s->mu : 2 * s->tau;
     while (left > 0 && (t.n == 0 || surprise <= (double) s->mu)) {
         pop(heap, &left);
         t.n++;
         surprise = left > 0 ? -log2(exp(((double) heap[0].logit - (double) best) / temperature) / all) : 0;
     }
     const int64_t i = draw(s, &t);
-    double kept     = 0; // the surprise of what was chosen is that among those left
+    double kept = 0; // the surprise of what was chosen is that among those left
     for (int64_t j = 0; j < t.n; j++) {
         kept += exp(((double) at(&t, j)->logit - (double) best) / temperature);
     }
@@ -230,14 +230,14 @@ static int32_t mirostat(struct sampler *s, struct sample_entry *heap, int64_t n)
 static bool heap_reserve(struct sampler *s, int64_t n) {
     if (s->n_heap < n) {
         model_alloc_free(s->heap);
-        s->heap   = model_alloc_malloc(2 * (size_t) n * sizeof *s->heap);
+        s->heap = model_alloc_malloc(2 * (size_t) n * sizeof *s->heap);
         s->n_heap = s->heap != NULL ? n : 0;
     }
     return s->heap != NULL;
 }
 
 int32_t sampler_pick(struct sampler *s, const float *logits, int64_t n) {
-    logits               = sampler_logits(s, logits, n);
+    logits = sampler_logits(s, logits, n);
     const int32_t likely = logits != NULL ? most_likely(logits, n) : -1;
     if (likely < 0 || !(s->temperature > 0) || isinf(logits[likely])) {
         return likely;

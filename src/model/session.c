@@ -22,9 +22,9 @@ static int64_t most(int64_t a, int64_t b) {
 
 void session_defaults(struct session_params *p, const struct model *model) {
     const int64_t n = most(512, least(model->params.n_ctx_train, 4096));
-    p->n_ctx        = p->n_ctx > 0 ? p->n_ctx : model->position_embd != NULL ? least(n, model->position_embd->ne[1]) : n;
-    p->n_batch      = p->n_batch > 0 ? p->n_batch : 512;
-    p->n_batch      = least(p->n_batch, p->n_ctx);
+    p->n_ctx = p->n_ctx > 0 ? p->n_ctx : model->position_embd != NULL ? least(n, model->position_embd->ne[1]) : n;
+    p->n_batch = p->n_batch > 0 ? p->n_batch : 512;
+    p->n_batch = least(p->n_batch, p->n_ctx);
 }
 
 // Numbers of a token's result.
@@ -38,10 +38,10 @@ static bool scratch_make(struct session *s, struct model_error *error) {
         return true;
     }
     s->mask_row = model_alloc_malloc(n_ctx * sizeof *s->mask_row);
-    s->logits   = model_alloc_malloc((size_t) width_of(s) * sizeof *s->logits);
-    s->sums     = model_alloc_calloc((size_t) s->model->params.n_embd, sizeof *s->sums);
-    s->rows     = model_alloc_malloc(n_batch * sizeof *s->rows);
-    s->pos      = model_alloc_malloc(n_batch * sizeof *s->pos);
+    s->logits = model_alloc_malloc((size_t) width_of(s) * sizeof *s->logits);
+    s->sums = model_alloc_calloc((size_t) s->model->params.n_embd, sizeof *s->sums);
+    s->rows = model_alloc_malloc(n_batch * sizeof *s->rows);
+    s->pos = model_alloc_malloc(n_batch * sizeof *s->pos);
     return (s->mask_row != NULL && s->logits != NULL && s->sums != NULL && s->rows != NULL && s->pos != NULL) ||
            model_fail(error, "out of memory for batches of %zu tokens over %zu positions", n_batch, n_ctx);
 }
@@ -51,23 +51,23 @@ struct session *session_new(const struct model *model, const struct model_device
     if (model->llama != NULL) {
         return llama_session_new(model, devices, params, error);
     }
-    struct session *s    = model_alloc_calloc(1, sizeof *s);
+    struct session *s = model_alloc_calloc(1, sizeof *s);
     const size_t n_layer = (size_t) model->params.n_layer;
     if (s == NULL) {
         model_fail(error, "out of memory");
         return NULL;
     }
-    s->model     = model;
-    s->devices   = devices;
-    s->params    = *params;
+    s->model = model;
+    s->devices = devices;
+    s->params = *params;
     s->max_nodes = graph_max_nodes(model);
-    s->k         = model_alloc_calloc(n_layer, sizeof *s->k);
-    s->v         = model_alloc_calloc(n_layer, sizeof *s->v);
+    s->k = model_alloc_calloc(n_layer, sizeof *s->k);
+    s->v = model_alloc_calloc(n_layer, sizeof *s->v);
     session_defaults(&s->params, model);
     s->caches = model_alloc_calloc((size_t) devices->n, sizeof *s->caches);
     s->memory = model_alloc_calloc((size_t) devices->n, sizeof *s->memory);
-    s->sizes  = model_alloc_calloc((size_t) devices->n, sizeof *s->sizes);
-    bool ok   = s->k != NULL && s->v != NULL && s->caches != NULL && s->memory != NULL && s->sizes != NULL;
+    s->sizes = model_alloc_calloc((size_t) devices->n, sizeof *s->sizes);
+    bool ok = s->k != NULL && s->v != NULL && s->caches != NULL && s->memory != NULL && s->sizes != NULL;
     if (!ok) {
         model_fail(error, "out of memory for %zu layers on %d devices", n_layer, devices->n);
     }
@@ -76,10 +76,10 @@ struct session *session_new(const struct model *model, const struct model_device
             s->params.n_ctx, model->position_embd->ne[1]);
     }
     s->n_ring = cache_ring(s);
-    ok        = ok && cache_make(s, error);
+    ok = ok && cache_make(s, error);
     if (ok) {
         s->sched = ggml_backend_sched_new(devices->backend, NULL, devices->n, s->max_nodes, false, true);
-        ok       = s->sched != NULL || model_fail(error, "%s", berth_last_error());
+        ok = s->sched != NULL || model_fail(error, "%s", berth_last_error());
     }
     s->params.compute = 0; // the limit is for graphs that are computed
     if (!ok || !cache_choose(s, least(s->params.n_ctx, KV_STEP), error) || !scratch_make(s, error)) {
@@ -87,7 +87,7 @@ struct session *session_new(const struct model *model, const struct model_device
         return NULL;
     }
     s->params.compute = params->compute;
-    s->graph          = params->compute > 0 ? NULL : s->graph;
+    s->graph = params->compute > 0 ? NULL : s->graph;
     return s;
 }
 
@@ -146,24 +146,24 @@ bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct mod
     ggml_backend_sched_reset(s->sched);
     ggml_free(s->again_ctx);
     ggml_free(s->graph_ctx);
-    s->again_ctx    = NULL;
-    s->graph        = NULL;
+    s->again_ctx = NULL;
+    s->graph = NULL;
     s->is_allocated = false;
     s->graph_tokens = 0;
-    s->graph_ctx    = ggml_init((struct ggml_init_params){.mem_size = graph_ctx_size(s), .no_alloc = true});
+    s->graph_ctx = ggml_init((struct ggml_init_params){.mem_size = graph_ctx_size(s), .no_alloc = true});
     if (s->graph_ctx == NULL) {
         return model_fail(error, "out of memory for a graph of %zu nodes", s->max_nodes);
     }
     const struct graph_shape shape = {.n_tokens = n_tokens,
-        .n_seq                                  = 1,
-        .n_kv                                   = n_kv,
-        .n_ctx                                  = s->params.n_ctx,
-        .k                                      = s->k,
-        .v                                      = s->v,
-        .has_flash                              = s->has_flash,
-        .all_outputs                            = s->params.all_outputs || s->params.is_embedding,
-        .is_embedding                           = s->params.is_embedding};
-    s->graph                       = ggml_new_graph_custom(s->graph_ctx, s->max_nodes, false);
+        .n_seq = 1,
+        .n_kv = n_kv,
+        .n_ctx = s->params.n_ctx,
+        .k = s->k,
+        .v = s->v,
+        .has_flash = s->has_flash,
+        .all_outputs = s->params.all_outputs || s->params.is_embedding,
+        .is_embedding = s->params.is_embedding};
+    s->graph = ggml_new_graph_custom(s->graph_ctx, s->max_nodes, false);
     graph_build(s->model, &shape, s->graph_ctx, s->graph, &s->in);
     ggml_set_output(s->in.logits);
     if (berth_graph_check(s->graph) != GGML_STATUS_SUCCESS) {
@@ -175,7 +175,7 @@ bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct mod
         return false;
     }
     s->graph_tokens = n_tokens;
-    s->graph_kv     = n_kv;
+    s->graph_kv = n_kv;
     return true;
 }
 
@@ -205,7 +205,7 @@ static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *again_siz
         s->memory[d].work = s->sizes[d] > s->memory[d].work ? s->sizes[d] : s->memory[d].work;
     }
     const size_t again = s->again_ctx != NULL ? ggml_get_mem_size(s->again_ctx) : 0;
-    *again_size        = again > *again_size ? again : *again_size;
+    *again_size = again > *again_size ? again : *again_size;
     return true;
 }
 
@@ -223,7 +223,7 @@ bool session_reserve(struct session *s, struct model_error *error) {
     for (int d = 0; d < s->devices->n; d++) {
         s->memory[d] = (struct session_memory){.weights = s->model->parts[d].size, .cache = s->caches[d].size};
     }
-    size_t again  = 0;
+    size_t again = 0;
     const bool ok = shape_reserve(s, 1, &again, error) && shape_reserve(s, s->params.n_batch, &again, error);
     s->memory[s->devices->n - 1].work += own_size(s) + again;
     for (int d = 0; ok && !s->params.plan_only && d < s->devices->n; d++) { // what was planned is what there is
@@ -240,7 +240,7 @@ bool session_reserve(struct session *s, struct model_error *error) {
 static void mask_set(struct session *s, struct ggml_tensor *mask, int64_t window, int64_t n) {
     const ggml_fp16_t yes = ggml_fp32_to_fp16(0), no = ggml_fp32_to_fp16(-INFINITY);
     const int64_t n_rows = mask != NULL ? mask->ne[0] : 0;
-    const size_t size    = (size_t) n_rows * sizeof no;
+    const size_t size = (size_t) n_rows * sizeof no;
     for (int64_t j = 0; j < n_rows; j++) {
         s->mask_row[j] = no;
     }
@@ -288,7 +288,7 @@ static void inputs_set(struct session *s, const int32_t *tokens, int64_t n) {
 }
 
 static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
-    const int64_t n_kv  = least(s->params.n_ctx, (s->n_past + n + KV_STEP - 1) / KV_STEP * KV_STEP);
+    const int64_t n_kv = least(s->params.n_ctx, (s->n_past + n + KV_STEP - 1) / KV_STEP * KV_STEP);
     const bool is_known = s->graph != NULL && s->graph_tokens == n && s->graph_kv == n_kv && s->is_allocated;
     if (!is_known) {
         s->is_allocated = session_graph(s, n, n_kv, error) && ggml_backend_sched_alloc_graph(s->sched, s->graph);

@@ -44,7 +44,7 @@ static bool is_found(const struct vocab *v, int32_t id) {
 
 static size_t slot_of(const struct special_trie *t, uint32_t parent, uint8_t byte) {
     const uint64_t edge = (uint64_t) parent << 8 | byte;
-    size_t i            = (size_t) berth_siphash_of(&t->key, &edge, sizeof edge) & (t->n_slots - 1);
+    size_t i = (size_t) berth_siphash_of(&t->key, &edge, sizeof edge) & (t->n_slots - 1);
     for (; t->slots[i] != 0; i = (i + 1) & (t->n_slots - 1)) {
         const struct special_node *node = &t->nodes[t->slots[i]];
         if (node->parent == parent && node->byte == byte) {
@@ -58,9 +58,9 @@ static void token_add(struct special_trie *t, const char *text, uint32_t size, i
     uint32_t at = 0;
     for (uint32_t i = size; i-- > 0;) {
         const uint8_t byte = (uint8_t) text[i];
-        const size_t slot  = slot_of(t, at, byte);
+        const size_t slot = slot_of(t, at, byte);
         if (t->slots[slot] == 0) {
-            t->slots[slot]         = t->n_nodes;
+            t->slots[slot] = t->n_nodes;
             t->nodes[t->n_nodes++] = (struct special_node){.parent = at, .byte = byte, .token = -1};
         }
         at = t->slots[slot];
@@ -97,28 +97,28 @@ static void nodes_order(const struct special_trie *t, uint32_t *depths, uint32_t
 static void links_make(struct special_trie *t, const struct vocab *v, const uint32_t *order) {
     for (uint32_t i = 0; i + 1 < t->n_nodes; i++) {
         struct special_node *node = &t->nodes[order[i]];
-        node->link                = node->parent == 0 ? 0 : node_step(t, t->nodes[node->parent].link, node->byte);
+        node->link = node->parent == 0 ? 0 : node_step(t, t->nodes[node->parent].link, node->byte);
         for (int kind = 0; kind < N_KINDS; kind++) {
             const bool is_own = node->token >= 0 && is_special(v, node->token, kind == FOR_ALL);
-            node->best[kind]  = is_own ? order[i] : t->nodes[node->link].best[kind];
+            node->best[kind] = is_own ? order[i] : t->nodes[node->link].best[kind];
         }
     }
 }
 
 static bool trie_make(struct special_trie *t, const struct vocab *v, size_t size) {
-    t->key     = berth_siphash_key_new(t);
+    t->key = berth_siphash_key_new(t);
     t->n_slots = 16;
     while (t->n_slots < 2 * size) {
         t->n_slots *= 2;
     }
-    t->nodes         = model_alloc_malloc((size + 1) * sizeof *t->nodes);
-    t->slots         = model_alloc_calloc(t->n_slots, sizeof *t->slots);
+    t->nodes = model_alloc_malloc((size + 1) * sizeof *t->nodes);
+    t->slots = model_alloc_calloc(t->n_slots, sizeof *t->slots);
     uint32_t *depths = model_alloc_malloc((size + 1) * sizeof *depths), *order = model_alloc_malloc((size + 1) * sizeof *order);
     uint32_t *starts = model_alloc_malloc((v->max_size + 2) * sizeof *starts);
-    const bool ok    = t->nodes != NULL && t->slots != NULL && depths != NULL && order != NULL && starts != NULL;
+    const bool ok = t->nodes != NULL && t->slots != NULL && depths != NULL && order != NULL && starts != NULL;
     if (ok) {
         t->nodes[0] = (struct special_node){.token = -1};
-        t->n_nodes  = 1;
+        t->n_nodes = 1;
         for (int32_t i = 0; i < v->n_tokens; i++) {
             if (is_found(v, i)) {
                 token_add(t, v->texts[i], v->sizes[i], i);
@@ -199,9 +199,9 @@ static bool is_free(const int32_t *at, size_t i, size_t n) {
 
 // Takes the best candidate, or lets the next shorter token at its byte have its place.
 static void best_settle(struct candidates *c, int kind, int32_t *at) {
-    const struct candidate best      = c->heap[0];
+    const struct candidate best = c->heap[0];
     const struct special_node *nodes = c->v->specials->nodes;
-    uint32_t node                    = 0;
+    uint32_t node = 0;
     if (is_free(at, best.at, best.size)) {
         for (uint32_t k = 1; k < best.size; k++) {
             at[best.at + k] = SPECIAL_INSIDE;
@@ -219,13 +219,13 @@ static void best_settle(struct candidates *c, int kind, int32_t *at) {
 
 int32_t *specials_find(const struct vocab *v, const char *text, size_t size, bool with_control) {
     const int kind = with_control ? FOR_ALL : FOR_USER;
-    int32_t *at    = model_alloc_malloc((size + 1) * sizeof *at); // the nodes of the longest tokens first
-    size_t n       = 0;
+    int32_t *at = model_alloc_malloc((size + 1) * sizeof *at); // the nodes of the longest tokens first
+    size_t n = 0;
     if (at == NULL) {
         return NULL;
     }
     for (size_t i = size, node = 0; i-- > 0;) {
-        node  = v->specials != NULL ? node_step(v->specials, (uint32_t) node, (uint8_t) text[i]) : 0;
+        node = v->specials != NULL ? node_step(v->specials, (uint32_t) node, (uint8_t) text[i]) : 0;
         at[i] = v->specials != NULL ? (int32_t) v->specials->nodes[node].best[kind] : 0;
         n += at[i] != 0;
     }

@@ -69,10 +69,10 @@ static double type_speed(const struct model *m, ggml_backend_t backend, enum ggm
     int n_products = 0;
     for (size_t i = 0; i < m->n_weights && size < sizes.all && n_products < N_PRODUCTS; i++) {
         const struct model_weight *w = &m->weights[i];
-        const size_t row             = ggml_row_size(type, w->file->ne[0]);
-        const int64_t all            = w->file->type == type ? read_rows(m, w) : 0;
-        const int64_t most           = row > 0 && row < sizes.matrix ? (int64_t) (sizes.matrix / row) : 1;
-        const int64_t n              = all < most ? all : most;
+        const size_t row = ggml_row_size(type, w->file->ne[0]);
+        const int64_t all = w->file->type == type ? read_rows(m, w) : 0;
+        const int64_t most = row > 0 && row < sizes.matrix ? (int64_t) (sizes.matrix / row) : 1;
+        const int64_t n = all < most ? all : most;
         if (n == 0) {
             continue;
         }
@@ -109,7 +109,7 @@ static double node_seconds(const struct model *m, ggml_backend_t backend) {
 }
 
 bool model_speed_measure(const struct model *m, struct model_devices *devices, struct model_speed *speed) {
-    speed->n       = devices->n;
+    speed->n = devices->n;
     speed->devices = model_alloc_calloc((size_t) devices->n, sizeof *speed->devices);
     for (int d = 0; speed->devices != NULL && d < devices->n; d++) {
         for (int t = 0; t < GGML_TYPE_COUNT; t++) {
@@ -159,17 +159,17 @@ static double attention_seconds(const struct session *s, ggml_backend_t backend,
     if (node == NULL || !speed_test_init(&test, 2 * N_ATTENTION)) { // each has four sources
         return 0;
     }
-    const int64_t step                   = (s->params.n_ctx / 2 + KV_STEP - 1) / KV_STEP * KV_STEP,
-                  n_kv                   = step < s->params.n_ctx ? step : s->params.n_ctx;
+    const int64_t step = (s->params.n_ctx / 2 + KV_STEP - 1) / KV_STEP * KV_STEP,
+                  n_kv = step < s->params.n_ctx ? step : s->params.n_ctx;
     const struct ggml_tensor *const *src = (const struct ggml_tensor *const *) node->src;
-    const struct sizes sizes             = sizes_of(backend);
-    struct ggml_cgraph *graph            = speed_test_piece(&test, N_ATTENTION);
-    size_t size                          = 0;
-    int n_tests                          = 0;
+    const struct sizes sizes = sizes_of(backend);
+    struct ggml_cgraph *graph = speed_test_piece(&test, N_ATTENTION);
+    size_t size = 0;
+    int n_tests = 0;
     do {
-        struct ggml_tensor *q    = ggml_new_tensor_3d(test.ctx, GGML_TYPE_F32, src[0]->ne[0], 1, src[0]->ne[2]);
-        struct ggml_tensor *k    = ggml_new_tensor_3d(test.ctx, src[1]->type, src[1]->ne[0], n_kv, src[1]->ne[2]);
-        struct ggml_tensor *v    = ggml_new_tensor_3d(test.ctx, src[2]->type, src[2]->ne[0], n_kv, src[2]->ne[2]);
+        struct ggml_tensor *q = ggml_new_tensor_3d(test.ctx, GGML_TYPE_F32, src[0]->ne[0], 1, src[0]->ne[2]);
+        struct ggml_tensor *k = ggml_new_tensor_3d(test.ctx, src[1]->type, src[1]->ne[0], n_kv, src[1]->ne[2]);
+        struct ggml_tensor *v = ggml_new_tensor_3d(test.ctx, src[2]->type, src[2]->ne[0], n_kv, src[2]->ne[2]);
         struct ggml_tensor *mask = ggml_new_tensor_2d(test.ctx, GGML_TYPE_F16, n_kv, 1);
         ggml_build_forward_expand(graph, ggml_flash_attn_ext(test.ctx, q, k, v, mask, 0.1f, 0, 0));
         size += ggml_nbytes(k) + ggml_nbytes(v);
@@ -182,15 +182,15 @@ static double attention_seconds(const struct session *s, ggml_backend_t backend,
 
 double model_speed_write(const struct model_speed *speed, const struct session *s) {
     const struct model *m = s->model;
-    double seconds        = 0;
+    double seconds = 0;
     for (int d = 0; d < speed->n && d < s->devices->n; d++) {
         const struct model_speed_of *of = &speed->devices[d];
         double bytes = 0, reading = 0;
-        int n_attention        = 0;
+        int n_attention = 0;
         const double attention = of->node > 0 ? attention_seconds(s, s->devices->backend[d], &n_attention) : 0;
         for (size_t i = 0; i < m->n_weights; i++) {
             const struct model_weight *w = &m->weights[i];
-            const double size            = read_bytes(m, w);
+            const double size = read_bytes(m, w);
             if (size == 0 || m->layer_device[w->layer >= 0 ? w->layer : m->params.n_layer] != d) {
                 continue;
             }
@@ -216,22 +216,22 @@ double model_speed_write(const struct model_speed *speed, const struct session *
 // ---- a trial ----
 
 double model_speed_try(struct session *s, struct model_error *error) {
-    int64_t half    = s->params.n_ctx / 2;
+    int64_t half = s->params.n_ctx / 2;
     const int64_t n = s->params.n_ctx - half < TRY_TOKENS ? s->params.n_ctx - half : TRY_TOKENS;
     if (half / KV_STEP != (half + n - 1) / KV_STEP) {
         half = half / KV_STEP * KV_STEP; // all tokens have one graph
     }
     const int64_t begin = ggml_time_us();
-    double best         = 0;
-    bool ok             = true;
+    double best = 0;
+    bool ok = true;
     for (int i = 0; ok && i < TRY_MOST && (i < 4 || ggml_time_us() - begin < TRY_US); i++) {
-        s->n_past           = half; // what is there is zeros, or was read before: it takes the same time
+        s->n_past = half; // what is there is zeros, or was read before: it takes the same time
         const int64_t start = ggml_time_us();
         for (int64_t k = 0; ok && k < n; k++) {
             ok = session_decode(s, &(int32_t){0}, 1, error);
         }
         const double seconds = (double) (ggml_time_us() - start) / 1e6;
-        best                 = i > 0 && (best == 0 || seconds < best) ? seconds : best; // the first one plans its graph
+        best = i > 0 && (best == 0 || seconds < best) ? seconds : best; // the first one plans its graph
     }
     session_reset(s);
     return ok && best > 0 ? (double) n / best : 0;

@@ -14,7 +14,7 @@ bool speed_test_init(struct speed_test *t, size_t n_nodes) {
     const size_t graphs =
         (SPEED_TEST_PIECES + 1) * (ggml_graph_overhead_custom(2 * n_nodes + MORE_LEAFS, false) + ggml_tensor_overhead());
     const size_t size = (4 * n_nodes + 8) * ggml_tensor_overhead() + graphs;
-    *t                = (struct speed_test){.ctx = ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true})};
+    *t = (struct speed_test){.ctx = ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true})};
     return t->ctx != NULL;
 }
 
@@ -33,7 +33,7 @@ static bool round_run(struct speed_test *t, ggml_backend_t backend) {
             return false;
         }
         const int64_t us = ggml_time_us() - start;
-        t->best[i]       = t->best[i] == 0 || us < t->best[i] ? (us > 0 ? us : 1) : t->best[i];
+        t->best[i] = t->best[i] == 0 || us < t->best[i] ? (us > 0 ? us : 1) : t->best[i];
     }
     return t->sweep == NULL || ggml_backend_graph_compute(backend, t->sweep) == GGML_STATUS_SUCCESS;
 }
@@ -51,12 +51,12 @@ static bool is_supported(const struct speed_test *t, ggml_backend_t backend) {
 
 double speed_test_mean(struct speed_test *t, ggml_backend_t backend, double start) {
     ggml_backend_buffer_t buffer = is_supported(t, backend) ? ggml_backend_alloc_ctx_tensors(t->ctx, backend) : NULL;
-    bool ok                      = buffer != NULL;
-    int n                        = 0;
-    double seconds               = 0;
+    bool ok = buffer != NULL;
+    int n = 0;
+    double seconds = 0;
     if (ok) {
         ggml_backend_buffer_clear(buffer, 0);
-        ok                  = round_run(t, backend); // finds its graphs
+        ok = round_run(t, backend); // finds its graphs
         const int64_t begin = ggml_time_us();
         for (; ok && (n < MEAN_ROUNDS || ggml_time_us() - begin < MEAN_US); n++) {
             ok = round_run(t, backend);
@@ -69,8 +69,8 @@ double speed_test_mean(struct speed_test *t, ggml_backend_t backend, double star
 
 double speed_test_run(struct speed_test *t, ggml_backend_t backend, double start) {
     ggml_backend_buffer_t buffer = is_supported(t, backend) ? ggml_backend_alloc_ctx_tensors(t->ctx, backend) : NULL;
-    double sum                   = 0;
-    bool ok                      = buffer != NULL;
+    double sum = 0;
+    bool ok = buffer != NULL;
     if (ok) {
         ggml_backend_buffer_clear(buffer, 0);
         const int64_t begin = ggml_time_us();

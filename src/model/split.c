@@ -79,9 +79,9 @@ static size_t lines(const uint32_t *c, size_t i, size_t n) {
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 static size_t match_gpt2(const uint32_t *c, size_t i, size_t n) {
     size_t size = contraction(c, i, n, false);
-    size        = size > 0 ? size : spaced(c, i, n, char_is_letter);
-    size        = size > 0 ? size : spaced(c, i, n, char_is_number);
-    size        = size > 0 ? size : spaced(c, i, n, is_other);
+    size = size > 0 ? size : spaced(c, i, n, char_is_letter);
+    size = size > 0 ? size : spaced(c, i, n, char_is_number);
+    size = size > 0 ? size : spaced(c, i, n, is_other);
     return size > 0 ? size : spaces(c, i, n);
 }
 
@@ -92,7 +92,7 @@ static size_t match_modern(const uint32_t *c, size_t i, size_t n, size_t max_dig
         return size;
     }
     const size_t skip = !is_line_end(c[i]) && !char_is_letter(c[i]) && !char_is_number(c[i]) ? 1 : 0;
-    size              = run(c, i + skip, n, char_is_letter);
+    size = run(c, i + skip, n, char_is_letter);
     if (size > 0) {
         return skip + size;
     }
@@ -131,7 +131,7 @@ static bool is_line_end_or_slash(uint32_t c) {
 // [^\r\n\p{L}\p{N}]?, then big letters and at least one small one, or at least one big letter; \p{N}; and the rest as above, with
 // slashes beside line ends. Letters beyond ASCII are both big and small, so the big ones may have to give one back.
 static size_t match_tekken(const uint32_t *c, size_t i, size_t n) {
-    const size_t skip  = !is_line_end(c[i]) && !char_is_letter(c[i]) && !char_is_number(c[i]) ? 1 : 0;
+    const size_t skip = !is_line_end(c[i]) && !char_is_letter(c[i]) && !char_is_number(c[i]) ? 1 : 0;
     const size_t start = i + skip;
     const size_t n_big = run(c, start, n, is_big), n_small = run(c, start + n_big, n, is_small);
     if (n_big + n_small > 0) {
@@ -179,11 +179,11 @@ static size_t match_three(const uint32_t *c, size_t i, size_t n) {
 // ---- rules ----
 
 static const struct split_rule rule_default = {{match_marks, match_gpt2, match_numbers, match_three}};
-static const struct split_rule rule_gpt2    = {{match_gpt2}};
-static const struct split_rule rule_llama3  = {{match_llama3}};
-static const struct split_rule rule_qwen2   = {{match_qwen2}};
-static const struct split_rule rule_smollm  = {{match_one_number, match_gpt2}};
-static const struct split_rule rule_tekken  = {{match_tekken}};
+static const struct split_rule rule_gpt2 = {{match_gpt2}};
+static const struct split_rule rule_llama3 = {{match_llama3}};
+static const struct split_rule rule_qwen2 = {{match_qwen2}};
+static const struct split_rule rule_smollm = {{match_one_number, match_gpt2}};
+static const struct split_rule rule_tekken = {{match_tekken}};
 
 static const struct name_row {
     const char *name;
@@ -215,7 +215,7 @@ const struct split_rule *split_find(const char *name, bool *is_word_first, bool 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(name, names[i].name) == 0) {
             *is_word_first = names[i].is_word_first;
-            *adds_bos      = names[i].adds_bos;
+            *adds_bos = names[i].adds_bos;
             return names[i].rule;
         }
     }

@@ -16,30 +16,30 @@ static void keep(struct graph_builder *b, struct ggml_tensor *x, struct ggml_ten
 // Each channel's last inputs and these, weighed; [channels, n_tokens].
 static struct ggml_tensor *convolve(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[b->i];
-    struct ggml_tensor *before  = b->s->k[b->i];
+    struct ggml_tensor *before = b->s->k[b->i];
     const int64_t n_tokens = x->ne[1], n_kept = before->ne[0];
-    struct ggml_tensor *all  = ggml_concat(b->ctx, before, ggml_transpose(b->ctx, x), 0); // [n_kept + n_tokens, channels]
+    struct ggml_tensor *all = ggml_concat(b->ctx, before, ggml_transpose(b->ctx, x), 0); // [n_kept + n_tokens, channels]
     struct ggml_tensor *last = ggml_view_2d(b->ctx, builder_named(b, all, "state.conv_in"), n_kept, all->ne[1], all->nb[1],
         (size_t) n_tokens * ggml_element_size(all));
     keep(b, last, before, "state.conv_kept");
     struct ggml_tensor *y = builder_named(b, ggml_ssm_conv(b->ctx, all, l->conv), "state.conv");
-    y                     = builder_named(b, ggml_add(b->ctx, y, l->conv_bias), "state.conv");
+    y = builder_named(b, ggml_add(b->ctx, y, l->conv_bias), "state.conv");
     return builder_named(b, ggml_silu(b->ctx, y), "state.conv_act");
 }
 
 // Heads' states over the tokens; [head, heads, n_tokens].
 static struct ggml_tensor *scan(struct graph_builder *b, struct ggml_tensor *x, struct ggml_tensor *step) {
     const struct model_params *p = b->p;
-    const struct model_layer *l  = &b->m->layers[b->i];
+    const struct model_layer *l = &b->m->layers[b->i];
     const int64_t n_tokens = x->ne[1], head = p->n_inner / p->n_state_head, n_all = p->n_group_state * p->n_state;
     const size_t one = ggml_element_size(x), row = x->nb[1], group = (size_t) p->n_state * one;
     struct ggml_tensor *v =
         ggml_view_4d(b->ctx, x, head, p->n_state_head, n_tokens, 1, (size_t) head * one, row, row * (size_t) n_tokens, 0);
     struct ggml_tensor *in = ggml_view_4d(
         b->ctx, x, p->n_state, p->n_group_state, n_tokens, 1, group, row, row * (size_t) n_tokens, (size_t) p->n_inner * one);
-    struct ggml_tensor *out   = ggml_view_4d(b->ctx, x, p->n_state, p->n_group_state, n_tokens, 1, group, row,
-          row * (size_t) n_tokens, (size_t) (p->n_inner + n_all) * one);
-    step                      = builder_named(b, ggml_add(b->ctx, step, l->step_bias), "state.step");
+    struct ggml_tensor *out = ggml_view_4d(b->ctx, x, p->n_state, p->n_group_state, n_tokens, 1, group, row,
+        row * (size_t) n_tokens, (size_t) (p->n_inner + n_all) * one);
+    step = builder_named(b, ggml_add(b->ctx, step, l->step_bias), "state.step");
     struct ggml_tensor *state = b->s->v[b->i];
     struct ggml_tensor *both =
         builder_named(b, ggml_ssm_scan(b->ctx, state, v, step, l->decay, in, out, b->in->states, 1), "state.scan");
@@ -53,9 +53,9 @@ static struct ggml_tensor *scan(struct graph_builder *b, struct ggml_tensor *x, 
 
 struct ggml_tensor *builder_state(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
-    const struct model_layer *l  = &b->m->layers[b->i];
+    const struct model_layer *l = &b->m->layers[b->i];
     const int64_t n_tokens = x->ne[1], n_conv = l->conv->ne[1];
-    struct ggml_tensor *all  = builder_product(b, l->state_in, NULL, x, "state.in"); // [gate | convolved | steps, n_tokens]
+    struct ggml_tensor *all = builder_product(b, l->state_in, NULL, x, "state.in"); // [gate | convolved | steps, n_tokens]
     struct ggml_tensor *gate = ggml_cont(b->ctx, columns(b, all, 0, p->n_inner));
     struct ggml_tensor *y =
         scan(b, convolve(b, columns(b, all, p->n_inner, n_conv)), columns(b, all, p->n_inner + n_conv, p->n_state_head));

@@ -14,7 +14,7 @@ static size_t size_of(unsigned char first) {
 
 // Is `second` possible behind `first`? Excludes overlong forms, surrogates and what lies beyond U+10FFFF.
 static bool is_second(unsigned char first, unsigned char second) {
-    const unsigned char low  = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+    const unsigned char low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
     const unsigned char high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
     return second >= low && second <= high;
 }
@@ -22,7 +22,7 @@ static bool is_second(unsigned char first, unsigned char second) {
 // Bytes at text that may be the begin of a character, up to a whole one; 0: not even the first may.
 static size_t prefix_of(const unsigned char *p, size_t size) {
     const size_t whole = size > 0 ? size_of(p[0]) : 0;
-    size_t n           = whole > 0 ? 1 : 0;
+    size_t n = whole > 0 ? 1 : 0;
     while (n > 0 && n < whole && n < size && (n == 1 ? is_second(p[0], p[1]) : (p[n] & 0xC0) == 0x80)) {
         n++;
     }
@@ -31,7 +31,7 @@ static size_t prefix_of(const unsigned char *p, size_t size) {
 
 size_t utf8_next(const char *text, size_t size, uint32_t *c) {
     const unsigned char *p = (const unsigned char *) text;
-    const size_t n         = prefix_of(p, size);
+    const size_t n = prefix_of(p, size);
     if (n == 0 || n < size_of(p[0])) {
         *c = WRONG;
         return size > 0;
@@ -63,7 +63,7 @@ size_t utf8_stream_put(struct utf8_stream *s, const char *bytes, size_t size, ch
         s->held[s->n_held++] = bytes[i];
         while (s->n_held > 0) {
             const unsigned char *held = (const unsigned char *) s->held;
-            const size_t prefix       = prefix_of(held, s->n_held);
+            const size_t prefix = prefix_of(held, s->n_held);
             if (prefix == s->n_held && prefix < size_of(held[0])) {
                 break; // more may follow
             }
@@ -84,6 +84,6 @@ size_t utf8_stream_put(struct utf8_stream *s, const char *bytes, size_t size, ch
 
 size_t utf8_stream_end(struct utf8_stream *s, char *out) {
     const size_t n = s->n_held > 0 ? utf8_put(WRONG, out) : 0;
-    s->n_held      = 0;
+    s->n_held = 0;
     return n;
 }

@@ -50,14 +50,14 @@ bool text_table_fill(struct text_table *table, const char *const *texts, const u
         table->n_slots *= 2;
     }
     table->slots = model_alloc_malloc(table->n_slots * sizeof *table->slots);
-    table->key   = berth_siphash_key_new(table->slots);
+    table->key = berth_siphash_key_new(table->slots);
     if (table->slots == NULL) {
         return false;
     }
     memset(table->slots, -1, table->n_slots * sizeof *table->slots);
     for (int32_t i = 0; i < n; i++) {
         const struct text_part part = {texts[i], sizes[i]};
-        const size_t slot           = slot_find(table, texts, sizes, &part, 1);
+        const size_t slot = slot_find(table, texts, sizes, &part, 1);
         if (table->slots[slot] < 0 || last_wins) {
             table->slots[slot] = i;
         }
@@ -70,7 +70,7 @@ bool text_table_fill(struct text_table *table, const char *const *texts, const u
 bool token_push(struct token_list *list, int32_t token, struct model_error *error) {
     if (list->n == list->cap) {
         const size_t cap = list->cap > 0 ? 2 * list->cap : 64;
-        int32_t *ids     = model_alloc_realloc(list->ids, cap * sizeof *ids);
+        int32_t *ids = model_alloc_realloc(list->ids, cap * sizeof *ids);
         if (ids == NULL) {
             return model_fail(error, "out of memory for %zu tokens", cap);
         }
@@ -121,11 +121,11 @@ bool vocab_encode(const struct vocab *v, const char *text, size_t size, bool add
         return false;
     }
     int32_t *specials = specials_find(v, text, size, parse_special);
-    bool ok           = specials != NULL || model_fail(error, "out of memory for the special tokens of %zu bytes", size);
-    size_t start      = 0;
+    bool ok = specials != NULL || model_fail(error, "out of memory for the special tokens of %zu bytes", size);
+    size_t start = 0;
     for (size_t at = 0; ok && at < size; at++) {
         if (specials[at] >= 0) {
-            ok    = plain_encode(v, text + start, at - start, out, error) && token_push(out, specials[at], error);
+            ok = plain_encode(v, text + start, at - start, out, error) && token_push(out, specials[at], error);
             start = at + v->sizes[specials[at]];
         }
     }
@@ -161,7 +161,7 @@ static size_t piece_bpe(const char *text, size_t size, char *out, size_t cap) {
     size_t n = 0;
     uint32_t c;
     for (size_t at = 0, step; at < size; at += step) {
-        step           = utf8_next(text + at, size - at, &c);
+        step = utf8_next(text + at, size - at, &c);
         const int byte = byte_of_char(c);
         for (size_t i = 0; byte < 0 && i < step; i++) { // not of the alphabet: as it is
             n = put(out, cap, n, text[at + i]);
@@ -178,7 +178,7 @@ size_t vocab_piece(const struct vocab *v, int32_t token, char *out, size_t cap) 
     if (token < 0 || token >= v->n_tokens || v->types[token] == TOKEN_CONTROL || v->types[token] == TOKEN_UNKNOWN) {
         return 0;
     }
-    const char *text  = v->texts[token];
+    const char *text = v->texts[token];
     const size_t size = v->sizes[token];
     unsigned byte;
     if (v->types[token] == TOKEN_BYTE && sscanf(text, "<0x%2X>", &byte) == 1) {

@@ -9,12 +9,12 @@
 enum vocab_kind { VOCAB_SPM, VOCAB_BPE, VOCAB_LLAMA };
 
 enum token_type { // as files number them
-    TOKEN_NORMAL  = 1,
+    TOKEN_NORMAL = 1,
     TOKEN_UNKNOWN = 2,
     TOKEN_CONTROL = 3,
-    TOKEN_USER    = 4,
-    TOKEN_UNUSED  = 5,
-    TOKEN_BYTE    = 6,
+    TOKEN_USER = 4,
+    TOKEN_UNUSED = 5,
+    TOKEN_BYTE = 6,
 };
 
 // Texts by their bytes: open addressing, indices into a list of texts.

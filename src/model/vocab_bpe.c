@@ -39,7 +39,7 @@ int byte_of_char(uint32_t c) {
 
 // A merge is written "left right".
 static bool cost_of(const void *user, const char *left, size_t n_left, size_t n_right, double *cost) {
-    const struct vocab *v          = user;
+    const struct vocab *v = user;
     const struct text_part parts[] = {{left, n_left}, {" ", 1}, {left + n_left, n_right}};
     const int32_t rank =
         n_left + n_right + 1 > v->max_merge ? -1 : text_table_find(&v->merge_table, v->merges, v->merge_sizes, parts, 3);
@@ -55,7 +55,7 @@ static bool piece_push(const struct vocab *v, const char *text, size_t size, str
     }
     uint32_t c;
     for (size_t at = 0, step; at < size; at += step) {
-        step  = utf8_next(text + at, size - at, &c);
+        step = utf8_next(text + at, size - at, &c);
         token = vocab_find(v, text + at, step);
         token = token >= 0 ? token : v->unknown;
         if (token >= 0 && !token_push(out, token, error)) {
@@ -71,7 +71,7 @@ static bool word_push(const struct vocab *v, const char *text, size_t size, stru
     }
     size_t n;
     struct merge_piece *pieces = merge_text(text, size, cost_of, v, &n);
-    bool ok                    = pieces != NULL || model_fail(error, "out of memory for a word of %zu bytes", size);
+    bool ok = pieces != NULL || model_fail(error, "out of memory for a word of %zu bytes", size);
     for (size_t i = 0; ok && i < n; i++) {
         ok = pieces[i].size == 0 || piece_push(v, text + pieces[i].at, pieces[i].size, out, error);
     }
@@ -89,10 +89,10 @@ struct written {
 };
 
 static bool write_text(struct written *w, const char *text, size_t size) {
-    w->chars  = model_alloc_calloc(size + 1, sizeof *w->chars);
-    w->ends   = model_alloc_malloc((size + 1) * sizeof *w->ends);
+    w->chars = model_alloc_calloc(size + 1, sizeof *w->chars);
+    w->ends = model_alloc_malloc((size + 1) * sizeof *w->ends);
     w->is_cut = model_alloc_calloc(size + 1, sizeof *w->is_cut);
-    w->text   = model_alloc_malloc(2 * size + 4);
+    w->text = model_alloc_malloc(2 * size + 4);
     if (w->chars == NULL || w->ends == NULL || w->is_cut == NULL || w->text == NULL) {
         return false;
     }
@@ -113,16 +113,16 @@ static bool write_text(struct written *w, const char *text, size_t size) {
 
 bool vocab_encode_bpe(const struct vocab *v, const char *text, size_t size, struct token_list *out, struct model_error *error) {
     struct written w = {0};
-    bool ok          = size < SIZE_MAX / 16 && write_text(&w, text, size);
+    bool ok = size < SIZE_MAX / 16 && write_text(&w, text, size);
     if (!ok) {
         model_fail(error, "out of memory for the words of %zu bytes", size);
     } else {
         split_words(v->split, w.chars, w.n, w.is_cut);
         w.is_cut[w.n] = true;
-        size_t start  = 0;
+        size_t start = 0;
         for (size_t i = 1; ok && i <= w.n; i++) {
             if (w.is_cut[i]) {
-                ok    = word_push(v, w.text + start, w.ends[i - 1] - start, out, error);
+                ok = word_push(v, w.text + start, w.ends[i - 1] - start, out, error);
                 start = w.ends[i - 1];
             }
         }

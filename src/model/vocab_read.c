@@ -14,7 +14,7 @@
 static bool texts_read(const struct gguf_context *meta, const char *key, const char ***texts, uint32_t **sizes, int32_t *n,
     size_t *longest, struct model_error *error) {
     const int64_t id = gguf_find_key(meta, key);
-    *n               = 0;
+    *n = 0;
     if (id < 0) {
         return true;
     }
@@ -31,13 +31,13 @@ static bool texts_read(const struct gguf_context *meta, const char *key, const c
         return model_fail(error, "out of memory for %zu texts of '%s'", n_texts, key);
     }
     for (size_t i = 0; i < n_texts; i++) {
-        (*texts)[i]       = gguf_get_arr_str(meta, id, i);
+        (*texts)[i] = gguf_get_arr_str(meta, id, i);
         const size_t size = strlen((*texts)[i]);
         if (size > INT32_MAX / 4) {
             return model_fail(error, "text %zu of key '%s' has %zu bytes, too many", i, key, size);
         }
         (*sizes)[i] = (uint32_t) size;
-        *longest    = size > *longest ? size : *longest;
+        *longest = size > *longest ? size : *longest;
     }
     *n = (int32_t) n_texts;
     return true;
@@ -47,7 +47,7 @@ static bool texts_read(const struct gguf_context *meta, const char *key, const c
 static bool numbers_read(const struct gguf_context *meta, const char *key, enum gguf_type type, int32_t n, const void **out,
     struct model_error *error) {
     const int64_t id = gguf_find_key(meta, key);
-    *out             = NULL;
+    *out = NULL;
     if (id < 0) {
         return true;
     }
@@ -77,18 +77,18 @@ static bool tokens_read(struct vocab *v, const struct gguf_context *meta, int64_
         return false;
     }
     v->scores = model_alloc_malloc((size_t) v->n_tokens * sizeof *v->scores);
-    v->types  = model_alloc_malloc((size_t) v->n_tokens * sizeof *v->types);
+    v->types = model_alloc_malloc((size_t) v->n_tokens * sizeof *v->types);
     if (v->scores == NULL || v->types == NULL) {
         return model_fail(error, "out of memory for %d tokens", v->n_tokens);
     }
     for (int32_t i = 0; i < v->n_tokens; i++) {
-        const float score  = scores != NULL ? ((const float *) scores)[i] : 0;
+        const float score = scores != NULL ? ((const float *) scores)[i] : 0;
         const int32_t type = types != NULL ? ((const int32_t *) types)[i] : TOKEN_NORMAL;
         if (type < 0 || type > TOKEN_BYTE) {
             return model_fail(error, "token %d is of type %d, which is none", i, type);
         }
         v->scores[i] = isnan(score) ? -INFINITY : score;
-        v->types[i]  = (uint8_t) type;
+        v->types[i] = (uint8_t) type;
     }
     return text_table_fill(&v->table, v->texts, v->sizes, v->n_tokens, true) ||
            model_fail(error, "out of memory for the table of %d tokens", v->n_tokens);
@@ -103,7 +103,7 @@ static bool merges_read(struct vocab *v, const struct gguf_context *meta, struct
     if (v->n_merges == 0) {
         return model_fail(error, "key 'tokenizer.ggml.merges' is missing or empty");
     }
-    pre      = pre != NULL ? pre : "default";
+    pre = pre != NULL ? pre : "default";
     v->split = split_find(pre, &v->is_word_first, &v->add_bos);
     if (v->split == NULL) {
         return model_fail(error,
@@ -136,9 +136,9 @@ static bool specials_read(struct vocab *v, const struct gguf_context *meta, stru
     v->bos = v->eos = v->eot = v->eom = v->unknown = -1;
     if (v->kind == VOCAB_SPM) {
         v->add_bos = v->add_space = true;
-        v->unknown                = 0;
-        v->bos                    = v->n_tokens > 1 ? 1 : -1;
-        v->eos                    = v->n_tokens > 2 ? 2 : -1;
+        v->unknown = 0;
+        v->bos = v->n_tokens > 1 ? 1 : -1;
+        v->eos = v->n_tokens > 2 ? 2 : -1;
     }
     if (!id_read(v, meta, "bos", &v->bos, error) || !id_read(v, meta, "eos", &v->eos, error) ||
         !id_read(v, meta, "eot", &v->eot, error) || !id_read(v, meta, "eom", &v->eom, error) ||
@@ -165,7 +165,7 @@ struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct
     struct vocab *v = model_alloc_calloc(1, sizeof *v);
     const char *name;
     bool ok = v != NULL || model_fail(error, "out of memory");
-    ok      = ok && keys_text(meta, "tokenizer.ggml.model", &name, error);
+    ok = ok && keys_text(meta, "tokenizer.ggml.model", &name, error);
     if (ok && (name == NULL || (strcmp(name, "llama") != 0 && strcmp(name, "gpt2") != 0))) {
         ok = name == NULL || strcmp(name, "no_vocab") == 0
                  ? model_fail(error, "there is no tokenizer in the file")
@@ -173,7 +173,7 @@ struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct
     }
     if (ok) {
         v->kind = strcmp(name, "llama") == 0 ? VOCAB_SPM : VOCAB_BPE;
-        ok      = tokens_read(v, meta, n_vocab, error) && (v->kind == VOCAB_SPM || merges_read(v, meta, error)) &&
+        ok = tokens_read(v, meta, n_vocab, error) && (v->kind == VOCAB_SPM || merges_read(v, meta, error)) &&
              specials_read(v, meta, error);
     }
     if (!ok) {

@@ -10,7 +10,7 @@
 
 static bool cost_of(const void *user, const char *left, size_t n_left, size_t n_right, double *cost) {
     const struct vocab *v = user;
-    const int32_t token   = vocab_find(v, left, n_left + n_right);
+    const int32_t token = vocab_find(v, left, n_left + n_right);
     if (token < 0) {
         return false;
     }
@@ -36,7 +36,7 @@ static bool piece_push(const struct vocab *v, const char *text, size_t size, str
 }
 
 bool vocab_encode_spm(const struct vocab *v, const char *text, size_t size, struct token_list *out, struct model_error *error) {
-    char *spaced               = model_alloc_malloc(3 * size + 1);
+    char *spaced = model_alloc_malloc(3 * size + 1);
     struct merge_piece *pieces = NULL;
     size_t n = 0, n_spaced = 0;
     for (size_t i = 0; spaced != NULL && i < size; i++) {

@@ -14,14 +14,14 @@ bool model_write(FILE *file, const struct gguf_context *meta, model_bytes_t byte
     }
     for (int64_t i = 0; i < gguf_get_n_tensors(meta); i++) {
         const size_t size = gguf_get_tensor_size(meta, i);
-        const void *data  = bytes(i, user, error);
+        const void *data = bytes(i, user, error);
         if (data == NULL) {
             return model_fail(error, "tensor '%s' cannot be written", gguf_get_tensor_name(meta, i));
         }
         bool ok = fwrite(data, 1, size, file) == size;
         for (size_t left = -size & (gguf_get_alignment(meta) - 1); ok && left > 0;) {
             const size_t n = left < sizeof zeros ? left : sizeof zeros;
-            ok             = fwrite(zeros, 1, n, file) == n;
+            ok = fwrite(zeros, 1, n, file) == n;
             left -= n;
         }
         if (!ok) {

@@ -39,8 +39,8 @@ static const char *backend_name(ggml_backend_t backend) {
 // ---- bytes ----
 
 static void backend_set(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
-    uint32_t number      = 0;
-    uint64_t at          = 0;
+    uint32_t number = 0;
+    uint64_t at = 0;
     struct mpi_device *d = mpi_tensor_device(tensor, &number, &at);
     if (d == NULL) {
         mpi_remote_keep(backend_of(backend)->dev->remote, "tensor '%s' is none of its", tensor->name);
@@ -54,9 +54,9 @@ static void pending_take(struct mpi_remote *r, const struct pending *p, bool is_
     bool ok = true;
     for (size_t at = 0; ok && at < p->size;) {
         struct mpi_mail_item *item = mpi_mail_take(r->mail, r->rank, MPI_ANSWER, p->ticket);
-        size_t n                   = 0;
-        const void *piece          = item != NULL ? mpi_body_of(item, &n) : NULL;
-        ok                         = n > 0 && n <= p->size - at;
+        size_t n = 0;
+        const void *piece = item != NULL ? mpi_body_of(item, &n) : NULL;
+        ok = n > 0 && n <= p->size - at;
         if (is_wanted && ok) {
             memcpy((char *) p->data + at, piece, n);
         } else if (is_wanted) {
@@ -75,16 +75,16 @@ static void pending_take_all(struct backend *b, bool is_wanted) {
         shim_free(p);
     }
     b->first = NULL;
-    b->end   = &b->first;
+    b->end = &b->first;
 }
 
 static void backend_get(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
-    struct backend *b    = backend_of(backend);
+    struct backend *b = backend_of(backend);
     struct mpi_remote *r = b->dev->remote;
-    uint32_t number      = 0;
-    uint64_t at          = 0;
+    uint32_t number = 0;
+    uint64_t at = 0;
     struct mpi_device *d = mpi_tensor_device(tensor, &number, &at);
-    struct pending *p    = d == b->dev && size > 0 ? shim_malloc(sizeof *p) : NULL;
+    struct pending *p = d == b->dev && size > 0 ? shim_malloc(sizeof *p) : NULL;
     if (p == NULL) {
         if (d != NULL) { // no memory, or another device's: then it waits
             mpi_buffer_read(d, number, at + offset, data, size);
@@ -101,7 +101,7 @@ static void backend_get(ggml_backend_t backend, const struct ggml_tensor *tensor
         return;
     }
     *b->end = p;
-    b->end  = &p->next;
+    b->end = &p->next;
 }
 
 // From rank to rank, or from memory that is ready: that of the host's CPU, whose work is done when it returns.
@@ -113,7 +113,7 @@ static bool backend_copy(ggml_backend_t from, ggml_backend_t to, const struct gg
         return true;
     }
     ggml_backend_buffer_t in = src->view_src != NULL ? src->view_src->buffer : src->buffer;
-    const bool is_ready      = from->device != NULL && ggml_backend_dev_type(from->device) == GGML_BACKEND_DEVICE_TYPE_CPU;
+    const bool is_ready = from->device != NULL && ggml_backend_dev_type(from->device) == GGML_BACKEND_DEVICE_TYPE_CPU;
     if (!is_ready || !ggml_backend_buffer_is_host(in) || !ggml_is_contiguous(src) || !ggml_is_contiguous(dst)) {
         return false;
     }
@@ -122,7 +122,7 @@ static bool backend_copy(ggml_backend_t from, ggml_backend_t to, const struct gg
 }
 
 static void backend_sync(ggml_backend_t backend) {
-    struct backend *b    = backend_of(backend);
+    struct backend *b = backend_of(backend);
     struct mpi_remote *r = b->dev->remote;
     pending_take_all(b, true);
     mpi_remote_sync(r);
@@ -153,8 +153,8 @@ static bool place_of(const void *user, const struct ggml_tensor *t, uint32_t *bu
 }
 
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
-    struct mpi_device *d    = backend_of(backend)->dev;
-    struct mpi_remote *r    = d->remote;
+    struct mpi_device *d = backend_of(backend)->dev;
+    struct mpi_remote *r = d->remote;
     enum ggml_status status = mpi_remote_report(r);
     if (status != GGML_STATUS_SUCCESS || graph->n_nodes == 0) {
         return status;
@@ -163,7 +163,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     status = mpi_wire_write(&r->writing, graph->nodes, graph->n_nodes, place_of, d);
     if (status == GGML_STATUS_SUCCESS) {
         uint32_t number = 0;
-        status          = mpi_known_number(r, d->index, &number);
+        status = mpi_known_number(r, d->index, &number);
         if (status == GGML_STATUS_SUCCESS) {
             status = mpi_remote_send(r, MPI_RUN, number, (uint64_t[3]){0}, NULL, 0);
         }
@@ -232,7 +232,7 @@ static void backend_wait(ggml_backend_t backend, ggml_backend_event_t event) {
 
 ggml_backend_t mpi_backend_new(struct mpi_device *d) {
     struct ggml_backend *backend = shim_calloc(1, sizeof *backend);
-    struct backend *b            = shim_calloc(1, sizeof *b);
+    struct backend *b = shim_calloc(1, sizeof *b);
     if (backend == NULL || b == NULL || mpi_mail_is_lost(d->remote->mail, d->remote->rank)) {
         if (backend != NULL && b != NULL) {
             mpi_mail_tell_lost(d->remote->mail, d->remote->rank, "a backend");
@@ -243,23 +243,23 @@ ggml_backend_t mpi_backend_new(struct mpi_device *d) {
         shim_free(b);
         return NULL;
     }
-    *b       = (struct backend){.dev = d};
-    b->end   = &b->first;
+    *b = (struct backend){.dev = d};
+    b->end = &b->first;
     *backend = (struct ggml_backend){
         .guid = &mpi_guid,
         .iface =
             {
-                .get_name         = backend_name,
-                .free             = backend_free,
+                .get_name = backend_name,
+                .free = backend_free,
                 .set_tensor_async = backend_set,
                 .get_tensor_async = backend_get,
                 .cpy_tensor_async = backend_copy,
-                .synchronize      = backend_sync,
-                .graph_compute    = backend_compute,
-                .event_record     = backend_record,
-                .event_wait       = backend_wait,
+                .synchronize = backend_sync,
+                .graph_compute = backend_compute,
+                .event_record = backend_record,
+                .event_wait = backend_wait,
             },
-        .device  = &d->ggml,
+        .device = &d->ggml,
         .context = b,
     };
     return backend;

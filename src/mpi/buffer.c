@@ -64,8 +64,8 @@ void mpi_buffer_write(struct mpi_device *d, uint32_t buffer, uint64_t offset, co
         return;
     }
     for (size_t at = 0; at < size; at += MPI_PIECE) {
-        const size_t n        = size - at < MPI_PIECE ? size - at : MPI_PIECE;
-        const bool keeps      = asks && at + n == size;
+        const size_t n = size - at < MPI_PIECE ? size - at : MPI_PIECE;
+        const bool keeps = asks && at + n == size;
         const uint64_t abc[3] = {offset + at, keeps, 0};
         if (mpi_remote_send(d->remote, MPI_SET, buffer, abc, (const char *) bytes + at, n) != GGML_STATUS_SUCCESS) {
             mpi_remote_keep(d->remote, "%zu bytes could not be sent", size - at);
@@ -75,18 +75,18 @@ void mpi_buffer_write(struct mpi_device *d, uint32_t buffer, uint64_t offset, co
 }
 
 void mpi_buffer_read(struct mpi_device *d, uint32_t buffer, uint64_t offset, void *bytes, size_t size) {
-    struct mpi_remote *r  = d->remote;
+    struct mpi_remote *r = d->remote;
     const uint32_t ticket = mpi_remote_ticket(r);
-    size_t at             = 0;
+    size_t at = 0;
     if (size == 0) {
         return;
     }
     bool ok = mpi_remote_send(r, MPI_GET, buffer, (uint64_t[3]){offset, size, ticket}, NULL, 0) == GGML_STATUS_SUCCESS;
     while (ok && at < size) {
         struct mpi_mail_item *item = mpi_mail_take(r->mail, r->rank, MPI_ANSWER, ticket);
-        size_t n                   = 0;
-        const void *piece          = item != NULL ? mpi_body_of(item, &n) : NULL;
-        ok                         = n > 0 && n <= size - at;
+        size_t n = 0;
+        const void *piece = item != NULL ? mpi_body_of(item, &n) : NULL;
+        ok = n > 0 && n <= size - at;
         if (ok) {
             memcpy((char *) bytes + at, piece, n);
             at += n;
@@ -139,7 +139,7 @@ static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tens
     char *dense = to_step == size && each > 1 ? shim_malloc(each * size) : NULL;
     for (size_t i = 0; i < n; i += dense != NULL ? each : 1) {
         const char *piece = (const char *) data + i * from_step;
-        const size_t now  = dense == NULL ? 1 : n - i < each ? n - i : each;
+        const size_t now = dense == NULL ? 1 : n - i < each ? n - i : each;
         for (size_t j = 0; dense != NULL && j < now; j++) {
             memcpy(dense + j * size, piece + j * from_step, size);
         }
@@ -167,14 +167,14 @@ static bool buffer_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *
 }
 
 static const struct ggml_backend_buffer_i buffer_iface = {
-    .free_buffer   = buffer_free,
-    .get_base      = buffer_base,
+    .free_buffer = buffer_free,
+    .get_base = buffer_base,
     .memset_tensor = buffer_memset,
-    .set_tensor    = buffer_set,
-    .get_tensor    = buffer_get,
+    .set_tensor = buffer_set,
+    .get_tensor = buffer_get,
     .set_tensor_2d = buffer_set_2d,
-    .cpy_tensor    = buffer_copy,
-    .clear         = buffer_clear,
+    .cpy_tensor = buffer_copy,
+    .clear = buffer_clear,
 };
 
 struct mpi_device *mpi_tensor_device(const struct ggml_tensor *t, uint32_t *buffer, uint64_t *offset) {
@@ -183,8 +183,8 @@ struct mpi_device *mpi_tensor_device(const struct ggml_tensor *t, uint32_t *buff
         return NULL;
     }
     const struct buffer *b = in->context;
-    *buffer                = b->number;
-    *offset                = offset_of(b, t, 0);
+    *buffer = b->number;
+    *offset = offset_of(b, t, 0);
     return b->dev;
 }
 
@@ -239,8 +239,8 @@ static bool memory_take(struct mpi_device *d, uint32_t number, size_t size) {
 
 static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
     struct mpi_device *d = buft->context;
-    struct buffer *b     = shim_calloc(1, sizeof *b);
-    uint32_t number      = 0;
+    struct buffer *b = shim_calloc(1, sizeof *b);
+    uint32_t number = 0;
     if (b == NULL || !number_take(d->remote, &number)) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a buffer", d->name);
         shim_free(b);
@@ -252,7 +252,7 @@ static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t 
         return NULL;
     }
     const uintptr_t room = (size / ADDRESS_STEP + 2) * ADDRESS_STEP;
-    *b                   = (struct buffer){.dev = d, .number = number, .base = (void *) atomic_fetch_add(&next_address, room)};
+    *b = (struct buffer){.dev = d, .number = number, .base = (void *) atomic_fetch_add(&next_address, room)};
     ggml_backend_buffer_t buffer = ggml_backend_buffer_init(buft, buffer_iface, b, size);
     if (buffer == NULL) {
         struct ggml_backend_buffer unborn = {.context = b};
@@ -271,7 +271,7 @@ static size_t buft_max_size(ggml_backend_buffer_type_t buft) {
 
 static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor) {
     struct mpi_device *d = buft->context;
-    size_t size          = ggml_nbytes(tensor);
+    size_t size = ggml_nbytes(tensor);
     if (!d->info.is_plain) {
         size_t there;
         (void) mpi_device_ask(d, tensor, &there);
@@ -284,13 +284,13 @@ void mpi_buft_init(struct mpi_device *d) {
     d->buft = (struct ggml_backend_buffer_type){
         .iface =
             {
-                .get_name       = buft_name,
-                .alloc_buffer   = buft_alloc,
-                .get_alignment  = buft_alignment,
-                .get_max_size   = buft_max_size,
+                .get_name = buft_name,
+                .alloc_buffer = buft_alloc,
+                .get_alignment = buft_alignment,
+                .get_max_size = buft_max_size,
                 .get_alloc_size = buft_alloc_size,
             },
-        .device  = &d->ggml,
+        .device = &d->ggml,
         .context = d,
     };
 }

@@ -48,8 +48,8 @@ void mpi_cache_write(const char *folder, const uint8_t hash[16], const void *byt
         return;
     }
     FILE *file = fopen(part, "wb");
-    bool ok    = file != NULL && fwrite(bytes, 1, size, file) == size;
-    ok         = file != NULL && fclose(file) == 0 && ok;
+    bool ok = file != NULL && fwrite(bytes, 1, size, file) == size;
+    ok = file != NULL && fclose(file) == 0 && ok;
     if (file != NULL && (!ok || rename(part, path) != 0)) {
         unlink(part);
     }

@@ -19,7 +19,7 @@ static uint32_t n_serials; // 0 is the programs' group
 
 static bool number_take(struct comm *c) {
     pthread_mutex_lock(&numbers_lock);
-    const bool ok   = mpi_numbers_take(&numbers, &c->number);
+    const bool ok = mpi_numbers_take(&numbers, &c->number);
     c->group.number = ++n_serials;
     pthread_mutex_unlock(&numbers_lock);
     return ok;
@@ -64,11 +64,11 @@ static bool can_join(ggml_backend_t *backends, size_t n) {
     bool ok = backends != NULL && n > 0 && n <= INT32_MAX, has_other = false;
     for (size_t i = 0; ok && i < n; i++) {
         const struct mpi_device *d = device_of(backends[i]);
-        has_other                  = has_other || d != NULL;
-        ok                         = d != NULL || is_host(backends[i]);
+        has_other = has_other || d != NULL;
+        ok = d != NULL || is_host(backends[i]);
         for (size_t j = 0; ok && j < i; j++) {
             const struct mpi_device *e = device_of(backends[j]);
-            ok                         = (d != NULL ? d->remote : NULL) != (e != NULL ? e->remote : NULL);
+            ok = (d != NULL ? d->remote : NULL) != (e != NULL ? e->remote : NULL);
         }
     }
     return ok && has_other;
@@ -91,14 +91,14 @@ static struct comm *comm_new(ggml_backend_t *backends, size_t n) {
     }
     for (int i = 0; i < c->group.n; i++) {
         c->group.ranks[i] = c->devices[i] != NULL ? c->devices[i]->remote->rank : c->group.mail->t.rank;
-        c->group.me       = c->devices[i] != NULL ? c->group.me : i;
+        c->group.me = c->devices[i] != NULL ? c->group.me : i;
     }
     return c;
 }
 
 void *mpi_comm_init(ggml_backend_t *backends, size_t n) {
     struct comm *c = can_join(backends, n) ? comm_new(backends, n) : NULL;
-    bool ok        = c != NULL;
+    bool ok = c != NULL;
     for (size_t i = 0; ok && i < n; i++) {
         ok = c->devices[i] == NULL ||
              mpi_remote_send(c->devices[i]->remote, MPI_GROUP_NEW, c->number, (uint64_t[3]){c->group.number, 0, 0},

@@ -19,14 +19,14 @@ static const char *dev_description(ggml_backend_dev_t dev) {
 }
 
 static void dev_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
-    struct mpi_device *d       = device_of(dev);
-    struct mpi_remote *r       = d->remote;
-    const uint32_t ticket      = mpi_remote_ticket(r);
+    struct mpi_device *d = device_of(dev);
+    struct mpi_remote *r = d->remote;
+    const uint32_t ticket = mpi_remote_ticket(r);
     struct mpi_mail_item *item = !mpi_mail_is_lost(r->mail, r->rank)
                                      ? mpi_remote_ask(r, ticket, MPI_ASK_MEMORY, ticket, (uint64_t[3]){d->index, 0, 0}, NULL, 0)
                                      : NULL;
-    *n_free                    = item != NULL ? (size_t) mpi_head_of(item)->a : 0;
-    *n_total                   = item != NULL ? (size_t) mpi_head_of(item)->b : 0;
+    *n_free = item != NULL ? (size_t) mpi_head_of(item)->a : 0;
+    *n_total = item != NULL ? (size_t) mpi_head_of(item)->b : 0;
     mpi_item_free(item);
 }
 
@@ -37,10 +37,10 @@ static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
 
 static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
     *props = (struct ggml_backend_dev_props){
-        .name        = dev_name(dev),
+        .name = dev_name(dev),
         .description = dev_description(dev),
-        .type        = dev_type(dev),
-        .caps        = {.async = true, .events = true, .mmap_support = true},
+        .type = dev_type(dev),
+        .caps = {.async = true, .events = true, .mmap_support = true},
     };
     dev_memory(dev, &props->memory_free, &props->memory_total);
 }
@@ -87,7 +87,7 @@ static bool asked_grow(struct mpi_device *d) {
         d->n_asked = 0;
         return true;
     }
-    const size_t n_cap      = d->n_asked_cap > 0 ? 2 * d->n_asked_cap : 256;
+    const size_t n_cap = d->n_asked_cap > 0 ? 2 * d->n_asked_cap : 256;
     struct mpi_asked *table = shim_calloc(n_cap, sizeof *table);
     if (table == NULL) {
         return false;
@@ -98,33 +98,33 @@ static bool asked_grow(struct mpi_device *d) {
         }
     }
     shim_free(d->asked);
-    d->asked       = table;
+    d->asked = table;
     d->n_asked_cap = n_cap;
     return true;
 }
 
 static bool ask(struct mpi_device *d, struct mpi_asked *answer) {
-    struct mpi_remote *r       = d->remote;
-    const uint32_t ticket      = mpi_remote_ticket(r);
+    struct mpi_remote *r = d->remote;
+    const uint32_t ticket = mpi_remote_ticket(r);
     struct mpi_mail_item *item = mpi_remote_ask(
         r, ticket, MPI_ASK, ticket, (uint64_t[3]){d->index, 0, 0}, d->asking.tensors, d->asking.n * sizeof d->asking.tensors[0]);
     if (item != NULL) {
         answer->is_supported = mpi_head_of(item)->a != 0;
-        answer->size         = mpi_head_of(item)->b;
+        answer->size = mpi_head_of(item)->b;
     }
     mpi_item_free(item);
     return item != NULL;
 }
 
 bool mpi_device_ask(struct mpi_device *d, const struct ggml_tensor *op, size_t *size) {
-    struct mpi_asked answer    = {0};
+    struct mpi_asked answer = {0};
     struct ggml_tensor *node[] = {(struct ggml_tensor *) (uintptr_t) op}; // which is only read
     pthread_mutex_lock(&d->ask_lock);
     if (mpi_wire_write(&d->asking, node, 1, NULL, NULL) == GGML_STATUS_SUCCESS) {
         uint8_t hash[16];
         mpi_hash(d->asking.tensors, d->asking.n * sizeof d->asking.tensors[0], hash);
         memcpy(answer.key, hash, sizeof hash);
-        const bool has_room     = asked_grow(d);
+        const bool has_room = asked_grow(d);
         struct mpi_asked *known = has_room ? asked_slot(d->asked, d->n_asked_cap, answer.key) : &answer;
         if (has_room && (known->key[0] != 0 || known->key[1] != 0)) {
             answer = *known;
@@ -156,23 +156,23 @@ static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op
 // ---- the table ----
 
 static const struct ggml_backend_device_i device_iface = {
-    .get_name          = dev_name,
-    .get_description   = dev_description,
-    .get_memory        = dev_memory,
-    .get_type          = dev_type,
-    .get_props         = dev_props,
-    .init_backend      = dev_init,
-    .get_buffer_type   = dev_buft,
-    .supports_op       = dev_supports_op,
-    .supports_buft     = dev_supports_buft,
-    .event_new         = mpi_event_new,
-    .event_free        = mpi_event_free,
+    .get_name = dev_name,
+    .get_description = dev_description,
+    .get_memory = dev_memory,
+    .get_type = dev_type,
+    .get_props = dev_props,
+    .init_backend = dev_init,
+    .get_buffer_type = dev_buft,
+    .supports_op = dev_supports_op,
+    .supports_buft = dev_supports_buft,
+    .event_new = mpi_event_new,
+    .event_free = mpi_event_free,
     .event_synchronize = mpi_event_wait_host,
 };
 
 void mpi_device_init(
     struct mpi_device *d, struct mpi_remote *r, const struct mpi_device_info *info, uint32_t index, const char *host) {
-    *d      = (struct mpi_device){.remote = r, .index = index, .info = *info};
+    *d = (struct mpi_device){.remote = r, .index = index, .info = *info};
     d->ggml = (struct ggml_backend_device){.iface = device_iface, .context = d};
     snprintf(d->name, sizeof d->name, "MPI%d:%s", r->rank, info->name);
     snprintf(d->description, sizeof d->description, "%s of %s", info->description, host);

@@ -72,9 +72,9 @@ static bool memory_is_sound(struct reading *r, const struct mpi_wire_tensor *w, 
     if (w->offset > ggml_backend_buffer_get_size(buffer) || w->offset % alignment_of(t->type) != 0) {
         return refuse(r, "its offset is none of its buffer", (long long) w->offset);
     }
-    char *base                        = ggml_backend_buffer_get_base(buffer);
-    t->buffer                         = buffer;
-    t->data                           = base != NULL ? base + w->offset : NULL; // a buffer of no bytes may lie nowhere
+    char *base = ggml_backend_buffer_get_base(buffer);
+    t->buffer = buffer;
+    t->data = base != NULL ? base + w->offset : NULL; // a buffer of no bytes may lie nowhere
     const enum berth_span_fault fault = berth_span_check(&r->room, t);
     return fault <= BERTH_SPAN_EMPTY || refuse(r, "its bytes do not lie in its buffer", fault);
 }
@@ -97,8 +97,8 @@ static bool is_spread(const struct ggml_tensor *t, size_t otherwise) {
     bool ok = true, is_empty = false;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         const size_t n = count_of(t, i);
-        is_empty       = is_empty || n == 0;
-        ok             = ok && !__builtin_mul_overflow(size, n, &size);
+        is_empty = is_empty || n == 0;
+        ok = ok && !__builtin_mul_overflow(size, n, &size);
     }
     return is_empty || (ok && (size <= otherwise || size <= berth_span(t)));
 }
@@ -119,7 +119,7 @@ static bool is_beside(const struct ggml_tensor *t, const struct ggml_tensor *a, 
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         if (count_of(t, i) > 1 && t->nb[i] > 0) {
             const size_t at = ((uintptr_t) b->data - (uintptr_t) a->data) % t->nb[i];
-            any             = any || (at >= span_in_ring(a, t->nb[i]) && span_in_ring(b, t->nb[i]) <= t->nb[i] - at);
+            any = any || (at >= span_in_ring(a, t->nb[i]) && span_in_ring(b, t->nb[i]) <= t->nb[i] - at);
         }
     }
     return any;
@@ -180,12 +180,12 @@ static bool read_tensor(struct reading *r, const struct mpi_wire_tensor *w, stru
         return false;
     }
     struct ggml_tensor *t = ggml_new_tensor_1d(ctx, (enum ggml_type) w->type, 0);
-    r->tensors[r->i]      = t;
+    r->tensors[r->i] = t;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         t->ne[i] = w->ne[i];
         t->nb[i] = (size_t) w->nb[i];
     }
-    t->op    = (enum ggml_op) w->op;
+    t->op = (enum ggml_op) w->op;
     t->flags = (int32_t) w->flags;
     memcpy(t->op_params, w->op_params, sizeof t->op_params);
     for (int i = 0; i < GGML_MAX_SRC; i++) {
@@ -215,12 +215,12 @@ struct ggml_context *mpi_wire_read(const void *bytes, size_t size, const struct 
         snprintf(why, why_size, "%zu bytes are no graph", size);
         return NULL;
     }
-    struct reading r         = {.buffers = buffers, .n_buffers = n_buffers, .device = device, .why = why, .why_size = why_size};
+    struct reading r = {.buffers = buffers, .n_buffers = n_buffers, .device = device, .why = why, .why_size = why_size};
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){
         .mem_size = (n + 1) * ggml_tensor_overhead() + ggml_graph_overhead_custom(n, false), .no_alloc = true});
-    r.tensors                = shim_calloc(n, sizeof r.tensors[0]);
-    *graph                   = ctx != NULL ? ggml_new_graph_custom(ctx, n, false) : NULL;
-    bool ok                  = ctx != NULL && r.tensors != NULL && *graph != NULL;
+    r.tensors = shim_calloc(n, sizeof r.tensors[0]);
+    *graph = ctx != NULL ? ggml_new_graph_custom(ctx, n, false) : NULL;
+    bool ok = ctx != NULL && r.tensors != NULL && *graph != NULL;
     if (!ok) {
         snprintf(why, why_size, "out of memory for a graph of %zu tensors", n);
     }

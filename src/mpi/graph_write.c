@@ -27,7 +27,7 @@ static bool grow(void **p, size_t *n_cap, size_t n_want, size_t n_used, size_t e
         memcpy(grown, *p, n_used * elem_size);
     }
     shim_free(*p);
-    *p     = grown;
+    *p = grown;
     *n_cap = n_want + n_want / 2;
     return true;
 }
@@ -35,14 +35,14 @@ static bool grow(void **p, size_t *n_cap, size_t n_want, size_t n_used, size_t e
 // Room for every node and all it reads; the table is never more than half full.
 static bool reserve(struct mpi_wire_graph *g, int n_nodes) {
     const size_t n_most = (size_t) n_nodes * (1 + GGML_MAX_SRC);
-    size_t n_keys       = 64;
+    size_t n_keys = 64;
     while (n_keys < 2 * n_most) {
         n_keys *= 2;
     }
     if (n_keys > g->n_keys) {
         shim_free(g->keys);
         shim_free(g->values);
-        g->keys   = shim_malloc(n_keys * sizeof g->keys[0]);
+        g->keys = shim_malloc(n_keys * sizeof g->keys[0]);
         g->values = shim_malloc(n_keys * sizeof g->values[0]);
         g->n_keys = g->keys != NULL && g->values != NULL ? n_keys : 0;
         if (g->n_keys == 0) {
@@ -63,10 +63,10 @@ static enum ggml_status add(
         return GGML_STATUS_SUCCESS;
     }
     struct mpi_wire_tensor w = {.type = (uint32_t) t->type,
-        .op                           = is_node ? (uint32_t) t->op : GGML_OP_NONE,
-        .flags                        = (uint32_t) t->flags & 31,
-        .is_node                      = is_node};
-    uint32_t buffer          = 0;
+        .op = is_node ? (uint32_t) t->op : GGML_OP_NONE,
+        .flags = (uint32_t) t->flags & 31,
+        .is_node = is_node};
+    uint32_t buffer = 0;
     if (place != NULL && t->data != NULL) {
         if (!place(user, t, &buffer, &w.offset)) {
             return shim_error(
@@ -92,11 +92,11 @@ static enum ggml_status add(
     if (!grow((void **) &g->tensors, &g->n_cap, g->n + 1, g->n, sizeof g->tensors[0])) {
         return shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a graph of more than %zu tensors", g->n);
     }
-    const size_t at  = slot_of(g, t); // the sources have moved in
+    const size_t at = slot_of(g, t); // the sources have moved in
     g->tensors[g->n] = w;
-    *index           = (uint32_t) ++g->n;
-    g->keys[at]      = t;
-    g->values[at]    = *index;
+    *index = (uint32_t) ++g->n;
+    g->keys[at] = t;
+    g->values[at] = *index;
     return GGML_STATUS_SUCCESS;
 }
 

@@ -73,7 +73,7 @@ static size_t number_new(struct mpi_known *known) {
     if (i < known->n) {
         return i;
     }
-    const size_t n                = 2 * known->n + 16;
+    const size_t n = 2 * known->n + 16;
     struct mpi_known_graph *grown = shim_calloc(n, sizeof *grown);
     if (grown == NULL) {
         return known->n;
@@ -83,15 +83,15 @@ static size_t number_new(struct mpi_known *known) {
     }
     shim_free(known->graphs);
     known->graphs = grown;
-    known->n      = n;
+    known->n = n;
     return i;
 }
 
 static enum ggml_status add(struct mpi_remote *r, uint32_t device, uint64_t hash, size_t *number) {
     const struct mpi_wire_graph *g = &r->writing;
-    const size_t size              = size_of(g->n);
+    const size_t size = size_of(g->n);
     make_room(r, size);
-    *number                         = number_new(&r->known);
+    *number = number_new(&r->known);
     struct mpi_wire_tensor *tensors = *number < r->known.n ? shim_malloc(size) : NULL;
     if (tensors == NULL) {
         return shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a graph of %zu tensors", g->n);
@@ -109,9 +109,9 @@ static enum ggml_status add(struct mpi_remote *r, uint32_t device, uint64_t hash
 
 enum ggml_status mpi_known_number(struct mpi_remote *r, uint32_t device, uint32_t *number) {
     static const struct berth_siphash_key key = {{1, 2}};
-    struct mpi_known *known                   = &r->known;
-    const uint64_t hash                       = berth_siphash_of(&key, r->writing.tensors, size_of(r->writing.n));
-    size_t i                                  = find(known, &r->writing, device, hash);
+    struct mpi_known *known = &r->known;
+    const uint64_t hash = berth_siphash_of(&key, r->writing.tensors, size_of(r->writing.n));
+    size_t i = find(known, &r->writing, device, hash);
     if (i == known->n) {
         const enum ggml_status status = add(r, device, hash, &i);
         if (status != GGML_STATUS_SUCCESS) {
@@ -119,7 +119,7 @@ enum ggml_status mpi_known_number(struct mpi_remote *r, uint32_t device, uint32_
         }
     }
     known->graphs[i].last_run = ++known->n_runs;
-    known->next               = i + 1;
-    *number                   = (uint32_t) i;
+    known->next = i + 1;
+    *number = (uint32_t) i;
     return GGML_STATUS_SUCCESS;
 }

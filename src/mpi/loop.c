@@ -52,14 +52,14 @@ void mpi_loop_free(struct mpi_loop *loop) {
 
 static bool loop_send(struct mpi_transport *t, int to, void *bytes, size_t size) {
     struct mpi_loop *loop = t->context;
-    struct queued *q      = shim_malloc(sizeof *q);
+    struct queued *q = shim_malloc(sizeof *q);
     if (q == NULL) {
         return false;
     }
     *q = (struct queued){.letter = {.from = t->rank, .size = size, .bytes = bytes}};
     pthread_mutex_lock(&loop->lock);
     *loop->inboxes[to].end = q;
-    loop->inboxes[to].end  = &q->next;
+    loop->inboxes[to].end = &q->next;
     pthread_mutex_unlock(&loop->lock);
     return true;
 }
@@ -72,13 +72,13 @@ static size_t loop_unsent(struct mpi_transport *t, int to) {
 
 static bool loop_receive(struct mpi_transport *t, struct mpi_letter *out) {
     struct mpi_loop *loop = t->context;
-    struct inbox *box     = &loop->inboxes[t->rank];
+    struct inbox *box = &loop->inboxes[t->rank];
     pthread_mutex_lock(&loop->lock);
     struct queued *q = box->first;
     if (q != NULL) {
         box->first = q->next;
-        box->end   = box->first == NULL ? &box->first : box->end;
-        *out       = q->letter;
+        box->end = box->first == NULL ? &box->first : box->end;
+        *out = q->letter;
     }
     pthread_mutex_unlock(&loop->lock);
     shim_free(q);
@@ -91,12 +91,12 @@ static void loop_close(struct mpi_transport *t, bool all) {
 }
 
 bool mpi_loop_open(struct mpi_loop *loop, int rank, struct mpi_transport *t) {
-    t->rank    = rank;
-    t->size    = loop->n;
+    t->rank = rank;
+    t->size = loop->n;
     t->context = loop;
-    t->send    = loop_send;
-    t->unsent  = loop_unsent;
+    t->send = loop_send;
+    t->unsent = loop_unsent;
     t->receive = loop_receive;
-    t->close   = loop_close;
+    t->close = loop_close;
     return true;
 }

@@ -22,8 +22,8 @@
 #define NOTED_MAX (MPI_SECOND / 10)  // of the time between two looks that counts: this process may have been stopped
 
 static int64_t seconds_of(const char *name, int64_t otherwise) {
-    const char *text  = getenv(name);
-    char *end         = NULL;
+    const char *text = getenv(name);
+    char *end = NULL;
     const double secs = text != NULL ? strtod(text, &end) : 0;
     return text != NULL && end != text && secs > 0.01 && secs < 1e6 ? (int64_t) (secs * 1e9) : otherwise * MPI_SECOND;
 }
@@ -33,7 +33,7 @@ int64_t mpi_mail_timeout(void) {
 }
 
 bool mpi_mail_init(struct mpi_mail *m, const struct mpi_transport *t) {
-    *m       = (struct mpi_mail){.t = *t, .timeout = mpi_mail_timeout(), .stall = seconds_of("BERTH_MPI_STALL", STALL_DEFAULT)};
+    *m = (struct mpi_mail){.t = *t, .timeout = mpi_mail_timeout(), .stall = seconds_of("BERTH_MPI_STALL", STALL_DEFAULT)};
     m->peers = shim_calloc((size_t) t->size, sizeof m->peers[0]);
     if (m->peers == NULL) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %d ranks", t->size);
@@ -45,8 +45,8 @@ bool mpi_mail_init(struct mpi_mail *m, const struct mpi_transport *t) {
     pthread_cond_init(&m->came_out, &attr);
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&m->lock, NULL);
-    m->end     = &m->first;
-    m->polled  = mpi_now();
+    m->end = &m->first;
+    m->polled = mpi_now();
     m->emptied = m->polled;
     for (int i = 0; i < t->size; i++) {
         m->peers[i].heard = m->polled;
@@ -69,9 +69,9 @@ static void lose(struct mpi_mail *m, int rank, const char *fmt, ...) BERTH_PRINT
 static void link_note(struct mpi_mail *m) {
     const int64_t now = mpi_now(), passed = now - m->noted;
     const bool is_same = m->is_inside && m->n_noted == m->n_entered;
-    m->inside_for      = !is_same ? 0 : m->inside_for + (passed < NOTED_MAX ? passed : NOTED_MAX);
-    m->n_noted         = m->n_entered;
-    m->noted           = now;
+    m->inside_for = !is_same ? 0 : m->inside_for + (passed < NOTED_MAX ? passed : NOTED_MAX);
+    m->n_noted = m->n_entered;
+    m->noted = now;
     for (int i = 0; m->inside_for > m->timeout && i < m->t.size; i++) {
         if (i != m->t.rank) {
             lose(m, i, "MPI has not come back from a call for %.1f s", (double) m->inside_for / 1e9);
@@ -82,7 +82,7 @@ static void link_note(struct mpi_mail *m) {
 // Whether nobody is within, now or soon: it is a moment, but for one that does not come back.
 static bool link_is_free(struct mpi_mail *m) {
     if (m->is_inside) {
-        const int64_t end           = mpi_now() + AWAIT_MAX;
+        const int64_t end = mpi_now() + AWAIT_MAX;
         const struct timespec until = {.tv_sec = (time_t) (end / MPI_SECOND), .tv_nsec = (long) (end % MPI_SECOND)};
         link_note(m);
         m->n_outside++;
@@ -136,8 +136,8 @@ static void drop_kept(struct mpi_mail *m) {
         next = item->next;
         mpi_item_free(item);
     }
-    m->first     = NULL;
-    m->end       = &m->first;
+    m->first = NULL;
+    m->end = &m->first;
     m->kept_size = 0;
 }
 
@@ -149,7 +149,7 @@ void mpi_mail_close(struct mpi_mail *m, bool all) {
             lose(m, i, "the ranks have parted");
         }
     }
-    m->is_closed      = true;
+    m->is_closed = true;
     const bool is_out = link_wait(m);
     pthread_mutex_unlock(&m->lock);
     m->t.close(&m->t, all && is_out);
@@ -185,8 +185,8 @@ static void note_steps(struct mpi_mail *m, struct mpi_peer *p, const struct mpi_
         p->stuck = p->moved;
     } else {
         p->n_steps = head->a;
-        p->moved   = m->polled;
-        p->stuck   = 0;
+        p->moved = m->polled;
+        p->stuck = 0;
     }
 }
 
@@ -216,13 +216,13 @@ static void take_in(struct mpi_mail *m, struct mpi_letter *letter) {
     }
     memcpy(&head, letter->bytes, sizeof head);
     struct mpi_peer *p = &m->peers[letter->from];
-    p->heard           = m->polled;
+    p->heard = m->polled;
     if (head.kind == MPI_BYE) {
         p->has_left = true;
     } else if (head.kind == MPI_ALIVE) {
         note_steps(m, p, &head);
     }
-    const bool is_asked_for    = head.kind != MPI_ALIVE && head.kind != MPI_BYE && !m->has_parted && !p->has_gap;
+    const bool is_asked_for = head.kind != MPI_ALIVE && head.kind != MPI_BYE && !m->has_parted && !p->has_gap;
     struct mpi_mail_item *item = is_asked_for ? shim_malloc(sizeof *item) : NULL;
     if (item == NULL) {
         if (is_asked_for) {
@@ -231,9 +231,9 @@ static void take_in(struct mpi_mail *m, struct mpi_letter *letter) {
         shim_free(letter->bytes);
         return;
     }
-    *item   = (struct mpi_mail_item){.letter = *letter};
+    *item = (struct mpi_mail_item){.letter = *letter};
     *m->end = item;
-    m->end  = &item->next;
+    m->end = &item->next;
     m->kept_size += letter->size;
     m->traffic.n_received++;
     m->traffic.received_size += letter->size;
@@ -289,8 +289,8 @@ bool mpi_pid_is_gone(int pid) {
     if (file == NULL) {
         return kill(pid, 0) != 0 && errno == ESRCH;
     }
-    const size_t n    = fread(text, 1, sizeof text - 1, file);
-    text[n]           = '\0';
+    const size_t n = fread(text, 1, sizeof text - 1, file);
+    text[n] = '\0';
     const char *state = strrchr(text, ')');
     fclose(file);
     return state != NULL && state[1] == ' ' && (state[2] == 'Z' || state[2] == 'X');
@@ -328,7 +328,7 @@ static bool is_lost(struct mpi_mail *m, int rank) {
 
 static struct mpi_mail_item *unlink_item(struct mpi_mail *m, struct mpi_mail_item **at) {
     struct mpi_mail_item *item = *at;
-    *at                        = item->next;
+    *at = item->next;
     if (item->next == NULL) {
         m->end = at;
     }
@@ -374,12 +374,12 @@ static bool is_in_vain(struct mpi_mail *m, int rank, struct waiting *w) {
 // Between two looks: others run first, then longer and longer.
 static void rest(struct waiting *w) {
     const int64_t now = mpi_now();
-    w->since          = w->since == 0 ? now : w->since;
+    w->since = w->since == 0 ? now : w->since;
     if (now - w->since < SPIN_FOR) {
         sched_yield();
         return;
     }
-    w->sleep                    = w->sleep == 0 ? SLEEP_FIRST : w->sleep < SLEEP_MAX ? w->sleep + w->sleep / 8 : SLEEP_MAX;
+    w->sleep = w->sleep == 0 ? SLEEP_FIRST : w->sleep < SLEEP_MAX ? w->sleep + w->sleep / 8 : SLEEP_MAX;
     const struct timespec pause = {.tv_nsec = (long) w->sleep};
     nanosleep(&pause, NULL);
 }
@@ -389,7 +389,7 @@ static struct mpi_mail_item *wait_for(struct mpi_mail *m, int from, uint32_t kin
         atomic_fetch_add_explicit(&m->n_steps, 1, memory_order_relaxed);
         pthread_mutex_lock(&m->lock);
         struct mpi_mail_item *item = find(m, from, kind, id);
-        bool lost                  = false;
+        bool lost = false;
         if (item == NULL) {
             look(m, &w);
             item = find(m, from, kind, id);
@@ -500,7 +500,7 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
 
 void mpi_mail_tend(struct mpi_mail *m) {
     pthread_mutex_lock(&m->lock);
-    const bool is_at_it         = poll(m, false);
+    const bool is_at_it = poll(m, false);
     const struct mpi_head alive = {
         .kind = MPI_ALIVE, .a = atomic_load_explicit(&m->n_steps, memory_order_relaxed), .b = m->counts_steps};
     const int64_t every = m->timeout / 10 < MPI_SECOND ? m->timeout / 10 : MPI_SECOND;

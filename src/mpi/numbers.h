@@ -20,7 +20,7 @@ static inline bool mpi_numbers_take(struct mpi_numbers *s, uint32_t *number) {
     }
     if (i == s->n) {
         const size_t n = 2 * s->n + 16;
-        bool *grown    = shim_calloc(n, sizeof *grown);
+        bool *grown = shim_calloc(n, sizeof *grown);
         if (grown == NULL) {
             return false;
         }
@@ -29,10 +29,10 @@ static inline bool mpi_numbers_take(struct mpi_numbers *s, uint32_t *number) {
         }
         shim_free(s->taken);
         s->taken = grown;
-        s->n     = n;
+        s->n = n;
     }
     s->taken[i] = true;
-    *number     = (uint32_t) i;
+    *number = (uint32_t) i;
     return true;
 }
 

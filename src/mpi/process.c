@@ -32,14 +32,14 @@ bool mpi_process_is_joining(void) {
 static int environ_number(int pid, const char *name) {
     char path[64], line[256];
     int number = -1;
-    size_t n   = 0;
+    size_t n = 0;
     snprintf(path, sizeof path, "/proc/%d/environ", pid);
     FILE *file = fopen(path, "r");
     for (int c = 0; file != NULL && number < 0 && (c = getc(file)) != EOF;) {
         line[n] = (char) c;
         if (c == 0) {
             number = strncmp(line, name, strlen(name)) == 0 ? atoi(line + strlen(name)) : -1;
-            n      = 0;
+            n = 0;
         } else {
             n += n < sizeof line - 2;
         }
@@ -110,7 +110,7 @@ static bool link_open(struct mpi_transport *t, char *why, size_t why_size) {
     mpi_link_open_t open;
     void *p = dlsym(handle, MPI_LINK_OPEN);
     memcpy(&open, &p, sizeof open);
-    t->alloc   = shim_malloc;
+    t->alloc = shim_malloc;
     t->release = shim_free;
     if (open == NULL) {
         snprintf(why, why_size, "%s has no %s", MPI_LINK_FILE, MPI_LINK_OPEN);
@@ -137,7 +137,7 @@ static bool join_all(char *why, size_t why_size) {
         return false;
     }
     pthread_mutex_lock(&joining.lock);
-    joining.linked         = mpi_now();
+    joining.linked = mpi_now();
     const bool is_unwanted = joining.is_given_up;
     pthread_mutex_unlock(&joining.lock);
     if (is_unwanted) {
@@ -153,11 +153,11 @@ static bool join_all(char *why, size_t why_size) {
 static void *join_thread(void *unused) {
     char why[sizeof joining.why] = "";
     (void) unused;
-    is_joining    = true;
+    is_joining = true;
     const bool ok = join_all(why, sizeof why);
     pthread_mutex_lock(&joining.lock);
-    joining.is_done        = true;
-    joining.ok             = ok;
+    joining.is_done = true;
+    joining.ok = ok;
     const bool is_unwanted = joining.is_given_up;
     memcpy(joining.why, why, sizeof why);
     pthread_mutex_unlock(&joining.lock);
@@ -187,10 +187,10 @@ static int number_in(const char *name) {
 }
 
 static void siblings_init(struct siblings *s) {
-    s->launcher  = (int) getppid();
+    s->launcher = (int) getppid();
     s->n_started = number_in("OMPI_COMM_WORLD_LOCAL_SIZE");
     s->n_started = s->n_started > 0 ? s->n_started : number_in("MPI_LOCALNRANKS");
-    s->is_all    = s->n_started == number_in("OMPI_COMM_WORLD_SIZE") || s->n_started == number_in("PMI_SIZE");
+    s->is_all = s->n_started == number_in("OMPI_COMM_WORLD_SIZE") || s->n_started == number_in("PMI_SIZE");
 }
 
 // The rank that was there and is gone; -1: none.
@@ -209,7 +209,7 @@ static int sibling_gone(struct siblings *s) {
         }
     }
     for (int i = 0; file != NULL && i < SIBLINGS_MAX; i++) {
-        gone       = s->seen[i] && !s->here[i] ? i : gone;
+        gone = s->seen[i] && !s->here[i] ? i : gone;
         s->seen[i] = s->seen[i] || s->here[i];
     }
     if (file != NULL) {
@@ -253,14 +253,14 @@ static int sibling_find(int launcher, int rank) {
 // process can tell it to end. Where the first rank is of this machine, a thread that touches no MPI looks after it.
 static void *watch_first(void *unused) {
     const struct timespec pause = {.tv_nsec = 200000000};
-    const int launcher          = (int) getppid();
-    const int64_t grace         = mpi_mail_timeout() + 3 * MPI_SECOND; // in which it ends by itself
-    int pid                     = 0;
-    int64_t gone                = 0;
+    const int launcher = (int) getppid();
+    const int64_t grace = mpi_mail_timeout() + 3 * MPI_SECOND; // in which it ends by itself
+    int pid = 0;
+    int64_t gone = 0;
     (void) unused;
     while (gone == 0 || mpi_now() - gone < grace) {
         nanosleep(&pause, NULL);
-        pid  = pid != 0 ? pid : sibling_find(launcher, 0);
+        pid = pid != 0 ? pid : sibling_find(launcher, 0);
         gone = gone == 0 && pid != 0 && mpi_pid_is_gone(pid) ? mpi_now() : gone;
     }
     _exit(1);
@@ -270,9 +270,9 @@ static void *watch_first(void *unused) {
 // others' hellos no longer than their silence may take. False with the reason.
 static bool wait_for_join(bool is_worker, int64_t timeout, char *why, size_t why_size) {
     struct siblings *siblings = shim_calloc(1, sizeof *siblings);
-    const int64_t began       = mpi_now();
+    const int64_t began = mpi_now();
     int64_t looked = 0, linked = 0;
-    int gone     = -1;
+    int gone = -1;
     bool is_done = false, is_late = false, is_orphan = false, is_missing = false;
     if (siblings != NULL) {
         siblings_init(siblings);
@@ -282,22 +282,22 @@ static bool wait_for_join(bool is_worker, int64_t timeout, char *why, size_t why
         nanosleep(&pause, NULL);
         pthread_mutex_lock(&joining.lock);
         is_done = joining.is_done;
-        linked  = joining.linked;
+        linked = joining.linked;
         pthread_mutex_unlock(&joining.lock);
         if (!is_done && mpi_now() - looked > MPI_SECOND / 10) {
-            looked     = mpi_now();
-            gone       = siblings != NULL && linked == 0 ? sibling_gone(siblings) : -1;
+            looked = mpi_now();
+            gone = siblings != NULL && linked == 0 ? sibling_gone(siblings) : -1;
             is_missing = siblings != NULL && linked == 0 && looked - began > START_MAX && is_sibling_missing(siblings);
-            gone       = is_missing && gone < 0 ? missing_of(siblings) : gone;
-            is_orphan  = siblings != NULL && (int) getppid() != siblings->launcher;
-            is_late    = linked != 0 ? looked - linked > timeout : !is_worker && looked - began > timeout;
+            gone = is_missing && gone < 0 ? missing_of(siblings) : gone;
+            is_orphan = siblings != NULL && (int) getppid() != siblings->launcher;
+            is_late = linked != 0 ? looked - linked > timeout : !is_worker && looked - began > timeout;
         }
     }
     shim_free(siblings);
     pthread_mutex_lock(&joining.lock);
-    is_done             = joining.is_done; // it may have come back just now
+    is_done = joining.is_done; // it may have come back just now
     joining.is_given_up = !is_done;
-    const bool ok       = is_done && joining.ok;
+    const bool ok = is_done && joining.ok;
     pthread_mutex_unlock(&joining.lock);
     if (is_done) {
         snprintf(why, why_size, "%s", joining.why);
@@ -365,7 +365,7 @@ static bool join(const struct mpi_device_info *devices, size_t n_devices) {
     const bool is_worker = mpi_process_is_worker();
     pthread_t thread;
     joining.is_worker = is_worker;
-    joining.devices   = shim_calloc(n_devices + 1, sizeof *devices); // the thread's, which may be left alone with it
+    joining.devices = shim_calloc(n_devices + 1, sizeof *devices); // the thread's, which may be left alone with it
     joining.n_devices = n_devices;
     if (joining.devices == NULL) {
         snprintf(untold_why, sizeof untold_why, "out of memory for a list of %zu devices", n_devices);
@@ -404,9 +404,9 @@ struct mpi_world *mpi_process_world(const struct mpi_device_info *devices, size_
         process_state = NOT_JOINED;
     }
     if (process_state == NOT_TRIED) {
-        is_joining    = true;
+        is_joining = true;
         process_state = join(devices, n_devices) ? JOINED : NOT_JOINED;
-        is_joining    = false;
+        is_joining = false;
         atomic_store(&is_untold, true);
     }
     struct mpi_world *w = process_state == JOINED ? &process_world : NULL;

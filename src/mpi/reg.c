@@ -32,7 +32,7 @@ bool mpi_devices_list(struct mpi_world *w, struct mpi_remote **remotes_out, stru
     }
     struct mpi_remote *r = n > 0 ? shim_calloc((size_t) w->mail.t.size, sizeof *r) : NULL;
     struct mpi_device *d = n > 0 ? shim_calloc(n, sizeof *d) : NULL;
-    *n_out               = 0;
+    *n_out = 0;
     if (n > 0 && (r == NULL || d == NULL)) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %zu devices", n);
         shim_free(r);
@@ -102,11 +102,11 @@ static void *world_address(void) {
         return NULL;
     }
     told = (struct berth_mpi_world){.rank = w->programs.me,
-        .size                             = w->programs.n,
-        .sum_f32                          = world_sum,
-        .broadcast                        = world_broadcast,
-        .barrier                          = world_barrier,
-        .host                             = world_host};
+        .size = w->programs.n,
+        .sum_f32 = world_sum,
+        .broadcast = world_broadcast,
+        .barrier = world_barrier,
+        .host = world_host};
     return &told;
 }
 
@@ -114,7 +114,7 @@ static void *world_address(void) {
 
 static void traffic(struct berth_mpi_traffic *out) {
     struct mpi_world *w = world();
-    *out                = (struct berth_mpi_traffic){0};
+    *out = (struct berth_mpi_traffic){0};
     mpi_process_tell();
     if (w != NULL) {
         mpi_mail_traffic(&w->mail, out);
@@ -143,9 +143,9 @@ struct ggml_backend_reg mpi_reg = {
     .api_version = GGML_BACKEND_API_VERSION,
     .iface =
         {
-            .get_name         = reg_name,
+            .get_name = reg_name,
             .get_device_count = reg_device_count,
-            .get_device       = reg_device,
+            .get_device = reg_device,
             .get_proc_address = reg_proc_address,
         },
 };

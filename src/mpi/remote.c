@@ -67,11 +67,11 @@ enum ggml_status mpi_remote_report(struct mpi_remote *r) {
 
 void mpi_remote_sync(struct mpi_remote *r) {
     const uint64_t n_sent = atomic_load(&r->n_sent);
-    uint64_t n_done       = atomic_load(&r->n_done);
+    uint64_t n_done = atomic_load(&r->n_done);
     if (n_done >= n_sent && !mpi_mail_is_lost(r->mail, r->rank)) {
         return;
     }
-    const uint32_t ticket      = mpi_remote_ticket(r);
+    const uint32_t ticket = mpi_remote_ticket(r);
     struct mpi_mail_item *item = mpi_remote_ask(r, ticket, MPI_SYNC, ticket, (uint64_t[3]){0}, NULL, 0);
     if (item == NULL) {
         char why[192];

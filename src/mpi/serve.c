@@ -8,15 +8,15 @@
 static void info_fill(struct mpi_device_info *info, ggml_backend_dev_t dev, const struct berth_mpi_serve_params *params) {
     struct ggml_backend_dev_props props;
     ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
-    const size_t limit              = params->memory_limit > 0 ? params->memory_limit : SIZE_MAX;
+    const size_t limit = params->memory_limit > 0 ? params->memory_limit : SIZE_MAX;
     ggml_backend_dev_get_props(dev, &props);
     *info = (struct mpi_device_info){.type = (uint32_t) props.type,
-        .is_plain                          = ggml_backend_buft_is_host(buft),
-        .has_cache                         = params->cache != NULL,
-        .memory_free                       = props.memory_free < limit ? props.memory_free : limit,
-        .memory_total                      = props.memory_total < limit ? props.memory_total : limit,
-        .alignment                         = ggml_backend_buft_get_alignment(buft),
-        .max_size                          = ggml_backend_buft_get_max_size(buft)};
+        .is_plain = ggml_backend_buft_is_host(buft),
+        .has_cache = params->cache != NULL,
+        .memory_free = props.memory_free < limit ? props.memory_free : limit,
+        .memory_total = props.memory_total < limit ? props.memory_total : limit,
+        .alignment = ggml_backend_buft_get_alignment(buft),
+        .max_size = ggml_backend_buft_get_max_size(buft)};
     snprintf(info->name, sizeof info->name, "%s", props.name);
     snprintf(info->description, sizeof info->description, "%s", props.description);
 }
@@ -64,7 +64,7 @@ bool mpi_serve(const struct berth_mpi_serve_params *params) {
         return false;
     }
     struct mpi_device_info *infos = mpi_serve_infos(params);
-    struct mpi_world *world       = infos != NULL ? mpi_process_world(infos, params->n_devices) : NULL;
+    struct mpi_world *world = infos != NULL ? mpi_process_world(infos, params->n_devices) : NULL;
     shim_free(infos);
     mpi_process_tell();
     if (world == NULL) {

@@ -66,7 +66,7 @@ static bool take_pieces(struct mpi_group *g, int from, void *data, size_t size) 
     for (size_t at = 0; ok && at < size; at += MPI_PIECE) {
         const void *bytes;
         struct mpi_mail_item *item = part_take(g, from, piece_of(size, at), &bytes);
-        ok                         = item != NULL;
+        ok = item != NULL;
         if (ok) {
             memcpy((char *) data + at, bytes, piece_of(size, at));
         }
@@ -78,14 +78,14 @@ static bool take_pieces(struct mpi_group *g, int from, void *data, size_t size) 
 // data += the next parts of all others, in the order of the members; n floats in all, at most a piece.
 static bool add_piece(struct mpi_group *g, float *data, size_t n) {
     float *sum = shim_calloc(n, sizeof *sum);
-    bool ok    = sum != NULL;
+    bool ok = sum != NULL;
     if (!ok) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory to add up %zu numbers", n);
     }
     for (int i = 0; ok && i < g->n; i++) {
-        const void *bytes          = data;
+        const void *bytes = data;
         struct mpi_mail_item *item = i != g->me ? part_take(g, i, n * sizeof *sum, &bytes) : NULL;
-        ok                         = i == g->me || item != NULL;
+        ok = i == g->me || item != NULL;
         if (ok && i == 0) {
             memcpy(sum, bytes, n * sizeof *sum);
         } else if (ok) {
@@ -121,7 +121,7 @@ static bool sum_shares(struct mpi_group *g, float *data, size_t n) {
     bool ok = true;
     for (int i = 0; ok && i < g->n; i++) {
         const size_t from = first_of(g, n, i);
-        ok                = i == g->me || send_pieces(g, i, data + from, (first_of(g, n, i + 1) - from) * sizeof *data);
+        ok = i == g->me || send_pieces(g, i, data + from, (first_of(g, n, i + 1) - from) * sizeof *data);
     }
     for (size_t at = first; ok && at < end; at += step) {
         ok = add_piece(g, data + at, end - at < step ? end - at : step);
@@ -131,7 +131,7 @@ static bool sum_shares(struct mpi_group *g, float *data, size_t n) {
     }
     for (int i = 0; ok && i < g->n; i++) {
         const size_t from = first_of(g, n, i);
-        ok                = i == g->me || take_pieces(g, i, data + from, (first_of(g, n, i + 1) - from) * sizeof *data);
+        ok = i == g->me || take_pieces(g, i, data + from, (first_of(g, n, i + 1) - from) * sizeof *data);
     }
     return ok;
 }
@@ -144,7 +144,7 @@ bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) {
     // All send before they take, and mail keeps only so much: of two blocks from all others at the worst.
     const size_t kept = MPI_KEPT_MAX / (4 * (size_t) g->n), share = kept < SHARE_SIZE ? kept : SHARE_SIZE;
     const size_t step = share / sizeof *data * (size_t) g->n;
-    bool ok           = n * sizeof *data > SHORT_SIZE || sum_short(g, data, n);
+    bool ok = n * sizeof *data > SHORT_SIZE || sum_short(g, data, n);
     for (size_t at = 0; ok && n * sizeof *data > SHORT_SIZE && at < n; at += step) {
         ok = sum_shares(g, data + at, n - at < step ? n - at : step);
     }
@@ -176,7 +176,7 @@ bool mpi_group_barrier(struct mpi_group *g) {
     for (int i = 0; ok && i < g->n; i++) {
         const void *nothing;
         struct mpi_mail_item *item = i != g->me ? part_take(g, i, 0, &nothing) : NULL;
-        ok                         = i == g->me || item != NULL;
+        ok = i == g->me || item != NULL;
         mpi_item_free(item);
     }
     return ok;

@@ -34,7 +34,7 @@ static bool table_hold(struct mpi_worker *w, void **table, size_t *n, uint32_t n
         return true;
     }
     const size_t n_new = (size_t) number + number / 2 + 16;
-    char *grown        = shim_calloc(n_new, elem_size);
+    char *grown = shim_calloc(n_new, elem_size);
     if (grown == NULL) {
         mpi_worker_fail(w, "out of memory for a table of %zu", n_new);
         return false;
@@ -44,7 +44,7 @@ static bool table_hold(struct mpi_worker *w, void **table, size_t *n, uint32_t n
     }
     shim_free(*table);
     *table = grown;
-    *n     = n_new;
+    *n = n_new;
     return true;
 }
 
@@ -54,7 +54,7 @@ static void buffer_new(struct mpi_worker *w, const struct mpi_head *h, const voi
     (void) body;
     (void) size;
     const uint32_t ticket = (uint32_t) h->c;
-    char text[160]        = "";
+    char text[160] = "";
     if (h->a >= w->n_devices) {
         snprintf(text, sizeof text, "there is no device %llu", (unsigned long long) h->a);
     } else if (!table_hold(w, (void **) &w->buffers, &w->n_buffers, h->id, sizeof w->buffers[0]) ||
@@ -108,7 +108,7 @@ static void graph_new(struct mpi_worker *w, const struct mpi_head *h, const void
     }
     struct mpi_worker_graph *g = &w->graphs[h->id];
     ggml_free(g->ctx);
-    *g     = (struct mpi_worker_graph){.device = (uint32_t) h->a};
+    *g = (struct mpi_worker_graph){.device = (uint32_t) h->a};
     g->ctx = mpi_wire_read(body, size, w->buffers, w->n_buffers, g->device, &g->graph, why, sizeof why);
     for (int i = 0; g->ctx != NULL && i < ggml_graph_n_nodes(g->graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(g->graph, i);
@@ -140,7 +140,7 @@ static void graph_run(struct mpi_worker *w, const struct mpi_head *h, const void
         return;
     }
     const struct mpi_worker_graph *g = &w->graphs[h->id];
-    const enum ggml_status status    = ggml_backend_graph_compute(w->devices[g->device].backend, g->graph);
+    const enum ggml_status status = ggml_backend_graph_compute(w->devices[g->device].backend, g->graph);
     if (status != GGML_STATUS_SUCCESS) {
         mpi_worker_fail(w, "computing failed: %s", ggml_status_to_string(status));
     }
@@ -159,7 +159,7 @@ static void sync(struct mpi_worker *w, const struct mpi_head *h, const void *bod
 static void ask(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     char why[160];
     struct ggml_cgraph *graph;
-    struct ggml_context *ctx    = h->a < w->n_devices ? mpi_wire_read(body, size, NULL, 0, 0, &graph, why, sizeof why) : NULL;
+    struct ggml_context *ctx = h->a < w->n_devices ? mpi_wire_read(body, size, NULL, 0, 0, &graph, why, sizeof why) : NULL;
     const struct ggml_tensor *t = NULL;
     for (struct ggml_tensor *i = ctx != NULL ? ggml_get_first_tensor(ctx) : NULL; i != NULL; i = ggml_get_next_tensor(ctx, i)) {
         t = i;
@@ -182,7 +182,7 @@ static void ask_memory(struct mpi_worker *w, const struct mpi_head *h, const voi
         const struct mpi_worker_device *d = &w->devices[h->a];
         ggml_backend_dev_memory(d->dev, &n_free, &n_total);
         n_total = n_total < d->limit ? n_total : d->limit;
-        n_free  = n_free < d->limit - d->used ? n_free : d->limit - d->used;
+        n_free = n_free < d->limit - d->used ? n_free : d->limit - d->used;
     }
     answer(w, h->id, n_free, n_total, "");
 }
@@ -212,9 +212,9 @@ static void group_new(struct mpi_worker *w, const struct mpi_head *h, const void
     for (size_t i = 0; ok && i < n; i++) {
         uint32_t rank;
         memcpy(&rank, (const char *) body + i * sizeof rank, sizeof rank);
-        ok         = rank < (uint32_t) w->mail->t.size;
+        ok = rank < (uint32_t) w->mail->t.size;
         g.ranks[i] = (int) rank;
-        g.me       = g.ranks[i] == w->mail->t.rank ? (int) i : g.me;
+        g.me = g.ranks[i] == w->mail->t.rank ? (int) i : g.me;
     }
     if (!ok || g.me < 0) {
         mpi_worker_fail(w, "group %u of %zu ranks is none of this rank", h->id, n);
@@ -227,26 +227,26 @@ static void group_new(struct mpi_worker *w, const struct mpi_head *h, const void
 // ---- all of them ----
 
 static void (*const commands[])(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) = {
-    [MPI_BUFFER_NEW - MPI_COMMAND]  = buffer_new,
+    [MPI_BUFFER_NEW - MPI_COMMAND] = buffer_new,
     [MPI_BUFFER_FREE - MPI_COMMAND] = buffer_free,
-    [MPI_SET - MPI_COMMAND]         = mpi_worker_set,
-    [MPI_SET_KNOWN - MPI_COMMAND]   = mpi_worker_set_known,
-    [MPI_MEMSET - MPI_COMMAND]      = mpi_worker_memset,
-    [MPI_GET - MPI_COMMAND]         = mpi_worker_get,
-    [MPI_COPY - MPI_COMMAND]        = mpi_worker_copy,
-    [MPI_COPY_OUT - MPI_COMMAND]    = mpi_worker_copy_out,
-    [MPI_COPY_IN - MPI_COMMAND]     = mpi_worker_copy_in,
-    [MPI_GRAPH - MPI_COMMAND]       = graph_new,
-    [MPI_GRAPH_FREE - MPI_COMMAND]  = graph_free,
-    [MPI_RUN - MPI_COMMAND]         = graph_run,
-    [MPI_SIGNAL - MPI_COMMAND]      = mpi_worker_signal,
-    [MPI_AWAIT - MPI_COMMAND]       = mpi_worker_await,
-    [MPI_SYNC - MPI_COMMAND]        = sync,
-    [MPI_ASK - MPI_COMMAND]         = ask,
-    [MPI_ASK_MEMORY - MPI_COMMAND]  = ask_memory,
-    [MPI_GROUP_NEW - MPI_COMMAND]   = group_new,
-    [MPI_GROUP_FREE - MPI_COMMAND]  = group_free,
-    [MPI_GROUP_SUM - MPI_COMMAND]   = mpi_worker_sum,
+    [MPI_SET - MPI_COMMAND] = mpi_worker_set,
+    [MPI_SET_KNOWN - MPI_COMMAND] = mpi_worker_set_known,
+    [MPI_MEMSET - MPI_COMMAND] = mpi_worker_memset,
+    [MPI_GET - MPI_COMMAND] = mpi_worker_get,
+    [MPI_COPY - MPI_COMMAND] = mpi_worker_copy,
+    [MPI_COPY_OUT - MPI_COMMAND] = mpi_worker_copy_out,
+    [MPI_COPY_IN - MPI_COMMAND] = mpi_worker_copy_in,
+    [MPI_GRAPH - MPI_COMMAND] = graph_new,
+    [MPI_GRAPH_FREE - MPI_COMMAND] = graph_free,
+    [MPI_RUN - MPI_COMMAND] = graph_run,
+    [MPI_SIGNAL - MPI_COMMAND] = mpi_worker_signal,
+    [MPI_AWAIT - MPI_COMMAND] = mpi_worker_await,
+    [MPI_SYNC - MPI_COMMAND] = sync,
+    [MPI_ASK - MPI_COMMAND] = ask,
+    [MPI_ASK_MEMORY - MPI_COMMAND] = ask_memory,
+    [MPI_GROUP_NEW - MPI_COMMAND] = group_new,
+    [MPI_GROUP_FREE - MPI_COMMAND] = group_free,
+    [MPI_GROUP_SUM - MPI_COMMAND] = mpi_worker_sum,
 };
 _Static_assert(sizeof commands / sizeof commands[0] == MPI_COMMAND_END - MPI_COMMAND, "each command has its function");
 
@@ -270,15 +270,15 @@ static bool op_is_done(void *mail) {
 
 static void proc_find(ggml_backend_dev_t dev, const char *name, void *out) {
     ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(dev);
-    void *p                = reg != NULL && reg->iface.get_proc_address != NULL ? reg->iface.get_proc_address(reg, name) : NULL;
+    void *p = reg != NULL && reg->iface.get_proc_address != NULL ? reg->iface.get_proc_address(reg, name) : NULL;
     memcpy(out, &p, sizeof p);
 }
 
 static bool device_open(struct mpi_worker *w, size_t i, const struct berth_mpi_serve_params *params) {
     struct mpi_worker_device *d = &w->devices[i];
-    d->dev                      = params->devices[i];
-    d->limit                    = params->memory_limit > 0 ? params->memory_limit : SIZE_MAX;
-    d->backend                  = ggml_backend_dev_init(d->dev, NULL);
+    d->dev = params->devices[i];
+    d->limit = params->memory_limit > 0 ? params->memory_limit : SIZE_MAX;
+    d->backend = ggml_backend_dev_init(d->dev, NULL);
     if (d->backend == NULL) {
         shim_error(GGML_STATUS_FAILED, "MPI: device '%s' cannot be opened", ggml_backend_dev_name(d->dev));
         return false;
@@ -297,10 +297,10 @@ static bool device_open(struct mpi_worker *w, size_t i, const struct berth_mpi_s
 }
 
 bool mpi_worker_init(struct mpi_worker *w, struct mpi_mail *mail, int program, const struct berth_mpi_serve_params *params) {
-    *w         = (struct mpi_worker){.mail = mail, .program = program, .cache = params->cache};
+    *w = (struct mpi_worker){.mail = mail, .program = program, .cache = params->cache};
     w->devices = shim_calloc(params->n_devices, sizeof w->devices[0]);
-    w->piece   = shim_malloc(MPI_PIECE);
-    bool ok    = (w->devices != NULL || params->n_devices == 0) && w->piece != NULL;
+    w->piece = shim_malloc(MPI_PIECE);
+    bool ok = (w->devices != NULL || params->n_devices == 0) && w->piece != NULL;
     if (!ok) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %zu devices", params->n_devices);
     }

@@ -22,7 +22,7 @@ ggml_backend_buffer_t mpi_worker_bytes(struct mpi_worker *w, uint32_t buffer, ui
 // Bytes of a buffer as a tensor, which is what buffers understand. Some at least: a buffer of none may lie nowhere.
 static struct ggml_tensor as_tensor(ggml_backend_buffer_t buffer, uint64_t offset, size_t size) {
     struct ggml_tensor t = {.type = GGML_TYPE_I8, .buffer = buffer, .ne = {(int64_t) size, 1, 1, 1}, .nb = {1, size, size, size}};
-    t.data               = (char *) ggml_backend_buffer_get_base(buffer) + offset;
+    t.data = (char *) ggml_backend_buffer_get_base(buffer) + offset;
     return t;
 }
 
@@ -45,10 +45,10 @@ void mpi_worker_read(ggml_backend_buffer_t buffer, uint64_t offset, void *bytes,
 // All of what the cache missed is here: it is kept, if it is what it was said to be.
 static void cache_fill(struct mpi_worker *w) {
     uint8_t hash[16];
-    const size_t size            = (size_t) w->coming.size;
+    const size_t size = (size_t) w->coming.size;
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, w->coming.buffer, w->coming.offset, size);
-    void *bytes                  = buffer != NULL ? shim_malloc(size) : NULL;
-    w->coming.is_open            = false;
+    void *bytes = buffer != NULL ? shim_malloc(size) : NULL;
+    w->coming.is_open = false;
     if (bytes != NULL) {
         mpi_worker_read(buffer, w->coming.offset, bytes, size);
         mpi_hash(bytes, size, hash);
@@ -70,22 +70,22 @@ void mpi_worker_set(struct mpi_worker *w, const struct mpi_head *h, const void *
 }
 
 void mpi_worker_set_known(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
-    const struct mpi_head no     = {.kind = MPI_ANSWER, .id = (uint32_t) h->c};
-    struct mpi_head yes          = no;
-    yes.a                        = 1;
-    bool known                   = false;
-    w->coming.is_open            = false;
+    const struct mpi_head no = {.kind = MPI_ANSWER, .id = (uint32_t) h->c};
+    struct mpi_head yes = no;
+    yes.a = 1;
+    bool known = false;
+    w->coming.is_open = false;
     ggml_backend_buffer_t buffer = size == sizeof w->coming.hash ? mpi_worker_bytes(w, h->id, h->a, h->b) : NULL;
-    void *bytes                  = buffer != NULL && w->cache != NULL ? shim_malloc((size_t) h->b) : NULL;
+    void *bytes = buffer != NULL && w->cache != NULL ? shim_malloc((size_t) h->b) : NULL;
     if (bytes != NULL) {
         known = mpi_cache_read(w->cache, body, bytes, (size_t) h->b);
         if (known) {
             mpi_worker_write(buffer, h->a, bytes, (size_t) h->b);
         } else {
             memcpy(w->coming.hash, body, sizeof w->coming.hash);
-            w->coming.buffer  = h->id;
-            w->coming.offset  = h->a;
-            w->coming.size    = h->b;
+            w->coming.buffer = h->id;
+            w->coming.offset = h->a;
+            w->coming.size = h->b;
             w->coming.is_open = true;
         }
     }
@@ -108,8 +108,8 @@ void mpi_worker_get(struct mpi_worker *w, const struct mpi_head *h, const void *
     (void) body;
     (void) size;
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
-    const struct mpi_head head   = {.kind = MPI_ANSWER, .id = (uint32_t) h->c, .a = buffer != NULL};
-    enum ggml_status status      = GGML_STATUS_SUCCESS;
+    const struct mpi_head head = {.kind = MPI_ANSWER, .id = (uint32_t) h->c, .a = buffer != NULL};
+    enum ggml_status status = GGML_STATUS_SUCCESS;
     if (buffer == NULL || h->b == 0) {
         (void) !mpi_mail_send(w->mail, w->program, &head, NULL, 0);
         return;
@@ -130,7 +130,7 @@ void mpi_worker_copy(struct mpi_worker *w, const struct mpi_head *h, const void 
         return;
     }
     memcpy(&from, body, sizeof from);
-    ggml_backend_buffer_t to     = mpi_worker_bytes(w, h->id, h->a, h->b),
+    ggml_backend_buffer_t to = mpi_worker_bytes(w, h->id, h->a, h->b),
                           source = mpi_worker_bytes(w, from.buffer, from.offset, h->b);
     // What overlaps would be copied over itself piece by piece; nobody asks for it.
     if (to == NULL || source == NULL || (to == source && from.offset < h->a + h->b && h->a < from.offset + h->b)) {
@@ -159,9 +159,9 @@ static int other_of(struct mpi_worker *w, const void *body, size_t size) {
 // one tells it so.
 void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
-    const int to                 = other_of(w, body, size);
-    struct mpi_head head         = {.kind = MPI_TENSOR, .id = (uint32_t) h->c};
-    enum ggml_status status      = GGML_STATUS_SUCCESS;
+    const int to = other_of(w, body, size);
+    struct mpi_head head = {.kind = MPI_TENSOR, .id = (uint32_t) h->c};
+    enum ggml_status status = GGML_STATUS_SUCCESS;
     for (uint64_t at = 0; to >= 0 && status == GGML_STATUS_SUCCESS && at < h->b; at += MPI_PIECE) {
         const size_t n = h->b - at < MPI_PIECE ? (size_t) (h->b - at) : MPI_PIECE;
         if (buffer != NULL) {
@@ -181,14 +181,14 @@ void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const v
 // All pieces are taken, also those that have no place here: left behind, they would be what a later copy gets.
 void mpi_worker_copy_in(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
-    const int from               = other_of(w, body, size);
+    const int from = other_of(w, body, size);
     uint64_t came = 0, follow = UINT64_MAX; // bytes so far, and those that come behind
     while (from >= 0 && h->b > 0 && follow > 0) {
         struct mpi_mail_item *item = mpi_mail_take(w->mail, from, MPI_TENSOR, (uint32_t) h->c);
-        const uint64_t before      = follow;
-        size_t n                   = 0;
-        const void *bytes          = item != NULL ? mpi_body_of(item, &n) : NULL;
-        follow                     = item != NULL && mpi_head_of(item)->a < before ? mpi_head_of(item)->a : 0;
+        const uint64_t before = follow;
+        size_t n = 0;
+        const void *bytes = item != NULL ? mpi_body_of(item, &n) : NULL;
+        follow = item != NULL && mpi_head_of(item)->a < before ? mpi_head_of(item)->a : 0;
         if (buffer != NULL && came <= h->b && n <= h->b - came) {
             mpi_worker_write(buffer, h->a + came, bytes, n);
         }
@@ -204,7 +204,7 @@ void mpi_worker_copy_in(struct mpi_worker *w, const struct mpi_head *h, const vo
 // ---- events ----
 
 void mpi_worker_signal(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
-    const int to               = other_of(w, body, size);
+    const int to = other_of(w, body, size);
     const struct mpi_head head = {.kind = MPI_TENSOR, .id = h->id};
     if (to >= 0) {
         (void) !mpi_mail_send(w->mail, to, &head, NULL, 0);
@@ -212,7 +212,7 @@ void mpi_worker_signal(struct mpi_worker *w, const struct mpi_head *h, const voi
 }
 
 void mpi_worker_await(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
-    const int from             = other_of(w, body, size);
+    const int from = other_of(w, body, size);
     struct mpi_mail_item *item = from >= 0 ? mpi_mail_take(w->mail, from, MPI_TENSOR, h->id) : NULL;
     if (item == NULL && from >= 0) {
         mpi_worker_fail(w, "rank %d (%s), which was waited for, is lost", from, w->mail->peers[from].host);
@@ -225,7 +225,7 @@ void mpi_worker_await(struct mpi_worker *w, const struct mpi_head *h, const void
 void mpi_worker_sum(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     (void) body;
     (void) size;
-    const uint64_t n        = h->c / 2;
+    const uint64_t n = h->c / 2;
     struct mpi_group *group = h->id < w->n_groups && w->groups[h->id].ranks != NULL ? &w->groups[h->id] : NULL;
     ggml_backend_buffer_t buffer =
         n <= SIZE_MAX / 16 && h->a <= UINT32_MAX ? mpi_worker_bytes(w, (uint32_t) h->a, h->b, 4 * n) : NULL;

@@ -16,7 +16,7 @@
 
 static void read_line(const char *path, char *out, size_t size) {
     FILE *file = fopen(path, "r");
-    out[0]     = '\0';
+    out[0] = '\0';
     if (file != NULL && fgets(out, (int) size, file) == NULL) {
         out[0] = '\0';
     }
@@ -29,14 +29,14 @@ static void read_line(const char *path, char *out, size_t size) {
 static void hello_fill(struct mpi_hello *h, bool is_worker, size_t n_devices) {
     char boot[48], space[40] = "";
     *h = (struct mpi_hello){.magic = MPI_MAGIC,
-        .version                   = MPI_WIRE_VERSION,
-        .is_worker                 = is_worker,
-        .n_devices                 = (uint32_t) n_devices,
-        .pid                       = (int32_t) getpid(),
-        .release                   = BERTH_VERSION};
+        .version = MPI_WIRE_VERSION,
+        .is_worker = is_worker,
+        .n_devices = (uint32_t) n_devices,
+        .pid = (int32_t) getpid(),
+        .release = BERTH_VERSION};
     gethostname(h->host, sizeof h->host - 1);
     read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-    const ssize_t n      = readlink("/proc/self/ns/pid", space, sizeof space - 1);
+    const ssize_t n = readlink("/proc/self/ns/pid", space, sizeof space - 1);
     space[n > 0 ? n : 0] = '\0';
     if (boot[0] != '\0' && space[0] != '\0') { // otherwise nobody is beside us
         snprintf(h->place, sizeof h->place, "%s %s", boot, space);
@@ -45,8 +45,8 @@ static void hello_fill(struct mpi_hello *h, bool is_worker, size_t n_devices) {
 
 static bool hello_send(struct mpi_world *w, const struct mpi_hello *mine, const struct mpi_device_info *devices) {
     const size_t size = sizeof *mine + mine->n_devices * sizeof *devices;
-    char *body        = shim_malloc(size);
-    bool ok           = body != NULL;
+    char *body = shim_malloc(size);
+    bool ok = body != NULL;
     if (!ok) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a list of %u devices", mine->n_devices);
         return false;
@@ -102,9 +102,9 @@ static bool hello_check(struct mpi_world *w, int rank, const struct mpi_hello *h
 // False: out of memory. A rank that cannot be used is lost.
 static bool hello_take(struct mpi_world *w, int rank, const char *my_place) {
     struct mpi_mail_item *item = mpi_mail_hello(&w->mail, rank);
-    struct mpi_hello h         = {0};
-    struct mpi_member *m       = &w->members[rank];
-    bool ok                    = true;
+    struct mpi_hello h = {0};
+    struct mpi_member *m = &w->members[rank];
+    bool ok = true;
     if (item == NULL) {
         return true;
     }
@@ -116,7 +116,7 @@ static bool hello_take(struct mpi_world *w, int rank, const char *my_place) {
     }
     if (h.n_devices > 0) {
         m->devices = shim_malloc(h.n_devices * sizeof m->devices[0]);
-        ok         = m->devices != NULL;
+        ok = m->devices != NULL;
         if (!ok) {
             shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %u devices of rank %d", h.n_devices, rank);
             goto end;
@@ -156,8 +156,8 @@ static void held_tell(const struct mpi_world *w) {
 
 static void *tend(void *world) {
     struct mpi_world *w = world;
-    int64_t alone       = 0; // since when
-    bool was_held       = false;
+    int64_t alone = 0; // since when
+    bool was_held = false;
     for (bool stop = false; !stop;) {
         const struct timespec pause = {.tv_nsec = TEND_EVERY};
         nanosleep(&pause, NULL);
@@ -193,14 +193,14 @@ static void world_drop(struct mpi_world *w, bool all) {
 
 static void programs_list(struct mpi_world *w) {
     w->programs = (struct mpi_group){.mail = &w->mail, .me = -1, .ranks = w->programs.ranks};
-    w->program  = -1;
+    w->program = -1;
     for (int i = 0; i < w->mail.t.size; i++) {
         const bool me = i == w->mail.t.rank;
         if (me ? w->is_worker : w->members[i].is_worker || w->mail.peers[i].is_lost) {
             continue;
         }
-        w->programs.me                     = me ? w->programs.n : w->programs.me;
-        w->program                         = w->program < 0 ? i : w->program;
+        w->programs.me = me ? w->programs.n : w->programs.me;
+        w->program = w->program < 0 ? i : w->program;
         w->programs.ranks[w->programs.n++] = i;
     }
 }
@@ -228,9 +228,9 @@ bool mpi_world_init(
     struct mpi_hello mine;
     hello_fill(&mine, is_worker, n_devices);
     memcpy(w->mail.peers[t->rank].host, mine.host, sizeof mine.host);
-    w->members        = shim_calloc((size_t) t->size, sizeof w->members[0]);
+    w->members = shim_calloc((size_t) t->size, sizeof w->members[0]);
     w->programs.ranks = shim_calloc((size_t) t->size, sizeof w->programs.ranks[0]);
-    bool ok           = w->members != NULL && w->programs.ranks != NULL;
+    bool ok = w->members != NULL && w->programs.ranks != NULL;
     if (!ok) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %d ranks", t->size);
     }
@@ -241,7 +241,7 @@ bool mpi_world_init(
     if (ok) {
         programs_list(w);
         w->mail.counts_steps = is_worker; // from its first sign of life: it may hang before it takes its first command
-        w->has_tender        = pthread_create(&w->tender, NULL, tend, w) == 0;
+        w->has_tender = pthread_create(&w->tender, NULL, tend, w) == 0;
         if (!w->has_tender) {
             shim_error(GGML_STATUS_FAILED, "MPI: no thread can be started");
             ok = false;
@@ -259,7 +259,7 @@ static bool wait_for_all(struct mpi_world *w) {
     for (int i = 0; i < w->mail.t.size; i++) {
         for (bool gone = i == w->mail.t.rank; !gone;) {
             const struct timespec pause = {.tv_nsec = TEND_EVERY};
-            gone                        = mpi_mail_is_lost(&w->mail, i);
+            gone = mpi_mail_is_lost(&w->mail, i);
             if (!gone) {
                 nanosleep(&pause, NULL); // the tender takes in what comes
             }

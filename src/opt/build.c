@@ -22,50 +22,50 @@ static void labels_new(struct ggml_opt_context *o) {
 }
 
 static void loss_sum(struct ggml_opt_context *o) {
-    o->loss         = named(ggml_sum(o->ctx_results, o->params.outputs), "loss_sum");
+    o->loss = named(ggml_sum(o->ctx_results, o->params.outputs), "loss_sum");
     o->loss_is_mean = false;
-    o->loss_scale   = 1.0f;
+    o->loss_scale = 1.0f;
 }
 
 static void loss_mean(struct ggml_opt_context *o) {
     const float n = (float) o->params.opt_period * (float) ggml_nelements(o->params.outputs);
     loss_sum(o);
-    o->loss         = named(ggml_scale(o->ctx_results, o->loss, 1.0f / n), "loss_mean");
+    o->loss = named(ggml_scale(o->ctx_results, o->loss, 1.0f / n), "loss_mean");
     o->loss_is_mean = true;
-    o->loss_scale   = (float) o->params.opt_period;
+    o->loss_scale = (float) o->params.opt_period;
 }
 
 static void loss_cross_entropy(struct ggml_opt_context *o) {
     labels_new(o);
-    o->loss         = named(ggml_cross_entropy_loss(o->ctx_results, o->params.outputs, o->labels), "loss_cross_entropy");
+    o->loss = named(ggml_cross_entropy_loss(o->ctx_results, o->params.outputs, o->labels), "loss_cross_entropy");
     o->loss_is_mean = true;
-    o->loss_scale   = (float) o->params.opt_period;
+    o->loss_scale = (float) o->params.opt_period;
     if (o->params.opt_period > 1) {
         o->loss = named(ggml_scale(o->ctx_results, o->loss, 1.0f / (float) o->params.opt_period), "loss_cross_entropy_scaled");
     }
     o->pred = named(ggml_argmax(o->ctx_results, o->params.outputs), "pred");
     ggml_set_output(o->pred);
     struct ggml_tensor *right = ggml_argmax(o->ctx_results, o->labels);
-    o->ncorrect               = named(ggml_count_equal(o->ctx_results, o->pred, right), "ncorrect");
+    o->ncorrect = named(ggml_count_equal(o->ctx_results, o->pred, right), "ncorrect");
     ggml_set_output(o->ncorrect);
 }
 
 static void loss_mean_squared_error(struct ggml_opt_context *o) {
     struct ggml_context *ctx = o->ctx_results;
     labels_new(o);
-    const float n             = (float) o->params.opt_period * (float) ggml_nelements(o->params.outputs);
+    const float n = (float) o->params.opt_period * (float) ggml_nelements(o->params.outputs);
     struct ggml_tensor *error = named(ggml_sub(ctx, o->params.outputs, o->labels), "loss_error");
-    struct ggml_tensor *sqr   = named(ggml_sqr(ctx, error), "loss_squared_error");
-    struct ggml_tensor *sum   = named(ggml_sum(ctx, sqr), "loss_sum_squared_error");
-    o->loss                   = named(ggml_scale(ctx, sum, 1.0f / n), "loss_mean_squared_error");
-    o->loss_is_mean           = true;
-    o->loss_scale             = (float) o->params.opt_period;
+    struct ggml_tensor *sqr = named(ggml_sqr(ctx, error), "loss_squared_error");
+    struct ggml_tensor *sum = named(ggml_sum(ctx, sqr), "loss_sum_squared_error");
+    o->loss = named(ggml_scale(ctx, sum, 1.0f / n), "loss_mean_squared_error");
+    o->loss_is_mean = true;
+    o->loss_scale = (float) o->params.opt_period;
 }
 
 static void (*const losses[])(struct ggml_opt_context *o) = {
-    [GGML_OPT_LOSS_TYPE_MEAN]               = loss_mean,
-    [GGML_OPT_LOSS_TYPE_SUM]                = loss_sum,
-    [GGML_OPT_LOSS_TYPE_CROSS_ENTROPY]      = loss_cross_entropy,
+    [GGML_OPT_LOSS_TYPE_MEAN] = loss_mean,
+    [GGML_OPT_LOSS_TYPE_SUM] = loss_sum,
+    [GGML_OPT_LOSS_TYPE_CROSS_ENTROPY] = loss_cross_entropy,
     [GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR] = loss_mean_squared_error,
 };
 
@@ -104,20 +104,20 @@ static bool is_param(const struct ggml_tensor *t) {
 
 static enum ggml_status build_grad(struct ggml_opt_context *o) {
     const int n_nodes = o->forward->n_nodes;
-    o->grad           = ggml_graph_dup(o->ctx_compute, o->forward, true);
+    o->grad = ggml_graph_dup(o->ctx_compute, o->forward, true);
     if (o->grad == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "ggml_opt: no room for the graph of gradients in the context for computing");
     }
     struct ggml_tensor **accs = berth_calloc((size_t) n_nodes + 1, sizeof accs[0]);
-    bool ok                   = accs != NULL;
+    bool ok = accs != NULL;
     for (int i = 0; ok && i < n_nodes; i++) {
         const struct ggml_tensor *node = o->forward->nodes[i];
         if (node == o->loss) {
             accs[i] = o->one;
         } else if (is_param(node) && opt_needs_acc(o)) {
             const struct opt_state *state = opt_state_of(o, node);
-            ok                            = state != NULL;
-            accs[i]                       = ok ? state->acc : NULL;
+            ok = state != NULL;
+            accs[i] = ok ? state->acc : NULL;
         }
     }
     if (ok) {
@@ -141,12 +141,12 @@ static struct ggml_tensor *step_of(struct ggml_opt_context *o, struct ggml_tenso
 // Which node reads t or a view of it last, by slot of the graph's hash set; a node that nobody reads counts for itself.
 static void last_uses(const struct ggml_cgraph *graph, int n_nodes, int *last) {
     for (int i = 0; i < n_nodes; i++) {
-        const struct ggml_tensor *node                        = graph->nodes[i];
+        const struct ggml_tensor *node = graph->nodes[i];
         last[berth_hash_find(&graph->visited_hash_set, node)] = i;
         for (int k = 0; k < GGML_MAX_SRC; k++) {
-            const struct ggml_tensor *src  = node->src[k];
+            const struct ggml_tensor *src = node->src[k];
             const struct ggml_tensor *root = src != NULL && src->view_src != NULL ? src->view_src : src;
-            const size_t slot              = root != NULL ? berth_hash_find(&graph->visited_hash_set, root) : BERTH_HASH_NONE;
+            const size_t slot = root != NULL ? berth_hash_find(&graph->visited_hash_set, root) : BERTH_HASH_NONE;
             if (slot != BERTH_HASH_NONE) {
                 last[slot] = i;
             }
@@ -157,22 +157,22 @@ static void last_uses(const struct ggml_cgraph *graph, int n_nodes, int *last) {
 // Steps stand at the end, so that all gradients would have to live until there. Each one moves to where its gradient is complete
 // and nothing reads the parameter any more.
 static enum ggml_status steps_early(struct ggml_cgraph *graph, int n_before) {
-    const int n_steps         = graph->n_nodes - n_before;
-    const size_t n_slots      = graph->visited_hash_set.size;
-    int *last                 = berth_calloc(n_slots, sizeof last[0]);
-    int *first                = berth_calloc((size_t) n_before + 1, sizeof first[0]); // step after node i, from 1; 0: none
-    int *next                 = berth_calloc((size_t) n_steps + 1, sizeof next[0]);
+    const int n_steps = graph->n_nodes - n_before;
+    const size_t n_slots = graph->visited_hash_set.size;
+    int *last = berth_calloc(n_slots, sizeof last[0]);
+    int *first = berth_calloc((size_t) n_before + 1, sizeof first[0]); // step after node i, from 1; 0: none
+    int *next = berth_calloc((size_t) n_steps + 1, sizeof next[0]);
     struct ggml_tensor **list = berth_malloc((size_t) graph->n_nodes * sizeof list[0]);
-    const bool ok             = last != NULL && first != NULL && next != NULL && list != NULL;
+    const bool ok = last != NULL && first != NULL && next != NULL && list != NULL;
     if (ok) {
         last_uses(graph, n_before, last);
         for (int j = n_steps - 1; j >= 0; j--) {
             const struct ggml_tensor *step = graph->nodes[n_before + j];
-            const int by_param             = last[berth_hash_find(&graph->visited_hash_set, step->src[0])];
-            const int by_grad              = last[berth_hash_find(&graph->visited_hash_set, step->src[1])];
-            const int at                   = by_param > by_grad ? by_param : by_grad;
-            next[j + 1]                    = first[at];
-            first[at]                      = j + 1;
+            const int by_param = last[berth_hash_find(&graph->visited_hash_set, step->src[0])];
+            const int by_grad = last[berth_hash_find(&graph->visited_hash_set, step->src[1])];
+            const int at = by_param > by_grad ? by_param : by_grad;
+            next[j + 1] = first[at];
+            first[at] = j + 1;
         }
         int n = 0;
         for (int i = 0; i < n_before; i++) {
@@ -214,7 +214,7 @@ static enum ggml_status build_step(struct ggml_opt_context *o) {
 }
 
 enum ggml_status opt_build(struct ggml_opt_context *o, enum ggml_opt_build_type type) {
-    o->grad = o->step       = NULL;
+    o->grad = o->step = NULL;
     enum ggml_status status = build_forward(o);
     if (status == GGML_STATUS_SUCCESS && type >= GGML_OPT_BUILD_TYPE_GRAD) {
         status = build_grad(o);

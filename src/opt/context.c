@@ -28,9 +28,9 @@ static enum ggml_status refuse(const struct ggml_opt_params *p) {
 // The numbers of a step and the loss's own gradient, which never changes.
 static bool own_init(struct ggml_opt_context *o) {
     const bool sgd = o->params.optimizer == GGML_OPT_OPTIMIZER_TYPE_SGD;
-    o->ctx_own     = ggml_init((struct ggml_init_params){.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true});
-    o->numbers     = ggml_new_tensor_1d(o->ctx_own, GGML_TYPE_F32, sgd ? 2 : 7);
-    o->one         = ggml_new_tensor_1d(o->ctx_own, GGML_TYPE_F32, 1);
+    o->ctx_own = ggml_init((struct ggml_init_params){.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true});
+    o->numbers = ggml_new_tensor_1d(o->ctx_own, GGML_TYPE_F32, sgd ? 2 : 7);
+    o->one = ggml_new_tensor_1d(o->ctx_own, GGML_TYPE_F32, 1);
     ggml_set_name(o->numbers, sgd ? "sgd_params" : "adamw_params");
     ggml_set_input(o->numbers);
     o->buffer_own =
@@ -52,10 +52,10 @@ ggml_opt_context_t ggml_opt_init(struct ggml_opt_params params) {
     if (o == NULL) {
         return NULL;
     }
-    o->params      = params;
-    o->is_static   = params.ctx_compute != NULL;
+    o->params = params;
+    o->is_static = params.ctx_compute != NULL;
     o->ctx_compute = params.ctx_compute;
-    o->iter        = 1;
+    o->iter = 1;
     opt_rng_init(&o->rng);
     if (!own_init(o) || (o->is_static && opt_build(o, params.build_type) != GGML_STATUS_SUCCESS)) {
         ggml_opt_free(o);
@@ -82,7 +82,7 @@ void ggml_opt_reset(ggml_opt_context_t opt_ctx, bool optimizer) {
     }
     opt_states_zero(opt_ctx, optimizer);
     opt_ctx->i_period = 0;
-    opt_ctx->iter     = optimizer ? 1 : opt_ctx->iter;
+    opt_ctx->iter = optimizer ? 1 : opt_ctx->iter;
 }
 
 bool ggml_opt_static_graphs(ggml_opt_context_t opt_ctx) {

@@ -19,13 +19,13 @@ ggml_opt_dataset_t ggml_opt_dataset_init(enum ggml_type type_data, enum ggml_typ
     if (d == NULL) {
         return NULL;
     }
-    d->ndata       = ndata;
+    d->ndata = ndata;
     d->ndata_shard = ndata_shard;
-    d->n_shards    = ndata / ndata_shard;
-    d->ctx         = ggml_init((struct ggml_init_params){.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true});
-    d->data        = ggml_new_tensor_2d(d->ctx, type_data, ne_datapoint, ndata);
-    d->labels      = ne_label > 0 ? ggml_new_tensor_2d(d->ctx, type_label, ne_label, ndata) : NULL;
-    d->order       = berth_calloc((size_t) d->n_shards + 1, sizeof d->order[0]);
+    d->n_shards = ndata / ndata_shard;
+    d->ctx = ggml_init((struct ggml_init_params){.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true});
+    d->data = ggml_new_tensor_2d(d->ctx, type_data, ne_datapoint, ndata);
+    d->labels = ne_label > 0 ? ggml_new_tensor_2d(d->ctx, type_label, ne_label, ndata) : NULL;
+    d->order = berth_calloc((size_t) d->n_shards + 1, sizeof d->order[0]);
     if (d->ctx == NULL || d->order == NULL || d->data == NULL || berth_poisoned(d->data) ||
         (d->labels != NULL && berth_poisoned(d->labels))) {
         ggml_opt_dataset_free(d);
@@ -36,7 +36,7 @@ ggml_opt_dataset_t ggml_opt_dataset_init(enum ggml_type type_data, enum ggml_typ
         ggml_opt_dataset_free(d);
         return NULL;
     }
-    d->data_size   = ggml_nbytes(d->data) / (size_t) ndata * (size_t) ndata_shard;
+    d->data_size = ggml_nbytes(d->data) / (size_t) ndata * (size_t) ndata_shard;
     d->labels_size = d->labels != NULL ? ggml_nbytes(d->labels) / (size_t) ndata * (size_t) ndata_shard : 0;
     for (int64_t i = 0; i < d->n_shards; i++) {
         d->order[i] = i;

@@ -40,8 +40,8 @@ void ggml_opt_epoch(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dataset, ggml
         return;
     }
     const struct ggml_tensor *inputs = opt_ctx->params.inputs;
-    const int64_t batch              = ggml_nelements(inputs) / dataset->data->ne[0]; // data in one
-    const int64_t split              = idata_split < 0 ? dataset->ndata : idata_split;
+    const int64_t batch = ggml_nelements(inputs) / dataset->data->ne[0]; // data in one
+    const int64_t split = idata_split < 0 ? dataset->ndata : idata_split;
     if (batch < 1 || ggml_nelements(inputs) % dataset->data->ne[0] != 0 || split > dataset->ndata || split % batch != 0 ||
         batch % dataset->ndata_shard != 0) {
         opt_ctx->status = berth_fail(GGML_STATUS_FAILED,
@@ -63,7 +63,7 @@ static void print_bar(double part) {
     static const char *const widths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     for (int i = 0; i < CELLS; i++) {
         const double rest = part * CELLS - i;
-        const int width   = rest <= 0 ? 0 : (int) (rest * 8);
+        const int width = rest <= 0 ? 0 : (int) (rest * 8);
         fputs(rest > 1 ? "█" : widths[width > 7 ? 7 : width], stderr);
     }
 }
@@ -110,7 +110,7 @@ struct fit {
 
 static void fit_run(struct fit *f) {
     const ggml_opt_epoch_callback bar = f->silent ? NULL : ggml_opt_epoch_callback_progress_bar;
-    const int64_t start_us            = ggml_time_us();
+    const int64_t start_us = ggml_time_us();
     if (f->logical < f->dataset->ndata) {
         ggml_opt_dataset_shuffle(f->o, f->dataset, -1);
     }
@@ -153,17 +153,17 @@ void ggml_opt_fit(ggml_backend_sched_t backend_sched, struct ggml_context *ctx_c
     }
     struct fit f = {.dataset = dataset, .n_epoch = nepoch, .epoch = 1, .logical = nbatch_logical, .silent = silent};
     struct ggml_opt_params params = ggml_opt_default_params(backend_sched, loss_type);
-    params.ctx_compute            = ctx_compute;
-    params.inputs                 = inputs;
-    params.outputs                = outputs;
-    params.opt_period             = (int32_t) (nbatch_logical / physical);
-    params.get_opt_pars           = get_opt_pars;
-    params.get_opt_pars_ud        = &f.epoch;
-    params.optimizer              = optimizer;
-    f.split                       = (int64_t) ((1.0f - val_split) * (float) (dataset->ndata / nbatch_logical)) * nbatch_logical;
-    f.o                           = ggml_opt_init(params);
-    f.train                       = ggml_opt_result_init();
-    f.val                         = ggml_opt_result_init();
+    params.ctx_compute = ctx_compute;
+    params.inputs = inputs;
+    params.outputs = outputs;
+    params.opt_period = (int32_t) (nbatch_logical / physical);
+    params.get_opt_pars = get_opt_pars;
+    params.get_opt_pars_ud = &f.epoch;
+    params.optimizer = optimizer;
+    f.split = (int64_t) ((1.0f - val_split) * (float) (dataset->ndata / nbatch_logical)) * nbatch_logical;
+    f.o = ggml_opt_init(params);
+    f.train = ggml_opt_result_init();
+    f.val = ggml_opt_result_init();
     if (f.o != NULL && f.train != NULL && f.val != NULL) {
         fit_run(&f);
     }

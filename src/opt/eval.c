@@ -23,17 +23,17 @@ void ggml_opt_prepare_alloc(ggml_opt_context_t opt_ctx, struct ggml_context *ctx
             opt_ctx->is_static ? "the graphs are static" : "context, graph, inputs and outputs must be there");
         return;
     }
-    opt_ctx->ctx_compute    = ctx_compute;
-    opt_ctx->forward        = gf;
-    opt_ctx->params.inputs  = inputs;
+    opt_ctx->ctx_compute = ctx_compute;
+    opt_ctx->forward = gf;
+    opt_ctx->params.inputs = inputs;
     opt_ctx->params.outputs = outputs;
-    opt_ctx->status         = GGML_STATUS_SUCCESS;
+    opt_ctx->status = GGML_STATUS_SUCCESS;
 }
 
 // What this pass is for, and no more than the context was made for.
 static enum ggml_opt_build_type kind_of(const struct ggml_opt_context *o, bool backward) {
-    const bool due                          = (o->i_period + 1) % o->params.opt_period == 0;
-    const enum ggml_opt_build_type all      = due ? GGML_OPT_BUILD_TYPE_OPT : GGML_OPT_BUILD_TYPE_GRAD;
+    const bool due = (o->i_period + 1) % o->params.opt_period == 0;
+    const enum ggml_opt_build_type all = due ? GGML_OPT_BUILD_TYPE_OPT : GGML_OPT_BUILD_TYPE_GRAD;
     const enum ggml_opt_build_type due_kind = backward ? all : GGML_OPT_BUILD_TYPE_FORWARD;
     return due_kind < o->params.build_type ? due_kind : o->params.build_type;
 }
@@ -48,7 +48,7 @@ void ggml_opt_alloc(ggml_opt_context_t opt_ctx, bool backward) {
         return;
     }
     const enum ggml_opt_build_type kind = kind_of(o, backward);
-    o->ready                            = NULL;
+    o->ready = NULL;
     if (!o->is_static) {
         if (o->forward == NULL) {
             o->status = berth_fail(GGML_STATUS_FAILED, "%s: no graph, ggml_opt_prepare_alloc gives one", __func__);
@@ -68,7 +68,7 @@ void ggml_opt_alloc(ggml_opt_context_t opt_ctx, bool backward) {
     if (kind != GGML_OPT_BUILD_TYPE_FORWARD && o->i_period == 0) {
         opt_states_zero(o, false);
     }
-    o->ready  = graph;
+    o->ready = graph;
     o->status = GGML_STATUS_SUCCESS;
 }
 
@@ -89,7 +89,7 @@ static enum ggml_status numbers_set(struct ggml_opt_context *o) {
         }
         numbers[0] = p.sgd.alpha;
         numbers[1] = p.sgd.wd;
-        n          = 2;
+        n = 2;
     } else {
         if (!between(p.adamw.alpha, 0.0f, INFINITY) || !between(p.adamw.beta1, 0.0f, 1.0f) ||
             !between(p.adamw.beta2, 0.0f, 1.0f) || !between(p.adamw.eps, 0.0f, INFINITY) || !between(p.adamw.wd, 0.0f, 1.0f)) {
@@ -100,7 +100,7 @@ static enum ggml_status numbers_set(struct ggml_opt_context *o) {
         memcpy(numbers, &p.adamw, 5 * sizeof numbers[0]);
         numbers[5] = 1.0f / (1.0f - powf(p.adamw.beta1, (float) o->iter));
         numbers[6] = 1.0f / (1.0f - powf(p.adamw.beta2, (float) o->iter));
-        n          = 7;
+        n = 7;
     }
     ggml_backend_tensor_set(o->numbers, numbers, 0, n * sizeof numbers[0]);
     return GGML_STATUS_SUCCESS;
@@ -121,14 +121,14 @@ struct watch {
 // NaN or infinity. Masks are full of -infinity, which is as it should be.
 static bool is_bad(const struct ggml_tensor *t) {
     const ggml_to_float_t widen = t->type == GGML_TYPE_F32 ? NULL : ggml_get_type_traits(t->type)->to_float;
-    const size_t row_size       = ggml_row_size(t->type, t->ne[0]);
+    const size_t row_size = ggml_row_size(t->type, t->ne[0]);
     if ((t->type != GGML_TYPE_F32 && t->type != GGML_TYPE_F16 && t->type != GGML_TYPE_BF16) || !ggml_is_contiguous(t) ||
         ggml_is_empty(t)) {
         return false;
     }
     float *row = berth_malloc((size_t) t->ne[0] * sizeof *row);
-    void *raw  = widen != NULL ? berth_malloc(row_size) : row;
-    bool bad   = false;
+    void *raw = widen != NULL ? berth_malloc(row_size) : row;
+    bool bad = false;
     for (int64_t i = 0; i < ggml_nrows(t) && row != NULL && raw != NULL && !bad; i++) {
         ggml_backend_tensor_get(t, raw, (size_t) i * row_size, row_size);
         if (widen != NULL) {
@@ -168,8 +168,8 @@ static bool on_node(struct ggml_tensor *t, bool ask, void *data) {
 
 static enum ggml_status compute(struct ggml_opt_context *o, struct watch *w) {
     ggml_backend_sched_t sched = o->params.backend_sched;
-    w->theirs                  = sched->callback;
-    w->their_data              = sched->callback_data;
+    w->theirs = sched->callback;
+    w->their_data = sched->callback_data;
     ggml_backend_sched_set_eval_callback(sched, on_node, w);
     const enum ggml_status status = ggml_backend_sched_graph_compute(sched, o->ready);
     ggml_backend_sched_set_eval_callback(sched, w->theirs, w->their_data);
@@ -232,7 +232,7 @@ static enum ggml_status eval(struct ggml_opt_context *o, struct ggml_opt_result 
             return status;
         }
     }
-    struct watch w          = {.o = o, .loss = NAN};
+    struct watch w = {.o = o, .loss = NAN};
     enum ggml_status status = compute(o, &w);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
@@ -246,7 +246,7 @@ static enum ggml_status eval(struct ggml_opt_context *o, struct ggml_opt_result 
     }
     if (result != NULL) {
         const enum ggml_status added = result_add(o, result, w.loss);
-        status                       = status == GGML_STATUS_SUCCESS ? added : status;
+        status = status == GGML_STATUS_SUCCESS ? added : status;
     }
     return status;
 }
@@ -260,7 +260,7 @@ void ggml_opt_eval(ggml_opt_context_t opt_ctx, ggml_opt_result_t result) {
         return;
     }
     opt_ctx->status = eval(opt_ctx, result);
-    opt_ctx->ready  = NULL;
+    opt_ctx->ready = NULL;
     if (!opt_ctx->is_static) { // the caller may free them now
         opt_ctx->forward = opt_ctx->grad = opt_ctx->step = NULL;
         opt_ctx->params.inputs = opt_ctx->params.outputs = NULL;

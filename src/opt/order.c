@@ -12,7 +12,7 @@ void opt_rng_init(struct opt_rng *rng) {
     rng->state[0] = 5489;
     for (uint32_t i = 1; i < (uint32_t) N; i++) {
         const uint32_t last = rng->state[i - 1];
-        rng->state[i]       = 1812433253u * (last ^ (last >> 30)) + i;
+        rng->state[i] = 1812433253u * (last ^ (last >> 30)) + i;
     }
     rng->n_used = N;
 }
@@ -21,7 +21,7 @@ static void refill(struct opt_rng *rng) {
     uint32_t *s = rng->state;
     for (int i = 0; i < N; i++) {
         const uint32_t y = (s[i] & 0x80000000u) | (s[(i + 1) % N] & 0x7FFFFFFFu);
-        s[i]             = s[(i + M) % N] ^ (y >> 1) ^ ((y & 1) != 0 ? 0x9908B0DFu : 0);
+        s[i] = s[(i + M) % N] ^ (y >> 1) ^ ((y & 1) != 0 ? 0x9908B0DFu : 0);
     }
     rng->n_used = 0;
 }
@@ -51,8 +51,8 @@ static uint64_t below(struct opt_rng *rng, uint64_t n) {
 
 static void exchange(int64_t *order, int64_t i, uint64_t j) {
     const int64_t x = order[i];
-    order[i]        = order[j];
-    order[j]        = x;
+    order[i] = order[j];
+    order[j] = x;
 }
 
 void opt_shuffle(struct opt_rng *rng, int64_t *order, int64_t n) {

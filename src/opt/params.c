@@ -7,7 +7,7 @@ struct ggml_opt_optimizer_params ggml_opt_get_default_optimizer_params(void *use
     (void) userdata;
     return (struct ggml_opt_optimizer_params){
         .adamw = {.alpha = 0.001f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .wd = 0.0f},
-        .sgd   = {.alpha = 1e-3f, .wd = 0.0f},
+        .sgd = {.alpha = 1e-3f, .wd = 0.0f},
     };
 }
 
@@ -19,11 +19,11 @@ struct ggml_opt_optimizer_params ggml_opt_get_constant_optimizer_params(void *us
 struct ggml_opt_params ggml_opt_default_params(ggml_backend_sched_t backend_sched, enum ggml_opt_loss_type loss_type) {
     return (struct ggml_opt_params){
         .backend_sched = backend_sched,
-        .loss_type     = loss_type,
-        .build_type    = GGML_OPT_BUILD_TYPE_OPT,
-        .opt_period    = 1,
-        .get_opt_pars  = ggml_opt_get_default_optimizer_params,
-        .optimizer     = GGML_OPT_OPTIMIZER_TYPE_ADAMW,
+        .loss_type = loss_type,
+        .build_type = GGML_OPT_BUILD_TYPE_OPT,
+        .opt_period = 1,
+        .get_opt_pars = ggml_opt_get_default_optimizer_params,
+        .optimizer = GGML_OPT_OPTIMIZER_TYPE_ADAMW,
     };
 }
 

@@ -24,9 +24,9 @@ void ggml_opt_result_free(ggml_opt_result_t result) {
 
 void ggml_opt_result_reset(ggml_opt_result_t result) {
     if (result != NULL) {
-        result->ndata    = 0;
+        result->ndata = 0;
         result->n_losses = 0;
-        result->n_preds  = 0;
+        result->n_preds = 0;
         result->ncorrect = -1;
     }
 }
@@ -39,7 +39,7 @@ enum ggml_status opt_result_add(struct ggml_opt_result *result, const struct opt
             GGML_STATUS_ALLOC_FAILED, "ggml_opt_eval: no memory for the result of %zu evaluations", result->n_losses);
     }
     result->losses[result->n_losses++] = outcome->loss;
-    result->is_mean                    = outcome->is_mean;
+    result->is_mean = outcome->is_mean;
     result->ndata += outcome->ndata;
     if (n > 0) {
         memcpy(result->preds + result->n_preds, outcome->preds, n * sizeof result->preds[0]);
@@ -95,7 +95,7 @@ void ggml_opt_result_pred(ggml_opt_result_t result, int32_t *pred) {
 
 void ggml_opt_result_accuracy(ggml_opt_result_t result, double *accuracy, double *unc) {
     const bool counted = result != NULL && result->ncorrect >= 0 && result->ndata > 0;
-    const double p     = counted ? (double) result->ncorrect / (double) result->ndata : NAN;
+    const double p = counted ? (double) result->ncorrect / (double) result->ndata : NAN;
     const bool certain = counted && result->ndata > 1;
     tell(accuracy, p, unc, certain ? sqrt(p * (1.0 - p) / (double) (result->ndata - 1)) : NAN);
 }

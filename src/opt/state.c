@@ -41,7 +41,7 @@ static struct ggml_tensor *like(struct ggml_context *ctx, const struct ggml_tens
 }
 
 static bool state_init(struct ggml_opt_context *o, struct opt_state *s, const struct ggml_tensor *param) {
-    *s     = (struct opt_state){.param = param};
+    *s = (struct opt_state){.param = param};
     s->ctx = ggml_init((struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true});
     s->acc = opt_needs_acc(o) ? like(s->ctx, param) : NULL;
     memcpy(s->ne, param->ne, sizeof s->ne);
@@ -78,7 +78,7 @@ struct opt_state *opt_state_of(struct ggml_opt_context *o, const struct ggml_ten
         if (!berth_grow((void **) &o->states, &o->states_cap, o->n_states + 1, sizeof o->states[0])) {
             return NULL;
         }
-        free_slot  = &o->states[o->n_states++];
+        free_slot = &o->states[o->n_states++];
         *free_slot = (struct opt_state){0};
     }
     return state_init(o, free_slot, param) ? free_slot : NULL;
@@ -101,6 +101,6 @@ void opt_states_free(struct ggml_opt_context *o) {
         state_fini(&o->states[i]);
     }
     berth_free(o->states);
-    o->states   = NULL;
+    o->states = NULL;
     o->n_states = o->states_cap = 0;
 }

@@ -28,9 +28,9 @@ struct effort {
     int n_rounds, n_shifts;
     int reach; // in the first round
 };
-static const struct effort plain_effort    = {4, -1, 3, 1, 1, 0, 1};
+static const struct effort plain_effort = {4, -1, 3, 1, 1, 0, 1};
 static const struct effort weighted_effort = {4, -1, 4, 1, 2, 1, 1};
-static const struct effort hard_effort     = {16, -9, MAX_SIDES, MAX_STARTS, 4, 4, 2};
+static const struct effort hard_effort = {16, -9, MAX_SIDES, MAX_STARTS, 4, 4, 2};
 
 struct search {
     const struct frame *f;
@@ -48,7 +48,7 @@ static int nearest_scale(float v, int s_max) {
 }
 
 static void round_halves(const struct search *z, struct plan *p) {
-    p->h    = frame_round_half(z->f, &p->d);
+    p->h = frame_round_half(z->f, &p->d);
     p->hmin = frame_round_half(z->f, &p->dmin);
 }
 
@@ -56,14 +56,14 @@ static void round_halves(const struct search *z, struct plan *p) {
 // any comparison: its outcome is random, so a branch on it would often be mispredicted.
 static inline float choose_run(const struct search *z, int len, int r, int reach, float d, float dmin, int *s_io, int *m_io) {
     float error[MAX_REACH * MAX_REACH] = {INFINITY};
-    const float *x                     = z->f->x + r * len;
-    const float *w                     = z->f->w + r * len;
-    const int s_lo                     = *s_io > reach ? *s_io - reach : 0;
-    const int s_hi                     = *s_io + reach < z->s_max ? *s_io + reach : z->s_max;
-    const int m_lo                     = *m_io > reach ? *m_io - reach : 0;
-    const int m_hi                     = *m_io + reach < z->s_max ? *m_io + reach : z->s_max;
-    const int width                    = m_hi - m_lo + 1;
-    int n                              = 0;
+    const float *x = z->f->x + r * len;
+    const float *w = z->f->w + r * len;
+    const int s_lo = *s_io > reach ? *s_io - reach : 0;
+    const int s_hi = *s_io + reach < z->s_max ? *s_io + reach : z->s_max;
+    const int m_lo = *m_io > reach ? *m_io - reach : 0;
+    const int m_hi = *m_io + reach < z->s_max ? *m_io + reach : z->s_max;
+    const int width = m_hi - m_lo + 1;
+    int n = 0;
     for (int s = s_lo; s <= s_hi; s++) {
         for (int m = m_lo; m <= m_hi; m++) {
             error[n++] = error_at(x, w, len, d * (float) s, -dmin * (float) m, z->q_max);
@@ -73,8 +73,8 @@ static inline float choose_run(const struct search *z, int len, int r, int reach
     int chosen = 0;
     for (int i = 1; i < n; i++) {
         const bool better = (error[i] < best) | (best == INFINITY);
-        chosen            = better ? i : chosen;
-        best              = better ? error[i] : best;
+        chosen = better ? i : chosen;
+        best = better ? error[i] : best;
     }
     *s_io = s_lo + chosen / width;
     *m_io = m_lo + chosen % width;
@@ -127,7 +127,7 @@ struct normal {
 
 static struct normal normal_of(const struct search *z, int r, float d, float dmin, int s, int m) {
     const float scale = d * (float) s;
-    struct sums sum   = z->sums[r];
+    struct sums sum = z->sums[r];
     sum_levels(z->f->x + r * z->len, z->f->w + r * z->len, z->len, reciprocal(scale), -dmin * (float) m, z->q_max, &sum);
     return (struct normal){
         (double) s * s * sum.qq, (double) s * m * sum.q, (double) m * m * sum.w, s * (double) sum.qx, m * (double) sum.x};
@@ -140,8 +140,8 @@ static struct normal normal_add(struct normal a, struct normal b, double sign) {
 // Returns what the solution takes off the sum of squares.
 static double normal_solve(const struct normal *n, float *d, float *dmin) {
     const double det = n->aa * n->bb - n->ab * n->ab;
-    double u         = 0;
-    double v         = 0;
+    double u = 0;
+    double v = 0;
     if (det > 1e-9 * n->aa * n->bb) {
         u = (n->bb * n->ax - n->ab * n->bx) / det;
         v = (n->aa * n->bx - n->ab * n->ax) / det;
@@ -150,7 +150,7 @@ static double normal_solve(const struct normal *n, float *d, float *dmin) {
     } else if (n->bb > 0) {
         v = n->bx / n->bb;
     }
-    *d    = (float) u;
+    *d = (float) u;
     *dmin = (float) -v;
     return u * n->ax + v * n->bx;
 }
@@ -168,16 +168,16 @@ static void refit(const struct search *z, struct plan *p) {
 // error is less.
 static bool shift_scales(const struct search *z, struct plan *best) {
     static const int8_t moves[][2] = {{-1, 0}, {1, 0}, {0, -1}, {0, 1}, {1, 1}, {-1, -1}};
-    struct plan p                  = *best;
+    struct plan p = *best;
     struct normal own[MAX_RUNS], all = {0};
     for (int r = 0; r < QK_K / z->len; r++) {
         own[r] = normal_of(z, r, p.d, p.dmin, p.s[r], p.m[r]);
-        all    = normal_add(all, own[r], 1);
+        all = normal_add(all, own[r], 1);
     }
     double gain = normal_solve(&all, &p.d, &p.dmin);
     for (int r = 0; r < QK_K / z->len; r++) {
-        const int s0               = p.s[r];
-        const int m0               = p.m[r];
+        const int s0 = p.s[r];
+        const int m0 = p.m[r];
         const struct normal others = normal_add(all, own[r], -1);
         for (size_t i = 0; i < sizeof(moves) / sizeof(moves[0]); i++) {
             const int s = s0 + moves[i][0];
@@ -188,7 +188,7 @@ static bool shift_scales(const struct search *z, struct plan *best) {
             float d, dmin;
             const struct normal n = normal_of(z, r, p.d, p.dmin, s, m);
             const struct normal t = normal_add(others, n, 1);
-            const double g        = normal_solve(&t, &d, &dmin);
+            const double g = normal_solve(&t, &d, &dmin);
             if (g > gain * (1 + 1e-7)) {
                 gain = g;
                 all = t, own[r] = n;
@@ -223,7 +223,7 @@ static void side_of_d(const struct search *z, float d, struct side *a) {
     a->h = frame_round_half(z->f, &a->v);
     for (int r = 0; r < QK_K / z->len; r++) {
         a->integer[r] = own_s(z, r, a->v);
-        a->factor[r]  = a->v * (float) a->integer[r];
+        a->factor[r] = a->v * (float) a->integer[r];
         a->inverse[r] = reciprocal(a->factor[r]);
     }
 }
@@ -233,7 +233,7 @@ static void side_of_dmin(const struct search *z, float dmin, struct side *b) {
     b->h = frame_round_half(z->f, &b->v);
     for (int r = 0; r < QK_K / z->len; r++) {
         b->integer[r] = own_m(z, r, b->v);
-        b->factor[r]  = -b->v * (float) b->integer[r];
+        b->factor[r] = -b->v * (float) b->integer[r];
     }
 }
 
@@ -248,7 +248,7 @@ static inline float error_of(const struct search *z, int len, const struct side 
 
 // A start, kept in order of the error; of two that are close together, the better one.
 static void start(const struct search *z, const struct side *a, const struct side *b, struct plan *starts) {
-    const float most  = starts[z->effort.n_kept - 1].error;
+    const float most = starts[z->effort.n_kept - 1].error;
     const float error = z->len == 16 ? error_of(z, 16, a, b, most) : error_of(z, 32, a, b, most);
     if (!(error <= most)) {
         return;
@@ -275,7 +275,7 @@ static void improve(const struct search *z, struct plan *best) {
         struct plan p = *best;
         choose_scales(z, round == 0 ? z->effort.reach : 1, round == 0, best->error, &p);
         *best = p.error < best->error ? p : *best;
-        p     = *best;
+        p = *best;
         refit(z, &p);
         round_halves(z, &p);
         if (p.h == best->h && p.hmin == best->hmin) {
@@ -324,7 +324,7 @@ static void try_one_value(const struct search *z, float value, bool mixed, struc
     }
     for (int r = QK_K / z->len - 1; r >= 0; r--) {
         const float *x = z->f->x + r * z->len;
-        bool holds     = false;
+        bool holds = false;
         for (int i = 0; i < z->len; i++) {
             holds = holds || x[i] != 0.0f;
         }
@@ -338,10 +338,10 @@ static void try_one_value(const struct search *z, float value, bool mixed, struc
 // The value that all elements have that are not zero; 0 if they differ.
 static float only_value(const struct search *z, bool *mixed) {
     float v = 0.0f;
-    *mixed  = false;
+    *mixed = false;
     for (int i = 0; i < QK_K; i++) {
         const float x = z->f->x[i];
-        v             = v == 0.0f ? x : v;
+        v = v == 0.0f ? x : v;
         if (x != 0.0f && x != v) {
             return 0.0f;
         }
@@ -355,15 +355,15 @@ static float only_value(const struct search *z, bool *mixed) {
 static struct plan search(struct search *z) {
     struct plan starts[MAX_STARTS];
     struct plan best = {0};
-    float scale      = 0.0f;
-    float offset     = 0.0f;
+    float scale = 0.0f;
+    float offset = 0.0f;
     for (int r = 0; r < QK_K / z->len; r++) {
-        const float *x     = z->f->x + r * z->len;
-        const float *w     = z->f->w + r * z->len;
+        const float *x = z->f->x + r * z->len;
+        const float *w = z->f->w + r * z->len;
         const int n_trials = z->effort.n_trials;
         z->own[r] =
             z->len == 16 ? fit_line(x, w, 16, z->q_max, z->sign, n_trials) : fit_line(x, w, 32, z->q_max, z->sign, n_trials);
-        scale  = z->own[r].scale > scale ? z->own[r].scale : scale;
+        scale = z->own[r].scale > scale ? z->own[r].scale : scale;
         offset = fabsf(z->own[r].offset) > fabsf(offset) ? z->own[r].offset : offset;
         sum_elements(z->f->x + r * z->len, z->f->w + r * z->len, z->len, &z->sums[r]);
     }
@@ -406,8 +406,8 @@ static struct plan search(struct search *z) {
 static void unbias(const struct search *z, struct plan *p) {
     float xx = 0.0f, xy = 0.0f;
     for (int r = 0; r < QK_K / z->len; r++) {
-        struct sums sum    = z->sums[r];
-        const float scale  = p->d * (float) p->s[r];
+        struct sums sum = z->sums[r];
+        const float scale = p->d * (float) p->s[r];
         const float offset = -p->dmin * (float) p->m[r];
         sum_levels(z->f->x + r * z->len, z->f->w + r * z->len, z->len, reciprocal(scale), offset, z->q_max, &sum);
         xx += sum.xx;
@@ -421,16 +421,16 @@ static void unbias(const struct search *z, struct plan *p) {
 
 void berth_fit_affine_super(
     const struct frame *f, int len, int q_max, int s_max, uint8_t *s, uint8_t *m, uint8_t *q, uint16_t *d, uint16_t *dmin) {
-    struct search z  = {.f = f,
-         .len              = len,
-         .q_max            = (float) q_max,
-         .s_max            = s_max,
-         .sign             = NOT_ABOVE_ZERO,
-         .effort           = f->hard     ? hard_effort
-                             : f->uneven ? weighted_effort
-                                         : plain_effort};
+    struct search z = {.f = f,
+        .len = len,
+        .q_max = (float) q_max,
+        .s_max = s_max,
+        .sign = NOT_ABOVE_ZERO,
+        .effort = f->hard     ? hard_effort
+                  : f->uneven ? weighted_effort
+                              : plain_effort};
     struct plan best = search(&z);
-    int n_above      = 0;
+    int n_above = 0;
     for (int r = 0; r < QK_K / len; r++) {
         float lo = f->x[r * len];
         for (int i = 1; i < len; i++) {
@@ -439,9 +439,9 @@ void berth_fit_affine_super(
         n_above += lo > 0.0f;
     }
     if (2 * n_above > QK_K / len) {
-        z.sign              = NOT_BELOW_ZERO;
+        z.sign = NOT_BELOW_ZERO;
         const struct plan p = search(&z);
-        best                = p.error < best.error ? p : best;
+        best = p.error < best.error ? p : best;
     }
     for (int r = 0; r < QK_K / len; r++) {
         s[r] = (uint8_t) best.s[r];
@@ -449,6 +449,6 @@ void berth_fit_affine_super(
         write_levels(f->x + r * len, len, best.d * (float) best.s[r], -best.dmin * (float) best.m[r], z.q_max, q + r * len);
     }
     unbias(&z, &best);
-    *d    = best.h;
+    *d = best.h;
     *dmin = best.hmin;
 }

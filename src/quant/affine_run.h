@@ -30,8 +30,8 @@ static inline void sum_elements(const float *x, const float *w, int len, struct 
         sx += wx;
         sxx += wx * v4_load(x + i);
     }
-    s->w  = v4_sum(sw);
-    s->x  = v4_sum(sx);
+    s->w = v4_sum(sw);
+    s->x = v4_sum(sx);
     s->xx = v4_sum(sxx);
 }
 
@@ -39,13 +39,13 @@ static inline void sum_levels(const float *x, const float *w, int len, float inv
     v4f sq = v4_all(0.0f), sqq = sq, sqx = sq;
     for (int i = 0; i < len; i += 4) {
         const v4f xi = v4_load(x + i);
-        const v4f q  = snap(xi, inverse, offset, q_max);
+        const v4f q = snap(xi, inverse, offset, q_max);
         const v4f wq = v4_load(w + i) * q;
         sq += wq;
         sqq += wq * q;
         sqx += wq * xi;
     }
-    s->q  = v4_sum(sq);
+    s->q = v4_sum(sq);
     s->qq = v4_sum(sqq);
     s->qx = v4_sum(sqx);
 }
@@ -59,7 +59,7 @@ static inline float error_with(const float *x, const float *w, int len, float sc
     v4f sum = v4_all(0.0f);
     for (int i = 0; i < len; i += 4) {
         const v4f xi = v4_load(x + i);
-        const v4f e  = xi - (snap(xi, inverse, offset, q_max) * v4_all(scale) + v4_all(offset));
+        const v4f e = xi - (snap(xi, inverse, offset, q_max) * v4_all(scale) + v4_all(offset));
         sum += v4_load(w + i) * e * e;
     }
     return v4_sum(sum);
@@ -79,17 +79,17 @@ struct line {
 
 // Least squares for the levels summed in s.
 static inline struct line solve(const struct sums *s, enum sign sign) {
-    struct line l   = {0};
+    struct line l = {0};
     const float det = s->w * s->qq - s->q * s->q;
     if (det > 1e-6f * s->w * s->qq) {
-        l.scale  = (s->w * s->qx - s->q * s->x) / det;
+        l.scale = (s->w * s->qx - s->q * s->x) / det;
         l.offset = (s->qq * s->x - s->q * s->qx) / det;
     } else {
         l.offset = s->x / s->w;
     }
     if (l.scale < 0.0f || (float) sign * l.offset < 0.0f) {
         l.offset = 0.0f;
-        l.scale  = s->qq > 0.0f && s->qx > 0.0f ? s->qx / s->qq : 0.0f;
+        l.scale = s->qq > 0.0f && s->qx > 0.0f ? s->qx / s->qq : 0.0f;
     }
     // sum w (x - scale q - offset)^2 = xx - gain
     l.gain = 2.0f * (l.scale * s->qx + l.offset * s->x) -
@@ -111,41 +111,41 @@ static inline void sum_levels_4(
     for (int i = 0; i < len; i += 4) {
         for (int k = 0; k < 4; k++) {
             const v4f xi = v4_all(x[i + k]);
-            const v4f v  = (xi - offset) * v4_all(inverse);
-            const v4f q  = v4_round(v4_max(v4_min(v, v4_all(q_max)), v4_all(0.0f)));
+            const v4f v = (xi - offset) * v4_all(inverse);
+            const v4f q = v4_round(v4_max(v4_min(v, v4_all(q_max)), v4_all(0.0f)));
             const v4f wq = v4_all(w[i + k]) * q;
             sq[k] += wq;
             sqq[k] += wq * q;
             sqx[k] += wq * xi;
         }
     }
-    *q_out  = (sq[0] + sq[2]) + (sq[1] + sq[3]);
+    *q_out = (sq[0] + sq[2]) + (sq[1] + sq[3]);
     *qq_out = (sqq[0] + sqq[2]) + (sqq[1] + sqq[3]);
     *qx_out = (sqx[0] + sqx[2]) + (sqx[1] + sqx[3]);
 }
 
 // solve() for four.
 static inline struct lanes solve_4(const struct sums *s, v4f q, v4f qq, v4f qx, enum sign sign) {
-    const v4f zero  = v4_all(0.0f);
-    const v4f w     = v4_all(s->w);
-    const v4f x     = v4_all(s->x);
-    const v4f det   = w * qq - q * q;
+    const v4f zero = v4_all(0.0f);
+    const v4f w = v4_all(s->w);
+    const v4f x = v4_all(s->x);
+    const v4f det = w * qq - q * q;
     const v4i whole = det > v4_all(1e-6f) * w * qq;
-    v4f scale       = v4_select(whole, (w * qx - q * x) / det, zero);
-    v4f offset      = v4_select(whole, (qq * x - q * qx) / det, x / w);
+    v4f scale = v4_select(whole, (w * qx - q * x) / det, zero);
+    v4f offset = v4_select(whole, (qq * x - q * qx) / det, x / w);
     const v4i wrong = (scale < zero) | (v4_all((float) sign) * offset < zero);
-    scale           = v4_select(wrong, v4_select((qq > zero) & (qx > zero), qx / qq, zero), scale);
-    offset          = v4_select(wrong, zero, offset);
-    const v4f two   = v4_all(2.0f);
-    const v4f gain  = two * (scale * qx + offset * x) - (scale * scale * qq + two * scale * offset * q + offset * offset * w);
+    scale = v4_select(wrong, v4_select((qq > zero) & (qx > zero), qx / qq, zero), scale);
+    offset = v4_select(wrong, zero, offset);
+    const v4f two = v4_all(2.0f);
+    const v4f gain = two * (scale * qx + offset * x) - (scale * scale * qq + two * scale * offset * q + offset * offset * w);
     return (struct lanes){scale, offset, gain};
 }
 
 // A range held at the lower end, the middle or the upper end, or moved so that zero is on the grid.
 static inline v4f offsets_of(float lo, float range, float wide, float q_max, enum sign sign) {
     const float slack = (1.0f - wide) * range;
-    const float step  = wide * range / q_max;
-    v4f offset        = {lo, lo + 0.5f * slack, lo + slack, step * rintf((lo + 0.5f * slack) / step)};
+    const float step = wide * range / q_max;
+    v4f offset = {lo, lo + 0.5f * slack, lo + slack, step * rintf((lo + 0.5f * slack) / step)};
     return lo == 0.0f ? v4_all(0.0f) : v4_select(v4_all((float) sign) * offset < v4_all(0.0f), v4_all(0.0f), offset);
 }
 
@@ -153,27 +153,27 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
     enum { N_ROUNDS = 4 };
     struct sums s;
     struct line best = {0};
-    v4f least        = v4_load(x);
-    v4f most         = least;
+    v4f least = v4_load(x);
+    v4f most = least;
     for (int i = 4; i < len; i += 4) {
         least = v4_min(least, v4_load(x + i));
-        most  = v4_max(most, v4_load(x + i));
+        most = v4_max(most, v4_load(x + i));
     }
     float lo = -v4_highest(-least);
     float hi = v4_highest(most);
-    lo       = (float) sign * lo < 0.0f ? 0.0f : lo;
-    hi       = hi < lo ? lo : hi;
+    lo = (float) sign * lo < 0.0f ? 0.0f : lo;
+    hi = hi < lo ? lo : hi;
     sum_elements(x, w, len, &s);
     s.q = s.qq = s.qx = 0.0f;
-    best              = solve(&s, sign); // all levels zero
+    best = solve(&s, sign); // all levels zero
     if (hi == lo) {
         return best;
     }
     // Ranges narrowed by up to three steps of the grid and widened by one.
     for (int t = n_trials - 1; t >= 0; t--) {
         const float narrow = (1.0f - 4.0f / (float) (n_trials - 1) * (float) t) / q_max;
-        const float wide   = narrow > -0.9f ? 1.0f + narrow : 0.1f;
-        const v4f offset   = offsets_of(lo, hi - lo, wide, q_max, sign);
+        const float wide = narrow > -0.9f ? 1.0f + narrow : 0.1f;
+        const v4f offset = offsets_of(lo, hi - lo, wide, q_max, sign);
         v4f q, qq, qx;
         sum_levels_4(x, w, len, q_max / (wide * (hi - lo)), offset, q_max, &q, &qq, &qx);
         const struct lanes l = solve_4(&s, q, qq, qx, sign);

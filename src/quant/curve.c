@@ -21,8 +21,8 @@ static void moves_init(struct moves *m, const struct grid *grid, int direction) 
     if (grid->values == NULL) {
         const float end = direction > 0 ? grid->hi : -grid->lo;
         for (float k = 1.0f; k <= end; k += 1.0f, m->n++) {
-            m->place[m->n]  = k - 0.5f;
-            m->by[m->n]     = (float) direction;
+            m->place[m->n] = k - 0.5f;
+            m->by[m->n] = (float) direction;
             m->square[m->n] = k * k - (k - 1.0f) * (k - 1.0f);
         }
         return;
@@ -35,14 +35,14 @@ static void moves_init(struct moves *m, const struct grid *grid, int direction) 
     for (; direction > 0 ? i < 15 : i > 0; i += direction, m->n++) {
         const float here = grid->values[i];
         const float next = grid->values[i + direction];
-        m->place[m->n]   = 0.5f * (here + next) * (float) direction;
-        m->by[m->n]      = next - here;
-        m->square[m->n]  = next * next - here * here;
+        m->place[m->n] = 0.5f * (here + next) * (float) direction;
+        m->by[m->n] = next - here;
+        m->square[m->n] = next * next - here * here;
     }
 }
 
 static void add_moves(struct curve *c, int sign, float x, float w, const struct moves *m) {
-    const float wx      = sign ? -w * x : w * x;
+    const float wx = sign ? -w * x : w * x;
     const float inverse = 1.0f / fabsf(x);
     for (int k = 0; k < m->n; k++) {
         const int i = curve_place(c, m->place[k] * inverse);
@@ -72,9 +72,9 @@ static void put_peak(struct curve *c, float scale, float gain) {
 // Adds the moves up, and notes where the gain is higher than beside, or as high: an element alone can sit on any level.
 static void sum_up(struct curve *c, int sign, float a, float b) {
     static const float near = 0.9999f;
-    float before            = 0.0f;
-    float here              = 0.0f;
-    float scale             = 0.0f;
+    float before = 0.0f;
+    float here = 0.0f;
+    float scale = 0.0f;
     for (int i = 0; i < c->n_places; i++) {
         const bool moved = c->b[sign][i] != 0.0f;
         a += c->a[sign][i];
@@ -87,8 +87,8 @@ static void sum_up(struct curve *c, int sign, float a, float b) {
                 put_peak(c, scale, here);
             }
             before = here;
-            here   = next;
-            scale  = next > 0.0f ? (sign ? -a / b : a / b) : 0.0f;
+            here = next;
+            scale = next > 0.0f ? (sign ? -a / b : a / b) : 0.0f;
         }
     }
     if (here > 0.0f && here > near * before) {
@@ -99,16 +99,16 @@ static void sum_up(struct curve *c, int sign, float a, float b) {
 void berth_curve_init(struct curve *c, const float *x, const float *w, int len, float amax, const struct grid *grid, bool fine) {
     struct moves up, down;
     const float edge = grid->hi > -grid->lo ? grid->hi : -grid->lo;
-    float rest       = 0.0f; // level of an element at inverse scale zero
+    float rest = 0.0f; // level of an element at inverse scale zero
     float wx = 0.0f, ww = 0.0f, wxx = 0.0f;
     moves_init(&up, grid, 1);
     moves_init(&down, grid, -1);
     for (int i = 15; grid->values != NULL && i >= 0 && grid->values[i] >= 0; i--) {
         rest = grid->values[i];
     }
-    c->n_peaks  = 0;
-    c->first    = berth_float_bits(0.25f * edge / amax);
-    c->shift    = fine ? 17 : 18;
+    c->n_peaks = 0;
+    c->first = berth_float_bits(0.25f * edge / amax);
+    c->shift = fine ? 17 : 18;
     c->n_places = CURVE_OCTAVES << (23 - c->shift);
     for (int sign = 0; sign < 2; sign++) {
         memset(c->a[sign], 0, (size_t) c->n_places * sizeof(float));

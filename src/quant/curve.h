@@ -30,9 +30,9 @@ static inline int curve_place(const struct curve *c, float inverse) {
 
 // The gain at a scale other than zero, that of levels within some hundredths of the best. inverse: 1 / scale.
 static inline float curve_gain(const struct curve *c, float scale, float inverse) {
-    const int sign   = scale < 0.0f;
+    const int sign = scale < 0.0f;
     const float size = fabsf(scale);
-    int i            = curve_place(c, fabsf(inverse));
-    i                = i < c->n_places ? i : c->n_places - 1;
+    int i = curve_place(c, fabsf(inverse));
+    i = i < c->n_places ? i : c->n_places - 1;
     return size * (2.0f * c->a[sign][i] - size * c->b[sign][i]);
 }

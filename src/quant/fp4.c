@@ -18,13 +18,13 @@ static const int8_t value_x2[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, 
 // nearer than it. d: the halved scale.
 static inline v4i nearest(v4f x, float d) {
     const v4f size = v4_abs(x);
-    v4i best       = {0, 0, 0, 0};
+    v4i best = {0, 0, 0, 0};
     v4f best_error = size;
     for (int i = 1; i < 8; i++) {
-        const v4f error  = v4_abs(v4_all((float) value_x2[i] * d) - size);
+        const v4f error = v4_abs(v4_all((float) value_x2[i] * d) - size);
         const v4i nearer = error < best_error;
-        best             = (nearer & i) | (~nearer & best);
-        best_error       = v4_select(nearer, error, best_error);
+        best = (nearer & i) | (~nearer & best);
+        best_error = v4_select(nearer, error, best_error);
     }
     return best | ((x < v4_all(0.0f)) & (best != 0) & 8);
 }
@@ -40,7 +40,7 @@ static void pack_group(const float *x, float d, int n, uint8_t *qs) {
 
 static void unpack_group(const uint8_t *qs, float d, int n, float *y) {
     for (int j = 0; j < n / 2; j++) {
-        y[j]         = (float) value_x2[qs[j] & 15] * d;
+        y[j] = (float) value_x2[qs[j] & 15] * d;
         y[j + n / 2] = (float) value_x2[qs[j] >> 4] * d;
     }
 }
@@ -100,7 +100,7 @@ void quantize_row_nvfp4_ref(const float *GGML_RESTRICT x, block_nvfp4 *GGML_REST
     for (int64_t i = 0; i < k / QK_NVFP4; i++) {
         for (int g = 0; g < QK_NVFP4 / NVFP4_GROUP; g++) {
             const float *b = x + i * QK_NVFP4 + g * NVFP4_GROUP;
-            y[i].d[g]      = scale_to_ue4m3(v4_largest(b, NVFP4_GROUP) / 6.0f);
+            y[i].d[g] = scale_to_ue4m3(v4_largest(b, NVFP4_GROUP) / 6.0f);
             pack_group(b, half_scale_ue4m3(y[i].d[g]), NVFP4_GROUP, y[i].qs + g * NVFP4_GROUP / 2);
         }
     }

@@ -22,7 +22,7 @@ static inline float berth_bits_float(uint32_t u) {
 
 static inline float berth_half_to_float(uint16_t h) {
     const uint32_t sign = (uint32_t) (h & 0x8000u) << 16;
-    const uint32_t mag  = h & 0x7fffu;
+    const uint32_t mag = h & 0x7fffu;
     uint32_t bits;
     if (mag < 0x0400u) {
         bits = berth_float_bits((float) mag * 0x1p-24f); // zero and subnormals: exact
@@ -36,7 +36,7 @@ static inline float berth_half_to_float(uint16_t h) {
 
 static inline uint16_t berth_float_to_half(float f) {
     const uint32_t bits = berth_float_bits(f);
-    const uint32_t mag  = bits & 0x7fffffffu;
+    const uint32_t mag = bits & 0x7fffffffu;
     uint32_t half;
     if (mag > 0x7f800000u) {
         half = 0x7e00u;

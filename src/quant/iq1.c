@@ -14,8 +14,8 @@
 enum { GROUP = 8, N_GROUPS = QK_K / GROUP };
 
 static const struct lattice lattice = LATTICE(grid_iq1, runs_iq1, GROUP, 2, 3, -1, 0, 1);
-static const float levels[8]        = {1, 3, 5, 7, 9, 11, 13, 15};
-static const float shift            = 0.125f;
+static const float levels[8] = {1, 3, 5, 7, 9, 11, 13, 15};
+static const float shift = 0.125f;
 
 // What of the growth is taken (frame_growth): all of it would leave more squared error than the reference has.
 #define PART_M 0.9f
@@ -35,9 +35,9 @@ static void cell_both(const struct frame *f, int at, int n_groups, bool shared_s
     cell->n_units = shared_shift ? 1 : n_groups;
     for (int g = 0; g < n_groups; g++, at += GROUP) {
         struct unit *unit = &cell->unit[shared_shift ? 0 : g];
-        unit->n_ways      = 2;
+        unit->n_ways = 2;
         for (int down = 0; down < 2; down++) {
-            struct way *way           = &unit->way[down];
+            struct way *way = &unit->way[down];
             way->part[way->n_parts++] = (uint8_t) (2 * g + down);
             berth_lattice_part(&lattice, f->x + at, f->w + at, down ? -shift : shift, false, cell->lo, cell->hi,
                 LATTICE_MAX_DEPTH, &cell->part[2 * g + down]);
@@ -48,14 +48,14 @@ static void cell_both(const struct frame *f, int at, int n_groups, bool shared_s
 // One whose shifts are chosen at the middle scale.
 static void cell_one(const struct frame *f, int at, int n_groups, bool shared_shift, struct cell *cell, uint8_t *down) {
     const float middle = 0.5f * (cell->lo + cell->hi);
-    const int step     = shared_shift ? n_groups : 1;
-    cell->n_units      = n_groups;
+    const int step = shared_shift ? n_groups : 1;
+    cell->n_units = n_groups;
     for (int g = 0; g < n_groups; g += step) {
         const float *x = f->x + at + g * GROUP, *w = f->w + at + g * GROUP;
         const int d = berth_lattice_shift(&lattice, x, w, step, shift, cell->lo, middle, cell->hi, &cell->part[g]);
         for (int i = g; i < g + step; i++) {
             cell->unit[i] = (struct unit){1, {{1, {(uint8_t) i}}}};
-            down[i]       = (uint8_t) d;
+            down[i] = (uint8_t) d;
         }
     }
 }
@@ -71,11 +71,11 @@ static bool fit(int n_groups, bool shared_shift, const float *x, const float *w,
     }
     for (int c = 0; c < N_GROUPS / n_groups; c++) {
         struct cell *cell = &cells[c];
-        const int at      = c * n_groups * GROUP;
-        const float amax  = v4_largest(f.x + at, n_groups * GROUP);
+        const int at = c * n_groups * GROUP;
+        const float amax = v4_largest(f.x + at, n_groups * GROUP);
         // From clipping the largest element to a third, or further where few elements count.
-        cell->lo      = amax * (f.hard ? 1.0f / 32 : shared_shift ? 0.35f : 0.4f);
-        cell->hi      = amax * (f.hard ? 1.5f : shared_shift ? 0.75f : 0.8f);
+        cell->lo = amax * (f.hard ? 1.0f / 32 : shared_shift ? 0.35f : 0.4f);
+        cell->hi = amax * (f.hard ? 1.5f : shared_shift ? 0.75f : 0.8f);
         cell->n_parts = f.hard ? 2 * n_groups : n_groups;
         if (f.hard) {
             cell_both(&f, at, n_groups, shared_shift, cell);
@@ -86,12 +86,12 @@ static bool fit(int n_groups, bool shared_shift, const float *x, const float *w,
     out->d = berth_lattice_fit(&f, cells, N_GROUPS / n_groups, levels, 8, shared_shift ? 1.0f : PART_M, &d, out->scale);
     for (int g = 0; g < N_GROUPS; g++) {
         const struct cell *cell = &cells[g / n_groups];
-        const float scale       = d * levels[out->scale[g / n_groups]];
-        int part                = g % n_groups;
+        const float scale = d * levels[out->scale[g / n_groups]];
+        int part = g % n_groups;
         if (f.hard) {
             const struct unit *unit = &cell->unit[shared_shift ? 0 : g % n_groups];
-            out->down[g]            = (uint8_t) berth_lattice_way(cell, unit, scale);
-            part                    = 2 * part + out->down[g];
+            out->down[g] = (uint8_t) berth_lattice_way(cell, unit, scale);
+            part = 2 * part + out->down[g];
         }
         int point = berth_lattice_point(cell, part, scale);
         if (point < 0) {
@@ -130,7 +130,7 @@ void dequantize_row_iq1_s(const block_iq1_s *GGML_RESTRICT x, float *GGML_RESTRI
         const float d = berth_half_to_float(x[i].d);
         for (int g = 0; g < N_GROUPS; g++) {
             const unsigned head = x[i].qh[g / 4];
-            const float scale   = d * (float) (2 * (head >> 12 & 7) + 1);
+            const float scale = d * (float) (2 * (head >> 12 & 7) + 1);
             write_group(x[i].qs[g] | (head >> (3 * (g % 4)) & 7) << 8, head >> 15, scale, y + g * GROUP);
         }
     }
@@ -158,7 +158,7 @@ static void quantize_blocks_iq1_m(const float *x, block_iq1_m *y, int64_t n, con
             for (int c = 0; c < 4; c++) {
                 word |= (unsigned) r.scale[4 * k + c] << (3 * c);
             }
-            y[i].scales[2 * k]     = (uint8_t) word;
+            y[i].scales[2 * k] = (uint8_t) word;
             y[i].scales[2 * k + 1] = (uint8_t) (word >> 8);
         }
     }
@@ -173,7 +173,7 @@ void dequantize_row_iq1_m(const block_iq1_m *GGML_RESTRICT x, float *GGML_RESTRI
         const float d = berth_half_to_float((uint16_t) h);
         for (int g = 0; g < N_GROUPS; g++) {
             const unsigned head = x[i].qh[g / 2] >> (4 * (g % 2)) & 15;
-            const unsigned s    = word_of(x[i].scales, g / 8) >> (3 * (g / 2 % 4)) & 7;
+            const unsigned s = word_of(x[i].scales, g / 8) >> (3 * (g / 2 % 4)) & 7;
             write_group(x[i].qs[g] | (head & 7) << 8, head >> 3, d * (float) (2 * s + 1), y + g * GROUP);
         }
     }

@@ -15,8 +15,8 @@
 enum { GROUP = 8, N_GROUPS = QK_K / GROUP };
 
 static const struct lattice lattice_xxs = LATTICE(grid_iq2_xxs, runs_iq2_xxs, GROUP, 2, 3, 8, 25, 43);
-static const struct lattice lattice_xs  = LATTICE(grid_iq2_xs, runs_iq2_xs, GROUP, 2, 3, 8, 25, 43);
-static const struct lattice lattice_s   = LATTICE(grid_iq2_s, runs_iq2_s, GROUP, 2, 3, 8, 25, 43);
+static const struct lattice lattice_xs = LATTICE(grid_iq2_xs, runs_iq2_xs, GROUP, 2, 3, 8, 25, 43);
+static const struct lattice lattice_s = LATTICE(grid_iq2_s, runs_iq2_s, GROUP, 2, 3, 8, 25, 43);
 
 static const float levels[16] = {0.125f, 0.375f, 0.625f, 0.875f, 1.125f, 1.375f, 1.625f, 1.875f, 2.125f, 2.375f, 2.625f, 2.875f,
     3.125f, 3.375f, 3.625f, 3.875f};
@@ -59,17 +59,17 @@ static bool fit(const struct lattice *lattice, int n_units, bool even, const flo
     }
     for (int c = 0; c < N_GROUPS / n_units; c++) {
         struct cell *cell = &cells[c];
-        float amax        = 0.0f;
+        float amax = 0.0f;
         for (int j = c * n_units * GROUP; j < (c + 1) * n_units * GROUP; j++) {
             amax = f.x[j] > amax ? f.x[j] : amax;
         }
         // From clipping the largest element to half, to writing it below the largest value; where a block is hard from a third
         // to the least value.
-        cell->lo      = (f.hard ? 0.33f : even ? 0.55f : 0.65f) * amax / 43;
-        cell->hi      = (f.hard ? 5.4f : even ? 1.6f : 1.4f) * amax / 43;
+        cell->lo = (f.hard ? 0.33f : even ? 0.55f : 0.65f) * amax / 43;
+        cell->hi = (f.hard ? 5.4f : even ? 1.6f : 1.4f) * amax / 43;
         cell->n_units = cell->n_parts = n_units;
         for (int u = 0; u < n_units; u++) {
-            const int g   = c * n_units + u;
+            const int g = c * n_units + u;
             cell->unit[u] = (struct unit){1, {{1, {(uint8_t) u}}}};
             berth_lattice_part(lattice, f.x + g * GROUP, f.w + g * GROUP, 0.0f, even && is_odd(out->sign[g]), cell->lo, cell->hi,
                 f.hard ? LATTICE_MAX_DEPTH
@@ -81,8 +81,8 @@ static bool fit(const struct lattice *lattice, int n_units, bool even, const flo
     out->d = berth_lattice_fit(&f, cells, N_GROUPS / n_units, levels, 16, n_units == 4 ? PART_XXS : 1.0f, &d, out->scale);
     for (int g = 0; g < N_GROUPS; g++) {
         const bool flipped = even && is_odd(out->sign[g]);
-        const float scale  = d * levels[out->scale[g / n_units]];
-        int point          = berth_lattice_point(&cells[g / n_units], g % n_units, scale);
+        const float scale = d * levels[out->scale[g / n_units]];
+        int point = berth_lattice_point(&cells[g / n_units], g % n_units, scale);
         if (point < 0) {
             point = berth_lattice_best(lattice, f.x + g * GROUP, f.w + g * GROUP, 0.0f, flipped, scale);
         }
@@ -97,7 +97,7 @@ static bool fit(const struct lattice *lattice, int n_units, bool even, const flo
 static void write_group(const struct lattice *lattice, unsigned point, unsigned sign, float scale, float *y) {
     for (int k = 0; k < GROUP; k++) {
         const float v = scale * lattice_value(lattice, (int) point, k);
-        y[k]          = sign >> k & 1 ? -v : v;
+        y[k] = sign >> k & 1 ? -v : v;
     }
 }
 
@@ -124,9 +124,9 @@ void dequantize_row_iq2_xxs(const block_iq2_xxs *GGML_RESTRICT x, float *GGML_RE
     for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
         const float d = berth_half_to_float(x[i].d);
         for (int c = 0; c < 8; c++) {
-            const uint16_t *q   = x[i].qs + 4 * c;
+            const uint16_t *q = x[i].qs + 4 * c;
             const uint32_t tail = q[2] | (uint32_t) q[3] << 16;
-            const float scale   = d * (0.5f + (float) (tail >> 28)) * 0.25f;
+            const float scale = d * (0.5f + (float) (tail >> 28)) * 0.25f;
             for (int u = 0; u < 4; u++) {
                 write_group(&lattice_xxs, q[u / 2] >> (8 * (u % 2)) & 255, with_parity(tail >> (7 * u) & 127), scale,
                     y + (4 * c + u) * GROUP);
@@ -180,7 +180,7 @@ static void quantize_blocks_iq2_s(const float *x, block_iq2_s *y, int64_t n, con
         memset(&y[i], 0, sizeof(y[i]));
         y[i].d = fit(&lattice_s, 2, false, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, &r) ? r.d : BERTH_HALF_NAN;
         for (int g = 0; g < N_GROUPS; g++) {
-            y[i].qs[g]            = (uint8_t) r.point[g];
+            y[i].qs[g] = (uint8_t) r.point[g];
             y[i].qs[N_GROUPS + g] = r.sign[g];
             y[i].qh[g / 4] |= (uint8_t) (r.point[g] >> 8 << (2 * (g % 4)));
         }

@@ -13,7 +13,7 @@
 enum { GROUP = 4, N_GROUPS = QK_K / GROUP, CELL = 32, N_CELLS = QK_K / CELL, N_OCTETS = QK_K / 8 };
 
 static const struct lattice lattice_xxs = LATTICE(grid_iq3_xxs, runs_iq3_xxs, GROUP, 3, 8, 4, 12, 20, 28, 36, 44, 52, 62);
-static const struct lattice lattice_s   = LATTICE(grid_iq3_s, runs_iq3_s, GROUP, 3, 8, 1, 3, 5, 7, 9, 11, 13, 15);
+static const struct lattice lattice_s = LATTICE(grid_iq3_s, runs_iq3_s, GROUP, 3, 8, 1, 3, 5, 7, 9, 11, 13, 15);
 
 static const float levels_xxs[16] = {
     0.25f, 0.75f, 1.25f, 1.75f, 2.25f, 2.75f, 3.25f, 3.75f, 4.25f, 4.75f, 5.25f, 5.75f, 6.25f, 6.75f, 7.25f, 7.75f};
@@ -34,10 +34,10 @@ struct result {
 
 // Parts 4u and 4u + 1 of a cell: the two groups of octet u as they are; 4u + 2 and 4u + 3: with one sign wrong.
 static void octet_init(const struct lattice *lattice, const struct frame *f, int octet, bool odd, struct cell *cell) {
-    const int u     = octet % 4;
+    const int u = octet % 4;
     const int depth = f->hard ? LATTICE_MAX_DEPTH : 1;
     for (int h = 0; h < 2; h++) {
-        const int at       = octet * 8 + h * GROUP;
+        const int at = octet * 8 + h * GROUP;
         struct part *plain = &cell->part[4 * u + h], *flipped = plain + 2;
         flipped->n = 0;
         if (odd) {
@@ -73,8 +73,8 @@ static bool fit(
             amax = f.x[j] > amax ? f.x[j] : amax;
         }
         // From clipping the largest element a little to writing it well below the largest value; further where a block is hard.
-        cells[c].lo      = (f.hard ? 0.5f : 0.8f) * amax / lattice->values[7];
-        cells[c].hi      = (f.hard ? 3.0f : 1.5f) * amax / lattice->values[7];
+        cells[c].lo = (f.hard ? 0.5f : 0.8f) * amax / lattice->values[7];
+        cells[c].hi = (f.hard ? 3.0f : 1.5f) * amax / lattice->values[7];
         cells[c].n_units = 4;
         cells[c].n_parts = 16;
         for (int u = 0; u < 4; u++) {
@@ -85,12 +85,12 @@ static bool fit(
     for (int o = 0; o < N_OCTETS; o++) {
         const struct cell *cell = &cells[o / 4];
         const struct unit *unit = &cell->unit[o % 4];
-        const float scale       = d * levels[out->scale[o / 4]];
-        const int way           = berth_lattice_way(cell, unit, scale);
-        const bool odd          = even && is_odd(out->sign[o]);
+        const float scale = d * levels[out->scale[o / 4]];
+        const int way = berth_lattice_way(cell, unit, scale);
+        const bool odd = even && is_odd(out->sign[o]);
         for (int h = 0; h < 2; h++) {
             const int at = o * 8 + h * GROUP;
-            int point    = berth_lattice_point(cell, unit->way[way].part[h], scale);
+            int point = berth_lattice_point(cell, unit->way[way].part[h], scale);
             if (point < 0) {
                 point = berth_lattice_best(lattice, f.x + at, f.w + at, 0.0f, odd && h == way, scale);
             }
@@ -108,7 +108,7 @@ static bool fit(
 static void write_octet(const struct lattice *lattice, const unsigned *point, unsigned sign, float scale, float *y) {
     for (int k = 0; k < 8; k++) {
         const float v = scale * lattice_value(lattice, (int) point[k / GROUP], k % GROUP);
-        y[k]          = sign >> k & 1 ? -v : v;
+        y[k] = sign >> k & 1 ? -v : v;
     }
 }
 
@@ -141,13 +141,13 @@ void dequantize_row_iq3_xxs(const block_iq3_xxs *GGML_RESTRICT x, float *GGML_RE
     for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
         const float d = berth_half_to_float(x[i].d);
         for (int c = 0; c < N_CELLS; c++) {
-            const uint8_t *t    = x[i].qs + N_GROUPS + 4 * c;
+            const uint8_t *t = x[i].qs + N_GROUPS + 4 * c;
             const uint32_t tail = t[0] | (uint32_t) t[1] << 8 | (uint32_t) t[2] << 16 | (uint32_t) t[3] << 24;
-            const float scale   = d * (0.5f + (float) (tail >> 28)) * 0.5f;
+            const float scale = d * (0.5f + (float) (tail >> 28)) * 0.5f;
             for (int u = 0; u < 4; u++) {
-                const uint8_t *q        = x[i].qs + 8 * c + 2 * u;
+                const uint8_t *q = x[i].qs + 8 * c + 2 * u;
                 const unsigned point[2] = {q[0], q[1]};
-                const unsigned sign     = tail >> (7 * u) & 127;
+                const unsigned sign = tail >> (7 * u) & 127;
                 write_octet(&lattice_xxs, point, sign | (unsigned) is_odd(sign) << 7, scale, y + c * CELL + u * 8);
             }
         }
@@ -182,12 +182,12 @@ void dequantize_row_iq3_s(const block_iq3_s *GGML_RESTRICT x, float *GGML_RESTRI
     for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
         const float d = berth_half_to_float(x[i].d);
         for (int o = 0; o < N_OCTETS; o++) {
-            const int c       = o / 4;
+            const int c = o / 4;
             const float scale = d * (float) (1 + 2 * (x[i].scales[c / 2] >> (4 * (c % 2)) & 15));
             unsigned point[2];
             for (int h = 0; h < 2; h++) {
                 const int g = 2 * o + h;
-                point[h]    = x[i].qs[g] | (unsigned) (x[i].qh[g / 8] >> (g % 8) & 1) << 8;
+                point[h] = x[i].qs[g] | (unsigned) (x[i].qh[g / 8] >> (g % 8) & 1) << 8;
             }
             write_octet(&lattice_s, point, x[i].signs[o], scale, y + o * 8);
         }

@@ -11,7 +11,7 @@
 
 enum { RUN = 32 };
 
-static const int8_t values[16]  = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+static const int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static const struct grid grid_4 = {-127, 113, values};
 
 static void pack_run(const uint8_t *q, uint8_t *qs) {
@@ -22,7 +22,7 @@ static void pack_run(const uint8_t *q, uint8_t *qs) {
 
 static void unpack_run(const uint8_t *qs, float scale, float *y) {
     for (int j = 0; j < RUN / 2; j++) {
-        y[j]           = scale * (float) values[qs[j] & 15];
+        y[j] = scale * (float) values[qs[j] & 15];
         y[j + RUN / 2] = scale * (float) values[qs[j] >> 4];
     }
 }
@@ -33,7 +33,7 @@ static void quantize_blocks_iq4_nl(const float *x, block_iq4_nl *y, int64_t n, c
     for (int64_t i = 0; i < n; i++) {
         struct frame f;
         uint8_t q[RUN] = {0};
-        y[i].d         = BERTH_HALF_NAN;
+        y[i].d = BERTH_HALF_NAN;
         if (frame_init(&f, x + i * RUN, w != NULL ? w + i * RUN : NULL, RUN)) {
             y[i].d = berth_fit_run(&f, 0, RUN, &grid_4, q);
         }
@@ -44,7 +44,7 @@ static void quantize_blocks_iq4_nl(const float *x, block_iq4_nl *y, int64_t n, c
 void quantize_row_iq4_nl_ref(const float *GGML_RESTRICT x, block_iq4_nl *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / RUN; i++) {
         uint8_t q[RUN] = {0};
-        y[i].d         = berth_is_finite(x + i * RUN, RUN) ? berth_plain_iq4_nl(x + i * RUN, values, q) : BERTH_HALF_NAN;
+        y[i].d = berth_is_finite(x + i * RUN, RUN) ? berth_plain_iq4_nl(x + i * RUN, values, q) : BERTH_HALF_NAN;
         pack_run(q, y[i].qs);
     }
 }

@@ -19,7 +19,7 @@ enum { RUN = 16, N_RUNS = QK_K / RUN };
 static const struct grid grid_q3 = {-4, 3, NULL};
 
 static int q3_scale(const uint8_t *scales, int r) {
-    const int low  = r < 8 ? scales[r] & 15 : scales[r - 8] >> 4;
+    const int low = r < 8 ? scales[r] & 15 : scales[r - 8] >> 4;
     const int high = scales[8 + r % 4] >> (2 * (r / 4)) & 3;
     return (low | high << 4) - 32;
 }
@@ -37,7 +37,7 @@ static void q3_pack(const int8_t *s, const uint8_t *q, block_q3_K *y) {
     }
     for (int j = 0; j < 64; j++) {
         const uint8_t *from = q + j / 32 * 128 + j % 32;
-        y->qs[j]            = (uint8_t) ((from[0] & 3) | (from[32] & 3) << 2 | (from[64] & 3) << 4 | (from[96] & 3) << 6);
+        y->qs[j] = (uint8_t) ((from[0] & 3) | (from[32] & 3) << 2 | (from[64] & 3) << 4 | (from[96] & 3) << 6);
     }
     memset(y->hmask, 0, sizeof(y->hmask));
     for (int r = 0; r < 8; r++) {
@@ -80,9 +80,9 @@ void dequantize_row_q3_K(const block_q3_K *GGML_RESTRICT x, float *GGML_RESTRICT
         for (int r = 0; r < N_RUNS; r++) {
             const float scale = d * (float) q3_scale(x[i].scales, r);
             for (int j = r * RUN; j < (r + 1) * RUN; j++) {
-                const int low  = x[i].qs[j / 128 * 32 + j % 32] >> (2 * (j / 32 % 4)) & 3;
+                const int low = x[i].qs[j / 128 * 32 + j % 32] >> (2 * (j / 32 % 4)) & 3;
                 const int high = x[i].hmask[j % 32] >> (j / 32) & 1;
-                y[j]           = scale * (float) ((low | high << 2) - 4);
+                y[j] = scale * (float) ((low | high << 2) - 4);
             }
         }
     }
@@ -97,11 +97,11 @@ static const struct grid grid_q6 = {-32, 31, NULL};
 static void q6_pack(const uint8_t *q, block_q6_K *y) {
     for (int j = 0; j < 128; j++) {
         const uint8_t *from = q + j / 64 * 128 + j % 64;
-        y->ql[j]            = (uint8_t) ((from[0] & 15) | (from[64] & 15) << 4);
+        y->ql[j] = (uint8_t) ((from[0] & 15) | (from[64] & 15) << 4);
     }
     for (int j = 0; j < 64; j++) {
         const uint8_t *from = q + j / 32 * 128 + j % 32;
-        y->qh[j]            = (uint8_t) (from[0] >> 4 | from[32] >> 4 << 2 | from[64] >> 4 << 4 | from[96] >> 4 << 6);
+        y->qh[j] = (uint8_t) (from[0] >> 4 | from[32] >> 4 << 2 | from[64] >> 4 << 4 | from[96] >> 4 << 6);
     }
 }
 
@@ -136,9 +136,9 @@ void dequantize_row_q6_K(const block_q6_K *GGML_RESTRICT x, float *GGML_RESTRICT
         for (int r = 0; r < N_RUNS; r++) {
             const float scale = d * (float) x[i].scales[r];
             for (int j = r * RUN; j < (r + 1) * RUN; j++) {
-                const int low  = x[i].ql[j / 128 * 64 + j % 64] >> (4 * (j / 64 % 2)) & 15;
+                const int low = x[i].ql[j / 128 * 64 + j % 64] >> (4 * (j / 64 % 2)) & 15;
                 const int high = x[i].qh[j / 128 * 32 + j % 32] >> (2 * (j / 32 % 4)) & 3;
-                y[j]           = scale * (float) ((low | high << 4) - 32);
+                y[j] = scale * (float) ((low | high << 4) - 32);
             }
         }
     }
@@ -151,11 +151,11 @@ BERTH_QUANTIZE_WEIGHTED(q6_K, QK_K)
 void quantize_row_q8_K_ref(const float *GGML_RESTRICT x, block_q8_K *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, x += QK_K) {
         float amax = 0.0f;
-        float max  = 0.0f;
+        float max = 0.0f;
         for (int j = 0; j < QK_K; j++) {
             if (fabsf(x[j]) > amax) {
                 amax = fabsf(x[j]);
-                max  = x[j];
+                max = x[j];
             }
         }
         memset(&y[i], 0, sizeof(y[i]));
@@ -164,7 +164,7 @@ void quantize_row_q8_K_ref(const float *GGML_RESTRICT x, block_q8_K *GGML_RESTRI
         }
         const float inverse = -127.0f / max;
         for (int j = 0; j < QK_K; j++) {
-            y[i].qs[j]          = (int8_t) berth_min_i32(berth_rint_wrapped(inverse * x[j]), 127);
+            y[i].qs[j] = (int8_t) berth_min_i32(berth_rint_wrapped(inverse * x[j]), 127);
             y[i].bsums[j / RUN] = (int16_t) (y[i].bsums[j / RUN] + y[i].qs[j]);
         }
         y[i].d = 1 / inverse;

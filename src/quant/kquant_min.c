@@ -55,7 +55,7 @@ static void q2_pack(const uint8_t *s, const uint8_t *m, const uint8_t *q, block_
     }
     for (int j = 0; j < 64; j++) {
         const uint8_t *from = q + j / 32 * 128 + j % 32;
-        y->qs[j]            = (uint8_t) (from[0] | from[32] << 2 | from[64] << 4 | from[96] << 6);
+        y->qs[j] = (uint8_t) (from[0] | from[32] << 2 | from[64] << 4 | from[96] << 6);
     }
 }
 
@@ -66,10 +66,10 @@ ROW_WITH_MIN(q2_K, line_q2, 15, q2_pack(s, m, q, &y[i]))
 
 void dequantize_row_q2_K(const block_q2_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
-        const float d    = berth_half_to_float(x[i].d);
+        const float d = berth_half_to_float(x[i].d);
         const float dmin = berth_half_to_float(x[i].dmin);
         for (int r = 0; r < N_RUNS_Q2; r++) {
-            const float scale  = d * (float) (x[i].scales[r] & 15);
+            const float scale = d * (float) (x[i].scales[r] & 15);
             const float offset = dmin * (float) (x[i].scales[r] >> 4);
             for (int j = r * RUN_Q2; j < (r + 1) * RUN_Q2; j++) {
                 y[j] = scale * (float) (x[i].qs[j / 128 * 32 + j % 32] >> (2 * (j / 32 % 4)) & 3) - offset;
@@ -86,7 +86,7 @@ enum { RUN = 32, N_RUNS = QK_K / RUN };
 
 static void pack_scales(const uint8_t *s, const uint8_t *m, uint8_t *packed) {
     for (int r = 0; r < 4; r++) {
-        packed[r]     = (uint8_t) (s[r] | (s[r + 4] >> 4) << 6);
+        packed[r] = (uint8_t) (s[r] | (s[r + 4] >> 4) << 6);
         packed[r + 4] = (uint8_t) (m[r] | (m[r + 4] >> 4) << 6);
         packed[r + 8] = (uint8_t) ((s[r + 4] & 15) | (m[r + 4] & 15) << 4);
     }
@@ -94,8 +94,8 @@ static void pack_scales(const uint8_t *s, const uint8_t *m, uint8_t *packed) {
 
 static void unpack_scales(const uint8_t *packed, uint8_t *s, uint8_t *m) {
     for (int r = 0; r < 4; r++) {
-        s[r]     = packed[r] & 63;
-        m[r]     = packed[r + 4] & 63;
+        s[r] = packed[r] & 63;
+        m[r] = packed[r + 4] & 63;
         s[r + 4] = (uint8_t) ((packed[r + 8] & 15) | packed[r] >> 6 << 4);
         m[r + 4] = (uint8_t) (packed[r + 8] >> 4 | packed[r + 4] >> 6 << 4);
     }
@@ -105,7 +105,7 @@ static void q4_pack(const uint8_t *s, const uint8_t *m, const uint8_t *q, block_
     pack_scales(s, m, y->scales);
     for (int j = 0; j < 128; j++) {
         const uint8_t *from = q + j / 32 * 64 + j % 32;
-        y->qs[j]            = (uint8_t) (from[0] | from[32] << 4);
+        y->qs[j] = (uint8_t) (from[0] | from[32] << 4);
     }
 }
 
@@ -117,11 +117,11 @@ ROW_WITH_MIN(q4_K, line_q4, 63, q4_pack(s, m, q, &y[i]))
 void dequantize_row_q4_K(const block_q4_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
         uint8_t s[N_RUNS], m[N_RUNS];
-        const float d    = berth_half_to_float(x[i].d);
+        const float d = berth_half_to_float(x[i].d);
         const float dmin = berth_half_to_float(x[i].dmin);
         unpack_scales(x[i].scales, s, m);
         for (int r = 0; r < N_RUNS; r++) {
-            const float scale  = d * (float) s[r];
+            const float scale = d * (float) s[r];
             const float offset = dmin * (float) m[r];
             for (int j = 0; j < RUN; j++) {
                 y[r * RUN + j] = scale * (float) (x[i].qs[r / 2 * 32 + j] >> (4 * (r % 2)) & 15) - offset;
@@ -136,7 +136,7 @@ static void q5_pack(const uint8_t *s, const uint8_t *m, const uint8_t *q, block_
     pack_scales(s, m, y->scales);
     for (int j = 0; j < 128; j++) {
         const uint8_t *from = q + j / 32 * 64 + j % 32;
-        y->qs[j]            = (uint8_t) ((from[0] & 15) | (from[32] & 15) << 4);
+        y->qs[j] = (uint8_t) ((from[0] & 15) | (from[32] & 15) << 4);
     }
     memset(y->qh, 0, sizeof(y->qh));
     for (int r = 0; r < N_RUNS; r++) {
@@ -154,14 +154,14 @@ ROW_WITH_MIN(q5_K, line_q5, 63, q5_pack(s, m, q, &y[i]))
 void dequantize_row_q5_K(const block_q5_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
         uint8_t s[N_RUNS], m[N_RUNS];
-        const float d    = berth_half_to_float(x[i].d);
+        const float d = berth_half_to_float(x[i].d);
         const float dmin = berth_half_to_float(x[i].dmin);
         unpack_scales(x[i].scales, s, m);
         for (int r = 0; r < N_RUNS; r++) {
-            const float scale  = d * (float) s[r];
+            const float scale = d * (float) s[r];
             const float offset = dmin * (float) m[r];
             for (int j = 0; j < RUN; j++) {
-                const int low  = x[i].qs[r / 2 * 32 + j] >> (4 * (r % 2)) & 15;
+                const int low = x[i].qs[r / 2 * 32 + j] >> (4 * (r % 2)) & 15;
                 const int high = x[i].qh[j] >> r & 1;
                 y[r * RUN + j] = scale * (float) (low | high << 4) - offset;
             }

@@ -28,7 +28,7 @@ enum { MAX_HALVES = 96, BLOCK = 16 }; // 81, and void ones up to a whole number 
 #define THREE_3(n) TWO_3(n), TWO_3(n + 9), TWO_3(n + 18), TWO_3(0)
 #define ONE_8(n) n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, n + 7
 static const uint8_t codes_3[192] = {THREE_3(0), THREE_3(27), THREE_3(54)};
-static const uint8_t codes_8[64]  = {ONE_8(0), ONE_8(8), ONE_8(16), ONE_8(24), ONE_8(32), ONE_8(40), ONE_8(48), ONE_8(56)};
+static const uint8_t codes_8[64] = {ONE_8(0), ONE_8(8), ONE_8(16), ONE_8(24), ONE_8(32), ONE_8(40), ONE_8(48), ONE_8(56)};
 
 // Lines of the halves of all points: twice a, b, and, for flipped points alone, the least cost of a wrong sign, four times.
 struct half {
@@ -69,7 +69,7 @@ PART void half_line(
         float term[8];
         for (int v = 0; v < n_values; v++) {
             const float g = values[v] + shift;
-            term[v]       = line == LINE_A2 ? 2.0f * (w[k] * x[k] * g) : line == LINE_B ? w[k] * g * g : 4.0f * (w[k] * x[k] * g);
+            term[v] = line == LINE_A2 ? 2.0f * (w[k] * x[k] * g) : line == LINE_B ? w[k] * g * g : 4.0f * (w[k] * x[k] * g);
         }
         spread(before[k % 2], n, term, n_values, line, k + 1 < n_fields ? before[(k + 1) % 2] : out);
     }
@@ -92,8 +92,8 @@ static int half_init(const struct lattice *l, const float *x, const float *w, fl
     }
     half_lines(l, x, w, shift, flipped, 4, 3, h);
     for (int i = 81; i < 84; i++) {
-        h->a2[i]   = -1e30f;
-        h->b[i]    = 0.0f;
+        h->a2[i] = -1e30f;
+        h->b[i] = 0.0f;
         h->flip[i] = 0.0f;
     }
     return 84;
@@ -101,11 +101,11 @@ static int half_init(const struct lattice *l, const float *x, const float *w, fl
 
 static void group_init(const struct lattice *l, const float *x, const float *w, float shift, bool flipped, struct group *g) {
     const int half_dim = l->dim / 2;
-    g->lattice         = l;
-    g->flipped         = flipped;
-    g->width           = half_dim * l->n_bits;
-    g->codes           = l->n_values == 3 ? codes_3 : codes_8;
-    g->n_halves        = half_init(l, x, w, shift, flipped, &g->low);
+    g->lattice = l;
+    g->flipped = flipped;
+    g->width = half_dim * l->n_bits;
+    g->codes = l->n_values == 3 ? codes_3 : codes_8;
+    g->n_halves = half_init(l, x, w, shift, flipped, &g->low);
     (void) half_init(l, x + half_dim, w + half_dim, shift, flipped, &g->high);
     const float size = fabsf(l->values[l->n_values - 1]) + fabsf(shift); // the first is no larger
     float wx = 0.0f, ww = 0.0f;
@@ -114,7 +114,7 @@ static void group_init(const struct lattice *l, const float *x, const float *w, 
         ww += w[k];
     }
     g->a2_size = 2.0f * wx * size;
-    g->b_size  = ww * size * size;
+    g->b_size = ww * size * size;
 }
 
 // A point with its line.
@@ -138,16 +138,16 @@ static inline float line_at(const struct half *h, int i, float scale) {
 // Fills all; returns the highest bound, and the run that has it.
 PART float heights_init(const struct group *g, bool flipped, float scale, int *first, struct heights *t) {
     const v4f s = v4_all(scale);
-    v4f top     = v4_all(-INFINITY);
-    v4f top2    = top;
-    t->scale    = scale;
+    v4f top = v4_all(-INFINITY);
+    v4f top2 = top;
+    t->scale = scale;
     for (int i = 0; i < g->n_halves; i += 4) {
         const v4f y = v4_load(g->low.a2 + i) - s * v4_load(g->low.b + i);
-        top         = v4_max(top, y);
+        top = v4_max(top, y);
         v4_store(t->low + i, y);
         if (flipped) {
             const v4f y2 = y - v4_load(g->low.flip + i);
-            top2         = v4_max(top2, y2);
+            top2 = v4_max(top2, y2);
             v4_store(t->flipped + i, y2);
         }
     }
@@ -155,17 +155,17 @@ PART float heights_init(const struct group *g, bool flipped, float scale, int *f
     v4i at = {0, 1, 2, 3}, best_at = at;
     top = v4_all(-INFINITY);
     for (int r = 0; r < g->n_halves; r += 4, at += 4) {
-        const v4f y     = v4_load(g->high.a2 + r) - s * v4_load(g->high.b + r);
+        const v4f y = v4_load(g->high.a2 + r) - s * v4_load(g->high.b + r);
         const v4f bound = flipped ? v4_max(y + summit2, y - v4_load(g->high.flip + r) + summit) : y + summit;
-        best_at         = (v4i) v4_select(bound > top, (v4f) at, (v4f) best_at);
-        top             = v4_max(top, bound);
+        best_at = (v4i) v4_select(bound > top, (v4f) at, (v4f) best_at);
+        top = v4_max(top, bound);
         v4_store(t->bound + r, bound);
     }
     for (int r = g->n_halves; r % BLOCK != 0; r += 4) {
         v4_store(t->bound + r, v4_all(-INFINITY));
     }
     const float highest = v4_highest(top);
-    *first              = v4_first(top == v4_all(highest), best_at);
+    *first = v4_first(top == v4_all(highest), best_at);
     return highest;
 }
 
@@ -189,8 +189,8 @@ PART float point_at(const struct heights *t, bool flipped, const struct run *run
 PART float run_top(const struct group *g, const struct heights *t, bool flipped, int i) {
     const struct run run = run_get(g, flipped, t->scale, i);
     const uint8_t *codes = g->codes;
-    const int mask       = (1 << g->width) - 1;
-    const uint16_t *p    = run.point;
+    const int mask = (1 << g->width) - 1;
+    const uint16_t *p = run.point;
     float a = -INFINITY, b = a, c = a, d = a;
     for (; p + 4 <= run.end; p += 4) {
         a = berth_larger(a, point_at(t, flipped, &run, codes[p[0] & mask]));
@@ -208,8 +208,8 @@ PART float run_top(const struct group *g, const struct heights *t, bool flipped,
 PART int run_find(const struct group *g, const struct heights *t, bool flipped, int i, float top) {
     const struct run run = run_get(g, flipped, t->scale, i);
     const uint8_t *codes = g->codes;
-    const int mask       = (1 << g->width) - 1;
-    const uint16_t *p    = run.point;
+    const int mask = (1 << g->width) - 1;
+    const uint16_t *p = run.point;
     while (p + 1 < run.end && point_at(t, flipped, &run, codes[*p & mask]) != top) {
         p++;
     }
@@ -219,12 +219,12 @@ PART int run_find(const struct group *g, const struct heights *t, bool flipped, 
 PART struct point highest_of(const struct group *g, bool flipped, float scale, float above) {
     struct heights t;
     int first;
-    int run    = -1;
+    int run = -1;
     float best = above;
     if (heights_init(g, flipped, scale, &first, &t) > above) {
         const float y = run_top(g, &t, flipped, first);
-        run           = y > best ? first : run;
-        best          = y > best ? y : best;
+        run = y > best ? first : run;
+        best = y > best ? y : best;
         for (int r = 0; r < g->n_halves; r += BLOCK) {
             const float *p = t.bound + r;
             const v4f most = v4_max(v4_max(v4_load(p), v4_load(p + 4)), v4_max(v4_load(p + 8), v4_load(p + 12)));
@@ -234,8 +234,8 @@ PART struct point highest_of(const struct group *g, bool flipped, float scale, f
             for (int k = r; k < r + BLOCK; k++) {
                 if (t.bound[k] > best && k != first) {
                     const float yk = run_top(g, &t, flipped, k);
-                    run            = yk > best ? k : run;
-                    best           = yk > best ? yk : best;
+                    run = yk > best ? k : run;
+                    best = yk > best ? yk : best;
                 }
             }
         }
@@ -243,8 +243,8 @@ PART struct point highest_of(const struct group *g, bool flipped, float scale, f
     if (run < 0) {
         return (struct point){.index = -1};
     }
-    const int index  = run_find(g, &t, flipped, run, best);
-    const int code   = g->codes[g->lattice->points[index] & ((1 << g->width) - 1)];
+    const int index = run_find(g, &t, flipped, run, best);
+    const int code = g->codes[g->lattice->points[index] & ((1 << g->width) - 1)];
     const float cost = !flipped ? 0.0f : g->low.flip[code] < g->high.flip[run] ? g->low.flip[code] : g->high.flip[run];
     return (struct point){index, g->low.a2[code] + g->high.a2[run] - cost, g->low.b[code] + g->high.b[run]};
 }
@@ -264,9 +264,9 @@ static float slack(const struct group *g, float scale) {
 }
 
 static void put_step(struct point at, float from, struct part *p) {
-    p->step[p->n]  = from;
-    p->a[p->n]     = 0.5f * at.a2;
-    p->b[p->n]     = at.b;
+    p->step[p->n] = from;
+    p->a[p->n] = 0.5f * at.a2;
+    p->b[p->n] = at.b;
     p->point[p->n] = (uint16_t) at.index;
     p->n++;
 }
@@ -276,7 +276,7 @@ static void envelope(const struct group *g, struct point i, struct point j, int 
     const float at = (i.a2 - j.a2) / (i.b - j.b);
     const float yi = height(i, at);
     // A point that shows by less than a thousandth is left out.
-    const float least    = yi + 1e-3f * fabsf(yi);
+    const float least = yi + 1e-3f * fabsf(yi);
     const struct point k = depth > 0 ? highest(g, at, least - slack(g, fabsf(at))) : i;
     if (k.index >= 0 && height(k, at) > least && k.b < i.b && k.b > j.b) {
         envelope(g, i, k, depth - 1, p);
@@ -288,8 +288,8 @@ static void envelope(const struct group *g, struct point i, struct point j, int 
 
 static void part_init(const struct group *g, float lo, float hi, int depth, struct part *part) {
     const struct point first = highest(g, lo, -INFINITY);
-    const struct point last  = highest(g, hi, height(first, hi) - slack(g, hi));
-    part->n                  = 0;
+    const struct point last = highest(g, hi, height(first, hi) - slack(g, hi));
+    part->n = 0;
     put_step(first, 0.0f, part);
     // No last point: there is but one scale, zero.
     if (last.index >= 0 && last.index != first.index && first.b > last.b) {
@@ -338,11 +338,11 @@ int berth_lattice_shift(const struct lattice *lattice, const float *x, const flo
     const int down = sum[1] > sum[0];
     for (int i = 0; i < n_groups; i++) {
         const struct group *chosen = &g[down][i];
-        const struct point p       = at[down][i];
-        const struct point first   = highest(chosen, lo, height(p, lo) + slack(chosen, lo));
-        const struct point last    = highest(chosen, hi, height(p, hi) + slack(chosen, hi));
-        const bool has_first       = first.index >= 0 && first.b > p.b;
-        parts[i].n                 = 0;
+        const struct point p = at[down][i];
+        const struct point first = highest(chosen, lo, height(p, lo) + slack(chosen, lo));
+        const struct point last = highest(chosen, hi, height(p, hi) + slack(chosen, hi));
+        const bool has_first = first.index >= 0 && first.b > p.b;
+        parts[i].n = 0;
         put_step(has_first ? first : p, 0.0f, &parts[i]);
         (void) step_to(has_first ? step_to(first, p, &parts[i]) : p, last, &parts[i]);
     }

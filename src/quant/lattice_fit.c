@@ -36,7 +36,7 @@ static struct ab way_at(const struct cell *cell, const struct way *way, float sc
     struct ab t = {0.0f, 0.0f};
     for (int i = 0; i < way->n_parts; i++) {
         const struct part *p = &cell->part[way->part[i]];
-        const int k          = step_at(p, scale);
+        const int k = step_at(p, scale);
         t.a += p->a[k];
         t.b += p->b[k];
     }
@@ -52,8 +52,8 @@ int berth_lattice_way(const struct cell *cell, const struct unit *unit, float sc
 enum {
     MAX_BUNDLE_PARTS = 8,
     MAX_BUNDLE_STEPS = 1 + MAX_BUNDLE_PARTS * (LATTICE_MAX_STEPS - 1),
-    PLACE_BITS       = 4, // places to the octave, as a power of two
-    N_PLACES         = 6 << PLACE_BITS
+    PLACE_BITS = 4, // places to the octave, as a power of two
+    N_PLACES = 6 << PLACE_BITS
 };
 
 // The units of a cell, or one unit that has two ways: the sums of each way between one step of some part and the next.
@@ -80,9 +80,9 @@ struct event {
 // Adds the steps of a part to the sorted events. One that lies before the step it follows is taken with that one.
 static int add_events(const struct cell *cell, int part, struct event *events, int n) {
     const struct part *p = &cell->part[part];
-    float at             = -INFINITY;
+    float at = -INFINITY;
     for (int k = 1; k < p->n; k++) {
-        at    = p->step[k] > at ? p->step[k] : p->step[k] <= at ? at : INFINITY;
+        at = p->step[k] > at ? p->step[k] : p->step[k] <= at ? at : INFINITY;
         int i = n++;
         for (; i > 0 && events[i - 1].at > at; i--) {
             events[i] = events[i - 1];
@@ -97,7 +97,7 @@ static struct ab sum_units(const struct cell *cell, const struct unit *units, in
     struct ab sum = {0.0f, 0.0f};
     for (int u = 0; u < n_units; u++) {
         const struct way *w = &units[u].way[way];
-        struct ab t         = {0.0f, 0.0f};
+        struct ab t = {0.0f, 0.0f};
         for (int i = 0; i < w->n_parts; i++) {
             const struct part *p = &cell->part[w->part[i]];
             t.a += p->a[at[w->part[i]]];
@@ -117,8 +117,8 @@ static inline int place_of(const struct bundle *b, float scale) {
 static void bundle_init(const struct cell *cell, const struct unit *units, int n_units, struct bundle *b) {
     struct event events[MAX_BUNDLE_STEPS];
     uint8_t at[LATTICE_MAX_PARTS] = {0};
-    int n                         = 0;
-    b->n_ways                     = units[0].n_ways;
+    int n = 0;
+    b->n_ways = units[0].n_ways;
     for (int u = 0; u < n_units; u++) {
         for (int way = 0; way < b->n_ways; way++) {
             for (int i = 0; i < units[u].way[way].n_parts; i++) {
@@ -126,8 +126,8 @@ static void bundle_init(const struct cell *cell, const struct unit *units, int n
             }
         }
     }
-    b->n     = n + 1;
-    b->most  = 0.0f;
+    b->n = n + 1;
+    b->most = 0.0f;
     b->first = berth_float_bits(cell->lo);
     for (int k = 0, place = 0; k <= n; k++) {
         if (k > 0) {
@@ -136,8 +136,8 @@ static void bundle_init(const struct cell *cell, const struct unit *units, int n
         b->from[k] = k > 0 ? events[k - 1].at : 0.0f;
         for (int way = 0; way < b->n_ways; way++) {
             const struct ab t = sum_units(cell, units, n_units, way, at);
-            b->sum[way][k]    = t;
-            b->most           = t.a > 0.0f && t.a * t.a > b->most * t.b ? t.a * t.a / t.b : b->most;
+            b->sum[way][k] = t;
+            b->most = t.a > 0.0f && t.a * t.a > b->most * t.b ? t.a * t.a / t.b : b->most;
         }
         // Places whose lower end comes before the next step start here.
         const int last = k < n ? (events[k].at > 0.0f ? place_of(b, events[k].at) : 0) : N_PLACES - 1;
@@ -171,9 +171,9 @@ static inline struct ab bundle_at(const struct bundle *b, float scale) {
     struct ab t = b->sum[0][i];
     if (b->n_ways > 1) {
         const struct ab other = b->sum[1][i];
-        const bool better     = gain(other, scale) > gain(t, scale);
-        t.a                   = better ? other.a : t.a;
-        t.b                   = better ? other.b : t.b;
+        const bool better = gain(other, scale) > gain(t, scale);
+        t.a = better ? other.a : t.a;
+        t.b = better ? other.b : t.b;
     }
     return t;
 }
@@ -189,7 +189,7 @@ static inline struct ab cell_at(const struct steps *s, float scale) {
 }
 
 int berth_lattice_flip(const struct lattice *lattice, int point, const float *x, const float *w) {
-    int best   = 0;
+    int best = 0;
     float cost = INFINITY;
     for (int k = 0; k < lattice->dim; k++) {
         const float c = w[k] * x[k] * lattice_value(lattice, point, k);
@@ -206,16 +206,16 @@ int berth_lattice_flip(const struct lattice *lattice, int point, const float *x,
 // The scale a cell would choose alone is a / b of what this returns.
 static struct ab own_best(const struct cell *cell, const struct steps *steps, int n_trials, int n_rounds) {
     const float factor = cell->lo > 0.0f ? powf(cell->hi / cell->lo, 1.0f / (float) (n_trials - 1)) : 1.0f;
-    float most         = 0.0f;
-    float scale        = 0.0f;
-    float trial        = cell->lo;
-    struct ab best     = {0.0f, 1.0f};
+    float most = 0.0f;
+    float scale = 0.0f;
+    float trial = cell->lo;
+    struct ab best = {0.0f, 1.0f};
     for (int t = 0; t < n_trials + n_rounds; t++) {
         const struct ab at = cell_at(steps, t < n_trials ? trial : scale);
         if (at.a > 0.0f && at.a * at.a > most * at.b) {
-            most  = at.a * at.a / at.b;
+            most = at.a * at.a / at.b;
             scale = at.a / at.b;
-            best  = at;
+            best = at;
         }
         trial *= factor;
     }
@@ -242,20 +242,20 @@ struct search {
 // With d fixed, each cell takes the best level next to its own scale. False: given up, since the gain cannot be above least.
 static bool choose_levels(const struct search *z, int reach, float least, struct choice *c) {
     const int n_levels = z->n_levels;
-    const float step   = z->levels[1] - z->levels[0];
-    c->gain            = 0.0f;
+    const float step = z->levels[1] - z->levels[0];
+    c->gain = 0.0f;
     for (int i = 0; i < z->n_cells; i++) {
         const float place = c->d > 0.0f ? (z->own[i] / c->d - z->levels[0]) / step : 0.0f;
-        const int middle  = place < 0.0f ? 0 : place > (float) (n_levels - 1) ? n_levels - 1 : (int) (place + 0.5f);
-        const int from    = middle - reach < 0 ? 0 : middle - reach;
-        const int to      = middle + reach > n_levels - 1 ? n_levels - 1 : middle + reach;
-        float best        = -INFINITY;
-        int chosen        = from;
+        const int middle = place < 0.0f ? 0 : place > (float) (n_levels - 1) ? n_levels - 1 : (int) (place + 0.5f);
+        const int from = middle - reach < 0 ? 0 : middle - reach;
+        const int to = middle + reach > n_levels - 1 ? n_levels - 1 : middle + reach;
+        float best = -INFINITY;
+        int chosen = from;
         for (int k = from; k <= to; k++) {
             const float scale = c->d * z->levels[k];
-            const float g     = gain(cell_at(&z->steps[i], scale), scale);
-            chosen            = g > best ? k : chosen;
-            best              = g > best ? g : best;
+            const float g = gain(cell_at(&z->steps[i], scale), scale);
+            chosen = g > best ? k : chosen;
+            best = g > best ? g : best;
         }
         c->level[i] = (uint8_t) chosen;
         c->gain += best;
@@ -295,15 +295,15 @@ static float growth(const struct frame *f, const struct search *z, const struct 
 static float search_init(const struct frame *f, const struct cell *cells, struct search *z) {
     const int n_trials = f->hard ? 16 : 4;
     const int n_rounds = f->hard ? 3 : 1;
-    float max          = 0.0f;
-    float rest         = 0.0f;
+    float max = 0.0f;
+    float rest = 0.0f;
     for (int i = z->n_cells - 1; i >= 0; i--) {
         z->rest[i] = 1.00001f * rest; // and roundings
         steps_init(&cells[i], &z->steps[i]);
         const struct ab own = own_best(&cells[i], &z->steps[i], n_trials, n_rounds);
-        z->own[i]           = own.a / own.b;
-        z->bend[i]          = own.b;
-        max                 = z->own[i] > max ? z->own[i] : max;
+        z->own[i] = own.a / own.b;
+        z->bend[i] = own.b;
+        max = z->own[i] > max ? z->own[i] : max;
         for (int k = 0; k < z->steps[i].n_bundles; k++) {
             rest += z->steps[i].bundle[k].most;
         }
@@ -313,16 +313,16 @@ static float search_init(const struct frame *f, const struct cell *cells, struct
 
 // What cells miss of their own best if d is this and each takes the level nearest to its own scale, about.
 static float distance(const struct search *z, float d) {
-    const v4f step     = v4_all(z->levels[1] - z->levels[0]);
-    const v4f low      = v4_all(z->levels[0]);
-    const v4f last     = v4_all((float) (z->n_levels - 1));
+    const v4f step = v4_all(z->levels[1] - z->levels[0]);
+    const v4f low = v4_all(z->levels[0]);
+    const v4f last = v4_all((float) (z->n_levels - 1));
     const v4f per_step = v4_all(1.0f / (d * step[0]));
-    v4f sum            = v4_all(0.0f);
+    v4f sum = v4_all(0.0f);
     for (int i = 0; i < z->n_cells; i += 4) {
-        const v4f own   = v4_load(z->own + i);
+        const v4f own = v4_load(z->own + i);
         const v4f place = v4_round((own - v4_all(d) * low) * per_step);
         const v4f level = low + step * v4_min(v4_max(place, v4_all(0.0f)), last);
-        const v4f off   = own - v4_all(d) * level;
+        const v4f off = own - v4_all(d) * level;
         sum += v4_load(z->bend + i) * off * off;
     }
     return v4_sum(sum);
@@ -330,7 +330,7 @@ static float distance(const struct search *z, float d) {
 
 static void try_d(const struct frame *f, const struct search *z, float d, struct choice *best) {
     struct choice c = {.d = d};
-    c.h             = frame_round_half(f, &c.d);
+    c.h = frame_round_half(f, &c.d);
     if (choose_levels(z, 1, 0.99999f * best->gain, &c) && c.gain > best->gain) {
         *best = c;
     }
@@ -339,7 +339,7 @@ static void try_d(const struct frame *f, const struct search *z, float d, struct
 // d for the largest cell at the top level, beyond it, or as low as the middle, in quarter steps. All are tried where a block is
 // hard, else the two of the least distance.
 static void try_places(const struct frame *f, const struct search *z, float max, struct choice *best) {
-    const float top     = z->levels[z->n_levels - 1];
+    const float top = z->levels[z->n_levels - 1];
     const float quarter = 0.25f * (z->levels[1] - z->levels[0]);
     float least[2] = {INFINITY, INFINITY}, kept[2] = {max / top, max / top};
     for (int t = -4; t < 2 * z->n_levels; t++) {
@@ -349,14 +349,14 @@ static void try_places(const struct frame *f, const struct search *z, float max,
             continue;
         }
         const float off = distance(z, d);
-        const int i     = off < least[0] ? 0 : 1;
+        const int i = off < least[0] ? 0 : 1;
         if (i == 0) {
             least[1] = least[0];
-            kept[1]  = kept[0];
+            kept[1] = kept[0];
         }
         if (off < least[i]) {
             least[i] = off;
-            kept[i]  = d;
+            kept[i] = d;
         }
     }
     for (int i = 0; i < 2 && !f->hard; i++) {
@@ -369,16 +369,16 @@ uint16_t berth_lattice_fit(const struct frame *f, const struct cell *cells, int 
     enum { N_ROUNDS = 4 };
     struct choice best = {.d = 0.0f};
     struct search z;
-    z.n_cells       = n_cells;
-    z.levels        = levels;
-    z.n_levels      = n_levels;
+    z.n_cells = n_cells;
+    z.levels = levels;
+    z.n_levels = n_levels;
     const float max = search_init(f, cells, &z);
     if (max > 0.0f) {
         try_places(f, &z, max, &best);
     }
     for (int round = 0; round < N_ROUNDS && best.d > 0.0f; round++) {
         struct choice c = {.d = refit(&z, &best)};
-        c.h             = frame_round_half(f, &c.d);
+        c.h = frame_round_half(f, &c.d);
         if (c.h == best.h || !choose_levels(&z, f->hard ? 2 : 1, 0.99999f * best.gain, &c) || !(c.gain > best.gain)) {
             break;
         }

@@ -19,12 +19,12 @@
 enum { QK = 32 };
 
 static void range(const float *x, float *lo, float *hi) {
-    v4f low  = v4_all(FLT_MAX);
+    v4f low = v4_all(FLT_MAX);
     v4f high = v4_all(-FLT_MAX);
     for (int j = 0; j < QK; j += 4) {
         const v4f v = v4_load(x + j);
-        low         = v4_select(v < low, v, low);
-        high        = v4_select(v > high, v, high);
+        low = v4_select(v < low, v, low);
+        high = v4_select(v > high, v, high);
     }
     *lo = low[0];
     *hi = high[0];
@@ -68,8 +68,8 @@ static void pack_5(const uint8_t *restrict q, uint8_t *restrict qs, uint8_t *res
 #if defined(__aarch64__)
     const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u)), fifth = vdupq_n_u8(16);
     uint8x16_t sum = vpaddq_u8(vandq_u8(vtstq_u8(vld1q_u8(q), fifth), bit), vandq_u8(vtstq_u8(vld1q_u8(q + 16), fifth), bit));
-    sum            = vpaddq_u8(sum, sum);
-    sum            = vpaddq_u8(sum, sum);
+    sum = vpaddq_u8(sum, sum);
+    sum = vpaddq_u8(sum, sum);
     const uint32_t bits = vgetq_lane_u32(vreinterpretq_u32_u8(sum), 0);
     memcpy(qh, &bits, sizeof(bits));
 #else
@@ -94,13 +94,13 @@ static int fifth_bit(const uint8_t *qh, int j) {
 
 // The low byte of v with its sign, at most max: what overflows comes out as it does in the reference.
 static inline v4i low_byte(v4i v, int max) {
-    v               = v << 24 >> 24;
+    v = v << 24 >> 24;
     const v4i above = v > max;
     return (above & max) | (~above & v);
 }
 
 static void levels_biased(const float *x, float d, int bias, uint8_t *q) {
-    const v4f id   = v4_all(reciprocal(d));
+    const v4f id = v4_all(reciprocal(d));
     const v4f half = v4_all((float) bias + 0.5f);
     v4i v[QK / 4];
     for (int j = 0; j < QK / 4; j++) {
@@ -113,7 +113,7 @@ void quantize_row_q4_0_ref(const float *GGML_RESTRICT x, block_q4_0 *GGML_RESTRI
     for (int64_t i = 0; i < k / QK; i++) {
         uint8_t q[QK];
         const float d = extreme(x + i * QK) / -8;
-        y[i].d        = berth_float_to_half(d);
+        y[i].d = berth_float_to_half(d);
         levels_biased(x + i * QK, d, 8, q);
         pack_4(q, y[i].qs);
     }
@@ -135,7 +135,7 @@ void quantize_row_q4_1_ref(const float *GGML_RESTRICT x, block_q4_1 *GGML_RESTRI
         uint8_t q[QK];
         float lo, hi;
         range(x + i * QK, &lo, &hi);
-        const float d  = (hi - lo) / 15;
+        const float d = (hi - lo) / 15;
         const float id = reciprocal(d);
         v4i v[QK / 4];
         for (int j = 0; j < QK / 4; j++) {
@@ -164,7 +164,7 @@ void quantize_row_q5_0_ref(const float *GGML_RESTRICT x, block_q5_0 *GGML_RESTRI
     for (int64_t i = 0; i < k / QK; i++) {
         uint8_t q[QK];
         const float d = extreme(x + i * QK) / -16;
-        y[i].d        = berth_float_to_half(d);
+        y[i].d = berth_float_to_half(d);
         levels_biased(x + i * QK, d, 16, q);
         pack_5(q, y[i].qs, y[i].qh);
     }
@@ -186,7 +186,7 @@ void quantize_row_q5_1_ref(const float *GGML_RESTRICT x, block_q5_1 *GGML_RESTRI
         uint8_t q[QK];
         float lo, hi;
         range(x + i * QK, &lo, &hi);
-        const float d  = (hi - lo) / 31;
+        const float d = (hi - lo) / 31;
         const float id = reciprocal(d);
         v4i v[QK / 4];
         for (int j = 0; j < QK / 4; j++) {
@@ -212,7 +212,7 @@ void dequantize_row_q5_1(const block_q5_1 *GGML_RESTRICT x, float *GGML_RESTRICT
 // ---- q8_0, q8_1 ----
 
 static float levels_8bit(const float *x, int8_t *q) {
-    const float d  = berth_amax(x, QK) / 127;
+    const float d = berth_amax(x, QK) / 127;
     const float id = reciprocal(d);
     v4i v[QK / 4];
     for (int j = 0; j < QK / 4; j++) {
@@ -240,7 +240,7 @@ void dequantize_row_q8_0(const block_q8_0 *GGML_RESTRICT x, float *GGML_RESTRICT
 void quantize_row_q8_1_ref(const float *GGML_RESTRICT x, block_q8_1 *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK; i++) {
         const float d = levels_8bit(x + i * QK, y[i].qs);
-        int sum       = 0;
+        int sum = 0;
         for (int j = 0; j < QK; j++) {
             sum += y[i].qs[j];
         }
@@ -255,8 +255,8 @@ BERTH_QUANTIZE_PLAIN(q8_0, QK)
 
 static const struct scale_search scale_4 = {QK, 8, false};
 static const struct scale_search scale_5 = {QK, 16, false};
-static const struct line_search line_4   = {QK, 15, -0.9f, 0.05f, 37, false};
-static const struct line_search line_5   = {QK, 31, -0.9f, 0.05f, 37, false};
+static const struct line_search line_4 = {QK, 15, -0.9f, 0.05f, 37, false};
+static const struct line_search line_5 = {QK, 31, -0.9f, 0.05f, 37, false};
 
 // True: the block has to be searched, with these weights. False: it is done, without any.
 #define SEARCHED(name, x, y, w, power, weight, i) \

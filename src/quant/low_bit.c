@@ -32,7 +32,7 @@ static float reciprocal(float d) {
 void quantize_row_q1_0_ref(const float *GGML_RESTRICT x, block_q1_0 *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_Q1_0; i++) {
         const float *b = x + i * QK_Q1_0;
-        float sum      = 0.0f;
+        float sum = 0.0f;
         for (int j = 0; j < QK_Q1_0; j++) {
             sum += fabsf(b[j]);
         }
@@ -62,9 +62,9 @@ BERTH_QUANTIZE_PLAIN(q1_0, QK_Q1_0)
 void quantize_row_q2_0_ref(const float *GGML_RESTRICT x, block_q2_0 *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_Q2_0; i++) {
         const float *b = x + i * QK_Q2_0;
-        const float d  = v4_largest(b, QK_Q2_0);
+        const float d = v4_largest(b, QK_Q2_0);
         const float id = reciprocal(d);
-        y[i].d         = berth_float_to_half(d);
+        y[i].d = berth_float_to_half(d);
         for (int j = 0; j < QK_Q2_0 / 4; j++) {
             y[i].qs[j] = 0;
             for (int t = 0; t < 4; t++) {
@@ -95,7 +95,7 @@ static int pack_trits(const float *x, float id, int n_bytes, int n_runs, uint8_t
         for (int r = 0; r < 5; r++) {
             v = 3 * v + (r < n_runs ? (round_low(x[r * n_bytes + j] * id) + 1) & 0xff : 0);
         }
-        v     = v & 0xff;
+        v = v & 0xff;
         qs[j] = (uint8_t) ((v * 256 + 242) / 243);
     }
     return n_bytes * n_runs;
@@ -106,7 +106,7 @@ static int unpack_trits(const uint8_t *qs, float d, int n_bytes, int n_runs, flo
     for (int r = 0; r < n_runs; r++) {
         for (int j = 0; j < n_bytes; j++) {
             const uint8_t fraction = (uint8_t) (qs[j] * power[r]);
-            y[r * n_bytes + j]     = (float) ((fraction * 3 >> 8) - 1) * d;
+            y[r * n_bytes + j] = (float) ((fraction * 3 >> 8) - 1) * d;
         }
     }
     return n_bytes * n_runs;
@@ -114,9 +114,9 @@ static int unpack_trits(const uint8_t *qs, float d, int n_bytes, int n_runs, flo
 
 void quantize_row_tq1_0_ref(const float *GGML_RESTRICT x, block_tq1_0 *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, x += QK_K) {
-        const float d  = berth_amax(x, QK_K);
+        const float d = berth_amax(x, QK_K);
         const float id = reciprocal(d);
-        int at         = pack_trits(x, id, 32, 5, y[i].qs);
+        int at = pack_trits(x, id, 32, 5, y[i].qs);
         at += pack_trits(x + at, id, 16, 5, y[i].qs + 32);
         pack_trits(x + at, id, 4, 4, y[i].qh);
         y[i].d = berth_float_to_half(d);
@@ -138,11 +138,11 @@ BERTH_QUANTIZE_PLAIN(tq1_0, QK_K)
 
 void quantize_row_tq2_0_ref(const float *GGML_RESTRICT x, block_tq2_0 *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, x += QK_K) {
-        const float d  = berth_amax(x, QK_K);
+        const float d = berth_amax(x, QK_K);
         const float id = reciprocal(d);
         for (int j = 0; j < QK_K / 4; j++) {
             const float *run = x + j / 32 * 128 + j % 32;
-            unsigned v       = 0;
+            unsigned v = 0;
             for (int r = 0; r < 4; r++) {
                 v |= (unsigned) ((round_low(run[32 * r] * id) + 1) & 3) << (2 * r);
             }

@@ -45,8 +45,8 @@ static inline void berth_block_nan(void *block, size_t size, uint16_t *d) {
 static inline bool frame_is_hard(struct frame *f, int n) {
     v4f sum = v4_all(0.0f), power = sum, power2 = sum, weight2 = sum;
     for (int i = 0; i < n; i += 4) {
-        const v4f x  = v4_load(f->x + i);
-        const v4f w  = v4_load(f->w + i);
+        const v4f x = v4_load(f->x + i);
+        const v4f w = v4_load(f->w + i);
         const v4f xx = x * x;
         sum += x;
         power += xx;
@@ -54,9 +54,9 @@ static inline bool frame_is_hard(struct frame *f, int n) {
         weight2 += w * w;
     }
     const float count = (float) n;
-    const float all   = v4_sum(sum);
-    const float p     = v4_sum(power);
-    f->uneven         = v4_sum(weight2) > 1.001f * count; // their mean is 1
+    const float all = v4_sum(sum);
+    const float p = v4_sum(power);
+    f->uneven = v4_sum(weight2) > 1.001f * count; // their mean is 1
     return count < 0.25f * v4_sum(weight2) || p * p < 0.2f * count * v4_sum(power2) || all * all > 0.3f * count * p;
 }
 
@@ -68,7 +68,7 @@ static inline void frame_weights(struct frame *f, const float *w, int n) {
     }
     for (int i = 0; i < n && total > 0.0; i++) {
         const double wi = w[i] > 0.0f && isfinite(w[i]) ? w[i] / total * n : 0.0;
-        f->w[i]         = wi > 1e-12 ? (float) wi : 1e-12f;
+        f->w[i] = wi > 1e-12 ? (float) wi : 1e-12f;
     }
 }
 
@@ -80,12 +80,12 @@ static inline bool frame_init(struct frame *f, const float *x, const float *w, i
         return false;
     }
     const float amax = hi > -lo ? fabsf(hi) : fabsf(lo);
-    int exponent     = 0;
+    int exponent = 0;
     (void) frexpf(amax, &exponent);
-    exponent           = amax > 0.0f ? exponent - 1 : 0;
-    f->outer           = ldexp(1.0, exponent);
+    exponent = amax > 0.0f ? exponent - 1 : 0;
+    f->outer = ldexp(1.0, exponent);
     const double inner = ldexp(1.0, -exponent);
-    const bool simple  = exponent > -120 && exponent < 120; // a float has the factor
+    const bool simple = exponent > -120 && exponent < 120; // a float has the factor
     for (int i = 0; i < n && simple; i += 4) {
         v4_store(f->x + i, v4_load(x + i) * v4_all((float) inner));
     }
@@ -106,11 +106,11 @@ static inline bool frame_init(struct frame *f, const float *x, const float *w, i
 
 // The half nearest to v of the frame, never infinite; its value in the frame goes to *v.
 static inline uint16_t frame_round_half(const struct frame *f, float *v) {
-    const double out  = *v * f->outer;
-    const float kept  = out > BERTH_HALF_MAX ? BERTH_HALF_MAX : out < -BERTH_HALF_MAX ? -BERTH_HALF_MAX : (float) out;
-    const uint16_t h  = berth_float_to_half(kept);
+    const double out = *v * f->outer;
+    const float kept = out > BERTH_HALF_MAX ? BERTH_HALF_MAX : out < -BERTH_HALF_MAX ? -BERTH_HALF_MAX : (float) out;
+    const uint16_t h = berth_float_to_half(kept);
     const double back = berth_half_to_float(h) / f->outer;
-    *v                = back > 1e30 ? 1e30f : back < -1e30 ? -1e30f : (float) back; // beyond: the outer value is nothing anyway
+    *v = back > 1e30 ? 1e30f : back < -1e30 ? -1e30f : (float) back; // beyond: the outer value is nothing anyway
     return h;
 }
 
@@ -120,7 +120,7 @@ static inline uint16_t frame_round_half(const struct frame *f, float *v) {
 // part: how much of it is taken, all but where the price is too high; half of that where weights say what counts. xx, xy: sums of
 // w x x and w x y.
 static inline float frame_growth(const struct frame *f, float xx, float xy, float part) {
-    const float most   = 0.2f;
+    const float most = 0.2f;
     const float growth = xy > 0.5f * xx ? part * (xx / xy - 1.0f) : 0.0f;
     return 1.0f + (f->uneven ? 0.5f : 1.0f) * (growth < most ? growth : most);
 }

@@ -55,23 +55,23 @@ void berth_plain_affine(
     const float *x, const struct line_search *how, int s_max, uint8_t *s, uint8_t *m, uint8_t *q, uint16_t *d, uint16_t *dmin) {
     const int n_runs = QK_K / how->len;
     float scale[MAX_RUNS], offset[MAX_RUNS];
-    float max_scale  = 0.0f;
+    float max_scale = 0.0f;
     float max_offset = 0.0f;
     for (int r = 0; r < n_runs; r++) {
         float weight[WEIGHTED_BLOCK], low;
         affine_weights(x + r * how->len, how, weight);
-        scale[r]   = berth_weighted_line(x + r * how->len, weight, how, q + r * how->len, &low);
-        offset[r]  = -low;
-        max_scale  = scale[r] > max_scale ? scale[r] : max_scale;
+        scale[r] = berth_weighted_line(x + r * how->len, weight, how, q + r * how->len, &low);
+        offset[r] = -low;
+        max_scale = scale[r] > max_scale ? scale[r] : max_scale;
         max_offset = offset[r] > max_offset ? offset[r] : max_offset;
     }
     integers_of(scale, n_runs, max_scale, s_max, s);
     integers_of(offset, n_runs, max_offset, s_max, m);
-    *d    = berth_float_to_half(max_scale / (float) s_max);
+    *d = berth_float_to_half(max_scale / (float) s_max);
     *dmin = berth_float_to_half(max_offset / (float) s_max);
     for (int r = 0; r < n_runs; r++) {
         const float step = berth_half_to_float(*d) * (float) s[r];
-        const float low  = berth_half_to_float(*dmin) * (float) m[r];
+        const float low = berth_half_to_float(*dmin) * (float) m[r];
         for (int i = r * how->len; i < (r + 1) * how->len && step != 0.0f; i++) {
             q[i] = (uint8_t) nearest_in((x[i] + low) / step, 0, how->q_max);
         }
@@ -82,11 +82,11 @@ void berth_plain_affine(
 
 // The scales of 16 runs become integers of s_min .. -s_min - 1, the largest s_min itself; levels follow. Returns d.
 static uint16_t scales_of(const float *x, const float *scale, int bias, int s_min, int8_t *s, uint8_t *q) {
-    const float max     = extreme(scale, MAX_RUNS);
+    const float max = extreme(scale, MAX_RUNS);
     const float inverse = (float) s_min / max;
-    const uint16_t d    = berth_float_to_half(1.0f / inverse);
+    const uint16_t d = berth_float_to_half(1.0f / inverse);
     for (int r = 0; r < MAX_RUNS; r++) {
-        s[r]             = (int8_t) berth_min_i32(berth_rint_wrapped(inverse * scale[r]), -s_min - 1);
+        s[r] = (int8_t) berth_min_i32(berth_rint_wrapped(inverse * scale[r]), -s_min - 1);
         const float step = berth_half_to_float(d) * (float) s[r];
         for (int i = r * RUN; i < (r + 1) * RUN && step != 0.0f; i++) {
             q[i] = (uint8_t) (nearest_in(x[i] / step, -bias, bias - 1) + bias);
@@ -110,30 +110,30 @@ static float q3_run(const float *x, uint8_t *q) {
     squares(x, RUN, w);
     const float inverse = -(float) BIAS / max;
     for (int i = 0; i < RUN; i++) {
-        level[i]      = nearest_in(inverse * x[i], -BIAS, BIAS - 1);
+        level[i] = nearest_in(inverse * x[i], -BIAS, BIAS - 1);
         const float l = (float) level[i];
-        a             = berth_mad(w[i] * x[i], l, a);
-        b             = berth_mad(w[i] * l, l, b);
+        a = berth_mad(w[i] * x[i], l, a);
+        b = berth_mad(w[i] * l, l, b);
     }
     bool changed = true;
     for (int round = 0; round < N_ROUNDS && changed; round++) {
         changed = false;
         for (int i = 0; i < RUN; i++) {
-            const float l  = (float) level[i];
+            const float l = (float) level[i];
             const float wx = w[i] * x[i];
-            float rest_a   = berth_mad(-wx, l, a);
+            float rest_a = berth_mad(-wx, l, a);
             if (!(rest_a > 0.0f)) {
                 continue;
             }
-            float rest_b   = berth_mad(-(w[i] * l), l, b);
+            float rest_b = berth_mad(-(w[i] * l), l, b);
             const int next = nearest_in(x[i] * rest_b / rest_a, -BIAS, BIAS - 1);
-            rest_a         = berth_mad(wx, (float) next, rest_a);
-            rest_b         = berth_mad(w[i] * (float) next, (float) next, rest_b);
+            rest_a = berth_mad(wx, (float) next, rest_a);
+            rest_b = berth_mad(w[i] * (float) next, (float) next, rest_b);
             if (next != level[i] && rest_b > 0.0f && rest_a * rest_a * b > a * a * rest_b) {
                 level[i] = next;
-                a        = rest_a;
-                b        = rest_b;
-                changed  = true;
+                a = rest_a;
+                b = rest_b;
+                changed = true;
             }
         }
     }
@@ -190,10 +190,10 @@ static void levels_of(const float *x, float inverse, const int8_t *values, uint8
 static void value_sums(const float *x, const int8_t *values, const uint8_t *q, float *a, float *b) {
     *a = *b = 0.0f;
     for (int i = 0; i < IQ4_RUN; i++) {
-        const float v  = (float) values[q[i]];
+        const float v = (float) values[q[i]];
         const float wv = x[i] * x[i] * v;
-        *a             = berth_mad(wv, x[i], *a);
-        *b             = berth_mad(wv, v, *b);
+        *a = berth_mad(wv, x[i], *a);
+        *b = berth_mad(wv, v, *b);
     }
 }
 
@@ -220,13 +220,13 @@ static float iq4_xs_run(const float *x, const int8_t *values) {
     levels_of(x, 1.0f / (-max / (float) values[0]), values, q);
     value_sums(x, values, q, &a, &b);
     float scale = a / b;
-    float best  = scale * a;
+    float best = scale * a;
     for (int t = -REACH; t <= REACH; t++) {
         levels_of(x, (float) (t + values[0]) / max, values, q);
         value_sums(x, values, q, &a, &b);
         if (b > 0.0f && a * a > best * b) {
             scale = a / b;
-            best  = scale * a;
+            best = scale * a;
         }
     }
     return scale;
@@ -238,10 +238,10 @@ uint16_t berth_plain_iq4_xs(const float *x, const int8_t *values, int8_t *s, uin
     for (int r = 0; r < N_RUNS; r++) {
         scale[r] = iq4_xs_run(x + r * IQ4_RUN, values);
     }
-    const float d       = -extreme(scale, N_RUNS) / 32;
+    const float d = -extreme(scale, N_RUNS) / 32;
     const float inverse = d != 0.0f ? 1.0f / d : 0.0f;
     for (int r = 0; r < N_RUNS; r++) {
-        s[r]             = (int8_t) nearest_in(inverse * scale[r], -32, 31);
+        s[r] = (int8_t) nearest_in(inverse * scale[r], -32, 31);
         const float step = d * (float) s[r];
         levels_of(x + r * IQ4_RUN, step != 0.0f ? 1.0f / step : 0.0f, values, q + r * IQ4_RUN);
     }

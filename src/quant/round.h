@@ -72,8 +72,8 @@ static inline v4i berth_round_4(v4f v) {
     return (v4i) vcvtaq_s32_f32((float32x4_t) v);
 #elif defined(__SSE2__)
     // What is cut off says whether to go on by one; from 2^23 on there is nothing to cut off.
-    const v4i cut   = berth_trunc_4(v);
-    const v4f rest  = v - __builtin_convertvector(cut, v4f);
+    const v4i cut = berth_trunc_4(v);
+    const v4f rest = v - __builtin_convertvector(cut, v4f);
     const v4i small = v4_abs(v) < v4_all(0x1p23f);
     return cut - (small & (rest >= v4_all(0.5f))) + (small & (rest <= v4_all(-0.5f)));
 #else
@@ -135,7 +135,7 @@ static inline size_t berth_rows_size(const char *what, int64_t nrows, int64_t n_
     size_t quantize_##name( \
         const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix) { \
         const size_t size = berth_rows_size(__func__, nrows, n_per_row, block, sizeof(block_##name)); \
-        block_##name *y   = dst; \
+        block_##name *y = dst; \
         for (int64_t i = 0; size > 0 && i < nrows; i++) { \
             quantize_blocks_##name(src + i * n_per_row, y + i * (n_per_row / (block)), n_per_row / (block), imatrix); \
         } \

@@ -16,7 +16,7 @@ struct run {
 // Takes scale as a half if it leaves less error.
 static void try_scale(const struct frame *f, int at, int len, const struct grid *grid, float scale, struct run *best) {
     struct run r = {.d = scale};
-    r.h          = frame_round_half(f, &r.d);
+    r.h = frame_round_half(f, &r.d);
     if (r.h != best->h) {
         r.error = error_at(f->x + at, f->w + at, len, grid, r.d);
         if (r.error < best->error) {
@@ -34,8 +34,8 @@ static uint16_t unbiased(const struct frame *f, int at, int len, const struct gr
 }
 
 uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid *grid, uint8_t *q) {
-    const float *x  = f->x + at;
-    const float *w  = f->w + at;
+    const float *x = f->x + at;
+    const float *w = f->w + at;
     struct run best = {.error = error_at(x, w, len, grid, 0.0f)}; // what zeros leave
     struct curve c;
     float a, b;

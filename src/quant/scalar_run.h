@@ -30,7 +30,7 @@ static inline v4f snap(const struct grid *grid, v4f v) {
     v4f g = v4_all(grid->values[0]);
     for (int i = 1; i < 16; i++) {
         const float middle = 0.5f * (float) (grid->values[i - 1] + grid->values[i]);
-        const float step   = (float) (grid->values[i] - grid->values[i - 1]);
+        const float step = (float) (grid->values[i] - grid->values[i - 1]);
         g += (v4f) ((v > v4_all(middle)) & (v4i) v4_all(step));
     }
     return g;
@@ -43,7 +43,7 @@ static inline void project_run(
     v4f b = v4_all(0.0f);
     for (int i = 0; i < len; i += 4) {
         const v4f xi = v4_load(x + i);
-        const v4f g  = snap(grid, xi * v4_all(inverse));
+        const v4f g = snap(grid, xi * v4_all(inverse));
         const v4f wg = v4_load(w + i) * g;
         a += wg * xi;
         b += wg * g;
@@ -60,7 +60,7 @@ static inline void project_lanes(
     for (int i = 0; i < len; i += 4) {
         for (int k = 0; k < 4; k++) {
             const v4f xi = v4_all(x[i + k]);
-            const v4f g  = snap(grid, xi * inverse);
+            const v4f g = snap(grid, xi * inverse);
             const v4f wg = v4_all(w[i + k]) * g;
             a[k] += wg * xi;
             b[k] += wg * g;
@@ -73,10 +73,10 @@ static inline void project_lanes(
 // Squared error of the run at this scale.
 static inline float error_run(const float *x, const float *w, int len, const struct grid *grid, float scale) {
     const v4f inverse = v4_all(scale != 0.0f ? 1.0f / scale : 0.0f);
-    v4f sum           = v4_all(0.0f);
+    v4f sum = v4_all(0.0f);
     for (int i = 0; i < len; i += 4) {
         const v4f xi = v4_load(x + i);
-        const v4f e  = xi - snap(grid, xi * inverse) * v4_all(scale);
+        const v4f e = xi - snap(grid, xi * inverse) * v4_all(scale);
         sum += v4_load(w + i) * e * e;
     }
     return v4_sum(sum);
@@ -85,11 +85,11 @@ static inline float error_run(const float *x, const float *w, int len, const str
 // The same for four scales, in the lanes.
 static inline v4f error_lanes(const float *x, const float *w, int len, const struct grid *grid, v4f scale) {
     const v4f inverse = v4_select(scale != v4_all(0.0f), v4_all(1.0f) / scale, v4_all(0.0f));
-    v4f sum[4]        = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
+    v4f sum[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
     for (int i = 0; i < len; i += 4) {
         for (int k = 0; k < 4; k++) {
             const v4f xi = v4_all(x[i + k]);
-            const v4f e  = xi - snap(grid, xi * inverse) * scale;
+            const v4f e = xi - snap(grid, xi * inverse) * scale;
             sum[k] += v4_all(w[i + k]) * e * e;
         }
     }
@@ -133,7 +133,7 @@ static inline float power_of(const float *x, const float *w, int len) {
 // The element of the largest magnitude, the first of equals.
 static inline float extreme(const float *x, int len) {
     const float amax = v4_largest(x, len);
-    int i            = 0;
+    int i = 0;
     while (fabsf(x[i]) != amax) {
         i++;
     }
@@ -144,15 +144,15 @@ static inline float extreme(const float *x, int len) {
 static inline float run_scale(
     const float *x, const float *w, int len, const struct grid *grid, int n_ends, int n_trials, int n_rounds) {
     const float max = extreme(x, len);
-    float best      = 0.0f;
-    float scale     = 0.0f;
+    float best = 0.0f;
+    float scale = 0.0f;
     float a, b;
     if (max == 0.0f) {
         return 0.0f;
     }
     const v4f inverse_max = v4_all(1.0f / max);
-    v4f gains             = v4_all(0.0f);
-    v4f scales            = gains;
+    v4f gains = v4_all(0.0f);
+    v4f scales = gains;
     for (int end = 0; end < n_ends; end++) {
         const float edge = end == 0 ? grid->lo : grid->hi;
         // From a little inside the end to beyond it; coarse grids gain more from clipping.
@@ -163,22 +163,22 @@ static inline float run_scale(
             v4f as, bs;
             project_4(x, w, len, grid, (v4_all(from) + v4_all(step) * ts) * inverse_max, &as, &bs);
             // The largest element keeps a level other than zero: bs is none.
-            const v4f own    = as / bs;
+            const v4f own = as / bs;
             const v4i better = own * as > gains;
-            gains            = v4_select(better, own * as, gains);
-            scales           = v4_select(better, own, scales);
+            gains = v4_select(better, own * as, gains);
+            scales = v4_select(better, own, scales);
         }
     }
     for (int k = 0; k < 4; k++) {
         scale = gains[k] > best ? scales[k] : scale;
-        best  = gains[k] > best ? gains[k] : best;
+        best = gains[k] > best ? gains[k] : best;
     }
     for (int round = 0; round < n_rounds && scale != 0.0f; round++) {
         project(x, w, len, grid, 1.0f / scale, &a, &b);
         if (!(b > 0.0f && a * a > best * b)) {
             break;
         }
-        best  = a * a / b;
+        best = a * a / b;
         scale = a / b;
     }
     return scale;

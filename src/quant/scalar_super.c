@@ -27,11 +27,11 @@ struct effort {
     int n_starts;            // d tried, a multiple of 4
     int n_rounds, n_shifts;  // 0 rounds: there are no starts
 };
-static const struct effort quick_effort    = {1, 8, 0, 0, 0, 0}; // 3 bits, whose plain rows are quick too
-static const struct effort plain_effort    = {2, 4, 1, 4, 2, 0};
+static const struct effort quick_effort = {1, 8, 0, 0, 0, 0}; // 3 bits, whose plain rows are quick too
+static const struct effort plain_effort = {2, 4, 1, 4, 2, 0};
 static const struct effort weighted_effort = {2, 8, 1, 4, 2, 0};
-static const struct effort curve_effort    = {0, 0, 0, 16, 2, 0}; // all scales of a run are known
-static const struct effort hard_effort     = {2, 36, 3, 12, 5, 4};
+static const struct effort curve_effort = {0, 0, 0, 16, 2, 0}; // all scales of a run are known
+static const struct effort hard_effort = {2, 36, 3, 12, 5, 4};
 
 struct search {
     const struct frame *f;
@@ -87,28 +87,28 @@ static inline int near_scales(const struct search *z, int r, int reach, float in
 // With d fixed, each run takes the best s among reach neighbours of its best scales, and of the s it has.
 static void choose_scales(const struct search *z, int reach, struct plan *p) {
     const float inverse_d = reciprocal(p->d);
-    const bool exact      = z->curves == NULL || z->f->hard;
-    p->error              = 0.0f;
+    const bool exact = z->curves == NULL || z->f->hard;
+    p->error = 0.0f;
     for (int r = 0; r < z->n_runs; r++) {
         enum { MAX_TRIED = 3 * (1 + CURVE_PEAKS) };
         int tried[MAX_TRIED + 1]; // the last one written may not count
         float gains[MAX_TRIED];
         const int n = near_scales(z, r, reach, inverse_d, p->s[r], tried);
-        int chosen  = p->s[r];
-        float best  = -INFINITY;
+        int chosen = p->s[r];
+        float best = -INFINITY;
         // All before the first comparison, which the processor cannot predict.
         for (int i = 0; i < n; i++) {
             gains[i] = run_gain(z, exact, r, p->d, inverse_d, tried[i]);
         }
         for (int i = 0; i < n; i++) {
             chosen = gains[i] > best ? tried[i] : chosen;
-            best   = gains[i] > best ? gains[i] : best;
+            best = gains[i] > best ? gains[i] : best;
         }
         float error = exact ? -best : run_error(z, r, p->d * (float) chosen);
         if (!exact && chosen != p->s[r]) {
             const float stay = run_error(z, r, p->d * (float) p->s[r]);
-            chosen           = stay < error ? p->s[r] : chosen;
-            error            = stay < error ? stay : error;
+            chosen = stay < error ? p->s[r] : chosen;
+            error = stay < error ? stay : error;
         }
         p->s[r] = chosen;
         p->error += error;
@@ -147,16 +147,16 @@ static void put_start(const struct search *z, const struct plan *p, struct plan 
 
 // A start: d, and the s nearest to the runs' best scales, by their curves.
 static void try_start(const struct search *z, float d, struct plan *starts) {
-    struct plan p         = {.d = d};
-    p.h                   = frame_round_half(z->f, &p.d);
+    struct plan p = {.d = d};
+    p.h = frame_round_half(z->f, &p.d);
     const float inverse_d = reciprocal(p.d);
     for (int r = 0; r < z->n_runs && p.d != 0.0f; r++) {
         float best = z->n_peaks[r] > 0 ? -INFINITY : 0.0f;
         for (int i = 0; i < z->n_peaks[r]; i++) {
-            const int s      = nearest_scale(z->peak[r][i] * inverse_d, z->s_min);
+            const int s = nearest_scale(z->peak[r][i] * inverse_d, z->s_min);
             const float gain = run_gain(z, false, r, p.d, inverse_d, s);
             if (gain > best) {
-                best   = gain;
+                best = gain;
                 p.s[r] = s;
             }
         }
@@ -170,12 +170,12 @@ static void try_start(const struct search *z, float d, struct plan *starts) {
 
 // Four of them where there are no curves: the runs have one best scale each, and errors are exact.
 static void try_starts_4(const struct search *z, const float *d, struct plan *starts) {
-    struct plan p[4]       = {{.d = d[0]}, {.d = d[1]}, {.d = d[2]}, {.d = d[3]}};
+    struct plan p[4] = {{.d = d[0]}, {.d = d[1]}, {.d = d[2]}, {.d = d[3]}};
     const struct grid even = {z->grid->lo, z->grid->hi, NULL};
     v4f ds, inverse_d, error = v4_all(0.0f);
     for (int k = 0; k < 4; k++) {
-        p[k].h       = frame_round_half(z->f, &p[k].d);
-        ds[k]        = p[k].d;
+        p[k].h = frame_round_half(z->f, &p[k].d);
+        ds[k] = p[k].d;
         inverse_d[k] = reciprocal(p[k].d);
     }
     for (int r = 0; r < z->n_runs; r++) {
@@ -199,8 +199,8 @@ static void improve(const struct search *z, struct plan *best) {
     choose_scales(z, 1, best);
     for (int round = 1; round < z->effort.n_rounds; round++) {
         struct plan p = *best;
-        p.d           = refit(z, best);
-        p.h           = frame_round_half(z->f, &p.d);
+        p.d = refit(z, best);
+        p.h = frame_round_half(z->f, &p.d);
         if (p.h == best->h) {
             break;
         }
@@ -231,7 +231,7 @@ static bool shift_scales(const struct search *z, struct plan *best) {
         // As long as none is better, d stays, and all four are known at once.
         const v4f inverses = {reciprocal(p.d * (s0 - 2.0f)), reciprocal(p.d * (s0 - 1.0f)), reciprocal(p.d * (s0 + 1.0f)),
             reciprocal(p.d * (s0 + 2.0f))};
-        bool moved         = false;
+        bool moved = false;
         v4f as, bs;
         project_4(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, inverses, &as, &bs);
         for (int s = (int) s0 - 2; s <= (int) s0 + 2; s++) {
@@ -245,11 +245,11 @@ static bool shift_scales(const struct search *z, struct plan *best) {
                 const float a1 = a0 + sf * ar;
                 const float b1 = b0 + sf * sf * br;
                 if (a1 * a1 * bb > aa * aa * b1 * 1.000001f) {
-                    aa     = a1;
-                    bb     = b1;
-                    moved  = true;
+                    aa = a1;
+                    bb = b1;
+                    moved = true;
                     p.s[r] = s;
-                    p.d    = aa / bb;
+                    p.d = aa / bb;
                 }
             }
         }
@@ -266,15 +266,15 @@ static bool shift_scales(const struct search *z, struct plan *best) {
 // A block of one value and zeros: the product of a scale and a level whose d is next to a half.
 static void try_products(const struct search *z, float value, struct plan *best) {
     struct plan found = *best;
-    double least      = INFINITY;
+    double least = INFINITY;
     for (int s = z->s_min; s <= -z->s_min - 1; s++) {
         for (int i = 0; i < n_levels(z->grid); i++) {
             const float product = (float) s * level(z->grid, i);
-            float d             = product != 0.0f ? value / product : 0.0f;
-            const uint16_t h    = frame_round_half(z->f, &d);
-            const double off    = fabs((double) d * product - value);
+            float d = product != 0.0f ? value / product : 0.0f;
+            const uint16_t h = frame_round_half(z->f, &d);
+            const double off = fabs((double) d * product - value);
             if (d != 0.0f && off < least) {
-                least   = off;
+                least = off;
                 found.d = d;
                 found.h = h;
                 for (int r = 0; r < z->n_runs; r++) {
@@ -287,7 +287,7 @@ static void try_products(const struct search *z, float value, struct plan *best)
     *best = found.error < best->error ? found : *best;
     // Where zeros are not exact, the best half may lie beside.
     for (int step = -8; step <= 8; step++) {
-        found   = *best;
+        found = *best;
         found.h = (uint16_t) (best->h + step);
         found.d = (float) (berth_half_to_float(found.h) / z->f->outer);
         if (isfinite(found.d) && ((found.h ^ best->h) & 0x8000) == 0) {
@@ -332,10 +332,10 @@ static struct effort effort_of(const struct frame *f, const struct grid *grid) {
 // Best scales of each run by itself. Returns the largest that a run needs; 0: all elements are zero.
 static float runs_init(struct search *z, struct curve *curves) {
     const struct frame *f = z->f;
-    const int len         = z->len;
-    float max             = 0.0f;
+    const int len = z->len;
+    float max = 0.0f;
     for (int r = 0; r < z->n_runs; r++) {
-        const float *x   = f->x + r * len;
+        const float *x = f->x + r * len;
         const float amax = v4_largest(x, len);
         if (amax != 0.0f && z->curves != NULL) {
             berth_curve_init(&curves[r], x, f->w + r * len, len, amax, z->grid, f->hard);
@@ -346,7 +346,7 @@ static float runs_init(struct search *z, struct curve *curves) {
             z->peak[r][0] = run_scale(x, f->w + r * len, len, z->grid, z->effort.n_ends, z->effort.n_trials, z->effort.n_settles);
         }
         const float need = z->curves != NULL ? least_need(&curves[r], z->n_peaks[r]) : z->n_peaks[r] > 0 ? z->peak[r][0] : 0.0f;
-        max              = fabsf(need) > fabsf(max) ? need : max;
+        max = fabsf(need) > fabsf(max) ? need : max;
     }
     for (int r = z->n_runs - 1; r > 0 && z->curves != NULL; r--) {
         z->rest[r - 1] = z->rest[r] + (z->n_peaks[r] > 0 ? curves[r].gain[0] : 0.0f);
@@ -358,8 +358,8 @@ static float runs_init(struct search *z, struct curve *curves) {
 // less.
 static void starts_find(const struct search *z, float max, struct plan *starts) {
     enum { N_HARD_TRIALS = 128 };
-    const bool hard    = z->f->hard;
-    float d            = max / (1.5f * (float) z->s_min);
+    const bool hard = z->f->hard;
+    float d = max / (1.5f * (float) z->s_min);
     const int n_trials = hard ? N_HARD_TRIALS : z->effort.n_starts;
     const float factor = powf(3.0f, 1.0f / (float) n_trials);
     for (int t = 0; t < n_trials && max != 0.0f && z->curves != NULL; t++, d *= factor) {
@@ -380,7 +380,7 @@ static void starts_find(const struct search *z, float max, struct plan *starts) 
 // Without a search: each run the s nearest to its own scale.
 static struct plan plan_at_once(const struct search *z, float max) {
     struct plan p = {.d = max / (float) z->s_min, .error = INFINITY};
-    p.h           = frame_round_half(z->f, &p.d);
+    p.h = frame_round_half(z->f, &p.d);
     for (int r = 0; r < z->n_runs; r++) {
         p.s[r] = nearest_scale(z->peak[r][0] * reciprocal(p.d), z->s_min);
     }
@@ -393,10 +393,10 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
     struct plan best = {.d = 0.0f};
     struct plan starts[MAX_STARTS];
     struct curve curves[MAX_RUNS];
-    z.effort        = effort_of(f, grid);
-    z.curves        = n_levels(grid) <= 16 && (f->hard || grid->values != NULL) ? curves : NULL; // NULL: len is FINE_RUN
+    z.effort = effort_of(f, grid);
+    z.curves = n_levels(grid) <= 16 && (f->hard || grid->values != NULL) ? curves : NULL; // NULL: len is FINE_RUN
     const float max = runs_init(&z, curves);
-    best.error      = power_of(f->x, f->w, QK_K); // d = 0: what zeros leave
+    best.error = power_of(f->x, f->w, QK_K); // d = 0: what zeros leave
     for (int i = 0; i < z.n_starts; i++) {
         starts[i] = (struct plan){.error = INFINITY};
     }

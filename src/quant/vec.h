@@ -118,20 +118,20 @@ static inline float v4_largest(const float *x, int n) {
     v4f m = v4_all(0.0f);
     for (int j = 0; j < n; j += 4) {
         const v4f a = v4_abs(v4_load(x + j));
-        m           = v4_select(a > m, a, m);
+        m = v4_select(a > m, a, m);
     }
     return v4_highest(m);
 }
 
 // The least and the largest of n elements, a multiple of 4; 0 if one is NaN. Which zero comes out is open.
 static inline int v4_range(const float *x, int n, float *lo, float *hi) {
-    v4f low  = v4_load(x);
+    v4f low = v4_load(x);
     v4f high = low;
-    v4i nan  = low != low;
+    v4i nan = low != low;
     for (int j = 4; j < n; j += 4) {
         const v4f v = v4_load(x + j);
-        low         = v4_min(low, v);
-        high        = v4_max(high, v);
+        low = v4_min(low, v);
+        high = v4_max(high, v);
 #if !defined(__aarch64__)
         nan |= v != v;
 #endif

@@ -30,14 +30,14 @@ static inline v4f v4_mad(v4f a, v4f b, v4f c) {
 // Levels nearest to v, within lo and hi. What does not fit a float's mantissa leaves whatever is there, as in the reference.
 static inline v4f snap(v4f v, int lo, int hi) {
     const v4i bits = (v4i) (v + v4_all(0x1.8p23f));
-    v4i q          = (bits & 0x7fffff) - 0x400000;
+    v4i q = (bits & 0x7fffff) - 0x400000;
 #if defined(__aarch64__)
     q = (v4i) vminq_s32(vmaxq_s32((int32x4_t) q, vdupq_n_s32(lo)), vdupq_n_s32(hi));
 #else
     v4i out = q < lo;
-    q       = (out & lo) | (~out & q);
-    out     = q > hi;
-    q       = (out & hi) | (~out & q);
+    q = (out & lo) | (~out & q);
+    out = q > hi;
+    q = (out & hi) | (~out & q);
 #endif
     return __builtin_convertvector(q, v4f);
 }
@@ -67,7 +67,7 @@ bool berth_weighted_init(const float *x, const float *w, float power, float *wei
         if (!(w[j] >= 0.0f && w[j] < INFINITY)) {
             return false;
         }
-        any       = any || w[j] > 0.0f;
+        any = any || w[j] > 0.0f;
         weight[j] = w[j] * sqrtf(berth_mad(x[j], x[j], power));
     }
     return any;
@@ -86,12 +86,12 @@ static inline void scale_sums(
     }
     for (int t = 0; t < SCALE_SLOTS; t += 4) {
         const v4f inv = v4_load(inverse + t);
-        v4f at        = v4_all(0.0f);
-        v4f bt        = v4_all(0.0f);
-        v4f at_once   = at;
-        v4f bt_once   = bt;
+        v4f at = v4_all(0.0f);
+        v4f bt = v4_all(0.0f);
+        v4f at_once = at;
+        v4f bt_once = bt;
         for (int j = 0; j < how->len; j++) {
-            const v4f l  = snap(v4_all(x[j]) * inv, -how->bias, how->bias - 1);
+            const v4f l = snap(v4_all(x[j]) * inv, -how->bias, how->bias - 1);
             const v4f wl = v4_all(weight[j]) * l;
             if (how->fused) {
                 at_once = v4_mad(v4_all(wx[j]), l, at_once);
@@ -113,7 +113,7 @@ static inline void scale_sums(
 
 float berth_weighted_scale(const float *x, const float *weight, const struct scale_search *how, uint8_t *q) {
     static const float least = 1e-15f; // what is smaller counts as zero
-    float max                = 0.0f;
+    float max = 0.0f;
     float inverse[SCALE_SLOTS], a[SCALE_SLOTS], b[SCALE_SLOTS];
     for (int j = 0; j < how->len; j++) {
         max = fabsf(x[j]) > fabsf(max) ? x[j] : max;
@@ -124,17 +124,17 @@ float berth_weighted_scale(const float *x, const float *weight, const struct sca
     }
     for (int t = 0; t < SCALE_SLOTS; t++) {
         const int tenths = t == 0 || t == N_SCALES ? 0 : t < 10 ? t - 10 : t - 9;
-        inverse[t]       = -((float) how->bias + 0.1f * (float) tenths) / max;
+        inverse[t] = -((float) how->bias + 0.1f * (float) tenths) / max;
     }
     scale_sums(x, weight, inverse, how, a, b);
-    int chosen  = 0;
+    int chosen = 0;
     float scale = b[0] != 0.0f ? a[0] / b[0] : 0.0f;
-    float best  = scale * a[0];
+    float best = scale * a[0];
     for (int t = 1; t < N_SCALES; t++) {
         if (b[t] > 0.0f && a[t] * a[t] > best * b[t]) {
             chosen = t;
-            scale  = a[t] / b[t];
-            best   = scale * a[t];
+            scale = a[t] / b[t];
+            best = scale * a[t];
         }
     }
     write_levels(x, how->len, 0.0f, inverse[chosen], -how->bias, how->bias - 1, q);
@@ -156,7 +156,7 @@ static inline v4f line_error(
     v4f error = v4_all(0.0f);
     for (int j = 0; j < how->len; j++) {
         const v4f e = v4_mad(scale, q[j], offset) - v4_all(x[j]);
-        error       = v4_mad(v4_all(weight[j]), how->absolute ? v4_abs(e) : e * e, error);
+        error = v4_mad(v4_all(weight[j]), how->absolute ? v4_abs(e) : e * e, error);
     }
     return error;
 }
@@ -170,42 +170,42 @@ static inline void fit_lines(const float *x, const float *weight, float sum_w, f
         l->inverse[k] = (how->first + how->step * (float) (first + k) + (float) how->q_max) / (top - from);
     }
     for (int j = 0; j < how->len; j++) {
-        q[j]         = snap(l->inverse * (v4_all(x[j]) - v4_all(from)), 0, how->q_max);
+        q[j] = snap(l->inverse * (v4_all(x[j]) - v4_all(from)), 0, how->q_max);
         const v4f wq = v4_all(weight[j]) * q[j];
         sq += wq;
         sqq += wq * q[j];
         sqx += wq * v4_all(x[j]);
     }
-    const v4f det   = v4_mad(v4_all(sum_w), sqq, -(sq * sq));
+    const v4f det = v4_mad(v4_all(sum_w), sqq, -(sq * sq));
     const v4f slope = v4_mad(v4_all(sum_w), sqx, -(v4_all(sum_x) * sq)) / det;
     const v4f level = v4_mad(sqq, v4_all(sum_x), -(sq * sqx)) / det;
     const v4i above = level > v4_all(0.0f);
-    l->scale        = v4_select(above, sqx / sqq, slope);
-    l->offset       = v4_select(above, v4_all(0.0f), level);
+    l->scale = v4_select(above, sqx / sqq, slope);
+    l->offset = v4_select(above, v4_all(0.0f), level);
     const v4f error = line_error(x, weight, how, q, l->scale, l->offset);
-    l->error        = v4_select(det > v4_all(0.0f), error, v4_all(INFINITY));
+    l->error = v4_select(det > v4_all(0.0f), error, v4_all(INFINITY));
 }
 
 static inline float fit_line(const float *x, const float *weight, const struct line_search *how, uint8_t *q, float *m) {
-    float lo    = x[0];
-    float top   = x[0];
+    float lo = x[0];
+    float top = x[0];
     float sum_w = weight[0];
     float sum_x = weight[0] * x[0];
     for (int j = 1; j < how->len; j++) {
-        lo  = x[j] < lo ? x[j] : lo;
+        lo = x[j] < lo ? x[j] : lo;
         top = x[j] > top ? x[j] : top;
         sum_w += weight[j];
         sum_x = berth_mad(weight[j], x[j], sum_x);
     }
     float from = lo > 0.0f ? 0.0f : lo;
-    *m         = from;
+    *m = from;
     if (top <= from) {
         memset(q, 0, (size_t) how->len);
         return 0.0f;
     }
     float inverse = (float) how->q_max / (top - from);
-    float scale   = 1.0f / inverse;
-    float best    = 0.0f;
+    float scale = 1.0f / inverse;
+    float best = 0.0f;
     write_levels(x, how->len, from, inverse, 0, how->q_max, q);
     for (int j = 0; j < how->len; j++) {
         const float e = berth_mad(scale, (float) q[j], from) - x[j];
@@ -216,15 +216,15 @@ static inline float fit_line(const float *x, const float *weight, const struct l
         struct lines l;
         fit_lines(x, weight, sum_w, sum_x, how, *m, top, t, &l);
         const int n = how->n_trials - t < 4 ? how->n_trials - t : 4;
-        int k       = 0;
+        int k = 0;
         while (k < n && !(l.error[k] < best)) {
             k++;
         }
         if (k < n) {
             write_levels(x, how->len, *m, l.inverse[k], 0, how->q_max, q);
-            best  = l.error[k];
+            best = l.error[k];
             scale = l.scale[k];
-            *m    = l.offset[k];
+            *m = l.offset[k];
             k++;
         }
         t += k;

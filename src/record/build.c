@@ -16,7 +16,7 @@ int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t) {
         mix ^= (uint64_t) t->op << 40 ^ param << 16 ^ (uint64_t) t->view_offs << 24 ^ (uint64_t) t->flags << 56;
     }
     const size_t slot = (size_t) (mix * 0x9E3779B97F4A7C15u >> 57);
-    const int32_t at  = rec->form_cache[slot];
+    const int32_t at = rec->form_cache[slot];
     if (at < rec->n_forms &&
         (rec->is_whole ? record_is_form(&rec->forms[at], t) : record_layout_differs(&rec->forms[at], t) == 0)) {
         return at;
@@ -28,9 +28,9 @@ int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t) {
     struct record_form *form = &rec->forms[rec->n_forms];
 
     memcpy((char *) form + RECORD_FORM_OFF, (const char *) t + offsetof(struct ggml_tensor, ne), RECORD_FORM_SIZE);
-    form->type            = (int32_t) t->type;
-    form->view_offs       = t->view_offs;
-    form->n_bytes         = ggml_nbytes(t);
+    form->type = (int32_t) t->type;
+    form->view_offs = t->view_offs;
+    form->n_bytes = ggml_nbytes(t);
     rec->form_cache[slot] = rec->n_forms;
     return rec->n_forms++;
 }
@@ -52,10 +52,10 @@ static bool caps_set(struct record *rec, size_t rows_cap, size_t srcs_cap) {
         return false;
     }
     struct ggml_tensor **tensors = memory + 1;
-    struct record_row *rows      = (struct record_row *) (tensors + rows_cap);
-    char *columns                = (char *) (rows + rows_cap);
-    int32_t *srcs                = (int32_t *) (columns + rows_cap * rec->column_size);
-    uint8_t *slots               = (uint8_t *) (srcs + srcs_cap);
+    struct record_row *rows = (struct record_row *) (tensors + rows_cap);
+    char *columns = (char *) (rows + rows_cap);
+    int32_t *srcs = (int32_t *) (columns + rows_cap * rec->column_size);
+    uint8_t *slots = (uint8_t *) (srcs + srcs_cap);
 
     memory[0] = NULL;
     if (rec->memory != NULL) {
@@ -66,12 +66,12 @@ static bool caps_set(struct record *rec, size_t rows_cap, size_t srcs_cap) {
         memcpy(slots, rec->slots, rec->srcs_cap * sizeof slots[0]);
         berth_free(rec->memory);
     }
-    rec->memory   = memory;
-    rec->tensors  = tensors;
-    rec->rows     = rows;
-    rec->columns  = columns;
-    rec->srcs     = srcs;
-    rec->slots    = slots;
+    rec->memory = memory;
+    rec->tensors = tensors;
+    rec->rows = rows;
+    rec->columns = columns;
+    rec->srcs = srcs;
+    rec->slots = slots;
     rec->rows_cap = rows_cap;
     rec->srcs_cap = srcs_cap;
     return true;
@@ -95,10 +95,10 @@ bool berth_record_room_forms(struct record *rec) {
 // Exactly the other's capacity, never more: two records that take turns in asking for more than the other has would grow for
 // ever.
 bool berth_record_room_like(struct record *rec, const struct record *other) {
-    const size_t n_twice  = (size_t) other->n_twice;
+    const size_t n_twice = (size_t) other->n_twice;
     const size_t rows_cap = rec->rows_cap > other->rows_cap ? rec->rows_cap : other->rows_cap;
     const size_t srcs_cap = rec->srcs_cap > other->srcs_cap ? rec->srcs_cap : other->srcs_cap;
-    const bool has_room   = rows_cap == rec->rows_cap && srcs_cap == rec->srcs_cap;
+    const bool has_room = rows_cap == rec->rows_cap && srcs_cap == rec->srcs_cap;
     return (has_room || caps_set(rec, rows_cap, srcs_cap)) && room_forms(rec, other->n_rows) &&
            (n_twice == 0 || berth_grow((void **) &rec->twice, &rec->twice_cap, n_twice, sizeof rec->twice[0])) &&
            berth_grow((void **) &rec->index.slots, &rec->index.slots_cap, other->index.n_slots, sizeof rec->index.slots[0]);
@@ -122,7 +122,7 @@ static inline bool row_put(struct build *b, int32_t at, struct ggml_tensor *t) {
         return true;
     }
     if (row->has_memory && t->buffer != NULL) {
-        row->buft  = t->buffer->buft;
+        row->buft = t->buffer->buft;
         row->usage = (uint8_t) t->buffer->usage;
     }
     row->form = berth_record_form(b->rec, t);
@@ -132,7 +132,7 @@ static inline bool row_put(struct build *b, int32_t at, struct ggml_tensor *t) {
 // The row of t, made if t is new; -1: no memory.
 static inline int32_t row_of(struct build *b, struct ggml_tensor *t) {
     struct record *rec = b->rec;
-    const int32_t at   = *record_index_slot(b->index, rec->tensors, t) - 1;
+    const int32_t at = *record_index_slot(b->index, rec->tensors, t) - 1;
     if (BERTH_LIKELY(at >= 0)) {
         return at;
     }
@@ -150,7 +150,7 @@ static bool link_view(struct build *b, int32_t r) {
     if (t->view_src == NULL) {
         return true;
     }
-    const int32_t v          = row_of(b, t->view_src);
+    const int32_t v = row_of(b, t->view_src);
     b->rec->rows[r].view_src = v;
     return v >= 0;
 }
@@ -168,7 +168,7 @@ static bool is_late(const struct build *b, int32_t r, int32_t s) {
         return false;
     }
     if (is_empty(src)) {
-        s   = src->view_src != NULL ? record_index_find(b->index, b->rec->tensors, src->view_src) : -1;
+        s = src->view_src != NULL ? record_index_find(b->index, b->rec->tensors, src->view_src) : -1;
         src = src->view_src;
     }
     return s >= r && s < b->rec->n_nodes && !is_empty(src);
@@ -176,14 +176,14 @@ static bool is_late(const struct build *b, int32_t r, int32_t s) {
 
 // Only what the graph lists is computed, so only that has sources that count.
 static bool link_srcs(struct build *b, int32_t r) {
-    struct record *rec          = b->rec;
+    struct record *rec = b->rec;
     const struct ggml_tensor *t = rec->tensors[r];
-    const size_t n_srcs         = (size_t) rec->n_srcs + GGML_MAX_SRC;
+    const size_t n_srcs = (size_t) rec->n_srcs + GGML_MAX_SRC;
     if (n_srcs > rec->srcs_cap && !berth_record_room(rec, (size_t) rec->n_rows, n_srcs)) {
         return false;
     }
     const int n_slots = record_has_only_near(t) ? 3 : GGML_MAX_SRC;
-    rec->rows[r].src  = rec->n_srcs;
+    rec->rows[r].src = rec->n_srcs;
     for (int k = 0; k < n_slots; k++) {
         if (t->src[k] == NULL) {
             continue;
@@ -193,13 +193,13 @@ static bool link_srcs(struct build *b, int32_t r) {
             return false;
         }
         struct record_row *row = &rec->rows[r]; // which may have moved
-        const int32_t base     = s < r && rec->rows[s].view_src >= 0 ? rec->rows[s].view_src : s;
+        const int32_t base = s < r && rec->rows[s].view_src >= 0 ? rec->rows[s].view_src : s;
         if (BERTH_UNLIKELY(base >= r && base < rec->n_nodes) && b->late < 0 && is_late(b, r, s)) {
             b->late = r;
         }
         record_src_put(rec, row, s, k);
         row->names_self = row->names_self || s == row->same_as;
-        rec->has_self   = rec->has_self || s == row->same_as;
+        rec->has_self = rec->has_self || s == row->same_as;
         if (k < 3 && s < rec->n_nodes + rec->n_leafs) {
             row->near[k] = s;
         } else {
@@ -225,9 +225,9 @@ static bool index_listed(struct build *b, int32_t n_listed) {
 }
 
 static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
-    struct record *rec     = b->rec;
+    struct record *rec = b->rec;
     const int32_t n_listed = g->n_nodes + g->n_leafs;
-    const size_t n         = (size_t) n_listed;
+    const size_t n = (size_t) n_listed;
     if (!berth_record_index_reset(b->index, n + 1) || !berth_record_room(rec, n + 1, n * 2) || !room_forms(rec, (int32_t) n)) {
         return false;
     }
@@ -241,7 +241,7 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
         return false;
     }
     int32_t i_twice = 0;
-    rec->n_rows     = n_listed;
+    rec->n_rows = n_listed;
     for (int32_t r = 0; r < rec->n_rows; r++) { // grows while it runs: what is named outside the graph follows
         struct ggml_tensor *t = rec->tensors[r];
         if (r + RECORD_AHEAD < n_listed) {
@@ -258,7 +258,7 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
             return false;
         }
         struct record_row *row = &rec->rows[r];
-        row->is_foreign        = r >= rec->n_nodes && row->has_memory && row->view_src < 0 && row->n_src == 0 &&
+        row->is_foreign = r >= rec->n_nodes && row->has_memory && row->view_src < 0 && row->n_src == 0 &&
                           row->op == GGML_OP_NONE && !rec->is_whole;
     }
     return true;
@@ -266,17 +266,17 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
 
 enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph *graph, const struct record_rules *rules) {
     struct record_index index = {0}; // of a record of memory, whose tensors nobody looks up
-    struct build b            = {.rec = rec, .index = rec->is_whole ? &rec->index : &index, .rules = rules, .late = -1};
+    struct build b = {.rec = rec, .index = rec->is_whole ? &rec->index : &index, .rules = rules, .late = -1};
 
     berth_record_clear(rec);
-    rec->n_nodes   = graph->n_nodes;
-    rec->n_leafs   = graph->n_leafs;
-    const bool ok  = build_rows(&b, graph);
-    rec->n_all     = rec->n_rows;
+    rec->n_nodes = graph->n_nodes;
+    rec->n_leafs = graph->n_leafs;
+    const bool ok = build_rows(&b, graph);
+    rec->n_all = rec->n_rows;
     rec->more_srcs = rec->n_srcs;
     berth_record_index_fini(&index);
     const bool is_poisoned = (b.flags & BERTH_FLAG_POISON) != 0;
-    const bool is_late     = ok && !is_poisoned && b.late >= 0;
+    const bool is_late = ok && !is_poisoned && b.late >= 0;
     if (is_late) {
         const struct ggml_tensor *t = rec->tensors[b.late];
         berth_fail(GGML_STATUS_FAILED,

@@ -14,7 +14,7 @@ bool berth_record_index_reset(struct record_index *index, size_t n) {
         return false;
     }
     index->n_slots = n_slots;
-    index->n_keys  = 0;
+    index->n_keys = 0;
     memset(index->slots, 0, n_slots * sizeof index->slots[0]);
     return true;
 }

@@ -26,7 +26,7 @@ void berth_record_index_fini(struct record_index *index);
 static inline int32_t *record_index_slot(
     const struct record_index *index, struct ggml_tensor *const *keys, const struct ggml_tensor *key) {
     int32_t *slots = index->slots;
-    size_t i       = (uintptr_t) key / sizeof(struct ggml_tensor) & (index->n_slots - 1);
+    size_t i = (uintptr_t) key / sizeof(struct ggml_tensor) & (index->n_slots - 1);
     if (slots[i] == 0 || keys[slots[i] - 1] == key) {
         return &slots[i];
     }

@@ -30,7 +30,7 @@ static bool same_lists(struct record *rec, const struct ggml_cgraph *graph, bool
     if (!*is_moved) {
         return true;
     }
-    rec->is_lost   = true; // until it is known that these are its tensors
+    rec->is_lost = true; // until it is known that these are its tensors
     rec->has_index = false;
     if (n_nodes > 0) {
         memcpy(rec->tensors, graph->nodes, n_nodes * sizeof rec->tensors[0]);
@@ -79,7 +79,7 @@ static bool same_srcs(struct record *rec, const struct record_row *row, const st
 // Sources that are all near, as most are, without a look at the list.
 static inline bool same_near(struct ggml_tensor *const *tensors, const struct record_row *row, const struct ggml_tensor *t) {
     struct ggml_tensor *const *s = t->src;
-    const uintptr_t differ       = ((uintptr_t) s[0] ^ (uintptr_t) tensors[row->near[0]]) |
+    const uintptr_t differ = ((uintptr_t) s[0] ^ (uintptr_t) tensors[row->near[0]]) |
                              ((uintptr_t) s[1] ^ (uintptr_t) tensors[row->near[1]]) |
                              ((uintptr_t) s[2] ^ (uintptr_t) tensors[row->near[2]]);
     return differ == 0 && row->is_plain && record_has_only_near(t);
@@ -114,7 +114,7 @@ static void undo(const struct record_undo *first, const struct record_undo *end)
     while (end != first) {
         end--;
         end->tensor->buffer = NULL;
-        end->tensor->data   = end->data;
+        end->tensor->data = end->data;
     }
 }
 
@@ -137,16 +137,16 @@ static bool tell(struct ggml_tensor *t, void *old_data) {
         return true;
     }
     t->buffer = NULL;
-    t->data   = old_data;
+    t->data = old_data;
     return false;
 }
 
 // Into a place, with what it takes to undo it. A quiet buffer does not want to be told.
 static inline bool put(
     struct record_undo *undo, struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *data, const bool is_quiet) {
-    *undo     = (struct record_undo){t, t->data};
+    *undo = (struct record_undo){t, t->data};
     t->buffer = buffer;
-    t->data   = data;
+    t->data = data;
     return is_quiet || BERTH_LIKELY(buffer->iface.init_tensor == NULL) || tell(t, undo->data);
 }
 
@@ -198,7 +198,7 @@ static inline bool may_put(const struct placing *p) {
 // A tensor that has a place is there now: it was, or has been put there. A view of somebody else's memory follows its source.
 PART bool is_settled(struct placing *p, const struct record_row *rows, int32_t i, struct ggml_tensor *t, const bool is_whole) {
     const struct record_row *row = &rows[i];
-    const bool is_view           = row->view_src >= 0;
+    const bool is_view = row->view_src >= 0;
     ggml_backend_buffer_t buffer = p->places != NULL ? p->places[i].buffer : NULL;
     if (buffer != NULL) {
         void *data = p->places[i].data + (is_view ? t->view_offs : 0);
@@ -207,14 +207,14 @@ PART bool is_settled(struct placing *p, const struct record_row *rows, int32_t i
         }
         const bool is_put =
             may_put(p) && t->buffer == NULL && (is_view || t->data == NULL) && put(p->written, t, buffer, data, !is_whole);
-        p->written     = is_put ? p->written + 1 : p->written; // which may be NULL
+        p->written = is_put ? p->written + 1 : p->written; // which may be NULL
         p->is_in_place = p->is_in_place && is_put;
         return is_put;
     }
     if (is_view && (is_whole ? is_astray(t) : is_untold(t))) {
         const bool is_put = may_put(p) && rows[row->view_src].has_memory && put_view(p->written, t, is_whole);
-        p->written        = is_put ? p->written + 1 : p->written; // which may be NULL
-        p->is_in_place    = p->is_in_place && is_put;
+        p->written = is_put ? p->written + 1 : p->written; // which may be NULL
+        p->is_in_place = p->is_in_place && is_put;
     }
     return false;
 }
@@ -228,15 +228,15 @@ PART bool same_owner(struct owner_check *owner, const struct record_row *row, co
 PART bool match_rows(
     struct record *rec, const struct record_rules *rules, struct placing *p, bool *is_moved, const bool is_whole) {
     const int32_t n_rows = rec->n_rows, n_listed = rec->n_nodes + rec->n_leafs;
-    const struct record_row *const rows   = rec->rows;
+    const struct record_row *const rows = rec->rows;
     const struct record_form *const forms = rec->forms;
-    struct ggml_tensor *const *tensors    = rec->tensors;
-    struct owner_check owner              = {.rules = rules};
+    struct ggml_tensor *const *tensors = rec->tensors;
+    struct owner_check owner = {.rules = rules};
     // Tensors of small graphs are near already.
     const int32_t n_fetched = n_rows > (is_whole ? 1500 : 150) ? n_listed - RECORD_AHEAD : 0;
     for (int32_t i = 0; i < n_rows; i++) {
         const struct record_row *row = &rows[i];
-        struct ggml_tensor *t        = tensors[i];
+        struct ggml_tensor *t = tensors[i];
         if (BERTH_LIKELY(i < n_fetched)) {
             fetch_ahead(&rows[i + RECORD_AHEAD], tensors[i + RECORD_AHEAD], is_whole);
         }
@@ -264,7 +264,7 @@ PART bool match_rows(
         }
         if (is_whole && row->has_memory && p->places != NULL && p->places[i].data != t->data) {
             p->places[i].data = t->data;
-            *is_moved         = true;
+            *is_moved = true;
         }
     }
     return true;
@@ -273,12 +273,12 @@ PART bool match_rows(
 PART enum record_match match(
     struct record *rec, const struct record_rules *rules, struct record_placer *placer, const bool is_whole) {
     struct placing p = {.places = placer != NULL ? placer->places : NULL, .is_in_place = true};
-    bool is_moved    = false;
+    bool is_moved = false;
     struct record_undo nothing; // NULL cannot be counted on from, not even by none
     struct record_undo *const first = p.places != NULL && placer->may_write && placer->undo != NULL ? placer->undo : &nothing;
 
-    p.written           = first;
-    p.may_put           = first != &nothing;
+    p.written = first;
+    p.may_put = first != &nothing;
     const bool is_known = match_rows(rec, rules, &p, &is_moved, is_whole);
     if (placer != NULL) {
         placer->is_moved = placer->is_moved || is_moved;
@@ -314,7 +314,7 @@ enum record_match berth_record_match(
         placer->is_moved = is_moved;
     }
     const enum record_match found = rec->is_whole ? match_whole(rec, rules, placer) : match_memory(rec, rules, placer);
-    rec->is_lost                  = rec->is_lost && found == RECORD_DIFFERS;
+    rec->is_lost = rec->is_lost && found == RECORD_DIFFERS;
     return found;
 }
 

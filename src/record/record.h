@@ -110,19 +110,19 @@ static inline struct record_row *record_put(struct record *rec, int32_t at, stru
     rec->tensors[at] = t;
 
     *row = (struct record_row){
-        .form     = -1,
+        .form = -1,
         .view_src = -1,
-        .near     = {-1, -1, -1},
-        .src      = rec->n_srcs,
-        .same_as  = at,
-        .op       = (int16_t) op,
-        .flags    = (uint8_t) (flags & RECORD_FLAGS),
+        .near = {-1, -1, -1},
+        .src = rec->n_srcs,
+        .same_as = at,
+        .op = (int16_t) op,
+        .flags = (uint8_t) (flags & RECORD_FLAGS),
         .is_plain = true,
     };
     return row;
 }
 static inline void record_src_put(struct record *rec, struct record_row *row, int32_t src, int slot) {
-    rec->srcs[rec->n_srcs]    = src;
+    rec->srcs[rec->n_srcs] = src;
     rec->slots[rec->n_srcs++] = (uint8_t) slot;
     row->n_src++;
 }
@@ -131,7 +131,7 @@ static inline struct record_row *record_append(struct record *rec, struct ggml_t
     return record_put(rec, rec->n_all++, t, op, flags);
 }
 static inline void record_cut(struct record *rec) {
-    rec->n_all  = rec->n_rows;
+    rec->n_all = rec->n_rows;
     rec->n_srcs = rec->more_srcs;
 }
 // The number of the tensor's form, -1: no memory.
@@ -200,7 +200,7 @@ static inline bool record_is_form(const struct record_form *form, const struct g
     const record_pair second =
         record_pair_differs(f, b, 4) | record_pair_differs(f, b, 5) | record_pair_differs(f, b, 6) | record_pair_differs(f, b, 7);
     const record_pair all = first | second;
-    const uint64_t rest   = (last_f ^ last_b) | (form->view_offs ^ t->view_offs) | (uint64_t) (form->type ^ (int32_t) t->type);
+    const uint64_t rest = (last_f ^ last_b) | (form->view_offs ^ t->view_offs) | (uint64_t) (form->type ^ (int32_t) t->type);
     return (all[0] | all[1] | rest) == 0;
 }
 

@@ -45,7 +45,7 @@ bool berth_own_folder(char *out, size_t size, bool is_real) {
         path = realpath(path, real);
     }
     const char *slash = path != NULL ? strrchr(path, '/') : NULL;
-    const size_t len  = slash != NULL ? (size_t) (slash - path) + 1 : 0;
+    const size_t len = slash != NULL ? (size_t) (slash - path) + 1 : 0;
     if (len == 0 || len >= size) {
         return false;
     }
@@ -108,7 +108,7 @@ static bool load_begin(enum berth_registry_stage want) {
 static void load_end(int reached) {
     pthread_mutex_lock(&load_lock);
     is_loading = false;
-    is_stuck   = false;
+    is_stuck = false;
     if (reached > atomic_load(&stage)) {
         atomic_store_explicit(&stage, reached, memory_order_release);
     }
@@ -119,9 +119,9 @@ static void load_end(int reached) {
 // The stage that is complete then; out of memory: what is missing is tried again at the next query.
 static int load(int from, enum berth_registry_stage want) {
     ggml_backend_reg_t (*cuda)(void) = ggml_backend_cuda_reg;
-    ggml_backend_reg_t (*cpu)(void)  = ggml_backend_cpu_reg;
-    const bool is_first              = from < BERTH_REGISTRY_BUILT_IN;
-    bool ok                          = true;
+    ggml_backend_reg_t (*cpu)(void) = ggml_backend_cpu_reg;
+    const bool is_first = from < BERTH_REGISTRY_BUILT_IN;
+    bool ok = true;
     if (is_first) {
         const bool ok_cuda = add_linked(cuda), ok_mpi = add_ranks();
         ok = ok_cuda && ok_mpi;
@@ -129,7 +129,7 @@ static int load(int from, enum berth_registry_stage want) {
     bool ok_all = want < BERTH_REGISTRY_INSTALLED || berth_installed_load(BERTH_SCAN_DEVICES);
     if (is_first) {
         const bool ok_cpu = cpu != NULL ? add_linked(cpu) : add_file("libggml-cpu.so");
-        ok                = ok && ok_cpu;
+        ok = ok && ok_cpu;
     }
     if (want >= BERTH_REGISTRY_INSTALLED) {
         ok_all = berth_installed_load(BERTH_SCAN_CPU) && ok_all;
@@ -150,7 +150,7 @@ bool berth_registry_ready(enum berth_registry_stage want) {
     is_loader = true;
     berth_log_hold();
     const int reached = load(atomic_load(&stage), want);
-    is_loader         = false;
+    is_loader = false;
     load_end(reached);
     berth_log_let_go();
     return true;

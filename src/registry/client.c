@@ -67,7 +67,7 @@ static void add_import(void *user, const char *name, bool is_defined, bool is_we
         return;
     }
     const size_t size = strlen(name) + 1;
-    char *copy        = look->n < ASKS_MAX ? berth_malloc(size) : NULL;
+    char *copy = look->n < ASKS_MAX ? berth_malloc(size) : NULL;
     if (copy == NULL || !berth_grow((void **) &look->asks, &look->n_cap, look->n + 1, sizeof look->asks[0])) {
         berth_free(copy);
         look->ok = false;
@@ -124,7 +124,7 @@ static void strike_off(void *user, const char *name, bool is_defined, bool is_we
         return;
     }
     const struct ask key = {.name = (char *) name};
-    struct ask *found    = bsearch(&key, look->asks, look->n, sizeof key, by_name);
+    struct ask *found = bsearch(&key, look->asks, look->n, sizeof key, by_name);
     if (found == NULL) {
         return;
     }
@@ -207,7 +207,7 @@ void berth_client_look(void) {
     static struct berth_lock lock = BERTH_LOCK_INIT;
     static unsigned long long n_loads_seen;
     unsigned long long n_loads = 0;
-    struct look look           = {.ok = true};
+    struct look look = {.ok = true};
     berth_log_hold();
     berth_lock_take(&lock);
     dl_iterate_phdr(count_loads, &n_loads);

@@ -42,7 +42,7 @@ static bool read_at(int fd, void *out, size_t size, uint64_t at) {
 static bool own_header(ElfW(Ehdr) * header) {
     uint64_t size;
     const char *why;
-    const int fd  = berth_file_open_fd("/proc/self/exe", &size, &why);
+    const int fd = berth_file_open_fd("/proc/self/exe", &size, &why);
     const bool ok = fd >= 0 && read_at(fd, header, sizeof *header, 0);
     if (fd >= 0) {
         close(fd);
@@ -99,7 +99,7 @@ const char *berth_library_flaw(const char *path, char *text, size_t text_size) {
     if (strchr(path, '/') == NULL) {
         return NULL; // the loader searches for a bare name in folders of its own
     }
-    const int fd     = berth_file_open_fd(path, &size, &why);
+    const int fd = berth_file_open_fd(path, &size, &why);
     const char *flaw = fd >= 0 ? header_flaw(fd, size, text, text_size) : why;
     if (fd >= 0) {
         close(fd);

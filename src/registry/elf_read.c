@@ -110,7 +110,7 @@ static bool dynamic_find(struct berth_elf *elf) {
     for (size_t i = 0; i < elf->n_phdr && elf->dynamic == NULL; i++) {
         const Elf64_Phdr *p = &elf->phdr[i];
         if (p->p_type == PT_DYNAMIC && p->p_filesz / sizeof(Elf64_Dyn) <= DYNAMIC_MAX && p->p_vaddr % _Alignof(Elf64_Dyn) == 0) {
-            elf->dynamic   = view_table(elf, p->p_vaddr, p->p_filesz);
+            elf->dynamic = view_table(elf, p->p_vaddr, p->p_filesz);
             elf->n_dynamic = p->p_filesz / sizeof(Elf64_Dyn);
         }
     }
@@ -123,7 +123,7 @@ static bool dynamic_find(struct berth_elf *elf) {
     if (elf->dynamic == NULL || !dynamic_address(elf, DT_STRTAB, &addr) || !dynamic_value(elf, DT_STRSZ, &size)) {
         return false;
     }
-    elf->strings      = view_table(elf, addr, size);
+    elf->strings = view_table(elf, addr, size);
     elf->strings_size = size;
     return elf->strings != NULL && elf->strings[size - 1] == '\0';
 }
@@ -161,7 +161,7 @@ static bool phdrs_read(struct berth_elf *elf, char *why, size_t why_size) {
         snprintf(why, why_size, "it ends before its %d segments", header.e_phnum);
         return false;
     }
-    elf->phdr   = phdr;
+    elf->phdr = phdr;
     elf->n_phdr = header.e_phnum;
     return true;
 }
@@ -255,7 +255,7 @@ static bool reloc_count(const struct berth_elf *elf, int64_t tag, int64_t size_t
         }
         for (uint64_t k = 0; k < n_some; k++) {
             const uint64_t symbol = ELF64_R_SYM(some[k].r_info);
-            *n                    = symbol >= *n ? symbol + 1 : *n;
+            *n = symbol >= *n ? symbol + 1 : *n;
         }
     }
     return true;

@@ -76,9 +76,9 @@ static ggml_backend_reg_t reg_of(void *handle, const char *path) {
 
 enum ggml_status berth_library_load(const char *path, bool say, ggml_backend_reg_t *out) {
     enum ggml_status status = GGML_STATUS_FAILED;
-    void *handle            = berth_library_open(path);
-    ggml_backend_reg_t reg  = handle != NULL ? reg_of(handle, path) : NULL;
-    bool known              = false;
+    void *handle = berth_library_open(path);
+    ggml_backend_reg_t reg = handle != NULL ? reg_of(handle, path) : NULL;
+    bool known = false;
     if (reg != NULL) {
         status = berth_registry_add(reg, handle, &known) ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
     }

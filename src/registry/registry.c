@@ -67,10 +67,10 @@ static bool reg_append(ggml_backend_reg_t reg, void *handle, const ggml_backend_
 // ---- adding and removing ----
 
 bool berth_registry_add(ggml_backend_reg_t reg, void *handle, bool *known) {
-    const size_t n           = ggml_backend_reg_dev_count(reg);
+    const size_t n = ggml_backend_reg_dev_count(reg);
     ggml_backend_dev_t *list = n > 0 ? berth_calloc(n, sizeof *list) : NULL;
-    size_t n_there           = 0;
-    bool ok                  = n == 0 || list != NULL;
+    size_t n_there = 0;
+    bool ok = n == 0 || list != NULL;
     for (size_t i = 0; ok && i < n; i++) {
         ggml_backend_dev_t dev = ggml_backend_reg_dev_get(reg, i);
         if (dev != NULL) {
@@ -141,7 +141,7 @@ static bool split_put(ggml_backend_dev_t dev) {
         }
         memmove(devs + 1, devs, n * sizeof devs[0]); // GPUs come first
         devs[0] = dev;
-        n_devs  = n + 1;
+        n_devs = n + 1;
     }
     berth_lock_drop(&table_lock);
     return n_there == n_hidden;
@@ -158,7 +158,7 @@ static void split_look(void) {
         n_looked = SIZE_MAX;
     }
     berth_lock_take(&table_lock);
-    const size_t n           = n_looked != SIZE_MAX && n_devs != n_looked ? n_devs : 0;
+    const size_t n = n_looked != SIZE_MAX && n_devs != n_looked ? n_devs : 0;
     ggml_backend_dev_t *list = n > 0 ? berth_calloc(n, sizeof *list) : NULL;
     if (list != NULL) {
         memcpy(list, devs, n * sizeof *list);
@@ -215,7 +215,7 @@ static bool split_remove(ggml_backend_reg_t reg) {
 // Under both locks.
 static void reg_remove(size_t at) {
     const ggml_backend_reg_t reg = regs[at].reg;
-    size_t n                     = 0;
+    size_t n = 0;
     n_regs--;
     for (size_t i = at; i < n_regs; i++) {
         regs[i] = regs[i + 1];
@@ -225,7 +225,7 @@ static void reg_remove(size_t at) {
             devs[n++] = devs[i];
         }
     }
-    n_devs   = n;
+    n_devs = n;
     n_looked = n_looked != SIZE_MAX ? 0 : SIZE_MAX; // others may come in their place
 }
 
@@ -239,7 +239,7 @@ void ggml_backend_unload(ggml_backend_reg_t reg) {
         has_split_lock = true;
     }
     berth_lock_take(&table_lock);
-    const size_t at  = reg_at(reg);
+    const size_t at = reg_at(reg);
     const bool found = reg != NULL && at < n_regs, ok = !found || split_remove(reg);
     void *handle = found && ok ? regs[at].handle : NULL;
     if (found && ok) {

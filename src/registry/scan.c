@@ -46,8 +46,8 @@ static bool list_add(struct list *list, const char *dir, int i_dir, const char *
     if (len <= pre + suf || strncmp(file, PREFIX, pre) != 0 || strcmp(file + len - suf, SUFFIX) != 0) {
         return true;
     }
-    const char *core    = file + pre;
-    const char *dash    = memchr(core, '-', len - pre - suf);
+    const char *core = file + pre;
+    const char *dash = memchr(core, '-', len - pre - suf);
     const size_t n_name = dash != NULL ? (size_t) (dash - core) : len - pre - suf;
     if (n_name == 0 || (n_name == 4 && strncmp(core, "base", 4) == 0)) {
         return true;
@@ -56,13 +56,13 @@ static bool list_add(struct list *list, const char *dir, int i_dir, const char *
         return false;
     }
     const size_t n_path = strlen(dir) + 1 + len + 1;
-    char *text          = berth_malloc(n_path + n_name + 1);
+    char *text = berth_malloc(n_path + n_name + 1);
     if (text == NULL) {
         return false;
     }
     snprintf(text, n_path, "%s/%s", dir, file);
     memcpy(text + n_path, core, n_name);
-    text[n_path + n_name]  = '\0';
+    text[n_path + n_name] = '\0';
     list->items[list->n++] = (struct found){.path = text, .name = text + n_path, .is_variant = dash != NULL, .i_dir = i_dir};
     return true;
 }
@@ -133,7 +133,7 @@ static bool load_best(struct found *items, size_t n) {
 // False: out of memory.
 static bool load_folders(const char *const *dirs, int n_dirs, enum berth_scan which) {
     struct list list = {0};
-    bool ok          = true;
+    bool ok = true;
     for (int i = 0; ok && i < n_dirs; i++) {
         bool again = false;
         for (int j = 0; j < i; j++) {
@@ -163,7 +163,7 @@ static bool program_folder(char *out, size_t size) {
     if (n <= 0) {
         return false;
     }
-    out[n]      = '\0';
+    out[n] = '\0';
     char *slash = strrchr(out, '/');
     if (slash != NULL) {
         slash[1] = '\0';

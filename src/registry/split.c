@@ -58,9 +58,9 @@ static struct ggml_backend_meta_split_state share(const struct ggml_tensor *t, v
         if (!is_named(t->name, rules[i].name)) {
             continue;
         }
-        const int axis      = rules[i].axis;
+        const int axis = rules[i].axis;
         const int64_t block = axis == 0 ? ggml_blck_size(t->type) : 1, ne = t->ne[axis];
-        const int64_t unit  = rules[i].is_even ? block : ne % FF_UNIT == 0 && ne >= FF_UNIT * split.n ? FF_UNIT : 32;
+        const int64_t unit = rules[i].is_even ? block : ne % FF_UNIT == 0 && ne >= FF_UNIT * split.n ? FF_UNIT : 32;
         const int64_t units = ne / unit;
         if (ne % unit != 0 || unit % block != 0 || units < split.n || (rules[i].is_even && units % split.n != 0)) {
             return state;
@@ -103,7 +103,7 @@ static ggml_backend_dev_t reg_device(ggml_backend_reg_t reg, size_t index) {
 
 static struct ggml_backend_reg split_reg = {
     .api_version = GGML_BACKEND_API_VERSION,
-    .iface       = {.get_name = reg_name, .get_device_count = reg_count, .get_device = reg_device},
+    .iface = {.get_name = reg_name, .get_device_count = reg_count, .get_device = reg_device},
 };
 
 bool berth_split_is_asked(void) {
@@ -118,11 +118,11 @@ static bool is_of_rank(ggml_backend_dev_t dev) {
 
 ggml_backend_dev_t berth_split_make(ggml_backend_dev_t *devs, size_t n_devs) {
     ggml_backend_dev_t cpu = NULL;
-    int n_cpus             = 0;
+    int n_cpus = 0;
     split.n = split.n_listed = 0;
     for (size_t i = 0; i < n_devs && split.n < GGML_BACKEND_META_MAX_DEVICES - 1; i++) {
         const enum ggml_backend_dev_type type = ggml_backend_dev_type(devs[i]);
-        cpu                                   = type == GGML_BACKEND_DEVICE_TYPE_CPU && cpu == NULL ? devs[i] : cpu;
+        cpu = type == GGML_BACKEND_DEVICE_TYPE_CPU && cpu == NULL ? devs[i] : cpu;
         if (type == GGML_BACKEND_DEVICE_TYPE_GPU) {
             n_cpus += is_of_rank(devs[i]);
             split.parts[split.n++] = devs[i];
@@ -136,10 +136,10 @@ ggml_backend_dev_t berth_split_make(ggml_backend_dev_t *devs, size_t n_devs) {
     }
     ggml_backend_dev_t dev = split.n > 1 ? ggml_backend_meta_device(split.parts, (size_t) split.n, share, &split) : NULL;
     if (dev != NULL && dev->iface.get_props != props_gpu) { // the same parts may be loaded again, and make the same device
-        split.props          = dev->iface.get_props;
-        dev->iface.get_type  = type_gpu;
+        split.props = dev->iface.get_props;
+        dev->iface.get_type = type_gpu;
         dev->iface.get_props = props_gpu;
-        dev->reg             = &split_reg;
+        dev->reg = &split_reg;
     }
     split.dev = dev;
     return dev;

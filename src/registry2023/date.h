@@ -102,7 +102,7 @@ gen_backend_t AT(reg_init_backend_from_str)(const char *text) {
         return NULL;
     }
     const size_t len = strcspn(text, ":");
-    const size_t i   = find(text, len);
+    const size_t i = find(text, len);
     if (i == SIZE_MAX) {
         berth_fail(
             GGML_STATUS_FAILED, "ggml_backend_reg_init_backend_from_str: no backend is registered as %.*s", (int) len, text);
@@ -121,7 +121,7 @@ void AT(register)(const char *name, ggml_backend_init_fn init_fn, gen_source_t d
         return;
     }
     const size_t size = strlen(name) + 1;
-    char *copy        = berth_malloc(size);
+    char *copy = berth_malloc(size);
     berth_lock_take(&lock);
     const bool is_added = copy != NULL && berth_grow((void **) &entries, &entries_cap, n_entries + 1, sizeof entries[0]);
     if (is_added) {

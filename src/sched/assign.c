@@ -28,7 +28,7 @@ bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_me
 
 static uint64_t bytes_at_hand(struct assign *a, int b, int32_t node) {
     const struct record_row *row = &a->memo->rec.rows[node];
-    uint64_t bytes               = 0;
+    uint64_t bytes = 0;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
         if (sched_reaches(a->sched, a->memo, b, a->memo->rec.srcs[k])) {
             bytes += sched_nbytes(a->memo, a->memo->rec.srcs[k]);
@@ -39,8 +39,8 @@ static uint64_t bytes_at_hand(struct assign *a, int b, int32_t node) {
 
 static enum ggml_status pick(struct assign *a, int32_t node) {
     const int32_t root = sched_root(a->memo, node);
-    int best           = -1;
-    uint64_t most      = 0;
+    int best = -1;
+    uint64_t most = 0;
     for (int b = 0; b < a->sched->n_backends; b++) {
         if (!assign_can_run(a, b, root)) {
             assign_refuse(a, root, b);
@@ -72,10 +72,10 @@ static void upgrade(struct assign *a, int32_t node) {
             continue;
         }
         const struct record_row *n = &a->memo->rec.rows[node];
-        bool reaches_all           = true;
+        bool reaches_all = true;
         for (int32_t k = n->src; k < n->src + n->n_src && reaches_all; k++) {
             const int32_t s = a->memo->rec.srcs[k];
-            reaches_all     = sched_is_open(a->memo, s) || sched_reaches(a->sched, a->memo, b, s);
+            reaches_all = sched_is_open(a->memo, s) || sched_reaches(a->sched, a->memo, b, s);
         }
         if (reaches_all) {
             row->backend = (int16_t) b;
@@ -86,7 +86,7 @@ static void upgrade(struct assign *a, int32_t node) {
 
 static enum ggml_status settle(struct assign *a) {
     struct sched_memo *memo = a->memo;
-    const bool is_done      = a->n_free == 0 && !a->sched->has_alike; // most often
+    const bool is_done = a->n_free == 0 && !a->sched->has_alike; // most often
     for (int32_t r = 0; !is_done && r < memo->rec.n_nodes; r++) {
         if (!assign_is_node(a, r)) {
             continue;
@@ -118,12 +118,12 @@ static enum ggml_status settle(struct assign *a) {
     }
     for (int32_t r = 0; memo->has_views && r < memo->rec.n_rows; r++) { // the root's word holds for its views
         const struct sched_row *root = &memo->rows[sched_root(memo, r)];
-        struct sched_row *row        = &memo->rows[r];
+        struct sched_row *row = &memo->rows[r];
         if (root == row) {
             continue;
         }
         row->backend = root->backend;
-        row->reason  = root->reason;
+        row->reason = root->reason;
         row->refused = root->refused;
     }
     return GGML_STATUS_SUCCESS;
@@ -131,15 +131,15 @@ static enum ggml_status settle(struct assign *a) {
 
 static bool begin(struct assign *a) {
     const size_t n_nodes = (size_t) a->memo->rec.n_nodes, n_rows = (size_t) a->memo->rec.n_rows;
-    const size_t n_known   = n_nodes * (size_t) a->sched->n_backends;
+    const size_t n_known = n_nodes * (size_t) a->sched->n_backends;
     const size_t n_writers = a->memo->n_writers > 0 ? n_rows : 0;
-    a->last                = a->sched->n_backends - 1;
+    a->last = a->sched->n_backends - 1;
     a->change = sched_scratch(a->sched, (n_nodes + 2) * sizeof a->change[0] + n_writers * sizeof a->next_writer[0] + n_known);
     if (a->change == NULL) {
         return false;
     }
     int32_t *after_change = (int32_t *) (a->change + n_nodes + 2);
-    a->known              = (uint8_t *) (after_change + n_writers);
+    a->known = (uint8_t *) (after_change + n_writers);
     memset(a->known, 0, n_known);
     if (n_writers == 0) {
         return true;
@@ -149,7 +149,7 @@ static bool begin(struct assign *a) {
     for (int32_t r = a->memo->rec.n_nodes - 1; r >= 0; r--) {
         const int32_t root = sched_root(a->memo, r);
         if (root != r && assign_is_node(a, r)) {
-            a->next_writer[r]    = a->next_writer[root];
+            a->next_writer[r] = a->next_writer[root];
             a->next_writer[root] = r;
         }
     }
@@ -157,7 +157,7 @@ static bool begin(struct assign *a) {
 }
 
 enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    struct assign a         = {.sched = sched, .memo = memo};
+    struct assign a = {.sched = sched, .memo = memo};
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (!begin(&a)) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %d backends of %d nodes", sched->n_backends,

@@ -59,8 +59,8 @@ static inline int assign_backend_of(const struct assign *a, int32_t r) {
 
 static inline void assign_set(struct assign *a, int32_t r, int b, enum berth_sched_reason reason) {
     struct sched_row *row = &a->memo->rows[sched_root(a->memo, r)];
-    row->backend          = (int16_t) b;
-    row->reason           = (uint8_t) reason;
+    row->backend = (int16_t) b;
+    row->reason = (uint8_t) reason;
 }
 
 // The first that should have run it is remembered; who has its weight, before all others.

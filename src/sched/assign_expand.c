@@ -23,10 +23,10 @@ static bool one_has(struct assign *a, int32_t s, int left, int right, bool *is_l
 // Readers that are counted are marked in rows[].slots, which no other pass uses before places are given.
 static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int right) {
     struct sched_memo *memo = a->memo;
-    const int32_t n         = g1 - g0;
+    const int32_t n = g1 - g0;
     memset(a->change, 0, ((size_t) n + 2) * sizeof a->change[0]);
     bool has_right = false;
-    int32_t end    = g1 + 1; // readers behind the gap count as far as right is going to run
+    int32_t end = g1 + 1; // readers behind the gap count as far as right is going to run
     while (end < memo->rec.n_nodes && end < g1 + BORDER_AHEAD && (!assign_is_set(a, end) || assign_backend_of(a, end) == right)) {
         end++;
     }
@@ -35,7 +35,7 @@ static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int ri
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
             const int32_t s = memo->rec.srcs[k], base = sched_base(memo, s);
             const bool in_gap = base >= g0 && base < g1;
-            bool is_left      = true;
+            bool is_left = true;
             if (memo->rows[s].slots >= 0 || (!in_gap && !one_has(a, s, left, right, &is_left))) {
                 continue;
             }
@@ -55,7 +55,7 @@ static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int ri
         const struct record_row *row = &memo->rec.rows[i];
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
             const int32_t s = memo->rec.srcs[k];
-            bool is_left    = true;
+            bool is_left = true;
             if (memo->rows[s].slots < 0 && one_has(a, s, left, right, &is_left) && !is_left) {
                 a->change[i - g0 + 1] += sched_nbytes(memo, s);
                 memo->rows[s].slots = i;
@@ -68,11 +68,11 @@ static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int ri
             memo->rows[memo->rec.srcs[k]].slots = -1;
         }
     }
-    int32_t best   = 0;
+    int32_t best = 0;
     uint64_t bytes = 0, least = UINT64_MAX;
     for (int32_t c = 0; c <= n; c++) {
         bytes += a->change[c];
-        best  = bytes <= least ? c : best;
+        best = bytes <= least ? c : best;
         least = bytes <= least ? bytes : least;
     }
     return best;
@@ -96,8 +96,8 @@ void sched_spread_down(struct assign *a, bool with_last) {
         while (end < a->memo->rec.n_nodes && (!assign_is_node(a, end) || !assign_is_set(a, end))) {
             end++;
         }
-        const int right    = end < a->memo->rec.n_nodes ? assign_backend_of(a, end) : -1;
-        const bool meet    = right >= 0 && right != cur && (right != a->last || with_last);
+        const int right = end < a->memo->rec.n_nodes ? assign_backend_of(a, end) : -1;
+        const bool meet = right >= 0 && right != cur && (right != a->last || with_last);
         const int32_t stop = meet ? i + border(a, i, end, cur, right) : end;
         for (; i < end; i++) {
             if (i < stop && assign_is_node(a, i) && !assign_is_set(a, i)) {

@@ -17,14 +17,14 @@ static int first_for_buft(struct assign *a, ggml_backend_buffer_type_t buft, int
 }
 
 static enum ggml_status fix_placed(struct assign *a, int32_t r) {
-    struct sched_memo *memo               = a->memo;
+    struct sched_memo *memo = a->memo;
     const ggml_backend_buffer_type_t buft = memo->rec.rows[sched_base(memo, r)].buft;
-    struct sched_row *row                 = &memo->rows[r];
-    const bool is_chosen        = assign_is_node(a, r) && row->caller >= 0; // memory stays where it is whatever is chosen
-    const int b                 = is_chosen ? row->caller : first_for_buft(a, buft, r);
+    struct sched_row *row = &memo->rows[r];
+    const bool is_chosen = assign_is_node(a, r) && row->caller >= 0; // memory stays where it is whatever is chosen
+    const int b = is_chosen ? row->caller : first_for_buft(a, buft, r);
     const struct ggml_tensor *t = memo->rec.tensors[r];
-    row->backend                = (int16_t) b;
-    row->reason                 = is_chosen ? BERTH_SCHED_CALLER : BERTH_SCHED_PLACED;
+    row->backend = (int16_t) b;
+    row->reason = is_chosen ? BERTH_SCHED_CALLER : BERTH_SCHED_PLACED;
     if (assign_is_node(a, r) && (b < 0 || !assign_uses_buft(a->sched, b, buft))) {
         return berth_fail(GGML_STATUS_FAILED, "scheduler: %s (%s) writes into memory of type %s, and %s can do that",
             berth_name_of(t), ggml_op_name(t->op), buft != NULL ? ggml_backend_buft_name(buft) : "host",
@@ -53,7 +53,7 @@ static bool wants_offload(struct assign *a, int b, int32_t node) {
 // The backend of a weight that node reads, or of a device that wants the op in spite of it.
 static bool follow_weight(struct assign *a, int32_t node, ggml_backend_buffer_type_t buft) {
     struct sched_row *root = &a->memo->rows[sched_root(a->memo, node)];
-    const int b            = first_for_buft(a, buft, node);
+    const int b = first_for_buft(a, buft, node);
     if (a->sched->op_offload && b == a->last && ggml_backend_buft_is_host(buft)) {
         for (int d = 0; d < b; d++) {
             if (wants_offload(a, d, node) && assign_set_if_able(a, node, d, BERTH_SCHED_OFFLOAD)) {
@@ -66,7 +66,7 @@ static bool follow_weight(struct assign *a, int32_t node, ggml_backend_buffer_ty
     }
     for (int d = 0; b < 0 && d < a->sched->n_backends && !root->lost_weight; d++) { // who has the weight cannot run the op
         if (assign_uses_buft(a->sched, d, buft)) {
-            root->refused     = (int16_t) d;
+            root->refused = (int16_t) d;
             root->lost_weight = true;
         }
     }
@@ -76,7 +76,7 @@ static bool follow_weight(struct assign *a, int32_t node, ggml_backend_buffer_ty
 
 // The largest weight decides, the first of equals; if its backend cannot run the op, another one may.
 static bool fix_by_weight(struct assign *a, int32_t node) {
-    struct sched_memo *memo      = a->memo;
+    struct sched_memo *memo = a->memo;
     const struct record_row *row = &memo->rec.rows[node];
     if (row->op == GGML_OP_ROPE) {
         return false; // its frequency factors are too small to decide anything
@@ -107,8 +107,8 @@ static inline bool reads_weight(const struct sched_memo *memo, const struct reco
 }
 
 static inline enum ggml_status fix_row(struct assign *a, int32_t r) {
-    struct sched_memo *memo     = a->memo;
-    enum ggml_status status     = GGML_STATUS_SUCCESS;
+    struct sched_memo *memo = a->memo;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
     const struct sched_row *row = &memo->rows[r];
     if (row->is_placed) {
         status = fix_placed(a, r);
@@ -137,14 +137,14 @@ enum ggml_status sched_fix(struct assign *a) {
             assign_set(a, r, memo->rows[r].caller, BERTH_SCHED_CALLER);
         }
     }
-    a->n_free               = 0;
+    a->n_free = 0;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int32_t r = memo->rec.n_nodes; r < memo->rec.n_rows && status == GGML_STATUS_SUCCESS; r++) { // memory before who uses it
         status = fix_row(a, r);
     }
     for (int32_t r = 0; r < memo->rec.n_nodes && status == GGML_STATUS_SUCCESS; r++) {
         memo->rows[r].reads_weight = reads_weight(memo, &memo->rec.rows[r]);
-        status                     = fix_row(a, r);
+        status = fix_row(a, r);
     }
     return status;
 }

@@ -31,7 +31,7 @@ bool sched_carry_room(struct ggml_backend_sched *sched, const struct sched_memo 
 // Takes its place from a tensor that nobody computes, which marks it as taken. False: out of memory.
 static bool take(struct ggml_backend_sched *sched, struct ggml_tensor *t) {
     struct sched_carry *carry = &sched->carry;
-    t                         = t != NULL && t->view_src != NULL ? t->view_src : t;
+    t = t != NULL && t->view_src != NULL ? t->view_src : t;
     if (t == NULL || t->op != GGML_OP_NONE || t->buffer == NULL || t->data == NULL ||
         ggml_backend_buffer_get_size(t->buffer) == 0 || !berth_galloc_owns(sched->galloc, t->buffer)) {
         return true;
@@ -44,7 +44,7 @@ static bool take(struct ggml_backend_sched *sched, struct ggml_tensor *t) {
     carry->list[carry->n++] = (struct carried){t, t->buffer, t->data, carry->n_bytes};
     carry->n_bytes += size;
     t->buffer = NULL;
-    t->data   = NULL;
+    t->data = NULL;
     return true;
 }
 
@@ -78,7 +78,7 @@ void sched_carry_give(struct ggml_backend_sched *sched) {
         const struct carried *c = &carry->list[i];
         if (c->tensor->buffer == NULL) { // no new place
             c->tensor->buffer = c->buffer;
-            c->tensor->data   = c->data;
+            c->tensor->data = c->data;
         } else if (c->tensor->buffer != c->buffer || c->tensor->data != c->data) {
             ggml_backend_tensor_set(c->tensor, carry->bytes + c->at, 0, ggml_nbytes(c->tensor));
         }

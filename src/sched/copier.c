@@ -129,7 +129,7 @@ static bool has_queue(ggml_backend_t backend, ggml_backend_buffer_type_t other) 
 }
 
 static bool queue_open(struct sched_copier *copier, ggml_backend_t own) {
-    copier->ready     = ggml_backend_event_new(own->device);
+    copier->ready = ggml_backend_event_new(own->device);
     copier->queues[0] = copier->ready != NULL ? ggml_backend_dev_init(own->device, NULL) : NULL;
     return copier->queues[0] != NULL && has_queue(copier->queues[0], ggml_backend_cpu_buffer_type());
 }
@@ -150,8 +150,8 @@ static bool is_pair(const struct ggml_backend_sched *sched, int own, int other) 
 }
 
 static bool pair_open(struct sched_copier *copier, ggml_backend_t own, ggml_backend_t other) {
-    copier->ready     = ggml_backend_event_new(own->device);
-    copier->sent      = copier->ready != NULL ? ggml_backend_event_new(other->device) : NULL;
+    copier->ready = ggml_backend_event_new(own->device);
+    copier->sent = copier->ready != NULL ? ggml_backend_event_new(other->device) : NULL;
     copier->queues[0] = copier->sent != NULL ? ggml_backend_dev_init(own->device, NULL) : NULL;
     copier->queues[1] = copier->queues[0] != NULL ? ggml_backend_dev_init(other->device, NULL) : NULL;
     return copier->queues[1] != NULL;
@@ -207,12 +207,12 @@ void sched_copier_close(struct ggml_backend_sched *sched) {
 
 bool sched_copier_open(struct ggml_backend_sched *sched, int own, int other) {
     struct sched_copier *copier = &sched->copier;
-    ggml_backend_t backend      = sched->backends[own];
+    ggml_backend_t backend = sched->backends[own];
     if (copier->kind != SCHED_COPIER_NONE && copier->own == own && copier->other == other && sched_copier_is_here(copier)) {
         return true;
     }
     sched_copier_close(sched);
-    copier->own   = own;
+    copier->own = own;
     copier->other = other;
     if (has_queue(backend, sched->bufts[other])) {
         copier->kind = SCHED_COPIER_QUEUE;
@@ -227,14 +227,14 @@ bool sched_copier_open(struct ggml_backend_sched *sched, int own, int other) {
     } else if (backend->iface.synchronize == NULL && sched->backends[other]->iface.synchronize == NULL &&
                is_host(sched->bufts[own]) && is_host(sched->bufts[other])) {
         copier->thread = thread_new();
-        copier->kind   = copier->thread != NULL ? SCHED_COPIER_THREAD : SCHED_COPIER_NONE;
+        copier->kind = copier->thread != NULL ? SCHED_COPIER_THREAD : SCHED_COPIER_NONE;
     }
     return copier->kind != SCHED_COPIER_NONE;
 }
 
 bool sched_copier_room(struct ggml_backend_sched *sched, int32_t n_moves) {
     struct sched_copier *copier = &sched->copier;
-    const size_t n              = (size_t) n_moves;
+    const size_t n = (size_t) n_moves;
     if (copier->kind == SCHED_COPIER_THREAD) { // which has nothing to do while a graph is split
         sched_copier_drain(sched);
         if (!berth_grow((void **) &copier->thread->jobs, &copier->thread->jobs_cap, n, sizeof *copier->thread->jobs)) {
@@ -260,8 +260,8 @@ bool sched_copier_room(struct ggml_backend_sched *sched, int32_t n_moves) {
 void sched_copier_give(
     struct ggml_backend_sched *sched, enum berth_move kind, const struct ggml_tensor *src, struct ggml_tensor *dst) {
     struct sched_copier *copier = &sched->copier;
-    const size_t size           = ggml_nbytes(dst);
-    const int32_t i             = copier->n_given++;
+    const size_t size = ggml_nbytes(dst);
+    const int32_t i = copier->n_given++;
     if (copier->kind == SCHED_COPIER_THREAD) {
         thread_give(copier->thread, i, &(struct copier_job){dst->data, src->data, size});
         return;

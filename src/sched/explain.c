@@ -10,17 +10,17 @@
 #include <string.h>
 
 static const char *const names[] = {
-    [BERTH_SCHED_NONE]            = "none",
-    [BERTH_SCHED_PLACED]          = "placed",
-    [BERTH_SCHED_CALLER]          = "caller",
-    [BERTH_SCHED_INPUT]           = "input",
-    [BERTH_SCHED_WEIGHT]          = "weight",
-    [BERTH_SCHED_OFFLOAD]         = "offload",
-    [BERTH_SCHED_EXPANSION]       = "expansion",
-    [BERTH_SCHED_PRIORITY]        = "priority",
-    [BERTH_SCHED_READER]          = "reader",
-    [BERTH_SCHED_FALLBACK_OP]     = "fallback: op not supported",
-    [BERTH_SCHED_FALLBACK_TYPE]   = "fallback: type not supported",
+    [BERTH_SCHED_NONE] = "none",
+    [BERTH_SCHED_PLACED] = "placed",
+    [BERTH_SCHED_CALLER] = "caller",
+    [BERTH_SCHED_INPUT] = "input",
+    [BERTH_SCHED_WEIGHT] = "weight",
+    [BERTH_SCHED_OFFLOAD] = "offload",
+    [BERTH_SCHED_EXPANSION] = "expansion",
+    [BERTH_SCHED_PRIORITY] = "priority",
+    [BERTH_SCHED_READER] = "reader",
+    [BERTH_SCHED_FALLBACK_OP] = "fallback: op not supported",
+    [BERTH_SCHED_FALLBACK_TYPE] = "fallback: type not supported",
     [BERTH_SCHED_FALLBACK_BUFFER] = "fallback: buffer not supported",
 };
 
@@ -33,7 +33,7 @@ const char *berth_sched_reason_name(enum berth_sched_reason reason) {
 // The same op with all its tensors as F32: if that is supported, the types are to blame.
 static bool supports_as_f32(ggml_backend_t backend, const struct ggml_tensor *t) {
     struct ggml_tensor node = *t, srcs[GGML_MAX_SRC];
-    bool differs            = node.type != GGML_TYPE_F32;
+    bool differs = node.type != GGML_TYPE_F32;
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         if (t->src[k] == NULL) {
             continue;
@@ -42,7 +42,7 @@ static bool supports_as_f32(ggml_backend_t backend, const struct ggml_tensor *t)
         if (srcs[k].type != GGML_TYPE_F32 && srcs[k].type != GGML_TYPE_I32 && srcs[k].type != GGML_TYPE_I64) {
             differs = true;
             ggml_format_name(&srcs[k], "as f32");
-            srcs[k].type  = GGML_TYPE_F32;
+            srcs[k].type = GGML_TYPE_F32;
             srcs[k].nb[0] = sizeof(float);
             for (int i = 1; i < GGML_MAX_DIMS; i++) {
                 srcs[k].nb[i] = srcs[k].nb[i - 1] * (size_t) srcs[k].ne[i - 1];
@@ -60,12 +60,12 @@ static bool supports_as_f32(ggml_backend_t backend, const struct ggml_tensor *t)
 // A backend that comes first, or that has the weight, was passed over, and not because the op was wanted where it is.
 enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t r) {
     const struct sched_row *row = &memo->rows[r];
-    const bool is_free          = row->reason == BERTH_SCHED_EXPANSION || row->reason == BERTH_SCHED_PRIORITY;
-    const bool is_behind        = row->refused >= row->backend && !row->lost_weight;
+    const bool is_free = row->reason == BERTH_SCHED_EXPANSION || row->reason == BERTH_SCHED_PRIORITY;
+    const bool is_behind = row->refused >= row->backend && !row->lost_weight;
     if (!is_free || row->refused < 0 || is_behind || r >= memo->rec.n_nodes || row->is_empty) {
         return row->reason;
     }
-    ggml_backend_t wanted       = sched->backends[row->refused];
+    ggml_backend_t wanted = sched->backends[row->refused];
     const struct ggml_tensor *t = memo->rec.tensors[r];
     if (ggml_backend_supports_op(wanted, t)) {
         return BERTH_SCHED_FALLBACK_BUFFER; // it could, but not with memory it shares
@@ -90,7 +90,7 @@ static const char *plural(int n) {
 
 static void split_text(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t s, bool with_nodes, FILE *file) {
     const struct sched_split *split = &memo->splits[s];
-    size_t bytes                    = 0;
+    size_t bytes = 0;
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
         bytes += sched_nbytes(memo, memo->copies[i].row);
     }
@@ -99,11 +99,11 @@ static void split_text(struct ggml_backend_sched *sched, struct sched_memo *memo
         plural(n_nodes), split->n_copies, plural(split->n_copies), bytes);
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
         const struct sched_copy *copy = &memo->copies[i];
-        const struct ggml_tensor *t   = memo->rec.tensors[copy->row];
+        const struct ggml_tensor *t = memo->rec.tensors[copy->row];
         fprintf(file, "  input %s from %s: %zu bytes\n", berth_name_of(t), backend_name(sched, copy->from), ggml_nbytes(t));
     }
     for (int32_t i = split->i_start; with_nodes && i < split->i_end; i++) {
-        const int32_t r             = sched_order(memo, i);
+        const int32_t r = sched_order(memo, i);
         const struct ggml_tensor *t = memo->rec.tensors[r];
         if (!memo->rows[r].is_empty) {
             fprintf(file, "  node %d %s (%s, %s " BERTH_SHAPE "): %s, %s", i, berth_name_of(t), ggml_op_desc(t),
@@ -186,7 +186,7 @@ static void split_json(struct ggml_backend_sched *sched, struct sched_memo *memo
 }
 
 static void node_json(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i, FILE *file) {
-    const int32_t r             = sched_order(memo, i);
+    const int32_t r = sched_order(memo, i);
     const struct ggml_tensor *t = memo->rec.tensors[r];
     json_field(file, i > 0 ? ",\n  {" : "\n  {", "name", t->name);
     json_field(file, ", ", "op", ggml_op_desc(t));

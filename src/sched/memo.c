@@ -12,17 +12,17 @@ static void columns_fill(const struct ggml_backend_sched *sched, struct sched_me
     struct record *rec = &memo->rec;
     for (int32_t r = 0; r < rec->n_rows; r++) {
         const struct berth_op_info *info = berth_op_info((enum ggml_op) rec->rows[r].op);
-        const int32_t base               = record_base(rec, r);
+        const int32_t base = record_base(rec, r);
 
         memo->rows[r] = (struct sched_row){
-            .base      = base,
-            .slots     = -1,
-            .caller    = (int16_t) sched_choice(&sched->chosen, rec->tensors[r]),
-            .backend   = -1,
-            .refused   = -1,
+            .base = base,
+            .slots = -1,
+            .caller = (int16_t) sched_choice(&sched->chosen, rec->tensors[r]),
+            .backend = -1,
+            .refused = -1,
             .is_placed = rec->rows[base].has_memory,
-            .is_empty  = info == NULL || info->is_empty,
-            .is_input  = (rec->rows[r].flags & GGML_TENSOR_FLAG_INPUT) != 0,
+            .is_empty = info == NULL || info->is_empty,
+            .is_input = (rec->rows[r].flags & GGML_TENSOR_FLAG_INPUT) != 0,
         };
         memo->has_choices = memo->has_choices || memo->rows[r].caller >= 0;
         if (base != r) {
@@ -36,15 +36,15 @@ static void columns_fill(const struct ggml_backend_sched *sched, struct sched_me
 enum ggml_status sched_memo_build(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph) {
     const struct record_rules rules = berth_galloc_record_rules(sched->galloc);
     sched_memo_drop(memo);
-    memo->rec.is_whole    = true;
+    memo->rec.is_whole = true;
     memo->rec.column_size = sizeof memo->rows[0];
     // Room for copies too: a plan would have to move the record for them.
-    const size_t n_listed   = (size_t) graph->n_nodes + (size_t) graph->n_leafs;
-    bool has_room           = sched->n_backends == 1 || berth_record_room(&memo->rec, n_listed + n_listed / 8 + 16, n_listed * 2);
+    const size_t n_listed = (size_t) graph->n_nodes + (size_t) graph->n_leafs;
+    bool has_room = sched->n_backends == 1 || berth_record_room(&memo->rec, n_listed + n_listed / 8 + 16, n_listed * 2);
     enum ggml_status status = has_room ? berth_record_build(&memo->rec, graph, &rules) : GGML_STATUS_SUCCESS;
-    memo->rows              = memo->rec.columns;
-    has_room                = has_room && (status != GGML_STATUS_SUCCESS || berth_grow((void **) &memo->places, &memo->places_cap,
-                                                                                (size_t) memo->rec.n_rows + 1, sizeof memo->places[0]));
+    memo->rows = memo->rec.columns;
+    has_room = has_room && (status != GGML_STATUS_SUCCESS || berth_grow((void **) &memo->places, &memo->places_cap,
+                                                                 (size_t) memo->rec.n_rows + 1, sizeof memo->places[0]));
     if (!has_room) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for a graph of %d nodes", graph->n_nodes);
     }
@@ -77,9 +77,9 @@ static void move(struct sched_memo *memo) {
 enum sched_match sched_memo_match(
     struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph, bool put) {
     const struct record_rules rules = berth_galloc_record_rules(sched->galloc);
-    struct record_placer placer     = {.places = sched_has_places(sched, memo) ? memo->places : NULL};
+    struct record_placer placer = {.places = sched_has_places(sched, memo) ? memo->places : NULL};
     if (put && placer.places != NULL) {
-        placer.undo      = sched_scratch(sched, (size_t) memo->rec.n_rows * sizeof placer.undo[0]);
+        placer.undo = sched_scratch(sched, (size_t) memo->rec.n_rows * sizeof placer.undo[0]);
         placer.may_write = placer.undo != NULL;
     }
     if (berth_record_match(&memo->rec, graph, &rules, &placer) != RECORD_SAME) {
@@ -100,7 +100,7 @@ void sched_memo_drop(struct sched_memo *memo) {
     berth_record_clear(&memo->rec);
     memo->n_writers = memo->n_splits = memo->n_copies = memo->n_edges = memo->n_deps = memo->n_inputs = 0;
     memo->has_views = memo->has_choices = memo->is_reordered = memo->is_split = false;
-    memo->epoch                                                               = 0;
+    memo->epoch = 0;
 }
 
 void sched_memo_fini(struct sched_memo *memo) {

@@ -22,7 +22,7 @@
 // The row that a move reads, if that is all of a value that the backend made; else -1.
 static int32_t move_src(const struct sched_memo *memo, int32_t r, int backend) {
     const struct record_row *row = &memo->rec.rows[r];
-    const int32_t s              = row->n_src == 1 ? memo->rec.srcs[row->src] : -1;
+    const int32_t s = row->n_src == 1 ? memo->rec.srcs[row->src] : -1;
     const bool is_plain = s >= 0 && s < r && sched_base(memo, s) == s && sched_base(memo, r) == r && !memo->rows[s].is_placed &&
                           !memo->rows[s].is_empty && !memo->rows[r].is_placed;
     return is_plain && memo->rows[s].backend == backend && sched_nbytes(memo, s) == sched_nbytes(memo, r) ? s : -1;
@@ -33,8 +33,8 @@ static bool ends_find(const struct sched_memo *memo, int *own, int *other) {
     for (int32_t r = 0; r < memo->rec.n_nodes; r++) {
         if (!memo->rows[r].is_empty && record_move(&memo->rec, r) == BERTH_MOVE_OUT) {
             const int32_t s = memo->rec.rows[r].n_src == 1 ? memo->rec.srcs[memo->rec.rows[r].src] : -1;
-            *own            = s >= 0 ? memo->rows[s].backend : -1;
-            *other          = memo->rows[r].backend;
+            *own = s >= 0 ? memo->rows[s].backend : -1;
+            *other = memo->rows[r].backend;
             return *own >= 0 && *other >= 0 && *own != *other;
         }
     }
@@ -50,12 +50,12 @@ static bool starts_find(const struct sched_memo *memo, const struct sched_copier
             continue;
         }
         moves->starts[r] = moves->starts[r] || cut || kind != BERTH_MOVE_NONE;
-        cut              = kind != BERTH_MOVE_NONE || moves->is_out[r] > 0;
+        cut = kind != BERTH_MOVE_NONE || moves->is_out[r] > 0;
         for (int32_t k = memo->rec.rows[r].src; k < memo->rec.rows[r].src + memo->rec.rows[r].n_src; k++) {
             const int32_t base = sched_base(memo, memo->rec.srcs[k]);
             if (base < r && record_move(&memo->rec, base) == BERTH_MOVE_IN && moves->is_read[base] == 0) {
                 moves->is_read[base] = 1;
-                moves->starts[r]     = true;
+                moves->starts[r] = true;
             }
         }
         if (kind != BERTH_MOVE_NONE && (memo->rows[r].backend != (kind == BERTH_MOVE_OUT ? copier->other : copier->own) ||
@@ -70,7 +70,7 @@ bool sched_moves_find(struct ggml_backend_sched *sched, struct sched_memo *memo,
     const size_t n_rows = (size_t) memo->rec.n_rows + 1;
     int own, other;
     memo->n_moves = 0;
-    memo->is_row  = false;
+    memo->is_row = false;
     if (memo->n_slots > 1 || sched->moves_in_a_row || !ends_find(memo, &own, &other) || !sched_copier_open(sched, own, other)) {
         return false;
     }
@@ -88,7 +88,7 @@ bool sched_moves_find(struct ggml_backend_sched *sched, struct sched_memo *memo,
 
 // Splits that are moves become the copier's.
 bool sched_moves_list(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    memo->own   = sched->copier.own;
+    memo->own = sched->copier.own;
     memo->other = sched->copier.other;
     for (int32_t s = 0; s < memo->n_splits; s++) {
         struct sched_split *split = &memo->splits[s];
@@ -100,7 +100,7 @@ bool sched_moves_list(struct ggml_backend_sched *sched, struct sched_memo *memo)
                 return false;
             }
             memo->moves[memo->n_moves++] = i;
-            split->is_beside             = true;
+            split->is_beside = true;
         }
     }
     memo->is_row = !sched_copier_room(sched, memo->n_moves); // as no copier could
@@ -116,7 +116,7 @@ static int32_t max(int32_t a, int32_t b) {
 // Does the row lie in the other backend's memory? What a node takes over from an input can lie there too, so that its backend
 // does not tell.
 static bool is_others(const struct ggml_backend_sched *sched, const struct sched_memo *memo, int32_t row) {
-    const int32_t base           = sched_base(memo, row);
+    const int32_t base = sched_base(memo, row);
     ggml_backend_buffer_t buffer = memo->rec.tensors[base]->buffer;
     return !memo->rows[base].is_placed && (buffer == NULL || ggml_backend_buffer_get_type(buffer) == sched->bufts[memo->other]);
 }
@@ -129,13 +129,13 @@ static bool split_look(const struct ggml_backend_sched *sched, const struct sche
         touches = touches || is_others(sched, memo, memo->copies[i].row) || memo->copies[i].backend != memo->own;
     }
     for (int32_t i = split->i_start; i < split->i_end; i++) {
-        const int32_t r              = sched_order(memo, i);
+        const int32_t r = sched_order(memo, i);
         const struct record_row *row = &memo->rec.rows[r];
-        touches                      = touches || (!memo->rows[r].is_empty && is_others(sched, memo, r));
+        touches = touches || (!memo->rows[r].is_empty && is_others(sched, memo, r));
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
             const int32_t s = memo->rec.srcs[k];
-            *last           = max(*last, number[sched_base(memo, s)]);
-            touches         = touches || is_others(sched, memo, s);
+            *last = max(*last, number[sched_base(memo, s)]);
+            touches = touches || is_others(sched, memo, s);
         }
     }
     return touches;
@@ -149,8 +149,8 @@ static int32_t move_give(const struct sched_memo *memo, const int32_t *made_in, 
 
 bool sched_moves_place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     const size_t n_rows = (size_t) memo->rec.n_rows + 1;
-    int32_t *made_in    = sched_scratch(sched, 2 * n_rows * sizeof made_in[0]); // split of a node
-    int32_t *number     = made_in + n_rows;                                     // of what comes back: its move, from 1; 0: none
+    int32_t *made_in = sched_scratch(sched, 2 * n_rows * sizeof made_in[0]); // split of a node
+    int32_t *number = made_in + n_rows;                                      // of what comes back: its move, from 1; 0: none
     int32_t given = 0, n = 0, over = 0;
     if (made_in == NULL) {
         return false;
@@ -165,14 +165,14 @@ bool sched_moves_place(struct ggml_backend_sched *sched, struct sched_memo *memo
             made_in[sched_order(memo, i)] = s;
         }
         if (split->is_beside) {
-            const int32_t move          = memo->moves[n++];
-            const bool is_out           = record_move(&memo->rec, move) == BERTH_MOVE_OUT;
-            given                       = move_give(memo, made_in, move, s, given);
-            number[move]                = is_out ? 0 : n;
+            const int32_t move = memo->moves[n++];
+            const bool is_out = record_move(&memo->rec, move) == BERTH_MOVE_OUT;
+            given = move_give(memo, made_in, move, s, given);
+            number[move] = is_out ? 0 : n;
             memo->splits[given].n_given = n;
-            over                        = is_out ? n : over; // at its place: nobody may go on
+            over = is_out ? n : over; // at its place: nobody may go on
         } else if (split_look(sched, memo, number, split, &over)) {
-            over  = n;
+            over = n;
             given = s + 1;
         }
         split->n_over = over;
@@ -182,7 +182,7 @@ bool sched_moves_place(struct ggml_backend_sched *sched, struct sched_memo *memo
     }
     for (int32_t i = 0; i < memo->n_moves; i++) { // what goes out has to lie there
         const int32_t move = memo->moves[i];
-        memo->is_row       = memo->is_row || (record_move(&memo->rec, move) == BERTH_MOVE_OUT && !is_others(sched, memo, move));
+        memo->is_row = memo->is_row || (record_move(&memo->rec, move) == BERTH_MOVE_OUT && !is_others(sched, memo, move));
     }
     return true;
 }

@@ -37,20 +37,20 @@ struct wisher {
 
 static int32_t copy_of(const struct sched_memo *memo, const struct ggml_tensor *t) {
     const size_t n_slots = (size_t) memo->n_slots;
-    const bool is_copy   = memo->n_copies > 0 && (uintptr_t) t >= (uintptr_t) memo->tensors &&
+    const bool is_copy = memo->n_copies > 0 && (uintptr_t) t >= (uintptr_t) memo->tensors &&
                          (uintptr_t) t < (uintptr_t) (memo->tensors + (size_t) memo->n_copies * n_slots);
     return is_copy ? (int32_t) ((size_t) (t - memo->tensors) / n_slots) : -1;
 }
 
 static void add_alloc_dep(void *user_data, struct ggml_tensor *tensor, struct ggml_tensor *until) {
-    struct wisher *w        = user_data;
+    struct wisher *w = user_data;
     struct sched_memo *memo = w->memo;
     if (w->status != GGML_STATUS_SUCCESS) {
         return;
     }
     struct sched_dep dep = {
-        .row   = tensor != NULL ? berth_record_find(&memo->rec, tensor) : -1,
-        .copy  = tensor != NULL ? copy_of(memo, tensor) : -1,
+        .row = tensor != NULL ? berth_record_find(&memo->rec, tensor) : -1,
+        .copy = tensor != NULL ? copy_of(memo, tensor) : -1,
         .until = until != NULL ? berth_record_find(&memo->rec, until) : -1,
     };
     const bool is_known = dep.row >= 0 || dep.copy >= 0;
@@ -90,14 +90,14 @@ static bool take_order(struct sched_memo *memo, const struct sched_split *split,
             return false;
         }
         is_met[r - split->i_start] = true;
-        memo->order[i]             = r;
+        memo->order[i] = r;
     }
     return true;
 }
 
 static enum ggml_status optimize(struct ggml_backend_sched *sched, struct sched_memo *memo, struct sched_split *split) {
     ggml_backend_t backend = sched->backends[split->backend];
-    const int32_t n        = split->i_end - split->i_start;
+    const int32_t n = split->i_end - split->i_start;
     if (backend->iface.graph_optimize == NULL || n == 0) {
         return GGML_STATUS_SUCCESS;
     }
@@ -105,8 +105,8 @@ static enum ggml_status optimize(struct ggml_backend_sched *sched, struct sched_
     if (is_met == NULL || !reorder_init(memo)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the order of %d nodes", memo->rec.n_nodes);
     }
-    struct ggml_cgraph view                          = sched_part(sched, memo, split->i_start, split->i_end);
-    struct wisher w                                  = {.memo = memo, .split = split, .backend = ggml_backend_name(backend)};
+    struct ggml_cgraph view = sched_part(sched, memo, split->i_start, split->i_end);
+    struct wisher w = {.memo = memo, .split = split, .backend = ggml_backend_name(backend)};
     struct ggml_backend_graph_optimize_params params = {.add_alloc_dep = add_alloc_dep, .user_data = &w};
     sched_edges_to_copies(memo, split, 0);
     backend->iface.graph_optimize(backend, &view, &params); // those of older releases take two arguments and see the first two
@@ -120,7 +120,7 @@ static enum ggml_status optimize(struct ggml_backend_sched *sched, struct sched_
 
 enum ggml_status sched_optimize(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    memo->n_deps            = 0;
+    memo->n_deps = 0;
     for (int32_t s = 0; s < memo->n_splits && status == GGML_STATUS_SUCCESS; s++) {
         status = optimize(sched, memo, &memo->splits[s]);
     }

@@ -68,7 +68,7 @@ static inline enum ggml_status put(struct ggml_tensor *t, ggml_backend_buffer_t 
         return GGML_STATUS_SUCCESS;
     }
     t->buffer = buffer;
-    t->data   = data;
+    t->data = data;
     if (buffer == NULL || buffer->iface.init_tensor == NULL ||
         ggml_backend_buffer_init_tensor(buffer, t) == GGML_STATUS_SUCCESS) {
         return GGML_STATUS_SUCCESS;
@@ -79,7 +79,7 @@ static inline enum ggml_status put(struct ggml_tensor *t, ggml_backend_buffer_t 
 // Where the plan puts a row and its further places.
 static void note_row(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t r) {
     const struct sched_row *row = &memo->rows[r];
-    memo->places[r]             = berth_galloc_place(sched->galloc, sched->plan, r);
+    memo->places[r] = berth_galloc_place(sched->galloc, sched->plan, r);
     for (int slot = 0; row->slots >= 0 && slot < memo->n_slots; slot++) {
         memo->slot_places[row->slots + slot] =
             slot == 0 ? memo->places[r] : berth_galloc_place(sched->galloc, sched->plan, sched_ghost_row(memo, row, slot));
@@ -90,20 +90,20 @@ void sched_note_copies(struct ggml_backend_sched *sched, struct sched_memo *memo
     for (int32_t i = 0; i < memo->n_copies; i++) {
         for (int slot = 0; slot < memo->n_slots; slot++) {
             const struct record_place place = berth_galloc_place(sched->galloc, sched->plan, sched_copy_row(memo, i, slot));
-            struct ggml_tensor *t           = sched_copy_tensor(memo, i, slot);
-            t->buffer                       = place.buffer;
-            t->data                         = place.data;
+            struct ggml_tensor *t = sched_copy_tensor(memo, i, slot);
+            t->buffer = place.buffer;
+            t->data = place.data;
         }
     }
 }
 
 // A view, or a tensor that is listed again.
 static enum ggml_status put_view(struct sched_memo *memo, int32_t r) {
-    const int32_t base             = sched_base(memo, r);
-    struct ggml_tensor *t          = memo->rec.tensors[r];
+    const int32_t base = sched_base(memo, r);
+    struct ggml_tensor *t = memo->rec.tensors[r];
     const struct ggml_tensor *root = memo->rec.tensors[base];
-    const bool is_known            = !memo->rows[r].is_placed && memo->rec.rows[base].view_src < 0;
-    memo->places[r]                = is_known ? memo->places[base] : (struct record_place){NULL, NULL};
+    const bool is_known = !memo->rows[r].is_placed && memo->rec.rows[base].view_src < 0;
+    memo->places[r] = is_known ? memo->places[base] : (struct record_place){NULL, NULL};
     return root != t && root->data != NULL ? put(t, root->buffer, (char *) root->data + t->view_offs) : GGML_STATUS_SUCCESS;
 }
 
@@ -122,7 +122,7 @@ static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_
         }
         if (sched_base(memo, r) != r) {
             const bool is_early = is_early_view(memo, r);
-            *has_early          = *has_early || is_early;
+            *has_early = *has_early || is_early;
             if (!is_early && put_view(memo, r) != GGML_STATUS_SUCCESS) {
                 return GGML_STATUS_FAILED;
             }
@@ -169,7 +169,7 @@ static enum ggml_status put_copies(struct sched_memo *memo) {
 bool sched_is_all_put(const struct sched_memo *memo) {
     for (int32_t r = 0; r < memo->rec.n_rows; r++) {
         const struct record_place *place = &memo->places[r];
-        const struct ggml_tensor *t      = memo->rec.tensors[r];
+        const struct ggml_tensor *t = memo->rec.tensors[r];
         if (sched_base(memo, r) == r && place->buffer != NULL && (t->buffer != place->buffer || t->data != place->data)) {
             return false;
         }
@@ -182,12 +182,12 @@ bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched
 }
 
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    const bool is_new       = !sched_has_places(sched, memo);
+    const bool is_new = !sched_has_places(sched, memo);
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (is_new) {
-        memo->epoch    = 0;
+        memo->epoch = 0;
         memo->uid_slot = -1;
-        status         = sched_get_buffers(sched, memo, SCHED_PLAN_ANY);
+        status = sched_get_buffers(sched, memo, SCHED_PLAN_ANY);
         if (status == GGML_STATUS_SUCCESS) {
             sched_note_copies(sched, memo);
             status = put_copies(memo);
@@ -199,7 +199,7 @@ enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo
     }
     if (status == GGML_STATUS_SUCCESS) {
         memo->epoch = berth_galloc_epoch(sched->galloc);
-        status      = has_early ? put_early_views(memo) : status;
+        status = has_early ? put_early_views(memo) : status;
     }
     if (status == GGML_STATUS_SUCCESS && is_new && memo->n_moves > 0 && !sched_moves_place(sched, memo)) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the order of %d moves", memo->n_moves);

@@ -20,9 +20,9 @@ struct planner {
 // ---- rows that are appended ----
 
 static struct record_row *append(struct planner *p, struct ggml_tensor *t, int op, int flags, int32_t form, int backend) {
-    struct record *rec         = &p->memo->rec;
-    struct record_row *row     = record_append(rec, t, op, flags);
-    row->form                  = form;
+    struct record *rec = &p->memo->rec;
+    struct record_row *row = record_append(rec, t, op, flags);
+    row->form = form;
     p->cols.rows[row->same_as] = lifetime_row_in(backend >= 0 ? backend : 0);
     return row;
 }
@@ -41,7 +41,7 @@ static void ghosts_append(struct planner *p) {
 // A copy has the layout of what it copies.
 static void copies_append(struct planner *p) {
     struct sched_memo *memo = p->memo;
-    const int flags         = memo->n_slots > 1 ? RECORD_FLAGS : 0;
+    const int flags = memo->n_slots > 1 ? RECORD_FLAGS : 0;
     for (int32_t i = 0; i < memo->n_copies; i++) {
         const struct sched_copy *copy = &memo->copies[i];
         for (int slot = 0; slot < memo->n_slots; slot++) {
@@ -64,7 +64,7 @@ static void deps_link(struct planner *p) {
     struct sched_memo *memo = p->memo;
     memset(p->first_dep, -1, (size_t) memo->rec.n_nodes * sizeof p->first_dep[0]);
     for (int32_t d = memo->n_deps - 1; d >= 0; d--) {
-        memo->deps[d].next                = p->first_dep[memo->deps[d].until];
+        memo->deps[d].next = p->first_dep[memo->deps[d].until];
         p->first_dep[memo->deps[d].until] = d;
     }
     for (int32_t r = 0; r < memo->rec.n_rows; r++) {
@@ -78,13 +78,13 @@ static void deps_put(struct planner *p, int32_t until, int backend) {
     struct sched_memo *memo = p->memo;
     for (int32_t d = p->first_dep[until]; d >= 0; d = memo->deps[d].next) {
         const struct sched_dep *dep = &memo->deps[d];
-        const bool is_copy          = dep->row < 0;
+        const bool is_copy = dep->row < 0;
         if (!p->is_there[is_copy ? memo->rec.n_rows + dep->copy : dep->row] || (!is_copy && memo->rows[dep->row].is_placed)) {
             continue;
         }
-        const int32_t kept        = is_copy ? sched_copy_row(memo, dep->copy, 0) : dep->row;
+        const int32_t kept = is_copy ? sched_copy_row(memo, dep->copy, 0) : dep->row;
         struct record_row *reader = append(p, memo->rec.tensors[kept], GGML_OP_NONE, 0, -1, backend);
-        reader->view_src          = is_copy ? kept : sched_base(memo, kept);
+        reader->view_src = is_copy ? kept : sched_base(memo, kept);
         record_src_put(&memo->rec, reader, kept, 0);
         step_put(p, reader->same_as);
     }
@@ -119,16 +119,16 @@ static void steps_put(struct planner *p) {
 static void edges_lead(struct sched_memo *memo, bool to_copies) {
     for (int32_t i = 0; i < memo->n_edges; i++) {
         const struct sched_edge *e = &memo->edges[i];
-        memo->rec.srcs[e->src]     = to_copies ? sched_copy_row(memo, e->copy, 0) : memo->copies[e->copy].row;
+        memo->rec.srcs[e->src] = to_copies ? sched_copy_row(memo, e->copy, 0) : memo->copies[e->copy].row;
     }
 }
 
 static void columns_put(struct planner *p) {
     const struct sched_memo *memo = p->memo;
     for (int32_t r = 0; r < memo->rec.n_rows; r++) {
-        const int32_t at        = record_is_again(&memo->rec, r) ? memo->rec.rows[r].same_as : r;
-        const int backend       = memo->rows[at].backend;
-        p->cols.rows[r]         = lifetime_row_in(backend >= 0 ? backend : 0);
+        const int32_t at = record_is_again(&memo->rec, r) ? memo->rec.rows[r].same_as : r;
+        const int backend = memo->rows[at].backend;
+        p->cols.rows[r] = lifetime_row_in(backend >= 0 ? backend : 0);
         p->cols.rows[r].is_kept = sched_is_apart(memo, at);
     }
 }
@@ -144,7 +144,7 @@ static bool make_room(struct ggml_backend_sched *sched, struct planner *p, bool 
     memo->rows = memo->rec.columns; // which may have moved
     if (n_deps > 0) {
         p->first_dep = sched_scratch(sched, n_nodes * sizeof p->first_dep[0] + (n_rows + n_copies) * sizeof p->is_there[0]);
-        p->is_there  = p->first_dep != NULL ? (bool *) (p->first_dep + n_nodes) : NULL;
+        p->is_there = p->first_dep != NULL ? (bool *) (p->first_dep + n_nodes) : NULL;
     }
     p->cols = berth_galloc_plan_columns(sched->plan, n_all, is_plain ? 0 : n_nodes + n_copies * n_slots + n_deps);
     return p->cols.rows != NULL && (n_deps == 0 || p->first_dep != NULL);
@@ -153,7 +153,7 @@ static bool make_room(struct ggml_backend_sched *sched, struct planner *p, bool 
 // For the record as it is now, with all that was appended.
 static enum ggml_status plan_get(
     struct ggml_backend_sched *sched, struct planner *p, const struct lifetime_order *order, enum sched_plan_use use) {
-    struct record *rec       = &p->memo->rec;
+    struct record *rec = &p->memo->rec;
     struct galloc_plan *kept = use == SCHED_PLAN_ANY ? sched_kept_find(sched, rec, p->cols.rows, order) : NULL;
     if (kept != NULL) {
         sched->plan = kept;
@@ -167,11 +167,11 @@ static enum ggml_status plan_get(
 }
 
 enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo *memo, enum sched_plan_use use) {
-    struct planner p    = {.memo = memo};
+    struct planner p = {.memo = memo};
     const bool is_plain = memo->n_copies == 0 && memo->n_inputs == 0 && memo->n_deps == 0 && !memo->is_reordered;
-    sched->spare        = sched->spare != NULL ? sched->spare : berth_galloc_plan_new(sched->galloc, false);
-    sched->plan         = sched->spare;
-    sched->planned      = NULL;
+    sched->spare = sched->spare != NULL ? sched->spare : berth_galloc_plan_new(sched->galloc, false);
+    sched->plan = sched->spare;
+    sched->planned = NULL;
     if (sched->plan == NULL) {
         return GGML_STATUS_ALLOC_FAILED;
     }
@@ -187,7 +187,7 @@ enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo 
             deps_link(&p);
         }
         steps_put(&p);
-        order.steps   = p.cols.steps;
+        order.steps = p.cols.steps;
         order.n_steps = p.n_steps;
     }
     edges_lead(memo, true);

@@ -56,7 +56,7 @@ static bool plan_keep(struct ggml_backend_sched *sched) {
         kept_drop(sched, 0);
     }
     sched->kept[sched->n_kept++] = plan;
-    sched->spare                 = spare;
+    sched->spare = spare;
     return true;
 }
 
@@ -68,9 +68,9 @@ static bool memo_room(struct ggml_backend_sched *sched, struct sched_memo *to, c
     const size_t n_backends = (size_t) sched->n_backends, n_slots = (size_t) from->n_slots, n_inputs = (size_t) from->n_inputs;
     const struct ggml_tensor *tensors = to->tensors;
 
-    to->rec.is_whole    = true;
+    to->rec.is_whole = true;
     to->rec.column_size = sizeof to->rows[0];
-    to->conflict        = to->conflict != NULL ? to->conflict : berth_malloc(n_backends * n_backends * sizeof to->conflict[0]);
+    to->conflict = to->conflict != NULL ? to->conflict : berth_malloc(n_backends * n_backends * sizeof to->conflict[0]);
 
     const bool ok = to->conflict != NULL && berth_record_room_like(&to->rec, &from->rec) &&
                     ROOM(to, places, from->rec.n_rows + 1) && ROOM(to, splits, from->n_splits) &&
@@ -78,7 +78,7 @@ static bool memo_room(struct ggml_backend_sched *sched, struct sched_memo *to, c
                     ROOM(to, moves, from->n_moves) && ROOM(to, slot_places, n_inputs * n_slots) &&
                     ROOM(to, tensors, (size_t) from->n_copies * n_slots + n_inputs * (n_slots - 1)) &&
                     (!from->is_reordered || (ROOM(to, nodes, from->rec.n_nodes) && ROOM(to, order, from->rec.n_nodes)));
-    to->rows     = to->rec.columns;
+    to->rows = to->rec.columns;
     to->uid_slot = to->tensors == tensors ? to->uid_slot : -1; // copies at other addresses
     return ok;
 }
@@ -101,11 +101,11 @@ static size_t staging_size(const struct ggml_backend_sched *sched, const struct 
     size_t most = 0;
     for (int32_t i = 0; i < memo->n_copies; i++) {
         const struct sched_copy *copy = &memo->copies[i];
-        const struct sched_row *base  = &memo->rows[sched_base(memo, copy->row)];
+        const struct sched_row *base = &memo->rows[sched_base(memo, copy->row)];
         const ggml_backend_buffer_type_t from =
             base->is_placed ? memo->rec.rows[base - memo->rows].buft : sched->bufts[base->backend];
         const size_t size = sched_nbytes(memo, copy->row);
-        most              = !is_host(from) && !is_host(sched->bufts[copy->backend]) && size > most ? size : most;
+        most = !is_host(from) && !is_host(sched->bufts[copy->backend]) && size > most ? size : most;
     }
     return most;
 }
@@ -121,17 +121,17 @@ static struct ggml_cgraph part_begin(struct ggml_backend_sched *sched, struct sc
 // While backends reserve, tensors are where the plan has them: a device made of several looks at that.
 static void row_swap(struct ggml_tensor *t, struct record_place *place) {
     const struct record_place last = {t->buffer, t->data};
-    t->buffer                      = place->buffer;
-    t->data                        = place->data;
-    *place                         = last;
+    t->buffer = place->buffer;
+    t->data = place->data;
+    *place = last;
 }
 
 static void places_find(struct ggml_backend_sched *sched, const struct sched_memo *memo, struct record_place *places) {
     for (int32_t r = 0; r < memo->rec.n_rows; r++) {
         const struct ggml_tensor *t = memo->rec.tensors[r];
-        const int32_t base          = sched_base(memo, r);
-        const bool is_planned       = base < memo->rec.n_rows && !memo->rec.rows[base].has_memory;
-        places[r]                   = (struct record_place){t->buffer, t->data};
+        const int32_t base = sched_base(memo, r);
+        const bool is_planned = base < memo->rec.n_rows && !memo->rec.rows[base].has_memory;
+        places[r] = (struct record_place){t->buffer, t->data};
         if (is_planned) {
             places[r] = berth_galloc_place(sched->galloc, sched->plan, base);
             if (base != r && places[r].data != NULL) {
@@ -142,12 +142,12 @@ static void places_find(struct ggml_backend_sched *sched, const struct sched_mem
 }
 
 static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    enum ggml_status status     = GGML_STATUS_SUCCESS;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
     struct record_place *places = berth_calloc((size_t) memo->rec.n_rows + 1, sizeof *places);
     if (places == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the places of %d rows", memo->rec.n_rows);
     }
-    memo->epoch    = 0; // its copies are elsewhere from now on
+    memo->epoch = 0; // its copies are elsewhere from now on
     memo->uid_slot = -1;
     sched_note_copies(sched, memo);
     places_find(sched, memo, places);
@@ -156,7 +156,7 @@ static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struc
     }
     for (int32_t s = 0; s < memo->n_splits && status == GGML_STATUS_SUCCESS; s++) {
         const struct ggml_cgraph part = part_begin(sched, memo, &memo->splits[s]);
-        status                        = berth_backend_reserve(sched->backends[memo->splits[s].backend], &part);
+        status = berth_backend_reserve(sched->backends[memo->splits[s].backend], &part);
         sched_edges_to_graph(memo, &memo->splits[s]);
     }
     for (int32_t r = memo->rec.n_rows; r-- > 0;) { // backwards: a tensor may be listed twice
@@ -168,10 +168,10 @@ static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struc
 
 void sched_work_sizes(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes) {
     for (int32_t s = 0; s < memo->n_splits; s++) {
-        const int b                   = memo->splits[s].backend;
+        const int b = memo->splits[s].backend;
         const struct ggml_cgraph part = part_begin(sched, memo, &memo->splits[s]);
-        const size_t size             = berth_backend_reserve_size(sched->backends[b], &part);
-        sizes[b]                      = size > sizes[b] ? size : sizes[b];
+        const size_t size = berth_backend_reserve_size(sched->backends[b], &part);
+        sizes[b] = size > sizes[b] ? size : sizes[b];
         sched_edges_to_graph(memo, &memo->splits[s]);
     }
     sizes[sched->n_backends - 1] += staging_size(sched, memo);

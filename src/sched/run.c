@@ -96,8 +96,8 @@ enum ggml_status sched_events_init(struct ggml_backend_sched *sched) {
     }
     sched_drain(sched);
     sched_events_fini(sched);
-    const size_t n  = (size_t) sched->n_backends * (size_t) sched->n_copies;
-    sched->events   = berth_calloc(n, sizeof sched->events[0]);
+    const size_t n = (size_t) sched->n_backends * (size_t) sched->n_copies;
+    sched->events = berth_calloc(n, sizeof sched->events[0]);
     sched->recorded = berth_calloc(n, sizeof sched->recorded[0]);
     if (sched->events == NULL || sched->recorded == NULL) {
         sched_events_fini(sched);
@@ -106,7 +106,7 @@ enum ggml_status sched_events_init(struct ggml_backend_sched *sched) {
     sched->n_events = sched->n_copies;
     for (size_t i = 0; i < n; i++) { // a backend without events is waited for as a whole
         ggml_backend_t backend = sched->backends[i / (size_t) sched->n_events];
-        sched->events[i]       = backend->iface.event_record != NULL ? ggml_backend_event_new(backend->device) : NULL;
+        sched->events[i] = backend->iface.event_record != NULL ? ggml_backend_event_new(backend->device) : NULL;
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -117,7 +117,7 @@ void sched_events_fini(struct ggml_backend_sched *sched) {
     }
     berth_free(sched->events);
     berth_free(sched->recorded);
-    sched->events   = NULL;
+    sched->events = NULL;
     sched->recorded = NULL;
     sched->n_events = 0;
 }
@@ -170,14 +170,14 @@ static bool copy_unbuffered(const struct ggml_tensor *src, struct ggml_tensor *d
 static bool copy_between(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_copy *copy,
     const struct ggml_tensor *src, struct ggml_tensor *dst) {
     ggml_backend_t to = sched->backends[copy->backend];
-    const int from    = copy->from;
+    const int from = copy->from;
     if (copy->writer >= 0 && copy->writer != from) {
         wait_for(sched, copy->writer);
     }
     const bool has_buffer = berth_tensor_buffer(src) != NULL;
     if (has_buffer && !copy->is_users && from >= 0 && to->iface.cpy_tensor_async != NULL &&
         to->iface.cpy_tensor_async(sched->backends[from], to, src, dst)) {
-        sched->in_flight[from]          = sched->in_flight[from] || sched->backends[from]->iface.synchronize != NULL;
+        sched->in_flight[from] = sched->in_flight[from] || sched->backends[from]->iface.synchronize != NULL;
         sched->in_flight[copy->backend] = to->iface.synchronize != NULL;
         return true;
     }
@@ -191,7 +191,7 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
     const struct sched_copy *copy = &memo->copies[i_copy];
     struct ggml_tensor *src = memo->rec.tensors[copy->row], *dst = sched_copy_tensor(memo, i_copy, sched->slot);
     const int64_t start_ns = sched->is_tracing ? sched_trace_now() : 0;
-    bool ok                = copy_between(sched, memo, copy, src, dst);
+    bool ok = copy_between(sched, memo, copy, src, dst);
     // Both ends can keep a failure that a void call had.
     ok = berth_backend_report(sched->backends[copy->backend]) == GGML_STATUS_SUCCESS && ok;
     if (!ok) {
@@ -218,11 +218,11 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
 // Node by node as far as the caller wants to look. *go_on is false if it has seen enough.
 static enum ggml_status compute_watched(
     struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_split *split, bool *go_on) {
-    ggml_backend_t backend  = sched->backends[split->backend];
+    ggml_backend_t backend = sched->backends[split->backend];
     enum ggml_status status = GGML_STATUS_SUCCESS;
     // The callback may set another one, for the splits to come.
     const ggml_backend_sched_eval_callback callback = sched->callback;
-    void *const user_data                           = sched->callback_data;
+    void *const user_data = sched->callback_data;
     for (int32_t i = split->i_start; i < split->i_end && *go_on && status == GGML_STATUS_SUCCESS;) {
         int32_t end = i + 1;
         bool wanted = callback(sched_nodes(memo)[i], true, user_data);
@@ -231,9 +231,9 @@ static enum ggml_status compute_watched(
         }
         struct ggml_cgraph part = sched_part(sched, memo, i, end);
 
-        status                      = ggml_backend_graph_compute_async(backend, &part);
+        status = ggml_backend_graph_compute_async(backend, &part);
         const enum ggml_status late = berth_backend_synchronize(backend);
-        status                      = status != GGML_STATUS_SUCCESS ? status : late;
+        status = status != GGML_STATUS_SUCCESS ? status : late;
         if (status == GGML_STATUS_SUCCESS && wanted) {
             *go_on = callback(sched_nodes(memo)[end - 1], false, user_data);
         }
@@ -267,8 +267,8 @@ static bool is_moved(const struct ggml_backend_sched *sched, const struct sched_
 
 static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_split, bool *go_on) {
     struct sched_split *split = &memo->splits[i_split];
-    const int b               = split->backend;
-    ggml_backend_t backend    = sched->backends[b];
+    const int b = split->backend;
+    ggml_backend_t backend = sched->backends[b];
 
     wait_conflicts(sched, memo, b);
     if (memo->n_slots == 1 && split->n_copies > 0) {
@@ -292,9 +292,9 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
         status = sched_trace_ops(sched, memo, i_split);
     } else {
         struct ggml_cgraph part = sched_part(sched, memo, split->i_start, split->i_end);
-        part.uid                = split->uid;
-        status                  = ggml_backend_graph_compute_async(backend, &part);
-        sched->in_flight[b]     = backend->iface.synchronize != NULL;
+        part.uid = split->uid;
+        status = ggml_backend_graph_compute_async(backend, &part);
+        sched->in_flight[b] = backend->iface.synchronize != NULL;
         if (memo->n_slots > 1) {
             event_record(sched, b);
         }
@@ -318,7 +318,7 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
 // Are the graph's moves the copier's, and nobody looks on?
 static bool runs_beside(struct ggml_backend_sched *sched, const struct sched_memo *memo) {
     struct sched_copier *copier = &sched->copier;
-    const bool is               = memo->n_moves > 0 && !memo->is_row && sched->callback == NULL && !sched->is_tracing &&
+    const bool is = memo->n_moves > 0 && !memo->is_row && sched->callback == NULL && !sched->is_tracing &&
                     copier->kind != SCHED_COPIER_NONE && copier->own == memo->own && copier->other == memo->other &&
                     memo->n_moves <= copier->n_room && sched_copier_is_here(copier);
     if (is) {
@@ -333,14 +333,14 @@ static bool runs_beside(struct ggml_backend_sched *sched, const struct sched_mem
 enum ggml_status sched_run(struct ggml_backend_sched *sched) {
     struct sched_memo *memo = sched->cur;
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    bool go_on              = true;
-    sched->has_in_use       = sched->is_tracing && sched_trace_memory(sched, memo);
+    bool go_on = true;
+    sched->has_in_use = sched->is_tracing && sched_trace_memory(sched, memo);
     sched->n_trace_lost += sched->is_tracing && !sched->has_in_use;
     if (memo->n_slots > 1) {
         sched_wait_slot(sched, sched->slot);
     }
     const bool is_beside = runs_beside(sched, memo);
-    sched->is_running    = true;
+    sched->is_running = true;
     for (int32_t s = 0; s < memo->n_splits && go_on && status == GGML_STATUS_SUCCESS; s++) {
         if (is_beside) {
             sched_moves_before(sched, memo, &memo->splits[s]);

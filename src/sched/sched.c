@@ -18,13 +18,13 @@
 
 static bool backends_init(struct ggml_backend_sched *sched, ggml_backend_t *backends, ggml_backend_buffer_type_t *bufts, int n) {
     const size_t n_backends = (size_t) n;
-    sched->backends         = berth_calloc(n_backends, sizeof sched->backends[0]);
-    sched->bufts            = berth_calloc(n_backends, sizeof sched->bufts[0]);
-    sched->limits           = berth_calloc(n_backends, sizeof sched->limits[0]);
-    sched->sizes            = berth_calloc(n_backends, sizeof sched->sizes[0]);
-    sched->first_alike      = berth_calloc(n_backends, sizeof sched->first_alike[0]);
-    sched->in_flight        = berth_calloc(n_backends, sizeof sched->in_flight[0]);
-    sched->reaches          = berth_calloc(n_backends * n_backends, sizeof sched->reaches[0]);
+    sched->backends = berth_calloc(n_backends, sizeof sched->backends[0]);
+    sched->bufts = berth_calloc(n_backends, sizeof sched->bufts[0]);
+    sched->limits = berth_calloc(n_backends, sizeof sched->limits[0]);
+    sched->sizes = berth_calloc(n_backends, sizeof sched->sizes[0]);
+    sched->first_alike = berth_calloc(n_backends, sizeof sched->first_alike[0]);
+    sched->in_flight = berth_calloc(n_backends, sizeof sched->in_flight[0]);
+    sched->reaches = berth_calloc(n_backends * n_backends, sizeof sched->reaches[0]);
     if (sched->backends == NULL || sched->bufts == NULL || sched->limits == NULL || sched->sizes == NULL ||
         sched->first_alike == NULL || sched->in_flight == NULL || sched->reaches == NULL) {
         return false;
@@ -32,7 +32,7 @@ static bool backends_init(struct ggml_backend_sched *sched, ggml_backend_t *back
     sched->n_backends = n;
     for (int b = 0; b < n; b++) {
         sched->backends[b] = backends[b];
-        sched->bufts[b]    = bufts != NULL && bufts[b] != NULL ? bufts[b] : ggml_backend_get_default_buffer_type(backends[b]);
+        sched->bufts[b] = bufts != NULL && bufts[b] != NULL ? bufts[b] : ggml_backend_get_default_buffer_type(backends[b]);
     }
     for (int b = 0; b < n; b++) {
         for (int h = 0; h < n; h++) {
@@ -71,12 +71,12 @@ ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends, ggml_backe
     }
     struct ggml_backend_sched *sched = berth_calloc(1, sizeof *sched);
     if (sched != NULL && backends_init(sched, backends, bufts, n_backends)) {
-        sched->op_offload        = op_offload;
+        sched->op_offload = op_offload;
         sched->offload_min_batch = env_number("GGML_OP_OFFLOAD_MIN_BATCH");
-        sched->debug             = env_number("GGML_SCHED_DEBUG");
-        sched->is_strict         = env_number("BERTH_SCHED_STRICT") != 0;
-        sched->n_copies          = parallel ? PIPELINE_COPIES : 1;
-        sched->galloc            = ggml_gallocr_new_n(sched->bufts, n_backends);
+        sched->debug = env_number("GGML_SCHED_DEBUG");
+        sched->is_strict = env_number("BERTH_SCHED_STRICT") != 0;
+        sched->n_copies = parallel ? PIPELINE_COPIES : 1;
+        sched->galloc = ggml_gallocr_new_n(sched->bufts, n_backends);
     }
     if (sched == NULL || sched->galloc == NULL || sched_events_init(sched) != GGML_STATUS_SUCCESS) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_sched_new: out of memory for a scheduler of %d backends", n_backends);
@@ -137,8 +137,8 @@ void ggml_backend_sched_reset(ggml_backend_sched_t sched) {
         return;
     }
     sched->chosen.n = 0;
-    sched->cur      = NULL;
-    sched->graph    = NULL;
+    sched->cur = NULL;
+    sched->graph = NULL;
     sched->is_alloc = false;
 }
 
@@ -169,7 +169,7 @@ static struct sched_memo *memo_find(struct ggml_backend_sched *sched, const stru
         struct sched_memo *memo = NULL;
         for (int m = 0; m < SCHED_N_MEMOS; m++) {
             const bool is_next = k == 0 ? sched->memos[m].used == sched->clock : sched->memos[m].used != sched->clock;
-            memo               = is_next && (memo == NULL || k == 0) ? &sched->memos[m] : memo;
+            memo = is_next && (memo == NULL || k == 0) ? &sched->memos[m] : memo;
         }
         if (memo == NULL || !memo->is_split || memo->n_slots != sched->n_copies) {
             continue;
@@ -192,7 +192,7 @@ static struct sched_memo *memo_oldest(struct ggml_backend_sched *sched) {
 }
 
 static enum ggml_status memo_make(struct ggml_backend_sched *sched, struct sched_memo *memo, struct ggml_cgraph *graph) {
-    sched->planned          = sched->planned != memo ? sched->planned : NULL;
+    sched->planned = sched->planned != memo ? sched->planned : NULL;
     enum ggml_status status = sched_memo_build(sched, memo, graph);
     if (status == GGML_STATUS_SUCCESS) {
         status = sched_assign(sched, memo);
@@ -202,7 +202,7 @@ static enum ggml_status memo_make(struct ggml_backend_sched *sched, struct sched
     }
     if (status == GGML_STATUS_SUCCESS) {
         sched->graph = graph;
-        status       = sched_split(sched, memo);
+        status = sched_split(sched, memo);
     }
     if (status != GGML_STATUS_SUCCESS) {
         sched_memo_drop(memo);
@@ -211,12 +211,12 @@ static enum ggml_status memo_make(struct ggml_backend_sched *sched, struct sched
 }
 
 static enum ggml_status prepare(struct ggml_backend_sched *sched, struct ggml_cgraph *graph, bool put) {
-    sched->is_alloc         = false;
-    sched->is_put           = false;
-    sched->cur              = NULL;
+    sched->is_alloc = false;
+    sched->is_put = false;
+    sched->cur = NULL;
     struct sched_memo *memo = memo_find(sched, graph, put);
     if (memo == NULL) {
-        memo                          = memo_oldest(sched);
+        memo = memo_oldest(sched);
         const enum ggml_status status = memo_make(sched, memo, graph);
         if (status != GGML_STATUS_SUCCESS) {
             sched->graph = NULL;
@@ -226,9 +226,9 @@ static enum ggml_status prepare(struct ggml_backend_sched *sched, struct ggml_cg
     } else {
         sched->stats.n_reused++;
     }
-    memo->used           = ++sched->clock;
-    sched->cur           = memo;
-    sched->graph         = graph;
+    memo->used = ++sched->clock;
+    sched->cur = memo;
+    sched->graph = graph;
     sched->last_n_splits = memo->n_splits;
     if (sched->debug > 0) {
         sched_explain_log(sched);
@@ -254,7 +254,7 @@ static enum ggml_status place(struct ggml_backend_sched *sched, struct sched_mem
         return status;
     }
     if (memo->n_slots > 1) {
-        sched->slot      = sched->next_slot % memo->n_slots;
+        sched->slot = sched->next_slot % memo->n_slots;
         sched->next_slot = (sched->slot + 1) % memo->n_slots;
         if (memo != sched->last_run) {
             sched_drain(sched); // the plans of two graphs know nothing of each other, and inputs are about to be written
@@ -293,7 +293,7 @@ static enum ggml_status prepare_and(struct ggml_backend_sched *sched, struct ggm
             }
             return status;
         }
-        sched->cur   = NULL;
+        sched->cur = NULL;
         sched->graph = NULL;
         if (status != GGML_STATUS_ALLOC_FAILED || sched->n_copies == 1) {
             sched->n_copies = n_copies; // it was not they who took too much
@@ -339,7 +339,7 @@ static struct {
 } watcher;
 
 void berth_sched_on_plan(berth_sched_planned_t callback, void *user_data) {
-    watcher.callback  = callback;
+    watcher.callback = callback;
     watcher.user_data = user_data;
 }
 
@@ -353,9 +353,9 @@ bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *
     if (!has_arguments(__func__, sched, measure_graph)) {
         return false;
     }
-    sched->was_reserved           = false; // growing now is what was asked for
+    sched->was_reserved = false; // growing now is what was asked for
     const enum ggml_status status = prepare_and(sched, measure_graph, sched_reserve);
-    sched->was_reserved           = true;
+    sched->was_reserved = true;
     if (status == GGML_STATUS_SUCCESS) {
         tell_planned(sched, measure_graph, NULL);
     }
@@ -393,7 +393,7 @@ enum ggml_status berth_sched_work_sizes(ggml_backend_sched_t sched, struct ggml_
 
 static enum ggml_status alloc_graph(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
     const enum ggml_status status = prepare_and(sched, graph, place);
-    sched->is_alloc               = status == GGML_STATUS_SUCCESS;
+    sched->is_alloc = status == GGML_STATUS_SUCCESS;
     return status;
 }
 
@@ -418,9 +418,9 @@ static enum ggml_status make_ready(struct ggml_backend_sched *sched, struct ggml
     if (sched->graph == graph && is_allocated(sched, graph)) {
         return GGML_STATUS_SUCCESS;
     }
-    sched->is_carrying            = true;
+    sched->is_carrying = true;
     const enum ggml_status status = alloc_graph(sched, graph);
-    sched->is_carrying            = false;
+    sched->is_carrying = false;
     sched_carry_give(sched);
     return status;
 }
@@ -460,7 +460,7 @@ void ggml_backend_sched_synchronize(ggml_backend_sched_t sched) {
 void ggml_backend_sched_set_eval_callback(
     ggml_backend_sched_t sched, ggml_backend_sched_eval_callback callback, void *user_data) {
     if (sched != NULL) {
-        sched->callback      = callback;
+        sched->callback = callback;
         sched->callback_data = user_data;
     }
 }

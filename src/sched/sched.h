@@ -409,11 +409,11 @@ void sched_kept_free(struct ggml_backend_sched *sched);
 static inline struct ggml_cgraph sched_part(
     const struct ggml_backend_sched *sched, const struct sched_memo *memo, int32_t i0, int32_t i1) {
     return (struct ggml_cgraph){
-        .n_nodes          = i1 - i0,
-        .nodes            = sched_nodes(memo) + i0,
-        .use_counts       = sched->graph->use_counts,
+        .n_nodes = i1 - i0,
+        .nodes = sched_nodes(memo) + i0,
+        .use_counts = sched->graph->use_counts,
         .visited_hash_set = sched->graph->visited_hash_set,
-        .order            = sched->graph->order,
+        .order = sched->graph->order,
     };
 }
 

@@ -51,8 +51,8 @@ static bool choose(struct sched_choices *choices, struct ggml_tensor *t, int b) 
         return false;
     }
     choices->tensors[choices->n] = t;
-    const int32_t i              = record_index_add(&choices->index, choices->tensors, choices->n);
-    choices->backends[i]         = (int16_t) b;
+    const int32_t i = record_index_add(&choices->index, choices->tensors, choices->n);
+    choices->backends[i] = (int16_t) b;
     choices->n += i == choices->n;
     return true;
 }
@@ -80,7 +80,7 @@ ggml_backend_t ggml_backend_sched_get_tensor_backend(ggml_backend_sched_t sched,
         return NULL;
     }
     const int32_t r = sched->cur != NULL ? berth_record_find(&sched->cur->rec, node) : -1;
-    const int b     = r >= 0 ? sched->cur->rows[r].backend : sched_choice(&sched->chosen, node);
+    const int b = r >= 0 ? sched->cur->rows[r].backend : sched_choice(&sched->chosen, node);
     return b >= 0 ? sched->backends[b] : NULL;
 }
 
@@ -101,8 +101,8 @@ static void forget(struct ggml_backend_sched *sched) {
     for (int m = 0; m < SCHED_N_MEMOS; m++) {
         sched_memo_drop(&sched->memos[m]);
     }
-    sched->cur      = NULL;
-    sched->graph    = NULL;
+    sched->cur = NULL;
+    sched->graph = NULL;
     sched->is_alloc = false;
 }
 

@@ -29,9 +29,9 @@ static bool split_push(struct cutter *c, int32_t i_start, int backend) {
     }
     memo->splits[memo->n_splits++] = (struct sched_split){
         .i_start = i_start,
-        .i_end   = memo->rec.n_nodes,
-        .copies  = memo->n_copies,
-        .edges   = memo->n_edges,
+        .i_end = memo->rec.n_nodes,
+        .copies = memo->n_copies,
+        .edges = memo->n_edges,
         .backend = (int16_t) backend,
     };
     return true;
@@ -40,7 +40,7 @@ static bool split_push(struct cutter *c, int32_t i_start, int backend) {
 // The copy of row s for backend b as it is now, or -1.
 static int32_t copy_find(const struct cutter *c, int32_t s, int b) {
     const int32_t version = c->version[sched_base(c->memo, s)];
-    int32_t i             = c->first_copy[s];
+    int32_t i = c->first_copy[s];
     while (i >= 0 && (c->memo->copies[i].backend != b || c->memo->copies[i].version != version)) {
         i = c->memo->copies[i].next;
     }
@@ -55,14 +55,14 @@ static int32_t copy_push(struct cutter *c, int32_t s, int b) {
     const int32_t base = sched_base(memo, s);
 
     memo->copies[memo->n_copies] = (struct sched_copy){
-        .row      = s,
-        .version  = c->version[base],
-        .next     = c->first_copy[s],
-        .backend  = (int16_t) b,
-        .from     = memo->rows[base].backend,
-        .writer   = c->writer[base],
+        .row = s,
+        .version = c->version[base],
+        .next = c->first_copy[s],
+        .backend = (int16_t) b,
+        .from = memo->rows[base].backend,
+        .writer = c->writer[base],
         .is_users = c->writer[base] < 0 && memo->rows[base].is_input,
-        .tensor   = (size_t) memo->n_copies * (size_t) memo->n_slots,
+        .tensor = (size_t) memo->n_copies * (size_t) memo->n_slots,
     };
     c->first_copy[s] = memo->n_copies;
     memo->splits[memo->n_splits - 1].n_copies++;
@@ -82,8 +82,8 @@ static bool edge_push(struct cutter *c, int32_t node, int32_t src, int32_t copy)
 // Two backends touch the same memory: while one has work in flight, the other must wait.
 static bool conflict_set(struct cutter *c, int a, int b) {
     struct sched_memo *memo = c->memo;
-    const size_t n          = (size_t) c->sched->n_backends;
-    memo->conflict          = memo->conflict != NULL ? memo->conflict : berth_malloc(n * n * sizeof memo->conflict[0]);
+    const size_t n = (size_t) c->sched->n_backends;
+    memo->conflict = memo->conflict != NULL ? memo->conflict : berth_malloc(n * n * sizeof memo->conflict[0]);
     if (memo->conflict == NULL) {
         return false;
     }
@@ -97,7 +97,7 @@ static bool conflict_set(struct cutter *c, int a, int b) {
 
 static bool wants_new_weight(const struct cutter *c, int32_t node, int b) {
     const struct sched_memo *memo = c->memo;
-    const struct record_row *row  = &memo->rec.rows[node];
+    const struct record_row *row = &memo->rec.rows[node];
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
         const int32_t s = memo->rec.srcs[k];
         if (sched_is_weight(memo, s) && memo->rows[sched_base(memo, s)].backend != b && !sched_reaches(c->sched, memo, b, s) &&
@@ -109,10 +109,10 @@ static bool wants_new_weight(const struct cutter *c, int32_t node, int b) {
 }
 
 static bool node_add(struct cutter *c, int32_t node) {
-    struct sched_memo *memo      = c->memo;
+    struct sched_memo *memo = c->memo;
     const struct record_row *row = &memo->rec.rows[node];
-    const int b                  = memo->rows[node].backend;
-    const bool is_move           = record_move(&memo->rec, node) != BERTH_MOVE_NONE;
+    const int b = memo->rows[node].backend;
+    const bool is_move = record_move(&memo->rec, node) != BERTH_MOVE_NONE;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
         const int32_t s = memo->rec.srcs[k], base = sched_base(memo, s);
         if (!memo->rows[s].is_placed && memo->rows[base].backend == b) {
@@ -127,7 +127,7 @@ static bool node_add(struct cutter *c, int32_t node) {
             continue;
         }
         int32_t copy = is_move ? -1 : copy_find(c, s, b); // one that moves again has been thrown away between
-        copy         = copy >= 0 ? copy : copy_push(c, s, b);
+        copy = copy >= 0 ? copy : copy_push(c, s, b);
         if (copy >= 0 && is_move) { // the move's alone: it may be made beside, and then nobody fills this copy
             c->first_copy[s] = memo->copies[copy].next;
         }
@@ -136,7 +136,7 @@ static bool node_add(struct cutter *c, int32_t node) {
         }
     }
     const int32_t base = sched_base(memo, node);
-    const int before   = c->writer[base];
+    const int before = c->writer[base];
     if (base != node) { // writes into memory that others may have read
         c->version[base]++;
         const int owner = memo->rows[base].backend;
@@ -151,7 +151,7 @@ static bool node_add(struct cutter *c, int32_t node) {
 
 static bool cut(struct cutter *c) {
     struct sched_memo *memo = c->memo;
-    int cur                 = -1;
+    int cur = -1;
     for (int32_t i = 0; i < memo->rec.n_nodes; i++) {
         const struct sched_row *row = &memo->rows[i];
         if (row->is_empty) {
@@ -202,24 +202,24 @@ static void name_slot(char *to, const char *end, int slot) {
 
 static void copy_init(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_copy *copy, int slot) {
     const struct ggml_tensor *t = memo->rec.tensors[copy->row];
-    struct ggml_tensor *to      = &memo->tensors[copy->tensor + (size_t) slot];
+    struct ggml_tensor *to = &memo->tensors[copy->tensor + (size_t) slot];
 
     to->type = t->type;
     memcpy(to->ne, t->ne, sizeof to->ne);
     memcpy(to->nb, t->nb, sizeof to->nb);
     char *at = name_add(to->name, ggml_backend_name(sched->backends[copy->backend]), 16);
-    *at++    = '#';
-    at       = name_add(at, t->name, 32);
+    *at++ = '#';
+    at = name_add(at, t->name, 32);
     name_slot(at, to->name + sizeof to->name, slot);
 }
 
 // An input that ops read has one place for each graph in flight: the graph's own tensor stands in the slot's.
 static void input_init(struct sched_memo *memo, int32_t r, int32_t i_input) {
     const struct ggml_tensor *t = memo->rec.tensors[r];
-    const size_t first          = (size_t) memo->n_copies * (size_t) memo->n_slots;
+    const size_t first = (size_t) memo->n_copies * (size_t) memo->n_slots;
     for (int slot = 1; slot < memo->n_slots; slot++) {
         struct ggml_tensor *to = &memo->tensors[first + (size_t) i_input * (size_t) (memo->n_slots - 1) + (size_t) slot - 1];
-        to->type               = t->type;
+        to->type = t->type;
         memcpy(to->ne, t->ne, sizeof to->ne);
         memcpy(to->nb, t->nb, sizeof to->nb);
         name_slot(name_add(to->name, t->name, 50), to->name + sizeof to->name, slot);
@@ -297,20 +297,20 @@ void sched_edges_to_graph(struct sched_memo *memo, const struct sched_split *spl
 // ---- all of it ----
 
 enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    struct cutter c     = {.sched = sched, .memo = memo};
+    struct cutter c = {.sched = sched, .memo = memo};
     const size_t n_rows = (size_t) memo->rec.n_rows + 1;
 
     memo->n_splits = memo->n_copies = memo->n_edges = 0;
-    memo->n_slots                                   = sched->n_copies;
-    memo->uid_slot                                  = -1;
-    memo->has_conflict                              = false;
+    memo->n_slots = sched->n_copies;
+    memo->uid_slot = -1;
+    memo->has_conflict = false;
     const size_t size = sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0] + sizeof c.moves.is_read[0] +
                         sizeof c.moves.is_out[0] + sizeof c.moves.starts[0];
     c.first_copy = sched_scratch(sched, n_rows * size);
     if (c.first_copy != NULL) {
-        c.version      = c.first_copy + n_rows;
-        c.moves        = (struct sched_moves){.is_read = c.version + n_rows, .is_out = c.version + 2 * n_rows};
-        c.writer       = (int16_t *) (c.moves.is_out + n_rows);
+        c.version = c.first_copy + n_rows;
+        c.moves = (struct sched_moves){.is_read = c.version + n_rows, .is_out = c.version + 2 * n_rows};
+        c.writer = (int16_t *) (c.moves.is_out + n_rows);
         c.moves.starts = (bool *) (c.writer + n_rows);
         memset(c.first_copy, -1, n_rows * sizeof c.first_copy[0]);
         memset(c.version, 0, n_rows * sizeof c.version[0]);
@@ -321,6 +321,6 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the splits of %d nodes", memo->rec.n_nodes);
     }
     const enum ggml_status status = sched_optimize(sched, memo);
-    memo->is_split                = status == GGML_STATUS_SUCCESS;
+    memo->is_split = status == GGML_STATUS_SUCCESS;
     return status;
 }

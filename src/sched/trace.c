@@ -19,12 +19,12 @@ struct sched_trace_event *sched_trace_add(
     struct sched_trace_event *e = &sched->trace[sched->n_trace++];
 
     *e = (struct sched_trace_event){.start_ns = start_ns,
-        .end_ns                               = sched_trace_now(),
-        .split                                = split,
-        .n_nodes                              = s->i_end - s->i_start,
-        .backend                              = (int16_t) backend,
-        .in_use                               = -1,
-        .kind                                 = (uint8_t) kind};
+        .end_ns = sched_trace_now(),
+        .split = split,
+        .n_nodes = s->i_end - s->i_start,
+        .backend = (int16_t) backend,
+        .in_use = -1,
+        .kind = (uint8_t) kind};
     if (name != NULL) {
         strncpy(e->name, name, sizeof e->name - 1);
     }
@@ -38,10 +38,10 @@ enum ggml_status berth_sched_trace_start(ggml_backend_sched_t sched) {
     if (!sched_is_idle(__func__, sched)) {
         return GGML_STATUS_FAILED;
     }
-    sched->n_trace        = 0;
-    sched->n_trace_lost   = 0;
+    sched->n_trace = 0;
+    sched->n_trace_lost = 0;
     sched->trace_start_ns = sched_trace_now();
-    sched->is_tracing     = true;
+    sched->is_tracing = true;
     return GGML_STATUS_SUCCESS;
 }
 
@@ -108,8 +108,8 @@ enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file) 
     fputs("\n]}\n", file);
     const size_t n_all = sched->n_trace + sched->n_trace_lost;
     berth_free(sched->trace);
-    sched->trace     = NULL;
-    sched->n_trace   = 0;
+    sched->trace = NULL;
+    sched->n_trace = 0;
     sched->trace_cap = 0;
     if (fflush(file) != 0 || ferror(file)) {
         return berth_fail(GGML_STATUS_FAILED, "berth_sched_trace_stop: the stream cannot be written");

@@ -22,12 +22,12 @@ int64_t sched_trace_now(void) {
 
 static size_t bytes_of_source(const struct ggml_tensor *node, int k) {
     const struct ggml_tensor *src = node->src[k];
-    size_t size                   = ggml_nbytes(src);
+    size_t size = ggml_nbytes(src);
     if (node->op == GGML_OP_GET_ROWS && k == 0) { // the rows that are asked for
         size = (size_t) ggml_nrows(node) * ggml_row_size(src->type, src->ne[0]);
     } else if (node->op == GGML_OP_MUL_MAT_ID && k == 0 && node->src[2] != NULL && src->ne[2] > 0) { // experts at most
         const int64_t n_used = ggml_nelements(node->src[2]);
-        size                 = n_used < src->ne[2] ? size / (size_t) src->ne[2] * (size_t) n_used : size;
+        size = n_used < src->ne[2] ? size / (size_t) src->ne[2] * (size_t) n_used : size;
     } else if (node->op == GGML_OP_SET_ROWS && k == 2) { // what is written into
         size = 0;
     }
@@ -67,7 +67,7 @@ static double flops_of(const struct ggml_tensor *node) {
         default: break;
     }
     const enum berth_op_family family = berth_op_family(ggml_op_desc(node));
-    const double n_in                 = (double) ggml_nelements(a);
+    const double n_in = (double) ggml_nelements(a);
     return family == BERTH_OP_MOVE || family == BERTH_OP_INPUT ? 0 : n > n_in ? n : n_in;
 }
 
@@ -91,7 +91,7 @@ static void lives_find(const struct sched_memo *memo, struct life *lives) {
         const int32_t r = sched_order(memo, i), own = sched_base(memo, r);
         for (int k = 0; k < rec->rows[r].n_src; k++) {
             const int32_t base = sched_base(memo, rec->srcs[rec->rows[r].src + k]);
-            struct life *life  = &lives[base];
+            struct life *life = &lives[base];
             if (base == own && rec->rows[r].names_self) {
                 continue;
             }
@@ -101,7 +101,7 @@ static void lives_find(const struct sched_memo *memo, struct life *lives) {
             life->last = i;
         }
         lives[own].first = lives[own].first < 0 ? i : lives[own].first;
-        lives[own].last  = (rec->rows[r].flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? rec->n_nodes - 1 : i;
+        lives[own].last = (rec->rows[r].flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? rec->n_nodes - 1 : i;
     }
     // Memory that a result took over from its source is counted once.
     for (int32_t i = 0; i < rec->n_nodes; i++) {
@@ -120,7 +120,7 @@ bool sched_trace_memory(struct ggml_backend_sched *sched, const struct sched_mem
     const struct record *rec = &memo->rec;
     const size_t n_steps = (size_t) rec->n_nodes + 1, n = n_steps * (size_t) sched->n_backends;
     struct life *lives = berth_malloc(((size_t) rec->n_rows + 1) * sizeof *lives);
-    const bool ok      = lives != NULL && berth_grow((void **) &sched->in_use, &sched->in_use_cap, n, sizeof sched->in_use[0]);
+    const bool ok = lives != NULL && berth_grow((void **) &sched->in_use, &sched->in_use_cap, n, sizeof sched->in_use[0]);
     if (ok) {
         memset(sched->in_use, 0, n * sizeof sched->in_use[0]);
         lives_find(memo, lives);
@@ -129,7 +129,7 @@ bool sched_trace_memory(struct ggml_backend_sched *sched, const struct sched_mem
         const int b = memo->rows[r].backend;
         if (lives[r].first >= 0 && lives[r].last >= lives[r].first && b >= 0 && is_ours(sched, memo, r)) {
             const int64_t size = (int64_t) ggml_nbytes(rec->tensors[r]);
-            int64_t *steps     = sched->in_use + (size_t) b * n_steps;
+            int64_t *steps = sched->in_use + (size_t) b * n_steps;
             steps[lives[r].first] += size;
             steps[lives[r].last + 1] -= size;
         }
@@ -144,9 +144,9 @@ bool sched_trace_memory(struct ggml_backend_sched *sched, const struct sched_mem
 // ---- running ----
 
 static enum ggml_status nodes_run(struct ggml_backend_sched *sched, struct sched_memo *memo, int b, int32_t i, int32_t end) {
-    ggml_backend_t backend      = sched->backends[b];
-    struct ggml_cgraph part     = sched_part(sched, memo, i, end);
-    enum ggml_status status     = ggml_backend_graph_compute_async(backend, &part);
+    ggml_backend_t backend = sched->backends[b];
+    struct ggml_cgraph part = sched_part(sched, memo, i, end);
+    enum ggml_status status = ggml_backend_graph_compute_async(backend, &part);
     const enum ggml_status late = berth_backend_synchronize(backend);
     return status != GGML_STATUS_SUCCESS ? status : late;
 }
@@ -161,18 +161,18 @@ enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_
             end++;
         }
         const int64_t start_ns = sched_trace_now(), cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-        status                         = nodes_run(sched, memo, split->backend, i, end);
+        status = nodes_run(sched, memo, split->backend, i, end);
         const struct ggml_tensor *node = sched_nodes(memo)[end - 1];
-        struct sched_trace_event *e    = status == GGML_STATUS_SUCCESS && !memo->rows[sched_order(memo, end - 1)].is_empty
-                                             ? sched_trace_add(sched, SCHED_TRACE_OP, node->name, i_split, split->backend, start_ns)
-                                             : NULL;
+        struct sched_trace_event *e = status == GGML_STATUS_SUCCESS && !memo->rows[sched_order(memo, end - 1)].is_empty
+                                          ? sched_trace_add(sched, SCHED_TRACE_OP, node->name, i_split, split->backend, start_ns)
+                                          : NULL;
         if (e != NULL) {
-            e->op      = ggml_op_desc(node);
-            e->bytes   = bytes_read(node);
+            e->op = ggml_op_desc(node);
+            e->bytes = bytes_read(node);
             e->written = bytes_written(node);
-            e->flops   = flops_of(node);
-            e->cpu_ns  = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
-            e->in_use  = in_use != NULL ? in_use[end - 1] : -1;
+            e->flops = flops_of(node);
+            e->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
+            e->in_use = in_use != NULL ? in_use[end - 1] : -1;
         }
     }
     return status;

@@ -47,16 +47,16 @@ static bool value_put(struct config *c, const char *name, const char *value, str
 
 static bool line_read(struct config *c, char *line, int pass, struct model_error *error) {
     line[strcspn(line, "#")] = '\0';
-    char *equals             = strchr(line, '=');
-    char *name               = trim(line);
+    char *equals = strchr(line, '=');
+    char *name = trim(line);
     if (*name == '\0') {
         return true;
     }
     if (equals == NULL) {
         return model_fail(error, "'%.64s' has no '='", name);
     }
-    *equals     = '\0';
-    name        = trim(name);
+    *equals = '\0';
+    name = trim(name);
     char *value = trim(equals + 1);
     if (strcmp(name, "architecture") == 0) {
         snprintf(c->arch, sizeof c->arch, "%s", value);
@@ -76,7 +76,7 @@ static bool line_read(struct config *c, char *line, int pass, struct model_error
 static bool config_read(struct config *c, const char *text, int pass, struct model_error *error) {
     int number = 1;
     for (const char *p = text; *p != '\0'; number++) {
-        const size_t n         = strcspn(p, "\n");
+        const size_t n = strcspn(p, "\n");
         struct model_error why = {""};
         char line[512];
         snprintf(line, sizeof line, "%.*s", (int) (n < sizeof line ? n : sizeof line - 1), p);
@@ -129,7 +129,7 @@ struct making {
 };
 
 static bool tensor_add(const char *name, const int64_t ne[3], void *user) {
-    struct making *m      = user;
+    struct making *m = user;
     struct ggml_tensor *t = ne[1] == 1 ? ggml_new_tensor_1d(m->ctx, GGML_TYPE_F32, ne[0])
                                        : ggml_new_tensor_3d(m->ctx, GGML_TYPE_F32, ne[0], ne[1], ne[2]);
     ggml_set_name(t, name);
@@ -158,7 +158,7 @@ static void normal_fill(float *values, int64_t n, uint64_t state) {
 
 static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
     struct making *m = user;
-    const size_t n   = gguf_get_tensor_size(m->meta, i) / sizeof(float);
+    const size_t n = gguf_get_tensor_size(m->meta, i) / sizeof(float);
     const char *name = gguf_get_tensor_name(m->meta, i);
     model_alloc_free(m->values);
     m->values = model_alloc_malloc(n * sizeof(float));
@@ -177,12 +177,12 @@ static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
 
 static bool weights_write(struct config *c, const struct model_params *p, uint64_t seed, FILE *file, struct model_error *error) {
     struct making m = {.meta = c->meta, .seed = seed};
-    size_t n        = 1;
+    size_t n = 1;
     (void) model_shapes(p, c->has_output, tensor_count, &n);
     m.ctx = ggml_init((struct ggml_init_params){.mem_size = n * ggml_tensor_overhead(), .no_alloc = true});
     berth_clear_error();
     const bool is_listed = m.ctx != NULL && model_shapes(p, c->has_output, tensor_add, &m) && *berth_last_error() == '\0';
-    const bool ok        = (is_listed || model_fail(error, "%zu tensors cannot be made: %s", n, berth_last_error())) &&
+    const bool ok = (is_listed || model_fail(error, "%zu tensors cannot be made: %s", n, berth_last_error())) &&
                     model_write(file, c->meta, bytes_of, &m, error);
     model_alloc_free(m.values);
     ggml_free(m.ctx);
@@ -192,9 +192,9 @@ static bool weights_write(struct config *c, const struct model_params *p, uint64
 bool train_new(const char *text, const struct gguf_context *tokenizer, uint64_t seed, FILE *file, struct model_error *error) {
     struct config c = {.arch = "llama", .meta = gguf_init_empty()};
     struct model_params p;
-    const int64_t id   = gguf_find_key(tokenizer, "tokenizer.ggml.tokens");
+    const int64_t id = gguf_find_key(tokenizer, "tokenizer.ggml.tokens");
     const bool is_list = id >= 0 && gguf_get_kv_type(tokenizer, id) == GGUF_TYPE_ARRAY;
-    const int64_t n    = is_list ? (int64_t) gguf_get_arr_n(tokenizer, id) : 0;
+    const int64_t n = is_list ? (int64_t) gguf_get_arr_n(tokenizer, id) : 0;
     if (c.meta == NULL) {
         return model_fail(error, "out of memory");
     }
@@ -206,7 +206,7 @@ bool train_new(const char *text, const struct gguf_context *tokenizer, uint64_t 
     }
     if (ok) {
         p.n_vocab = n;
-        ok        = weights_write(&c, &p, seed, file, error);
+        ok = weights_write(&c, &p, seed, file, error);
     }
     gguf_free(c.meta);
     return ok;

@@ -17,7 +17,7 @@ static bool text_add(struct train_data *d, const struct vocab *vocab, const char
 
 // Bytes of the first text, and of what splits it from the next.
 static size_t text_size(const char *text, size_t size, enum train_split split, size_t *n_between) {
-    size_t n   = 0;
+    size_t n = 0;
     *n_between = 0;
     if (split == TRAIN_SPLIT_FILE) {
         return size;
@@ -25,7 +25,7 @@ static size_t text_size(const char *text, size_t size, enum train_split split, s
     const size_t n_wanted = split == TRAIN_SPLIT_LINE ? 1 : 2; // line ends
     for (size_t n_ends = 0, blank = 0; n < size; n++) {
         n_ends = text[n] == '\n' ? n_ends + 1 : text[n] == '\r' || text[n] == ' ' || text[n] == '\t' ? n_ends : 0;
-        blank  = n_ends == 0 ? n + 1 : blank; // behind the last character that is not blank
+        blank = n_ends == 0 ? n + 1 : blank; // behind the last character that is not blank
         if (n_ends == n_wanted) {
             *n_between = n + 1 - blank;
             return blank;
@@ -48,7 +48,7 @@ bool train_data_add(struct train_data *d, const struct vocab *vocab, const char 
     while (size > 0) {
         size_t n_between;
         const size_t n = text_size(text, size, split, &n_between);
-        size_t n_text  = n;
+        size_t n_text = n;
         while (split == TRAIN_SPLIT_FILE && n_text > 0 && strchr("\r\n", text[n_text - 1]) != NULL && text[n_text - 1] != '\0') {
             n_text--; // the end of the last line is no part of a text
         }
@@ -71,10 +71,10 @@ void train_data_fini(struct train_data *d) {
 
 bool train_data_cut(struct train_data *d, int64_t n_ctx, struct model_error *error) {
     static const struct berth_siphash_key key = {{0x6265727468, 0x747261696E}};
-    const int64_t n                           = (int64_t) d->tokens.n;
-    d->n_ctx                                  = n_ctx;
-    d->n_windows                              = n > 0 ? (n - 1) / n_ctx : 0;
-    d->epoch                                  = -1;
+    const int64_t n = (int64_t) d->tokens.n;
+    d->n_ctx = n_ctx;
+    d->n_windows = n > 0 ? (n - 1) / n_ctx : 0;
+    d->epoch = -1;
     if (d->n_windows == 0) {
         return model_fail(error,
             "the texts have %" PRId64 " tokens, and a sequence of %" PRId64 " takes %" PRId64
@@ -103,10 +103,10 @@ static void order_make(struct train_data *d, uint64_t seed, int64_t epoch) {
         d->order[i] = i;
     }
     for (int64_t i = d->n_windows - 1; i > 0; i--) {
-        const int64_t j    = (int64_t) (train_random(&state) % (uint64_t) (i + 1));
+        const int64_t j = (int64_t) (train_random(&state) % (uint64_t) (i + 1));
         const int64_t swap = d->order[i];
-        d->order[i]        = d->order[j];
-        d->order[j]        = swap;
+        d->order[i] = d->order[j];
+        d->order[j] = swap;
     }
     d->epoch = epoch;
 }

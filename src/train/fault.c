@@ -44,7 +44,7 @@ static bool on_node(struct ggml_tensor *node, bool ask, void *user) {
 }
 
 bool train_fault_tell(struct trainer *t, struct train_data *data, const char *what, struct model_error *error) {
-    struct hunt hunt       = {.t = t};
+    struct hunt hunt = {.t = t};
     struct model_error why = {""};
     for (size_t i = 0; i < t->n_tensors && hunt.found == NULL; i++) {
         hunt.found = is_sound(t, t->tensors[i].w) ? NULL : t->tensors[i].w;
@@ -54,7 +54,7 @@ bool train_fault_tell(struct trainer *t, struct train_data *data, const char *wh
         (void) train_learn(t, data, &why); // that it fails is what is known
         ggml_backend_sched_set_eval_callback(t->learn.sched, NULL, NULL);
     }
-    const struct ggml_tensor *x   = hunt.found;
+    const struct ggml_tensor *x = hunt.found;
     char name[96 + GGML_MAX_NAME] = "none is found a second time";
     if (x == NULL && t->params.world != NULL) {
         snprintf(name, sizeof name, "rank %d of %d holds none", t->params.world->rank, t->params.world->size);

@@ -38,7 +38,7 @@ bool train_ranks_stop(struct trainer *t, bool mine, struct model_error *error) {
 
 bool train_ranks_loss(struct trainer *t, bool ok, float *loss, struct model_error *error) {
     const struct berth_mpi_world *w = t->params.world;
-    int n_failed                    = 0;
+    int n_failed = 0;
     if (w == NULL) {
         return ok;
     }
@@ -55,7 +55,7 @@ bool train_ranks_sum(struct trainer *t, struct model_error *error) {
     const struct berth_mpi_world *w = t->params.world;
     for (size_t i = 0; w != NULL && i < t->n_tensors; i++) {
         struct ggml_tensor *grad = t->tensors[i].grad;
-        const int64_t n          = ggml_nelements(grad);
+        const int64_t n = ggml_nelements(grad);
         for (int64_t at = 0; at < n; at += PIECE) {
             const size_t k = (size_t) (n - at < PIECE ? n - at : PIECE);
             ggml_backend_tensor_get(grad, t->sums, (size_t) at * sizeof *t->sums, k * sizeof *t->sums);
@@ -82,7 +82,7 @@ static void numbers_add(struct berth_siphash *s, const struct trainer *t, const 
     const struct train_params *p = &t->params;
     const int64_t whole[] = {p->n_ctx, p->n_seq, p->n_steps, p->n_warmup, p->rank, p->schedule, p->optimizer, (int64_t) p->seed,
         t->n_done, (int64_t) data->hash};
-    const float real[]    = {p->alpha, p->lr, p->decay, p->clip};
+    const float real[] = {p->alpha, p->lr, p->decay, p->clip};
     berth_siphash_add(s, whole, sizeof whole);
     berth_siphash_add(s, real, sizeof real);
 }
@@ -106,8 +106,8 @@ static void weights_add(struct berth_siphash *s, struct trainer *t) {
 
 bool train_ranks_check(struct trainer *t, const struct train_data *data, struct model_error *error) {
     static const struct berth_siphash_key key = {{0x6265727468, 0x72616E6B73}};
-    const struct berth_mpi_world *w           = t->params.world;
-    int n_others                              = 0;
+    const struct berth_mpi_world *w = t->params.world;
+    int n_others = 0;
     if (w == NULL) {
         return true;
     }
@@ -115,7 +115,7 @@ bool train_ranks_check(struct trainer *t, const struct train_data *data, struct 
     numbers_add(&s, t, data);
     weights_add(&s, t);
     const uint64_t mine = berth_siphash_end(&s);
-    uint64_t first      = mine;
+    uint64_t first = mine;
     if (!w->broadcast(&first, sizeof first, 0) || !count(w, mine != first, &n_others, error)) {
         return lost(error);
     }

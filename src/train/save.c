@@ -15,7 +15,7 @@ static void saving_fini(struct saving *s) {
     model_alloc_free(s->wide);
     model_alloc_free(s->out);
     s->wide = NULL;
-    s->out  = NULL;
+    s->out = NULL;
 }
 
 static float *floats_get(struct saving *s, const struct ggml_tensor *w, struct model_error *error) {
@@ -41,9 +41,9 @@ static const struct train_tensor *trained_find(const struct trainer *t, const st
 }
 
 static const void *model_bytes(int64_t i, void *user, struct model_error *error) {
-    struct saving *s               = user;
+    struct saving *s = user;
     const struct ggml_tensor *file = s->t->model->by_id[i];
-    const struct train_tensor *x   = trained_find(s->t, file);
+    const struct train_tensor *x = trained_find(s->t, file);
     if (x == NULL) {
         return file->data;
     }
@@ -61,7 +61,7 @@ static const void *model_bytes(int64_t i, void *user, struct model_error *error)
 
 static struct gguf_context *model_meta(const struct trainer *t) {
     const struct gguf_context *old = berth_gguf_map_meta(t->model->file);
-    struct gguf_context *meta      = gguf_init_empty();
+    struct gguf_context *meta = gguf_init_empty();
     gguf_set_kv(meta, old);
     for (int64_t i = 0; i < gguf_get_n_tensors(old); i++) {
         gguf_add_tensor(meta, t->model->by_id[i]);
@@ -92,9 +92,9 @@ bool train_save(const struct trainer *t, FILE *file, struct model_error *error) 
     struct saving s = {.t = t};
     berth_clear_error();
     struct gguf_context *meta = t->lora != NULL ? lora_meta(t) : model_meta(t);
-    bool ok                   = meta != NULL && *berth_last_error() == '\0';
-    ok                        = ok ? model_write(file, meta, t->lora != NULL ? lora_bytes : model_bytes, &s, error)
-                                   : model_fail(error, "%s", berth_last_error());
+    bool ok = meta != NULL && *berth_last_error() == '\0';
+    ok = ok ? model_write(file, meta, t->lora != NULL ? lora_bytes : model_bytes, &s, error)
+            : model_fail(error, "%s", berth_last_error());
     saving_fini(&s);
     gguf_free(meta);
     return ok;

@@ -59,9 +59,9 @@ static bool params_get(const struct gguf_context *g, struct train_params *p, int
         !keys_real(g, "train.decay", &p->decay, error) || !keys_real(g, "train.clip", &p->clip, error)) {
         return false;
     }
-    p->schedule  = (enum train_schedule) schedule;
+    p->schedule = (enum train_schedule) schedule;
     p->optimizer = (enum ggml_opt_optimizer_type) optimizer;
-    p->seed      = (uint64_t) seed;
+    p->seed = (uint64_t) seed;
     return true;
 }
 
@@ -109,10 +109,10 @@ static bool sum_read(FILE *file, uint64_t size, unsigned char *step, uint64_t *s
 
 static bool sum_check(const char *path, struct model_error *error) {
     unsigned char *step = model_alloc_malloc(SUM_STEP);
-    FILE *file          = fopen(path, "rb");
+    FILE *file = fopen(path, "rb");
     uint64_t got = 0, want = 0;
     bool ok = step != NULL || model_fail(error, "out of memory for %zu bytes", SUM_STEP);
-    ok      = ok && (file != NULL || model_fail(error, "%s", strerror(errno)));
+    ok = ok && (file != NULL || model_fail(error, "%s", strerror(errno)));
     if (ok && fseeko(file, 0, SEEK_END) == 0) {
         const int64_t size = (int64_t) ftello(file) - (int64_t) sizeof want;
         rewind(file);
@@ -131,7 +131,7 @@ static bool sum_check(const char *path, struct model_error *error) {
 
 // Tensor i of the file: the weights first, then the means m, then v.
 static const struct ggml_tensor *tensor_at(const struct trainer *t, int64_t i) {
-    const size_t kind            = (size_t) i / t->n_tensors;
+    const size_t kind = (size_t) i / t->n_tensors;
     const struct train_tensor *x = &t->tensors[(size_t) i % t->n_tensors];
     return kind == 0 ? x->w : kind == 1 ? x->m : x->v;
 }
@@ -146,7 +146,7 @@ struct writing {
 };
 
 static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
-    struct writing *w           = user;
+    struct writing *w = user;
     const struct ggml_tensor *x = tensor_at(w->t, i);
     model_alloc_free(w->bytes);
     w->bytes = model_alloc_malloc(ggml_nbytes(x));
@@ -160,9 +160,9 @@ static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
 
 static bool looks_put(struct gguf_context *g, const struct trainer *t) {
     int64_t *steps = model_alloc_malloc((t->n_looks + 1) * sizeof *steps);
-    float *losses  = model_alloc_malloc((t->n_looks + 1) * sizeof *losses);
+    float *losses = model_alloc_malloc((t->n_looks + 1) * sizeof *losses);
     for (size_t i = 0; steps != NULL && losses != NULL && i < t->n_looks; i++) {
-        steps[i]  = t->looks[i].step;
+        steps[i] = t->looks[i].step;
         losses[i] = t->looks[i].loss;
     }
     const bool ok = steps != NULL && losses != NULL;
@@ -181,12 +181,12 @@ static int64_t fingerprint(const struct trainer *t) {
 
 static bool summed_put(const struct gguf_context *g, struct writing *w, FILE *to, struct model_error *error) {
     struct summed s = {to, sum_begin()};
-    FILE *file      = fopencookie(&s, "w", (cookie_io_functions_t){.write = summed_write});
+    FILE *file = fopencookie(&s, "w", (cookie_io_functions_t){.write = summed_write});
     if (file == NULL) {
         return model_fail(error, "out of memory");
     }
     bool ok = model_write(file, g, bytes_of, w, error);
-    ok      = fclose(file) == 0 && ok && summed_end(&s);
+    ok = fclose(file) == 0 && ok && summed_end(&s);
     return ok || model_fail(error, "writing failed: %s", strerror(errno));
 }
 
@@ -231,9 +231,9 @@ static bool version_check(const struct gguf_context *g, struct model_error *erro
 
 static struct berth_gguf_map *state_open(
     const char *path, struct train_params *params, int64_t *n_done, struct model_error *error) {
-    struct model_error why     = {""};
+    struct model_error why = {""};
     struct berth_gguf_map *map = berth_gguf_map_open(path, NULL);
-    const char *type           = NULL;
+    const char *type = NULL;
     if (map == NULL) {
         model_fail(error, "%s", berth_last_error());
         return NULL;
@@ -259,7 +259,7 @@ bool train_state_params(const char *path, struct train_params *params, int64_t *
 
 static bool tensors_read(struct trainer *t, const struct berth_gguf_map *map, struct model_error *error) {
     const struct gguf_context *g = berth_gguf_map_meta(map);
-    const int64_t n              = n_kinds(t) * (int64_t) t->n_tensors;
+    const int64_t n = n_kinds(t) * (int64_t) t->n_tensors;
     if (gguf_get_n_tensors(g) != n) {
         return model_fail(error,
             "it has %" PRId64 " tensors, this run %" PRId64 ": it is of another model or another way to train",
@@ -267,7 +267,7 @@ static bool tensors_read(struct trainer *t, const struct berth_gguf_map *map, st
     }
     for (int64_t i = 0; i < n; i++) {
         const struct ggml_tensor *x = tensor_at(t, i);
-        const int64_t id            = gguf_find_tensor(g, x->name);
+        const int64_t id = gguf_find_tensor(g, x->name);
         if (id < 0 || gguf_get_tensor_type(g, id) != GGML_TYPE_F32 ||
             memcmp(gguf_get_tensor_ne(g, id), x->ne, sizeof x->ne) != 0) {
             return model_fail(error, "tensor '%s' is missing, or of another shape: it is of another model", x->name);
@@ -296,16 +296,16 @@ static bool losses_read(struct trainer *t, const struct gguf_context *g, int64_t
     if (n_done > 0) {
         memcpy(t->losses, losses, (size_t) n_done * sizeof *t->losses);
     }
-    const int64_t id    = gguf_find_key(g, "train.look_steps");
-    const size_t n      = id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_ARRAY ? gguf_get_arr_n(g, id) : 0;
-    const int64_t *at   = array_get(g, "train.look_steps", GGUF_TYPE_INT64, n);
+    const int64_t id = gguf_find_key(g, "train.look_steps");
+    const size_t n = id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_ARRAY ? gguf_get_arr_n(g, id) : 0;
+    const int64_t *at = array_get(g, "train.look_steps", GGUF_TYPE_INT64, n);
     const float *values = array_get(g, "train.look_losses", GGUF_TYPE_FLOAT32, n);
     if (n > 0 && at != NULL && values != NULL) {
         struct train_look *looks = model_alloc_realloc(t->looks, n * sizeof *looks);
         if (looks == NULL) {
             return model_fail(error, "out of memory for %zu losses", n);
         }
-        t->looks   = looks;
+        t->looks = looks;
         t->n_looks = t->cap_looks = n;
         for (size_t i = 0; i < n; i++) {
             looks[i] = (struct train_look){at[i], values[i]};
@@ -324,7 +324,7 @@ bool train_state_read(struct trainer *t, const struct train_data *data, const ch
         return false;
     }
     const struct gguf_context *g = berth_gguf_map_meta(map);
-    bool ok                      = whole(g, "train.data", INT64_MIN, INT64_MAX, &hash, &why);
+    bool ok = whole(g, "train.data", INT64_MIN, INT64_MAX, &hash, &why);
     if (ok && (uint64_t) hash != data->hash) {
         ok = model_fail(&why, "it was trained on another text, or in sequences of another length");
     }

@@ -20,7 +20,7 @@ static bool weights_list(struct trainer *t, struct model_error *error) {
     struct model *m = t->model;
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct model_weight *w = &m->weights[i];
-        const enum ggml_type type    = w->file->type;
+        const enum ggml_type type = w->file->type;
         if (!is_trained(m, w)) {
             continue;
         }
@@ -29,7 +29,7 @@ static bool weights_list(struct trainer *t, struct model_error *error) {
                 "tensor '%s' is %s: weights of f32, f16 or bf16 can be trained, an adapter (--lora RANK) over any", w->file->name,
                 ggml_type_name(type));
         }
-        const int device           = w->layer < 0 ? t->devices->n - 1 : m->layer_device[w->layer];
+        const int device = w->layer < 0 ? t->devices->n - 1 : m->layer_device[w->layer];
         t->tensors[t->n_tensors++] = (struct train_tensor){.file = w->file, .device = device};
     }
     return true;
@@ -37,8 +37,8 @@ static bool weights_list(struct trainer *t, struct model_error *error) {
 
 static void pairs_list(struct trainer *t) {
     for (size_t i = 0; i < t->lora->n_pairs; i++) {
-        const struct lora_pair *p  = &t->lora->pairs[i];
-        const int device           = t->model->layer_device[p->layer];
+        const struct lora_pair *p = &t->lora->pairs[i];
+        const int device = t->model->layer_device[p->layer];
         t->tensors[t->n_tensors++] = (struct train_tensor){.w = p->a, .device = device};
         t->tensors[t->n_tensors++] = (struct train_tensor){.w = p->b, .device = device};
     }
@@ -53,7 +53,7 @@ static struct ggml_tensor *like(struct ggml_context *ctx, const struct ggml_tens
 }
 
 static bool part_take(struct trainer *t, struct model_part *part, int d, struct model_error *error) {
-    ggml_backend_dev_t dev          = t->devices->dev[d];
+    ggml_backend_dev_t dev = t->devices->dev[d];
     ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
     if (ggml_get_first_tensor(part->ctx) == NULL) {
         return true;
@@ -71,9 +71,9 @@ static bool part_take(struct trainer *t, struct model_part *part, int d, struct 
 
 static bool device_make(struct trainer *t, int d, struct model_error *error) {
     const bool is_adam = t->params.optimizer == GGML_OPT_OPTIMIZER_TYPE_ADAMW;
-    const size_t n     = 3 * t->n_tensors + 8;
-    t->values[d].ctx   = ggml_init((struct ggml_init_params){.mem_size = n * ggml_tensor_overhead(), .no_alloc = true});
-    t->grads[d].ctx    = ggml_init((struct ggml_init_params){.mem_size = n * ggml_tensor_overhead(), .no_alloc = true});
+    const size_t n = 3 * t->n_tensors + 8;
+    t->values[d].ctx = ggml_init((struct ggml_init_params){.mem_size = n * ggml_tensor_overhead(), .no_alloc = true});
+    t->grads[d].ctx = ggml_init((struct ggml_init_params){.mem_size = n * ggml_tensor_overhead(), .no_alloc = true});
     if (t->values[d].ctx == NULL || t->grads[d].ctx == NULL) {
         return model_fail(error, "out of memory for %zu tensors", 2 * n);
     }
@@ -87,10 +87,10 @@ static bool device_make(struct trainer *t, int d, struct model_error *error) {
         }
         ggml_set_param(x->w);
         x->grad = like(t->grads[d].ctx, x->w, ".grad");
-        x->m    = is_adam ? like(t->values[d].ctx, x->w, ".m") : NULL;
-        x->v    = is_adam ? like(t->values[d].ctx, x->w, ".v") : NULL;
+        x->m = is_adam ? like(t->values[d].ctx, x->w, ".m") : NULL;
+        x->v = is_adam ? like(t->values[d].ctx, x->w, ".v") : NULL;
     }
-    t->rates[d]  = ggml_new_tensor_1d(t->values[d].ctx, GGML_TYPE_F32, is_adam ? 7 : 2);
+    t->rates[d] = ggml_new_tensor_1d(t->values[d].ctx, GGML_TYPE_F32, is_adam ? 7 : 2);
     t->shrink[d] = ggml_new_tensor_1d(t->values[d].ctx, GGML_TYPE_F32, 1);
     ggml_set_name(t->rates[d], "rates");
     ggml_set_name(t->shrink[d], "shrink");
@@ -120,7 +120,7 @@ static bool weight_fill(struct trainer *t, struct train_tensor *x, struct model_
 // Half A is even within 1 / sqrt(columns), half B is 0: together they change nothing yet.
 static void half_fill(struct trainer *t, struct train_tensor *x, uint64_t *state) {
     const double range = 1 / sqrt((double) x->w->ne[0]);
-    const int64_t n    = ggml_nelements(x->w);
+    const int64_t n = ggml_nelements(x->w);
     for (int64_t at = 0; at < n; at += WIDEN) {
         const int64_t step = n - at < WIDEN ? n - at : WIDEN;
         for (int64_t i = 0; i < step; i++) {
@@ -161,14 +161,14 @@ static void slots_turn(struct trainer *t) {
 
 bool train_tensors_make(struct trainer *t, struct model_error *error) {
     const size_t n_devices = (size_t) t->devices->n;
-    t->tensors             = model_alloc_calloc(2 * t->model->n_weights + 1, sizeof *t->tensors);
-    t->values              = model_alloc_calloc(n_devices, sizeof *t->values);
-    t->grads               = model_alloc_calloc(n_devices, sizeof *t->grads);
-    t->rates               = model_alloc_calloc(n_devices, sizeof *t->rates);
-    t->shrink              = model_alloc_calloc(n_devices, sizeof *t->shrink);
-    const int64_t least    = t->model->params.n_vocab > t->params.n_ctx ? t->model->params.n_vocab : t->params.n_ctx;
-    t->row_size            = (size_t) (least > WIDEN ? least : WIDEN);
-    t->row                 = model_alloc_malloc(t->row_size * sizeof *t->row);
+    t->tensors = model_alloc_calloc(2 * t->model->n_weights + 1, sizeof *t->tensors);
+    t->values = model_alloc_calloc(n_devices, sizeof *t->values);
+    t->grads = model_alloc_calloc(n_devices, sizeof *t->grads);
+    t->rates = model_alloc_calloc(n_devices, sizeof *t->rates);
+    t->shrink = model_alloc_calloc(n_devices, sizeof *t->shrink);
+    const int64_t least = t->model->params.n_vocab > t->params.n_ctx ? t->model->params.n_vocab : t->params.n_ctx;
+    t->row_size = (size_t) (least > WIDEN ? least : WIDEN);
+    t->row = model_alloc_malloc(t->row_size * sizeof *t->row);
     if (t->tensors == NULL || t->values == NULL || t->grads == NULL || t->rates == NULL || t->shrink == NULL || t->row == NULL) {
         return model_fail(error, "out of memory for the tables of %zu weights", t->model->n_weights);
     }
@@ -177,7 +177,7 @@ bool train_tensors_make(struct trainer *t, struct model_error *error) {
         if (t->lora == NULL) {
             return false;
         }
-        t->lora->next   = t->model->loras; // the model frees it
+        t->lora->next = t->model->loras; // the model frees it
         t->model->loras = t->lora;
         pairs_list(t);
     } else if (!weights_list(t, error)) {

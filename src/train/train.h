@@ -17,8 +17,8 @@
 
 static inline uint64_t train_random(uint64_t *state) {
     uint64_t x = *state += 0x9E3779B97F4A7C15u;
-    x          = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x          = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
     return x ^ x >> 31;
 }
 // From -1 to 1.

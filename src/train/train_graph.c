@@ -45,7 +45,7 @@ static bool graph_place(struct trainer *t, struct train_graph *g, const char *wh
 
 // From tokens to the loss.
 static void forward(struct trainer *t, struct train_graph *g) {
-    const struct train_params *p   = &t->params;
+    const struct train_params *p = &t->params;
     const struct graph_shape shape = {
         .n_tokens = p->n_ctx, .n_seq = train_n_own(p), .n_kv = p->n_ctx, .n_ctx = p->n_ctx, .all_outputs = true};
     graph_build(t->model, &shape, g->ctx, g->graph, &g->in);
@@ -61,11 +61,11 @@ static void forward(struct trainer *t, struct train_graph *g) {
 
 // Where each node's gradient is gathered: those of what is trained, and the loss's own, which is 1.
 static struct ggml_tensor **places_of(const struct trainer *t, const struct train_graph *g) {
-    const int n                 = ggml_graph_n_nodes(g->graph);
+    const int n = ggml_graph_n_nodes(g->graph);
     struct ggml_tensor **places = model_alloc_calloc((size_t) n + 1, sizeof *places);
     for (int i = 0; places != NULL && i < n; i++) {
         const struct ggml_tensor *node = ggml_graph_node(g->graph, i);
-        places[i]                      = node == g->loss ? t->one : NULL;
+        places[i] = node == g->loss ? t->one : NULL;
         for (size_t k = 0; node->op == GGML_OP_NONE && k < t->n_tensors; k++) {
             places[i] = t->tensors[k].w == node ? t->tensors[k].grad : places[i];
         }
@@ -77,11 +77,11 @@ static struct ggml_tensor **places_of(const struct trainer *t, const struct trai
 static bool graph_budget(struct trainer *t, struct train_graph *g, struct model_error *error) {
     const uint64_t most = t->params.memory, taken = t->size + t->compute;
     const struct berth_graph_budget_params params = {.bytes = most > taken ? most - taken : 0,
-        .buft                                               = ggml_backend_get_default_buffer_type(t->devices->backend[0]),
-        .time_us                                            = BUDGET_US,
-        .seed                                               = 1};
-    struct berth_budget_result *r                 = NULL;
-    struct ggml_cgraph *graph                     = NULL;
+        .buft = ggml_backend_get_default_buffer_type(t->devices->backend[0]),
+        .time_us = BUDGET_US,
+        .seed = 1};
+    struct berth_budget_result *r = NULL;
+    struct ggml_cgraph *graph = NULL;
     if (t->devices->n > 1) {
         return model_fail(error, "%d devices share the model: a limit on memory is for one", t->devices->n);
     }
@@ -94,9 +94,9 @@ static bool graph_budget(struct trainer *t, struct train_graph *g, struct model_
             " more; a smaller --ctx or --batch takes less",
             most, taken, r->uses[0].least);
     } else {
-        g->graph   = graph;
+        g->graph = graph;
         t->n_again = r->n_again;
-        t->slower  = r->cost_once > 0 ? (double) r->cost / (double) r->cost_once : 1;
+        t->slower = r->cost_once > 0 ? (double) r->cost / (double) r->cost_once : 1;
     }
     berth_budget_free(r);
     return graph != NULL;
@@ -138,8 +138,8 @@ bool train_graph_step(struct trainer *t, struct model_error *error) {
     }
     for (size_t i = 0; i < t->n_tensors; i++) {
         const struct train_tensor *x = &t->tensors[i];
-        struct ggml_tensor *grad     = t->params.clip > 0 ? ggml_mul_inplace(g->ctx, x->grad, t->shrink[x->device]) : x->grad;
-        struct ggml_tensor *rates    = t->rates[x->device];
+        struct ggml_tensor *grad = t->params.clip > 0 ? ggml_mul_inplace(g->ctx, x->grad, t->shrink[x->device]) : x->grad;
+        struct ggml_tensor *rates = t->rates[x->device];
         ggml_build_forward_expand(g->graph, x->m != NULL ? ggml_opt_step_adamw(g->ctx, x->w, grad, x->m, x->v, rates)
                                                          : ggml_opt_step_sgd(g->ctx, x->w, grad, rates));
     }

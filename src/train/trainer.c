@@ -43,11 +43,11 @@ struct trainer *trainer_new(
         model_fail(error, "out of memory");
         return NULL;
     }
-    t->model   = model;
+    t->model = model;
     t->devices = devices;
-    t->params  = *params;
-    t->slower  = 1;
-    t->losses  = model_alloc_calloc((size_t) params->n_steps + 1, sizeof *t->losses);
+    t->params = *params;
+    t->slower = 1;
+    t->losses = model_alloc_calloc((size_t) params->n_steps + 1, sizeof *t->losses);
     if (t->losses == NULL) {
         model_fail(error, "out of memory for the losses of %" PRId64 " steps", params->n_steps);
     }
@@ -78,7 +78,7 @@ void trainer_free(struct trainer *t) {
 // A token sees itself and those before it, as far as the model's window goes.
 static void mask_set(struct trainer *t, struct ggml_tensor *mask, int64_t window) {
     const ggml_fp16_t yes = ggml_fp32_to_fp16(0), no = ggml_fp32_to_fp16(-INFINITY);
-    const int64_t n  = mask != NULL ? t->params.n_ctx : 0;
+    const int64_t n = mask != NULL ? t->params.n_ctx : 0;
     ggml_fp16_t *row = (ggml_fp16_t *) (void *) t->row;
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < n; j++) {
@@ -147,7 +147,7 @@ static double norm_of(struct trainer *t) {
         const int64_t n = ggml_nelements(t->tensors[i].grad), row = (int64_t) t->row_size;
         for (int64_t at = 0; at < n; at += row) {
             const int64_t step = n - at < row ? n - at : row;
-            double part[4]     = {0};
+            double part[4] = {0};
             ggml_backend_tensor_get(t->tensors[i].grad, t->row, (size_t) at * sizeof *t->row, (size_t) step * sizeof *t->row);
             for (int64_t k = 0; k < step; k++) {
                 part[k & 3] += (double) t->row[k] * (double) t->row[k];
@@ -160,12 +160,12 @@ static double norm_of(struct trainer *t) {
 
 static void rates_set(struct trainer *t) {
     const struct train_params *p = &t->params;
-    const float lr               = train_rate(p, t->n_done);
-    const double n               = (double) t->n_done + 1;
-    const float adamw[7]         = {lr, BETA1, BETA2, EPSILON, p->decay, (float) (1 / (1 - pow((double) BETA1, n))),
-                (float) (1 / (1 - pow((double) BETA2, n)))};
-    const float sgd[2]           = {lr, p->decay};
-    const float shrink           = p->clip > 0 && t->grad_norm > (double) p->clip ? (float) ((double) p->clip / t->grad_norm) : 1;
+    const float lr = train_rate(p, t->n_done);
+    const double n = (double) t->n_done + 1;
+    const float adamw[7] = {lr, BETA1, BETA2, EPSILON, p->decay, (float) (1 / (1 - pow((double) BETA1, n))),
+        (float) (1 / (1 - pow((double) BETA2, n)))};
+    const float sgd[2] = {lr, p->decay};
+    const float shrink = p->clip > 0 && t->grad_norm > (double) p->clip ? (float) ((double) p->clip / t->grad_norm) : 1;
     for (int d = 0; d < t->devices->n; d++) {
         ggml_backend_tensor_set(
             t->rates[d], p->optimizer == GGML_OPT_OPTIMIZER_TYPE_ADAMW ? adamw : sgd, 0, ggml_nbytes(t->rates[d]));
@@ -194,7 +194,7 @@ bool trainer_step(struct trainer *t, struct train_data *data, struct model_error
         return model_fail(error, "all %" PRId64 " steps are done", t->params.n_steps);
     }
     const bool ok = train_learn(t, data, error);
-    float loss    = ok ? loss_get(&t->learn) : 0;
+    float loss = ok ? loss_get(&t->learn) : 0;
     if (!train_ranks_loss(t, ok, &loss, error) || (isfinite(loss) && !train_ranks_sum(t, error))) {
         return false;
     }
@@ -215,11 +215,11 @@ bool trainer_step(struct trainer *t, struct train_data *data, struct model_error
 static bool look_add(struct trainer *t, float loss, struct model_error *error) {
     if (t->n_looks == t->cap_looks) {
         const size_t cap = 2 * t->cap_looks + 16;
-        void *looks      = model_alloc_realloc(t->looks, cap * sizeof *t->looks);
+        void *looks = model_alloc_realloc(t->looks, cap * sizeof *t->looks);
         if (looks == NULL) {
             return model_fail(error, "out of memory for %zu losses", cap);
         }
-        t->looks     = looks;
+        t->looks = looks;
         t->cap_looks = cap;
     }
     t->looks[t->n_looks++] = (struct train_look){t->n_done, loss};
@@ -244,8 +244,8 @@ static bool look_at(struct trainer *t, const struct train_data *data, int64_t at
 
 bool trainer_look(struct trainer *t, const struct train_data *data, bool (*stop)(void *), struct model_error *error) {
     const struct train_params *p = &t->params;
-    double sum                   = 0;
-    bool ok                      = train_graph_look(t, error);
+    double sum = 0;
+    bool ok = train_graph_look(t, error);
     for (int64_t at = 0; at < data->n_windows; at += p->n_seq) {
         if (!train_ranks_stop(t, stop != NULL && stop(NULL), error)) {
             return false;

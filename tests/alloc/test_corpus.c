@@ -69,15 +69,15 @@ static double sum_sizes(struct ggraph *g, berth_inplace_t in_place, bool via_vie
     size_t sizes[64];
     assert_true(g->n_bufs <= 64);
     ggraph_bufts(g, types);
-    ggml_gallocr_t galloc          = ggml_gallocr_new_n(types, g->n_bufs);
+    ggml_gallocr_t galloc = ggml_gallocr_new_n(types, g->n_bufs);
     struct berth_gallocr_options o = berth_gallocr_options_default();
-    o.inplace_via_views            = via_views;
-    o.in_place                     = in_place;
-    o.in_place_user                = g;
+    o.inplace_via_views = via_views;
+    o.in_place = in_place;
+    o.in_place_user = g;
     berth_gallocr_set_options(galloc, &o);
     const double start = now_ms();
     assert_int_equal(berth_gallocr_sizes(galloc, g->graph, g->node_bufs, g->leaf_bufs, sizes), GGML_STATUS_SUCCESS);
-    *ms        = now_ms() - start;
+    *ms = now_ms() - start;
     double sum = 0;
     for (int i = 0; i < g->n_bufs; i++) {
         sum += (double) sizes[i];
@@ -108,9 +108,9 @@ static void one_graph(const char *group_name, const char *name, double lb, doubl
     for (int i = 0; i < g.n_bufs; i++) {
         ggml += g.bufs[i].same_as == i ? (double) g.bufs[i].ggml_size : 0;
     }
-    const double plain     = sum_sizes(&g, ggraph_in_place, false, &ms);
+    const double plain = sum_sizes(&g, ggraph_in_place, false, &ms);
     const double with_wide = sum_sizes(&g, wide, true, &ms_wide);
-    struct group *gr       = group_of(group_name);
+    struct group *gr = group_of(group_name);
     gr->n++;
     gr->n_larger += plain > ggml || with_wide > ggml;
     gr->n_at_bound += plain <= lb;
@@ -185,19 +185,19 @@ static void capture_round_trip(void **state) {
     (void) state;
     char dir[] = "/tmp/berth-corpus-XXXXXX", path[512] = "";
     assert_non_null(mkdtemp(dir));
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
     float theirs[64];
     struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 8), *w = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 8);
     ggml_set_name(x, "a name\twith blanks");
     ggml_set_input(x);
-    w->data               = theirs;
+    w->data = theirs;
     struct ggml_tensor *y = ggml_silu(ctx, ggml_mul_mat(ctx, w, x)), *v = ggml_view_1d(ctx, y, 16, 64);
     struct ggml_tensor *z = ggml_mul(ctx, ggml_cont(ctx, v), ggml_clamp(ctx, ggml_cont(ctx, v), 0, 1));
     ggml_set_output(z);
     ggml_build_forward_expand(graph, z);
-    graph->leafs[graph->n_leafs++]      = graph->nodes[0]; // a leaf that is a node
-    const int node_ids[64]              = {0, 1, 2, 0, 1, 2, 0};
+    graph->leafs[graph->n_leafs++] = graph->nodes[0]; // a leaf that is a node
+    const int node_ids[64] = {0, 1, 2, 0, 1, 2, 0};
     ggml_backend_buffer_type_t types[3] = {
         ggml_backend_cpu_buffer_type(), ggml_backend_cpu_buffer_type(), ggml_backend_cpu_buffer_type()};
     size_t sizes[3], sizes_again[3];

@@ -17,7 +17,7 @@ static void test_plain(void **state) {
 
 static void test_packed(void **state) {
     (void) state;
-    char path[]  = "/tmp/berth-plain-XXXXXX";
+    char path[] = "/tmp/berth-plain-XXXXXX";
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "\x1f\x8b\x08\x00", 4), 4);

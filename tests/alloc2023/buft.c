@@ -88,8 +88,8 @@ static void types(ggml_backend_t backend, ggml_backend_t cpu) {
     CHECK(a->data == base && a->buffer == buffer && b->data == NULL);
     ggml_backend_tensor_alloc(buffer, b, base + 1024);
     struct ggml_tensor *v = ggml_view_1d(ctx, a, 2, 8);
-    v->buffer             = NULL;
-    v->data               = NULL;
+    v->buffer = NULL;
+    v->data = NULL;
     ggml_backend_view_init(buffer, v);
     CHECK(v->buffer == buffer && v->data == base + 8);
     ggml_backend_tensor_set_async(backend, a, values, 0, sizeof values);
@@ -104,8 +104,8 @@ static void types(ggml_backend_t backend, ggml_backend_t cpu) {
 
     // copies: who is called
     char memory[2 * N * sizeof(float) + 64];
-    char *aligned              = memory + (64 - (uintptr_t) memory % 64);
-    struct ggml_tensor *h      = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
+    char *aligned = memory + (64 - (uintptr_t) memory % 64);
+    struct ggml_tensor *h = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
     ggml_backend_buffer_t over = ggml_backend_cpu_buffer_from_ptr(aligned, N * sizeof(float));
     ggml_backend_tensor_alloc(over, h, aligned);
     CHECK(h->data == aligned && ggml_backend_buffer_get_base(over) == aligned && over->context == aligned);
@@ -130,9 +130,9 @@ static void types(ggml_backend_t backend, ggml_backend_t cpu) {
 
 static void allocators(ggml_backend_t backend) {
     ggml_gallocr_t galloc = ggml_gallocr_new();
-    struct model m        = model_build();
+    struct model m = model_build();
     ggml_tallocr_t talloc = ggml_tallocr_new_measure_from_buft(guest_buffer_type());
-    const int n_before    = guest.n_buffers;
+    const int n_before = guest.n_buffers;
     ggml_tallocr_alloc(talloc, m.x);
     ggml_tallocr_alloc(talloc, m.b);
     const size_t size = ggml_gallocr_alloc_graph(galloc, talloc, m.graph);
@@ -140,7 +140,7 @@ static void allocators(ggml_backend_t backend) {
     ggml_tallocr_free(talloc);
     ggml_free(m.ctx);
     talloc = ggml_tallocr_new_from_buft(guest_buffer_type(), size);
-    m      = model_build();
+    m = model_build();
     ggml_tallocr_alloc(talloc, m.x);
     ggml_tallocr_alloc(talloc, m.b);
     CHECK(ggml_gallocr_alloc_graph(galloc, talloc, m.graph) == size);
@@ -176,7 +176,7 @@ static void several(ggml_backend_t backend) {
     for (int i = 0; i < 6; i++) {
         t[i] = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
     }
-    guest.max_size               = 2 * (N * sizeof(float) + 128);
+    guest.max_size = 2 * (N * sizeof(float) + 128);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, guest_buffer_type());
     CHECK(buffer != NULL && ggml_backend_buffer_is_multi_buffer(buffer) && guest.n_buffers == 3);
     CHECK(t[0]->buffer != t[5]->buffer && t[0]->buffer != buffer && buffer->size >= 6 * N * sizeof(float));
@@ -192,16 +192,16 @@ static void several(ggml_backend_t backend) {
     guest.max_size = SIZE_MAX;
 
     ggml_backend_buffer_t two[2] = {ggml_backend_alloc_buffer(backend, 10), ggml_backend_alloc_buffer(backend, 20)};
-    buffer                       = ggml_backend_multi_buffer_alloc_buffer(two, 2);
+    buffer = ggml_backend_multi_buffer_alloc_buffer(two, 2);
     CHECK(buffer != NULL && ggml_backend_buffer_get_size(buffer) == 30 && !ggml_backend_buffer_is_multi_buffer(two[0]));
     ggml_backend_buffer_free(buffer);
     CHECK(guest.n_buffers == 0);
 
-    void *memory              = aligned_alloc(64, 4096);
-    buffer                    = ggml_backend_cpu_buffer_from_ptr(memory, 4096);
-    buffer->iface.get_name    = pinned_name;
+    void *memory = aligned_alloc(64, 4096);
+    buffer = ggml_backend_cpu_buffer_from_ptr(memory, 4096);
+    buffer->iface.get_name = pinned_name;
     buffer->iface.free_buffer = pinned_free;
-    buffer->buft              = guest_buffer_type();
+    buffer->buft = guest_buffer_type();
     CHECK(strcmp(ggml_backend_buffer_name(buffer), "pinned") == 0 && ggml_backend_buffer_get_base(buffer) == memory);
     ggml_backend_buffer_free(buffer);
     CHECK(n_unpinned == 1);
@@ -213,10 +213,10 @@ static bool stop(void *data) {
 }
 
 static void aborted(ggml_backend_t cpu) {
-    struct model m        = model_build();
+    struct model m = model_build();
     ggml_tallocr_t talloc = ggml_tallocr_new_from_backend(cpu, 1 << 16);
     ggml_gallocr_t galloc = ggml_gallocr_new();
-    int n_asked           = 0;
+    int n_asked = 0;
     ggml_tallocr_alloc(talloc, m.x);
     ggml_tallocr_alloc(talloc, m.b);
     ggml_gallocr_alloc_graph(galloc, talloc, m.graph);
@@ -253,10 +253,10 @@ static bool see(int i, struct ggml_tensor *t1, struct ggml_tensor *t2, void *use
 
 // False: something failed.
 static bool copied(ggml_backend_t backend, ggml_backend_t cpu, struct seen *seen) {
-    struct model m        = model_build();
+    struct model m = model_build();
     ggml_tallocr_t talloc = ggml_tallocr_new_from_backend(cpu, 1 << 16);
     ggml_gallocr_t galloc = ggml_gallocr_new();
-    bool is_done          = false;
+    bool is_done = false;
     if (m.ctx != NULL && m.graph != NULL && talloc != NULL && galloc != NULL) {
         ggml_tallocr_alloc(talloc, m.x);
         ggml_tallocr_alloc(talloc, m.b);
@@ -267,7 +267,7 @@ static bool copied(ggml_backend_t backend, ggml_backend_t cpu, struct seen *seen
             CHECK(guest_owns(copy.graph->nodes[0]) && copy.graph->n_nodes == m.graph->n_nodes);
             ggml_backend_graph_compute(backend, copy.graph);
             struct model two = m;
-            two.y            = copy.graph->nodes[copy.graph->n_nodes - 1];
+            two.y = copy.graph->nodes[copy.graph->n_nodes - 1];
             model_check(&two);
             is_done = true;
         }
@@ -285,12 +285,12 @@ static void every_allocation_may_fail(void) {
     bool was_hit = true;
     for (int64_t n = 1; was_hit; n++) {
         berth_alloc_watch(true);
-        const int64_t before   = berth_alloc_made();
+        const int64_t before = berth_alloc_made();
         ggml_backend_t backend = guest_init();
-        struct seen seen       = {0, 0, 0};
+        struct seen seen = {0, 0, 0};
         berth_alloc_fail_at(n);
         ggml_backend_t cpu = ggml_backend_cpu_init();
-        bool is_done       = false;
+        bool is_done = false;
         if (cpu != NULL) {
             ggml_backend_cpu_set_n_threads(cpu, 1);
             is_done = copied(backend, cpu, &seen);

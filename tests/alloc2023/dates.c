@@ -31,7 +31,7 @@ void PART(int step) {
         CHECK(sched != NULL);
     }
     if (step < 2) {
-        struct model m        = model_build();
+        struct model m = model_build();
         ggml_tallocr_t talloc = ggml_backend_sched_get_tallocr(sched, backends[1]);
         ggml_tallocr_alloc(talloc, m.x);
         ggml_tallocr_alloc(talloc, m.b);

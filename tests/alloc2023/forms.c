@@ -39,10 +39,10 @@ int main(void) {
     scheduled(ggml_backend_sched_new(&backend, NULL, 1, GGML_DEFAULT_GRAPH_SIZE), backend);
 
     struct ggml_init_params params = {64 * 1024, NULL, true};
-    struct ggml_context *ctx       = ggml_init(params);
-    struct ggml_tensor *t          = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
-    ggml_backend_buffer_t buffer   = ggml_backend_alloc_ctx_tensors(ctx, backend);
-    const float four[4]            = {1, 2, 3, 4};
+    struct ggml_context *ctx = ggml_init(params);
+    struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
+    const float four[4] = {1, 2, 3, 4};
     float got[4];
     ggml_backend_tensor_set_async(t, four, 0, sizeof four);
     ggml_backend_tensor_get_async(backend, t, got, 0, sizeof got);

@@ -12,7 +12,7 @@ static size_t place(ggml_allocr_t alloc, const struct model *m) {
 }
 
 static size_t measure(ggml_allocr_t alloc) {
-    struct model m    = model_build();
+    struct model m = model_build();
     const size_t size = place(alloc, &m);
     CHECK(ggml_allocr_is_measure(alloc));
     CHECK(size == ggml_allocr_max_size(alloc));
@@ -40,12 +40,12 @@ static void tokens(ggml_backend_t backend, ggml_allocr_t alloc, size_t size) {
 // Memory of every misalignment, as large as was measured: always enough. Smaller by one unit: an error, and no crash.
 static void memory(ggml_backend_t backend) {
     const size_t size = measure(ggml_allocr_new_measure(ALIGN));
-    char *block       = malloc(size + ALIGN);
+    char *block = malloc(size + ALIGN);
     for (int off = 0; off < ALIGN; off++) {
         tokens(backend, ggml_allocr_new(block + off, size, ALIGN), size);
     }
     ggml_allocr_t small = ggml_allocr_new(block, size - 3 * ALIGN, ALIGN);
-    struct model m      = model_build();
+    struct model m = model_build();
     const size_t wanted = place(small, &m);
     CHECK(wanted > size - 3 * ALIGN && wanted <= size);
     CHECK(m.y->data == NULL && m.x->data != NULL);
@@ -67,7 +67,7 @@ static int count_at(void *const *addrs, int n, const void *p) {
 
 // With barriers, what dies between two of them is not used again before the second.
 static void parse_order(void) {
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 256 * 1024, .no_alloc = true});
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 256 * 1024, .no_alloc = true});
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), *t = x;
     void *addrs[8];
@@ -76,20 +76,20 @@ static void parse_order(void) {
         c[i] = t = ggml_cont(ctx, t);
     }
     ggml_build_forward_expand(graph, t);
-    ggml_allocr_t alloc   = ggml_allocr_new_measure(ALIGN);
+    ggml_allocr_t alloc = ggml_allocr_new_measure(ALIGN);
     const size_t no_order = ggml_allocr_alloc_graph(alloc, graph);
     ggml_allocr_free(alloc);
 
     ggml_free(ctx);
-    ctx   = ggml_init((struct ggml_init_params){.mem_size = 256 * 1024, .no_alloc = true});
+    ctx = ggml_init((struct ggml_init_params){.mem_size = 256 * 1024, .no_alloc = true});
     graph = ggml_new_graph(ctx);
-    t     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
+    t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
     for (int i = 0; i < 8; i++) {
         c[i] = t = ggml_cont(ctx, t);
     }
     ggml_build_forward_expand(graph, t);
     const int order[] = {0, 1, 2, 3, -1, 4, 5, 6, 7, -1};
-    alloc             = ggml_allocr_new_measure(ALIGN);
+    alloc = ggml_allocr_new_measure(ALIGN);
     ggml_allocr_set_parse_seq(alloc, order, 10);
     const size_t ordered = ggml_allocr_alloc_graph(alloc, graph);
     for (int i = 0; i < 8; i++) {

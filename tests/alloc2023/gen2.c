@@ -7,7 +7,7 @@
 
 static void one_allocator(ggml_backend_t backend) {
     ggml_gallocr_t galloc = ggml_gallocr_new();
-    struct model m        = model_build();
+    struct model m = model_build();
     ggml_tallocr_t talloc = ggml_tallocr_new_measure_from_backend(backend);
     ggml_tallocr_alloc(talloc, m.x);
     ggml_tallocr_alloc(talloc, m.b);
@@ -60,17 +60,17 @@ static void two_allocators(ggml_backend_t backend) {
     static struct ggml_tensor *keys[SLOTS];
     static ggml_tallocr_t by_slot[SLOTS];
     struct ggml_hash_set set = {SLOTS, keys};
-    ggml_gallocr_t galloc    = ggml_gallocr_new();
+    ggml_gallocr_t galloc = ggml_gallocr_new();
     ggml_tallocr_t measure[] = {ggml_tallocr_new_measure_from_backend(backend), ggml_tallocr_new_measure(64)}, real[2];
-    struct model m           = model_build();
+    struct model m = model_build();
     assign(set, by_slot, &m, measure, 2);
     ggml_gallocr_alloc_graph_n(galloc, m.graph, set, by_slot);
     const size_t sizes[] = {ggml_tallocr_max_size(measure[0]), ggml_tallocr_max_size(measure[1])};
     CHECK(sizes[0] > 0 && sizes[1] > 0);
     ggml_free(m.ctx);
     void *memory = malloc(sizes[1]);
-    real[0]      = ggml_tallocr_new_from_backend(backend, sizes[0]);
-    real[1]      = ggml_tallocr_new(memory, sizes[1], 64);
+    real[0] = ggml_tallocr_new_from_backend(backend, sizes[0]);
+    real[1] = ggml_tallocr_new(memory, sizes[1], 64);
     for (int t = 0; t < 3; t++) {
         m = model_build();
         ggml_tallocr_reset(real[0]);
@@ -97,7 +97,7 @@ static void many_allocators(ggml_backend_t backend) {
     static ggml_tallocr_t by_slot[SLOTS];
     ggml_tallocr_t tallocs[MANY];
     struct ggml_hash_set set = {SLOTS, keys};
-    ggml_gallocr_t galloc    = ggml_gallocr_new();
+    ggml_gallocr_t galloc = ggml_gallocr_new();
     for (int i = 0; i < MANY; i++) {
         tallocs[i] = ggml_tallocr_new_from_backend(backend, 4 * N * sizeof(float));
     }
@@ -125,9 +125,9 @@ static void many_allocators(ggml_backend_t backend) {
 static void whole_context(ggml_backend_t backend) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
     struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 3), *b = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 5);
-    struct ggml_tensor *v        = ggml_view_1d(ctx, b, 2, 4);
+    struct ggml_tensor *v = ggml_view_1d(ctx, b, 2, 4);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, ggml_backend_get_default_buffer_type(backend));
-    const float five[]           = {1, 2, 3, 4, 5};
+    const float five[] = {1, 2, 3, 4, 5};
     float three[3], two[2];
     CHECK(buffer != NULL && a->buffer == buffer && b->buffer == buffer && v->buffer == buffer);
     CHECK(ggml_get_backend(v) == backend);
@@ -136,8 +136,8 @@ static void whole_context(ggml_backend_t backend) {
     CHECK(two[0] == 2 && two[1] == 3);
     ggml_backend_tensor_set_async(a, five, 0, sizeof three);
     ggml_backend_synchronize(backend);
-    struct ggml_context *other   = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
-    struct ggml_tensor *c        = ggml_new_tensor_1d(other, GGML_TYPE_F32, 3);
+    struct ggml_context *other = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
+    struct ggml_tensor *c = ggml_new_tensor_1d(other, GGML_TYPE_F32, 3);
     ggml_backend_buffer_t second = ggml_backend_alloc_ctx_tensors(other, backend);
     ggml_backend_tensor_copy(a, c);
     ggml_backend_tensor_get_async(c, three, 0, sizeof three);
@@ -167,8 +167,8 @@ static void grows(ggml_backend_t backend) {
         ggml_tallocr_reset(talloc);
     }
     ggml_tallocr_free(talloc);
-    void *memory   = malloc(N); // memory of the program's does not grow
-    talloc         = ggml_tallocr_new(memory, N, 32);
+    void *memory = malloc(N); // memory of the program's does not grow
+    talloc = ggml_tallocr_new(memory, N, 32);
     struct model m = model_build();
     ggml_gallocr_alloc_graph(galloc, talloc, m.graph);
     ggml_backend_graph_compute(backend, m.graph);
@@ -195,7 +195,7 @@ static void changed_graphs(ggml_backend_t backend) {
         for (int t = 0; t < 3; t++) {
             struct ggml_tensor *all[] = {x, a, b, c, d, e, out};
             for (int i = 0; i < 7; i++) { // as programs of then did it, or built anew
-                all[i]->data   = NULL;
+                all[i]->data = NULL;
                 all[i]->buffer = NULL;
             }
             if (t == 1 && kind == 0) {

@@ -21,7 +21,7 @@ static int compare(const char *name, const struct answer *got, const struct answ
 
 int main(void) {
     static const int prompts[N_SEQUENCES][N_PROMPT] = {{3, 14, 15, 9, 26, 5, 35}, {27, 18, 28, 1, 8, 60, 0}};
-    struct weights *w                               = weights_new();
+    struct weights *w = weights_new();
     struct answer want[N_SEQUENCES], got[N_SEQUENCES];
     int ok = 1, n_distinct = 0;
     for (int q = 0; q < N_SEQUENCES; q++) {

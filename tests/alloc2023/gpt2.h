@@ -10,14 +10,14 @@ extern "C" {
 #endif
 
 enum {
-    N_VOCAB   = 61,
-    N_CTX     = 40,
-    N_EMBD    = 48,
-    N_HEAD    = 4,
-    N_LAYER   = 3,
-    N_PROMPT  = 7,
+    N_VOCAB = 61,
+    N_CTX = 40,
+    N_EMBD = 48,
+    N_HEAD = 4,
+    N_LAYER = 3,
+    N_PROMPT = 7,
     N_PREDICT = 20,
-    N_MOST    = N_PROMPT + N_PREDICT
+    N_MOST = N_PROMPT + N_PREDICT
 };
 
 // The tensors of a layer, in this order.

@@ -28,12 +28,12 @@ static struct ggml_tensor *input(struct ggml_context *ctx, struct ggml_allocr *a
 static struct ggml_cgraph *graph_build(
     const struct model *m, struct ggml_allocr *alloc, void *memory, size_t memory_size, const int *tokens, int n, int n_past) {
     struct ggml_init_params params = {memory_size, memory, true};
-    struct ggml_context *ctx       = ggml_init(params);
-    struct ggml_cgraph *gf         = ggml_new_graph(ctx);
-    struct inputs in               = {NULL, NULL, NULL, NULL, n, n_past};
-    in.tokens                      = input(ctx, alloc, GGML_TYPE_I32, n);
-    in.positions                   = input(ctx, alloc, GGML_TYPE_I32, n);
-    in.scale                       = input(ctx, alloc, GGML_TYPE_F32, 1);
+    struct ggml_context *ctx = ggml_init(params);
+    struct ggml_cgraph *gf = ggml_new_graph(ctx);
+    struct inputs in = {NULL, NULL, NULL, NULL, n, n_past};
+    in.tokens = input(ctx, alloc, GGML_TYPE_I32, n);
+    in.positions = input(ctx, alloc, GGML_TYPE_I32, n);
+    in.scale = input(ctx, alloc, GGML_TYPE_F32, 1);
     if (!ggml_allocr_is_measure(alloc)) {
         memcpy(in.tokens->data, tokens, (size_t) n * ggml_element_size(in.tokens));
         for (int i = 0; i < n; i++) {
@@ -52,8 +52,8 @@ static int eval(const struct model *m, struct ggml_allocr *alloc, void *memory, 
     struct ggml_cgraph *gf = graph_build(m, alloc, memory, memory_size, tokens, n, n_past);
     ggml_allocr_alloc_graph(alloc, gf);
     struct ggml_cplan plan = ggml_graph_plan(gf, 2);
-    plan.work_data         = malloc(plan.work_size + 1);
-    const int status       = ggml_graph_compute(gf, &plan);
+    plan.work_data = malloc(plan.work_size + 1);
+    const int status = ggml_graph_compute(gf, &plan);
     free(plan.work_data);
     struct ggml_tensor *last = gf->nodes[gf->n_nodes - 1];
     memcpy(logits, ggml_get_data_f32(last) + (n - 1) * N_VOCAB, N_VOCAB * sizeof(float));
@@ -62,7 +62,7 @@ static int eval(const struct model *m, struct ggml_allocr *alloc, void *memory, 
 
 int gpt2_2023_10(const struct weights *w, const int *prompt, struct answer *answer) {
     struct ggml_init_params params = {sizeof(struct weights) + 4 * 1024 * 1024, NULL, false};
-    struct ggml_context *ctx       = ggml_init(params);
+    struct ggml_context *ctx = ggml_init(params);
     struct model m;
     if (!ctx) {
         fprintf(stderr, "no context\n");
@@ -71,20 +71,20 @@ int gpt2_2023_10(const struct weights *w, const int *prompt, struct answer *answ
     model_make(&m, ctx);
     model_fill(&m, w, fill);
 
-    const size_t memory_size  = ggml_tensor_overhead() * GGML_MAX_NODES + ggml_graph_overhead();
-    void *memory              = malloc(memory_size);
+    const size_t memory_size = ggml_tensor_overhead() * GGML_MAX_NODES + ggml_graph_overhead();
+    void *memory = malloc(memory_size);
     struct ggml_allocr *alloc = ggml_allocr_new_measure(ALIGNMENT);
     struct ggml_cgraph *worst = graph_build(&m, alloc, memory, memory_size, prompt, N_PROMPT, N_CTX - N_PROMPT);
-    const size_t size         = ggml_allocr_alloc_graph(alloc, worst) + ALIGNMENT;
+    const size_t size = ggml_allocr_alloc_graph(alloc, worst) + ALIGNMENT;
     ggml_allocr_free(alloc);
 
     void *compute = malloc(size);
-    alloc         = ggml_allocr_new(compute, size, ALIGNMENT);
+    alloc = ggml_allocr_new(compute, size, ALIGNMENT);
     int tokens[N_MOST + 1], n_past = 0, ok = 1;
     memcpy(tokens, prompt, N_PROMPT * sizeof(int));
     for (int i = 0; i < N_PREDICT && ok; i++) {
         const int n = i == 0 ? N_PROMPT : 1;
-        ok          = eval(&m, alloc, memory, memory_size, tokens + n_past, n, n_past, answer->logits);
+        ok = eval(&m, alloc, memory, memory_size, tokens + n_past, n, n_past, answer->logits);
         n_past += n;
         tokens[n_past] = answer->tokens[i] = logits_best(answer->logits);
     }

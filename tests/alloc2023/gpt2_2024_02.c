@@ -21,11 +21,11 @@ static struct ggml_tensor *attend(struct ggml_context *ctx, struct ggml_tensor *
 static struct ggml_cgraph *graph_build(
     const struct model *m, ggml_allocr_t alloc, void *memory, size_t memory_size, struct inputs *in) {
     struct ggml_init_params params = {memory_size, memory, true};
-    struct ggml_context *ctx       = ggml_init(params);
-    struct ggml_cgraph *gf         = ggml_new_graph_custom(ctx, GGML_DEFAULT_GRAPH_SIZE, false);
-    in->tokens                     = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, in->n);
-    in->positions                  = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, in->n);
-    in->mask                       = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, in->n_past + in->n, in->n);
+    struct ggml_context *ctx = ggml_init(params);
+    struct ggml_cgraph *gf = ggml_new_graph_custom(ctx, GGML_DEFAULT_GRAPH_SIZE, false);
+    in->tokens = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, in->n);
+    in->positions = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, in->n);
+    in->mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, in->n_past + in->n, in->n);
     ggml_allocr_alloc(alloc, in->tokens);
     ggml_allocr_alloc(alloc, in->positions);
     ggml_allocr_alloc(alloc, in->mask);
@@ -51,9 +51,9 @@ static void inputs_set(const struct inputs *in, const int *tokens) {
 }
 
 int gpt2_2024_02(const struct weights *w, const int *prompt, struct answer *answer) {
-    ggml_backend_t backend         = ggml_backend_cpu_init();
+    ggml_backend_t backend = ggml_backend_cpu_init();
     struct ggml_init_params params = {ggml_tensor_overhead() * 64, NULL, true};
-    struct ggml_context *ctx       = ggml_init(params);
+    struct ggml_context *ctx = ggml_init(params);
     struct model m;
     model_make(&m, ctx);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
@@ -64,10 +64,10 @@ int gpt2_2024_02(const struct weights *w, const int *prompt, struct answer *answ
     model_fill(&m, w, fill);
 
     const size_t memory_size = ggml_tensor_overhead() * GGML_DEFAULT_GRAPH_SIZE + ggml_graph_overhead();
-    void *memory             = malloc(memory_size);
-    struct inputs worst      = {NULL, NULL, NULL, NULL, N_PROMPT, N_CTX - N_PROMPT};
-    ggml_allocr_t alloc      = ggml_allocr_new_measure_from_backend(backend);
-    const size_t size        = ggml_allocr_alloc_graph(alloc, graph_build(&m, alloc, memory, memory_size, &worst));
+    void *memory = malloc(memory_size);
+    struct inputs worst = {NULL, NULL, NULL, NULL, N_PROMPT, N_CTX - N_PROMPT};
+    ggml_allocr_t alloc = ggml_allocr_new_measure_from_backend(backend);
+    const size_t size = ggml_allocr_alloc_graph(alloc, graph_build(&m, alloc, memory, memory_size, &worst));
     ggml_allocr_free(alloc);
     alloc = ggml_allocr_new_from_backend(backend, size);
 

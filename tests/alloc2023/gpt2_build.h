@@ -29,8 +29,8 @@ typedef struct ggml_tensor *(*attend_t)(struct ggml_context *ctx, struct ggml_te
 static const float kq_scale = 0.28867513f; // 1 / sqrt(N_EMBD / N_HEAD)
 
 static inline void model_make(struct model *m, struct ggml_context *ctx) {
-    m->wte    = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, N_EMBD, N_VOCAB);
-    m->wpe    = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, N_EMBD, N_CTX);
+    m->wte = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, N_EMBD, N_VOCAB);
+    m->wpe = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, N_EMBD, N_CTX);
     m->ln_f_g = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N_EMBD);
     m->ln_f_b = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N_EMBD);
     for (int il = 0; il < N_LAYER; il++) {
@@ -92,10 +92,10 @@ static inline struct ggml_tensor *gpt2_attention(struct ggml_context *ctx, struc
     cache_store(ctx, gf, m->v, il, part[2], in);
     const int n_kv = in->n_past + in->n;
     // A copy into a new tensor was the way to make something contiguous.
-    struct ggml_tensor *q      = ggml_cpy(ctx, part[0], ggml_new_tensor_3d(ctx, GGML_TYPE_F32, N_EMBD / N_HEAD, N_HEAD, in->n));
-    struct ggml_tensor *k      = ggml_permute(ctx, cache_heads(ctx, m->k, il, n_kv), 0, 2, 1, 3);
-    struct ggml_tensor *v      = ggml_permute(ctx, cache_heads(ctx, m->v, il, n_kv), 1, 2, 0, 3);
-    v                          = ggml_cpy(ctx, v, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, n_kv, N_EMBD / N_HEAD, N_HEAD));
+    struct ggml_tensor *q = ggml_cpy(ctx, part[0], ggml_new_tensor_3d(ctx, GGML_TYPE_F32, N_EMBD / N_HEAD, N_HEAD, in->n));
+    struct ggml_tensor *k = ggml_permute(ctx, cache_heads(ctx, m->k, il, n_kv), 0, 2, 1, 3);
+    struct ggml_tensor *v = ggml_permute(ctx, cache_heads(ctx, m->v, il, n_kv), 1, 2, 0, 3);
+    v = ggml_cpy(ctx, v, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, n_kv, N_EMBD / N_HEAD, N_HEAD));
     struct ggml_tensor *weight = attend(ctx, ggml_mul_mat(ctx, k, ggml_permute(ctx, q, 0, 2, 1, 3)), in);
     struct ggml_tensor *merged = ggml_permute(ctx, ggml_mul_mat(ctx, v, weight), 0, 2, 1, 3);
     return ggml_cpy(ctx, merged, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, N_EMBD, in->n));
@@ -107,11 +107,11 @@ static inline struct ggml_tensor *gpt2_build(
     struct ggml_tensor *x = ggml_add(ctx, ggml_get_rows(ctx, m->wte, in->tokens), ggml_get_rows(ctx, m->wpe, in->positions));
     for (int il = 0; il < N_LAYER; il++) {
         struct ggml_tensor *const *t = m->layers[il];
-        struct ggml_tensor *a        = affine(ctx, t[ATTN_W], t[ATTN_B], norm_rows(ctx, x, t[LN1_G], t[LN1_B]));
-        a                            = gpt2_attention(ctx, gf, m, il, a, in, attend);
-        x                            = ggml_add(ctx, affine(ctx, t[PROJ_W], t[PROJ_B], a), x);
-        a                            = affine(ctx, t[FC_W], t[FC_B], norm_rows(ctx, x, t[LN2_G], t[LN2_B]));
-        x                            = ggml_add(ctx, affine(ctx, t[DOWN_W], t[DOWN_B], ggml_gelu(ctx, a)), x);
+        struct ggml_tensor *a = affine(ctx, t[ATTN_W], t[ATTN_B], norm_rows(ctx, x, t[LN1_G], t[LN1_B]));
+        a = gpt2_attention(ctx, gf, m, il, a, in, attend);
+        x = ggml_add(ctx, affine(ctx, t[PROJ_W], t[PROJ_B], a), x);
+        a = affine(ctx, t[FC_W], t[FC_B], norm_rows(ctx, x, t[LN2_G], t[LN2_B]));
+        x = ggml_add(ctx, affine(ctx, t[DOWN_W], t[DOWN_B], ggml_gelu(ctx, a)), x);
     }
     struct ggml_tensor *logits = ggml_mul_mat(ctx, m->wte, norm_rows(ctx, x, m->ln_f_g, m->ln_f_b));
     ggml_build_forward_expand(gf, logits);

@@ -27,7 +27,7 @@ static void fill(struct ggml_tensor *tensor, const float *data) {
 }
 
 static bool load(struct program *p, const struct weights *w) {
-    p->ctx_cpu   = context_new(1 << 18);
+    p->ctx_cpu = context_new(1 << 18);
     p->ctx_guest = context_new(1 << 18);
     if (p->ctx_cpu == NULL || p->ctx_guest == NULL) {
         return false;
@@ -38,7 +38,7 @@ static bool load(struct program *p, const struct weights *w) {
             p->model.layers[il][k] = ggml_dup_tensor(p->ctx_guest, p->model.layers[il][k]);
         }
     }
-    p->on_cpu   = ggml_backend_alloc_ctx_tensors(p->ctx_cpu, p->backends[1]);
+    p->on_cpu = ggml_backend_alloc_ctx_tensors(p->ctx_cpu, p->backends[1]);
     p->on_guest = ggml_backend_alloc_ctx_tensors(p->ctx_guest, p->backends[0]);
     if (p->on_cpu == NULL || p->on_guest == NULL) {
         return false;
@@ -75,11 +75,11 @@ static struct ggml_tensor *attend(struct ggml_context *ctx, struct ggml_tensor *
 
 // The graph of some tokens, with inputs from the allocator of the CPU. NULL: the allocator is full.
 static struct ggml_cgraph *build(struct program *p, struct ggml_context *ctx, struct inputs *in) {
-    ggml_tallocr_t talloc     = ggml_backend_sched_get_tallocr(p->sched, p->backends[1]);
+    ggml_tallocr_t talloc = ggml_backend_sched_get_tallocr(p->sched, p->backends[1]);
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
-    in->tokens                = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, in->n);
-    in->positions             = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, in->n);
-    in->scale                 = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1);
+    in->tokens = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, in->n);
+    in->positions = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, in->n);
+    in->scale = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1);
     ggml_tallocr_alloc(talloc, in->tokens);
     ggml_tallocr_alloc(talloc, in->positions);
     ggml_tallocr_alloc(talloc, in->scale);
@@ -110,7 +110,7 @@ static bool schedule(struct program *p) {
     if (ctx == NULL) {
         return false;
     }
-    struct inputs worst       = {NULL, NULL, NULL, NULL, N_PROMPT, N_CTX - N_PROMPT};
+    struct inputs worst = {NULL, NULL, NULL, NULL, N_PROMPT, N_CTX - N_PROMPT};
     struct ggml_cgraph *graph = build(p, ctx, &worst);
     if (graph != NULL) {
         ggml_backend_sched_init_measure(p->sched, graph);
@@ -122,8 +122,8 @@ static bool schedule(struct program *p) {
 // One evaluation. False: it could not be computed, which is an error only if no allocation was made to fail.
 static bool evaluate(struct program *p, const int *tokens, int n, int n_past, float *logits) {
     struct ggml_context *ctx = context_new(1 << 20);
-    struct inputs in         = {NULL, NULL, NULL, NULL, n, n_past};
-    bool is_computed         = false;
+    struct inputs in = {NULL, NULL, NULL, NULL, n, n_past};
+    bool is_computed = false;
     if (ctx == NULL) {
         return false;
     }
@@ -195,7 +195,7 @@ static void observed(struct program *p, const struct answer *want) {
     seen.stop_at = 3;
 
     struct ggml_context *ctx = context_new(1 << 20);
-    struct inputs in         = {NULL, NULL, NULL, NULL, 1, 0};
+    struct inputs in = {NULL, NULL, NULL, NULL, 1, 0};
     ggml_backend_sched_reset(p->sched);
     struct ggml_cgraph *graph = build(p, ctx, &in);
     inputs_set(&in, prompt);
@@ -219,7 +219,7 @@ static void observed(struct program *p, const struct answer *want) {
 static void chosen(struct program *p, const struct answer *want) {
     for (int t = 0; t < 2; t++) {
         struct ggml_context *ctx = context_new(1 << 20);
-        struct inputs in         = {NULL, NULL, NULL, NULL, N_PROMPT, 0};
+        struct inputs in = {NULL, NULL, NULL, NULL, N_PROMPT, 0};
         float logits[N_VOCAB];
         int n_chosen = 0;
 #if BERTH_2023 >= 202402
@@ -262,7 +262,7 @@ static void every_allocation_may_fail(const struct weights *w, const struct answ
         const int64_t before = berth_alloc_made();
         berth_alloc_fail_at(n);
         struct program p = program_new();
-        bool is_done     = p.backends[1] != NULL;
+        bool is_done = p.backends[1] != NULL;
         if (is_done) {
             ggml_backend_cpu_set_n_threads(p.backends[1], 1);
             is_done = load(&p, w) && schedule(&p) && generate(&p, &answer, FEW);

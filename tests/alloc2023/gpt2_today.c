@@ -16,9 +16,9 @@ struct model {
 };
 
 static void model_make(struct model *m) {
-    m->ctx    = ggml_init((struct ggml_init_params){.mem_size = 256 * ggml_tensor_overhead(), .no_alloc = true});
-    m->wte    = ggml_new_tensor_2d(m->ctx, GGML_TYPE_F32, N_EMBD, N_VOCAB);
-    m->wpe    = ggml_new_tensor_2d(m->ctx, GGML_TYPE_F32, N_EMBD, N_CTX);
+    m->ctx = ggml_init((struct ggml_init_params){.mem_size = 256 * ggml_tensor_overhead(), .no_alloc = true});
+    m->wte = ggml_new_tensor_2d(m->ctx, GGML_TYPE_F32, N_EMBD, N_VOCAB);
+    m->wpe = ggml_new_tensor_2d(m->ctx, GGML_TYPE_F32, N_EMBD, N_CTX);
     m->ln_f_g = ggml_new_tensor_1d(m->ctx, GGML_TYPE_F32, N_EMBD);
     m->ln_f_b = ggml_new_tensor_1d(m->ctx, GGML_TYPE_F32, N_EMBD);
     for (int il = 0; il < N_LAYER; il++) {
@@ -52,19 +52,19 @@ static struct ggml_tensor *linear(struct ggml_context *ctx, struct ggml_tensor *
 
 static struct ggml_tensor *attention(struct ggml_context *ctx, struct ggml_cgraph *graph, const struct model *m, int il,
     struct ggml_tensor *qkv, int n, int n_past) {
-    const int64_t head    = N_EMBD / N_HEAD;
-    const size_t row      = N_EMBD * sizeof(float);
+    const int64_t head = N_EMBD / N_HEAD;
+    const size_t row = N_EMBD * sizeof(float);
     struct ggml_tensor *q = ggml_view_2d(ctx, qkv, N_EMBD, n, qkv->nb[1], 0);
     struct ggml_tensor *k = ggml_view_2d(ctx, qkv, N_EMBD, n, qkv->nb[1], row);
     struct ggml_tensor *v = ggml_view_2d(ctx, qkv, N_EMBD, n, qkv->nb[1], 2 * row);
-    const size_t off      = ((size_t) il * N_CTX + (size_t) n_past) * row;
+    const size_t off = ((size_t) il * N_CTX + (size_t) n_past) * row;
     ggml_build_forward_expand(graph, ggml_cpy(ctx, k, ggml_view_2d(ctx, m->k, N_EMBD, n, row, off)));
     ggml_build_forward_expand(graph, ggml_cpy(ctx, v, ggml_view_2d(ctx, m->v, N_EMBD, n, row, off)));
-    const int n_kv          = n_past + n;
+    const int n_kv = n_past + n;
     struct ggml_tensor *all = ggml_view_3d(ctx, m->k, head, N_HEAD, n_kv, head * sizeof(float), row, (size_t) il * N_CTX * row);
     struct ggml_tensor *val = ggml_view_3d(ctx, m->v, head, N_HEAD, n_kv, head * sizeof(float), row, (size_t) il * N_CTX * row);
-    q                       = ggml_permute(ctx, ggml_reshape_3d(ctx, ggml_cont(ctx, q), head, N_HEAD, n), 0, 2, 1, 3);
-    struct ggml_tensor *kq  = ggml_mul_mat(ctx, ggml_permute(ctx, all, 0, 2, 1, 3), q);
+    q = ggml_permute(ctx, ggml_reshape_3d(ctx, ggml_cont(ctx, q), head, N_HEAD, n), 0, 2, 1, 3);
+    struct ggml_tensor *kq = ggml_mul_mat(ctx, ggml_permute(ctx, all, 0, 2, 1, 3), q);
     kq = ggml_soft_max(ctx, ggml_diag_mask_inf(ctx, ggml_scale(ctx, kq, 1.0f / sqrtf((float) head)), n_past));
     struct ggml_tensor *kqv = ggml_mul_mat(ctx, ggml_cont(ctx, ggml_permute(ctx, val, 1, 2, 0, 3)), kq);
     return ggml_cont_2d(ctx, ggml_permute(ctx, kqv, 0, 2, 1, 3), N_EMBD, n);
@@ -72,7 +72,7 @@ static struct ggml_tensor *attention(struct ggml_context *ctx, struct ggml_cgrap
 
 int gpt2_today(const struct weights *w, const int *prompt, struct answer *answer) {
     ggml_backend_t backend = ggml_backend_cpu_init();
-    struct model m         = {0};
+    struct model m = {0};
     model_make(&m);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(m.ctx, backend);
     model_fill(&m, w);
@@ -82,21 +82,21 @@ int gpt2_today(const struct weights *w, const int *prompt, struct answer *answer
         tokens[i] = prompt[i];
     }
     for (int step = 0; step < N_PREDICT && ok; step++) {
-        const int n               = step == 0 ? N_PROMPT : 1;
-        struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+        const int n = step == 0 ? N_PROMPT : 1;
+        struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
         struct ggml_cgraph *graph = ggml_new_graph(ctx);
-        struct ggml_tensor *ids   = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n);
-        struct ggml_tensor *pos   = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n);
+        struct ggml_tensor *ids = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n);
+        struct ggml_tensor *pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n);
         ggml_set_input(ids);
         ggml_set_input(pos);
         struct ggml_tensor *x = ggml_add(ctx, ggml_get_rows(ctx, m.wte, ids), ggml_get_rows(ctx, m.wpe, pos));
         for (int il = 0; il < N_LAYER; il++) {
-            struct ggml_tensor **t   = m.layers[il];
-            struct ggml_tensor *qkv  = linear(ctx, t[ATTN_W], t[ATTN_B], norm(ctx, x, t[LN1_G], t[LN1_B]));
+            struct ggml_tensor **t = m.layers[il];
+            struct ggml_tensor *qkv = linear(ctx, t[ATTN_W], t[ATTN_B], norm(ctx, x, t[LN1_G], t[LN1_B]));
             struct ggml_tensor *attn = attention(ctx, graph, &m, il, qkv, n, n_past);
-            x                        = ggml_add(ctx, linear(ctx, t[PROJ_W], t[PROJ_B], attn), x);
-            struct ggml_tensor *h    = ggml_gelu(ctx, linear(ctx, t[FC_W], t[FC_B], norm(ctx, x, t[LN2_G], t[LN2_B])));
-            x                        = ggml_add(ctx, linear(ctx, t[DOWN_W], t[DOWN_B], h), x);
+            x = ggml_add(ctx, linear(ctx, t[PROJ_W], t[PROJ_B], attn), x);
+            struct ggml_tensor *h = ggml_gelu(ctx, linear(ctx, t[FC_W], t[FC_B], norm(ctx, x, t[LN2_G], t[LN2_B])));
+            x = ggml_add(ctx, linear(ctx, t[DOWN_W], t[DOWN_B], h), x);
         }
         struct ggml_tensor *logits = ggml_mul_mat(ctx, m.wte, norm(ctx, x, m.ln_f_g, m.ln_f_b));
         ggml_set_output(logits);

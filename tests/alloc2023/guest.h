@@ -42,7 +42,7 @@ static void guest_lock(bool open) {
 
 static void guest_buffer_free(ggml_backend_buffer_t buffer) {
     struct guest_pages *pages = (struct guest_pages *) buffer->context;
-    int i                     = 0;
+    int i = 0;
     while (guest.buffers[i] != pages) {
         i++;
     }
@@ -79,8 +79,8 @@ static struct guest_pages *guest_pages_new(size_t size) {
         return NULL;
     }
     struct guest_pages *pages = (struct guest_pages *) malloc(sizeof *pages);
-    pages->size               = (size + 65535) / 65536 * 65536 + 65536;
-    pages->base               = (char *) mmap(NULL, pages->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pages->size = (size + 65535) / 65536 * 65536 + 65536;
+    pages->base = (char *) mmap(NULL, pages->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(pages->base != MAP_FAILED);
     return pages;
 }
@@ -308,7 +308,7 @@ static ggml_backend_graph_plan_t guest_plan_create(ggml_backend_t backend, struc
 #endif
     struct guest_plan *plan = (struct guest_plan *) malloc(sizeof *plan);
     (void) backend;
-    plan->cplan  = ggml_graph_plan(cgraph, 1);
+    plan->cplan = ggml_graph_plan(cgraph, 1);
     plan->cgraph = *cgraph;
     if (plan->cplan.work_size > 0) {
         plan->cplan.work_data = (uint8_t *) malloc(plan->cplan.work_size);
@@ -393,7 +393,7 @@ static const struct ggml_backend_i guest_i = {
 static ggml_backend_t guest_init(void) {
     memset(&guest, 0, sizeof guest);
     guest.backend.iface = guest_i;
-    guest.pad           = 64;
-    guest.max_size      = SIZE_MAX;
+    guest.pad = 64;
+    guest.max_size = SIZE_MAX;
     return &guest.backend;
 }

@@ -44,9 +44,9 @@ static struct ggml_tensor *copies_build(struct ggml_context *ctx, struct ggml_te
 // As many bytes as were measured are enough, and the copy arrives.
 static void copies(ggml_backend_t backend) {
     enum { N_COPIES = 32 };
-    struct ggml_context *ctx  = context_new();
+    struct ggml_context *ctx = context_new();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
-    struct ggml_tensor *x     = leaf_new(ctx);
+    struct ggml_tensor *x = leaf_new(ctx);
     copies_build(ctx, x, N_COPIES, graph);
     ggml_allocr_t alloc = ggml_allocr_new_measure(ALIGN);
     ggml_allocr_alloc(alloc, x);
@@ -55,12 +55,12 @@ static void copies(ggml_backend_t backend) {
     ggml_allocr_free(alloc);
     ggml_free(ctx);
 
-    ctx                   = context_new();
-    graph                 = ggml_new_graph(ctx);
-    x                     = leaf_new(ctx);
+    ctx = context_new();
+    graph = ggml_new_graph(ctx);
+    x = leaf_new(ctx);
     struct ggml_tensor *y = copies_build(ctx, x, N_COPIES, graph);
-    void *memory          = malloc(size);
-    alloc                 = ggml_allocr_new(memory, size, ALIGN);
+    void *memory = malloc(size);
+    alloc = ggml_allocr_new(memory, size, ALIGN);
     ggml_allocr_alloc(alloc, x);
     CHECK(ggml_allocr_alloc_graph(alloc, graph) <= size);
     set_all(x, 3);
@@ -80,16 +80,16 @@ struct gpt2 {
 
 static struct gpt2 gpt2_new(void) {
     struct gpt2 m = {.weights = context_new()};
-    m.gain        = ggml_new_tensor_1d(m.weights, GGML_TYPE_F32, EMBD);
-    m.qkv         = ggml_new_tensor_2d(m.weights, GGML_TYPE_F32, EMBD, 3 * EMBD);
-    m.proj        = ggml_new_tensor_2d(m.weights, GGML_TYPE_F32, EMBD, EMBD);
-    m.up          = ggml_new_tensor_2d(m.weights, GGML_TYPE_F32, EMBD, 4 * EMBD);
-    m.down        = ggml_new_tensor_2d(m.weights, GGML_TYPE_F32, 4 * EMBD, EMBD);
+    m.gain = ggml_new_tensor_1d(m.weights, GGML_TYPE_F32, EMBD);
+    m.qkv = ggml_new_tensor_2d(m.weights, GGML_TYPE_F32, EMBD, 3 * EMBD);
+    m.proj = ggml_new_tensor_2d(m.weights, GGML_TYPE_F32, EMBD, EMBD);
+    m.up = ggml_new_tensor_2d(m.weights, GGML_TYPE_F32, EMBD, 4 * EMBD);
+    m.down = ggml_new_tensor_2d(m.weights, GGML_TYPE_F32, 4 * EMBD, EMBD);
     return m;
 }
 
 static struct ggml_tensor *gpt2_attention(const struct gpt2 *m, struct ggml_context *ctx, struct ggml_tensor *cur) {
-    cur             = ggml_mul_mat(ctx, m->qkv, ggml_mul(ctx, ggml_norm(ctx, cur, 1e-5f), m->gain));
+    cur = ggml_mul_mat(ctx, m->qkv, ggml_mul(ctx, ggml_norm(ctx, cur, 1e-5f), m->gain));
     const size_t nb = cur->nb[1], part = EMBD * sizeof(float);
     struct ggml_tensor *q = ggml_view_2d(ctx, cur, EMBD, TOKENS, nb, 0), *k = ggml_view_2d(ctx, cur, EMBD, TOKENS, nb, part);
     struct ggml_tensor *v = ggml_view_3d(ctx, cur, HEAD, HEADS, TOKENS, HEAD * sizeof(float), nb, 2 * part);
@@ -102,15 +102,15 @@ static struct ggml_tensor *gpt2_attention(const struct gpt2 *m, struct ggml_cont
 }
 
 static size_t gpt2_measure(const struct gpt2 *m, int n_layers) {
-    struct ggml_context *ctx  = context_new();
+    struct ggml_context *ctx = context_new();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
-    ggml_allocr_t alloc       = ggml_allocr_new_measure(ALIGN);
-    struct ggml_tensor *cur   = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, EMBD, TOKENS);
+    ggml_allocr_t alloc = ggml_allocr_new_measure(ALIGN);
+    struct ggml_tensor *cur = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, EMBD, TOKENS);
     ggml_allocr_alloc(alloc, cur);
     for (int i = 0; i < n_layers; i++) {
-        cur                    = ggml_add(ctx, gpt2_attention(m, ctx, cur), cur);
+        cur = ggml_add(ctx, gpt2_attention(m, ctx, cur), cur);
         struct ggml_tensor *up = ggml_mul_mat(ctx, m->up, ggml_mul(ctx, ggml_norm(ctx, cur, 1e-5f), m->gain));
-        cur                    = ggml_add(ctx, ggml_mul_mat(ctx, m->down, ggml_gelu(ctx, up)), cur);
+        cur = ggml_add(ctx, ggml_mul_mat(ctx, m->down, ggml_gelu(ctx, up)), cur);
     }
     ggml_build_forward_expand(graph, cur);
     const size_t size = ggml_allocr_alloc_graph(alloc, graph);
@@ -121,9 +121,9 @@ static size_t gpt2_measure(const struct gpt2 *m, int n_layers) {
 
 // The largest moment of a layer, whatever the number of layers: its input, the up projection's input and result, or attention.
 static void gpt2(ggml_backend_t backend) {
-    struct gpt2 m                = gpt2_new();
+    struct gpt2 m = gpt2_new();
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(m.weights, backend);
-    const size_t hidden          = EMBD * TOKENS * sizeof(float);
+    const size_t hidden = EMBD * TOKENS * sizeof(float);
     const size_t one = gpt2_measure(&m, 1), twelve = gpt2_measure(&m, 12);
     printf("gpt-2 of one layer: %zu bytes, of 12: %zu\n", one, twelve);
     CHECK(twelve == one && twelve < 7 * hidden + ALIGN);
@@ -152,7 +152,7 @@ static int draw(int n) {
 }
 
 static struct ggml_tensor *pick(struct random_graph *g) {
-    const int i   = draw(2) ? g->n - 1 - draw(g->n < 4 ? g->n : 4) : draw(g->n);
+    const int i = draw(2) ? g->n - 1 - draw(g->n < 4 ? g->n : 4) : draw(g->n);
     g->is_read[i] = true;
     return g->t[i];
 }
@@ -167,7 +167,7 @@ static struct ggml_tensor *half(struct ggml_context *ctx, struct ggml_tensor *t)
 
 static struct ggml_tensor *random_op(struct random_graph *g) {
     struct ggml_context *ctx = g->ctx;
-    struct ggml_tensor *a    = pick(g), *leaf, *copy;
+    struct ggml_tensor *a = pick(g), *leaf, *copy;
     switch (draw(12)) {
         case 0: return ggml_add(ctx, a, pick(g));
         case 1: return ggml_mul(ctx, a, pick(g));
@@ -198,9 +198,9 @@ static struct ggml_tensor *random_op(struct random_graph *g) {
 
 static struct random_graph random_build(uint64_t seed) {
     struct random_graph g = {.ctx = context_new()};
-    state                 = seed;
-    g.graph               = ggml_new_graph(g.ctx);
-    g.t[g.n++]            = leaf_new(g.ctx);
+    state = seed;
+    g.graph = ggml_new_graph(g.ctx);
+    g.t[g.n++] = leaf_new(g.ctx);
     for (int i = 5 + draw(N_MAX - 5); i > 0; i--) {
         g.t[g.n] = random_op(&g);
         g.n++;
@@ -232,7 +232,7 @@ static void random_graphs(ggml_backend_t backend) {
         ggml_allocr_free(alloc);
         ggml_free(a.ctx);
 
-        a     = random_build(seed);
+        a = random_build(seed);
         alloc = ggml_allocr_new_from_backend(backend, size);
         ggml_allocr_alloc(alloc, a.t[0]);
         CHECK(ggml_allocr_alloc_graph(alloc, a.graph) <= size);
@@ -263,7 +263,7 @@ static void random_graphs(ggml_backend_t backend) {
 
 // A leaf that the program has placed stays where it is.
 static void placed_leafs_stay(ggml_backend_t backend) {
-    struct ggml_context *ctx  = context_new();
+    struct ggml_context *ctx = context_new();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     struct ggml_tensor *x = leaf_new(ctx), *leaf = leaf_new(ctx);
     struct ggml_tensor *y = ggml_relu(ctx, ggml_cpy(ctx, ggml_cont(ctx, ggml_cont(ctx, x)), leaf));
@@ -295,15 +295,15 @@ static void placed_leafs_stay(ggml_backend_t backend) {
 // Between two barriers nodes may run in any order: nothing that dies there is used again there.
 static void parse_order(void) {
     enum { N_COPIES = 4 };
-    struct ggml_context *ctx  = context_new();
+    struct ggml_context *ctx = context_new();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     struct ggml_tensor *x = leaf_new(ctx), *leafs[N_COPIES], *y = x;
     for (int i = 0; i < N_COPIES; i++) {
         leafs[i] = leaf_new(ctx);
-        y        = ggml_cpy(ctx, y, leafs[i]);
+        y = ggml_cpy(ctx, y, leafs[i]);
     }
     ggml_build_forward_expand(graph, y);
-    const int order[]   = {0, 1, 2, -1, 3, -1};
+    const int order[] = {0, 1, 2, -1, 3, -1};
     ggml_allocr_t alloc = ggml_allocr_new_measure(ALIGN);
     ggml_allocr_set_parse_seq(alloc, order, 6);
     ggml_allocr_alloc(alloc, x);
@@ -319,7 +319,7 @@ static void parse_order(void) {
 
 // An alignment need not be a power of two.
 static void alignment_24(ggml_backend_t backend) {
-    struct ggml_context *ctx  = context_new();
+    struct ggml_context *ctx = context_new();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     struct ggml_tensor *x = leaf_new(ctx), *y = ggml_cont(ctx, x), *z = ggml_add(ctx, x, ggml_cont(ctx, y));
     ggml_build_forward_expand(graph, z);
@@ -329,8 +329,8 @@ static void alignment_24(ggml_backend_t backend) {
     ggml_allocr_free(alloc);
     x->data = y->data = z->data = z->src[1]->data = NULL;
     x->buffer = y->buffer = z->buffer = z->src[1]->buffer = NULL;
-    void *memory                                          = malloc(size);
-    alloc                                                 = ggml_allocr_new(memory, size, 24);
+    void *memory = malloc(size);
+    alloc = ggml_allocr_new(memory, size, 24);
     ggml_allocr_alloc(alloc, x);
     ggml_allocr_alloc_graph(alloc, graph);
     CHECK((size_t) x->data % 24 == 0 && (size_t) y->data % 24 == 0 && (size_t) z->data % 24 == 0);
@@ -344,15 +344,15 @@ static void alignment_24(ggml_backend_t backend) {
 
 // Every allocation of the library fails once: the graph has no memory then, an error says so, and nothing leaks.
 static void allocations_fail(void) {
-    struct ggml_context *ctx  = context_new();
+    struct ggml_context *ctx = context_new();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
-    struct ggml_tensor *x     = leaf_new(ctx);
+    struct ggml_tensor *x = leaf_new(ctx);
     copies_build(ctx, x, 8, graph);
     int n_refused = 0;
     for (int64_t n = 0, n_made = 0; n <= n_made; n++) { // the first time none fails
         struct ggml_tensor *t = ggml_get_first_tensor(ctx);
         for (; t != NULL; t = ggml_get_next_tensor(ctx, t)) {
-            t->data   = NULL;
+            t->data = NULL;
             t->buffer = NULL;
         }
         berth_clear_error();

@@ -111,7 +111,7 @@ static void small_ops(void) {
     run(ctx, r);
     CHECK_EACH(r, at(a, j, i, k));
     struct ggml_tensor *group = random_tensor(ctx, 3, 5, 4);
-    r                         = ggml_group_norm(ctx, group, 2);
+    r = ggml_group_norm(ctx, group, 2);
     run(ctx, r);
     for (int64_t g = 0; g < 2; g++) {
         double sum = 0, squares = 0;
@@ -130,8 +130,8 @@ static void small_ops(void) {
 }
 
 static void convolutions(void) {
-    struct ggml_context *ctx   = context();
-    struct ggml_tensor *image  = random_tensor(ctx, 7, 6, 3);
+    struct ggml_context *ctx = context();
+    struct ggml_tensor *image = random_tensor(ctx, 7, 6, 3);
     struct ggml_tensor *kernel = ggml_new_tensor_4d(ctx, GGML_TYPE_F16, 3, 3, 3, 2);
     struct ggml_tensor *r;
 #if BERTH_2023 <= 202312
@@ -174,7 +174,7 @@ static void alibi(int n_head, float bias_max) {
     }
     for (int64_t k = 0; k < n_head; k++) {
         const double exponent = k < low ? (double) (k + 1) : (2.0 * (double) (k - low) + 1.0) / 2.0;
-        const float slope     = (float) pow(2.0, -(double) bias_max * exponent / low);
+        const float slope = (float) pow(2.0, -(double) bias_max * exponent / low);
         for (int64_t j = 0; j < 4; j++) {
             for (int64_t i = 0; i < 9; i++) {
                 CHECK(is_near(at(r, i, j, k), at(a, i, j, k) + (float) i * slope));
@@ -196,7 +196,7 @@ static struct ggml_tensor *positions(struct ggml_context *ctx, int first, int n)
 
 static void rope(void) {
     struct ggml_context *ctx = context();
-    struct ggml_tensor *a    = random_tensor(ctx, 8, 3, 5);
+    struct ggml_tensor *a = random_tensor(ctx, 8, 3, 5);
     struct ggml_tensor *r;
 #if BERTH_2023 >= 202310
     r = ggml_rope(ctx, a, positions(ctx, 4, 5), 8, 0, 512);
@@ -276,7 +276,7 @@ static void attention(void) {
     r = ggml_flash_ff(ctx, x, b0, b1, c0, c1);
     run(ctx, r);
     struct ggml_tensor *h = ggml_gelu(ctx, ggml_add(ctx, ggml_mul_mat(ctx, b0, x), b1));
-    h                     = ggml_add(ctx, ggml_mul_mat(ctx, c0, h), c1);
+    h = ggml_add(ctx, ggml_mul_mat(ctx, c0, h), c1);
     run(ctx, h);
     CHECK(r->ne[0] == 4 && r->ne[1] == 3);
     CHECK_EACH(r, at(h, i, j, k));
@@ -303,7 +303,7 @@ static void attention(void) {
 }
 
 static void experts(void) {
-    struct ggml_context *ctx  = context();
+    struct ggml_context *ctx = context();
     struct ggml_tensor *as[3] = {random_tensor(ctx, 4, 5, 1), random_tensor(ctx, 4, 5, 1), random_tensor(ctx, 4, 5, 1)};
     struct ggml_tensor *b = random_tensor(ctx, 4, 6, 1), *ids = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 2, 6);
     for (int i = 0; i < 12; i++) {
@@ -460,9 +460,9 @@ static void quantising(void) {
 
 static void files(const char *path) {
     struct ggml_context *ctx = context();
-    struct ggml_tensor *t    = random_tensor(ctx, 8, 2, 1);
+    struct ggml_tensor *t = random_tensor(ctx, 8, 2, 1);
     struct gguf_context *out = gguf_init_empty();
-    const char *words[3]     = {"a", "bc", "def"};
+    const char *words[3] = {"a", "bc", "def"};
     const int32_t numbers[4] = {1, 2, 3, 4};
     ggml_set_name(t, "weight");
     gguf_set_val_u32(out, "n", 42);
@@ -473,9 +473,9 @@ static void files(const char *path) {
     gguf_write_to_file(out, path, false);
     gguf_free(out);
 
-    struct ggml_context *data      = NULL;
+    struct ggml_context *data = NULL;
     struct gguf_init_params params = {/*.no_alloc =*/false, /*.ctx =*/&data};
-    struct gguf_context *in        = gguf_init_from_file(path, params);
+    struct gguf_context *in = gguf_init_from_file(path, params);
     CHECK(in != NULL && gguf_get_version(in) == 3 && gguf_get_n_kv(in) == 3 && gguf_get_n_tensors(in) == 1);
     const int n = gguf_find_key(in, "n"), list = gguf_find_key(in, "words"), i_tensor = gguf_find_tensor(in, "weight");
     CHECK(n >= 0 && gguf_get_val_u32(in, n) == 42 && gguf_get_kv_type(in, n) == GGUF_TYPE_UINT32);
@@ -496,7 +496,7 @@ static void files(const char *path) {
 
 static void graphs(void) {
     struct ggml_context *ctx = context();
-    struct ggml_tensor *a    = random_tensor(ctx, 4, 1, 1);
+    struct ggml_tensor *a = random_tensor(ctx, 4, 1, 1);
     struct ggml_tensor *b = ggml_set_name(ggml_sqr(ctx, a), "b"), *c = ggml_sqr(ctx, b), *d = ggml_sqr(ctx, c);
     struct ggml_cgraph *gf = ggml_build_forward_ctx(ctx, d);
     CHECK(gf->n_nodes == 3 && gf->nodes[2] == d && gf->leafs[0] == a && gf->order == GGML_CGRAPH_EVAL_ORDER_LEFT_TO_RIGHT);
@@ -548,7 +548,7 @@ static void graphs(void) {
 }
 
 static void hash_sets(void) {
-    struct ggml_context *ctx    = context();
+    struct ggml_context *ctx = context();
     struct ggml_tensor *keys[2] = {NULL, NULL};
     struct ggml_tensor *a = ggml_new_f32(ctx, 1), *b = ggml_new_f32(ctx, 2), *c = ggml_new_f32(ctx, 3);
     struct ggml_hash_set set = {2, keys};
@@ -565,16 +565,16 @@ static void hash_sets(void) {
 static void several_graphs(void) {
     static char memory[4096];
     struct ggml_init_params params = {512 * 1024, NULL, true};
-    struct ggml_context *ctx       = ggml_init(params);
-    struct ggml_tensor *x          = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 16);
+    struct ggml_context *ctx = ggml_init(params);
+    struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 16);
     struct ggml_tensor *y = ggml_sqr(ctx, x), *z = ggml_add(ctx, ggml_sqr(ctx, y), x);
     struct ggml_cgraph *graphs[2] = {ggml_build_forward_ctx(ctx, y), ggml_new_graph(ctx)};
     struct ggml_tensor *first[2] = {x, NULL}, *second[2] = {y, NULL};
-    struct ggml_tensor **inputs[2]  = {first, second};
+    struct ggml_tensor **inputs[2] = {first, second};
     struct ggml_tensor **outputs[2] = {NULL, NULL};
     ggml_build_forward_expand(graphs[1], z);
     ggml_allocr_t alloc = ggml_allocr_new(memory, sizeof memory, 32);
-    const size_t size   = ggml_allocr_alloc_graph_n(alloc, graphs, 2, inputs, outputs);
+    const size_t size = ggml_allocr_alloc_graph_n(alloc, graphs, 2, inputs, outputs);
     CHECK(size >= 2 * 64 && size <= 5 * 64 && x->data != NULL && y->data != NULL && z->data != NULL);
     for (int i = 0; i < 16; i++) {
         ((float *) x->data)[i] = (float) i;

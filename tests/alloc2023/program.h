@@ -23,13 +23,13 @@ static inline struct model model_build_with(struct ggml_tensor *b) {
     const struct ggml_init_params params = {512 * 1024, NULL, true};
     struct model m;
     m.ctx = ggml_init(params);
-    m.x   = ggml_set_name(ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N), "x");
-    m.b   = b != NULL ? b : ggml_set_name(ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N), "b");
-    m.y   = m.x;
+    m.x = ggml_set_name(ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N), "x");
+    m.b = b != NULL ? b : ggml_set_name(ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N), "b");
+    m.y = m.x;
     for (int i = 0; i < N_LAYERS; i++) {
         struct ggml_tensor *h = ggml_relu(m.ctx, ggml_add(m.ctx, m.y, m.b));
         struct ggml_tensor *v = ggml_reshape_2d(m.ctx, ggml_cont(m.ctx, h), 8, N / 8);
-        m.y                   = ggml_add(m.ctx, scale_by(m.ctx, ggml_reshape_1d(m.ctx, v, N), 0.5f), m.y);
+        m.y = ggml_add(m.ctx, scale_by(m.ctx, ggml_reshape_1d(m.ctx, v, N), 0.5f), m.y);
     }
     m.graph = ggml_new_graph(m.ctx);
     ggml_build_forward_expand(m.graph, m.y);
@@ -44,7 +44,7 @@ static inline float model_answer(int i) {
     float y = (float) (i % 5) - 2.0f;
     for (int k = 0; k < N_LAYERS; k++) {
         const float h = y + 0.25f;
-        y             = (h > 0 ? h : 0) * 0.5f + y;
+        y = (h > 0 ? h : 0) * 0.5f + y;
     }
     return y;
 }

@@ -31,9 +31,9 @@ static void toy_lock(ggml_backend_t backend, bool open) {
 }
 
 static void toy_buffer_free(ggml_backend_buffer_t buffer) {
-    struct toy *toy     = buffer->backend->context;
+    struct toy *toy = buffer->backend->context;
     struct pages *pages = buffer->context;
-    int i               = 0;
+    int i = 0;
     while (toy->buffers[i] != pages) {
         i++;
     }
@@ -57,13 +57,13 @@ static void toy_free(ggml_backend_t backend) {
 
 static ggml_backend_buffer_t toy_alloc_buffer(ggml_backend_t backend, size_t size) {
     static const struct ggml_backend_buffer_i iface = {toy_buffer_free, toy_base, NULL, NULL, NULL};
-    struct toy *toy                                 = backend->context;
+    struct toy *toy = backend->context;
     if (toy->is_full) {
         return NULL;
     }
     struct pages *pages = malloc(sizeof *pages);
-    pages->size         = (size + 65535) / 65536 * 65536;
-    pages->base         = mmap(NULL, pages->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pages->size = (size + 65535) / 65536 * 65536;
+    pages->base = mmap(NULL, pages->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(pages->base != MAP_FAILED && toy->n_buffers < MOST_BUFFERS);
     ggml_backend_buffer_t buffer = ggml_backend_buffer_init(backend, iface, pages, size);
     if (buffer == NULL) {
@@ -121,7 +121,7 @@ static bool toy_supports(ggml_backend_t backend, const struct ggml_tensor *op) {
 static ggml_backend_t toy_new(struct toy *toy) {
     static const struct ggml_backend_i iface = {toy_name, toy_free, toy_alloc_buffer, toy_alignment, toy_set, toy_get,
         toy_synchronize, NULL, NULL, NULL, NULL, NULL, toy_compute, toy_supports};
-    ggml_backend_t backend                   = malloc(sizeof(struct ggml_backend));
+    ggml_backend_t backend = malloc(sizeof(struct ggml_backend));
 
     *backend = (struct ggml_backend){iface, toy};
     return backend;
@@ -152,9 +152,9 @@ static struct model build(ggml_backend_sched_t sched, ggml_backend_t *backends, 
 }
 
 static void computes(ggml_backend_t *backends, struct toy *toy, bool with_weight) {
-    ggml_backend_sched_t sched  = ggml_backend_sched_new(backends, 2);
-    struct ggml_context *ctx    = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
-    struct ggml_tensor *b       = with_weight ? ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N) : NULL;
+    ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
+    struct ggml_tensor *b = with_weight ? ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N) : NULL;
     ggml_backend_buffer_t store = with_weight ? ggml_backend_alloc_ctx_tensors(ctx, backends[0]) : NULL;
     CHECK(sched != NULL && (store != NULL) == with_weight);
     CHECK(ggml_tallocr_is_measure(ggml_backend_sched_get_tallocr(sched, backends[0])));
@@ -167,7 +167,7 @@ static void computes(ggml_backend_t *backends, struct toy *toy, bool with_weight
     ggml_free(m.ctx);
     CHECK(!ggml_tallocr_is_measure(ggml_backend_sched_get_tallocr(sched, backends[0])));
     for (int t = 0; t < 4; t++) {
-        m               = build(sched, backends, b);
+        m = build(sched, backends, b);
         toy->n_computed = 0;
         if (t == 2) { // the last sum where the program wants it
             ggml_backend_sched_set_node_backend(sched, m.y, backends[1]);
@@ -180,9 +180,9 @@ static void computes(ggml_backend_t *backends, struct toy *toy, bool with_weight
         model_check(&m);
         if (t == 3) { // the same graph once more, with its inputs placed anew
             m.x->buffer = NULL;
-            m.x->data   = NULL;
+            m.x->data = NULL;
             m.b->buffer = b == NULL ? NULL : m.b->buffer;
-            m.b->data   = b == NULL ? NULL : m.b->data;
+            m.b->data = b == NULL ? NULL : m.b->data;
             prepare(sched, backends, &m, b != NULL);
             model_set(&m);
             CHECK(berth_2023_sched_graph_compute_status(sched, m.graph) == GGML_STATUS_SUCCESS);
@@ -231,12 +231,12 @@ static struct model build_on_cpu(ggml_backend_sched_t sched, ggml_backend_t *bac
 // Measured with everything on the CPU; then nodes are put on the other backend, whose buffer has to grow.
 static void grows(ggml_backend_t *backends, struct toy *toy) {
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
-    struct model m             = build_on_cpu(sched, backends);
+    struct model m = build_on_cpu(sched, backends);
     ggml_backend_sched_init_measure(sched, m.graph);
     ggml_free(m.ctx);
     CHECK(ggml_backend_buffer_get_size(ggml_backend_sched_get_buffer(sched, backends[0])) < N * sizeof(float));
     for (int t = 0; t < 4; t++) {
-        m               = build_on_cpu(sched, backends);
+        m = build_on_cpu(sched, backends);
         toy->n_computed = 0;
         if (t % 2 == 1) {
             choose(sched, backends, &m);
@@ -252,7 +252,7 @@ static void grows(ggml_backend_t *backends, struct toy *toy) {
 
     // A backend that has no more: the graph cannot run, and the next one can.
     sched = ggml_backend_sched_new(backends, 2);
-    m     = build_on_cpu(sched, backends);
+    m = build_on_cpu(sched, backends);
     ggml_backend_sched_init_measure(sched, m.graph);
     ggml_free(m.ctx);
     m = build_on_cpu(sched, backends);
@@ -285,10 +285,10 @@ static void grows(ggml_backend_t *backends, struct toy *toy) {
 static void changed_graphs(ggml_backend_t *backends) {
     for (int kind = 0; kind < 2; kind++) {
         ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
-        struct ggml_context *ctx   = ggml_init((struct ggml_init_params){.mem_size = 512 * 1024, .no_alloc = true});
+        struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 512 * 1024, .no_alloc = true});
         struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), *a = ggml_add(ctx, x, x), *b = ggml_add(ctx, a, x);
         struct ggml_tensor *c = ggml_add(ctx, b, b), *d = ggml_add(ctx, c, c), *e = ggml_add(ctx, d, a),
-                           *out   = ggml_add(ctx, e, b);
+                           *out = ggml_add(ctx, e, b);
         struct ggml_cgraph *graph = ggml_new_graph(ctx);
         ggml_build_forward_expand(graph, out);
         ggml_backend_sched_init_measure(sched, graph);
@@ -300,7 +300,7 @@ static void changed_graphs(ggml_backend_t *backends) {
             }
             ggml_backend_sched_set_node_backend(sched, c, backends[t % 2]);
             x->buffer = NULL;
-            x->data   = NULL;
+            x->data = NULL;
             ggml_tallocr_alloc(ggml_backend_sched_get_tallocr(sched, backends[1]), x);
             float values[N];
             for (int i = 0; i < N; i++) {
@@ -322,14 +322,14 @@ static void changed_graphs(ggml_backend_t *backends) {
 static void inputs_grow(ggml_backend_t *backends) {
     enum { LARGE = 1 << 16 };
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
-    struct model m             = build_on_cpu(sched, backends);
+    struct model m = build_on_cpu(sched, backends);
     ggml_backend_sched_init_measure(sched, m.graph);
     ggml_free(m.ctx);
     for (int t = 0; t < 3; t++) {
         struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 512 * 1024, .no_alloc = true});
-        ggml_tallocr_t talloc    = ggml_backend_sched_get_tallocr(sched, backends[1]);
+        ggml_tallocr_t talloc = ggml_backend_sched_get_tallocr(sched, backends[1]);
         struct ggml_tensor *one = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1), *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, LARGE);
-        struct ggml_tensor *y     = ggml_add(ctx, scale_by(ctx, x, 2.0f), one);
+        struct ggml_tensor *y = ggml_add(ctx, scale_by(ctx, x, 2.0f), one);
         struct ggml_cgraph *graph = ggml_new_graph(ctx);
         ggml_build_forward_expand(graph, y);
         ggml_tallocr_alloc(talloc, one);
@@ -361,17 +361,17 @@ static void failures(ggml_backend_t *backends, struct toy *toy) {
     ggml_backend_t none[] = {backends[0], NULL};
     CHECK(ggml_backend_sched_new(NULL, 2) == NULL && ggml_backend_sched_new(none, 2) == NULL);
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
-    struct model m             = build(sched, backends, NULL);
-    toy->is_full               = true;
+    struct model m = build(sched, backends, NULL);
+    toy->is_full = true;
     ggml_backend_sched_init_measure(sched, m.graph);
     CHECK(strstr(berth_last_error(), "toy") != NULL);
     ggml_free(m.ctx);
     toy->is_full = false;
-    m            = build(sched, backends, NULL); // the scheduler still measures
+    m = build(sched, backends, NULL); // the scheduler still measures
     ggml_backend_sched_init_measure(sched, m.graph);
     ggml_free(m.ctx);
 
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 512 * 1024, .no_alloc = true});
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 512 * 1024, .no_alloc = true});
     struct ggml_tensor *large = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1 << 20);
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, ggml_relu(ctx, large));
@@ -419,11 +419,11 @@ static void every_allocation_may_fail(void) {
         const int64_t before = berth_alloc_made();
         berth_alloc_fail_at(n);
         ggml_backend_sched_t sched = try_all(backends);
-        was_hit                    = berth_alloc_made() - before >= n - 1;
+        was_hit = berth_alloc_made() - before >= n - 1;
         berth_alloc_fail_at(0);
         if (sched != NULL) {
             const bool is_measured = !ggml_tallocr_is_measure(ggml_backend_sched_get_tallocr(sched, backends[0]));
-            struct model m         = build(sched, backends, NULL);
+            struct model m = build(sched, backends, NULL);
             if (!is_measured) {
                 ggml_backend_sched_init_measure(sched, m.graph);
                 ggml_free(m.ctx);

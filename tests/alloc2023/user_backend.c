@@ -36,7 +36,7 @@ static void toy_init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *te
         CHECK(c->alive[i] != tensor);
     }
     c->alive[c->n_alive++] = tensor;
-    c->n_most              = c->n_alive > c->n_most ? c->n_alive : c->n_most;
+    c->n_most = c->n_alive > c->n_most ? c->n_alive : c->n_most;
     if (tensor->view_src != NULL) {
         tensor->extra = tensor->view_src->extra;
     } else {
@@ -47,7 +47,7 @@ static void toy_init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *te
 
 static void toy_free_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor) {
     struct counts *c = buffer->backend->context;
-    int i            = 0;
+    int i = 0;
     while (i < c->n_alive && c->alive[i] != tensor) {
         i++;
     }
@@ -122,21 +122,21 @@ static bool toy_supports(ggml_backend_t backend, const struct ggml_tensor *op) {
 static ggml_backend_t toy_new(struct counts *counts) {
     static const struct ggml_backend_i iface = {toy_name, toy_free, toy_alloc_buffer, toy_alignment, toy_set, toy_get,
         toy_synchronize, NULL, NULL, NULL, NULL, NULL, toy_compute, toy_supports};
-    ggml_backend_t backend                   = malloc(sizeof(struct ggml_backend));
+    ggml_backend_t backend = malloc(sizeof(struct ggml_backend));
 
     *backend = (struct ggml_backend){iface, counts};
     return backend;
 }
 
 int main(void) {
-    struct counts counts   = {0};
+    struct counts counts = {0};
     ggml_backend_t backend = toy_new(&counts);
     ggml_log_set(log_drop, NULL);
     CHECK(strcmp(ggml_backend_name(backend), "toy") == 0 && !ggml_backend_is_cpu(backend));
     CHECK(ggml_backend_get_alignment(backend) == 64);
 
     ggml_allocr_t alloc = ggml_allocr_new_measure_from_backend(backend);
-    struct model m      = model_build();
+    struct model m = model_build();
     ggml_allocr_alloc(alloc, m.x);
     ggml_allocr_alloc(alloc, m.b);
     const size_t size = ggml_allocr_alloc_graph(alloc, m.graph);
@@ -171,11 +171,11 @@ int main(void) {
     ggml_free(m.ctx);
 
     // from one backend to the other
-    ggml_backend_t cpu       = ggml_backend_cpu_init();
+    ggml_backend_t cpu = ggml_backend_cpu_init();
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
     struct ggml_tensor *here = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4), *there = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
     ggml_allocr_t on_cpu = ggml_allocr_new_from_backend(cpu, 64);
-    const float four[]   = {1, 2, 3, 4};
+    const float four[] = {1, 2, 3, 4};
     float got[4];
     ggml_allocr_reset(alloc);
     counts.n_alive = 0;

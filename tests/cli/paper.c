@@ -29,7 +29,7 @@ static size_t explain(ggml_backend_t backend, char *text, size_t size) {
 
 static void *reg_proc(ggml_backend_reg_t reg, const char *name) {
     static size_t (*const proc)(ggml_backend_t, char *, size_t) = explain;
-    void *address                                               = NULL;
+    void *address = NULL;
     (void) reg;
     if (getenv("PAPER_REAL") != NULL && strcmp(name, "berth_backend_explain") == 0) {
         memcpy(&address, &proc, sizeof address);
@@ -48,10 +48,10 @@ ggml_backend_reg_t ggml_backend_paper_reg(void) {
     for (int i = 0; i < 2; i++) {
         device_init(&devices[i], i == 0 ? "Paper0" : "Paper1");
         devices[i].is_paper = getenv("PAPER_REAL") == NULL;
-        devices[i].cpu      = devices[i].is_paper ? NULL : ggml_backend_cpu_init();
-        devices[i].align    = 128;
+        devices[i].cpu = devices[i].is_paper ? NULL : ggml_backend_cpu_init();
+        devices[i].align = 128;
         devices[i].n_free = devices[i].n_total = memory != NULL ? (size_t) strtoull(memory, NULL, 10) : 0;
-        devices[i].dev.reg                     = &reg;
+        devices[i].dev.reg = &reg;
     }
     return &reg;
 }

@@ -69,7 +69,7 @@ static inline bool llama_load(const char *folder) {
     char names[2][64];
     snprintf(names[0], sizeof names[0], "libggml.%s.so", llama_release);
     snprintf(names[1], sizeof names[1], "libllama.%s.so", llama_release);
-    void *ggml  = llama_open(folder, names[0]);
+    void *ggml = llama_open(folder, names[0]);
     void *llama = ggml != NULL ? llama_open(folder, names[1]) : NULL;
     void (*load_all)(const char *);
     bool ok = llama != NULL && llama_symbol(ggml, "ggml_backend_load_all_from_path", &load_all) &&

@@ -59,11 +59,11 @@ static bool complain(const char *what, const char *which) {
 // ---- dimensions ----
 
 static int64_t dimension(const struct maker *m, char letter) {
-    const struct size *s    = m->size;
+    const struct size *s = m->size;
     const bool groups_heads = strstr("llama qwen3 gemma2 gemma3 qwen3moe smollm3 granite command-r glm4 gpt-oss glm4moe",
                                   m->arch->name) != NULL; // others do not
-    const int64_t n_kv      = groups_heads ? s->n_head_kv : s->n_head;
-    const bool second       = strcmp(m->arch->name, "mamba2") == 0;
+    const int64_t n_kv = groups_heads ? s->n_head_kv : s->n_head;
+    const bool second = strcmp(m->arch->name, "mamba2") == 0;
     switch (letter) {
         case 'E': return s->n_embd;
         case 'F': return s->n_ff;
@@ -95,10 +95,10 @@ static int64_t dimension(const struct maker *m, char letter) {
 static int64_t shape_sum(const struct maker *m, const char *text, const char **end) {
     int64_t sum = 0;
     for (;; text++) {
-        int64_t factor  = 0;
+        int64_t factor = 0;
         bool has_factor = false;
         for (; isdigit((unsigned char) *text); text++) {
-            factor     = 10 * factor + (*text - '0');
+            factor = 10 * factor + (*text - '0');
             has_factor = true;
         }
         if (isupper((unsigned char) *text)) {
@@ -158,7 +158,7 @@ static bool is_unwanted(const struct maker *m, const char *name) {
 
 static bool tensors_add(struct maker *m, const char *prefix, const char *list) {
     const bool is_first = strstr(prefix, ".0.") != NULL;
-    bool ok             = true;
+    bool ok = true;
     while (ok && list != NULL && *list != '\0') {
         const bool is_left_out = *list == '^' ? !is_first : *list == '>' && is_first;
         list += *list == '^' || *list == '>';
@@ -213,7 +213,7 @@ static bool words_take(struct maker *m, bool are_keys) {
     char **words = m->words;
     for (int i = 0; i < m->n_words; i++) {
         const char *value = strchr(words[i], '=');
-        char *end         = NULL;
+        char *end = NULL;
         if (words[i][0] == '+' || words[i][0] == '-') {
             continue;
         }
@@ -226,7 +226,7 @@ static bool words_take(struct maker *m, bool are_keys) {
                           : words[i][0] == 'B' ? &m->chosen.n_head_kv
                           : words[i][0] == 'X' ? &m->chosen.n_expert
                                                : &m->chosen.window;
-            *to         = (int32_t) strtol(value, NULL, 10);
+            *to = (int32_t) strtol(value, NULL, 10);
         } else if (!is_dimension && are_keys) {
             char name[128];
             snprintf(name, sizeof name, "%s.%.*s", m->arch->name, (int) (value - words[i] - 1), words[i]);
@@ -302,9 +302,9 @@ static bool tensor_write(struct maker *m, FILE *file, const struct ggml_tensor *
     const int64_t n = t->ne[0], n_rows = ggml_nrows(t);
     const int64_t n_most = N_DRAWN / n > 16 ? N_DRAWN / n : 16, n_drawn = n_rows < n_most ? n_rows : n_most;
     const size_t row_size = ggml_row_size(t->type, n);
-    float *rows           = malloc((size_t) (n * n_drawn) * sizeof *rows);
-    char *data            = malloc(row_size * (size_t) n_drawn);
-    bool ok               = rows != NULL && data != NULL;
+    float *rows = malloc((size_t) (n * n_drawn) * sizeof *rows);
+    char *data = malloc(row_size * (size_t) n_drawn);
+    bool ok = rows != NULL && data != NULL;
     for (int64_t i = 0; ok && i < n_drawn; i++) {
         row_fill(m, fill, rows + i * n, n);
     }
@@ -325,8 +325,8 @@ static bool model_write(struct maker *m, const char *path) {
     if (!gguf_write_to_file(m->gguf, path, true)) {
         return complain("cannot be written", path);
     }
-    FILE *file            = fopen(path, "ab");
-    bool ok               = file != NULL && fseek(file, 0, SEEK_END) == 0 && pad(file, (size_t) ftell(file));
+    FILE *file = fopen(path, "ab");
+    bool ok = file != NULL && fseek(file, 0, SEEK_END) == 0 && pad(file, (size_t) ftell(file));
     struct ggml_tensor *t = ggml_get_first_tensor(m->ctx);
     for (int i = 0; ok && i < m->n_tensors; i++, t = ggml_get_next_tensor(m->ctx, t)) {
         ok = tensor_write(m, file, t, m->fill[i]);
@@ -336,7 +336,7 @@ static bool model_write(struct maker *m, const char *path) {
 }
 
 static bool model_make(struct maker *m, const char *path) {
-    m->ctx  = ggml_init((struct ggml_init_params){(N_TENSORS_MAX + 1) * ggml_tensor_overhead(), NULL, true});
+    m->ctx = ggml_init((struct ggml_init_params){(N_TENSORS_MAX + 1) * ggml_tensor_overhead(), NULL, true});
     m->gguf = gguf_init_empty();
     bool ok = m->ctx != NULL && m->gguf != NULL;
     if (ok) {
@@ -357,13 +357,13 @@ static bool find(struct maker *m, const char *arch, const char *size, const char
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         if (strcmp(sizes[i].name, size) == 0) {
             m->chosen = sizes[i];
-            m->size   = &m->chosen;
+            m->size = &m->chosen;
         }
     }
     m->type = GGML_TYPE_COUNT;
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
         const char *name = ggml_type_name((enum ggml_type) i);
-        m->type          = name != NULL && strcmp(name, type) == 0 ? (enum ggml_type) i : m->type;
+        m->type = name != NULL && strcmp(name, type) == 0 ? (enum ggml_type) i : m->type;
     }
     return (m->arch != NULL || complain("no such architecture", arch)) && (m->size != NULL || complain("no such size", size)) &&
            (m->type != GGML_TYPE_COUNT || complain("no such type", type));
@@ -381,8 +381,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: make_model ARCH SIZE TYPE FILE [SEED [KEY=VALUE...]] | make_model list (see make_model.c)\n");
         return 2;
     }
-    maker.random  = 0x9E3779B97F4A7C15u ^ (argc > 5 ? strtoull(argv[5], NULL, 0) << 1 : 0);
-    maker.words   = argv + 6;
+    maker.random = 0x9E3779B97F4A7C15u ^ (argc > 5 ? strtoull(argv[5], NULL, 0) << 1 : 0);
+    maker.words = argv + 6;
     maker.n_words = argc > 6 ? argc - 6 : 0;
     return words_take(&maker, false) && model_make(&maker, argv[4]) ? 0 : 3;
 }

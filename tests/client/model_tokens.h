@@ -50,7 +50,7 @@ static void token_add(struct token_list *list, const char *text, int32_t kind) {
     if (list->n < list->n_cap) {
         snprintf(list->text[list->n], TOKEN_SIZE, "%s", text);
         list->score[list->n] = -(float) list->n;
-        list->kind[list->n]  = kind;
+        list->kind[list->n] = kind;
         list->n++;
     }
 }
@@ -153,17 +153,17 @@ static bool tokens_write(struct gguf_context *gguf, enum tokens kind, int32_t n_
         void (*make)(struct token_list *);
         int bos, eos;
     } kinds[] = {
-        [TOKENS_SPM]  = {"llama", "default", tokens_spm, 1, 2},
-        [TOKENS_BPE]  = {"gpt2", "gpt-2", tokens_bpe_bytes, -1, -1},
-        [TOKENS_WPM]  = {"bert", "default", tokens_wpm, 2, 3},
-        [TOKENS_UGM]  = {"t5", "default", tokens_ugm, -1, 1},
+        [TOKENS_SPM] = {"llama", "default", tokens_spm, 1, 2},
+        [TOKENS_BPE] = {"gpt2", "gpt-2", tokens_bpe_bytes, -1, -1},
+        [TOKENS_WPM] = {"bert", "default", tokens_wpm, 2, 3},
+        [TOKENS_UGM] = {"t5", "default", tokens_ugm, -1, 1},
         [TOKENS_RWKV] = {"rwkv", "default", tokens_rwkv, 0, 0},
     };
     struct token_list list = {.n_cap = n_vocab};
-    list.text              = calloc((size_t) n_vocab, TOKEN_SIZE);
-    list.score             = calloc((size_t) n_vocab, sizeof *list.score);
-    list.kind              = calloc((size_t) n_vocab, sizeof *list.kind);
-    const char **text      = calloc((size_t) n_vocab, sizeof *text);
+    list.text = calloc((size_t) n_vocab, TOKEN_SIZE);
+    list.score = calloc((size_t) n_vocab, sizeof *list.score);
+    list.kind = calloc((size_t) n_vocab, sizeof *list.kind);
+    const char **text = calloc((size_t) n_vocab, sizeof *text);
     const bool ok = n_vocab >= N_TOKENS_MIN && list.text != NULL && list.score != NULL && list.kind != NULL && text != NULL;
     if (ok) {
         int bos = kinds[kind].bos, eos = kinds[kind].eos;

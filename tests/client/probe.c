@@ -65,8 +65,8 @@ static struct llama_model *model_load(const char *path) {
         for (int i = 0; i < 16 && i < atoi(getenv("PROBE_PARTS")); i++) {
             devices[i] = llama_device(0);
         }
-        params.devices      = devices;
-        params.split_mode   = 3;
+        params.devices = devices;
+        params.split_mode = 3;
         params.n_gpu_layers = 999;
     }
     return llama_model_load_from_file(path, params);
@@ -74,9 +74,9 @@ static struct llama_model *model_load(const char *path) {
 
 static struct llama_context_params context_params(uint32_t n_ctx, uint32_t n_ubatch, int n_threads) {
     struct llama_context_params params = llama_context_default_params();
-    params.n_ctx                       = n_ctx;
-    params.n_batch                     = n_ctx;
-    params.n_ubatch                    = n_ubatch;
+    params.n_ctx = n_ctx;
+    params.n_batch = n_ctx;
+    params.n_ubatch = n_ubatch;
     params.n_threads = params.n_threads_batch = n_threads;
     return params;
 }
@@ -85,12 +85,12 @@ static struct llama_context_params context_params(uint32_t n_ctx, uint32_t n_uba
 static void batch_fill(struct llama_batch *batch, int32_t first, int32_t n, int32_t n_vocab) {
     batch->n_tokens = n;
     for (int32_t i = 0; i < n; i++) {
-        const uint32_t mix  = (uint32_t) (first + i + 1) * 2654435761u;
-        batch->token[i]     = (int32_t) ((mix >> 8) % (uint32_t) n_vocab);
-        batch->pos[i]       = first + i;
-        batch->n_seq_id[i]  = 1;
+        const uint32_t mix = (uint32_t) (first + i + 1) * 2654435761u;
+        batch->token[i] = (int32_t) ((mix >> 8) % (uint32_t) n_vocab);
+        batch->pos[i] = first + i;
+        batch->n_seq_id[i] = 1;
         batch->seq_id[i][0] = 0;
-        batch->logits[i]    = 1;
+        batch->logits[i] = 1;
     }
 }
 
@@ -107,10 +107,10 @@ struct run {
 
 static bool write_rows(struct run *run) {
     const size_t n = (size_t) (run->is_embedding ? llama_model_n_embd(run->model) : run->n_vocab);
-    bool ok        = true;
+    bool ok = true;
     for (int32_t i = 0; ok && i < run->batch.n_tokens; i++) {
         const float *row = run->is_embedding ? llama_get_embeddings_ith(run->ctx, i) : llama_get_logits_ith(run->ctx, i);
-        ok               = row != NULL && fwrite(row, sizeof *row, n, run->out) == n;
+        ok = row != NULL && fwrite(row, sizeof *row, n, run->out) == n;
     }
     return ok;
 }
@@ -150,7 +150,7 @@ static bool has_word(int n_args, char **args, const char *word) {
 static bool adapter_set(struct run *run, int n_args, char **args) {
     for (int i = 0; i < n_args; i++) {
         if (strncmp(args[i], "lora=", 5) == 0) {
-            float scale                   = 1;
+            float scale = 1;
             struct llama_adapter *adapter = llama_adapter_lora_init(run->model, args[i] + 5); // goes with the model
             return adapter != NULL && llama_set_adapters_lora(run->ctx, &adapter, 1, &scale) == 0;
         }
@@ -159,12 +159,12 @@ static bool adapter_set(struct run *run, int n_args, char **args) {
 }
 
 static int cmd_logits(struct llama_model *model, int n_args, char **args) {
-    const int32_t n                    = n_args > 1 ? atoi(args[1]) : 100;
-    struct run run                     = {.model = model, .n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model))};
+    const int32_t n = n_args > 1 ? atoi(args[1]) : 100;
+    struct run run = {.model = model, .n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model))};
     struct llama_context_params params = context_params(512, 512, 1);
-    run.is_embedding                   = has_word(n_args, args, "embeddings");
+    run.is_embedding = has_word(n_args, args, "embeddings");
     if (run.is_embedding) { // without pooling: a vector a token
-        params.embeddings   = true;
+        params.embeddings = true;
         params.pooling_type = 0;
     }
     if (has_word(n_args, args, "q8_0")) {
@@ -187,9 +187,9 @@ static int cmd_logits(struct llama_model *model, int n_args, char **args) {
         return fail("no adapter");
     }
     run.batch = llama_batch_init(n, 0, 1);
-    run.out   = fopen(args[0], "wb");
-    bool ok   = run.out != NULL && logits_run(&run, n);
-    ok        = run.out != NULL && fclose(run.out) == 0 && ok;
+    run.out = fopen(args[0], "wb");
+    bool ok = run.out != NULL && logits_run(&run, n);
+    ok = run.out != NULL && fclose(run.out) == 0 && ok;
     llama_batch_free(run.batch);
     llama_free(run.ctx);
     return ok ? 0 : fail("the evaluation failed");
@@ -202,7 +202,7 @@ static int cmd_compare(const char *path_a, const char *path_b, bool is_rms) {
     size_t n = 0, n_odd = 0;
     while (a != NULL && b != NULL && fread(&x, sizeof x, 1, a) == 1 && fread(&y, sizeof y, 1, b) == 1) {
         n_odd += !isfinite(x) || !isfinite(y);
-        largest    = fmaxf(largest, fabsf(x));
+        largest = fmaxf(largest, fabsf(x));
         difference = fmaxf(difference, fabsf(x - y));
         squares += (double) x * x;
         difference_squares += (double) (x - y) * (x - y);
@@ -223,7 +223,7 @@ static int cmd_compare(const char *path_a, const char *path_b, bool is_rms) {
 static int cmd_memory(struct llama_model *model, int n_args, char **args) {
     const uint32_t n_ctx = n_args > 0 ? (uint32_t) atoi(args[0]) : 512, n_ubatch = n_args > 1 ? (uint32_t) atoi(args[1]) : 512;
     struct llama_context_params params = context_params(n_ctx, n_ubatch, 1);
-    struct llama_context *ctx          = llama_init_from_model(model, params);
+    struct llama_context *ctx = llama_init_from_model(model, params);
     if (ctx == NULL) {
         return fail("no context");
     }
@@ -244,23 +244,23 @@ static void best_start(struct best *best) {
 
 static void best_note(struct best *best, double *part) {
     const double t = now(best->clock);
-    *part          = fmin(*part, t - best->start);
-    best->start    = t;
+    *part = fmin(*part, t - best->start);
+    best->start = t;
 }
 
 static int cmd_speed(struct llama_model *model, int n_args, char **args) {
     const int32_t n_pp = atoi(args[0]), n_tg = atoi(args[1]);
-    const int n_threads       = n_args > 2 ? atoi(args[2]) : 1;
-    const uint32_t n_ubatch   = n_args > 3 ? (uint32_t) atoi(args[3]) : 512;
-    const uint32_t n_ctx      = n_args > 4 ? (uint32_t) atoi(args[4]) : (uint32_t) (n_pp + n_tg + 8);
-    const int32_t n_vocab     = llama_vocab_n_tokens(llama_model_get_vocab(model));
+    const int n_threads = n_args > 2 ? atoi(args[2]) : 1;
+    const uint32_t n_ubatch = n_args > 3 ? (uint32_t) atoi(args[3]) : 512;
+    const uint32_t n_ctx = n_args > 4 ? (uint32_t) atoi(args[4]) : (uint32_t) (n_pp + n_tg + 8);
+    const int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
     struct llama_context *ctx = llama_init_from_model(model, context_params(n_ctx, n_ubatch, n_threads));
     if (ctx == NULL) {
         return fail("no context");
     }
     struct llama_batch batch = llama_batch_init(n_pp, 0, 1);
-    struct best best[]       = {{CLOCK_MONOTONIC, 0, INFINITY, INFINITY}, {CLOCK_PROCESS_CPUTIME_ID, 0, INFINITY, INFINITY}};
-    bool ok                  = true;
+    struct best best[] = {{CLOCK_MONOTONIC, 0, INFINITY, INFINITY}, {CLOCK_PROCESS_CPUTIME_ID, 0, INFINITY, INFINITY}};
+    bool ok = true;
     for (int i = 0; ok && i < 3; i++) {
         llama_memory_clear(llama_get_memory(ctx), true);
         best_start(&best[0]);
@@ -291,7 +291,7 @@ static int cmd_speed(struct llama_model *model, int n_args, char **args) {
 static long resident_kib(void) {
     char line[128];
     long resident = 0;
-    FILE *f       = fopen("/proc/self/status", "r");
+    FILE *f = fopen("/proc/self/status", "r");
     while (f != NULL && fgets(line, sizeof line, f) != NULL) {
         sscanf(line, "RssAnon: %ld", &resident);
     }
@@ -302,7 +302,7 @@ static long resident_kib(void) {
 }
 
 static int n_files(void) {
-    int n  = 0;
+    int n = 0;
     DIR *d = opendir("/proc/self/fd");
     while (d != NULL && readdir(d) != NULL) {
         n++;
@@ -315,12 +315,12 @@ static int n_files(void) {
 
 // The most of the second half beside the most of the first: caches and arenas find their size, and threads end when they like.
 static int cmd_cycles(struct llama_model *model, int n_args, char **args) {
-    const int n              = n_args > 0 ? atoi(args[0]) : 1000;
-    const int32_t n_vocab    = llama_vocab_n_tokens(llama_model_get_vocab(model));
+    const int n = n_args > 0 ? atoi(args[0]) : 1000;
+    const int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
     struct llama_batch batch = llama_batch_init(16, 0, 1);
-    long most[2]             = {0, 0};
-    int files[2]             = {0, 0};
-    bool ok                  = true;
+    long most[2] = {0, 0};
+    int files[2] = {0, 0};
+    bool ok = true;
     for (int i = 0; ok && i < n; i++) {
         struct llama_context *ctx = llama_init_from_model(model, context_params(256, 64, 2));
         batch_fill(&batch, 0, 16, n_vocab);
@@ -328,10 +328,10 @@ static int cmd_cycles(struct llama_model *model, int n_args, char **args) {
         batch_fill(&batch, 16, 1, n_vocab);
         ok = ok && llama_decode(ctx, batch) == 0;
         llama_free(ctx);
-        const int half      = i >= n / 2;
+        const int half = i >= n / 2;
         const long resident = resident_kib();
-        most[half]          = resident > most[half] ? resident : most[half];
-        files[half]         = n_files();
+        most[half] = resident > most[half] ? resident : most[half];
+        files[half] = n_files();
     }
     llama_batch_free(batch);
     printf("at most %ld KiB resident in the first half of %d, %ld KiB in the second; files %d and %d\n", most[0], n, most[1],
@@ -363,17 +363,17 @@ static int wrong_run(struct llama_model *model, const struct wrong *w) {
     if (w->n_ctx != 0) {
         params.n_ctx = w->n_ctx;
     }
-    params.n_ubatch  = w->no_ubatch ? 0 : params.n_ubatch;
+    params.n_ubatch = w->no_ubatch ? 0 : params.n_ubatch;
     params.n_seq_max = w->n_seq_max != 0 ? w->n_seq_max : 1;
     if (w->type_v != 0) {
-        params.type_v     = w->type_v;
+        params.type_v = w->type_v;
         params.flash_attn = 0;
     }
     struct llama_context *ctx = llama_init_from_model(model, params);
     if (ctx == NULL) {
         return fail("no context");
     }
-    const int32_t n          = w->n_tokens != 0 ? w->n_tokens : 4;
+    const int32_t n = w->n_tokens != 0 ? w->n_tokens : 4;
     struct llama_batch batch = llama_batch_init(n, 0, 1);
     batch_fill(&batch, 0, n, llama_vocab_n_tokens(llama_model_get_vocab(model)));
     if (w->token != 0) {
@@ -381,7 +381,7 @@ static int wrong_run(struct llama_model *model, const struct wrong *w) {
     }
     batch.pos[n - 1] += w->pos;
     batch.seq_id[n - 1][0] = w->seq_id;
-    const bool ok          = llama_decode(ctx, batch) == 0;
+    const bool ok = llama_decode(ctx, batch) == 0;
     llama_batch_free(batch);
     llama_free(ctx);
     return ok ? 0 : fail("the evaluation failed");
@@ -429,24 +429,24 @@ static int32_t likeliest(const float *logits, int32_t n) {
 }
 
 static int cmd_text(struct llama_model *model, int n_args, char **args) {
-    const struct llama_vocab *vocab    = llama_model_get_vocab(model);
-    const int32_t n_vocab              = llama_vocab_n_tokens(vocab);
+    const struct llama_vocab *vocab = llama_model_get_vocab(model);
+    const int32_t n_vocab = llama_vocab_n_tokens(vocab);
     struct llama_context_params params = context_params(512, 512, 1);
-    struct llama_context *ctx          = llama_init_from_model(model, params);
+    struct llama_context *ctx = llama_init_from_model(model, params);
     int32_t tokens[256], n_new = n_args > 1 ? atoi(args[1]) : 64;
     int32_t n = llama_tokenize(vocab, args[0], (int32_t) strlen(args[0]), tokens, 256, true, false);
     if (ctx == NULL || n <= 0) {
         return fail("no context, or no tokens");
     }
     struct llama_batch batch = llama_batch_init(256, 0, 1);
-    bool ok                  = true;
+    bool ok = true;
     for (int32_t i = 0, at = 0; i < n_new && ok; i++) {
         batch_fill(&batch, at, n, n_vocab);
         memcpy(batch.token, tokens, (size_t) n * sizeof tokens[0]);
         ok = llama_decode(ctx, batch) == 0;
         at += n;
         tokens[0] = ok ? likeliest(llama_get_logits_ith(ctx, n - 1), n_vocab) : 0;
-        n         = 1;
+        n = 1;
         if (ok) {
             print_piece(vocab, tokens[0]);
         }
@@ -459,8 +459,8 @@ static int cmd_text(struct llama_model *model, int n_args, char **args) {
 
 static int quantize(const char *path, char **args) {
     struct llama_model_quantize_params params = llama_model_quantize_default_params();
-    params.n_threads                          = args[2] != NULL ? atoi(args[2]) : 1;
-    params.ftype                              = atoi(args[1]);
+    params.n_threads = args[2] != NULL ? atoi(args[2]) : 1;
+    params.ftype = atoi(args[1]);
     return llama_model_quantize(path, args[0], &params) == 0 ? 0 : fail("the model cannot be quantised");
 }
 

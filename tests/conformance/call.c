@@ -21,8 +21,8 @@ void api_load(struct api *api, void *handle) {
 #include "calls.inc"
 #define PLAIN(name) *(void **) &api->name = dlsym(handle, #name);
 #include "plain.inc"
-    *(void **) &api->berth_is_poison   = dlsym(handle, "berth_is_poison");
-    *(void **) &api->berth_last_error  = dlsym(handle, "berth_last_error");
+    *(void **) &api->berth_is_poison = dlsym(handle, "berth_is_poison");
+    *(void **) &api->berth_last_error = dlsym(handle, "berth_last_error");
     *(void **) &api->berth_clear_error = dlsym(handle, "berth_clear_error");
 }
 
@@ -69,7 +69,7 @@ static struct ggml_tensor **arg_list(struct machine *m, const int64_t *args) {
 #define RESULT_G(x) result->g = (x)
 #define RESULT_W(x) \
     m->views[index] = (x); \
-    result->g       = &m->views[index]
+    result->g = &m->views[index]
 #define RESULT_O(x) result->i = (int64_t) ((char *) (x) - (char *) m->api->ggml_get_mem_buffer(ctx))
 #define RESULT_I(x) result->i = (int64_t) (x)
 #define RESULT_D(x) result->d = (x)
@@ -103,9 +103,9 @@ void call_invoke(struct machine *m, const struct call *call, union value *result
 void recipe_clear(struct recipe *r) {
     r->mem_size = 8 << 20;
     r->no_alloc = 1;
-    r->probe    = PROBE_NONE;
-    r->seed     = 0;
-    r->n_calls  = 0;
+    r->probe = PROBE_NONE;
+    r->seed = 0;
+    r->n_calls = 0;
 }
 
 void recipe_free(struct recipe *r) {
@@ -116,14 +116,14 @@ void recipe_free(struct recipe *r) {
 int recipe_push(struct recipe *r, enum call_id id) {
     if (r->n_calls == r->n_alloc) {
         r->n_alloc = r->n_alloc == 0 ? 64 : 2 * r->n_alloc;
-        r->calls   = realloc(r->calls, (size_t) r->n_alloc * sizeof(*r->calls));
+        r->calls = realloc(r->calls, (size_t) r->n_alloc * sizeof(*r->calls));
         if (r->calls == NULL) {
             abort();
         }
     }
     struct call *c = &r->calls[r->n_calls];
     memset(c, 0, sizeof(*c));
-    c->id     = id;
+    c->id = id;
     c->n_args = (int32_t) strlen(call_table[id].kinds);
     for (int i = 0; i < c->n_args; i++) {
         if (call_table[id].kinds[i] == 'T' || call_table[id].kinds[i] == 'G') {

@@ -35,7 +35,7 @@ static size_t names_slot(const struct names *s, const struct ggml_tensor *t) {
 
 static void names_rehash(struct names *s) {
     s->table_size = s->table_size == 0 ? 256 : 2 * s->table_size;
-    s->table      = grow(s->table, s->table_size, sizeof(*s->table));
+    s->table = grow(s->table, s->table_size, sizeof(*s->table));
     memset(s->table, 0, s->table_size * sizeof(*s->table));
     for (int i = 0; i < s->n; i++) {
         s->table[names_slot(s, s->tensors[i])] = i + 1;
@@ -57,11 +57,11 @@ static void names_add(struct names *s, const struct ggml_tensor *t, int call) {
     if (s->n == s->n_alloc) {
         s->n_alloc = 2 * s->n_alloc + 64;
         s->tensors = grow(s->tensors, (size_t) s->n_alloc, sizeof(*s->tensors));
-        s->calls   = grow(s->calls, (size_t) s->n_alloc, sizeof(*s->calls));
+        s->calls = grow(s->calls, (size_t) s->n_alloc, sizeof(*s->calls));
     }
     s->tensors[s->n] = t;
-    s->calls[s->n]   = call >= 0 ? call : -1 - s->n_found++;
-    s->table[slot]   = ++s->n;
+    s->calls[s->n] = call >= 0 ? call : -1 - s->n_found++;
+    s->table[slot] = ++s->n;
 }
 
 // "#3", "+0", "NULL" or "?" into a buffer that lives for the next few calls.
@@ -75,7 +75,7 @@ static const char *name_of(const struct names *s, const struct ggml_tensor *t) {
     if (i == 0) {
         return "?";
     }
-    char *buffer   = buffers[next++ % 16];
+    char *buffer = buffers[next++ % 16];
     const int call = s->calls[i - 1];
     snprintf(buffer, sizeof(buffers[0]), "%c%d", call >= 0 ? '#' : '+', call >= 0 ? call : -1 - call);
     return buffer;
@@ -87,8 +87,8 @@ static void dump_tensor(struct machine *m, const struct names *s, const struct g
         name_of(s, t), (int) t->type, (int) t->op, t->ne[0], t->ne[1], t->ne[2], t->ne[3], t->nb[0], t->nb[1], t->nb[2], t->nb[3],
         (int) t->flags, name_of(s, t->view_src), t->view_offs);
     const size_t n_params = sizeof(t->op_params) / sizeof(t->op_params[0]);
-    size_t n              = n_params;
-    const bool is_custom  = t->op >= GGML_OP_MAP_CUSTOM1 && t->op <= GGML_OP_CUSTOM;
+    size_t n = n_params;
+    const bool is_custom = t->op >= GGML_OP_MAP_CUSTOM1 && t->op <= GGML_OP_CUSTOM;
     while (n > 0 && (t->op_params[n - 1] == 0 || (is_custom && n == 4))) {
         n--;
     }
@@ -141,7 +141,7 @@ static void dump_graph(struct machine *m, const struct names *s, int call, const
     text_add(o, "  visited %zu\n", n_used);
     for (int i = 0; i < s->n; i++) {
         const struct ggml_tensor *t = s->tensors[i];
-        const int32_t uses          = use_count(g, t);
+        const int32_t uses = use_count(g, t);
         if (uses >= 0) {
             const size_t slot = berth_hash_find(&g->visited_hash_set, t);
             text_add(o, "  uses %s %d %s %s\n", name_of(s, t), uses, g->grads == NULL ? "" : name_of(s, g->grads[slot]),
@@ -163,11 +163,11 @@ static int first_alive(const struct recipe *r) {
 
 void machine_dump(struct machine *m, const struct recipe *r) {
     struct outcome *o = m->outcome;
-    struct names s    = {0};
-    const int first   = first_alive(r);
+    struct names s = {0};
+    const int first = first_alive(r);
     for (int i = first; i < r->n_calls; i++) {
         const union value *v = &m->values[i];
-        const char result    = call_table[r->calls[i].id].result;
+        const char result = call_table[r->calls[i].id].result;
         if (result == 'T') {
             names_add(&s, v->t, i);
             if (v->t == NULL) {

@@ -107,7 +107,7 @@ int64_t type_bytes(enum ggml_type type) {
 // ---- tensors ----
 
 struct shape gen_shape(struct gen *g) {
-    struct shape s   = {{1, 1, 1, 1}};
+    struct shape s = {{1, 1, 1, 1}};
     const int n_dims = (int) pick(g, 1, 4);
     for (int i = 0; i < n_dims; i++) {
         s.ne[i] = gen_dim(g);
@@ -117,7 +117,7 @@ struct shape gen_shape(struct gen *g) {
 
 struct shape shape_fit(struct shape s, enum ggml_type type) {
     const int64_t block = type_block(type);
-    s.ne[0]             = (s.ne[0] + block - 1) / block * block;
+    s.ne[0] = (s.ne[0] + block - 1) / block * block;
     return s;
 }
 
@@ -148,10 +148,10 @@ int gen_new(struct gen *g, enum ggml_type type, struct shape s) {
 static int gen_permuted(struct gen *g, enum ggml_type type, struct shape s, bool keep) {
     int64_t axes[4] = {0, 1, 2, 3};
     for (int i = 3; i > (keep ? 1 : 0); i--) {
-        const int j     = (int) pick(g, keep ? 1 : 0, i);
+        const int j = (int) pick(g, keep ? 1 : 0, i);
         const int64_t t = axes[i];
-        axes[i]         = axes[j];
-        axes[j]         = t;
+        axes[i] = axes[j];
+        axes[j] = t;
     }
     struct shape base;
     for (int i = 0; i < 4; i++) {
@@ -163,16 +163,16 @@ static int gen_permuted(struct gen *g, enum ggml_type type, struct shape s, bool
 
 // Part of a larger tensor: rows keep their distance.
 static int gen_strided(struct gen *g, enum ggml_type type, struct shape s) {
-    struct shape base   = s;
+    struct shape base = s;
     const int64_t block = type_block(type), bytes = type_bytes(type);
     base.ne[0] += block * pick(g, 0, 2);
     for (int i = 1; i < 4; i++) {
         base.ne[i] += pick(g, 0, 2);
     }
-    const int a        = gen_new(g, type, base);
-    const int64_t nb1  = base.ne[0] / block * bytes;
-    const int64_t nb2  = nb1 * base.ne[1];
-    const int64_t nb3  = nb2 * base.ne[2];
+    const int a = gen_new(g, type, base);
+    const int64_t nb1 = base.ne[0] / block * bytes;
+    const int64_t nb2 = nb1 * base.ne[1];
+    const int64_t nb3 = nb2 * base.ne[2];
     const int64_t offs = bytes * pick(g, 0, (base.ne[0] - s.ne[0]) / block) + nb1 * pick(g, 0, base.ne[1] - s.ne[1]) +
                          nb2 * pick(g, 0, base.ne[2] - s.ne[2]) + nb3 * pick(g, 0, base.ne[3] - s.ne[3]);
     return PUSH(g, CALL_ggml_view_4d, a, s.ne[0], s.ne[1], s.ne[2], s.ne[3], nb1, nb2, nb3, offs);
@@ -203,8 +203,8 @@ static int gen_layout(struct gen *g, enum ggml_type type, struct shape s, enum l
         return PUSH(g, CALL_ggml_reshape_4d, a, s.ne[0], s.ne[1], s.ne[2], s.ne[3]);
     }
     const int64_t bytes = type_bytes(type);
-    const int64_t skip  = pick(g, 0, 3);
-    const int a         = gen_new(g, type, shape4(n + skip * block, 1, 1, 1));
+    const int64_t skip = pick(g, 0, 3);
+    const int a = gen_new(g, type, shape4(n + skip * block, 1, 1, 1));
     const int64_t nb1 = s.ne[0] / block * bytes, nb2 = nb1 * s.ne[1], nb3 = nb2 * s.ne[2];
     return PUSH(g, CALL_ggml_view_4d, a, s.ne[0], s.ne[1], s.ne[2], s.ne[3], nb1, nb2, nb3, skip * bytes);
 }
@@ -215,7 +215,7 @@ int gen_tensor(struct gen *g, enum ggml_type type, struct shape s, enum layout l
         PUSH(g, CALL_ggml_set_name, t, pick(g, 0, RECIPE_NAMES - 1));
     }
     if (chance(g, 5)) {
-        const bool fresh  = g->r->calls[t].id >= CALL_ggml_new_tensor && g->r->calls[t].id <= CALL_ggml_new_tensor_4d;
+        const bool fresh = g->r->calls[t].id >= CALL_ggml_new_tensor && g->r->calls[t].id <= CALL_ggml_new_tensor_4d;
         const bool scalar = type == GGML_TYPE_F32 && shape_count(s) == 1;
         PUSH(g,
             fresh && chance(g, 50) ? CALL_ggml_set_param
@@ -277,10 +277,10 @@ static int64_t any_tensor(struct gen *g, int end) {
 }
 
 static void gen_wild(struct gen *g, enum call_id id) {
-    const char *kinds           = call_table[id].kinds;
+    const char *kinds = call_table[id].kinds;
     int64_t args[CALL_MAX_ARGS] = {0};
-    int64_t first               = -1; // tensor among the arguments
-    const size_t n              = strlen(kinds);
+    int64_t first = -1; // tensor among the arguments
+    const size_t n = strlen(kinds);
     for (size_t i = 0; i < n; i++) {
         if (kinds[i] != 'T') {
             args[i] = wild_arg(g, kinds[i]);
@@ -290,8 +290,8 @@ static void gen_wild(struct gen *g, enum call_id id) {
             args[i] = first;
         } else {
             const enum ggml_type type = gen_type(g);
-            args[i]                   = gen_tensor(g, type, shape_fit(gen_shape(g), type), ANY);
-            first                     = first >= 0 ? first : args[i];
+            args[i] = gen_tensor(g, type, shape_fit(gen_shape(g), type), ANY);
+            first = first >= 0 ? first : args[i];
         }
     }
     gen_push(g, id, args, n);
@@ -315,10 +315,10 @@ static int64_t mutate_number(struct gen *g, char kind, int64_t x) {
 
 // Puts one more call before the last: a changed form of one of its tensors.
 static void mutate_layout(struct gen *g) {
-    struct recipe *r  = g->r;
-    struct call last  = r->calls[r->n_calls - 1];
+    struct recipe *r = g->r;
+    struct call last = r->calls[r->n_calls - 1];
     const char *kinds = call_table[last.id].kinds;
-    const int k       = last.n_args == 0 ? 0 : (int) pick(g, 0, last.n_args - 1);
+    const int k = last.n_args == 0 ? 0 : (int) pick(g, 0, last.n_args - 1);
     if (kinds[k] != 'T' || last.args[k] < 0) {
         return;
     }
@@ -338,8 +338,8 @@ static void mutate_call(struct gen *g, struct call *c, int index) {
     if (c->n_args == 0) {
         return;
     }
-    const int k       = (int) pick(g, 0, c->n_args - 1);
-    const char kind   = call_table[c->id].kinds[k];
+    const int k = (int) pick(g, 0, c->n_args - 1);
+    const char kind = call_table[c->id].kinds[k];
     const bool is_ref = kind == 'T' || kind == 'G';
     if (kind == 'T') {
         c->args[k] = chance(g, 15) ? -1 : any_tensor(g, index);
@@ -350,7 +350,7 @@ static void mutate_call(struct gen *g, struct call *c, int index) {
 
 static void mutate(struct gen *g) {
     struct recipe *r = g->r;
-    const int last   = r->n_calls - 1;
+    const int last = r->n_calls - 1;
     switch (pick(g, 0, 9)) {
         case 0:
         case 1:
@@ -371,7 +371,7 @@ static void mutate(struct gen *g) {
 static void tidy(struct recipe *r) {
     int first = 0; // call whose result is alive
     for (int i = 0; i < r->n_calls; i++) {
-        struct call *c    = &r->calls[i];
+        struct call *c = &r->calls[i];
         const char *kinds = call_table[c->id].kinds;
         for (int k = 0; k < c->n_args; k++) {
             if ((kinds[k] == 'T' || kinds[k] == 'G') && c->args[k] < first) {

@@ -35,17 +35,17 @@ static void push_leaf(struct gen *g, struct pool *p) {
 }
 
 static void push_node(struct gen *g, struct pool *p) {
-    static const enum call_id unary[]  = {CALL_ggml_silu, CALL_ggml_relu, CALL_ggml_sqr, CALL_ggml_cont, CALL_ggml_view_tensor,
-         CALL_ggml_transpose, CALL_ggml_silu_inplace, CALL_ggml_dup, CALL_ggml_soft_max};
+    static const enum call_id unary[] = {CALL_ggml_silu, CALL_ggml_relu, CALL_ggml_sqr, CALL_ggml_cont, CALL_ggml_view_tensor,
+        CALL_ggml_transpose, CALL_ggml_silu_inplace, CALL_ggml_dup, CALL_ggml_soft_max};
     static const enum call_id binary[] = {CALL_ggml_add, CALL_ggml_mul, CALL_ggml_sub, CALL_ggml_add_inplace, CALL_ggml_cpy};
-    const int64_t a                    = pool_pick(g, p);
+    const int64_t a = pool_pick(g, p);
     int t;
     switch (pick(g, 0, 9)) {
         case 0:
         case 1:
         case 2: {
             const enum call_id id = PICK_OF(g, unary);
-            t                     = PUSH(g, id, a);
+            t = PUSH(g, id, a);
             if (id == CALL_ggml_transpose || id == CALL_ggml_view_tensor) { // the next op needs a contiguous one
                 t = PUSH(g, CALL_ggml_cont, t);
             }
@@ -53,7 +53,7 @@ static void push_node(struct gen *g, struct pool *p) {
         }
         case 3: {
             const int v = PUSH(g, CALL_ggml_view_2d, a, 8, 4, 32, 32 * pick(g, 0, 4));
-            t           = PUSH(g, CALL_ggml_concat, v, v, 1);
+            t = PUSH(g, CALL_ggml_concat, v, v, 1);
             break;
         }
         case 4: t = PUSH(g, CALL_ggml_reshape_2d, PUSH(g, CALL_ggml_reshape_1d, a, 64), 8, 8); break;
@@ -96,9 +96,9 @@ static void push_tour(struct gen *g, const struct pool *p, int64_t gr, int64_t o
         case 3: PUSH(g, CALL_ggml_build_forward_expand, gr, p->t[pick(g, 0, p->n - 1)]); break;
         case 4: {
             int64_t args[CALL_MAX_ARGS] = {gr, 0, 0};
-            const int64_t n             = pick(g, 1, 4);
-            args[1]                     = n;
-            args[2]                     = pick(g, 0, n - 1);
+            const int64_t n = pick(g, 1, 4);
+            args[1] = n;
+            args[2] = pick(g, 0, n - 1);
             for (int i = 0; i < CALL_MAX_LIST; i++) {
                 args[3 + i] = i < n ? pool_pick(g, p) : -1;
             }
@@ -136,7 +136,7 @@ static void push_tour(struct gen *g, const struct pool *p, int64_t gr, int64_t o
 
 static void push_graph(struct gen *g, int n_nodes, int n_tour, int64_t *graph, struct pool *p) {
     push_net(g, p, n_nodes);
-    const bool grads   = chance(g, 25);
+    const bool grads = chance(g, 25);
     const int64_t room = 2 * n_nodes + 64 + pick(g, 0, 100); // two nodes and a leaf an op at most, some spare
     const int64_t gr =
         chance(g, 20) && n_nodes < 400 ? PUSH(g, CALL_ggml_new_graph, 0) : PUSH(g, CALL_ggml_new_graph_custom, room, grads);
@@ -161,9 +161,9 @@ void gen_op_graph(struct gen *g, enum call_id id) {
     int64_t gr;
     g->r->mem_size = 16 << 20;
     push_graph(g, (int) pick(g, 1, 24), (int) pick(g, 1, 4), &gr, &p);
-    const char *kinds           = call_table[id].kinds;
+    const char *kinds = call_table[id].kinds;
     int64_t args[CALL_MAX_ARGS] = {0};
-    size_t k                    = 0;
+    size_t k = 0;
     for (; kinds[k] != 0; k++) {
         switch (kinds[k]) {
             case 'G': args[k] = k == 0 ? gr : gr + 1; break;

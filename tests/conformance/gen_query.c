@@ -6,7 +6,7 @@
 
 static int random_tensor(struct gen *g) {
     const enum ggml_type type = gen_type(g);
-    struct shape s            = shape_fit(gen_shape(g), type);
+    struct shape s = shape_fit(gen_shape(g), type);
     if (chance(g, 5)) {
         s.ne[pick(g, 1, 3)] = 0;
     }
@@ -78,7 +78,7 @@ static int64_t heads_of(const struct recipe *r, int64_t i) {
                     k++;
                 }
                 axis = k;
-                i    = c->args[0];
+                i = c->args[0];
                 break;
             }
             case CALL_ggml_transpose:
@@ -91,9 +91,9 @@ static int64_t heads_of(const struct recipe *r, int64_t i) {
 
 static void push_sinks(struct gen *g, enum call_id id, enum call_id of, gen_function *make) {
     make(g, of);
-    const int a      = g->r->n_calls - 1;
+    const int a = g->r->n_calls - 1;
     const int64_t ne = heads_of(g->r, g->r->calls[a].args[0]);
-    const int sinks  = chance(g, 5) ? -1 : gen_tensor(g, GGML_TYPE_F32, shape4(ne, 1, 1, 1), CONT);
+    const int sinks = chance(g, 5) ? -1 : gen_tensor(g, GGML_TYPE_F32, shape4(ne, 1, 1, 1), CONT);
     PUSH(g, id, a, sinks);
 }
 
@@ -106,7 +106,7 @@ void gen_op_add_sinks(struct gen *g, enum call_id id) {
 }
 
 void gen_op_name(struct gen *g, enum call_id id) {
-    const int t                 = random_tensor(g);
+    const int t = random_tensor(g);
     int64_t args[CALL_MAX_ARGS] = {t, pick(g, 0, RECIPE_NAMES - 1), pick(g, -5, 100)};
     gen_push(g, id, args, strlen(call_table[id].kinds));
     if (chance(g, 50)) { // names of names
@@ -137,8 +137,8 @@ void gen_op_query(struct gen *g, enum call_id id) {
 
 void gen_op_query2(struct gen *g, enum call_id id) {
     const enum ggml_type type = gen_type_float(g);
-    const struct shape s      = gen_shape(g);
-    struct shape s2           = s;
+    const struct shape s = gen_shape(g);
+    struct shape s2 = s;
     for (int i = 0; i < 4; i++) {
         s2.ne[i] = chance(g, 70) ? s.ne[i] * pick(g, 1, 2) : s.ne[i];
         s2.ne[i] = chance(g, 5) ? 0 : s2.ne[i];
@@ -176,7 +176,7 @@ void gen_op_query_fa(struct gen *g, enum call_id id) {
 
 void gen_op_unravel(struct gen *g, enum call_id id) {
     const struct shape s = gen_shape(g);
-    const int t          = gen_tensor(g, gen_type_float(g), s, ANY);
+    const int t = gen_tensor(g, gen_type_float(g), s, ANY);
     PUSH(g, id, t, pick(g, 0, shape_count(s) - 1));
 }
 

@@ -10,17 +10,17 @@ void link_close(struct link *l) {
 }
 
 static bool outcome_receive(int fd, struct outcome *o) {
-    char *text      = o->text;
+    char *text = o->text;
     const int alloc = o->text_alloc;
-    const bool ok   = pipe_read(fd, o, sizeof(*o));
-    o->text         = text;
-    o->text_alloc   = alloc;
+    const bool ok = pipe_read(fd, o, sizeof(*o));
+    o->text = text;
+    o->text_alloc = alloc;
     if (!ok || o->n_text < 0) {
         return false;
     }
     if (o->n_text + 1 > o->text_alloc) {
         o->text_alloc = 2 * o->n_text + 4096;
-        o->text       = realloc(o->text, (size_t) o->text_alloc);
+        o->text = realloc(o->text, (size_t) o->text_alloc);
         if (o->text == NULL) {
             abort();
         }
@@ -37,7 +37,7 @@ void link_run(struct link *l, const struct recipe *r, struct outcome *o) {
     if (!pipe_write(l->child.to, r, sizeof(*r)) || !pipe_write(l->child.to, r->calls, (size_t) r->n_calls * sizeof(*r->calls)) ||
         !outcome_receive(l->child.from, o)) {
         link_close(l);
-        o->kind   = OUTCOME_DIED;
+        o->kind = OUTCOME_DIED;
         o->n_text = 0;
     }
 }

@@ -48,9 +48,9 @@ bool machine_init(struct machine *m, const struct api *api) {
     if (api->ggml_init == NULL || api->ggml_free == NULL) {
         return false;
     }
-    m->api        = api;
+    m->api = api;
     m->arena_size = ARENA_SIZE;
-    m->arena      = mmap(NULL, ARENA_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    m->arena = mmap(NULL, ARENA_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (m->arena == MAP_FAILED) {
         m->arena = NULL;
         return false;
@@ -58,7 +58,7 @@ bool machine_init(struct machine *m, const struct api *api) {
     static char stack[64 << 10]; // a handler of its own stack survives deep recursion
     sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof(stack)}, NULL);
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_NODEFER};
-    const int signals[]     = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGALRM};
+    const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGALRM};
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
         sigaction(signals[i], &action, NULL);
     }
@@ -92,7 +92,7 @@ void text_add(struct outcome *o, const char *fmt, ...) {
             return;
         }
         o->text_alloc = 2 * (o->text_alloc + n) + 4096;
-        o->text       = realloc(o->text, (size_t) o->text_alloc);
+        o->text = realloc(o->text, (size_t) o->text_alloc);
         if (o->text == NULL) {
             abort();
         }
@@ -106,7 +106,7 @@ void outcome_fini(struct outcome *o) {
 
 static void outcome_set(struct outcome *o, enum outcome_kind kind, int at, const char *message) {
     o->kind = kind;
-    o->at   = at;
+    o->at = at;
     snprintf(o->message, sizeof(o->message), "%s", message);
 }
 
@@ -114,8 +114,8 @@ static void outcome_set(struct outcome *o, enum outcome_kind kind, int at, const
 static void machine_clear(struct machine *m, const struct recipe *r) {
     if (r->n_calls + 1 > m->n_values_alloc) {
         m->n_values_alloc = 2 * r->n_calls + 64;
-        m->values         = realloc(m->values, (size_t) m->n_values_alloc * sizeof(*m->values));
-        m->views          = realloc(m->views, (size_t) m->n_values_alloc * sizeof(*m->views));
+        m->values = realloc(m->values, (size_t) m->n_values_alloc * sizeof(*m->values));
+        m->views = realloc(m->views, (size_t) m->n_values_alloc * sizeof(*m->views));
         if (m->values == NULL || m->views == NULL) {
             abort();
         }
@@ -127,7 +127,7 @@ static void run_calls(struct machine *m, const struct recipe *r, struct outcome 
     const struct api *api = m->api;
     for (int i = 0; i < r->n_calls; i++) {
         const struct call *c = &r->calls[i];
-        *at                  = i;
+        *at = i;
         if (!api_has(api, c->id)) {
             if (o->kind == OUTCOME_DONE) {
                 outcome_set(o, OUTCOME_MISSING, i, call_table[c->id].name);
@@ -151,13 +151,13 @@ static void run_calls(struct machine *m, const struct recipe *r, struct outcome 
 
 void machine_run(struct machine *m, const struct recipe *r, struct outcome *o) {
     machine_clear(m, r);
-    o->kind       = OUTCOME_DONE;
-    o->at         = -1;
-    o->silent     = 0;
-    o->n_text     = 0;
+    o->kind = OUTCOME_DONE;
+    o->at = -1;
+    o->silent = 0;
+    o->n_text = 0;
     o->message[0] = 0;
-    m->outcome    = o;
-    m->ctx        = NULL;
+    m->outcome = o;
+    m->ctx = NULL;
     if (m->api->berth_clear_error != NULL) {
         m->api->berth_clear_error();
     }
@@ -167,8 +167,8 @@ void machine_run(struct machine *m, const struct recipe *r, struct outcome *o) {
         running = 1;
         m->ctx =
             m->api->ggml_init((struct ggml_init_params){.mem_size = r->mem_size < m->arena_size ? r->mem_size : m->arena_size,
-                .mem_buffer                                       = m->arena,
-                .no_alloc                                         = r->no_alloc});
+                .mem_buffer = m->arena,
+                .no_alloc = r->no_alloc});
         if (m->ctx == NULL) {
             outcome_set(o, OUTCOME_FAILED, -1, "ggml_init gave NULL");
         } else if (r->probe != PROBE_NONE) {

@@ -39,7 +39,7 @@ static const char usage[] =
 
 static bool parse(struct options *o, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
-        const char *arg   = argv[i];
+        const char *arg = argv[i];
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(arg, "--verbose") == 0) {
             o->verbose = true;
@@ -73,7 +73,7 @@ static bool wanted(const struct options *o, const char *name) {
         return true;
     }
     for (const char *p = o->only; *p != 0;) {
-        const size_t n   = strcspn(p, ",");
+        const size_t n = strcspn(p, ",");
         const char *tail = strncmp(name, "ggml_", 5) == 0 ? name + 5 : name;
         if ((strlen(name) == n && strncmp(p, name, n) == 0) || (strlen(tail) == n && strncmp(p, tail, n) == 0)) {
             return true;
@@ -90,8 +90,8 @@ static const char *fetch_reference(void) {
     if (f == NULL) {
         return NULL;
     }
-    const bool got          = fgets(dir, sizeof(dir), f) != NULL;
-    const int state         = pclose(f);
+    const bool got = fgets(dir, sizeof(dir), f) != NULL;
+    const int state = pclose(f);
     dir[strcspn(dir, "\n")] = 0;
     return got && WIFEXITED(state) && WEXITSTATUS(state) == 0 ? dir : NULL;
 }
@@ -102,7 +102,7 @@ static const char *oracle_program(void) {
     if (n < 0) {
         return "conformance-oracle";
     }
-    path[n]     = 0;
+    path[n] = 0;
     char *slash = strrchr(path, '/');
     strcpy(slash == NULL ? path : slash + 1, "conformance-oracle");
     return path;
@@ -178,7 +178,7 @@ struct reasons {
 
 static void reasons_add(struct reasons *r, const struct outcome *ref) {
     const char *text = strstr(ref->message, ".c:");
-    text             = text != NULL ? text + 3 : ref->message;
+    text = text != NULL ? text + 3 : ref->message;
     for (int i = 0; i < MAX_REASONS; i++) {
         if (r->n[i] == 0) {
             snprintf(r->text[i], sizeof(r->text[i]), "%.150s", text);
@@ -192,12 +192,12 @@ static void reasons_add(struct reasons *r, const struct outcome *ref) {
 
 static void run_function(struct run *run, enum call_id id) {
     const struct call_info *info = &call_table[id];
-    struct counts c              = {0};
-    struct reasons reasons[2]    = {0}; // valid sets, the others
-    int shown                    = 0;
+    struct counts c = {0};
+    struct reasons reasons[2] = {0}; // valid sets, the others
+    int shown = 0;
     for (int i = 0; i < run->options.sets; i++) {
-        const int part              = i % 20; // 12 valid, 5 mutated, 3 wild
-        struct gen g                = {{mix(run->options.seed, id, (uint64_t) i)}, &run->recipe};
+        const int part = i % 20; // 12 valid, 5 mutated, 3 wild
+        struct gen g = {{mix(run->options.seed, id, (uint64_t) i)}, &run->recipe};
         const enum recipe_sort sort = part < 12 ? SORT_VALID : part < 17 ? SORT_MUTATED : SORT_WILD;
         gen_recipe(&g, id, sort);
         run_both(run, info->name, (uint64_t) i, &c, &shown);
@@ -236,12 +236,12 @@ static void run_function(struct run *run, enum call_id id) {
 }
 
 static void run_probes(struct run *run) {
-    int shown       = 0;
+    int shown = 0;
     struct counts c = {0};
     for (int probe = PROBE_NONE + 1; probe < PROBE_COUNT; probe++) {
         recipe_clear(&run->recipe);
         run->recipe.probe = (uint32_t) probe;
-        run->recipe.seed  = mix(run->options.seed, 7, (uint64_t) probe);
+        run->recipe.seed = mix(run->options.seed, 7, (uint64_t) probe);
         run_both(run, probe_name(probe), 0, &c, &shown);
     }
     printf("probes: %" PRId64 " run, %" PRId64 " the same\n", c.sets, c.same);
@@ -249,12 +249,12 @@ static void run_probes(struct run *run) {
 }
 
 static void run_graphs(struct run *run) {
-    int shown       = 0;
+    int shown = 0;
     struct counts c = {0};
     int64_t n_calls = 0;
-    const int n     = run->options.graphs;
+    const int n = run->options.graphs;
     for (int i = 0; i < n; i++) {
-        struct gen g   = {{mix(run->options.seed, 11, (uint64_t) i)}, &run->recipe};
+        struct gen g = {{mix(run->options.seed, 11, (uint64_t) i)}, &run->recipe};
         const int most = i % 10 == 9 ? 2000 : i % 2 == 0 ? 40 : 300;
         gen_graph_recipe(&g, (int) rng_range(&g.rng, 1, most));
         n_calls += run->recipe.n_calls;
@@ -275,7 +275,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     const struct options *o = &run.options;
-    int n_missing_symbols   = 0;
+    int n_missing_symbols = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (wanted(o, "symbols")) {
         n_missing_symbols = check_symbols(data_dir());

@@ -18,10 +18,10 @@ int main(int argc, char **argv) {
     }
     struct api api;
     struct machine m;
-    struct recipe r    = {0};
-    struct outcome o   = {0};
+    struct recipe r = {0};
+    struct outcome o = {0};
     struct call *calls = NULL;
-    int32_t n_alloc    = 0;
+    int32_t n_alloc = 0;
     api_load(&api, library);
     if (!machine_init(&m, &api)) {
         fprintf(stderr, "conformance-oracle: %s is not ggml\n", argv[1]);
@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
     while (pipe_read(STDIN_FILENO, &r, sizeof(r))) {
         if (r.n_calls > n_alloc) {
             n_alloc = 2 * r.n_calls;
-            calls   = realloc(calls, (size_t) n_alloc * sizeof(*calls));
+            calls = realloc(calls, (size_t) n_alloc * sizeof(*calls));
             if (calls == NULL) {
                 return 1;
             }

@@ -28,7 +28,7 @@ static void line_start(struct outcome *o, const char *what, int i) {
 
 static void probe_halves(struct machine *m, bool bf16) {
     const struct api *api = m->api;
-    struct outcome *o     = m->outcome;
+    struct outcome *o = m->outcome;
     static uint16_t halves[65536];
     static float row[65536];
     for (int i = 0; i < 65536; i++) {
@@ -54,7 +54,7 @@ static float probe_float(struct rng *g, int i) {
         0x477fefff, 0x477ff000, 0x477fffff, 0x47800000, 0x38800000, 0x387fffff, 0x387fe000, 0x33000000, 0x33000001, 0x32ffffff,
         0x33800000, 0x33c00000, 0x7f7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0xffc00000, 0x7f800001, 0x7fbfffff, 0x7fffffff,
         0xffffffff, 0x7f7f8000, 0x7f7f7fff, 0x3f808000, 0x3f818000, 0x3f807fff, 0x3f808001};
-    const int n_edges             = (int) (sizeof(edges) / sizeof(edges[0]));
+    const int n_edges = (int) (sizeof(edges) / sizeof(edges[0]));
     if (i < n_edges) {
         return bits_float(edges[i]);
     }
@@ -71,7 +71,7 @@ static float probe_float(struct rng *g, int i) {
 
 static void probe_floats(struct machine *m, const struct recipe *r, bool bf16) {
     const struct api *api = m->api;
-    struct outcome *o     = m->outcome;
+    struct outcome *o = m->outcome;
     static float floats[N_FLOATS];
     static uint16_t halves[N_FLOATS];
     struct rng g = {r->seed};
@@ -112,7 +112,7 @@ static void probe_traits(struct machine *m) {
 
 static void probe_misc(struct machine *m) {
     const struct api *api = m->api;
-    struct outcome *o     = m->outcome;
+    struct outcome *o = m->outcome;
     text_add(o, "version %s\n", api->ggml_version());
     ggml_guid a = {1, 2, 3}, b = {1, 2, 3}, c = {1, 2, 4};
     text_add(o, "guid %d %d\n", api->ggml_guid_matches(&a, &b), api->ggml_guid_matches(&a, &c));

@@ -69,10 +69,10 @@ static struct ggml_tensor *run(struct machine *m, bool with_context) {
     struct ggml_context *ctx = m->ctx;
     for (int i = 0; i < recipe.n_calls; i++) {
         const bool is_last = i == recipe.n_calls - 1;
-        m->ctx             = is_last && !with_context ? NULL : ctx;
+        m->ctx = is_last && !with_context ? NULL : ctx;
         call_invoke(m, &recipe.calls[i], &values[i]);
     }
-    m->ctx                = ctx;
+    m->ctx = ctx;
     struct ggml_tensor *t = values[recipe.n_calls - 1].t;
     n_tried++;
     return t;
@@ -109,17 +109,17 @@ static int n_listed(const struct call *c) {
 // Before the last call, a call that makes a tensor of n elements, poison for less than 0; each source of the last is that in
 // turn, or missing.
 static void replace_sources(struct machine *m) {
-    const int last                 = recipe_push(&recipe, CALL_ggml_new_tensor_1d);
-    const struct call c            = recipe.calls[last - 1];
-    recipe.calls[last - 1]         = recipe.calls[last];
+    const int last = recipe_push(&recipe, CALL_ggml_new_tensor_1d);
+    const struct call c = recipe.calls[last - 1];
+    recipe.calls[last - 1] = recipe.calls[last];
     recipe.calls[last - 1].args[0] = GGML_TYPE_F32;
     for (int k = 0; k < n_listed(&c); k++) {
         const char kind = call_table[c.id].kinds[k];
         if (kind != 'T' && kind != 'G') {
             continue;
         }
-        recipe.calls[last]             = c;
-        recipe.calls[last].args[k]     = last - 1;
+        recipe.calls[last] = c;
+        recipe.calls[last].args[k] = last - 1;
         recipe.calls[last - 1].args[1] = -1;
         if (kind == 'T') {
             expect(run_any(m) || !is_constructor(c.id), "a poisoned source, and no poison");
@@ -152,9 +152,9 @@ static void try_valid(struct machine *m, int id, int i_set) {
 
 int main(void) {
     static struct machine m;
-    m.api    = &api;
+    m.api = &api;
     m.values = values;
-    m.views  = views;
+    m.views = views;
     api_load(&api, RTLD_DEFAULT);
     ggml_log_set(on_log, NULL);
     berth_client_release("v0.5.0"); // all arguments are passed

@@ -88,7 +88,7 @@ static bool keeps_32_bits(int id) {
 // Whether the call asks for extents, strides or an offset that no memory has, or for numbers past what int sums hold.
 static bool asks_too_much(const struct call *c) {
     const int64_t most = keeps_32_bits(c->id) ? INT32_MAX : (int64_t) 1 << 60;
-    double product     = 1;
+    double product = 1;
     for (int i = 0; i < c->n_args; i++) {
         const int64_t x = c->args[i];
         switch (call_table[c->id].kinds[i]) {

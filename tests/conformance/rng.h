@@ -11,8 +11,8 @@ struct rng {
 
 static inline uint64_t rng_next(struct rng *g) {
     uint64_t z = (g->state += 0x9E3779B97F4A7C15u);
-    z          = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z          = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
 }
 

@@ -31,7 +31,7 @@ static int split(char *line, char **fields, int n) {
     int k = 0;
     for (char *p = line; p != NULL && k < n;) {
         fields[k++] = p;
-        p           = strchr(p, '\t');
+        p = strchr(p, '\t');
         if (p != NULL) {
             *p++ = 0;
         }
@@ -45,7 +45,7 @@ static int split(char *line, char **fields, int n) {
 
 int check_symbols(const char *data_dir) {
     FILE *functions = data_dir == NULL ? NULL : open_table(data_dir, "functions.tsv");
-    FILE *imports   = data_dir == NULL ? NULL : open_table(data_dir, "imports.tsv");
+    FILE *imports = data_dir == NULL ? NULL : open_table(data_dir, "imports.tsv");
     if (functions == NULL || imports == NULL) {
         printf("symbols: SKIPPED: no abi/functions.tsv and abi/imports.tsv; name their folder in BERTH_DATA\n");
         if (functions != NULL) {

@@ -59,11 +59,11 @@ static double now(void) {
 static struct ggml_tensor *layer(
     const struct rig *r, struct ggml_context *c, struct ggml_cgraph *g, int i, int parts, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = r->w[i];
-    struct ggml_tensor *y        = parts & (QKV | O) ? ggml_mul(c, ggml_rms_norm(c, x, 1e-5f), w[W_NORM]) : x;
-    struct ggml_tensor *few      = ggml_view_1d(c, y, HEAD * HEADS_KV, 0);
+    struct ggml_tensor *y = parts & (QKV | O) ? ggml_mul(c, ggml_rms_norm(c, x, 1e-5f), w[W_NORM]) : x;
+    struct ggml_tensor *few = ggml_view_1d(c, y, HEAD * HEADS_KV, 0);
     struct ggml_tensor *q = parts & QKV ? ggml_mul_mat(c, w[W_Q], y) : y, *k = parts & QKV ? ggml_mul_mat(c, w[W_K], y) : few;
     struct ggml_tensor *v = parts & QKV ? ggml_mul_mat(c, w[W_V], y) : few;
-    q                     = ggml_reshape_3d(c, q, HEAD, HEADS, 1);
+    q = ggml_reshape_3d(c, q, HEAD, HEADS, 1);
     if (parts & ROPE) {
         q = ggml_rope(c, q, r->pos, HEAD, 0);
         k = ggml_rope(c, ggml_reshape_3d(c, k, HEAD, HEADS_KV, 1), r->pos, HEAD, 0);
@@ -77,15 +77,15 @@ static struct ggml_tensor *layer(
     }
     struct ggml_tensor *a = ggml_reshape_2d(c, q, WIDTH, 1);
     if (parts & ATTN) {
-        struct ggml_tensor *keys   = ggml_view_3d(c, r->cache_k[i], HEAD, r->n_keys, HEADS_KV, r->cache_k[i]->nb[1], HEAD * 2, 0);
+        struct ggml_tensor *keys = ggml_view_3d(c, r->cache_k[i], HEAD, r->n_keys, HEADS_KV, r->cache_k[i]->nb[1], HEAD * 2, 0);
         struct ggml_tensor *values = ggml_view_3d(c, r->cache_v[i], HEAD, r->n_keys, HEADS_KV, r->cache_v[i]->nb[1], HEAD * 2, 0);
         a = ggml_flash_attn_ext(c, ggml_permute(c, q, 0, 2, 1, 3), keys, values, r->mask, 0.088f, 0.0f, 0.0f);
         a = ggml_reshape_2d(c, a, WIDTH, 1);
     }
-    x                     = parts & O ? ggml_add(c, ggml_mul_mat(c, w[W_O], a), x) : a;
+    x = parts & O ? ggml_add(c, ggml_mul_mat(c, w[W_O], a), x) : a;
     struct ggml_tensor *h = r->hidden;
     if (parts & GATE) {
-        y                        = ggml_mul(c, ggml_rms_norm(c, x, 1e-5f), w[W_NORM]);
+        y = ggml_mul(c, ggml_rms_norm(c, x, 1e-5f), w[W_NORM]);
         struct ggml_tensor *gate = ggml_mul_mat(c, w[W_GATE], y), *up = ggml_mul_mat(c, w[W_UP], y);
         h = ggml_swiglu_split(c, gate, up);
         ggml_build_forward_expand(g, h);
@@ -97,9 +97,9 @@ static struct ggml_tensor *layer(
 
 static bool measure(const struct rig *r, const char *name, int parts) {
     struct ggml_init_params params = {.mem_size = 16u << 20, .no_alloc = true};
-    struct ggml_context *c         = ggml_init(params);
-    struct ggml_cgraph *g          = ggml_new_graph_custom(c, 4096, false);
-    struct ggml_tensor *x          = ggml_dup(c, r->x);
+    struct ggml_context *c = ggml_init(params);
+    struct ggml_cgraph *g = ggml_new_graph_custom(c, 4096, false);
+    struct ggml_tensor *x = ggml_dup(c, r->x);
     for (int i = 0; i < LAYERS; i++) {
         x = layer(r, c, g, i, parts, x);
     }
@@ -109,7 +109,7 @@ static bool measure(const struct rig *r, const char *name, int parts) {
     ggml_set_output(x);
     ggml_build_forward_expand(g, x);
     ggml_backend_sched_t sched = ggml_backend_sched_new((ggml_backend_t *) r->backends, NULL, 2, 4096, false, true);
-    bool ok                    = sched != NULL && ggml_backend_sched_alloc_graph(sched, g);
+    bool ok = sched != NULL && ggml_backend_sched_alloc_graph(sched, g);
     for (int i = 0; ok && i < 3; i++) {
         ok = ggml_backend_sched_graph_compute(sched, g) == GGML_STATUS_SUCCESS;
     }
@@ -121,7 +121,7 @@ static bool measure(const struct rig *r, const char *name, int parts) {
         }
         ggml_backend_sched_synchronize(sched);
         row = fmin(row, (now() - t) / N_TIMES);
-        t   = now();
+        t = now();
         for (int i = 0; i < N_TIMES; i++) {
             ok = ok && ggml_backend_sched_graph_compute(sched, g) == GGML_STATUS_SUCCESS;
         }
@@ -144,7 +144,7 @@ static void fill(struct ggml_tensor *t) {
     enum { N = 64 };
     const size_t row = ggml_row_size(t->type, t->ne[0]), n_rows = (size_t) ggml_nrows(t);
     float *f = malloc(sizeof *f * (size_t) t->ne[0] * N);
-    char *q  = malloc(row * n_rows);
+    char *q = malloc(row * n_rows);
     for (int64_t i = 0; f != NULL && i < t->ne[0] * N; i++) {
         f[i] = ((float) ((uint32_t) (i * 2654435761u) >> 8 & 0xffff) / 65536.0f - 0.5f) * 0.05f;
     }
@@ -166,7 +166,7 @@ static void fill(struct ggml_tensor *t) {
 
 static bool rig_init(struct rig *r) {
     struct ggml_init_params params = {.mem_size = 1u << 20, .no_alloc = true};
-    struct ggml_context *c = r->ctx      = ggml_init(params);
+    struct ggml_context *c = r->ctx = ggml_init(params);
     static const int shape[N_WEIGHTS][2] = {{WIDTH, 1}, {WIDTH, WIDTH}, {WIDTH, HEAD * HEADS_KV}, {WIDTH, HEAD * HEADS_KV},
         {WIDTH, WIDTH}, {WIDTH, HIDDEN}, {WIDTH, HIDDEN}, {HIDDEN, WIDTH}};
     for (int i = 0; i < LAYERS; i++) {
@@ -177,12 +177,12 @@ static bool rig_init(struct rig *r) {
         r->cache_k[i] = ggml_new_tensor_2d(c, GGML_TYPE_F16, HEAD * HEADS_KV, r->n_keys);
         r->cache_v[i] = ggml_new_tensor_2d(c, GGML_TYPE_F16, HEAD * HEADS_KV, r->n_keys);
     }
-    r->out    = ggml_new_tensor_2d(c, r->type, WIDTH, VOCAB);
-    r->x      = ggml_new_tensor_1d(c, GGML_TYPE_F32, WIDTH);
+    r->out = ggml_new_tensor_2d(c, r->type, WIDTH, VOCAB);
+    r->x = ggml_new_tensor_1d(c, GGML_TYPE_F32, WIDTH);
     r->hidden = ggml_new_tensor_1d(c, GGML_TYPE_F32, HIDDEN);
-    r->pos    = ggml_new_tensor_1d(c, GGML_TYPE_I32, 1);
-    r->row    = ggml_new_tensor_1d(c, GGML_TYPE_I64, 1);
-    r->mask   = ggml_new_tensor_2d(c, GGML_TYPE_F16, r->n_keys, 1);
+    r->pos = ggml_new_tensor_1d(c, GGML_TYPE_I32, 1);
+    r->row = ggml_new_tensor_1d(c, GGML_TYPE_I64, 1);
+    r->mask = ggml_new_tensor_2d(c, GGML_TYPE_F16, r->n_keys, 1);
     r->memory = ggml_backend_alloc_ctx_tensors(c, r->backends[0]);
     if (r->memory == NULL) {
         return false;
@@ -210,16 +210,16 @@ int main(int n_args, char **args) {
         return 2;
     }
     static struct rig r;
-    r.type   = GGML_TYPE_Q4_K;
+    r.type = GGML_TYPE_Q4_K;
     r.n_keys = n_args > 3 ? atoi(args[3]) : 2304;
     for (int t = 0; n_args > 2 && t < GGML_TYPE_COUNT; t++) {
         const char *name = ggml_type_name((enum ggml_type) t);
-        r.type           = name != NULL && strcmp(name, args[2]) == 0 ? (enum ggml_type) t : r.type;
+        r.type = name != NULL && strcmp(name, args[2]) == 0 ? (enum ggml_type) t : r.type;
     }
     ggml_backend_load_all_from_path(args[1]);
     ggml_backend_dev_t dev = ggml_backend_dev_by_name(n_args > 4 ? args[4] : "CUDA0");
-    r.backends[0]          = dev != NULL ? ggml_backend_dev_init(dev, NULL) : NULL;
-    r.backends[1]          = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
+    r.backends[0] = dev != NULL ? ggml_backend_dev_init(dev, NULL) : NULL;
+    r.backends[1] = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     if (r.backends[0] == NULL || r.backends[1] == NULL) {
         puts("skipped: no such device");
         return 77;

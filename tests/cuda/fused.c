@@ -34,31 +34,31 @@ struct rope_case {
 
 static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
     const struct rope_case *c = arg;
-    struct ggml_tensor *k     = op_input(b, GGML_TYPE_F32, NE(c->d, c->n_head, c->n_token, 1));
-    struct ggml_tensor *pos   = op_indices(b, GGML_TYPE_I32, NE(c->n_token, 1, 1, 1), 500, false);
-    struct ggml_tensor *to    = op_indices(b, GGML_TYPE_I64, NE(c->n_token, 1, 1, 1), 32, true);
+    struct ggml_tensor *k = op_input(b, GGML_TYPE_F32, NE(c->d, c->n_head, c->n_token, 1));
+    struct ggml_tensor *pos = op_indices(b, GGML_TYPE_I32, NE(c->n_token, 1, 1, 1), 500, false);
+    struct ggml_tensor *to = op_indices(b, GGML_TYPE_I64, NE(c->n_token, 1, 1, 1), 32, true);
     struct ggml_tensor *cache = op_input(b, c->cache, NE(c->d * c->n_head, 32, 1, 1));
-    k                         = ggml_rope(b->ctx, ggml_scale(b->ctx, k, 1.5f), pos, (int) c->d, c->mode);
+    k = ggml_rope(b->ctx, ggml_scale(b->ctx, k, 1.5f), pos, (int) c->d, c->mode);
     return ggml_set_rows(b->ctx, cache, ggml_reshape_2d(b->ctx, k, c->d * c->n_head, c->n_token), to);
 }
 
 // Queries turned, keys turned into their cache, values into theirs: what becomes of all three.
 static struct ggml_tensor *build_turn(struct op_build *b, const void *arg) {
     const struct rope_case *c = arg;
-    const int64_t width       = c->d * c->n_head;
-    struct ggml_tensor *q     = op_input(b, GGML_TYPE_F32, NE(c->d, 2 * c->n_head, c->n_token, 1));
-    struct ggml_tensor *k     = op_input(b, GGML_TYPE_F32, NE(c->d, c->n_head, c->n_token, 1));
-    struct ggml_tensor *v     = op_input(b, GGML_TYPE_F32, NE(width, c->n_token, 1, 1));
-    struct ggml_tensor *pos   = op_indices(b, GGML_TYPE_I32, NE(c->n_token, 1, 1, 1), 500, false);
-    struct ggml_tensor *to    = op_indices(b, GGML_TYPE_I64, NE(c->n_token, 1, 1, 1), 32, true);
+    const int64_t width = c->d * c->n_head;
+    struct ggml_tensor *q = op_input(b, GGML_TYPE_F32, NE(c->d, 2 * c->n_head, c->n_token, 1));
+    struct ggml_tensor *k = op_input(b, GGML_TYPE_F32, NE(c->d, c->n_head, c->n_token, 1));
+    struct ggml_tensor *v = op_input(b, GGML_TYPE_F32, NE(width, c->n_token, 1, 1));
+    struct ggml_tensor *pos = op_indices(b, GGML_TYPE_I32, NE(c->n_token, 1, 1, 1), 500, false);
+    struct ggml_tensor *to = op_indices(b, GGML_TYPE_I64, NE(c->n_token, 1, 1, 1), 32, true);
     struct ggml_tensor *keys = op_input(b, c->cache, NE(width, 32, 1, 1)), *values = op_input(b, c->cache, NE(width, 32, 1, 1));
-    q                        = ggml_rope(b->ctx, q, pos, (int) c->d, c->mode);
-    k                        = ggml_rope(b->ctx, k, pos, (int) c->d, c->mode);
-    keys                     = ggml_set_rows(b->ctx, keys, ggml_reshape_2d(b->ctx, k, width, c->n_token), to);
-    values                   = ggml_set_rows(b->ctx, values, v, to);
+    q = ggml_rope(b->ctx, q, pos, (int) c->d, c->mode);
+    k = ggml_rope(b->ctx, k, pos, (int) c->d, c->mode);
+    keys = ggml_set_rows(b->ctx, keys, ggml_reshape_2d(b->ctx, k, width, c->n_token), to);
+    values = ggml_set_rows(b->ctx, values, v, to);
     struct ggml_tensor *both = ggml_concat(b->ctx, keys, values, 1);
-    both                     = c->cache == GGML_TYPE_F32 ? both : ggml_cast(b->ctx, both, GGML_TYPE_F32);
-    q                        = ggml_reshape_1d(b->ctx, q, ggml_nelements(q));
+    both = c->cache == GGML_TYPE_F32 ? both : ggml_cast(b->ctx, both, GGML_TYPE_F32);
+    q = ggml_reshape_1d(b->ctx, q, ggml_nelements(q));
     return ggml_concat(b->ctx, q, ggml_reshape_1d(b->ctx, both, ggml_nelements(both)), 0);
 }
 
@@ -71,7 +71,7 @@ struct mv_case {
 
 static struct ggml_tensor *build_mv(struct op_build *b, const void *arg) {
     const struct mv_case *c = arg;
-    struct ggml_tensor *x   = op_input(b, GGML_TYPE_F32, NE(c->k, 1, 1, 1)), *w[3];
+    struct ggml_tensor *x = op_input(b, GGML_TYPE_F32, NE(c->k, 1, 1, 1)), *w[3];
     for (int i = 0; i < 3; i++) { // of three, the last has other rows
         w[i] = op_input(b, c->type, NE(c->k, c->kind > 2 && i == 2 ? c->m / 2 + 1 : c->m, 1, 1));
     }
@@ -94,7 +94,7 @@ static struct ggml_tensor *build_mv(struct op_build *b, const void *arg) {
 static void mv_cases(struct op_suite *s) {
     static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
         GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL};
-    static const int64_t sizes[][2]     = {{256, 5}, {768, 130}, {4096, 301}, {10240, 64}};
+    static const int64_t sizes[][2] = {{256, 5}, {768, 130}, {4096, 301}, {10240, 64}};
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
             for (int k = 0; k < 10; k++) {

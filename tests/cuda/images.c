@@ -6,4 +6,4 @@
 
 static const char bytes_of_no_kernel[16];
 const struct cuda_image cuda_images[] = {{"none", bytes_of_no_kernel}, {NULL, NULL}};
-const char cuda_archs[]               = "900";
+const char cuda_archs[] = "900";

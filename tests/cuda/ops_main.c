@@ -67,7 +67,7 @@ static void forgive_hidden(const struct op_case *c, const double *values, double
 // Sums over numbers of which one is far larger than the result: what their order alone can change is no error.
 static void forgive_order(const struct op_case *c, const double *values, double *is, const double *want) {
     const struct ggml_tensor *from = c->t->src[0];
-    double most                    = 0;
+    double most = 0;
     for (int64_t i = 0; i < ggml_nelements(from); i++) {
         most = isfinite(values[i]) && fabs(values[i]) > most ? fabs(values[i]) : most;
     }
@@ -89,25 +89,25 @@ static bool place(struct device_suite *s, struct ggml_context *ctx) {
         if (t->view_src != NULL) {
             continue;
         }
-        const void *host  = t->data;
+        const void *host = t->data;
         const size_t size = ggml_nbytes(t), room = ggml_backend_buffer_get_alloc_size(s->memory, t);
         char *to = align(at + GUARD, 256);
         if ((size_t) (to - base) + room + 2 * GUARD > DEVICE_SIZE) {
             return false;
         }
         t->buffer = s->memory;
-        t->data   = at;
+        t->data = at;
         memset(s->bytes, GUARD_BYTE, (size_t) (to - at) + room + GUARD);
         if (host != NULL) {
             memcpy(s->bytes + (to - at), host, size);
         }
         s->memory->iface.set_tensor(s->memory, t, s->bytes, 0, (size_t) (to - at) + room + GUARD);
         t->data = to;
-        at      = to + room;
+        at = to + room;
     }
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         if (t->view_src != NULL) {
-            t->data   = (char *) t->view_src->data + t->view_offs;
+            t->data = (char *) t->view_src->data + t->view_offs;
             t->buffer = s->memory;
         }
     }
@@ -123,7 +123,7 @@ static bool is_guarded(struct device_suite *s, struct ggml_context *ctx) {
         struct ggml_tensor before = *t, after = *t;
         unsigned char guard[2 * GUARD];
         before.data = (char *) t->data - GUARD;
-        after.data  = (char *) t->data + ggml_backend_buffer_get_alloc_size(s->memory, t);
+        after.data = (char *) t->data + ggml_backend_buffer_get_alloc_size(s->memory, t);
         s->memory->iface.get_tensor(s->memory, &before, guard, 0, GUARD);
         s->memory->iface.get_tensor(s->memory, &after, guard + GUARD, 0, GUARD);
         for (int i = 0; i < 2 * GUARD; i++) {
@@ -158,8 +158,8 @@ static double *gpu_values(struct device_suite *s, const struct op_case *c, const
         ggml_backend_synchronize(s->gpu);
     }
     struct ggml_tensor *root = c->t->view_src != NULL ? c->t->view_src : c->t;
-    struct ggml_tensor host  = *c->t;
-    char *bytes              = malloc(ggml_nbytes(root) + 1);
+    struct ggml_tensor host = *c->t;
+    char *bytes = malloc(ggml_nbytes(root) + 1);
     s->memory->iface.get_tensor(s->memory, root, bytes, 0, ggml_nbytes(root));
     host.data = bytes + ((char *) c->t->data - (char *) root->data);
     double *v = op_values(&host);
@@ -183,13 +183,13 @@ static bool is_supported(struct device_suite *s, const struct op_case *c) {
 
 static void case_compare(struct op_suite *suite, struct op_tally *tally, const struct op_case *c) {
     struct device_suite *s = (struct device_suite *) suite;
-    double *want           = cpu_values(s, c);
+    double *want = cpu_values(s, c);
     if (want == NULL) { // the CPU has no result either
         return;
     }
     op_case_restore(&s->suite, c);
     const bool attends = c->t->op == GGML_OP_FLASH_ATTN_EXT;
-    double *values     = is_sum(c->t) ? op_values(c->t->src[0]) : attends ? op_values(c->t->src[2]) : NULL;
+    double *values = is_sum(c->t) ? op_values(c->t->src[0]) : attends ? op_values(c->t->src[2]) : NULL;
     if (!is_supported(s, c)) {
         tally->n_unsupported++;
         op_report(&s->suite, "none", c, "not supported", 0);
@@ -197,11 +197,11 @@ static void case_compare(struct op_suite *suite, struct op_tally *tally, const s
         return;
     }
     const char *why = NULL;
-    double *is      = gpu_values(s, c, &why);
+    double *is = gpu_values(s, c, &why);
     if (is != NULL && values != NULL) {
         (attends ? forgive_hidden : forgive_order)(c, values, is, want);
     }
-    const double max   = tolerance(c->op, c->t->type, c->max_nmse, ggml_nelements(c->t)),
+    const double max = tolerance(c->op, c->t->type, c->max_nmse, ggml_nelements(c->t)),
                  error = is != NULL ? op_nmse(is, want, ggml_nelements(c->t)) : INFINITY;
     if (is == NULL || !(error <= max)) {
         tally->n_failed++;
@@ -264,30 +264,30 @@ static bool open_devices(struct device_suite *s, const char *folder, const char 
     s->cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     // its portable kernels: sums in double, the reference's bytes
     void (*use_ref)(ggml_backend_t, bool) = NULL;
-    void *address                         = s->cpu != NULL
-                                                ? ggml_backend_reg_get_proc_address(
-                                                      ggml_backend_dev_backend_reg(ggml_backend_get_device(s->cpu)), "ggml_backend_cpu_set_use_ref")
-                                                : NULL;
+    void *address = s->cpu != NULL
+                        ? ggml_backend_reg_get_proc_address(
+                              ggml_backend_dev_backend_reg(ggml_backend_get_device(s->cpu)), "ggml_backend_cpu_set_use_ref")
+                        : NULL;
     memcpy(&use_ref, &address, sizeof use_ref);
     if (use_ref != NULL) {
         use_ref(s->cpu, true);
     }
     ggml_backend_dev_t dev = ggml_backend_dev_by_name(device);
-    s->gpu                 = dev != NULL ? ggml_backend_dev_init(dev, NULL) : NULL;
+    s->gpu = dev != NULL ? ggml_backend_dev_init(dev, NULL) : NULL;
     s->memory = s->gpu != NULL ? ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(dev), DEVICE_SIZE) : NULL;
     return s->cpu != NULL && s->memory != NULL;
 }
 
 int main(int argc, char **argv) {
     struct device_suite s = {.suite = {.n_parts = 1, .compare = case_compare}};
-    const char *device    = "CUDA0";
+    const char *device = "CUDA0";
     if (!parse(&s, &device, argc, argv)) {
         fprintf(stderr, "Usage: cuda-ops FOLDER [-d DEVICE] [-v] [-k OP] [--part I/N] [--seed N] [--list]\n");
         return 2;
     }
     s.suite.arena = malloc(OP_ARENA_SIZE);
     s.suite.saved = malloc(OP_ARENA_SIZE);
-    s.bytes       = malloc(DEVICE_SIZE);
+    s.bytes = malloc(DEVICE_SIZE);
     ggml_log_set(log_drop, NULL);
     if (s.suite.arena == NULL || s.suite.saved == NULL || s.bytes == NULL) {
         printf("out of memory\n");

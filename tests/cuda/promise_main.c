@@ -16,15 +16,15 @@
 #include <string.h>
 
 enum {
-    WIDTH    = 1024,
-    HEAD     = 128,
-    HEADS    = 8,
+    WIDTH = 1024,
+    HEAD = 128,
+    HEADS = 8,
     HEADS_KV = 2,
-    HIDDEN   = 2816,
-    KEYS     = 2048,
-    TOKENS   = 512,
+    HIDDEN = 2816,
+    KEYS = 2048,
+    TOKENS = 512,
     N_SHAPES = 12,
-    N_STEPS  = 1000
+    N_STEPS = 1000
 };
 enum { W_NORM, W_Q, W_K, W_V, W_O, W_GATE, W_UP, W_DOWN, N_WEIGHTS };
 
@@ -53,7 +53,7 @@ static void shape_make(const struct rig *r, struct shape *s, int n, int n_kv) {
         s->in[i] = in[i];
         ggml_set_input(in[i]);
     }
-    s->graph              = ggml_new_graph_custom(c, 128, false);
+    s->graph = ggml_new_graph_custom(c, 128, false);
     struct ggml_tensor *y = ggml_mul(c, ggml_rms_norm(c, x, 1e-5f), r->w[W_NORM]);
     struct ggml_tensor *q = ggml_rope(c, ggml_reshape_3d(c, ggml_mul_mat(c, r->w[W_Q], y), HEAD, HEADS, n), pos, HEAD, 0);
     struct ggml_tensor *k = ggml_rope(c, ggml_reshape_3d(c, ggml_mul_mat(c, r->w[W_K], y), HEAD, HEADS_KV, n), pos, HEAD, 0);
@@ -61,20 +61,20 @@ static void shape_make(const struct rig *r, struct shape *s, int n, int n_kv) {
     ggml_build_forward_expand(s->graph, q);
     ggml_build_forward_expand(s->graph, ggml_set_rows(c, r->cache_k, ggml_reshape_2d(c, k, HEAD * HEADS_KV, n), rows));
     ggml_build_forward_expand(s->graph, ggml_set_rows(c, r->cache_v, v, rows));
-    struct ggml_tensor *keys   = ggml_view_3d(c, r->cache_k, HEAD, n_kv, HEADS_KV, r->cache_k->nb[1], HEAD * 2, 0);
+    struct ggml_tensor *keys = ggml_view_3d(c, r->cache_k, HEAD, n_kv, HEADS_KV, r->cache_k->nb[1], HEAD * 2, 0);
     struct ggml_tensor *values = ggml_view_3d(c, r->cache_v, HEAD, n_kv, HEADS_KV, r->cache_v->nb[1], HEAD * 2, 0);
-    y                          = ggml_flash_attn_ext(c, ggml_permute(c, q, 0, 2, 1, 3), keys, values, mask, 0.088f, 0.0f, 0.0f);
-    x                          = ggml_add(c, ggml_mul_mat(c, r->w[W_O], ggml_reshape_2d(c, y, HEAD * HEADS, n)), x);
-    y                          = ggml_mul(c, ggml_rms_norm(c, x, 1e-5f), r->w[W_NORM]);
-    y                          = ggml_swiglu_split(c, ggml_mul_mat(c, r->w[W_GATE], y), ggml_mul_mat(c, r->w[W_UP], y));
-    s->out                     = ggml_add(c, ggml_mul_mat(c, r->w[W_DOWN], y), x);
+    y = ggml_flash_attn_ext(c, ggml_permute(c, q, 0, 2, 1, 3), keys, values, mask, 0.088f, 0.0f, 0.0f);
+    x = ggml_add(c, ggml_mul_mat(c, r->w[W_O], ggml_reshape_2d(c, y, HEAD * HEADS, n)), x);
+    y = ggml_mul(c, ggml_rms_norm(c, x, 1e-5f), r->w[W_NORM]);
+    y = ggml_swiglu_split(c, ggml_mul_mat(c, r->w[W_GATE], y), ggml_mul_mat(c, r->w[W_UP], y));
+    s->out = ggml_add(c, ggml_mul_mat(c, r->w[W_DOWN], y), x);
     ggml_set_output(s->out);
     ggml_build_forward_expand(s->graph, s->out);
 }
 
 static bool rig_init(struct rig *r, const char *folder, const char *device) {
     ggml_backend_load_all_from_path(folder);
-    r->dev         = ggml_backend_dev_by_name(device);
+    r->dev = ggml_backend_dev_by_name(device);
     r->backends[0] = r->dev != NULL ? ggml_backend_dev_init(r->dev, NULL) : NULL;
     r->backends[1] = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     if (r->backends[0] == NULL || r->backends[1] == NULL) {
@@ -82,16 +82,16 @@ static bool rig_init(struct rig *r, const char *folder, const char *device) {
         return false;
     }
     struct ggml_init_params params = {.mem_size = 1 << 16, .no_alloc = true};
-    struct ggml_context *c = r->ctx      = ggml_init(params);
+    struct ggml_context *c = r->ctx = ggml_init(params);
     static const int sizes[N_WEIGHTS][2] = {{WIDTH, 1}, {WIDTH, HEAD * HEADS}, {WIDTH, HEAD * HEADS_KV}, {WIDTH, HEAD * HEADS_KV},
         {HEAD * HEADS, WIDTH}, {WIDTH, HIDDEN}, {WIDTH, HIDDEN}, {HIDDEN, WIDTH}};
     for (int i = 0; i < N_WEIGHTS; i++) { // floats go to cuBLAS where it is, the others do not
         const enum ggml_type type = i == W_NORM ? GGML_TYPE_F32 : i == W_O ? GGML_TYPE_F16 : GGML_TYPE_Q4_K;
-        r->w[i]                   = ggml_new_tensor_2d(c, type, sizes[i][0], sizes[i][1]);
+        r->w[i] = ggml_new_tensor_2d(c, type, sizes[i][0], sizes[i][1]);
     }
     r->cache_k = ggml_new_tensor_2d(c, GGML_TYPE_F16, HEAD * HEADS_KV, KEYS);
     r->cache_v = ggml_new_tensor_2d(c, GGML_TYPE_F16, HEAD * HEADS_KV, KEYS);
-    r->memory  = ggml_backend_alloc_ctx_tensors(c, r->backends[0]);
+    r->memory = ggml_backend_alloc_ctx_tensors(c, r->backends[0]);
     if (r->memory == NULL) {
         return false;
     }
@@ -173,7 +173,7 @@ static int fill(struct rig *r) {
     int n_fit = 0, n_refused = 0, n_broken = 0;
     for (int i = N_LEVELS; i >= 0; i--) {
         ggml_backend_buffer_t filling = fill_to(r, top * (size_t) i / N_LEVELS);
-        ggml_backend_t gpu            = filling != NULL ? ggml_backend_dev_init(r->dev, NULL) : NULL;
+        ggml_backend_t gpu = filling != NULL ? ggml_backend_dev_init(r->dev, NULL) : NULL;
         if (gpu == NULL) {
             n_refused += filling != NULL;
             ggml_backend_buffer_free(filling);

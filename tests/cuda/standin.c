@@ -54,8 +54,8 @@ static struct object *objects;
 
 static void *object_new(size_t size) {
     struct object *o = calloc(1, sizeof *o + size);
-    o->next          = objects;
-    objects          = o;
+    o->next = objects;
+    objects = o;
     return o->bytes;
 }
 static void object_free(void *p) {
@@ -85,19 +85,19 @@ EXPORT void standin_reset(void) {
     pthread_mutex_lock(&lock);
     const struct standin old = state;
     state = (struct standin){.n_devices = 1, .version = 13000, .memory = (size_t) 1 << 30, .shared = 232448, .major = 9};
-    state.n_contexts   = old.n_contexts;
-    state.n_modules    = old.n_modules;
-    state.n_streams    = old.n_streams;
-    state.n_events     = old.n_events;
-    state.n_graphs     = old.n_graphs;
-    state.n_execs      = old.n_execs;
-    state.n_buffers    = old.n_buffers;
-    state.n_pinned     = old.n_pinned;
+    state.n_contexts = old.n_contexts;
+    state.n_modules = old.n_modules;
+    state.n_streams = old.n_streams;
+    state.n_events = old.n_events;
+    state.n_graphs = old.n_graphs;
+    state.n_execs = old.n_execs;
+    state.n_buffers = old.n_buffers;
+    state.n_pinned = old.n_pinned;
     state.n_registered = old.n_registered;
     memcpy(state.used, old.used, sizeof state.used);
     while (functions != NULL) {
         struct CUfunc_st *f = functions;
-        functions           = f->next;
+        functions = f->next;
         free(f);
     }
     pthread_mutex_unlock(&lock);
@@ -141,15 +141,15 @@ static int here(void) {
 EXPORT CUresult cuInit(unsigned flags) {
     (void) flags;
     const char *version = getenv("STANDIN_VERSION"), *error = getenv("STANDIN_INIT_ERROR"), *n = getenv("STANDIN_DEVICES");
-    CUresult rc     = begin(0);
-    state.version   = version != NULL ? atoi(version) : state.version;
+    CUresult rc = begin(0);
+    state.version = version != NULL ? atoi(version) : state.version;
     state.n_devices = n != NULL ? atoi(n) : state.n_devices;
-    rc              = error != NULL ? atoi(error) : rc;
+    rc = error != NULL ? atoi(error) : rc;
     return end(rc);
 }
 EXPORT CUresult cuDriverGetVersion(int *version) {
     const CUresult rc = begin(0);
-    *version          = state.version;
+    *version = state.version;
     return end(rc);
 }
 EXPORT CUresult cuGetErrorName(CUresult error, const char **name) {
@@ -162,7 +162,7 @@ EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
 }
 EXPORT CUresult cuDeviceGetCount(int *n) {
     const CUresult rc = begin(0);
-    *n                = state.n_devices;
+    *n = state.n_devices;
     return end(rc);
 }
 EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal) {
@@ -192,7 +192,7 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device) {
     const CUresult rc = begin(device);
     if (rc == CUDA_SUCCESS) {
         contexts[device].device = device;
-        *ctx                    = &contexts[device];
+        *ctx = &contexts[device];
         state.n_contexts += retained[device]++ == 0;
     }
     return end(rc);
@@ -204,12 +204,12 @@ EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
 }
 EXPORT CUresult cuCtxSetCurrent(CUcontext ctx) {
     const CUresult rc = begin(ctx != NULL ? ctx->device : 0);
-    current           = rc == CUDA_SUCCESS ? ctx : current;
+    current = rc == CUDA_SUCCESS ? ctx : current;
     return end(rc);
 }
 EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
     const CUresult rc = begin(device);
-    *can              = device != peer && !state.no_peers;
+    *can = device != peer && !state.no_peers;
     return end(rc);
 }
 EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
@@ -239,7 +239,7 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const
     if (rc == CUDA_SUCCESS) {
         struct CUfunc_st *f = calloc(1, sizeof *f);
         snprintf(f->name, sizeof f->name, "%s", name);
-        f->next   = functions;
+        f->next = functions;
         functions = f;
         *function = f;
     }
@@ -309,13 +309,13 @@ static CUresult block_take(CUresult rc, void **p, size_t size, int device) {
         return rc;
     }
     struct block *b = calloc(1, sizeof *b);
-    *b              = (struct block){.size = size, .device = device, .next = blocks};
+    *b = (struct block){.size = size, .device = device, .next = blocks};
     if (posix_memalign(&b->p, 512, size) != 0) {
         free(b);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     blocks = b;
-    *p     = b->p;
+    *p = b->p;
     if (device >= 0) {
         state.used[device] += size;
         state.n_buffers++;
@@ -343,12 +343,12 @@ static void block_free(void *p) {
 }
 EXPORT CUresult cuMemGetInfo_v2(size_t *n_free, size_t *n_total) {
     const CUresult rc = begin(-1);
-    *n_total          = state.memory;
-    *n_free           = state.memory - state.used[here()];
+    *n_total = state.memory;
+    *n_free = state.memory - state.used[here()];
     return end(rc);
 }
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size) {
-    void *at          = NULL;
+    void *at = NULL;
     const CUresult rc = block_take(begin(-1), &at, size, here());
     state.n_allocs++;
     *p = (CUdeviceptr) (uintptr_t) at;
@@ -413,7 +413,7 @@ EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream) {
     const CUresult rc = begin(-1);
     (void) stream;
     const char *from = c->src_type == CU_MEMORYTYPE_HOST ? c->src_host : (const char *) (uintptr_t) c->src_device;
-    char *to         = c->dst_type == CU_MEMORYTYPE_HOST ? c->dst_host : (char *) (uintptr_t) c->dst_device;
+    char *to = c->dst_type == CU_MEMORYTYPE_HOST ? c->dst_host : (char *) (uintptr_t) c->dst_device;
     for (size_t i = 0; rc == CUDA_SUCCESS && i < c->height; i++) {
         memcpy(to + i * c->dst_pitch, from + i * c->src_pitch, c->width);
     }
@@ -436,7 +436,7 @@ EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     const CUresult rc = begin(-1);
     (void) flags;
     if (rc == CUDA_SUCCESS) {
-        *stream           = object_new(sizeof **stream);
+        *stream = object_new(sizeof **stream);
         (*stream)->device = here();
         state.n_streams++;
     }
@@ -459,16 +459,16 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags
 EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
     const CUresult rc = begin(-1);
     (void) mode;
-    stream->capturing  = rc == CUDA_SUCCESS;
+    stream->capturing = rc == CUDA_SUCCESS;
     stream->n_captured = 0;
     return end(rc);
 }
 EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     const CUresult rc = begin(-1);
     stream->capturing = false;
-    *graph            = NULL;
+    *graph = NULL;
     if (rc == CUDA_SUCCESS) {
-        *graph            = object_new(sizeof **graph);
+        *graph = object_new(sizeof **graph);
         (*graph)->n_nodes = stream->n_captured;
         state.n_graphs++;
     }
@@ -501,7 +501,7 @@ EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, un
     const CUresult rc = begin(-1);
     (void) flags;
     if (rc == CUDA_SUCCESS) {
-        *exec            = object_new(sizeof **exec);
+        *exec = object_new(sizeof **exec);
         (*exec)->n_nodes = graph->n_nodes;
         state.n_execs++;
         state.n_instantiated++;

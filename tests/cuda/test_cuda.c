@@ -74,10 +74,10 @@ static bool small_init(struct small *s, ggml_backend_t backend, int64_t n) {
     if (s->ctx == NULL) {
         return false;
     }
-    s->x     = ggml_new_tensor_2d(s->ctx, GGML_TYPE_F32, n, 4);
-    s->w     = ggml_new_tensor_1d(s->ctx, GGML_TYPE_F32, n);
-    s->y     = ggml_silu(s->ctx, ggml_add(s->ctx, ggml_mul(s->ctx, ggml_rms_norm(s->ctx, s->x, 1e-5f), s->w), s->x));
-    s->sum   = ggml_sum(s->ctx, s->y);
+    s->x = ggml_new_tensor_2d(s->ctx, GGML_TYPE_F32, n, 4);
+    s->w = ggml_new_tensor_1d(s->ctx, GGML_TYPE_F32, n);
+    s->y = ggml_silu(s->ctx, ggml_add(s->ctx, ggml_mul(s->ctx, ggml_rms_norm(s->ctx, s->x, 1e-5f), s->w), s->x));
+    s->sum = ggml_sum(s->ctx, s->y);
     s->order = ggml_argsort(s->ctx, s->y, GGML_SORT_ORDER_ASC);
     s->graph = ggml_new_graph(s->ctx);
     ggml_build_forward_expand(s->graph, s->sum);
@@ -95,7 +95,7 @@ static void small_free(struct small *s) {
 
 static void devices_are_listed(void **unused) {
     (void) unused;
-    st->n_devices          = 2;
+    st->n_devices = 2;
     ggml_backend_reg_t reg = ggml_backend_cuda_reg();
     struct ggml_backend_dev_props props;
     assert_string_equal(ggml_backend_reg_name(reg), "CUDA");
@@ -119,11 +119,11 @@ static void devices_are_listed(void **unused) {
 static void buffers_hold_bytes(void **unused) {
     (void) unused;
     ggml_backend_buffer_type_t buft = ggml_backend_cuda_buffer_type(0);
-    ggml_backend_buffer_t buffer    = ggml_backend_buft_alloc_buffer(buft, 4096);
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(buft, 4096);
     assert_non_null(buffer);
     assert_false(ggml_backend_buffer_is_host(buffer));
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
-    struct ggml_tensor *t    = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 4);
+    struct ggml_tensor *t = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 4);
     assert_int_equal(ggml_backend_tensor_alloc(buffer, t, ggml_backend_buffer_get_base(buffer)), GGML_STATUS_SUCCESS);
     float in[32], out[32] = {0}, plane[8] = {0};
     for (int i = 0; i < 32; i++) {
@@ -160,7 +160,7 @@ static void host_memory_is_pinned(void **unused) {
     ggml_backend_cuda_unregister_host_buffer(mine);
     unsetenv("GGML_CUDA_REGISTER_HOST");
     ggml_backend_dev_t dev = ggml_backend_reg_dev_get(ggml_backend_cuda_reg(), 0);
-    buffer                 = ggml_backend_dev_buffer_from_host_ptr(dev, mine, sizeof mine, sizeof mine);
+    buffer = ggml_backend_dev_buffer_from_host_ptr(dev, mine, sizeof mine, sizeof mine);
     assert_non_null(buffer);
     assert_int_equal(st->n_registered, 1);
     ggml_backend_buffer_free(buffer);
@@ -239,7 +239,7 @@ static void without_graphs_and_fusions(void **unused) {
 // A result that the packing has put on what a fusion still reads: shorter ones are tried, then none.
 static void packing_may_forbid_a_fusion(void **unused) {
     (void) unused;
-    ggml_backend_t backend   = ggml_backend_cuda_init(0);
+    ggml_backend_t backend = ggml_backend_cuda_init(0);
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
     struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 4), *w = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64);
     struct ggml_tensor *sum = ggml_add(ctx, x, x), *norm = ggml_rms_norm(ctx, sum, 1e-5f), *out = ggml_mul(ctx, norm, w);
@@ -264,7 +264,7 @@ static void packing_may_forbid_a_fusion(void **unused) {
 // Products of one column stand apart in the graph and become one launch with their norm; a gate and a sum go with theirs.
 static void products_of_a_column_are_one_launch(void **unused) {
     (void) unused;
-    ggml_backend_t backend   = ggml_backend_cuda_init(0);
+    ggml_backend_t backend = ggml_backend_cuda_init(0);
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
     struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 256), *scale = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 256),
                        *w[6];
@@ -287,7 +287,7 @@ static void products_of_a_column_are_one_launch(void **unused) {
     assert_int_equal(
         st->n_launches, 1 + 4 + 1 + 1); // norm and three products; neg, abs, two products; two with a gate; one with a sum
     const long before = st->n_launches;
-    c->data           = b->data; // the sum would overwrite the column that others still read
+    c->data = b->data; // the sum would overwrite the column that others still read
     assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
     assert_int_equal(st->n_launches - before, 1 + 4 + 1 + 2);
     ggml_backend_buffer_free(buffer);
@@ -298,7 +298,7 @@ static void products_of_a_column_are_one_launch(void **unused) {
 // Weights into which the same graph copies are not read early, and products with them stay behind the copy.
 static void written_weights_are_not_early(void **unused) {
     (void) unused;
-    ggml_backend_t b       = ggml_backend_cuda_init(0);
+    ggml_backend_t b = ggml_backend_cuda_init(0);
     struct ggml_context *c = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
     struct ggml_tensor *x = ggml_new_tensor_1d(c, GGML_TYPE_F32, 64), *new_row = ggml_new_tensor_1d(c, GGML_TYPE_F32, 64);
     struct ggml_tensor *w[3];
@@ -326,17 +326,17 @@ static void rope_and_cache_are_one_launch(void **unused) {
     (void) unused;
     enum { HEAD = 64, HEADS = 2, TOKENS = 3, WIDTH = HEAD * HEADS };
     for (int how = 0; how < 4; how++) {
-        const long before          = st->n_launches;
-        ggml_backend_t b           = ggml_backend_cuda_init(0);
-        struct ggml_context *c     = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
-        struct ggml_tensor *q      = ggml_new_tensor_3d(c, GGML_TYPE_F32, HEAD, 2 * HEADS, TOKENS);
-        struct ggml_tensor *k      = ggml_new_tensor_3d(c, GGML_TYPE_F32, HEAD, HEADS, TOKENS);
-        struct ggml_tensor *v      = ggml_new_tensor_2d(c, GGML_TYPE_F32, WIDTH, TOKENS);
-        struct ggml_tensor *pos    = ggml_new_tensor_1d(c, GGML_TYPE_I32, TOKENS),
-                           *to     = ggml_new_tensor_1d(c, GGML_TYPE_I64, TOKENS);
-        struct ggml_tensor *keys   = ggml_new_tensor_2d(c, GGML_TYPE_F16, WIDTH, 8),
+        const long before = st->n_launches;
+        ggml_backend_t b = ggml_backend_cuda_init(0);
+        struct ggml_context *c = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+        struct ggml_tensor *q = ggml_new_tensor_3d(c, GGML_TYPE_F32, HEAD, 2 * HEADS, TOKENS);
+        struct ggml_tensor *k = ggml_new_tensor_3d(c, GGML_TYPE_F32, HEAD, HEADS, TOKENS);
+        struct ggml_tensor *v = ggml_new_tensor_2d(c, GGML_TYPE_F32, WIDTH, TOKENS);
+        struct ggml_tensor *pos = ggml_new_tensor_1d(c, GGML_TYPE_I32, TOKENS),
+                           *to = ggml_new_tensor_1d(c, GGML_TYPE_I64, TOKENS);
+        struct ggml_tensor *keys = ggml_new_tensor_2d(c, GGML_TYPE_F16, WIDTH, 8),
                            *values = ggml_new_tensor_2d(c, GGML_TYPE_F16, WIDTH, 8);
-        struct ggml_cgraph *graph  = ggml_new_graph(c);
+        struct ggml_cgraph *graph = ggml_new_graph(c);
         struct ggml_tensor *turned = ggml_rope(c, k, pos, HEAD, 0), *queries = ggml_rope(c, q, pos, HEAD, 0);
         ggml_build_forward_expand(graph, queries);
         ggml_build_forward_expand(graph, ggml_set_rows(c, keys, ggml_reshape_2d(c, turned, WIDTH, TOKENS), to));
@@ -361,10 +361,10 @@ static void rope_and_cache_are_one_launch(void **unused) {
 
 static void host_tensors_are_refused(void **unused) {
     (void) unused;
-    ggml_backend_t backend   = ggml_backend_cuda_init(0);
+    ggml_backend_t backend = ggml_backend_cuda_init(0);
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
-    struct ggml_tensor *t    = ggml_sqr(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 16));
-    struct ggml_cgraph *g    = ggml_new_graph(ctx);
+    struct ggml_tensor *t = ggml_sqr(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 16));
+    struct ggml_cgraph *g = ggml_new_graph(ctx);
     ggml_build_forward_expand(g, t);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, ggml_backend_cpu_buffer_type());
     assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_FAILED);
@@ -384,8 +384,8 @@ static void devices_copy_to_each_other(void **unused) {
     float in[16], out[16];
     for (int i = 0; i < 4; i++) {
         backends[i] = ggml_backend_cuda_init(i);
-        buffers[i]  = ggml_backend_alloc_buffer(backends[i], 1024);
-        t[i]        = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 16);
+        buffers[i] = ggml_backend_alloc_buffer(backends[i], 1024);
+        t[i] = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 16);
         assert_int_equal(
             ggml_backend_tensor_alloc(buffers[i], t[i], ggml_backend_buffer_get_base(buffers[i])), GGML_STATUS_SUCCESS);
         in[4 * i] = in[4 * i + 1] = in[4 * i + 2] = in[4 * i + 3] = (float) i;
@@ -422,8 +422,8 @@ static void devices_add_up(void **unused) {
     struct ggml_tensor *t[4];
     for (int i = 0; i < 4; i++) {
         backends[i] = ggml_backend_cuda_init(i);
-        buffers[i]  = ggml_backend_alloc_buffer(backends[i], 1024);
-        t[i]        = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64);
+        buffers[i] = ggml_backend_alloc_buffer(backends[i], 1024);
+        t[i] = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64);
         assert_int_equal(
             ggml_backend_tensor_alloc(buffers[i], t[i], ggml_backend_buffer_get_base(buffers[i])), GGML_STATUS_SUCCESS);
     }
@@ -439,7 +439,7 @@ static void devices_add_up(void **unused) {
     struct ggml_tensor *odd[4] = {t[0], t[1], t[2], ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 32)};
     assert_false(cuda_comm_allreduce(comm, odd));
     for (long n = 1; n < 60; n++) { // a failing call: told, and not done
-        st->fail_at   = n;
+        st->fail_at = n;
         st->fail_with = 1;
         const bool ok = cuda_comm_allreduce(comm, t);
         assert_true(ok == (st->fail_at > 0));
@@ -482,9 +482,9 @@ static void devices_are_one(void **unused) {
     ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
     assert_non_null(backend);
     struct ggml_context *weights = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
-    struct ggml_context *ctx     = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
-    struct ggml_tensor *up       = ggml_set_name(ggml_new_tensor_2d(weights, GGML_TYPE_F32, 64, 256), "up");
-    struct ggml_tensor *down     = ggml_set_name(ggml_new_tensor_2d(weights, GGML_TYPE_F32, 256, 64), "down");
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_tensor *up = ggml_set_name(ggml_new_tensor_2d(weights, GGML_TYPE_F32, 64, 256), "up");
+    struct ggml_tensor *down = ggml_set_name(ggml_new_tensor_2d(weights, GGML_TYPE_F32, 256, 64), "down");
     size_t before[4];
     memcpy(before, st->used, sizeof before);
     ggml_backend_buffer_t held = ggml_backend_alloc_ctx_tensors(weights, backend);
@@ -492,9 +492,9 @@ static void devices_are_one(void **unused) {
     for (int i = 0; i < 4; i++) {
         assert_int_equal(st->used[i] - before[i], 2 * 64 * 64 * sizeof(float));
     }
-    struct ggml_tensor *x     = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 2);
-    struct ggml_tensor *y     = ggml_mul_mat(ctx, down, ggml_silu(ctx, ggml_mul_mat(ctx, up, x)));
-    struct ggml_tensor *z     = ggml_rms_norm(ctx, y, 1e-5f); // wants it whole
+    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 2);
+    struct ggml_tensor *y = ggml_mul_mat(ctx, down, ggml_silu(ctx, ggml_mul_mat(ctx, up, x)));
+    struct ggml_tensor *z = ggml_rms_norm(ctx, y, 1e-5f); // wants it whole
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, z);
     ggml_gallocr_t alloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend));
@@ -513,7 +513,7 @@ static void devices_are_one(void **unused) {
     st->lost[2] = 999; // one of the four: the whole fails, and is told so
     assert_int_not_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
     assert_non_null(strstr(berth_last_error(), "CUDA2"));
-    st->lost[2]                        = 0; // so that the stand-in takes everything back
+    st->lost[2] = 0; // so that the stand-in takes everything back
     cuda_devices(&(int){0})[2].is_lost = false;
     ggml_gallocr_free(alloc);
     ggml_backend_buffer_free(held);
@@ -528,7 +528,7 @@ static void devices_are_one(void **unused) {
 
 static void memory_runs_out_by_name(void **unused) {
     (void) unused;
-    st->memory                   = 1 << 20;
+    st->memory = 1 << 20;
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cuda_buffer_type(0), 2 << 20);
     assert_null(buffer);
     assert_non_null(strstr(berth_last_error(), "CUDA0"));
@@ -548,10 +548,10 @@ static void reserve_is_the_last_to_fail(void **unused) {
     (void) unused;
     int n_refused = 0, n_done = 0;
     for (size_t memory = 64 << 10; memory <= 4 << 20; memory += 64 << 10) {
-        st->memory                = memory;
+        st->memory = memory;
         ggml_backend_t backends[] = {ggml_backend_cuda_init(0), ggml_backend_cpu_init()};
-        struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
-        struct ggml_tensor *x     = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8192, 16);
+        struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+        struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8192, 16);
         ggml_set_input(x);
         struct ggml_tensor *y = ggml_sum(ctx, ggml_sqr(ctx, ggml_sqr(ctx, x)));
         struct ggml_cgraph *g = ggml_new_graph(ctx);
@@ -581,7 +581,7 @@ static void reserve_is_the_last_to_fail(void **unused) {
 
 static void a_lost_device_is_lost_alone(void **unused) {
     (void) unused;
-    st->n_devices        = 2;
+    st->n_devices = 2;
     ggml_backend_t first = ggml_backend_cuda_init(0), second = ggml_backend_cuda_init(1), cpu = ggml_backend_cpu_init();
     struct small a, b, c;
     assert_true(small_init(&a, first, 64) && small_init(&b, second, 64) && small_init(&c, cpu, 64));
@@ -600,7 +600,7 @@ static void a_lost_device_is_lost_alone(void **unused) {
         assert_int_equal(ggml_backend_graph_compute(second, b.graph), GGML_STATUS_SUCCESS);
         assert_int_equal(ggml_backend_graph_compute(cpu, c.graph), GGML_STATUS_SUCCESS);
     }
-    st->lost[0]                        = 0; // so that the stand-in takes everything back
+    st->lost[0] = 0; // so that the stand-in takes everything back
     cuda_devices(&(int){0})[0].is_lost = false;
     small_free(&a), small_free(&b), small_free(&c);
     ggml_backend_free(first), ggml_backend_free(second), ggml_backend_free(cpu);
@@ -614,7 +614,7 @@ static void a_failed_set_fails_the_compute(void **unused) {
     struct small s;
     float v = 1;
     assert_true(small_init(&s, backend, 64));
-    st->fail_at   = 2; // the copy, after the context
+    st->fail_at = 2; // the copy, after the context
     st->fail_with = 1;
     ggml_backend_tensor_set(s.w, &v, 0, sizeof v);
     assert_int_equal(ggml_backend_graph_compute(backend, s.graph), GGML_STATUS_FAILED);
@@ -625,13 +625,13 @@ static void a_failed_set_fails_the_compute(void **unused) {
 
 // All that a program does, in one go; returns whether everything worked.
 static bool whole_life(void) {
-    bool ok    = true;
+    bool ok = true;
     float v[4] = {1, 2, 3, 4}, w[4] = {0};
     ggml_backend_t one = ggml_backend_cuda_init(0), two = one != NULL ? ggml_backend_cuda_init(1) : NULL;
     struct small s = {0}, t = {0};
-    ok                         = one != NULL && two != NULL && small_init(&s, one, 8192) && small_init(&t, two, 8192);
+    ok = one != NULL && two != NULL && small_init(&s, one, 8192) && small_init(&t, two, 8192);
     ggml_backend_event_t event = ok ? ggml_backend_event_new(ggml_backend_get_device(one)) : NULL;
-    ok                         = ok && event != NULL;
+    ok = ok && event != NULL;
     ggml_backend_buffer_t host = ok ? ggml_backend_buft_alloc_buffer(ggml_backend_cuda_host_buffer_type(), 256) : NULL;
     if (ok) {
         ggml_backend_tensor_set(s.w, v, 0, sizeof v);
@@ -668,12 +668,12 @@ static void every_call_may_fail(void **unused) {
         int n_failed = 0;
         for (long n = 1;; n += n < 400 ? 1 : 7) {
             reset();
-            st->n_devices      = 2;
-            st->fail_at        = n;
-            st->fail_with      = errors[e];
-            const bool ok      = whole_life();
+            st->n_devices = 2;
+            st->fail_at = n;
+            st->fail_with = errors[e];
+            const bool ok = whole_life();
             const bool is_over = st->fail_at > 0;
-            st->fail_at        = 0;
+            st->fail_at = 0;
             n_failed += !ok;
             if (errors[e] == 719) { // what a lost device holds is the driver's to take back
                 cuda_devices_reset();
@@ -755,7 +755,7 @@ static void smaller_graphs_want_no_more(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
     for (int how = 0; how < 6; how++) {
-        const bool is_attention   = how >= 4;
+        const bool is_attention = how >= 4;
         const enum ggml_type type = how % 4 == 0 ? GGML_TYPE_F16
                                     : how == 1   ? GGML_TYPE_Q4_K
                                     : how == 2   ? GGML_TYPE_F32
@@ -776,14 +776,14 @@ static void smaller_graphs_want_no_more(void **unused) {
 // A product of a long column, or attention: with as much shared memory as a GPU has, and no more.
 static void compute_one(ggml_backend_t backend, enum ggml_type type, int64_t n, int64_t d) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
-    struct ggml_cgraph *g    = ggml_new_graph(ctx);
+    struct ggml_cgraph *g = ggml_new_graph(ctx);
     struct ggml_tensor *y;
     if (d == 0) {
         y = ggml_mul_mat(ctx, ggml_new_tensor_2d(ctx, type, 4096, 64), ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 4096, n));
     } else {
         struct ggml_tensor *k = ggml_new_tensor_3d(ctx, type, d, 400, 2);
-        y                     = ggml_flash_attn_ext(
-                                ctx, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, d, n, 8), k, ggml_dup_tensor(ctx, k), NULL, 1.0f, 0.0f, 0.0f);
+        y = ggml_flash_attn_ext(
+            ctx, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, d, n, 8), k, ggml_dup_tensor(ctx, k), NULL, 1.0f, 0.0f, 0.0f);
     }
     ggml_build_forward_expand(g, y);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
@@ -797,14 +797,14 @@ static void compute_one(ggml_backend_t backend, enum ggml_type type, int64_t n, 
 
 static void kernels_fit_every_gpu(void **unused) {
     (void) unused;
-    static const int shared[]           = {232448, 166912, 101376};
+    static const int shared[] = {232448, 166912, 101376};
     static const enum ggml_type types[] = {
         GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q4_0, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q6_K};
     static const int64_t heads[] = {0, 64, 128, 256, 576};
     for (int i = 0; i < 3; i++) {
         cuda_devices_reset();
-        st->shared             = shared[i];
-        st->major              = i == 0 ? 9 : 8;
+        st->shared = shared[i];
+        st->major = i == 0 ? 9 : 8;
         ggml_backend_t backend = ggml_backend_cuda_init(0);
         assert_non_null(backend);
         for (int t = 0; t < 6; t++) {
@@ -823,7 +823,7 @@ static void a_failed_reserve_takes_nothing(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
     struct cuda_backend *b = backend->context;
-    const size_t room      = 1 << 20;
+    const size_t room = 1 << 20;
     assert_true(cuda_arena_grow(b, room));
     st->memory = 2 << 20;
     assert_false(cuda_arena_grow(b, 4 << 20));
@@ -838,7 +838,7 @@ static void a_failed_reserve_takes_nothing(void **unused) {
 // ---- threads ----
 
 static void *thread_main(void *arg) {
-    const int i            = *(const int *) arg;
+    const int i = *(const int *) arg;
     ggml_backend_t backend = ggml_backend_cuda_init(i % 2);
     struct small s;
     bool ok = backend != NULL && small_init(&s, backend, 64 + 64 * i);
@@ -884,7 +884,7 @@ static int list_none(const char *words) {
 }
 
 static void no_device_is_no_error(void **state) {
-    const char *self                    = *state;
+    const char *self = *state;
     static const char *const cases[][3] = {{"BERTH_CUDA_DRIVER", "/nowhere/libcuda.so.1", "no driver"},
         {"STANDIN_INIT_ERROR", "100", "cuInit"}, {"STANDIN_VERSION", "11040", "11.4"}, {"STANDIN_DEVICES", "0", "lists none"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

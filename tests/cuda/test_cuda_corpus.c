@@ -19,7 +19,7 @@ static char folder[1024];
 static ggml_backend_dev_t dev;
 
 static bool find_folder(void) {
-    const char *data     = getenv("BERTH_DATA");
+    const char *data = getenv("BERTH_DATA");
     const char *places[] = {data != NULL ? data : "", "../shared", "build/data"};
     for (int i = 0; i < 3; i++) {
         snprintf(folder, sizeof folder, "%s/graphs", places[i]);
@@ -53,7 +53,7 @@ static void set_params(struct ggml_tensor *node) {
             break;
         case GGML_OP_IM2COL: // strides, padding, dilation; whether of two dimensions
             p[0] = p[1] = p[4] = p[5] = 1;
-            p[6]                      = node->src[1]->ne[2] * node->src[0]->ne[0] * node->src[0]->ne[1] == node->ne[0];
+            p[6] = node->src[1]->ne[2] * node->src[0]->ne[0] * node->src[0]->ne[1] == node->ne[0];
             break;
         case GGML_OP_IM2COL_3D: // strides, padding, dilation, channels
             p[0] = p[1] = p[2] = p[6] = p[7] = p[8] = 1;

@@ -38,9 +38,9 @@ static unsigned long number(const char *name) {
 
 __attribute__((constructor)) static void begin(void) {
     static const char *const names[] = {"none", "memory", "fsync", "rename"};
-    const char *name                 = getenv("FAULT_CALL");
-    at                               = number("FAULT_AT");
-    from                             = number("FAULT_FROM");
+    const char *name = getenv("FAULT_CALL");
+    at = number("FAULT_AT");
+    from = number("FAULT_FROM");
     for (int i = CALL_MEMORY; name != NULL && i <= CALL_RENAME; i++) {
         if (strcmp(name, names[i]) == 0) {
             atomic_store(&call, i);
@@ -51,7 +51,7 @@ __attribute__((constructor)) static void begin(void) {
 __attribute__((destructor)) static void end(void) {
     atomic_store(&call, CALL_NONE);
     const char *path = getenv("FAULT_COUNT");
-    const int fd     = path != NULL ? open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
+    const int fd = path != NULL ? open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
     if (fd >= 0) {
         dprintf(fd, "%lu\n", atomic_load(&n_calls));
         close(fd);

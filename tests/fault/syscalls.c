@@ -111,7 +111,7 @@ static long answer(int nr, const long a[6]) {
 static void trapped(int sig, siginfo_t *info, void *context) {
     (void) sig;
     ucontext_t *u = context;
-    const int nr  = info->si_syscall;
+    const int nr = info->si_syscall;
 #if defined(__aarch64__)
     unsigned long long *r = u->uc_mcontext.regs;
     long a[6];
@@ -154,7 +154,7 @@ static bool filter(void) {
     code[n++] = (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (int i = 0; i < n_calls_of; i++) {
         const uint8_t to_check = (uint8_t) (n_calls_of - i);
-        code[n++]              = (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t) kind->calls[i], to_check, 0);
+        code[n++] = (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t) kind->calls[i], to_check, 0);
     }
     code[n++] = (struct sock_filter) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     code[n++] = (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, instruction_pointer) + 4);
@@ -175,9 +175,9 @@ static unsigned long number(const char *name) {
 
 __attribute__((constructor)) static void begin(void) {
     const char *name = getenv("FAULT_CALL");
-    at               = number("FAULT_AT");
-    from             = number("FAULT_FROM");
-    signal_then      = (int) number("FAULT_SIGNAL");
+    at = number("FAULT_AT");
+    from = number("FAULT_FROM");
+    signal_then = (int) number("FAULT_SIGNAL");
     for (size_t i = 0; name != NULL && i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(name, kinds[i].name) == 0) {
             kind = &kinds[i];
@@ -192,7 +192,7 @@ __attribute__((constructor)) static void begin(void) {
 __attribute__((destructor)) static void end(void) {
     atomic_store(&is_over, true);
     const char *path = getenv("FAULT_COUNT");
-    const int fd     = path != NULL ? open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
+    const int fd = path != NULL ? open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
     if (fd >= 0) {
         dprintf(fd, "%lu\n", atomic_load(&n_calls));
         close(fd);

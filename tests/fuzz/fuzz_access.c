@@ -44,7 +44,7 @@ static uint8_t *twin_of(struct yard *y, int i, size_t *size) {
 static void view_make(struct yard *y, int of, size_t at, size_t size) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true});
     struct ggml_tensor *view = ggml_view_1d(ctx, y->t[of], (int64_t) size, at);
-    const bool is_inside     = at + size <= N_BYTES;
+    const bool is_inside = at + size <= N_BYTES;
     if (is_inside && size > 0) {
         expect(ggml_backend_view_init(view) == GGML_STATUS_SUCCESS, "a view inside its tensor is refused");
         if (y->t[N_TENSORS] == NULL) {
@@ -64,10 +64,10 @@ static void view_make(struct yard *y, int of, size_t at, size_t size) {
 
 static void step(struct yard *y, const uint8_t *d) {
     uint8_t bytes[512], *twin;
-    const int i     = d[1] % (N_TENSORS + 1);
+    const int i = d[1] % (N_TENSORS + 1);
     const size_t at = (size_t) d[2] + (d[5] % 8 == 0 ? SIZE_MAX - 128 : 0), size = (size_t) d[3] * (d[5] % 4 == 1 ? 2 : 1);
     size_t whole = 0;
-    twin         = twin_of(y, i, &whole);
+    twin = twin_of(y, i, &whole);
     if (twin == NULL) {
         return;
     }

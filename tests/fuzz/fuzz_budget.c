@@ -28,37 +28,37 @@ struct problem {
 enum { RAW = 1, FLAGS = 2, INPLACE = 4, POOLS = 8, UNTIL = 16, ALIGNED = 32 };
 
 static void read_op(struct bytes *b, struct problem *p, uint64_t features) {
-    const int32_t i            = (int32_t) p->n++;
+    const int32_t i = (int32_t) p->n++;
     struct berth_budget_op *op = &p->ops[i];
-    const uint64_t has         = get(b, 1) & features;
-    *op                        = (struct berth_budget_op){.srcs = p->srcs[i], .size = some_size(b), .cost = some_size(b)};
-    op->n_srcs                 = i == 0 ? 0 : (int32_t) (get(b, 1) % (MAX_SRCS + 1));
+    const uint64_t has = get(b, 1) & features;
+    *op = (struct berth_budget_op){.srcs = p->srcs[i], .size = some_size(b), .cost = some_size(b)};
+    op->n_srcs = i == 0 ? 0 : (int32_t) (get(b, 1) % (MAX_SRCS + 1));
     for (int32_t k = 0; k < op->n_srcs; k++) {
         p->srcs[i][k] = (has & RAW) != 0 ? (int32_t) get(b, 1) - 8 : i - 1 - (int32_t) (get(b, 1) % 8) % i;
     }
-    op->flags   = (has & FLAGS) != 0 ? (uint32_t) (get(b, 1) & 15) : 0;
-    op->n_srcs  = (op->flags & BERTH_BUDGET_INPUT) != 0 && (has & RAW) == 0 ? 0 : op->n_srcs;
+    op->flags = (has & FLAGS) != 0 ? (uint32_t) (get(b, 1) & 15) : 0;
+    op->n_srcs = (op->flags & BERTH_BUDGET_INPUT) != 0 && (has & RAW) == 0 ? 0 : op->n_srcs;
     op->inplace = (has & INPLACE) != 0 ? get(b, 1) : 0;
-    op->pool    = (has & POOLS) != 0 ? (int32_t) (get(b, 1) % 2) : 0;
-    op->group   = (has & FLAGS) != 0 ? (int32_t) (get(b, 1) % 3) : 0;
-    op->until   = (has & UNTIL) != 0 ? i + (int32_t) (get(b, 1) % 8) : 0;
-    op->align   = (has & ALIGNED) != 0 ? some_size(b) : 1;
+    op->pool = (has & POOLS) != 0 ? (int32_t) (get(b, 1) % 2) : 0;
+    op->group = (has & FLAGS) != 0 ? (int32_t) (get(b, 1) % 3) : 0;
+    op->until = (has & UNTIL) != 0 ? i + (int32_t) (get(b, 1) % 8) : 0;
+    op->align = (has & ALIGNED) != 0 ? some_size(b) : 1;
 }
 
 static void read_problem(struct bytes *b, struct problem *p) {
     const uint64_t shape = get(b, 1), features = get(b, 1);
-    *p                         = (struct problem){0};
-    p->pools[0]                = (struct berth_budget_pool){.bytes = some_size(b) * 4};
-    p->pools[1]                = (struct berth_budget_pool){.pool = 1, .bytes = some_size(b) * 4};
-    p->pools[0].may_spill      = (shape & 1) != 0;
-    p->pools[0].spill_to       = (shape & 2) != 0 ? 1 : 7;
+    *p = (struct problem){0};
+    p->pools[0] = (struct berth_budget_pool){.bytes = some_size(b) * 4};
+    p->pools[1] = (struct berth_budget_pool){.pool = 1, .bytes = some_size(b) * 4};
+    p->pools[0].may_spill = (shape & 1) != 0;
+    p->pools[0].spill_to = (shape & 2) != 0 ? 1 : 7;
     p->pools[0].spill_per_byte = (double) get(b, 1) / 16;
-    p->params.pools            = p->pools;
-    p->params.n_pools          = (shape & 4) != 0 ? 2 : 1;
-    p->params.live_only        = (shape & 40) != 0; // packing takes most of the time
-    p->params.max_nodes        = (shape & 0x50) == 0x50 ? -1 : MAX_NODES;
-    p->params.seed             = shape;
-    const size_t n_most        = (shape & 0xDE) == 0xC0 ? MAX_OPS : FEW_OPS;
+    p->params.pools = p->pools;
+    p->params.n_pools = (shape & 4) != 0 ? 2 : 1;
+    p->params.live_only = (shape & 40) != 0; // packing takes most of the time
+    p->params.max_nodes = (shape & 0x50) == 0x50 ? -1 : MAX_NODES;
+    p->params.seed = shape;
+    const size_t n_most = (shape & 0xDE) == 0xC0 ? MAX_OPS : FEW_OPS;
     while (b->p < b->end && p->n < n_most) {
         read_op(b, p, features);
     }
@@ -77,7 +77,7 @@ static void check_found(const struct problem *p, const struct berth_budget_resul
     expect(!(r->fits && r->proven) || r->cost == r->cost_bound, "proven, and not at the bound");
     berth_budget_free(again);
     struct berth_plan_item *items = calloc(p->n + r->n_steps + 1, sizeof *items);
-    size_t n_items                = 0;
+    size_t n_items = 0;
     expect(items != NULL &&
                berth_budget_items(p->ops, p->n, &p->params, r->steps, r->n_steps, items, &n_items, NULL) == GGML_STATUS_SUCCESS,
         "no items");
@@ -90,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct berth_budget_result *r = NULL;
     ggml_log_set(quiet, NULL);
     read_problem(&b, &p);
-    const int64_t begin_us        = ggml_time_us();
+    const int64_t begin_us = ggml_time_us();
     const enum ggml_status status = berth_budget_solve(p.ops, p.n, &p.params, &r);
     expect(status == GGML_STATUS_SUCCESS || status == GGML_STATUS_FAILED, "out of memory");
     expect((status == GGML_STATUS_SUCCESS) == (r != NULL), "a result without success");

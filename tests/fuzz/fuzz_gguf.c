@@ -15,8 +15,8 @@ struct input {
 
 static size_t input_read(void *user_data, void *out, uint64_t offset, size_t len) {
     const struct input *in = user_data;
-    const size_t left      = offset < in->size ? in->size - (size_t) offset : 0;
-    const size_t n         = len < left ? len : left;
+    const size_t left = offset < in->size ? in->size - (size_t) offset : 0;
+    const size_t n = len < left ? len : left;
     memcpy(out, in->data + in->size - left, n);
     return n;
 }
@@ -35,7 +35,7 @@ static void look_at_keys(const struct gguf_context *g) {
     for (int64_t i = 0; i < gguf_get_n_kv(g); i++) {
         const enum gguf_type kind = gguf_get_kv_type(g, i);
         const enum gguf_type type = kind == GGUF_TYPE_ARRAY ? gguf_get_arr_type(g, i) : kind;
-        const size_t n            = gguf_get_arr_n(g, i);
+        const size_t n = gguf_get_arr_n(g, i);
         expect(gguf_find_key(g, gguf_get_key(g, i)) == i, "a key is not found");
         for (size_t k = 0; type == GGUF_TYPE_STRING && k < n; k++) {
             look(gguf_get_arr_str(g, i, k), strlen(gguf_get_arr_str(g, i, k)));
@@ -67,7 +67,7 @@ static void look_at_tensors(const struct gguf_context *g, struct ggml_context *t
 // The header again, unless its padding alone is beyond reason.
 static void round_trip(const struct gguf_context *g) {
     const size_t size = gguf_get_meta_size(g);
-    uint8_t *meta     = size <= (1 << 22) ? malloc(size) : NULL;
+    uint8_t *meta = size <= (1 << 22) ? malloc(size) : NULL;
     if (meta == NULL) {
         return;
     }
@@ -100,7 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         gguf_free(with_data);
         ggml_free(tensors);
     }
-    struct input in              = {data, size};
+    struct input in = {data, size};
     struct gguf_context *unknown = gguf_init_from_callback(input_read, &in, 0, UINT64_MAX, (struct gguf_init_params){0});
     expect(g == NULL || unknown != NULL, "refused where the size is unknown");
     gguf_free(unknown);

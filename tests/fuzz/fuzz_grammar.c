@@ -12,15 +12,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         ggml_log_set(quiet, NULL);
         vocab = guided_vocab();
     }
-    const size_t n_text    = size > 0 ? data[size - 1] % (size <= MAX_TEXT ? size : MAX_TEXT + 1) : 0;
+    const size_t n_text = size > 0 ? data[size - 1] % (size <= MAX_TEXT ? size : MAX_TEXT + 1) : 0;
     const size_t n_grammar = size > 0 ? size - 1 - n_text : 0;
-    const uint8_t *text    = data + n_grammar;
-    struct grammar *g      = guided_grammar((const char *) data, n_grammar);
+    const uint8_t *text = data + n_grammar;
+    struct grammar *g = guided_grammar((const char *) data, n_grammar);
     if (g == NULL) {
         return 0;
     }
     struct model_error error = {""};
-    struct guide *guide      = guide_new(g, vocab, &error);
+    struct guide *guide = guide_new(g, vocab, &error);
     bool allowed[GUIDED_TOKENS];
     if (guide != NULL && guided_mask(guide, allowed)) {
         for (size_t i = 0; i < n_text && allowed[text[i]] && guided_take(guide, text[i], allowed); i++) {

@@ -7,9 +7,9 @@
 #include "gguf.h"
 
 static void sample_gguf(const char *path) {
-    struct ggml_context *ctx   = ggml_init((struct ggml_init_params){.mem_size = 1 << 16});
-    struct gguf_context *g     = gguf_init_empty();
-    struct ggml_tensor *sums   = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 2),
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16});
+    struct gguf_context *g = gguf_init_empty();
+    struct ggml_tensor *sums = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 2),
                        *counts = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 1, 2);
     for (int i = 0; i < 16; i++) {
         ((float *) sums->data)[i] = (float) i;
@@ -29,8 +29,8 @@ static void sample_gguf(const char *path) {
 
 // The older form: entries, each a name with its length before it, calls, values.
 static void sample_dat(const char *path) {
-    FILE *file           = fopen(path, "wb");
-    const char name[]    = "blk.0.ffn_up.weight";
+    FILE *file = fopen(path, "wb");
+    const char name[] = "blk.0.ffn_up.weight";
     const int32_t head[] = {1, (int32_t) strlen(name)}, numbers[] = {2, 16};
     const float values[16] = {1.0f, 2.0f, 3.0f};
     expect(file != NULL, "no sample");
@@ -42,7 +42,7 @@ static void sample_dat(const char *path) {
 }
 
 static void sample_open(struct patched *p, void (*make)(const char *)) {
-    char path[]  = "/tmp/fuzz-imatrix-XXXXXX";
+    char path[] = "/tmp/fuzz-imatrix-XXXXXX";
     const int fd = mkstemp(path);
     expect(fd >= 0, "no sample");
     close(fd);
@@ -59,10 +59,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         sample_open(&samples[0], sample_gguf);
         sample_open(&samples[1], sample_dat);
     }
-    const int form    = size > 0 && data[size - 1] % 2 == 1;
+    const int form = size > 0 && data[size - 1] % 2 == 1;
     struct imatrix *m = imatrix_open(patched_write(&samples[form], data, size > 0 ? size - 1 : 0));
-    bool is_wrong     = false;
-    const float *row  = m != NULL ? imatrix_find(m, &weight, &is_wrong) : NULL;
+    bool is_wrong = false;
+    const float *row = m != NULL ? imatrix_find(m, &weight, &is_wrong) : NULL;
     static float copy[16];
     if (row != NULL) {
         memcpy(copy, row, sizeof copy); // all of them can be read

@@ -34,9 +34,9 @@ static void draw(const struct map_plan *plan) {
     views[1] = views[0];
     for (size_t n = 1; n <= 2; n++) {
         for (int as_html = 0; as_html < 2; as_html++) {
-            char *text  = NULL;
+            char *text = NULL;
             size_t size = 0;
-            FILE *file  = open_memstream(&text, &size);
+            FILE *file = open_memstream(&text, &size);
             if (file != NULL) {
                 expect((as_html ? map_html_write : map_svg_write)(views, n, file), "not written");
                 fclose(file);

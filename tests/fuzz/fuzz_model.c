@@ -6,10 +6,10 @@
 #include "support/model_sample.h"
 
 static void decode(const struct model *model, const struct model_devices *devices) {
-    struct model_error error           = {""};
+    struct model_error error = {""};
     const struct session_params params = {.n_ctx = 16, .n_batch = 4, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
-    struct session *s                  = session_new(model, devices, &params, &error);
-    const int32_t tokens[]             = {0, 1, 2};
+    struct session *s = session_new(model, devices, &params, &error);
+    const int32_t tokens[] = {0, 1, 2};
     if (s != NULL && session_reserve(s, &error)) {
         const bool is_done = session_decode(s, tokens, model->params.n_vocab > 3 ? 3 : 1, &error);
         expect(is_done == (error.text[0] == '\0'), "failed without a word, or done with one");
@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct model_devices devices;
     struct model_error error = {""};
     if (sample.whole == NULL) {
-        char path[]           = "/tmp/fuzz-model-XXXXXX";
+        char path[] = "/tmp/fuzz-model-XXXXXX";
         struct sample_model m = sample_model_default();
         m.n_layer = 1, m.n_expert = 2, m.has_bias = true;
         sample_model_write(&m, path);

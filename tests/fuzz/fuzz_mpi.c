@@ -54,11 +54,11 @@ static void worker_empty(struct mpi_worker *w) {
     shim_free(w->graphs);
     shim_free(w->groups);
     shim_free(w->buffers);
-    w->graphs    = NULL;
-    w->groups    = NULL;
-    w->buffers   = NULL;
+    w->graphs = NULL;
+    w->groups = NULL;
+    w->buffers = NULL;
     w->n_buffers = w->n_graphs = w->n_groups = 0;
-    w->failure[0]                            = '\0';
+    w->failure[0] = '\0';
     memset(&w->coming, 0, sizeof w->coming);
 }
 
@@ -78,10 +78,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct mpi_mail mail; // its address is the worker's for good
     static struct mpi_worker w;
     struct mpi_transport t = {.alloc = shim_malloc, .release = shim_free};
-    struct mpi_loop *loop  = mpi_loop_new(2);
+    struct mpi_loop *loop = mpi_loop_new(2);
     expect(loop != NULL && mpi_loop_open(loop, 1, &t) && mpi_mail_init(&mail, &t), "no mail");
     if (w.mail == NULL) {
-        ggml_backend_dev_t cpu               = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
+        ggml_backend_dev_t cpu = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
         struct berth_mpi_serve_params params = {.devices = &cpu, .n_devices = 1, .n_threads = 1, .memory_limit = 1 << 16};
         ggml_log_set(quiet, NULL);
         expect(mpi_worker_init(&w, &mail, 0, &params), "no worker");

@@ -26,19 +26,19 @@ enum { RAW = 1, ALIGNED = 2, FIXED = 4, ALIASES = 8, POOLS = 16 };
 
 static int64_t read_items(struct bytes *b, struct berth_plan_item *items, int64_t n_most) {
     const uint64_t features = get(b, 1);
-    int64_t n               = 0;
+    int64_t n = 0;
     while (b->p < b->end && n < n_most) {
         struct berth_plan_item *item = &items[n++];
-        const uint64_t has           = features == 0 ? 0 : get(b, 1) & features;
-        *item                        = (struct berth_plan_item){.align = 1};
-        item->first                  = some_step(b);
-        item->last                   = (has & RAW) != 0 ? (int64_t) get(b, 8) : item->first + (int64_t) (get(b, 1) % 12);
-        item->size                   = (has & RAW) != 0 ? get(b, 8) : some_size(b);
-        item->align                  = (has & ALIGNED) != 0 ? some_size(b) : 1;
-        item->is_fixed               = (has & FIXED) != 0;
-        item->fixed                  = item->is_fixed ? some_size(b) : 0;
-        item->alias                  = (has & ALIASES) != 0 ? (int32_t) (get(b, 1) % 4) + 1 : 0;
-        item->pool                   = (has & POOLS) != 0 ? (int32_t) (get(b, 1) % 3) : 0;
+        const uint64_t has = features == 0 ? 0 : get(b, 1) & features;
+        *item = (struct berth_plan_item){.align = 1};
+        item->first = some_step(b);
+        item->last = (has & RAW) != 0 ? (int64_t) get(b, 8) : item->first + (int64_t) (get(b, 1) % 12);
+        item->size = (has & RAW) != 0 ? get(b, 8) : some_size(b);
+        item->align = (has & ALIGNED) != 0 ? some_size(b) : 1;
+        item->is_fixed = (has & FIXED) != 0;
+        item->fixed = item->is_fixed ? some_size(b) : 0;
+        item->alias = (has & ALIASES) != 0 ? (int32_t) (get(b, 1) % 4) + 1 : 0;
+        item->pool = (has & POOLS) != 0 ? (int32_t) (get(b, 1) % 3) : 0;
     }
     return n;
 }
@@ -48,19 +48,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint64_t offsets[MAX_ITEMS + 1], again[MAX_ITEMS + 1];
     struct berth_plan_report report, second;
     struct berth_plan_fault fault;
-    struct bytes b                  = {data, data + size};
-    const uint64_t shape            = get(&b, 1);
+    struct bytes b = {data, data + size};
+    const uint64_t shape = get(&b, 1);
     struct berth_plan_params params = {0};
     ggml_log_set(quiet, NULL);
-    params.capacity  = (shape & 1) != 0 ? some_size(&b) : 0;
+    params.capacity = (shape & 1) != 0 ? some_size(&b) : 0;
     params.max_chunk = (shape & 6) == 6 ? some_size(&b) : 0;
     params.budget_us = (shape & 8) != 0 ? BUDGET_US : 0;
-    params.seed      = (shape & 16) != 0 ? get(&b, 1) : 0;
+    params.seed = (shape & 16) != 0 ? get(&b, 1) : 0;
     params.n_threads = (shape & 0xe0) == 0xe0 ? 2 : 0;
-    const int64_t n  = read_items(&b, items, params.max_chunk != 0 ? CHUNKED_ITEMS : MAX_ITEMS);
+    const int64_t n = read_items(&b, items, params.max_chunk != 0 ? CHUNKED_ITEMS : MAX_ITEMS);
 
     clock_jump_at(params.budget_us > 0 ? clock_number(data, size, JUMPS) : 0);
-    const clock_t start           = clock();
+    const clock_t start = clock();
     const enum ggml_status status = berth_plan_solve(items, n, &params, offsets, &report);
     expect(clock() - start < PATIENCE_S * CLOCKS_PER_SEC, "took too long");
     if (status != GGML_STATUS_SUCCESS) {

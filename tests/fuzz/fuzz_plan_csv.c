@@ -15,10 +15,10 @@ static bool is_same_id(const char *now, const char *was) {
 }
 
 static void round_trip(const struct berth_plan_set *set, bool as_json) {
-    char *text                 = NULL;
-    size_t size                = 0;
+    char *text = NULL;
+    size_t size = 0;
     struct berth_plan_set *two = NULL;
-    FILE *file                 = open_memstream(&text, &size);
+    FILE *file = open_memstream(&text, &size);
     if (file == NULL) {
         return;
     }

@@ -27,7 +27,7 @@ static void walk(struct guide *guide, uint32_t seed) {
         for (int i = 0; i < 256 && !allowed[byte]; i++) {
             byte = (byte + 1) % 256;
         }
-        ok      = allowed[byte] && guided_take(guide, (uint8_t) byte, allowed);
+        ok = allowed[byte] && guided_take(guide, (uint8_t) byte, allowed);
         text[n] = (char) byte;
     }
 }
@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     struct model_error error = {""};
-    struct grammar *g        = guided_grammar(text, strlen(text));
+    struct grammar *g = guided_grammar(text, strlen(text));
     expect(g != NULL, "a schema became no grammar");
     struct guide *guide = guide_new(g, vocab, &error);
     if (guide != NULL) {

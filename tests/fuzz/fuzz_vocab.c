@@ -10,8 +10,8 @@
 #include <string.h>
 
 static void encode(const struct vocab *v, const char *text, size_t size, bool special) {
-    struct model_error error  = {""};
-    struct token_list list    = {0};
+    struct model_error error = {""};
+    struct token_list list = {0};
     struct utf8_stream stream = {0};
     char *piece = malloc(v->max_size + 8), *chars = malloc(3 * (v->max_size + 12));
     expect(piece != NULL && chars != NULL, "out of memory");
@@ -33,13 +33,13 @@ static void encode(const struct vocab *v, const char *text, size_t size, bool sp
 // The last byte says how many of those before it are the text.
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ggml_log_set(quiet, NULL);
-    const size_t n_text    = size > 0 ? data[size - 1] % size : 0;
-    const size_t n_file    = size > 0 ? size - 1 - n_text : 0;
+    const size_t n_text = size > 0 ? data[size - 1] % size : 0;
+    const size_t n_file = size > 0 ? size - 1 - n_text : 0;
     struct gguf_context *g = gguf_init_from_buffer(data, n_file, (struct gguf_init_params){.no_alloc = true});
-    const int64_t id       = g != NULL ? gguf_find_key(g, "tokenizer.ggml.tokens") : -1;
+    const int64_t id = g != NULL ? gguf_find_key(g, "tokenizer.ggml.tokens") : -1;
     if (id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_ARRAY) {
         struct model_error error = {""};
-        struct vocab *v          = vocab_new(g, (int64_t) gguf_get_arr_n(g, id), &error);
+        struct vocab *v = vocab_new(g, (int64_t) gguf_get_arr_n(g, id), &error);
         expect((v != NULL) == (error.text[0] == '\0'), "refused without a word, or accepted with one");
         if (v != NULL) {
             encode(v, (const char *) data + n_file, n_text, true);

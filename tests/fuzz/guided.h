@@ -31,8 +31,8 @@ static inline struct vocab *guided_vocab(void) {
             n = (size_t) sprintf(texts[i], "</s>");
         }
         texts[i][n] = '\0';
-        tokens[i]   = texts[i];
-        types[i]    = i == GUIDED_END ? TOKEN_CONTROL : TOKEN_NORMAL;
+        tokens[i] = texts[i];
+        types[i] = i == GUIDED_END ? TOKEN_CONTROL : TOKEN_NORMAL;
     }
     keys = gguf_init_empty();
     gguf_set_val_str(keys, "tokenizer.ggml.model", "gpt2");
@@ -48,10 +48,10 @@ static inline struct vocab *guided_vocab(void) {
 
 // Which tokens may follow. False: a limit was reached, with an error.
 static inline bool guided_mask(struct guide *guide, bool allowed[GUIDED_TOKENS]) {
-    struct model_error error    = {""};
+    struct model_error error = {""};
     float logits[GUIDED_TOKENS] = {0};
-    const int64_t n             = guide_mask(guide, logits, GUIDED_TOKENS, &error);
-    int64_t n_allowed           = 0;
+    const int64_t n = guide_mask(guide, logits, GUIDED_TOKENS, &error);
+    int64_t n_allowed = 0;
     for (int i = 0; i < GUIDED_TOKENS; i++) {
         allowed[i] = logits[i] == 0;
         n_allowed += allowed[i];
@@ -80,13 +80,13 @@ static inline bool guided_take(struct guide *guide, uint8_t byte, bool allowed[G
 // A grammar with limits that a fuzzer reaches.
 static inline struct grammar *guided_grammar(const char *text, size_t size) {
     struct model_error error = {""};
-    struct grammar *g        = grammar_new(text, size, NULL, NULL, &error);
+    struct grammar *g = grammar_new(text, size, NULL, NULL, &error);
     expect((g != NULL) == (error.text[0] == '\0'), "refused without a word, or accepted with one");
     if (g != NULL) {
         // '.' and [^x] are the parts of UTF-8's range, of up to five elements each.
         expect(g->n_elems <= 64 * size + 64 && g->n_rules <= 2 * size + 8, "more elements than the text can have");
         g->max_stack_size = 1 << 20;
-        g->max_steps      = 20000;
+        g->max_steps = 20000;
     }
     return g;
 }

@@ -24,7 +24,7 @@ struct patched {
 static inline void patched_open(struct patched *p, const char *path) {
     FILE *file = fopen(path, "rb");
     expect(file != NULL && fseek(file, 0, SEEK_END) == 0, "no sample");
-    p->size  = (size_t) ftell(file);
+    p->size = (size_t) ftell(file);
     p->whole = malloc(p->size);
     p->bytes = malloc(p->size);
     expect(p->whole != NULL && p->bytes != NULL && fseek(file, 0, SEEK_SET) == 0, "no sample");
@@ -39,7 +39,7 @@ static inline void patch(uint8_t *at, size_t room, uint8_t how, uint16_t what) {
     static const uint64_t odd[] = {
         0, 1, 2, 255, 256, 65535, 65536, UINT32_MAX, (uint64_t) 1 << 32, INT64_MAX, (uint64_t) 1 << 63, UINT64_MAX};
     const uint64_t value = how < 128 ? what : odd[what % (sizeof odd / sizeof *odd)];
-    const size_t n       = (size_t) 1 << (how % 4);
+    const size_t n = (size_t) 1 << (how % 4);
     memcpy(at, &value, n < room ? n : room); // little endian, as the formats are
 }
 
@@ -47,7 +47,7 @@ static inline const char *patched_write(struct patched *p, const uint8_t *data, 
     size_t n_bytes = p->size;
     memcpy(p->bytes, p->whole, p->size);
     for (size_t i = 0; i + 6 <= size; i += 6) {
-        const uint8_t *d   = data + i;
+        const uint8_t *d = data + i;
         const size_t where = ((size_t) d[0] | (size_t) d[1] << 8 | (size_t) d[2] << 16) % p->size;
         patch(p->bytes + where, p->size - where, d[3], (uint16_t) (d[4] | d[5] << 8));
     }

@@ -17,7 +17,7 @@ static int replay_file(const char *path) {
         perror(path);
         return 1;
     }
-    uint8_t *data     = malloc(1 << 20);
+    uint8_t *data = malloc(1 << 20);
     const size_t size = data == NULL ? 0 : fread(data, 1, 1 << 20, file);
     for (size_t n = 0; n <= size; n += n + 8 <= size ? 8 : n < size ? size - n : 1) {
         uint8_t *copy = malloc(n == 0 ? 1 : n); // its end is the end of the data

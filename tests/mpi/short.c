@@ -21,7 +21,7 @@
 #define UNSENT 90
 
 // Short ones go at once, long ones when they are asked for.
-static const size_t sizes[N]  = {100, 777, 1 << 20, 50, 3000001, UNRECEIVED, UNTESTED, 60};
+static const size_t sizes[N] = {100, 777, 1 << 20, 50, 3000001, UNRECEIVED, UNTESTED, 60};
 static const bool is_short[N] = {false, true, true, false, true, false, false, false};
 static size_t n_refused;
 static MPI_Request untested;
@@ -33,7 +33,7 @@ int MPI_Imrecv(void *bytes, int n, MPI_Datatype type, MPI_Message *message, MPI_
         return MPI_ERR_INTERN;
     }
     const int error = PMPI_Imrecv(bytes, n, type, message, request);
-    untested        = n == UNTESTED ? *request : untested;
+    untested = n == UNTESTED ? *request : untested;
     return error;
 }
 
@@ -133,17 +133,17 @@ static int receive_all(struct mpi_transport *t) {
 }
 
 int main(int argc, char **argv) {
-    char why[256]          = "";
+    char why[256] = "";
     struct mpi_transport t = {.alloc = malloc, .release = free};
     mpi_link_open_t open;
     void *library = argc == 2 ? dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL) : NULL;
-    void *symbol  = library != NULL ? dlsym(library, MPI_LINK_OPEN) : NULL;
+    void *symbol = library != NULL ? dlsym(library, MPI_LINK_OPEN) : NULL;
     memcpy(&open, &symbol, sizeof open);
     if (open == NULL || !open(&t, why, sizeof why) || t.size != 2) {
         fprintf(stderr, "no link of two: %s\n", why);
         return 1;
     }
-    t.alloc      = t.rank == 1 ? some_alloc : malloc;
+    t.alloc = t.rank == 1 ? some_alloc : malloc;
     const int rc = t.rank == 0 ? send_all(&t) : receive_all(&t);
     fflush(stdout);
     t.close(&t, false);

@@ -114,7 +114,7 @@ static const char *chain_open(struct chain *c, const float *numbers) {
     c->ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
     for (int i = 0; i < n_devices; i++) {
         c->weights[i] = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
-        c->w[i]       = ggml_new_tensor_2d(c->weights[i], GGML_TYPE_F32, WIDTH, WIDTH);
+        c->w[i] = ggml_new_tensor_2d(c->weights[i], GGML_TYPE_F32, WIDTH, WIDTH);
         c->buffers[i] = ggml_backend_alloc_ctx_tensors_from_buft(c->weights[i], ggml_backend_dev_buffer_type(devices[i]));
         if (c->buffers[i] == NULL) {
             return "allocating";
@@ -122,13 +122,13 @@ static const char *chain_open(struct chain *c, const float *numbers) {
         ggml_backend_buffer_set_usage(c->buffers[i], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
         ggml_backend_tensor_set(c->w[i], numbers, 0, ggml_nbytes(c->w[i]));
     }
-    c->in                 = ggml_new_tensor_2d(c->ctx, GGML_TYPE_F32, WIDTH, 2);
+    c->in = ggml_new_tensor_2d(c->ctx, GGML_TYPE_F32, WIDTH, 2);
     struct ggml_tensor *x = c->in;
     ggml_set_input(c->in);
     for (int i = 0; i < n_devices; i++) {
         x = ggml_soft_max(c->ctx, ggml_mul_mat(c->ctx, c->w[i], x));
     }
-    c->out   = x;
+    c->out = x;
     c->graph = ggml_new_graph(c->ctx);
     ggml_set_output(c->out);
     ggml_build_forward_expand(c->graph, c->out);
@@ -151,8 +151,8 @@ static const char *chain_step(struct chain *c, const float *in, float *out) {
 // The same by the CPU alone.
 static void expected(const float *numbers, const float *in, float *out) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 64 << 20});
-    struct ggml_tensor *w    = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDTH, WIDTH),
-                       *x    = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDTH, 2);
+    struct ggml_tensor *w = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDTH, WIDTH),
+                       *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDTH, 2);
     memcpy(w->data, numbers, ggml_nbytes(w));
     memcpy(x->data, in, ggml_nbytes(x));
     for (int i = 0; i < n_devices; i++) {
@@ -207,7 +207,7 @@ static int steps_run(struct chain *c, const float *in, const float *want, int n_
         }
         if (memcmp(out, want, sizeof out) != 0) {
             const char *error = berth_last_error(); // a get cannot tell: the next step does
-            failed            = strstr(error, "MPI") != NULL ? chain_step(c, in, out) : NULL;
+            failed = strstr(error, "MPI") != NULL ? chain_step(c, in, out) : NULL;
             fprintf(stderr, "step %d: another result, %g for %g: %s\n", n_done, (double) out[0], (double) want[0], error);
             return failed != NULL ? told(failed) : 1;
         }
@@ -220,7 +220,7 @@ static int steps_run(struct chain *c, const float *in, const float *want, int n_
         } else if (i == 101) {
             get_traffic(&to);
             // What a rank is sent and sends back beside the numbers themselves: what goes in, what comes out, nothing in between.
-            const double all    = (double) (to.sent_size + to.received_size - from.sent_size - from.received_size) / 100;
+            const double all = (double) (to.sent_size + to.received_size - from.sent_size - from.received_size) / 100;
             const double beside = (all - 2 * sizeof out) / n_devices;
             printf("a step: %.0f bytes, %.0f a rank beside activations\n", all, beside);
             if (beside > 1024) {
@@ -232,7 +232,7 @@ static int steps_run(struct chain *c, const float *in, const float *want, int n_
 }
 
 int main(int argc, char **argv) {
-    int n_rounds      = argc > 1 ? atoi(argv[1]) : 1;
+    int n_rounds = argc > 1 ? atoi(argv[1]) : 1;
     const int n_steps = argc > 2 ? atoi(argv[2]) : 200;
     static float numbers[WIDTH * WIDTH], in[2 * WIDTH], want[2 * WIDTH];
     ggml_log_set(log_warnings, NULL);
@@ -250,17 +250,17 @@ int main(int argc, char **argv) {
         n_rounds = FEW_ROUNDS;
     }
     devices[n_devices] = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    void *p            = ggml_backend_reg_get_proc_address(ggml_backend_reg_by_name("MPI"), "berth_mpi_traffic");
+    void *p = ggml_backend_reg_get_proc_address(ggml_backend_reg_by_name("MPI"), "berth_mpi_traffic");
     memcpy(&get_traffic, &p, sizeof get_traffic);
     for (int i = 0; i < WIDTH * WIDTH; i++) {
-        numbers[i]          = (float) (i * 7919 % 1009) / 1009.0f - 0.5f;
+        numbers[i] = (float) (i * 7919 % 1009) / 1009.0f - 0.5f;
         in[i % (2 * WIDTH)] = (float) (i % 31) / 31.0f;
     }
     expected(numbers, in, want);
     struct chain c = {0};
     for (int i = 0; i < n_rounds; i++) {
         const char *failed = chain_open(&c, numbers);
-        const int code     = failed != NULL ? told(failed) : steps_run(&c, in, want, n_steps);
+        const int code = failed != NULL ? told(failed) : steps_run(&c, in, want, n_steps);
         chain_free(&c);
         if (code != 0) {
             return code;

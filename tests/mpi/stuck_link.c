@@ -25,7 +25,7 @@ static size_t stuck_unsent(struct mpi_transport *t, int to) {
 }
 
 static bool hello_receive(struct mpi_transport *t, struct mpi_letter *out) {
-    static const struct mpi_head head   = {.kind = MPI_HELLO};
+    static const struct mpi_head head = {.kind = MPI_HELLO};
     static const struct mpi_hello hello = {
         .magic = MPI_MAGIC, .version = MPI_WIRE_VERSION, .release = BERTH_VERSION, .host = "elsewhere"};
     *out = (struct mpi_letter){.from = 1, .size = sizeof head + sizeof hello, .bytes = t->alloc(sizeof head + sizeof hello)};
@@ -62,11 +62,11 @@ __attribute__((visibility("default"))) bool berth_mpi_link_open(struct mpi_trans
 bool berth_mpi_link_open(struct mpi_transport *t, char *why, size_t why_size) {
     (void) why;
     (void) why_size;
-    t->rank    = 0;
-    t->size    = 2;
-    t->send    = stuck_send;
-    t->unsent  = stuck_unsent;
+    t->rank = 0;
+    t->size = 2;
+    t->send = stuck_send;
+    t->unsent = stuck_unsent;
     t->receive = stuck_receive;
-    t->close   = stuck_close;
+    t->close = stuck_close;
     return true;
 }

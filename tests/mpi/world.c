@@ -76,7 +76,7 @@ static void stop_self(int number) {
 }
 
 static int freeze_in_the_middle(const struct berth_mpi_world *w) {
-    const size_t size           = (size_t) 256 << 20;
+    const size_t size = (size_t) 256 << 20;
     const struct itimerval soon = {.it_value = {.tv_usec = 200000}};
     int pid = (int) getpid(), number = w->rank;
     char *data = calloc(size, 1);
@@ -137,9 +137,9 @@ static int free_at_the_end(void) {
     static float data[1 << 20];
     CHECK(atexit(free_late) == 0);
     ggml_backend_load_all();
-    ggml_backend_dev_t dev   = ggml_backend_dev_by_name("MPI1:CPU");
+    ggml_backend_dev_t dev = ggml_backend_dev_by_name("MPI1:CPU");
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 4096, .no_alloc = true});
-    struct ggml_tensor *t    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1 << 20);
+    struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1 << 20);
     CHECK(dev != NULL && t != NULL);
     late_backend = ggml_backend_dev_init(dev, NULL);
     CHECK(late_backend != NULL);

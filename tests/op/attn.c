@@ -59,7 +59,7 @@ static struct ggml_tensor *build_attn(struct op_build *b, const void *arg) {
         op_with_specials(v);
     }
     if (c->k == GGML_TYPE_F16 || (c->v == GGML_TYPE_F16 && !ggml_is_quantized(c->k))) {
-        b->plain      = op_plain_attn;
+        b->plain = op_plain_attn;
         b->plain_nmse = OP_F32;
     }
     struct ggml_tensor *t = ggml_flash_attn_ext(b->ctx, q, k, v, mask, 0.125f, mask != NULL ? c->max_bias : 0.0f, c->softcap);
@@ -76,9 +76,9 @@ static double tolerance(const struct attn *c) {
 }
 
 static void plain_cases(struct op_suite *s) {
-    static const int64_t sizes[][7]     = {{64, 64, 33, 4, 4, 7, 1}, {64, 64, 256, 8, 2, 1, 1}, {128, 128, 513, 4, 1, 3, 2},
-            {96, 64, 100, 6, 3, 20, 1}, {40, 40, 64, 12, 12, 5, 1}, {256, 128, 1030, 2, 1, 1, 1}, {64, 64, 200, 4, 2, 70, 1},
-            {72, 72, 9, 3, 3, 4, 3}, {128, 128, 1, 2, 2, 1, 1}};
+    static const int64_t sizes[][7] = {{64, 64, 33, 4, 4, 7, 1}, {64, 64, 256, 8, 2, 1, 1}, {128, 128, 513, 4, 1, 3, 2},
+        {96, 64, 100, 6, 3, 20, 1}, {40, 40, 64, 12, 12, 5, 1}, {256, 128, 1030, 2, 1, 1, 1}, {64, 64, 200, 4, 2, 70, 1},
+        {72, 72, 9, 3, 3, 4, 3}, {128, 128, 1, 2, 2, 1, 1}};
     static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16};
     for (size_t i = 0; i < N(sizes); i++) {
         for (size_t t = 0; t < N(types); t++) {
@@ -87,12 +87,12 @@ static void plain_cases(struct op_suite *s) {
                     const int64_t *z = sizes[i];
                     struct attn c = {z[0], z[1], z[2], z[3], z[4], z[5], z[6], types[t], types[t], mask, 1, 1, 0, 0, false, false,
                         false, GGML_PREC_DEFAULT, 0};
-                    c.sinks       = variant == 1;
-                    c.mask_heads  = variant == 1 ? c.n_head : 1;
-                    c.mask_seqs   = variant == 2 ? c.n_seq : 1;
-                    c.softcap     = variant == 2 ? 10.0f : 0.0f;
-                    c.max_bias    = variant == 3 ? 8.0f : 0.0f;
-                    c.cache       = variant == 4;
+                    c.sinks = variant == 1;
+                    c.mask_heads = variant == 1 ? c.n_head : 1;
+                    c.mask_seqs = variant == 2 ? c.n_seq : 1;
+                    c.softcap = variant == 2 ? 10.0f : 0.0f;
+                    c.max_bias = variant == 3 ? 8.0f : 0.0f;
+                    c.cache = variant == 4;
                     op_case(s, "FLASH_ATTN_EXT",
                         op_text("size %zu %s mask %d variant %d", i, ggml_type_name(types[t]), mask, variant), tolerance(&c),
                         build_attn, &c);
@@ -124,10 +124,10 @@ static void wide_cases(struct op_suite *s) {
         for (size_t t = 0; t < N(types); t++) {
             for (int mask = NO_MASK; mask <= SPARSE; mask += CAUSAL) {
                 const int64_t *z = sizes[i];
-                struct attn c    = {z[0], z[1], z[2], z[3], z[4], z[5], z[6], types[t], types[t], mask, 1, 1, 0, 0, false, false,
-                       false, GGML_PREC_DEFAULT, 0};
-                c.cache          = i % 2 == 1;
-                c.sinks          = i == 2;
+                struct attn c = {z[0], z[1], z[2], z[3], z[4], z[5], z[6], types[t], types[t], mask, 1, 1, 0, 0, false, false,
+                    false, GGML_PREC_DEFAULT, 0};
+                c.cache = i % 2 == 1;
+                c.sinks = i == 2;
                 op_case(s, "FLASH_ATTN_EXT", op_text("wide %zu %s mask %d", i, ggml_type_name(types[t]), mask), tolerance(&c),
                     build_attn, &c);
             }
@@ -154,15 +154,15 @@ static void quantised_cases(struct op_suite *s) {
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         for (int variant = 0; variant < 6 && is_weight(t); variant++) {
             const enum ggml_type type = (enum ggml_type) t;
-            const int64_t d           = ggml_blck_size(type) > 64 ? 256 : 128;
-            struct attn c             = {d, d, 130, 4, 2,
+            const int64_t d = ggml_blck_size(type) > 64 ? 256 : 128;
+            struct attn c = {d, d, 130, 4, 2,
                 variant < 3    ? 1
-                            : variant == 5 ? 66
-                                           : 6,
-                            1, type, type, CAUSAL, 1, 1, 0, 0, false, false, false, GGML_PREC_DEFAULT, 0};
-            c.mask                    = variant == 0 ? NO_MASK : CAUSAL;
-            c.k                       = variant % 3 == 2 ? GGML_TYPE_F16 : type;
-            c.v                       = variant % 3 == 1 ? GGML_TYPE_F16 : type;
+                : variant == 5 ? 66
+                               : 6,
+                1, type, type, CAUSAL, 1, 1, 0, 0, false, false, false, GGML_PREC_DEFAULT, 0};
+            c.mask = variant == 0 ? NO_MASK : CAUSAL;
+            c.k = variant % 3 == 2 ? GGML_TYPE_F16 : type;
+            c.v = variant % 3 == 1 ? GGML_TYPE_F16 : type;
             op_case(s, "FLASH_ATTN_EXT", op_text("%s variant %d", ggml_type_name(type), variant), tolerance(&c), build_attn, &c);
         }
     }
@@ -176,8 +176,8 @@ struct indexer {
 
 static struct ggml_tensor *build_indexer(struct op_build *b, const void *arg) {
     const struct indexer *c = arg;
-    struct ggml_tensor *q   = op_input(b, GGML_TYPE_F32, NE(c->d, c->n_head, c->n_token, c->n_seq));
-    struct ggml_tensor *k   = op_input(b, c->type, NE(c->d, 1, c->n_kv, c->n_seq));
+    struct ggml_tensor *q = op_input(b, GGML_TYPE_F32, NE(c->d, c->n_head, c->n_token, c->n_seq));
+    struct ggml_tensor *k = op_input(b, c->type, NE(c->d, 1, c->n_kv, c->n_seq));
     return ggml_lightning_indexer(b->ctx, q, k, op_input(b, GGML_TYPE_F32, NE(c->n_head, c->n_token, 1, c->n_seq)),
         mask_of(b, c->mask, NE(c->n_kv, c->n_token, 1, c->mask_seqs)));
 }
@@ -187,10 +187,10 @@ static void indexer_cases(struct op_suite *s) {
         const bool is_float = t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16;
         for (int variant = 0; variant < 4 && (is_float || is_weight(t)); variant++) {
             const enum ggml_type type = (enum ggml_type) t;
-            struct indexer c          = {ggml_blck_size(type) > 64 ? 256 : 128,
+            struct indexer c = {ggml_blck_size(type) > 64 ? 256 : 128,
                 variant == 0   ? 1
-                         : variant == 1 ? 64
-                                        : 5,
+                : variant == 1 ? 64
+                               : 5,
                 variant == 0 ? 7 : 130, variant == 2 ? 9 : 1, variant == 3 ? 4 : 1, variant == 3 ? 2 : 1, type, OPEN + variant};
             op_case(s, "LIGHTNING_INDEXER", op_text("%s variant %d", ggml_type_name(type), variant), OP_F32, build_indexer, &c);
         }

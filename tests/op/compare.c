@@ -9,8 +9,8 @@
 
 double *op_values(const struct ggml_tensor *t) {
     double *v = malloc((size_t) ggml_nelements(t) * sizeof *v + 1);
-    float *x  = malloc((size_t) t->ne[0] * sizeof *x + 1);
-    size_t n  = 0;
+    float *x = malloc((size_t) t->ne[0] * sizeof *x + 1);
+    size_t n = 0;
     for (int64_t ir = 0; ir < ggml_nrows(t); ir++) {
         const int64_t i3 = ir / (t->ne[1] * t->ne[2]), i2 = ir / t->ne[1] % t->ne[2], i1 = ir % t->ne[1];
         const char *row = (const char *) t->data + (size_t) i1 * t->nb[1] + (size_t) i2 * t->nb[2] + (size_t) i3 * t->nb[3];

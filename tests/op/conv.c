@@ -23,17 +23,17 @@ static struct ggml_tensor *build_dw(struct op_build *b, const struct conv *c) {
     const int64_t ne[] = {c->n[0], c->n[1], c->in, c->batch};
     struct ggml_tensor *kernel, *data;
     if (c->layout == 1) {
-        data   = channels_first(b, GGML_TYPE_F32, ne);
+        data = channels_first(b, GGML_TYPE_F32, ne);
         kernel = ggml_permute(b->ctx, op_input(b, c->kernel, NE(c->in, 1, c->k[0], c->k[1])), 3, 2, 0, 1);
     } else {
-        data   = op_input(b, GGML_TYPE_F32, ne);
+        data = op_input(b, GGML_TYPE_F32, ne);
         kernel = op_input(b, c->kernel, NE(c->k[0], c->k[1], 1, c->in));
     }
     return ggml_conv_2d_dw_direct(b->ctx, kernel, data, c->s[0], c->s[1], c->p[0], c->p[1], c->d[0], c->d[1]);
 }
 
 static struct ggml_tensor *build(struct op_build *b, const void *arg) {
-    const struct conv *c     = arg;
+    const struct conv *c = arg;
     struct ggml_context *ctx = b->ctx;
     const int64_t *n = c->n, *k = c->k;
     const int *s = c->s, *p = c->p, *d = c->d;
@@ -48,7 +48,7 @@ static struct ggml_tensor *build(struct op_build *b, const void *arg) {
                 d[0], d[1], true, c->type);
         case GGML_OP_IM2COL_BACK: {
             struct ggml_tensor *kernel = op_input(b, c->kernel, NE(k[0], k[1], c->in, c->out));
-            int64_t ne[]               = {n[0], n[1], c->in, c->batch};
+            int64_t ne[] = {n[0], n[1], c->in, c->batch};
             struct ggml_tensor *col =
                 ggml_im2col(ctx, kernel, op_input(b, GGML_TYPE_F32, ne), s[0], s[1], p[0], p[1], d[0], d[1], true, GGML_TYPE_F32);
             return ggml_im2col_back(
@@ -101,10 +101,10 @@ static double tolerance(enum ggml_op op, enum ggml_type kernel) {
 // turn 1: the walk with more padding and channels
 static void one(struct op_suite *s, size_t i, int turn, enum ggml_op op, enum ggml_type kernel, enum ggml_type type, int layout) {
     struct conv c = walks[i];
-    c.op          = op;
-    c.kernel      = kernel;
-    c.type        = type;
-    c.layout      = layout;
+    c.op = op;
+    c.kernel = kernel;
+    c.type = type;
+    c.layout = layout;
     for (int d = 0; d < 3; d++) {
         c.p[d] += turn;
     }
@@ -120,12 +120,12 @@ static void stride_cases(struct op_suite *s) {
     for (size_t i = 0; i < N(walks); i++) {
         for (int half = 0; half < 2; half++) {
             for (int stride = 1; stride <= 3; stride++) {
-                struct conv c                   = walks[i];
-                c.kernel                        = half ? GGML_TYPE_F16 : GGML_TYPE_F32;
-                c.s[0]                          = stride;
+                struct conv c = walks[i];
+                c.kernel = half ? GGML_TYPE_F16 : GGML_TYPE_F32;
+                c.s[0] = stride;
                 static const enum ggml_op ops[] = {GGML_OP_CONV_TRANSPOSE_1D, GGML_OP_CONV_TRANSPOSE_2D, GGML_OP_COL2IM_1D};
                 for (size_t o = 0; o < N(ops); o++) {
-                    c.op   = ops[o];
+                    c.op = ops[o];
                     c.p[0] = ops[o] == GGML_OP_COL2IM_1D ? (int) (c.k[0] - 1) / 2 : 0;
                     op_case(s, ggml_op_name(ops[o]), op_text("walk %zu stride %d half %d", i, stride, half),
                         tolerance(ops[o], c.kernel), build, &c);

@@ -35,7 +35,7 @@ static struct ggml_tensor *source(struct op_build *b, const struct copy *c) {
 }
 
 static struct ggml_tensor *build_copy(struct op_build *b, const void *arg) {
-    const struct copy *c  = arg;
+    const struct copy *c = arg;
     struct ggml_tensor *x = source(b, c);
     if (c->op == COPY_CONT) {
         return ggml_cont(b->ctx, x);

@@ -19,9 +19,9 @@ static struct ggml_tensor *build_custom(struct op_build *b, const void *arg) {
     if (b->layout >= OP_EMPTY_0) {
         b->skip = "the functions read every source";
     }
-    const struct custom *c   = arg;
+    const struct custom *c = arg;
     struct ggml_context *ctx = b->ctx;
-    void *userdata           = (void *) (uintptr_t) &op_custom_factor;
+    void *userdata = (void *) (uintptr_t) &op_custom_factor;
     struct ggml_tensor *x[4];
     for (size_t i = 0; i < N(x); i++) {
         x[i] = op_input(b, GGML_TYPE_F32, i == 1 ? NE(3, 1, 1, 1) : c->ne);
@@ -45,7 +45,7 @@ static struct ggml_tensor *build_custom(struct op_build *b, const void *arg) {
 void op_suite_custom(struct op_suite *s) {
     static const char *const names[] = {"CUSTOM", "MAP_CUSTOM1", "MAP_CUSTOM2", "MAP_CUSTOM3"};
     static const int64_t shapes[][4] = {{1, 1, 1, 1}, {5, 3, 2, 2}, {64, 9, 1, 1}, {1000, 40, 1, 1}};
-    static const int tasks[]         = {1, 2, 3, 100, GGML_N_TASKS_MAX};
+    static const int tasks[] = {1, 2, 3, 100, GGML_N_TASKS_MAX};
     for (int n_src = 0; n_src < 4; n_src++) {
         for (size_t i = 0; i < N(shapes); i++) {
             for (size_t t = 0; t < N(tasks); t++) {

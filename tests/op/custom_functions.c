@@ -61,7 +61,7 @@ void op_custom_any(struct ggml_tensor *dst, int ith, int nth, void *userdata) {
     { \
         struct ggml_map_custom##n##_op_params params; \
         memcpy(&params, t->op_params, sizeof params); \
-        params.fun      = op_custom_map##n; \
+        params.fun = op_custom_map##n; \
         params.userdata = userdata; \
         memcpy(t->op_params, &params, sizeof params); \
         break; \
@@ -76,7 +76,7 @@ void op_custom_bind(struct ggml_tensor *t) {
         case GGML_OP_CUSTOM: {
             struct ggml_custom_op_params params;
             memcpy(&params, t->op_params, sizeof params);
-            params.fun      = op_custom_any;
+            params.fun = op_custom_any;
             params.userdata = userdata;
             memcpy(t->op_params, &params, sizeof params);
             break;

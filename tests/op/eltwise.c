@@ -22,8 +22,8 @@ struct binary {
 
 static struct ggml_tensor *build_binary(struct op_build *b, const void *arg) {
     const struct binary *c = arg;
-    struct ggml_tensor *x  = c->layout == 1 ? op_input_holes(b, c->ta, c->a) : op_input(b, c->ta, c->a);
-    struct ggml_tensor *y  = c->layout == 2 ? op_input_holes(b, c->tb, c->b) : op_input_range(b, c->tb, c->b, 0.5f, 2.0f);
+    struct ggml_tensor *x = c->layout == 1 ? op_input_holes(b, c->ta, c->a) : op_input(b, c->ta, c->a);
+    struct ggml_tensor *y = c->layout == 2 ? op_input_holes(b, c->tb, c->b) : op_input_range(b, c->tb, c->b, 0.5f, 2.0f);
     if (c->specials) {
         op_with_specials(x);
         op_with_specials(y);
@@ -90,7 +90,7 @@ struct map {
 enum { MAP_SQR, MAP_SQRT, MAP_LOG, MAP_SIN, MAP_COS, MAP_SCALE, MAP_SCALE_BIAS, MAP_CLAMP, MAP_XIELU, MAP_UNARY };
 
 static struct ggml_tensor *build_map(struct op_build *b, const void *arg) {
-    const struct map *c   = arg;
+    const struct map *c = arg;
     struct ggml_tensor *x = c->layout == 1 ? op_input_holes(b, c->type, c->ne) : op_input_range(b, c->type, c->ne, c->lo, c->hi);
     struct ggml_context *ctx = b->ctx;
     if (c->specials) {
@@ -99,7 +99,7 @@ static struct ggml_tensor *build_map(struct op_build *b, const void *arg) {
     const bool plain = c->which == MAP_UNARY + GGML_UNARY_OP_GELU || c->which == MAP_UNARY + GGML_UNARY_OP_GELU_ERF ||
                        c->which == MAP_UNARY + GGML_UNARY_OP_GELU_QUICK || c->which == MAP_UNARY + GGML_UNARY_OP_SILU;
     if (plain && c->type == GGML_TYPE_BF16) {
-        b->plain      = op_plain_map;
+        b->plain = op_plain_map;
         b->plain_nmse = OP_BF16;
     } else if ((c->which == MAP_SCALE || c->which == MAP_SCALE_BIAS) && c->layout == 1) {
         b->plain = op_plain_map;

@@ -24,7 +24,7 @@ static struct ggml_tensor *input(struct op_build *b, const struct glu *c, float 
 }
 
 static struct ggml_tensor *build_glu(struct op_build *b, const void *arg) {
-    const struct glu *c   = arg;
+    const struct glu *c = arg;
     struct ggml_tensor *x = input(b, c, 6.0f), *g = c->form == SPLIT ? input(b, c, 1.0f) : NULL;
     if (c->layout == SPECIALS) {
         op_with_specials(x);

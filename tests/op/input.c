@@ -20,7 +20,7 @@ float op_uniform(struct op_build *b, float lo, float hi) {
 
 static void fill_row(struct op_build *b, struct ggml_tensor *t, char *row, float lo, float hi) {
     const struct ggml_type_traits_cpu *traits = ggml_get_type_traits_cpu(t->type);
-    float *x                                  = malloc((size_t) t->ne[0] * sizeof *x + 1);
+    float *x = malloc((size_t) t->ne[0] * sizeof *x + 1);
     for (int64_t i = 0; i < t->ne[0]; i++) {
         x[i] = op_uniform(b, lo, hi);
     }
@@ -39,9 +39,9 @@ static void fill_row(struct op_build *b, struct ggml_tensor *t, char *row, float
         }
     } else {
         for (int64_t i = 0; i < t->ne[0]; i++) {
-            char *at           = row + (size_t) i * t->nb[0];
+            char *at = row + (size_t) i * t->nb[0];
             const float scaled = x[i] * 100.0f;
-            const int64_t v64  = (int64_t) scaled;
+            const int64_t v64 = (int64_t) scaled;
             const double v_f64 = x[i];
             switch (t->type) {
                 case GGML_TYPE_I8: *(int8_t *) at = (int8_t) scaled; break;
@@ -77,7 +77,7 @@ static enum op_layout layout_next(struct op_build *b) {
 // A tensor whose memory is larger than its elements need: step of them from one of a row to the next, `more` further elements a
 // row, and a row more a plane.
 static struct ggml_tensor *apart(struct op_build *b, enum ggml_type type, const int64_t *ne, int64_t step, int64_t more) {
-    const bool planes         = more > 0 && ne[2] * ne[3] > 1;
+    const bool planes = more > 0 && ne[2] * ne[3] > 1;
     struct ggml_tensor *whole = ggml_new_tensor(b->ctx, type, 4, NE(step * ne[0] + more, ne[1] + planes, ne[2], ne[3]));
     memset(whole->data, 0, ggml_nbytes(whole));
     struct ggml_tensor *t = ggml_view_tensor(b->ctx, whole);
@@ -88,24 +88,24 @@ static struct ggml_tensor *apart(struct op_build *b, enum ggml_type type, const 
 
 static struct ggml_tensor *swapped(struct op_build *b, enum ggml_type type, const int64_t *ne, int i, int j) {
     int64_t in_memory[4] = {ne[0], ne[1], ne[2], ne[3]};
-    in_memory[i]         = ne[j];
-    in_memory[j]         = ne[i];
-    int axes[4]          = {0, 1, 2, 3};
-    axes[i]              = j;
-    axes[j]              = i;
+    in_memory[i] = ne[j];
+    in_memory[j] = ne[i];
+    int axes[4] = {0, 1, 2, 3};
+    axes[i] = j;
+    axes[j] = i;
     return ggml_permute(b->ctx, ggml_new_tensor(b->ctx, type, 4, in_memory), axes[0], axes[1], axes[2], axes[3]);
 }
 
 static struct ggml_tensor *empty(struct op_build *b, enum ggml_type type, const int64_t *ne, int axis) {
     int64_t none[4] = {ne[0], ne[1], ne[2], ne[3]};
-    none[axis]      = 0;
+    none[axis] = 0;
     return ggml_new_tensor(b->ctx, type, 4, none);
 }
 
 // Blocks stay whole: a quantised row keeps its elements together.
 static struct ggml_tensor *laid_out(struct op_build *b, enum ggml_type type, const int64_t *ne) {
     const enum op_layout layout = layout_next(b);
-    const int64_t blck          = ggml_blck_size(type);
+    const int64_t blck = ggml_blck_size(type);
     switch (layout) {
         case OP_STRIDED: return blck > 1 ? apart(b, type, ne, 1, blck) : apart(b, type, ne, 2, 0);
         case OP_HOLES: return apart(b, type, ne, 1, 3 * blck);
@@ -157,15 +157,15 @@ void *op_at(struct ggml_tensor *t, int64_t i) {
 
 struct ggml_tensor *op_indices(struct op_build *b, enum ggml_type type, const int64_t *ne, int64_t below, bool distinct) {
     struct ggml_tensor *t = laid_out(b, type, ne);
-    const int64_t n       = ggml_nelements(t);
+    const int64_t n = ggml_nelements(t);
     int64_t first = 0, step = 1;
     for (int64_t i = 0; i < n; i++) {
         if (i % ne[0] == 0) { // walk the residues with a step that has no factor in common with `below`
             first = (int64_t) (op_random(b) % (uint64_t) below);
-            step  = below > 2 ? below - 1 : 1;
+            step = below > 2 ? below - 1 : 1;
         }
-        const int64_t v   = distinct ? (first + i % ne[0] * step) % below : (int64_t) (op_random(b) % (uint64_t) below);
-        void *at          = op_at(t, i);
+        const int64_t v = distinct ? (first + i % ne[0] * step) % below : (int64_t) (op_random(b) % (uint64_t) below);
+        void *at = op_at(t, i);
         const int32_t v32 = (int32_t) v;
         memcpy(at, type == GGML_TYPE_I64 ? (const void *) &v : &v32, ggml_type_size(type));
     }

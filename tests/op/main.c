@@ -43,7 +43,7 @@ static bool blocks_take(struct ggml_context *ctx) {
         if (block != NULL && t->data != NULL) {
             memcpy(block, t->data, ggml_nbytes(t));
         }
-        ok      = ok && (block != NULL || ggml_nbytes(t) == 0);
+        ok = ok && (block != NULL || ggml_nbytes(t) == 0);
         t->data = block;
     }
     return ok;
@@ -114,20 +114,20 @@ static bool is_as_built(const struct cpu_suite *s, const struct op_case *c, cons
 
 // Compares one thread with the reference, and several threads and the portable kernels with one thread.
 static void case_compare(struct op_suite *suite, struct op_tally *tally, const struct op_case *c) {
-    struct cpu_suite *s     = (struct cpu_suite *) suite;
-    const int64_t n         = ggml_nelements(c->t);
-    const bool does         = s->berth->device->iface.supports_op(s->berth->device, c->t);
+    struct cpu_suite *s = (struct cpu_suite *) suite;
+    const int64_t n = ggml_nelements(c->t);
+    const bool does = s->berth->device->iface.supports_op(s->berth->device, c->t);
     enum op_outcome outcome = OP_UNSUPPORTED;
-    double *one             = berth_values(s, c, 1, false);
-    double *many            = berth_values(s, c, N_THREADS, false);
-    double *portable        = berth_values(s, c, 2, true);
-    double *want            = s->has_reference ? oracle_values(s, c, &s->reference, &outcome) : NULL;
-    double *plain           = does && c->plain != NULL ? plain_values(s, c) : NULL;
-    const bool none         = one == NULL && many == NULL && portable == NULL;
-    const bool refused      = none && ((want == NULL && s->has_reference && !does) || may_refuse(c));
-    bool as_built           = false;
-    const char *why         = NULL;
-    double error            = 0;
+    double *one = berth_values(s, c, 1, false);
+    double *many = berth_values(s, c, N_THREADS, false);
+    double *portable = berth_values(s, c, 2, true);
+    double *want = s->has_reference ? oracle_values(s, c, &s->reference, &outcome) : NULL;
+    double *plain = does && c->plain != NULL ? plain_values(s, c) : NULL;
+    const bool none = one == NULL && many == NULL && portable == NULL;
+    const bool refused = none && ((want == NULL && s->has_reference && !does) || may_refuse(c));
+    bool as_built = false;
+    const char *why = NULL;
+    double error = 0;
     if (refused) {
     } else if (!does && want == NULL) {
         why = !none ? "computed what it does not support" : NULL;
@@ -141,7 +141,7 @@ static void case_compare(struct op_suite *suite, struct op_tally *tally, const s
         why = "portable differs";
     } else if (want != NULL && !((error = op_nmse(one, want, n)) <= c->max_nmse)) {
         as_built = is_as_built(s, c, one, &error);
-        why      = as_built ? NULL : "nmse";
+        why = as_built ? NULL : "nmse";
     } else if (plain != NULL && !((error = op_nmse(one, plain, n)) <= c->plain_nmse)) {
         why = "nmse to double precision";
     } else if (want == NULL && plain == NULL) {
@@ -158,7 +158,7 @@ static void case_compare(struct op_suite *suite, struct op_tally *tally, const s
         tally->n_plain += want == NULL && plain != NULL;
         tally->n_refused += refused;
         tally->n_dense += as_built && want != NULL;
-        error        = want != NULL && !refused && !as_built ? op_nmse(one, want, n) : error;
+        error = want != NULL && !refused && !as_built ? op_nmse(one, want, n) : error;
         tally->worst = error > tally->worst ? error : tally->worst;
         op_report(&s->suite, "pass", c,
             refused        ? "refused by both"
@@ -169,9 +169,9 @@ static void case_compare(struct op_suite *suite, struct op_tally *tally, const s
     }
     if (c->layout == OP_AS_BUILT) {
         free(s->base);
-        s->base   = want;
+        s->base = want;
         s->n_base = n;
-        want      = NULL;
+        want = NULL;
     }
     free(one), free(many), free(portable), free(want), free(plain);
 }
@@ -180,8 +180,8 @@ static void case_spread(struct op_suite *suite, struct op_tally *tally, const st
     struct cpu_suite *s = (struct cpu_suite *) suite;
     enum op_outcome outcome;
     double *one = berth_values(s, c, 1, false);
-    double *a   = oracle_values(s, c, &s->reference, &outcome);
-    double *b   = oracle_values(s, c, &s->spread->other, &outcome);
+    double *a = oracle_values(s, c, &s->reference, &outcome);
+    double *b = oracle_values(s, c, &s->spread->other, &outcome);
     if (one != NULL && a != NULL && b != NULL) {
         const int64_t n = ggml_nelements(c->t);
         op_spread_add(s->spread, c->op, c->t, op_nmse(b, a, n), op_nmse(one, a, n), op_nmse(one, b, n));
@@ -202,9 +202,9 @@ static bool parse(struct cpu_suite *s, struct op_spread *spread, int argc, char 
         if (strcmp(argv[i], "--spread") == 0 && i + 1 < argc && strchr(argv[i + 1], ',') != NULL) {
             const char *comma = strchr(argv[++i], ',');
             snprintf(first, sizeof first, "%.*s", (int) (comma - argv[i]), argv[i]);
-            s->reference.wish  = first;
+            s->reference.wish = first;
             spread->other.wish = comma + 1;
-            s->spread          = spread;
+            s->spread = spread;
         } else if (!op_suite_option(&s->suite, argc, argv, &i)) {
             return false;
         }
@@ -230,12 +230,12 @@ static struct op_tally print_tallies(const struct cpu_suite *s) {
 
 // Ops that Berth computes by their samples, and that no case asks for. Views compute nothing.
 static int print_untried(struct cpu_suite *s) {
-    int n                    = 0;
+    int n = 0;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){OP_ARENA_SIZE, s->suite.arena, true});
     for (int op = GGML_OP_NONE + 1; op < GGML_OP_COUNT; op++) {
         for (int sub = 0; sub < (op == GGML_OP_UNARY ? GGML_UNARY_OP_COUNT : 1); sub++) {
             const struct ggml_tensor *t = berth_op_sample(ctx, (enum ggml_op) op, sub, GGML_TYPE_F32, GGML_TYPE_F32);
-            const char *name            = op == GGML_OP_UNARY ? ggml_op_desc(t) : ggml_op_name((enum ggml_op) op);
+            const char *name = op == GGML_OP_UNARY ? ggml_op_desc(t) : ggml_op_name((enum ggml_op) op);
             if (t != NULL && !berth_is_poison(t) && t->view_src == NULL &&
                 s->berth->device->iface.supports_op(s->berth->device, t) && op_tally_of(&s->suite, name)->n_cases == 0) {
                 printf("FAIL %s: no case\n", name);
@@ -257,7 +257,7 @@ int main(int argc, char **argv) {
     setenv("BERTH_CPU_OVERSUBSCRIBE", "1", 0); // several threads, whatever the machine has
     s.suite.arena = op_arena_new(OP_ARENA_SIZE);
     s.suite.saved = malloc(OP_ARENA_SIZE);
-    s.berth       = ggml_backend_cpu_init();
+    s.berth = ggml_backend_cpu_init();
     if (s.suite.arena == NULL || s.suite.saved == NULL || s.berth == NULL) {
         printf("out of memory\n");
         return 1;
@@ -273,7 +273,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     printf("kernels: %s\n", berth_cpu_isa());
-    s.suite.compare     = s.spread != NULL ? case_spread : case_compare;
+    s.suite.compare = s.spread != NULL ? case_spread : case_compare;
     s.suite.is_as_built = s.spread != NULL;
     op_suite_run(&s.suite);
     op_suite_custom(&s.suite);

@@ -17,12 +17,12 @@ struct matmul {
 
 static struct ggml_tensor *build_matmul(struct op_build *b, const void *arg) {
     const struct matmul *c = arg;
-    struct ggml_tensor *x  = c->layout == 1 ? op_input_holes(b, c->ta, NE(c->k, c->rows, c->a2, c->a3))
-                                            : op_input(b, c->ta, NE(c->k, c->rows, c->a2, c->a3));
+    struct ggml_tensor *x = c->layout == 1 ? op_input_holes(b, c->ta, NE(c->k, c->rows, c->a2, c->a3))
+                                           : op_input(b, c->ta, NE(c->k, c->rows, c->a2, c->a3));
     struct ggml_tensor *y = c->layout == 2 ? ggml_permute(b->ctx, op_input(b, c->tb, NE(c->k, c->b2, c->cols, c->b3)), 0, 2, 1, 3)
                                            : op_input(b, c->tb, NE(c->k, c->cols, c->b2, c->b3));
     if (c->ta == GGML_TYPE_F16) {
-        b->plain      = op_plain_mul_mat;
+        b->plain = op_plain_mul_mat;
         b->plain_nmse = c->rows * c->cols < 8 ? OP_HALF_PLAIN_FEW : OP_HALF_PLAIN;
     }
     return ggml_mul_mat(b->ctx, x, y);
@@ -31,9 +31,9 @@ static struct ggml_tensor *build_matmul(struct op_build *b, const void *arg) {
 // src[0] is a scaled Hadamard matrix, and the hint says so.
 static struct ggml_tensor *build_hadamard(struct op_build *b, const void *arg) {
     const struct matmul *c = arg;
-    struct ggml_tensor *x  = op_input(b, c->ta, NE(c->k, c->k, 1, 1));
+    struct ggml_tensor *x = op_input(b, c->ta, NE(c->k, c->k, 1, 1));
     for (int64_t i = 0; i < ggml_nelements(x); i++) {
-        const int minus        = __builtin_parityll((uint64_t) (i / c->k) & (uint64_t) (i % c->k));
+        const int minus = __builtin_parityll((uint64_t) (i / c->k) & (uint64_t) (i % c->k));
         *(float *) op_at(x, i) = (minus ? -1.0f : 1.0f) / sqrtf((float) c->k);
     }
     struct ggml_tensor *y = c->layout == 2 ? ggml_permute(b->ctx, op_input(b, c->tb, NE(c->k, c->b2, c->cols, c->b3)), 0, 2, 1, 3)
@@ -63,7 +63,7 @@ static void cases(struct op_suite *s, enum ggml_type ta, enum ggml_type tb, int6
     for (size_t i = 0; i < N(sizes); i++) {
         const struct matmul c = {ta, tb, k, sizes[i][0], sizes[i][1], 1, 1, 1, 1, 0};
         // the error of few numbers scatters
-        const double tol_few  = tol == OP_HALF ? OP_HALF_FEW : tol == OP_QUANT ? OP_QUANT_FEW : tol;
+        const double tol_few = tol == OP_HALF ? OP_HALF_FEW : tol == OP_QUANT ? OP_QUANT_FEW : tol;
         const double tol_here = c.rows * c.cols < 8 ? tol_few : tol;
         op_case(s, "MUL_MAT",
             op_text("%s %s k %lld %lldx%lld", ggml_type_name(ta), ggml_type_name(tb), (long long) k, (long long) c.rows,
@@ -73,7 +73,7 @@ static void cases(struct op_suite *s, enum ggml_type ta, enum ggml_type tb, int6
     static const int64_t batches[][4] = {{2, 3, 2, 3}, {1, 1, 3, 2}, {2, 1, 4, 3}};
     for (size_t i = 0; i < N(batches); i++) {
         for (int layout = 0; layout < 3; layout++) {
-            const int64_t cols    = layout == 2 ? 33 : 5;
+            const int64_t cols = layout == 2 ? 33 : 5;
             const struct matmul c = {ta, tb, k, 9, cols, batches[i][0], batches[i][1], batches[i][2], batches[i][3], layout};
             op_case(s, "MUL_MAT",
                 op_text("%s %s k %lld batch %zu layout %d", ggml_type_name(ta), ggml_type_name(tb), (long long) k, i, layout),

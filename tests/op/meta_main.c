@@ -28,17 +28,17 @@ static struct {
 } run;
 
 static struct ggml_backend_meta_split_state state_of(const struct ggml_tensor *t, void *user) {
-    struct splits *s      = user;
+    struct splits *s = user;
     struct meta_split one = s->random;
-    int k                 = -1;
-    one.may_be_sum        = true;
-    one.only_axis         = -1;
-    const bool is_input   = sscanf(t->name, "input %d", &k) == 1 && k < MAX_INPUTS;
+    int k = -1;
+    one.may_be_sum = true;
+    one.only_axis = -1;
+    const bool is_input = sscanf(t->name, "input %d", &k) == 1 && k < MAX_INPUTS;
     if (s->is_random) {
         return meta_split_state(t, &one);
     }
     one.only_axis = is_input ? s->choices[k] : N_CHOICES;
-    one.is_plain  = true;
+    one.is_plain = true;
     return meta_split_state(t, &one);
 }
 
@@ -50,7 +50,7 @@ static ggml_backend_buffer_t place(
     int n_inputs = 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(c->ctx); t != NULL; t = ggml_get_next_tensor(c->ctx, t)) {
         t->buffer = NULL;
-        t->data   = t->op != GGML_OP_NONE && t->view_src == NULL ? t : NULL; // not to be given memory yet
+        t->data = t->op != GGML_OP_NONE && t->view_src == NULL ? t : NULL; // not to be given memory yet
         if (t->op == GGML_OP_NONE && t->view_src == NULL) {
             ggml_format_name(t, "input %d", n_inputs++);
         }
@@ -74,8 +74,8 @@ static ggml_backend_buffer_t place(
 
 static double *read_values(const struct op_case *c) {
     const struct ggml_tensor *root = c->t->view_src != NULL ? c->t->view_src : c->t;
-    struct ggml_tensor host        = *c->t;
-    char *bytes                    = malloc(ggml_nbytes(root) + 1);
+    struct ggml_tensor host = *c->t;
+    char *bytes = malloc(ggml_nbytes(root) + 1);
     ggml_backend_tensor_get(root, bytes, 0, ggml_nbytes(root));
     host.data = bytes + ((uintptr_t) c->t->data - (uintptr_t) root->data);
     double *v = op_values(&host);
@@ -89,9 +89,9 @@ static bool is_all_written(const struct op_case *c) {
 }
 
 static double *meta_values(struct op_suite *s, const struct op_case *c, ggml_backend_t meta) {
-    double *v                       = NULL;
+    double *v = NULL;
     ggml_backend_buffer_type_t buft = ggml_backend_get_default_buffer_type(meta);
-    ggml_gallocr_t galloc           = ggml_gallocr_new(buft);
+    ggml_gallocr_t galloc = ggml_gallocr_new(buft);
     op_case_restore(s, c);
     ggml_backend_buffer_t buffer = place(s, c, buft, galloc);
     if (buffer != NULL && is_all_written(c)) {
@@ -117,14 +117,14 @@ static void run_one(
     struct berth_meta_stats before, after;
     char what[400], text[160];
     berth_meta_stats(run.meta[i], &before);
-    double *is         = meta_values(s, c, run.meta[i]);
+    double *is = meta_values(s, c, run.meta[i]);
     const double error = is != NULL ? op_nmse(is, want, ggml_nelements(c->t)) : INFINITY;
     berth_meta_stats(run.meta[i], &after);
     run.n_runs++;
     run.n_whole += after.n_whole > before.n_whole;
     split_text(&run.splits[i], n_inputs, text, sizeof text);
     snprintf(what, sizeof what, "%s (%s)", c->what, text);
-    const bool ok              = error <= c->max_nmse;
+    const bool ok = error <= c->max_nmse;
     const struct op_case named = {.op = c->op, .what = what};
     op_report(s, ok ? "pass" : "FAIL", &named, is == NULL ? berth_last_error() : "nmse", error);
     tally->n_passed += ok;
@@ -163,7 +163,7 @@ static void compare(struct op_suite *s, struct op_tally *tally, const struct op_
     op_case_restore(s, c);
     const int n_inputs = count_inputs(c);
     struct check_rng r = check_rng_new(hash_of(c->what));
-    int64_t n_all      = 1;
+    int64_t n_all = 1;
     for (int k = 0; k < n_inputs && k < 4; k++) {
         n_all *= N_CHOICES;
     }
@@ -173,7 +173,7 @@ static void compare(struct op_suite *s, struct op_tally *tally, const struct op_
             choose(&run.splits[i], n_inputs, run.all ? k : (int64_t) check_rng_below(&r, (uint64_t) n_all));
             run_one(s, tally, c, want, i, n_inputs);
         }
-        run.splits[i].is_random   = true;
+        run.splits[i].is_random = true;
         run.splits[i].random.seed = check_rng_next(&r);
         run_one(s, tally, c, want, i, n_inputs);
     }
@@ -186,8 +186,8 @@ static bool parse(struct op_suite *s, int argc, char **argv) {
     bool ok = true;
     for (int i = 1; i < argc && ok; i++) {
         const bool is_all = strcmp(argv[i], "--all") == 0;
-        run.all           = run.all || is_all;
-        ok                = is_all || op_suite_option(s, argc, argv, &i);
+        run.all = run.all || is_all;
+        ok = is_all || op_suite_option(s, argc, argv, &i);
     }
     return ok;
 }
@@ -196,10 +196,10 @@ static bool devices_new(void) {
     ggml_backend_dev_t cpu = ggml_backend_get_device(run.cpu), devs[] = {cpu, cpu, cpu, cpu};
     bool ok = true;
     for (int i = 0; i < 3; i++) {
-        run.splits[i].random   = (struct meta_split){.n = i + 2, .only_axis = -1};
+        run.splits[i].random = (struct meta_split){.n = i + 2, .only_axis = -1};
         ggml_backend_dev_t dev = ggml_backend_meta_device(devs, (size_t) i + 2, state_of, &run.splits[i]);
-        run.meta[i]            = dev != NULL ? ggml_backend_dev_init(dev, NULL) : NULL;
-        ok                     = ok && run.meta[i] != NULL;
+        run.meta[i] = dev != NULL ? ggml_backend_dev_init(dev, NULL) : NULL;
+        ok = ok && run.meta[i] != NULL;
         for (int j = 0; ok && j < i + 2; j++) {
             ggml_backend_cpu_set_n_threads(ggml_backend_meta_simple_backend(run.meta[i], (size_t) j), 1);
         }

@@ -20,8 +20,8 @@ static struct ggml_tensor *ids_of(struct op_build *b, const struct moe *c) {
 }
 
 static struct ggml_tensor *build_mul(struct op_build *b, const void *arg) {
-    const struct moe *c   = arg;
-    const int64_t *ne     = NE(c->k, c->rows, c->n_expert, 1);
+    const struct moe *c = arg;
+    const int64_t *ne = NE(c->k, c->rows, c->n_expert, 1);
     struct ggml_tensor *a = c->layout == 1 ? op_input_holes(b, c->type, ne) : op_input(b, c->type, ne);
     struct ggml_tensor *x = c->layout == 2
                                 ? ggml_permute(b->ctx, op_input(b, c->with, NE(c->k, c->n_token, c->n_b, 1)), 0, 2, 1, 3)
@@ -30,8 +30,8 @@ static struct ggml_tensor *build_mul(struct op_build *b, const void *arg) {
 }
 
 static struct ggml_tensor *build_add(struct op_build *b, const void *arg) {
-    const struct moe *c   = arg;
-    const int64_t *ne     = NE(c->k, c->n_used, c->n_token, c->n_b);
+    const struct moe *c = arg;
+    const int64_t *ne = NE(c->k, c->n_used, c->n_token, c->n_b);
     struct ggml_tensor *x = c->layout == 1 ? op_input_holes(b, c->type, ne) : op_input(b, c->type, ne);
     return ggml_add_id(b->ctx, x, op_input(b, GGML_TYPE_F32, NE(c->k, c->n_expert, 1, 1)), ids_of(b, c));
 }
@@ -40,10 +40,10 @@ static void mul_cases(struct op_suite *s, enum ggml_type type, int64_t k, double
     static const int64_t sizes[][5] = {{1, 1, 1, 1, 1}, {16, 4, 1, 2, 1}, {33, 8, 2, 2, 5}, {40, 4, 1, 4, 33}, {7, 3, 4, 4, 7},
         {64, 16, 1, 8, 20}, {37, 5, 2, 4, 203} /* more pairs than a wave of panels */};
     for (size_t i = 0; i < N(sizes); i++) {
-        const struct moe c    = {type, GGML_TYPE_F32, k, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], sizes[i][4],
+        const struct moe c = {type, GGML_TYPE_F32, k, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], sizes[i][4],
             i == 2   ? 1
-               : i == 4 ? 2
-                        : 0};
+            : i == 4 ? 2
+                     : 0};
         const double tol_here = c.rows >= 8       ? tol
                                 : tol == OP_HALF  ? OP_HALF_FEW
                                 : tol == OP_QUANT ? OP_QUANT_FEW

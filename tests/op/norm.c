@@ -18,7 +18,7 @@ enum { NORM, RMS_NORM, L2_NORM, GROUP_NORM };
 static const char *const names[] = {"NORM", "RMS_NORM", "L2_NORM", "GROUP_NORM"};
 
 static struct ggml_tensor *build_norm(struct op_build *b, const void *arg) {
-    const struct norm *c     = arg;
+    const struct norm *c = arg;
     struct ggml_context *ctx = b->ctx;
     struct ggml_tensor *x =
         c->layout == 1 ? op_input_holes(b, GGML_TYPE_F32, c->ne) : op_input_range(b, GGML_TYPE_F32, c->ne, -2.0f, 3.0f);
@@ -34,7 +34,7 @@ static struct ggml_tensor *build_norm(struct op_build *b, const void *arg) {
 
 void op_suite_norm(struct op_suite *s) {
     static const int64_t shapes[][4] = {{1, 1, 1, 1}, {5, 3, 8, 2}, {64, 5, 4, 3}, {257, 40, 3, 1}, {4096, 9, 1, 1}};
-    static const float eps[]         = {0.0f, 1e-6f, 1e-5f, 1.0f};
+    static const float eps[] = {0.0f, 1e-6f, 1e-5f, 1.0f};
     for (int which = NORM; which <= L2_NORM; which++) {
         for (size_t i = 0; i < N(shapes); i++) {
             for (size_t e = 0; e < N(eps); e++) {
@@ -50,7 +50,7 @@ void op_suite_norm(struct op_suite *s) {
         }
     }
     static const int64_t images[][4] = {{5, 3, 8, 2}, {16, 16, 32, 1}, {7, 9, 10, 3}};
-    static const int groups[]        = {1, 2, 4, 3};
+    static const int groups[] = {1, 2, 4, 3};
     for (size_t i = 0; i < N(images); i++) {
         for (size_t g = 0; g < N(groups); g++) {
             for (int inplace = 0; inplace < 2; inplace++) {

@@ -33,7 +33,7 @@ static int start(struct op_oracle *o, const char *dir) {
     if (n < 0) {
         return -1;
     }
-    path[n]     = '\0';
+    path[n] = '\0';
     char *slash = strrchr(path, '/');
     strcpy(slash != NULL ? slash + 1 : path, "op-oracle");
     snprintf(fd, sizeof fd, "%d", arena.fd);
@@ -83,7 +83,7 @@ static bool are_known(struct ggml_cgraph *graph) {
     bool all = true;
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *t = ggml_graph_node(graph, i);
-        all                         = all && is_known(t);
+        all = all && is_known(t);
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             all = all && is_known(t->src[k]);
         }

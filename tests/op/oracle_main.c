@@ -47,13 +47,13 @@ static const char *open_reference(struct reference *r, const char *dir, const ch
         if (strstr(oracle_cpus[i], wish) == NULL) {
             continue;
         }
-        int (*score)(void)               = NULL;
+        int (*score)(void) = NULL;
         ggml_backend_reg_t (*init)(void) = NULL;
-        void *lib                        = load(dir, oracle_cpus[i], RTLD_LOCAL);
+        void *lib = load(dir, oracle_cpus[i], RTLD_LOCAL);
         if (lib != NULL && symbol(lib, "ggml_backend_score", &score) && score() != 0 && symbol(lib, "ggml_backend_init", &init) &&
             symbol(lib, "ggml_graph_plan", &r->plan) && symbol(lib, "ggml_graph_compute", &r->compute)) {
             ggml_backend_reg_t reg = init();
-            r->dev                 = reg->iface.get_device(reg, 0);
+            r->dev = reg->iface.get_device(reg, 0);
             return oracle_cpus[i];
         }
     }
@@ -68,7 +68,7 @@ static enum op_outcome compute(struct reference *r, const struct op_request *req
     struct ggml_cplan plan = r->plan(request->graph, 1, NULL);
     if (plan.work_size > r->work_size) {
         free(r->work);
-        r->work      = malloc(plan.work_size);
+        r->work = malloc(plan.work_size);
         r->work_size = r->work != NULL ? plan.work_size : 0;
     }
     plan.work_data = r->work;
@@ -80,14 +80,14 @@ int main(int argc, char **argv) {
         return 2;
     }
     setenv("GGML_NO_BACKTRACE", "1", 1);
-    void *address     = (void *) (uintptr_t) strtoull(argv[2], NULL, 10);
+    void *address = (void *) (uintptr_t) strtoull(argv[2], NULL, 10);
     const size_t size = strtoull(argv[3], NULL, 10);
     if (mmap(address, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, atoi(argv[1]), 0) != address) {
         return OP_ORACLE_TAKEN;
     }
     struct reference r = {0};
-    char name[64]      = "";
-    const char *found  = open_reference(&r, argv[4], argv[5]);
+    char name[64] = "";
+    const char *found = open_reference(&r, argv[4], argv[5]);
     if (found == NULL) {
         return 1;
     }

@@ -15,12 +15,12 @@ struct pad {
 };
 
 static struct ggml_tensor *build(struct op_build *b, const void *arg) {
-    const struct pad *c      = arg;
+    const struct pad *c = arg;
     struct ggml_context *ctx = b->ctx;
-    const int *q             = c->q;
-    struct ggml_tensor *a    = c->layout == 1   ? op_input_holes(b, c->type, c->ne)
-                               : c->layout == 2 ? op_input_swapped(b, c->type, c->ne)
-                                                : op_input(b, c->type, c->ne);
+    const int *q = c->q;
+    struct ggml_tensor *a = c->layout == 1   ? op_input_holes(b, c->type, c->ne)
+                            : c->layout == 2 ? op_input_swapped(b, c->type, c->ne)
+                                             : op_input(b, c->type, c->ne);
     switch (c->op) {
         case GGML_OP_PAD:
             return c->flag ? ggml_pad_ext_circular(ctx, a, q[0], q[1], q[2], q[3], q[4], q[5], q[6], q[7])
@@ -33,8 +33,8 @@ static struct ggml_tensor *build(struct op_build *b, const void *arg) {
         default: break;
     }
     // ne: [w, x, y, batch] of both positions
-    const int64_t *ne        = c->ne;
-    struct ggml_tensor *ph   = op_input(b, GGML_TYPE_F32, ne);
+    const int64_t *ne = c->ne;
+    struct ggml_tensor *ph = op_input(b, GGML_TYPE_F32, ne);
     struct ggml_tensor *sums = op_input(b, GGML_TYPE_F32, NE(ne[0] * ne[0], ne[1] * ne[2], ne[3], 1));
     return c->flag ? ggml_add_rel_pos_inplace(ctx, sums, a, ph) : ggml_add_rel_pos(ctx, sums, a, ph);
 }
@@ -48,8 +48,8 @@ static const int64_t shapes[][4] = {{5, 4, 3, 2}, {16, 3, 1, 1}, {33, 5, 2, 2}, 
 static void pads(struct op_suite *s) {
     static const int sides[][8] = {{0, 0, 0, 0, 0, 0, 0, 0}, {0, 3, 0, 0, 0, 0, 0, 0}, {2, 3, 1, 0, 0, 1, 1, 1},
         {4, 4, 2, 2, 0, 0, 0, 0}, {0, 0, 0, 3, 0, 2, 0, 1}, {-2, 3, 0, -1, 0, 0, 0, 0}, {5, 0, 0, 0, 1, 1, 0, 0}};
-    static const int near[][8]  = {{0, 0, 0, 0, 0, 0, 0, 0}, {0, 3, 0, 0, 0, 0, 0, 0}, {2, 3, 1, 0, 0, 1, 1, 1},
-         {4, 4, 2, 2, 0, 0, 0, 0}, {1, 1, 1, 1, 1, 1, 1, 1}};
+    static const int near[][8] = {{0, 0, 0, 0, 0, 0, 0, 0}, {0, 3, 0, 0, 0, 0, 0, 0}, {2, 3, 1, 0, 0, 1, 1, 1},
+        {4, 4, 2, 2, 0, 0, 0, 0}, {1, 1, 1, 1, 1, 1, 1, 1}};
     for (size_t i = 0; i < N(shapes); i++) {
         for (int layout = 0; layout < 3; layout++) {
             for (size_t q = 0; q < N(sides); q++) {

@@ -41,7 +41,7 @@ void op_plain_mul_mat(const struct ggml_tensor *t, double *out) {
         const int64_t i2 = i / (t->ne[0] * t->ne[1]) % t->ne[2], i3 = i / (t->ne[0] * t->ne[1] * t->ne[2]);
         const double *xs = x + at(a, 0, row, i2 / (b->ne[2] / a->ne[2]), i3 / (b->ne[3] / a->ne[3]));
         const double *ys = y + at(b, 0, col, i2, i3);
-        double sum       = 0;
+        double sum = 0;
         for (int64_t k = 0; k < a->ne[0]; k++) {
             sum += xs[k] * ys[k];
         }
@@ -70,10 +70,10 @@ static void attn_row(const struct attn *a, int64_t head, int64_t token, int64_t 
     const double scale = param(a->t, 0), softcap = param(a->t, 2), slope = slope_of(head, a->q->ne[2], param(a->t, 1));
     const int64_t d = a->q->ne[0], d_v = a->v->ne[0], n_kv = a->k->ne[1];
     const double *q = a->qs + at(a->q, 0, token, head, seq);
-    double max      = a->sinks != NULL ? a->sinks_v[head] : -INFINITY;
+    double max = a->sinks != NULL ? a->sinks_v[head] : -INFINITY;
     for (int64_t j = 0; j < n_kv; j++) {
         const double *k = a->ks + at(a->k, 0, j, head / (a->q->ne[2] / a->k->ne[2]), seq / (a->q->ne[3] / a->k->ne[3]));
-        double dot      = 0;
+        double dot = 0;
         for (int64_t i = 0; i < d; i++) {
             dot += q[i] * k[i];
         }
@@ -86,7 +86,7 @@ static void attn_row(const struct attn *a, int64_t head, int64_t token, int64_t 
     double sum = a->sinks != NULL ? exp(a->sinks_v[head] - max) : 0;
     memset(out, 0, (size_t) d_v * sizeof *out);
     for (int64_t j = 0; j < n_kv && max != -INFINITY; j++) {
-        const double w  = exp(score[j] - max),
+        const double w = exp(score[j] - max),
                      *v = a->vs + at(a->v, 0, j, head / (a->q->ne[2] / a->v->ne[2]), seq / (a->q->ne[3] / a->v->ne[3]));
         sum += w;
         for (int64_t i = 0; i < d_v && w != 0; i++) {
@@ -100,11 +100,11 @@ static void attn_row(const struct attn *a, int64_t head, int64_t token, int64_t 
 
 void op_plain_attn(const struct ggml_tensor *t, double *out) {
     struct attn a = {.t = t, .q = t->src[0], .k = t->src[1], .v = t->src[2], .mask = t->src[3], .sinks = t->src[4]};
-    a.qs          = met(a.q, a.k);
-    a.ks          = op_values(a.k);
-    a.vs          = op_values(a.v);
-    a.masks       = a.mask != NULL ? op_values(a.mask) : NULL;
-    a.sinks_v     = a.sinks != NULL ? op_values(a.sinks) : NULL;
+    a.qs = met(a.q, a.k);
+    a.ks = op_values(a.k);
+    a.vs = op_values(a.v);
+    a.masks = a.mask != NULL ? op_values(a.mask) : NULL;
+    a.sinks_v = a.sinks != NULL ? op_values(a.sinks) : NULL;
     double *score = malloc((size_t) a.k->ne[1] * sizeof *score);
     for (int64_t i = 0; i < ggml_nrows(t); i++) {
         const int64_t head = i % t->ne[1], token = i / t->ne[1] % t->ne[2], seq = i / (t->ne[1] * t->ne[2]);
@@ -136,14 +136,14 @@ void op_plain_map(const struct ggml_tensor *t, double *out) {
 
 void op_plain_glu(const struct ggml_tensor *t, double *out) {
     const struct ggml_tensor *a = t->src[0], *b = t->src[1];
-    const int64_t n    = t->ne[0];
+    const int64_t n = t->ne[0];
     const double alpha = param(t, 2), limit = param(t, 3);
     double *x = op_values(a), *y = b != NULL ? op_values(b) : NULL;
     for (int64_t i = 0; i < ggml_nelements(t); i++) {
         const int64_t row = i / n;
-        const double v    = fmin(x[row * a->ne[0] + i % n], limit);
-        const double g    = y != NULL ? y[i] : x[row * a->ne[0] + n + i % n];
-        out[i]            = v / (1 + exp(-alpha * v)) * (fmax(-limit, fmin(limit, g)) + 1);
+        const double v = fmin(x[row * a->ne[0] + i % n], limit);
+        const double g = y != NULL ? y[i] : x[row * a->ne[0] + n + i % n];
+        out[i] = v / (1 + exp(-alpha * v)) * (fmax(-limit, fmin(limit, g)) + 1);
     }
     free(x), free(y);
 }

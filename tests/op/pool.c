@@ -15,10 +15,10 @@ struct pool {
 };
 
 static struct ggml_tensor *build_pool(struct op_build *b, const void *arg) {
-    const struct pool *c     = arg;
-    const int *q             = c->q;
+    const struct pool *c = arg;
+    const int *q = c->q;
     struct ggml_context *ctx = b->ctx;
-    struct ggml_tensor *a    = op_input(b, c->type, c->ne);
+    struct ggml_tensor *a = op_input(b, c->type, c->ne);
     if (c->specials) {
         op_with_specials(a);
     }
@@ -42,25 +42,25 @@ struct upscale {
 
 static struct ggml_tensor *build_upscale(struct op_build *b, const void *arg) {
     const struct upscale *c = arg;
-    struct ggml_tensor *a   = c->layout == 1   ? op_input_holes(b, GGML_TYPE_F32, c->ne)
-                              : c->layout == 2 ? op_input_swapped(b, GGML_TYPE_F32, c->ne)
-                                               : op_input(b, GGML_TYPE_F32, c->ne);
+    struct ggml_tensor *a = c->layout == 1   ? op_input_holes(b, GGML_TYPE_F32, c->ne)
+                            : c->layout == 2 ? op_input_swapped(b, GGML_TYPE_F32, c->ne)
+                                             : op_input(b, GGML_TYPE_F32, c->ne);
     return ggml_interpolate(b->ctx, a, c->to[0], c->to[1], c->to[2], c->to[3], c->mode);
 }
 
 static void upscales(struct op_suite *s) {
     static const int64_t pictures[][4] = {{5, 4, 3, 2}, {1, 1, 2, 1}, {16, 9, 2, 1}, {33, 31, 1, 2}};
-    static const uint32_t modes[]      = {GGML_SCALE_MODE_NEAREST, GGML_SCALE_MODE_BILINEAR, GGML_SCALE_MODE_BICUBIC,
-             GGML_SCALE_MODE_BILINEAR | GGML_SCALE_FLAG_ALIGN_CORNERS, GGML_SCALE_MODE_BICUBIC | GGML_SCALE_FLAG_ALIGN_CORNERS,
-             GGML_SCALE_MODE_NEAREST | GGML_SCALE_FLAG_ALIGN_CORNERS, GGML_SCALE_MODE_BILINEAR | GGML_SCALE_FLAG_ANTIALIAS,
-             GGML_SCALE_MODE_BILINEAR | GGML_SCALE_FLAG_ANTIALIAS | GGML_SCALE_FLAG_ALIGN_CORNERS};
+    static const uint32_t modes[] = {GGML_SCALE_MODE_NEAREST, GGML_SCALE_MODE_BILINEAR, GGML_SCALE_MODE_BICUBIC,
+        GGML_SCALE_MODE_BILINEAR | GGML_SCALE_FLAG_ALIGN_CORNERS, GGML_SCALE_MODE_BICUBIC | GGML_SCALE_FLAG_ALIGN_CORNERS,
+        GGML_SCALE_MODE_NEAREST | GGML_SCALE_FLAG_ALIGN_CORNERS, GGML_SCALE_MODE_BILINEAR | GGML_SCALE_FLAG_ANTIALIAS,
+        GGML_SCALE_MODE_BILINEAR | GGML_SCALE_FLAG_ANTIALIAS | GGML_SCALE_FLAG_ALIGN_CORNERS};
     static const int num[] = {2, 3, 1, 3, 1, 5}, den[] = {1, 1, 1, 2, 2, 3};
     for (size_t i = 0; i < N(pictures); i++) {
         for (size_t m = 0; m < N(modes); m++) {
             for (size_t f = 0; f < N(num); f++) {
                 const int64_t *ne = pictures[i];
-                struct upscale c  = {
-                     ne, {ne[0] * num[f] / den[f], ne[1] * num[f] / den[f], ne[2], ne[3]}, modes[m], (int) (f % 3)};
+                struct upscale c = {
+                    ne, {ne[0] * num[f] / den[f], ne[1] * num[f] / den[f], ne[2], ne[3]}, modes[m], (int) (f % 3)};
                 c.to[0] += f == 3;
                 c.to[2] *= f == 1 ? 2 : 1;
                 c.to[0] += c.to[0] == 0;

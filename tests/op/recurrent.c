@@ -18,10 +18,10 @@ struct wkv {
 };
 
 static struct ggml_tensor *build_wkv(struct op_build *b, const void *arg) {
-    const struct wkv *c      = arg;
+    const struct wkv *c = arg;
     struct ggml_context *ctx = b->ctx;
-    const int64_t *ne        = NE(c->d, c->n_head, c->n_token, 1);
-    struct ggml_tensor *k    = op_input_range(b, GGML_TYPE_F32, ne, -c->range, c->range);
+    const int64_t *ne = NE(c->d, c->n_head, c->n_token, 1);
+    struct ggml_tensor *k = op_input_range(b, GGML_TYPE_F32, ne, -c->range, c->range);
     struct ggml_tensor *v = op_input(b, GGML_TYPE_F32, ne), *q = op_input(b, GGML_TYPE_F32, ne);
     struct ggml_tensor *decay = op_input_range(b, GGML_TYPE_F32, ne, 0.2f, 1.0f);
     struct ggml_tensor *state = op_input(b, GGML_TYPE_F32, NE(c->d * c->d * c->n_head, c->n_seq, 1, 1));
@@ -49,7 +49,7 @@ struct delta {
 };
 
 static struct ggml_tensor *build_delta(struct op_build *b, const void *arg) {
-    const struct delta *c    = arg;
+    const struct delta *c = arg;
     struct ggml_context *ctx = b->ctx;
     const int64_t *ne = NE(c->d, c->n_head, c->n_token, c->n_seq), *ne_k = NE(c->d, c->n_head_k, c->n_token, c->n_seq_k);
     struct ggml_tensor *q, *k, *v;
@@ -105,9 +105,9 @@ void op_suite_recurrent(struct op_suite *s) {
         for (int by_key = 0; by_key < 2; by_key++) {
             for (int variant = 0; variant < 5; variant++) {
                 struct delta c = {z[0], z[1], z[2], z[3], z[1], z[3], by_key, variant == 1, variant == 2 ? 3 : 1};
-                c.n_head_k     = variant == 3 && z[1] % 2 == 0 ? z[1] / 2 : z[1];
-                c.n_seq_k      = variant == 4 ? 1 : z[3];
-                c.n_kept       = variant == 4 ? z[2] + 2 : c.n_kept;
+                c.n_head_k = variant == 3 && z[1] % 2 == 0 ? z[1] / 2 : z[1];
+                c.n_seq_k = variant == 4 ? 1 : z[3];
+                c.n_kept = variant == 4 ? z[2] + 2 : c.n_kept;
                 op_case(
                     s, "GATED_DELTA_NET", op_text("size %zu by key %d variant %d", i, by_key, variant), OP_F32, build_delta, &c);
             }

@@ -31,7 +31,7 @@ static struct ggml_tensor *input(struct op_build *b, const struct reduce *c) {
 
 static struct ggml_tensor *build(struct op_build *b, const void *arg) {
     const struct reduce *c = arg;
-    struct ggml_tensor *a  = input(b, c);
+    struct ggml_tensor *a = input(b, c);
     switch (c->op) {
         case GGML_OP_SUM: return ggml_sum(b->ctx, a);
         case GGML_OP_SUM_ROWS: return ggml_sum_rows(b->ctx, a);
@@ -53,8 +53,8 @@ static void cases(struct op_suite *s, enum ggml_op op, enum ggml_type type, cons
 }
 
 void op_suite_reduce(struct op_suite *s) {
-    static const int64_t shapes[][4]   = {{1, 1, 1, 1}, {7, 1, 1, 1}, {31, 5, 3, 2}, {64, 3, 1, 4}, {1023, 2, 2, 1},
-          {1025, 7, 1, 1}, {3, 257, 1, 1}, {5000, 3, 1, 1}, {2, 3, 4, 5}, {100000, 1, 1, 1}, {17, 1, 33, 1}, {129, 64, 2, 3}};
+    static const int64_t shapes[][4] = {{1, 1, 1, 1}, {7, 1, 1, 1}, {31, 5, 3, 2}, {64, 3, 1, 4}, {1023, 2, 2, 1},
+        {1025, 7, 1, 1}, {3, 257, 1, 1}, {5000, 3, 1, 1}, {2, 3, 4, 5}, {100000, 1, 1, 1}, {17, 1, 33, 1}, {129, 64, 2, 3}};
     static const int64_t matrices[][4] = {{1, 1, 1, 1}, {7, 1, 1, 1}, {31, 5, 1, 1}, {64, 3, 1, 1}, {1023, 2, 1, 1},
         {1025, 7, 1, 1}, {3, 257, 1, 1}, {5000, 3, 1, 1}, {40000, 2, 1, 1}, {2, 1000, 1, 1}, {129, 64, 1, 1}, {33, 9, 1, 1}};
     cases(s, GGML_OP_SUM, GGML_TYPE_F32, shapes, N(shapes), 4, OP_F32);

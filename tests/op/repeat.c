@@ -24,9 +24,9 @@ static struct ggml_tensor *input(struct op_build *b, enum ggml_type type, const 
 
 // b goes into the middle of an a that is larger by one on each side.
 static struct ggml_tensor *build_part(struct op_build *b, const struct repeat *c) {
-    const int64_t *ne        = c->ne;
+    const int64_t *ne = c->ne;
     struct ggml_context *ctx = b->ctx;
-    struct ggml_tensor *a    = op_input(b, c->type, NE(ne[0] + 2, ne[1] + 1, ne[2] + 1, ne[3]));
+    struct ggml_tensor *a = op_input(b, c->type, NE(ne[0] + 2, ne[1] + 1, ne[2] + 1, ne[3]));
     struct ggml_tensor *part = input(b, c->type, ne, c->layout);
     const size_t nb0 = ggml_type_size(c->type), nb1 = nb0 * (size_t) (ne[0] + 2); // of the result, however a lies
     const size_t nb2 = nb1 * (size_t) (ne[1] + 1), nb3 = nb2 * (size_t) (ne[2] + 1);
@@ -38,9 +38,9 @@ static struct ggml_tensor *build_part(struct op_build *b, const struct repeat *c
 }
 
 static struct ggml_tensor *build(struct op_build *b, const void *arg) {
-    const struct repeat *c   = arg;
+    const struct repeat *c = arg;
     struct ggml_context *ctx = b->ctx;
-    const int64_t *ne        = c->ne;
+    const int64_t *ne = c->ne;
     switch (c->op) {
         case GGML_OP_REPEAT: {
             const int i = c->i;
@@ -91,7 +91,7 @@ static const int64_t shapes[][4] = {{1, 1, 1, 1}, {5, 4, 3, 2}, {64, 3, 2, 2}, {
 
 static void moves(struct op_suite *s) {
     static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_I32, GGML_TYPE_I16};
-    static const enum ggml_type more[]  = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_I32, GGML_TYPE_I8, GGML_TYPE_I64};
+    static const enum ggml_type more[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_I32, GGML_TYPE_I8, GGML_TYPE_I64};
     for (size_t i = 0; i < N(shapes); i++) {
         for (size_t t = 0; t < N(types); t++) {
             for (int layout = 0; layout < 2; layout++) {

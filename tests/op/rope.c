@@ -38,15 +38,15 @@ static struct ggml_tensor *with_offset(const struct rope *c, struct ggml_tensor 
 }
 
 static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
-    const struct rope *c     = arg;
+    const struct rope *c = arg;
     struct ggml_context *ctx = b->ctx;
-    const int64_t *ne        = c->ne;
-    const bool multi         = (c->mode & GGML_ROPE_TYPE_MROPE) != 0;
-    struct ggml_tensor *a    = c->layout == HOLES ? op_input_holes(b, c->type, ne)
-                               : c->layout == PERMUTED
-                                   ? ggml_permute(ctx, op_input(b, c->type, NE(ne[0], ne[2], ne[1], ne[3])), 0, 2, 1, 3)
-                                   : op_input(b, c->type, ne);
-    struct ggml_tensor *pos  = op_indices(b, GGML_TYPE_I32, NE(ne[2] * (multi ? 4 : 1), 1, 1, 1), c->n_pos, false);
+    const int64_t *ne = c->ne;
+    const bool multi = (c->mode & GGML_ROPE_TYPE_MROPE) != 0;
+    struct ggml_tensor *a = c->layout == HOLES ? op_input_holes(b, c->type, ne)
+                            : c->layout == PERMUTED
+                                ? ggml_permute(ctx, op_input(b, c->type, NE(ne[0], ne[2], ne[1], ne[3])), 0, 2, 1, 3)
+                                : op_input(b, c->type, ne);
+    struct ggml_tensor *pos = op_indices(b, GGML_TYPE_I32, NE(ne[2] * (multi ? 4 : 1), 1, 1, 1), c->n_pos, false);
     for (int64_t i = 0; i < ggml_nelements(pos); i++) {
         *(int32_t *) op_at(pos, i) += c->first;
     }
@@ -55,8 +55,8 @@ static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
         op_with_specials(a);
     }
     const struct scaling *s = c->s;
-    int sections[4]         = {c->sections[0], c->sections[1], c->sections[2], c->sections[3]};
-    const int n             = c->n_dims;
+    int sections[4] = {c->sections[0], c->sections[1], c->sections[2], c->sections[3]};
+    const int n = c->n_dims;
     if (multi) {
         return with_offset(c, (c->back                   ? ggml_rope_multi_back
                                   : c->layout == INPLACE ? ggml_rope_multi_inplace
@@ -75,9 +75,9 @@ static const int modes[] = {
 // Sections that use all pairs of a mode.
 static void sections_of(struct rope *c) {
     const int half = c->n_dims / 2, third = half / 3;
-    const int plain[4]  = {half / 4, third, third, half - half / 4 - 2 * third};
+    const int plain[4] = {half / 4, third, third, half - half / 4 - 2 * third};
     const int vision[4] = {half, c->n_dims - half, 0, 0};
-    const int inter[4]  = {half - 2 * third, third, third, 0};
+    const int inter[4] = {half - 2 * third, third, third, 0};
     for (int i = 0; i < 4; i++) {
         c->sections[i] = c->mode == GGML_ROPE_TYPE_VISION ? vision[i] : c->mode == GGML_ROPE_TYPE_IMROPE ? inter[i] : plain[i];
     }
@@ -98,14 +98,14 @@ static void mode_cases(struct op_suite *s, int mode, bool back) {
         for (int half = 0; half < 2; half++) {
             for (int factors = 0; factors < 2; factors++) {
                 struct rope c = {.back = back,
-                    .factors           = factors,
-                    .mode              = mode,
-                    .n_dims            = 24,
-                    .s                 = &scalings[i],
-                    .type              = half ? GGML_TYPE_F16 : GGML_TYPE_F32,
-                    .ne                = {vision    ? 48
-                                          : factors ? 36
-                                                    : 24,
+                    .factors = factors,
+                    .mode = mode,
+                    .n_dims = 24,
+                    .s = &scalings[i],
+                    .type = half ? GGML_TYPE_F16 : GGML_TYPE_F32,
+                    .ne = {vision    ? 48
+                           : factors ? 36
+                                     : 24,
                         3, 5, 2},
                     .n_pos = i == 3 ? 100000 : 300};
                 sections_of(&c);
@@ -117,14 +117,14 @@ static void mode_cases(struct op_suite *s, int mode, bool back) {
     for (int layout = DENSE; layout <= SPECIALS; layout++) {
         for (int half = 0; half < (layout == SPECIALS ? 1 : 2); half++) {
             struct rope c = {.back = back,
-                .mode              = mode,
-                .n_dims            = 10,
-                .layout            = layout,
-                .s                 = &scalings[layout % 3],
-                .type              = half ? GGML_TYPE_F16 : GGML_TYPE_F32,
-                .ne                = {vision ? 20 : 31, 4, 7, 2},
-                .first             = -50,
-                .n_pos             = 3000};
+                .mode = mode,
+                .n_dims = 10,
+                .layout = layout,
+                .s = &scalings[layout % 3],
+                .type = half ? GGML_TYPE_F16 : GGML_TYPE_F32,
+                .ne = {vision ? 20 : 31, 4, 7, 2},
+                .first = -50,
+                .n_pos = 3000};
             sections_of(&c);
             op_case(s, name_of(&c), op_text("mode %d layout %d half %d", mode, layout, half), tolerance(&c), build_rope, &c);
         }
@@ -141,15 +141,15 @@ static void offset_cases(struct op_suite *s, int mode, bool back) {
         for (int layout = DENSE; layout <= INPLACE; layout++) {
             for (int factors = 0; factors < 2; factors++) {
                 struct rope c = {.back = back,
-                    .factors           = factors,
-                    .mode              = mode,
-                    .n_dims            = 24,
-                    .layout            = layout,
-                    .s                 = &scalings[i],
-                    .type              = layout == HOLES ? GGML_TYPE_F16 : GGML_TYPE_F32,
-                    .ne                = {64, 3, 5, 2},
-                    .n_pos             = 300,
-                    .n_offs            = offsets[i]};
+                    .factors = factors,
+                    .mode = mode,
+                    .n_dims = 24,
+                    .layout = layout,
+                    .s = &scalings[i],
+                    .type = layout == HOLES ? GGML_TYPE_F16 : GGML_TYPE_F32,
+                    .ne = {64, 3, 5, 2},
+                    .n_pos = 300,
+                    .n_offs = offsets[i]};
                 sections_of(&c);
                 op_case(s, name_of(&c), op_text("mode %d offset %d layout %d factors %d", mode, c.n_offs, layout, factors),
                     tolerance(&c), build_rope, &c);
@@ -164,11 +164,11 @@ static void section_cases(struct op_suite *s) {
     for (size_t i = 0; i < N(sections); i++) {
         for (size_t m = 2; m < N(modes); m++) {
             struct rope c = {.mode = modes[m],
-                .n_dims            = modes[m] == GGML_ROPE_TYPE_VISION ? 12 : 24,
-                .s                 = &scalings[0],
-                .ne                = {24, 2, 3, 1},
-                .n_pos             = 99,
-                .sections          = {sections[i][0], sections[i][1], sections[i][2], sections[i][3]}};
+                .n_dims = modes[m] == GGML_ROPE_TYPE_VISION ? 12 : 24,
+                .s = &scalings[0],
+                .ne = {24, 2, 3, 1},
+                .n_pos = 99,
+                .sections = {sections[i][0], sections[i][1], sections[i][2], sections[i][3]}};
             op_case(s, "ROPE", op_text("mode %d sections %zu", modes[m], i), OP_F32, build_rope, &c);
         }
     }

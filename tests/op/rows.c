@@ -16,14 +16,14 @@ struct rows {
 };
 
 static struct ggml_tensor *build_get(struct op_build *b, const void *arg) {
-    const struct rows *c  = arg;
+    const struct rows *c = arg;
     struct ggml_tensor *x = c->layout == 1 ? op_input_holes(b, c->type, NE(c->n, c->n_rows, c->ne2, c->ne3))
                                            : op_input(b, c->type, NE(c->n, c->n_rows, c->ne2, c->ne3));
     return ggml_get_rows(b->ctx, x, op_indices(b, GGML_TYPE_I32, NE(c->n_get, c->ne2, c->ne3, 1), c->n_rows, false));
 }
 
 static struct ggml_tensor *build_set(struct op_build *b, const void *arg) {
-    const struct rows *c  = arg;
+    const struct rows *c = arg;
     struct ggml_tensor *a = c->layout == 1 ? op_input_holes(b, c->type, NE(c->n, c->n_rows, c->ne2, c->ne3))
                                            : op_input(b, c->type, NE(c->n, c->n_rows, c->ne2, c->ne3));
     struct ggml_tensor *x = op_input(b, GGML_TYPE_F32, NE(c->n, c->n_get, c->ne2, c->ne3));
@@ -33,7 +33,7 @@ static struct ggml_tensor *build_set(struct op_build *b, const void *arg) {
 static void rows_cases(struct op_suite *s) {
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         const enum ggml_type type = (enum ggml_type) t;
-        const bool quant          = ggml_is_quantized(type);
+        const bool quant = ggml_is_quantized(type);
         if (t == GGML_TYPE_Q8_1 || t == GGML_TYPE_Q8_K ||
             (!quant && type != GGML_TYPE_F32 && type != GGML_TYPE_F16 && type != GGML_TYPE_BF16 && type != GGML_TYPE_I32)) {
             continue;
@@ -64,11 +64,11 @@ struct soft_max {
 
 static struct ggml_tensor *build_soft_max(struct op_build *b, const void *arg) {
     const struct soft_max *c = arg;
-    struct ggml_tensor *x    = op_input_range(b, GGML_TYPE_F32, c->ne, -5.0f, 5.0f);
+    struct ggml_tensor *x = op_input_range(b, GGML_TYPE_F32, c->ne, -5.0f, 5.0f);
     struct ggml_tensor *mask = NULL;
     if (c->mask > 0) {
         const enum ggml_type type = c->mask == 1 ? GGML_TYPE_F32 : GGML_TYPE_F16;
-        mask                      = op_input(b, type, c->mask_all ? c->ne : NE(c->ne[0], c->ne[1] + 3, 1, 1));
+        mask = op_input(b, type, c->mask_all ? c->ne : NE(c->ne[0], c->ne[1] + 3, 1, 1));
         for (int64_t i = 0; c->inf && i < ggml_nelements(mask); i += 3) {
             if (type == GGML_TYPE_F32) {
                 *(float *) op_at(mask, i) = -INFINITY;
@@ -86,7 +86,7 @@ static struct ggml_tensor *build_soft_max(struct op_build *b, const void *arg) {
 
 static void soft_max_cases(struct op_suite *s) {
     static const int64_t shapes[][4] = {{1, 1, 1, 1}, {2, 3, 4, 2}, {33, 5, 12, 1}, {256, 64, 2, 1}, {2050, 3, 3, 2}};
-    static const float scales[]      = {1.0f, 0.125f};
+    static const float scales[] = {1.0f, 0.125f};
     for (size_t i = 0; i < N(shapes); i++) {
         for (int mask = 0; mask < 3; mask++) {
             for (size_t sc = 0; sc < N(scales); sc++) {

@@ -100,13 +100,13 @@ static const char *const layout_names[OP_N_LAYOUTS] = {"as built", "strided", "w
 static int case_run(struct op_suite *s, struct op_tally *tally, const char *op, const char *what, double max_nmse,
     op_build_t build, const void *arg, struct op_build b) {
     const bool is_odd = b.layout != OP_AS_BUILT;
-    b.ctx             = ggml_init((struct ggml_init_params){.mem_size = OP_ARENA_SIZE, .mem_buffer = s->arena});
-    struct op_case c  = {.op = op, .what = what, .max_nmse = max_nmse, .ctx = b.ctx, .layout = b.layout};
-    c.t               = build(&b, arg);
-    c.graph           = ggml_new_graph(b.ctx);
-    c.used            = ggml_used_mem(b.ctx);
-    c.plain           = is_odd ? NULL : b.plain;
-    c.plain_nmse      = b.plain_nmse > 0 ? b.plain_nmse : max_nmse;
+    b.ctx = ggml_init((struct ggml_init_params){.mem_size = OP_ARENA_SIZE, .mem_buffer = s->arena});
+    struct op_case c = {.op = op, .what = what, .max_nmse = max_nmse, .ctx = b.ctx, .layout = b.layout};
+    c.t = build(&b, arg);
+    c.graph = ggml_new_graph(b.ctx);
+    c.used = ggml_used_mem(b.ctx);
+    c.plain = is_odd ? NULL : b.plain;
+    c.plain_nmse = b.plain_nmse > 0 ? b.plain_nmse : max_nmse;
     if (b.skip == NULL && berth_is_poison(c.t)) {
         b.skip = "the constructor says no";
     }
@@ -133,12 +133,12 @@ void op_case(struct op_suite *s, const char *op, const char *what, double max_nm
         return;
     }
     struct op_tally *tally = op_tally_of(s, op);
-    const int i_case       = tally->n_cases++;
+    const int i_case = tally->n_cases++;
     if (s->is_list || i_case % s->n_parts != s->part) {
         return;
     }
     const struct op_build b = {.rng = (0x9E3779B97F4A7C15u ^ (uint64_t) (i_case + 1)) + (s->seed << 32)};
-    const int n_inputs      = case_run(s, tally, op, what, max_nmse, build, arg, b);
+    const int n_inputs = case_run(s, tally, op, what, max_nmse, build, arg, b);
     if (s->is_as_built || (i_case & (i_case - 1)) != 0) { // cases 0, 1, 2, 4, 8, ...
         return;
     }
@@ -149,8 +149,8 @@ void op_case(struct op_suite *s, const char *op, const char *what, double max_nm
                 continue;
             }
             struct op_build odd = b;
-            odd.layout          = (enum op_layout) layout;
-            odd.which           = which;
+            odd.layout = (enum op_layout) layout;
+            odd.which = which;
             snprintf(text, sizeof text, "%s, input %d %s", what, which, layout_names[layout]);
             case_run(s, tally, op, text, max_nmse, build, arg, odd);
         }

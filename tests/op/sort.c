@@ -16,23 +16,23 @@ struct sort {
 // Different numbers in each row, in no order.
 static struct ggml_tensor *distinct(struct op_build *b, const int64_t *ne) {
     struct ggml_tensor *t = ggml_new_tensor(b->ctx, GGML_TYPE_F32, 4, ne);
-    float *x              = t->data;
+    float *x = t->data;
     for (int64_t i = 0; i < ggml_nelements(t); i++) {
-        x[i]            = (float) (i % ne[0]) - (float) ne[0] / 2;
+        x[i] = (float) (i % ne[0]) - (float) ne[0] / 2;
         const int64_t j = i - (int64_t) (op_random(b) % (uint64_t) (i % ne[0] + 1));
-        const float v   = x[i];
-        x[i]            = x[j];
-        x[j]            = v;
+        const float v = x[i];
+        x[i] = x[j];
+        x[j] = v;
     }
     return t;
 }
 
 static struct ggml_tensor *build(struct op_build *b, const void *arg) {
-    const struct sort *c  = arg;
+    const struct sort *c = arg;
     struct ggml_tensor *a = distinct(b, c->ne);
     for (int64_t i = 0; c->ties && i < ggml_nelements(a); i++) {
         static const float few[] = {-1.0f, 0.0f, -0.0f, 2.0f, 1e30f};
-        *(float *) op_at(a, i)   = few[op_random(b) % 5];
+        *(float *) op_at(a, i) = few[op_random(b) % 5];
     }
     struct ggml_tensor *t = c->k > 0 ? ggml_top_k(b->ctx, a, (int) c->k) : ggml_argsort(b->ctx, a, c->order);
     if (!c->ties) {
@@ -45,7 +45,7 @@ static struct ggml_tensor *build(struct op_build *b, const void *arg) {
 void op_suite_sort(struct op_suite *s) {
     static const int64_t shapes[][4] = {{1, 1, 1, 1}, {2, 3, 1, 1}, {7, 1, 1, 1}, {31, 5, 3, 2}, {32, 2, 1, 1}, {33, 4, 2, 1},
         {64, 3, 1, 4}, {255, 9, 1, 1}, {1023, 2, 2, 1}, {1025, 7, 1, 1}, {5000, 3, 1, 1}, {151936, 1, 1, 1}};
-    static const int64_t ks[]        = {1, 2, 3, 8, 40, 100, 1024, 1025, 5000};
+    static const int64_t ks[] = {1, 2, 3, 8, 40, 100, 1024, 1025, 5000};
     for (size_t i = 0; i < N(shapes); i++) {
         for (int ties = 0; ties < 2; ties++) {
             for (int order = 0; order < 2; order++) {

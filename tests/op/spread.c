@@ -29,8 +29,8 @@ void op_spread_add(struct op_spread *s, const char *op, const struct ggml_tensor
     }
     row->n++;
     row->variants = fmax(row->variants, variants);
-    row->berth_a  = fmax(row->berth_a, a);
-    row->berth_b  = fmax(row->berth_b, b);
+    row->berth_a = fmax(row->berth_a, a);
+    row->berth_b = fmax(row->berth_b, b);
     if (a > 0) {
         row->excess = fmax(row->excess, variants > 0 ? a / variants : INFINITY);
     }

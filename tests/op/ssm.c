@@ -18,8 +18,8 @@ struct conv {
 };
 
 static struct ggml_tensor *build_conv(struct op_build *b, const void *arg) {
-    const struct conv *c  = arg;
-    const int64_t *ne     = NE(c->d_conv - 1 + c->n_token, c->d_inner, c->n_seq, 1);
+    const struct conv *c = arg;
+    const int64_t *ne = NE(c->d_conv - 1 + c->n_token, c->d_inner, c->n_seq, 1);
     struct ggml_tensor *x = c->holes ? op_input_holes(b, GGML_TYPE_F32, ne) : op_input(b, GGML_TYPE_F32, ne);
     if (c->specials) {
         op_with_specials(x);
@@ -38,13 +38,13 @@ struct scan {
 };
 
 static struct ggml_tensor *build_scan(struct op_build *b, const void *arg) {
-    const struct scan *c     = arg;
+    const struct scan *c = arg;
     struct ggml_context *ctx = b->ctx;
-    struct ggml_tensor *s    = op_input(b, GGML_TYPE_F32, NE(c->d_state, c->d_head, c->n_head, c->n_seq + 1));
-    struct ggml_tensor *x    = op_input(b, GGML_TYPE_F32, NE(c->d_head, c->n_head, c->n_token, c->n_seq));
-    struct ggml_tensor *dt   = op_input_range(b, GGML_TYPE_F32, NE(c->n_head, c->n_token, c->n_seq, 1), c->dt_lo, c->dt_hi);
-    struct ggml_tensor *A    = op_input_range(b, GGML_TYPE_F32, NE(c->one_rate ? 1 : c->d_state, c->n_head, 1, 1), -2.0f, 0.0f);
-    struct ggml_tensor *B    = op_input(b, GGML_TYPE_F32, NE(c->d_state, 2 * c->n_group, c->n_token, c->n_seq));
+    struct ggml_tensor *s = op_input(b, GGML_TYPE_F32, NE(c->d_state, c->d_head, c->n_head, c->n_seq + 1));
+    struct ggml_tensor *x = op_input(b, GGML_TYPE_F32, NE(c->d_head, c->n_head, c->n_token, c->n_seq));
+    struct ggml_tensor *dt = op_input_range(b, GGML_TYPE_F32, NE(c->n_head, c->n_token, c->n_seq, 1), c->dt_lo, c->dt_hi);
+    struct ggml_tensor *A = op_input_range(b, GGML_TYPE_F32, NE(c->one_rate ? 1 : c->d_state, c->n_head, 1, 1), -2.0f, 0.0f);
+    struct ggml_tensor *B = op_input(b, GGML_TYPE_F32, NE(c->d_state, 2 * c->n_group, c->n_token, c->n_seq));
     struct ggml_tensor *C;
     if (c->packed) {
         struct ggml_tensor *both = B;
@@ -75,7 +75,7 @@ static void state_space_cases(struct op_suite *s) {
     for (size_t i = 0; i < N(sizes); i++) {
         for (int one_rate = 0; one_rate < 2; one_rate++) {
             for (int variant = 0; variant < 3; variant++) {
-                const int64_t *z    = sizes[i];
+                const int64_t *z = sizes[i];
                 const struct scan c = {z[0], z[1], z[2], z[3], z[4], z[5], one_rate, variant == 2, variant == 1 ? -5.0f : -1.0f,
                     variant == 1 ? 25.0f : 1.0f,
                     !one_rate || variant == 1 ? 1
@@ -100,7 +100,7 @@ static struct ggml_tensor *build_solve(struct op_build *b, const void *arg) {
     for (int64_t i = 0; i < ggml_nelements(a); i++) {
         if (i / c->n % c->n == i % c->n) {
             float *x = op_at(a, i);
-            *x       = c->zero ? 0.0f : 1.7f + *x;
+            *x = c->zero ? 0.0f : 1.7f + *x;
         }
     }
     return ggml_solve_tri(b->ctx, a, op_input(b, GGML_TYPE_F32, NE(c->m, c->n, c->ne2, c->ne3)), true, true, false);
@@ -133,7 +133,7 @@ static struct ggml_tensor *input(struct op_build *b, const struct hc *c, const i
 }
 
 static struct ggml_tensor *build_comb(struct op_build *b, const void *arg) {
-    const struct hc *c    = arg;
+    const struct hc *c = arg;
     struct ggml_tensor *m = c->holes ? op_input_holes(b, GGML_TYPE_F32, NE(24, c->n_token, 1, 1))
                                      : op_input_range(b, GGML_TYPE_F32, NE(24, c->n_token, 1, 1), -4.0f, 4.0f);
     return ggml_dsv4_hc_comb(
@@ -148,7 +148,7 @@ static struct ggml_tensor *build_pre(struct op_build *b, const void *arg) {
 
 static struct ggml_tensor *build_pre_gated(struct op_build *b, const void *arg) {
     const struct hc *c = arg;
-    const int64_t *ne  = NE(c->n_embd, c->n_stream, c->n_token, 1);
+    const int64_t *ne = NE(c->n_embd, c->n_stream, c->n_token, 1);
     return ggml_dsv4_hc_pre_gated(b->ctx, input(b, c, ne), input(b, c, ne), c->eps);
 }
 

@@ -31,7 +31,7 @@ static struct ggml_tensor *like(struct op_build *b, const struct train *c, float
 // Rows that add up to one; variant 2: all of it in one place.
 static struct ggml_tensor *labels(struct op_build *b, const struct train *c) {
     struct ggml_tensor *t = op_input_range(b, GGML_TYPE_F32, c->ne, 0.0f, 1.0f);
-    const int64_t n       = t->ne[0];
+    const int64_t n = t->ne[0];
     for (int64_t r = 0; r < ggml_nrows(t); r++) {
         float sum = 0.0f;
         for (int64_t i = 0; i < n; i++) {
@@ -39,7 +39,7 @@ static struct ggml_tensor *labels(struct op_build *b, const struct train *c) {
         }
         for (int64_t i = 0; i < n; i++) {
             float *x = op_at(t, r * n + i);
-            *x       = c->variant == 2 ? (float) (i == r % n) : *x / sum;
+            *x = c->variant == 2 ? (float) (i == r % n) : *x / sum;
         }
     }
     return t;
@@ -47,7 +47,7 @@ static struct ggml_tensor *labels(struct op_build *b, const struct train *c) {
 
 static struct ggml_tensor *build_loss(struct op_build *b, const struct train *c) {
     static const float ranges[][2] = {{-1.0f, 1.0f}, {-30.0f, 30.0f}, {-2.0f, 2.0f}, {90.0f, 110.0f}};
-    struct ggml_tensor *x          = op_input_range(b, GGML_TYPE_F32, c->ne, ranges[c->variant][0], ranges[c->variant][1]);
+    struct ggml_tensor *x = op_input_range(b, GGML_TYPE_F32, c->ne, ranges[c->variant][0], ranges[c->variant][1]);
     if (c->specials && ggml_nelements(x) > 3) {
         *(float *) op_at(x, 3) = c->variant == 0 ? NAN : c->variant == 1 ? INFINITY : c->variant == 2 ? -INFINITY : 1e30f;
     }
@@ -85,8 +85,8 @@ static struct ggml_tensor *build_step(struct op_build *b, const struct train *c)
 }
 
 static struct ggml_tensor *build_train(struct op_build *b, const void *arg) {
-    const struct train *c          = arg;
-    static const float numbers[]   = {0.0f, 1e-6f, 0.3f, 1.0f};
+    const struct train *c = arg;
+    static const float numbers[] = {0.0f, 1e-6f, 0.3f, 1.0f};
     static const int64_t more[][4] = {{1, 1, 1, 1}, {2, 3, 1, 1}, {1, 2, 3, 2}, {4, 1, 1, 5}};
     const int64_t *m = more[c->variant], *ne = c->ne;
     struct ggml_tensor *x, *d;
@@ -121,8 +121,8 @@ struct gather {
 
 static struct ggml_tensor *build_gather(struct op_build *b, const void *arg) {
     const struct gather *c = arg;
-    const int64_t *ne      = NE(c->n, c->n_ids, 1, 1);
-    struct ggml_tensor *x  = c->holes ? op_input_holes(b, c->type, ne) : op_input(b, c->type, ne);
+    const int64_t *ne = NE(c->n, c->n_ids, 1, 1);
+    struct ggml_tensor *x = c->holes ? op_input_holes(b, c->type, ne) : op_input(b, c->type, ne);
     return ggml_get_rows_back(b->ctx, x, op_indices(b, GGML_TYPE_I32, NE(c->n_ids, 1, 1, 1), c->n_rows, false),
         ggml_new_tensor_2d(b->ctx, GGML_TYPE_F32, c->n, c->n_rows));
 }
@@ -139,7 +139,7 @@ void op_suite_train(struct op_suite *s) {
                 }
                 if (which == SILU_BACK) {
                     c.holes = false;
-                    c.type  = GGML_TYPE_F16;
+                    c.type = GGML_TYPE_F16;
                     op_case(s, names[which], op_text("shape %zu variant %d f16", i, variant), 1e-6, build_train, &c);
                 }
             }

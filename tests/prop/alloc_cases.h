@@ -40,12 +40,12 @@ static inline void cases_init(void) {
     for (int i = 0; i < CASES_BUFS_MAX; i++) {
         case_bufts[i] = *ggml_backend_cpu_buffer_type();
     }
-    case_bufts[1].iface.get_alignment  = align_16;
-    case_bufts[1].iface.get_max_size   = max_4096;
-    case_bufts[2].iface.get_alignment  = align_32;
-    case_bufts[2].iface.get_max_size   = max_8192;
+    case_bufts[1].iface.get_alignment = align_16;
+    case_bufts[1].iface.get_max_size = max_4096;
+    case_bufts[2].iface.get_alignment = align_32;
+    case_bufts[2].iface.get_max_size = max_8192;
     case_bufts[2].iface.get_alloc_size = padded_size;
-    case_bufts[3].iface.get_alignment  = align_32;
+    case_bufts[3].iface.get_alignment = align_32;
 }
 
 // ---- a random graph ----
@@ -89,10 +89,10 @@ static inline struct ggml_tensor *net_view(struct ggml_context *ctx, struct chec
 
 // A new leaf that a copy or a fill overwrites, all of it or a part, directly or through a view. Later ops may read it, too.
 static inline struct ggml_tensor *net_overwrite(struct net *n, struct check_rng *r, struct ggml_tensor *a) {
-    struct ggml_context *ctx  = n->ctx;
-    struct ggml_tensor *leaf  = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, a->ne[0], a->ne[1]);
+    struct ggml_context *ctx = n->ctx;
+    struct ggml_tensor *leaf = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, a->ne[0], a->ne[1]);
     struct ggml_tensor *other = check_rng_below(r, 3) == 0 ? net_any(n, r) : leaf;
-    n->t[n->n_t++]            = leaf;
+    n->t[n->n_t++] = leaf;
     switch (check_rng_below(r, 8)) {
         case 0: return ggml_fill_inplace(ctx, leaf, 0.5f);
         case 1: return ggml_cpy(ctx, ggml_transpose(ctx, a), ggml_reshape_2d(ctx, leaf, a->ne[1], a->ne[0]));
@@ -111,9 +111,9 @@ static inline struct ggml_tensor *net_overwrite(struct net *n, struct check_rng 
 // NULL where the op does not suit the tensors that were drawn.
 static inline struct ggml_tensor *net_op(struct net *n, struct check_rng *r) {
     struct ggml_context *ctx = n->ctx;
-    struct ggml_tensor *a    = net_any(n, r);
-    struct ggml_tensor *b    = net_like(n, r, a);
-    const bool is_plain      = ggml_is_contiguous(a) && a->nb[0] == sizeof(float) && a->nb[1] == a->nb[0] * (size_t) a->ne[0];
+    struct ggml_tensor *a = net_any(n, r);
+    struct ggml_tensor *b = net_like(n, r, a);
+    const bool is_plain = ggml_is_contiguous(a) && a->nb[0] == sizeof(float) && a->nb[1] == a->nb[0] * (size_t) a->ne[0];
     switch (check_rng_below(r, 23)) {
         case 0:
         case 1: return b != NULL && ggml_is_contiguous_rows(a) && ggml_is_contiguous_rows(b) ? ggml_add(ctx, a, b) : NULL;
@@ -141,20 +141,20 @@ static inline struct ggml_tensor *net_op(struct net *n, struct check_rng *r) {
 
 static inline struct ggml_tensor *net_new(struct ggml_context *ctx, struct check_rng *r) {
     static const int64_t extents[] = {4, 8, 8, 8, 16};
-    const int64_t ne1              = check_rng_below(r, 25) == 0 ? 0 : extents[check_rng_below(r, 5)];
+    const int64_t ne1 = check_rng_below(r, 25) == 0 ? 0 : extents[check_rng_below(r, 5)];
     return ggml_new_tensor_2d(ctx, GGML_TYPE_F32, extents[check_rng_below(r, 5)], ne1);
 }
 
 static inline void net_build(struct net *n, uint64_t seed) {
     struct check_rng r = check_rng_new(seed);
-    n->n_t             = 0;
-    n->weights         = ggml_init((struct ggml_init_params){.mem_size = 16 * ggml_tensor_overhead(), .no_alloc = true});
-    n->ctx             = ggml_init((struct ggml_init_params){
-                    .mem_size = 2000 * ggml_tensor_overhead() + ggml_graph_overhead_custom(512, false), .no_alloc = true});
-    n->graph           = ggml_new_graph_custom(n->ctx, 512, false);
-    n->t[n->n_t++]     = ggml_set_name(ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, 8, 8), "w");
-    n->t[n->n_t++]     = ggml_set_name(ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, 8, 16), "cache");
-    n->weights_buffer  = ggml_backend_alloc_ctx_tensors_from_buft(n->weights, ggml_backend_cpu_buffer_type());
+    n->n_t = 0;
+    n->weights = ggml_init((struct ggml_init_params){.mem_size = 16 * ggml_tensor_overhead(), .no_alloc = true});
+    n->ctx = ggml_init((struct ggml_init_params){
+        .mem_size = 2000 * ggml_tensor_overhead() + ggml_graph_overhead_custom(512, false), .no_alloc = true});
+    n->graph = ggml_new_graph_custom(n->ctx, 512, false);
+    n->t[n->n_t++] = ggml_set_name(ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, 8, 8), "w");
+    n->t[n->n_t++] = ggml_set_name(ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, 8, 16), "cache");
+    n->weights_buffer = ggml_backend_alloc_ctx_tensors_from_buft(n->weights, ggml_backend_cpu_buffer_type());
     for (int i = 1 + (int) check_rng_below(&r, 4); i > 0; i--) {
         struct ggml_tensor *x = net_new(n->ctx, &r);
         if (check_rng_below(&r, 2) == 0) {
@@ -188,7 +188,7 @@ static inline void net_free(struct net *n) {
 // Weights and leafs get the same numbers in both.
 static inline void net_fill(struct net *n, uint64_t seed) {
     for (int i = 0; i < n->n_t; i++) {
-        struct check_rng r    = check_rng_new(seed ^ 0xF111 ^ (uint64_t) i << 40);
+        struct check_rng r = check_rng_new(seed ^ 0xF111 ^ (uint64_t) i << 40);
         struct ggml_tensor *x = n->t[i];
         if (x->op != GGML_OP_NONE || x->data == NULL) {
             continue;
@@ -273,11 +273,11 @@ static inline void case_run(uint64_t seed, bool checked) {
         types[i] = &case_bufts[check_rng_below(&r, CASES_BUFS_MAX)];
     }
     case_ids(&a, &r, n_bufs, node_ids, leaf_ids);
-    ggml_gallocr_t galloc          = ggml_gallocr_new_n(types, n_bufs);
+    ggml_gallocr_t galloc = ggml_gallocr_new_n(types, n_bufs);
     struct berth_gallocr_options o = berth_gallocr_options_default();
-    o.inplace_via_views            = check_rng_below(&r, 4) != 0;
-    o.free_unread                  = check_rng_below(&r, 4) == 0;
-    o.in_place                     = check_rng_below(&r, 2) == 0 ? wide_in_place : NULL;
+    o.inplace_via_views = check_rng_below(&r, 4) != 0;
+    o.free_unread = check_rng_below(&r, 4) == 0;
+    o.in_place = check_rng_below(&r, 2) == 0 ? wide_in_place : NULL;
     berth_gallocr_set_options(galloc, &o);
     assert_true(ggml_gallocr_reserve_n(galloc, a.graph, node_ids, leaf_ids));
     assert_true(ggml_gallocr_alloc_graph(galloc, a.graph));

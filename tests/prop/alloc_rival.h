@@ -82,8 +82,8 @@ static inline struct ggml_tensor *rival_op(struct rival_net *n, struct check_rng
 
 static inline void rival_net_build(struct rival_net *n, struct check_rng *r) {
     const size_t size = 128 * ggml_tensor_overhead() + ggml_graph_overhead_custom(128, false);
-    *n                = (struct rival_net){.ctx = ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true})};
-    n->graph          = ggml_new_graph_custom(n->ctx, 128, false);
+    *n = (struct rival_net){.ctx = ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true})};
+    n->graph = ggml_new_graph_custom(n->ctx, 128, false);
     for (int i = 1 + (int) check_rng_below(r, 4); i > 0; i--) {
         struct ggml_tensor *x = ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, 1 + (int64_t) check_rng_below(r, 6));
         if (check_rng_below(r, 2) == 0) {
@@ -122,7 +122,7 @@ static inline bool rival_load(struct rival_api *api) {
         return false;
     }
     *(void **) &api->new_n = dlsym(base, "ggml_gallocr_new_n");
-    *(void **) &api->free  = dlsym(base, "ggml_gallocr_free");
+    *(void **) &api->free = dlsym(base, "ggml_gallocr_free");
     *(void **) &api->sizes = dlsym(base, "ggml_gallocr_reserve_n_size");
     return api->new_n != NULL && api->free != NULL && api->sizes != NULL;
 }
@@ -147,7 +147,7 @@ static inline size_t rival_total(
 // Is Berth larger?
 static inline bool rival_case(const struct rival_api *ggml, uint64_t seed, double *ratio) {
     const struct rival_api berth = {ggml_gallocr_new_n, ggml_gallocr_free, ggml_gallocr_reserve_n_size};
-    struct check_rng r           = check_rng_new(seed ^ 0x517A1);
+    struct check_rng r = check_rng_new(seed ^ 0x517A1);
     struct rival_net n;
     int node_ids[128], leaf_ids[128];
     size_t a[RIVAL_BUFS_MAX], b[RIVAL_BUFS_MAX];
@@ -158,9 +158,9 @@ static inline bool rival_case(const struct rival_api *ggml, uint64_t seed, doubl
         node_ids[i] = (int) check_rng_below(&r, (uint64_t) n_bufs);
         leaf_ids[i] = (int) check_rng_below(&r, (uint64_t) n_bufs);
     }
-    const size_t ours  = rival_total(&berth, &n, n_bufs, node_ids, leaf_ids, a);
+    const size_t ours = rival_total(&berth, &n, n_bufs, node_ids, leaf_ids, a);
     const size_t rival = rival_total(ggml, &n, n_bufs, node_ids, leaf_ids, b);
-    bool is_larger     = ours > rival;
+    bool is_larger = ours > rival;
     if (is_larger) {
         printf("seed %llu: %zu bytes, the reference takes %zu:", (unsigned long long) seed, ours, rival);
         for (int i = 0; i < n_bufs; i++) {

@@ -25,10 +25,10 @@ static inline uint32_t case_roll(uint32_t n) {
 static inline void case_mirror(struct budget_case *c, uint32_t every) {
     for (int32_t i = 0; i < c->n; i++) {
         struct berth_budget_op *op = &c->ops[i];
-        *op         = (struct berth_budget_op){.srcs = c->srcs[i], .size = 1 + case_roll(4), .cost = 1 + case_roll(5)};
+        *op = (struct berth_budget_op){.srcs = c->srcs[i], .size = 1 + case_roll(4), .cost = 1 + case_roll(5)};
         op->inplace = case_roll(4);
-        op->flags   = i == 0 ? BERTH_BUDGET_INPUT : case_roll(every) == 0 ? BERTH_BUDGET_ONCE : 0;
-        op->size    = i == 0 ? case_roll(2) : op->size;
+        op->flags = i == 0 ? BERTH_BUDGET_INPUT : case_roll(every) == 0 ? BERTH_BUDGET_ONCE : 0;
+        op->size = i == 0 ? case_roll(2) : op->size;
         if (i > 0) {
             c->srcs[i][op->n_srcs++] = i - 1;
         }
@@ -42,7 +42,7 @@ static inline void case_mirror(struct budget_case *c, uint32_t every) {
 }
 
 static inline void case_make(struct budget_case *c, int32_t n, bool has_spill) {
-    *c                   = (struct budget_case){.n = n, .n_pools = 1};
+    *c = (struct budget_case){.n = n, .n_pools = 1};
     const bool is_mirror = case_roll(3) != 0, has_ends = case_roll(3) == 0;
     const uint32_t every = has_ends ? 4 : is_mirror ? 24 : 10; // op that runs once
     if (is_mirror) {
@@ -72,12 +72,12 @@ static inline void case_make(struct budget_case *c, int32_t n, bool has_spill) {
         c->ops[i].until = is_end && (c->ops[i].flags & BERTH_BUDGET_INPUT) == 0 ? end : 0;
     }
     if (has_spill) {
-        c->pools[0].may_spill      = true;
-        c->pools[0].spill_to       = 1;
+        c->pools[0].may_spill = true;
+        c->pools[0].spill_to = 1;
         c->pools[0].spill_per_byte = 0.5;
-        c->pools[0].spill_each     = 1;
-        c->n_pools                 = 2;
-        c->pools[1]                = (struct berth_budget_pool){.pool = 1, .bytes = case_roll(8)};
+        c->pools[0].spill_each = 1;
+        c->n_pools = 2;
+        c->pools[1] = (struct berth_budget_pool){.pool = 1, .bytes = case_roll(8)};
     }
 }
 
@@ -92,7 +92,7 @@ struct case_brute {
 
 static inline struct case_brute case_brute_new(const struct budget_case *c) {
     struct case_brute b = {.c = c, .has_spill = c->pools[0].may_spill};
-    uint32_t read       = 0;
+    uint32_t read = 0;
     for (int32_t i = 0; i < c->n; i++) {
         for (int32_t k = 0; k < c->ops[i].n_srcs; k++) {
             b.srcs[i] |= 1u << c->srcs[i][k];
@@ -121,8 +121,8 @@ static inline uint64_t case_bytes(const struct budget_case *c, uint32_t set) {
 // May op i write over source j while it runs?
 static inline bool case_may_take(const struct case_brute *b, int32_t i, int32_t j) {
     const struct berth_budget_op *op = &b->c->ops[i];
-    int n_reads                      = 0;
-    bool may                         = false;
+    int n_reads = 0;
+    bool may = false;
     for (int32_t k = 0; k < op->n_srcs; k++) {
         n_reads += op->srcs[k] == j;
         may = may || (op->srcs[k] == j && (op->inplace >> k & 1) != 0);
@@ -148,7 +148,7 @@ static inline void case_push(struct case_queue *q, uint32_t cost, uint32_t state
         return;
     }
     if (q->n[cost] == q->cap[cost]) {
-        q->cap[cost]  = 2 * q->cap[cost] + 64;
+        q->cap[cost] = 2 * q->cap[cost] + 64;
         q->list[cost] = realloc(q->list[cost], q->cap[cost] * sizeof **q->list);
     }
     q->list[cost][q->n[cost]++] = state;
@@ -174,7 +174,7 @@ static inline void case_spread(struct case_queue *q, const struct case_brute *b,
             case_push(q, cost + b->spill[i], live | me | out << 8 | done << 16);
         }
         bool is_turn = (done & b->once & me) == 0 && (b->srcs[i] & ~live) == 0 && (live & me) == 0;
-        is_turn      = is_turn && (c->ops[i].until == 0 || (done >> c->ops[i].until & 1) == 0);
+        is_turn = is_turn && (c->ops[i].until == 0 || (done >> c->ops[i].until & 1) == 0);
         for (int32_t j = 0; j < i && (c->ops[i].flags & BERTH_BUDGET_ONCE) != 0; j++) {
             is_turn = is_turn && ((c->ops[j].flags & BERTH_BUDGET_ONCE) == 0 || (done >> j & 1) != 0);
         }
@@ -196,21 +196,21 @@ static inline void case_spread(struct case_queue *q, const struct case_brute *b,
 // BUDGET_NEVER: no schedule keeps this budget of live bytes. q is empty before and after.
 static inline uint32_t case_least(struct case_queue *q, const struct budget_case *c, uint64_t budget) {
     const struct case_brute b = case_brute_new(c);
-    uint32_t found            = BUDGET_NEVER;
+    uint32_t found = BUDGET_NEVER;
     if (case_bytes(c, b.inputs) <= budget) {
         case_push(q, 0, b.inputs | b.inputs << 16);
     }
     for (uint32_t cost = 0; cost < CASE_COSTS; cost++) {
         for (size_t k = 0; k < q->n[cost] && found == BUDGET_NEVER; k++) {
             const uint32_t state = q->list[cost][k];
-            uint8_t *seen        = &q->is_seen[state >> 3];
+            uint8_t *seen = &q->is_seen[state >> 3];
             if ((*seen >> (state & 7) & 1) != 0) {
                 continue;
             }
             *seen |= (uint8_t) (1 << (state & 7));
             if (q->n_touched == q->touched_cap) {
                 q->touched_cap = 2 * q->touched_cap + 1024;
-                q->touched     = realloc(q->touched, q->touched_cap * sizeof *q->touched);
+                q->touched = realloc(q->touched, q->touched_cap * sizeof *q->touched);
             }
             q->touched[q->n_touched++] = state;
             if ((b.once & ~(state >> 16)) == 0 && (b.keep & ~state) == 0) {
@@ -229,7 +229,7 @@ static inline uint32_t case_least(struct case_queue *q, const struct budget_case
 
 static inline struct case_queue *case_queue_new(void) {
     struct case_queue *q = calloc(1, sizeof *q);
-    q->is_seen           = calloc(CASE_STATES / 8, 1);
+    q->is_seen = calloc(CASE_STATES / 8, 1);
     return q;
 }
 
@@ -256,9 +256,9 @@ static inline void case_print(const struct budget_case *c, uint64_t budget) {
 
 // The solver at one budget of live bytes: as cheap as brute force, proven, its bound not above.
 static inline void case_compare(struct case_queue *q, struct budget_case *c, uint64_t budget) {
-    const uint32_t least                    = case_least(q, c, budget);
-    struct berth_budget_result *r           = NULL;
-    c->pools[0].bytes                       = budget;
+    const uint32_t least = case_least(q, c, budget);
+    struct berth_budget_result *r = NULL;
+    c->pools[0].bytes = budget;
     const struct berth_budget_params params = {.pools = c->pools, .n_pools = c->n_pools, .max_nodes = 1000000, .live_only = true};
     assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &params, &r), GGML_STATUS_SUCCESS);
     if (!r->proven || r->fits != (least != BUDGET_NEVER) || (r->fits && (r->cost != least || r->cost_bound != least))) {
@@ -269,8 +269,8 @@ static inline void case_compare(struct case_queue *q, struct budget_case *c, uin
     }
     if (r->fits) { // and a heuristic alone is never below, nor above its budget
         struct berth_budget_params rough = params;
-        rough.max_nodes                  = -1;
-        struct berth_budget_result *h    = NULL;
+        rough.max_nodes = -1;
+        struct berth_budget_result *h = NULL;
         assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &rough, &h), GGML_STATUS_SUCCESS);
         assert_true(!h->fits || h->cost >= least);
         assert_true(!h->fits || h->uses[0].live <= budget);
@@ -329,8 +329,8 @@ static inline bool case_packs(struct case_listing *l, uint32_t have, uint64_t mo
     for (int32_t i = 0; i < l->c->n; i++) {
         const bool may_again = (l->b.once >> i & 1) == 0, is_done = (have >> i & 1) != 0;
         bool is_turn = (l->b.srcs[i] & ~have) == 0 && (!is_done || may_again) && l->c->ops[i].cost <= most;
-        is_turn      = is_turn && (l->b.inputs >> i & 1) == 0;
-        is_turn      = is_turn && (l->c->ops[i].until == 0 || (have >> l->c->ops[i].until & 1) == 0);
+        is_turn = is_turn && (l->b.inputs >> i & 1) == 0;
+        is_turn = is_turn && (l->c->ops[i].until == 0 || (have >> l->c->ops[i].until & 1) == 0);
         for (int32_t j = 0; j < i && (l->c->ops[i].flags & BERTH_BUDGET_ONCE) != 0; j++) {
             is_turn = is_turn && ((l->c->ops[j].flags & BERTH_BUDGET_ONCE) == 0 || (have >> j & 1) != 0);
         }
@@ -346,10 +346,10 @@ static inline bool case_packs(struct case_listing *l, uint32_t have, uint64_t mo
 }
 
 static inline void case_compare_packed(struct budget_case *c, uint64_t budget) {
-    struct berth_budget_result *r           = NULL;
-    c->pools[0].bytes                       = budget;
+    struct berth_budget_result *r = NULL;
+    c->pools[0].bytes = budget;
     const struct berth_budget_params params = {.pools = c->pools, .n_pools = 1, .max_nodes = 20000};
-    struct case_listing l                   = {.c = c, .b = case_brute_new(c), .budget = budget, .left = 300000};
+    struct case_listing l = {.c = c, .b = case_brute_new(c), .budget = budget, .left = 300000};
     assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &params, &r), GGML_STATUS_SUCCESS);
     const uint64_t below = r->fits ? r->cost - 1 : r->cost_once + 6; // what nothing may cost
     if (r->fits && r->cost == r->cost_once) {
@@ -368,7 +368,7 @@ static inline void case_compare_packed(struct budget_case *c, uint64_t budget) {
 
 // n random graphs at every budget; of every n_spill-th one the values may move out (0: of none).
 static inline void cases_compare(uint64_t seed, int n, int n_spill) {
-    brute_seed           = check_seed(seed);
+    brute_seed = check_seed(seed);
     struct case_queue *q = case_queue_new();
     struct budget_case c;
     for (int i = 0; i < n; i++) {

@@ -14,15 +14,15 @@ struct chain_case {
 
 static inline struct chain_case chain_make(int32_t l, struct check_rng *rng) {
     struct chain_case c = {.l = l, .n = 2 * l};
-    c.ops               = calloc((size_t) c.n, sizeof *c.ops);
-    c.srcs              = calloc((size_t) c.n, sizeof *c.srcs);
+    c.ops = calloc((size_t) c.n, sizeof *c.ops);
+    c.srcs = calloc((size_t) c.n, sizeof *c.srcs);
     for (int32_t i = 0; i < c.n; i++) {
         c.ops[i] =
             (struct berth_budget_op){.srcs = c.srcs[i], .size = 1, .cost = rng == NULL ? 1 : 1 + check_rng_below(rng, 100)};
-        c.srcs[i][0]    = i - 1;
+        c.srcs[i][0] = i - 1;
         c.ops[i].n_srcs = i > 0;
         if (i > l) {
-            c.srcs[i][1]    = c.n - 1 - i;
+            c.srcs[i][1] = c.n - 1 - i;
             c.ops[i].n_srcs = 2;
         }
     }
@@ -49,9 +49,9 @@ static inline uint64_t chain_runs(int32_t l, int32_t c) {
 
 // The solver's extra cost at a budget; asserts that it fits and is proven.
 static inline uint64_t chain_extra(const struct chain_case *c, uint64_t budget) {
-    const struct berth_budget_pool pool     = {.bytes = budget};
+    const struct berth_budget_pool pool = {.bytes = budget};
     const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .live_only = true, .max_nodes = -1};
-    struct berth_budget_result *r           = NULL;
+    struct berth_budget_result *r = NULL;
     assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &params, &r), GGML_STATUS_SUCCESS);
     assert_true(r->fits);
     assert_true(r->proven);
@@ -62,9 +62,9 @@ static inline uint64_t chain_extra(const struct chain_case *c, uint64_t budget) 
 }
 
 static inline void chain_compare_even(int32_t l, uint64_t budget) {
-    struct chain_case c  = chain_make(l, NULL);
-    const int32_t slots  = (int32_t) budget - 2;
-    const uint64_t runs  = slots >= l ? (uint64_t) l - 1 : chain_runs(l, slots);
+    struct chain_case c = chain_make(l, NULL);
+    const int32_t slots = (int32_t) budget - 2;
+    const uint64_t runs = slots >= l ? (uint64_t) l - 1 : chain_runs(l, slots);
     const uint64_t extra = chain_extra(&c, budget);
     if (extra != runs - (uint64_t) (l - 1)) {
         printf("a chain of %d with %d slots: %llu runs again, the optimum is %llu\n", l, slots, (unsigned long long) extra,
@@ -98,8 +98,8 @@ static inline uint64_t chain_least(const uint64_t *sum, uint64_t *memo, int32_t 
 // Random costs at every budget.
 static inline void chain_compare_costs(int32_t l, struct check_rng *rng) {
     struct chain_case c = chain_make(l, rng);
-    uint64_t *sum       = calloc((size_t) l + 1, sizeof *sum);
-    uint64_t *memo      = calloc((size_t) (l + 2) * (size_t) (l + 1) * (size_t) (l + 1), sizeof *memo);
+    uint64_t *sum = calloc((size_t) l + 1, sizeof *sum);
+    uint64_t *memo = calloc((size_t) (l + 2) * (size_t) (l + 1) * (size_t) (l + 1), sizeof *memo);
     for (int32_t k = 1; k < l; k++) {
         sum[k] = sum[k - 1] + c.ops[k - 1].cost;
     }

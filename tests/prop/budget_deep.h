@@ -25,7 +25,7 @@ static char expected[MAX_RESULT], got[MAX_RESULT];
 
 static inline struct ggml_tensor *deep_op(struct deep *d, struct check_rng *rng, struct ggml_tensor *a, struct ggml_tensor *b) {
     struct ggml_context *ctx = d->ctx;
-    const int64_t half       = a->ne[1] / 2;
+    const int64_t half = a->ne[1] / 2;
     switch (check_rng_below(rng, 8)) {
         case 0: return ggml_add(ctx, a, b);
         case 1: return ggml_mul(ctx, a, ggml_tanh(ctx, b));
@@ -40,10 +40,10 @@ static inline struct ggml_tensor *deep_op(struct deep *d, struct check_rng *rng,
 
 // Weights and an empty graph.
 static inline void deep_weights(struct deep *d, ggml_backend_t backend) {
-    *d         = (struct deep){0};
+    *d = (struct deep){0};
     d->weights = ggml_init((struct ggml_init_params){.mem_size = 1 << 14, .no_alloc = true});
-    d->ctx     = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
-    d->graph   = ggml_new_graph(d->ctx);
+    d->ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    d->graph = ggml_new_graph(d->ctx);
     for (int i = 0; i < N_WEIGHTS; i++) {
         d->w[i] = ggml_new_tensor_2d(d->weights, GGML_TYPE_F32, WIDTH, WIDTH);
     }
@@ -102,7 +102,7 @@ static inline size_t plain_run(uint64_t seed, int depth, ggml_backend_t backend,
     assert_true(ggml_gallocr_alloc_graph(galloc, d.graph));
     deep_fill(&d, seed);
     assert_int_equal(ggml_backend_graph_compute(backend, d.graph), GGML_STATUS_SUCCESS);
-    *size              = deep_results(&d, expected);
+    *size = deep_results(&d, expected);
     const size_t whole = ggml_gallocr_get_buffer_size(galloc, 0);
     ggml_gallocr_free(galloc);
     deep_fini(&d);
@@ -122,13 +122,13 @@ struct under {
 static inline void under_init(struct under *u, struct ggml_cgraph *graph, uint64_t seed, size_t whole,
     ggml_backend_buffer_type_t own, ggml_backend_buffer_type_t other) {
     struct check_rng rng = check_rng_new(seed ^ 0xB0D6E7);
-    *u                   = (struct under){.params = {.buft = own, .spill_buft = other, .seed = seed}};
+    *u = (struct under){.params = {.buft = own, .spill_buft = other, .seed = seed}};
     assert_int_equal(berth_graph_budget(graph, &u->params, &u->ctx, &u->graph, &u->r), GGML_STATUS_SUCCESS);
     assert_true(!u->r->fits && u->r->proven && u->graph == NULL);
-    const uint64_t least  = u->r->uses[0].least;
-    u->params.bytes       = least + check_rng_below(&rng, whole > least ? whole - least : 1);
+    const uint64_t least = u->r->uses[0].least;
+    u->params.bytes = least + check_rng_below(&rng, whole > least ? whole - least : 1);
     u->params.spill_bytes = check_rng_below(&rng, 4) == 0 ? whole / 4 : 4 * whole;
-    u->params.spill_cost  = check_rng_below(&rng, 3) == 0 ? 8 : 0.01;
+    u->params.spill_cost = check_rng_below(&rng, 3) == 0 ? 8 : 0.01;
     berth_budget_free(u->r);
     assert_int_equal(berth_graph_budget(graph, &u->params, &u->ctx, &u->graph, &u->r), GGML_STATUS_SUCCESS);
     assert_int_equal(u->r->n_uses, 2);

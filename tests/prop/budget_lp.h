@@ -32,7 +32,7 @@ static inline bool lp_src_add(struct lp_case *c, int32_t i, int32_t src) {
             return false;
         }
     }
-    c->srcs[i][c->ops[i].n_srcs++]       = src;
+    c->srcs[i][c->ops[i].n_srcs++] = src;
     c->readers[src][c->n_readers[src]++] = i;
     return true;
 }
@@ -40,7 +40,7 @@ static inline bool lp_src_add(struct lp_case *c, int32_t i, int32_t src) {
 // Three kinds: there and back as in training, the same with skips, and anything.
 static inline void lp_case_make(struct lp_case *c, int32_t n, struct check_rng *rng) {
     const uint64_t kind = check_rng_below(rng, 3);
-    *c                  = (struct lp_case){.n = n};
+    *c = (struct lp_case){.n = n};
     for (int32_t i = 0; i < n; i++) {
         c->ops[i] = (struct berth_budget_op){
             .srcs = c->srcs[i], .size = 1 + check_rng_below(rng, 9), .cost = 1 + check_rng_below(rng, 30)};
@@ -56,7 +56,7 @@ static inline void lp_case_make(struct lp_case *c, int32_t n, struct check_rng *
         }
     }
     for (int32_t i = 0; i < n; i++) {
-        c->keep[i]  = c->n_readers[i] == 0;
+        c->keep[i] = c->n_readers[i] == 0;
         c->again[i] = !c->keep[i] && c->ops[i].flags == 0;
     }
 }
@@ -180,13 +180,13 @@ static inline enum lp_answer lp_solve(const char *path, int seconds, double *cos
     char out[300];
     snprintf(out, sizeof out, "%s.out", path);
     FILE *f = rc == 0 ? fopen(out, "r") : NULL;
-    *cost   = INFINITY;
+    *cost = INFINITY;
     if (f == NULL || fgets(line, sizeof line, f) == NULL) {
         fail_msg("cbc %s: exit code %d and no answer; see %s.log", path, rc, path);
     }
     fclose(f);
     const char *number = strstr(line, "objective value");
-    const bool is_no   = strstr(line, "nfeasible") != NULL || strstr(line, "no integer solution") != NULL;
+    const bool is_no = strstr(line, "nfeasible") != NULL || strstr(line, "no integer solution") != NULL;
     if (number != NULL && !is_no) {
         *cost = atof(number + strlen("objective value"));
     }

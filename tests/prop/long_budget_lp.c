@@ -19,16 +19,16 @@ static int number_of(const char *name, int otherwise) {
 
 // What the solver finds.
 static struct berth_budget_result *solve(const struct lp_case *c, uint64_t budget) {
-    const struct berth_budget_pool pool     = {.bytes = budget};
+    const struct berth_budget_pool pool = {.bytes = budget};
     const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .live_only = true, .time_us = 300000, .seed = 1};
-    struct berth_budget_result *r           = NULL;
+    struct berth_budget_result *r = NULL;
     assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &params, &r), GGML_STATUS_SUCCESS);
     return r;
 }
 
 static uint64_t budget_roll(const struct lp_case *c, struct check_rng *rng) {
     const struct berth_budget_params params = {.live_only = true};
-    struct berth_budget_result *r           = NULL;
+    struct berth_budget_result *r = NULL;
     assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &params, &r), GGML_STATUS_SUCCESS);
     const uint64_t most = r->uses[0].live, least = r->uses[0].least;
     berth_budget_free(r);
@@ -45,7 +45,7 @@ static void judge(const struct lp_case *c, uint64_t budget, const char *path, in
         sum->n_none += answer == LP_NONE;
     }
     const bool is_proven = answer == LP_NONE || answer == LP_OPTIMAL;
-    const double gap     = answer == LP_OPTIMAL ? ((double) r->cost - cost) / cost : 0;
+    const double gap = answer == LP_OPTIMAL ? ((double) r->cost - cost) / cost : 0;
     printf("%2d: %d ops, budget %llu: ours %s %llu of %llu (%s%s), ", at, c->n, (unsigned long long) budget,
         r->fits ? "costs" : "does not fit,", (unsigned long long) r->cost, (unsigned long long) r->cost_once, r->method,
         r->proven ? ", proven" : "");
@@ -74,7 +74,7 @@ static void test_judged(void **state) {
     char path[128];
     snprintf(path, sizeof path, "%s/budget-%d.lp", getenv("TMPDIR") == NULL ? "/tmp" : getenv("TMPDIR"), (int) getpid());
     struct check_rng rng = check_rng_new(check_seed(21));
-    struct tally sum     = {0};
+    struct tally sum = {0};
     struct lp_case c;
     for (int i = 0; i < n; i++) {
         lp_case_make(&c, 20 + (int32_t) check_rng_below(&rng, 21), &rng);

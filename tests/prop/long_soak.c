@@ -21,7 +21,7 @@ struct holding {
 
 static int entries_of(const char *path) {
     DIR *folder = opendir(path);
-    int n       = 0;
+    int n = 0;
     assert_non_null(folder);
     while (readdir(folder) != NULL) {
         n++;
@@ -40,7 +40,7 @@ static struct holding held(void) {
         sscanf(line, "VmRSS: %ld", &h.kib);
     }
     fclose(file);
-    h.n_files   = entries_of("/proc/self/fd");
+    h.n_files = entries_of("/proc/self/fd");
     h.n_threads = entries_of("/proc/self/task");
     return h;
 }
@@ -49,16 +49,16 @@ static struct holding held(void) {
 
 static struct rg_params any_params(struct check_rng *rng, uint64_t seed) {
     return (struct rg_params){.seed = seed,
-        .n_nodes                    = 10 + (int) check_rng_below(rng, 150),
-        .n_devices                  = 1 + (int) check_rng_below(rng, 4),
-        .async                      = check_rng_below(rng, 2) == 0,
-        .parallel                   = check_rng_below(rng, 3) == 0,
-        .n_runs                     = 5};
+        .n_nodes = 10 + (int) check_rng_below(rng, 150),
+        .n_devices = 1 + (int) check_rng_below(rng, 4),
+        .async = check_rng_below(rng, 2) == 0,
+        .parallel = check_rng_below(rng, 3) == 0,
+        .n_runs = 5};
 }
 
 static void fail_somewhere(struct rg_world *w, struct check_rng *rng) {
     struct device *dev = &w->devices[check_rng_below(rng, (uint64_t) w->n_devices)];
-    atomic_int *at[]   = {&dev->fail_alloc_at, &dev->fail_compute_at, &dev->fail_set_at, &dev->fail_copy_at};
+    atomic_int *at[] = {&dev->fail_alloc_at, &dev->fail_compute_at, &dev->fail_set_at, &dev->fail_copy_at};
     atomic_store(at[check_rng_below(rng, 4)], 1 + (int) check_rng_below(rng, 6));
 }
 
@@ -76,7 +76,7 @@ static void fail_no_more(struct rg_world *w) {
 static int round_of_failures(struct check_rng *rng, uint64_t seed) {
     static struct rg_world world;
     const struct rg_params p = any_params(rng, seed);
-    int n_failed             = 0;
+    int n_failed = 0;
     rg_world_init(&world, &p, true);
     ggml_backend_sched_t sched = ggml_backend_sched_new(world.backends, NULL, world.n_devices + 1, 64, p.parallel, false);
     assert_non_null(sched);
@@ -105,15 +105,15 @@ static int round_of_failures(struct check_rng *rng, uint64_t seed) {
 // A thread pool of any size, made and given back, and a graph that counts on it.
 static void round_of_threads(struct check_rng *rng) {
     const int n_threads = 1 + (int) check_rng_below(rng, 4), n = 1 + (int) check_rng_below(rng, 300);
-    struct ggml_context *ctx           = ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 22});
-    struct ggml_tensor *a              = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n, 64);
-    struct ggml_tensor *sum            = ggml_sum(ctx, ggml_sqr(ctx, a));
-    struct ggml_cgraph *graph          = ggml_new_graph(ctx);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 22});
+    struct ggml_tensor *a = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n, 64);
+    struct ggml_tensor *sum = ggml_sum(ctx, ggml_sqr(ctx, a));
+    struct ggml_cgraph *graph = ggml_new_graph(ctx);
     struct ggml_threadpool_params pool = ggml_threadpool_params_default(n_threads);
     ggml_set_f32(a, 0.5f);
     ggml_build_forward_expand(graph, sum);
     struct ggml_threadpool *threads = ggml_threadpool_new(&pool);
-    ggml_backend_t cpu              = ggml_backend_cpu_init();
+    ggml_backend_t cpu = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(cpu, n_threads);
     ggml_backend_cpu_set_threadpool(cpu, threads);
     assert_int_equal(ggml_backend_graph_compute(cpu, graph), GGML_STATUS_SUCCESS);
@@ -125,14 +125,14 @@ static void round_of_threads(struct check_rng *rng) {
 
 static void round_of_files(struct check_rng *rng) {
     struct gguf_context *g = gguf_init_empty();
-    const uint64_t n       = 1 + check_rng_below(rng, 60);
+    const uint64_t n = 1 + check_rng_below(rng, 60);
     for (uint64_t i = 0; i < n; i++) {
         char key[32];
         snprintf(key, sizeof key, "key.%d", (int) i);
         gguf_set_val_u64(g, key, i);
     }
     const size_t size = gguf_get_meta_size(g);
-    char *bytes       = malloc(size);
+    char *bytes = malloc(size);
     assert_non_null(bytes);
     gguf_get_meta_data(g, bytes);
     struct gguf_context *again = gguf_init_from_buffer(bytes, size, (struct gguf_init_params){0});
@@ -145,11 +145,11 @@ static void round_of_files(struct check_rng *rng) {
 
 static void everything_stays_flat(void **state) {
     (void) state;
-    const char *text     = getenv("BERTH_SOAK_MINUTES");
+    const char *text = getenv("BERTH_SOAK_MINUTES");
     const double seconds = 60.0 * (text != NULL ? strtod(text, NULL) : 1.0);
-    const uint64_t seed  = check_seed(1);
+    const uint64_t seed = check_seed(1);
     struct check_rng rng = check_rng_new(seed);
-    const time_t begin   = time(NULL);
+    const time_t begin = time(NULL);
     struct holding early = {0};
     int64_t n = 0, n_failed = 0;
     bool is_warm = false;
@@ -160,7 +160,7 @@ static void everything_stays_flat(void **state) {
         round_of_threads(&rng);
         round_of_files(&rng);
         if (!is_warm && difftime(time(NULL), begin) >= seconds / 4) {
-            early   = held();
+            early = held();
             is_warm = true;
         }
     }

@@ -116,7 +116,7 @@ static inline char *yard_take(struct op_cases *c, size_t size) {
     } else {
         memset(at - CANARY, 0xA5, CANARY);
     }
-    c->blocks[c->n_used].at     = at;
+    c->blocks[c->n_used].at = at;
     c->blocks[c->n_used++].size = size;
     return at;
 }
@@ -138,8 +138,8 @@ static inline void numbers_put(struct op_cases *c, const struct ggml_tensor *t, 
     const bool wild = pick(c, 8) == 0;
     for (size_t i = 0; i + 4 <= size; i += 4) {
         const uint64_t r = check_rng_next(&c->rng);
-        int32_t whole    = (int32_t) (r % 5) - (wild && r % 7 == 0);
-        float number     = (float) (r % 64) * 0.0625f - 2.0f;
+        int32_t whole = (int32_t) (r % 5) - (wild && r % 7 == 0);
+        float number = (float) (r % 64) * 0.0625f - 2.0f;
         if (t->type == GGML_TYPE_I64 && i % 8 == 4) {
             whole = 0;
         }
@@ -150,11 +150,11 @@ static inline void numbers_put(struct op_cases *c, const struct ggml_tensor *t, 
 }
 
 static inline void strides_dense(struct ggml_tensor *t) {
-    t->nb[0]           = ggml_type_size(t->type);
+    t->nb[0] = ggml_type_size(t->type);
     const int64_t blck = ggml_blck_size(t->type);
-    t->nb[1]           = t->nb[0] * (size_t) (t->ne[0] / (blck > 0 ? blck : 1));
-    t->nb[2]           = t->nb[1] * (size_t) t->ne[1];
-    t->nb[3]           = t->nb[2] * (size_t) t->ne[2];
+    t->nb[1] = t->nb[0] * (size_t) (t->ne[0] / (blck > 0 ? blck : 1));
+    t->nb[2] = t->nb[1] * (size_t) t->ne[1];
+    t->nb[3] = t->nb[2] * (size_t) t->ne[2];
 }
 
 static inline bool memory_give(struct op_cases *c, struct ggml_context *ctx) {
@@ -223,13 +223,13 @@ static const size_t odd_strides[] = {0, 8, 16, 24, 64, 1024, (size_t) 1 << 20, (
 // What no tensor has: products of these wrap, and no memory holds them unless strides are 0.
 static const int64_t wild_extents[] = {-1, -256, INT64_MIN, INT64_MAX, INT64_MAX - 7, ((int64_t) 1 << 62) + 1,
     ((int64_t) 1 << 62) + 4, (int64_t) 1 << 61, ((int64_t) 1 << 60) + 2, (int64_t) 1 << 58};
-static const int wild_types[]       = {-3, -1, INT32_MIN, INT32_MAX, 4, 5, 31, 33, GGML_TYPE_COUNT, 1000};
+static const int wild_types[] = {-3, -1, INT32_MIN, INT32_MAX, 4, 5, 31, 33, GGML_TYPE_COUNT, 1000};
 
 // A number that must be refused, by whoever meets it first. Strides of 0 make a small span of any extents.
 static inline void tear_wildly(struct op_cases *c) {
     struct ggml_tensor *t = any_tensor(c);
-    const int d           = (int) pick(c, GGML_MAX_DIMS);
-    c->is_wild            = true;
+    const int d = (int) pick(c, GGML_MAX_DIMS);
+    c->is_wild = true;
     switch (pick(c, 4)) {
         case 0: t->type = (enum ggml_type) ODD(c, wild_types); break;
         case 1: t->ne[d] = ODD(c, wild_extents); break;
@@ -238,7 +238,7 @@ static inline void tear_wildly(struct op_cases *c) {
             t->nb[d] = 0;
             break;
         default:
-            t->ne[d]           = ODD(c, wild_extents);
+            t->ne[d] = ODD(c, wild_extents);
             t->ne[(d + 1) % 4] = (int64_t) 1 << pick(c, 5);
             memset(t->nb, 0, sizeof t->nb);
             break;
@@ -248,7 +248,7 @@ static inline void tear_wildly(struct op_cases *c) {
 // One thing out of line.
 static inline void tear(struct op_cases *c, struct ggml_context *ctx) {
     struct ggml_tensor *t = any_tensor(c);
-    const int d           = (int) pick(c, GGML_MAX_DIMS);
+    const int d = (int) pick(c, GGML_MAX_DIMS);
     switch (pick(c, 8)) {
         case 0:
         case 1:
@@ -268,14 +268,14 @@ static inline void tear(struct op_cases *c, struct ggml_context *ctx) {
                 struct ggml_tensor *whole =
                     ggml_new_tensor_1d(ctx, t->type, ggml_blck_size(t->type) * (int64_t) (1 + pick(c, 64)));
                 if (!berth_is_poison(whole)) {
-                    t->view_src  = whole;
+                    t->view_src = whole;
                     t->view_offs = ggml_type_size(t->type) * pick(c, 3);
                 }
             }
             break;
         case 7: {
             const int64_t ne = t->ne[0];
-            const size_t nb  = t->nb[0];
+            const size_t nb = t->nb[0];
             t->ne[0] = t->ne[d], t->nb[0] = t->nb[d];
             t->ne[d] = ne, t->nb[d] = nb;
             break;
@@ -307,7 +307,7 @@ static inline enum ggml_type any_type(struct op_cases *c) {
 }
 
 static inline struct ggml_tensor *sample_make(struct op_cases *c, struct ggml_context *ctx) {
-    const enum ggml_op op  = (enum ggml_op)(1 + pick(c, GGML_OP_COUNT - 1)); // all but GGML_OP_NONE have one
+    const enum ggml_op op = (enum ggml_op)(1 + pick(c, GGML_OP_COUNT - 1)); // all but GGML_OP_NONE have one
     const enum ggml_type a = any_type(c), b = pick(c, 2) == 0 ? GGML_TYPE_F32 : any_type(c);
     const int n_sub = op == GGML_OP_UNARY ? GGML_UNARY_OP_COUNT : GGML_GLU_OP_COUNT;
     return berth_op_sample(ctx, op, (int) pick(c, (uint64_t) n_sub), a, b);
@@ -316,10 +316,10 @@ static inline struct ggml_tensor *sample_make(struct op_cases *c, struct ggml_co
 // Sinks and factors, which the samples leave out.
 static inline void extras_add(struct op_cases *c, struct ggml_context *ctx) {
     struct ggml_tensor *t = c->node;
-    const int i           = t->op == GGML_OP_SOFT_MAX || t->op == GGML_OP_ROPE ? 2 : t->op == GGML_OP_FLASH_ATTN_EXT ? 4 : -1;
+    const int i = t->op == GGML_OP_SOFT_MAX || t->op == GGML_OP_ROPE ? 2 : t->op == GGML_OP_FLASH_ATTN_EXT ? 4 : -1;
     if (i >= 0 && t->src[i] == NULL && pick(c, 2) == 0) {
         const int64_t n = t->op == GGML_OP_ROPE ? t->ne[0] / 2 : t->op == GGML_OP_SOFT_MAX ? t->ne[2] : t->ne[1];
-        t->src[i]       = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n);
+        t->src[i] = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n);
     }
 }
 
@@ -357,8 +357,8 @@ static inline enum ggml_status graph_run(struct op_cases *c, struct ggml_cgraph 
         return ggml_backend_graph_compute(c->cpu, graph);
     }
     struct ggml_cplan plan = ggml_graph_plan(graph, some_threads(c), NULL);
-    plan.use_ref           = pick(c, 3) == 0;
-    plan.work_data         = plan.work_size > 0 ? (uint8_t *) yard_take(c, plan.work_size) : NULL;
+    plan.use_ref = pick(c, 3) == 0;
+    plan.work_data = plan.work_size > 0 ? (uint8_t *) yard_take(c, plan.work_size) : NULL;
     if (plan.work_size > 0 && plan.work_data == NULL) {
         *ran = false;
         return GGML_STATUS_FAILED;
@@ -367,15 +367,15 @@ static inline enum ggml_status graph_run(struct op_cases *c, struct ggml_cgraph 
 }
 
 static inline void op_case_run(struct op_cases *c, uint64_t i_case) {
-    c->i_case                = i_case;
-    c->rng                   = check_rng_new(c->seed * 1000003 + i_case);
-    c->n_used                = 0;
-    c->node                  = NULL;
-    c->is_wild               = false;
+    c->i_case = i_case;
+    c->rng = check_rng_new(c->seed * 1000003 + i_case);
+    c->n_used = 0;
+    c->node = NULL;
+    c->is_wild = false;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 18, .no_alloc = true});
-    struct ggml_tensor *t    = sample_make(c, ctx);
-    bool ran                 = false;
-    enum ggml_status status  = GGML_STATUS_FAILED;
+    struct ggml_tensor *t = sample_make(c, ctx);
+    bool ran = false;
+    enum ggml_status status = GGML_STATUS_FAILED;
     if (t != NULL && !berth_is_poison(t)) {
         c->node = t;
         extras_add(c, ctx);
@@ -392,7 +392,7 @@ static inline void op_case_run(struct op_cases *c, uint64_t i_case) {
         struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
         if (pick(c, 4) == 0) {
             struct ggml_tensor *more = graph_on(c, ctx, t);
-            t                        = berth_is_poison(more) ? t : more;
+            t = berth_is_poison(more) ? t : more;
         }
         ggml_build_forward_expand(graph, t);
         ggml_backend_supports_op(c->cpu, c->node); // whatever it is

@@ -16,8 +16,8 @@ static uint64_t brute_seed = 1;
 static inline uint64_t brute_random(uint64_t below) {
     brute_seed += 0x9E3779B97F4A7C15u;
     uint64_t z = brute_seed;
-    z          = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z          = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
     return (z ^ z >> 31) % below;
 }
 
@@ -92,7 +92,7 @@ static inline void brute_go(struct brute *b, int64_t n_left, uint64_t at, uint64
             continue;
         }
         b->placed[i] = true;
-        b->off[i]    = off;
+        b->off[i] = off;
         brute_go(b, n_left - 1, off, end > peak ? end : peak);
         b->placed[i] = false;
     }
@@ -101,7 +101,7 @@ static inline void brute_go(struct brute *b, int64_t n_left, uint64_t at, uint64
 // The least peak of plain items; n <= BRUTE_MAX.
 static inline uint64_t brute_optimum(const struct berth_plan_item *items, int64_t n) {
     struct brute b = {.items = items, .n = n, .live = brute_live(items, n)};
-    b.best         = 1;
+    b.best = 1;
     for (int64_t i = 0; i < n; i++) {
         b.best += items[i].size;
     }

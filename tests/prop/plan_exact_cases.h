@@ -22,17 +22,17 @@ static void check_beams(
     for (int k = 0; k < 3; k++) {
         for (int64_t cap = p->bound; cap <= best; cap++) {
             struct exact_ask ask = {.cap = cap,
-                .rules                   = rules,
-                .preorder                = (enum exact_preorder) brute_random(EXACT_N_PREORDERS),
-                .valley                  = (enum exact_valley) brute_random(EXACT_N_VALLEYS),
-                .width                   = widths[k],
-                .max_nodes               = 2000000,
-                .deadline_us             = INT64_MAX};
+                .rules = rules,
+                .preorder = (enum exact_preorder) brute_random(EXACT_N_PREORDERS),
+                .valley = (enum exact_valley) brute_random(EXACT_N_VALLEYS),
+                .width = widths[k],
+                .max_nodes = 2000000,
+                .deadline_us = INT64_MAX};
             int64_t next, n_nodes = 0;
             bool is_late;
             const enum exact_answer answer = berth_exact_ask(x, &ask, off, &next, &n_nodes, &is_late);
-            const bool is_wrong_yes        = answer == EXACT_FITS && (cap < best || !berth_plan_is_valid(p, off));
-            const bool is_wrong_no         = answer == EXACT_NO && (cap >= best || next > best || next <= cap);
+            const bool is_wrong_yes = answer == EXACT_FITS && (cap < best || !berth_plan_is_valid(p, off));
+            const bool is_wrong_no = answer == EXACT_NO && (cap >= best || next > best || next <= cap);
             if (is_wrong_yes || is_wrong_no || (cap == best && k == 2 && answer != EXACT_FITS)) {
                 fail_case(items, n, "wrong answer of a beam (width, capacity)", (unsigned) widths[k], (unsigned long long) cap);
             }
@@ -55,7 +55,7 @@ static void check_joined(const struct berth_plan_item *items, int64_t n, const s
     struct exact_ask ask = {.cap = p->bound, .rules = EXACT_ALL, .max_nodes = 2000000, .deadline_us = INT64_MAX};
     int64_t next, n_nodes = 0;
     bool is_late;
-    struct exact *x                = berth_exact_new(&joined);
+    struct exact *x = berth_exact_new(&joined);
     const enum exact_answer answer = x != NULL ? berth_exact_ask(x, &ask, off, &next, &n_nodes, &is_late) : EXACT_UNKNOWN;
     for (int32_t i = 0; i < p->n && answer == EXACT_FITS; i++) {
         whole[i] = off[head[i]];
@@ -91,10 +91,10 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
     int64_t best = (int64_t) (optimum / pool.unit);
     for (int off_rule = 0; x != NULL && off_rule <= EXACT_N_RULES; off_rule++) {
         struct exact_ask ask = {.rules = EXACT_ALL & ~(off_rule < EXACT_N_RULES ? 1u << off_rule : 0u),
-            .preorder                  = (enum exact_preorder) brute_random(EXACT_N_PREORDERS),
-            .valley                    = (enum exact_valley) brute_random(EXACT_N_VALLEYS),
-            .max_nodes                 = 2000000,
-            .deadline_us               = INT64_MAX};
+            .preorder = (enum exact_preorder) brute_random(EXACT_N_PREORDERS),
+            .valley = (enum exact_valley) brute_random(EXACT_N_VALLEYS),
+            .max_nodes = 2000000,
+            .deadline_us = INT64_MAX};
         int64_t next, n_nodes = 0;
         bool is_late;
         ask.cap = best;
@@ -126,7 +126,7 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
 // The three paths of the solver on one instance.
 static void check_instance(const struct berth_plan_item *items, int64_t n, bool with_rules) {
     uint64_t optimum = brute_optimum(items, n);
-    uint64_t live    = brute_live(items, n);
+    uint64_t live = brute_live(items, n);
     uint64_t off[BRUTE_MAX];
     struct berth_plan_report r;
     static const int64_t budgets[] = {0, 200, 10000000};
@@ -163,7 +163,7 @@ static void check_random(int n_instances, int64_t n_max, uint64_t size_max, uint
         for (int64_t i = 0; i < n; i++) {
             int64_t x = (int64_t) brute_random(steps);
             int64_t y = (int64_t) brute_random(steps);
-            items[i]  = brute_item(x < y ? x : y, x < y ? y : x, brute_random(size_max) + 1);
+            items[i] = brute_item(x < y ? x : y, x < y ? y : x, brute_random(size_max) + 1);
         }
         check_instance(items, n, with_rules);
     }
@@ -178,7 +178,7 @@ static void check_tight(int n_instances, int64_t n_free, uint64_t size_max, int6
         for (int64_t i = 0; i < n; i++) {
             int64_t first = (int64_t) brute_random((uint64_t) steps);
             int64_t width = 1 + (int64_t) brute_random(3);
-            items[i]      = brute_item(first, first + width <= steps ? first + width - 1 : steps - 1, brute_random(size_max) + 1);
+            items[i] = brute_item(first, first + width <= steps ? first + width - 1 : steps - 1, brute_random(size_max) + 1);
         }
         uint64_t live = brute_live(items, n);
         for (int64_t step = 0; step < steps && n < BRUTE_MAX; step++) {
@@ -217,8 +217,8 @@ static void check_exhaustive(int64_t n, int size_max, int steps, uint64_t stride
             }
         }
     }
-    int at[BRUTE_MAX]                       = {0};
-    uint64_t count                          = brute_random(stride);
+    int at[BRUTE_MAX] = {0};
+    uint64_t count = brute_random(stride);
     struct berth_plan_item items[BRUTE_MAX] = {0};
     for (;;) {
         if (count % stride == 0) {

@@ -13,7 +13,7 @@ static void test_exact(void **state) {
 
 static void test_spill(void **state) {
     (void) state;
-    brute_seed           = check_seed(2);
+    brute_seed = check_seed(2);
     struct case_queue *q = case_queue_new();
     struct budget_case c;
     for (int i = 0; i < check_cases(60); i++) {
@@ -49,13 +49,13 @@ static void test_chains(void **state) {
 static void test_refused(void **state) {
     (void) state;
     const int32_t zero[] = {0}, one[] = {1};
-    struct berth_budget_op ops[]  = {{.flags = BERTH_BUDGET_INPUT, .size = 1}, {.srcs = zero, .n_srcs = 1, .size = 4, .cost = 1},
-         {.srcs = one, .n_srcs = 1, .size = 4, .cost = 1}};
+    struct berth_budget_op ops[] = {{.flags = BERTH_BUDGET_INPUT, .size = 1}, {.srcs = zero, .n_srcs = 1, .size = 4, .cost = 1},
+        {.srcs = one, .n_srcs = 1, .size = 4, .cost = 1}};
     struct berth_budget_result *r = NULL;
-    const struct berth_budget_step good[]  = {{1, BERTH_BUDGET_RUN}, {1, BERTH_BUDGET_RUN}, {2, BERTH_BUDGET_RUN}},
+    const struct berth_budget_step good[] = {{1, BERTH_BUDGET_RUN}, {1, BERTH_BUDGET_RUN}, {2, BERTH_BUDGET_RUN}},
                                    early[] = {{2, BERTH_BUDGET_RUN}, {1, BERTH_BUDGET_RUN}},
                                    twice[] = {{1, BERTH_BUDGET_RUN}, {2, BERTH_BUDGET_RUN}, {2, BERTH_BUDGET_RUN}},
-                                   out[]   = {{1, BERTH_BUDGET_RUN}, {1, BERTH_BUDGET_OUT}, {2, BERTH_BUDGET_RUN}};
+                                   out[] = {{1, BERTH_BUDGET_RUN}, {1, BERTH_BUDGET_OUT}, {2, BERTH_BUDGET_RUN}};
     assert_int_equal(berth_budget_check(ops, 3, NULL, good, 3, &r), GGML_STATUS_SUCCESS);
     assert_true(r->fits && r->cost == 3 && r->n_again == 1 && r->uses[0].peak == 8);
     berth_budget_free(r);
@@ -76,10 +76,10 @@ static void test_refused(void **state) {
 static void test_too_large(void **state) {
     (void) state;
     const int32_t zero[] = {0}, one[] = {1};
-    struct berth_budget_op ops[]      = {{.flags = BERTH_BUDGET_INPUT, .size = 1},
-             {.srcs = zero, .n_srcs = 1, .size = (uint64_t) 1 << 61, .cost = 1}, {.srcs = one, .n_srcs = 1, .size = 4, .cost = 1}};
+    struct berth_budget_op ops[] = {{.flags = BERTH_BUDGET_INPUT, .size = 1},
+        {.srcs = zero, .n_srcs = 1, .size = (uint64_t) 1 << 61, .cost = 1}, {.srcs = one, .n_srcs = 1, .size = 4, .cost = 1}};
     struct berth_budget_params params = {0};
-    struct berth_budget_result *r     = NULL;
+    struct berth_budget_result *r = NULL;
     struct berth_budget_step steps[6];
     for (int k = 0; k < 5; k++) {
         steps[k] = (struct berth_budget_step){1, BERTH_BUDGET_RUN};
@@ -108,11 +108,11 @@ static void test_memory_fails(void **state) {
         c.pools[0].bytes = case_total(&c) * (3 + (uint64_t) i % 3) / 8;
         for (int64_t n = 1;; n++) {
             const struct berth_budget_params params = {.pools = c.pools, .n_pools = 1, .max_nodes = i % 2 == 0 ? 0 : -1};
-            struct berth_budget_result *r           = NULL;
+            struct berth_budget_result *r = NULL;
             berth_alloc_watch(true);
             berth_alloc_fail_at(n);
             const enum ggml_status status = berth_budget_solve(c.ops, (size_t) c.n, &params, &r);
-            const bool was_reached        = berth_alloc_made() >= n || status != GGML_STATUS_SUCCESS;
+            const bool was_reached = berth_alloc_made() >= n || status != GGML_STATUS_SUCCESS;
             berth_alloc_fail_at(0);
             assert_int_equal(status == GGML_STATUS_SUCCESS, r != NULL);
             berth_budget_free(r);

@@ -10,13 +10,13 @@
 
 // ---- the clock of this program ----
 
-static int64_t clock_ns   = 1000000000000;
+static int64_t clock_ns = 1000000000000;
 static int64_t clock_step = 0; // nanoseconds from one look to the next
 
 int clock_gettime(clockid_t id, struct timespec *t) {
     (void) id;
     clock_ns += clock_step;
-    t->tv_sec  = (time_t) (clock_ns / 1000000000);
+    t->tv_sec = (time_t) (clock_ns / 1000000000);
     t->tv_nsec = (long) (clock_ns % 1000000000);
     return 0;
 }
@@ -43,10 +43,10 @@ static void problem_make(struct check_rng *rng, struct problem *p) {
     *p = (struct problem){.n = 12 + check_rng_below(rng, OPS_MAX - 11), .params = {.pools = p->pools, .max_nodes = 300}};
     for (int32_t i = 0; i < (int32_t) p->n; i++) {
         struct berth_budget_op *op = &p->ops[i];
-        *op                        = (struct berth_budget_op){
-                                   .srcs = p->srcs[i], .size = 1 + check_rng_below(rng, 1000), .cost = 1 + check_rng_below(rng, 50)};
-        op->flags            = i == 0 ? BERTH_BUDGET_INPUT : check_rng_below(rng, 12) == 0 ? BERTH_BUDGET_ONCE : 0;
-        op->align            = is_aligned ? (uint64_t) 1 << check_rng_below(rng, 7) : 1;
+        *op = (struct berth_budget_op){
+            .srcs = p->srcs[i], .size = 1 + check_rng_below(rng, 1000), .cost = 1 + check_rng_below(rng, 50)};
+        op->flags = i == 0 ? BERTH_BUDGET_INPUT : check_rng_below(rng, 12) == 0 ? BERTH_BUDGET_ONCE : 0;
+        op->align = is_aligned ? (uint64_t) 1 << check_rng_below(rng, 7) : 1;
         const int32_t mirror = (int32_t) p->n - i;
         if (i > 0) {
             p->srcs[i][op->n_srcs++] = i - 1;
@@ -66,7 +66,7 @@ static void problem_make(struct check_rng *rng, struct problem *p) {
 // A budget between what no schedule is below and what the given order takes.
 static void problem_limit(struct check_rng *rng, struct problem *p) {
     struct berth_budget_result *r = NULL;
-    p->pools[0].bytes             = UINT64_MAX;
+    p->pools[0].bytes = UINT64_MAX;
     assert_int_equal(berth_budget_solve(p->ops, p->n, &p->params, &r), GGML_STATUS_SUCCESS);
     const uint64_t least = r->uses[0].least, most = r->uses[0].peak;
     p->pools[0].bytes = least + check_rng_below(rng, most - least + 2);
@@ -77,7 +77,7 @@ static void problem_limit(struct check_rng *rng, struct problem *p) {
 
 static struct berth_budget_result *solve_by(const struct problem *p, int64_t step) {
     struct berth_budget_result *r = NULL;
-    clock_step                    = step;
+    clock_step = step;
     assert_int_equal(berth_budget_solve(p->ops, p->n, &p->params, &r), GGML_STATUS_SUCCESS);
     return r;
 }
@@ -97,7 +97,7 @@ static void result_same(const struct berth_budget_result *a, const struct berth_
 
 static void check_same(const struct problem *p, const struct berth_budget_result *r, int64_t step) {
     struct berth_budget_result *again = NULL;
-    clock_step                        = step;
+    clock_step = step;
     assert_int_equal(berth_budget_check(p->ops, p->n, &p->params, r->steps, r->n_steps, &again), GGML_STATUS_SUCCESS);
     result_same(r, again);
     berth_budget_free(again);
@@ -105,7 +105,7 @@ static void check_same(const struct problem *p, const struct berth_budget_result
 
 static void test_clock(void **state) {
     (void) state;
-    clock_step          = FLIES;
+    clock_step = FLIES;
     const int64_t begin = ggml_time_us();
     assert_true(ggml_time_us() - begin >= FLIES / 1000); // it is ours
 }
@@ -137,8 +137,8 @@ static void test_local_search(void **state) {
     for (int i = 0; i < check_cases(100); i++) {
         problem_make(&rng, &p);
         problem_limit(&rng, &p);
-        p.params.time_us              = 200;
-        p.params.seed                 = (uint64_t) i;
+        p.params.time_us = 200;
+        p.params.seed = (uint64_t) i;
         struct berth_budget_result *r = solve_by(&p, BUSY);
         check_same(&p, r, FLIES);
         check_same(&p, r, STILL);
@@ -154,19 +154,19 @@ static void test_planner(void **state) {
     uint64_t one[200], other[200];
     for (int i = 0; i < check_cases(60); i++) {
         const int64_t n = 20 + (int64_t) check_rng_below(&rng, 181);
-        const int kind  = i % 3;
+        const int kind = i % 3;
         for (int64_t k = 0; k < n; k++) {
             const int64_t first = (int64_t) check_rng_below(&rng, (uint64_t) n);
-            items[k]            = (struct berth_plan_item){.first = first,
-                           .last                                  = first + (int64_t) check_rng_below(&rng, (uint64_t) n / 3),
-                           .size                                  = 1 + check_rng_below(&rng, 1000),
-                           .align                                 = kind == 1 ? (uint64_t) 1 << check_rng_below(&rng, 8) : 1};
+            items[k] = (struct berth_plan_item){.first = first,
+                .last = first + (int64_t) check_rng_below(&rng, (uint64_t) n / 3),
+                .size = 1 + check_rng_below(&rng, 1000),
+                .align = kind == 1 ? (uint64_t) 1 << check_rng_below(&rng, 8) : 1};
         }
         struct berth_plan_params params = {.budget_us = 2000, .is_counted = true, .max_chunk = kind == 2 ? 4000 : 0};
         struct berth_plan_report a, b;
         clock_step = STILL;
         assert_int_equal(berth_plan_solve(items, n, &params, one, &a), GGML_STATUS_SUCCESS);
-        clock_step       = FLIES;
+        clock_step = FLIES;
         params.n_threads = 4;
         assert_int_equal(berth_plan_solve(items, n, &params, other, &b), GGML_STATUS_SUCCESS);
         assert_true(a.peak == b.peak && a.bound == b.bound && a.n_nodes == b.n_nodes);

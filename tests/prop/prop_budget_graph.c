@@ -10,9 +10,9 @@
 
 static ggml_gallocr_t pools_alloc(struct under *u) {
     ggml_backend_buffer_type_t bufts[] = {u->params.buft, u->params.spill_buft};
-    const int n                        = ggml_graph_n_nodes(u->graph);
-    ggml_gallocr_t galloc              = ggml_gallocr_new_n(bufts, 2);
-    int *ids                           = calloc(2 * (size_t) n + 64, sizeof *ids);
+    const int n = ggml_graph_n_nodes(u->graph);
+    ggml_gallocr_t galloc = ggml_gallocr_new_n(bufts, 2);
+    int *ids = calloc(2 * (size_t) n + 64, sizeof *ids);
     berth_budget_pools(u->graph, ids, n);
     assert_true(ggml_gallocr_reserve_n(galloc, u->graph, ids, ids + n));
     assert_true(ggml_gallocr_alloc_graph(galloc, u->graph));
@@ -46,10 +46,10 @@ static void files_check(uint64_t seed, int depth, ggml_backend_t cpu, ggml_backe
 
 static void test_files(void **state) {
     (void) state;
-    struct tally t                   = {0};
-    ggml_backend_t cpu               = ggml_backend_cpu_init();
+    struct tally t = {0};
+    ggml_backend_t cpu = ggml_backend_cpu_init();
     ggml_backend_buffer_type_t files = berth_file_buffer_type_new("/tmp");
-    const uint64_t seed              = check_seed(31);
+    const uint64_t seed = check_seed(31);
     for (int i = 0; i < 24; i += check_step()) {
         files_check(seed + (uint64_t) i, 2 + i % (MAX_DEPTH - 1), cpu, files, &t);
     }
@@ -70,9 +70,9 @@ static void test_writes(void **state) {
     (void) state;
     static struct rg_world alone, world;
     static char bytes[2][RG_RESULT_SIZE];
-    struct tally t                   = {0};
+    struct tally t = {0};
     ggml_backend_buffer_type_t files = berth_file_buffer_type_new("/tmp");
-    const uint64_t seed              = check_seed(33);
+    const uint64_t seed = check_seed(33);
     for (int i = 0; i < 25; i++) {
         const struct rg_params p = {.seed = seed + (uint64_t) i, .n_nodes = 12 + i % 60};
         struct rg_graph g[2];
@@ -117,15 +117,15 @@ struct pair {
 
 static void pair_init(struct pair *p, uint64_t seed) {
     struct check_rng rng = check_rng_new(seed ^ 0xDE71CE);
-    p->n                 = 1 + (int) check_rng_below(&rng, 2);
+    p->n = 1 + (int) check_rng_below(&rng, 2);
     for (int i = 0; i < p->n; i++) {
         device_init(&p->devices[i], i == 0 ? "own" : "other");
-        p->devices[i].is_async     = check_rng_below(&rng, 3) != 0;
-        p->devices[i].has_events   = p->devices[i].is_async && check_rng_below(&rng, 2) == 0;
+        p->devices[i].is_async = check_rng_below(&rng, 3) != 0;
+        p->devices[i].has_events = p->devices[i].is_async && check_rng_below(&rng, 2) == 0;
         p->devices[i].copies_async = p->devices[i].is_async && check_rng_below(&rng, 2) == 0;
-        p->devices[i].copies_host  = p->devices[i].has_events && check_rng_below(&rng, 4) != 0;
-        p->devices[i].delay_us     = check_rng_below(&rng, 5) == 0 ? 50 : 0;
-        p->backends[i]             = device_start(&p->devices[i]);
+        p->devices[i].copies_host = p->devices[i].has_events && check_rng_below(&rng, 4) != 0;
+        p->devices[i].delay_us = check_rng_below(&rng, 5) == 0 ? 50 : 0;
+        p->backends[i] = device_start(&p->devices[i]);
     }
     p->backends[p->n] = ggml_backend_cpu_init();
 }
@@ -166,7 +166,7 @@ static void sched_compute(
 
 static void test_devices(void **state) {
     (void) state;
-    struct tally t      = {0};
+    struct tally t = {0};
     const uint64_t seed = check_seed(32);
     for (int i = 0; i < 24; i += check_step()) {
         struct deep d;
@@ -198,23 +198,23 @@ static void test_devices(void **state) {
 
 static void test_no_memory(void **state) {
     (void) state;
-    ggml_backend_t cpu               = ggml_backend_cpu_init();
+    ggml_backend_t cpu = ggml_backend_cpu_init();
     ggml_backend_buffer_type_t files = berth_file_buffer_type_new("/tmp");
     size_t size;
     const size_t whole = plain_run(7, 8, cpu, &size);
-    bool is_over       = false;
+    bool is_over = false;
     for (int64_t at = 1; !is_over; at += 1 + at * check_step() / 8) {
         struct deep d;
         deep_init(&d, 7, 8, cpu);
         const struct berth_graph_budget_params params = {
             .bytes = whole * 3 / 4, .spill_buft = files, .spill_bytes = whole, .spill_cost = 0.01};
-        struct ggml_context *ctx      = NULL;
-        struct ggml_cgraph *graph     = NULL;
+        struct ggml_context *ctx = NULL;
+        struct ggml_cgraph *graph = NULL;
         struct berth_budget_result *r = NULL;
         berth_alloc_watch(true);
         berth_alloc_fail_at(at);
         const enum ggml_status status = berth_graph_budget(d.graph, &params, &ctx, &graph, &r);
-        is_over                       = berth_alloc_made() < at && status == GGML_STATUS_SUCCESS;
+        is_over = berth_alloc_made() < at && status == GGML_STATUS_SUCCESS;
         berth_alloc_fail_at(0);
         assert_true(status == GGML_STATUS_SUCCESS || (ctx == NULL && graph == NULL && r == NULL));
         assert_true(!is_over || (graph != NULL && r->n_out > 0));

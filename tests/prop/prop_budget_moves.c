@@ -10,17 +10,17 @@
 // The CPU's own memory and files, with a thread that copies between them.
 static void test_thread(void **state) {
     (void) state;
-    struct tally t                     = {0};
-    ggml_backend_t backends[]          = {ggml_backend_cpu_init(), ggml_backend_cpu_init()};
-    ggml_backend_buffer_type_t files   = berth_file_buffer_type_new("/tmp");
+    struct tally t = {0};
+    ggml_backend_t backends[] = {ggml_backend_cpu_init(), ggml_backend_cpu_init()};
+    ggml_backend_buffer_type_t files = berth_file_buffer_type_new("/tmp");
     ggml_backend_buffer_type_t bufts[] = {ggml_backend_cpu_buffer_type(), files};
-    const uint64_t seed                = check_seed(34);
+    const uint64_t seed = check_seed(34);
     ggml_backend_cpu_set_n_threads(backends[0], 1);
     for (uint64_t s = seed; s < seed + 24; s += (uint64_t) check_step()) {
         struct deep d;
         struct under u;
         size_t size;
-        const int depth    = 2 + (int) (s % (MAX_DEPTH - 1));
+        const int depth = 2 + (int) (s % (MAX_DEPTH - 1));
         const size_t whole = plain_run(s, depth, backends[0], &size);
         deep_init(&d, s, depth, backends[0]);
         under_init(&u, d.graph, s, whole, bufts[0], files);
@@ -75,7 +75,7 @@ static void far_init(struct deep *d, ggml_backend_t backend) {
 static struct berth_graph_budget_params far_params(
     const struct deep *d, ggml_backend_buffer_type_t own, ggml_backend_buffer_type_t other) {
     ggml_gallocr_t galloc = ggml_gallocr_new(own);
-    size_t whole          = 0;
+    size_t whole = 0;
     ggml_gallocr_reserve_n_size(galloc, d->graph, NULL, NULL, &whole);
     ggml_gallocr_free(galloc);
     return (struct berth_graph_budget_params){
@@ -87,12 +87,12 @@ static double far_run(
     struct device *dev, ggml_backend_t other, ggml_backend_t cpu, bool overlap, char *result, struct berth_budget_result *told) {
     struct deep d;
     ggml_backend_t backends[] = {&dev->backend, other, cpu};
-    struct under u            = {0};
+    struct under u = {0};
     far_init(&d, backends[0]);
     u.params = far_params(&d, &dev->buft, ggml_backend_get_default_buffer_type(other));
     assert_int_equal(berth_graph_budget(d.graph, &u.params, &u.ctx, &u.graph, &u.r), GGML_STATUS_SUCCESS);
     assert_true(u.r->fits && u.r->n_out >= 5);
-    *told                      = *u.r;
+    *told = *u.r;
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, other == cpu ? 2 : 3, 4096, false, false);
     berth_sched_set_overlap(sched, overlap);
     sched_begin(sched, &u, backends[0], other, 0);
@@ -114,14 +114,14 @@ static double far_run(
 static void beside_check(struct device *dev, ggml_backend_t other, ggml_backend_t cpu) {
     struct berth_budget_result told;
     char results[3][64] = {{0}};
-    dev->meet_us        = 2000000;
-    dev->compute_us     = 2500;
+    dev->meet_us = 2000000;
+    dev->compute_us = 2500;
     far_run(dev, other, cpu, true, results[0], &told);
     const int n_moves = (int) (told.n_out + told.n_in);
     printf("%d moves, %d met a node, %d did not\n", n_moves, dev->n_met, dev->n_missed);
     assert_true(dev->n_met + dev->n_missed == n_moves && dev->n_met >= n_moves / 2); // a busy machine may be late with some
-    dev->meet_us        = 0;
-    dev->copy_us        = 4000;
+    dev->meet_us = 0;
+    dev->copy_us = 4000;
     const double in_row = far_run(dev, other, cpu, false, results[1], &told),
                  beside = far_run(dev, other, cpu, true, results[2], &told);
     printf("%.3f s in a row, %.3f s beside: %.2f\n", in_row, beside, beside / in_row);
@@ -138,7 +138,7 @@ static void test_beside(void **state) {
     for (int i = 0; i < 3; i++) {
         device_init(&devices[i], i == 0 ? "far" : i == 1 ? "left" : "right");
         devices[i].is_async = devices[i].has_events = devices[i].copies_host = true;
-        devices[i].copies_async                                              = i > 0;
+        devices[i].copies_async = i > 0;
         device_start(&devices[i]);
     }
     beside_check(&devices[0], cpu, cpu);
@@ -168,12 +168,12 @@ struct rig {
 static ggml_backend_t rig_device(struct device *dev, const char *name, bool copies_async) {
     device_init(dev, name);
     dev->is_async = dev->has_events = dev->copies_host = true;
-    dev->copies_async                                  = copies_async;
+    dev->copies_async = copies_async;
     return device_start(dev);
 }
 
 static void rig_init(struct rig *r, enum rig_kind kind) {
-    *r             = (struct rig){.kind = kind, .n_backends = kind == RIG_PAIR ? 3 : 2};
+    *r = (struct rig){.kind = kind, .n_backends = kind == RIG_PAIR ? 3 : 2};
     r->backends[0] = kind == RIG_FILES ? ggml_backend_cpu_init() : rig_device(&r->dev, "far", kind == RIG_PAIR);
     r->backends[1] = kind == RIG_PAIR ? rig_device(&r->other, "farther", true) : ggml_backend_cpu_init();
     r->backends[2] = kind == RIG_PAIR ? ggml_backend_cpu_init() : NULL;
@@ -266,10 +266,10 @@ static void test_promise(void **state) {
 // Memory of a scheduler that is gone is nobody's.
 static void rig_forget(struct rig *r) {
     for (int i = 0; i < ggml_graph_n_nodes(r->u.graph); i++) {
-        ggml_graph_node(r->u.graph, i)->data   = NULL;
+        ggml_graph_node(r->u.graph, i)->data = NULL;
         ggml_graph_node(r->u.graph, i)->buffer = NULL;
     }
-    r->d.x->data   = NULL;
+    r->d.x->data = NULL;
     r->d.x->buffer = NULL;
 }
 
@@ -277,7 +277,7 @@ static void rig_forget(struct rig *r) {
 static void memory_check(enum rig_kind kind) {
     static struct rig r;
     char results[2][64] = {{0}};
-    bool is_over        = false;
+    bool is_over = false;
     rig_init(&r, kind);
     ggml_backend_sched_t first = rig_sched(&r);
     assert_true(rig_step(&r, first, false, results[0]));
@@ -287,8 +287,8 @@ static void memory_check(enum rig_kind kind) {
         berth_alloc_watch(true);
         berth_alloc_fail_at(at);
         ggml_backend_sched_t sched = rig_sched(&r);
-        const bool ok              = sched != NULL && rig_step(&r, sched, true, NULL) && rig_step(&r, sched, false, results[1]);
-        is_over                    = ok && berth_alloc_made() < at;
+        const bool ok = sched != NULL && rig_step(&r, sched, true, NULL) && rig_step(&r, sched, false, results[1]);
+        is_over = ok && berth_alloc_made() < at;
         berth_alloc_fail_at(0);
         assert_true(!ok || memcmp(results[0], results[1], sizeof results[0]) == 0);
         ggml_backend_sched_free(sched);
@@ -353,7 +353,7 @@ static void test_no_event(void **state) {
     const int64_t n_moves = (int64_t) (r.u.r->n_out + r.u.r->n_in);
     for (int at = 1; at <= 4; at++) { // the first is the copier's own, the others are those of moves
         ggml_backend_sched_t sched = rig_sched(&r);
-        r.dev.fail_event_at        = at;
+        r.dev.fail_event_at = at;
         memset(results[1], 0, sizeof results[1]);
         if (!rig_step(&r, sched, false, results[1])) {
             fail_msg("event %d: %s", at, berth_last_error());
@@ -373,7 +373,7 @@ static void test_no_event(void **state) {
 }
 
 static int n_threads(void) {
-    int n    = 0;
+    int n = 0;
     DIR *dir = opendir("/proc/self/task");
     for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
         n += e->d_name[0] != '.';
@@ -397,7 +397,7 @@ static void closed_check(enum rig_kind kind) {
     static struct rig r;
     char results[2][64] = {{0}};
     rig_init(&r, kind);
-    const int before           = n_threads();
+    const int before = n_threads();
     ggml_backend_sched_t sched = rig_sched(&r);
     assert_true(rig_step(&r, sched, false, results[0]));
     const int64_t beside = n_beside(sched);
@@ -447,8 +447,8 @@ struct yard {
 
 static void lane_init(struct lane *l, struct yard *y, int own, int other, int part) {
     ggml_backend_buffer_type_t from = ggml_backend_get_default_buffer_type(y->backends[own]),
-                               to   = ggml_backend_get_default_buffer_type(y->backends[other]);
-    *l                              = (struct lane){.own = own, .other = other};
+                               to = ggml_backend_get_default_buffer_type(y->backends[other]);
+    *l = (struct lane){.own = own, .other = other};
     far_init(&l->d, y->backends[own]);
     l->u.params = far_params(&l->d, from, to);
     l->u.params.bytes -= l->u.params.bytes / 8 * (uint64_t) part; // less room, more moves
@@ -459,7 +459,7 @@ static void lane_init(struct lane *l, struct yard *y, int own, int other, int pa
 // What the graph is without a budget, on the CPU.
 static void lane_want(struct lane *l, uint64_t seed) {
     struct deep d;
-    ggml_backend_t cpu    = ggml_backend_cpu_init();
+    ggml_backend_t cpu = ggml_backend_cpu_init();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     far_init(&d, cpu);
     assert_true(ggml_gallocr_alloc_graph(galloc, d.graph));
@@ -476,8 +476,8 @@ static void yard_init(struct yard *y, bool is_async, bool copies_async) {
     for (int i = 0; i < 2; i++) {
         device_init(&y->devices[i], i == 0 ? "left" : "right");
         y->devices[i].is_async = y->devices[i].has_events = y->devices[i].copies_host = is_async;
-        y->devices[i].copies_async                                                    = copies_async;
-        y->backends[i]                                                                = device_start(&y->devices[i]);
+        y->devices[i].copies_async = copies_async;
+        y->backends[i] = device_start(&y->devices[i]);
     }
     y->backends[2] = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(y->backends[2], 1);
@@ -503,7 +503,7 @@ static void yard_fini(struct yard *y) {
 }
 
 static bool lane_step(struct yard *y, int i, ggml_backend_sched_t sched) {
-    struct lane *l  = &y->lanes[i];
+    struct lane *l = &y->lanes[i];
     char result[64] = {0};
     ggml_backend_sched_reset(sched);
     for (int k = 0; k < ggml_graph_n_nodes(l->u.graph); k++) {
@@ -560,7 +560,7 @@ static void test_two_devices(void **state) {
     for (int kind = 0; kind < 3; kind++) { // done when it returns; a queue; a queue that copies between devices too
         yard_init(&y, kind > 0, kind > 1);
         for (int i = 3; i < N_LANES; i++) {
-            const struct lane *l       = &y.lanes[i];
+            const struct lane *l = &y.lanes[i];
             ggml_backend_sched_t sched = ggml_backend_sched_new(y.backends, NULL, 3, 4096, false, false);
             for (int run = 0; run < 3; run++) {
                 assert_true(lane_step(&y, i, sched));

@@ -56,7 +56,7 @@ static void compare_result(const struct grad_rule *rule, const struct grad_graph
 static double loss_of(const struct grad_graph *g, struct wide *w) {
     wide_run(w);
     const double *y = wide_of(w, g->result);
-    double sum      = 0;
+    double sum = 0;
     for (int64_t i = 0; i < ggml_nelements(g->result); i++) {
         sum += y[i] * (double) ((const float *) g->weights->data)[i];
     }
@@ -65,10 +65,10 @@ static double loss_of(const struct grad_graph *g, struct wide *w) {
 
 static double slope_at(const struct grad_graph *g, struct wide *w, double *x) {
     static const int steps[] = {-2, -1, 1, 2};
-    const double was         = *x;
+    const double was = *x;
     double loss[4];
     for (int k = 0; k < 4; k++) {
-        *x      = was + steps[k] * STEP;
+        *x = was + steps[k] * STEP;
         loss[k] = loss_of(g, w);
     }
     *x = was;
@@ -92,9 +92,9 @@ static void compare_gradient(const struct grad_rule *rule, const struct grad_gra
 static void compare_planned(
     const struct grad_rule *rule, uint64_t seed, const struct grad_case *plain, struct ggml_cgraph *plain_graph) {
     const struct grad_api api = grad_api_own();
-    struct check_rng rng      = check_rng_new(seed);
+    struct check_rng rng = check_rng_new(seed);
     struct ggml_context *data = context();
-    struct grad_case c        = {.a = &api, .ctx = data, .rng = &rng, .scale = 1};
+    struct grad_case c = {.a = &api, .ctx = data, .rng = &rng, .scale = 1};
     const struct grad_graph g = grad_graph_new(&c, rule);
     struct ggml_cgraph *graph = ggml_new_graph_custom(data, 512, true);
     ggml_build_forward_expand(graph, g.loss);
@@ -112,10 +112,10 @@ static void compare_planned(
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
     ggml_graph_reset(graph);
     struct ggml_cplan plan = ggml_graph_plan(graph, 2, NULL);
-    plan.work_data         = plan.work_size > 0 ? malloc(plan.work_size) : NULL;
+    plan.work_data = plan.work_size > 0 ? malloc(plan.work_size) : NULL;
     assert_int_equal(ggml_graph_compute(graph, &plan), GGML_STATUS_SUCCESS);
     for (int i = 0; i < c.n_params; i++) {
-        const struct ggml_tensor *here  = ggml_graph_get_grad(graph, c.params[i]),
+        const struct ggml_tensor *here = ggml_graph_get_grad(graph, c.params[i]),
                                  *there = ggml_graph_get_grad(plain_graph, plain->params[i]);
         for (int64_t k = 0; k < ggml_nelements(here); k++) {
             const float x = grad_element(here, k), y = grad_element(there, k);
@@ -162,10 +162,10 @@ static void note_ops(const struct ggml_cgraph *forward) {
 }
 
 static void try_rule(const struct grad_rule *rule, uint64_t seed, struct worst *worst) {
-    const struct grad_api api   = grad_api_own();
-    struct check_rng rng        = check_rng_new(seed);
-    struct grad_case c          = {.a = &api, .ctx = context(), .rng = &rng, .scale = 1};
-    const struct grad_graph g   = grad_graph_new(&c, rule);
+    const struct grad_api api = grad_api_own();
+    struct check_rng rng = check_rng_new(seed);
+    struct grad_case c = {.a = &api, .ctx = context(), .rng = &rng, .scale = 1};
+    const struct grad_graph g = grad_graph_new(&c, rule);
     struct ggml_cgraph *forward = ggml_new_graph_custom(c.ctx, 256, false), *graph = ggml_new_graph_custom(c.ctx, 512, true);
     ggml_build_forward_expand(forward, g.result);
     ggml_build_forward_expand(graph, g.loss);
@@ -175,7 +175,7 @@ static void try_rule(const struct grad_rule *rule, uint64_t seed, struct worst *
         fail_msg("%s: the graph cannot be computed: %s", rule->name, berth_last_error());
     }
     const char *missing = NULL;
-    struct wide *w      = wide_new(forward, &missing);
+    struct wide *w = wide_new(forward, &missing);
     if (w == NULL) {
         fail_msg("%s: wide.c has no row for %s", rule->name, missing);
     }
@@ -213,7 +213,7 @@ static void test_all_rules_seen(void **state) {
     (void) state;
     for (int op = 0; op < GGML_OP_COUNT; op++) {
         const struct berth_op_info *info = berth_op_info((enum ggml_op) op);
-        const unsigned missing           = info->grad != NULL ? info->grad_srcs & ~seen[op] : 0;
+        const unsigned missing = info->grad != NULL ? info->grad_srcs & ~seen[op] : 0;
         if (missing != 0) {
             fail_msg("%s: its rule serves sources %#x, cases have %#x of them", info->name, info->grad_srcs, seen[op]);
         }

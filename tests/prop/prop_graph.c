@@ -102,8 +102,8 @@ static bool is_leaf(const struct ggml_tensor *t) {
 
 static void check_graph(const struct ggml_cgraph *g) {
     const size_t n = g->visited_hash_set.size;
-    bool *seen     = calloc(n, sizeof(*seen));
-    int32_t *uses  = calloc(n, sizeof(*uses));
+    bool *seen = calloc(n, sizeof(*seen));
+    int32_t *uses = calloc(n, sizeof(*uses));
     assert_non_null(seen);
     assert_non_null(uses);
     assert_true(g->n_nodes <= g->size && g->n_leafs <= g->size);
@@ -129,8 +129,8 @@ static void random_graphs_keep_the_invariants(void **unused) {
     (void) unused;
     static struct net net;
     for (int c = 0; c < N_CASES; c++) {
-        rng                      = check_rng_new(seed + (uint64_t) c);
-        const int n              = 1 + below(c % 20 == 0 ? MAX_TENSORS : 60);
+        rng = check_rng_new(seed + (uint64_t) c);
+        const int n = 1 + below(c % 20 == 0 ? MAX_TENSORS : 60);
         struct ggml_context *ctx = new_context((size_t) n, (size_t) n);
         assert_non_null(ctx);
         random_net(ctx, &net, n);
@@ -161,8 +161,8 @@ static void full_graphs_fail_with_a_message(void **unused) {
     (void) unused;
     static struct net net;
     for (int c = 0; c < N_CASES; c++) {
-        rng                      = check_rng_new(seed + (uint64_t) c);
-        const int n              = 2 + below(80);
+        rng = check_rng_new(seed + (uint64_t) c);
+        const int n = 2 + below(80);
         struct ggml_context *ctx = new_context((size_t) n, (size_t) n);
         assert_non_null(ctx);
         random_net(ctx, &net, n);
@@ -171,8 +171,8 @@ static void full_graphs_fail_with_a_message(void **unused) {
             ggml_build_forward_expand(g, net.tensors[i]);
         }
         assert_int_equal(berth_graph_check(g), GGML_STATUS_SUCCESS);
-        const int need             = g->n_nodes > g->n_leafs ? g->n_nodes : g->n_leafs;
-        const int size             = 1 + below(need);
+        const int need = g->n_nodes > g->n_leafs ? g->n_nodes : g->n_leafs;
+        const int size = 1 + below(need);
         struct ggml_cgraph *narrow = ggml_new_graph_custom(ctx, (size_t) size, false);
         assert_non_null(narrow);
         berth_clear_error();
@@ -225,7 +225,7 @@ static void *build_chain(void *result) {
 
 static void a_chain_of_a_million_nodes_needs_no_deep_stack(void **unused) {
     (void) unused;
-    const long least  = sysconf(_SC_THREAD_STACK_MIN);
+    const long least = sysconf(_SC_THREAD_STACK_MIN);
     const size_t size = least > 0 && (size_t) least > STACK_SIZE ? (size_t) least : STACK_SIZE;
     pthread_attr_t attr;
     pthread_t thread;

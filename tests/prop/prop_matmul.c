@@ -21,7 +21,7 @@ static int n_list;
 
 static void *listed(size_t size) {
     assert_true(n_list < N_WALLED);
-    list[n_list].at   = walled(size);
+    list[n_list].at = walled(size);
     list[n_list].size = size;
     return list[n_list++].at;
 }
@@ -94,13 +94,13 @@ static void loosen(struct check_rng *r, struct ggml_tensor *t) {
 // for memory of any alignment, lies behind the wall.
 static char *compute(struct ggml_context *ctx, struct ggml_tensor *op, int n_threads, bool use_ref) {
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
-    graph->nodes[0]           = op;
-    graph->n_nodes            = 1;
+    graph->nodes[0] = op;
+    graph->n_nodes = 1;
     op->flags |= GGML_TENSOR_FLAG_COMPUTE;
-    op->data               = listed(ggml_nbytes(op));
+    op->data = listed(ggml_nbytes(op));
     struct ggml_cplan plan = ggml_graph_plan(graph, n_threads, NULL);
-    plan.work_data         = plan.work_size > 0 ? listed((plan.work_size - 1) / 64 * 64) : NULL;
-    plan.use_ref           = use_ref;
+    plan.work_data = plan.work_size > 0 ? listed((plan.work_size - 1) / 64 * 64) : NULL;
+    plan.use_ref = use_ref;
     if (ggml_graph_compute(graph, &plan) != GGML_STATUS_SUCCESS) {
         fail_msg("%s", berth_last_error());
     }
@@ -139,7 +139,7 @@ static void check(struct ggml_context *ctx, struct ggml_tensor *op, double toler
 
 static enum ggml_type pick_type(struct check_rng *r) {
     for (;;) {
-        const enum ggml_type type                 = (enum ggml_type) check_rng_below(r, GGML_TYPE_COUNT);
+        const enum ggml_type type = (enum ggml_type) check_rng_below(r, GGML_TYPE_COUNT);
         const struct ggml_type_traits_cpu *traits = &cpu_kernels_portable.traits[type];
         if (traits->vec_dot != NULL && traits->from_float != NULL) {
             return type;
@@ -172,10 +172,10 @@ static void product(struct check_rng *r, uint64_t seed) {
 }
 
 static void attention(struct check_rng *r, uint64_t seed) {
-    struct ggml_context *ctx     = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0};
-    const enum ggml_type type    = types[check_rng_below(r, 5)];
-    const int64_t d              = type >= GGML_TYPE_Q4_0 && type != GGML_TYPE_BF16 ? 32 * pick(r, 1, 4) : pick(r, 1, 130);
+    const enum ggml_type type = types[check_rng_below(r, 5)];
+    const int64_t d = type >= GGML_TYPE_Q4_0 && type != GGML_TYPE_BF16 ? 32 * pick(r, 1, 4) : pick(r, 1, 130);
     const int64_t n_kv = check_rng_below(r, 2) == 0 ? pick(r, 1, 70) : pick(r, 200, 900), n_heads = pick(r, 1, 3);
     const int64_t ne_q[] = {d, pick(r, 1, 40), n_heads * pick(r, 1, 3), 2}, ne_k[] = {d, n_kv, n_heads, 2};
     const int64_t ne_m[] = {
@@ -191,7 +191,7 @@ static void attention(struct check_rng *r, uint64_t seed) {
     }
     struct ggml_tensor *mask = NULL;
     if (check_rng_below(r, 3) > 0) {
-        mask       = ggml_new_tensor_4d(ctx, GGML_TYPE_F16, ne_m[0], ne_m[1], ne_m[2], ne_m[3]);
+        mask = ggml_new_tensor_4d(ctx, GGML_TYPE_F16, ne_m[0], ne_m[1], ne_m[2], ne_m[3]);
         mask->data = listed(ggml_nbytes(mask));
         for (int64_t i = 0; i < ggml_nelements(mask); i++) {
             ((uint16_t *) mask->data)[i] = i % ne_m[0] > i / ne_m[0] % ne_m[1] * 7 + 3 ? 0xfc00 : 0;
@@ -206,9 +206,9 @@ static void attention(struct check_rng *r, uint64_t seed) {
 // More columns than one round of panels has room for, in one batch and over several: those that share rows, and those that do
 // not.
 static void rounds(struct check_rng *r, uint64_t seed) {
-    struct ggml_context *ctx     = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K};
-    const enum ggml_type a       = types[seed % 4];
+    const enum ggml_type a = types[seed % 4];
     const int64_t n = a == GGML_TYPE_Q4_K ? 256 : 64 * pick(r, 1, 4), share2 = pick(r, 1, 3), share3 = pick(r, 1, 2);
     const int64_t batch2 = pick(r, 1, 3), batch3 = pick(r, 1, 2), n_batches = batch2 * batch3 * share2 * share3;
     const int64_t ne_a[] = {n, pick(r, 1, 20), batch2, batch3};
@@ -218,8 +218,8 @@ static void rounds(struct check_rng *r, uint64_t seed) {
         ggml_type_name(a), (int) n, (int) ne_a[1], (int) ne_b[1], (int) batch2, (int) batch3, (int) share2, (int) share3);
     struct ggml_tensor *x = ggml_new_tensor_4d(ctx, a, ne_a[0], ne_a[1], ne_a[2], ne_a[3]);
     struct ggml_tensor *y = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, ne_b[0], ne_b[1], ne_b[2], ne_b[3]);
-    x->data               = listed(ggml_nbytes(x));
-    y->data               = listed(ggml_nbytes(y));
+    x->data = listed(ggml_nbytes(x));
+    y->data = listed(ggml_nbytes(y));
     fill(r, x);
     fill(r, y);
     struct ggml_tensor *op = ggml_mul_mat(ctx, x, y);

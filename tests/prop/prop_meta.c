@@ -59,11 +59,11 @@ typedef struct ggml_tensor *(*build_fn)(struct made *m);
 
 static struct ggml_tensor *build_product(struct made *m) {
     static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0};
-    struct ggml_tensor *x               = dense(m, any(m));
-    enum ggml_type type                 = types[below(m, 4)];
-    type                                = x->ne[0] % ggml_blck_size(type) == 0 ? type : GGML_TYPE_F32;
-    static const int64_t outs[]         = {32, 64, 96, 128};
-    const int64_t n_mat                 = below(m, 4) == 0 ? x->ne[2] : 1;
+    struct ggml_tensor *x = dense(m, any(m));
+    enum ggml_type type = types[below(m, 4)];
+    type = x->ne[0] % ggml_blck_size(type) == 0 ? type : GGML_TYPE_F32;
+    static const int64_t outs[] = {32, 64, 96, 128};
+    const int64_t n_mat = below(m, 4) == 0 ? x->ne[2] : 1;
     return ggml_mul_mat(m->ctx, fixed_new(m, type, x->ne[0], outs[below(m, 4)], n_mat, "w"), x);
 }
 
@@ -88,14 +88,14 @@ static struct ggml_tensor *build_norm(struct made *m) {
 }
 
 static struct ggml_tensor *build_soft_max(struct made *m) {
-    struct ggml_tensor *a    = dense(m, any(m));
+    struct ggml_tensor *a = dense(m, any(m));
     struct ggml_tensor *mask = below(m, 2) == 0 ? fixed_new(m, GGML_TYPE_F32, a->ne[0], a->ne[1], 1, "mask") : NULL;
     return ggml_soft_max_ext(m->ctx, a, mask, 0.5f, 0.0f);
 }
 
 static struct ggml_tensor *build_unary(struct made *m) {
     struct ggml_tensor *a = dense(m, any(m));
-    const uint64_t kind   = below(m, 4);
+    const uint64_t kind = below(m, 4);
     return kind == 0   ? ggml_silu(m->ctx, a)
            : kind == 1 ? ggml_scale(m->ctx, a, 0.7f)
            : kind == 2 ? ggml_tanh(m->ctx, a)
@@ -109,7 +109,7 @@ static struct ggml_tensor *build_glu(struct made *m) {
 
 static struct ggml_tensor *build_shape(struct made *m) {
     struct ggml_tensor *a = dense(m, any(m));
-    const int64_t n       = ggml_nelements(a);
+    const int64_t n = ggml_nelements(a);
     switch (below(m, 5)) {
         case 0: return ggml_reshape_3d(m->ctx, a, 8, a->ne[0] / 8, n / a->ne[0]);
         case 1: return ggml_reshape_2d(m->ctx, a, a->ne[0] * a->ne[1], a->ne[2]);
@@ -154,14 +154,14 @@ static struct ggml_tensor *build_rows(struct made *m) {
 
 // Into a cache, by rows or by a copy, and from there again.
 static struct ggml_tensor *build_cache(struct made *m) {
-    struct ggml_tensor *a     = dense(m, any(m));
-    struct ggml_tensor *x     = ggml_reshape_2d(m->ctx, a, a->ne[0], a->ne[1] * a->ne[2]);
+    struct ggml_tensor *a = dense(m, any(m));
+    struct ggml_tensor *x = ggml_reshape_2d(m->ctx, a, a->ne[0], a->ne[1] * a->ne[2]);
     const enum ggml_type type = below(m, 2) == 0 ? GGML_TYPE_F32 : GGML_TYPE_F16;
     struct ggml_tensor *cache = fixed_new(m, type, x->ne[0], x->ne[1] + 8, 1, "cache");
-    struct ggml_tensor *to    = ggml_view_2d(m->ctx, cache, x->ne[0], x->ne[1], cache->nb[1], 4 * cache->nb[1]);
-    struct ggml_tensor *done  = below(m, 2) == 0
-                                    ? ggml_cpy(m->ctx, x, to)
-                                    : ggml_set_rows(m->ctx, cache, x, fixed_new(m, GGML_TYPE_I64, x->ne[1], 1, 1, "rows"));
+    struct ggml_tensor *to = ggml_view_2d(m->ctx, cache, x->ne[0], x->ne[1], cache->nb[1], 4 * cache->nb[1]);
+    struct ggml_tensor *done = below(m, 2) == 0
+                                   ? ggml_cpy(m->ctx, x, to)
+                                   : ggml_set_rows(m->ctx, cache, x, fixed_new(m, GGML_TYPE_I64, x->ne[1], 1, 1, "rows"));
     return ggml_cast(m->ctx, done, GGML_TYPE_F32);
 }
 
@@ -188,9 +188,9 @@ static const build_fn builders[] = {build_product, build_product, build_product,
 
 static struct made make(uint64_t seed) {
     struct made m = {.rng = check_rng_new(seed)};
-    m.fixed       = ggml_init((struct ggml_init_params){.mem_size = 256 * ggml_tensor_overhead(), .no_alloc = true});
-    m.ctx         = ggml_init((struct ggml_init_params){
-                .mem_size = 1024 * ggml_tensor_overhead() + ggml_graph_overhead_custom(1024, false), .no_alloc = true});
+    m.fixed = ggml_init((struct ggml_init_params){.mem_size = 256 * ggml_tensor_overhead(), .no_alloc = true});
+    m.ctx = ggml_init((struct ggml_init_params){
+        .mem_size = 1024 * ggml_tensor_overhead() + ggml_graph_overhead_custom(1024, false), .no_alloc = true});
     put(&m, fixed_new(&m, GGML_TYPE_F32, 64, 8, 2, "x"));
     put(&m, fixed_new(&m, GGML_TYPE_F32, 32, 6, 1, "x"));
     const int n_ops = 3 + (int) below(&m, 15);
@@ -222,9 +222,9 @@ static void free_made(struct made *m) {
 // Numbers that depend on the name alone.
 static void fill(struct ggml_tensor *t) {
     struct check_rng rng = check_rng_new(meta_split_hash(&(struct meta_split){.seed = 7}, t->name));
-    const int64_t n      = ggml_nelements(t);
-    float *values        = malloc((size_t) n * sizeof *values);
-    void *bytes          = calloc(1, ggml_nbytes(t) + 8);
+    const int64_t n = ggml_nelements(t);
+    float *values = malloc((size_t) n * sizeof *values);
+    void *bytes = calloc(1, ggml_nbytes(t) + 8);
     for (int64_t i = 0; i < n; i++) {
         values[i] = (float) ((double) check_rng_below(&rng, 2001) / 1000.0 - 1.0);
     }
@@ -251,7 +251,7 @@ struct result {
 };
 
 static void read_into(const struct ggml_tensor *t, struct result *r) {
-    r->n      = ggml_nelements(t);
+    r->n = ggml_nelements(t);
     r->values = calloc((size_t) r->n + 1, sizeof(float));
     char *raw = malloc(ggml_nbytes(t) + 1);
     ggml_backend_tensor_get(t, raw, 0, ggml_nbytes(t));
@@ -270,7 +270,7 @@ static void read_into(const struct ggml_tensor *t, struct result *r) {
 // Computes twice and reads the last of the pool.
 static void run(struct made *m, ggml_backend_t backend, struct result *out) {
     ggml_backend_buffer_type_t buft = ggml_backend_get_default_buffer_type(backend);
-    ggml_backend_buffer_t weights   = ggml_backend_alloc_ctx_tensors_from_buft(m->fixed, buft);
+    ggml_backend_buffer_t weights = ggml_backend_alloc_ctx_tensors_from_buft(m->fixed, buft);
     assert_non_null(weights);
     ggml_gallocr_t galloc = ggml_gallocr_new(buft);
     if (!ggml_gallocr_alloc_graph(galloc, m->graph)) {
@@ -316,10 +316,10 @@ static bool is_rounded(const struct made *m) {
 
 static void one_graph(uint64_t seed, int n_devices, bool is_verbose) {
     struct meta_split *split = calloc(1, sizeof *split); // devices live as long as the process
-    *split                   = (struct meta_split){.seed = seed, .n = n_devices, .only_axis = -1, .may_be_sum = true};
+    *split = (struct meta_split){.seed = seed, .n = n_devices, .only_axis = -1, .may_be_sum = true};
     struct result want[3] = {{0}}, is[3] = {{0}};
     struct made plain = make(seed), parts = make(seed);
-    ggml_backend_t cpu  = ggml_backend_cpu_init();
+    ggml_backend_t cpu = ggml_backend_cpu_init();
     ggml_backend_t meta = ggml_backend_dev_init(meta_split_device(split), NULL);
     for (int j = 0; j < n_devices; j++) {
         ggml_backend_cpu_set_n_threads(ggml_backend_meta_simple_backend(meta, (size_t) j), 1);

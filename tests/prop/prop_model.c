@@ -41,14 +41,14 @@ static void vocab_put(struct gguf_context *g, void *keys) {
 
 static bool tokenize(const struct model *model, struct check_rng *r) {
     struct model_error error = {""};
-    struct vocab *v          = vocab_new(berth_gguf_map_meta(model->file), model->params.n_vocab, &error);
+    struct vocab *v = vocab_new(berth_gguf_map_meta(model->file), model->params.n_vocab, &error);
     if (v == NULL) {
         assert_true(error.text[0] != '\0');
         return false;
     }
     char text[600], piece[64];
     struct token_list list = {0};
-    const size_t n         = sample_random_text(r, text, sizeof text, true);
+    const size_t n = sample_random_text(r, text, sizeof text, true);
     assert_true(vocab_encode(v, text, n, true, true, &list, &error));
     for (size_t i = 0; i < list.n; i++) {
         assert_in_range(list.ids[i], 0, model->params.n_vocab - 1);
@@ -62,14 +62,14 @@ static bool tokenize(const struct model *model, struct check_rng *r) {
 
 // Planned, or for real: then some tokens are computed, whatever comes out.
 static bool use(struct model *model, const struct model_devices *devices, bool plan_only) {
-    static const int32_t tokens[]      = {1, 0, 2, 3, 2, 1, 0, 0, 3, 1, 2};
-    struct model_error error           = {""};
+    static const int32_t tokens[] = {1, 0, 2, 3, 2, 1, 0, 0, 3, 1, 2};
+    struct model_error error = {""};
     const struct session_params params = {
         .n_ctx = 33, .n_batch = 9, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .plan_only = plan_only};
     struct session *s =
         model_place(model, devices, plan_only, NULL, NULL, &error) ? session_new(model, devices, &params, &error) : NULL;
     bool ok = s != NULL && session_reserve(s, &error);
-    ok      = ok && (plan_only || session_decode(s, tokens, sizeof tokens / sizeof *tokens, &error));
+    ok = ok && (plan_only || session_decode(s, tokens, sizeof tokens / sizeof *tokens, &error));
     assert_true(ok || error.text[0] != '\0');
     session_free(s);
     return ok;
@@ -77,8 +77,8 @@ static bool use(struct model *model, const struct model_devices *devices, bool p
 
 static bool use_file(const char *path, const struct model_devices *devices) {
     struct model_error error = {""};
-    struct model *model      = model_open(path, &error);
-    const bool ok            = model != NULL && use(model, devices, false);
+    struct model *model = model_open(path, &error);
+    const bool ok = model != NULL && use(model, devices, false);
     model_free(model);
     return ok;
 }
@@ -91,24 +91,24 @@ static int file_mutate(const char *path, int n_cases, size_t n_first, uint64_t s
     struct model *whole = model_open(path, &error);
     assert_non_null(whole);
     const size_t n_header = gguf_get_data_offset(berth_gguf_map_meta(whole->file));
-    const size_t n_range  = n_first > 0 && n_first < n_header ? n_first : n_header;
+    const size_t n_range = n_first > 0 && n_first < n_header ? n_first : n_header;
     model_free(whole);
 
-    const int fd          = open(path, O_RDWR);
+    const int fd = open(path, O_RDWR);
     unsigned char *header = malloc(n_header);
-    struct check_rng r    = check_rng_new(seed);
+    struct check_rng r = check_rng_new(seed);
     int n_opened = 0, n_tokenized = 0, n_planned = 0, n_used = 0;
     assert_int_equal(pread(fd, header, n_header, 0), n_header);
     for (int i = 0; i < n_cases; i++) {
         size_t at[4];
         const size_t n = check_rng_below(&r, 4); // 0: as it is
         for (size_t k = 0; k < n; k++) {
-            at[k]                 = check_rng_below(&r, n_range);
-            const uint8_t was     = header[at[k]],
+            at[k] = check_rng_below(&r, n_range);
+            const uint8_t was = header[at[k]],
                           other[] = {(uint8_t) check_rng_next(&r), (uint8_t) (was + 1), (uint8_t) (was - 1), 0};
             assert_int_equal(pwrite(fd, &other[check_rng_below(&r, 4)], 1, (off_t) at[k]), 1);
         }
-        error.text[0]       = '\0';
+        error.text[0] = '\0';
         struct model *model = model_open(path, &error);
         assert_true(model != NULL || error.text[0] != '\0');
         if (model != NULL) {
@@ -143,10 +143,10 @@ static void test_mutants(void **state) {
     struct sample_vocab v;
     sample_vocab_init(&v);
     struct sample_model m = sample_model_default();
-    m.n_vocab             = (int) v.n_tokens;
-    m.n_layer             = 1;
-    m.last                = vocab_put;
-    m.last_arg            = sample_vocab_keys(&v, "qwen2");
+    m.n_vocab = (int) v.n_tokens;
+    m.n_layer = 1;
+    m.last = vocab_put;
+    m.last_arg = sample_vocab_keys(&v, "qwen2");
     mutate(&m, check_seed(11), true);
     gguf_free(m.last_arg);
     sample_vocab_fini(&v);
@@ -156,12 +156,12 @@ static void test_mutants(void **state) {
 static void test_small_mutants(void **state) {
     (void) state;
     struct sample_model m = sample_model_default();
-    m.n_layer             = 1;
-    m.n_vocab             = 8;
-    m.has_freqs           = true;
+    m.n_layer = 1;
+    m.n_vocab = 8;
+    m.has_freqs = true;
     mutate(&m, check_seed(12), false);
-    m.n_expert   = 3;
-    m.has_freqs  = false;
+    m.n_expert = 3;
+    m.has_freqs = false;
     m.has_output = false;
     mutate(&m, check_seed(13), false);
 }
@@ -172,7 +172,7 @@ static void test_archs(void **state) {
     static const char *const archs[] = {
         "gemma2", "gemma3", "phi3", "command-r", "granite", "glm4", "gpt2", "olmoe", "gpt-oss", "deepseek2", "glm4moe", "mamba2"};
     for (size_t i = 0; getenv("BERTH_MAKE_MODEL") != NULL && i < sizeof archs / sizeof *archs; i++) {
-        char path[]  = "/tmp/berth-model-XXXXXX", command[512];
+        char path[] = "/tmp/berth-model-XXXXXX", command[512];
         const int fd = mkstemp(path);
         assert_true(fd >= 0);
         close(fd);

@@ -77,16 +77,16 @@ static void expression_make(struct check_rng *r, struct made *m, int at, int dep
     for (int a = 0; a < e.n_alts; a++) {
         e.n_items[a] = (int) check_rng_below(r, 4);
         for (int i = 0; i < e.n_items[a]; i++) {
-            struct item *x       = &e.items[a][i];
+            struct item *x = &e.items[a][i];
             const uint64_t which = check_rng_below(r, 8);
-            const int *t         = times[check_rng_below(r, sizeof times / sizeof *times)];
-            const size_t letter  = check_rng_below(r, sizeof letters / sizeof *letters);
-            *x                   = (struct item){LETTERS, letters[letter].language, letters[letter].gbnf, 0, 0, t[0], t[1]};
+            const int *t = times[check_rng_below(r, sizeof times / sizeof *times)];
+            const size_t letter = check_rng_below(r, sizeof letters / sizeof *letters);
+            *x = (struct item){LETTERS, letters[letter].language, letters[letter].gbnf, 0, 0, t[0], t[1]};
             if (which < 3) {
                 x->kind = CALL;
                 x->rule = (int) check_rng_below(r, N_RULES);
             } else if (which == 3 && depth < 2 && m->n < N_RULES + 12) {
-                x->kind  = GROUP;
+                x->kind = GROUP;
                 x->group = m->n++;
                 expression_make(r, m, x->group, depth + 1);
             }
@@ -97,7 +97,7 @@ static void expression_make(struct check_rng *r, struct made *m, int at, int dep
 
 static size_t expression_print(const struct made *m, int at, char *out, size_t cap) {
     const struct expression *e = &m->all[at];
-    size_t n                   = 0;
+    size_t n = 0;
     for (int a = 0; a < e->n_alts; a++) {
         n += (size_t) snprintf(out + n, cap - n, "%s", a > 0 ? " |" : "");
         for (int i = 0; i < e->n_items[a]; i++) {
@@ -147,7 +147,7 @@ static uint64_t language_of(const struct made *m) {
                 all |= sequence;
             }
             is_changed = is_changed || all != known[at];
-            known[at]  = all;
+            known[at] = all;
         }
     }
     return known[0];
@@ -166,7 +166,7 @@ static bool takes(struct guide *guide, const struct vocab *v, int text) {
         if (i == n) {
             return logits[v->eos] == 0;
         }
-        const char letter   = (x >> (n - 1 - i) & 1) != 0 ? 'b' : 'a';
+        const char letter = (x >> (n - 1 - i) & 1) != 0 ? 'b' : 'a';
         const int32_t token = vocab_find(v, &letter, 1);
         if (logits[token] != 0) {
             return false;
@@ -182,7 +182,7 @@ static void test_languages(void **state) {
     struct model_error error = {""};
     sample_vocab_init(&sample);
     struct gguf_context *keys = sample_vocab_keys(&sample, "gpt-2");
-    struct vocab *v           = vocab_new(keys, (int64_t) sample.n_tokens, &error);
+    struct vocab *v = vocab_new(keys, (int64_t) sample.n_tokens, &error);
     assert_non_null(v);
     struct check_rng r = check_rng_new(check_seed(35));
     static struct made m;
@@ -191,13 +191,13 @@ static void test_languages(void **state) {
     for (int i = 0; i < n_grammars; i++) {
         char gbnf[20000];
         size_t n = 0;
-        m.n      = N_RULES;
+        m.n = N_RULES;
         for (int k = 0; k < N_RULES; k++) {
             expression_make(&r, &m, k, 0);
             n += (size_t) snprintf(gbnf + n, sizeof gbnf - n, k == 0 ? "root ::=" : "\nr%d ::=", k);
             n += expression_print(&m, k, gbnf + n, sizeof gbnf - n);
         }
-        error             = (struct model_error){""};
+        error = (struct model_error){""};
         struct grammar *g = grammar_new(gbnf, n, NULL, NULL, &error);
         if (g == NULL) {
             assert_non_null(strstr(error.text, "begins with itself"));

@@ -21,15 +21,15 @@ static void window_put(struct gguf_context *g, void *window) {
 
 // mistral: every layer has the window; gemma2, gemma3, gpt-oss: some.
 static struct shared shared_open(const char *arch, uint32_t window) {
-    struct shared x          = {0};
+    struct shared x = {0};
     struct model_error error = {""};
-    char path[]              = "/tmp/berth-window-XXXXXX";
+    char path[] = "/tmp/berth-window-XXXXXX";
     if (strcmp(arch, "mistral") == 0) {
         struct sample_model m = sample_model_default();
-        m.arch                = arch;
-        m.n_vocab             = N_VOCAB;
-        m.last                = window_put;
-        m.last_arg            = &window;
+        m.arch = arch;
+        m.n_vocab = N_VOCAB;
+        m.last = window_put;
+        m.last_arg = &window;
         sample_model_write(&m, path);
     } else {
         char command[512];
@@ -54,7 +54,7 @@ static void shared_close(struct shared *x) {
 }
 
 static struct session *session_open(const struct shared *x, int64_t n_ctx, int64_t n_batch, bool no_flash) {
-    struct model_error error           = {""};
+    struct model_error error = {""};
     const struct session_params params = {
         .n_ctx = n_ctx, .n_batch = n_batch, .cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32, .no_flash = no_flash};
     struct session *s = session_new(x->model, &x->devices, &params, &error);
@@ -85,7 +85,7 @@ static void read_both(struct session *all, struct session *ring, const int32_t *
     while (ring->n_past < to) {
         const int64_t past = ring->n_past, left = to - past, batch = ring->params.n_batch;
         const int64_t step = check_rng_below(r, 4) == 0 ? 1 : 1 + (int64_t) check_rng_below(r, (uint64_t) batch);
-        const int64_t n    = step < left ? step : left;
+        const int64_t n = step < left ? step : left;
         assert_true(session_decode(ring, tokens + past, n, &error));
         assert_true(session_decode(all, tokens + past, n, &error));
         same(all, ring, "reading");
@@ -96,8 +96,8 @@ static void read_both(struct session *all, struct session *ring, const int32_t *
 static int64_t hand_over(
     const struct session *from, const int32_t *tokens, struct session *to, int64_t n, int64_t equal, struct model_error *error) {
     int32_t *text = malloc((size_t) n * sizeof *text);
-    FILE *file    = tmpfile();
-    int64_t kept  = -1;
+    FILE *file = tmpfile();
+    int64_t kept = -1;
     assert_true(text != NULL && file != NULL);
     for (int64_t i = 0; i < n; i++) {
         text[i] = i < equal ? tokens[i] : (tokens[i] + 1) % N_VOCAB;
@@ -115,11 +115,11 @@ static int64_t hand_over(
 
 static void case_try(const char *arch, struct check_rng *r) {
     struct model_error error = {""};
-    const uint32_t window    = 1 + (uint32_t) check_rng_below(r, check_rng_below(r, 2) == 0 ? 40 : 400);
+    const uint32_t window = 1 + (uint32_t) check_rng_below(r, check_rng_below(r, 2) == 0 ? 40 : 400);
     const int64_t n_batch = 1 + (int64_t) check_rng_below(r, 300), n_ctx = 300 + (int64_t) check_rng_below(r, N_CTX - 300);
-    const bool no_flash  = check_rng_below(r, 3) == 0;
-    struct shared x      = shared_open(arch, window);
-    struct session *all  = session_open(&x, n_ctx, n_ctx, no_flash); // a batch of all leaves no row out
+    const bool no_flash = check_rng_below(r, 3) == 0;
+    struct shared x = shared_open(arch, window);
+    struct session *all = session_open(&x, n_ctx, n_ctx, no_flash); // a batch of all leaves no row out
     struct session *ring = session_open(&x, n_ctx, n_batch, no_flash);
     int32_t tokens[1500];
     for (int i = 0; i < N_CTX; i++) {
@@ -140,7 +140,7 @@ static void case_try(const char *arch, struct check_rng *r) {
 
     // A text that differs from some token on: what is common, unless the window looks further than the rows reach.
     const int64_t equal = (int64_t) check_rng_below(r, (uint64_t) half);
-    const bool is_far   = half > ring->n_ring && equal - (int64_t) window + 1 < half - ring->n_ring;
+    const bool is_far = half > ring->n_ring && equal - (int64_t) window + 1 < half - ring->n_ring;
     session_reset(next);
     session_reset(all);
     assert_int_equal(hand_over(ring, tokens, next, half, equal, &error), is_far ? 0 : equal);
@@ -181,14 +181,14 @@ static void test_some_layers(void **state) {
 // Planned and for real, the cache has the bytes of its rows: a window's layers have fewer.
 static void test_bytes(void **state) {
     (void) state;
-    struct shared x                    = shared_open("mistral", 100);
-    struct model_error error           = {""};
+    struct shared x = shared_open("mistral", 100);
+    struct model_error error = {""};
     const struct session_params params = {
         .n_ctx = 4096, .n_batch = 64, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .plan_only = true};
     struct session *plan = session_new(x.model, &x.devices, &params, &error);
     assert_true(plan != NULL && session_reserve(plan, &error));
     const struct model_params *p = &x.model->params;
-    const size_t row             = (size_t) (2 * p->n_layer * p->n_head_kv * p->head_size) * sizeof(ggml_fp16_t);
+    const size_t row = (size_t) (2 * p->n_layer * p->n_head_kv * p->head_size) * sizeof(ggml_fp16_t);
     assert_int_equal(plan->memory[0].cache, 256 * row);
     session_free(plan);
     shared_close(&x);

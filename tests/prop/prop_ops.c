@@ -6,7 +6,7 @@
 static void test_random_ops(void **state) {
     (void) state;
     const uint64_t seed = check_seed(1);
-    const char *only    = getenv("BERTH_CASE");
+    const char *only = getenv("BERTH_CASE");
     if (only == NULL) {
         op_cases_run(seed, check_cases(50000));
         return;

@@ -26,9 +26,9 @@ static void graph_make(struct random_graph *g, size_t n, bool one_pool) {
     g->n = n;
     for (size_t i = 0; i < n; i++) {
         struct berth_order_op *op = &g->ops[i];
-        *op                       = (struct berth_order_op){.srcs = g->srcs[i], .view_of = -1, .size = roll(5) * (1 + roll(4))};
-        op->pool                  = one_pool ? 0 : (int32_t) roll(3);
-        op->inplace               = roll(16);
+        *op = (struct berth_order_op){.srcs = g->srcs[i], .view_of = -1, .size = roll(5) * (1 + roll(4))};
+        op->pool = one_pool ? 0 : (int32_t) roll(3);
+        op->inplace = roll(16);
         if (i == 0 || roll(10) == 0) {
             op->flags = BERTH_ORDER_INPUT;
             continue;
@@ -36,13 +36,13 @@ static void graph_make(struct random_graph *g, size_t n, bool one_pool) {
         op->n_srcs = (int32_t) roll(i < 4 ? (uint32_t) i + 1 : 4);
         for (int32_t k = 0; k < op->n_srcs; k++) {
             const uint32_t near = i < 12 ? (uint32_t) i : 12;
-            g->srcs[i][k]       = (int32_t) (roll(3) == 0 ? roll((uint32_t) i) : i - 1 - roll(near));
+            g->srcs[i][k] = (int32_t) (roll(3) == 0 ? roll((uint32_t) i) : i - 1 - roll(near));
         }
         op->flags |= roll(12) == 0 ? BERTH_ORDER_OUTPUT : 0;
         op->flags |= roll(12) == 0 ? BERTH_ORDER_EFFECT : 0;
         if (op->n_srcs > 0 && roll(5) == 0) {
             op->view_of = g->srcs[i][0];
-            op->size    = 0;
+            op->size = 0;
             op->flags |= roll(3) == 0 ? BERTH_ORDER_WRITES : 0;
         }
     }
@@ -113,7 +113,7 @@ static void never_higher_and_valid(void **state) {
 static void solved_peaks_never_rise(void **state) {
     (void) state;
     static struct random_graph g;
-    const struct berth_plan_params plan    = {0};
+    const struct berth_plan_params plan = {0};
     const struct berth_order_params params = {.plan = &plan};
     for (int i = 0; i < check_cases(300); i++) {
         graph_make(&g, 1 + roll(60), i % 2 == 0);
@@ -139,7 +139,7 @@ static void brute_run(struct brute *b, int32_t at) {
     const struct random_graph *g = b->g;
     if (at == b->n_slots) {
         const uint64_t peak = order_peak(g, b->order); // refuses orders that break an edge it knows of
-        b->best             = peak < b->best ? peak : b->best;
+        b->best = peak < b->best ? peak : b->best;
         b->n_tries++;
         return;
     }

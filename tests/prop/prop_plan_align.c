@@ -33,7 +33,7 @@ static struct berth_plan_item random_item(void) {
     static const uint64_t aligns[] = {1, 1, 2, 4, 8, 8, 16, 3};
     const int64_t x = (int64_t) brute_random(5), y = (int64_t) brute_random(5);
     struct berth_plan_item item = brute_item(x < y ? x : y, x < y ? y : x, 1 + brute_random(20));
-    item.align                  = aligns[brute_random(8)];
+    item.align = aligns[brute_random(8)];
     return item;
 }
 

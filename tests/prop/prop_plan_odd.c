@@ -21,8 +21,8 @@ static uint64_t need(const struct odd *o, int64_t n, const uint64_t *off) {
     uint64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {
         uint64_t chunk = o->max_chunk > 0 ? off[i] / o->max_chunk : 0;
-        uint64_t used  = 0;
-        bool is_first  = true;
+        uint64_t used = 0;
+        bool is_first = true;
         for (int64_t j = 0; j < n; j++) {
             if (o->items[j].pool != o->items[i].pool || o->items[j].size == 0 ||
                 (o->max_chunk > 0 && off[j] / o->max_chunk != chunk)) {
@@ -30,7 +30,7 @@ static uint64_t need(const struct odd *o, int64_t n, const uint64_t *off) {
             }
             is_first &= j >= i;
             uint64_t end = (o->max_chunk > 0 ? off[j] % o->max_chunk : off[j]) + o->items[j].size;
-            used         = end > used ? end : used;
+            used = end > used ? end : used;
         }
         sum += is_first && o->items[i].size > 0 ? used : 0;
     }
@@ -42,7 +42,7 @@ static void try_all(struct odd *o, int64_t i) {
         o->best = need(o, i, o->off);
         return;
     }
-    const bool is_fixed  = o->items[i].is_fixed;
+    const bool is_fixed = o->items[i].is_fixed;
     const uint64_t fixed = o->items[i].fixed;
     for (o->off[i] = is_fixed ? fixed : 0; o->off[i] <= (is_fixed ? fixed : OFF_MAX); o->off[i]++) {
         if (brute_is_valid(o->items, i + 1, o->max_chunk, o->off) && need(o, i + 1, o->off) < o->best) {
@@ -52,19 +52,19 @@ static void try_all(struct odd *o, int64_t i) {
 }
 
 static struct berth_plan_item random_item(uint64_t max_chunk, int features) {
-    int64_t x                   = (int64_t) brute_random(6);
-    int64_t y                   = (int64_t) brute_random(6);
+    int64_t x = (int64_t) brute_random(6);
+    int64_t y = (int64_t) brute_random(6);
     struct berth_plan_item item = brute_item(x < y ? x : y, x < y ? y : x, brute_random(9));
     if (max_chunk > 0 && item.size > max_chunk) {
         item.size = max_chunk;
     }
     if (features & 1) {
         static const uint64_t aligns[] = {0, 1, 2, 3, 4, 8};
-        item.align                     = aligns[brute_random(6)];
+        item.align = aligns[brute_random(6)];
     }
     if ((features & 2) && brute_random(4) == 0) {
         item.is_fixed = true;
-        item.fixed    = brute_random(24) / (item.align > 1 ? item.align : 1) * (item.align > 1 ? item.align : 1);
+        item.fixed = brute_random(24) / (item.align > 1 ? item.align : 1) * (item.align > 1 ? item.align : 1);
     }
     if ((features & 4) && brute_random(2) == 0) {
         item.alias = 1 + (int32_t) brute_random(2);
@@ -85,9 +85,9 @@ int main(int argc, char **argv) {
     int n_refused = 0, n_proven = 0, n_optimal = 0, n_raised = 0, n_solved = 0;
     for (int k = 0; k < n_runs; k++) {
         struct berth_plan_item items[N_MAX];
-        int features       = (int) brute_random(32);
+        int features = (int) brute_random(32);
         uint64_t max_chunk = brute_random(3) == 0 ? 8 + brute_random(10) : 0;
-        int64_t n          = 1 + (int64_t) brute_random(N_MAX);
+        int64_t n = 1 + (int64_t) brute_random(N_MAX);
         for (int64_t i = 0; i < n; i++) {
             items[i] = random_item(max_chunk, features);
         }
@@ -95,7 +95,7 @@ int main(int argc, char **argv) {
         int64_t step;
         struct berth_plan_report r;
         struct berth_plan_params params = {.max_chunk = max_chunk, .budget_us = 2000};
-        struct odd o                    = {.items = items, .n = n, .max_chunk = max_chunk, .best = UINT64_MAX};
+        struct odd o = {.items = items, .n = n, .max_chunk = max_chunk, .best = UINT64_MAX};
         try_all(&o, 0);
         enum ggml_status status = berth_plan_solve(items, n, &params, off, &r);
         if (status != GGML_STATUS_SUCCESS) {

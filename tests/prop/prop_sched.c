@@ -13,15 +13,15 @@ static void check_many(bool async, bool parallel, int n_seeds, int most_nodes) {
     const uint64_t seed = check_seed(async ? 1000 : 1);
     for (int i = 0; i < n_seeds; i++) {
         struct check_rng rng = check_rng_new(seed + (uint64_t) i);
-        struct rg_params p   = {
-              .seed    = seed + (uint64_t) i,
-              .n_nodes = 10 + (int) check_rng_below(&rng, 2) * (int) check_rng_below(&rng, (uint64_t) most_nodes - 10) +
-                         (int) check_rng_below(&rng, 40),
-              .n_devices = 1 + (int) check_rng_below(&rng, 5),
-              .async     = async,
-              .parallel  = parallel,
-              .delay_us  = async ? 50 : 0,
-              .n_runs    = 7,
+        struct rg_params p = {
+            .seed = seed + (uint64_t) i,
+            .n_nodes = 10 + (int) check_rng_below(&rng, 2) * (int) check_rng_below(&rng, (uint64_t) most_nodes - 10) +
+                       (int) check_rng_below(&rng, 40),
+            .n_devices = 1 + (int) check_rng_below(&rng, 5),
+            .async = async,
+            .parallel = parallel,
+            .delay_us = async ? 50 : 0,
+            .n_runs = 7,
         };
         rg_check(&p);
         if ((i + 1) % 100 == 0) {

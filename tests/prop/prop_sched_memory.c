@@ -23,14 +23,14 @@ static size_t bytes_in_use(void) {
 
 // A chain over the weights of the backends that a scheduler has, some of it read again at the end.
 static void graph_make(struct net *n, int i, int n_nodes, int n_backends) {
-    ctxs[i]               = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
-    graphs[i]             = ggml_new_graph_custom(ctxs[i], 512, false);
+    ctxs[i] = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    graphs[i] = ggml_new_graph_custom(ctxs[i], 512, false);
     struct ggml_tensor *x = ggml_new_tensor_2d(ctxs[i], GGML_TYPE_F32, N, 1 + i % 3), *first = NULL;
     ggml_set_input(x);
     for (int k = 0; k < n_nodes; k++) {
         const int b = 3 - n_backends + (k / 3 + i) % n_backends;
-        x           = k % 3 == 0 ? ggml_mul_mat(ctxs[i], n->w[b], x) : k % 3 == 1 ? ggml_sqr(ctxs[i], x) : ggml_tanh(ctxs[i], x);
-        first       = first != NULL ? first : x;
+        x = k % 3 == 0 ? ggml_mul_mat(ctxs[i], n->w[b], x) : k % 3 == 1 ? ggml_sqr(ctxs[i], x) : ggml_tanh(ctxs[i], x);
+        first = first != NULL ? first : x;
     }
     ggml_build_forward_expand(graphs[i], ggml_add(ctxs[i], x, first));
 }
@@ -63,7 +63,7 @@ static void step(ggml_backend_sched_t sched, struct check_rng *rng) {
 }
 
 static void stays_flat(struct net *n, int n_backends, bool parallel) {
-    struct check_rng rng       = check_rng_new(check_seed(7));
+    struct check_rng rng = check_rng_new(check_seed(7));
     ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends + 3 - n_backends, NULL, n_backends, 512, parallel, true);
     assert_non_null(sched);
     graphs_make(n, n_backends);
@@ -71,7 +71,7 @@ static void stays_flat(struct net *n, int n_backends, bool parallel) {
     for (int i = 0; i < N_WARM + check_cases(N_ROUNDS); i++) {
         step(sched, &rng);
         const size_t size = bytes_in_use();
-        most              = size > most ? size : most;
+        most = size > most ? size : most;
         if (i == N_WARM) {
             warm = most;
         }
@@ -96,7 +96,7 @@ static void with_graphs_in_flight(void **state) {
 
 // Two graphs that the scheduler keeps, then smaller ones that are reserved.
 static void small_reserves_after_large_graphs(void **state) {
-    struct net *n              = *state;
+    struct net *n = *state;
     ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 3, 512, false, true);
     for (int i = 0; i < N_GRAPHS; i++) {
         graph_make(n, i, i < 2 ? 100 + i : 2 * i, 3);

@@ -74,8 +74,8 @@ static struct ggml_tensor *op(const struct net *net, struct check_rng *r) {
 static void net_build(struct net *net, struct check_rng *r, const struct side *s, struct plain_device *devices, int n_devices,
     ggml_backend_buffer_t *buffers) {
     const size_t size = 256 * ggml_tensor_overhead() + ggml_graph_overhead_custom(256, false);
-    *net              = (struct net){.ctx = ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true})};
-    net->graph        = ggml_new_graph_custom(net->ctx, 256, false);
+    *net = (struct net){.ctx = ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true})};
+    net->graph = ggml_new_graph_custom(net->ctx, 256, false);
     for (int i = 0; i < N_WEIGHTS; i++) {
         struct ggml_tensor *w = ggml_new_tensor_2d(net->ctx, GGML_TYPE_F32, WIDTH, WIDTH * (1 + (int64_t) check_rng_below(r, 4)));
         buffers[i] = s->ggml_backend_buft_alloc_buffer(&devices[check_rng_below(r, (uint64_t) n_devices)].buft, ggml_nbytes(w));
@@ -133,10 +133,10 @@ static size_t reserve(const struct side *s, uint64_t seed) {
 
 static bool sides_load(struct side *own, struct side *reference) {
     void *base = oracle_load("libggml-base.so");
-    bool all   = base != NULL;
+    bool all = base != NULL;
 #define X(f) \
     own->f = f; \
-    all    = all && (*(void **) &reference->f = dlsym(base, #f)) != NULL;
+    all = all && (*(void **) &reference->f = dlsym(base, #f)) != NULL;
     FUNCTIONS(X)
 #undef X
     return all;

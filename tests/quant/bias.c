@@ -37,8 +37,8 @@ bool bias_compare(const struct bias_side *ours, const struct bias_side *theirs, 
         for (int phase = 0; phase < n_phases; phase++) {
             for (int i = 0; i < N; i++) {
                 const double a = gauss();
-                x[i]           = (float) (normal ? a : 0.1 + 2 * cos(i + 0.37 * phase));
-                y[i]           = (float) (normal ? cos(1) * a + sin(1) * gauss() : 0.1 + 2 * cos(i + 0.37 * phase + 1));
+                x[i] = (float) (normal ? a : 0.1 + 2 * cos(i + 0.37 * phase));
+                y[i] = (float) (normal ? cos(1) * a + sin(1) * gauss() : 0.1 + 2 * cos(i + 0.37 * phase + 1));
             }
             us[normal] += off_by(ours, x, y, wants_matrix ? w : NULL) / n_phases;
             them[normal] += off_by(theirs, x, y, wants_matrix ? w : NULL) / n_phases;

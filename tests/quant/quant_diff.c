@@ -156,7 +156,7 @@ static int row_bytes(const struct format *f, const char *what, int n_kinds, row_
     }
     for (int kind = 0; kind < n_kinds; kind++) {
         for (int r = 0; r < n_rows && is_wanted((enum kind) kind); r++) {
-            const int n       = random_length(f);
+            const int n = random_length(f);
             const size_t size = bytes_of(f, n);
             fill((enum kind) kind, x, n);
             memset(a, 0, size);
@@ -196,7 +196,7 @@ static double error_of(const float *x, const float *y, const float *w, int n) {
     double s = 0;
     for (int i = 0; i < n; i++) {
         const double wi = w != NULL ? w[i] : 1;
-        const double d  = (double) x[i] - y[i];
+        const double d = (double) x[i] - y[i];
         e += wi * d * d;
         s += wi * (double) x[i] * x[i];
     }
@@ -220,7 +220,7 @@ struct reference {
 static bool ask_reference(
     const struct format *f, const struct reference *ref, const float *x, const float *w, int n, uint8_t *out) {
     const bool in_child = f->name[0] == 'i';
-    const pid_t child   = in_child ? fork() : 0;
+    const pid_t child = in_child ? fork() : 0;
     if (child != 0) {
         int status = 0;
         return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -240,12 +240,12 @@ static bool ask_reference(
 static void quantise(const struct format *f, const struct reference *ref, bool weighted, int n_rows, struct tally *t) {
     static float x[MAX_ROW], weights[MAX_ROW], a[MAX_ROW], b[MAX_ROW];
     static _Alignas(8) uint8_t ours[MAX_BYTES];
-    uint8_t *theirs   = mmap(NULL, MAX_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint8_t *theirs = mmap(NULL, MAX_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     const int n_kinds = f->simple ? N_COMPARED_KINDS : N_FINITE_KINDS;
-    const float *w    = weighted || f->wants_matrix ? weights : NULL;
+    const float *w = weighted || f->wants_matrix ? weights : NULL;
     for (int kind = 0; kind < n_kinds; kind++) {
         for (int r = 0; r < n_rows && is_wanted((enum kind) kind); r++) {
-            const int n       = random_length(f);
+            const int n = random_length(f);
             const size_t size = bytes_of(f, n);
             fill((enum kind) kind, x, n);
             if (weighted) {
@@ -295,7 +295,7 @@ static bool report(const char *what, const struct format *f, const struct tally 
             theirs += b;
         }
         if (isnan(a) ? !isnan(b) : a > b * worst + 1e-12) {
-            worst      = a / b;
+            worst = a / b;
             worst_kind = kind_names[kind];
         }
     }
@@ -314,16 +314,16 @@ static bool report(const char *what, const struct format *f, const struct tally 
 // ---- all formats ----
 
 static bool compare(const struct format *f, const struct reference *ref, int n_rows, int n_phases) {
-    const struct ggml_type_traits *traits         = ggml_get_type_traits(f->type);
+    const struct ggml_type_traits *traits = ggml_get_type_traits(f->type);
     const struct ggml_type_traits_cpu *cpu_traits = ggml_get_type_traits_cpu(f->type);
     struct tally plain = {0}, weighted = {0};
     const int n_bad = f->deq != NULL ? dequantise(f, ref->deq, 50 * n_rows) : 0;
-    bool failed     = n_bad > 0;
+    bool failed = n_bad > 0;
     printf("%-8s deq %d/%d differ", f->name, n_bad, f->deq != NULL ? 50 * n_rows : 0);
-    const row_fn ours  = f->type == GGML_TYPE_Q8_K ? (row_fn) (void (*)(void)) quantize_row_q8_K_ref : traits->from_float_ref;
-    const int n_kinds  = f->simple ? N_COMPARED_KINDS : N_FINITE_KINDS;
+    const row_fn ours = f->type == GGML_TYPE_Q8_K ? (row_fn) (void (*)(void)) quantize_row_q8_K_ref : traits->from_float_ref;
+    const int n_kinds = f->simple ? N_COMPARED_KINDS : N_FINITE_KINDS;
     const int n_finite = n_kinds < N_FINITE_KINDS ? n_kinds : N_FINITE_KINDS; // what is not finite each CPU has its own way with
-    const int n_bad_rows   = f->own_rows ? 0 : row_bytes(f, "row", n_kinds, ours, ref->row, n_rows);
+    const int n_bad_rows = f->own_rows ? 0 : row_bytes(f, "row", n_kinds, ours, ref->row, n_rows);
     const int n_bad_copies = row_bytes(f, "CPU row", n_finite, cpu_traits->from_float, ref->cpu_row, n_rows);
     printf(", rows %d, by CPU %d", n_bad_rows, n_bad_copies);
     failed = failed || n_bad_rows > 0 || n_bad_copies > 0;
@@ -356,9 +356,9 @@ static void *symbol(void *lib, const char *prefix, const char *name, const char 
 #endif
 
 int main(int argc, char **argv) {
-    int n_rows       = 10;
-    int n_phases     = 20;
-    uint64_t seed    = 1;
+    int n_rows = 10;
+    int n_phases = 20;
+    uint64_t seed = 1;
     const char *only = NULL;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--rows") == 0 && i + 1 < argc) {
@@ -388,8 +388,8 @@ int main(int argc, char **argv) {
     void (*init)(enum ggml_type);
     void (*cpu_init)(void);
     const struct ggml_type_traits_cpu *(*cpu_traits)(enum ggml_type);
-    *(void **) &init       = dlsym(lib, "ggml_quantize_init");
-    *(void **) &cpu_init   = dlsym(cpu, "ggml_cpu_init");
+    *(void **) &init = dlsym(lib, "ggml_quantize_init");
+    *(void **) &cpu_init = dlsym(cpu, "ggml_cpu_init");
     *(void **) &cpu_traits = dlsym(cpu, "ggml_get_type_traits_cpu");
     cpu_init();
     ggml_cpu_init();
@@ -400,11 +400,11 @@ int main(int argc, char **argv) {
         if (only != NULL && strcmp(only, f->name) != 0) {
             continue;
         }
-        rng_state            = seed * 1000003 + i;
-        *(void **) &ref.row  = symbol(lib, "quantize_row_", f->name, "_ref");
-        *(void **) &ref.deq  = symbol(lib, "dequantize_row_", f->name, "");
+        rng_state = seed * 1000003 + i;
+        *(void **) &ref.row = symbol(lib, "quantize_row_", f->name, "_ref");
+        *(void **) &ref.deq = symbol(lib, "dequantize_row_", f->name, "");
         *(void **) &ref.rows = symbol(lib, "quantize_", f->name, "");
-        ref.cpu_row          = cpu_traits(f->type)->from_float;
+        ref.cpu_row = cpu_traits(f->type)->from_float;
         init(f->type);
         n_failed += !compare(f, &ref, n_rows, n_phases);
     }

@@ -10,8 +10,8 @@ static uint64_t rng_state;
 
 static inline uint64_t rng(void) {
     uint64_t z = rng_state += 0x9e3779b97f4a7c15u;
-    z          = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z          = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
 }
 
@@ -59,8 +59,8 @@ static inline bool is_ordinary(enum kind kind) {
 
 static inline void fill(enum kind kind, float *x, int n) {
     const double c = gauss();
-    double lump    = 1;
-    const int at   = (int) (rng() % (uint64_t) n);
+    double lump = 1;
+    const int at = (int) (rng() % (uint64_t) n);
     for (int i = 0; i < n; i++) {
         if (i % 16 == 0) {
             lump = exp(2 * gauss());
@@ -91,7 +91,7 @@ static inline void fill(enum kind kind, float *x, int n) {
 // Importance as activations have it: of one magnitude, of many, or with elements that never count; none is zero in a whole block.
 static inline void fill_weights(float *w, int n) {
     const double spread = 1 + 2 * (double) (rng() % 2);
-    const bool sparse   = rng() % 4 == 0;
+    const bool sparse = rng() % 4 == 0;
     for (int i = 0; i < n; i++) {
         w[i] = sparse && i % 16 != 0 && rng() % 4 == 0 ? 0.0f : (float) exp(spread * gauss());
     }

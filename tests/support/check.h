@@ -63,7 +63,7 @@ static inline int check_step(void) {
 
 // BERTH_SEED if it is set, else the given one; printed, so that a failure can be had again.
 static inline uint64_t check_seed(uint64_t otherwise) {
-    const char *text    = getenv("BERTH_SEED");
+    const char *text = getenv("BERTH_SEED");
     const uint64_t seed = text != NULL ? strtoull(text, NULL, 0) : otherwise;
     printf("seed %llu (BERTH_SEED sets it)\n", (unsigned long long) seed);
     return seed;

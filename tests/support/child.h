@@ -23,7 +23,7 @@ static inline int child_close(struct child *c) {
     }
     close(c->to), close(c->from);
     const bool ended = waitpid(c->pid, &status, 0) == c->pid && WIFEXITED(status);
-    *c               = (struct child){0};
+    *c = (struct child){0};
     return ended ? WEXITSTATUS(status) : -1;
 }
 

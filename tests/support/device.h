@@ -39,18 +39,18 @@ static inline enum ggml_status device_compute(ggml_backend_t backend, struct ggm
     }
     // The graph's tensors are the caller's again when this returns.
     struct device_job *job = device_job_new(DEVICE_COMPUTE);
-    const size_t n         = (size_t) graph->n_nodes;
-    job->tensors           = calloc(n * (1 + GGML_MAX_SRC) + 1, sizeof *job->tensors);
-    job->nodes             = calloc(n + 1, sizeof *job->nodes);
-    job->n_nodes           = graph->n_nodes;
+    const size_t n = (size_t) graph->n_nodes;
+    job->tensors = calloc(n * (1 + GGML_MAX_SRC) + 1, sizeof *job->tensors);
+    job->nodes = calloc(n + 1, sizeof *job->nodes);
+    job->n_nodes = graph->n_nodes;
     struct ggml_tensor *to = job->tensors;
     for (size_t i = 0; i < n; i++) {
-        job->nodes[i]  = to++;
+        job->nodes[i] = to++;
         *job->nodes[i] = *graph->nodes[i];
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             if (graph->nodes[i]->src[k] != NULL) {
                 job->nodes[i]->src[k] = to;
-                *to++                 = *graph->nodes[i]->src[k];
+                *to++ = *graph->nodes[i]->src[k];
             }
         }
     }
@@ -73,8 +73,8 @@ static inline bool device_copy_async(
     pthread_mutex_init(&event->lock, NULL);
     pthread_cond_init(&event->changed, NULL);
     atomic_fetch_add(&b->n_async_copies, 1);
-    copy->src   = *src;
-    copy->dst   = *dst;
+    copy->src = *src;
+    copy->dst = *dst;
     copy->other = b;
     copy->event = event;
     wait->event = event;
@@ -88,20 +88,20 @@ static inline bool device_copy_async(
 static inline void device_set_async(
     ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
     struct device_job *job = device_job_new(DEVICE_COPY);
-    job->src               = *tensor;
-    job->to                = (char *) tensor->data + offset;
-    job->from              = data;
-    job->size              = size;
+    job->src = *tensor;
+    job->to = (char *) tensor->data + offset;
+    job->from = data;
+    job->size = size;
     device_push(backend, job);
 }
 
 static inline void device_get_async(
     ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
     struct device_job *job = device_job_new(DEVICE_COPY);
-    job->src               = *tensor;
-    job->to                = data;
-    job->from              = (const char *) tensor->data + offset;
-    job->size              = size;
+    job->src = *tensor;
+    job->to = data;
+    job->from = (const char *) tensor->data + offset;
+    job->size = size;
     device_push(backend, job);
 }
 
@@ -118,28 +118,28 @@ static inline enum ggml_backend_dev_type device_dev_type(ggml_backend_dev_t dev)
 
 static inline void device_dev_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
     const struct device *d = dev->context;
-    *n_free                = d->n_free;
-    *n_total               = d->n_total;
+    *n_free = d->n_free;
+    *n_total = d->n_total;
 }
 
 static inline void device_dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
     const struct device *d = dev->context;
     props->name = props->description = d->name;
     device_dev_memory(dev, &props->memory_free, &props->memory_total);
-    props->type        = GGML_BACKEND_DEVICE_TYPE_GPU;
-    props->caps.async  = d->is_async;
+    props->type = GGML_BACKEND_DEVICE_TYPE_GPU;
+    props->caps.async = d->is_async;
     props->caps.events = d->has_events;
 }
 
 // Another backend of the device, with a queue of its own.
 static inline ggml_backend_t device_dev_init(ggml_backend_dev_t dev, const char *params) {
-    struct device *d             = dev->context;
+    struct device *d = dev->context;
     struct device_stream *stream = calloc(1, sizeof *stream);
     (void) params;
     if (stream == NULL) {
         return NULL;
     }
-    stream->backend            = d->backend;
+    stream->backend = d->backend;
     stream->backend.iface.free = device_backend_free;
     device_stream_init(stream, d);
     if (d->is_async) {
@@ -181,26 +181,26 @@ static inline void device_init(struct device *dev, const char *name) {
         .context = dev,
         .iface =
             {
-                .get_name          = device_dev_name,
-                .get_description   = device_dev_name,
-                .get_memory        = device_dev_memory,
-                .get_type          = device_dev_type,
-                .get_props         = device_dev_props,
-                .init_backend      = device_dev_init,
-                .get_buffer_type   = device_dev_buft,
-                .supports_op       = device_supports_op,
-                .supports_buft     = device_supports_buft,
-                .offload_op        = device_offload_op,
-                .event_new         = device_event_new,
-                .event_free        = device_event_free,
+                .get_name = device_dev_name,
+                .get_description = device_dev_name,
+                .get_memory = device_dev_memory,
+                .get_type = device_dev_type,
+                .get_props = device_dev_props,
+                .init_backend = device_dev_init,
+                .get_buffer_type = device_dev_buft,
+                .supports_op = device_supports_op,
+                .supports_buft = device_supports_buft,
+                .offload_op = device_offload_op,
+                .event_new = device_event_new,
+                .event_free = device_event_free,
                 .event_synchronize = device_event_synchronize,
             },
     };
     dev->backend = (struct ggml_backend){
-        .guid    = &dev->guid,
-        .device  = &dev->dev,
+        .guid = &dev->guid,
+        .device = &dev->dev,
         .context = dev,
-        .iface   = {.get_name = device_backend_name, .graph_compute = device_compute},
+        .iface = {.get_name = device_backend_name, .graph_compute = device_compute},
     };
     device_memory_init(dev);
     device_stream_init(&dev->stream, dev);
@@ -211,14 +211,14 @@ static inline void device_init(struct device *dev, const char *name) {
 static inline ggml_backend_t device_start(struct device *dev) {
     dev->cpu = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(dev->cpu, 1);
-    struct ggml_backend_i *iface        = &dev->backend.iface;
-    iface->synchronize                  = dev->is_async ? device_synchronize : NULL;
-    iface->cpy_tensor_async             = dev->is_async && dev->copies_async ? device_copy_async : NULL;
-    iface->set_tensor_async             = dev->is_async && dev->copies_host ? device_set_async : NULL;
-    iface->get_tensor_async             = dev->is_async && dev->copies_host ? device_get_async : NULL;
+    struct ggml_backend_i *iface = &dev->backend.iface;
+    iface->synchronize = dev->is_async ? device_synchronize : NULL;
+    iface->cpy_tensor_async = dev->is_async && dev->copies_async ? device_copy_async : NULL;
+    iface->set_tensor_async = dev->is_async && dev->copies_host ? device_set_async : NULL;
+    iface->get_tensor_async = dev->is_async && dev->copies_host ? device_get_async : NULL;
     dev->dev.iface.get_host_buffer_type = dev->is_async && dev->copies_host ? device_dev_host_buft : NULL;
-    iface->event_record                 = dev->has_events ? device_event_record : NULL;
-    iface->event_wait                   = dev->has_events ? device_event_wait : NULL;
+    iface->event_record = dev->has_events ? device_event_record : NULL;
+    iface->event_wait = dev->has_events ? device_event_wait : NULL;
     if (dev->is_async) {
         device_stream_start(&dev->stream);
     }

@@ -87,14 +87,14 @@ static inline bool full_supports(const struct device *dev, const struct ggml_ten
 static inline void full_init(void) {
     memset(&full, 0, sizeof full);
     device_init(&fake, "Fake");
-    fake.is_open = fake.has_events  = true;
-    fake.align                      = 64;
-    fake.n_free                     = 5;
-    fake.n_total                    = 7;
-    fake.supports                   = full_supports;
-    fake.buft.iface.get_alloc_size  = full_alloc_size;
-    fake.buffer_iface.init_tensor   = full_init_tensor;
-    fake.buffer_iface.reset         = full_reset;
+    fake.is_open = fake.has_events = true;
+    fake.align = 64;
+    fake.n_free = 5;
+    fake.n_total = 7;
+    fake.supports = full_supports;
+    fake.buft.iface.get_alloc_size = full_alloc_size;
+    fake.buffer_iface.init_tensor = full_init_tensor;
+    fake.buffer_iface.reset = full_reset;
     fake.buffer_iface.set_tensor_2d = full_set_2d;
 }
 
@@ -102,12 +102,12 @@ static inline void full_start(void) {
     full_init();
     device_start(&fake);
     struct ggml_backend_i *iface = &fake.backend.iface;
-    iface->set_tensor_async      = full_set_async;
-    iface->get_tensor_async      = full_get_async;
-    iface->synchronize           = device_synchronize;
-    iface->graph_plan_create     = full_plan_create;
-    iface->graph_plan_free       = full_plan_free;
-    iface->graph_plan_compute    = full_plan_compute;
+    iface->set_tensor_async = full_set_async;
+    iface->get_tensor_async = full_get_async;
+    iface->synchronize = device_synchronize;
+    iface->graph_plan_create = full_plan_create;
+    iface->graph_plan_free = full_plan_free;
+    iface->graph_plan_compute = full_plan_compute;
 }
 
 static inline void full_stop(void) {

@@ -8,14 +8,14 @@
 #include "support/device.h"
 
 enum {
-    RG_W           = 32,
-    RG_H           = 8,
-    RG_KV_ROWS     = 16,
+    RG_W = 32,
+    RG_H = 8,
+    RG_KV_ROWS = 16,
     RG_MAX_DEVICES = 40,
-    RG_N_WEIGHTS   = 6,
-    RG_N_KV        = 3,
-    RG_N_INPUTS    = 4,
-    RG_MAX_OUT     = 64
+    RG_N_WEIGHTS = 6,
+    RG_N_KV = 3,
+    RG_N_INPUTS = 4,
+    RG_MAX_OUT = 64
 };
 
 struct rg_params {
@@ -77,8 +77,8 @@ static inline bool rg_supports(const struct device *dev, const struct ggml_tenso
 }
 
 static inline void rg_fill(struct ggml_tensor *t, uint64_t seed) {
-    const size_t n       = (size_t) ggml_nelements(t);
-    float *values        = malloc(n * sizeof *values);
+    const size_t n = (size_t) ggml_nelements(t);
+    float *values = malloc(n * sizeof *values);
     struct check_rng rng = check_rng_new(seed);
     for (size_t i = 0; i < n; i++) {
         values[i] = (float) (int64_t) (check_rng_below(&rng, 2001) - 1000) / 2000.0f;
@@ -96,34 +96,34 @@ static inline void rg_fill(struct ggml_tensor *t, uint64_t seed) {
 
 static inline void rg_world_init(struct rg_world *w, const struct rg_params *p, bool with_devices) {
     struct check_rng rng = check_rng_new(p->seed ^ 0xABCDEF);
-    w->n_devices         = with_devices ? p->n_devices : 0;
-    w->cpu               = ggml_backend_cpu_init();
+    w->n_devices = with_devices ? p->n_devices : 0;
+    w->cpu = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(w->cpu, 1);
     for (int d = 0; d < w->n_devices; d++) {
         char name[16];
         snprintf(name, sizeof name, "dev%d", d);
         device_init(&w->devices[d], name);
-        w->devices[d].seed         = check_rng_next(&rng);
-        w->devices[d].supports     = check_rng_below(&rng, 4) == 0 ? NULL : rg_supports;
-        w->devices[d].is_async     = p->async && check_rng_below(&rng, 4) != 0;
-        w->devices[d].has_events   = w->devices[d].is_async && check_rng_below(&rng, 3) != 0;
+        w->devices[d].seed = check_rng_next(&rng);
+        w->devices[d].supports = check_rng_below(&rng, 4) == 0 ? NULL : rg_supports;
+        w->devices[d].is_async = p->async && check_rng_below(&rng, 4) != 0;
+        w->devices[d].has_events = w->devices[d].is_async && check_rng_below(&rng, 3) != 0;
         w->devices[d].copies_async = w->devices[d].is_async && check_rng_below(&rng, 3) != 0;
-        w->devices[d].reads_host   = check_rng_below(&rng, 5) == 0;
-        w->devices[d].delay_us     = p->delay_us;
-        w->devices[d].max_size     = check_rng_below(&rng, 6) == 0 ? 16384 : 0;
-        w->backends[d]             = device_start(&w->devices[d]);
+        w->devices[d].reads_host = check_rng_below(&rng, 5) == 0;
+        w->devices[d].delay_us = p->delay_us;
+        w->devices[d].max_size = check_rng_below(&rng, 6) == 0 ? 16384 : 0;
+        w->backends[d] = device_start(&w->devices[d]);
     }
-    w->backends[w->n_devices]      = w->cpu;
+    w->backends[w->n_devices] = w->cpu;
     struct ggml_init_params params = {.mem_size = 1 << 16, .no_alloc = true};
-    w->ctx                         = ggml_init(params);
+    w->ctx = ggml_init(params);
     for (int i = 0; i < RG_N_WEIGHTS + RG_N_KV; i++) {
         const bool is_kv = i >= RG_N_WEIGHTS;
         struct ggml_tensor *t =
             ggml_new_tensor_2d(w->ctx, !is_kv && i % 2 == 1 ? GGML_TYPE_F16 : GGML_TYPE_F32, RG_W, is_kv ? RG_KV_ROWS : RG_W);
         ggml_format_name(t, is_kv ? "kv%d" : "w%d", is_kv ? i - RG_N_WEIGHTS : i);
-        const uint64_t at      = check_rng_below(&rng, (uint64_t) p->n_devices + 1);
+        const uint64_t at = check_rng_below(&rng, (uint64_t) p->n_devices + 1);
         ggml_backend_t backend = with_devices ? w->backends[at] : w->cpu;
-        w->buffers[i]          = ggml_backend_alloc_buffer(backend, ggml_nbytes(t));
+        w->buffers[i] = ggml_backend_alloc_buffer(backend, ggml_nbytes(t));
         assert_non_null(w->buffers[i]);
         if (!is_kv) {
             ggml_backend_buffer_set_usage(w->buffers[i], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
@@ -189,7 +189,7 @@ static inline struct ggml_tensor *rg_op(
         case 14: return a->view_src == NULL ? ggml_add_inplace(ctx, a, b) : ggml_add(ctx, a, b);
         case 15: return ggml_scale_inplace(ctx, a, 0.75f);
         case 16: { // a carry from graph to graph
-            struct ggml_tensor *kv   = w->kv[check_rng_below(rng, RG_N_KV)];
+            struct ggml_tensor *kv = w->kv[check_rng_below(rng, RG_N_KV)];
             struct ggml_tensor *rows = ggml_view_2d(ctx, kv, RG_W, RG_H, kv->nb[1], check_rng_below(rng, RG_H + 1) * kv->nb[1]);
             ggml_build_forward_expand(graph, ggml_cpy(ctx, ggml_tanh(ctx, ggml_add(ctx, rows, a)), rows));
             return ggml_sqr(ctx, a);
@@ -205,13 +205,13 @@ static inline struct ggml_tensor *rg_op(
 }
 
 static inline void rg_graph_init(struct rg_graph *g, struct rg_world *w, const struct rg_params *p, uint64_t seed) {
-    struct check_rng rng           = check_rng_new(seed);
-    const size_t size              = (size_t) p->n_nodes * 8 + 64;
+    struct check_rng rng = check_rng_new(seed);
+    const size_t size = (size_t) p->n_nodes * 8 + 64;
     struct ggml_init_params params = {
         .mem_size = size * ggml_tensor_overhead() + ggml_graph_overhead_custom(size, false), .no_alloc = true};
-    g->ctx              = ggml_init(params);
-    g->graph            = ggml_new_graph_custom(g->ctx, size, false);
-    g->n_out            = 0;
+    g->ctx = ggml_init(params);
+    g->graph = ggml_new_graph_custom(g->ctx, size, false);
+    g->n_out = 0;
     struct rg_pool pool = {.n = 0};
     for (int i = 0; i < RG_N_INPUTS; i++) {
         g->inputs[i] = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, RG_W, RG_H);
@@ -266,13 +266,13 @@ enum { RG_RESULT_SIZE = (RG_MAX_OUT * RG_H + RG_N_KV * RG_KV_ROWS) * RG_W * 4 };
 static inline void rg_choose(struct rg_graph *g, struct rg_world *w, ggml_backend_sched_t sched, uint64_t seed) {
     struct check_rng rng = check_rng_new(seed ^ 0x5EED);
     for (int i = 0; i < ggml_graph_n_nodes(g->graph); i++) {
-        struct ggml_tensor *t  = ggml_graph_node(g->graph, i);
+        struct ggml_tensor *t = ggml_graph_node(g->graph, i);
         ggml_backend_t backend = w->backends[check_rng_below(&rng, (uint64_t) w->n_devices + 1)];
         if (check_rng_below(&rng, 40) == 0 && t->view_src == NULL && ggml_backend_supports_op(backend, t)) {
             bool is_written = false; // others that write into it must be able to run there too
             for (int j = 0; j < ggml_graph_n_nodes(g->graph); j++) {
                 const struct ggml_tensor *o = ggml_graph_node(g->graph, j);
-                is_written                  = is_written || (o->view_src == t && !ggml_backend_supports_op(backend, o));
+                is_written = is_written || (o->view_src == t && !ggml_backend_supports_op(backend, o));
             }
             if (!is_written) {
                 ggml_backend_sched_set_tensor_backend(sched, t, backend);

@@ -213,9 +213,9 @@ static inline ggml_backend_buffer_t device_alloc(ggml_backend_buffer_type_t buft
     if (b == NULL) {
         return NULL;
     }
-    b->dev                       = dev;
-    b->size                      = (size + 65535) / 65536 * 65536;
-    b->base                      = mmap(NULL, b->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    b->dev = dev;
+    b->size = (size + 65535) / 65536 * 65536;
+    b->base = mmap(NULL, b->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ggml_backend_buffer_t buffer = b->base != MAP_FAILED ? ggml_backend_buffer_init(buft, dev->buffer_iface, b, size) : NULL;
     if (buffer == NULL) {
         if (b->base != MAP_FAILED) {
@@ -227,7 +227,7 @@ static inline ggml_backend_buffer_t device_alloc(ggml_backend_buffer_type_t buft
     atomic_fetch_add(&dev->n_buffers, 1);
     atomic_fetch_add(&dev->n_bytes, b->size);
     pthread_mutex_lock(&dev->lock);
-    b->next      = dev->buffers;
+    b->next = dev->buffers;
     dev->buffers = b;
     device_protect(b, dev->inside > 0);
     pthread_mutex_unlock(&dev->lock);
@@ -249,25 +249,25 @@ static inline bool device_buft_is_host(ggml_backend_buffer_type_t buft) {
 }
 
 static inline void device_memory_init(struct device *dev) {
-    dev->align        = 32;
+    dev->align = 32;
     dev->buffer_iface = (struct ggml_backend_buffer_i){
-        .free_buffer   = device_buffer_free,
-        .get_base      = device_base,
+        .free_buffer = device_buffer_free,
+        .get_base = device_base,
         .memset_tensor = device_memset,
-        .set_tensor    = device_set,
-        .get_tensor    = device_get,
-        .clear         = device_clear,
+        .set_tensor = device_set,
+        .get_tensor = device_get,
+        .clear = device_clear,
     };
     dev->buft = (struct ggml_backend_buffer_type){
         .context = dev,
-        .device  = &dev->dev,
+        .device = &dev->dev,
         .iface =
             {
-                .get_name      = device_buft_name,
-                .alloc_buffer  = device_alloc,
+                .get_name = device_buft_name,
+                .alloc_buffer = device_alloc,
                 .get_alignment = device_alignment,
-                .get_max_size  = device_max_size,
-                .is_host       = device_buft_is_host,
+                .get_max_size = device_max_size,
+                .is_host = device_buft_is_host,
             },
     };
 }

@@ -28,8 +28,8 @@ static inline bool no_f16(const struct device *dev, const struct ggml_tensor *op
 
 static inline void graph_new(struct net *n) {
     struct ggml_init_params params = {.mem_size = 4 << 20, .no_alloc = true};
-    n->ctx                         = ggml_init(params);
-    n->graph                       = ggml_new_graph_custom(n->ctx, 4096, false);
+    n->ctx = ggml_init(params);
+    n->graph = ggml_new_graph_custom(n->ctx, 4096, false);
 }
 
 static inline int setup(void **state) {
@@ -40,11 +40,11 @@ static inline int setup(void **state) {
         device_init(&n->dev[d], d == 0 ? "first" : "second");
         n->backends[d] = device_start(&n->dev[d]);
     }
-    n->cpu = n->backends[2]        = ggml_backend_cpu_init();
+    n->cpu = n->backends[2] = ggml_backend_cpu_init();
     struct ggml_init_params params = {.mem_size = 1 << 16, .no_alloc = true};
-    n->weights_ctx                 = ggml_init(params);
+    n->weights_ctx = ggml_init(params);
     for (int b = 0; b < 3; b++) {
-        n->w[b]       = ggml_new_tensor_2d(n->weights_ctx, GGML_TYPE_F32, N, N);
+        n->w[b] = ggml_new_tensor_2d(n->weights_ctx, GGML_TYPE_F32, N, N);
         n->buffers[b] = ggml_backend_alloc_buffer(n->backends[b], ggml_nbytes(n->w[b]));
         ggml_backend_buffer_set_usage(n->buffers[b], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
         ggml_format_name(n->w[b], "w%d", b);
@@ -55,7 +55,7 @@ static inline int setup(void **state) {
     }
     graph_new(n);
     n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, true);
-    *state   = n;
+    *state = n;
     return n->sched != NULL ? 0 : -1;
 }
 

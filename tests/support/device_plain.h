@@ -47,12 +47,12 @@ static inline void plain_buffer_get(
 
 static inline ggml_backend_buffer_t plain_buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
     struct plain_device *d = buft->context;
-    void *memory           = calloc(1, size + 64);
+    void *memory = calloc(1, size + 64);
 
     const struct ggml_backend_buffer_i iface = {.free_buffer = plain_buffer_free,
-        .get_base                                            = plain_buffer_base,
-        .set_tensor                                          = plain_buffer_set,
-        .get_tensor                                          = plain_buffer_get};
+        .get_base = plain_buffer_base,
+        .set_tensor = plain_buffer_set,
+        .get_tensor = plain_buffer_get};
     return memory != NULL ? d->buffer_init(buft, iface, memory, size) : NULL;
 }
 
@@ -101,19 +101,19 @@ static inline enum ggml_status plain_compute(ggml_backend_t backend, struct ggml
 static inline void plain_device_init(struct plain_device *d, __typeof__(ggml_backend_buffer_init) *buffer_init, bool is_host) {
     *d = (struct plain_device){
         .buffer_init = buffer_init,
-        .is_host     = is_host,
-        .dev         = {.context = d,
-                    .iface       = {.get_name  = plain_dev_name,
-                              .get_type        = plain_dev_type,
-                              .get_buffer_type = plain_dev_buft,
-                              .supports_op     = plain_dev_supports_op,
-                              .supports_buft   = plain_dev_supports_buft}},
-        .buft        = {.context = d,
-                   .device       = &d->dev,
-                   .iface        = {.get_name = plain_buft_name,
-                              .alloc_buffer   = plain_buft_alloc,
-                              .get_alignment  = plain_buft_alignment,
-                              .is_host        = plain_buft_is_host}},
-        .backend     = {.context = d, .device = &d->dev, .iface = {.get_name = plain_name, .graph_compute = plain_compute}},
+        .is_host = is_host,
+        .dev = {.context = d,
+            .iface = {.get_name = plain_dev_name,
+                .get_type = plain_dev_type,
+                .get_buffer_type = plain_dev_buft,
+                .supports_op = plain_dev_supports_op,
+                .supports_buft = plain_dev_supports_buft}},
+        .buft = {.context = d,
+            .device = &d->dev,
+            .iface = {.get_name = plain_buft_name,
+                .alloc_buffer = plain_buft_alloc,
+                .get_alignment = plain_buft_alignment,
+                .is_host = plain_buft_is_host}},
+        .backend = {.context = d, .device = &d->dev, .iface = {.get_name = plain_name, .graph_compute = plain_compute}},
     };
 }

@@ -108,7 +108,7 @@ static inline void device_job_end(struct device_job *job) {
 
 static inline void *device_thread(void *arg) {
     struct device_stream *stream = arg;
-    uint64_t rng                 = stream->dev->seed;
+    uint64_t rng = stream->dev->seed;
     pthread_mutex_lock(&stream->lock);
     for (;;) {
         while (stream->first == NULL && !stream->ends) {
@@ -119,7 +119,7 @@ static inline void *device_thread(void *arg) {
             break;
         }
         stream->first = job->next;
-        stream->last  = stream->first == NULL ? &stream->first : stream->last;
+        stream->last = stream->first == NULL ? &stream->first : stream->last;
         pthread_mutex_unlock(&stream->lock);
         device_job_run(stream->dev, job, &rng);
         if (job->kind == DEVICE_WAIT && job->other != NULL) { // the event of a copy ends with it
@@ -135,7 +135,7 @@ static inline void *device_thread(void *arg) {
 }
 
 static inline void device_stream_init(struct device_stream *stream, struct device *dev) {
-    stream->dev  = dev;
+    stream->dev = dev;
     stream->last = &stream->first;
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->changed, NULL);
@@ -168,16 +168,16 @@ static inline struct device_stream *device_stream_of(ggml_backend_t backend) {
 // At once, if the device has no thread.
 static inline void device_push(ggml_backend_t backend, struct device_job *job) {
     struct device_stream *stream = device_stream_of(backend);
-    job->backend                 = backend;
+    job->backend = backend;
     if (!stream->runs) {
         device_job_run(stream->dev, job, &stream->dev->seed);
         device_job_end(job);
         return;
     }
     pthread_mutex_lock(&stream->lock);
-    job->next     = NULL;
+    job->next = NULL;
     *stream->last = job;
-    stream->last  = &job->next;
+    stream->last = &job->next;
     stream->n_pending++;
     pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&stream->lock);
@@ -193,7 +193,7 @@ static inline struct device_job *device_job_new(enum device_job_kind kind) {
 }
 
 static inline void device_event_record(ggml_backend_t backend, ggml_backend_event_t event) {
-    struct device *dev     = backend->context;
+    struct device *dev = backend->context;
     struct device_event *e = event->context;
     struct device_job *job = device_job_new(DEVICE_RECORD);
     atomic_fetch_add(&dev->n_events, 1);
@@ -205,7 +205,7 @@ static inline void device_event_record(ggml_backend_t backend, ggml_backend_even
 }
 
 static inline void device_event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
-    struct device *dev     = backend->context;
+    struct device *dev = backend->context;
     struct device_event *e = event->context;
     struct device_job *job = device_job_new(DEVICE_WAIT);
     atomic_fetch_add(&dev->n_events, 1);
@@ -222,7 +222,7 @@ static inline ggml_backend_event_t device_event_new(ggml_backend_dev_t dev) {
         return NULL;
     }
     ggml_backend_event_t event = calloc(1, sizeof *event);
-    struct device_event *e     = calloc(1, sizeof *e);
+    struct device_event *e = calloc(1, sizeof *e);
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->changed, NULL);
     *event = (struct ggml_backend_event){.device = dev, .context = e};
@@ -236,7 +236,7 @@ static inline void device_event_free(ggml_backend_dev_t dev, ggml_backend_event_
 }
 
 static inline void device_event_synchronize(ggml_backend_dev_t dev, ggml_backend_event_t event) {
-    struct device *d       = dev->context;
+    struct device *d = dev->context;
     struct device_event *e = event->context;
     atomic_fetch_add(&d->n_events, 1);
     pthread_mutex_lock(&e->lock);

@@ -143,8 +143,8 @@ static inline struct ggml_context *gguf_sample_tensors(
     for (int type = 0; type < GGML_TYPE_COUNT; type++) {
         const int64_t blck_size = ggml_blck_size((enum ggml_type) type); // Berth's: the reference has no row for removed types
         if (blck_size > 0) {
-            int64_t ne[4]    = {blck_size * (int64_t) (1 + check_rng_below(rng, 3)), (int64_t) (1 + check_rng_below(rng, 3)),
-                   (int64_t) (1 + check_rng_below(rng, 3)), (int64_t) (1 + check_rng_below(rng, 2))};
+            int64_t ne[4] = {blck_size * (int64_t) (1 + check_rng_below(rng, 3)), (int64_t) (1 + check_rng_below(rng, 3)),
+                (int64_t) (1 + check_rng_below(rng, 3)), (int64_t) (1 + check_rng_below(rng, 2))};
             const int n_dims = (int) (1 + check_rng_below(rng, 4));
             if (check_rng_below(rng, 6) == 0) {
                 // Nothing in it, but it has a name and a shape. The reference writes no extent of zero behind the last above one.
@@ -190,8 +190,8 @@ static inline void gguf_tell_value(const struct gguf_api *api, const struct gguf
         case GGUF_TYPE_STRING: fprintf(out, "'%s'", api->gguf_get_val_str(g, i)); break;
         case GGUF_TYPE_ARRAY: {
             static const size_t sizes[GGUF_TYPE_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-            const enum gguf_type type                  = api->gguf_get_arr_type(g, i);
-            const size_t n                             = api->gguf_get_arr_n(g, i);
+            const enum gguf_type type = api->gguf_get_arr_type(g, i);
+            const size_t n = api->gguf_get_arr_n(g, i);
             fprintf(out, "%d x %zu: ", (int) type, n);
             for (size_t j = 0; type == GGUF_TYPE_STRING && j < n; j++) {
                 fprintf(out, "'%s' ", api->gguf_get_arr_str(g, i, j));
@@ -207,9 +207,9 @@ static inline void gguf_tell_value(const struct gguf_api *api, const struct gguf
 
 // All that can be asked of a context and of its tensors, as text. The caller frees it.
 static inline char *gguf_tell(const struct gguf_api *api, const struct gguf_context *g, const struct ggml_context *tensors) {
-    char *text  = NULL;
+    char *text = NULL;
     size_t size = 0;
-    FILE *out   = open_memstream(&text, &size);
+    FILE *out = open_memstream(&text, &size);
     assert_non_null(out);
     fprintf(out, "version %u alignment %zu data at %zu meta %zu\n", api->gguf_get_version(g), api->gguf_get_alignment(g),
         api->gguf_get_data_offset(g), api->gguf_get_meta_size(g));
@@ -221,7 +221,7 @@ static inline char *gguf_tell(const struct gguf_api *api, const struct gguf_cont
         fputc('\n', out);
     }
     for (int64_t i = 0; i < api->gguf_get_n_tensors(g); i++) {
-        const char *name  = api->gguf_get_tensor_name(g, i);
+        const char *name = api->gguf_get_tensor_name(g, i);
         const int64_t *ne = api->gguf_get_tensor_ne(g, i);
         fprintf(out, "tensor %lld %s (%lld): type %d at %zu size %zu ne %lld %lld %lld %lld\n", (long long) i, name,
             (long long) api->gguf_find_tensor(g, name), (int) api->gguf_get_tensor_type(g, i), api->gguf_get_tensor_offset(g, i),
@@ -269,8 +269,8 @@ static inline unsigned char *gguf_sample_load(const char *path, size_t *size) {
 static inline unsigned char *gguf_sample_file(const struct gguf_api *api, uint64_t seed, bool with_tensors, size_t *size) {
     char path[64];
     gguf_sample_path(path);
-    struct check_rng rng      = check_rng_new(seed);
-    struct gguf_context *g    = api->gguf_init_empty();
+    struct check_rng rng = check_rng_new(seed);
+    struct gguf_context *g = api->gguf_init_empty();
     struct ggml_context *data = NULL;
     gguf_sample_keys(api, g, &rng);
     if (with_tensors) {

@@ -92,15 +92,15 @@ static inline void grad_make_positive(T *t) {
 // All different, by 0.1 at least: no pool changes its mind when one of them moves a little.
 static inline void grad_make_distinct(struct grad_case *c, T *t) {
     const int64_t n = ggml_nelements(t);
-    float *x        = t->data;
+    float *x = t->data;
     for (int64_t i = 0; i < n; i++) {
         x[i] = 0.13f * (float) (i - n / 2);
     }
     for (int64_t i = n - 1; i > 0; i--) {
         const int64_t j = grad_pick(c, 0, i);
         const float tmp = x[i];
-        x[i]            = x[j];
-        x[j]            = tmp;
+        x[i] = x[j];
+        x[j] = tmp;
     }
 }
 
@@ -189,7 +189,7 @@ static inline T *build_flat(struct grad_case *c, int kind) {
 }
 
 static inline T *build_glu(struct grad_case *c, int kind) {
-    const int form  = (int) grad_pick(c, 0, 2);
+    const int form = (int) grad_pick(c, 0, 2);
     const int64_t n = grad_pick(c, 1, 5), n1 = grad_pick(c, 1, 3), n2 = grad_pick(c, 1, 2);
     const bool split = form == 0 || kind == GGML_GLU_OP_SWIGLU_OAI || kind == GGML_GLU_OP_SWIGLU_CLAMP;
     if (!split) {
@@ -265,7 +265,7 @@ static inline T *build_view(struct grad_case *c, int kind) {
 }
 static inline T *build_permute(struct grad_case *c, int kind) {
     static const int axes[][4] = {{0, 2, 1, 3}, {1, 2, 3, 0}, {3, 0, 2, 1}, {2, 0, 1, 3}};
-    const int *x               = axes[kind];
+    const int *x = axes[kind];
     return c->a->ggml_cont(c->ctx, c->a->ggml_permute(c->ctx, c->a->ggml_sqr(c->ctx, grad_param_any(c)), x[0], x[1], x[2], x[3]));
 }
 static inline T *build_repeat(struct grad_case *c, int kind) {
@@ -276,8 +276,8 @@ static inline T *build_repeat(struct grad_case *c, int kind) {
 }
 static inline T *build_concat(struct grad_case *c, int kind) {
     int64_t ne[] = {grad_pick(c, 1, 4), grad_pick(c, 1, 3), grad_pick(c, 1, 3), grad_pick(c, 1, 2)};
-    T *x         = grad_param(c, ne[0], ne[1], ne[2], ne[3]);
-    ne[kind]     = grad_pick(c, 1, 4);
+    T *x = grad_param(c, ne[0], ne[1], ne[2], ne[3]);
+    ne[kind] = grad_pick(c, 1, 4);
     return c->a->ggml_concat(c->ctx, x, grad_param(c, ne[0], ne[1], ne[2], ne[3]), kind);
 }
 
@@ -310,14 +310,14 @@ static inline T *build_mul_mat_id(struct grad_case *c, int kind) {
     const int64_t k = grad_pick(c, 1, 7), m = grad_pick(c, 1, 6), n_expert = grad_pick(c, 2, 5);
     const int64_t n_used = grad_pick(c, 1, 2), n_token = grad_pick(c, 1, 5);
     T *as = kind == EXPERTS_GIVEN ? grad_leaf(c, GGML_TYPE_F32, k, m, n_expert, 1) : grad_param(c, k, m, n_expert, 1);
-    T *b  = grad_param(c, k, kind == ONE_FOR_ALL ? 1 : n_used, n_token, 1);
+    T *b = grad_param(c, k, kind == ONE_FOR_ALL ? 1 : n_used, n_token, 1);
     return c->a->ggml_mul_mat_id(c->ctx, as, b, grad_ids(c, GGML_TYPE_I32, n_used, n_token, n_expert));
 }
 
 static inline T *build_get_rows(struct grad_case *c, int kind) {
     (void) kind;
     T *ids = grad_ids(c, GGML_TYPE_I32, grad_pick(c, 1, 8), 1, 4); // some rows twice or more, some never
-    T *x   = grad_param(c, grad_pick(c, 1, 6), 4, 1, 1);
+    T *x = grad_param(c, grad_pick(c, 1, 6), 4, 1, 1);
     return c->a->ggml_get_rows(c->ctx, x, ids);
 }
 static inline T *build_get_rows_back(struct grad_case *c, int kind) {
@@ -337,7 +337,7 @@ static inline T *build_diag(struct grad_case *c, int kind) {
     return c->a->ggml_diag(c->ctx, grad_param(c, grad_pick(c, 1, 5), 1, grad_pick(c, 1, 3), grad_pick(c, 1, 2)));
 }
 static inline T *build_diag_mask(struct grad_case *c, int kind) {
-    T *x             = grad_param(c, grad_pick(c, 2, 6), grad_pick(c, 1, 5), grad_pick(c, 1, 2), 1);
+    T *x = grad_param(c, grad_pick(c, 2, 6), grad_pick(c, 1, 5), grad_pick(c, 1, 2), 1);
     const int n_past = (int) grad_pick(c, 0, 2);
     return kind == 0 ? c->a->ggml_diag_mask_zero(c->ctx, x, n_past)
                      : c->a->ggml_soft_max_ext(c->ctx, c->a->ggml_diag_mask_inf(c->ctx, x, n_past), NULL, 1.0f, 0.0f);
@@ -347,11 +347,11 @@ enum { MASK = 1, MASK_F16 = 2, ALIBI = 4, SINKS = 8, MASK_LEARNT = 16, CAP = 32,
 
 static inline T *build_soft_max(struct grad_case *c, int kind) {
     const int64_t n = grad_pick(c, 2, 7), n_rows = grad_pick(c, 1, 4), n_head = grad_pick(c, 1, 6), n_seq = grad_pick(c, 1, 2);
-    T *x    = grad_param(c, n, n_rows, n_head, n_seq);
+    T *x = grad_param(c, n, n_rows, n_head, n_seq);
     T *mask = (kind & MASK_LEARNT) != 0 ? grad_param(c, n, n_rows, 1, 1)
               : (kind & MASK) != 0 ? grad_leaf(c, (kind & MASK_F16) != 0 ? GGML_TYPE_F16 : GGML_TYPE_F32, n, n_rows, 1, n_seq)
                                    : NULL;
-    T *y    = c->a->ggml_soft_max_ext(c->ctx, x, mask, 0.7f, (kind & ALIBI) != 0 ? 8.0f : 0.0f);
+    T *y = c->a->ggml_soft_max_ext(c->ctx, x, mask, 0.7f, (kind & ALIBI) != 0 ? 8.0f : 0.0f);
     if ((kind & SINKS) != 0) {
         c->a->ggml_soft_max_add_sinks(y, grad_param(c, n_head, 1, 1, 1));
     }
@@ -397,9 +397,9 @@ static inline T *build_norm(struct grad_case *c, int kind) {
 enum { ROPE_NORMAL, ROPE_NEOX, ROPE_FACTORS, ROPE_OFFSET, ROPE_MULTI, ROPE_INTERLEAVED, ROPE_YARN, ROPE_TURN_BACK };
 
 static inline T *build_rope(struct grad_case *c, int kind) {
-    const bool multi      = kind == ROPE_MULTI || kind == ROPE_INTERLEAVED;
+    const bool multi = kind == ROPE_MULTI || kind == ROPE_INTERLEAVED;
     const int64_t n_token = grad_pick(c, 1, 4);
-    T *x   = grad_param(c, 12 + (multi ? 0 : 2 * grad_pick(c, 0, 3)), grad_pick(c, 1, 3), n_token, grad_pick(c, 1, 2));
+    T *x = grad_param(c, 12 + (multi ? 0 : 2 * grad_pick(c, 0, 3)), grad_pick(c, 1, 3), n_token, grad_pick(c, 1, 2));
     T *pos = grad_ids(c, GGML_TYPE_I32, multi ? 4 * n_token : n_token, 1, 40);
     if (multi) {
         int sections[] = {2, 2, 1, 1};
@@ -415,7 +415,7 @@ static inline T *build_rope(struct grad_case *c, int kind) {
         grad_make_positive(factors);
     }
     const float ext = kind == ROPE_YARN ? 1.0f : 0.0f;
-    T *y            = c->a->ggml_rope_ext(c->ctx, x, pos, factors, 8, kind == ROPE_NEOX ? GGML_ROPE_TYPE_NEOX : 0, 64, 10000.0f,
+    T *y = c->a->ggml_rope_ext(c->ctx, x, pos, factors, 8, kind == ROPE_NEOX ? GGML_ROPE_TYPE_NEOX : 0, 64, 10000.0f,
         kind == ROPE_YARN ? 0.25f : 1.0f, ext, 1.1f, 32.0f, 1.0f);
     return kind == ROPE_OFFSET ? c->a->ggml_rope_set_offset(y, 4) : y;
 }
@@ -426,8 +426,8 @@ static inline T *build_attn(struct grad_case *c, int kind) {
     T *q = grad_param(c, n, n_q, n_head, n_seq);
     T *k = grad_param(c, n, n_kv, n_kv_head, n_seq), *v = grad_param(c, n, n_kv, n_kv_head, n_seq);
     T *mask = (kind & MASK) != 0 ? grad_leaf(c, GGML_TYPE_F16, n_kv, n_q, 1, 1) : NULL;
-    T *y    = c->a->ggml_flash_attn_ext(
-           c->ctx, q, k, v, mask, 0.35f, (kind & ALIBI) != 0 ? 8.0f : 0.0f, (kind & CAP) != 0 ? 2.0f : 0.0f);
+    T *y = c->a->ggml_flash_attn_ext(
+        c->ctx, q, k, v, mask, 0.35f, (kind & ALIBI) != 0 ? 8.0f : 0.0f, (kind & CAP) != 0 ? 2.0f : 0.0f);
     if ((kind & SINKS) != 0) {
         c->a->ggml_flash_attn_ext_add_sinks(y, grad_param(c, n_head, 1, 1, 1));
     }
@@ -443,8 +443,8 @@ struct grad_walk {
 };
 static inline struct grad_walk grad_walk_any(struct grad_case *c, bool dilated) {
     struct grad_walk w = {.stride = (int) grad_pick(c, 1, 2), .pad = (int) grad_pick(c, 0, 1), .kernel = grad_pick(c, 1, 3)};
-    w.dilation         = dilated ? (int) grad_pick(c, 1, 2) : 1;
-    w.side             = (w.kernel - 1) * w.dilation + 1 + grad_pick(c, 0, 3);
+    w.dilation = dilated ? (int) grad_pick(c, 1, 2) : 1;
+    w.side = (w.kernel - 1) * w.dilation + 1 + grad_pick(c, 0, 3);
     return w;
 }
 
@@ -466,7 +466,7 @@ static inline T *build_conv(struct grad_case *c, int kind) {
 static inline T *build_im2col_1d(struct grad_case *c, int kind) {
     (void) kind;
     const struct grad_walk w = grad_walk_any(c, true);
-    const int64_t n_in       = grad_pick(c, 1, 3);
+    const int64_t n_in = grad_pick(c, 1, 3);
     T *x = grad_param(c, w.side, n_in, grad_pick(c, 1, 2), 1), *shape = grad_leaf(c, GGML_TYPE_F32, w.kernel, n_in, 2, 1);
     return c->a->ggml_im2col(c->ctx, shape, x, w.stride, 0, w.pad, 0, w.dilation, 0, false, GGML_TYPE_F32);
 }
@@ -518,8 +518,8 @@ static inline T *build_block(struct grad_case *c, int kind) {
     T *x = grad_param(c, n_embd, grad_pick(c, 1, 5), 1, 1), *w1 = grad_param(c, n_embd, n_ff, 1, 1);
     T *w2 = grad_param(c, n_ff, n_embd, 1, 1), *n = grad_param(c, n_embd, 1, 1, 1);
     T *h = c->a->ggml_mul(ctx, c->a->ggml_rms_norm(ctx, x, 0.01f), n);
-    h    = c->a->ggml_unary(ctx, c->a->ggml_mul_mat(ctx, w1, h), GGML_UNARY_OP_SILU);
-    h    = c->a->ggml_add(ctx, c->a->ggml_mul_mat(ctx, w2, h), x);
+    h = c->a->ggml_unary(ctx, c->a->ggml_mul_mat(ctx, w1, h), GGML_UNARY_OP_SILU);
+    h = c->a->ggml_add(ctx, c->a->ggml_mul_mat(ctx, w2, h), x);
     return c->a->ggml_mul(ctx, h, x);
 }
 
@@ -623,11 +623,11 @@ struct grad_graph {
 
 static inline struct grad_graph grad_graph_new(struct grad_case *c, const struct grad_rule *rule) {
     struct grad_graph g;
-    g.result   = rule->build(c, rule->kind);
+    g.result = rule->build(c, rule->kind);
     const T *r = g.result;
-    g.weights  = grad_leaf(c, GGML_TYPE_F32, r->ne[0], r->ne[1], r->ne[2], r->ne[3]);
-    T *dense   = ggml_is_contiguous(g.result) && g.result->nb[0] == sizeof(float) ? g.result : c->a->ggml_cont(c->ctx, g.result);
-    g.loss     = c->a->ggml_sum(c->ctx, c->a->ggml_mul(c->ctx, dense, g.weights));
+    g.weights = grad_leaf(c, GGML_TYPE_F32, r->ne[0], r->ne[1], r->ne[2], r->ne[3]);
+    T *dense = ggml_is_contiguous(g.result) && g.result->nb[0] == sizeof(float) ? g.result : c->a->ggml_cont(c->ctx, g.result);
+    g.loss = c->a->ggml_sum(c->ctx, c->a->ggml_mul(c->ctx, dense, g.weights));
     c->a->ggml_set_loss(g.loss);
     return g;
 }

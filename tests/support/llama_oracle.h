@@ -51,7 +51,7 @@ static void log_keep(int level, const char *text, void *user) {
 }
 
 static bool reference_load(void) {
-    void *ggml  = oracle_load("libggml." ORACLE_BUILD ".so");
+    void *ggml = oracle_load("libggml." ORACLE_BUILD ".so");
     void *llama = ggml != NULL ? oracle_load("libllama." ORACLE_BUILD ".so") : NULL;
     if (llama == NULL) {
         return false;
@@ -81,7 +81,7 @@ static bool reference_load(void) {
 static void need_reference(void) {
     static bool tried, loaded;
     loaded = tried ? loaded : reference_load();
-    tried  = true;
+    tried = true;
     if (!loaded) {
         printf("skipped: %s\n", oracle_why());
         skip();

@@ -22,7 +22,7 @@ static inline void sample_lora_half(
         return;
     }
     struct ggml_tensor *t = ggml_new_tensor_2d(ctx, l->type, n0, n1);
-    struct check_rng r    = check_rng_new((uint64_t) (n0 * 31 + n1 + (int64_t) strlen(name)));
+    struct check_rng r = check_rng_new((uint64_t) (n0 * 31 + n1 + (int64_t) strlen(name)));
     float row[512];
     for (int64_t j = 0; j < n1; j++) {
         for (int64_t i = 0; i < n0; i++) {
@@ -37,7 +37,7 @@ static inline void sample_lora_half(
 // Pairs for the queries, the output of attention and the feed-forward part of each layer. The caller unlinks path.
 static inline void sample_lora_write(const struct sample_lora *l, const struct sample_model *m, char *path) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 4 << 20});
-    struct gguf_context *g   = gguf_init_empty();
+    struct gguf_context *g = gguf_init_empty();
     gguf_set_val_str(g, "general.type", l->type_key != NULL ? l->type_key : "adapter");
     gguf_set_val_str(g, "adapter.type", l->kind_key != NULL ? l->kind_key : "lora");
     gguf_set_val_str(g, "general.architecture", l->arch != NULL ? l->arch : m->arch);

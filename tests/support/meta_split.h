@@ -29,8 +29,8 @@ static inline void meta_split_fill(
     int64_t left = n_units;
     while (left > 0) {
         const bool is_last = m->is_plain || s->n_segments == 3 || check_rng_below(rng, 2) == 0;
-        const int64_t nr   = !m->is_plain && left % 2 == 0 && check_rng_below(rng, 3) == 0 ? 2 : 1;
-        const int64_t all  = is_last ? left / nr : 1 + (int64_t) check_rng_below(rng, (uint64_t) left) / nr;
+        const int64_t nr = !m->is_plain && left % 2 == 0 && check_rng_below(rng, 3) == 0 ? 2 : 1;
+        const int64_t all = is_last ? left / nr : 1 + (int64_t) check_rng_below(rng, (uint64_t) left) / nr;
         if (all * nr > left) {
             continue;
         }
@@ -38,7 +38,7 @@ static inline void meta_split_fill(
         for (int j = 0; j < m->n; j++) {
             const int64_t fair = rest / (m->n - j) + (rest % (m->n - j) != 0),
                           some = (int64_t) check_rng_below(rng, (uint64_t) rest + 1);
-            const int64_t one  = j == m->n - 1 ? rest : m->is_plain || check_rng_below(rng, 2) == 0 ? fair : some;
+            const int64_t one = j == m->n - 1 ? rest : m->is_plain || check_rng_below(rng, 2) == 0 ? fair : some;
             s->ne[(int64_t) s->n_segments * m->n + j] = one * unit;
             rest -= one;
         }
@@ -49,11 +49,11 @@ static inline void meta_split_fill(
 
 // The same for the same name.
 static inline struct ggml_backend_meta_split_state meta_split_state(const struct ggml_tensor *t, void *user) {
-    struct meta_split *m                       = user;
-    struct check_rng rng                       = check_rng_new(meta_split_hash(m, t->name));
+    struct meta_split *m = user;
+    struct check_rng rng = check_rng_new(meta_split_hash(m, t->name));
     struct ggml_backend_meta_split_state state = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
-    const int choice                           = (int) check_rng_below(&rng, 7);
-    const int axis                             = m->only_axis >= 0 ? m->only_axis : choice;
+    const int choice = (int) check_rng_below(&rng, 7);
+    const int axis = m->only_axis >= 0 ? m->only_axis : choice;
     m->n_asked++;
     if (axis >= GGML_MAX_DIMS) {
         if (axis == 4 && m->may_be_sum && t->type == GGML_TYPE_F32) {

@@ -33,10 +33,10 @@ static inline void sample_weight(const struct sample_model *m, struct gguf_conte
     }
     n0 += m->twist != NULL && strcmp(m->twist, name) == 0;
     struct ggml_tensor *t = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, n0, n1, n2);
-    struct check_rng r    = check_rng_new(++*seed);
-    const bool is_norm    = n1 == 1 && strstr(name, "norm") != NULL;
+    struct check_rng r = check_rng_new(++*seed);
+    const bool is_norm = n1 == 1 && strstr(name, "norm") != NULL;
     for (int64_t i = 0; i < ggml_nelements(t); i++) {
-        const float x          = (float) check_rng_below(&r, 2001) / 1000 - 1;
+        const float x = (float) check_rng_below(&r, 2001) / 1000 - 1;
         ((float *) t->data)[i] = is_norm || strstr(name, "rope") != NULL ? 1 + x / 4 : x / sqrtf((float) n0) * 1.5f;
     }
     ggml_set_name(t, name);
@@ -46,7 +46,7 @@ static inline void sample_weight(const struct sample_model *m, struct gguf_conte
 static inline void sample_layer(
     const struct sample_model *m, struct gguf_context *g, struct ggml_context *ctx, uint64_t *seed, int i) {
     const int64_t e = m->n_embd, ff = m->n_ff, x = m->n_expert;
-    const int64_t head   = m->head_size > 0 ? m->head_size : e / m->n_head;
+    const int64_t head = m->head_size > 0 ? m->head_size : e / m->n_head;
     const int64_t head_v = m->head_size_v > 0 ? m->head_size_v : e / m->n_head;
     const int64_t q = head * m->n_head, k_all = head * m->n_head_kv, v_all = head_v * m->n_head_kv, o = head_v * m->n_head;
     const struct {
@@ -93,8 +93,8 @@ static inline void sample_u32(const struct sample_model *m, struct gguf_context 
 // Writes the model; the caller unlinks path, which must end in XXXXXX.
 static inline void sample_model_write(const struct sample_model *m, char *path) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 16 << 20});
-    struct gguf_context *g   = gguf_init_empty();
-    uint64_t seed            = 1;
+    struct gguf_context *g = gguf_init_empty();
+    uint64_t seed = 1;
     char key[96];
     gguf_set_val_str(g, "general.architecture", m->arch);
     sample_u32(m, g, "block_count", (uint32_t) m->n_layer);

@@ -39,7 +39,7 @@ static ggml_backend_dev_t reg_dev(ggml_backend_reg_t reg, size_t index) {
 
 static struct ggml_backend_reg reg = {
     .api_version = GGML_BACKEND_API_VERSION,
-    .iface       = {.get_name = reg_name, .get_device_count = reg_dev_count, .get_device = reg_dev},
+    .iface = {.get_name = reg_name, .get_device_count = reg_dev_count, .get_device = reg_dev},
 };
 
 static void *query(void *arg) {

@@ -133,8 +133,8 @@ static inline void *oracle_load(const char *library) {
 // The CPU variant that the reference's own loader would take on this machine; *name is its file. Loads the base as well.
 static inline void *oracle_load_cpu(const char **name) {
     for (size_t i = 0; oracle_load("libggml-base.so") != NULL && i < sizeof(oracle_cpus) / sizeof(oracle_cpus[0]); i++) {
-        void *lib          = oracle_load(oracle_cpus[i]);
-        void *found        = lib != NULL ? dlsym(lib, "ggml_backend_score") : NULL;
+        void *lib = oracle_load(oracle_cpus[i]);
+        void *found = lib != NULL ? dlsym(lib, "ggml_backend_score") : NULL;
         int (*score)(void) = NULL;
         memcpy(&score, &found, sizeof(found));
         if (score != NULL && score() > 0) {

@@ -23,8 +23,8 @@ struct plan_made {
 static inline uint64_t made_random(struct plan_made *m) {
     m->random += 0x9E3779B97F4A7C15u;
     uint64_t z = m->random;
-    z          = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z          = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
     return z ^ z >> 31;
 }
 
@@ -39,7 +39,7 @@ static inline int64_t made_between(struct plan_made *m, int64_t lo, int64_t hi) 
 // An item that lives in [lower, upper).
 static inline void made_add(struct plan_made *m, int64_t lower, int64_t upper, int64_t size) {
     if (m->n == m->cap) {
-        m->cap   = 2 * m->cap + 256;
+        m->cap = 2 * m->cap + 256;
         m->items = realloc(m->items, (size_t) m->cap * sizeof *m->items);
         if (m->items == NULL) {
             abort();
@@ -63,9 +63,9 @@ static inline void made_cut(struct plan_made *m, int64_t n, int64_t full) {
     made_add(m, 0, MADE_SIDE, MADE_SIDE);
     while (m->n < n) {
         struct berth_plan_item *it = &m->items[made_below(m, m->n)];
-        const int64_t width        = it->last - it->first + 1;
-        const bool is_in_time      = made_below(m, 2) == 0;
-        const int64_t side         = is_in_time ? width : (int64_t) it->size;
+        const int64_t width = it->last - it->first + 1;
+        const bool is_in_time = made_below(m, 2) == 0;
+        const int64_t side = is_in_time ? width : (int64_t) it->size;
         if (side < 2) {
             continue;
         }
@@ -82,7 +82,7 @@ static inline void made_cut(struct plan_made *m, int64_t n, int64_t full) {
     const int64_t loose = made_between(m, 8, 40); // of 100 pieces: 1 to 12% of the area goes, as in A to E
     for (int64_t i = 0; i < m->n; i++) {
         struct berth_plan_item *it = &m->items[i];
-        const int64_t width        = it->last - it->first + 1;
+        const int64_t width = it->last - it->first + 1;
         if ((it->first <= full && full <= it->last) || made_below(m, 100) >= loose) {
             continue;
         }
@@ -99,7 +99,7 @@ static inline void made_cut(struct plan_made *m, int64_t n, int64_t full) {
 static inline int64_t made_meets(const struct plan_made *m, int64_t from, int64_t to, int64_t lo, int64_t hi) {
     for (int64_t i = 0; i < m->n; i++) {
         const struct berth_plan_item *it = &m->items[i];
-        const int64_t at                 = (int64_t) it->fixed;
+        const int64_t at = (int64_t) it->fixed;
         if (it->first < to && from <= it->last && at < hi && lo < at + (int64_t) it->size) {
             return i;
         }
@@ -127,7 +127,7 @@ static inline void made_fill(struct plan_made *m, int64_t full) {
         }
         made_add(m, from, to, hi - lo);
         m->items[m->n - 1].fixed = (uint64_t) lo;
-        lo                       = hi;
+        lo = hi;
     }
 }
 
@@ -139,9 +139,9 @@ static inline void made_heap(struct plan_made *m, int64_t n, int64_t full) {
     }
     for (int64_t misses = 0; m->n < n && misses < 200;) {
         const int64_t width = made_between(m, 8, 20) + made_between(m, 8, 36);
-        const int64_t size  = made_between(m, 15, 45) + made_between(m, 15, 60);
+        const int64_t size = made_between(m, 15, 45) + made_between(m, 15, 60);
         const int64_t lower = made_below(m, MADE_SIDE - width);
-        int64_t level       = 0;
+        int64_t level = 0;
         for (int64_t t = lower; t < lower + width; t++) {
             level = sky[t] > level ? sky[t] : level;
         }
@@ -160,8 +160,8 @@ static inline void made_heap(struct plan_made *m, int64_t n, int64_t full) {
 }
 
 static inline void plan_made_hard(struct plan_made *m, uint64_t seed) {
-    *m                 = (struct plan_made){.random = seed * 0xD1342543DE82EF95u, .optimum = (uint64_t) MADE_SIDE * MADE_UNIT};
-    const int64_t n    = made_between(m, 150, 420);
+    *m = (struct plan_made){.random = seed * 0xD1342543DE82EF95u, .optimum = (uint64_t) MADE_SIDE * MADE_UNIT};
+    const int64_t n = made_between(m, 150, 420);
     const int64_t full = made_below(m, MADE_SIDE);
     if (made_below(m, 4) > 0) {
         made_cut(m, n, full);
@@ -186,8 +186,8 @@ struct made_net {
 
 static inline int64_t made_size(struct plan_made *m, const struct made_net *net, int64_t block, int64_t op, bool *is_small) {
     static const int64_t times[] = {1, 1, 3, 1, 4, 4, 1, 2};
-    int64_t size                 = net->tokens * times[(uint64_t) (op * 5 + (net->kind == 2 ? block * 3 : 0)) % 8];
-    *is_small                    = op % 5 == 4;
+    int64_t size = net->tokens * times[(uint64_t) (op * 5 + (net->kind == 2 ? block * 3 : 0)) % 8];
+    *is_small = op % 5 == 4;
     if (*is_small) {
         return 512 * made_between(m, 1, 8);
     }
@@ -221,12 +221,12 @@ static inline void made_op(struct plan_made *m, const struct made_net *net, int6
 }
 
 static inline void plan_made_training(struct plan_made *m, uint64_t seed) {
-    *m                  = (struct plan_made){.random = seed * 0xA0761D6478BD642Fu};
+    *m = (struct plan_made){.random = seed * 0xA0761D6478BD642Fu};
     struct made_net net = {.kind = (int) made_below(m, 4), .keeps_grads = (int) made_below(m, 2)};
-    const int64_t n     = made_between(m, 10000, 60000);
-    net.n_ops           = made_between(m, 8, 40);
-    net.n_blocks        = 10 * n / (33 * net.n_ops) + 1;
-    net.tokens          = 512 * made_between(m, 20, 20000);
+    const int64_t n = made_between(m, 10000, 60000);
+    net.n_ops = made_between(m, 8, 40);
+    net.n_blocks = 10 * n / (33 * net.n_ops) + 1;
+    net.tokens = 512 * made_between(m, 20, 20000);
     for (int64_t b = 0; b < net.n_blocks; b++) {
         for (int64_t k = 0; k < net.n_ops; k++) {
             made_op(m, &net, b, k);

@@ -17,7 +17,7 @@ static const struct train_params usual = {
 // A text that repeats itself, with some noise.
 static inline bool data_make(struct train_data *data, struct model_error *error) {
     struct check_rng r = check_rng_new(5);
-    *data              = (struct train_data){0};
+    *data = (struct train_data){0};
     for (int i = 0; i < 12 * N_CTX + 1; i++) {
         const int32_t token = check_rng_below(&r, 8) == 0 ? (int32_t) check_rng_below(&r, N_VOCAB) : i * i % 11;
         if (!token_push(&data->tokens, token, error)) {

@@ -40,8 +40,8 @@ static inline char *sample_copy(const char *text, size_t size) {
 }
 
 static inline void sample_token(struct sample_vocab *v, const char *text, size_t size, int32_t type) {
-    v->types[v->n_tokens]    = type;
-    v->scores[v->n_tokens]   = -(float) v->n_tokens;
+    v->types[v->n_tokens] = type;
+    v->scores[v->n_tokens] = -(float) v->n_tokens;
     v->tokens[v->n_tokens++] = sample_copy(text, size);
 }
 
@@ -53,8 +53,8 @@ static inline void sample_learn(struct sample_vocab *v) {
     for (size_t i = 0; sample_text[i] != '\0'; i++) {
         char c[4];
         const size_t size = utf8_put(byte_to_char((uint8_t) sample_text[i]), c);
-        starts[n]         = (sample_text[i] == ' ' || sample_text[i] == '\n') && i > 0 && sample_text[i - 1] != sample_text[i];
-        pieces[n++]       = sample_copy(c, size);
+        starts[n] = (sample_text[i] == ' ' || sample_text[i] == '\n') && i > 0 && sample_text[i - 1] != sample_text[i];
+        pieces[n++] = sample_copy(c, size);
     }
     while (v->n_merges < SAMPLE_LEARNED) {
         size_t best = 0, n_best = 1;
@@ -64,7 +64,7 @@ static inline void sample_learn(struct sample_vocab *v) {
                 count += !starts[j + 1] && strcmp(pieces[i], pieces[j]) == 0 && strcmp(pieces[i + 1], pieces[j + 1]) == 0;
             }
             if (count > n_best) {
-                best   = i;
+                best = i;
                 n_best = count;
             }
         }
@@ -74,8 +74,8 @@ static inline void sample_learn(struct sample_vocab *v) {
         char merge[512], whole[512];
         snprintf(merge, sizeof merge, "%s %s", pieces[best], pieces[best + 1]);
         snprintf(whole, sizeof whole, "%s%s", pieces[best], pieces[best + 1]);
-        char *left               = sample_copy(pieces[best], strlen(pieces[best])),
-             *right              = sample_copy(pieces[best + 1], strlen(pieces[best + 1]));
+        char *left = sample_copy(pieces[best], strlen(pieces[best])),
+             *right = sample_copy(pieces[best + 1], strlen(pieces[best + 1]));
         v->merges[v->n_merges++] = sample_copy(merge, strlen(merge));
         sample_token(v, whole, strlen(whole), TOKEN_NORMAL);
         size_t to = 0;
@@ -108,11 +108,11 @@ static inline void sample_pairs(struct sample_vocab *v) {
         char merge[16], whole[16];
         size_t n = utf8_put(byte_to_char((uint8_t) some[i / 24]), merge);
         memcpy(whole, merge, n);
-        merge[n]            = ' ';
+        merge[n] = ' ';
         const size_t n_next = utf8_put(byte_to_char((uint8_t) some[i % 24]), merge + n + 1);
         memcpy(whole + n, merge + n + 1, n_next);
         whole[n + n_next] = '\0';
-        bool is_known     = false; // by learning
+        bool is_known = false; // by learning
         for (size_t k = 0; k < v->n_tokens; k++) {
             is_known = is_known || strcmp(v->tokens[k], whole) == 0;
         }
@@ -168,10 +168,10 @@ static inline size_t sample_random_text(struct check_rng *r, char *out, size_t c
         "\xC2\xBD", "\xE0\xA5\xA7", "e\xCC\x81", "A", "Z", "HeLLo", "iPhone", "\xC3\x84rger\xC3\x84", "\xC3\x84\xC3\x9C", "ABC",
         "/", "//\n", "_", "-", "\xE2\x80\x94", "\xE2\x96\x81", "x", "more shores", "\xCB\x88", "\xE2\x80\x99s", "<tool>", "\x7F",
         "\x01", "=\n\n", "$\r\n"};
-    const size_t n_parts             = check_rng_below(r, 24);
-    size_t n                         = 0;
+    const size_t n_parts = check_rng_below(r, 24);
+    size_t n = 0;
     for (size_t i = 0; i < n_parts; i++) {
-        const char *part  = parts[check_rng_below(r, sizeof parts / sizeof *parts)];
+        const char *part = parts[check_rng_below(r, sizeof parts / sizeof *parts)];
         const size_t size = strlen(part);
         if (n + size + 1 > cap) {
             break;

@@ -16,7 +16,7 @@ static inline size_t walled_all(size_t size) {
 // size bytes, of whatever alignment that gives. They and what lies before them are NaN in every float type.
 static inline void *walled(size_t size) {
     const size_t all = walled_all(size);
-    char *base       = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *base = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(base != MAP_FAILED);
     memset(base, 0xff, all - WALL);
     assert_int_equal(mprotect(base + all - WALL, WALL, PROT_NONE), 0);

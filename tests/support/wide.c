@@ -83,7 +83,7 @@ static void load(const struct ggml_tensor *t, double *y) {
 
 static void add_value(struct wide *w, const struct ggml_tensor *t) {
     struct value *v = &w->values[w->n_values++];
-    *v              = (struct value){.t = t, .y = calloc((size_t) ggml_nelements(t), sizeof *v->y)};
+    *v = (struct value){.t = t, .y = calloc((size_t) ggml_nelements(t), sizeof *v->y)};
     if (t->op == GGML_OP_NONE) {
         load(t, v->y);
         return;

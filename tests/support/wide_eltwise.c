@@ -33,7 +33,7 @@ void wide_add1(const T *t, double *y, const double *const *x) {
 void wide_add_id(const T *t, double *y, const double *const *x) {
     WIDE_EACH(t, p) {
         const int64_t id = (int64_t) x[2][wide_index(t->src[2], p.i1, p.i2, 0, 0)];
-        y[p.n]           = x[0][p.n] + x[1][wide_index(t->src[1], p.i0, id, 0, 0)];
+        y[p.n] = x[0][p.n] + x[1][wide_index(t->src[1], p.i0, id, 0, 0)];
     }
 }
 
@@ -63,7 +63,7 @@ void wide_set(const T *t, double *y, const double *const *x) {
     void wide_##name(const T *t, double *y, const double *const *x) { \
         WIDE_EACH(t, p) { \
             const double v = x[0][p.n]; \
-            y[p.n]         = f; \
+            y[p.n] = f; \
         } \
     }
 EACH(sqr, v *v)
@@ -79,11 +79,11 @@ EACH(leaky_relu, v > 0 ? v : v * wide_f32(t, 0))
 void wide_tri(const T *t, double *y, const double *const *x) {
     WIDE_EACH(t, p) {
         const enum ggml_tri_type type = (enum ggml_tri_type) t->op_params[0];
-        const bool keep               = type == GGML_TRI_TYPE_UPPER_DIAG   ? p.i0 >= p.i1
-                                        : type == GGML_TRI_TYPE_UPPER      ? p.i0 > p.i1
-                                        : type == GGML_TRI_TYPE_LOWER_DIAG ? p.i0 <= p.i1
-                                                                           : p.i0 < p.i1;
-        y[p.n]                        = keep ? x[0][p.n] : 0;
+        const bool keep = type == GGML_TRI_TYPE_UPPER_DIAG   ? p.i0 >= p.i1
+                          : type == GGML_TRI_TYPE_UPPER      ? p.i0 > p.i1
+                          : type == GGML_TRI_TYPE_LOWER_DIAG ? p.i0 <= p.i1
+                                                             : p.i0 < p.i1;
+        y[p.n] = keep ? x[0][p.n] : 0;
     }
 }
 
@@ -157,7 +157,7 @@ static double gated(const T *t, double v, double gate) {
 void wide_glu(const T *t, double *y, const double *const *x) {
     const bool swapped = t->op_params[1] != 0;
     WIDE_EACH(t, p) {
-        const double *row  = x[0] + p.n / t->ne[0] * 2 * t->ne[0];
+        const double *row = x[0] + p.n / t->ne[0] * 2 * t->ne[0];
         const double first = x[1] != NULL ? x[0][p.n] : row[p.i0], second = x[1] != NULL ? x[1][p.n] : row[p.i0 + t->ne[0]];
         y[p.n] = swapped ? gated(t, second, first) : gated(t, first, second);
     }

@@ -25,7 +25,7 @@ void wide_mul_mat_id(const T *t, double *y, const double *const *x) {
     const T *as = t->src[0], *b = t->src[1];
     WIDE_EACH(t, p) {
         const int64_t id = (int64_t) x[2][wide_index(t->src[2], p.i1, p.i2, 0, 0)];
-        y[p.n]           = 0;
+        y[p.n] = 0;
         for (int64_t k = 0; k < as->ne[0]; k++) {
             y[p.n] += x[0][wide_index(as, k, p.i0, id, 0)] * x[1][wide_index(b, k, p.i1 % b->ne[1], p.i2, 0)];
         }
@@ -77,7 +77,7 @@ void wide_soft_max(const T *t, double *y, const double *const *x) {
         const double slope = wide_slope(wide_f32(t, 1), i2, t->ne[2]);
         for (int64_t i = 0; i < n; i++) {
             const double mask = x[1] != NULL ? x[1][wide_round(t->src[1], i, i1, i2, i3)] : 0;
-            y[r * n + i]      = wide_f32(t, 0) * x[0][r * n + i] + slope * mask;
+            y[r * n + i] = wide_f32(t, 0) * x[0][r * n + i] + slope * mask;
         }
         softmax_row(n, y + r * n, x[2] != NULL ? &x[2][i2] : NULL);
     }
@@ -93,7 +93,7 @@ static void attn_row(const T *t, double *row, const double *const *x, int64_t to
         for (int64_t d = 0; d < k->ne[0]; d++) {
             s += x[0][wide_index(q, d, token, head, seq)] * x[1][wide_index(k, d, j, k2, k3)];
         }
-        s      = cap != 0 ? cap * tanh(scale * s / cap) : scale * s;
+        s = cap != 0 ? cap * tanh(scale * s / cap) : scale * s;
         row[j] = s + (x[3] != NULL ? slope * x[3][wide_round(t->src[3], j, token, head, seq)] : 0);
     }
     softmax_row(k->ne[1], row, x[4] != NULL ? &x[4][head] : NULL);
@@ -134,15 +134,15 @@ static int rope_section(const T *t, int64_t pair) {
 
 static double rope_angle(const T *t, const double *const *x, int64_t pair, int64_t token) {
     const bool is_multi = (t->op_params[2] & GGML_ROPE_TYPE_MROPE) != 0;
-    const double pos    = x[1][token + (is_multi ? rope_section(t, pair) * t->ne[2] : 0)];
-    const double plain  = pos * pow(wide_f32(t, 5), -2.0 * (double) pair / t->op_params[1]) / (x[2] != NULL ? x[2][pair] : 1);
+    const double pos = x[1][token + (is_multi ? rope_section(t, pair) * t->ne[2] : 0)];
+    const double plain = pos * pow(wide_f32(t, 5), -2.0 * (double) pair / t->op_params[1]) / (x[2] != NULL ? x[2][pair] : 1);
     const double scaled = plain * wide_f32(t, 6), ext = wide_f32(t, 7);
     if (ext == 0) {
         return scaled;
     }
-    const double low  = fmax(0, floor(yarn_pair(t, wide_f32(t, 9))));
+    const double low = fmax(0, floor(yarn_pair(t, wide_f32(t, 9))));
     const double high = fmin(t->op_params[1] - 1, ceil(yarn_pair(t, wide_f32(t, 10))));
-    const double mix  = ext * (1 - fmin(1, fmax(0, ((double) pair - low) / fmax(0.001, high - low))));
+    const double mix = ext * (1 - fmin(1, fmax(0, ((double) pair - low) / fmax(0.001, high - low))));
     return scaled * (1 - mix) + plain * mix;
 }
 
@@ -189,7 +189,7 @@ void wide_im2col(const T *t, double *y, const double *const *x) {
             y[p.n] = under(t, x[1], p.i1, p.i2, p.i0 % n0, p.i0 / n0 % n1, p.i0 / n0 / n1, p.i3);
         } else {
             const int64_t at = p.i1 * w[0] + p.i0 % n0 * w[4] - w[2];
-            y[p.n]           = at >= 0 && at < data->ne[0] ? x[1][wide_index(data, at, p.i0 / n0, p.i2, 0)] : 0;
+            y[p.n] = at >= 0 && at < data->ne[0] ? x[1][wide_index(data, at, p.i0 / n0, p.i2, 0)] : 0;
         }
     }
 }
@@ -231,7 +231,7 @@ void wide_conv_transpose_1d(const T *t, double *y, const double *const *x) {
 
 // kernel: [k0, k1, out, in], data: [width, height, in, picture]
 void wide_conv_transpose_2d(const T *t, double *y, const double *const *x) {
-    const T *kernel      = t->src[0];
+    const T *kernel = t->src[0];
     const int64_t stride = t->op_params[0];
     memset(y, 0, (size_t) ggml_nelements(t) * sizeof *y);
     WIDE_EACH(t->src[1], d) {
@@ -247,7 +247,7 @@ void wide_conv_transpose_2d(const T *t, double *y, const double *const *x) {
 
 // Maxima do not look beside the picture; means of pictures count zeros there, those of rows do not.
 static void pool(const T *t, double *y, const double *x, const int32_t k[2], const int32_t stride[2], const int32_t pad[2]) {
-    const T *a        = t->src[0];
+    const T *a = t->src[0];
     const bool is_max = t->op_params[0] == GGML_OP_POOL_MAX;
     WIDE_EACH(t, p) {
         double most = -INFINITY, sum = 0;
@@ -256,7 +256,7 @@ static void pool(const T *t, double *y, const double *x, const int32_t k[2], con
             const int64_t i0 = p.i0 * stride[0] - pad[0] + n % k[0], i1 = p.i1 * stride[1] - pad[1] + n / k[0];
             if (i0 >= 0 && i0 < a->ne[0] && i1 >= 0 && i1 < a->ne[1]) {
                 const double v = x[wide_index(a, i0, i1, p.i2, p.i3)];
-                most           = fmax(most, v);
+                most = fmax(most, v);
                 sum += v;
                 n_inside++;
             }

@@ -20,7 +20,7 @@ void wide_permute(const T *t, double *y, const double *const *x) {
     const int32_t *axis = t->op_params; // of the result, by the source's
     WIDE_EACH(t, p) {
         const int64_t at[] = {p.i0, p.i1, p.i2, p.i3};
-        y[p.n]             = x[0][wide_index(t->src[0], at[axis[0]], at[axis[1]], at[axis[2]], at[axis[3]])];
+        y[p.n] = x[0][wide_index(t->src[0], at[axis[0]], at[axis[1]], at[axis[2]], at[axis[3]])];
     }
 }
 
@@ -80,7 +80,7 @@ void wide_concat(const T *t, double *y, const double *const *x) {
     const int dim = t->op_params[0];
     const T *a = t->src[0], *b = t->src[1];
     WIDE_EACH(t, p) {
-        int64_t at[]      = {p.i0, p.i1, p.i2, p.i3};
+        int64_t at[] = {p.i0, p.i1, p.i2, p.i3};
         const bool second = at[dim] >= a->ne[dim];
         at[dim] -= second ? a->ne[dim] : 0;
         y[p.n] = x[second][wide_index(second ? b : a, at[0], at[1], at[2], at[3])];
@@ -92,7 +92,7 @@ void wide_concat(const T *t, double *y, const double *const *x) {
 void wide_get_rows(const T *t, double *y, const double *const *x) {
     WIDE_EACH(t, p) {
         const int64_t id = (int64_t) x[1][wide_index(t->src[1], p.i1, p.i2, p.i3, 0)];
-        y[p.n]           = x[0][wide_index(t->src[0], p.i0, id, p.i2, p.i3)];
+        y[p.n] = x[0][wide_index(t->src[0], p.i0, id, p.i2, p.i3)];
     }
 }
 
@@ -107,7 +107,7 @@ void wide_get_rows_back(const T *t, double *y, const double *const *x) {
 void wide_set_rows(const T *t, double *y, const double *const *x) {
     memcpy(y, x[2], (size_t) ggml_nelements(t) * sizeof *y);
     WIDE_EACH(t->src[0], p) {
-        const int64_t id                       = (int64_t) x[1][wide_round(t->src[1], p.i1, p.i2, p.i3, 0)];
+        const int64_t id = (int64_t) x[1][wide_round(t->src[1], p.i1, p.i2, p.i3, 0)];
         y[wide_index(t, p.i0, id, p.i2, p.i3)] = x[0][p.n];
     }
 }
@@ -147,7 +147,7 @@ void wide_pad(const T *t, double *y, const double *const *x) {
     const T *a = t->src[0];
     WIDE_EACH(t, p) {
         int64_t at[] = {p.i0, p.i1, p.i2, p.i3};
-        bool inside  = true;
+        bool inside = true;
         for (int i = 0; i < 4; i++) {
             at[i] -= t->op_params[2 * i];
             inside = inside && at[i] >= 0 && at[i] < a->ne[i];

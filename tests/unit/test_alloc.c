@@ -53,13 +53,13 @@ struct two_ways {
 // a, b, c, d of one size; the last node reads b again, or a: the same counts and sizes, one edge apart.
 static struct two_ways two_ways(bool moved) {
     struct two_ways w = {.ctx = new_context(32)};
-    w.graph           = ggml_new_graph_custom(w.ctx, 32, false);
-    w.x               = floats(w.ctx, 64, "x");
+    w.graph = ggml_new_graph_custom(w.ctx, 32, false);
+    w.x = floats(w.ctx, 64, "x");
     ggml_set_input(w.x);
     struct ggml_tensor *a = ggml_set_name(ggml_cont(w.ctx, w.x), "a"), *b = ggml_set_name(ggml_cont(w.ctx, a), "b");
     struct ggml_tensor *c = ggml_set_name(ggml_cont(w.ctx, b), "c"), *d = ggml_set_name(ggml_cont(w.ctx, c), "d");
     struct ggml_tensor *e = ggml_set_name(ggml_cont(w.ctx, d), "e");
-    w.out                 = ggml_add(w.ctx, e, moved ? a : d);
+    w.out = ggml_add(w.ctx, e, moved ? a : d);
     ggml_set_output(w.out);
     ggml_build_forward_expand(w.graph, w.out);
     return w;
@@ -85,12 +85,12 @@ static void moved_edge_is_a_new_plan(void **state) {
 // out = 2 w + x over a result that is computed once, or under two names; the second name may lie where p died.
 static struct two_ways named(bool twice) {
     struct two_ways w = {.ctx = new_context(32)};
-    w.graph           = ggml_new_graph_custom(w.ctx, 32, false);
-    w.x               = floats(w.ctx, 64, "x");
+    w.graph = ggml_new_graph_custom(w.ctx, 32, false);
+    w.x = floats(w.ctx, 64, "x");
     ggml_set_input(w.x);
     struct ggml_tensor *p = ggml_cont(w.ctx, w.x), *a = ggml_cont(w.ctx, w.x), *r = ggml_cont(w.ctx, p);
     struct ggml_tensor *b = twice ? a : ggml_cont(w.ctx, w.x);
-    w.out                 = ggml_add(w.ctx, ggml_add(w.ctx, a, b), r);
+    w.out = ggml_add(w.ctx, ggml_add(w.ctx, a, b), r);
     ggml_set_output(w.out);
     ggml_build_forward_expand(w.graph, w.out);
     struct ggml_tensor *nodes[] = {p, a, r, b, w.out->src[0], w.out};
@@ -118,14 +118,14 @@ static void listed_twice_is_another_graph(void **state) {
 
 // Two results of one input side by side, or one of them twice.
 static size_t size_of_pair(ggml_gallocr_t galloc, bool twice) {
-    struct ggml_context *ctx  = new_context(32);
+    struct ggml_context *ctx = new_context(32);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
     struct ggml_tensor *x = floats(ctx, 64, "x"), *a = ggml_cont(ctx, x), *b = twice ? a : ggml_cont(ctx, x);
     ggml_build_forward_expand(graph, ggml_concat(ctx, a, b, 0));
     if (twice) {
         graph->nodes[2] = graph->nodes[1];
         graph->nodes[1] = a;
-        graph->n_nodes  = 3;
+        graph->n_nodes = 3;
     }
     size_t size = 0;
     ggml_gallocr_reserve_n_size(galloc, graph, NULL, NULL, &size);
@@ -144,20 +144,20 @@ static void listed_twice_is_another_size(void **state) {
 
 // A tensor that the graph does not list, read by the second node and maybe by the first.
 static size_t size_beside(ggml_gallocr_t galloc, bool is_read_first) {
-    struct ggml_context *ctx  = new_context(32);
+    struct ggml_context *ctx = new_context(32);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
     struct ggml_tensor *x = floats(ctx, 64, "x"), *z = floats(ctx, 64, "z");
     struct ggml_tensor *a = ggml_concat(ctx, x, z, 0), *b = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
-    a->src[1]       = is_read_first ? z : NULL;
-    b->op           = GGML_OP_MUL_MAT;
-    b->src[0]       = a;
-    b->src[1]       = z;
+    a->src[1] = is_read_first ? z : NULL;
+    b->op = GGML_OP_MUL_MAT;
+    b->src[0] = a;
+    b->src[1] = z;
     graph->nodes[0] = a;
     graph->nodes[1] = b;
     graph->leafs[0] = x;
-    graph->n_nodes  = 2;
-    graph->n_leafs  = 1;
-    size_t size     = 0;
+    graph->n_nodes = 2;
+    graph->n_leafs = 1;
+    size_t size = 0;
     ggml_gallocr_reserve_n_size(galloc, graph, NULL, NULL, &size);
     ggml_free(ctx);
     return size;
@@ -177,9 +177,9 @@ static void moved_views_use_the_plan(void **state) {
     (void) state;
     ggml_gallocr_t galloc = on_host();
     for (int k = 0; k < 6; k++) {
-        struct two_ways w     = {.ctx = new_context(32)};
-        w.graph               = ggml_new_graph_custom(w.ctx, 32, false);
-        w.x                   = floats(w.ctx, 64, "x");
+        struct two_ways w = {.ctx = new_context(32)};
+        w.graph = ggml_new_graph_custom(w.ctx, 32, false);
+        w.x = floats(w.ctx, 64, "x");
         struct ggml_tensor *y = ggml_sqr(w.ctx, w.x), *v = ggml_view_1d(w.ctx, y, 8, (size_t) k * 32);
         w.out = ggml_cont(w.ctx, v);
         ggml_set_output(w.out);
@@ -201,8 +201,8 @@ static void moved_views_use_the_plan(void **state) {
 // x (n) -> relu -> view of half -> sum of both halves
 static struct two_ways shaped(int64_t n) {
     struct two_ways w = {.ctx = new_context(32)};
-    w.graph           = ggml_new_graph_custom(w.ctx, 32, false);
-    w.x               = floats(w.ctx, n, "x");
+    w.graph = ggml_new_graph_custom(w.ctx, 32, false);
+    w.x = floats(w.ctx, n, "x");
     ggml_set_input(w.x);
     struct ggml_tensor *y = ggml_cont(w.ctx, ggml_relu(w.ctx, w.x));
     struct ggml_tensor *a = ggml_view_1d(w.ctx, y, n / 2, 0), *b = ggml_view_1d(w.ctx, y, n / 2, (size_t) n / 2 * 4);
@@ -215,7 +215,7 @@ static struct two_ways shaped(int64_t n) {
 static void smaller_graphs_use_the_plan(void **state) {
     (void) state;
     ggml_gallocr_t galloc = on_host();
-    struct two_ways big   = shaped(512);
+    struct two_ways big = shaped(512);
     assert_true(ggml_gallocr_reserve(galloc, big.graph));
     const size_t size = ggml_gallocr_get_buffer_size(galloc, 0);
     for (int64_t n = 512; n >= 8; n /= 2) {
@@ -250,11 +250,11 @@ static void smaller_graphs_use_the_plan(void **state) {
 
 static void outputs_and_their_views_stay(void **state) {
     (void) state;
-    struct ggml_context *ctx  = new_context(64);
+    struct ggml_context *ctx = new_context(64);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
-    struct ggml_tensor *x     = floats(ctx, 64, "x");
-    struct ggml_tensor *y     = ggml_cont(ctx, x);
-    struct ggml_tensor *view  = ggml_reshape_2d(ctx, y, 8, 8); // an output that is a view, and is read as well
+    struct ggml_tensor *x = floats(ctx, 64, "x");
+    struct ggml_tensor *y = ggml_cont(ctx, x);
+    struct ggml_tensor *view = ggml_reshape_2d(ctx, y, 8, 8); // an output that is a view, and is read as well
     ggml_set_output(view);
     struct ggml_tensor *z = ggml_scale(ctx, view, 2);
     for (int i = 0; i < 8; i++) {
@@ -275,9 +275,9 @@ static void outputs_and_their_views_stay(void **state) {
 
 static void in_place_rules(void **state) {
     (void) state;
-    struct ggml_context *ctx  = new_context(64);
+    struct ggml_context *ctx = new_context(64);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
-    struct ggml_tensor *x     = floats(ctx, 64, "x");
+    struct ggml_tensor *x = floats(ctx, 64, "x");
     struct ggml_tensor *a = ggml_relu(ctx, x), *b = ggml_reshape_2d(ctx, a, 8, 8), *c = ggml_neg(ctx, b),
                        *d = ggml_norm(ctx, c, 0);
     ggml_build_forward_expand(graph, d);
@@ -290,7 +290,7 @@ static void in_place_rules(void **state) {
     assert_ptr_equal(c->data, x->data);
     assert_ptr_not_equal(d->data, c->data);
     struct berth_gallocr_options o = berth_gallocr_options_default();
-    o.inplace_via_views            = false;
+    o.inplace_via_views = false;
     berth_gallocr_set_options(galloc, &o);
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
     assert_ptr_not_equal(c->data, b->data);
@@ -308,12 +308,12 @@ static bool norm_by_zero(const struct ggml_tensor *node, int i_src, void *user) 
 
 static void callers_word_is_asked_again(void **state) {
     (void) state;
-    ggml_gallocr_t galloc                = on_host();
+    ggml_gallocr_t galloc = on_host();
     struct berth_gallocr_options options = berth_gallocr_options_default();
-    options.in_place                     = norm_by_zero;
+    options.in_place = norm_by_zero;
     berth_gallocr_set_options(galloc, &options);
     for (int k = 0; k < 6; k++) {
-        struct ggml_context *ctx  = new_context(32);
+        struct ggml_context *ctx = new_context(32);
         struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
         struct ggml_tensor *x = floats(ctx, 64, "x"), *y = ggml_cont(ctx, x), *z = ggml_norm(ctx, y, k % 2 == 0 ? 0 : 1);
         ggml_set_output(z);
@@ -337,9 +337,9 @@ static void unread_casts_stay(void **state) {
     (void) state;
     for (int n_readers = 0; n_readers < 2; n_readers++) {
         for (int via_rule = 0; via_rule < 2; via_rule++) {
-            struct ggml_context *ctx  = new_context(64);
+            struct ggml_context *ctx = new_context(64);
             struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
-            struct ggml_tensor *x     = floats(ctx, 64, "x");
+            struct ggml_tensor *x = floats(ctx, 64, "x");
             struct ggml_tensor *cast = ggml_cast(ctx, x, GGML_TYPE_F32), *y = x;
             ggml_set_input(x);
             ggml_build_forward_expand(graph, cast);
@@ -347,9 +347,9 @@ static void unread_casts_stay(void **state) {
                 y = ggml_sqr(ctx, i == 2 && n_readers > 0 ? ggml_add(ctx, y, cast) : ggml_cont(ctx, y));
             }
             ggml_build_forward_expand(graph, y);
-            ggml_gallocr_t galloc          = on_host();
+            ggml_gallocr_t galloc = on_host();
             struct berth_gallocr_options o = berth_gallocr_options_default();
-            o.in_place                     = via_rule ? any_cast : NULL;
+            o.in_place = via_rule ? any_cast : NULL;
             berth_gallocr_set_options(galloc, &o);
             assert_true(ggml_gallocr_alloc_graph(galloc, graph));
             assert_true(berth_gallocr_verify(galloc, graph));
@@ -364,9 +364,9 @@ static void unread_casts_stay(void **state) {
 
 static void unread_memory_comes_back(void **state) {
     (void) state;
-    struct ggml_context *ctx  = new_context(64);
+    struct ggml_context *ctx = new_context(64);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
-    struct ggml_tensor *x     = floats(ctx, 64, "x");
+    struct ggml_tensor *x = floats(ctx, 64, "x");
     for (int i = 0; i < 10; i++) {
         ggml_build_forward_expand(graph, ggml_reshape_2d(ctx, ggml_cont(ctx, x), 8, 8)); // nobody reads them
     }
@@ -375,7 +375,7 @@ static void unread_memory_comes_back(void **state) {
     assert_int_equal(berth_gallocr_sizes(galloc, graph, NULL, NULL, &size), GGML_STATUS_SUCCESS);
     assert_int_equal(size, 11 * 256);
     struct berth_gallocr_options o = berth_gallocr_options_default();
-    o.free_unread                  = true;
+    o.free_unread = true;
     berth_gallocr_set_options(galloc, &o);
     assert_int_equal(berth_gallocr_sizes(galloc, graph, NULL, NULL, &size), GGML_STATUS_SUCCESS);
     assert_int_equal(size, 2 * 256);
@@ -385,9 +385,9 @@ static void unread_memory_comes_back(void **state) {
 
 static void odd_graphs(void **state) {
     (void) state;
-    struct ggml_context *ctx  = new_context(64);
+    struct ggml_context *ctx = new_context(64);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
-    ggml_gallocr_t galloc     = on_host();
+    ggml_gallocr_t galloc = on_host();
     assert_true(ggml_gallocr_reserve(galloc, graph)); // nothing at all
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 0);
@@ -399,7 +399,7 @@ static void odd_graphs(void **state) {
     run(graph);
     float theirs[64];
     struct ggml_tensor *x = floats(ctx, 64, "x"), *w = floats(ctx, 64, "w");
-    w->data               = theirs; // somebody else's
+    w->data = theirs; // somebody else's
     struct ggml_tensor *y = ggml_add(ctx, x, w), *v = ggml_view_1d(ctx, w, 8, 0);
     ggml_build_forward_expand(graph, y);
     ggml_build_forward_expand(graph, ggml_cont(ctx, v));
@@ -426,7 +426,7 @@ static void odd_graphs(void **state) {
 static void many_holes(void **state) {
     (void) state;
     enum { n = 700 };
-    struct ggml_context *ctx  = new_context(5 * n);
+    struct ggml_context *ctx = new_context(5 * n);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 4 * n, false);
     struct ggml_tensor *x = floats(ctx, 64 * (n + 1), "x"), *t[n], *sum = NULL;
     for (int i = 0; i < n; i++) {
@@ -436,7 +436,7 @@ static void many_holes(void **state) {
     for (int pass = 0; pass < 2; pass++) {
         for (int i = pass; i < n; i += 2) {
             struct ggml_tensor *one = ggml_view_1d(ctx, t[i], 8, 0);
-            sum                     = sum == NULL ? ggml_cont(ctx, one) : ggml_add(ctx, sum, one);
+            sum = sum == NULL ? ggml_cont(ctx, one) : ggml_add(ctx, sum, one);
             ggml_build_forward_expand(graph, sum);
         }
     }
@@ -454,7 +454,7 @@ static void many_holes(void **state) {
 static void million_nodes(void **state) {
     (void) state;
     enum { n = 1000000 };
-    struct ggml_context *ctx  = new_context(n + 16);
+    struct ggml_context *ctx = new_context(n + 16);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, n + 16, false);
     struct ggml_tensor *x = floats(ctx, 8, "x"), *y = x;
     for (int i = 0; i < n / 4; i++) {
@@ -474,22 +474,22 @@ static void million_nodes(void **state) {
 
 static void chunks_and_shared_types(void **state) {
     (void) state;
-    struct ggml_context *ctx  = new_context(64);
+    struct ggml_context *ctx = new_context(64);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
     struct ggml_tensor *t[16], *sum = NULL;
     int node_ids[64], leaf_ids[64];
     for (int i = 0; i < 16; i++) {
         t[i] = floats(ctx, 16, "t");
-        sum  = sum == NULL ? t[i] : ggml_add(ctx, sum, t[i]);
+        sum = sum == NULL ? t[i] : ggml_add(ctx, sum, t[i]);
     }
     ggml_build_forward_expand(graph, sum);
     for (int i = 0; i < 64; i++) {
         node_ids[i] = i % 2;
         leaf_ids[i] = i % 2;
     }
-    fake.max_size                       = 128; // two tensors
+    fake.max_size = 128; // two tensors
     ggml_backend_buffer_type_t types[2] = {&fake.buft, &fake.buft};
-    ggml_gallocr_t galloc               = ggml_gallocr_new_n(types, 2);
+    ggml_gallocr_t galloc = ggml_gallocr_new_n(types, 2);
     size_t sizes[2];
     ggml_gallocr_reserve_n_size(galloc, graph, node_ids, leaf_ids, sizes);
     assert_int_equal(sizes[0], 16 * 64);
@@ -505,11 +505,11 @@ static void chunks_and_shared_types(void **state) {
     ggml_gallocr_free(galloc);
 
     // a tensor that is larger than that has a buffer all the same
-    struct two_ways large               = shaped(64);
+    struct two_ways large = shaped(64);
     struct ggml_backend_buffer_type low = *ggml_backend_cpu_buffer_type();
-    low.iface.get_max_size              = fake.buft.iface.get_max_size;
-    low.context                         = &fake;
-    galloc                              = ggml_gallocr_new(&low);
+    low.iface.get_max_size = fake.buft.iface.get_max_size;
+    low.context = &fake;
+    galloc = ggml_gallocr_new(&low);
     assert_true(ggml_gallocr_reserve(galloc, large.graph));
     assert_true(ggml_gallocr_alloc_graph(galloc, large.graph));
     assert_true(berth_gallocr_verify(galloc, large.graph));
@@ -519,7 +519,7 @@ static void chunks_and_shared_types(void **state) {
 
     // two types: where tensors go must be known
     ggml_backend_buffer_type_t other[2] = {&fake.buft, ggml_backend_cpu_buffer_type()};
-    galloc                              = ggml_gallocr_new_n(other, 2);
+    galloc = ggml_gallocr_new_n(other, 2);
     assert_false(ggml_gallocr_alloc_graph(galloc, graph));
     assert_non_null(strstr(berth_last_error(), "reserve_n first"));
     node_ids[3] = 2;
@@ -538,7 +538,7 @@ static size_t align_4(ggml_backend_buffer_type_t type) {
 // n inputs of so many floats that are there to the end.
 static struct two_ways inputs_of(const int64_t *sizes, int n) {
     struct two_ways w = {.ctx = new_context(32)};
-    w.graph           = ggml_new_graph_custom(w.ctx, 32, false);
+    w.graph = ggml_new_graph_custom(w.ctx, 32, false);
     for (int i = 0; i < n; i++) {
         struct ggml_tensor *x = floats(w.ctx, sizes[i], "x");
         ggml_set_input(x);
@@ -558,10 +558,10 @@ static void holds(ggml_gallocr_t galloc, struct ggml_cgraph *graph, size_t size)
 static void growing_takes_what_a_fresh_one_would(void **state) {
     (void) state;
     struct ggml_backend_buffer_type small = *ggml_backend_cpu_buffer_type();
-    fake.max_size                         = 32;
-    small.iface.get_max_size              = fake.buft.iface.get_max_size;
-    small.context                         = &fake;
-    small.iface.get_alignment             = align_4;
+    fake.max_size = 32;
+    small.iface.get_max_size = fake.buft.iface.get_max_size;
+    small.context = &fake;
+    small.iface.get_alignment = align_4;
     const int64_t one[] = {6}, two[] = {5, 5}, four[] = {8, 8, 8, 2}, least[] = {1};
     struct two_ways a = inputs_of(one, 1), b = inputs_of(two, 2), c = inputs_of(four, 4), d = inputs_of(least, 1);
     ggml_gallocr_t galloc = ggml_gallocr_new(&small);
@@ -626,9 +626,9 @@ static void known_graphs_take_nothing(void **state) {
 static void each_allocation_fails(void **state) {
     (void) state;
     ggml_backend_buffer_type_t types[2] = {ggml_backend_cpu_buffer_type(), &fake.buft};
-    const int ids[64]                   = {0, 1, 0, 1, 0, 1};
-    int n_failures                      = 0;
-    int64_t n_made                      = 1;
+    const int ids[64] = {0, 1, 0, 1, 0, 1};
+    int n_failures = 0;
+    int64_t n_made = 1;
     for (int64_t n = 1; n <= n_made; n++) {
         berth_alloc_watch(true);
         struct two_ways small = shaped(64), big = shaped(4096), other = two_ways(true);
@@ -669,7 +669,7 @@ static void full_device(void **state) {
     struct two_ways small = shaped(64), big = shaped(4096);
     assert_true(ggml_gallocr_alloc_graph(galloc, small.graph));
     const size_t size = ggml_gallocr_get_buffer_size(galloc, 0);
-    fake.max_size     = size; // said nothing of when the allocator was made: the device is full
+    fake.max_size = size; // said nothing of when the allocator was made: the device is full
     assert_false(ggml_gallocr_reserve(galloc, big.graph));
     assert_non_null(strstr(berth_last_error(), "is not to be had"));
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), size);
@@ -679,7 +679,7 @@ static void full_device(void **state) {
     assert_true(berth_gallocr_verify(galloc, small.graph));
     fake.max_size = 0;
     assert_true(ggml_gallocr_alloc_graph(galloc, big.graph));
-    full.fail_init         = 2;
+    full.fail_init = 2;
     struct two_ways second = shaped(4096);
     assert_false(ggml_gallocr_alloc_graph(galloc, second.graph));
     assert_true(ggml_gallocr_alloc_graph(galloc, second.graph));
@@ -692,10 +692,10 @@ static void full_device(void **state) {
 
 static void wrong_calls(void **state) {
     (void) state;
-    struct ggml_context *ctx        = new_context(16);
-    struct ggml_cgraph *graph       = ggml_new_graph_custom(ctx, 16, false);
+    struct ggml_context *ctx = new_context(16);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 16, false);
     ggml_backend_buffer_type_t none = NULL;
-    ggml_gallocr_t galloc           = on_host();
+    ggml_gallocr_t galloc = on_host();
     assert_null(ggml_gallocr_new(NULL));
     assert_null(ggml_gallocr_new_n(&none, 1));
     assert_null(ggml_gallocr_new_n(NULL, 0));

@@ -43,12 +43,12 @@ struct chain {
 // x -> a, b -> c = a + b -> out; all of 64 floats
 static struct chain chain_new(void) {
     struct chain k = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
-    k.graph        = ggml_new_graph_custom(k.ctx, 32, false);
-    k.x            = ggml_set_name(ggml_new_tensor_1d(k.ctx, GGML_TYPE_F32, 64), "x");
-    k.a            = ggml_set_name(ggml_cont(k.ctx, k.x), "a");
-    k.b            = ggml_set_name(ggml_cont(k.ctx, k.a), "b");
-    k.c            = ggml_set_name(ggml_mul(k.ctx, k.a, k.b), "c");
-    k.out          = ggml_set_name(ggml_cont(k.ctx, k.c), "out");
+    k.graph = ggml_new_graph_custom(k.ctx, 32, false);
+    k.x = ggml_set_name(ggml_new_tensor_1d(k.ctx, GGML_TYPE_F32, 64), "x");
+    k.a = ggml_set_name(ggml_cont(k.ctx, k.x), "a");
+    k.b = ggml_set_name(ggml_cont(k.ctx, k.a), "b");
+    k.c = ggml_set_name(ggml_mul(k.ctx, k.a, k.b), "c");
+    k.out = ggml_set_name(ggml_cont(k.ctx, k.c), "out");
     ggml_set_output(k.out);
     ggml_build_forward_expand(k.graph, k.out);
     return k;
@@ -77,7 +77,7 @@ static void assert_error(const char *part) {
 
 static void planted_overlap_is_caught(void **state) {
     (void) state;
-    struct chain k        = chain_new();
+    struct chain k = chain_new();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     assert_false(berth_gallocr_verify(galloc, k.graph));
     assert_error("has no memory");
@@ -88,7 +88,7 @@ static void planted_overlap_is_caught(void **state) {
     assert_squares(k.out);
 
     void *right = k.b->data;
-    k.b->data   = k.a->data; // b is written while a is still needed
+    k.b->data = k.a->data; // b is written while a is still needed
     assert_false(berth_gallocr_verify(galloc, k.graph));
     assert_error("collide");
     fill(k.x);
@@ -124,7 +124,7 @@ static bool is_all(const struct ggml_tensor *t, uint8_t value) {
 }
 
 static enum ggml_status look_and_compute(ggml_backend_t backend, struct ggml_cgraph *one) {
-    const struct chain *k    = seen.k;
+    const struct chain *k = seen.k;
     struct ggml_tensor *node = one->nodes[0];
     if (node == k->a || node == k->b || node == k->out) {
         seen.n_fresh += is_all(node, 0xFF);
@@ -143,11 +143,11 @@ static void fill_shows_stale_reads(void **state) {
     (void) state;
     // A kernel that reads memory before it is written, or after it was given back, sees the fill, not what happened to lie there.
     for (int reads_dead = 0; reads_dead < 2; reads_dead++) {
-        struct chain k        = chain_new();
+        struct chain k = chain_new();
         ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
         assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
         fill(k.x);
-        seen.k          = &k;
+        seen.k = &k;
         seen.reads_dead = reads_dead == 1;
         seen.n_fresh = seen.n_dead = 0;
         assert_int_equal(berth_gallocr_compute_checked(galloc, k.graph, cpu, look_and_compute), GGML_STATUS_SUCCESS);
@@ -169,7 +169,7 @@ static void fill_shows_stale_reads(void **state) {
 
 static void alive_at_the_peak(void **state) {
     (void) state;
-    struct chain k        = chain_new();
+    struct chain k = chain_new();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     struct berth_plan_report report;
     struct berth_gallocr_live live[8];
@@ -193,11 +193,11 @@ static void alive_at_the_peak(void **state) {
 
 static void saved_plans_come_back(void **state) {
     (void) state;
-    struct chain k        = chain_new();
+    struct chain k = chain_new();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
-    char *text            = NULL;
-    size_t size           = 0;
-    FILE *file            = open_memstream(&text, &size);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
     assert_int_equal(berth_gallocr_save(galloc, k.graph, file), GGML_STATUS_FAILED);
     assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
     assert_int_equal(berth_gallocr_save(galloc, k.graph, file), GGML_STATUS_SUCCESS);
@@ -210,7 +210,7 @@ static void saved_plans_come_back(void **state) {
     assert_int_equal(set->peak, 512);
     assert_true(set->has_offsets);
 
-    struct chain again      = chain_new();
+    struct chain again = chain_new();
     ggml_gallocr_t galloc_2 = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     assert_int_equal(berth_gallocr_load(galloc_2, again.graph, NULL, NULL, set), GGML_STATUS_SUCCESS);
     struct berth_plan_report report;
@@ -222,7 +222,7 @@ static void saved_plans_come_back(void **state) {
     assert_true(berth_gallocr_verify(galloc_2, again.graph));
 
     const uint64_t right = set->offsets[1];
-    set->offsets[1]      = set->offsets[0];
+    set->offsets[1] = set->offsets[0];
     assert_int_equal(berth_gallocr_load(galloc_2, again.graph, NULL, NULL, set), GGML_STATUS_FAILED);
     set->offsets[1] = right;
     set->items[1].last++;
@@ -243,9 +243,9 @@ static void graphs_in_one_arena(void **state) {
     (void) state;
     struct chain first = chain_new();
     // the second graph reads what the first one computed
-    struct ggml_context *ctx   = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
     struct ggml_cgraph *second = ggml_new_graph_custom(ctx, 32, false);
-    struct ggml_tensor *y      = ggml_cont(ctx, ggml_scale(ctx, first.c, 2));
+    struct ggml_tensor *y = ggml_cont(ctx, ggml_scale(ctx, first.c, 2));
     // c is a node of the first graph: here it is only read
     struct ggml_tensor *z = ggml_set_name(ggml_cont(ctx, y), "z");
     ggml_set_output(z);
@@ -258,9 +258,9 @@ static void graphs_in_one_arena(void **state) {
     first.c->op = c_op;
     memcpy(first.c->src, c_was, sizeof c_was);
 
-    ggml_gallocr_t galloc                     = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     const struct berth_gallocr_graph graphs[] = {{.graph = first.graph}, {.graph = second}};
-    struct ggml_tensor *keep[]                = {first.c};
+    struct ggml_tensor *keep[] = {first.c};
     assert_int_equal(berth_gallocr_reserve_joint(galloc, graphs, 2, keep, 1), GGML_STATUS_SUCCESS);
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 3 * 256); // c, and two more in each of them
     for (int k = 0; k < 3; k++) {
@@ -294,7 +294,7 @@ static void graphs_in_one_arena(void **state) {
 // ---- capture ----
 
 static int count_files(const char *dir, const char *end) {
-    int n  = 0;
+    int n = 0;
     DIR *d = opendir(dir);
     for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
         const size_t len = strlen(e->d_name), m = strlen(end);
@@ -315,8 +315,8 @@ static void graphs_are_captured_once(void **state) {
     char dir[] = "/tmp/berth-capture-XXXXXX";
     assert_non_null(mkdtemp(dir));
     setenv("BERTH_CAPTURE", dir, 1);
-    is_setuid             = true;
-    struct chain s        = chain_new();
+    is_setuid = true;
+    struct chain s = chain_new();
     ggml_gallocr_t setuid = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     assert_true(ggml_gallocr_alloc_graph(setuid, s.graph));
     assert_int_equal(count_files(dir, ".ggraph"), 0);
@@ -324,7 +324,7 @@ static void graphs_are_captured_once(void **state) {
     ggml_free(s.ctx);
     is_setuid = false;
     for (int k = 0; k < 3; k++) {
-        struct chain c        = chain_new();
+        struct chain c = chain_new();
         ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
         assert_true(ggml_gallocr_alloc_graph(galloc, c.graph));
         assert_true(ggml_gallocr_reserve(galloc, c.graph));
@@ -333,7 +333,7 @@ static void graphs_are_captured_once(void **state) {
     }
     assert_int_equal(count_files(dir, ".ggraph"), 1);
     setenv("BERTH_CAPTURE", "/no/such/folder", 1);
-    struct chain c        = chain_new();
+    struct chain c = chain_new();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     assert_true(ggml_gallocr_alloc_graph(galloc, c.graph)); // the program goes on
     ggml_gallocr_free(galloc);

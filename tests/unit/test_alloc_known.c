@@ -17,7 +17,7 @@ struct made {
 
 static struct made made_new(void) {
     struct made m = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
-    m.graph       = ggml_new_graph_custom(m.ctx, 32, false);
+    m.graph = ggml_new_graph_custom(m.ctx, 32, false);
     return m;
 }
 
@@ -45,7 +45,7 @@ static void verify(ggml_gallocr_t galloc, struct made *m) {
 
 // a -> b -> c; the third node has memory of its own: a parameter, or a result that reads a.
 static struct made beside_memory(bool is_result, float *memory) {
-    struct made m         = made_new();
+    struct made m = made_new();
     struct ggml_tensor *x = floats(m.ctx), *a = ggml_cont(m.ctx, x), *b = ggml_sqr(m.ctx, a);
     struct ggml_tensor *p = is_result ? ggml_cont(m.ctx, a) : floats(m.ctx), *c = ggml_add(m.ctx, b, p);
     p->data = memory;
@@ -70,7 +70,7 @@ static void node_with_memory_reads(void **state) {
 
 // a, b, mid, c, and d = c + u: u is of a's form and not listed, or it is a.
 static struct made named_outside(bool is_listed) {
-    struct made m         = made_new();
+    struct made m = made_new();
     struct ggml_tensor *x = floats(m.ctx), *a = ggml_cont(m.ctx, x), *b = ggml_cont(m.ctx, a), *mid = ggml_cont(m.ctx, b);
     struct ggml_tensor *c = ggml_cont(m.ctx, mid), *u = is_listed ? a : ggml_cont(m.ctx, x), *d = ggml_add(m.ctx, c, u);
     list(&m, (struct ggml_tensor *[]){a, b, mid, c, d}, 5);
@@ -84,7 +84,7 @@ static void tensor_outside_is_a_node(void **state) {
             ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
             for (int k = 0; k < 4; k++) {
                 const bool is_listed = (k + order) % 2 == 1;
-                struct made m        = named_outside(is_listed);
+                struct made m = named_outside(is_listed);
                 place(galloc, &m, reserve != 0);
                 if (is_listed) { // what is not listed has memory from its first reader on, which the check knows nothing of
                     verify(galloc, &m);
@@ -98,7 +98,7 @@ static void tensor_outside_is_a_node(void **state) {
 
 // a, mid of p, b, out: two results beside each other, or one that is listed again when p is gone.
 static struct made listed(bool is_twice) {
-    struct made m         = made_new();
+    struct made m = made_new();
     struct ggml_tensor *x = floats(m.ctx), *p = ggml_cont(m.ctx, x), *a = ggml_cont(m.ctx, x), *mid = ggml_cont(m.ctx, p);
     struct ggml_tensor *b = is_twice ? a : ggml_cont(m.ctx, x), *c = ggml_add(m.ctx, a, b), *out = ggml_add(m.ctx, c, mid);
     list(&m, (struct ggml_tensor *[]){p, a, mid, b, c, out}, 6);

@@ -37,10 +37,10 @@ struct copies {
 // y = x, copied into one new leaf after the other
 static struct copies copies_new(void) {
     struct copies k = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 256 * 1024, .no_alloc = true})};
-    k.graph         = ggml_new_graph_custom(k.ctx, 128, false);
+    k.graph = ggml_new_graph_custom(k.ctx, 128, false);
     k.x = k.y = ggml_set_name(ggml_new_tensor_1d(k.ctx, GGML_TYPE_F32, N), "x");
     for (int i = 0; i < N_COPIES; i++) {
-        k.leafs[i]  = ggml_format_name(ggml_new_tensor_1d(k.ctx, GGML_TYPE_F32, N), "leaf %d", i);
+        k.leafs[i] = ggml_format_name(ggml_new_tensor_1d(k.ctx, GGML_TYPE_F32, N), "leaf %d", i);
         k.copies[i] = k.y = ggml_cpy(k.ctx, k.y, k.leafs[i]);
     }
     ggml_build_forward_expand(k.graph, k.y);
@@ -69,7 +69,7 @@ static float first_of(const struct ggml_tensor *t) {
 // A host that writes all leafs, in whatever order, harms none that is read.
 static void copies_share_memory(void **state) {
     (void) state;
-    struct copies k       = copies_new();
+    struct copies k = copies_new();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     assert_true(ggml_gallocr_reserve(galloc, k.graph));
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 3 * SIZE); // x, and two that take turns
@@ -89,9 +89,9 @@ static void copies_share_memory(void **state) {
 // One that is listed twice among the leafs has one memory, and shares it all the same.
 static void leaf_is_listed_twice(void **state) {
     (void) state;
-    struct copies k                    = copies_new();
+    struct copies k = copies_new();
     k.graph->leafs[k.graph->n_leafs++] = k.leafs[3];
-    ggml_gallocr_t galloc              = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 3 * SIZE);
     set(k.x, 5);
@@ -104,7 +104,7 @@ static void leaf_is_listed_twice(void **state) {
 // Half of them are read at the end: those keep their memory until then.
 static void leafs_that_live_on(void **state) {
     (void) state;
-    struct copies k       = copies_new();
+    struct copies k = copies_new();
     struct ggml_tensor *y = k.y;
     for (int i = 0; i < N_COPIES; i += 2) {
         y = ggml_add(k.ctx, y, k.leafs[i]);
@@ -152,17 +152,17 @@ enum how { WHOLE, PART, WITH_GAPS, READ_BEFORE, INPUT, NOT_COMPUTED, N_HOW };
 
 // Two leafs, one dead before the other is written. True: they share memory.
 static bool do_share(enum how how) {
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
     struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4), *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
     struct ggml_tensor *b = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4), *from = x, *to = b, *before = NULL;
     struct ggml_tensor *sum = ggml_sum(ctx, ggml_cpy(ctx, x, a));
     if (how == PART) {
         from = ggml_view_1d(ctx, x, 2, 0);
-        to   = ggml_view_1d(ctx, b, 2, 0);
+        to = ggml_view_1d(ctx, b, 2, 0);
     } else if (how == WITH_GAPS) { // reaches from the first byte to the last, and writes two of four
         from = ggml_reshape_3d(ctx, x, 1, 2, 2);
-        to   = ggml_view_3d(ctx, b, 1, 2, 2, 3 * sizeof(float), 0, 0);
+        to = ggml_view_3d(ctx, b, 1, 2, 2, 3 * sizeof(float), 0, 0);
     } else if (how == READ_BEFORE) {
         before = ggml_sum(ctx, b);
         ggml_build_forward_expand(graph, before);
@@ -203,7 +203,7 @@ static void only_whole_copies_share(void **state) {
 // A plan is for graphs whose nodes overwrite the leafs, too: with a node that does not run it is another.
 static void plan_is_not_for_a_graph_that_skips_the_copy(void **state) {
     (void) state;
-    struct copies k       = copies_new();
+    struct copies k = copies_new();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
     set(k.x, 1);
@@ -224,11 +224,11 @@ static void plan_is_not_for_a_graph_that_skips_the_copy(void **state) {
 
 static void plan_is_saved_and_loaded(void **state) {
     (void) state;
-    struct copies k       = copies_new();
+    struct copies k = copies_new();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
-    char *text            = NULL, name[32];
-    size_t size           = 0;
-    FILE *file            = open_memstream(&text, &size);
+    char *text = NULL, name[32];
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
     struct berth_plan_set *set;
     assert_true(ggml_gallocr_reserve(galloc, k.graph));
     assert_int_equal(berth_gallocr_save(galloc, k.graph, file), GGML_STATUS_SUCCESS);
@@ -257,12 +257,12 @@ static void plan_is_saved_and_loaded(void **state) {
 static void each_allocation_fails(void **state) {
     (void) state;
     struct copies k = copies_new();
-    int n_refused   = 0;
+    int n_refused = 0;
     for (int64_t n = 0, n_made = 0; n <= n_made; n++) { // the first time none fails
         berth_alloc_watch(true);
         berth_alloc_fail_at(n);
         ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
-        const bool ok         = galloc != NULL && ggml_gallocr_reserve(galloc, k.graph);
+        const bool ok = galloc != NULL && ggml_gallocr_reserve(galloc, k.graph);
         ggml_gallocr_free(galloc);
         berth_alloc_fail_at(0);
         n_made = n == 0 ? berth_alloc_made() : n_made;

@@ -38,13 +38,13 @@ static const char *no_name(ggml_backend_buffer_type_t buft) {
 static int open_all(void **state) {
     (void) state;
     check_quiet();
-    cpu                        = ggml_backend_cpu_init();
-    narrow                     = *ggml_backend_cpu_buffer_type();
+    cpu = ggml_backend_cpu_init();
+    narrow = *ggml_backend_cpu_buffer_type();
     narrow.iface.get_alignment = align_48;
-    narrow.iface.get_max_size  = size_of_two;
-    narrow.iface.get_name      = no_name;
-    twin                       = *ggml_backend_cpu_buffer_type();
-    twin.iface.get_alignment   = align_none;
+    narrow.iface.get_max_size = size_of_two;
+    narrow.iface.get_name = no_name;
+    twin = *ggml_backend_cpu_buffer_type();
+    twin.iface.get_alignment = align_none;
     ggml_backend_cpu_set_n_threads(cpu, 1);
     return cpu == NULL;
 }
@@ -83,17 +83,17 @@ static struct net net_new(int64_t n) {
     if (k.ctx == NULL) {
         return k;
     }
-    k.graph                            = ggml_new_graph_custom(k.ctx, 64, false);
-    k.x                                = ggml_set_name(ggml_new_tensor_1d(k.ctx, GGML_TYPE_F32, n), "x");
+    k.graph = ggml_new_graph_custom(k.ctx, 64, false);
+    k.x = ggml_set_name(ggml_new_tensor_1d(k.ctx, GGML_TYPE_F32, n), "x");
     struct ggml_tensor *t[N_STEPS + 4] = {k.x, k.x, k.x, k.x};
     ggml_set_input(k.x);
     for (int i = 4; i < N_STEPS + 4; i++) {
         struct ggml_tensor *old = i % 3 == 0 ? ggml_view_1d(k.ctx, t[i - 4], n, 0) : t[i - 4];
-        k.view                  = i == 9 ? old : k.view;
-        t[i]                    = ggml_add(k.ctx, t[i - 1], old);
+        k.view = i == 9 ? old : k.view;
+        t[i] = ggml_add(k.ctx, t[i - 1], old);
     }
     k.middle = t[9];
-    k.out    = ggml_set_name(ggml_cont(k.ctx, t[N_STEPS + 3]), "out");
+    k.out = ggml_set_name(ggml_cont(k.ctx, t[N_STEPS + 3]), "out");
     ggml_set_output(k.out);
     ggml_build_forward_expand(k.graph, k.out);
     for (int i = 0; i < 64; i++) {
@@ -122,7 +122,7 @@ static void forget(struct net *k) {
 // One life: reserve, place, check, compute, tell, save, load, several in one arena. False: something was refused.
 static bool one_life(struct net *k, struct net *other) {
     ggml_gallocr_t galloc = two_memories();
-    size_t sizes[2]       = {0};
+    size_t sizes[2] = {0};
     bool ok = berth_gallocr_sizes(galloc, k->graph, k->node_ids, k->leaf_ids, sizes) == GGML_STATUS_SUCCESS && sizes[0] > 0;
     ok = ok && ggml_gallocr_reserve_n(galloc, k->graph, k->node_ids, k->leaf_ids) && ggml_gallocr_alloc_graph(galloc, k->graph);
     ok = ok && berth_gallocr_verify(galloc, k->graph);
@@ -136,23 +136,23 @@ static bool one_life(struct net *k, struct net *other) {
     struct berth_gallocr_live live[8];
     ok = ok && berth_gallocr_alive(galloc, k->graph, 1, -1, live, 8) > 0;
     struct berth_plan_report report;
-    ok          = ok && berth_gallocr_report(galloc, 1, &report) == GGML_STATUS_SUCCESS;
-    char *text  = NULL;
+    ok = ok && berth_gallocr_report(galloc, 1, &report) == GGML_STATUS_SUCCESS;
+    char *text = NULL;
     size_t size = 0;
-    FILE *file  = ok ? open_memstream(&text, &size) : NULL;
-    ok          = file != NULL && berth_gallocr_save(galloc, k->graph, file) == GGML_STATUS_SUCCESS && ok;
+    FILE *file = ok ? open_memstream(&text, &size) : NULL;
+    ok = file != NULL && berth_gallocr_save(galloc, k->graph, file) == GGML_STATUS_SUCCESS && ok;
     if (file != NULL) {
         fclose(file);
     }
     struct berth_plan_set *set = NULL;
-    ok                         = ok && berth_plan_read_json(text, size, "saved", &set) == GGML_STATUS_SUCCESS;
+    ok = ok && berth_plan_read_json(text, size, "saved", &set) == GGML_STATUS_SUCCESS;
     forget(k); // another's memory
     ggml_gallocr_t again = ok ? two_memories() : NULL;
-    ok                   = ok && berth_gallocr_load(again, k->graph, k->node_ids, k->leaf_ids, set) == GGML_STATUS_SUCCESS;
+    ok = ok && berth_gallocr_load(again, k->graph, k->node_ids, k->leaf_ids, set) == GGML_STATUS_SUCCESS;
     struct berth_gallocr_graph graphs[2] = {
         {k->graph, k->node_ids, k->leaf_ids}, {other->graph, other->node_ids, other->leaf_ids}};
     struct ggml_tensor *keep[] = {k->middle};
-    ok                         = ok && berth_gallocr_reserve_joint(again, graphs, 2, keep, 1) == GGML_STATUS_SUCCESS &&
+    ok = ok && berth_gallocr_reserve_joint(again, graphs, 2, keep, 1) == GGML_STATUS_SUCCESS &&
          ggml_gallocr_alloc_graph(again, other->graph) && berth_gallocr_verify(again, other->graph);
     berth_plan_set_free(set);
     free(text);
@@ -165,7 +165,7 @@ static void lives_with_each_allocation_failing(void **state) {
     (void) state;
     struct net k = net_new(64), other = net_new(32);
     int64_t n_made = 0;
-    int n_refused  = 0;
+    int n_refused = 0;
     for (int64_t n = 0; n <= n_made; n++) { // the first time none fails
         berth_clear_error();
         berth_alloc_watch(true);
@@ -190,7 +190,7 @@ static void lives_with_each_allocation_failing(void **state) {
 
 static void calls_without(void **state) {
     (void) state;
-    struct net k          = net_new(64);
+    struct net k = net_new(64);
     ggml_gallocr_t galloc = ggml_gallocr_new(&twin);
     size_t size;
     struct berth_plan_report report;
@@ -220,7 +220,7 @@ static void calls_without(void **state) {
     assert_true(n_live > 2 && live[0].size >= live[1].size);
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, -1), 0);
     struct berth_gallocr_graph graphs[] = {{.graph = k.graph}, {.graph = NULL}};
-    struct ggml_tensor *keep[]          = {k.view};
+    struct ggml_tensor *keep[] = {k.view};
     assert_int_equal(berth_gallocr_reserve_joint(galloc, graphs, 2, NULL, 0), GGML_STATUS_FAILED);
     assert_error("graph 1 of 2 is NULL");
     assert_int_equal(berth_gallocr_reserve_joint(galloc, graphs, 1, keep, 1), GGML_STATUS_FAILED);
@@ -240,16 +240,16 @@ static void plans_of_others(void **state) {
     struct net k = net_new(64), wide = net_new(4096);
     ggml_gallocr_t galloc = ggml_gallocr_new(&twin);
     assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
-    char *text  = NULL;
+    char *text = NULL;
     size_t size = 0;
-    FILE *file  = open_memstream(&text, &size);
+    FILE *file = open_memstream(&text, &size);
     assert_int_equal(berth_gallocr_save(galloc, k.graph, file), GGML_STATUS_SUCCESS);
     fclose(file);
     struct berth_plan_set *set;
     assert_int_equal(berth_plan_read_json(text, size, "saved", &set), GGML_STATUS_SUCCESS);
     assert_int_equal(berth_gallocr_load(galloc, wide.graph, NULL, NULL, set), GGML_STATUS_FAILED);
     assert_error("another graph");
-    struct berth_plan_item *item     = &set->items[1];
+    struct berth_plan_item *item = &set->items[1];
     const struct berth_plan_item was = *item;
     item->first++;
     assert_int_equal(berth_gallocr_load(galloc, k.graph, NULL, NULL, set), GGML_STATUS_FAILED);
@@ -285,14 +285,14 @@ static void plans_of_others(void **state) {
 // An empty graph has a plan of nothing, and so has its file.
 static void plan_of_nothing(void **state) {
     (void) state;
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 4, false);
-    ggml_gallocr_t galloc     = ggml_gallocr_new(&twin);
+    ggml_gallocr_t galloc = ggml_gallocr_new(&twin);
     assert_true(ggml_gallocr_reserve(galloc, graph) && ggml_gallocr_alloc_graph(galloc, graph));
     assert_true(berth_gallocr_verify(galloc, graph));
-    char *text  = NULL;
+    char *text = NULL;
     size_t size = 0;
-    FILE *file  = open_memstream(&text, &size);
+    FILE *file = open_memstream(&text, &size);
     assert_int_equal(berth_gallocr_save(galloc, graph, file), GGML_STATUS_SUCCESS);
     fclose(file);
     struct berth_plan_set *set;
@@ -309,7 +309,7 @@ static void plan_of_nothing(void **state) {
 
 static void tampered_places(void **state) {
     (void) state;
-    struct net k          = net_new(64);
+    struct net k = net_new(64);
     ggml_gallocr_t galloc = ggml_gallocr_new(&twin);
     assert_false(berth_gallocr_verify(galloc, k.graph)); // never placed
     assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
@@ -320,7 +320,7 @@ static void tampered_places(void **state) {
     k.middle->data = (char *) ggml_backend_buffer_get_base(k.middle->buffer) - 64;
     assert_false(berth_gallocr_verify(galloc, k.graph));
     k.middle->data = at;
-    k.view->data   = of_view + 4;
+    k.view->data = of_view + 4;
     assert_false(berth_gallocr_verify(galloc, k.graph));
     assert_error("does not lie in its source");
     k.view->data = of_view;
@@ -398,7 +398,7 @@ static enum ggml_status no_compute(ggml_backend_t backend, struct ggml_cgraph *g
 
 static void comparing(void **state) {
     (void) state;
-    struct net k          = net_new(64);
+    struct net k = net_new(64);
     ggml_gallocr_t galloc = ggml_gallocr_new(&twin);
     assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
     fill(k.x);
@@ -407,7 +407,7 @@ static void comparing(void **state) {
     most = 2;
     ggml_backend_compare_graph_backend(cpu, cpu, k.graph, stop_at, &most, NULL, 0);
     const struct ggml_tensor *last[] = {k.out};
-    most                             = 1000;
+    most = 1000;
     assert_true(ggml_backend_compare_graph_backend(cpu, cpu, k.graph, stop_at, &most, last, 1));
     most = 0;
     ggml_backend_compare_graph_backend(cpu, cpu, k.graph, stop_at, &most, last, 1);
@@ -415,7 +415,7 @@ static void comparing(void **state) {
     assert_false(ggml_backend_compare_graph_backend(cpu, cpu, k.graph, stop_at, &most, NULL, 2));
     struct ggml_backend broken = *cpu;
     broken.iface.graph_compute = no_compute;
-    most                       = 1000;
+    most = 1000;
     assert_false(ggml_backend_compare_graph_backend(cpu, &broken, k.graph, stop_at, &most, NULL, 0));
     assert_false(ggml_backend_compare_graph_backend(&broken, cpu, k.graph, stop_at, &most, last, 1));
     assert_int_equal(berth_gallocr_compute_checked(galloc, k.graph, cpu, no_compute), GGML_STATUS_FAILED);

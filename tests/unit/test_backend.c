@@ -105,7 +105,7 @@ static void host_buffers(void **state) {
 static void host_pointer(void **state) {
     (void) state;
     _Alignas(64) char memory[256] = {0};
-    ggml_backend_buffer_t buffer  = ggml_backend_cpu_buffer_from_ptr(memory, sizeof memory);
+    ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(memory, sizeof memory);
     assert_string_equal(ggml_backend_buffer_name(buffer), "CPU_Mapped");
     assert_ptr_equal(ggml_backend_buffer_get_base(buffer), memory);
     ggml_backend_buffer_clear(buffer, 3);
@@ -151,11 +151,11 @@ static void multi_buffers(void **state) {
 
 static void placing(void **state) {
     (void) state;
-    struct ggml_context *ctx     = new_context();
+    struct ggml_context *ctx = new_context();
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(&fake.buft, 128);
-    char *base                   = ggml_backend_buffer_get_base(buffer);
-    struct ggml_tensor *t        = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 32);
-    struct ggml_tensor *view     = ggml_view_1d(ctx, t, 4, 16);
+    char *base = ggml_backend_buffer_get_base(buffer);
+    struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 32);
+    struct ggml_tensor *view = ggml_view_1d(ctx, t, 4, 16);
 
     assert_int_equal(ggml_backend_view_init(view), GGML_STATUS_FAILED);
     assert_error("has no memory");
@@ -184,11 +184,11 @@ static void placing(void **state) {
 
 static void access_in_bounds(void **state) {
     (void) state;
-    struct ggml_context *ctx     = new_context();
-    ggml_backend_t backend       = ggml_backend_dev_init(&fake.dev, NULL);
+    struct ggml_context *ctx = new_context();
+    ggml_backend_t backend = ggml_backend_dev_init(&fake.dev, NULL);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(backend, 64);
-    struct ggml_tensor *t        = placed(ctx, buffer, 1, "t");
-    float out[N]                 = {0};
+    struct ggml_tensor *t = placed(ctx, buffer, 1, "t");
+    float out[N] = {0};
     ggml_backend_tensor_get(t, out, 4, 8);
     assert_float_equal(out[0], 2, 0);
     assert_float_equal(out[2], 0, 0);
@@ -230,11 +230,11 @@ static void access_in_bounds(void **state) {
 
 static void access_refused(void **state) {
     (void) state;
-    struct ggml_context *ctx     = new_context();
+    struct ggml_context *ctx = new_context();
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(&fake.buft, 64);
-    struct ggml_tensor *t        = placed(ctx, buffer, 1, "t");
-    struct ggml_tensor *nowhere  = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), "nowhere");
-    char data[64]                = {0};
+    struct ggml_tensor *t = placed(ctx, buffer, 1, "t");
+    struct ggml_tensor *nowhere = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), "nowhere");
+    char data[64] = {0};
     static const struct {
         size_t offset, size, n, stride;
     } outside[] = {
@@ -280,8 +280,8 @@ static void access_refused(void **state) {
     ggml_backend_buffer_free(buffer);
 
     fake.buffer_iface.get_tensor = NULL;
-    buffer                       = ggml_backend_buft_alloc_buffer(&fake.buft, 64);
-    t                            = placed(ctx, buffer, 1, "t2");
+    buffer = ggml_backend_buft_alloc_buffer(&fake.buft, 64);
+    t = placed(ctx, buffer, 1, "t2");
     ggml_backend_tensor_get(t, data, 0, 4);
     assert_error("type Fake cannot do this");
     ggml_backend_buffer_free(buffer);
@@ -292,11 +292,11 @@ static void access_refused(void **state) {
 
 static void copies(void **state) {
     (void) state;
-    struct ggml_context *ctx       = new_context();
-    ggml_backend_buffer_t on_host  = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), 64),
+    struct ggml_context *ctx = new_context();
+    ggml_backend_buffer_t on_host = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), 64),
                           on_host2 = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), 64),
-                          far      = ggml_backend_buft_alloc_buffer(&fake.buft, 64),
-                          far2     = ggml_backend_buft_alloc_buffer(&fake.buft, 64);
+                          far = ggml_backend_buft_alloc_buffer(&fake.buft, 64),
+                          far2 = ggml_backend_buft_alloc_buffer(&fake.buft, 64);
     struct ggml_tensor *h = placed(ctx, on_host, 10, "h"), *h2 = placed(ctx, on_host2, 20, "h2"), *d = placed(ctx, far, 30, "d"),
                        *d2 = placed(ctx, far2, 40, "d2");
     ggml_backend_tensor_copy(h, h2);
@@ -319,7 +319,7 @@ static void copies(void **state) {
 
     // layouts that differ
     struct ggml_tensor *other = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N - 1), "other");
-    struct ggml_tensor *ints  = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, N);
+    struct ggml_tensor *ints = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, N);
     ggml_backend_tensor_copy(h, other);
     assert_error("other has no buffer");
     assert_int_equal(ggml_backend_tensor_alloc(on_host2, other, ggml_backend_buffer_get_base(on_host2)), 0);
@@ -349,14 +349,14 @@ static void copies(void **state) {
 
 static void late_reports(void **state) {
     (void) state;
-    struct ggml_context *ctx     = new_context();
-    ggml_backend_t a             = ggml_backend_dev_init(&fake.dev, NULL);
-    ggml_backend_t b             = ggml_backend_dev_init(&fake.dev, NULL);
+    struct ggml_context *ctx = new_context();
+    ggml_backend_t a = ggml_backend_dev_init(&fake.dev, NULL);
+    ggml_backend_t b = ggml_backend_dev_init(&fake.dev, NULL);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(a, 64);
-    struct ggml_tensor *t        = placed(ctx, buffer, 1, "t");
-    struct ggml_tensor *nowhere  = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), "nowhere");
-    struct ggml_cgraph *graph    = ggml_new_graph(ctx);
-    float x                      = 0;
+    struct ggml_tensor *t = placed(ctx, buffer, 1, "t");
+    struct ggml_tensor *nowhere = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), "nowhere");
+    struct ggml_cgraph *graph = ggml_new_graph(ctx);
+    float x = 0;
 
     ggml_backend_tensor_set_async(a, t, &x, 32, 4);
     ggml_backend_tensor_get_async(a, nowhere, &x, 0, 4); // the first one counts
@@ -395,14 +395,14 @@ static void late_reports(void **state) {
 
 static void computing(void **state) {
     (void) state;
-    struct ggml_context *ctx  = new_context();
-    ggml_backend_t backend    = ggml_backend_dev_init(&fake.dev, NULL);
-    struct ggml_tensor *x     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
-    struct ggml_tensor *sum   = ggml_add(ctx, x, x);
+    struct ggml_context *ctx = new_context();
+    ggml_backend_t backend = ggml_backend_dev_init(&fake.dev, NULL);
+    struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
+    struct ggml_tensor *sum = ggml_add(ctx, x, x);
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, sum);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
-    const float in[N]            = {1, 2, 3, 4, 5, 6, 7, 8};
+    const float in[N] = {1, 2, 3, 4, 5, 6, 7, 8};
     float out[N];
     ggml_backend_tensor_set(x, in, 0, sizeof in);
     assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
@@ -485,9 +485,9 @@ static size_t doubled(ggml_backend_buffer_type_t buft, const struct ggml_tensor 
 // More than a tensor's bytes is given to whoever asks, and told once where ggml would end the process.
 static void expanding_types(void **state) {
     (void) state;
-    struct ggml_context *ctx             = new_context();
+    struct ggml_context *ctx = new_context();
     struct ggml_backend_buffer_type buft = fake.buft;
-    buft.iface.get_alloc_size            = doubled;
+    buft.iface.get_alloc_size = doubled;
     struct ggml_tensor *leaf = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 32), *quant = ggml_new_tensor_1d(ctx, GGML_TYPE_Q8_0, 32);
     struct ggml_tensor *sorted = ggml_argsort(ctx, leaf, GGML_SORT_ORDER_ASC), *sum = ggml_add(ctx, leaf, leaf);
     struct ggml_tensor *cast = ggml_cast(ctx, leaf, GGML_TYPE_Q8_0), *fine[] = {leaf, quant, sorted, cast};
@@ -545,10 +545,10 @@ static void graph_copies(void **state) {
     (void) state;
     struct ggml_context *ctx = new_context();
     ggml_backend_t backend = ggml_backend_dev_init(&fake.dev, NULL), other = ggml_backend_dev_init(&fake.dev, NULL);
-    struct ggml_tensor *x     = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), "x");
-    struct ggml_tensor *sum   = ggml_set_name(ggml_add(ctx, x, x), "sum");
-    struct ggml_tensor *half  = ggml_set_name(ggml_view_1d(ctx, sum, N / 2, N / 2 * sizeof(float)), "half");
-    struct ggml_tensor *more  = ggml_set_name(ggml_add(ctx, half, half), "more");
+    struct ggml_tensor *x = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), "x");
+    struct ggml_tensor *sum = ggml_set_name(ggml_add(ctx, x, x), "sum");
+    struct ggml_tensor *half = ggml_set_name(ggml_view_1d(ctx, sum, N / 2, N / 2 * sizeof(float)), "half");
+    struct ggml_tensor *more = ggml_set_name(ggml_add(ctx, half, half), "more");
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     ggml_set_output(more);
     ggml_build_forward_expand(graph, more);
@@ -558,7 +558,7 @@ static void graph_copies(void **state) {
     assert_false(ggml_backend_compare_graph_backend(backend, other, graph, count_node, NULL, NULL, 0));
 
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
-    const float in[N]            = {1, 2, 3, 4, 5, 6, 7, 8};
+    const float in[N] = {1, 2, 3, 4, 5, 6, 7, 8};
     ggml_backend_tensor_set(x, in, 0, sizeof in);
     struct ggml_backend_graph_copy copy = ggml_backend_graph_copy(other, graph);
     assert_int_equal(ggml_graph_n_nodes(copy.graph), 3);
@@ -595,14 +595,14 @@ static void graph_copy_deep(void **state) {
     enum { n = 200000 };
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){
         .mem_size = (n + 8) * ggml_tensor_overhead() + ggml_graph_overhead_custom(n + 8, false), .no_alloc = true});
-    ggml_backend_t backend   = ggml_backend_dev_init(&fake.dev, NULL);
+    ggml_backend_t backend = ggml_backend_dev_init(&fake.dev, NULL);
     struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1), *one = t;
     for (int i = 0; i < n; i++) {
         t = ggml_add(ctx, t, one);
     }
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, n + 8, false);
     ggml_build_forward_expand(graph, t);
-    ggml_backend_buffer_t buffer        = ggml_backend_alloc_ctx_tensors(ctx, backend);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
     struct ggml_backend_graph_copy copy = ggml_backend_graph_copy(backend, graph);
     assert_int_equal(ggml_graph_n_nodes(copy.graph), n);
     ggml_backend_graph_copy_free(copy);
@@ -668,16 +668,16 @@ static void takes_null(void **state) {
 
 // Everything above in one life: backend, tensors over several buffers, refusals kept, a graph copied and compared.
 static void one_life(void) {
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
-    ggml_backend_t backend    = ggml_backend_dev_init(&fake.dev, NULL);
-    struct ggml_tensor *x     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
-    struct ggml_tensor *sum   = ggml_add(ctx, x, x);
-    struct ggml_tensor *view  = ggml_view_1d(ctx, sum, 2, 0);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+    ggml_backend_t backend = ggml_backend_dev_init(&fake.dev, NULL);
+    struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
+    struct ggml_tensor *sum = ggml_add(ctx, x, x);
+    struct ggml_tensor *view = ggml_view_1d(ctx, sum, 2, 0);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 16, false);
-    const float in[N]         = {1};
+    const float in[N] = {1};
     float out[N];
     ggml_build_forward_expand(graph, sum);
-    fake.max_size                = 64;
+    fake.max_size = 64;
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
     if (buffer == NULL && x != NULL) {
         assert_null(x->data);

@@ -41,9 +41,9 @@ static void assert_error(const char *part) {
 
 static void one_after_another(void **state) {
     (void) state;
-    struct ggml_context *ctx     = new_context();
+    struct ggml_context *ctx = new_context();
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), 100);
-    struct ggml_tallocr talloc   = ggml_tallocr_new(buffer);
+    struct ggml_tallocr talloc = ggml_tallocr_new(buffer);
     struct ggml_tensor *a = floats(ctx, 3, "a"), *b = floats(ctx, 17, "b"), *c = floats(ctx, 1, "c"),
                        *big = floats(ctx, 18, "big");
     assert_int_equal(ggml_tallocr_alloc(&talloc, a), GGML_STATUS_SUCCESS);
@@ -69,7 +69,7 @@ static void one_after_another(void **state) {
 static void whole_context(void **state) {
     (void) state;
     ggml_backend_buffer_type_t type = ggml_backend_cpu_buffer_type();
-    struct ggml_context *ctx        = new_context();
+    struct ggml_context *ctx = new_context();
     assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, type));
     assert_int_equal(ggml_backend_alloc_ctx_tensors_from_buft_size(ctx, type), 0);
     struct ggml_tensor *empty = floats(ctx, 0, "empty");
@@ -110,7 +110,7 @@ static void several_buffers(void **state) {
         t[i] = floats(ctx, 16, "t"); // 64 bytes
     }
     struct ggml_tensor *view = ggml_view_1d(ctx, t[n - 1], 4, 0);
-    fake.max_size            = 200; // 3 tensors a buffer
+    fake.max_size = 200; // 3 tensors a buffer
     assert_int_equal(ggml_backend_alloc_ctx_tensors_from_buft_size(ctx, &fake.buft), n * 64);
     ggml_backend_buffer_t all = ggml_backend_alloc_ctx_tensors_from_buft(ctx, &fake.buft);
     assert_true(ggml_backend_buffer_is_multi_buffer(all));
@@ -151,7 +151,7 @@ static void failures_leave_no_trace(void **state) {
     berth_file_buffer_type_free(nowhere);
 
     struct ggml_context *ctx2 = new_context();
-    struct ggml_tensor *lost  = ggml_view_1d(ctx2, a, 4, 0);
+    struct ggml_tensor *lost = ggml_view_1d(ctx2, a, 4, 0);
     floats(ctx2, 1, "own");
     assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx2, &fake.buft));
     assert_error("which has no memory");

@@ -13,11 +13,11 @@
 #define N 8
 
 static struct ggml_backend_reg bare_reg;
-static struct ggml_backend_device bare_device     = {.reg = &bare_reg};
-static struct ggml_backend_buffer_type bare_buft  = {.device = &bare_device};
-static struct ggml_backend bare_backend           = {.device = &bare_device};
-static struct ggml_backend_event bare_event       = {.device = &bare_device};
-static struct ggml_backend_event orphan_event     = {0};
+static struct ggml_backend_device bare_device = {.reg = &bare_reg};
+static struct ggml_backend_buffer_type bare_buft = {.device = &bare_device};
+static struct ggml_backend bare_backend = {.device = &bare_device};
+static struct ggml_backend_event bare_event = {.device = &bare_device};
+static struct ggml_backend_event orphan_event = {0};
 static struct ggml_backend bare_backend_no_device = {0};
 
 static int setup(void **state) {
@@ -127,7 +127,7 @@ static void registry_that_counts_but_gives_none(void **state) {
 
 static void backend_of_nothing(void **state) {
     (void) state;
-    struct ggml_context *ctx  = new_context();
+    struct ggml_context *ctx = new_context();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     int plan;
     assert_null(ggml_backend_guid(&bare_backend));
@@ -178,8 +178,8 @@ static void buffer_of_nothing(void **state) {
     (void) state;
     float memory[N] = {1, 2, 3}, data[N] = {9};
     struct ggml_context *ctx = new_context();
-    ggml_backend_buffer_t b  = bare_buffer(memory);
-    struct ggml_tensor *t    = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), "t");
+    ggml_backend_buffer_t b = bare_buffer(memory);
+    struct ggml_tensor *t = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), "t");
     assert_int_equal(ggml_backend_buffer_init_tensor(b, NULL), GGML_STATUS_FAILED);
     assert_error("the tensor is NULL");
     assert_int_equal(ggml_backend_tensor_alloc(b, t, memory), GGML_STATUS_SUCCESS);
@@ -200,9 +200,9 @@ static void buffer_of_nothing(void **state) {
     assert_true(memory[0] == 1 && data[0] == 9);
 
     // Copies: through the host by neither side.
-    float other[N]             = {0};
+    float other[N] = {0};
     ggml_backend_buffer_t into = bare_buffer(other);
-    struct ggml_tensor *u      = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), "u");
+    struct ggml_tensor *u = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), "u");
     assert_int_equal(ggml_backend_tensor_alloc(into, u, other), GGML_STATUS_SUCCESS);
     ggml_backend_tensor_copy(t, u);
     assert_error("cannot be read");
@@ -220,9 +220,9 @@ static void buffer_of_nothing(void **state) {
     assert_false(ggml_backend_buffer_copy_tensor(t, u)); // it could not do that by itself
 
     // Memory that the host may touch on one side, and what it lacks there.
-    bare_buft.iface        = (struct ggml_backend_buffer_type_i){.is_host = bare_is_host};
+    bare_buft.iface = (struct ggml_backend_buffer_type_i){.is_host = bare_is_host};
     into->iface.set_tensor = NULL;
-    b->iface.get_tensor    = NULL;
+    b->iface.get_tensor = NULL;
     ggml_backend_tensor_copy(t, u);
     assert_error("cannot be read");
     bare_buft.iface = (struct ggml_backend_buffer_type_i){0};
@@ -272,11 +272,11 @@ static void ways_of_its_own(void **state) {
     struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), *u = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
     assert_int_equal(ggml_backend_tensor_alloc(b, t, memory), GGML_STATUS_SUCCESS);
     assert_int_equal(ggml_backend_tensor_alloc(b2, u, other), GGML_STATUS_SUCCESS);
-    b->iface.get_tensor_2d      = get_2d;
+    b->iface.get_tensor_2d = get_2d;
     struct ggml_backend backend = {
         .iface = {.set_tensor_2d_async = set_2d_async, .get_tensor_2d_async = get_2d_async, .cpy_tensor_async = copy_async}};
     struct ggml_backend refuses = backend;
-    refuses.context             = &refuses;
+    refuses.context = &refuses;
     ggml_backend_tensor_set_2d_async(&backend, t, data, 0, 4, 2, 8, 4);
     assert_true(memory[0] == 1 && memory[1] == 0 && memory[2] == 2);
     ggml_backend_tensor_get_2d_async(&backend, t, back, 0, 4, 2, 8, 4);
@@ -310,11 +310,11 @@ static void ways_of_its_own(void **state) {
 static void places_that_cannot_be(void **state) {
     (void) state;
     float all[3 * N] = {0}, *memory = all + N;
-    struct ggml_context *ctx  = new_context();
-    ggml_backend_buffer_t b   = bare_buffer(memory);
-    struct ggml_tensor *t     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N / 2);
+    struct ggml_context *ctx = new_context();
+    ggml_backend_buffer_t b = bare_buffer(memory);
+    struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N / 2);
     struct ggml_tensor *whole = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
-    struct ggml_tensor *view  = ggml_view_1d(ctx, whole, 2, 8);
+    struct ggml_tensor *view = ggml_view_1d(ctx, whole, 2, 8);
     assert_int_equal(ggml_backend_tensor_alloc(b, NULL, memory), GGML_STATUS_FAILED);
     assert_error("the tensor is NULL");
     assert_int_equal(ggml_backend_tensor_alloc(b, t, NULL), GGML_STATUS_FAILED);
@@ -346,7 +346,7 @@ static void places_that_cannot_be(void **state) {
     assert_int_equal(ggml_backend_tensor_alloc(b, t, memory), GGML_STATUS_FAILED);
     assert_error("has memory already");
     b->iface.get_base = NULL;
-    t->data           = NULL;
+    t->data = NULL;
     assert_int_equal(ggml_backend_tensor_alloc(b, t, memory), GGML_STATUS_FAILED);
     assert_error("does not lie in the buffer");
     struct ggml_tensor *poison = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, -1);
@@ -374,11 +374,11 @@ static void buffers_of_several(void **state) {
 
 static void host_memory_copies_itself(void **state) {
     (void) state;
-    struct ggml_context *ctx       = new_context();
+    struct ggml_context *ctx = new_context();
     ggml_backend_buffer_type_t cpu = ggml_backend_cpu_buffer_type();
-    ggml_backend_buffer_t host     = ggml_backend_buft_alloc_buffer(cpu, 256);
-    float memory[N]                = {4, 5}, got[2];
-    ggml_backend_buffer_t far      = bare_buffer(memory);
+    ggml_backend_buffer_t host = ggml_backend_buft_alloc_buffer(cpu, 256);
+    float memory[N] = {4, 5}, got[2];
+    ggml_backend_buffer_t far = bare_buffer(memory);
     struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 2), *c = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 2);
     struct ggml_tensor *f = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 2), *wide = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 1, 2);
     char *base = ggml_backend_buffer_get_base(host);
@@ -405,12 +405,12 @@ static void host_memory_copies_itself(void **state) {
 
 static void graphs_that_cannot_be(void **state) {
     (void) state;
-    struct ggml_context *ctx  = new_context();
-    ggml_backend_t backend    = ggml_backend_dev_init(&fake.dev, NULL);
+    struct ggml_context *ctx = new_context();
+    ggml_backend_t backend = ggml_backend_dev_init(&fake.dev, NULL);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 16, false);
-    struct ggml_tensor *a     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
-    struct ggml_tensor *sum   = ggml_add(ctx, a, a);
-    struct ggml_tensor *view  = ggml_view_1d(ctx, a, 2, 0);
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
+    struct ggml_tensor *sum = ggml_add(ctx, a, a);
+    struct ggml_tensor *view = ggml_view_1d(ctx, a, 2, 0);
     ggml_build_forward_expand(graph, sum);
     ggml_build_forward_expand(graph, view);
     assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_FAILED);
@@ -420,14 +420,14 @@ static void graphs_that_cannot_be(void **state) {
     assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
     view->view_offs = (size_t) 1 << 40; // a view that nobody reads may be what it likes
     assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
-    sum->op   = (enum ggml_op) 9999;
+    sum->op = (enum ggml_op) 9999;
     void *was = sum->data;
     sum->data = NULL;
     assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_FAILED);
     assert_error("cannot be computed");
     sum->op = GGML_OP_ADD, sum->data = was;
     struct ggml_tensor *poison = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, -1);
-    graph->nodes[1]            = poison; // by hand: whoever builds a graph is told earlier
+    graph->nodes[1] = poison; // by hand: whoever builds a graph is told earlier
     assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_FAILED);
     assert_error("-1");
     assert_null(ggml_backend_graph_plan_create(backend, graph));
@@ -450,7 +450,7 @@ static size_t padded_size(ggml_backend_buffer_type_t buft, const struct ggml_ten
 static void odd_buffer_types(void **state) {
     (void) state;
     struct ggml_backend_buffer_type odd = {.iface = {.get_alignment = no_alignment, .get_alloc_size = padded_size}};
-    struct ggml_tensor t                = {.op = (enum ggml_op) 9999, .ne = {1, 1, 1, 1}, .nb = {4, 4, 4, 4}};
+    struct ggml_tensor t = {.op = (enum ggml_op) 9999, .ne = {1, 1, 1, 1}, .nb = {4, 4, 4, 4}};
     assert_int_equal(ggml_backend_buft_get_alignment(&odd), 1);
     assert_int_equal(ggml_backend_buft_get_alloc_size(&odd, &t), 16); // an op that nobody knows may ask for more
     assert_int_equal(ggml_backend_buft_get_alloc_size(&odd, NULL), 0);

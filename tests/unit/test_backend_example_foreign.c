@@ -23,11 +23,11 @@ static void the_example_runs(void **state) {
     ggml_backend_t backend = ggml_backend_init_by_name("toy0", NULL);
     assert_non_null(backend);
 
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
-    struct ggml_tensor *a     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
-    struct ggml_tensor *b     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
-    struct ggml_tensor *out   = ggml_mul(ctx, ggml_add(ctx, a, b), b);
-    struct ggml_tensor *root  = ggml_sqrt(ctx, out);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    struct ggml_tensor *b = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    struct ggml_tensor *out = ggml_mul(ctx, ggml_add(ctx, a, b), b);
+    struct ggml_tensor *root = ggml_sqrt(ctx, out);
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, out);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);

@@ -170,14 +170,14 @@ static double largest_error(enum ggml_type type, ggml_backend_buffer_type_t buft
     numbers_make(&n);
     struct ggml_init_params params = {.mem_size = 1 << 20, .no_alloc = true};
     struct ggml_context *weights = ggml_init(params), *ctx = ggml_init(params);
-    struct ggml_tensor *w      = ggml_set_name(ggml_new_tensor_2d(weights, type, K, ROWS), "w");
+    struct ggml_tensor *w = ggml_set_name(ggml_new_tensor_2d(weights, type, K, ROWS), "w");
     ggml_backend_buffer_t held = ggml_backend_alloc_ctx_tensors_from_buft(weights, buft);
     assert_non_null(held);
     ggml_backend_buffer_set_usage(held, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
 
-    struct ggml_tensor *x     = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, K, COLS);
-    struct ggml_tensor *y     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, ROWS);
-    struct ggml_tensor *out   = ggml_add(ctx, ggml_mul_mat(ctx, w, x), y);
+    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, K, COLS);
+    struct ggml_tensor *y = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, ROWS);
+    struct ggml_tensor *out = ggml_add(ctx, ggml_mul_mat(ctx, w, x), y);
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, out);
     assert_true(ggml_backend_supports_op(backend, out->src[0]));
@@ -201,7 +201,7 @@ static double largest_error(enum ggml_type type, ggml_backend_buffer_type_t buft
     for (int j = 0; j < COLS; j++) {
         for (int i = 0; i < ROWS; i++) {
             const double error = fabs((double) got[j][i] - n.expected[j][i]);
-            worst              = error > worst ? error : worst;
+            worst = error > worst ? error : worst;
         }
     }
     ggml_backend_buffer_free(held);

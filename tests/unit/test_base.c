@@ -61,7 +61,7 @@ static void alloc_refuses_what_overflows(void **state) {
     assert_null(berth_malloc(0));
     volatile size_t half = SIZE_MAX / 2;
     assert_null(berth_calloc(half, 4));
-    void *p    = NULL;
+    void *p = NULL;
     size_t cap = 0;
     assert_true(berth_grow(&p, &cap, 100, 8));
     assert_true(cap >= 100);
@@ -185,8 +185,8 @@ static void siphash_is_siphash(void **state) {
     for (size_t part = 1; part <= 16; part++) {
         for (int i = 0; i < 2; i++) {
             struct berth_siphash s = berth_siphash_begin(&key);
-            s.n_rounds             = 2;
-            s.n_last               = 4;
+            s.n_rounds = 2;
+            s.n_last = 4;
             for (size_t at = 0, n = i == 0 ? 0 : 15; at < n; at += part) {
                 berth_siphash_add(&s, bytes + at, n - at < part ? n - at : part);
             }

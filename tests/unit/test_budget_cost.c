@@ -22,7 +22,7 @@ static struct ggml_context *context(void) {
 static void products_cost_what_they_multiply(void **state) {
     (void) state;
     struct ggml_context *ctx = context();
-    struct ggml_tensor *f16  = ggml_new_tensor_4d(ctx, GGML_TYPE_F16, 2, 2, 3, 4);
+    struct ggml_tensor *f16 = ggml_new_tensor_4d(ctx, GGML_TYPE_F16, 2, 2, 3, 4);
     const struct {
         struct ggml_tensor *node;
         uint64_t flops, bytes;
@@ -47,7 +47,7 @@ static void products_cost_what_they_multiply(void **state) {
     struct ggml_tensor *to = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 3), *few = f32(ctx, 8, 3, 1, 1);
     for (int64_t n = 100; n <= 1000; n *= 10) {
         struct ggml_tensor *table = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 8, n);
-        struct ggml_tensor *part  = ggml_view_2d(ctx, table, 8, n / 2, table->nb[1], 0);
+        struct ggml_tensor *part = ggml_view_2d(ctx, table, 8, n / 2, table->nb[1], 0);
         assert_int_equal(berth_node_cost(ggml_set_rows(ctx, table, few, to)), NODE + 24 * 8 + 2 * (48 + 96 + 24));
         assert_int_equal(berth_node_cost(ggml_set_rows(ctx, part, few, to)), NODE + 24 * 8 + 2 * (48 + 96 + 24));
     }
@@ -57,7 +57,7 @@ static void products_cost_what_they_multiply(void **state) {
     struct ggml_tensor *large = f32(ctx, (int64_t) 1 << 20, (int64_t) 1 << 20, 1, 1);
     assert_true(berth_node_cost(ggml_mul_mat(ctx, large, large)) == (uint64_t) 1 << 52);
     struct ggml_tensor cut = *ggml_mul_mat(ctx, f32(ctx, 8, 4, 1, 1), f32(ctx, 8, 3, 1, 1)); // made by hand
-    cut.src[1]             = NULL;
+    cut.src[1] = NULL;
     assert_int_equal(berth_node_cost(&cut), NODE + 32 * 8 + 2 * (48 + 128));
     cut.op = GGML_OP_COUNT;
     assert_int_equal(berth_node_cost(&cut), 0);
@@ -82,8 +82,8 @@ static void what_is_missing_is_refused(void **state) {
         assert_int_equal(berth_graph_budget(graph, &p, &made, &out, &result), GGML_STATUS_FAILED);
         assert_non_null(strstr(berth_last_error(), "moving a byte costs"));
     }
-    p.spill_cost            = 0;
-    int pools[2]            = {7, 7};
+    p.spill_cost = 0;
+    int pools[2] = {7, 7};
     struct ggml_cgraph *bad = ggml_new_graph(ctx);
     ggml_build_forward_expand(bad, ggml_add(ctx, f32(ctx, 3, 1, 1, 1), f32(ctx, 2, 1, 1, 1)));
     assert_int_equal(berth_graph_budget(bad, &p, &made, &out, &result), GGML_STATUS_FAILED);
@@ -139,7 +139,7 @@ static void own_ops_run_once(void **state) {
                 t = ggml_sqr(ctx, own_op(ctx, t, kind));
             }
             ggml_build_forward_expand(graph, ggml_add(ctx, t, first));
-            struct berth_budget_result *result       = NULL;
+            struct berth_budget_result *result = NULL;
             const struct berth_graph_budget_params p = {.bytes = bytes};
             assert_int_equal(berth_graph_budget(graph, &p, &made, &out, &result), GGML_STATUS_SUCCESS);
             assert_non_null(result);

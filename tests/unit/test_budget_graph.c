@@ -23,9 +23,9 @@ struct net {
 
 // A deep net with views on the way, its loss, the way back, and its gradients gathered in memory that is there before.
 static void net_build(struct net *n) {
-    n->ctx   = ggml_init((struct ggml_init_params){.mem_size = (size_t) 4 << 20, .no_alloc = true});
+    n->ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 4 << 20, .no_alloc = true});
     n->graph = ggml_new_graph_custom(n->ctx, 2048, true);
-    n->x     = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, WIDTH, ROWS);
+    n->x = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, WIDTH, ROWS);
     ggml_set_input(n->x);
     struct ggml_tensor *t = n->x;
     for (int i = 0; i < LAYERS; i++) {
@@ -55,13 +55,13 @@ static void net_build(struct net *n) {
 }
 
 static void net_init(struct net *n, bool has_step) {
-    *n         = (struct net){.backend = ggml_backend_cpu_init(), .has_step = has_step};
+    *n = (struct net){.backend = ggml_backend_cpu_init(), .has_step = has_step};
     n->weights = ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 16, .no_alloc = true});
     for (int i = 0; i < LAYERS; i++) {
-        n->w[i]   = ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, WIDTH, WIDTH);
+        n->w[i] = ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, WIDTH, WIDTH);
         n->acc[i] = ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, WIDTH, WIDTH);
-        n->m[i]   = ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, WIDTH, WIDTH);
-        n->v[i]   = ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, WIDTH, WIDTH);
+        n->m[i] = ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, WIDTH, WIDTH);
+        n->v[i] = ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, WIDTH, WIDTH);
         ggml_set_param(n->w[i]);
     }
     n->params = ggml_new_tensor_1d(n->weights, GGML_TYPE_F32, 7);
@@ -79,7 +79,7 @@ static void net_free(struct net *n) {
 
 static void fill(struct ggml_tensor *t, uint64_t seed, float scale) {
     struct check_rng rng = check_rng_new(seed);
-    float *values        = malloc(ggml_nbytes(t));
+    float *values = malloc(ggml_nbytes(t));
     for (int64_t i = 0; i < ggml_nelements(t); i++) {
         values[i] = scale * ((float) check_rng_below(&rng, 2001) / 1000 - 1);
     }
@@ -126,9 +126,9 @@ static void shares_compare(bool has_step) {
     for (size_t share = 100; share >= 20; share -= 10) {
         net_init(&n, has_step);
         const struct berth_graph_budget_params params = {.bytes = whole * share / 100, .seed = share};
-        struct ggml_context *ctx                      = NULL;
-        struct ggml_cgraph *graph                     = NULL;
-        struct berth_budget_result *r                 = NULL;
+        struct ggml_context *ctx = NULL;
+        struct ggml_cgraph *graph = NULL;
+        struct berth_budget_result *r = NULL;
         assert_int_equal(berth_graph_budget(n.graph, &params, &ctx, &graph, &r), GGML_STATUS_SUCCESS);
         assert_int_equal(r->fits, graph != NULL);
         const size_t size = net_compute(&n, graph != NULL ? graph : n.graph, other);
@@ -160,17 +160,17 @@ static void test_same_step(void **state) {
 // What writes into memory of others, and reads it later, runs once and in its order.
 static void test_writes(void **state) {
     (void) state;
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 20, .no_alloc = true});
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 20, .no_alloc = true});
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
-    struct ggml_tensor *x     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1024);
+    struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1024);
     ggml_set_input(x);
     struct ggml_tensor *a = ggml_sqr(ctx, x), *b = ggml_scale(ctx, a, 2), *c = ggml_exp(ctx, b);
     struct ggml_tensor *wrote = ggml_set_1d_inplace(ctx, a, ggml_view_1d(ctx, c, 16, 0), 0);
-    struct ggml_tensor *sum   = ggml_add(ctx, ggml_add(ctx, wrote, c), b);
+    struct ggml_tensor *sum = ggml_add(ctx, ggml_add(ctx, wrote, c), b);
     ggml_set_output(sum);
     ggml_build_forward_expand(graph, sum);
-    struct ggml_context *own      = NULL;
-    struct ggml_cgraph *out       = NULL;
+    struct ggml_context *own = NULL;
+    struct ggml_cgraph *out = NULL;
     struct berth_budget_result *r = NULL;
     for (uint64_t bytes = 4096; bytes <= 6 * 4096; bytes += 1024) {
         const struct berth_graph_budget_params params = {.bytes = bytes};
@@ -197,13 +197,13 @@ static void test_no_memory(void **state) {
         struct net n;
         net_init(&n, false);
         const struct berth_graph_budget_params params = {.bytes = (size_t) ROWS * WIDTH * 4 * 12};
-        struct ggml_context *ctx                      = NULL;
-        struct ggml_cgraph *graph                     = NULL;
-        struct berth_budget_result *r                 = NULL;
+        struct ggml_context *ctx = NULL;
+        struct ggml_cgraph *graph = NULL;
+        struct berth_budget_result *r = NULL;
         berth_alloc_watch(true);
         berth_alloc_fail_at(at);
         const enum ggml_status status = berth_graph_budget(n.graph, &params, &ctx, &graph, &r);
-        const bool is_over            = berth_alloc_made() < at && status == GGML_STATUS_SUCCESS;
+        const bool is_over = berth_alloc_made() < at && status == GGML_STATUS_SUCCESS;
         berth_alloc_fail_at(0);
         berth_alloc_watch(false);
         assert_true(status == GGML_STATUS_SUCCESS || (ctx == NULL && graph == NULL && r == NULL));

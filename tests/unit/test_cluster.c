@@ -48,21 +48,21 @@ struct rounds {
 static void choose(struct rounds *r, int n, const double *slow_alone, const double *slow_together) {
     memset(r, 0, sizeof *r);
     for (int i = 0; i <= n; i++) {
-        struct cluster *c   = i < n ? &r->list[i] : &r->out;
+        struct cluster *c = i < n ? &r->list[i] : &r->out;
         const double factor = i < n ? slow_alone[i] : 1, all = i < n ? slow_together[i] : 1;
         *c = (struct cluster){.hosts = r->hosts[i],
-            .devices                 = r->devices[i],
-            .links                   = r->links[i],
-            .n_hosts                 = 1,
-            .n_devices               = N_DEVICES,
-            .n_links                 = 1};
+            .devices = r->devices[i],
+            .links = r->links[i],
+            .n_hosts = 1,
+            .n_devices = N_DEVICES,
+            .n_links = 1};
         for (int d = 0; i < n && d < N_DEVICES; d++) {
             struct cluster_device *device = &c->devices[d];
             device->bandwidth = device->read[TYPE] = (d == 0 ? 10e9 : 8e9) / factor;
             device->flops = device->product[TYPE] = device->attend = 1e11 / factor;
             device->start = device->op = 1e-6 * factor;
         }
-        c->links[0]          = (struct cluster_link){.latency = 2e-5 * factor, .bandwidth = 1e9 / factor};
+        c->links[0] = (struct cluster_link){.latency = 2e-5 * factor, .bandwidth = 1e9 / factor};
         c->hosts[0].together = 0.75 * factor / all; // 6e9 while both compute
     }
     cluster_choose_rounds(&r->out, r->list, n, TYPE);

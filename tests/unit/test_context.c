@@ -12,8 +12,8 @@ static struct ggml_context *context(size_t size) {
 static void arena_sizes_as_promised(void **state) {
     (void) state;
     struct ggml_context *ctx = context(2 * ggml_tensor_overhead() + 16 * sizeof(float));
-    struct ggml_tensor *a    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
-    struct ggml_tensor *b    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
+    struct ggml_tensor *b = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
     assert_false(berth_is_poison(a) || berth_is_poison(b));
     assert_int_equal(ggml_used_mem(ctx), ggml_get_mem_size(ctx));
     assert_ptr_equal(ggml_get_first_tensor(ctx), a);
@@ -27,7 +27,7 @@ static void full_arena_is_poison_with_numbers(void **state) {
     (void) state;
     check_quiet();
     struct ggml_context *ctx = context(1000);
-    struct ggml_tensor *t    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1000);
+    struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1000);
     assert_true(berth_is_poison(t));
     assert_int_equal(t->type, GGML_TYPE_F32);
     assert_int_equal(ggml_nelements(t), 1);
@@ -50,7 +50,7 @@ static void poison_crosses_contexts(void **state) {
     check_quiet();
     struct ggml_context *one = context(16), *two = context(1 << 16);
     struct ggml_tensor *bad = ggml_new_tensor_1d(one, GGML_TYPE_F32, 4);
-    struct ggml_tensor *ok  = ggml_new_tensor_1d(two, GGML_TYPE_F32, 4);
+    struct ggml_tensor *ok = ggml_new_tensor_1d(two, GGML_TYPE_F32, 4);
     struct ggml_tensor *sum = ggml_add(two, ok, bad);
     assert_true(berth_is_poison(sum));
     assert_string_equal(berth_context_error(two), berth_context_error(one));
@@ -63,7 +63,7 @@ static void poison_cannot_be_changed(void **state) {
     (void) state;
     check_quiet();
     struct ggml_context *ctx = context(16);
-    struct ggml_tensor *bad  = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    struct ggml_tensor *bad = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
     ggml_set_name(bad, "mine");
     ggml_format_name(bad, "%d", 1);
     ggml_set_input(bad);
@@ -109,7 +109,7 @@ static void shapes_that_cannot_be(void **state) {
     (void) state;
     check_quiet();
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
-    const int64_t huge[4]    = {INT64_C(1) << 40, INT64_C(1) << 40, 4, 4};
+    const int64_t huge[4] = {INT64_C(1) << 40, INT64_C(1) << 40, 4, 4};
     assert_true(berth_is_poison(ggml_new_tensor(ctx, GGML_TYPE_F32, 4, huge)));
     assert_true(berth_is_poison(ggml_new_tensor(ctx, GGML_TYPE_F32, 0, huge)));
     assert_true(berth_is_poison(ggml_new_tensor(ctx, GGML_TYPE_F32, 5, huge)));
@@ -126,7 +126,7 @@ static void views_look_at_the_owner(void **state) {
     (void) state;
     check_quiet();
     struct ggml_context *ctx = context(1 << 16);
-    struct ggml_tensor *a    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64);
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64);
     ggml_set_name(a, "weights");
     struct ggml_tensor *v = ggml_view_1d(ctx, a, 32, 64);
     struct ggml_tensor *w = ggml_view_1d(ctx, v, 8, 32);
@@ -142,7 +142,7 @@ static void views_look_at_the_owner(void **state) {
 static void long_names_are_cut(void **state) {
     (void) state;
     struct ggml_context *ctx = context(1 << 16);
-    struct ggml_tensor *a    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1);
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1);
     char text[200];
     memset(text, 'n', sizeof text);
     text[sizeof text - 1] = '\0';
@@ -196,7 +196,7 @@ static void every_op_has_a_row_and_a_sample(void **state) {
             const struct ggml_tensor *t = ggml_blck_size((enum ggml_type) a) > 0
                                               ? berth_op_sample(ctx, (enum ggml_op) op, 0, (enum ggml_type) a, GGML_TYPE_F32)
                                               : NULL;
-            found                       = t != NULL && !berth_is_poison(t) && t->op == (enum ggml_op) op;
+            found = t != NULL && !berth_is_poison(t) && t->op == (enum ggml_op) op;
         }
         if (!found) {
             fail_msg("%s has no sample", info->name);

@@ -26,7 +26,7 @@ static int setup(void **state) {
     check_quiet();
     berth_clear_error();
     said[0] = '\0';
-    ctx     = ggml_init((struct ggml_init_params){.mem_size = 4 << 20});
+    ctx = ggml_init((struct ggml_init_params){.mem_size = 4 << 20});
     return ctx == NULL;
 }
 
@@ -54,7 +54,7 @@ static void types(void **state) {
     assert_int_equal(berth_type_file_type(GGML_TYPE_I32), -1);
     assert_int_equal(berth_type_file_type(GGML_TYPE_COUNT), -1);
     const float in[3] = {1.5f, -2.0f, 0.0f};
-    float out[3]      = {9, 9, 9};
+    float out[3] = {9, 9, 9};
     ggml_fp16_t half[3];
     ggml_bf16_t brain[3], again[3];
     ggml_fp32_to_fp16_row(in, half, 3);
@@ -176,7 +176,7 @@ static void tensors(void **state) {
     assert_null(ggml_format_name(NULL, "%d", 1));
     assert_ptr_equal(ggml_set_name(t, NULL), t);
     struct ggml_tensor *poison = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, -1);
-    const char *no_format      = NULL;
+    const char *no_format = NULL;
     assert_ptr_equal(ggml_format_name(poison, "%d", 1), poison);
     assert_ptr_equal(ggml_format_name(t, no_format, 1), t);
     assert_ptr_equal(ggml_set_name(poison, "p"), poison);
@@ -193,7 +193,7 @@ static void tensors(void **state) {
     struct ggml_tensor odd = {.type = GGML_TYPE_COUNT, .ne = {1, 1, 1, 1}};
     assert_false(ggml_is_contiguous(&odd) || ggml_is_contiguously_allocated(&odd));
     struct ggml_tensor loose = *t;
-    loose.data               = NULL;
+    loose.data = NULL;
     ggml_set_zero(&loose);
     assert_error("no memory");
 }
@@ -237,8 +237,8 @@ static void graph_over_a_graph(void **state) {
 
 static void nodes_by_hand(void **state) {
     (void) state;
-    struct ggml_cgraph *g      = ggml_new_graph_custom(ctx, 4, false);
-    struct ggml_tensor *t      = ggml_neg(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4));
+    struct ggml_cgraph *g = ggml_new_graph_custom(ctx, 4, false);
+    struct ggml_tensor *t = ggml_neg(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4));
     struct ggml_tensor *poison = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, -1);
     ggml_graph_add_node(g, poison);
     ggml_graph_add_node(g, t);
@@ -248,9 +248,9 @@ static void nodes_by_hand(void **state) {
 
 static char *file_text(const char *path) {
     static char text[1 << 14];
-    FILE *f        = fopen(path, "r");
+    FILE *f = fopen(path, "r");
     const size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
-    text[n]        = '\0';
+    text[n] = '\0';
     if (f != NULL) {
         fclose(f);
     }
@@ -270,7 +270,7 @@ static void drawn(void **state) {
     ggml_log_set(log_keep, NULL);
     ggml_graph_print(g);
     assert_non_null(strstr(said, "MUL"));
-    char path[]  = "/tmp/berth-dot-XXXXXX";
+    char path[] = "/tmp/berth-dot-XXXXXX";
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
@@ -352,7 +352,7 @@ static void memory_of_a_device(void **state) {
     ggml_set_param(w);
     ggml_set_loss(loss);
     struct ggml_context *there = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
-    struct ggml_tensor *all    = ggml_new_tensor_1d(there, GGML_TYPE_F32, 8);
+    struct ggml_tensor *all = ggml_new_tensor_1d(there, GGML_TYPE_F32, 8);
     all->buffer = &far, all->data = far_base(&far);
     struct ggml_cgraph *g = ggml_new_graph_custom(ctx, 64, true);
     ggml_build_forward_expand(g, loss);
@@ -366,7 +366,7 @@ static void memory_of_a_device(void **state) {
     assert_int_equal(n_set, 1);
     ggml_set_zero(accs[1]);
     assert_int_equal(n_memset, 2);
-    far.iface.set_tensor    = NULL;
+    far.iface.set_tensor = NULL;
     far.iface.memset_tensor = NULL;
     ggml_graph_reset(g);
     assert_error("cannot be written");

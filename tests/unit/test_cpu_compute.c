@@ -64,7 +64,7 @@ int posix_memalign(void **p, size_t align, size_t size) {
 #endif
 
 static int n_threads_now(void) {
-    int n    = 0;
+    int n = 0;
     DIR *dir = opendir("/proc/self/task");
     for (struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
         n += e->d_name[0] != '.';
@@ -90,18 +90,18 @@ static void fill(struct ggml_tensor *t, uint64_t seed) {
 
 static struct net net_new(void) {
     struct net net = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64u << 20})};
-    net.x          = ggml_new_tensor_2d(net.ctx, GGML_TYPE_F32, 256, 64);
+    net.x = ggml_new_tensor_2d(net.ctx, GGML_TYPE_F32, 256, 64);
     fill(net.x, 1);
     struct ggml_tensor *h = net.x;
     for (int i = 0; i < 6; i++) {
         struct ggml_tensor *w = ggml_new_tensor_2d(net.ctx, GGML_TYPE_F32, 256, 256);
         fill(w, (uint64_t) (10 + i));
         struct ggml_tensor *w16 = ggml_cast(net.ctx, w, GGML_TYPE_F16);
-        struct ggml_tensor *n   = ggml_rms_norm(net.ctx, h, 1e-5f);
-        struct ggml_tensor *p   = ggml_soft_max(net.ctx, ggml_mul_mat(net.ctx, w16, n));
-        h                       = ggml_add(net.ctx, h, ggml_scale(net.ctx, p, 2.0f));
+        struct ggml_tensor *n = ggml_rms_norm(net.ctx, h, 1e-5f);
+        struct ggml_tensor *p = ggml_soft_max(net.ctx, ggml_mul_mat(net.ctx, w16, n));
+        h = ggml_add(net.ctx, h, ggml_scale(net.ctx, p, 2.0f));
     }
-    net.out   = ggml_cont(net.ctx, ggml_transpose(net.ctx, h));
+    net.out = ggml_cont(net.ctx, ggml_transpose(net.ctx, h));
     net.graph = ggml_new_graph(net.ctx);
     ggml_build_forward_expand(net.graph, net.out);
     return net;
@@ -126,7 +126,7 @@ static void backend_end(ggml_backend_t backend) {
 
 static void the_steady_state_takes_nothing(void **state) {
     (void) state;
-    struct net net         = net_new();
+    struct net net = net_new();
     ggml_backend_t backend = backend_new(4);
     assert_int_equal(compute(backend, net.graph), GGML_STATUS_SUCCESS);
     struct ggml_cplan plan = ggml_graph_plan(net.graph, 4, NULL);
@@ -134,10 +134,10 @@ static void the_steady_state_takes_nothing(void **state) {
     plan.work_data = malloc(plan.work_size);
     assert_int_equal(ggml_graph_compute(net.graph, &plan), GGML_STATUS_SUCCESS);
 
-    const size_t work      = berth_cpu_work_size(backend);
-    const int threads      = n_threads_now();
+    const size_t work = berth_cpu_work_size(backend);
+    const int threads = n_threads_now();
     const int threads_made = atomic_load(&n_threads_made);
-    const int mallocs      = atomic_load(&n_mallocs);
+    const int mallocs = atomic_load(&n_mallocs);
     berth_alloc_watch(true);
     const int n_computes = SANITIZED ? 50 : 1000; // the count is what matters, and it is not taken under sanitizers
     for (int i = 0; i < n_computes; i++) {
@@ -146,7 +146,7 @@ static void the_steady_state_takes_nothing(void **state) {
         }
     }
     const int mallocs_after = atomic_load(&n_mallocs);
-    const int64_t made      = berth_alloc_made();
+    const int64_t made = berth_alloc_made();
     berth_alloc_watch(false);
     const int made_after = atomic_load(&n_threads_made);
     printf("%d computes on a backend and %d without: %d heap allocations, %d new threads, %zu bytes of work memory\n", n_computes,
@@ -183,13 +183,13 @@ static void more_threads_than_processors_get_on(void **state) {
     skip();
 #endif
     const int n_cpus = (int) fmin((double) sysconf(_SC_NPROCESSORS_ONLN), GGML_MAX_N_THREADS / 4);
-    struct net net   = net_new();
+    struct net net = net_new();
     unsetenv("BERTH_CPU_OVERSUBSCRIBE");
     ggml_backend_t fitting = backend_new(n_cpus), crowd = backend_new(4 * n_cpus);
     double ratio = INFINITY;
     for (int i = 0; i < 20 && ratio > 1.5; i++) {
         const double want = fastest_ms(fitting, net.graph);
-        ratio             = fmin(ratio, fastest_ms(crowd, net.graph) / want);
+        ratio = fmin(ratio, fastest_ms(crowd, net.graph) / want);
     }
     printf("%d threads take %.2f times as long as %d\n", 4 * n_cpus, ratio, n_cpus);
     setenv("BERTH_CPU_OVERSUBSCRIBE", "1", 1);
@@ -201,9 +201,9 @@ static void more_threads_than_processors_get_on(void **state) {
 
 static void threads_agree_to_the_bit(void **state) {
     (void) state;
-    struct net net    = net_new();
+    struct net net = net_new();
     const size_t size = ggml_nbytes(net.out);
-    void *want        = malloc(size);
+    void *want = malloc(size);
     for (int n = 1; n <= 7; n++) {
         ggml_backend_t backend = backend_new(n);
         memset(net.out->data, 0xFF, size);
@@ -220,9 +220,9 @@ static void threads_agree_to_the_bit(void **state) {
 
 // Of the k largest of each row, or of all of them in order (k is 0).
 static size_t sort_work(int64_t n, int64_t n_rows, int k, int n_threads) {
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 14, .no_alloc = true});
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 14, .no_alloc = true});
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 4, false);
-    struct ggml_tensor *a     = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n, n_rows);
+    struct ggml_tensor *a = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n, n_rows);
     ggml_build_forward_expand(graph, k > 0 ? ggml_top_k(ctx, a, k) : ggml_argsort(ctx, a, GGML_SORT_ORDER_DESC));
     const size_t size = ggml_graph_plan(graph, n_threads, NULL).work_size;
     ggml_free(ctx);
@@ -256,15 +256,15 @@ static void long_rows_are_sorted(void **state) {
     static bool seen[ROW];
     for (int c = 0; c < 16; c++) {
         const bool down = c & 1, is_half = c & 2, is_few = c & 4, is_top = c & 8;
-        const int k              = is_top ? ROW / 2 : ROW;
+        const int k = is_top ? ROW / 2 : ROW;
         struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20});
-        struct ggml_tensor *x    = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, ROW, 2);
+        struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, ROW, 2);
         struct ggml_tensor *half = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, ROW, 2);
-        float *values            = x->data;
-        struct check_rng rng     = check_rng_new((uint64_t) c + 1);
+        float *values = x->data;
+        struct check_rng rng = check_rng_new((uint64_t) c + 1);
         for (int i = 0; i < 2 * ROW; i++) {
             const uint64_t r = check_rng_next(&rng) >> 11;
-            values[i]        = r % 16 == 0 ? odd[r / 16 % 6] : is_few ? (float) (r % 3) : (float) (r % 60001) - 30000.0f;
+            values[i] = r % 16 == 0 ? odd[r / 16 % 6] : is_few ? (float) (r % 3) : (float) (r % 60001) - 30000.0f;
         }
         ggml_fp32_to_fp16_row(values, half->data, 2 * ROW);
         if (is_half) {
@@ -277,7 +277,7 @@ static void long_rows_are_sorted(void **state) {
         ggml_build_forward_expand(graph, t);
         assert_int_equal(ggml_graph_compute_with_ctx(ctx, graph, 2), GGML_STATUS_SUCCESS);
         for (int row = 0; row < 2; row++) {
-            int32_t *at    = (int32_t *) t->data + row * k;
+            int32_t *at = (int32_t *) t->data + row * k;
             const float *v = values + row * ROW;
             if (is_top) { // the first two have changed places
                 const int32_t first = at[0];
@@ -302,7 +302,7 @@ static void long_rows_are_sorted(void **state) {
 
 static void work_memory_is_known_before(void **state) {
     (void) state;
-    struct net net         = net_new();
+    struct net net = net_new();
     ggml_backend_t backend = backend_new(3);
     assert_int_equal(berth_cpu_work_size(backend), 0);
     const size_t need = berth_cpu_graph_work_size(backend, net.graph);
@@ -331,7 +331,7 @@ static void aborts_end_within_one_op(void **state) {
     struct net net = net_new();
     for (int n = 1; n <= 4; n += 3) {
         ggml_backend_t backend = backend_new(n);
-        int n_ops              = 1 << 30;
+        int n_ops = 1 << 30;
         ggml_backend_cpu_set_abort_callback(backend, count_down, &n_ops);
         assert_int_equal(compute(backend, net.graph), GGML_STATUS_SUCCESS);
         const int n_all = (1 << 30) - n_ops;
@@ -352,9 +352,9 @@ static void aborts_end_within_one_op(void **state) {
 static void what_cannot_run_is_reported(void **state) {
     (void) state;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20});
-    ggml_backend_t backend   = backend_new(2);
-    struct ggml_tensor *a    = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 4);
-    struct ggml_tensor *b    = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 7, 4);
+    ggml_backend_t backend = backend_new(2);
+    struct ggml_tensor *a = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 4);
+    struct ggml_tensor *b = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 7, 4);
 
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, ggml_mul_mat(ctx, a, b));
@@ -362,23 +362,23 @@ static void what_cannot_run_is_reported(void **state) {
     assert_non_null(strstr(berth_last_error(), "poison"));
 
     struct ggml_tensor *odd = ggml_sqr(ctx, a);
-    odd->op                 = GGML_OP_COUNT;
-    graph                   = ggml_new_graph(ctx);
+    odd->op = GGML_OP_COUNT;
+    graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, odd);
     assert_int_equal(compute(backend, graph), GGML_STATUS_FAILED);
-    odd->op   = GGML_OP_SQR;
+    odd->op = GGML_OP_SQR;
     odd->type = GGML_TYPE_I64;
     assert_int_equal(compute(backend, graph), GGML_STATUS_FAILED);
-    odd->type  = GGML_TYPE_F32;
+    odd->type = GGML_TYPE_F32;
     void *data = a->data;
-    a->data    = NULL;
+    a->data = NULL;
     assert_int_equal(compute(backend, graph), GGML_STATUS_FAILED);
     assert_non_null(strstr(berth_last_error(), "memory"));
     a->data = data;
     assert_int_equal(compute(backend, graph), GGML_STATUS_SUCCESS);
 
     struct ggml_tensor *past = ggml_view_2d(ctx, a, 8, 2, 3 * a->nb[1], a->nb[1]); // rows 1 and 4 of 4
-    graph                    = ggml_new_graph(ctx);
+    graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, ggml_cont(ctx, past));
     assert_int_equal(compute(backend, graph), GGML_STATUS_FAILED);
     past->nb[1] = 2 * a->nb[1];
@@ -392,10 +392,10 @@ static void what_cannot_run_is_reported(void **state) {
 
 static void bad_row_numbers_fail_the_compute(void **state) {
     (void) state;
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 16 << 20});
-    struct ggml_tensor *a     = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 256, 100);
-    struct ggml_tensor *rows  = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1000);
-    struct ggml_tensor *got   = ggml_get_rows(ctx, a, rows);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 16 << 20});
+    struct ggml_tensor *a = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 256, 100);
+    struct ggml_tensor *rows = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1000);
+    struct ggml_tensor *got = ggml_get_rows(ctx, a, rows);
     struct ggml_tensor *after = ggml_sqr(ctx, got);
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, after);
@@ -418,10 +418,10 @@ static void bad_row_numbers_fail_the_compute(void **state) {
 
 static void unflagged_nodes_are_skipped(void **state) {
     (void) state;
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 20});
-    struct ggml_tensor *a     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
-    struct ggml_tensor *b     = ggml_sqr(ctx, a);
-    struct ggml_tensor *c     = ggml_sqr(ctx, b);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20});
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
+    struct ggml_tensor *b = ggml_sqr(ctx, a);
+    struct ggml_tensor *c = ggml_sqr(ctx, b);
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, c);
     ggml_set_f32(a, 2.0f);
@@ -451,9 +451,9 @@ static void custom_ops_get_their_tasks(void **state) {
             if (n_tasks == 0) {
                 continue;
             }
-            struct seen seen          = {0};
-            struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 20});
-            struct ggml_tensor *a     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
+            struct seen seen = {0};
+            struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20});
+            struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
             struct ggml_cgraph *graph = ggml_new_graph(ctx);
             ggml_build_forward_expand(graph, ggml_map_custom1(ctx, a, custom, n_tasks, &seen));
             assert_int_equal(ggml_graph_compute_with_ctx(ctx, graph, n_threads), GGML_STATUS_SUCCESS);
@@ -469,8 +469,8 @@ static void custom_ops_get_their_tasks(void **state) {
 
 static void plans_compute_again_and_again(void **state) {
     (void) state;
-    struct net net                 = net_new();
-    ggml_backend_t backend         = backend_new(3);
+    struct net net = net_new();
+    ggml_backend_t backend = backend_new(3);
     ggml_backend_graph_plan_t plan = backend->iface.graph_plan_create(backend, net.graph);
     assert_non_null(plan);
     for (int i = 0; i < 3; i++) {
@@ -483,11 +483,11 @@ static void plans_compute_again_and_again(void **state) {
 
 static void pools_of_the_caller_are_used(void **state) {
     (void) state;
-    struct net net                       = net_new();
-    ggml_backend_t backend               = backend_new(4);
+    struct net net = net_new();
+    ggml_backend_t backend = backend_new(4);
     struct ggml_threadpool_params params = ggml_threadpool_params_default(2);
-    struct ggml_threadpool *pool         = ggml_threadpool_new(&params);
-    const int before                     = n_threads_now();
+    struct ggml_threadpool *pool = ggml_threadpool_new(&params);
+    const int before = n_threads_now();
     ggml_backend_cpu_set_threadpool(backend, pool);
     assert_int_equal(compute(backend, net.graph), GGML_STATUS_SUCCESS); // 4 threads wanted, 2 are there
     assert_int_equal(n_threads_now(), before);
@@ -501,13 +501,13 @@ static void pools_of_the_caller_are_used(void **state) {
 static void every_failed_allocation_is_survived(void **state) {
     (void) state;
     struct net net = net_new();
-    bool all_well  = false;
+    bool all_well = false;
     for (int64_t n = 1; !all_well; n++) {
         berth_alloc_watch(true);
         berth_alloc_fail_at(n);
         ggml_backend_t backend = ggml_backend_cpu_init();
         if (backend != NULL) {
-            const enum ggml_status a       = compute(backend, net.graph);
+            const enum ggml_status a = compute(backend, net.graph);
             ggml_backend_graph_plan_t plan = backend->iface.graph_plan_create(backend, net.graph);
             const enum ggml_status b = plan != NULL ? backend->iface.graph_plan_compute(backend, plan) : GGML_STATUS_ALLOC_FAILED;
             backend->iface.graph_plan_free(backend, plan);
@@ -529,7 +529,7 @@ static void scalars_of_every_type(void **state) {
         GGML_TYPE_I8, GGML_TYPE_I16, GGML_TYPE_I32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_F32};
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20});
     for (size_t i = 0; i < 6; i++) {
-        struct ggml_tensor *t    = ggml_new_tensor_2d(ctx, types[i], 5, 3);
+        struct ggml_tensor *t = ggml_new_tensor_2d(ctx, types[i], 5, 3);
         struct ggml_tensor *turn = ggml_transpose(ctx, t);
         assert_ptr_equal(ggml_set_i32(t, 7), t);
         assert_int_equal(ggml_get_i32_1d(t, 14), 7);

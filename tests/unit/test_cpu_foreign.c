@@ -54,7 +54,7 @@ static bool api_open(struct api *api, void *lib) {
 
 static struct ggml_tensor *weights(const struct api *g, struct ggml_context *ctx, int64_t ne0, int64_t ne1, uint64_t seed) {
     struct ggml_tensor *t = g->ggml_new_tensor_2d(ctx, GGML_TYPE_F32, ne0, ne1);
-    struct check_rng rng  = check_rng_new(seed);
+    struct check_rng rng = check_rng_new(seed);
     for (int64_t i = 0; i < ne0 * ne1; i++) {
         ((float *) t->data)[i] = ((float) (check_rng_next(&rng) >> 40) * 0x1p-24f - 0.5f) * 0.3f;
     }
@@ -71,27 +71,27 @@ static struct ggml_tensor *layer(const struct api *g, struct ggml_context *ctx, 
     struct ggml_tensor *k = heads(g, ctx, g->ggml_mul_mat(ctx, weights(g, ctx, N_EMBD, N_EMBD, seed + 2), n));
     struct ggml_tensor *v = heads(g, ctx, g->ggml_mul_mat(ctx, weights(g, ctx, N_EMBD, N_EMBD, seed + 3), n));
     struct ggml_tensor *p = g->ggml_soft_max_ext(ctx, g->ggml_mul_mat(ctx, k, q), NULL, 0.25f, 0.0f);
-    v                     = g->ggml_cont(ctx, g->ggml_permute(ctx, v, 1, 0, 2, 3));
+    v = g->ggml_cont(ctx, g->ggml_permute(ctx, v, 1, 0, 2, 3));
     struct ggml_tensor *a = g->ggml_permute(ctx, g->ggml_mul_mat(ctx, v, p), 0, 2, 1, 3);
-    a                     = g->ggml_cont_2d(ctx, a, N_EMBD, N_TOKENS);
-    h                     = g->ggml_add(ctx, h, g->ggml_mul_mat(ctx, weights(g, ctx, N_EMBD, N_EMBD, seed + 4), a));
-    n                     = g->ggml_rms_norm(ctx, h, 1e-5f);
+    a = g->ggml_cont_2d(ctx, a, N_EMBD, N_TOKENS);
+    h = g->ggml_add(ctx, h, g->ggml_mul_mat(ctx, weights(g, ctx, N_EMBD, N_EMBD, seed + 4), a));
+    n = g->ggml_rms_norm(ctx, h, 1e-5f);
     struct ggml_tensor *u = g->ggml_silu(ctx, g->ggml_mul_mat(ctx, weights(g, ctx, N_EMBD, 4 * N_EMBD, seed + 5), n));
-    u                     = g->ggml_mul(ctx, u, g->ggml_mul_mat(ctx, weights(g, ctx, N_EMBD, 4 * N_EMBD, seed + 6), n));
+    u = g->ggml_mul(ctx, u, g->ggml_mul_mat(ctx, weights(g, ctx, N_EMBD, 4 * N_EMBD, seed + 6), n));
     return g->ggml_add(ctx, h, g->ggml_mul_mat(ctx, weights(g, ctx, 4 * N_EMBD, N_EMBD, seed + 7), u));
 }
 
 // The result of the model on a device, which the caller frees. NULL: it did not compute.
 static float *model_run(const struct api *g, ggml_backend_dev_t dev) {
     struct ggml_context *ctx = g->ggml_init((struct ggml_init_params){.mem_size = 64u << 20});
-    struct ggml_tensor *h    = weights(g, ctx, N_EMBD, N_TOKENS, 1);
+    struct ggml_tensor *h = weights(g, ctx, N_EMBD, N_TOKENS, 1);
     for (uint64_t i = 0; i < N_LAYER; i++) {
         h = layer(g, ctx, h, 100 * (i + 1));
     }
     struct ggml_cgraph *graph = g->ggml_new_graph(ctx);
     g->ggml_build_forward_expand(graph, h);
     ggml_backend_t backend = dev->iface.init_backend(dev, NULL);
-    float *out             = NULL;
+    float *out = NULL;
     if (backend->iface.graph_compute(backend, graph) == GGML_STATUS_SUCCESS) {
         out = malloc(sizeof(float) * N_EMBD * N_TOKENS);
         memcpy(out, h->data, sizeof(float) * N_EMBD * N_TOKENS);
@@ -125,9 +125,9 @@ static ggml_backend_dev_t reference_device(void) {
     static const char *const libraries[] = {"libggml-cpu-armv8.6_1.so", "libggml-cpu-armv8.2_2.so", "libggml-cpu-armv8.0_1.so",
         "libggml-cpu-haswell.so", "libggml-cpu-x64.so"};
     for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++) {
-        int (*score)(void)               = NULL;
+        int (*score)(void) = NULL;
         ggml_backend_reg_t (*init)(void) = NULL;
-        void *lib                        = oracle_load(libraries[i]);
+        void *lib = oracle_load(libraries[i]);
         if (lib != NULL && symbol(lib, "ggml_backend_score", &score) && score() > 0 && symbol(lib, "ggml_backend_init", &init)) {
             return init()->iface.get_device(init(), 0);
         }
@@ -144,7 +144,7 @@ static void the_reference_loads_and_runs_it(void **state) {
         skip();
     }
     struct api theirs, ours;
-    ggml_backend_reg_t (*load)(const char *)    = NULL;
+    ggml_backend_reg_t (*load)(const char *) = NULL;
     ggml_backend_dev_t (*by_name)(const char *) = NULL;
     assert_true(api_open(&theirs, base));
     assert_true(api_open(&ours, RTLD_DEFAULT));
@@ -156,7 +156,7 @@ static void the_reference_loads_and_runs_it(void **state) {
     assert_ptr_not_equal(reg, ggml_backend_cpu_reg()); // a copy of its own, in ggml's namespace
     assert_ptr_equal(by_name("CPU"), reg->iface.get_device(reg, 0));
 
-    float *here  = model_run(&ours, ggml_backend_cpu_reg()->iface.get_device(ggml_backend_cpu_reg(), 0));
+    float *here = model_run(&ours, ggml_backend_cpu_reg()->iface.get_device(ggml_backend_cpu_reg(), 0));
     float *there = model_run(&theirs, reg->iface.get_device(reg, 0));
     assert_non_null(here);
     assert_non_null(there);
@@ -165,7 +165,7 @@ static void the_reference_loads_and_runs_it(void **state) {
     ggml_backend_dev_t dev = reference_device();
     assert_non_null(dev);
     float *want = model_run(&theirs, dev);
-    float *mix  = model_run(&ours, dev); // and its CPU library on Berth's tensors
+    float *mix = model_run(&ours, dev); // and its CPU library on Berth's tensors
     assert_non_null(want);
     assert_non_null(mix);
     printf("%d layers: Berth's CPU on both bases is the same to the bit, nmse to ggml's CPU %.2g\n", N_LAYER, nmse(here, want));

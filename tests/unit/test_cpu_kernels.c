@@ -22,11 +22,11 @@ static float rows[ROWS * N_MAX], cols[COLS * N_MAX];
 static void numbers(void) {
     uint32_t state = 12345;
     for (int i = 0; i < ROWS * N_MAX; i++) {
-        state   = state * 1664525u + 1013904223u;
+        state = state * 1664525u + 1013904223u;
         rows[i] = (float) (int32_t) state / 2147483648.0f;
     }
     for (int i = 0; i < COLS * N_MAX; i++) {
-        state   = state * 1664525u + 1013904223u;
+        state = state * 1664525u + 1013904223u;
         cols[i] = (float) (int32_t) state / 536870912.0f;
     }
 }
@@ -52,10 +52,10 @@ struct subject {
 static struct subject subject_new(enum ggml_type type, int64_t n) {
     const struct cpu_kernels *k = &cpu_kernels_portable;
     struct subject s = {.type = type, .with = k->traits[type].vec_dot_type, .n = n, .row_size = ggml_row_size(type, n)};
-    s.x              = walled(s.row_size * ROWS);
-    s.y              = walled(sizeof(float) * COLS * (size_t) n);
-    s.expected       = malloc(sizeof(float) * ROWS * COLS);
-    char *y          = malloc(ggml_row_size(s.with, n));
+    s.x = walled(s.row_size * ROWS);
+    s.y = walled(sizeof(float) * COLS * (size_t) n);
+    s.expected = malloc(sizeof(float) * ROWS * COLS);
+    char *y = malloc(ggml_row_size(s.with, n));
     assert_true(s.expected != NULL && y != NULL);
     for (int r = 0; r < ROWS; r++) {
         k->traits[type].from_float(rows + r * N_MAX, s.x + (size_t) r * s.row_size, n);
@@ -105,7 +105,7 @@ static void expect_tile(const struct subject *s, const char *slot, int nx, int n
 
 static void check_dots(const struct subject *s) {
     const size_t by = ggml_row_size(s->with, s->n);
-    char *y         = walled(by * COLS);
+    char *y = walled(by * COLS);
     for (int c = 0; c < COLS; c++) {
         tier.traits[s->with].from_float(s->y + c * s->n, y + (size_t) c * by, s->n);
         for (int r = 0; r < ROWS; r++) {
@@ -133,7 +133,7 @@ static void check_gemv_cols(const struct subject *s, const struct cpu_gemv *g, s
     const void *columns[CPU_GEMV_COLS];
     for (int c = 0; c < CPU_GEMV_COLS; c++) {
         columns[c] = y + size * (size_t) c;
-        got[c]     = results[c];
+        got[c] = results[c];
         g->pack_y(&tier, s->n, y + size * (size_t) c, s->y + c % COLS * s->n);
     }
     for (int ny = 2; ny <= CPU_GEMV_COLS; ny++) {
@@ -154,7 +154,7 @@ static void check_gemv(const struct subject *s) {
         return;
     }
     const size_t size = ((size_t) ((s->n + g->step - 1) / g->step) * g->y_size + 63) / 64 * 64;
-    char *y           = walled(size);
+    char *y = walled(size);
     for (int c = 0; c < COLS; c++) {
         float *got = result_at(ROWS, 1);
         g->pack_y(&tier, s->n, y, s->y + c * s->n);
@@ -187,8 +187,8 @@ static void check_gemm(const struct subject *s) {
         return;
     }
     const size_t n_steps = (size_t) ((s->n + g->step - 1) / g->step);
-    const size_t x_size  = (g->x_head + n_steps * g->x_size + 63) / 64 * 64;
-    const size_t y_size  = (g->y_head + n_steps * g->y_size + 63) / 64 * 64;
+    const size_t x_size = (g->x_head + n_steps * g->x_size + 63) / 64 * 64;
+    const size_t y_size = (g->y_head + n_steps * g->y_size + 63) / 64 * 64;
     char *x = walled(x_size), *y = walled(y_size);
     for (int nx = 1; nx <= g->mr; nx++) {
         g->pack_x(s->n, x, s->x + (size_t) (ROWS - nx) * s->row_size, s->row_size, nx);
@@ -217,7 +217,7 @@ static void check_tier(void) {
         if (traits->vec_dot == NULL || traits->from_float == NULL) {
             continue;
         }
-        const int64_t blck      = ggml_blck_size((enum ggml_type) t);
+        const int64_t blck = ggml_blck_size((enum ggml_type) t);
         const int64_t lengths[] = {blck, 3 * blck, 4 * blck, blck == 1 ? 1003 : N_MAX};
         for (int i = 0; i < 4; i++) {
             struct subject s = subject_new((enum ggml_type) t, lengths[i]);
@@ -232,7 +232,7 @@ static void check_tier(void) {
 // Scales of mxfp4, from powers that floats have no whole digits for to those that a sum can just have.
 static void check_powers(void) {
     const struct cpu_kernels *k = &cpu_kernels_portable;
-    const struct cpu_gemv *g    = &tier.gemv[GGML_TYPE_MXFP4];
+    const struct cpu_gemv *g = &tier.gemv[GGML_TYPE_MXFP4];
     enum { N = 128, N_POWERS = 240 };
     block_mxfp4 x[N_POWERS][N / QK_MXFP4];
     block_q8_0 y[N / QK_Q8_0];
@@ -273,7 +273,7 @@ static void expect_near(const char *slot, int64_t n, int64_t i, float got, float
 // A row that ends at the wall, in place, as some would have it; sums over it.
 static void check_row(int64_t n) {
     const struct cpu_kernels *p = &cpu_kernels_portable;
-    const size_t size           = (size_t) n * sizeof(float);
+    const size_t size = (size_t) n * sizeof(float);
     float *x = walled(size), *y = walled(size), want[ROW_MAX];
 #define ONE(slot) \
     do { \
@@ -398,17 +398,17 @@ static void test_far_scales(void **state) {
     (void) state;
     cpu_init();
     const struct cpu_kernels *k = &cpu_kernels_best;
-    const struct cpu_gemm *g    = &k->gemm[GGML_TYPE_F16];
+    const struct cpu_gemm *g = &k->gemm[GGML_TYPE_F16];
     if (g->run == NULL) {
         skip();
     }
     enum { ELEMENTS = 64 };
     uint16_t x[ELEMENTS];
     float row[ELEMENTS] = {60000.0f, 0.5f}, y[ELEMENTS] = {0.0f, 1e37f}, got;
-    const float *column  = y;
+    const float *column = y;
     const size_t n_steps = (size_t) ((ELEMENTS + g->step - 1) / g->step);
-    char *px             = aligned_alloc(64, (g->x_head + n_steps * g->x_size + 63) / 64 * 64);
-    char *py             = aligned_alloc(64, (g->y_head + n_steps * g->y_size + 63) / 64 * 64);
+    char *px = aligned_alloc(64, (g->x_head + n_steps * g->x_size + 63) / 64 * 64);
+    char *py = aligned_alloc(64, (g->y_head + n_steps * g->y_size + 63) / 64 * 64);
     assert_true(px != NULL && py != NULL);
     k->traits[GGML_TYPE_F16].from_float(row, x, ELEMENTS);
     g->pack_x(ELEMENTS, px, x, sizeof x, 1);
@@ -428,7 +428,7 @@ static void check_large(void) {
     float row[ELEMENTS], y[ELEMENTS], got = 0, want = 0;
     for (int i = 0; i < ELEMENTS; i++) {
         row[i] = i % 3 == 0 ? -60000.0f : 60000.0f;
-        y[i]   = i % 5 == 0 ? 0.5f : 30.0f;
+        y[i] = i % 5 == 0 ? 0.5f : 30.0f;
         want += row[i] * y[i];
     }
     cpu_kernels_portable.traits[GGML_TYPE_F16].from_float(row, x, ELEMENTS);
@@ -491,7 +491,7 @@ static void test_nan_with_payload(void **state) {
     (void) state;
     cpu_init();
     const struct cpu_kernels *k = &cpu_kernels_best;
-    const cpu_row1_t maps[]     = {k->exp, k->silu, k->sigmoid, k->tanh, k->gelu, k->gelu_quick};
+    const cpu_row1_t maps[] = {k->exp, k->silu, k->sigmoid, k->tanh, k->gelu, k->gelu_quick};
     for (uint32_t payload = 1; payload < 0x800000; payload = payload * 3 + 1) {
         const uint32_t bits[] = {0x7f800000 | payload, 0xff800000 | payload, 0x7fc00000 | payload, 0xffc00000 | payload};
         float x[8], y[8];
@@ -520,11 +520,11 @@ static void check_angles(int64_t n, uint32_t *state) {
     const size_t size = (size_t) n * sizeof(float);
     float *x = walled(size), *c = walled(size), *s = walled(size);
     for (int64_t i = 0; i < n; i++) {
-        *state            = *state * 1664525u + 1013904223u;
-        const float any   = ldexpf((float) (int32_t) *state, (int) (*state % 71) - 61); // to 2^40
+        *state = *state * 1664525u + 1013904223u;
+        const float any = ldexpf((float) (int32_t) *state, (int) (*state % 71) - 61); // to 2^40
         const float edges = (float) ((double) ((int32_t) *state >> 6) * 1.5707963267948966);
         const float odd[] = {0.0f, -0.0f, INFINITY, NAN, 0x1p30f, -0x1.fffffep29f, 0x1p-149f, FLT_MAX};
-        x[i]              = *state >> 28 == 0 ? odd[*state >> 25 & 7] : *state >> 31 ? edges : any;
+        x[i] = *state >> 28 == 0 ? odd[*state >> 25 & 7] : *state >> 31 ? edges : any;
     }
     tier.cos_sin(n, c, s, x);
     for (int64_t i = 0; i < n; i++) {
@@ -544,7 +544,7 @@ static void test_angles(void **state) {
     for (const struct cpu_tier *t = cpu_tiers; t != NULL && t->name != NULL; t++) {
         if (t->has()) {
             t->fill(&tier);
-            tier_name    = t->name;
+            tier_name = t->name;
             uint32_t any = 1;
             for (int64_t i = 0; i < 20000; i++) {
                 check_angles(1 + i % 13, &any);

@@ -16,7 +16,7 @@
 // The numbers of a list as text, or "bad".
 static const char *expanded(const char *list) {
     static char text[256];
-    int n   = 0, first, last, more;
+    int n = 0, first, last, more;
     text[0] = '\0';
     while ((more = cpu_list_next(&list, &first, &last)) > 0) {
         n += snprintf(text + n, sizeof text - (size_t) n, "%d..%d ", first, last);
@@ -50,10 +50,10 @@ static void tree_file(const char *name, const char *text) {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", root, name);
     char *slash = strrchr(path, '/');
-    *slash      = '\0';
+    *slash = '\0';
     mkdir(path, 0700); // it may be there
-    *slash         = '/';
-    const int fd   = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    *slash = '/';
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     const size_t n = strlen(text);
     assert_true(fd >= 0);
     assert_true(write(fd, text, n) == (ssize_t) n);
@@ -86,7 +86,7 @@ static struct cpu_numa *numa_of(enum ggml_numa_strategy strategy, int n, int cpu
 
 static void assert_place(const struct cpu_numa *numa, int ith, const char *list) {
     const cpu_set_t *set = cpu_numa_place(numa, ith);
-    const size_t size    = cpu_numa_set_size(numa);
+    const size_t size = cpu_numa_set_size(numa);
     int first, last, n = 0;
     while (cpu_list_next(&list, &first, &last) > 0) {
         for (int i = first; i <= last; i++, n++) {
@@ -257,16 +257,16 @@ static void pools_follow(void **state) {
         skip();
     }
     struct ggml_threadpool_params params = ggml_threadpool_params_default(4);
-    struct ggml_threadpool *pool         = ggml_threadpool_new(&params);
-    params.cpumask[cpu[1]]               = true;
-    struct ggml_threadpool *masked       = ggml_threadpool_new(&params);
+    struct ggml_threadpool *pool = ggml_threadpool_new(&params);
+    params.cpumask[cpu[1]] = true;
+    struct ggml_threadpool *masked = ggml_threadpool_new(&params);
     struct seen s;
     cpu_pool_run(pool, 4, look_job, &s);
     assert_true(CPU_EQUAL(&s.set[1], &own));
 
     // the strategy may come after the pool
     const struct cpu_numa_host host = {.root = root, .allowed = &own, .allowed_size = sizeof own, .cpu = cpu[0]};
-    struct cpu_numa *numa           = cpu_numa_new(GGML_NUMA_STRATEGY_DISTRIBUTE, &host);
+    struct cpu_numa *numa = cpu_numa_new(GGML_NUMA_STRATEGY_DISTRIBUTE, &host);
     assert_non_null(numa);
     assert_false(ggml_is_numa());
     assert_null(cpu_numa_activate(numa));
@@ -297,13 +297,13 @@ static void pools_follow(void **state) {
 
 static int count_nodes(void) {
     char text[256] = "";
-    const int fd   = open("/sys/devices/system/node/online", O_RDONLY);
+    const int fd = open("/sys/devices/system/node/online", O_RDONLY);
     if (fd >= 0) {
         assert_true(read(fd, text, sizeof text - 1) > 0);
         close(fd);
     }
     const char *at = text;
-    int n          = 0, first, last;
+    int n = 0, first, last;
     while (cpu_list_next(&at, &first, &last) > 0) {
         n += last - first + 1;
     }
@@ -330,8 +330,8 @@ static void this_machine_is_told_as_the_reference_tells_it(void **state) {
         return;
     }
     void (*init)(enum ggml_numa_strategy) = NULL;
-    bool (*is_numa)(void)                 = NULL;
-    void *found                           = dlsym(lib, "ggml_numa_init");
+    bool (*is_numa)(void) = NULL;
+    void *found = dlsym(lib, "ggml_numa_init");
     memcpy(&init, &found, sizeof init);
     found = dlsym(lib, "ggml_is_numa");
     memcpy(&is_numa, &found, sizeof is_numa);

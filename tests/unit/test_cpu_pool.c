@@ -15,7 +15,7 @@
 
 static struct ggml_threadpool *pool_of(int n) {
     struct ggml_threadpool_params params = ggml_threadpool_params_default(n);
-    struct ggml_threadpool *pool         = ggml_threadpool_new(&params);
+    struct ggml_threadpool *pool = ggml_threadpool_new(&params);
     assert_non_null(pool);
     assert_int_equal(ggml_threadpool_get_n_threads(pool), n);
     return pool;
@@ -34,8 +34,8 @@ static void every_thread_gets_every_job(void **state) {
     (void) state;
     for (int n = 1; n <= MAX_THREADS; n++) {
         struct ggml_threadpool *pool = pool_of(n);
-        struct counts c              = {0};
-        int want[MAX_THREADS]        = {0};
+        struct counts c = {0};
+        int want[MAX_THREADS] = {0};
         for (int i = 0; i < 2000; i++) {
             const int m = 1 + i % n; // also jobs for some of the threads
             cpu_pool_run(pool, m, count_job, &c);
@@ -112,9 +112,9 @@ static void idle_threads_sleep(void **state) {
     static const uint32_t polls[] = {0, 50, 100};
     for (size_t i = 0; i < 3; i++) {
         struct ggml_threadpool_params params = ggml_threadpool_params_default(2);
-        params.poll                          = polls[i];
-        struct ggml_threadpool *pool         = ggml_threadpool_new(&params);
-        struct counts c                      = {0};
+        params.poll = polls[i];
+        struct ggml_threadpool *pool = ggml_threadpool_new(&params);
+        struct counts c = {0};
         cpu_pool_run(pool, 2, count_job, &c);
         sleep_ms(polls[i] == 100 ? 4 : 2);
         double spent = 100;
@@ -134,9 +134,9 @@ static void idle_threads_sleep(void **state) {
 static void paused_pools_compute(void **state) {
     (void) state;
     struct ggml_threadpool_params params = ggml_threadpool_params_default(3);
-    params.paused                        = true;
-    struct ggml_threadpool *pool         = ggml_threadpool_new(&params);
-    struct counts c                      = {0};
+    params.paused = true;
+    struct ggml_threadpool *pool = ggml_threadpool_new(&params);
+    struct counts c = {0};
     cpu_pool_run(pool, 3, count_job, &c);
     ggml_threadpool_pause(pool);
     cpu_pool_run(pool, 3, count_job, &c);
@@ -172,13 +172,13 @@ static void affinity_binds(void **state) {
     int cpus[2] = {-1, -1}, n = 0;
     for (int i = 0; i < GGML_MAX_N_THREADS && n < 2; i++) {
         if (CPU_ISSET(i, &before)) {
-            cpus[n++]         = i;
+            cpus[n++] = i;
             params.cpumask[i] = true;
         }
     }
-    params.strict_cpu            = true;
+    params.strict_cpu = true;
     struct ggml_threadpool *pool = ggml_threadpool_new(&params);
-    struct places p              = {0};
+    struct places p = {0};
     cpu_pool_run(pool, 2, place_job, &p);
     assert_int_equal(p.n_cpus[0], 1);
     assert_int_equal(p.n_cpus[1], 1);
@@ -252,7 +252,7 @@ static void forked_children_get_threads_of_their_own(void **state) {
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
-        struct counts c              = {0};
+        struct counts c = {0};
         struct ggml_threadpool *mine = cpu_pool_borrow(3);
         cpu_pool_run(mine, 3, count_job, &c);
         cpu_pool_return(mine);

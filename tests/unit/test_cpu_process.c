@@ -37,19 +37,19 @@ struct sums {
 };
 
 static struct sums sums_new(void) {
-    struct sums s         = {.ctx = arena()};
+    struct sums s = {.ctx = arena()};
     struct ggml_tensor *a = ggml_new_tensor_2d(s.ctx, GGML_TYPE_F32, 1024, 256);
     for (int64_t i = 0; i < ggml_nelements(a); i++) {
         ((float *) a->data)[i] = 0.5f;
     }
-    s.sum   = ggml_sum(s.ctx, ggml_add(s.ctx, a, a));
+    s.sum = ggml_sum(s.ctx, ggml_add(s.ctx, a, a));
     s.graph = ggml_new_graph(s.ctx);
     ggml_build_forward_expand(s.graph, s.sum);
     return s;
 }
 
 static bool is_right(const struct sums *s) {
-    const bool right        = *(const float *) s->sum->data == 1024.0f * 256.0f;
+    const bool right = *(const float *) s->sum->data == 1024.0f * 256.0f;
     *(float *) s->sum->data = 0.0f;
     return right;
 }
@@ -111,9 +111,9 @@ static void test_fork_with_a_pool_of_the_backend(void **state) {
 static void test_fork_with_a_pool_of_the_caller(void **state) {
     (void) state;
     SKIP_FORKS();
-    struct on_backend b                  = {sums_new(), ggml_backend_cpu_init()};
+    struct on_backend b = {sums_new(), ggml_backend_cpu_init()};
     struct ggml_threadpool_params params = ggml_threadpool_params_default(N_THREADS);
-    struct ggml_threadpool *pool         = ggml_threadpool_new(&params);
+    struct ggml_threadpool *pool = ggml_threadpool_new(&params);
     ggml_backend_cpu_set_n_threads(b.cpu, N_THREADS);
     ggml_backend_cpu_set_threadpool(b.cpu, pool);
     assert_true(backend_computes(&b));
@@ -186,15 +186,15 @@ static void op_that_computes(struct ggml_tensor *dst, int ith, int nth, void *da
         inner.status = ggml_backend_graph_compute(inner.cpu, inner.graph);
     } else {
         struct ggml_cplan plan = ggml_graph_plan(inner.graph, N_THREADS, inner.pool);
-        plan.work_data         = calloc(1, plan.work_size + 1);
-        inner.status           = ggml_graph_compute(inner.graph, &plan);
+        plan.work_data = calloc(1, plan.work_size + 1);
+        inner.status = ggml_graph_compute(inner.graph, &plan);
         free(plan.work_data);
     }
     snprintf(inner.error, sizeof inner.error, "%s", berth_last_error());
 }
 
 static struct ggml_cgraph *outer_graph(struct ggml_context *ctx, bool on_a_worker) {
-    struct ggml_tensor *a     = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 1024, 256);
+    struct ggml_tensor *a = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 1024, 256);
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     memset(a->data, 0, ggml_nbytes(a));
     ggml_build_forward_expand(graph, ggml_custom_4d(ctx, GGML_TYPE_F32, 1024, 256, 1, 1, &a, 1, op_that_computes,
@@ -203,40 +203,40 @@ static struct ggml_cgraph *outer_graph(struct ggml_context *ctx, bool on_a_worke
 }
 
 static bool op_computes_on_its_backend(void *on_a_worker) {
-    struct on_backend b       = {sums_new(), ggml_backend_cpu_init()};
+    struct on_backend b = {sums_new(), ggml_backend_cpu_init()};
     struct ggml_cgraph *outer = outer_graph(b.s.ctx, on_a_worker != NULL);
     ggml_backend_cpu_set_n_threads(b.cpu, N_THREADS);
-    inner.cpu          = b.cpu;
-    inner.graph        = b.s.graph;
+    inner.cpu = b.cpu;
+    inner.graph = b.s.graph;
     const bool refused = ggml_backend_graph_compute(b.cpu, outer) == GGML_STATUS_SUCCESS && inner.status == GGML_STATUS_FAILED &&
                          strstr(inner.error, "computes on the backend") != NULL;
     return refused && backend_computes(&b);
 }
 
 static bool op_computes_on_its_pool(void *on_a_worker) {
-    struct sums s                        = sums_new();
+    struct sums s = sums_new();
     struct ggml_threadpool_params params = ggml_threadpool_params_default(N_THREADS);
-    struct ggml_threadpool *pool         = ggml_threadpool_new(&params);
-    struct ggml_cgraph *outer            = outer_graph(s.ctx, on_a_worker != NULL);
-    inner.cpu                            = NULL;
-    inner.pool                           = pool;
-    inner.graph                          = s.graph;
-    struct ggml_cplan plan               = ggml_graph_plan(outer, N_THREADS, pool);
+    struct ggml_threadpool *pool = ggml_threadpool_new(&params);
+    struct ggml_cgraph *outer = outer_graph(s.ctx, on_a_worker != NULL);
+    inner.cpu = NULL;
+    inner.pool = pool;
+    inner.graph = s.graph;
+    struct ggml_cplan plan = ggml_graph_plan(outer, N_THREADS, pool);
     return ggml_graph_compute(outer, &plan) == GGML_STATUS_SUCCESS && inner.status == GGML_STATUS_FAILED &&
            strstr(inner.error, "thread pool") != NULL;
 }
 
 // On another backend, or on the spare pool, it may.
 static bool op_computes_elsewhere(void *on_a_worker) {
-    struct on_backend b       = {sums_new(), ggml_backend_cpu_init()};
+    struct on_backend b = {sums_new(), ggml_backend_cpu_init()};
     struct ggml_cgraph *outer = outer_graph(b.s.ctx, on_a_worker != NULL);
     ggml_backend_cpu_set_n_threads(b.cpu, N_THREADS);
-    inner.cpu   = ggml_backend_cpu_init();
+    inner.cpu = ggml_backend_cpu_init();
     inner.graph = b.s.graph;
     ggml_backend_cpu_set_n_threads(inner.cpu, N_THREADS);
     const bool on_another =
         ggml_backend_graph_compute(b.cpu, outer) == GGML_STATUS_SUCCESS && inner.status == GGML_STATUS_SUCCESS && is_right(&b.s);
-    inner.cpu  = NULL;
+    inner.cpu = NULL;
     inner.pool = NULL;
     return on_another && ggml_backend_graph_compute(b.cpu, outer) == GGML_STATUS_SUCCESS && inner.status == GGML_STATUS_SUCCESS &&
            is_right(&b.s);
@@ -266,9 +266,9 @@ static void note_thread(int number) {
 
 static void test_workers_take_no_signals(void **state) {
     (void) state;
-    struct sums s                        = sums_new();
+    struct sums s = sums_new();
     struct ggml_threadpool_params params = ggml_threadpool_params_default(4);
-    struct ggml_threadpool *pool         = ggml_threadpool_new(&params);
+    struct ggml_threadpool *pool = ggml_threadpool_new(&params);
     sigset_t usr1;
     sigemptyset(&usr1);
     sigaddset(&usr1, SIGUSR1);

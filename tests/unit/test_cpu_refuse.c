@@ -57,7 +57,7 @@ static void test_acc_past_the_end(void **state) {
 static void test_too_few_windows(void **state) {
     (void) state;
     struct ggml_context *ctx = arena();
-    struct ggml_tensor *a    = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 3, 3, 1);
+    struct ggml_tensor *a = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 3, 3, 1);
     expect_failure(ctx, ggml_win_unpart(ctx, a, 5, 4, 3), "WIN_UNPART");
 }
 
@@ -67,9 +67,9 @@ static void test_attention_backwards(void **state) {
     struct ggml_context *ctx = arena();
     struct ggml_tensor *q = zeros(ctx, GGML_TYPE_F32, 8, 4), *k = zeros(ctx, GGML_TYPE_F32, 8, 4);
     expect_failure(ctx, ggml_flash_attn_back(ctx, q, k, k, q, false), "no backward pass of attention");
-    ctx                   = arena();
+    ctx = arena();
     struct ggml_tensor *t = zeros(ctx, GGML_TYPE_F32, 8, 4); // from another constructor than ours
-    t->op                 = GGML_OP_FLASH_ATTN_BACK;
+    t->op = GGML_OP_FLASH_ATTN_BACK;
     for (int i = 0; i < 4; i++) {
         t->src[i] = zeros(ctx, GGML_TYPE_F32, 8, 4);
     }
@@ -83,7 +83,7 @@ static void test_product_of_another_shape(void **state) {
         struct ggml_context *ctx = arena();
         struct ggml_tensor *t =
             ggml_new_tensor_4d(ctx, GGML_TYPE_F32, dim == 0 ? 5 : 4, dim == 1 ? 4 : 3, dim == 2 ? 2 : 1, dim == 3 ? 2 : 1);
-        t->op     = GGML_OP_MUL_MAT;
+        t->op = GGML_OP_MUL_MAT;
         t->src[0] = zeros(ctx, GGML_TYPE_F32, 8, 4);
         t->src[1] = zeros(ctx, GGML_TYPE_F32, 8, 3);
         expect_failure(ctx, t, "MUL_MAT");
@@ -93,30 +93,30 @@ static void test_product_of_another_shape(void **state) {
 // Edited by hand: strides of 0 let a few bytes be any number of elements, and the product of the extents wraps to a small one.
 static void test_sizes_that_wrap(void **state) {
     (void) state;
-    const int64_t far        = ((int64_t) 1 << 62) + 1; // times 4: 4
+    const int64_t far = ((int64_t) 1 << 62) + 1; // times 4: 4
     struct ggml_context *ctx = arena();
-    struct ggml_tensor *k    = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 2, 1, 1),
-                       *x    = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 4, 4, 1, 1);
-    struct ggml_tensor *t    = ggml_im2col(ctx, k, x, 1, 1, 0, 0, 1, 1, true, GGML_TYPE_F32);
+    struct ggml_tensor *k = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 2, 1, 1),
+                       *x = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 4, 4, 1, 1);
+    struct ggml_tensor *t = ggml_im2col(ctx, k, x, 1, 1, 0, 0, 1, 1, true, GGML_TYPE_F32);
     assert_int_equal(t->ne[0], 4);
     k->ne[0] = far, k->ne[1] = 4;
     memset(k->nb, 0, sizeof k->nb);
     assert_false(ggml_backend_supports_op(cpu, t));
     expect_failure(ctx, t, "IM2COL");
 
-    ctx      = arena();
-    k        = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 2, 1, 1);
-    x        = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 4, 3, 3, 1);
-    t        = ggml_im2col_back(ctx, x, k, (int64_t[]){4, 4, 1, 1}, 1, 1, 0, 0, 1, 1, true);
+    ctx = arena();
+    k = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 2, 1, 1);
+    x = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 4, 3, 3, 1);
+    t = ggml_im2col_back(ctx, x, k, (int64_t[]){4, 4, 1, 1}, 1, 1, 0, 0, 1, 1, true);
     k->ne[0] = far, k->ne[1] = 4;
     memset(k->nb, 0, sizeof k->nb);
     assert_false(ggml_backend_supports_op(cpu, t));
     expect_failure(ctx, t, "IM2COL_BACK");
 
     ctx = arena(); // the data's width, with a stride of 0
-    k   = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 1, 1, 1);
-    x   = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 4, 1, 1, 1);
-    t   = ggml_conv_transpose_1d(ctx, k, x, 0, 0, 1);
+    k = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 1, 1, 1);
+    x = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 4, 1, 1, 1);
+    t = ggml_conv_transpose_1d(ctx, k, x, 0, 0, 1);
     assert_int_equal(t->ne[0], 2);
     x->ne[0] = (int64_t) 1 << 62;
     memset(x->nb, 0, sizeof x->nb);
@@ -125,8 +125,8 @@ static void test_sizes_that_wrap(void **state) {
 
 static void test_elements_past_the_buffer(void **state) {
     (void) state;
-    struct ggml_context *ctx     = ggml_init((struct ggml_init_params){.mem_size = MEM, .no_alloc = true});
-    struct ggml_tensor *a        = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 4);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = MEM, .no_alloc = true});
+    struct ggml_tensor *a = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 4);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, cpu);
     ggml_set_f32(a, 3);
     assert_true(ggml_get_f32_nd(a, 7, 3, 0, 0) == 3);
@@ -153,7 +153,7 @@ static void test_types_that_are_none(void **state) {
         for (int which = 0; which < 3; which++) {
             struct ggml_context *ctx = arena();
             struct ggml_tensor *a = zeros(ctx, GGML_TYPE_F32, 8, 4), *b = zeros(ctx, GGML_TYPE_F32, 8, 3),
-                               *t                       = ggml_mul_mat(ctx, a, b);
+                               *t = ggml_mul_mat(ctx, a, b);
             (which == 0 ? t : which == 1 ? a : b)->type = (enum ggml_type) types[i];
             assert_false(ggml_backend_supports_op(cpu, t));
             expect_failure(ctx, t, "does not exist");
@@ -189,22 +189,22 @@ static void test_sources_empty_in_an_outer_extent(void **state) {
     ctx = arena();
     expect_failure(ctx, ggml_get_rel_pos(ctx, ggml_new_tensor_3d(ctx, GGML_TYPE_F16, 8, 7, 0), 4, 4), "empty");
     for (int i = 0; i < 2; i++) {
-        ctx                   = arena();
+        ctx = arena();
         struct ggml_tensor *b = filled(ctx, GGML_TYPE_F32, 8, 5, i == 0 ? 0 : 1, 1);
         expect_failure(ctx,
             ggml_add_id(ctx, filled(ctx, GGML_TYPE_F32, 8, 2, 3, 1), b, filled(ctx, GGML_TYPE_I32, 2, 3, 1, 1 - i)), "empty");
     }
-    ctx                   = arena();
+    ctx = arena();
     struct ggml_tensor *t = ggml_soft_max_ext(ctx, filled(ctx, GGML_TYPE_F32, 8, 2, 3, 1), NULL, 1.0f, 0.0f);
-    t->src[2]             = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 3, 0);
+    t->src[2] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 3, 0);
     expect_failure(ctx, t, "empty");
-    ctx       = arena();
-    t         = ggml_flash_attn_ext(ctx, filled(ctx, GGML_TYPE_F32, 8, 2, 3, 1), filled(ctx, GGML_TYPE_F32, 8, 4, 3, 1),
-                filled(ctx, GGML_TYPE_F32, 8, 4, 3, 1), NULL, 1.0f, 0.0f, 0.0f);
+    ctx = arena();
+    t = ggml_flash_attn_ext(ctx, filled(ctx, GGML_TYPE_F32, 8, 2, 3, 1), filled(ctx, GGML_TYPE_F32, 8, 4, 3, 1),
+        filled(ctx, GGML_TYPE_F32, 8, 4, 3, 1), NULL, 1.0f, 0.0f, 0.0f);
     t->src[4] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 3, 0);
     expect_failure(ctx, t, "empty");
-    ctx       = arena();
-    t         = ggml_rope(ctx, filled(ctx, GGML_TYPE_F32, 8, 2, 3, 1), filled(ctx, GGML_TYPE_I32, 3, 1, 1, 1), 8, 0);
+    ctx = arena();
+    t = ggml_rope(ctx, filled(ctx, GGML_TYPE_F32, 8, 2, 3, 1), filled(ctx, GGML_TYPE_I32, 3, 1, 1, 1), 8, 0);
     t->src[2] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 4, 0);
     expect_failure(ctx, t, "empty");
 }
@@ -212,7 +212,7 @@ static void test_sources_empty_in_an_outer_extent(void **state) {
 // Where nothing is to be read, nothing need be there.
 static void test_empty_sources_that_count_as_nothing(void **state) {
     (void) state;
-    struct ggml_context *ctx  = arena();
+    struct ggml_context *ctx = arena();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     struct ggml_tensor *none = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 0), *some = filled(ctx, GGML_TYPE_F32, 8, 3, 1, 1);
     struct ggml_tensor *results[] = {
@@ -241,10 +241,10 @@ static void test_empty_sources_that_count_as_nothing(void **state) {
 static void test_states_without_tokens(void **state) {
     (void) state;
     enum { D = 16, HEADS = 2, N = D * D * HEADS };
-    struct ggml_context *ctx  = arena();
+    struct ggml_context *ctx = arena();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
-    struct ggml_tensor *none  = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, D, HEADS, 0),
-                       *s     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
+    struct ggml_tensor *none = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, D, HEADS, 0),
+                       *s = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
     struct ggml_tensor *gate = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 1, HEADS, 0, 1), *flat = ggml_reshape_2d(ctx, s, N, 1);
     for (int i = 0; i < N; i++) {
         ((float *) s->data)[i] = (float) (i % 31) - 15.0f;
@@ -275,7 +275,7 @@ static void test_states_without_tokens(void **state) {
 }
 
 int main(void) {
-    cpu                             = ggml_backend_cpu_init();
+    cpu = ggml_backend_cpu_init();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_set_past_the_end),
         cmocka_unit_test(test_set_with_wide_strides),

@@ -72,13 +72,13 @@ struct rows {
 
 static bool rows_make(struct rows *r, enum ggml_type type, int64_t n, int n_rows) {
     const ggml_from_float_t from = cpu_kernels_portable.traits[type].from_float;
-    const ggml_to_float_t to     = cpu_kernels_portable.to_float[type];
+    const ggml_to_float_t to = cpu_kernels_portable.to_float[type];
     if (from == NULL || to == NULL || ggml_blck_size(type) == 0 || n % ggml_blck_size(type) != 0) {
         return false;
     }
     r->size = ggml_row_size(type, n);
     r->data = malloc(r->size * (size_t) n_rows);
-    r->x    = numbers(n * n_rows);
+    r->x = numbers(n * n_rows);
     for (int i = 0; i < n_rows; i++) {
         from(r->x + i * n, r->data + (size_t) i * r->size, n);
         to(r->data + (size_t) i * r->size, r->x + i * n, n);
@@ -115,7 +115,7 @@ static void check_convert(const struct cpu_kernels *k) {
                     v[3] = -127.0f;
                 }
                 if (how >= 5 && n > 16) { // two are the farthest from zero: the first counts
-                    v[9]  = how == 5 ? 5.0f : -5.0f;
+                    v[9] = how == 5 ? 5.0f : -5.0f;
                     v[14] = -v[9];
                 }
                 char *got = fresh(x.size), *want = fresh(x.size);
@@ -244,7 +244,7 @@ static void check_mix(const struct cpu_kernels *k) {
     for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
         for (int ny = 1; ny <= 9; ny++) {
             const int64_t d = widths[i];
-            const int n     = 13;
+            const int n = 13;
             float *x = numbers(n * (d + 1)), *w = numbers(ny * n), *y = numbers(ny * (d + 2)), *z = numbers(ny * (d + 2));
             memcpy(z, y, (size_t) (ny * (d + 2)) * sizeof *y);
             for (int j = 0; j < ny; j++) {

@@ -21,7 +21,7 @@ static struct ggml_tensor *matrix(struct ggml_context *ctx, enum ggml_type type)
 static void test_dot(void **state) {
     (void) state;
     struct ggml_context *ctx = context();
-    struct ggml_tensor *f32  = ggml_mul_mat(ctx, matrix(ctx, GGML_TYPE_F32), matrix(ctx, GGML_TYPE_F32));
+    struct ggml_tensor *f32 = ggml_mul_mat(ctx, matrix(ctx, GGML_TYPE_F32), matrix(ctx, GGML_TYPE_F32));
     assert_true(berth_cpu_op_tier(f32, text, sizeof text));
     const size_t slot = cpu_kernels_best.tile[GGML_TYPE_F32].run != NULL ? CPU_SLOT(tile[GGML_TYPE_F32].run)
                                                                          : CPU_SLOT(traits[GGML_TYPE_F32].vec_dot);
@@ -49,7 +49,7 @@ static void test_none(void **state) {
     assert_true(berth_cpu_op_tier(ggml_transpose(ctx, matrix(ctx, GGML_TYPE_F32)), text, sizeof text));
     assert_string_equal(text, "");
     struct ggml_tensor *back = matrix(ctx, GGML_TYPE_F32);
-    back->op                 = GGML_OP_FLASH_ATTN_BACK;
+    back->op = GGML_OP_FLASH_ATTN_BACK;
     assert_false(berth_cpu_op_tier(back, text, sizeof text));
     assert_string_equal(text, "");
     assert_false(berth_cpu_op_tier(NULL, text, sizeof text));

@@ -20,7 +20,7 @@ static void see(void *user, const char *name, bool is_defined, bool is_weak) {
     seen->n_defined += is_defined;
     seen->n_undefined += !is_defined;
     seen->n_weak += is_weak;
-    seen->has_free   = seen->has_free || (!is_defined && strcmp(name, "free") == 0);
+    seen->has_free = seen->has_free || (!is_defined && strcmp(name, "free") == 0);
     seen->has_answer = seen->has_answer || (is_defined && strcmp(name, "answer") == 0);
 }
 
@@ -112,7 +112,7 @@ static bool try_bytes(const unsigned char *bytes, size_t size) {
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     struct berth_elf elf;
     struct seen seen = {0};
-    const bool ok    = berth_elf_open(&elf, path, why, sizeof why);
+    const bool ok = berth_elf_open(&elf, path, why, sizeof why);
     assert_true(ok || why[0] != '\0');
     const bool read = ok && berth_elf_symbols(&elf, see, &seen);
     for (size_t i = 0; ok && berth_elf_name(&elf, DT_NEEDED, i) != NULL; i++) {
@@ -136,12 +136,12 @@ static void damaged_files_are_refused(void **state) {
     }
     // All that is read lies in the headers and in the tables of the first kilobytes, and in the dynamic section.
     static const unsigned char values[] = {0x00, 0x01, 0x7f, 0x80, 0xff};
-    uint32_t random                     = 1;
+    uint32_t random = 1;
     for (int i = 0; i < 4000; i++) {
-        random            = random * 1664525 + 1013904223;
+        random = random * 1664525 + 1013904223;
         const size_t span = i % 3 == 0 ? 64 + 10 * 56 : i % 3 == 1 ? 2048 : size;
-        const size_t at   = (random >> 8) % (span < size ? span : size);
-        const size_t n    = i % 5 == 0 && at + 8 <= size ? 8 : 1; // a whole address or count
+        const size_t at = (random >> 8) % (span < size ? span : size);
+        const size_t n = i % 5 == 0 && at + 8 <= size ? 8 : 1; // a whole address or count
         unsigned char old[8];
         memcpy(old, bytes + at, n);
         memset(bytes + at, values[i % sizeof values], n);
@@ -269,7 +269,7 @@ static void memory_runs_out(void **state) {
     }
     size_t size;
     unsigned char *bytes = file_bytes(module_path("sample.so"), &size);
-    int n_failed         = 0;
+    int n_failed = 0;
     berth_alloc_watch(true);
     for (int64_t i = 1; i < 16; i++) {
         berth_alloc_fail_at(i);

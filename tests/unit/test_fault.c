@@ -23,7 +23,7 @@ static bool build(struct ggml_context *ctx) {
         struct ggml_tensor *u = ggml_silu_inplace(ctx, s);
         struct ggml_tensor *v = ggml_view_2d(ctx, u, 8, 2, u != NULL ? u->nb[1] : 0, 0);
         struct ggml_tensor *k = ggml_repeat(ctx, v, t);
-        t                     = ggml_add(ctx, t, k);
+        t = ggml_add(ctx, t, k);
     }
     ggml_set_output(t);
     struct ggml_cgraph *g = ggml_new_graph_custom(ctx, 100, false);
@@ -41,14 +41,14 @@ static void every_allocation_fails_once(void **state) {
     (void) state;
     check_quiet();
     bool sound = false;
-    int64_t n  = 0;
+    int64_t n = 0;
     while (!sound) {
         n++;
         berth_clear_error();
         berth_alloc_watch(true);
         berth_alloc_fail_at(n);
         struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16});
-        sound                    = ctx != NULL && build(ctx);
+        sound = ctx != NULL && build(ctx);
         if (ctx == NULL) {
             assert_non_null(strstr(berth_last_error(), "out of memory"));
         }
@@ -91,16 +91,16 @@ static void every_arena_size(void **state) {
 static void deep_walk_without_memory(void **state) {
     (void) state;
     check_quiet();
-    const int depth          = 5000;
-    const size_t size        = (size_t) (depth + 1) * (ggml_tensor_overhead() + 16) + ggml_graph_overhead_custom(8192, false);
+    const int depth = 5000;
+    const size_t size = (size_t) (depth + 1) * (ggml_tensor_overhead() + 16) + ggml_graph_overhead_custom(8192, false);
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = size});
-    struct ggml_tensor *t    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
     for (int i = 0; i < depth; i++) {
         t = ggml_neg(ctx, t);
     }
     struct ggml_cgraph *g = ggml_new_graph_custom(ctx, 8192, false);
-    bool sound            = false;
-    int64_t n             = 0;
+    bool sound = false;
+    int64_t n = 0;
     while (!sound) {
         n++;
         ggml_graph_clear(g);

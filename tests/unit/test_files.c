@@ -45,7 +45,7 @@ static void write_text(const char *path, const char *text) {
 
 static void assert_text(const char *path, const char *text) {
     char found[64] = "";
-    FILE *file     = fopen(path, "rb");
+    FILE *file = fopen(path, "rb");
     assert_non_null(file);
     found[fread(found, 1, sizeof found - 1, file)] = '\0';
     fclose(file);
@@ -150,7 +150,7 @@ static void gguf_keeps_the_old_file(void **state) {
 
     struct rlimit before, little;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-    little          = before;
+    little = before;
     little.rlim_cur = 5000;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);

@@ -22,7 +22,7 @@ struct memory {
 
 static size_t memory_read(void *user_data, void *out, uint64_t offset, size_t len) {
     struct memory *m = user_data;
-    m->max_len       = len > m->max_len ? len : m->max_len;
+    m->max_len = len > m->max_len ? len : m->max_len;
     if (offset >= m->size) {
         return 0;
     }
@@ -35,9 +35,9 @@ enum source { FROM_BUFFER, FROM_NAME, FROM_FILE, FROM_MIDDLE, FROM_PIPE, FROM_CA
 
 static struct gguf_context *read_from(
     enum source source, const unsigned char *bytes, size_t size, struct gguf_init_params params) {
-    struct memory m           = {bytes, size, 0};
-    struct gguf_context *g    = NULL;
-    FILE *file                = NULL;
+    struct memory m = {bytes, size, 0};
+    struct gguf_context *g = NULL;
+    FILE *file = NULL;
     static const char front[] = "something else";
     char path[64];
     gguf_sample_path(path);
@@ -90,15 +90,15 @@ static void count_lines(enum ggml_log_level level, const char *text, void *n) {
 static void empty_tensors(void **state) {
     (void) state;
     static const int64_t shapes[][4] = {{0, 1, 1, 1}, {8, 0, 1, 1}, {8, 2, 0, 1}, {8, 1, 1, 0}, {0, 0, 0, 0}, {8, 1, 1, 1}};
-    const int n_shapes               = sizeof shapes / sizeof shapes[0];
-    int n_lines                      = 0;
+    const int n_shapes = sizeof shapes / sizeof shapes[0];
+    int n_lines = 0;
     char path[64];
     gguf_sample_path(path);
     ggml_log_set(count_lines, &n_lines);
     for (int no_alloc = 0; no_alloc < 2; no_alloc++) {
         struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = no_alloc});
-        struct gguf_context *g   = gguf_init_empty();
-        float numbers[8]         = {1, 2, 3, 4, 5, 6, 7, 8};
+        struct gguf_context *g = gguf_init_empty();
+        float numbers[8] = {1, 2, 3, 4, 5, 6, 7, 8};
         for (int i = 0; i < n_shapes; i++) {
             struct ggml_tensor *t = ggml_new_tensor(ctx, i % 2 == 0 ? GGML_TYPE_F32 : GGML_TYPE_F16, 4, shapes[i]);
             ggml_format_name(t, "t%d", i);
@@ -111,7 +111,7 @@ static void empty_tensors(void **state) {
         gguf_free(g);
         ggml_free(ctx);
         ctx = NULL;
-        g   = gguf_init_from_file(path, (struct gguf_init_params){no_alloc, &ctx});
+        g = gguf_init_from_file(path, (struct gguf_init_params){no_alloc, &ctx});
         assert_true(g != NULL && ctx != NULL);
         for (int i = 0; i < n_shapes; i++) {
             char name[8];
@@ -136,13 +136,13 @@ static void empty_tensors(void **state) {
 static void data_of_a_file_within_another(void **state) {
     (void) state;
     size_t size;
-    unsigned char *bytes   = gguf_sample_file(&gguf_berth, 3, true, &size);
+    unsigned char *bytes = gguf_sample_file(&gguf_berth, 3, true, &size);
     struct gguf_context *g = gguf_init_from_buffer(bytes, size, (struct gguf_init_params){0});
-    const size_t alone     = gguf_get_data_offset(g);
+    const size_t alone = gguf_get_data_offset(g);
     gguf_free(g);
     for (long begin = 0; begin < 40; begin += 13) {
         struct ggml_context *ctx = NULL;
-        FILE *file               = tmpfile();
+        FILE *file = tmpfile();
         assert_non_null(file);
         assert_int_equal(fseek(file, begin, SEEK_SET), 0);
         assert_int_equal(fwrite(bytes, 1, size, file), size);
@@ -168,9 +168,9 @@ static void every_source_gives_the_same(void **state) {
         for (int no_alloc = 0; no_alloc < 2; no_alloc++) {
             char *first = NULL;
             for (int source = 0; source < N_SOURCES; source++) {
-                struct ggml_context *tensors         = NULL;
+                struct ggml_context *tensors = NULL;
                 const struct gguf_init_params params = {no_alloc, &tensors};
-                struct gguf_context *g               = read_from(source, bytes, size, params);
+                struct gguf_context *g = read_from(source, bytes, size, params);
                 if (source == FROM_PIPE && !no_alloc && i % 4 != 0) { // data cannot be sought there
                     assert_null(g);
                     assert_null(tensors);
@@ -199,9 +199,9 @@ static void every_source_gives_the_same(void **state) {
 static void what_is_read_is_written_again(void **state) {
     (void) state;
     size_t size;
-    unsigned char *bytes         = gguf_sample_file(&gguf_berth, 3, true, &size);
+    unsigned char *bytes = gguf_sample_file(&gguf_berth, 3, true, &size);
     struct ggml_context *tensors = NULL;
-    struct gguf_context *g       = gguf_init_from_buffer(bytes, size, (struct gguf_init_params){.ctx = &tensors});
+    struct gguf_context *g = gguf_init_from_buffer(bytes, size, (struct gguf_init_params){.ctx = &tensors});
     assert_non_null(g);
     assert_int_equal(gguf_get_n_kv(g), GGUF_SAMPLE_KEYS);
     char path[64];
@@ -251,7 +251,7 @@ static void strings_keep_their_nuls(void **state) {
                                          "\2\0\0\0\0\0\0\0"
                                          "\0\0\0\0\0\0\0\0"
                                          "\1\0\0\0\0\0\0\0";
-    struct gguf_context *g             = gguf_init_from_buffer(bytes, sizeof bytes, (struct gguf_init_params){0});
+    struct gguf_context *g = gguf_init_from_buffer(bytes, sizeof bytes, (struct gguf_init_params){0});
     assert_non_null(g);
     assert_string_equal(gguf_get_val_str(g, 0), "a");
     assert_string_equal(gguf_get_arr_str(g, 1, 1), "");
@@ -271,7 +271,7 @@ static void alignment_follows_its_key(void **state) {
     (void) state;
     check_quiet();
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16});
-    struct gguf_context *g   = gguf_init_empty();
+    struct gguf_context *g = gguf_init_empty();
     char path[64], name[8];
     gguf_sample_path(path);
     for (int i = 0; i < 5; i++) {
@@ -292,7 +292,7 @@ static void alignment_follows_its_key(void **state) {
         }
         assert_true(gguf_write_to_file(g, path, false));
         struct ggml_context *tensors = NULL;
-        struct gguf_context *h       = gguf_init_from_file(path, (struct gguf_init_params){.ctx = &tensors});
+        struct gguf_context *h = gguf_init_from_file(path, (struct gguf_init_params){.ctx = &tensors});
         assert_non_null(h);
         assert_int_equal(gguf_get_alignment(h), alignments[k]);
         for (int i = 1; i < 5; i++) {
@@ -339,7 +339,7 @@ static void a_tensor_without_extents_is_added(void **state) {
 
 static void many_names_are_found_fast(void **state) {
     (void) state;
-    const int n            = 100000;
+    const int n = 100000;
     struct gguf_context *g = gguf_init_empty();
     char key[32];
     for (int i = 0; i < n; i++) {
@@ -365,7 +365,7 @@ static void many_names_are_found_fast(void **state) {
 static void data_on_a_device_is_fetched(void **state) {
     (void) state;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
-    struct ggml_tensor *t    = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 300, 1000); // more than is copied at once
+    struct ggml_tensor *t = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 300, 1000); // more than is copied at once
     ggml_set_name(t, "t");
     ggml_backend_buffer_t buffer =
         ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(ggml_backend_dev_get(0)), ggml_nbytes(t));
@@ -385,7 +385,7 @@ static void data_on_a_device_is_fetched(void **state) {
     struct berth_gguf_map *map = berth_gguf_map_open(path, NULL);
     assert_non_null(map);
     assert_memory_equal(berth_gguf_map_data(map, 0), numbers, ggml_nbytes(t));
-    const uintptr_t page   = (uintptr_t) sysconf(_SC_PAGESIZE),
+    const uintptr_t page = (uintptr_t) sysconf(_SC_PAGESIZE),
                     inside = ((uintptr_t) berth_gguf_map_data(map, 0) / page + 3) * page;
     berth_gguf_map_drop(map, berth_gguf_map_data(map, 0), ggml_nbytes(t));
     berth_gguf_map_drop(map, numbers, 1 << 20); // none of its bytes
@@ -414,7 +414,7 @@ static bool step(size_t done, size_t all, void *user_data) {
     struct steps *s = user_data;
     assert_true(done >= s->last && done <= all);
     s->last = done;
-    s->all  = all;
+    s->all = all;
     return ++s->n != s->stop_at;
 }
 
@@ -427,9 +427,9 @@ static void maps(void **state) {
     gguf_sample_path(path);
     write_bytes(path, bytes, size);
 
-    struct steps s                      = {0};
+    struct steps s = {0};
     struct berth_gguf_map_params params = {.progress = step, .user_data = &s, .prefetch = true};
-    struct berth_gguf_map *map          = berth_gguf_map_open(path, &params);
+    struct berth_gguf_map *map = berth_gguf_map_open(path, &params);
     assert_non_null(map);
     assert_true(s.n >= 2 && s.last == s.all && s.all == berth_gguf_map_size(map));
     const struct gguf_context *g = berth_gguf_map_meta(map);

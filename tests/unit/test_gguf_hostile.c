@@ -19,7 +19,7 @@ struct bytes {
 
 static void put(struct bytes *b, const void *data, size_t size) {
     while (b->size + size > b->cap) {
-        b->cap  = b->cap == 0 ? 256 : 2 * b->cap;
+        b->cap = b->cap == 0 ? 256 : 2 * b->cap;
         b->data = realloc(b->data, b->cap);
         assert_non_null(b->data);
     }
@@ -220,8 +220,8 @@ static void refused_tensors(void **state) {
     put_tensor(&b, "t", 1, 8, GGML_TYPE_F32, 32);
     refused(&b, "tensor 't' is there twice", 57);
     const uint64_t offsets[] = {0, 32, 65, 96, UINT64_MAX - 31};
-    const char *const why[]  = {
-         "it overlaps another", "it overlaps another", "not aligned", "a hole before it", "a hole before it"};
+    const char *const why[] = {
+        "it overlaps another", "it overlaps another", "not aligned", "a hole before it", "a hole before it"};
     for (size_t i = 0; i < 5; i++) {
         put_head(&b, 3, 2, 0);
         put_tensor(&b, "t", 1, 9, GGML_TYPE_F32, 0);
@@ -240,7 +240,7 @@ static void cut_off_at_every_byte(void **state) {
     check_quiet();
     size_t size;
     unsigned char *bytes = gguf_sample_file(&gguf_berth, 7, true, &size);
-    struct bytes b       = {bytes, size, size};
+    struct bytes b = {bytes, size, size};
     for (size_t n = 0; n <= size; n++) {
         for (int no_alloc = 0; no_alloc < 2; no_alloc++) {
             struct ggml_context *tensors = NULL;
@@ -269,9 +269,9 @@ static size_t heap_size(void) {
 
 static void stays_small(struct bytes *b, const char *what) {
     put_padding(b);
-    const size_t before    = heap_size();
+    const size_t before = heap_size();
     struct gguf_context *g = gguf_init_from_buffer(b->data, b->size, (struct gguf_init_params){0});
-    const size_t heap      = heap_size() - before; // 0 where a sanitizer has its own
+    const size_t heap = heap_size() - before; // 0 where a sanitizer has its own
     if (g == NULL) {
         fail_msg("%s: %s", what, berth_last_error());
     }
@@ -371,7 +371,7 @@ static void every_call_takes_nonsense(void **state) {
     gguf_set_val_str(g, "text", "1");
     gguf_set_arr_data(g, "array", GGUF_TYPE_UINT8, "123", 3);
     const struct gguf_context *const contexts[] = {NULL, g};
-    const int64_t ids[]                         = {-1, 3, INT64_MAX, INT64_MIN};
+    const int64_t ids[] = {-1, 3, INT64_MAX, INT64_MIN};
     for (size_t c = 0; c < 2; c++) {
         const struct gguf_context *x = contexts[c];
         for (size_t i = 0; i < 4; i++) {
@@ -489,9 +489,9 @@ static void colliding_names(void **state) {
         put_colliding(name, PAIRS, i);
         put_kv_u32(&b, name, i);
     }
-    const clock_t start    = clock();
+    const clock_t start = clock();
     struct gguf_context *g = gguf_init_from_buffer(b.data, b.size, (struct gguf_init_params){.no_alloc = true});
-    const double seconds   = (double) (clock() - start) / CLOCKS_PER_SEC;
+    const double seconds = (double) (clock() - start) / CLOCKS_PER_SEC;
     assert_non_null(g);
     put_colliding(name, PAIRS, 12345);
     assert_int_equal(gguf_get_val_u32(g, gguf_find_key(g, name)), 12345);
@@ -511,7 +511,7 @@ static void read_instead_of_mapped(void **state) {
     char path[64];
     gguf_sample_path(path);
     unsigned char *bytes = gguf_sample_file(&gguf_berth, 12, true, &size);
-    FILE *file           = fopen(path, "wb");
+    FILE *file = fopen(path, "wb");
     assert_true(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
     const struct berth_gguf_map_params read = {.read = true, .prefetch = true};
     struct berth_gguf_map *map = berth_gguf_map_open(path, NULL), *copy = berth_gguf_map_open(path, &read);
@@ -534,9 +534,9 @@ static void read_instead_of_mapped(void **state) {
 // Reads, changes, copies and writes; true if nothing went wrong.
 static bool scenario(const unsigned char *bytes, size_t size, const char *path) {
     struct ggml_context *tensors = NULL;
-    struct gguf_context *g       = gguf_init_from_buffer(bytes, size, (struct gguf_init_params){.ctx = &tensors});
-    struct gguf_context *h       = gguf_init_empty();
-    bool ok                      = g != NULL && h != NULL;
+    struct gguf_context *g = gguf_init_from_buffer(bytes, size, (struct gguf_init_params){.ctx = &tensors});
+    struct gguf_context *h = gguf_init_empty();
+    bool ok = g != NULL && h != NULL;
     if (ok) {
         gguf_set_kv(h, g);
         gguf_set_val_str(h, "str", "another");
@@ -556,7 +556,7 @@ static bool scenario(const unsigned char *bytes, size_t size, const char *path) 
     gguf_free(h);
     ggml_free(tensors);
     struct berth_gguf_map *map = berth_gguf_map_open(path, NULL);
-    ok                         = map != NULL && ok;
+    ok = map != NULL && ok;
     berth_gguf_map_close(map);
     return ok && berth_last_error()[0] == '\0';
 }
@@ -568,7 +568,7 @@ static void every_allocation_fails_once(void **state) {
     char path[64];
     gguf_sample_path(path);
     unsigned char *bytes = gguf_sample_file(&gguf_berth, 11, true, &size);
-    int64_t n            = 0;
+    int64_t n = 0;
     for (bool sound = false; !sound;) {
         n++;
         berth_clear_error();

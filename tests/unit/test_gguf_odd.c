@@ -47,7 +47,7 @@ static struct file file_make(bool with_tensors) {
     gguf_set_val_str(g, "text", text);
     gguf_set_val_bool(g, "yes", true);
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16});
-    struct ggml_tensor *one  = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1), "one"),
+    struct ggml_tensor *one = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1), "one"),
                        *many = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 3);
     ggml_set_name(many, "many");
     memset(one->data, 1, ggml_nbytes(one));
@@ -58,7 +58,7 @@ static struct file file_make(bool with_tensors) {
     }
     char *bytes = NULL;
     size_t size = 0;
-    FILE *f     = open_memstream(&bytes, &size);
+    FILE *f = open_memstream(&bytes, &size);
     assert_true(gguf_write_to_file_ptr(g, f, false));
     fclose(f);
     gguf_free(g);
@@ -68,14 +68,14 @@ static struct file file_make(bool with_tensors) {
 
 static size_t read_at(void *user, void *out, uint64_t at, size_t size) {
     const struct file *f = user;
-    const size_t n       = at < f->size ? f->size - (size_t) at : 0;
+    const size_t n = at < f->size ? f->size - (size_t) at : 0;
     memcpy(out, f->bytes + (n > 0 ? at : 0), n < size ? n : size);
     return n < size ? n : size;
 }
 
 static void *feed(void *user) {
     const struct file *f = ((void **) user)[0];
-    FILE *to             = ((void **) user)[1];
+    FILE *to = ((void **) user)[1];
     fwrite(f->bytes, 1, f->size, to);
     fclose(to);
     return NULL;
@@ -95,7 +95,7 @@ static struct gguf_context *open_by(enum way way, struct file *f, struct gguf_in
         return NULL;
     }
     pthread_t thread;
-    FILE *from  = fdopen(ends[0], "r");
+    FILE *from = fdopen(ends[0], "r");
     void *job[] = {f, fdopen(ends[1], "w")};
     assert_int_equal(pthread_create(&thread, NULL, feed, job), 0);
     struct gguf_context *g = gguf_init_from_file_ptr(from, params);
@@ -126,10 +126,10 @@ static void every_way_in(void **state) {
     check_quiet();
     struct file all = file_make(true), keys = file_make(false);
     for (int way = 0; way < N_WAYS; way++) {
-        struct ggml_context *tensors   = NULL;
-        const bool is_pipe             = way == PIPE;
+        struct ggml_context *tensors = NULL;
+        const bool is_pipe = way == PIPE;
         struct gguf_init_params params = {.ctx = is_pipe ? NULL : &tensors};
-        struct gguf_context *g         = open_by((enum way) way, is_pipe ? &keys : &all, params);
+        struct gguf_context *g = open_by((enum way) way, is_pipe ? &keys : &all, params);
         assert_non_null(g);
         assert_same(g);
         if (!is_pipe) {
@@ -192,7 +192,7 @@ static size_t lies(void *user, void *out, uint64_t at, size_t size) {
 static void odd_sources(void **state) {
     (void) state;
     check_quiet();
-    struct ggml_context *tensors         = NULL;
+    struct ggml_context *tensors = NULL;
     const struct gguf_init_params params = {.ctx = &tensors};
     assert_null(gguf_init_from_callback(stops, NULL, 0, UINT64_MAX, params));
     assert_null(gguf_init_from_callback(lies, NULL, 0, UINT64_MAX, params));
@@ -202,7 +202,7 @@ static void odd_sources(void **state) {
     assert_non_null(strstr(berth_last_error(), "ends in the data"));
     assert_null(gguf_init_from_callback(read_at, &all, 0, all.size + 64, params)); // it promised more
     assert_non_null(strstr(berth_last_error(), "ends in the data"));
-    char path[]  = "/tmp/berth-odd-XXXXXX";
+    char path[] = "/tmp/berth-odd-XXXXXX";
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     FILE *f = fdopen(fd, "w+");
@@ -229,9 +229,9 @@ static struct ggml_tensor *huge(struct ggml_context *ctx, const char *name, int6
 static void sizes_at_the_edge(void **state) {
     (void) state;
     check_quiet();
-    struct gguf_context *g   = gguf_init_empty();
+    struct gguf_context *g = gguf_init_empty();
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
-    const int64_t half       = (int64_t) 1 << 62;
+    const int64_t half = (int64_t) 1 << 62;
     gguf_add_tensor(g, huge(ctx, "a", half));
     gguf_add_tensor(g, huge(ctx, "b", half)); // 2^63: one too many
     assert_non_null(strstr(berth_last_error(), "pass 2^63"));
@@ -252,7 +252,7 @@ static void sizes_at_the_edge(void **state) {
     gguf_set_tensor_type(g, "c", GGML_TYPE_F16);
     assert_int_equal(gguf_get_tensor_type(g, 1), GGML_TYPE_I8);
     struct ggml_tensor *t = huge(ctx, "e", 4);
-    t->ne[0]              = -4;
+    t->ne[0] = -4;
     gguf_add_tensor(g, t);
     assert_non_null(strstr(berth_last_error(), "nothing a file can hold"));
     gguf_set_arr_data(g, GGUF_KEY_GENERAL_ALIGNMENT, GGUF_TYPE_UINT32, (const uint32_t[]){32}, 1);
@@ -291,8 +291,8 @@ static void data_of_a_view_on_a_device(void **state) {
     (void) state;
     check_quiet();
     struct ggml_backend_buffer far = {.iface = {.get_base = far_base, .get_tensor = far_get}, .size = 1 << 16};
-    struct ggml_context *ctx       = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
-    struct ggml_tensor *all        = ggml_new_tensor_1d(ctx, GGML_TYPE_I8, 64);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+    struct ggml_tensor *all = ggml_new_tensor_1d(ctx, GGML_TYPE_I8, 64);
     all->buffer = &far, all->data = far_base(&far);
     struct ggml_tensor *part = ggml_set_name(ggml_view_1d(ctx, all, 16, 8), "part");
     assert_null(part->buffer);
@@ -300,7 +300,7 @@ static void data_of_a_view_on_a_device(void **state) {
     gguf_add_tensor(g, part);
     char *bytes = NULL;
     size_t size = 0;
-    FILE *f     = open_memstream(&bytes, &size);
+    FILE *f = open_memstream(&bytes, &size);
     assert_true(gguf_write_to_file_ptr(g, f, false));
     fclose(f);
     const char sevens[16] = {7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
@@ -329,10 +329,10 @@ static bool until(size_t done, size_t all, void *user) {
 static void maps_stopped(void **state) {
     (void) state;
     check_quiet();
-    char path[]              = "/tmp/berth-map-XXXXXX";
-    const int fd             = mkstemp(path);
-    const int64_t n          = 20 << 20;
-    struct gguf_context *g   = gguf_init_empty();
+    char path[] = "/tmp/berth-map-XXXXXX";
+    const int fd = mkstemp(path);
+    const int64_t n = 20 << 20;
+    struct gguf_context *g = gguf_init_empty();
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     gguf_add_tensor(g, huge(ctx, "data", n));
     assert_true(fd >= 0 && gguf_write_to_file(g, path, true));
@@ -342,9 +342,9 @@ static void maps_stopped(void **state) {
         assert_null(berth_gguf_map_open(path, &params));
         assert_non_null(strstr(berth_last_error(), "stopped by the caller"));
     }
-    size_t all                          = SIZE_MAX;
+    size_t all = SIZE_MAX;
     struct berth_gguf_map_params params = {.prefetch = true, .progress = until, .user_data = &all};
-    struct berth_gguf_map *map          = berth_gguf_map_open(path, &params);
+    struct berth_gguf_map *map = berth_gguf_map_open(path, &params);
     assert_int_equal(berth_gguf_map_size(map), n);
     berth_gguf_map_close(map);
     params.read = true;

@@ -55,7 +55,7 @@ static bool reference_load(void) {
 static void need_reference(void) {
     static bool tried, loaded;
     if (!tried) {
-        tried  = true;
+        tried = true;
         loaded = reference_load();
     }
     if (!loaded) {
@@ -112,8 +112,8 @@ static void each_reads_the_others_files(void **state) {
     for (uint64_t i = 0; i < N_SEEDS; i++) {
         size_t size;
         unsigned char *bytes = gguf_sample_file(i % 2 == 0 ? &gguf_berth : &reference, seed + i, i % 4 > 1, &size);
-        bytes[4]             = i % 3 == 0 ? 2 : 3; // both versions are the same but for their number
-        FILE *file           = fopen(path, "wb");
+        bytes[4] = i % 3 == 0 ? 2 : 3; // both versions are the same but for their number
+        FILE *file = fopen(path, "wb");
         assert_non_null(file);
         assert_int_equal(fwrite(bytes, 1, size, file), size);
         assert_int_equal(fclose(file), 0);
@@ -131,14 +131,14 @@ static void each_reads_the_others_files(void **state) {
 
 // Removing, setting again, copying, other types and data: the context and what it writes stay the same as the reference's.
 static char *change(const struct gguf_api *api, uint64_t seed, unsigned char **meta, size_t *meta_size) {
-    struct check_rng rng         = check_rng_new(seed);
-    struct gguf_context *g       = api->gguf_init_empty(), *h;
+    struct check_rng rng = check_rng_new(seed);
+    struct gguf_context *g = api->gguf_init_empty(), *h;
     struct ggml_context *tensors = NULL;
     gguf_sample_keys(api, g, &rng);
     tensors = gguf_sample_tensors(api, g, &rng);
     for (int i = 0; i < 60; i++) {
         char key[64];
-        const uint64_t r   = check_rng_next(&rng);
+        const uint64_t r = check_rng_next(&rng);
         const int64_t n_kv = api->gguf_get_n_kv(g);
         snprintf(key, sizeof key, "%s", n_kv > 0 ? api->gguf_get_key(g, (int64_t) (r >> 8) % n_kv) : "x");
         if (strcmp(key, "general.alignment") == 0) {
@@ -166,7 +166,7 @@ static char *change(const struct gguf_api *api, uint64_t seed, unsigned char **m
     api->gguf_set_val_u8(h, "own", 8);
     api->gguf_set_kv(h, g);
     *meta_size = api->gguf_get_meta_size(h);
-    *meta      = malloc(*meta_size);
+    *meta = malloc(*meta_size);
     assert_non_null(*meta);
     api->gguf_get_meta_data(h, *meta);
     char *text = gguf_tell(api, g, NULL);
@@ -210,7 +210,7 @@ struct cases {
 static unsigned char *case_make(const struct cases *c, size_t i, size_t *size) {
     static const uint64_t odd[] = {0, 1, 2, 3, 4, 5, 8, 9, 12, 13, 31, 32, 63, 64, 65, 255, 256, 1 << 16, 1u << 31, UINT32_MAX,
         (uint64_t) 1 << 32, (uint64_t) 1 << 61, (uint64_t) 1 << 62, INT64_MAX, (uint64_t) 1 << 63, UINT64_MAX - 31, UINT64_MAX};
-    unsigned char *copy         = malloc(c->size + 1);
+    unsigned char *copy = malloc(c->size + 1);
     assert_non_null(copy);
     memcpy(copy, c->bytes, c->size);
     *size = c->cut ? i : c->size;
@@ -219,7 +219,7 @@ static unsigned char *case_make(const struct cases *c, size_t i, size_t *size) {
     }
     struct check_rng rng = check_rng_new(c->seed + i);
     for (uint64_t k = 1 + check_rng_below(&rng, 2); k > 0; k--) {
-        const size_t at       = (size_t) check_rng_below(&rng, c->size - 8);
+        const size_t at = (size_t) check_rng_below(&rng, c->size - 8);
         const uint64_t number = odd[check_rng_below(&rng, sizeof odd / sizeof *odd)];
         switch (check_rng_below(&rng, 4)) {
             case 0: copy[at] = (unsigned char) check_rng_next(&rng); break;
@@ -252,8 +252,8 @@ static void judge_reference(const struct cases *c, bool with_data, volatile unsi
             for (size_t i = from; i < c->n; i++) {
                 size_t size;
                 unsigned char *bytes = case_make(c, i, &size);
-                verdicts[i]          = DIED;
-                verdicts[i]          = (unsigned char) judge(&reference, bytes, size, with_data);
+                verdicts[i] = DIED;
+                verdicts[i] = (unsigned char) judge(&reference, bytes, size, with_data);
                 free(bytes);
             }
             _exit(0);
@@ -284,7 +284,7 @@ static void verdicts_agree(struct cases c, bool with_data) {
         unsigned char *bytes = case_make(&c, i, &size);
         berth_clear_error();
         const enum verdict berth = judge(&gguf_berth, bytes, size, with_data);
-        reference_text[0]        = '\0';
+        reference_text[0] = '\0';
         if (berth == ACCEPTED && verdicts[i] == REFUSED) {
             judge(&reference, bytes, size, with_data); // for its reason
         }
@@ -322,13 +322,13 @@ static void broken_headers(void **state) {
     (void) state;
     need_reference();
     check_quiet();
-    const uint64_t seed    = check_seed(4);
-    struct cases c         = {.seed = seed + 1000000, .n = N_MUTANTS};
-    unsigned char *bytes   = gguf_sample_file(&gguf_berth, seed, true, &c.size);
+    const uint64_t seed = check_seed(4);
+    struct cases c = {.seed = seed + 1000000, .n = N_MUTANTS};
+    unsigned char *bytes = gguf_sample_file(&gguf_berth, seed, true, &c.size);
     struct gguf_context *g = gguf_init_from_buffer(bytes, c.size, (struct gguf_init_params){0});
     assert_non_null(g);
     c.bytes = bytes;
-    c.size  = gguf_get_data_offset(g); // the header alone
+    c.size = gguf_get_data_offset(g); // the header alone
     gguf_free(g);
     verdicts_agree(c, false);
     free(bytes);
@@ -339,10 +339,10 @@ static void cut_headers(void **state) {
     need_reference();
     check_quiet();
     for (int with_tensors = 0; with_tensors < 2; with_tensors++) {
-        struct cases c       = {.cut = true};
+        struct cases c = {.cut = true};
         unsigned char *bytes = gguf_sample_file(&gguf_berth, 5, with_tensors, &c.size);
-        c.bytes              = bytes;
-        c.n                  = c.size + 1;
+        c.bytes = bytes;
+        c.n = c.size + 1;
         verdicts_agree(c, false);
         verdicts_agree(c, true);
         free(bytes);

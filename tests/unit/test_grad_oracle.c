@@ -22,7 +22,7 @@ struct side {
 static void side_init(struct side *s, const struct grad_api *api, const struct grad_rule *rule, struct check_rng *rng) {
     s->c = (struct grad_case){
         .a = api, .ctx = api->ggml_init((struct ggml_init_params){.mem_size = 8u << 20}), .rng = rng, .scale = 1};
-    s->g     = grad_graph_new(&s->c, rule);
+    s->g = grad_graph_new(&s->c, rule);
     s->graph = api->ggml_new_graph_custom(s->c.ctx, 512, true);
     api->ggml_build_forward_expand(s->graph, s->g.loss);
     api->ggml_build_backward_expand(s->c.ctx, s->graph, NULL);
@@ -65,7 +65,7 @@ static void compare_gradients(const struct grad_rule *rule, const struct side *a
         double most = 0, worst = 0;
         for (int64_t i = 0; i < ggml_nelements(x); i++) {
             const double u = grad_element(x, i), v = grad_element(y, i);
-            most  = fmax(most, fabs(v));
+            most = fmax(most, fabs(v));
             worst = fmax(worst, fabs(u - v));
         }
         const double room = (rule->tol >= HALF ? 2e-3 : TOLERANCE) * fmax(most, 0.1); // halves on the way round otherwise
@@ -86,7 +86,7 @@ static void test_rules(void **state) {
     own = grad_api_own();
     assert_true(grad_api_of(&other, oracle_load("libggml-base.so"), cpu));
     const uint64_t seed = check_seed(7);
-    int n_same          = 0;
+    int n_same = 0;
     for (int i = 0; i < GRAD_N_RULES * ROUNDS; i++) {
         const struct grad_rule *rule = &grad_rules[i / ROUNDS];
         if (!rule->same) {

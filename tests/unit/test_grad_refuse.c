@@ -38,7 +38,7 @@ static struct ggml_tensor *param(int64_t ne0, int64_t ne1, int64_t ne2) {
 }
 
 static struct ggml_cgraph *backward(struct ggml_tensor *y) {
-    struct ggml_cgraph *g    = ggml_new_graph_custom(ctx, 512, true);
+    struct ggml_cgraph *g = ggml_new_graph_custom(ctx, 512, true);
     struct ggml_tensor *loss = ggml_sum(ctx, y);
     ggml_set_loss(loss);
     ggml_build_forward_expand(g, loss);
@@ -84,13 +84,13 @@ static void without_a_rule(void **state) {
 static void of_unknown_kinds(void **state) {
     (void) state;
     struct ggml_tensor *y = ggml_exp(ctx, param(N, 3, 1));
-    y->op_params[0]       = GGML_UNARY_OP_COUNT;
+    y->op_params[0] = GGML_UNARY_OP_COUNT;
     refused(y, "no gradient rule");
-    y               = ggml_reglu(ctx, param(N, 3, 1));
+    y = ggml_reglu(ctx, param(N, 3, 1));
     y->op_params[0] = GGML_GLU_OP_COUNT;
     refused(y, "no such gated unit");
-    y                     = ggml_scale(ctx, param(N, 3, 1), 2);
-    y->op                 = (enum ggml_op)(GGML_OP_COUNT + 7); // nothing can be said of it, so nothing comes back
+    y = ggml_scale(ctx, param(N, 3, 1), 2);
+    y->op = (enum ggml_op)(GGML_OP_COUNT + 7); // nothing can be said of it, so nothing comes back
     struct ggml_cgraph *g = backward(y);
     assert_null(ggml_graph_get_grad(g, y->src[0]));
 }
@@ -99,7 +99,7 @@ static void strided_views(void **state) {
     (void) state;
     struct ggml_tensor *w = param(N, N, 1);
     struct ggml_tensor *v = ggml_view_2d(ctx, w, 2, 2, w->nb[1], 0);
-    v->nb[0]              = 2 * sizeof(float); // every other element
+    v->nb[0] = 2 * sizeof(float); // every other element
     refused(ggml_cont(ctx, v), "a view with strides");
 }
 

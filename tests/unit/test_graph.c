@@ -18,8 +18,8 @@ static int uses(const struct ggml_cgraph *g, const struct ggml_tensor *t) {
 static void sources_come_first(void **state) {
     (void) state;
     struct ggml_context *ctx = context();
-    struct ggml_tensor *a    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
-    struct ggml_tensor *p    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    struct ggml_tensor *p = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
     ggml_set_param(p);
     struct ggml_tensor *b = ggml_add(ctx, a, p);
     struct ggml_tensor *c = ggml_mul(ctx, b, b);
@@ -48,7 +48,7 @@ static void cycles_are_refused(void **state) {
     check_quiet();
     for (int kind = 0; kind < 4; kind++) {
         struct ggml_context *ctx = context();
-        struct ggml_tensor *x    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+        struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
         struct ggml_tensor *a = ggml_add(ctx, x, x), *b = ggml_sqr(ctx, a), *c = ggml_neg(ctx, b);
         struct ggml_cgraph *g = ggml_new_graph(ctx);
         switch (kind) {
@@ -78,11 +78,11 @@ static void cycles_are_refused(void **state) {
 
 static void selected_branch_is_computed(void **state) {
     (void) state;
-    struct ggml_context *ctx     = context();
-    struct ggml_tensor *a        = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
-    struct ggml_tensor *shared   = ggml_neg(ctx, a);
+    struct ggml_context *ctx = context();
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    struct ggml_tensor *shared = ggml_neg(ctx, a);
     struct ggml_tensor *branch[] = {ggml_abs(ctx, shared), ggml_sgn(ctx, shared)};
-    struct ggml_cgraph *g        = ggml_new_graph(ctx);
+    struct ggml_cgraph *g = ggml_new_graph(ctx);
     assert_ptr_equal(ggml_build_forward_select(g, branch, 2, 1), branch[1]);
     assert_int_equal(g->n_nodes, 3);
     assert_false(branch[0]->flags & GGML_TENSOR_FLAG_COMPUTE);
@@ -97,8 +97,8 @@ static void full_graph_fails_with_a_message(void **state) {
     (void) state;
     check_quiet();
     struct ggml_context *ctx = context();
-    struct ggml_tensor *a    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
-    struct ggml_tensor *t    = a;
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    struct ggml_tensor *t = a;
     for (int i = 0; i < 12; i++) {
         t = ggml_neg(ctx, t);
     }
@@ -136,9 +136,9 @@ static void poison_in_a_graph_is_found(void **state) {
     (void) state;
     check_quiet();
     struct ggml_context *ctx = context();
-    struct ggml_tensor *a    = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 4, 4);
-    struct ggml_tensor *b    = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 5, 4);
-    struct ggml_cgraph *g    = ggml_new_graph(ctx);
+    struct ggml_tensor *a = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 4, 4);
+    struct ggml_tensor *b = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 5, 4);
+    struct ggml_cgraph *g = ggml_new_graph(ctx);
     ggml_build_forward_expand(g, ggml_neg(ctx, ggml_mul_mat(ctx, a, b)));
     assert_int_equal(berth_graph_check(g), GGML_STATUS_FAILED);
     assert_non_null(strstr(berth_last_error(), "ggml_mul_mat"));
@@ -149,10 +149,10 @@ static void copies_and_views(void **state) {
     (void) state;
     check_quiet();
     struct ggml_context *ctx = context();
-    struct ggml_tensor *a    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
-    struct ggml_tensor *b    = ggml_neg(ctx, a);
-    struct ggml_tensor *c    = ggml_add(ctx, a, b);
-    struct ggml_cgraph *g    = ggml_new_graph_custom(ctx, 16, true);
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    struct ggml_tensor *b = ggml_neg(ctx, a);
+    struct ggml_tensor *c = ggml_add(ctx, a, b);
+    struct ggml_cgraph *g = ggml_new_graph_custom(ctx, 16, true);
     ggml_build_forward_expand(g, c);
     struct ggml_cgraph *dup = ggml_graph_dup(ctx, g, false);
     assert_int_equal(dup->n_nodes, 2);
@@ -175,14 +175,14 @@ static void reset_clears_gradients(void **state) {
     (void) state;
     check_quiet();
     struct ggml_context *ctx = context();
-    struct ggml_tensor *a    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1);
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1);
     struct ggml_tensor *loss = ggml_sum(ctx, ggml_neg(ctx, a));
     ggml_set_loss(loss);
     struct ggml_cgraph *g = ggml_new_graph_custom(ctx, 16, true);
     ggml_build_forward_expand(g, loss);
     struct ggml_tensor *acc[2] = {ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1), ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1)};
     for (int i = 0; i < 2; i++) {
-        *(float *) acc[i]->data                                          = 5.0f;
+        *(float *) acc[i]->data = 5.0f;
         g->grad_accs[berth_hash_find(&g->visited_hash_set, g->nodes[i])] = acc[i];
     }
     ggml_graph_reset(g);
@@ -198,17 +198,17 @@ static void prints_and_draws(void **state) {
     (void) state;
     check_quiet();
     struct ggml_context *ctx = context();
-    struct ggml_tensor *a    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
     ggml_set_name(a, "a \"quoted\" {name}");
     struct ggml_cgraph *g = ggml_new_graph(ctx);
     ggml_build_forward_expand(g, ggml_silu(ctx, a));
     ggml_graph_print(g);
-    char path[]  = "/tmp/berth-dot-XXXXXX";
+    char path[] = "/tmp/berth-dot-XXXXXX";
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     ggml_graph_dump_dot(NULL, g, path);
-    FILE *f                                  = fdopen(fd, "r");
-    char text[4096]                          = "";
+    FILE *f = fdopen(fd, "r");
+    char text[4096] = "";
     text[fread(text, 1, sizeof text - 1, f)] = '\0';
     fclose(f);
     remove(path);
@@ -227,10 +227,10 @@ static void prints_and_draws(void **state) {
 static void fusing_sees_outside_readers(void **state) {
     (void) state;
     struct ggml_context *ctx = context();
-    struct ggml_tensor *a    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
-    struct ggml_tensor *n    = ggml_rms_norm(ctx, a, 1e-5f);
-    struct ggml_tensor *m    = ggml_mul(ctx, n, a);
-    struct ggml_cgraph *g    = ggml_new_graph(ctx);
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    struct ggml_tensor *n = ggml_rms_norm(ctx, a, 1e-5f);
+    struct ggml_tensor *m = ggml_mul(ctx, n, a);
+    struct ggml_cgraph *g = ggml_new_graph(ctx);
     ggml_build_forward_expand(g, m);
     const enum ggml_op ops[] = {GGML_OP_RMS_NORM, GGML_OP_MUL};
     assert_true(ggml_can_fuse_subgraph_ext(g, (int[]){0, 1}, 2, ops, (int[]){1}, 1));
@@ -246,7 +246,7 @@ static void hash_sets(void **state) {
     struct ggml_hash_set set = ggml_hash_set_new(100);
     assert_int_equal(set.size, 131);
     struct ggml_tensor *key = (struct ggml_tensor *) &set;
-    const size_t i          = berth_hash_find(&set, key);
+    const size_t i = berth_hash_find(&set, key);
     berth_bit_set(set.used, i);
     set.keys[i] = key;
     assert_int_equal(berth_hash_find(&set, key), i);

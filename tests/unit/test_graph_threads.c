@@ -25,8 +25,8 @@ struct builder {
 };
 
 static void *build(void *arg) {
-    struct builder *b         = arg;
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct builder *b = arg;
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     pthread_barrier_wait(b->start);
     for (int i = 0; i < b->n_before; i++) {
@@ -62,7 +62,7 @@ static void threads_share_weights(void **state) {
             weights[i] = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
         }
         struct ggml_tensor *view = ggml_view_1d(ctx, weights[0], 4, 0);
-        view->name[0]            = '\0';
+        view->name[0] = '\0';
         struct builder builders[N_THREADS];
         pthread_t threads[N_THREADS];
         pthread_barrier_t start;

@@ -11,8 +11,8 @@
 
 static void device_says_what_it_is(void **state) {
     (void) state;
-    static struct meta_split m      = {.seed = 1, .n = 2, .only_axis = -1};
-    ggml_backend_dev_t dev          = meta_split_device(&m);
+    static struct meta_split m = {.seed = 1, .n = 2, .only_axis = -1};
+    ggml_backend_dev_t dev = meta_split_device(&m);
     struct ggml_backend_dev_props p = {0};
     size_t free_bytes, total, cpu_free, cpu_total;
     assert_non_null(dev);
@@ -46,7 +46,7 @@ static void device_says_what_it_is(void **state) {
 static void check_range(struct ggml_tensor *t, struct check_rng *rng, uint8_t *want, size_t size) {
     const size_t unit = ggml_type_size(t->type), from = check_rng_below(rng, size / unit) * unit;
     const size_t len = (1 + check_rng_below(rng, (size - from) / unit)) * unit;
-    uint8_t *bytes   = malloc(size);
+    uint8_t *bytes = malloc(size);
     ggml_backend_tensor_get(t, bytes, from, len);
     assert_memory_equal(bytes, want + from, len);
     for (size_t i = 0; i < len; i++) {
@@ -67,10 +67,10 @@ static void bytes_are_scattered_and_gathered(void **state) {
     (void) state;
     static struct meta_split m[60];
     static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_Q4_0, GGML_TYPE_F16};
-    struct check_rng rng                = check_rng_new(check_seed(3));
+    struct check_rng rng = check_rng_new(check_seed(3));
     for (int i = 0; i < 60; i++) {
         m[i] = (struct meta_split){.seed = check_rng_next(&rng), .n = 2 + i % 3, .only_axis = -1, .may_be_sum = true};
-        struct ggml_context *ctx        = layer_ctx(8);
+        struct ggml_context *ctx = layer_ctx(8);
         ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(meta_split_device(&m[i]));
         for (int k = 0; k < 3; k++) {
             struct ggml_tensor *t = ggml_new_tensor_4d(ctx, types[k], 64, 6, 5, 4);
@@ -83,7 +83,7 @@ static void bytes_are_scattered_and_gathered(void **state) {
         ggml_backend_buffer_clear(buffer, 0);
         for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
             const size_t size = ggml_nbytes(t);
-            uint8_t *want     = calloc(1, size);
+            uint8_t *want = calloc(1, size);
             for (int n = 0; n < 5; n++) {
                 check_range(t, &rng, want, size);
             }
@@ -95,23 +95,23 @@ static void bytes_are_scattered_and_gathered(void **state) {
 }
 
 static struct ggml_backend_meta_split_state wrong_state(const struct ggml_tensor *t, void *user) {
-    const int which                        = *(int *) user;
+    const int which = *(int *) user;
     struct ggml_backend_meta_split_state s = {.axis = GGML_BACKEND_SPLIT_AXIS_0, .n_segments = 1, .nr = {1}};
-    s.ne[0]                                = which == 0 ? t->ne[0] : 16;
-    s.ne[1]                                = which == 0 ? 1 : t->ne[0] - 16; // one too many; half a block
-    s.n_segments                           = which == 2 ? 17 : 1;
-    s.axis                                 = which == 3 ? GGML_BACKEND_SPLIT_AXIS_NONE : s.axis;
+    s.ne[0] = which == 0 ? t->ne[0] : 16;
+    s.ne[1] = which == 0 ? 1 : t->ne[0] - 16; // one too many; half a block
+    s.n_segments = which == 2 ? 17 : 1;
+    s.axis = which == 3 ? GGML_BACKEND_SPLIT_AXIS_NONE : s.axis;
     return s;
 }
 
 static void wrong_splits_are_refused(void **state) {
     (void) state;
-    static int which[4]       = {0, 1, 2, 3};
+    static int which[4] = {0, 1, 2, 3};
     ggml_backend_dev_t devs[] = {layer_cpu(), layer_cpu()};
     for (int i = 0; i < 4; i++) {
-        ggml_backend_dev_t dev   = ggml_backend_meta_device(devs, 2, wrong_state, &which[i]);
+        ggml_backend_dev_t dev = ggml_backend_meta_device(devs, 2, wrong_state, &which[i]);
         struct ggml_context *ctx = layer_ctx(2);
-        struct ggml_tensor *t    = ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, 64, 2);
+        struct ggml_tensor *t = ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, 64, 2);
         assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, ggml_backend_dev_buffer_type(dev)));
         assert_non_null(strstr(berth_last_error(), "split"));
         assert_null(t->buffer);
@@ -123,12 +123,12 @@ static void wrong_splits_are_refused(void **state) {
 
 // GGML_STATUS_SUCCESS and the result, n_times. Everything is taken and given back.
 static enum ggml_status layer_run(ggml_backend_dev_t dev, int n_times, float *out, struct berth_meta_stats *stats) {
-    enum ggml_status status         = GGML_STATUS_ALLOC_FAILED;
-    struct layer l                  = layer_new(layer_dims_usual);
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    struct layer l = layer_new(layer_dims_usual);
     ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
-    ggml_backend_buffer_t weights   = ggml_backend_alloc_ctx_tensors_from_buft(l.fixed, buft);
-    ggml_backend_t backend          = weights != NULL ? ggml_backend_dev_init(dev, NULL) : NULL;
-    ggml_gallocr_t galloc           = backend != NULL ? ggml_gallocr_new(buft) : NULL;
+    ggml_backend_buffer_t weights = ggml_backend_alloc_ctx_tensors_from_buft(l.fixed, buft);
+    ggml_backend_t backend = weights != NULL ? ggml_backend_dev_init(dev, NULL) : NULL;
+    ggml_gallocr_t galloc = backend != NULL ? ggml_gallocr_new(buft) : NULL;
     if (galloc != NULL && ggml_gallocr_alloc_graph(galloc, l.graph)) {
         layer_fill(&l);
         for (int i = 0; i < n_times; i++) {
@@ -151,13 +151,13 @@ static enum ggml_status layer_run(ggml_backend_dev_t dev, int n_times, float *ou
 
 static void layer_comes_again(void **state) {
     (void) state;
-    static int n_parts[]      = {2, 3, 4};
+    static int n_parts[] = {2, 3, 4};
     ggml_backend_dev_t devs[] = {layer_cpu(), layer_cpu(), layer_cpu(), layer_cpu()};
     static float want[LAYER_EMBD * LAYER_TOKENS], is[3 * LAYER_EMBD * LAYER_TOKENS];
     assert_int_equal(layer_run(layer_cpu(), 1, want, NULL), GGML_STATUS_SUCCESS);
     for (int i = 0; i < 3; i++) {
         struct berth_meta_stats stats = {0};
-        ggml_backend_dev_t dev        = ggml_backend_meta_device(devs, (size_t) n_parts[i], layer_state, &n_parts[i]);
+        ggml_backend_dev_t dev = ggml_backend_meta_device(devs, (size_t) n_parts[i], layer_state, &n_parts[i]);
         assert_int_equal(layer_run(dev, 3, is, &stats), GGML_STATUS_SUCCESS);
         assert_memory_equal(is, is + LAYER_EMBD * LAYER_TOKENS, sizeof want);
         assert_memory_equal(is, is + 2 * LAYER_EMBD * LAYER_TOKENS, sizeof want);
@@ -175,7 +175,7 @@ static void layer_comes_again(void **state) {
 // Every allocation fails once: an error, nothing left behind.
 static void allocations_fail(void **state) {
     (void) state;
-    static int n              = 2;
+    static int n = 2;
     ggml_backend_dev_t devs[] = {layer_cpu(), layer_cpu()};
     static float out[LAYER_EMBD * LAYER_TOKENS];
     ggml_backend_dev_t dev = ggml_backend_meta_device(devs, 2, layer_state, &n);
@@ -242,7 +242,7 @@ static void *comm_proc(ggml_backend_reg_t reg, const char *name) {
 
 static void parts_sum_by_themselves(void **state) {
     (void) state;
-    static int n                       = 2;
+    static int n = 2;
     static struct ggml_backend_reg reg = {.api_version = GGML_BACKEND_API_VERSION, .iface = {.get_proc_address = comm_proc}};
     static struct ggml_backend_device parts[2];
     static float want[LAYER_EMBD * LAYER_TOKENS], is[LAYER_EMBD * LAYER_TOKENS];

@@ -14,10 +14,10 @@ static int64_t share(int64_t units, int n, int j) {
 
 // What the layer takes on a device that has so many heads and rows.
 static size_t bytes_alone(struct layer_dims dims) {
-    size_t size                   = 0;
-    struct layer l                = layer_new(dims);
+    size_t size = 0;
+    struct layer l = layer_new(dims);
     ggml_backend_buffer_t weights = ggml_backend_alloc_ctx_tensors_from_buft(l.fixed, ggml_backend_cpu_buffer_type());
-    ggml_gallocr_t galloc         = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     ggml_gallocr_reserve_n_size(galloc, l.graph, NULL, NULL, &size);
     assert_true(weights != NULL && size > 0);
     ggml_gallocr_free(galloc);
@@ -33,15 +33,15 @@ static ggml_backend_dev_t device(int *n, ggml_backend_meta_get_split_state_t get
 
 static void each_part_is_as_planned_alone(void **state) {
     (void) state;
-    static int n_parts[]                  = {1, 2, 3, 4};
+    static int n_parts[] = {1, 2, 3, 4};
     static const struct layer_dims dims[] = {{4, 160}, {5, 224}, {4, 512}};
     for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++) {
         for (int i = 0; i < 4; i++) {
-            const int n                     = n_parts[i];
-            struct layer l                  = layer_new(dims[d]);
+            const int n = n_parts[i];
+            struct layer l = layer_new(dims[d]);
             ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(device(&n_parts[i], layer_state));
-            ggml_backend_buffer_t weights   = ggml_backend_alloc_ctx_tensors_from_buft(l.fixed, buft);
-            ggml_gallocr_t galloc           = ggml_gallocr_new(buft);
+            ggml_backend_buffer_t weights = ggml_backend_alloc_ctx_tensors_from_buft(l.fixed, buft);
+            ggml_gallocr_t galloc = ggml_gallocr_new(buft);
             size_t sum = 0, said = 0;
             ggml_gallocr_reserve_n_size(galloc, l.graph, NULL, NULL, &said);
             assert_true(weights != NULL && ggml_gallocr_alloc_graph(galloc, l.graph));
@@ -79,7 +79,7 @@ struct placed {
 
 static struct placed placed_new(ggml_backend_buffer_type_t buft) {
     struct placed p = {.l = layer_new((struct layer_dims){4, 512})};
-    p.weights       = ggml_backend_alloc_ctx_tensors_from_buft(p.l.fixed, buft);
+    p.weights = ggml_backend_alloc_ctx_tensors_from_buft(p.l.fixed, buft);
     assert_non_null(p.weights);
     layer_fill(&p.l);
     return p;
@@ -125,14 +125,14 @@ static void memory_of_another_split_grows(void **state) {
     static int n = 2;
     static float split[OUT], whole[OUT], again[OUT];
     struct berth_meta_stats stats;
-    ggml_backend_dev_t dev          = device(&n, state_of);
+    ggml_backend_dev_t dev = device(&n, state_of);
     ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
-    ggml_backend_t backend          = ggml_backend_dev_init(dev, NULL);
-    is_whole                        = false;
-    struct placed a                 = placed_new(buft);
-    is_whole                        = true;
-    struct placed b                 = placed_new(buft);
-    ggml_gallocr_t galloc           = ggml_gallocr_new(buft);
+    ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
+    is_whole = false;
+    struct placed a = placed_new(buft);
+    is_whole = true;
+    struct placed b = placed_new(buft);
+    ggml_gallocr_t galloc = ggml_gallocr_new(buft);
     assert_true(ggml_gallocr_alloc_graph(galloc, a.l.graph));
     const size_t before = ggml_gallocr_get_buffer_size(galloc, 0);
     compute(backend, &a, split);
@@ -158,14 +158,14 @@ static void graphs_take_turns(void **state) {
     static int n = 3;
     static float first[OUT], second[OUT];
     struct berth_meta_stats stats;
-    ggml_backend_dev_t dev          = device(&n, layer_state);
+    ggml_backend_dev_t dev = device(&n, layer_state);
     ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
-    ggml_backend_t backend          = ggml_backend_dev_init(dev, NULL);
-    struct placed a                 = placed_new(buft);
-    struct ggml_context *ctx        = layer_ctx(8);
-    struct ggml_tensor *twice       = ggml_scale(ctx, ggml_mul_mat(ctx, a.l.up, a.l.x), 2.0f);
-    struct ggml_cgraph *other       = ggml_new_graph_custom(ctx, 256, false);
-    ggml_gallocr_t galloc           = ggml_gallocr_new(buft);
+    ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
+    struct placed a = placed_new(buft);
+    struct ggml_context *ctx = layer_ctx(8);
+    struct ggml_tensor *twice = ggml_scale(ctx, ggml_mul_mat(ctx, a.l.up, a.l.x), 2.0f);
+    struct ggml_cgraph *other = ggml_new_graph_custom(ctx, 256, false);
+    ggml_gallocr_t galloc = ggml_gallocr_new(buft);
     ggml_build_forward_expand(other, twice);
     for (int i = 0; i < 5; i++) {
         assert_true(ggml_gallocr_alloc_graph(galloc, a.l.graph));
@@ -193,7 +193,7 @@ struct chain {
 
 static struct chain chain_new(const struct layer *l, int length) {
     struct chain c = {.ctx = layer_ctx(3 * (size_t) length + 8)};
-    c.out          = ggml_scale(c.ctx, l->x, 1.0f / (float) length);
+    c.out = ggml_scale(c.ctx, l->x, 1.0f / (float) length);
     for (int i = 0; i < length; i++) {
         c.out = ggml_mul_mat(c.ctx, l->down, ggml_mul_mat(c.ctx, l->up, c.out));
     }
@@ -217,11 +217,11 @@ static void many_graphs_take_turns(void **state) {
     static int n = 2;
     static float want[N_TURNS][OUT], got[OUT];
     static struct chain chains[N];
-    ggml_backend_dev_t dev          = device(&n, layer_state);
+    ggml_backend_dev_t dev = device(&n, layer_state);
     ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
-    ggml_backend_t backend          = ggml_backend_dev_init(dev, NULL);
-    struct placed a                 = placed_new(buft);
-    ggml_gallocr_t galloc           = ggml_gallocr_new(buft);
+    ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
+    struct placed a = placed_new(buft);
+    ggml_gallocr_t galloc = ggml_gallocr_new(buft);
     for (int i = 0; i < N; i++) {
         chains[i] = chain_new(&a.l, i + 1);
     }
@@ -265,7 +265,7 @@ static struct ggml_backend_meta_split_state all_to_one(const struct ggml_tensor 
     (void) user;
     struct ggml_backend_meta_split_state s = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
     if (t->name[0] == 'w') {
-        s.axis                 = GGML_BACKEND_SPLIT_AXIS_1;
+        s.axis = GGML_BACKEND_SPLIT_AXIS_1;
         s.ne[t->name[1] - '0'] = t->ne[1];
     }
     return s;
@@ -280,14 +280,14 @@ static struct ggml_cgraph *product(struct ggml_context *ctx, struct ggml_tensor 
 // A graph of the second device alone takes the first one's memory away: what lay there says so, and can be placed again.
 static void smaller_memory_is_told(void **state) {
     (void) state;
-    static int n                    = 2;
-    ggml_backend_dev_t dev          = device(&n, all_to_one);
+    static int n = 2;
+    ggml_backend_dev_t dev = device(&n, all_to_one);
     ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
-    ggml_backend_t backend          = ggml_backend_dev_init(dev, NULL);
+    ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
     struct ggml_context *fixed = layer_ctx(8), *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 18, .no_alloc = true});
     struct ggml_tensor *w0 = ggml_new_tensor_2d(fixed, GGML_TYPE_F32, 32, 512),
                        *w1 = ggml_new_tensor_2d(fixed, GGML_TYPE_F32, 32, 2048),
-                       *x  = ggml_new_tensor_2d(fixed, GGML_TYPE_F32, 32, 64);
+                       *x = ggml_new_tensor_2d(fixed, GGML_TYPE_F32, 32, 64);
     ggml_set_name(w0, "w0");
     ggml_set_name(w1, "w1");
     ggml_set_name(x, "x");
@@ -296,7 +296,7 @@ static void smaller_memory_is_told(void **state) {
     ggml_backend_buffer_clear(weights, 0);
     struct ggml_cgraph *first = product(ctx, w0, x), *second = product(ctx, w1, x);
     struct ggml_tensor *out = ggml_graph_node(first, -1);
-    ggml_gallocr_t galloc   = ggml_gallocr_new(buft);
+    ggml_gallocr_t galloc = ggml_gallocr_new(buft);
     assert_true(ggml_gallocr_alloc_graph(galloc, first));
     assert_int_equal(ggml_backend_graph_compute(backend, first), GGML_STATUS_SUCCESS);
     assert_true(ggml_gallocr_reserve(galloc, second));
@@ -321,9 +321,9 @@ struct step {
 
 static struct step step_new(const struct layer *l, int64_t n_tokens) {
     struct step s = {.ctx = layer_ctx(8)};
-    s.in          = ggml_new_tensor_2d(s.ctx, GGML_TYPE_F32, LAYER_EMBD, n_tokens);
-    s.out         = ggml_mul_mat(s.ctx, l->down, ggml_mul_mat(s.ctx, l->up, s.in));
-    s.graph       = ggml_new_graph_custom(s.ctx, 256, false);
+    s.in = ggml_new_tensor_2d(s.ctx, GGML_TYPE_F32, LAYER_EMBD, n_tokens);
+    s.out = ggml_mul_mat(s.ctx, l->down, ggml_mul_mat(s.ctx, l->up, s.in));
+    s.graph = ggml_new_graph_custom(s.ctx, 256, false);
     ggml_set_input(s.in);
     ggml_set_output(s.out);
     ggml_build_forward_expand(s.graph, s.out);
@@ -347,13 +347,13 @@ static float step_run(ggml_backend_sched_t sched, struct step *s, float value) {
 // Nobody reserved: a graph that comes again after another one has its inputs where it is computed.
 static void graphs_of_a_scheduler_take_turns(void **state) {
     (void) state;
-    static int n              = 2;
-    ggml_backend_dev_t dev    = device(&n, layer_state);
+    static int n = 2;
+    ggml_backend_dev_t dev = device(&n, layer_state);
     ggml_backend_t backends[] = {ggml_backend_dev_init(dev, NULL), ggml_backend_cpu_init()};
-    struct placed a           = placed_new(ggml_backend_dev_buffer_type(dev));
+    struct placed a = placed_new(ggml_backend_dev_buffer_type(dev));
     struct step large = step_new(&a.l, LAYER_TOKENS), small = step_new(&a.l, 1);
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, 2, 64, false, false);
-    const float once           = step_run(sched, &large, 1.0f);
+    const float once = step_run(sched, &large, 1.0f);
     assert_true(fabsf(once) > 1e-3f);
     for (int i = 2; i < 8; i++) {
         const float want = (float) i * once;

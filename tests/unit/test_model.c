@@ -11,7 +11,7 @@
 // ---- refusals ----
 
 static void refuse(const struct sample_model *m, const char *text) {
-    char path[]              = PATH;
+    char path[] = PATH;
     struct model_error error = {""};
     sample_model_write(m, path);
     struct model *model = model_open(path, &error);
@@ -28,7 +28,7 @@ static void test_missing(void **state) {
         "blk.1.attn_norm.weight", "block_count", "embedding_length", "feed_forward_length", "attention.head_count"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct sample_model m = sample_model_default();
-        m.leave_out           = names[i];
+        m.leave_out = names[i];
         char text[128];
         snprintf(text, sizeof text, "%s' is missing", names[i]);
         refuse(&m, text);
@@ -38,14 +38,14 @@ static void test_missing(void **state) {
 static void test_shapes(void **state) {
     (void) state;
     struct sample_model m = sample_model_default();
-    m.twist               = "blk.1.attn_k.weight";
+    m.twist = "blk.1.attn_k.weight";
     refuse(&m, "tensor 'blk.1.attn_k.weight' is [33, 16, 1, 1], by the keys it is [32, 16, 1, 1]");
     m.twist = "output.weight";
     refuse(&m, "tensor 'output.weight' is [33, 40, 1, 1]");
-    m           = sample_model_default();
+    m = sample_model_default();
     m.n_head_kv = 3;
     refuse(&m, "4 heads cannot share 3");
-    m        = sample_model_default();
+    m = sample_model_default();
     m.n_head = m.n_head_kv = 5;
     refuse(&m, "cannot be dealt to 5 heads");
 }
@@ -73,32 +73,32 @@ static void test_keys(void **state) {
         {"llama.rope.dimension_count", "7", "7 elements are to be turned"}, {"llama.rope.dimension_count", "100", "from 2 to 8"},
         {"llama.attention.layer_norm_rms_epsilon", "1", "is u32, a real number is wanted"},
         {"llama.expert_count", "9999", "key 'llama.expert_count' is 9999"}};
-    static const char *const texts[][3]   = {{"llama.block_count", "three", "is str, a whole number is wanted"},
-          {"general.architecture", "rwkv7", "architecture 'rwkv7' is not supported"},
-          {"llama.rope.scaling.type", "magic", "rope scaling 'magic' is not supported"}};
-    static const char *const reals[][3]   = {{"llama.rope.scaling.factor", "1e-40", "e-41 is too small"},
-          {"llama.rope.scaling.factor", "-2", "rope scaling factor -2 is negative"},
-          {"llama.rope.freq_base", "0", "the base of rope's frequencies is not positive"},
-          {"llama.rope.freq_base", "nan", "key 'llama.rope.freq_base' is not finite"},
-          {"llama.attention.layer_norm_rms_epsilon", "-1", "the epsilon of the norm is missing or not positive"},
-          {"llama.rope.scaling.attn_factor", "inf", "key 'llama.rope.scaling.attn_factor' is not finite"},
-          {"llama.block_count", "3", "is f32, a whole number is wanted"}};
+    static const char *const texts[][3] = {{"llama.block_count", "three", "is str, a whole number is wanted"},
+        {"general.architecture", "rwkv7", "architecture 'rwkv7' is not supported"},
+        {"llama.rope.scaling.type", "magic", "rope scaling 'magic' is not supported"}};
+    static const char *const reals[][3] = {{"llama.rope.scaling.factor", "1e-40", "e-41 is too small"},
+        {"llama.rope.scaling.factor", "-2", "rope scaling factor -2 is negative"},
+        {"llama.rope.freq_base", "0", "the base of rope's frequencies is not positive"},
+        {"llama.rope.freq_base", "nan", "key 'llama.rope.freq_base' is not finite"},
+        {"llama.attention.layer_norm_rms_epsilon", "-1", "the epsilon of the norm is missing or not positive"},
+        {"llama.rope.scaling.attn_factor", "inf", "key 'llama.rope.scaling.attn_factor' is not finite"},
+        {"llama.block_count", "3", "is f32, a whole number is wanted"}};
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
         struct sample_model m = sample_model_default();
-        m.last                = set_f32;
-        m.last_arg            = (void *) (uintptr_t) reals[i];
+        m.last = set_f32;
+        m.last_arg = (void *) (uintptr_t) reals[i];
         refuse(&m, reals[i][2]);
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct sample_model m = sample_model_default();
-        m.last                = set_u32;
-        m.last_arg            = (void *) (uintptr_t) numbers[i];
+        m.last = set_u32;
+        m.last_arg = (void *) (uintptr_t) numbers[i];
         refuse(&m, numbers[i][2]);
     }
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct sample_model m = sample_model_default();
-        m.last                = set_str;
-        m.last_arg            = (void *) (uintptr_t) texts[i];
+        m.last = set_str;
+        m.last_arg = (void *) (uintptr_t) texts[i];
         refuse(&m, texts[i][2]);
     }
 }
@@ -106,7 +106,7 @@ static void test_keys(void **state) {
 // Cut at many places, it is refused each time.
 static void test_cut(void **state) {
     (void) state;
-    char path[]                 = PATH;
+    char path[] = PATH;
     const struct sample_model m = sample_model_default();
     sample_model_write(&m, path);
     FILE *file = fopen(path, "rb");
@@ -131,9 +131,9 @@ struct opened {
 
 static struct opened open_with(
     const struct sample_model *m, const struct model_devices *devices, const struct session_params *params) {
-    char path[]              = PATH;
+    char path[] = PATH;
     struct model_error error = {""};
-    struct opened o          = {0};
+    struct opened o = {0};
     sample_model_write(m, path);
     o.model = model_open(path, &error);
     unlink(path);
@@ -196,21 +196,21 @@ static void test_batches(void **state) {
     for (int i = 0; i < 7; i++) {
         kinds[i] = sample_model_default();
     }
-    kinds[6].head_size     = 12;
-    kinds[6].head_size_v   = 20;
-    kinds[1].arch          = "qwen2";
-    kinds[1].has_bias      = true;
-    kinds[2].arch          = "qwen3";
-    kinds[2].has_qk_norm   = true;
-    kinds[3].has_output    = false;
-    kinds[4].has_freqs     = true;
-    kinds[5].n_expert      = 4;
+    kinds[6].head_size = 12;
+    kinds[6].head_size_v = 20;
+    kinds[1].arch = "qwen2";
+    kinds[1].has_bias = true;
+    kinds[2].arch = "qwen3";
+    kinds[2].has_qk_norm = true;
+    kinds[3].has_output = false;
+    kinds[4].has_freqs = true;
+    kinds[5].n_expert = 4;
     struct model_devices d = cpu_open();
     for (int i = 0; i < 7; i++) {
         int32_t tokens[N_TOKENS];
         float one[64], many[64], plain[64];
         struct session_params params = {.n_batch = 512, .cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32};
-        struct opened o              = open_with(&kinds[i], &d, &params);
+        struct opened o = open_with(&kinds[i], &d, &params);
         assert_true(o.session->has_flash);
         tokens_fill(tokens, kinds[i].n_vocab);
         decode_in(o.session, tokens, N_TOKENS, one);
@@ -219,7 +219,7 @@ static void test_batches(void **state) {
         assert_true(fabsf(one[0]) > 1e-3f && fabsf(one[0] - one[1]) > 1e-4f);
         close_opened(&o);
         params.no_flash = true;
-        o               = open_with(&kinds[i], &d, &params);
+        o = open_with(&kinds[i], &d, &params);
         assert_false(o.session->has_flash);
         decode_in(o.session, tokens, 64, plain);
         near(one, plain, kinds[i].n_vocab, 2e-3f);
@@ -232,10 +232,10 @@ static void test_batches(void **state) {
 // exist.
 static void test_causal(void **state) {
     (void) state;
-    struct model_devices d       = cpu_open();
-    const struct sample_model m  = sample_model_default();
+    struct model_devices d = cpu_open();
+    const struct sample_model m = sample_model_default();
     struct session_params params = {.cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
-    struct opened o              = open_with(&m, &d, &params);
+    struct opened o = open_with(&m, &d, &params);
     int32_t tokens[N_TOKENS];
     float a[64], b[64];
     tokens_fill(tokens, m.n_vocab);
@@ -248,7 +248,7 @@ static void test_causal(void **state) {
     }
     assert_true(most > 1e-5f);
     struct model_error error = {""};
-    const int32_t wrong      = m.n_vocab;
+    const int32_t wrong = m.n_vocab;
     assert_false(session_decode(o.session, &wrong, 1, &error));
     assert_non_null(strstr(error.text, "token 40 is none of 40"));
     error.text[0] = '\0';
@@ -263,22 +263,22 @@ static void test_causal(void **state) {
 static void test_window(void **state) {
     (void) state;
     static const char *const key[] = {"mistral.attention.sliding_window", "16"};
-    struct model_devices d         = cpu_open();
-    struct sample_model m          = sample_model_default();
-    struct session_params params   = {.cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32};
+    struct model_devices d = cpu_open();
+    struct sample_model m = sample_model_default();
+    struct session_params params = {.cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32};
     int32_t tokens[N_TOKENS];
     float got[64], want[64];
     m.n_layer = 1;
-    m.arch    = "mistral";
+    m.arch = "mistral";
     tokens_fill(tokens, m.n_vocab);
     struct opened all = open_with(&m, &d, &params);
-    m.last            = set_u32;
-    m.last_arg        = (void *) (uintptr_t) key;
-    struct opened o   = open_with(&m, &d, &params);
+    m.last = set_u32;
+    m.last_arg = (void *) (uintptr_t) key;
+    struct opened o = open_with(&m, &d, &params);
     assert_int_equal(o.model->params.n_window, 16);
     for (int n = 15; n <= 17; n++) {
         struct model_error error = {""};
-        float most               = 0;
+        float most = 0;
         session_reset(all.session);
         assert_true(session_decode(all.session, tokens + N_TOKENS - n, n, &error));
         memcpy(want, all.session->logits, sizeof want[0] * (size_t) m.n_vocab);
@@ -302,23 +302,23 @@ static void test_window(void **state) {
 // of values are, blocks of keys are not.
 static void test_cache_types(void **state) {
     (void) state;
-    struct model_devices d       = cpu_open();
-    struct sample_model m        = sample_model_default();
+    struct model_devices d = cpu_open();
+    struct sample_model m = sample_model_default();
     struct session_params params = {.cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32};
     int32_t tokens[N_TOKENS];
     float want[64], got[64];
     int n_taken = 0;
-    m.n_embd    = 128; // heads of 32
-    m.n_layer   = 1;
+    m.n_embd = 128; // heads of 32
+    m.n_layer = 1;
     tokens_fill(tokens, m.n_vocab);
     struct opened o = open_with(&m, &d, &params);
     decode_in(o.session, tokens, 50, want);
     for (int i = 0; i < 3 * GGML_TYPE_COUNT; i++) {
-        const enum ggml_type type      = (enum ggml_type)(i / 3);
+        const enum ggml_type type = (enum ggml_type)(i / 3);
         const struct session_params as = {
             .cache_k = i % 3 == 1 ? GGML_TYPE_F16 : type, .cache_v = i % 3 == 0 ? GGML_TYPE_F16 : type, .no_flash = i % 3 == 2};
         struct model_error error = {""};
-        struct session *s        = session_new(o.model, &d, &as, &error);
+        struct session *s = session_new(o.model, &d, &as, &error);
         assert_true((s == NULL) == (error.text[0] != '\0'));
         if (s == NULL) {
             assert_non_null(strstr(error.text, ggml_blck_size(type) > 0 ? "cannot be" : "there is no type"));
@@ -338,9 +338,9 @@ static void test_cache_types(void **state) {
     }
     print_message("%d caches taken\n", n_taken);
     assert_true(n_taken >= 20);
-    params                   = (struct session_params){.cache_k = GGML_TYPE_Q8_0, .cache_v = GGML_TYPE_F32, .no_flash = true};
+    params = (struct session_params){.cache_k = GGML_TYPE_Q8_0, .cache_v = GGML_TYPE_F32, .no_flash = true};
     struct model_error error = {""};
-    struct session *s        = session_new(o.model, &d, &params, &error);
+    struct session *s = session_new(o.model, &d, &params, &error);
     assert_non_null(s);
     assert_true(session_reserve(s, &error));
     decode_in(s, tokens, 50, got);
@@ -356,8 +356,8 @@ static void test_cache_types(void **state) {
 // Weights that begin at any byte of the file.
 static void test_misaligned(void **state) {
     (void) state;
-    struct model_devices d       = cpu_open();
-    struct sample_model m        = sample_model_default();
+    struct model_devices d = cpu_open();
+    struct sample_model m = sample_model_default();
     struct session_params params = {.cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
     int32_t tokens[N_TOKENS];
     float want[64], got[64];
@@ -384,10 +384,10 @@ static void device_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_tota
 // All layers on a device with memory of its own, then as many as fit, against the CPU alone.
 static void test_devices(void **state) {
     (void) state;
-    static const size_t rooms[]  = {(size_t) 1 << 30, 80000, 1};
-    struct sample_model m        = sample_model_default();
-    m.has_output                 = false; // the output is a second copy there
-    struct model_devices cpu     = cpu_open();
+    static const size_t rooms[] = {(size_t) 1 << 30, 80000, 1};
+    struct sample_model m = sample_model_default();
+    m.has_output = false; // the output is a second copy there
+    struct model_devices cpu = cpu_open();
     struct session_params params = {.cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
     int32_t tokens[N_TOKENS];
     float want[64], got[64];
@@ -398,12 +398,12 @@ static void test_devices(void **state) {
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
         struct device dev;
         device_init(&dev, "far");
-        dev.dev.iface.get_memory         = device_memory;
-        device_room                      = rooms[i];
-        struct model_devices d           = {.n = 2,
-                      .dev                     = (ggml_backend_dev_t[]){&dev.dev, cpu.dev[0]},
-                      .backend                 = (ggml_backend_t[]){device_start(&dev), cpu.backend[0]}};
-        o                                = open_with(&m, &d, &params);
+        dev.dev.iface.get_memory = device_memory;
+        device_room = rooms[i];
+        struct model_devices d = {.n = 2,
+            .dev = (ggml_backend_dev_t[]){&dev.dev, cpu.dev[0]},
+            .backend = (ggml_backend_t[]){device_start(&dev), cpu.backend[0]}};
+        o = open_with(&m, &d, &params);
         const struct session_memory *far = &o.session->memory[0], *near_by = &o.session->memory[1];
         assert_int_equal(far->weights > 0, i < 2);
         assert_true(near_by->weights > 0); // the embedding at least
@@ -432,7 +432,7 @@ static void test_upload_drops_its_own(void **state) {
     struct model_devices cpu = cpu_open();
     struct model_error error = {""};
     struct device dev;
-    FILE *pagemap       = fopen("/proc/self/pagemap", "rb");
+    FILE *pagemap = fopen("/proc/self/pagemap", "rb");
     struct model *model = model_open("models/tales-q8_0.gguf", &error);
     const size_t n_page = (size_t) sysconf(_SC_PAGESIZE);
     size_t n_near = 0, n_far = 0, sum = 0;
@@ -443,12 +443,12 @@ static void test_upload_drops_its_own(void **state) {
     setvbuf(pagemap, NULL, _IONBF, 0);
     device_init(&dev, "far");
     dev.dev.iface.get_memory = device_memory;
-    device_room              = (size_t) 1 << 30;
-    struct model_devices d   = {.n = 2,
-          .dev                     = (ggml_backend_dev_t[]){&dev.dev, cpu.dev[0]},
-          .backend                 = (ggml_backend_t[]){device_start(&dev), cpu.backend[0]},
-          .n_host                  = model->params.n_layer / 2};
-    const char *base         = berth_gguf_map_base(model->file);
+    device_room = (size_t) 1 << 30;
+    struct model_devices d = {.n = 2,
+        .dev = (ggml_backend_dev_t[]){&dev.dev, cpu.dev[0]},
+        .backend = (ggml_backend_t[]){device_start(&dev), cpu.backend[0]},
+        .n_host = model->params.n_layer / 2};
+    const char *base = berth_gguf_map_base(model->file);
     for (size_t i = 0; i < berth_gguf_map_size(model->file); i += n_page) {
         sum += (size_t) * (const volatile char *) (base + i);
     }
@@ -456,7 +456,7 @@ static void test_upload_drops_its_own(void **state) {
     assert_true(model_place(model, &d, false, NULL, NULL, &error));
     for (size_t i = 0; i < model->n_weights; i++) {
         const struct model_weight *w = &model->weights[i];
-        const bool is_far            = w->layer >= 0 && model->layer_device[w->layer] == 0;
+        const bool is_far = w->layer >= 0 && model->layer_device[w->layer] == 0;
         if (w->layer < 0 || w->layer == model->params.n_layer) {
             continue; // the embedding, which is the output as well
         }
@@ -480,8 +480,8 @@ static void test_many_devices(void **state) {
     static struct device devs[N];
     ggml_backend_dev_t dev[N + 1];
     ggml_backend_t backend[N + 1];
-    struct sample_model m        = sample_model_default();
-    struct model_devices cpu     = cpu_open();
+    struct sample_model m = sample_model_default();
+    struct model_devices cpu = cpu_open();
     struct session_params params = {.cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
     int32_t tokens[N_TOKENS];
     float want[64], got[64];
@@ -494,12 +494,12 @@ static void test_many_devices(void **state) {
     for (int i = 0; i < N; i++) {
         device_init(&devs[i], "far");
         devs[i].dev.iface.get_memory = device_memory;
-        dev[i]                       = &devs[i].dev;
-        backend[i]                   = device_start(&devs[i]);
+        dev[i] = &devs[i].dev;
+        backend[i] = device_start(&devs[i]);
     }
-    dev[N]     = cpu.dev[0];
+    dev[N] = cpu.dev[0];
     backend[N] = cpu.backend[0];
-    o          = open_with(&m, &(struct model_devices){.n = N + 1, .dev = dev, .backend = backend}, &params);
+    o = open_with(&m, &(struct model_devices){.n = N + 1, .dev = dev, .backend = backend}, &params);
     decode_in(o.session, tokens, 50, got);
     near(want, got, m.n_vocab, 2e-3f);
     for (int i = 0; i < N; i++) {
@@ -516,12 +516,12 @@ static void test_many_devices(void **state) {
 // Planned is what is taken: the same bytes with and without memory.
 static void test_plan_only(void **state) {
     (void) state;
-    struct model_devices d         = cpu_open();
-    const struct sample_model m    = sample_model_default();
-    struct session_params params   = {.n_ctx = 321, .n_batch = 77, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
-    struct opened real             = open_with(&m, &d, &params);
-    params.plan_only               = true;
-    struct opened planned          = open_with(&m, &d, &params);
+    struct model_devices d = cpu_open();
+    const struct sample_model m = sample_model_default();
+    struct session_params params = {.n_ctx = 321, .n_batch = 77, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
+    struct opened real = open_with(&m, &d, &params);
+    params.plan_only = true;
+    struct opened planned = open_with(&m, &d, &params);
     const struct session_memory *a = &real.session->memory[0], *b = &planned.session->memory[0];
     assert_int_equal(a->weights, b->weights);
     assert_int_equal(a->cache, b->cache);
@@ -538,16 +538,16 @@ static void test_plan_only(void **state) {
 // valid.
 static void test_plan_outside(void **state) {
     (void) state;
-    struct model_devices d       = cpu_open();
-    const struct sample_model m  = sample_model_default();
+    struct model_devices d = cpu_open();
+    const struct sample_model m = sample_model_default();
     struct session_params params = {
         .n_ctx = 64, .n_batch = 16, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .plan_only = true};
-    struct opened o            = open_with(&m, &d, &params);
+    struct opened o = open_with(&m, &d, &params);
     ggml_backend_sched_t fresh = ggml_backend_sched_new(d.backend, NULL, 1, 64, false, false);
     struct berth_plan_report report;
-    char *text              = NULL;
-    size_t size             = 0;
-    FILE *file              = open_memstream(&text, &size);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
     ggml_backend_t stranger = ggml_backend_cpu_init();
     assert_int_equal(berth_sched_report(NULL, d.backend[0], &report), GGML_STATUS_FAILED);
     assert_int_equal(berth_sched_report(fresh, d.backend[0], &report), GGML_STATUS_FAILED);
@@ -579,11 +579,11 @@ static bool stop_now(size_t done, size_t all, void *user_data) {
 
 static void test_stopped(void **state) {
     (void) state;
-    char path[]                 = PATH;
-    struct model_error error    = {""};
+    char path[] = PATH;
+    struct model_error error = {""};
     const struct sample_model m = sample_model_default();
-    struct model_devices d      = cpu_open();
-    int n                       = 0;
+    struct model_devices d = cpu_open();
+    int n = 0;
     sample_model_write(&m, path);
     struct model *model = model_open(path, &error);
     assert_non_null(model);
@@ -598,9 +598,9 @@ static void test_stopped(void **state) {
 // Each allocation of the libraries fails once: an error or, where they can do without, the same answer.
 static void test_no_memory(void **state) {
     (void) state;
-    char path[]           = PATH;
+    char path[] = PATH;
     struct sample_model m = sample_model_default();
-    m.n_layer             = 1;
+    m.n_layer = 1;
     int32_t tokens[9];
     float want[64];
     int n_failed = 0;
@@ -610,10 +610,10 @@ static void test_no_memory(void **state) {
     }
     for (int64_t at = 0, n_made = 0; at <= n_made; at++) { // 0: none fails, and they are counted
         const struct session_params params = {.n_ctx = 16, .n_batch = 4, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
-        struct model_error error           = {""};
-        struct model_devices d             = {0};
-        struct model *model                = NULL;
-        struct session *s                  = NULL;
+        struct model_error error = {""};
+        struct model_devices d = {0};
+        struct model *model = NULL;
+        struct session *s = NULL;
         berth_alloc_watch(true);
         berth_alloc_fail_at(at);
         bool ok = model_devices_open(&d, "CPU", 1, &error) && (model = model_open(path, &error)) != NULL &&

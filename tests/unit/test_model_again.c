@@ -13,14 +13,14 @@
 // Queries and keys are wide beside the rest, so that norms and products wait for each other.
 static struct sample_model wide_model(void) {
     struct sample_model m = sample_model_default();
-    m.n_layer             = 2;
+    m.n_layer = 2;
     m.head_size = m.head_size_v = 64;
-    m.has_qk_norm               = true;
+    m.has_qk_norm = true;
     return m;
 }
 
 static struct model *model_of(const struct sample_model *m, const struct model_devices *d, bool plan_only) {
-    char path[]              = PATH;
+    char path[] = PATH;
     struct model_error error = {""};
     sample_model_write(m, path);
     struct model *model = model_open(path, &error);
@@ -33,13 +33,13 @@ static struct model *model_of(const struct sample_model *m, const struct model_d
 
 static struct session *session_of(const struct model *model, const struct model_devices *d, bool plan_only, size_t compute) {
     const struct session_params params = {.n_ctx = 512,
-        .n_batch                                 = N_BATCH,
-        .cache_k                                 = GGML_TYPE_F16,
-        .cache_v                                 = GGML_TYPE_F16,
-        .plan_only                               = plan_only,
-        .compute                                 = compute};
-    struct model_error error           = {""};
-    struct session *s                  = session_new(model, d, &params, &error);
+        .n_batch = N_BATCH,
+        .cache_k = GGML_TYPE_F16,
+        .cache_v = GGML_TYPE_F16,
+        .plan_only = plan_only,
+        .compute = compute};
+    struct model_error error = {""};
+    struct session *s = session_new(model, d, &params, &error);
     if (s == NULL || !session_reserve(s, &error)) {
         fail_msg("%s", error.text);
     }
@@ -58,8 +58,8 @@ static size_t compute_of(const struct session *s) {
 static size_t lowest_limit(const struct model *model, const struct model_devices *d, size_t whole) {
     size_t low = 1, high = whole;
     while (high - low > whole / 256) {
-        const size_t mid                   = low + (high - low) / 2;
-        struct session *s                  = session_of(model, d, true, mid);
+        const size_t mid = low + (high - low) / 2;
+        struct session *s = session_of(model, d, true, mid);
         *(s->again.is_kept ? &high : &low) = mid;
         session_free(s);
     }
@@ -69,7 +69,7 @@ static size_t lowest_limit(const struct model *model, const struct model_devices
 // A prompt in batches of all sizes, then tokens one by one; all logits.
 static void decode_all(struct session *s, float *logits) {
     static const int steps[] = {N_BATCH, N_BATCH, 1, 7, 40, N_BATCH, 50, 1, 1, 1, 2, 3};
-    const size_t n_vocab     = (size_t) s->model->params.n_vocab;
+    const size_t n_vocab = (size_t) s->model->params.n_vocab;
     struct model_error error = {""};
     int32_t tokens[N_TOKENS];
     struct check_rng r = check_rng_new(5);
@@ -94,9 +94,9 @@ static void decode_all(struct session *s, float *logits) {
 
 // Batches of every size, at the start and with most of the context behind them: no memory is taken that was not reserved.
 static void sizes_check(struct session *s) {
-    const size_t before      = ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[0]);
+    const size_t before = ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[0]);
     struct model_error error = {""};
-    int32_t tokens[N_BATCH]  = {0};
+    int32_t tokens[N_BATCH] = {0};
     for (int n = 1; n <= N_BATCH; n += n < 56 ? 1 + n / 8 : 1) {
         for (int far = 0; far < 2; far++) {
             session_reset(s);
@@ -111,14 +111,14 @@ static void sizes_check(struct session *s) {
 // At limits from the lowest to all.
 static void limits_check(const struct sample_model *m, const struct model_devices *d, bool must_again) {
     static float want[12 * 64], got[12 * 64];
-    struct model *model  = model_of(m, d, false);
+    struct model *model = model_of(m, d, false);
     struct session *once = session_of(model, d, false, 0);
     const size_t whole = compute_of(once), lowest = lowest_limit(model, d, whole);
     int64_t n_again = 0;
     decode_all(once, want);
     session_free(once);
     for (int i = 0; i < 5; i++) {
-        const size_t limit   = lowest + (whole - lowest) * (size_t) i / 4;
+        const size_t limit = lowest + (whole - lowest) * (size_t) i / 4;
         struct session *plan = session_of(model, d, true, limit), *s = session_of(model, d, false, limit);
         assert_true(s->again.is_kept && s->again.slower >= 1 && s->again.least <= limit);
         assert_int_equal(compute_of(plan), compute_of(s));
@@ -141,14 +141,14 @@ static void limits_check(const struct sample_model *m, const struct model_device
 
 static void test_limits(void **state) {
     (void) state;
-    struct sample_model m    = wide_model();
+    struct sample_model m = wide_model();
     struct model_error error = {""};
     struct model_devices d;
     assert_true(model_devices_open(&d, "CPU", 2, &error));
     limits_check(&m, &d, true);
     m.arch = "qwen3";
     limits_check(&m, &d, true);
-    m          = sample_model_default(); // where there is little to win
+    m = sample_model_default(); // where there is little to win
     m.n_expert = 3;
     limits_check(&m, &d, false);
     model_devices_close(&d);
@@ -158,15 +158,15 @@ static void test_limits(void **state) {
 static void test_devices(void **state) {
     (void) state;
     const struct sample_model m = wide_model();
-    struct model_error error    = {""};
+    struct model_error error = {""};
     struct model_devices cpu;
     struct device dev;
     assert_true(model_devices_open(&cpu, "CPU", 2, &error));
     device_init(&dev, "far");
     const struct model_devices d = {.n = 2,
-        .dev                           = (ggml_backend_dev_t[]){&dev.dev, cpu.dev[0]},
-        .backend                       = (ggml_backend_t[]){device_start(&dev), cpu.backend[0]}};
-    struct model *model          = model_of(&m, &d, false);
+        .dev = (ggml_backend_dev_t[]){&dev.dev, cpu.dev[0]},
+        .backend = (ggml_backend_t[]){device_start(&dev), cpu.backend[0]}};
+    struct model *model = model_of(&m, &d, false);
     struct session *once = session_of(model, &d, true, 0), *plan = session_of(model, &d, true, compute_of(once) - 1);
     assert_true(!plan->again.is_kept);
     assert_int_equal(compute_of(plan), compute_of(once));
@@ -187,10 +187,10 @@ static void test_devices(void **state) {
 static void test_too_low(void **state) {
     (void) state;
     const struct sample_model m = wide_model();
-    struct model_error error    = {""};
+    struct model_error error = {""};
     struct model_devices d;
     assert_true(model_devices_open(&d, "CPU", 1, &error));
-    struct model *model  = model_of(&m, &d, false);
+    struct model *model = model_of(&m, &d, false);
     struct session *once = session_of(model, &d, true, 0), *plan = session_of(model, &d, true, 1000);
     assert_true(!plan->again.is_kept && plan->again.least > 1000 && plan->again.least <= compute_of(once));
     assert_int_equal(compute_of(plan), compute_of(once));
@@ -211,9 +211,9 @@ static size_t wide_limit(const struct sample_model *m) {
     struct model_error error = {""};
     struct model_devices d;
     assert_true(model_devices_open(&d, "CPU", 1, &error));
-    struct model *model  = model_of(m, &d, true);
+    struct model *model = model_of(m, &d, true);
     struct session *once = session_of(model, &d, true, 0);
-    const size_t limit   = lowest_limit(model, &d, compute_of(once));
+    const size_t limit = lowest_limit(model, &d, compute_of(once));
     session_free(once);
     model_free(model);
     model_devices_close(&d);
@@ -223,10 +223,10 @@ static size_t wide_limit(const struct sample_model *m) {
 // A file, a session within the limit, some tokens.
 static bool all_run(const char *path, const struct session_params *params, float *logits, struct model_error *error) {
     static const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
-    struct model_devices d        = {0};
-    struct model *model           = NULL;
-    struct session *s             = NULL;
-    const bool ok                 = model_devices_open(&d, "CPU", 1, error) && (model = model_open(path, error)) != NULL &&
+    struct model_devices d = {0};
+    struct model *model = NULL;
+    struct session *s = NULL;
+    const bool ok = model_devices_open(&d, "CPU", 1, error) && (model = model_open(path, error)) != NULL &&
                     model_place(model, &d, false, NULL, NULL, error) && (s = session_new(model, &d, params, error)) != NULL &&
                     session_reserve(s, error) && session_decode(s, tokens, 9, error);
     if (ok) {
@@ -242,22 +242,22 @@ static bool all_run(const char *path, const struct session_params *params, float
 // Allocations of the libraries from first to last, then each of the models' own, fails once: an error, or the same numbers.
 static void test_no_memory(void **state) {
     (void) state;
-    char path[]                        = PATH;
-    const struct sample_model m        = wide_model();
+    char path[] = PATH;
+    const struct sample_model m = wide_model();
     const struct session_params params = {
         .n_ctx = 512, .n_batch = N_BATCH, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .compute = wide_limit(&m)};
     float want[64] = {0};
-    int n_failed   = 0;
+    int n_failed = 0;
     sample_model_write(&m, path);
     for (int own = 0; own < 2; own++) {
         // 0: none fails, and they are counted. The solver's are thousands, and have a test of their own (prop_budget).
         for (int64_t at = 0, n_made = 0; at <= n_made; at += at == 0 ? 1 : own ? check_step() : 1 + n_made * check_step() / 60) {
             struct model_error error = {""};
-            float got[64]            = {0};
+            float got[64] = {0};
             berth_alloc_watch(true);
             (own ? model_alloc_fail_at : berth_alloc_fail_at)(at);
             const bool ok = all_run(path, &params, got, &error);
-            n_made        = at > 0 ? n_made : own ? model_alloc_n_made() : berth_alloc_made();
+            n_made = at > 0 ? n_made : own ? model_alloc_n_made() : berth_alloc_made();
             (own ? model_alloc_fail_at : berth_alloc_fail_at)(0);
             assert_true(at > 0 || ok);
             if (at == 0 && own == 0) {

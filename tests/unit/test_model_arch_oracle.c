@@ -24,19 +24,19 @@ static const struct text long_text = {700, 710, 1024, 64};
 // ---- both sides ----
 
 static void theirs(const char *path, const struct text *x, int32_t *tokens, float *logits) {
-    void *model                            = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
+    void *model = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
     struct reference_context_params params = reference.llama_context_default_params();
-    params.n_ctx                           = (uint32_t) x->n_ctx;
+    params.n_ctx = (uint32_t) x->n_ctx;
     params.n_threads = params.n_threads_batch = 1;
     params.type_k = params.type_v = GGML_TYPE_F32;
-    params.flash_attn             = 0; // it rounds to halves there
+    params.flash_attn = 0; // it rounds to halves there
     params.n_batch = params.n_ubatch = (uint32_t) x->n_batch;
-    void *ctx                        = model != NULL ? reference.llama_init_from_model(model, params) : NULL;
-    bool ok                          = ctx != NULL;
+    void *ctx = model != NULL ? reference.llama_init_from_model(model, params) : NULL;
+    bool ok = ctx != NULL;
     for (int i = 0, n; ok && i < x->n_tokens; i += n) {
         const int left = x->n_prompt - i;
-        n              = left <= 0 ? 1 : left < x->n_batch ? left : x->n_batch;
-        ok             = reference.llama_decode(ctx, reference.llama_batch_get_one(tokens + i, n)) == 0;
+        n = left <= 0 ? 1 : left < x->n_batch ? left : x->n_batch;
+        ok = reference.llama_decode(ctx, reference.llama_batch_get_one(tokens + i, n)) == 0;
     }
     if (!ok) {
         print_error("the reference: %s\n", reference_text);
@@ -54,9 +54,9 @@ static void ours(const char *path, const struct text *x, const int32_t *tokens, 
         .n_ctx = x->n_ctx, .n_batch = x->n_batch, .cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32, .no_flash = no_flash};
     assert_true(model_devices_open(&d, "CPU", 1, &error));
     struct model *model = model_open(path, &error);
-    const bool ok       = model != NULL && model_place(model, &d, false, NULL, NULL, &error);
-    struct session *s   = ok ? session_new(model, &d, &params, &error) : NULL;
-    bool is_done        = s != NULL && session_reserve(s, &error) && session_decode(s, tokens, x->n_prompt, &error);
+    const bool ok = model != NULL && model_place(model, &d, false, NULL, NULL, &error);
+    struct session *s = ok ? session_new(model, &d, &params, &error) : NULL;
+    bool is_done = s != NULL && session_reserve(s, &error) && session_decode(s, tokens, x->n_prompt, &error);
     for (int i = x->n_prompt; is_done && i < x->n_tokens; i++) {
         is_done = session_decode(s, tokens + i, 1, &error);
     }
@@ -183,14 +183,14 @@ static void test_embedding(void **state) {
     for (int i = 0; i < N; i++) {
         tokens[i] = 20 + i * 7;
     }
-    void *model                            = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
+    void *model = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
     struct reference_context_params params = reference.llama_context_default_params();
     params.n_ctx = params.n_batch = params.n_ubatch = 64;
     params.n_threads = params.n_threads_batch = 1;
     params.type_k = params.type_v = GGML_TYPE_F32;
-    params.flash_attn             = 0;
-    params.embeddings             = true;
-    void *ctx                     = reference.llama_init_from_model(model, params);
+    params.flash_attn = 0;
+    params.embeddings = true;
+    void *ctx = reference.llama_init_from_model(model, params);
     assert_non_null(ctx);
     assert_int_equal(reference.llama_decode(ctx, reference.llama_batch_get_one(tokens, N)), 0);
     struct model_error error = {""};

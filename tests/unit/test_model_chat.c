@@ -57,11 +57,11 @@ static void test_as_the_reference(void **state) {
                 strcat(texts[k], " Be brief. ");
             }
             messages[k] = (struct chat_message){role, texts[k]};
-            theirs[k]   = (struct reference_message){roles[role], texts[k]};
+            theirs[k] = (struct reference_message){roles[role], texts[k]};
         }
         for (const struct chat_template *t = chat_templates; t->name != NULL; t++) {
             const int32_t size = reference_apply(t->name, theirs, n, ask, expected, sizeof expected);
-            char *ours         = chat_format(t, messages, n, ask);
+            char *ours = chat_format(t, messages, n, ask);
             assert_non_null(ours);
             assert_true(size >= 0 && size < (int32_t) sizeof expected);
             expected[size] = '\0';

@@ -14,19 +14,19 @@ static const struct session_params shape = {.n_ctx = 256, .n_batch = 64, .cache_
 
 // Of a session like this one. False: such a model, or such a cache of it, there is not.
 static bool memory_of(const char *path, bool plan_only, struct session_memory *memory, struct session_memory *held) {
-    struct model_error error     = {""};
+    struct model_error error = {""};
     struct session_params params = shape;
-    struct model_devices d       = {0};
-    struct session *s            = NULL;
-    params.plan_only             = plan_only;
-    struct model *model          = model_open(path, &error);
-    const bool ok                = model != NULL && model_devices_open(&d, "CPU", 2, &error) &&
+    struct model_devices d = {0};
+    struct session *s = NULL;
+    params.plan_only = plan_only;
+    struct model *model = model_open(path, &error);
+    const bool ok = model != NULL && model_devices_open(&d, "CPU", 2, &error) &&
                     model_place(model, &d, true, NULL, NULL, &error) && (s = session_new(model, &d, &params, &error)) != NULL &&
                     session_reserve(s, &error);
     if (ok) {
-        *memory       = s->memory[0];
+        *memory = s->memory[0];
         held->compute = ggml_backend_sched_get_buffer_size(s->sched, d.backend[0]);
-        held->cache   = s->caches[0].buffer != NULL ? ggml_backend_buffer_get_size(s->caches[0].buffer) : 0;
+        held->cache = s->caches[0].buffer != NULL ? ggml_backend_buffer_get_size(s->caches[0].buffer) : 0;
     }
     session_free(s);
     model_free(model);
@@ -57,13 +57,13 @@ static void shipped(void **state) {
 // A token reads every weight but the embedding's rows, and the filled half of the cache.
 static void speed(void **state) {
     (void) state;
-    struct model_error error     = {""};
+    struct model_error error = {""};
     struct session_params params = shape;
-    struct model_devices d       = {0};
-    struct model_speed_of of     = {.bytes = {[GGML_TYPE_Q8_0] = 1e6}};
-    struct model_speed speed     = {.devices = &of, .n = 1};
-    params.plan_only             = true;
-    struct model *model          = model_open("models/tales-q8_0.gguf", &error);
+    struct model_devices d = {0};
+    struct model_speed_of of = {.bytes = {[GGML_TYPE_Q8_0] = 1e6}};
+    struct model_speed speed = {.devices = &of, .n = 1};
+    params.plan_only = true;
+    struct model *model = model_open("models/tales-q8_0.gguf", &error);
     assert_true(model != NULL && model_devices_open(&d, "CPU", 1, &error));
     assert_true(model_place(model, &d, true, NULL, NULL, &error));
     struct session *s = session_new(model, &d, &params, &error);
@@ -92,8 +92,8 @@ static void speed(void **state) {
 static void trial(void **state) {
     (void) state;
     static const int32_t tokens[] = {1, 5, 9, 7};
-    struct model_error error      = {""};
-    struct model_devices d        = {0};
+    struct model_error error = {""};
+    struct model_devices d = {0};
     float logits[2][3];
     struct model *model = model_open("models/tales-q8_0.gguf", &error);
     assert_true(model != NULL && model_devices_open(&d, "CPU", 1, &error));
@@ -118,11 +118,11 @@ static void trial(void **state) {
 static void published(void **state) {
     (void) state;
     const char *data = getenv("BERTH_DATA");
-    char folder[]    = "/tmp/estimate-XXXXXX", text[512];
+    char folder[] = "/tmp/estimate-XXXXXX", text[512];
     assert_non_null(mkdtemp(folder));
     snprintf(text, sizeof text, "sh '%s/models/sparse/make.sh' %s 2> /dev/null", data != NULL ? data : "../shared", folder);
-    glob_t found   = {0};
-    int n_said     = 0;
+    glob_t found = {0};
+    int n_said = 0;
     const bool has = system(text) == 0;
     snprintf(text, sizeof text, "%s/*.gguf", folder);
     for (size_t i = 0; has && (i > 0 || glob(text, 0, NULL, &found) == 0) && i < found.gl_pathc; i++) {

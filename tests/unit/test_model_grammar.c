@@ -16,7 +16,7 @@ static struct vocab *vocab_make(struct gguf_context **keys) {
     struct sample_vocab v;
     struct model_error error = {""};
     sample_vocab_init(&v);
-    *keys               = sample_vocab_keys(&v, "gpt-2");
+    *keys = sample_vocab_keys(&v, "gpt-2");
     struct vocab *vocab = vocab_new(*keys, (int64_t) v.n_tokens, &error);
     assert_non_null(vocab);
     sample_vocab_fini(&v);
@@ -55,7 +55,7 @@ static void item(struct check_rng *r, int depth, char *gbnf, size_t cap, struct 
     } rows[] = {{"\"the\"", {"the"}}, {"\"a\\\"\"", {"a\""}}, {"\"sh\"", {"sh"}}, {"\"\"", {""}}, {"[ab]", {"a", "b"}},
         {"[a-c]", {"a", "b", "c"}}, {"\"\\u00e4\"", {"\xC3\xA4"}}, {"[\xC3\xA3-\xC3\xA5]", {"\xC3\xA3", "\xC3\xA4", "\xC3\xA5"}},
         {"[\\u8239\\u6e2f]", {"\xE8\x88\xB9", "\xE6\xB8\xAF"}}, {"[^\\x00-y{-\\U0010ffff]", {"z"}}, {"\" ship\"", {" ship"}}};
-    out->n   = 0;
+    out->n = 0;
     if (depth > 0 && check_rng_below(r, 2) == 0) {
         char inner[600];
         expression(r, depth - 1, inner, sizeof inner, out);
@@ -79,7 +79,7 @@ static void repeated(struct check_rng *r, int depth, char *gbnf, size_t cap, str
     item(r, depth, inner, sizeof inner, &one[depth]);
     const size_t i = check_rng_below(r, sizeof rows / sizeof *rows);
     snprintf(gbnf, cap, "%s%s", inner, rows[i].suffix);
-    out->n         = 0;
+    out->n = 0;
     power[depth].n = 0;
     texts_add(&power[depth], "", "");
     for (int k = 0; k <= rows[i].most; k++) {
@@ -99,8 +99,8 @@ static void repeated(struct check_rng *r, int depth, char *gbnf, size_t cap, str
 static void expression(struct check_rng *r, int depth, char *gbnf, size_t cap, struct texts *out) {
     static struct texts sequence[4], part[4], product[4];
     size_t n = 0;
-    out->n   = 0;
-    gbnf[0]  = '\0';
+    out->n = 0;
+    gbnf[0] = '\0';
     for (uint64_t i = 0, n_alts = 1 + check_rng_below(r, 2); i < n_alts; i++) {
         n += (size_t) snprintf(gbnf + n, cap - n, "%s", i > 0 ? " |\n" : "");
         sequence[depth].n = 0;
@@ -147,7 +147,7 @@ static bool has_text(const struct texts *t, const char *text) {
 static void walk(struct guide *guide, const struct vocab *v, const struct texts *t, struct check_rng *r) {
     static float logits[SAMPLE_MAX_TOKENS];
     char so_far[MAX_SIZE + 256] = "";
-    struct model_error error    = {""};
+    struct model_error error = {""};
     for (size_t n = 0;;) {
         int32_t allowed[SAMPLE_MAX_TOKENS];
         int64_t n_allowed = 0;
@@ -180,7 +180,7 @@ static void walk(struct guide *guide, const struct vocab *v, const struct texts 
 static void test_made(void **state) {
     (void) state;
     struct gguf_context *keys;
-    struct vocab *v    = vocab_make(&keys);
+    struct vocab *v = vocab_make(&keys);
     struct check_rng r = check_rng_new(check_seed(17));
     static struct texts t;
     int n_tried = 0;
@@ -218,9 +218,9 @@ static void test_made(void **state) {
 static bool takes(const struct vocab *v, const char *gbnf, const char *text) {
     struct model_error error = {""};
     static float logits[SAMPLE_MAX_TOKENS];
-    struct grammar *g   = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
+    struct grammar *g = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
     struct guide *guide = g != NULL ? guide_new(g, v, &error) : NULL;
-    bool ok             = guide != NULL;
+    bool ok = guide != NULL;
     if (!ok) {
         print_error("%s\n", error.text);
     }
@@ -244,7 +244,7 @@ static bool takes(const struct vocab *v, const char *gbnf, const char *text) {
 static void test_recursion(void **state) {
     (void) state;
     static const char balanced[] = "root ::= \"(\" root* \")\"";
-    static const char nothing[]  = "root ::= ((\"a\"?)*)* \"b\"";
+    static const char nothing[] = "root ::= ((\"a\"?)*)* \"b\"";
     static const char json[] =
         "root ::= value\nvalue ::= list | \"[]\" | string\nlist ::=\n  \"[\" value\n  (\",\" value)* \"]\"\n"
         "string ::= \"\\\"\" [^\"\\\\]* \"\\\"\"\n";
@@ -320,9 +320,9 @@ static void test_shared_stacks(void **state) {
     struct vocab *v = vocab_make(&keys);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct model_error error = {""};
-        struct grammar *g        = grammar_new(rows[i], strlen(rows[i]), NULL, NULL, &error);
+        struct grammar *g = grammar_new(rows[i], strlen(rows[i]), NULL, NULL, &error);
         assert_non_null(g);
-        g->max_stack_size   = 1 << 20;
+        g->max_stack_size = 1 << 20;
         struct guide *guide = guide_new(g, v, &error);
         assert_non_null(guide);
         assert_int_equal(feed(guide, v, 'a', 500, &error), 500);
@@ -343,11 +343,11 @@ static void test_splits(void **state) {
     static const char gbnf[] = "root ::= s \"b\"\ns ::= \"a\" s s | \"a\" s | \"a\"";
     struct gguf_context *keys;
     struct model_error error = {""};
-    struct vocab *v          = vocab_make(&keys);
-    struct grammar *g        = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
+    struct vocab *v = vocab_make(&keys);
+    struct grammar *g = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
     assert_non_null(g);
-    g->max_stack_size   = (size_t) 8 << 20;
-    g->max_steps        = 1000000;
+    g->max_stack_size = (size_t) 8 << 20;
+    g->max_steps = 1000000;
     struct guide *guide = guide_new(g, v, &error);
     assert_non_null(guide);
     assert_int_equal(feed(guide, v, 'a', 200, &error), 200);
@@ -363,8 +363,8 @@ static void test_splits(void **state) {
 static void test_repetitions(void **state) {
     (void) state;
     struct model_error error = {""};
-    char *gbnf               = malloc(400 * 16 + 64);
-    size_t n                 = (size_t) sprintf(gbnf, "root ::=");
+    char *gbnf = malloc(400 * 16 + 64);
+    size_t n = (size_t) sprintf(gbnf, "root ::=");
     for (int i = 0; i < 400; i++) {
         n += (size_t) sprintf(gbnf + n, " \"x\"{0,100000}");
     }
@@ -381,10 +381,10 @@ static void test_left_stacks(void **state) {
     static const char gbnf[] = "root ::= (\"a\" | \"(\" root \")\"){0,100000}";
     struct gguf_context *keys;
     struct model_error error = {""};
-    struct vocab *v          = vocab_make(&keys);
-    struct grammar *g        = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
+    struct vocab *v = vocab_make(&keys);
+    struct grammar *g = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
     assert_non_null(g);
-    g->max_stack_size   = (size_t) 24 << 20;
+    g->max_stack_size = (size_t) 24 << 20;
     struct guide *guide = guide_new(g, v, &error);
     assert_non_null(guide);
     for (int i = 0; i < check_cases(2000); i++) {
@@ -409,10 +409,10 @@ static void test_limits(void **state) {
     } rows[] = {{8 << 10, GRAMMAR_STEPS, "and 8192 are the limit"}, {GRAMMAR_STACK_SIZE, 5000, "more than 5000 steps"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct model_error error = {""};
-        struct grammar *g        = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
+        struct grammar *g = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
         assert_non_null(g);
-        g->max_stack_size   = rows[i].size;
-        g->max_steps        = rows[i].steps;
+        g->max_stack_size = rows[i].size;
+        g->max_steps = rows[i].steps;
         struct guide *guide = guide_new(g, v, &error);
         assert_non_null(guide);
         assert_true(feed(guide, v, 'a', 1000, &error) < 1000);
@@ -454,8 +454,8 @@ static void test_stop(void **state) {
         }
         n += (size_t) sprintf(gbnf + n, "%s", rows[i][2]);
         struct model_error error = {""};
-        struct countdown all     = {0, INT32_MAX};
-        struct grammar *g        = grammar_new(gbnf, n, countdown_ask, &all, &error);
+        struct countdown all = {0, INT32_MAX};
+        struct grammar *g = grammar_new(gbnf, n, countdown_ask, &all, &error);
         assert_true(g != NULL && all.n_asked > (int) n / 1000);
         grammar_free(g);
         struct countdown some = {0, all.n_asked / 2};
@@ -470,11 +470,11 @@ static void test_stop_guide(void **state) {
     static const char gbnf[] = "root ::= (.{0,1000} | .{2,1000} | .{3,1000})*";
     static float logits[SAMPLE_MAX_TOKENS];
     struct gguf_context *keys;
-    struct vocab *v          = vocab_make(&keys);
-    struct countdown c       = {0, INT32_MAX};
+    struct vocab *v = vocab_make(&keys);
+    struct countdown c = {0, INT32_MAX};
     struct model_error error = {""};
-    struct grammar *g        = grammar_new(gbnf, strlen(gbnf), countdown_ask, &c, &error);
-    struct guide *guide      = g != NULL ? guide_new(g, v, &error) : NULL;
+    struct grammar *g = grammar_new(gbnf, strlen(gbnf), countdown_ask, &c, &error);
+    struct guide *guide = g != NULL ? guide_new(g, v, &error) : NULL;
     assert_non_null(guide);
     c.n_left = 0;
     assert_int_equal(guide_mask(guide, logits, v->n_tokens, &error), -1);
@@ -491,13 +491,13 @@ static void test_memory(void **state) {
     static const char gbnf[] = "root ::= (\"the\" | [a-z\xC3\xA4]{2,4} x)*\nx ::= [^a]+ \".\"";
     static float logits[SAMPLE_MAX_TOKENS];
     struct gguf_context *keys;
-    struct vocab *v       = vocab_make(&keys);
+    struct vocab *v = vocab_make(&keys);
     const int64_t n_alive = model_alloc_n_alive();
-    bool is_whole         = false;
+    bool is_whole = false;
     for (int64_t n = 1; !is_whole; n++) {
         struct model_error error = {""};
         model_alloc_fail_at(n);
-        struct grammar *g   = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
+        struct grammar *g = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
         struct guide *guide = g != NULL ? guide_new(g, v, &error) : NULL;
         is_whole = guide != NULL && guide_mask(guide, logits, v->n_tokens, &error) > 0 && guide_accept(guide, 'b', &error) &&
                    guide_mask(guide, logits, v->n_tokens, &error) > 0;

@@ -8,7 +8,7 @@
 
 static void refuse(const struct gguf_context *g, const char *key, int64_t min, int64_t max, const char *text) {
     struct model_error error = {0};
-    int64_t value            = -77;
+    int64_t value = -77;
     assert_false(keys_int(g, key, min, max, &value, &error));
     assert_string_equal(error.text, text);
     assert_int_equal(value, -77);
@@ -16,7 +16,7 @@ static void refuse(const struct gguf_context *g, const char *key, int64_t min, i
 
 static void expect(const struct gguf_context *g, const char *key, int64_t wanted) {
     struct model_error error = {0};
-    int64_t value            = -77;
+    int64_t value = -77;
     assert_true(keys_int(g, key, INT64_MIN, INT64_MAX, &value, &error));
     assert_int_equal(value, wanted);
 }
@@ -55,8 +55,8 @@ static void test_lists(void **state) {
     struct gguf_context *g = gguf_init_empty();
     const uint32_t heads[] = {8, 8, 8}, others[] = {8, 8, 4};
     const int32_t below[] = {-3, -3};
-    const int64_t wide[]  = {8, 8};
-    const char *words[]   = {"eight"};
+    const int64_t wide[] = {8, 8};
+    const char *words[] = {"eight"};
     gguf_set_arr_data(g, "heads", GGUF_TYPE_UINT32, heads, 3);
     gguf_set_arr_data(g, "others", GGUF_TYPE_UINT32, others, 3);
     gguf_set_arr_data(g, "below", GGUF_TYPE_INT32, below, 2);
@@ -76,10 +76,10 @@ static void test_lists(void **state) {
 
 static void test_others(void **state) {
     (void) state;
-    struct gguf_context *g   = gguf_init_empty();
+    struct gguf_context *g = gguf_init_empty();
     struct model_error error = {0};
-    float real               = 1;
-    bool yes                 = false;
+    float real = 1;
+    bool yes = false;
     const char *text;
     gguf_set_val_f64(g, "f64", 0.5);
     gguf_set_val_f64(g, "large", 1e300);

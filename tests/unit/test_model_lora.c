@@ -16,9 +16,9 @@ static bool say(const char *path, const char *lora, float scale, float *logits, 
     for (int i = 0; i < N_TOKENS; i++) {
         tokens[i] = i * 7 % 40;
     }
-    struct model *m   = model_open(path, error);
+    struct model *m = model_open(path, error);
     struct session *s = NULL;
-    const bool ok     = m != NULL && model_place(m, &devices, false, NULL, NULL, error) &&
+    const bool ok = m != NULL && model_place(m, &devices, false, NULL, NULL, error) &&
                     (lora == NULL || model_lora_add(m, &devices, lora, scale, error)) &&
                     (s = session_new(m, &devices, &params, error)) != NULL && session_decode(s, tokens, N_TOKENS, error);
     if (ok) {
@@ -39,10 +39,10 @@ static double distance(const float *a, const float *b) {
 }
 
 static bool merge(const char *path, const char *lora, float scale, const char *out, struct model_error *error) {
-    struct model *m      = model_open(path, error);
+    struct model *m = model_open(path, error);
     struct model_lora *l = m != NULL ? lora_open(m, lora, scale, error) : NULL;
-    FILE *file           = l != NULL ? fopen(out, "wb") : NULL;
-    const bool ok        = file != NULL && lora_merge(m, l, file, error);
+    FILE *file = l != NULL ? fopen(out, "wb") : NULL;
+    const bool ok = file != NULL && lora_merge(m, l, file, error);
     const bool is_closed = file == NULL || fclose(file) == 0;
     lora_free(l);
     model_free(m);
@@ -54,7 +54,7 @@ struct files {
 };
 
 static struct files files_make(const struct sample_lora *lora) {
-    struct files f        = {"/tmp/berth-model-XXXXXX", "/tmp/berth-lora-XXXXXX", "/tmp/berth-merged-XXXXXX"};
+    struct files f = {"/tmp/berth-model-XXXXXX", "/tmp/berth-lora-XXXXXX", "/tmp/berth-merged-XXXXXX"};
     struct sample_model m = sample_model_default();
     sample_model_write(&m, f.model);
     sample_lora_write(lora, &m, f.lora);
@@ -73,8 +73,8 @@ static void files_remove(const struct files *f) {
 static void test_merge(void **state) {
     (void) state;
     const struct sample_lora lora = {.rank = 4, .alpha = 8, .type = GGML_TYPE_F32};
-    const struct files f          = files_make(&lora);
-    struct model_error error      = {""};
+    const struct files f = files_make(&lora);
+    struct model_error error = {""};
     float plain[40], beside[40], twice[40], merged[40];
     assert_true(say(f.model, NULL, 1, plain, &error) && say(f.model, f.lora, 1, beside, &error));
     assert_true(say(f.model, f.lora, 2, twice, &error) && merge(f.model, f.lora, 1, f.merged, &error));
@@ -102,9 +102,9 @@ static void test_refused(void **state) {
         {{.more = 1}, "do not make 'blk.0.attn_q.weight' of [32, 32]"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct sample_lora lora  = rows[i].lora;
-        lora.rank                = 4;
-        lora.type                = GGML_TYPE_F32;
+        struct sample_lora lora = rows[i].lora;
+        lora.rank = 4;
+        lora.type = GGML_TYPE_F32;
         struct model_error error = {""};
         float logits[40];
         const struct files f = files_make(&lora);
@@ -121,7 +121,7 @@ static void test_refused(void **state) {
 static void test_no_memory(void **state) {
     (void) state;
     const struct sample_lora lora = {.rank = 4, .alpha = 8, .type = GGML_TYPE_F16};
-    const struct files f          = files_make(&lora);
+    const struct files f = files_make(&lora);
     float want[40], got[40];
     struct model_error error = {""};
     for (int kind = 0; kind < 2; kind++) {
@@ -159,7 +159,7 @@ int main(void) {
         print_error("%s\n", error.text);
         return 1;
     }
-    devices_alive    = model_alloc_n_alive();
+    devices_alive = model_alloc_n_alive();
     const int result = cmocka_run_group_tests(tests, NULL, NULL);
     model_devices_close(&devices);
     return result;

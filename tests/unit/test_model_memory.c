@@ -16,12 +16,12 @@ struct story {
 
 static bool story_tell(struct story *story, struct model_error *error) {
     const struct session_params params = {.n_ctx = 32, .n_batch = 4, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
-    static const char prompt[]         = "Once upon a time</s>";
-    struct model_devices d             = {0};
-    struct model *model                = NULL;
-    struct vocab *vocab                = NULL;
-    struct session *s                  = NULL;
-    struct token_list tokens           = {0};
+    static const char prompt[] = "Once upon a time</s>";
+    struct model_devices d = {0};
+    struct model *model = NULL;
+    struct vocab *vocab = NULL;
+    struct session *s = NULL;
+    struct token_list tokens = {0};
     struct sampler sampler;
     sampler_init(&sampler, 0.8f, 0, 0.95f, 7);
     bool ok = model_devices_open(&d, "CPU", 1, error) && (model = model_open("models/tales-q8_0.gguf", error)) != NULL &&
@@ -33,7 +33,7 @@ static bool story_tell(struct story *story, struct model_error *error) {
     story->n_prompt = tokens.n;
     for (int i = 0; ok && i < N_MADE; i++) {
         story->made[i] = sampler_pick(&sampler, s->logits, model->params.n_vocab);
-        ok             = story->made[i] >= 0 ? session_decode(s, &story->made[i], 1, error) : model_fail(error, "no token");
+        ok = story->made[i] >= 0 ? session_decode(s, &story->made[i], 1, error) : model_fail(error, "no token");
     }
     sampler_fini(&sampler);
     token_list_fini(&tokens);
@@ -46,16 +46,16 @@ static bool story_tell(struct story *story, struct model_error *error) {
 
 static void test_story(void **state) {
     (void) state;
-    struct story want        = {0};
+    struct story want = {0};
     struct model_error error = {""};
-    int64_t n_failed         = 0;
+    int64_t n_failed = 0;
     model_alloc_fail_at(0);
     assert_true(story_tell(&want, &error));
     const int64_t n_made = model_alloc_n_made();
     assert_int_equal(model_alloc_n_alive(), 0);
     for (int64_t at = 1; at <= n_made; at++) {
         struct story got = {0};
-        error.text[0]    = '\0';
+        error.text[0] = '\0';
         model_alloc_fail_at(at);
         const bool ok = story_tell(&got, &error);
         model_alloc_fail_at(0);
@@ -81,11 +81,11 @@ static void test_words(void **state) {
     struct token_list want = {0};
     for (int64_t at = 0, n_made = 1; at <= n_made; at++) { // 0: none fails, and they are counted
         struct model_error error = {""};
-        struct token_list list   = {0};
+        struct token_list list = {0};
         model_alloc_fail_at(at);
         struct vocab *vocab = vocab_new(g, (int64_t) v.n_tokens, &error);
-        const bool ok       = vocab != NULL && vocab_encode(vocab, text, strlen(text), true, true, &list, &error);
-        n_made              = at == 0 ? model_alloc_n_made() : n_made;
+        const bool ok = vocab != NULL && vocab_encode(vocab, text, strlen(text), true, true, &list, &error);
+        n_made = at == 0 ? model_alloc_n_made() : n_made;
         model_alloc_fail_at(0);
         vocab_free(vocab);
         assert_int_equal(ok, at == 0);

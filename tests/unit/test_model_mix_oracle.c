@@ -40,7 +40,7 @@ static void types_compare(const char *mix, const char *theirs, const char *ours)
     int n_wrong = 0;
     for (int64_t i = 0; i < gguf_get_n_tensors(a); i++) {
         const char *name = gguf_get_tensor_name(a, i);
-        const int64_t j  = gguf_find_tensor(b, name);
+        const int64_t j = gguf_find_tensor(b, name);
         assert_true(j >= 0);
         if (gguf_get_tensor_type(a, i) != gguf_get_tensor_type(b, j)) {
             print_error("%s: %s is %s there, %s here\n", mix, name, ggml_type_name(gguf_get_tensor_type(a, i)),
@@ -58,8 +58,8 @@ static void types_compare(const char *mix, const char *theirs, const char *ours)
 static void compare(const char *arch, const char *words, const char *mix, int file_type) {
     char model[32], theirs[32], ours[32], command[1024];
     struct quantize_params params = default_params();
-    params.n_threads              = 2;
-    params.ftype                  = file_type;
+    params.n_threads = 2;
+    params.ftype = file_type;
     path_new(model);
     path_new(theirs);
     path_new(ours);
@@ -81,9 +81,9 @@ static void reference_open(void) {
         skip();
     }
     need_reference();
-    void *llama                = oracle_load("libllama." ORACLE_BUILD ".so");
+    void *llama = oracle_load("libllama." ORACLE_BUILD ".so");
     *(void **) &default_params = dlsym(llama, "llama_model_quantize_default_params");
-    *(void **) &quantize       = dlsym(llama, "llama_model_quantize");
+    *(void **) &quantize = dlsym(llama, "llama_model_quantize");
 }
 
 // ---- by the headers alone: the reference tells what it would do ----
@@ -107,7 +107,7 @@ static const char *told_type(const char *name, char *type, size_t cap) {
     if (at == NULL) {
         return NULL;
     }
-    const size_t n    = strcspn(at, "\n");
+    const size_t n = strcspn(at, "\n");
     const char *arrow = strstr(at, "->"), *open = arrow != NULL && arrow < at + n ? strchr(arrow, '(') : NULL;
     snprintf(type, cap, "%.*s", open != NULL ? (int) strcspn(open + 1, ")") : 0, open != NULL ? open + 1 : "");
     return type;
@@ -133,7 +133,7 @@ static struct header header_open(const char *words) {
     path_new(h.path);
     snprintf(command, sizeof command, "%s %s %s f16 %s 1 %s", getenv("BERTH_MAKE_MODEL"), arch, size, h.path, more);
     assert_int_equal(system(command), 0);
-    h.gguf       = gguf_init_from_file(h.path, (struct gguf_init_params){.no_alloc = true, .ctx = &h.tensors});
+    h.gguf = gguf_init_from_file(h.path, (struct gguf_init_params){.no_alloc = true, .ctx = &h.tensors});
     h.importance = calloc((size_t) gguf_get_n_tensors(h.gguf) + 1, sizeof *h.importance);
     assert_true(h.gguf != NULL && h.importance != NULL);
     size_t i = 0;
@@ -154,11 +154,11 @@ static void header_close(struct header *h) {
 static int mix_compare(const struct header *h, const char *mix, int file_type, bool has_importance) {
     static struct gguf_types types;
     struct quantize_params params = default_params();
-    params.n_threads              = 1;
-    params.ftype                  = file_type;
-    params.is_dry                 = true;
-    params.importance             = has_importance ? h->importance : NULL;
-    types                         = (struct gguf_types){0};
+    params.n_threads = 1;
+    params.ftype = file_type;
+    params.is_dry = true;
+    params.importance = has_importance ? h->importance : NULL;
+    types = (struct gguf_types){0};
     assert_true(gguf_types_parse(mix, false, &types));
     gguf_types_look(&types, h->gguf, has_importance);
     n_told = 0;

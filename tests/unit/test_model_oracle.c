@@ -13,13 +13,13 @@ static const char *adapter;
 static float adapter_scale = 1;
 
 static void theirs(const char *path, int32_t *tokens, int n_vocab, enum ggml_type cache, float *logits) {
-    void *model                            = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
+    void *model = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
     struct reference_context_params params = reference.llama_context_default_params();
-    params.n_ctx                           = 256;
+    params.n_ctx = 256;
     params.n_threads = params.n_threads_batch = 1; // more would wait for each other where there is other work
     params.type_k = params.type_v = (int32_t) cache;
     params.n_batch = params.n_ubatch = 128;
-    void *ctx                        = model != NULL ? reference.llama_init_from_model(model, params) : NULL;
+    void *ctx = model != NULL ? reference.llama_init_from_model(model, params) : NULL;
     if (ctx != NULL && adapter != NULL) {
         void *lora = reference.llama_adapter_lora_init(model, adapter);
         assert_non_null(lora);
@@ -40,7 +40,7 @@ static void ours(const char *path, const int32_t *tokens, int n_vocab, enum ggml
     const struct session_params params = {.n_ctx = 256, .n_batch = 128, .cache_k = cache, .cache_v = cache};
     assert_true(model_devices_open(&d, "CPU", 2, &error));
     struct model *model = model_open(path, &error);
-    const bool ok       = model != NULL && model_place(model, &d, false, NULL, NULL, &error) &&
+    const bool ok = model != NULL && model_place(model, &d, false, NULL, NULL, &error) &&
                     (adapter == NULL || model_lora_add(model, &d, adapter, adapter_scale, &error));
     struct session *s = ok ? session_new(model, &d, &params, &error) : NULL;
     if (s == NULL || !session_reserve(s, &error) || !session_decode(s, tokens, N_TOKENS, &error)) {
@@ -116,9 +116,9 @@ static void keys_put(struct gguf_context *g, void *x) {
 static void test_layers(void **state) {
     (void) state;
     need_reference();
-    struct sample_model m  = sample_model_default();
+    struct sample_model m = sample_model_default();
     struct rope_keys plain = {.arch = "llama"}, two = {.arch = "qwen2"}, three = {.arch = "qwen3"};
-    m.last     = keys_put;
+    m.last = keys_put;
     m.last_arg = &plain;
     compare(&m, "llama");
     m.has_output = false;
@@ -126,17 +126,17 @@ static void test_layers(void **state) {
     m.has_freqs = true;
     compare(&m, "llama, frequency factors");
     m.has_freqs = false;
-    m.n_expert  = 4;
+    m.n_expert = 4;
     compare(&m, "llama, experts");
     m.n_expert = 0;
     m.has_bias = true;
-    m.arch     = "qwen2";
+    m.arch = "qwen2";
     m.last_arg = &two;
     compare(&m, "qwen2");
-    m.has_bias    = false;
+    m.has_bias = false;
     m.has_qk_norm = true;
-    m.arch        = "qwen3";
-    m.last_arg    = &three;
+    m.arch = "qwen3";
+    m.last_arg = &three;
     compare(&m, "qwen3");
     m.head_size = m.head_size_v = 12;
     compare(&m, "qwen3, wider heads");
@@ -147,30 +147,30 @@ static void test_rope(void **state) {
     need_reference();
     struct sample_model m = sample_model_default();
     struct rope_keys keys = {.arch = "llama", .type = "linear", .factor = 3, .n_orig = 64};
-    m.last                = keys_put;
-    m.last_arg            = &keys;
+    m.last = keys_put;
+    m.last_arg = &keys;
     compare(&m, "rope: linear");
     keys.type = "yarn";
     compare(&m, "rope: yarn");
     keys.arch = m.arch = "qwen2";
-    m.has_bias         = true;
+    m.has_bias = true;
     compare(&m, "rope: yarn, neox");
     keys.type = "none";
     compare(&m, "rope: none");
-    m                = sample_model_default();
-    m.last           = keys_put;
-    m.last_arg       = &keys;
+    m = sample_model_default();
+    m.last = keys_put;
+    m.last_arg = &keys;
     m.has_long_freqs = true;
-    keys             = (struct rope_keys){.arch = "llama", .type = "longrope", .factor = 3, .n_orig = 64};
+    keys = (struct rope_keys){.arch = "llama", .type = "longrope", .factor = 3, .n_orig = 64};
     compare(&m, "rope: longrope, long");
     keys.n_orig = 512;
     compare(&m, "rope: longrope, short");
-    keys.real  = "rope.scaling.attn_factor";
+    keys.real = "rope.scaling.attn_factor";
     keys.value = 1.5f;
     compare(&m, "rope: longrope, attn");
-    keys.type        = "yarn";
+    keys.type = "yarn";
     m.has_long_freqs = false;
-    keys.n_orig      = 64;
+    keys.n_orig = 64;
     compare(&m, "rope: yarn, attn");
     // Keys beside: what counts there does here, and nothing else.
     static const struct {
@@ -182,10 +182,10 @@ static void test_rope(void **state) {
         {"residual_scale", 3}, {"attention.clamp_kqv", 0.1f}, {"attn_logit_softcapping", 0.5f}, {"final_logit_softcapping", 0.5f},
         {"attention.max_alibi_bias", 0.5f}, {"expert_weights_scale", 3}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        keys.real   = rows[i].key;
-        keys.value  = rows[i].value;
+        keys.real = rows[i].key;
+        keys.value = rows[i].value;
         keys.n_orig = i < 2 ? 100000 : 64; // so that the betas would show
-        m.n_expert  = strncmp(rows[i].key, "expert", 6) == 0 ? 4 : 0;
+        m.n_expert = strncmp(rows[i].key, "expert", 6) == 0 ? 4 : 0;
         compare(&m, rows[i].key);
     }
 }
@@ -195,11 +195,11 @@ static void test_cache_types(void **state) {
     (void) state;
     need_reference();
     static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q5_1, GGML_TYPE_Q4_0};
-    struct sample_model m               = sample_model_default();
-    struct rope_keys keys               = {.arch = "llama"};
-    m.n_embd                            = 128; // heads of 32
-    m.last                              = keys_put;
-    m.last_arg                          = &keys;
+    struct sample_model m = sample_model_default();
+    struct rope_keys keys = {.arch = "llama"};
+    m.n_embd = 128; // heads of 32
+    m.last = keys_put;
+    m.last_arg = &keys;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         const double nmse = error_of(&m, types[i]);
         printf("cache: %-17s normalised error %.3g\n", ggml_type_name(types[i]), nmse);
@@ -213,8 +213,8 @@ static void test_window(void **state) {
     need_reference();
     struct sample_model m = sample_model_default();
     struct rope_keys keys = {.arch = "llama", .window = N_TOKENS / 4};
-    m.last                = keys_put;
-    m.last_arg            = &keys;
+    m.last = keys_put;
+    m.last_arg = &keys;
     compare(&m, "window: llama");
     m.n_expert = 4;
     compare(&m, "window: llama, experts");
@@ -222,7 +222,7 @@ static void test_window(void **state) {
     m.has_bias = true;
     m.arch = keys.arch = "qwen2";
     compare(&m, "window: qwen2");
-    m.has_bias    = false;
+    m.has_bias = false;
     m.has_qk_norm = true;
     m.arch = keys.arch = "qwen3";
     compare(&m, "window: qwen3");
@@ -232,12 +232,12 @@ static void test_window(void **state) {
 static void test_adapter(void **state) {
     (void) state;
     need_reference();
-    struct sample_model m   = sample_model_default();
-    struct rope_keys plain  = {.arch = "llama"};
+    struct sample_model m = sample_model_default();
+    struct rope_keys plain = {.arch = "llama"};
     struct sample_lora lora = {.rank = 4, .alpha = 8, .type = GGML_TYPE_F32};
-    char path[]             = "/tmp/berth-lora-XXXXXX";
-    m.last                  = keys_put;
-    m.last_arg              = &plain;
+    char path[] = "/tmp/berth-lora-XXXXXX";
+    m.last = keys_put;
+    m.last_arg = &plain;
     sample_lora_write(&lora, &m, path);
     adapter = path;
     compare(&m, "adapter");
@@ -247,7 +247,7 @@ static void test_adapter(void **state) {
     unlink(path);
     snprintf(path, sizeof path, "/tmp/berth-lora-XXXXXX");
     lora.alpha = 0;
-    lora.type  = GGML_TYPE_F16;
+    lora.type = GGML_TYPE_F16;
     sample_lora_write(&lora, &m, path);
     compare(&m, "adapter, f16, no alpha");
     unlink(path);

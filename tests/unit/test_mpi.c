@@ -60,10 +60,10 @@ static void *rank_thread(void *arg) {
     struct mpi_transport t;
     static _Thread_local struct mpi_world w;
     transport_open(r->loop, r->rank, &t);
-    ggml_backend_dev_t cpu                     = worker_device();
+    ggml_backend_dev_t cpu = worker_device();
     const struct berth_mpi_serve_params params = {.devices = &cpu, .n_devices = 1, .n_threads = 1, .memory_limit = r->limit};
-    struct mpi_device_info *infos              = r->is_worker ? mpi_serve_infos(&params) : NULL;
-    r->joined                                  = mpi_world_init(&w, &t, r->is_worker, infos, r->is_worker ? 1 : 0);
+    struct mpi_device_info *infos = r->is_worker ? mpi_serve_infos(&params) : NULL;
+    r->joined = mpi_world_init(&w, &t, r->is_worker, infos, r->is_worker ? 1 : 0);
     shim_free(infos);
     if (r->joined) {
         if (r->is_worker) {
@@ -107,7 +107,7 @@ static void ranks_run(int n, int n_programs, size_t limit, void (*run)(struct mp
 static void test_nothing_follows_a_bye(void **state) {
     (void) state;
     static const uint32_t kinds[] = {MPI_ALIVE, MPI_BYE};
-    struct mpi_loop *loop         = mpi_loop_new(2);
+    struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport mine, other;
     struct mpi_mail mail;
     struct mpi_letter letter;
@@ -115,7 +115,7 @@ static void test_nothing_follows_a_bye(void **state) {
     transport_open(loop, 1, &other);
     assert_true(mpi_mail_init(&mail, &mine));
     mail.peers[1].has_hello = true;
-    mail.peers[1].told      = 0;
+    mail.peers[1].told = 0;
     mpi_mail_tend(&mail);
     mpi_mail_bye(&mail);
     mail.peers[1].told = 0;
@@ -408,7 +408,7 @@ static void test_parting_ends_behind_mail(void **state) {
 // ---- sums ----
 
 static void sums(struct mpi_world *w) {
-    struct mpi_group *g         = &w->programs;
+    struct mpi_group *g = &w->programs;
     static const size_t sizes[] = {1, 7, 8192, 8193, 300001};
     for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
         float *data = malloc(sizes[k] * sizeof *data);
@@ -435,7 +435,7 @@ static void test_sums(void **state) {
 // A member that cannot take part is told of: the others do not wait for it.
 static void sums_without_one(struct mpi_world *w) {
     static const size_t sizes[] = {100, 100000};
-    struct mpi_group *g         = &w->programs;
+    struct mpi_group *g = &w->programs;
     for (size_t k = 0; k < 2; k++) {
         float *data = calloc(sizes[k], sizeof *data);
         if (g->me == 1) {
@@ -480,7 +480,7 @@ static void devices_close(struct devices *d) {
 
 static struct ggml_tensor *tensor_on(struct ggml_context *ctx, struct mpi_device *d, int64_t n, ggml_backend_buffer_t *buffer) {
     struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n);
-    *buffer               = ggml_backend_alloc_ctx_tensors_from_buft(ctx, &d->buft);
+    *buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, &d->buft);
     assert_non_null(*buffer);
     return t;
 }
@@ -534,7 +534,7 @@ static void test_bytes(void **state) {
 // Asynchronous calls, a graph that is sent once, events between ranks, sums over ranks.
 static void computes(struct mpi_world *w) {
     enum { N = 64 };
-    struct devices d            = devices_open(w);
+    struct devices d = devices_open(w);
     struct ggml_context *ctx[2] = {arena(), arena()};
     ggml_backend_t backends[2];
     ggml_backend_buffer_t buffers[2];
@@ -544,8 +544,8 @@ static void computes(struct mpi_world *w) {
     for (int i = 0; i < 2; i++) {
         backends[i] = ggml_backend_dev_init(&d.list[i].ggml, NULL);
         assert_non_null(backends[i]);
-        x[i]     = ggml_new_tensor_1d(ctx[i], GGML_TYPE_F32, N);
-        y[i]     = ggml_add(ctx[i], ggml_scale(ctx[i], x[i], (float) (i + 2)), x[i]);
+        x[i] = ggml_new_tensor_1d(ctx[i], GGML_TYPE_F32, N);
+        y[i] = ggml_add(ctx[i], ggml_scale(ctx[i], x[i], (float) (i + 2)), x[i]);
         graph[i] = ggml_new_graph_custom(ctx[i], 8, false);
         ggml_build_forward_expand(graph[i], y[i]);
         assert_true(ggml_backend_dev_supports_op(&d.list[i].ggml, y[i]));
@@ -553,7 +553,7 @@ static void computes(struct mpi_world *w) {
         assert_non_null(buffers[i]);
     }
     ggml_backend_event_t event = ggml_backend_event_new(&d.list[0].ggml);
-    void *comm                 = mpi_comm_init(backends, 2);
+    void *comm = mpi_comm_init(backends, 2);
     assert_non_null(comm);
     struct berth_mpi_traffic before, after;
     for (int step = 0; step < 20; step++) {
@@ -609,9 +609,9 @@ static void *makes_and_frees(void *arg) {
 // A buffer that one thread frees takes the rank's graphs with it, but no step of another thread's.
 static void threads_apart(struct mpi_world *w) {
     enum { N = 64 };
-    struct devices d         = devices_open(w);
+    struct devices d = devices_open(w);
     struct ggml_context *ctx = arena();
-    ggml_backend_t backend   = ggml_backend_dev_init(&d.list[0].ggml, NULL);
+    ggml_backend_t backend = ggml_backend_dev_init(&d.list[0].ggml, NULL);
     struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), *y = ggml_scale(ctx, x, 2.0f);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
     ggml_build_forward_expand(graph, y);
@@ -674,18 +674,18 @@ static struct ggml_tensor *weight(struct net *net, const char *name, int64_t ne0
 
 static struct net net_new(ggml_backend_dev_t dev) {
     struct net net = {.weights = ggml_init((struct ggml_init_params){.mem_size = 1 << 18, .no_alloc = true}),
-        .ctx                   = ggml_init((struct ggml_init_params){.mem_size = 1 << 18, .no_alloc = true})};
-    net.x          = weight(&net, "x", WIDTH, 3);
-    net.y          = net.x;
+        .ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 18, .no_alloc = true})};
+    net.x = weight(&net, "x", WIDTH, 3);
+    net.y = net.x;
     for (int i = 0; i < N_LAYERS; i++) {
         struct ggml_tensor *up = weight(&net, "up", WIDTH, INNER), *down = weight(&net, "down", INNER, WIDTH);
         struct ggml_tensor *h = ggml_relu(net.ctx, ggml_mul_mat(net.ctx, up, ggml_rms_norm(net.ctx, net.y, 1e-5f)));
-        net.y                 = ggml_add(net.ctx, net.y, ggml_mul_mat(net.ctx, down, h));
+        net.y = ggml_add(net.ctx, net.y, ggml_mul_mat(net.ctx, down, h));
     }
     net.graph = ggml_new_graph_custom(net.ctx, 512, false);
     ggml_build_forward_expand(net.graph, net.y);
     net.buffer = ggml_backend_alloc_ctx_tensors_from_buft(net.weights, ggml_backend_dev_buffer_type(dev));
-    net.alloc  = ggml_gallocr_new(ggml_backend_dev_buffer_type(dev));
+    net.alloc = ggml_gallocr_new(ggml_backend_dev_buffer_type(dev));
     assert_true(net.buffer != NULL && ggml_gallocr_alloc_graph(net.alloc, net.graph));
     struct check_rng rng = check_rng_new(5);
     for (struct ggml_tensor *t = ggml_get_first_tensor(net.weights); t != NULL; t = ggml_get_next_tensor(net.weights, t)) {
@@ -709,10 +709,10 @@ static void net_free(struct net *net) {
 // This rank's CPU and those of the workers as one device: the sums of one, and after the first step no graph is sent.
 static void shares(struct mpi_world *w) {
     static int n_shares;
-    struct devices d            = devices_open(w);
+    struct devices d = devices_open(w);
     ggml_backend_dev_t parts[3] = {
         ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0), &d.list[0].ggml, d.n > 1 ? &d.list[1].ggml : NULL};
-    n_shares               = (int) d.n + 1;
+    n_shares = (int) d.n + 1;
     ggml_backend_dev_t dev = ggml_backend_meta_device(parts, (size_t) n_shares, share, &n_shares);
     ggml_backend_t one = ggml_backend_dev_init(parts[0], NULL), several = ggml_backend_dev_init(dev, NULL);
     assert_true(one != NULL && several != NULL);
@@ -751,8 +751,8 @@ static void test_shares(void **state) {
 // Groups are as many as are asked for; two devices of one rank, or none of another, are no group.
 static void groups(struct mpi_world *w) {
     enum { N = 200 };
-    struct devices d      = devices_open(w);
-    ggml_backend_t two[]  = {ggml_backend_dev_init(&d.list[0].ggml, NULL), ggml_backend_cpu_init()};
+    struct devices d = devices_open(w);
+    ggml_backend_t two[] = {ggml_backend_dev_init(&d.list[0].ggml, NULL), ggml_backend_cpu_init()};
     ggml_backend_t same[] = {two[0], two[0]}, here[] = {two[1], two[1]};
     static void *comms[N];
     for (int i = 0; i < N; i++) {
@@ -803,9 +803,9 @@ static struct mpi_wire_tensor wire(enum ggml_op op, int64_t ne0, int64_t ne1) {
 
 static void graphs_refused(struct devices *d) {
     struct mpi_wire_tensor g[3] = {wire(GGML_OP_NONE, 8, 8), wire(GGML_OP_NONE, 8, 2), wire(GGML_OP_MUL_MAT, 8, 2)};
-    g[2].is_node                = 1;
-    g[2].src[0]                 = 1;
-    g[2].src[1]                 = 2;
+    g[2].is_node = 1;
+    g[2].src[0] = 1;
+    g[2].src[1] = 2;
     const struct {
         const char *text;
         size_t at, size;
@@ -857,7 +857,7 @@ static void lie_write(const struct lie *lie, struct mpi_wire_tensor *g) {
         g[i].nb[3] = g[i].nb[2] * (uint64_t) g[i].ne[2];
     }
     g[1].is_node = 1;
-    g[1].src[0]  = 1;
+    g[1].src[0] = 1;
 }
 
 // A source may lie beside what is made of it, or be the same elements.
@@ -917,10 +917,10 @@ static void lies_refused(struct devices *d) {
 }
 
 static void refuses(struct mpi_world *w) {
-    struct devices d             = devices_open(w);
+    struct devices d = devices_open(w);
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(&d.list[0].buft, 4096); // number 0
     assert_non_null(buffer);
-    char some[64]       = "";
+    char some[64] = "";
     const uint32_t rank = 7, self = 1;
     refused(&d, MPI_COMMAND_END, 0, 0, 0, 0, NULL, 0, "no command");
     refused(&d, UINT32_MAX, 0, 0, 0, 0, NULL, 0, "no command");
@@ -975,7 +975,7 @@ static bool copies(struct devices *d, uint8_t fill, uint32_t to, uint64_t out_si
 
 // What the other sends for a copy that is refused is none of the next copy's.
 static void refuses_copies(struct mpi_world *w) {
-    struct devices d             = devices_open(w);
+    struct devices d = devices_open(w);
     ggml_backend_buffer_t pair[] = {
         ggml_backend_buft_alloc_buffer(&d.list[0].buft, COPY_SIZE), ggml_backend_buft_alloc_buffer(&d.list[1].buft, COPY_SIZE)};
     static uint8_t out[COPY_SIZE];
@@ -1012,8 +1012,8 @@ static void test_refuses_copies(void **state) {
 
 // Every call returns, computing says FAILED, all can be freed.
 static void is_lost(struct mpi_world *w) {
-    struct devices d         = devices_open(w);
-    ggml_backend_t backend   = ggml_backend_dev_init(&d.list[0].ggml, NULL);
+    struct devices d = devices_open(w);
+    ggml_backend_t backend = ggml_backend_dev_init(&d.list[0].ggml, NULL);
     struct ggml_context *ctx = arena();
     ggml_backend_buffer_t buffer;
     struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4), *y = ggml_sqr(ctx, x);
@@ -1062,10 +1062,10 @@ static void let_go_on(struct mpi_world *w) {
 
 // It gives signs of life all the while, but nothing is done.
 static void is_stuck(struct mpi_world *w) {
-    struct devices d          = devices_open(w);
-    ggml_backend_t backend    = ggml_backend_dev_init(&d.list[0].ggml, NULL);
-    struct ggml_context *ctx  = arena();
-    struct ggml_tensor *x     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    struct devices d = devices_open(w);
+    ggml_backend_t backend = ggml_backend_dev_init(&d.list[0].ggml, NULL);
+    struct ggml_context *ctx = arena();
+    struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
     ggml_build_forward_expand(graph, ggml_sqr(ctx, x));
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, &d.list[0].buft);
@@ -1089,8 +1089,8 @@ static void is_stuck(struct mpi_world *w) {
 
 static void test_is_stuck(void **state) {
     (void) state;
-    with_hanging               = true;
-    hanging                    = *ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
+    with_hanging = true;
+    hanging = *ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
     hanging.iface.init_backend = hanging_init;
     setenv("BERTH_MPI_STALL", "1", 1);
     ranks_run(2, 1, 0, is_stuck);
@@ -1117,8 +1117,8 @@ static void is_stuck_early(struct mpi_world *w) {
 
 static void test_is_stuck_early(void **state) {
     (void) state;
-    with_hanging               = true;
-    hanging                    = *ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
+    with_hanging = true;
+    hanging = *ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
     hanging.iface.init_backend = hanging_init_at_all;
     atomic_store(&hangs, true);
     setenv("BERTH_MPI_STALL", "1", 1);
@@ -1144,8 +1144,8 @@ static void joins_beside(const void *hello, size_t size, const char *text) {
     struct mpi_transport here, there;
     struct mpi_world w;
     const struct mpi_head head = {.kind = MPI_HELLO};
-    char *bytes                = shim_malloc(sizeof head + size);
-    warned[0]                  = '\0';
+    char *bytes = shim_malloc(sizeof head + size);
+    warned[0] = '\0';
     ggml_log_set(log_warning, NULL);
     transport_open(loop, 0, &here);
     transport_open(loop, 1, &there);
@@ -1217,7 +1217,7 @@ static void test_cache_is_checked(void **state) {
 
 static bool place_by_row(const void *user, const struct ggml_tensor *t, uint32_t *buffer, uint64_t *offset) {
     const struct ggml_tensor *const *all = user;
-    uint64_t i                           = 0;
+    uint64_t i = 0;
     while (all[i] != t) {
         i++;
     }
@@ -1239,19 +1239,19 @@ static bool graph_through(struct mpi_loop *loop) {
     struct mpi_transport t = {.alloc = shim_malloc, .release = shim_free};
     struct mpi_mail mail;
     struct mpi_worker w;
-    struct mpi_wire_graph wire_graph           = {0};
-    ggml_backend_dev_t cpu                     = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
+    struct mpi_wire_graph wire_graph = {0};
+    ggml_backend_dev_t cpu = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
     const struct berth_mpi_serve_params params = {.devices = &cpu, .n_devices = 1, .n_threads = 1};
     if (!mpi_loop_open(loop, 1, &t) || !mpi_mail_init(&mail, &t)) {
         return false;
     }
     struct ggml_context *ctx = arena();
-    bool ok                  = ctx != NULL && mpi_worker_init(&w, &mail, 0, &params);
+    bool ok = ctx != NULL && mpi_worker_init(&w, &mail, 0, &params);
     if (ok) {
         struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4), *y = ggml_sqr(ctx, x);
         const struct ggml_tensor *all[] = {x, y};
-        const float in[4]               = {1, 2, 3, 4};
-        float out[4]                    = {0};
+        const float in[4] = {1, 2, 3, 4};
+        float out[4] = {0};
         x->data = y->data = out; // not NULL is enough
         do_command(&w, &(struct mpi_head){.kind = MPI_BUFFER_NEW, .b = 4096}, in, 0);
         do_command(&w, &(struct mpi_head){.kind = MPI_SET}, in, sizeof in);

@@ -70,10 +70,10 @@ static void test_refused(void **state) {
 // An op without a rule beside the way from the loss is nobody's concern.
 static void test_aside(void **state) {
     (void) state;
-    struct ggml_context *ctx  = context(1 << 20);
-    T *x                      = param(ctx, 3, 1);
+    struct ggml_context *ctx = context(1 << 20);
+    T *x = param(ctx, 3, 1);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, true);
-    T *loss                   = ggml_sum(ctx, ggml_sqr(ctx, x));
+    T *loss = ggml_sum(ctx, ggml_sqr(ctx, x));
     memcpy(x->data, (float[]){1, 2, 3}, 12);
     ggml_set_loss(loss);
     ggml_build_forward_expand(graph, ggml_map_custom1(ctx, x, custom, 1, NULL));
@@ -98,7 +98,7 @@ static void test_types(void **state) {
         ((float *) x->data)[i] = (float) i;
     }
     ggml_set_param(half), ggml_set_param(brain), ggml_set_param(block);
-    T *sum  = ggml_add(ctx, ggml_mul_mat(ctx, half, x), ggml_mul_mat(ctx, brain, x));
+    T *sum = ggml_add(ctx, ggml_mul_mat(ctx, half, x), ggml_mul_mat(ctx, brain, x));
     T *loss = ggml_sum(ctx, ggml_add(ctx, sum, ggml_mul_mat(ctx, block, x)));
     ggml_set_loss(loss);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 128, true);
@@ -129,36 +129,36 @@ struct job {
 
 static struct ggml_opt_optimizer_params pars(void *data) {
     struct ggml_opt_optimizer_params p = ggml_opt_get_default_optimizer_params(NULL);
-    p.sgd.alpha                        = data != NULL ? *(const float *) data : 0.1f;
+    p.sgd.alpha = data != NULL ? *(const float *) data : 0.1f;
     return p;
 }
 
 static struct ggml_opt_params job_params(struct job *j, bool is_static) {
     struct ggml_opt_params p = ggml_opt_default_params(j->sched, GGML_OPT_LOSS_TYPE_SUM);
-    p.ctx_compute            = is_static ? j->compute : NULL;
-    p.inputs                 = is_static ? j->inputs : NULL;
-    p.outputs                = is_static ? j->outputs : NULL;
-    p.get_opt_pars           = pars;
-    p.optimizer              = GGML_OPT_OPTIMIZER_TYPE_SGD;
+    p.ctx_compute = is_static ? j->compute : NULL;
+    p.inputs = is_static ? j->inputs : NULL;
+    p.outputs = is_static ? j->outputs : NULL;
+    p.get_opt_pars = pars;
+    p.optimizer = GGML_OPT_OPTIMIZER_TYPE_SGD;
     return p;
 }
 
 static bool job_init(struct job *j, size_t compute_size) {
-    *j         = (struct job){.ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true})};
+    *j = (struct job){.ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true})};
     j->compute = ggml_init((struct ggml_init_params){.mem_size = compute_size, .no_alloc = true});
-    j->inputs  = ggml_new_tensor_2d(j->ctx, GGML_TYPE_F32, 2, 1);
-    j->w       = ggml_new_tensor_2d(j->ctx, GGML_TYPE_F32, 2, 1);
+    j->inputs = ggml_new_tensor_2d(j->ctx, GGML_TYPE_F32, 2, 1);
+    j->w = ggml_new_tensor_2d(j->ctx, GGML_TYPE_F32, 2, 1);
     ggml_set_param(j->w);
     ggml_set_name(j->w, "weight");
     j->outputs = ggml_log(j->compute, ggml_mul_mat(j->compute, j->w, j->inputs));
     j->backend = ggml_backend_cpu_init();
-    j->buffer  = j->ctx != NULL && j->backend != NULL ? ggml_backend_alloc_ctx_tensors(j->ctx, j->backend) : NULL;
+    j->buffer = j->ctx != NULL && j->backend != NULL ? ggml_backend_alloc_ctx_tensors(j->ctx, j->backend) : NULL;
     if (j->buffer == NULL || j->compute == NULL) {
         return false;
     }
     ggml_backend_tensor_set(j->w, (float[]){1, 2}, 0, 8);
     ggml_backend_buffer_type_t buft = ggml_backend_get_default_buffer_type(j->backend);
-    j->sched                        = ggml_backend_sched_new(&j->backend, &buft, 1, 512, false, true);
+    j->sched = ggml_backend_sched_new(&j->backend, &buft, 1, 512, false, true);
     return j->sched != NULL;
 }
 
@@ -193,7 +193,7 @@ static void test_not_finite(void **state) {
     check_quiet();
     struct job j;
     assert_true(job_init(&j, 4 << 20));
-    j.opt                    = ggml_opt_init(job_params(&j, true));
+    j.opt = ggml_opt_init(job_params(&j, true));
     ggml_opt_result_t result = ggml_opt_result_init();
     assert_int_equal(job_eval(&j, 1, 1, result), GGML_STATUS_SUCCESS);
     const float w0 = weight(&j, 0), w1 = weight(&j, 1);
@@ -243,15 +243,15 @@ static void test_bad_arguments(void **state) {
     struct job j;
     assert_true(job_init(&j, 4 << 20));
     struct ggml_opt_params p = job_params(&j, true);
-    p.opt_period             = 0;
+    p.opt_period = 0;
     assert_null(ggml_opt_init(p));
-    p               = job_params(&j, true);
+    p = job_params(&j, true);
     p.backend_sched = NULL;
     assert_null(ggml_opt_init(p));
-    p        = job_params(&j, true);
+    p = job_params(&j, true);
     p.inputs = NULL;
     assert_null(ggml_opt_init(p));
-    p           = job_params(&j, true);
+    p = job_params(&j, true);
     p.loss_type = (enum ggml_opt_loss_type) 9;
     assert_null(ggml_opt_init(p));
     assert_null(ggml_opt_dataset_init(GGML_TYPE_F32, GGML_TYPE_F32, 0, 1, 1, 1));
@@ -287,8 +287,8 @@ static void test_bad_numbers(void **state) {
     float alpha = NAN;
     assert_true(job_init(&j, 4 << 20));
     struct ggml_opt_params p = job_params(&j, true);
-    p.get_opt_pars_ud        = &alpha;
-    j.opt                    = ggml_opt_init(p);
+    p.get_opt_pars_ud = &alpha;
+    j.opt = ggml_opt_init(p);
     assert_int_equal(job_eval(&j, 1, 1, NULL), GGML_STATUS_FAILED);
     alpha = 0.1f;
     assert_int_equal(job_eval(&j, 1, 1, NULL), GGML_STATUS_SUCCESS);
@@ -318,12 +318,12 @@ static void test_dynamic(void **state) {
     struct job j;
     assert_true(job_init(&j, 1 << 16));
     struct ggml_opt_params p = job_params(&j, false);
-    p.opt_period             = 2;
-    j.opt                    = ggml_opt_init(p);
+    p.opt_period = 2;
+    j.opt = ggml_opt_init(p);
     for (int i = 0; i < 8; i++) {
-        struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+        struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
         struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 256, true);
-        T *out                    = ggml_mul_mat(ctx, j.w, j.inputs);
+        T *out = ggml_mul_mat(ctx, j.w, j.inputs);
         for (int k = 0; k < i; k++) { // longer and longer
             out = ggml_scale(ctx, out, 1.0f);
         }
@@ -343,11 +343,11 @@ static void test_gradients_alone(void **state) {
     (void) state;
     struct job j;
     assert_true(job_init(&j, 4 << 20));
-    j.outputs                = ggml_mul_mat(j.compute, j.w, j.inputs);
+    j.outputs = ggml_mul_mat(j.compute, j.w, j.inputs);
     struct ggml_opt_params p = job_params(&j, true);
-    p.build_type             = GGML_OPT_BUILD_TYPE_GRAD;
-    p.opt_period             = 3;
-    j.opt                    = ggml_opt_init(p);
+    p.build_type = GGML_OPT_BUILD_TYPE_GRAD;
+    p.opt_period = 3;
+    j.opt = ggml_opt_init(p);
     assert_non_null(j.opt);
     for (int i = 1; i <= 3; i++) {
         assert_int_equal(job_eval(&j, 1, 2, NULL), GGML_STATUS_SUCCESS);
@@ -367,31 +367,31 @@ static void test_gradients_alone(void **state) {
 
 // Two layers large enough to be shared, trained for some steps: all weights.
 static void train_with(int n_threads, float *weights) {
-    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     struct ggml_context *work = ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
-    T *x                      = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDE, N_BATCH), *w[2];
-    ggml_backend_t backend    = ggml_backend_cpu_init();
+    T *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDE, N_BATCH), *w[2];
+    ggml_backend_t backend = ggml_backend_cpu_init();
     for (int i = 0; i < 2; i++) {
         w[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDE, WIDE);
         ggml_set_param(w[i]);
     }
     ggml_backend_cpu_set_n_threads(backend, n_threads);
-    ggml_backend_buffer_t buffer    = ggml_backend_alloc_ctx_tensors(ctx, backend);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
     ggml_backend_buffer_type_t buft = ggml_backend_get_default_buffer_type(backend);
-    ggml_backend_sched_t sched      = ggml_backend_sched_new(&backend, &buft, 1, 512, false, true);
-    struct check_rng rng            = check_rng_new(1);
+    ggml_backend_sched_t sched = ggml_backend_sched_new(&backend, &buft, 1, 512, false, true);
+    struct check_rng rng = check_rng_new(1);
     for (int i = 0; i < 2 * WIDE * WIDE; i++) {
         ((float *) w[i / (WIDE * WIDE)]->data)[i % (WIDE * WIDE)] = (float) check_rng_below(&rng, 1000) / 5000.0f - 0.1f;
     }
     struct ggml_opt_params p = ggml_opt_default_params(sched, GGML_OPT_LOSS_TYPE_CROSS_ENTROPY);
-    p.ctx_compute            = work;
-    p.inputs                 = x;
-    p.outputs                = ggml_mul_mat(work, w[1], ggml_silu(work, ggml_mul_mat(work, w[0], x)));
-    ggml_opt_context_t opt   = ggml_opt_init(p);
+    p.ctx_compute = work;
+    p.inputs = x;
+    p.outputs = ggml_mul_mat(work, w[1], ggml_silu(work, ggml_mul_mat(work, w[0], x)));
+    ggml_opt_context_t opt = ggml_opt_init(p);
     for (int step = 0; step < 3; step++) {
         ggml_opt_alloc(opt, true);
         for (int i = 0; i < WIDE * N_BATCH; i++) {
-            ((float *) x->data)[i]                    = (float) check_rng_below(&rng, 1000) / 500.0f - 1.0f;
+            ((float *) x->data)[i] = (float) check_rng_below(&rng, 1000) / 500.0f - 1.0f;
             ((float *) ggml_opt_labels(opt)->data)[i] = i % WIDE == (i / WIDE + step) % WIDE ? 1.0f : 0.0f;
         }
         ggml_opt_eval(opt, NULL);
@@ -420,17 +420,17 @@ static void test_threads(void **state) {
 
 static bool scenario(void) {
     struct job j;
-    bool ok                  = false;
-    ggml_opt_dataset_t d     = NULL;
+    bool ok = false;
+    ggml_opt_dataset_t d = NULL;
     ggml_opt_result_t result = NULL;
     if (job_init(&j, 4 << 20)) {
         struct ggml_opt_params p = job_params(&j, true);
-        p.optimizer              = GGML_OPT_OPTIMIZER_TYPE_ADAMW;
-        p.loss_type              = GGML_OPT_LOSS_TYPE_CROSS_ENTROPY;
-        p.opt_period             = 2;
-        j.opt                    = ggml_opt_init(p);
-        d                        = ggml_opt_dataset_init(GGML_TYPE_F32, GGML_TYPE_F32, 2, 1, 4, 1);
-        result                   = ggml_opt_result_init();
+        p.optimizer = GGML_OPT_OPTIMIZER_TYPE_ADAMW;
+        p.loss_type = GGML_OPT_LOSS_TYPE_CROSS_ENTROPY;
+        p.opt_period = 2;
+        j.opt = ggml_opt_init(p);
+        d = ggml_opt_dataset_init(GGML_TYPE_F32, GGML_TYPE_F32, 2, 1, 4, 1);
+        result = ggml_opt_result_init();
         if (j.opt != NULL && d != NULL && result != NULL) {
             for (int i = 0; i < 8; i++) {
                 ((float *) ggml_opt_dataset_data(d)->data)[i] = 1.0f + (float) i;

@@ -33,7 +33,7 @@ static const float start[2 * CLASSES] = {0.5f, 0.25f, -0.5f, 0.125f, 1.0f, -0.75
 // The first label of one is what the fit is to find: 3 x0 - 2 x1. Several are classes: which of three directions x has most of.
 static void label(const float *x, float *y, int n_out) {
     const float scores[CLASSES] = {x[0], x[1], -x[0] - x[1]};
-    int best                    = 0;
+    int best = 0;
     for (int i = 1; i < CLASSES; i++) {
         best = scores[i] > scores[best] ? i : best;
     }
@@ -43,18 +43,18 @@ static void label(const float *x, float *y, int n_out) {
 }
 
 static void layer_init(struct layer *l, int n_out) {
-    *l         = (struct layer){.ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true})};
+    *l = (struct layer){.ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true})};
     l->compute = ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
-    l->inputs  = ggml_new_tensor_2d(l->ctx, GGML_TYPE_F32, 2, BATCH);
-    l->w       = ggml_new_tensor_2d(l->ctx, GGML_TYPE_F32, 2, n_out);
+    l->inputs = ggml_new_tensor_2d(l->ctx, GGML_TYPE_F32, 2, BATCH);
+    l->w = ggml_new_tensor_2d(l->ctx, GGML_TYPE_F32, 2, n_out);
     ggml_set_param(l->w);
     l->outputs = ggml_mul_mat(l->compute, l->w, l->inputs);
     l->backend = ggml_backend_cpu_init();
-    l->buffer  = ggml_backend_alloc_ctx_tensors(l->ctx, l->backend);
+    l->buffer = ggml_backend_alloc_ctx_tensors(l->ctx, l->backend);
     ggml_backend_tensor_set(l->w, start, 0, ggml_nbytes(l->w));
     ggml_backend_buffer_type_t buft = ggml_backend_get_default_buffer_type(l->backend);
-    l->sched                        = ggml_backend_sched_new(&l->backend, &buft, 1, 512, false, true);
-    l->data                         = ggml_opt_dataset_init(GGML_TYPE_F32, GGML_TYPE_F32, 2, n_out, N_DATA, 1);
+    l->sched = ggml_backend_sched_new(&l->backend, &buft, 1, 512, false, true);
+    l->data = ggml_opt_dataset_init(GGML_TYPE_F32, GGML_TYPE_F32, 2, n_out, N_DATA, 1);
     assert_non_null(l->sched);
     assert_non_null(l->data);
     struct check_rng rng = check_rng_new(7);
@@ -78,11 +78,11 @@ static void layer_fini(struct layer *l) {
 
 static ggml_opt_context_t layer_opt(struct layer *l, enum ggml_opt_loss_type loss, enum ggml_opt_optimizer_type optimizer) {
     struct ggml_opt_params p = ggml_opt_default_params(l->sched, loss);
-    p.ctx_compute            = l->compute;
-    p.inputs                 = l->inputs;
-    p.outputs                = l->outputs;
-    p.optimizer              = optimizer;
-    ggml_opt_context_t opt   = ggml_opt_init(p);
+    p.ctx_compute = l->compute;
+    p.inputs = l->inputs;
+    p.outputs = l->outputs;
+    p.optimizer = optimizer;
+    ggml_opt_context_t opt = ggml_opt_init(p);
     assert_non_null(opt);
     return opt;
 }
@@ -117,9 +117,9 @@ static int64_t last_epoch;
 // The epoch as a fit tells it.
 static struct ggml_opt_optimizer_params pars(void *data) {
     struct ggml_opt_optimizer_params p = ggml_opt_get_default_optimizer_params(NULL);
-    last_epoch                         = *(const int64_t *) data;
-    p.sgd.alpha                        = 0.2f;
-    p.sgd.wd                           = 0.0f;
+    last_epoch = *(const int64_t *) data;
+    p.sgd.alpha = 0.2f;
+    p.sgd.wd = 0.0f;
     return p;
 }
 
@@ -185,7 +185,7 @@ static void test_fit_refused(void **state) {
     struct layer l;
     layer_init(&l, 1);
     T *inputs = l.inputs;
-    l.inputs  = NULL;
+    l.inputs = NULL;
     fit(&l, 1, 8, 0.0f, true);
     expect_error("NULL");
     l.inputs = inputs;
@@ -212,7 +212,7 @@ static void test_classes(void **state) {
     (void) state;
     struct layer l;
     layer_init(&l, CLASSES);
-    ggml_opt_context_t opt  = layer_opt(&l, GGML_OPT_LOSS_TYPE_CROSS_ENTROPY, GGML_OPT_OPTIMIZER_TYPE_ADAMW);
+    ggml_opt_context_t opt = layer_opt(&l, GGML_OPT_LOSS_TYPE_CROSS_ENTROPY, GGML_OPT_OPTIMIZER_TYPE_ADAMW);
     ggml_opt_result_t train = ggml_opt_result_init(), eval = ggml_opt_result_init();
     char text[256];
     struct heard h = hear();
@@ -389,7 +389,7 @@ static void test_shuffle(void **state) {
     struct layer l;
     layer_init(&l, 1);
     ggml_opt_context_t opt = layer_opt(&l, GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR, GGML_OPT_OPTIMIZER_TYPE_SGD);
-    const float *labels    = ggml_opt_dataset_labels(l.data)->data;
+    const float *labels = ggml_opt_dataset_labels(l.data)->data;
     for (int first = 16; first >= -1; first -= 17) { // the first 16, then all
         float x[2 * N_DATA], y[N_DATA];
         ggml_opt_dataset_shuffle(opt, l.data, first);

@@ -56,11 +56,11 @@ static T *build_mlp(struct grad_case *c, struct ggml_context *ctx, T *in) {
 // The kernel is f32, so that its columns are: halves would round each side's sums in their own way.
 static T *build_net(struct grad_case *c, struct ggml_context *ctx, T *in) {
     T *kernel = param(c, 3, 3, 1, 4, "kernel"), *w = param(c, 36, 4, 1, 1, "w");
-    T *x    = c->a->ggml_reshape_4d(ctx, in, 8, 8, 1, BATCH);
+    T *x = c->a->ggml_reshape_4d(ctx, in, 8, 8, 1, BATCH);
     T *cols = c->a->ggml_im2col(ctx, kernel, x, 1, 1, 0, 0, 1, 1, true, GGML_TYPE_F32);
-    T *y    = c->a->ggml_mul_mat(ctx, c->a->ggml_reshape_2d(ctx, cols, 9, 36 * BATCH), c->a->ggml_reshape_2d(ctx, kernel, 9, 4));
-    y       = c->a->ggml_cont(ctx, c->a->ggml_permute(ctx, c->a->ggml_reshape_4d(ctx, y, 6, 6, BATCH, 4), 0, 1, 3, 2));
-    y       = c->a->ggml_pool_2d(ctx, c->a->ggml_unary(ctx, y, GGML_UNARY_OP_RELU), GGML_OP_POOL_MAX, 2, 2, 2, 2, 0, 0);
+    T *y = c->a->ggml_mul_mat(ctx, c->a->ggml_reshape_2d(ctx, cols, 9, 36 * BATCH), c->a->ggml_reshape_2d(ctx, kernel, 9, 4));
+    y = c->a->ggml_cont(ctx, c->a->ggml_permute(ctx, c->a->ggml_reshape_4d(ctx, y, 6, 6, BATCH, 4), 0, 1, 3, 2));
+    y = c->a->ggml_pool_2d(ctx, c->a->ggml_unary(ctx, y, GGML_UNARY_OP_RELU), GGML_OP_POOL_MAX, 2, 2, 2, 2, 0, 0);
     return c->a->ggml_mul_mat(ctx, w, c->a->ggml_reshape_2d(ctx, y, 36, BATCH));
 }
 
@@ -88,8 +88,8 @@ struct side {
 static struct ggml_opt_optimizer_params pars(void *data) {
     (void) data;
     struct ggml_opt_optimizer_params p = ggml_opt_get_default_optimizer_params(NULL);
-    p.sgd.alpha                        = 0.01f;
-    p.adamw.alpha                      = 0.003f;
+    p.sgd.alpha = 0.01f;
+    p.adamw.alpha = 0.003f;
     p.adamw.wd = p.sgd.wd = 0.001f;
     return p;
 }
@@ -102,15 +102,15 @@ static void fill_data(struct side *s) {
     const struct net *net = s->net;
     float *x = s->c.a->ggml_opt_dataset_data(s->data)->data, *y = s->c.a->ggml_opt_dataset_labels(s->data)->data;
     for (int64_t i = 0; i < N_DATA; i++) {
-        float most  = -2.0f;
+        float most = -2.0f;
         int64_t top = 0;
         for (int64_t k = 0; k < net->n_in; k++) {
             x[i * net->n_in + k] = wave(i * net->n_in + k);
         }
         for (int64_t k = 0; k < net->n_out; k++) { // some function of the data, or its largest component
-            const float v         = x[i * net->n_in + k] - 0.5f * x[i * net->n_in + (k + 2) % net->n_in];
-            top                   = v > most ? k : top;
-            most                  = v > most ? v : most;
+            const float v = x[i * net->n_in + k] - 0.5f * x[i * net->n_in + (k + 2) % net->n_in];
+            top = v > most ? k : top;
+            most = v > most ? v : most;
             y[i * net->n_out + k] = net->loss == GGML_OPT_LOSS_TYPE_CROSS_ENTROPY ? 0.0f : v;
         }
         if (net->loss == GGML_OPT_LOSS_TYPE_CROSS_ENTROPY) {
@@ -122,8 +122,8 @@ static void fill_data(struct side *s) {
 static void side_init(struct side *s, const struct grad_api *a, const struct net *net) {
     const struct ggml_init_params sizes = {.mem_size = 4u << 20, .no_alloc = true};
 
-    *s         = (struct side){.c = {.a = a, .ctx = a->ggml_init(sizes), .scale = 1}, .compute = a->ggml_init(sizes), .net = net};
-    T *inputs  = a->ggml_new_tensor(s->c.ctx, GGML_TYPE_F32, 2, (int64_t[]){net->n_in, BATCH});
+    *s = (struct side){.c = {.a = a, .ctx = a->ggml_init(sizes), .scale = 1}, .compute = a->ggml_init(sizes), .net = net};
+    T *inputs = a->ggml_new_tensor(s->c.ctx, GGML_TYPE_F32, 2, (int64_t[]){net->n_in, BATCH});
     T *outputs = net->build(&s->c, s->compute, inputs);
     s->backend = a->ggml_backend_cpu_init();
     a->ggml_backend_cpu_set_n_threads(s->backend, 1);
@@ -135,17 +135,17 @@ static void side_init(struct side *s, const struct grad_api *a, const struct net
         }
     }
     ggml_backend_buffer_type_t buft = a->ggml_backend_get_default_buffer_type(s->backend);
-    s->sched                        = a->ggml_backend_sched_new(&s->backend, &buft, 1, 2048, false, true);
-    s->data                         = a->ggml_opt_dataset_init(GGML_TYPE_F32, GGML_TYPE_F32, net->n_in, net->n_out, N_DATA, 2);
+    s->sched = a->ggml_backend_sched_new(&s->backend, &buft, 1, 2048, false, true);
+    s->data = a->ggml_opt_dataset_init(GGML_TYPE_F32, GGML_TYPE_F32, net->n_in, net->n_out, N_DATA, 2);
     fill_data(s);
     struct ggml_opt_params params = a->ggml_opt_default_params(s->sched, net->loss);
-    params.ctx_compute            = s->compute;
-    params.inputs                 = inputs;
-    params.outputs                = outputs;
-    params.opt_period             = net->period;
-    params.get_opt_pars           = pars;
-    params.optimizer              = net->optimizer;
-    s->opt                        = a->ggml_opt_init(params);
+    params.ctx_compute = s->compute;
+    params.inputs = inputs;
+    params.outputs = outputs;
+    params.opt_period = net->period;
+    params.get_opt_pars = pars;
+    params.optimizer = net->optimizer;
+    s->opt = a->ggml_opt_init(params);
     assert_non_null(s->opt);
     s->result = a->ggml_opt_result_init();
 }
@@ -217,7 +217,7 @@ static void order_of(const struct grad_api *a, int64_t n, int64_t shard, float *
     struct side s;
     side_init(&s, a, &nets[0]);
     ggml_opt_dataset_t d = a->ggml_opt_dataset_init(GGML_TYPE_F32, GGML_TYPE_F32, 1, 0, n, shard);
-    float *x             = a->ggml_opt_dataset_data(d)->data;
+    float *x = a->ggml_opt_dataset_data(d)->data;
     for (int64_t i = 0; i < n; i++) {
         x[i] = (float) i;
     }

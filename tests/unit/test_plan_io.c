@@ -155,9 +155,9 @@ static void json_plain(void **state) {
 // Any bytes become a JSON string that holds all of them, NUL too; a character that is cut off at the end is no character.
 static void json_strings_of_any_bytes(void **state) {
     (void) state;
-    char *text  = NULL;
+    char *text = NULL;
     size_t size = 0;
-    FILE *file  = open_memstream(&text, &size);
+    FILE *file = open_memstream(&text, &size);
     assert_non_null(file);
     berth_json_write_text("a\0b\xc3\xa9\x1b\xff\"\xe2\x82\xac\xe2\x82", 13, file);
     berth_json_write_text("\xc3\xa9", 1, file);
@@ -197,7 +197,7 @@ static void json_faults_name_line_and_column(void **state) {
 }
 
 static char *slurp(FILE *file, size_t *size) {
-    *size      = (size_t) ftell(file);
+    *size = (size_t) ftell(file);
     char *text = malloc(*size + 1);
     assert_non_null(text);
     rewind(file);
@@ -288,7 +288,7 @@ static void written_is_read_again(void **state) {
     }
     berth_plan_set_free(set);
     // bytes that are no UTF-8 still give JSON
-    set        = csv("id,lower,upper,size\na\xff\xc0z\x01,0,1,2\n");
+    set = csv("id,lower,upper,size\na\xff\xc0z\x01,0,1,2\n");
     FILE *file = tmpfile();
     size_t size;
     assert_int_equal(berth_plan_write_json(set, NULL, NULL, file), GGML_STATUS_SUCCESS);
@@ -302,7 +302,7 @@ static void written_is_read_again(void **state) {
 static void a_full_disk_is_told(void **state) {
     (void) state;
     struct berth_plan_set *set = json(plan_text);
-    FILE *file                 = fopen("/dev/full", "w");
+    FILE *file = fopen("/dev/full", "w");
     if (file == NULL) {
         berth_plan_set_free(set);
         skip();
@@ -360,7 +360,7 @@ static void every_allocation_may_fail(void **state) {
             berth_alloc_fail_at(n);
             const enum ggml_status status = as_json ? berth_plan_read_json(plan_text, sizeof plan_text - 1, "t", &set)
                                                     : berth_plan_read_csv(text, sizeof text - 1, "t", &set);
-            done                          = berth_alloc_made() < n - 1 || status == GGML_STATUS_SUCCESS;
+            done = berth_alloc_made() < n - 1 || status == GGML_STATUS_SUCCESS;
             berth_alloc_fail_at(0);
             assert_int_equal(status, done ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED);
             berth_plan_set_free(set);

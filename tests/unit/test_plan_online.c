@@ -90,11 +90,11 @@ static uint64_t model_choice(const uint64_t *off, const uint64_t *size, int n, u
     uint64_t best_size = UINT64_MAX, best = 0, at = 0;
     for (;;) {
         uint64_t next = UINT64_MAX;
-        int who       = -1;
+        int who = -1;
         for (int i = 0; i < n; i++) {
             if (size[i] > 0 && off[i] >= at && off[i] < next) {
                 next = off[i];
-                who  = i;
+                who = i;
             }
         }
         if (who < 0) {
@@ -102,7 +102,7 @@ static uint64_t model_choice(const uint64_t *off, const uint64_t *size, int n, u
         }
         if (next - at >= want && next - at <= best_size) {
             best_size = next - at;
-            best      = at;
+            best = at;
         }
         at = off[who] + size[who];
     }
@@ -120,7 +120,7 @@ static void agrees_with_a_slow_model(void **state) {
                 size[i] = 0;
             } else {
                 const uint64_t want = 1 + roll(round % 2 == 0 ? 8 : 1000), expected = model_choice(off, size, N_MODEL, want);
-                off[i]  = take(online, want);
+                off[i] = take(online, want);
                 size[i] = want;
                 assert_int_equal(off[i], expected);
                 peak = off[i] + want > peak ? off[i] + want : peak;
@@ -133,7 +133,7 @@ static void agrees_with_a_slow_model(void **state) {
 
 static void many_blocks(void **state) {
     (void) state;
-    const int n                 = 100000;
+    const int n = 100000;
     struct berth_online *online = berth_online_new(32, 0);
     for (int i = 0; i < n; i++) {
         assert_int_equal(take(online, 32), (uint64_t) i * 32);

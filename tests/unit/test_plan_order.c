@@ -72,7 +72,7 @@ static void branches_run_one_after_the_other(void **state) {
 static void the_solver_has_the_last_word(void **state) {
     (void) state;
     int32_t order[LEN(two_branches)];
-    const struct berth_plan_params plan    = {0};
+    const struct berth_plan_params plan = {0};
     const struct berth_order_params params = {.plan = &plan};
     struct berth_order_report r;
     assert_int_equal(berth_plan_order(two_branches, LEN(two_branches), &params, order, &r), GGML_STATUS_SUCCESS);
@@ -192,15 +192,15 @@ static void results_in_place_share_an_item(void **state) {
 
 static void contradictions_are_refused(void **state) {
     (void) state;
-    int32_t order[2]                      = {7, 7};
+    int32_t order[2] = {7, 7};
     const struct berth_order_op forward[] = {{SRCS(1), .view_of = -1, .size = 1}, {.view_of = -1, .size = 1}};
-    const struct berth_order_op range[]   = {{SRCS(5), .view_of = -1, .size = 1}, {.view_of = -1, .size = 1}};
-    const struct berth_order_op self[]    = {{.view_of = 0, .flags = BERTH_ORDER_INPUT}, {.view_of = -1}};
-    const struct berth_order_op circle[]  = {
-         {.view_of = 1, .flags = BERTH_ORDER_INPUT}, {.view_of = 0, .flags = BERTH_ORDER_INPUT}};
+    const struct berth_order_op range[] = {{SRCS(5), .view_of = -1, .size = 1}, {.view_of = -1, .size = 1}};
+    const struct berth_order_op self[] = {{.view_of = 0, .flags = BERTH_ORDER_INPUT}, {.view_of = -1}};
+    const struct berth_order_op circle[] = {
+        {.view_of = 1, .flags = BERTH_ORDER_INPUT}, {.view_of = 0, .flags = BERTH_ORDER_INPUT}};
     const struct berth_order_op writes[] = {{.view_of = -1, .flags = BERTH_ORDER_WRITES}, {.view_of = -1}};
-    const struct berth_order_op huge[]   = {
-          {.view_of = -1, .size = (uint64_t) 1 << 62}, {.view_of = -1, .size = (uint64_t) 1 << 62}};
+    const struct berth_order_op huge[] = {
+        {.view_of = -1, .size = (uint64_t) 1 << 62}, {.view_of = -1, .size = (uint64_t) 1 << 62}};
     const struct berth_order_op *const bad[] = {forward, range, self, circle, writes, huge};
     for (size_t i = 0; i < LEN(bad); i++) {
         assert_int_equal(berth_plan_order(bad[i], 2, NULL, order, NULL), GGML_STATUS_FAILED);
@@ -222,7 +222,7 @@ static void large_parts_gain_too(void **state) {
     static int32_t order[2 * N_RUNGS + 2], again[2 * N_RUNGS + 2], slot[2 * N_RUNGS + 2];
     const size_t n = LEN(ops);
     for (size_t i = 0; i < n; i++) {
-        ops[i]     = (struct berth_order_op){.srcs = srcs[i], .view_of = -1, .n_srcs = 1, .size = i <= N_RUNGS ? 100 : 1};
+        ops[i] = (struct berth_order_op){.srcs = srcs[i], .view_of = -1, .n_srcs = 1, .size = i <= N_RUNGS ? 100 : 1};
         srcs[i][0] = i <= N_RUNGS ? 0 : (int32_t) (i - N_RUNGS);
     }
     ops[0] = (struct berth_order_op){.view_of = -1, .size = 10, .flags = BERTH_ORDER_INPUT};
@@ -230,7 +230,7 @@ static void large_parts_gain_too(void **state) {
         srcs[n - 1][k] = N_RUNGS + 1 + k;
     }
     ops[n - 1].n_srcs = N_RUNGS;
-    ops[n - 1].flags  = BERTH_ORDER_OUTPUT;
+    ops[n - 1].flags = BERTH_ORDER_OUTPUT;
     struct berth_order_report r;
     assert_int_equal(berth_plan_order(ops, n, NULL, order, &r), GGML_STATUS_SUCCESS);
     assert_int_equal(r.live_given, 10 + 100 * N_RUNGS);
@@ -247,15 +247,15 @@ static void large_parts_gain_too(void **state) {
 
 static void every_allocation_may_fail(void **state) {
     (void) state;
-    const struct berth_plan_params plan    = {0};
+    const struct berth_plan_params plan = {0};
     const struct berth_order_params params = {.plan = &plan};
-    bool done                              = false;
+    bool done = false;
     for (int n = 1; !done; n++) {
         int32_t order[LEN(two_branches)];
         berth_alloc_watch(true);
         berth_alloc_fail_at(n);
         const enum ggml_status status = berth_plan_order(two_branches, LEN(two_branches), &params, order, NULL);
-        done                          = berth_alloc_made() < n - 1 || status == GGML_STATUS_SUCCESS;
+        done = berth_alloc_made() < n - 1 || status == GGML_STATUS_SUCCESS;
         berth_alloc_fail_at(0);
         if (status != GGML_STATUS_SUCCESS) {
             assert_int_equal(status, GGML_STATUS_ALLOC_FAILED);

@@ -21,7 +21,7 @@ static struct berth_plan_item item(int64_t first, int64_t last, uint64_t size) {
 
 static void fix(struct berth_plan_item *x, uint64_t offset) {
     x->is_fixed = true;
-    x->fixed    = offset;
+    x->fixed = offset;
 }
 
 static void quiet(enum ggml_log_level level, const char *text, void *user) {
@@ -71,9 +71,9 @@ static void test_refusals(void **state) {
     x[0].alias = x[1].alias = 3;
     assert_refused(x, 2, NULL, "alias group 3");
     x[1].is_fixed = false;
-    x[1].pool     = 1;
+    x[1].pool = 1;
     assert_refused(x, 2, NULL, "pools 0 and 1");
-    x[0] = x[1]       = item(0, 1, 8);
+    x[0] = x[1] = item(0, 1, 8);
     uint64_t start[2] = {0, 4};
     assert_refused(x, 2, &(struct berth_plan_params){.start = start}, "starting plan is invalid");
     assert_refused(x, -1, NULL, "-1 items");
@@ -117,7 +117,7 @@ static void test_start_stays(void **state) {
     (void) state;
     const struct berth_plan_item x[] = {{.last = 1, .size = (uint64_t) 1 << 62, .align = 1}, {.last = 1, .size = 10, .align = 1},
         {.last = 1, .size = 5, .align = 1}};
-    const uint64_t start[]           = {200, 0, 100};
+    const uint64_t start[] = {200, 0, 100};
     uint64_t offsets[3];
     struct berth_plan_report report;
     assert_int_equal(berth_plan_solve(x, 3, NULL, offsets, &report), GGML_STATUS_FAILED);
@@ -131,12 +131,12 @@ static void test_many_fixed(void **state) {
     (void) state;
     enum { N = 50000 };
     struct berth_plan_item *x = calloc(N, sizeof *x);
-    uint64_t *off             = calloc(N, sizeof *off);
+    uint64_t *off = calloc(N, sizeof *off);
     struct berth_plan_report r;
     assert_true(x != NULL && off != NULL);
     for (int i = 0; i < N; i++) {
-        x[i]          = item(i, i + 3, 64);
-        x[i].fixed    = (uint64_t) i * 64;
+        x[i] = item(i, i + 3, 64);
+        x[i].fixed = (uint64_t) i * 64;
         x[i].is_fixed = true;
     }
     const clock_t start = clock();
@@ -179,15 +179,15 @@ static void test_check_names_the_fault(void **state) {
     assert_int_equal(berth_plan_check(x, 3, NULL, off, &f), GGML_STATUS_FAILED);
     assert_true(f.kind == BERTH_PLAN_FIXED && f.i == 1);
     x[1].is_fixed = false;
-    off[2]        = 8;
+    off[2] = 8;
     assert_int_equal(berth_plan_check(x, 3, &(struct berth_plan_params){.max_chunk = 12}, off, &f), GGML_STATUS_FAILED);
     assert_true(f.kind == BERTH_PLAN_CHUNK && f.i == 2);
     off[2] = UINT64_MAX - 2;
     assert_int_equal(berth_plan_check(x, 3, NULL, off, &f), GGML_STATUS_FAILED);
     assert_true(f.kind == BERTH_PLAN_OVERFLOW && f.i == 2);
-    off[2]     = 8;
+    off[2] = 8;
     x[0].alias = x[1].alias = 1;
-    off[1]                  = 16;
+    off[1] = 16;
     assert_int_equal(berth_plan_check(x, 3, NULL, off, &f), GGML_STATUS_FAILED);
     assert_true(f.kind == BERTH_PLAN_ALIAS && f.i == 0 && f.j == 1);
 }
@@ -195,7 +195,7 @@ static void test_check_names_the_fault(void **state) {
 static void test_chunks_and_pools(void **state) {
     (void) state;
     struct berth_plan_item x[4] = {item(0, 9, 60), item(0, 9, 60), item(0, 9, 40), item(0, 9, 30)};
-    x[3].pool                   = 5;
+    x[3].pool = 5;
     uint64_t off[4];
     struct berth_plan_report r;
     struct berth_plan_params params = {.max_chunk = 100, .budget_us = 1000};
@@ -239,7 +239,7 @@ static void test_zeroed_items(void **state) {
     assert_int_equal(berth_plan_check(x, 3, NULL, off, &fault), GGML_STATUS_FAILED);
     assert_int_equal(fault.kind, BERTH_PLAN_COLLIDE);
     struct berth_plan_item below = x[0];
-    below.alias                  = -1;
+    below.alias = -1;
     assert_int_equal(berth_plan_solve(&below, 1, NULL, off, &r), GGML_STATUS_FAILED);
     assert_non_null(strstr(berth_last_error(), "alias group -1"));
 }
@@ -270,10 +270,10 @@ static void test_capacity(void **state) {
 static void make_hard(struct berth_plan_item *x, int n) {
     uint64_t s = 5;
     for (int i = 0; i < n; i++) {
-        s             = s * 6364136223846793005u + 1442695040888963407u;
+        s = s * 6364136223846793005u + 1442695040888963407u;
         int64_t first = (int64_t) (s >> 33) % 30;
         int64_t width = 1 + (int64_t) (s >> 40) % 9;
-        x[i]          = item(first, first + width, 1 + (s >> 50) % 40);
+        x[i] = item(first, first + width, 1 + (s >> 50) % 40);
     }
 }
 
@@ -301,8 +301,8 @@ struct looks {
 
 static bool look(uint64_t peak, uint64_t bound, void *user) {
     struct looks *l = user;
-    l->peak         = peak;
-    l->bound        = bound;
+    l->peak = peak;
+    l->bound = bound;
     return --l->n_left > 0;
 }
 
@@ -317,7 +317,7 @@ static void test_watched(void **state) {
     struct berth_plan_report r;
     struct berth_plan_params params = {.budget_us = 600000000};
     for (int32_t n_threads = 1; n_threads <= 4; n_threads += 3) {
-        struct looks l   = {.n_left = 3};
+        struct looks l = {.n_left = 3};
         params.n_threads = n_threads;
         assert_int_equal(berth_plan_solve_watched(m.items, m.n, &params, look, &l, off, &r), GGML_STATUS_SUCCESS);
         assert_int_equal(l.n_left, 0);
@@ -343,7 +343,7 @@ static void test_made(void **state) {
         }
         struct berth_plan_report r;
         struct berth_plan_params params = {.budget_us = 60000000};
-        uint64_t *off                   = calloc((size_t) m.n & 0xFFFFFF, sizeof *off);
+        uint64_t *off = calloc((size_t) m.n & 0xFFFFFF, sizeof *off);
         assert_non_null(off);
         assert_int_equal(berth_plan_solve(m.items, m.n, &params, off, &r), GGML_STATUS_SUCCESS);
         assert_true(r.proven && (!is_hard || r.peak == m.optimum));
@@ -365,7 +365,7 @@ static void test_failing_allocations(void **state) {
         make_hard(x, 60);
         for (int i = 0; i < 60 && variant >= 2; i++) {
             x[i].align = variant == 2 ? (uint64_t) (1 + i % 3) : 1;
-            x[i].pool  = variant == 3 ? i % 3 : 0;
+            x[i].pool = variant == 3 ? i % 3 : 0;
             x[i].alias = variant == 3 ? 1 + i % 15 : 0;
             x[i].alias = variant == 3 && x[i].pool != (i % 15) % 3 ? 0 : x[i].alias;
         }
@@ -381,7 +381,7 @@ static void test_failing_allocations(void **state) {
             berth_alloc_watch(true);
             berth_alloc_fail_at(n);
             enum ggml_status status = berth_plan_solve(x, 60, &params, off, &r);
-            is_through              = berth_alloc_made() < n;
+            is_through = berth_alloc_made() < n;
             berth_alloc_fail_at(0);
             assert_int_equal(berth_alloc_alive(), 0);
             assert_true(status == GGML_STATUS_ALLOC_FAILED || status == GGML_STATUS_SUCCESS);

@@ -11,14 +11,14 @@
 #include <errno.h>
 
 enum {
-    WIDTH    = 64,
-    HEADS    = 4,
-    HEAD     = WIDTH / HEADS,
-    TOKENS   = 32,
-    KEYS     = 600,
-    VOCAB    = 96,
+    WIDTH = 64,
+    HEADS = 4,
+    HEAD = WIDTH / HEADS,
+    TOKENS = 32,
+    KEYS = 600,
+    VOCAB = 96,
     N_SHAPES = 12,
-    N_STEPS  = 1000 / CHECK_PART
+    N_STEPS = 1000 / CHECK_PART
 };
 
 // ---- libc's allocator, watched ----
@@ -95,7 +95,7 @@ static void placed_fill(struct ggml_tensor *t, uint64_t seed) {
     static uint8_t bytes[KEYS * WIDTH * sizeof(float)];
     static float values[KEYS * WIDTH];
     struct check_rng rng = check_rng_new(seed + 7);
-    const int64_t n      = ggml_nelements(t);
+    const int64_t n = ggml_nelements(t);
     for (int64_t i = 0; i < n; i++) {
         values[i] = (float) (int64_t) (check_rng_below(&rng, 2001) - 1000) / 2000.0f;
     }
@@ -105,12 +105,12 @@ static void placed_fill(struct ggml_tensor *t, uint64_t seed) {
 
 static void placed_make(struct rig *r) {
     struct ggml_init_params params = {.mem_size = 1 << 16, .no_alloc = true};
-    r->ctx                         = ggml_init(params);
-    r->placed[W_Q]                 = ggml_new_tensor_2d(r->ctx, GGML_TYPE_Q4_0, WIDTH, WIDTH);
-    r->placed[W_OUT]               = ggml_new_tensor_2d(r->ctx, GGML_TYPE_F32, WIDTH, WIDTH);
-    r->placed[W_VOCAB]             = ggml_new_tensor_2d(r->ctx, GGML_TYPE_Q8_0, WIDTH, VOCAB);
-    r->placed[KEYS_K]              = ggml_new_tensor_3d(r->ctx, GGML_TYPE_F16, HEAD, KEYS, HEADS);
-    r->placed[KEYS_V]              = ggml_new_tensor_3d(r->ctx, GGML_TYPE_F16, HEAD, KEYS, HEADS);
+    r->ctx = ggml_init(params);
+    r->placed[W_Q] = ggml_new_tensor_2d(r->ctx, GGML_TYPE_Q4_0, WIDTH, WIDTH);
+    r->placed[W_OUT] = ggml_new_tensor_2d(r->ctx, GGML_TYPE_F32, WIDTH, WIDTH);
+    r->placed[W_VOCAB] = ggml_new_tensor_2d(r->ctx, GGML_TYPE_Q8_0, WIDTH, VOCAB);
+    r->placed[KEYS_K] = ggml_new_tensor_3d(r->ctx, GGML_TYPE_F16, HEAD, KEYS, HEADS);
+    r->placed[KEYS_V] = ggml_new_tensor_3d(r->ctx, GGML_TYPE_F16, HEAD, KEYS, HEADS);
     for (int i = 0; i < N_PLACED; i++) {
         ggml_backend_t backend = r->backends[r->is_meta ? 0 : i % r->n_backends];
         ggml_format_name(r->placed[i], "%d", i);
@@ -128,22 +128,22 @@ static struct ggml_tensor *keys(struct ggml_context *ctx, struct ggml_tensor *t,
 static void shape_make(const struct rig *r, struct shape *s, int n, int n_kv) {
     struct ggml_init_params params = {.mem_size = 1 << 17, .no_alloc = true};
     struct ggml_context *ctx = s->ctx = ggml_init(params);
-    s->n                              = n;
-    s->n_kv                           = n_kv;
-    s->x                              = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDTH, n);
-    s->pos                            = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n);
-    s->mask                           = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, n_kv, n);
-    s->graph                          = ggml_new_graph_custom(ctx, 64, false);
+    s->n = n;
+    s->n_kv = n_kv;
+    s->x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDTH, n);
+    s->pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n);
+    s->mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, n_kv, n);
+    s->graph = ggml_new_graph_custom(ctx, 64, false);
     ggml_set_input(s->x);
     ggml_set_input(s->pos);
     ggml_set_input(s->mask);
-    struct ggml_tensor *q    = ggml_mul_mat(ctx, r->placed[W_Q], ggml_rms_norm(ctx, s->x, 1e-5f));
-    q                        = ggml_rope(ctx, ggml_reshape_3d(ctx, q, HEAD, HEADS, n), s->pos, HEAD, 0);
+    struct ggml_tensor *q = ggml_mul_mat(ctx, r->placed[W_Q], ggml_rms_norm(ctx, s->x, 1e-5f));
+    q = ggml_rope(ctx, ggml_reshape_3d(ctx, q, HEAD, HEADS, n), s->pos, HEAD, 0);
     struct ggml_tensor *seen = ggml_flash_attn_ext(ctx, ggml_permute(ctx, q, 0, 2, 1, 3), keys(ctx, r->placed[KEYS_K], n_kv),
         keys(ctx, r->placed[KEYS_V], n_kv), s->mask, 0.25f, 0.0f, 0.0f);
-    struct ggml_tensor *y    = ggml_mul_mat(ctx, r->placed[W_OUT], ggml_reshape_2d(ctx, seen, WIDTH, n));
-    y                        = ggml_silu(ctx, ggml_add(ctx, y, s->x));
-    s->out                   = ggml_soft_max(ctx, ggml_mul_mat(ctx, r->placed[W_VOCAB], y));
+    struct ggml_tensor *y = ggml_mul_mat(ctx, r->placed[W_OUT], ggml_reshape_2d(ctx, seen, WIDTH, n));
+    y = ggml_silu(ctx, ggml_add(ctx, y, s->x));
+    s->out = ggml_soft_max(ctx, ggml_mul_mat(ctx, r->placed[W_VOCAB], y));
     ggml_set_output(s->out);
     ggml_build_forward_expand(s->graph, s->out);
 }
@@ -186,7 +186,7 @@ static enum ggml_status device_reserve(ggml_backend_t backend, const struct ggml
 
 static void *reg_proc(ggml_backend_reg_t of, const char *name) {
     (void) of;
-    void *address                                                        = NULL;
+    void *address = NULL;
     enum ggml_status (*proc)(ggml_backend_t, const struct ggml_cgraph *) = device_reserve;
     if (strcmp(name, "berth_backend_reserve") == 0) {
         memcpy(&address, &proc, sizeof address);
@@ -199,11 +199,11 @@ static void devices_init(struct rig *r, int n_devices, bool async) {
     r->n_devices = n_devices;
     for (int d = 0; d < n_devices; d++) {
         device_init(&r->dev[d], d == 0 ? "first" : "second");
-        r->dev[d].dev.reg      = &reg;
-        r->dev[d].is_async     = async;
-        r->dev[d].has_events   = async;
+        r->dev[d].dev.reg = &reg;
+        r->dev[d].is_async = async;
+        r->dev[d].has_events = async;
         r->dev[d].copies_async = async;
-        r->backends[d]         = device_start(&r->dev[d]);
+        r->backends[d] = device_start(&r->dev[d]);
     }
 }
 
@@ -224,7 +224,7 @@ static void rig_init(struct rig *r, int n_devices, bool async, int n_threads) {
 static struct ggml_backend_meta_split_state split_of(const struct ggml_tensor *t, void *user) {
     static const enum ggml_backend_meta_split_axis axes[N_PLACED] = {GGML_BACKEND_SPLIT_AXIS_1, GGML_BACKEND_SPLIT_AXIS_0,
         GGML_BACKEND_SPLIT_AXIS_1, GGML_BACKEND_SPLIT_AXIS_2, GGML_BACKEND_SPLIT_AXIS_2};
-    struct ggml_backend_meta_split_state s                        = {.axis = axes[atoi(t->name)], .n_segments = 1, .nr = {1}};
+    struct ggml_backend_meta_split_state s = {.axis = axes[atoi(t->name)], .n_segments = 1, .nr = {1}};
     (void) user;
     s.ne[0] = s.ne[1] = t->ne[s.axis] / 2;
     return s;
@@ -237,9 +237,9 @@ static void rig_init_meta(struct rig *r, int n_devices) {
     for (int d = 0; d < n_devices; d++) {
         parts[d] = &r->dev[d].dev;
     }
-    r->is_meta     = true;
+    r->is_meta = true;
     r->backends[0] = ggml_backend_dev_init(ggml_backend_meta_device(parts, 2, split_of, NULL), NULL);
-    r->n_backends  = 1;
+    r->n_backends = 1;
     assert_true(ggml_backend_is_meta(r->backends[0]));
     cpu_add(r, 1);
 }
@@ -271,7 +271,7 @@ static void answers(struct rig *of) {
     struct rig plain;
     rig_init(&plain, 0, false, 1);
     for (int i = 0; i < N_SHAPES; i++) {
-        struct shape *s       = &plain.shapes[i];
+        struct shape *s = &plain.shapes[i];
         ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
         assert_true(ggml_gallocr_alloc_graph(galloc, s->graph));
         inputs_set(s);
@@ -382,7 +382,7 @@ static void meta_answers(struct rig *of) {
     static struct rig plain;
     rig_init_meta(&plain, of->n_devices);
     for (int i = 0; i < N_SHAPES; i++) {
-        const struct shape *s      = &plain.shapes[i];
+        const struct shape *s = &plain.shapes[i];
         ggml_backend_sched_t sched = ggml_backend_sched_new(plain.backends, NULL, plain.n_backends, 64, false, true);
         assert_true(ggml_backend_sched_alloc_graph(sched, s->graph));
         inputs_set(s);
@@ -486,7 +486,7 @@ struct extents {
 };
 
 static struct extents extents_below(struct check_rng *rng, const struct extents *most) {
-    struct extents e   = *most;
+    struct extents e = *most;
     int64_t *const all = &e.n_in;
     for (int i = 0; i < 6; i++) {
         all[i] = 1 + (int64_t) check_rng_below(rng, (uint64_t) all[i]);
@@ -527,8 +527,8 @@ static struct ggml_tensor *op_make(struct ggml_context *ctx, int kind, enum ggml
 // Of one op with n threads: what it takes, or what any op that is nowhere larger may take.
 static size_t op_work(ggml_backend_t backend, int kind, enum ggml_type type, const struct extents *e, bool is_most) {
     struct ggml_init_params params = {.mem_size = 1 << 14, .no_alloc = true};
-    struct ggml_context *ctx       = ggml_init(params);
-    struct ggml_cgraph *graph      = ggml_new_graph_custom(ctx, 8, false);
+    struct ggml_context *ctx = ggml_init(params);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
     ggml_build_forward_expand(graph, op_make(ctx, kind, type, e));
     const size_t size = is_most ? berth_cpu_reserve_size(backend, graph) : berth_cpu_graph_work_size(backend, graph);
     ggml_free(ctx);
@@ -538,11 +538,11 @@ static size_t op_work(ggml_backend_t backend, int kind, enum ggml_type type, con
 static void smaller_ops(void **state) {
     (void) state;
     static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q4_0, GGML_TYPE_Q8_0, GGML_TYPE_IQ4_NL};
-    const struct extents most           = {256, 64, 64, 4, 8, 4096};
-    struct check_rng rng                = check_rng_new(19);
-    ggml_backend_t backend              = ggml_backend_cpu_init();
+    const struct extents most = {256, 64, 64, 4, 8, 4096};
+    struct check_rng rng = check_rng_new(19);
+    ggml_backend_t backend = ggml_backend_cpu_init();
     for (int i = 0; i < check_cases(4000); i++) {
-        const int kind            = (int) check_rng_below(&rng, N_KINDS);
+        const int kind = (int) check_rng_below(&rng, N_KINDS);
         const enum ggml_type type = types[check_rng_below(&rng, 5)];
         const struct extents e = extents_below(&rng, &most), less = extents_below(&rng, &e);
         ggml_backend_cpu_set_n_threads(backend, 1 + (int) check_rng_below(&rng, 4));
@@ -561,7 +561,7 @@ static void nothing_was_reserved(void **state) {
     rig_init(&r, 0, false, 1);
     answers(&r);
     ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, NULL, r.n_backends, 64, false, true);
-    const struct count c       = sched_steps(&r, sched, N_SHAPES, true);
+    const struct count c = sched_steps(&r, sched, N_SHAPES, true);
     assert_true(c.n_failed > 0 || c.n_made > 0);
     ggml_backend_sched_free(sched);
     rig_fini(&r);

@@ -289,7 +289,7 @@ static void test_the_first_of_two(void **state) {
     for (int i = 0; i < 2; i++) {
         for (float first = -2.0f; first <= 2.0f; first += 4.0f) {
             memset(x, 0, sizeof(x));
-            x[3]  = first;
+            x[3] = first;
             x[20] = -first;
             ggml_get_type_traits(known[i].type)->from_float_ref(x, blocks, 32);
             known[i].deq(blocks, y, 32);
@@ -306,7 +306,7 @@ static void test_next_to_nothing(void **state) {
     static _Alignas(8) uint8_t zeros[sizeof(blocks)];
     for (int i = 0; i < N_FORMATS; i++) {
         const struct format *f = &formats[i];
-        const bool is_k        = f->type >= GGML_TYPE_Q2_K && f->type <= GGML_TYPE_Q6_K;
+        const bool is_k = f->type >= GGML_TYPE_Q2_K && f->type <= GGML_TYPE_Q6_K;
         if (!is_k && f->type != GGML_TYPE_IQ4_NL && f->type != GGML_TYPE_IQ4_XS) {
             continue;
         }
@@ -523,7 +523,7 @@ static void test_tables_stay(void **state) {
 
 static void test_validate(void **state) {
     (void) state;
-    const float bad[2]    = {1.0f, NAN};
+    const float bad[2] = {1.0f, NAN};
     const uint16_t inf[1] = {0x7c00};
     assert_true(ggml_validate_row_data(GGML_TYPE_F32, bad, 4));
     assert_false(ggml_validate_row_data(GGML_TYPE_F32, bad, 8));
@@ -545,9 +545,9 @@ static void test_round_four(void **state) {
             INFINITY, NAN, 0.0f, 0x1.000002p22f, 0x1.fffffcp21f};
         v4f v;
         for (int j = 0; j < 4; j++) {
-            bits          = bits * 1664525u + 1013904223u;
+            bits = bits * 1664525u + 1013904223u;
             const float e = edges[(bits >> 8) % (sizeof edges / sizeof edges[0])];
-            v[j]          = bits >> 28 == 0 ? (bits & 1 ? -e : e) : berth_bits_float(bits);
+            v[j] = bits >> 28 == 0 ? (bits & 1 ? -e : e) : berth_bits_float(bits);
         }
         const v4i cut = berth_trunc_4(v), near = berth_round_4(v);
         for (int j = 0; j < 4; j++) {

@@ -13,19 +13,19 @@ struct made {
 };
 
 static struct made made_new(void) {
-    struct made m                     = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
-    m.graph                           = ggml_new_graph_custom(m.ctx, 32, false);
-    m.x                               = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, 8, 4);
-    m.w                               = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, 8, 4);
-    m.a                               = ggml_scale(m.ctx, m.x, 2.0f);
-    m.v                               = ggml_view_2d(m.ctx, m.a, 8, 4, m.a->nb[1], 0);
-    m.b                               = ggml_add(m.ctx, m.v, m.w);
-    m.c                               = ggml_mul(m.ctx, m.b, m.a);
+    struct made m = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
+    m.graph = ggml_new_graph_custom(m.ctx, 32, false);
+    m.x = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, 8, 4);
+    m.w = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, 8, 4);
+    m.a = ggml_scale(m.ctx, m.x, 2.0f);
+    m.v = ggml_view_2d(m.ctx, m.a, 8, 4, m.a->nb[1], 0);
+    m.b = ggml_add(m.ctx, m.v, m.w);
+    m.c = ggml_mul(m.ctx, m.b, m.a);
     struct ggml_tensor *const nodes[] = {m.a, m.v, m.b, m.c};
     memcpy(m.graph->nodes, nodes, sizeof nodes);
-    m.graph->n_nodes  = 4;
+    m.graph->n_nodes = 4;
     m.graph->leafs[0] = m.x;
-    m.graph->n_leafs  = 1;
+    m.graph->n_leafs = 1;
     return m;
 }
 
@@ -35,7 +35,7 @@ static bool is_ours(void *user, const struct ggml_tensor *t) {
 
 static struct record recorded(const struct made *m, bool is_whole, void *ours) {
     const struct record_rules rules = {.is_ours = is_ours, .user = ours};
-    struct record rec               = {.is_whole = is_whole, .column_size = 4};
+    struct record rec = {.is_whole = is_whole, .column_size = 4};
     assert_int_equal(berth_record_build(&rec, m->graph, &rules), GGML_STATUS_SUCCESS);
     return rec;
 }
@@ -48,7 +48,7 @@ static enum record_match compared(struct record *rec, const struct made *m, void
 static void rows(void **state) {
     (void) state;
     for (int is_whole = 0; is_whole < 2; is_whole++) {
-        struct made m     = made_new();
+        struct made m = made_new();
         struct record rec = recorded(&m, is_whole, NULL);
         assert_int_equal(rec.n_rows, 6);
         assert_ptr_equal(rec.tensors[4], m.x);
@@ -72,17 +72,17 @@ static const struct {
     const char *name;
     enum record_match memory, whole;
 } changes[N_CHANGES] = {
-    [NOTHING]   = {"nothing", RECORD_SAME, RECORD_SAME},
-    [EDGE]      = {"an edge", RECORD_DIFFERS, RECORD_DIFFERS},
-    [OP]        = {"an op", RECORD_DIFFERS, RECORD_DIFFERS},
-    [FLAG]      = {"an output", RECORD_DIFFERS, RECORD_DIFFERS},
-    [PARAM]     = {"a parameter", RECORD_SAME, RECORD_DIFFERS},
+    [NOTHING] = {"nothing", RECORD_SAME, RECORD_SAME},
+    [EDGE] = {"an edge", RECORD_DIFFERS, RECORD_DIFFERS},
+    [OP] = {"an op", RECORD_DIFFERS, RECORD_DIFFERS},
+    [FLAG] = {"an output", RECORD_DIFFERS, RECORD_DIFFERS},
+    [PARAM] = {"a parameter", RECORD_SAME, RECORD_DIFFERS},
     [VIEW_OFFS] = {"where a view begins", RECORD_SAME, RECORD_DIFFERS},
-    [EXTENT]    = {"an extent", RECORD_RESHAPED, RECORD_DIFFERS},
-    [SOURCE]    = {"one source more", RECORD_DIFFERS, RECORD_DIFFERS},
-    [MEMORY]    = {"who has memory", RECORD_DIFFERS, RECORD_DIFFERS},
-    [ORDER]     = {"the order", RECORD_DIFFERS, RECORD_DIFFERS},
-    [LEAF]      = {"a leaf more", RECORD_DIFFERS, RECORD_DIFFERS},
+    [EXTENT] = {"an extent", RECORD_RESHAPED, RECORD_DIFFERS},
+    [SOURCE] = {"one source more", RECORD_DIFFERS, RECORD_DIFFERS},
+    [MEMORY] = {"who has memory", RECORD_DIFFERS, RECORD_DIFFERS},
+    [ORDER] = {"the order", RECORD_DIFFERS, RECORD_DIFFERS},
+    [LEAF] = {"a leaf more", RECORD_DIFFERS, RECORD_DIFFERS},
 };
 
 static void change(struct made *m, enum change what, float *memory) {
@@ -135,9 +135,9 @@ static void listed_twice(void **state) {
     (void) state;
     for (int is_whole = 0; is_whole < 2; is_whole++) {
         struct made once = made_new(), twice = made_new(), again = made_new();
-        once.graph->nodes[once.graph->n_nodes++]   = ggml_dup_tensor(once.ctx, once.x);
-        once.graph->nodes[4]->op                   = GGML_OP_SCALE;
-        once.graph->nodes[4]->src[0]               = once.x;
+        once.graph->nodes[once.graph->n_nodes++] = ggml_dup_tensor(once.ctx, once.x);
+        once.graph->nodes[4]->op = GGML_OP_SCALE;
+        once.graph->nodes[4]->src[0] = once.x;
         twice.graph->nodes[twice.graph->n_nodes++] = twice.a;
         again.graph->nodes[again.graph->n_nodes++] = again.a;
         memcpy(once.graph->nodes[4]->op_params, once.a->op_params, sizeof once.a->op_params);
@@ -173,22 +173,22 @@ static void placed_on_the_way(void **state) {
         struct made m = made_new(), other = made_new();
         char memory[1024];
         struct ggml_backend_buffer buffer = {.iface = {.init_tensor = kind == 2 ? told : NULL}};
-        struct record rec                 = recorded(&m, kind > 0, &buffer);
+        struct record rec = recorded(&m, kind > 0, &buffer);
         struct record_place places[6];
         struct record_undo undo[6];
         for (int i = 0; i < 6; i++) {
             places[i] = (struct record_place){&buffer, memory + 128 * record_base(&rec, i)};
         }
-        struct record_placer placer     = {.places = places, .undo = undo, .may_write = true};
+        struct record_placer placer = {.places = places, .undo = undo, .may_write = true};
         const struct record_rules rules = {.is_ours = is_ours, .user = &buffer};
-        other.c->op                     = GGML_OP_SUB; // the last node that is looked at
-        n_told                          = 0;
+        other.c->op = GGML_OP_SUB; // the last node that is looked at
+        n_told = 0;
         assert_int_equal(berth_record_match(&rec, other.graph, &rules, &placer), RECORD_DIFFERS);
         assert_null(other.a->buffer);
         assert_null(other.a->data);
         assert_null(other.v->buffer);
         other.c->op = GGML_OP_MUL;
-        n_told      = 0;
+        n_told = 0;
         assert_int_equal(berth_record_match(&rec, other.graph, &rules, &placer), RECORD_SAME);
         assert_true(placer.is_done && placer.is_moved);
         assert_ptr_equal(other.a->data, memory);
@@ -211,7 +211,7 @@ static void columns_stay(void **state) {
     struct record rec = {.column_size = 4};
     assert_true(berth_record_room(&rec, 3, 1));
     int32_t *column = rec.columns;
-    column[2]       = 42;
+    column[2] = 42;
     assert_true(berth_record_room(&rec, 1000, 500));
     column = rec.columns;
     assert_int_equal(column[2], 42);
@@ -224,9 +224,9 @@ static void without_memory(void **state) {
     for (int is_whole = 0; is_whole < 2; is_whole++) {
         enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
         for (int n = 1; status != GGML_STATUS_SUCCESS; n++) {
-            struct made m                      = made_new();
-            const struct record_rules rules    = {.is_ours = is_ours};
-            struct record rec                  = {.is_whole = is_whole};
+            struct made m = made_new();
+            const struct record_rules rules = {.is_ours = is_ours};
+            struct record rec = {.is_whole = is_whole};
             m.graph->nodes[m.graph->n_nodes++] = m.a; // so that the list of those is made too
             berth_alloc_fail_at(n);
             status = berth_record_build(&rec, m.graph, &rules);

@@ -62,10 +62,10 @@ static ggml_backend_dev_t many_device(ggml_backend_reg_t reg, size_t index) {
 
 static struct many *many_new(int i) {
     struct many *m = &many[i];
-    m->reg         = (struct ggml_backend_reg){
-                .api_version = GGML_BACKEND_API_VERSION,
-                .iface       = {.get_name = many_name, .get_device_count = many_count, .get_device = many_device},
-                .context     = m,
+    m->reg = (struct ggml_backend_reg){
+        .api_version = GGML_BACKEND_API_VERSION,
+        .iface = {.get_name = many_name, .get_device_count = many_count, .get_device = many_device},
+        .context = m,
     };
     for (int j = 0; j < 2; j++) {
         char name[32];
@@ -167,7 +167,7 @@ static void registering_runs_out_of_memory(void **state) {
     (void) state;
     ggml_backend_reg_count();
     for (int i = 1; i <= 2; i++) {
-        struct many *m    = many_new(i);
+        struct many *m = many_new(i);
         const size_t regs = ggml_backend_reg_count(), devs = ggml_backend_dev_count();
         berth_alloc_fail_at(i);
         ggml_backend_register(&m->reg);
@@ -218,8 +218,8 @@ static ggml_backend_dev_t second_alone(ggml_backend_reg_t reg, size_t index) {
 // A registry that counts two devices and has one.
 static void a_device_that_is_not_there(void **state) {
     (void) state;
-    struct many *m          = many_new(0);
-    const size_t devs       = ggml_backend_dev_count();
+    struct many *m = many_new(0);
+    const size_t devs = ggml_backend_dev_count();
     m->reg.iface.get_device = second_alone;
     ggml_backend_register(&m->reg);
     assert_int_equal(ggml_backend_dev_count(), devs + 1);
@@ -231,7 +231,7 @@ static void a_device_that_is_not_there(void **state) {
 // ---- loading ----
 
 static bool write_bytes(const char *path, const void *bytes, size_t size) {
-    FILE *f       = fopen(path, "wb");
+    FILE *f = fopen(path, "wb");
     const bool ok = f != NULL && fwrite(bytes, 1, size, f) == size;
     if (f != NULL) {
         fclose(f);
@@ -424,7 +424,7 @@ static void cut_library(void **state) {
     need_compiler();
     assert_true(module_write("libggml-whole.so", "Whole", -1, GGML_BACKEND_API_VERSION));
     static char bytes[1 << 20];
-    FILE *f           = fopen(module_path("libggml-whole.so"), "rb");
+    FILE *f = fopen(module_path("libggml-whole.so"), "rb");
     const size_t size = f != NULL ? fread(bytes, 1, sizeof bytes, f) : 0;
     assert_true(f != NULL && size > 4096 && size < sizeof bytes);
     fclose(f);

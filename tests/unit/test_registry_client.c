@@ -148,7 +148,7 @@ static void devices_until_memory_ends(void **state) {
     (void) state;
     static struct ggml_backend_device devices[600];
     const size_t n_before = ggml_backend_dev_count();
-    int n_refused         = 0;
+    int n_refused = 0;
     for (size_t i = 0; i < 600; i++) {
         berth_clear_error();
         berth_alloc_fail_at(1);

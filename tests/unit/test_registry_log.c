@@ -70,13 +70,13 @@ static ggml_backend_dev_t device(ggml_backend_reg_t reg, size_t index) {
 
 static struct ggml_backend_reg reg = {
     .api_version = GGML_BACKEND_API_VERSION,
-    .iface       = {.get_name = name, .get_device_count = count, .get_device = device},
+    .iface = {.get_name = name, .get_device_count = count, .get_device = device},
 };
 
 ggml_backend_reg_t ggml_backend_cuda_reg(void) {
     berth_log(GGML_LOG_LEVEL_WARN, "set up\n");
     berth_log(GGML_LOG_LEVEL_CONT, "and ready\n");
-    talker.reg   = &reg;
+    talker.reg = &reg;
     n_asked_back = ggml_backend_reg_count(); // a backend's set-up may ask
     return &reg;
 }
@@ -128,9 +128,9 @@ static void missing_until_there_is_memory(void **state) {
 static void lines_wait_for_the_split(void **state) {
     (void) state;
     static struct ggml_backend_device more;
-    more         = talker;
+    more = talker;
     is_talkative = true;
-    said[0]      = '\0';
+    said[0] = '\0';
     n_answers = n_lines = 0;
     ggml_backend_device_register(&more); // another number of devices is looked at again
     const int n_before = n_asked;

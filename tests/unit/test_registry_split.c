@@ -48,17 +48,17 @@ static enum ggml_backend_dev_type asks_back(ggml_backend_dev_t dev) {
 }
 
 static void library_init(struct library *l, const char *name, size_t n) {
-    *l     = (struct library){.n = n};
+    *l = (struct library){.n = n};
     l->reg = (struct ggml_backend_reg){
         .api_version = GGML_BACKEND_API_VERSION,
-        .iface       = {.get_name = library_name, .get_device_count = library_count, .get_device = library_device},
-        .context     = l,
+        .iface = {.get_name = library_name, .get_device_count = library_count, .get_device = library_device},
+        .context = l,
     };
     for (size_t j = 0; j < n; j++) {
         char full[32];
         snprintf(full, sizeof full, "%s%zu", name, j);
         device_init(&l->devs[j], full);
-        l->devs[j].dev.reg            = &l->reg;
+        l->devs[j].dev.reg = &l->reg;
         l->devs[j].dev.iface.get_type = asks_back;
     }
 }
@@ -85,7 +85,7 @@ static void goes_with_a_part(void **state) {
     (void) state;
     static struct library stays;
     struct library *goes = malloc(sizeof *goes);
-    const size_t n       = ggml_backend_dev_count();
+    const size_t n = ggml_backend_dev_count();
     library_init(&stays, "S", 1);
     library_init(goes, "G", 2);
     alarm(60); // where a backend that asks back waits for ever
@@ -215,7 +215,7 @@ static void parts_cannot_come_back(void **state) {
     (void) state;
     static struct library goes, fill[64];
     const size_t n = ggml_backend_dev_count();
-    size_t n_fill  = 0;
+    size_t n_fill = 0;
     bool is_failed = false;
     library_init(&goes, "G", 2);
     while (!is_failed && n_fill < 64) { // until the table is full

@@ -24,12 +24,12 @@ static void test_greedy(void **state) {
 static void test_frequencies(void **state) {
     (void) state;
     const float logits[] = {0, 1, 2, -1, 0.5f, NAN};
-    const int n          = 200000;
+    const int n = 200000;
     struct sampler s;
     for (int t = 0; t < 3; t++) {
         const float temperature = (float[]){0.5f, 1, 2}[t];
-        int counts[6]           = {0};
-        double sum              = 0;
+        int counts[6] = {0};
+        double sum = 0;
         sampler_init(&s, temperature, 0, 1, 42);
         for (int i = 0; i < n; i++) {
             const int32_t token = sampler_pick(&s, logits, 6);
@@ -55,7 +55,7 @@ static void test_limits(void **state) {
         logits[i] = (float) (i * 7919 % 1000) / 100;
     }
     bool seen[1000] = {false};
-    int n_seen      = 0;
+    int n_seen = 0;
     sampler_init(&s, 5, 10, 1, 3);
     for (int i = 0; i < 5000; i++) {
         seen[sampler_pick(&s, logits, 1000)] = true;
@@ -67,7 +67,7 @@ static void test_limits(void **state) {
     assert_int_equal(n_seen, 10);
     sampler_fini(&s);
     const float three[] = {0, logf(6), logf(3)}; // shares 0.1, 0.6, 0.3
-    int counts[3]       = {0};
+    int counts[3] = {0};
     sampler_init(&s, 1, 0, 0.85f, 3); // 0.6 and 0.3 are needed for it
     for (int i = 0; i < 9000; i++) {
         counts[sampler_pick(&s, three, 3)]++;
@@ -86,7 +86,7 @@ static void test_seeds(void **state) {
     (void) state;
     struct sampler a, b, c;
     const float logits[64] = {0};
-    int n_other            = 0;
+    int n_other = 0;
     sampler_init(&a, 1, 0, 1, 1);
     sampler_init(&b, 1, 0, 1, 1);
     sampler_init(&c, 1, 0, 1, 2);
@@ -185,13 +185,13 @@ static void test_mirostat(void **state) {
     for (int t = 0; t < 3; t++) {
         struct sampler s;
         bool seen[500] = {false};
-        int n_seen     = 0;
-        float early    = 0;
+        int n_seen = 0;
+        float early = 0;
         sampler_init(&s, 1, 0, 1, 9);
         s.tau = (float[]){1, 2, 4}[t];
         for (int i = 0; i < 4000; i++) {
             const int32_t token = sampler_pick(&s, logits, 500);
-            early               = i == 1000 ? s.mu : early;
+            early = i == 1000 ? s.mu : early;
             n_seen += i >= 1000 && !seen[token];
             seen[token] = i >= 1000;
         }

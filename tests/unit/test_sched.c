@@ -6,7 +6,7 @@
 // ---- where ----
 
 static void weights_pull_their_ops(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *b = ggml_mul_mat(n->ctx, n->w[1], a);
     struct ggml_tensor *c = ggml_mul_mat(n->ctx, n->w[2], b);
     split(n, c);
@@ -22,8 +22,8 @@ static void weights_pull_their_ops(void **state) {
 
 // An op with weights on two devices runs where the larger one is.
 static void the_largest_weight_decides(void **state) {
-    struct net *n                = *state;
-    struct ggml_tensor *small    = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, 1);
+    struct net *n = *state;
+    struct ggml_tensor *small = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, 1);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(n->backends[1], ggml_nbytes(small));
     ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     assert_int_equal(ggml_backend_tensor_alloc(buffer, small, ggml_backend_buffer_get_base(buffer)), GGML_STATUS_SUCCESS);
@@ -37,7 +37,7 @@ static void the_largest_weight_decides(void **state) {
 }
 
 static void the_callers_choice_wins(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *b = ggml_sqr(n->ctx, a);
     ggml_backend_sched_set_tensor_backend(n->sched, b, n->backends[1]);
     assert_ptr_equal(ggml_backend_sched_get_tensor_backend(n->sched, b), n->backends[1]);
@@ -50,7 +50,7 @@ static void the_callers_choice_wins(void **state) {
 
 // r = a + x1, s = norm(r): from there on r and s are needed. One crossing of r is cheaper than any other border.
 static void the_border_is_where_fewest_bytes_cross(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *a2 = ggml_mul_mat(n->ctx, n->w[0], a);
     struct ggml_tensor *r = named(ggml_add(n->ctx, a2, a), "r"), *s = named(ggml_rms_norm(n->ctx, r, 1e-5f), "s");
     struct ggml_tensor *t = ggml_mul_mat(n->ctx, n->w[1], s), *u = ggml_add(n->ctx, t, r);
@@ -62,7 +62,7 @@ static void the_border_is_where_fewest_bytes_cross(void **state) {
 
 // What lies on the right counts from its first reader on: with g0 on the left, b would cross, and g0 too.
 static void the_border_knows_the_first_reader(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], x), *a = ggml_mul_mat(n->ctx, n->w[0], x);
     struct ggml_tensor *g0 = named(ggml_add(n->ctx, a, b), "g0"), *g1 = named(ggml_add(n->ctx, g0, b), "g1");
     ggml_build_forward_expand(n->graph, b);
@@ -73,8 +73,8 @@ static void the_border_knows_the_first_reader(void **state) {
 
 // A cache of the second device's: who reads it there spares its crossing.
 static void the_border_counts_memory_that_is_placed(void **state) {
-    struct net *n                = *state;
-    struct ggml_tensor *cache    = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, 2);
+    struct net *n = *state;
+    struct ggml_tensor *cache = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, 2);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(n->backends[1], ggml_nbytes(cache));
     assert_int_equal(ggml_backend_tensor_alloc(buffer, cache, ggml_backend_buffer_get_base(buffer)), GGML_STATUS_SUCCESS);
     struct ggml_tensor *a = ggml_mul_mat(n->ctx, n->w[0], input(n, 2)), *s = named(ggml_scale(n->ctx, a, 2.0f), "s");
@@ -87,7 +87,7 @@ static void the_border_counts_memory_that_is_placed(void **state) {
 }
 
 static void big_batches_are_offloaded(void **state) {
-    struct net *n           = *state;
+    struct net *n = *state;
     n->dev[1].offload_batch = 32;
     struct ggml_tensor *few = ggml_mul_mat(n->ctx, n->w[2], input(n, 2)), *many = ggml_mul_mat(n->ctx, n->w[2], input(n, 32));
     ggml_build_forward_expand(n->graph, few);
@@ -101,7 +101,7 @@ static void big_batches_are_offloaded(void **state) {
 }
 
 static void the_least_batch_can_be_set(void **state) {
-    struct net *n           = *state;
+    struct net *n = *state;
     n->dev[1].offload_batch = 2;
     struct ggml_tensor *few = ggml_mul_mat(n->ctx, n->w[2], input(n, 31)), *many = ggml_mul_mat(n->ctx, n->w[2], input(n, 32));
     ggml_backend_sched_free(n->sched);
@@ -115,8 +115,8 @@ static void the_least_batch_can_be_set(void **state) {
 }
 
 static void fallbacks_are_told_apart(void **state) {
-    struct net *n         = *state;
-    n->dev[0].supports    = no_tanh;
+    struct net *n = *state;
+    n->dev[0].supports = no_tanh;
     struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *b = named(ggml_tanh(n->ctx, a), "b");
     split(n, ggml_sqr(n->ctx, b));
     assert_int_equal(berth_sched_reason(n->sched, b), BERTH_SCHED_FALLBACK_OP);
@@ -129,19 +129,19 @@ static void fallbacks_are_told_apart(void **state) {
     n->dev[0].supports = no_f16;
     ggml_free(n->ctx);
     graph_new(n);
-    x                     = input(n, 2);
-    a                     = ggml_mul_mat(n->ctx, n->w[0], x);
+    x = input(n, 2);
+    a = ggml_mul_mat(n->ctx, n->w[0], x);
     struct ggml_tensor *h = ggml_cast(n->ctx, a, GGML_TYPE_F16);
-    b                     = named(ggml_cast(n->ctx, h, GGML_TYPE_F32), "b");
+    b = named(ggml_cast(n->ctx, h, GGML_TYPE_F32), "b");
     split(n, ggml_sqr(n->ctx, b));
     assert_int_equal(berth_sched_reason(n->sched, b), BERTH_SCHED_FALLBACK_TYPE);
 }
 
 static void what_nobody_can_run_is_refused(void **state) {
-    struct net *n              = *state;
-    n->dev[0].supports         = no_tanh;
+    struct net *n = *state;
+    n->dev[0].supports = no_tanh;
     ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 1, 64, false, false);
-    struct ggml_tensor *b      = named(ggml_tanh(n->ctx, input(n, 2)), "tanh of x");
+    struct ggml_tensor *b = named(ggml_tanh(n->ctx, input(n, 2)), "tanh of x");
     ggml_build_forward_expand(n->graph, b);
     assert_false(ggml_backend_sched_alloc_graph(sched, n->graph));
     assert_non_null(strstr(berth_last_error(), "tanh of x"));
@@ -154,13 +154,13 @@ static void what_nobody_can_run_is_refused(void **state) {
 // Nothing but buffer and data: other threads may read the rest, other libraries may use what is free in it.
 static bool is_but_for_memory(const struct ggml_tensor *t, const struct ggml_tensor *before) {
     struct ggml_tensor now = *t;
-    now.buffer             = before->buffer;
-    now.data               = before->data;
+    now.buffer = before->buffer;
+    now.data = before->data;
     return memcmp(&now, before, sizeof now) == 0;
 }
 
 static void the_graph_stays_the_callers(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *a = ggml_sqr(n->ctx, x), *b = ggml_scale(n->ctx, a, 2.0f);
     ggml_set_output(b);
     ggml_build_forward_expand(n->graph, b);
@@ -188,7 +188,7 @@ static void the_graph_stays_the_callers(void **state) {
 
 // A copy is as old as its source: who reads after a write gets what was written.
 static void copies_are_renewed_after_writes(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 1), *a = ggml_scale(n->ctx, x, 2.0f);
     struct ggml_tensor *before = ggml_scale(n->ctx, a, 1.0f), *write = ggml_scale_inplace(n->ctx, a, 10.0f);
     struct ggml_tensor *after = ggml_scale(n->ctx, a, 1.0f);
@@ -210,11 +210,11 @@ static void copies_are_renewed_after_writes(void **state) {
 
 // Two graphs with equal counts and sizes, one edge moved.
 static void a_moved_edge_is_another_graph(void **state) {
-    struct net *n                = *state;
+    struct net *n = *state;
     struct ggml_cgraph *graph[2] = {n->graph, ggml_new_graph(n->ctx)};
     struct ggml_tensor *x[2], *out[2];
     for (int g = 0; g < 2; g++) {
-        x[g]                  = input(n, 1);
+        x[g] = input(n, 1);
         struct ggml_tensor *a = ggml_scale(n->ctx, x[g], 2.0f), *b = ggml_scale(n->ctx, a, 3.0f),
                            *c = ggml_scale(n->ctx, b, 5.0f);
         struct ggml_tensor *d = ggml_scale(n->ctx, g == 0 ? c : b, 7.0f), *e = ggml_add(n->ctx, d, g == 0 ? a : c);
@@ -223,7 +223,7 @@ static void a_moved_edge_is_another_graph(void **state) {
         ggml_build_forward_expand(graph[g], out[g]);
     }
     const float expected[2] = {2 * 3 * 5 * 7 + 2 + 6, 2 * 3 * 7 + 30 + 2};
-    ggml_gallocr_t galloc   = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     for (int run = 0; run < 12; run++) {
         const int g = run % 2;
         if (run % 4 < 2) {
@@ -234,10 +234,10 @@ static void a_moved_edge_is_another_graph(void **state) {
         } else {
             for (int i = 0; i < ggml_graph_n_nodes(graph[g]); i++) { // from the scheduler's hands into the allocator's
                 ggml_graph_node(graph[g], i)->buffer = NULL;
-                ggml_graph_node(graph[g], i)->data   = NULL;
+                ggml_graph_node(graph[g], i)->data = NULL;
             }
             x[g]->buffer = NULL;
-            x[g]->data   = NULL;
+            x[g]->data = NULL;
             assert_true(ggml_gallocr_alloc_graph(galloc, graph[g]));
             fill(x[g], 1.0f);
             assert_int_equal(ggml_backend_graph_compute(n->cpu, graph[g]), GGML_STATUS_SUCCESS);
@@ -245,10 +245,10 @@ static void a_moved_edge_is_another_graph(void **state) {
         assert_true(first_of(out[g]) == expected[g]);
         for (int i = 0; i < ggml_graph_n_nodes(graph[g]); i++) {
             ggml_graph_node(graph[g], i)->buffer = NULL;
-            ggml_graph_node(graph[g], i)->data   = NULL;
+            ggml_graph_node(graph[g], i)->data = NULL;
         }
         x[g]->buffer = NULL;
-        x[g]->data   = NULL;
+        x[g]->data = NULL;
     }
     ggml_gallocr_free(galloc);
 }
@@ -269,7 +269,7 @@ static bool watch(struct ggml_tensor *t, bool ask, void *user) {
 }
 
 static void nodes_can_be_watched(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 1), *t = x, *chain[9];
     for (int i = 0; i < 9; i++) {
         t = chain[i] = ggml_scale(n->ctx, t, 2.0f);
@@ -305,7 +305,7 @@ static void count_growth(enum ggml_log_level level, const char *text, void *user
 }
 
 static void larger_graphs_are_planned_anew(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *y = ggml_mul_mat(n->ctx, n->w[0], x);
     ggml_set_output(y);
     ggml_build_forward_expand(n->graph, y);
@@ -363,16 +363,16 @@ static void null_is_taken(void **state) {
 
 // Every second row of the weight, times two: graphs of several threads read the same tensors, one of them a node in each.
 static void *compute_alone(void *user) {
-    struct ggml_tensor *half   = user;
-    ggml_backend_t cpu         = ggml_backend_cpu_init();
+    struct ggml_tensor *half = user;
+    ggml_backend_t cpu = ggml_backend_cpu_init();
     ggml_backend_sched_t sched = ggml_backend_sched_new(&cpu, NULL, 1, 64, false, false);
-    const char *wrong          = NULL;
+    const char *wrong = NULL;
     ggml_backend_cpu_set_n_threads(cpu, 1);
     for (int run = 0; run < 40 && wrong == NULL; run++) {
         struct ggml_init_params params = {.mem_size = 1 << 20, .no_alloc = true};
-        struct ggml_context *ctx       = ggml_init(params);
-        struct ggml_cgraph *graph      = ggml_new_graph(ctx);
-        struct ggml_tensor *y          = ggml_scale(ctx, half, 2.0f);
+        struct ggml_context *ctx = ggml_init(params);
+        struct ggml_cgraph *graph = ggml_new_graph(ctx);
+        struct ggml_tensor *y = ggml_scale(ctx, half, 2.0f);
         for (int i = 0; i < run % 3; i++) {
             y = ggml_scale(ctx, y, 1.0f);
         }
@@ -397,7 +397,7 @@ static void *compute_alone(void *user) {
 
 static void threads_may_share_what_lives_longer(void **state) {
     enum { THREADS = 4 };
-    struct net *n            = *state;
+    struct net *n = *state;
     struct ggml_tensor *half = ggml_view_2d(n->weights_ctx, n->w[2], N, N / 2, 2 * n->w[2]->nb[1], 0);
     assert_int_equal(ggml_backend_view_init(half), GGML_STATUS_SUCCESS);
     ggml_build_forward_expand(n->graph, half); // marks it as a node; from now on graphs only read it
@@ -425,11 +425,11 @@ static void many_backends_and_splits(void **state) {
         device_init(&devices[d], name);
         backends[d] = device_start(&devices[d]);
     }
-    backends[BACKENDS - 1]         = ggml_backend_cpu_init();
-    ggml_backend_sched_t sched     = ggml_backend_sched_new(backends, NULL, BACKENDS, 16, false, false);
+    backends[BACKENDS - 1] = ggml_backend_cpu_init();
+    ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, BACKENDS, 16, false, false);
     struct ggml_init_params params = {
         .mem_size = (SPLITS + 16) * ggml_tensor_overhead() + ggml_graph_overhead_custom(SPLITS + 16, false), .no_alloc = true};
-    struct ggml_context *ctx  = ggml_init(params);
+    struct ggml_context *ctx = ggml_init(params);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, SPLITS + 16, false);
     struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8), *t = x;
     ggml_set_input(x);

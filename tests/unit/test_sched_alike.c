@@ -6,9 +6,9 @@
 
 // The first device works in the CPU's memory.
 static void share_memory(struct net *n) {
-    ggml_backend_buffer_type_t host    = ggml_backend_get_default_buffer_type(n->cpu);
+    ggml_backend_buffer_type_t host = ggml_backend_get_default_buffer_type(n->cpu);
     ggml_backend_buffer_type_t bufts[] = {host, &n->dev[1].buft, host};
-    n->dev[0].reads_host               = true;
+    n->dev[0].reads_host = true;
     ggml_backend_sched_free(n->sched);
     n->sched = ggml_backend_sched_new(n->backends, bufts, 3, 64, false, true);
     assert_non_null(n->sched);
@@ -22,7 +22,7 @@ static void compute(struct net *n, struct ggml_tensor *x, float value) {
 
 // What follows an op that the first cannot run goes back to it: nothing crosses for that.
 static void ops_return_to_the_first_of_their_memory(void **state) {
-    struct net *n      = *state;
+    struct net *n = *state;
     n->dev[0].supports = no_tanh;
     share_memory(n);
     struct ggml_tensor *x = input(n, 2), *a = named(ggml_tanh(n->ctx, x), "a"), *b = named(ggml_scale(n->ctx, a, 2.0f), "b");
@@ -37,7 +37,7 @@ static void ops_return_to_the_first_of_their_memory(void **state) {
 
 // The CPU's weight makes an op the CPU's, and its neighbours follow, up to what the first of the same memory can run.
 static void neighbours_return_to_the_first_of_their_memory(void **state) {
-    struct net *n      = *state;
+    struct net *n = *state;
     n->dev[0].supports = no_tanh;
     share_memory(n);
     struct ggml_tensor *a = named(ggml_tanh(n->ctx, n->w[2]), "a"), *b = named(ggml_scale(n->ctx, a, 2.0f), "b");
@@ -65,7 +65,7 @@ static bool no_copies(const struct device *dev, const struct ggml_tensor *op) {
 
 // Writing into a device's memory is that device's: neither the caller nor a lack of support makes it another's.
 static void only_its_holder_writes_into_memory(void **state) {
-    struct net *n            = *state;
+    struct net *n = *state;
     struct ggml_tensor *copy = named(ggml_cpy(n->ctx, input(n, N), n->w[0]), "copy");
     ggml_build_forward_expand(n->graph, copy);
     ggml_backend_sched_set_tensor_backend(n->sched, copy, n->cpu);
@@ -90,14 +90,14 @@ static bool no_sums(const struct device *dev, const struct ggml_tensor *op) {
 
 // The largest weight's holder cannot add: the other's does; if neither can, the CPU, and it says who was asked.
 static void the_next_weight_is_followed(void **state) {
-    struct net *n            = *state;
-    n->dev[0].supports       = no_sums;
+    struct net *n = *state;
+    n->dev[0].supports = no_sums;
     struct ggml_tensor *bias = weight_of(n, 1, N, 1, 1), *sum = named(ggml_add(n->ctx, n->w[0], bias), "sum");
     split(n, sum);
     assert_on(n, sum, 1, BERTH_SCHED_WEIGHT);
     ggml_backend_sched_free(n->sched);
     n->dev[1].supports = no_sums;
-    n->sched           = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, true);
+    n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, true);
     assert_int_equal(berth_sched_split(n->sched, n->graph), GGML_STATUS_SUCCESS);
     assert_on(n, sum, 2, BERTH_SCHED_FALLBACK_OP);
 }

@@ -19,9 +19,9 @@ struct rig {
 // x through all backends in turns, CHAIN ops, each doubling.
 static void graph_new(struct rig *r, int width) {
     struct ggml_init_params params = {.mem_size = 1 << 18, .no_alloc = true};
-    r->ctx                         = ggml_init(params);
-    r->graph                       = ggml_new_graph_custom(r->ctx, 64, false);
-    r->width                       = width;
+    r->ctx = ggml_init(params);
+    r->graph = ggml_new_graph_custom(r->ctx, 64, false);
+    r->width = width;
     struct ggml_tensor *t = r->x = ggml_new_tensor_1d(r->ctx, GGML_TYPE_F32, width);
     ggml_set_input(t);
     for (int i = 0; i < CHAIN; i++) {
@@ -43,11 +43,11 @@ static void rig_init(struct rig *r, bool async, bool parallel) {
     for (int d = 0; d < 3; d++) {
         static const char *const names[] = {"alpha", "beta", "gamma"};
         device_init(&r->dev[d], names[d]);
-        r->dev[d].is_async     = async;
-        r->dev[d].has_events   = async;
+        r->dev[d].is_async = async;
+        r->dev[d].has_events = async;
         r->dev[d].copies_async = async && d != 1;
-        r->dev[d].delay_us     = 20;
-        r->backends[d]         = device_start(&r->dev[d]);
+        r->dev[d].delay_us = 20;
+        r->backends[d] = device_start(&r->dev[d]);
     }
     r->cpu = r->backends[3] = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(r->cpu, 1);
@@ -101,7 +101,7 @@ static void every_allocation_may_fail(void **state) {
         assert_works(&r, 1.0f);
         rig_fini(&r);
         bool was_hit = true;
-        int64_t n    = 0;
+        int64_t n = 0;
         while (was_hit) {
             n++;
             berth_alloc_watch(true);
@@ -109,9 +109,9 @@ static void every_allocation_may_fail(void **state) {
             ggml_backend_sched_free(r.sched);
             const int64_t before = berth_alloc_made();
             berth_alloc_fail_at(n);
-            r.sched                 = ggml_backend_sched_new(r.backends, NULL, 4, 64, kind > 0, false);
+            r.sched = ggml_backend_sched_new(r.backends, NULL, 4, 64, kind > 0, false);
             enum ggml_status status = r.sched != NULL ? compute(&r, 1.0f) : GGML_STATUS_ALLOC_FAILED;
-            was_hit                 = berth_alloc_made() - before >= n - 1; // the one that fails is not made
+            was_hit = berth_alloc_made() - before >= n - 1; // the one that fails is not made
             berth_alloc_fail_at(0);
             if (status != GGML_STATUS_SUCCESS) {
                 assert_true(was_hit && strlen(berth_last_error()) > 0);
@@ -144,9 +144,9 @@ static void every_buffer_may_fail(void **state) {
     static const int widths[] = {WIDTH, 3000, 14000, WIDTH, 15000};
     for (int run = 0; run < 6; run++) {
         const bool parallel = run % 2 != 0;
-        const int d         = run / 2;
-        bool was_hit        = true;
-        int n_failed        = 0;
+        const int d = run / 2;
+        bool was_hit = true;
+        int n_failed = 0;
         for (int n = 1; was_hit; n++) {
             struct rig r;
             berth_alloc_watch(true);
@@ -155,7 +155,7 @@ static void every_buffer_may_fail(void **state) {
                 r.dev[k].max_size = 1 << 16;
             }
             ggml_backend_sched_free(r.sched); // it asks for the largest size once
-            r.sched                = ggml_backend_sched_new(r.backends, NULL, 4, 64, parallel, false);
+            r.sched = ggml_backend_sched_new(r.backends, NULL, 4, 64, parallel, false);
             r.dev[d].fail_alloc_at = n;
             for (int i = 0; i < 5; i++) {
                 graph_renew(&r, widths[i]);
@@ -186,7 +186,7 @@ static void a_graph_too_large_is_forgotten(void **state) {
     r.dev[1].max_size = 4096; // chunks of it: a tensor of more cannot be had
     ggml_free(r.ctx);
     graph_new(&r, 1 << 15);
-    r.dev[0].fail_alloc_at        = 1;
+    r.dev[0].fail_alloc_at = 1;
     const enum ggml_status status = compute(&r, 1.0f);
     (void) status; // the old buffer may go to make room
     ggml_free(r.ctx);
@@ -206,7 +206,7 @@ static void a_failed_compute_is_told(void **state) {
                 struct rig r;
                 rig_init(&r, kind > 0, kind > 1);
                 assert_works(&r, 1.0f);
-                r.dev[d].fail_compute_at      = at;
+                r.dev[d].fail_compute_at = at;
                 const enum ggml_status status = compute(&r, 2.0f);
                 assert_int_equal(status, GGML_STATUS_FAILED);
                 assert_non_null(strstr(berth_last_error(), r.dev[d].name));
@@ -223,7 +223,7 @@ static void a_failed_copy_is_told(void **state) {
         struct rig r;
         rig_init(&r, kind > 0, kind > 1);
         assert_works(&r, 1.0f);
-        r.dev[1].fail_set_at          = 2; // beta has no copies of its own: the host writes
+        r.dev[1].fail_set_at = 2; // beta has no copies of its own: the host writes
         const enum ggml_status status = compute(&r, 2.0f);
         assert_int_equal(status, GGML_STATUS_FAILED);
         assert_non_null(strstr(berth_last_error(), "beta"));
@@ -263,8 +263,8 @@ static void a_pipeline_survives_a_failure(void **state) {
         berth_alloc_watch(true);
         rig_init(&r, true, true);
         struct device *dev = &r.dev[d];
-        atomic_int *fails  = kind == 0 ? &dev->fail_compute_at : kind == 1 ? &dev->fail_set_at : &dev->fail_copy_at;
-        bool went_on       = true;
+        atomic_int *fails = kind == 0 ? &dev->fail_compute_at : kind == 1 ? &dev->fail_set_at : &dev->fail_copy_at;
+        bool went_on = true;
         for (int i = 0; i < GRAPHS && went_on; i++) {
             if (i == graph) {
                 *fails = at;

@@ -57,17 +57,17 @@ static ggml_backend_t at(ggml_backend_t *backends, int turns, int i) {
 // A chain of STEPS ops that also writes each step into a row of a cache and reads it back through a view.
 static void net_build(struct net *n, ggml_backend_sched_t sched, ggml_backend_t *backends, int turns) {
     struct ggml_init_params params = {.mem_size = 1 << 20, .no_alloc = true};
-    n->ctx                         = ggml_init(params);
-    n->graph                       = ggml_new_graph(n->ctx);
-    n->x                           = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, W, H);
-    n->w                           = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, W, W);
-    struct ggml_tensor *t          = n->x;
+    n->ctx = ggml_init(params);
+    n->graph = ggml_new_graph(n->ctx);
+    n->x = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, W, H);
+    n->w = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, W, W);
+    struct ggml_tensor *t = n->x;
     ggml_set_input(n->x);
     ggml_set_input(n->w);
     for (int i = 0; i < STEPS; i++) {
         t = i % 3 == 0 ? ggml_mul_mat(n->ctx, n->w, t) : i % 3 == 1 ? ggml_rms_norm(n->ctx, t, 1e-5f) : ggml_add(n->ctx, t, n->x);
         ggml_backend_sched_set_tensor_backend(sched, t, at(backends, turns, i));
-        struct ggml_tensor *rows  = ggml_view_2d(n->ctx, n->cache, W, H, n->cache->nb[1], (size_t) i * H * n->cache->nb[1]);
+        struct ggml_tensor *rows = ggml_view_2d(n->ctx, n->cache, W, H, n->cache->nb[1], (size_t) i * H * n->cache->nb[1]);
         struct ggml_tensor *write = ggml_cpy(n->ctx, t, rows);
         ggml_backend_sched_set_tensor_backend(sched, write, at(backends, turns, i));
         ggml_build_forward_expand(n->graph, write);
@@ -81,13 +81,13 @@ static void net_build(struct net *n, ggml_backend_sched_t sched, ggml_backend_t 
 
 // Three runs of it, the cache included.
 static void compute(int turns, bool parallel, float *result, int *n_splits) {
-    ggml_backend_t own             = ggml_backend_cpu_init();
-    ggml_backend_t backends[]      = {foreign, own};
-    ggml_backend_sched_t sched     = ggml_backend_sched_new(backends, NULL, 2, 64, parallel, false);
+    ggml_backend_t own = ggml_backend_cpu_init();
+    ggml_backend_t backends[] = {foreign, own};
+    ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, 2, 64, parallel, false);
     struct ggml_init_params params = {.mem_size = 1 << 16, .no_alloc = true};
-    struct net n                   = {.cache_ctx = ggml_init(params)};
-    n.cache                        = ggml_new_tensor_2d(n.cache_ctx, GGML_TYPE_F32, W, STEPS * H);
-    ggml_backend_buffer_t buffer   = ggml_backend_alloc_ctx_tensors(n.cache_ctx, own);
+    struct net n = {.cache_ctx = ggml_init(params)};
+    n.cache = ggml_new_tensor_2d(n.cache_ctx, GGML_TYPE_F32, W, STEPS * H);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(n.cache_ctx, own);
     static float values[W * W];
     struct check_rng rng = check_rng_new(7);
     for (int i = 0; i < W * W; i++) {

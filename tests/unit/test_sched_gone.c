@@ -37,19 +37,19 @@ static void rig_init(struct rig *r, bool is_async, bool parallel) {
     for (int d = 0; d < 2; d++) {
         device_init(&r->dev[d], d == 0 ? "first" : "second");
         r->dev[d].is_async = r->dev[d].has_events = r->dev[d].copies_async = is_async;
-        r->dev[d].delay_us                                                 = is_async ? 2000 : 0;
-        ggml_backend_t backend                                             = own_pages(sizeof *backend);
-        *backend                                                           = *device_start(&r->dev[d]);
-        backend->iface.free                                                = gone_free;
-        r->backends[d]                                                     = backend;
+        r->dev[d].delay_us = is_async ? 2000 : 0;
+        ggml_backend_t backend = own_pages(sizeof *backend);
+        *backend = *device_start(&r->dev[d]);
+        backend->iface.free = gone_free;
+        r->backends[d] = backend;
     }
     r->backends[2] = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(r->backends[2], 1);
-    r->sched                       = ggml_backend_sched_new(r->backends, NULL, N_BACKENDS, 64, parallel, true);
+    r->sched = ggml_backend_sched_new(r->backends, NULL, N_BACKENDS, 64, parallel, true);
     struct ggml_init_params params = {.mem_size = 1 << 20, .no_alloc = true};
-    r->ctx                         = ggml_init(params);
-    r->graph                       = ggml_new_graph(r->ctx);
-    r->x                           = ggml_new_tensor_1d(r->ctx, GGML_TYPE_F32, N);
+    r->ctx = ggml_init(params);
+    r->graph = ggml_new_graph(r->ctx);
+    r->x = ggml_new_tensor_1d(r->ctx, GGML_TYPE_F32, N);
     ggml_set_input(r->x);
     r->out = r->x;
     for (int i = 0; i < 9; i++) {

@@ -17,8 +17,8 @@ struct made {
 
 static struct made made_new(void) {
     struct made m = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
-    m.graph       = ggml_new_graph_custom(m.ctx, 32, false);
-    m.x           = ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N);
+    m.graph = ggml_new_graph_custom(m.ctx, 32, false);
+    m.x = ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N);
     ggml_set_input(m.x);
     m.graph->leafs[m.graph->n_leafs++] = m.x;
     return m;
@@ -35,7 +35,7 @@ static void list(struct made *m, struct ggml_tensor **nodes, int n) {
 
 // out = a + b + mid = (1/2 + 1/2 + 2) x, b computed anew, or a listed again after p is gone
 static struct made listed(bool is_twice) {
-    struct made m         = made_new();
+    struct made m = made_new();
     struct ggml_tensor *p = ggml_scale(m.ctx, m.x, 2.0f), *a = ggml_scale(m.ctx, m.x, 0.5f), *mid = ggml_cont(m.ctx, p);
     struct ggml_tensor *b = is_twice ? a : ggml_scale(m.ctx, m.x, 0.5f), *c = ggml_add(m.ctx, a, b),
                        *out = ggml_add(m.ctx, c, mid);
@@ -45,7 +45,7 @@ static struct made listed(bool is_twice) {
 
 // out = d + u after a few nodes that reuse memory: u is of a's form and not listed, or it is a
 static struct made named_outside(bool is_node) {
-    struct made m         = made_new();
+    struct made m = made_new();
     struct ggml_tensor *a = ggml_cont(m.ctx, m.x), *b = ggml_scale(m.ctx, a, 2.0f), *c = ggml_cont(m.ctx, b);
     struct ggml_tensor *d = ggml_cont(m.ctx, c), *u = is_node ? a : ggml_cont(m.ctx, m.x), *out = ggml_add(m.ctx, d, u);
     u->flags |= GGML_TENSOR_FLAG_COMPUTE; // as a's
@@ -60,7 +60,7 @@ static void run(struct made (*make)(bool), bool is_sound[2]) {
         ggml_backend_sched_t sched = ggml_backend_sched_new(&cpu, NULL, 1, 32, false, true);
         for (int k = 0; k < 8; k++) {
             const bool other = (k + order) % 2 == 1;
-            struct made m    = make(other);
+            struct made m = make(other);
             assert_true(ggml_backend_sched_alloc_graph(sched, m.graph));
             float x[N], y[N];
             for (int i = 0; i < N; i++) {

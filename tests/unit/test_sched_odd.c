@@ -14,9 +14,9 @@ static void assert_error(const char *part) {
 }
 
 static void calls_without(void **state) {
-    struct net *n          = *state;
+    struct net *n = *state;
     ggml_backend_sched_t s = n->sched;
-    struct ggml_tensor *x  = input(n, 2);
+    struct ggml_tensor *x = input(n, 2);
     struct berth_plan_report report;
     struct berth_sched_stats stats = {.n_planned = 7};
     size_t sizes[3];
@@ -120,8 +120,8 @@ struct caller {
 // False: the call was let through.
 static bool call_refused(struct caller *c) {
     ggml_backend_sched_t s = c->net->sched;
-    size_t sizes[3]        = {7, 7, 7};
-    bool ok                = true;
+    size_t sizes[3] = {7, 7, 7};
+    bool ok = true;
     berth_clear_error();
     switch (c->call) {
         case RESET: ggml_backend_sched_reset(s); break;
@@ -156,7 +156,7 @@ static bool on_eval(struct ggml_tensor *t, bool ask, void *user_data) {
 }
 
 static void calls_from_its_callback(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *y = x;
     check_quiet();
     for (int i = 0; i < 6; i++) {
@@ -196,7 +196,7 @@ static bool ends_watch(struct ggml_tensor *t, bool ask, void *user_data) {
 }
 
 static void a_callback_ends_its_watch(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *y = ggml_mul_mat(n->ctx, n->w[1], ggml_sqr(n->ctx, ggml_mul_mat(n->ctx, n->w[0], x)));
     struct caller c = {.net = n};
     ggml_set_output(y);
@@ -218,7 +218,7 @@ static void made_of_nothing(void **state) {
     assert_null(ggml_backend_sched_new(none, NULL, 2, 8, false, true));
     assert_error("backend 1 of 2 is NULL");
     struct ggml_backend bare = {0}; // no device, and so no memory
-    none[1]                  = &bare;
+    none[1] = &bare;
     assert_null(ggml_backend_sched_new(none, NULL, 2, 8, false, true));
     assert_error("has no buffer type");
     ggml_backend_buffer_type_t bufts[] = {&n->dev[0].buft, NULL};
@@ -244,7 +244,7 @@ static void run(struct net *n, struct ggml_tensor *x) {
 }
 
 static void full_streams(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], ggml_mul_mat(n->ctx, n->w[0], x));
     check_quiet();
     ggml_set_output(b);
@@ -276,7 +276,7 @@ static void full_streams(void **state) {
 
 // What GGML_SCHED_DEBUG asks for is printed, or not for lack of memory; the graph runs.
 static void debug_output(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], ggml_mul_mat(n->ctx, n->w[0], x));
     check_quiet();
     setenv("GGML_SCHED_DEBUG", "2", 1);
@@ -326,7 +326,7 @@ static void memory_of_the_program(void **state) {
     struct net *n = *state;
     check_quiet();
     struct ggml_context *own = ggml_init((struct ggml_init_params){.mem_size = 1 << 16});
-    struct ggml_tensor *x    = named(ggml_new_tensor_2d(own, GGML_TYPE_F32, N, 2), "x"),
+    struct ggml_tensor *x = named(ggml_new_tensor_2d(own, GGML_TYPE_F32, N, 2), "x"),
                        *half = ggml_view_2d(own, x, N, 1, x->nb[1], x->nb[1]);
     for (int i = 0; i < 2 * N; i++) {
         ((float *) x->data)[i] = i < N ? 1.0f : 2.0f;
@@ -356,7 +356,7 @@ static void views_before_their_sources(void **state) {
     ggml_set_output(c);
     ggml_build_forward_expand(n->graph, c);
     struct ggml_tensor **nodes = ggml_graph_nodes(n->graph);
-    const int n_nodes          = ggml_graph_n_nodes(n->graph);
+    const int n_nodes = ggml_graph_n_nodes(n->graph);
     for (int i = 0; i < n_nodes; i++) {
         if (nodes[i] == v) {
             memmove(nodes + 1, nodes, (size_t) i * sizeof *nodes);
@@ -407,23 +407,23 @@ static void offloading(void **state) {
     check_quiet();
     setenv("GGML_OP_OFFLOAD_MIN_BATCH", "4", 1);
     ggml_backend_sched_free(n->sched);
-    n->sched                = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, true);
+    n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, true);
     n->dev[0].offload_batch = 2;
     struct ggml_tensor *ids = ggml_new_tensor_1d(n->ctx, GGML_TYPE_I32, 8);
     ggml_set_input(ids);
-    struct ggml_tensor *rows  = ggml_get_rows(n->ctx, n->w[2], ids);
-    struct ggml_tensor *few   = named(ggml_mul_mat(n->ctx, n->w[2], ggml_view_2d(n->ctx, rows, N, 2, rows->nb[1], 0)), "few");
-    struct ggml_tensor *many  = named(ggml_mul_mat(n->ctx, n->w[2], rows), "many");
+    struct ggml_tensor *rows = ggml_get_rows(n->ctx, n->w[2], ids);
+    struct ggml_tensor *few = named(ggml_mul_mat(n->ctx, n->w[2], ggml_view_2d(n->ctx, rows, N, 2, rows->nb[1], 0)), "few");
+    struct ggml_tensor *many = named(ggml_mul_mat(n->ctx, n->w[2], rows), "many");
     struct ggml_tensor *added = named(ggml_add(n->ctx, many, weight_of(n, 2, N, 1, 1)), "added");
     // Experts count tokens, however many columns those are.
     struct ggml_tensor *experts = weight_of(n, 2, N, N / 2, 2);
     struct ggml_tensor *chosen[2], *by_id[2];
     for (int i = 0; i < 2; i++) {
         const int64_t n_tokens = i == 0 ? 2 : 4;
-        chosen[i]              = ggml_new_tensor_2d(n->ctx, GGML_TYPE_I32, 2, n_tokens);
+        chosen[i] = ggml_new_tensor_2d(n->ctx, GGML_TYPE_I32, 2, n_tokens);
         ggml_set_input(chosen[i]);
         struct ggml_tensor *x = ggml_view_3d(n->ctx, rows, N, 1, n_tokens, rows->nb[1], rows->nb[1], 0);
-        by_id[i]              = ggml_mul_mat_id(n->ctx, experts, x, chosen[i]);
+        by_id[i] = ggml_mul_mat_id(n->ctx, experts, x, chosen[i]);
         ggml_set_output(by_id[i]);
         ggml_build_forward_expand(n->graph, by_id[i]);
     }
@@ -440,7 +440,7 @@ static void offloading(void **state) {
 // Bytes that a pipeline of four takes on the host, with an input that no op reads or without; *unread is told where it lies.
 static size_t pipeline_bytes(struct net *n, struct ggml_tensor **unread) {
     ggml_backend_sched_free(n->sched);
-    n->sched                = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, true);
+    n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, true);
     struct ggml_tensor *out = ggml_sqr(n->ctx, ggml_mul_mat(n->ctx, n->w[2], input(n, 2)));
     if (unread != NULL) {
         *unread = named(ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, 60), "unread");
@@ -481,7 +481,7 @@ static void an_input_that_no_op_reads(void **state) {
 
 // A type that is not named is the backend's own; who is none of the scheduler's has no plan.
 static void a_list_with_holes(void **state) {
-    struct net *n                      = *state;
+    struct net *n = *state;
     ggml_backend_buffer_type_t bufts[] = {&n->dev[0].buft, NULL, NULL};
     struct berth_plan_report report;
     check_quiet();
@@ -496,7 +496,7 @@ static void a_list_with_holes(void **state) {
 
 // Sizes of a graph that is refused are none.
 static void sizes_of_what_cannot_run(void **state) {
-    struct net *n   = *state;
+    struct net *n = *state;
     size_t sizes[3] = {7, 7, 7};
     check_quiet();
     n->dev[0].supports = no_tanh;
@@ -512,7 +512,7 @@ static void sizes_of_what_cannot_run(void **state) {
 
 // Nothing to compute: a view of an input, and a leaf that nobody reads, have memory all the same.
 static void a_graph_without_ops(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *v = ggml_view_1d(n->ctx, x, N, x->nb[1]);
     struct ggml_tensor *leaf = named(ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, N), "leaf");
     check_quiet();
@@ -532,15 +532,15 @@ static void a_graph_without_ops(void **state) {
 
 // In a pipeline an input in the program's own buffer, and one that looks at another, have one place in all rounds.
 static void inputs_of_a_pipeline(void **state) {
-    struct net *n             = *state;
-    struct ggml_context *own  = ggml_init((struct ggml_init_params){.mem_size = 1 << 12, .no_alloc = true});
-    struct ggml_tensor *x     = named(ggml_new_tensor_2d(own, GGML_TYPE_F32, N, 2), "x");
+    struct net *n = *state;
+    struct ggml_context *own = ggml_init((struct ggml_init_params){.mem_size = 1 << 12, .no_alloc = true});
+    struct ggml_tensor *x = named(ggml_new_tensor_2d(own, GGML_TYPE_F32, N, 2), "x");
     ggml_backend_buffer_t mem = ggml_backend_alloc_buffer(n->cpu, ggml_nbytes(x));
     check_quiet();
     assert_int_equal(ggml_backend_tensor_alloc(mem, x, ggml_backend_buffer_get_base(mem)), GGML_STATUS_SUCCESS);
     ggml_set_input(x);
     ggml_backend_sched_free(n->sched);
-    n->sched               = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, true);
+    n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, true);
     struct ggml_tensor *in = input(n, 4), *half = ggml_view_2d(n->ctx, in, N, 2, in->nb[1], 2 * in->nb[1]);
     ggml_set_input(half);
     struct ggml_tensor *out = ggml_mul_mat(n->ctx, n->w[0], ggml_add(n->ctx, x, half));

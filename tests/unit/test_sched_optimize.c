@@ -19,8 +19,8 @@ static void optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct g
     asked.n_calls++;
     asked.n_nodes += graph->n_nodes;
     asked.has_params = params != NULL && params->add_alloc_dep != NULL;
-    asked.copy       = graph->nodes[0]->src[0];
-    bool has_until   = false;
+    asked.copy = graph->nodes[0]->src[0];
+    bool has_until = false;
     for (int i = 0; i < graph->n_nodes; i++) {
         has_until = has_until || graph->nodes[i] == asked.until;
     }
@@ -38,8 +38,8 @@ static void optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct g
         case SWAP:
         case DUPLICATE: {
             struct ggml_tensor *first = graph->nodes[0];
-            graph->nodes[0]           = graph->nodes[1];
-            graph->nodes[1]           = asked.wish == SWAP ? first : graph->nodes[1];
+            graph->nodes[0] = graph->nodes[1];
+            graph->nodes[1] = asked.wish == SWAP ? first : graph->nodes[1];
             break;
         }
     }
@@ -52,9 +52,9 @@ struct chain {
 
 static struct chain chain_new(struct net *n, enum wish wish) {
     struct chain t = {.x = input(n, 1)};
-    t.a            = named(ggml_scale(n->ctx, t.x, 2.0f), "a");
-    t.b            = named(ggml_scale(n->ctx, t.x, 3.0f), "b");
-    t.c            = named(ggml_add(n->ctx, t.a, t.b), "c");
+    t.a = named(ggml_scale(n->ctx, t.x, 2.0f), "a");
+    t.b = named(ggml_scale(n->ctx, t.x, 3.0f), "b");
+    t.c = named(ggml_add(n->ctx, t.a, t.b), "c");
     for (int i = 0; i < 4; i++) {
         t.scale[i] = named(ggml_scale(n->ctx, i == 0 ? t.c : t.scale[i - 1], 2.0f), "scale");
     }
@@ -65,9 +65,9 @@ static struct chain chain_new(struct net *n, enum wish wish) {
     }
     n->dev[0].backend.iface.graph_optimize = optimize;
     memset(&asked, 0, sizeof asked);
-    asked.wish    = wish;
-    asked.a       = t.a;
-    asked.until   = t.scale[2];
+    asked.wish = wish;
+    asked.a = t.a;
+    asked.until = t.scale[2];
     asked.foreign = ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, 1);
     return t;
 }
@@ -102,7 +102,7 @@ static void forget(struct net *n) {
 }
 
 static void kept_memory_is_its_own(void **state) {
-    struct net *n  = *state;
+    struct net *n = *state;
     struct chain t = chain_new(n, NO_WISH);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     assert_true(asked.has_params && asked.n_calls == 1 && asked.n_nodes == 7);
@@ -127,7 +127,7 @@ static void kept_memory_is_its_own(void **state) {
 }
 
 static void copies_can_be_kept(void **state) {
-    struct net *n  = *state;
+    struct net *n = *state;
     struct chain t = chain_new(n, KEEP_COPY);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     assert_true(asked.copy != t.x && asked.copy->buffer->buft == &n->dev[0].buft);
@@ -154,7 +154,7 @@ static void wishes_of_all_kinds(void **state) {
 }
 
 static void another_order_is_run(void **state) {
-    struct net *n  = *state;
+    struct net *n = *state;
     struct chain t = chain_new(n, SWAP);
     for (int run = 0; run < 3; run++) {
         assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
@@ -166,7 +166,7 @@ static void another_order_is_run(void **state) {
 // Two nodes of a chain change places, edges and all: row by row it is the graph that the order was made for, with memory of its
 // own for each tensor, so that they have to be placed again.
 static void nodes_that_change_places_are_run_in_turn(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 1), *t[3];
     for (int i = 0; i < 3; i++) {
         t[i] = named(ggml_scale(n->ctx, i == 0 ? x : t[i - 1], 2.0f), "scale");
@@ -184,9 +184,9 @@ static void nodes_that_change_places_are_run_in_turn(void **state) {
     assert_true(first_of(t[2]) == 8.0f);
     n->graph->nodes[0] = t[1];
     n->graph->nodes[1] = t[0];
-    t[1]->src[0]       = x;
-    t[0]->src[0]       = t[1];
-    t[2]->src[0]       = t[0];
+    t[1]->src[0] = x;
+    t[0]->src[0] = t[1];
+    t[2]->src[0] = t[0];
     fill(x, 3.0f);
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
     assert_true(first_of(t[2]) == 24.0f);
@@ -218,10 +218,10 @@ static void nonsense_is_refused(void **state) {
 
 // A node of another split is no node of this one.
 static void a_wish_stays_in_its_split(void **state) {
-    struct net *n  = *state;
+    struct net *n = *state;
     struct chain t = chain_new(n, KEEP_A);
     ggml_backend_sched_set_tensor_backend(n->sched, t.scale[0], n->backends[1]);
-    asked.until   = t.scale[3]; // a lies in the first split, its keeper in the third
+    asked.until = t.scale[3]; // a lies in the first split, its keeper in the third
     asked.foreign = t.c;
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     assert_false(overlaps(t.a, t.scale[1]) || overlaps(t.a, t.scale[2]) || overlaps(t.a, t.scale[3]));
@@ -243,8 +243,8 @@ static void optimize_2(ggml_backend_t backend, struct ggml_cgraph *graph) {
 }
 
 static void two_arguments_will_do(void **state) {
-    struct net *n                                     = *state;
-    struct chain t                                    = chain_new(n, NO_WISH);
+    struct net *n = *state;
+    struct chain t = chain_new(n, NO_WISH);
     void (*two)(ggml_backend_t, struct ggml_cgraph *) = optimize_2;
     memcpy(&n->dev[0].backend.iface.graph_optimize, &two, sizeof two);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
@@ -254,13 +254,13 @@ static void two_arguments_will_do(void **state) {
 
 static void every_allocation_may_fail(void **state) {
     struct net *n = *state;
-    bool was_hit  = true;
+    bool was_hit = true;
     for (int64_t k = 1; was_hit; k++) {
         struct chain t = chain_new(n, KEEP_A);
         berth_alloc_watch(true);
         berth_alloc_fail_at(k);
         const bool ok = ggml_backend_sched_alloc_graph(n->sched, n->graph);
-        was_hit       = berth_alloc_made() >= k - 1;
+        was_hit = berth_alloc_made() >= k - 1;
         berth_alloc_fail_at(0);
         berth_alloc_watch(false);
         assert_true(ok || was_hit);
@@ -283,16 +283,16 @@ static void hidden_bytes_are_waited_for(void **state) {
         for (int d = 0; d < 2; d++) {
             device_init(&dev[d], d == 0 ? "left" : "right");
             dev[d].is_async = dev[d].has_events = dev[d].reads_host = true;
-            dev[d].delay_us                                         = d == 0 ? 20000 : 0;
-            backends[d]                                             = device_start(&dev[d]);
+            dev[d].delay_us = d == 0 ? 20000 : 0;
+            backends[d] = device_start(&dev[d]);
         }
-        backends[2]                  = n->cpu;
-        ggml_backend_sched_t sched   = ggml_backend_sched_new(backends, NULL, 3, 64, parallel == 1, true);
-        struct ggml_tensor *to       = ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, N),
-                           *from     = ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, N);
-        struct ggml_tensor *w        = ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, N);
+        backends[2] = n->cpu;
+        ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, 3, 64, parallel == 1, true);
+        struct ggml_tensor *to = ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, N),
+                           *from = ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, N);
+        struct ggml_tensor *w = ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, N);
         ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(n->cpu, 4 * ggml_nbytes(to));
-        char *base                   = ggml_backend_buffer_get_base(buffer);
+        char *base = ggml_backend_buffer_get_base(buffer);
         assert_int_equal(ggml_backend_tensor_alloc(buffer, to, base), GGML_STATUS_SUCCESS);
         assert_int_equal(ggml_backend_tensor_alloc(buffer, from, base), GGML_STATUS_SUCCESS);
         assert_int_equal(ggml_backend_tensor_alloc(buffer, w, base + 2 * ggml_nbytes(to)), GGML_STATUS_SUCCESS);

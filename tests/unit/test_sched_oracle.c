@@ -73,7 +73,7 @@ static enum ggml_status on_compute(void *user, struct ggml_cgraph *graph) {
 static ggml_backend_t device_open(struct side *s, int d) {
     plain_device_init(&s->devices[d], s->ggml_backend_buffer_init, d == N_DEVICES - 1);
     s->devices[d].compute = on_compute;
-    s->devices[d].user    = s;
+    s->devices[d].user = s;
     return &s->devices[d].backend;
 }
 
@@ -87,20 +87,20 @@ static bool on_eval(struct ggml_tensor *t, bool ask, void *user) {
 static void run(struct side *s, const char *places, unsigned wanted, int stop_at, int n_splits) {
     ggml_backend_t backends[N_DEVICES];
     s->story[0] = '\0';
-    s->wanted   = wanted;
-    s->stop_at  = stop_at;
+    s->wanted = wanted;
+    s->stop_at = stop_at;
     s->n_asked = s->n_shown = 0;
     for (int d = 0; d < N_DEVICES; d++) {
         backends[d] = device_open(s, d);
     }
-    struct ggml_context *ctx   = s->ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
-    struct ggml_cgraph *graph  = s->ggml_new_graph(ctx);
+    struct ggml_context *ctx = s->ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_cgraph *graph = s->ggml_new_graph(ctx);
     ggml_backend_sched_t sched = s->ggml_backend_sched_new(backends, NULL, N_DEVICES, 64, false, false);
-    struct ggml_tensor *t      = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
+    struct ggml_tensor *t = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
     s->ggml_set_input(t);
     for (int i = 0; i < N_NODES; i++) {
         const char name[2] = {(char) ('a' + i), '\0'};
-        t                  = i == 5 ? s->ggml_view_1d(ctx, t, 8, 0) : s->ggml_scale(ctx, t, 2.0f);
+        t = i == 5 ? s->ggml_view_1d(ctx, t, 8, 0) : s->ggml_scale(ctx, t, 2.0f);
         s->ggml_set_name(t, name);
         s->ggml_backend_sched_set_tensor_backend(sched, t, backends[places[i] - '0']);
     }
@@ -185,10 +185,10 @@ static int splits_of(struct side *s, int n_inputs) {
     for (int d = 0; d < N_DEVICES; d++) {
         backends[d] = device_open(s, d);
     }
-    struct ggml_context *ctx   = s->ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
-    struct ggml_cgraph *graph  = s->ggml_new_graph(ctx);
+    struct ggml_context *ctx = s->ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
+    struct ggml_cgraph *graph = s->ggml_new_graph(ctx);
     ggml_backend_sched_t sched = s->ggml_backend_sched_new(backends, NULL, N_DEVICES, 2048, false, false);
-    struct ggml_tensor *sum    = NULL;
+    struct ggml_tensor *sum = NULL;
     for (int i = 0; i < n_inputs; i++) {
         struct ggml_tensor *x = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
         s->ggml_set_input(x);
@@ -225,7 +225,7 @@ static int device_of_reader(struct side *s, enum reads reads) {
     for (int d = 0; d < N_DEVICES; d++) {
         backends[d] = device_open(s, d);
     }
-    struct ggml_context *ctx  = s->ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_context *ctx = s->ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
     struct ggml_cgraph *graph = s->ggml_new_graph(ctx);
     struct ggml_tensor *x = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8), *w = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
     ggml_backend_buffer_t buffer = s->ggml_backend_buft_alloc_buffer(&s->devices[1].buft, 256);
@@ -243,7 +243,7 @@ static int device_of_reader(struct side *s, enum reads reads) {
         assert_true(reads == A_VIEW_OF_IT || s->ggml_backend_view_init(w) == GGML_STATUS_SUCCESS);
     }
     struct ggml_tensor *reader = s->ggml_add(ctx, before, w);
-    struct ggml_tensor *after  = s->ggml_scale(ctx, reader, 2.0f);
+    struct ggml_tensor *after = s->ggml_scale(ctx, reader, 2.0f);
     s->ggml_backend_sched_set_tensor_backend(sched, before, backends[0]);
     s->ggml_backend_sched_set_tensor_backend(sched, after, backends[0]);
     s->ggml_set_output(after);

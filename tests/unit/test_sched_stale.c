@@ -12,12 +12,12 @@ struct chain {
 
 static struct chain chain_new(struct net *n) {
     struct chain t = {.x = input(n, 1)};
-    t.a            = named(ggml_scale(n->ctx, t.x, 2.0f), "a");
-    t.b            = named(ggml_scale(n->ctx, t.a, 3.0f), "b");
-    t.c            = named(ggml_scale(n->ctx, t.b, 5.0f), "c");
-    t.d            = named(ggml_scale(n->ctx, t.c, 7.0f), "d");
-    t.e            = named(ggml_add(n->ctx, t.d, t.a), "e");
-    t.out          = named(ggml_add(n->ctx, t.e, t.b), "out");
+    t.a = named(ggml_scale(n->ctx, t.x, 2.0f), "a");
+    t.b = named(ggml_scale(n->ctx, t.a, 3.0f), "b");
+    t.c = named(ggml_scale(n->ctx, t.b, 5.0f), "c");
+    t.d = named(ggml_scale(n->ctx, t.c, 7.0f), "d");
+    t.e = named(ggml_add(n->ctx, t.d, t.a), "e");
+    t.out = named(ggml_add(n->ctx, t.e, t.b), "out");
     ggml_set_output(t.out);
     ggml_build_forward_expand(n->graph, t.out);
     return t;
@@ -78,25 +78,25 @@ static void another_op(struct net *n, struct chain *t) {
 static void another_node(struct net *n, struct chain *t) {
     struct ggml_tensor *sum = ggml_add(n->ctx, t->e, t->c), **nodes = n->graph->nodes;
     sum->flags |= GGML_TENSOR_FLAG_COMPUTE;
-    nodes[n->graph->n_nodes++]   = t->out;
+    nodes[n->graph->n_nodes++] = t->out;
     nodes[n->graph->n_nodes - 2] = sum;
-    t->out->src[0]               = sum;
+    t->out->src[0] = sum;
 }
 
 // d and e are listed the other way round, and what they read too: e = c + a, d = 7e, out = d + b.
 static void another_order(struct net *n, struct chain *t) {
     n->graph->nodes[3] = t->e;
     n->graph->nodes[4] = t->d;
-    t->e->src[0]       = t->c;
-    t->d->src[0]       = t->e;
-    t->out->src[0]     = t->d;
+    t->e->src[0] = t->c;
+    t->d->src[0] = t->e;
+    t->out->src[0] = t->d;
 }
 
 // c in b's place: no longer computed but a view of it, as nodes that run in place by the program's word.
 static void a_view(struct net *n, struct chain *t) {
     (void) n;
     t->c->view_src = t->b;
-    t->c->data     = t->b->data;
+    t->c->data = t->b->data;
 }
 
 static const struct change changes[] = {
@@ -180,7 +180,7 @@ static void changed_graphs_are_their_own_in_flight(void **state) {
 
 // What did not change costs no plan.
 static void graphs_that_stay_are_not_planned(void **state) {
-    struct net *n  = *state;
+    struct net *n = *state;
     struct chain t = chain_new(n);
     spread(n, &t, 3);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
@@ -197,12 +197,12 @@ static void graphs_that_stay_are_not_planned(void **state) {
 
 // A weight that the program puts elsewhere between two computations is read there.
 static void moved_weights_are_read_where_they_are(void **state) {
-    struct net *n              = *state;
+    struct net *n = *state;
     struct ggml_tensor *weight = ggml_new_tensor_1d(n->weights_ctx, GGML_TYPE_F32, N), *x = input(n, 1);
-    struct ggml_tensor *out      = ggml_add(n->ctx, x, weight);
-    const size_t size            = ggml_nbytes(weight);
+    struct ggml_tensor *out = ggml_add(n->ctx, x, weight);
+    const size_t size = ggml_nbytes(weight);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(n->cpu, 4 * size);
-    char *base                   = ggml_backend_buffer_get_base(buffer);
+    char *base = ggml_backend_buffer_get_base(buffer);
     assert_int_equal(ggml_backend_tensor_alloc(buffer, weight, base), GGML_STATUS_SUCCESS);
     fill(weight, 3.0f);
     ggml_set_output(out);
@@ -222,7 +222,7 @@ static void moved_weights_are_read_where_they_are(void **state) {
 
 // Larger than what there is: the buffers are replaced, what the program wrote goes along.
 static void inputs_outlive_a_larger_plan(void **state) {
-    struct net *n  = *state;
+    struct net *n = *state;
     struct chain t = chain_new(n);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     fill(t.x, 1.0f);
@@ -235,7 +235,7 @@ static void inputs_outlive_a_larger_plan(void **state) {
 
 // A graph is computed without being allocated: its inputs are where they were, or go along.
 static void inputs_stay_without_alloc(void **state) {
-    struct net *n  = *state;
+    struct net *n = *state;
     struct chain t = chain_new(n);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     for (int k = 1; k < 9; k++) {
@@ -253,8 +253,8 @@ static void inputs_stay_without_alloc(void **state) {
 
 static void every_allocation_may_fail(void **state) {
     struct net *n = *state;
-    bool was_hit  = true;
-    int64_t k     = 0;
+    bool was_hit = true;
+    int64_t k = 0;
     while (was_hit) {
         k++;
         struct chain t = chain_new(n);
@@ -265,7 +265,7 @@ static void every_allocation_may_fail(void **state) {
         berth_alloc_watch(true);
         berth_alloc_fail_at(k);
         const enum ggml_status status = ggml_backend_sched_graph_compute(n->sched, n->graph);
-        was_hit                       = berth_alloc_made() >= k - 1;
+        was_hit = berth_alloc_made() >= k - 1;
         berth_alloc_fail_at(0);
         berth_alloc_watch(false);
         assert_true(status == GGML_STATUS_SUCCESS ? first_of(t.out) == 242.0f : was_hit && strlen(berth_last_error()) > 0);
@@ -286,7 +286,7 @@ static void changed_graphs_are_planned_by_the_allocator(void **state) {
     struct net *n = *state;
     for (int i = 0; i < CHANGES; i++) {
         ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
-        struct chain t        = chain_new(n);
+        struct chain t = chain_new(n);
         assert_true(ggml_gallocr_alloc_graph(galloc, n->graph));
         fill(t.x, 1.0f);
         assert_int_equal(ggml_backend_graph_compute(n->cpu, n->graph), GGML_STATUS_SUCCESS);

@@ -6,13 +6,13 @@
 // ---- telling ----
 
 static void it_explains_itself(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *a = named(ggml_mul_mat(n->ctx, n->w[0], x), "a \"quoted\" \xc3\xa9\xff");
     assert_int_equal(berth_sched_explain_text(n->sched, stdout), GGML_STATUS_FAILED);
     split(n, named(ggml_mul_mat(n->ctx, n->w[1], a), "b"));
-    char *text  = NULL;
+    char *text = NULL;
     size_t size = 0;
-    FILE *file  = open_memstream(&text, &size);
+    FILE *file = open_memstream(&text, &size);
     assert_int_equal(berth_sched_explain_text(n->sched, file), GGML_STATUS_SUCCESS);
     fclose(file);
     assert_non_null(strstr(text, "split 0: first, 1 node, 1 input, 512 bytes\n  input x from CPU: 512 bytes\n"));
@@ -29,9 +29,9 @@ static void it_explains_itself(void **state) {
 }
 
 static char *explained(struct net *n, bool json) {
-    char *text  = NULL;
+    char *text = NULL;
     size_t size = 0;
-    FILE *file  = open_memstream(&text, &size);
+    FILE *file = open_memstream(&text, &size);
     assert_int_equal(
         json ? berth_sched_explain_json(n->sched, file) : berth_sched_explain_text(n->sched, file), GGML_STATUS_SUCCESS);
     fclose(file);
@@ -40,13 +40,13 @@ static char *explained(struct net *n, bool json) {
 
 // One copy is one, two stand in a list; who was passed over is named.
 static void it_counts_copies_and_names_the_refused(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x);
     split(n, a);
     char *text = explained(n, false);
     assert_non_null(strstr(text, "graph: 1 node, 1 split, 1 copy, 1 in flight\n"));
     free(text);
-    n->dev[0].supports       = no_tanh;
+    n->dev[0].supports = no_tanh;
     struct ggml_tensor *more = named(input(n, 2), "more"), *b = named(ggml_tanh(n->ctx, ggml_add(n->ctx, a, more)), "b");
     split(n, b);
     text = explained(n, false);
@@ -61,7 +61,7 @@ static void it_counts_copies_and_names_the_refused(void **state) {
 }
 
 static void it_draws_a_timeline(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], ggml_mul_mat(n->ctx, n->w[0], x));
     ggml_set_output(b);
     ggml_build_forward_expand(n->graph, b);
@@ -69,9 +69,9 @@ static void it_draws_a_timeline(void **state) {
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     fill(x, 1.0f);
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
-    char *text  = NULL;
+    char *text = NULL;
     size_t size = 0;
-    FILE *file  = open_memstream(&text, &size);
+    FILE *file = open_memstream(&text, &size);
     assert_int_equal(berth_sched_trace_stop(n->sched, file), GGML_STATUS_SUCCESS);
     assert_int_equal(berth_sched_trace_stop(n->sched, file), GGML_STATUS_FAILED);
     fclose(file);
@@ -87,17 +87,17 @@ static void it_draws_a_timeline(void **state) {
 
 // Of tables and experts only what is asked for counts as read, of rows that are set only those as written.
 static void a_timeline_counts_what_is_asked_for(void **state) {
-    struct net *n              = *state;
-    struct ggml_tensor *x      = input(n, 2);
-    struct ggml_tensor *many   = ggml_new_tensor_3d(n->ctx, GGML_TYPE_F32, N, N, 8);
-    struct ggml_tensor *few    = ggml_new_tensor_2d(n->ctx, GGML_TYPE_I32, 2, 1),
-                       *all    = ggml_new_tensor_2d(n->ctx, GGML_TYPE_I32, 8, 1);
-    struct ggml_tensor *b      = ggml_new_tensor_3d(n->ctx, GGML_TYPE_F32, N, 1, 1);
-    struct ggml_tensor *table  = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, 10),
-                       *rows   = ggml_new_tensor_1d(n->ctx, GGML_TYPE_I64, 2);
-    struct ggml_tensor *keys   = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F16, N, 4),
+    struct net *n = *state;
+    struct ggml_tensor *x = input(n, 2);
+    struct ggml_tensor *many = ggml_new_tensor_3d(n->ctx, GGML_TYPE_F32, N, N, 8);
+    struct ggml_tensor *few = ggml_new_tensor_2d(n->ctx, GGML_TYPE_I32, 2, 1),
+                       *all = ggml_new_tensor_2d(n->ctx, GGML_TYPE_I32, 8, 1);
+    struct ggml_tensor *b = ggml_new_tensor_3d(n->ctx, GGML_TYPE_F32, N, 1, 1);
+    struct ggml_tensor *table = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, 10),
+                       *rows = ggml_new_tensor_1d(n->ctx, GGML_TYPE_I64, 2);
+    struct ggml_tensor *keys = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F16, N, 4),
                        *values = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F16, N, 4);
-    struct ggml_tensor *ins[]  = {many, few, all, b, table, rows, keys, values};
+    struct ggml_tensor *ins[] = {many, few, all, b, table, rows, keys, values};
     struct ggml_tensor *outs[] = {ggml_mul_mat_id(n->ctx, many, b, few), ggml_mul_mat_id(n->ctx, many, b, all),
         ggml_set_rows(n->ctx, table, x, rows), ggml_flash_attn_ext(n->ctx, x, keys, values, NULL, 1.0f, 0.0f, 0.0f),
         ggml_get_rows(n->ctx, table, few), ggml_out_prod(n->ctx, x, x)};
@@ -116,9 +116,9 @@ static void a_timeline_counts_what_is_asked_for(void **state) {
         ggml_backend_tensor_memset(ins[i], 0, 0, ggml_nbytes(ins[i]));
     }
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
-    char *text  = NULL;
+    char *text = NULL;
     size_t size = 0;
-    FILE *file  = open_memstream(&text, &size);
+    FILE *file = open_memstream(&text, &size);
     assert_int_equal(berth_sched_trace_stop(n->sched, file), GGML_STATUS_SUCCESS);
     fclose(file);
     static const struct {
@@ -137,7 +137,7 @@ static void a_timeline_counts_what_is_asked_for(void **state) {
         snprintf(op, sizeof op, "\"op\": \"%s\"", expected[i].op);
         for (const char *at = text; (at = strstr(at, op)) != NULL && !is_there; at++) {
             const char *counts = strstr(at, "\"read\"");
-            is_there           = counts != NULL && strncmp(counts, expected[i].counts, strlen(expected[i].counts)) == 0;
+            is_there = counts != NULL && strncmp(counts, expected[i].counts, strlen(expected[i].counts)) == 0;
         }
         if (!is_there) {
             fail_msg("no %s with %s in %s", expected[i].op, expected[i].counts, text);
@@ -149,9 +149,9 @@ static void a_timeline_counts_what_is_asked_for(void **state) {
 // ---- the plan as a file ----
 
 static char *saved(struct net *n) {
-    char *text  = NULL;
+    char *text = NULL;
     size_t size = 0;
-    FILE *file  = open_memstream(&text, &size);
+    FILE *file = open_memstream(&text, &size);
     if (berth_sched_save(n->sched, file) != GGML_STATUS_SUCCESS) {
         fclose(file);
         free(text);
@@ -169,7 +169,7 @@ static void split_other(struct net *n, int rows) {
 
 // A copy is a step before the nodes that read it. The plan that was made last is saved for as long as its graph is known.
 static void a_plan_is_saved_with_its_copies(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *a = named(ggml_mul_mat(n->ctx, n->w[0], input(n, 2)), "a");
     ggml_build_forward_expand(n->graph, named(ggml_mul_mat(n->ctx, n->w[1], a), "b"));
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
@@ -211,13 +211,13 @@ static ggml_backend_sched_t sched_with(struct net *n, const char *variable, cons
 }
 
 static void debug_output_has_two_levels(void **state) {
-    struct net *n         = *state;
-    n->dev[0].supports    = no_tanh;
+    struct net *n = *state;
+    n->dev[0].supports = no_tanh;
     struct ggml_tensor *a = ggml_mul_mat(n->ctx, n->w[0], input(n, 2)), *b = named(ggml_tanh(n->ctx, a), "b");
     ggml_build_forward_expand(n->graph, b);
     for (int level = 0; level < 3; level++) {
         const char digit[] = {(char) ('0' + level), '\0'};
-        lines[0]           = '\0';
+        lines[0] = '\0';
         ggml_log_set(keep_lines, NULL);
         ggml_backend_sched_t sched = sched_with(n, "GGML_SCHED_DEBUG", digit, false);
         assert_int_equal(berth_sched_split(sched, n->graph), GGML_STATUS_SUCCESS);
@@ -233,7 +233,7 @@ static void debug_output_has_two_levels(void **state) {
 // ---- strict ----
 
 static void strict_mode_refuses_each_kind_of_fallback(void **state) {
-    struct net *n         = *state;
+    struct net *n = *state;
     struct ggml_tensor *a = ggml_mul_mat(n->ctx, n->w[0], input(n, 2)), *b = named(ggml_tanh(n->ctx, a), "b");
     ggml_build_forward_expand(n->graph, b);
     ggml_backend_sched_t sched = sched_with(n, "BERTH_SCHED_STRICT", "1", false);
@@ -249,7 +249,7 @@ static void strict_mode_refuses_each_kind_of_fallback(void **state) {
     // the rows of a that are overwritten by an op that the device lacks: the memory is to blame, since a's own op it could run
     ggml_free(n->ctx);
     graph_new(n);
-    a                        = named(ggml_sqr(n->ctx, ggml_mul_mat(n->ctx, n->w[0], input(n, 2))), "a");
+    a = named(ggml_sqr(n->ctx, ggml_mul_mat(n->ctx, n->w[0], input(n, 2))), "a");
     struct ggml_tensor *into = ggml_tanh_inplace(n->ctx, a);
     ggml_build_forward_expand(n->graph, into);
     assert_int_equal(berth_sched_split(sched, n->graph), GGML_STATUS_FAILED);
@@ -267,8 +267,8 @@ static bool no_mul(const struct device *dev, const struct ggml_tensor *op) {
 
 // A weight that has to cross is a surprise, though the device that runs the op comes first.
 static void a_weight_left_behind_is_a_fallback(void **state) {
-    struct net *n         = *state;
-    n->dev[1].supports    = no_mul;
+    struct net *n = *state;
+    n->dev[1].supports = no_mul;
     struct ggml_tensor *a = ggml_mul_mat(n->ctx, n->w[0], input(n, N)), *b = named(ggml_mul(n->ctx, a, n->w[1]), "b");
     split(n, b);
     assert_on(n, b, 0, BERTH_SCHED_FALLBACK_OP);
@@ -280,7 +280,7 @@ static void a_weight_left_behind_is_a_fallback(void **state) {
 // ---- limits ----
 
 static void limits_cost_copies_first(void **state) {
-    struct net *n              = *state;
+    struct net *n = *state;
     ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, false);
     struct ggml_tensor *x = input(n, 8), *y = ggml_mul_mat(n->ctx, n->w[0], x);
     ggml_set_output(y);
@@ -306,7 +306,7 @@ static void limits_cost_copies_first(void **state) {
 
 // What cannot be had at all costs no copies; what can be had with fewer says so in one line.
 static void fewer_copies_are_told(void **state) {
-    struct net *n              = *state;
+    struct net *n = *state;
     ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, false);
     struct ggml_tensor *x = input(n, 8), *y = ggml_mul_mat(n->ctx, n->w[0], x);
     ggml_set_output(y);
@@ -350,7 +350,7 @@ static enum ggml_status note_uid(ggml_backend_t backend, struct ggml_cgraph *gra
 }
 
 static void a_uid_stands_for_nodes_and_addresses(void **state) {
-    struct net *n                         = *state;
+    struct net *n = *state;
     n->dev[0].backend.iface.graph_compute = note_uid;
     memset(&last_graph, 0, sizeof last_graph);
     struct ggml_tensor *x = input(n, 2), *y = ggml_mul_mat(n->ctx, n->w[0], x);

@@ -22,10 +22,10 @@ struct yard {
 static struct yard yard_open(void) {
     check_quiet();
     struct yard y = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true})};
-    y.memory      = aligned_alloc(64, 3 * N_BYTES);
+    y.memory = aligned_alloc(64, 3 * N_BYTES);
     memset(y.memory, 0x5a, 3 * N_BYTES);
     y.buffer = ggml_backend_cpu_buffer_from_ptr(y.memory + N_BYTES, N_BYTES);
-    y.cpu    = ggml_backend_cpu_init();
+    y.cpu = ggml_backend_cpu_init();
     assert_non_null(y.buffer);
     return y;
 }
@@ -56,7 +56,7 @@ static void says(const char *text) {
 
 static void test_strides_that_wrap(void **state) {
     (void) state;
-    struct yard y         = yard_open();
+    struct yard y = yard_open();
     struct ggml_tensor *a = last_floats(&y);
     assert_true(berth_is_poison(ggml_view_3d(y.ctx, a, 4, 2, 2, FAR, (size_t) 0 - FAR, 0)));
     says("63 bits");
@@ -69,7 +69,7 @@ static void test_strides_that_wrap(void **state) {
 // As a program may make them by hand.
 static void test_size_of_strides_that_wrap(void **state) {
     (void) state;
-    struct yard y         = yard_open();
+    struct yard y = yard_open();
     struct ggml_tensor *v = ggml_view_3d(y.ctx, last_floats(&y), 4, 2, 2, 16, 32, 0);
     assert_int_equal(ggml_nbytes(v), 64);
     v->nb[1] = FAR;
@@ -85,8 +85,8 @@ static enum ggml_status compute(struct yard *y, struct ggml_tensor *t, bool dire
     struct ggml_cgraph *graph = ggml_new_graph(y->ctx);
     ggml_build_forward_expand(graph, t);
     if (direct) {
-        struct ggml_cplan plan        = ggml_graph_plan(graph, 1, NULL);
-        plan.work_data                = calloc(1, plan.work_size + 1);
+        struct ggml_cplan plan = ggml_graph_plan(graph, 1, NULL);
+        plan.work_data = calloc(1, plan.work_size + 1);
         const enum ggml_status status = ggml_graph_compute(graph, &plan);
         free(plan.work_data);
         return status;
@@ -100,11 +100,11 @@ static void test_compute_through_wild_views(void **state) {
         {FAR, (size_t) 0 - FAR}, {(size_t) 1 << 48, 32}, {16, (size_t) 1 << 48}, {16, 36}, {20, 32}, {(size_t) 0 - 64, 64}};
     for (size_t i = 0; i < sizeof strides / sizeof strides[0]; i++) {
         for (int k = 0; k < 4; k++) {
-            struct yard y         = yard_open();
+            struct yard y = yard_open();
             struct ggml_tensor *a = last_floats(&y), *v = ggml_view_3d(y.ctx, a, 4, 2, 2, 16, 32, 0);
             assert_int_equal(ggml_backend_view_init(v), GGML_STATUS_SUCCESS);
-            v->nb[1]              = strides[i][0];
-            v->nb[2]              = strides[i][1];
+            v->nb[1] = strides[i][0];
+            v->nb[2] = strides[i][1];
             struct ggml_tensor *t = (k & 1) != 0 ? ggml_sqr_inplace(y.ctx, v) : ggml_sum(y.ctx, v);
             if (t->view_src != NULL) {
                 memcpy(t->nb, v->nb, sizeof t->nb);
@@ -122,7 +122,7 @@ static void test_compute_through_wild_views(void **state) {
 // A tensor whose extents grew after it got its place.
 static void test_compute_past_the_buffer(void **state) {
     (void) state;
-    struct yard y         = yard_open();
+    struct yard y = yard_open();
     struct ggml_tensor *a = last_floats(&y), *t = ggml_sum(y.ctx, a);
     assert_int_equal(ggml_backend_tensor_alloc(y.buffer, t, y.memory + N_BYTES), GGML_STATUS_SUCCESS);
     assert_int_equal(compute(&y, t, false), GGML_STATUS_SUCCESS);
@@ -135,7 +135,7 @@ static void test_compute_past_the_buffer(void **state) {
 
 static void test_rows_that_tear_blocks(void **state) {
     (void) state;
-    struct yard y         = yard_open();
+    struct yard y = yard_open();
     struct ggml_tensor *q = ggml_new_tensor_2d(y.ctx, GGML_TYPE_Q4_0, 64, 4);
     assert_int_equal(ggml_backend_tensor_alloc(y.buffer, q, y.memory + N_BYTES), GGML_STATUS_SUCCESS);
     ggml_backend_tensor_memset(q, 0, 0, ggml_nbytes(q));
@@ -161,9 +161,9 @@ static void test_set_and_get_through_views(void **state) {
     (void) state;
     char bytes[256];
     for (int way = 0; way < 8; way++) {
-        struct yard y         = yard_open();
+        struct yard y = yard_open();
         struct ggml_tensor *v = view_past_its_source(&y);
-        const size_t size     = ggml_nbytes(v);
+        const size_t size = ggml_nbytes(v);
         memset(bytes, 7, sizeof bytes);
         berth_clear_error();
         switch (way) {
@@ -187,7 +187,7 @@ static void test_set_and_get_through_views(void **state) {
 
 static void test_copies_through_views(void **state) {
     (void) state;
-    struct yard y         = yard_open();
+    struct yard y = yard_open();
     struct ggml_tensor *v = view_past_its_source(&y), *whole = ggml_new_tensor_1d(y.ctx, GGML_TYPE_F32, 64);
     assert_int_equal(ggml_backend_tensor_alloc(y.buffer, whole, y.memory + N_BYTES), GGML_STATUS_SUCCESS);
     struct ggml_tensor *sound = ggml_view_2d(y.ctx, whole, 4, 4, 32, 0);
@@ -207,7 +207,7 @@ static void test_copies_through_views(void **state) {
 
 static void test_counts_past_63_bits(void **state) {
     (void) state;
-    struct yard y     = yard_open();
+    struct yard y = yard_open();
     const int64_t big = (int64_t) 1 << 31;
     assert_true(berth_is_poison(ggml_new_tensor_4d(y.ctx, GGML_TYPE_Q4_0, big, big, 2, 1)));
     assert_true(berth_is_poison(ggml_new_tensor_4d(y.ctx, GGML_TYPE_Q4_0, big, big, 4, 1)));
@@ -223,8 +223,8 @@ static void test_counts_past_63_bits(void **state) {
 
 static void test_rows_longer_than_an_int(void **state) {
     (void) state;
-    struct yard y         = yard_open();
-    const int64_t big     = ((int64_t) 1 << 31) + 32;
+    struct yard y = yard_open();
+    const int64_t big = ((int64_t) 1 << 31) + 32;
     struct ggml_tensor *a = ggml_new_tensor_2d(y.ctx, GGML_TYPE_Q8_0, big, 2),
                        *b = ggml_new_tensor_2d(y.ctx, GGML_TYPE_F32, big, 3);
     assert_false(ggml_backend_supports_op(y.cpu, ggml_mul_mat(y.ctx, a, b)));

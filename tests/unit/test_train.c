@@ -18,10 +18,10 @@ static void test_learns(void **state) {
     (void) state;
     for (int rank = 0; rank <= 4; rank += 4) {
         struct model_error error = {""};
-        struct train_params p    = usual;
+        struct train_params p = usual;
         struct run r;
         p.n_steps = 60;
-        p.rank    = rank;
+        p.rank = rank;
         must(run_open(&r, &p, &error) && trainer_look(r.t, &r.data, NULL, &error) && run_steps(&r, 60, &error) &&
              trainer_look(r.t, &r.data, NULL, &error));
         print_message("rank %d: loss %.3f to %.3f\n", rank, (double) r.t->looks[0].loss, (double) r.t->looks[1].loss);
@@ -34,10 +34,10 @@ static void test_learns(void **state) {
 static void test_gradient(void **state) {
     (void) state;
     struct model_error error = {""};
-    struct train_params p    = usual;
+    struct train_params p = usual;
     struct run r;
     p.optimizer = GGML_OPT_OPTIMIZER_TYPE_SGD;
-    p.schedule  = TRAIN_CONSTANT;
+    p.schedule = TRAIN_CONSTANT;
     p.n_warmup = 0, p.clip = 0, p.decay = 0, p.lr = 1e-3f;
     p.n_seq = 12; // all windows: the same batch in each epoch
     must(run_open(&r, &p, &error) && run_steps(&r, 1, &error));
@@ -64,7 +64,7 @@ static void test_rates(void **state) {
 // ---- files ----
 
 static bool state_save(const struct run *r, const char *path, struct model_error *error) {
-    FILE *file    = fopen(path, "wb");
+    FILE *file = fopen(path, "wb");
     const bool ok = file != NULL && train_state_write(r->t, &r->data, file, error);
     return file != NULL && fclose(file) == 0 && ok;
 }
@@ -77,12 +77,12 @@ static void test_resume(void **state) {
     } rows[] = {{0, GGML_OPT_OPTIMIZER_TYPE_ADAMW}, {0, GGML_OPT_OPTIMIZER_TYPE_SGD}, {4, GGML_OPT_OPTIMIZER_TYPE_ADAMW}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct model_error error = {""};
-        struct train_params p    = usual, q;
-        char path[]              = "/tmp/berth-state-XXXXXX";
+        struct train_params p = usual, q;
+        char path[] = "/tmp/berth-state-XXXXXX";
         struct run whole, first, second;
         int64_t n_done;
         close(mkstemp(path));
-        p.rank      = rows[i].rank;
+        p.rank = rows[i].rank;
         p.optimizer = rows[i].optimizer;
         must(run_open(&whole, &p, &error) && run_steps(&whole, 6, &error));
         must(run_open(&first, &p, &error) && run_steps(&first, 2, &error) && trainer_look(first.t, &first.data, NULL, &error) &&
@@ -111,7 +111,7 @@ static void test_resume(void **state) {
 static void test_save(void **state) {
     (void) state;
     struct model_error error = {""};
-    struct train_params p    = usual;
+    struct train_params p = usual;
     struct run r;
     char path[] = "/tmp/berth-saved-XXXXXX";
     close(mkstemp(path));
@@ -119,7 +119,7 @@ static void test_save(void **state) {
         must(run_open(&r, &p, &error) && run_steps(&r, 3, &error));
         FILE *file = fopen(path, "wb");
         must(file != NULL && train_save(r.t, file, &error) && fclose(file) == 0);
-        struct model *m      = model_open(p.rank == 0 ? path : model_path, &error);
+        struct model *m = model_open(p.rank == 0 ? path : model_path, &error);
         struct model_lora *l = m != NULL && p.rank > 0 ? lora_open(m, path, 1, &error) : NULL;
         must(m != NULL && (l != NULL) == (p.rank > 0));
         for (size_t i = 0; i < r.t->n_tensors; i++) {
@@ -171,23 +171,23 @@ static void test_faults(void **state) {
 static void test_refused(void **state) {
     (void) state;
     struct model_error error = {""};
-    struct train_params p    = usual;
+    struct train_params p = usual;
     struct run r;
     p.rank = 1000;
     assert_false(run_open(&r, &p, &error));
     assert_non_null(strstr(error.text, "rank 1000"));
     run_close(&r);
     struct train_data few = {0};
-    error.text[0]         = '\0';
+    error.text[0] = '\0';
     assert_true(token_push(&few.tokens, 1, &error));
     assert_false(train_data_cut(&few, 4, &error));
     assert_non_null(strstr(error.text, "1 tokens"));
     train_data_fini(&few);
     // Experts are chosen, which has no gradient.
     struct sample_model x = sample_model_default();
-    char path[]           = "/tmp/berth-model-XXXXXX";
-    x.n_expert            = 4;
-    error.text[0]         = '\0';
+    char path[] = "/tmp/berth-model-XXXXXX";
+    x.n_expert = 4;
+    error.text[0] = '\0';
     sample_model_write(&x, path);
     struct model *experts = model_open(path, &error);
     assert_true(experts != NULL && model_place(experts, &devices, false, NULL, NULL, &error));
@@ -196,7 +196,7 @@ static void test_refused(void **state) {
     model_free(experts);
     unlink(path);
     // A quantised model's weights cannot be trained.
-    error.text[0]   = '\0';
+    error.text[0] = '\0';
     struct model *m = model_open("models/tales-q8_0.gguf", &error);
     assert_true(m != NULL && model_place(m, &devices, false, NULL, NULL, &error));
     assert_null(trainer_new(m, &devices, &usual, &error));
@@ -212,10 +212,10 @@ static void test_texts(void **state) {
     static const struct {
         enum train_split split;
         int64_t n;
-    } rows[]                 = {{TRAIN_SPLIT_FILE, 1}, {TRAIN_SPLIT_LINE, 4}, {TRAIN_SPLIT_BLANK, 3}};
+    } rows[] = {{TRAIN_SPLIT_FILE, 1}, {TRAIN_SPLIT_LINE, 4}, {TRAIN_SPLIT_BLANK, 3}};
     struct model_error error = {""};
-    struct model *m          = model_open("models/tales-q8_0.gguf", &error);
-    struct vocab *vocab      = m != NULL ? vocab_new(berth_gguf_map_meta(m->file), m->params.n_vocab, &error) : NULL;
+    struct model *m = model_open("models/tales-q8_0.gguf", &error);
+    struct vocab *vocab = m != NULL ? vocab_new(berth_gguf_map_meta(m->file), m->params.n_vocab, &error) : NULL;
     assert_non_null(vocab);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct train_data d = {0};
@@ -256,7 +256,7 @@ static void test_texts(void **state) {
 static bool bytes_read(const char *path, unsigned char **bytes, size_t *size) {
     FILE *file = fopen(path, "rb");
     assert_true(file != NULL && fseek(file, 0, SEEK_END) == 0);
-    *size  = (size_t) ftell(file);
+    *size = (size_t) ftell(file);
     *bytes = malloc(*size);
     rewind(file);
     const bool ok = fread(*bytes, 1, *size, file) == *size;
@@ -273,8 +273,8 @@ static void bytes_write(const char *path, const unsigned char *bytes, size_t siz
 static void test_damage(void **state) {
     (void) state;
     struct model_error error = {""};
-    char path[]              = "/tmp/berth-state-XXXXXX";
-    struct check_rng rng     = check_rng_new(check_seed(45));
+    char path[] = "/tmp/berth-state-XXXXXX";
+    struct check_rng rng = check_rng_new(check_seed(45));
     struct run r;
     unsigned char *bytes;
     size_t size;
@@ -282,7 +282,7 @@ static void test_damage(void **state) {
     must(run_open(&r, &usual, &error) && run_steps(&r, 2, &error) && state_save(&r, path, &error));
     assert_true(bytes_read(path, &bytes, &size));
     for (int i = 0; i < 300; i++) {
-        const size_t at           = i < 32 ? (size_t) i * (size - 1) / 31 : check_rng_below(&rng, size);
+        const size_t at = i < 32 ? (size_t) i * (size - 1) / 31 : check_rng_below(&rng, size);
         const unsigned char right = bytes[at];
         struct train_params p;
         error = (struct model_error){""};
@@ -301,9 +301,9 @@ static void test_damage(void **state) {
         bytes_write(path, bytes, size - n);
         assert_false(train_state_read(r.t, &r.data, path, &error));
     }
-    bytes       = realloc(bytes, size + 1);
+    bytes = realloc(bytes, size + 1);
     bytes[size] = 0;
-    error       = (struct model_error){""};
+    error = (struct model_error){""};
     bytes_write(path, bytes, size + 1);
     assert_false(train_state_read(r.t, &r.data, path, &error));
     assert_non_null(strstr(error.text, "damaged"));
@@ -314,7 +314,7 @@ static void test_damage(void **state) {
     unsigned char *version = memmem(bytes, size, "train.version", 13);
     assert_non_null(version);
     version[13 + 4] = 1; // behind the type
-    error           = (struct model_error){""};
+    error = (struct model_error){""};
     bytes_write(path, bytes, size - 8);
     assert_false(train_state_read(r.t, &r.data, path, &error));
     assert_non_null(strstr(error.text, "format 1"));
@@ -335,9 +335,9 @@ static void test_other_model(void **state) {
     for (int kind = 0; kind < 4; kind++) {
         const bool is_lora = kind < 2, is_rope = kind % 2 == 1;
         struct sample_model other = sample_model_default();
-        struct model_error error  = {""};
-        struct train_params p     = usual;
-        char path[]               = "/tmp/berth-state-XXXXXX";
+        struct model_error error = {""};
+        struct train_params p = usual;
+        char path[] = "/tmp/berth-state-XXXXXX";
         char own[sizeof model_path];
         struct run r;
         close(mkstemp(path));
@@ -347,7 +347,7 @@ static void test_other_model(void **state) {
         strcpy(own, model_path);
         strcpy(model_path, "/tmp/berth-model-XXXXXX");
         other.n_layer = 2;
-        other.last    = is_rope ? other_base : NULL;
+        other.last = is_rope ? other_base : NULL;
         sample_model_write(&other, model_path);
         if (!is_rope) { // the last weight
             unsigned char *bytes;
@@ -378,8 +378,8 @@ static bool story(const char *path, const struct train_params *p, float *loss, s
     bool ok = run_open(&r, p, error) && run_steps(&r, 1, error) && trainer_look(r.t, &r.data, NULL, error) &&
               state_save(&r, path, error) && train_state_read(r.t, &r.data, path, error) && run_steps(&r, 1, error);
     FILE *file = ok ? fopen(path, "wb") : NULL;
-    ok         = file != NULL && train_save(r.t, file, error);
-    *loss      = ok ? r.t->losses[1] : 0;
+    ok = file != NULL && train_save(r.t, file, error);
+    *loss = ok ? r.t->losses[1] : 0;
     if (file != NULL) {
         fclose(file);
     }
@@ -392,9 +392,9 @@ static void test_no_memory(void **state) {
     char path[] = "/tmp/berth-state-XXXXXX";
     close(mkstemp(path));
     for (int kind = 0; kind < 4; kind++) {
-        const bool is_own     = kind % 2 == 0;
+        const bool is_own = kind % 2 == 0;
         struct train_params p = usual;
-        float want            = 0, got;
+        float want = 0, got;
         int64_t n_made = 1, n_failed = 0;
         p.rank = kind < 2 ? 0 : 4;
         for (int64_t at = 0; at <= n_made; at += at > 0 ? CHECK_PART : 1) { // 0: none fails, and they are counted
@@ -404,7 +404,7 @@ static void test_no_memory(void **state) {
             const bool ok = story(path, &p, &got, &error);
             if (at == 0) {
                 must(ok);
-                want   = got;
+                want = got;
                 n_made = is_own ? model_alloc_n_made() : berth_alloc_made();
             }
             model_alloc_fail_at(0);
@@ -427,8 +427,8 @@ int main(void) {
         cmocka_unit_test(test_rates), cmocka_unit_test(test_resume), cmocka_unit_test(test_save), cmocka_unit_test(test_faults),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_texts), cmocka_unit_test(test_damage),
         cmocka_unit_test(test_other_model), cmocka_unit_test(test_no_memory)};
-    struct model_error error        = {""};
-    struct sample_model m           = sample_model_default();
+    struct model_error error = {""};
+    struct sample_model m = sample_model_default();
     check_quiet();
     m.n_layer = 2;
     sample_model_write(&m, model_path);
@@ -436,7 +436,7 @@ int main(void) {
         print_error("%s\n", error.text);
         return 1;
     }
-    devices_alive    = model_alloc_n_alive();
+    devices_alive = model_alloc_n_alive();
     const int result = cmocka_run_group_tests(tests, NULL, NULL);
     model_devices_close(&devices);
     unlink(model_path);

@@ -18,7 +18,7 @@ static struct {
 static _Thread_local int own_rank;
 
 static bool links_sum(float *data, size_t n) {
-    float *sum           = malloc(n * sizeof *sum);
+    float *sum = malloc(n * sizeof *sum);
     links.data[own_rank] = data;
     pthread_barrier_wait(&links.meet);
     for (size_t i = 0; i < n; i++) {
@@ -59,10 +59,10 @@ struct ranked {
 };
 
 static void *ranked_run(void *user) {
-    struct ranked *x             = user;
+    struct ranked *x = user;
     struct berth_mpi_world world = {.rank = x->rank, .size = N_RANKS, .sum_f32 = links_sum, .broadcast = links_broadcast};
-    own_rank                     = x->rank;
-    x->params.world              = &world;
+    own_rank = x->rank;
+    x->params.world = &world;
     x->ok = run_open_on(&x->run, &x->devices, &x->params, &x->error) && train_ranks_check(x->run.t, &x->run.data, &x->error) &&
             trainer_look(x->run.t, &x->run.data, NULL, &x->error) && run_steps(&x->run, 6, &x->error);
     return NULL;
@@ -74,9 +74,9 @@ static void ranks_run(struct ranked both[N_RANKS], int64_t rank, int n_sums, int
     assert_int_equal(pthread_barrier_init(&links.meet, NULL, N_RANKS), 0);
     links.n_sums = n_sums;
     for (int i = 0; i < N_RANKS; i++) {
-        both[i]              = (struct ranked){.rank = i, .params = usual};
+        both[i] = (struct ranked){.rank = i, .params = usual};
         both[i].params.n_seq = 4;
-        both[i].params.rank  = rank;
+        both[i].params.rank = rank;
         both[i].params.seed += (uint64_t) (i * other);
         assert_true(model_devices_open(&both[i].devices, "CPU", 1, &both[i].error));
     }
@@ -101,7 +101,7 @@ static void test_ranks(void **state) {
     (void) state;
     for (int64_t rank = 0; rank <= 4; rank += 4) {
         struct model_error error = {""};
-        struct train_params p    = usual;
+        struct train_params p = usual;
         struct ranked both[N_RANKS];
         struct model_devices devices;
         struct run one;
@@ -111,7 +111,7 @@ static void test_ranks(void **state) {
         ranks_run(both, rank, INT32_MAX, 0);
         for (int i = 0; i < N_RANKS; i++) {
             const struct trainer *t = both[i].run.t;
-            error                   = both[i].error;
+            error = both[i].error;
             must(both[i].ok);
             assert_true(fabsf(t->looks[0].loss - one.t->looks[0].loss) < 1e-5f);
             for (int k = 0; k < 6; k++) {
@@ -142,9 +142,9 @@ static void test_ranks_apart(void **state) {
         }
         ranks_close(both);
     }
-    struct model_error error           = {""};
+    struct model_error error = {""};
     const struct berth_mpi_world three = {.size = 3};
-    struct train_params p              = usual;
+    struct train_params p = usual;
     struct run r;
     p.world = &three;
     assert_true(model_devices_open(&both[0].devices, "CPU", 1, &error));
@@ -156,7 +156,7 @@ static void test_ranks_apart(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks), cmocka_unit_test(test_ranks_apart)};
-    struct sample_model m           = sample_model_default();
+    struct sample_model m = sample_model_default();
     check_quiet();
     m.n_layer = 2;
     sample_model_write(&m, model_path);

@@ -27,17 +27,17 @@ struct spm {
 
 static void spm_fill(struct spm *s) {
     static const float scores[N_SPM] = {0, 0, 0, -10, -11, -12, -13, -1, -3, -2, -0.5f, -4, 0};
-    *s                               = (struct spm){0};
+    *s = (struct spm){0};
     for (; s->n < N_SPM; s->n++) {
         s->tokens[s->n] = spm_texts[s->n];
         s->scores[s->n] = scores[s->n];
-        s->types[s->n]  = s->n == 0 ? TOKEN_UNKNOWN : s->n < 3 ? TOKEN_CONTROL : TOKEN_NORMAL;
+        s->types[s->n] = s->n == 0 ? TOKEN_UNKNOWN : s->n < 3 ? TOKEN_CONTROL : TOKEN_NORMAL;
     }
     s->types[N_SPM - 1] = TOKEN_USER;
     for (int b = 0; b < 256; b++, s->n++) {
         snprintf(s->bytes[b], sizeof s->bytes[b], "<0x%02X>", (unsigned) b);
         s->tokens[s->n] = s->bytes[b];
-        s->types[s->n]  = TOKEN_BYTE;
+        s->types[s->n] = TOKEN_BYTE;
     }
 }
 
@@ -52,7 +52,7 @@ static struct gguf_context *spm_keys(struct spm *s) {
 
 static struct vocab *vocab_of(const struct gguf_context *g, size_t n) {
     struct model_error error = {""};
-    struct vocab *v          = vocab_new(g, (int64_t) n, &error);
+    struct vocab *v = vocab_new(g, (int64_t) n, &error);
     if (v == NULL) {
         print_error("%s\n", error.text);
         fail();
@@ -62,7 +62,7 @@ static struct vocab *vocab_of(const struct gguf_context *g, size_t n) {
 
 static void expect_tokens(const struct vocab *v, const char *text, bool add, bool parse, const int32_t *want, size_t n) {
     struct model_error error = {""};
-    struct token_list list   = {0};
+    struct token_list list = {0};
     assert_true(vocab_encode(v, text, strlen(text), add, parse, &list, &error));
     if (list.n != n || memcmp(list.ids, want, n * sizeof *want) != 0) {
         print_error("'%s':", text);
@@ -81,8 +81,8 @@ static void test_spm(void **state) {
     struct spm s;
     spm_fill(&s);
     struct gguf_context *g = spm_keys(&s);
-    struct vocab *v        = vocab_of(g, s.n);
-    const int32_t byte     = N_SPM;
+    struct vocab *v = vocab_of(g, s.n);
+    const int32_t byte = N_SPM;
     EXPECT(v, "a", true, true, 1, 9);                                // the space before a text
     EXPECT(v, "abc", false, true, 11);                               // "bc" has the best score, then " a", then both
     EXPECT(v, "c ab", false, true, 3, 6, 3, 7);                      // "ab" (-1) before " a" (-2)
@@ -124,7 +124,7 @@ static void test_specials(void **state) {
     s.tokens[8] = "bb<";
     s.tokens[9] = "<ab";
     s.types[7] = s.types[8] = s.types[9] = TOKEN_USER;
-    struct gguf_context *g               = spm_keys(&s);
+    struct gguf_context *g = spm_keys(&s);
     gguf_set_val_bool(g, "tokenizer.ggml.add_space_prefix", false);
     struct vocab *v = vocab_of(g, s.n);
     const int32_t b = N_SPM + '<';
@@ -142,7 +142,7 @@ static void test_specials(void **state) {
 
 static void expect_back(const struct vocab *v, const char *text, size_t size, size_t skip) {
     struct model_error error = {""};
-    struct token_list list   = {0};
+    struct token_list list = {0};
     char back[8192];
     size_t n = 0;
     assert_true(vocab_encode(v, text, size, false, false, &list, &error));
@@ -165,7 +165,7 @@ static void test_round_trip(void **state) {
     struct check_rng r = check_rng_new(check_seed(7));
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         struct gguf_context *g = sample_vocab_keys(&v, rules[i]);
-        struct vocab *vocab    = vocab_of(g, v.n_tokens);
+        struct vocab *vocab = vocab_of(g, v.n_tokens);
         for (int k = 0; k < 2000; k++) {
             char text[600];
             expect_back(vocab, text, sample_random_text(&r, text, sizeof text, true), 0);
@@ -180,10 +180,10 @@ static void test_round_trip_spm(void **state) {
     (void) state;
     struct spm s;
     spm_fill(&s);
-    s.types[N_SPM - 1]     = TOKEN_NORMAL; // a user's token would put a space behind itself
+    s.types[N_SPM - 1] = TOKEN_NORMAL; // a user's token would put a space behind itself
     struct gguf_context *g = spm_keys(&s);
-    struct vocab *v        = vocab_of(g, s.n);
-    struct check_rng r     = check_rng_new(check_seed(8));
+    struct vocab *v = vocab_of(g, s.n);
+    struct check_rng r = check_rng_new(check_seed(8));
     for (int k = 0; k < 2000; k++) {
         char text[600];
         size_t n = sample_random_text(&r, text, sizeof text, true);
@@ -202,13 +202,13 @@ static void test_round_trip_spm(void **state) {
 static void test_long(void **state) {
     (void) state;
     const size_t n = 400000;
-    char *text     = malloc(n);
+    char *text = malloc(n);
     struct sample_vocab s;
     sample_vocab_init(&s);
     struct gguf_context *g = sample_vocab_keys(&s, "qwen2");
-    struct vocab *v        = vocab_of(g, s.n_tokens);
+    struct vocab *v = vocab_of(g, s.n_tokens);
     for (int kind = 0; kind < 4; kind++) {
-        struct token_list list   = {0};
+        struct token_list list = {0};
         struct model_error error = {""};
         for (size_t i = 0; i < n; i++) {
             text[i] = "ship  \n\n..=="[kind * 3 + (int) (i % 3 != 0) + (int) (i % 5 == 0)];
@@ -267,7 +267,7 @@ static void test_stream(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char out[64];
         struct utf8_stream s = {0};
-        size_t n             = utf8_stream_put(&s, rows[i].in, strlen(rows[i].in), out);
+        size_t n = utf8_stream_put(&s, rows[i].in, strlen(rows[i].in), out);
         n += utf8_stream_end(&s, out + n);
         assert_int_equal(n, strlen(rows[i].out));
         assert_memory_equal(out, rows[i].out, n);
@@ -285,7 +285,7 @@ static void test_stream(void **state) {
 
 static void refuse(const struct gguf_context *g, int64_t n, const char *text) {
     struct model_error error = {""};
-    struct vocab *v          = vocab_new(g, n, &error);
+    struct vocab *v = vocab_new(g, n, &error);
     if (v != NULL || strstr(error.text, text) == NULL) {
         print_error("wanted '%s', got '%s'\n", text, error.text);
         fail();
@@ -296,7 +296,7 @@ static void test_refused(void **state) {
     (void) state;
     struct spm s;
     spm_fill(&s);
-    const int64_t n        = (int64_t) s.n;
+    const int64_t n = (int64_t) s.n;
     struct gguf_context *g = spm_keys(&s);
     refuse(g, n + 1, "there are 269 tokens, but the model has 270");
     gguf_set_arr_data(g, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, s.scores, s.n - 1);
@@ -304,7 +304,7 @@ static void test_refused(void **state) {
     gguf_set_arr_data(g, "tokenizer.ggml.scores", GGUF_TYPE_INT32, s.scores, s.n);
     refuse(g, n, "key 'tokenizer.ggml.scores' is no list of f32");
     gguf_free(g);
-    g          = spm_keys(&s);
+    g = spm_keys(&s);
     s.types[7] = 77;
     gguf_set_arr_data(g, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, s.types, s.n);
     refuse(g, n, "token 7 is of type 77");
@@ -339,19 +339,19 @@ static void test_odd(void **state) {
     (void) state;
     struct spm s;
     spm_fill(&s);
-    s.scores[7]            = NAN;
-    s.scores[10]           = INFINITY;
-    s.scores[9]            = -INFINITY;
-    s.tokens[4]            = "";
-    s.tokens[5]            = "ab";
+    s.scores[7] = NAN;
+    s.scores[10] = INFINITY;
+    s.scores[9] = -INFINITY;
+    s.tokens[4] = "";
+    s.tokens[5] = "ab";
     struct gguf_context *g = spm_keys(&s);
-    struct vocab *v        = vocab_of(g, s.n);
-    struct check_rng r     = check_rng_new(9);
+    struct vocab *v = vocab_of(g, s.n);
+    struct check_rng r = check_rng_new(9);
     for (int i = 0; i < 500; i++) {
         char text[600];
-        struct token_list list   = {0};
+        struct token_list list = {0};
         struct model_error error = {""};
-        const size_t n           = sample_random_text(&r, text, sizeof text, true);
+        const size_t n = sample_random_text(&r, text, sizeof text, true);
         assert_true(vocab_encode(v, text, n, true, true, &list, &error));
         token_list_fini(&list);
     }
@@ -377,8 +377,8 @@ static void test_odd(void **state) {
 // Tokens of a SentencePiece vocabulary: <unk>, then these.
 static struct vocab *specials_make(char **texts, const int32_t *types, size_t n, struct gguf_context **keys) {
     struct model_error error = {""};
-    float *scores            = calloc(n, sizeof *scores);
-    *keys                    = gguf_init_empty();
+    float *scores = calloc(n, sizeof *scores);
+    *keys = gguf_init_empty();
     gguf_set_val_str(*keys, "tokenizer.ggml.model", "llama");
     gguf_set_arr_str(*keys, "tokenizer.ggml.tokens", (const char **) (uintptr_t) texts, n);
     gguf_set_arr_data(*keys, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, n);
@@ -414,7 +414,7 @@ static void specials_naive(const struct vocab *v, const char *text, size_t size,
 static void test_specials_random(void **state) {
     (void) state;
     struct check_rng r = check_rng_new(check_seed(14));
-    int64_t n_found    = 0;
+    int64_t n_found = 0;
     for (int i = 0; i < check_cases(400); i++) {
         char *texts[24];
         int32_t types[24];
@@ -422,8 +422,8 @@ static void test_specials_random(void **state) {
         const size_t n = 2 + check_rng_below(&r, 22);
         for (size_t k = 0; k < n; k++) { // equal ones too
             const size_t size = 1 + check_rng_below(&r, 6);
-            texts[k]          = calloc(1, size + 1);
-            types[k]          = (int32_t) (1 + check_rng_below(&r, 4));
+            texts[k] = calloc(1, size + 1);
+            types[k] = (int32_t) (1 + check_rng_below(&r, 4));
             for (size_t j = 0; j < size; j++) {
                 texts[k][j] = (char) ('a' + check_rng_below(&r, 2));
             }
@@ -467,13 +467,13 @@ static void test_specials_many(void **state) {
             texts[i] = malloc(i + 2);
             memset(texts[i], 'a', i + 1);
             texts[i][i + 1] = '\0';
-            texts[i][i]     = kind == 0 ? 'b' : 'a';
-            types[i]        = i % 2 == 0 ? TOKEN_USER : TOKEN_CONTROL;
+            texts[i][i] = kind == 0 ? 'b' : 'a';
+            types[i] = i % 2 == 0 ? TOKEN_USER : TOKEN_CONTROL;
         }
         char *text = malloc(size);
         memset(text, 'a', size);
-        text[size - 1]      = kind == 0 ? 'b' : 'a';
-        struct vocab *v     = specials_make(texts, types, n, &keys);
+        text[size - 1] = kind == 0 ? 'b' : 'a';
+        struct vocab *v = specials_make(texts, types, n, &keys);
         const clock_t start = clock();
         for (int with_control = 0; with_control < 2; with_control++) {
             int32_t *at = specials_find(v, text, size, with_control == 1);

@@ -59,7 +59,7 @@ static bool reference_load(void) {
 static void need_reference(void) {
     static bool tried, loaded;
     loaded = tried ? loaded : reference_load();
-    tried  = true;
+    tried = true;
     if (!loaded) {
         printf("skipped: %s\n", oracle_why());
         skip();
@@ -90,22 +90,22 @@ static size_t wide_text(struct check_rng *r, char *out, size_t cap) {
     static const uint32_t spaces[] = {' ', ' ', '\n', '\t', '\r', 0x0B, 0x0C, 0x85, 0xA0, 0x1680, 0x2003, 0x2028, 0x202F, 0x3000};
     static const uint32_t joined[] = {0x1F468, 0x200D, 0x1F469, 0x1F3FD, 0xFE0F, 0x1F1E9, 0x1F1EA, 0x20E3, 0x301, 0x5D0, 0x663};
     static const uint32_t ranges[] = {0x80, 0x250, 0x800, 0x3000, 0xD800, 0x10000, 0x20000, 0x110000};
-    const size_t n_parts           = check_rng_below(r, 24);
-    size_t n                       = 0;
+    const size_t n_parts = check_rng_below(r, 24);
+    size_t n = 0;
     for (size_t i = 0; i < n_parts; i++) {
         const uint64_t kind = check_rng_below(r, 6);
-        const size_t most   = check_rng_below(r, 12) == 0 ? 600 : 4;
-        const bool is_same  = check_rng_below(r, 2) == 0;
-        uint32_t c          = 0;
+        const size_t most = check_rng_below(r, 12) == 0 ? 600 : 4;
+        const bool is_same = check_rng_below(r, 2) == 0;
+        uint32_t c = 0;
         for (size_t k = check_rng_below(r, most) + 1; k > 0 && n + 4 <= cap; k--) {
             const uint32_t below = ranges[check_rng_below(r, sizeof ranges / sizeof *ranges)];
-            const uint32_t next  = kind == 0   ? spaces[check_rng_below(r, sizeof spaces / sizeof *spaces)]
-                                   : kind == 1 ? '0' + (uint32_t) check_rng_below(r, 10)
-                                   : kind == 2 ? 1 + (uint32_t) check_rng_below(r, 0x9F)
-                                   : kind == 3 ? joined[check_rng_below(r, sizeof joined / sizeof *joined)]
-                                   : kind == 4 ? 'a' + (uint32_t) check_rng_below(r, 26) - 32 * (uint32_t) check_rng_below(r, 2)
-                                               : 1 + (uint32_t) check_rng_below(r, below - 1);
-            c                    = c == 0 || !is_same ? next : c;
+            const uint32_t next = kind == 0   ? spaces[check_rng_below(r, sizeof spaces / sizeof *spaces)]
+                                  : kind == 1 ? '0' + (uint32_t) check_rng_below(r, 10)
+                                  : kind == 2 ? 1 + (uint32_t) check_rng_below(r, 0x9F)
+                                  : kind == 3 ? joined[check_rng_below(r, sizeof joined / sizeof *joined)]
+                                  : kind == 4 ? 'a' + (uint32_t) check_rng_below(r, 26) - 32 * (uint32_t) check_rng_below(r, 2)
+                                              : 1 + (uint32_t) check_rng_below(r, below - 1);
+            c = c == 0 || !is_same ? next : c;
             n += utf8_put(c >= 0xD800 && c < 0xE000 ? 0xE000 : c, out + n);
         }
     }
@@ -117,11 +117,11 @@ static size_t specials_text(struct check_rng *r, char *out, size_t cap) {
     static const char *const parts[] = {
         "k", "q", "z", "w", "j", "<", "<<", "|", "end", "ab", ">", " ", "<|end|>", "<tool>", "qzw"};
     const size_t n_parts = check_rng_below(r, 24);
-    size_t n             = 0;
+    size_t n = 0;
     for (size_t i = 0; i < n_parts; i++) {
-        const char *part   = parts[check_rng_below(r, sizeof parts / sizeof *parts)];
+        const char *part = parts[check_rng_below(r, sizeof parts / sizeof *parts)];
         const bool is_long = check_rng_below(r, 40) == 0;
-        const size_t size  = is_long ? LONG - 3 + check_rng_below(r, 6) : strlen(part);
+        const size_t size = is_long ? LONG - 3 + check_rng_below(r, 6) : strlen(part);
         if (n + size > cap) {
             break;
         }
@@ -169,7 +169,7 @@ static size_t marks_text(struct check_rng *r, char *out, size_t cap) {
 static void compare_pieces(const struct vocab *ours, const void *theirs) {
     for (int32_t i = 0; i < ours->n_tokens; i++) {
         char a[1024], b[1024];
-        const size_t n  = vocab_piece(ours, i, a, sizeof a);
+        const size_t n = vocab_piece(ours, i, a, sizeof a);
         const int32_t m = reference.llama_token_to_piece(theirs, i, b, sizeof b, 0, false);
         if (m < 0 || n != (size_t) m || memcmp(a, b, n) != 0) {
             print_error("token %d '%s' of type %d: '%.*s', theirs '%.*s'\n", i, ours->texts[i], ours->types[i], (int) n, a, m, b);
@@ -179,14 +179,14 @@ static void compare_pieces(const struct vocab *ours, const void *theirs) {
 }
 
 static void compare(const char *path, uint64_t seed, draw_t draw, int n_texts) {
-    struct model_error error       = {""};
-    struct berth_gguf_map *map     = berth_gguf_map_open(path, NULL);
-    const struct gguf_context *g   = berth_gguf_map_meta(map);
-    const int64_t n_tokens         = (int64_t) gguf_get_arr_n(g, gguf_find_key(g, "tokenizer.ggml.tokens"));
-    struct vocab *ours             = vocab_new(g, n_tokens, &error);
+    struct model_error error = {""};
+    struct berth_gguf_map *map = berth_gguf_map_open(path, NULL);
+    const struct gguf_context *g = berth_gguf_map_meta(map);
+    const int64_t n_tokens = (int64_t) gguf_get_arr_n(g, gguf_find_key(g, "tokenizer.ggml.tokens"));
+    struct vocab *ours = vocab_new(g, n_tokens, &error);
     struct reference_params params = reference.llama_model_default_params();
-    params.vocab_only              = true;
-    void *model                    = reference.llama_model_load_from_file(path, params);
+    params.vocab_only = true;
+    void *model = reference.llama_model_load_from_file(path, params);
     assert_string_equal(error.text, "");
     assert_non_null(ours);
     assert_non_null(model);
@@ -197,7 +197,7 @@ static void compare(const char *path, uint64_t seed, draw_t draw, int n_texts) {
         char text[2048];
         int32_t tokens[2048 + 8];
         struct token_list list = {0};
-        const size_t size      = draw(&r, text, sizeof text);
+        const size_t size = draw(&r, text, sizeof text);
         const bool add = check_rng_below(&r, 2) == 0, parse = check_rng_below(&r, 2) == 0;
         assert_true(vocab_encode(ours, text, size, add, parse, &list, &error));
         const int32_t n = reference.llama_tokenize(theirs, text, (int32_t) size, tokens, 2048 + 8, add, parse);
@@ -224,7 +224,7 @@ static const char *const rules[] = {"gpt-2", "llama-bpe", "qwen2", "default", "p
 #define N_RULES (sizeof rules / sizeof *rules)
 
 static void compare_keys(struct gguf_context *g, uint64_t seed, draw_t draw, int n_texts) {
-    char path[]  = "/tmp/berth-vocab-XXXXXX";
+    char path[] = "/tmp/berth-vocab-XXXXXX";
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
@@ -273,8 +273,8 @@ static void test_bpe_wide(void **state) {
     }
     for (int i = 0; i < N_PAIRS; i++) {
         const unsigned pair = (unsigned) i * 40503u % N_PAIRS; // in no order that a rule could go along with
-        tokens[256 + i]     = texts[256 + i];
-        merges[i]           = texts[256 + N_PAIRS + i];
+        tokens[256 + i] = texts[256 + i];
+        merges[i] = texts[256 + N_PAIRS + i];
         snprintf(texts[256 + i], 10, "%s%s", tokens[pair / 256], tokens[pair % 256]);
         snprintf(texts[256 + N_PAIRS + i], 10, "%s %s", tokens[pair / 256], tokens[pair % 256]);
     }
@@ -302,8 +302,8 @@ static void test_kinds(void **state) {
     }
     for (int i = 0; i < N; i++) {
         const char *first = tokens[(unsigned char) before[i / 256]];
-        tokens[256 + i]   = texts[256 + i];
-        merges[i]         = texts[256 + N + i];
+        tokens[256 + i] = texts[256 + i];
+        merges[i] = texts[256 + N + i];
         snprintf(texts[256 + i], 10, "%s%s", first, tokens[i % 256]);
         snprintf(texts[256 + N + i], 10, "%s %s", first, tokens[i % 256]);
     }
@@ -353,12 +353,12 @@ static int ends_differ(const char *const *names, size_t n_names, int32_t type, c
     char path[] = "/tmp/berth-vocab-XXXXXX";
     close(mkstemp(path));
     assert_true(gguf_write_to_file(g, path, true));
-    struct model_error error       = {""};
-    struct vocab *ours             = vocab_new(g, (int64_t) v.n_tokens, &error);
+    struct model_error error = {""};
+    struct vocab *ours = vocab_new(g, (int64_t) v.n_tokens, &error);
     struct reference_params params = reference.llama_model_default_params();
-    params.vocab_only              = true;
-    void *model                    = reference.llama_model_load_from_file(path, params);
-    int n_bad                      = 0;
+    params.vocab_only = true;
+    void *model = reference.llama_model_load_from_file(path, params);
+    int n_bad = 0;
     assert_true(ours != NULL && model != NULL);
     for (int32_t i = 0; i < (int32_t) v.n_tokens; i++) {
         const bool is_theirs = reference.llama_vocab_is_eog(reference.llama_model_get_vocab(model), i);
@@ -400,7 +400,7 @@ static void test_ends_of_parts(void **state) {
     for (unsigned set = 0; set < 2u << N; set++) {
         const char *some[N];
         const char *key = set >> N ? "<|end|>" : "<tool>";
-        size_t n        = 0;
+        size_t n = 0;
         for (size_t i = 0; i < N; i++) {
             some[n] = names[i];
             n += set >> i & 1;

@@ -28,9 +28,9 @@ enum ggml_status ggraph_item_read(struct ggraph_reader *r, int64_t id, const cha
 }
 
 enum ggml_status ggraph_items_all(struct ggraph_reader *r, int64_t n_all) {
-    struct ggraph *g         = r->g;
+    struct ggraph *g = r->g;
     const int64_t first_line = r->i_line - n_all + 1; // a line a tensor
-    g->items                 = berth_calloc((size_t) g->n_items + 1, sizeof g->items[0]);
+    g->items = berth_calloc((size_t) g->n_items + 1, sizeof g->items[0]);
     if (g->items == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %lld items", r->path, (long long) g->n_items);
     }
@@ -39,7 +39,7 @@ enum ggml_status ggraph_items_all(struct ggraph_reader *r, int64_t n_all) {
     }
     for (int64_t i = 0; i < g->n_items; i++) {
         const int64_t item = g->places[r->lives[i].owner].item;
-        r->i_line          = first_line + r->lives[i].owner;
+        r->i_line = first_line + r->lives[i].owner;
         if (item >= g->n_items || g->items[item].owner >= 0) {
             return ggraph_refuse(r, "item %lld of %lld lives twice, or is none", (long long) item, (long long) g->n_items);
         }

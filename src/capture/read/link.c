@@ -18,7 +18,7 @@ enum ggml_status ggraph_link_read(struct ggraph_reader *r, const char *view_src,
         return ggraph_refuse(r, "view_src names no tensor");
     }
     r->links[r->n_links++] = (int32_t) v;
-    int32_t *n_srcs        = &r->links[r->n_links++];
+    int32_t *n_srcs = &r->links[r->n_links++];
 
     *n_srcs = 0;
     for (const char *p = strcmp(srcs, "-") == 0 ? NULL : srcs; p != NULL; p = strchr(p, ','), p = p != NULL ? p + 1 : NULL) {
@@ -63,16 +63,16 @@ static enum ggml_status views_end(struct ggraph_reader *r, int64_t n_all, int64_
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the marks of %lld tensors", (long long) n_all);
     }
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    int32_t *views          = r->links; // gathered at the front of what is not needed any more
+    int32_t *views = r->links; // gathered at the front of what is not needed any more
     for (int64_t i = 0; i < n_all && status == GGML_STATUS_SUCCESS; i++) {
         int32_t at = (int32_t) i;
         while (at >= 0 && marks[at] == 0) {
             marks[at] = (int32_t) i + 1;
-            at        = views[at];
+            at = views[at];
         }
         if (at >= 0 && marks[at] == (int32_t) i + 1) {
             r->i_line = first_line + at;
-            status    = ggraph_refuse(r, "tensor %d is a view of tensor %d, and so on, of itself in the end", at, views[at]);
+            status = ggraph_refuse(r, "tensor %d is a view of tensor %d, and so on, of itself in the end", at, views[at]);
         }
     }
     berth_free(marks);
@@ -81,16 +81,16 @@ static enum ggml_status views_end(struct ggraph_reader *r, int64_t n_all, int64_
 
 enum ggml_status ggraph_link_all(struct ggraph_reader *r, int64_t n_all) {
     const int64_t first_line = r->i_line - n_all + 1; // a line a tensor
-    size_t at                = 0;
+    size_t at = 0;
     for (int64_t i = 0; i < n_all; i++) {
-        struct ggml_tensor *t  = r->tensors[i];
+        struct ggml_tensor *t = r->tensors[i];
         const int32_t view_src = r->links[at++], n_srcs = r->links[at++];
-        r->i_line               = first_line + i;
+        r->i_line = first_line + i;
         enum ggml_status status = view_check(r, i, view_src);
         for (int32_t k = 0; k < n_srcs && status == GGML_STATUS_SUCCESS; k++) {
             const int32_t src = r->links[at++];
-            t->src[k]         = r->tensors[src];
-            status            = src_check(r, i, src);
+            t->src[k] = r->tensors[src];
+            status = src_check(r, i, src);
         }
         if (status != GGML_STATUS_SUCCESS) {
             return status;

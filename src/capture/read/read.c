@@ -83,14 +83,14 @@ static enum ggml_status read_buf(struct ggraph_reader *r, char **f, int n) {
     if (bufs == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %d buffers", g->n_bufs + 1);
     }
-    g->bufs                = bufs;
+    g->bufs = bufs;
     struct ggraph_buf *buf = &bufs[g->n_bufs];
-    const size_t same_as   = ggraph_value(f[5], "same_as");
+    const size_t same_as = ggraph_value(f[5], "same_as");
 
     *buf = (struct ggraph_buf){.align = ggraph_value(f[3], "align"),
-        .max_size                     = ggraph_value(f[4], "max"),
-        .same_as                      = (int) same_as,
-        .ggml_size                    = ggraph_value(f[6], "ggml_size")};
+        .max_size = ggraph_value(f[4], "max"),
+        .same_as = (int) same_as,
+        .ggml_size = ggraph_value(f[6], "ggml_size")};
     snprintf(buf->name, sizeof buf->name, "%s", f[2]);
     if (buf->align == 0 || buf->align > (size_t) 1 << 30 || same_as > (size_t) g->n_bufs) {
         return ggraph_refuse(r, "a buffer's alignment or same_as is out of range");
@@ -101,7 +101,7 @@ static enum ggml_status read_buf(struct ggraph_reader *r, char **f, int n) {
 
 static enum ggml_status make_bufts(struct ggraph_reader *r) {
     struct ggraph *g = r->g;
-    g->bufts         = berth_calloc((size_t) g->n_bufs, sizeof g->bufts[0]);
+    g->bufts = berth_calloc((size_t) g->n_bufs, sizeof g->bufts[0]);
     if (g->n_bufs == 0 || g->bufts == NULL) {
         return ggraph_refuse(r, "no buffers");
     }
@@ -139,7 +139,7 @@ static enum ggml_status read_header(struct ggraph_reader *r) {
         if (strncmp(r->line, "leaforder ", 10) == 0) {
             berth_free(r->leaf_order);
             const size_t size = strlen(r->line + 10) + 1;
-            r->leaf_order     = berth_malloc(size);
+            r->leaf_order = berth_malloc(size);
             if (r->leaf_order == NULL) {
                 return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a line of %zu bytes", size);
             }
@@ -244,15 +244,15 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     }
     op_set(t, f[2]);
     t->view_offs = (size_t) view_offs;
-    t->flags     = flags_of(f[10]) | GGML_TENSOR_FLAG_COMPUTE;
-    t->data      = f[11][0] == '1' ? t : NULL; // somebody else's memory: any address says so
+    t->flags = flags_of(f[10]) | GGML_TENSOR_FLAG_COMPUTE;
+    t->data = f[11][0] == '1' ? t : NULL; // somebody else's memory: any address says so
     ggml_set_name(t, n > 16 ? f[16] : "");
-    t->extra                      = (void *) (intptr_t) (id + 1);
-    place.tensor                  = t;
-    place.buf                     = (int) buf;
-    r->tensors[id]                = t;
-    r->g->places[id]              = place;
-    r->bufs[id]                   = (int32_t) (buf >= 0 ? buf : 0);
+    t->extra = (void *) (intptr_t) (id + 1);
+    place.tensor = t;
+    place.buf = (int) buf;
+    r->tensors[id] = t;
+    r->g->places[id] = place;
+    r->bufs[id] = (int32_t) (buf >= 0 ? buf : 0);
     const enum ggml_status status = ggraph_link_read(r, f[8], f[15]);
     return status == GGML_STATUS_SUCCESS && r->g->has_items ? ggraph_item_read(r, id, f[17], f[18]) : status;
 }
@@ -260,7 +260,7 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
 // graph->leafs as the program had them, where a tensor is both node and leaf: "id:buf,id:buf,..."
 static enum ggml_status order_leafs(struct ggraph_reader *r, int64_t n_all) {
     struct ggml_cgraph *graph = r->g->graph;
-    int n                     = 0;
+    int n = 0;
     for (char *p = r->leaf_order; p != NULL; p = strchr(p, ',') != NULL ? strchr(p, ',') + 1 : NULL) {
         int64_t id, buf;
         const char *colon = strchr(p, ':');
@@ -268,13 +268,13 @@ static enum ggml_status order_leafs(struct ggraph_reader *r, int64_t n_all) {
             buf >= r->g->n_bufs) {
             return berth_fail(GGML_STATUS_FAILED, "%s: leaforder names no tensor or no buffer", r->path);
         }
-        int *bufs       = berth_realloc(r->g->leaf_bufs, (size_t) (n + 1) * sizeof *bufs);
+        int *bufs = berth_realloc(r->g->leaf_bufs, (size_t) (n + 1) * sizeof *bufs);
         r->g->leaf_bufs = bufs != NULL ? bufs : r->g->leaf_bufs;
         if (bufs == NULL || n >= graph->size) {
             return berth_fail(
                 GGML_STATUS_FAILED, "%s: leaforder has %d leafs, there is room for %d", r->path, n + 1, graph->size);
         }
-        bufs[n]           = (int) buf;
+        bufs[n] = (int) buf;
         graph->leafs[n++] = r->tensors[id];
     }
     graph->n_leafs = n;
@@ -283,14 +283,14 @@ static enum ggml_status order_leafs(struct ggraph_reader *r, int64_t n_all) {
 
 // The graph of the tensors that are read.
 static enum ggml_status graph_make(struct ggraph_reader *r) {
-    struct ggraph *g          = r->g;
-    const size_t n_order      = r->leaf_order != NULL ? strlen(r->leaf_order) / 3 + 1 : 0;
-    const size_t size         = (size_t) (r->n_nodes + r->n_leafs) + n_order + 1;
-    struct ggml_context *ctx  = ctx_add(r, ggml_graph_overhead_custom(size, false));
+    struct ggraph *g = r->g;
+    const size_t n_order = r->leaf_order != NULL ? strlen(r->leaf_order) / 3 + 1 : 0;
+    const size_t size = (size_t) (r->n_nodes + r->n_leafs) + n_order + 1;
+    struct ggml_context *ctx = ctx_add(r, ggml_graph_overhead_custom(size, false));
     struct ggml_cgraph *graph = ctx != NULL ? ggml_new_graph_custom(ctx, size, false) : NULL;
-    g->graph                  = graph;
-    g->node_bufs              = berth_calloc((size_t) r->n_nodes + 1, sizeof(int));
-    g->leaf_bufs              = berth_calloc((size_t) r->n_leafs + 1, sizeof(int));
+    g->graph = graph;
+    g->node_bufs = berth_calloc((size_t) r->n_nodes + 1, sizeof(int));
+    g->leaf_bufs = berth_calloc((size_t) r->n_leafs + 1, sizeof(int));
     if (graph == NULL || g->node_bufs == NULL || g->leaf_bufs == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a graph of %zu tensors", r->path, size);
     }
@@ -308,7 +308,7 @@ static enum ggml_status graph_make(struct ggraph_reader *r) {
 }
 
 static enum ggml_status read_body(struct ggraph_reader *r) {
-    const int64_t n_all     = r->n_nodes + r->n_leafs + r->n_other;
+    const int64_t n_all = r->n_nodes + r->n_leafs + r->n_other;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int64_t i = 0; i < n_all && status == GGML_STATUS_SUCCESS; i++) {
         status = read_tensor(r, i);
@@ -331,8 +331,8 @@ static enum ggml_status read_body(struct ggraph_reader *r) {
 }
 
 enum ggml_status ggraph_read(struct ggraph *g, const char *path) {
-    *g                      = (struct ggraph){0};
-    struct ggraph_reader r  = {.g = g, .path = path};
+    *g = (struct ggraph){0};
+    struct ggraph_reader r = {.g = g, .path = path};
     enum ggml_status status = ggraph_text_open(&r);
     if (status == GGML_STATUS_SUCCESS) {
         status = read_header(&r);

@@ -31,7 +31,7 @@ static void piece_read(struct ggraph_reader *r) {
     const size_t n = ggraph_file_read(r, r->text + r->size, PIECE);
     r->size += n;
     r->text[r->size] = '\0';
-    r->is_end        = n == 0;
+    r->is_end = n == 0;
 }
 
 enum ggml_status ggraph_text_open(struct ggraph_reader *r) {
@@ -65,7 +65,7 @@ bool ggraph_line(struct ggraph_reader *r) {
         return false;
     }
     r->line = r->text + r->at;
-    r->at   = end != NULL ? (size_t) (end - r->text) + 1 : r->size;
+    r->at = end != NULL ? (size_t) (end - r->text) + 1 : r->size;
     if (end != NULL) {
         *end = '\0';
     }

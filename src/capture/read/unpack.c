@@ -13,7 +13,7 @@
 #    include <zlib.h>
 
 enum ggml_status ggraph_file_open(struct ggraph_reader *r) {
-    errno   = 0;
+    errno = 0;
     r->file = gzopen(r->path, "rb");
     if (r->file == NULL) {
         return berth_fail(
@@ -23,9 +23,9 @@ enum ggml_status ggraph_file_open(struct ggraph_reader *r) {
 }
 
 size_t ggraph_file_read(struct ggraph_reader *r, void *to, unsigned size) {
-    int code          = Z_OK;
-    errno             = 0;
-    const int n       = gzread(r->file, to, size);
+    int code = Z_OK;
+    errno = 0;
+    const int n = gzread(r->file, to, size);
     const char *error = gzerror(r->file, &code);
     if (n <= 0 && code == Z_BUF_ERROR) {
         r->status = berth_fail(GGML_STATUS_FAILED, "%s:%lld: the packed text is cut off", r->path, (long long) r->i_line + 1);

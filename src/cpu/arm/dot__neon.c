@@ -54,7 +54,7 @@ void cpu_vec_dot_f16__neon(
     }
     float sum = sum_f32x8(a);
     for (; i < n; i++) {
-        uint16_t u[4]       = {x[i], y[i], 0, 0};
+        uint16_t u[4] = {x[i], y[i], 0, 0};
         const float32x4_t v = widen_f16(u);
         sum += vgetq_lane_f32(v, 0) * vgetq_lane_f32(v, 1);
     }
@@ -63,7 +63,7 @@ void cpu_vec_dot_f16__neon(
 
 static void half_from_f32__neon(const float *restrict x, void *restrict vy, int64_t n) {
     uint16_t *y = vy;
-    int64_t i   = 0;
+    int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
         vst1_u16(y + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(x + i))));
     }
@@ -74,7 +74,7 @@ static void half_from_f32__neon(const float *restrict x, void *restrict vy, int6
 
 static void half_to_f32__neon(const void *restrict vx, float *restrict y, int64_t n) {
     const uint16_t *x = vx;
-    int64_t i         = 0;
+    int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
         vst1q_f32(y + i, widen_f16(x + i));
     }
@@ -84,10 +84,10 @@ static void half_to_f32__neon(const void *restrict vx, float *restrict y, int64_
 }
 
 void cpu_tier_neon(struct cpu_kernels *k) {
-    k->traits[GGML_TYPE_F32].vec_dot    = cpu_vec_dot_f32__neon;
-    k->traits[GGML_TYPE_F16].vec_dot    = cpu_vec_dot_f16__neon;
+    k->traits[GGML_TYPE_F32].vec_dot = cpu_vec_dot_f32__neon;
+    k->traits[GGML_TYPE_F16].vec_dot = cpu_vec_dot_f16__neon;
     k->traits[GGML_TYPE_F16].from_float = half_from_f32__neon;
-    k->to_float[GGML_TYPE_F16]          = half_to_f32__neon;
+    k->to_float[GGML_TYPE_F16] = half_to_f32__neon;
     cpu_tier_neon_tile(k);
     cpu_tier_neon_gemm(k);
     cpu_tier_neon_quantize(k);

@@ -87,5 +87,5 @@ static void tile_f16__fhm(int64_t n, float *s, int64_t ld_s, const void *x, size
 
 void cpu_tier_fhm(struct cpu_kernels *k) {
     k->traits[GGML_TYPE_F16].vec_dot = vec_dot_f16__fhm;
-    k->tile[GGML_TYPE_F16]           = (struct cpu_tile){tile_f16__fhm, 4, 4};
+    k->tile[GGML_TYPE_F16] = (struct cpu_tile){tile_f16__fhm, 4, 4};
 }

@@ -38,7 +38,7 @@ UNPACK_INLINE int32x4_t dot32(const int8x16_t *x, const int8_t *y) {
 
 // Sum over 8 runs of 32 of scale times dot, in four parts.
 UNPACK_INLINE int32x4_t dot_runs32(const int8x16_t *v, int16x8_t scales, const struct y_at *y) {
-    const int8_t *q   = y->qs;
+    const int8_t *q = y->qs;
     const int32x4_t a = sums_of(dot32(v, q), dot32(v + 2, q + 32), dot32(v + 4, q + 64), dot32(v + 6, q + 96));
     const int32x4_t b = sums_of(dot32(v + 8, q + 128), dot32(v + 10, q + 160), dot32(v + 12, q + 192), dot32(v + 14, q + 224));
     return vmlaq_s32(vmulq_s32(a, vmovl_s16(vget_low_s16(scales))), b, vmovl_high_s16(scales));
@@ -47,8 +47,8 @@ UNPACK_INLINE int32x4_t dot_runs32(const int8x16_t *v, int16x8_t scales, const s
 // Likewise over 16 runs of 16.
 UNPACK_INLINE int32x4_t dot_runs16(const int8x16_t *v, int16x8_t s0, int16x8_t s1, const struct y_at *y) {
     const int8_t *q = y->qs;
-    int32x4_t sum   = vmulq_s32(
-          sums_of(dot16(v[0], q), dot16(v[1], q + 16), dot16(v[2], q + 32), dot16(v[3], q + 48)), vmovl_s16(vget_low_s16(s0)));
+    int32x4_t sum = vmulq_s32(
+        sums_of(dot16(v[0], q), dot16(v[1], q + 16), dot16(v[2], q + 32), dot16(v[3], q + 48)), vmovl_s16(vget_low_s16(s0)));
     sum = vmlaq_s32(
         sum, sums_of(dot16(v[4], q + 64), dot16(v[5], q + 80), dot16(v[6], q + 96), dot16(v[7], q + 112)), vmovl_high_s16(s0));
     sum = vmlaq_s32(sum, sums_of(dot16(v[8], q + 128), dot16(v[9], q + 144), dot16(v[10], q + 160), dot16(v[11], q + 176)),
@@ -133,18 +133,18 @@ UNPACK_INLINE int32x4_t block_iq4_xs_dot(const block_iq4_xs *x, const struct y_a
 #define DOT_K(type, has_min, min_of) \
     UNPACK_INLINE float32x4_t add_##type( \
         float32x4_t sums, const block_##type *x, const int8_t *qs, const int16_t *bsums, float d) { \
-        const struct y_at y  = {qs, bsums}; \
-        int32x4_t m          = vdupq_n_s32(0); \
+        const struct y_at y = {qs, bsums}; \
+        int32x4_t m = vdupq_n_s32(0); \
         const int32x4_t dots = block_##type##_dot(x, &y, &m); \
-        sums                 = vfmaq_n_f32(sums, vcvtq_f32_s32(dots), half_at(&x->d) * d); \
+        sums = vfmaq_n_f32(sums, vcvtq_f32_s32(dots), half_at(&x->d) * d); \
         return has_min ? vfmaq_n_f32(sums, vcvtq_f32_s32(m), -half_at(min_of(x)) * d) : sums; \
     } \
     static void vec_dot_##type( \
         int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) { \
         (void) bs, (void) bx, (void) by, (void) nrc; \
         const block_##type *x = vx; \
-        const block_q8_K *y   = vy; \
-        float32x4_t sums      = vdupq_n_f32(0.0f); \
+        const block_q8_K *y = vy; \
+        float32x4_t sums = vdupq_n_f32(0.0f); \
         for (int i = 0; i < n / QK_K; i++) { \
             sums = add_##type(sums, &x[i], y[i].qs, y[i].bsums, y[i].d); \
         } \
@@ -154,8 +154,8 @@ UNPACK_INLINE int32x4_t block_iq4_xs_dot(const block_iq4_xs *x, const struct y_a
     static void gemv_##type(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) { \
         for (int r = 0; r < nx; r++) { \
             const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
-            const struct y256 *y  = vy; \
-            float32x4_t sums      = vdupq_n_f32(0.0f); \
+            const struct y256 *y = vy; \
+            float32x4_t sums = vdupq_n_f32(0.0f); \
             for (int64_t i = 0; i < n / QK_K; i++) { \
                 sums = add_##type(sums, &x[i], y[i].qs, y[i].bsums, y[i].d); \
             } \

@@ -26,22 +26,22 @@ UNPACK_INLINE int32x4_t dot32(struct q32 x, const int8_t *y) {
 #define DOT_Q32(type, ytype, has_min, min_of, mins_of, sum_of) \
     static float row_##type(int64_t n, const block_##type *x, const block_##ytype *y) { \
         float32x4_t sums = vdupq_n_f32(0.0f); \
-        int64_t i        = 0; \
+        int64_t i = 0; \
         for (; i + 4 <= n / 32; i += 4) { \
             const int32x4_t dots = sums_of(dot32(unpack_##type(&x[i]), y[i].qs), dot32(unpack_##type(&x[i + 1]), y[i + 1].qs), \
                 dot32(unpack_##type(&x[i + 2]), y[i + 2].qs), dot32(unpack_##type(&x[i + 3]), y[i + 3].qs)); \
             const float32x4_t dx = scales_##type(&x[i], &x[i + 1], &x[i + 2], &x[i + 3]); \
             const float32x4_t dy = halves_at(&y[i].d, &y[i + 1].d, &y[i + 2].d, &y[i + 3].d); \
-            sums                 = vfmaq_f32(sums, vcvtq_f32_s32(dots), vmulq_f32(dx, dy)); \
+            sums = vfmaq_f32(sums, vcvtq_f32_s32(dots), vmulq_f32(dx, dy)); \
             if (has_min) { \
                 const float32x4_t sy = halves_at(sum_of(&y[i]), sum_of(&y[i + 1]), sum_of(&y[i + 2]), sum_of(&y[i + 3])); \
-                sums                 = vfmaq_f32(sums, mins_of(&x[i], &x[i + 1], &x[i + 2], &x[i + 3]), sy); \
+                sums = vfmaq_f32(sums, mins_of(&x[i], &x[i + 1], &x[i + 2], &x[i + 3]), sy); \
             } \
         } \
         float sum = vaddvq_f32(sums); \
         for (; i < n / 32; i++) { \
             const int32_t dot = vaddvq_s32(dot32(unpack_##type(&x[i]), y[i].qs)); \
-            sum               = fmaf((float) dot, scale_##type(&x[i]) * half_at(&y[i].d), sum); \
+            sum = fmaf((float) dot, scale_##type(&x[i]) * half_at(&y[i].d), sum); \
             if (has_min) { \
                 sum = fmaf(min_of(&x[i]), half_at(sum_of(&y[i])), sum); \
             } \
@@ -63,11 +63,11 @@ DOT_Q32(q4_1, q8_1, 1, min_q4_1, mins_q4_1, SUM_Q8_1)
 DOT_Q32(q5_1, q8_1, 1, min_q5_1, mins_q5_1, SUM_Q8_1)
 
 static inline void dot_q32_fill(struct cpu_kernels *k) {
-    k->traits[GGML_TYPE_Q8_0].vec_dot   = vec_dot_q8_0;
-    k->traits[GGML_TYPE_Q4_0].vec_dot   = vec_dot_q4_0;
-    k->traits[GGML_TYPE_Q5_0].vec_dot   = vec_dot_q5_0;
+    k->traits[GGML_TYPE_Q8_0].vec_dot = vec_dot_q8_0;
+    k->traits[GGML_TYPE_Q4_0].vec_dot = vec_dot_q4_0;
+    k->traits[GGML_TYPE_Q5_0].vec_dot = vec_dot_q5_0;
     k->traits[GGML_TYPE_IQ4_NL].vec_dot = vec_dot_iq4_nl;
-    k->traits[GGML_TYPE_MXFP4].vec_dot  = vec_dot_mxfp4;
-    k->traits[GGML_TYPE_Q4_1].vec_dot   = vec_dot_q4_1;
-    k->traits[GGML_TYPE_Q5_1].vec_dot   = vec_dot_q5_1;
+    k->traits[GGML_TYPE_MXFP4].vec_dot = vec_dot_mxfp4;
+    k->traits[GGML_TYPE_Q4_1].vec_dot = vec_dot_q4_1;
+    k->traits[GGML_TYPE_Q5_1].vec_dot = vec_dot_q5_1;
 }

@@ -39,7 +39,7 @@ static void vec_dot__bf16(
     }
     const float32x4_t lo = vaddq_f32(vaddq_f32(a[0], a[1]), vaddq_f32(a[2], a[3]));
     const float32x4_t hi = vaddq_f32(vaddq_f32(a[4], a[5]), vaddq_f32(a[6], a[7]));
-    float sum            = vaddvq_f32(vaddq_f32(lo, hi));
+    float sum = vaddvq_f32(vaddq_f32(lo, hi));
     for (; i < n; i++) {
         sum += berth_bf16_to_float(x[i]) * berth_bf16_to_float(y[i]);
     }
@@ -51,8 +51,8 @@ static void vec_dot__bf16(
 static void pack_x__bf16(int64_t n, void *panel, const void *x, size_t bx, int nx) {
     for (int r = 0; r < MR; r++) {
         const uint16_t *row = (const void *) ((const char *) x + (r < nx ? (size_t) r * bx : 0));
-        uint16_t *to        = (uint16_t *) panel + r * 4;
-        int64_t i           = 0;
+        uint16_t *to = (uint16_t *) panel + r * 4;
+        int64_t i = 0;
         for (; i + 4 <= n; i += 4, to += MR * 4) {
             vst1_u16(to, vld1_u16(row + i));
         }
@@ -66,8 +66,8 @@ static void pack_x__bf16(int64_t n, void *panel, const void *x, size_t bx, int n
 static void pack_y__bf16(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     for (int r = 0; r < NR; r++) {
         const float *row = y[r < ny ? r : 0];
-        uint16_t *to     = (uint16_t *) panel + r * 4;
-        int64_t i        = 0;
+        uint16_t *to = (uint16_t *) panel + r * 4;
+        int64_t i = 0;
         for (; i + 4 <= n; i += 4, to += NR * 4) {
             vst1_u16(to, vreinterpret_u16_bf16(vcvt_bf16_f32(vld1q_f32(row + i))));
         }
@@ -105,13 +105,13 @@ static void run__bf16(int64_t n, float *s, int64_t ld_s, const void *panel_x, in
 
 void cpu_tier_bf16(struct cpu_kernels *k) {
     k->traits[GGML_TYPE_BF16].vec_dot = vec_dot__bf16;
-    k->gemm[GGML_TYPE_BF16]           = (struct cpu_gemm){.pack_x = pack_x__bf16,
-                  .pack_y                                         = pack_y__bf16,
-                  .run                                            = run__bf16,
-                  .mr                                             = MR,
-                  .nr                                             = NR,
-                  .min_cols                                       = 4,
-                  .step                                           = 4,
-                  .x_size                                         = MR * 4 * sizeof(uint16_t),
-                  .y_size                                         = NR * 4 * sizeof(uint16_t)};
+    k->gemm[GGML_TYPE_BF16] = (struct cpu_gemm){.pack_x = pack_x__bf16,
+        .pack_y = pack_y__bf16,
+        .run = run__bf16,
+        .mr = MR,
+        .nr = NR,
+        .min_cols = 4,
+        .step = 4,
+        .x_size = MR * 4 * sizeof(uint16_t),
+        .y_size = NR * 4 * sizeof(uint16_t)};
 }

@@ -30,19 +30,19 @@ static void transpose8(uint16x8_t v[8]) {
     uint16x8_t a[8];
     uint32x4_t b[8];
     for (int j = 0; j < 4; j++) {
-        a[2 * j]     = vtrn1q_u16(v[2 * j], v[2 * j + 1]);
+        a[2 * j] = vtrn1q_u16(v[2 * j], v[2 * j + 1]);
         a[2 * j + 1] = vtrn2q_u16(v[2 * j], v[2 * j + 1]);
     }
     for (int j = 0; j < 2; j++) {
         for (int u = 0; u < 2; u++) {
             const uint32x4_t lo = vreinterpretq_u32_u16(a[4 * j + u]), hi = vreinterpretq_u32_u16(a[4 * j + 2 + u]);
-            b[4 * j + u]     = vtrn1q_u32(lo, hi);
+            b[4 * j + u] = vtrn1q_u32(lo, hi);
             b[4 * j + 2 + u] = vtrn2q_u32(lo, hi);
         }
     }
     for (int j = 0; j < 4; j++) {
         const uint64x2_t lo = vreinterpretq_u64_u32(b[j]), hi = vreinterpretq_u64_u32(b[j + 4]);
-        v[j]     = vreinterpretq_u16_u64(vtrn1q_u64(lo, hi));
+        v[j] = vreinterpretq_u16_u64(vtrn1q_u64(lo, hi));
         v[j + 4] = vreinterpretq_u16_u64(vtrn2q_u64(lo, hi));
     }
 }
@@ -80,12 +80,12 @@ static void pack_y(CPU_TABLE, int64_t n, void *panel, const float *const *y, int
     float *back = panel, scale[NR];
     const float *rows[NR];
     for (int c = 0; c < NR; c++) {
-        rows[c]  = y[c < ny ? c : 0];
+        rows[c] = y[c < ny ? c : 0];
         scale[c] = scale_for(column_max(n, rows[c]), LARGEST);
-        back[c]  = 1.0f / scale[c];
+        back[c] = 1.0f / scale[c];
     }
     uint16_t *to = (uint16_t *) (void *) (back + NR);
-    int64_t i    = 0;
+    int64_t i = 0;
     for (; i + 8 <= n; i += 8, to += 8 * NR) {
         for (int h = 0; h < NR; h += 8) {
             uint16x8_t v[8];
@@ -160,14 +160,14 @@ static inline struct cpu_gemm gemm_f16(
     void (*run)(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny), int min_cols,
     struct cpu_gemm_rows rows) {
     return (struct cpu_gemm){.pack_x = pack_x,
-        .pack_y                      = pack_y,
-        .run                         = run,
-        .mr                          = MR,
-        .nr                          = NR,
-        .min_cols                    = min_cols,
-        .step                        = STEP,
-        .x_size                      = STEP * MR * sizeof(uint16_t),
-        .y_size                      = STEP * NR * sizeof(uint16_t),
-        .y_head                      = NR * sizeof(float),
-        .rows                        = rows};
+        .pack_y = pack_y,
+        .run = run,
+        .mr = MR,
+        .nr = NR,
+        .min_cols = min_cols,
+        .step = STEP,
+        .x_size = STEP * MR * sizeof(uint16_t),
+        .y_size = STEP * NR * sizeof(uint16_t),
+        .y_head = NR * sizeof(float),
+        .rows = rows};
 }

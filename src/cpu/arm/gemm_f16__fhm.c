@@ -117,7 +117,7 @@ static void add_8(float tile[MR][NR], const uint16_t *x, size_t b, size_t step, 
 static inline __attribute__((always_inline)) void tile_run(
     int64_t n, float *s, int64_t ld_s, const struct place *at, int nx, const void *panel_y, int ny) {
     float tile[MR][NR] = {{0}};
-    const uint16_t *y  = (const void *) ((const float *) panel_y + NR);
+    const uint16_t *y = (const void *) ((const float *) panel_y + NR);
     if (n > 0) {
         (ny > 8 ? add_16 : add_8)(tile, at->x, at->row * sizeof *y, at->step * sizeof *y, y, (n + STEP - 1) / STEP);
     }
@@ -134,5 +134,5 @@ static void run_rows__fhm(int64_t n, float *s, int64_t ld_s, const void *x, size
 
 void cpu_tier_fhm_gemm(struct cpu_kernels *k) {
     const struct cpu_gemm_rows rows = {run_rows__fhm, STEP, INT_MAX}; // panels of them were no faster
-    k->gemm[GGML_TYPE_F16]          = gemm_f16(run__fhm, 5, rows);
+    k->gemm[GGML_TYPE_F16] = gemm_f16(run__fhm, 5, rows);
 }

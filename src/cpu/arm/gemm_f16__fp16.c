@@ -135,8 +135,8 @@ static void run__fp16(int64_t n, float *s, int64_t ld_s, const void *panel_x, in
 
 static void rows__fp16(int64_t n, float *s, int64_t ld_s, const uint16_t *x, size_t bx, const void *panel_y, int ny) {
     const struct place at = {x, bx / sizeof *x, 8};
-    const uint16_t *y     = (const void *) ((const float *) panel_y + NR);
-    float tile[ROWS][NR]  = {{0}};
+    const uint16_t *y = (const void *) ((const float *) panel_y + NR);
+    float tile[ROWS][NR] = {{0}};
     for (int64_t left = n / QUAD; left > 0; left -= QUADS, x += QUADS * QUAD, y += QUADS * QUAD * NR) {
         float16_t part[ROWS][NR] = {{0}};
         ask(x, bx);

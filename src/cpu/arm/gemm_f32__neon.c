@@ -94,16 +94,16 @@ static void run__neon(int64_t n, float *s, int64_t ld_s, const void *panel_x, in
 }
 
 void cpu_tier_neon_gemm(struct cpu_kernels *k) {
-    k->gemm[GGML_TYPE_F32]          = (struct cpu_gemm){.pack_x = pack_x_f32,
-                 .pack_y                                        = pack_y__neon,
-                 .run                                           = run__neon,
-                 .mr                                            = MR,
-                 .nr                                            = NR,
-                 .min_cols                                      = 24,
-                 .step                                          = 1,
-                 .x_size                                        = MR * sizeof(float),
-                 .y_size                                        = NR * sizeof(float)};
-    k->gemm[GGML_TYPE_F16]          = k->gemm[GGML_TYPE_F32];
-    k->gemm[GGML_TYPE_F16].pack_x   = pack_x_f16;
+    k->gemm[GGML_TYPE_F32] = (struct cpu_gemm){.pack_x = pack_x_f32,
+        .pack_y = pack_y__neon,
+        .run = run__neon,
+        .mr = MR,
+        .nr = NR,
+        .min_cols = 24,
+        .step = 1,
+        .x_size = MR * sizeof(float),
+        .y_size = NR * sizeof(float)};
+    k->gemm[GGML_TYPE_F16] = k->gemm[GGML_TYPE_F32];
+    k->gemm[GGML_TYPE_F16].pack_x = pack_x_f16;
     k->gemm[GGML_TYPE_F16].min_cols = 8;
 }

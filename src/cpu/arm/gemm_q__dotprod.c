@@ -255,7 +255,7 @@ GEMM_Q_TIER(static void panels)
 void cpu_tier_dotprod_gemm(struct cpu_kernels *k) {
     panels(k);
 #define ROWS(TYPE, type, step, least, most) \
-    k->gemm[GGML_TYPE_##TYPE].rows     = (struct cpu_gemm_rows){rows_##type, step, most}; \
+    k->gemm[GGML_TYPE_##TYPE].rows = (struct cpu_gemm_rows){rows_##type, step, most}; \
     k->gemm[GGML_TYPE_##TYPE].min_cols = least;
     ROWS(Q8_0, q8_0, 32, 2, 28)
     ROWS(Q4_0, q4_0, 32, 3, 12)

@@ -82,7 +82,7 @@ UNPACK_INLINE void run_32(int64_t n, float *s, int64_t ld_s, const char *x, int 
         for (int p = 0; p < PX; p++) {
             for (int q = 0; q < PY; q++) {
                 const float32x4_t d = vmulq_f32(f32_at(x + p * 16), f32_at(y + q * 16));
-                sum[p][q]           = vfmaq_f32(sum[p][q], vcvtq_f32_s32(t[p][q]), d);
+                sum[p][q] = vfmaq_f32(sum[p][q], vcvtq_f32_s32(t[p][q]), d);
                 if (has_min) {
                     sum[p][q] = vfmaq_f32(sum[p][q], f32_at(x + X_LINE + p * 16), f32_at(y + Y_LINE + q * 16));
                 }
@@ -125,7 +125,7 @@ UNPACK_INLINE void run_256(
         for (int p = 0; p < PX; p++) {
             for (int q = 0; q < PY; q++) {
                 const float32x4_t d = vmulq_f32(f32_at(x + p * 16), f32_at(y + q * 16));
-                sum[p][q]           = vfmaq_f32(sum[p][q], vcvtq_f32_s32(whole[p][q]), d);
+                sum[p][q] = vfmaq_f32(sum[p][q], vcvtq_f32_s32(whole[p][q]), d);
             }
         }
     }

@@ -23,7 +23,7 @@ static float row_as_floats(int64_t n, const uint16_t *x, const struct run *y) {
         float part = 0.0f;
         for (int64_t i = 0; i < n && i < STEP; i++) {
             const float32x4_t v = vcvt_f32_f16(vreinterpret_f16_u16((uint16x4_t){x[i], y->y[i], 0, 0}));
-            part                = fmaf(vgetq_lane_f32(v, 0), vgetq_lane_f32(v, 1) * y->back, part);
+            part = fmaf(vgetq_lane_f32(v, 0), vgetq_lane_f32(v, 1) * y->back, part);
         }
         sum += part;
     }

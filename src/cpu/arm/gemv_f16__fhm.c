@@ -40,7 +40,7 @@ static inline __attribute__((always_inline)) void add64_cols(float32x4_t (*sum_a
 // Two rows with a run of each of nc columns.
 static inline __attribute__((always_inline)) void run2(int64_t m, const uint16_t *a, const uint16_t *b,
     const struct run *const *y, const int nc, float32x4_t *all_a, float32x4_t *all_b) {
-    const float32x4_t zero     = vdupq_n_f32(0.0f);
+    const float32x4_t zero = vdupq_n_f32(0.0f);
     float32x4_t sum_a[MOST][2] = {{zero, zero}, {zero, zero}}, sum_b[MOST][2] = {{zero, zero}, {zero, zero}};
     int64_t i = 0;
     for (; i + 64 <= m; i += 64) {
@@ -107,6 +107,6 @@ static void gemv_cols__fhm(int64_t n, float *const *s, const void *x, size_t bx,
 }
 
 void cpu_tier_fhm_gemv(struct cpu_kernels *k) {
-    k->gemv[GGML_TYPE_F16].run      = gemv__fhm;
+    k->gemv[GGML_TYPE_F16].run = gemv__fhm;
     k->gemv[GGML_TYPE_F16].run_cols = gemv_cols__fhm;
 }

@@ -13,10 +13,10 @@
 
 static void pack__fp16(CPU_TABLE, int64_t n, void *panel, const float *y) {
     for (struct run *to = panel; n > 0; n -= STEP, y += STEP, to++) {
-        const int64_t m   = n < STEP ? n : STEP;
+        const int64_t m = n < STEP ? n : STEP;
         const float scale = scale_for(column_max(m, y), LARGEST);
-        to->back          = 1.0f / scale;
-        int64_t i         = 0;
+        to->back = 1.0f / scale;
+        int64_t i = 0;
         for (; i + 8 <= m; i += 8) {
             vst1q_u16(to->y + i, halves_of(y + i, scale));
         }
@@ -33,9 +33,9 @@ static void pack__fp16(CPU_TABLE, int64_t n, void *panel, const float *y) {
 // Four times eight products, added as halves.
 static inline __attribute__((always_inline)) float16x8_t product4(const uint16x8x4_t x, const uint16_t *y) {
     const uint16x8x4_t v = vld1q_u16_x4(y); // one after the other, so that no two loads meet in a bank
-    float16x8_t t        = vmulq_f16(vreinterpretq_f16_u16(x.val[0]), vreinterpretq_f16_u16(v.val[0]));
-    t                    = vfmaq_f16(t, vreinterpretq_f16_u16(x.val[1]), vreinterpretq_f16_u16(v.val[1]));
-    t                    = vfmaq_f16(t, vreinterpretq_f16_u16(x.val[2]), vreinterpretq_f16_u16(v.val[2]));
+    float16x8_t t = vmulq_f16(vreinterpretq_f16_u16(x.val[0]), vreinterpretq_f16_u16(v.val[0]));
+    t = vfmaq_f16(t, vreinterpretq_f16_u16(x.val[1]), vreinterpretq_f16_u16(v.val[1]));
+    t = vfmaq_f16(t, vreinterpretq_f16_u16(x.val[2]), vreinterpretq_f16_u16(v.val[2]));
     return vfmaq_f16(t, vreinterpretq_f16_u16(x.val[3]), vreinterpretq_f16_u16(v.val[3]));
 }
 
@@ -49,7 +49,7 @@ static inline __attribute__((always_inline)) void add64(
     }
     const uint16x8x4_t x1 = vld1q_u16_x4(x + 32);
     for (int c = 0; c < nc; c++) {
-        t[c]  = vaddq_f16(t[c], product4(x1, y[c][k].y + i + 32));
+        t[c] = vaddq_f16(t[c], product4(x1, y[c][k].y + i + 32));
         lo[c] = vaddq_f32(lo[c], vcvt_f32_f16(vget_low_f16(t[c])));
         hi[c] = vaddq_f32(hi[c], vcvt_high_f32_f16(t[c]));
     }

@@ -32,8 +32,8 @@ static void pack__neon(CPU_TABLE, int64_t n, void *panel, const float *y) {
                 const float32x4_t x_a = four_##type(a, i + 4 * j), x_b = four_##type(b, i + 4 * j); \
                 for (int c = 0; c < nc; c++) { \
                     const float32x4_t v = vld1q_f32(y[c] + i + 4 * j); \
-                    sum_a[c][j % 2]     = vfmaq_f32(sum_a[c][j % 2], x_a, v); \
-                    sum_b[c][j % 2]     = vfmaq_f32(sum_b[c][j % 2], x_b, v); \
+                    sum_a[c][j % 2] = vfmaq_f32(sum_a[c][j % 2], x_a, v); \
+                    sum_b[c][j % 2] = vfmaq_f32(sum_b[c][j % 2], x_b, v); \
                 } \
             } \
         } \
@@ -87,13 +87,13 @@ GEMV(f32, float)
 GEMV(f16, uint16_t)
 
 void cpu_tier_neon_gemv_f(struct cpu_kernels *k) {
-    const size_t size      = STEP * sizeof(float);
+    const size_t size = STEP * sizeof(float);
     k->gemv[GGML_TYPE_F32] = (struct cpu_gemv){.pack_y = pack__neon,
-        .run                                           = gemv_f32__neon,
-        .run_cols                                      = gemv_cols_f32__neon,
-        .step                                          = STEP,
-        .y_size                                        = size,
-        .max_cols                                      = F32_MAX_COLS};
+        .run = gemv_f32__neon,
+        .run_cols = gemv_cols_f32__neon,
+        .step = STEP,
+        .y_size = size,
+        .max_cols = F32_MAX_COLS};
     k->gemv[GGML_TYPE_F16] = (struct cpu_gemv){
         .pack_y = pack__neon, .run = gemv_f16__neon, .run_cols = gemv_cols_f16__neon, .step = STEP, .y_size = size};
 }

@@ -56,8 +56,8 @@ UNPACK_INLINE int32x4_t dot2(uint8x16_t x0, uint8x16_t x1, const int8x16_t *y) {
 
 UNPACK_INLINE struct dots dots_q4_K(const struct section *s) {
     return (struct dots){
-        .a_low  = dot2(low4(s->a[0]), low4(s->a[1]), s->y),
-        .b_low  = dot2(low4(s->b[0]), low4(s->b[1]), s->y),
+        .a_low = dot2(low4(s->a[0]), low4(s->a[1]), s->y),
+        .b_low = dot2(low4(s->b[0]), low4(s->b[1]), s->y),
         .a_high = dot2(vshrq_n_u8(s->a[0], 4), vshrq_n_u8(s->a[1], 4), s->y + 2),
         .b_high = dot2(vshrq_n_u8(s->b[0], 4), vshrq_n_u8(s->b[1], 4), s->y + 2),
     };
@@ -66,8 +66,8 @@ UNPACK_INLINE struct dots dots_q4_K(const struct section *s) {
 // Takes the sums of the section before a step further; returns those before it, folded.
 UNPACK_INLINE int32x4_t fold(struct half_folded *h, const struct dots *d) {
     const int32x4_t folded = vpaddq_s32(h->a, h->b);
-    h->a                   = vpaddq_s32(d->a_low, d->a_high);
-    h->b                   = vpaddq_s32(d->b_low, d->b_high);
+    h->a = vpaddq_s32(d->a_low, d->a_high);
+    h->b = vpaddq_s32(d->b_low, d->b_high);
     return folded;
 }
 
@@ -105,8 +105,8 @@ UNPACK_INLINE struct heads heads_of(const char *a, const char *b) {
     scales_6bit((const uint8_t *) b + 4, &scales_b, &mins_b);
     return (struct heads){
         .scales = vcombine_u8(scales_a, scales_b),
-        .mins   = s8(vcombine_u8(mins_a, mins_b)),
-        .d      = vcvt_f32_f16(vreinterpret_f16_u16(vzip1_u16(two_halves(a), two_halves(b)))),
+        .mins = s8(vcombine_u8(mins_a, mins_b)),
+        .d = vcvt_f32_f16(vreinterpret_f16_u16(vzip1_u16(two_halves(a), two_halves(b)))),
     };
 }
 
@@ -125,7 +125,7 @@ UNPACK_INLINE void load_fifths(struct fifths *f, const uint8_t *a, const uint8_t
 UNPACK_INLINE struct dots dots_q5_K(const struct section *s, const struct fifths *f, const int j) {
     uint8x16_t v[8];
     for (int i = 0; i < 2; i++) {
-        v[i]     = with_fifth(low4(s->a[i]), f->a[i], 2 * j);
+        v[i] = with_fifth(low4(s->a[i]), f->a[i], 2 * j);
         v[2 + i] = with_fifth(low4(s->b[i]), f->b[i], 2 * j);
         v[4 + i] = with_fifth(vshrq_n_u8(s->a[i], 4), f->a[i], 2 * j + 1);
         v[6 + i] = with_fifth(vshrq_n_u8(s->b[i], 4), f->b[i], 2 * j + 1);
@@ -140,16 +140,16 @@ _Static_assert(offsetof(block_q4_K, scales) == offsetof(block_q5_K, scales), "a 
 
 UNPACK_INLINE void put_two(const struct streams *at, float32x4_t sums) {
     const float32x2_t v = vadd_f32(vget_low_f32(sums), vget_high_f32(sums));
-    *at->s_a            = vget_lane_f32(v, 0);
-    *at->s_b            = vget_lane_f32(v, 1);
+    *at->s_a = vget_lane_f32(v, 0);
+    *at->s_b = vget_lane_f32(v, 1);
 }
 
 // Rows two at a time, one pair right after the other: what is under way of a pair at its end is finished while the next one
 // begins.
 UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_block *column, const bool five) {
     const size_t size = five ? sizeof(block_q5_K) : sizeof(block_q4_K), quants = five ? offsetof(block_q5_K, qs) : HEAD;
-    const int32x4_t nil     = vdupq_n_s32(0);
-    struct dots dots        = {nil, nil, nil, nil};
+    const int32x4_t nil = vdupq_n_s32(0);
+    struct dots dots = {nil, nil, nil, nil};
     struct half_folded half = {nil, nil};
     int32x4_t whole = nil, mins = nil, scales2 = nil, scales3 = nil;
     float32x4_t sums = vdupq_n_f32(0.0f), d = sums;
@@ -164,7 +164,7 @@ UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_
     }
 #define SECTION(j, scales, next_a, next_b, next_y) \
     whole = vmlaq_s32(whole, fold(&half, &dots), scales); \
-    dots  = five ? dots_q5_K(&s, &f, j) : dots_q4_K(&s); \
+    dots = five ? dots_q5_K(&s, &f, j) : dots_q4_K(&s); \
     load_section(&s, (const uint8_t *) (next_a) + quants, (const uint8_t *) (next_b) + quants, next_y);
 
     for (int64_t left = n_blocks; left > 0;) {
@@ -174,16 +174,16 @@ UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_
         const struct heads h = heads_of(a, b);
         SECTION(1, scales3, a + 64, b + 64, y->qs + 128)
         const float32x4_t ended = vcvtq_f32_s32(vpaddq_s32(whole, mins));
-        whole                   = nil;
-        mins                    = vshlq_n_s32(vdotq_s32(zeros(), h.mins, vld1q_s8(y->sums_hi)), 7);
+        whole = nil;
+        mins = vshlq_n_s32(vdotq_s32(zeros(), h.mins, vld1q_s8(y->sums_hi)), 7);
         SECTION(2, scales_at(h.scales, 0), a + 96, b + 96, y->qs + 192)
         sums = vfmaq_f32(sums, ended, d);
         if (first) {
             put_two(&before, sums);
-            sums   = vdupq_n_f32(0.0f);
+            sums = vdupq_n_f32(0.0f);
             before = at;
         }
-        d    = vmulq_n_f32(h.d, y->d);
+        d = vmulq_n_f32(h.d, y->d);
         mins = vdotq_s32(mins, h.mins, vld1q_s8(y->sums_lo));
         if (--left > 0) {
             a += size;
@@ -193,9 +193,9 @@ UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_
             streams_next(&at);
             if (streams_have(&at)) {
                 left = n_blocks;
-                a    = at.a;
-                b    = at.b;
-                y    = column;
+                a = at.a;
+                b = at.b;
+                y = column;
             } // else the load ahead reads the same block again
         }
         SECTION(3, scales_at(h.scales, 1), a, b, y->qs)

@@ -70,9 +70,9 @@ UNPACK_INLINE float32x4_t floats_of_halves(uint64_t bits) {
 
 // unpack.h:scale_mxfp4
 UNPACK_INLINE float32x4_t floats_of_bytes(uint64_t bits) {
-    const uint32x4_t e      = vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bits))));
+    const uint32x4_t e = vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bits))));
     const uint32x4_t normal = vsubq_u32(vshlq_n_u32(e, 23), vdupq_n_u32(1u << 23));
-    const uint32x4_t least  = vshlq_u32(vdupq_n_u32(0x00200000), vreinterpretq_s32_u32(e));
+    const uint32x4_t least = vshlq_u32(vdupq_n_u32(0x00200000), vreinterpretq_s32_u32(e));
     return vreinterpretq_f32_u32(vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), least, normal));
 }
 
@@ -103,23 +103,23 @@ UNPACK_INLINE float32x4_t floats_of_sums(int32x4_t fold, const enum more more) {
 #define TURN(r, j, open, next_block, load) \
     do { \
         r.dot[j] = dot32(open(&r.next), y_next); \
-        r.next   = load(next_block); \
+        r.next = load(next_block); \
     } while (0)
 
 // Whole groups of n elements of rows a and b.
 #define TWO_ROWS(type, load, open, bits_of, floats_of, d, more, m) \
     UNPACK_INLINE float32x2_t two_rows_##type(int64_t n, const block_##type *a, const block_##type *b, const char *y) { \
-        const int32x4_t nil   = vdupq_n_s32(0); \
+        const int32x4_t nil = vdupq_n_s32(0); \
         const float32x4_t nul = vdupq_n_f32(0.0f); \
         struct row ra = {load(a), {nil, nil, nil, nil}, {nil, nil}, nil, nul, nul, nul}, rb = ra; \
-        rb.next             = load(b); \
+        rb.next = load(b); \
         int8x16_t y_next[2] = { \
             vld1q_s8((const int8_t *) y + HEAD(more != PLAIN)), vld1q_s8((const int8_t *) y + HEAD(more != PLAIN) + 16)}; \
         int32x4_t offsets = nil; \
         for (int64_t left = n / 128; left > 0; left--) { \
-            const int8_t *q    = (const int8_t *) y + HEAD(more != PLAIN); \
+            const int8_t *q = (const int8_t *) y + HEAD(more != PLAIN); \
             const bool is_last = left == 1; /* what is loaded ahead then is there already */ \
-            const int step     = is_last ? 3 : 4; \
+            const int step = is_last ? 3 : 4; \
             streams_ask(a, b); \
             const uint64_t bits_a = bits_of(a, d), bits_b = bits_of(b, d); \
             ra.half[1] = vpaddq_s32(ra.dot[2], ra.dot[3]); \
@@ -128,8 +128,8 @@ UNPACK_INLINE float32x4_t floats_of_sums(int32x4_t fold, const enum more more) {
             TURN(rb, 0, open, b + 1, load); \
             y_next[0] = vld1q_s8(q + 32); \
             y_next[1] = vld1q_s8(q + 48); \
-            ra.fold   = vpaddq_s32(ra.half[0], ra.half[1]); \
-            rb.fold   = vpaddq_s32(rb.half[0], rb.half[1]); \
+            ra.fold = vpaddq_s32(ra.half[0], ra.half[1]); \
+            rb.fold = vpaddq_s32(rb.half[0], rb.half[1]); \
             TURN(ra, 1, open, a + 2, load); \
             TURN(rb, 1, open, b + 2, load); \
             y_next[0] = vld1q_s8(q + 64); \
@@ -139,24 +139,24 @@ UNPACK_INLINE float32x4_t floats_of_sums(int32x4_t fold, const enum more more) {
                 rb.fold = vaddq_s32(rb.fold, offsets); \
                 offsets = s32_at(y + 16); \
             } \
-            ra.half[0]            = vpaddq_s32(ra.dot[0], ra.dot[1]); \
-            rb.half[0]            = vpaddq_s32(rb.dot[0], rb.dot[1]); \
+            ra.half[0] = vpaddq_s32(ra.dot[0], ra.dot[1]); \
+            rb.half[0] = vpaddq_s32(rb.dot[0], rb.dot[1]); \
             const float32x4_t d_a = floats_of(bits_a), d_b = floats_of(bits_b); \
             TURN(ra, 2, open, a + 3, load); \
             TURN(rb, 2, open, b + 3, load); \
-            y_next[0]          = vld1q_s8(q + 96); \
-            y_next[1]          = vld1q_s8(q + 112); \
-            ra.part            = floats_of_sums(ra.fold, more); \
-            rb.part            = floats_of_sums(rb.fold, more); \
+            y_next[0] = vld1q_s8(q + 96); \
+            y_next[1] = vld1q_s8(q + 112); \
+            ra.part = floats_of_sums(ra.fold, more); \
+            rb.part = floats_of_sums(rb.fold, more); \
             const int8_t *next = is_last ? q : q + GROUP(more != PLAIN); \
             TURN(ra, 3, open, a + step, load); \
             TURN(rb, 3, open, b + step, load); \
             y_next[0] = vld1q_s8(next); \
             y_next[1] = vld1q_s8(next + 16); \
-            ra.sums   = vfmaq_f32(ra.sums, ra.part, ra.scale); \
-            rb.sums   = vfmaq_f32(rb.sums, rb.part, rb.scale); \
-            ra.scale  = vmulq_f32(d_a, f32_at(y)); \
-            rb.scale  = vmulq_f32(d_b, f32_at(y)); \
+            ra.sums = vfmaq_f32(ra.sums, ra.part, ra.scale); \
+            rb.sums = vfmaq_f32(rb.sums, rb.part, rb.scale); \
+            ra.scale = vmulq_f32(d_a, f32_at(y)); \
+            rb.scale = vmulq_f32(d_b, f32_at(y)); \
             if (more == SUMS) { \
                 ra.sums = vfmaq_f32(ra.sums, floats_of(bits_of(a, m)), f32_at(y + 16)); \
                 rb.sums = vfmaq_f32(rb.sums, floats_of(bits_of(b, m)), f32_at(y + 16)); \
@@ -193,11 +193,11 @@ UNPACK_INLINE int32_t int_at(const char *at) {
     UNPACK_INLINE float rest_##type(int n, const block_##type *x, const char *y) { \
         float sum = 0.0f; \
         for (int i = 0; i < n; i++) { \
-            const int8_t *q      = (const int8_t *) y + HEAD(more != PLAIN) + 32 * i; \
+            const int8_t *q = (const int8_t *) y + HEAD(more != PLAIN) + 32 * i; \
             const int8x16_t v[2] = {vld1q_s8(q), vld1q_s8(q + 16)}; \
             const struct raw raw = load(&x[i]); \
-            const int32_t dot    = vaddvq_s32(dot32(open(&raw), v)) + (more == OFFSETS ? int_at(y + 16 + 4 * i) - LARGE_BITS : 0); \
-            sum                  = fmaf((float) dot, d_of(&x[i]) * float_at(y + 4 * i), sum); \
+            const int32_t dot = vaddvq_s32(dot32(open(&raw), v)) + (more == OFFSETS ? int_at(y + 16 + 4 * i) - LARGE_BITS : 0); \
+            sum = fmaf((float) dot, d_of(&x[i]) * float_at(y + 4 * i), sum); \
             if (more == SUMS) { \
                 sum = fmaf(m_of(&x[i]), float_at(y + 16 + 4 * i), sum); \
             } \
@@ -208,7 +208,7 @@ UNPACK_INLINE int32_t int_at(const char *at) {
 #define GEMV(type, more) \
     static void gemv_##type(int64_t n, float *s, const void *x, size_t bx, int nx, const void *vy) { \
         const char *y_rest = (const char *) vy + n / 128 * GROUP(more != PLAIN); \
-        const int n_rest   = (int) (n / 32 % 4); \
+        const int n_rest = (int) (n / 32 % 4); \
         for (struct streams at = streams(s, x, bx, nx); streams_have(&at); streams_next(&at)) { \
             const block_##type *a = (const void *) at.a, *b = (const void *) at.b; \
             float v[2] = {0}; \
@@ -259,7 +259,7 @@ UNPACK_INLINE void pack_block(char *to, int j, const float *y, const enum more m
         block_q8_0_of(y, &b);
         lo = vld1q_s8(b.qs);
         hi = vld1q_s8(b.qs + 16);
-        d  = half_at(&b.d);
+        d = half_at(&b.d);
     }
     memcpy(to + 4 * j, &d, sizeof d);
     if (more == OFFSETS) {

@@ -57,14 +57,14 @@ UNPACK_INLINE struct group group_of(const char *x, const int8x16_t *v) {
     g.dot[1] = vdotq_s32(vdotq_s32(zeros(), bytes_at(x + 36), v[3]), bytes_at(x + 52), v[4]);
     g.dot[2] = vdotq_s32(vdotq_s32(zeros(), x64, v[5]), bytes_at(x + 80), v[6]);
     g.dot[3] = vdotq_s32(vdotq_s32(zeros(), bytes_at(x + 112), v[8]), last_bytes(x + 128), v[9]);
-    g.more   = vdotq_s32(zeros(), x96, v[7]);
+    g.more = vdotq_s32(zeros(), x96, v[7]);
     g.scales = scales_of(x0, x32, x64, x96);
     return g;
 }
 
 // Adds a group of a row, with the column's scales.
 UNPACK_INLINE float32x4_t group_add(float32x4_t sums, const struct group *g, float32x4_t d) {
-    const int32x4_t b23  = vaddq_s32(vpaddq_s32(g->dot[2], g->dot[3]), g->more);
+    const int32x4_t b23 = vaddq_s32(vpaddq_s32(g->dot[2], g->dot[3]), g->more);
     const int32x4_t dots = vpaddq_s32(vpaddq_s32(g->dot[0], g->dot[1]), b23);
     return vfmaq_f32(sums, vcvtq_f32_s32(dots), vmulq_f32(g->scales, d));
 }
@@ -80,15 +80,15 @@ static float rest(int n, const block_q8_0 *x, const char *y) {
     float sum = 0.0f;
     for (int i = 0; i < n; i++) {
         const int32x4_t half = vdotq_s32(zeros(), vld1q_s8(x[i].qs), bytes_at(y + 16 + 32 * i));
-        const int32x4_t dot  = vdotq_s32(half, vld1q_s8(x[i].qs + 16), bytes_at(y + 32 + 32 * i));
-        sum                  = fmaf((float) vaddvq_s32(dot), half_at(&x[i].d) * float_at(y + 4 * i), sum);
+        const int32x4_t dot = vdotq_s32(half, vld1q_s8(x[i].qs + 16), bytes_at(y + 32 + 32 * i));
+        sum = fmaf((float) vaddvq_s32(dot), half_at(&x[i].d) * float_at(y + 4 * i), sum);
     }
     return sum;
 }
 
 static void gemv_q8_0__dotprod(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y) {
     const int64_t n_groups = n / 128;
-    const int n_rest       = (int) (n / 32 % 4);
+    const int n_rest = (int) (n / 32 % 4);
     for (struct streams at = streams(s, x, bx, nx); streams_have(&at); streams_next(&at)) {
         const char *a = at.a, *b = at.b, *column = y;
         float32x4_t sums_a = vdupq_n_f32(0.0f), sums_b = sums_a, d_b = sums_a;
@@ -101,14 +101,14 @@ static void gemv_q8_0__dotprod(int64_t n, float *s, const void *x, size_t bx, in
                 v[j] = bytes_at(column + 16 + 16 * j);
             }
             const struct group group_a = group_of(a, v);
-            sums_b                     = group_add(sums_b, &last, d_b);
-            last                       = group_of(b, v);
-            sums_a                     = group_add(sums_a, &group_a, d);
-            d_b                        = d;
+            sums_b = group_add(sums_b, &last, d_b);
+            last = group_of(b, v);
+            sums_a = group_add(sums_a, &group_a, d);
+            d_b = d;
             a += 4 * sizeof(block_q8_0);
             b += 4 * sizeof(block_q8_0);
         }
-        sums_b    = group_add(sums_b, &last, d_b);
+        sums_b = group_add(sums_b, &last, d_b);
         float s_a = vaddvq_f32(sums_a), s_b = vaddvq_f32(sums_b);
         if (n_rest > 0) {
             s_a += rest(n_rest, (const void *) a, column);
@@ -138,7 +138,7 @@ UNPACK_INLINE float pack_block(int8_t *to, const float *y) {
 
 // Four blocks as they lie in a row, to the vectors that group_add takes.
 UNPACK_INLINE void pack_group(char *to, const char *x) {
-    const int8x16_t first        = {-1, -1, -1, -1};
+    const int8x16_t first = {-1, -1, -1, -1};
     const int8x16_t v[N_VECTORS] = {bytes_at(x), bytes_at(x + 16), vandq_s8(bytes_at(x + 32), first), bytes_at(x + 36),
         bytes_at(x + 52), vbicq_s8(bytes_at(x + 64), first), bytes_at(x + 80), bytes_at(x + 96), bytes_at(x + 112),
         last_bytes(x + 128)};
@@ -153,7 +153,7 @@ static void pack_q8_0__dotprod(CPU_TABLE, int64_t n, void *panel, const float *y
         block_q8_0 x[4];
         float d[4];
         for (int j = 0; j < 4; j++) {
-            d[j]   = pack_block(x[j].qs, y + 32 * j);
+            d[j] = pack_block(x[j].qs, y + 32 * j);
             x[j].d = 0;
         }
         memcpy(to, d, sizeof d);

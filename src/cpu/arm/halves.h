@@ -24,7 +24,7 @@ static inline float scale_for(float max, float largest) {
 // Four at a time: one after the other they would wait for each other.
 static inline float column_max(int64_t n, const float *y) {
     float32x4_t max[4] = {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f), vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)};
-    int64_t i          = 0;
+    int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
         for (int j = 0; j < 4; j++) {
             max[j] = vmaxq_f32(max[j], vabsq_f32(vld1q_f32(y + i + 4 * j)));

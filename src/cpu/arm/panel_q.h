@@ -66,7 +66,7 @@ UNPACK_INLINE void y_bytes(char *to, int c, const int8_t *q) {
 static void pack_y_q8_0(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     for (int c = 0; c < NR; c++) {
         const float *from = y[c < ny ? c : 0];
-        char *to          = panel;
+        char *to = panel;
         for (int64_t i = 0; i < n; i += 32, to += (1 + LINES(32)) * Y_LINE) {
             block_q8_0 b;
             block_q8_0_of(from + i, &b);
@@ -79,7 +79,7 @@ static void pack_y_q8_0(CPU_TABLE, int64_t n, void *panel, const float *const *y
 static void pack_y_q8_1(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     for (int c = 0; c < NR; c++) {
         const float *from = y[c < ny ? c : 0];
-        char *to          = panel;
+        char *to = panel;
         for (int64_t i = 0; i < n; i += 32, to += (2 + LINES(32)) * Y_LINE) {
             block_q8_1 b;
             block_q8_1_of(from + i, &b);
@@ -94,7 +94,7 @@ static void pack_y_q8_1(CPU_TABLE, int64_t n, void *panel, const float *const *y
 UNPACK_INLINE void pack_y_q8_K(int64_t n, char *panel, const float *const *y, int ny, const int n_sums) {
     for (int c = 0; c < NR; c++) {
         const float *from = y[c < ny ? c : 0];
-        char *to          = panel;
+        char *to = panel;
         for (int64_t i = 0; i < n; i += QK_K, to += (1 + n_sums + LINES(QK_K)) * Y_LINE) {
             block_q8_K b;
             block_q8_K_of(from + i, &b);
@@ -127,8 +127,8 @@ UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales) {
     int32x4_t lo[GROUP], hi[GROUP];
     for (int r = 0; r < GROUP; r++) {
         const int16x8_t v = vmovl_s8(scales[r]);
-        lo[r]             = vmovl_s16(vget_low_s16(v));
-        hi[r]             = vmovl_high_s16(v);
+        lo[r] = vmovl_s16(vget_low_s16(v));
+        hi[r] = vmovl_high_s16(v);
     }
     x_lines4(to, lo);
     x_lines4(to + 4 * X_LINE, hi);
@@ -139,8 +139,8 @@ UNPACK_INLINE void x_mins8(char *to, const int8x8_t *mins, const float *dmin) {
     int32x4_t lo[GROUP], hi[GROUP];
     for (int r = 0; r < GROUP; r++) {
         const int16x8_t v = vmovl_s8(mins[r]);
-        lo[r]             = vreinterpretq_s32_f32(vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(v))), -dmin[r]));
-        hi[r]             = vreinterpretq_s32_f32(vmulq_n_f32(vcvtq_f32_s32(vmovl_high_s16(v)), -dmin[r]));
+        lo[r] = vreinterpretq_s32_f32(vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(v))), -dmin[r]));
+        hi[r] = vreinterpretq_s32_f32(vmulq_n_f32(vcvtq_f32_s32(vmovl_high_s16(v)), -dmin[r]));
     }
     x_lines4(to, lo);
     x_lines4(to + 4 * X_LINE, hi);
@@ -172,8 +172,8 @@ UNPACK_INLINE void x_mins8(char *to, const int8x8_t *mins, const float *dmin) {
                 int8x16_t lo[GROUP], hi[GROUP]; \
                 for (int r = 0; r < GROUP; r++) { \
                     const struct q32 q = unpack_##type(row[r]); \
-                    lo[r]              = q.lo; \
-                    hi[r]              = q.hi; \
+                    lo[r] = q.lo; \
+                    hi[r] = q.hi; \
                 } \
                 X_NUMBERS(to, scales_##type, row); \
                 if (has_min) { \
@@ -203,8 +203,8 @@ PACK_32(q5_1, 1, mins_q5_1)
             uint8x8_t s, m; \
             scales_6bit(row[r]->scales, &s, &m); \
             scales[r] = vreinterpret_s8_u8(s); \
-            mins[r]   = vreinterpret_s8_u8(m); \
-            dmin[r]   = half_at(&row[r]->dmin); \
+            mins[r] = vreinterpret_s8_u8(m); \
+            dmin[r] = half_at(&row[r]->dmin); \
         } \
         x_scales8(to, scales); \
         x_mins8(to + 8 * X_LINE, mins, dmin); \
@@ -230,9 +230,9 @@ UNPACK_INLINE void heads_q2_K(char *to, const block_q2_K *const *row) {
     float dmin[GROUP];
     for (int r = 0; r < GROUP; r++) {
         const uint8x16_t both = vld1q_u8(row[r]->scales);
-        scales[r]             = s8(low4(both));
-        mins[r]               = s8(vshrq_n_u8(both, 4));
-        dmin[r]               = half_at(&row[r]->dmin);
+        scales[r] = s8(low4(both));
+        mins[r] = s8(vshrq_n_u8(both, 4));
+        dmin[r] = half_at(&row[r]->dmin);
     }
     heads_16(to, scales);
     halves_of16(mins, lo, hi);

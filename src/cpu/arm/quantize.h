@@ -34,7 +34,7 @@ static inline __attribute__((always_inline)) bool bytes32(const float *x, int8x1
         v[j] = vld1q_f32(x + 4 * j);
     }
     const float max = largest(v, 8);
-    *d              = max / 127.0f;
+    *d = max / 127.0f;
     if (!(max >= BERTH_Q8_MAX_LEAST && max < INFINITY)) {
         return false;
     }
@@ -113,13 +113,13 @@ static inline void block_q8_K_of(const float *x, block_q8_K *y) {
     for (int j = 16; j < QK_K; j += 16) {
         for (int u = 0; u < 4; u++) { // a NaN stays
             const float32x4_t v = vld1q_f32(x + j + 4 * u);
-            max[u]              = vmaxq_f32(max[u], v);
-            min[u]              = vminq_f32(min[u], v);
+            max[u] = vmaxq_f32(max[u], v);
+            min[u] = vminq_f32(min[u], v);
         }
     }
-    const float most  = vmaxvq_f32(vmaxq_f32(vmaxq_f32(max[0], max[1]), vmaxq_f32(max[2], max[3])));
+    const float most = vmaxvq_f32(vmaxq_f32(vmaxq_f32(max[0], max[1]), vmaxq_f32(max[2], max[3])));
     const float least = vminvq_f32(vminq_f32(vminq_f32(min[0], min[1]), vminq_f32(min[2], min[3])));
-    const float amax  = most > -least ? most : -least;
+    const float amax = most > -least ? most : -least;
     if (!(amax >= BERTH_Q8_MAX_LEAST && most < INFINITY && least > -INFINITY)) {
         quantize_row_q8_K_ref(x, y, QK_K);
         return;

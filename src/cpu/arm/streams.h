@@ -29,7 +29,7 @@ static inline __attribute__((always_inline)) void streams_next(struct streams *a
     const int has_a = --at->n_a > 0, has_b = --at->n_b > 0; // behind the last row there is no other, and bx may be anything
     at->a += has_a ? at->bx : 0;
     at->s_a += has_a;
-    at->b   = has_b ? at->b + at->bx : at->a;
+    at->b = has_b ? at->b + at->bx : at->a;
     at->s_b = has_b ? at->s_b + 1 : at->s_a;
 }
 

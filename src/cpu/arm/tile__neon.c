@@ -83,7 +83,7 @@ static void tile_f32__neon(
 
 static void widen(float *to, const char *row, int64_t i, int64_t n) {
     const uint16_t *x = (const uint16_t *) (const void *) row + i;
-    int64_t j         = 0;
+    int64_t j = 0;
     for (; j + 8 <= n; j += 8) {
         const uint16x8_t h = vld1q_u16(x + j);
         vst1q_f32(to + j, vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(h))));

@@ -84,11 +84,11 @@ UNPACK_INLINE struct q32 unpack_q5_1(const block_q5_1 *b) {
 
 UNPACK_INLINE struct q32 unpack_table(const int8_t *table, const uint8_t *qs) {
     const uint8x16_t v = vld1q_u8(qs);
-    const int8x16_t t  = vld1q_s8(table);
+    const int8x16_t t = vld1q_s8(table);
     return (struct q32){vqtbl1q_s8(t, low4(v)), vqtbl1q_s8(t, vshrq_n_u8(v, 4))};
 }
 
-static const int8_t table_iq4[16]   = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+static const int8_t table_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static const int8_t table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; // doubled
 
 UNPACK_INLINE struct q32 unpack_iq4_nl(const block_iq4_nl *b) {
@@ -102,9 +102,9 @@ UNPACK_INLINE struct q32 unpack_mxfp4(const block_mxfp4 *b) {
 // Four halves from four places as floats: one conversion for all.
 UNPACK_INLINE float32x4_t halves_at(const uint16_t *a, const uint16_t *b, const uint16_t *c, const uint16_t *d) {
     uint16x4_t h = vld1_dup_u16(a);
-    h            = vld1_lane_u16(b, h, 1);
-    h            = vld1_lane_u16(c, h, 2);
-    h            = vld1_lane_u16(d, h, 3);
+    h = vld1_lane_u16(b, h, 1);
+    h = vld1_lane_u16(c, h, 2);
+    h = vld1_lane_u16(d, h, 3);
     return vcvt_f32_f16(vreinterpret_f16_u16(h));
 }
 
@@ -164,14 +164,14 @@ UNPACK_INLINE void scales_6bit(const uint8_t *from, uint8x8_t *scales, uint8x8_t
     memcpy(&high, from + sizeof low, sizeof high);
     const uint64_t first = low & 0x3f3f3f3f3f3f3f3f, nibbles = (high >> 4 | (uint64_t) high << 32) & 0x0f0f0f0f0f0f0f0f;
     const uint64_t second = nibbles | ((low >> 34 | low << 30) & 0x3030303030303030); // four minima, four scales
-    *scales               = vcreate_u8((second & 0xffffffff00000000) | (first & 0xffffffff));
-    *mins                 = vcreate_u8(first >> 32 | second << 32);
+    *scales = vcreate_u8((second & 0xffffffff00000000) | (first & 0xffffffff));
+    *mins = vcreate_u8(first >> 32 | second << 32);
 }
 
 UNPACK_INLINE void unpack_q4_K(const block_q4_K *b, int8x16_t *v) {
     for (int j = 0; j < 4; j++) {
         const uint8x16_t q0 = vld1q_u8(b->qs + 32 * j), q1 = vld1q_u8(b->qs + 32 * j + 16);
-        v[4 * j]     = s8(low4(q0));
+        v[4 * j] = s8(low4(q0));
         v[4 * j + 1] = s8(low4(q1));
         v[4 * j + 2] = s8(vshrq_n_u8(q0, 4));
         v[4 * j + 3] = s8(vshrq_n_u8(q1, 4));
@@ -187,7 +187,7 @@ UNPACK_INLINE void unpack_q5_K(const block_q5_K *b, int8x16_t *v) {
     const uint8x16_t h0 = vld1q_u8(b->qh), h1 = vld1q_u8(b->qh + 16);
     for (int j = 0; j < 4; j++) {
         const uint8x16_t q0 = vld1q_u8(b->qs + 32 * j), q1 = vld1q_u8(b->qs + 32 * j + 16);
-        v[4 * j]     = s8(with_fifth(low4(q0), h0, 2 * j));
+        v[4 * j] = s8(with_fifth(low4(q0), h0, 2 * j));
         v[4 * j + 1] = s8(with_fifth(low4(q1), h1, 2 * j));
         v[4 * j + 2] = s8(with_fifth(vshrq_n_u8(q0, 4), h0, 2 * j + 1));
         v[4 * j + 3] = s8(with_fifth(vshrq_n_u8(q1, 4), h1, 2 * j + 1));
@@ -198,11 +198,11 @@ UNPACK_INLINE void unpack_q2_K(const block_q2_K *b, int8x16_t *v) {
     const uint8x16_t three = vdupq_n_u8(3);
     for (int j = 0; j < 4; j++) { // 16 bytes hold the elements 16 j of four runs of 32
         const uint8x16_t q = vld1q_u8(b->qs + 16 * j);
-        int8x16_t *to      = v + (j / 2) * 8 + j % 2;
-        to[0]              = s8(vandq_u8(q, three));
-        to[2]              = s8(vandq_u8(vshrq_n_u8(q, 2), three));
-        to[4]              = s8(vandq_u8(vshrq_n_u8(q, 4), three));
-        to[6]              = s8(vshrq_n_u8(q, 6));
+        int8x16_t *to = v + (j / 2) * 8 + j % 2;
+        to[0] = s8(vandq_u8(q, three));
+        to[2] = s8(vandq_u8(vshrq_n_u8(q, 2), three));
+        to[4] = s8(vandq_u8(vshrq_n_u8(q, 4), three));
+        to[6] = s8(vshrq_n_u8(q, 6));
     }
 }
 
@@ -212,10 +212,10 @@ UNPACK_INLINE void unpack_q3_K(const block_q3_K *b, int8x16_t *v) {
     for (int j = 0; j < 4; j++) {
         const uint8x16_t q = vld1q_u8(b->qs + 16 * j), m = j < 2 ? h[j % 2] : vshrq_n_u8(h[j % 2], 4);
         int8x16_t *to = v + (j / 2) * 8 + j % 2;
-        to[0]         = s8(vorrq_u8(vandq_u8(q, three), vandq_u8(vshlq_n_u8(m, 2), four)));
-        to[2]         = s8(vorrq_u8(vandq_u8(vshrq_n_u8(q, 2), three), vandq_u8(vshlq_n_u8(m, 1), four)));
-        to[4]         = s8(vorrq_u8(vandq_u8(vshrq_n_u8(q, 4), three), vandq_u8(m, four)));
-        to[6]         = s8(vorrq_u8(vshrq_n_u8(q, 6), vandq_u8(vshrq_n_u8(m, 1), four)));
+        to[0] = s8(vorrq_u8(vandq_u8(q, three), vandq_u8(vshlq_n_u8(m, 2), four)));
+        to[2] = s8(vorrq_u8(vandq_u8(vshrq_n_u8(q, 2), three), vandq_u8(vshlq_n_u8(m, 1), four)));
+        to[4] = s8(vorrq_u8(vandq_u8(vshrq_n_u8(q, 4), three), vandq_u8(m, four)));
+        to[6] = s8(vorrq_u8(vshrq_n_u8(q, 6), vandq_u8(vshrq_n_u8(m, 1), four)));
     }
 }
 
@@ -232,21 +232,21 @@ UNPACK_INLINE int8x16_t scales_q3_K(const uint8_t *from) {
 UNPACK_INLINE void unpack_q6_K(const block_q6_K *b, int8x16_t *v) {
     const uint8x16_t high = vdupq_n_u8(0x30);
     for (int j = 0; j < 4; j++) {
-        const uint8_t *ql   = b->ql + (j / 2) * 64 + (j % 2) * 16;
+        const uint8_t *ql = b->ql + (j / 2) * 64 + (j % 2) * 16;
         const uint8x16_t q0 = vld1q_u8(ql), q1 = vld1q_u8(ql + 32), h = vld1q_u8(b->qh + 16 * j);
         int8x16_t *to = v + (j / 2) * 8 + j % 2;
-        to[0]         = s8(vorrq_u8(low4(q0), vandq_u8(vshlq_n_u8(h, 4), high)));
-        to[2]         = s8(vorrq_u8(low4(q1), vandq_u8(vshlq_n_u8(h, 2), high)));
-        to[4]         = s8(vorrq_u8(vshrq_n_u8(q0, 4), vandq_u8(h, high)));
-        to[6]         = s8(vorrq_u8(vshrq_n_u8(q1, 4), vandq_u8(vshrq_n_u8(h, 2), high)));
+        to[0] = s8(vorrq_u8(low4(q0), vandq_u8(vshlq_n_u8(h, 4), high)));
+        to[2] = s8(vorrq_u8(low4(q1), vandq_u8(vshlq_n_u8(h, 2), high)));
+        to[4] = s8(vorrq_u8(vshrq_n_u8(q0, 4), vandq_u8(h, high)));
+        to[6] = s8(vorrq_u8(vshrq_n_u8(q1, 4), vandq_u8(vshrq_n_u8(h, 2), high)));
     }
 }
 
 UNPACK_INLINE void unpack_iq4_xs(const block_iq4_xs *b, int8x16_t *v) {
     for (int j = 0; j < 8; j++) {
         const struct q32 q = unpack_table(table_iq4, b->qs + 16 * j);
-        v[2 * j]           = q.lo;
-        v[2 * j + 1]       = q.hi;
+        v[2 * j] = q.lo;
+        v[2 * j + 1] = q.hi;
     }
 }
 
@@ -254,9 +254,9 @@ UNPACK_INLINE void unpack_iq4_xs(const block_iq4_xs *b, int8x16_t *v) {
 UNPACK_INLINE int8x8_t scales_iq4_xs(const block_iq4_xs *b) {
     uint32_t l;
     memcpy(&l, b->scales_l, sizeof l);
-    const uint8x8_t two   = vreinterpret_u8_u32(vdup_n_u32(l));
-    const uint8x8_t each  = vzip1_u8(vand_u8(two, vdup_n_u8(15)), vshr_n_u8(two, 4));
+    const uint8x8_t two = vreinterpret_u8_u32(vdup_n_u32(l));
+    const uint8x8_t each = vzip1_u8(vand_u8(two, vdup_n_u8(15)), vshr_n_u8(two, 4));
     const int16x8_t shift = {4, 2, 0, -2, -4, -6, -8, -10}; // bits 2 j and 2 j + 1 to bits 4 and 5
-    const uint8x8_t high  = vmovn_u16(vandq_u16(vshlq_u16(vdupq_n_u16(b->scales_h), shift), vdupq_n_u16(0x30)));
+    const uint8x8_t high = vmovn_u16(vandq_u16(vshlq_u16(vdupq_n_u16(b->scales_h), shift), vdupq_n_u16(0x30)));
     return vsub_s8(vreinterpret_s8_u8(vorr_u8(each, high)), vdup_n_s8(32));
 }

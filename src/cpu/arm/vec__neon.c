@@ -34,12 +34,12 @@ INLINE struct parts parts4(float32x4_t x) {
     const float32x4_t z = vfmaq_n_f32(vdupq_n_f32(0x1.8p23f), x, 0x1.715476p+0f); // rounds to a whole number, in the low bits
     const float32x4_t k = vsubq_f32(z, vdupq_n_f32(0x1.8p23f));
     const float32x4_t r = vfmsq_n_f32(vfmsq_n_f32(x, k, 0x1.62e4p-1f), k, 0x1.7f7d1cp-20f);
-    float32x4_t p       = vfmaq_n_f32(vdupq_n_f32(0.00837503932f), r, 1.0f / 720);
-    p                   = vfmaq_f32(vdupq_n_f32(1.0f / 24), p, r);
-    p                   = vfmaq_f32(vdupq_n_f32(0.166664162f), p, r);
-    p                   = vfmaq_f32(vdupq_n_f32(0.5f), p, r);
-    p                   = vfmaq_f32(vdupq_n_f32(1.0f), p, r);
-    p                   = vfmaq_f32(vdupq_n_f32(1.0f), p, r);
+    float32x4_t p = vfmaq_n_f32(vdupq_n_f32(0.00837503932f), r, 1.0f / 720);
+    p = vfmaq_f32(vdupq_n_f32(1.0f / 24), p, r);
+    p = vfmaq_f32(vdupq_n_f32(0.166664162f), p, r);
+    p = vfmaq_f32(vdupq_n_f32(0.5f), p, r);
+    p = vfmaq_f32(vdupq_n_f32(1.0f), p, r);
+    p = vfmaq_f32(vdupq_n_f32(1.0f), p, r);
     return (struct parts){p, vsubq_s32(vreinterpretq_s32_f32(z), vreinterpretq_s32_f32(vdupq_n_f32(0x1.8p23f)))};
 }
 
@@ -51,7 +51,7 @@ INLINE float32x4_t power2(int32x4_t k) {
 
 // 2^k is multiplied in two parts, each of which a float can hold.
 INLINE float32x4_t exp4(float32x4_t x) {
-    x                    = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-104.0f)), vdupq_n_f32(89.0f)); // beyond: 0 and inf all the same
+    x = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-104.0f)), vdupq_n_f32(89.0f)); // beyond: 0 and inf all the same
     const struct parts e = parts4(x);
     const int32x4_t half = vshrq_n_s32(e.k, 1);
     return vmulq_f32(vmulq_f32(e.p, power2(half)), power2(vsubq_s32(e.k, half)));
@@ -60,16 +60,16 @@ INLINE float32x4_t exp4(float32x4_t x) {
 // 1 + exp(-x): what is below 2^-126 does not count, and what is above 2^127.5 may as well be inf. -x is 2^k exp(-u); the number
 // that rounds is 127 larger than it need be, so that its low bits are the exponent of 2^k.
 INLINE float32x4_t one_and_exp4(float32x4_t x) {
-    x                   = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-89.0f)), vdupq_n_f32(87.0f));
+    x = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-89.0f)), vdupq_n_f32(87.0f));
     const float32x4_t z = vfmsq_n_f32(vdupq_n_f32(0x1.8p23f + 127), x, 0x1.715476p+0f);
     const float32x4_t k = vsubq_f32(z, vdupq_n_f32(0x1.8p23f + 127));
     const float32x4_t u = vfmaq_n_f32(vfmaq_n_f32(x, k, 0x1.62e4p-1f), k, 0x1.7f7d1cp-20f);
-    float32x4_t p       = vfmaq_n_f32(vdupq_n_f32(-0.00837503932f), u, 1.0f / 720);
-    p                   = vfmaq_f32(vdupq_n_f32(1.0f / 24), p, u);
-    p                   = vfmaq_f32(vdupq_n_f32(-0.166664162f), p, u);
-    p                   = vfmaq_f32(vdupq_n_f32(0.5f), p, u);
-    p                   = vfmaq_f32(vdupq_n_f32(-1.0f), p, u);
-    p                   = vfmaq_f32(vdupq_n_f32(1.0f), p, u);
+    float32x4_t p = vfmaq_n_f32(vdupq_n_f32(-0.00837503932f), u, 1.0f / 720);
+    p = vfmaq_f32(vdupq_n_f32(1.0f / 24), p, u);
+    p = vfmaq_f32(vdupq_n_f32(-0.166664162f), p, u);
+    p = vfmaq_f32(vdupq_n_f32(0.5f), p, u);
+    p = vfmaq_f32(vdupq_n_f32(-1.0f), p, u);
+    p = vfmaq_f32(vdupq_n_f32(1.0f), p, u);
     return vfmaq_f32(vdupq_n_f32(1.0f), p, vreinterpretq_f32_s32(vshlq_n_s32(vreinterpretq_s32_f32(z), 23)));
 }
 
@@ -173,8 +173,8 @@ static float row_max__neon(int64_t n, const float *x) {
 // Floats add up within 256 elements, doubles over all.
 static double row_exp_sum__neon(int64_t n, float *y, const float *x, float max) {
     const float32x4_t m = vdupq_n_f32(max);
-    double sum          = 0;
-    int64_t i           = 0;
+    double sum = 0;
+    int64_t i = 0;
     while (i + 8 <= n) {
         const int64_t end = n - i < 256 ? i + (n - i) / 8 * 8 : i + 256;
         float32x4_t part0 = vdupq_n_f32(0.0f), part1 = part0;
@@ -209,7 +209,7 @@ INLINE void mix_tile(float *y, int64_t ld_y, const float *w, int64_t ld_w, const
     }
     for (int i = 0; i < n; i++) {
         const float32x4_t all = {w[i], w[i + ld_w], w[i + 2 * ld_w], w[i + 3 * ld_w]};
-        const uint32x4_t is   = vtstq_u32(vreinterpretq_u32_f32(all), vreinterpretq_u32_f32(all));
+        const uint32x4_t is = vtstq_u32(vreinterpretq_u32_f32(all), vreinterpretq_u32_f32(all));
         if (vmaxvq_u32(is) == 0) {
             continue;
         }
@@ -222,7 +222,7 @@ INLINE void mix_tile(float *y, int64_t ld_y, const float *w, int64_t ld_w, const
                 const uint32x4_t mask = vdupq_n_u32(w[i + j * ld_w] != 0.0f ? ~0u : 0);
                 for (int u = 0; u < D / 4; u++) {
                     const float32x4_t seen = vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(v[u]), mask));
-                    a[j][u]                = vfmaq_n_f32(a[j][u], seen, w[i + j * ld_w]);
+                    a[j][u] = vfmaq_n_f32(a[j][u], seen, w[i + j * ld_w]);
                 }
             }
             continue;
@@ -244,7 +244,7 @@ INLINE void mix_tile(float *y, int64_t ld_y, const float *w, int64_t ld_w, const
 static void mix__neon(
     int64_t d, float *y, int64_t ld_y, int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
     int64_t d0 = 0;
-    int j0     = 0;
+    int j0 = 0;
     for (; j0 + Q <= ny; j0 += Q) {
         for (d0 = 0; d0 + D <= d; d0 += D) {
             mix_tile(y + j0 * ld_y + d0, ld_y, w + j0 * ld_w, ld_w, x + d0, ld_x, n);
@@ -275,14 +275,14 @@ static void mix__neon(
 }
 
 void cpu_tier_neon_vec(struct cpu_kernels *k) {
-    k->exp        = row_exp__neon;
-    k->sigmoid    = row_sigmoid__neon;
-    k->silu       = row_silu__neon;
-    k->silu_mul   = row_silu_mul__neon;
-    k->gelu       = row_gelu__neon;
+    k->exp = row_exp__neon;
+    k->sigmoid = row_sigmoid__neon;
+    k->silu = row_silu__neon;
+    k->silu_mul = row_silu_mul__neon;
+    k->gelu = row_gelu__neon;
     k->gelu_quick = row_gelu_quick__neon;
-    k->max        = row_max__neon;
-    k->exp_sum    = row_exp_sum__neon;
-    k->mix        = mix__neon;
-    k->turn       = row_turn__neon;
+    k->max = row_max__neon;
+    k->exp_sum = row_exp_sum__neon;
+    k->mix = mix__neon;
+    k->turn = row_turn__neon;
 }

@@ -14,7 +14,7 @@ UNPACK_INLINE void put4(float *y, uint16x8_t v, float32x4_t d) {
 }
 
 static void q8_0_to_f32__neon(const void *restrict vx, float *restrict y, int64_t n) {
-    const block_q8_0 *x  = vx;
+    const block_q8_0 *x = vx;
     const uint8x16_t top = vdupq_n_u8(0x80), none = vdupq_n_u8(0);
     const uint16x8_t exponent = vdupq_n_u16(0x4b00); // the upper half of 2^23
     for (int64_t i = 0; i < n / QK_Q8_0; i++) {
@@ -23,7 +23,7 @@ static void q8_0_to_f32__neon(const void *restrict vx, float *restrict y, int64_
             __builtin_prefetch((const char *) y + AHEAD + 64 * j, 1, 2);
         }
         for (int j = 0; j < QK_Q8_0; j += 16, y += 16) {
-            const uint8x16_t v  = veorq_u8(vreinterpretq_u8_s8(vld1q_s8(x[i].qs + j)), top);
+            const uint8x16_t v = veorq_u8(vreinterpretq_u8_s8(vld1q_s8(x[i].qs + j)), top);
             const uint16x8_t lo = vreinterpretq_u16_u8(vzip1q_u8(v, none)), hi = vreinterpretq_u16_u8(vzip2q_u8(v, none));
             put4(y, vzip1q_u16(lo, exponent), d);
             put4(y + 4, vzip2q_u16(lo, exponent), d);

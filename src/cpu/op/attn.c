@@ -44,31 +44,31 @@ static enum ggml_type dot_type(const struct attn *a) {
 
 static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     struct attn a = {
-        .q        = op->src[0],
-        .k        = op->src[1],
-        .v        = op->src[2],
-        .mask     = op->src[3],
-        .sinks    = op->src[4],
-        .scale    = cpu_param_f32(op, 0),
+        .q = op->src[0],
+        .k = op->src[1],
+        .v = op->src[2],
+        .mask = op->src[3],
+        .sinks = op->src[4],
+        .scale = cpu_param_f32(op, 0),
         .max_bias = cpu_param_f32(op, 1),
-        .softcap  = cpu_param_f32(op, 2),
+        .softcap = cpu_param_f32(op, 2),
     };
-    a.d_k      = a.k->ne[0];
-    a.d_v      = a.v->ne[0];
-    a.n_kv     = a.k->ne[1];
-    a.n_heads  = a.k->ne[2] == a.v->ne[2] ? a.q->ne[2] / a.k->ne[2] : 1;
+    a.d_k = a.k->ne[0];
+    a.d_v = a.v->ne[0];
+    a.n_kv = a.k->ne[1];
+    a.n_heads = a.k->ne[2] == a.v->ne[2] ? a.q->ne[2] / a.k->ne[2] : 1;
     a.n_groups = a.q->ne[2] / a.n_heads;
-    a.g        = k->gemm[GGML_TYPE_F32].run != NULL && a.n_heads * a.q->ne[1] >= Q_MANY ? &k->gemm[GGML_TYPE_F32] : NULL;
-    a.q_rows   = a.g != NULL ? Q_PANELS / a.g->nr * a.g->nr : Q_ROWS;
+    a.g = k->gemm[GGML_TYPE_F32].run != NULL && a.n_heads * a.q->ne[1] >= Q_MANY ? &k->gemm[GGML_TYPE_F32] : NULL;
+    a.q_rows = a.g != NULL ? Q_PANELS / a.g->nr * a.g->nr : Q_ROWS;
     a.n_blocks = (a.n_heads * a.q->ne[1] + a.q_rows - 1) / a.q_rows;
-    a.n_units  = a.n_groups * a.q->ne[3] * a.n_blocks;
-    a.q_size   = ggml_row_size(dot_type(&a), a.d_k);
+    a.n_units = a.n_groups * a.q->ne[3] * a.n_blocks;
+    a.q_size = ggml_row_size(dot_type(&a), a.d_k);
     // never more runs than there are keys for
     const int64_t most = (a.n_kv + RUN_MIN - 1) / RUN_MIN;
-    a.n_runs           = a.n_units > 0 ? N_ITEMS / a.n_units : 1;
-    a.n_runs           = a.n_runs > most ? most : a.n_runs;
-    a.n_runs           = a.n_runs < 1 ? 1 : a.n_runs;
-    a.run              = (a.n_kv + a.n_runs - 1) / a.n_runs;
+    a.n_runs = a.n_units > 0 ? N_ITEMS / a.n_units : 1;
+    a.n_runs = a.n_runs > most ? most : a.n_runs;
+    a.n_runs = a.n_runs < 1 ? 1 : a.n_runs;
+    a.run = (a.n_kv + a.n_runs - 1) / a.n_runs;
     if (a.softcap != 0.0f) {
         a.scale /= a.softcap;
     }
@@ -81,7 +81,7 @@ static bool attn_supports(const struct ggml_tensor *op) {
         return false;
     }
     const struct cpu_kernels *kernels = &cpu_kernels_portable;
-    const enum ggml_type dot          = kernels->traits[k->type].vec_dot_type;
+    const enum ggml_type dot = kernels->traits[k->type].vec_dot_type;
     if (kernels->traits[k->type].vec_dot == NULL || kernels->traits[dot].from_float == NULL ||
         kernels->to_float[v->type] == NULL) {
         return false;
@@ -102,7 +102,7 @@ static bool attn_supports(const struct ggml_tensor *op) {
 
 static int attn_n_tasks(const struct ggml_tensor *op, int n_threads) {
     const double flops = (double) ggml_nelements(op) * (double) op->src[1]->ne[1];
-    const double n     = flops / 65536;
+    const double n = flops / 65536;
     return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
 }
 
@@ -125,22 +125,22 @@ struct room {
 
 static struct room room_of(const struct attn *a) {
     const struct cpu_gemm *g = a->g;
-    const int64_t d          = a->d_k > a->d_v ? a->d_k : a->d_v;
-    struct room r            = {.rows = a->q_rows * K_ROWS};
-    r.queries                = r.rows + (int64_t) cpu_scratch_floats(K_ROWS * d);
+    const int64_t d = a->d_k > a->d_v ? a->d_k : a->d_v;
+    struct room r = {.rows = a->q_rows * K_ROWS};
+    r.queries = r.rows + (int64_t) cpu_scratch_floats(K_ROWS * d);
     if (g == NULL) {
         r.end = r.queries + (int64_t) (cpu_gemm_lines(a->q_size * Q_ROWS) / sizeof(float));
         return r;
     }
-    r.x_k     = (int64_t) (cpu_gemm_x_size(g, a->d_k) / sizeof(float));
-    r.x_v     = (int64_t) (cpu_gemm_x_size(g, K_ROWS) / sizeof(float));
-    r.y_k     = (int64_t) (cpu_gemm_y_size(g, a->d_k) / sizeof(float));
-    r.y_v     = (int64_t) (cpu_gemm_y_size(g, K_ROWS) / sizeof(float));
-    r.keys    = r.queries + r.y_k * (a->q_rows / g->nr);
-    r.values  = r.keys + r.x_k * ((K_ROWS + g->mr - 1) / g->mr);
+    r.x_k = (int64_t) (cpu_gemm_x_size(g, a->d_k) / sizeof(float));
+    r.x_v = (int64_t) (cpu_gemm_x_size(g, K_ROWS) / sizeof(float));
+    r.y_k = (int64_t) (cpu_gemm_y_size(g, a->d_k) / sizeof(float));
+    r.y_v = (int64_t) (cpu_gemm_y_size(g, K_ROWS) / sizeof(float));
+    r.keys = r.queries + r.y_k * (a->q_rows / g->nr);
+    r.values = r.keys + r.x_k * ((K_ROWS + g->mr - 1) / g->mr);
     r.weights = r.values + r.x_v * ((a->d_v + g->mr - 1) / g->mr);
     r.product = r.weights + r.y_v * (a->q_rows / g->nr);
-    r.end     = r.product + (int64_t) cpu_scratch_floats(a->q_rows * a->d_v);
+    r.end = r.product + (int64_t) cpu_scratch_floats(a->q_rows * a->d_v);
     return r;
 }
 
@@ -149,7 +149,7 @@ static int64_t task_floats(const struct attn *a) {
 }
 
 static size_t work_size_by(const struct cpu_kernels *k, const struct ggml_tensor *op, int n_tasks) {
-    const struct attn a  = attn_of(k, op);
+    const struct attn a = attn_of(k, op);
     const int64_t joined = a.n_runs > 1 ? a.n_units * a.n_runs * sums_floats(&a) : 0;
     return (size_t) (joined + task_floats(&a) * n_tasks) * sizeof(float);
 }
@@ -165,7 +165,7 @@ static size_t attn_work_most(const struct ggml_tensor *op, int n_tasks) {
     const struct attn best = attn_of(&cpu_kernels_best, op), plain = attn_of(&cpu_kernels_portable, op);
     const int64_t n_runs = (best.n_kv + RUN_MIN - 1) / RUN_MIN, n_items = ggml_nrows(best.q) * n_runs;
     const int64_t joined = n_runs > 1 ? (n_items < N_ITEMS ? n_items : N_ITEMS) * sums_floats(&best) : 0;
-    const int64_t own    = task_floats(&best) > task_floats(&plain) ? task_floats(&best) : task_floats(&plain);
+    const int64_t own = task_floats(&best) > task_floats(&plain) ? task_floats(&best) : task_floats(&plain);
     return (size_t) (joined + own * n_tasks) * sizeof(float);
 }
 
@@ -201,7 +201,7 @@ static struct unit unit_of(const struct attn *a, int64_t i) {
     struct unit u = {
         .group = i / a->n_blocks % a->n_groups, .seq = i / a->n_blocks / a->n_groups, .first = i % a->n_blocks * a->q_rows};
     const int64_t n = a->n_heads * a->q->ne[1] - u.first;
-    u.n             = (int) (n < a->q_rows ? n : a->q_rows);
+    u.n = (int) (n < a->q_rows ? n : a->q_rows);
     for (int j = 0; j < u.n; j++) {
         u.slope[j] = slope_of(a, u.group * a->n_heads + (u.first + j) % a->n_heads);
     }
@@ -235,11 +235,11 @@ static void bias_load(
         return;
     }
     const uint16_t *half = (const uint16_t *) (const void *) row + k0;
-    unsigned bits        = 0;
+    unsigned bits = 0;
     for (int i = 0; i < n; i++) {
         bits |= half[i];
     }
-    b->row     = row;
+    b->row = row;
     b->is_zero = (bits & 0x7fff) == 0;
     if (!b->is_zero) {
         p->k->to_float[GGML_TYPE_F16](half, b->v, n);
@@ -258,10 +258,10 @@ static bool scores_finish(
         return true;
     }
     const float slope = u->slope[j];
-    int any           = 0;
+    int any = 0;
     for (int i = 0; i < n; i++) { // a masked key is not there, whatever its score
         const float v = score[i] + slope * b->v[i];
-        score[i]      = b->v[i] == -INFINITY ? -INFINITY : v;
+        score[i] = b->v[i] == -INFINITY ? -INFINITY : v;
     }
     for (int i = 0; i < n; i++) {
         any |= score[i] != -INFINITY;
@@ -274,7 +274,7 @@ static void scores_weigh(const struct cpu_params *p, const struct attn *a, struc
     const float max = p->k->max(n, score);
     if (max > t->m[j]) {
         const float down = expf(t->m[j] - max); // 0 for the first
-        t->m[j]          = max;
+        t->m[j] = max;
         t->s[j] *= down;
         p->k->scale(a->d_v, t->v + j * a->d_v, t->v + j * a->d_v, down, 0.0f);
     }
@@ -314,16 +314,16 @@ static void query_load(const struct cpu_params *p, const struct attn *a, const s
 // Queries are rounded as those of dot products are.
 static void queries_pack(
     const struct cpu_params *p, const struct attn *a, const struct unit *u, const struct room *r, float *own) {
-    const struct cpu_gemm *g  = a->g;
+    const struct cpu_gemm *g = a->g;
     const enum ggml_type type = dot_type(a);
-    char *rounded             = (char *) (own + r->keys); // there are none yet
-    float *panel              = own + r->queries;
+    char *rounded = (char *) (own + r->keys); // there are none yet
+    float *panel = own + r->queries;
     for (int j = 0; j < u->n; j += g->nr, panel += r->y_k) {
         const int n = u->n - j < g->nr ? u->n - j : g->nr;
         const float *cols[CPU_GEMM_NR];
         for (int i = 0; i < n; i++) {
             float *row = own + r->rows + i * a->d_k;
-            cols[i]    = row;
+            cols[i] = row;
             if (type == GGML_TYPE_F32) {
                 cols[i] = cpu_row_load(p->k, a->q, query_at(a, u, j + i), 0, a->d_k, row);
             } else {
@@ -398,9 +398,9 @@ static bool values_by_panels(const struct cpu_params *p, const struct attn *a, c
 static bool is_seen(const struct attn *a, const struct unit *u, int64_t k0, int n) {
     const char *last = NULL;
     for (int j = 0; j < u->n && a->mask != NULL; j++) {
-        const char *row      = mask_row(a, u, j);
+        const char *row = mask_row(a, u, j);
         const uint16_t *half = (const uint16_t *) (const void *) row + k0;
-        int hidden           = 0;
+        int hidden = 0;
         for (int i = 0; i < n && row != last; i++) {
             hidden += half[i] == 0xfc00; // -inf
         }
@@ -415,13 +415,13 @@ static bool is_seen(const struct attn *a, const struct unit *u, int64_t k0, int 
 // Keys k0 to k1; t is empty at first.
 static void unit_run(
     const struct cpu_params *p, const struct attn *a, const struct unit *u, int64_t k0, int64_t k1, struct sums *t, float *own) {
-    const int64_t head   = u->group * a->n_heads;
+    const int64_t head = u->group * a->n_heads;
     const int64_t head_k = head / (a->q->ne[2] / a->k->ne[2]), head_v = head / (a->q->ne[2] / a->v->ne[2]);
     const bool has_keys = k0 < k1; // without any there may be no memory either
-    const char *keys    = has_keys ? cpu_row_at(a->k, 0, head_k, u->seq / (a->q->ne[3] / a->k->ne[3])) : NULL;
-    const char *values  = has_keys ? cpu_row_at(a->v, 0, head_v, u->seq / (a->q->ne[3] / a->v->ne[3])) : NULL;
+    const char *keys = has_keys ? cpu_row_at(a->k, 0, head_k, u->seq / (a->q->ne[3] / a->k->ne[3])) : NULL;
+    const char *values = has_keys ? cpu_row_at(a->v, 0, head_v, u->seq / (a->q->ne[3] / a->v->ne[3])) : NULL;
     const struct room r = room_of(a);
-    float *score        = own;
+    float *score = own;
     bool live[Q_PANELS];
     if (a->g != NULL) {
         queries_pack(p, a, u, &r, own);
@@ -434,7 +434,7 @@ static void unit_run(
     p->k->fill(a->q_rows, t->m, -INFINITY);
     p->k->fill(a->q_rows, t->s, 0.0f);
     for (; k0 < k1; k0 += K_ROWS) {
-        const int n      = k1 - k0 < K_ROWS ? (int) (k1 - k0) : K_ROWS;
+        const int n = k1 - k0 < K_ROWS ? (int) (k1 - k0) : K_ROWS;
         const char *tile = keys + (size_t) k0 * a->k->nb[1];
         if (!is_seen(a, u, k0, n)) {
             continue;
@@ -445,14 +445,14 @@ static void unit_run(
             cpu_dots(
                 p->k, a->k->type, a->d_k, score, K_ROWS, tile, a->k->nb[1], n, (const char *) (own + r.queries), a->q_size, u->n);
         }
-        bool any      = false;
+        bool any = false;
         struct bias b = {.row = NULL};
         for (int j = 0; j < u->n; j++) {
             if (a->mask != NULL) {
                 bias_load(p, a, u, j, k0, n, &b);
             }
             live[j] = scores_finish(p, a, u, j, &b, n, score + j * K_ROWS);
-            any     = any || live[j];
+            any = any || live[j];
             if (live[j]) {
                 scores_weigh(p, a, t, j, n, score + j * K_ROWS);
             }
@@ -478,7 +478,7 @@ static void sums_join(const struct cpu_params *p, const struct attn *a, int n, s
         if (more->m[j] == -INFINITY && more->s[j] == 0.0f) {
             continue;
         }
-        const float m      = more->m[j] > t->m[j] ? more->m[j] : t->m[j];
+        const float m = more->m[j] > t->m[j] ? more->m[j] : t->m[j];
         const float t_down = t->m[j] == m ? 1.0f : expf(t->m[j] - m), more_down = more->m[j] == m ? 1.0f : expf(more->m[j] - m);
         p->k->scale(a->d_v, t->v + j * a->d_v, t->v + j * a->d_v, t_down, 0.0f);
         p->k->mad(a->d_v, t->v + j * a->d_v, more->v + j * a->d_v, more_down);
@@ -495,7 +495,7 @@ static void unit_finish(
         if (a->sinks != NULL) { // a key without a value
             const float sink = cpu_f32_at(a->sinks, h), m = sink > t->m[j] ? sink : t->m[j];
             down = expf(t->m[j] - m);
-            s    = s * down + expf(sink - m);
+            s = s * down + expf(sink - m);
         }
         float *y = (float *) (void *) cpu_row_at(op, h, unit_token(a, u, j), u->seq);
         p->k->scale(a->d_v, y, t->v + j * a->d_v, s == 0.0f ? 0.0f : down / s, 0.0f);
@@ -503,8 +503,8 @@ static void unit_finish(
 }
 
 static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    const struct attn a  = attn_of(p->k, op);
-    float *joined        = p->work;
+    const struct attn a = attn_of(p->k, op);
+    float *joined = p->work;
     const int64_t n_each = sums_floats(&a), n_items = a.n_units * a.n_runs;
     float *own = joined + (a.n_runs > 1 ? n_items * n_each : 0) + task_floats(&a) * p->ith;
     for (int64_t i = cpu_chunk_next(p); i < n_items; i = cpu_chunk_next(p)) {
@@ -523,7 +523,7 @@ static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
     int64_t i, end;
     for (cpu_share(p, a.n_units, &i, &end); i < end; i++) {
         const struct unit u = unit_of(&a, i);
-        struct sums t       = sums_at(&a, joined + i * a.n_runs * n_each);
+        struct sums t = sums_at(&a, joined + i * a.n_runs * n_each);
         for (int64_t r = 1; r < a.n_runs; r++) {
             const struct sums more = sums_at(&a, joined + (i * a.n_runs + r) * n_each);
             sums_join(p, &a, u.n, &t, &more);
@@ -533,13 +533,13 @@ static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_attn[] = {
-    {GGML_OP_FLASH_ATTN_EXT, {.supports      = attn_supports,
-                                 .n_tasks    = attn_n_tasks,
-                                 .work_size  = attn_work_size,
-                                 .work_most  = attn_work_most,
-                                 .run        = attn_run,
+    {GGML_OP_FLASH_ATTN_EXT, {.supports = attn_supports,
+                                 .n_tasks = attn_n_tasks,
+                                 .work_size = attn_work_size,
+                                 .work_most = attn_work_most,
+                                 .run = attn_run,
                                  .empty_srcs = 1 << 1 | 1 << 2 | 1 << 3, // no keys
-                                 .uses       = CPU_USE_DOT_KEYS | CPU_USE_CONVERT | CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_MAX |
+                                 .uses = CPU_USE_DOT_KEYS | CPU_USE_CONVERT | CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_MAX |
                                          CPU_USE_EXP_SUM | CPU_USE_MIX}},
     CPU_OPS_END,
 };

@@ -33,10 +33,10 @@ static struct columns columns_of(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int32_t *q = op->op_params;
     struct columns c = {
-        .k    = {a->ne[0], a->ne[1], 1},
-        .n    = {b->ne[0], b->ne[1], 1},
-        .out  = {op->ne[0], op->ne[1], 1},
-        .nb   = {b->nb[0], b->nb[1], 0},
+        .k = {a->ne[0], a->ne[1], 1},
+        .n = {b->ne[0], b->ne[1], 1},
+        .out = {op->ne[0], op->ne[1], 1},
+        .nb = {b->nb[0], b->nb[1], 0},
         .size = sizeof(float),
     };
     if (op->op == GGML_OP_CONV_2D) {
@@ -44,22 +44,22 @@ static struct columns columns_of(const struct ggml_tensor *op) {
         memcpy(c.pad, (const int64_t[]){q[2], q[3], 0}, sizeof c.pad);
         memcpy(c.dil, (const int64_t[]){q[4], q[5], 1}, sizeof c.dil);
         c.n_channels = b->ne[2];
-        c.n_batch    = b->ne[3];
+        c.n_batch = b->ne[3];
         c.nb_channel = b->nb[2];
-        c.nb_batch   = b->nb[3];
+        c.nb_batch = b->nb[3];
         return c;
     }
-    c.k[2]   = a->ne[2];
-    c.n[2]   = b->ne[2];
+    c.k[2] = a->ne[2];
+    c.n[2] = b->ne[2];
     c.out[2] = op->ne[2];
-    c.nb[2]  = b->nb[2];
+    c.nb[2] = b->nb[2];
     memcpy(c.stride, (const int64_t[]){q[0], q[1], q[2]}, sizeof c.stride);
     memcpy(c.pad, (const int64_t[]){q[3], q[4], q[5]}, sizeof c.pad);
     memcpy(c.dil, (const int64_t[]){q[6], q[7], q[8]}, sizeof c.dil);
     c.n_channels = q[9];
-    c.n_batch    = q[10];
+    c.n_batch = q[10];
     c.nb_channel = b->nb[3];
-    c.nb_batch   = b->nb[3] * (size_t) (q[9] > 0 ? q[9] : 0);
+    c.nb_batch = b->nb[3] * (size_t) (q[9] > 0 ? q[9] : 0);
     return c;
 }
 
@@ -72,7 +72,7 @@ static bool conv_supports(const struct ggml_tensor *op) {
         return false;
     }
     const struct columns c = columns_of(op);
-    const int64_t n_out    = channels_out(op);
+    const int64_t n_out = channels_out(op);
     int64_t n_kernel, n_result;
     if (c.n_channels < 0 || c.n_batch < 0 || n_out < 0 || !columns_fit(&c) ||
         !berth_mul_i64_ok(columns_length(&c), n_out, &n_kernel) || !berth_mul_i64_ok(columns_count(&c), n_out, &n_result) ||
@@ -109,9 +109,9 @@ static size_t conv_work_most(const struct ggml_tensor *op, int n_tasks) {
 
 static int conv_tasks(const struct ggml_tensor *op, int n_threads) {
     const struct columns c = columns_of(op);
-    const int64_t blocks   = (columns_count(&c) + block_windows(&c) - 1) / block_windows(&c) * c.n_batch;
-    const int64_t by_work  = columns_length(&c) * ggml_nelements(op) / CPU_TASK_ELEMENTS;
-    const int64_t n        = blocks < by_work ? blocks : by_work;
+    const int64_t blocks = (columns_count(&c) + block_windows(&c) - 1) / block_windows(&c) * c.n_batch;
+    const int64_t by_work = columns_length(&c) * ggml_nelements(op) / CPU_TASK_ELEMENTS;
+    const int64_t n = blocks < by_work ? blocks : by_work;
     return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
 }
 
@@ -120,17 +120,17 @@ static void conv_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct columns c = columns_of(op);
     const int64_t length = columns_length(&c), count = columns_count(&c), step = block_windows(&c), n_out = channels_out(op);
     const size_t column_size = (size_t) length * ggml_type_size(a->type);
-    float *one               = cpu_scratch(p, conv_floats(op));
-    char *columns            = (char *) (one + length);
-    const int64_t blocks     = (count + step - 1) / step;
+    float *one = cpu_scratch(p, conv_floats(op));
+    char *columns = (char *) (one + length);
+    const int64_t blocks = (count + step - 1) / step;
     for (int64_t i; (i = cpu_chunk_next(p)) < blocks * c.n_batch;) {
         const int64_t i_batch = i / blocks, w0 = i % blocks * step;
-        const int n      = (int) (count - w0 < step ? count - w0 : step);
+        const int n = (int) (count - w0 < step ? count - w0 : step);
         const char *data = (const char *) b->data + (size_t) i_batch * c.nb_batch;
         for (int j = 0; j < n; j++) {
-            const int64_t w    = w0 + j;
+            const int64_t w = w0 + j;
             const int64_t at[] = {w % c.out[0], w / c.out[0] % c.out[1], w / c.out[0] / c.out[1]};
-            char *to           = columns + (size_t) j * column_size;
+            char *to = columns + (size_t) j * column_size;
             cpu_column_gather(&c, data, at, a->type == GGML_TYPE_F32 ? to : (char *) one);
             if (a->type != GGML_TYPE_F32) {
                 p->k->traits[a->type].from_float(one, to, length);
@@ -185,10 +185,10 @@ static void dw_row(
         const char *row = cpu_row_at(b, y, at.i2, at.i3);
         for (int64_t kx = 0; kx < a->ne[0]; kx++) {
             const int64_t shift = kx * q[4] - q[2]; // result x takes data x * q[0] + shift
-            int64_t x0          = shift < 0 ? (-shift + q[0] - 1) / q[0] : 0;
-            int64_t x1          = b->ne[0] - shift > 0 ? (b->ne[0] - shift + q[0] - 1) / q[0] : 0;
-            x1                  = x1 < op->ne[0] ? x1 : op->ne[0];
-            const float tap     = taps[ky * a->ne[0] + kx];
+            int64_t x0 = shift < 0 ? (-shift + q[0] - 1) / q[0] : 0;
+            int64_t x1 = b->ne[0] - shift > 0 ? (b->ne[0] - shift + q[0] - 1) / q[0] : 0;
+            x1 = x1 < op->ne[0] ? x1 : op->ne[0];
+            const float tap = taps[ky * a->ne[0] + kx];
             if (x0 < x1 && q[0] == 1 && b->nb[0] == sizeof(float)) {
                 p->k->mad(x1 - x0, sums + x0, (const float *) (const void *) row + x0 + shift, tap);
                 continue;
@@ -207,9 +207,9 @@ static void dw_row(
 static void dw_pixel(
     const struct cpu_params *p, const struct ggml_tensor *op, int64_t x, struct cpu_row_pos at, const float *taps) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    const int32_t *q         = op->op_params;
+    const int32_t *q = op->op_params;
     const int64_t n_channels = b->ne[2];
-    float *sums              = (float *) (void *) (cpu_row_at(op, at.i1, 0, at.i3) + (size_t) x * op->nb[0]);
+    float *sums = (float *) (void *) (cpu_row_at(op, at.i1, 0, at.i3) + (size_t) x * op->nb[0]);
     p->k->fill(n_channels, sums, 0.0f);
     for (int64_t ky = 0; ky < a->ne[1]; ky++) {
         const int64_t from_y = at.i1 * q[1] - q[3] + ky * q[5];
@@ -218,7 +218,7 @@ static void dw_pixel(
             if (from_x < 0 || from_x >= b->ne[0]) {
                 continue;
             }
-            const float *v   = (const float *) (void *) (cpu_row_at(b, from_y, 0, at.i3) + (size_t) from_x * b->nb[0]);
+            const float *v = (const float *) (void *) (cpu_row_at(b, from_y, 0, at.i3) + (size_t) from_x * b->nb[0]);
             const float *tap = taps + (ky * a->ne[0] + kx) * n_channels;
             for (int64_t c = 0; c < n_channels; c++) {
                 sums[c] += v[c] * tap[c];
@@ -282,7 +282,7 @@ static bool transposed_supports(const struct ggml_tensor *op) {
         return false;
     }
     const struct transposed t = transposed_of(op);
-    const int64_t *ne         = op->ne;
+    const int64_t *ne = op->ne;
     int64_t n_taps;
     if (!berth_mul_i64_ok(t.kx, t.ky, &n_taps) || !berth_mul_i64_ok(n_taps, t.w, &n_taps) || n_taps > BERTH_SPAN_MOST) {
         return false; // of which each task has as many floats
@@ -336,18 +336,18 @@ static void transposed_turn(const struct cpu_params *p, const struct ggml_tensor
 static void transposed_plane(const struct cpu_params *p, const struct ggml_tensor *op, const struct transposed *t,
     int64_t i_batch, int64_t c, float *taps) {
     const enum ggml_type type = op->src[0]->type;
-    const size_t cell         = (size_t) t->n_in * ggml_type_size(type);
+    const size_t cell = (size_t) t->n_in * ggml_type_size(type);
     const int64_t n_taps = t->kx * t->ky, w = op->ne[0], h = op->op == GGML_OP_CONV_TRANSPOSE_1D ? 1 : op->ne[1];
     const char *kernel = (const char *) p->work + (size_t) (c * n_taps) * cell;
-    const char *data   = (const char *) p->work + kernel_size(op) + (size_t) (i_batch * t->w * t->h) * cell;
-    float *plane       = (float *) op->data + (i_batch * t->n_out + c) * w * h;
+    const char *data = (const char *) p->work + kernel_size(op) + (size_t) (i_batch * t->w * t->h) * cell;
+    float *plane = (float *) op->data + (i_batch * t->n_out + c) * w * h;
     p->k->fill(w * h, plane, 0.0f);
     for (int64_t y = 0; y < t->h; y++) {
         cpu_dots(
             p->k, type, t->n_in, taps, n_taps, kernel, cell, (int) n_taps, data + (size_t) (y * t->w) * cell, cell, (int) t->w);
         for (int64_t x = 0; x < t->w; x++) {
             for (int64_t ky = 0; ky < t->ky; ky++) {
-                float *to         = plane + (y * t->stride + ky) * w + x * t->stride;
+                float *to = plane + (y * t->stride + ky) * w + x * t->stride;
                 const float *from = taps + x * n_taps + ky * t->kx;
                 for (int64_t kx = 0; kx < t->kx; kx++) {
                     to[kx] += from[kx];
@@ -359,7 +359,7 @@ static void transposed_plane(const struct cpu_params *p, const struct ggml_tenso
 
 static void transposed_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct transposed t = transposed_of(op);
-    float *mine               = (float *) (void *) ((char *) p->work + kernel_size(op) + data_size(op)) +
+    float *mine = (float *) (void *) ((char *) p->work + kernel_size(op) + data_size(op)) +
                   cpu_scratch_floats(transposed_floats(&t)) * (size_t) p->ith;
     transposed_turn(p, op, &t, mine);
     int64_t i0, i1;
@@ -371,35 +371,35 @@ static void transposed_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 static int transposed_tasks(const struct ggml_tensor *op, int n_threads) {
     const struct transposed t = transposed_of(op);
-    const int64_t planes      = t.n_out * t.n_batch;
-    const int64_t work        = t.kx * t.ky * t.n_in * t.w * t.h * planes / CPU_TASK_ELEMENTS;
-    const int64_t n           = planes < work ? planes : work;
+    const int64_t planes = t.n_out * t.n_batch;
+    const int64_t work = t.kx * t.ky * t.n_in * t.w * t.h * planes / CPU_TASK_ELEMENTS;
+    const int64_t n = planes < work ? planes : work;
     return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
 }
 
 const struct cpu_op_entry cpu_ops_conv[] = {
-    {GGML_OP_CONV_2D, {.supports     = conv_supports,
-                          .n_tasks   = conv_tasks,
+    {GGML_OP_CONV_2D, {.supports = conv_supports,
+                          .n_tasks = conv_tasks,
                           .work_size = conv_work,
                           .work_most = conv_work_most,
-                          .run       = conv_run,
-                          .uses      = CPU_USE_DOT}},
-    {GGML_OP_CONV_3D, {.supports     = conv_supports,
-                          .n_tasks   = conv_tasks,
+                          .run = conv_run,
+                          .uses = CPU_USE_DOT}},
+    {GGML_OP_CONV_3D, {.supports = conv_supports,
+                          .n_tasks = conv_tasks,
                           .work_size = conv_work,
                           .work_most = conv_work_most,
-                          .run       = conv_run,
-                          .uses      = CPU_USE_DOT}},
+                          .run = conv_run,
+                          .uses = CPU_USE_DOT}},
     {GGML_OP_CONV_2D_DW, {.supports = dw_supports, .work_size = dw_work, .run = dw_run, .uses = CPU_USE_MAD | CPU_USE_CONVERT}},
-    {GGML_OP_CONV_TRANSPOSE_1D, {.supports     = transposed_supports,
-                                    .n_tasks   = transposed_tasks,
+    {GGML_OP_CONV_TRANSPOSE_1D, {.supports = transposed_supports,
+                                    .n_tasks = transposed_tasks,
                                     .work_size = transposed_work,
-                                    .run       = transposed_run,
-                                    .uses      = CPU_USE_DOT}},
-    {GGML_OP_CONV_TRANSPOSE_2D, {.supports     = transposed_supports,
-                                    .n_tasks   = transposed_tasks,
+                                    .run = transposed_run,
+                                    .uses = CPU_USE_DOT}},
+    {GGML_OP_CONV_TRANSPOSE_2D, {.supports = transposed_supports,
+                                    .n_tasks = transposed_tasks,
                                     .work_size = transposed_work,
-                                    .run       = transposed_run,
-                                    .uses      = CPU_USE_DOT}},
+                                    .run = transposed_run,
+                                    .uses = CPU_USE_DOT}},
     CPU_OPS_END,
 };

@@ -51,8 +51,8 @@ static bool run_next(struct run *r) {
     }
     const int64_t ir = r->i / r->t->ne[0], i0 = r->i % r->t->ne[0];
     const int64_t in_row = r->t->ne[0] - i0;
-    r->n                 = r->left < in_row ? r->left : in_row;
-    r->at                = cpu_row(r->t, cpu_row_pos(r->t, ir)) + (size_t) (i0 / ggml_blck_size(r->t->type)) * r->t->nb[0];
+    r->n = r->left < in_row ? r->left : in_row;
+    r->at = cpu_row(r->t, cpu_row_pos(r->t, ir)) + (size_t) (i0 / ggml_blck_size(r->t->type)) * r->t->nb[0];
     return true;
 }
 
@@ -75,7 +75,7 @@ static void strided_copy(char *to, size_t to_step, const char *from, size_t from
 
 // The dense elements: where they lie, or gathered into buf.
 static const char *gather(const struct ggml_tensor *t, int64_t i, int64_t n, char *buf) {
-    const size_t size  = ggml_type_size(t->type);
+    const size_t size = ggml_type_size(t->type);
     const int64_t blck = ggml_blck_size(t->type);
     for (struct run r = {.t = t, .i = i, .left = n}; run_next(&r);) {
         if (is_dense(t)) {
@@ -91,7 +91,7 @@ static const char *gather(const struct ggml_tensor *t, int64_t i, int64_t n, cha
 }
 
 static void scatter(const struct ggml_tensor *t, int64_t i, int64_t n, const char *buf) {
-    const size_t size  = ggml_type_size(t->type);
+    const size_t size = ggml_type_size(t->type);
     const int64_t blck = ggml_blck_size(t->type);
     for (struct run r = {.t = t, .i = i, .left = n}; run_next(&r);) {
         const char *from = buf + (size_t) (r.done / blck) * size;
@@ -138,7 +138,7 @@ static void copy_bytes(const struct cpu_params *p, struct ggml_tensor *op) {
     int64_t b0, b1;
     cpu_share(p, ((int64_t) ggml_nbytes(op) + 63) / 64, &b0, &b1);
     const size_t first = (size_t) b0 * 64;
-    const size_t end   = (size_t) b1 * 64 < ggml_nbytes(op) ? (size_t) b1 * 64 : ggml_nbytes(op);
+    const size_t end = (size_t) b1 * 64 < ggml_nbytes(op) ? (size_t) b1 * 64 : ggml_nbytes(op);
     if (end > first && op->data != op->src[0]->data) {
         memmove((char *) op->data + first, (const char *) op->src[0]->data + first, end - first);
     }
@@ -147,12 +147,12 @@ static void copy_bytes(const struct cpu_params *p, struct ggml_tensor *op) {
 // Same type and shape, rows dense on both sides: row after row.
 static void copy_rows(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const size_t size           = ggml_row_size(op->type, op->ne[0]);
+    const size_t size = ggml_row_size(op->type, op->ne[0]);
     int64_t ir, end;
     cpu_share(p, op->ne[1] * op->ne[2] * op->ne[3], &ir, &end);
     for (struct cpu_row_pos at = cpu_row_pos(op, ir); ir < end;) {
         const int64_t n = end - ir < op->ne[1] - at.i1 ? end - ir : op->ne[1] - at.i1;
-        char *to        = cpu_row(op, at);
+        char *to = cpu_row(op, at);
         const char *row = cpu_row(a, at);
         for (int64_t i = 0; i < n; i++) {
             memmove(to + (size_t) i * op->nb[1], row + (size_t) i * a->nb[1], size);
@@ -172,7 +172,7 @@ static void copy_rows(const struct cpu_params *p, struct ggml_tensor *op) {
         for (int64_t i0 = 0; i0 < ni; i0 += SQUARE) { \
             const int64_t n = ni - i0 < SQUARE ? ni - i0 : SQUARE; \
             for (int64_t j = 0; j < nj; j++) { \
-                char *row      = to + (size_t) j * to_step + (size_t) i0 * size; \
+                char *row = to + (size_t) j * to_step + (size_t) i0 * size; \
                 const char *at = from + (size_t) i0 * from_step + (size_t) j * size; \
                 for (int64_t i = 0; i < n; i++) { \
                     memcpy(row + (size_t) i * size, at + (size_t) i * from_step, size); \
@@ -200,15 +200,15 @@ static int transposed_dim(const struct ggml_tensor *a) {
 // Same type and shape, the result dense. A unit of work: SQUARE steps along d, all along 0.
 static void copy_transposed(const struct cpu_params *p, struct ggml_tensor *op, int d) {
     const struct ggml_tensor *a = op->src[0];
-    const size_t size           = ggml_type_size(a->type);
+    const size_t size = ggml_type_size(a->type);
     const int d1 = d == 1 ? 2 : 1, d2 = d == 3 ? 2 : 3; // the other two
     const int64_t n_bands = (op->ne[d] + SQUARE - 1) / SQUARE;
     int64_t u, end;
     cpu_share(p, n_bands * op->ne[d1] * op->ne[d2], &u, &end);
     for (; u < end; u++) {
         const int64_t j = u % n_bands * SQUARE, i1 = u / n_bands % op->ne[d1], i2 = u / n_bands / op->ne[d1];
-        const int64_t n  = op->ne[d] - j < SQUARE ? op->ne[d] - j : SQUARE;
-        char *to         = (char *) op->data + (size_t) j * op->nb[d] + (size_t) i1 * op->nb[d1] + (size_t) i2 * op->nb[d2];
+        const int64_t n = op->ne[d] - j < SQUARE ? op->ne[d] - j : SQUARE;
+        char *to = (char *) op->data + (size_t) j * op->nb[d] + (size_t) i1 * op->nb[d1] + (size_t) i2 * op->nb[d2];
         const char *from = (const char *) a->data + (size_t) j * size + (size_t) i1 * a->nb[d1] + (size_t) i2 * a->nb[d2];
         (size == 2 ? transpose_2 : transpose_4)(to, op->nb[d], from, a->nb[0], op->ne[0], n);
     }
@@ -236,7 +236,7 @@ static void copy_run(const struct cpu_params *p, struct ggml_tensor *op) {
     int64_t i0, i1;
     cpu_share(p, (n + CPU_PIECE - 1) / CPU_PIECE, &i0, &i1);
     for (int64_t i = i0 * CPU_PIECE; i < i1 * CPU_PIECE && i < n; i += CPU_PIECE) {
-        const int64_t m  = n - i < CPU_PIECE ? n - i : CPU_PIECE;
+        const int64_t m = n - i < CPU_PIECE ? n - i : CPU_PIECE;
         const char *from = gather(a, i, m, buf_a);
         if (a->type != op->type) {
             convert(p->k, a->type, from, op->type, buf_op, m);

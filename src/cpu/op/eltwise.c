@@ -35,7 +35,7 @@ static bool binary_is_flat(const struct ggml_tensor *op) {
 
 static void binary_run_flat(const struct cpu_params *p, struct ggml_tensor *op, cpu_row2_t row2) {
     const int64_t line = 16; // elements; tasks share none
-    const int64_t n    = op->ne[0] * op->ne[1] * op->ne[2] * op->ne[3];
+    const int64_t n = op->ne[0] * op->ne[1] * op->ne[2] * op->ne[3];
     int64_t i0, i1;
     cpu_share(p, (n + line - 1) / line, &i0, &i1);
     i0 *= line;
@@ -73,10 +73,10 @@ static void binary_run(const struct cpu_params *p, struct ggml_tensor *op, cpu_r
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     float buf_a[CPU_PIECE], buf_b[CPU_PIECE], buf_z[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
-        char *z        = cpu_row(op, it.at);
+        char *z = cpu_row(op, it.at);
         const float *x = cpu_row_load(p->k, a, cpu_row(a, it.at), it.i0, it.n, buf_a);
         const float *y = cpu_row_load_repeat(p->k, b, cpu_row_repeat(b, it.at), it.i0, it.n, buf_b);
-        float *to      = cpu_row_target(op, z, it.i0, buf_z);
+        float *to = cpu_row_target(op, z, it.i0, buf_z);
         row2(it.n, to, x, y);
         cpu_row_store(p->k, op, z, it.i0, it.n, to);
     }
@@ -108,9 +108,9 @@ static void map_run(const struct cpu_params *p, struct ggml_tensor *op, map_t ma
     const struct ggml_tensor *a = op->src[0];
     float buf_x[CPU_PIECE], buf_y[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
-        char *y        = cpu_row(op, it.at);
+        char *y = cpu_row(op, it.at);
         const float *x = cpu_row_load(p->k, a, cpu_row(a, it.at), it.i0, it.n, buf_x);
-        float *to      = cpu_row_target(op, y, it.i0, buf_y);
+        float *to = cpu_row_target(op, y, it.i0, buf_y);
         map(p->k, op, it.n, to, x);
         cpu_row_store(p->k, op, y, it.i0, it.n, to);
     }
@@ -122,7 +122,7 @@ static void map_run(const struct cpu_params *p, struct ggml_tensor *op, map_t ma
         (void) k, (void) op; \
         for (int64_t i = 0; i < n; i++) { \
             const float v = x[i]; \
-            y[i]          = (expr); \
+            y[i] = (expr); \
         } \
     }
 // A map that is a slot of the kernel table.
@@ -169,7 +169,7 @@ static void map_xielu(const struct cpu_kernels *k, const struct ggml_tensor *op,
     const float eps = cpu_param_f32(op, 4);
     for (int64_t i = 0; i < n; i++) {
         const float v = x[i];
-        y[i]          = v > 0.0f ? alpha_p * v * v + beta * v : (expm1f(fminf(v, eps)) - v) * alpha_n + beta * v;
+        y[i] = v > 0.0f ? alpha_p * v * v + beta * v : (expm1f(fminf(v, eps)) - v) * alpha_n + beta * v;
     }
 }
 

@@ -63,22 +63,22 @@ static struct work work_for(enum way way, const struct cpu_kernels *k, const str
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int64_t n = a->ne[0], n_pairs = op->ne[1] * op->ne[2];
     struct work w = {.way = way};
-    w.first_size  = cpu_gemm_lines((size_t) (a->ne[2] + 1) * sizeof *w.first);
-    w.pairs_size  = cpu_gemm_lines((size_t) n_pairs * sizeof *w.pairs);
+    w.first_size = cpu_gemm_lines((size_t) (a->ne[2] + 1) * sizeof *w.first);
+    w.pairs_size = cpu_gemm_lines((size_t) n_pairs * sizeof *w.pairs);
     if (w.way == PANELS) {
         const struct cpu_gemm *g = &k->gemm[a->type];
-        const int64_t most       = n_pairs / g->nr + a->ne[2];
-        w.wave                   = most < WAVE_PAIRS / g->nr ? most : WAVE_PAIRS / g->nr;
-        w.row_size               = cpu_gemm_y_size(g, n);
-        w.rows_size              = w.row_size * (size_t) w.wave;
-        w.own_size               = cpu_gemm_x_size(g, n) * CPU_GEMM_X_PANELS;
+        const int64_t most = n_pairs / g->nr + a->ne[2];
+        w.wave = most < WAVE_PAIRS / g->nr ? most : WAVE_PAIRS / g->nr;
+        w.row_size = cpu_gemm_y_size(g, n);
+        w.rows_size = w.row_size * (size_t) w.wave;
+        w.own_size = cpu_gemm_x_size(g, n) * CPU_GEMM_X_PANELS;
     } else if (w.way == COLUMNS) {
-        w.row_size  = cpu_gemv_y_size(&k->gemv[a->type], n);
+        w.row_size = cpu_gemv_y_size(&k->gemv[a->type], n);
         w.rows_size = w.row_size * (size_t) ggml_nrows(b);
     } else {
-        w.row_size  = ggml_row_size(cpu_dot_type(op), n);
+        w.row_size = ggml_row_size(cpu_dot_type(op), n);
         w.rows_size = cpu_dot_is_ready(op) ? 0 : cpu_gemm_lines(w.row_size * (size_t) ggml_nrows(b));
-        w.own_size  = cpu_gemm_lines(w.row_size * TILE_PAIRS);
+        w.own_size = cpu_gemm_lines(w.row_size * TILE_PAIRS);
     }
     return w;
 }
@@ -101,25 +101,25 @@ static size_t work_size(const struct ggml_tensor *op, int tasks) {
 // Fewer pairs, or fewer experts, may go any way.
 static size_t work_most(const struct ggml_tensor *op, int tasks) {
     const struct cpu_kernels *k = &cpu_kernels_best;
-    const enum ggml_type type   = op->src[0]->type;
-    size_t most                 = work_size(op, tasks);
+    const enum ggml_type type = op->src[0]->type;
+    size_t most = work_size(op, tasks);
     for (enum way way = TILES; way <= PANELS; way++) {
-        const bool is_there    = way == PANELS ? k->gemm[type].run != NULL : way == COLUMNS ? k->gemv[type].run != NULL : true;
-        const struct work w    = is_there ? work_for(way, k, op) : (struct work){0};
+        const bool is_there = way == PANELS ? k->gemm[type].run != NULL : way == COLUMNS ? k->gemv[type].run != NULL : true;
+        const struct work w = is_there ? work_for(way, k, op) : (struct work){0};
         const size_t this_size = whole_size(&w, tasks);
-        most                   = this_size > most ? this_size : most;
+        most = this_size > most ? this_size : most;
     }
     return most;
 }
 
 static struct work work_open(const struct cpu_params *p, const struct ggml_tensor *op) {
     struct work w = work_of(p->k, op);
-    char *at      = p->work;
-    w.rows        = w.rows_size > 0 ? at : NULL;
-    w.first       = (int32_t *) (void *) (at + w.rows_size);
-    w.panel       = (int32_t *) (void *) (at + w.rows_size + w.first_size);
-    w.pairs       = (int32_t *) (void *) (at + w.rows_size + 2 * w.first_size);
-    w.own         = at + w.rows_size + 2 * w.first_size + w.pairs_size + w.own_size * (size_t) p->ith;
+    char *at = p->work;
+    w.rows = w.rows_size > 0 ? at : NULL;
+    w.first = (int32_t *) (void *) (at + w.rows_size);
+    w.panel = (int32_t *) (void *) (at + w.rows_size + w.first_size);
+    w.pairs = (int32_t *) (void *) (at + w.rows_size + 2 * w.first_size);
+    w.own = at + w.rows_size + 2 * w.first_size + w.pairs_size + w.own_size * (size_t) p->ith;
     return w;
 }
 
@@ -146,7 +146,7 @@ static void sort_pairs(const struct cpu_params *p, const struct ggml_tensor *op,
     int32_t sum = 0, panels = 0;
     for (int64_t e = 0; e <= n_expert; e++) { // first[e]: where expert e ends; placing from the back makes it where it starts
         const int32_t n = e < n_expert ? w->first[e] : 0;
-        w->panel[e]     = panels;
+        w->panel[e] = panels;
         panels += (n + nr - 1) / nr;
         sum += n;
         w->first[e] = sum;
@@ -172,7 +172,7 @@ static float *result_row(const struct ggml_tensor *op, int32_t pair) {
 // This task's share of panels i0 to i1 of columns.
 static void pack_wave(const struct cpu_params *p, const struct ggml_tensor *op, const struct work *w, int64_t i0, int64_t i1) {
     const struct cpu_gemm *g = &p->k->gemm[op->src[0]->type];
-    int64_t e                = 0; // the expert that a panel belongs to: panels only grow
+    int64_t e = 0; // the expert that a panel belongs to: panels only grow
     for (int64_t i = i0 + cpu_chunk_next(p); i < i1; i = i0 + cpu_chunk_next(p)) {
         while (i >= w->panel[e + 1]) {
             e++;
@@ -191,10 +191,10 @@ static void pack_wave(const struct cpu_params *p, const struct ggml_tensor *op, 
 static void panels_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, int64_t e, int64_t r0,
     int64_t r1, int64_t i0, int64_t i1, int64_t wave) {
     const struct ggml_tensor *a = op->src[0];
-    const struct cpu_gemm *g    = &p->k->gemm[a->type];
-    const int64_t n             = a->ne[0];
-    const size_t x_size         = cpu_gemm_x_size(g, n);
-    const bool lie              = cpu_gemm_has_rows(g, n, (i1 - i0) * g->nr);
+    const struct cpu_gemm *g = &p->k->gemm[a->type];
+    const int64_t n = a->ne[0];
+    const size_t x_size = cpu_gemm_x_size(g, n);
+    const bool lie = cpu_gemm_has_rows(g, n, (i1 - i0) * g->nr);
     for (int64_t r = r0, j = 0; r < r1; r += g->mr, j++) {
         if (lie && r1 - r >= g->mr) {
             continue;
@@ -203,10 +203,10 @@ static void panels_run(const struct cpu_params *p, struct ggml_tensor *op, const
     }
     for (int64_t i = i0; i < i1; i++) {
         const int32_t *pairs = w->pairs + w->first[e] + (i - w->panel[e]) * g->nr;
-        const int64_t left   = w->pairs + w->first[e + 1] - pairs;
-        const int nc         = left < g->nr ? (int) left : g->nr;
+        const int64_t left = w->pairs + w->first[e + 1] - pairs;
+        const int nc = left < g->nr ? (int) left : g->nr;
         for (int64_t r = r0, j = 0; r < r1; r += g->mr, j++) {
-            const int nr  = r1 - r < g->mr ? (int) (r1 - r) : g->mr;
+            const int nr = r1 - r < g->mr ? (int) (r1 - r) : g->mr;
             const char *y = w->rows + w->row_size * (size_t) (i - wave);
             float out[CPU_GEMM_MR * CPU_GEMM_NR];
             if (lie && nr == g->mr) {
@@ -253,11 +253,11 @@ static void run_panels(const struct cpu_params *p, struct ggml_tensor *op, const
 
 static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *op, const struct work *w) {
     const struct ggml_tensor *b = op->src[1];
-    const enum ggml_type type   = cpu_dot_type(op);
+    const enum ggml_type type = cpu_dot_type(op);
     float buf[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, b); cpu_piece_next(&it);) {
         const int64_t ir = it.at.i2 * b->ne[1] + it.at.i1;
-        char *to         = (char *) p->work + (size_t) ir * w->row_size + ggml_row_size(type, it.i0);
+        char *to = (char *) p->work + (size_t) ir * w->row_size + ggml_row_size(type, it.i0);
         p->k->traits[type].from_float(cpu_row_load(p->k, b, cpu_row(b, it.at), it.i0, it.n, buf), to, it.n);
     }
 }
@@ -271,7 +271,7 @@ static void columns_run(const struct cpu_params *p, struct ggml_tensor *op, cons
         float *s[CPU_GEMV_COLS];
         const void *columns[CPU_GEMV_COLS];
         for (int j = 0; j < nc; j++) {
-            s[j]       = result_row(op, pairs[c + j]) + r0;
+            s[j] = result_row(op, pairs[c + j]) + r0;
             columns[j] = w->rows + w->row_size * (size_t) row_of(op, pairs[c + j]);
         }
         const char *row = cpu_row_at(a, r0, e, 0);
@@ -282,7 +282,7 @@ static void columns_run(const struct cpu_params *p, struct ggml_tensor *op, cons
 static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, int64_t e, int64_t r0, int64_t r1,
     const int32_t *pairs, int n) {
     const struct ggml_tensor *a = op->src[0];
-    const char *cols            = w->own;
+    const char *cols = w->own;
     float out[TILE_PAIRS * TILE_ROWS];
     for (int c = 0; c < n; c++) {
         const char *row = w->rows != NULL ? w->rows + w->row_size * (size_t) row_of(op, pairs[c]) : plain_row(op, pairs[c]);
@@ -323,7 +323,7 @@ static void run_tiles(const struct cpu_params *p, struct ggml_tensor *op, const 
         if (e < n_expert) {
             const int64_t r0 = (i - e_start) % n_rows * rows, r1 = ne0 < r0 + rows ? ne0 : r0 + rows;
             const int64_t c0 = w->first[e] + (i - e_start) / n_rows * TILE_PAIRS;
-            const int64_t n  = w->first[e + 1] - c0 < TILE_PAIRS ? w->first[e + 1] - c0 : TILE_PAIRS;
+            const int64_t n = w->first[e + 1] - c0 < TILE_PAIRS ? w->first[e + 1] - c0 : TILE_PAIRS;
             (w->way == COLUMNS ? columns_run : tile_run)(p, op, w, e, r0, r1, w->pairs + c0, (int) n);
         }
     }
@@ -348,11 +348,11 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_experts[] = {
-    {GGML_OP_MUL_MAT_ID, {.supports     = supports,
-                             .n_tasks   = cpu_dot_tasks,
+    {GGML_OP_MUL_MAT_ID, {.supports = supports,
+                             .n_tasks = cpu_dot_tasks,
                              .work_size = work_size,
                              .work_most = work_most,
-                             .run       = run,
-                             .uses      = CPU_USE_DOT}},
+                             .run = run,
+                             .uses = CPU_USE_DOT}},
     CPU_OPS_END,
 };

@@ -33,13 +33,13 @@ static int64_t clip(int64_t i, int64_t n) {
 // Row i1 keeps elements [i1 + first, i1 + end) of a; the others become v.
 static void band_run(const struct cpu_params *p, struct ggml_tensor *op, int64_t first, int64_t end, float v) {
     const struct ggml_tensor *a = op->src[0];
-    const int64_t n             = op->ne[0];
+    const int64_t n = op->ne[0];
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        char *to                    = cpu_row(op, at);
-        const char *from            = cpu_row(a, at);
+        char *to = cpu_row(op, at);
+        const char *from = cpu_row(a, at);
         const int64_t i0 = clip(at.i1 + first, n), i1 = clip(at.i1 + end, n);
         if (to != from && i0 < i1) {
             cells_copy(to + (size_t) i0 * op->nb[0], op->nb[0], from + (size_t) i0 * a->nb[0], a->nb[0], i1 - i0, sizeof(float));
@@ -68,9 +68,9 @@ static void tri_run(const struct cpu_params *p, struct ggml_tensor *op) {
         int64_t first, end;
     } kept[] = {
         [GGML_TRI_TYPE_UPPER_DIAG] = {0, FAR},
-        [GGML_TRI_TYPE_UPPER]      = {1, FAR},
+        [GGML_TRI_TYPE_UPPER] = {1, FAR},
         [GGML_TRI_TYPE_LOWER_DIAG] = {-FAR, 1},
-        [GGML_TRI_TYPE_LOWER]      = {-FAR, 0},
+        [GGML_TRI_TYPE_LOWER] = {-FAR, 0},
     };
     const int32_t kind = cpu_param_i32(op, 0);
     band_run(p, op, kept[kind].first, kept[kind].end, 0.0f);
@@ -114,8 +114,8 @@ static bool timestep_supports(const struct ggml_tensor *op) {
 // A row a timestep: cosines, then sines, of frequencies that fall from 1 to 1 / max_period; an odd end is 0.
 static void timestep_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int64_t half          = op->ne[0] / 2;
-    const float max_period      = (float) cpu_param_i32(op, 1);
+    const int64_t half = op->ne[0] / 2;
+    const float max_period = (float) cpu_param_i32(op, 1);
     int64_t j0, j1;
     cpu_share(p, half, &j0, &j1);
     for (int64_t j = j0; j < j1; j++) {
@@ -124,7 +124,7 @@ static void timestep_run(const struct cpu_params *p, struct ggml_tensor *op) {
             float *y = (float *) (void *) cpu_row_at(op, i, 0, 0);
             float t;
             memcpy(&t, (const char *) a->data + (size_t) i * a->nb[0], sizeof t);
-            y[j]        = cosf(t * freq);
+            y[j] = cosf(t * freq);
             y[j + half] = sinf(t * freq);
         }
     }
@@ -144,12 +144,12 @@ static bool leaky_relu_supports(const struct ggml_tensor *op) {
 
 static void leaky_relu_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const float slope           = cpu_param_f32(op, 0);
+    const float slope = cpu_param_f32(op, 0);
     float buf_x[CPU_PIECE], buf_y[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
-        char *row      = cpu_row(op, it.at);
+        char *row = cpu_row(op, it.at);
         const float *x = cpu_row_load(p->k, a, cpu_row(a, it.at), it.i0, it.n, buf_x);
-        float *y       = cpu_row_target(op, row, it.i0, buf_y);
+        float *y = cpu_row_target(op, row, it.i0, buf_y);
         for (int64_t i = 0; i < it.n; i++) {
             // neither half takes a NaN: it becomes 0
             y[i] = (x[i] > 0.0f ? x[i] : 0.0f) + slope * (x[i] < 0.0f ? x[i] : 0.0f);

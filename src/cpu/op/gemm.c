@@ -25,7 +25,7 @@ bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
 
 bool cpu_gemm_takes_across(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct cpu_gemm *g = &k->gemm[GGML_TYPE_F32];
-    const int few            = g->min_cols < g->nr ? g->min_cols : g->nr; // no dot products are an alternative
+    const int few = g->min_cols < g->nr ? g->min_cols : g->nr; // no dot products are an alternative
     return g->run != NULL && op->ne[1] >= few && op->nb[1] % sizeof(float) == 0;
 }
 
@@ -43,15 +43,15 @@ static size_t round_size(const struct cpu_gemm *g, size_t y) {
 }
 
 static struct sizes sizes_of(const struct cpu_gemm *g, const struct ggml_tensor *a, const struct ggml_tensor *b) {
-    const size_t y         = cpu_gemm_y_size(g, b->ne[0]);
+    const size_t y = cpu_gemm_y_size(g, b->ne[0]);
     const int64_t n_panels = (b->ne[1] + g->nr - 1) / g->nr, n_all = n_panels * b->ne[2] * b->ne[3];
     const int64_t n_round = (int64_t) (round_size(g, y) / (y > 0 ? y : 1));
     return (struct sizes){.x = cpu_gemm_x_size(g, b->ne[0]),
-        .y                   = y,
-        .n_panels            = n_panels,
-        .n_alike             = n_panels * (b->ne[2] / a->ne[2]) * (b->ne[3] / a->ne[3]),
-        .n_all               = n_all,
-        .n_round             = n_round < n_all ? n_round : n_all};
+        .y = y,
+        .n_panels = n_panels,
+        .n_alike = n_panels * (b->ne[2] / a->ne[2]) * (b->ne[3] / a->ne[3]),
+        .n_all = n_all,
+        .n_round = n_round < n_all ? n_round : n_all};
 }
 
 // Panels of rows that a task has room for: those of f32 may come from across.
@@ -72,8 +72,8 @@ size_t cpu_gemm_work_size(enum ggml_type type, const struct ggml_tensor *b, int 
 void cpu_gemm_pack_across(int64_t n, char *panels, size_t size, int side, const char *rows, size_t step, int64_t n_rows) {
     for (int64_t i = 0; i < n; i++, panels += (size_t) side * sizeof(float)) {
         const char *from = rows + (size_t) i * step;
-        char *to         = panels;
-        int64_t r        = 0;
+        char *to = panels;
+        int64_t r = 0;
         for (; side % 8 == 0 && r + side <= n_rows; r += side, to += size) {
             for (int j = 0; j < side; j += 8) { // a size the compiler knows
                 memcpy(to + (size_t) j * sizeof(float), from + (size_t) (r + j) * sizeof(float), 8 * sizeof(float));
@@ -146,7 +146,7 @@ static void columns_run(const struct cpu_gemm_call *call, const struct cpu_gemm 
     const char *y = it->panels;
     for (int64_t c = it->c0; c < it->c1; c++, y += size->y) {
         const int64_t col = c % size->n_panels * g->nr;
-        const int nc      = b->ne[1] - col < g->nr ? (int) (b->ne[1] - col) : g->nr;
+        const int nc = b->ne[1] - col < g->nr ? (int) (b->ne[1] - col) : g->nr;
         int64_t i2, i3;
         batch_of(a, b, it->batch * n_batches + c / size->n_panels, &i2, &i3);
         float *to = (float *) (void *) cpu_row_at(op, col, i2, i3) + r;
@@ -163,9 +163,9 @@ static void item_run(const struct cpu_params *p, const struct cpu_gemm_call *cal
     const struct ggml_tensor *a = call->a;
     const int64_t i2 = it->batch % a->ne[2], i3 = it->batch / a->ne[2];
     const bool across = a->nb[0] != ggml_type_size(a->type);
-    const bool lie    = !across && cpu_gemm_has_rows(g, a->ne[0], call->b->ne[1]);
-    char *own         = call->work + size->y * (size_t) size->n_round + size->x * n_own(a->type) * (size_t) p->ith;
-    int64_t r         = it->r0;
+    const bool lie = !across && cpu_gemm_has_rows(g, a->ne[0], call->b->ne[1]);
+    char *own = call->work + size->y * (size_t) size->n_round + size->x * n_own(a->type) * (size_t) p->ith;
+    int64_t r = it->r0;
     for (; lie && r + g->mr <= it->r1; r += g->mr) { // panel after panel of columns while these rows are at hand
         columns_run(call, g, size, it, r, g->mr, NULL);
     }
@@ -193,18 +193,18 @@ static void round_run(const struct cpu_params *p, const struct cpu_gemm_call *ca
     }
     const int64_t n_rows = (ne0 + rows - 1) / rows, most = n_cols / 8 + 1;
     int64_t n_parts = (wanted + n_rows * n_batches - 1) / (n_rows * n_batches);
-    n_parts         = n_parts < most ? n_parts : most;
+    n_parts = n_parts < most ? n_parts : most;
     for (int64_t i = cpu_chunk_next(p); i < n_rows * n_parts * n_batches; i = cpu_chunk_next(p)) {
         const int64_t ir = i % n_rows, ic = i / n_rows % n_parts, batch = first + i / (n_rows * n_parts);
         const int64_t of_batch = batch * size->n_alike; // its panels of this round: c0 to c1
         const int64_t c0 = p0 > of_batch ? p0 - of_batch : 0, c1 = p1 < of_batch + size->n_alike ? p1 - of_batch : size->n_alike;
         const int64_t part = (c1 - c0 + n_parts - 1) / n_parts, from = c0 + ic * part;
         const struct item it = {
-            .r0     = ir * rows,
-            .r1     = ne0 < (ir + 1) * rows ? ne0 : (ir + 1) * rows,
-            .batch  = batch,
-            .c0     = from,
-            .c1     = c1 < from + part ? c1 : from + part,
+            .r0 = ir * rows,
+            .r1 = ne0 < (ir + 1) * rows ? ne0 : (ir + 1) * rows,
+            .batch = batch,
+            .c0 = from,
+            .c1 = c1 < from + part ? c1 : from + part,
             .panels = call->work + (size_t) (of_batch + from - p0) * size->y,
         };
         if (it.c0 < it.c1) {
@@ -215,7 +215,7 @@ static void round_run(const struct cpu_params *p, const struct cpu_gemm_call *ca
 
 void cpu_gemm_run(const struct cpu_params *p, const struct cpu_gemm_call *call) {
     const struct cpu_gemm *g = &p->k->gemm[call->a->type];
-    const struct sizes size  = sizes_of(g, call->a, call->b);
+    const struct sizes size = sizes_of(g, call->a, call->b);
     for (int64_t p0 = 0; p0 < size.n_all; p0 += size.n_round) {
         const int64_t p1 = p0 + size.n_round < size.n_all ? p0 + size.n_round : size.n_all;
         if (p0 > 0) {

@@ -13,7 +13,7 @@
 
 bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
-    const struct cpu_gemv *g    = &k->gemv[op->src[0]->type];
+    const struct cpu_gemv *g = &k->gemv[op->src[0]->type];
     return g->run != NULL && (g->max_cols == 0 || b->ne[1] <= g->max_cols) && b->type == GGML_TYPE_F32 &&
            b->nb[0] == sizeof(float) && op->nb[1] % sizeof(float) == 0;
 }
@@ -27,7 +27,7 @@ void cpu_gemv_pack(const struct cpu_params *p, const struct ggml_tensor *b, cons
     BERTH_ASSERT(CPU_PIECE % g->step == 0);
     for (struct cpu_pieces it = cpu_pieces(p, b); cpu_piece_next(&it);) {
         const int64_t ir = (it.at.i3 * b->ne[2] + it.at.i2) * b->ne[1] + it.at.i1;
-        char *to         = columns + (size_t) ir * size + (size_t) (it.i0 / g->step) * g->y_size;
+        char *to = columns + (size_t) ir * size + (size_t) (it.i0 / g->step) * g->y_size;
         g->pack_y(p->k, it.n, to, (const float *) (const void *) cpu_row(b, it.at) + it.i0);
     }
 }
@@ -45,7 +45,7 @@ static int64_t run_at(const struct runs *runs, int64_t i, int64_t *r0) {
     if (runs->is_long) {
         for (; first < n; first += runs->nth * size, i -= runs->nth) {
             const int64_t half = (n - first) / (2 * runs->nth);
-            size               = half < runs->least ? runs->least : half < ROWS_MOST ? half : ROWS_MOST;
+            size = half < runs->least ? runs->least : half < ROWS_MOST ? half : ROWS_MOST;
             if (i < runs->nth) {
                 break;
             }
@@ -78,11 +78,11 @@ void cpu_gemv_columns(
 void cpu_gemv_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const struct cpu_gemv *g = &p->k->gemv[a->type];
-    const size_t size        = cpu_gemv_y_size(g, b->ne[0]);
+    const size_t size = cpu_gemv_y_size(g, b->ne[0]);
     cpu_gemv_pack(p, b, g, p->work);
     cpu_barrier(p);
     const int64_t n_batches = op->ne[2] * op->ne[3];
-    struct runs runs        = {op->ne[0], ROWS, p->nth, b->ne[1] == 1};
+    struct runs runs = {op->ne[0], ROWS, p->nth, b->ne[1] == 1};
     while (runs.least > 4 && (runs.n_rows + runs.least - 1) / runs.least * n_batches < 4 * p->nth) {
         runs.least /= 2;
     }
@@ -96,7 +96,7 @@ void cpu_gemv_run(const struct cpu_params *p, struct ggml_tensor *op) {
             float *s[CPU_GEMV_COLS];
             const void *columns[CPU_GEMV_COLS];
             for (int j = 0; j < nc; j++) {
-                s[j]       = (float *) (void *) cpu_row_at(op, c + j, i2, i3) + r0;
+                s[j] = (float *) (void *) cpu_row_at(op, c + j, i2, i3) + r0;
                 columns[j] = (const char *) p->work + size * (size_t) ((i3 * b->ne[2] + i2) * b->ne[1] + c + j);
             }
             cpu_gemv_columns(g, a->ne[0], s, row, a->nb[1], (int) (r1 - r0), columns, nc);

@@ -38,7 +38,7 @@ static void gate_oai(
     const float alpha = cpu_param_f32(op, 2), limit = cpu_param_f32(op, 3);
     for (int64_t i = 0; i < n; i++) {
         const float v = limit < x[i] ? limit : x[i]; // NaN stays
-        y[i]          = v / (1.0f + expf(alpha * -v)) * (limited(g[i], limit) + 1.0f);
+        y[i] = v / (1.0f + expf(alpha * -v)) * (limited(g[i], limit) + 1.0f);
     }
 }
 
@@ -49,7 +49,7 @@ static void gate_clamp(
     const float limit = cpu_param_f32(op, 3);
     for (int64_t i = 0; i < n; i++) {
         const float v = limit < x[i] ? limit : x[i];
-        y[i]          = v / (1.0f + expf(-v)) * limited(g[i], limit);
+        y[i] = v / (1.0f + expf(-v)) * limited(g[i], limit);
     }
 }
 
@@ -132,16 +132,16 @@ static unsigned glu_uses(const struct ggml_tensor *op) {
 
 static void glu_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1] != NULL ? op->src[1] : a;
-    const gate_t gate  = gate_of(op);
+    const gate_t gate = gate_of(op);
     const int64_t half = op->src[1] != NULL ? 0 : op->ne[0];
     const bool swapped = half > 0 && cpu_param_i32(op, 1) != 0;
     const int64_t x0 = swapped ? half : 0, g0 = swapped ? 0 : half; // where the two sides start in their rows
     float buf_x[CPU_PIECE], buf_g[CPU_PIECE], buf_y[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
-        char *row      = cpu_row(op, it.at);
+        char *row = cpu_row(op, it.at);
         const float *x = cpu_row_load(p->k, a, cpu_row(a, it.at), x0 + it.i0, it.n, buf_x);
         const float *g = cpu_row_load(p->k, b, cpu_row(b, it.at), g0 + it.i0, it.n, buf_g);
-        float *y       = cpu_row_target(op, row, it.i0, buf_y);
+        float *y = cpu_row_target(op, row, it.i0, buf_y);
         gate(p->k, op, it.n, y, x, g);
         cpu_row_store(p->k, op, row, it.i0, it.n, y);
     }

@@ -30,7 +30,7 @@ void cpu_column_gather(const struct columns *c, const char *data, const int64_t 
     }
     taps_inside(first[0], c->dil[0], c->k[0], c->n[0], &lo, &hi);
     const int64_t step = (int64_t) ((size_t) c->dil[0] * c->nb[0]); // bytes from tap to tap, backwards too
-    const size_t row   = (size_t) c->k[0] * c->size;
+    const size_t row = (size_t) c->k[0] * c->size;
     for (int64_t ic = 0; ic < c->n_channels; ic++) {
         for (int64_t kz = 0; kz < c->k[2]; kz++) {
             const int64_t z = first[2] + kz * c->dil[2];
@@ -66,39 +66,39 @@ static struct columns columns_2d(const struct ggml_tensor *op) {
     const int32_t *q = op->op_params;
     const bool is_2d = q[6] == 1;
     return (struct columns){
-        .k          = {a->ne[0], is_2d ? a->ne[1] : 1, 1},
-        .n          = {b->ne[0], is_2d ? b->ne[1] : 1, 1},
-        .out        = {op->ne[1], is_2d ? op->ne[2] : 1, 1},
-        .stride     = {q[0], is_2d ? q[1] : 1, 1},
-        .pad        = {q[2], is_2d ? q[3] : 0, 0},
-        .dil        = {q[4], is_2d ? q[5] : 1, 1},
+        .k = {a->ne[0], is_2d ? a->ne[1] : 1, 1},
+        .n = {b->ne[0], is_2d ? b->ne[1] : 1, 1},
+        .out = {op->ne[1], is_2d ? op->ne[2] : 1, 1},
+        .stride = {q[0], is_2d ? q[1] : 1, 1},
+        .pad = {q[2], is_2d ? q[3] : 0, 0},
+        .dil = {q[4], is_2d ? q[5] : 1, 1},
         .n_channels = b->ne[is_2d ? 2 : 1],
-        .n_batch    = b->ne[is_2d ? 3 : 2],
-        .nb         = {b->nb[0], is_2d ? b->nb[1] : 0, 0},
+        .n_batch = b->ne[is_2d ? 3 : 2],
+        .nb = {b->nb[0], is_2d ? b->nb[1] : 0, 0},
         .nb_channel = b->nb[is_2d ? 2 : 1],
-        .nb_batch   = b->nb[is_2d ? 3 : 2],
-        .size       = ggml_type_size(b->type),
+        .nb_batch = b->nb[is_2d ? 3 : 2],
+        .size = ggml_type_size(b->type),
     };
 }
 
 // op_params: [s0, s1, s2, p0, p1, p2, d0, d1, d2, channels]; channels and batch share ne[3] of the data
 static struct columns columns_3d(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    const int32_t *q      = op->op_params;
+    const int32_t *q = op->op_params;
     const int64_t n_batch = q[9] > 0 ? b->ne[3] / q[9] : 0;
     return (struct columns){
-        .k          = {a->ne[0], a->ne[1], a->ne[2]},
-        .n          = {b->ne[0], b->ne[1], b->ne[2]},
-        .out        = {op->ne[1], op->ne[2], n_batch > 0 ? op->ne[3] / n_batch : 0},
-        .stride     = {q[0], q[1], q[2]},
-        .pad        = {q[3], q[4], q[5]},
-        .dil        = {q[6], q[7], q[8]},
+        .k = {a->ne[0], a->ne[1], a->ne[2]},
+        .n = {b->ne[0], b->ne[1], b->ne[2]},
+        .out = {op->ne[1], op->ne[2], n_batch > 0 ? op->ne[3] / n_batch : 0},
+        .stride = {q[0], q[1], q[2]},
+        .pad = {q[3], q[4], q[5]},
+        .dil = {q[6], q[7], q[8]},
         .n_channels = q[9],
-        .n_batch    = n_batch,
-        .nb         = {b->nb[0], b->nb[1], b->nb[2]},
+        .n_batch = n_batch,
+        .nb = {b->nb[0], b->nb[1], b->nb[2]},
         .nb_channel = b->nb[3],
-        .nb_batch   = b->nb[3] * (size_t) (q[9] > 0 ? q[9] : 0),
-        .size       = ggml_type_size(b->type),
+        .nb_batch = b->nb[3] * (size_t) (q[9] > 0 ? q[9] : 0),
+        .size = ggml_type_size(b->type),
     };
 }
 
@@ -124,16 +124,16 @@ static size_t im2col_work(const struct ggml_tensor *op, int n_tasks) {
 
 static void im2col_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
-    const struct columns c      = columns_of(op);
-    const bool same             = op->type == b->type;
-    const size_t row_size       = (size_t) op->ne[0] * ggml_type_size(op->type);
-    float *scratch              = same ? NULL : cpu_scratch(p, op->ne[0]);
+    const struct columns c = columns_of(op);
+    const bool same = op->type == b->type;
+    const size_t row_size = (size_t) op->ne[0] * ggml_type_size(op->type);
+    float *scratch = same ? NULL : cpu_scratch(p, op->ne[0]);
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const int64_t i_batch = ir / columns_count(&c), i = ir % columns_count(&c);
         const int64_t at[] = {i % c.out[0], i / c.out[0] % c.out[1], i / c.out[0] / c.out[1]};
-        char *to           = (char *) op->data + (size_t) ir * row_size;
+        char *to = (char *) op->data + (size_t) ir * row_size;
         cpu_column_gather(&c, (const char *) b->data + (size_t) i_batch * c.nb_batch, at, same ? to : (char *) scratch);
         if (!same) {
             p->k->traits[op->type].from_float(scratch, to, op->ne[0]);
@@ -174,8 +174,8 @@ static void window_add(const struct ggml_tensor *op, char *plane, const char *ta
 
 static void im2col_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    const int32_t *q    = op->op_params;
-    const bool is_2d    = q[6] == 1;
+    const int32_t *q = op->op_params;
+    const bool is_2d = q[6] == 1;
     const int d_channel = is_2d ? 2 : 1;
     const int64_t kx = b->ne[0], ky = is_2d ? b->ne[1] : 1, n_y = is_2d ? op->ne[1] : 1;
     const int64_t n_channels = op->ne[d_channel], n_out_y = is_2d ? a->ne[2] : 1;
@@ -198,9 +198,9 @@ static void im2col_back_run(const struct cpu_params *p, struct ggml_tensor *op) 
 }
 
 static int im2col_back_tasks(const struct ggml_tensor *op, int n_threads) {
-    const bool is_2d     = cpu_param_i32(op, 6) == 1;
+    const bool is_2d = cpu_param_i32(op, 6) == 1;
     const int64_t planes = is_2d ? op->ne[2] * op->ne[3] : op->ne[1] * op->ne[2];
-    const int n          = cpu_tasks_by_size(op, n_threads);
+    const int n = cpu_tasks_by_size(op, n_threads);
     return planes < n ? (int) planes : n;
 }
 
@@ -208,7 +208,7 @@ static int im2col_back_tasks(const struct ggml_tensor *op, int n_threads) {
 
 static bool col2im_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int32_t *q            = op->op_params;
+    const int32_t *q = op->op_params;
     return a != NULL && cpu_is_float(a->type) && op->type == a->type && q[0] > 0 && q[1] > 0 && a->ne[0] % q[1] == 0 &&
            op->ne[1] == q[1] && op->ne[2] == 1 && op->ne[3] == 1 && a->ne[2] == 1 && a->ne[3] == 1;
 }
@@ -219,9 +219,9 @@ static size_t col2im_work(const struct ggml_tensor *op, int n_tasks) {
 
 static void col2im_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int32_t *q            = op->op_params;
-    const int64_t k             = a->ne[0] / q[1];
-    float *sums                 = cpu_scratch(p, op->ne[0]);
+    const int32_t *q = op->op_params;
+    const int64_t k = a->ne[0] / q[1];
+    float *sums = cpu_scratch(p, op->ne[0]);
     float buf[CPU_PIECE];
     int64_t c0, c1;
     cpu_share(p, op->ne[1], &c0, &c1);
@@ -231,7 +231,7 @@ static void col2im_run(const struct cpu_params *p, struct ggml_tensor *op) {
             const int64_t first = i * q[0] - q[2];
             for (int64_t j0 = 0; j0 < k; j0 += CPU_PIECE) {
                 const int64_t n = k - j0 < CPU_PIECE ? k - j0 : CPU_PIECE;
-                const float *x  = cpu_row_load(p->k, a, cpu_row_at(a, i, 0, 0), c * k + j0, n, buf);
+                const float *x = cpu_row_load(p->k, a, cpu_row_at(a, i, 0, 0), c * k + j0, n, buf);
                 for (int64_t j = 0; j < n; j++) {
                     const int64_t at = first + j0 + j;
                     if (at >= 0 && at < op->ne[0]) {
@@ -253,10 +253,10 @@ const struct cpu_op_entry cpu_ops_im2col[] = {
     {GGML_OP_IM2COL, {.supports = im2col_supports, .work_size = im2col_work, .run = im2col_run, .uses = CPU_USE_CONVERT}},
     {GGML_OP_IM2COL_3D, {.supports = im2col_supports, .work_size = im2col_work, .run = im2col_run, .uses = CPU_USE_CONVERT}},
     {GGML_OP_IM2COL_BACK, {.supports = im2col_back_supports, .n_tasks = im2col_back_tasks, .run = im2col_back_run}},
-    {GGML_OP_COL2IM_1D, {.supports     = col2im_supports,
-                            .n_tasks   = col2im_tasks,
+    {GGML_OP_COL2IM_1D, {.supports = col2im_supports,
+                            .n_tasks = col2im_tasks,
                             .work_size = col2im_work,
-                            .run       = col2im_run,
-                            .uses      = CPU_USE_CONVERT}},
+                            .run = col2im_run,
+                            .uses = CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

@@ -76,10 +76,10 @@ static void index_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_indexer[] = {
-    {GGML_OP_LIGHTNING_INDEXER, {.supports     = index_supports,
-                                    .n_tasks   = index_n_tasks,
+    {GGML_OP_LIGHTNING_INDEXER, {.supports = index_supports,
+                                    .n_tasks = index_n_tasks,
                                     .work_size = index_work_size,
-                                    .run       = index_run,
-                                    .uses      = CPU_USE_DOT_F32 | CPU_USE_ADD | CPU_USE_CONVERT}},
+                                    .run = index_run,
+                                    .uses = CPU_USE_DOT_F32 | CPU_USE_ADD | CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

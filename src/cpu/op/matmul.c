@@ -29,7 +29,7 @@ static size_t row_size(const struct ggml_tensor *op) {
 
 // Enough for the way it will go, and for the portable kernels, which know only tiles.
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
-    const size_t rows  = cpu_dot_is_ready(op) ? 0 : row_size(op) * (size_t) ggml_nrows(op->src[1]);
+    const size_t rows = cpu_dot_is_ready(op) ? 0 : row_size(op) * (size_t) ggml_nrows(op->src[1]);
     const size_t other = cpu_gemm_takes(&cpu_kernels_best, op)   ? cpu_gemm_work_size(op->src[0]->type, op->src[1], tasks)
                          : cpu_gemv_takes(&cpu_kernels_best, op) ? cpu_gemv_work_size(op)
                                                                  : 0;
@@ -39,7 +39,7 @@ static size_t work_size(const struct ggml_tensor *op, int tasks) {
 // What it takes with so many columns, or all where they are fewer.
 static size_t work_of(const struct ggml_tensor *op, int tasks, int64_t n_cols) {
     struct ggml_tensor few = *op->src[1], product = *op;
-    few.ne[1]      = n_cols < few.ne[1] ? n_cols : few.ne[1];
+    few.ne[1] = n_cols < few.ne[1] ? n_cols : few.ne[1];
     product.src[1] = &few;
     return work_size(&product, tasks);
 }
@@ -51,11 +51,11 @@ static size_t work_most(const struct ggml_tensor *op, int tasks) {
     size_t most = work_size(op, tasks);
     if (no_panels > 0) {
         const size_t size = work_of(op, tasks, no_panels);
-        most              = most > size ? most : size;
+        most = most > size ? most : size;
     }
     if (single > 0) {
         const size_t size = work_of(op, tasks, single);
-        most              = most > size ? most : size;
+        most = most > size ? most : size;
     }
     return most;
 }
@@ -64,14 +64,14 @@ static size_t work_most(const struct ggml_tensor *op, int tasks) {
 
 static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
-    const size_t size           = row_size(op);
-    const enum ggml_type type   = cpu_dot_type(op);
-    const size_t piece_size     = ggml_row_size(type, CPU_PIECE);
+    const size_t size = row_size(op);
+    const enum ggml_type type = cpu_dot_type(op);
+    const size_t piece_size = ggml_row_size(type, CPU_PIECE);
     float buf[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, b); cpu_piece_next(&it);) {
         const int64_t ir = (it.at.i3 * b->ne[2] + it.at.i2) * b->ne[1] + it.at.i1;
-        char *to         = (char *) p->work + (size_t) ir * size + (size_t) (it.i0 / CPU_PIECE) * piece_size;
-        const float *x   = cpu_row_load(p->k, b, cpu_row(b, it.at), it.i0, it.n, buf);
+        char *to = (char *) p->work + (size_t) ir * size + (size_t) (it.i0 / CPU_PIECE) * piece_size;
+        const float *x = cpu_row_load(p->k, b, cpu_row(b, it.at), it.i0, it.n, buf);
         p->k->traits[type].from_float(x, to, it.n);
     }
 }
@@ -101,16 +101,16 @@ struct tile {
 
 static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const struct tile *t) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    const int64_t n            = a->ne[0];
-    const struct cols cols     = batch_cols(p, op, t->i2, t->i3);
-    const char *rows           = cpu_row_at(a, 0, t->i2 / (b->ne[2] / a->ne[2]), t->i3 / (b->ne[3] / a->ne[3]));
+    const int64_t n = a->ne[0];
+    const struct cols cols = batch_cols(p, op, t->i2, t->i3);
+    const char *rows = cpu_row_at(a, 0, t->i2 / (b->ne[2] / a->ne[2]), t->i3 / (b->ne[3] / a->ne[3]));
     const struct cpu_tile *ukr = &p->k->tile[a->type];
     if (ukr->run != NULL && op->nb[1] % sizeof(float) == 0) {
         for (int64_t c = t->c0; c < t->c1; c += ukr->nr) {
             const int nc = t->c1 - c < ukr->nr ? (int) (t->c1 - c) : ukr->nr;
             for (int64_t r = t->r0; r < t->r1; r += ukr->mr) {
                 const int nr = t->r1 - r < ukr->mr ? (int) (t->r1 - r) : ukr->mr;
-                float *to    = (float *) (void *) cpu_row_at(op, c, t->i2, t->i3) + r;
+                float *to = (float *) (void *) cpu_row_at(op, c, t->i2, t->i3) + r;
                 ukr->run(n, to, (int64_t) (op->nb[1] / sizeof(float)), rows + (size_t) r * a->nb[1], a->nb[1], nr,
                     cols.data + (size_t) c * cols.step, cols.step, nc);
             }
@@ -142,12 +142,12 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
     // narrow tiles while there are few: every task should find one
     const int64_t ne0 = op->ne[0], ne1 = op->ne[1];
     const int64_t n_cols = (ne1 + TILE_COLS - 1) / TILE_COLS;
-    int64_t tile_rows    = TILE_ROWS;
+    int64_t tile_rows = TILE_ROWS;
     while (tile_rows > 4 && n_cols * op->ne[2] * op->ne[3] * ((ne0 + tile_rows - 1) / tile_rows) < 4 * p->nth) {
         tile_rows /= 2;
     }
     const int64_t n_rows = (ne0 + tile_rows - 1) / tile_rows;
-    const int64_t n      = n_rows * n_cols * op->ne[2] * op->ne[3];
+    const int64_t n = n_rows * n_cols * op->ne[2] * op->ne[3];
     for (int64_t i = cpu_chunk_next(p); i < n; i = cpu_chunk_next(p)) {
         const int64_t ir = i % n_rows, ic = i / n_rows % n_cols, batch = i / (n_rows * n_cols);
         const struct tile t = {
@@ -163,11 +163,11 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_matmul[] = {
-    {GGML_OP_MUL_MAT, {.supports     = supports,
-                          .n_tasks   = cpu_dot_tasks,
+    {GGML_OP_MUL_MAT, {.supports = supports,
+                          .n_tasks = cpu_dot_tasks,
                           .work_size = work_size,
                           .work_most = work_most,
-                          .run       = run,
-                          .uses      = CPU_USE_DOT}},
+                          .run = run,
+                          .uses = CPU_USE_DOT}},
     CPU_OPS_END,
 };

@@ -25,10 +25,10 @@ static void add_id_run(const struct cpu_params *p, struct ggml_tensor *op) {
             cpu_fail(p, "%s: row %d is wanted, there are %" PRId64, op->name, id, b->ne[1]);
             return;
         }
-        char *row      = cpu_row(op, it.at);
+        char *row = cpu_row(op, it.at);
         const float *x = cpu_row_load(p->k, a, cpu_row(a, it.at), it.i0, it.n, buf_a);
         const float *y = cpu_row_load(p->k, b, cpu_row_at(b, id, 0, 0), it.i0, it.n, buf_b);
-        float *z       = cpu_row_target(op, row, it.i0, buf_z);
+        float *z = cpu_row_target(op, row, it.i0, buf_z);
         p->k->add(it.n, z, x, y);
         cpu_row_store(p->k, op, row, it.i0, it.n, z);
     }

@@ -28,13 +28,13 @@ typedef void (*row_norm_t)(const struct cpu_kernels *k, int64_t n, float *y, con
 
 static void rows_run(const struct cpu_params *p, struct ggml_tensor *op, row_norm_t norm) {
     const float eps = cpu_param_f32(op, 0);
-    float *buf      = is_dense(op) ? NULL : cpu_scratch(p, op->ne[0]);
+    float *buf = is_dense(op) ? NULL : cpu_scratch(p, op->ne[0]);
     int64_t i0, i1;
     cpu_share(p, ggml_nrows(op), &i0, &i1);
     for (int64_t ir = i0; ir < i1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        float *y                    = cpu_row_target(op, cpu_row(op, at), 0, buf);
-        const float *x              = cpu_row_load(p->k, op->src[0], cpu_row(op->src[0], at), 0, op->ne[0], buf);
+        float *y = cpu_row_target(op, cpu_row(op, at), 0, buf);
+        const float *x = cpu_row_load(p->k, op->src[0], cpu_row(op->src[0], at), 0, op->ne[0], buf);
         norm(p->k, op->ne[0], y, x, eps);
         cpu_row_store(p->k, op, cpu_row(op, at), 0, op->ne[0], y);
     }
@@ -52,7 +52,7 @@ static double center(const struct cpu_kernels *k, int64_t n, float *y, const flo
 
 static void row_norm(const struct cpu_kernels *k, int64_t n, float *y, const float *x, float eps) {
     const float mean = (float) (k->sum(n, x) / (double) n);
-    const float var  = (float) (center(k, n, y, x, mean) / (double) n);
+    const float var = (float) (center(k, n, y, x, mean) / (double) n);
     k->scale(n, y, y, 1.0f / sqrtf(var + eps), 0.0f);
 }
 
@@ -80,8 +80,8 @@ static void l2_norm_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 static void group_run(const struct cpu_kernels *k, struct ggml_tensor *op, int64_t i3, int64_t c0, int64_t c1, float eps) {
     const struct ggml_tensor *a = op->src[0];
-    const int64_t n             = op->ne[0];
-    const double count          = (double) (n * op->ne[1] * (c1 - c0));
+    const int64_t n = op->ne[0];
+    const double count = (double) (n * op->ne[1] * (c1 - c0));
     double sum = 0, sum_sq = 0;
     for (int64_t i2 = c0; i2 < c1; i2++) {
         for (int64_t i1 = 0; i1 < op->ne[1]; i1++) {
@@ -107,7 +107,7 @@ static void group_run(const struct cpu_kernels *k, struct ggml_tensor *op, int64
 static void group_norm_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const int64_t n_groups = cpu_param_i32(op, 0), n_channels = op->ne[2];
     const int64_t n_each = (n_channels + n_groups - 1) / n_groups; // the last group may have fewer
-    const float eps      = cpu_param_f32(op, 1);
+    const float eps = cpu_param_f32(op, 1);
     int64_t i0, i1;
     cpu_share(p, n_groups * op->ne[3], &i0, &i1);
     for (int64_t i = i0; i < i1; i++) {
@@ -120,10 +120,10 @@ static void group_norm_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_norm[] = {
-    {GGML_OP_NORM, {.supports     = supports,
+    {GGML_OP_NORM, {.supports = supports,
                        .work_size = rows_work_size,
-                       .run       = norm_run,
-                       .uses      = CPU_USE_SUM | CPU_USE_SUM_SQ | CPU_USE_SCALE}},
+                       .run = norm_run,
+                       .uses = CPU_USE_SUM | CPU_USE_SUM_SQ | CPU_USE_SCALE}},
     {GGML_OP_RMS_NORM,
         {.supports = supports, .work_size = rows_work_size, .run = rms_norm_run, .uses = CPU_USE_SUM_SQ | CPU_USE_SCALE}},
     {GGML_OP_L2_NORM,

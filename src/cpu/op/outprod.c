@@ -33,10 +33,10 @@ static int n_tasks(const struct ggml_tensor *op, int n_threads) {
 // Rows become columns.
 static struct ggml_tensor turned(const struct ggml_tensor *t) {
     struct ggml_tensor r = *t;
-    r.ne[0]              = t->ne[1];
-    r.ne[1]              = t->ne[0];
-    r.nb[0]              = t->nb[1];
-    r.nb[1]              = t->nb[0];
+    r.ne[0] = t->ne[1];
+    r.ne[1] = t->ne[0];
+    r.nb[0] = t->nb[1];
+    r.nb[1] = t->nb[0];
     return r;
 }
 
@@ -65,9 +65,9 @@ static size_t work_size(const struct ggml_tensor *op, int tasks) {
 
 static struct ggml_tensor widen(const struct cpu_params *p, const struct ggml_tensor *a) {
     struct ggml_tensor w = *a;
-    w.type               = GGML_TYPE_F32;
-    w.data               = p->work;
-    w.nb[0]              = sizeof(float);
+    w.type = GGML_TYPE_F32;
+    w.data = p->work;
+    w.nb[0] = sizeof(float);
     for (int i = 1; i < GGML_MAX_DIMS; i++) {
         w.nb[i] = w.nb[i - 1] * (size_t) w.ne[i - 1];
     }
@@ -81,7 +81,7 @@ static struct ggml_tensor widen(const struct cpu_params *p, const struct ggml_te
 }
 
 static void run_panels(const struct cpu_params *p, struct ggml_tensor *op) {
-    const size_t wide              = widened_size(op->src[0]);
+    const size_t wide = widened_size(op->src[0]);
     const struct ggml_tensor whole = wide > 0 ? widen(p, op->src[0]) : *op->src[0];
     const struct ggml_tensor a = turned(&whole), b = turned(op->src[1]);
     cpu_gemm_run(p, &(struct cpu_gemm_call){.op = op, .a = &a, .b = &b, .work = (char *) p->work + wide});
@@ -97,14 +97,14 @@ static void run_rows(const struct cpu_params *p, struct ggml_tensor *op) {
     for (cpu_share(p, n_pieces * n_blocks * op->ne[2] * op->ne[3], &i, &end); i < end; i++) {
         const int64_t i0 = i % n_pieces * CPU_PIECE, j0 = i / n_pieces % n_blocks * OUT_ROWS;
         const int64_t i2 = i / (n_pieces * n_blocks) % op->ne[2], i3 = i / (n_pieces * n_blocks * op->ne[2]);
-        const int64_t n  = op->ne[0] - i0 < CPU_PIECE ? op->ne[0] - i0 : CPU_PIECE;
+        const int64_t n = op->ne[0] - i0 < CPU_PIECE ? op->ne[0] - i0 : CPU_PIECE;
         const int64_t j1 = op->ne[1] < j0 + OUT_ROWS ? op->ne[1] : j0 + OUT_ROWS;
         for (int64_t j = j0; j < j1; j++) {
             p->k->fill(n, (float *) (void *) cpu_row_at(op, j, i2, i3) + i0, 0.0f);
         }
         for (int64_t c = 0; c < a->ne[1]; c++) {
-            const char *row     = cpu_row_at(a, c, i2 / (b->ne[2] / a->ne[2]), i3 / (b->ne[3] / a->ne[3]));
-            const float *x      = cpu_row_load(p->k, a, row, i0, n, buf);
+            const char *row = cpu_row_at(a, c, i2 / (b->ne[2] / a->ne[2]), i3 / (b->ne[3] / a->ne[3]));
+            const float *x = cpu_row_load(p->k, a, row, i0, n, buf);
             const char *weights = cpu_row_at(b, c, i2, i3);
             for (int64_t j = j0; j < j1; j++) {
                 p->k->mad(n, (float *) (void *) cpu_row_at(op, j, i2, i3) + i0, x,
@@ -123,11 +123,11 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_outprod[] = {
-    {GGML_OP_OUT_PROD, {.supports      = supports,
-                           .n_tasks    = n_tasks,
-                           .work_size  = work_size,
-                           .run        = run,
-                           .uses       = CPU_USE_MAD | CPU_USE_DOT_F32 | CPU_USE_CONVERT,
+    {GGML_OP_OUT_PROD, {.supports = supports,
+                           .n_tasks = n_tasks,
+                           .work_size = work_size,
+                           .run = run,
+                           .uses = CPU_USE_MAD | CPU_USE_DOT_F32 | CPU_USE_CONVERT,
                            .empty_srcs = 3}},
     CPU_OPS_END,
 };

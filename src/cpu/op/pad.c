@@ -48,8 +48,8 @@ static void row_wrap(
 static void row_place(
     char *to, size_t to_step, int64_t n_to, const char *from, size_t from_step, int64_t n, int64_t shift, size_t size) {
     const int64_t begin = shift < 0 ? 0 : shift < n_to ? shift : n_to;
-    int64_t end         = shift + n < n_to ? shift + n : n_to;
-    end                 = end < begin ? begin : end;
+    int64_t end = shift + n < n_to ? shift + n : n_to;
+    end = end < begin ? begin : end;
     cells_zero(to, to_step, begin, size);
     cells_copy(
         to + (size_t) begin * to_step, to_step, from + (begin - shift) * (int64_t) from_step, from_step, end - begin, size);
@@ -58,15 +58,15 @@ static void row_place(
 
 static void pad_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const size_t size           = ggml_type_size(op->type);
-    const bool circular         = cpu_param_i32(op, 8) != 0 && !ggml_is_empty(a);
+    const size_t size = ggml_type_size(op->type);
+    const bool circular = cpu_param_i32(op, 8) != 0 && !ggml_is_empty(a);
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        char *to                    = cpu_row(op, at);
-        int64_t i[]                 = {0, at.i1, at.i2, at.i3};
-        bool inside                 = a->ne[0] > 0;
+        char *to = cpu_row(op, at);
+        int64_t i[] = {0, at.i1, at.i2, at.i3};
+        bool inside = a->ne[0] > 0;
         for (int d = 1; d < GGML_MAX_DIMS; d++) {
             i[d] -= cpu_param_i32(op, 2 * d);
             if (circular) {
@@ -89,13 +89,13 @@ static bool roll_supports(const struct ggml_tensor *op) {
 
 static void roll_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const size_t size           = ggml_type_size(op->type);
+    const size_t size = ggml_type_size(op->type);
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        const char *from            = cpu_row_at(a, wrap(at.i1 - cpu_param_i32(op, 1), a->ne[1]),
-                       wrap(at.i2 - cpu_param_i32(op, 2), a->ne[2]), wrap(at.i3 - cpu_param_i32(op, 3), a->ne[3]));
+        const char *from = cpu_row_at(a, wrap(at.i1 - cpu_param_i32(op, 1), a->ne[1]),
+            wrap(at.i2 - cpu_param_i32(op, 2), a->ne[2]), wrap(at.i3 - cpu_param_i32(op, 3), a->ne[3]));
         row_wrap(cpu_row(op, at), op->nb[0], op->ne[0], from, a->nb[0], a->ne[0], cpu_param_i32(op, 0), size);
     }
 }
@@ -117,8 +117,8 @@ static void reflect_run(const struct cpu_params *p, struct ggml_tensor *op) {
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        const char *from            = cpu_row(a, at);
-        char *to                    = cpu_row(op, at) + (size_t) left * op->nb[0]; // element 0 of a
+        const char *from = cpu_row(a, at);
+        char *to = cpu_row(op, at) + (size_t) left * op->nb[0]; // element 0 of a
         cells_copy(to, op->nb[0], from, a->nb[0], n, size);
         for (int64_t i = 1; i <= left; i++) {
             memcpy(to - (size_t) i * op->nb[0], from + (size_t) i * a->nb[0], size);
@@ -156,16 +156,16 @@ static void win_part_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 static bool win_unpart_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int64_t w             = cpu_param_i32(op, 0);
+    const int64_t w = cpu_param_i32(op, 0);
     // the last row and column must lie in a window that is there
     return same_cells(op) && w > 0 && op->ne[0] == a->ne[0] && op->ne[3] == 1;
 }
 
 static void win_unpart_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int64_t w             = cpu_param_i32(op, 0);
-    const int64_t n_x           = (op->ne[1] + w - 1) / w;
-    const int64_t n_y           = (op->ne[2] + w - 1) / w;
+    const int64_t w = cpu_param_i32(op, 0);
+    const int64_t n_x = (op->ne[1] + w - 1) / w;
+    const int64_t n_y = (op->ne[2] + w - 1) / w;
     if (n_x * n_y > a->ne[3] || w > a->ne[1] || w > a->ne[2]) {
         cpu_fail(p, "WIN_UNPART '%s': %lld x %lld windows of %lld, there are %lld of %lld x %lld", op->name, (long long) n_x,
             (long long) n_y, (long long) w, (long long) a->ne[3], (long long) a->ne[1], (long long) a->ne[2]);
@@ -175,7 +175,7 @@ static void win_unpart_run(const struct cpu_params *p, struct ggml_tensor *op) {
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        const int64_t i_win         = at.i2 / w * n_x + at.i1 / w;
+        const int64_t i_win = at.i2 / w * n_x + at.i1 / w;
         cells_copy_row(op, cpu_row(op, at), a, cpu_row_at(a, at.i1 % w, at.i2 % w, i_win));
     }
 }
@@ -215,7 +215,7 @@ static void add_rel_pos_run(const struct cpu_params *p, struct ggml_tensor *op) 
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
-        const float *x     = (const float *) a->data + ir * w * w;
+        const float *x = (const float *) a->data + ir * w * w;
         const float *add_w = (const float *) pw->data + ir * w, *add_h = (const float *) ph->data + ir * w;
         float *y = (float *) op->data + ir * w * w;
         for (int64_t i = 0; i < w; i++) {

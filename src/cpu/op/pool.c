@@ -35,15 +35,15 @@ static float element(const struct cpu_kernels *k, const struct ggml_tensor *t, c
 // The part of a window that lies in [0, n).
 static void window(int64_t i, const struct pool *w, int d, int64_t n, int64_t *i0, int64_t *i1) {
     const int64_t first = i * w->stride[d] - w->pad[d];
-    *i0                 = first < 0 ? 0 : first;
-    *i1                 = first + w->k[d] < n ? first + w->k[d] : n;
+    *i0 = first < 0 ? 0 : first;
+    *i1 = first + w->k[d] < n ? first + w->k[d] : n;
 }
 
 // ---- forward ----
 
 static bool pool_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int32_t kind          = cpu_param_i32(op, 0);
+    const int32_t kind = cpu_param_i32(op, 0);
     return a != NULL && cpu_is_float(a->type) && op->type == GGML_TYPE_F32 &&
            (kind == GGML_OP_POOL_MAX || kind == GGML_OP_POOL_AVG) && (op->op == GGML_OP_POOL_2D || a->ne[1] == op->ne[1]) &&
            a->ne[2] == op->ne[2] && a->ne[3] == op->ne[3];
@@ -52,17 +52,17 @@ static bool pool_supports(const struct ggml_tensor *op) {
 static float window_pool(
     const struct cpu_kernels *k, const struct ggml_tensor *op, const struct pool *w, struct cpu_row_pos at, int64_t ox) {
     const struct ggml_tensor *a = op->src[0];
-    const bool rows             = op->op == GGML_OP_POOL_1D; // every row for itself
+    const bool rows = op->op == GGML_OP_POOL_1D; // every row for itself
     int64_t x0, x1, y0, y1;
     window(ox, w, 0, a->ne[0], &x0, &x1);
     window(at.i1, w, 1, a->ne[1], &y0, &y1);
     const bool max = w->op == GGML_OP_POOL_MAX;
-    float v        = max ? -FLT_MAX : 0.0f;
+    float v = max ? -FLT_MAX : 0.0f;
     for (int64_t y = rows ? at.i1 : y0; y < (rows ? at.i1 + 1 : y1); y++) {
         const char *row = cpu_row_at(a, y, at.i2, at.i3);
         for (int64_t x = x0; x < x1; x++) {
             const float e = element(k, a, row, x);
-            v             = max ? (v > e ? v : e) : v + e; // a NaN stays until a number follows
+            v = max ? (v > e ? v : e) : v + e; // a NaN stays until a number follows
         }
     }
     if (max) {
@@ -78,7 +78,7 @@ static void pool_run(const struct cpu_params *p, struct ggml_tensor *op) {
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        char *to                    = cpu_row(op, at);
+        char *to = cpu_row(op, at);
         for (int64_t x = 0; x < op->ne[0]; x++) {
             const float v = window_pool(p->k, op, &w, at, x);
             memcpy(to + (size_t) x * op->nb[0], &v, sizeof v);
@@ -107,7 +107,7 @@ static void grad_add(char *plane, const struct ggml_tensor *op, int64_t x, int64
 static void window_back(
     const struct cpu_kernels *k, const struct ggml_tensor *op, const struct pool *w, struct cpu_row_pos at, int64_t ox, float g) {
     const struct ggml_tensor *af = op->src[1];
-    char *plane                  = cpu_row_at(op, 0, at.i2, at.i3);
+    char *plane = cpu_row_at(op, 0, at.i2, at.i3);
     int64_t x0, x1, y0, y1;
     window(ox, w, 0, op->ne[0], &x0, &x1);
     window(at.i1, w, 1, op->ne[1], &y0, &y1);
@@ -122,7 +122,7 @@ static void window_back(
             }
             const float e = element(k, af, row, x);
             if (!(e <= max)) {
-                max   = e;
+                max = e;
                 x_max = x;
                 y_max = y;
             }
@@ -135,7 +135,7 @@ static void window_back(
 
 static void pool_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const struct pool w         = pool_of(op);
+    const struct pool w = pool_of(op);
     int64_t i0, i1;
     cpu_share(p, op->ne[2] * op->ne[3], &i0, &i1);
     for (int64_t i = i0; i < i1; i++) {

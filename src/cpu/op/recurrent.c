@@ -197,7 +197,7 @@ static size_t delta_work_size(const struct ggml_tensor *op, int n_tasks) {
 static void delta_token(const struct cpu_params *p, int64_t d, float *S, const float *decay, const float *q, const float *k,
     const float *v, float beta, float *y) {
     const ggml_vec_dot_t dot = p->k->traits[GGML_TYPE_F32].vec_dot;
-    const float scale        = 1.0f / sqrtf((float) d);
+    const float scale = 1.0f / sqrtf((float) d);
     for (int64_t i = 0; i < d; i++) {
         float *row = S + i * d;
         float have;
@@ -227,7 +227,7 @@ static void delta_run(const struct cpu_params *p, struct ggml_tensor *op) {
         float *S = states + i * d * d;
         memcpy(S, (const float *) op->src[5]->data + i * d * d, (size_t) (d * d) * sizeof *S);
         for (int64_t t = 0; t < n_token; t++) {
-            const int64_t at  = (seq * n_token + t) * n_head + h;
+            const int64_t at = (seq * n_token + t) * n_head + h;
             const float *gate = (const float *) g->data + at * n_gate;
             if (n_gate == 1) {
                 p->k->fill(d, decay, expf(gate[0]));
@@ -253,10 +253,10 @@ const struct cpu_op_entry cpu_ops_recurrent[] = {
         {.supports = wkv7_supports, .run = wkv7_run, .uses = CPU_USE_DOT_F32 | CPU_USE_MUL | CPU_USE_MAD, .empty_srcs = 0x3f}},
     {GGML_OP_GATED_LINEAR_ATTN,
         {.supports = gla_supports, .run = gla_run, .uses = CPU_USE_MAD | CPU_USE_SCALE, .empty_srcs = 0xf}},
-    {GGML_OP_GATED_DELTA_NET, {.supports      = delta_supports,
-                                  .work_size  = delta_work_size,
-                                  .run        = delta_run,
-                                  .uses       = CPU_USE_DOT_F32 | CPU_USE_EXP | CPU_USE_MUL | CPU_USE_MAD,
+    {GGML_OP_GATED_DELTA_NET, {.supports = delta_supports,
+                                  .work_size = delta_work_size,
+                                  .run = delta_run,
+                                  .uses = CPU_USE_DOT_F32 | CPU_USE_EXP | CPU_USE_MUL | CPU_USE_MAD,
                                   .empty_srcs = 0x1f}},
     CPU_OPS_END,
 };

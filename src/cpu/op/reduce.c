@@ -132,7 +132,7 @@ static void by_row_run(const struct cpu_params *p, struct ggml_tensor *op, bool 
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        float sum                   = (float) row_sum(p->k, a, cpu_row(a, at));
+        float sum = (float) row_sum(p->k, a, cpu_row(a, at));
         if (mean) {
             sum /= (float) a->ne[0];
         }
@@ -156,14 +156,14 @@ static bool argmax_supports(const struct ggml_tensor *op) {
 // The last one of equal maxima. After a NaN the search starts anew, as in the reference.
 static int32_t row_argmax(const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row) {
     float buf[CPU_PIECE];
-    float max  = -INFINITY;
+    float max = -INFINITY;
     int64_t at = 0;
     for (int64_t i0 = 0; i0 < t->ne[0]; i0 += CPU_PIECE) {
         const int64_t n = t->ne[0] - i0 < CPU_PIECE ? t->ne[0] - i0 : CPU_PIECE;
-        const float *x  = cpu_row_load(k, t, row, i0, n, buf);
+        const float *x = cpu_row_load(k, t, row, i0, n, buf);
         for (int64_t i = 0; i < n; i++) {
             max = max > x[i] ? max : x[i];
-            at  = max == x[i] ? i0 + i : at;
+            at = max == x[i] ? i0 + i : at;
         }
     }
     return (int32_t) at;
@@ -193,11 +193,11 @@ static void cumsum_run(const struct cpu_params *p, struct ggml_tensor *op) {
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        float sum                   = 0.0f;
+        float sum = 0.0f;
         for (int64_t i0 = 0; i0 < op->ne[0]; i0 += CPU_PIECE) {
             const int64_t n = op->ne[0] - i0 < CPU_PIECE ? op->ne[0] - i0 : CPU_PIECE;
-            const float *x  = cpu_row_load(p->k, a, cpu_row(a, at), i0, n, buf_x);
-            float *y        = cpu_row_target(op, cpu_row(op, at), i0, buf_y);
+            const float *x = cpu_row_load(p->k, a, cpu_row(a, at), i0, n, buf_x);
+            float *y = cpu_row_target(op, cpu_row(op, at), i0, buf_y);
             for (int64_t i = 0; i < n; i++) {
                 sum += x[i];
                 y[i] = sum;
@@ -208,10 +208,10 @@ static void cumsum_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_reduce[] = {
-    {GGML_OP_SUM, {.supports      = sum_supports,
-                      .work_size  = sum_work,
-                      .run        = sum_run,
-                      .uses       = CPU_USE_SUM | CPU_USE_CONVERT,
+    {GGML_OP_SUM, {.supports = sum_supports,
+                      .work_size = sum_work,
+                      .run = sum_run,
+                      .uses = CPU_USE_SUM | CPU_USE_CONVERT,
                       .empty_srcs = 1}},
     {GGML_OP_SUM_ROWS,
         {.supports = sum_rows_supports, .run = sum_rows_run, .uses = CPU_USE_SUM | CPU_USE_CONVERT, .empty_srcs = 1}},

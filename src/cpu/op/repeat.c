@@ -18,13 +18,13 @@ static bool repeat_supports(const struct ggml_tensor *op) {
 
 static void repeat_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const size_t size           = ggml_type_size(op->type);
+    const size_t size = ggml_type_size(op->type);
     const int64_t n = cells_of(op, op->ne[0]), turn = cells_of(a, a->ne[0]);
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        char *to                    = cpu_row(op, at);
+        char *to = cpu_row(op, at);
         cells_copy(to, op->nb[0], cpu_row_repeat(a, at), a->nb[0], turn, size);
         // what is there already, twice as much each time
         for (int64_t have = turn; have < n;) {
@@ -59,14 +59,14 @@ static void concat_run(const struct cpu_params *p, struct ggml_tensor *op) {
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        char *to                    = cpu_row(op, at);
+        char *to = cpu_row(op, at);
         if (dim == 0) {
             cells_copy_row(op, to, a, cpu_row(a, at));
             cells_copy_row(op, to + (size_t) cells_of(a, a->ne[0]) * op->nb[0], b, cpu_row(b, at));
             continue;
         }
-        int64_t i[]                    = {0, at.i1, at.i2, at.i3};
-        const bool second              = i[dim] >= a->ne[dim];
+        int64_t i[] = {0, at.i1, at.i2, at.i3};
+        const bool second = i[dim] >= a->ne[dim];
         const struct ggml_tensor *from = second ? b : a;
         i[dim] -= second ? a->ne[dim] : 0;
         cells_copy_row(op, to, from, cpu_row_at(from, i[1], i[2], i[3]));
@@ -83,12 +83,12 @@ static bool diag_supports(const struct ggml_tensor *op) {
 
 static void diag_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const size_t size           = ggml_type_size(op->type);
+    const size_t size = ggml_type_size(op->type);
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        char *to                    = cpu_row(op, at);
+        char *to = cpu_row(op, at);
         cells_zero(to, op->nb[0], op->ne[0], size);
         memcpy(to + (size_t) at.i1 * op->nb[0], cpu_row_at(a, 0, at.i2, at.i3) + (size_t) at.i1 * a->nb[0], size);
     }
@@ -106,8 +106,8 @@ struct part {
 // False: it lies outside the result or between its elements, or its end is no number.
 static bool part_of(const struct ggml_tensor *op, struct part *part) {
     const struct ggml_tensor *b = op->src[1];
-    const int32_t off           = cpu_param_i32(op, 3);
-    *part                       = (struct part){.nb = {ggml_type_size(op->type)}};
+    const int32_t off = cpu_param_i32(op, 3);
+    *part = (struct part){.nb = {ggml_type_size(op->type)}};
     if (off < 0 || (size_t) off % part->nb[0] != 0) {
         return false;
     }
@@ -163,7 +163,7 @@ static void row_add(const struct cpu_kernels *k, float *to, const struct ggml_te
 
 static void part_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
-    struct part part            = {0}; // of an empty b nothing else is read
+    struct part part = {0}; // of an empty b nothing else is read
     if (!ggml_is_empty(b) && !part_of(op, &part)) {
         cpu_fail(p,
             "%s '%s': the part at offset %d with strides %d, %d, %d for [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
@@ -182,7 +182,7 @@ static void part_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(b, ir);
-        char *to                    = (char *) op->data + part.off + (size_t) at.i1 * part.nb[1] + (size_t) at.i2 * part.nb[2] +
+        char *to = (char *) op->data + part.off + (size_t) at.i1 * part.nb[1] + (size_t) at.i2 * part.nb[2] +
                    (size_t) at.i3 * part.nb[3];
         if (op->op == GGML_OP_ACC) {
             row_add(p->k, (float *) (void *) to, b, cpu_row(b, at));
@@ -207,9 +207,9 @@ static void add1_run(const struct cpu_params *p, struct ggml_tensor *op) {
     float buf_x[CPU_PIECE], buf_y[CPU_PIECE], v;
     p->k->to_float[op->src[1]->type](op->src[1]->data, &v, 1);
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
-        char *row      = cpu_row(op, it.at);
+        char *row = cpu_row(op, it.at);
         const float *x = cpu_row_load(p->k, a, cpu_row(a, it.at), it.i0, it.n, buf_x);
-        float *y       = cpu_row_target(op, row, it.i0, buf_y);
+        float *y = cpu_row_target(op, row, it.i0, buf_y);
         for (int64_t i = 0; i < it.n; i++) {
             y[i] = x[i] + v;
         }

@@ -33,32 +33,32 @@ struct rope {
 
 static struct rope rope_of(const struct ggml_tensor *op) {
     struct rope r = {
-        .n_dims      = cpu_param_i32(op, 1),
-        .mode        = cpu_param_i32(op, 2),
-        .n_ctx_orig  = cpu_param_i32(op, 4),
-        .freq_base   = cpu_param_f32(op, 5),
-        .freq_scale  = cpu_param_f32(op, 6),
-        .ext_factor  = cpu_param_f32(op, 7),
+        .n_dims = cpu_param_i32(op, 1),
+        .mode = cpu_param_i32(op, 2),
+        .n_ctx_orig = cpu_param_i32(op, 4),
+        .freq_base = cpu_param_f32(op, 5),
+        .freq_scale = cpu_param_f32(op, 6),
+        .ext_factor = cpu_param_f32(op, 7),
         .attn_factor = cpu_param_f32(op, 8),
-        .beta_fast   = cpu_param_f32(op, 9),
-        .beta_slow   = cpu_param_f32(op, 10),
-        .n_offs      = cpu_param_i32(op, 15),
+        .beta_fast = cpu_param_f32(op, 9),
+        .beta_slow = cpu_param_f32(op, 10),
+        .n_offs = cpu_param_i32(op, 15),
     };
     memcpy(r.sections, &op->op_params[11], sizeof r.sections);
-    r.is_multi       = (r.mode & GGML_ROPE_TYPE_MROPE) != 0;
-    r.is_vision      = r.mode == GGML_ROPE_TYPE_VISION;
+    r.is_multi = (r.mode & GGML_ROPE_TYPE_MROPE) != 0;
+    r.is_vision = r.mode == GGML_ROPE_TYPE_VISION;
     r.is_interleaved = r.mode == GGML_ROPE_TYPE_IMROPE;
-    r.is_halves      = r.is_multi || (r.mode & GGML_ROPE_TYPE_NEOX) != 0;
-    r.n_pairs        = r.is_vision ? op->ne[0] / 2 : r.n_dims / 2;
-    r.n_apart        = r.is_vision ? r.n_dims : r.is_halves ? r.n_dims / 2 : 1;
-    r.step           = powf(r.freq_base, -2.0f / (float) r.n_dims);
-    r.length         = r.attn_factor;
+    r.is_halves = r.is_multi || (r.mode & GGML_ROPE_TYPE_NEOX) != 0;
+    r.n_pairs = r.is_vision ? op->ne[0] / 2 : r.n_dims / 2;
+    r.n_apart = r.is_vision ? r.n_dims : r.is_halves ? r.n_dims / 2 : 1;
+    r.step = powf(r.freq_base, -2.0f / (float) r.n_dims);
+    r.length = r.attn_factor;
     if (r.ext_factor != 0.0f) {
         r.length *= 1.0f + 0.1f * logf(1.0f / r.freq_scale);
     }
     ggml_rope_yarn_corr_dims(r.n_dims, r.n_ctx_orig, r.freq_base, r.beta_fast, r.beta_slow, r.ramp);
     r.sin_sign = op->op == GGML_OP_ROPE_BACK ? -1.0f : 1.0f;
-    r.factors  = op->src[2];
+    r.factors = op->src[2];
     return r;
 }
 
@@ -85,7 +85,7 @@ static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const 
             op->name, r->n_offs, r->n_dims, ne0);
         return true;
     }
-    const int32_t *s   = r->sections;
+    const int32_t *s = r->sections;
     const bool is_some = s[0] >= 0 && s[1] >= 0 && s[2] >= 0 && s[3] >= 0 && (s[0] > 0 || s[1] > 0 || s[2] > 0);
     if (r->is_multi && (!is_some || (int64_t) s[0] + s[1] + s[2] + s[3] > ne0)) {
         cpu_fail(p, "%s: sections %d, %d, %d, %d do not cut rows of %" PRId64, op->name, s[0], s[1], s[2], s[3], ne0);
@@ -114,14 +114,14 @@ struct angles {
 
 // The angle of pair i whose plain one is theta.
 static float angle_of(const struct rope *r, int64_t i, float theta) {
-    const float plain  = r->factors != NULL ? theta / cpu_f32_at(r->factors, i) : theta;
+    const float plain = r->factors != NULL ? theta / cpu_f32_at(r->factors, i) : theta;
     const float scaled = r->freq_scale * plain;
     if (r->ext_factor == 0.0f) {
         return scaled;
     }
     const float width = r->ramp[1] - r->ramp[0];
-    const float y     = ((float) i - r->ramp[0]) / (width > 0.001f ? width : 0.001f);
-    const float mix   = (1.0f - fminf(1.0f, fmaxf(0.0f, y))) * r->ext_factor;
+    const float y = ((float) i - r->ramp[0]) / (width > 0.001f ? width : 0.001f);
+    const float mix = (1.0f - fminf(1.0f, fmaxf(0.0f, y))) * r->ext_factor;
     return scaled * (1.0f - mix) + plain * mix;
 }
 
@@ -134,8 +134,8 @@ static void angles_put(const struct rope *r, const float *cosine, const float *s
             to.s[i] = s;
         } else {
             to.c[2 * i] = to.c[2 * i + 1] = c;
-            to.s[2 * i]                   = -s;
-            to.s[2 * i + 1]               = s;
+            to.s[2 * i] = -s;
+            to.s[2 * i + 1] = s;
         }
     }
 }
@@ -160,9 +160,9 @@ static int section_of(const struct rope *r, int64_t at) {
 
 // A token's four positions are n_token apart.
 static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, int64_t token, int64_t n_token, float *to) {
-    const int32_t *s                          = r->sections;
+    const int32_t *s = r->sections;
     const int64_t starts[GGML_MROPE_SECTIONS] = {0, s[0], (int64_t) s[0] + s[1], (int64_t) s[0] + s[1] + s[2]};
-    const int64_t n_round                     = starts[3] + s[3];
+    const int64_t n_round = starts[3] + s[3];
     float theta[GGML_MROPE_SECTIONS];
     for (int j = 0; j < GGML_MROPE_SECTIONS; j++) {
         theta[j] = (float) cpu_i32_at(pos, token + j * n_token);
@@ -190,7 +190,7 @@ static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, in
 static void turn_halves(int64_t n, int64_t apart, float *y, const float *x, struct angles by) {
     for (int64_t i = 0; i < n; i++) {
         const float a = x[i], b = x[i + apart], c = by.c[i], s = by.s[i];
-        y[i]         = a * c - b * s;
+        y[i] = a * c - b * s;
         y[i + apart] = a * s + b * c;
     }
 }
@@ -211,15 +211,15 @@ static size_t rope_work_size(const struct ggml_tensor *op, int n_tasks) {
 
 static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const struct rope r         = rope_of(op);
+    const struct rope r = rope_of(op);
     if (rope_refuse(p, &r, op)) {
         return;
     }
-    const int64_t ne0             = op->ne[0];
+    const int64_t ne0 = op->ne[0];
     const struct ggml_tensor *pos = op->src[1];
     float *buf_x = cpu_scratch(p, rope_scratch(op)), *buf_y = buf_x + ne0;
     const struct angles by = {.c = buf_y + ne0, .s = buf_y + 2 * ne0};
-    int64_t have           = -1; // the token whose angles they are
+    int64_t have = -1; // the token whose angles they are
     int64_t i, end;
     cpu_share(p, ggml_nrows(op), &i, &end);
     for (struct cpu_row_pos at = cpu_row_pos(op, i); i < end; i++, cpu_row_step(op, &at)) {
@@ -233,9 +233,9 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
             p->k->cos_sin(r.n_pairs, buf_x, buf_x + r.n_pairs, buf_y); // neither holds a row yet
             angles_put(&r, buf_x, buf_x + r.n_pairs, by);
         }
-        char *row      = cpu_row(op, at);
+        char *row = cpu_row(op, at);
         const float *x = cpu_row_load(p->k, a, cpu_row(a, at), 0, ne0, buf_x);
-        float *y       = cpu_row_target(op, row, 0, buf_y);
+        float *y = cpu_row_target(op, row, 0, buf_y);
         if (r.is_halves) {
             turn_halves(r.n_pairs, r.n_apart, y + r.n_offs, x + r.n_offs, by);
         } else {
@@ -251,13 +251,13 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_rope[] = {
-    {GGML_OP_ROPE, {.supports     = rope_supports,
+    {GGML_OP_ROPE, {.supports = rope_supports,
                        .work_size = rope_work_size,
-                       .run       = rope_run,
-                       .uses      = CPU_USE_TURN | CPU_USE_COS_SIN | CPU_USE_CONVERT}},
-    {GGML_OP_ROPE_BACK, {.supports     = rope_supports,
+                       .run = rope_run,
+                       .uses = CPU_USE_TURN | CPU_USE_COS_SIN | CPU_USE_CONVERT}},
+    {GGML_OP_ROPE_BACK, {.supports = rope_supports,
                             .work_size = rope_work_size,
-                            .run       = rope_run,
-                            .uses      = CPU_USE_TURN | CPU_USE_COS_SIN | CPU_USE_CONVERT}},
+                            .run = rope_run,
+                            .uses = CPU_USE_TURN | CPU_USE_COS_SIN | CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

@@ -47,7 +47,7 @@ static void get_run(const struct cpu_params *p, struct ggml_tensor *op) {
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        const int64_t number        = row_number(b, at.i1, at.i2, at.i3);
+        const int64_t number = row_number(b, at.i1, at.i2, at.i3);
         if (!number_ok(p, op, number, a->ne[1])) {
             return;
         }
@@ -81,7 +81,7 @@ static void set_run(const struct cpu_params *p, struct ggml_tensor *op) {
         if (!number_ok(p, op, number, op->ne[1])) {
             return;
         }
-        char *to         = cpu_row_at(op, number, it.at.i2, it.at.i3);
+        char *to = cpu_row_at(op, number, it.at.i2, it.at.i3);
         const char *from = cpu_row(rows, it.at);
         if (rows->type == op->type) {
             const size_t off = ggml_row_size(op->type, it.i0);

@@ -51,15 +51,15 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        float *y                    = (float *) (void *) cpu_row(op, at);
+        float *y = (float *) (void *) cpu_row(op, at);
         k->scale(n, y, (const float *) (const void *) cpu_row(a, at), scale, 0.0f);
         if (mask != NULL) {
             const char *row = cpu_row_at(mask, at.i1, at.i2 % mask->ne[2], at.i3 % mask->ne[3]);
             add_mask(k, n, y, mask, row, slope_of(at.i2, op->ne[2], max_bias));
         }
         const float sink = sinks != NULL ? cpu_f32_at(sinks, at.i2) : -INFINITY;
-        const float max  = sinks != NULL ? fmaxf(k->max(n, y), sink) : k->max(n, y);
-        double sum       = k->exp_sum(n, y, y, max);
+        const float max = sinks != NULL ? fmaxf(k->max(n, y), sink) : k->max(n, y);
+        double sum = k->exp_sum(n, y, y, max);
         if (sinks != NULL) {
             sum += expf(sink - max);
         }

@@ -20,7 +20,7 @@ static void row_keys(const struct cpu_kernels *k, const struct ggml_tensor *t, c
     const uint32_t flip = down ? UINT32_MAX : 0;
     for (int64_t i0 = 0; i0 < t->ne[0]; i0 += CPU_PIECE) {
         const int64_t n = t->ne[0] - i0 < CPU_PIECE ? t->ne[0] - i0 : CPU_PIECE;
-        const float *x  = cpu_row_load(k, t, row, i0, n, buf);
+        const float *x = cpu_row_load(k, t, row, i0, n, buf);
         for (int64_t i = 0; i < n; i++) {
             key[i0 + i] = sort_key(x[i], i0 + i, flip);
         }
@@ -30,7 +30,7 @@ static void row_keys(const struct cpu_kernels *k, const struct ggml_tensor *t, c
 static void sort_insertion(uint64_t *key, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
         const uint64_t v = key[i];
-        int64_t j        = i;
+        int64_t j = i;
         for (; j > 0 && key[j - 1] > v; j--) {
             key[j] = key[j - 1];
         }
@@ -51,15 +51,15 @@ static uint64_t *sort_radix(uint64_t *key, uint64_t *spare, int64_t n) {
         int64_t sum = 0;
         for (int d = 0; d < RADIX; d++) {
             const int64_t count = start[d];
-            start[d]            = sum;
+            start[d] = sum;
             sum += count;
         }
         for (int64_t i = 0; i < n; i++) {
             spare[start[key[i] >> shift & (RADIX - 1)]++] = key[i];
         }
         uint64_t *t = key;
-        key         = spare;
-        spare       = t;
+        key = spare;
+        spare = t;
     }
     return key;
 }
@@ -91,8 +91,8 @@ static void row_pick(const struct cpu_kernels *kernels, const struct ggml_tensor
     float buf[CPU_PIECE];
     for (int64_t i0 = 0; i0 < t->ne[0]; i0 += CPU_PIECE) {
         const int64_t n = t->ne[0] - i0 < CPU_PIECE ? t->ne[0] - i0 : CPU_PIECE;
-        const float *x  = cpu_row_load(kernels, t, row, i0, n, buf);
-        int64_t i       = 0;
+        const float *x = cpu_row_load(kernels, t, row, i0, n, buf);
+        int64_t i = 0;
         for (; i < n && i0 + i < k; i++) {
             heap[i0 + i] = sort_key(x[i], i0 + i, UINT32_MAX);
             for (int64_t at = i0 + i + 1 == k ? k / 2 : 0; at-- > 0;) {
@@ -156,7 +156,7 @@ static size_t sort_work(const struct ggml_tensor *op, int n_tasks) {
 static size_t sort_work_most(const struct ggml_tensor *op, int n_threads) {
     const int64_t n = op->src[0]->ne[0], n_whole = is_picked(op) ? PICK_LEAST * op->ne[0] : n;
     const int64_t n_keys = n_whole < KEYS_MAX ? n_whole : KEYS_MAX;
-    const size_t whole   = n_keys > ROOM ? 2 * sizeof(uint64_t) * (size_t) n_keys : 0;
+    const size_t whole = n_keys > ROOM ? 2 * sizeof(uint64_t) * (size_t) n_keys : 0;
     const size_t shorter = is_picked(op) && n_whole > KEYS_MAX ? 3 * sizeof(int32_t) * (size_t) n_whole : 0, as_is = row_work(op);
     const size_t most = whole > shorter ? whole : shorter;
     return (most > as_is ? most : as_is) * (size_t) sort_tasks(op, n_threads);
@@ -165,8 +165,8 @@ static size_t sort_work_most(const struct ggml_tensor *op, int n_threads) {
 // No order is promised of the k largest: it is the reference's, the first two changed places.
 static void first_two_swap(int32_t *at) {
     const int32_t first = at[0];
-    at[0]               = at[1];
-    at[1]               = first;
+    at[0] = at[1];
+    at[1] = first;
 }
 
 static void row_sort(const struct cpu_params *p, const struct ggml_tensor *op, const char *from, bool down, int32_t *to) {
@@ -201,7 +201,7 @@ static void sort_run(const struct cpu_params *p, struct ggml_tensor *op) {
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        int32_t *to                 = (int32_t *) (void *) cpu_row(op, at);
+        int32_t *to = (int32_t *) (void *) cpu_row(op, at);
         row_sort(p, op, cpu_row(op->src[0], at), down, to);
         if (is_top && op->ne[0] > 1) {
             first_two_swap(to);
@@ -210,17 +210,17 @@ static void sort_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_sort[] = {
-    {GGML_OP_ARGSORT, {.supports     = sort_supports,
-                          .n_tasks   = sort_tasks,
+    {GGML_OP_ARGSORT, {.supports = sort_supports,
+                          .n_tasks = sort_tasks,
                           .work_size = sort_work,
                           .work_most = sort_work_most,
-                          .run       = sort_run,
-                          .uses      = CPU_USE_CONVERT}},
-    {GGML_OP_TOP_K, {.supports     = sort_supports,
-                        .n_tasks   = sort_tasks,
+                          .run = sort_run,
+                          .uses = CPU_USE_CONVERT}},
+    {GGML_OP_TOP_K, {.supports = sort_supports,
+                        .n_tasks = sort_tasks,
                         .work_size = sort_work,
                         .work_most = sort_work_most,
-                        .run       = sort_run,
-                        .uses      = CPU_USE_CONVERT}},
+                        .run = sort_run,
+                        .uses = CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

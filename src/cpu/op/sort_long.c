@@ -18,8 +18,8 @@ static bool starts_make(uint32_t *count, int64_t n) {
     uint32_t sum = 0, most = 0;
     for (int v = 0; v < DIGITS; v++) {
         const uint32_t here = count[v];
-        most                = here > most ? here : most;
-        count[v]            = sum;
+        most = here > most ? here : most;
+        count[v] = sum;
         sum += here;
     }
     return most < n;
@@ -41,13 +41,13 @@ void cpu_sort_long(const float *x, int64_t n, uint32_t flip, int32_t *out, int32
     }
     int32_t *to = n_passes % 2 == 1 ? out : spare, *from = NULL; // the last pass ends in out
     for (int p = 0; p < n_passes; p++) {
-        const int d    = passes[p];
+        const int d = passes[p];
         uint32_t *slot = next[d];
         for (int64_t i = 0; i < n; i++) {
-            const int32_t at                                     = from != NULL ? from[i] : (int32_t) i;
+            const int32_t at = from != NULL ? from[i] : (int32_t) i;
             to[slot[digit_of(sort_float_key(x[at], flip), d)]++] = at;
         }
         from = to;
-        to   = from == out ? spare : out;
+        to = from == out ? spare : out;
     }
 }

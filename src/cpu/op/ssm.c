@@ -65,7 +65,7 @@ static int64_t scan_states(const struct ggml_tensor *op) {
 static bool scan_fits(const struct ggml_tensor *op) {
     const struct ggml_tensor *s = op->src[0], *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4],
                              *C = op->src[5];
-    const int64_t K             = scan_states(op);
+    const int64_t K = scan_states(op);
     // in doubles, which K cannot wrap; only one rate a head keeps more than one state
     const double want = (double) ggml_nelements(x) + (double) K * (double) (s->ne[0] * s->ne[1] * s->ne[2] * x->ne[3]);
     return K >= 1 && (K == 1 || A->ne[0] == 1) && s->ne[0] <= INT32_MAX && s->ne[1] == x->ne[0] && s->ne[2] == x->ne[1] &&
@@ -97,8 +97,8 @@ static void scan_head(
     const struct cpu_params *p, struct ggml_tensor *op, int64_t h, int64_t seq, float *state, int64_t n_slab, float *decay) {
     const struct ggml_tensor *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4], *C = op->src[5];
     const int64_t d_state = op->src[0]->ne[0], d_head = x->ne[0], n_head = x->ne[1];
-    const int64_t group      = h / (n_head / B->ne[1]);
-    const float *rate        = at_f32(A, 0, h, 0, 0);
+    const int64_t group = h / (n_head / B->ne[1]);
+    const float *rate = at_f32(A, 0, h, 0, 0);
     const ggml_vec_dot_t dot = p->k->traits[GGML_TYPE_F32].vec_dot;
     for (int64_t t = 0; t < x->ne[2]; t++) {
         const float step = softplus(*at_f32(dt, h, t, seq, 0));
@@ -127,7 +127,7 @@ static void scan_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *s = op->src[0], *x = op->src[1], *B = op->src[4];
     const int64_t d_state = s->ne[0], d_head = x->ne[0], n_head = x->ne[1], n_seq = x->ne[3];
     const int32_t *ids = op->src[6]->data;
-    float *states      = (float *) op->data + ggml_nelements(x);
+    float *states = (float *) op->data + ggml_nelements(x);
     if (B->ne[1] <= 0 || n_head % B->ne[1] != 0) {
         cpu_fail(p, "%s: %" PRId64 " heads do not fall into %" PRId64 " groups", op->name, n_head, B->ne[1]);
         return;
@@ -164,13 +164,13 @@ static void solve_run(const struct cpu_params *p, struct ggml_tensor *op) {
         const int64_t i0 = i % n_pieces * SOLVE_COLS, i2 = i / n_pieces % op->ne[2], i3 = i / n_pieces / op->ne[2];
         const int64_t n = op->ne[0] - i0 < SOLVE_COLS ? op->ne[0] - i0 : SOLVE_COLS;
         for (int64_t r = 0; r < op->ne[1]; r++) {
-            const float *row      = at_f32(a, 0, r, i2, i3);
+            const float *row = at_f32(a, 0, r, i2, i3);
             float sum[SOLVE_COLS] = {0};
             for (int64_t c = 0; c < r; c++) {
                 p->k->mad(n, sum, at_f32(op, i0, c, i2, i3), row[c]);
             }
             const float *want = at_f32(b, i0, r, i2, i3);
-            float *x          = (float *) (void *) cpu_row_at(op, r, i2, i3) + i0;
+            float *x = (float *) (void *) cpu_row_at(op, r, i2, i3) + i0;
             for (int64_t j = 0; j < n; j++) {
                 x[j] = (want[j] - sum[j]) / row[r];
             }
@@ -207,10 +207,10 @@ static void comb_norm(float m[HC][HC], bool rows, float eps) {
 // A matrix whose rows and columns add up to one, by Sinkhorn's way, from a softmax of each row.
 static void comb_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *mixes = op->src[0];
-    const struct ggml_tensor *base  = op->src[2];
-    const float scale               = cpu_f32_at(op->src[1], 2);
-    const float eps                 = cpu_param_f32(op, 0);
-    const int32_t n_iter            = cpu_param_i32(op, 1);
+    const struct ggml_tensor *base = op->src[2];
+    const float scale = cpu_f32_at(op->src[1], 2);
+    const float eps = cpu_param_f32(op, 0);
+    const int32_t n_iter = cpu_param_i32(op, 1);
     int64_t t, end;
     for (cpu_share(p, mixes->ne[1], &t, &end); t < end; t++) {
         float m[HC][HC];
@@ -218,8 +218,8 @@ static void comb_run(const struct cpu_params *p, struct ggml_tensor *op) {
             float max = -INFINITY, sum = 0.0f;
             for (int j = 0; j < HC; j++) {
                 const int64_t at = 2 * HC + i * HC + j;
-                m[i][j]          = *at_f32(mixes, at, t, 0, 0) * scale + cpu_f32_at(base, at);
-                max              = m[i][j] > max ? m[i][j] : max;
+                m[i][j] = *at_f32(mixes, at, t, 0, 0) * scale + cpu_f32_at(base, at);
+                max = m[i][j] > max ? m[i][j] : max;
             }
             for (int j = 0; j < HC; j++) {
                 sum += m[i][j] = expf(m[i][j] - max);
@@ -259,8 +259,8 @@ static bool pre_supports(const struct ggml_tensor *op) {
 static void pre_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *w = op->src[1];
     const struct cpu_kernels *k = p->k;
-    const bool gated            = pre_is_gated(op);
-    const float scale           = pre_scale(op);
+    const bool gated = pre_is_gated(op);
+    const float scale = pre_scale(op);
     float buf_x[CPU_PIECE], buf_w[CPU_PIECE], sum[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         const int64_t t = it.at.i1;
@@ -308,16 +308,16 @@ static void post_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 const struct cpu_op_entry cpu_ops_ssm[] = {
     {GGML_OP_SSM_CONV, {.supports = conv_supports, .run = conv_run}},
-    {GGML_OP_SSM_SCAN, {.supports      = scan_supports,
-                           .work_size  = scan_work_size,
-                           .run        = scan_run,
-                           .uses       = CPU_USE_DOT_F32 | CPU_USE_EXP | CPU_USE_SCALE | CPU_USE_MUL | CPU_USE_MAD,
+    {GGML_OP_SSM_SCAN, {.supports = scan_supports,
+                           .work_size = scan_work_size,
+                           .run = scan_run,
+                           .uses = CPU_USE_DOT_F32 | CPU_USE_EXP | CPU_USE_SCALE | CPU_USE_MUL | CPU_USE_MAD,
                            .empty_srcs = 0x36}}, // x, dt, B and C without tokens: states stay as they are
     {GGML_OP_SOLVE_TRI, {.supports = solve_supports, .run = solve_run, .uses = CPU_USE_MAD}},
     {GGML_OP_DSV4_HC_COMB, {.supports = comb_supports, .run = comb_run}},
     {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports,
-                              .run   = pre_run,
-                              .uses  = CPU_USE_MAD | CPU_USE_SIGMOID | CPU_USE_MUL | CPU_USE_ADD | CPU_USE_SCALE}},
+                              .run = pre_run,
+                              .uses = CPU_USE_MAD | CPU_USE_SIGMOID | CPU_USE_MUL | CPU_USE_ADD | CPU_USE_SCALE}},
     {GGML_OP_DSV4_HC_POST, {.supports = post_supports, .run = post_run, .uses = CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_ADD}},
     CPU_OPS_END,
 };

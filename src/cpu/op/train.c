@@ -35,16 +35,16 @@ static size_t loss_work_size(const struct ggml_tensor *op, int n_tasks) {
 
 static void loss_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    const int64_t n      = a->ne[0];
+    const int64_t n = a->ne[0];
     const int64_t n_rows = ggml_nrows(a);
-    double *sums         = p->work;
-    float *buf           = cpu_scratch(p, n) + loss_sums(op);
+    double *sums = p->work;
+    float *buf = cpu_scratch(p, n) + loss_sums(op);
     int64_t i, end;
     for (cpu_share(p, n_rows, &i, &end); i < end; i++) {
         const float *x = row_f32(a, cpu_row_pos(a, i)), *label = row_f32(b, cpu_row_pos(b, i));
-        const float max  = p->k->max(n, x);
+        const float max = p->k->max(n, x);
         const float rest = max + (float) log(p->k->exp_sum(n, buf, x, max));
-        sums[i]          = 0;
+        sums[i] = 0;
         for (int64_t j = 0; j < n; j++) {
             sums[i] += (double) (x[j] - rest) * label[j];
         }
@@ -69,12 +69,12 @@ static bool loss_back_supports(const struct ggml_tensor *op) {
 static void loss_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[1], *b = op->src[2];
     const int64_t n = op->ne[0];
-    const float d   = *(const float *) op->src[0]->data / (float) ggml_nrows(op);
+    const float d = *(const float *) op->src[0]->data / (float) ggml_nrows(op);
     int64_t i, end;
     for (cpu_share(p, ggml_nrows(op), &i, &end); i < end; i++) {
         const struct cpu_row_pos at = cpu_row_pos(op, i);
         const float *x = row_f32(a, at), *label = row_f32(b, at);
-        float *y         = row_f32(op, at);
+        float *y = row_f32(op, at);
         const double sum = p->k->exp_sum(n, y, x, p->k->max(n, x));
         p->k->scale(n, y, y, (float) (1.0 / sum), 0.0f);
         p->k->sub(n, y, y, label);
@@ -94,10 +94,10 @@ static void silu_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     float buf_d[CPU_PIECE], buf_x[CPU_PIECE], buf_y[CPU_PIECE], s[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
-        char *row      = cpu_row(op, it.at);
+        char *row = cpu_row(op, it.at);
         const float *d = cpu_row_load(p->k, a, cpu_row(a, it.at), it.i0, it.n, buf_d);
         const float *x = cpu_row_load(p->k, b, cpu_row(b, it.at), it.i0, it.n, buf_x);
-        float *y       = cpu_row_target(op, row, it.i0, buf_y);
+        float *y = cpu_row_target(op, row, it.i0, buf_y);
         p->k->sigmoid(it.n, s, x);
         for (int64_t i = 0; i < it.n; i++) {
             y[i] = d[i] * s[i] * (1.0f + x[i] * (1.0f - s[i]));
@@ -124,10 +124,10 @@ static void row_back_run(const struct cpu_params *p, struct ggml_tensor *op, row
     int64_t i, end;
     for (cpu_share(p, ggml_nrows(op), &i, &end); i < end; i++) {
         const struct cpu_row_pos at = cpu_row_pos(op, i);
-        char *row                   = cpu_row(op, at);
-        const float *d              = cpu_row_load(p->k, a, cpu_row(a, at), 0, n, buf_d);
-        const float *x              = cpu_row_load(p->k, b, cpu_row(b, at), 0, n, buf_x);
-        float *y                    = cpu_row_target(op, row, 0, buf_y);
+        char *row = cpu_row(op, at);
+        const float *d = cpu_row_load(p->k, a, cpu_row(a, at), 0, n, buf_d);
+        const float *x = cpu_row_load(p->k, b, cpu_row(b, at), 0, n, buf_x);
+        float *y = cpu_row_target(op, row, 0, buf_y);
         back(p->k, op, y, d, x);
         cpu_row_store(p->k, op, row, 0, n, y);
     }
@@ -156,9 +156,9 @@ static void rms_norm_back(const struct cpu_kernels *k, const struct ggml_tensor 
 // x is the softmax itself.
 static void soft_max_back(const struct cpu_kernels *k, const struct ggml_tensor *op, float *y, const float *d, const float *x) {
     (void) k;
-    const int64_t n   = op->ne[0];
+    const int64_t n = op->ne[0];
     const float scale = cpu_param_f32(op, 0);
-    const float xd    = (float) dot(n, x, d);
+    const float xd = (float) dot(n, x, d);
     for (int64_t i = 0; i < n; i++) {
         y[i] = (d[i] - xd) * x[i] * scale;
     }
@@ -207,7 +207,7 @@ static void get_rows_back_run(const struct cpu_params *p, struct ggml_tensor *op
             return;
         }
         const char *row = cpu_row(a, cpu_row_pos(a, i));
-        float *y        = (float *) (void *) cpu_row_at(op, id, 0, 0);
+        float *y = (float *) (void *) cpu_row_at(op, id, 0, 0);
         for (int64_t j = i0; j < i1; j += CPU_PIECE) {
             const int64_t n = i1 - j < CPU_PIECE ? i1 - j : CPU_PIECE;
             p->k->add(n, y + j, y + j, cpu_row_load(p->k, a, row, j, n, buf));
@@ -291,10 +291,10 @@ static void adamw_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
     float buf[4][CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
-        float *w       = piece_of(p, op->src[0], &it, buf[0]);
+        float *w = piece_of(p, op->src[0], &it, buf[0]);
         const float *g = piece_of(p, op->src[1], &it, buf[1]);
-        float *m       = piece_of(p, op->src[2], &it, buf[2]);
-        float *v       = piece_of(p, op->src[3], &it, buf[3]);
+        float *m = piece_of(p, op->src[2], &it, buf[2]);
+        float *v = piece_of(p, op->src[3], &it, buf[3]);
         adamw_piece(it.n, w, g, m, v, numbers);
         piece_done(p, op->src[0], &it, w);
         piece_done(p, op->src[2], &it, m);
@@ -310,7 +310,7 @@ static void sgd_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const float alpha = cpu_f32_at(op->src[2], 0), keep = 1.0f - alpha * cpu_f32_at(op->src[2], 1);
     float buf[2][CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
-        float *w       = piece_of(p, op->src[0], &it, buf[0]);
+        float *w = piece_of(p, op->src[0], &it, buf[0]);
         const float *g = piece_of(p, op->src[1], &it, buf[1]);
         for (int64_t i = 0; i < it.n; i++) {
             w[i] = w[i] * keep - alpha * g[i];
@@ -323,13 +323,13 @@ const struct cpu_op_entry cpu_ops_train[] = {
     {GGML_OP_CROSS_ENTROPY_LOSS,
         {.supports = loss_supports, .work_size = loss_work_size, .run = loss_run, .uses = CPU_USE_MAX | CPU_USE_EXP_SUM}},
     {GGML_OP_CROSS_ENTROPY_LOSS_BACK, {.supports = loss_back_supports,
-                                          .run   = loss_back_run,
-                                          .uses  = CPU_USE_MAX | CPU_USE_EXP_SUM | CPU_USE_SCALE | CPU_USE_SUB}},
+                                          .run = loss_back_run,
+                                          .uses = CPU_USE_MAX | CPU_USE_EXP_SUM | CPU_USE_SCALE | CPU_USE_SUB}},
     {GGML_OP_SILU_BACK, {.supports = back_supports, .run = silu_back_run, .uses = CPU_USE_SIGMOID | CPU_USE_CONVERT}},
-    {GGML_OP_RMS_NORM_BACK, {.supports     = back_supports,
+    {GGML_OP_RMS_NORM_BACK, {.supports = back_supports,
                                 .work_size = row_back_work_size,
-                                .run       = rms_norm_back_run,
-                                .uses      = CPU_USE_SUM_SQ | CPU_USE_CONVERT}},
+                                .run = rms_norm_back_run,
+                                .uses = CPU_USE_SUM_SQ | CPU_USE_CONVERT}},
     {GGML_OP_SOFT_MAX_BACK,
         {.supports = soft_max_back_supports, .work_size = row_back_work_size, .run = soft_max_back_run, .uses = CPU_USE_CONVERT}},
     {GGML_OP_GET_ROWS_BACK,

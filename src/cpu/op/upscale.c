@@ -15,8 +15,8 @@ struct scale {
 
 static struct scale scale_of(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int32_t mode          = cpu_param_i32(op, 0);
-    struct scale s              = {.offset = 0.5f};
+    const int32_t mode = cpu_param_i32(op, 0);
+    struct scale s = {.offset = 0.5f};
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         s.f[i] = (float) op->ne[i] / (float) a->ne[i];
     }
@@ -49,9 +49,9 @@ static float sample_nearest(const struct ggml_tensor *a, const char *plane, cons
 
 // Where result pixel i lies in the source: the pixel before it and the way on to the next. Outside the picture its edge goes on.
 static int64_t between(int64_t i, float f, float offset, int64_t n, float *part) {
-    const float at  = ((float) i + offset) / f - offset;
+    const float at = ((float) i + offset) / f - offset;
     const int64_t j = (int64_t) floorf(at);
-    *part           = fminf(1.0f, fmaxf(0.0f, at - (float) clip(j, n)));
+    *part = fminf(1.0f, fmaxf(0.0f, at - (float) clip(j, n)));
     return j;
 }
 
@@ -65,7 +65,7 @@ static float sample_bilinear(const struct ggml_tensor *a, const char *plane, con
 // A triangle as wide as a result pixel is in the source, at least two source pixels.
 static float sample_antialias(const struct ggml_tensor *a, const char *plane, const struct scale *s, int64_t x, int64_t y) {
     const float support[] = {fmaxf(1.0f, 1.0f / s->f[0]), fmaxf(1.0f, 1.0f / s->f[1])};
-    const float at[]      = {((float) x + s->offset) / s->f[0], ((float) y + s->offset) / s->f[1]};
+    const float at[] = {((float) x + s->offset) / s->f[0], ((float) y + s->offset) / s->f[1]};
     int64_t lo[2], hi[2];
     for (int d = 0; d < 2; d++) {
         const int64_t first = (int64_t) (at[d] - support[d] + s->offset), end = (int64_t) (at[d] + support[d] + s->offset);
@@ -88,7 +88,7 @@ static float sample_antialias(const struct ggml_tensor *a, const char *plane, co
 
 // Cubic convolution with slope -0.75: weights of the four pixels around a point d past the second.
 static void cubic_weights(float d, float w[4]) {
-    const float c      = -0.75f;
+    const float c = -0.75f;
     const float near[] = {d, 1 - d}, far[] = {d + 1, 2 - d};
     w[0] = ((c * far[0] - 5 * c) * far[0] + 8 * c) * far[0] - 4 * c;
     w[1] = ((c + 2) * near[0] - (c + 3)) * near[0] * near[0] + 1;
@@ -132,14 +132,14 @@ static bool upscale_supports(const struct ggml_tensor *op) {
 
 static void upscale_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const struct scale s        = scale_of(op);
-    const sample_t sample       = sample_of(op);
+    const struct scale s = scale_of(op);
+    const sample_t sample = sample_of(op);
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        const char *plane           = cpu_row_at(
-                      a, 0, clip((int64_t) ((float) at.i2 / s.f[2]), a->ne[2]), clip((int64_t) ((float) at.i3 / s.f[3]), a->ne[3]));
+        const char *plane = cpu_row_at(
+            a, 0, clip((int64_t) ((float) at.i2 / s.f[2]), a->ne[2]), clip((int64_t) ((float) at.i3 / s.f[3]), a->ne[3]));
         char *to = cpu_row(op, at);
         for (int64_t x = 0; x < op->ne[0]; x++) {
             const float v = sample(a, plane, &s, x, at.i1);

@@ -19,7 +19,7 @@ void ggml_cpu_fp32_to_fp32(const float *x, float *y, int64_t n) {
 void ggml_cpu_fp32_to_i32(const float *x, int32_t *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         const float v = x[i];
-        y[i]          = v >= 0x1p31f ? INT32_MAX : v < -0x1p31f ? INT32_MIN : v == v ? (int32_t) v : 0;
+        y[i] = v >= 0x1p31f ? INT32_MAX : v < -0x1p31f ? INT32_MIN : v == v ? (int32_t) v : 0;
     }
 }
 
@@ -86,7 +86,7 @@ static bool bytes32(const float *x, int8_t *q, float *d) {
     if (!(max >= BERTH_Q8_MAX_LEAST && max < INFINITY)) {
         return false;
     }
-    *d                  = max / 127.0f;
+    *d = max / 127.0f;
     const float inverse = BERTH_Q8_FACTOR_OF_MAX ? 127.0f / max : 1.0f / *d;
     for (int j = 0; j < 32; j++) {
         q[j] = (int8_t) rintf(x[j] * inverse);
@@ -140,7 +140,7 @@ void cpu_ukr_convert(struct cpu_kernels *k) {
         if (base == NULL || !base->is_quantized) {
             continue;
         }
-        k->to_float[t]          = base->to_float;
+        k->to_float[t] = base->to_float;
         k->traits[t].from_float = is_live[t] ? base->from_float_ref : NULL;
     }
     const struct {
@@ -158,7 +158,7 @@ void cpu_ukr_convert(struct cpu_kernels *k) {
     };
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
         k->traits[plain[i].type].from_float = plain[i].from;
-        k->to_float[plain[i].type]          = plain[i].to;
+        k->to_float[plain[i].type] = plain[i].to;
     }
 }
 

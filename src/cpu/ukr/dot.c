@@ -23,7 +23,7 @@ static float lanes_sum(const float *lane) {
         (void) bs, (void) bx, (void) by, (void) nrc; \
         const element *x = vx, *y = vy; \
         float lane[LANES] = {0}; \
-        int i             = 0; \
+        int i = 0; \
         for (; i + LANES <= n; i += LANES) { \
             for (int j = 0; j < LANES; j++) { \
                 lane[j] += to_float(x[i + j]) * to_float(y[i + j]); \
@@ -48,8 +48,8 @@ void cpu_ukr_dot(struct cpu_kernels *k) {
     } rows[] = {{GGML_TYPE_F32, vec_dot_f32}, {GGML_TYPE_F16, vec_dot_f16}, {GGML_TYPE_BF16, vec_dot_bf16}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ggml_type_traits_cpu *t = &k->traits[rows[i].type];
-        t->vec_dot                     = rows[i].dot;
-        t->vec_dot_type                = rows[i].type;
-        t->nrows                       = 1;
+        t->vec_dot = rows[i].dot;
+        t->vec_dot_type = rows[i].type;
+        t->nrows = 1;
     }
 }

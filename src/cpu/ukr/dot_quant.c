@@ -14,7 +14,7 @@
 
 static float dot_f32(int n, const float *x, const float *y) {
     float lane[16] = {0};
-    int i          = 0;
+    int i = 0;
     for (; i + 16 <= n; i += 16) {
         for (int j = 0; j < 16; j++) {
             lane[j] += x[i + j] * y[i + j];
@@ -45,7 +45,7 @@ static void vec_dot_q4_1_q8_1(
     (void) bs, (void) bx, (void) by, (void) nrc;
     const block_q4_1 *x = vx;
     const block_q8_1 *y = vy;
-    float sum           = 0;
+    float sum = 0;
     for (int i = 0; i < n / 32; i++) {
         int dot = 0;
         for (int j = 0; j < 16; j++) {
@@ -62,7 +62,7 @@ static void vec_dot_q5_1_q8_1(
     (void) bs, (void) bx, (void) by, (void) nrc;
     const block_q5_1 *x = vx;
     const block_q8_1 *y = vy;
-    float sum           = 0;
+    float sum = 0;
     for (int i = 0; i < n / 32; i++) {
         int dot = 0;
         for (int j = 0; j < 16; j++) {
@@ -98,8 +98,8 @@ void cpu_ukr_dot_quant(struct cpu_kernels *k) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ggml_type_traits_cpu *t = &k->traits[rows[i].type];
-        t->vec_dot                     = k->to_float[rows[i].type] != NULL ? rows[i].dot : NULL; // the base has the format
-        t->vec_dot_type                = rows[i].with;
-        t->nrows                       = 1;
+        t->vec_dot = k->to_float[rows[i].type] != NULL ? rows[i].dot : NULL; // the base has the format
+        t->vec_dot_type = rows[i].with;
+        t->nrows = 1;
     }
 }

@@ -45,7 +45,7 @@ static void row_gelu(int64_t n, float *y, const float *x) {
 static void row_gelu_quick(int64_t n, float *y, const float *x) {
     for (int64_t i = 0; i < n; i++) {
         const float v = as_half(x[i]);
-        y[i]          = as_half(v * (1.0f / (1.0f + expf(-1.702f * v))));
+        y[i] = as_half(v * (1.0f / (1.0f + expf(-1.702f * v))));
     }
 }
 
@@ -69,12 +69,12 @@ static void row_cos_sin(int64_t n, float *c, float *s, const float *x) {
 }
 
 void cpu_ukr_unary(struct cpu_kernels *k) {
-    k->exp        = row_exp;
-    k->silu       = row_silu;
-    k->silu_mul   = row_silu_mul;
-    k->gelu       = row_gelu;
+    k->exp = row_exp;
+    k->silu = row_silu;
+    k->silu_mul = row_silu_mul;
+    k->gelu = row_gelu;
     k->gelu_quick = row_gelu_quick;
-    k->tanh       = row_tanh;
-    k->sigmoid    = row_sigmoid;
-    k->cos_sin    = row_cos_sin;
+    k->tanh = row_tanh;
+    k->sigmoid = row_sigmoid;
+    k->cos_sin = row_cos_sin;
 }

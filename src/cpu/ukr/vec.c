@@ -58,7 +58,7 @@ static void row_fill(int64_t n, float *y, float v) {
 
 static double row_sum(int64_t n, const float *x) {
     double lane[LANES] = {0};
-    int64_t i          = 0;
+    int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         for (int j = 0; j < LANES; j++) {
             lane[j] += x[i + j];
@@ -76,7 +76,7 @@ static double row_sum(int64_t n, const float *x) {
 
 static double row_sum_sq(int64_t n, const float *x) {
     double lane[LANES] = {0};
-    int64_t i          = 0;
+    int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         for (int j = 0; j < LANES; j++) {
             lane[j] += (double) x[i + j] * x[i + j];
@@ -123,23 +123,23 @@ static void row_mix(
 static void row_turn(int64_t n, float *z, const float *x, const float *c, const float *s) {
     for (int64_t i = 0; i + 2 <= n; i += 2) {
         const float a = x[i], b = x[i + 1];
-        z[i]     = a * c[i] + b * s[i];
+        z[i] = a * c[i] + b * s[i];
         z[i + 1] = b * c[i + 1] + a * s[i + 1];
     }
 }
 
 void cpu_ukr_vec(struct cpu_kernels *k) {
-    k->add     = row_add;
-    k->sub     = row_sub;
-    k->mul     = row_mul;
-    k->div     = row_div;
-    k->scale   = row_scale;
-    k->mad     = row_mad;
-    k->fill    = row_fill;
-    k->sum     = row_sum;
-    k->sum_sq  = row_sum_sq;
-    k->max     = row_max;
+    k->add = row_add;
+    k->sub = row_sub;
+    k->mul = row_mul;
+    k->div = row_div;
+    k->scale = row_scale;
+    k->mad = row_mad;
+    k->fill = row_fill;
+    k->sum = row_sum;
+    k->sum_sq = row_sum_sq;
+    k->max = row_max;
     k->exp_sum = row_exp_sum;
-    k->mix     = row_mix;
-    k->turn    = row_turn;
+    k->mix = row_mix;
+    k->turn = row_turn;
 }

@@ -100,7 +100,7 @@ TILE(bf16, uint16_t)
 
 static void half_from_f32__avx2(const float *restrict x, void *restrict vy, int64_t n) {
     uint16_t *y = vy;
-    int64_t i   = 0;
+    int64_t i = 0;
     for (; i + 8 <= n; i += 8) {
         _mm_storeu_si128((void *) (y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), 0));
     }
@@ -112,7 +112,7 @@ static void half_from_f32__avx2(const float *restrict x, void *restrict vy, int6
 #define TO_F32(name, type) \
     static void name(const void *restrict vx, float *restrict y, int64_t n) { \
         const uint16_t *x = vx; \
-        int64_t i         = 0; \
+        int64_t i = 0; \
         for (; i + 8 <= n; i += 8) { \
             _mm256_storeu_ps(y + i, load_##type(x + i)); \
         } \
@@ -132,14 +132,14 @@ static void bf16_from_f32__avx2(const float *restrict x, void *restrict vy, int6
 }
 
 void cpu_tier_avx2_float(struct cpu_kernels *k) {
-    k->traits[GGML_TYPE_F32].vec_dot     = vec_dot_f32__avx2;
-    k->traits[GGML_TYPE_F16].vec_dot     = vec_dot_f16__avx2;
-    k->traits[GGML_TYPE_BF16].vec_dot    = vec_dot_bf16__avx2;
-    k->tile[GGML_TYPE_F32]               = (struct cpu_tile){tile_f32__avx2, MR, NR};
-    k->tile[GGML_TYPE_F16]               = (struct cpu_tile){tile_f16__avx2, MR, NR};
-    k->tile[GGML_TYPE_BF16]              = (struct cpu_tile){tile_bf16__avx2, MR, NR};
-    k->traits[GGML_TYPE_F16].from_float  = half_from_f32__avx2;
+    k->traits[GGML_TYPE_F32].vec_dot = vec_dot_f32__avx2;
+    k->traits[GGML_TYPE_F16].vec_dot = vec_dot_f16__avx2;
+    k->traits[GGML_TYPE_BF16].vec_dot = vec_dot_bf16__avx2;
+    k->tile[GGML_TYPE_F32] = (struct cpu_tile){tile_f32__avx2, MR, NR};
+    k->tile[GGML_TYPE_F16] = (struct cpu_tile){tile_f16__avx2, MR, NR};
+    k->tile[GGML_TYPE_BF16] = (struct cpu_tile){tile_bf16__avx2, MR, NR};
+    k->traits[GGML_TYPE_F16].from_float = half_from_f32__avx2;
     k->traits[GGML_TYPE_BF16].from_float = bf16_from_f32__avx2;
-    k->to_float[GGML_TYPE_F16]           = half_to_f32__avx2;
-    k->to_float[GGML_TYPE_BF16]          = bf16_to_f32__avx2;
+    k->to_float[GGML_TYPE_F16] = half_to_f32__avx2;
+    k->to_float[GGML_TYPE_BF16] = bf16_to_f32__avx2;
 }

@@ -46,7 +46,7 @@ INLINE __m512 load_bf16(const uint16_t *x) {
         } \
         for (; i < n; i += 16) { \
             const int m = n - i < 16 ? n - i : 16; \
-            a           = _mm512_fmadd_ps(some_##type(x + i, m), some_##type(y + i, m), a); \
+            a = _mm512_fmadd_ps(some_##type(x + i, m), some_##type(y + i, m), a); \
         } \
         *s = _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d))); \
     }
@@ -135,7 +135,7 @@ TILE(bf16, uint16_t)
 void cpu_tier_avx512_float(struct cpu_kernels *k) {
 #define ROW(TYPE, type) \
     k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type##__avx512; \
-    k->tile[GGML_TYPE_##TYPE]           = (struct cpu_tile){tile_##type##__avx512, MR, NR};
+    k->tile[GGML_TYPE_##TYPE] = (struct cpu_tile){tile_##type##__avx512, MR, NR};
     ROW(F32, f32)
     ROW(F16, f16)
     ROW(BF16, bf16)

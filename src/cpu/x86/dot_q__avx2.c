@@ -24,18 +24,18 @@ UNPACK_INLINE __m256 quads(__m256i pairs) {
     static void vec_dot_##type##__avx2(DOT_ARGS) { \
         (void) bs, (void) bx, (void) by, (void) nrc; \
         const block_##type *x = vx; \
-        const block_q8_0 *y   = vy; \
+        const block_q8_0 *y = vy; \
         __m256 sum0 = _mm256_setzero_ps(), sum1 = sum0; \
         int i = 0; \
         for (; i + 2 <= n / 32; i += 2) { \
             const __m256 a = quads(pairs_signed(unpack_##type(&x[i]), load32(y[i].qs))); \
             const __m256 b = quads(pairs_signed(unpack_##type(&x[i + 1]), load32(y[i + 1].qs))); \
-            sum0           = _mm256_fmadd_ps(a, _mm256_set1_ps(scale_##type(&x[i]) * half_at(&y[i].d)), sum0); \
-            sum1           = _mm256_fmadd_ps(b, _mm256_set1_ps(scale_##type(&x[i + 1]) * half_at(&y[i + 1].d)), sum1); \
+            sum0 = _mm256_fmadd_ps(a, _mm256_set1_ps(scale_##type(&x[i]) * half_at(&y[i].d)), sum0); \
+            sum1 = _mm256_fmadd_ps(b, _mm256_set1_ps(scale_##type(&x[i + 1]) * half_at(&y[i + 1].d)), sum1); \
         } \
         if (i < n / 32) { \
             const __m256 a = quads(pairs_signed(unpack_##type(&x[i]), load32(y[i].qs))); \
-            sum0           = _mm256_fmadd_ps(a, _mm256_set1_ps(scale_##type(&x[i]) * half_at(&y[i].d)), sum0); \
+            sum0 = _mm256_fmadd_ps(a, _mm256_set1_ps(scale_##type(&x[i]) * half_at(&y[i].d)), sum0); \
         } \
         *s = sum8(_mm256_add_ps(sum0, sum1)); \
     }
@@ -49,12 +49,12 @@ DOT_32(mxfp4)
     static void vec_dot_##type##__avx2(DOT_ARGS) { \
         (void) bs, (void) bx, (void) by, (void) nrc; \
         const block_##type *x = vx; \
-        const block_q8_1 *y   = vy; \
-        __m256 sum            = _mm256_setzero_ps(); \
-        float mins            = 0.0f; \
+        const block_q8_1 *y = vy; \
+        __m256 sum = _mm256_setzero_ps(); \
+        float mins = 0.0f; \
         for (int i = 0; i < n / 32; i++) { \
             const __m256 a = quads(_mm256_maddubs_epi16(unpack_##type(&x[i]), load32(y[i].qs))); \
-            sum            = _mm256_fmadd_ps(a, _mm256_set1_ps(half_at(&x[i].d) * half_at(&y[i].d)), sum); \
+            sum = _mm256_fmadd_ps(a, _mm256_set1_ps(half_at(&x[i].d) * half_at(&y[i].d)), sum); \
             mins += half_at(&x[i].m) * half_at(&y[i].s); \
         } \
         *s = sum8(sum) + mins; \
@@ -79,8 +79,8 @@ UNPACK_INLINE __m256i dot_256(const __m256i *v, __m256i words, const int8_t *y, 
     for (int j = 0; j < 8; j++) {
         const __m256i q = load32(y + 32 * j);
         const __m256i p = is_signed ? pairs_signed(v[j], q) : _mm256_maddubs_epi16(v[j], q);
-        sum             = _mm256_add_epi32(sum, _mm256_madd_epi16(p, _mm256_shuffle_epi8(words, which)));
-        which           = _mm256_add_epi8(which, _mm256_set1_epi8(2));
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(p, _mm256_shuffle_epi8(words, which)));
+        which = _mm256_add_epi8(which, _mm256_set1_epi8(2));
     }
     return sum;
 }
@@ -98,14 +98,14 @@ UNPACK_INLINE __m128i twice(__m128i v) {
     static void vec_dot_##type##__avx2(DOT_ARGS) { \
         (void) bs, (void) bx, (void) by, (void) nrc; \
         const block_##type *x = vx; \
-        const block_q8_K *y   = vy; \
-        __m256 sum            = _mm256_setzero_ps(); \
+        const block_q8_K *y = vy; \
+        __m256 sum = _mm256_setzero_ps(); \
         for (int i = 0; i < n / QK_K; i++) { \
             __m256i v[8]; \
             fetch_ahead(&x[i], sizeof x[i]); \
             unpack_##type(&x[i], v); \
             const __m128i scales = scales_##type(&x[i]); \
-            __m256i dot          = dot_256(v, words_##n_words(scales), y[i].qs, is_signed); \
+            __m256i dot = dot_256(v, words_##n_words(scales), y[i].qs, is_signed); \
             more(type); \
             sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_set1_ps(half_at(&x[i].d) * y[i].d), sum); \
         } \

@@ -22,13 +22,13 @@ static void run(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, 
         const __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
         _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
             const __m512 v = _mm512_set1_ps(y[c]);
-            a[c]           = _mm512_fmadd_ps(x0, v, a[c]);
-            b[c]           = _mm512_fmadd_ps(x1, v, b[c]);
+            a[c] = _mm512_fmadd_ps(x0, v, a[c]);
+            b[c] = _mm512_fmadd_ps(x1, v, b[c]);
         }
     }
     float tile[NR][MR];
     const bool whole = nx == MR && ny == NR;
-    float *to        = whole ? s : tile[0];
+    float *to = whole ? s : tile[0];
     const int64_t ld = whole ? ld_s : MR;
     _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
         _mm512_storeu_ps(to + c * ld, a[c]);

@@ -25,9 +25,9 @@ struct tile_config {
 };
 
 static const struct tile_config config = {
-    .palette  = 1,
+    .palette = 1,
     .row_size = {64, K, 64, 64, K, 64},
-    .n_rows   = {16, 16, K / 4, 16, 16, K / 4},
+    .n_rows = {16, 16, K / 4, 16, 16, K / 4},
 };
 
 UNPACK_INLINE __m512 floats_at(const char *at) {

@@ -26,14 +26,14 @@ UNPACK_INLINE void add_signed(__m512i t[NR][2], const char *xb, const char *yb) 
     __mmask64 is_negative[2];
     ROWS_2(v) {
         const __m512i q = _mm512_loadu_si512(xb + 64 * v);
-        is_negative[v]  = _mm512_movepi8_mask(q);
-        x[v]            = _mm512_abs_epi8(q);
+        is_negative[v] = _mm512_movepi8_mask(q);
+        x[v] = _mm512_abs_epi8(q);
     }
     EACH_COLUMN(c) {
         const __m512i y = quad_at(yb + 4 * c);
         ROWS_2(v) {
             const __m512i signs = _mm512_mask_sub_epi8(y, is_negative[v], _mm512_setzero_si512(), y);
-            t[c][v]             = widened(t[c][v], _mm512_maddubs_epi16(x[v], signs));
+            t[c][v] = widened(t[c][v], _mm512_maddubs_epi16(x[v], signs));
         }
     }
 }
@@ -47,7 +47,7 @@ UNPACK_INLINE void add_unsigned(__m512i t[NR][2], const char *xb, const char *yb
             const __m512i y = quad_at(yb + 4 * (NR * j + c));
             ROWS_2(v) {
                 const __m512i two = _mm512_maddubs_epi16(x[v], y);
-                p[c][v]           = j == 0 ? two : _mm512_add_epi16(p[c][v], two);
+                p[c][v] = j == 0 ? two : _mm512_add_epi16(p[c][v], two);
             }
         }
     }

@@ -28,8 +28,8 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
             const __m512i x0 = _mm512_loadu_si512(xb), x1 = _mm512_loadu_si512(xb + 64);
             EACH_COLUMN(c) {
                 const __m512i q = quad_at(yb + 4 * c);
-                t[c][0]         = _mm512_dpbusd_epi32(t[c][0], x0, q);
-                t[c][1]         = _mm512_dpbusd_epi32(t[c][1], x1, q);
+                t[c][0] = _mm512_dpbusd_epi32(t[c][0], x0, q);
+                t[c][1] = _mm512_dpbusd_epi32(t[c][1], x1, q);
             }
         }
         add_run(sum, t, x, y, has_min);

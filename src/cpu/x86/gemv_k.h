@@ -19,9 +19,9 @@ struct y_256 {
 };
 
 static const uint8_t order_nibbles[16] = {0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15}; // q4_K, q5_K
-static const uint8_t order_plain[16]   = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}; // q6_K
-static const uint8_t order_pairs[16]   = {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15}; // q2_K, q3_K
-static const uint8_t order_halves[16]  = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15}; // iq4_xs
+static const uint8_t order_plain[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};   // q6_K
+static const uint8_t order_pairs[16] = {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15};   // q2_K, q3_K
+static const uint8_t order_halves[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};  // iq4_xs
 
 // ---- the column ----
 
@@ -78,8 +78,8 @@ UNPACK_INLINE __m512i twice_left(const uint8_t *at, int low, int high) {
 UNPACK_INLINE void wide_q4_K(const block_q4_K *b, __m512i *v) {
     for (int j = 0; j < 2; j++) {
         const __m512i q = load64(b->qs + 64 * j);
-        v[2 * j]        = and64(q, 15);
-        v[2 * j + 1]    = and64(_mm512_srli_epi16(q, 4), 15);
+        v[2 * j] = and64(q, 15);
+        v[2 * j + 1] = and64(_mm512_srli_epi16(q, 4), 15);
     }
 }
 
@@ -94,17 +94,17 @@ UNPACK_INLINE void wide_q5_K(const block_q5_K *b, __m512i *v) {
 UNPACK_INLINE void wide_q6_K(const block_q6_K *b, __m512i *v) {
     for (int j = 0; j < 2; j++) {
         const __m512i q = load64(b->ql + 64 * j);
-        v[2 * j]        = or_bits(and64(q, 15), twice_left(b->qh + 32 * j, 4, 2), 0x30);
-        v[2 * j + 1]    = or_bits(and64(_mm512_srli_epi16(q, 4), 15), twice_right(b->qh + 32 * j, 0, 2), 0x30);
+        v[2 * j] = or_bits(and64(q, 15), twice_left(b->qh + 32 * j, 4, 2), 0x30);
+        v[2 * j + 1] = or_bits(and64(_mm512_srli_epi16(q, 4), 15), twice_right(b->qh + 32 * j, 0, 2), 0x30);
     }
 }
 
 UNPACK_INLINE void wide_q2_K(const block_q2_K *b, __m512i *v) {
     const __m512i q = load64(b->qs);
-    v[0]            = and64(q, 3);
-    v[1]            = and64(_mm512_srli_epi16(q, 2), 3);
-    v[2]            = and64(_mm512_srli_epi16(q, 4), 3);
-    v[3]            = and64(_mm512_srli_epi16(q, 6), 3);
+    v[0] = and64(q, 3);
+    v[1] = and64(_mm512_srli_epi16(q, 2), 3);
+    v[2] = and64(_mm512_srli_epi16(q, 4), 3);
+    v[3] = and64(_mm512_srli_epi16(q, 6), 3);
 }
 
 UNPACK_INLINE void wide_q3_K(const block_q3_K *b, __m512i *v) {
@@ -119,18 +119,18 @@ UNPACK_INLINE void wide_iq4_xs(const block_iq4_xs *b, __m512i *v) {
     const __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *) table_iq4));
     for (int j = 0; j < 2; j++) {
         const __m512i q = load64(b->qs + 64 * j);
-        v[2 * j]        = _mm512_shuffle_epi8(table, and64(q, 15));
-        v[2 * j + 1]    = _mm512_shuffle_epi8(table, and64(_mm512_srli_epi16(q, 4), 15));
+        v[2 * j] = _mm512_shuffle_epi8(table, and64(q, 15));
+        v[2 * j + 1] = _mm512_shuffle_epi8(table, and64(_mm512_srli_epi16(q, 4), 15));
     }
 }
 
 // Scales as words: those of runs of 16, or of runs of 32 in the first 8; behind the latter, of q4_K and q5_K, the minima.
 UNPACK_INLINE __m256i words_6bit(const uint8_t *from) {
-    const __m128i raw   = _mm_loadu_si128((const void *) from); // 12 bytes of it count
-    const __m128i each  = _mm_shuffle_epi8(raw, _mm_setr_epi8(0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 8, 9, 10, 11));
+    const __m128i raw = _mm_loadu_si128((const void *) from); // 12 bytes of it count
+    const __m128i each = _mm_shuffle_epi8(raw, _mm_setr_epi8(0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 8, 9, 10, 11));
     const __m128i above = _mm_shuffle_epi8(raw, _mm_setr_epi8(-1, -1, -1, -1, 0, 1, 2, 3, -1, -1, -1, -1, 4, 5, 6, 7));
-    const __m128i low   = _mm_and_si128(
-          _mm_srlv_epi32(each, _mm_setr_epi32(0, 0, 0, 4)), _mm_setr_epi32(0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f));
+    const __m128i low = _mm_and_si128(
+        _mm_srlv_epi32(each, _mm_setr_epi32(0, 0, 0, 4)), _mm_setr_epi32(0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f));
     const __m128i high = _mm_and_si128(_mm_srli_epi16(above, 2), _mm_set1_epi8(0x30));
     return _mm256_cvtepu8_epi16(_mm_or_si128(low, high));
 }
@@ -167,7 +167,7 @@ UNPACK_INLINE __m512i sums_of_two(__m512i v, __m512i y, const bool is_signed) {
             __m512 sum[COLS]; \
             __m256 mins[COLS]; \
             EACH_COL(c) { \
-                sum[c]  = _mm512_setzero_ps(); \
+                sum[c] = _mm512_setzero_ps(); \
                 mins[c] = _mm256_setzero_ps(); \
             } \
             for (int64_t i = 0; i < n / QK_K; i++, b++) { \
@@ -180,7 +180,7 @@ UNPACK_INLINE __m512i sums_of_two(__m512i v, __m512i y, const bool is_signed) {
                 } \
                 EACH_COL(c) { \
                     const struct y_256 *y = (const struct y_256 *) vy[c] + i; \
-                    __m512i dot           = _mm512_setzero_si512(); \
+                    __m512i dot = _mm512_setzero_si512(); \
                     for (int j = 0; j < 4; j++) { \
                         dot = add_words(dot, sums_of_two(v[j], load64(y->qs + 64 * j), is_signed), scale[j]); \
                     } \

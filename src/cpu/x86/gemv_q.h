@@ -46,7 +46,7 @@ UNPACK_INLINE __m256i first_at(const struct y_group *y, int j, const bool has_mi
 #define GEMV(type, dot, scales_of, has_min, mins_of, min_of) \
     static void gemv_##type(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) { \
         for (int r = 0; r < nx; r++) { \
-            const block_##type *x   = (const void *) ((const char *) vx + (size_t) r * bx); \
+            const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
             const struct y_group *y = vy; \
             __m256 sum0 = _mm256_setzero_ps(), sum1 = sum0, mins = sum0; \
             int64_t i = 0; \
@@ -60,14 +60,14 @@ UNPACK_INLINE __m256i first_at(const struct y_group *y, int j, const bool has_mi
                 for (int j = 0; j < 8; j += 2) { \
                     const __m256i a = dot(first_at(y, j, has_min), bytes_##type(&x[j]), load32(y->qs + 32 * j)); \
                     const __m256i b = dot(first_at(y, j + 1, has_min), bytes_##type(&x[j + 1]), load32(y->qs + 32 * j + 32)); \
-                    sum0            = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a), _mm256_broadcast_ss(&d[j]), sum0); \
-                    sum1            = _mm256_fmadd_ps(_mm256_cvtepi32_ps(b), _mm256_broadcast_ss(&d[j + 1]), sum1); \
+                    sum0 = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a), _mm256_broadcast_ss(&d[j]), sum0); \
+                    sum1 = _mm256_fmadd_ps(_mm256_cvtepi32_ps(b), _mm256_broadcast_ss(&d[j + 1]), sum1); \
                 } \
             } \
             float rest = 0.0f; \
             for (int j = 0; i < n / 32; i++, j++) { \
                 const __m256i a = dot(first_at(y, j, has_min), bytes_##type(&x[j]), load32(y->qs + 32 * j)); \
-                sum0            = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a), _mm256_set1_ps(scale_##type(&x[j]) * y->scale[j]), sum0); \
+                sum0 = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a), _mm256_set1_ps(scale_##type(&x[j]) * y->scale[j]), sum0); \
                 if (has_min) { \
                     rest += min_of(&x[j]) * y->sum[j]; \
                 } \

@@ -47,7 +47,7 @@ UNPACK_INLINE void put_bytes(struct y_pairs *to, const int8_t *even, const int8_
             k->traits[TYPE].from_float(y + i, b, m); \
             for (int j = 0; j < 8; j++) { \
                 to->scale[j] = half_at(&b[j].d); \
-                to->sum[j]   = sum_of; \
+                to->sum[j] = sum_of; \
             } \
             for (int j = 0; j < 4; j++) { \
                 put_bytes(to, b[2 * j].qs, b[2 * j + 1].qs, j, form, offset); \
@@ -65,8 +65,8 @@ PACK_COLUMN(with_min, block_q8_1, GGML_TYPE_Q8_1, PAIRS, 0, half_at(&b[j].s))
 
 UNPACK_INLINE void split(__m256i v[2], const uint8_t *even, const uint8_t *odd) {
     const __m256i q = both(even, odd);
-    v[0]            = low4(q);
-    v[1]            = BITS_AT(q, 4, 15);
+    v[0] = low4(q);
+    v[1] = BITS_AT(q, 4, 15);
 }
 
 // The fifth bits, 32 for each block.
@@ -74,20 +74,20 @@ UNPACK_INLINE void add_fifths(__m256i v[2], const uint8_t *even, const uint8_t *
     int32_t a, b;
     memcpy(&a, even, sizeof a);
     memcpy(&b, odd, sizeof b);
-    const __m256i h     = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_cvtsi32_si128(a)), _mm_cvtsi32_si128(b), 1);
+    const __m256i h = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_cvtsi32_si128(a)), _mm_cvtsi32_si128(b), 1);
     const __m256i which = _mm256_setr_epi64x(0, 0x0101010101010101, 0, 0x0101010101010101);
-    const __m256i mask  = _mm256_set1_epi64x((long long) 0x8040201008040201);
+    const __m256i mask = _mm256_set1_epi64x((long long) 0x8040201008040201);
     for (int i = 0; i < 2; i++) {
         const __m256i at = _mm256_add_epi8(which, _mm256_set1_epi8((char) (2 * i)));
         const __m256i is = _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(h, at), mask), mask);
-        v[i]             = _mm256_or_si256(v[i], _mm256_and_si256(is, _mm256_set1_epi8(16)));
+        v[i] = _mm256_or_si256(v[i], _mm256_and_si256(is, _mm256_set1_epi8(16)));
     }
 }
 
 UNPACK_INLINE void by_table(__m256i v[2], const int8_t *table) {
     const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *) table));
-    v[0]            = _mm256_shuffle_epi8(t, v[0]);
-    v[1]            = _mm256_shuffle_epi8(t, v[1]);
+    v[0] = _mm256_shuffle_epi8(t, v[0]);
+    v[1] = _mm256_shuffle_epi8(t, v[1]);
 }
 
 static const int8_t above_mxfp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
@@ -118,7 +118,7 @@ UNPACK_INLINE __m256 add_pair(__m256 sum, const __m256i v[2], const struct y_pai
         const __m256i m0 = load32(y->magnitude + 64 * j), m1 = load32(y->magnitude + 64 * j + 32);
         const __m256i p0 = _mm256_maddubs_epi16(m0, _mm256_sign_epi8(v[0], y0)),
                       p1 = _mm256_maddubs_epi16(m1, _mm256_sign_epi8(v[1], y1));
-        dot              = _mm256_add_epi32(widened(p0), widened(p1));
+        dot = _mm256_add_epi32(widened(p0), widened(p1));
     } else {
         dot = widened(_mm256_add_epi16(_mm256_maddubs_epi16(v[0], y0), _mm256_maddubs_epi16(v[1], y1)));
         dot = _mm256_add_epi32(dot, load32(y->first[j]));
@@ -155,7 +155,7 @@ UNPACK_INLINE void group_q8_0(__m256 *sum, const block_q8_0 *x, const struct y_p
         const __m256i v = load32(x[j].qs), m = _mm256_abs_epi8(v);
         EACH_COL(c) {
             const __m256i dot = widened(_mm256_maddubs_epi16(m, _mm256_sign_epi8(load32(y[c]->qs + 32 * j), v)));
-            sum[c]            = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_broadcast_ss(&scale[c][j]), sum[c]);
+            sum[c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_broadcast_ss(&scale[c][j]), sum[c]);
         }
     }
 }
@@ -181,7 +181,7 @@ UNPACK_INLINE void group_q8_0(__m256 *sum, const block_q8_0 *x, const struct y_p
             const struct y_pairs *y[COLS]; \
             __m256 sum[COLS]; \
             EACH_COL(c) { \
-                y[c]   = vy[c]; \
+                y[c] = vy[c]; \
                 sum[c] = _mm256_setzero_ps(); \
             } \
             int64_t left = n / 32; \
@@ -224,9 +224,9 @@ void cpu_tier_avx2_gemv_q(struct cpu_kernels *k) {
     ROW(Q5_1, q5_1, with_min)
 #undef ROW
     // of gemm_q__avx2.c, which packs rows first and fills up to four columns
-    k->gemm[GGML_TYPE_Q8_0].min_cols   = 7;
+    k->gemm[GGML_TYPE_Q8_0].min_cols = 7;
     k->gemm[GGML_TYPE_IQ4_NL].min_cols = 7;
-    k->gemm[GGML_TYPE_MXFP4].min_cols  = 7;
-    k->gemm[GGML_TYPE_Q4_0].min_cols   = 8;
-    k->gemm[GGML_TYPE_Q4_1].min_cols   = 8;
+    k->gemm[GGML_TYPE_MXFP4].min_cols = 7;
+    k->gemm[GGML_TYPE_Q4_0].min_cols = 8;
+    k->gemm[GGML_TYPE_Q4_1].min_cols = 8;
 }

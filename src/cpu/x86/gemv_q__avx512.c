@@ -29,13 +29,13 @@ UNPACK_INLINE void add_q8_0(__m512 *sum, const block_q8_0 *x, const struct y_gro
         d[c] = _mm512_castps256_ps512(_mm256_mul_ps(scales, _mm256_loadu_ps(y[c]->scale)));
     }
     _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) {
-        const __m512i v             = _mm512_inserti64x4(_mm512_castsi256_si512(load32(x[2 * j].qs)), load32(x[2 * j + 1].qs), 1);
+        const __m512i v = _mm512_inserti64x4(_mm512_castsi256_si512(load32(x[2 * j].qs)), load32(x[2 * j + 1].qs), 1);
         const __mmask64 is_negative = _mm512_movepi8_mask(v);
         const __m512i magnitude = _mm512_abs_epi8(v), even = _mm512_set1_epi32(2 * j);
         const __m512i block = _mm512_mask_add_epi32(even, 0xff00, even, _mm512_set1_epi32(1)); // that a lane belongs to
         EACH_COL(c) {
             const __m512i dot = widened(products(magnitude, is_negative, _mm512_loadu_si512(y[c]->qs + 64 * j)));
-            sum[c]            = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_permutexvar_ps(block, d[c]), sum[c]);
+            sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_permutexvar_ps(block, d[c]), sum[c]);
         }
     }
 }
@@ -43,7 +43,7 @@ UNPACK_INLINE void add_q8_0(__m512 *sum, const block_q8_0 *x, const struct y_gro
 // 8 blocks. The lower half of the table is negative.
 UNPACK_INLINE void add_iq4_nl(__m512 *sum, const block_iq4_nl *x, const struct y_group *const *y, const int ny) {
     const __m512i table = _mm512_broadcast_i32x4(_mm_abs_epi8(_mm_loadu_si128((const void *) table_iq4)));
-    const __m512i low   = _mm512_set1_epi8(15);
+    const __m512i low = _mm512_set1_epi8(15);
     const __m256 scales = SCALES_HALF(x);
     __m512 d[COLS];
     EACH_COL(c) {
@@ -58,10 +58,10 @@ UNPACK_INLINE void add_iq4_nl(__m512 *sum, const block_iq4_nl *x, const struct y
         const __m512i block =
             _mm512_add_epi32(_mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3), _mm512_set1_epi32(4 * j));
         EACH_COL(c) {
-            const __m512i p   = products(a, a_is_negative, _mm512_loadu_si512(y[c]->qs + 128 * j));
-            const __m512i r   = products(b, b_is_negative, _mm512_loadu_si512(y[c]->qs + 128 * j + 64));
+            const __m512i p = products(a, a_is_negative, _mm512_loadu_si512(y[c]->qs + 128 * j));
+            const __m512i r = products(b, b_is_negative, _mm512_loadu_si512(y[c]->qs + 128 * j + 64));
             const __m512i dot = _mm512_add_epi32(widened(p), widened(r));
-            sum[c]            = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_permutexvar_ps(block, d[c]), sum[c]);
+            sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_permutexvar_ps(block, d[c]), sum[c]);
         }
     }
 }
@@ -74,7 +74,7 @@ UNPACK_INLINE void add_iq4_nl(__m512 *sum, const block_iq4_nl *x, const struct y
             const struct y_group *y[COLS]; \
             __m512 sum[COLS]; \
             EACH_COL(c) { \
-                y[c]   = vy[c]; \
+                y[c] = vy[c]; \
                 sum[c] = _mm512_setzero_ps(); \
             } \
             int64_t left = n / 32; \
@@ -105,6 +105,6 @@ void cpu_tier_avx512_gemv_q(struct cpu_kernels *k) {
     k->gemv[GGML_TYPE_IQ4_NL] = (struct cpu_gemv){
         .pack_y = pack_fours, .run = gemv_iq4_nl, .run_cols = gemv_cols_iq4_nl, .step = GROUP, .y_size = sizeof(struct y_group)};
     // of gemm_q__avx512.c, which multiplies bytes of 8 bits no faster and fills up to four columns
-    k->gemm[GGML_TYPE_Q8_0].min_cols   = 11;
+    k->gemm[GGML_TYPE_Q8_0].min_cols = 11;
     k->gemm[GGML_TYPE_IQ4_NL].min_cols = 11;
 }

@@ -6,7 +6,7 @@
 #include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
 
-static const uint8_t order_plain[16]  = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+static const uint8_t order_plain[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 static const uint8_t order_halves[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
 PACK_LESS(q8_0, 128, order_plain)
 PACK_LESS(iq4_nl, 128, order_halves)
@@ -42,14 +42,14 @@ UNPACK_INLINE __m512i high(__m512i v) {
 // The bytes of two blocks, or of four: 64, or twice as many.
 UNPACK_INLINE void wide_q8_0(__m512i v[2], const block_q8_0 *b) {
     const __m512i x = _mm512_inserti64x4(_mm512_castsi256_si512(load32(b[0].qs)), load32(b[1].qs), 1);
-    v[0]            = _mm512_xor_si512(x, _mm512_set1_epi8((char) 128)); // adds 128
+    v[0] = _mm512_xor_si512(x, _mm512_set1_epi8((char) 128)); // adds 128
 }
 
 #define WIDE_4(type) \
     UNPACK_INLINE void wide_##type(__m512i v[2], const block_##type *b) { \
         const __m512i q = FOUR(b); \
-        v[0]            = low(q); \
-        v[1]            = high(q); \
+        v[0] = low(q); \
+        v[1] = high(q); \
     }
 WIDE_4(q4_0)
 WIDE_4(q4_1)
@@ -69,14 +69,14 @@ UNPACK_INLINE uint64_t fifths(const uint8_t *a, const uint8_t *b, const uint8_t 
         const __m512i q = FOUR(b), l = low(q), h = high(q), fifth = _mm512_set1_epi8(16); \
         const uint64_t of_l = fifths(b[0].qh, b[1].qh, b[2].qh, b[3].qh, 0x0000ffff0000ffff); \
         const uint64_t of_h = fifths(b[0].qh, b[1].qh, b[2].qh, b[3].qh, 0xffff0000ffff0000); \
-        v[0]                = _mm512_mask_add_epi8(l, of_l, l, fifth); \
-        v[1]                = _mm512_mask_add_epi8(h, of_h, h, fifth); \
+        v[0] = _mm512_mask_add_epi8(l, of_l, l, fifth); \
+        v[1] = _mm512_mask_add_epi8(h, of_h, h, fifth); \
     }
 WIDE_5(q5_0)
 WIDE_5(q5_1)
 
 // What a nibble stands for, made unsigned: 128 and 12 above.
-static const uint8_t above_iq4[16]   = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+static const uint8_t above_iq4[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
 static const uint8_t above_mxfp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
 #define WIDE_TABLE(type, table) \
@@ -93,7 +93,7 @@ UNPACK_INLINE __m256 halves_at(const void *b, const int words, const int at) {
     const __m512i which = _mm512_castsi128_si512(_mm_setr_epi16((short) at, (short) (at + words), (short) (at + 2 * words),
         (short) (at + 3 * words), (short) at, (short) (at + words), (short) (at + 2 * words), (short) (at + 3 * words)));
     const __m512i first = _mm512_permutexvar_epi16(which, load64(b));
-    const __m512i all   = _mm512_mask_permutexvar_epi16(first, 0xf0, which, load64((const char *) b + 8 * words));
+    const __m512i all = _mm512_mask_permutexvar_epi16(first, 0xf0, which, load64((const char *) b + 8 * words));
     return _mm256_cvtph_ps(_mm512_castsi512_si128(all));
 }
 #define SCALES_18(b) halves_at(b, 9, 0)
@@ -128,10 +128,10 @@ UNPACK_INLINE __m512i dot(__m512i first, const __m512i v[2], const int8_t *y, co
             __m512i v[2]; \
             wide_##type(v, x + j * (per)); \
             EACH_COL(c) { \
-                const __m512i f     = _mm512_castsi256_si512(load32(y[c]->first)); \
+                const __m512i f = _mm512_castsi256_si512(load32(y[c]->first)); \
                 const __m512i first = _mm512_maskz_permutexvar_epi32((has_min) ? 0 : (per) == 2 ? 0x0101 : 0x1111, at, f); \
-                const __m512i sums  = dot(first, v, y[c]->qs + 32 * (per) *j, per); \
-                sum[c]              = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), _mm512_permutexvar_ps(at, d[c]), sum[c]); \
+                const __m512i sums = dot(first, v, y[c]->qs + 32 * (per) *j, per); \
+                sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), _mm512_permutexvar_ps(at, d[c]), sum[c]); \
             } \
         } \
     }
@@ -146,8 +146,8 @@ UNPACK_INLINE __m512i dot(__m512i first, const __m512i v[2], const int8_t *y, co
             __m512 sum[COLS]; \
             __m256 mins[COLS]; \
             EACH_COL(c) { \
-                y[c]    = vy[c]; \
-                sum[c]  = _mm512_setzero_ps(); \
+                y[c] = vy[c]; \
+                sum[c] = _mm512_setzero_ps(); \
                 mins[c] = _mm256_setzero_ps(); \
             } \
             int64_t left = n / 32; \

@@ -75,8 +75,8 @@ UNPACK_INLINE void put_nibbles(
         if (how == BY_TABLE) {
             const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *) table));
             const __m256i o = _mm256_set1_epi8((char) offset);
-            low             = _mm256_add_epi8(_mm256_shuffle_epi8(t, low), o);
-            high            = _mm256_add_epi8(_mm256_shuffle_epi8(t, high), o);
+            low = _mm256_add_epi8(_mm256_shuffle_epi8(t, low), o);
+            high = _mm256_add_epi8(_mm256_shuffle_epi8(t, high), o);
         }
         put_quads(run, g, j, low, has_min);
         put_quads(run, g, 4 + j, high, has_min);
@@ -88,9 +88,9 @@ UNPACK_INLINE void put_fives(char *run, int g, const __m256i q[4], __m256i bits,
     const __m256i each =
         _mm256_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12, 0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
     for (int j = 0; j < 8; j++) {
-        const __m256i at   = _mm256_add_epi8(each, _mm256_set1_epi8((char) (j / 2)));
-        const __m256i bit  = _mm256_set1_epi32(j % 2 == 0 ? 0x08040201 : (int) 0x80402010);
-        const __m256i of   = _mm256_and_si256(_mm256_shuffle_epi8(bits, at), bit);
+        const __m256i at = _mm256_add_epi8(each, _mm256_set1_epi8((char) (j / 2)));
+        const __m256i bit = _mm256_set1_epi32(j % 2 == 0 ? 0x08040201 : (int) 0x80402010);
+        const __m256i of = _mm256_and_si256(_mm256_shuffle_epi8(bits, at), bit);
         const __m256i four = j < 4 ? low4(q[j]) : BITS_AT(q[j - 4], 4, 15);
         const __m256i five = _mm256_and_si256(_mm256_cmpeq_epi8(of, bit), _mm256_set1_epi8(16));
         put_quads(run, g, j, _mm256_or_si256(four, five), has_min);
@@ -133,7 +133,7 @@ UNPACK_INLINE void put_fives(char *run, int g, const __m256i q[4], __m256i bits,
                 fetch_rows(row, (size_t) b0 * sizeof(block_##type), 8 * sizeof(block_##type)); \
                 for (int64_t b = b0; b < b1; b++) { \
                     const size_t at = (size_t) b * sizeof(block_##type); \
-                    char *to        = (char *) panel + (size_t) b * X_RUN(32, has_min); \
+                    char *to = (char *) panel + (size_t) b * X_RUN(32, has_min); \
                     __m256i q[4]; \
                     put_floats(to + 4 * g, scales(type)); \
                     mins(type); \
@@ -186,7 +186,7 @@ UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, siz
     bytes_across(u, row, at + offsetof(block_q2_K, scales)); \
     for (int j = 0; j < 4; j++) { \
         mins[j] = BITS_AT(u[j], 4, 15); \
-        u[j]    = low4(u[j]); \
+        u[j] = low4(u[j]); \
     } \
     put_numbers(to + 4 * g, u, d, 16, step, false); \
     put_numbers(to + 4 * (MR + g), mins, MINS_D(type), 16, step, false)
@@ -227,13 +227,13 @@ UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, siz
 
 #define PACK_256(type, R, has_min, numbers, bytes) \
     static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
-        const int n_runs  = QK_K / (R); \
+        const int n_runs = QK_K / (R); \
         const size_t step = X_RUN(R, has_min); \
         const char *rows[MR]; \
         rows_at(rows, x, bx, nx); \
         for (int64_t b = 0; b < n / QK_K; b++) { \
             const size_t at = (size_t) b * sizeof(block_##type); \
-            char *to        = (char *) panel + (size_t) (b * n_runs) * step; \
+            char *to = (char *) panel + (size_t) (b * n_runs) * step; \
             for (int g = 0; g < MR; g += 8) { \
                 const char *const *row = rows + g; \
                 fetch_rows(row, at, sizeof(block_##type)); \

@@ -11,17 +11,17 @@ FLOATS_INLINE void transpose8(__m256 v[8]) {
     __m256 a[8];
     __m256d b[8];
     for (int j = 0; j < 8; j += 2) {
-        a[j]     = _mm256_unpacklo_ps(v[j], v[j + 1]);
+        a[j] = _mm256_unpacklo_ps(v[j], v[j + 1]);
         a[j + 1] = _mm256_unpackhi_ps(v[j], v[j + 1]);
     }
     for (int j = 0; j < 8; j += 4) {
-        b[j]     = _mm256_unpacklo_pd(_mm256_castps_pd(a[j]), _mm256_castps_pd(a[j + 2]));
+        b[j] = _mm256_unpacklo_pd(_mm256_castps_pd(a[j]), _mm256_castps_pd(a[j + 2]));
         b[j + 1] = _mm256_unpackhi_pd(_mm256_castps_pd(a[j]), _mm256_castps_pd(a[j + 2]));
         b[j + 2] = _mm256_unpacklo_pd(_mm256_castps_pd(a[j + 1]), _mm256_castps_pd(a[j + 3]));
         b[j + 3] = _mm256_unpackhi_pd(_mm256_castps_pd(a[j + 1]), _mm256_castps_pd(a[j + 3]));
     }
     for (int j = 0; j < 4; j++) {
-        v[j]     = _mm256_permute2f128_ps(_mm256_castpd_ps(b[j]), _mm256_castpd_ps(b[j + 4]), 0x20);
+        v[j] = _mm256_permute2f128_ps(_mm256_castpd_ps(b[j]), _mm256_castpd_ps(b[j + 4]), 0x20);
         v[j + 4] = _mm256_permute2f128_ps(_mm256_castpd_ps(b[j]), _mm256_castpd_ps(b[j + 4]), 0x31);
     }
 }
@@ -72,7 +72,7 @@ FLOATS_INLINE float as_it_is(float v) {
             const int64_t end = n - i0 < PIECE ? n : i0 + PIECE; \
             for (int c = 0; c < NR; c++) { \
                 const float *from = y[c < ny ? c : 0]; \
-                float *to         = (float *) panel + c; \
+                float *to = (float *) panel + c; \
                 for (int64_t i = i0; i < end; i++) { \
                     to[i * NR] = as(from[i]); \
                 } \
@@ -92,13 +92,13 @@ static void panels_fill(struct cpu_kernels *k, void (*run)(int64_t, float *, int
         {GGML_TYPE_BF16, pack_x_bf16, pack_y_bf16, MIN_COLS_BF16}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         k->gemm[rows[i].type] = (struct cpu_gemm){.pack_x = rows[i].pack_x,
-            .pack_y                                       = rows[i].pack_y,
-            .run                                          = run,
-            .mr                                           = MR,
-            .nr                                           = NR,
-            .min_cols                                     = rows[i].min_cols,
-            .step                                         = 1,
-            .x_size                                       = MR * sizeof(float),
-            .y_size                                       = NR * sizeof(float)};
+            .pack_y = rows[i].pack_y,
+            .run = run,
+            .mr = MR,
+            .nr = NR,
+            .min_cols = rows[i].min_cols,
+            .step = 1,
+            .x_size = MR * sizeof(float),
+            .y_size = NR * sizeof(float)};
     }
 }

@@ -44,7 +44,7 @@ UNPACK_INLINE void y_run(char *to, int c, const int8_t *q, float d, const int R)
     static void pack_y_##name(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) { \
         for (int c = 0; c < NR; c++) { \
             const float *from = y[c < ny ? c : 0]; \
-            char *to          = panel; \
+            char *to = panel; \
             for (int64_t i = 0; i < n; i += 256) { \
                 const int m = n - i < 256 ? (int) (n - i) : 256; \
                 block_q8_0 b[8]; \
@@ -60,7 +60,7 @@ UNPACK_INLINE void y_run(char *to, int c, const int8_t *q, float d, const int R)
 static void pack_y_q8_1(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     for (int c = 0; c < NR; c++) {
         const float *from = y[c < ny ? c : 0];
-        char *to          = panel;
+        char *to = panel;
         for (int64_t i = 0; i < n; i += 256) {
             const int m = n - i < 256 ? (int) (n - i) : 256;
             block_q8_1 b[8];
@@ -77,7 +77,7 @@ static void pack_y_q8_1(CPU_TABLE, int64_t n, void *panel, const float *const *y
     static void pack_y_##name(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) { \
         for (int c = 0; c < NR; c++) { \
             const float *from = y[c < ny ? c : 0]; \
-            char *to          = panel; \
+            char *to = panel; \
             for (int64_t i = 0; i < n; i += QK_K) { \
                 block_q8_K b; \
                 k->traits[GGML_TYPE_Q8_K].from_float(from + i, &b, QK_K); \

@@ -19,9 +19,9 @@ UNPACK_INLINE __m256 larger(__m256 a, __m256 b) {
 }
 
 UNPACK_INLINE float largest(__m256 v) {
-    const __m256i all  = _mm256_castps_si256(v);
+    const __m256i all = _mm256_castps_si256(v);
     const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
-    const __m128i two  = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
     return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1))));
 }
 
@@ -40,13 +40,13 @@ UNPACK_INLINE __m256i narrow(__m256i a, __m256i b, __m256i c, __m256i d) {
 UNPACK_INLINE bool bytes32(const float *x, __m256i *bytes, float *d) {
     const __m256 a = _mm256_loadu_ps(x), b = _mm256_loadu_ps(x + 8), c = _mm256_loadu_ps(x + 16), e = _mm256_loadu_ps(x + 24);
     const float max = largest(larger(larger(magnitude(a), magnitude(b)), larger(magnitude(c), magnitude(e))));
-    *d              = max / 127.0f;
+    *d = max / 127.0f;
     if (!is_plain(max)) {
         return false;
     }
     const __m256 inv = _mm256_set1_ps(127.0f / max);
-    *bytes           = narrow(_mm256_cvtps_epi32(_mm256_mul_ps(a, inv)), _mm256_cvtps_epi32(_mm256_mul_ps(b, inv)),
-                  _mm256_cvtps_epi32(_mm256_mul_ps(c, inv)), _mm256_cvtps_epi32(_mm256_mul_ps(e, inv)));
+    *bytes = narrow(_mm256_cvtps_epi32(_mm256_mul_ps(a, inv)), _mm256_cvtps_epi32(_mm256_mul_ps(b, inv)),
+        _mm256_cvtps_epi32(_mm256_mul_ps(c, inv)), _mm256_cvtps_epi32(_mm256_mul_ps(e, inv)));
     return true;
 }
 
@@ -67,10 +67,10 @@ static void q8_0_from_f32__avx2(const float *restrict x, void *restrict vy, int6
 // Sums of 16 bytes each.
 UNPACK_INLINE void sums16(__m256i bytes, int *lo, int *hi) {
     const __m256i four = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes), _mm256_set1_epi16(1));
-    const __m256i two  = _mm256_hadd_epi32(four, four);
-    const __m256i one  = _mm256_hadd_epi32(two, two);
-    *lo                = _mm256_extract_epi32(one, 0);
-    *hi                = _mm256_extract_epi32(one, 4);
+    const __m256i two = _mm256_hadd_epi32(four, four);
+    const __m256i one = _mm256_hadd_epi32(two, two);
+    *lo = _mm256_extract_epi32(one, 0);
+    *hi = _mm256_extract_epi32(one, 4);
 }
 
 static void q8_1_from_f32__avx2(const float *restrict x, void *restrict vy, int64_t n) {
@@ -94,7 +94,7 @@ static void q8_1_from_f32__avx2(const float *restrict x, void *restrict vy, int6
 UNPACK_INLINE float extreme(const float *x, float amax) {
     for (int j = 0; j < QK_K; j += 8) {
         const __m256 is = _mm256_cmp_ps(magnitude(_mm256_loadu_ps(x + j)), _mm256_set1_ps(amax), _CMP_EQ_OQ);
-        const int mask  = _mm256_movemask_ps(is);
+        const int mask = _mm256_movemask_ps(is);
         if (mask != 0) {
             return x[j + __builtin_ctz((unsigned) mask)];
         }
@@ -123,7 +123,7 @@ static void q8_K_from_f32__avx2(const float *restrict x, void *restrict vy, int6
             const __m256i bytes = narrow(q[0], q[1], q[2], q[3]); // 128 becomes 127
             int lo, hi;
             sums16(bytes, &lo, &hi);
-            y[i].bsums[j / 16]     = (int16_t) lo;
+            y[i].bsums[j / 16] = (int16_t) lo;
             y[i].bsums[j / 16 + 1] = (int16_t) hi;
             _mm256_storeu_si256((void *) (y[i].qs + j), bytes);
         }

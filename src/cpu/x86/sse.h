@@ -237,14 +237,14 @@ SSE_INLINE sse_floats sse_cvtph_ps(__m128i h) {
 
 SSE_INLINE __m128i sse_tohalf4(__m128 v) {
     const __m128i bits = _mm_castps_si128(v), mag = _mm_and_si128(bits, _mm_set1_epi32(0x7fffffff));
-    const __m128i sign   = _mm_and_si128(_mm_srli_epi32(bits, 16), _mm_set1_epi32(0x8000));
-    const __m128i odd    = _mm_and_si128(_mm_srli_epi32(mag, 13), _mm_set1_epi32(1));
+    const __m128i sign = _mm_and_si128(_mm_srli_epi32(bits, 16), _mm_set1_epi32(0x8000));
+    const __m128i odd = _mm_and_si128(_mm_srli_epi32(mag, 13), _mm_set1_epi32(1));
     const __m128i normal = _mm_srli_epi32(_mm_add_epi32(_mm_add_epi32(mag, odd), _mm_set1_epi32(0x0fff - (112 << 23))), 13);
     const __m128i small =
         _mm_sub_epi32(_mm_castps_si128(_mm_add_ps(_mm_castsi128_ps(mag), _mm_set1_ps(0.5f))), _mm_set1_epi32(0x3f000000));
     const __m128i finite = _mm_blendv_epi8(normal, small, _mm_cmpgt_epi32(_mm_set1_epi32(0x38800000), mag));
-    const __m128i large  = _mm_blendv_epi8(finite, _mm_set1_epi32(0x7c00), _mm_cmpgt_epi32(mag, _mm_set1_epi32(0x477fefff)));
-    const __m128i all    = _mm_blendv_epi8(large, _mm_set1_epi32(0x7e00), _mm_cmpgt_epi32(mag, _mm_set1_epi32(0x7f800000)));
+    const __m128i large = _mm_blendv_epi8(finite, _mm_set1_epi32(0x7c00), _mm_cmpgt_epi32(mag, _mm_set1_epi32(0x477fefff)));
+    const __m128i all = _mm_blendv_epi8(large, _mm_set1_epi32(0x7e00), _mm_cmpgt_epi32(mag, _mm_set1_epi32(0x7f800000)));
     return _mm_or_si128(all, sign);
 }
 SSE_INLINE __m128i sse_cvtps_ph(sse_floats v, const int nearest) {

@@ -84,7 +84,7 @@ SSE_INLINE void sse_storeu_pd(double *at, sse_doubles v) {
 
 // Lanes whose mask is set; the others are zeros, and not touched in memory.
 SSE_INLINE __m128 sse_maskload4(const float *at, __m128i mask) {
-    float v[4]      = {0};
+    float v[4] = {0};
     const int lanes = _mm_movemask_ps(_mm_castsi128_ps(mask));
     for (int i = 0; i < 4; i++) {
         if ((lanes >> i & 1) != 0) {

@@ -40,15 +40,15 @@ UNPACK_INLINE __m256i low4(__m256i v) {
 // The sum of all lanes.
 UNPACK_INLINE float sum8(__m256 v) {
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    const __m128 two  = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
 // The sum of 32 bytes.
 UNPACK_INLINE int sum_bytes(const int8_t *q) {
     const __m256i four = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), load32(q)), _mm256_set1_epi16(1));
-    const __m128i two  = _mm_add_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
-    const __m128i one  = _mm_add_epi32(two, _mm_shuffle_epi32(two, 0x4e));
+    const __m128i two = _mm_add_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+    const __m128i one = _mm_add_epi32(two, _mm_shuffle_epi32(two, 0x4e));
     return _mm_cvtsi128_si32(_mm_add_epi32(one, _mm_shuffle_epi32(one, 0xb1)));
 }
 
@@ -77,7 +77,7 @@ UNPACK_INLINE __m256i bits32(const uint8_t *qh) {
     int32_t bits;
     memcpy(&bits, qh, sizeof bits);
     const __m256i which = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-    const __m256i mask  = _mm256_set1_epi64x((long long) 0x8040201008040201);
+    const __m256i mask = _mm256_set1_epi64x((long long) 0x8040201008040201);
     return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), which), mask), mask);
 }
 
@@ -90,7 +90,7 @@ UNPACK_INLINE __m256i unpack_q5_1(const block_q5_1 *b) {
     return _mm256_or_si256(nibbles(b->qs), _mm256_and_si256(bits32(b->qh), _mm256_set1_epi8(0x10)));
 }
 
-static const int8_t table_iq4[16]   = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+static const int8_t table_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static const int8_t table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; // doubled
 
 UNPACK_INLINE __m256i unpack_table(const int8_t *table, const uint8_t *qs) {
@@ -128,7 +128,7 @@ UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
 UNPACK_INLINE __m256 scales_mxfp4(__m128i e) {
     const __m256i v = _mm256_cvtepu8_epi32(e), two = _mm256_set1_epi32(2);
     const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(v, _mm256_set1_epi32(1)), 23);
-    const __m256i least  = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), v);
+    const __m256i least = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), v);
     return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, least, _mm256_cmpgt_epi32(two, v)));
 }
 
@@ -149,7 +149,7 @@ UNPACK_INLINE __m128i scales_6bit(const uint8_t *from) {
 #define RAW_AT_q4_K offsetof(block_q4_K, qs)
 UNPACK_INLINE void bits_q4_K(const __m256i *raw, __m256i *v) {
     for (int j = 0; j < 4; j++) {
-        v[2 * j]     = low4(raw[j]);
+        v[2 * j] = low4(raw[j]);
         v[2 * j + 1] = BITS_AT(raw[j], 4, 15);
     }
 }
@@ -159,9 +159,9 @@ UNPACK_INLINE void bits_q4_K(const __m256i *raw, __m256i *v) {
 UNPACK_INLINE void bits_q5_K(const __m256i *raw, __m256i *v) {
     __m256i h = raw[0];
     for (int j = 0; j < 4; j++) {
-        v[2 * j]     = _mm256_or_si256(low4(raw[1 + j]), BITS_UP(h, 4, 0x10));
+        v[2 * j] = _mm256_or_si256(low4(raw[1 + j]), BITS_UP(h, 4, 0x10));
         v[2 * j + 1] = _mm256_or_si256(BITS_AT(raw[1 + j], 4, 15), BITS_UP(h, 3, 0x10));
-        h            = _mm256_srli_epi16(h, 2);
+        h = _mm256_srli_epi16(h, 2);
     }
 }
 
@@ -169,7 +169,7 @@ UNPACK_INLINE void bits_q5_K(const __m256i *raw, __m256i *v) {
 #define RAW_AT_q2_K offsetof(block_q2_K, qs)
 UNPACK_INLINE void bits_q2_K(const __m256i *raw, __m256i *v) {
     for (int j = 0; j < 2; j++) {
-        v[4 * j]     = BITS_AT(raw[j], 0, 3);
+        v[4 * j] = BITS_AT(raw[j], 0, 3);
         v[4 * j + 1] = BITS_AT(raw[j], 2, 3);
         v[4 * j + 2] = BITS_AT(raw[j], 4, 3);
         v[4 * j + 3] = BITS_AT(raw[j], 6, 3);
@@ -182,11 +182,11 @@ UNPACK_INLINE void bits_q3_K(const __m256i *raw, __m256i *v) {
     __m256i h = raw[0];
     for (int j = 0; j < 2; j++) {
         const __m256i q = raw[1 + j];
-        v[4 * j]        = _mm256_or_si256(BITS_AT(q, 0, 3), BITS_UP(h, 2, 4));
-        v[4 * j + 1]    = _mm256_or_si256(BITS_AT(q, 2, 3), BITS_UP(h, 1, 4));
-        v[4 * j + 2]    = _mm256_or_si256(BITS_AT(q, 4, 3), BITS_AT(h, 0, 4));
-        v[4 * j + 3]    = _mm256_or_si256(BITS_AT(q, 6, 3), BITS_AT(h, 1, 4));
-        h               = _mm256_srli_epi16(h, 4);
+        v[4 * j] = _mm256_or_si256(BITS_AT(q, 0, 3), BITS_UP(h, 2, 4));
+        v[4 * j + 1] = _mm256_or_si256(BITS_AT(q, 2, 3), BITS_UP(h, 1, 4));
+        v[4 * j + 2] = _mm256_or_si256(BITS_AT(q, 4, 3), BITS_AT(h, 0, 4));
+        v[4 * j + 3] = _mm256_or_si256(BITS_AT(q, 6, 3), BITS_AT(h, 1, 4));
+        h = _mm256_srli_epi16(h, 4);
     }
 }
 
@@ -195,7 +195,7 @@ UNPACK_INLINE void bits_q3_K(const __m256i *raw, __m256i *v) {
 UNPACK_INLINE void bits_q6_K(const __m256i *raw, __m256i *v) {
     for (int j = 0; j < 2; j++) {
         const __m256i q0 = raw[2 * j], q1 = raw[2 * j + 1], h = raw[4 + j];
-        v[4 * j]     = _mm256_or_si256(low4(q0), BITS_UP(h, 4, 0x30));
+        v[4 * j] = _mm256_or_si256(low4(q0), BITS_UP(h, 4, 0x30));
         v[4 * j + 1] = _mm256_or_si256(low4(q1), BITS_UP(h, 2, 0x30));
         v[4 * j + 2] = _mm256_or_si256(BITS_AT(q0, 4, 15), BITS_AT(h, 0, 0x30));
         v[4 * j + 3] = _mm256_or_si256(BITS_AT(q1, 4, 15), BITS_AT(h, 2, 0x30));
@@ -249,7 +249,7 @@ UNPACK_INLINE __m128i scales_q3_K(const block_q3_K *b) {
 UNPACK_INLINE __m128i scales_iq4_xs(const block_iq4_xs *b) {
     int32_t l;
     memcpy(&l, b->scales_l, sizeof l);
-    const __m128i two  = _mm_cvtsi32_si128(l);
+    const __m128i two = _mm_cvtsi32_si128(l);
     const __m128i each = _mm_and_si128(_mm_unpacklo_epi8(two, _mm_srli_epi16(two, 4)), _mm_set1_epi8(15));
     // bits 2 j and 2 j + 1 to the top of a word, then to bits 4 and 5
     const __m128i up = _mm_mullo_epi16(

@@ -65,7 +65,7 @@ static void row_scale__avx2(int64_t n, float *y, const float *x, float s, float 
 
 static void row_mad__avx2(int64_t n, float *y, const float *x, float s) {
     const __m256 vs = _mm256_set1_ps(s);
-    int64_t i       = 0;
+    int64_t i = 0;
     for (; i + 8 <= n; i += 8) {
         _mm256_storeu_ps(y + i, _mm256_fmadd_ps(_mm256_loadu_ps(x + i), vs, _mm256_loadu_ps(y + i)));
     }
@@ -77,13 +77,13 @@ static void row_mad__avx2(int64_t n, float *y, const float *x, float s) {
 static void row_turn__avx2(int64_t n, float *z, const float *x, const float *c, const float *s) {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) {
-        const __m256 v     = _mm256_loadu_ps(x + i);
+        const __m256 v = _mm256_loadu_ps(x + i);
         const __m256 other = _mm256_mul_ps(_mm256_permute_ps(v, 0xb1), _mm256_loadu_ps(s + i));
         _mm256_storeu_ps(z + i, _mm256_fmadd_ps(v, _mm256_loadu_ps(c + i), other));
     }
     for (; i + 2 <= n; i += 2) {
         const float a = x[i], b = x[i + 1];
-        z[i]     = fmaf(a, c[i], b * s[i]);
+        z[i] = fmaf(a, c[i], b * s[i]);
         z[i + 1] = fmaf(b, c[i + 1], a * s[i + 1]);
     }
 }
@@ -172,15 +172,15 @@ struct parts {
 // that it need not be computed (Chebyshev): what is left out is below 2^-26.
 FLOATS_INLINE struct parts parts8(__m256 x) {
     const __m256 magic = _mm256_set1_ps(0x1.8p23f);
-    const __m256 z     = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic); // rounds to a whole number, in the low bits
-    const __m256 k     = _mm256_sub_ps(z, magic);
+    const __m256 z = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic); // rounds to a whole number, in the low bits
+    const __m256 k = _mm256_sub_ps(z, magic);
     const __m256 r = _mm256_fnmadd_ps(k, _mm256_set1_ps(0x1.7f7d1cp-20f), _mm256_fnmadd_ps(k, _mm256_set1_ps(0x1.62e4p-1f), x));
-    __m256 p       = _mm256_fmadd_ps(r, _mm256_set1_ps(1.0f / 720), _mm256_set1_ps(0.00837503932f));
-    p              = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f / 24));
-    p              = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.166664162f));
-    p              = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
-    p              = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
-    p              = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
+    __m256 p = _mm256_fmadd_ps(r, _mm256_set1_ps(1.0f / 720), _mm256_set1_ps(0.00837503932f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f / 24));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.166664162f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
     return (struct parts){p, _mm256_sub_epi32(_mm256_castps_si256(z), _mm256_castps_si256(magic))};
 }
 
@@ -197,23 +197,23 @@ FLOATS_INLINE __m256 within(__m256 x, float lo, float hi) {
 // 2^k is multiplied in two parts, each of which a float can hold.
 FLOATS_INLINE __m256 exp8(__m256 x) {
     const struct parts e = parts8(within(x, -104.0f, 89.0f)); // beyond: 0 and inf all the same
-    const __m256i half   = _mm256_srai_epi32(e.k, 1);
+    const __m256i half = _mm256_srai_epi32(e.k, 1);
     return _mm256_mul_ps(_mm256_mul_ps(e.p, power2(half)), power2(_mm256_sub_epi32(e.k, half)));
 }
 
 // 1 + exp(-x): what is below 2^-126 does not count, and what is above 2^127.5 may as well be inf. -x is 2^k exp(-u); the number
 // that rounds is 127 larger than it need be, so that its low bits are the exponent of 2^k.
 FLOATS_INLINE __m256 one_and_exp8(__m256 x) {
-    x                  = within(x, -89.0f, 87.0f);
+    x = within(x, -89.0f, 87.0f);
     const __m256 magic = _mm256_set1_ps(0x1.8p23f + 127);
     const __m256 z = _mm256_fnmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic), k = _mm256_sub_ps(z, magic);
     const __m256 u = _mm256_fmadd_ps(k, _mm256_set1_ps(0x1.7f7d1cp-20f), _mm256_fmadd_ps(k, _mm256_set1_ps(0x1.62e4p-1f), x));
-    __m256 p       = _mm256_fmadd_ps(u, _mm256_set1_ps(1.0f / 720), _mm256_set1_ps(-0.00837503932f));
-    p              = _mm256_fmadd_ps(p, u, _mm256_set1_ps(1.0f / 24));
-    p              = _mm256_fmadd_ps(p, u, _mm256_set1_ps(-0.166664162f));
-    p              = _mm256_fmadd_ps(p, u, _mm256_set1_ps(0.5f));
-    p              = _mm256_fmadd_ps(p, u, _mm256_set1_ps(-1.0f));
-    p              = _mm256_fmadd_ps(p, u, _mm256_set1_ps(1.0f));
+    __m256 p = _mm256_fmadd_ps(u, _mm256_set1_ps(1.0f / 720), _mm256_set1_ps(-0.00837503932f));
+    p = _mm256_fmadd_ps(p, u, _mm256_set1_ps(1.0f / 24));
+    p = _mm256_fmadd_ps(p, u, _mm256_set1_ps(-0.166664162f));
+    p = _mm256_fmadd_ps(p, u, _mm256_set1_ps(0.5f));
+    p = _mm256_fmadd_ps(p, u, _mm256_set1_ps(-1.0f));
+    p = _mm256_fmadd_ps(p, u, _mm256_set1_ps(1.0f));
     return _mm256_fmadd_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(z), 23)), _mm256_set1_ps(1.0f));
 }
 
@@ -284,7 +284,7 @@ static void row_silu_mul__avx2(int64_t n, float *z, const float *x, const float 
     }
     for (; i < n; i += 8) {
         const __m256i some = first(n - i < 8 ? n - i : 8);
-        const __m256 a     = _mm256_mul_ps(silu8(_mm256_maskload_ps(x + i, some)), _mm256_maskload_ps(y + i, some));
+        const __m256 a = _mm256_mul_ps(silu8(_mm256_maskload_ps(x + i, some)), _mm256_maskload_ps(y + i, some));
         _mm256_maskstore_ps(z + i, some, a);
     }
 }
@@ -292,7 +292,7 @@ static void row_silu_mul__avx2(int64_t n, float *z, const float *x, const float 
 // Floats add up within 256 elements, doubles over all.
 static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) {
     const __m256 m = _mm256_set1_ps(max);
-    double sum     = 0;
+    double sum = 0;
     for (int64_t i = 0; i < n;) {
         const int64_t end = n - i < 256 ? n : i + 256;
         __m256 part0 = _mm256_setzero_ps(), part1 = part0;
@@ -306,11 +306,11 @@ static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) 
         }
         for (; i < end; i += 8) {
             const __m256i some = first(end - i < 8 ? end - i : 8);
-            const __m256 a     = exp8(_mm256_sub_ps(_mm256_maskload_ps(x + i, some), m));
+            const __m256 a = exp8(_mm256_sub_ps(_mm256_maskload_ps(x + i, some), m));
             _mm256_maskstore_ps(y + i, some, a);
             part0 = _mm256_add_ps(part0, _mm256_and_ps(a, _mm256_castsi256_ps(some)));
         }
-        i                = end;
+        i = end;
         const __m256 all = _mm256_add_ps(part0, part1);
         sum += sum4(_mm256_add_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(all)), _mm256_cvtps_pd(_mm256_extractf128_ps(all, 1))));
     }
@@ -329,16 +329,16 @@ FLOATS_INLINE void cos_sin4(__m128 x, __m128 *c, __m128 *s) {
     const __m256d r =
         _mm256_fnmadd_pd(n, _mm256_set1_pd(0x1.1a62633145c07p-54), _mm256_fnmadd_pd(n, _mm256_set1_pd(0x1.921fb54442d18p+0), v));
     const __m256d r2 = _mm256_mul_pd(r, r);
-    __m256d odd      = _mm256_fmadd_pd(r2, _mm256_set1_pd(-1.0 / 39916800), _mm256_set1_pd(1.0 / 362880));
-    __m256d even     = _mm256_fmadd_pd(r2, _mm256_set1_pd(-1.0 / 3628800), _mm256_set1_pd(1.0 / 40320));
-    odd              = _mm256_fmadd_pd(odd, r2, _mm256_set1_pd(-1.0 / 5040));
-    even             = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(-1.0 / 720));
-    odd              = _mm256_fmadd_pd(odd, r2, _mm256_set1_pd(1.0 / 120));
-    even             = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(1.0 / 24));
-    odd              = _mm256_fmadd_pd(odd, r2, _mm256_set1_pd(-1.0 / 6));
-    even             = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(-0.5));
-    odd              = _mm256_mul_pd(_mm256_fmadd_pd(odd, r2, _mm256_set1_pd(1.0)), r); // -0 stays
-    even             = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(1.0));
+    __m256d odd = _mm256_fmadd_pd(r2, _mm256_set1_pd(-1.0 / 39916800), _mm256_set1_pd(1.0 / 362880));
+    __m256d even = _mm256_fmadd_pd(r2, _mm256_set1_pd(-1.0 / 3628800), _mm256_set1_pd(1.0 / 40320));
+    odd = _mm256_fmadd_pd(odd, r2, _mm256_set1_pd(-1.0 / 5040));
+    even = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(-1.0 / 720));
+    odd = _mm256_fmadd_pd(odd, r2, _mm256_set1_pd(1.0 / 120));
+    even = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(1.0 / 24));
+    odd = _mm256_fmadd_pd(odd, r2, _mm256_set1_pd(-1.0 / 6));
+    even = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(-0.5));
+    odd = _mm256_mul_pd(_mm256_fmadd_pd(odd, r2, _mm256_set1_pd(1.0)), r); // -0 stays
+    even = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(1.0));
     // quarters 1 and 3 take the other series; the sine is negative in 2 and 3, the cosine in 1 and 2
     const __m256i q = _mm256_castpd_si256(z), next = _mm256_add_epi64(q, _mm256_set1_epi64x(1));
     const __m256d other = _mm256_castsi256_pd(_mm256_slli_epi64(q, 63)), sign = _mm256_set1_pd(-0.0);
@@ -349,9 +349,9 @@ FLOATS_INLINE void cos_sin4(__m128 x, __m128 *c, __m128 *s) {
 
 static void row_cos_sin__avx2(int64_t n, float *c, float *s, const float *x) {
     for (int64_t i = 0; i < n; i += 4) {
-        const int64_t m    = n - i < 4 ? n - i : 4;
+        const int64_t m = n - i < 4 ? n - i : 4;
         const __m128i some = _mm256_castsi256_si128(first(m));
-        const __m128 v     = _mm_maskload_ps(x + i, some);
+        const __m128 v = _mm_maskload_ps(x + i, some);
         if (_mm_movemask_ps(_mm_cmp_ps(_mm_andnot_ps(_mm_set1_ps(-0.0f), v), _mm_set1_ps(MOST_ANGLE), _CMP_NLT_UQ)) != 0) {
             for (int64_t j = i; j < i + m; j++) {
                 c[j] = cosf(x[j]);
@@ -367,23 +367,23 @@ static void row_cos_sin__avx2(int64_t n, float *c, float *s, const float *x) {
 }
 
 void cpu_tier_avx2_vec(struct cpu_kernels *k) {
-    k->add        = row_add__avx2;
-    k->sub        = row_sub__avx2;
-    k->mul        = row_mul__avx2;
-    k->div        = row_div__avx2;
-    k->scale      = row_scale__avx2;
-    k->mad        = row_mad__avx2;
-    k->sum        = row_sum__avx2;
-    k->sum_sq     = row_sum_sq__avx2;
-    k->max        = row_max__avx2;
-    k->exp        = row_exp__avx2;
-    k->sigmoid    = row_sigmoid__avx2;
-    k->silu       = row_silu__avx2;
-    k->silu_mul   = row_silu_mul__avx2;
-    k->gelu       = row_gelu__avx2;
+    k->add = row_add__avx2;
+    k->sub = row_sub__avx2;
+    k->mul = row_mul__avx2;
+    k->div = row_div__avx2;
+    k->scale = row_scale__avx2;
+    k->mad = row_mad__avx2;
+    k->sum = row_sum__avx2;
+    k->sum_sq = row_sum_sq__avx2;
+    k->max = row_max__avx2;
+    k->exp = row_exp__avx2;
+    k->sigmoid = row_sigmoid__avx2;
+    k->silu = row_silu__avx2;
+    k->silu_mul = row_silu_mul__avx2;
+    k->gelu = row_gelu__avx2;
     k->gelu_quick = row_gelu_quick__avx2;
-    k->exp_sum    = row_exp_sum__avx2;
-    k->mix        = mix;
-    k->turn       = row_turn__avx2;
-    k->cos_sin    = row_cos_sin__avx2;
+    k->exp_sum = row_exp_sum__avx2;
+    k->mix = mix;
+    k->turn = row_turn__avx2;
+    k->cos_sin = row_cos_sin__avx2;
 }

@@ -37,7 +37,7 @@ INLINE int64_t to_line(const float *z, int64_t n) {
         int64_t i = to_line(z, n); \
         if (i > 0) { \
             const __mmask16 some = first(i); \
-            const __m512 a       = _mm512_##name##_ps(_mm512_maskz_loadu_ps(some, x), _mm512_maskz_loadu_ps(some, y)); \
+            const __m512 a = _mm512_##name##_ps(_mm512_maskz_loadu_ps(some, x), _mm512_maskz_loadu_ps(some, y)); \
             _mm512_mask_storeu_ps(z, some, a); \
         } \
         const bool is_long = n >= FAR_LENGTH; \
@@ -53,7 +53,7 @@ INLINE int64_t to_line(const float *z, int64_t n) {
         } \
         for (; i < n; i += 16) { \
             const __mmask16 some = first(n - i); \
-            const __m512 a       = _mm512_##name##_ps(_mm512_maskz_loadu_ps(some, x + i), _mm512_maskz_loadu_ps(some, y + i)); \
+            const __m512 a = _mm512_##name##_ps(_mm512_maskz_loadu_ps(some, x + i), _mm512_maskz_loadu_ps(some, y + i)); \
             _mm512_mask_storeu_ps(z + i, some, a); \
         } \
     }
@@ -87,31 +87,31 @@ INLINE __m512 within(__m512 x, float lo, float hi) {
 
 // exp(x) = 2^k exp(r), |r| <= ln 2 / 2; the series: vec__avx2.c:parts8. Beyond the limits it is 0 and inf all the same.
 INLINE __m512 exp16(__m512 x) {
-    x                  = within(x, -104.0f, 89.0f);
+    x = within(x, -104.0f, 89.0f);
     const __m512 magic = _mm512_set1_ps(0x1.8p23f); // rounds to a whole number
-    const __m512 k     = _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(0x1.715476p+0f), magic), magic);
+    const __m512 k = _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(0x1.715476p+0f), magic), magic);
     const __m512 r = _mm512_fnmadd_ps(k, _mm512_set1_ps(0x1.7f7d1cp-20f), _mm512_fnmadd_ps(k, _mm512_set1_ps(0x1.62e4p-1f), x));
-    __m512 p       = _mm512_fmadd_ps(r, _mm512_set1_ps(1.0f / 720), _mm512_set1_ps(0.00837503932f));
-    p              = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
-    p              = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.166664162f));
-    p              = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
-    p              = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-    p              = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    __m512 p = _mm512_fmadd_ps(r, _mm512_set1_ps(1.0f / 720), _mm512_set1_ps(0.00837503932f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.166664162f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
     return _mm512_scalef_ps(p, k);
 }
 
 // 1 + exp(-x), as vec__avx2.c:one_and_exp8.
 INLINE __m512 one_and_exp16(__m512 x) {
-    x                  = within(x, -89.0f, 87.0f);
+    x = within(x, -89.0f, 87.0f);
     const __m512 magic = _mm512_set1_ps(0x1.8p23f + 127);
     const __m512 z = _mm512_fnmadd_ps(x, _mm512_set1_ps(0x1.715476p+0f), magic), k = _mm512_sub_ps(z, magic);
     const __m512 u = _mm512_fmadd_ps(k, _mm512_set1_ps(0x1.7f7d1cp-20f), _mm512_fmadd_ps(k, _mm512_set1_ps(0x1.62e4p-1f), x));
-    __m512 p       = _mm512_fmadd_ps(u, _mm512_set1_ps(1.0f / 720), _mm512_set1_ps(-0.00837503932f));
-    p              = _mm512_fmadd_ps(p, u, _mm512_set1_ps(1.0f / 24));
-    p              = _mm512_fmadd_ps(p, u, _mm512_set1_ps(-0.166664162f));
-    p              = _mm512_fmadd_ps(p, u, _mm512_set1_ps(0.5f));
-    p              = _mm512_fmadd_ps(p, u, _mm512_set1_ps(-1.0f));
-    p              = _mm512_fmadd_ps(p, u, _mm512_set1_ps(1.0f));
+    __m512 p = _mm512_fmadd_ps(u, _mm512_set1_ps(1.0f / 720), _mm512_set1_ps(-0.00837503932f));
+    p = _mm512_fmadd_ps(p, u, _mm512_set1_ps(1.0f / 24));
+    p = _mm512_fmadd_ps(p, u, _mm512_set1_ps(-0.166664162f));
+    p = _mm512_fmadd_ps(p, u, _mm512_set1_ps(0.5f));
+    p = _mm512_fmadd_ps(p, u, _mm512_set1_ps(-1.0f));
+    p = _mm512_fmadd_ps(p, u, _mm512_set1_ps(1.0f));
     return _mm512_fmadd_ps(p, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(z), 23)), _mm512_set1_ps(1.0f));
 }
 
@@ -156,20 +156,20 @@ static void row_silu_mul__avx512(int64_t n, float *z, const float *x, const floa
     }
     for (; i < n; i += 16) {
         const __mmask16 some = first(n - i);
-        const __m512 a       = _mm512_mul_ps(silu16(_mm512_maskz_loadu_ps(some, x + i)), _mm512_maskz_loadu_ps(some, y + i));
+        const __m512 a = _mm512_mul_ps(silu16(_mm512_maskz_loadu_ps(some, x + i)), _mm512_maskz_loadu_ps(some, y + i));
         _mm512_mask_storeu_ps(z + i, some, a);
     }
 }
 
 void cpu_tier_avx512_vec(struct cpu_kernels *k) {
-    k->add      = row_add__avx512;
-    k->sub      = row_sub__avx512;
-    k->mul      = row_mul__avx512;
-    k->div      = row_div__avx512;
-    k->exp      = row_exp__avx512;
-    k->sigmoid  = row_sigmoid__avx512;
-    k->silu     = row_silu__avx512;
+    k->add = row_add__avx512;
+    k->sub = row_sub__avx512;
+    k->mul = row_mul__avx512;
+    k->div = row_div__avx512;
+    k->exp = row_exp__avx512;
+    k->sigmoid = row_sigmoid__avx512;
+    k->silu = row_silu__avx512;
     k->silu_mul = row_silu_mul__avx512;
-    k->mix      = mix;
-    k->turn     = row_turn__avx512;
+    k->mix = mix;
+    k->turn = row_turn__avx512;
 }

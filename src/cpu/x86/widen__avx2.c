@@ -31,7 +31,7 @@ UNPACK_INLINE __m128i half_of(__m256i v, const int which) {
         const block_##type *x = vx; \
         for (int64_t i = 0; i < n / 32; i++, y += 32) { \
             const __m256i v = unpack_##type(&x[i]); \
-            const float d   = scale_##type(&x[i]); \
+            const float d = scale_##type(&x[i]); \
             widen16(y, half_of(v, 0), d); \
             widen16(y + 16, half_of(v, 1), d); \
         } \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // act.cu: columns of a product as tensor cores take them (mma_args.h). A block has a column; each thread writes runs of 16.
-#include "mma_args.h"
 #include "lane.cuh"
+#include "mma_args.h"
 
 LANE float act_value(const char *x, int type, int k) {
     if (type == 0) {
@@ -45,7 +45,8 @@ LANE void act_less(float *v, int bf, uint4 w) {
     const uint32_t p[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const float2 h = bf ? make_float2(__uint_as_float(p[i] << 16), __uint_as_float(p[i] & 0xffff0000u)) : __half22float2(as_h2(p[i]));
+        const float2 h =
+            bf ? make_float2(__uint_as_float(p[i] << 16), __uint_as_float(p[i] & 0xffff0000u)) : __half22float2(as_h2(p[i]));
         v[4 * i] -= h.x;
         v[4 * i + 2] -= h.y;
     }
@@ -59,7 +60,7 @@ LANE void act_plain(const act_args &a, const char *x, int c) {
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             const float at = 8 * i + j < a.k ? act_value(x, a.x_type, 8 * i + j) : 0.0f;
-            v[j]           = a.bf || at != at ? at : fminf(fmaxf(at, -65504.0f), 65504.0f);
+            v[j] = a.bf || at != at ? at : fminf(fmaxf(at, -65504.0f), 65504.0f);
         }
         uint4 w;
         if (a.bf) {
@@ -78,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(256) act_tiles(const __grid_constan
     }
     const int c = blockIdx.x, z = blockIdx.y, n_tiles = gridDim.x / a.nt;
     const int n_steps = (a.k + 255) / 256 * 4;
-    int from          = c < a.n ? c : -1;
+    int from = c < a.n ? c : -1;
     if (a.from != NULL) {
         from = a.from[c];
     }
@@ -88,9 +89,9 @@ extern "C" __global__ void __launch_bounds__(256) act_tiles(const __grid_constan
     } else {
         x += from * a.x_col + z % a.ne2 * a.x_z2 + z / a.ne2 * a.x_z3;
     }
-    const bool there  = from >= 0;
+    const bool there = from >= 0;
     const float scale = there && !a.bf && !a.plain ? act_scale(x, a.x_type, a.k) : 1.0f;
-    const float up    = 1.0f / scale;
+    const float up = 1.0f / scale;
     if (threadIdx.x == 0 && !a.plain) {
         a.scale[(int64_t) z * gridDim.x + c] = scale;
     }
@@ -99,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(256) act_tiles(const __grid_constan
         return;
     }
     const int row = c % a.nt;
-    char *to      = reinterpret_cast<char *>(a.tiles);
+    char *to = reinterpret_cast<char *>(a.tiles);
     if (a.flat) {
         to += ((int64_t) z * (a.rest ? 2 : 1) * a.n + c) * n_steps * 128;
     } else {

@@ -45,9 +45,10 @@ struct join_weights {
         return *reinterpret_cast<const float2 *>(a.limit + (s * (int64_t) a.n_rows + row) * 2);
     }
     LANE void of(const attn_args &a, int64_t row, int lane, float *weight) {
-        const float sink  = a.sinks != NULL ? a.sinks[(int) row % a.n_head] * LOG2_E : -INFINITY;
+        const float sink = a.sinks != NULL ? a.sinks[(int) row % a.n_head] * LOG2_E : -INFINITY;
         const float2 none = make_float2(-INFINITY, 0.0f);
-        const float2 at[2] = {lane < a.n_split ? limit(a, row, lane) : none, lane + 32 < a.n_split ? limit(a, row, lane + 32) : none};
+        const float2 at[2] = {
+            lane < a.n_split ? limit(a, row, lane) : none, lane + 32 < a.n_split ? limit(a, row, lane + 32) : none};
         float most = fmaxf(sink, fmaxf(at[0].x, at[1].x));
         for (int s = lane + ATTN_AHEAD; s < a.n_split; s += 32) {
             most = fmaxf(most, limit(a, row, s).x);
@@ -56,9 +57,9 @@ struct join_weights {
         for (int i = 16; i > 0; i /= 2) {
             most = fmaxf(most, __shfl_xor_sync(~0u, most, i));
         }
-        base       = most == -INFINITY ? 0.0f : most;
+        base = most == -INFINITY ? 0.0f : most;
         weight[lane] = attn_exp2(at[0].x - base), weight[lane + 32] = attn_exp2(at[1].x - base);
-        float sum    = weight[lane] * at[0].y + weight[lane + 32] * at[1].y;
+        float sum = weight[lane] * at[0].y + weight[lane + 32] * at[1].y;
         for (int s = lane + ATTN_AHEAD; s < a.n_split; s += 32) {
             const float2 v = limit(a, row, s);
             sum += attn_exp2(v.x - base) * v.y;

@@ -28,20 +28,20 @@ LANE float attn_slope(const attn_args &a, int head) {
     if (a.n_slope == 0) {
         return 1.0f;
     }
-    return exp2f(head < a.n_slope ? a.slope_base[0] * (float) (head + 1) : a.slope_base[1] * (float) (2 * (head - a.n_slope) + 1));
+    return exp2f(
+        head < a.n_slope ? a.slope_base[0] * (float) (head + 1) : a.slope_base[1] * (float) (2 * (head - a.n_slope) + 1));
 }
 
 // How a warp copies 16 rows of keys or values, 16 bytes a thread: neighbouring threads have neighbouring pieces of a row.
 struct attn_way {
     int pieces, row, piece, row_step, piece_step;
 };
-template <bool DIRECT>
-LANE attn_way attn_way_of(const char *p, int64_t stride, int size, int lane) {
+template <bool DIRECT> LANE attn_way attn_way_of(const char *p, int64_t stride, int size, int lane) {
     attn_way w;
-    w.pieces     = DIRECT || (((uintptr_t) p | (uintptr_t) stride) & 15) == 0 ? (size + 15) / 16 : (size + 30) / 16;
-    w.row        = lane / w.pieces;
-    w.piece      = lane % w.pieces;
-    w.row_step   = 32 / w.pieces;
+    w.pieces = DIRECT || (((uintptr_t) p | (uintptr_t) stride) & 15) == 0 ? (size + 15) / 16 : (size + 30) / 16;
+    w.row = lane / w.pieces;
+    w.piece = lane % w.pieces;
+    w.row_step = 32 / w.pieces;
     w.piece_step = 32 % w.pieces;
     return w;
 }
@@ -54,14 +54,16 @@ LANE void attn_copy(const char *p, int64_t stride, int size, int first, int last
         const char *src = p + (int64_t) (first + row) * stride + 16 * piece;
 #pragma unroll
         for (int r = 0; r < ATTN_KEYS; r += 256 / D) {
-            copy16(to + (r + row) * pitch + 16 * piece, first + r + row < last ? src + r * stride : p, first + r + row < last ? 16 : 0);
+            copy16(to + (r + row) * pitch + 16 * piece, first + r + row < last ? src + r * stride : p,
+                first + r + row < last ? 16 : 0);
         }
     }
     while (!DIRECT && w.row < ATTN_KEYS) {
         const char *src = p + (int64_t) (first + w.row) * stride;
-        const int odd   = (int) ((uintptr_t) src & 15);
-        const int left  = first + w.row < last ? odd + size - 16 * w.piece : 0;
-        copy16(to + w.row * pitch + 16 * w.piece, left > 0 ? src - odd + 16 * w.piece : p - ((uintptr_t) p & 15), max(min(left, 16), 0));
+        const int odd = (int) ((uintptr_t) src & 15);
+        const int left = first + w.row < last ? odd + size - 16 * w.piece : 0;
+        copy16(to + w.row * pitch + 16 * w.piece, left > 0 ? src - odd + 16 * w.piece : p - ((uintptr_t) p & 15),
+            max(min(left, 16), 0));
         w.row += w.row_step;
         w.piece += w.piece_step;
         if (w.piece >= w.pieces) {
@@ -73,18 +75,17 @@ LANE void attn_copy(const char *p, int64_t stride, int size, int first, int last
 
 // ---- what is no halves ----
 
-template <bool BF>
-LANE uint32_t attn_pack(float lo, float hi) {
+template <bool BF> LANE uint32_t attn_pack(float lo, float hi) {
     return BF ? bf2_pack(lo, hi) : h2_pack(lo, hi);
 }
 
 // Four elements of a row of bytes, as two pairs of halves, of bf16 where BF.
-template <int TYPE, bool BF>
-LANE uint2 attn_four(bytes p, int i) {
+template <int TYPE, bool BF> LANE uint2 attn_four(bytes p, int i) {
     if (TYPE == TYPE_Q4_0) {
-        const bytes b    = p.at(i / 32 * 18);
+        const bytes b = p.at(i / 32 * 18);
         const uint32_t d = h2_low(b.u16(0)), w = b.u32(2 + i % 16) >> (i % 32 < 16 ? 0 : 4) & 0x0f0f0f0fu;
-        return make_uint2(h2_mul(h2_less(__byte_perm(w, MAGIC, 0x7170), 1032), d), h2_mul(h2_less(__byte_perm(w, MAGIC, 0x7372), 1032), d));
+        return make_uint2(
+            h2_mul(h2_less(__byte_perm(w, MAGIC, 0x7170), 1032), d), h2_mul(h2_less(__byte_perm(w, MAGIC, 0x7372), 1032), d));
     }
     if (TYPE == TYPE_F32) {
         return make_uint2(attn_pack<BF>(__uint_as_float(p.w32(4 * i)), __uint_as_float(p.w32(4 * i + 4))),
@@ -108,7 +109,7 @@ LANE void attn_unpack_fours(bytes raw, int pitch, uint32_t odd, uint32_t step, i
 #pragma unroll 4
     for (int i = lane; i < ATTN_KEYS * (D / 4); i += 32) {
         const int r = i / (D / 4), e = i % (D / 4) * 4;
-        uint2 o     = make_uint2(0, 0);
+        uint2 o = make_uint2(0, 0);
         if (e < n) {
             o = attn_four<TYPE, BF>(raw.at(r * pitch + ((odd + r * step) & 15)), e);
         }
@@ -117,9 +118,8 @@ LANE void attn_unpack_fours(bytes raw, int pitch, uint32_t odd, uint32_t step, i
 }
 
 // A block of q8_0 a thread at a time: two threads have a row.
-template <int D>
-LANE void attn_unpack_q8_0(bytes raw, int pitch, uint32_t odd, uint32_t step, int n, uint16_t *to, int lane) {
-    const int r     = lane / 2;
+template <int D> LANE void attn_unpack_q8_0(bytes raw, int pitch, uint32_t odd, uint32_t step, int n, uint16_t *to, int lane) {
+    const int r = lane / 2;
     const bytes row = raw.at(r * pitch + ((odd + r * step) & 15));
 #pragma unroll
     for (int b = lane % 2; b < D / 32; b += 2) {
@@ -135,8 +135,8 @@ LANE void attn_unpack_q8_0(bytes raw, int pitch, uint32_t odd, uint32_t step, in
 #pragma unroll
             for (int j = 0; j < 2; j++) {
                 const uint32_t u = w[2 * i + j] ^ 0x80808080u;
-                o[2 * j]         = h2_mul(h2_less(__byte_perm(u, MAGIC, 0x7170), 1152), d);
-                o[2 * j + 1]     = h2_mul(h2_less(__byte_perm(u, MAGIC, 0x7372), 1152), d);
+                o[2 * j] = h2_mul(h2_less(__byte_perm(u, MAGIC, 0x7170), 1152), d);
+                o[2 * j + 1] = h2_mul(h2_less(__byte_perm(u, MAGIC, 0x7372), 1152), d);
             }
             at[i] = make_uint4(o[0], o[1], o[2], o[3]);
         }
@@ -171,11 +171,11 @@ LANE attn_row attn_row_of(const attn_args &a, int r, int group, int batch) {
     attn_row row = {-1, 0, NULL, 1.0f};
     if (r < a.n_q * a.n_group) {
         row.query = r / a.n_group;
-        row.head  = group * a.n_group + r % a.n_group;
+        row.head = group * a.n_group + r % a.n_group;
         row.slope = attn_slope(a, row.head);
         if (a.mask != NULL) {
-            row.mask = reinterpret_cast<const uint16_t *>(a.mask + row.query * a.mask_1 + row.head % a.mask_ne2 * a.mask_2 +
-                                                          batch % a.mask_ne3 * a.mask_3);
+            row.mask = reinterpret_cast<const uint16_t *>(
+                a.mask + row.query * a.mask_1 + row.head % a.mask_ne2 * a.mask_2 + batch % a.mask_ne3 * a.mask_3);
         }
     }
     return row;
@@ -186,7 +186,7 @@ LANE void attn_mask_of(const attn_args &a, const attn_row &row, int first, uint1
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int key = first + i / 2 * 8 + i % 2;
-        mask[i]       = row.mask != NULL && key < a.n_kv ? row.mask[key] : 0;
+        mask[i] = row.mask != NULL && key < a.n_kv ? row.mask[key] : 0;
     }
 }
 
@@ -199,24 +199,21 @@ LANE float attn_score(const attn_args &a, const attn_row &row, int key, uint16_t
     return key >= a.n_kv || row.query < 0 ? -INFINITY : v * LOG2_E;
 }
 
-template <int D>
-struct attn_sums {
-    float o[D / 8][4], m[2], l[2];
-};
+template <int D> struct attn_sums { float o[D / 8][4], m[2], l[2]; };
 
 // Queries, as the first operand.
-template <int D, bool BF>
-LANE void attn_queries(const attn_args &a, const attn_row *row, int batch, int t, uint32_t (*q)[4]) {
+template <int D, bool BF> LANE void attn_queries(const attn_args &a, const attn_row *row, int batch, int t, uint32_t (*q)[4]) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const float *p = reinterpret_cast<const float *>(a.q + max(row[h].query, 0) * a.q_1 + row[h].head * a.q_2 + batch * a.q_3);
+        const float *p =
+            reinterpret_cast<const float *>(a.q + max(row[h].query, 0) * a.q_1 + row[h].head * a.q_2 + batch * a.q_3);
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
 #pragma unroll
             for (int j = 0; j < 2; j++) {
-                const int e     = 16 * i + 8 * j + 2 * t; // d_k is even
-                const float x   = row[h].query >= 0 && e < a.d_k ? p[e] * a.scale : 0.0f;
-                const float y   = row[h].query >= 0 && e < a.d_k ? p[e + 1] * a.scale : 0.0f;
+                const int e = 16 * i + 8 * j + 2 * t; // d_k is even
+                const float x = row[h].query >= 0 && e < a.d_k ? p[e] * a.scale : 0.0f;
+                const float y = row[h].query >= 0 && e < a.d_k ? p[e + 1] * a.scale : 0.0f;
                 q[i][h + 2 * j] = attn_pack<BF>(x, y);
             }
         }
@@ -227,8 +224,8 @@ LANE void attn_queries(const attn_args &a, const attn_row *row, int batch, int t
 template <int D, bool BF>
 LANE void attn_weigh(const attn_args &a, const attn_row *row, const uint32_t (*q)[4], uint32_t k_lane, int key,
     const uint16_t (*mask)[4], attn_sums<D> *sum, uint32_t *p) {
-    const int t     = threadIdx.x % 4;
-    float s[2][4]   = {{0, 0, 0, 0}, {0, 0, 0, 0}}, more[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+    const int t = threadIdx.x % 4;
+    float s[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}, more[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
     // several loads before their use: they are not reordered
 #pragma unroll
     for (int i = 0; i < D / 16; i += 4) {
@@ -249,14 +246,15 @@ LANE void attn_weigh(const attn_args &a, const attn_row *row, const uint32_t (*q
         float v[4], most = sum->m[h];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            v[i] = attn_score(a, row[h], key + i / 2 * 8 + 2 * t + i % 2, mask[h][i], s[i / 2][2 * h + i % 2] + more[i / 2][2 * h + i % 2]);
+            v[i] = attn_score(
+                a, row[h], key + i / 2 * 8 + 2 * t + i % 2, mask[h][i], s[i / 2][2 * h + i % 2] + more[i / 2][2 * h + i % 2]);
             most = fmaxf(most, v[i]);
         }
-        most             = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
-        most             = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+        most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+        most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
         const float base = most == -INFINITY ? 0.0f : most;
-        scale[h]         = attn_exp2(sum->m[h] - base);
-        sum->m[h]        = most;
+        scale[h] = attn_exp2(sum->m[h] - base);
+        sum->m[h] = most;
         sum->l[h] *= scale[h];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -275,8 +273,7 @@ LANE void attn_weigh(const attn_args &a, const attn_row *row, const uint32_t (*q
     p[2] = attn_pack<BF>(s[1][0], s[1][1]), p[3] = attn_pack<BF>(s[1][2], s[1][3]);
 }
 
-template <int D, bool BF>
-LANE void attn_values(const uint32_t *p, uint32_t v_lane, attn_sums<D> *sum) {
+template <int D, bool BF> LANE void attn_values(const uint32_t *p, uint32_t v_lane, attn_sums<D> *sum) {
 #pragma unroll
     for (int i = 0; i < D / 16; i += 4) {
         uint32_t b[4][4];
@@ -306,10 +303,9 @@ LANE void attn_finish(const attn_args &a, attn_total t, int head, int64_t row, i
 }
 
 // Element e of row r over the warps of a block. all: [warp][row][element], then [warp][row]{most, l}.
-template <int D, int ROWS, int WARPS>
-LANE attn_total attn_of_warps(const float *all, int r, int e) {
+template <int D, int ROWS, int WARPS> LANE attn_total attn_of_warps(const float *all, int r, int e) {
     const float *ml = all + WARPS * ROWS * D;
-    attn_total t    = {0.0f, -INFINITY, 0.0f};
+    attn_total t = {0.0f, -INFINITY, 0.0f};
 #pragma unroll
     for (int w = 0; w < WARPS; w++) {
         t.most = fmaxf(t.most, ml[(w * ROWS + r) * 2]);
@@ -327,7 +323,7 @@ LANE attn_total attn_of_warps(const float *all, int r, int e) {
 // Which rows of the result a tile's are: worked out before anything is waited for, since it takes divisions.
 LANE void attn_rows(const attn_args &a, int n_rows, int tile, int group, int batch, int *rows) {
     if (threadIdx.x < n_rows) {
-        const int at        = tile * n_rows + threadIdx.x;
+        const int at = tile * n_rows + threadIdx.x;
         rows[threadIdx.x] = (batch * a.n_q + at / a.n_group) * a.n_head + group * a.n_group + at % a.n_group;
     }
 }
@@ -340,7 +336,7 @@ LANE void attn_merge(const attn_args &a, int tile, const int *rows, int split, c
     for (int i = threadIdx.x; i < n * D; i += WARPS * 32) {
         const int r = i / D, e = i % D;
         const attn_total t = attn_of_warps<D, ROWS, WARPS>(all, r, e);
-        const int64_t to   = rows[r];
+        const int64_t to = rows[r];
         if (e >= a.d_v) {
             continue;
         }
@@ -356,10 +352,9 @@ LANE void attn_merge(const attn_args &a, int tile, const int *rows, int split, c
 }
 
 // A warp's sums to their place in all.
-template <int D>
-LANE void attn_put(const attn_sums<D> &sum, int n, float *all) {
+template <int D> LANE void attn_put(const attn_sums<D> &sum, int n, float *all) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    float *ml      = all + ATTN_WARPS * ATTN_ROWS * D;
+    float *ml = all + ATTN_WARPS * ATTN_ROWS * D;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         float l = sum.l[h];
@@ -377,15 +372,14 @@ LANE void attn_put(const attn_sums<D> &sum, int n, float *all) {
 }
 
 // DIRECT: keys and values are halves that need no unpacking, in rows of D that begin at multiples of 16 bytes.
-template <int D, bool BF, bool DIRECT>
-LANE void attn_split(const attn_args &a) {
+template <int D, bool BF, bool DIRECT> LANE void attn_split(const attn_args &a) {
     extern __shared__ __align__(128) uint32_t smem[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int n_tiles = (a.n_q * a.n_group + ATTN_ROWS - 1) / ATTN_ROWS;
     const int split = blockIdx.x, tile = blockIdx.y % n_tiles, group = blockIdx.y / n_tiles, batch = blockIdx.z;
     const int pitch_k = attn_pitch(a.k_row_size), pitch_v = attn_pitch(a.v_row_size), stage = ATTN_KEYS * (pitch_k + pitch_v);
     const uint32_t ring = a.n_stages * stage, mine = warp * ring, base = smem_addr(smem) + mine;
-    uint16_t *halves    = reinterpret_cast<uint16_t *>(smem) + ATTN_WARPS * ring / 2 + warp * ATTN_KEYS * (D + 8);
+    uint16_t *halves = reinterpret_cast<uint16_t *>(smem) + ATTN_WARPS * ring / 2 + warp * ATTN_KEYS * (D + 8);
     __shared__ int rows[ATTN_ROWS];
     let_next_start();
     attn_rows(a, ATTN_ROWS, tile, group, batch, rows);
@@ -395,7 +389,8 @@ LANE void attn_split(const attn_args &a) {
     const char *k = a.k + group * a.k_2 + batch / a.k_r3 * a.k_3, *v = a.v + group * a.v_2 + batch / a.v_r3 * a.v_3;
     const int first = split * a.split_keys + warp * ATTN_KEYS, last = min((split + 1) * a.split_keys, a.n_kv);
     const int stride = ATTN_WARPS * ATTN_KEYS, n_steps = max(0, (last - first + stride - 1) / stride);
-    const attn_way way_k = attn_way_of<DIRECT>(k, a.k_1, a.k_row_size, lane), way_v = attn_way_of<DIRECT>(v, a.v_1, a.v_row_size, lane);
+    const attn_way way_k = attn_way_of<DIRECT>(k, a.k_1, a.k_row_size, lane),
+                   way_v = attn_way_of<DIRECT>(v, a.v_1, a.v_row_size, lane);
     auto fetch = [&](int key, uint32_t to) {
         attn_copy<D, DIRECT>(k, a.k_1, a.k_row_size, key, a.n_kv, to, pitch_k, way_k);
         attn_copy<D, DIRECT>(v, a.v_1, a.v_row_size, key, a.n_kv, to + ATTN_KEYS * pitch_k, pitch_v, way_v);
@@ -404,7 +399,8 @@ LANE void attn_split(const attn_args &a) {
     for (int s = 0; s < min(a.n_stages - 1, n_steps); s++) {
         fetch(first + s * stride, base + s * stage);
     }
-    const attn_row row[2] = {attn_row_of(a, tile * ATTN_ROWS + g, group, batch), attn_row_of(a, tile * ATTN_ROWS + g + 8, group, batch)};
+    const attn_row row[2] = {
+        attn_row_of(a, tile * ATTN_ROWS + g, group, batch), attn_row_of(a, tile * ATTN_ROWS + g + 8, group, batch)};
     uint16_t mask[2][4];
     attn_mask_of(a, row[0], first + 2 * t, mask[0]);
     attn_mask_of(a, row[1], first + 2 * t, mask[1]);
@@ -433,7 +429,8 @@ LANE void attn_split(const attn_args &a) {
             __syncwarp();
         }
         const uint32_t at = mine + at_stage * stage;
-        uint32_t k_addr = base + at_stage * stage, v_addr = k_addr + ATTN_KEYS * pitch_k, k_pitch = pitch_k, v_pitch = pitch_v, p[4];
+        uint32_t k_addr = base + at_stage * stage, v_addr = k_addr + ATTN_KEYS * pitch_k, k_pitch = pitch_k, v_pitch = pitch_v,
+                 p[4];
         if (!DIRECT) {
             attn_unpack<D, BF>({smem, at}, pitch_k, k + key * a.k_1, a.k_1, a.k_type, a.d_k, halves, lane);
             __syncwarp();

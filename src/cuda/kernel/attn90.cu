@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(256) attn_mask(const __grid_constan
     const bool whole = key0 + a.k_rows <= a.n_kv && query0 + a.q_rows <= a.n_q && ((uintptr_t) mask | a.mask_1) % 16 == 0;
 #pragma unroll 8
     for (int i = threadIdx.x; whole && i < a.q_rows * a.k_rows / 8; i += blockDim.x) {
-        const int n   = a.k_rows / 8;
+        const int n = a.k_rows / 8;
         const uint4 w = *reinterpret_cast<const uint4 *>(mask + (query0 + i / n) * a.mask_1 + (key0 + i % n * 8) * 2);
         shut &= w.x == 0xfc00fc00u && w.y == 0xfc00fc00u && w.z == 0xfc00fc00u && w.w == 0xfc00fc00u;
         open &= ((w.x | w.y | w.z | w.w) & 0x7fff7fffu) == 0;
@@ -40,7 +40,8 @@ extern "C" __global__ void __launch_bounds__(256) attn_mask(const __grid_constan
     }
     const int all_shut = __syncthreads_and(shut), all_open = __syncthreads_and(open);
     if (threadIdx.x == 0) {
-        a.kinds[((int64_t) blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x] =
-            all_shut ? ATTN_MASK_NOTHING : all_open ? ATTN_MASK_ALL : ATTN_MASK_SOME;
+        a.kinds[((int64_t) blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x] = all_shut   ? ATTN_MASK_NOTHING
+                                                                                            : all_open ? ATTN_MASK_ALL
+                                                                                                       : ATTN_MASK_SOME;
     }
 }

@@ -12,13 +12,12 @@
 
 enum { ATTN90_ROWS = 128, ATTN90_STAGES = 2 };
 
-template <int D, int KT>
-struct attn90_plan {
+template <int D, int KT> struct attn90_plan {
     enum {
-        Q_SIZE  = 64 * D * 2, // of a group
+        Q_SIZE = 64 * D * 2, // of a group
         KV_SIZE = KT * D * 2,
-        K_OFF   = 2 * Q_SIZE,
-        V_OFF   = K_OFF + ATTN90_STAGES * KV_SIZE,
+        K_OFF = 2 * Q_SIZE,
+        V_OFF = K_OFF + ATTN90_STAGES * KV_SIZE,
         BAR_OFF = V_OFF + ATTN90_STAGES * KV_SIZE,
         KIND_OFF = BAR_OFF + 128,
     };
@@ -28,14 +27,14 @@ LANE uint64_t attn90_desc_v(uint32_t addr, uint32_t block) { // 64 wide blocks o
     return (uint64_t) (addr >> 4 & 0x3fff) | (uint64_t) (block >> 4) << 16 | (uint64_t) 64 << 32 | (uint64_t) 1 << 62;
 }
 LANE void attn90_copy(uint32_t to, const attn90_map *map, int d, int key, int group, int batch, uint32_t bar) {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];\n" ::"r"(to),
-        "l"(map), "r"(d), "r"(key), "r"(group), "r"(batch), "r"(bar)
-        : "memory");
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
+                 "[%6];\n" ::"r"(to),
+                 "l"(map), "r"(d), "r"(key), "r"(group), "r"(batch), "r"(bar)
+                 : "memory");
 }
 
 // Queries of a warp group to shared memory, scaled.
-template <int D>
-LANE void attn90_queries(const attn_args &a, int query0, int head, int batch, float scale, char *to) {
+template <int D> LANE void attn90_queries(const attn_args &a, int query0, int head, int batch, float scale, char *to) {
     const int tid = threadIdx.x % 128;
     for (int i = tid; i < 64 * (D / 8); i += 128) {
         const int r = i / (D / 8), c = i % (D / 8), query = query0 + r;
@@ -59,7 +58,7 @@ LANE void attn90_mask(const attn_args &a, const uint16_t *const *mask, float slo
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int key = key0 + 8 * j + 2 * t + i % 2;
-            float v       = s[4 * j + i];
+            float v = s[4 * j + i];
             if (a.softcap != 0.0f) {
                 v = a.softcap * tanhf(v) * LOG2_E;
             }
@@ -81,8 +80,8 @@ LANE void attn90_eat(const attn_args &a, uint32_t base, const char *smem, int qu
     const uint32_t q_addr = base + wg * P::Q_SIZE;
     const int q0 = query0 + 64 * wg;
     // log2(e) goes with the scale, but for capped scores, which need it later
-    attn90_queries<D>(a, q0, head, batch, a.softcap != 0.0f ? a.scale : a.scale * LOG2_E,
-        const_cast<char *>(smem) + wg * P::Q_SIZE);
+    attn90_queries<D>(
+        a, q0, head, batch, a.softcap != 0.0f ? a.scale : a.scale * LOG2_E, const_cast<char *>(smem) + wg * P::Q_SIZE);
     asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
     asm volatile("bar.sync %0, 128;\n" ::"r"(wg + 1) : "memory");
 
@@ -91,7 +90,8 @@ LANE void attn90_eat(const attn_args &a, uint32_t base, const char *smem, int qu
     for (int h = 0; h < 2; h++) {
         const int query = q0 + 16 * warp + g + 8 * h;
         if (a.mask != NULL && query < a.n_q) {
-            mask[h] = reinterpret_cast<const uint16_t *>(a.mask + query * a.mask_1 + head % a.mask_ne2 * a.mask_2 + batch % a.mask_ne3 * a.mask_3);
+            mask[h] = reinterpret_cast<const uint16_t *>(
+                a.mask + query * a.mask_1 + head % a.mask_ne2 * a.mask_2 + batch % a.mask_ne3 * a.mask_3);
         }
     }
     float o[D / 2], s[KT / 2], m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0};
@@ -111,7 +111,8 @@ LANE void attn90_eat(const attn_args &a, uint32_t base, const char *smem, int qu
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
-            wgmma<KT, false>::ss(s, wgmma_desc(q_addr + i / 4 * 8192 + i % 4 * 32), wgmma_desc(k_addr + i / 4 * KT * 128 + i % 4 * 32), i > 0);
+            wgmma<KT, false>::ss(
+                s, wgmma_desc(q_addr + i / 4 * 8192 + i % 4 * 32), wgmma_desc(k_addr + i / 4 * KT * 128 + i % 4 * 32), i > 0);
         }
         wgmma_commit();
         wgmma_wait<0>();
@@ -130,12 +131,12 @@ LANE void attn90_eat(const attn_args &a, uint32_t base, const char *smem, int qu
             for (int i = 0; i < KT / 8; i++) {
                 most = fmaxf(most, fmaxf(s[4 * i + 2 * h], s[4 * i + 2 * h + 1]));
             }
-            most     = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
-            most     = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
-            most     = fmaxf(most, m[h]);
+            most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+            most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+            most = fmaxf(most, m[h]);
             minus[h] = most == -INFINITY ? 0.0f : most;
             scale[h] = exp2f(m[h] - minus[h]);
-            m[h]     = most;
+            m[h] = most;
             l[h] *= scale[h];
         }
         uint32_t p[KT / 4];
@@ -144,7 +145,7 @@ LANE void attn90_eat(const attn_args &a, uint32_t base, const char *smem, int qu
             const float e0 = exp2f(s[4 * i] - minus[0]), e1 = exp2f(s[4 * i + 1] - minus[0]);
             const float e2 = exp2f(s[4 * i + 2] - minus[1]), e3 = exp2f(s[4 * i + 3] - minus[1]);
             l[0] += e0 + e1, l[1] += e2 + e3;
-            p[2 * i]     = h2_pack(e0, e1);
+            p[2 * i] = h2_pack(e0, e1);
             p[2 * i + 1] = h2_pack(e2, e3);
         }
 #pragma unroll
@@ -172,10 +173,10 @@ LANE void attn90_eat(const attn_args &a, uint32_t base, const char *smem, int qu
         float f = 1.0f;
         if (a.sinks != NULL) {
             const float sink = a.sinks[head] * LOG2_E, top = fmaxf(m[h], sink);
-            f    = exp2f(m[h] - top);
+            f = exp2f(m[h] - top);
             l[h] = l[h] * f + exp2f(sink - top);
         }
-        f               = l[h] > 0.0f ? f / l[h] : 0.0f;
+        f = l[h] > 0.0f ? f / l[h] : 0.0f;
         const int query = q0 + 16 * warp + g + 8 * h;
         if (query < a.n_q) {
             float *y = a.y + (((int64_t) batch * a.n_q + query) * a.n_head + head) * a.d_v;
@@ -189,14 +190,13 @@ LANE void attn90_eat(const attn_args &a, uint32_t base, const char *smem, int qu
     }
 }
 
-template <int D, int KT>
-LANE void attn90(const attn90_args &args) {
+template <int D, int KT> LANE void attn90(const attn90_args &args) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     typedef attn90_plan<D, KT> P;
     const attn_args &a = args.a;
     extern __shared__ __align__(1024) char smem90[];
     const uint32_t pad = (1024 - smem_addr(smem90) % 1024) % 1024, base = smem_addr(smem90) + pad;
-    char *smem         = smem90 + pad;
+    char *smem = smem90 + pad;
     const int query0 = blockIdx.x * ATTN90_ROWS, head = blockIdx.y, batch = blockIdx.z, group = head / a.n_group;
     const int n_tiles = (a.n_kv + KT - 1) / KT;
     if (threadIdx.x == 0) {
@@ -212,7 +212,8 @@ LANE void attn90(const attn90_args &args) {
         wait_for_previous();
     }
     if (a.kinds != NULL) {
-        const uint8_t *kinds = a.kinds + (((int64_t) (batch % a.mask_ne3) * a.mask_ne2 + head % a.mask_ne2) * gridDim.x + blockIdx.x) * n_tiles;
+        const uint8_t *kinds =
+            a.kinds + (((int64_t) (batch % a.mask_ne3) * a.mask_ne2 + head % a.mask_ne2) * gridDim.x + blockIdx.x) * n_tiles;
         for (int i = threadIdx.x; i < n_tiles; i += blockDim.x) {
             smem[P::KIND_OFF + i] = (char) kinds[i];
         }
@@ -231,12 +232,14 @@ LANE void attn90(const attn90_args &args) {
                 bar_wait(full_k + 32, parity ^ 1);
                 bar_expect(full_k, P::KV_SIZE);
                 for (int h = 0; h < D / 64; h++) {
-                    attn90_copy(base + P::K_OFF + st * P::KV_SIZE + h * KT * 128, &args.k_map, 64 * h, j * KT, group, batch / a.k_r3, full_k);
+                    attn90_copy(base + P::K_OFF + st * P::KV_SIZE + h * KT * 128, &args.k_map, 64 * h, j * KT, group,
+                        batch / a.k_r3, full_k);
                 }
                 bar_wait(full_v + 32, parity ^ 1);
                 bar_expect(full_v, P::KV_SIZE);
                 for (int h = 0; h < D / 64; h++) {
-                    attn90_copy(base + P::V_OFF + st * P::KV_SIZE + h * KT * 128, &args.v_map, 64 * h, j * KT, group, batch / a.v_r3, full_v);
+                    attn90_copy(base + P::V_OFF + st * P::KV_SIZE + h * KT * 128, &args.v_map, 64 * h, j * KT, group,
+                        batch / a.v_r3, full_v);
                 }
                 n++;
             }

@@ -15,7 +15,10 @@ enum { FEW_ROWS = 8 };
 LANE uint4 few_read(const char *p, bool there) {
     uint4 v = make_uint4(0, 0, 0, 0);
     if (there) {
-        asm volatile("ld.global.L1::no_allocate.L2::128B.v4.b32 {%0,%1,%2,%3}, [%4];\n" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+        asm volatile("ld.global.L1::no_allocate.L2::128B.v4.b32 {%0,%1,%2,%3}, [%4];\n"
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                     : "l"(p)
+                     : "memory");
     }
     return v;
 }
@@ -24,8 +27,7 @@ LANE uint32_t few_transposed(uint32_t v) {
     return v;
 }
 
-template <int D>
-struct few_sums {
+template <int D> struct few_sums {
     float o[D / 16][4], m[2], l[2]; // o[i]: dimensions out(i) and the next, of rows 2t, 2t + 1
 };
 
@@ -39,7 +41,7 @@ struct few_from {
 // The first keys and values into the L2 cache, before it is known that they are written: there they are seen by all.
 LANE void few_touch(const attn_args &a, const few_from &f) {
     const int lane = threadIdx.x % 32, key = f.first + lane % 16;
-    const char *p  = lane < 16 ? f.k + key * f.k_1 : f.v + key * f.v_1;
+    const char *p = lane < 16 ? f.k + key * f.k_1 : f.v + key * f.v_1;
     const int size = lane < 16 ? a.k_row_size : a.v_row_size;
     for (int at = 0; key < f.last && at < size; at += 128) {
         asm volatile("prefetch.global.L2 [%0];\n" ::"l"(p + at));
@@ -48,20 +50,23 @@ LANE void few_touch(const attn_args &a, const few_from &f) {
 
 // ---- halves: from memory into registers, the next 16 while these are at work ----
 
-template <int D>
-struct few_halves {
+template <int D> struct few_halves {
     enum { STAGES = 0 };
     uint4 k[2][D / 32], v[4][D / 64];
 
     // Which dimension is the first of the i-th pair of queries, of sums.
-    LANE static int in(int i, int t) { return i / 4 * 32 + 8 * t + i % 4 * 2; }
-    LANE static int out(int i, int g) { return i / 4 * 64 + 8 * g + i % 4 * 2; }
+    LANE static int in(int i, int t) {
+        return i / 4 * 32 + 8 * t + i % 4 * 2;
+    }
+    LANE static int out(int i, int g) {
+        return i / 4 * 64 + 8 * g + i % 4 * 2;
+    }
 
     LANE void read_keys(const few_from &f, int key) {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int mine = key + f.g + 8 * h;
-            const char *p  = f.k + mine * f.k_1 + 16 * f.t;
+            const char *p = f.k + mine * f.k_1 + 16 * f.t;
 #pragma unroll
             for (int c = 0; c < D / 32; c++) {
                 k[h][c] = few_read(p + 64 * c, mine < f.last);
@@ -72,7 +77,7 @@ struct few_halves {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int mine = key + 2 * f.t + i % 2 + i / 2 * 8;
-            const char *p  = f.v + mine * f.v_1 + 16 * f.g;
+            const char *p = f.v + mine * f.v_1 + 16 * f.g;
 #pragma unroll
             for (int c = 0; c < D / 64; c++) {
                 v[i][c] = few_read(p + 128 * c, mine < f.last);
@@ -93,12 +98,14 @@ struct few_halves {
         }
         read_keys(f, key + f.stride);
     }
-    LANE static uint32_t word(const uint4 &v, int w) { return w == 0 ? v.x : w == 1 ? v.y : w == 2 ? v.z : v.w; }
+    LANE static uint32_t word(const uint4 &v, int w) {
+        return w == 0 ? v.x : w == 1 ? v.y : w == 2 ? v.z : v.w;
+    }
     LANE void add(const few_from &f, int key, const uint32_t *p, few_sums<D> *sum) {
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
             const uint32_t w0 = word(v[0][i / 4], i % 4), w1 = word(v[1][i / 4], i % 4), w2 = word(v[2][i / 4], i % 4),
-                           w3   = word(v[3][i / 4], i % 4);
+                           w3 = word(v[3][i / 4], i % 4);
             const uint32_t a[4] = {__byte_perm(w0, w1, 0x5410), __byte_perm(w0, w1, 0x7632), __byte_perm(w2, w3, 0x5410),
                 __byte_perm(w2, w3, 0x7632)};
             mma16816<false>(sum->o[i], a, p[0], p[1]);
@@ -110,8 +117,7 @@ struct few_halves {
 // ---- q8_0: rows lie at any even address, so they are copied into a ring in shared memory first ----
 
 // Which pieces of 16 rows a thread copies: the same for every 16, since 16 rows are a multiple of 16 bytes.
-template <int ROW, int PITCH>
-struct few_pieces {
+template <int ROW, int PITCH> struct few_pieces {
     enum { PIECES = (ROW + 30) / 16, N = (ATTN_KEYS * PIECES + 31) / 32 };
     int from[N];      // offset in memory
     uint32_t what[N]; // row, bytes, offset in the ring
@@ -145,16 +151,19 @@ struct few_pieces {
     }
 };
 
-template <int D>
-struct few_q8_0 {
+template <int D> struct few_q8_0 {
     enum { STAGES = 3, ROW = D / 32 * 34, PITCH = ((ROW + 30) / 16 | 1) * 16, STAGE = 2 * ATTN_KEYS * PITCH };
     few_pieces<ROW, PITCH> keys, values;
-    uint32_t ring;                // offset in shared memory
+    uint32_t ring;                   // offset in shared memory
     uint32_t key_at[2], value_at[4]; // where the blocks are that the thread reads
     int stage, ahead;
 
-    LANE static int in(int i, int t) { return t * (D / 4) + 2 * i; }
-    LANE static int out(int i, int g) { return g * (D / 8) + 2 * i; }
+    LANE static int in(int i, int t) {
+        return t * (D / 4) + 2 * i;
+    }
+    LANE static int out(int i, int g) {
+        return g * (D / 8) + 2 * i;
+    }
     LANE static uint32_t *shared() {
         extern __shared__ __align__(128) uint32_t smem[];
         return smem;
@@ -173,14 +182,15 @@ struct few_q8_0 {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int r = 2 * f.t + i % 2 + i / 2 * 8;
-            value_at[i] = ATTN_KEYS * PITCH + r * PITCH + ((uint32_t) (uintptr_t) (f.v + r * f.v_1) & 15) + f.g * (D / 8) / 32 * 34;
+            value_at[i] =
+                ATTN_KEYS * PITCH + r * PITCH + ((uint32_t) (uintptr_t) (f.v + r * f.v_1) & 15) + f.g * (D / 8) / 32 * 34;
         }
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const int r = f.g + 8 * i;
-            key_at[i]   = r * PITCH + ((uint32_t) (uintptr_t) (f.k + r * f.k_1) & 15) + f.t * (D / 4) / 32 * 34;
+            key_at[i] = r * PITCH + ((uint32_t) (uintptr_t) (f.k + r * f.k_1) & 15) + f.t * (D / 4) / 32 * 34;
         }
-        ring  = offset;
+        ring = offset;
         stage = 0, ahead = f.first;
         for (int s = 0; s < STAGES - 1; s++) {
             fetch(f, s);
@@ -221,7 +231,8 @@ struct few_q8_0 {
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
             const uint32_t half = i % 2 ? 0x7362 : 0x5140; // bytes of two keys in turn
-            const uint32_t x = __byte_perm(w[0][i / 2], w[1][i / 2], half) ^ 0x80808080u, y = __byte_perm(w[2][i / 2], w[3][i / 2], half) ^ 0x80808080u;
+            const uint32_t x = __byte_perm(w[0][i / 2], w[1][i / 2], half) ^ 0x80808080u,
+                           y = __byte_perm(w[2][i / 2], w[3][i / 2], half) ^ 0x80808080u;
             const uint32_t a[4] = {pair(x, 0x7170, d01), pair(x, 0x7372, d01), pair(y, 0x7170, d23), pair(y, 0x7372, d23)};
             mma16816<false>(sum->o[i], a, p[0], p[1]);
         }
@@ -232,31 +243,29 @@ struct few_q8_0 {
 // ---- both ----
 
 // Queries as the second operand.
-template <class S, int D>
-LANE void few_queries(const attn_args &a, const attn_row &row, int batch, int t, uint32_t *q) {
-    const float *p     = reinterpret_cast<const float *>(a.q + max(row.query, 0) * a.q_1 + row.head * a.q_2 + batch * a.q_3);
+template <class S, int D> LANE void few_queries(const attn_args &a, const attn_row &row, int batch, int t, uint32_t *q) {
+    const float *p = reinterpret_cast<const float *>(a.q + max(row.query, 0) * a.q_1 + row.head * a.q_2 + batch * a.q_3);
     const bool is_even = (uintptr_t) p % 8 == 0;
 #pragma unroll
     for (int i = 0; i < D / 8; i++) {
         const float *at = p + S::in(i, t);
-        const float2 v  = is_even ? *reinterpret_cast<const float2 *>(at) : make_float2(at[0], at[1]);
-        q[i]            = row.query >= 0 ? h2_pack(v.x * a.scale, v.y * a.scale) : 0;
+        const float2 v = is_even ? *reinterpret_cast<const float2 *>(at) : make_float2(at[0], at[1]);
+        q[i] = row.query >= 0 ? h2_pack(v.x * a.scale, v.y * a.scale) : 0;
     }
 }
 
 // What 16 scores do to the sums, and their weights as the second operand. s[2 h + r]: key g + 8 h, row 2t + r.
-template <int D>
-LANE void few_weigh(float *s, few_sums<D> *sum, uint32_t *p) {
+template <int D> LANE void few_weigh(float *s, few_sums<D> *sum, uint32_t *p) {
     const float top[2] = {fmaxf(s[0], s[2]), fmaxf(s[1], s[3])};
     if (__any_sync(~0u, top[0] > sum->m[0] + FEW_SLACK || top[1] > sum->m[1] + FEW_SLACK)) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             float most = fmaxf(sum->m[r], top[r]);
-            most       = fmaxf(most, __shfl_xor_sync(~0u, most, 4));
-            most       = fmaxf(most, __shfl_xor_sync(~0u, most, 8));
-            most       = fmaxf(most, __shfl_xor_sync(~0u, most, 16));
+            most = fmaxf(most, __shfl_xor_sync(~0u, most, 4));
+            most = fmaxf(most, __shfl_xor_sync(~0u, most, 8));
+            most = fmaxf(most, __shfl_xor_sync(~0u, most, 16));
             const float scale = most == -INFINITY ? 1.0f : attn_exp2(sum->m[r] - most);
-            sum->m[r]         = most;
+            sum->m[r] = most;
             sum->l[r] *= scale;
 #pragma unroll
             for (int i = 0; i < D / 16; i++) {
@@ -267,7 +276,7 @@ LANE void few_weigh(float *s, few_sums<D> *sum, uint32_t *p) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const float base = sum->m[i % 2] == -INFINITY ? 0.0f : sum->m[i % 2];
-        s[i]             = attn_exp2(s[i] - base);
+        s[i] = attn_exp2(s[i] - base);
         sum->l[i % 2] += s[i];
     }
     p[0] = few_transposed(h2_pack(s[0], s[1]));
@@ -275,7 +284,8 @@ LANE void few_weigh(float *s, few_sums<D> *sum, uint32_t *p) {
 }
 
 // Scores in units of log2, as attn_score has them, from their two parts. Rows that are missing have some too, which nobody reads.
-LANE void few_score(const attn_args &a, const attn_row *row, int key, int last, const uint16_t *mask, const float *more, float *s) {
+LANE void few_score(
+    const attn_args &a, const attn_row *row, int key, int last, const uint16_t *mask, const float *more, float *s) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         s[i] += more[i];
@@ -289,7 +299,7 @@ LANE void few_score(const attn_args &a, const attn_row *row, int key, int last, 
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const float v = fmaf(row[i % 2].slope, half_value(mask[i]), s[i]) * LOG2_E;
-        s[i]          = key + i / 2 * 8 < last ? v : -INFINITY;
+        s[i] = key + i / 2 * 8 < last ? v : -INFINITY;
     }
 }
 
@@ -298,7 +308,7 @@ LANE void few_mask(const attn_args &a, const attn_row *row, int key, int g, uint
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int at = key + g + i / 2 * 8;
-        mask[i]      = row[i % 2].mask != NULL && at < a.n_kv ? row[i % 2].mask[at] : 0;
+        mask[i] = row[i % 2].mask != NULL && at < a.n_kv ? row[i % 2].mask[at] : 0;
     }
 }
 
@@ -323,19 +333,18 @@ LANE void few_put(const few_sums<D> &sum, const attn_row *row, int warp, int g, 
     }
 }
 
-template <class S, int D, int WARPS>
-LANE void attn_few(const attn_args &a) {
+template <class S, int D, int WARPS> LANE void attn_few(const attn_args &a) {
     extern __shared__ __align__(128) uint32_t smem[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int split = blockIdx.x, group = blockIdx.y, batch = blockIdx.z;
     let_next_start();
-    const few_from from = {a.k + group * a.k_2 + batch / a.k_r3 * a.k_3, a.v + group * a.v_2 + batch / a.v_r3 * a.v_3, a.k_1, a.v_1,
-        split * a.split_keys + warp * ATTN_KEYS, min((split + 1) * a.split_keys, a.n_kv), WARPS * ATTN_KEYS, g, t};
+    const few_from from = {a.k + group * a.k_2 + batch / a.k_r3 * a.k_3, a.v + group * a.v_2 + batch / a.v_r3 * a.v_3, a.k_1,
+        a.v_1, split * a.split_keys + warp * ATTN_KEYS, min((split + 1) * a.split_keys, a.n_kv), WARPS * ATTN_KEYS, g, t};
     __shared__ int rows[FEW_ROWS];
     few_touch(a, from);
     attn_rows(a, FEW_ROWS, 0, group, batch, rows);
     const attn_row row[2] = {attn_row_of(a, 2 * t, group, batch), attn_row_of(a, 2 * t + 1, group, batch)};
-    const attn_row mine   = attn_row_of(a, g, group, batch);
+    const attn_row mine = attn_row_of(a, g, group, batch);
     if (a.wait) {
         wait_for_previous();
     }

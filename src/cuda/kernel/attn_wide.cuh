@@ -9,8 +9,7 @@
 enum { WIDE_D = 576, WIDE_PART = WIDE_D / 4, WIDE_KEYS = 32, WIDE_ROWS = 32, WIDE_WARPS = 8, WIDE_PITCH = WIDE_D + 8 };
 
 // Elements e to e + 3 of a row, as two pairs of halves, of bf16 where BF.
-template <bool BF>
-LANE uint2 wide_four(const char *row, int type, int e) {
+template <bool BF> LANE uint2 wide_four(const char *row, int type, int e) {
     const uint16_t *h = reinterpret_cast<const uint16_t *>(row) + e;
     float v[4];
     if (type == TYPE_F32) {
@@ -39,44 +38,41 @@ LANE uint2 wide_four(const char *row, int type, int e) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int two = *reinterpret_cast<const uint8_t *>(b + 2 + e % 16 + i);
-            v[i]          = d * (float) ((e % 32 < 16 ? two & 15 : two >> 4) - 8);
+            v[i] = d * (float) ((e % 32 < 16 ? two & 15 : two >> 4) - 8);
         }
     }
     return make_uint2(attn_pack<BF>(v[0], v[1]), attn_pack<BF>(v[2], v[3]));
 }
 
 // Rows of keys or values, n elements each, zeros behind them and for rows behind last.
-template <bool BF>
-LANE void wide_load(const char *p, int64_t stride, int type, int n, int first, int last, uint16_t *tile) {
+template <bool BF> LANE void wide_load(const char *p, int64_t stride, int type, int n, int first, int last, uint16_t *tile) {
     const bool eights = type == TYPE_F16 && !BF && (((uintptr_t) p | (uintptr_t) stride) & 7) == 0;
     for (int i = threadIdx.x; i < WIDE_KEYS * (WIDE_D / 4); i += WIDE_WARPS * 32) {
         const int r = i / (WIDE_D / 4), e = i % (WIDE_D / 4) * 4;
         uint2 v = make_uint2(0, 0);
         if (first + r < last && e < n) {
             const char *row = p + (first + r) * stride;
-            v               = eights ? *reinterpret_cast<const uint2 *>(row + 2 * e) : wide_four<BF>(row, type, e);
+            v = eights ? *reinterpret_cast<const uint2 *>(row + 2 * e) : wide_four<BF>(row, type, e);
         }
         *reinterpret_cast<uint2 *>(tile + r * WIDE_PITCH + e) = v;
     }
 }
 
-template <bool BF>
-LANE void wide_queries(const attn_args &a, int tile, int group, int batch, uint16_t *q) {
+template <bool BF> LANE void wide_queries(const attn_args &a, int tile, int group, int batch, uint16_t *q) {
     for (int i = threadIdx.x; i < WIDE_ROWS * (WIDE_D / 2); i += WIDE_WARPS * 32) {
         const int r = i / (WIDE_D / 2), e = i % (WIDE_D / 2) * 2;
         const attn_row row = attn_row_of(a, tile * WIDE_ROWS + r, group, batch);
-        uint32_t v         = 0;
+        uint32_t v = 0;
         if (row.query >= 0 && e < a.d_k) {
             const float *p = reinterpret_cast<const float *>(a.q + row.query * a.q_1 + row.head * a.q_2 + batch * a.q_3) + e;
-            v              = attn_pack<BF>(p[0] * a.scale, p[1] * a.scale);
+            v = attn_pack<BF>(p[0] * a.scale, p[1] * a.scale);
         }
         *reinterpret_cast<uint32_t *>(q + r * WIDE_PITCH + e) = v;
     }
 }
 
 // Scores of 16 rows and 32 keys from a quarter of the dimensions. q, k: addresses of the thread's rows for ldmatrix.
-template <bool BF>
-LANE void wide_scores(uint32_t q, uint32_t k, float (*s)[4]) {
+template <bool BF> LANE void wide_scores(uint32_t q, uint32_t k, float (*s)[4]) {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0.0f;
@@ -106,16 +102,16 @@ LANE void wide_weigh(const attn_args &a, const attn_row *row, int key, int last,
         float most = sum->m[h];
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            const int at        = key + i / 2 * 8 + 2 * t + i % 2;
+            const int at = key + i / 2 * 8 + 2 * t + i % 2;
             const uint16_t mask = row[h].mask != NULL && at < last ? row[h].mask[at] : 0;
-            float *v            = &s[i / 2][2 * h + i % 2];
-            *v                  = at < last ? attn_score(a, row[h], at, mask, *v) : -INFINITY;
-            most                = fmaxf(most, *v);
+            float *v = &s[i / 2][2 * h + i % 2];
+            *v = at < last ? attn_score(a, row[h], at, mask, *v) : -INFINITY;
+            most = fmaxf(most, *v);
         }
-        most              = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
-        most              = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
-        const float base  = most == -INFINITY ? 0.0f : most, scale = exp2f(sum->m[h] - base);
-        sum->m[h]         = most;
+        most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+        most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+        const float base = most == -INFINITY ? 0.0f : most, scale = exp2f(sum->m[h] - base);
+        sum->m[h] = most;
         sum->l[h] *= scale;
 #pragma unroll
         for (int i = 0; i < WIDE_PART / 8; i++) {
@@ -124,18 +120,18 @@ LANE void wide_weigh(const attn_args &a, const attn_row *row, int key, int last,
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             float *v = &s[i / 2][2 * h + i % 2];
-            *v       = exp2f(*v - base);
+            *v = exp2f(*v - base);
             sum->l[h] += *v;
         }
     }
 }
 
-template <bool BF>
-LANE void wide_values(const float (*s)[4], uint32_t v, wide_sums *sum) {
+template <bool BF> LANE void wide_values(const float (*s)[4], uint32_t v, wide_sums *sum) {
 #pragma unroll
     for (int step = 0; step < 2; step++) {
         const float *x = s[2 * step], *y = s[2 * step + 1];
-        const uint32_t p[4] = {attn_pack<BF>(x[0], x[1]), attn_pack<BF>(x[2], x[3]), attn_pack<BF>(y[0], y[1]), attn_pack<BF>(y[2], y[3])};
+        const uint32_t p[4] = {
+            attn_pack<BF>(x[0], x[1]), attn_pack<BF>(x[2], x[3]), attn_pack<BF>(y[0], y[1]), attn_pack<BF>(y[2], y[3])};
 #pragma unroll
         for (int i = 0; i < WIDE_PART / 16; i++) {
             uint32_t b[4];
@@ -173,8 +169,7 @@ LANE void wide_store(const attn_args &a, const wide_sums &sum, const attn_row *r
     }
 }
 
-template <bool BF>
-LANE void attn_wide(const attn_args &a) {
+template <bool BF> LANE void attn_wide(const attn_args &a) {
     extern __shared__ __align__(128) uint32_t smem[];
     uint16_t *q = reinterpret_cast<uint16_t *>(smem), *tile = q + WIDE_ROWS * WIDE_PITCH;
     float *quarters = reinterpret_cast<float *>(tile + WIDE_KEYS * WIDE_PITCH); // [warp][16][lane]

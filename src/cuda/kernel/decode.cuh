@@ -28,44 +28,38 @@ LANE uint32_t odd_bytes(uint32_t w) {
     return __byte_perm(w, MAGIC, 0x7371);
 }
 // (w & MASK) | MAGIC in one instruction.
-template <uint32_t MASK>
-LANE uint32_t fields(uint32_t w) {
+template <uint32_t MASK> LANE uint32_t fields(uint32_t w) {
     uint32_t o;
     asm("lop3.b32 %0, %1, %2, %3, 0xea;\n" : "=r"(o) : "r"(w), "n"(MASK), "r"(MAGIC));
     return o;
 }
 // Fields of the low bits of bytes 0 and 2, or 1 and 3.
-template <uint32_t MASK>
-LANE uint32_t even_fields(uint32_t w) {
+template <uint32_t MASK> LANE uint32_t even_fields(uint32_t w) {
     return fields<MASK * 0x00010001u>(w);
 }
-template <uint32_t MASK>
-LANE uint32_t odd_fields(uint32_t w) {
+template <uint32_t MASK> LANE uint32_t odd_fields(uint32_t w) {
     return even_fields<MASK>(w >> 8);
 }
 // Less bias, of nibbles of four bytes: the low ones of bytes 0 and 2, of 1 and 3, then the high ones. Those come as 1024 + 16 q, and
 // are brought down by the same instruction that takes the bias off; all of it is exact.
 LANE void nibbles(uint32_t w, float bias, uint32_t *o) {
     const uint32_t odd = w >> 8;
-    o[0]               = h2_less(fields<0x000f000fu>(w), 1024 + bias);
-    o[1]               = h2_less(fields<0x000f000fu>(odd), 1024 + bias);
-    o[2]               = h2_fma(fields<0x00f000f0u>(w), h2_all(0.0625f), h2_all(-64 - bias));
-    o[3]               = h2_fma(fields<0x00f000f0u>(odd), h2_all(0.0625f), h2_all(-64 - bias));
+    o[0] = h2_less(fields<0x000f000fu>(w), 1024 + bias);
+    o[1] = h2_less(fields<0x000f000fu>(odd), 1024 + bias);
+    o[2] = h2_fma(fields<0x00f000f0u>(w), h2_all(0.0625f), h2_all(-64 - bias));
+    o[3] = h2_fma(fields<0x00f000f0u>(odd), h2_all(0.0625f), h2_all(-64 - bias));
 }
 // Low nibbles alone, or high ones.
-template <bool HIGH>
-LANE void nibbles_of(uint32_t w, uint32_t *o) {
+template <bool HIGH> LANE void nibbles_of(uint32_t w, uint32_t *o) {
     const uint32_t odd = w >> 8;
-    o[0]               = HIGH ? h2_fma(fields<0x00f000f0u>(w), h2_all(0.0625f), h2_all(-64)) : h2_less(fields<0x000f000fu>(w), 1024);
-    o[1]               = HIGH ? h2_fma(fields<0x00f000f0u>(odd), h2_all(0.0625f), h2_all(-64)) : h2_less(fields<0x000f000fu>(odd), 1024);
+    o[0] = HIGH ? h2_fma(fields<0x00f000f0u>(w), h2_all(0.0625f), h2_all(-64)) : h2_less(fields<0x000f000fu>(w), 1024);
+    o[1] = HIGH ? h2_fma(fields<0x00f000f0u>(odd), h2_all(0.0625f), h2_all(-64)) : h2_less(fields<0x000f000fu>(odd), 1024);
 }
 // Bits 0..3 of h to bit BIT of the elements of a pair: 0 and 2, or 1 and 3.
-template <int BIT>
-LANE uint32_t even_bits(uint32_t h) {
+template <int BIT> LANE uint32_t even_bits(uint32_t h) {
     return (h & 1) << BIT | (h & 4) << (BIT + 14);
 }
-template <int BIT>
-LANE uint32_t odd_bits(uint32_t h) {
+template <int BIT> LANE uint32_t odd_bits(uint32_t h) {
     return even_bits<BIT>(h >> 1);
 }
 
@@ -73,11 +67,10 @@ LANE uint32_t odd_bits(uint32_t h) {
 
 struct decode_q4_0 {
     enum { QK = 32, BYTES = 18, CH = 256, BF = 0 };
-    template <class P>
-    LANE void prep(P, int) {}
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
-        p                = p.at(sub * BYTES);
+    template <class P> LANE void prep(P, int) {
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
+        p = p.at(sub * BYTES);
         const uint32_t d = h2_low(p.u16(0));
         const uint32_t w = p.u32(2 + 4 * t);
         nibbles(w, 8, o);
@@ -90,11 +83,10 @@ struct decode_q4_0 {
 
 struct decode_q4_1 {
     enum { QK = 32, BYTES = 20, CH = 256, BF = 0 };
-    template <class P>
-    LANE void prep(P, int) {}
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
-        p                 = p.at(sub * BYTES);
+    template <class P> LANE void prep(P, int) {
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
+        p = p.at(sub * BYTES);
         const uint32_t dm = p.w32(0), d = h2_low(dm), m = h2_high(dm);
         const uint32_t w = p.w32(4 + 4 * t);
         nibbles(w, 0, o);
@@ -116,11 +108,10 @@ LANE void fives(uint32_t w, uint32_t h, uint32_t *o) {
 
 struct decode_q5_0 {
     enum { QK = 32, BYTES = 22, CH = 256, BF = 0 };
-    template <class P>
-    LANE void prep(P, int) {}
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
-        p                = p.at(sub * BYTES);
+    template <class P> LANE void prep(P, int) {
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
+        p = p.at(sub * BYTES);
         const uint32_t d = h2_low(p.u16(0));
         fives(p.u32(6 + 4 * t), p.u32(2) >> (4 * t), o);
 #pragma unroll
@@ -132,11 +123,10 @@ struct decode_q5_0 {
 
 struct decode_q5_1 {
     enum { QK = 32, BYTES = 24, CH = 256, BF = 0 };
-    template <class P>
-    LANE void prep(P, int) {}
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
-        p                 = p.at(sub * BYTES);
+    template <class P> LANE void prep(P, int) {
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
+        p = p.at(sub * BYTES);
         const uint32_t dm = p.w32(0);
         fives(p.w32(8 + 4 * t), p.w32(4) >> (4 * t), o);
 #pragma unroll
@@ -148,11 +138,10 @@ struct decode_q5_1 {
 
 struct decode_q8_0 {
     enum { QK = 32, BYTES = 34, CH = 256, BF = 0 };
-    template <class P>
-    LANE void prep(P, int) {}
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
-        p                = p.at(sub * BYTES);
+    template <class P> LANE void prep(P, int) {
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
+        p = p.at(sub * BYTES);
         const uint32_t d = h2_low(p.u16(0));
         const uint32_t a = p.u32(2 + 4 * t) ^ 0x80808080u, b = p.u32(18 + 4 * t) ^ 0x80808080u;
         o[0] = h2_mul(h2_less(even_bytes(a), 1152), d);
@@ -167,21 +156,21 @@ struct decode_q8_0 {
 struct decode_q2_K {
     enum { QK = 256, BYTES = 84, CH = 256, BF = 0 };
     uint32_t dm;
-    template <class P>
-    LANE void prep(P p, int) { dm = p.w32(80); }
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
-        const int shift   = 2 * (sub & 3);
+    template <class P> LANE void prep(P p, int) {
+        dm = p.w32(80);
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
+        const int shift = 2 * (sub & 3);
         const uint32_t sc = p.u16(2 * sub);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const uint32_t s = sc >> (8 * r);
             // scale and offset as a pair
-            const uint32_t sm  = h2_mul(h2_less((s & 15) | (s & 0xf0) << 12 | MAGIC, 1024), dm);
+            const uint32_t sm = h2_mul(h2_less((s & 15) | (s & 0xf0) << 12 | MAGIC, 1024), dm);
             const uint32_t neg = h2_high(sm) ^ 0x80008000u;
-            const uint32_t w   = p.w32(16 + 32 * (sub >> 2) + 16 * r + 4 * t) >> shift;
-            o[2 * r]           = h2_fma(h2_less(even_fields<3>(w), 1024), h2_low(sm), neg);
-            o[2 * r + 1]       = h2_fma(h2_less(odd_fields<3>(w), 1024), h2_low(sm), neg);
+            const uint32_t w = p.w32(16 + 32 * (sub >> 2) + 16 * r + 4 * t) >> shift;
+            o[2 * r] = h2_fma(h2_less(even_fields<3>(w), 1024), h2_low(sm), neg);
+            o[2 * r + 1] = h2_fma(h2_less(odd_fields<3>(w), 1024), h2_low(sm), neg);
         }
     }
 };
@@ -189,21 +178,21 @@ struct decode_q2_K {
 struct decode_q3_K {
     enum { QK = 256, BYTES = 110, CH = 256, BF = 0 };
     float d;
-    template <class P>
-    LANE void prep(P p, int) { d = half_value(p.u16(108)); }
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
+    template <class P> LANE void prep(P p, int) {
+        d = half_value(p.u16(108));
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         const int shift = 2 * (sub & 3);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            const int run    = 2 * sub + r;
-            const int low    = p.u8(96 + (run & 7)) >> (run < 8 ? 0 : 4) & 15;
-            const int high   = p.u8(104 + (run & 3)) >> (2 * (run >> 2)) & 3;
+            const int run = 2 * sub + r;
+            const int low = p.u8(96 + (run & 7)) >> (run < 8 ? 0 : 4) & 15;
+            const int high = p.u8(104 + (run & 3)) >> (2 * (run >> 2)) & 3;
             const uint32_t s = h2_all(d * (float) ((low | high << 4) - 32));
             const uint32_t w = p.u32(32 + 32 * (sub >> 2) + 16 * r + 4 * t) >> shift;
             const uint32_t h = p.u32(16 * r + 4 * t) >> sub << 2;
-            o[2 * r]         = h2_mul(h2_less((w & 0x00030003u) | (h & 0x00040004u) | MAGIC, 1028), s);
-            o[2 * r + 1]     = h2_mul(h2_less((w >> 8 & 0x00030003u) | (h >> 8 & 0x00040004u) | MAGIC, 1028), s);
+            o[2 * r] = h2_mul(h2_less((w & 0x00030003u) | (h & 0x00040004u) | MAGIC, 1028), s);
+            o[2 * r + 1] = h2_mul(h2_less((w >> 8 & 0x00030003u) | (h >> 8 & 0x00040004u) | MAGIC, 1028), s);
         }
     }
 };
@@ -211,10 +200,9 @@ struct decode_q3_K {
 // Scales and offsets of q4_K and q5_K: 8 each, 6 bits wide.
 struct scales_6 {
     uint32_t s[2], m[2], dm;
-    template <class P>
-    LANE void prep(P p) {
+    template <class P> LANE void prep(P p) {
         const uint32_t a = p.w32(4), b = p.w32(8), c = p.w32(12);
-        dm   = p.w32(0) ^ 0x80000000u; // offsets are taken off
+        dm = p.w32(0) ^ 0x80000000u; // offsets are taken off
         s[0] = a & 0x3f3f3f3fu;
         m[0] = b & 0x3f3f3f3fu;
         s[1] = (c & 0x0f0f0f0fu) | (a >> 2 & 0x30303030u);
@@ -222,7 +210,7 @@ struct scales_6 {
     }
     // Scale in the low half, offset in the high one.
     LANE uint32_t pair(int sub) const {
-        const int i      = sub >> 2, j = sub & 3;
+        const int i = sub >> 2, j = sub & 3;
         const uint32_t q = __byte_perm(s[i], m[i], j | (4 + j) << 8) & 0x00ff00ffu;
         return h2_mul(h2_less(q | MAGIC, 1024), dm);
     }
@@ -231,10 +219,10 @@ struct scales_6 {
 struct decode_q4_K {
     enum { QK = 256, BYTES = 144, CH = 256, BF = 0 };
     scales_6 sc;
-    template <class P>
-    LANE void prep(P p, int) { sc.prep(p); }
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
+    template <class P> LANE void prep(P p, int) {
+        sc.prep(p);
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         const uint32_t sm = sc.pair(sub), s = h2_low(sm), m = h2_high(sm);
         const uint32_t a = p.w32(16 + 32 * (sub >> 1) + 4 * t), b = p.w32(32 + 32 * (sub >> 1) + 4 * t);
         if (sub & 1) {
@@ -254,17 +242,17 @@ struct decode_q4_K {
 struct decode_q5_K {
     enum { QK = 256, BYTES = 176, CH = 256, BF = 0 };
     scales_6 sc;
-    template <class P>
-    LANE void prep(P p, int) { sc.prep(p); }
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
+    template <class P> LANE void prep(P p, int) {
+        sc.prep(p);
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         const uint32_t sm = sc.pair(sub), s = h2_low(sm), m = h2_high(sm);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const uint32_t w = p.w32(48 + 32 * (sub >> 1) + 16 * r + 4 * t) >> (4 * (sub & 1));
             const uint32_t h = p.w32(16 + 16 * r + 4 * t) >> sub << 4;
-            o[2 * r]         = h2_fma(h2_less((w & 0x000f000fu) | (h & 0x00100010u) | MAGIC, 1024), s, m);
-            o[2 * r + 1]     = h2_fma(h2_less((w >> 8 & 0x000f000fu) | (h >> 8 & 0x00100010u) | MAGIC, 1024), s, m);
+            o[2 * r] = h2_fma(h2_less((w & 0x000f000fu) | (h & 0x00100010u) | MAGIC, 1024), s, m);
+            o[2 * r + 1] = h2_fma(h2_less((w >> 8 & 0x000f000fu) | (h >> 8 & 0x00100010u) | MAGIC, 1024), s, m);
         }
     }
 };
@@ -272,10 +260,10 @@ struct decode_q5_K {
 struct decode_q6_K {
     enum { QK = 256, BYTES = 210, CH = 256, BF = 0 };
     float d;
-    template <class P>
-    LANE void prep(P p, int) { d = half_value(p.u16(208)); }
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
+    template <class P> LANE void prep(P p, int) {
+        d = half_value(p.u16(208));
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         const int half = sub >> 2, q = sub & 3;
         const uint32_t sc = p.u16(192 + 2 * sub);
 #pragma unroll
@@ -283,8 +271,8 @@ struct decode_q6_K {
             const uint32_t s = h2_all(d * (float) (int8_t) (sc >> (8 * r)));
             const uint32_t w = p.u32(64 * half + 32 * (q & 1) + 16 * r + 4 * t) >> (4 * (q >> 1));
             const uint32_t h = p.u32(128 + 32 * half + 16 * r + 4 * t) >> (2 * q) << 4;
-            o[2 * r]         = h2_mul(h2_less((w & 0x000f000fu) | (h & 0x00300030u) | MAGIC, 1056), s);
-            o[2 * r + 1]     = h2_mul(h2_less((w >> 8 & 0x000f000fu) | (h >> 8 & 0x00300030u) | MAGIC, 1056), s);
+            o[2 * r] = h2_mul(h2_less((w & 0x000f000fu) | (h & 0x00300030u) | MAGIC, 1056), s);
+            o[2 * r + 1] = h2_mul(h2_less((w >> 8 & 0x000f000fu) | (h >> 8 & 0x00300030u) | MAGIC, 1056), s);
         }
     }
 };
@@ -293,16 +281,15 @@ struct decode_q6_K {
 
 struct decode_q1_0 {
     enum { QK = 128, BYTES = 18, CH = 256, BF = 0 };
-    template <class P>
-    LANE void prep(P, int) {}
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
-        p                = p.at((sub >> 2) * BYTES);
+    template <class P> LANE void prep(P, int) {
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
+        p = p.at((sub >> 2) * BYTES);
         const uint32_t d = h2_low(p.u16(0));
         const uint32_t w = ~p.u32(2 + 4 * (sub & 3)) >> (4 * t);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            o[2 * r]     = d ^ even_bits<15>(w >> (16 * r));
+            o[2 * r] = d ^ even_bits<15>(w >> (16 * r));
             o[2 * r + 1] = d ^ odd_bits<15>(w >> (16 * r));
         }
     }
@@ -310,17 +297,16 @@ struct decode_q1_0 {
 
 struct decode_q2_0 {
     enum { QK = 64, BYTES = 18, CH = 256, BF = 0 };
-    template <class P>
-    LANE void prep(P, int) {}
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
-        p                = p.at((sub >> 1) * BYTES);
+    template <class P> LANE void prep(P, int) {
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
+        p = p.at((sub >> 1) * BYTES);
         const uint32_t d = h2_low(p.u16(0));
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const uint32_t b = p.u8(2 + 8 * (sub & 1) + 4 * r + t);
-            o[2 * r]         = h2_mul(h2_less((b & 3) | (b & 0x30) << 12 | MAGIC, 1025), d);
-            o[2 * r + 1]     = h2_mul(h2_less((b >> 2 & 3) | (b >> 2 & 0x30) << 12 | MAGIC, 1025), d);
+            o[2 * r] = h2_mul(h2_less((b & 3) | (b & 0x30) << 12 | MAGIC, 1025), d);
+            o[2 * r + 1] = h2_mul(h2_less((b >> 2 & 3) | (b >> 2 & 0x30) << 12 | MAGIC, 1025), d);
         }
     }
 };
@@ -328,15 +314,15 @@ struct decode_q2_0 {
 struct decode_tq2_0 {
     enum { QK = 256, BYTES = 66, CH = 256, BF = 0 };
     uint32_t d;
-    template <class P>
-    LANE void prep(P p, int) { d = h2_low(p.u16(64)); }
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
+    template <class P> LANE void prep(P p, int) {
+        d = h2_low(p.u16(64));
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const uint32_t w = p.u32(32 * (sub >> 2) + 16 * r + 4 * t) >> (2 * (sub & 3));
-            o[2 * r]         = h2_mul(h2_less(even_fields<3>(w), 1025), d);
-            o[2 * r + 1]     = h2_mul(h2_less(odd_fields<3>(w), 1025), d);
+            o[2 * r] = h2_mul(h2_less(even_fields<3>(w), 1025), d);
+            o[2 * r + 1] = h2_mul(h2_less(odd_fields<3>(w), 1025), d);
         }
     }
 };
@@ -344,16 +330,16 @@ struct decode_tq2_0 {
 struct decode_tq1_0 {
     enum { QK = 256, BYTES = 54, CH = 256, BF = 0 };
     uint32_t d;
-    template <class P>
-    LANE void prep(P p, int) { d = h2_low(p.u16(52)); }
+    template <class P> LANE void prep(P p, int) {
+        d = h2_low(p.u16(52));
+    }
     // Bytes as fractions in base 3: the trit after n others.
     LANE static uint32_t trits(uint32_t pair, int n) {
         const uint32_t power = n == 0 ? 1 : n == 1 ? 3 : n == 2 ? 9 : n == 3 ? 27 : 81;
-        const uint32_t part  = (pair * power) & 0x00ff00ffu; // no carry: 255 * 81 < 65536
+        const uint32_t part = (pair * power) & 0x00ff00ffu; // no carry: 255 * 81 < 65536
         return (part * 3 >> 8 & 0x00030003u) | MAGIC;
     }
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int run = 2 * sub + r; // 10 runs in pairs, 5 of one, 1 of four bytes
@@ -366,8 +352,8 @@ struct decode_tq1_0 {
                 at = 48, n = t;
             }
             const uint32_t w = p.u32(at);
-            o[2 * r]         = h2_mul(h2_less(trits(w & 0x00ff00ffu, n), 1025), d);
-            o[2 * r + 1]     = h2_mul(h2_less(trits(w >> 8 & 0x00ff00ffu, n), 1025), d);
+            o[2 * r] = h2_mul(h2_less(trits(w & 0x00ff00ffu, n), 1025), d);
+            o[2 * r + 1] = h2_mul(h2_less(trits(w >> 8 & 0x00ff00ffu, n), 1025), d);
         }
     }
 };

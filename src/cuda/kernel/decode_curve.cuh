@@ -29,10 +29,9 @@ LANE void curve_word(uint32_t w, uint32_t s, uint32_t *o) {
 
 struct decode_iq4_nl {
     enum { QK = 32, BYTES = 18, CH = 256, BF = 0 };
-    template <class P>
-    LANE void prep(P, int) {}
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
+    template <class P> LANE void prep(P, int) {
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         p = p.at(sub * BYTES);
         curve_word(p.u32(2 + 4 * t), h2_low(p.u16(0)), o);
     }
@@ -42,15 +41,13 @@ struct decode_iq4_xs {
     enum { QK = 256, BYTES = 136, CH = 256, BF = 0 };
     float d;
     uint32_t high, low;
-    template <class P>
-    LANE void prep(P p, int) {
+    template <class P> LANE void prep(P p, int) {
         const uint32_t head = p.w32(0);
-        d                   = half_value(head & 0xffff);
-        high                = head >> 16;
-        low                 = p.w32(4);
+        d = half_value(head & 0xffff);
+        high = head >> 16;
+        low = p.w32(4);
     }
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         const int s = (int) ((low >> (4 * sub) & 15) | (high >> (2 * sub) & 3) << 4) - 32;
         curve_word(p.w32(8 + 16 * sub + 4 * t), h2_all(d * (float) s), o);
     }
@@ -63,39 +60,37 @@ LANE uint32_t even_fp4(uint32_t w) {
 
 struct decode_mxfp4 {
     enum { QK = 32, BYTES = 17, CH = 256, BF = 0 };
-    template <class P>
-    LANE void prep(P, int) {}
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
-        p                = p.at(sub * BYTES);
+    template <class P> LANE void prep(P, int) {
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
+        p = p.at(sub * BYTES);
         const uint32_t e = p.u8(0), w = p.u32(1 + 4 * t);
         const uint32_t s = h2_all(__uint_as_float(e == 0 ? 0x00400000u : e << 23));
-        o[0]             = h2_mul(even_fp4(w), s);
-        o[1]             = h2_mul(even_fp4(w >> 8), s);
-        o[2]             = h2_mul(even_fp4(w >> 4), s);
-        o[3]             = h2_mul(even_fp4(w >> 12), s);
+        o[0] = h2_mul(even_fp4(w), s);
+        o[1] = h2_mul(even_fp4(w >> 8), s);
+        o[2] = h2_mul(even_fp4(w >> 4), s);
+        o[3] = h2_mul(even_fp4(w >> 12), s);
     }
 };
 
 struct decode_nvfp4 {
     enum { QK = 64, BYTES = 36, CH = 256, BF = 0 };
-    template <class P>
-    LANE void prep(P, int) {}
+    template <class P> LANE void prep(P, int) {
+    }
     LANE static float scale(uint32_t s) { // an unsigned float of 4 bits of exponent and 3 of mantissa
         const uint32_t exponent = s >> 3 & 15, mantissa = s & 7;
         const float normal = __uint_as_float((exponent + 120) << 23 | mantissa << 20);
         return s == 0x7f ? 0.0f : exponent == 0 ? (float) mantissa * 0x1p-9f : normal;
     }
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         p = p.at((sub >> 1) * BYTES);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            const int group  = 2 * (sub & 1) + r;
+            const int group = 2 * (sub & 1) + r;
             const uint32_t s = h2_all(scale(p.u8(group)));
             const uint32_t w = p.w32(4 + 8 * group + 4 * (t & 1)) >> (4 * (t >> 1));
-            o[2 * r]         = h2_mul(even_fp4(w), s);
-            o[2 * r + 1]     = h2_mul(even_fp4(w >> 8), s);
+            o[2 * r] = h2_mul(even_fp4(w), s);
+            o[2 * r + 1] = h2_mul(even_fp4(w >> 8), s);
         }
     }
 };

@@ -6,8 +6,7 @@
 #include "lane.cuh"
 
 // Four 16-bit elements at 2 * i; those from valid on are zeros: what lies there may be anything.
-template <class P>
-LANE void four_16(P p, int i, int valid, uint32_t *o) {
+template <class P> LANE void four_16(P p, int i, int valid, uint32_t *o) {
     uint32_t a = p.u32(2 * i), b = p.u32(2 * i + 4);
     if (i + 4 > valid) {
         a = i >= valid ? 0 : i + 1 >= valid ? a & 0xffff : a;
@@ -17,14 +16,13 @@ LANE void four_16(P p, int i, int valid, uint32_t *o) {
     o[1] = __byte_perm(a, b, 0x7632);
 }
 
-template <int IS_BF, int N = 128>
-struct decode_16 {
+template <int IS_BF, int N = 128> struct decode_16 {
     enum { QK = 1, BYTES = 2, CH = N, BF = IS_BF };
     int valid;
-    template <class P>
-    LANE void prep(P, int n) { valid = n; }
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
+    template <class P> LANE void prep(P, int n) {
+        valid = n;
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         four_16(p, 32 * sub + 4 * t, valid, o);
         four_16(p, 32 * sub + 16 + 4 * t, valid, o + 2);
     }
@@ -37,27 +35,29 @@ typedef decode_16<1, 64> decode_bf16_short;
 struct decode_f32 {
     enum { QK = 1, BYTES = 4, CH = 128, BF = 1 };
     int valid;
-    template <class P>
-    LANE void prep(P, int n) { valid = n; }
-    template <class P>
-    LANE float value(P p, int i) const { return i < valid ? __uint_as_float(p.w32(4 * i)) : 0.0f; }
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
+    template <class P> LANE void prep(P, int n) {
+        valid = n;
+    }
+    template <class P> LANE float value(P p, int i) const {
+        return i < valid ? __uint_as_float(p.w32(4 * i)) : 0.0f;
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            const int i  = 32 * sub + 16 * r + 4 * t;
-            o[2 * r]     = bf2_pack(value(p, i), value(p, i + 2));
+            const int i = 32 * sub + 16 * r + 4 * t;
+            o[2 * r] = bf2_pack(value(p, i), value(p, i + 2));
             o[2 * r + 1] = bf2_pack(value(p, i + 1), value(p, i + 3));
         }
     }
-    LANE static float less_bf(float v, uint32_t bits) { return v - __uint_as_float(bits); }
-    template <class P>
-    LANE void rest(P p, int sub, int t, const uint32_t *o, uint32_t *lo) const {
+    LANE static float less_bf(float v, uint32_t bits) {
+        return v - __uint_as_float(bits);
+    }
+    template <class P> LANE void rest(P p, int sub, int t, const uint32_t *o, uint32_t *lo) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            const int i   = 32 * sub + 16 * r + 4 * t;
+            const int i = 32 * sub + 16 * r + 4 * t;
             const uint32_t a = o[2 * r], b = o[2 * r + 1];
-            lo[2 * r]     = bf2_pack(less_bf(value(p, i), a << 16), less_bf(value(p, i + 2), a & 0xffff0000u));
+            lo[2 * r] = bf2_pack(less_bf(value(p, i), a << 16), less_bf(value(p, i + 2), a & 0xffff0000u));
             lo[2 * r + 1] = bf2_pack(less_bf(value(p, i + 1), b << 16), less_bf(value(p, i + 3), b & 0xffff0000u));
         }
     }
@@ -67,16 +67,17 @@ struct decode_f32 {
 struct decode_f32_short {
     enum { QK = 1, BYTES = 4, CH = 64, BF = 1 };
     int valid;
-    template <class P>
-    LANE void prep(P, int n) { valid = n; }
-    template <class P>
-    LANE float value(P p, int i) const { return i < valid ? __uint_as_float(p.w32(4 * i)) : 0.0f; }
-    template <class P>
-    LANE void get(P p, int sub, int t, uint32_t *o) const {
+    template <class P> LANE void prep(P, int n) {
+        valid = n;
+    }
+    template <class P> LANE float value(P p, int i) const {
+        return i < valid ? __uint_as_float(p.w32(4 * i)) : 0.0f;
+    }
+    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            const int i  = 32 * sub + 16 * r + 4 * t;
-            o[2 * r]     = bf2_pack(value(p, i), value(p, i + 2));
+            const int i = 32 * sub + 16 * r + 4 * t;
+            o[2 * r] = bf2_pack(value(p, i), value(p, i + 2));
             o[2 * r + 1] = bf2_pack(value(p, i + 1), value(p, i + 3));
         }
     }

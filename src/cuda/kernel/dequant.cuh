@@ -78,7 +78,7 @@ DEV float element(const block_tq2_0 *b, int j) {
 }
 DEV float element(const block_tq1_0 *b, int j) {
     const uint8_t *qs = b->qs;
-    int n             = 32;
+    int n = 32;
     if (j >= 240) {
         qs = b->qh, n = 4, j -= 240;
     } else if (j >= 160) {
@@ -103,7 +103,7 @@ DEV float element(const block_q2_K *b, int j) {
     return minus(half_at(&b->d) * (float) (s & 15) * (float) q, half_at(&b->dmin) * (float) (s >> 4));
 }
 DEV float element(const block_q3_K *b, int j) {
-    const int r   = j / 16;
+    const int r = j / 16;
     const int low = r < 8 ? b->scales[r] & 15 : b->scales[r - 8] >> 4, high = b->scales[8 + r % 4] >> (2 * (r / 4)) & 3;
     const int q = (b->qs[j / 128 * 32 + j % 32] >> (2 * (j / 32 % 4)) & 3) | (b->hmask[j % 32] >> (j / 32) & 1) << 2;
     return half_at(&b->d) * (float) ((low | high << 4) - 32) * (float) (q - 4);
@@ -132,7 +132,8 @@ DEV float element(const block_q5_K *b, int j) {
     return minus(half_at(&b->d) * (float) s * (float) q, half_at(&b->dmin) * (float) m);
 }
 DEV float element(const block_q6_K *b, int j) {
-    const int low = b->ql[j / 128 * 64 + j % 64] >> (4 * (j / 64 % 2)) & 15, high = b->qh[j / 128 * 32 + j % 32] >> (2 * (j / 32 % 4)) & 3;
+    const int low = b->ql[j / 128 * 64 + j % 64] >> (4 * (j / 64 % 2)) & 15,
+              high = b->qh[j / 128 * 32 + j % 32] >> (2 * (j / 32 % 4)) & 3;
     return half_at(&b->d) * (float) b->scales[j / 16] * (float) ((low | high << 4) - 32);
 }
 DEV float element(const block_q8_K *b, int j) {
@@ -157,10 +158,11 @@ DEV float value_iq2(unsigned point, int k) {
 }
 DEV float element(const block_iq2_xxs *b, int j) {
     const int c = j / 32, u = j / 8 % 4;
-    const uint16_t *q   = b->qs + 4 * c;
+    const uint16_t *q = b->qs + 4 * c;
     const uint32_t tail = q[2] | (uint32_t) q[3] << 16;
-    const float scale   = half_at(&b->d) * (0.5f + (float) (tail >> 28)) * 0.25f;
-    return with_sign(scale * value_iq2(grid_iq2_xxs[q[u / 2] >> (8 * (u % 2)) & 255], j % 8), even_signs(tail >> (7 * u) & 127), j % 8);
+    const float scale = half_at(&b->d) * (0.5f + (float) (tail >> 28)) * 0.25f;
+    return with_sign(
+        scale * value_iq2(grid_iq2_xxs[q[u / 2] >> (8 * (u % 2)) & 255], j % 8), even_signs(tail >> (7 * u) & 127), j % 8);
 }
 DEV float scale_iq2(const uint16_t *d, const uint8_t *packed, int cell) {
     return half_at(d) * (0.5f + (float) (packed[cell / 2] >> (4 * (cell % 2)) & 15)) * 0.25f;
@@ -177,15 +179,15 @@ DEV float element(const block_iq2_s *b, int j) {
 }
 DEV float element(const block_iq3_xxs *b, int j) {
     const int c = j / 32, u = j / 8 % 4;
-    const uint8_t *t    = b->qs + 64 + 4 * c;
+    const uint8_t *t = b->qs + 64 + 4 * c;
     const uint32_t tail = t[0] | (uint32_t) t[1] << 8 | (uint32_t) t[2] << 16 | (uint32_t) t[3] << 24;
-    const unsigned f    = grid_iq3_xxs[b->qs[j / 4]] >> (3 * (j % 4)) & 7;
-    const float v       = half_at(&b->d) * (0.5f + (float) (tail >> 28)) * 0.5f * (f == 7 ? 62.0f : 4.0f + 8.0f * (float) f);
+    const unsigned f = grid_iq3_xxs[b->qs[j / 4]] >> (3 * (j % 4)) & 7;
+    const float v = half_at(&b->d) * (0.5f + (float) (tail >> 28)) * 0.5f * (f == 7 ? 62.0f : 4.0f + 8.0f * (float) f);
     return with_sign(v, even_signs(tail >> (7 * u) & 127), j % 8);
 }
 DEV float element(const block_iq3_s *b, int j) {
     const int c = j / 32, g = j / 4;
-    const unsigned f  = grid_iq3_s[b->qs[g] | (unsigned) (b->qh[g / 8] >> (g % 8) & 1) << 8] >> (3 * (j % 4)) & 7;
+    const unsigned f = grid_iq3_s[b->qs[g] | (unsigned) (b->qh[g / 8] >> (g % 8) & 1) << 8] >> (3 * (j % 4)) & 7;
     const float scale = half_at(&b->d) * (float) (1 + 2 * (b->scales[c / 2] >> (4 * (c % 2)) & 15));
     return with_sign(scale * (float) (2 * f + 1), b->signs[j / 8], j % 8);
 }
@@ -193,13 +195,14 @@ DEV float value_iq1(unsigned point, int k, bool down, float scale) {
     return scale * ((float) (grid_iq1[point] >> (2 * k) & 3) - 1.0f + (down ? -0.125f : 0.125f));
 }
 DEV float element(const block_iq1_s *b, int j) {
-    const int g         = j / 8;
+    const int g = j / 8;
     const unsigned head = b->qh[g / 4];
-    return value_iq1(b->qs[g] | (head >> (3 * (g % 4)) & 7) << 8, j % 8, head >> 15, half_at(&b->d) * (float) (2 * (head >> 12 & 7) + 1));
+    return value_iq1(
+        b->qs[g] | (head >> (3 * (g % 4)) & 7) << 8, j % 8, head >> 15, half_at(&b->d) * (float) (2 * (head >> 12 & 7) + 1));
 }
 DEV float element(const block_iq1_m *b, int j) {
     const int g = j / 8;
-    unsigned h  = 0;
+    unsigned h = 0;
     for (int k = 0; k < 4; k++) {
         h |= (unsigned) (b->scales[2 * k + 1] >> 4) << (4 * k);
     }
@@ -216,7 +219,8 @@ DEV float row_element(const char *row, int type, int64_t i) {
         case GGML_TYPE_F32: return ((const float *) row)[i];
         case GGML_TYPE_F16: return half_to_float(((const uint16_t *) row)[i]);
         case GGML_TYPE_BF16: return bf16_to_float(((const uint16_t *) row)[i]);
-        case GGML_TYPE_I32: return (float) ((const int32_t *) row)[i];
+        case GGML_TYPE_I32:
+            return (float) ((const int32_t *) row)[i];
             OF(GGML_TYPE_Q4_0, block_q4_0, 32)
             OF(GGML_TYPE_Q4_1, block_q4_1, 32)
             OF(GGML_TYPE_Q5_0, block_q5_0, 32)

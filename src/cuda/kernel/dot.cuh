@@ -11,8 +11,7 @@
 #include "decode.cuh"
 
 // N words from an offset on, whatever its alignment.
-template <int N>
-LANE void words_at(bytes p, uint32_t i, uint32_t *v) {
+template <int N> LANE void words_at(bytes p, uint32_t i, uint32_t *v) {
     const uint32_t o = p.off + i, shift = 8 * (o & 3);
     uint32_t w[N + 1];
 #pragma unroll
@@ -25,8 +24,7 @@ LANE void words_at(bytes p, uint32_t i, uint32_t *v) {
     }
 }
 // The same from a multiple of 4 on.
-template <int N>
-LANE void aligned_at(bytes p, uint32_t i, uint32_t *v) {
+template <int N> LANE void aligned_at(bytes p, uint32_t i, uint32_t *v) {
 #pragma unroll
     for (int j = 0; j < N; j++) {
         v[j] = p.base[((p.off + i) >> 2) + j];
@@ -77,11 +75,15 @@ struct dot_x {
 };
 struct dot_single {
     enum { SUBS = 1 };
-    LANE static int place(int sub, int) { return sub; }
+    LANE static int place(int sub, int) {
+        return sub;
+    }
 };
 struct dot_pair { // subs 2 i and 2 i + 1
     enum { SUBS = 2 };
-    LANE static int place(int sub, int n_sub) { return sub / 2 + (sub & 1) * (n_sub / 2); }
+    LANE static int place(int sub, int n_sub) {
+        return sub / 2 + (sub & 1) * (n_sub / 2);
+    }
 };
 
 // ---- 32 elements and a half ----
@@ -89,7 +91,9 @@ struct dot_pair { // subs 2 i and 2 i + 1
 struct dot_q4_0 : dot_single {
     enum { QK = 32, BYTES = 18 };
     uint32_t at;
-    LANE void init(int lane) { at = lane * BYTES; }
+    LANE void init(int lane) {
+        at = lane * BYTES;
+    }
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[4];
         words_at<4>(p, at + 2, w);
@@ -101,7 +105,9 @@ struct dot_q4_0 : dot_single {
 struct dot_q4_1 : dot_single {
     enum { QK = 32, BYTES = 20 };
     uint32_t at;
-    LANE void init(int lane) { at = lane * BYTES; }
+    LANE void init(int lane) {
+        at = lane * BYTES;
+    }
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[5];
         aligned_at<5>(p, at, w);
@@ -123,7 +129,9 @@ LANE float dot_bits(uint32_t h, int4 a, int4 b) {
 struct dot_q5_0 : dot_single {
     enum { QK = 32, BYTES = 22 };
     uint32_t at;
-    LANE void init(int lane) { at = lane * BYTES; }
+    LANE void init(int lane) {
+        at = lane * BYTES;
+    }
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[5];
         words_at<5>(p, at + 2, w);
@@ -135,7 +143,9 @@ struct dot_q5_0 : dot_single {
 struct dot_q5_1 : dot_single {
     enum { QK = 32, BYTES = 24 };
     uint32_t at;
-    LANE void init(int lane) { at = lane * BYTES; }
+    LANE void init(int lane) {
+        at = lane * BYTES;
+    }
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[6];
         aligned_at<6>(p, at, w);
@@ -147,7 +157,9 @@ struct dot_q5_1 : dot_single {
 struct dot_q8_0 : dot_single {
     enum { QK = 32, BYTES = 34 };
     uint32_t at;
-    LANE void init(int lane) { at = lane * BYTES; }
+    LANE void init(int lane) {
+        at = lane * BYTES;
+    }
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[8];
         words_at<8>(p, at + 2, w);
@@ -174,7 +186,7 @@ struct dot_q2_K : dot_single {
         uint32_t w[8];
         aligned_at<8>(p, qs, w);
         const uint32_t sc = p.u16(scales), dm = p.w32(at + 80);
-        const float sum  = dot4_u(w, mask, a) * (float) (sc & 15) + dot4_u(w + 4, mask, b) * (float) (sc >> 8 & 15);
+        const float sum = dot4_u(w, mask, a) * (float) (sc & 15) + dot4_u(w + 4, mask, b) * (float) (sc >> 8 & 15);
         const float less = head.y * (float) (sc >> 4 & 15) + head.z * (float) (sc >> 12);
         return half_value(dm & 0xffff) * factor * head.x * sum - half_value(dm >> 16) * less;
     }
@@ -198,7 +210,8 @@ struct dot_q3_K : dot_single {
         words_at<8>(p, qs, w);
         words_at<8>(p, at, h);
         const uint32_t l = p.u16(low[0]) >> low_shift, u = p.u16(high[0]) >> high_shift;
-        const float s0 = (float) ((int) ((l & 15) | (u & 3) << 4) - 32), s1 = (float) ((int) ((l >> 8 & 15) | (u >> 8 & 3) << 4) - 32);
+        const float s0 = (float) ((int) ((l & 15) | (u & 3) << 4) - 32),
+                    s1 = (float) ((int) ((l >> 8 & 15) | (u >> 8 & 3) << 4) - 32);
         const float lo = dot4_u(w, mask, a) * factor + dot4_u(h, bit, a) * bit_factor;
         const float hi = dot4_u(w + 4, mask, b) * factor + dot4_u(h + 4, bit, b) * bit_factor;
         return half_value(p.u16(at + 108)) * (s0 * (lo * head.x - 4.0f * head.y) + s1 * (hi * head.x - 4.0f * head.z));
@@ -239,11 +252,12 @@ struct dot_q4_K : dot_pair {
     LANE float of(bytes p, const dot_x &x, const dot_x &y) const {
         uint32_t w[8];
         words_16(p, qs, w);
-        const uint4 head  = block_16(p, at);
+        const uint4 head = block_16(p, at);
         const uint32_t dm = head.x;
         float2 s, m;
         sc.of(head, &s, &m);
-        const float lo = dot8_u(w, 0x0f0f0f0fu, x.a, x.b) * x.head.x, hi = dot8_u(w, 0xf0f0f0f0u, y.a, y.b) * (0.0625f * y.head.x);
+        const float lo = dot8_u(w, 0x0f0f0f0fu, x.a, x.b) * x.head.x,
+                    hi = dot8_u(w, 0xf0f0f0f0u, y.a, y.b) * (0.0625f * y.head.x);
         return half_value(dm & 0xffff) * (s.x * lo + s.y * hi) - half_value(dm >> 16) * (m.x * x.head.w + m.y * y.head.w);
     }
 };
@@ -263,12 +277,13 @@ struct dot_q5_K : dot_pair {
         uint32_t w[8], h[8];
         words_16(p, qs, w);
         words_16(p, at + 16, h);
-        const uint4 head  = block_16(p, at);
+        const uint4 head = block_16(p, at);
         const uint32_t dm = head.x;
         float2 s, m;
         sc.of(head, &s, &m);
         const float lo = (dot8_u(w, 0x0f0f0f0fu, x.a, x.b) + dot8_u(h, bit, x.a, x.b) * factor) * x.head.x;
-        const float hi = (dot8_u(w, 0xf0f0f0f0u, y.a, y.b) * 0.0625f + dot8_u(h, bit << 1, y.a, y.b) * (0.5f * factor)) * y.head.x;
+        const float hi =
+            (dot8_u(w, 0xf0f0f0f0u, y.a, y.b) * 0.0625f + dot8_u(h, bit << 1, y.a, y.b) * (0.5f * factor)) * y.head.x;
         return half_value(dm & 0xffff) * (s.x * lo + s.y * hi) - half_value(dm >> 16) * (m.x * x.head.w + m.y * y.head.w);
     }
 };
@@ -278,7 +293,9 @@ struct dot_q6_K {
     uint32_t at, ql, qh, scales, bits;
     float factor;
     // Four subs a half: 0 and 2 share bytes, 1 and 3 do.
-    LANE static int place(int sub, int n_sub) { return sub / 4 * 2 + (sub & 1) + (sub >> 1 & 1) * (n_sub / 2); }
+    LANE static int place(int sub, int n_sub) {
+        return sub / 4 * 2 + (sub & 1) + (sub >> 1 & 1) * (n_sub / 2);
+    }
     LANE void init(int lane) {
         const int half = lane % 4 / 2, q = lane % 2;
         at = lane / 4 * BYTES, ql = at + 64 * half + 32 * q, qh = at + 128 + 32 * half, scales = at + 192 + 8 * half + 2 * q;
@@ -293,8 +310,10 @@ struct dot_q6_K {
         const float x1 = dot4_u(w + 4, 0x0f0f0f0fu, x.b) + dot4_u(h + 4, bits, x.b) * factor;
         const float y0 = dot4_u(w, 0xf0f0f0f0u, y.a) * 0.0625f + dot4_u(h, bits << 4, y.a) * (0.0625f * factor);
         const float y1 = dot4_u(w + 4, 0xf0f0f0f0u, y.b) * 0.0625f + dot4_u(h + 4, bits << 4, y.b) * (0.0625f * factor);
-        const float first  = (byte_0(s) - 128.0f) * (x0 * x.head.x - 32.0f * x.head.y) + (byte_1(s) - 128.0f) * (x1 * x.head.x - 32.0f * x.head.z);
-        const float second = (byte_0(t) - 128.0f) * (y0 * y.head.x - 32.0f * y.head.y) + (byte_1(t) - 128.0f) * (y1 * y.head.x - 32.0f * y.head.z);
+        const float first =
+            (byte_0(s) - 128.0f) * (x0 * x.head.x - 32.0f * x.head.y) + (byte_1(s) - 128.0f) * (x1 * x.head.x - 32.0f * x.head.z);
+        const float second =
+            (byte_0(t) - 128.0f) * (y0 * y.head.x - 32.0f * y.head.y) + (byte_1(t) - 128.0f) * (y1 * y.head.x - 32.0f * y.head.z);
         return half_value(p.u16(at + 208)) * (first + second);
     }
 };
@@ -306,7 +325,7 @@ LANE void curve_words(const uint32_t *w, uint32_t *v) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const uint32_t a = curve_4(w[i]), b = curve_4(w[i] >> 16);
-        v[i]     = __byte_perm(a, b, 0x6420) ^ 0x80808080u;
+        v[i] = __byte_perm(a, b, 0x6420) ^ 0x80808080u;
         v[i + 4] = __byte_perm(a, b, 0x7531) ^ 0x80808080u;
     }
 }
@@ -314,7 +333,9 @@ LANE void curve_words(const uint32_t *w, uint32_t *v) {
 struct dot_iq4_nl : dot_single {
     enum { QK = 32, BYTES = 18 };
     uint32_t at;
-    LANE void init(int lane) { at = lane * BYTES; }
+    LANE void init(int lane) {
+        at = lane * BYTES;
+    }
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[4], v[8];
         words_at<4>(p, at + 2, w);
@@ -327,13 +348,15 @@ struct dot_iq4_xs : dot_single {
     enum { QK = 256, BYTES = 136 };
     uint32_t at, qs;
     int sub;
-    LANE void init(int lane) { sub = lane % 8, at = lane / 8 * BYTES, qs = at + 8 + 16 * sub; }
+    LANE void init(int lane) {
+        sub = lane % 8, at = lane / 8 * BYTES, qs = at + 8 + 16 * sub;
+    }
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[4], v[8];
         aligned_at<4>(p, qs, w);
         curve_words(w, v);
         const uint32_t first = p.w32(at), low = p.w32(at + 4);
-        const int scale      = (int) ((low >> (4 * sub) & 15) | (first >> (16 + 2 * sub) & 3) << 4) - 32;
+        const int scale = (int) ((low >> (4 * sub) & 15) | (first >> (16 + 2 * sub) & 3) << 4) - 32;
         return half_value(first & 0xffff) * (float) scale * head.x * dot8_s(v, a, b);
     }
 };
@@ -344,12 +367,11 @@ LANE uint32_t fp4_4(uint32_t w) {
     const uint32_t low = __byte_perm(0x03020100u, 0x0c080604u, pick), high = __byte_perm(0xfdfeff00u, 0xf4f8fafcu, pick);
     return __byte_perm(low, high, 0x3210u | (w >> 1 & 0x4444u));
 }
-template <int N>
-LANE void fp4_words(const uint32_t *w, uint32_t *v) {
+template <int N> LANE void fp4_words(const uint32_t *w, uint32_t *v) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
         const uint32_t a = fp4_4(w[i]), b = fp4_4(w[i] >> 16);
-        v[i]     = __byte_perm(a, b, 0x6420);
+        v[i] = __byte_perm(a, b, 0x6420);
         v[i + N] = __byte_perm(a, b, 0x7531);
     }
 }
@@ -357,7 +379,9 @@ LANE void fp4_words(const uint32_t *w, uint32_t *v) {
 struct dot_mxfp4 : dot_single {
     enum { QK = 32, BYTES = 17 };
     uint32_t at;
-    LANE void init(int lane) { at = lane * BYTES; }
+    LANE void init(int lane) {
+        at = lane * BYTES;
+    }
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[4], v[8];
         words_at<4>(p, at + 1, w);
@@ -370,7 +394,9 @@ struct dot_mxfp4 : dot_single {
 struct dot_nvfp4 : dot_single {
     enum { QK = 64, BYTES = 36 };
     uint32_t scales, qs;
-    LANE void init(int lane) { scales = lane / 2 * BYTES + 2 * (lane % 2), qs = lane / 2 * BYTES + 4 + 16 * (lane % 2); }
+    LANE void init(int lane) {
+        scales = lane / 2 * BYTES + 2 * (lane % 2), qs = lane / 2 * BYTES + 4 + 16 * (lane % 2);
+    }
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[4], v[8];
         aligned_at<4>(p, qs, w);

@@ -16,7 +16,7 @@ DEV float binary(int what, float a, float b) {
 KERNEL eltwise_binary(const __grid_constant__ struct cuda_binary_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
-        const at4 x   = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
+        const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
         const float a = load_number(at(g.a, x), g.a.type), b = load_number(at_repeat(g.b, x), g.b.type);
         store_number(at(g.dst, x), g.dst.type, binary(g.what, a, b));
     }
@@ -28,7 +28,7 @@ KERNEL eltwise_binary_dense(const __grid_constant__ struct cuda_binary_dense_arg
         const float4 a = ((const float4 *) g.a)[i];
         const int64_t j = g.n == g.n_b ? i : i - (int64_t) div_by((uint32_t) i, g.d_b) * (g.n_b / 4);
         const float4 b = ((const float4 *) g.b)[j];
-        ((float4 *) g.dst)[i] = make_float4(binary(g.what, a.x, b.x), binary(g.what, a.y, b.y), binary(g.what, a.z, b.z),
-            binary(g.what, a.w, b.w));
+        ((float4 *) g.dst)[i] =
+            make_float4(binary(g.what, a.x, b.x), binary(g.what, a.y, b.y), binary(g.what, a.z, b.z), binary(g.what, a.w, b.w));
     }
 }

@@ -14,11 +14,19 @@ struct bytes {
     const uint32_t *base;
     uint32_t off;
 
-    LANE bytes at(uint32_t more) const { return {base, off + more}; }
-    LANE uint32_t u8(uint32_t i) const { return reinterpret_cast<const uint8_t *>(base)[off + i]; }
-    LANE uint32_t u16(uint32_t i) const { return reinterpret_cast<const uint16_t *>(base)[(off + i) >> 1]; }
+    LANE bytes at(uint32_t more) const {
+        return {base, off + more};
+    }
+    LANE uint32_t u8(uint32_t i) const {
+        return reinterpret_cast<const uint8_t *>(base)[off + i];
+    }
+    LANE uint32_t u16(uint32_t i) const {
+        return reinterpret_cast<const uint16_t *>(base)[(off + i) >> 1];
+    }
     // Four bytes, off + i a multiple of 4.
-    LANE uint32_t w32(uint32_t i) const { return base[(off + i) >> 2]; }
+    LANE uint32_t w32(uint32_t i) const {
+        return base[(off + i) >> 2];
+    }
     // Four bytes anywhere; reads up to the next word.
     LANE uint32_t u32(uint32_t i) const {
         const uint32_t o = off + i;
@@ -32,10 +40,18 @@ struct words {
     const char *base;
     uint32_t off;
 
-    LANE words at(uint32_t more) const { return {base, off + more}; }
-    LANE uint32_t u8(uint32_t i) const { return *reinterpret_cast<const uint8_t *>(base + off + i); }
-    LANE uint32_t u16(uint32_t i) const { return *reinterpret_cast<const uint16_t *>(base + off + i); }
-    LANE uint32_t w32(uint32_t i) const { return *reinterpret_cast<const uint32_t *>(base + off + i); }
+    LANE words at(uint32_t more) const {
+        return {base, off + more};
+    }
+    LANE uint32_t u8(uint32_t i) const {
+        return *reinterpret_cast<const uint8_t *>(base + off + i);
+    }
+    LANE uint32_t u16(uint32_t i) const {
+        return *reinterpret_cast<const uint16_t *>(base + off + i);
+    }
+    LANE uint32_t w32(uint32_t i) const {
+        return *reinterpret_cast<const uint32_t *>(base + off + i);
+    }
     LANE uint32_t u32(uint32_t i) const {
         const uint32_t o = off + i, odd = o & 3;
         const uint32_t *w = reinterpret_cast<const uint32_t *>(base + (o - odd));
@@ -108,30 +124,29 @@ LANE void copy_wait(int n) {
 
 // ---- tensor cores ----
 
-template <bool BF>
-LANE void mma16816(float *c, const uint32_t *a, uint32_t b0, uint32_t b1) {
+template <bool BF> LANE void mma16816(float *c, const uint32_t *a, uint32_t b0, uint32_t b1) {
     if (BF) {
         asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     } else {
         asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
 }
 
 LANE void ldmatrix4(uint32_t addr, uint32_t *r) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-        : "r"(addr)
-        : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(addr)
+                 : "memory");
 }
 LANE void ldmatrix4t(uint32_t addr, uint32_t *r) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-        : "r"(addr)
-        : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(addr)
+                 : "memory");
 }
 
 // A kernel of the stream may start before the one ahead of it has ended: what that one writes is there after this.

@@ -43,8 +43,7 @@ DEV float unary(int what, float v, const float *p) {
         case GGML_UNARY_OP_EXPM1: return expm1f(v);
         case GGML_UNARY_OP_SOFTPLUS: return v > 20.0f ? v : logf(1.0f + expf(v));
         case GGML_UNARY_OP_GELU_ERF: return gelu_erf(v);
-        case GGML_UNARY_OP_XIELU:
-            return v > 0.0f ? p[1] * v * v + p[2] * v : (expm1f(fminf(v, p[3])) - v) * p[0] + p[2] * v;
+        case GGML_UNARY_OP_XIELU: return v > 0.0f ? p[1] * v * v + p[2] * v : (expm1f(fminf(v, p[3])) - v) * p[0] + p[2] * v;
         case GGML_UNARY_OP_FLOOR: return floorf(v);
         case GGML_UNARY_OP_CEIL: return ceilf(v);
         case GGML_UNARY_OP_ROUND: return roundf(v);
@@ -65,7 +64,7 @@ DEV float unary(int what, float v, const float *p) {
 KERNEL map_any(const __grid_constant__ struct cuda_map_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
-        const at4 x   = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
+        const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
         const float v = g.what == CUDA_MAP_FILL ? 0.0f : load_number(at(g.a, x), g.a.type);
         store_number(at(g.dst, x), g.dst.type, unary(g.what, v, g.p));
     }

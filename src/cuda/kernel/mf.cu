@@ -45,8 +45,7 @@ LANE float mf_dot(uint4 w, float4 x, float sum) {
 }
 
 // A warp's 32 sums over its threads: thread i has the i-th in sum[0]. In each step a thread keeps half of what it has.
-template <int HALF>
-LANE void mf_reduce(float *sum, int lane) {
+template <int HALF> LANE void mf_reduce(float *sum, int lane) {
     const bool upper = (lane & HALF) != 0;
 #pragma unroll
     for (int j = 0; j < HALF; j++) {
@@ -112,8 +111,8 @@ extern "C" __global__ void __launch_bounds__(MF_THREADS, 1) mf_f32(const __grid_
         wait_for_previous();
     }
     const int i2 = blockIdx.z % a.ne2, i3 = blockIdx.z / a.ne2, n_pieces = a.k / 4;
-    float *red   = reinterpret_cast<float *>(smem);
-    float4 *xs   = reinterpret_cast<float4 *>(red + 2 * MF_WARPS * MF_SUMS);
+    float *red = reinterpret_cast<float *>(smem);
+    float4 *xs = reinterpret_cast<float4 *>(red + 2 * MF_WARPS * MF_SUMS);
     mf_work work = {{a.w + i2 / a.r2 * a.w_z2 + i3 / a.r3 * a.w_z3, (a.m + MF_ROWS - 1) / MF_ROWS, n_pieces,
                         (n_pieces + MF_THREADS - 1) / MF_THREADS},
         xs, a.y + i2 * a.y_z2 + i3 * a.y_z3, red, 0};

@@ -12,19 +12,18 @@
 
 enum { MMA_ROWS = 128, MMA_STEP = 64 };
 
-template <class D, int NT>
-struct mma_plan {
+template <class D, int NT> struct mma_plan {
     enum {
-        BYTES    = D::CH / D::QK * D::BYTES,
-        PIECES   = ((BYTES + 14) / 16 + 1) | 1,
-        PITCH    = PIECES * 16,
-        A_SIZE   = PITCH * MMA_ROWS,
-        B_SIZE   = NT * 128,
-        N_A      = D::CH < 256 && D::BYTES < 4 ? 4 : 2,
-        N_B      = NT == 256 ? 4 : 6,
-        BARS     = 256,
-        SIZE     = N_B * B_SIZE + N_A * A_SIZE + BARS + 1024 + 64,
-        STEPS    = D::CH / MMA_STEP,
+        BYTES = D::CH / D::QK * D::BYTES,
+        PIECES = ((BYTES + 14) / 16 + 1) | 1,
+        PITCH = PIECES * 16,
+        A_SIZE = PITCH * MMA_ROWS,
+        B_SIZE = NT * 128,
+        N_A = D::CH < 256 && D::BYTES < 4 ? 4 : 2,
+        N_B = NT == 256 ? 4 : 6,
+        BARS = 256,
+        SIZE = N_B * B_SIZE + N_A * A_SIZE + BARS + 1024 + 64,
+        STEPS = D::CH / MMA_STEP,
     };
 };
 
@@ -34,19 +33,20 @@ struct mma_bars {
 
 // The copying warp group.
 template <class D, int NT>
-LANE void mma_feed(const mma_args &a, const char *w, const char *tiles, int row0, uint32_t smem_a, uint32_t smem_b, mma_bars bar) {
+LANE void mma_feed(
+    const mma_args &a, const char *w, const char *tiles, int row0, uint32_t smem_a, uint32_t smem_b, mma_bars bar) {
     typedef mma_plan<D, NT> P;
     const int n_chunks = (a.k + D::CH - 1) / D::CH;
     const int64_t row_bytes = (int64_t) (a.k / D::QK) * D::BYTES;
     int step = 0;
     for (int c = 0; c < n_chunks; c++) {
-        const int s          = c % P::N_A;
-        const int64_t from   = (int64_t) c * P::BYTES;
-        const int n_bytes    = (int) min((int64_t) P::BYTES, row_bytes - from);
+        const int s = c % P::N_A;
+        const int64_t from = (int64_t) c * P::BYTES;
+        const int n_bytes = (int) min((int64_t) P::BYTES, row_bytes - from);
         bar_wait(bar.empty_a + 8 * s, (c / P::N_A + 1) & 1);
         // a row a thread, from and to multiples of 16 bytes around it
         const char *src = w + (int64_t) (row0 + threadIdx.x) * a.w_row + from;
-        const int odd   = (int) ((uintptr_t) src & 15);
+        const int odd = (int) ((uintptr_t) src & 15);
         if (row0 + (int) threadIdx.x < a.m) {
             const int size = (odd + n_bytes + 15) & ~15;
             bar_expect(bar.full_a + 8 * s, size);
@@ -76,7 +76,7 @@ LANE void mma_step(const D &d0, const D &d1, bytes p0, bytes p1, int q, int t, i
         }
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            a[8 * h + 4 * r]     = o0[2 * r];
+            a[8 * h + 4 * r] = o0[2 * r];
             a[8 * h + 4 * r + 1] = o1[2 * r];
             a[8 * h + 4 * r + 2] = o0[2 * r + 1];
             a[8 * h + 4 * r + 3] = o1[2 * r + 1];
@@ -85,21 +85,21 @@ LANE void mma_step(const D &d0, const D &d1, bytes p0, bytes p1, int q, int t, i
 }
 
 template <class D, int NT>
-LANE void mma_eat(const mma_args &args, const char *w, int row0, const uint32_t *smem, uint32_t a_off, uint32_t smem_b, mma_bars bar,
-    float *c) {
+LANE void mma_eat(const mma_args &args, const char *w, int row0, const uint32_t *smem, uint32_t a_off, uint32_t smem_b,
+    mma_bars bar, float *c) {
     typedef mma_plan<D, NT> P;
     const int n_chunks = (args.k + D::CH - 1) / D::CH;
     const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4; // warps 0..7 of both groups
-    const int row  = 16 * warp + g;
+    const int row = 16 * warp + g;
     int step = 0;
     uint32_t a[2][16];
     for (int ch = 0; ch < n_chunks; ch++) {
-        const int s     = ch % P::N_A;
+        const int s = ch % P::N_A;
         const int valid = min((int) D::CH, args.k - ch * D::CH);
         const char *src = w + (int64_t) (row0 + row) * args.w_row + (int64_t) ch * P::BYTES;
-        const bytes at  = {smem, a_off + s * P::A_SIZE + row * P::PITCH};
-        const bytes p0  = at.at((uint32_t) (uintptr_t) src & 15);
-        const bytes p1  = at.at(8 * P::PITCH + ((uint32_t) (uintptr_t) (src + 8 * args.w_row) & 15));
+        const bytes at = {smem, a_off + s * P::A_SIZE + row * P::PITCH};
+        const bytes p0 = at.at((uint32_t) (uintptr_t) src & 15);
+        const bytes p1 = at.at(8 * P::PITCH + ((uint32_t) (uintptr_t) (src + 8 * args.w_row) & 15));
         bar_wait(bar.full_a + 8 * s, ch / P::N_A & 1);
         D d0, d1;
         d0.prep(p0, valid);
@@ -136,13 +136,13 @@ LANE void mma_eat(const mma_args &args, const char *w, int row0, const uint32_t 
 template <class D, int NT>
 LANE void mma_store(const mma_args &a, float *y, const float *scale, int col0, int row0, const float *c) {
     const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int row  = row0 + 16 * warp + g;
+    const int row = row0 + 16 * warp + g;
 #pragma unroll
     for (int j = 0; j < NT / 8; j++) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const int col    = col0 + 8 * j + 2 * t + i;
-            const float s    = scale[col];
+            const int col = col0 + 8 * j + 2 * t + i;
+            const float s = scale[col];
             const int64_t to = a.to != NULL ? (int64_t) a.to[col] : col < a.n ? col * a.y_col : -1;
             if (to >= 0) {
                 if (row < a.m) {
@@ -156,16 +156,16 @@ LANE void mma_store(const mma_args &a, float *y, const float *scale, int col0, i
     }
 }
 
-template <class D, int NT>
-LANE void mma90(const mma_args &a) {
+template <class D, int NT> LANE void mma90(const mma_args &a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     typedef mma_plan<D, NT> P;
     extern __shared__ __align__(1024) uint32_t smem[];
     let_next_start();
-    const uint32_t base   = smem_addr(smem);
-    const uint32_t pad    = (1024 - base % 1024) % 1024;
-    const uint32_t smem_b = base + pad, a_off = pad + P::N_B * P::B_SIZE, bars = smem_b + P::N_B * P::B_SIZE + P::N_A * P::A_SIZE + 64;
-    mma_bars bar          = {bars, bars + 32, bars + 64, bars + 128};
+    const uint32_t base = smem_addr(smem);
+    const uint32_t pad = (1024 - base % 1024) % 1024;
+    const uint32_t smem_b = base + pad, a_off = pad + P::N_B * P::B_SIZE,
+                   bars = smem_b + P::N_B * P::B_SIZE + P::N_A * P::A_SIZE + 64;
+    mma_bars bar = {bars, bars + 32, bars + 64, bars + 128};
     if (threadIdx.x == 0) {
         for (int i = 0; i < P::N_A; i++) {
             bar_init(bar.full_a + 8 * i, 128);
@@ -183,8 +183,8 @@ LANE void mma90(const mma_args &a) {
     }
     const int tile = blockIdx.x, row0 = blockIdx.y * MMA_ROWS, z = blockIdx.z;
     const int i2 = z % a.ne2, i3 = z / a.ne2;
-    int expert      = 0;
-    const char *w   = a.w;
+    int expert = 0;
+    const char *w = a.w;
     if (a.tile_expert != NULL) {
         expert = a.tile_expert[tile];
         w += (expert < 0 ? 0 : expert) * a.w_z2;

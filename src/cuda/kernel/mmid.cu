@@ -47,8 +47,8 @@ extern "C" __global__ void __launch_bounds__(1024) mmid_sort(const __grid_consta
         const int token = i / a.n_used, slot = i % a.n_used, expert = a.ids[token * a.ids_row + slot];
         if (expert >= 0 && expert < a.n_experts) {
             const int at = atomicAdd(&first[expert], 1);
-            a.from[at]   = slot % a.x_ne1 + token * a.x_ne1;
-            a.to[at]     = (int32_t) (slot * a.y_col + token * a.y_z2);
+            a.from[at] = slot % a.x_ne1 + token * a.x_ne1;
+            a.to[at] = (int32_t) (slot * a.y_col + token * a.y_z2);
         }
     }
 }

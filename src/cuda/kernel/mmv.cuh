@@ -13,13 +13,12 @@
 
 enum { MMV_ROWS = 16, MMV_COLS = 8 };
 
-template <class D>
-struct mmv_stage {
+template <class D> struct mmv_stage {
     enum {
-        BYTES  = D::CH / D::QK * D::BYTES,       // of a row
-        PIECES = ((BYTES + 14) / 16 + 1) | 1,    // copies of 16 bytes; odd, so that rows begin in different banks
-        PITCH  = PIECES * 16,
-        SIZE   = PITCH * MMV_ROWS,
+        BYTES = D::CH / D::QK * D::BYTES,     // of a row
+        PIECES = ((BYTES + 14) / 16 + 1) | 1, // copies of 16 bytes; odd, so that rows begin in different banks
+        PITCH = PIECES * 16,
+        SIZE = PITCH * MMV_ROWS,
     };
 };
 
@@ -30,7 +29,9 @@ struct mmv_place {
 
 struct mmv_walk {
     int n_parts, n_tiles, n_chunks, k_part, warp;
-    LANE int chunks_of(int part) const { return min(k_part, n_chunks - part * k_part); }
+    LANE int chunks_of(int part) const {
+        return min(k_part, n_chunks - part * k_part);
+    }
     LANE void settle(mmv_place *p) const {
         while (p->part < n_parts && p->chunk >= chunks_of(p->part)) {
             p->chunk = warp;
@@ -45,8 +46,7 @@ struct mmv_walk {
 
 // Which pieces of a chunk's rows a thread copies, where rows begin at multiples of 16 bytes: the same for all chunks. (One bulk copy a
 // row takes more instructions than all of these: threads issue them one by one.)
-template <class D>
-struct mmv_pieces {
+template <class D> struct mmv_pieces {
     typedef mmv_stage<D> S;
     enum { EACH = S::BYTES % 16 == 0 ? S::BYTES / 16 : (S::BYTES + 30) / 16, N = (MMV_ROWS * EACH + 31) / 32 };
     int from[N];      // offset in memory
@@ -72,12 +72,13 @@ struct mmv_pieces {
 
 // A chunk of 16 rows on its way, in pieces that begin and end at multiples of 16 bytes around it.
 template <class D>
-LANE void mmv_fetch(const mmv_args &a, const char *w, const mmv_walk &walk, const mmv_place &p, const mmv_pieces<D> &pieces, uint32_t stage, int lane) {
+LANE void mmv_fetch(const mmv_args &a, const char *w, const mmv_walk &walk, const mmv_place &p, const mmv_pieces<D> &pieces,
+    uint32_t stage, int lane) {
     typedef mmv_stage<D> S;
     const int64_t row_bytes = (int64_t) (a.k / D::QK) * D::BYTES;
-    const int64_t from      = (int64_t) (p.part * walk.k_part + p.chunk) * S::BYTES;
-    const int n_bytes       = (int) min((int64_t) S::BYTES, row_bytes - from), row0 = p.tile * MMV_ROWS;
-    const char *first       = w + row0 * a.w_row + from;
+    const int64_t from = (int64_t) (p.part * walk.k_part + p.chunk) * S::BYTES;
+    const int n_bytes = (int) min((int64_t) S::BYTES, row_bytes - from), row0 = p.tile * MMV_ROWS;
+    const char *first = w + row0 * a.w_row + from;
     if (a.w_sixteens) {
         const int odd = (int) ((uintptr_t) first & 15);
         pieces.copy(first - odd, min(a.m - row0, (int) MMV_ROWS), odd + n_bytes, stage);
@@ -85,7 +86,7 @@ LANE void mmv_fetch(const mmv_args &a, const char *w, const mmv_walk &walk, cons
         for (int i = lane; i < MMV_ROWS * S::PIECES; i += 32) {
             const int r = i / S::PIECES, piece = i % S::PIECES;
             const char *src = first + r * a.w_row;
-            const int odd   = (int) ((uintptr_t) src & 15), left = odd + n_bytes - piece * 16;
+            const int odd = (int) ((uintptr_t) src & 15), left = odd + n_bytes - piece * 16;
             if (row0 + r < a.m && left > 0) {
                 copy16(stage + r * S::PITCH + piece * 16, src - odd + piece * 16, min(left, 16));
             }
@@ -101,7 +102,7 @@ LANE void mmv_columns(const mmv_args &a, int n, const uint16_t *x, int k_from, i
 #pragma unroll
         for (int part = 0; part < XP; part++) {
             const uint16_t *from = x + part * a.xh_rest * a.xh_col + k_from + piece * 8;
-            uint16_t *to         = xs + part * n * pitch + piece * 8;
+            uint16_t *to = xs + part * n * pitch + piece * 8;
             uint4 v[MMV_COLS];
 #pragma unroll
             for (int c = 0; c < MMV_COLS; c++) {
@@ -119,23 +120,21 @@ LANE void mmv_columns(const mmv_args &a, int n, const uint16_t *x, int k_from, i
 }
 
 // f32 has a second part of weights.
-template <class D, class P>
-LANE void mmv_rest(const D &d, P p, int sub, int t, const uint32_t *o, uint32_t *lo) {}
-template <class P>
-LANE void mmv_rest(const decode_f32 &d, P p, int sub, int t, const uint32_t *o, uint32_t *lo) {
+template <class D, class P> LANE void mmv_rest(const D &d, P p, int sub, int t, const uint32_t *o, uint32_t *lo) {
+}
+template <class P> LANE void mmv_rest(const decode_f32 &d, P p, int sub, int t, const uint32_t *o, uint32_t *lo) {
     d.rest(p, sub, t, o, lo);
 }
-template <class D>
-struct mmv_has_rest {
+template <class D> struct mmv_has_rest {
     enum { YES = 0 };
 };
-template <>
-struct mmv_has_rest<decode_f32> {
+template <> struct mmv_has_rest<decode_f32> {
     enum { YES = 1 };
 };
 
 template <class D, int XP, class P>
-LANE void mmv_sub(const D &d0, const D &d1, P p0, P p1, int sub, uint32_t x_addr, uint32_t x_part, int t, float *acc, float *more) {
+LANE void mmv_sub(
+    const D &d0, const D &d1, P p0, P p1, int sub, uint32_t x_addr, uint32_t x_part, int t, float *acc, float *more) {
     uint32_t x[4], o0[4], o1[4];
     ldmatrix4(x_addr + 64 * sub, x);
     d0.get(p0, sub, t, o0);
@@ -183,7 +182,7 @@ LANE void mmv_chunk(P p0, P p1, int valid, uint32_t x_addr, uint32_t x_part, int
 template <int WARPS>
 LANE void mmv_store(const mmv_args &a, int n, const float *red, const float *scale, float *y, int row0, bool add, int lane) {
     const int r = lane / 2, j0 = lane % 2 * 4;
-    float4 sum  = make_float4(0, 0, 0, 0);
+    float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll
     for (int i = 0; i < WARPS; i++) {
         const float4 v = reinterpret_cast<const float4 *>(red)[i * 32 + lane];
@@ -194,15 +193,14 @@ LANE void mmv_store(const mmv_args &a, int n, const float *red, const float *sca
     for (int i = 0; i < 4; i++) {
         if (j0 + i < n && row0 + r < a.m) {
             float *to = y + (j0 + i) * a.y_col + row0 + r;
-            *to       = add ? *to + all[i] * scale[j0 + i] : all[i] * scale[j0 + i];
+            *to = add ? *to + all[i] * scale[j0 + i] : all[i] * scale[j0 + i];
         }
     }
 }
 
 // How the sums of tiles meet: a warp puts its own into one of MMV_TILES places and goes on; one of them, another for each tile, waits
 // for all, adds and stores. Without barriers in shared memory (before sm_90) all wait at every tile.
-template <int WARPS>
-struct mmv_meeting {
+template <int WARPS> struct mmv_meeting {
     float *red;
     uint32_t bars; // of each place: all are there; it is free again
     int place, warp;
@@ -223,7 +221,7 @@ struct mmv_meeting {
 #if __CUDA_ARCH__ >= 900
         bar_wait(bars + 16 * place + 8, lap ^ 1);
 #endif
-        *reinterpret_cast<float2 *>(mine + g * 8 + 2 * t)       = make_float2(acc[0], acc[1]);
+        *reinterpret_cast<float2 *>(mine + g * 8 + 2 * t) = make_float2(acc[0], acc[1]);
         *reinterpret_cast<float2 *>(mine + (g + 8) * 8 + 2 * t) = make_float2(acc[2], acc[3]);
 #if __CUDA_ARCH__ >= 900
         __syncwarp();
@@ -253,14 +251,13 @@ struct mmv_meeting {
     }
 };
 
-template <class D, int XP, int WARPS>
-LANE void mmv(const mmv_args &a) {
+template <class D, int XP, int WARPS> LANE void mmv(const mmv_args &a) {
     typedef mmv_stage<D> S;
     extern __shared__ __align__(128) uint32_t smem[];
-    float *red      = reinterpret_cast<float *>(smem); // MMV_TILES times a tile of 16 x 8 for each warp, then the barriers
-    const int n     = min((int) MMV_COLS, a.n - (int) blockIdx.y * MMV_COLS); // columns of this block
+    float *red = reinterpret_cast<float *>(smem); // MMV_TILES times a tile of 16 x 8 for each warp, then the barriers
+    const int n = min((int) MMV_COLS, a.n - (int) blockIdx.y * MMV_COLS); // columns of this block
     const int pitch = a.k_part * D::CH + 8;
-    uint16_t *xs    = reinterpret_cast<uint16_t *>(red + MMV_FIXED(WARPS) / 4);
+    uint16_t *xs = reinterpret_cast<uint16_t *>(red + MMV_FIXED(WARPS) / 4);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const uint32_t ring_off = MMV_FIXED(WARPS) + XP * n * pitch * 2 + warp * a.n_stages * S::SIZE;
     const uint32_t ring = smem_addr(smem) + ring_off, meet_at = smem_addr(red + MMV_TILES * WARPS * 128);
@@ -269,17 +266,17 @@ LANE void mmv(const mmv_args &a) {
 
     let_next_start();
     const int z = blockIdx.z, i2 = z % a.ne2, i3 = z / a.ne2;
-    const char *w      = a.w + i2 / a.r2 * a.w_z2 + i3 / a.r3 * a.w_z3;
-    const int col0     = blockIdx.y * MMV_COLS;
-    const uint16_t *x  = a.xh + z * a.xh_z + col0 * a.xh_col;
+    const char *w = a.w + i2 / a.r2 * a.w_z2 + i3 / a.r3 * a.w_z3;
+    const int col0 = blockIdx.y * MMV_COLS;
+    const uint16_t *x = a.xh + z * a.xh_z + col0 * a.xh_col;
     const float *scale = a.scale + z * a.scale_z + col0;
-    float *y           = a.y + i2 * a.y_z2 + i3 * a.y_z3 + col0 * a.y_col;
+    float *y = a.y + i2 * a.y_z2 + i3 * a.y_z3 + col0 * a.y_col;
     mmv_walk walk;
-    walk.n_tiles  = (a.m + MMV_ROWS - 1) / MMV_ROWS;
+    walk.n_tiles = (a.m + MMV_ROWS - 1) / MMV_ROWS;
     walk.n_chunks = (a.k + D::CH - 1) / D::CH;
-    walk.k_part   = a.k_part;
-    walk.n_parts  = (walk.n_chunks + a.k_part - 1) / a.k_part;
-    walk.warp     = warp;
+    walk.k_part = a.k_part;
+    walk.n_parts = (walk.n_chunks + a.k_part - 1) / a.k_part;
+    walk.warp = warp;
     mmv_pieces<D> pieces;
     pieces.init(a.w_row, lane);
     // Weights may be on their way before the kernel ahead has written the columns.
@@ -297,7 +294,7 @@ LANE void mmv(const mmv_args &a) {
         wait_for_previous();
     }
     int stage = 0, fill = a.n_stages - 1, turn = 0;
-    const int col         = lane % 8 < n ? lane % 8 : 0;
+    const int col = lane % 8 < n ? lane % 8 : 0;
     const uint32_t x_addr = smem_addr(xs) + (col * pitch + lane / 8 * 8) * 2;
     for (int part = 0; part < walk.n_parts; part++) {
         __syncthreads();
@@ -318,20 +315,23 @@ LANE void mmv(const mmv_args &a) {
                     copy_wait(0);
                     __syncwarp();
                 }
-                const int k         = (part * a.k_part + c) * D::CH, valid = min((int) D::CH, a.k - k);
-                const char *row     = w + (int64_t) (tile * MMV_ROWS + g) * a.w_row + (int64_t) k / D::QK * D::BYTES;
+                const int k = (part * a.k_part + c) * D::CH, valid = min((int) D::CH, a.k - k);
+                const char *row = w + (int64_t) (tile * MMV_ROWS + g) * a.w_row + (int64_t) k / D::QK * D::BYTES;
                 const uint32_t odd0 = (uint32_t) (uintptr_t) row & 15, odd1 = (uint32_t) (uintptr_t) (row + 8 * a.w_row) & 15;
-                const uint32_t at = ring_off + stage * S::SIZE + g * S::PITCH, x_at = x_addr + c * D::CH * 2, x_part = n * pitch * 2;
+                const uint32_t at = ring_off + stage * S::SIZE + g * S::PITCH, x_at = x_addr + c * D::CH * 2,
+                               x_part = n * pitch * 2;
                 if (a.w_fours) { // rows at multiples of 4: chunks are, too, or at odd multiples of 2
                     const uint32_t two = S::BYTES % 4 == 0 ? 0 : odd0 & 2;
-                    const char *p0 = reinterpret_cast<const char *>(smem) + at + odd0 - two, *p1 = p0 + 8 * S::PITCH + odd1 - odd0;
+                    const char *p0 = reinterpret_cast<const char *>(smem) + at + odd0 - two,
+                               *p1 = p0 + 8 * S::PITCH + odd1 - odd0;
                     if (two == 0) {
                         mmv_chunk<D, XP, words>({p0, 0}, {p1, 0}, valid, x_at, x_part, t, acc, more);
                     } else {
                         mmv_chunk<D, XP, words>({p0, 2}, {p1, 2}, valid, x_at, x_part, t, acc, more);
                     }
                 } else {
-                    mmv_chunk<D, XP, bytes>({smem, at + odd0}, {smem, at + 8 * S::PITCH + odd1}, valid, x_at, x_part, t, acc, more);
+                    mmv_chunk<D, XP, bytes>(
+                        {smem, at + odd0}, {smem, at + 8 * S::PITCH + odd1}, valid, x_at, x_part, t, acc, more);
                 }
                 stage = stage + 1 == a.n_stages ? 0 : stage + 1;
             }

@@ -23,15 +23,25 @@ LANE float more_of(float a, float b) { // unlike fmaxf, not a number if one is n
 }
 struct mv_eight {
     float4 a, b;
-    LANE void set(const float4 *p) { a = p[0], b = p[1]; }
+    LANE void set(const float4 *p) {
+        a = p[0], b = p[1];
+    }
     LANE void scale(float f, const mv_eight &by) {
         a.x *= f * by.a.x, a.y *= f * by.a.y, a.z *= f * by.a.z, a.w *= f * by.a.w;
         b.x *= f * by.b.x, b.y *= f * by.b.y, b.z *= f * by.b.z, b.w *= f * by.b.w;
     }
-    LANE static float most4(float4 v) { return more_of(more_of(fabsf(v.x), fabsf(v.y)), more_of(fabsf(v.z), fabsf(v.w))); }
-    LANE static float square4(float4 v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
-    LANE float most() const { return more_of(most4(a), most4(b)); }
-    LANE float square() const { return square4(a) + square4(b); }
+    LANE static float most4(float4 v) {
+        return more_of(more_of(fabsf(v.x), fabsf(v.y)), more_of(fabsf(v.z), fabsf(v.w)));
+    }
+    LANE static float square4(float4 v) {
+        return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    }
+    LANE float most() const {
+        return more_of(most4(a), most4(b));
+    }
+    LANE float square() const {
+        return square4(a) + square4(b);
+    }
 };
 
 LANE float approx_rcp(float v) {
@@ -53,31 +63,33 @@ struct mv_rows {
     bytes row[2];
 };
 
-template <int N>
-struct mv_kind {};
+template <int N> struct mv_kind {};
 template <class B>
 LANE void mv_step(const B &t, const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum, mv_kind<1>);
 template <class B>
 LANE void mv_step(const B &t, const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum, mv_kind<2>);
 
-template <class T>
-struct mv_blocks {
+template <class T> struct mv_blocks {
     enum { QK = T::QK, BYTES = T::BYTES, STEP = 2048, STEP_BYTES = STEP / QK * BYTES };
     T dot;
 
     // Shared memory of a column of n_sub subs: two planes of 16 bytes a sub, then {scale, scaled sums of the two runs, of both}.
-    LANE static uint32_t column_size(int k) { return (uint32_t) (k / 32) * 48; }
-    LANE void init(int lane) { dot.init(lane); }
+    LANE static uint32_t column_size(int k) {
+        return (uint32_t) (k / 32) * 48;
+    }
+    LANE void init(int lane) {
+        dot.init(lane);
+    }
 
     // Elements 8 i to 8 i + 7: four threads that follow each other have a sub, two a run. All threads of a warp come here.
     LANE static void put(int i, const mv_eight &v, int k_n, char *xs) {
         const int n_sub = k_n / 32;
-        float most      = v.most();
-        most            = more_of(most, __shfl_xor_sync(~0u, most, 1));
-        most            = more_of(most, __shfl_xor_sync(~0u, most, 2));
-        const float up    = most >= 1e-36f ? 7.9375f * approx_rcp(most * 0.0625f) : 0.0f; // 127 / most, where that is a float
+        float most = v.most();
+        most = more_of(most, __shfl_xor_sync(~0u, most, 1));
+        most = more_of(most, __shfl_xor_sync(~0u, most, 2));
+        const float up = most >= 1e-36f ? 7.9375f * approx_rcp(most * 0.0625f) : 0.0f; // 127 / most, where that is a float
         const uint32_t lo = mv_whole(v.a, up), hi = mv_whole(v.b, up);
-        int sum           = __dp4a((int) lo, 0x01010101, __dp4a((int) hi, 0x01010101, 0));
+        int sum = __dp4a((int) lo, 0x01010101, __dp4a((int) hi, 0x01010101, 0));
         sum += __shfl_xor_sync(~0u, sum, 1);
         const int other = __shfl_xor_sync(~0u, sum, 2);
         if (8 * i >= k_n) {
@@ -87,13 +99,14 @@ struct mv_blocks {
         reinterpret_cast<uint2 *>(xs)[(w / 2 * n_sub + sub) * 2 + w % 2] = make_uint2(lo, hi);
         if (w == 0) {
             const float d = most <= FLT_MAX ? most * (1.0f / 127.0f) : NAN; // bytes have no infinity
-            reinterpret_cast<float4 *>(xs)[2 * n_sub + sub] = make_float4(d, d * (float) sum, d * (float) other, d * (float) (sum + other));
+            reinterpret_cast<float4 *>(xs)[2 * n_sub + sub] =
+                make_float4(d, d * (float) sum, d * (float) other, d * (float) (sum + other));
         }
     }
 
     LANE void one(const mv_rows &r, uint32_t more, int i, int n_sub, const char *xs, float *sum) const {
-        const int4 *x     = reinterpret_cast<const int4 *>(xs) + i;
-        const int4 a      = x[0], b = x[n_sub];
+        const int4 *x = reinterpret_cast<const int4 *>(xs) + i;
+        const int4 a = x[0], b = x[n_sub];
         const float4 head = reinterpret_cast<const float4 *>(x)[2 * n_sub];
         sum[0] += dot.of(r.row[0].at(more), a, b, head);
         sum[1] += dot.of(r.row[1].at(more), a, b, head);
@@ -124,7 +137,7 @@ LANE void mv_step(const B &t, const mv_rows &r, int from, int n, int k, const ch
     if (lane * 64 >= n) {
         return;
     }
-    const int4 *x  = reinterpret_cast<const int4 *>(xs) + from / 64 + lane, *y = x + n_sub / 2;
+    const int4 *x = reinterpret_cast<const int4 *>(xs) + from / 64 + lane, *y = x + n_sub / 2;
     const dot_x x0 = {x[0], x[n_sub], reinterpret_cast<const float4 *>(x)[2 * n_sub]};
     const dot_x x1 = {y[0], y[n_sub], reinterpret_cast<const float4 *>(y)[2 * n_sub]};
     sum[0] += t.dot.of(r.row[0], x0, x1);
@@ -136,8 +149,11 @@ LANE void mv_step(const B &t, const mv_rows &r, int from, int n, int k, const ch
 template <int TYPE> // 1 f16, 2 bf16
 struct mv_dense {
     enum { QK = 1, BYTES = 2, STEP = 1024, STEP_BYTES = 2048 };
-    LANE static uint32_t column_size(int k) { return (uint32_t) (k + 7) / 8 * 32; }
-    LANE void init(int) {}
+    LANE static uint32_t column_size(int k) {
+        return (uint32_t) (k + 7) / 8 * 32;
+    }
+    LANE void init(int) {
+    }
     // planes of four: elements 8i..8i+3, then 8i+4..8i+7
     LANE static void put(int i, const mv_eight &v, int k_n, char *xs) {
         float4 *to = reinterpret_cast<float4 *>(xs);
@@ -171,12 +187,12 @@ struct mv_dense {
             }
         }
         float more = pair(w[1], a.z, a.w, 0.0f);
-        sum        = pair(w[0], a.x, a.y, sum);
-        more       = pair(w[3], b.z, b.w, more);
+        sum = pair(w[0], a.x, a.y, sum);
+        more = pair(w[3], b.z, b.w, more);
         return pair(w[2], b.x, b.y, sum) + more;
     }
     LANE void step(const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum) const {
-        const int n8     = (k + 7) / 8;
+        const int n8 = (k + 7) / 8;
         const float4 *xv = reinterpret_cast<const float4 *>(xs) + from / 8;
 #pragma unroll
         for (int j = 0; j < STEP / 256; j++) {
@@ -192,8 +208,11 @@ struct mv_dense {
 
 struct mv_floats {
     enum { QK = 1, BYTES = 4, STEP = 512, STEP_BYTES = 2048 };
-    LANE static uint32_t column_size(int k) { return (uint32_t) (k + 7) / 8 * 32; }
-    LANE void init(int) {}
+    LANE static uint32_t column_size(int k) {
+        return (uint32_t) (k + 7) / 8 * 32;
+    }
+    LANE void init(int) {
+    }
     LANE static void put(int i, const mv_eight &v, int k_n, char *xs) {
         float4 *to = reinterpret_cast<float4 *>(xs) + 2 * i;
         if (8 * i < k_n) {
@@ -206,11 +225,11 @@ struct mv_floats {
             w = *reinterpret_cast<const float4 *>(row.base + ((row.off + 16 * i) >> 2));
         } else {
             const float *p = reinterpret_cast<const float *>(row.base + ((row.off + 16 * i) >> 2));
-            w              = make_float4(p[0], p[1], p[2], p[3]);
+            w = make_float4(p[0], p[1], p[2], p[3]);
         }
         float more = left > 1 ? w.y * x.y : 0.0f;
-        sum        = fmaf(w.x, x.x, sum);
-        more       = left > 3 ? fmaf(w.w, x.w, more) : more;
+        sum = fmaf(w.x, x.x, sum);
+        more = left > 3 ? fmaf(w.w, x.w, more) : more;
         return (left > 2 ? fmaf(w.z, x.z, sum) : sum) + more;
     }
     LANE void step(const mv_rows &r, int from, int n, int, const char *xs, int lane, float *sum) const {
@@ -256,8 +275,7 @@ LANE mv_eight mv_part(const float *x, int i, int k) {
     }
     return {make_float4(v[0], v[1], v[2], v[3]), make_float4(v[4], v[5], v[6], v[7])};
 }
-template <class T>
-LANE void mv_odd_column(const mv_args &a, const float *x, char *xs, char *part) {
+template <class T> LANE void mv_odd_column(const mv_args &a, const float *x, char *xs, char *part) {
     float sum = 0.0f, f = 0.0f;
     if (a.norm != NULL) {
         for (int i = threadIdx.x; 8 * i < a.k; i += MV_THREADS) {
@@ -268,7 +286,7 @@ LANE void mv_odd_column(const mv_args &a, const float *x, char *xs, char *part) 
 #pragma unroll 1
     for (int first = 0; 8 * first < a.k; first += MV_THREADS) {
         const int i = first + threadIdx.x;
-        mv_eight v  = mv_part(x, i, a.k);
+        mv_eight v = mv_part(x, i, a.k);
         if (a.norm != NULL) {
             v.scale(f, mv_part(a.norm, i, a.k));
         }
@@ -277,8 +295,7 @@ LANE void mv_odd_column(const mv_args &a, const float *x, char *xs, char *part) 
 }
 
 // All of a thread's loads are on their way before the first is used; AHEAD of them are one round.
-template <int AHEAD>
-LANE void mv_round(const mv_args &a, const float *x, int first, mv_eight *v) {
+template <int AHEAD> LANE void mv_round(const mv_args &a, const float *x, int first, mv_eight *v) {
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
         const int i = first + j * MV_THREADS + threadIdx.x;
@@ -288,8 +305,7 @@ LANE void mv_round(const mv_args &a, const float *x, int first, mv_eight *v) {
         }
     }
 }
-template <class T, int AHEAD>
-LANE void mv_puts(const mv_args &a, int first, const mv_eight *v, char *xs) {
+template <class T, int AHEAD> LANE void mv_puts(const mv_args &a, int first, const mv_eight *v, char *xs) {
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
         if (8 * (first + j * MV_THREADS + (int) (threadIdx.x & ~31u)) < a.k) { // a warp together
@@ -298,8 +314,7 @@ LANE void mv_puts(const mv_args &a, int first, const mv_eight *v, char *xs) {
     }
 }
 
-template <class T, int AHEAD>
-LANE void mv_column(const mv_args &a, const float *x, char *xs, char *part) {
+template <class T, int AHEAD> LANE void mv_column(const mv_args &a, const float *x, char *xs, char *part) {
     if ((((uintptr_t) x | (uintptr_t) a.norm) % 16 | a.k % 8) != 0) {
         mv_odd_column<T>(a, x, xs, part);
     } else if (a.norm != NULL) { // MV_NORM_MAX: one round
@@ -342,7 +357,7 @@ struct mv_walk {
     int row_bytes, n_turns;
     LANE void init(const mv_args &a, int bytes) {
         row_bytes = bytes;
-        n_turns   = a.glu != MV_GLU_NONE ? a.m[0] : 0;
+        n_turns = a.glu != MV_GLU_NONE ? a.m[0] : 0;
         for (int i = 0; i < a.n_parts && a.glu == MV_GLU_NONE; i++) {
             n_turns += (a.m[i] + 1) / 2;
         }
@@ -358,8 +373,8 @@ struct mv_walk {
             }
             p->row *= 2;
         }
-        const int64_t at   = w_off + p->row * a.w_row;
-        const char *first  = a.w[p->part] + at;
+        const int64_t at = w_off + p->row * a.w_row;
+        const char *first = a.w[p->part] + at;
         const char *second = a.glu != MV_GLU_NONE ? a.w[1] + at : p->row + 1 < a.m[p->part] ? first + a.w_row : first;
         p->odd[0] = (int) ((uintptr_t) first & 15), p->odd[1] = (int) ((uintptr_t) second & 15);
         p->w[0] = first - p->odd[0], p->w[1] = second - p->odd[1];
@@ -378,8 +393,7 @@ struct mv_walk {
     }
 };
 
-template <class T>
-LANE void mv_fetch(const mv_place &p, uint32_t to, uint32_t stage, uint32_t bar, int lane) {
+template <class T> LANE void mv_fetch(const mv_place &p, uint32_t to, uint32_t stage, uint32_t bar, int lane) {
     static_assert(T::STEP_BYTES % 16 == 0, "steps keep what a row's address is off");
     const int n_bytes = min((int) T::STEP_BYTES, p.left);
 #if __CUDA_ARCH__ >= 900
@@ -390,7 +404,7 @@ LANE void mv_fetch(const mv_place &p, uint32_t to, uint32_t stage, uint32_t bar,
         bulk_copy(to + stage, p.w[1], size[1], bar);
     }
 #else
-#pragma unroll
+#    pragma unroll
     for (int r = 0; r < 2; r++) {
         for (int at = lane * 16; at < p.odd[r] + n_bytes; at += 512) {
             copy16(to + r * stage + at, p.w[r] + at, min(p.odd[r] + n_bytes - at, 16));
@@ -427,7 +441,7 @@ LANE float mv_gate(int glu, float x) {
 // The sums of a warp's threads: of the first row in threads 0 to 15, of the second in 16 to 31.
 LANE float mv_sum(const float *sum, int lane) {
     const bool second = lane >= 16;
-    float mine        = second ? sum[1] : sum[0];
+    float mine = second ? sum[1] : sum[0];
     mine += __shfl_xor_sync(~0u, second ? sum[0] : sum[1], 16);
 #pragma unroll
     for (int i = 8; i > 0; i /= 2) {
@@ -448,13 +462,12 @@ LANE void mv_store(const mv_args &a, const mv_place &p, float sum, int64_t y_off
     }
 }
 
-template <class T>
-LANE void mv(const mv_args &a) {
+template <class T> LANE void mv(const mv_args &a) {
     enum { ROW = (T::STEP_BYTES + 30) / 16 * 16 + 16, STAGE = 2 * ROW };
     extern __shared__ __align__(128) uint32_t smem[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     // [a warp's barriers, and a float behind them][column][rings]
-    char *xs                = reinterpret_cast<char *>(smem) + MV_WARPS * 64;
+    char *xs = reinterpret_cast<char *>(smem) + MV_WARPS * 64;
     const uint32_t ring_off = MV_WARPS * 64 + (T::column_size(a.k) + 15) / 16 * 16 + warp * a.n_stages * STAGE;
     const uint32_t ring = smem_addr(smem) + ring_off, bars = smem_addr(smem) + warp * 64;
     let_next_start();
@@ -494,12 +507,12 @@ LANE void mv(const mv_args &a) {
     t.init(lane);
     mv_column<T, MV_AHEAD>(a, x, xs, reinterpret_cast<char *>(smem) + 56);
     __syncthreads();
-    int stage    = 0;
+    int stage = 0;
     uint32_t lap = 0;
     while (at.turn < walk.n_turns) {
         const bool is_there = a.add != NULL && at.row + lane / 16 < a.m[at.part];
-        const float more    = is_there ? a.add[at.row + lane / 16] : 0.0f;
-        float sum[2]        = {0.0f, 0.0f};
+        const float more = is_there ? a.add[at.row + lane / 16] : 0.0f;
+        float sum[2] = {0.0f, 0.0f};
         for (int from = 0; from < a.k; from += T::STEP) {
 #if __CUDA_ARCH__ >= 900
             bar_wait(bars + 8 * stage, lap);
@@ -508,7 +521,7 @@ LANE void mv(const mv_args &a) {
             __syncwarp();
 #endif
             const uint32_t here = ring_off + stage * STAGE;
-            const mv_rows rows  = {{{smem, here + at.odd[0]}, {smem, here + ROW + at.odd[1]}}};
+            const mv_rows rows = {{{smem, here + at.odd[0]}, {smem, here + ROW + at.odd[1]}}};
             t.step(rows, from, min((int) T::STEP, a.k - from), a.k, xs, lane, sum);
             __syncwarp();
             if (ahead.turn < walk.n_turns) {

@@ -13,9 +13,14 @@ enum { MVB_ROWS = 4 };
 LANE uint4 mvb_read(const char *p, bool is_const) {
     uint4 v;
     if (is_const) {
-        asm volatile("ld.global.nc.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];\n" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+        asm volatile("ld.global.nc.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];\n"
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                     : "l"(p));
     } else {
-        asm volatile("ld.global.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];\n" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+        asm volatile("ld.global.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];\n"
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                     : "l"(p)
+                     : "memory");
     }
     return v;
 }
@@ -30,15 +35,17 @@ struct mvb_16 : mv_dense<TYPE> {
     }
     LANE float dot(uint4 w, float sum) const {
         float more = this->pair(w.y, a.z, a.w, 0.0f);
-        sum        = this->pair(w.x, a.x, a.y, sum);
-        more       = this->pair(w.w, b.z, b.w, more);
+        sum = this->pair(w.x, a.x, a.y, sum);
+        more = this->pair(w.w, b.z, b.w, more);
         return this->pair(w.z, b.x, b.y, sum) + more;
     }
 };
 struct mvb_32 : mv_floats {
     enum { PIECE = 4 };
     float4 x;
-    LANE void column(int i, int, const char *xs) { x = reinterpret_cast<const float4 *>(xs)[i]; }
+    LANE void column(int i, int, const char *xs) {
+        x = reinterpret_cast<const float4 *>(xs)[i];
+    }
     LANE float dot(uint4 w, float sum) const {
         const float more = fmaf(__uint_as_float(w.w), x.w, __uint_as_float(w.y) * x.y);
         return fmaf(__uint_as_float(w.z), x.z, fmaf(__uint_as_float(w.x), x.x, sum)) + more;
@@ -48,31 +55,33 @@ struct mvb_32 : mv_floats {
 // A turn: four neighbouring rows of one matrix, or with a gate two of both. Where a row is missing another is read in its place.
 struct mvb_place {
     const char *p0, *p1, *p2, *p3; // the rows, at the thread's next piece
-    int turn, part, row, end; // end: behind its last row
+    int turn, part, row, end;      // end: behind its last row
 };
 
 struct mvb_walk {
     int64_t w_off, step; // step: from a turn's rows behind their last piece to those of the block's next turn
     int per;             // rows of a turn of each matrix
-    LANE int turns(const mv_args &a, int part) const { return (a.m[part] + per - 1) / per; }
+    LANE int turns(const mv_args &a, int part) const {
+        return (a.m[part] + per - 1) / per;
+    }
     LANE void init(const mv_args &a, int n_pieces) {
-        per     = a.glu != MV_GLU_NONE ? 2 : 4;
-        step    = (int64_t) gridDim.x * per * a.w_row - (n_pieces + MV_THREADS - 1) / MV_THREADS * (16 * MV_THREADS);
+        per = a.glu != MV_GLU_NONE ? 2 : 4;
+        step = (int64_t) gridDim.x * per * a.w_row - (n_pieces + MV_THREADS - 1) / MV_THREADS * (16 * MV_THREADS);
     }
     LANE void find(const mv_args &a, mvb_place *p) const {
         p->part = 0, p->row = p->turn;
         while (a.glu == MV_GLU_NONE && p->part < a.n_parts - 1 && p->row >= turns(a, p->part)) {
             p->row -= turns(a, p->part++);
         }
-        p->row             = p->turn < a.n_full ? p->row * per : a.n_full * per + (p->turn - a.n_full) * a.n_last;
-        p->end             = min(a.m[p->part], p->row + (p->turn < a.n_full ? per : a.n_last));
-        const int64_t at   = w_off + p->row * a.w_row + 16 * (int) threadIdx.x;
-        const int left     = p->end - p->row;
+        p->row = p->turn < a.n_full ? p->row * per : a.n_full * per + (p->turn - a.n_full) * a.n_last;
+        p->end = min(a.m[p->part], p->row + (p->turn < a.n_full ? per : a.n_last));
+        const int64_t at = w_off + p->row * a.w_row + 16 * (int) threadIdx.x;
+        const int left = p->end - p->row;
         const char *second = a.glu != MV_GLU_NONE ? a.w[1] + at : a.w[p->part] + at + (left > 2 ? 2 * a.w_row : 0);
-        p->p0              = a.w[p->part] + at;
-        p->p1              = p->p0 + (left > 1 ? a.w_row : 0);
-        p->p2              = second;
-        p->p3              = second + (left > per - 1 ? a.w_row : 0);
+        p->p0 = a.w[p->part] + at;
+        p->p1 = p->p0 + (left > 1 ? a.w_row : 0);
+        p->p2 = second;
+        p->p3 = second + (left > per - 1 ? a.w_row : 0);
     }
     // Most turns are a fixed way further.
     LANE void next(const mv_args &a, mvb_place *p) const {
@@ -104,7 +113,7 @@ LANE float mvb_sum(const float *sum, int lane) {
 
 // What becomes of a turn's sums, by one warp: red has one of each warp for each row.
 LANE void mvb_store(const mv_args &a, int part, int row, int end, const float *red, int64_t y_off, int lane) {
-    float sum   = red[lane] + red[lane + 32];
+    float sum = red[lane] + red[lane + 32];
     sum += __shfl_xor_sync(~0u, sum, 4);
     sum += __shfl_xor_sync(~0u, sum, 8);
     sum += __shfl_xor_sync(~0u, sum, 16);
@@ -118,13 +127,12 @@ LANE void mvb_store(const mv_args &a, int part, int row, int end, const float *r
     }
 }
 
-template <class T>
-LANE void mv_block(const mv_args &a) {
+template <class T> LANE void mv_block(const mv_args &a) {
     static_assert(MV_WARPS * MVB_ROWS == 64, "mvb_store adds two values a thread");
     extern __shared__ __align__(128) uint32_t smem[];
     __shared__ float red[2][MV_WARPS * MVB_ROWS];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    char *xs       = reinterpret_cast<char *>(smem) + MV_WARPS * 64;
+    char *xs = reinterpret_cast<char *>(smem) + MV_WARPS * 64;
     let_next_start();
     if (a.wait && (a.ids != NULL || !a.w_const)) {
         wait_for_previous();
@@ -138,11 +146,12 @@ LANE void mv_block(const mv_args &a) {
     mvb_place at;
     uint4 w0, w1, w2, w3;
     w0 = w1 = w2 = w3 = make_uint4(0, 0, 0, 0);
-    at.turn           = blockIdx.x;
+    at.turn = blockIdx.x;
     if (at.turn < a.n_turns) {
         walk.find(a, &at);
         if (threadIdx.x < n_pieces) {
-            w0 = mvb_read(at.p0, a.w_const), w1 = mvb_read(at.p1, a.w_const), w2 = mvb_read(at.p2, a.w_const), w3 = mvb_read(at.p3, a.w_const);
+            w0 = mvb_read(at.p0, a.w_const), w1 = mvb_read(at.p1, a.w_const), w2 = mvb_read(at.p2, a.w_const),
+            w3 = mvb_read(at.p3, a.w_const);
         }
     }
     if (a.wait) {
@@ -168,7 +177,8 @@ LANE void mv_block(const mv_args &a) {
                 next = at.turn < a.n_turns ? threadIdx.x : n_pieces;
             }
             if (next < n_pieces) {
-                w0 = mvb_read(at.p0, a.w_const), w1 = mvb_read(at.p1, a.w_const), w2 = mvb_read(at.p2, a.w_const), w3 = mvb_read(at.p3, a.w_const);
+                w0 = mvb_read(at.p0, a.w_const), w1 = mvb_read(at.p1, a.w_const), w2 = mvb_read(at.p2, a.w_const),
+                w3 = mvb_read(at.p3, a.w_const);
             }
         }
         const float mine = mvb_sum(sum, lane);

@@ -29,7 +29,7 @@ DEV float norm_scale(int what, float sum_sq, int64_t n, float eps) {
 KERNEL norm_any(const __grid_constant__ struct cuda_norm_args g) {
     dep_begin();
     const int64_t n = g.dst.ne[0];
-    const row_at r  = row_of(g.dst, blockIdx.x);
+    const row_at r = row_of(g.dst, blockIdx.x);
     const char *a = row_start(g.a, r), *b = g.b.p != nullptr ? row_start_repeat(g.b, r) : nullptr;
     char *sum = g.sum.p != nullptr ? row_start(g.sum, r) : nullptr, *y = row_start(g.dst, r);
     float s = 0.0f, s2 = 0.0f;
@@ -42,19 +42,20 @@ KERNEL norm_any(const __grid_constant__ struct cuda_norm_args g) {
         s += v;
         s2 += v * v;
     }
-    const char *x        = b != nullptr ? sum : a;
+    const char *x = b != nullptr ? sum : a;
     const int64_t x_step = b != nullptr ? g.sum.nb[0] : g.a.nb[0];
-    float mean           = 0.0f;
+    float mean = 0.0f;
     if (g.what == CUDA_NORM_PLAIN) {
         mean = block_sum(s) / (float) n;
-        s2   = 0.0f;
+        s2 = 0.0f;
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
             const float v = *(const float *) (x + i * x_step) - mean;
             s2 += v * v;
         }
     }
     const float scale = norm_scale(g.what, block_sum(s2), n, g.eps);
-    const char *mul = g.mul.p != nullptr ? row_start_repeat(g.mul, r) : nullptr, *add = g.add.p != nullptr ? row_start_repeat(g.add, r) : nullptr;
+    const char *mul = g.mul.p != nullptr ? row_start_repeat(g.mul, r) : nullptr,
+               *add = g.add.p != nullptr ? row_start_repeat(g.add, r) : nullptr;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
         float v = (*(const float *) (x + i * x_step) - mean) * scale;
         v *= mul != nullptr ? *(const float *) (mul + i % g.mul.ne[0] * g.mul.nb[0]) : 1.0f;
@@ -76,28 +77,29 @@ KERNEL norm_fours(const __grid_constant__ struct cuda_norm_args g) {
     float4 v[4], m[4], p[4]; // weights and bias come along with the row: one wait for all of them
     const row_at r = row_of(g.dst, blockIdx.x);
     dep_begin();
-    const float4 *a = (const float4 *) row_start(g.a, r), *b = g.b.p != nullptr ? (const float4 *) row_start_repeat(g.b, r) : nullptr;
+    const float4 *a = (const float4 *) row_start(g.a, r),
+                 *b = g.b.p != nullptr ? (const float4 *) row_start_repeat(g.b, r) : nullptr;
     const float4 *mul = g.mul.p != nullptr ? (const float4 *) row_start_repeat(g.mul, r) : nullptr;
     const float4 *add = g.add.p != nullptr ? (const float4 *) row_start_repeat(g.add, r) : nullptr;
-    float4 *to      = g.sum.p != nullptr ? (float4 *) row_start(g.sum, r) : nullptr;
+    float4 *to = g.sum.p != nullptr ? (float4 *) row_start(g.sum, r) : nullptr;
     float s = 0.0f, s2 = 0.0f;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         const int i = threadIdx.x + j * blockDim.x;
-        v[j]        = i < n4 ? a[i] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        m[j]        = mul != nullptr && i < n4 ? mul[i] : make_float4(1.0f, 1.0f, 1.0f, 1.0f);
-        p[j]        = add != nullptr && i < n4 ? add[i] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        v[j] = i < n4 ? a[i] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        m[j] = mul != nullptr && i < n4 ? mul[i] : make_float4(1.0f, 1.0f, 1.0f, 1.0f);
+        p[j] = add != nullptr && i < n4 ? add[i] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if (b != nullptr && i < n4) {
             const float4 w = b[i];
-            v[j]           = make_float4(v[j].x + w.x, v[j].y + w.y, v[j].z + w.z, v[j].w + w.w);
-            to[i]          = v[j];
+            v[j] = make_float4(v[j].x + w.x, v[j].y + w.y, v[j].z + w.z, v[j].w + w.w);
+            to[i] = v[j];
         }
         s += sum4(v[j]);
         s2 += dot4(v[j]);
     }
     if (g.what == CUDA_NORM_PLAIN) {
         const float mean = block_sum(s) / (float) g.dst.ne[0];
-        s2               = 0.0f;
+        s2 = 0.0f;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             if (threadIdx.x + j * blockDim.x < n4) {
@@ -107,13 +109,13 @@ KERNEL norm_fours(const __grid_constant__ struct cuda_norm_args g) {
         }
     }
     const float scale = norm_scale(g.what, block_sum(s2), g.dst.ne[0], g.eps);
-    float4 *y         = (float4 *) row_start(g.dst, r);
+    float4 *y = (float4 *) row_start(g.dst, r);
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         const int i = threadIdx.x + j * blockDim.x;
         if (i < n4) {
-            y[i] = make_float4(v[j].x * scale * m[j].x + p[j].x, v[j].y * scale * m[j].y + p[j].y, v[j].z * scale * m[j].z + p[j].z,
-                v[j].w * scale * m[j].w + p[j].w);
+            y[i] = make_float4(v[j].x * scale * m[j].x + p[j].x, v[j].y * scale * m[j].y + p[j].y,
+                v[j].z * scale * m[j].z + p[j].z, v[j].w * scale * m[j].w + p[j].w);
         }
     }
 }
@@ -153,11 +155,12 @@ DEV float head_slope(const struct cuda_softmax_args &g, int64_t head) {
 KERNEL soft_max(const __grid_constant__ struct cuda_softmax_args g) {
     dep_begin();
     const int64_t n = g.dst.ne[0];
-    const row_at r  = row_of(g.dst, blockIdx.x);
-    const float *x  = (const float *) row_start(g.a, r);
-    float *y        = (float *) row_start(g.dst, r);
-    const char *m   = g.mask.p != nullptr ? at(g.mask, 0, r.i1, r.i2 % g.mask.ne[2], r.i3 % g.mask.ne[3]) : nullptr;
-    const float slope = head_slope(g, r.i2), sink = g.sinks != nullptr ? *(const float *) (g.sinks + r.i2 * g.sinks_nb) : -INFINITY;
+    const row_at r = row_of(g.dst, blockIdx.x);
+    const float *x = (const float *) row_start(g.a, r);
+    float *y = (float *) row_start(g.dst, r);
+    const char *m = g.mask.p != nullptr ? at(g.mask, 0, r.i1, r.i2 % g.mask.ne[2], r.i3 % g.mask.ne[3]) : nullptr;
+    const float slope = head_slope(g, r.i2),
+                sink = g.sinks != nullptr ? *(const float *) (g.sinks + r.i2 * g.sinks_nb) : -INFINITY;
     float max = sink, sum = 0.0f;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
         float v = x[i] * g.scale;
@@ -165,12 +168,12 @@ KERNEL soft_max(const __grid_constant__ struct cuda_softmax_args g) {
             v += slope * load_number(m + i * g.mask.nb[0], g.mask.type);
         }
         y[i] = v;
-        max  = fmaxf(max, v);
+        max = fmaxf(max, v);
     }
     max = block_max(max);
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
         const float v = expf(y[i] - max);
-        y[i]          = v;
+        y[i] = v;
         sum += v;
     }
     sum = block_sum(sum);

@@ -14,15 +14,18 @@ KERNEL im2col(const __grid_constant__ struct cuda_conv_args g) {
     const int size = g.type == GGML_TYPE_F32 ? 4 : 2;
     for (int64_t i = thread_index(); i < length * count * c.n_batch; i += thread_count()) {
         int64_t e = i % length, w = i / length;
-        const int64_t kx = e % c.k[0], ky = e / c.k[0] % c.k[1], kz = e / (c.k[0] * c.k[1]) % c.k[2], ic = e / (c.k[0] * c.k[1] * c.k[2]);
+        const int64_t kx = e % c.k[0], ky = e / c.k[0] % c.k[1], kz = e / (c.k[0] * c.k[1]) % c.k[2],
+                      ic = e / (c.k[0] * c.k[1] * c.k[2]);
         const int64_t batch = w / count;
         w %= count;
         const int64_t x = w % c.out[0] * c.stride[0] - c.pad[0] + kx * c.dil[0];
         const int64_t y = w / c.out[0] % c.out[1] * c.stride[1] - c.pad[1] + ky * c.dil[1];
         const int64_t z = w / (c.out[0] * c.out[1]) * c.stride[2] - c.pad[2] + kz * c.dil[2];
-        const bool in   = x >= 0 && x < c.n[0] && y >= 0 && y < c.n[1] && z >= 0 && z < c.n[2];
-        const float v   = in ? load_number(g.data + x * c.nb[0] + y * c.nb[1] + z * c.nb[2] + ic * c.nb_channel + batch * c.nb_batch, g.data_type)
-                             : 0.0f;
+        const bool in = x >= 0 && x < c.n[0] && y >= 0 && y < c.n[1] && z >= 0 && z < c.n[2];
+        const float v =
+            in ? load_number(
+                     g.data + x * c.nb[0] + y * c.nb[1] + z * c.nb[2] + ic * c.nb_channel + batch * c.nb_batch, g.data_type)
+               : 0.0f;
         store_number(g.dst + i * size, g.type, v);
     }
 }
@@ -44,12 +47,13 @@ template <bool HALVES> DEV void conv(const struct cuda_conv_args &g) {
     for (int64_t ic = 0; ic < c.n_channels; ic++) {
         const char *plane = g.data + ic * c.nb_channel + batch * c.nb_batch;
         for (int64_t t = 0; t < n_taps; t++) {
-            const int64_t x = x0 + t % c.k[0] * c.dil[0], y = y0 + t / c.k[0] % c.k[1] * c.dil[1], z = z0 + t / (c.k[0] * c.k[1]) * c.dil[2];
+            const int64_t x = x0 + t % c.k[0] * c.dil[0], y = y0 + t / c.k[0] % c.k[1] * c.dil[1],
+                          z = z0 + t / (c.k[0] * c.k[1]) * c.dil[2];
             if (x < 0 || x >= c.n[0] || y < 0 || y >= c.n[1] || z < 0 || z >= c.n[2]) {
                 continue;
             }
             float v = *(const float *) (plane + x * c.nb[0] + y * c.nb[1] + z * c.nb[2]);
-            v       = HALVES ? half_to_float(float_to_half(v)) : v;
+            v = HALVES ? half_to_float(float_to_half(v)) : v;
 #pragma unroll
             for (int o = 0; o < CONV_OUT; o++) {
                 if (oc0 + o < g.n_out) {
@@ -80,7 +84,7 @@ KERNEL conv_dw(const __grid_constant__ struct cuda_window_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
-        float sum   = 0.0f;
+        float sum = 0.0f;
         for (int64_t ky = 0; ky < g.a.ne[1]; ky++) {
             const int64_t y = x.i1 * g.p[1] - g.p[3] + ky * g.p[5];
             for (int64_t kx = 0; kx < g.a.ne[0] && y >= 0 && y < g.b.ne[1]; kx++) {
@@ -101,9 +105,9 @@ KERNEL conv_transpose(const __grid_constant__ struct cuda_window_args g) {
     const bool flat = g.p[1] == 0, halves = g.a.type == GGML_TYPE_F16;
     const int64_t kx_n = g.a.ne[0], ky_n = flat ? 1 : g.a.ne[1], n_in = flat ? g.a.ne[2] : g.a.ne[3];
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
-        const at4 x      = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
+        const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
         const int64_t oy = flat ? 0 : x.i1, oc = flat ? x.i1 : x.i2, batch = flat ? 0 : x.i3;
-        float sum        = 0.0f;
+        float sum = 0.0f;
         for (int64_t iy = 0; iy < (flat ? 1 : g.b.ne[1]); iy++) {
             const int64_t ky = oy - iy * s;
             for (int64_t ix = 0; ix < g.b.ne[0] && ky >= 0 && ky < ky_n; ix++) {
@@ -112,9 +116,9 @@ KERNEL conv_transpose(const __grid_constant__ struct cuda_window_args g) {
                     continue;
                 }
                 for (int64_t c = 0; c < n_in; c++) {
-                    float v       = *(const float *) (flat ? at(g.b, ix, c, 0, 0) : at(g.b, ix, iy, c, batch));
+                    float v = *(const float *) (flat ? at(g.b, ix, c, 0, 0) : at(g.b, ix, iy, c, batch));
                     const float k = load_number(flat ? at(g.a, kx, oc, c, 0) : at(g.a, kx, ky, oc, c), g.a.type);
-                    v             = halves ? half_to_float(float_to_half(v)) : v;
+                    v = halves ? half_to_float(float_to_half(v)) : v;
                     sum += v * k;
                 }
             }
@@ -128,20 +132,20 @@ KERNEL pool(const __grid_constant__ struct cuda_window_args g) {
     dep_begin();
     const bool max = g.p[0] == GGML_OP_POOL_MAX, rows = g.p[7] != 0;
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
-        const at4 x      = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
+        const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
         const int64_t x0 = x.i0 * g.p[3] - g.p[5], y0 = rows ? x.i1 : x.i1 * g.p[4] - g.p[6];
-        float v          = max ? -3.402823466e+38f : 0.0f;
-        int64_t n        = 0;
+        float v = max ? -3.402823466e+38f : 0.0f;
+        int64_t n = 0;
         for (int64_t y = y0; y < y0 + (rows ? 1 : g.p[2]); y++) {
             for (int64_t j = x0; j < x0 + g.p[1] && y >= 0 && y < g.a.ne[1]; j++) {
                 if (j >= 0 && j < g.a.ne[0]) {
                     const float e = load_number(at(g.a, j, y, x.i2, x.i3), g.a.type);
-                    v             = max ? (v > e ? v : e) : v + e;
+                    v = max ? (v > e ? v : e) : v + e;
                     n++;
                 }
             }
         }
-        n                       = rows ? n : (int64_t) g.p[1] * g.p[2];
+        n = rows ? n : (int64_t) g.p[1] * g.p[2];
         *(float *) at(g.dst, x) = max ? v : n > 0 ? v / (float) n : 0.0f;
     }
 }
@@ -152,7 +156,7 @@ KERNEL pool_back(const __grid_constant__ struct cuda_window_args g) {
     const bool max = g.p[0] == GGML_OP_POOL_MAX;
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
-        float sum   = 0.0f;
+        float sum = 0.0f;
         for (int64_t oy = 0; oy < g.a.ne[1]; oy++) {
             const int64_t y0 = oy * g.p[4] - g.p[6];
             if (x.i1 < y0 || x.i1 >= y0 + g.p[2]) {
@@ -169,7 +173,7 @@ KERNEL pool_back(const __grid_constant__ struct cuda_window_args g) {
                     continue;
                 }
                 int64_t xm = -1, ym = -1;
-                float top  = -3.402823466e+38f;
+                float top = -3.402823466e+38f;
                 for (int64_t y = y0 < 0 ? 0 : y0; y < y0 + g.p[2] && y < g.dst.ne[1]; y++) {
                     for (int64_t j = x0 < 0 ? 0 : x0; j < x0 + g.p[1] && j < g.dst.ne[0]; j++) {
                         const float e = load_number(at(g.b, j, y, x.i2, x.i3), g.b.type);
@@ -188,12 +192,12 @@ KERNEL pool_back(const __grid_constant__ struct cuda_window_args g) {
 // Columns back to pictures, p: s0 s1 p0 p1 d0 d1 is_2d; a the columns, b the kernel's shape.
 KERNEL im2col_back(const __grid_constant__ struct cuda_window_args g) {
     dep_begin();
-    const bool flat  = g.p[6] != 1;
+    const bool flat = g.p[6] != 1;
     const int64_t kw = g.b.ne[0], kh = flat ? 1 : g.b.ne[1], oh = flat ? 1 : g.a.ne[2];
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
-        const at4 x     = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
+        const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
         const int64_t y = flat ? 0 : x.i1, ic = flat ? x.i1 : x.i2, batch = flat ? x.i2 : x.i3;
-        float sum       = 0.0f;
+        float sum = 0.0f;
         for (int64_t oy = 0; oy < oh; oy++) {
             for (int64_t ky = 0; ky < kh; ky++) {
                 if (!flat && oy * g.p[1] - g.p[3] + ky * g.p[5] != y) {
@@ -219,7 +223,7 @@ KERNEL col2im(const __grid_constant__ struct cuda_window_args g) {
     const int64_t k = g.a.ne[0] / g.p[1];
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const int64_t x = i % g.dst.ne[0], c = i / g.dst.ne[0];
-        float sum       = 0.0f;
+        float sum = 0.0f;
         for (int64_t w = 0; w < g.a.ne[1]; w++) {
             const int64_t j = x - (w * g.p[0] - g.p[2]);
             if (j >= 0 && j < k) {
@@ -239,9 +243,9 @@ DEV float pixel(const struct cuda_view &v, const char *plane, int64_t x, int64_t
     return *(const float *) (plane + clip(x, v.ne[0]) * v.nb[0] + clip(y, v.ne[1]) * v.nb[1]);
 }
 DEV int64_t between(int64_t i, float f, float offset, int64_t n, float *part) {
-    const float at  = ((float) i + offset) / f - offset;
+    const float at = ((float) i + offset) / f - offset;
     const int64_t j = (int64_t) floorf(at);
-    *part           = fminf(1.0f, fmaxf(0.0f, at - (float) clip(j, n)));
+    *part = fminf(1.0f, fmaxf(0.0f, at - (float) clip(j, n)));
     return j;
 }
 DEV void cubic(float d, float *w) {
@@ -267,7 +271,7 @@ DEV float bicubic(const struct cuda_view &a, const char *plane, float at_x, floa
 }
 DEV float antialias(const struct cuda_view &a, const char *plane, const float *f, float offset, int64_t x, int64_t y) {
     const float support[] = {fmaxf(1.0f, 1.0f / f[0]), fmaxf(1.0f, 1.0f / f[1])};
-    const float at[]      = {((float) x + offset) / f[0], ((float) y + offset) / f[1]};
+    const float at[] = {((float) x + offset) / f[0], ((float) y + offset) / f[1]};
     int64_t lo[2], hi[2];
     for (int d = 0; d < 2; d++) {
         const int64_t first = (int64_t) (at[d] - support[d] + offset), end = (int64_t) (at[d] + support[d] + offset);
@@ -291,7 +295,7 @@ DEV float antialias(const struct cuda_view &a, const char *plane, const float *f
 // f: result pixels a source pixel, of each dimension; p: mode; the centre's offset is a half unless corners are aligned.
 KERNEL upscale(const __grid_constant__ struct cuda_window_args g) {
     dep_begin();
-    const int mode     = g.p[0] & 0xff;
+    const int mode = g.p[0] & 0xff;
     const float offset = (g.p[0] & GGML_SCALE_FLAG_ALIGN_CORNERS) != 0 ? 0.0f : 0.5f;
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);

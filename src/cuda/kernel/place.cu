@@ -35,7 +35,7 @@ DEV const char *source_of(const struct cuda_place_args &g, at4 x) {
                 wrap(x.i3 - g.p[3], g.a.ne[3]));
         case CUDA_PLACE_PAD_REFLECT: {
             int64_t i = x.i0 - g.p[0];
-            i         = i < 0 ? -i : i >= g.a.ne[0] ? 2 * (g.a.ne[0] - 1) - i : i;
+            i = i < 0 ? -i : i >= g.a.ne[0] ? 2 * (g.a.ne[0] - 1) - i : i;
             return at(g.a, i, x.i1, x.i2, x.i3);
         }
         case CUDA_PLACE_WIN_PART: { // p: windows along x, unused, their side
@@ -52,9 +52,9 @@ DEV const char *source_of(const struct cuda_place_args &g, at4 x) {
 KERNEL place_any(const __grid_constant__ struct cuda_place_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
-        const at4 x      = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
+        const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
         const char *from = source_of(g, x);
-        char *to         = at(g.dst, x);
+        char *to = at(g.dst, x);
         switch (g.size) {
             case 4: *(uint32_t *) to = from != nullptr ? *(const uint32_t *) from : 0; break;
             case 2: *(uint16_t *) to = from != nullptr ? *(const uint16_t *) from : 0; break;
@@ -70,8 +70,8 @@ KERNEL place_any(const __grid_constant__ struct cuda_place_args g) {
 KERNEL place_band(const __grid_constant__ struct cuda_band_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
-        const at4 x           = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
-        const bool kept       = x.i0 >= x.i1 + g.first && x.i0 < x.i1 + g.end;
+        const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
+        const bool kept = x.i0 >= x.i1 + g.first && x.i0 < x.i1 + g.end;
         *(float *) at(g.dst, x) = kept ? *(const float *) at(g.a, x) : g.value;
     }
 }
@@ -93,7 +93,7 @@ KERNEL place_add_id(const __grid_constant__ struct cuda_add_id_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
-        float v     = load_number(at(g.a, x), g.a.type);
+        float v = load_number(at(g.a, x), g.a.type);
         if (g.one) {
             v += load_number(g.b.p, g.b.type);
         } else {
@@ -109,7 +109,7 @@ DEV float timestep(const struct cuda_made_args &g, int64_t i0, int64_t i1) {
     if (i0 >= 2 * half) {
         return 0.0f;
     }
-    const int64_t j  = i0 < half ? i0 : i0 - half;
+    const int64_t j = i0 < half ? i0 : i0 - half;
     const float freq = expf(-logf(g.start) * (float) j / (float) half), t = *(const float *) (g.a.p + i1 * g.a.nb[0]);
     return i0 < half ? cosf(t * freq) : sinf(t * freq);
 }
@@ -125,7 +125,8 @@ KERNEL place_made(const __grid_constant__ struct cuda_made_args g) {
             v = timestep(g, x.i0, x.i1);
         } else { // dense: rows of w * w numbers
             const int64_t w = g.b.ne[0], row = i / (w * w), at_row = i % (w * w);
-            v = ((const float *) g.a.p)[i] + ((const float *) g.b.p)[row * w + at_row % w] + ((const float *) g.c.p)[row * w + at_row / w];
+            v = ((const float *) g.a.p)[i] + ((const float *) g.b.p)[row * w + at_row % w] +
+                ((const float *) g.c.p)[row * w + at_row / w];
         }
         *(float *) at(g.dst, x) = v;
     }

@@ -29,14 +29,14 @@ DEV int level_biased(float x, float id, float half, int max) {
 }
 
 DEV void quantize(const float *x, block_q8_0 *y) {
-    float amax     = 0.0f;
+    float amax = 0.0f;
     bool is_finite = true;
     for (int j = 0; j < 32; j++) {
         amax = fmaxf(amax, fabsf(x[j]));
         is_finite &= fabsf(x[j]) < INFINITY;
     }
     const float d = __fdiv_rn(amax, 127.0f);
-    y->d          = float_to_half(d);
+    y->d = float_to_half(d);
     if (is_finite && amax >= BERTH_Q8_MAX_LEAST) {
         const float id = BERTH_Q8_FACTOR_OF_MAX ? __fdiv_rn(127.0f, amax) : __fdiv_rn(1.0f, d);
         for (int j = 0; j < 32; j++) {
@@ -59,7 +59,7 @@ DEV void quantize(const float *x, block_q4_0 *y) {
 DEV void quantize(const float *x, block_q5_0 *y) {
     const float d = extreme(x) / -16, id = reciprocal(d);
     uint32_t qh = 0;
-    y->d        = float_to_half(d);
+    y->d = float_to_half(d);
     for (int j = 0; j < 16; j++) {
         const int a = level_biased(x[j], id, 16.5f, 31), b = level_biased(x[j + 16], id, 16.5f, 31);
         y->qs[j] = (uint8_t) ((a & 15) | (b & 15) << 4);
@@ -94,8 +94,8 @@ DEV void quantize(const float *x, block_q5_1 *y) {
     range(x, &lo, &hi);
     const float d = __fdiv_rn(hi - lo, 31.0f), id = reciprocal(d);
     uint32_t qh = 0;
-    y->d        = float_to_half(d);
-    y->m        = float_to_half(lo);
+    y->d = float_to_half(d);
+    y->m = float_to_half(lo);
     for (int j = 0; j < 16; j++) {
         const int a = level_from(x[j], lo, id), b = level_from(x[j + 16], lo, id);
         y->qs[j] = (uint8_t) ((a & 15) | (b & 15) << 4);
@@ -122,10 +122,10 @@ DEV void quantize(const float *x, block_iq4_nl *y) {
     const float id = fabsf(max) < 1e-15f ? 0.0f : __fdiv_rn(1.0f, __fdiv_rn(max, (float) values_iq4[0]));
     uint8_t q[32];
     for (int j = 0; j < 32; j++) {
-        q[j]          = (uint8_t) nearest_iq4(__fmul_rn(x[j], id));
+        q[j] = (uint8_t) nearest_iq4(__fmul_rn(x[j], id));
         const float v = (float) values_iq4[q[j]], wv = __fmul_rn(__fmul_rn(x[j], x[j]), v);
-        a             = mad(wv, x[j], a);
-        b             = mad(wv, v, b);
+        a = mad(wv, x[j], a);
+        b = mad(wv, v, b);
     }
     for (int j = 0; j < 16; j++) {
         y->qs[j] = (uint8_t) (q[j] | q[j + 16] << 4);
@@ -134,8 +134,8 @@ DEV void quantize(const float *x, block_iq4_nl *y) {
 }
 DEV int nearest_fp4(float x, float d) {
     const float size = fabsf(x);
-    int best         = 0;
-    float error      = size;
+    int best = 0;
+    float error = size;
     for (int i = 1; i < 8; i++) {
         const float e = fabsf(__fsub_rn(__fmul_rn((float) values_fp4[i], d), size));
         if (e < error) {
@@ -149,7 +149,7 @@ DEV void quantize(const float *x, block_mxfp4 *y) {
     for (int j = 0; j < 32; j++) {
         amax = fmaxf(amax, fabsf(x[j]));
     }
-    y->e          = amax > 0.0f ? (uint8_t) (int) (floorf(log2f(amax)) - 2 + 127) : 0;
+    y->e = amax > 0.0f ? (uint8_t) (int) (floorf(log2f(amax)) - 2 + 127) : 0;
     const float d = half_scale_e8m0(y->e);
     for (int j = 0; j < 16; j++) {
         y->qs[j] = (uint8_t) (nearest_fp4(x[j], d) | nearest_fp4(x[j + 16], d) << 4);

@@ -46,7 +46,7 @@ DEV float step_wkv7(const struct cuda_recur_args &g, line &l, const float *const
 #pragma unroll
     for (int i = 0; i < PER_LANE; i++) {
         const int at = lane + 32 * i;
-        l.s[i]       = at < g.d ? l.s[i] * w[at] + k[at] * v + b[at] * sa : 0.0f;
+        l.s[i] = at < g.d ? l.s[i] * w[at] + k[at] * v + b[at] * sa : 0.0f;
     }
     return sum_of(g, l, r, lane);
 }
@@ -56,7 +56,7 @@ DEV float step_delta(
 #pragma unroll
     for (int i = 0; i < PER_LANE; i++) {
         const int at = lane + 32 * i;
-        l.s[i]       = at < g.d ? l.s[i] * expf(gate[g.n_gate == 1 ? 0 : at]) : 0.0f;
+        l.s[i] = at < g.d ? l.s[i] * expf(gate[g.n_gate == 1 ? 0 : at]) : 0.0f;
     }
     const float more = (v - sum_of(g, l, k, lane)) * beta;
 #pragma unroll
@@ -70,18 +70,19 @@ DEV float step_delta(
 // blockIdx.x: heads of sequences; y: lines, blockDim.y at a time.
 KERNEL recur(const __grid_constant__ struct cuda_recur_args g) {
     dep_begin();
-    const int64_t n = (int64_t) blockIdx.y * blockDim.y + threadIdx.y, unit = blockIdx.x, seq = unit / g.n_head, h = unit % g.n_head;
+    const int64_t n = (int64_t) blockIdx.y * blockDim.y + threadIdx.y, unit = blockIdx.x, seq = unit / g.n_head,
+                  h = unit % g.n_head;
     const int lane = threadIdx.x;
     if (n >= g.d) {
         return;
     }
-    const bool columns  = g.what == CUDA_RECUR_WKV6 || g.what == CUDA_RECUR_GLA;
+    const bool columns = g.what == CUDA_RECUR_WKV6 || g.what == CUDA_RECUR_GLA;
     const int64_t first = unit * g.d * g.d + (columns ? n : n * g.d), step = columns ? g.d : 1;
     line l;
 #pragma unroll
     for (int i = 0; i < PER_LANE; i++) {
         const int at = lane + 32 * i;
-        l.s[i]       = at < g.d ? g.state[first + at * step] : 0.0f;
+        l.s[i] = at < g.d ? g.state[first + at * step] : 0.0f;
     }
     const int64_t slab = g.d * g.d * g.n_head * g.n_seq;
     for (int64_t t = 0; t < g.n_token; t++) {
@@ -90,8 +91,8 @@ KERNEL recur(const __grid_constant__ struct cuda_recur_args g) {
         if (g.what == CUDA_RECUR_DELTA) {
             const float *q = (const float *) at(g.q, 0, h % g.q.ne[1], t, seq / (g.n_seq / g.q.ne[3]));
             const float *k = (const float *) at(g.k, 0, h % g.k.ne[1], t, seq / (g.n_seq / g.k.ne[3]));
-            const float v  = ((const float *) at(g.v, 0, h, t, seq))[n];
-            y              = step_delta(g, l, q, k, v, g.x[3] + row * g.n_gate, g.x[4][row], lane);
+            const float v = ((const float *) at(g.v, 0, h, t, seq))[n];
+            y = step_delta(g, l, q, k, v, g.x[3] + row * g.n_gate, g.x[4][row], lane);
         } else {
             const float *x[6];
             for (int i = 0; i < 6; i++) {
@@ -136,13 +137,13 @@ KERNEL ssm_scan(const __grid_constant__ struct cuda_scan_args g) {
 #pragma unroll
     for (int k = 0; k < PER_LANE; k++) {
         const int at_ = lane + 32 * k;
-        s[k]          = at_ < d_state && is_there ? *(const float *) at(g.s, at_, i, h, id) : 0.0f;
-        rate[k]       = at_ < d_state ? *(const float *) at(g.a, g.a.ne[0] == 1 ? 0 : at_, h, 0, 0) : 0.0f;
+        s[k] = at_ < d_state && is_there ? *(const float *) at(g.s, at_, i, h, id) : 0.0f;
+        rate[k] = at_ < d_state ? *(const float *) at(g.a, g.a.ne[0] == 1 ? 0 : at_, h, 0, 0) : 0.0f;
     }
     const int64_t group = h / (n_head / g.b.ne[1]), slab = d_state * d_head * n_head * n_seq;
     for (int64_t t = 0; t < n_token; t++) {
         const float raw = *(const float *) at(g.dt, h, t, seq, 0), step = raw <= 20.0f ? log1pf(expf(raw)) : raw;
-        const float in  = *(const float *) at(g.x, i, h, t, seq) * step;
+        const float in = *(const float *) at(g.x, i, h, t, seq) * step;
         const float *b = (const float *) at(g.b, 0, group, t, seq), *c = (const float *) at(g.c, 0, group, t, seq);
         float sum = 0.0f;
 #pragma unroll
@@ -176,7 +177,7 @@ KERNEL ssm_conv(const __grid_constant__ struct cuda_rows3_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne); // channel, token, sequence
-        float sum   = 0.0f;
+        float sum = 0.0f;
         for (int64_t j = 0; j < g.b.ne[0]; j++) {
             sum += *(const float *) at(g.a, x.i1 + j, x.i0, x.i2, 0) * *(const float *) at(g.b, j, x.i0, 0, 0);
         }
@@ -194,7 +195,8 @@ KERNEL solve_tri(const __grid_constant__ struct cuda_rows3_args g) {
             for (int64_t c = 0; c < r; c++) {
                 sum += *(const float *) at(g.dst, j, c, i2, i3) * *(const float *) at(g.a, c, r, i2, i3);
             }
-            *(float *) at(g.dst, j, r, i2, i3) = (*(const float *) at(g.b, j, r, i2, i3) - sum) / *(const float *) at(g.a, r, r, i2, i3);
+            *(float *) at(g.dst, j, r, i2, i3) =
+                (*(const float *) at(g.b, j, r, i2, i3) - sum) / *(const float *) at(g.a, r, r, i2, i3);
         }
     }
 }
@@ -227,8 +229,8 @@ KERNEL hc_comb(const __grid_constant__ struct cuda_rows3_args g) {
             float max = -INFINITY, sum = 0.0f;
             for (int j = 0; j < HC; j++) {
                 const int k = 2 * HC + i * HC + j;
-                m[i][j]     = *(const float *) at(g.a, k, t, 0, 0) * scale + *(const float *) at(g.c, k, 0, 0, 0);
-                max         = fmaxf(max, m[i][j]);
+                m[i][j] = *(const float *) at(g.a, k, t, 0, 0) * scale + *(const float *) at(g.c, k, 0, 0, 0);
+                max = fmaxf(max, m[i][j]);
             }
             for (int j = 0; j < HC; j++) {
                 m[i][j] = expf(m[i][j] - max);
@@ -253,10 +255,11 @@ KERNEL hc_pre(const __grid_constant__ struct cuda_rows3_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
-        float sum   = 0.0f;
+        float sum = 0.0f;
         for (int64_t s = 0; s < g.a.ne[1]; s++) {
             const float v = *(const float *) at(g.a, x.i0, s, x.i1, 0);
-            sum += g.gated ? v / (1.0f + expf(-*(const float *) at(g.b, x.i0, s, x.i1, 0))) : v * *(const float *) at(g.b, s, x.i1, 0, 0);
+            sum += g.gated ? v / (1.0f + expf(-*(const float *) at(g.b, x.i0, s, x.i1, 0)))
+                           : v * *(const float *) at(g.b, s, x.i1, 0, 0);
         }
         *(float *) at(g.dst, x) = sum * g.f0;
     }
@@ -267,7 +270,7 @@ KERNEL hc_post(const __grid_constant__ struct cuda_rows3_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
-        float sum   = *(const float *) at(g.a, x.i0, x.i2, 0, 0) * *(const float *) at(g.c, x.i1, x.i2, 0, 0);
+        float sum = *(const float *) at(g.a, x.i0, x.i2, 0, 0) * *(const float *) at(g.c, x.i1, x.i2, 0, 0);
         if (g.d.p == nullptr) {
             sum += *(const float *) at(g.b, x);
         }
@@ -284,18 +287,18 @@ KERNEL lightning_indexer(const __grid_constant__ struct cuda_rows3_args g) {
     const int lane = threadIdx.x;
     for (int64_t i = (int64_t) blockIdx.x * blockDim.y + threadIdx.y; i < g.n; i += (int64_t) gridDim.x * blockDim.y) {
         const int64_t key = i % g.dst.ne[0], t = i / g.dst.ne[0] % g.dst.ne[1], seq = i / (g.dst.ne[0] * g.dst.ne[1]);
-        const char *k     = at(g.b, 0, 0, key, seq);
-        const bool dense  = g.b.type == GGML_TYPE_F32 || g.b.type == GGML_TYPE_F16 || g.b.type == GGML_TYPE_BF16;
+        const char *k = at(g.b, 0, 0, key, seq);
+        const bool dense = g.b.type == GGML_TYPE_F32 || g.b.type == GGML_TYPE_F16 || g.b.type == GGML_TYPE_BF16;
         float kv[PER_LANE];
 #pragma unroll
         for (int j = 0; j < PER_LANE; j++) {
             const int at_ = lane + 32 * j;
-            kv[j]         = at_ >= g.a.ne[0] ? 0.0f : dense ? load_number(k + at_ * g.b.nb[0], g.b.type) : row_element(k, g.b.type, at_);
+            kv[j] = at_ >= g.a.ne[0] ? 0.0f : dense ? load_number(k + at_ * g.b.nb[0], g.b.type) : row_element(k, g.b.type, at_);
         }
         float sum = 0.0f;
         for (int64_t h = 0; h < g.a.ne[1]; h++) {
             const float *q = (const float *) at(g.a, 0, h, t, seq);
-            float dot      = 0.0f;
+            float dot = 0.0f;
 #pragma unroll
             for (int j = 0; j < PER_LANE; j++) {
                 const int at_ = lane + 32 * j;

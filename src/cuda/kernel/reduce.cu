@@ -66,7 +66,7 @@ KERNEL reduce_rows(const __grid_constant__ struct cuda_reduce_args g) {
     dep_begin();
     const int64_t ir = blockIdx.x, i1 = row_of(g.a, ir, 1), i2 = row_of(g.a, ir, 2), i3 = row_of(g.a, ir, 3);
     const char *row = at(g.a, 0, i1, i2, i3);
-    double sum      = 0.0;
+    double sum = 0.0;
     for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
         sum += load_number(row + i * g.a.nb[0], g.a.type);
     }
@@ -81,36 +81,37 @@ KERNEL reduce_rows(const __grid_constant__ struct cuda_reduce_args g) {
 KERNEL reduce_argmax(const __grid_constant__ struct cuda_reduce_args g) {
     dep_begin();
     const int64_t ir = blockIdx.x;
-    const char *row  = at(g.a, 0, ir, 0, 0);
+    const char *row = at(g.a, 0, ir, 0, 0);
     __shared__ float maxima[1024];
     __shared__ int64_t places[1024];
     __shared__ int resets[1024];
-    const int64_t each = (g.n + blockDim.x - 1) / blockDim.x, begin = threadIdx.x * each, end = begin + each < g.n ? begin + each : g.n;
-    float max  = -INFINITY;
+    const int64_t each = (g.n + blockDim.x - 1) / blockDim.x, begin = threadIdx.x * each,
+                  end = begin + each < g.n ? begin + each : g.n;
+    float max = -INFINITY;
     int64_t at_ = -1;
-    int reset   = 0;
+    int reset = 0;
     for (int64_t i = begin; i < end; i++) {
         const float x = load_number(row + i * g.a.nb[0], g.a.type);
-        max           = max > x ? max : x;
-        at_           = max == x ? i : at_;
+        max = max > x ? max : x;
+        at_ = max == x ? i : at_;
         reset |= x != x;
     }
     maxima[threadIdx.x] = max, places[threadIdx.x] = at_, resets[threadIdx.x] = reset;
     __syncthreads();
     if (threadIdx.x == 0) {
-        float best    = -INFINITY;
+        float best = -INFINITY;
         int64_t place = 0;
         for (int t = 0; t < blockDim.x; t++) {
             if (t * each >= g.n) {
                 break;
             }
             if (resets[t]) { // what a NaN leaves is what this stretch found, at its end
-                best  = maxima[t];
+                best = maxima[t];
                 place = places[t] >= 0 ? places[t] : place;
                 continue;
             }
             if (!(best > maxima[t])) {
-                best  = maxima[t];
+                best = maxima[t];
                 place = places[t] >= 0 && (best == maxima[t]) ? places[t] : place;
             }
         }
@@ -124,12 +125,12 @@ KERNEL reduce_cumsum(const __grid_constant__ struct cuda_reduce_args g) {
     dep_begin();
     const int64_t ir = blockIdx.x, i1 = row_of(g.a, ir, 1), i2 = row_of(g.a, ir, 2), i3 = row_of(g.a, ir, 3);
     const char *from = at(g.a, 0, i1, i2, i3);
-    char *to         = at(g.dst, 0, i1, i2, i3);
+    char *to = at(g.dst, 0, i1, i2, i3);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_warps = blockDim.x / 32;
     float before = 0.0f;
     for (int64_t i0 = 0; i0 < g.n; i0 += blockDim.x) {
         const int64_t i = i0 + threadIdx.x;
-        float v         = i < g.n ? *(const float *) (from + i * g.a.nb[0]) : 0.0f;
+        float v = i < g.n ? *(const float *) (from + i * g.a.nb[0]) : 0.0f;
 #pragma unroll
         for (int o = 1; o < 32; o <<= 1) {
             const float w = __shfl_up_sync(0xffffffffu, v, o);

@@ -19,13 +19,13 @@ DEV int section_of(const struct cuda_rope_args &g, int at) {
 DEV float angle_of(const struct cuda_rope_args &g, int i, int64_t token) {
     int n_steps = i, section = 0;
     if (g.is_multi) {
-        const int32_t *s  = g.sections;
+        const int32_t *s = g.sections;
         const int round = s[0] + s[1] + s[2] + s[3], at = i % round;
         section = section_of(g, at);
         if (g.is_vision) { // every section starts anew; of those without pairs that begin here, only the first does
             const int starts[4] = {0, s[0], s[0] + s[1], s[0] + s[1] + s[2]};
-            const int begin     = starts[section];
-            bool is_first       = true;
+            const int begin = starts[section];
+            bool is_first = true;
             for (int j = 0; j < section; j++) {
                 is_first = is_first && starts[j] != begin;
             }
@@ -40,14 +40,14 @@ DEV float angle_of(const struct cuda_rope_args &g, int i, int64_t token) {
 }
 
 DEV float2 cos_sin(const struct cuda_rope_args &g, int i, int64_t token) {
-    const float theta  = angle_of(g, i, token);
-    const float plain  = g.factors != nullptr ? theta / *(const float *) (g.factors + i * g.factors_nb) : theta;
+    const float theta = angle_of(g, i, token);
+    const float plain = g.factors != nullptr ? theta / *(const float *) (g.factors + i * g.factors_nb) : theta;
     const float scaled = g.freq_scale * plain;
-    float angle        = scaled;
+    float angle = scaled;
     if (g.ext_factor != 0.0f) {
-        const float y   = ((float) i - g.ramp[0]) / fmaxf(0.001f, g.ramp[1] - g.ramp[0]);
+        const float y = ((float) i - g.ramp[0]) / fmaxf(0.001f, g.ramp[1] - g.ramp[0]);
         const float mix = (1.0f - fminf(1.0f, fmaxf(0.0f, y))) * g.ext_factor;
-        angle           = scaled * (1.0f - mix) + plain * mix;
+        angle = scaled * (1.0f - mix) + plain * mix;
     }
     float s, c;
     sincosf(angle, &s, &c);
@@ -57,18 +57,19 @@ DEV float2 cos_sin(const struct cuda_rope_args &g, int i, int64_t token) {
 // Row of dst that thread y works on: its start in a, and in dst or the cache.
 DEV void rope_rows(const struct cuda_rope_args &g) {
     const int64_t ne0 = g.a.ne[0];
-    bool has_waited   = g.is_early == 0;
+    bool has_waited = g.is_early == 0;
     dep_launch();
     if (has_waited) {
         dep_wait();
     }
     for (int64_t ir = (int64_t) blockIdx.x * blockDim.y + threadIdx.y; ir < g.n_rows; ir += (int64_t) gridDim.x * blockDim.y) {
         const uint32_t rest = (uint32_t) ir / (uint32_t) g.a.ne[1]; // n_rows is less than 2^31
-        const int64_t i1 = (uint32_t) ir % (uint32_t) g.a.ne[1], i2 = rest % (uint32_t) g.a.ne[2], i3 = rest / (uint32_t) g.a.ne[2];
+        const int64_t i1 = (uint32_t) ir % (uint32_t) g.a.ne[1], i2 = rest % (uint32_t) g.a.ne[2],
+                      i3 = rest / (uint32_t) g.a.ne[2];
         const char *x = at(g.a, 0, i1, i2, i3);
-        char *y       = at(g.dst, 0, i1, i2, i3);
+        char *y = at(g.dst, 0, i1, i2, i3);
         if (g.numbers != nullptr) { // heads of a token follow each other in a row of the cache
-            const char *p     = g.numbers + i2 * g.numbers_nb;
+            const char *p = g.numbers + i2 * g.numbers_nb;
             const int64_t row = g.numbers_are_64 ? *(const int64_t *) p : *(const int32_t *) p;
             if (row < 0 || row >= g.to_ne1) {
                 continue;

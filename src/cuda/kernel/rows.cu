@@ -28,10 +28,11 @@ KERNEL rows_get(const __grid_constant__ struct cuda_rows_args g) {
     for (int64_t ir = blockIdx.x; ir < g.n_rows; ir += gridDim.x) {
         const int64_t i1 = ir % g.dst.ne[1], i2 = ir / g.dst.ne[1] % g.dst.ne[2], i3 = ir / (g.dst.ne[1] * g.dst.ne[2]);
         const int64_t number = number_at(g.numbers, i1, i2, i3);
-        const bool is_there  = number >= 0 && number < g.a.ne[1];
-        const char *from     = at(g.a, 0, is_there ? number : 0, i2, i3);
-        char *to             = at(g.dst, 0, i1, i2, i3);
-        for (int64_t i = (int64_t) blockIdx.y * blockDim.x + threadIdx.x; i < g.dst.ne[0]; i += (int64_t) gridDim.y * blockDim.x) {
+        const bool is_there = number >= 0 && number < g.a.ne[1];
+        const char *from = at(g.a, 0, is_there ? number : 0, i2, i3);
+        char *to = at(g.dst, 0, i1, i2, i3);
+        for (int64_t i = (int64_t) blockIdx.y * blockDim.x + threadIdx.x; i < g.dst.ne[0];
+             i += (int64_t) gridDim.y * blockDim.x) {
             if (g.size != 0 && is_there) {
                 move(to + i * g.dst.nb[0], from + i * g.a.nb[0], g.size);
             } else if (g.size != 0) {
@@ -40,7 +41,7 @@ KERNEL rows_get(const __grid_constant__ struct cuda_rows_args g) {
                 }
             } else {
                 const bool plain = g.a.type == GGML_TYPE_F32 || g.a.type == GGML_TYPE_F16 || g.a.type == GGML_TYPE_BF16;
-                const float v    = plain ? load_number(from + i * g.a.nb[0], g.a.type) : row_element(from, g.a.type, i);
+                const float v = plain ? load_number(from + i * g.a.nb[0], g.a.type) : row_element(from, g.a.type, i);
                 *(float *) (to + i * g.dst.nb[0]) = is_there ? v : 0.0f;
             }
         }
@@ -57,7 +58,7 @@ KERNEL rows_set(const __grid_constant__ struct cuda_rows_args g) {
             continue;
         }
         const char *from = at(g.a, 0, i1, i2, i3);
-        char *to         = at(g.dst, 0, number, i2, i3);
+        char *to = at(g.dst, 0, number, i2, i3);
         for (int64_t i = (int64_t) blockIdx.y * blockDim.x + threadIdx.x; i < g.a.ne[0]; i += (int64_t) gridDim.y * blockDim.x) {
             if (g.size != 0) {
                 move(to + i * g.dst.nb[0], from + i * g.a.nb[0], g.size);
@@ -115,7 +116,7 @@ KERNEL copy_convert(const __grid_constant__ struct cuda_copy_args g) {
 KERNEL copy_widen(const __grid_constant__ struct cuda_copy_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
-        const at4 x   = place_of(i, g.a, g.a_index);
+        const at4 x = place_of(i, g.a, g.a_index);
         const float v = row_element(at(g.a, 0, x.i1, x.i2, x.i3), g.a.type, x.i0);
         store_number(at(g.dst, place_of(i, g.dst, g.dst_index)), g.dst.type, v);
     }
@@ -128,7 +129,8 @@ KERNEL copy_narrow(const __grid_constant__ struct cuda_copy_args g) {
         float x[32];
         for (int j = 0; j < 32; j++) {
             const at4 from = place_of(ib * 32 + j, g.a, g.a_index);
-            x[j] = g.block == 1 ? load_number(at(g.a, from), g.a.type) : row_element(at(g.a, 0, from.i1, from.i2, from.i3), g.a.type, from.i0);
+            x[j] = g.block == 1 ? load_number(at(g.a, from), g.a.type)
+                                : row_element(at(g.a, 0, from.i1, from.i2, from.i3), g.a.type, from.i0);
         }
         const at4 to = place_of(ib * 32, g.dst, g.dst_index);
         row_quantize(x, at(g.dst, 0, to.i1, to.i2, to.i3), g.dst.type, to.i0);

@@ -9,8 +9,8 @@
 DEV uint64_t key_of(float f, int64_t i, bool down) {
     f += 0.0f; // -0 becomes 0
     const uint32_t u = __float_as_uint(f);
-    uint32_t k       = (u & 0x7fffffffu) > 0x7f800000u ? 0xffffffffu : u & 0x80000000u ? ~u : u | 0x80000000u;
-    k                = down ? ~k : k;
+    uint32_t k = (u & 0x7fffffffu) > 0x7f800000u ? 0xffffffffu : u & 0x80000000u ? ~u : u | 0x80000000u;
+    k = down ? ~k : k;
     return (uint64_t) k << 32 | (uint64_t) (uint32_t) i;
 }
 DEV const char *row_at(const struct cuda_view &v, int64_t ir) {
@@ -28,7 +28,7 @@ KERNEL sort_shared(const __grid_constant__ struct cuda_sort_args g) {
     extern __shared__ uint64_t keys[];
     dep_begin();
     const int64_t ir = blockIdx.x, n = g.a.ne[0];
-    const char *row  = row_at(g.a, ir);
+    const char *row = row_at(g.a, ir);
     for (int64_t i = threadIdx.x; i < g.n_pad; i += blockDim.x) {
         keys[i] = i < n ? key_of(load_number(row + i * g.a.nb[0], g.a.type), i, g.down) : ~(uint64_t) 0;
     }
@@ -64,7 +64,7 @@ KERNEL sort_step(const __grid_constant__ struct cuda_sort_args g) {
     for (int64_t i = thread_index(); i < g.n_rows * g.n_pad; i += thread_count()) {
         const int64_t at = i % g.n_pad, o = at ^ g.j;
         if (o > at) {
-            uint64_t *row    = g.keys + i / g.n_pad * g.n_pad;
+            uint64_t *row = g.keys + i / g.n_pad * g.n_pad;
             const uint64_t x = row[at], y = row[o];
             if ((x > y) == ((at & g.k) == 0)) {
                 row[at] = y, row[o] = x;

@@ -38,13 +38,13 @@ KERNEL loss_rows(const __grid_constant__ struct cuda_train_args g) {
     for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
         max = fmaxf(max, x[i]);
     }
-    max        = block_max(max);
+    max = block_max(max);
     double sum = 0.0;
     for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
         sum += expf(x[i] - max);
     }
     const float rest = max + (float) log(block_sum_f64(sum));
-    sum              = 0.0;
+    sum = 0.0;
     for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
         sum += (double) (x[i] - rest) * label[i];
     }
@@ -69,13 +69,13 @@ KERNEL loss_sum(const __grid_constant__ struct cuda_train_args g) {
 KERNEL loss_back(const __grid_constant__ struct cuda_train_args g) {
     dep_begin();
     const float *x = (const float *) row_at(g.b, blockIdx.x), *label = (const float *) row_at(g.c, blockIdx.x);
-    float *y      = (float *) row_at(g.dst, blockIdx.x);
+    float *y = (float *) row_at(g.dst, blockIdx.x);
     const float d = *(const float *) g.a.p / (float) gridDim.x;
-    float max     = -INFINITY;
+    float max = -INFINITY;
     for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
         max = fmaxf(max, x[i]);
     }
-    max        = block_max(max);
+    max = block_max(max);
     double sum = 0.0;
     for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
         sum += expf(x[i] - max);
@@ -90,7 +90,7 @@ KERNEL loss_back(const __grid_constant__ struct cuda_train_args g) {
 KERNEL rows_back(const __grid_constant__ struct cuda_train_args g) {
     dep_begin();
     const char *d = row_at(g.a, blockIdx.x), *x = row_at(g.b, blockIdx.x);
-    char *y   = (char *) row_at(g.dst, blockIdx.x);
+    char *y = (char *) row_at(g.dst, blockIdx.x);
     double xd = 0.0, xx = 0.0;
     for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
         const float v = load_number(x + i * g.b.nb[0], g.b.type);
@@ -99,7 +99,8 @@ KERNEL rows_back(const __grid_constant__ struct cuda_train_args g) {
     }
     xd = block_sum_f64(xd);
     xx = block_sum_f64(xx);
-    const float along = (float) (-xd / (xx + (double) g.f0 * (double) g.n)), scale = 1.0f / sqrtf((float) (xx / (double) g.n) + g.f0);
+    const float along = (float) (-xd / (xx + (double) g.f0 * (double) g.n)),
+                scale = 1.0f / sqrtf((float) (xx / (double) g.n) + g.f0);
     for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
         const float v = load_number(x + i * g.b.nb[0], g.b.type), e = load_number(d + i * g.a.nb[0], g.a.type);
         store_number(y + i * g.dst.nb[0], g.dst.type, g.what == 0 ? (e - (float) xd) * v * g.f0 : (e + v * along) * scale);
@@ -109,7 +110,7 @@ KERNEL rows_back(const __grid_constant__ struct cuda_train_args g) {
 KERNEL silu_back(const __grid_constant__ struct cuda_train_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
-        const at4 x   = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
+        const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
         const float v = load_number(at(g.b, x), g.b.type), s = 1.0f / (1.0f + expf(-v));
         store_number(at(g.dst, x), g.dst.type, load_number(at(g.a, x), g.a.type) * s * (1.0f + v * (1.0f - s)));
     }
@@ -120,7 +121,7 @@ KERNEL repeat_back(const __grid_constant__ struct cuda_train_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
-        float sum   = 0.0f;
+        float sum = 0.0f;
         for (int64_t i3 = x.i3; i3 < g.a.ne[3]; i3 += g.dst.ne[3]) {
             for (int64_t i2 = x.i2; i2 < g.a.ne[2]; i2 += g.dst.ne[2]) {
                 for (int64_t i1 = x.i1; i1 < g.a.ne[1]; i1 += g.dst.ne[1]) {
@@ -140,7 +141,7 @@ KERNEL get_rows_back(const __grid_constant__ struct cuda_train_args g) {
     const int64_t n_ids = g.b.ne[0] * g.b.ne[1] * g.b.ne[2] * g.b.ne[3];
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
-        float sum   = 0.0f;
+        float sum = 0.0f;
         for (int64_t k = 0; k < n_ids && x.i2 == 0 && x.i3 == 0; k++) {
             const int32_t id = *(const int32_t *) (row_at(g.b, k / g.b.ne[0]) + k % g.b.ne[0] * g.b.nb[0]);
             if (id == x.i1) {
@@ -163,9 +164,9 @@ KERNEL step_adamw(const __grid_constant__ struct cuda_train_args g, const float 
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
         float *w = (float *) at(g.a, x), *m = (float *) at(g.c, x), *v = (float *) at(g.d, x);
         const float d = *(const float *) at(g.b, x);
-        *m            = *m * q[1] + d * (1.0f - q[1]);
-        *v            = *v * q[2] + d * d * (1.0f - q[2]);
-        *w            = *w * keep - q[0] * (*m * q[5]) / (sqrtf(*v * q[6]) + q[3]);
+        *m = *m * q[1] + d * (1.0f - q[1]);
+        *v = *v * q[2] + d * d * (1.0f - q[2]);
+        *w = *w * keep - q[0] * (*m * q[5]) / (sqrtf(*v * q[6]) + q[3]);
     }
 }
 KERNEL step_sgd(const __grid_constant__ struct cuda_train_args g, const float *p, int64_t nb) {
@@ -173,8 +174,8 @@ KERNEL step_sgd(const __grid_constant__ struct cuda_train_args g, const float *p
     const float alpha = p[0], keep = 1.0f - alpha * *(const float *) ((const char *) p + nb);
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
-        float *w    = (float *) at(g.a, x);
-        *w          = *w * keep - alpha * *(const float *) at(g.b, x);
+        float *w = (float *) at(g.a, x);
+        *w = *w * keep - alpha * *(const float *) at(g.b, x);
     }
 }
 
@@ -187,13 +188,13 @@ KERNEL out_prod(const __grid_constant__ struct cuda_train_args g) {
         const int64_t i2 = z % g.dst.ne[2], i3 = z / g.dst.ne[2];
         const int64_t a2 = i2 / (g.b.ne[2] / g.a.ne[2]), a3 = i3 / (g.b.ne[3] / g.a.ne[3]);
         const bool dense = g.a.type == GGML_TYPE_F32 || g.a.type == GGML_TYPE_F16 || g.a.type == GGML_TYPE_BF16;
-        float sum        = 0.0f;
+        float sum = 0.0f;
         for (int64_t k0 = 0; k0 < g.a.ne[1]; k0 += 16) {
             const int64_t ka = k0 + threadIdx.y, jb = (int64_t) blockIdx.y * 16 + threadIdx.x;
             __syncthreads();
             ta[threadIdx.y][threadIdx.x] = i >= g.dst.ne[0] || ka >= g.a.ne[1] ? 0.0f
-                                           : dense ? load_number(at(g.a, i, ka, a2, a3), g.a.type)
-                                                   : row_element(at(g.a, 0, ka, a2, a3), g.a.type, i);
+                                           : dense                             ? load_number(at(g.a, i, ka, a2, a3), g.a.type)
+                                                                               : row_element(at(g.a, 0, ka, a2, a3), g.a.type, i);
             tb[threadIdx.y][threadIdx.x] = jb < g.dst.ne[1] && ka < g.a.ne[1] ? *(const float *) at(g.b, jb, ka, i2, i3) : 0.0f;
             __syncthreads();
 #pragma unroll

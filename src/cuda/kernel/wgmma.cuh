@@ -16,13 +16,11 @@ LANE void wgmma_fence() {
 LANE void wgmma_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
 }
-template <int N>
-LANE void wgmma_wait() {
+template <int N> LANE void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(N) : "memory");
 }
 // Keeps the compiler from moving what touches c over a wait.
-template <int N>
-LANE void wgmma_pin(float *c) {
+template <int N> LANE void wgmma_pin(float *c) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
         asm volatile("" : "+f"(c[i])::"memory");
@@ -49,29 +47,26 @@ LANE void bar_wait(uint32_t bar, uint32_t parity) {
                  "bra again;\n"
                  "through:\n"
                  "}\n" ::"r"(bar),
-        "r"(parity)
-        : "memory");
+                 "r"(parity)
+                 : "memory");
 }
 // n_bytes in one piece, all multiples of 16.
 LANE void bulk_copy(uint32_t to, const void *from, uint32_t n_bytes, uint32_t bar) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to), "l"(from),
-        "r"(n_bytes), "r"(bar)
-        : "memory");
+                 "r"(n_bytes), "r"(bar)
+                 : "memory");
 }
 
-template <int N>
-LANE void setmaxnreg_less() {
+template <int N> LANE void setmaxnreg_less() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(N));
 }
-template <int N>
-LANE void setmaxnreg_more() {
+template <int N> LANE void setmaxnreg_more() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(N));
 }
 
 // ---- c += a * b: a from registers ----
 
-template <int N, bool BF>
-struct wgmma;
+template <int N, bool BF> struct wgmma;
 
 #define C4(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
 #define C16(i) C4(i), C4(i + 4), C4(i + 8), C4(i + 12)
@@ -80,38 +75,37 @@ struct wgmma;
 #define C128(i) C64(i), C64(i + 64)
 #define T8(a, b, c, d, e, f, g, h) "%" #a ",%" #b ",%" #c ",%" #d ",%" #e ",%" #f ",%" #g ",%" #h
 #define TEXT_32 \
-    T8(0, 1, 2, 3, 4, 5, 6, 7) "," T8(8, 9, 10, 11, 12, 13, 14, 15) "," \
-    T8(16, 17, 18, 19, 20, 21, 22, 23) "," T8(24, 25, 26, 27, 28, 29, 30, 31)
+    T8(0, 1, 2, 3, 4, 5, 6, 7) \
+    "," T8(8, 9, 10, 11, 12, 13, 14, 15) "," T8(16, 17, 18, 19, 20, 21, 22, 23) "," T8(24, 25, 26, 27, 28, 29, 30, 31)
 #define TEXT_64 \
-    T8(0, 1, 2, 3, 4, 5, 6, 7) "," T8(8, 9, 10, 11, 12, 13, 14, 15) "," \
-    T8(16, 17, 18, 19, 20, 21, 22, 23) "," T8(24, 25, 26, 27, 28, 29, 30, 31) "," \
-    T8(32, 33, 34, 35, 36, 37, 38, 39) "," T8(40, 41, 42, 43, 44, 45, 46, 47) "," \
-    T8(48, 49, 50, 51, 52, 53, 54, 55) "," T8(56, 57, 58, 59, 60, 61, 62, 63)
+    T8(0, 1, 2, 3, 4, 5, 6, 7) \
+    "," T8(8, 9, 10, 11, 12, 13, 14, 15) "," T8(16, 17, 18, 19, 20, 21, 22, 23) "," T8(24, 25, 26, 27, 28, 29, 30, 31) "," T8( \
+        32, 33, 34, 35, 36, 37, 38, 39) "," T8(40, 41, 42, 43, 44, 45, 46, 47) "," T8(48, 49, 50, 51, 52, 53, 54, 55) "," T8(56, \
+        57, 58, 59, 60, 61, 62, 63)
 #define TEXT_128 \
-    T8(0, 1, 2, 3, 4, 5, 6, 7) "," T8(8, 9, 10, 11, 12, 13, 14, 15) "," \
-    T8(16, 17, 18, 19, 20, 21, 22, 23) "," T8(24, 25, 26, 27, 28, 29, 30, 31) "," \
-    T8(32, 33, 34, 35, 36, 37, 38, 39) "," T8(40, 41, 42, 43, 44, 45, 46, 47) "," \
-    T8(48, 49, 50, 51, 52, 53, 54, 55) "," T8(56, 57, 58, 59, 60, 61, 62, 63) "," \
-    T8(64, 65, 66, 67, 68, 69, 70, 71) "," T8(72, 73, 74, 75, 76, 77, 78, 79) "," \
-    T8(80, 81, 82, 83, 84, 85, 86, 87) "," T8(88, 89, 90, 91, 92, 93, 94, 95) "," \
-    T8(96, 97, 98, 99, 100, 101, 102, 103) "," T8(104, 105, 106, 107, 108, 109, 110, 111) "," \
-    T8(112, 113, 114, 115, 116, 117, 118, 119) "," T8(120, 121, 122, 123, 124, 125, 126, 127)
+    T8(0, 1, 2, 3, 4, 5, 6, 7) \
+    "," T8(8, 9, 10, 11, 12, 13, 14, 15) "," T8(16, 17, 18, 19, 20, 21, 22, 23) "," T8(24, 25, 26, 27, 28, 29, 30, 31) "," T8( \
+        32, 33, 34, 35, 36, 37, 38, 39) "," T8(40, 41, 42, 43, 44, 45, 46, 47) "," T8(48, 49, 50, 51, 52, 53, 54, 55) "," T8(56, \
+        57, 58, 59, 60, 61, 62, 63) "," T8(64, 65, 66, 67, 68, 69, 70, 71) "," T8(72, 73, 74, 75, 76, 77, 78, 79) "," T8(80, 81, \
+        82, 83, 84, 85, 86, 87) "," T8(88, 89, 90, 91, 92, 93, 94, 95) "," T8(96, 97, 98, 99, 100, 101, 102, 103) "," T8(104, \
+        105, 106, 107, 108, 109, 110, \
+        111) "," T8(112, 113, 114, 115, 116, 117, 118, 119) "," T8(120, 121, 122, 123, 124, 125, 126, 127)
 
 // After the registers of c: a (four registers, or its descriptor), the descriptor of b, whether c is added to.
 #define WGMMA(N, REGS, TYPE, IS_BF, LIST, A0, A1, A2, A3, A4, A5, A6) \
-    template <> \
-    struct wgmma<N, IS_BF> { \
-        template <int TRANSPOSED> \
-        LANE static void rs(float *c, const uint32_t *a, uint64_t b, int add) { \
+    template <> struct wgmma<N, IS_BF> { \
+        template <int TRANSPOSED> LANE static void rs(float *c, const uint32_t *a, uint64_t b, int add) { \
             asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #A5 ", 0;\n" \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" TEXT_##REGS "}, " \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" TEXT_##REGS \
+                         "}, " \
                          "{%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #A4 ", p, 1, 1, %" #A6 ";\n}\n" \
                          : LIST(0) \
                          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TRANSPOSED)); \
         } \
         LANE static void ss(float *c, uint64_t a, uint64_t b, int add) { \
             asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #A2 ", 0;\n" \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" TEXT_##REGS "}, " \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" TEXT_##REGS \
+                         "}, " \
                          "%" #A0 ", %" #A1 ", p, 1, 1, 0, 0;\n}\n" \
                          : LIST(0) \
                          : "l"(a), "l"(b), "r"(add)); \

@@ -56,7 +56,7 @@ static size_t pitch_of(const struct ggml_tensor *t) { // of a row in shared memo
 
 // Shared memory of attn, or what its warps' sums need at the end.
 static size_t split_shared(const struct attn *a, int n_stages) {
-    const size_t stage  = ROWS * (pitch_of(a->k) + pitch_of(a->v));
+    const size_t stage = ROWS * (pitch_of(a->k) + pitch_of(a->v));
     const size_t halves = is_direct(a) ? 0 : (size_t) (WARPS * ROWS * (a->d + 8) * 2);
     const size_t ring = WARPS * (size_t) n_stages * stage + halves, sums = (size_t) (WARPS * ROWS * (a->d + 2) * 4);
     return ring > sums ? ring : sums;
@@ -65,16 +65,16 @@ static size_t split_shared(const struct attn *a, int n_stages) {
 static void choose_attn(const struct cuda_traits *traits, struct attn *a) {
     static const char *const names[3][3] = {{"attn_64", "attn_128", "attn_256"}, {"attn_any_64", "attn_any_128", "attn_any_256"},
         {"attn_bf16_64", "attn_bf16_128", "attn_bf16_256"}};
-    a->kernel                            = (struct split_kernel){names[a->bf          ? 2
-                                                                       : is_direct(a) ? 0
-                                                                                      : 1][a->d == 64    ? 0
-                                                                                           : a->d == 128 ? 1
-                                                                                                         : 2],
-                                   ROWS, WARPS,
+    a->kernel = (struct split_kernel){names[a->bf          ? 2
+                                            : is_direct(a) ? 0
+                                                           : 1][a->d == 64    ? 0
+                                                                : a->d == 128 ? 1
+                                                                              : 2],
+        ROWS, WARPS,
         a->d == 256             ? 1
-                                   : a->bf || is_direct(a) ? 2
-                                                           : BLOCKS_MAX,
-                                   64};
+        : a->bf || is_direct(a) ? 2
+                                : BLOCKS_MAX,
+        64};
     // As many blocks a multiprocessor as its registers have room for, with two stages at least.
     a->n_stages = 3;
     while (a->n_stages > 2 && (split_shared(a, a->n_stages) + 1024) * (size_t) a->kernel.blocks > traits->shared_max) {
@@ -89,19 +89,19 @@ static void choose_attn(const struct cuda_traits *traits, struct attn *a) {
 // Heads of 64 or 128 and up to 8 rows. With many keys, one block of many warps a multiprocessor: fewer splits are left to add up.
 static bool choose_few(const struct cuda_traits *traits, struct attn *a) {
     enum { FEW = 8, STAGES = 3, KEYS = 16, MANY_KEYS = 768 };
-    static const struct split_kernel few[2]     = {{"attn_few_f16_64", FEW, 4, 4, 64}, {"attn_few_f16_128", FEW, 4, 3, 64}};
+    static const struct split_kernel few[2] = {{"attn_few_f16_64", FEW, 4, 4, 64}, {"attn_few_f16_128", FEW, 4, 3, 64}};
     static const struct split_kernel many[2][2] = {
         {{"attn_long_f16_64", FEW, 16, 1, KEYS}, {"attn_long_f16_128", FEW, 12, 1, KEYS}},
         {{"attn_long_q8_0_64", FEW, 16, 1, KEYS}, {"attn_long_q8_0_128", FEW, 12, 1, KEYS}}};
     const bool is_q8_0 = a->k->type == GGML_TYPE_Q8_0;
-    const bool fits    = (a->d == 64 || a->d == 128) && a->k->ne[0] == a->d && a->v->ne[0] == a->d && a->k->type == a->v->type &&
+    const bool fits = (a->d == 64 || a->d == 128) && a->k->ne[0] == a->d && a->v->ne[0] == a->d && a->k->type == a->v->type &&
                       a->q->ne[1] * a->group <= FEW && a->k->nb[1] < (1u << 26) && a->v->nb[1] < (1u << 26);
     if (!fits || (!is_q8_0 && !is_direct(a))) {
         return false;
     }
     const bool is_long = is_q8_0 || a->k->ne[1] * a->k->ne[2] * a->q->ne[3] >= (int64_t) MANY_KEYS * traits->n_sm;
-    a->kernel          = is_long ? many[is_q8_0][a->d == 128] : few[a->d == 128];
-    a->warp_shared     = is_q8_0 ? (int) (STAGES * 2 * KEYS * pitch_of(a->k)) : 0;
+    a->kernel = is_long ? many[is_q8_0][a->d == 128] : few[a->d == 128];
+    a->warp_shared = is_q8_0 ? (int) (STAGES * 2 * KEYS * pitch_of(a->k)) : 0;
     const size_t ring = (size_t) (a->kernel.warps * a->warp_shared), sums = (size_t) (a->kernel.warps * FEW * (a->d + 2) * 4);
     a->shared = ring > sums ? ring : sums;
     return a->shared <= traits->shared_max;
@@ -116,32 +116,32 @@ static void choose_wide(struct attn *a) {
 // How many splits, for the kernel chosen.
 static void set_splits(const struct cuda_traits *traits, struct attn *a) {
     const int64_t n_kv = a->k->ne[1], unit = a->kernel.unit;
-    a->n_tiles           = (a->q->ne[1] * a->group + a->kernel.rows - 1) / a->kernel.rows;
-    const int64_t room   = (int64_t) (traits->shared_max / (a->shared + 1024));
-    const int64_t all    = traits->n_sm * (room > a->kernel.blocks ? a->kernel.blocks : room < 1 ? 1 : room);
+    a->n_tiles = (a->q->ne[1] * a->group + a->kernel.rows - 1) / a->kernel.rows;
+    const int64_t room = (int64_t) (traits->shared_max / (a->shared + 1024));
+    const int64_t all = traits->n_sm * (room > a->kernel.blocks ? a->kernel.blocks : room < 1 ? 1 : room);
     const int64_t others = a->n_tiles * a->k->ne[2] * a->q->ne[3], share = others > 0 ? all / others : 1;
     const int64_t want = share < 1 ? 1 : share < ATTN_SPLITS ? share : ATTN_SPLITS, each = up((n_kv + want - 1) / want, unit);
     a->split_keys = each > MIN_SPLIT ? each : MIN_SPLIT;
-    a->n_split    = (n_kv + a->split_keys - 1) / a->split_keys;
-    a->work       = a->n_split > 1 ? (size_t) (a->n_split * a->n_rows * (a->v->ne[0] + 2)) * sizeof(float) : 0;
+    a->n_split = (n_kv + a->split_keys - 1) / a->split_keys;
+    a->work = a->n_split > 1 ? (size_t) (a->n_split * a->n_rows * (a->v->ne[0] + 2)) * sizeof(float) : 0;
 }
 
 static struct attn attn_of(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct cuda_traits *traits = cuda_traits(dev);
-    struct attn a   = {.q = op->src[0], .k = op->src[1], .v = op->src[2], .mask = op->src[3], .sinks = op->src[4]};
+    struct attn a = {.q = op->src[0], .k = op->src[1], .v = op->src[2], .mask = op->src[3], .sinks = op->src[4]};
     const int64_t d = a.k->ne[0] > a.v->ne[0] ? a.k->ne[0] : a.v->ne[0], n_kv = a.k->ne[1], n_q = a.q->ne[1];
-    a.d      = d <= 64 ? 64 : d <= 128 ? 128 : d <= 256 ? 256 : ATTN_WIDE;
-    a.group  = a.q->ne[2] / a.k->ne[2];
+    a.d = d <= 64 ? 64 : d <= 128 ? 128 : d <= 256 ? 256 : ATTN_WIDE;
+    a.group = a.q->ne[2] / a.k->ne[2];
     a.n_rows = n_q * a.q->ne[2] * a.q->ne[3];
-    a.many   = a.d <= 256 && traits->has_kernels_90a && cuda_api(dev)->TensorMapEncodeTiled != NULL && n_q >= MANY_QUERIES &&
+    a.many = a.d <= 256 && traits->has_kernels_90a && cuda_api(dev)->TensorMapEncodeTiled != NULL && n_q >= MANY_QUERIES &&
              maps(a.k) && maps(a.v);
     if (a.many) {
-        a.k_rows  = a.d == 256 ? 64 : 128;
+        a.k_rows = a.d == 256 ? 64 : 128;
         a.q_tiles = (n_q + ROWS_90 - 1) / ROWS_90;
         a.k_tiles = (n_kv + a.k_rows - 1) / a.k_rows;
-        a.shared  = (size_t) (2 * 64 * a.d * 2 + 4 * a.k_rows * a.d * 2 + 128 + a.k_tiles + 1024);
-        a.work    = a.mask != NULL ? (size_t) (a.mask->ne[2] * a.mask->ne[3] * a.q_tiles * a.k_tiles) : 0;
-        a.many    = a.shared <= traits->shared_max;
+        a.shared = (size_t) (2 * 64 * a.d * 2 + 4 * a.k_rows * a.d * 2 + 128 + a.k_tiles + 1024);
+        a.work = a.mask != NULL ? (size_t) (a.mask->ne[2] * a.mask->ne[3] * a.q_tiles * a.k_tiles) : 0;
+        a.many = a.shared <= traits->shared_max;
     }
     if (!a.many) {
         a.bf = !ggml_is_quantized(a.k->type) && !ggml_is_quantized(a.v->type) &&
@@ -180,7 +180,7 @@ static bool attention_supports(const struct cuda_device *dev, const struct ggml_
 // many rows as all blocks that run at once.
 static size_t attention_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct attn a = attn_of(dev, op);
-    const int64_t n_kv  = a.k->ne[1];
+    const int64_t n_kv = a.k->ne[1];
     // 32 rows of attn_wide's one block, or 8 of attn_few's, are fewer.
     const int64_t most = BLOCKS_MAX * cuda_traits(dev)->n_sm * ROWS,
                   rows = a.n_rows * ATTN_SPLITS < most ? a.n_rows * ATTN_SPLITS : most;
@@ -205,48 +205,48 @@ static void set_slopes(struct attn_args *a, float max_bias) {
 static struct attn_args args_of(const struct attn *p, const struct ggml_tensor *op, char *work) {
     const struct ggml_tensor *q = p->q, *k = p->k, *v = p->v, *mask = p->mask;
     struct attn_args a = {.q = q->data,
-        .k                   = k->data,
-        .v                   = v->data,
-        .mask                = mask != NULL ? mask->data : NULL,
-        .sinks               = p->sinks != NULL ? p->sinks->data : NULL,
-        .y                   = op->data,
-        .part                = (float *) work,
-        .q_1                 = (int64_t) q->nb[1],
-        .q_2                 = (int64_t) q->nb[2],
-        .q_3                 = (int64_t) q->nb[3],
-        .k_1                 = (int64_t) k->nb[1],
-        .k_2                 = (int64_t) k->nb[2],
-        .k_3                 = (int64_t) k->nb[3],
-        .v_1                 = (int64_t) v->nb[1],
-        .v_2                 = (int64_t) v->nb[2],
-        .v_3                 = (int64_t) v->nb[3],
-        .mask_1              = mask != NULL ? (int64_t) mask->nb[1] : 0,
-        .mask_2              = mask != NULL ? (int64_t) mask->nb[2] : 0,
-        .mask_3              = mask != NULL ? (int64_t) mask->nb[3] : 0,
-        .mask_ne2            = mask != NULL ? (int) mask->ne[2] : 1,
-        .mask_ne3            = mask != NULL ? (int) mask->ne[3] : 1,
-        .scale               = cuda_param_f32(op, 0),
-        .softcap             = cuda_param_f32(op, 2),
-        .d_k                 = (int) k->ne[0],
-        .d_v                 = (int) v->ne[0],
-        .n_kv                = (int) k->ne[1],
-        .n_q                 = (int) q->ne[1],
-        .n_head              = (int) q->ne[2],
-        .n_group             = (int) p->group,
-        .n_batch             = (int) q->ne[3],
-        .k_type              = (int) k->type,
-        .v_type              = (int) v->type,
-        .k_row_size          = (int) ggml_row_size(k->type, k->ne[0]),
-        .v_row_size          = (int) ggml_row_size(v->type, v->ne[0]),
-        .k_r3                = (int) (q->ne[3] / k->ne[3]),
-        .v_r3                = (int) (q->ne[3] / v->ne[3]),
-        .n_stages            = p->n_stages,
-        .warp_shared         = p->warp_shared,
-        .n_split             = (int) p->n_split,
-        .split_keys          = (int) p->split_keys,
-        .n_rows              = (int) p->n_rows,
-        .wait                = 1};
-    a.limit            = a.part + p->n_split * p->n_rows * a.d_v;
+        .k = k->data,
+        .v = v->data,
+        .mask = mask != NULL ? mask->data : NULL,
+        .sinks = p->sinks != NULL ? p->sinks->data : NULL,
+        .y = op->data,
+        .part = (float *) work,
+        .q_1 = (int64_t) q->nb[1],
+        .q_2 = (int64_t) q->nb[2],
+        .q_3 = (int64_t) q->nb[3],
+        .k_1 = (int64_t) k->nb[1],
+        .k_2 = (int64_t) k->nb[2],
+        .k_3 = (int64_t) k->nb[3],
+        .v_1 = (int64_t) v->nb[1],
+        .v_2 = (int64_t) v->nb[2],
+        .v_3 = (int64_t) v->nb[3],
+        .mask_1 = mask != NULL ? (int64_t) mask->nb[1] : 0,
+        .mask_2 = mask != NULL ? (int64_t) mask->nb[2] : 0,
+        .mask_3 = mask != NULL ? (int64_t) mask->nb[3] : 0,
+        .mask_ne2 = mask != NULL ? (int) mask->ne[2] : 1,
+        .mask_ne3 = mask != NULL ? (int) mask->ne[3] : 1,
+        .scale = cuda_param_f32(op, 0),
+        .softcap = cuda_param_f32(op, 2),
+        .d_k = (int) k->ne[0],
+        .d_v = (int) v->ne[0],
+        .n_kv = (int) k->ne[1],
+        .n_q = (int) q->ne[1],
+        .n_head = (int) q->ne[2],
+        .n_group = (int) p->group,
+        .n_batch = (int) q->ne[3],
+        .k_type = (int) k->type,
+        .v_type = (int) v->type,
+        .k_row_size = (int) ggml_row_size(k->type, k->ne[0]),
+        .v_row_size = (int) ggml_row_size(v->type, v->ne[0]),
+        .k_r3 = (int) (q->ne[3] / k->ne[3]),
+        .v_r3 = (int) (q->ne[3] / v->ne[3]),
+        .n_stages = p->n_stages,
+        .warp_shared = p->warp_shared,
+        .n_split = (int) p->n_split,
+        .split_keys = (int) p->split_keys,
+        .n_rows = (int) p->n_rows,
+        .wait = 1};
+    a.limit = a.part + p->n_split * p->n_rows * a.d_v;
     if (a.softcap != 0.0f) {
         a.scale /= a.softcap;
     }
@@ -257,7 +257,7 @@ static struct attn_args args_of(const struct attn *p, const struct ggml_tensor *
 // How the copy engine reads keys or values: rows of 64 halves, k_rows of them, in the order wgmma takes.
 static enum ggml_status set_map(struct cuda_run *r, const struct ggml_tensor *t, int k_rows, struct attn90_map *map) {
     enum { FLOAT16 = 6, SWIZZLE_128 = 3, PROMOTE_256 = 3 };
-    const uint64_t dims[4]    = {(uint64_t) t->ne[0], (uint64_t) t->ne[1], (uint64_t) t->ne[2], (uint64_t) t->ne[3]};
+    const uint64_t dims[4] = {(uint64_t) t->ne[0], (uint64_t) t->ne[1], (uint64_t) t->ne[2], (uint64_t) t->ne[3]};
     const uint64_t strides[3] = {t->nb[1], t->nb[2], t->nb[3]};
     const uint32_t box[4] = {64, (uint32_t) k_rows, 1, 1}, steps[4] = {1, 1, 1, 1};
     const CUresult rc = cuda_api(r->dev)->TensorMapEncodeTiled(
@@ -269,22 +269,22 @@ static enum ggml_status run_many(struct cuda_run *r, const struct attn *p, struc
     struct attn90_args args;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (a->mask != NULL) {
-        a->kinds                         = (uint8_t *) work;
+        a->kinds = (uint8_t *) work;
         const struct attn_mask_args mask = {.mask = a->mask,
-            .kinds                                = (uint8_t *) work,
-            .mask_1                               = a->mask_1,
-            .mask_2                               = a->mask_2,
-            .mask_3                               = a->mask_3,
-            .ne2                                  = a->mask_ne2,
-            .n_q                                  = a->n_q,
-            .n_kv                                 = a->n_kv,
-            .q_rows                               = ROWS_90,
-            .k_rows                               = p->k_rows,
-            .wait                                 = 1};
-        const struct cuda_dims dims      = {
-                 .grid    = {(unsigned) p->k_tiles, (unsigned) p->q_tiles, (unsigned) (a->mask_ne2 * a->mask_ne3)},
-                 .block   = {256},
-                 .overlap = true};
+            .kinds = (uint8_t *) work,
+            .mask_1 = a->mask_1,
+            .mask_2 = a->mask_2,
+            .mask_3 = a->mask_3,
+            .ne2 = a->mask_ne2,
+            .n_q = a->n_q,
+            .n_kv = a->n_kv,
+            .q_rows = ROWS_90,
+            .k_rows = p->k_rows,
+            .wait = 1};
+        const struct cuda_dims dims = {
+            .grid = {(unsigned) p->k_tiles, (unsigned) p->q_tiles, (unsigned) (a->mask_ne2 * a->mask_ne3)},
+            .block = {256},
+            .overlap = true};
         status = cuda_launch_one(r, "attn_mask", dims, &mask);
     }
     memset(&args, 0, sizeof args);
@@ -295,15 +295,15 @@ static enum ggml_status run_many(struct cuda_run *r, const struct attn *p, struc
         return status;
     }
     const struct cuda_dims dims = {.grid = {(unsigned) p->q_tiles, (unsigned) a->n_head, (unsigned) a->n_batch},
-        .block                           = {384},
-        .shared_size                     = (unsigned) p->shared,
-        .overlap                         = true};
+        .block = {384},
+        .shared_size = (unsigned) p->shared,
+        .overlap = true};
     return cuda_launch_one(r, p->d == 64 ? "attn90_64" : p->d == 128 ? "attn90_128" : "attn90_256", dims, &args);
 }
 
 static enum ggml_status attention_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct attn p = attn_of(r->dev, op);
-    char *work          = p.work > 0 ? cuda_work(r, p.work) : NULL;
+    char *work = p.work > 0 ? cuda_work(r, p.work) : NULL;
     if (p.work > 0 && work == NULL) {
         return GGML_STATUS_FAILED;
     }
@@ -312,13 +312,13 @@ static enum ggml_status attention_run(struct cuda_run *r, struct ggml_tensor *op
         return run_many(r, &p, &a, work);
     }
     const struct cuda_dims dims = {.grid = {(unsigned) p.n_split, (unsigned) (p.n_tiles * p.k->ne[2]), (unsigned) a.n_batch},
-        .block                           = {(unsigned) p.kernel.warps * 32},
-        .shared_size                     = (unsigned) p.shared,
-        .overlap                         = true};
-    enum ggml_status status     = cuda_launch_one(r, p.kernel.name, dims, &a);
+        .block = {(unsigned) p.kernel.warps * 32},
+        .shared_size = (unsigned) p.shared,
+        .overlap = true};
+    enum ggml_status status = cuda_launch_one(r, p.kernel.name, dims, &a);
     if (status == GGML_STATUS_SUCCESS && p.n_split > 1) {
         const struct cuda_dims join = {.grid = {(unsigned) p.n_rows}, .block = {128}, .overlap = true};
-        status                      = cuda_launch_one(r, "attn_join", join, &a);
+        status = cuda_launch_one(r, "attn_join", join, &a);
     }
     return status;
 }

@@ -62,12 +62,12 @@ static bool is_transpose(const struct ggml_tensor *op, const struct ggml_tensor 
 }
 
 static enum ggml_status copy_transpose(struct cuda_run *r, struct ggml_tensor *op) {
-    const int64_t n_z                = op->ne[2] * op->ne[3];
+    const int64_t n_z = op->ne[2] * op->ne[3];
     const struct cuda_copy_args args = {.dst = cuda_view_of(op), .a = cuda_view_of(op->src[0]), .n = n_z};
-    const struct cuda_dims dims      = {
-             .grid  = {(unsigned) ((op->ne[0] + 31) / 32), (unsigned) ((op->ne[1] + 31) / 32), (unsigned) (n_z < 65535 ? n_z : 65535)},
-             .block = {32, 8},
-             .overlap = true};
+    const struct cuda_dims dims = {
+        .grid = {(unsigned) ((op->ne[0] + 31) / 32), (unsigned) ((op->ne[1] + 31) / 32), (unsigned) (n_z < 65535 ? n_z : 65535)},
+        .block = {32, 8},
+        .overlap = true};
     return cuda_launch_one(r, ggml_type_size(op->type) == 4 ? "copy_transpose_4" : "copy_transpose_2", dims, &args);
 }
 
@@ -79,16 +79,16 @@ static enum ggml_status run(struct cuda_run *r, struct ggml_tensor *op) {
     if (is_transpose(op, a) && !cuda_overlap(op, a)) {
         return copy_transpose(r, op);
     }
-    const bool as_is            = a->type == op->type;
-    const bool narrow           = !as_is && !is_plain(op->type);
+    const bool as_is = a->type == op->type;
+    const bool narrow = !as_is && !is_plain(op->type);
     const struct ggml_tensor to = as_is ? in_blocks(op) : *op, from = as_is ? in_blocks(a) : *a;
     const struct cuda_copy_args args = {.dst = cuda_view_of(&to),
-        .a                                   = cuda_view_of(&from),
-        .dst_index                           = cuda_index_of(&to),
-        .a_index                             = cuda_index_of(&from),
-        .n                                   = narrow ? ggml_nelements(op) / 32 : to.ne[0] * to.ne[1] * to.ne[2] * to.ne[3],
-        .size                                = as_is ? (int32_t) ggml_type_size(op->type) : 0,
-        .block                               = (int32_t) ggml_blck_size(a->type)};
+        .a = cuda_view_of(&from),
+        .dst_index = cuda_index_of(&to),
+        .a_index = cuda_index_of(&from),
+        .n = narrow ? ggml_nelements(op) / 32 : to.ne[0] * to.ne[1] * to.ne[2] * to.ne[3],
+        .size = as_is ? (int32_t) ggml_type_size(op->type) : 0,
+        .block = (int32_t) ggml_blck_size(a->type)};
     const char *kernel = as_is ? "copy_as_is" : narrow ? "copy_narrow" : is_plain(a->type) ? "copy_convert" : "copy_widen";
     return cuda_launch_one(r, kernel, cuda_flat(r, args.n, narrow ? 128 : BLOCK), &args);
 }

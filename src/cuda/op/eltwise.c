@@ -41,20 +41,20 @@ static enum ggml_status binary_run(struct cuda_run *r, struct ggml_tensor *op) {
     if (cuda_is_f32_fours(op) && cuda_is_f32_fours(a) && cuda_is_f32_fours(b) && n % 4 == 0 && n_b % 4 == 0 &&
         repeats_whole(b, a) && n / 4 < CUDA_FLAT_MAX) {
         const struct cuda_binary_dense_args args = {.dst = op->data,
-            .a                                           = a->data,
-            .b                                           = b->data,
-            .n                                           = n,
-            .n_b                                         = n_b,
-            .d_b                                         = cuda_div_of(n_b / 4),
-            .what                                        = what_of(op->op)};
+            .a = a->data,
+            .b = b->data,
+            .n = n,
+            .n_b = n_b,
+            .d_b = cuda_div_of(n_b / 4),
+            .what = what_of(op->op)};
         return cuda_launch_one(r, "eltwise_binary_dense", cuda_flat(r, n / 4, BLOCK), &args);
     }
     const struct cuda_binary_args args = {.dst = cuda_view_of(op),
-        .a                                     = cuda_view_of(a),
-        .b                                     = cuda_view_of(b),
-        .index                                 = cuda_index_of(op),
-        .n                                     = n,
-        .what                                  = what_of(op->op)};
+        .a = cuda_view_of(a),
+        .b = cuda_view_of(b),
+        .index = cuda_index_of(op),
+        .n = n,
+        .what = what_of(op->op)};
     return cuda_launch_one(r, "eltwise_binary", cuda_flat(r, n, BLOCK), &args);
 }
 

@@ -19,7 +19,7 @@ static bool unary_supports(const struct cuda_device *dev, const struct ggml_tens
 
 static enum ggml_status map_launch(struct cuda_run *r, struct ggml_tensor *op, int32_t what, const float *p) {
     const struct ggml_tensor *a = op->src[0] != NULL ? op->src[0] : op;
-    const int64_t n             = ggml_nelements(op);
+    const int64_t n = ggml_nelements(op);
     struct cuda_map_args args = {.dst = cuda_view_of(op), .a = cuda_view_of(a), .index = cuda_index_of(op), .n = n, .what = what};
     memcpy(args.p, p, sizeof args.p);
     const bool dense = cuda_is_f32_fours(op) && cuda_is_f32_fours(a) && n % 4 == 0 && what != CUDA_MAP_FILL;
@@ -33,15 +33,15 @@ static enum ggml_status unary_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 static enum ggml_status map_run(struct cuda_run *r, struct ggml_tensor *op) {
     static const int32_t whats[GGML_OP_COUNT] = {
-        [GGML_OP_SQR]        = CUDA_MAP_SQR,
-        [GGML_OP_SQRT]       = CUDA_MAP_SQRT,
-        [GGML_OP_LOG]        = CUDA_MAP_LOG,
-        [GGML_OP_SIN]        = CUDA_MAP_SIN,
-        [GGML_OP_COS]        = CUDA_MAP_COS,
-        [GGML_OP_SCALE]      = CUDA_MAP_SCALE,
-        [GGML_OP_CLAMP]      = CUDA_MAP_CLAMP,
+        [GGML_OP_SQR] = CUDA_MAP_SQR,
+        [GGML_OP_SQRT] = CUDA_MAP_SQRT,
+        [GGML_OP_LOG] = CUDA_MAP_LOG,
+        [GGML_OP_SIN] = CUDA_MAP_SIN,
+        [GGML_OP_COS] = CUDA_MAP_COS,
+        [GGML_OP_SCALE] = CUDA_MAP_SCALE,
+        [GGML_OP_CLAMP] = CUDA_MAP_CLAMP,
         [GGML_OP_LEAKY_RELU] = CUDA_MAP_LEAKY_RELU,
-        [GGML_OP_FILL]       = CUDA_MAP_FILL,
+        [GGML_OP_FILL] = CUDA_MAP_FILL,
     };
     const float p[4] = {cuda_param_f32(op, 0), cuda_param_f32(op, 1), 0.0f, 0.0f};
     return map_launch(r, op, whats[op->op], p);
@@ -74,17 +74,17 @@ static bool has_fours(const struct cuda_view *v) {
 
 static enum ggml_status glu_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1] != NULL ? op->src[1] : a;
-    const int64_t half        = op->src[1] != NULL ? 0 : op->ne[0];
-    const bool swapped        = half > 0 && cuda_param_i32(op, 1) != 0;
+    const int64_t half = op->src[1] != NULL ? 0 : op->ne[0];
+    const bool swapped = half > 0 && cuda_param_i32(op, 1) != 0;
     struct cuda_glu_args args = {.dst = cuda_view_of(op),
-        .a                            = cuda_view_of(a),
-        .b                            = cuda_view_of(b),
-        .index                        = cuda_index_of(op),
-        .n                            = ggml_nelements(op),
-        .alpha                        = cuda_param_f32(op, 2),
-        .limit                        = cuda_param_f32(op, 3),
-        .what                         = cuda_param_i32(op, 0),
-        .a_is_16                      = a->type == GGML_TYPE_F16};
+        .a = cuda_view_of(a),
+        .b = cuda_view_of(b),
+        .index = cuda_index_of(op),
+        .n = ggml_nelements(op),
+        .alpha = cuda_param_f32(op, 2),
+        .limit = cuda_param_f32(op, 3),
+        .what = cuda_param_i32(op, 0),
+        .a_is_16 = a->type == GGML_TYPE_F16};
     args.a.p += (swapped ? half : 0) * args.a.nb[0];
     args.b.p += (swapped ? 0 : half) * args.b.nb[0];
     const bool fours =

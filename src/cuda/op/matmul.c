@@ -45,10 +45,10 @@ int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, in
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt) {
     struct cuda_columns c = {.nt = nt, .nz = nz, .rest = nt == 0 && n <= CUDA_MM_FEW && t->mmv != t->mmv_wide};
     c.rest |= nt == 0 && t->type == GGML_TYPE_F32;
-    c.n           = nt > 0 ? cuda_round_up(n, nt) : n;
+    c.n = nt > 0 ? cuda_round_up(n, nt) : n;
     c.halves_size = (size_t) (nz * c.n * (c.rest ? 2 : 1) * cuda_round_up(k, 256)) * sizeof(uint16_t);
     c.halves_size = (size_t) cuda_round_up((int64_t) c.halves_size, 256);
-    c.size        = c.halves_size + (size_t) (nz * c.n) * sizeof(float);
+    c.size = c.halves_size + (size_t) (nz * c.n) * sizeof(float);
     return c;
 }
 
@@ -67,28 +67,28 @@ static char *columns_get(
     if (work == NULL) {
         return NULL;
     }
-    const act_args a            = {.x = x->data,
-                   .tiles             = (uint16_t *) work,
-                   .scale             = (float *) (work + c->halves_size),
-                   .x_col             = (int64_t) x->nb[1],
-                   .x_z2              = (int64_t) x->nb[2],
-                   .x_z3              = (int64_t) x->nb[3],
-                   .x_ne1             = 1,
-                   .x_type            = column_type(x->type),
-                   .k                 = (int) x->ne[0],
-                   .n                 = (int) x->ne[1],
-                   .nt                = c->nt > 0 ? c->nt : 1,
-                   .ne2               = (int) x->ne[2],
-                   .bf                = t->bf,
-                   .plain             = c->plain,
-                   .flat              = c->nt == 0,
-                   .rest              = c->rest,
-                   .wait              = 1};
+    const act_args a = {.x = x->data,
+        .tiles = (uint16_t *) work,
+        .scale = (float *) (work + c->halves_size),
+        .x_col = (int64_t) x->nb[1],
+        .x_z2 = (int64_t) x->nb[2],
+        .x_z3 = (int64_t) x->nb[3],
+        .x_ne1 = 1,
+        .x_type = column_type(x->type),
+        .k = (int) x->ne[0],
+        .n = (int) x->ne[1],
+        .nt = c->nt > 0 ? c->nt : 1,
+        .ne2 = (int) x->ne[2],
+        .bf = t->bf,
+        .plain = c->plain,
+        .flat = c->nt == 0,
+        .rest = c->rest,
+        .wait = 1};
     const struct cuda_dims dims = {.grid = {(unsigned) c->n, (unsigned) c->nz}, .block = {256}, .overlap = true};
     if (cuda_launch_one(r, "act_tiles", dims, &a) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
-    r->kept      = x;
+    r->kept = x;
     r->kept_kind = kind;
     return work;
 }
@@ -117,14 +117,14 @@ static enum ggml_status mmv(struct cuda_run *r, const struct cuda_mm_type *t, mm
     a->k_part = (int) k_part;
     // With 16 warps three are 4% slower than two (H200).
     const int64_t useful = ggml_is_quantized(t->type) && warps == MMV_WARPS ? 2 : 7;
-    a->n_stages          = (int) (fit < useful ? fit : useful);
-    a->wait              = 1;
+    a->n_stages = (int) (fit < useful ? fit : useful);
+    a->wait = 1;
     const int64_t tiles = (a->m + 15) / 16, blocks = (int64_t) r->traits->n_sm;
     const struct cuda_dims dims = {
-        .grid        = {(unsigned) (tiles < blocks ? tiles : blocks), (unsigned) ((a->n + 7) / 8), (unsigned) c->nz},
-        .block       = {(unsigned) warps * 32},
+        .grid = {(unsigned) (tiles < blocks ? tiles : blocks), (unsigned) ((a->n + 7) / 8), (unsigned) c->nz},
+        .block = {(unsigned) warps * 32},
         .shared_size = (unsigned) (cols + a->n_stages * stage),
-        .overlap     = true};
+        .overlap = true};
     const char *many = c->rest ? t->mmv : t->mmv_wide, *few = c->rest ? t->mmv_8 : t->mmv_wide_8;
     return cuda_launch_one(r, warps == MMV_WARPS ? many : few, dims, a);
 }
@@ -154,14 +154,14 @@ static bool is_for_floats(const struct cuda_device *dev, const struct ggml_tenso
 
 static enum ggml_status run_floats(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
-    const mf_args a     = {MM_OPERANDS(w, x, op), .x = x->data, .x_col = (int64_t) (x->nb[1] / sizeof(float)),
-            .x_z2 = (int64_t) (x->nb[2] / sizeof(float)), .x_z3 = (int64_t) (x->nb[3] / sizeof(float)),
-            .w_const = cuda_is_const(r->graph, w), .wait = 1};
+    const mf_args a = {MM_OPERANDS(w, x, op), .x = x->data, .x_col = (int64_t) (x->nb[1] / sizeof(float)),
+        .x_z2 = (int64_t) (x->nb[2] / sizeof(float)), .x_z3 = (int64_t) (x->nb[3] / sizeof(float)),
+        .w_const = cuda_is_const(r->graph, w), .wait = 1};
     const int64_t turns = (a.m + MF_ROWS - 1) / MF_ROWS, all = r->traits->n_sm;
     const struct cuda_dims dims = {.grid = {(unsigned) (turns < all ? turns : all), 1, (unsigned) (x->ne[2] * x->ne[3])},
-        .block                           = {MF_THREADS},
-        .shared_size                     = (unsigned) floats_shared(x),
-        .overlap                         = true};
+        .block = {MF_THREADS},
+        .shared_size = (unsigned) floats_shared(x),
+        .overlap = true};
     return cuda_launch_one(r, "mf_f32", dims, &a);
 }
 
@@ -173,9 +173,9 @@ enum ggml_status cuda_mm_tiles(struct cuda_run *r, const struct cuda_mm_type *t,
     const int64_t pitch = (((bytes + 14) / 16 + 1) | 1) * 16;
     const int64_t n_a = dense && t->type != GGML_TYPE_F32 ? 4 : 2, n_b = nt == 256 ? 4 : 6;
     const struct cuda_dims dims = {.grid = {(unsigned) a->n_tiles, (unsigned) ((a->m + 127) / 128), (unsigned) nz},
-        .block                           = {384},
-        .shared_size                     = (unsigned) (n_b * nt * 128 + n_a * pitch * 128 + 256 + 1024 + 64),
-        .overlap                         = true};
+        .block = {384},
+        .shared_size = (unsigned) (n_b * nt * 128 + n_a * pitch * 128 + 256 + 1024 + 64),
+        .overlap = true};
     return cuda_launch_one(r, nt == 64 ? t->mma_64 : nt == 128 ? t->mma_128 : t->mma_256, dims, a);
 }
 
@@ -205,7 +205,7 @@ static bool is_for_blas(const struct cuda_device *dev, const struct cuda_mm_type
 
 static struct cuda_columns matmul_columns(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
-    const struct ggml_tensor *x  = op->src[1];
+    const struct ggml_tensor *x = op->src[1];
     if (is_for_blas(dev, t, op)) {
         struct cuda_columns c = {.nt = 1, .plain = true, .n = x->ne[1], .nz = 1};
         if (t->type != GGML_TYPE_F32) { // floats are taken as they are
@@ -220,21 +220,21 @@ static struct cuda_columns matmul_columns(const struct cuda_device *dev, const s
 // Fewer columns may go another way that takes more: what is reserved serves those too.
 static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
-    const struct ggml_tensor *x  = op->src[1];
-    size_t size                  = cuda_is_vector(dev, t, op) ? 0 : matmul_columns(dev, op).size;
-    static const int64_t ways[]  = {CUDA_MM_FEW, CUDA_MM_WIDE};
+    const struct ggml_tensor *x = op->src[1];
+    size_t size = cuda_is_vector(dev, t, op) ? 0 : matmul_columns(dev, op).size;
+    static const int64_t ways[] = {CUDA_MM_FEW, CUDA_MM_WIDE};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         if (x->ne[1] > ways[i]) {
             const size_t other = cuda_columns_of(t, x->ne[0], ways[i], x->ne[2] * x->ne[3], 0).size;
-            size               = other > size ? other : size;
+            size = other > size ? other : size;
         }
     }
     if (x->ne[2] * x->ne[3] > 1) { // one product may be cuBLAS's
         struct ggml_tensor column = *x, one = *op;
         column.ne[2] = column.ne[3] = 1;
-        one.src[1]                  = &column;
-        const size_t other          = matmul_columns(dev, &one).size;
-        size                        = other > size ? other : size;
+        one.src[1] = &column;
+        const size_t other = matmul_columns(dev, &one).size;
+        size = other > size ? other : size;
     }
     return size;
 }
@@ -242,29 +242,29 @@ static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_
 static enum ggml_status run_one(struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     mv_args a = {.w = {w->data},
-        .y          = {op->data},
-        .m          = {(int) w->ne[1]},
-        .n_parts    = 1,
-        .x          = x->data,
-        .w_row      = (int64_t) w->nb[1],
-        .w_z2       = (int64_t) w->nb[2],
-        .w_z3       = (int64_t) w->nb[3],
-        .x_z2       = (int64_t) (x->nb[2] / sizeof(float)),
-        .x_z3       = (int64_t) (x->nb[3] / sizeof(float)),
-        .y_z2       = (int64_t) (op->nb[2] / sizeof(float)),
-        .y_z3       = (int64_t) (op->nb[3] / sizeof(float)),
-        .k          = (int) w->ne[0],
-        .ne2        = (int) x->ne[2],
-        .r2         = (int) (x->ne[2] / w->ne[2]),
-        .r3         = (int) (x->ne[3] / w->ne[3]),
-        .w_const    = cuda_is_const(r->graph, w)};
+        .y = {op->data},
+        .m = {(int) w->ne[1]},
+        .n_parts = 1,
+        .x = x->data,
+        .w_row = (int64_t) w->nb[1],
+        .w_z2 = (int64_t) w->nb[2],
+        .w_z3 = (int64_t) w->nb[3],
+        .x_z2 = (int64_t) (x->nb[2] / sizeof(float)),
+        .x_z3 = (int64_t) (x->nb[3] / sizeof(float)),
+        .y_z2 = (int64_t) (op->nb[2] / sizeof(float)),
+        .y_z3 = (int64_t) (op->nb[3] / sizeof(float)),
+        .k = (int) w->ne[0],
+        .ne2 = (int) x->ne[2],
+        .r2 = (int) (x->ne[2] / w->ne[2]),
+        .r3 = (int) (x->ne[3] / w->ne[3]),
+        .w_const = cuda_is_const(r->graph, w)};
     return cuda_mv(r, t, &a, x->ne[2] * x->ne[3]);
 }
 
 static enum ggml_status run_few(
     struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, const char *columns) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
-    const int64_t kpad     = cuda_round_up(x->ne[0], 256);
+    const int64_t kpad = cuda_round_up(x->ne[0], 256);
     const uintptr_t starts = (uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3];
     mmv_args a = {MM_OPERANDS(w, x, op), .xh = (const uint16_t *) columns, .scale = (const float *) (columns + c->halves_size),
         .xh_col = kpad, .xh_z = kpad * x->ne[1] * (c->rest ? 2 : 1), .xh_rest = x->ne[1], .scale_z = x->ne[1],
@@ -285,18 +285,18 @@ static enum ggml_status run_many(
 static enum ggml_status run_blas(
     struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, char *columns) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
-    const bool floats        = t->type == GGML_TYPE_F32;
+    const bool floats = t->type == GGML_TYPE_F32;
     const struct cuda_gemm g = {.type = t->type,
-        .w                            = w->data,
-        .x                            = floats ? x->data : (const void *) columns,
-        .y                            = op->data,
-        .m                            = w->ne[1],
-        .n                            = x->ne[1],
-        .k                            = w->ne[0],
-        .w_row                        = (int64_t) (w->nb[1] / ggml_type_size(w->type)),
-        .x_col                        = floats ? (int64_t) (x->nb[1] / sizeof(float)) : cuda_round_up(x->ne[0], 8),
-        .y_col                        = (int64_t) (op->nb[1] / sizeof(float)),
-        .work                         = columns + c->halves_size};
+        .w = w->data,
+        .x = floats ? x->data : (const void *) columns,
+        .y = op->data,
+        .m = w->ne[1],
+        .n = x->ne[1],
+        .k = w->ne[0],
+        .w_row = (int64_t) (w->nb[1] / ggml_type_size(w->type)),
+        .x_col = floats ? (int64_t) (x->nb[1] / sizeof(float)) : cuda_round_up(x->ne[0], 8),
+        .y_col = (int64_t) (op->nb[1] / sizeof(float)),
+        .work = columns + c->halves_size};
     return cuda_blas_gemm(r, &g);
 }
 
@@ -309,8 +309,8 @@ static enum ggml_status matmul_run(struct cuda_run *r, struct ggml_tensor *op) {
         return run_floats(r, op);
     }
     const struct cuda_columns c = matmul_columns(r->dev, op);
-    const bool as_they_are      = c.plain && c.halves_size == 0;
-    char *columns               = as_they_are ? cuda_work(r, c.size) : columns_get(r, t, op->src[1], &c);
+    const bool as_they_are = c.plain && c.halves_size == 0;
+    char *columns = as_they_are ? cuda_work(r, c.size) : columns_get(r, t, op->src[1], &c);
     if (columns == NULL) {
         return GGML_STATUS_FAILED;
     }

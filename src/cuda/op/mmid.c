@@ -20,15 +20,15 @@ struct plan {
 static struct plan plan_of(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1], *ids = op->src[2];
     const struct cuda_mm_type *t = cuda_mm_type(w->type);
-    struct plan p                = {.n_pairs = ids->ne[0] * ids->ne[1]};
-    const bool can_mv            = x->type == GGML_TYPE_F32 && cuda_mv_fits(dev, t, w->ne[0]);
-    p.vectors                    = can_mv && (p.n_pairs <= MV_PAIRS || !cuda_traits(dev)->has_kernels_90a);
+    struct plan p = {.n_pairs = ids->ne[0] * ids->ne[1]};
+    const bool can_mv = x->type == GGML_TYPE_F32 && cuda_mv_fits(dev, t, w->ne[0]);
+    p.vectors = can_mv && (p.n_pairs <= MV_PAIRS || !cuda_traits(dev)->has_kernels_90a);
     if (!p.vectors) {
-        p.nt      = t->mma_128 != NULL ? 128 : 64;
+        p.nt = t->mma_128 != NULL ? 128 : 64;
         p.n_tiles = p.n_pairs / p.nt + (w->ne[2] < p.n_pairs ? w->ne[2] : p.n_pairs);
-        p.c       = cuda_columns_of(t, w->ne[0], p.n_tiles * p.nt, 1, p.nt);
-        p.lists   = (size_t) cuda_round_up((int64_t) p.c.size, 256);
-        p.size    = p.lists + (size_t) (p.n_tiles * (1 + 2 * p.nt)) * sizeof(int32_t);
+        p.c = cuda_columns_of(t, w->ne[0], p.n_tiles * p.nt, 1, p.nt);
+        p.lists = (size_t) cuda_round_up((int64_t) p.c.size, 256);
+        p.size = p.lists + (size_t) (p.n_tiles * (1 + 2 * p.nt)) * sizeof(int32_t);
     }
     return p;
 }
@@ -55,32 +55,32 @@ static enum ggml_status run_vectors(
     struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct plan *p) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1], *ids = op->src[2];
     mv_args a = {.w = {w->data},
-        .y          = {op->data},
-        .m          = {(int) w->ne[1]},
-        .n_parts    = 1,
-        .x          = x->data,
-        .ids        = ids->data,
-        .w_row      = (int64_t) w->nb[1],
-        .w_z2       = (int64_t) w->nb[2],
-        .x_col      = (int64_t) (x->nb[1] / sizeof(float)),
-        .x_z2       = (int64_t) (x->nb[2] / sizeof(float)),
-        .y_col      = (int64_t) (op->nb[1] / sizeof(float)),
-        .y_z2       = (int64_t) (op->nb[2] / sizeof(float)),
-        .ids_row    = (int64_t) (ids->nb[1] / sizeof(int32_t)),
-        .k          = (int) w->ne[0],
-        .ne2        = 1,
-        .r2         = 1,
-        .r3         = 1,
-        .n_used     = (int) ids->ne[0],
-        .n_experts  = (int) w->ne[2],
-        .x_ne1      = (int) x->ne[1]};
+        .y = {op->data},
+        .m = {(int) w->ne[1]},
+        .n_parts = 1,
+        .x = x->data,
+        .ids = ids->data,
+        .w_row = (int64_t) w->nb[1],
+        .w_z2 = (int64_t) w->nb[2],
+        .x_col = (int64_t) (x->nb[1] / sizeof(float)),
+        .x_z2 = (int64_t) (x->nb[2] / sizeof(float)),
+        .y_col = (int64_t) (op->nb[1] / sizeof(float)),
+        .y_z2 = (int64_t) (op->nb[2] / sizeof(float)),
+        .ids_row = (int64_t) (ids->nb[1] / sizeof(int32_t)),
+        .k = (int) w->ne[0],
+        .ne2 = 1,
+        .r2 = 1,
+        .r3 = 1,
+        .n_used = (int) ids->ne[0],
+        .n_experts = (int) w->ne[2],
+        .x_ne1 = (int) x->ne[1]};
     return cuda_mv(r, t, &a, p->n_pairs);
 }
 
 static enum ggml_status mmid_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1], *ids = op->src[2];
     const struct cuda_mm_type *t = cuda_mm_type(w->type);
-    const struct plan p          = plan_of(r->dev, op);
+    const struct plan p = plan_of(r->dev, op);
     if (p.vectors) {
         return run_vectors(r, t, op, &p);
     }
@@ -90,57 +90,57 @@ static enum ggml_status mmid_run(struct cuda_run *r, struct ggml_tensor *op) {
     }
     int32_t *experts = (int32_t *) (work + p.lists), *from = experts + p.n_tiles, *to = from + p.n_tiles * p.nt;
     const struct mmid_args sort = {.ids = ids->data,
-        .experts                        = experts,
-        .from                           = from,
-        .to                             = to,
-        .ids_row                        = (int64_t) (ids->nb[1] / sizeof(int32_t)),
-        .y_col                          = (int64_t) (op->nb[1] / sizeof(float)),
-        .y_z2                           = (int64_t) (op->nb[2] / sizeof(float)),
-        .n_used                         = (int) ids->ne[0],
-        .n_pairs                        = (int) p.n_pairs,
-        .n_experts                      = (int) w->ne[2],
-        .x_ne1                          = (int) x->ne[1],
-        .nt                             = p.nt,
-        .n_tiles                        = (int) p.n_tiles,
-        .wait                           = 1};
+        .experts = experts,
+        .from = from,
+        .to = to,
+        .ids_row = (int64_t) (ids->nb[1] / sizeof(int32_t)),
+        .y_col = (int64_t) (op->nb[1] / sizeof(float)),
+        .y_z2 = (int64_t) (op->nb[2] / sizeof(float)),
+        .n_used = (int) ids->ne[0],
+        .n_pairs = (int) p.n_pairs,
+        .n_experts = (int) w->ne[2],
+        .x_ne1 = (int) x->ne[1],
+        .nt = p.nt,
+        .n_tiles = (int) p.n_tiles,
+        .wait = 1};
     enum ggml_status status =
         cuda_launch_one(r, "mmid_sort", (struct cuda_dims){.grid = {1}, .block = {1024}, .overlap = true}, &sort);
     const act_args act = {.x = x->data,
-        .tiles               = (uint16_t *) work,
-        .scale               = (float *) (work + p.c.halves_size),
-        .from                = from,
-        .x_col               = (int64_t) x->nb[1],
-        .from_z2             = (int64_t) x->nb[2],
-        .x_ne1               = (int) x->ne[1],
-        .x_type              = x->type == GGML_TYPE_F32   ? 0
-                               : x->type == GGML_TYPE_F16 ? 1
-                                                          : 2,
-        .k                   = (int) x->ne[0],
-        .n                   = (int) p.c.n,
-        .nt                  = p.nt,
-        .ne2                 = 1,
-        .bf                  = t->bf,
-        .wait                = 1};
+        .tiles = (uint16_t *) work,
+        .scale = (float *) (work + p.c.halves_size),
+        .from = from,
+        .x_col = (int64_t) x->nb[1],
+        .from_z2 = (int64_t) x->nb[2],
+        .x_ne1 = (int) x->ne[1],
+        .x_type = x->type == GGML_TYPE_F32   ? 0
+                  : x->type == GGML_TYPE_F16 ? 1
+                                             : 2,
+        .k = (int) x->ne[0],
+        .n = (int) p.c.n,
+        .nt = p.nt,
+        .ne2 = 1,
+        .bf = t->bf,
+        .wait = 1};
     if (status == GGML_STATUS_SUCCESS) {
         const struct cuda_dims dims = {.grid = {(unsigned) p.c.n, 1}, .block = {256}, .overlap = true};
-        status                      = cuda_launch_one(r, "act_tiles", dims, &act);
+        status = cuda_launch_one(r, "act_tiles", dims, &act);
     }
     const mma_args a = {.w = w->data,
-        .tiles             = (const uint16_t *) work,
-        .scale             = (const float *) (work + p.c.halves_size),
-        .y                 = op->data,
-        .tile_expert       = experts,
-        .to                = to,
-        .w_row             = (int64_t) w->nb[1],
-        .w_z2              = (int64_t) w->nb[2],
-        .m                 = (int) w->ne[1],
-        .k                 = (int) w->ne[0],
-        .n                 = (int) p.c.n,
-        .ne2               = 1,
-        .r2                = 1,
-        .r3                = 1,
-        .n_tiles           = (int) p.n_tiles,
-        .wait              = 1};
+        .tiles = (const uint16_t *) work,
+        .scale = (const float *) (work + p.c.halves_size),
+        .y = op->data,
+        .tile_expert = experts,
+        .to = to,
+        .w_row = (int64_t) w->nb[1],
+        .w_z2 = (int64_t) w->nb[2],
+        .m = (int) w->ne[1],
+        .k = (int) w->ne[0],
+        .n = (int) p.c.n,
+        .ne2 = 1,
+        .r2 = 1,
+        .r3 = 1,
+        .n_tiles = (int) p.n_tiles,
+        .wait = 1};
     return status == GGML_STATUS_SUCCESS ? cuda_mm_tiles(r, t, p.nt, &a, 1) : status;
 }
 

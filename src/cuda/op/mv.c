@@ -46,11 +46,11 @@ static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type 
         (int64_t) r->traits->n_sm * (MVB_BLOCKS * (shared + 2048) <= (int64_t) r->traits->shared_max ? MVB_BLOCKS : 1);
     const int64_t grid = n_turns < all ? n_turns : all;
     a->n_full = a->n_turns = (int) n_turns;
-    a->n_last              = (int) per;
+    a->n_last = (int) per;
     if (a->n_parts == 1 || a->glu != MV_GLU_NONE) { // what is left in the end goes to all blocks alike
         const int64_t n_full = a->m[0] / (grid * per) * grid, rest = a->m[0] - n_full * per;
-        a->n_full  = (int) n_full;
-        a->n_last  = (int) (rest > 0 ? (rest + grid - 1) / grid : per);
+        a->n_full = (int) n_full;
+        a->n_last = (int) (rest > 0 ? (rest + grid - 1) / grid : per);
         a->n_turns = (int) (n_full + (rest + a->n_last - 1) / a->n_last);
     }
     const struct cuda_dims dims = {
@@ -71,12 +71,12 @@ enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_ar
     // All of the shared memory: a block a multiprocessor. Two of half the size, so that the next kernel's could begin to copy
     // beside this one's, took a fifth longer: their rings are too short.
     const int64_t fixed = fixed_size(t, a->k), stage = MV_WARPS * stage_size(t),
-                  fit           = ((int64_t) r->traits->shared_max - fixed) / stage;
-    a->n_stages                 = (int) (fit < 7 ? fit : 7);
+                  fit = ((int64_t) r->traits->shared_max - fixed) / stage;
+    a->n_stages = (int) (fit < 7 ? fit : 7);
     const struct cuda_dims dims = {.grid = {(unsigned) (n_blocks < all ? n_blocks : all), 1, (unsigned) nz},
-        .block                           = {MV_WARPS * 32},
-        .shared_size                     = (unsigned) (fixed + a->n_stages * stage),
-        .overlap                         = true};
+        .block = {MV_WARPS * 32},
+        .shared_size = (unsigned) (fixed + a->n_stages * stage),
+        .overlap = true};
     return cuda_launch_one(r, t->mv, dims, a);
 }
 
@@ -117,9 +117,9 @@ static const struct ggml_tensor *norm_at(const struct ggml_cgraph *graph, int i,
     if (scale == NULL || scale == norm || !is_row(norm->src[0]) || !is_row(mul) || !is_row(scale) || scale->ne[0] != mul->ne[0]) {
         return NULL;
     }
-    c->norm  = norm;
+    c->norm = norm;
     c->scale = scale;
-    c->x     = norm->src[0];
+    c->x = norm->src[0];
     return mul;
 }
 
@@ -142,7 +142,7 @@ static void behind(const struct ggml_cgraph *graph, int i, struct chain *c) {
     } else if (c->n_mm == 1 && sum != NULL && is_row(sum) && cuda_is_used_once(graph, c->mm[0])) {
         const struct ggml_tensor *other = sum->src[0] == c->mm[0] ? sum->src[1] : sum->src[1] == c->mm[0] ? sum->src[0] : NULL;
         if (other != NULL && other != c->mm[0] && is_row(other) && other->ne[0] == sum->ne[0]) {
-            c->sum   = sum;
+            c->sum = sum;
             c->other = other;
             c->n++;
         }
@@ -152,8 +152,8 @@ static void behind(const struct ggml_cgraph *graph, int i, struct chain *c) {
 // Nothing that is written lies on something that another thread may still read.
 static bool may_write(const struct chain *c) {
     const struct ggml_tensor *out[MV_PARTS] = {c->mm[0], c->mm[1], c->mm[2]};
-    const int n_out                         = c->glu != NULL ? 1 : c->n_mm;
-    out[0]                                  = c->glu != NULL ? c->glu : c->sum != NULL ? c->sum : out[0];
+    const int n_out = c->glu != NULL ? 1 : c->n_mm;
+    out[0] = c->glu != NULL ? c->glu : c->sum != NULL ? c->sum : out[0];
     for (int i = 0; i < n_out; i++) {
         if (cuda_overlap(out[i], c->x) || (c->scale != NULL && cuda_overlap(out[i], c->scale)) ||
             (c->other != NULL && !cuda_may_write_over(out[i], c->other))) {
@@ -170,12 +170,12 @@ static bool may_write(const struct chain *c) {
 
 // The chain that starts at node i; n is 0 if there is none of two or more.
 static struct chain chain_at(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
-    struct chain c               = {0};
+    struct chain c = {0};
     const struct ggml_tensor *in = norm_at(graph, i, &c), *mm;
-    c.n                          = in != NULL ? 2 : 0;
+    c.n = in != NULL ? 2 : 0;
     while (c.n_mm < MV_PARTS && (mm = node_at(graph, i + c.n, GGML_OP_MUL_MAT)) != NULL && (in == NULL || mm->src[1] == in) &&
            is_alike(dev, graph, &c, mm)) {
-        in             = mm->src[1];
+        in = mm->src[1];
         c.mm[c.n_mm++] = mm;
         c.n++;
     }
@@ -198,27 +198,27 @@ static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *
     const struct chain c = chain_at(r->dev, graph, i);
     (void) n;
     mv_args a = {.n_parts = c.n_mm,
-        .x                = c.x->data,
-        .norm             = c.scale != NULL ? c.scale->data : NULL,
-        .add              = c.other != NULL ? c.other->data : NULL,
-        .eps              = c.norm != NULL ? cuda_param_f32(c.norm, 0) : 0.0f,
-        .w_row            = (int64_t) c.mm[0]->src[0]->nb[1],
-        .k                = (int) c.mm[0]->src[0]->ne[0],
-        .ne2              = 1,
-        .r2               = 1,
-        .r3               = 1,
-        .w_const          = 1};
+        .x = c.x->data,
+        .norm = c.scale != NULL ? c.scale->data : NULL,
+        .add = c.other != NULL ? c.other->data : NULL,
+        .eps = c.norm != NULL ? cuda_param_f32(c.norm, 0) : 0.0f,
+        .w_row = (int64_t) c.mm[0]->src[0]->nb[1],
+        .k = (int) c.mm[0]->src[0]->ne[0],
+        .ne2 = 1,
+        .r2 = 1,
+        .r3 = 1,
+        .w_const = 1};
     for (int j = 0; j < c.n_mm; j++) {
         const struct ggml_tensor *mm = c.mm[j];
-        a.w[j]                       = mm->src[0]->data;
-        a.y[j]                       = mm->data;
-        a.m[j]                       = (int) mm->src[0]->ne[1];
+        a.w[j] = mm->src[0]->data;
+        a.y[j] = mm->data;
+        a.m[j] = (int) mm->src[0]->ne[1];
     }
     if (c.glu != NULL) {
         const bool swapped = c.glu->src[0] != c.mm[0];
-        a.glu              = c.glu->op_params[0] == GGML_GLU_OP_SWIGLU ? MV_GLU_SWIGLU : MV_GLU_GEGLU;
-        a.w[0]             = c.mm[swapped]->src[0]->data;
-        a.w[1]             = c.mm[!swapped]->src[0]->data;
+        a.glu = c.glu->op_params[0] == GGML_GLU_OP_SWIGLU ? MV_GLU_SWIGLU : MV_GLU_GEGLU;
+        a.w[0] = c.mm[swapped]->src[0]->data;
+        a.w[1] = c.mm[!swapped]->src[0]->data;
     }
     a.y[0] = c.glu != NULL ? c.glu->data : c.sum != NULL ? c.sum->data : a.y[0];
     return cuda_mv(r, cuda_mm_type(c.mm[0]->src[0]->type), &a, 1);

@@ -42,8 +42,8 @@ static enum ggml_status launch(struct cuda_run *r, const struct cuda_norm_args *
                        has_fours(&args->b, ne0) && has_fours(&args->sum, ne0) && has_fours(&args->mul, ne0) &&
                        has_fours(&args->add, ne0);
     const struct cuda_dims dims = {.grid = {(unsigned) (args->dst.ne[1] * args->dst.ne[2] * args->dst.ne[3])},
-        .block                           = {block_for(fours ? n4 : ne0)},
-        .overlap                         = true};
+        .block = {block_for(fours ? n4 : ne0)},
+        .overlap = true};
     return cuda_launch_one(r, fours ? "norm_fours" : "norm_any", dims, args);
 }
 
@@ -61,7 +61,7 @@ static const struct ggml_tensor *other_of(
     if (i >= graph->n_nodes || graph->nodes[i]->op != op || !cuda_is_used_once(graph, from)) {
         return NULL;
     }
-    const struct ggml_tensor *node  = graph->nodes[i];
+    const struct ggml_tensor *node = graph->nodes[i];
     const struct ggml_tensor *other = node->src[0] == from ? node->src[1] : node->src[1] == from ? node->src[0] : NULL;
     return other != NULL && other != from && node->type == GGML_TYPE_F32 && other->type == GGML_TYPE_F32 &&
                    ggml_are_same_shape(node, from) && ggml_can_repeat(other, node) &&
@@ -78,9 +78,9 @@ struct chain {
 
 // The chain of at most `most` nodes that starts at node i; n is 0 if there is none of two or more.
 static struct chain chain_at(const struct ggml_cgraph *graph, int i, int most) {
-    struct chain c                 = {0};
+    struct chain c = {0};
     const struct ggml_tensor *node = graph->nodes[i];
-    int at                         = i;
+    int at = i;
     if (node->op == GGML_OP_ADD) {
         const struct ggml_tensor *a = node->src[0], *b = node->src[1];
         if (node->type != GGML_TYPE_F32 || a->type != GGML_TYPE_F32 || b->type != GGML_TYPE_F32 ||
@@ -90,7 +90,7 @@ static struct chain chain_at(const struct ggml_cgraph *graph, int i, int most) {
         c.sum = node;
         at++;
     }
-    c.norm           = at < graph->n_nodes ? graph->nodes[at] : node;
+    c.norm = at < graph->n_nodes ? graph->nodes[at] : node;
     const bool is_ok = (c.norm->op == GGML_OP_RMS_NORM || c.norm->op == GGML_OP_NORM) && c.norm->src[0]->type == GGML_TYPE_F32 &&
                        (c.norm->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && (c.sum == NULL || c.norm->src[0] == c.sum);
     if (!is_ok) {
@@ -104,7 +104,7 @@ static struct chain chain_at(const struct ggml_cgraph *graph, int i, int most) {
         c.out = c.add != NULL ? graph->nodes[++at] : c.out;
     }
     const int n = at - i + 1;
-    c.n         = n > 1 && n <= most ? n : 0;
+    c.n = n > 1 && n <= most ? n : 0;
     return c;
 }
 
@@ -135,13 +135,13 @@ static int chain_match(const struct cuda_device *dev, const struct ggml_cgraph *
 }
 
 static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
-    const struct chain c       = chain_at(graph, i, n);
+    const struct chain c = chain_at(graph, i, n);
     struct cuda_norm_args args = {.dst = cuda_view_of(c.out),
-        .a                             = cuda_view_of(c.sum != NULL ? c.sum->src[0] : c.norm->src[0]),
-        .eps                           = cuda_param_f32(c.norm, 0),
-        .what                          = what_of(c.norm)};
+        .a = cuda_view_of(c.sum != NULL ? c.sum->src[0] : c.norm->src[0]),
+        .eps = cuda_param_f32(c.norm, 0),
+        .what = what_of(c.norm)};
     if (c.sum != NULL) {
-        args.b   = cuda_view_of(c.sum->src[1]);
+        args.b = cuda_view_of(c.sum->src[1]);
         args.sum = cuda_view_of(c.sum);
     }
     if (c.mul != NULL) {
@@ -162,13 +162,13 @@ static bool group_supports(const struct cuda_device *dev, const struct ggml_tens
 }
 
 static enum ggml_status group_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const int64_t n_groups                 = cuda_param_i32(op, 0);
+    const int64_t n_groups = cuda_param_i32(op, 0);
     const struct cuda_group_norm_args args = {.dst = cuda_view_of(op),
-        .a                                         = cuda_view_of(op->src[0]),
-        .n_groups                                  = n_groups,
-        .n_each                                    = (op->ne[2] + n_groups - 1) / n_groups,
-        .eps                                       = cuda_param_f32(op, 1)};
-    const struct cuda_dims dims            = {.grid = {(unsigned) (n_groups * op->ne[3])}, .block = {1024}, .overlap = true};
+        .a = cuda_view_of(op->src[0]),
+        .n_groups = n_groups,
+        .n_each = (op->ne[2] + n_groups - 1) / n_groups,
+        .eps = cuda_param_f32(op, 1)};
+    const struct cuda_dims dims = {.grid = {(unsigned) (n_groups * op->ne[3])}, .block = {1024}, .overlap = true};
     return cuda_launch_one(r, "group_norm", dims, &args);
 }
 
@@ -189,22 +189,22 @@ static bool softmax_supports(const struct cuda_device *dev, const struct ggml_te
 static enum ggml_status softmax_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *mask = op->src[1], *sinks = op->src[2];
     const float max_bias = cuda_param_f32(op, 1);
-    int32_t n            = 1; // the largest power of two that is no more than the heads
+    int32_t n = 1; // the largest power of two that is no more than the heads
     while ((int64_t) n * 2 <= op->ne[2]) {
         n *= 2;
     }
     struct cuda_softmax_args args = {.dst = cuda_view_of(op),
-        .a                                = cuda_view_of(op->src[0]),
-        .scale                            = cuda_param_f32(op, 0),
-        .max_bias                         = max_bias,
-        .m0                               = powf(2.0f, -max_bias / (float) n),
-        .m1                               = powf(2.0f, -max_bias / 2.0f / (float) n),
-        .n_head_log2                      = n};
+        .a = cuda_view_of(op->src[0]),
+        .scale = cuda_param_f32(op, 0),
+        .max_bias = max_bias,
+        .m0 = powf(2.0f, -max_bias / (float) n),
+        .m1 = powf(2.0f, -max_bias / 2.0f / (float) n),
+        .n_head_log2 = n};
     if (mask != NULL) {
         args.mask = cuda_view_of(mask);
     }
     if (sinks != NULL) {
-        args.sinks    = sinks->data;
+        args.sinks = sinks->data;
         args.sinks_nb = (int64_t) sinks->nb[0];
     }
     const struct cuda_dims dims = {.grid = {(unsigned) ggml_nrows(op)}, .block = {block_for(op->ne[0])}, .overlap = true};

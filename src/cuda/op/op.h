@@ -33,8 +33,8 @@ static inline struct cuda_index cuda_index_of(const struct ggml_tensor *t) {
         return (struct cuda_index){.d0 = {.d = 0}};
     }
     return (struct cuda_index){.d0 = cuda_div_of(t->ne[0]),
-        .d01                       = cuda_div_of(t->ne[0] * t->ne[1]),
-        .d012                      = cuda_div_of(t->ne[0] * t->ne[1] * t->ne[2])};
+        .d01 = cuda_div_of(t->ne[0] * t->ne[1]),
+        .d012 = cuda_div_of(t->ne[0] * t->ne[1] * t->ne[2])};
 }
 
 // Blocks of `size` threads for n of them, at most as many as keep every multiprocessor busy: kernels go on in steps of the grid.

@@ -27,8 +27,8 @@ static enum ggml_status window_launch(struct cuda_run *r, const char *kernel, co
 static void walk(struct cuda_columns *c, const int32_t *q, int n) {
     for (int i = 0; i < 3; i++) {
         c->stride[i] = i < n ? q[i] : 1;
-        c->pad[i]    = i < n ? q[n + i] : 0;
-        c->dil[i]    = i < n ? q[2 * n + i] : 1;
+        c->pad[i] = i < n ? q[n + i] : 0;
+        c->dil[i] = i < n ? q[2 * n + i] : 1;
     }
 }
 
@@ -37,8 +37,8 @@ static struct cuda_columns columns(
     const struct ggml_tensor *k, const struct ggml_tensor *b, int n, int64_t n_channels, int64_t n_batch) {
     struct cuda_columns c = {.n_channels = n_channels, .n_batch = n_batch, .nb_channel = (int64_t) b->nb[n == 3 ? 3 : n]};
     for (int i = 0; i < 3; i++) {
-        c.k[i]  = i < n ? k->ne[i] : 1;
-        c.n[i]  = i < n ? b->ne[i] : 1;
+        c.k[i] = i < n ? k->ne[i] : 1;
+        c.n[i] = i < n ? b->ne[i] : 1;
         c.nb[i] = i < n ? (int64_t) b->nb[i] : 0;
     }
     c.nb_batch = n == 3 ? (int64_t) b->nb[3] * n_channels : (int64_t) b->nb[n + 1];
@@ -51,7 +51,7 @@ static struct cuda_columns columns_of(const struct ggml_tensor *op) {
     struct cuda_columns c;
     if (op->op == GGML_OP_IM2COL) {
         const int n = q[6] == 1 ? 2 : 1;
-        c           = columns(a, b, n, b->ne[n], b->ne[n + 1]);
+        c = columns(a, b, n, b->ne[n], b->ne[n + 1]);
         walk(&c, n == 2 ? q : (const int32_t[]){q[0], q[2], q[4]}, n);
         memcpy(c.out, (const int64_t[]){op->ne[1], n == 2 ? op->ne[2] : 1, 1}, sizeof c.out);
         return c;
@@ -63,7 +63,7 @@ static struct cuda_columns columns_of(const struct ggml_tensor *op) {
         return c;
     }
     const int64_t n_channels = q[9] > 0 ? q[9] : 1;
-    c                        = columns(a, b, 3, n_channels, op->op == GGML_OP_CONV_3D ? q[10] : b->ne[3] / n_channels);
+    c = columns(a, b, 3, n_channels, op->op == GGML_OP_CONV_3D ? q[10] : b->ne[3] / n_channels);
     walk(&c, q, 3);
     if (op->op == GGML_OP_CONV_3D) {
         memcpy(c.out, (const int64_t[]){op->ne[0], op->ne[1], op->ne[2]}, sizeof c.out);
@@ -94,10 +94,10 @@ static bool im2col_supports(const struct cuda_device *dev, const struct ggml_ten
 
 static enum ggml_status im2col_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_conv_args g = {.c = columns_of(op),
-        .data                           = op->src[1]->data,
-        .dst                            = op->data,
-        .data_type                      = (int32_t) op->src[1]->type,
-        .type                           = (int32_t) op->type};
+        .data = op->src[1]->data,
+        .dst = op->data,
+        .data_type = (int32_t) op->src[1]->type,
+        .type = (int32_t) op->type};
     return cuda_launch_one(r, "im2col", cuda_flat(r, ggml_nelements(op), BLOCK), &g);
 }
 
@@ -118,7 +118,7 @@ static bool conv_supports(const struct cuda_device *dev, const struct ggml_tenso
         return false;
     }
     const struct cuda_columns c = columns_of(op);
-    const int64_t n_out         = channels_out(op);
+    const int64_t n_out = channels_out(op);
     return n_out > 0 && ggml_nelements(op->src[0]) == length_of(&c) * n_out &&
            ggml_nelements(op) == count_of(&c) * n_out * c.n_batch && c.n_batch <= 65535 && n_out <= 65535 * CONV_OUT &&
            (op->op != GGML_OP_CONV_3D || op->src[1]->ne[3] == c.n_channels * c.n_batch) &&
@@ -130,8 +130,8 @@ static enum ggml_status conv_run(struct cuda_run *r, struct ggml_tensor *op) {
         .c = columns_of(op), .data = op->src[1]->data, .kernel = op->src[0]->data, .dst = op->data, .n_out = channels_out(op)};
     const struct cuda_dims dims = {.grid = {(unsigned) ((count_of(&g.c) + 127) / 128),
                                        (unsigned) ((g.n_out + CONV_OUT - 1) / CONV_OUT), (unsigned) g.c.n_batch},
-        .block                           = {128},
-        .overlap                         = true};
+        .block = {128},
+        .overlap = true};
     return cuda_launch_one(r, op->src[0]->type == GGML_TYPE_F16 ? "conv_f16" : "conv_f32", dims, &g);
 }
 
@@ -164,7 +164,7 @@ static bool transpose_supports(const struct cuda_device *dev, const struct ggml_
 
 static enum ggml_status transpose_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_window_args g = window_args(op);
-    g.p[1]                    = op->op == GGML_OP_CONV_TRANSPOSE_2D;
+    g.p[1] = op->op == GGML_OP_CONV_TRANSPOSE_2D;
     return window_launch(r, "conv_transpose", &g);
 }
 
@@ -186,7 +186,7 @@ static bool pool_supports(const struct cuda_device *dev, const struct ggml_tenso
 
 static enum ggml_status pool_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_window_args g = window_args(op);
-    const int32_t *q          = op->op_params;
+    const int32_t *q = op->op_params;
     if (op->op == GGML_OP_POOL_1D) {
         memcpy(g.p, (const int32_t[8]){q[0], q[1], 1, q[2], 1, q[3], 0, 1}, sizeof g.p);
     } else {
@@ -213,7 +213,7 @@ static enum ggml_status im2col_back_run(struct cuda_run *r, struct ggml_tensor *
 static bool col2im_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0];
-    const int32_t *q            = op->op_params;
+    const int32_t *q = op->op_params;
     return a != NULL && cuda_is_float(a->type) && op->type == a->type && q[0] > 0 && q[1] > 0 && a->ne[0] % q[1] == 0 &&
            op->ne[1] == q[1] && op->ne[2] == 1 && op->ne[3] == 1 && a->ne[2] == 1 && a->ne[3] == 1;
 }
@@ -228,14 +228,14 @@ static enum ggml_status col2im_run(struct cuda_run *r, struct ggml_tensor *op) {
 static bool upscale_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0];
-    const int32_t mode          = cuda_param_i32(op, 0) & 0xff;
+    const int32_t mode = cuda_param_i32(op, 0) & 0xff;
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 &&
            (mode == GGML_SCALE_MODE_NEAREST || mode == GGML_SCALE_MODE_BILINEAR || mode == GGML_SCALE_MODE_BICUBIC);
 }
 
 static enum ggml_status upscale_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    struct cuda_window_args g   = window_args(op);
+    struct cuda_window_args g = window_args(op);
     for (int i = 0; i < 4; i++) {
         g.f[i] = (float) op->ne[i] / (float) a->ne[i];
         if (i < 2 && (cuda_param_i32(op, 0) & GGML_SCALE_FLAG_ALIGN_CORNERS) != 0 && op->ne[i] > 1 && a->ne[i] > 1) {

@@ -23,14 +23,14 @@ static struct cuda_view cells_of(const struct ggml_tensor *t) {
 }
 
 static enum ggml_status place(struct cuda_run *r, struct ggml_tensor *op, enum cuda_place what, const int32_t p[4]) {
-    struct ggml_tensor shape    = *op;
-    shape.ne[0]                 = op->ne[0] / ggml_blck_size(op->type);
+    struct ggml_tensor shape = *op;
+    shape.ne[0] = op->ne[0] / ggml_blck_size(op->type);
     struct cuda_place_args args = {.dst = cells_of(op),
-        .a                              = cells_of(op->src[0]),
-        .index                          = cuda_index_of(&shape),
-        .n                              = ggml_nelements(op) / ggml_blck_size(op->type),
-        .what                           = (int32_t) what,
-        .size                           = (int32_t) ggml_type_size(op->type)};
+        .a = cells_of(op->src[0]),
+        .index = cuda_index_of(&shape),
+        .n = ggml_nelements(op) / ggml_blck_size(op->type),
+        .what = (int32_t) what,
+        .size = (int32_t) ggml_type_size(op->type)};
     memcpy(args.p, p, sizeof args.p);
     if (op->src[1] != NULL) {
         args.b = cells_of(op->src[1]);
@@ -136,7 +136,7 @@ static enum ggml_status win_part_run(struct cuda_run *r, struct ggml_tensor *op)
 static bool win_unpart_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0];
-    const int64_t w             = cuda_param_i32(op, 0);
+    const int64_t w = cuda_param_i32(op, 0);
     return same_cells(op) && w > 0 && op->ne[0] == a->ne[0] && op->ne[3] == 1 && w <= a->ne[1] && w <= a->ne[2] &&
            ((op->ne[1] + w - 1) / w) * ((op->ne[2] + w - 1) / w) <= a->ne[3];
 }
@@ -170,12 +170,12 @@ static bool same_f32(const struct cuda_device *dev, const struct ggml_tensor *op
 
 static enum ggml_status band(struct cuda_run *r, struct ggml_tensor *op, int64_t first, int64_t end, float value) {
     const struct cuda_band_args args = {.dst = cuda_view_of(op),
-        .a                                   = cuda_view_of(op->src[0]),
-        .index                               = cuda_index_of(op),
-        .n                                   = ggml_nelements(op),
-        .first                               = first,
-        .end                                 = end,
-        .value                               = value};
+        .a = cuda_view_of(op->src[0]),
+        .index = cuda_index_of(op),
+        .n = ggml_nelements(op),
+        .first = first,
+        .end = end,
+        .value = value};
     return cuda_launch_one(r, "place_band", cuda_flat(r, args.n, BLOCK), &args);
 }
 
@@ -201,10 +201,10 @@ static enum ggml_status tri_run(struct cuda_run *r, struct ggml_tensor *op) {
 // The part of the result, of b's shape; false: it does not lie on elements within the result, or its rows overlap.
 static bool part_of(const struct ggml_tensor *op, struct cuda_view *part) {
     const struct ggml_tensor *b = op->src[1];
-    const int64_t off           = cuda_param_i32(op, 3);
-    int64_t end                 = off + 4;
-    *part                       = cuda_view_of(b);
-    part->nb[0]                 = 4;
+    const int64_t off = cuda_param_i32(op, 3);
+    int64_t end = off + 4;
+    *part = cuda_view_of(b);
+    part->nb[0] = 4;
     if (off < 0 || off % 4 != 0) {
         return false;
     }
@@ -234,8 +234,8 @@ static bool part_supports(const struct cuda_device *dev, const struct ggml_tenso
 
 static enum ggml_status part_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
-    struct cuda_part_args args  = {
-         .b = cuda_view_of(b), .index = cuda_index_of(b), .n = ggml_nelements(b), .add = op->op == GGML_OP_ACC};
+    struct cuda_part_args args = {
+        .b = cuda_view_of(b), .index = cuda_index_of(b), .n = ggml_nelements(b), .add = op->op == GGML_OP_ACC};
     if (!part_of(op, &args.part)) {
         return shim_error(
             GGML_STATUS_FAILED, "CUDA: %s '%s' names a part that is not within its result", ggml_op_name(op->op), op->name);
@@ -268,11 +268,11 @@ static bool add1_supports(const struct cuda_device *dev, const struct ggml_tenso
 
 static enum ggml_status add_id_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_add_id_args args = {.dst = cuda_view_of(op),
-        .a                               = cuda_view_of(op->src[0]),
-        .b                               = cuda_view_of(op->src[1]),
-        .index                           = cuda_index_of(op),
-        .n                               = ggml_nelements(op),
-        .one                             = op->op == GGML_OP_ADD1};
+        .a = cuda_view_of(op->src[0]),
+        .b = cuda_view_of(op->src[1]),
+        .index = cuda_index_of(op),
+        .n = ggml_nelements(op),
+        .one = op->op == GGML_OP_ADD1};
     if (op->src[2] != NULL) {
         args.ids = cuda_view_of(op->src[2]);
     }
@@ -305,16 +305,16 @@ static enum ggml_status made_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_made_args args = {.dst = cuda_view_of(op), .index = cuda_index_of(op), .n = ggml_nelements(op)};
     if (op->op == GGML_OP_ARANGE) {
         args.start = cuda_param_f32(op, 0);
-        args.step  = cuda_param_f32(op, 2);
+        args.step = cuda_param_f32(op, 2);
     } else if (op->op == GGML_OP_TIMESTEP_EMBEDDING) {
-        args.what  = 1;
-        args.a     = cuda_view_of(op->src[0]);
+        args.what = 1;
+        args.a = cuda_view_of(op->src[0]);
         args.start = (float) cuda_param_i32(op, 1);
     } else {
         args.what = 2;
-        args.a    = cuda_view_of(op->src[0]);
-        args.b    = cuda_view_of(op->src[1]);
-        args.c    = cuda_view_of(op->src[2]);
+        args.a = cuda_view_of(op->src[0]);
+        args.b = cuda_view_of(op->src[1]);
+        args.c = cuda_view_of(op->src[2]);
     }
     return cuda_launch_one(r, "place_made", cuda_flat(r, args.n, BLOCK), &args);
 }

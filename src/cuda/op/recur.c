@@ -25,8 +25,8 @@ static bool sources_f32(const struct ggml_tensor *op, int n) {
 
 static enum ggml_status recur_launch(struct cuda_run *r, const struct cuda_recur_args *g) {
     const struct cuda_dims dims = {.grid = {(unsigned) (g->n_head * g->n_seq), (unsigned) ((g->d + LINES - 1) / LINES)},
-        .block                           = {32, LINES},
-        .overlap                         = true};
+        .block = {32, LINES},
+        .overlap = true};
     return cuda_launch_one(r, "recur", dims, g);
 }
 
@@ -57,20 +57,20 @@ static bool wkv_supports(const struct cuda_device *dev, const struct ggml_tensor
 
 static enum ggml_status wkv_run(struct cuda_run *r, struct ggml_tensor *op) {
     int shape;
-    const int n                 = wkv_sources(op, &shape);
+    const int n = wkv_sources(op, &shape);
     const struct ggml_tensor *k = op->src[shape];
-    struct cuda_recur_args g    = {.state = op->src[n]->data,
-           .y                             = op->data,
-           .states                        = (float *) op->data + ggml_nelements(k),
-           .d                             = k->ne[0],
-           .n_head                        = k->ne[1],
-           .n_seq                         = op->src[n]->ne[1],
-           .n_token                       = k->ne[2] / op->src[n]->ne[1],
-           .n_kept                        = 1,
-           .scale                         = op->op == GGML_OP_GATED_LINEAR_ATTN ? cuda_param_f32(op, 0) : 1.0f,
-           .what                          = op->op == GGML_OP_RWKV_WKV6   ? CUDA_RECUR_WKV6
-                                            : op->op == GGML_OP_RWKV_WKV7 ? CUDA_RECUR_WKV7
-                                                                          : CUDA_RECUR_GLA};
+    struct cuda_recur_args g = {.state = op->src[n]->data,
+        .y = op->data,
+        .states = (float *) op->data + ggml_nelements(k),
+        .d = k->ne[0],
+        .n_head = k->ne[1],
+        .n_seq = op->src[n]->ne[1],
+        .n_token = k->ne[2] / op->src[n]->ne[1],
+        .n_kept = 1,
+        .scale = op->op == GGML_OP_GATED_LINEAR_ATTN ? cuda_param_f32(op, 0) : 1.0f,
+        .what = op->op == GGML_OP_RWKV_WKV6   ? CUDA_RECUR_WKV6
+                : op->op == GGML_OP_RWKV_WKV7 ? CUDA_RECUR_WKV7
+                                              : CUDA_RECUR_GLA};
     for (int i = 0; i < n; i++) {
         g.x[i] = op->src[i]->data;
     }
@@ -99,22 +99,22 @@ static bool delta_supports(const struct cuda_device *dev, const struct ggml_tens
 }
 
 static enum ggml_status delta_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct ggml_tensor *v    = op->src[2];
+    const struct ggml_tensor *v = op->src[2];
     const struct cuda_recur_args g = {.x = {[3] = op->src[3]->data, [4] = op->src[4]->data},
-        .state                           = op->src[5]->data,
-        .y                               = op->data,
-        .states                          = (float *) op->data + ggml_nelements(v),
-        .q                               = cuda_view_of(op->src[0]),
-        .k                               = cuda_view_of(op->src[1]),
-        .v                               = cuda_view_of(v),
-        .d                               = v->ne[0],
-        .n_head                          = v->ne[1],
-        .n_token                         = v->ne[2],
-        .n_seq                           = v->ne[3],
-        .n_kept                          = cuda_param_i32(op, 0),
-        .n_gate                          = op->src[3]->ne[0],
-        .scale                           = 1.0f / sqrtf((float) v->ne[0]),
-        .what                            = CUDA_RECUR_DELTA};
+        .state = op->src[5]->data,
+        .y = op->data,
+        .states = (float *) op->data + ggml_nelements(v),
+        .q = cuda_view_of(op->src[0]),
+        .k = cuda_view_of(op->src[1]),
+        .v = cuda_view_of(v),
+        .d = v->ne[0],
+        .n_head = v->ne[1],
+        .n_token = v->ne[2],
+        .n_seq = v->ne[3],
+        .n_kept = cuda_param_i32(op, 0),
+        .n_gate = op->src[3]->ne[0],
+        .scale = 1.0f / sqrtf((float) v->ne[0]),
+        .what = CUDA_RECUR_DELTA};
     return recur_launch(r, &g);
 }
 
@@ -131,8 +131,8 @@ static bool scan_supports(const struct cuda_device *dev, const struct ggml_tenso
     }
     const struct ggml_tensor *s = op->src[0], *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4],
                              *C = op->src[5];
-    const int64_t K             = scan_kept(op);
-    const double want           = (double) ggml_nelements(x) + (double) K * (double) (s->ne[0] * s->ne[1] * s->ne[2] * x->ne[3]);
+    const int64_t K = scan_kept(op);
+    const double want = (double) ggml_nelements(x) + (double) K * (double) (s->ne[0] * s->ne[1] * s->ne[2] * x->ne[3]);
     return s->ne[0] <= D_MAX && K >= 1 && (K == 1 || A->ne[0] == 1) && s->ne[1] == x->ne[0] && s->ne[2] == x->ne[1] &&
            dt->ne[0] == x->ne[1] && dt->ne[1] == x->ne[2] && dt->ne[2] == x->ne[3] && (A->ne[0] == 1 || A->ne[0] == s->ne[0]) &&
            A->ne[1] == x->ne[1] && B->ne[0] == s->ne[0] && B->ne[2] == x->ne[2] && B->ne[3] == x->ne[3] &&
@@ -142,27 +142,27 @@ static bool scan_supports(const struct cuda_device *dev, const struct ggml_tenso
 }
 
 static enum ggml_status scan_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct ggml_tensor *x   = op->src[1];
+    const struct ggml_tensor *x = op->src[1];
     const struct cuda_scan_args g = {.s = cuda_view_of(op->src[0]),
-        .x                              = cuda_view_of(x),
-        .dt                             = cuda_view_of(op->src[2]),
-        .a                              = cuda_view_of(op->src[3]),
-        .b                              = cuda_view_of(op->src[4]),
-        .c                              = cuda_view_of(op->src[5]),
-        .ids                            = op->src[6]->data,
-        .y                              = op->data,
-        .states                         = (float *) op->data + ggml_nelements(x),
-        .n_kept                         = scan_kept(op)};
-    const struct cuda_dims dims   = {.grid = {(unsigned) (x->ne[1] * x->ne[3]), (unsigned) ((x->ne[0] + LINES - 1) / LINES)},
-          .block                           = {32, LINES},
-          .overlap                         = true};
+        .x = cuda_view_of(x),
+        .dt = cuda_view_of(op->src[2]),
+        .a = cuda_view_of(op->src[3]),
+        .b = cuda_view_of(op->src[4]),
+        .c = cuda_view_of(op->src[5]),
+        .ids = op->src[6]->data,
+        .y = op->data,
+        .states = (float *) op->data + ggml_nelements(x),
+        .n_kept = scan_kept(op)};
+    const struct cuda_dims dims = {.grid = {(unsigned) (x->ne[1] * x->ne[3]), (unsigned) ((x->ne[0] + LINES - 1) / LINES)},
+        .block = {32, LINES},
+        .overlap = true};
     return cuda_launch_one(r, "ssm_scan", dims, &g);
 }
 
 // ---- the rest: a thread, or a warp, an element ----
 
 static struct cuda_rows3_args rows3(const struct ggml_tensor *op) {
-    struct cuda_rows3_args g  = {.dst = cuda_view_of(op), .index = cuda_index_of(op), .n = ggml_nelements(op)};
+    struct cuda_rows3_args g = {.dst = cuda_view_of(op), .index = cuda_index_of(op), .n = ggml_nelements(op)};
     struct cuda_view *views[] = {&g.a, &g.b, &g.c, &g.d};
     for (int i = 0; i < 4; i++) {
         if (op->src[i] != NULL) {
@@ -193,7 +193,7 @@ static bool solve_supports(const struct cuda_device *dev, const struct ggml_tens
 
 static enum ggml_status solve_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_rows3_args g = rows3(op);
-    g.n                      = op->ne[0] * op->ne[2] * op->ne[3];
+    g.n = op->ne[0] * op->ne[2] * op->ne[3];
     return cuda_launch_one(r, "solve_tri", cuda_flat(r, g.n, 64), &g);
 }
 
@@ -208,8 +208,8 @@ static bool comb_supports(const struct cuda_device *dev, const struct ggml_tenso
 
 static enum ggml_status comb_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_rows3_args g = rows3(op);
-    g.f0                     = cuda_param_f32(op, 0);
-    g.i0                     = cuda_param_i32(op, 1);
+    g.f0 = cuda_param_f32(op, 0);
+    g.i0 = cuda_param_i32(op, 1);
     return cuda_launch_one(r, "hc_comb", cuda_flat(r, op->ne[2], 64), &g);
 }
 
@@ -225,8 +225,8 @@ static bool pre_supports(const struct cuda_device *dev, const struct ggml_tensor
 
 static enum ggml_status pre_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_rows3_args g = rows3(op);
-    g.gated                  = cuda_param_i32(op, 1) != 0;
-    g.f0                     = cuda_param_i32(op, 0) == 0 && !g.gated ? 1.0f : cuda_param_f32(op, 0);
+    g.gated = cuda_param_i32(op, 1) != 0;
+    g.f0 = cuda_param_i32(op, 0) == 0 && !g.gated ? 1.0f : cuda_param_f32(op, 0);
     return cuda_launch_one(r, "hc_pre", cuda_flat(r, g.n, 256), &g);
 }
 
@@ -259,9 +259,9 @@ static bool index_supports(const struct cuda_device *dev, const struct ggml_tens
 
 static enum ggml_status index_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_rows3_args g = rows3(op);
-    struct cuda_dims dims          = cuda_flat(r, g.n * 32, 32 * LINES);
-    dims.block[0]                  = 32;
-    dims.block[1]                  = LINES;
+    struct cuda_dims dims = cuda_flat(r, g.n * 32, 32 * LINES);
+    dims.block[0] = 32;
+    dims.block[1] = LINES;
     return cuda_launch_one(r, "lightning_indexer", dims, &g);
 }
 

@@ -37,19 +37,19 @@ static enum ggml_status sum_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t n = ggml_nelements(a), want = (n + BLOCK - 1) / BLOCK;
     struct cuda_reduce_args args = {.dst = cuda_view_of(op),
-        .a                               = cuda_view_of(a),
-        .index                           = cuda_index_of(a),
-        .n                               = n,
-        .parts                           = cuda_work(r, PARTS * sizeof(double)),
-        .n_parts                         = (int32_t) (want < PARTS ? want : PARTS)};
+        .a = cuda_view_of(a),
+        .index = cuda_index_of(a),
+        .n = n,
+        .parts = cuda_work(r, PARTS * sizeof(double)),
+        .n_parts = (int32_t) (want < PARTS ? want : PARTS)};
     if (op->op == GGML_OP_COUNT_EQUAL) {
         args.b = cuda_view_of(op->src[1]);
     }
     if (args.parts == NULL) {
         return GGML_STATUS_FAILED;
     }
-    const struct cuda_dims many   = {.grid = {(unsigned) args.n_parts}, .block = {BLOCK}, .overlap = true};
-    const struct cuda_dims one    = {.grid = {1}, .block = {BLOCK}, .overlap = true};
+    const struct cuda_dims many = {.grid = {(unsigned) args.n_parts}, .block = {BLOCK}, .overlap = true};
+    const struct cuda_dims one = {.grid = {1}, .block = {BLOCK}, .overlap = true};
     const enum ggml_status status = cuda_launch_one(r, "reduce_all", many, &args);
     return status == GGML_STATUS_SUCCESS ? cuda_launch_one(r, "reduce_parts", one, &args) : status;
 }
@@ -78,13 +78,13 @@ static bool cumsum_supports(const struct cuda_device *dev, const struct ggml_ten
 }
 
 static enum ggml_status rows_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct ggml_tensor *a        = op->src[0];
+    const struct ggml_tensor *a = op->src[0];
     const struct cuda_reduce_args args = {.dst = cuda_view_of(op),
-        .a                                     = cuda_view_of(a),
-        .n                                     = a->ne[0],
-        .what                                  = op->op == GGML_OP_MEAN ? CUDA_REDUCE_MEAN : CUDA_REDUCE_SUM};
+        .a = cuda_view_of(a),
+        .n = a->ne[0],
+        .what = op->op == GGML_OP_MEAN ? CUDA_REDUCE_MEAN : CUDA_REDUCE_SUM};
     const char *kernel = op->op == GGML_OP_CUMSUM ? "reduce_cumsum" : op->op == GGML_OP_ARGMAX ? "reduce_argmax" : "reduce_rows";
-    const unsigned block        = a->ne[0] <= 64 ? 32 : a->ne[0] <= 1024 ? 128 : op->op == GGML_OP_SUM_ROWS ? BLOCK : 1024;
+    const unsigned block = a->ne[0] <= 64 ? 32 : a->ne[0] <= 1024 ? 128 : op->op == GGML_OP_SUM_ROWS ? BLOCK : 1024;
     const struct cuda_dims dims = {.grid = {(unsigned) ggml_nrows(a)}, .block = {block}, .overlap = true};
     return cuda_launch_one(r, kernel, dims, &args);
 }
@@ -111,13 +111,13 @@ static int64_t padded(int64_t n) {
 static size_t sort_extra(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0];
-    const int64_t n             = padded(a->ne[0]);
+    const int64_t n = padded(a->ne[0]);
     return n > SORT_SHARED ? (size_t) n * (size_t) ggml_nrows(a) * sizeof(uint64_t) : 0;
 }
 
 static enum ggml_status sort_long(struct cuda_run *r, struct cuda_sort_args *args) {
     const struct cuda_dims dims = cuda_flat(r, args->n_rows * args->n_pad, BLOCK);
-    enum ggml_status status     = cuda_launch_one(r, "sort_fill", dims, args);
+    enum ggml_status status = cuda_launch_one(r, "sort_fill", dims, args);
     for (args->k = 2; args->k <= args->n_pad; args->k *= 2) {
         for (args->j = args->k / 2; args->j > 0 && status == GGML_STATUS_SUCCESS; args->j /= 2) {
             status = cuda_launch_one(r, "sort_step", dims, args);
@@ -130,21 +130,21 @@ static enum ggml_status sort_long(struct cuda_run *r, struct cuda_sort_args *arg
 
 static enum ggml_status sort_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    struct cuda_sort_args args  = {.dst = cuda_view_of(op),
-         .a                             = cuda_view_of(a),
-         .n_rows                        = ggml_nrows(a),
-         .n_pad                         = padded(a->ne[0]),
-         .down                          = op->op == GGML_OP_TOP_K || cuda_param_i32(op, 0) == GGML_SORT_ORDER_DESC,
-         .swap                          = op->op == GGML_OP_TOP_K};
+    struct cuda_sort_args args = {.dst = cuda_view_of(op),
+        .a = cuda_view_of(a),
+        .n_rows = ggml_nrows(a),
+        .n_pad = padded(a->ne[0]),
+        .down = op->op == GGML_OP_TOP_K || cuda_param_i32(op, 0) == GGML_SORT_ORDER_DESC,
+        .swap = op->op == GGML_OP_TOP_K};
     if (args.n_pad > SORT_SHARED) {
         args.keys = cuda_extra(op);
         return sort_long(r, &args);
     }
-    const unsigned block        = args.n_pad / 2 < 32 ? 32 : args.n_pad / 2 > 1024 ? 1024 : (unsigned) args.n_pad / 2;
+    const unsigned block = args.n_pad / 2 < 32 ? 32 : args.n_pad / 2 > 1024 ? 1024 : (unsigned) args.n_pad / 2;
     const struct cuda_dims dims = {.grid = {(unsigned) args.n_rows},
-        .block                           = {block},
-        .shared_size                     = (unsigned) args.n_pad * (unsigned) sizeof(uint64_t),
-        .overlap                         = true};
+        .block = {block},
+        .shared_size = (unsigned) args.n_pad * (unsigned) sizeof(uint64_t),
+        .overlap = true};
     return cuda_launch_one(r, "sort_shared", dims, &args);
 }
 

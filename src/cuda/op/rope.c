@@ -33,8 +33,8 @@ static bool rope_supports(const struct cuda_device *dev, const struct ggml_tenso
         pos->type != GGML_TYPE_I32 || ggml_nrows(op) >= INT32_MAX || !modes_ok(op)) {
         return false;
     }
-    const int32_t mode    = cuda_param_i32(op, 2);
-    const int64_t n_pos   = (mode & GGML_ROPE_TYPE_MROPE) != 0 ? GGML_MROPE_SECTIONS * op->ne[2] : op->ne[2];
+    const int32_t mode = cuda_param_i32(op, 2);
+    const int64_t n_pos = (mode & GGML_ROPE_TYPE_MROPE) != 0 ? GGML_MROPE_SECTIONS * op->ne[2] : op->ne[2];
     const int64_t n_pairs = mode == GGML_ROPE_TYPE_VISION ? op->ne[0] / 2 : cuda_param_i32(op, 1) / 2;
     return pos->ne[0] >= n_pos && (factors == NULL || (factors->type == GGML_TYPE_F32 && factors->ne[0] >= n_pairs));
 }
@@ -43,23 +43,23 @@ static struct cuda_rope_args args_of(const struct ggml_cgraph *graph, const stru
     const int32_t n_dims = cuda_param_i32(op, 1), mode = cuda_param_i32(op, 2);
     const float freq_base = cuda_param_f32(op, 5), freq_scale = cuda_param_f32(op, 6), ext_factor = cuda_param_f32(op, 7);
     const struct ggml_tensor *factors = op->src[2];
-    struct cuda_rope_args g           = {.dst = cuda_view_of(op),
-                  .a                          = cuda_view_of(op->src[0]),
-                  .pos                        = op->src[1]->data,
-                  .pos_nb                     = (int64_t) op->src[1]->nb[0],
-                  .n_rows                     = ggml_nrows(op),
-                  .n_offs                     = cuda_param_i32(op, 15),
-                  .is_multi                   = (mode & GGML_ROPE_TYPE_MROPE) != 0,
-                  .is_vision                  = mode == GGML_ROPE_TYPE_VISION,
-                  .is_interleaved             = mode == GGML_ROPE_TYPE_IMROPE,
-                  .step                       = powf(freq_base, -2.0f / (float) n_dims),
-                  .freq_scale                 = freq_scale,
-                  .ext_factor                 = ext_factor,
-                  .length                     = cuda_param_f32(op, 8),
-                  .sin_sign                   = op->op == GGML_OP_ROPE_BACK ? -1.0f : 1.0f};
-    g.is_halves                       = g.is_multi || (mode & GGML_ROPE_TYPE_NEOX) != 0;
-    g.n_pairs                         = (int32_t) (g.is_vision ? op->ne[0] / 2 : n_dims / 2);
-    g.n_apart                         = g.is_vision ? n_dims : g.is_halves ? n_dims / 2 : 1;
+    struct cuda_rope_args g = {.dst = cuda_view_of(op),
+        .a = cuda_view_of(op->src[0]),
+        .pos = op->src[1]->data,
+        .pos_nb = (int64_t) op->src[1]->nb[0],
+        .n_rows = ggml_nrows(op),
+        .n_offs = cuda_param_i32(op, 15),
+        .is_multi = (mode & GGML_ROPE_TYPE_MROPE) != 0,
+        .is_vision = mode == GGML_ROPE_TYPE_VISION,
+        .is_interleaved = mode == GGML_ROPE_TYPE_IMROPE,
+        .step = powf(freq_base, -2.0f / (float) n_dims),
+        .freq_scale = freq_scale,
+        .ext_factor = ext_factor,
+        .length = cuda_param_f32(op, 8),
+        .sin_sign = op->op == GGML_OP_ROPE_BACK ? -1.0f : 1.0f};
+    g.is_halves = g.is_multi || (mode & GGML_ROPE_TYPE_NEOX) != 0;
+    g.n_pairs = (int32_t) (g.is_vision ? op->ne[0] / 2 : n_dims / 2);
+    g.n_apart = g.is_vision ? n_dims : g.is_halves ? n_dims / 2 : 1;
     memcpy(g.sections, &op->op_params[11], sizeof g.sections);
     if (ext_factor != 0.0f) {
         g.length *= 1.0f + 0.1f * logf(1.0f / freq_scale);
@@ -68,7 +68,7 @@ static struct cuda_rope_args args_of(const struct ggml_cgraph *graph, const stru
     g.is_early =
         op->ne[2] <= EARLY_TOKENS && cuda_is_const(graph, op->src[1]) && (factors == NULL || cuda_is_const(graph, factors));
     if (factors != NULL) {
-        g.factors    = factors->data;
+        g.factors = factors->data;
         g.factors_nb = (int64_t) factors->nb[0];
     }
     return g;
@@ -76,7 +76,7 @@ static struct cuda_rope_args args_of(const struct ggml_cgraph *graph, const stru
 
 // n of them, in one launch.
 static enum ggml_status launch(struct cuda_run *r, const struct cuda_rope_jobs *jobs, int n) {
-    unsigned x     = 32;
+    unsigned x = 32;
     int64_t n_rows = 0;
     for (int i = 0; i < n; i++) {
         while (x < 128 && (int32_t) x < jobs->job[i].n_pairs) {
@@ -84,7 +84,7 @@ static enum ggml_status launch(struct cuda_run *r, const struct cuda_rope_jobs *
         }
         n_rows = jobs->job[i].n_rows > n_rows ? jobs->job[i].n_rows : n_rows;
     }
-    const unsigned y       = 128 / x;
+    const unsigned y = 128 / x;
     const int64_t n_blocks = (n_rows + y - 1) / y;
     if (n_blocks == 0) {
         return GGML_STATUS_SUCCESS;
@@ -131,7 +131,7 @@ static bool is_to_cache(const struct ggml_tensor *set) {
 // How many nodes from i on are a ROPE whose rows go to the cache; 0: none are.
 static int set_at(const struct ggml_cgraph *graph, int i) {
     const struct ggml_tensor *rope = graph->nodes[i];
-    int n                          = 0;
+    int n = 0;
     if (rope->op != GGML_OP_ROPE || rope->ne[3] != 1 || !ggml_is_contiguous(rope)) {
         return 0;
     }
@@ -150,15 +150,15 @@ static int set_match(const struct cuda_device *dev, const struct ggml_cgraph *gr
 
 static void to_cache(const struct ggml_cgraph *graph, struct cuda_rope_args *g, const struct ggml_tensor *set) {
     const struct ggml_tensor *numbers = set->src[1];
-    g->dst.p                          = set->data;
-    g->dst.type                       = (int32_t) set->type;
-    g->dst.nb[0]                      = (int64_t) set->nb[0];
-    g->numbers                        = numbers->data;
-    g->numbers_nb                     = (int64_t) numbers->nb[0];
-    g->numbers_are_64                 = numbers->type == GGML_TYPE_I64;
-    g->to_nb1                         = (int64_t) set->nb[1];
-    g->to_ne1                         = set->ne[1];
-    g->is_early                       = g->is_early && cuda_is_const(graph, numbers);
+    g->dst.p = set->data;
+    g->dst.type = (int32_t) set->type;
+    g->dst.nb[0] = (int64_t) set->nb[0];
+    g->numbers = numbers->data;
+    g->numbers_nb = (int64_t) numbers->nb[0];
+    g->numbers_are_64 = numbers->type == GGML_TYPE_I64;
+    g->to_nb1 = (int64_t) set->nb[1];
+    g->to_ne1 = set->ne[1];
+    g->is_early = g->is_early && cuda_is_const(graph, numbers);
 }
 
 static enum ggml_status set_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
@@ -194,8 +194,8 @@ static bool is_in_heads(const struct ggml_tensor *set, int64_t head) {
 // Nothing that one of the three writes lies on what another writes or reads; queries may be turned in place.
 static bool may_share(const struct turn *t) {
     const struct ggml_tensor *out[] = {t->query, t->key_set, t->value_set};
-    const struct ggml_tensor *in[]  = {t->query->src[0], t->query->src[1], t->query->src[2], t->key->src[0], t->key->src[1],
-         t->key->src[2], t->key_set->src[1], t->value_set->src[0], t->value_set->src[1]};
+    const struct ggml_tensor *in[] = {t->query->src[0], t->query->src[1], t->query->src[2], t->key->src[0], t->key->src[1],
+        t->key->src[2], t->key_set->src[1], t->value_set->src[0], t->value_set->src[1]};
     for (int i = 0; i < 3; i++) {
         for (size_t j = 0; j < sizeof in / sizeof in[0]; j++) {
             const bool is_own = i == 0 && j == 0;
@@ -213,15 +213,15 @@ static bool may_share(const struct turn *t) {
 }
 
 static struct turn turn_at(const struct ggml_cgraph *graph, int i) {
-    struct turn t   = {.query = graph->nodes[i]};
-    const int key   = next_at(graph, i + 1);
+    struct turn t = {.query = graph->nodes[i]};
+    const int key = next_at(graph, i + 1);
     const int n_set = key < graph->n_nodes && t.query->op == GGML_OP_ROPE ? set_at(graph, key) : 0;
     const int value = n_set > 0 ? next_at(graph, key + n_set) : graph->n_nodes;
     if (value >= graph->n_nodes || graph->nodes[value]->op != GGML_OP_SET_ROWS) {
         return t;
     }
-    t.key       = graph->nodes[key];
-    t.key_set   = graph->nodes[key + n_set - 1];
+    t.key = graph->nodes[key];
+    t.key_set = graph->nodes[key + n_set - 1];
     t.value_set = graph->nodes[value];
     if ((t.query->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && (t.key->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 &&
         is_to_cache(t.value_set) && is_in_heads(t.value_set, t.key->ne[0]) && may_share(&t)) {
@@ -239,11 +239,11 @@ static int turn_match(const struct cuda_device *dev, const struct ggml_cgraph *g
 }
 
 static enum ggml_status turn_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
-    const struct turn t            = turn_at(graph, i);
+    const struct turn t = turn_at(graph, i);
     const struct ggml_tensor *rows = t.value_set->src[0];
     const int64_t head = t.key->ne[0], n_heads = rows->ne[0] / head;
-    struct cuda_rope_jobs jobs   = {.job = {args_of(graph, t.query), args_of(graph, t.key),
-                                        {.a = cuda_view_of(rows), .is_early = rows->ne[1] <= EARLY_TOKENS}}};
+    struct cuda_rope_jobs jobs = {.job = {args_of(graph, t.query), args_of(graph, t.key),
+                                      {.a = cuda_view_of(rows), .is_early = rows->ne[1] <= EARLY_TOKENS}}};
     struct cuda_rope_args *value = &jobs.job[2];
     (void) n;
     to_cache(graph, &jobs.job[1], t.key_set);
@@ -252,7 +252,7 @@ static enum ggml_status turn_run(struct cuda_run *r, const struct ggml_cgraph *g
     value->a.ne[2] = rows->ne[1];
     value->a.nb[2] = (int64_t) rows->nb[1];
     value->a.nb[1] = head * (int64_t) rows->nb[0];
-    value->n_rows  = n_heads * rows->ne[1];
+    value->n_rows = n_heads * rows->ne[1];
     to_cache(graph, value, t.value_set);
     return launch(r, &jobs, CUDA_ROPE_JOBS);
 }

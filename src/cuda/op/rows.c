@@ -23,17 +23,17 @@ static bool get_supports(const struct cuda_device *dev, const struct ggml_tensor
 static struct cuda_dims row_dims(int64_t n_rows, int64_t ne0) {
     const int64_t pieces = (ne0 + 255) / 256;
     return (struct cuda_dims){.grid = {(unsigned) (n_rows < 1 << 20 ? n_rows : 1 << 20), (unsigned) (pieces < 64 ? pieces : 64)},
-        .block                      = {256},
-        .overlap                    = true};
+        .block = {256},
+        .overlap = true};
 }
 
 static enum ggml_status get_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct ggml_tensor *a      = op->src[0];
+    const struct ggml_tensor *a = op->src[0];
     const struct cuda_rows_args args = {.dst = cuda_view_of(op),
-        .a                                   = cuda_view_of(a),
-        .numbers                             = cuda_view_of(op->src[1]),
-        .n_rows                              = ggml_nrows(op),
-        .size                                = a->type == op->type ? (int32_t) ggml_type_size(a->type) : 0};
+        .a = cuda_view_of(a),
+        .numbers = cuda_view_of(op->src[1]),
+        .n_rows = ggml_nrows(op),
+        .size = a->type == op->type ? (int32_t) ggml_type_size(a->type) : 0};
     return cuda_launch_one(r, "rows_get", row_dims(args.n_rows, op->ne[0]), &args);
 }
 
@@ -53,12 +53,12 @@ static bool set_supports(const struct cuda_device *dev, const struct ggml_tensor
 }
 
 static enum ggml_status set_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct ggml_tensor *rows   = op->src[0];
+    const struct ggml_tensor *rows = op->src[0];
     const struct cuda_rows_args args = {.dst = cuda_view_of(op),
-        .a                                   = cuda_view_of(rows),
-        .numbers                             = cuda_view_of(op->src[1]),
-        .n_rows                              = ggml_nrows(rows),
-        .size                                = rows->type == op->type ? (int32_t) ggml_type_size(op->type) : 0};
+        .a = cuda_view_of(rows),
+        .numbers = cuda_view_of(op->src[1]),
+        .n_rows = ggml_nrows(rows),
+        .size = rows->type == op->type ? (int32_t) ggml_type_size(op->type) : 0};
     if (args.n_rows == 0) {
         return GGML_STATUS_SUCCESS;
     }

@@ -8,7 +8,7 @@
 #include "cuda/op/types.h"
 
 static struct cuda_train_args train_args(const struct ggml_tensor *op) {
-    struct cuda_train_args g  = {.dst = cuda_view_of(op), .index = cuda_index_of(op), .n = ggml_nelements(op)};
+    struct cuda_train_args g = {.dst = cuda_view_of(op), .index = cuda_index_of(op), .n = ggml_nelements(op)};
     struct cuda_view *views[] = {&g.a, &g.b, &g.c, &g.d};
     for (int i = 0; i < 4; i++) {
         if (op->src[i] != NULL) {
@@ -41,14 +41,14 @@ static size_t loss_work(const struct cuda_device *dev, const struct ggml_tensor 
 
 static enum ggml_status loss_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    struct cuda_train_args g    = train_args(op);
-    g.n                         = a->ne[0];
-    g.parts                     = cuda_work(r, loss_work(r->dev, op));
+    struct cuda_train_args g = train_args(op);
+    g.n = a->ne[0];
+    g.parts = cuda_work(r, loss_work(r->dev, op));
     if (g.parts == NULL) {
         return GGML_STATUS_FAILED;
     }
     const enum ggml_status status = cuda_launch_one(r, "loss_rows", a_row_a_block(ggml_nrows(a), a->ne[0]), &g);
-    g.n                           = ggml_nrows(a);
+    g.n = ggml_nrows(a);
     return status == GGML_STATUS_SUCCESS ? cuda_launch_one(r, "loss_sum", a_row_a_block(1, g.n), &g) : status;
 }
 
@@ -61,7 +61,7 @@ static bool loss_back_supports(const struct cuda_device *dev, const struct ggml_
 
 static enum ggml_status loss_back_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_train_args g = train_args(op);
-    g.n                      = op->ne[0];
+    g.n = op->ne[0];
     return cuda_launch_one(r, "loss_back", a_row_a_block(ggml_nrows(op), op->ne[0]), &g);
 }
 
@@ -82,9 +82,9 @@ static enum ggml_status silu_back_run(struct cuda_run *r, struct ggml_tensor *op
 
 static enum ggml_status rows_back_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_train_args g = train_args(op);
-    g.n                      = op->ne[0];
-    g.f0                     = cuda_param_f32(op, 0);
-    g.what                   = op->op == GGML_OP_RMS_NORM_BACK;
+    g.n = op->ne[0];
+    g.f0 = cuda_param_f32(op, 0);
+    g.what = op->op == GGML_OP_RMS_NORM_BACK;
     return cuda_launch_one(r, "rows_back", a_row_a_block(ggml_nrows(op), op->ne[0]), &g);
 }
 
@@ -123,12 +123,12 @@ static bool step_supports(const struct cuda_device *dev, const struct ggml_tenso
 }
 
 static enum ggml_status step_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const bool adamw                  = op->op == GGML_OP_OPT_STEP_ADAMW;
+    const bool adamw = op->op == GGML_OP_OPT_STEP_ADAMW;
     const struct ggml_tensor *numbers = op->src[adamw ? 4 : 2];
-    struct cuda_train_args g          = train_args(op);
-    const float *p                    = numbers->data;
-    int64_t nb                        = (int64_t) numbers->nb[0];
-    void *args[]                      = {&g, &p, &nb};
+    struct cuda_train_args g = train_args(op);
+    const float *p = numbers->data;
+    int64_t nb = (int64_t) numbers->nb[0];
+    void *args[] = {&g, &p, &nb};
     return cuda_launch(r, adamw ? "step_adamw" : "step_sgd", cuda_flat(r, g.n, 256), args);
 }
 
@@ -148,11 +148,11 @@ static bool out_supports(const struct cuda_device *dev, const struct ggml_tensor
 
 static enum ggml_status out_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_train_args g = train_args(op);
-    const int64_t n_z              = op->ne[2] * op->ne[3];
-    const struct cuda_dims dims    = {
-           .grid  = {(unsigned) ((op->ne[0] + 15) / 16), (unsigned) ((op->ne[1] + 15) / 16), (unsigned) (n_z < 65535 ? n_z : 65535)},
-           .block = {16, 16},
-           .overlap = true};
+    const int64_t n_z = op->ne[2] * op->ne[3];
+    const struct cuda_dims dims = {
+        .grid = {(unsigned) ((op->ne[0] + 15) / 16), (unsigned) ((op->ne[1] + 15) / 16), (unsigned) (n_z < 65535 ? n_z : 65535)},
+        .block = {16, 16},
+        .overlap = true};
     return cuda_launch_one(r, "out_prod", dims, &g);
 }
 

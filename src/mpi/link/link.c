@@ -110,7 +110,7 @@ static bool grow(struct mpi_transport *t, void **list, size_t *n_cap, size_t n, 
         return true;
     }
     const size_t n_new = 2 * *n_cap + 64;
-    void *grown        = t->alloc(n_new * elem_size);
+    void *grown = t->alloc(n_new * elem_size);
     if (grown == NULL) {
         return false;
     }
@@ -118,7 +118,7 @@ static bool grow(struct mpi_transport *t, void **list, size_t *n_cap, size_t n, 
         memcpy(grown, *list, n * elem_size);
     }
     t->release(*list);
-    *list  = grown;
+    *list = grown;
     *n_cap = n_new;
     return true;
 }
@@ -126,7 +126,7 @@ static bool grow(struct mpi_transport *t, void **list, size_t *n_cap, size_t n, 
 // Those that are sent leave the list.
 static void reap(struct mpi_transport *t) {
     struct link *l = t->context;
-    size_t n       = 0;
+    size_t n = 0;
     for (size_t i = 0; i < l->n_out; i++) {
         int done = 0;
         if (MPI_Test(&l->out[i].request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
@@ -144,13 +144,13 @@ static void reap(struct mpi_transport *t) {
 
 static bool begin_send(struct mpi_transport *t, int to, void *bytes, size_t size) {
     struct link *l = t->context;
-    t->why         = size > (size_t) 1 << 30 ? "it is too long for MPI" : NULL;
+    t->why = size > (size_t) 1 << 30 ? "it is too long for MPI" : NULL;
     if (t->why != NULL || !grow(t, (void **) &l->out, &l->n_out_cap, l->n_out, sizeof l->out[0])) {
         return false;
     }
     struct sending *s = &l->out[l->n_out];
-    *s                = (struct sending){.bytes = bytes, .size = size, .to = to};
-    t->why            = words_of(l, MPI_Isend(bytes, (int) size, MPI_BYTE, to, TAG, MPI_COMM_WORLD, &s->request));
+    *s = (struct sending){.bytes = bytes, .size = size, .to = to};
+    t->why = words_of(l, MPI_Isend(bytes, (int) size, MPI_BYTE, to, TAG, MPI_COMM_WORLD, &s->request));
     if (t->why != NULL) {
         return false;
     }
@@ -162,7 +162,7 @@ static bool begin_send(struct mpi_transport *t, int to, void *bytes, size_t size
 
 static bool link_send(struct mpi_transport *t, int to, void *bytes, size_t size) {
     const struct hush h = hush_begin();
-    const bool ok       = begin_send(t, to, bytes, size);
+    const bool ok = begin_send(t, to, bytes, size);
     hush_end(&h);
     return ok;
 }
@@ -186,15 +186,15 @@ static bool begin_one(struct mpi_transport *t, int from) {
     }
     MPI_Get_count(&status, MPI_BYTE, &size);
     struct receiving *r = &l->in[l->n_in];
-    *r                  = (struct receiving){.letter = {.from = status.MPI_SOURCE, .size = size > 0 ? (size_t) size : 0}};
-    r->letter.bytes     = t->alloc(r->letter.size > 0 ? r->letter.size : 1);
+    *r = (struct receiving){.letter = {.from = status.MPI_SOURCE, .size = size > 0 ? (size_t) size : 0}};
+    r->letter.bytes = t->alloc(r->letter.size > 0 ? r->letter.size : 1);
     // Out of memory: it stays with MPI and is handed on without bytes. Open MPI 4.1 does not live through one that is received
     // with too little room: over TCP it writes to where there is none.
     r->error = r->letter.bytes != NULL ? MPI_Imrecv(r->letter.bytes, size, MPI_BYTE, &message, &r->request) : MPI_SUCCESS;
     if (r->letter.bytes == NULL || r->error != MPI_SUCCESS) {
         t->release(r->letter.bytes);
         r->letter.bytes = NULL;
-        r->request      = MPI_REQUEST_NULL; // which is done at once
+        r->request = MPI_REQUEST_NULL; // which is done at once
     }
     l->n_in++;
     return true;
@@ -228,18 +228,18 @@ static bool next(struct mpi_transport *t, struct mpi_letter *out) {
     begin(t);
     for (size_t i = 0; i < l->n_in; i++) {
         bool is_first = true;
-        int done      = 0;
+        int done = 0;
         for (size_t j = 0; is_first && j < i; j++) {
             is_first = l->in[j].letter.from != l->in[i].letter.from;
         }
         const int error = is_first ? MPI_Test(&l->in[i].request, &done, MPI_STATUS_IGNORE) : MPI_SUCCESS;
         if (error != MPI_SUCCESS) {
-            l->in[i].error        = error;
+            l->in[i].error = error;
             l->in[i].letter.bytes = NULL; // they are MPI's for good
         } else if (!done) {
             continue;
         }
-        *out   = l->in[i].letter;
+        *out = l->in[i].letter;
         t->why = words_of(l, l->in[i].error);
         l->n_in--;
         memmove(&l->in[i], &l->in[i + 1], (l->n_in - i) * sizeof l->in[0]);
@@ -250,7 +250,7 @@ static bool next(struct mpi_transport *t, struct mpi_letter *out) {
 
 static bool link_receive(struct mpi_transport *t, struct mpi_letter *out) {
     const struct hush h = hush_begin();
-    const bool found    = next(t, out);
+    const bool found = next(t, out);
     hush_end(&h);
     return found;
 }
@@ -258,7 +258,7 @@ static bool link_receive(struct mpi_transport *t, struct mpi_letter *out) {
 // What is on its way still, from here or to here, gets there: the others are in MPI as well until all have come to its end.
 static bool settle(struct mpi_transport *t) {
     const struct timespec pause = {.tv_nsec = 1000000};
-    struct link *l              = t->context;
+    struct link *l = t->context;
     for (int i = 0; i < SETTLE_MS; i++) {
         struct mpi_letter letter;
         while (link_receive(t, &letter)) {
@@ -320,11 +320,11 @@ bool berth_mpi_link_open(struct mpi_transport *t, char *why, size_t why_size) {
         return false;
     }
     memset(unsent, 0, (size_t) t->size * sizeof *unsent);
-    *l         = (struct link){.unsent = unsent, .is_ours = !is_up};
+    *l = (struct link){.unsent = unsent, .is_ours = !is_up};
     t->context = l;
-    t->send    = link_send;
-    t->unsent  = link_unsent;
+    t->send = link_send;
+    t->unsent = link_unsent;
     t->receive = link_receive;
-    t->close   = link_close;
+    t->close = link_close;
     return true;
 }

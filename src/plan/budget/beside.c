@@ -36,13 +36,13 @@ static void wishes_find(struct shift *f, const struct budget_trace *t, double *b
     double at = 0, queue = 0;
     for (int32_t k = 0; k < m; k++) {
         const struct berth_budget_step *step = &f->s->at[k];
-        begins[k]                            = at;
+        begins[k] = at;
         at += step_time(f->g, step);
         if (step->kind == BERTH_BUDGET_OUT) {
             const int32_t made = t->src[t->start[k]] - n;
             const double there = made < 0 ? 0 : begins[made] + step_time(f->g, &f->s->at[made]);
-            queue              = (there > queue ? there : queue) + move_time(f->g, step);
-            f->wish[k]         = queue;
+            queue = (there > queue ? there : queue) + move_time(f->g, step);
+            f->wish[k] = queue;
         }
     }
     for (int32_t k = 0; k < m; k++) { // the first reader of what comes back
@@ -59,7 +59,7 @@ static void wishes_find(struct shift *f, const struct budget_trace *t, double *b
     queue = at;
     for (int32_t k = m; k-- > 0;) {
         if (f->s->at[k].kind == BERTH_BUDGET_IN) {
-            queue      = (f->wish[k] < queue ? f->wish[k] : queue) - move_time(f->g, &f->s->at[k]);
+            queue = (f->wish[k] < queue ? f->wish[k] : queue) - move_time(f->g, &f->s->at[k]);
             f->wish[k] = queue;
         }
     }
@@ -78,7 +78,7 @@ static bool is_apart(const struct budget_graph *g, const struct berth_budget_ste
 
 // A move goes past the step at `to`, its neighbour, during which its value is there then.
 static bool pass(struct shift *f, size_t from, size_t to) {
-    const struct budget_graph *g       = f->g;
+    const struct budget_graph *g = f->g;
     const struct berth_budget_step one = f->s->at[from], other = f->s->at[to];
     const size_t p = (size_t) g->n_pools, home = (size_t) g->pool[one.op];
     if (!is_apart(g, &other, one.op) || f->live[to * p + home] + g->size[one.op] > f->room[home]) {
@@ -86,11 +86,11 @@ static bool pass(struct shift *f, size_t from, size_t to) {
     }
     f->live[to * p + home] += g->size[one.op];
     memcpy(&f->live[from * p], &f->live[to * p], p * sizeof *f->live);
-    f->s->at[from]    = other;
-    f->s->at[to]      = one;
+    f->s->at[from] = other;
+    f->s->at[to] = one;
     const double wish = f->wish[from];
-    f->wish[from]     = f->wish[to];
-    f->wish[to]       = wish;
+    f->wish[from] = f->wish[to];
+    f->wish[to] = wish;
     return true;
 }
 
@@ -111,7 +111,7 @@ static void ins_shift(struct shift *f) {
     double at = 0;
     for (size_t k = 0; k < f->s->n; k++) {
         const struct berth_budget_step step = f->s->at[k];
-        double back                         = at;
+        double back = at;
         at += step_time(f->g, &step);
         for (size_t to = k;
              step.kind == BERTH_BUDGET_IN && to > 0 && k - to < PASSED_MAX && back > f->wish[to] && pass(f, to, to - 1); to--) {
@@ -157,11 +157,11 @@ enum ggml_status budget_beside(const struct budget_graph *g, const uint64_t *lim
         return GGML_STATUS_SUCCESS;
     }
     struct budget_trace t = {0}, t2 = {0};
-    struct budget_steps s   = {0};
-    uint64_t *live          = berth_calloc(steps->n * p + 2 * p + 1, sizeof *live);
-    double *times           = berth_calloc(2 * steps->n + 1, sizeof *times);
+    struct budget_steps s = {0};
+    uint64_t *live = berth_calloc(steps->n * p + 2 * p + 1, sizeof *live);
+    double *times = berth_calloc(2 * steps->n + 1, sizeof *times);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    bool fits               = false;
+    bool fits = false;
     if (live != NULL && times != NULL && budget_trace(g, steps, &t)) {
         status = GGML_STATUS_SUCCESS;
     }
@@ -199,20 +199,20 @@ uint64_t budget_cost_beside(
     uint64_t now = 0, queue = 0; // time of the ops, and when the last copy is over
     for (int32_t k = 0; k < (int32_t) s->n; k++) {
         const struct berth_budget_step *step = &s->at[k];
-        const int32_t src                    = t->start[k] < t->start[k + 1] ? t->src[t->start[k]] - g->n : -1;
+        const int32_t src = t->start[k] < t->start[k + 1] ? t->src[t->start[k]] - g->n : -1;
         if (step->kind == BERTH_BUDGET_RUN) {
             for (int32_t j = t->start[k]; j < t->start[k + 1]; j++) { // what is on its way back is waited for
                 const int32_t made = t->src[j] - g->n;
-                now                = made >= 0 && s->at[made].kind == BERTH_BUDGET_IN && over[made] > now ? over[made] : now;
+                now = made >= 0 && s->at[made].kind == BERTH_BUDGET_IN && over[made] > now ? over[made] : now;
             }
             now += g->cost[step->op];
             over[k] = now;
             continue;
         }
         const uint64_t from = step->kind == BERTH_BUDGET_IN ? now : src >= 0 ? over[src] : 0;
-        queue               = (from > queue ? from : queue) + budget_spill_cost(g, step->op);
-        over[k]             = queue;
-        now                 = step->kind == BERTH_BUDGET_OUT && queue > now ? queue : now;
+        queue = (from > queue ? from : queue) + budget_spill_cost(g, step->op);
+        over[k] = queue;
+        now = step->kind == BERTH_BUDGET_OUT && queue > now ? queue : now;
     }
     return queue > now ? queue : now;
 }

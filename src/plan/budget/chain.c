@@ -48,7 +48,7 @@ static int32_t srcs_real(const struct budget_graph *g, int32_t i, int32_t out[2]
 // The ops in a row, each reading the one before; `list` gets them, x[0] first.
 static int32_t forward_find(const struct budget_graph *g, int32_t *list, int32_t *next) {
     int32_t n = 0, src[2];
-    list[0]   = -1;
+    list[0] = -1;
     for (*next = 0; *next < g->n; (*next)++) {
         const int32_t i = *next;
         if (budget_is_input(g, i)) {
@@ -88,13 +88,13 @@ static bool back_find(struct chain *c, int32_t n, int32_t next) {
             return false;
         }
         c->back[k] = i;
-        before     = i;
+        before = i;
     }
     if (k < 0 || k > 1 || c->l < 1) {
         return false;
     }
     c->n_turn = n - c->l;
-    c->turn   = &c->x[c->l + 1];
+    c->turn = &c->x[c->l + 1];
     return true;
 }
 
@@ -118,9 +118,9 @@ static bool sizes_fit(struct chain *c) {
     const struct budget_graph *g = c->g;
     const uint64_t size = g->size[c->x[1]], way = g->size[c->back[1]], base = c->x[0] < 0 ? 0 : g->size[c->x[0]];
     const uint64_t limit = g->pools[g->pool[c->x[1]]].limit;
-    int32_t n_inputs     = 0;
-    c->is_even           = true;
-    c->sum[0]            = 0;
+    int32_t n_inputs = 0;
+    c->is_even = true;
+    c->sum[0] = 0;
     for (int32_t k = 1; k <= c->l; k++) {
         const int32_t i = c->x[k];
         if (g->size[i] != size || g->size[c->back[k]] != way || !g->again[i] || g->until[i] >= 0 || g->takeover[i] != 0 ||
@@ -128,7 +128,7 @@ static bool sizes_fit(struct chain *c) {
             return false;
         }
         c->is_even = c->is_even && g->cost[i] == g->cost[c->x[1]];
-        c->sum[k]  = c->sum[k - 1] + g->cost[i];
+        c->sum[k] = c->sum[k - 1] + g->cost[i];
     }
     for (int32_t i = 0; i < g->n; i++) {
         n_inputs += budget_is_input(g, i) && g->size[i] > 0;
@@ -142,8 +142,8 @@ static bool sizes_fit(struct chain *c) {
         return false;
     }
     const uint64_t room = (limit - base) / size - 1; // beside the one g that is there
-    c->room             = room > (uint64_t) c->l + 2 ? c->l + 2 : (int32_t) room;
-    c->m_least          = 2; // the value, and the g that is made
+    c->room = room > (uint64_t) c->l + 2 ? c->l + 2 : (int32_t) room;
+    c->m_least = 2; // the value, and the g that is made
     return true;
 }
 
@@ -168,11 +168,11 @@ static void cell_fill(struct chain *c, int32_t m, int32_t s, int32_t t, int32_t 
     for (int32_t k = first; k <= last; k++) {
         const uint64_t cost = with_split(c, m, s, t, k);
         if (cost < best) {
-            best  = cost;
+            best = cost;
             split = k;
         }
     }
-    c->d[cell(c, m, s, t)]     = best;
+    c->d[cell(c, m, s, t)] = best;
     c->split[cell(c, m, s, t)] = split - s;
 }
 
@@ -181,7 +181,7 @@ static bool table_fill(struct chain *c) {
     if (!c->is_even && (double) cells * (double) n > WORK_MAX) {
         return false;
     }
-    c->d     = berth_calloc(cells, sizeof *c->d);
+    c->d = berth_calloc(cells, sizeof *c->d);
     c->split = berth_calloc(cells, sizeof *c->split);
     if (c->d == NULL || c->split == NULL) {
         return false;
@@ -217,12 +217,12 @@ static bool runs_put(const struct chain *c, int32_t s, int32_t k, struct budget_
 // x[s] .. x[t] with the way back from t to s + 1; the stretch at the very end also has the turn.
 static bool steps_write(const struct chain *c, struct budget_steps *out) {
     struct stretch *stack = berth_calloc(3 * ((size_t) c->l + 4), sizeof *stack);
-    size_t n              = 0;
+    size_t n = 0;
     bool ok = stack != NULL, has_turned = false;
     out->n = 0;
     if (ok) {
         stack[n++] = (struct stretch){0, c->l, c->room};
-        ok         = c->lead < 0 || budget_put(out, c->lead, BERTH_BUDGET_RUN);
+        ok = c->lead < 0 || budget_put(out, c->lead, BERTH_BUDGET_RUN);
     }
     while (ok && n > 0) {
         const struct stretch at = stack[--n];
@@ -230,10 +230,10 @@ static bool steps_write(const struct chain *c, struct budget_steps *out) {
             ok = budget_put(out, c->back[at.s], BERTH_BUDGET_RUN);
         } else if (at.t > at.s) {
             const int32_t k = at.s + c->split[cell(c, at.m, at.s, at.t)];
-            ok              = runs_put(c, at.s, k, out);
-            stack[n++]      = (struct stretch){at.s, k - 1, at.m};
-            stack[n++]      = (struct stretch){k, -1, 0};
-            stack[n++]      = (struct stretch){k, at.t, at.m - 1};
+            ok = runs_put(c, at.s, k, out);
+            stack[n++] = (struct stretch){at.s, k - 1, at.m};
+            stack[n++] = (struct stretch){k, -1, 0};
+            stack[n++] = (struct stretch){k, at.t, at.m - 1};
         } else if (!has_turned) {
             has_turned = true;
             for (int32_t k = 0; ok && k < c->n_turn; k++) {
@@ -249,14 +249,14 @@ static bool steps_write(const struct chain *c, struct budget_steps *out) {
 }
 
 enum budget_answer budget_chain(const struct budget_graph *g, struct budget_steps *out) {
-    struct chain c            = {.g = g};
+    struct chain c = {.g = g};
     enum budget_answer answer = BUDGET_OUT_OF_MEMORY;
     int32_t next;
     int32_t *x = c.x = berth_calloc((size_t) g->n + 2, sizeof *c.x);
     int32_t *back = c.back = berth_calloc((size_t) g->n + 2, sizeof *c.back);
-    c.sum                  = berth_calloc((size_t) g->n + 2, sizeof *c.sum);
+    c.sum = berth_calloc((size_t) g->n + 2, sizeof *c.sum);
     if (c.x != NULL && c.back != NULL && c.sum != NULL) {
-        c.back[0]       = -1;
+        c.back[0] = -1;
         const int32_t n = forward_find(g, c.x, &next);
         answer =
             n >= 2 && back_find(&c, n, next) && base_shift(&c) && sizes_fit(&c) && table_fill(&c) ? BUDGET_FOUND : BUDGET_GAVE_UP;

@@ -27,17 +27,17 @@ static void step_unroll(const struct budget_graph *g, const struct budget_steps 
     struct berth_order_op *op, int32_t *srcs) {
     const struct berth_budget_op *from = &g->ops[s->at[k].op];
     const int32_t *own = &g->srcs.at[g->srcs.start[s->at[k].op]], n_own = t->start[k + 1] - t->start[k];
-    *op       = op_plain(g, s->at[k].op);
-    op->srcs  = srcs;
+    *op = op_plain(g, s->at[k].op);
+    op->srcs = srcs;
     op->flags = t->last[g->n + k] == (int32_t) s->n ? BERTH_ORDER_OUTPUT : 0;
     if (s->at[k].kind != BERTH_BUDGET_RUN) {
-        srcs[0]    = t->src[t->start[k]];
+        srcs[0] = t->src[t->start[k]];
         op->n_srcs = 1;
-        op->pool   = s->at[k].kind == BERTH_BUDGET_OUT ? g->pools[g->away[s->at[k].op]].id : op->pool;
+        op->pool = s->at[k].kind == BERTH_BUDGET_OUT ? g->pools[g->away[s->at[k].op]].id : op->pool;
         return;
     }
     op->inplace = from->inplace;
-    op->n_srcs  = from->n_srcs;
+    op->n_srcs = from->n_srcs;
     for (int32_t j = 0; j < from->n_srcs; j++) {
         for (int32_t m = 0; m < n_own; m++) {
             srcs[j] = own[m] == from->srcs[j] ? t->src[t->start[k] + m] : srcs[j];
@@ -50,15 +50,15 @@ static bool unroll(const struct budget_graph *g, const struct budget_steps *s, c
     for (size_t k = 0; k < s->n; k++) {
         n_srcs += 1 + (size_t) g->ops[s->at[k].op].n_srcs;
     }
-    u->ops  = berth_calloc((size_t) g->n + s->n + 1, sizeof *u->ops);
+    u->ops = berth_calloc((size_t) g->n + s->n + 1, sizeof *u->ops);
     u->srcs = berth_calloc(n_srcs, sizeof *u->srcs);
     if (u->ops == NULL || u->srcs == NULL) {
         return false;
     }
     for (int32_t i = 0; i < g->n; i++) {
-        u->ops[i]       = op_plain(g, i);
+        u->ops[i] = op_plain(g, i);
         u->ops[i].flags = BERTH_ORDER_INPUT | (budget_is_input(g, i) && g->keep[i] ? BERTH_ORDER_OUTPUT : 0);
-        u->ops[i].size  = budget_is_input(g, i) ? u->ops[i].size : 0;
+        u->ops[i].size = budget_is_input(g, i) ? u->ops[i].size : 0;
     }
     int32_t *srcs = u->srcs;
     for (int32_t k = 0; k < (int32_t) s->n; k++) {
@@ -70,7 +70,7 @@ static bool unroll(const struct budget_graph *g, const struct budget_steps *s, c
 
 enum ggml_status budget_items(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t,
     struct berth_plan_item *items, size_t *n_items, int32_t *item_of) {
-    struct unrolled u       = {0};
+    struct unrolled u = {0};
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (unroll(g, s, t, &u)) {
         status = berth_plan_order_items(u.ops, (size_t) g->n + s->n, NULL, items, n_items, item_of);
@@ -95,16 +95,16 @@ static size_t pool_gather(const struct berth_plan_item *items, size_t n, int32_t
 static enum ggml_status pools_pack(const struct budget_graph *g, const struct budget_pack *how, struct berth_plan_item *items,
     size_t n_items, uint64_t *peaks, bool *is_sure) {
     struct berth_plan_item *part = berth_calloc(n_items + 1, sizeof *part);
-    uint64_t *offsets            = berth_calloc(n_items + 1, sizeof *offsets);
-    enum ggml_status status      = part == NULL || offsets == NULL ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_SUCCESS;
+    uint64_t *offsets = berth_calloc(n_items + 1, sizeof *offsets);
+    enum ggml_status status = part == NULL || offsets == NULL ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_SUCCESS;
     for (int32_t p = 0; status == GGML_STATUS_SUCCESS && p < g->n_pools; p++) {
-        const size_t n                        = pool_gather(items, n_items, g->pools[p].id, part);
+        const size_t n = pool_gather(items, n_items, g->pools[p].id, part);
         const struct berth_plan_params params = {
-            .capacity   = how->limits[p] == UINT64_MAX || how->limits[p] > (uint64_t) 1 << 62 ? 0 : how->limits[p],
-            .budget_us  = how->budget_us,
+            .capacity = how->limits[p] == UINT64_MAX || how->limits[p] > (uint64_t) 1 << 62 ? 0 : how->limits[p],
+            .budget_us = how->budget_us,
             .is_counted = true};
         struct berth_plan_report report = {0};
-        status                          = berth_plan_solve(part, (int64_t) n, &params, offsets, &report);
+        status = berth_plan_solve(part, (int64_t) n, &params, offsets, &report);
         BERTH_ASSERT_WHOLE(
             status != GGML_STATUS_SUCCESS || berth_plan_check(part, (int64_t) n, NULL, offsets, NULL) != GGML_STATUS_FAILED);
         peaks[p] = report.peak;
@@ -117,11 +117,11 @@ static enum ggml_status pools_pack(const struct budget_graph *g, const struct bu
 
 enum ggml_status budget_pack(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t,
     const struct budget_pack *how, uint64_t *peaks, bool *is_sure) {
-    const size_t n                = (size_t) g->n + s->n;
+    const size_t n = (size_t) g->n + s->n;
     struct berth_plan_item *items = berth_calloc(n + 1, sizeof *items);
-    size_t n_items                = 0;
-    *is_sure                      = true;
-    enum ggml_status status       = items == NULL ? GGML_STATUS_ALLOC_FAILED : budget_items(g, s, t, items, &n_items, NULL);
+    size_t n_items = 0;
+    *is_sure = true;
+    enum ggml_status status = items == NULL ? GGML_STATUS_ALLOC_FAILED : budget_items(g, s, t, items, &n_items, NULL);
     if (status == GGML_STATUS_SUCCESS) {
         status = pools_pack(g, how, items, n_items, peaks, is_sure);
     }
@@ -142,7 +142,7 @@ void berth_budget_free(struct berth_budget_result *result) {
 
 static bool result_room(const struct budget_graph *g, size_t n_steps, struct berth_budget_result *r) {
     r->steps = berth_calloc(n_steps + 1, sizeof *r->steps);
-    r->uses  = berth_calloc((size_t) g->n_pools + 1, sizeof *r->uses);
+    r->uses = berth_calloc((size_t) g->n_pools + 1, sizeof *r->uses);
     r->alive = berth_calloc((size_t) g->n + 1, sizeof *r->alive);
     return r->steps != NULL && r->uses != NULL && r->alive != NULL;
 }
@@ -157,12 +157,12 @@ static void result_count(const struct budget_graph *g, const struct budget_steps
     for (int32_t i = 0; i < g->n; i++) {
         n_run -= !budget_is_input(g, i);
     }
-    r->n_again    = n_run;
-    r->cost       = budget_cost(g, s);
-    r->cost_once  = g->cost_once;
+    r->n_again = n_run;
+    r->cost = budget_cost(g, s);
+    r->cost_once = g->cost_once;
     r->cost_bound = g->cost_once;
-    r->n_steps    = s->n;
-    r->tight_op   = -1;
+    r->n_steps = s->n;
+    r->tight_op = -1;
     if (s->n > 0) {
         memcpy(r->steps, s->at, s->n * sizeof *r->steps);
     }
@@ -170,7 +170,7 @@ static void result_count(const struct budget_graph *g, const struct budget_steps
 
 static void result_uses(const struct budget_graph *g, const struct budget_trace *t, const uint64_t *peaks, bool live_only,
     struct berth_budget_result *r) {
-    r->fits   = true;
+    r->fits = true;
     r->n_uses = (size_t) g->n_pools;
     for (int32_t p = 0; p < g->n_pools; p++) {
         r->uses[p] = (struct berth_budget_use){
@@ -196,9 +196,9 @@ static enum ggml_status sizes_check(const struct budget_graph *g, const struct b
 enum ggml_status budget_result(const struct budget_graph *g, const struct berth_budget_params *params,
     const struct budget_steps *s, int64_t pack_us, struct berth_budget_result **result) {
     struct berth_budget_result *r = berth_calloc(1, sizeof *r);
-    struct budget_trace t         = {0};
-    uint64_t *limits              = berth_calloc(2 * (size_t) g->n_pools + s->n + 1, sizeof *limits);
-    enum ggml_status status       = GGML_STATUS_ALLOC_FAILED;
+    struct budget_trace t = {0};
+    uint64_t *limits = berth_calloc(2 * (size_t) g->n_pools + s->n + 1, sizeof *limits);
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     bool is_sure;
     if (r == NULL || limits == NULL || !result_room(g, s->n, r) || !budget_trace(g, s, &t)) {
         goto fail;
@@ -213,14 +213,14 @@ enum ggml_status budget_result(const struct budget_graph *g, const struct berth_
     }
     result_count(g, s, r);
     r->cost_beside = budget_cost_beside(g, s, &t, peaks + g->n_pools);
-    status         = sizes_check(g, s);
+    status = sizes_check(g, s);
     if (status == GGML_STATUS_SUCCESS && !params->live_only) {
         status = budget_pack(g, s, &t, &(struct budget_pack){limits, pack_us}, peaks, &is_sure);
     }
     if (status == GGML_STATUS_SUCCESS) {
         result_uses(g, &t, peaks, params->live_only, r);
         *result = r;
-        r       = NULL;
+        r = NULL;
     }
 fail:
     if (status == GGML_STATUS_ALLOC_FAILED) {
@@ -241,11 +241,11 @@ enum ggml_status berth_budget_check(const struct berth_budget_op *ops, size_t n_
     if (result == NULL || (steps == NULL && n_steps > 0)) {
         return berth_fail(GGML_STATUS_FAILED, "budget: NULL");
     }
-    *result                 = NULL;
+    *result = NULL;
     enum ggml_status status = budget_graph_init(&g, ops, n_ops, params);
     if (status == GGML_STATUS_SUCCESS) {
         const struct budget_steps s = {.at = (struct berth_budget_step *) steps, .n = n_steps};
-        status                      = budget_result(&g, params, &s, BUDGET_PACK_US, result);
+        status = budget_result(&g, params, &s, BUDGET_PACK_US, result);
         budget_graph_fini(&g);
     }
     return status;
@@ -255,7 +255,7 @@ enum ggml_status berth_budget_items(const struct berth_budget_op *ops, size_t n_
     const struct berth_budget_step *steps, size_t n_steps, struct berth_plan_item *items, size_t *n_items, int32_t *item_of) {
     struct budget_graph g;
     struct budget_trace t = {0};
-    params                = params == NULL ? &no_params : params;
+    params = params == NULL ? &no_params : params;
     if (items == NULL || n_items == NULL || (steps == NULL && n_steps > 0)) {
         return berth_fail(GGML_STATUS_FAILED, "budget: NULL");
     }

@@ -72,7 +72,7 @@ static struct waiting heap_pop(struct search *s) {
 
 static size_t state_hash(const struct budget_state *x) {
     uint64_t h = x->live * 0x9E3779B97F4A7C15u ^ (x->done + 0x632BE59BD9B4E019u) * 0xBF58476D1CE4E5B9u;
-    h          = (h ^ h >> 29 ^ x->out) * 0x94D049BB133111EBu;
+    h = (h ^ h >> 29 ^ x->out) * 0x94D049BB133111EBu;
     return (size_t) (h ^ h >> 32);
 }
 
@@ -95,7 +95,7 @@ static bool slots_grow(struct search *s) {
         return false;
     }
     berth_free(s->slots);
-    s->slots   = slots;
+    s->slots = slots;
     s->n_slots = n;
     for (size_t i = 0; i < s->n_nodes; i++) {
         *slot_find(s, &s->nodes[i].state) = (int32_t) i + 1;
@@ -116,14 +116,14 @@ static bool node_reach(
             return false;
         }
         s->nodes[s->n_nodes++] = (struct node){*x, step, parent, cost, to_go};
-        *slot                  = (int32_t) s->n_nodes;
+        *slot = (int32_t) s->n_nodes;
     } else if (cost >= s->nodes[*slot - 1].cost) {
         return true;
     }
     struct node *node = &s->nodes[*slot - 1];
-    node->step        = step;
-    node->parent      = parent;
-    node->cost        = cost;
+    node->step = step;
+    node->parent = parent;
+    node->cost = cost;
     return node->to_go == BUDGET_NO || heap_push(s, (struct waiting){cost + node->to_go, cost, *slot - 1});
 }
 
@@ -136,8 +136,8 @@ static bool way_write(const struct search *s, int32_t node, struct budget_steps 
     }
     for (size_t i = 0; i < out->n / 2; i++) {
         const struct berth_budget_step x = out->at[i];
-        out->at[i]                       = out->at[out->n - 1 - i];
-        out->at[out->n - 1 - i]          = x;
+        out->at[i] = out->at[out->n - 1 - i];
+        out->at[out->n - 1 - i] = x;
     }
     return true;
 }
@@ -150,7 +150,7 @@ static enum budget_answer search_run(
     }
     while (s->n_heap > 0) {
         const struct waiting at = heap_pop(s);
-        const struct node node  = s->nodes[at.node];
+        const struct node node = s->nodes[at.node];
         if (at.cost > node.cost) {
             continue; // a cheaper way was found since
         }
@@ -188,7 +188,7 @@ static bool inputs_fit(const struct budget_graph *g) {
 enum budget_answer budget_exact(
     const struct budget_graph *g, int64_t max_nodes, int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) {
     struct search s = {0};
-    *cost           = g->cost_once;
+    *cost = g->cost_once;
     if (!inputs_fit(g)) {
         return BUDGET_NONE;
     }
@@ -249,10 +249,10 @@ enum budget_answer budget_exact_packed(const struct budget_graph *g, uint64_t co
     }
     const struct budget_state first = budget_first(&l.w);
     for (l.most = cost; l.most != UINT64_MAX; l.most = l.next) {
-        l.next    = UINT64_MAX;
-        out->n    = 0;
+        l.next = UINT64_MAX;
+        out->n = 0;
         *cost_out = l.most;
-        answer    = list_from(&l, &first, 0);
+        answer = list_from(&l, &first, 0);
         if (answer != BUDGET_NONE) {
             break;
         }

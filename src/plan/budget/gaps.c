@@ -84,9 +84,9 @@ static void maxima_fill(struct budget_gaps *x) {
     memset(x->over, 0, p * sizeof *x->over);
     for (size_t k = 0; k < m; k++) {
         for (size_t q = 0; q < p; q++) {
-            const uint64_t live      = x->t.live[k * p + q];
-            uint64_t *most           = &x->block_max[k / BLOCK * p + q];
-            *most                    = live > *most ? live : *most;
+            const uint64_t live = x->t.live[k * p + q];
+            uint64_t *most = &x->block_max[k / BLOCK * p + q];
+            *most = live > *most ? live : *most;
             x->over[(k + 1) * p + q] = x->over[k * p + q] + (live > x->g->pools[q].limit);
         }
     }
@@ -115,7 +115,7 @@ bool budget_gaps_find(struct budget_gaps *x, const struct budget_graph *g, const
 
 uint64_t budget_gaps_max(const struct budget_gaps *x, int32_t pool, int32_t lo, int32_t hi) {
     const size_t p = (size_t) x->g->n_pools;
-    uint64_t most  = 0;
+    uint64_t most = 0;
     *x->g->work += BLOCK + (hi - lo) / BLOCK;
     for (int32_t k = lo; k < hi;) {
         const bool is_whole = k % BLOCK == 0 && k + BLOCK <= hi;
@@ -162,7 +162,7 @@ static bool may_make(const struct budget_gaps *x, int32_t value, int32_t b) {
 // Is the source there for a run before step b, or can it stay? Otherwise it has to be made as well.
 static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_failed) {
     struct budget_gaps *x = c->x;
-    const int32_t own     = instance_at(x, src, b);
+    const int32_t own = instance_at(x, src, b);
     if (x->mark[src] == x->stamp || x->put_at[src] == b) {
         return true;
     }
@@ -175,7 +175,7 @@ static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_fa
         x->lock[own] = c->is_final ? 1 : x->lock[own];
         return true;
     }
-    const int32_t pool   = x->g->pool[src];
+    const int32_t pool = x->g->pool[src];
     const uint64_t limit = x->g->pools[pool].limit, size = x->g->size[src];
     if (x->lock[own] != 2 && (size == 0 || (limit >= size && budget_gaps_max(x, pool, last + 1, b) <= limit - size))) {
         x->lock[own] = c->is_final ? 1 : x->lock[own];
@@ -197,19 +197,19 @@ static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_fa
 
 // The ops that make the value before step b, in their order. False in *ok: not possible.
 static bool cascade_find(struct cascade *c, struct budget_cut *cut, int32_t value, bool *ok) {
-    struct budget_gaps *x        = c->x;
-    struct budget_cuts *cuts     = c->cuts;
+    struct budget_gaps *x = c->x;
+    struct budget_cuts *cuts = c->cuts;
     const struct budget_graph *g = x->g;
-    size_t n_stack               = 0;
-    cut->first                   = (int32_t) cuts->n_ops;
-    cut->cost                    = 0;
+    size_t n_stack = 0;
+    cut->first = (int32_t) cuts->n_ops;
+    cut->cost = 0;
     x->stamp++;
     // An entry of the stack is a value and, below 0, one whose sources have been seen.
     if (!berth_grow((void **) &cuts->stack, &cuts->stack_cap, 2, sizeof *cuts->stack)) {
         return false;
     }
     cuts->stack[n_stack++] = value;
-    *ok                    = true;
+    *ok = true;
     while (n_stack > 0 && *ok) {
         const int32_t top = cuts->stack[--n_stack], i = top < 0 ? -1 - top : top;
         if (x->mark[i] == x->stamp) {
@@ -222,7 +222,7 @@ static bool cascade_find(struct cascade *c, struct budget_cut *cut, int32_t valu
                 return false;
             }
             cuts->ops[cuts->n_ops++] = i;
-            *ok                      = cuts->n_ops - (size_t) cut->first < CASCADE_MAX;
+            *ok = cuts->n_ops - (size_t) cut->first < CASCADE_MAX;
             continue;
         }
         const size_t n_srcs = (size_t) (g->srcs.start[i + 1] - g->srcs.start[i]);
@@ -231,7 +231,7 @@ static bool cascade_find(struct cascade *c, struct budget_cut *cut, int32_t valu
             return false;
         }
         cuts->stack[n_stack++] = -1 - i;
-        bool has_failed        = n_stack > 8 * CASCADE_MAX;
+        bool has_failed = n_stack > 8 * CASCADE_MAX;
         for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
             if (!src_is_there(c, g->srcs.at[k], cut->b, &has_failed)) {
                 cuts->stack[n_stack++] = g->srcs.at[k];
@@ -279,25 +279,25 @@ static bool gap_around(const struct budget_gaps *x, int32_t instance, int32_t st
 
 static bool cut_rate(
     struct cascade *c, const struct budget_style *style, int32_t step, uint64_t excess, struct budget_cut *cut, bool *ok) {
-    struct budget_gaps *x        = c->x;
+    struct budget_gaps *x = c->x;
     const struct budget_graph *g = x->g;
-    const int32_t value          = budget_value(g, x->s, cut->instance);
-    const size_t p               = (size_t) g->n_pools;
-    c->penalty                   = 0;
-    c->stays                     = 0;
-    c->step                      = step;
-    *ok                          = false;
+    const int32_t value = budget_value(g, x->s, cut->instance);
+    const size_t p = (size_t) g->n_pools;
+    c->penalty = 0;
+    c->stays = 0;
+    c->step = step;
+    *ok = false;
     if (may_make(x, value, cut->b) && !cascade_find(c, cut, value, ok)) {
         return false;
     }
     const uint64_t spill = 2 * budget_spill_cost(g, value);
-    cut->is_spill        = false;
-    cut->freed           = (int64_t) g->size[value] - c->stays;
+    cut->is_spill = false;
+    cut->freed = (int64_t) g->size[value] - c->stays;
     if (g->away[value] >= 0 && (!*ok || cut->freed <= 0 || (double) spill < (double) cut->cost + c->penalty)) {
         cut->is_spill = *ok = true;
-        cut->cost           = spill;
-        cut->freed          = (int64_t) g->size[value];
-        c->penalty          = 0;
+        cut->cost = spill;
+        cut->freed = (int64_t) g->size[value];
+        c->penalty = 0;
     }
     *ok = *ok && cut->freed > 0;
     if (*ok) {
@@ -305,7 +305,7 @@ static bool cut_rate(
             x->over[(size_t) cut->b * p + (size_t) cut->pool] - x->over[(size_t) (cut->a + 1) * p + (size_t) cut->pool];
         const double bytes = (uint64_t) cut->freed > excess && excess > 0 ? (double) excess : (double) cut->freed;
         const double reach = 1 + style->reach * (over > 1 ? (double) (over - 1) : 0);
-        cut->score         = ((double) cut->cost + c->penalty + 1e-3) / (bytes * reach);
+        cut->score = ((double) cut->cost + c->penalty + 1e-3) / (bytes * reach);
     }
     return true;
 }
@@ -321,12 +321,12 @@ static double byte_cost(const struct budget_graph *g, const struct budget_style 
 bool budget_cuts_find(struct budget_gaps *x, const struct budget_style *style, int32_t step, int32_t pool, uint64_t excess,
     struct budget_cuts *cuts) {
     const struct budget_graph *g = x->g;
-    struct cascade c             = {.x = x, .cuts = cuts, .byte_cost = byte_cost(g, style)};
+    struct cascade c = {.x = x, .cuts = cuts, .byte_cost = byte_cost(g, style)};
     cuts->n = cuts->n_ops = 0;
     for (int32_t instance = 0; instance < g->n + step; instance++) {
         struct budget_cut cut = {.instance = instance, .pool = pool};
-        const int32_t value   = budget_value(g, x->s, instance);
-        const bool is_in      = instance < g->n ? budget_is_input(g, value) : is_home(x, instance - g->n);
+        const int32_t value = budget_value(g, x->s, instance);
+        const bool is_in = instance < g->n ? budget_is_input(g, value) : is_home(x, instance - g->n);
         if (!is_in || g->pool[value] != pool || g->size[value] == 0 || x->t.last[instance] <= step ||
             (!g->again[value] && g->away[value] < 0) || !gap_around(x, instance, step, &cut)) {
             continue;
@@ -379,9 +379,9 @@ static int by_place(const void *a, const void *b) {
 // One cut, its ops found anew: those done before in this round may have changed what is there.
 static bool cut_apply(struct cascade *c, struct budget_cut *cut, struct inserts *in, bool *ok) {
     struct budget_gaps *x = c->x;
-    const int32_t value   = budget_value(x->g, x->s, cut->instance);
-    const size_t n_ops    = c->cuts->n_ops;
-    *ok                   = x->lock[cut->instance] == 0;
+    const int32_t value = budget_value(x->g, x->s, cut->instance);
+    const size_t n_ops = c->cuts->n_ops;
+    *ok = x->lock[cut->instance] == 0;
     if (!*ok) {
         return true;
     }
@@ -390,22 +390,22 @@ static bool cut_apply(struct cascade *c, struct budget_cut *cut, struct inserts 
         x->put_at[value] = cut->b;
         return insert_put(in, cut->a + 1, value, BERTH_BUDGET_OUT) && insert_put(in, cut->b, value, BERTH_BUDGET_IN);
     }
-    c->is_final        = true;
-    bool has_room      = cascade_find(c, cut, value, ok);
+    c->is_final = true;
+    bool has_room = cascade_find(c, cut, value, ok);
     const int32_t *ops = &c->cuts->ops[cut->first];
     for (int32_t k = 0; has_room && *ok && k < cut->n; k++) {
-        has_room          = insert_put(in, cut->b, ops[k], BERTH_BUDGET_RUN);
+        has_room = insert_put(in, cut->b, ops[k], BERTH_BUDGET_RUN);
         x->put_at[ops[k]] = cut->b;
     }
     x->lock[cut->instance] = *ok ? 2 : 1;
-    c->cuts->n_ops         = n_ops;
+    c->cuts->n_ops = n_ops;
     return has_room;
 }
 
 static bool merge(const struct budget_steps *s, struct inserts *in, struct budget_steps *out) {
     size_t at = 0;
-    bool ok   = true;
-    out->n    = 0;
+    bool ok = true;
+    out->n = 0;
     if (in->n > 0) {
         qsort(in->at, in->n, sizeof *in->at, by_place);
     }
@@ -420,11 +420,11 @@ static bool merge(const struct budget_steps *s, struct inserts *in, struct budge
 
 bool budget_cuts_apply(struct budget_gaps *x, struct budget_cuts *cuts, const struct budget_style *style, size_t first,
     uint64_t excess, struct budget_steps *out, int32_t *n_done) {
-    struct cascade c  = {.x = x, .cuts = cuts, .byte_cost = byte_cost(x->g, style)};
+    struct cascade c = {.x = x, .cuts = cuts, .byte_cost = byte_cost(x->g, style)};
     struct inserts in = {0};
-    int64_t freed     = 0;
-    bool has_room     = true, ok;
-    *n_done           = 0;
+    int64_t freed = 0;
+    bool has_room = true, ok;
+    *n_done = 0;
     for (size_t k = first; has_room && k < cuts->n && (freed < (int64_t) excess || *n_done == 0); k++) {
         has_room = cut_apply(&c, &cuts->at[k], &in, &ok);
         freed += ok ? cuts->at[k].freed : 0;

@@ -43,8 +43,8 @@ static void wait_less(struct hoist *h, int32_t i) {
 
 static void run(struct hoist *h, int32_t i) {
     const struct budget_graph *g = h->g;
-    h->has_run[i]                = true;
-    h->order[h->n_order++]       = i;
+    h->has_run[i] = true;
+    h->order[h->n_order++] = i;
     for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
         h->reads[g->srcs.at[k]]--;
     }
@@ -61,7 +61,7 @@ static void run(struct hoist *h, int32_t i) {
 
 static bool frees_more(const struct hoist *h, int32_t i) {
     const struct budget_graph *g = h->g;
-    uint64_t freed               = 0;
+    uint64_t freed = 0;
     for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
         const int32_t src = g->srcs.at[k];
         freed += h->reads[src] == 1 && !g->keep[src] && g->pool[src] == g->pool[i] ? g->size[src] : 0;
@@ -92,21 +92,21 @@ static void order_all(struct hoist *h) {
 bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) {
     const size_t n = (size_t) g->n + 1;
     struct hoist h = {.g = g, .order = order};
-    h.waits        = berth_calloc(n, sizeof *h.waits);
-    h.reads        = berth_calloc(n, sizeof *h.reads);
-    h.has_run      = berth_calloc(n, sizeof *h.has_run);
-    h.next         = berth_calloc(n, sizeof *h.next);
-    h.ready        = berth_calloc(n, sizeof *h.ready);
-    const bool ok  = h.waits != NULL && h.reads != NULL && h.has_run != NULL && h.next != NULL && h.ready != NULL;
+    h.waits = berth_calloc(n, sizeof *h.waits);
+    h.reads = berth_calloc(n, sizeof *h.reads);
+    h.has_run = berth_calloc(n, sizeof *h.has_run);
+    h.next = berth_calloc(n, sizeof *h.next);
+    h.ready = berth_calloc(n, sizeof *h.ready);
+    const bool ok = h.waits != NULL && h.reads != NULL && h.has_run != NULL && h.next != NULL && h.ready != NULL;
     if (ok) {
         waits_fill(&h);
         order_all(&h);
     }
-    *is_new      = false;
+    *is_new = false;
     int32_t last = -1; // inputs have no place of their own
     for (int32_t k = 0; ok && k < g->n; k++) {
         *is_new = *is_new || (!budget_is_input(g, order[k]) && order[k] < last);
-        last    = budget_is_input(g, order[k]) ? last : order[k];
+        last = budget_is_input(g, order[k]) ? last : order[k];
     }
     berth_free(h.waits);
     berth_free(h.reads);

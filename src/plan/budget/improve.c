@@ -39,7 +39,7 @@ static int by_weight(const void *a, const void *b) {
 // The instance of the value before the one that step k makes, -1: none.
 static int32_t instance_before(const struct budget_gaps *x, int32_t k) {
     const int32_t value = x->s->at[k].op;
-    int32_t found       = -1;
+    int32_t found = -1;
     for (int32_t j = x->made_start[value]; j < x->made_start[value + 1] && x->made[j] < x->g->n + k; j++) {
         found = x->made[j];
     }
@@ -50,7 +50,7 @@ static int32_t instance_before(const struct budget_gaps *x, int32_t k) {
 static bool back_try(struct improver *m, int32_t k) {
     struct budget_gaps *x = &m->x;
     const int32_t value = x->s->at[k].op, before = instance_before(x, k), pool = m->g->pool[value];
-    const size_t p       = (size_t) m->g->n_pools;
+    const size_t p = (size_t) m->g->n_pools;
     const uint64_t limit = m->g->pools[pool].limit, size = m->g->size[value];
     if (before < 0 || (before >= m->g->n && m->gone[before - m->g->n])) {
         return false;
@@ -71,7 +71,7 @@ static bool back_try(struct improver *m, int32_t k) {
         x->t.live[(size_t) at * p + (size_t) pool] += size;
     }
     x->t.last[before] = x->t.last[m->g->n + k];
-    m->gone[k]        = true;
+    m->gone[k] = true;
     return true;
 }
 
@@ -101,7 +101,7 @@ static bool backs_round(struct improver *m, struct budget_steps *s, bool is_nois
         const double cost =
             s->at[k].kind == BERTH_BUDGET_RUN ? (double) m->g->cost[op] : 2 * (double) budget_spill_cost(m->g, op);
         const double noise = is_noisy ? 0.25 + (double) (roll(m) % 1024) / 512 : 1;
-        m->backs[n++]      = (struct back){k, noise * cost / (1 + (double) m->g->size[op])};
+        m->backs[n++] = (struct back){k, noise * cost / (1 + (double) m->g->size[op])};
     }
     if (n > 0) {
         qsort(m->backs, n, sizeof *m->backs, by_weight);
@@ -115,7 +115,7 @@ static bool backs_round(struct improver *m, struct budget_steps *s, bool is_nois
 
 static bool backs_all(struct improver *m, struct budget_steps *s, bool is_noisy) {
     int32_t n_done = 1;
-    bool ok        = true;
+    bool ok = true;
     while (ok && n_done > 0) {
         ok = backs_round(m, s, is_noisy, &n_done);
     }
@@ -132,7 +132,7 @@ static bool kick(struct improver *m, const struct budget_steps *s, struct budget
     const struct budget_style style = {.reach = 0, .lambda = (double) (roll(m) % 4)};
     const int32_t step = (int32_t) (roll(m) % (s->n + 1)), pool = (int32_t) (roll(m) % (uint64_t) m->g->n_pools);
     int32_t n_done = 0;
-    *is_done       = false;
+    *is_done = false;
     if (!budget_gaps_find(&m->x, m->g, s) || !budget_cuts_find(&m->x, &style, step, pool, 0, &m->cuts)) {
         return false;
     }
@@ -149,15 +149,15 @@ static bool kick(struct improver *m, const struct budget_steps *s, struct budget
 
 static bool search(struct improver *m, int64_t end_us, int64_t max_kicks, struct budget_steps *s) {
     static const struct budget_style style = {.reach = 0.1, .lambda = 1};
-    const struct budget_end end            = {.work = INT64_MAX, .us = end_us};
+    const struct budget_end end = {.work = INT64_MAX, .us = end_us};
     uint64_t cost = budget_cost(m->g, s), best = cost;
     bool ok = budget_copy(&m->best, s), is_done;
     for (int64_t round = 0; ok && round < max_kicks && ggml_time_us() < end_us && best > m->g->cost_once; round++) {
         ok = kick(m, s, &m->next, &is_done);
         for (uint64_t more = roll(m) % 3; ok && is_done && more > 0; more--) {
             struct budget_steps again = {0};
-            ok                        = kick(m, &m->next, &again, &is_done) && (!is_done || budget_copy(&m->next, &again));
-            is_done                   = true;
+            ok = kick(m, &m->next, &again, &is_done) && (!is_done || budget_copy(&m->next, &again));
+            is_done = true;
             berth_free(again.at);
         }
         if (!ok || !is_done) {
@@ -169,17 +169,17 @@ static bool search(struct improver *m, int64_t end_us, int64_t max_kicks, struct
             continue;
         }
         const uint64_t found = budget_cost(m->g, &m->next);
-        const bool takes     = found <= cost || (found - best < (best - m->g->cost_once) / 32 + 1 && roll(m) % 8 == 0);
+        const bool takes = found <= cost || (found - best < (best - m->g->cost_once) / 32 + 1 && roll(m) % 8 == 0);
         if (takes) {
             cost = found;
-            ok   = budget_copy(s, &m->next);
+            ok = budget_copy(s, &m->next);
         }
         if (ok && found < best) {
             best = found;
-            ok   = budget_copy(&m->best, &m->next);
+            ok = budget_copy(&m->best, &m->next);
         } else if (ok && round % 256 == 255) {
             cost = best;
-            ok   = budget_copy(s, &m->best);
+            ok = budget_copy(s, &m->best);
         }
     }
     return ok && budget_copy(s, &m->best);
@@ -187,9 +187,9 @@ static bool search(struct improver *m, int64_t end_us, int64_t max_kicks, struct
 
 enum budget_answer budget_improve(
     const struct budget_graph *g, uint64_t seed, int64_t end_us, int64_t max_kicks, struct budget_steps *s) {
-    struct improver m         = {.g = g, .random = seed * 0x9E3779B97F4A7C15u + 0x632BE59BD9B4E019u};
+    struct improver m = {.g = g, .random = seed * 0x9E3779B97F4A7C15u + 0x632BE59BD9B4E019u};
     struct budget_steps first = {0};
-    bool ok                   = budget_copy(&first, s) && backs_all(&m, s, false), is_sound;
+    bool ok = budget_copy(&first, s) && backs_all(&m, s, false), is_sound;
     if (ok && !fits(&m, s, &is_sound)) { // a shift in who takes over whose memory
         ok = is_sound && budget_copy(s, &first);
     }

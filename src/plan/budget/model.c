@@ -109,8 +109,8 @@ static enum ggml_status pools_find(struct budget_graph *g, const struct berth_bu
     int32_t last = -1;
     for (size_t k = 0; k < params->n_pools; k++) {
         const struct berth_budget_pool *pool = &params->pools[k];
-        struct budget_pool *own              = &g->pools[pool_index(g, pool->pool)];
-        own->limit                           = pool->bytes;
+        struct budget_pool *own = &g->pools[pool_index(g, pool->pool)];
+        own->limit = pool->bytes;
         if (pool->may_spill && (pool->spill_to == pool->pool || !(pool->spill_per_byte >= 0))) {
             return berth_fail(GGML_STATUS_FAILED, "budget: pool %d spills to pool %d at %g a byte", pool->pool, pool->spill_to,
                 pool->spill_per_byte);
@@ -128,10 +128,10 @@ static enum ggml_status pools_find(struct budget_graph *g, const struct berth_bu
     qsort(g->pools, (size_t) g->n_pools, sizeof *g->pools, by_id);
     for (size_t k = 0; k < params->n_pools; k++) {
         const struct berth_budget_pool *pool = &params->pools[k];
-        struct budget_pool *own              = &g->pools[pool_index(g, pool->pool)];
-        own->spill_to                        = pool->may_spill ? pool_index(g, pool->spill_to) : -1;
-        own->per_byte                        = pool->spill_per_byte;
-        own->each                            = pool->spill_each;
+        struct budget_pool *own = &g->pools[pool_index(g, pool->pool)];
+        own->spill_to = pool->may_spill ? pool_index(g, pool->spill_to) : -1;
+        own->per_byte = pool->spill_per_byte;
+        own->each = pool->spill_each;
     }
     for (int32_t i = 0; i < g->n; i++) {
         g->pool[i] = i > 0 && g->ops[i].pool == g->ops[i - 1].pool ? g->pool[i - 1] : pool_index(g, g->ops[i].pool);
@@ -142,7 +142,7 @@ static enum ggml_status pools_find(struct budget_graph *g, const struct berth_bu
 
 uint64_t budget_spill_cost(const struct budget_graph *g, int32_t value) {
     const struct budget_pool *pool = &g->pools[g->pool[value]];
-    const double cost              = (double) g->size[value] * pool->per_byte;
+    const double cost = (double) g->size[value] * pool->per_byte;
     return pool->each + (cost > 0x1p53 ? (uint64_t) 1 << 53 : (uint64_t) cost);
 }
 
@@ -155,7 +155,7 @@ static void srcs_fill(struct budget_graph *g, int32_t *seen) {
         for (int32_t k = 0; k < g->ops[i].n_srcs; k++) {
             const int32_t src = g->ops[i].srcs[k];
             if (seen[src] != i + 1) {
-                seen[src]       = i + 1;
+                seen[src] = i + 1;
                 g->srcs.at[n++] = src;
                 g->readers.start[src + 1]++;
             }
@@ -178,7 +178,7 @@ static void takeover_fill(struct budget_graph *g, int32_t i) {
     const struct berth_budget_op *op = &g->ops[i];
     for (int32_t k = 0; k < op->n_srcs && k < 64; k++) {
         const int32_t src = op->srcs[k];
-        int32_t n_reads   = 0;
+        int32_t n_reads = 0;
         for (int32_t j = 0; j < op->n_srcs; j++) {
             n_reads += op->srcs[j] == src;
         }
@@ -216,15 +216,15 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
         }
     }
     int32_t n = 0;
-    *bytes    = 0;
+    *bytes = 0;
     for (int32_t i = 0; i < g->n; i++) {
         const bool may_move = g->away[i] >= 0;
-        bool is_needed      = false;
+        bool is_needed = false;
         for (int32_t k = g->readers.start[i]; k < g->readers.start[i + 1] && !is_needed; k++) {
             is_needed = is_down[g->readers.at[k]] && g->readers.at[k] != op;
         }
         const bool was_made = budget_is_input(g, i) || (is_up[i] && i != op);
-        is_there[i]         = is_there[i] || (was_made && !may_move && (g->keep[i] || (!g->again[i] && is_needed)));
+        is_there[i] = is_there[i] || (was_made && !may_move && (g->keep[i] || (!g->again[i] && is_needed)));
         if (!is_there[i] || g->pool[i] != pool || g->size[i] == 0) {
             continue;
         }
@@ -233,7 +233,7 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
     }
     for (int32_t k = g->srcs.start[op]; k < g->srcs.start[op + 1]; k++) {
         const int32_t bit = k - g->srcs.start[op];
-        takes             = takes || (bit < 64 && (g->takeover[op] >> bit & 1) != 0);
+        takes = takes || (bit < 64 && (g->takeover[op] >> bit & 1) != 0);
     }
     *bytes -= takes && g->pool[op] == pool ? g->size[op] : 0;
     return n;
@@ -247,7 +247,7 @@ static void ends_find(struct budget_graph *g) {
     }
     for (int32_t p = 0; p < g->n_pools; p++) {
         uint64_t inputs = 0;
-        int32_t first   = -1;
+        int32_t first = -1;
         for (int32_t i = 0; i < g->n; i++) {
             const bool is_input = budget_is_input(g, i) && g->pool[i] == p;
             inputs += is_input ? g->size[i] : 0;
@@ -297,7 +297,7 @@ static void stays_add(const struct budget_graph *g, int32_t value, uint8_t *mark
 // The sums of what is kept and of what is there at the start, and for each op the bytes of budget_alive; in large graphs without
 // some of the values that stay.
 static bool least_find(struct budget_graph *g) {
-    uint8_t *marks  = berth_calloc(3 * (size_t) g->n + 1, sizeof *marks);
+    uint8_t *marks = berth_calloc(3 * (size_t) g->n + 1, sizeof *marks);
     uint64_t *bytes = berth_calloc((size_t) g->n + 1, sizeof *bytes);
     int64_t n_looks = g->n > 0 ? LEAST_WORK / g->n : 0;
     ends_find(g);
@@ -322,24 +322,24 @@ static bool least_find(struct budget_graph *g) {
 }
 
 static bool rows_alloc(struct budget_graph *g, size_t n_srcs, size_t n_pools) {
-    const size_t n   = (size_t) g->n;
-    g->srcs.start    = budget_alloc(g, n + 1, sizeof *g->srcs.start);
-    g->srcs.at       = budget_alloc(g, n_srcs, sizeof *g->srcs.at);
+    const size_t n = (size_t) g->n;
+    g->srcs.start = budget_alloc(g, n + 1, sizeof *g->srcs.start);
+    g->srcs.at = budget_alloc(g, n_srcs, sizeof *g->srcs.at);
     g->readers.start = budget_alloc(g, n + 1, sizeof *g->readers.start);
-    g->readers.at    = budget_alloc(g, n_srcs, sizeof *g->readers.at);
-    g->takeover      = budget_alloc(g, n, sizeof *g->takeover);
-    g->size          = budget_alloc(g, n, sizeof *g->size);
-    g->cost          = budget_alloc(g, n, sizeof *g->cost);
-    g->pool          = budget_alloc(g, n, sizeof *g->pool);
-    g->away          = budget_alloc(g, n, sizeof *g->away);
-    g->keep          = budget_alloc(g, n, sizeof *g->keep);
-    g->again         = budget_alloc(g, n, sizeof *g->again);
-    g->once_before   = budget_alloc(g, n, sizeof *g->once_before);
-    g->until         = budget_alloc(g, n, sizeof *g->until);
-    g->work          = budget_alloc(g, 1, sizeof *g->work);
-    g->pools         = budget_alloc(g, n_pools, sizeof *g->pools);
-    g->tight         = budget_alloc(g, n_pools, sizeof *g->tight);
-    g->least         = budget_alloc(g, n_pools, sizeof *g->least);
+    g->readers.at = budget_alloc(g, n_srcs, sizeof *g->readers.at);
+    g->takeover = budget_alloc(g, n, sizeof *g->takeover);
+    g->size = budget_alloc(g, n, sizeof *g->size);
+    g->cost = budget_alloc(g, n, sizeof *g->cost);
+    g->pool = budget_alloc(g, n, sizeof *g->pool);
+    g->away = budget_alloc(g, n, sizeof *g->away);
+    g->keep = budget_alloc(g, n, sizeof *g->keep);
+    g->again = budget_alloc(g, n, sizeof *g->again);
+    g->once_before = budget_alloc(g, n, sizeof *g->once_before);
+    g->until = budget_alloc(g, n, sizeof *g->until);
+    g->work = budget_alloc(g, 1, sizeof *g->work);
+    g->pools = budget_alloc(g, n_pools, sizeof *g->pools);
+    g->tight = budget_alloc(g, n_pools, sizeof *g->tight);
+    g->least = budget_alloc(g, n_pools, sizeof *g->least);
     return g->srcs.start != NULL && g->srcs.at != NULL && g->readers.start != NULL && g->readers.at != NULL &&
            g->takeover != NULL && g->size != NULL && g->cost != NULL && g->pool != NULL && g->away != NULL && g->keep != NULL &&
            g->again != NULL && g->once_before != NULL && g->until != NULL && g->pools != NULL && g->tight != NULL &&
@@ -352,9 +352,9 @@ static void groups_find(struct budget_graph *g, int32_t *last) {
         last[i] = -1;
     }
     for (int32_t i = 0; i < g->n; i++) {
-        int32_t *before   = &last[g->ops[i].group];
+        int32_t *before = &last[g->ops[i].group];
         g->once_before[i] = budget_is_once(g, i) ? *before : -1;
-        *before           = budget_is_once(g, i) ? i : *before;
+        *before = budget_is_once(g, i) ? i : *before;
     }
 }
 
@@ -367,9 +367,9 @@ static enum ggml_status rows_fill(struct budget_graph *g, const struct berth_bud
     srcs_fill(g, seen);
     for (int32_t i = 0; i < g->n; i++) {
         const struct berth_budget_op *op = &g->ops[i];
-        g->size[i]                       = op->size;
-        g->cost[i]                       = budget_is_input(g, i) ? 0 : op->cost;
-        g->keep[i]  = (op->flags & BERTH_BUDGET_OUTPUT) != 0 || g->readers.start[i] == g->readers.start[i + 1];
+        g->size[i] = op->size;
+        g->cost[i] = budget_is_input(g, i) ? 0 : op->cost;
+        g->keep[i] = (op->flags & BERTH_BUDGET_OUTPUT) != 0 || g->readers.start[i] == g->readers.start[i + 1];
         g->again[i] = !g->keep[i] && (op->flags & (BERTH_BUDGET_INPUT | BERTH_BUDGET_ONCE)) == 0;
         g->until[i] = op->until > 0 ? op->until : -1;
     }
@@ -386,7 +386,7 @@ static enum ggml_status rows_fill(struct budget_graph *g, const struct berth_bud
 
 enum ggml_status budget_graph_init(
     struct budget_graph *g, const struct berth_budget_op *ops, size_t n_ops, const struct berth_budget_params *params) {
-    *g                = (struct budget_graph){.ops = ops, .n = (int32_t) n_ops};
+    *g = (struct budget_graph){.ops = ops, .n = (int32_t) n_ops};
     struct totals sum = {0};
     if (n_ops > INT32_MAX / 8 || (ops == NULL && n_ops > 0) || (params->pools == NULL && params->n_pools > 0)) {
         return berth_fail(GGML_STATUS_FAILED, "budget: NULL, or more than %d ops", INT32_MAX / 8);
@@ -397,7 +397,7 @@ enum ggml_status budget_graph_init(
             return status;
         }
     }
-    g->cost_once    = sum.cost;
+    g->cost_once = sum.cost;
     int32_t n_pools = 1;
     for (size_t i = 1; i < n_ops; i++) {
         n_pools += ops[i].pool != ops[i - 1].pool;

@@ -26,21 +26,21 @@ static void groups_number(struct reorder *r) {
     const bool may = may_group(r->g);
     for (int32_t i = 0; i < r->g->n; i++) {
         const int32_t before = r->g->once_before[i];
-        r->group[i]          = !may || !budget_is_once(r->g, i) ? -1 : before >= 0 ? r->group[before] : r->n_groups++;
+        r->group[i] = !may || !budget_is_once(r->g, i) ? -1 : before >= 0 ? r->group[before] : r->n_groups++;
     }
 }
 
 static void op_put(struct reorder *r, int32_t i, int32_t *srcs) {
     const struct berth_budget_op *from = &r->g->ops[i];
-    struct berth_order_op *op          = &r->ops[r->n_groups + i];
-    const int32_t until                = r->g->until[i];
-    *op                                = (struct berth_order_op){.srcs = srcs,
-                                       .n_srcs                         = from->n_srcs,
-                                       .view_of                        = -1,
-                                       .size                           = from->size,
-                                       .align                          = from->align,
-                                       .inplace                        = from->inplace,
-                                       .pool                           = from->pool};
+    struct berth_order_op *op = &r->ops[r->n_groups + i];
+    const int32_t until = r->g->until[i];
+    *op = (struct berth_order_op){.srcs = srcs,
+        .n_srcs = from->n_srcs,
+        .view_of = -1,
+        .size = from->size,
+        .align = from->align,
+        .inplace = from->inplace,
+        .pool = from->pool};
     op->flags |= (budget_is_input(r->g, i) ? BERTH_ORDER_INPUT : 0) | (r->g->keep[i] ? BERTH_ORDER_OUTPUT : 0);
     for (int32_t k = 0; k < from->n_srcs; k++) {
         srcs[k] = r->n_groups + from->srcs[k];
@@ -72,9 +72,9 @@ static void ops_put(struct reorder *r) {
 
 static enum ggml_status order_ask(struct reorder *r, int32_t *order, bool *is_new) {
     struct berth_order_report report;
-    const size_t n                = (size_t) r->g->n + (size_t) r->n_groups;
+    const size_t n = (size_t) r->g->n + (size_t) r->n_groups;
     const enum ggml_status status = berth_plan_order(r->ops, n, NULL, r->order, &report);
-    *is_new                       = status == GGML_STATUS_SUCCESS && report.changed;
+    *is_new = status == GGML_STATUS_SUCCESS && report.changed;
     for (size_t k = 0, at = 0; *is_new && k < n; k++) {
         if (r->order[k] >= r->n_groups) {
             order[at++] = r->order[k] - r->n_groups;
@@ -85,18 +85,18 @@ static enum ggml_status order_ask(struct reorder *r, int32_t *order, bool *is_ne
 
 enum ggml_status budget_reorder(const struct budget_graph *g, int32_t *order, bool *is_new) {
     struct reorder r = {.g = g, .group = berth_calloc((size_t) g->n + 1, sizeof *r.group)};
-    size_t n_srcs    = 1;
-    *is_new          = false;
+    size_t n_srcs = 1;
+    *is_new = false;
     for (int32_t i = 0; i < g->n; i++) {
         n_srcs += (size_t) g->ops[i].n_srcs + 1;
     }
     if (r.group != NULL) {
         groups_number(&r);
     }
-    const size_t n          = (size_t) g->n + (size_t) r.n_groups + 1;
-    r.ops                   = berth_calloc(n, sizeof *r.ops);
-    r.srcs                  = berth_calloc(n_srcs, sizeof *r.srcs);
-    r.order                 = berth_calloc(n, sizeof *r.order);
+    const size_t n = (size_t) g->n + (size_t) r.n_groups + 1;
+    r.ops = berth_calloc(n, sizeof *r.ops);
+    r.srcs = berth_calloc(n_srcs, sizeof *r.srcs);
+    r.order = berth_calloc(n, sizeof *r.order);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (r.group != NULL && r.ops != NULL && r.srcs != NULL && r.order != NULL) {
         ops_put(&r);

@@ -25,9 +25,9 @@ struct sets {
 // The op again, with what it needs; an entry below 0 is an op whose sources have been seen.
 static bool make_again(struct sets *x, int32_t value) {
     const struct budget_graph *g = x->g;
-    size_t n                     = 0;
-    bool ok                      = true;
-    x->stack[n++]                = value;
+    size_t n = 0;
+    bool ok = true;
+    x->stack[n++] = value;
     while (ok && n > 0) {
         const int32_t top = x->stack[--n], i = top < 0 ? -1 - top : top;
         if (top < 0) {
@@ -52,14 +52,14 @@ static bool make_again(struct sets *x, int32_t value) {
 // The schedule of the set; kept in out if it fits and is the cheapest so far. False: out of memory.
 static bool set_try(struct sets *x, const struct budget_steps *order, struct budget_steps *out) {
     const struct budget_graph *g = x->g;
-    bool ok                      = true;
-    x->steps.n                   = 0;
+    bool ok = true;
+    x->steps.n = 0;
     memset(x->is_back, 0, (size_t) g->n * sizeof *x->is_back);
     for (int32_t at = 0; ok && at < (int32_t) order->n; at++) {
         const int32_t i = order->at[at].op;
         for (int32_t k = g->srcs.start[i]; ok && at > x->turn && k < g->srcs.start[i + 1]; k++) {
             const int32_t src = g->srcs.at[k];
-            ok                = !x->drop[src] || x->is_back[src] || make_again(x, src);
+            ok = !x->drop[src] || x->is_back[src] || make_again(x, src);
         }
         ok = ok && budget_put(&x->steps, i, BERTH_BUDGET_RUN);
     }
@@ -73,7 +73,7 @@ static bool set_try(struct sets *x, const struct budget_steps *order, struct bud
     }
     if (x->t.fault < 0 && budget_excess(g, &x->t, x->steps.n).most == 0) {
         x->best = cost;
-        ok      = budget_copy(out, &x->steps);
+        ok = budget_copy(out, &x->steps);
     }
     return ok;
 }
@@ -94,7 +94,7 @@ static int by_ratio(const void *a, const void *b) {
 
 static bool greedy_try(struct sets *x, const struct budget_steps *order, struct budget_steps *out) {
     const struct budget_graph *g = x->g;
-    struct rated *rated          = berth_calloc((size_t) g->n + 1, sizeof *rated);
+    struct rated *rated = berth_calloc((size_t) g->n + 1, sizeof *rated);
     int32_t n = 0, done = 0;
     for (int32_t i = 0; rated != NULL && i < g->n; i++) {
         if (may_drop(x, i)) {
@@ -129,24 +129,24 @@ static bool checkpoints_try(struct sets *x, const struct budget_steps *order, st
 
 static bool sets_init(struct sets *x, const struct budget_steps *order) {
     const struct budget_graph *g = x->g;
-    const size_t n               = (size_t) g->n + 1;
-    x->position                  = berth_calloc(n, sizeof *x->position);
-    x->last                      = berth_calloc(n, sizeof *x->last);
-    x->drop                      = berth_calloc(n, sizeof *x->drop);
-    x->is_back                   = berth_calloc(n, sizeof *x->is_back);
-    x->stack                     = berth_calloc(2 * n + (size_t) g->srcs.start[g->n], sizeof *x->stack);
+    const size_t n = (size_t) g->n + 1;
+    x->position = berth_calloc(n, sizeof *x->position);
+    x->last = berth_calloc(n, sizeof *x->last);
+    x->drop = berth_calloc(n, sizeof *x->drop);
+    x->is_back = berth_calloc(n, sizeof *x->is_back);
+    x->stack = berth_calloc(2 * n + (size_t) g->srcs.start[g->n], sizeof *x->stack);
     if (x->position == NULL || x->last == NULL || x->drop == NULL || x->is_back == NULL || x->stack == NULL ||
         !budget_trace(g, order, &x->t)) {
         return false;
     }
     const struct budget_excess excess = budget_excess(g, &x->t, order->n);
-    x->turn                           = excess.most > 0 ? excess.step : (int32_t) order->n;
+    x->turn = excess.most > 0 ? excess.step : (int32_t) order->n;
     for (int32_t i = 0; i < g->n; i++) {
         x->position[i] = x->last[i] = -1;
     }
     for (int32_t at = 0; at < (int32_t) order->n; at++) {
         const int32_t i = order->at[at].op;
-        x->position[i]  = at;
+        x->position[i] = at;
         for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
             x->last[g->srcs.at[k]] = at;
         }
@@ -155,13 +155,13 @@ static bool sets_init(struct sets *x, const struct budget_steps *order) {
 }
 
 enum budget_answer budget_sets(const struct budget_graph *g, const struct budget_steps *order, struct budget_steps *out) {
-    struct sets x             = {.g = g, .best = UINT64_MAX};
+    struct sets x = {.g = g, .best = UINT64_MAX};
     enum budget_answer answer = BUDGET_OUT_OF_MEMORY;
-    bool ok                   = sets_init(&x, order);
+    bool ok = sets_init(&x, order);
     const int32_t turn = x.turn, far = 1 + (int32_t) order->n / 64;
     for (int32_t k = -1; ok && k <= 1; k++) { // the peak, and around it
         x.turn = turn + k * far;
-        ok     = greedy_try(&x, order, out) && checkpoints_try(&x, order, out);
+        ok = greedy_try(&x, order, out) && checkpoints_try(&x, order, out);
     }
     if (ok) {
         answer = x.best == UINT64_MAX ? BUDGET_GAVE_UP : BUDGET_FOUND;

@@ -63,9 +63,9 @@ static enum ggml_status offer(struct solver *s, const struct budget_steps *steps
         if (!budget_copy(&s->best, steps)) {
             return GGML_STATUS_ALLOC_FAILED;
         }
-        s->has_best  = true;
+        s->has_best = true;
         s->best_cost = cost;
-        s->method    = method;
+        s->method = method;
         s->is_proven = cost <= s->bound;
     }
     return status;
@@ -73,10 +73,10 @@ static enum ggml_status offer(struct solver *s, const struct budget_steps *steps
 
 static bool steps_given(const struct budget_graph *g, const int32_t *order, struct budget_steps *out) {
     bool ok = true;
-    out->n  = 0;
+    out->n = 0;
     for (int32_t k = 0; ok && k < g->n; k++) {
         const int32_t i = order == NULL ? k : order[k];
-        ok              = budget_is_input(g, i) || budget_put(out, i, BERTH_BUDGET_RUN);
+        ok = budget_is_input(g, i) || budget_put(out, i, BERTH_BUDGET_RUN);
     }
     return ok;
 }
@@ -105,7 +105,7 @@ static enum ggml_status exact_run(struct solver *s, int64_t most, struct budget_
         return GGML_STATUS_ALLOC_FAILED;
     }
     s->is_none = answer == BUDGET_NONE;
-    s->bound   = cost > s->bound ? cost : s->bound;
+    s->bound = cost > s->bound ? cost : s->bound;
     if (answer != BUDGET_FOUND) {
         return GGML_STATUS_SUCCESS;
     }
@@ -118,7 +118,7 @@ static enum ggml_status exact_run(struct solver *s, int64_t most, struct budget_
     if (p.status == GGML_STATUS_SUCCESS && answer == BUDGET_OUT_OF_MEMORY) {
         p.status = GGML_STATUS_ALLOC_FAILED;
     }
-    s->bound     = cost > s->bound ? cost : s->bound;
+    s->bound = cost > s->bound ? cost : s->bound;
     s->is_proven = s->is_proven || answer == BUDGET_FOUND;
     return p.status;
 }
@@ -139,16 +139,16 @@ static enum ggml_status chain_run(struct solver *s, struct budget_steps *steps) 
 // ---- heuristics ----
 
 static const struct budget_style styles[] = {{0, 1}, {0.05, 0.25}, {1, 1}, {0.05, 4}, {0, 0}, {1, 0}, {0.2, 16}, {0, 64}};
-static const double powers[]              = {1, 0.5, 2, 0};
+static const double powers[] = {1, 0.5, 2, 0};
 
 // One way to a schedule below the limits on live bytes: sets, a style of trimming on an order, or a walk.
 static enum budget_answer way_run(
     struct solver *s, int way, const int32_t *order, int64_t end_work, struct budget_steps *steps, const char **method) {
-    const int n_styles          = (int) (sizeof styles / sizeof *styles);
+    const int n_styles = (int) (sizeof styles / sizeof *styles);
     const struct budget_end end = {.work = end_work, .us = INT64_MAX};
     if (--way < 0) {
         struct budget_steps given = {0};
-        *method                   = "sets";
+        *method = "sets";
         const enum budget_answer answer =
             steps_given(&s->g, order, &given) ? budget_sets(&s->g, &given, steps) : BUDGET_OUT_OF_MEMORY;
         berth_free(given.at);
@@ -172,9 +172,9 @@ static enum budget_answer way_run(
 static enum budget_answer ways_run(
     struct solver *s, const int32_t *order, int64_t end, struct budget_steps *out, const char **method) {
     struct budget_steps steps = {0};
-    uint64_t best             = UINT64_MAX;
-    enum budget_answer found  = BUDGET_GAVE_UP;
-    const int64_t begin       = *s->g.work;
+    uint64_t best = UINT64_MAX;
+    enum budget_answer found = BUDGET_GAVE_UP;
+    const int64_t begin = *s->g.work;
     for (int way = 0; way < N_WAYS && found != BUDGET_OUT_OF_MEMORY; way++) {
         const char *name;
         const int64_t now = *s->g.work, share = begin + (end - begin) * (way + 4) / (N_WAYS + 4);
@@ -186,8 +186,8 @@ static enum budget_answer ways_run(
             answer = budget_improve(&s->g, s->params->seed, 0, 0, &steps);
         }
         if (answer == BUDGET_FOUND && budget_cost(&s->g, &steps) < best) {
-            best    = budget_cost(&s->g, &steps);
-            found   = budget_copy(out, &steps) ? BUDGET_FOUND : BUDGET_OUT_OF_MEMORY;
+            best = budget_cost(&s->g, &steps);
+            found = budget_copy(out, &steps) ? BUDGET_FOUND : BUDGET_OUT_OF_MEMORY;
             *method = name;
         }
         found = answer == BUDGET_OUT_OF_MEMORY ? answer : found;
@@ -206,18 +206,18 @@ static bool limits_lower(struct solver *s) {
         }
         const uint64_t over = s->peaks[p] - s->limits[p], least = *limit / 512 + 1,
                        step = over / 2 + 1 > least ? over / 2 + 1 : least;
-        may                 = may || (*limit > step && *limit - step >= s->g.least[p]);
-        *limit              = *limit > step ? *limit - step : 0;
+        may = may || (*limit > step && *limit - step >= s->g.least[p]);
+        *limit = *limit > step ? *limit - step : 0;
     }
     return may;
 }
 
 static enum ggml_status heuristics_run(struct solver *s, const int32_t *order, struct budget_steps *steps) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    bool fits               = false;
+    bool fits = false;
     for (int round = 0; round < N_LOWER && status == GGML_STATUS_SUCCESS && !fits; round++) {
         const char *method;
-        const int64_t end         = *s->g.work + (round == 0 ? WAYS_WORK : WAYS_WORK / WAYS_AGAIN);
+        const int64_t end = *s->g.work + (round == 0 ? WAYS_WORK : WAYS_WORK / WAYS_AGAIN);
         enum budget_answer answer = ways_run(s, order, end, steps, &method);
         if (answer == BUDGET_OUT_OF_MEMORY) {
             return GGML_STATUS_ALLOC_FAILED;
@@ -231,7 +231,7 @@ static enum ggml_status heuristics_run(struct solver *s, const int32_t *order, s
             answer = budget_improve(&s->g, s->params->seed + (uint64_t) round,
                 ggml_time_us() + s->params->time_us / (fits ? 1 : 4), KICKS_A_SECOND, steps);
             status = answer == BUDGET_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED : offer(s, steps, "local search", &is_better);
-            fits   = fits || is_better;
+            fits = fits || is_better;
         }
         if (!fits && !limits_lower(s)) {
             break;
@@ -259,7 +259,7 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
     if (!steps_given(&s->g, NULL, steps) || !budget_copy(&s->best, steps)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    s->is_none              = is_hopeless(s);
+    s->is_none = is_hopeless(s);
     enum ggml_status status = s->is_none ? GGML_STATUS_SUCCESS : offer(s, steps, s->is_hoisted ? "hoisted" : "as given", &fits);
     if (status != GGML_STATUS_SUCCESS || s->is_none || s->has_best) {
         return status;
@@ -293,13 +293,13 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
 // The values alive where the pool that lacks most, or has least left, is tightest.
 static enum ggml_status tight_tell(const struct solver *s, struct berth_budget_result *r) {
     bool *scratch = berth_calloc(3 * (size_t) s->g.n + 1, sizeof *scratch);
-    int32_t pool  = -1;
-    double worst  = -1;
+    int32_t pool = -1;
+    double worst = -1;
     for (int32_t p = 0; p < s->g.n_pools; p++) {
         const double full = s->limits[p] == 0 ? (double) s->g.least[p] : (double) s->g.least[p] / (double) s->limits[p];
         if (s->g.tight[p] >= 0 && full > worst) {
             worst = full;
-            pool  = p;
+            pool = p;
         }
     }
     if (scratch == NULL) {
@@ -308,10 +308,10 @@ static enum ggml_status tight_tell(const struct solver *s, struct berth_budget_r
     if (pool >= 0) {
         uint64_t bytes;
         r->tight_op = s->g.tight[pool];
-        r->n_alive  = (size_t) budget_alive(&s->g, r->tight_op, pool, r->alive, scratch, &bytes);
+        r->n_alive = (size_t) budget_alive(&s->g, r->tight_op, pool, r->alive, scratch, &bytes);
         for (size_t i = 1; i < r->n_alive; i++) { // largest first
             const int32_t x = r->alive[i];
-            size_t k        = i;
+            size_t k = i;
             for (; k > 0 && s->g.size[r->alive[k - 1]] < s->g.size[x]; k--) {
                 r->alive[k] = r->alive[k - 1];
             }
@@ -324,14 +324,14 @@ static enum ggml_status tight_tell(const struct solver *s, struct berth_budget_r
 
 static enum ggml_status solver_init(
     struct solver *s, const struct berth_budget_op *ops, size_t n_ops, const struct berth_budget_params *params) {
-    *s                            = (struct solver){.params = params};
+    *s = (struct solver){.params = params};
     const enum ggml_status status = budget_graph_init(&s->g, ops, n_ops, params);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
     s->limits = berth_calloc((size_t) s->g.n_pools + 1, sizeof *s->limits);
-    s->peaks  = berth_calloc((size_t) s->g.n_pools + 1, sizeof *s->peaks);
-    s->bound  = s->g.cost_once;
+    s->peaks = berth_calloc((size_t) s->g.n_pools + 1, sizeof *s->peaks);
+    s->bound = s->g.cost_once;
     for (int32_t p = 0; s->limits != NULL && p < s->g.n_pools; p++) {
         s->limits[p] = s->g.pools[p].limit;
     }
@@ -348,8 +348,8 @@ static void solver_fini(struct solver *s) {
 
 static enum ggml_status solver_run(struct solver *s) {
     struct budget_steps steps = {0};
-    int32_t *order            = berth_calloc((size_t) s->g.n + 1, sizeof *order);
-    enum ggml_status status   = order == NULL ? GGML_STATUS_ALLOC_FAILED : methods_run(s, order, &steps);
+    int32_t *order = berth_calloc((size_t) s->g.n + 1, sizeof *order);
+    enum ggml_status status = order == NULL ? GGML_STATUS_ALLOC_FAILED : methods_run(s, order, &steps);
     berth_free(steps.at);
     berth_free(order);
     return status;
@@ -365,9 +365,9 @@ static void ops_renumber(
     }
     for (int32_t k = 0; k < g->n; k++) {
         const struct berth_budget_op *from = &g->ops[order[k]];
-        ops[k]                             = *from;
-        ops[k].srcs                        = srcs;
-        ops[k].until                       = from->until > 0 ? place[from->until] : 0;
+        ops[k] = *from;
+        ops[k].srcs = srcs;
+        ops[k].until = from->until > 0 ? place[from->until] : 0;
         for (int32_t j = 0; j < from->n_srcs; j++) {
             *srcs++ = place[from->srcs[j]];
         }
@@ -380,14 +380,14 @@ static enum ggml_status hoisted_run(struct solver *s, const int32_t *order) {
     for (int32_t i = 0; i < s->g.n; i++) {
         n_srcs += (size_t) s->g.ops[i].n_srcs;
     }
-    struct solver h             = {0};
+    struct solver h = {0};
     struct berth_budget_op *ops = berth_calloc((size_t) s->g.n + 1, sizeof *ops);
-    int32_t *srcs               = berth_calloc(n_srcs, sizeof *srcs);
-    int32_t *place              = berth_calloc((size_t) s->g.n + 1, sizeof *place);
-    enum ggml_status status     = GGML_STATUS_ALLOC_FAILED;
+    int32_t *srcs = berth_calloc(n_srcs, sizeof *srcs);
+    int32_t *place = berth_calloc((size_t) s->g.n + 1, sizeof *place);
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (ops != NULL && srcs != NULL && place != NULL) {
         ops_renumber(&s->g, order, ops, srcs, place);
-        status       = solver_init(&h, ops, (size_t) s->g.n, s->params);
+        status = solver_init(&h, ops, (size_t) s->g.n, s->params);
         h.is_hoisted = true;
     }
     if (status == GGML_STATUS_SUCCESS) {
@@ -401,12 +401,12 @@ static enum ggml_status hoisted_run(struct solver *s, const int32_t *order) {
             s->best.at[k].op = order[s->best.at[k].op];
         }
         s->best_cost = h.best_cost;
-        s->has_best  = h.has_best;
+        s->has_best = h.has_best;
         s->is_proven = h.is_proven;
-        s->is_none   = h.is_none;
-        s->bound     = h.bound;
-        s->method    = h.method;
-        s->n_nodes   = h.n_nodes;
+        s->is_none = h.is_none;
+        s->bound = h.bound;
+        s->method = h.method;
+        s->n_nodes = h.n_nodes;
     }
     solver_fini(&h);
     berth_free(ops);
@@ -422,11 +422,11 @@ static enum ggml_status result_make(struct solver *s, struct berth_budget_result
     }
     if (status == GGML_STATUS_SUCCESS) {
         struct berth_budget_result *r = *result;
-        r->proven                     = r->fits ? s->is_proven : s->is_none;
-        r->cost_bound                 = s->bound;
-        r->method                     = s->has_best ? s->method : "none fits";
-        r->n_nodes                    = s->n_nodes;
-        status                        = tight_tell(s, r);
+        r->proven = r->fits ? s->is_proven : s->is_none;
+        r->cost_bound = s->bound;
+        r->method = s->has_best ? s->method : "none fits";
+        r->n_nodes = s->n_nodes;
+        status = tight_tell(s, r);
     }
     if (status != GGML_STATUS_SUCCESS) {
         berth_budget_free(*result);
@@ -443,7 +443,7 @@ enum ggml_status berth_budget_solve(const struct berth_budget_op *ops, size_t n_
     if (result == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "budget: NULL");
     }
-    *result                 = NULL;
+    *result = NULL;
     enum ggml_status status = solver_init(&s, ops, n_ops, params == NULL ? &no_params : params);
     if (status == GGML_STATUS_SUCCESS) {
         status = solver_run(&s);

@@ -63,7 +63,7 @@ static uint64_t finished_find(const struct budget_words *w, uint64_t done) {
 // Values that nobody will read again, whatever follows.
 static uint64_t dead_find(const struct budget_words *w, uint64_t done) {
     const uint64_t finished = finished_find(w, done);
-    uint64_t dead           = 0;
+    uint64_t dead = 0;
     for (int32_t i = 0; i < w->g->n; i++) {
         dead |= (w->readers[i] & ~finished) == 0 && (w->keep & BIT(i)) == 0 ? BIT(i) : 0;
     }
@@ -117,15 +117,15 @@ static bool move_put(struct budget_moves *m, struct budget_state to, int32_t op,
 // The op with each choice of sources that go behind it.
 static bool runs_find(const struct budget_words *w, const struct budget_state *s, int32_t i, struct budget_moves *m) {
     const struct budget_graph *g = w->g;
-    struct budget_state to       = {s->live | BIT(i), s->out, s->done | (BIT(i) & ~w->again)};
+    struct budget_state to = {s->live | BIT(i), s->out, s->done | (BIT(i) & ~w->again)};
     const uint64_t dead = dead_find(w, to.done), limit = g->pools[g->pool[i]].limit, bytes = bytes_in(w, s, g->pool[i]);
     const uint64_t may_go = w->srcs[i] & w->sized & ~dead & (~w->keep | s->out);
-    uint64_t go           = 0;
+    uint64_t go = 0;
     if ((dead & BIT(i)) != 0 && (w->again & BIT(i)) != 0) {
         return true; // for nothing
     }
     do { // every subset of may_go
-        const bool takes               = (w->takeover[i] & (go | dead)) != 0;
+        const bool takes = (w->takeover[i] & (go | dead)) != 0;
         const struct budget_state then = {to.live & ~go & ~dead, to.out & ~dead, to.done};
         if (bytes + (takes ? 0 : g->size[i]) <= limit && !move_put(m, then, i, BERTH_BUDGET_RUN, g->cost[i])) {
             return false;
@@ -169,10 +169,10 @@ static int32_t forced_find(const struct budget_words *w, const struct budget_sta
 
 bool budget_moves_find(const struct budget_words *w, const struct budget_state *s, struct budget_moves *m) {
     const struct budget_graph *g = w->g;
-    const uint64_t over          = s->done | ended_find(w, s->done);
-    const int32_t forced         = forced_find(w, s, over);
-    bool ok                      = true;
-    m->n                         = 0;
+    const uint64_t over = s->done | ended_find(w, s->done);
+    const int32_t forced = forced_find(w, s, over);
+    bool ok = true;
+    m->n = 0;
     if (forced >= 0) {
         return runs_find(w, s, forced, m);
     }

@@ -68,7 +68,7 @@ static bool trace_room(const struct budget_graph *g, const struct budget_steps *
 
 static void refuse(struct budget_trace *t, size_t step, const char *why) {
     t->fault = (int32_t) step;
-    t->why   = why;
+    t->why = why;
 }
 
 // Why a step cannot run, NULL: it can.
@@ -98,14 +98,14 @@ static void reads_find(const struct budget_graph *g, const struct budget_steps *
     int32_t n = 0;
     for (int32_t i = 0; i < g->n; i++) {
         t->now[i] = t->last[i] = budget_is_input(g, i) ? i : -1;
-        t->out[i]              = -1;
-        t->last[i]             = -1;
+        t->out[i] = -1;
+        t->last[i] = -1;
     }
     for (size_t k = 0; k < s->n; k++) {
         const struct berth_budget_step *step = &s->at[k];
         const int32_t op = step->op, me = g->n + (int32_t) k;
         const char *why = step_fault(g, t, step);
-        t->start[k]     = n;
+        t->start[k] = n;
         if (why != NULL) {
             refuse(t, k, why);
             return;
@@ -143,7 +143,7 @@ static void reads_find(const struct budget_graph *g, const struct budget_steps *
 
 static int32_t pool_of(const struct budget_graph *g, const struct budget_steps *s, int32_t instance) {
     const int32_t value = budget_value(g, s, instance);
-    const bool is_out   = instance >= g->n && s->at[instance - g->n].kind == BERTH_BUDGET_OUT;
+    const bool is_out = instance >= g->n && s->at[instance - g->n].kind == BERTH_BUDGET_OUT;
     return is_out ? g->away[value] : g->pool[value];
 }
 
@@ -184,8 +184,8 @@ static void live_find(const struct budget_graph *g, const struct budget_steps *s
 }
 
 bool budget_trace(const struct budget_graph *g, const struct budget_steps *s, struct budget_trace *t) {
-    t->fault      = -1;
-    t->why        = NULL;
+    t->fault = -1;
+    t->why = NULL;
     uint64_t *now = s->n > INT32_MAX / 8 ? NULL : berth_calloc((size_t) g->n_pools + 1, sizeof *now);
     const bool ok = now != NULL && trace_room(g, s, t);
     if (ok) {

@@ -12,22 +12,22 @@
 
 static void swap(struct budget_steps *a, struct budget_steps *b) {
     const struct budget_steps x = *a;
-    *a                          = *b;
-    *b                          = x;
+    *a = *b;
+    *b = x;
 }
 
 bool budget_sweep(const struct budget_graph *g, struct budget_steps *s) {
     struct budget_trace t = {0};
-    bool ok               = budget_trace(g, s, &t);
-    int32_t *n_reads      = ok ? berth_calloc((size_t) g->n + s->n + 1, sizeof *n_reads) : NULL;
-    ok                    = ok && n_reads != NULL;
+    bool ok = budget_trace(g, s, &t);
+    int32_t *n_reads = ok ? berth_calloc((size_t) g->n + s->n + 1, sizeof *n_reads) : NULL;
+    ok = ok && n_reads != NULL;
     if (ok && t.fault < 0 && s->n > 0) {
         for (int32_t j = 0; j < t.start[s->n]; j++) {
             n_reads[t.src[j]]++;
         }
         size_t n = s->n;
         for (int32_t k = (int32_t) s->n; k-- > 0;) { // from the end: what a dropped run read is read less
-            const int32_t me    = g->n + k;
+            const int32_t me = g->n + k;
             const bool may_drop = s->at[k].kind != BERTH_BUDGET_RUN || g->again[s->at[k].op];
             if (n_reads[me] > 0 || !may_drop || t.last[me] == (int32_t) s->n) {
                 s->at[--n] = s->at[k];
@@ -47,13 +47,13 @@ bool budget_sweep(const struct budget_graph *g, struct budget_steps *s) {
 
 enum budget_answer budget_trim(
     const struct budget_graph *g, const struct budget_style *style, const struct budget_end *end, struct budget_steps *s) {
-    struct budget_gaps x      = {0};
-    struct budget_cuts cuts   = {0};
-    struct budget_steps next  = {0};
+    struct budget_gaps x = {0};
+    struct budget_cuts cuts = {0};
+    struct budget_steps next = {0};
     enum budget_answer answer = BUDGET_OUT_OF_MEMORY;
-    const size_t most         = GROW_MAX * (size_t) g->n + 64;
-    uint64_t least            = UINT64_MAX;
-    double least_sum          = INFINITY;
+    const size_t most = GROW_MAX * (size_t) g->n + 64;
+    uint64_t least = UINT64_MAX;
+    double least_sum = INFINITY;
     for (int n_vain = 0; budget_gaps_find(&x, g, s); n_vain++) {
         int32_t n_done;
         const struct budget_excess excess = budget_excess(g, &x.t, s->n);
@@ -66,8 +66,8 @@ enum budget_answer budget_trim(
             break;
         }
         swap(s, &next);
-        n_vain    = excess.most < least || excess.sum < least_sum ? 0 : n_vain;
-        least     = excess.most < least ? excess.most : least;
+        n_vain = excess.most < least || excess.sum < least_sum ? 0 : n_vain;
+        least = excess.most < least ? excess.most : least;
         least_sum = excess.sum < least_sum ? excess.sum : least_sum;
         if (n_done == 0 || s->n > most || n_vain > PATIENCE || budget_is_over(g, end)) {
             answer = BUDGET_GAVE_UP;

@@ -53,7 +53,7 @@ static void hold_find(struct walk *w) {
 static void there_put(struct walk *w, int32_t i) {
     w->is_there[i] = true;
     if (w->g->size[i] > 0) {
-        w->there_at[i]         = w->n_there;
+        w->there_at[i] = w->n_there;
         w->there[w->n_there++] = i;
         w->bytes[w->g->pool[i]] += w->g->size[i];
     }
@@ -62,9 +62,9 @@ static void there_put(struct walk *w, int32_t i) {
 static void there_drop(struct walk *w, int32_t i) {
     w->is_there[i] = false;
     if (w->g->size[i] > 0) {
-        const int32_t other      = w->there[--w->n_there];
+        const int32_t other = w->there[--w->n_there];
         w->there[w->there_at[i]] = other;
-        w->there_at[other]       = w->there_at[i];
+        w->there_at[other] = w->there_at[i];
         w->bytes[w->g->pool[i]] -= w->g->size[i];
     }
 }
@@ -87,10 +87,10 @@ static int32_t next_use(const struct walk *w, int32_t i) {
 static double again_cost(struct walk *w, int32_t value) {
     const struct budget_graph *g = w->g;
     int32_t list[LOOK_MAX];
-    int32_t n   = 0;
+    int32_t n = 0;
     double cost = 0;
     w->stamp++;
-    list[n++]      = value;
+    list[n++] = value;
     w->seen[value] = w->stamp;
     for (int32_t at = 0; at < n; at++) {
         cost += (double) g->cost[list[at]];
@@ -98,7 +98,7 @@ static double again_cost(struct walk *w, int32_t value) {
             const int32_t src = g->srcs.at[k];
             if (!w->is_there[src] && w->seen[src] != w->stamp) {
                 w->seen[src] = w->stamp;
-                list[n++]    = src;
+                list[n++] = src;
             }
         }
     }
@@ -108,19 +108,19 @@ static double again_cost(struct walk *w, int32_t value) {
 
 static bool evict(struct walk *w, int32_t pool) {
     const struct budget_graph *g = w->g;
-    int32_t best                 = -1;
-    double best_score            = INFINITY;
+    int32_t best = -1;
+    double best_score = INFINITY;
     *g->work += 4 * (int64_t) w->n_there;
     for (int32_t k = 0; k < w->n_there; k++) {
         const int32_t i = w->there[k];
         if (g->pool[i] != pool || w->n_locks[i] > 0 || !g->again[i] || (g->until[i] >= 0 && g->until[i] <= next_use(w, i))) {
             continue;
         }
-        const double far   = pow((double) (next_use(w, i) - w->pos + 1), w->power);
+        const double far = pow((double) (next_use(w, i) - w->pos + 1), w->power);
         const double score = (again_cost(w, i) + 1e-3) / ((double) g->size[i] * far);
         if (score < best_score) {
             best_score = score;
-            best       = i;
+            best = i;
         }
     }
     if (best >= 0) {
@@ -153,7 +153,7 @@ static bool takes_over(const struct walk *w, int32_t i) {
 
 static void make(struct walk *w, int32_t i, int32_t depth) {
     const struct budget_graph *g = w->g;
-    const uint64_t limit         = g->pools[g->pool[i]].limit;
+    const uint64_t limit = g->pools[g->pool[i]].limit;
     if (depth > DEPTH_MAX || w->out->n > w->max_steps || budget_is_over(g, w->end) ||
         (i != w->pos && (!g->again[i] || (g->until[i] >= 0 && g->until[i] < w->pos)))) {
         w->answer = BUDGET_GAVE_UP;
@@ -200,16 +200,16 @@ static void walk_all(struct walk *w) {
 enum budget_answer budget_walk(
     const struct budget_graph *g, double power, const struct budget_end *end, struct budget_steps *out) {
     const size_t n = (size_t) g->n;
-    struct walk w  = {.g = g, .out = out, .power = power, .end = end, .max_steps = GROW_MAX * n + 64};
-    w.is_there     = berth_calloc(n + 1, sizeof *w.is_there);
-    w.n_locks      = berth_calloc(n + 1, sizeof *w.n_locks);
-    w.hold         = berth_calloc(n + 1, sizeof *w.hold);
-    w.there        = berth_calloc(n + 1, sizeof *w.there);
-    w.there_at     = berth_calloc(n + 1, sizeof *w.there_at);
-    w.seen         = berth_calloc(n + 1, sizeof *w.seen);
-    w.bytes        = berth_calloc((size_t) g->n_pools + 1, sizeof *w.bytes);
-    w.answer       = BUDGET_OUT_OF_MEMORY;
-    out->n         = 0;
+    struct walk w = {.g = g, .out = out, .power = power, .end = end, .max_steps = GROW_MAX * n + 64};
+    w.is_there = berth_calloc(n + 1, sizeof *w.is_there);
+    w.n_locks = berth_calloc(n + 1, sizeof *w.n_locks);
+    w.hold = berth_calloc(n + 1, sizeof *w.hold);
+    w.there = berth_calloc(n + 1, sizeof *w.there);
+    w.there_at = berth_calloc(n + 1, sizeof *w.there_at);
+    w.seen = berth_calloc(n + 1, sizeof *w.seen);
+    w.bytes = berth_calloc((size_t) g->n_pools + 1, sizeof *w.bytes);
+    w.answer = BUDGET_OUT_OF_MEMORY;
+    out->n = 0;
     if (w.is_there != NULL && w.n_locks != NULL && w.hold != NULL && w.there != NULL && w.there_at != NULL && w.seen != NULL &&
         w.bytes != NULL) {
         w.answer = BUDGET_NONE;

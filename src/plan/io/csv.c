@@ -29,17 +29,17 @@ static const struct column {
     bool may_be_empty;
     int64_t min; // least value, if the column holds numbers
 } columns[N_COLUMNS] = {
-    [COLUMN_ID]     = {"id", true, true, 0},
-    [COLUMN_LOWER]  = {"lower", true, false, -BERTH_SET_STEP_MAX},
-    [COLUMN_UPPER]  = {"upper", true, false, -BERTH_SET_STEP_MAX},
-    [COLUMN_SIZE]   = {"size", true, false, 0},
-    [COLUMN_ALIGN]  = {"alignment", false, true, 0},
+    [COLUMN_ID] = {"id", true, true, 0},
+    [COLUMN_LOWER] = {"lower", true, false, -BERTH_SET_STEP_MAX},
+    [COLUMN_UPPER] = {"upper", true, false, -BERTH_SET_STEP_MAX},
+    [COLUMN_SIZE] = {"size", true, false, 0},
+    [COLUMN_ALIGN] = {"alignment", false, true, 0},
     [COLUMN_OFFSET] = {"offset", false, true, 0},
-    [COLUMN_POOL]   = {"pool", false, true, INT32_MIN},
-    [COLUMN_ALIAS]  = {"alias", false, true, -1},
-    [COLUMN_FIXED]  = {"fixed", false, true, 0},
-    [COLUMN_COST]   = {"cost", false, true, 0},
-    [COLUMN_READS]  = {"reads", false, true, 0},
+    [COLUMN_POOL] = {"pool", false, true, INT32_MIN},
+    [COLUMN_ALIAS] = {"alias", false, true, -1},
+    [COLUMN_FIXED] = {"fixed", false, true, 0},
+    [COLUMN_COST] = {"cost", false, true, 0},
+    [COLUMN_READS] = {"reads", false, true, 0},
 };
 
 struct csv {
@@ -91,7 +91,7 @@ static void skip_line_end(struct csv *csv) {
 
 static enum ggml_status quoted_field(struct csv *csv, struct field *field) {
     const size_t line = csv->line;
-    size_t len        = 0;
+    size_t len = 0;
     for (csv->p++;; csv->p++) {
         if (csv->p == csv->end) {
             return berth_fail(GGML_STATUS_FAILED, "%s:%zu: a quoted field has no closing quote", csv->name, line);
@@ -110,7 +110,7 @@ static enum ggml_status quoted_field(struct csv *csv, struct field *field) {
     }
     csv->p++;
     field->text = csv->field;
-    field->len  = len;
+    field->len = len;
     if (!at_line_end(csv) && *csv->p != ',') {
         return berth_fail(GGML_STATUS_FAILED, "%s:%zu: text after the closing quote of \"%.*s\"", csv->name, csv->line,
             shown(len), csv->field == NULL ? "" : csv->field);
@@ -153,8 +153,8 @@ static enum ggml_status next_field(struct csv *csv, struct field *field) {
 // A decimal integer in [min, 2^62].
 static bool parse_number(const struct field *field, int64_t min, int64_t *out) {
     const bool minus = field->len > 0 && field->text[0] == '-';
-    size_t i         = minus ? 1 : 0;
-    int64_t x        = 0;
+    size_t i = minus ? 1 : 0;
+    int64_t x = 0;
     if (i == field->len) {
         return false;
     }
@@ -193,7 +193,7 @@ static enum ggml_status read_header(struct csv *csv) {
         }
         csv->kinds[csv->n_kinds++] = kind;
     } while (!field.ends_line);
-    const size_t both      = (size_t) 1 << COLUMN_COST | (size_t) 1 << COLUMN_READS;
+    const size_t both = (size_t) 1 << COLUMN_COST | (size_t) 1 << COLUMN_READS;
     csv->builder.has_costs = (seen & both) == both;
     for (size_t i = 0; i < csv->n_kinds && !csv->builder.has_costs; i++) { // one alone is a column of others
         csv->kinds[i] = csv->kinds[i] >= COLUMN_COST ? -1 : csv->kinds[i];
@@ -242,10 +242,10 @@ static enum ggml_status read_field(struct csv *csv, const struct field *field, i
 
 static enum ggml_status read_item(struct csv *csv) {
     struct berth_set_item item = BERTH_SET_ITEM;
-    char *id                   = NULL; // a quoted id, kept while later fields use the buffer
-    enum ggml_status status    = GGML_STATUS_SUCCESS;
-    const size_t line          = csv->line;
-    struct field field         = {0};
+    char *id = NULL; // a quoted id, kept while later fields use the buffer
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    const size_t line = csv->line;
+    struct field field = {0};
     for (size_t i = 0; status == GGML_STATUS_SUCCESS && i < csv->n_kinds; i++) {
         if (i > 0 && field.ends_line) {
             status = berth_fail(
@@ -254,7 +254,7 @@ static enum ggml_status read_item(struct csv *csv) {
         }
         status = next_field(csv, &field);
         if (status == GGML_STATUS_SUCCESS && csv->kinds[i] == COLUMN_ID) {
-            item.id     = field.text;
+            item.id = field.text;
             item.id_len = field.len;
             if (field.len > 0 && field.text == csv->field) {
                 id = berth_malloc(field.len);
@@ -311,7 +311,7 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
     if (set == NULL || (text == NULL && size > 0)) {
         return berth_fail(GGML_STATUS_FAILED, "reading CSV: NULL");
     }
-    *set           = NULL;
+    *set = NULL;
     struct csv csv = {.name = name == NULL ? "CSV" : name, .p = text, .end = size > 0 ? text + size : text, .line = 1};
     if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
         csv.p += 3;
@@ -351,7 +351,7 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
 // rank: items before it that have its id. A number makes it another one.
 static void write_id(const char *id, size_t rank, FILE *file) {
     const size_t len = strlen(id);
-    char number[32]  = "";
+    char number[32] = "";
     if (rank > 0) {
         snprintf(number, sizeof number, " (%zu)", rank + 1);
     }
@@ -382,7 +382,7 @@ enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const ui
         return berth_fail(GGML_STATUS_FAILED, "writing CSV: NULL");
     }
     const bool has_costs = set->costs != NULL && set->reads != NULL;
-    bool has[N_COLUMNS]  = {[COLUMN_OFFSET] = offsets != NULL, [COLUMN_COST] = has_costs, [COLUMN_READS] = has_costs};
+    bool has[N_COLUMNS] = {[COLUMN_OFFSET] = offsets != NULL, [COLUMN_COST] = has_costs, [COLUMN_READS] = has_costs};
     for (size_t i = 0; i < set->n_items; i++) {
         has[COLUMN_ALIGN] |= set->items[i].align > 1;
         has[COLUMN_POOL] |= set->items[i].pool != 0;

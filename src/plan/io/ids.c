@@ -19,9 +19,9 @@ static int by_id(const void *a, const void *b) {
 }
 
 size_t *berth_set_id_ranks(const struct berth_plan_set *set) {
-    const size_t n      = set->n_items;
+    const size_t n = set->n_items;
     struct named *names = berth_malloc((n + 1) * sizeof *names);
-    size_t *ranks       = berth_calloc(n + 1, sizeof *ranks);
+    size_t *ranks = berth_calloc(n + 1, sizeof *ranks);
     if (names == NULL || ranks == NULL) {
         berth_free(names);
         berth_free(ranks);
@@ -32,7 +32,7 @@ size_t *berth_set_id_ranks(const struct berth_plan_set *set) {
     }
     qsort(names, n, sizeof *names, by_id);
     for (size_t i = 1; i < n; i++) {
-        const bool is_again  = names[i].id[0] != '\0' && strcmp(names[i].id, names[i - 1].id) == 0;
+        const bool is_again = names[i].id[0] != '\0' && strcmp(names[i].id, names[i - 1].id) == 0;
         ranks[names[i].item] = is_again ? ranks[names[i - 1].item] + 1 : 0;
     }
     berth_free(names);

@@ -62,9 +62,9 @@ bool berth_json_array(struct berth_json *r) {
 
 // Moves to the next member; false at the closing character, which is read.
 static bool advance(struct berth_json *r, char close, const char *what) {
-    const char c        = berth_json_peek(r);
+    const char c = berth_json_peek(r);
     const bool is_first = r->is_first;
-    r->is_first         = false;
+    r->is_first = false;
     if (r->status != GGML_STATUS_SUCCESS) {
         return false;
     }
@@ -155,14 +155,14 @@ static bool escape_unicode(struct berth_json *r, size_t *len) {
         bytes[i] = (char) (0x80 | (c & 0x3f));
     }
     static const uint8_t lead[5] = {0, 0, 0xc0, 0xe0, 0xf0};
-    bytes[0]                     = (char) (lead[n] | c);
+    bytes[0] = (char) (lead[n] | c);
     return text_add(r, len, bytes, n);
 }
 
 static bool escape(struct berth_json *r, size_t *len) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     r->p++;
-    const char c   = r->p < r->end ? *r->p : '\0';
+    const char c = r->p < r->end ? *r->p : '\0';
     const char *at = c == '\0' ? NULL : strchr(from, c);
     if (c == 'u') {
         r->p++;
@@ -223,7 +223,7 @@ bool berth_json_number_text(struct berth_json *r, struct berth_json_text *out) {
     const char *start = r->p;
     r->p += r->p < r->end && *r->p == '-';
     const char *first = r->p;
-    bool ok           = digits(r) && (*first != '0' || r->p == first + 1); // no leading zeros
+    bool ok = digits(r) && (*first != '0' || r->p == first + 1); // no leading zeros
     if (ok && r->p < r->end && *r->p == '.') {
         r->p++;
         ok = digits(r);
@@ -248,11 +248,11 @@ bool berth_json_int(struct berth_json *r, int64_t min, int64_t max, int64_t *out
         return false;
     }
     const bool minus = text.text[0] == '-';
-    int64_t x        = 0;
-    bool ok          = true;
+    int64_t x = 0;
+    bool ok = true;
     for (size_t i = minus; ok && i < text.len; i++) {
         const char c = text.text[i];
-        ok           = c >= '0' && c <= '9' && berth_mul_i64_ok(x, 10, &x) && berth_add_i64_ok(x, c - '0', &x);
+        ok = c >= '0' && c <= '9' && berth_mul_i64_ok(x, 10, &x) && berth_add_i64_ok(x, c - '0', &x);
     }
     *out = ok && minus ? -x : x;
     if (!ok || *out < min || *out > max) {
@@ -346,7 +346,7 @@ void berth_json_write_text(const char *text, size_t len, FILE *file) {
     fputc('"', file);
     for (size_t at = 0, n; at < len; at += n == 0 ? 1 : n) {
         const uint8_t c = (uint8_t) text[at];
-        n               = utf8_len((const uint8_t *) text + at, len - at);
+        n = utf8_len((const uint8_t *) text + at, len - at);
         if (n == 0) {
             fputs("\\ufffd", file);
         } else if (c < 0x20 || c == 0x7f) {

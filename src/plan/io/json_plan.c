@@ -61,14 +61,14 @@ static bool read_id(struct berth_json *r, struct berth_set_item *item, char **id
         }
         memcpy(*id, text.text, text.len);
     }
-    item->id     = *id;
+    item->id = *id;
     item->id_len = text.len;
     return true;
 }
 
 static bool read_item(struct berth_json *r, struct berth_set_builder *builder, char **id, size_t *n_id_cap) {
     struct berth_set_item item = BERTH_SET_ITEM;
-    unsigned seen              = 0;
+    unsigned seen = 0;
     struct berth_json_text key;
     if (!berth_json_object(r)) {
         return false;
@@ -109,7 +109,7 @@ static bool read_item(struct berth_json *r, struct berth_set_builder *builder, c
 }
 
 static bool read_items(struct berth_json *r, struct berth_set_builder *builder) {
-    char *id        = NULL;
+    char *id = NULL;
     size_t n_id_cap = 0;
     if (berth_json_array(r)) {
         while (berth_json_next(r) && read_item(r, builder, &id, &n_id_cap)) {
@@ -130,14 +130,14 @@ static bool read_plan(struct berth_json *r, struct berth_set_builder *builder) {
     while (berth_json_key(r, &key)) {
         bool ok;
         if (berth_json_is(key, "items")) {
-            ok        = has_items ? berth_json_fail(r, "\"items\" stands twice") : read_items(r, builder);
+            ok = has_items ? berth_json_fail(r, "\"items\" stands twice") : read_items(r, builder);
             has_items = true;
         } else if (berth_json_is(key, "peak")) {
             ok = has_peak = berth_json_int(r, 0, INT64_MAX, &x);
-            set->peak     = ok ? (uint64_t) x : 0;
+            set->peak = ok ? (uint64_t) x : 0;
         } else if (berth_json_is(key, "bound")) {
             ok = has_bound = berth_json_int(r, 0, INT64_MAX, &x);
-            set->bound     = ok ? (uint64_t) x : 0;
+            set->bound = ok ? (uint64_t) x : 0;
         } else if (berth_json_is(key, "proven")) {
             ok = has_proven = berth_json_bool(r, &set->proven);
         } else if (berth_json_is(key, "pools")) {

@@ -36,7 +36,7 @@ static bool read_shape(struct berth_json *r, int64_t ne[4]) {
 
 static bool read_tensor(struct berth_json *r, struct berth_set_builder *b) {
     struct berth_plan_tensor tensor = {.node = -1};
-    struct berth_set_words words    = {0};
+    struct berth_set_words words = {0};
     struct berth_json_text key;
     if (!berth_json_object(r)) {
         return false;

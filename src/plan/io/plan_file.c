@@ -9,7 +9,7 @@
 
 bool berth_set_begin(struct berth_set_builder *b) {
     size_t none;
-    *b     = (struct berth_set_builder){0};
+    *b = (struct berth_set_builder){0};
     b->set = berth_calloc(1, sizeof *b->set);
     if (b->set == NULL || !berth_set_text(b, NULL, 0, &none)) {
         berth_set_drop(b);
@@ -29,7 +29,7 @@ bool berth_set_text(struct berth_set_builder *b, const char *text, size_t len, s
         memcpy(b->text + *at, text, len);
     }
     b->text[size - 1] = '\0';
-    b->text_size      = size;
+    b->text_size = size;
     return true;
 }
 
@@ -49,18 +49,18 @@ static bool cost_add(struct berth_set_builder *b, const struct berth_set_item *i
 
 bool berth_set_add(struct berth_set_builder *b, const struct berth_set_item *item) {
     struct berth_plan_set *set = b->set;
-    const size_t i             = set->n_items;
+    const size_t i = set->n_items;
     if (!berth_grow((void **) &set->items, &b->n_items_cap, i + 1, sizeof *set->items) ||
         !berth_grow((void **) &set->offsets, &b->n_offsets_cap, i + 1, sizeof *set->offsets) ||
         !berth_grow((void **) &b->starts, &b->n_starts_cap, i + 1, sizeof *b->starts) || !cost_add(b, item) ||
         !berth_set_text(b, item->id, item->id_len, &b->starts[i])) {
         return false;
     }
-    set->items[i]          = item->item;
-    set->items[i].alias    = item->alias + 1;
+    set->items[i] = item->item;
+    set->items[i].alias = item->alias + 1;
     set->items[i].is_fixed = item->fixed != BERTH_PLAN_ANY;
-    set->items[i].fixed    = set->items[i].is_fixed ? item->fixed : 0;
-    set->offsets[i]        = item->offset;
+    set->items[i].fixed = set->items[i].is_fixed ? item->fixed : 0;
+    set->offsets[i] = item->offset;
     b->n_offsets += item->offset != BERTH_PLAN_ANY;
     set->n_items++;
     return true;
@@ -69,26 +69,26 @@ bool berth_set_add(struct berth_set_builder *b, const struct berth_set_item *ite
 bool berth_set_add_tensor(
     struct berth_set_builder *b, const struct berth_plan_tensor *tensor, const struct berth_set_words *words) {
     struct berth_plan_set *set = b->set;
-    const size_t i             = set->n_tensors;
+    const size_t i = set->n_tensors;
     if (!berth_grow((void **) &set->tensors, &b->n_tensors_cap, i + 1, sizeof *set->tensors) ||
         !berth_grow((void **) &b->words, &b->n_words_cap, i + 1, sizeof *b->words)) {
         return false;
     }
-    set->tensors[i]      = *tensor;
+    set->tensors[i] = *tensor;
     set->tensors[i].item = set->n_items;
-    b->words[i]          = *words;
+    b->words[i] = *words;
     set->n_tensors++;
     return true;
 }
 
 bool berth_set_add_pool(struct berth_set_builder *b, const struct berth_plan_pool *pool, size_t name) {
     struct berth_plan_set *set = b->set;
-    const size_t i             = set->n_pools;
+    const size_t i = set->n_pools;
     if (!berth_grow((void **) &set->pools, &b->n_pools_cap, i + 1, sizeof *set->pools) ||
         !berth_grow((void **) &b->pool_names, &b->n_pool_names_cap, i + 1, sizeof *b->pool_names)) {
         return false;
     }
-    set->pools[i]    = *pool;
+    set->pools[i] = *pool;
     b->pool_names[i] = name;
     set->n_pools++;
     return true;
@@ -115,18 +115,18 @@ bool berth_set_end(struct berth_set_builder *b, struct berth_plan_set **set) {
     }
     for (size_t i = 0; i < s->n_tensors; i++) {
         s->tensors[i].name = b->text + b->words[i].name;
-        s->tensors[i].op   = b->text + b->words[i].op;
+        s->tensors[i].op = b->text + b->words[i].op;
         s->tensors[i].type = b->text + b->words[i].type;
         s->tensors[i].uses = b->text + b->words[i].uses;
     }
     for (size_t i = 0; i < s->n_pools; i++) {
         s->pools[i].name = b->text + b->pool_names[i];
     }
-    s->text        = b->text;
+    s->text = b->text;
     s->has_offsets = s->n_items > 0 && b->n_offsets == s->n_items;
-    *set           = s;
-    b->text        = NULL;
-    b->set         = NULL;
+    *set = s;
+    b->text = NULL;
+    b->set = NULL;
     berth_set_drop(b);
     return true;
 }
@@ -187,15 +187,15 @@ static enum ggml_status first_line_check(const char *text, size_t size, const ch
 
 static enum ggml_status read_all(FILE *file, const char *name, char **text, size_t *size) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    size_t n_cap            = 0;
-    bool is_checked         = false;
-    *text                   = NULL;
-    *size                   = 0;
+    size_t n_cap = 0;
+    bool is_checked = false;
+    *text = NULL;
+    *size = 0;
     while (status == GGML_STATUS_SUCCESS) {
         if (!berth_grow((void **) text, &n_cap, *size + 65536, 1)) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory behind %zu bytes", name, *size);
         }
-        errno          = 0;
+        errno = 0;
         const size_t n = fread(*text + *size, 1, n_cap - *size, file);
         *size += n;
         if (ferror(file)) {
@@ -205,7 +205,7 @@ static enum ggml_status read_all(FILE *file, const char *name, char **text, size
             break;
         }
         if (!is_checked && *size >= PROBE_SIZE) {
-            status     = first_line_check(*text, *size, name);
+            status = first_line_check(*text, *size, name);
             is_checked = true;
         }
     }
@@ -216,15 +216,15 @@ enum ggml_status berth_plan_read_file(const char *path, struct berth_plan_set **
     if (path == NULL || set == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "reading a plan: NULL");
     }
-    *set                = NULL;
+    *set = NULL;
     const bool is_stdin = strcmp(path, "-") == 0;
-    FILE *file          = is_stdin ? stdin : fopen(path, "rb");
+    FILE *file = is_stdin ? stdin : fopen(path, "rb");
     if (file == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "%s: cannot be opened: %s", path, strerror(errno));
     }
-    char *text              = NULL;
-    size_t size             = 0;
-    const char *name        = is_stdin ? "standard input" : path;
+    char *text = NULL;
+    size_t size = 0;
+    const char *name = is_stdin ? "standard input" : path;
     enum ggml_status status = read_all(file, name, &text, &size);
     if (!is_stdin) {
         fclose(file);

@@ -39,10 +39,10 @@ struct pass {
 // successor at or before c, and each task behind it a predecessor at or behind c. Parts begin behind such tasks.
 static void parts_cut(struct pass *s) {
     const struct order_graph *g = &s->g;
-    int32_t *back               = s->moved; // [c] least over tasks behind c of their last predecessor
-    int32_t least               = INT32_MAX;
+    int32_t *back = s->moved; // [c] least over tasks behind c of their last predecessor
+    int32_t least = INT32_MAX;
     for (int32_t i = g->n_tasks; i-- > 0;) {
-        back[i]      = least;
+        back[i] = least;
         int32_t last = -1;
         for (int32_t k = g->pred.start[i]; k < g->pred.start[i + 1]; k++) {
             last = g->pred.at[k] > last ? g->pred.at[k] : last;
@@ -53,7 +53,7 @@ static void parts_cut(struct pass *s) {
     for (int32_t c = 0; c < g->n_tasks; c++) {
         if ((far <= c && back[c] >= c) || c + 1 == g->n_tasks) {
             s->parts[s->n_parts++] = (struct part){.lo = lo, .hi = c + 1};
-            lo                     = c + 1;
+            lo = c + 1;
         }
         int32_t first = INT32_MAX;
         for (int32_t k = g->succ.start[c]; k < g->succ.start[c + 1]; k++) {
@@ -76,7 +76,7 @@ static void apply(struct pass *s, int32_t lo, int32_t n, const int32_t *local) {
         s->moved[i] = s->tasks[lo + local[i]];
     }
     for (int32_t i = 0; i < n; i++) {
-        s->tasks[lo + i]         = s->moved[i];
+        s->tasks[lo + i] = s->moved[i];
         s->position[s->moved[i]] = lo + i;
     }
 }
@@ -97,7 +97,7 @@ struct best {
 
 static void best_take(struct pass *s, const struct order_part *p, struct best *best, uint64_t peak) {
     memcpy(s->best, s->local, (size_t) p->n * sizeof *s->best);
-    best->peak   = peak;
+    best->peak = peak;
     best->is_new = true;
 }
 
@@ -105,10 +105,10 @@ static void best_take(struct pass *s, const struct order_part *p, struct best *b
 // known, halving the distance: each either finds an order, or proves that there is none, or gives up.
 static bool part_exact(struct pass *s, const struct order_part *p, struct best *best) {
     const int64_t most = max_nodes(s);
-    int64_t n_nodes    = 0;
-    uint64_t lo        = best->bound, peak;
+    int64_t n_nodes = 0;
+    uint64_t lo = best->bound, peak;
     for (bool is_first = true; lo < best->peak && n_nodes < most; is_first = false) {
-        const uint64_t aim   = is_first ? lo : lo + (best->peak - lo) / 2;
+        const uint64_t aim = is_first ? lo : lo + (best->peak - lo) / 2;
         const uint64_t limit = is_first ? best->peak : aim + 1;
         const int64_t left = most - n_nodes, share = most / 4;
         enum order_result result = order_exact(p, aim, limit, left < share ? left : share, s->local, &peak, &n_nodes);
@@ -134,8 +134,8 @@ static bool part_exact(struct pass *s, const struct order_part *p, struct best *
 
 // One way after the other; each must pass under the peak of those before.
 static bool part_improve(struct pass *s, const struct order_part *p, struct best *best) {
-    const bool is_small      = p->n <= ORDER_EXACT_MAX;
-    uint64_t peak            = 0;
+    const bool is_small = p->n <= ORDER_EXACT_MAX;
+    uint64_t peak = 0;
     enum order_result result = ORDER_GAVE_UP;
     if (best->bound < best->peak) {
         result = order_depth_first(p, best->peak, s->local, &peak);
@@ -171,14 +171,14 @@ static bool parts_improve(struct pass *s) {
     uint64_t reached = 0, bound = 0;
     qsort(s->parts, (size_t) s->n_parts, sizeof *s->parts, by_peak);
     for (int32_t k = 0; k < s->n_parts && s->parts[k].peak > reached; k++) {
-        struct part *part    = &s->parts[k];
+        struct part *part = &s->parts[k];
         struct order_mem mem = {0};
         struct order_part p;
         struct best best = {.peak = part->peak};
-        bool ok          = order_part_init(&p, &mem, &s->g, s->tasks, s->position, part->lo, part->hi, s->step_live[part->lo]);
+        bool ok = order_part_init(&p, &mem, &s->g, s->tasks, s->position, part->lo, part->hi, s->step_live[part->lo]);
         if (ok) {
             best.bound = p.bound;
-            ok         = part_improve(s, &p, &best);
+            ok = part_improve(s, &p, &best);
         }
         if (ok && best.is_new) {
             apply(s, part->lo, p.n, s->best);
@@ -190,7 +190,7 @@ static bool parts_improve(struct pass *s) {
         part->peak = best.peak;
         s->report->n_parts++;
         s->report->n_exact += best.bound == best.peak;
-        bound   = best.bound > bound ? best.bound : bound;
+        bound = best.bound > bound ? best.bound : bound;
         reached = best.peak > reached ? best.peak : reached;
     }
     s->report->live_bound = bound;
@@ -217,7 +217,7 @@ static bool window_improve(struct pass *s, int32_t lo, int32_t hi, uint64_t peak
 
 // Any stretch of an order is a part of its own: as long as the one around the peak can be lowered, lower it.
 static bool windows_improve(struct pass *s) {
-    const int32_t n_tasks         = s->g.n_tasks;
+    const int32_t n_tasks = s->g.n_tasks;
     static const int32_t before[] = {ORDER_EXACT_MAX / 2, ORDER_EXACT_MAX - 8, 8, ORDER_EXACT_MAX - 20, 20};
     for (int round = 0; round < N_REFINE; round++) {
         struct order_live live;
@@ -284,12 +284,12 @@ static void classes_find(const struct pass *s, int64_t *at) {
 // The order of ops for the order of tasks; inputs keep their slots.
 static bool ops_order(const struct pass *s, int32_t *order) {
     const struct order_graph *g = &s->g;
-    const size_t n_classes      = 3 * (size_t) g->n_tasks + 3;
-    struct order_mem mem        = {0};
-    int64_t *at                 = order_alloc(&mem, (size_t) g->n_ops, sizeof *at);
-    int32_t *start              = order_alloc(&mem, n_classes + 1, sizeof *start);
-    int32_t *sorted             = order_alloc(&mem, (size_t) g->n_ops, sizeof *sorted);
-    const bool ok               = at != NULL && start != NULL && sorted != NULL;
+    const size_t n_classes = 3 * (size_t) g->n_tasks + 3;
+    struct order_mem mem = {0};
+    int64_t *at = order_alloc(&mem, (size_t) g->n_ops, sizeof *at);
+    int32_t *start = order_alloc(&mem, n_classes + 1, sizeof *start);
+    int32_t *sorted = order_alloc(&mem, (size_t) g->n_ops, sizeof *sorted);
+    const bool ok = at != NULL && start != NULL && sorted != NULL;
     if (ok) {
         classes_find(s, at);
         for (int32_t i = 0; i < g->n_ops; i++) {
@@ -321,18 +321,18 @@ static enum ggml_status solved_peak(
     enum ggml_status status = berth_plan_order_items(s->g.ops, (size_t) s->g.n_ops, order, items, &n_items, NULL);
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_plan_solve(items, (int64_t) n_items, s->params->plan, offsets, &report);
-        *peak  = report.peak;
+        *peak = report.peak;
     }
     return status;
 }
 
 static enum ggml_status solver_decides(struct pass *s, const int32_t *order, bool *accepted) {
-    const size_t n                = (size_t) s->g.n_ops;
-    struct order_mem mem          = {0};
+    const size_t n = (size_t) s->g.n_ops;
+    struct order_mem mem = {0};
     struct berth_plan_item *items = order_alloc(&mem, n, sizeof *items);
-    uint64_t *offsets             = order_alloc(&mem, n, sizeof *offsets);
-    enum ggml_status status       = GGML_STATUS_ALLOC_FAILED;
-    uint64_t peak                 = 0;
+    uint64_t *offsets = order_alloc(&mem, n, sizeof *offsets);
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    uint64_t peak = 0;
     if (items == NULL || offsets == NULL) {
         berth_fail(status, "out of memory: planning two orders of %zu ops", n);
         goto fail;
@@ -341,7 +341,7 @@ static enum ggml_status solver_decides(struct pass *s, const int32_t *order, boo
     if (status == GGML_STATUS_SUCCESS && *accepted) {
         status = solved_peak(s, order, items, offsets, &peak);
     }
-    *accepted       = *accepted && status == GGML_STATUS_SUCCESS && peak < s->report->peak_given;
+    *accepted = *accepted && status == GGML_STATUS_SUCCESS && peak < s->report->peak_given;
     s->report->peak = *accepted ? peak : s->report->peak_given;
 fail:
     order_mem_fini(&mem);
@@ -350,16 +350,16 @@ fail:
 
 static enum ggml_status pass_run(struct pass *s, int32_t *order) {
     const struct order_graph *g = &s->g;
-    const size_t n              = (size_t) g->n_tasks;
+    const size_t n = (size_t) g->n_tasks;
     struct order_live given, found;
-    s->tasks     = order_alloc(&s->mem, n, sizeof *s->tasks);
-    s->position  = order_alloc(&s->mem, n, sizeof *s->position);
-    s->local     = order_alloc(&s->mem, n, sizeof *s->local);
-    s->best      = order_alloc(&s->mem, n, sizeof *s->best);
-    s->moved     = order_alloc(&s->mem, n, sizeof *s->moved);
+    s->tasks = order_alloc(&s->mem, n, sizeof *s->tasks);
+    s->position = order_alloc(&s->mem, n, sizeof *s->position);
+    s->local = order_alloc(&s->mem, n, sizeof *s->local);
+    s->best = order_alloc(&s->mem, n, sizeof *s->best);
+    s->moved = order_alloc(&s->mem, n, sizeof *s->moved);
     s->step_live = order_alloc(&s->mem, n, sizeof *s->step_live);
     s->step_peak = order_alloc(&s->mem, n, sizeof *s->step_peak);
-    s->parts     = order_alloc(&s->mem, n, sizeof *s->parts);
+    s->parts = order_alloc(&s->mem, n, sizeof *s->parts);
     if (s->tasks == NULL || s->position == NULL || s->local == NULL || s->best == NULL || s->moved == NULL ||
         s->step_live == NULL || s->step_peak == NULL || s->parts == NULL) {
         return GGML_STATUS_ALLOC_FAILED;
@@ -377,9 +377,9 @@ static enum ggml_status pass_run(struct pass *s, int32_t *order) {
     }
     BERTH_ASSERT_INTERNAL(order_is_topological(g, s->tasks, s->moved));
     struct berth_order_report *report = s->report;
-    report->live_given                = given.apart;
-    report->changed                   = found.apart < given.apart;
-    report->live                      = report->changed ? found.apart : given.apart;
+    report->live_given = given.apart;
+    report->changed = found.apart < given.apart;
+    report->live = report->changed ? found.apart : given.apart;
     if (report->changed && !ops_order(s, order)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
@@ -392,9 +392,9 @@ static enum ggml_status pass_run(struct pass *s, int32_t *order) {
     report->live = report->changed ? found.apart : given.apart;
     // inputs are there in every order
     const uint64_t at_start = n == 0 ? given.total : first_live;
-    const uint64_t bound    = at_start > report->live_bound ? at_start : report->live_bound;
-    report->live_bound      = g->n_pools > 1 ? 0 : bound;
-    report->proven          = g->n_pools <= 1 && report->live <= report->live_bound;
+    const uint64_t bound = at_start > report->live_bound ? at_start : report->live_bound;
+    report->live_bound = g->n_pools > 1 ? 0 : bound;
+    report->proven = g->n_pools <= 1 && report->live <= report->live_bound;
     return GGML_STATUS_SUCCESS;
 }
 
@@ -406,8 +406,8 @@ enum ggml_status berth_plan_order(const struct berth_order_op *ops, size_t n_ops
         return berth_fail(GGML_STATUS_FAILED, "order: NULL");
     }
     const int64_t start = ggml_time_us();
-    struct pass s       = {.params = params == NULL ? &defaults : params, .report = report == NULL ? &mine : report};
-    *s.report           = (struct berth_order_report){0};
+    struct pass s = {.params = params == NULL ? &defaults : params, .report = report == NULL ? &mine : report};
+    *s.report = (struct berth_order_report){0};
     for (size_t i = 0; i < n_ops; i++) {
         order[i] = (int32_t) i;
     }

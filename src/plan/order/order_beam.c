@@ -65,7 +65,7 @@ static bool is_last_user(const struct beam *m, int32_t b, const uint64_t *done, 
 
 static uint64_t run(const struct beam *m, const uint64_t *done, uint64_t live, int32_t t, uint64_t *peak) {
     const struct order_part *p = m->p;
-    uint64_t need              = p->need[t];
+    uint64_t need = p->need[t];
     for (int32_t k = p->takeover.start[t]; k < p->takeover.start[t + 1] && need > 0; k++) {
         need = is_last_user(m, p->takeover.at[k], done, t) ? 0 : need;
     }
@@ -93,14 +93,14 @@ static bool follow(struct beam *m, int32_t s, int now) {
             const uint64_t live = run(m, done, state->live, t, &peak);
             m->work--;
             const bool is_free = live <= state->live && peak <= state->peak;
-            peak               = peak > state->peak ? peak : state->peak;
+            peak = peak > state->peak ? peak : state->peak;
             if (peak >= m->limit) {
                 continue;
             }
             if (!berth_grow((void **) &m->cands, &m->n_cands_cap, m->n_cands + 1, sizeof *m->cands)) {
                 return false;
             }
-            m->n_cands             = is_free ? n_before : m->n_cands;
+            m->n_cands = is_free ? n_before : m->n_cands;
             m->cands[m->n_cands++] = (struct candidate){peak, live, state->hash ^ m->key[t], s, t};
             if (is_free) {
                 return true;
@@ -118,7 +118,7 @@ static bool drop_twins(struct beam *m) {
             n *= 2;
         }
         berth_free(m->table);
-        m->table   = berth_malloc(n * sizeof *m->table);
+        m->table = berth_malloc(n * sizeof *m->table);
         m->n_table = m->table == NULL ? 0 : n;
         if (m->table == NULL) {
             return false;
@@ -136,7 +136,7 @@ static bool drop_twins(struct beam *m) {
             at = (at + 1) & (n_slots - 1);
         }
         if (m->table[at] == 0) {
-            m->cands[n]  = m->cands[i];
+            m->cands[n] = m->cands[i];
             m->table[at] = (uint32_t) ++n;
         } else if (m->cands[i].peak < m->cands[m->table[at] - 1].peak) {
             m->cands[m->table[at] - 1] = m->cands[i];
@@ -165,8 +165,8 @@ static void select_best(struct beam *m) {
                 break;
             }
             const struct candidate swap = c[i];
-            c[i]                        = c[j];
-            c[j]                        = swap;
+            c[i] = c[j];
+            c[j] = swap;
         }
         // [lo, j] <= pivot <= [j + 1, hi), neither empty
         if (want <= j + 1) {
@@ -180,7 +180,7 @@ static void select_best(struct beam *m) {
 
 static bool take(struct beam *m, const struct candidate *c, int32_t s, int now) {
     const struct order_part *p = m->p;
-    const size_t n             = m->n_words;
+    const size_t n = m->n_words;
     const uint64_t *from_done = m->done[now] + (size_t) c->state * n, *from_ready = m->ready[now] + (size_t) c->state * n;
     uint64_t *done = m->done[!now] + (size_t) s * n, *ready = m->ready[!now] + (size_t) s * n;
     memcpy(done, from_done, n * sizeof *done);
@@ -189,7 +189,7 @@ static bool take(struct beam *m, const struct candidate *c, int32_t s, int now) 
     ready[c->task >> 6] &= ~((uint64_t) 1 << (c->task & 63));
     for (int32_t k = p->succ.start[c->task]; k < p->succ.start[c->task + 1]; k++) {
         const int32_t t = p->succ.at[k];
-        int32_t j       = p->pred.start[t];
+        int32_t j = p->pred.start[t];
         while (j < p->pred.start[t + 1] && has(done, p->pred.at[j])) {
             j++;
         }
@@ -201,7 +201,7 @@ static bool take(struct beam *m, const struct candidate *c, int32_t s, int now) 
         return false;
     }
     m->traces[m->n_traces] = (struct trace){m->states[now][c->state].trace, c->task};
-    m->states[!now][s]     = (struct state){c->live, c->peak, c->hash, (uint32_t) m->n_traces++};
+    m->states[!now][s] = (struct state){c->live, c->peak, c->hash, (uint32_t) m->n_traces++};
     return true;
 }
 
@@ -211,8 +211,8 @@ static bool beam_init(struct beam *m, struct order_mem *mem) {
     m->key = order_alloc(mem, n, sizeof *m->key);
     for (int i = 0; i < 2; i++) {
         m->states[i] = order_alloc(mem, (size_t) m->width, sizeof *m->states[i]);
-        m->done[i]   = order_alloc(mem, n_sets, sizeof *m->done[i]);
-        m->ready[i]  = order_alloc(mem, n_sets, sizeof *m->ready[i]);
+        m->done[i] = order_alloc(mem, n_sets, sizeof *m->done[i]);
+        m->ready[i] = order_alloc(mem, n_sets, sizeof *m->ready[i]);
         if (m->states[i] == NULL || m->done[i] == NULL || m->ready[i] == NULL) {
             return false;
         }
@@ -239,7 +239,7 @@ static bool beam_init(struct beam *m, struct order_mem *mem) {
         }
     }
     m->states[0][0] = (struct state){.live = p->live, .peak = p->bound, .trace = UINT32_MAX};
-    m->n_states     = 1;
+    m->n_states = 1;
     return true;
 }
 
@@ -248,8 +248,8 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
         return ORDER_NONE_BETTER;
     }
     struct order_mem mem = {0};
-    struct beam m        = {
-               .p = p, .n_words = ((size_t) p->n + 63) / 64, .width = width < 1 ? 1 : width, .work = WORK_MAX, .limit = limit};
+    struct beam m = {
+        .p = p, .n_words = ((size_t) p->n + 63) / 64, .width = width < 1 ? 1 : width, .work = WORK_MAX, .limit = limit};
     enum order_result result = ORDER_OUT_OF_MEMORY;
     if (!beam_init(&m, &mem)) {
         goto fail;
@@ -257,7 +257,7 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
     int now = 0;
     for (int32_t i = 0; i < p->n; i++, now = !now) {
         const int64_t before = m.work;
-        m.n_cands            = 0;
+        m.n_cands = 0;
         for (int32_t s = 0; s < m.n_states; s++) {
             if (!follow(&m, s, now)) {
                 goto fail;
@@ -289,7 +289,7 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
     for (int32_t s = 1; s < m.n_states; s++) {
         best = m.states[now][s].peak < best->peak ? &m.states[now][s] : best;
     }
-    *peak      = best->peak;
+    *peak = best->peak;
     uint32_t x = best->trace;
     for (int32_t i = p->n; i-- > 0; x = m.traces[x].parent) {
         order[i] = m.traces[x].task;

@@ -54,14 +54,14 @@ struct exact {
 
 static bool exact_init(struct exact *e, struct order_mem *mem) {
     const struct order_part *p = e->p;
-    const size_t n             = (size_t) p->n;
-    e->before                  = order_alloc(mem, n, sizeof *e->before);
-    e->succ                    = order_alloc(mem, n, sizeof *e->succ);
-    e->needs                   = order_alloc(mem, (size_t) p->n_blocks + n, sizeof *e->needs);
-    e->size                    = order_alloc(mem, (size_t) p->n_blocks + n, sizeof *e->size);
-    e->taker                   = order_alloc(mem, (size_t) p->n_blocks + n, sizeof *e->taker);
-    e->moves                   = order_alloc(mem, (size_t) p->n_blocks + n + 1, sizeof *e->moves);
-    e->kids                    = order_alloc(mem, (size_t) p->n_blocks + n + 1, sizeof *e->kids);
+    const size_t n = (size_t) p->n;
+    e->before = order_alloc(mem, n, sizeof *e->before);
+    e->succ = order_alloc(mem, n, sizeof *e->succ);
+    e->needs = order_alloc(mem, (size_t) p->n_blocks + n, sizeof *e->needs);
+    e->size = order_alloc(mem, (size_t) p->n_blocks + n, sizeof *e->size);
+    e->taker = order_alloc(mem, (size_t) p->n_blocks + n, sizeof *e->taker);
+    e->moves = order_alloc(mem, (size_t) p->n_blocks + n + 1, sizeof *e->moves);
+    e->kids = order_alloc(mem, (size_t) p->n_blocks + n + 1, sizeof *e->kids);
     if (e->before == NULL || e->succ == NULL || e->needs == NULL || e->size == NULL || e->taker == NULL || e->moves == NULL ||
         e->kids == NULL) {
         return false;
@@ -99,7 +99,7 @@ static void moves_find(struct exact *e, uint64_t done) {
         if (set == 0) {
             continue;
         }
-        int kept    = 0;
+        int kept = 0;
         bool is_new = true;
         for (int i = 0; i < n && is_new; i++) {
             if (e->moves[i].set == set) {
@@ -119,7 +119,7 @@ static void moves_find(struct exact *e, uint64_t done) {
             }
         }
         e->moves[kept] = (struct move){set, e->size[b], e->taker[b]};
-        n              = kept + 1;
+        n = kept + 1;
     }
     if (n == 0 && done != e->all) {
         e->moves[n++] = (struct move){e->all & ~done, 0, 0};
@@ -134,7 +134,7 @@ static uint64_t move_run(const struct exact *e, const struct move *move, uint64_
     *last = 64;
     for (uint64_t s = move->set; s != 0; s &= s - 1) {
         const int t = __builtin_ctzll(s);
-        most        = stay + p->need[t] > most ? stay + p->need[t] : most;
+        most = stay + p->need[t] > most ? stay + p->need[t] : most;
         stay += p->stay[t];
         if ((move->last >> t & 1) != 0 && (e->succ[t] & move->set) == 0 && p->need[t] > saved) {
             saved = p->need[t];
@@ -180,7 +180,7 @@ static uint32_t heap_pop(struct exact *e) {
             break;
         }
         e->heap[i] = e->heap[kid];
-        i          = kid;
+        i = kid;
     }
     e->heap[i] = x;
     return top;
@@ -198,15 +198,15 @@ static bool table_reserve(struct exact *e) {
     if (2 * (e->n_nodes + 1) <= e->n_table) {
         return true;
     }
-    const size_t n  = e->n_table == 0 ? 1024 : 4 * e->n_table;
+    const size_t n = e->n_table == 0 ? 1024 : 4 * e->n_table;
     uint32_t *table = berth_calloc(n, sizeof *table);
     if (table == NULL) {
         return false;
     }
-    uint32_t *old      = e->table;
+    uint32_t *old = e->table;
     const size_t n_old = e->n_table;
-    e->table           = table;
-    e->n_table         = n;
+    e->table = table;
+    e->n_table = n;
     for (size_t i = 0; i < n_old; i++) {
         if (old[i] != 0) {
             e->table[table_find(e, e->nodes[old[i] - 1].done)] = old[i];
@@ -234,8 +234,8 @@ static bool node_add(struct exact *e, const struct node *node, uint32_t *added) 
         return false;
     }
     e->nodes[e->n_nodes] = *node;
-    *added               = (uint32_t) e->n_nodes++;
-    e->table[at]         = *added + 1;
+    *added = (uint32_t) e->n_nodes++;
+    e->table[at] = *added + 1;
     return true;
 }
 
@@ -243,17 +243,17 @@ static bool node_add(struct exact *e, const struct node *node, uint32_t *added) 
 static bool expand(struct exact *e, uint32_t *x, uint64_t limit) {
     for (;;) {
         const struct node from = e->nodes[*x];
-        bool is_free           = false;
-        uint32_t added         = UINT32_MAX;
+        bool is_free = false;
+        uint32_t added = UINT32_MAX;
         moves_find(e, from.done);
         int n_kids = 0;
         for (int i = 0; i < e->n_moves && !is_free; i++) {
             const struct move *move = &e->moves[i];
-            struct node kid         = {.done = from.done | move->set, .parent = *x};
-            kid.n_done              = (uint8_t) (from.n_done + __builtin_popcountll(move->set));
-            kid.live                = move_run(e, move, from.live, &kid.peak, &kid.last);
-            is_free                 = kid.live <= from.live && kid.peak <= from.peak;
-            kid.peak                = kid.peak > from.peak ? kid.peak : from.peak;
+            struct node kid = {.done = from.done | move->set, .parent = *x};
+            kid.n_done = (uint8_t) (from.n_done + __builtin_popcountll(move->set));
+            kid.live = move_run(e, move, from.live, &kid.peak, &kid.last);
+            is_free = kid.live <= from.live && kid.peak <= from.peak;
+            kid.peak = kid.peak > from.peak ? kid.peak : from.peak;
             if (is_free) {
                 if (!node_add(e, &kid, &added)) {
                     return false;
@@ -281,7 +281,7 @@ static bool expand(struct exact *e, uint32_t *x, uint64_t limit) {
 static void path_write(const struct exact *e, uint32_t x, int32_t *order) {
     int32_t at = e->p->n;
     for (; e->nodes[x].parent != UINT32_MAX; x = e->nodes[x].parent) {
-        uint64_t set       = e->nodes[x].done & ~e->nodes[e->nodes[x].parent].done;
+        uint64_t set = e->nodes[x].done & ~e->nodes[e->nodes[x].parent].done;
         const uint8_t last = e->nodes[x].last;
         if (last < 64) {
             order[--at] = last;
@@ -298,15 +298,15 @@ enum order_result order_exact(const struct order_part *p, uint64_t aim, uint64_t
     if (p->bound >= limit) {
         return ORDER_NONE_BETTER;
     }
-    struct order_mem mem     = {0};
-    struct exact e           = {.p = p};
+    struct order_mem mem = {0};
+    struct exact e = {.p = p};
     enum order_result result = ORDER_OUT_OF_MEMORY;
     if (!exact_init(&e, &mem) || !berth_grow((void **) &e.nodes, &e.n_cap, 1024, sizeof *e.nodes) || !heap_push(&e, 0)) {
         goto fail;
     }
     e.nodes[0] = (struct node){.live = p->live, .peak = aim > p->bound ? aim : p->bound, .parent = UINT32_MAX};
-    e.n_nodes  = 1;
-    result     = ORDER_NONE_BETTER;
+    e.n_nodes = 1;
+    result = ORDER_NONE_BETTER;
     while (e.n_heap > 0) {
         uint32_t x = heap_pop(&e);
         if (e.nodes[x].is_stale) {

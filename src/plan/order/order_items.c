@@ -38,27 +38,27 @@ struct making {
 };
 
 static void block_place(struct making *m, int32_t b, int64_t first) {
-    const struct order_graph *g     = m->g;
+    const struct order_graph *g = m->g;
     const struct berth_order_op *op = &g->ops[g->block_op[b]];
-    m->item[b]                      = (int32_t) m->n_items;
-    m->items[m->n_items++]          = (struct berth_plan_item){
-                 .first = first, .last = first, .size = op->size, .align = op->align == 0 ? 1 : op->align, .pool = op->pool};
+    m->item[b] = (int32_t) m->n_items;
+    m->items[m->n_items++] = (struct berth_plan_item){
+        .first = first, .last = first, .size = op->size, .align = op->align == 0 ? 1 : op->align, .pool = op->pool};
 }
 
 static void block_prolong(struct making *m, int32_t b) {
-    const struct order_graph *g  = m->g;
+    const struct order_graph *g = m->g;
     struct berth_plan_item *item = &m->items[m->item[b]];
     for (int32_t k = g->users.start[b]; k < g->users.start[b + 1]; k++) {
         const int64_t at = m->slot[g->task_op[g->users.at[k]]];
-        item->last       = at > item->last ? at : item->last;
+        item->last = at > item->last ? at : item->last;
     }
     item->last = g->keep[b] ? g->n_ops - 1 : item->last;
 }
 
 static void task_run(struct making *m, int32_t t, int64_t slot) {
     const struct order_graph *g = m->g;
-    const int32_t made          = g->made[t];
-    int32_t from                = -1;
+    const int32_t made = g->made[t];
+    int32_t from = -1;
     for (int32_t k = g->takeover.start[t]; k < g->takeover.start[t + 1] && from < 0; k++) {
         from = m->left[g->takeover.at[k]] == 1 ? g->takeover.at[k] : -1;
     }
@@ -80,17 +80,17 @@ enum ggml_status berth_plan_order_items(const struct berth_order_op *ops, size_t
     if (n_items == NULL || (n_ops > 0 && (ops == NULL || items == NULL))) {
         return berth_fail(GGML_STATUS_FAILED, "items of an order: NULL");
     }
-    *n_items             = 0;
+    *n_items = 0;
     struct order_mem mem = {0};
     struct order_graph g;
     enum ggml_status status = order_graph_init(&g, &mem, ops, n_ops);
     if (status != GGML_STATUS_SUCCESS) {
         goto fail;
     }
-    int32_t *slot   = order_alloc(&mem, n_ops, sizeof *slot);
+    int32_t *slot = order_alloc(&mem, n_ops, sizeof *slot);
     struct making m = {.g = &g, .slot = slot, .items = items};
-    m.item          = order_alloc(&mem, (size_t) g.n_blocks, sizeof *m.item);
-    m.left          = order_alloc(&mem, (size_t) g.n_blocks, sizeof *m.left);
+    m.item = order_alloc(&mem, (size_t) g.n_blocks, sizeof *m.item);
+    m.left = order_alloc(&mem, (size_t) g.n_blocks, sizeof *m.left);
     if (slot == NULL || m.item == NULL || m.left == NULL) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: items of %zu ops", n_ops);
         goto fail;
@@ -114,7 +114,7 @@ enum ggml_status berth_plan_order_items(const struct berth_order_op *ops, size_t
     }
     for (size_t i = 0; item_of != NULL && i < n_ops; i++) {
         const int32_t b = g.op_block[g.root[i]];
-        item_of[i]      = b < 0 ? -1 : m.item[b];
+        item_of[i] = b < 0 ? -1 : m.item[b];
     }
     *n_items = m.n_items;
 fail:

@@ -48,8 +48,8 @@ static bool pairs_add(struct pairs *pairs, int32_t key, int32_t value) {
 // Lists in the order of the pairs, each value once a list. values lie in [0, n_values).
 static bool lists_build(
     struct order_lists *lists, struct order_mem *mem, const struct pairs *pairs, int side, int32_t n_keys, int32_t n_values) {
-    lists->start  = order_alloc(mem, (size_t) n_keys + 1, sizeof(int32_t));
-    lists->at     = order_alloc(mem, pairs->n, sizeof(int32_t));
+    lists->start = order_alloc(mem, (size_t) n_keys + 1, sizeof(int32_t));
+    lists->at = order_alloc(mem, pairs->n, sizeof(int32_t));
     int32_t *seen = berth_malloc(((size_t) n_values + 1) * sizeof *seen);
     if (lists->start == NULL || lists->at == NULL || seen == NULL) {
         berth_free(seen);
@@ -75,7 +75,7 @@ static bool lists_build(
         for (int32_t i = lo; i < hi; i++) {
             const int32_t v = lists->at[i];
             if (seen[v] != k) {
-                seen[v]        = k;
+                seen[v] = k;
                 lists->at[n++] = v;
             }
         }
@@ -127,7 +127,7 @@ static enum ggml_status ops_check(const struct berth_order_op *ops, size_t n_ops
                 continue;
             }
             const bool in_range = src >= 0 && (size_t) src < n_ops;
-            const bool is_self  = in_range && (size_t) src == i;
+            const bool is_self = in_range && (size_t) src == i;
             if (!in_range || (k < 0 && is_self) || (!is_self && (size_t) src > i && !is_input(&ops[src]))) {
                 return berth_fail(GGML_STATUS_FAILED, "order: op %zu %s %d, which is neither an input nor stands before it", i,
                     k < 0 ? "is a view of" : "reads", src);
@@ -162,7 +162,7 @@ static enum ggml_status roots_find(struct order_graph *g) {
         r = g->root[r] < 0 ? r : g->root[r];
         for (int32_t k = i; g->root[k] < 0;) {
             g->root[k] = r;
-            k          = g->ops[k].view_of < 0 ? k : g->ops[k].view_of;
+            k = g->ops[k].view_of < 0 ? k : g->ops[k].view_of;
         }
     }
     return GGML_STATUS_SUCCESS;
@@ -176,10 +176,10 @@ static int32_t source(const struct berth_order_op *op, int32_t k) {
 // An edge to the task from each task that computes what `from` needs; views are walked through.
 static bool edges_add(struct build *b, int32_t from, int32_t task, int32_t reader) {
     const struct order_graph *g = b->g;
-    int32_t n                   = 0;
-    b->stack[n++]               = from;
+    int32_t n = 0;
+    b->stack[n++] = from;
     while (n > 0) {
-        const int32_t i  = b->stack[--n];
+        const int32_t i = b->stack[--n];
         const int32_t by = g->op_task[i] >= 0 ? g->op_task[i] : is_input(&g->ops[i]) ? -1 : b->lead[i];
         if (by >= 0 && by != task && !pairs_add(&b->edges, by, task)) {
             return false;
@@ -190,7 +190,7 @@ static bool edges_add(struct build *b, int32_t from, int32_t task, int32_t reade
         for (int32_t k = -1; k < g->ops[i].n_srcs; k++) {
             const int32_t src = source(&g->ops[i], k);
             if (src >= 0 && src != i && b->seen[src] != reader) {
-                b->seen[src]  = reader;
+                b->seen[src] = reader;
                 b->stack[n++] = src;
             }
         }
@@ -201,7 +201,7 @@ static bool edges_add(struct build *b, int32_t from, int32_t task, int32_t reade
 // What a pure view waits for, in one word where possible.
 static int32_t view_lead(const struct build *b, int32_t i) {
     const struct order_graph *g = b->g;
-    int32_t lead                = -1;
+    int32_t lead = -1;
     for (int32_t k = -1; k < g->ops[i].n_srcs; k++) {
         const int32_t src = source(&g->ops[i], k);
         if (src < 0 || src == i || is_input(&g->ops[src])) {
@@ -219,7 +219,7 @@ static int32_t view_lead(const struct build *b, int32_t i) {
 // Task t uses the memory of root r: orders it against writers of that memory, and keeps the block alive.
 static bool use_add(struct build *b, int32_t t, int32_t r, bool writes) {
     const struct order_graph *g = b->g;
-    const int32_t block         = g->op_block[r];
+    const int32_t block = g->op_block[r];
     if (block >= 0 && g->made[t] != block && !pairs_add(&b->uses, block, t)) {
         return false;
     }
@@ -238,7 +238,7 @@ static bool use_add(struct build *b, int32_t t, int32_t r, bool writes) {
             return false;
         }
     }
-    b->read_head[r]  = -1;
+    b->read_head[r] = -1;
     b->last_write[r] = t;
     return true;
 }
@@ -248,7 +248,7 @@ static bool is_aligned_like(const struct berth_order_op *src, const struct berth
 }
 
 static bool takeovers_add(struct build *b, int32_t i, int32_t t) {
-    const struct order_graph *g     = b->g;
+    const struct order_graph *g = b->g;
     const struct berth_order_op *op = &g->ops[i];
     for (int32_t k = 0; k < op->n_srcs && k < 64; k++) {
         const int32_t src = op->srcs[k], block = g->op_block[src];
@@ -268,15 +268,15 @@ static bool takeovers_add(struct build *b, int32_t i, int32_t t) {
 }
 
 static bool blocks_find(struct order_graph *g, struct order_mem *mem) {
-    g->size     = order_alloc(mem, (size_t) g->n_ops, sizeof *g->size);
-    g->pool     = order_alloc(mem, (size_t) g->n_ops, sizeof *g->pool);
-    g->keep     = order_alloc(mem, (size_t) g->n_ops, sizeof *g->keep);
+    g->size = order_alloc(mem, (size_t) g->n_ops, sizeof *g->size);
+    g->pool = order_alloc(mem, (size_t) g->n_ops, sizeof *g->pool);
+    g->keep = order_alloc(mem, (size_t) g->n_ops, sizeof *g->keep);
     g->block_op = order_alloc(mem, (size_t) g->n_ops, sizeof *g->block_op);
     g->op_block = order_alloc(mem, (size_t) g->n_ops, sizeof *g->op_block);
     if (g->size == NULL || g->pool == NULL || g->keep == NULL || g->block_op == NULL || g->op_block == NULL) {
         return false;
     }
-    int32_t *pools     = NULL;
+    int32_t *pools = NULL;
     size_t n_pools_cap = 0;
     for (int32_t i = 0; i < g->n_ops; i++) {
         g->op_block[i] = -1;
@@ -294,10 +294,10 @@ static bool blocks_find(struct order_graph *g, struct order_mem *mem) {
             }
             pools[g->n_pools++] = g->ops[i].pool;
         }
-        g->op_block[i]           = g->n_blocks;
+        g->op_block[i] = g->n_blocks;
         g->block_op[g->n_blocks] = i;
-        g->size[g->n_blocks]     = g->ops[i].size;
-        g->pool[g->n_blocks]     = k;
+        g->size[g->n_blocks] = g->ops[i].size;
+        g->pool[g->n_blocks] = k;
         g->n_blocks++;
     }
     berth_free(pools);
@@ -312,15 +312,15 @@ static bool blocks_find(struct order_graph *g, struct order_mem *mem) {
 static bool tasks_find(struct order_graph *g, struct order_mem *mem) {
     g->task_op = order_alloc(mem, (size_t) g->n_ops, sizeof *g->task_op);
     g->op_task = order_alloc(mem, (size_t) g->n_ops, sizeof *g->op_task);
-    g->made    = order_alloc(mem, (size_t) g->n_ops, sizeof *g->made);
+    g->made = order_alloc(mem, (size_t) g->n_ops, sizeof *g->made);
     if (g->task_op == NULL || g->op_task == NULL || g->made == NULL) {
         return false;
     }
     for (int32_t i = 0; i < g->n_ops; i++) {
         g->op_task[i] = -1;
         if (!is_input(&g->ops[i]) && !is_pure_view(&g->ops[i])) {
-            g->op_task[i]          = g->n_tasks;
-            g->made[g->n_tasks]    = g->root[i] == i ? g->op_block[i] : -1;
+            g->op_task[i] = g->n_tasks;
+            g->made[g->n_tasks] = g->root[i] == i ? g->op_block[i] : -1;
             g->task_op[g->n_tasks] = i;
             g->n_tasks++;
         }
@@ -330,13 +330,13 @@ static bool tasks_find(struct order_graph *g, struct order_mem *mem) {
 
 static bool tasks_connect(struct build *b) {
     struct order_graph *g = b->g;
-    int32_t last_effect   = -1;
+    int32_t last_effect = -1;
     for (int32_t i = 0; i < g->n_ops; i++) {
         b->seen[i] = b->last_write[i] = b->read_head[i] = -1;
     }
     for (int32_t i = 0; i < g->n_ops; i++) {
         const struct berth_order_op *op = &g->ops[i];
-        const int32_t t                 = g->op_task[i];
+        const int32_t t = g->op_task[i];
         if (is_pure_view(op)) {
             b->lead[i] = view_lead(b, i);
         }
@@ -370,19 +370,19 @@ static bool tasks_connect(struct build *b) {
 }
 
 enum ggml_status order_graph_init(struct order_graph *g, struct order_mem *mem, const struct berth_order_op *ops, size_t n_ops) {
-    *g                      = (struct order_graph){.ops = ops, .n_ops = (int32_t) n_ops};
+    *g = (struct order_graph){.ops = ops, .n_ops = (int32_t) n_ops};
     enum ggml_status status = ops_check(ops, n_ops);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
     struct order_mem scratch = {0};
-    struct build b           = {.g = g, .mem = mem};
-    g->root                  = order_alloc(mem, n_ops, sizeof *g->root);
-    b.lead                   = order_alloc(&scratch, n_ops, sizeof *b.lead);
-    b.stack                  = order_alloc(&scratch, n_ops, sizeof *b.stack);
-    b.seen                   = order_alloc(&scratch, n_ops, sizeof *b.seen);
-    b.last_write             = order_alloc(&scratch, n_ops, sizeof *b.last_write);
-    b.read_head              = order_alloc(&scratch, n_ops, sizeof *b.read_head);
+    struct build b = {.g = g, .mem = mem};
+    g->root = order_alloc(mem, n_ops, sizeof *g->root);
+    b.lead = order_alloc(&scratch, n_ops, sizeof *b.lead);
+    b.stack = order_alloc(&scratch, n_ops, sizeof *b.stack);
+    b.seen = order_alloc(&scratch, n_ops, sizeof *b.seen);
+    b.last_write = order_alloc(&scratch, n_ops, sizeof *b.last_write);
+    b.read_head = order_alloc(&scratch, n_ops, sizeof *b.read_head);
     if (g->root == NULL || b.lead == NULL || b.stack == NULL || b.seen == NULL || b.last_write == NULL || b.read_head == NULL) {
         status = GGML_STATUS_ALLOC_FAILED;
     } else {
@@ -425,7 +425,7 @@ static int32_t list_len(const struct order_lists *lists, int32_t k) {
 bool order_measure(
     const struct order_graph *g, const int32_t *tasks, struct order_live *out, uint64_t *step_live, uint64_t *step_peak) {
     const size_t n_pools = g->n_pools == 0 ? 1 : (size_t) g->n_pools;
-    int32_t *left        = berth_malloc(((size_t) g->n_blocks + 1) * sizeof *left);
+    int32_t *left = berth_malloc(((size_t) g->n_blocks + 1) * sizeof *left);
     uint64_t *live = berth_calloc(2 * n_pools, sizeof *live), now = 0;
     if (left == NULL || live == NULL) {
         berth_free(left);
@@ -434,7 +434,7 @@ bool order_measure(
     }
     uint64_t *peak = live + n_pools;
     for (int32_t b = 0; b < g->n_blocks; b++) {
-        left[b]            = list_len(&g->users, b);
+        left[b] = list_len(&g->users, b);
         const bool is_here = (g->ops[g->block_op[b]].flags & BERTH_ORDER_INPUT) != 0;
         live[g->pool[b]] += is_here ? g->size[b] : 0;
         now += is_here ? g->size[b] : 0;
@@ -448,15 +448,15 @@ bool order_measure(
             takes |= left[g->takeover.at[k]] == 1;
         }
         const uint64_t need = made < 0 || takes ? 0 : g->size[made];
-        out->total          = now + need > out->total ? now + need : out->total;
+        out->total = now + need > out->total ? now + need : out->total;
         if (step_peak != NULL) {
             step_live[i] = now;
             step_peak[i] = now + need;
         }
         if (made >= 0) {
             const int32_t pool = g->pool[made];
-            peak[pool]         = live[pool] + need > peak[pool] ? live[pool] + need : peak[pool];
-            const bool stays   = g->keep[made] || left[made] > 0;
+            peak[pool] = live[pool] + need > peak[pool] ? live[pool] + need : peak[pool];
+            const bool stays = g->keep[made] || left[made] > 0;
             live[pool] += stays ? g->size[made] : 0;
             now += stays ? g->size[made] : 0;
         }

@@ -27,7 +27,7 @@ static int32_t local_block(struct local *l, int32_t b) {
         l->slot[b] = -1;
         if (dies) {
             l->block[l->p->n_blocks] = b;
-            l->slot[b]               = ++l->p->n_blocks;
+            l->slot[b] = ++l->p->n_blocks;
         }
     }
     return l->slot[b] > 0 ? l->slot[b] - 1 : -1;
@@ -35,7 +35,7 @@ static int32_t local_block(struct local *l, int32_t b) {
 
 static bool lists_alloc(struct order_lists *lists, struct order_mem *mem, int32_t n_keys, size_t n) {
     lists->start = order_alloc(mem, (size_t) n_keys + 1, sizeof(int32_t));
-    lists->at    = order_alloc(mem, n, sizeof(int32_t));
+    lists->at = order_alloc(mem, n, sizeof(int32_t));
     return lists->start != NULL && lists->at != NULL;
 }
 
@@ -79,8 +79,8 @@ static bool part_blocks(struct order_part *p, struct order_mem *mem, struct loca
         n_used += (size_t) (g->used.start[t + 1] - g->used.start[t]);
         n_take += (size_t) (g->takeover.start[t + 1] - g->takeover.start[t]);
     }
-    p->need  = order_alloc(mem, (size_t) p->n, sizeof *p->need);
-    p->stay  = order_alloc(mem, (size_t) p->n, sizeof *p->stay);
+    p->need = order_alloc(mem, (size_t) p->n, sizeof *p->need);
+    p->stay = order_alloc(mem, (size_t) p->n, sizeof *p->stay);
     l->block = order_alloc(mem, n_used + (size_t) p->n, sizeof *l->block);
     if (p->need == NULL || p->stay == NULL || l->block == NULL || !lists_alloc(&p->used, mem, p->n, n_used) ||
         !lists_alloc(&p->takeover, mem, p->n, n_take)) {
@@ -106,7 +106,7 @@ static bool part_blocks(struct order_part *p, struct order_mem *mem, struct loca
                 p->takeover.at[i_take++] = b;
             }
         }
-        p->used.start[i + 1]     = i_used;
+        p->used.start[i + 1] = i_used;
         p->takeover.start[i + 1] = i_take;
     }
     p->size = order_alloc(mem, (size_t) p->n_blocks, sizeof *p->size);
@@ -134,7 +134,7 @@ static bool part_blocks(struct order_part *p, struct order_mem *mem, struct loca
 // While a task runs, what it uses is alive, and all that was alive and cannot die inside the part.
 static void part_bound(struct order_part *p, const struct local *l) {
     const struct order_graph *g = l->g;
-    uint64_t mortal             = 0; // alive before the part, may die in it
+    uint64_t mortal = 0; // alive before the part, may die in it
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const int32_t op = g->block_op[l->block[b]], t = g->op_task[op];
         mortal += t < 0 || l->position[t] < l->lo ? p->size[b] : 0;
@@ -151,9 +151,9 @@ static void part_bound(struct order_part *p, const struct local *l) {
 
 bool order_part_init(struct order_part *p, struct order_mem *mem, const struct order_graph *g, const int32_t *tasks,
     const int32_t *position, int32_t lo, int32_t hi, uint64_t live) {
-    *p             = (struct order_part){.n = hi - lo, .tasks = tasks + lo, .live = live};
+    *p = (struct order_part){.n = hi - lo, .tasks = tasks + lo, .live = live};
     struct local l = {.p = p, .g = g, .position = position, .lo = lo, .hi = hi};
-    l.slot         = order_alloc(mem, (size_t) g->n_blocks, sizeof *l.slot);
+    l.slot = order_alloc(mem, (size_t) g->n_blocks, sizeof *l.slot);
     if (l.slot == NULL || !part_edges(p, mem, &l) || !part_blocks(p, mem, &l)) {
         return false;
     }
@@ -172,7 +172,7 @@ uint64_t order_part_peak(const struct order_part *p, const int32_t *order) {
     }
     for (int32_t i = 0; i < p->n; i++) {
         const int32_t t = order[i];
-        uint64_t need   = p->need[t];
+        uint64_t need = p->need[t];
         for (int32_t k = p->takeover.start[t]; k < p->takeover.start[t + 1]; k++) {
             need = left[p->takeover.at[k]] == 1 ? 0 : need;
         }
@@ -194,13 +194,13 @@ struct visit {
 };
 
 enum order_result order_depth_first(const struct order_part *p, uint64_t limit, int32_t *order, uint64_t *peak) {
-    const size_t n           = (size_t) p->n;
-    struct order_mem mem     = {0};
-    uint64_t *deep           = order_alloc(&mem, n, sizeof *deep); // bytes asked for on the way here, the most of any path
-    bool *done               = order_alloc(&mem, n, sizeof *done);
-    struct visit *stack      = order_alloc(&mem, n, sizeof *stack);
-    int32_t *kids            = order_alloc(&mem, (size_t) p->pred.start[n], sizeof *kids); // predecessors, deepest first
-    int32_t n_order          = 0;
+    const size_t n = (size_t) p->n;
+    struct order_mem mem = {0};
+    uint64_t *deep = order_alloc(&mem, n, sizeof *deep); // bytes asked for on the way here, the most of any path
+    bool *done = order_alloc(&mem, n, sizeof *done);
+    struct visit *stack = order_alloc(&mem, n, sizeof *stack);
+    int32_t *kids = order_alloc(&mem, (size_t) p->pred.start[n], sizeof *kids); // predecessors, deepest first
+    int32_t n_order = 0;
     enum order_result result = ORDER_OUT_OF_MEMORY;
     if (deep == NULL || done == NULL || stack == NULL || kids == NULL) {
         goto fail;
@@ -209,7 +209,7 @@ enum order_result order_depth_first(const struct order_part *p, uint64_t limit, 
         const int32_t lo = p->pred.start[i], hi = p->pred.start[i + 1];
         for (int32_t k = lo; k < hi; k++) {
             const int32_t kid = p->pred.at[k];
-            int32_t j         = k;
+            int32_t j = k;
             for (; j > lo && deep[kids[j - 1]] < deep[kid]; j--) {
                 kids[j] = kids[j - 1];
             }
@@ -221,13 +221,13 @@ enum order_result order_depth_first(const struct order_part *p, uint64_t limit, 
         if (p->succ.start[end + 1] > p->succ.start[end]) {
             continue;
         }
-        int32_t n_stack  = 0;
+        int32_t n_stack = 0;
         stack[n_stack++] = (struct visit){end, 0};
         while (n_stack > 0) {
             struct visit *top = &stack[n_stack - 1];
-            const int32_t k   = p->pred.start[top->task] + top->next;
+            const int32_t k = p->pred.start[top->task] + top->next;
             if (k == p->pred.start[top->task + 1]) {
-                done[top->task]  = true;
+                done[top->task] = true;
                 order[n_order++] = top->task;
                 n_stack--;
             } else {
@@ -238,7 +238,7 @@ enum order_result order_depth_first(const struct order_part *p, uint64_t limit, 
             }
         }
     }
-    *peak  = order_part_peak(p, order);
+    *peak = order_part_peak(p, order);
     result = *peak == UINT64_MAX ? ORDER_OUT_OF_MEMORY : *peak < limit ? ORDER_BETTER : ORDER_GAVE_UP;
 fail:
     order_mem_fini(&mem);

@@ -32,7 +32,7 @@ struct beam {
 
 static double badness(const struct exact *x) {
     const double one = SLACK_ONE * (double) x->ask->cap;
-    double sum       = 0;
+    double sum = 0;
     for (int32_t s = 0; s < x->p->n_sec; s++) {
         const double room = (double) x->slack[s] + one;
         sum += 1 / (room * room);
@@ -72,9 +72,9 @@ static void kids_sink(struct kid *kids, int32_t n) {
             return;
         }
         const struct kid k = kids[i];
-        kids[i]            = kids[worse];
-        kids[worse]        = k;
-        i                  = worse;
+        kids[i] = kids[worse];
+        kids[worse] = k;
+        i = worse;
     }
 }
 
@@ -87,7 +87,7 @@ static void kids_add(struct kid *kids, int32_t at, struct kid kid) {
 
 // Keeps the state of x for the next level, if it is among the best.
 static void keep(struct beam *b) {
-    const double bad   = badness(b->x);
+    const double bad = badness(b->x);
     const bool is_full = b->n_kids == b->width;
     if (is_full && bad >= b->kids[0].badness) {
         b->is_whole = false;
@@ -98,7 +98,7 @@ static void keep(struct beam *b) {
     }
     const int32_t slot = is_full ? b->kids[0].slot : b->n_kids;
     if (is_full) {
-        b->is_whole        = false;
+        b->is_whole = false;
         b->kids[0].badness = bad;
         kids_sink(b->kids, b->n_kids);
     } else {
@@ -109,15 +109,15 @@ static void keep(struct beam *b) {
 
 // Takes state k of this level into x. Its unplaced blocks are the part.
 static struct exact_part state_load(struct beam *b, int32_t k) {
-    struct exact *x        = b->x;
+    struct exact *x = b->x;
     struct exact_part part = {0, 0, 0, x->p->n_sec};
     memcpy(x->low, b->now + (size_t) k * b->size, b->size * sizeof *b->now);
-    x->n_trail  = 0;
+    x->n_trail = 0;
     x->is_noted = false;
     x->n_looks += 2 * x->p->n;
     for (int32_t i = 0; i < x->p->n; i++) {
         if (x->low[i] != EXACT_PLACED) {
-            x->pos[i]          = part.n;
+            x->pos[i] = part.n;
             x->lists[part.n++] = i;
         }
     }
@@ -126,14 +126,14 @@ static struct exact_part state_load(struct beam *b, int32_t k) {
 
 // Tries the next blocks of a state, each with the knowledge that those before it come higher. True: all blocks are placed.
 static bool state_spread(struct beam *b, int32_t k) {
-    struct exact *x              = b->x;
+    struct exact *x = b->x;
     const struct exact_part part = state_load(b, k);
     for (int branch = 0; branch < BRANCHES; branch++) {
-        const int32_t i              = berth_exact_choose(x, part);
-        const bool is_through        = i == x->through && (x->ask->rules & EXACT_THROUGH);
-        const size_t mark            = x->n_trail;
+        const int32_t i = berth_exact_choose(x, part);
+        const bool is_through = i == x->through && (x->ask->rules & EXACT_THROUGH);
+        const size_t mark = x->n_trail;
         const struct exact_part left = berth_exact_part_without(x, part, i);
-        bool has_split               = false;
+        bool has_split = false;
         x->n_nodes++;
         if (berth_exact_try(x, i, is_through, left, &has_split)) {
             if (left.n == 0) {
@@ -164,20 +164,20 @@ static enum exact_answer levels_run(struct beam *b) {
             }
         }
         int64_t *swap = b->now;
-        b->now        = b->next;
-        b->next       = swap;
-        b->n_now      = b->n_kids;
+        b->now = b->next;
+        b->next = swap;
+        b->n_now = b->n_kids;
     }
     return b->is_whole && !x->is_out_of_memory ? EXACT_NO : EXACT_UNKNOWN;
 }
 
 static bool beam_init(struct beam *b, struct exact *x, int32_t width) {
-    *b      = (struct beam){.x = x, .width = width, .is_whole = true, .n_now = 1, .n_seen = 1};
+    *b = (struct beam){.x = x, .width = width, .is_whole = true, .n_now = 1, .n_seen = 1};
     b->size = (size_t) (x->span - x->low) + (size_t) x->p->n_sec + 1;
     while (b->n_seen < SEEN_FACTOR * (size_t) width) {
         b->n_seen *= 2;
     }
-    b->now  = berth_malloc((size_t) width * b->size * sizeof *b->now);
+    b->now = berth_malloc((size_t) width * b->size * sizeof *b->now);
     b->next = berth_malloc((size_t) width * b->size * sizeof *b->next);
     b->kids = berth_malloc((size_t) width * sizeof *b->kids);
     b->seen = berth_malloc(b->n_seen * sizeof *b->seen);
@@ -193,7 +193,7 @@ static void beam_fini(struct beam *b) {
 
 enum exact_answer berth_exact_beam(struct exact *x, int32_t width) {
     struct beam b;
-    enum exact_answer answer    = EXACT_UNKNOWN;
+    enum exact_answer answer = EXACT_UNKNOWN;
     const struct exact_part all = {0, x->p->n, 0, x->p->n_sec};
     if (beam_init(&b, x, width)) {
         answer = EXACT_NO;

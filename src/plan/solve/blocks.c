@@ -70,7 +70,7 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
     const int32_t *members, int32_t n, bool *is_loose) {
     *block = (struct raw_block){INT64_MAX, INT64_MIN, 0, 1, BERTH_PLAN_ANY, items[ids[members[0]]].alias};
     for (int32_t k = 0; k < n; k++) {
-        int32_t i                          = ids[members[k]];
+        int32_t i = ids[members[k]];
         const struct berth_plan_item *item = &items[i];
         if (item->is_fixed) {
             if (block->fixed != BERTH_PLAN_ANY && block->fixed != item->fixed) {
@@ -88,17 +88,17 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
             continue;
         }
         block->first = item->first < block->first ? item->first : block->first;
-        block->last  = item->last > block->last ? item->last : block->last;
-        block->size  = item->size > block->size ? item->size : block->size;
+        block->last = item->last > block->last ? item->last : block->last;
+        block->size = item->size > block->size ? item->size : block->size;
     }
     // Members come by rising first step. The hull is exact if those of the full size cover it without a hole.
     int64_t covered = block->first; // [block->first, covered) is covered by the full size
-    bool is_whole   = block->size == 0;
+    bool is_whole = block->size == 0;
     for (int32_t k = 0; k < n && !is_whole; k++) {
         const struct berth_plan_item *item = &items[ids[members[k]]];
         if (item->size == block->size && item->first <= covered) {
             is_whole = item->last >= block->last;
-            covered  = is_whole || item->last < covered ? covered : item->last + 1;
+            covered = is_whole || item->last < covered ? covered : item->last + 1;
         }
     }
     *is_loose |= !is_whole || (block->fixed != BERTH_PLAN_ANY && n > 1);
@@ -129,11 +129,11 @@ static void group_enter(struct plan_pool *pool, const int32_t *members, int32_t 
     int32_t fixed_id = -1;
     for (int32_t k = 0; k < n; k++) {
         int32_t i = pool->ids[members[k]];
-        fixed_id  = pool->items[i].is_fixed ? i : fixed_id;
+        fixed_id = pool->items[i].is_fixed ? i : fixed_id;
     }
     for (int32_t k = 0; k < n; k++) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
-        pool->block_of[members[k]]         = item->size > 0 ? *n_blocks : -2 - fixed_id;
+        pool->block_of[members[k]] = item->size > 0 ? *n_blocks : -2 - fixed_id;
         if (item->size > 0) {
             blocks[(*n_blocks)++] =
                 (struct raw_block){item->first, item->last, item->size, group.align, group.fixed, group.group};
@@ -144,26 +144,26 @@ static void group_enter(struct plan_pool *pool, const int32_t *members, int32_t 
 // One block per group and per free item. Items without bytes keep a block only where a group or a fixed offset gives one.
 static enum ggml_status pool_merge(
     struct plan_pool *pool, struct raw_block *blocks, int32_t *n_blocks, struct berth_scratch *scratch) {
-    size_t n         = (size_t) pool->n_ids;
-    uint64_t *key    = berth_scratch_take(scratch, 2 * n * sizeof *key);
+    size_t n = (size_t) pool->n_ids;
+    uint64_t *key = berth_scratch_take(scratch, 2 * n * sizeof *key);
     int32_t *members = berth_scratch_take(scratch, 2 * n * sizeof *members);
     if (key == NULL || members == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d items", pool->n_ids);
     }
     for (int32_t k = 0; k < pool->n_ids; k++) {
-        key[k]     = plan_time_key(pool->items[pool->ids[k]].first);
+        key[k] = plan_time_key(pool->items[pool->ids[k]].first);
         members[k] = k;
     }
     berth_plan_sort(key, members, key + n, members + n, pool->n_ids);
     for (int32_t k = 0; k < pool->n_ids; k++) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
-        key[k]                             = item->alias > 0 ? (uint64_t) item->alias : UINT32_MAX;
+        key[k] = item->alias > 0 ? (uint64_t) item->alias : UINT32_MAX;
     }
     berth_plan_sort(key, members, key + n, members + n, pool->n_ids);
     *n_blocks = 0;
     for (int32_t k = 0; k < pool->n_ids;) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
-        int32_t end                        = k + 1;
+        int32_t end = k + 1;
         while (item->alias > 0 && end < pool->n_ids && key[end] == key[k]) {
             end++;
         }
@@ -185,8 +185,8 @@ static enum ggml_status pool_merge(
 static enum ggml_status fixed_check(
     const struct plan_pool *pool, const struct raw_block *blocks, int32_t n, struct berth_scratch *scratch) {
     struct berth_plan_item *items = berth_scratch_take(scratch, (size_t) n * sizeof *items);
-    uint64_t *off                 = berth_scratch_take(scratch, (size_t) n * sizeof *off);
-    int32_t n_fixed               = 0;
+    uint64_t *off = berth_scratch_take(scratch, (size_t) n * sizeof *off);
+    int32_t n_fixed = 0;
     if (items == NULL || off == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", n);
     }
@@ -218,9 +218,9 @@ static enum ggml_status fixed_check(
 
 // Sorts the blocks by rising first step and renames them in block_of.
 static bool sort_blocks(struct plan_pool *pool, struct raw_block **blocks, int32_t n, struct berth_scratch *scratch) {
-    size_t m                 = (size_t) n;
-    uint64_t *key            = berth_scratch_take(scratch, 2 * m * sizeof *key);
-    int32_t *idx             = berth_scratch_take(scratch, 2 * m * sizeof *idx);
+    size_t m = (size_t) n;
+    uint64_t *key = berth_scratch_take(scratch, 2 * m * sizeof *key);
+    int32_t *idx = berth_scratch_take(scratch, 2 * m * sizeof *idx);
     struct raw_block *sorted = berth_scratch_take(scratch, m * sizeof *sorted);
     if (key == NULL || idx == NULL || sorted == NULL) {
         return false;
@@ -231,7 +231,7 @@ static bool sort_blocks(struct plan_pool *pool, struct raw_block **blocks, int32
     }
     berth_plan_sort(key, idx, key + m, idx + m, n);
     for (int32_t i = 0; i < n; i++) {
-        sorted[i]                = (*blocks)[idx[i]];
+        sorted[i] = (*blocks)[idx[i]];
         idx[m + (size_t) idx[i]] = i;
     }
     for (int32_t k = 0; k < pool->n_ids; k++) {
@@ -246,7 +246,7 @@ static int32_t pool_copy(struct plan_pool *pool, struct raw_block *blocks) {
     int32_t n = 0;
     for (int32_t k = 0; k < pool->n_ids; k++) {
         const struct berth_plan_item *item = &pool->items[pool->ids[k]];
-        pool->block_of[k]                  = item->size > 0 ? n : -1;
+        pool->block_of[k] = item->size > 0 ? n : -1;
         if (item->size > 0) {
             blocks[n++] = (struct raw_block){item->first, item->last, item->size, item->align > 0 ? item->align : 1,
                 item->is_fixed ? item->fixed : BERTH_PLAN_ANY, 0};
@@ -258,7 +258,7 @@ static int32_t pool_copy(struct plan_pool *pool, struct raw_block *blocks) {
 enum ggml_status berth_plan_blocks(struct plan_pool *pool, const struct plan_traits *traits, struct berth_scratch *scratch,
     struct raw_block **blocks, int32_t *n_blocks) {
     *n_blocks = 0;
-    *blocks   = berth_scratch_take(scratch, (size_t) pool->n_ids * sizeof **blocks);
+    *blocks = berth_scratch_take(scratch, (size_t) pool->n_ids * sizeof **blocks);
     if (*blocks == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d items", pool->n_ids);
     }

@@ -14,8 +14,8 @@ struct raw_block {
 static inline uint64_t plan_gcd(uint64_t x, uint64_t y) {
     while (y != 0) {
         uint64_t r = x % y;
-        x          = y;
-        y          = r;
+        x = y;
+        y = r;
     }
     return x;
 }

@@ -26,9 +26,9 @@ static uint64_t end_key(int64_t last) {
 }
 
 static void events_add(struct events *e, uint64_t from, uint64_t to, uint64_t size) {
-    e->key[e->n]     = from;
+    e->key[e->n] = from;
     e->delta[e->n++] = size;
-    e->key[e->n]     = to;
+    e->key[e->n] = to;
     e->delta[e->n++] = 0 - size;
 }
 
@@ -36,8 +36,8 @@ static int32_t find_time(const uint64_t *times, int32_t n, uint64_t key) {
     int32_t lo = 0;
     for (int32_t hi = n; hi - lo > 1;) {
         int32_t mid = lo + (hi - lo) / 2;
-        lo          = times[mid] <= key ? mid : lo;
-        hi          = times[mid] <= key ? hi : mid;
+        lo = times[mid] <= key ? mid : lo;
+        hi = times[mid] <= key ? hi : mid;
     }
     return lo;
 }
@@ -47,8 +47,8 @@ static void events_add_group(struct events *e, const struct plan_pool *pool, con
     int32_t *next, uint64_t *tmp_key, int32_t *tmp_idx) {
     for (int32_t k = 0; k < n; k++) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
-        times[2 * k]                       = plan_time_key(item->first);
-        times[2 * k + 1]                   = end_key(item->last);
+        times[2 * k] = plan_time_key(item->first);
+        times[2 * k + 1] = end_key(item->last);
     }
     berth_plan_sort(times, next, tmp_key, tmp_idx, 2 * n);
     for (int32_t t = 0; t <= 2 * n; t++) {
@@ -56,7 +56,7 @@ static void events_add_group(struct events *e, const struct plan_pool *pool, con
     }
     for (int32_t k = 0; k < n; k++) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
-        int32_t t                          = find_time(times, 2 * n, plan_time_key(item->first));
+        int32_t t = find_time(times, 2 * n, plan_time_key(item->first));
         while (t > 0 && times[t - 1] == times[t]) {
             t--;
         }
@@ -67,26 +67,26 @@ static void events_add_group(struct events *e, const struct plan_pool *pool, con
             }
             while (next[t] != to) { // halve the way for the next one
                 int32_t step = next[t];
-                next[t]      = to;
-                t            = step;
+                next[t] = to;
+                t = step;
             }
             if (to >= 2 * n - 1 || times[to] >= end_key(item->last)) {
                 break;
             }
             events_add(e, times[to], times[to + 1], item->size);
             next[to] = to + 1;
-            t        = to + 1;
+            t = to + 1;
         }
     }
 }
 
 static enum ggml_status loose_live(struct plan_pool *pool) {
-    size_t n                = (size_t) pool->n_ids;
-    size_t cap              = 4 * n;
-    struct events e         = {berth_malloc(2 * cap * sizeof *e.key), berth_malloc(2 * cap * sizeof *e.idx),
-                berth_malloc(cap * sizeof *e.delta), 0, (int32_t) cap};
-    uint64_t *key           = berth_malloc((6 * n + 1) * sizeof *key);
-    int32_t *idx            = berth_malloc((6 * n + 1) * sizeof *idx);
+    size_t n = (size_t) pool->n_ids;
+    size_t cap = 4 * n;
+    struct events e = {berth_malloc(2 * cap * sizeof *e.key), berth_malloc(2 * cap * sizeof *e.idx),
+        berth_malloc(cap * sizeof *e.delta), 0, (int32_t) cap};
+    uint64_t *key = berth_malloc((6 * n + 1) * sizeof *key);
+    int32_t *idx = berth_malloc((6 * n + 1) * sizeof *idx);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (e.key == NULL || e.idx == NULL || e.delta == NULL || key == NULL || idx == NULL) {
         berth_fail(status, "plan: out of memory for the bound of %d items", pool->n_ids);
@@ -100,12 +100,12 @@ static enum ggml_status loose_live(struct plan_pool *pool) {
     berth_plan_sort(key, idx, e.key, e.idx, pool->n_ids);
     for (size_t k = 0; k < n; k++) {
         int32_t alias = pool->items[pool->ids[idx[k]]].alias;
-        key[k]        = alias > 0 ? (uint64_t) alias : UINT32_MAX;
+        key[k] = alias > 0 ? (uint64_t) alias : UINT32_MAX;
     }
     berth_plan_sort(key, idx, e.key, e.idx, pool->n_ids);
     for (int32_t k = 0; k < pool->n_ids;) {
         const struct berth_plan_item *item = &pool->items[pool->ids[idx[k]]];
-        int32_t end                        = k + 1;
+        int32_t end = k + 1;
         while (item->alias > 0 && end < pool->n_ids && key[end] == key[k]) {
             end++;
         }
@@ -124,7 +124,7 @@ static enum ggml_status loose_live(struct plan_pool *pool) {
     for (int32_t k = 0; k < e.n; k++) {
         sum += e.delta[e.idx[k]];
         bool is_settled = k + 1 == e.n || e.key[k + 1] != e.key[k];
-        pool->bound     = is_settled && sum > pool->bound && sum <= (uint64_t) INT64_MAX ? sum : pool->bound;
+        pool->bound = is_settled && sum > pool->bound && sum <= (uint64_t) INT64_MAX ? sum : pool->bound;
     }
 done:
     berth_free(idx);
@@ -144,7 +144,7 @@ static uint64_t top_slack(const struct plan_pool *pool, int32_t s) {
         int32_t i = pool->block_of[k];
         if (i >= 0 && pool->prob.a[i] <= s && s < pool->prob.b[i]) {
             uint64_t slack = (uint64_t) pool->prob.size[i] * pool->unit - pool->items[pool->ids[k]].size;
-            most           = slack > most ? slack : most;
+            most = slack > most ? slack : most;
         }
     }
     return most;
@@ -177,13 +177,13 @@ static int64_t aligned_need(const struct plan_prob *p, int64_t align, int64_t *t
     int64_t sum = 0, most = 0, slack = 0;
     for (int32_t k = 0; k < p->n_sec; k++) {
         sum += total[k];
-        *s   = sum > most ? k : *s;
+        *s = sum > most ? k : *s;
         most = sum > most ? sum : most;
     }
     for (int32_t i = 0; i < p->n; i++) {
         if (p->align[i] % align == 0 && p->a[i] <= *s && *s < p->b[i]) {
             const int64_t pad = (align - p->size[i] % align) % align;
-            slack             = pad > slack ? pad : slack;
+            slack = pad > slack ? pad : slack;
         }
     }
     return most - slack;
@@ -195,7 +195,7 @@ static int64_t aligned_need(const struct plan_prob *p, int64_t align, int64_t *t
 static enum ggml_status raise_by_alignments(struct plan_pool *pool) {
     struct plan_prob *p = &pool->prob;
     int64_t met[N_ALIGNS];
-    int n_met      = 0;
+    int n_met = 0;
     int64_t *total = berth_malloc(((size_t) p->n_sec + 1) * sizeof *total);
     if (total == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the bound of %d blocks", p->n);
@@ -208,12 +208,12 @@ static enum ggml_status raise_by_alignments(struct plan_pool *pool) {
         if (k < n_met) {
             continue;
         }
-        met[n_met++]       = p->align[i];
-        int32_t s          = 0;
+        met[n_met++] = p->align[i];
+        int32_t s = 0;
         const int64_t need = aligned_need(p, p->align[i], total, &s);
         if (need > p->bound && need <= INT64_MAX / (int64_t) pool->unit) {
-            p->bound         = need;
-            pool->bound      = (uint64_t) need * pool->unit;
+            p->bound = need;
+            pool->bound = (uint64_t) need * pool->unit;
             pool->bound_step = section_step(pool, s);
         }
     }
@@ -223,8 +223,8 @@ static enum ggml_status raise_by_alignments(struct plan_pool *pool) {
 
 enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
     struct plan_prob *p = &pool->prob;
-    pool->bound         = 0;
-    pool->bound_step    = 0;
+    pool->bound = 0;
+    pool->bound_step = 0;
     if (p->n == 0) {
         return GGML_STATUS_SUCCESS;
     }
@@ -260,7 +260,7 @@ enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
             p->bound = at + p->size[i];
             if (p->bound <= INT64_MAX / (int64_t) pool->unit) {
                 uint64_t end = (uint64_t) p->bound * pool->unit - pool->least_end;
-                pool->bound  = end > pool->bound ? end : pool->bound;
+                pool->bound = end > pool->bound ? end : pool->bound;
             }
             i_top = i;
         }

@@ -17,8 +17,8 @@ struct tops {
 
 static uint64_t tops_ask(const struct tops *t, size_t lo, size_t hi) {
     uint64_t most = 0;
-    size_t l      = lo + t->n;
-    size_t h      = hi + t->n;
+    size_t l = lo + t->n;
+    size_t h = hi + t->n;
     for (size_t x = l, y = h; x < y; x /= 2, y /= 2) {
         if (x & 1) {
             most = t->most[x] > most ? t->most[x] : most;
@@ -82,13 +82,13 @@ enum order_key { BY_ALIAS, BY_OFFSET, BY_POOL };
 
 static bool order_init(struct order *o, int64_t n) {
     const size_t each = 2 * (sizeof *o->key + sizeof *o->idx);
-    o->n              = 0;
-    o->key            = berth_malloc((size_t) n * each);
+    o->n = 0;
+    o->key = berth_malloc((size_t) n * each);
     if (o->key == NULL) {
         return false;
     }
     o->tmp_key = o->key + n;
-    o->idx     = (int32_t *) (o->tmp_key + n);
+    o->idx = (int32_t *) (o->tmp_key + n);
     o->tmp_idx = o->idx + n;
     return true;
 }
@@ -100,7 +100,7 @@ static void order_fini(struct order *o) {
 static void order_sort(struct order *o, const struct spot *spots, enum order_key by) {
     for (int32_t k = 0; k < o->n; k++) {
         const struct spot *x = &spots[o->idx[k]];
-        o->key[k]            = by == BY_OFFSET ? x->off : (uint64_t) ((int64_t) (by == BY_POOL ? x->pool : x->alias) - INT32_MIN);
+        o->key[k] = by == BY_OFFSET ? x->off : (uint64_t) ((int64_t) (by == BY_POOL ? x->pool : x->alias) - INT32_MIN);
     }
     berth_plan_sort(o->key, o->idx, o->tmp_key, o->tmp_idx, o->n);
 }
@@ -108,7 +108,7 @@ static void order_sort(struct order *o, const struct spot *spots, enum order_key
 // The steps at which something begins or ends, each once.
 static size_t times_sort(struct order *o, const struct spot *spots, const int32_t *idx, int32_t n) {
     for (int32_t k = 0; k < n; k++) {
-        o->key[2 * k]     = (uint64_t) spots[idx[k]].first ^ (uint64_t) INT64_MIN; // so that negative ones come first
+        o->key[2 * k] = (uint64_t) spots[idx[k]].first ^ (uint64_t) INT64_MIN; // so that negative ones come first
         o->key[2 * k + 1] = (uint64_t) spots[idx[k]].last ^ (uint64_t) INT64_MIN;
     }
     memset(o->idx, 0, (size_t) n * 2 * sizeof *o->idx); // nobody asks where they came from
@@ -124,10 +124,10 @@ static size_t times_sort(struct order *o, const struct spot *spots, const int32_
 
 static size_t time_index(const uint64_t *t, size_t n, int64_t step) {
     const uint64_t x = (uint64_t) step ^ (uint64_t) INT64_MIN;
-    size_t lo        = 0;
+    size_t lo = 0;
     while (n > 1) {
         size_t half = n / 2;
-        lo          = t[lo + half] <= x ? lo + half : lo;
+        lo = t[lo + half] <= x ? lo + half : lo;
         n -= half;
     }
     return lo;
@@ -145,7 +145,7 @@ static int64_t sweep_pool(const struct spot *spots, const int32_t *idx, int32_t 
         return -2;
     }
     struct tops tops = {.n = times_sort(&times, spots, idx, n)};
-    tops.over        = berth_calloc(4 * tops.n, sizeof *tops.over);
+    tops.over = berth_calloc(4 * tops.n, sizeof *tops.over);
     if (tops.over == NULL) {
         order_fini(&times);
         return -2;
@@ -245,8 +245,8 @@ enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n
             return tell(fault, kind, i, -1);
         }
     }
-    struct order o          = {0};
-    struct spot *spots      = berth_malloc((size_t) n * sizeof *spots);
+    struct order o = {0};
+    struct spot *spots = berth_malloc((size_t) n * sizeof *spots);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     int64_t i = -2, j = -1;
     if (spots == NULL || !order_init(&o, n)) {
@@ -296,16 +296,16 @@ bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off) {
             return false;
         }
     }
-    struct order o     = {0};
+    struct order o = {0};
     struct spot *spots = berth_malloc((size_t) p->n * sizeof *spots);
-    bool ok            = true;
+    bool ok = true;
     if (spots != NULL && order_init(&o, p->n)) {
         for (; o.n < p->n; o.n++) {
             const int32_t i = o.n;
             // Fixed blocks at one offset are of one alias group; others would have been refused.
             int32_t group = p->fixed != NULL && p->fixed[i] >= 0 ? 0 : -1;
-            spots[i]      = (struct spot){(uint64_t) off[i], (uint64_t) p->size[i], p->a[i], p->b[i] - 1, 0, group};
-            o.idx[i]      = i;
+            spots[i] = (struct spot){(uint64_t) off[i], (uint64_t) p->size[i], p->a[i], p->b[i] - 1, 0, group};
+            o.idx[i] = i;
         }
         ok = sweep(spots, &o) < 0; // out of memory proves nothing
     }

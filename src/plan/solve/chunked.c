@@ -25,7 +25,7 @@ struct chunked {
 // How far the chunks are used, summed.
 static int64_t total_used(struct chunked *c, const int64_t *off) {
     const struct plan_prob *p = c->p;
-    int64_t sum               = 0;
+    int64_t sum = 0;
     memset(c->used, 0, ((size_t) p->n + 1) * sizeof *c->used);
     for (int32_t i = 0; i < p->n; i++) {
         const int64_t k = off[i] / p->chunk, end = off[i] % p->chunk + p->size[i];
@@ -61,9 +61,9 @@ static int64_t gap_end(const struct plan_prob *p, int64_t at, int64_t end) {
 
 static struct choice best_place(const struct chunked *c, int32_t n_placed, int32_t i) {
     const struct plan_prob *p = c->p;
-    struct choice best        = {.at = -1};
-    const int64_t limit       = PLAN_NO_CAP - p->size[i];
-    int64_t at                = 0;
+    struct choice best = {.at = -1};
+    const int64_t limit = PLAN_NO_CAP - p->size[i];
+    int64_t at = 0;
     for (int32_t k = 0; k < n_placed && at >= 0; k++) {
         const int32_t j = c->placed[k];
         if (p->b[j] <= p->a[i] || p->b[i] <= p->a[j] || c->plan[j] + p->size[j] <= at) {
@@ -94,7 +94,7 @@ static int64_t place_all(struct chunked *c, int64_t target) {
     int64_t sum = 0;
     memset(c->used, 0, ((size_t) c->p->n + 1) * sizeof *c->used);
     for (int32_t o = 0; o < c->p->n; o++) {
-        const int32_t i          = c->order[o];
+        const int32_t i = c->order[o];
         const struct choice best = best_place(c, o, i);
         sum += best.adds;
         if (best.at < 0 || sum > target) {
@@ -104,7 +104,7 @@ static int64_t place_all(struct chunked *c, int64_t target) {
             c->used[best.at / c->p->chunk] += best.adds;
         }
         c->plan[i] = best.at;
-        int32_t k  = o;
+        int32_t k = o;
         for (; k > 0 && c->plan[c->placed[k - 1]] > best.at; k--) {
             c->placed[k] = c->placed[k - 1];
         }
@@ -138,7 +138,7 @@ static uint64_t key_of(const struct chunked *c, enum order by, int32_t i) {
 static void order_by(struct chunked *c, enum order by, uint64_t *key, int32_t *spare) {
     for (int32_t i = 0; i < c->p->n; i++) {
         c->order[i] = i;
-        key[i]      = ~(uint64_t) c->p->size[i];
+        key[i] = ~(uint64_t) c->p->size[i];
     }
     if (by != BY_FIRST) { // those that come at once come in the caller's order
         berth_plan_sort(key, c->order, key + c->p->n, spare, c->p->n);
@@ -152,7 +152,7 @@ static void order_by(struct chunked *c, enum order by, uint64_t *key, int32_t *s
 // Two blocks of the order change places, again and again.
 static void exchange(struct chunked *c, const struct plan_goal *g, struct plan_state *s, int64_t last) {
     const int32_t n = c->p->n;
-    int64_t tries   = (int64_t) n * TRIES_PER_BLOCK; // a few blocks have few orders
+    int64_t tries = (int64_t) n * TRIES_PER_BLOCK; // a few blocks have few orders
     uint64_t random = g->seed;
     if (g->deadline_us <= 0 && tries > FAST_WORK / ((int64_t) n * n)) {
         tries = FAST_WORK / ((int64_t) n * n);
@@ -161,11 +161,11 @@ static void exchange(struct chunked *c, const struct plan_goal *g, struct plan_s
         if (g->deadline_us > 0 && plan_now_us(g->work) >= g->deadline_us) {
             break;
         }
-        random          = random * 6364136223846793005u + 1442695040888963407u;
+        random = random * 6364136223846793005u + 1442695040888963407u;
         const int32_t x = (int32_t) ((random >> 33) % (uint64_t) n), y = (int32_t) ((random >> 13) % (uint64_t) n);
         const int32_t was = c->order[x];
-        c->order[x]       = c->order[y];
-        c->order[y]       = was;
+        c->order[x] = c->order[y];
+        c->order[y] = was;
         plan_work_add(g->work, plan_work_place(n));
         const int64_t sum = place_all(c, last);
         if (sum == PLAN_NO_CAP) {
@@ -179,14 +179,14 @@ static void exchange(struct chunked *c, const struct plan_goal *g, struct plan_s
 }
 
 static void improve(struct chunked *c, const struct plan_goal *g, struct plan_state *s, uint64_t *key, int32_t *spare) {
-    enum order best  = BY_FIRST;
+    enum order best = BY_FIRST;
     int64_t best_sum = PLAN_NO_CAP;
     for (int by = 0; by < N_ORDERS && !plan_is_done(s, g); by++) {
         order_by(c, (enum order) by, key, spare);
         const int64_t sum = place_all(c, PLAN_NO_CAP - 1);
         if (sum < best_sum) {
             best_sum = sum;
-            best     = (enum order) by;
+            best = (enum order) by;
         }
         keep_better(c, s, sum);
     }
@@ -202,11 +202,11 @@ enum ggml_status berth_plan_chunked(const struct plan_prob *p, const struct plan
         return GGML_STATUS_SUCCESS;
     }
     int64_t *longs = berth_malloc((5 * n + 1) * sizeof *longs);
-    int32_t *ints  = berth_malloc(3 * n * sizeof *ints);
-    bool ok        = longs != NULL && ints != NULL;
+    int32_t *ints = berth_malloc(3 * n * sizeof *ints);
+    bool ok = longs != NULL && ints != NULL;
     if (ok) {
         struct chunked c = {.p = p, .order = ints, .placed = ints + n, .plan = longs, .most = longs + n, .used = longs + 2 * n};
-        ok               = berth_plan_life_max(p, c.most);
+        ok = berth_plan_life_max(p, c.most);
         if (ok) {
             s->peak = total_used(&c, s->off);
             improve(&c, g, s, (uint64_t *) (longs + 3 * n + 1), ints + 2 * n);

@@ -33,7 +33,7 @@ static int64_t lowest_aligned(const struct plan_prob *p, int32_t i, int64_t leve
 int64_t berth_plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit) {
     int64_t at = lowest_aligned(p, i, level, limit);
     for (int32_t f = 0; at >= 0 && f < p->n_fixed; f++) {
-        int32_t x   = p->fixed_ids[f];
+        int32_t x = p->fixed_ids[f];
         int64_t end = p->fixed[x] + p->size[x];
         if (x == i || end <= at || p->b[x] <= p->a[i] || p->b[i] <= p->a[x]) {
             continue;
@@ -56,11 +56,11 @@ static uint64_t random_below(uint64_t *state, uint64_t below) {
 }
 
 enum ggml_status berth_plan_search_constrained(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
-    size_t n                = (size_t) p->n;
-    int32_t *order          = berth_malloc(2 * n * sizeof *order);
-    uint64_t *key           = berth_malloc(2 * n * sizeof *key);
+    size_t n = (size_t) p->n;
+    int32_t *order = berth_malloc(2 * n * sizeof *order);
+    uint64_t *key = berth_malloc(2 * n * sizeof *key);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    struct plan_goal half   = *g;
+    struct plan_goal half = *g;
     half.deadline_us -= (g->deadline_us - plan_now_us(g->work)) / 2;
     if (order == NULL || key == NULL) {
         berth_fail(status, "plan: out of memory for the search over %d blocks", p->n);
@@ -68,18 +68,18 @@ enum ggml_status berth_plan_search_constrained(const struct plan_prob *p, const 
     }
     status = GGML_STATUS_SUCCESS;
     berth_plan_exhaust(p, &half, INT64_MAX, s);
-    int32_t n_order   = berth_plan_order_by_size(p, order, order + n, key);
+    int32_t n_order = berth_plan_order_by_size(p, order, order + n, key);
     int64_t last_peak = INT64_MAX; // of the order as it is
-    uint64_t random   = g->seed;
+    uint64_t random = g->seed;
     for (int64_t tries = (int64_t) n_order * TRIES_PER_BLOCK; tries > 0 && n_order > 1 && !plan_is_done(s, g); tries--) {
         if (plan_is_over(g->deadline_us, g->work, g->watch)) {
             break;
         }
-        int32_t x    = (int32_t) random_below(&random, (uint64_t) n_order);
-        int32_t y    = (int32_t) random_below(&random, (uint64_t) n_order);
+        int32_t x = (int32_t) random_below(&random, (uint64_t) n_order);
+        int32_t y = (int32_t) random_below(&random, (uint64_t) n_order);
         int32_t swap = order[x];
-        order[x]     = order[y];
-        order[y]     = swap;
+        order[x] = order[y];
+        order[y] = swap;
         plan_work_add(g->work, plan_work_place(n_order));
         int64_t peak = berth_plan_place_in_order(p, order, n_order, last_peak, order + n, s->spare);
         if (peak >= 0) {

@@ -28,8 +28,8 @@ struct core {
 // Splits the blocks at a total of at least least: core by rising number, others by falling (total, size).
 static void core_split(struct core *c, int64_t least) {
     const struct plan_prob *p = c->p;
-    int32_t n_others          = 0;
-    c->n_core                 = 0;
+    int32_t n_others = 0;
+    c->n_core = 0;
     for (int32_t i = 0; i < p->n; i++) {
         if (c->most[i] >= least) {
             c->ids[c->n_core++] = i;
@@ -57,20 +57,20 @@ static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
         enum exact_preorder preorder;
     } members[] = {
         {EXACT_TIGHTEST, EXACT_TWA}, {EXACT_TIGHTEST, EXACT_TAW}, {EXACT_NARROWEST, EXACT_TWA}, {EXACT_LOWEST, EXACT_WAT}};
-    const int64_t new_us     = berth_exact_pairs(sub) / 1000 * EXACT_PAIR_NS;
-    const bool is_dear       = new_us > c->goal->deadline_us - plan_now_us(c->goal->work);
-    struct exact *x          = is_dear ? NULL : berth_exact_new(sub);
+    const int64_t new_us = berth_exact_pairs(sub) / 1000 * EXACT_PAIR_NS;
+    const bool is_dear = new_us > c->goal->deadline_us - plan_now_us(c->goal->work);
+    struct exact *x = is_dear ? NULL : berth_exact_new(sub);
     enum exact_answer answer = EXACT_UNKNOWN;
     plan_work_add(c->goal->work, is_dear ? 0 : new_us * 1000);
     for (int m = 0; x != NULL && m < 4 && answer == EXACT_UNKNOWN; m++) {
         struct exact_ask ask = {.cap = c->cap,
-            .preorder                = members[m].preorder,
-            .valley                  = members[m].valley,
-            .rules                   = EXACT_ALL,
-            .max_nodes               = (int64_t) sub->n * ROUND_NODES + 100,
-            .deadline_us             = c->goal->deadline_us,
-            .work                    = c->goal->work,
-            .watch                   = c->goal->watch};
+            .preorder = members[m].preorder,
+            .valley = members[m].valley,
+            .rules = EXACT_ALL,
+            .max_nodes = (int64_t) sub->n * ROUND_NODES + 100,
+            .deadline_us = c->goal->deadline_us,
+            .work = c->goal->work,
+            .watch = c->goal->watch};
         int64_t next;
         bool is_late;
         answer = berth_exact_ask(x, &ask, c->core_off, &next, &c->state->n_nodes, &is_late);
@@ -85,9 +85,9 @@ static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
 // Places the others around the core. The peak, -1: no room, -2: out of memory.
 static int64_t core_complete(struct core *c) {
     const struct plan_prob *p = c->p;
-    size_t n                  = (size_t) p->n;
-    struct plan_prob whole    = *p;
-    whole.fixed               = berth_malloc(n * sizeof *whole.fixed);
+    size_t n = (size_t) p->n;
+    struct plan_prob whole = *p;
+    whole.fixed = berth_malloc(n * sizeof *whole.fixed);
     if (whole.fixed == NULL) {
         return -2;
     }
@@ -95,8 +95,8 @@ static int64_t core_complete(struct core *c) {
         whole.fixed[i] = -1;
     }
     for (int32_t k = 0; k < c->n_core; k++) {
-        c->scratch[k]          = c->ids[k];
-        c->key[k]              = (uint64_t) c->core_off[k];
+        c->scratch[k] = c->ids[k];
+        c->key[k] = (uint64_t) c->core_off[k];
         whole.fixed[c->ids[k]] = c->core_off[k];
     }
     berth_plan_sort(c->key, c->scratch, c->key + n, c->scratch + n, c->n_core);
@@ -110,7 +110,7 @@ static int64_t core_complete(struct core *c) {
 
 static enum ggml_status core_run(struct core *c, int32_t limit) {
     static const double parts[] = {0.95, 0.8, 0.6, 0.4};
-    int32_t last                = 0;
+    int32_t last = 0;
     for (size_t k = 0; k < sizeof parts / sizeof parts[0] && !plan_is_over(c->goal->deadline_us, c->goal->work, c->goal->watch);
          k++) {
         core_split(c, (int64_t) ((double) c->p->bound * parts[k]));
@@ -144,16 +144,16 @@ static enum ggml_status core_run(struct core *c, int32_t limit) {
 
 enum ggml_status berth_plan_critical(
     const struct plan_prob *p, int64_t cap, int32_t limit, const struct plan_goal *g, struct plan_state *s) {
-    size_t n                = (size_t) p->n;
-    struct core c           = {.p = p, .cap = cap, .goal = g, .state = s};
-    c.most                  = berth_malloc(2 * n * sizeof *c.most);
-    c.ids                   = berth_malloc(3 * n * sizeof *c.ids);
-    c.key                   = berth_malloc(2 * n * sizeof *c.key);
+    size_t n = (size_t) p->n;
+    struct core c = {.p = p, .cap = cap, .goal = g, .state = s};
+    c.most = berth_malloc(2 * n * sizeof *c.most);
+    c.ids = berth_malloc(3 * n * sizeof *c.ids);
+    c.key = berth_malloc(2 * n * sizeof *c.key);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (c.most != NULL && c.ids != NULL && c.key != NULL && berth_plan_life_max(p, c.most)) {
         c.core_off = c.most + n;
-        c.scratch  = c.ids + n;
-        status     = core_run(&c, limit);
+        c.scratch = c.ids + n;
+        status = core_run(&c, limit);
     }
     berth_free(c.key);
     berth_free(c.ids);

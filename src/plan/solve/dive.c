@@ -18,8 +18,8 @@
 
 // Recomputes node x of the tree of what is left: most[x] = more[x] + the larger of its children.
 static void left_pull(struct plan_dive *d, int32_t x) {
-    int64_t l       = d->left_most[2 * x];
-    int64_t r       = d->left_most[2 * x + 1];
+    int64_t l = d->left_most[2 * x];
+    int64_t r = d->left_most[2 * x + 1];
     d->left_most[x] = (l > r ? l : r) + d->left_more[x];
 }
 
@@ -56,7 +56,7 @@ static void left_find(const struct plan_dive *d, int32_t node, int32_t first, in
     }
     if (n == 1) {
         *most = d->left_most[node] + above;
-        *at   = first;
+        *at = first;
         return;
     }
     above += d->left_more[node];
@@ -90,7 +90,7 @@ static bool left_plant(struct plan_dive *d) {
 // The block for a valley: one that serves the section with the most left to place, if there is one.
 static int32_t aimed_query(const struct plan_dive *d, int32_t lo, int32_t hi, int64_t wall, int64_t target, int *in) {
     int64_t most = -1;
-    int32_t at   = -1;
+    int32_t at = -1;
     left_find(d, 1, 0, d->left_n, lo, hi, 0, &most, &at);
     int32_t r = berth_dive_query(d, lo, hi, at, in);
     if (r != DIVE_PLACED) {
@@ -104,20 +104,20 @@ static int32_t aimed_query(const struct plan_dive *d, int32_t lo, int32_t hi, in
 
 // One dive with the ranks as they are. Peak or -1.
 static int64_t dive_fill(struct plan_dive *d, bool is_aimed, int64_t target, int64_t *off) {
-    const struct plan_prob *p            = d->p;
-    const bool is_odd                    = plan_prob_is_constrained(p);
-    struct dive_segment *left            = d->row;                // left[-1] is the left neighbour
-    struct dive_segment *right           = d->row + p->n_sec + 2; // right[0] is the right neighbour
-    struct dive_segment *const left_end  = left;
+    const struct plan_prob *p = d->p;
+    const bool is_odd = plan_prob_is_constrained(p);
+    struct dive_segment *left = d->row;                 // left[-1] is the left neighbour
+    struct dive_segment *right = d->row + p->n_sec + 2; // right[0] is the right neighbour
+    struct dive_segment *const left_end = left;
     struct dive_segment *const right_end = right;
-    struct dive_segment cur              = {0, 0};
-    int32_t hi                           = p->n_sec; // end of cur
-    int64_t peak                         = 0;
-    int32_t n_left                       = d->n_free;
+    struct dive_segment cur = {0, 0};
+    int32_t hi = p->n_sec; // end of cur
+    int64_t peak = 0;
+    int32_t n_left = d->n_free;
     for (int32_t f = 0; f < p->n_fixed; f++) {
         int32_t i = p->fixed_ids[f];
-        off[i]    = p->fixed[i];
-        peak      = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
+        off[i] = p->fixed[i];
+        peak = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
     }
     if (peak > target) {
         return -1;
@@ -127,14 +127,14 @@ static int64_t dive_fill(struct plan_dive *d, bool is_aimed, int64_t target, int
         int64_t wall_r = right < right_end ? right[0].level : INT64_MAX;
         if (wall_r < cur.level) {
             *left++ = cur;
-            cur     = *right++;
-            hi      = right < right_end ? right[0].lo : p->n_sec;
+            cur = *right++;
+            hi = right < right_end ? right[0].lo : p->n_sec;
             continue;
         }
         if (wall_l < cur.level) {
             *--right = cur;
-            hi       = cur.lo;
-            cur      = *--left;
+            hi = cur.lo;
+            cur = *--left;
             continue;
         }
         if (wall_r == cur.level) {
@@ -147,9 +147,9 @@ static int64_t dive_fill(struct plan_dive *d, bool is_aimed, int64_t target, int
         if (wall_l == cur.level || wall_r == cur.level) {
             continue;
         }
-        int k        = 0;
+        int k = 0;
         int64_t wall = wall_l < wall_r ? wall_l : wall_r;
-        int32_t r    = is_aimed ? aimed_query(d, cur.lo, hi, wall, target, &k) : berth_dive_query(d, cur.lo, hi, -1, &k);
+        int32_t r = is_aimed ? aimed_query(d, cur.lo, hi, wall, target, &k) : berth_dive_query(d, cur.lo, hi, -1, &k);
         if (r == DIVE_PLACED) {
             cur.level = wall;
             continue;
@@ -158,30 +158,30 @@ static int64_t dive_fill(struct plan_dive *d, bool is_aimed, int64_t target, int
             return -1;
         }
         int32_t slot = d->by_rank[r];
-        int32_t i    = d->block[slot];
-        int64_t at   = is_odd ? berth_plan_lowest_at(p, i, cur.level, target) : cur.level;
+        int32_t i = d->block[slot];
+        int64_t at = is_odd ? berth_plan_lowest_at(p, i, cur.level, target) : cur.level;
         if (at < 0 || p->size[i] > target - at) {
             return -1;
         }
-        off[i]      = at;
+        off[i] = at;
         int64_t top = at + p->size[i];
-        peak        = top > peak ? top : peak;
+        peak = top > peak ? top : peak;
         n_left--;
         if (is_aimed) {
             left_take(d, p->a[i], p->b[i], p->size[i]);
         }
         berth_dive_remove(d, &d->classes[k], slot);
         struct dive_segment placed = {top, p->a[i]};
-        int32_t b                  = p->b[i];
+        int32_t b = p->b[i];
         if (cur.lo < placed.lo) {
             if (b < hi) {
                 *--right = (struct dive_segment){cur.level, b};
             }
             *--right = placed;
-            hi       = placed.lo;
+            hi = placed.lo;
         } else if (b < hi) {
             *left++ = placed;
-            cur.lo  = b;
+            cur.lo = b;
         } else {
             cur = placed;
         }

@@ -23,14 +23,14 @@ static struct dive_class width_class_make(int number, int32_t n) {
     if (number < DIVE_FINE_FROM) {
         return (struct dive_class){.w_min = 1 << number, .w_max = (2 << number) - 1, .shift = number, .n = n};
     }
-    int k       = DIVE_FINE_FROM + (number - DIVE_FINE_FROM) / DIVE_FINE;
+    int k = DIVE_FINE_FROM + (number - DIVE_FINE_FROM) / DIVE_FINE;
     int32_t sub = DIVE_FINE + (number - DIVE_FINE_FROM) % DIVE_FINE;
     return (struct dive_class){
 
         .w_min = sub << (k - DIVE_FINE_BITS),
         .w_max = (int32_t) (((int64_t) (sub + 1) << (k - DIVE_FINE_BITS)) - 1),
         .shift = k - DIVE_FINE_BITS,
-        .n     = n};
+        .n = n};
 }
 
 void berth_plan_dive_free(struct plan_dive *d) {
@@ -54,21 +54,21 @@ static void dive_fill_slots(struct plan_dive *d) {
     for (int k = 0; k < d->n_classes; k++) {
         at[width_class_of(d->classes[k].w_min)] = d->classes[k].slot;
         for (int32_t i = d->classes[k].slot + d->classes[k].n; i < d->classes[k].slot + d->classes[k].n_leaves * LEAF; i++) {
-            d->block[i]  = -1;
+            d->block[i] = -1;
             d->slot_a[i] = INT32_MAX;
             d->slot_b[i] = INT32_MAX;
         }
     }
     for (int32_t i = 0; i < p->n; i++) {
-        int32_t slot    = at[width_class_of(p->b[i] - p->a[i])]++;
-        d->block[slot]  = i;
+        int32_t slot = at[width_class_of(p->b[i] - p->a[i])]++;
+        d->block[slot] = i;
         d->slot_a[slot] = p->a[i];
         d->slot_b[slot] = p->b[i];
     }
     for (int k = 0; k < d->n_classes; k++) {
         struct dive_class *c = &d->classes[k];
-        int32_t n_cells      = (p->n_sec >> c->shift) + 2;
-        int32_t i            = 0;
+        int32_t n_cells = (p->n_sec >> c->shift) + 2;
+        int32_t i = 0;
         for (int32_t cell = 0; cell < n_cells; cell++) {
             while (i < c->n && d->slot_a[c->slot + i] < (int64_t) cell << c->shift) {
                 i++;
@@ -83,7 +83,7 @@ struct plan_dive *berth_plan_dive_new(const struct plan_prob *p) {
     if (d == NULL) {
         return NULL;
     }
-    d->p                        = p;
+    d->p = p;
     int32_t count[DIVE_CLASSES] = {0};
     for (int32_t i = 0; i < p->n; i++) {
         count[width_class_of(p->b[i] - p->a[i])]++;
@@ -96,10 +96,10 @@ struct plan_dive *berth_plan_dive_new(const struct plan_prob *p) {
             continue;
         }
         struct dive_class *c = &d->classes[d->n_classes++];
-        *c                   = width_class_make(k, count[k]);
-        c->slot              = d->n_slots;
-        c->n_leaves          = (c->n + LEAF - 1) / LEAF;
-        c->pow2              = 1;
+        *c = width_class_make(k, count[k]);
+        c->slot = d->n_slots;
+        c->n_leaves = (c->n + LEAF - 1) / LEAF;
+        c->pow2 = 1;
         while (c->pow2 < c->n_leaves) {
             c->pow2 *= 2;
         }
@@ -107,25 +107,25 @@ struct plan_dive *berth_plan_dive_new(const struct plan_prob *p) {
         n_nodes += (size_t) 2 * c->pow2;
         n_cells += (size_t) (p->n_sec >> c->shift) + 2;
     }
-    size_t n  = (size_t) p->n;
+    size_t n = (size_t) p->n;
     size_t ns = (size_t) d->n_slots;
-    d->block  = berth_malloc((4 * ns + 2 * n) * sizeof(int32_t));
-    d->nodes  = berth_malloc(n_nodes * sizeof *d->nodes);
-    d->cells  = berth_malloc(n_cells * sizeof *d->cells);
-    d->key    = berth_malloc(2 * n * sizeof *d->key);
-    d->row    = berth_malloc(((size_t) p->n_sec + 2) * sizeof *d->row);
+    d->block = berth_malloc((4 * ns + 2 * n) * sizeof(int32_t));
+    d->nodes = berth_malloc(n_nodes * sizeof *d->nodes);
+    d->cells = berth_malloc(n_cells * sizeof *d->cells);
+    d->key = berth_malloc(2 * n * sizeof *d->key);
+    d->row = berth_malloc(((size_t) p->n_sec + 2) * sizeof *d->row);
     if (d->block == NULL || d->nodes == NULL || d->cells == NULL || d->key == NULL || d->row == NULL) {
         berth_plan_dive_free(d);
         return NULL;
     }
-    d->slot_a  = d->block + ns;
-    d->slot_b  = d->slot_a + ns;
-    d->rank    = d->slot_b + ns;
+    d->slot_a = d->block + ns;
+    d->slot_b = d->slot_a + ns;
+    d->rank = d->slot_b + ns;
     d->by_rank = d->rank + ns;
     d->tmp_idx = d->by_rank + n;
     d->tmp_key = d->key + n;
-    n_nodes    = 0;
-    n_cells    = 0;
+    n_nodes = 0;
+    n_cells = 0;
     for (int k = 0; k < d->n_classes; k++) {
         d->classes[k].tree = d->nodes + n_nodes;
         d->classes[k].cell = d->cells + n_cells;
@@ -138,9 +138,9 @@ struct plan_dive *berth_plan_dive_new(const struct plan_prob *p) {
 
 static uint64_t priority_key(const struct plan_dive *d, enum plan_priority priority, int32_t i) {
     const struct plan_prob *p = d->p;
-    double w                  = p->b[i] - p->a[i];
-    double z                  = (double) p->size[i];
-    double t                  = d->life_max != NULL ? (double) d->life_max[i] : 1;
+    double w = p->b[i] - p->a[i];
+    double z = (double) p->size[i];
+    double t = d->life_max != NULL ? (double) d->life_max[i] : 1;
     switch (priority) {
         case PLAN_TWA: return plan_coarse(t, 19) << 38 | plan_coarse(w, 14) << 17 | plan_coarse(w * z, 10);
         case PLAN_TAW: return plan_coarse(t, 19) << 38 | plan_coarse(w * z, 24) << 7 | plan_coarse(w, 0);
@@ -153,14 +153,14 @@ static uint64_t priority_key(const struct plan_dive *d, enum plan_priority prior
 
 void berth_dive_rank(struct plan_dive *d, enum plan_priority priority) {
     const struct plan_prob *p = d->p;
-    int32_t n                 = 0;
+    int32_t n = 0;
     for (int32_t slot = 0; slot < d->n_slots; slot++) {
-        d->rank[slot]   = DIVE_PLACED;
+        d->rank[slot] = DIVE_PLACED;
         d->slot_b[slot] = INT32_MAX;
         if (d->block[slot] >= 0 && (p->fixed == NULL || p->fixed[d->block[slot]] < 0)) {
             d->slot_b[slot] = p->b[d->block[slot]];
-            d->key[n]       = ~priority_key(d, priority, d->block[slot]);
-            d->by_rank[n]   = slot;
+            d->key[n] = ~priority_key(d, priority, d->block[slot]);
+            d->by_rank[n] = slot;
             n++;
         }
     }
@@ -174,11 +174,11 @@ void berth_dive_rank(struct plan_dive *d, enum plan_priority priority) {
 static struct dive_node leaf_sum(const struct plan_dive *d, int32_t slot) {
     const int32_t *rank = d->rank + slot;
     const int32_t *ends = d->slot_b + slot;
-    int32_t least_b     = INT32_MAX;
-    int32_t best        = DIVE_PLACED;
+    int32_t least_b = INT32_MAX;
+    int32_t best = DIVE_PLACED;
     for (int i = 0; i < LEAF; i++) {
         least_b = ends[i] < least_b ? ends[i] : least_b;
-        best    = rank[i] < best ? rank[i] : best;
+        best = rank[i] < best ? rank[i] : best;
     }
     return (struct dive_node){least_b, best};
 }
@@ -200,9 +200,9 @@ void berth_dive_plant(struct plan_dive *d) {
 }
 
 void berth_dive_remove(struct plan_dive *d, struct dive_class *c, int32_t slot) {
-    d->rank[slot]           = DIVE_PLACED;
-    d->slot_b[slot]         = INT32_MAX;
-    int32_t leaf            = (slot - c->slot) / LEAF;
+    d->rank[slot] = DIVE_PLACED;
+    d->slot_b[slot] = INT32_MAX;
+    int32_t leaf = (slot - c->slot) / LEAF;
     c->tree[c->pow2 + leaf] = leaf_sum(d, c->slot + leaf * LEAF);
     for (int32_t i = (c->pow2 + leaf) / 2; i > 0; i /= 2) {
         struct dive_node sum = node_sum(c->tree[2 * i], c->tree[2 * i + 1]);
@@ -222,19 +222,19 @@ struct query {
 };
 
 static void query_leaf(const struct plan_dive *d, const struct dive_class *c, int32_t leaf, struct query *q) {
-    const int32_t slot  = c->slot + leaf * LEAF;
+    const int32_t slot = c->slot + leaf * LEAF;
     const int32_t *rank = d->rank + slot;
-    const int32_t *a    = d->slot_a + slot;
-    const int32_t *b    = d->slot_b + slot;
+    const int32_t *a = d->slot_a + slot;
+    const int32_t *b = d->slot_b + slot;
     const int32_t a_max = q->cover < 0 ? INT32_MAX : q->cover;
     const int32_t a_min = q->lo;
     const int32_t b_min = q->cover;
     const int32_t b_max = q->hi;
-    int32_t best        = q->best;
+    int32_t best = q->best;
     for (int i = 0; i < LEAF; i++) {
         int32_t is_in = -((a[i] >= a_min) & (a[i] <= a_max) & (b[i] > b_min) & (b[i] <= b_max));
-        int32_t r     = (rank[i] & is_in) | (DIVE_PLACED & ~is_in);
-        best          = r < best ? r : best;
+        int32_t r = (rank[i] & is_in) | (DIVE_PLACED & ~is_in);
+        best = r < best ? r : best;
     }
     q->best = best;
 }
@@ -268,16 +268,16 @@ int32_t berth_dive_query(const struct plan_dive *d, int32_t lo, int32_t hi, int3
         }
         // first sections in question: those of blocks that may end inside and, if asked, cover
         int32_t least = cover < 0 || cover - lo < c->w_max ? lo : cover - c->w_max + 1;
-        int32_t most  = cover < 0 || cover > hi - c->w_min ? hi - c->w_min : cover;
-        int32_t from  = c->cell[least >> c->shift];
-        int32_t to    = most >= least ? c->cell[(most >> c->shift) + 1] : from;
+        int32_t most = cover < 0 || cover > hi - c->w_min ? hi - c->w_min : cover;
+        int32_t from = c->cell[least >> c->shift];
+        int32_t to = most >= least ? c->cell[(most >> c->shift) + 1] : from;
         if (from == to) {
             continue;
         }
         int32_t before = q.best;
-        q.from         = from / LEAF;
-        q.to           = (to - 1) / LEAF + 1;
-        q.surely_a     = hi - c->w_max;
+        q.from = from / LEAF;
+        q.to = (to - 1) / LEAF + 1;
+        q.surely_a = hi - c->w_max;
         if (q.to - q.from <= 3) {
             for (int32_t leaf = q.from; leaf < q.to; leaf++) {
                 const struct dive_node *sum = &c->tree[c->pow2 + leaf];

@@ -29,7 +29,7 @@
 
 static void sort_part(struct exact *x, const struct exact_part *part) {
     const struct plan_prob *p = x->p;
-    int32_t *list             = x->lists + part->list;
+    int32_t *list = x->lists + part->list;
     for (int32_t k = 0; k < part->n; k++) {
         int32_t i = list[k];
         int64_t t = 0;
@@ -64,9 +64,9 @@ static enum exact_answer descend(struct exact *x, struct exact_part part);
 // Searches the pieces of a part, whose blocks no longer connect, each by itself. They are sorted anew, and put back after.
 static enum exact_answer descend_split(struct exact *x, struct exact_part part) {
     const struct plan_prob *p = x->p;
-    size_t base               = x->n_lists;
-    size_t n                  = (size_t) part.n;
-    enum exact_answer answer  = EXACT_FITS;
+    size_t base = x->n_lists;
+    size_t n = (size_t) part.n;
+    enum exact_answer answer = EXACT_FITS;
     if (base + 2 * n > x->cap_lists && !berth_grow((void **) &x->lists, &x->cap_lists, base + 2 * n, sizeof *x->lists)) {
         x->is_out_of_memory = true;
         return EXACT_UNKNOWN;
@@ -74,33 +74,33 @@ static enum exact_answer descend_split(struct exact *x, struct exact_part part) 
     // By rising first section (numbers rise with it), cut where a border is crossed by nothing.
     int32_t *by_start = x->lists + base;
     for (size_t k = 0; k < n; k++) {
-        int32_t i       = x->lists[part.list + k];
-        x->key[k]       = (uint64_t) i;
-        by_start[k]     = i;
+        int32_t i = x->lists[part.list + k];
+        x->key[k] = (uint64_t) i;
+        by_start[k] = i;
         by_start[n + k] = x->pre[i];
     }
     berth_plan_sort(x->key, by_start, x->key + n, x->tmp, part.n);
     x->n_lists = base + 2 * n;
     for (size_t from = 0; from < n && answer == EXACT_FITS;) {
-        by_start    = x->lists + base; // may have moved
-        int32_t lo  = p->a[by_start[from]];
+        by_start = x->lists + base; // may have moved
+        int32_t lo = p->a[by_start[from]];
         int32_t end = p->b[by_start[from]];
-        size_t to   = from + 1;
+        size_t to = from + 1;
         for (; to < n && p->a[by_start[to]] < end; to++) {
             end = p->b[by_start[to]] > end ? p->b[by_start[to]] : end;
         }
         struct exact_part piece = {base + from, (int32_t) (to - from), lo, end};
         sort_part(x, &piece);
         x->is_noted = false;
-        answer      = descend(x, piece);
-        from        = to;
+        answer = descend(x, piece);
+        from = to;
     }
     for (size_t k = 0; k < n; k++) {
         int32_t i = x->lists[part.list + k];
         x->pos[i] = (int32_t) k;
         x->pre[i] = x->lists[base + n + k];
     }
-    x->n_lists  = base;
+    x->n_lists = base;
     x->is_noted = false;
     x->n_looks += ASK_LOOKS / 2 * (int64_t) n;
     return answer;
@@ -163,7 +163,7 @@ int32_t berth_exact_choose(struct exact *x, struct exact_part part) {
             int64_t rank = valley_rank(x, &r);
             if (rank < best_rank || (rank == best_rank && r.hi - r.lo < best.hi - best.lo)) {
                 best_rank = rank;
-                best      = r;
+                best = r;
             }
         }
         s = r.hi;
@@ -185,12 +185,12 @@ static bool can_be_higher(const struct exact *x, int32_t i) {
 
 // The part after i is placed: i moves behind the end of the list, where the parent still finds it.
 struct exact_part berth_exact_part_without(struct exact *x, struct exact_part part, int32_t i) {
-    int32_t *list   = x->lists + part.list;
-    int32_t last    = list[--part.n];
+    int32_t *list = x->lists + part.list;
+    int32_t last = list[--part.n];
     list[x->pos[i]] = last;
-    list[part.n]    = i;
-    x->pos[last]    = x->pos[i];
-    x->pos[i]       = part.n;
+    list[part.n] = i;
+    x->pos[last] = x->pos[i];
+    x->pos[i] = part.n;
     return part;
 }
 
@@ -214,12 +214,12 @@ static enum exact_answer descend(struct exact *x, struct exact_part part) {
         if (berth_exact_is_over(x)) {
             return EXACT_UNKNOWN;
         }
-        bool is_through        = i == x->through && (x->ask->rules & EXACT_THROUGH);
-        size_t mark            = x->n_trail;
-        bool has_split         = false;
+        bool is_through = i == x->through && (x->ask->rules & EXACT_THROUGH);
+        size_t mark = x->n_trail;
+        bool has_split = false;
         struct exact_part left = berth_exact_part_without(x, part, i);
         if (berth_exact_try(x, i, is_through, left, &has_split)) {
-            bool is_split            = has_split && (x->ask->rules & EXACT_SPLIT);
+            bool is_split = has_split && (x->ask->rules & EXACT_SPLIT);
             enum exact_answer answer = is_split ? descend_split(x, left) : descend(x, left);
             if (answer != EXACT_NO) {
                 return answer;
@@ -238,16 +238,16 @@ static enum exact_answer descend(struct exact *x, struct exact_part part) {
 // Nothing is placed. False: a block or a section is larger than the capacity.
 static bool start(struct exact *x, const struct exact_ask *ask) {
     const struct plan_prob *p = x->p;
-    const size_t n            = (size_t) p->n;
-    x->ask                    = ask;
-    x->next                   = INT64_MAX;
-    x->n_nodes                = 0;
-    x->n_looks                = ASK_LOOKS * (int64_t) (p->n + p->n_sec) + x->sec_at[p->n_sec];
-    x->blame_max              = 1;
-    x->is_late                = false;
-    x->is_out_of_memory       = false;
-    x->n_trail                = 0;
-    x->is_noted               = false;
+    const size_t n = (size_t) p->n;
+    x->ask = ask;
+    x->next = INT64_MAX;
+    x->n_nodes = 0;
+    x->n_looks = ASK_LOOKS * (int64_t) (p->n + p->n_sec) + x->sec_at[p->n_sec];
+    x->blame_max = 1;
+    x->is_late = false;
+    x->is_out_of_memory = false;
+    x->n_trail = 0;
+    x->is_noted = false;
     memset(x->low, 0, 2 * n * sizeof *x->low);
     memcpy(x->rest, p->total, (size_t) p->n_sec * sizeof *x->rest);
     memset(x->floor, 0, (size_t) p->n_sec * sizeof *x->floor);
@@ -265,7 +265,7 @@ static bool start(struct exact *x, const struct exact_ask *ask) {
     }
     bool ok = true;
     for (int32_t s = 0; s < p->n_sec; s++) {
-        ok          = exact_holds(x, p->total[s]) && ok;
+        ok = exact_holds(x, p->total[s]) && ok;
         x->slack[s] = ask->cap - p->total[s];
     }
     for (int32_t i = 0; i < p->n; i++) {
@@ -277,11 +277,11 @@ static bool start(struct exact *x, const struct exact_ask *ask) {
 enum exact_answer berth_exact_ask(
     struct exact *x, const struct exact_ask *ask, int64_t *off, int64_t *next, int64_t *n_nodes, bool *is_late) {
     const struct plan_prob *p = x->p;
-    size_t n                  = (size_t) p->n;
-    bool ok                   = start(x, ask);
-    struct exact_part all     = {0, p->n, 0, p->n_sec};
-    x->n_lists                = n;
-    enum exact_answer answer  = EXACT_NO;
+    size_t n = (size_t) p->n;
+    bool ok = start(x, ask);
+    struct exact_part all = {0, p->n, 0, p->n_sec};
+    x->n_lists = n;
+    enum exact_answer answer = EXACT_NO;
     if (ok) {
         sort_part(x, &all);
         answer = ask->width > 0               ? berth_exact_beam(x, ask->width)

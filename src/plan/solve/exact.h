@@ -14,18 +14,18 @@ enum exact_answer {
 
 // Rules that prune. All are on but in tests, where each is switched off in turn.
 enum exact_rule {
-    EXACT_DOMINANCE = 1,   // a block that nothing keeps from sliding to its sky lies there
-    EXACT_LONELY    = 2,   // a candidate that no unplaced neighbour can get under is never at fault
-    EXACT_SPLIT     = 4,   // parts of time that nothing unplaced connects are searched apart
-    EXACT_NOT_FIRST = 8,   // a block that cannot be lowest in a section lies above one that can
-    EXACT_STRAND    = 16,  // a block that cannot lie at its sky rests on an unplaced neighbour
-    EXACT_THROUGH   = 32,  // a block that lives as long as its part lies at the bottom
-    EXACT_HEADS     = 64,  // some of a section's blocks need their room above the lowest of them
-    EXACT_TWINS     = 128, // of equal blocks the one of the lower number lies lower
-    EXACT_SORTED    = 256, // of two blocks of one life, one right on the other, the larger lies below
-    EXACT_BORDERS   = 512, // what begins where a full section ends lies where something ended, and the other way round
-    EXACT_N_RULES   = 10,
-    EXACT_ALL       = (1 << EXACT_N_RULES) - 1,
+    EXACT_DOMINANCE = 1, // a block that nothing keeps from sliding to its sky lies there
+    EXACT_LONELY = 2,    // a candidate that no unplaced neighbour can get under is never at fault
+    EXACT_SPLIT = 4,     // parts of time that nothing unplaced connects are searched apart
+    EXACT_NOT_FIRST = 8, // a block that cannot be lowest in a section lies above one that can
+    EXACT_STRAND = 16,   // a block that cannot lie at its sky rests on an unplaced neighbour
+    EXACT_THROUGH = 32,  // a block that lives as long as its part lies at the bottom
+    EXACT_HEADS = 64,    // some of a section's blocks need their room above the lowest of them
+    EXACT_TWINS = 128,   // of equal blocks the one of the lower number lies lower
+    EXACT_SORTED = 256,  // of two blocks of one life, one right on the other, the larger lies below
+    EXACT_BORDERS = 512, // what begins where a full section ends lies where something ended, and the other way round
+    EXACT_N_RULES = 10,
+    EXACT_ALL = (1 << EXACT_N_RULES) - 1,
 };
 
 struct exact; // the search's memory for one problem

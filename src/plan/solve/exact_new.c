@@ -31,14 +31,14 @@ void berth_exact_free(struct exact *x) {
 
 static bool fill_sections(struct exact *x) {
     const struct plan_prob *p = x->p;
-    size_t n_ids              = 0;
+    size_t n_ids = 0;
     for (int32_t i = 0; i < p->n; i++) {
         n_ids += (size_t) (p->b[i] - p->a[i]);
     }
     if (n_ids > MAX_NEIGHBOURS) {
         return false;
     }
-    x->sec_at  = berth_calloc((size_t) p->n_sec + 2, sizeof *x->sec_at);
+    x->sec_at = berth_calloc((size_t) p->n_sec + 2, sizeof *x->sec_at);
     x->sec_ids = berth_malloc(n_ids * sizeof *x->sec_ids);
     if (x->sec_at == NULL || x->sec_ids == NULL) {
         return false;
@@ -62,8 +62,8 @@ static bool fill_sections(struct exact *x) {
 // Blocks come by rising a: the neighbours of i are those alive in its first section, and those that start later in its life.
 static bool fill_neighbours(struct exact *x) {
     const struct plan_prob *p = x->p;
-    size_t n                  = (size_t) p->n;
-    x->near_at                = berth_calloc(n + 2, sizeof *x->near_at);
+    size_t n = (size_t) p->n;
+    x->near_at = berth_calloc(n + 2, sizeof *x->near_at);
     if (x->near_at == NULL) {
         return false;
     }
@@ -165,42 +165,42 @@ struct exact *berth_exact_new(const struct plan_prob *p) {
     if (x == NULL) {
         return NULL;
     }
-    x->p         = p;
-    size_t n     = (size_t) p->n;
-    size_t m     = (size_t) p->n_sec;
-    x->low       = berth_malloc((5 * n + 4 * m + 1) * sizeof *x->low);
-    x->queue     = berth_malloc((m + 2 * n) * sizeof *x->queue);
+    x->p = p;
+    size_t n = (size_t) p->n;
+    size_t m = (size_t) p->n_sec;
+    x->low = berth_malloc((5 * n + 4 * m + 1) * sizeof *x->low);
+    x->queue = berth_malloc((m + 2 * n) * sizeof *x->queue);
     x->is_queued = berth_calloc(m, sizeof *x->is_queued);
-    x->best_at   = berth_malloc((2 * m + 4 * n) * sizeof *x->best_at);
-    x->key       = berth_malloc(2 * n * sizeof *x->key);
-    x->tmp       = berth_malloc(n * sizeof *x->tmp);
-    x->begin_at  = berth_malloc(2 * (m + 2 + n) * sizeof *x->begin_at);
+    x->best_at = berth_malloc((2 * m + 4 * n) * sizeof *x->best_at);
+    x->key = berth_malloc(2 * n * sizeof *x->key);
+    x->tmp = berth_malloc(n * sizeof *x->tmp);
+    x->begin_at = berth_malloc(2 * (m + 2 + n) * sizeof *x->begin_at);
     x->cap_lists = 4 * n;
-    x->lists     = berth_malloc(x->cap_lists * sizeof *x->lists);
+    x->lists = berth_malloc(x->cap_lists * sizeof *x->lists);
     x->cap_trail = 16 * (n + m);
-    x->trail     = berth_malloc(x->cap_trail * sizeof *x->trail);
+    x->trail = berth_malloc(x->cap_trail * sizeof *x->trail);
     if (x->low == NULL || x->queue == NULL || x->is_queued == NULL || x->key == NULL || x->best_at == NULL || x->tmp == NULL ||
         x->lists == NULL || x->begin_at == NULL || x->trail == NULL || !fill_sections(x) || !fill_neighbours(x)) {
         berth_exact_free(x);
         return NULL;
     }
-    x->sky       = x->low + n;
-    x->off       = x->sky + n;
-    x->rest      = x->off + n;
-    x->slack     = x->rest + m;
-    x->floor     = x->slack + m;
-    x->span      = x->floor + m;
-    x->sums      = x->span + m + 1;
-    x->pre       = x->queue + m;
-    x->pos       = x->pre + n;
-    x->n_at      = x->best_at + m;
-    x->under     = x->n_at + m;
-    x->block     = x->under + n;
-    x->twin      = x->block + n;
-    x->peer      = x->twin + n;
+    x->sky = x->low + n;
+    x->off = x->sky + n;
+    x->rest = x->off + n;
+    x->slack = x->rest + m;
+    x->floor = x->slack + m;
+    x->span = x->floor + m;
+    x->sums = x->span + m + 1;
+    x->pre = x->queue + m;
+    x->pos = x->pre + n;
+    x->n_at = x->best_at + m;
+    x->under = x->n_at + m;
+    x->block = x->under + n;
+    x->twin = x->block + n;
+    x->peer = x->twin + n;
     x->begin_ids = x->begin_at + m + 2;
-    x->end_at    = x->begin_ids + n;
-    x->end_ids   = x->end_at + m + 2;
+    x->end_at = x->begin_ids + n;
+    x->end_ids = x->end_at + m + 2;
     fill_borders(p, p->a, x->begin_at, x->begin_ids);
     fill_borders(p, p->b, x->end_at, x->end_ids);
     fill_peers(x);

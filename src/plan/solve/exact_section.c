@@ -19,20 +19,20 @@ struct section {
 // *highest: the largest low.
 static struct section section_new(const struct exact *x, int32_t *ids, int64_t rest, int64_t *least, int64_t *highest) {
     struct section c = {ids, x->sums, x->sums + x->p->n, 0};
-    *least           = EXACT_PLACED;
-    *highest         = 0;
+    *least = EXACT_PLACED;
+    *highest = 0;
     for (int32_t k = 0; rest > 0; k++) {
         const int32_t i = ids[k];
         const int64_t l = x->low[i];
         if (l == EXACT_PLACED) {
             continue;
         }
-        ids[k]        = ids[c.n];
-        ids[c.n]      = i;
-        c.low[c.n]    = l;
+        ids[k] = ids[c.n];
+        ids[c.n] = i;
+        c.low[c.n] = l;
         c.size[c.n++] = x->p->size[i];
-        *least        = l < *least ? l : *least;
-        *highest      = l > *highest ? l : *highest;
+        *least = l < *least ? l : *least;
+        *highest = l > *highest ? l : *highest;
         rest -= x->p->size[i];
     }
     return c;
@@ -44,12 +44,12 @@ static void section_sort(struct section c) {
         const int64_t l = c.low[k], z = c.size[k];
         int32_t at = k;
         for (; at > 0 && c.low[at - 1] > l; at--) {
-            c.ids[at]  = c.ids[at - 1];
-            c.low[at]  = c.low[at - 1];
+            c.ids[at] = c.ids[at - 1];
+            c.low[at] = c.low[at - 1];
             c.size[at] = c.size[at - 1];
         }
-        c.ids[at]  = i;
-        c.low[at]  = l;
+        c.ids[at] = i;
+        c.low[at] = l;
         c.size[at] = z;
     }
 }
@@ -77,7 +77,7 @@ static int64_t section_first_end(struct section c, int32_t k, int32_t to, int64_
 // Of the blocks from k on, those that cannot be lowest lie above one that can: of all, of all but the lowest, and so on.
 static bool section_not_first(struct exact *x, struct section c, int64_t rest) {
     int64_t latest = x->ask->cap - rest; // the lowest of them lies no higher
-    int32_t to     = 0;                  // those before it can be lowest
+    int32_t to = 0;                      // those before it can be lowest
     for (int32_t k = 0; k < c.n && k < N_NOT_FIRST; k++) {
         to = to > k ? to : k;
         while (to < c.n && c.low[to] <= latest) {
@@ -89,7 +89,7 @@ static bool section_not_first(struct exact *x, struct section c, int64_t rest) {
         const int64_t end = section_first_end(c, k, to, c.low[to]);
         if (c.low[to] < end) {
             const int64_t cap = x->ask->cap + c.low[to] - latest; // where it could be lowest
-            x->next           = cap < x->next ? cap : x->next;
+            x->next = cap < x->next ? cap : x->next;
         }
         for (int32_t i = to; i < c.n && c.low[i] < end; i++) {
             c.low[i] = end;
@@ -120,10 +120,10 @@ static struct side side_ends(const struct exact *x, int32_t s) {
 // several.
 static int64_t side_least(const struct exact *x, struct side side, int32_t *only) {
     int64_t least = EXACT_PLACED;
-    int32_t n     = 0;
+    int32_t n = 0;
     for (int32_t k = 0; k < side.n; k++) {
         const int64_t low = x->low[side.ids[k]];
-        *only             = low != EXACT_PLACED ? side.ids[k] : *only;
+        *only = low != EXACT_PLACED ? side.ids[k] : *only;
         n += low != EXACT_PLACED;
         least = low < least ? low : least;
     }
@@ -138,18 +138,18 @@ static bool border_look(struct exact *x, int32_t s, struct side own, struct side
     const int64_t *size = x->p->size;
     const int64_t slack = x->slack[s];
     const int64_t floor = x->ask->cap - x->rest[s] - slack; // the least low
-    int32_t only        = -1;
+    int32_t only = -1;
     const int64_t least = side_least(x, own, &only);
-    int64_t top         = 0; // the highest end of other's
-    bool ok             = true;
+    int64_t top = 0; // the highest end of other's
+    bool ok = true;
     for (int32_t k = 0; k < other.n && ok; k++) {
-        const int32_t i   = other.ids[k];
+        const int32_t i = other.ids[k];
         const int64_t low = x->low[i];
         if (low == EXACT_PLACED || low < floor || size[i] <= slack) {
             continue;
         }
         top = low + size[i] > top ? low + size[i] : top;
-        ok  = low >= least - slack || (least != EXACT_PLACED && berth_exact_raise(x, i, least - slack));
+        ok = low >= least - slack || (least != EXACT_PLACED && berth_exact_raise(x, i, least - slack));
         if (low < least - slack) {
             exact_holds(x, x->ask->cap + 1); // with more room it may lie elsewhere
         }
@@ -187,19 +187,19 @@ static bool section_holds(struct exact *x, int32_t s, int64_t least) {
 // The rules for a section of very many blocks: only what cannot be lowest of all is looked for, in two passes.
 static bool section_look_large(struct exact *x, int32_t s) {
     const int64_t latest = x->ask->cap - x->rest[s];
-    int32_t *ids         = x->sec_ids + x->sec_at[s];
-    int32_t n            = 0;
+    int32_t *ids = x->sec_ids + x->sec_at[s];
+    int32_t n = 0;
     int64_t least = EXACT_PLACED, first_end = EXACT_PLACED, late = EXACT_PLACED; // late: the least low that cannot be lowest
     for (int64_t k = 0, rest = x->rest[s]; rest > 0; k++) {
-        const int32_t i   = ids[k];
+        const int32_t i = ids[k];
         const int64_t low = x->low[i], size = x->p->size[i];
         if (low == EXACT_PLACED) {
             continue;
         }
-        ids[k]    = ids[n];
-        ids[n++]  = i;
-        least     = low < least ? low : least;
-        late      = low > latest && low < late ? low : late;
+        ids[k] = ids[n];
+        ids[n++] = i;
+        least = low < least ? low : least;
+        late = low > latest && low < late ? low : late;
         first_end = low <= latest && low + size < first_end ? low + size : first_end;
         rest -= size;
     }
@@ -211,8 +211,8 @@ static bool section_look_large(struct exact *x, int32_t s) {
         const int64_t low = x->low[ids[k]];
         if (low > latest && low < first_end) {
             const int64_t cap = x->ask->cap + low - latest; // where it could be lowest
-            x->next           = cap < x->next ? cap : x->next;
-            ok                = berth_exact_raise(x, ids[k], first_end);
+            x->next = cap < x->next ? cap : x->next;
+            ok = berth_exact_raise(x, ids[k], first_end);
         }
     }
     return ok;

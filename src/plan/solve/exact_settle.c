@@ -14,14 +14,14 @@ void berth_exact_set(struct exact *x, int64_t *at, int64_t value) {
         }
     }
     x->trail[x->n_trail++] = (struct exact_change){at, *at};
-    *at                    = value;
+    *at = value;
 }
 
 void berth_exact_undo(struct exact *x, size_t mark) {
     x->is_noted = false;
     while (x->n_trail > mark) {
         struct exact_change *c = &x->trail[--x->n_trail];
-        *c->at                 = c->old;
+        *c->at = c->old;
     }
 }
 
@@ -31,16 +31,16 @@ void berth_exact_undo(struct exact *x, size_t mark) {
 static void queue_block(struct exact *x, int32_t i) {
     for (int32_t s = x->p->a[i]; s < x->p->b[i]; s++) {
         if (!x->is_queued[s]) {
-            const int32_t end                                     = x->i_queue + x->n_queue++;
+            const int32_t end = x->i_queue + x->n_queue++;
             x->queue[end < x->p->n_sec ? end : end - x->p->n_sec] = s;
-            x->is_queued[s]                                       = true;
+            x->is_queued[s] = true;
         }
     }
 }
 
 int32_t berth_exact_queue_take(struct exact *x) {
     const int32_t s = x->queue[x->i_queue];
-    x->i_queue      = x->i_queue + 1 < x->p->n_sec ? x->i_queue + 1 : 0;
+    x->i_queue = x->i_queue + 1 < x->p->n_sec ? x->i_queue + 1 : 0;
     x->n_queue--;
     x->is_queued[s] = false;
     return s;
@@ -58,10 +58,10 @@ bool berth_exact_raise(struct exact *x, int32_t i, int64_t low) {
 
 bool berth_exact_place(struct exact *x, int32_t i, bool *has_split) {
     const struct plan_prob *p = x->p;
-    int64_t top               = x->sky[i] + p->size[i];
-    bool ok                   = true;
-    x->off[i]                 = x->sky[i];
-    x->is_noted               = false;
+    int64_t top = x->sky[i] + p->size[i];
+    bool ok = true;
+    x->off[i] = x->sky[i];
+    x->is_noted = false;
     berth_exact_set(x, &x->low[i], EXACT_PLACED);
     queue_block(x, i);
     x->n_looks += 4 * (p->b[i] - p->a[i]) + x->near_at[i + 1] - x->near_at[i];
@@ -88,23 +88,23 @@ bool berth_exact_place(struct exact *x, int32_t i, bool *has_split) {
 // Such a block rests on an unplaced neighbour, and would slide down to its sky if none were in the way. Witnesses of both are
 // kept over nodes and asked first.
 static bool rest_on(struct exact *x, int32_t i) {
-    const int64_t *size   = x->p->size;
+    const int64_t *size = x->p->size;
     const int64_t sky_end = x->sky[i] + size[i];
     if (x->low[x->under[i]] + size[x->under[i]] <= x->low[i] && x->low[x->block[i]] < sky_end) {
         return true;
     }
-    int64_t least   = INT64_MAX;
+    int64_t least = INT64_MAX;
     int64_t low_min = EXACT_PLACED;
     x->n_looks += x->near_at[i + 1] - x->near_at[i];
     for (int32_t k = x->near_at[i]; k < x->near_at[i + 1]; k++) {
-        int32_t j   = x->near_ids[k];
+        int32_t j = x->near_ids[k];
         int64_t end = x->low[j] + size[j];
         if (end < least) {
-            least       = end;
+            least = end;
             x->under[i] = j;
         }
         if (x->low[j] < low_min) {
-            low_min     = x->low[j];
+            low_min = x->low[j];
             x->block[i] = j;
         }
     }
@@ -123,7 +123,7 @@ static bool behind_twin(struct exact *x, int32_t i) {
 
 bool berth_exact_sort_on(struct exact *x, int32_t i) {
     const int64_t *size = x->p->size;
-    bool ok             = true;
+    bool ok = true;
     for (int32_t j = x->peer[i]; j != i && ok; j = x->peer[j]) {
         if (x->low[j] == x->sky[j] && size[j] > size[i]) {
             ok = berth_exact_raise(x, j, x->sky[j] + 1);
@@ -148,22 +148,22 @@ static bool is_candidate(const struct exact *x, int32_t i) {
 
 void berth_exact_note_candidates(struct exact *x, struct exact_part part) {
     const struct plan_prob *p = x->p;
-    const int32_t *list       = x->lists + part.list;
+    const int32_t *list = x->lists + part.list;
     int32_t lo = part.hi, hi = part.lo;
     for (int32_t s = part.lo; s < part.hi; s++) {
         x->best_at[s] = -1;
-        x->n_at[s]    = 0;
+        x->n_at[s] = 0;
     }
     x->through = -1;
     x->n_looks += 3 * (part.n + part.hi - part.lo);
     for (int32_t k = 0; k < part.n; k++) {
         int32_t i = list[k];
-        lo        = p->a[i] < lo ? p->a[i] : lo;
-        hi        = p->b[i] > hi ? p->b[i] : hi;
+        lo = p->a[i] < lo ? p->a[i] : lo;
+        hi = p->b[i] > hi ? p->b[i] : hi;
         if (is_candidate(x, i)) {
             int32_t *best = &x->best_at[p->a[i]];
-            *best         = *best < 0 || x->pre[i] < x->pre[*best] ? i : *best;
-            x->through    = p->a[i] == part.lo && p->b[i] == part.hi ? i : x->through;
+            *best = *best < 0 || x->pre[i] < x->pre[*best] ? i : *best;
+            x->through = p->a[i] == part.lo && p->b[i] == part.hi ? i : x->through;
             x->n_at[p->a[i]]++;
         }
     }
@@ -192,12 +192,12 @@ struct exact_run berth_exact_run_at(const struct exact *x, int32_t s, int32_t lo
 // Raises the valleys that no candidate can use. *has_raised is set if there was one.
 static bool raise_valleys(struct exact *x, struct exact_part part, bool *has_raised) {
     const struct plan_prob *p = x->p;
-    const int32_t *list       = x->lists + part.list;
+    const int32_t *list = x->lists + part.list;
     berth_exact_note_candidates(x, part);
     const int32_t lo = x->noted_lo, hi = x->noted_hi;
     for (int32_t s = lo; s < hi;) {
         struct exact_run r = berth_exact_run_at(x, s, lo, hi);
-        int64_t wall       = r.left < r.right ? r.left : r.right;
+        int64_t wall = r.left < r.right ? r.left : r.right;
         if (r.best < 0 && r.floor < wall && x->rest[s] > 0) {
             if (wall == EXACT_PLACED) {
                 return false; // nothing can be placed

@@ -33,8 +33,8 @@ static bool is_equal(const struct plan_prob *p, int32_t i, int32_t j) {
 // The lowest place of block i beside those that are placed, or -1: it would not end below the peak.
 static int64_t lowest(const struct exhaust *x, int32_t i) {
     const struct plan_prob *p = x->p;
-    const int64_t limit       = x->state->peak - 1 - p->size[i];
-    int64_t at                = limit >= 0 ? berth_plan_lowest_at(p, i, 0, limit) : -1;
+    const int64_t limit = x->state->peak - 1 - p->size[i];
+    int64_t at = limit >= 0 ? berth_plan_lowest_at(p, i, 0, limit) : -1;
     for (int32_t k = 0; k < x->n_placed && at >= 0;) {
         const int32_t j = x->placed[k];
         if (p->b[j] <= p->a[i] || p->b[i] <= p->a[j] || x->off[j] + p->size[j] <= at || at + p->size[i] <= x->off[j]) {
@@ -42,7 +42,7 @@ static int64_t lowest(const struct exhaust *x, int32_t i) {
             continue;
         }
         at = berth_plan_lowest_at(p, i, x->off[j] + p->size[j], limit);
-        k  = 0; // a fixed block may have lifted it past one that was passed
+        k = 0; // a fixed block may have lifted it past one that was passed
     }
     return at;
 }
@@ -69,7 +69,7 @@ static void go(struct exhaust *x, int64_t level, int64_t peak) {
     plan_work_add(x->goal->work, NODE_NS + NODE_PAIR_NS * (int64_t) x->n_open * (x->n_placed + 1));
     for (int32_t k = 0; k < x->n_open; k++) {
         const int32_t i = x->open[k];
-        low[k]          = lowest(x, i);
+        low[k] = lowest(x, i);
         if (low[k] < 0) {
             return;
         }
@@ -77,21 +77,21 @@ static void go(struct exhaust *x, int64_t level, int64_t peak) {
     }
     const int32_t n_open = x->n_open;
     for (int32_t k = 0; k < n_open && !is_over(x); k++) {
-        const int32_t i   = x->open[k];
+        const int32_t i = x->open[k];
         const int64_t top = low[k] + p->size[i] > peak ? low[k] + p->size[i] : peak;
-        bool is_twin      = false;
+        bool is_twin = false;
         for (int32_t t = 0; t < k && !is_twin; t++) {
             is_twin = is_equal(p, i, x->open[t]);
         }
         if (low[k] < level || low[k] >= least_end || top >= x->state->peak || is_twin) {
             continue;
         }
-        x->off[i]                = low[k];
+        x->off[i] = low[k];
         x->placed[x->n_placed++] = i;
-        x->open[k]               = x->open[--x->n_open];
+        x->open[k] = x->open[--x->n_open];
         go(x, low[k], top);
         x->open[x->n_open++] = x->open[k];
-        x->open[k]           = i;
+        x->open[k] = i;
         x->n_placed--;
     }
 }
@@ -107,7 +107,7 @@ void berth_plan_exhaust(const struct plan_prob *p, const struct plan_goal *g, in
     for (int32_t i = 0; i < p->n; i++) {
         if (p->fixed != NULL && p->fixed[i] >= 0) {
             off[i] = p->fixed[i];
-            peak   = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
+            peak = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
         } else {
             open[x.n_open++] = i;
         }

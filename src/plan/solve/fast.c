@@ -52,14 +52,14 @@ static bool slide_down(const struct plan_prob *p, const struct plan_goal *g, str
 
 enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
     struct plan_dive *dive = NULL;
-    bool is_out_of_memory  = false;
-    const bool is_brief    = g->is_brief && p->n > BRIEF_MIN && !plan_prob_is_constrained(p);
+    bool is_out_of_memory = false;
+    const bool is_brief = g->is_brief && p->n > BRIEF_MIN && !plan_prob_is_constrained(p);
     for (size_t m = 0; m < sizeof methods / sizeof methods[0] && !plan_is_done(s, g); m++) {
         if (is_brief && m >= N_BRIEF && s->peak != PLAN_NO_CAP) {
             break;
         }
-        int64_t target      = s->peak == PLAN_NO_CAP ? PLAN_NO_CAP : s->peak - 1;
-        int64_t peak        = -1;
+        int64_t target = s->peak == PLAN_NO_CAP ? PLAN_NO_CAP : s->peak - 1;
+        int64_t peak = -1;
         const bool is_aimed = methods[m].way == AIMED_DIVE;
         if (methods[m].way == OUTWARD && !plan_prob_is_constrained(p)) {
             peak = berth_plan_from_peak(p, s->spare);
@@ -89,7 +89,7 @@ enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_go
     }
     if (p->n <= LARGEST_FIRST_MAX && !is_brief && !plan_is_done(s, g) && !plan_prob_is_constrained(p) && !p->is_loose) {
         const struct plan_goal untimed = {.enough = g->enough, .deadline_us = INT64_MAX};
-        enum ggml_status status        = berth_plan_critical(p, g->enough > 0 ? g->enough : s->bound, CORE_MAX, &untimed, s);
+        enum ggml_status status = berth_plan_critical(p, g->enough > 0 ? g->enough : s->bound, CORE_MAX, &untimed, s);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }

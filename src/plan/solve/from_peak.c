@@ -104,10 +104,10 @@ static bool take(struct walk *w, int32_t i) {
         const int64_t low = distance(w, g->prev, over), high = distance(w, g->next, over), by = low <= high ? low : high;
         const bool is_nearer = by < best_by || (by == best_by && g->size < best_size);
         if (is_nearer || (w->is_by_size && g->size < best_size)) {
-            best      = k;
-            best_by   = by;
+            best = k;
+            best_by = by;
             best_size = g->size;
-            is_high   = high < low;
+            is_high = high < low;
         }
     }
     w->work += w->n_gaps;
@@ -115,7 +115,7 @@ static bool take(struct walk *w, int32_t i) {
         return false;
     }
     struct gap *g = &w->gaps[best];
-    w->off[i]     = is_high ? g->off + g->size - size : g->off;
+    w->off[i] = is_high ? g->off + g->size - size : g->off;
     if (best_size == size) {
         w->prev[i] = g->prev;
         w->next[i] = g->next;
@@ -153,7 +153,7 @@ static inline int64_t weight(const struct plan_prob *p, int32_t i, int32_t s, en
 // The blocks alive in section s, the weightiest at the bottom. Insertion: they are few, or it is given up.
 static int32_t stack_peak(struct walk *w, int32_t s, enum stacking by, int32_t *order) {
     const struct plan_prob *p = w->p;
-    int32_t n                 = 0;
+    int32_t n = 0;
     for (int32_t k = 0; k < p->n && p->a[w->by_first[k]] <= s; k++) {
         const int32_t i = w->by_first[k];
         if (p->b[i] <= s) {
@@ -175,7 +175,7 @@ static int32_t stack_peak(struct walk *w, int32_t s, enum stacking by, int32_t *
 static void link_peak(struct walk *w, const int32_t *order, int32_t n) {
     int64_t top = 0;
     for (int32_t k = 0; k < n; k++) {
-        w->off[order[k]]  = top;
+        w->off[order[k]] = top;
         w->prev[order[k]] = k > 0 ? order[k - 1] : -1;
         w->next[order[k]] = k + 1 < n ? order[k + 1] : -1;
         top += w->p->size[order[k]];
@@ -185,8 +185,8 @@ static void link_peak(struct walk *w, const int32_t *order, int32_t n) {
 
 static bool walk_forward(struct walk *w, int32_t s) {
     const struct plan_prob *p = w->p;
-    int32_t i_end             = 0;
-    w->is_back                = false;
+    int32_t i_end = 0;
+    w->is_back = false;
     while (i_end < p->n && p->b[w->by_end[i_end]] <= s) {
         i_end++;
     }
@@ -208,8 +208,8 @@ static bool walk_forward(struct walk *w, int32_t s) {
 
 static bool walk_back(struct walk *w, int32_t s) {
     const struct plan_prob *p = w->p;
-    int32_t i_first           = p->n - 1;
-    w->is_back                = true;
+    int32_t i_first = p->n - 1;
+    w->is_back = true;
     while (i_first >= 0 && p->a[w->by_first[i_first]] > s) {
         i_first--;
     }
@@ -244,7 +244,7 @@ static void sort_ends(struct walk *w, int32_t *count) {
             count[s] += count[s - 1];
         }
         for (int32_t k = p->n - 1; k >= 0; k--) {
-            const int32_t i                                        = pass == 0 ? k : w->by_end[k];
+            const int32_t i = pass == 0 ? k : w->by_end[k];
             (pass == 0 ? w->by_end : w->by_first)[count[key[i]]++] = i;
         }
     }
@@ -255,7 +255,7 @@ static bool walk(struct walk *w, int32_t s, const int32_t *order, int32_t n_peak
     bool ok = false;
     for (int rule = 0; rule < 2 && !ok; rule++) {
         w->is_by_size = rule == 1;
-        w->work       = 0;
+        w->work = 0;
         link_peak(w, order, n_peak);
         ok = go(w, s);
     }
@@ -263,7 +263,7 @@ static bool walk(struct walk *w, int32_t s, const int32_t *order, int32_t n_peak
 }
 
 static bool walk_both(struct walk *w, int32_t s, enum stacking by, int32_t *order) {
-    w->work              = 0;
+    w->work = 0;
     const int32_t n_peak = stack_peak(w, s, by, order);
     return n_peak >= 0 && walk(w, s, order, n_peak, walk_forward) && walk(w, s, order, n_peak, walk_back);
 }
@@ -271,7 +271,7 @@ static bool walk_both(struct walk *w, int32_t s, enum stacking by, int32_t *orde
 int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off) {
     const size_t n = (size_t) p->n;
     int32_t first = 0, last = p->n_sec - 1; // of the fullest sections
-    struct walk w          = {.p = p, .off = off};
+    struct walk w = {.p = p, .off = off};
     const size_t n_numbers = 5 * n + (size_t) p->n_sec + 2;
     struct berth_scratch scratch;
     berth_scratch_init(&scratch);
@@ -280,7 +280,7 @@ int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off) {
         return -2;
     }
     int32_t *memory = (int32_t *) (w.gaps + n + 1);
-    int64_t peak    = -1;
+    int64_t peak = -1;
     while (first < last && p->total[first] < p->bound) {
         first++;
     }
@@ -288,10 +288,10 @@ int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off) {
         last--;
     }
     if (p->total[last] == p->bound) {
-        w.by_first     = memory;
-        w.by_end       = memory + n;
-        w.prev         = memory + 2 * n;
-        w.next         = memory + 3 * n;
+        w.by_first = memory;
+        w.by_end = memory + n;
+        w.prev = memory + 2 * n;
+        w.next = memory + 3 * n;
         int32_t *order = memory + 4 * n;
         sort_ends(&w, memory + 5 * n);
         const bool ok =
@@ -307,8 +307,8 @@ int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off) {
 // Links the blocks alive in section s as they lie, with the gaps between them up to cap. False: out of memory.
 static bool link_section(struct walk *w, int32_t s, int64_t cap) {
     const struct plan_prob *p = w->p;
-    const size_t n            = (size_t) p->n;
-    int32_t m                 = 0;
+    const size_t n = (size_t) p->n;
+    int32_t m = 0;
     struct berth_scratch scratch;
     berth_scratch_init(&scratch);
     uint64_t *key = berth_scratch_take(&scratch, 2 * n * sizeof *key + 2 * n * sizeof(int32_t));
@@ -318,13 +318,13 @@ static bool link_section(struct walk *w, int32_t s, int64_t cap) {
     int32_t *order = (int32_t *) (key + 2 * n);
     for (int32_t i = 0; i < p->n; i++) {
         if (p->a[i] <= s && s < p->b[i]) {
-            key[m]     = (uint64_t) w->off[i];
+            key[m] = (uint64_t) w->off[i];
             order[m++] = i;
         }
     }
     berth_plan_sort(key, order, key + n, order + n, m);
     int64_t top = 0;
-    w->n_gaps   = 0;
+    w->n_gaps = 0;
     for (int32_t k = 0; k <= m; k++) {
         const int32_t below = k > 0 ? order[k - 1] : -1, above = k < m ? order[k] : -1;
         const int64_t to = k < m ? w->off[above] : cap;
@@ -348,7 +348,7 @@ static bool walk_on(struct walk *w, int32_t s, int64_t cap, bool (*go)(struct wa
     bool ok = false;
     for (int rule = 0; rule < 2 && !ok; rule++) {
         w->is_by_size = rule == 1;
-        w->work       = 0;
+        w->work = 0;
         if (!link_section(w, s, cap)) {
             w->no_room = -2;
             return false;
@@ -360,15 +360,15 @@ static bool walk_on(struct walk *w, int32_t s, int64_t cap, bool (*go)(struct wa
 
 int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, int64_t cap, int64_t *off) {
     const size_t n = (size_t) p->n;
-    struct walk w  = {.p = p, .off = off, .no_room = -2};
+    struct walk w = {.p = p, .off = off, .no_room = -2};
     struct berth_scratch scratch;
     berth_scratch_init(&scratch);
     w.gaps = berth_scratch_take(&scratch, (n + 1) * sizeof *w.gaps + (4 * n + (size_t) p->n_sec + 2) * sizeof(int32_t));
     if (w.gaps != NULL) {
         w.by_first = (int32_t *) (w.gaps + n + 1);
-        w.by_end   = w.by_first + n;
-        w.prev     = w.by_end + n;
-        w.next     = w.prev + n;
+        w.by_end = w.by_first + n;
+        w.prev = w.by_end + n;
+        w.next = w.prev + n;
         sort_ends(&w, w.next + n);
         w.no_room = walk_on(&w, hi - 1, cap, walk_forward) && walk_on(&w, lo, cap, walk_back) ? -1 : w.no_room;
     }

@@ -40,7 +40,7 @@ static int64_t free_list_take(struct free_list *f, int64_t size, int64_t target)
         return at;
     }
     struct gap *g = &f->gaps[best];
-    int64_t at    = g->off;
+    int64_t at = g->off;
     g->off += size;
     g->size -= size;
     if (g->size == 0) {
@@ -87,7 +87,7 @@ static bool free_list_give(struct free_list *f, int64_t off, int64_t size) {
 
 int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off) {
     // Blocks that end with section s - 1, in the order of arrival: ends[ends_at[s]..ends_at[s + 1]).
-    size_t m         = (size_t) p->n_sec;
+    size_t m = (size_t) p->n_sec;
     int32_t *ends_at = berth_calloc(m + 2 + (size_t) p->n, sizeof *ends_at);
     if (ends_at == NULL) {
         return -2;
@@ -103,8 +103,8 @@ int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *
         ends[ends_at[p->b[i]]++] = i;
     }
     struct free_list f = {0};
-    int64_t peak       = 0;
-    int32_t i_end      = 0;
+    int64_t peak = 0;
+    int32_t i_end = 0;
     for (int32_t i = 0; i < p->n && peak >= 0; i++) {
         for (; i_end < p->n && p->b[ends[i_end]] <= p->a[i]; i_end++) {
             if (!free_list_give(&f, off[ends[i_end]], p->size[ends[i_end]])) {
@@ -132,16 +132,16 @@ int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *
 int64_t berth_plan_place_around(const struct plan_prob *p, const int32_t *set, int32_t n_set, const int32_t *order,
     int32_t n_order, int64_t target, int32_t *placed, int64_t *off) {
     const bool is_odd = p->align != NULL || p->chunk > 0;
-    int32_t n_placed  = 0; // placed[]: by rising offset
-    int64_t peak      = 0;
+    int32_t n_placed = 0; // placed[]: by rising offset
+    int64_t peak = 0;
     for (; n_placed < n_set; n_placed++) {
-        int32_t i        = set[n_placed];
+        int32_t i = set[n_placed];
         placed[n_placed] = i;
-        off[i]           = p->fixed[i];
-        peak             = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
+        off[i] = p->fixed[i];
+        peak = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
     }
     for (int32_t o = 0; o < n_order && peak <= target; o++) {
-        int32_t i     = order[o];
+        int32_t i = order[o];
         int64_t level = 0;
         for (int32_t k = 0; level >= 0 && k < n_placed; k++) {
             int32_t j = placed[k];
@@ -157,8 +157,8 @@ int64_t berth_plan_place_around(const struct plan_prob *p, const int32_t *set, i
         if (level < 0 || p->size[i] > target - level) {
             return -1;
         }
-        off[i]    = level;
-        peak      = level + p->size[i] > peak ? level + p->size[i] : peak;
+        off[i] = level;
+        peak = level + p->size[i] > peak ? level + p->size[i] : peak;
         int32_t k = n_placed++;
         for (; k > 0 && off[placed[k - 1]] > level; k--) {
             placed[k] = placed[k - 1];
@@ -187,10 +187,10 @@ int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int3
 
 // By falling size, and then, if it is given, by rising more[].
 static int64_t place_by(const struct plan_prob *p, const int64_t *more, int64_t sign, int64_t target, int64_t *off) {
-    size_t n       = (size_t) p->n;
+    size_t n = (size_t) p->n;
     int32_t *order = berth_malloc(2 * n * sizeof *order);
-    uint64_t *key  = berth_malloc(2 * n * sizeof *key);
-    int64_t peak   = -2;
+    uint64_t *key = berth_malloc(2 * n * sizeof *key);
+    int64_t peak = -2;
     if (order != NULL && key != NULL) {
         int32_t n_order = berth_plan_order_by_size(p, order, order + n, key);
         for (int32_t k = 0; more != NULL && k < n_order; k++) {

@@ -14,13 +14,13 @@ static int32_t find_pairs(const struct plan_prob *p, int64_t cap, int32_t *next,
     int32_t *n_ends = ending + p->n_sec + 1;
     memset(n_ends, 0, ((size_t) p->n_sec + 1) * sizeof *n_ends);
     for (int32_t i = 0; i < p->n; i++) {
-        next[i]         = -1;
+        next[i] = -1;
         ending[p->b[i]] = i; // the one, where there is one
         n_ends[p->b[i]]++;
     }
     for (int32_t i = 0; i < p->n;) { // blocks come by rising a
         const int32_t s = p->a[i];
-        int32_t to      = i + 1;
+        int32_t to = i + 1;
         while (to < p->n && p->a[to] == s) {
             to++;
         }
@@ -47,10 +47,10 @@ static bool join_chains(const struct plan_prob *p, const int32_t *next, int32_t 
         if (head[i] >= 0) {
             continue;
         }
-        all->a[k]    = p->a[i];
+        all->a[k] = p->a[i];
         all->size[k] = p->size[i];
         for (int32_t j = i; j >= 0; j = next[j]) {
-            head[j]   = k;
+            head[j] = k;
             all->b[k] = p->b[j];
         }
         k++;
@@ -59,11 +59,11 @@ static bool join_chains(const struct plan_prob *p, const int32_t *next, int32_t 
 }
 
 bool berth_plan_join(const struct plan_prob *p, int64_t cap, int32_t *head, struct plan_prob *joined) {
-    const size_t n  = (size_t) p->n;
-    int32_t *next   = berth_malloc((2 * n + 2 * ((size_t) p->n_sec + 1)) * sizeof *next);
+    const size_t n = (size_t) p->n;
+    int32_t *next = berth_malloc((2 * n + 2 * ((size_t) p->n_sec + 1)) * sizeof *next);
     int32_t n_pairs = next != NULL ? find_pairs(p, cap, next, next + 2 * n) : 0;
-    bool ok         = next != NULL;
-    *joined         = (struct plan_prob){0};
+    bool ok = next != NULL;
+    *joined = (struct plan_prob){0};
     if (n_pairs > 0) {
         struct plan_prob all;
         int32_t *ids = next + n;

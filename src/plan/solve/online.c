@@ -41,7 +41,7 @@ struct berth_online *berth_online_new(uint64_t align, uint64_t capacity) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: %zu bytes for an online allocator", sizeof *online);
         return NULL;
     }
-    online->align    = align == 0 ? 1 : align;
+    online->align = align == 0 ? 1 : align;
     online->capacity = capacity == 0 ? LIMIT : capacity;
     berth_space_init(&online->space, padded(online, online->capacity));
     return online;
@@ -83,8 +83,8 @@ static bool slots_reserve(struct berth_online *online) {
         slots[i].block = NONE;
     }
     struct slot *old = online->slots;
-    online->slots    = slots;
-    online->n_slots  = n_new;
+    online->slots = slots;
+    online->n_slots = n_new;
     for (size_t i = 0; i < n_old; i++) {
         if (old[i].block != NONE) {
             slots[slot_find(online, berth_space_off(&online->space, old[i].block))] = old[i];
@@ -102,7 +102,7 @@ enum ggml_status berth_online_alloc(struct berth_online *online, uint64_t size, 
     if (size == 0) {
         return GGML_STATUS_SUCCESS;
     }
-    bool no_room   = size > online->capacity;
+    bool no_room = size > online->capacity;
     uint32_t block = NONE;
     if (!no_room && (!slots_reserve(online) ||
                         berth_space_take(&online->space, padded(online, size), 1, &block, &no_room) != GGML_STATUS_SUCCESS)) {
@@ -121,7 +121,7 @@ enum ggml_status berth_online_alloc(struct berth_online *online, uint64_t size, 
         return berth_fail(
             GGML_STATUS_ALLOC_FAILED, "out of memory: the books of an online allocator with %zu blocks", online->n_taken);
     }
-    *offset                                   = berth_space_off(&online->space, block);
+    *offset = berth_space_off(&online->space, block);
     online->slots[slot_find(online, *offset)] = (struct slot){size, block};
     online->n_taken++;
     online->used += size;
@@ -137,7 +137,7 @@ enum ggml_status berth_online_release(struct berth_online *online, uint64_t offs
     if (size == 0) {
         return GGML_STATUS_SUCCESS;
     }
-    size_t i               = online->n_slots == 0 ? 0 : slot_find(online, offset);
+    size_t i = online->n_slots == 0 ? 0 : slot_find(online, offset);
     const struct slot slot = online->n_slots == 0 ? (struct slot){.block = NONE} : online->slots[i];
     if (slot.block == NONE || slot.size != size) {
         return berth_fail(GGML_STATUS_FAILED, "online allocator: no block of %llu bytes is taken at %llu",
@@ -152,7 +152,7 @@ enum ggml_status berth_online_release(struct berth_online *online, uint64_t offs
         const size_t home = slot_home(online, berth_space_off(&online->space, online->slots[j].block));
         if (((j - home) & (online->n_slots - 1)) >= ((j - i) & (online->n_slots - 1))) {
             online->slots[i] = online->slots[j];
-            i                = j;
+            i = j;
         }
     }
     online->slots[i].block = NONE;
@@ -172,8 +172,8 @@ void berth_online_reset(struct berth_online *online) {
         online->slots[i].block = NONE;
     }
     online->n_taken = 0;
-    online->used    = 0;
-    online->peak    = 0;
+    online->used = 0;
+    online->peak = 0;
 }
 
 uint64_t berth_online_peak(const struct berth_online *online) {

@@ -210,10 +210,10 @@ static inline bool plan_is_done(const struct plan_state *s, const struct plan_go
 // Makes spare the plan.
 static inline void plan_state_take(struct plan_state *s, int64_t peak, const char *method) {
     int64_t *swap = s->off;
-    s->off        = s->spare;
-    s->spare      = swap;
-    s->peak       = peak;
-    s->method     = method;
+    s->off = s->spare;
+    s->spare = swap;
+    s->peak = peak;
+    s->method = method;
 }
 
 // ---- watch.c ----

@@ -30,16 +30,16 @@ struct scale {
 };
 
 static struct scale pool_scale(const struct plan_pool *pool, const struct raw_block *blocks, int32_t n, bool chunk) {
-    uint64_t all        = 0; // divides every size
-    uint64_t align      = blocks[0].align;
-    bool is_one_align   = true;
-    uint64_t fixed      = 0;
+    uint64_t all = 0; // divides every size
+    uint64_t align = blocks[0].align;
+    bool is_one_align = true;
+    uint64_t fixed = 0;
     uint64_t met[N_MET] = {0};
     for (int32_t i = 0; i < n; i++) {
         const size_t slot = met_slot(blocks[i].size);
         if (met[slot] != blocks[i].size) {
             met[slot] = blocks[i].size;
-            all       = all != 0 && blocks[i].size % all == 0 ? all : plan_gcd(blocks[i].size, all);
+            all = all != 0 && blocks[i].size % all == 0 ? all : plan_gcd(blocks[i].size, all);
         }
         if (blocks[i].align != align) {
             is_one_align = false;
@@ -60,7 +60,7 @@ static struct scale pool_scale(const struct plan_pool *pool, const struct raw_bl
         uint64_t unit = rest;
         for (int32_t i = 0; i < n; i++) {
             uint64_t size = (blocks[i].size + align - 1) / align * align;
-            unit          = unit != 0 && size % unit == 0 ? unit : plan_gcd(size, unit);
+            unit = unit != 0 && size % unit == 0 ? unit : plan_gcd(size, unit);
         }
         return (struct scale){unit, false, true};
     }
@@ -82,7 +82,7 @@ static int32_t cut_sections(
         sec_at[first[i]] |= STARTS;
         sec_at[last[i]] |= ENDS;
     }
-    int32_t sec    = -1;
+    int32_t sec = -1;
     bool has_ended = true;
     for (int32_t t = 0; t < n_times; t++) {
         int32_t marks = sec_at[t];
@@ -108,30 +108,30 @@ static size_t times_max(int32_t n) {
 // Times as dense numbers in t[0..2n): as they are if they are dense, else their ranks. Returns how many, -1: out of memory.
 static int32_t dense_times(const struct raw_block *blocks, int32_t n, int32_t *t, struct berth_scratch *scratch) {
     int64_t least = INT64_MAX;
-    int64_t most  = INT64_MIN;
+    int64_t most = INT64_MIN;
     for (int32_t i = 0; i < n; i++) {
         least = blocks[i].first < least ? blocks[i].first : least;
-        most  = blocks[i].last > most ? blocks[i].last : most;
+        most = blocks[i].last > most ? blocks[i].last : most;
     }
     uint64_t span = (uint64_t) most - (uint64_t) least;
     if (span < times_max(n)) {
         for (int32_t i = 0; i < n; i++) {
-            t[i]     = (int32_t) (blocks[i].first - least);
+            t[i] = (int32_t) (blocks[i].first - least);
             t[n + i] = (int32_t) (blocks[i].last - least);
         }
         return (int32_t) span + 1;
     }
-    size_t m        = 2 * (size_t) n;
-    uint64_t *key   = berth_scratch_take(scratch, 2 * m * sizeof *key);
-    int32_t *idx    = berth_scratch_take(scratch, 2 * m * sizeof *idx);
+    size_t m = 2 * (size_t) n;
+    uint64_t *key = berth_scratch_take(scratch, 2 * m * sizeof *key);
+    int32_t *idx = berth_scratch_take(scratch, 2 * m * sizeof *idx);
     int32_t n_times = 0;
     if (key == NULL || idx == NULL) {
         return -1;
     }
     for (int32_t i = 0; i < n; i++) {
-        key[i]     = plan_time_key(blocks[i].first);
+        key[i] = plan_time_key(blocks[i].first);
         key[n + i] = plan_time_key(blocks[i].last);
-        idx[i]     = i;
+        idx[i] = i;
         idx[n + i] = n + i;
     }
     berth_plan_sort(key, idx, key + m, idx + m, (int32_t) m);
@@ -153,18 +153,18 @@ static bool fill_aligns(struct plan_prob *p, const struct raw_block *blocks, uin
 }
 
 static bool fill_fixed(struct plan_prob *p, const struct raw_block *blocks, uint64_t unit, struct berth_scratch *scratch) {
-    size_t nf      = (size_t) p->n_fixed;
-    p->fixed       = berth_malloc((size_t) p->n * sizeof *p->fixed);
-    p->fixed_ids   = berth_malloc(2 * nf * sizeof *p->fixed_ids);
+    size_t nf = (size_t) p->n_fixed;
+    p->fixed = berth_malloc((size_t) p->n * sizeof *p->fixed);
+    p->fixed_ids = berth_malloc(2 * nf * sizeof *p->fixed_ids);
     uint64_t *keys = berth_scratch_take(scratch, 2 * nf * sizeof *keys);
-    int32_t f      = 0;
+    int32_t f = 0;
     if (p->fixed == NULL || p->fixed_ids == NULL || keys == NULL) {
         return false;
     }
     for (int32_t i = 0; i < p->n; i++) {
         p->fixed[i] = blocks[i].fixed != BERTH_PLAN_ANY ? (int64_t) (blocks[i].fixed / unit) : -1;
         if (p->fixed[i] >= 0) {
-            keys[f]           = (uint64_t) p->fixed[i];
+            keys[f] = (uint64_t) p->fixed[i];
             p->fixed_ids[f++] = i;
         }
     }
@@ -177,25 +177,25 @@ static enum ggml_status pool_fill(struct plan_pool *pool, const struct raw_block
     bool chunk, void *room, struct berth_scratch *scratch) {
     const bool is_loose = pool->prob.is_loose;
     struct plan_prob *p = &pool->prob;
-    int32_t *t          = berth_scratch_take(scratch, (2 * (size_t) n + times_max(n)) * sizeof *t);
-    int32_t n_times     = t != NULL ? dense_times(blocks, n, t, scratch) : -1;
+    int32_t *t = berth_scratch_take(scratch, (2 * (size_t) n + times_max(n)) * sizeof *t);
+    int32_t n_times = t != NULL ? dense_times(blocks, n, t, scratch) : -1;
     if (n_times < 0) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", n);
     }
     berth_plan_prob_lay(p, n, n, room);
-    p->is_loose         = is_loose;
-    p->n_sec            = cut_sections(t, t + n, n, p->a, p->b, t + 2 * (size_t) n, n_times);
-    p->chunk            = chunk ? (int64_t) (pool->max_chunk / scale.unit) : 0;
-    pool->unit          = scale.unit;
+    p->is_loose = is_loose;
+    p->n_sec = cut_sections(t, t + n, n, p->a, p->b, t + 2 * (size_t) n, n_times);
+    p->chunk = chunk ? (int64_t) (pool->max_chunk / scale.unit) : 0;
+    pool->unit = scale.unit;
     uint64_t met[N_MET] = {0}, met_units[N_MET];
     for (int32_t i = 0; i < n; i++) {
         const size_t slot = met_slot(blocks[i].size);
         if (met[slot] != blocks[i].size) {
-            met[slot]       = blocks[i].size;
+            met[slot] = blocks[i].size;
             met_units[slot] = blocks[i].size / scale.unit;
             met_units[slot] += met_units[slot] * scale.unit < blocks[i].size;
             const uint64_t slack = met_units[slot] * scale.unit - blocks[i].size;
-            pool->least_end      = slack > pool->least_end ? slack : pool->least_end;
+            pool->least_end = slack > pool->least_end ? slack : pool->least_end;
         }
         p->size[i] = (int64_t) met_units[slot];
         p->n_fixed += blocks[i].fixed != BERTH_PLAN_ANY;
@@ -213,9 +213,9 @@ void berth_plan_pool_fini(struct plan_pool *pool) {
 
 enum ggml_status berth_plan_pool_init(struct plan_pool *pool, const struct berth_plan_item *items, int32_t *ids, int32_t n_ids,
     const struct plan_traits *traits, uint64_t max_chunk, bool chunk, struct berth_scratch *scratch) {
-    *pool          = (struct plan_pool){.items = items, .ids = ids, .n_ids = n_ids, .unit = 1, .max_chunk = max_chunk};
+    *pool = (struct plan_pool){.items = items, .ids = ids, .n_ids = n_ids, .unit = 1, .max_chunk = max_chunk};
     pool->block_of = berth_scratch_take(scratch, (size_t) n_ids * sizeof *pool->block_of);
-    void *room     = berth_scratch_take(scratch, berth_plan_prob_room(n_ids, n_ids));
+    void *room = berth_scratch_take(scratch, berth_plan_prob_room(n_ids, n_ids));
     if (pool->block_of == NULL || room == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d items", n_ids);
     }
@@ -254,7 +254,7 @@ void berth_plan_pool_apply(const struct plan_pool *pool, const int64_t *off, uin
             offsets[i] = to_bytes(pool, off[pool->block_of[k]]);
         } else {
             const struct berth_plan_item *item = &pool->items[pool->block_of[k] == -1 ? i : -2 - pool->block_of[k]];
-            offsets[i]                         = item->is_fixed ? item->fixed : 0;
+            offsets[i] = item->is_fixed ? item->fixed : 0;
         }
     }
 }

@@ -10,11 +10,11 @@ size_t berth_plan_prob_room(int32_t n, int32_t n_sec) {
 }
 
 void berth_plan_prob_lay(struct plan_prob *p, int32_t n, int32_t n_sec, void *room) {
-    *p       = (struct plan_prob){.n = n, .n_sec = n_sec};
-    p->size  = room;
+    *p = (struct plan_prob){.n = n, .n_sec = n_sec};
+    p->size = room;
     p->total = p->size + n;
-    p->a     = (int32_t *) (p->total + n_sec + 1);
-    p->b     = p->a + n;
+    p->a = (int32_t *) (p->total + n_sec + 1);
+    p->b = p->a + n;
 }
 
 bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) {
@@ -53,7 +53,7 @@ static uint64_t fill_totals(struct plan_prob *p, int shift) {
 }
 
 bool berth_plan_prob_totals(struct plan_prob *p) {
-    p->bound     = 0;
+    p->bound = 0;
     p->bound_sec = 0;
     // A total that wrapped may look small. In units of 2^30 it cannot wrap, and is at most 2^29 too low, one for each block.
     const bool may_wrap = fill_totals(p, 0) > (uint64_t) INT64_MAX;
@@ -71,7 +71,7 @@ bool berth_plan_prob_totals(struct plan_prob *p) {
             return false;
         }
         if (p->total[s] > p->bound) {
-            p->bound     = p->total[s];
+            p->bound = p->total[s];
             p->bound_sec = s;
         }
     }
@@ -79,7 +79,7 @@ bool berth_plan_prob_totals(struct plan_prob *p) {
 }
 
 bool berth_plan_life_max(const struct plan_prob *p, int64_t *most) {
-    size_t m      = (size_t) p->n_sec;
+    size_t m = (size_t) p->n_sec;
     int64_t *tree = berth_malloc(2 * m * sizeof *tree); // of maxima over the totals
     if (tree == NULL) {
         return false;
@@ -120,7 +120,7 @@ bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32
         sec[p->a[ids[k]]] |= STARTS;
         sec[p->b[ids[k]]] |= ENDS;
     }
-    int32_t at     = -1;
+    int32_t at = -1;
     bool has_ended = true;
     for (int32_t s = 0; s <= p->n_sec; s++) {
         has_ended |= (sec[s] & ENDS) != 0;
@@ -131,12 +131,12 @@ bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32
         sec[s] = at;
     }
     for (int32_t k = 0; k < n; k++) {
-        int32_t i    = ids[k];
-        sub->a[k]    = sec[p->a[i]];
-        sub->b[k]    = sec[p->b[i] - 1] + 1;
+        int32_t i = ids[k];
+        sub->a[k] = sec[p->a[i]];
+        sub->b[k] = sec[p->b[i] - 1] + 1;
         sub->size[k] = p->size[i];
     }
-    sub->n_sec    = at + 1;
+    sub->n_sec = at + 1;
     sub->is_loose = p->is_loose;
     berth_free(sec);
     return berth_plan_prob_totals(sub); // cannot fail: the whole did not

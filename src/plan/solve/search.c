@@ -68,15 +68,15 @@ struct worker {
 
 static void *work(void *arg) {
     struct worker *w = arg;
-    struct crew *c   = w->crew;
+    struct crew *c = w->crew;
     for (;;) {
         int i = atomic_fetch_add(&c->i_next, 1);
         if (i >= c->n_tasks || i > atomic_load(&c->i_first)) {
             return NULL;
         }
-        struct task *t  = &c->tasks[i];
+        struct task *t = &c->tasks[i];
         struct exact *x = t->is_joined ? w->joined : w->exact;
-        t->answer       = berth_exact_ask(x, &t->ask, w->off, &t->next, &t->n_nodes, &t->is_late);
+        t->answer = berth_exact_ask(x, &t->ask, w->off, &t->next, &t->n_nodes, &t->is_late);
         if (t->answer == EXACT_UNKNOWN) {
             continue;
         }
@@ -104,7 +104,7 @@ static int crew_run(struct crew *c, struct worker *workers, int n_workers, int64
     for (int i = 0; i < c->n_tasks; i++) {
         atomic_store(&c->tasks[i].stop, false);
         c->tasks[i].n_nodes = 0;
-        c->tasks[i].answer  = EXACT_UNKNOWN;
+        c->tasks[i].answer = EXACT_UNKNOWN;
         c->tasks[i].is_late = false;
     }
     for (int k = 1; k < n_workers; k++) {
@@ -168,15 +168,15 @@ static int64_t round_factor(const struct quest *q) {
 
 static struct task *add_task(struct search *s, int64_t cap, const char *name) {
     struct task *t = &s->crew.tasks[s->crew.n_tasks++];
-    t->name        = name;
-    t->is_joined   = false;
-    t->ask         = (struct exact_ask){
-                .cap         = cap,
-                .rules       = EXACT_ALL,
-                .deadline_us = s->goal->deadline_us,
-                .work        = s->goal->work,
-                .stop        = &t->stop,
-                .watch       = s->goal->watch,
+    t->name = name;
+    t->is_joined = false;
+    t->ask = (struct exact_ask){
+        .cap = cap,
+        .rules = EXACT_ALL,
+        .deadline_us = s->goal->deadline_us,
+        .work = s->goal->work,
+        .stop = &t->stop,
+        .watch = s->goal->watch,
     };
     return t;
 }
@@ -190,29 +190,29 @@ static bool can_join(const struct search *s, int64_t cap) {
 static void list_members(struct search *s, const struct quest *q, int64_t cap) {
     s->crew.n_tasks = 0;
     for (int m = 0; m < N_MEMBERS; m++) {
-        struct task *t   = add_task(s, cap, members[m].name);
-        t->is_joined     = q->round > 0 && can_join(s, cap);
-        t->ask.preorder  = members[m].preorder;
-        t->ask.valley    = members[m].valley;
+        struct task *t = add_task(s, cap, members[m].name);
+        t->is_joined = q->round > 0 && can_join(s, cap);
+        t->ask.preorder = members[m].preorder;
+        t->ask.valley = members[m].valley;
         t->ask.max_nodes = (2 * (int64_t) s->p->n + 100) << (q->round < 20 ? q->round : 20);
     }
 }
 
 // One more link of each chain. Which way a chain goes, and how much blame counts, is its own.
 static void list_chains(struct search *s, struct quest *q, int64_t cap) {
-    static const float weights[]                     = {8, 32, 128};
-    static const int lengths[]                       = {3, 3, 6}; // nodes, in halves of the blocks
+    static const float weights[] = {8, 32, 128};
+    static const int lengths[] = {3, 3, 6}; // nodes, in halves of the blocks
     static const enum exact_preorder preorders[2][2] = {{EXACT_TZ, EXACT_TWA}, {EXACT_AT, EXACT_TAW}};
-    const int grown                                  = q->round < 2 ? 0 : q->round < 20 ? q->round - 1 : 20;
-    const int64_t length                             = (lengths[q->n_links++ % 3] * (int64_t) s->p->n / 2) << grown;
-    s->crew.n_tasks                                  = 0;
+    const int grown = q->round < 2 ? 0 : q->round < 20 ? q->round - 1 : 20;
+    const int64_t length = (lengths[q->n_links++ % 3] * (int64_t) s->p->n / 2) << grown;
+    s->crew.n_tasks = 0;
     for (int k = 0; k < N_CHAINS; k++) {
-        struct task *t   = add_task(s, cap, "exact, blame");
-        t->is_joined     = can_join(s, cap);
-        t->ask.preorder  = preorders[k < N_CHAINS / 2][k % 2];
-        t->ask.valley    = EXACT_BLAMED;
-        t->ask.weight    = weights[k / 2 % 3];
-        t->ask.blame     = q->blame + (size_t) k * (size_t) (s->p->n + s->p->n_sec);
+        struct task *t = add_task(s, cap, "exact, blame");
+        t->is_joined = can_join(s, cap);
+        t->ask.preorder = preorders[k < N_CHAINS / 2][k % 2];
+        t->ask.valley = EXACT_BLAMED;
+        t->ask.weight = weights[k / 2 % 3];
+        t->ask.blame = q->blame + (size_t) k * (size_t) (s->p->n + s->p->n_sec);
         t->ask.max_nodes = length + 50;
         for (int32_t i = 0; i < s->p->n + s->p->n_sec; i++) {
             t->ask.blame[i] *= FORGET;
@@ -224,14 +224,14 @@ static void list_chains(struct search *s, struct quest *q, int64_t cap) {
 static bool list_beams(struct search *s, const struct quest *q, int64_t cap) {
     static const enum exact_valley valleys[] = {EXACT_LOWEST, EXACT_TIGHTEST};
     const int64_t state_size = (3 * (int64_t) s->p->n + 4 * (int64_t) s->p->n_sec + 1) * (int64_t) sizeof(int64_t);
-    const int64_t most       = BEAM_BYTES / 2 / state_size;
-    const int64_t width      = (int64_t) (s->is_open ? BEAM_OPEN : BEAM_FULL) << (q->round < 20 ? q->round : 20);
-    s->crew.n_tasks          = 0;
+    const int64_t most = BEAM_BYTES / 2 / state_size;
+    const int64_t width = (int64_t) (s->is_open ? BEAM_OPEN : BEAM_FULL) << (q->round < 20 ? q->round : 20);
+    s->crew.n_tasks = 0;
     for (int k = 0; k < 2; k++) {
-        struct task *t   = add_task(s, cap, "beam");
-        t->ask.preorder  = EXACT_TAW;
-        t->ask.valley    = valleys[k];
-        t->ask.width     = (int32_t) (width < most ? width : most);
+        struct task *t = add_task(s, cap, "beam");
+        t->ask.preorder = EXACT_TAW;
+        t->ask.valley = valleys[k];
+        t->ask.width = (int32_t) (width < most ? width : most);
         t->ask.max_nodes = INT64_MAX;
     }
     return width >= BEAM_LEAST && most >= BEAM_LEAST;
@@ -254,7 +254,7 @@ static void note_answer(struct search *s, const struct task *t) {
         int64_t peak = 0;
         for (int32_t i = 0; i < s->p->n; i++) {
             int64_t end = s->crew.off[i] + s->p->size[i];
-            peak        = end > peak ? end : peak;
+            peak = end > peak ? end : peak;
         }
         if (peak < st->peak) {
             plan_state_take(st, peak, t->name);
@@ -268,7 +268,7 @@ static void note_answer(struct search *s, const struct task *t) {
 // Asks what is listed. The answer is noted; EXACT_UNKNOWN: there was none.
 static enum exact_answer run_list(struct search *s, struct quest *q) {
     const int64_t before = s->state->n_nodes;
-    const int first      = crew_run(&s->crew, s->workers, s->n_workers, &s->state->n_nodes);
+    const int first = crew_run(&s->crew, s->workers, s->n_workers, &s->state->n_nodes);
     q->n_nodes += s->state->n_nodes - before;
     if (first < 0) {
         return EXACT_UNKNOWN;
@@ -289,8 +289,8 @@ static void ask_chains(struct search *s) {
 // Members and beams ask between bound and peak: the nearer to the bound, the more success they have.
 static void ask_between(struct search *s, bool is_beam) {
     const struct plan_state *st = s->state;
-    const int64_t mid           = st->bound + (int64_t) ((double) (st->peak - st->bound) * s->part);
-    const int64_t cap           = mid < st->peak ? mid : st->peak - 1;
+    const int64_t mid = st->bound + (int64_t) ((double) (st->peak - st->bound) * s->part);
+    const int64_t cap = mid < st->peak ? mid : st->peak - 1;
     if (is_beam && !list_beams(s, &s->above, cap)) {
         return;
     }
@@ -301,9 +301,9 @@ static void ask_between(struct search *s, bool is_beam) {
     if (answer == EXACT_FITS) {
         s->part /= 2;
     } else if (answer == EXACT_UNKNOWN && is_beam == s->is_open) {
-        s->part        = (1 + s->part) / 2;
+        s->part = (1 + s->part) / 2;
         s->above.round = s->part > PART_MAX ? s->above.round + 1 : s->above.round;
-        s->part        = s->part > PART_MAX ? 0.5 : s->part;
+        s->part = s->part > PART_MAX ? 0.5 : s->part;
     }
 }
 
@@ -373,12 +373,12 @@ static void workers_free(struct worker *workers, int n) {
 // As many workers as memory allows, at most n. *n: how many there are.
 static struct worker *workers_new(const struct plan_prob *p, struct crew *crew, int *n) {
     struct worker *workers = berth_calloc((size_t) *n, sizeof *workers);
-    int k                  = 0;
+    int k = 0;
     for (; workers != NULL && k < *n; k++) {
-        workers[k].crew   = crew;
-        workers[k].exact  = berth_exact_new(p);
+        workers[k].crew = crew;
+        workers[k].exact = berth_exact_new(p);
         workers[k].joined = crew->joined.n > 0 ? berth_exact_new(&crew->joined) : NULL;
-        workers[k].off    = berth_malloc((size_t) p->n * sizeof *workers[k].off);
+        workers[k].off = berth_malloc((size_t) p->n * sizeof *workers[k].off);
         if (workers[k].exact == NULL || workers[k].off == NULL || (crew->joined.n > 0 && workers[k].joined == NULL)) {
             berth_exact_free(workers[k].joined);
             berth_exact_free(workers[k].exact);
@@ -394,7 +394,7 @@ static struct worker *workers_new(const struct plan_prob *p, struct crew *crew, 
 // False: out of memory.
 static bool crew_join(struct crew *c, int64_t cap) {
     c->joined_cap = cap;
-    c->head       = berth_malloc((size_t) c->p->n * sizeof *c->head);
+    c->head = berth_malloc((size_t) c->p->n * sizeof *c->head);
     return c->head != NULL && berth_plan_join(c->p, cap, c->head, &c->joined);
 }
 
@@ -411,21 +411,21 @@ static enum ggml_status search_exact(const struct plan_prob *p, const struct pla
         berth_free(s);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the search");
     }
-    s->p         = p;
-    s->goal      = g;
-    s->state     = st;
-    s->part      = 0.5;
-    s->crew.p    = p;
-    s->crew.off  = st->spare;
-    bool ok      = crew_join(&s->crew, g->enough > 0 ? g->enough : st->bound);
+    s->p = p;
+    s->goal = g;
+    s->state = st;
+    s->part = 0.5;
+    s->crew.p = p;
+    s->crew.off = st->spare;
+    bool ok = crew_join(&s->crew, g->enough > 0 ? g->enough : st->bound);
     s->n_workers = g->n_threads < 2 * N_MEMBERS ? g->n_threads : 2 * N_MEMBERS;
-    s->workers   = workers_new(p, &s->crew, &s->n_workers);
+    s->workers = workers_new(p, &s->crew, &s->n_workers);
     float *blame = berth_calloc(2 * N_CHAINS * (size_t) (p->n + p->n_sec), sizeof *blame);
-    ok           = ok && s->n_workers > 0 && blame != NULL;
-    s->low       = (struct quest){.blame = blame};
-    s->above     = (struct quest){.blame = blame + N_CHAINS * (size_t) (p->n + p->n_sec)};
-    s->shift     = 3;
-    s->is_open   = prob_is_open(p);
+    ok = ok && s->n_workers > 0 && blame != NULL;
+    s->low = (struct quest){.blame = blame};
+    s->above = (struct quest){.blame = blame + N_CHAINS * (size_t) (p->n + p->n_sec)};
+    s->shift = 3;
+    s->is_open = prob_is_open(p);
     while (ok && !is_over(s)) {
         search_round(s);
     }
@@ -445,14 +445,14 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
     if (plan_prob_is_constrained(p) || p->is_loose) {
         return berth_plan_search_constrained(p, g, st);
     }
-    int64_t cap             = g->enough > 0 ? g->enough : st->bound;
+    int64_t cap = g->enough > 0 ? g->enough : st->bound;
     enum ggml_status status = berth_plan_critical(p, cap, 0, g, st);
     if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {
         return status;
     }
     if (p->n >= WINDOW_MIN && cap >= p->bound) {
         const int64_t now = plan_now_us(g->work);
-        status            = berth_plan_window(p, cap, WINDOW_MAX, now + (g->deadline_us - now) / 4 * 3, g, st);
+        status = berth_plan_window(p, cap, WINDOW_MAX, now + (g->deadline_us - now) / 4 * 3, g, st);
     }
     if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {
         return status;

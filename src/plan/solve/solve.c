@@ -30,22 +30,22 @@ struct solve {
 
 // The bytes a pool needs and how many items end at its peak. With chunks: how far each is used, summed.
 static enum ggml_status pool_peak(const struct plan_pool *pool, const uint64_t *offsets, uint64_t *peak, int64_t *n_peak) {
-    *peak   = 0;
+    *peak = 0;
     *n_peak = 0;
     for (int32_t k = 0; k < pool->n_ids; k++) {
-        int32_t i    = pool->ids[k];
+        int32_t i = pool->ids[k];
         uint64_t end = offsets[i] + pool->items[i].size;
         if (pool->items[i].size > 0 && end >= *peak) {
             *n_peak = end > *peak ? 1 : *n_peak + 1;
-            *peak   = end;
+            *peak = end;
         }
     }
     if (pool->max_chunk == 0 || *peak <= pool->max_chunk) {
         return GGML_STATUS_SUCCESS;
     }
-    size_t n      = (size_t) pool->n_ids;
+    size_t n = (size_t) pool->n_ids;
     uint64_t *key = berth_malloc(2 * n * sizeof *key);
-    int32_t *idx  = berth_malloc(2 * n * sizeof *idx);
+    int32_t *idx = berth_malloc(2 * n * sizeof *idx);
     if (key == NULL || idx == NULL) {
         berth_free(idx);
         berth_free(key);
@@ -56,11 +56,11 @@ static enum ggml_status pool_peak(const struct plan_pool *pool, const uint64_t *
         key[k] = offsets[idx[k]] / pool->max_chunk;
     }
     berth_plan_sort(key, idx, key + n, idx + n, pool->n_ids);
-    *peak         = 0;
+    *peak = 0;
     uint64_t used = 0;
     for (int32_t k = 0; k < pool->n_ids; k++) {
         uint64_t end = offsets[idx[k]] % pool->max_chunk + pool->items[idx[k]].size;
-        used         = pool->items[idx[k]].size > 0 && end > used ? end : used;
+        used = pool->items[idx[k]].size > 0 && end > used ? end : used;
         if (k + 1 == pool->n_ids || key[k + 1] != key[k]) {
             *peak += used;
             used = 0;
@@ -93,21 +93,21 @@ static void outcome_lift(struct outcome *out, const struct plan_pool *pool, int6
     const struct plan_prob *p = &pool->prob;
     if (!p->is_loose && p->chunk == 0 && bound > p->bound && bound <= INT64_MAX / (int64_t) pool->unit) {
         uint64_t bytes = (uint64_t) bound * pool->unit - pool->least_end;
-        out->bound     = bytes > out->bound ? bytes : out->bound;
+        out->bound = bytes > out->bound ? bytes : out->bound;
     }
 }
 
 static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struct outcome *out) {
-    struct plan_prob *p     = &pool->prob;
+    struct plan_prob *p = &pool->prob;
     struct plan_state state = {.peak = PLAN_NO_CAP, .bound = p->bound, .method = "start"};
-    struct plan_goal goal   = {.seed = s->params.seed,
-          .n_threads                 = s->params.n_threads > 1 && !s->params.is_counted ? s->params.n_threads : 1,
-          .is_brief                  = s->params.is_brief};
-    int64_t *memory         = berth_scratch_take(&s->scratch, 2 * (size_t) p->n * sizeof *memory);
+    struct plan_goal goal = {.seed = s->params.seed,
+        .n_threads = s->params.n_threads > 1 && !s->params.is_counted ? s->params.n_threads : 1,
+        .is_brief = s->params.is_brief};
+    int64_t *memory = berth_scratch_take(&s->scratch, 2 * (size_t) p->n * sizeof *memory);
     if (memory == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d offsets", p->n);
     }
-    state.off   = memory;
+    state.off = memory;
     state.spare = memory + p->n;
     if (s->params.capacity > 0) {
         goal.enough = (int64_t) ((s->params.capacity < INT64_MAX ? s->params.capacity : INT64_MAX) / pool->unit);
@@ -126,20 +126,20 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     }
     if (status == GGML_STATUS_SUCCESS && s->params.budget_us > 0 && !plan_is_done(&state, &goal)) {
         // Each pool gets its share of what earlier ones left over.
-        goal.work        = s->params.is_counted ? &s->work : NULL;
-        int64_t now      = plan_now_us(goal.work);
-        int64_t left     = s->params.budget_us - s->searched_us;
+        goal.work = s->params.is_counted ? &s->work : NULL;
+        int64_t now = plan_now_us(goal.work);
+        int64_t left = s->params.budget_us - s->searched_us;
         goal.deadline_us = left > INT64_MAX / 2 - now ? INT64_MAX / 2 : now + left / s->n_left;
-        s->watch.state   = &state;
-        s->watch.unit    = pool->unit;
-        goal.watch       = s->watch.ask != NULL ? &s->watch : NULL;
-        status           = left > 0 && !atomic_load(&s->watch.is_over) ? berth_plan_search(p, &goal, &state) : status;
+        s->watch.state = &state;
+        s->watch.unit = pool->unit;
+        goal.watch = s->watch.ask != NULL ? &s->watch : NULL;
+        status = left > 0 && !atomic_load(&s->watch.is_over) ? berth_plan_search(p, &goal, &state) : status;
         s->searched_us += plan_now_us(goal.work) - now;
     }
     if (status == GGML_STATUS_SUCCESS) {
         BERTH_ASSERT_WHOLE(berth_plan_is_valid(p, state.off));
         berth_plan_pool_apply(pool, state.off, s->offsets);
-        out->method  = state.method;
+        out->method = state.method;
         out->n_nodes = state.n_nodes;
         outcome_lift(out, pool, state.bound);
     }
@@ -161,8 +161,8 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
     struct plan_pool pool;
     const struct berth_scratch_mark mark = s->scratch.at;
 
-    *out                    = (struct outcome){.method = "nothing to place"};
-    *again                  = false;
+    *out = (struct outcome){.method = "nothing to place"};
+    *again = false;
     enum ggml_status status = berth_plan_pool_init(&pool, s->items, ids, n, &s->traits, s->params.max_chunk, chunk, &s->scratch);
     if (status != GGML_STATUS_SUCCESS) {
         goto done;
@@ -176,7 +176,7 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
     if (status != GGML_STATUS_SUCCESS) {
         goto done;
     }
-    out->bound      = pool.bound;
+    out->bound = pool.bound;
     out->bound_step = pool.bound_step;
     if (!chunk && s->params.max_chunk > 0 && pool.bound > s->params.max_chunk) {
         *again = true;
@@ -203,7 +203,7 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
             for (int32_t k = 0; k < n; k++) {
                 s->offsets[ids[k]] = s->params.start[ids[k]];
             }
-            out->peak   = peak;
+            out->peak = peak;
             out->n_peak = n_peak;
             out->method = "start";
         }
@@ -236,22 +236,22 @@ static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
     }
     s->n_left--;
     struct berth_plan_report *r = &s->report;
-    uint64_t capacity           = s->params.capacity;
-    bool fits                   = capacity == 0 || out.peak <= capacity;
+    uint64_t capacity = s->params.capacity;
+    bool fits = capacity == 0 || out.peak <= capacity;
     if (__builtin_add_overflow(r->peak, out.peak, &r->peak) || __builtin_add_overflow(r->bound, out.bound, &r->bound)) {
         return berth_fail(GGML_STATUS_FAILED, "plan: the pools together need more than 2^64 - 1 bytes");
     }
     // With a capacity one pool that surely does not fit answers the question; else each pool's answer must be sure.
     bool is_sure = capacity == 0 ? out.peak == out.bound : fits || out.bound > capacity;
-    bool is_no   = !fits && is_sure;
-    bool was_no  = !r->fits && r->proven;
-    r->proven    = is_no || was_no || (r->proven && is_sure);
+    bool is_no = !fits && is_sure;
+    bool was_no = !r->fits && r->proven;
+    r->proven = is_no || was_no || (r->proven && is_sure);
     r->fits &= fits;
     r->n_nodes += out.n_nodes;
     r->n_peak += out.n_peak;
     if (out.peak > s->most || s->most == 0) {
-        s->most       = out.peak;
-        r->method     = out.method;
+        s->most = out.peak;
+        r->method = out.method;
         r->bound_step = out.bound_step;
     }
     return GGML_STATUS_SUCCESS;
@@ -263,7 +263,7 @@ static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
 static enum ggml_status sort_pools(const struct berth_plan_item *items, int64_t n, bool has_pools, struct berth_scratch *scratch,
     int32_t **ids, int32_t *n_pools) {
     *n_pools = 1;
-    *ids     = berth_scratch_take(scratch, (size_t) n * (has_pools ? 2 : 1) * sizeof **ids);
+    *ids = berth_scratch_take(scratch, (size_t) n * (has_pools ? 2 : 1) * sizeof **ids);
     if (*ids == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %lld items", (long long) n);
     }
@@ -274,7 +274,7 @@ static enum ggml_status sort_pools(const struct berth_plan_item *items, int64_t 
         return GGML_STATUS_SUCCESS;
     }
     const struct berth_scratch_mark mark = scratch->at;
-    uint64_t *key                        = berth_scratch_take(scratch, (size_t) n * 2 * sizeof *key);
+    uint64_t *key = berth_scratch_take(scratch, (size_t) n * 2 * sizeof *key);
     if (key == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %lld items", (long long) n);
     }
@@ -300,8 +300,8 @@ static int32_t pool_end(const struct berth_plan_item *items, const int32_t *ids,
 // A group that crosses pools would make every plan invalid.
 static enum ggml_status groups_check(const struct berth_plan_item *items, int64_t n) {
     struct berth_plan_item *copy = berth_malloc((size_t) n * sizeof *copy);
-    uint64_t *off                = berth_calloc((size_t) n, sizeof *off);
-    enum ggml_status status      = GGML_STATUS_ALLOC_FAILED;
+    uint64_t *off = berth_calloc((size_t) n, sizeof *off);
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (copy == NULL || off == NULL) {
         berth_fail(status, "plan: out of memory for %lld items", (long long) n);
         goto done;
@@ -331,7 +331,7 @@ static enum ggml_status solve_all(struct solve *s) {
     }
     if (status == GGML_STATUS_SUCCESS && s->params.start != NULL) {
         struct berth_plan_fault fault = {0};
-        status                        = berth_plan_check(s->items, s->n, &s->params, s->params.start, &fault);
+        status = berth_plan_check(s->items, s->n, &s->params, s->params.start, &fault);
         if (status == GGML_STATUS_FAILED) {
             berth_fail(status, "plan: the starting plan is invalid at item %lld (other item %lld, fault %d)", (long long) fault.i,
                 (long long) fault.j, (int) fault.kind);
@@ -343,8 +343,8 @@ static enum ggml_status solve_all(struct solve *s) {
     }
     for (int32_t from = 0; status == GGML_STATUS_SUCCESS && from < s->n;) {
         int32_t end = pool_end(s->items, ids, from, s->n);
-        status      = pool_solve(s, ids + from, end - from);
-        from        = end;
+        status = pool_solve(s, ids + from, end - from);
+        from = end;
     }
     return status;
 }
@@ -357,23 +357,23 @@ enum ggml_status berth_plan_solve_watched(const struct berth_plan_item *items, i
     // Two looks at the clock take as long as planning a few items.
     const bool is_timed = n > FEW_ITEMS || (params != NULL && params->budget_us > 0);
     struct solve s; // with its scratch too large to be cleared
-    s.items       = items;
-    s.n           = n;
-    s.params      = params != NULL ? *params : (struct berth_plan_params){0};
-    s.offsets     = offsets;
-    s.report      = (struct berth_plan_report){.proven = true, .fits = true, .method = "nothing to place"};
-    s.start_us    = is_timed ? ggml_time_us() : 0;
+    s.items = items;
+    s.n = n;
+    s.params = params != NULL ? *params : (struct berth_plan_params){0};
+    s.offsets = offsets;
+    s.report = (struct berth_plan_report){.proven = true, .fits = true, .method = "nothing to place"};
+    s.start_us = is_timed ? ggml_time_us() : 0;
     s.searched_us = 0;
-    s.work        = (struct plan_work){0};
-    s.most        = 0;
-    s.n_left      = 0;
-    s.watch       = (struct plan_watch){.ask = watch, .user = user, .lock = ATOMIC_FLAG_INIT};
+    s.work = (struct plan_work){0};
+    s.most = 0;
+    s.n_left = 0;
+    s.watch = (struct plan_watch){.ask = watch, .user = user, .lock = ATOMIC_FLAG_INIT};
     berth_scratch_init(&s.scratch);
     enum ggml_status status = solve_all(&s);
     berth_scratch_fini(&s.scratch);
     if (status == GGML_STATUS_SUCCESS) {
         BERTH_ASSERT_WHOLE(berth_plan_check(items, n, params, offsets, NULL) != GGML_STATUS_FAILED);
-        s.report.gap     = s.report.bound > 0 ? (double) s.report.peak / (double) s.report.bound - 1 : 0;
+        s.report.gap = s.report.bound > 0 ? (double) s.report.peak / (double) s.report.bound - 1 : 0;
         s.report.time_us = is_timed ? ggml_time_us() - s.start_us : 0;
         if (report != NULL) {
             *report = s.report;
@@ -392,11 +392,11 @@ enum ggml_status berth_plan_bound(
     uint64_t max_chunk = params != NULL ? params->max_chunk : 0;
     struct plan_traits traits;
     enum ggml_status status = berth_plan_items_check(items, n, max_chunk, &traits);
-    int32_t *ids            = NULL;
+    int32_t *ids = NULL;
     int32_t n_pools;
-    uint64_t sum  = 0;
+    uint64_t sum = 0;
     uint64_t most = 0;
-    int64_t at    = 0;
+    int64_t at = 0;
     struct berth_scratch scratch;
     berth_scratch_init(&scratch);
     if (status == GGML_STATUS_SUCCESS && n > 0) {
@@ -404,7 +404,7 @@ enum ggml_status berth_plan_bound(
     }
     for (int32_t from = 0; status == GGML_STATUS_SUCCESS && from < n;) {
         const struct berth_scratch_mark mark = scratch.at;
-        int32_t end                          = pool_end(items, ids, from, n);
+        int32_t end = pool_end(items, ids, from, n);
         struct plan_pool pool;
         status = berth_plan_pool_init(&pool, items, ids + from, end - from, &traits, max_chunk, max_chunk > 0, &scratch);
         if (status == GGML_STATUS_SUCCESS) {
@@ -414,7 +414,7 @@ enum ggml_status berth_plan_bound(
             }
             if (pool.bound > most) {
                 most = pool.bound;
-                at   = pool.bound_step;
+                at = pool.bound_step;
             }
             berth_plan_pool_fini(&pool);
         }

@@ -11,8 +11,8 @@
 static void sort_few(uint64_t *key, int32_t *idx, int32_t n) {
     for (int32_t i = 1; i < n; i++) {
         uint64_t k = key[i];
-        int32_t x  = idx[i];
-        int32_t j  = i;
+        int32_t x = idx[i];
+        int32_t j = i;
         for (; j > 0 && key[j - 1] > k; j--) {
             key[j] = key[j - 1];
             idx[j] = idx[j - 1];
@@ -32,12 +32,12 @@ void berth_plan_sort(uint64_t *key, int32_t *idx, uint64_t *tmp_key, int32_t *tm
         differ |= key[i] ^ key[0];
     }
     // Wide digits pay only where the histogram is small beside n.
-    const int bits      = n < 8192 ? 8 : 11;
+    const int bits = n < 8192 ? 8 : 11;
     const uint64_t mask = ((uint64_t) 1 << bits) - 1;
-    uint64_t *from_key  = key;
-    uint64_t *to_key    = tmp_key;
-    int32_t *from_idx   = idx;
-    int32_t *to_idx     = tmp_idx;
+    uint64_t *from_key = key;
+    uint64_t *to_key = tmp_key;
+    int32_t *from_idx = idx;
+    int32_t *to_idx = tmp_idx;
     uint32_t start[1 << 11];
     for (int shift = 0; shift < 64;) {
         if (((differ >> shift) & mask) == 0) {
@@ -54,20 +54,20 @@ void berth_plan_sort(uint64_t *key, int32_t *idx, uint64_t *tmp_key, int32_t *tm
         uint32_t at = 0;
         for (uint32_t digit = 0; digit <= mask; digit++) {
             uint32_t count = start[digit];
-            start[digit]   = at;
+            start[digit] = at;
             at += count;
         }
         for (int32_t i = 0; i < n; i++) {
             uint32_t to = start[(from_key[i] >> shift) & mask]++;
-            to_key[to]  = from_key[i];
-            to_idx[to]  = from_idx[i];
+            to_key[to] = from_key[i];
+            to_idx[to] = from_idx[i];
         }
         uint64_t *swap_key = from_key;
-        from_key           = to_key;
-        to_key             = swap_key;
-        int32_t *swap_idx  = from_idx;
-        from_idx           = to_idx;
-        to_idx             = swap_idx;
+        from_key = to_key;
+        to_key = swap_key;
+        int32_t *swap_idx = from_idx;
+        from_idx = to_idx;
+        to_idx = swap_idx;
         shift += bits;
     }
     if (from_key != key) {

@@ -18,11 +18,11 @@ void berth_space_fini(struct berth_space *space) {
 
 void berth_space_reset(struct berth_space *space) {
     space->n_blocks = 0;
-    space->spare    = NONE;
-    space->n_spare  = 0;
-    space->root     = NONE;
-    space->peak     = 0;
-    space->used     = 0;
+    space->spare = NONE;
+    space->n_spare = 0;
+    space->root = NONE;
+    space->peak = 0;
+    space->used = 0;
 }
 
 static uint32_t next_prio(struct berth_space *space) {
@@ -43,8 +43,8 @@ static bool is_before(const struct berth_space_block *a, const struct berth_spac
 
 static void tree_insert(struct berth_space *space, uint32_t x) {
     struct berth_space_block *blocks = space->blocks;
-    uint32_t *link                   = &space->root;
-    blocks[x].prio                   = next_prio(space);
+    uint32_t *link = &space->root;
+    blocks[x].prio = next_prio(space);
     while (*link != NONE && blocks[*link].prio >= blocks[x].prio) {
         link = is_before(&blocks[x], &blocks[*link]) ? &blocks[*link].left : &blocks[*link].right;
     }
@@ -54,21 +54,21 @@ static void tree_insert(struct berth_space *space, uint32_t x) {
     while (rest != NONE) {
         if (is_before(&blocks[rest], &blocks[x])) {
             *low = rest;
-            low  = &blocks[rest].right;
+            low = &blocks[rest].right;
             rest = *low;
         } else {
             *high = rest;
-            high  = &blocks[rest].left;
-            rest  = *high;
+            high = &blocks[rest].left;
+            rest = *high;
         }
     }
-    *low = *high      = NONE;
+    *low = *high = NONE;
     blocks[x].is_free = true;
 }
 
 static void tree_remove(struct berth_space *space, uint32_t x) {
     struct berth_space_block *blocks = space->blocks;
-    uint32_t *link                   = &space->root;
+    uint32_t *link = &space->root;
     while (*link != x) {
         link = is_before(&blocks[x], &blocks[*link]) ? &blocks[*link].left : &blocks[*link].right;
     }
@@ -76,15 +76,15 @@ static void tree_remove(struct berth_space *space, uint32_t x) {
     while (a != NONE && b != NONE) {
         if (blocks[a].prio >= blocks[b].prio) {
             *link = a;
-            link  = &blocks[a].right;
-            a     = *link;
+            link = &blocks[a].right;
+            a = *link;
         } else {
             *link = b;
-            link  = &blocks[b].left;
-            b     = *link;
+            link = &blocks[b].left;
+            b = *link;
         }
     }
-    *link             = a != NONE ? a : b;
+    *link = a != NONE ? a : b;
     blocks[x].is_free = false;
 }
 
@@ -100,7 +100,7 @@ static bool blocks_reserve(struct berth_space *space, size_t n) {
 static uint32_t block_new(struct berth_space *space) {
     if (space->spare != NONE) {
         const uint32_t x = space->spare;
-        space->spare     = space->blocks[x].next;
+        space->spare = space->blocks[x].next;
         space->n_spare--;
         return x;
     }
@@ -110,7 +110,7 @@ static uint32_t block_new(struct berth_space *space) {
 static void block_drop(struct berth_space *space, uint32_t x) {
     space->blocks[x].next = space->spare;
     space->blocks[x].size = 0;
-    space->spare          = x;
+    space->spare = x;
     space->n_spare++;
 }
 
@@ -141,7 +141,7 @@ static void block_unlink(struct berth_space *space, uint32_t x) {
 
 static bool block_holds(const struct berth_space_block *b, uint64_t size, uint64_t align, uint64_t *off) {
     const uint64_t over = b->off % align;
-    uint64_t at         = b->off;
+    uint64_t at = b->off;
     if (over != 0 && __builtin_add_overflow(at, align - over, &at)) {
         return false;
     }
@@ -183,12 +183,12 @@ enum ggml_status berth_space_take(struct berth_space *space, uint64_t size, uint
     }
     tree_remove(space, x);
     struct berth_space_block *b = &space->blocks[x];
-    const uint64_t end          = b->off + b->size;
+    const uint64_t end = b->off + b->size;
     if (off > b->off) {
         const uint32_t before = block_link(space, b->off, off - b->off, b->prev, x);
         tree_insert(space, before);
     }
-    b->off  = off;
+    b->off = off;
     b->size = size;
     if (off + size < end) {
         const uint32_t after = block_link(space, off + size, end - off - size, x, b->next);
@@ -196,7 +196,7 @@ enum ggml_status berth_space_take(struct berth_space *space, uint64_t size, uint
     }
     space->used += size;
     space->peak = off + size > space->peak ? off + size : space->peak;
-    *block      = x;
+    *block = x;
     BERTH_ASSERT_INTERNAL(!b->is_free && off % align == 0);
     return GGML_STATUS_SUCCESS;
 }
@@ -226,7 +226,7 @@ static bool tree_is_valid(const struct berth_space *space, uint32_t root, size_t
         return true;
     }
     const struct berth_space_block *b = &space->blocks[root];
-    const uint32_t kids[2]            = {b->left, b->right};
+    const uint32_t kids[2] = {b->left, b->right};
     *n += 1;
     for (int i = 0; i < 2; i++) {
         const struct berth_space_block *kid = kids[i] == NONE ? NULL : &space->blocks[kids[i]];

@@ -15,7 +15,7 @@ bool berth_plan_watch_is_over(struct plan_watch *watch, int64_t now_us) {
     }
     if (now_us >= watch->next_us) {
         const struct plan_state *s = watch->state;
-        watch->next_us             = now_us + PERIOD_US;
+        watch->next_us = now_us + PERIOD_US;
         if (!watch->ask((uint64_t) s->peak * watch->unit, (uint64_t) s->bound * watch->unit, watch->user)) {
             atomic_store(&watch->is_over, true);
         }

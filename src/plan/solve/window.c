@@ -26,12 +26,12 @@ struct window {
 // Stacks the blocks that live through the window, those that reach farthest lowest; notes the others. Returns the stack's end.
 static int64_t stack_through(struct window *w) {
     const struct plan_prob *p = w->p;
-    int32_t n                 = 0;
-    w->n_ids                  = 0;
+    int32_t n = 0;
+    w->n_ids = 0;
     for (int32_t i = 0; i < p->n; i++) {
         if (p->a[i] <= w->lo && p->b[i] >= w->hi) {
             const int32_t before = w->lo - p->a[i], after = p->b[i] - w->hi;
-            w->key[n]   = ~(uint64_t) (before > after ? before : after);
+            w->key[n] = ~(uint64_t) (before > after ? before : after);
             w->ids[n++] = i;
         }
     }
@@ -59,11 +59,11 @@ static enum ggml_status search_window(struct window *w, int64_t top, int64_t dea
     if (!berth_plan_prob_subset(w->p, w->ids, w->n_ids, &sub)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    int64_t *off            = berth_malloc(2 * (size_t) w->n_ids * sizeof *off);
+    int64_t *off = berth_malloc(2 * (size_t) w->n_ids * sizeof *off);
     struct plan_state state = {.off = off, .spare = off + w->n_ids, .peak = PLAN_NO_CAP, .bound = sub.bound, .method = "window"};
-    struct plan_goal goal   = *w->goal;
-    goal.enough             = w->cap - top;
-    goal.deadline_us        = deadline_us;
+    struct plan_goal goal = *w->goal;
+    goal.enough = w->cap - top;
+    goal.deadline_us = deadline_us;
     plan_work_add(goal.work, (int64_t) w->n_ids * FAST_BLOCK_NS);
     enum ggml_status status = off != NULL ? berth_plan_fast(&sub, &goal, &state) : GGML_STATUS_ALLOC_FAILED;
     if (status == GGML_STATUS_SUCCESS && !plan_is_done(&state, &goal)) {
@@ -100,7 +100,7 @@ static enum ggml_status windows_run(struct window *w, int64_t deadline_us) {
             int64_t peak = 0;
             for (int32_t i = 0; i < w->p->n; i++) {
                 const int64_t end = w->state->spare[i] + w->p->size[i];
-                peak              = end > peak ? end : peak;
+                peak = end > peak ? end : peak;
             }
             if (peak < w->state->peak) {
                 plan_state_take(w->state, peak, "window");
@@ -120,12 +120,12 @@ enum ggml_status berth_plan_window(
     if (cap < p->bound) {
         return GGML_STATUS_SUCCESS;
     }
-    const size_t n          = (size_t) p->n;
-    struct window w         = {.p = p, .goal = g, .state = s, .cap = cap, .limit = limit};
-    w.lo                    = p->bound_sec > FIRST_REACH ? p->bound_sec - FIRST_REACH : 0;
-    w.hi                    = p->bound_sec + FIRST_REACH < p->n_sec ? p->bound_sec + FIRST_REACH : p->n_sec;
-    w.key                   = berth_malloc(2 * n * sizeof *w.key);
-    w.ids                   = berth_malloc(2 * n * sizeof *w.ids);
+    const size_t n = (size_t) p->n;
+    struct window w = {.p = p, .goal = g, .state = s, .cap = cap, .limit = limit};
+    w.lo = p->bound_sec > FIRST_REACH ? p->bound_sec - FIRST_REACH : 0;
+    w.hi = p->bound_sec + FIRST_REACH < p->n_sec ? p->bound_sec + FIRST_REACH : p->n_sec;
+    w.key = berth_malloc(2 * n * sizeof *w.key);
+    w.ids = berth_malloc(2 * n * sizeof *w.ids);
     enum ggml_status status = w.key != NULL && w.ids != NULL ? windows_run(&w, deadline_us) : GGML_STATUS_ALLOC_FAILED;
     berth_free(w.ids);
     berth_free(w.key);

@@ -47,7 +47,7 @@ static void fill(int type, int d, size_t rows, std::vector<char> *bytes, std::ve
     if (type == 1 || type == 0) {
         for (size_t i = 0; i < value->size(); i++) {
             const __half h = __float2half(unit());
-            (*value)[i]    = __half2float(h);
+            (*value)[i] = __half2float(h);
             if (type == 1) {
                 memcpy(bytes->data() + 2 * i, &h, 2);
             } else {
@@ -75,11 +75,12 @@ static void map_of(attn90_map *map, const void *p, int d, int n_kv, int heads, c
         OK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &fn, 12000, cudaEnableDefault, &r));
         encode = (PFN_cuTensorMapEncodeTiled_v12000) fn;
     }
-    const cuuint64_t dims[4]    = {(cuuint64_t) d, (cuuint64_t) n_kv, (cuuint64_t) heads, 1};
+    const cuuint64_t dims[4] = {(cuuint64_t) d, (cuuint64_t) n_kv, (cuuint64_t) heads, 1};
     const cuuint64_t strides[3] = {(cuuint64_t) nb[0], (cuuint64_t) nb[1], (cuuint64_t) nb[2]};
     const cuuint32_t box[4] = {64, (cuuint32_t) kt, 1, 1}, one[4] = {1, 1, 1, 1};
     const CUresult r = encode((CUtensorMap *) map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, (void *) p, dims, strides, box, one,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (r != CUDA_SUCCESS) {
         printf("FAILED map %d\n", (int) r);
         exit(1);
@@ -92,8 +93,10 @@ static void test(const shape &s, bool time) {
     std::vector<float> kf, vf, q((size_t) s.d * s.n_q * s.n_head), y(q.size()), sinks(s.n_head);
     fill(s.type, s.d, (size_t) s.n_kv * s.n_head_kv, &kb, &kf);
     fill(s.type, s.d, (size_t) s.n_kv * s.n_head_kv, &vb, &vf);
-    for (auto &v : q) v = unit();
-    for (auto &v : sinks) v = unit() * 3;
+    for (auto &v : q)
+        v = unit();
+    for (auto &v : sinks)
+        v = unit() * 3;
     const int mq = (s.n_q + 63) / 64 * 64;
     std::vector<__half> mask((size_t) mq * s.n_kv, __float2half(0.0f));
     for (int i = 0; i < s.n_q && s.mask == 2; i++) {
@@ -118,20 +121,25 @@ static void test(const shape &s, bool time) {
     OK(cudaMemcpy(ds, sinks.data(), sinks.size() * 4, cudaMemcpyHostToDevice));
     OK(cudaMemset(dy, 0xff, q.size() * 4));
     attn90_args w = {};
-    attn_args &a  = w.a;
+    attn_args &a = w.a;
     const int64_t rs = (int64_t) row_size(s.type, s.d);
     a.q = (char *) dq, a.k = dk, a.v = dv, a.y = dy;
-    a.q_1 = 4 * s.d, a.q_2 = 4ll * s.d * s.n_q, a.k_1 = a.v_1 = s.apart ? rs * s.n_head_kv : rs, a.k_2 = a.v_2 = s.apart ? rs : rs * s.n_kv, a.k_3 = a.v_3 = rs * s.n_kv * s.n_head_kv;
+    a.q_1 = 4 * s.d, a.q_2 = 4ll * s.d * s.n_q, a.k_1 = a.v_1 = s.apart ? rs * s.n_head_kv : rs,
+    a.k_2 = a.v_2 = s.apart ? rs : rs * s.n_kv, a.k_3 = a.v_3 = rs * s.n_kv * s.n_head_kv;
     a.scale = 0.1f;
-    if (s.softcap != 0) a.softcap = s.softcap, a.scale /= s.softcap;
+    if (s.softcap != 0)
+        a.softcap = s.softcap, a.scale /= s.softcap;
     if (s.max_bias > 0) {
         a.n_slope = 1;
-        while (a.n_slope * 2 <= s.n_head) a.n_slope *= 2;
+        while (a.n_slope * 2 <= s.n_head)
+            a.n_slope *= 2;
         a.slope_base[0] = -s.max_bias / a.n_slope, a.slope_base[1] = -s.max_bias / 2 / a.n_slope;
     }
-    if (s.mask) a.mask = dm, a.mask_1 = 2 * s.n_kv;
+    if (s.mask)
+        a.mask = dm, a.mask_1 = 2 * s.n_kv;
     a.mask_ne2 = a.mask_ne3 = 1;
-    if (s.sinks) a.sinks = ds;
+    if (s.sinks)
+        a.sinks = ds;
     a.d_k = a.d_v = s.d, a.n_kv = s.n_kv, a.n_q = s.n_q, a.n_head = s.n_head, a.n_group = s.n_head / s.n_head_kv, a.n_batch = 1;
     a.n_stages = 2, a.k_type = a.v_type = s.type, a.k_row_size = a.v_row_size = (int) rs, a.k_r3 = a.v_r3 = 1;
     a.n_rows = s.n_q * s.n_head;
@@ -143,7 +151,7 @@ static void test(const shape &s, bool time) {
     attn_mask_args ma = {};
     const int kt = D == 256 ? 64 : 128, n_tiles = (s.n_kv + kt - 1) / kt;
     if (s.wg) {
-        fn   = D == 64 ? (const void *) attn90_64 : D == 128 ? (const void *) attn90_128 : (const void *) attn90_256;
+        fn = D == 64 ? (const void *) attn90_64 : D == 128 ? (const void *) attn90_128 : (const void *) attn90_256;
         grid = dim3((s.n_q + 127) / 128, s.n_head, 1);
         OK(cudaMalloc(&kinds, (size_t) grid.x * n_tiles));
         const int64_t nb[3] = {rs, rs * s.n_kv, rs * s.n_kv * s.n_head_kv};
@@ -152,21 +160,26 @@ static void test(const shape &s, bool time) {
         shared = 2 * 64 * D * 2 + 4 * (size_t) kt * D * 2 + 128 + n_tiles + 1024;
         if (s.mask) {
             a.kinds = kinds;
-            ma.mask = dm, ma.kinds = kinds, ma.mask_1 = a.mask_1, ma.ne2 = 1, ma.n_q = s.n_q, ma.n_kv = s.n_kv, ma.q_rows = 128, ma.k_rows = kt;
+            ma.mask = dm, ma.kinds = kinds, ma.mask_1 = a.mask_1, ma.ne2 = 1, ma.n_q = s.n_q, ma.n_kv = s.n_kv, ma.q_rows = 128,
+            ma.k_rows = kt;
         }
     } else {
         const bool direct = s.type == 1 && s.d == D;
-        fn = direct ? (D == 64 ? (const void *) attn_64 : D == 128 ? (const void *) attn_128 : (const void *) attn_256)
-                    : (D == 64 ? (const void *) attn_any_64 : D == 128 ? (const void *) attn_any_128 : (const void *) attn_any_256);
+        fn = direct ? (D == 64       ? (const void *) attn_64
+                          : D == 128 ? (const void *) attn_128
+                                     : (const void *) attn_256)
+                    : (D == 64       ? (const void *) attn_any_64
+                          : D == 128 ? (const void *) attn_any_128
+                                     : (const void *) attn_any_256);
         const bool few = (s.type == 1 || s.type == 8) && s.d == D && D <= 128 && s.n_q * a.n_group <= 8;
         int warps = 4;
         bool is_long = false;
         if (few) {
             is_long = s.type == 8 || (int64_t) s.n_kv * s.n_head_kv >= 768ll * n_sm;
-            warps  = !is_long ? 4 : D == 64 ? 16 : 12;
-            fn     = !is_long       ? (D == 64 ? (const void *) attn_few_f16_64 : (const void *) attn_few_f16_128)
-                     : s.type == 1 ? (D == 64 ? (const void *) attn_long_f16_64 : (const void *) attn_long_f16_128)
-                                   : (D == 64 ? (const void *) attn_long_q8_0_64 : (const void *) attn_long_q8_0_128);
+            warps = !is_long ? 4 : D == 64 ? 16 : 12;
+            fn = !is_long      ? (D == 64 ? (const void *) attn_few_f16_64 : (const void *) attn_few_f16_128)
+                 : s.type == 1 ? (D == 64 ? (const void *) attn_long_f16_64 : (const void *) attn_long_f16_128)
+                               : (D == 64 ? (const void *) attn_long_q8_0_64 : (const void *) attn_long_q8_0_128);
             a.warp_shared = s.type == 1 ? 0 : 3 * 2 * 16 * (((int) rs + 30) / 16 | 1) * 16;
         }
         const bool wide = s.d > 256;
@@ -175,62 +188,77 @@ static void test(const shape &s, bool time) {
             warps = 8;
         }
         a.n_stages = direct ? 3 : 2;
-        const int pitch = (((int) rs + 30) / 16 | 1) * 16, tiles = wide ? (s.n_q * a.n_group + 31) / 32 : (s.n_q * a.n_group + 15) / 16;
+        const int pitch = (((int) rs + 30) / 16 | 1) * 16,
+                  tiles = wide ? (s.n_q * a.n_group + 31) / 32 : (s.n_q * a.n_group + 15) / 16;
         threads = 32 * warps;
-        shared = wide ? 2 * 32 * (576 + 8) * 2 + 8 * 16 * 32 * 4 : few ? std::max<size_t>(warps * a.warp_shared, warps * 8 * (D + 2) * 4) : std::max<size_t>(4 * (a.n_stages * 16 * 2 * pitch) + 4 * 16 * (D + 8) * 2 * (s.type != 1 || s.d != D), 4 * 16 * D * 4 + 512);
+        shared = wide  ? 2 * 32 * (576 + 8) * 2 + 8 * 16 * 32 * 4
+                 : few ? std::max<size_t>(warps * a.warp_shared, warps * 8 * (D + 2) * 4)
+                       : std::max<size_t>(4 * (a.n_stages * 16 * 2 * pitch) + 4 * 16 * (D + 8) * 2 * (s.type != 1 || s.d != D),
+                             4 * 16 * D * 4 + 512);
         OK(cudaFuncSetAttribute(fn, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) shared));
         int occ;
         OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&occ, fn, threads, shared));
         const int want = std::max(1, n_sm * occ / (tiles * s.n_head_kv));
         const int unit = is_long ? 16 : 64;
-        a.split_keys   = (s.n_kv + want * unit - 1) / (want * unit) * unit;
-        a.n_split      = (s.n_kv + a.split_keys - 1) / a.split_keys;
-        grid           = dim3(a.n_split, tiles * s.n_head_kv, 1);
+        a.split_keys = (s.n_kv + want * unit - 1) / (want * unit) * unit;
+        a.n_split = (s.n_kv + a.split_keys - 1) / a.split_keys;
+        grid = dim3(a.n_split, tiles * s.n_head_kv, 1);
         OK(cudaMalloc(&part, (size_t) a.n_split * a.n_rows * s.d * 4));
         OK(cudaMalloc(&limit, (size_t) a.n_split * a.n_rows * 8));
         a.part = part, a.limit = limit;
-        if (time) printf("  %d blocks a multiprocessor, %d splits of %d\n", occ, a.n_split, a.split_keys);
+        if (time)
+            printf("  %d blocks a multiprocessor, %d splits of %d\n", occ, a.n_split, a.split_keys);
     }
     bool overlap = false;
-    auto go      = [&](int) {
+    auto go = [&](int) {
         if (s.wg) {
-            if (s.mask) launch((const void *) attn_mask, dim3(n_tiles, grid.x, 1), dim3(256), 0, &ma, overlap);
+            if (s.mask)
+                launch((const void *) attn_mask, dim3(n_tiles, grid.x, 1), dim3(256), 0, &ma, overlap);
             launch(fn, grid, dim3(384), shared, &w, overlap);
         } else {
             launch(fn, grid, dim3(threads), shared, &a, overlap);
-            if (a.n_split > 1) launch((const void *) attn_join, dim3(a.n_rows), dim3(128), 0, &a, overlap);
+            if (a.n_split > 1)
+                launch((const void *) attn_join, dim3(a.n_rows), dim3(128), 0, &a, overlap);
         }
     };
     go(0);
     OK(cudaStreamSynchronize(stream));
     double us = 0, us2 = 0;
     if (time) {
-        us     = timed(go, 16);
+        us = timed(go, 16);
         a.wait = ma.wait = 1, overlap = true;
         us2 = timed(go, 16);
     }
     OK(cudaMemcpy(y.data(), dy, y.size() * 4, cudaMemcpyDeviceToHost));
-    auto at    = [&](int g, int j) { return s.apart ? (size_t) j * s.n_head_kv + g : (size_t) g * s.n_kv + j; };
+    auto at = [&](int g, int j) { return s.apart ? (size_t) j * s.n_head_kv + g : (size_t) g * s.n_kv + j; };
     double num = 0, den = 0;
     std::vector<double> score(s.n_kv), out(s.d);
     for (int c = 0; c < 24; c++) {
-        const int qi = (int) ((unit() + 1) / 2 * s.n_q) % s.n_q, h = (int) ((unit() + 1) / 2 * s.n_head) % s.n_head, g = h / a.n_group;
+        const int qi = (int) ((unit() + 1) / 2 * s.n_q) % s.n_q, h = (int) ((unit() + 1) / 2 * s.n_head) % s.n_head,
+                  g = h / a.n_group;
         double most = s.sinks ? sinks[h] : -INFINITY, sum = 0;
-        const double slope = s.max_bias <= 0 ? 1 : h < a.n_slope ? pow(2, a.slope_base[0] * (h + 1)) : pow(2, a.slope_base[1] * (2 * (h - a.n_slope) + 1));
+        const double slope = s.max_bias <= 0 ? 1
+                             : h < a.n_slope ? pow(2, a.slope_base[0] * (h + 1))
+                                             : pow(2, a.slope_base[1] * (2 * (h - a.n_slope) + 1));
         for (int j = 0; j < s.n_kv; j++) {
             double v = 0;
-            for (int e = 0; e < s.d; e++) v += (double) q[((size_t) h * s.n_q + qi) * s.d + e] * kf[at(g, j) * s.d + e];
+            for (int e = 0; e < s.d; e++)
+                v += (double) q[((size_t) h * s.n_q + qi) * s.d + e] * kf[at(g, j) * s.d + e];
             v *= a.scale;
-            if (s.softcap != 0) v = s.softcap * tanh(v);
-            if (s.mask) v += slope * __half2float(mask[(size_t) qi * s.n_kv + j]);
+            if (s.softcap != 0)
+                v = s.softcap * tanh(v);
+            if (s.mask)
+                v += slope * __half2float(mask[(size_t) qi * s.n_kv + j]);
             score[j] = v, most = std::max(most, v);
         }
         std::fill(out.begin(), out.end(), 0.0);
-        if (s.sinks) sum = exp(sinks[h] - most);
+        if (s.sinks)
+            sum = exp(sinks[h] - most);
         for (int j = 0; j < s.n_kv; j++) {
             const double p = exp(score[j] - most);
             sum += p;
-            for (int e = 0; e < s.d; e++) out[e] += p * vf[at(g, j) * s.d + e];
+            for (int e = 0; e < s.d; e++)
+                out[e] += p * vf[at(g, j) * s.d + e];
         }
         for (int e = 0; e < s.d; e++) {
             const double d = y[((size_t) qi * s.n_head + h) * s.d + e] - out[e] / sum;
@@ -239,10 +267,11 @@ static void test(const shape &s, bool time) {
     }
     const double e = num / den;
     failures += !(e < 1e-5);
-    printf("attn%s d=%d heads %d/%d nq=%d nkv=%d type %d mask %d cap %g bias %g sinks %d: nmse %.2e %s", s.wg ? "90" : "", s.d, s.n_head, s.n_head_kv,
-        s.n_q, s.n_kv, s.type, s.mask, s.softcap, s.max_bias, s.sinks, e, e < 1e-5 ? "ok" : "WRONG");
+    printf("attn%s d=%d heads %d/%d nq=%d nkv=%d type %d mask %d cap %g bias %g sinks %d: nmse %.2e %s", s.wg ? "90" : "", s.d,
+        s.n_head, s.n_head_kv, s.n_q, s.n_kv, s.type, s.mask, s.softcap, s.max_bias, s.sinks, e, e < 1e-5 ? "ok" : "WRONG");
     if (time) {
-        printf("  %.2f us, overlapped %.2f, %.1f TFLOP/s %.0f GB/s", us, us2, 4.0 * s.d * s.n_head * s.n_q * s.n_kv / us2 * 1e-6, 2.0 * kb.size() / us2 * 1e-3);
+        printf("  %.2f us, overlapped %.2f, %.1f TFLOP/s %.0f GB/s", us, us2, 4.0 * s.d * s.n_head * s.n_q * s.n_kv / us2 * 1e-6,
+            2.0 * kb.size() / us2 * 1e-3);
     }
     printf("\n");
     fflush(stdout);

@@ -54,8 +54,7 @@ static void gpu_open() {
 }
 
 // Microseconds of one of n calls, which are captured and replayed.
-template <class F>
-static double timed(F f, int n) {
+template <class F> static double timed(F f, int n) {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));

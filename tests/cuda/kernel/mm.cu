@@ -26,7 +26,7 @@ static weights make(const mm_type &t, int k) {
             memcpy(&bits, &v, 4);
             if (t.bytes == 4) {
                 ((float *) w.row.data())[i] = v;
-                w.value[i]                  = v;
+                w.value[i] = v;
             } else if (!strcmp(t.name, "f16")) {
                 const __half h = __float2half_rn(v);
                 memcpy(w.row.data() + 2 * i, &h, 2);
@@ -56,13 +56,13 @@ static void mmv_shape(const mm_type &t, int k, int n, int parts, mmv_args *a, si
     const int ch = t.qk == 1 ? 128 : 256, bytes = ch / t.qk * t.bytes, warps = mmv_warps(t);
     const size_t stage = (size_t) (((bytes + 14) / 16 + 1) | 1) * 16 * 16 * warps, fixed = MMV_FIXED(warps);
     const int n_chunks = (k + ch - 1) / ch;
-    const size_t cols  = (size_t) parts * n * (n_chunks * ch + 8) * 2;
-    a->k_part          = n_chunks;
-    a->w_fours         = (size_t) k / t.qk * t.bytes % 4 == 0;
-    a->w_sixteens      = (size_t) k / t.qk * t.bytes % 16 == 0;
+    const size_t cols = (size_t) parts * n * (n_chunks * ch + 8) * 2;
+    a->k_part = n_chunks;
+    a->w_fours = (size_t) k / t.qk * t.bytes % 4 == 0;
+    a->w_sixteens = (size_t) k / t.qk * t.bytes % 16 == 0;
     if (fixed + cols + 2 * stage <= 227 * 1024) {
         a->n_stages = (int) std::min<size_t>(7, (227 * 1024 - fixed - cols) / stage);
-        *shared     = fixed + cols + a->n_stages * stage;
+        *shared = fixed + cols + a->n_stages * stage;
         return;
     }
     a->n_stages = 2;
@@ -80,10 +80,10 @@ static std::vector<char> full;
 
 static double error_of(const weights &w, int m, int k, int n, int n_check) {
     double num = 0, den = 0;
-    for (int c = 0; c < n; c += n > n_check ? n / n_check : 1) {
+    for (int c = 0; c<n; c += n> n_check ? n / n_check : 1) {
         for (int r = 0; r < m; r += r < 300 ? 1 : 97) {
             const float *row = w.value.data() + (size_t) (r % N_DISTINCT) * k;
-            double sum       = 0;
+            double sum = 0;
             for (int i = 0; i < k; i++) {
                 sum += (double) row[i] * x[(size_t) c * k + i];
             }
@@ -103,7 +103,8 @@ static void upload(const weights &w, int m, int copies) {
         memcpy(full.data() + w.row_size * r, w.row.data() + w.row_size * (r % N_DISTINCT), w.row_size);
     }
     for (int i = 0; i < copies; i++) {
-        OK(cudaMemcpyAsync(d_w + (w.row_size * m + 255) / 256 * 256 * i, full.data(), w.row_size * m, cudaMemcpyHostToDevice, stream));
+        OK(cudaMemcpyAsync(
+            d_w + (w.row_size * m + 255) / 256 * 256 * i, full.data(), w.row_size * m, cudaMemcpyHostToDevice, stream));
     }
     OK(cudaStreamSynchronize(stream));
 }
@@ -132,14 +133,14 @@ static void columns(int k, int n) {
 }
 
 static void test_mmv(const mm_type &t, int m, int k, int n, bool time) {
-    const weights w  = make(t, k);
+    const weights w = make(t, k);
     const int copies = time ? 16 : 1;
     upload(w, m, copies);
     columns(k, n);
     OK(cudaMemset(d_y, 0xff, (size_t) m * n * 4));
-    mmv_args a    = {};
+    mmv_args a = {};
     const bool wide = n > 4 && t.mmv_wide != NULL;
-    const void *fn  = wide ? t.mmv_wide : t.mmv;
+    const void *fn = wide ? t.mmv_wide : t.mmv;
     size_t shared;
     mmv_shape(t, k, n, t.qk == 1 && !wide ? 2 : 1, &a, &shared);
     a.w = d_w, a.y = d_y, a.w_row = (int64_t) w.row_size, a.y_col = m, a.m = m, a.k = k, a.n = n;
@@ -150,8 +151,9 @@ static void test_mmv(const mm_type &t, int m, int k, int n, bool time) {
     const int grid = std::min((m + 15) / 16, n_sm * std::max(occ, 1));
     double us = 0, us2 = 0;
     const int kpad = (k + 255) / 256 * 256, parts = t.qk == 1 && !wide ? 2 : 1;
-    act_args c     = {};
-    c.x = (const char *) d_x, c.tiles = d_tiles, c.scale = d_scale, c.x_col = 4 * k, c.k = k, c.n = n, c.nt = 1, c.ne2 = 1, c.flat = 1;
+    act_args c = {};
+    c.x = (const char *) d_x, c.tiles = d_tiles, c.scale = d_scale, c.x_col = 4 * k, c.k = k, c.n = n, c.nt = 1, c.ne2 = 1,
+    c.flat = 1;
     c.rest = parts == 2, c.bf = !strcmp(t.name, "bf16") || !strcmp(t.name, "f32");
     a.xh = d_tiles, a.scale = d_scale, a.xh_col = kpad, a.xh_rest = n;
     auto go = [&](int i) {
@@ -178,19 +180,19 @@ static void test_mv(const mm_type &t, int m, int k, bool time) {
     if (t.mv == NULL) {
         return;
     }
-    const weights w  = make(t, k);
+    const weights w = make(t, k);
     const int copies = time ? 16 : 1;
     upload(w, m, copies);
     columns(k, 1);
     const int step = t.qk > 1 ? 2048 : t.bytes == 4 ? 512 : 1024, bytes = step / t.qk * t.bytes;
     const size_t stage = (size_t) ((bytes + 30) / 16 * 16 + 16) * 2 * MV_WARPS;
-    const size_t col   = t.qk > 1 ? (size_t) k / 32 * 48 : ((size_t) k + 7) / 8 * 32;
+    const size_t col = t.qk > 1 ? (size_t) k / 32 * 48 : ((size_t) k + 7) / 8 * 32;
     for (int per_sm = time ? 2 : 1; per_sm > 0; per_sm--) {
         OK(cudaMemset(d_y, 0xff, (size_t) m * 4));
-        mv_args a          = {};
-        const int grid     = std::min(((m + 1) / 2 + MV_WARPS - 1) / MV_WARPS, n_sm);
+        mv_args a = {};
+        const int grid = std::min(((m + 1) / 2 + MV_WARPS - 1) / MV_WARPS, n_sm);
         const size_t fixed = col + MV_WARPS * 64 + 64, room = (per_sm == 2 ? 112 : 227) * 1024;
-        a.n_stages         = (int) std::min<size_t>(7, (room - fixed) / stage);
+        a.n_stages = (int) std::min<size_t>(7, (room - fixed) / stage);
         if (a.n_stages < 1) {
             continue;
         }
@@ -205,9 +207,9 @@ static void test_mv(const mm_type &t, int m, int k, bool time) {
         go(0);
         OK(cudaStreamSynchronize(stream));
         if (time) {
-            us     = timed(go, 32);
+            us = timed(go, 32);
             a.wait = 1;
-            us2    = timed(go, 32);
+            us2 = timed(go, 32);
         }
         fetch_and_judge("mv", t, w, m, k, 1, us, t.qk > 1 ? 2e-4 : 1e-10);
         if (time) {
@@ -220,12 +222,12 @@ static void test_mvb(const mm_type &t, int m, int k, bool time) {
     if (t.mvb == NULL) {
         return;
     }
-    const weights w  = make(t, k);
+    const weights w = make(t, k);
     const int copies = time ? 16 : 1;
     upload(w, m, copies);
     columns(k, 1);
     OK(cudaMemset(d_y, 0xff, (size_t) m * 4));
-    mv_args a           = {};
+    mv_args a = {};
     const size_t shared = ((size_t) k + 7) / 8 * 32 + MV_WARPS * 64 + 64;
     OK(cudaFuncSetAttribute(t.mvb, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) shared));
     int occ;
@@ -233,7 +235,7 @@ static void test_mvb(const mm_type &t, int m, int k, bool time) {
     a.w[0] = d_w, a.x = d_x, a.y[0] = d_y, a.w_row = (int64_t) w.row_size, a.m[0] = m, a.k = k, a.n_parts = 1;
     a.ne2 = a.r2 = a.r3 = 1, a.w_const = 1;
     const int grid = std::min((m + 3) / 4, n_sm * occ);
-    auto go        = [&](int i) {
+    auto go = [&](int i) {
         a.w[0] = d_w + (w.row_size * m + 255) / 256 * 256 * (i % copies);
         launch(t.mvb, dim3(grid), dim3(MV_WARPS * 32), shared, &a, a.wait);
     };
@@ -241,9 +243,9 @@ static void test_mvb(const mm_type &t, int m, int k, bool time) {
     OK(cudaStreamSynchronize(stream));
     double us = 0, us2 = 0;
     if (time) {
-        us     = timed(go, 32);
+        us = timed(go, 32);
         a.wait = 1;
-        us2    = timed(go, 32);
+        us2 = timed(go, 32);
     }
     fetch_and_judge("mvb", t, w, m, k, 1, us, 1e-10);
     if (time) {
@@ -262,9 +264,9 @@ static void test_mma(const mm_type &t, int nt, int m, int k, int n, bool time) {
     columns(k, n);
     OK(cudaMemset(d_y, 0xff, (size_t) m * n * 4));
     const int n_tiles = (n + nt - 1) / nt;
-    act_args c        = {};
+    act_args c = {};
     c.x = (const char *) d_x, c.tiles = d_tiles, c.scale = d_scale, c.x_col = 4 * k, c.k = k, c.n = n, c.nt = nt, c.ne2 = 1;
-    c.bf       = !strcmp(t.name, "bf16");
+    c.bf = !strcmp(t.name, "bf16");
     mma_args a = {};
     a.tiles = d_tiles, a.scale = d_scale, a.y = d_y, a.w_row = (int64_t) w.row_size, a.y_col = m, a.m = m, a.k = k, a.n = n;
     a.ne2 = a.r2 = a.r3 = 1, a.n_tiles = n_tiles;
@@ -284,8 +286,8 @@ static void test_mma(const mm_type &t, int nt, int m, int k, int n, bool time) {
 }
 
 int main(int argc, char **argv) {
-    const bool time  = argc > 1 && !strcmp(argv[1], "time");
-    const bool few   = argc > 2 && !strcmp(argv[2], "few"); // "time few": two and eight columns alone
+    const bool time = argc > 1 && !strcmp(argv[1], "time");
+    const bool few = argc > 2 && !strcmp(argv[2], "few"); // "time few": two and eight columns alone
     const bool quick = argc > 1 && !strcmp(argv[1], "quick");
     gpu_open();
     OK(cudaMalloc(&d_w, time ? (size_t) 16 * 14336 * 4096 * 4 : (size_t) 1 << 28));
