@@ -4,8 +4,8 @@
 // otherwise than the first one is a failure, not a number.
 
 #include "base/base.h"
-#include "cli/cluster.h"
 #include "cli/help.h"
+#include "simulate/cluster.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -84,7 +84,7 @@ struct list {
 };
 
 struct options {
-    struct cli_model_options model;
+    struct model_options model;
     struct list prompts, gens, depths, threads;
     int64_t n_reps;
     enum output output;
@@ -262,7 +262,7 @@ struct row {
 };
 
 // The name in the file, else the architecture, and the type that most bytes are of. False: out of memory.
-static bool row_init(struct row *row, const struct cli_model *m, int64_t n_threads) {
+static bool row_init(struct row *row, const struct workbench *m, int64_t n_threads) {
     uint64_t bytes[GGML_TYPE_COUNT] = {0};
     int type = 0;
     const char *name = NULL;
@@ -380,7 +380,7 @@ struct bench {
     int n_rows; // that were printed
 };
 
-static bool test_run(struct bench *b, struct cli_model *m, int64_t n_threads, const struct test *test, const int32_t *tokens,
+static bool test_run(struct bench *b, struct workbench *m, int64_t n_threads, const struct test *test, const int32_t *tokens,
     struct model_error *error) {
     struct row row = {.test = *test};
     bool ok = measure(m->session, &row.test, b->o->n_reps, tokens, error);
@@ -396,7 +396,7 @@ static bool test_run(struct bench *b, struct cli_model *m, int64_t n_threads, co
 }
 
 // Every test of one session.
-static int tests_run(struct bench *b, struct cli_model *m, int64_t n_threads) {
+static int tests_run(struct bench *b, struct workbench *m, int64_t n_threads) {
     const struct options *o = b->o;
     struct model_error error = {""};
     int32_t *tokens = malloc((size_t) o->model.n_ctx * sizeof *tokens);
@@ -419,8 +419,8 @@ static int tests_run(struct bench *b, struct cli_model *m, int64_t n_threads) {
 
 // One model with one number of threads. The file of the results is opened with the first.
 static int model_run(struct bench *b, const char *path, int64_t n_threads) {
-    struct cli_model_options options = b->o->model;
-    struct cli_model m;
+    struct model_options options = b->o->model;
+    struct workbench m;
     options.path = path;
     options.n_threads = n_threads;
     int code = cli_model_open(&m, &options);
@@ -435,7 +435,7 @@ static int model_run(struct bench *b, const char *path, int64_t n_threads) {
         code = b->file != NULL ? CLI_OK : CLI_FAILURE;
     }
     code = code == CLI_OK ? tests_run(b, &m, n_threads) : code;
-    cli_model_close(&m);
+    workbench_close(&m);
     return code;
 }
 

@@ -6,7 +6,7 @@
 #include "cli/chat_history.h"
 #include "cli/chat_line.h"
 #include "cli/models.h"
-#include "cli/speak.h"
+#include "generate/generate.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -65,7 +65,7 @@ const struct cli_help cli_chat_help = {
 };
 
 struct options {
-    struct cli_model_options model;
+    struct model_options model;
     struct cli_sampling sampling;
     const char *system, *template, *lora, *prompt;
     int64_t n_predict;
@@ -73,7 +73,7 @@ struct options {
 
 struct chat {
     const struct options *options;
-    struct cli_model *m;
+    struct workbench *m;
     const struct vocab *vocab;
     const struct chat_template *row;
     struct chat_history history;
@@ -328,7 +328,7 @@ static int talk(struct chat *c) {
     return code;
 }
 
-static int chat_with(const struct options *o, struct cli_model *m) {
+static int chat_with(const struct options *o, struct workbench *m) {
     struct model_error error = {""};
     struct chat c = {.options = o, .m = m};
     struct vocab *vocab = vocab_of_model(m->model, &error);
@@ -351,7 +351,7 @@ static int chat_with(const struct options *o, struct cli_model *m) {
 
 int cli_chat(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true}, .sampling = CLI_SAMPLING_DEFAULT, .n_predict = -1};
-    struct cli_model m;
+    struct workbench m;
     int code = parse(argc, argv, &o);
     if (code >= 0) {
         return code;
@@ -364,6 +364,6 @@ int cli_chat(int argc, char **argv) {
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
     code = chat_with(&o, &m);
-    cli_model_close(&m);
+    workbench_close(&m);
     return code;
 }

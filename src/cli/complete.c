@@ -9,8 +9,8 @@
 // themselves.
 
 #include "cli/gguf.h"
-#include "cli/gguf_mix.h"
 #include "cli/help.h"
+#include "quantize/recipe.h"
 
 #include "ggml-backend.h"
 #include "model/chat.h"

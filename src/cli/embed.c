@@ -56,7 +56,7 @@ const struct cli_help cli_embed_help = {
 };
 
 struct options {
-    struct cli_model_options model;
+    struct model_options model;
     const char *prompt, *file;
     bool is_last, is_raw, json;
 };
@@ -95,7 +95,7 @@ static int parse(int argc, char **argv, struct options *o) {
 
 struct embedding {
     const struct options *o;
-    struct cli_model *m;
+    struct workbench *m;
     const struct vocab *vocab;
     int64_t n_done;
 };
@@ -177,7 +177,7 @@ static int embed_all(struct embedding *e, char **texts, int n) {
 int cli_embed(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true}};
     struct model_error error = {""};
-    struct cli_model m;
+    struct workbench m;
     int code = parse(argc, argv, &o);
     if (code >= 0) {
         return code;
@@ -196,6 +196,6 @@ int cli_embed(int argc, char **argv) {
         code = embed_all(&e, argv + optind, argc - optind);
     }
     vocab_free(vocab);
-    cli_model_close(&m);
+    workbench_close(&m);
     return code;
 }

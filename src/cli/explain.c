@@ -6,8 +6,8 @@
 #include "base/base.h"
 #include "cli/explain_fold.h"
 #include "cli/help.h"
-#include "cli/lower.h"
 #include "cli/models.h"
+#include "fit/lower.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -54,7 +54,7 @@ const struct cli_help cli_explain_help = {
 };
 
 struct options {
-    struct cli_model_options model;
+    struct model_options model;
     int64_t layer; // or EXPLAIN_FOLDED, EXPLAIN_ALL
     bool json, fused;
 };
@@ -126,7 +126,7 @@ static int tell_text(struct session *s, int64_t n_tokens, int64_t layer) {
     return code;
 }
 
-static int explain_text(const struct cli_model *m, int64_t layer) {
+static int explain_text(const struct workbench *m, int64_t layer) {
     struct session *s = m->session;
     cli_text(stdout, 0, m->path);
     printf(": %s, %" PRId64 " layers; one token over %" PRId64 " positions\n", m->model->params.arch, m->model->params.n_layer,
@@ -140,15 +140,15 @@ static int explain_text(const struct cli_model *m, int64_t layer) {
 }
 
 // What devices did with a graph shows when it is computed.
-typedef void (*tell_t)(const struct cli_model *m);
+typedef void (*tell_t)(const struct workbench *m);
 
-static void tell_shares(const struct cli_model *m) {
+static void tell_shares(const struct workbench *m) {
     fputs("  ", stdout);
     berth_meta_explain(m->devices.backend[0], stdout);
 }
 
 // The lines of a backend that says so: what it fused, and how often.
-static void tell_fused(const struct cli_model *m) {
+static void tell_fused(const struct workbench *m) {
     int n_told = 0;
     for (int i = 0; i < m->devices.n; i++) {
         size_t (*explain)(ggml_backend_t, char *, size_t);
@@ -167,7 +167,7 @@ static void tell_fused(const struct cli_model *m) {
     }
 }
 
-static int compute_and_tell(const struct cli_model *m, int64_t n_tokens, tell_t tell) {
+static int compute_and_tell(const struct workbench *m, int64_t n_tokens, tell_t tell) {
     struct model_error error = {""};
     int32_t *tokens = calloc((size_t) n_tokens, sizeof *tokens);
     int code = tokens != NULL ? CLI_OK : cli_fail(CLI_FAILURE, "out of memory for %" PRId64 " tokens", n_tokens);
@@ -184,7 +184,7 @@ static int compute_and_tell(const struct cli_model *m, int64_t n_tokens, tell_t 
 }
 
 // A batch, then one token.
-static int explain_computed(const struct cli_model *m, tell_t tell) {
+static int explain_computed(const struct workbench *m, tell_t tell) {
     const struct session *s = m->session;
     cli_text(stdout, 0, m->path);
     printf(": %s, %" PRId64 " layers\n", m->model->params.arch, m->model->params.n_layer);
@@ -193,7 +193,7 @@ static int explain_computed(const struct cli_model *m, tell_t tell) {
     return code == CLI_OK ? compute_and_tell(m, 1, tell) : code;
 }
 
-static int explain_json(const struct cli_model *m, const struct cli_model_options *options) {
+static int explain_json(const struct workbench *m, const struct model_options *options) {
     struct session *s = m->session;
     fputs("{\"model\": ", stdout);
     cli_json_text(stdout, m->path);
@@ -212,7 +212,7 @@ static int explain_json(const struct cli_model *m, const struct cli_model_option
 
 int cli_explain(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true}, .layer = EXPLAIN_FOLDED};
-    struct cli_model m;
+    struct workbench m;
     int code = parse(argc, argv, &o);
     if (code >= 0) {
         return code;
@@ -235,6 +235,6 @@ int cli_explain(int argc, char **argv) {
             cli_peak_print(stdout, m.path, &o.model);
         }
     }
-    cli_model_close(&m);
+    workbench_close(&m);
     return code;
 }

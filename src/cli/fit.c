@@ -3,9 +3,9 @@
 // write, and what the next GiB would buy. fit_search.c finds it.
 
 #include "cli/fit_cluster.h"
-#include "cli/fit_search.h"
 #include "cli/help.h"
-#include "cli/lower.h"
+#include "fit/lower.h"
+#include "fit/search.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -114,7 +114,7 @@ struct next {
 
 struct found {
     const struct options *o;
-    struct cli_model *m;
+    struct workbench *m;
     struct fit_answer a;
     double per_second; // 0: not known
     double tried;      // times what was foretold that a trial of the model itself wrote; 0: there was none
@@ -123,7 +123,7 @@ struct found {
 };
 
 // -m was the memory once.
-static int model_given(const char *value, struct cli_model_options *o) {
+static int model_given(const char *value, struct model_options *o) {
     const char *equal = strrchr(value, '=');
     uint64_t bytes;
     if (cli_parse_size(equal != NULL ? equal + 1 : value, &bytes)) {
@@ -206,7 +206,7 @@ static void print_taken(const struct found *s, const char *indent, int device) {
 }
 
 static void print_device(const struct found *s, int d) {
-    const struct cli_model *m = s->m;
+    const struct workbench *m = s->m;
     const struct session_memory *x = &m->session->memory[d];
     char text[64];
     printf("  %s\n    weights  %s%s\n", name_of(s, d), cli_bytes(x->weights, text),
@@ -283,16 +283,16 @@ static void print_next(const struct found *s) {
 }
 
 // Not by libllama, which would load it once more.
-static void tell_peak(const struct found *s, void (*tell)(FILE *, const char *, const struct cli_model_options *)) {
+static void tell_peak(const struct found *s, void (*tell)(FILE *, const char *, const struct model_options *)) {
     if (s->m->model->llama == NULL) {
-        struct cli_model_options options = s->o->question.model;
+        struct model_options options = s->o->question.model;
         fit_apply(&s->o->question, &s->a, &options);
         tell(stdout, s->m->path, &options);
     }
 }
 
 static void print_text(const struct found *s) {
-    const struct cli_model *m = s->m;
+    const struct workbench *m = s->m;
     const struct fit_answer *a = &s->a;
     char text[64];
     cli_text(stdout, 0, m->path);
@@ -404,7 +404,7 @@ static bool is_held_back(const struct fit_answer *a) {
 // One more GiB for what stood in the way.
 static int look_once(struct next *next, struct fit_question *q, int full, const struct model_speed *speed, double tried) {
     struct fit_limit *limit = limit_of(&q->limits, full);
-    struct cli_model m;
+    struct workbench m;
     next->bytes = limit->bytes += (uint64_t) 1 << 30;
     next->device = limit->device;
     int code = fit_open(q, &m);
@@ -414,7 +414,7 @@ static int look_once(struct next *next, struct fit_question *q, int full, const 
     code = fit_solve(q, &m, &next->answer);
     next->per_second = code == CLI_OK && next->answer.fits ? model_speed_write(speed, m.session) : 0;
     next->per_second *= tried > 0 ? tried : 1;
-    cli_model_close(&m);
+    workbench_close(&m);
     return code;
 }
 
@@ -436,9 +436,9 @@ static int look_further(struct found *s, struct fit_question *q, const struct mo
 
 // Tokens a second of a small model as it was found; 0: it is large, or cannot be tried.
 static double speed_try(const struct found *s) {
-    struct cli_model_options o = s->o->question.model;
+    struct model_options o = s->o->question.model;
     struct model_error error = {""};
-    struct cli_model m;
+    struct workbench m;
     double per_second = 0;
     if (s->m->model->llama != NULL || fit_bytes(s->m, FIT_ALL) > TRIED_SIZE || s->per_second <= 0) {
         return 0;
@@ -448,12 +448,12 @@ static double speed_try(const struct found *s) {
     if (cli_model_open(&m, &o) == CLI_OK) {
         o.n_ctx = s->a.n_ctx;
         per_second = cli_model_session(&m, &o) == CLI_OK ? model_speed_try(m.session, &error) : 0;
-        cli_model_close(&m);
+        workbench_close(&m);
     }
     return per_second;
 }
 
-static int fit(struct options *o, struct cli_model *m) {
+static int fit(struct options *o, struct workbench *m) {
     struct found s = {.o = o, .m = m};
     struct model_speed speed = {0};
     int code = fit_solve(&o->question, m, &s.a);
@@ -477,7 +477,7 @@ static int fit(struct options *o, struct cli_model *m) {
 
 int cli_fit(int argc, char **argv) {
     struct options o = {.question = {.model = {.may_llama = true}}};
-    struct cli_model m;
+    struct workbench m;
     int code = parse(argc, argv, &o);
     if (code < 0 && o.cluster != NULL) {
         code = fit_cluster(&o.question.model, o.cluster, o.json);
@@ -485,7 +485,7 @@ int cli_fit(int argc, char **argv) {
         code = fit_open(&o.question, &m);
         if (code == CLI_OK) {
             code = fit(&o, &m);
-            cli_model_close(&m);
+            workbench_close(&m);
         }
     }
     fit_limits_free(&o.question.limits);

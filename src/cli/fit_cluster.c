@@ -3,7 +3,7 @@
 
 #include "cli/fit_cluster.h"
 
-#include "cli/cluster.h"
+#include "simulate/cluster.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -89,7 +89,7 @@ static void print_json(const struct cluster *c, const char *path, const struct f
     printf(", \"faster\": %s%s%s}\n", best >= 0 ? "\"" : "", best >= 0 ? names[best] : "null", best >= 0 ? "\"" : "");
 }
 
-int fit_cluster(const struct cli_model_options *options, const char *file, bool json) {
+int fit_cluster(const struct model_options *options, const char *file, bool json) {
     struct cluster c;
     struct foretold ways[N_WAYS] = {{0}};
     char path[4096];
@@ -100,7 +100,7 @@ int fit_cluster(const struct cli_model_options *options, const char *file, bool 
     }
     ggml_backend_load_all();
     for (int w = 0; w < N_WAYS && code == CLI_OK; w++) {
-        struct cli_model_options o = *options;
+        struct model_options o = *options;
         o.by_tensor = w == TENSOR;
         code = cluster_foretell(&c, path, &o, &ways[w]);
     }

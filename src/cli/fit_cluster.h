@@ -5,4 +5,4 @@
 #include "cli/models.h"
 
 // The exit code; what was found is printed.
-int fit_cluster(const struct cli_model_options *options, const char *file, bool json);
+int fit_cluster(const struct model_options *options, const char *file, bool json);

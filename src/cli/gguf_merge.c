@@ -72,7 +72,10 @@ int cli_gguf_merge(int argc, char **argv) {
     char path[4096];
     float scale;
     struct model_error error = {""};
-    if (cli_lora_parse(argv[optind + 1], path, &scale) != CLI_OK || cli_output_check(out) != CLI_OK) {
+    if (!lora_parse(argv[optind + 1], path, &scale, &error)) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    if (cli_output_check(out) != CLI_OK) {
         return CLI_FAILURE;
     }
     if (access(argv[optind], R_OK) != 0) {

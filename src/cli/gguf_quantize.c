@@ -3,11 +3,11 @@
 // result at a time is in memory, whatever the model's size; all cores work on it.
 
 #include "cli/gguf.h"
-#include "cli/gguf_mix.h"
 #include "cli/help.h"
-#include "cli/imatrix.h"
 #include "cli/models.h"
-#include "cli/quantize_rows.h"
+#include "quantize/imatrix.h"
+#include "quantize/recipe.h"
+#include "quantize/rows.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -303,7 +303,7 @@ static bool can_make(const struct target *to, bool has_imatrix) {
 
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct target *to, const char **imatrix, const char **out) {
-    struct cli_model_options options = {.n_threads = model_n_cores()};
+    struct model_options options = {.n_threads = model_n_cores()};
     for (int c, code; (c = cli_option_next(&cli_gguf_quantize_help, argc, argv)) != CLI_END;) {
         if (cli_model_option("gguf quantize", c, optarg, &options, &code)) {
             if (code != CLI_OK) {

@@ -2,8 +2,8 @@
 // imatrix_make.c: `berth imatrix MODEL TEXT -o OUT`: runs a model over a text and writes how much each column of its matrices
 // matters: the sum of squares of what they were multiplied with, as llama.cpp's llama-imatrix writes it.
 
-#include "cli/contexts.h"
 #include "cli/gguf.h"
+#include "generate/contexts.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -251,7 +251,7 @@ static bool is_whole(void *user, const struct session *s, const int32_t *ids, ch
            (!c->has_failed || model_fail(error, "out of memory for what a matrix is multiplied with"));
 }
 
-static int collect(struct cli_model *m, const struct options *o, const struct vocab *vocab) {
+static int collect(struct workbench *m, const struct options *o, const struct vocab *vocab) {
     struct collector c = {0};
     int64_t n = 0;
     int code = CLI_OK;
@@ -269,7 +269,7 @@ static int collect(struct cli_model *m, const struct options *o, const struct vo
 int cli_imatrix(int argc, char **argv) {
     struct options o = {0};
     struct model_error error = {""};
-    struct cli_model m;
+    struct workbench m;
     int code = parse(argc, argv, &o);
     if (code >= 0) {
         return code;
@@ -286,6 +286,6 @@ int cli_imatrix(int argc, char **argv) {
         code = collect(&m, &o, vocab);
     }
     vocab_free(vocab);
-    cli_model_close(&m);
+    workbench_close(&m);
     return code;
 }

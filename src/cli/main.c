@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct cli_command commands[] = {CLI_COMMANDS(CLI_ROW){0}};
 #define N_COMMANDS (sizeof commands / sizeof *commands - 1)
@@ -130,12 +131,19 @@ static int run(const struct cli_command *command, int argc, char **argv) {
     return cli_is_interrupted(NULL) ? CLI_STOPPED : code;
 }
 
+// libllama ends the process where it finds itself wrong.
+static void on_abort(const char *message) {
+    cli_fail(CLI_FAILURE, "libllama gave up: %s", message);
+    _exit(CLI_FAILURE);
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     mpi_prepare();
     cli_streams_init();
     cli_guard_init();
     ggml_log_set(log_warnings, NULL);
+    ggml_set_abort_callback(on_abort);
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         return cli_finish(help_of(argc - 2, argv + 2));
     }

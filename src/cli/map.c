@@ -2,7 +2,7 @@
 // map.c: `berth map FILE [OTHER] -o OUT`: plans what needs planning and writes the memory map. What is drawn is in map_view.c,
 // the formats are in map_svg.c and map_html.c.
 
-#include "cli/map.h"
+#include "view/map.h"
 #include "cli/help.h"
 #include "cli/models.h"
 
@@ -112,7 +112,7 @@ struct options {
     size_t n_paths;
     bool captured;
     struct cli_budget budget;
-    struct cli_model_options model;
+    struct model_options model;
     struct berth_plan_params params;
 };
 

@@ -3,7 +3,7 @@
 // contexts one after the other, each behind the token that begins a text, and of each the second half counts, so that every token
 // has a past.
 
-#include "cli/contexts.h"
+#include "generate/contexts.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -102,7 +102,7 @@ static void tell(const struct cli_contexts *o, const struct sums *s, int64_t n_c
     }
 }
 
-static int measure(struct cli_model *m, const struct cli_contexts *o, const struct vocab *vocab) {
+static int measure(struct workbench *m, const struct cli_contexts *o, const struct vocab *vocab) {
     struct sums sums = {.logits = malloc((size_t) m->model->params.n_vocab * sizeof sums.logits[0])};
     int64_t n = 0;
     const int code =
@@ -117,7 +117,7 @@ static int measure(struct cli_model *m, const struct cli_contexts *o, const stru
 int cli_perplexity(int argc, char **argv) {
     struct cli_contexts o = {.model = {.may_llama = true}};
     struct model_error error = {""};
-    struct cli_model m;
+    struct workbench m;
     int code = parse(argc, argv, &o);
     if (code >= 0) {
         return code;
@@ -134,6 +134,6 @@ int cli_perplexity(int argc, char **argv) {
         code = measure(&m, &o, vocab);
     }
     vocab_free(vocab);
-    cli_model_close(&m);
+    workbench_close(&m);
     return code;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // plan.c: `berth plan FILE`: reads items, places them, says how good that is, and writes the plan.
 
-#include "cli/alive.h"
+#include "view/plan.h"
 #include "cli/help.h"
-#include "cli/lower.h"
 #include "cli/models.h"
-#include "cli/plan_graph.h"
+#include "fit/lower.h"
 #include "plan/io/json.h"
+#include "view/alive.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -78,7 +78,7 @@ struct options {
     bool has_capacity;
     struct cli_budget budget;
     bool is_stopped; // by Ctrl-C
-    struct cli_model_options model;
+    struct model_options model;
     struct berth_plan_params params;
 };
 

@@ -2,13 +2,13 @@
 // run.c: `berth run [MODEL]`: a model goes on with a text, token by token, printed as they come.
 
 #include "base/base.h"
-#include "cli/cluster.h"
-#include "cli/fit_search.h"
 #include "cli/help.h"
-#include "cli/map.h"
 #include "cli/models.h"
-#include "cli/speak.h"
+#include "fit/search.h"
+#include "generate/generate.h"
 #include "plan/io/json.h"
+#include "simulate/cluster.h"
+#include "view/map.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -95,7 +95,7 @@ const struct cli_help cli_run_help = {
 };
 
 struct options {
-    struct cli_model_options model;
+    struct model_options model;
     struct fit_question fit; // if --memory was given
     const char *prompt, *file, *trace, *map, *cache;
     const char *loras[MAX_LORAS];
@@ -245,7 +245,7 @@ static bool cache_save(const struct options *o, const struct session *s, const s
 
 // ---- running ----
 
-static bool work(const struct options *o, struct cli_model *m, const struct vocab *vocab, struct speaker *w,
+static bool work(const struct options *o, struct workbench *m, const struct vocab *vocab, struct speaker *w,
     struct sampler *sampler, struct result *r, struct model_error *error) {
     struct session *s = m->session;
     struct token_list tokens = {0};
@@ -282,7 +282,7 @@ static double per_second(int64_t n, int64_t us) {
     return us > 0 ? 1e6 * (double) n / (double) us : 0;
 }
 
-static void print_line(const struct options *o, const struct cli_model *m, const struct result *r) {
+static void print_line(const struct options *o, const struct workbench *m, const struct result *r) {
     char kept[48] = "";
     if (cli_is_quiet()) {
         return;
@@ -302,7 +302,7 @@ static void print_line(const struct options *o, const struct cli_model *m, const
     fprintf(stderr, "; seed %" PRId64 "%s\n", o->sampling.seed, cli_colour(stderr, CLI_RESET));
 }
 
-static void print_json(const struct options *o, const struct cli_model *m, const struct result *r,
+static void print_json(const struct options *o, const struct workbench *m, const struct result *r,
     const struct berth_stream *text, const struct speaker *w) {
     fputs("{\"model\": ", stdout);
     cli_json_text(stdout, m->path);
@@ -326,7 +326,7 @@ static void print_json(const struct options *o, const struct cli_model *m, const
     puts("}");
 }
 
-static int run_text(const struct options *o, struct cli_model *m, const struct vocab *vocab) {
+static int run_text(const struct options *o, struct workbench *m, const struct vocab *vocab) {
     struct model_error error = {""};
     struct result r = {0};
     struct speaker w = {0};
@@ -374,7 +374,7 @@ static int run_text(const struct options *o, struct cli_model *m, const struct v
 // ---- files beside it ----
 
 // The plan of the largest graph, while that is at hand.
-static int write_map(const char *path, struct cli_model *m) {
+static int write_map(const char *path, struct workbench *m) {
     if (!cli_map_is_name(path)) {
         FILE *file = cli_open(path);
         return file == NULL ? CLI_FAILURE
@@ -390,7 +390,7 @@ static int write_map(const char *path, struct cli_model *m) {
 }
 
 // The text, and its timeline into a file that is opened before: a long run should not end with a name that cannot be written.
-static int run_traced(const struct options *o, struct cli_model *m, const struct vocab *vocab) {
+static int run_traced(const struct options *o, struct workbench *m, const struct vocab *vocab) {
     FILE *file = o->trace != NULL ? cli_open(o->trace) : NULL;
     if (file == NULL) {
         return o->trace != NULL ? CLI_FAILURE : run_text(o, m, vocab);
@@ -436,7 +436,7 @@ static void memory_tell(const struct fit_question *q, const struct fit_answer *a
 static int memory_obey(struct options *o) {
     struct fit_question *q = &o->fit;
     struct fit_answer a = {0};
-    struct cli_model m;
+    struct workbench m;
     char text[64];
     q->model = o->model;
     q->allow = q->allow != 0 ? q->allow : FIT_BATCH | FIT_RECOMPUTE | FIT_CACHE_TYPE | FIT_SPILL;
@@ -460,14 +460,14 @@ static int memory_obey(struct options *o) {
         memory_tell(q, &a);
         fit_apply(q, &a, &o->model);
     }
-    cli_model_close(&m);
+    workbench_close(&m);
     return code;
 }
 
 int cli_run(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true}, .sampling = CLI_SAMPLING_DEFAULT, .n_predict = -1, .n_logprobs = -1};
     struct model_error error = {""};
-    struct cli_model m;
+    struct workbench m;
     int code = parse(argc, argv, &o);
     if (code < 0) {
         cli_sampling_seed(&o.sampling);
@@ -509,7 +509,7 @@ int cli_run(int argc, char **argv) {
         code = run_traced(&o, &m, vocab);
     }
     vocab_free(vocab);
-    cli_model_close(&m);
+    workbench_close(&m);
     fit_limits_free(&o.fit.limits);
     free(o.prompt_text);
     return code;

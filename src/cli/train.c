@@ -378,7 +378,7 @@ static int texts_read(const struct cli_train *o, const struct vocab *vocab, cons
     return code;
 }
 
-static int train(const struct cli_train *o, struct cli_model *m, const struct vocab *vocab) {
+static int train(const struct cli_train *o, struct workbench *m, const struct vocab *vocab) {
     struct train_data data = {0}, val = {0};
     struct train_params p;
     struct model_error error = {""};
@@ -405,7 +405,7 @@ int cli_train(int argc, char **argv) {
     o.params = (struct train_params){
         .n_ctx = -1, .n_seq = -1, .n_steps = -1, .n_warmup = -1, .rank = -1, .alpha = -1, .lr = -1, .decay = -1, .clip = -1};
     struct model_error error = {""};
-    struct cli_model m;
+    struct workbench m;
     int code = parse(argc, argv, &o);
     if (code >= 0) {
         return code;
@@ -423,7 +423,7 @@ int cli_train(int argc, char **argv) {
         return code;
     }
     if (m.model->n_files > 1) { // what is written has the keys of what is read
-        cli_model_close(&m);
+        workbench_close(&m);
         return cli_fail(CLI_FAILURE, "%s: the model is in several files: 'berth gguf merge' makes one of them", m.path);
     }
     struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
@@ -433,6 +433,6 @@ int cli_train(int argc, char **argv) {
     }
     code = code == CLI_OK ? train(&o, &m, vocab) : code;
     vocab_free(vocab);
-    cli_model_close(&m);
+    workbench_close(&m);
     return code;
 }

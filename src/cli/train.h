@@ -6,7 +6,7 @@
 #include "train/train.h"
 
 struct cli_train {
-    struct cli_model_options model;
+    struct model_options model;
     const char *data, *val, *out, *resume, *plot, *config;
     enum train_split split;
     int64_t n_epochs, save_every; // -1: not given

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// arch.c: a row an architecture. tests/unit/test_arch_oracle.c holds each against llama.cpp on a made model.
+// arch.c: a row an architecture. tests/unit/model/test_model_arch_oracle.c holds each against llama.cpp on a made model.
 
 #include "model/arch.h"
 

@@ -2,8 +2,8 @@
 // fuzz_ggraph.c: any bytes for the reader of captured graphs and the allocator behind it: no crash, a message for every refusal,
 // and items that are read can be planned or are refused with a reason.
 
-#include "cli/plan_graph.h"
 #include "fuzz/fuzz.h"
+#include "view/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 // fuzz_imatrix.c: an importance matrix with some bytes changed, in either of its forms: refused with a message, or read, and then
 // every value of a known tensor can be had.
 
-#include "cli/imatrix.h"
 #include "fuzz/patched.h"
 #include "gguf.h"
+#include "quantize/imatrix.h"
 
 static void sample_gguf(const char *path) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16});

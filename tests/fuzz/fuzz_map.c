@@ -2,8 +2,8 @@
 // fuzz_map.c: any plan as a memory map: no crash, an end in finite time, pictures that are plain ASCII, and data that cannot
 // leave its script element.
 
-#include "cli/map.h"
 #include "fuzz/fuzz.h"
+#include "view/map.h"
 
 #include <stdlib.h>
 #include <string.h>

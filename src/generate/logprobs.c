@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// logprobs.c: see logprobs.h. The sum of all is taken once a choice; the likeliest are kept in order as they are met.
+
+#include "generate/logprobs.h"
+
+#include "plan/io/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static struct logprob *last_of(const struct logprobs *l) {
+    return l->items + (l->n - 1) * (size_t) (l->n_top + 1);
+}
+
+// Into the list of the likeliest, the best first; token -1: nobody is there yet.
+static void keep(struct logprob *top, int64_t n_top, int32_t token, float logit) {
+    int64_t i = n_top;
+    while (i > 0 && (top[i - 1].token < 0 || top[i - 1].log < logit)) {
+        if (i < n_top) {
+            top[i] = top[i - 1];
+        }
+        i--;
+    }
+    if (i < n_top) {
+        top[i] = (struct logprob){token, logit};
+    }
+}
+
+bool logprobs_look(struct logprobs *l, const float *logits, int64_t n) {
+    const size_t step = (size_t) l->n_top + 1;
+    if (l->n == l->room) {
+        struct logprob *more = realloc(l->items, (2 * l->room + 64) * step * sizeof *more);
+        if (more == NULL) {
+            return false;
+        }
+        l->items = more;
+        l->room = 2 * l->room + 64;
+    }
+    l->n++;
+    struct logprob *top = last_of(l) + 1;
+    float most = -INFINITY;
+    double sum = 0;
+    for (int64_t i = 0; i < l->n_top; i++) {
+        top[i] = (struct logprob){-1, 0};
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (!isnan(logits[i])) {
+            most = logits[i] > most ? logits[i] : most;
+            keep(top, l->n_top, (int32_t) i, logits[i]);
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        sum += isnan(logits[i]) ? 0 : exp((double) logits[i] - (double) most);
+    }
+    const float all = most + (float) log(sum);
+    last_of(l)->log = all; // until it is chosen
+    last_of(l)->token = -1;
+    for (int64_t i = 0; i < l->n_top; i++) {
+        top[i].log -= all;
+    }
+    return true;
+}
+
+void logprobs_choose(struct logprobs *l, const float *logits, int32_t token) {
+    *last_of(l) = (struct logprob){token, logits[token] - last_of(l)->log};
+}
+
+void logprobs_drop(struct logprobs *l) {
+    if (l != NULL) {
+        l->n--;
+    }
+}
+
+static void item_write(const struct logprob *item, const struct vocab *vocab, char *piece, size_t cap, FILE *file) {
+    const size_t n = vocab_piece(vocab, item->token, piece, cap);
+    fprintf(file, "\"token\": %d, \"text\": ", (int) item->token);
+    berth_json_write_text(piece, n < cap ? n : cap, file);
+    if (isfinite(item->log)) {
+        fprintf(file, ", \"logprob\": %.6g", (double) item->log);
+    } else {
+        fputs(", \"logprob\": null", file);
+    }
+}
+
+void logprobs_write(const struct logprobs *l, const struct vocab *vocab, FILE *file) {
+    const size_t cap = vocab->max_size + 8;
+    char *piece = malloc(cap);
+    fputc('[', file);
+    for (size_t i = 0; piece != NULL && i < l->n; i++) {
+        const struct logprob *items = l->items + i * (size_t) (l->n_top + 1);
+        fputs(i > 0 ? ", {" : "{", file);
+        item_write(items, vocab, piece, cap, file);
+        fputs(", \"top\": [", file);
+        for (int64_t k = 1; k <= l->n_top && items[k].token >= 0; k++) {
+            fputs(k > 1 ? ", {" : "{", file);
+            item_write(&items[k], vocab, piece, cap, file);
+            fputc('}', file);
+        }
+        fputs("]}", file);
+    }
+    fputc(']', file);
+    free(piece);
+}
+
+void logprobs_fini(struct logprobs *l) {
+    free(l->items);
+    *l = (struct logprobs){0};
+}

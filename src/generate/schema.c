@@ -1,0 +1,595 @@
+// SPDX-License-Identifier: MIT
+// schema.c: see schema.h. The file becomes a tree whose members are found by a hash table; every schema in it becomes a rule, and
+// one that is named by $ref is one rule however often it is named, so that it may hold itself. Properties come in the order of
+// the file. What cannot be told by a grammar is refused by its name, never left out: an answer that is only nearly valid helps
+// nobody.
+
+#include "generate/schema.h"
+
+#include "base/siphash.h"
+#include "cli/cli.h"
+#include "plan/io/json.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct slice {
+    const char *at;
+    size_t size;
+};
+
+// A value of the file.
+struct node {
+    struct slice text;                // as it stands in the file, without blanks around it
+    size_t key, key_size;             // in converter.keys, of a member of an object
+    struct node *up;                  // object or list that it is in
+    struct node *first, *last, *next; // its own values; the next one of `up`
+    int rule;                         // -1: none yet
+    bool is_required;                 // as a property
+    bool has_properties;              // the rules of its properties are written
+};
+
+struct converter {
+    const char *name;
+    ggml_abort_callback stop;
+    void *stop_data;
+    struct berth_json json;
+    struct node **nodes; // [n_nodes] in the order of the file
+    size_t n_nodes, nodes_room;
+    struct berth_stream keys; // of all members, without escapes
+    size_t keys_size;
+    struct node **slots; // [n_slots] members by their object and key; of equal ones the last
+    size_t n_slots;
+    struct berth_siphash_key hash_key;
+    struct node **waiting; // [n_rules] schemas by their rule; the rules from n_written on are still to be written
+    size_t n_rules, n_written, waiting_room;
+    struct berth_stream rules;
+    char why[256]; // "": all is well
+};
+
+static const char common[] = "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n"
+                             "char ::= [^\"\\\\\\x7f\\x00-\\x1f] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-fA-F]{4})\n"
+                             "string ::= \"\\\"\" char* \"\\\"\"\n"
+                             "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n"
+                             "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? [0-9]{1,3})?\n"
+                             "boolean ::= \"true\" | \"false\"\n"
+                             "null ::= \"null\"\n"
+                             "value ::= object | array | string | number | boolean | null\n"
+                             "member ::= string \":\" ws value\n"
+                             "object ::= \"{\" ws (member (\",\" ws member)* ws)? \"}\"\n"
+                             "array ::= \"[\" ws (value (\",\" ws value)* ws)? \"]\"\n";
+
+static bool fail(struct converter *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static bool fail(struct converter *c, const char *fmt, ...) {
+    if (c->why[0] == '\0') {
+        va_list args;
+        va_start(args, fmt);
+        vsnprintf(c->why, sizeof c->why, fmt, args);
+        va_end(args);
+    }
+    return false;
+}
+
+// Whether the caller wants to stop; then the message says so.
+static bool is_stopped(struct converter *c) {
+    return c->stop != NULL && c->stop(c->stop_data) && !fail(c, "stopped while the schema was read");
+}
+
+// ---- the file as a tree ----
+
+static char first_of(const struct node *node) {
+    return node->text.at[0];
+}
+
+// Room for one more pointer.
+static bool pointers_grow(struct converter *c, struct node ***list, size_t n, size_t *room) {
+    if (n < *room) {
+        return true;
+    }
+    struct node **more = realloc(*list, (2 * *room + 64) * sizeof **list);
+    if (more == NULL) {
+        return fail(c, "out of memory");
+    }
+    *list = more;
+    *room = 2 * *room + 64;
+    return true;
+}
+
+static struct node *node_new(struct converter *c, struct node *up) {
+    if (is_stopped(c)) {
+        return NULL;
+    }
+    struct node *node = pointers_grow(c, &c->nodes, c->n_nodes, &c->nodes_room) ? calloc(1, sizeof *node) : NULL;
+    if (node == NULL) {
+        fail(c, "out of memory");
+        return NULL;
+    }
+    c->nodes[c->n_nodes++] = node;
+    node->rule = -1;
+    node->up = up;
+    if (up != NULL && up->last != NULL) {
+        up->last->next = node;
+    } else if (up != NULL) {
+        up->first = node;
+    }
+    if (up != NULL) {
+        up->last = node;
+    }
+    return node;
+}
+
+// The value that is next in the file. Recursion is bounded by BERTH_JSON_DEPTH_MAX. False with a message of the reader or fail.
+static bool value_read(struct converter *c, struct node *node) {
+    struct berth_json *r = &c->json;
+    const char kind = berth_json_peek(r);
+    struct berth_json_text key;
+    node->text.at = r->p;
+    bool ok = true;
+    if (kind == '{') {
+        ok = berth_json_object(r);
+        while (ok && berth_json_key(r, &key)) {
+            struct node *value = node_new(c, node);
+            ok = value != NULL && fwrite(key.text, 1, key.len, c->keys.file) == key.len;
+            if (ok) {
+                value->key = c->keys_size;
+                value->key_size = key.len;
+                c->keys_size += key.len;
+                ok = value_read(c, value);
+            }
+        }
+    } else if (kind == '[') {
+        ok = berth_json_array(r);
+        while (ok && berth_json_next(r)) {
+            struct node *value = node_new(c, node);
+            ok = value != NULL && value_read(c, value);
+        }
+    } else {
+        ok = berth_json_skip(r);
+    }
+    node->text.size = (size_t) (r->p - node->text.at);
+    return ok && r->status == GGML_STATUS_SUCCESS;
+}
+
+static size_t slot_of(const struct converter *c, const struct node *object, const char *key, size_t size) {
+    struct berth_siphash hash = berth_siphash_begin(&c->hash_key);
+    berth_siphash_add(&hash, &object, sizeof object);
+    berth_siphash_add(&hash, key, size);
+    size_t i = (size_t) berth_siphash_end(&hash) & (c->n_slots - 1);
+    for (; c->slots[i] != NULL; i = (i + 1) & (c->n_slots - 1)) {
+        const struct node *node = c->slots[i];
+        if (node->up == object && node->key_size == size && memcmp(c->keys.text + node->key, key, size) == 0) {
+            break;
+        }
+    }
+    return i;
+}
+
+static bool slots_fill(struct converter *c) {
+    c->n_slots = 64;
+    while (c->n_slots < 2 * c->n_nodes) {
+        c->n_slots *= 2;
+    }
+    c->hash_key = berth_siphash_key_new(c);
+    c->slots = calloc(c->n_slots, sizeof *c->slots);
+    if (c->slots == NULL) {
+        return fail(c, "out of memory");
+    }
+    for (size_t i = 0; i < c->n_nodes; i++) {
+        struct node *node = c->nodes[i];
+        if (is_stopped(c)) {
+            return false;
+        }
+        if (node->up != NULL && first_of(node->up) == '{') {
+            c->slots[slot_of(c, node->up, c->keys.text + node->key, node->key_size)] = node;
+        }
+    }
+    return true;
+}
+
+static bool tree_read(struct converter *c, const char *text, size_t size) {
+    berth_json_init(&c->json, text, size, c->name);
+    struct node *all = NULL;
+    bool ok = (berth_stream_open(&c->keys) && (all = node_new(c, NULL)) != NULL) || fail(c, "out of memory");
+    if (ok && berth_json_peek(&c->json) == '\0' && c->json.status == GGML_STATUS_SUCCESS) {
+        ok = fail(c, "the schema is empty");
+    }
+    ok = ok && value_read(c, all) && berth_json_done(&c->json);
+    ok = berth_stream_close(&c->keys) && ok;
+    if (!ok && c->json.status != GGML_STATUS_SUCCESS) {
+        fail(c, "%s", berth_last_error());
+    }
+    return ok ? slots_fill(c) : fail(c, "out of memory");
+}
+
+// ---- looking into it ----
+
+// NULL: not there.
+static struct node *field_sized(struct converter *c, const struct node *object, const char *key, size_t size) {
+    return first_of(object) == '{' ? c->slots[slot_of(c, object, key, size)] : NULL;
+}
+
+static struct node *field(struct converter *c, const struct node *object, const char *key) {
+    return field_sized(c, object, key, strlen(key));
+}
+
+static struct berth_json_text key_of(const struct converter *c, const struct node *node) {
+    return (struct berth_json_text){c->keys.text + node->key, node->key_size};
+}
+
+static int shown(struct slice s) {
+    return (int) (s.size < 64 ? s.size : 64);
+}
+
+static bool has_kind(struct converter *c, const struct node *node, char kind) {
+    return first_of(node) == kind ||
+           fail(c, "expected %s, found: %.*s", kind == '{' ? "an object" : "a list", shown(node->text), node->text.at);
+}
+
+// Calls use for the text of a string without escapes.
+static bool string_use(struct converter *c, const struct node *node,
+    bool (*use)(struct converter *c, struct berth_json_text text, void *user), void *user) {
+    struct berth_json_text text;
+    struct berth_json r;
+    berth_json_init(&r, node->text.at, node->text.size, c->name);
+    const bool ok =
+        (berth_json_string(&r, &text) || fail(c, "expected a string, found: %.*s", shown(node->text), node->text.at)) &&
+        use(c, text, user);
+    berth_json_fini(&r);
+    return ok;
+}
+
+static bool is_text(const struct node *node, const char *text) {
+    const struct slice s = node->text;
+    return s.size == strlen(text) + 2 && s.at[0] == '"' && memcmp(s.at + 1, text, s.size - 2) == 0;
+}
+
+// A whole number from 0, or `otherwise` where there is none.
+static bool count(struct converter *c, const struct node *object, const char *key, int64_t otherwise, int64_t *out) {
+    const struct node *node = field(c, object, key);
+    struct berth_json r;
+    *out = otherwise;
+    if (node == NULL) {
+        return true;
+    }
+    berth_json_init(&r, node->text.at, node->text.size, c->name);
+    const bool ok = berth_json_int(&r, 0, 100000, out);
+    berth_json_fini(&r);
+    return ok || fail(c, "%s is not a whole number from 0 to 100000", key);
+}
+
+// ---- writing ----
+
+// A literal that is these bytes.
+static void literal(FILE *to, const char *bytes, size_t n) {
+    fputc('"', to);
+    for (size_t i = 0; i < n; i++) {
+        const char *escape = bytes[i] == '"'    ? "\\\""
+                             : bytes[i] == '\\' ? "\\\\"
+                             : bytes[i] == '\n' ? "\\n"
+                             : bytes[i] == '\r' ? "\\r"
+                                                : NULL;
+        if (escape != NULL) {
+            fputs(escape, to);
+        } else {
+            fputc(bytes[i], to);
+        }
+    }
+    fputc('"', to);
+}
+
+// A literal that is this text as JSON writes it.
+static bool text_literal(struct converter *c, struct berth_json_text text, void *user) {
+    FILE *to = user;
+    struct berth_stream s;
+    bool ok = berth_stream_open(&s);
+    if (ok) {
+        berth_json_write_text(text.text, text.len, s.file);
+        ok = berth_stream_close(&s);
+    }
+    if (ok) {
+        literal(to, s.text, s.size);
+    }
+    berth_stream_fini(&s);
+    return ok || fail(c, "out of memory");
+}
+
+// A value of enum or const: texts are written anew, all else stands as it does in the file.
+static bool value_literal(struct converter *c, FILE *to, const struct node *value) {
+    if (first_of(value) == '"') {
+        return string_use(c, value, text_literal, to);
+    }
+    literal(to, value->text.at, value->text.size);
+    return true;
+}
+
+// ---- schemas ----
+
+// The rule of a schema. It is written later, so that a chain of references is no chain of calls.
+static bool schema(struct converter *c, struct node *node, int *rule) {
+    if (is_stopped(c)) {
+        return false;
+    }
+    if (node->rule < 0) {
+        if (c->n_rules >= INT_MAX || !pointers_grow(c, &c->waiting, c->n_rules, &c->waiting_room)) {
+            return fail(c, "out of memory");
+        }
+        c->waiting[c->n_rules] = node;
+        node->rule = (int) c->n_rules++;
+    }
+    *rule = node->rule;
+    return true;
+}
+
+static bool string_body(struct converter *c, const struct node *s, FILE *to) {
+    int64_t least, most;
+    if (!count(c, s, "minLength", 0, &least) || !count(c, s, "maxLength", -1, &most)) {
+        return false;
+    }
+    if (most >= 0 && most < least) {
+        return fail(c, "minLength is %" PRId64 ", maxLength %" PRId64, least, most);
+    }
+    fprintf(
+        to, most < 0 ? "\"\\\"\" char{%" PRId64 ",} \"\\\"\"" : "\"\\\"\" char{%" PRId64 ",%" PRId64 "} \"\\\"\"", least, most);
+    return true;
+}
+
+static bool array_body(struct converter *c, const struct node *s, FILE *to) {
+    struct node *items = field(c, s, "items");
+    int64_t least, most;
+    int rule = -1;
+    if (!count(c, s, "minItems", 0, &least) || !count(c, s, "maxItems", -1, &most) ||
+        (items != NULL && !schema(c, items, &rule))) {
+        return false;
+    }
+    if (most >= 0 && most < least) {
+        return fail(c, "minItems is %" PRId64 ", maxItems %" PRId64, least, most);
+    }
+    char item[32];
+    snprintf(item, sizeof item, rule >= 0 ? "r%d" : "value", rule);
+    fputs("\"[\" ws ", to);
+    if (most != 0) {
+        fprintf(to, "(%s (\",\" ws %s){%" PRId64 ",", item, item, least > 0 ? least - 1 : 0);
+        if (most > 0) {
+            fprintf(to, "%" PRId64, most - 1);
+        }
+        fprintf(to, "} ws)%s ", least > 0 ? "" : "?");
+    }
+    fputs("\"]\"", to);
+    return true;
+}
+
+// ---- objects: rule rN-I-0 is the I-th property and those behind it where none came before, rN-I-1 where some did ----
+
+static bool property_write(struct converter *c, struct node *property, int id, int i) {
+    FILE *to = c->rules.file;
+    int rule;
+    if (!schema(c, property, &rule)) {
+        return false;
+    }
+    for (int some = 0; some < 2; some++) {
+        fprintf(to, "r%d-%d-%d ::= %s", id, i, some, some ? "\",\" ws " : "");
+        if (!text_literal(c, key_of(c, property), to)) {
+            return false;
+        }
+        fprintf(to, " \":\" ws r%d r%d-%d-1", rule, id, i + 1);
+        fprintf(to, property->is_required ? "\n" : " | r%d-%d-%d\n", id, i + 1, some);
+    }
+    return true;
+}
+
+// What may come behind the n properties that are named.
+static bool others_write(struct converter *c, const struct node *s, int id, int n) {
+    struct node *more = field(c, s, "additionalProperties");
+    const bool is_all = n == 0 && more == NULL;
+    int rule = -1;
+    FILE *to = c->rules.file;
+    if (!is_all && (more == NULL || first_of(more) == 'f')) {
+        fprintf(to, "r%d-%d-0 ::=\nr%d-%d-1 ::=\n", id, n, id, n);
+        return true;
+    }
+    if (more != NULL && first_of(more) == '{' && !schema(c, more, &rule)) {
+        return false;
+    }
+    char value[32];
+    snprintf(value, sizeof value, rule >= 0 ? "r%d" : "value", rule);
+    fprintf(to, "r%d-%d-1 ::= (\",\" ws string \":\" ws %s)*\n", id, n, value);
+    fprintf(to, "r%d-%d-0 ::= (string \":\" ws %s r%d-%d-1)?\n", id, n, value, id, n);
+    return true;
+}
+
+static bool required_mark(struct converter *c, struct berth_json_text name, void *user) {
+    const struct node *all = user;
+    struct node *property = all != NULL ? field_sized(c, all, name.text, name.len) : NULL;
+    if (property == NULL) {
+        return fail(c, "'%.*s' is required, but no property", (int) (name.len < 64 ? name.len : 64), name.text);
+    }
+    property->is_required = true;
+    return true;
+}
+
+static bool object_body(struct converter *c, struct node *s, int id, FILE *to) {
+    struct node *all = field(c, s, "properties");
+    const struct node *required = field(c, s, "required");
+    int n = 0;
+    fprintf(to, "\"{\" ws r%d-0-0 ws \"}\"", id);
+    if (s->has_properties) { // "object" twice in a list of types
+        return true;
+    }
+    s->has_properties = true;
+    if ((required != NULL && !has_kind(c, required, '[')) || (all != NULL && !has_kind(c, all, '{'))) {
+        return false;
+    }
+    for (const struct node *name = required != NULL ? required->first : NULL; name != NULL; name = name->next) {
+        if (!string_use(c, name, required_mark, all)) {
+            return false;
+        }
+    }
+    for (struct node *property = all != NULL ? all->first : NULL; property != NULL; property = property->next) {
+        const struct berth_json_text key = key_of(c, property);
+        property->is_required = field_sized(c, all, key.text, key.len)->is_required; // of equal ones the last is marked
+        if (!property_write(c, property, id, n++)) {
+            return false;
+        }
+    }
+    return others_write(c, s, id, n);
+}
+
+// Of one type.
+static bool type_body(struct converter *c, struct node *s, const struct node *type, int id, FILE *to) {
+    static const char *const plain[] = {"integer", "number", "boolean", "null"};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        if (is_text(type, plain[i])) {
+            return fputs(plain[i], to) >= 0;
+        }
+    }
+    return is_text(type, "string")   ? string_body(c, s, to)
+           : is_text(type, "array")  ? array_body(c, s, to)
+           : is_text(type, "object") ? object_body(c, s, id, to)
+                                     : fail(c, "there is no type %.*s", shown(type->text), type->text.at);
+}
+
+// "#/$defs/name": a path from the top of the file.
+static bool reference(struct converter *c, struct berth_json_text path, void *user) {
+    struct node *s = c->nodes[0];
+    const struct slice ref = {path.text, path.len};
+    int rule;
+    if (path.len < 1 || path.text[0] != '#') {
+        return fail(c, "$ref \"%.*s\": only what is in the file itself can be named, as #/...", shown(ref), ref.at);
+    }
+    const char *at = path.text + 1, *end = path.text + path.len;
+    while (s != NULL && at < end) {
+        at++; // '/'
+        const char *slash = memchr(at, '/', (size_t) (end - at));
+        const size_t n = (size_t) ((slash != NULL ? slash : end) - at);
+        s = field_sized(c, s, at, n);
+        at += n;
+    }
+    if (s == NULL) {
+        return fail(c, "$ref \"%.*s\": there is no such place", shown(ref), ref.at);
+    }
+    return schema(c, s, &rule) && fprintf(user, "r%d", rule) > 0;
+}
+
+// Keys that change nothing of what is valid are passed over, others must be known here.
+static bool keys_check(struct converter *c, const struct node *s) {
+    static const char *const keys[] = {"type", "properties", "required", "additionalProperties", "items", "minItems", "maxItems",
+        "minLength", "maxLength", "enum", "const", "anyOf", "oneOf", "$ref", "$defs", "definitions", "title", "description",
+        "default", "examples", "$schema", "$id", "$comment", "format", "readOnly", "writeOnly", "deprecated"};
+    for (const struct node *member = s->first; member != NULL; member = member->next) {
+        const struct berth_json_text key = key_of(c, member);
+        size_t i = 0;
+        while (i < sizeof keys / sizeof *keys && !berth_json_is(key, keys[i])) {
+            i++;
+        }
+        if (i == sizeof keys / sizeof *keys) {
+            return fail(c, "'%.*s' cannot be told by a grammar", (int) (key.len < 64 ? key.len : 64), key.text);
+        }
+    }
+    return true;
+}
+
+// What alternatives are made of.
+enum choice { CHOICE_LITERAL, CHOICE_SCHEMA, CHOICE_TYPE };
+
+static bool choices_write(struct converter *c, struct node *s, const struct node *list, enum choice kind, int id, FILE *to) {
+    int rule;
+    if (!has_kind(c, list, '[')) {
+        return false;
+    }
+    if (list->first == NULL) { // no value is valid; a rule without alternatives would take the empty text
+        return fail(c, "an empty list of alternatives, which no value satisfies: %.*s", shown(s->text), s->text.at);
+    }
+    for (struct node *value = list->first; value != NULL; value = value->next) {
+        fputs(value != list->first ? " | " : "", to);
+        const bool ok = kind == CHOICE_LITERAL  ? value_literal(c, to, value)
+                        : kind == CHOICE_SCHEMA ? schema(c, value, &rule) && fprintf(to, "r%d", rule) > 0
+                                                : type_body(c, s, value, id, to);
+        if (!ok) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool body(struct converter *c, struct node *s, int id, FILE *to) {
+    if (first_of(s) != '{') {
+        return first_of(s) == 't' ? fputs("value", to) >= 0 : fail(c, "a schema is an object or true");
+    }
+    const struct node *ref = field(c, s, "$ref"), *one = field(c, s, "const"), *some = field(c, s, "enum"),
+                      *type = field(c, s, "type"), *any = field(c, s, "anyOf");
+    if (any == NULL) {
+        any = field(c, s, "oneOf");
+    }
+    if (!keys_check(c, s)) {
+        return false;
+    }
+    return ref != NULL                             ? string_use(c, ref, reference, to)
+           : one != NULL                           ? value_literal(c, to, one)
+           : some != NULL                          ? choices_write(c, s, some, CHOICE_LITERAL, id, to)
+           : any != NULL                           ? choices_write(c, s, any, CHOICE_SCHEMA, id, to)
+           : type != NULL && first_of(type) == '[' ? choices_write(c, s, type, CHOICE_TYPE, id, to)
+           : type != NULL                          ? type_body(c, s, type, id, to)
+           : field(c, s, "properties") != NULL     ? object_body(c, s, id, to)
+           : field(c, s, "items") != NULL          ? array_body(c, s, to)
+                                                   : fputs("value", to) >= 0;
+}
+
+static bool rule_write(struct converter *c, struct node *s, int rule) {
+    struct berth_stream text;
+    bool ok = berth_stream_open(&text);
+    ok = ok && body(c, s, rule, text.file);
+    ok = berth_stream_close(&text) && ok;
+    if (ok) {
+        fprintf(c->rules.file, "r%d ::= ", rule);
+        fwrite(text.text, 1, text.size, c->rules.file);
+        fputc('\n', c->rules.file);
+    }
+    berth_stream_fini(&text);
+    return ok || fail(c, "out of memory");
+}
+
+static bool rules_write(struct converter *c) {
+    int rule;
+    if (!schema(c, c->nodes[0], &rule)) {
+        return false;
+    }
+    for (; c->n_written < c->n_rules; c->n_written++) {
+        if (is_stopped(c)) {
+            return false;
+        }
+        if (!rule_write(c, c->waiting[c->n_written], (int) c->n_written)) {
+            return false;
+        }
+    }
+    return fprintf(c->rules.file, "root ::= r0\n%s", common) > 0;
+}
+
+char *cli_schema_grammar(const char *text, size_t size, const char *name, ggml_abort_callback stop, void *stop_data) {
+    struct converter c = {.name = name, .stop = stop, .stop_data = stop_data};
+    bool ok = tree_read(&c, text, size);
+    if (ok) {
+        ok = berth_stream_open(&c.rules) && rules_write(&c);
+        ok = berth_stream_close(&c.rules) && ok;
+    }
+    char *copy = ok ? malloc(c.rules.size + 1) : NULL;
+    if (copy != NULL) {
+        memcpy(copy, c.rules.text, c.rules.size);
+        copy[c.rules.size] = '\0';
+    } else if (c.json.status != GGML_STATUS_SUCCESS) { // its message has the name and the line
+        cli_fail(CLI_FAILURE, "%s", c.why);
+    } else {
+        cli_fail(CLI_FAILURE, "%s: %s", name, c.why[0] != '\0' ? c.why : "out of memory");
+    }
+    for (size_t i = 0; i < c.n_nodes; i++) {
+        free(c.nodes[i]);
+    }
+    berth_json_fini(&c.json);
+    berth_stream_fini(&c.keys);
+    berth_stream_fini(&c.rules);
+    free(c.nodes);
+    free(c.slots);
+    free(c.waiting);
+    return copy;
+}

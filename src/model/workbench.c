@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+// workbench.c: finds, opens and places a model for a program.
+
+#include "model/workbench.h"
+
+#include <errno.h>
+#ifdef __GLIBC__
+#    include <malloc.h>
+#endif
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SHIPPED "tales-q8_0.gguf"
+
+// Both places are relative to the program's folder, which may be moved: the installed model, and the link in a build folder.
+static bool shipped_find(char path[4096]) {
+    static const char *const places[] = {BERTH_MODELS, "../models"};
+    char program[4096];
+    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n <= 0) {
+        return false;
+    }
+    program[n] = '\0';
+    *strrchr(program, '/') = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const int size = snprintf(path, 4096, "%s/%s/" SHIPPED, program, places[i]);
+        if (size > 0 && size < 4096 && access(path, R_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool workbench_path(const struct model_options *o, char path[4096], struct model_error *error) {
+    if (o->path == NULL) {
+        return shipped_find(path) || model_fail(error, "the shipped model is not at %s: %s", path, strerror(errno));
+    }
+    snprintf(path, 4096, "%s", o->path);
+    return access(path, R_OK) == 0 || model_fail(error, "%s: cannot be read: %s", path, strerror(errno));
+}
+
+struct model *workbench_model(const char *path, const struct model_options *o, struct model_error *error) {
+    if (!o->by_llama && (!o->may_llama || model_is_native(path))) {
+        return (o->no_mmap ? model_open_read : model_open)(path, error);
+    }
+    struct model_error why = {""};
+    struct model *model = model_open_llama(path, o->no_mmap, &why);
+    if (model == NULL && !o->by_llama) { // what Berth says of it comes first
+        model_free(model_open(path, error));
+    }
+    if (model == NULL) {
+        const size_t n = strlen(error->text);
+        snprintf(error->text + n, sizeof error->text - n, "%s%s", n > 0 ? "; " : "", why.text);
+    }
+    return model;
+}
+
+static bool devices_open(struct workbench *w, const struct model_options *o, struct model_error *error) {
+    if (!o->by_tensor) {
+        return model_devices_open(&w->devices, o->device, (int) o->n_threads, error);
+    }
+    if (w->model->llama != NULL) {
+        return model_fail(error, "--split tensor: a model that libllama runs is not shared out so");
+    }
+    return model_devices_open_split(&w->devices, w->model, o->device, (int) o->n_threads, error);
+}
+
+static bool model_load(struct workbench *w, const struct model_options *o, struct model_error *error) {
+    w->model = workbench_model(w->path, o, error);
+    if (w->model == NULL || !devices_open(w, o, error)) {
+        return false;
+    }
+    w->devices.n_host = o->n_host;
+    if (o->rooms != NULL && !o->rooms(&w->devices, o->rooms_user)) {
+        return model_fail(error, "out of memory for limits");
+    }
+    return model_place(w->model, &w->devices, o->plan_only, o->progress, NULL, error);
+}
+
+bool workbench_open(struct workbench *w, const struct model_options *o, struct model_error *error) {
+    *w = (struct workbench){0};
+    if (!workbench_path(o, w->path, error)) {
+        return false;
+    }
+    ggml_backend_load_all();
+    if (!model_load(w, o, error)) {
+        workbench_close(w);
+        return false;
+    }
+    return true;
+}
+
+bool lora_parse(const char *text, char path[4096], float *scale, struct model_error *error) {
+    const char *colon = strrchr(text, ':');
+    char *end = NULL;
+    const float x = colon != NULL ? strtof(colon + 1, &end) : 1;
+    *scale = 1;
+    snprintf(path, 4096, "%s", text);
+    if (colon != NULL && end != colon + 1 && *end == '\0' && access(text, R_OK) != 0) { // else the colon is part of a name
+        snprintf(path, 4096, "%.*s", (int) (colon - text), text);
+        *scale = x;
+    }
+    if (!isfinite(*scale)) {
+        return model_fail(error, "%s: the adapter's scale is not a number", text);
+    }
+    return access(path, R_OK) == 0 || model_fail(error, "%s: cannot be read: %s", path, strerror(errno));
+}
+
+bool workbench_lora_add(struct workbench *w, const char *text, struct model_error *error) {
+    char path[4096];
+    float scale;
+    if (!lora_parse(text, path, &scale, error)) {
+        return false;
+    }
+    if (w->model->llama != NULL) {
+        return model_fail(error, "%s: adapters are for models that Berth runs itself, and this one libllama runs", path);
+    }
+    return model_lora_add(w->model, &w->devices, path, scale, error);
+}
+
+struct session_params workbench_session_params(const struct model_options *o) {
+    return (struct session_params){.n_ctx = o->n_ctx,
+        .n_batch = o->n_batch,
+        .cache_k = o->has_cache_type ? o->cache_k : GGML_TYPE_F16,
+        .cache_v = o->has_cache_type ? o->cache_v : GGML_TYPE_F16,
+        .plan_only = o->plan_only,
+        .all_outputs = o->all_outputs,
+        .compute = o->compute,
+        .is_embedding = o->is_embedding};
+}
+
+bool workbench_session_open(struct workbench *w, const struct model_options *o, struct model_error *error) {
+    const struct session_params params = workbench_session_params(o);
+    struct model_error why = {""};
+    w->session = session_new(w->model, &w->devices, &params, &why);
+    if (w->session == NULL || !session_reserve(w->session, &why)) {
+        return model_fail(error, "%s: %s", w->path, why.text);
+    }
+#ifdef __GLIBC__
+    malloc_trim(0); // what loading and planning took is given back: from here on memory stays as it is
+#endif
+    return true;
+}
+
+void workbench_close(struct workbench *w) {
+    session_free(w->session);
+    model_free(w->model);
+    model_devices_close(&w->devices);
+    w->session = NULL;
+    w->model = NULL;
+}

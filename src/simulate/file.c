@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: MIT
+// file.c: machines in a file of JSON (docs/scale.md), read and written. Of a device "memory", "bandwidth" and "flops"
+// must be said; what else is not is taken as these say.
+
+#include "simulate/cluster.h"
+
+#include "plan/io/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#define LEAST_LATENCY 5e-6 // seconds within a host, if no link says otherwise
+
+// ---- the lists ----
+
+static void *list_add(void **items, int *n, size_t size) {
+    char *more = *n < CLUSTER_MAX ? realloc(*items, ((size_t) *n + 1) * size) : NULL;
+    if (more == NULL) {
+        return NULL;
+    }
+    *items = more;
+    return memset(more + (size_t) (*n)++ * size, 0, size);
+}
+
+struct cluster_host *cluster_host_add(struct cluster *c) {
+    struct cluster_host *h = list_add((void **) &c->hosts, &c->n_hosts, sizeof *h);
+    if (h != NULL) {
+        h->together = 1;
+    }
+    return h;
+}
+
+struct cluster_device *cluster_device_add(struct cluster *c) {
+    struct cluster_device *d = list_add((void **) &c->devices, &c->n_devices, sizeof *d);
+    if (d != NULL) {
+        *d = (struct cluster_device){.name = "CPU", .host = c->n_hosts - 1, .alignment = 64, .threads = 1};
+    }
+    return d;
+}
+
+struct cluster_link *cluster_link_add(struct cluster *c) {
+    struct cluster_link *l = list_add((void **) &c->links, &c->n_links, sizeof *l);
+    if (l != NULL) {
+        l->a = l->b = -1;
+    }
+    return l;
+}
+
+void cluster_fini(struct cluster *c) {
+    free(c->hosts);
+    free(c->devices);
+    free(c->links);
+    *c = (struct cluster){0};
+}
+
+bool cluster_is_cpu(const struct cluster_device *d) {
+    return cli_ends_with(d->name, "CPU");
+}
+
+struct cluster_link cluster_link_of(const struct cluster *c, int i, int k) {
+    const int a = c->devices[i].host, b = c->devices[k].host;
+    const double x = c->devices[i].bandwidth, y = c->devices[k].bandwidth;
+    struct cluster_link found = {.a = -1, .b = -1, .latency = LEAST_LATENCY, .bandwidth = (x < y ? x : y) / 2};
+    for (int l = 0; l < c->n_links; l++) {
+        const struct cluster_link *link = &c->links[l];
+        const bool is_theirs = (link->a == a && link->b == b) || (link->a == b && link->b == a);
+        if (is_theirs || (link->a < 0 && a != b && found.a < 0)) {
+            found = *link;
+        }
+    }
+    return found;
+}
+
+// ---- reading ----
+
+static bool number_read(struct berth_json *r, double min, double max, double *out) {
+    struct berth_json_text text;
+    char copy[64], *end;
+    if (!berth_json_number_text(r, &text)) {
+        return false;
+    }
+    snprintf(copy, sizeof copy, "%.*s", (int) (text.len < sizeof copy ? text.len : sizeof copy - 1), text.text);
+    *out = strtod(copy, &end);
+    if (*end == '\0' && *out >= min && *out <= max) {
+        return true;
+    }
+    snprintf(copy, sizeof copy, "a number from %g to %g is expected", min, max);
+    return berth_json_fail(r, copy);
+}
+
+static bool name_read(struct berth_json *r, char name[64]) {
+    struct berth_json_text text;
+    if (!berth_json_string(r, &text)) {
+        return false;
+    }
+    if (text.len == 0 || text.len > 40) { // a copy's number may follow
+        return berth_json_fail(r, "a name of 1 to 40 bytes is expected");
+    }
+    snprintf(name, 64, "%.*s", (int) text.len, text.text);
+    return true;
+}
+
+// {"q4_K": 1e10, ...}
+static bool types_read(struct berth_json *r, double *by_type) {
+    struct berth_json_text key;
+    bool ok = berth_json_object(r);
+    while (ok && berth_json_key(r, &key)) {
+        int type = -1;
+        for (int t = 0; t < GGML_TYPE_COUNT; t++) {
+            type =
+                ggml_type_name((enum ggml_type) t) != NULL && berth_json_is(key, ggml_type_name((enum ggml_type) t)) ? t : type;
+        }
+        ok = type >= 0 ? number_read(r, 1, 1e18, &by_type[type]) : berth_json_fail(r, "there is no such type of weights");
+    }
+    return ok && r->status == GGML_STATUS_SUCCESS;
+}
+
+static const struct {
+    const char *name;
+    size_t at;
+    double min;
+} numbers[] = {
+    {"bandwidth", offsetof(struct cluster_device, bandwidth), 1},
+    {"flops", offsetof(struct cluster_device, flops), 1},
+    {"start", offsetof(struct cluster_device, start), 0},
+    {"op", offsetof(struct cluster_device, op), 0},
+    {"attend_read", offsetof(struct cluster_device, attend_read), 1},
+    {"attend", offsetof(struct cluster_device, attend), 1},
+};
+#define N_NUMBERS (sizeof numbers / sizeof numbers[0])
+
+static double *number_of(const struct cluster_device *d, size_t i) {
+    return (double *) (uintptr_t) ((const char *) d + numbers[i].at);
+}
+
+static bool field_read(struct berth_json *r, struct berth_json_text key, struct cluster_device *d) {
+    int64_t n = 0;
+    for (size_t i = 0; i < N_NUMBERS; i++) {
+        if (berth_json_is(key, numbers[i].name)) {
+            return number_read(r, numbers[i].min, 1e18, number_of(d, i));
+        }
+    }
+    if (berth_json_is(key, "name")) {
+        return name_read(r, d->name);
+    }
+    if (berth_json_is(key, "read") || berth_json_is(key, "product")) {
+        return types_read(r, berth_json_is(key, "read") ? d->read : d->product);
+    }
+    if (berth_json_is(key, "threads")) {
+        return berth_json_int(r, 1, 1024, &d->threads);
+    }
+    if (berth_json_is(key, "memory")) {
+        const bool ok = berth_json_int(r, 1, (int64_t) 1 << 60, &n);
+        d->memory = (uint64_t) n;
+        return ok;
+    }
+    if (berth_json_is(key, "alignment")) {
+        const bool ok = berth_json_int(r, 1, 1 << 20, &n);
+        d->alignment = (uint64_t) n;
+        return ok && ((n & (n - 1)) == 0 || berth_json_fail(r, "an alignment is a power of two"));
+    }
+    return berth_json_skip(r);
+}
+
+static bool device_read(struct berth_json *r, struct cluster *c) {
+    struct berth_json_text key;
+    struct cluster_device *d = cluster_device_add(c);
+    bool ok = d != NULL ? berth_json_object(r) : berth_json_fail(r, "there are more devices than fit");
+    while (ok && berth_json_key(r, &key)) {
+        ok = field_read(r, key, d);
+    }
+    ok = ok && r->status == GGML_STATUS_SUCCESS;
+    return ok && ((d->memory > 0 && d->bandwidth > 0 && d->flops > 0) ||
+                     berth_json_fail(r, "a device has \"memory\", \"bandwidth\" and \"flops\""));
+}
+
+// The host just read, n times in all.
+static bool host_repeat(struct berth_json *r, struct cluster *c, int first_device, int64_t n) {
+    const struct cluster_host one = c->hosts[c->n_hosts - 1];
+    const int n_devices = c->n_devices - first_device;
+    for (int64_t k = 2; k <= n; k++) {
+        struct cluster_host *h = cluster_host_add(c);
+        if (h == NULL) {
+            return berth_json_fail(r, "there are more hosts than fit");
+        }
+        *h = one;
+        snprintf(h->name, sizeof h->name, "%.40s%" PRId64, one.name, k);
+        for (int i = 0; i < n_devices; i++) {
+            struct cluster_device *d = cluster_device_add(c);
+            if (d == NULL) {
+                return berth_json_fail(r, "there are more devices than fit");
+            }
+            *d = c->devices[first_device + i];
+            d->host = c->n_hosts - 1;
+        }
+    }
+    return true;
+}
+
+static bool host_read(struct berth_json *r, struct cluster *c) {
+    struct berth_json_text key;
+    struct cluster_host *h = cluster_host_add(c);
+    const int first = c->n_devices;
+    int64_t count = 1;
+    bool ok = h != NULL ? berth_json_object(r) : berth_json_fail(r, "there are more hosts than fit");
+    if (ok) {
+        snprintf(h->name, sizeof h->name, "host%d", c->n_hosts);
+    }
+    while (ok && berth_json_key(r, &key)) {
+        if (berth_json_is(key, "name")) {
+            ok = name_read(r, h->name);
+        } else if (berth_json_is(key, "count")) {
+            ok = berth_json_int(r, 1, CLUSTER_MAX, &count);
+        } else if (berth_json_is(key, "together")) {
+            ok = number_read(r, 1e-3, 1, &h->together);
+        } else if (berth_json_is(key, "devices")) {
+            ok = berth_json_array(r);
+            while (ok && berth_json_next(r)) {
+                ok = device_read(r, c);
+            }
+        } else {
+            ok = berth_json_skip(r);
+        }
+    }
+    ok = ok && r->status == GGML_STATUS_SUCCESS;
+    return ok && (c->n_devices > first || berth_json_fail(r, "a host has \"devices\"")) && host_repeat(r, c, first, count);
+}
+
+static bool end_read(struct berth_json *r, const struct cluster *c, int *host) {
+    struct berth_json_text text;
+    bool ok = berth_json_next(r) ? berth_json_string(r, &text) : berth_json_fail(r, "\"between\" has two names of hosts");
+    *host = -1;
+    for (int i = 0; ok && i < c->n_hosts; i++) {
+        *host = berth_json_is(text, c->hosts[i].name) ? i : *host;
+    }
+    return ok && (*host >= 0 || berth_json_fail(r, "there is no host of this name above"));
+}
+
+static bool link_read(struct berth_json *r, struct cluster *c) {
+    struct berth_json_text key;
+    struct cluster_link *l = cluster_link_add(c);
+    bool ok = l != NULL ? berth_json_object(r) : berth_json_fail(r, "there are more links than fit");
+    while (ok && berth_json_key(r, &key)) {
+        if (berth_json_is(key, "latency")) {
+            ok = number_read(r, 0, 1e3, &l->latency);
+        } else if (berth_json_is(key, "bandwidth")) {
+            ok = number_read(r, 1, 1e18, &l->bandwidth);
+        } else if (berth_json_is(key, "between")) {
+            ok = berth_json_array(r) && end_read(r, c, &l->a) && end_read(r, c, &l->b) &&
+                 (!berth_json_next(r) || berth_json_fail(r, "\"between\" has two names of hosts"));
+        } else {
+            ok = berth_json_skip(r);
+        }
+    }
+    ok = ok && r->status == GGML_STATUS_SUCCESS;
+    return ok && (l->bandwidth > 0 || berth_json_fail(r, "a link has \"latency\" and \"bandwidth\""));
+}
+
+static bool list_read(struct berth_json *r, struct cluster *c, bool (*one)(struct berth_json *r, struct cluster *c)) {
+    bool ok = berth_json_array(r);
+    while (ok && berth_json_next(r)) {
+        ok = one(r, c);
+    }
+    return ok && r->status == GGML_STATUS_SUCCESS;
+}
+
+// Two hosts that nothing connects; false: there are none.
+static bool is_apart(const struct cluster *c, int *a, int *b) {
+    for (int i = 0; i < c->n_devices; i++) {
+        for (int k = 0; k < i; k++) {
+            const int x = c->devices[i].host, y = c->devices[k].host;
+            const struct cluster_link link = cluster_link_of(c, i, k);
+            bool is_named = x == y || link.a >= 0;
+            for (int l = 0; l < c->n_links; l++) {
+                is_named = is_named || c->links[l].a < 0;
+            }
+            if (!is_named) {
+                *a = y;
+                *b = x;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static int check(const struct cluster *c, const char *path) {
+    int a, b;
+    if (c->n_devices == 0 || !cluster_is_cpu(&c->devices[0])) {
+        return cli_fail(
+            CLI_FAILURE, "%s: the first device of the first host is the CPU of the program, with a name that ends in CPU", path);
+    }
+    if (is_apart(c, &a, &b)) {
+        return cli_fail(CLI_FAILURE, "%s: no link is between '%s' and '%s'", path, c->hosts[a].name, c->hosts[b].name);
+    }
+    return CLI_OK;
+}
+
+int cluster_read(struct cluster *c, const char *path) {
+    struct berth_json r;
+    struct berth_json_text key;
+    size_t size = 0;
+    char *text = cli_read_text(path, &size);
+    *c = (struct cluster){0};
+    if (text == NULL) {
+        return CLI_FAILURE;
+    }
+    berth_json_init(&r, text, size, path);
+    bool ok = berth_json_object(&r);
+    while (ok && berth_json_key(&r, &key)) {
+        ok = berth_json_is(key, "hosts")   ? list_read(&r, c, host_read)
+             : berth_json_is(key, "links") ? list_read(&r, c, link_read)
+                                           : berth_json_skip(&r);
+    }
+    ok = ok && r.status == GGML_STATUS_SUCCESS && berth_json_done(&r);
+    const int code = ok ? check(c, path) : cli_fail(CLI_FAILURE, "%s", berth_last_error());
+    berth_json_fini(&r);
+    free(text);
+    if (code != CLI_OK) {
+        cluster_fini(c);
+    }
+    return code;
+}
+
+// ---- writing ----
+
+static void types_write(const char *name, const double *by_type, FILE *file) {
+    const char *between = "";
+    fprintf(file, ",\n       \"%s\": {", name);
+    for (int t = 0; t < GGML_TYPE_COUNT; t++) {
+        if (by_type[t] > 0) {
+            fprintf(file, "%s\"%s\": %.4g", between, ggml_type_name((enum ggml_type) t), by_type[t]);
+            between = ", ";
+        }
+    }
+    fputc('}', file);
+}
+
+static void device_write(const struct cluster_device *d, FILE *file) {
+    fputs("      {\"name\": ", file);
+    cli_json_text(file, d->name);
+    fprintf(file, ", \"memory\": %" PRIu64 ", \"alignment\": %" PRIu64 ", \"threads\": %" PRId64, d->memory, d->alignment,
+        d->threads);
+    for (size_t i = 0; i < N_NUMBERS; i++) {
+        if (*number_of(d, i) > 0) {
+            fprintf(file, ", \"%s\": %.4g", numbers[i].name, *number_of(d, i));
+        }
+    }
+    types_write("read", d->read, file);
+    types_write("product", d->product, file);
+    fputc('}', file);
+}
+
+static void host_write(const struct cluster *c, int h, FILE *file) {
+    const char *between = "\n";
+    fputs("    {\"name\": ", file);
+    cli_json_text(file, c->hosts[h].name);
+    fprintf(file, ", \"together\": %.3f, \"devices\": [", c->hosts[h].together);
+    for (int i = 0; i < c->n_devices; i++) {
+        if (c->devices[i].host == h) {
+            fputs(between, file);
+            device_write(&c->devices[i], file);
+            between = ",\n";
+        }
+    }
+    fputs("]}", file);
+}
+
+void cluster_write(const struct cluster *c, FILE *file) {
+    fputs("{\n  \"hosts\": [\n", file);
+    for (int h = 0; h < c->n_hosts; h++) {
+        fputs(h > 0 ? ",\n" : "", file);
+        host_write(c, h, file);
+    }
+    fputs("],\n  \"links\": [", file);
+    for (int l = 0; l < c->n_links; l++) {
+        const struct cluster_link *link = &c->links[l];
+        fputs(l > 0 ? ",\n    {" : "\n    {", file);
+        if (link->a >= 0) {
+            fputs("\"between\": [", file);
+            cli_json_text(file, c->hosts[link->a].name);
+            fputs(", ", file);
+            cli_json_text(file, c->hosts[link->b].name);
+            fputs("], ", file);
+        }
+        fprintf(file, "\"latency\": %.3g, \"bandwidth\": %.4g}", link->latency, link->bandwidth);
+    }
+    fputs("]\n}\n", file);
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// rounds.c: one cluster of several that were measured one after the other. A round has the machine as it was for some
+// seconds, jitter and all; a run has the same on average. But a moment in which others had the machine is not the machine: each
+// number is the middle one of its rounds, so that fewer than half of them may be slow, and of two middle ones the faster.
+// Knows numbers alone, no device.
+
+#include "simulate/cluster.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int compare(const void *a, const void *b) {
+    const double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+double cluster_middle(double *numbers, int n, bool is_time) {
+    int n_known = 0;
+    for (int i = 0; i < n; i++) {
+        if (numbers[i] > 0 || (is_time && numbers[i] == 0)) {
+            numbers[n_known++] = numbers[i];
+        }
+    }
+    qsort(numbers, (size_t) n_known, sizeof numbers[0], compare);
+    return n_known == 0 ? 0 : numbers[is_time ? (n_known - 1) / 2 : n_known / 2];
+}
+
+// The bytes a second that the slowest device of a host reads; together: while all of them compute.
+static double host_speed(const struct cluster *c, int h, enum ggml_type type, bool is_together) {
+    double slowest = 0;
+    for (int i = 0; i < c->n_devices; i++) {
+        const struct cluster_device *d = &c->devices[i];
+        const double speed = d->read[type] > 0 ? d->read[type] : d->bandwidth;
+        slowest = d->host == h && (slowest == 0 || speed < slowest) ? speed : slowest;
+    }
+    return is_together ? slowest * c->hosts[h].together : slowest;
+}
+
+// The middle of a number that lies at the same place in every round's list.
+static double middle_at(const struct cluster *rounds, int n, size_t list_at, size_t number_at, bool is_time) {
+    double numbers[CLUSTER_ROUNDS];
+    for (int r = 0; r < n; r++) {
+        const char *list;
+        memcpy(&list, (const char *) &rounds[r] + list_at, sizeof list);
+        memcpy(&numbers[r], list + number_at, sizeof numbers[r]);
+    }
+    return cluster_middle(numbers, n, is_time);
+}
+
+static void device_choose(struct cluster *out, const struct cluster *rounds, int n, int i) {
+    struct cluster_device *d = &out->devices[i];
+    double *const speeds[] = {&d->bandwidth, &d->flops, &d->attend_read, &d->attend};
+    double *const times[] = {&d->start, &d->op};
+    const char *list = (const char *) out->devices;
+    const size_t at = offsetof(struct cluster, devices);
+    for (size_t k = 0; k < sizeof speeds / sizeof speeds[0]; k++) {
+        *speeds[k] = middle_at(rounds, n, at, (size_t) ((const char *) speeds[k] - list), false);
+    }
+    for (size_t k = 0; k < sizeof times / sizeof times[0]; k++) {
+        *times[k] = middle_at(rounds, n, at, (size_t) ((const char *) times[k] - list), true);
+    }
+    for (int t = 0; t < GGML_TYPE_COUNT; t++) {
+        d->read[t] = middle_at(rounds, n, at, (size_t) ((const char *) &d->read[t] - list), false);
+        d->product[t] = middle_at(rounds, n, at, (size_t) ((const char *) &d->product[t] - list), false);
+    }
+}
+
+void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, int n, enum ggml_type type) {
+    for (int i = 0; i < out->n_devices; i++) {
+        device_choose(out, rounds, n, i);
+    }
+    for (int l = 0; l < out->n_links; l++) {
+        const size_t at = offsetof(struct cluster, links), first = (size_t) l * sizeof out->links[0];
+        out->links[l].latency = middle_at(rounds, n, at, first + offsetof(struct cluster_link, latency), true);
+        out->links[l].bandwidth = middle_at(rounds, n, at, first + offsetof(struct cluster_link, bandwidth), false);
+    }
+    // Speeds while all compute have a middle of their own; the part that it is of the speed alone is found last, so that neither
+    // is a slow round's because the other is.
+    for (int h = 0; h < out->n_hosts; h++) {
+        double speeds[CLUSTER_ROUNDS];
+        for (int r = 0; r < n; r++) {
+            speeds[r] = host_speed(&rounds[r], h, type, true);
+        }
+        const double alone = host_speed(out, h, type, false), all = cluster_middle(speeds, n, false);
+        const double part = alone > 0 && all > 0 ? all / alone : 1;
+        out->hosts[h].together = part > 1 ? 1 : part < CLUSTER_TOGETHER_LEAST ? CLUSTER_TOGETHER_LEAST : part;
+    }
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+// sums.c: devices that add up: what a sum takes when all wait for it, and how fast they are in the rhythm of a token by
+// tensors, in which every one of some fifty short steps ends with a sum. There all go at the pace of the slowest, which on a
+// machine that others use too is now this one, now that one: none is slow alone, and on a quiet machine they still share memory.
+
+#include "simulate/cluster.h"
+
+#include "model/speed_test.h"
+
+#include "ggml-backend-impl.h"
+
+#include <stdlib.h>
+
+#define SUM_SIZE 8192 // bytes of a sum: a token's vector
+#define N_SUMS 64
+#define N_TRIES 8
+#define N_COLUMNS 2048                 // of matrices; whole blocks of every type
+#define MATRIX_SIZE ((size_t) 1 << 20) // bytes of one
+#define N_STEPS 48                     // of a token
+#define N_MATRICES 960                 // of a token at most
+#define N_TOKENS 12                    // a round: a machine that others use is seldom at its best, so all count
+
+// The parts of a device made of several, as by tensors.
+struct adders {
+    int n;
+    int devices[GGML_BACKEND_META_MAX_DEVICES]; // of the cluster
+    ggml_backend_t backends[GGML_BACKEND_META_MAX_DEVICES];
+    bool is_own[GGML_BACKEND_META_MAX_DEVICES]; // it keeps the program waiting
+    struct ggml_context *ctx;
+    struct ggml_tensor *shares[GGML_BACKEND_META_MAX_DEVICES];
+    ggml_backend_buffer_t buffers[GGML_BACKEND_META_MAX_DEVICES];
+    void *comm;
+    void (*end)(void *comm);
+    bool (*sum)(void *comm, struct ggml_tensor **shares);
+    bool (*ask)(void *comm, struct ggml_tensor **shares); // NULL: it has no halves
+    bool (*join)(void *comm, struct ggml_tensor **shares);
+};
+
+static void adders_fini(struct adders *a) {
+    if (a->comm != NULL) {
+        a->end(a->comm);
+    }
+    for (int j = 0; j < a->n; j++) {
+        ggml_backend_buffer_free(a->buffers[j]);
+    }
+    ggml_free(a->ctx);
+}
+
+static bool comm_open(struct adders *a) {
+    ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(a->backends[a->n - 1]));
+    void *(*init)(ggml_backend_t *, size_t);
+    *(void **) &init = ggml_backend_reg_get_proc_address(reg, "ggml_backend_comm_init");
+    *(void **) &a->end = ggml_backend_reg_get_proc_address(reg, "ggml_backend_comm_free");
+    *(void **) &a->sum = ggml_backend_reg_get_proc_address(reg, "ggml_backend_comm_allreduce_tensor");
+    *(void **) &a->ask = ggml_backend_reg_get_proc_address(reg, "berth_comm_sum_ask");
+    *(void **) &a->join = ggml_backend_reg_get_proc_address(reg, "berth_comm_sum_join");
+    a->comm = init != NULL && a->end != NULL && a->sum != NULL ? init(a->backends, (size_t) a->n) : NULL;
+    return a->comm != NULL;
+}
+
+// All GPUs or, where there are none, all CPUs. False: they are too few or too many, or their registry has no sums for them.
+static bool adders_init(struct adders *a, const struct cluster *c, ggml_backend_t *backends) {
+    int n_gpus = 0;
+    *a = (struct adders){.n = 0};
+    for (int i = 1; i < c->n_devices; i++) {
+        n_gpus += !cluster_is_cpu(&c->devices[i]);
+    }
+    for (int i = 0; i < c->n_devices; i++) {
+        if (n_gpus > 0 && (i == 0 || cluster_is_cpu(&c->devices[i]))) {
+            continue;
+        }
+        if (a->n == GGML_BACKEND_META_MAX_DEVICES) {
+            a->n = 0;
+            return false;
+        }
+        a->devices[a->n] = i;
+        a->is_own[a->n] = i == 0;
+        a->backends[a->n++] = backends[i];
+    }
+    const size_t size = GGML_BACKEND_META_MAX_DEVICES * ggml_tensor_overhead();
+    a->ctx = a->n > 1 ? ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true}) : NULL;
+    bool ok = a->ctx != NULL && comm_open(a);
+    for (int j = 0; ok && j < a->n; j++) {
+        a->shares[j] = ggml_new_tensor_1d(a->ctx, GGML_TYPE_F32, SUM_SIZE / sizeof(float));
+        a->buffers[j] = ggml_backend_alloc_buffer(a->backends[j], SUM_SIZE);
+        ok = a->shares[j] != NULL && a->buffers[j] != NULL &&
+             ggml_backend_tensor_alloc(a->buffers[j], a->shares[j], ggml_backend_buffer_get_base(a->buffers[j])) ==
+                 GGML_STATUS_SUCCESS;
+        if (ok) {
+            a->shares[j]->flags |= GGML_TENSOR_FLAG_COMPUTE; // it is a term of the sum
+            ggml_backend_buffer_clear(a->buffers[j], 0);
+        }
+    }
+    return ok;
+}
+
+static void settle(const struct adders *a) {
+    for (int j = 0; j < a->n; j++) {
+        ggml_backend_synchronize(a->backends[j]);
+    }
+}
+
+static double seconds_since(int64_t start) {
+    return (double) (ggml_time_us() - start) / 1e6;
+}
+
+// Of a sum behind others, at its best; 0: it fails.
+static double sum_seconds(struct adders *a) {
+    double best = 0;
+    for (int k = 0; k < N_TRIES; k++) {
+        const int64_t start = ggml_time_us();
+        for (int i = 0; i < N_SUMS; i++) {
+            if (!a->sum(a->comm, a->shares)) {
+                return 0;
+            }
+        }
+        settle(a);
+        const double seconds = seconds_since(start) / N_SUMS;
+        best = best == 0 || seconds < best ? seconds : best;
+    }
+    return best;
+}
+
+// ---- the rhythm ----
+
+struct rhythm {
+    struct adders *a;
+    struct speed_test tests[GGML_BACKEND_META_MAX_DEVICES];
+    ggml_backend_buffer_t weights[GGML_BACKEND_META_MAX_DEVICES];
+    int n_steps;
+};
+
+// A device's share of what a token reads, in steps. False: it has no memory, or cannot.
+static bool steps_make(struct rhythm *r, int j, enum ggml_type type, int n_each) {
+    const int64_t n_rows = (int64_t) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
+    struct speed_test *test = &r->tests[j];
+    if (!speed_test_init(test, (size_t) (r->n_steps * n_each))) {
+        return false;
+    }
+    struct ggml_tensor *x = ggml_new_tensor_1d(test->ctx, GGML_TYPE_F32, N_COLUMNS);
+    for (int s = 0; s < r->n_steps; s++) {
+        struct ggml_cgraph *graph = speed_test_piece(test, (size_t) n_each);
+        for (int i = 0; i < n_each; i++) {
+            struct ggml_tensor *matrix = ggml_new_tensor_2d(test->ctx, type, N_COLUMNS, n_rows);
+            ggml_build_forward_expand(graph, ggml_mul_mat(test->ctx, matrix, x));
+        }
+    }
+    r->weights[j] = ggml_backend_supports_op(r->a->backends[j], ggml_graph_node(test->pieces[0], 0))
+                        ? ggml_backend_alloc_ctx_tensors(test->ctx, r->a->backends[j])
+                        : NULL;
+    ggml_backend_buffer_clear(r->weights[j], 0); // NULL is taken
+    return r->weights[j] != NULL;
+}
+
+// A step's nodes to the program's own device, or to all others.
+static bool compute(struct rhythm *r, int s, bool is_own) {
+    bool ok = true;
+    for (int j = 0; j < r->a->n; j++) {
+        ok = (r->a->is_own[j] != is_own ||
+                 ggml_backend_graph_compute_async(r->a->backends[j], r->tests[j].pieces[s]) == GGML_STATUS_SUCCESS) &&
+             ok;
+    }
+    return ok;
+}
+
+static bool give(struct rhythm *r, int s) {
+    return compute(r, s, false) && r->a->ask(r->a->comm, r->a->shares);
+}
+
+// As src/meta/run.c does it: others have a step before this one is done, and a sum that was asked for is taken part in.
+static bool token_run(struct rhythm *r) {
+    const bool has_halves = r->a->ask != NULL && r->a->join != NULL;
+    bool ok = !has_halves || give(r, 0);
+    bool is_asked = ok;
+    for (int s = 0; s < r->n_steps && is_asked; s++) {
+        const bool is_next_asked = has_halves && ok && s + 1 < r->n_steps && give(r, s + 1);
+        ok = (has_halves || compute(r, s, false)) && compute(r, s, true) && ok;
+        ok = (has_halves ? r->a->join : r->a->sum)(r->a->comm, r->a->shares) && ok;
+        is_asked = has_halves ? is_next_asked : ok;
+        ok = ok && (is_asked || s + 1 == r->n_steps);
+    }
+    settle(r->a);
+    return ok;
+}
+
+// Of a token, on average of some; 0: they fail.
+static double token_seconds(struct rhythm *r) {
+    bool ok = token_run(r); // the first finds its graphs
+    const int64_t start = ggml_time_us();
+    for (int k = 0; ok && k < N_TOKENS; k++) {
+        ok = token_run(r);
+    }
+    return ok ? seconds_since(start) / N_TOKENS : 0;
+}
+
+// How many matrices are a device's share, within an eighth of what is free on its host, which they share.
+static int matrices_of(const struct cluster *c, const struct adders *a, uint64_t size) {
+    uint64_t n = size / MATRIX_SIZE / (uint64_t) a->n;
+    n = n < N_MATRICES ? n : N_MATRICES;
+    for (int j = 0; j < a->n; j++) {
+        uint64_t n_same = 0;
+        for (int k = 0; k < a->n; k++) {
+            n_same += c->devices[a->devices[k]].host == c->devices[a->devices[j]].host;
+        }
+        const uint64_t room = c->devices[a->devices[j]].memory / 8 / n_same / MATRIX_SIZE;
+        n = n < room ? n : room;
+    }
+    return (int) n;
+}
+
+// The speed of all in that rhythm, less what sums take of themselves, as a part of the slowest one's alone; 0: not known.
+static double rhythm_factor(const struct cluster *c, struct adders *a, enum ggml_type type, uint64_t size, double sum) {
+    struct rhythm r = {.a = a};
+    const int n_matrices = matrices_of(c, a, size), n_each = n_matrices > N_STEPS ? n_matrices / N_STEPS : 1;
+    double slowest = 0;
+    r.n_steps = n_matrices < N_STEPS ? n_matrices : N_STEPS;
+    bool ok = n_matrices > 0;
+    for (int j = 0; ok && j < a->n; j++) {
+        const struct cluster_device *d = &c->devices[a->devices[j]];
+        const double speed = d->read[type] > 0 ? d->read[type] : d->bandwidth;
+
+        ok = steps_make(&r, j, type, n_each);
+        slowest = slowest == 0 || speed < slowest ? speed : slowest;
+    }
+    const double all = ok ? token_seconds(&r) - r.n_steps * sum : 0;
+    const double n = (double) (r.n_steps * n_each) * (double) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
+    for (int j = 0; j < a->n; j++) {
+        ggml_backend_buffer_free(r.weights[j]);
+        ggml_free(r.tests[j].ctx);
+    }
+    return all > 0 ? n * (double) ggml_row_size(type, N_COLUMNS) / slowest / all : 0;
+}
+
+bool cluster_sums_measure(struct cluster *c, ggml_backend_t *backends, enum ggml_type type, uint64_t size) {
+    struct adders a;
+    double factor = 0;
+    if (adders_init(&a, c, backends)) {
+        const double seconds = sum_seconds(&a);
+        for (int l = 0; l < c->n_links; l++) { // a step by tensors waits for sums most, so latencies are at least what they say
+            struct cluster_link *link = &c->links[l];
+            const double latency = seconds - (a.n - 1) * SUM_SIZE / link->bandwidth;
+            link->latency = latency > link->latency ? latency : link->latency;
+        }
+        factor = seconds > 0 ? rhythm_factor(c, &a, type, size, seconds) : 0;
+        for (int j = 0; factor > 0 && j < a.n; j++) {
+            c->hosts[c->devices[a.devices[j]].host].together = factor;
+        }
+    }
+    adders_fini(&a);
+    return factor > 0;
+}

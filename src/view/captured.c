@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT
+// captured.c: captured graphs as items to plan. A file that says which memory its tensors had is taken at its word; of others it
+// is what the graph allocator would ask the planner, with the in-place rules of the ggml version that the file names.
+
+#include "base/base.h"
+#include "berth-alloc.h"
+#include "berth-budget-graph.h"
+#include "capture/ggraph.h"
+#include "plan/io/json.h"
+#include "view/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- as the allocator would have it ----
+
+// Places of what is no node, by name, then in order; a cursor at the first of each name says how many of that name are taken.
+struct named {
+    const struct ggraph_place *place;
+    size_t n_taken;
+};
+
+static int by_name(const void *a, const void *b) {
+    const struct ggraph_place *x = ((const struct named *) a)->place, *y = ((const struct named *) b)->place;
+    const int order = strcmp(x->tensor->name, y->tensor->name);
+    return order != 0 ? order : (x > y) - (x < y);
+}
+
+static struct named *names_of(const struct ggraph *g, size_t *n) {
+    struct named *names = malloc(((size_t) g->n_places + 1) * sizeof *names);
+    *n = 0;
+    for (int64_t i = ggml_graph_n_nodes(g->graph); names != NULL && i < g->n_places; i++) {
+        if (g->places[i].offset >= 0) {
+            names[(*n)++] = (struct named){.place = &g->places[i]};
+        }
+    }
+    if (names != NULL && *n > 0) {
+        qsort(names, *n, sizeof *names, by_name);
+    }
+    return names;
+}
+
+// The place of a tensor: nodes by their number, others by their name; of several with one name, the next. NULL: none.
+static const struct ggraph_place *place_of(
+    const struct ggraph *g, struct named *names, size_t n_names, const struct berth_plan_tensor *tensor) {
+    if (tensor->node >= 0) {
+        return tensor->node < ggml_graph_n_nodes(g->graph) ? &g->places[tensor->node] : NULL;
+    }
+    size_t low = 0;
+    for (size_t high = n_names; low < high;) {
+        const size_t mid = low + (high - low) / 2;
+        if (strcmp(names[mid].place->tensor->name, tensor->name) < 0) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    const size_t at = low < n_names ? low + names[low].n_taken : n_names;
+    if (at >= n_names || strcmp(names[at].place->tensor->name, tensor->name) != 0) {
+        return NULL;
+    }
+    names[low].n_taken++;
+    return names[at].place;
+}
+
+// As one number, as plans count: chunks follow each other, each of the pool's largest size.
+static uint64_t offset_in(const struct berth_plan_pool *pool, const struct ggraph_place *place) {
+    uint64_t base = 0;
+    if (place == NULL || place->offset < 0 || place->chunk < 0 ||
+        __builtin_mul_overflow((uint64_t) place->chunk, pool != NULL ? pool->max_chunk : 0, &base) ||
+        __builtin_add_overflow(base, (uint64_t) place->offset, &base)) {
+        return BERTH_PLAN_ANY;
+    }
+    return base;
+}
+
+// Offsets as the captured program had them, where it had one; an item lies where its first tensor does.
+static enum ggml_status set_captured(const struct ggraph *g, struct berth_plan_set *set) {
+    size_t n_names, t = 0;
+    struct named *names = names_of(g, &n_names);
+    if (names == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the names of %lld tensors", (long long) g->n_places);
+    }
+    cli_pools_sort(set);
+    for (size_t i = 0; i < set->n_items; i++) {
+        while (t < set->n_tensors && set->tensors[t].item < i) {
+            t++;
+        }
+        const bool has_tensor = t < set->n_tensors && set->tensors[t].item == i;
+        set->offsets[i] =
+            offset_in(cli_pools_find(set, set->items[i].pool), has_tensor ? place_of(g, names, n_names, &set->tensors[t]) : NULL);
+    }
+    free(names);
+    return GGML_STATUS_SUCCESS;
+}
+
+// Through the allocator's own file format, which has all that a plan has.
+// has_places: the nodes are those of the file, which says where the captured program put them.
+struct bufs {
+    const int *nodes, *leafs; // whose buffer is which; NULL: the first
+    int n;
+    bool is_captured; // they are the program's
+};
+
+static enum ggml_status items_of(
+    struct ggraph *g, ggml_gallocr_t galloc, const char *path, const struct bufs *bufs, struct berth_plan_set **set) {
+    struct berth_stream s;
+    size_t *sizes = calloc((size_t) bufs->n, sizeof *sizes);
+    if (sizes == NULL || !berth_stream_open(&s)) {
+        free(sizes);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for its plan", path);
+    }
+    enum ggml_status status = berth_gallocr_sizes(galloc, g->graph, bufs->nodes, bufs->leafs, sizes);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_gallocr_save(galloc, g->graph, s.file);
+    }
+    if (!berth_stream_close(&s)) {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for its plan as text", path);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_plan_read_json(s.text, s.size, path, set);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        (*set)->has_offsets = false; // the plan is to be made, not to be started from
+        status = bufs->is_captured ? set_captured(g, *set) : status;
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        berth_plan_set_free(*set);
+        *set = NULL;
+    }
+    free(sizes);
+    berth_stream_fini(&s);
+    return status;
+}
+
+// ---- as the file has it ----
+
+static void write_tensor(const struct ggraph *g, int64_t id, bool is_first, FILE *file) {
+    const struct ggml_tensor *t = g->places[id].tensor;
+    fputs(is_first ? "{\"name\": " : ", {\"name\": ", file);
+    berth_json_write_string(t->name, file);
+    fprintf(file, ", \"op\": \"%s\", \"type\": \"%s\", \"shape\": [%lld, %lld, %lld, %lld]", ggml_op_desc(t),
+        ggml_type_name(t->type), (long long) t->ne[0], (long long) t->ne[1], (long long) t->ne[2], (long long) t->ne[3]);
+    if (id < ggml_graph_n_nodes(g->graph)) {
+        fprintf(file, ", \"node\": %lld", (long long) id);
+    }
+    fputs("}", file);
+}
+
+// Pools are the first buffers of their type; a chunk is as large as the largest item at least.
+static void write_pools(const struct ggraph *g, uint64_t *chunks, FILE *file) {
+    for (int i = 0; i < g->n_bufs; i++) {
+        chunks[i] = g->bufs[i].max_size < (size_t) 1 << 62 ? g->bufs[i].max_size : 0;
+    }
+    for (int64_t k = 0; k < g->n_items; k++) {
+        uint64_t *chunk = &chunks[g->bufs[g->items[k].buf].same_as];
+        *chunk = *chunk > 0 && g->items[k].size > *chunk ? g->items[k].size : *chunk;
+    }
+    fputs("{\"pools\": [", file);
+    for (int i = 0; i < g->n_bufs; i++) {
+        if (g->bufs[i].same_as == i) {
+            fprintf(file, "%s{\"pool\": %d, \"name\": ", i > 0 ? ", " : "", i);
+            berth_json_write_string(g->bufs[i].name, file);
+            fprintf(file, ", \"max_chunk\": %llu}", (unsigned long long) chunks[i]);
+        }
+    }
+}
+
+// The tensors of each item in the order in which they had it: its owner, then next[id], -1: none.
+static void chain(const struct ggraph *g, int64_t *tails, int64_t *next) {
+    for (int64_t i = 0; i < g->n_items; i++) {
+        tails[i] = g->items[i].owner;
+    }
+    for (int64_t id = 0; id < g->n_places; id++) {
+        next[id] = -1;
+    }
+    for (int64_t id = 0; id < g->n_places; id++) {
+        const int64_t item = g->places[id].item;
+        if (item >= 0 && g->items[item].owner != id) {
+            next[tails[item]] = id;
+            tails[item] = id;
+        }
+    }
+}
+
+static void write_item(const struct ggraph *g, int64_t i, const uint64_t *chunks, const int64_t *next, FILE *file) {
+    const struct ggraph_item *item = &g->items[i];
+    const int pool = g->bufs[item->buf].same_as;
+    const uint64_t offset = offset_in(&(struct berth_plan_pool){.max_chunk = chunks[pool]}, &g->places[item->owner]);
+    fputs(i > 0 ? ",\n{\"id\": " : "{\"id\": ", file);
+    berth_json_write_string(g->places[item->owner].tensor->name, file);
+    fprintf(file, ", \"first\": %lld, \"last\": %lld, \"size\": %llu, \"alignment\": %zu, \"pool\": %d", (long long) item->first,
+        (long long) item->last, (unsigned long long) item->size, g->bufs[pool].align, pool);
+    if (offset <= (uint64_t) 1 << 62) {
+        fprintf(file, ", \"offset\": %llu", (unsigned long long) offset);
+    }
+    fputs(", \"tensors\": [", file);
+    for (int64_t id = item->owner; id >= 0; id = next[id]) {
+        write_tensor(g, id, id == item->owner, file);
+    }
+    fputs("]}", file);
+}
+
+// Through the file format of plans, which has all that a plan has.
+static enum ggml_status set_of(const struct ggraph *g, const char *path, struct berth_plan_set **set) {
+    uint64_t *chunks = calloc((size_t) g->n_bufs + 1, sizeof *chunks);
+    int64_t *tails = malloc(((size_t) g->n_items + 1) * sizeof *tails);
+    int64_t *next = malloc(((size_t) g->n_places + 1) * sizeof *next);
+    struct berth_stream s = {0};
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    if (chunks != NULL && tails != NULL && next != NULL && berth_stream_open(&s)) {
+        chain(g, tails, next);
+        write_pools(g, chunks, s.file);
+        fputs("], \"items\": [", s.file);
+        for (int64_t i = 0; i < g->n_items; i++) {
+            write_item(g, i, chunks, next, s.file);
+        }
+        fputs("]}", s.file);
+        status = berth_stream_close(&s) ? berth_plan_read_json(s.text, s.size, path, set) : status;
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        (*set)->has_offsets = false; // the plan is to be made, not to be started from
+    } else if (status == GGML_STATUS_ALLOC_FAILED) {
+        berth_fail(status, "%s: out of memory for its %lld items", path, (long long) g->n_items);
+    }
+    berth_stream_fini(&s);
+    free(chunks);
+    free(tails);
+    free(next);
+    return status;
+}
+
+static void alive_tell(size_t i, const struct ggml_tensor *tensor, uint64_t size, void *user) {
+    cli_plan_alive_add(user, i, tensor->name, size);
+}
+
+#define SPILL_FLOPS 4 // of a byte that moves one way: the CPU reads and writes it
+static const char spill_price[] = "a byte moved one way costs 4, ops cost their floating-point operations";
+
+// The graph that keeps the budget, in the place of the one that was read: *ctx has it. Its nodes are others, so that what the
+// file says of memory is of no use. A budget that cannot be kept leaves all as it is.
+static enum ggml_status graph_budget(
+    struct ggraph *g, const char *path, ggml_backend_buffer_type_t *types, struct ggml_context **ctx, struct cli_plan *plan) {
+    struct ggml_cgraph *graph = NULL;
+    const struct berth_graph_budget_params params = {.bytes = plan->budget.bytes,
+        .buft = types[0],
+        .time_us = CLI_BUDGET_US,
+        .seed = 1,
+        .spill_buft = plan->budget.spill > 0 ? types[1] : NULL,
+        .spill_bytes = plan->budget.spill,
+        .spill_cost = SPILL_FLOPS,
+        .on_alive = alive_tell,
+        .user = plan};
+    if (g->n_bufs > 1) {
+        return berth_fail(
+            GGML_STATUS_FAILED, "%s: has %d buffers; --budget is for one, and --spill for another beside it", path, g->n_bufs);
+    }
+    plan->spill_price = spill_price;
+    const enum ggml_status status = berth_graph_budget(g->graph, &params, ctx, &graph, &plan->budgeted);
+    g->graph = graph != NULL ? graph : g->graph;
+    return status;
+}
+
+// The items of a graph under a budget, in its pool and, if values move, in the other.
+static enum ggml_status items_budgeted(
+    struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct cli_plan *plan) {
+    const int n = ggml_graph_n_nodes(g->graph), n_pools = plan->budget.spill > 0 ? 2 : 1;
+    ggml_gallocr_t galloc = ggml_gallocr_new_n(types, n_pools);
+    int *pools = calloc((size_t) n + 1, sizeof *pools);
+    enum ggml_status status;
+    if (galloc != NULL && pools != NULL) {
+        berth_budget_pools(g->graph, pools, n);
+        status = items_of(g, galloc, path, &(struct bufs){.nodes = pools, .n = n_pools}, &plan->set);
+    } else {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a graph of %d nodes", path, n);
+    }
+    free(pools);
+    ggml_gallocr_free(galloc);
+    return status;
+}
+
+// As the program placed it, by its rules.
+static enum ggml_status items_plain(
+    struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct cli_plan *plan) {
+    ggml_gallocr_t galloc = ggml_gallocr_new_n(types, g->n_bufs);
+    struct berth_gallocr_options options = berth_gallocr_options_default();
+    if (galloc == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %d buffers", path, g->n_bufs);
+    }
+    if (plan->budget.bytes == 0) { // a graph under a budget is Berth's own
+        options.inplace_via_views = false;
+        options.in_place = ggraph_in_place;
+        options.in_place_user = g;
+        berth_gallocr_set_options(galloc, &options);
+    }
+    const enum ggml_status status =
+        items_of(g, galloc, path, &(struct bufs){g->node_bufs, g->leaf_bufs, g->n_bufs, true}, &plan->set);
+    ggml_gallocr_free(galloc);
+    return status;
+}
+
+enum ggml_status cli_plan_read_graph(const char *path, struct cli_plan *plan) {
+    struct ggml_context *ctx = NULL;
+    struct ggraph g;
+    enum ggml_status status = ggraph_read(&g, path);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    if (g.has_items && plan->budget.bytes == 0) {
+        status = set_of(&g, path, &plan->set);
+        ggraph_free(&g);
+        return status;
+    }
+    ggml_backend_buffer_type_t *types = calloc((size_t) g.n_bufs + 1, sizeof(ggml_backend_buffer_type_t));
+    if (types == NULL) {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %d buffers", path, g.n_bufs);
+    } else {
+        ggraph_bufts(&g, types);
+        types[g.n_bufs] = ggml_backend_cpu_buffer_type(); // values move there
+        status = plan->budget.bytes > 0 ? graph_budget(&g, path, types, &ctx, plan) : status;
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = ctx != NULL ? items_budgeted(&g, types, path, plan) : items_plain(&g, types, path, plan);
+    }
+    free(types);
+    ggml_free(ctx);
+    ggraph_free(&g);
+    return status;
+}

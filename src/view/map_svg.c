@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: MIT
+// map_svg.c: the memory map as an SVG file: a panel for each buffer of each plan, all on the same time axis, plans that are
+// compared on the same scale; below each map the bytes alive. Light and dark follow the viewer's setting.
+
+#include "view/map.h"
+
+#include "berth-budget-graph.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEFT 92.0
+#define WIDTH 1000.0
+#define RIGHT 20.0
+#define HEAD 78.0    // title and legend
+#define PANEL 400.0  // height of one map, if it is the only one
+#define PANELS 260.0 // of each of several
+#define LIVE 56.0    // height of the curve below it
+#define DROP 16.0    // from the map to the curve
+#define GAP 30.0     // between panels, for their captions
+
+struct scale {
+    int64_t first;     // step at the left side
+    double x_step;     // width of a step
+    double y0, y_byte; // of an address: y0 - address * y_byte
+    double height;     // of the map
+};
+
+// From one step to a later one; steps go from -2^62 to 2^62.
+static double distance(int64_t from, int64_t to) {
+    return (double) ((uint64_t) to - (uint64_t) from);
+}
+
+static double step_x(const struct scale *s, int64_t step) {
+    return LEFT + distance(s->first, step) * s->x_step;
+}
+
+// ---- text ----
+
+static void write_text(FILE *file, const char *text) {
+    for (const unsigned char *p = (const unsigned char *) text; *p != '\0'; p++) {
+        switch (*p) {
+            case '<': fputs("&lt;", file); break;
+            case '>': fputs("&gt;", file); break;
+            case '&': fputs("&amp;", file); break;
+            case '"': fputs("&quot;", file); break;
+            default: // names may hold any bytes, XML may not
+                fputc(*p >= 0x20 && *p < 0x7f ? *p : '?', file);
+        }
+    }
+}
+
+// "2.03 MiB", in the unit of `like`
+static const char *human(double size, double like, char text[32]) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    int unit = 0;
+    for (; like >= 1024 && unit < 6; unit++) {
+        like /= 1024;
+        size /= 1024;
+    }
+    snprintf(text, 32, size == (double) (int64_t) size ? "%.0f %s" : "%.2f %s", size, units[unit]);
+    return text;
+}
+
+static const char *bytes(uint64_t size, char text[32]) {
+    return human((double) size, (double) size, text);
+}
+
+// The least of 1, 2, 5, 10, 20, ... (or of 1, 2, 4, 8, ...) that cuts span into at most n_max pieces.
+static double nice_step(double span, double n_max, bool by_two) {
+    static const double tens[] = {1, 2, 5};
+    for (double unit = 1;; unit *= by_two ? 2 : 10) {
+        for (int i = 0; i < (by_two ? 1 : 3); i++) {
+            if (span / (unit * tens[i]) <= n_max) {
+                return unit * tens[i];
+            }
+        }
+    }
+}
+
+// ---- parts ----
+
+static void write_style(FILE *file) {
+    fputs(
+        "<style>\n"
+        "text{font:11px system-ui,Helvetica,Arial,sans-serif;fill:#5b6570}.t{font-size:17px;font-weight:600;fill:#1c2329}\n"
+        ".c{font-size:12px;font-weight:600;fill:#1c2329}.bg{fill:#fff}.g{stroke:#8b95a0;stroke-opacity:.22}.n{fill:#fff;pointer-"
+        "events:none}\n"
+        ".peak{stroke:#c4342b;stroke-width:1.5}.bound{stroke:#1c2329;stroke-width:1.5;stroke-dasharray:6 4}\n"
+        ".lp{fill:#c4342b;font-weight:600}.lb{fill:#1c2329;font-weight:600}.live{fill:#3b6fb6;fill-opacity:.22;stroke:#3b6fb6}\n"
+        ".again{fill:url(#again);pointer-events:none}.moved{fill:url(#moved);pointer-events:none}.h{paint-order:stroke;stroke:#"
+        "fff;stroke-width:3px}.r{stroke:#fff;stroke-"
+        "width:.6}\n",
+        file);
+    for (int f = 0; f < map_n_families; f++) {
+        fprintf(file, ".f%d{fill:%s}", f, map_families[f].light);
+    }
+    fputs("\n@media(prefers-color-scheme:dark){text{fill:#9aa5b1}.t,.c,.lb{fill:#e6ebf0}.bg{fill:#12161b}.n{fill:#0c1014}.h{"
+          "stroke:#12161b}\n"
+          ".r{stroke:#12161b}.peak{stroke:#ff7a6e}.lp{fill:#ff7a6e}.bound{stroke:#e6ebf0}.live{fill:#5b8fd6;stroke:#5b8fd6}\n",
+        file);
+    for (int f = 0; f < map_n_families; f++) {
+        fprintf(file, ".f%d{fill:%s}", f, map_families[f].dark);
+    }
+    fputs("}\n</style>\n<defs><pattern id=\"again\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
+          "patternTransform=\"rotate(45)\"><path d=\"M0 0V5\" stroke=\"#fff\" stroke-width=\"2.4\" stroke-opacity=\".75\"/>"
+          "</pattern><pattern id=\"moved\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><circle cx=\"3\" cy=\"3\" "
+          "r=\"1.5\" fill=\"#fff\" fill-opacity=\".85\"/></pattern></defs>\n",
+        file);
+}
+
+// What a budget did to a value: made once more, or moved to another pool and back.
+static const struct { const char *class, *text; } marks[] = {{"again", "run again"}, {"moved", "moved"}};
+enum { N_MARKS = sizeof marks / sizeof *marks };
+
+static bool has_mark(const struct map_rect *r, int mark) {
+    return mark == 0 ? cli_ends_with(r->name, BERTH_BUDGET_AGAIN)
+                     : cli_ends_with(r->name, BERTH_BUDGET_MOVED_OUT) || cli_ends_with(r->name, BERTH_BUDGET_MOVED_IN);
+}
+
+static void write_legend(FILE *file, const struct map_view *views, size_t n_views) {
+    double x = LEFT;
+    for (int f = 0; f < map_n_families; f++) {
+        bool is_there = false;
+        for (size_t v = 0; v < n_views && !is_there; v++) {
+            for (size_t i = 0; views[v].has_ops && i < views[v].n_rects && !is_there; i++) {
+                is_there = views[v].rects[i].family == f;
+            }
+        }
+        if (is_there) {
+            fprintf(file,
+                "<rect class=\"f%d\" x=\"%.0f\" y=\"56\" width=\"11\" height=\"11\" rx=\"2\"/><text x=\"%.0f\" "
+                "y=\"66\">%s</text>\n",
+                f, x, x + 16, map_families[f].name);
+            x += 38 + 5.6 * (double) strlen(map_families[f].name);
+        }
+    }
+    for (int m = 0; m < N_MARKS; m++) {
+        bool is_there = false;
+        for (size_t v = 0; v < n_views && !is_there; v++) {
+            for (size_t i = 0; i < views[v].n_rects && !is_there; i++) {
+                is_there = has_mark(&views[v].rects[i], m);
+            }
+        }
+        if (is_there) {
+            fprintf(file,
+                "<rect class=\"f0\" x=\"%.0f\" y=\"56\" width=\"11\" height=\"11\" rx=\"2\"/><rect class=\"%s\" x=\"%.0f\" "
+                "y=\"56\" width=\"11\" height=\"11\"/><text x=\"%.0f\" y=\"66\">%s</text>\n",
+                x, marks[m].class, x, x + 16, marks[m].text);
+            x += 38 + 5.6 * (double) strlen(marks[m].text);
+        }
+    }
+}
+
+static void write_axes(FILE *file, const struct scale *s, const struct map_view *view, uint64_t top, bool with_steps) {
+    char text[32];
+    const double step = nice_step((double) top, 6, true);
+    for (int i = 0; i <= 6 && i * step <= (double) top; i++) {
+        const double a = i * step, y = s->y0 - a * s->y_byte;
+        fprintf(file, "<path class=\"g\" d=\"M%.0f %.1fH%.0f\"/><text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+            LEFT, y, LEFT + WIDTH, LEFT - 8, y + 4, i == 0 ? "0" : human(a, (double) top, text));
+    }
+    const int64_t tick = (int64_t) nice_step(distance(view->first, view->last) + 1, 16, false);
+    const int64_t rest = view->first % tick; // to the next multiple of tick
+    for (int64_t k = view->first + (rest > 0 ? tick - rest : -rest); k <= view->last + 1; k += tick) {
+        const double x = step_x(s, k);
+        fprintf(file, "<path class=\"g\" d=\"M%.1f %.1fV%.1f\"/>", x, s->y0 - s->height, s->y0 + DROP + LIVE);
+        if (with_steps) {
+            fprintf(
+                file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%" PRId64 "</text>\n", x, s->y0 + DROP + LIVE + 16, k);
+        }
+    }
+}
+
+static void write_label(FILE *file, const char *name, double x, double y, double w, double h) {
+    const double length = 6.0 * (double) strlen(name) + 6;
+    if (h >= 12 && w >= length) {
+        fprintf(file, "<text class=\"n\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", x + w / 2, y + h / 2 + 4);
+    } else if (w >= 13 && h >= length) {
+        fprintf(file, "<text class=\"n\" transform=\"translate(%.1f %.1f)rotate(-90)\" text-anchor=\"middle\">", x + w / 2 + 4,
+            y + h / 2);
+    } else {
+        return;
+    }
+    write_text(file, name);
+    fputs("</text>", file);
+}
+
+static void write_rect(FILE *file, const struct scale *s, const struct map_view *view, const struct map_rect *r, size_t i) {
+    const struct map_item *item = &view->items[r->item];
+    const double x = step_x(s, r->first), w = (distance(r->first, r->last) + 1) * s->x_step;
+    const double y = s->y0 - ((double) item->at + (double) item->size) * s->y_byte, h = (double) item->size * s->y_byte;
+    char text[32];
+    // Without ops there are no families: neighbours differ at least.
+    const int colour = view->has_ops ? r->family : (int) (i % 10);
+    fprintf(file, "<g><title>");
+    write_text(file, r->name);
+    if (r->op[0] != '\0') {
+        fputs(", ", file);
+        write_text(file, r->op);
+        fputc(' ', file);
+        write_text(file, r->type);
+        fprintf(file, " [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", r->ne[0], r->ne[1], r->ne[2], r->ne[3]);
+    }
+    fprintf(file, ": %s at %" PRIu64 ", steps %" PRId64 " to %" PRId64 "</title>", bytes(item->size, text), item->at, r->first,
+        r->last);
+    // Lines between rectangles only where there is room for them.
+    fprintf(file, "<rect class=\"%sf%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", w >= 4 && h >= 4 ? "r " : "",
+        colour, x, y, w > 0.4 ? w : 0.4, h > 0.4 ? h : 0.4);
+    for (int m = 0; m < N_MARKS; m++) {
+        if (has_mark(r, m)) {
+            fprintf(file, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", marks[m].class, x, y,
+                w > 0.4 ? w : 0.4, h > 0.4 ? h : 0.4);
+        }
+    }
+    write_label(file, r->name, x, y, w, h);
+    fputs("</g>\n", file);
+}
+
+static void write_lines(FILE *file, const struct scale *s, const struct map_buffer *b) {
+    const double peak = s->y0 - (double) b->peak * s->y_byte, bound = s->y0 - (double) b->bound * s->y_byte;
+    const double at = LEFT + WIDTH - 6;
+    char text[32];
+    const bool is_same = b->peak == b->bound;
+    fprintf(file, "<path class=\"peak\" d=\"M%.0f %.1fH%.0f\"/>", LEFT, peak, LEFT + WIDTH);
+    fprintf(file, "<text class=\"lp h\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">peak %s%s</text>\n", at, peak - 5,
+        bytes(b->peak, text), is_same ? " = bound: proven optimal" : "");
+    if (!is_same) {
+        fprintf(file, "<path class=\"bound\" d=\"M%.0f %.1fH%.0f\"/>", LEFT, bound, LEFT + WIDTH);
+        fprintf(file, "<text class=\"lb h\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">bound %s</text>\n", at, bound + 13,
+            bytes(b->bound, text));
+    }
+}
+
+static bool write_live(FILE *file, const struct scale *s, const struct map_view *view, size_t buffer) {
+    size_t n;
+    struct map_live *live = map_view_live(view, buffer, &n);
+    const double base = s->y0 + DROP + LIVE;
+    uint64_t most = 1;
+    char text[32];
+    if (live == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        most = live[i].bytes > most ? live[i].bytes : most;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const double x = step_x(s, live[i].step), y = base - (double) live[i].bytes / (double) most * LIVE;
+        fprintf(file, i == 0 ? "<path class=\"live\" d=\"M%.1f %.1fV%.1f" : "H%.1fV%.1f", x, i == 0 ? base : y, y);
+    }
+    fputs(n > 0 ? "Z\"/>\n" : "", file);
+    fprintf(file,
+        "<text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">alive</text><text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+        LEFT - 8, base, LEFT - 8, base - LIVE + 8, bytes(most, text));
+    free(live);
+    return true;
+}
+
+static void write_caption(FILE *file, const struct map_view *views, size_t n_views, size_t v, size_t b, double y) {
+    const struct map_view *view = &views[v];
+    if (n_views == 1 && view->n_buffers < 2) {
+        return;
+    }
+    fprintf(file, "<text class=\"c\" x=\"%.0f\" y=\"%.1f\">", LEFT, y);
+    fputs(n_views == 1 ? "" : v == 0 ? "before: " : "after: ", file);
+    write_text(file, n_views > 1 ? view->title : "");
+    if (view->n_buffers > 1) {
+        fprintf(file, "%sbuffer %zu ", n_views > 1 ? ", " : "", b);
+        write_text(file, view->buffers[b].name);
+    }
+    fputs("</text>\n", file);
+}
+
+// ---- the picture ----
+
+// One map: which plan and buffer, and where.
+struct panel {
+    size_t v, b;
+    double y, height;
+    bool is_last;
+};
+
+static bool write_panel(FILE *file, const struct map_view *views, size_t n_views, const struct panel *p) {
+    const struct map_view *view = &views[p->v];
+    const size_t b = p->b;
+    int64_t first = view->first, last = view->last;
+    uint64_t top = 1;
+    for (size_t k = 0; k < n_views; k++) { // what is compared has one scale
+        first = views[k].first < first ? views[k].first : first;
+        last = views[k].last > last ? views[k].last : last;
+        if (b < views[k].n_buffers && views[k].buffers[b].peak > top) {
+            top = views[k].buffers[b].peak;
+        }
+    }
+    const double x_step = WIDTH / (distance(first, last) + 1);
+    const struct scale s = {first, x_step, p->y + p->height, (p->height - 14) / (double) top, p->height};
+    write_caption(file, views, n_views, p->v, b, p->y - 6);
+    write_axes(file, &s, view, top, p->is_last);
+    for (size_t k = 0; k < view->buffers[b].n_items && !ferror(file); k++) {
+        const size_t i = view->buffers[b].items[k];
+        for (size_t r = view->items[i].rect; r < view->n_rects && view->rects[r].item == i && view->items[i].size > 0; r++) {
+            write_rect(file, &s, view, &view->rects[r], r);
+        }
+    }
+    write_lines(file, &s, &view->buffers[b]);
+    return write_live(file, &s, view, b);
+}
+
+static void write_title(FILE *file, const struct map_view *views, size_t n_views) {
+    const struct map_view *view = &views[n_views - 1];
+    char peak[32], bound[32];
+    fprintf(file, "<text class=\"t\" x=\"%.0f\" y=\"28\">", LEFT);
+    write_text(file, view->title);
+    fprintf(file, "</text>\n<text x=\"%.0f\" y=\"46\">%zu tensors in %zu pieces of memory, peak %s, bound %s", LEFT,
+        view->n_rects, view->n_items, bytes(view->peak, peak), bytes(view->bound, bound));
+    if (n_views > 1 && views[0].peak > 0) {
+        fprintf(file, "; before: peak %s, %+.2f%%", bytes(views[0].peak, peak),
+            100 * ((double) view->peak / (double) views[0].peak - 1));
+    }
+    fputs("</text>\n", file);
+}
+
+bool map_svg_write(const struct map_view *views, size_t n_views, FILE *file) {
+    size_t n_panels = 0, i_panel = 0;
+    bool ok = true;
+    for (size_t v = 0; v < n_views; v++) {
+        n_panels += views[v].n_buffers;
+    }
+    const double head = views[n_views - 1].has_ops ? HEAD : HEAD - 20; // without ops there is no legend
+    const double panel = n_panels > 1 ? PANELS : PANEL, pitch = panel + DROP + LIVE + GAP;
+    const double height = head + GAP / 2 + (double) n_panels * pitch + 16;
+    fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\">\n", LEFT + WIDTH + RIGHT, height);
+    write_style(file);
+    fputs("<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n", file);
+    write_title(file, views, n_views);
+    write_legend(file, views, n_views);
+    // Buffer by buffer, before and after on each other.
+    for (size_t b = 0; i_panel < n_panels; b++) {
+        for (size_t v = 0; v < n_views; v++) {
+            if (b < views[v].n_buffers) {
+                const double y = head + GAP / 2 + (double) i_panel++ * pitch;
+                ok = write_panel(file, views, n_views, &(struct panel){v, b, y, panel, i_panel == n_panels}) && ok;
+            }
+        }
+    }
+    fprintf(file, "<text x=\"%.0f\" y=\"%.1f\" text-anchor=\"middle\">step</text></svg>\n", LEFT + WIDTH / 2, height - 4);
+    return ok && !ferror(file);
+}

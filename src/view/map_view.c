@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+// map_view.c: from a plan to what is drawn: items with addresses in which chunks lie close on each other, one rectangle for each
+// tensor that lies in an item, and per buffer its peak and bound. O(n log n).
+
+#include "view/map.h"
+
+#include "base/base.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- addresses ----
+
+struct place {
+    uint64_t offset, size;
+    size_t item;
+};
+
+static int by_offset(const void *a, const void *b) {
+    const struct place *x = a, *y = b;
+    return x->offset != y->offset ? (x->offset < y->offset ? -1 : 1) : (x->item > y->item) - (x->item < y->item);
+}
+
+// Addresses and the peak of one buffer. places: those of its items.
+static void set_addresses(struct map_view *view, size_t b, uint64_t max_chunk, struct place *places, size_t n) {
+    uint64_t chunk = 0, base = 0, used = 0; // of the chunk that is being filled: its number, its address, how far it is used
+    if (n > 0) {
+        qsort(places, n, sizeof *places, by_offset);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t k = max_chunk > 0 ? places[i].offset / max_chunk : 0, off = places[i].offset - k * max_chunk;
+        if (k != chunk) {
+            chunk = k;
+            base += used;
+            used = 0;
+        }
+        view->items[places[i].item].at = base + off;
+        if (places[i].size > 0) {
+            used = off + places[i].size > used ? off + places[i].size : used;
+        }
+    }
+    view->buffers[b].peak = base + used;
+}
+
+static bool set_buffer(
+    struct map_view *view, const struct map_plan *plan, size_t b, struct place *places, struct berth_plan_item *items) {
+    const struct berth_plan_set *set = plan->plan->set;
+    const struct cli_buffer *from = &plan->plan->buffers[b];
+    const struct berth_plan_params params = {.max_chunk = from->max_chunk};
+    struct map_buffer *buffer = &view->buffers[b];
+    const size_t n = from->n_items;
+    for (size_t k = 0; k < n; k++) {
+        const size_t i = from->items[k];
+        view->items[i].buffer = b;
+        items[k] = set->items[i];
+        places[k] = (struct place){plan->offsets[i], set->items[i].size, i};
+    }
+    buffer->name = from->name;
+    buffer->items = from->items;
+    buffer->n_items = n;
+    if (n > 0 && berth_plan_bound(items, (int64_t) n, &params, &buffer->bound, &buffer->bound_step) != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    set_addresses(view, b, from->max_chunk, places, n);
+    if (from->report.bound > buffer->bound && from->report.bound <= buffer->peak) {
+        buffer->bound = from->report.bound; // a search has lifted it
+    }
+    view->peak += buffer->peak;
+    view->bound += buffer->bound;
+    return true;
+}
+
+// ---- rectangles ----
+
+static void add_rect(struct map_view *view, const struct map_rect *rect) {
+    if (rect->first <= rect->last) { // what is taken over at once was never there alone
+        view->rects[view->n_rects++] = *rect;
+    }
+}
+
+// The tensors of one item divide its life: each ends where the next takes over. Returns the first tensor of the next item.
+static size_t add_tensors(struct map_view *view, const struct berth_plan_set *set, size_t i, size_t t) {
+    const struct berth_plan_item *item = &set->items[i];
+    struct map_rect rect = {.item = i, .name = set->ids[i], .op = "", .type = "", .uses = ""};
+    int64_t first = item->first;
+    if (t == set->n_tensors || set->tensors[t].item != i) {
+        rect.first = item->first;
+        rect.last = item->last;
+        rect.family = map_family_of("");
+        add_rect(view, &rect);
+        return t;
+    }
+    for (; t < set->n_tensors && set->tensors[t].item == i; t++) {
+        const struct berth_plan_tensor *tensor = &set->tensors[t];
+        const bool is_last = t + 1 == set->n_tensors || set->tensors[t + 1].item != i;
+        const int64_t next = is_last ? item->last + 1 : set->tensors[t + 1].node;
+
+        rect.name = tensor->name;
+        rect.op = tensor->op;
+        rect.type = tensor->type;
+        rect.uses = tensor->uses;
+        rect.family = map_family_of(tensor->op);
+        rect.first = first;
+        rect.last = next > item->last ? item->last : next - 1;
+        memcpy(rect.ne, tensor->ne, sizeof rect.ne);
+        add_rect(view, &rect);
+        view->has_ops = view->has_ops || tensor->op[0] != '\0';
+        first = rect.last + 1 > first ? rect.last + 1 : first;
+    }
+    return t;
+}
+
+static void set_items(struct map_view *view, const struct berth_plan_set *set) {
+    size_t t = 0;
+    view->first = set->n_items > 0 ? INT64_MAX : 0;
+    view->last = set->n_items > 0 ? INT64_MIN : 0;
+    for (size_t i = 0; i < set->n_items; i++) {
+        const struct berth_plan_item *item = &set->items[i];
+        view->items[i] = (struct map_item){.first = item->first,
+            .last = item->last,
+            .size = item->size,
+            .align = item->align > 1 ? item->align : 1,
+            .is_fixed = item->is_fixed,
+            .rect = view->n_rects};
+        view->first = item->first < view->first ? item->first : view->first;
+        view->last = item->last > view->last ? item->last : view->last;
+        t = add_tensors(view, set, i, t);
+    }
+}
+
+bool map_view_init(struct map_view *view, const struct map_plan *plan) {
+    const struct berth_plan_set *set = plan->plan->set;
+    const size_t n = set->n_items + 1;
+    *view = (struct map_view){.title = plan->title, .n_items = set->n_items};
+    view->items = calloc(n, sizeof *view->items);
+    view->rects = calloc(n + set->n_tensors, sizeof *view->rects);
+    view->buffers = calloc(plan->plan->n_buffers + 1, sizeof *view->buffers);
+    view->n_buffers = plan->plan->n_buffers;
+    struct place *places = calloc(n, sizeof *places);
+    struct berth_plan_item *items = calloc(n, sizeof *items);
+    bool ok = view->items != NULL && view->rects != NULL && view->buffers != NULL && places != NULL && items != NULL;
+    if (!ok) {
+        berth_set_error("out of memory for a map of %zu items", set->n_items);
+    } else {
+        set_items(view, set);
+    }
+    for (size_t b = 0; b < view->n_buffers && ok; b++) {
+        ok = set_buffer(view, plan, b, places, items);
+    }
+    free(places);
+    free(items);
+    if (!ok) {
+        map_view_fini(view);
+    }
+    return ok;
+}
+
+void map_view_fini(struct map_view *view) {
+    free(view->items);
+    free(view->rects);
+    free(view->buffers);
+    *view = (struct map_view){0};
+}
+
+// ---- bytes alive ----
+
+struct event {
+    int64_t step;
+    uint64_t bytes;
+    bool is_end;
+};
+
+static int by_step(const void *a, const void *b) {
+    const struct event *x = a, *y = b;
+    return (x->step > y->step) - (x->step < y->step);
+}
+
+struct map_live *map_view_live(const struct map_view *view, size_t buffer, size_t *n) {
+    const struct map_buffer *own = &view->buffers[buffer];
+    struct event *events = malloc((2 * own->n_items + 1) * sizeof *events);
+    struct map_live *live = malloc((2 * own->n_items + 1) * sizeof *live);
+    size_t n_events = 0;
+    uint64_t bytes = 0;
+    *n = 0;
+    for (size_t k = 0; events != NULL && k < own->n_items; k++) {
+        const struct map_item *item = &view->items[own->items[k]];
+        if (item->size > 0) {
+            events[n_events++] = (struct event){item->first, item->size, false};
+            events[n_events++] = (struct event){item->last + 1, item->size, true};
+        }
+    }
+    if (n_events > 0) {
+        qsort(events, n_events, sizeof *events, by_step);
+    }
+    for (size_t i = 0; live != NULL && i < n_events; i++) {
+        bytes += events[i].is_end ? 0 - events[i].bytes : events[i].bytes; // wraps within a step, never between two
+        if (i + 1 == n_events || events[i + 1].step != events[i].step) {
+            live[(*n)++] = (struct map_live){events[i].step, bytes};
+        }
+    }
+    if (events == NULL) { // no picture is better than an empty one
+        free(live);
+        live = NULL;
+    }
+    free(events);
+    return live;
+}

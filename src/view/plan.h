@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// plan.h: what `berth plan` reads beyond CSV and JSON, and what it plans: buffer by buffer, each with its own largest
+// chunk.
+#pragma once
+
+#include "berth-alloc.h"
+#include "berth-budget.h"
+
+#define CLI_BUDGET_US 1000000 // search for what to run again
+#define CLI_BUDGET_N_ALIVE 8
+
+// Bytes that a graph, or ops with costs, may take: bytes 0: as many as they do. spill: of another pool, to which values may move.
+struct cli_budget {
+    uint64_t bytes, spill;
+};
+
+// A value that every schedule has at the tightest point.
+struct cli_budget_value {
+    char name[64];
+    uint64_t size;
+};
+
+struct cli_buffer {
+    int32_t pool;        // of its items
+    char name[64];       // of its type, "" if the file names none
+    uint64_t max_chunk;  // bytes, 0: no limit
+    const size_t *items; // [n_items] their numbers in the set, rising; a part of the plan's order
+    size_t n_items;
+    struct berth_plan_report report; // its time is measured here
+};
+
+// What a model takes on a device; the plan is about compute.
+struct cli_home {
+    char device[64];
+    uint64_t weights, cache, compute;
+    bool is_mapped; // the weights lie in the file's own pages
+};
+
+struct cli_plan {
+    struct berth_plan_set *set;
+    struct cli_home *homes; // [n_homes] of a model
+    size_t n_homes;
+    struct cli_buffer *buffers; // by rising pool
+    size_t n_buffers;
+    size_t *order; // the numbers of all items, buffer by buffer
+    struct cli_budget budget;
+    struct berth_budget_result *budgeted;              // what that costs; NULL without a budget
+    struct cli_budget_value alive[CLI_BUDGET_N_ALIVE]; // of budgeted->alive, by size; n_alive may be more
+    const char *spill_price;                           // of moving values, in words, with a budget that may spill
+    bool can_budget;                                   // its ops can run again
+};
+
+// Items of a file: CSV, JSON, a captured graph, packed or not, or a model: the graph of the
+// batch, context and cache that the options ask for. A budget is for captured graphs and CSV with costs. On failure plan is
+// empty.
+struct model_options;
+enum ggml_status cli_plan_read(
+    const char *path, const struct model_options *options, const struct cli_budget *budget, struct cli_plan *plan);
+// Items of a captured graph, whatever its file is called: with the tensors that lie in each. The offsets are those of the
+// captured program, which has_offsets does not count: the plan is to be made.
+// With the plan's budget: those of the graph that keeps it; of one that cannot be kept those of the graph as it is. budgeted says
+// which.
+enum ggml_status cli_plan_read_graph(const char *path, struct cli_plan *plan);
+// Items of a CSV whose rows say what they cost and read, within the plan's budget, in the place of its set (plan_costs.c). As
+// above.
+enum ggml_status cli_plan_budget_set(const char *path, struct cli_plan *plan);
+// Items and homes of a model (plan_model.c).
+enum ggml_status cli_plan_read_model(const char *path, const struct model_options *options, struct cli_plan *plan);
+
+// ---- plan_buffers.c ----
+
+// Fills the buffers of a plan that has a set only: the pools that its items name, with what the file says of them.
+enum ggml_status cli_plan_buffers(struct cli_plan *plan);
+void cli_plan_free(struct cli_plan *plan);
+// Another value that is alive at the tightest point, in the order of budgeted->alive.
+void cli_plan_alive_add(struct cli_plan *plan, size_t i, const char *name, uint64_t size);
+// What a file says of its pools, by rising pool; then what it says of one, NULL: nothing. Of several descriptions of a pool one
+// counts.
+void cli_pools_sort(struct berth_plan_set *set);
+const struct berth_plan_pool *cli_pools_find(const struct berth_plan_set *set, int32_t pool);
+
+// ---- plan_graph.c ----
+
+// --budget and --spill, by their names: CLI_OK, or that of a wrong value.
+int cli_plan_budget(const char *command, const char *option, const char *value, uint64_t *bytes);
+// Is a pool to move to given without a budget?
+int cli_plan_budget_check(const char *command, const struct cli_budget *budget);
+
+// --time and --threads of a search: true if c is one of them, with *code set: CLI_OK, or that of a wrong value.
+bool cli_plan_option(const char *command, int c, const char *value, struct berth_plan_params *params, int *code);
+
+// Plans every buffer, checks the plan, and fills the reports: one a buffer, and their sum. params->start, if not NULL, has the
+// offsets of all items; max_chunk is the buffers' own. A search shows how far it is, and ends with Ctrl-C: *is_stopped.
+enum ggml_status cli_plan_solve(struct cli_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
+    struct berth_plan_report *sum, bool *is_stopped);

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+// plan_costs.c: a CSV whose rows have a cost and say what they read, as ops of the budget solver: a row is a value and the op
+// that makes it at step `lower`. The items of the schedule that is found replace those of the file; runs again are items of their
+// own.
+
+#include "base/base.h"
+#include "berth-budget-graph.h"
+#include "plan/io/json.h"
+#include "view/plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SPILL_BYTES 4096 // that move one way at a cost of 1
+static const char spill_price[] = "4096 bytes moved one way cost 1, in the unit of the column 'cost'";
+
+struct named {
+    const char *id;
+    int32_t op;
+};
+
+struct rows {
+    const struct berth_plan_set *set;
+    const char *path;
+    struct named *names;         // by id
+    int32_t *order;              // [n] rows by rising step; row order[k] is op k
+    struct berth_budget_op *ops; // [n]
+    int32_t *srcs;
+    size_t n_srcs, srcs_cap;
+    size_t *starts; // [n + 1] of each op's in srcs
+};
+
+static int by_id(const void *a, const void *b) {
+    return strcmp(((const struct named *) a)->id, ((const struct named *) b)->id);
+}
+
+static const struct berth_plan_item *sorted_items;
+
+static int by_step(const void *a, const void *b) {
+    const int32_t x = *(const int32_t *) a, y = *(const int32_t *) b;
+    const int64_t u = sorted_items[x].first, v = sorted_items[y].first;
+    return u != v ? (u < v ? -1 : 1) : x < y ? -1 : 1;
+}
+
+static void rows_fini(struct rows *r) {
+    free(r->names);
+    free(r->order);
+    free(r->ops);
+    free(r->starts);
+    berth_free(r->srcs);
+}
+
+static enum ggml_status no_memory(const struct rows *r) {
+    return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a budget of %zu rows", r->path, r->set->n_items);
+}
+
+// What a budget has no meaning for.
+static enum ggml_status set_check(const struct rows *r) {
+    const struct berth_plan_set *set = r->set;
+    if (set->costs == NULL || set->reads == NULL) {
+        return berth_fail(GGML_STATUS_FAILED,
+            "%s: --budget is for captured graphs, and for CSV with the columns 'cost' and 'reads', which say what can be made "
+            "again",
+            r->path);
+    }
+    if (set->n_items >= INT32_MAX / 8) {
+        return berth_fail(GGML_STATUS_FAILED, "%s: %zu rows are too many for a budget", r->path, set->n_items);
+    }
+    for (size_t i = 0; i < set->n_items; i++) {
+        const struct berth_plan_item *item = &set->items[i];
+        if (item->alias != 0 || item->is_fixed || item->pool != set->items[0].pool) {
+            return berth_fail(GGML_STATUS_FAILED,
+                "%s: '%s' has an alias, a fixed place or another pool; --budget is for plain rows of one", r->path, set->ids[i]);
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status rows_sort(struct rows *r) {
+    const size_t n = r->set->n_items;
+    r->names = calloc(n + 1, sizeof *r->names);
+    r->order = calloc(n + 1, sizeof *r->order);
+    r->ops = calloc(n + 1, sizeof *r->ops);
+    r->starts = calloc(n + 1, sizeof *r->starts);
+    if (r->names == NULL || r->order == NULL || r->ops == NULL || r->starts == NULL) {
+        return no_memory(r);
+    }
+    for (size_t i = 0; i < n; i++) {
+        r->order[i] = (int32_t) i;
+    }
+    sorted_items = r->set->items;
+    qsort(r->order, n, sizeof *r->order, by_step);
+    for (size_t k = 0; k < n; k++) {
+        r->names[k] = (struct named){r->set->ids[r->order[k]], (int32_t) k};
+    }
+    qsort(r->names, n, sizeof *r->names, by_id);
+    return GGML_STATUS_SUCCESS;
+}
+
+// One word of what op k reads.
+static enum ggml_status read_add(struct rows *r, size_t k, const char *word) {
+    const struct berth_plan_set *set = r->set;
+    const struct named key = {word, 0}, *found = bsearch(&key, r->names, set->n_items, sizeof key, by_id);
+    const int32_t row = r->order[k];
+    if (found == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "%s: '%s' reads '%s', which is no row", r->path, set->ids[row], word);
+    }
+    const struct berth_plan_item *item = &set->items[row], *src = &set->items[r->order[found->op]];
+    if (src->first > item->first || src->last < item->first || (size_t) found->op == k) {
+        return berth_fail(GGML_STATUS_FAILED, "%s: '%s' reads '%s' at step %" PRId64 ", where that is not alive", r->path,
+            set->ids[row], word, item->first);
+    }
+    if (!berth_grow((void **) &r->srcs, &r->srcs_cap, r->n_srcs + 1, sizeof *r->srcs)) {
+        return no_memory(r);
+    }
+    r->srcs[r->n_srcs++] = found->op;
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status reads_add(struct rows *r, size_t k) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    char *words = strdup(r->set->reads[r->order[k]]), *rest = NULL;
+    if (words == NULL) {
+        return no_memory(r);
+    }
+    for (char *word = strtok_r(words, " \t", &rest); word != NULL && status == GGML_STATUS_SUCCESS;
+         word = strtok_r(NULL, " \t", &rest)) {
+        status = read_add(r, k, word);
+    }
+    free(words);
+    return status;
+}
+
+// Rows without a cost are there before if they read nothing, and run once if they do; what lives on behind its last reader is
+// kept.
+static enum ggml_status ops_fill(struct rows *r) {
+    const struct berth_plan_set *set = r->set;
+    const size_t n = set->n_items;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (size_t k = 0; k < n && status == GGML_STATUS_SUCCESS; k++) {
+        r->starts[k] = r->n_srcs;
+        status = reads_add(r, k);
+    }
+    r->starts[n] = r->n_srcs;
+    for (size_t k = 0; k < n && status == GGML_STATUS_SUCCESS; k++) {
+        const struct berth_plan_item *item = &set->items[r->order[k]];
+        const uint64_t cost = set->costs[r->order[k]];
+        struct berth_budget_op *op = &r->ops[k];
+        op->srcs = r->srcs == NULL ? NULL : &r->srcs[r->starts[k]];
+        op->n_srcs = (int32_t) (r->starts[k + 1] - r->starts[k]);
+        op->pool = item->pool;
+        op->size = item->size;
+        op->align = item->align;
+        op->cost = cost == BERTH_PLAN_ANY ? 0 : cost;
+        op->flags |= cost != BERTH_PLAN_ANY ? 0 : op->n_srcs == 0 ? BERTH_BUDGET_INPUT : BERTH_BUDGET_ONCE;
+        op->flags |= BERTH_BUDGET_OUTPUT; // until a reader is found that is its last
+        for (int32_t j = 0; j < op->n_srcs; j++) {
+            const int32_t src = op->srcs[j];
+            r->ops[src].flags &= set->items[r->order[src]].last <= item->first ? ~(uint32_t) BERTH_BUDGET_OUTPUT : UINT32_MAX;
+        }
+    }
+    return status;
+}
+
+// ---- what comes out ----
+
+static void item_write(
+    const struct rows *r, const struct berth_plan_item *item, int32_t op, const char *word, bool is_first, FILE *file) {
+    char name[4096];
+    snprintf(name, sizeof name, "%.*s%s", (int) (sizeof name - sizeof BERTH_BUDGET_AGAIN), r->set->ids[r->order[op]], word);
+    fputs(is_first ? "{\"id\": " : ",\n{\"id\": ", file);
+    berth_json_write_string(name, file);
+    fprintf(file,
+        ", \"first\": %" PRId64 ", \"last\": %" PRId64 ", \"size\": %" PRIu64 ", \"alignment\": %" PRIu64 ", \"pool\": %" PRId32
+        "}",
+        item->first, item->last, item->size, item->align, item->pool);
+}
+
+// Times without the slots of rows that are there before.
+static enum ggml_status schedule_write(
+    const struct rows *r, const struct berth_budget_params *params, const struct berth_budget_result *b, FILE *file) {
+    const size_t n = r->set->n_items, n_all = n + b->n_steps + 1;
+    struct berth_plan_item *items = calloc(n_all, sizeof *items);
+    int32_t *item_of = calloc(n_all, sizeof *item_of);
+    bool *has_run = calloc(n_all, sizeof *has_run);
+    size_t n_items = 0;
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    if (items != NULL && item_of != NULL && has_run != NULL) {
+        status = berth_budget_items(r->ops, n, params, b->steps, b->n_steps, items, &n_items, item_of);
+    }
+    bool is_first = true;
+    fputs("{\"items\": [", file);
+    for (size_t k = 0; status == GGML_STATUS_SUCCESS && k < n + b->n_steps; k++) {
+        const int32_t op = k < n ? (int32_t) k : b->steps[k - n].op;
+        if (item_of[k] >= 0) {
+            struct berth_plan_item item = items[item_of[k]];
+            item.first = item.first < (int64_t) n ? 0 : item.first - (int64_t) n;
+            item.last = item.last < (int64_t) n ? 0 : item.last - (int64_t) n;
+            const enum berth_budget_kind kind = k < n ? BERTH_BUDGET_RUN : b->steps[k - n].kind;
+            item_write(r, &item, op,
+                kind == BERTH_BUDGET_OUT  ? BERTH_BUDGET_MOVED_OUT
+                : kind == BERTH_BUDGET_IN ? BERTH_BUDGET_MOVED_IN
+                : has_run[op]             ? BERTH_BUDGET_AGAIN
+                                          : "",
+                is_first, file);
+            is_first = false;
+        }
+        has_run[op] = k >= n;
+    }
+    fputs("]}", file);
+    free(items);
+    free(item_of);
+    free(has_run);
+    return status == GGML_STATUS_ALLOC_FAILED ? no_memory(r) : status;
+}
+
+static enum ggml_status set_replace(const struct rows *r, const struct berth_budget_params *params,
+    const struct berth_budget_result *b, struct berth_plan_set **set) {
+    struct berth_stream s;
+    struct berth_plan_set *made = NULL;
+    if (!berth_stream_open(&s)) {
+        return no_memory(r);
+    }
+    enum ggml_status status = schedule_write(r, params, b, s.file);
+    if (!berth_stream_close(&s)) {
+        status = no_memory(r);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_plan_read_json(s.text, s.size, r->path, &made);
+    }
+    berth_stream_fini(&s);
+    if (status == GGML_STATUS_SUCCESS) {
+        berth_plan_set_free(*set);
+        *set = made;
+    }
+    return status;
+}
+
+enum ggml_status cli_plan_budget_set(const char *path, struct cli_plan *plan) {
+    struct rows r = {.set = plan->set, .path = path};
+    enum ggml_status status = set_check(&r);
+    status = status == GGML_STATUS_SUCCESS ? rows_sort(&r) : status;
+    status = status == GGML_STATUS_SUCCESS ? ops_fill(&r) : status;
+    if (status == GGML_STATUS_SUCCESS) {
+        const int32_t own = r.set->n_items > 0 ? r.set->items[0].pool : 0, other = own == INT32_MAX ? own - 1 : own + 1;
+        const struct berth_budget_pool pools[] = {{.pool = own,
+                                                      .bytes = plan->budget.bytes,
+                                                      .may_spill = plan->budget.spill > 0,
+                                                      .spill_to = other,
+                                                      .spill_per_byte = 1.0 / SPILL_BYTES},
+            {.pool = other, .bytes = plan->budget.spill}};
+        const struct berth_budget_params params = {
+            .pools = pools, .n_pools = plan->budget.spill > 0 ? 2 : 1, .time_us = CLI_BUDGET_US, .seed = 1};
+        plan->spill_price = spill_price;
+        status = berth_budget_solve(r.ops, r.set->n_items, &params, &plan->budgeted);
+        for (size_t i = 0; status == GGML_STATUS_SUCCESS && i < plan->budgeted->n_alive; i++) {
+            const int32_t row = r.order[plan->budgeted->alive[i]];
+            cli_plan_alive_add(plan, i, r.set->ids[row], r.set->items[row].size);
+        }
+        if (status == GGML_STATUS_SUCCESS && plan->budgeted->fits) {
+            status = set_replace(&r, &params, plan->budgeted, &plan->set);
+        }
+    }
+    rows_fini(&r);
+    return status;
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+// What is taken for the machine of rounds in which it was measured (simulate/rounds.c), by made-up rounds: slow moments are
+// not.
+
+#include "support/check.h"
+
+#include "simulate/cluster.h"
+
+#include <string.h>
+
+#define TYPE GGML_TYPE_Q4_K
+#define N_DEVICES 2
+
+static void check_middle(double want, bool is_time, int n, ...) {
+    double numbers[8];
+    va_list args;
+    va_start(args, n);
+    for (int i = 0; i < n; i++) {
+        numbers[i] = va_arg(args, double);
+    }
+    va_end(args);
+    assert_true(cluster_middle(numbers, n, is_time) == want);
+}
+
+static void test_middle(void **state) {
+    (void) state;
+    check_middle(0, false, 0);
+    check_middle(0, false, 2, 0.0, 0.0);
+    check_middle(7, false, 1, 7.0);
+    check_middle(7, false, 2, 1.0, 7.0); // one of two is slow: speeds, and times
+    check_middle(1, true, 2, 7.0, 1.0);
+    check_middle(5, false, 3, 5.0, 9.0, 1.0);
+    check_middle(6, false, 4, 1.0, 6.0, 2.0, 7.0); // two of four
+    check_middle(2, true, 4, 1.0, 6.0, 2.0, 7.0);
+    check_middle(10, false, 5, 10.0, 2.0, 10.5, 3.0, 11.0);
+    check_middle(5, false, 5, 4.0, 0.0, 90.0, 3.0, 5.0); // a speed that is not known does not count: 3, 4, 5, 90
+    check_middle(0, true, 5, 0.0, 0.0, 1.0, 0.0, 0.0);   // that nothing is left of a time is an answer
+}
+
+// Rounds of a host with two devices and a link; `slow`: how many times slower, of devices alone and while all compute.
+struct rounds {
+    struct cluster list[CLUSTER_ROUNDS], out;
+    struct cluster_host hosts[CLUSTER_ROUNDS + 1][1];
+    struct cluster_device devices[CLUSTER_ROUNDS + 1][N_DEVICES];
+    struct cluster_link links[CLUSTER_ROUNDS + 1][1];
+};
+
+static void choose(struct rounds *r, int n, const double *slow_alone, const double *slow_together) {
+    memset(r, 0, sizeof *r);
+    for (int i = 0; i <= n; i++) {
+        struct cluster *c = i < n ? &r->list[i] : &r->out;
+        const double factor = i < n ? slow_alone[i] : 1, all = i < n ? slow_together[i] : 1;
+        *c = (struct cluster){.hosts = r->hosts[i],
+            .devices = r->devices[i],
+            .links = r->links[i],
+            .n_hosts = 1,
+            .n_devices = N_DEVICES,
+            .n_links = 1};
+        for (int d = 0; i < n && d < N_DEVICES; d++) {
+            struct cluster_device *device = &c->devices[d];
+            device->bandwidth = device->read[TYPE] = (d == 0 ? 10e9 : 8e9) / factor;
+            device->flops = device->product[TYPE] = device->attend = 1e11 / factor;
+            device->start = device->op = 1e-6 * factor;
+        }
+        c->links[0] = (struct cluster_link){.latency = 2e-5 * factor, .bandwidth = 1e9 / factor};
+        c->hosts[0].together = 0.75 * factor / all; // 6e9 while both compute
+    }
+    cluster_choose_rounds(&r->out, r->list, n, TYPE);
+}
+
+static bool is_near(double a, double b) {
+    return a > 0.999 * b && a < 1.001 * b;
+}
+
+static void check_machine(const struct rounds *r) {
+    for (int d = 0; d < N_DEVICES; d++) {
+        const struct cluster_device *device = &r->out.devices[d];
+        assert_true(is_near(device->read[TYPE], d == 0 ? 10e9 : 8e9) && is_near(device->bandwidth, device->read[TYPE]));
+        assert_true(is_near(device->flops, 1e11) && is_near(device->product[TYPE], 1e11) && is_near(device->attend, 1e11));
+        assert_true(is_near(device->start, 1e-6) && is_near(device->op, 1e-6));
+        assert_true(device->read[GGML_TYPE_F16] == 0 && device->attend_read == 0); // nobody measured it
+    }
+    assert_true(is_near(r->out.links[0].latency, 2e-5) && is_near(r->out.links[0].bandwidth, 1e9));
+    assert_true(is_near(r->out.hosts[0].together, 0.75));
+}
+
+static void test_slow_moments(void **state) {
+    (void) state;
+    static const double none[] = {1, 1, 1, 1, 1}, one[] = {1, 1, 6, 1, 1}, two[] = {4, 1, 1, 1, 2}, other[] = {1, 3, 1, 9, 1};
+    static struct rounds r;
+    for (int n = 1; n <= CLUSTER_ROUNDS; n++) {
+        choose(&r, n, none, none);
+        check_machine(&r);
+    }
+    for (int n = 3; n <= CLUSTER_ROUNDS; n++) {
+        choose(&r, n, one, none);
+        check_machine(&r);
+        choose(&r, n, none, one);
+        check_machine(&r);
+        choose(&r, n, one, one);
+        check_machine(&r);
+    }
+    choose(&r, 2, two, none); // one of two
+    check_machine(&r);
+    choose(&r, 5, two, none);
+    check_machine(&r);
+    choose(&r, 5, none, two);
+    check_machine(&r);
+    choose(&r, 5, two, two);
+    check_machine(&r);
+    choose(&r, 5, two, other); // others than those in which devices alone were slow
+    check_machine(&r);
+    choose(&r, 4, other, other);
+    check_machine(&r);
+}
+
+// More than half of the rounds: then that is what the machine does.
+static void test_slow_machine(void **state) {
+    (void) state;
+    static const double slow[] = {2, 1, 2, 2, 1}, none[] = {1, 1, 1, 1, 1};
+    static struct rounds r;
+    choose(&r, 5, slow, slow);
+    assert_true(is_near(r.out.devices[0].read[TYPE], 5e9) && is_near(r.out.links[0].latency, 4e-5));
+    assert_true(is_near(r.out.hosts[0].together, 0.75));
+    choose(&r, 5, none, slow);
+    assert_true(is_near(r.out.devices[0].read[TYPE], 10e9) && is_near(r.out.hosts[0].together, 0.375));
+    choose(&r, 5, slow, none); // together they cannot be faster than alone
+    assert_true(r.out.hosts[0].together == 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_middle),
+        cmocka_unit_test(test_slow_moments),
+        cmocka_unit_test(test_slow_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
