@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #define BERTH_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BERTH_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -123,11 +124,20 @@ BERTH_API bool berth_stream_open(struct berth_stream *s) BERTH_MUST_USE;
 BERTH_API bool berth_stream_close(struct berth_stream *s) BERTH_MUST_USE;
 BERTH_API void berth_stream_fini(struct berth_stream *s);
 
+// ---- texts ----
+
+static inline bool berth_ends_with(const char *text, const char *end) {
+    const size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && memcmp(text + n - n_end, end, n_end) == 0;
+}
+
 // ---- files ----
 
 // A regular file, open to be read, and its bytes; *why is what is wrong otherwise. Never waits (file.c).
 BERTH_API FILE *berth_file_open(const char *path, uint64_t *size, const char **why) BERTH_MUST_USE;
 BERTH_API int berth_file_open_fd(const char *path, uint64_t *size, const char **why) BERTH_MUST_USE; // -1: none
+// Is it a regular file with these first bytes, at most 16?
+BERTH_API bool berth_file_starts_with(const char *path, const char *magic);
 
 // A file that takes the place of `target` when it is whole (replace.c).
 struct berth_replace {

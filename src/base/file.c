@@ -40,3 +40,17 @@ FILE *berth_file_open(const char *path, uint64_t *size, const char **why) {
     }
     return file;
 }
+
+bool berth_file_starts_with(const char *path, const char *magic) {
+    char found[16];
+    const size_t n = strlen(magic);
+    uint64_t size;
+    const char *why;
+    FILE *file = berth_file_open(path, &size, &why); // what is read from a pipe is gone
+    if (file == NULL) {
+        return false;
+    }
+    const bool is_equal = n <= sizeof found && fread(found, 1, n, file) == n && memcmp(found, magic, n) == 0;
+    fclose(file);
+    return is_equal;
+}

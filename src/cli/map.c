@@ -3,8 +3,9 @@
 // the formats are in map_svg.c and map_html.c.
 
 #include "view/map.h"
+
 #include "cli/help.h"
-#include "cli/models.h"
+#include "cli/plans.h"
 
 #include <getopt.h>
 #include <stdlib.h>
@@ -63,7 +64,7 @@ bool cli_map_is_name(const char *path) {
     return cli_ends_with(path, ".svg") || cli_ends_with(path, ".html");
 }
 
-int cli_map_write(const struct map_plan *plan, const struct map_plan *before, const char *path) {
+static int cli_map_write(const struct map_plan *plan, const struct map_plan *before, const char *path) {
     struct map_view views[2];
     size_t n = 0;
     if (before != NULL && !map_view_init(&views[n++], before)) {
@@ -161,8 +162,8 @@ static int parse(int argc, char **argv, struct options *o) {
 // Reads a file, and plans it if it has no plan. *offsets is to be freed.
 static int load(const char *path, const struct options *o, struct cli_plan *plan, uint64_t **offsets, bool *is_stopped) {
     *offsets = NULL;
-    if (cli_plan_read(path, &o->model, &o->budget, plan) != GGML_STATUS_SUCCESS) {
-        return cli_fail(CLI_FAILURE, "%s", berth_last_error());
+    if (cli_plan_open(path, &o->model, &o->budget, plan) != CLI_OK) {
+        return CLI_FAILURE;
     }
     const struct berth_plan_set *set = plan->set;
     struct berth_plan_report report;
@@ -171,9 +172,7 @@ static int load(const char *path, const struct options *o, struct cli_plan *plan
         return cli_fail(CLI_FAILURE, "out of memory");
     }
     if (!set->has_offsets) {
-        return cli_plan_solve(plan, &o->params, *offsets, &report, is_stopped) == GGML_STATUS_SUCCESS
-                   ? CLI_OK
-                   : cli_fail(CLI_FAILURE, "%s: %s", path, berth_last_error());
+        return cli_plan_place(path, plan, &o->params, *offsets, &report, is_stopped);
     }
     memcpy(*offsets, set->offsets, set->n_items * sizeof **offsets);
     return berth_plan_check(set->items, (int64_t) set->n_items, NULL, *offsets, NULL) == GGML_STATUS_SUCCESS

@@ -165,7 +165,7 @@ int cli_model_open(struct workbench *m, const struct model_options *o) {
     if (o->path == NULL) {
         cli_input_add(m->path, CLI_READ);
     }
-    cli_model_warn(m->model, o);
+    cli_context_warn(o->n_ctx, m->model->params.n_ctx_train);
     return CLI_OK;
 }
 
@@ -174,11 +174,11 @@ int cli_model_lora(struct workbench *m, const char *text) {
     return workbench_lora_add(m, text, &error) ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
-void cli_model_warn(const struct model *model, const struct model_options *o) {
-    if (o->n_ctx > model->params.n_ctx_train) {
+void cli_context_warn(int64_t n_ctx, int64_t n_ctx_train) {
+    if (n_ctx > n_ctx_train) {
         cli_warn("a context of %" PRId64 " positions, and the model was trained for %" PRId64
                  ": what it says beyond them is worth little",
-            o->n_ctx, model->params.n_ctx_train);
+            n_ctx, n_ctx_train);
     }
 }
 

@@ -19,7 +19,7 @@ int cli_model_open(struct workbench *m, const struct model_options *options);
 int cli_model_lora(struct workbench *m, const char *text);
 int cli_model_session(struct workbench *m, const struct model_options *options);
 // Warns of a context that is longer than the model was trained for.
-void cli_model_warn(const struct model *model, const struct model_options *options);
+void cli_context_warn(int64_t n_ctx, int64_t n_ctx_train);
 
 // ", CPU: weights 6.3 MiB, cache 1.0 MiB, compute 1.2 MiB (bound 1.2 MiB, gap 0.00%)" for each device that has something.
 void cli_model_memory(FILE *file, const struct workbench *m);

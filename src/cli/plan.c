@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 // plan.c: `berth plan FILE`: reads items, places them, says how good that is, and writes the plan.
 
-#include "view/plan.h"
 #include "cli/help.h"
-#include "cli/models.h"
+#include "cli/plans.h"
 #include "fit/lower.h"
 #include "plan/io/json.h"
-#include "view/alive.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -320,8 +318,8 @@ int cli_plan(int argc, char **argv) {
         return CLI_FAILURE;
     }
     struct cli_plan plan;
-    if (cli_plan_read(o.path, &o.model, &o.budget, &plan) != GGML_STATUS_SUCCESS) {
-        return cli_fail(CLI_FAILURE, "%s", berth_last_error());
+    if (cli_plan_open(o.path, &o.model, &o.budget, &plan) != CLI_OK) {
+        return CLI_FAILURE;
     }
     const struct berth_plan_set *set = plan.set;
     struct berth_plan_report report;
@@ -332,8 +330,8 @@ int cli_plan(int argc, char **argv) {
     }
     if (offsets == NULL) {
         code = cli_fail(CLI_FAILURE, "out of memory");
-    } else if (cli_plan_solve(&plan, &o.params, offsets, &report, &o.is_stopped) != GGML_STATUS_SUCCESS) {
-        code = cli_fail(CLI_FAILURE, "%s: %s", o.path, berth_last_error());
+    } else if (cli_plan_place(o.path, &plan, &o.params, offsets, &report, &o.is_stopped) != CLI_OK) {
+        code = CLI_FAILURE;
     } else {
         const bool to_stdout = o.out != NULL && cli_is_stdout(o.out);
         bool ok = true;

@@ -4,11 +4,11 @@
 #include "base/base.h"
 #include "cli/help.h"
 #include "cli/models.h"
+#include "cli/plans.h"
 #include "fit/search.h"
 #include "generate/generate.h"
 #include "plan/io/json.h"
 #include "simulate/cluster.h"
-#include "view/map.h"
 
 #include <errno.h>
 #include <getopt.h>

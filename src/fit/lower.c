@@ -3,8 +3,8 @@
 
 #include "fit/lower.h"
 
+#include "cli/plans.h"
 #include "plan/io/json.h"
-#include "view/alive.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

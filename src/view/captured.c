@@ -3,6 +3,7 @@
 // is what the graph allocator would ask the planner, with the in-place rules of the ggml version that the file names.
 
 #include "base/base.h"
+#include "base/min.h"
 #include "berth-alloc.h"
 #include "berth-budget-graph.h"
 #include "capture/ggraph.h"
@@ -123,7 +124,9 @@ static enum ggml_status items_of(
     }
     if (status == GGML_STATUS_SUCCESS) {
         (*set)->has_offsets = false; // the plan is to be made, not to be started from
-        status = bufs->is_captured ? set_captured(g, *set) : status;
+        if (bufs->is_captured) {
+            status = set_captured(g, *set);
+        }
     }
     if (status != GGML_STATUS_SUCCESS) {
         berth_plan_set_free(*set);
@@ -155,7 +158,9 @@ static void write_pools(const struct ggraph *g, uint64_t *chunks, FILE *file) {
     }
     for (int64_t k = 0; k < g->n_items; k++) {
         uint64_t *chunk = &chunks[g->bufs[g->items[k].buf].same_as];
-        *chunk = *chunk > 0 && g->items[k].size > *chunk ? g->items[k].size : *chunk;
+        if (*chunk > 0) {
+            *chunk = max_u64(*chunk, g->items[k].size);
+        }
     }
     fputs("{\"pools\": [", file);
     for (int i = 0; i < g->n_bufs; i++) {
@@ -168,7 +173,7 @@ static void write_pools(const struct ggraph *g, uint64_t *chunks, FILE *file) {
 }
 
 // The tensors of each item in the order in which they had it: its owner, then next[id], -1: none.
-static void chain(const struct ggraph *g, int64_t *tails, int64_t *next) {
+static void tensors_chain(const struct ggraph *g, int64_t *tails, int64_t *next) {
     for (int64_t i = 0; i < g->n_items; i++) {
         tails[i] = g->items[i].owner;
     }
@@ -210,14 +215,16 @@ static enum ggml_status set_of(const struct ggraph *g, const char *path, struct 
     struct berth_stream s = {0};
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (chunks != NULL && tails != NULL && next != NULL && berth_stream_open(&s)) {
-        chain(g, tails, next);
+        tensors_chain(g, tails, next);
         write_pools(g, chunks, s.file);
         fputs("], \"items\": [", s.file);
         for (int64_t i = 0; i < g->n_items; i++) {
             write_item(g, i, chunks, next, s.file);
         }
         fputs("]}", s.file);
-        status = berth_stream_close(&s) ? berth_plan_read_json(s.text, s.size, path, set) : status;
+        if (berth_stream_close(&s)) {
+            status = berth_plan_read_json(s.text, s.size, path, set);
+        }
     }
     if (status == GGML_STATUS_SUCCESS) {
         (*set)->has_offsets = false; // the plan is to be made, not to be started from
@@ -258,7 +265,9 @@ static enum ggml_status graph_budget(
     }
     plan->spill_price = spill_price;
     const enum ggml_status status = berth_graph_budget(g->graph, &params, ctx, &graph, &plan->budgeted);
-    g->graph = graph != NULL ? graph : g->graph;
+    if (graph != NULL) {
+        g->graph = graph;
+    }
     return status;
 }
 
@@ -318,7 +327,9 @@ enum ggml_status cli_plan_read_graph(const char *path, struct cli_plan *plan) {
     } else {
         ggraph_bufts(&g, types);
         types[g.n_bufs] = ggml_backend_cpu_buffer_type(); // values move there
-        status = plan->budget.bytes > 0 ? graph_budget(&g, path, types, &ctx, plan) : status;
+        if (plan->budget.bytes > 0) {
+            status = graph_budget(&g, path, types, &ctx, plan);
+        }
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = ctx != NULL ? items_budgeted(&g, types, path, plan) : items_plain(&g, types, path, plan);

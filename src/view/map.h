@@ -1,25 +1,16 @@
 // SPDX-License-Identifier: MIT
-// map.h: the memory map of a plan as a picture: address against time, one rectangle a tensor. Parts of `berth map`, and what
-// other commands call to write one, with what berth_gallocr_save or berth_sched_save wrote into memory:
-//
-//     code = cli_map_is_name(path) ? cli_map_saved(text, size, "model.gguf", path) : ...
+// map.h: the memory map of a plan as a picture: address against time, one rectangle a tensor.
 #pragma once
 
-#include "cli/cli.h"
 #include "view/plan.h"
+
+#include <stdio.h>
 
 struct map_plan {
     const char *title;           // what was planned
     const struct cli_plan *plan; // its set and buffers; bounds of their reports are drawn if they are above what is alive
     const uint64_t *offsets;     // a valid plan
 };
-
-// Writes one plan, or with `before` two of them to compare. Returns an exit code, after a message if it is not CLI_OK.
-int cli_map_write(const struct map_plan *plan, const struct map_plan *before, const char *path);
-// A plan as an allocator or a scheduler saved it, as JSON.
-int cli_map_saved(const char *text, size_t size, const char *title, const char *path);
-// Is this a name that they take: .svg or .html?
-bool cli_map_is_name(const char *path);
 
 // ---- map_view.c: what is drawn ----
 
@@ -77,7 +68,7 @@ struct map_live {
 // The curve of one buffer, NULL without memory; the last entry has 0 bytes.
 struct map_live *map_view_live(const struct map_view *view, size_t buffer, size_t *n);
 
-// ---- map_family.c: ops by what they do ----
+// ---- ops by what they do ----
 
 struct map_family {
     const char *name;

@@ -5,12 +5,14 @@
 #include "base/base.h"
 #include "plan/io/json.h"
 #include "view/map.h"
-#include "view/map_page.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+// The files of src/view/page; cmake/embed.cmake makes them part of the program.
+extern const char map_page_html[], map_page_css[], map_page_model_js[], map_page_draw_js[], map_page_main_js[];
 
 // ---- data: one array a column ----
 

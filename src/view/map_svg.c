@@ -2,6 +2,8 @@
 // map_svg.c: the memory map as an SVG file: a panel for each buffer of each plan, all on the same time axis, plans that are
 // compared on the same scale; below each map the bytes alive. Light and dark follow the viewer's setting.
 
+#include "base/base.h"
+#include "base/min.h"
 #include "view/map.h"
 
 #include "berth-budget-graph.h"
@@ -115,8 +117,8 @@ static const struct { const char *class, *text; } marks[] = {{"again", "run agai
 enum { N_MARKS = sizeof marks / sizeof *marks };
 
 static bool has_mark(const struct map_rect *r, int mark) {
-    return mark == 0 ? cli_ends_with(r->name, BERTH_BUDGET_AGAIN)
-                     : cli_ends_with(r->name, BERTH_BUDGET_MOVED_OUT) || cli_ends_with(r->name, BERTH_BUDGET_MOVED_IN);
+    return mark == 0 ? berth_ends_with(r->name, BERTH_BUDGET_AGAIN)
+                     : berth_ends_with(r->name, BERTH_BUDGET_MOVED_OUT) || berth_ends_with(r->name, BERTH_BUDGET_MOVED_IN);
 }
 
 static void write_legend(FILE *file, const struct map_view *views, size_t n_views) {
@@ -207,11 +209,11 @@ static void write_rect(FILE *file, const struct scale *s, const struct map_view 
         r->last);
     // Lines between rectangles only where there is room for them.
     fprintf(file, "<rect class=\"%sf%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", w >= 4 && h >= 4 ? "r " : "",
-        colour, x, y, w > 0.4 ? w : 0.4, h > 0.4 ? h : 0.4);
+        colour, x, y, max_f64(w, 0.4), max_f64(h, 0.4));
     for (int m = 0; m < N_MARKS; m++) {
         if (has_mark(r, m)) {
             fprintf(file, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", marks[m].class, x, y,
-                w > 0.4 ? w : 0.4, h > 0.4 ? h : 0.4);
+                max_f64(w, 0.4), max_f64(h, 0.4));
         }
     }
     write_label(file, r->name, x, y, w, h);
@@ -243,7 +245,7 @@ static bool write_live(FILE *file, const struct scale *s, const struct map_view 
         return false;
     }
     for (size_t i = 0; i < n; i++) {
-        most = live[i].bytes > most ? live[i].bytes : most;
+        most = max_u64(most, live[i].bytes);
     }
     for (size_t i = 0; i < n; i++) {
         const double x = step_x(s, live[i].step), y = base - (double) live[i].bytes / (double) most * LIVE;
@@ -287,10 +289,10 @@ static bool write_panel(FILE *file, const struct map_view *views, size_t n_views
     int64_t first = view->first, last = view->last;
     uint64_t top = 1;
     for (size_t k = 0; k < n_views; k++) { // what is compared has one scale
-        first = views[k].first < first ? views[k].first : first;
-        last = views[k].last > last ? views[k].last : last;
-        if (b < views[k].n_buffers && views[k].buffers[b].peak > top) {
-            top = views[k].buffers[b].peak;
+        first = min_i64(first, views[k].first);
+        last = max_i64(last, views[k].last);
+        if (b < views[k].n_buffers) {
+            top = max_u64(top, views[k].buffers[b].peak);
         }
     }
     const double x_step = WIDTH / (distance(first, last) + 1);

@@ -5,9 +5,32 @@
 #include "view/map.h"
 
 #include "base/base.h"
+#include "base/min.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+// ---- the colour of each family of ops on light and on dark ground ----
+
+const struct map_family map_families[] = {
+    [BERTH_OP_MATMUL] = {"matrix product", "#3b6fb6", "#5b8fd6"},
+    [BERTH_OP_ATTENTION] = {"attention", "#d9772b", "#e8904a"},
+    [BERTH_OP_NORM] = {"norm", "#218c7e", "#3fb3a3"},
+    [BERTH_OP_ELEMENTWISE] = {"elementwise", "#6f9a35", "#92bd55"},
+    [BERTH_OP_ACTIVATION] = {"activation", "#c49a1a", "#d9b545"},
+    [BERTH_OP_MOVE] = {"copy, rows", "#8566a8", "#a78bc8"},
+    [BERTH_OP_CONV] = {"convolution", "#4f4bb8", "#7d79e0"},
+    [BERTH_OP_STATE] = {"state space", "#b34a7c", "#d5719f"},
+    [BERTH_OP_REDUCE] = {"reduce, sort", "#3795b5", "#5cb8d6"},
+    [BERTH_OP_TRAIN] = {"training", "#9a5536", "#c27a58"},
+    [BERTH_OP_INPUT] = {"input", "#77828c", "#8f9aa5"},
+    [BERTH_OP_OTHER] = {"other", "#a39c8b", "#b3ad9d"},
+};
+const int map_n_families = BERTH_OP_FAMILIES;
+
+int map_family_of(const char *op) {
+    return (int) (op[0] == '\0' ? BERTH_OP_INPUT : berth_op_family(op));
+}
 
 // ---- addresses ----
 
@@ -18,7 +41,10 @@ struct place {
 
 static int by_offset(const void *a, const void *b) {
     const struct place *x = a, *y = b;
-    return x->offset != y->offset ? (x->offset < y->offset ? -1 : 1) : (x->item > y->item) - (x->item < y->item);
+    if (x->offset != y->offset) {
+        return x->offset < y->offset ? -1 : 1;
+    }
+    return (x->item > y->item) - (x->item < y->item);
 }
 
 // Addresses and the peak of one buffer. places: those of its items.
@@ -36,7 +62,7 @@ static void set_addresses(struct map_view *view, size_t b, uint64_t max_chunk, s
         }
         view->items[places[i].item].at = base + off;
         if (places[i].size > 0) {
-            used = off + places[i].size > used ? off + places[i].size : used;
+            used = max_u64(used, off + places[i].size);
         }
     }
     view->buffers[b].peak = base + used;
@@ -105,7 +131,7 @@ static size_t add_tensors(struct map_view *view, const struct berth_plan_set *se
         memcpy(rect.ne, tensor->ne, sizeof rect.ne);
         add_rect(view, &rect);
         view->has_ops = view->has_ops || tensor->op[0] != '\0';
-        first = rect.last + 1 > first ? rect.last + 1 : first;
+        first = max_i64(first, rect.last + 1);
     }
     return t;
 }
@@ -122,8 +148,8 @@ static void set_items(struct map_view *view, const struct berth_plan_set *set) {
             .align = item->align > 1 ? item->align : 1,
             .is_fixed = item->is_fixed,
             .rect = view->n_rects};
-        view->first = item->first < view->first ? item->first : view->first;
-        view->last = item->last > view->last ? item->last : view->last;
+        view->first = min_i64(view->first, item->first);
+        view->last = max_i64(view->last, item->last);
         t = add_tensors(view, set, i, t);
     }
 }

@@ -1,101 +1,125 @@
 // SPDX-License-Identifier: MIT
-// plan.c: which reader a file is for, and its plan, buffer by buffer.
+// plan.c: the buffers of a plan, their places, and what is alive at the peak. Files may have as many pools as items: O(n log n).
 
 #include "view/plan.h"
 
 #include "base/base.h"
-#include "cli/help.h"
-#include "cli/models.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-// ---- reading ----
+// ---- what the file says of pools ----
 
-// -c is of models; it was the capacity once.
-static enum ggml_status options_fit(const char *path, bool is_model, const struct model_options *options) {
-    return is_model || options->n_ctx == 0
-               ? GGML_STATUS_SUCCESS
-               : berth_fail(
-                     GGML_STATUS_FAILED, "%s: is no model, so that it has no context; bytes are given by --capacity", path);
+static int by_pool(const void *a, const void *b) {
+    const struct berth_plan_pool *x = a, *y = b;
+    return (x->pool > y->pool) - (x->pool < y->pool);
 }
 
-enum ggml_status cli_plan_read(
-    const char *path, const struct model_options *options, const struct cli_budget *budget, struct cli_plan *plan) {
-    const bool is_graph = cli_ends_with(path, ".ggraph") || cli_ends_with(path, ".ggraph.gz") ||
-                          cli_starts_with(path, "ggraph 1") || cli_starts_with(path, "\x1f\x8b"); // gzip
-
-    *plan = (struct cli_plan){.budget = *budget, .can_budget = is_graph};
-    const bool is_model = !is_graph && cli_starts_with(path, CLI_GGUF);
-    enum ggml_status status = options_fit(path, is_model, options);
-    if (status == GGML_STATUS_SUCCESS && budget->bytes > 0 && is_model) {
-        status = berth_fail(GGML_STATUS_FAILED, "%s: --budget is for captured graphs and CSV with costs", path);
+void cli_pools_sort(struct berth_plan_set *set) {
+    if (set->n_pools > 1) {
+        qsort(set->pools, set->n_pools, sizeof set->pools[0], by_pool);
     }
-    if (status != GGML_STATUS_SUCCESS) {
-        return status;
-    }
-    status = is_graph   ? cli_plan_read_graph(path, plan)
-             : is_model ? cli_plan_read_model(path, options, plan)
-                        : berth_plan_read_file(path, &plan->set);
-    if (status == GGML_STATUS_SUCCESS && budget->bytes > 0 && !is_graph) {
-        status = cli_plan_budget_set(path, plan);
-    }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = cli_plan_buffers(plan);
-    }
-    if (status != GGML_STATUS_SUCCESS) {
-        cli_plan_free(plan);
-    }
-    return status;
 }
 
-// ---- options ----
-
-int cli_plan_budget(const char *command, const char *option, const char *value, uint64_t *bytes) {
-    return cli_parse_size(value, bytes) && *bytes > 0
-               ? CLI_OK
-               : cli_usage(command, "--%s '%s' is not a number of bytes from 1 to 2^62", option, value);
+const struct berth_plan_pool *cli_pools_find(const struct berth_plan_set *set, int32_t pool) {
+    const struct berth_plan_pool key = {.pool = pool};
+    return set->n_pools > 0 ? bsearch(&key, set->pools, set->n_pools, sizeof set->pools[0], by_pool) : NULL;
 }
 
-int cli_plan_budget_check(const char *command, const struct cli_budget *budget) {
-    return budget->spill > 0 && budget->bytes == 0 ? cli_usage(command, "--spill is for a graph under a --budget") : CLI_OK;
-}
+// ---- which items lie where ----
 
-bool cli_plan_option(const char *command, int c, const char *value, struct berth_plan_params *params, int *code) {
-    int64_t n;
-    *code = CLI_OK;
-    if (c == CLI_TIME) {
-        *code = cli_parse_ms(value, &params->budget_us)
-                    ? CLI_OK
-                    : cli_usage(command, "--time '%s' is not a number of milliseconds", value);
-    } else if (c == 't') { // the time once, which mostly was larger
-        *code =
-            cli_parse_int(value, 1, 256, &n)
-                ? CLI_OK
-                : cli_usage(command, "--threads '%s' is not a number from 1 to 256; milliseconds are --time %s", value, value);
-        params->n_threads = *code == CLI_OK ? (int32_t) n : 0;
+struct member {
+    int32_t pool;
+    size_t item;
+};
+
+static int by_member(const void *a, const void *b) {
+    const struct member *x = a, *y = b;
+    if (x->pool != y->pool) {
+        return x->pool < y->pool ? -1 : 1;
     }
-    return c == CLI_TIME || c == 't';
+    return (x->item > y->item) - (x->item < y->item);
+}
+
+// The items by pool, then by number, and how many pools there are.
+static struct member *members_of(const struct berth_plan_set *set, size_t *n_pools) {
+    struct member *members = malloc((set->n_items + 1) * sizeof *members);
+    *n_pools = 0;
+    for (size_t i = 0; members != NULL && i < set->n_items; i++) {
+        members[i] = (struct member){set->items[i].pool, i};
+    }
+    if (members != NULL && set->n_items > 0) {
+        qsort(members, set->n_items, sizeof *members, by_member);
+    }
+    for (size_t i = 0; members != NULL && i < set->n_items; i++) {
+        *n_pools += i == 0 || members[i].pool != members[i - 1].pool;
+    }
+    return members;
+}
+
+static struct cli_buffer buffer_of(const struct berth_plan_set *set, int32_t pool, const size_t *items) {
+    const struct berth_plan_pool *said = cli_pools_find(set, pool);
+    struct cli_buffer buffer = {.pool = pool, .items = items};
+    if (said != NULL) {
+        buffer.max_chunk = said->max_chunk < (uint64_t) 1 << 62 ? said->max_chunk : 0;
+        snprintf(buffer.name, sizeof buffer.name, "%s", said->name);
+    }
+    return buffer;
+}
+
+enum ggml_status cli_plan_buffers(struct cli_plan *plan) {
+    const struct berth_plan_set *set = plan->set;
+    size_t n_pools;
+    struct member *members = members_of(set, &n_pools);
+    plan->order = malloc((set->n_items + 1) * sizeof *plan->order);
+    plan->buffers = malloc((n_pools + 1) * sizeof *plan->buffers);
+    if (members == NULL || plan->order == NULL || plan->buffers == NULL) {
+        free(members);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu buffers of %zu items", n_pools, set->n_items);
+    }
+    cli_pools_sort(plan->set);
+    for (size_t i = 0; i < set->n_items; i++) {
+        plan->order[i] = members[i].item;
+        if (i == 0 || members[i].pool != members[i - 1].pool) {
+            plan->buffers[plan->n_buffers++] = buffer_of(set, members[i].pool, &plan->order[i]);
+        }
+        plan->buffers[plan->n_buffers - 1].n_items++;
+    }
+    free(members);
+    return GGML_STATUS_SUCCESS;
+}
+
+void cli_plan_alive_add(struct cli_plan *plan, size_t i, const char *name, uint64_t size) {
+    if (i < CLI_BUDGET_N_ALIVE) {
+        snprintf(plan->alive[i].name, sizeof plan->alive[i].name, "%s", name);
+        plan->alive[i].size = size;
+    }
+}
+
+void cli_plan_free(struct cli_plan *plan) {
+    berth_plan_set_free(plan->set);
+    berth_budget_free(plan->budgeted);
+    free(plan->homes);
+    free(plan->buffers);
+    free(plan->order);
+    *plan = (struct cli_plan){0};
 }
 
 // ---- planning ----
 
-// A search in progress, for who looks on.
+// A search in progress.
 struct search {
+    const struct cli_plan *plan;
     int64_t start_us, budget_us;    // of all buffers
     uint64_t done_peak, done_bound; // of the buffers before
+    bool is_stopped;
 };
 
-static bool watch(uint64_t peak, uint64_t bound, void *user) {
-    const struct search *s = user;
-    const int64_t us = ggml_time_us() - s->start_us;
-    char text[2][32];
-    peak += s->done_peak;
-    bound += s->done_bound;
-    cli_progress("searching", (uint64_t) us, (uint64_t) s->budget_us, "peak %s, bound %s, gap %.3f%%",
-        cli_short_bytes(peak, text[0]), cli_short_bytes(bound, text[1]),
-        bound > 0 ? 100 * ((double) peak / (double) bound - 1) : 0);
-    return !cli_is_interrupted(NULL);
+static bool search_watch(uint64_t peak, uint64_t bound, void *user) {
+    struct search *s = user;
+    const struct cli_plan_progress progress = {
+        ggml_time_us() - s->start_us, s->budget_us, s->done_peak + peak, s->done_bound + bound};
+    s->is_stopped = s->plan->watch != NULL && !s->plan->watch(&progress, s->plan->watch_user);
+    return !s->is_stopped;
 }
 
 // Memory for the items of one buffer.
@@ -109,14 +133,17 @@ static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct cl
     struct berth_plan_params own = *params;
 
     own.max_chunk = buffer->max_chunk;
-    own.start = params->start != NULL ? part->start : NULL;
+    if (params->start != NULL) {
+        own.start = part->start;
+    }
     for (size_t k = 0; k < buffer->n_items; k++) {
         part->items[k] = set->items[buffer->items[k]];
         part->start[k] = params->start != NULL ? params->start[buffer->items[k]] : 0;
     }
     const int64_t n = (int64_t) buffer->n_items;
     const int64_t start_us = ggml_time_us();
-    enum ggml_status status = berth_plan_solve_watched(part->items, n, &own, watch, search, part->offsets, &buffer->report);
+    enum ggml_status status =
+        berth_plan_solve_watched(part->items, n, &own, search_watch, search, part->offsets, &buffer->report);
     // The planner leaves the clock alone where a plan takes less than a look at it.
     buffer->report.time_us = ggml_time_us() - start_us + 1;
     search->done_peak += buffer->report.peak;
@@ -161,13 +188,10 @@ enum ggml_status cli_plan_solve(struct cli_plan *plan, const struct berth_plan_p
     const size_t n = plan->set->n_items + 1;
     struct part part = {malloc(n * sizeof *part.items), malloc(n * sizeof *part.offsets), malloc(n * sizeof *part.start)};
 
-    struct search search = {.start_us = ggml_time_us(), .budget_us = params->budget_us};
+    struct search search = {.plan = plan, .start_us = ggml_time_us(), .budget_us = params->budget_us};
     struct berth_plan_params own = *params;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     bool has_chunks = false;
-    if (params->budget_us > 0) {
-        cli_catch_interrupt();
-    }
     if (part.items == NULL || part.offsets == NULL || part.start == NULL) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu items", n);
     }
@@ -176,8 +200,7 @@ enum ggml_status cli_plan_solve(struct cli_plan *plan, const struct berth_plan_p
         has_chunks = has_chunks || plan->buffers[b].max_chunk > 0;
         status = solve_buffer(plan->set, &plan->buffers[b], &own, &search, &part, offsets);
     }
-    cli_progress_end();
-    *is_stopped = params->budget_us > 0 && cli_is_interrupted(NULL);
+    *is_stopped = search.is_stopped;
     // An alias group over several buffers is no group. Each buffer alone was checked.
     if (status == GGML_STATUS_SUCCESS && !has_chunks && plan->n_buffers > 1) {
         status = berth_plan_check(plan->set->items, (int64_t) plan->set->n_items, NULL, offsets, NULL);
@@ -189,4 +212,68 @@ enum ggml_status cli_plan_solve(struct cli_plan *plan, const struct berth_plan_p
         sum_reports(plan, sum);
     }
     return status;
+}
+
+// ---- what is alive at the peak ----
+
+static int by_size(const void *a, const void *b) {
+    const struct cli_alive *x = a, *y = b;
+    if (x->size != y->size) {
+        return x->size < y->size ? 1 : -1;
+    }
+    return (x->name > y->name) - (x->name < y->name);
+}
+
+// The first tensor of an item, by halving: they are in the order of items.
+static size_t first_tensor(const struct berth_plan_set *set, size_t item) {
+    size_t low = 0;
+    for (size_t high = set->n_tensors; low < high;) {
+        const size_t mid = low + (high - low) / 2;
+        if (set->tensors[mid].item < item) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return low;
+}
+
+// The tensors of an item have it one after another; the last that was computed by then has it.
+static struct cli_alive alive_of(const struct berth_plan_set *set, size_t item, int64_t step) {
+    struct cli_alive alive = {set->items[item].size, set->ids[item], ""};
+    for (size_t t = first_tensor(set, item); t < set->n_tensors && set->tensors[t].item == item; t++) {
+        if (set->tensors[t].node <= step) {
+            alive.name = set->tensors[t].name;
+            alive.op = set->tensors[t].op;
+        }
+    }
+    return alive;
+}
+
+struct cli_alive *cli_alive_at_bound(const struct cli_plan *plan, const struct cli_buffer *buffer, size_t *n, uint64_t *bytes) {
+    struct cli_alive *list = malloc((buffer->n_items + 1) * sizeof *list);
+    const int64_t step = buffer->report.bound_step;
+    *n = 0;
+    *bytes = 0;
+    for (size_t k = 0; list != NULL && k < buffer->n_items; k++) {
+        const struct berth_plan_item *item = &plan->set->items[buffer->items[k]];
+        if (item->first <= step && step <= item->last && item->size > 0) {
+            list[(*n)++] = alive_of(plan->set, buffer->items[k], step);
+            *bytes += item->size;
+        }
+    }
+    if (list != NULL && *n > 0) {
+        qsort(list, *n, sizeof *list, by_size);
+    }
+    return list;
+}
+
+const struct cli_buffer *cli_plan_largest(const struct cli_plan *plan) {
+    const struct cli_buffer *most = NULL;
+    for (size_t b = 0; b < plan->n_buffers; b++) {
+        if (most == NULL || plan->buffers[b].report.peak > most->report.peak) {
+            most = &plan->buffers[b];
+        }
+    }
+    return most;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plan.h: what `berth plan` reads beyond CSV and JSON, and what it plans: buffer by buffer, each with its own largest
-// chunk.
+// plan.h: any input as a plan: what the readers make of a file, and its places, buffer by buffer, each with its own largest chunk.
 #pragma once
 
 #include "berth-alloc.h"
@@ -36,6 +35,12 @@ struct cli_home {
     bool is_mapped; // the weights lie in the file's own pages
 };
 
+// How far a search is.
+struct cli_plan_progress {
+    int64_t us, limit_us; // since its start, its time limit
+    uint64_t peak, bound; // of all buffers until now
+};
+
 struct cli_plan {
     struct berth_plan_set *set;
     struct cli_home *homes; // [n_homes] of a model
@@ -48,6 +53,9 @@ struct cli_plan {
     struct cli_budget_value alive[CLI_BUDGET_N_ALIVE]; // of budgeted->alive, by size; n_alive may be more
     const char *spill_price;                           // of moving values, in words, with a budget that may spill
     bool can_budget;                                   // its ops can run again
+    int64_t n_ctx_train;                               // positions that a model was trained for
+    bool (*watch)(const struct cli_plan_progress *progress, void *user); // of a search; false ends it; NULL: nobody watches
+    void *watch_user;
 };
 
 // Items of a file: CSV, JSON, a captured graph, packed or not, or a model: the graph of the
@@ -61,13 +69,13 @@ enum ggml_status cli_plan_read(
 // With the plan's budget: those of the graph that keeps it; of one that cannot be kept those of the graph as it is. budgeted says
 // which.
 enum ggml_status cli_plan_read_graph(const char *path, struct cli_plan *plan);
-// Items of a CSV whose rows say what they cost and read, within the plan's budget, in the place of its set (plan_costs.c). As
+// Items of a CSV whose rows say what they cost and read, within the plan's budget, in the place of its set (costs.c). As
 // above.
 enum ggml_status cli_plan_budget_set(const char *path, struct cli_plan *plan);
-// Items and homes of a model (plan_model.c).
+// Items and homes of a model.
 enum ggml_status cli_plan_read_model(const char *path, const struct model_options *options, struct cli_plan *plan);
 
-// ---- plan_buffers.c ----
+// ---- plan.c ----
 
 // Fills the buffers of a plan that has a set only: the pools that its items name, with what the file says of them.
 enum ggml_status cli_plan_buffers(struct cli_plan *plan);
@@ -79,17 +87,17 @@ void cli_plan_alive_add(struct cli_plan *plan, size_t i, const char *name, uint6
 void cli_pools_sort(struct berth_plan_set *set);
 const struct berth_plan_pool *cli_pools_find(const struct berth_plan_set *set, int32_t pool);
 
-// ---- plan_graph.c ----
-
-// --budget and --spill, by their names: CLI_OK, or that of a wrong value.
-int cli_plan_budget(const char *command, const char *option, const char *value, uint64_t *bytes);
-// Is a pool to move to given without a budget?
-int cli_plan_budget_check(const char *command, const struct cli_budget *budget);
-
-// --time and --threads of a search: true if c is one of them, with *code set: CLI_OK, or that of a wrong value.
-bool cli_plan_option(const char *command, int c, const char *value, struct berth_plan_params *params, int *code);
-
-// Plans every buffer, checks the plan, and fills the reports: one a buffer, and their sum. params->start, if not NULL, has the
-// offsets of all items; max_chunk is the buffers' own. A search shows how far it is, and ends with Ctrl-C: *is_stopped.
+// Plans every buffer, checks the plan, and fills the reports: one per buffer, and their sum. params->start, if not NULL, has the
+// offsets of all items; max_chunk is the buffers' own. The plan's watch sees a search and may end it: *is_stopped.
 enum ggml_status cli_plan_solve(struct cli_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped);
+
+// One piece of memory, and the tensor that has it at a step.
+struct cli_alive {
+    uint64_t size;
+    const char *name, *op; // op "" where the file says none
+};
+// What is alive in a buffer at the step where the most is, largest first; to be freed. *bytes: all of it. NULL: out of memory.
+struct cli_alive *cli_alive_at_bound(const struct cli_plan *plan, const struct cli_buffer *buffer, size_t *n, uint64_t *bytes);
+// The buffer with the highest peak; NULL: there is none.
+const struct cli_buffer *cli_plan_largest(const struct cli_plan *plan);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plan_costs.c: a CSV whose rows have a cost and say what they read, as ops of the budget solver: a row is a value and the op
+// costs.c: a CSV whose rows have a cost and say what they read, as ops of the budget solver: a row is a value and the op
 // that makes it at step `lower`. The items of the schedule that is found replace those of the file; runs again are items of their
 // own.
 

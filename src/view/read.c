@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// plan_model.c: the graph of a model's batch as items to plan: what a session with this context and batch would ask for. Weights
-// are not touched, so a file with a hole for them will do.
-
-#include "view/plan.h"
+// read.c: any input as a plan: which reader a file is for, and the graph of a model's batch as items: what a session with this
+// context and batch would ask for. A model's weights are not touched, so a file with a hole for them will do.
 
 #include "base/base.h"
-#include "cli/models.h"
+#include "model/workbench.h"
+#include "view/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+// ---- models ----
 
 // Through the file format of plans, which has all that a plan has.
 static enum ggml_status plan_of(const struct session *session, const char *title, struct berth_plan_set **set) {
@@ -54,20 +55,54 @@ enum ggml_status cli_plan_read_model(const char *path, const struct model_option
         model_place(model, &devices, true, NULL, NULL, &error)) {
         session = session_new(model, &devices, &params, &error);
     }
-    if (session != NULL && !options->is_quiet) {
-        cli_model_warn(model, options);
-    }
     if (session != NULL && session_reserve(session, &error)) {
+        plan->n_ctx_train = model->params.n_ctx_train;
         status = plan_of(session, path, &plan->set);
     } else {
         berth_set_error("%s", error.text);
     }
     if (status == GGML_STATUS_SUCCESS) {
         plan->set->has_offsets = false; // the plan is to be made, not to be started from
-        status = homes_set(model, session, plan) ? status : berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory", path);
+        if (!homes_set(model, session, plan)) {
+            status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory", path);
+        }
     }
     session_free(session);
     model_free(model);
     model_devices_close(&devices);
+    return status;
+}
+
+// ---- files of every kind ----
+
+enum ggml_status cli_plan_read(
+    const char *path, const struct model_options *options, const struct cli_budget *budget, struct cli_plan *plan) {
+    const bool is_graph = berth_ends_with(path, ".ggraph") || berth_ends_with(path, ".ggraph.gz") ||
+                          berth_file_starts_with(path, "ggraph 1") || berth_file_starts_with(path, "\x1f\x8b"); // gzip
+    const bool is_model = !is_graph && berth_file_starts_with(path, "GGUF");
+    *plan = (struct cli_plan){.budget = *budget, .can_budget = is_graph};
+    if (!is_model && options->n_ctx > 0) {
+        return berth_fail(GGML_STATUS_FAILED, "%s: is not a model, so it has no context; bytes are given by --capacity", path);
+    }
+    if (is_model && budget->bytes > 0) {
+        return berth_fail(GGML_STATUS_FAILED, "%s: --budget is for captured graphs and CSV with costs", path);
+    }
+    enum ggml_status status;
+    if (is_graph) {
+        status = cli_plan_read_graph(path, plan);
+    } else if (is_model) {
+        status = cli_plan_read_model(path, options, plan);
+    } else {
+        status = berth_plan_read_file(path, &plan->set);
+    }
+    if (status == GGML_STATUS_SUCCESS && budget->bytes > 0 && !is_graph) {
+        status = cli_plan_budget_set(path, plan);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = cli_plan_buffers(plan);
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        cli_plan_free(plan);
+    }
     return status;
 }

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// plans.c: see plans.h.
+
+#include "cli/plans.h"
+
+#include "cli/help.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+// ---- options ----
+
+int cli_plan_budget(const char *command, const char *option, const char *value, uint64_t *bytes) {
+    return cli_parse_size(value, bytes) && *bytes > 0
+               ? CLI_OK
+               : cli_usage(command, "--%s '%s' is not a number of bytes from 1 to 2^62", option, value);
+}
+
+int cli_plan_budget_check(const char *command, const struct cli_budget *budget) {
+    return budget->spill > 0 && budget->bytes == 0 ? cli_usage(command, "--spill is for a graph under a --budget") : CLI_OK;
+}
+
+bool cli_plan_option(const char *command, int c, const char *value, struct berth_plan_params *params, int *code) {
+    int64_t n;
+    *code = CLI_OK;
+    if (c == CLI_TIME) {
+        *code = cli_parse_ms(value, &params->budget_us)
+                    ? CLI_OK
+                    : cli_usage(command, "--time '%s' is not a number of milliseconds", value);
+    } else if (c == 't') { // the time once, which mostly was larger
+        *code =
+            cli_parse_int(value, 1, 256, &n)
+                ? CLI_OK
+                : cli_usage(command, "--threads '%s' is not a number from 1 to 256; milliseconds are --time %s", value, value);
+        params->n_threads = *code == CLI_OK ? (int32_t) n : 0;
+    }
+    return c == CLI_TIME || c == 't';
+}
+
+// ---- reading and planning ----
+
+int cli_plan_open(const char *path, const struct model_options *options, const struct cli_budget *budget, struct cli_plan *plan) {
+    if (cli_plan_read(path, options, budget, plan) != GGML_STATUS_SUCCESS) {
+        return cli_fail(CLI_FAILURE, "%s", berth_last_error());
+    }
+    if (plan->n_ctx_train > 0) {
+        cli_context_warn(options->n_ctx, plan->n_ctx_train);
+    }
+    return CLI_OK;
+}
+
+static bool search_show(const struct cli_plan_progress *p, void *user) {
+    (void) user;
+    char text[2][32];
+    const double gap = p->bound > 0 ? 100 * ((double) p->peak / (double) p->bound - 1) : 0;
+    cli_progress("searching", (uint64_t) p->us, (uint64_t) p->limit_us, "peak %s, bound %s, gap %.3f%%",
+        cli_short_bytes(p->peak, text[0]), cli_short_bytes(p->bound, text[1]), gap);
+    return !cli_is_interrupted(NULL);
+}
+
+int cli_plan_place(const char *path, struct cli_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
+    struct berth_plan_report *sum, bool *is_stopped) {
+    if (params->budget_us > 0) {
+        cli_catch_interrupt();
+    }
+    plan->watch = search_show;
+    const enum ggml_status status = cli_plan_solve(plan, params, offsets, sum, is_stopped);
+    cli_progress_end();
+    return status == GGML_STATUS_SUCCESS ? CLI_OK : cli_fail(CLI_FAILURE, "%s: %s", path, berth_last_error());
+}
+
+// ---- what is alive at the peak ----
+
+static double share(uint64_t part, uint64_t all) {
+    return all > 0 ? (double) part / (double) all : 0;
+}
+
+bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer) {
+    size_t n;
+    uint64_t bytes, rest = 0;
+    char text[32];
+    struct cli_alive *list = cli_alive_at_bound(plan, buffer, &n, &bytes);
+    const bool is_out = list == NULL;
+    if (is_out || n == 0) {
+        free(list);
+        return !is_out;
+    }
+    fprintf(file, "  alive at step %" PRId64, buffer->report.bound_step);
+    if (plan->n_buffers > 1 && *buffer->name != '\0') {
+        fputs(" in ", file);
+        cli_text(file, 0, buffer->name);
+    }
+    fprintf(file, ": %s in %zu piece%s\n", cli_short_bytes(bytes, text), n, n == 1 ? "" : "s");
+    for (size_t i = 0; i < n; i++) {
+        if (i >= CLI_ALIVE_SHOWN) {
+            rest += list[i].size;
+            continue;
+        }
+        fprintf(file, "    %10s %5.1f%%  ", cli_short_bytes(list[i].size, text), 100 * share(list[i].size, bytes));
+        cli_text(file, *list[i].op != '\0' ? 28 : 0, list[i].name);
+        if (*list[i].op != '\0') {
+            fputc(' ', file);
+            cli_text(file, 0, list[i].op);
+        }
+        fputc('\n', file);
+    }
+    if (n > CLI_ALIVE_SHOWN) {
+        fprintf(
+            file, "    %10s %5.1f%%  %zu others\n", cli_short_bytes(rest, text), 100 * share(rest, bytes), n - CLI_ALIVE_SHOWN);
+    }
+    free(list);
+    return true;
+}
+
+bool cli_alive_json(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer) {
+    size_t n = 0;
+    uint64_t bytes = 0;
+    struct cli_alive *list = cli_alive_at_bound(plan, buffer, &n, &bytes);
+    if (list == NULL) {
+        return false;
+    }
+    fprintf(file, ", \"alive\": {\"step\": %" PRId64 ", \"bytes\": %" PRIu64 ", \"pieces\": %zu, \"largest\": [",
+        buffer->report.bound_step, bytes, n);
+    for (size_t i = 0; i < n && i < CLI_ALIVE_SHOWN; i++) {
+        fputs(i > 0 ? ", {\"name\": " : "{\"name\": ", file);
+        cli_json_text(file, list[i].name);
+        fputs(", \"op\": ", file);
+        cli_json_text(file, list[i].op);
+        fprintf(file, ", \"bytes\": %" PRIu64 ", \"share\": %.6f}", list[i].size, share(list[i].size, bytes));
+    }
+    fputs("]}", file);
+    free(list);
+    return true;
+}
+
+bool cli_alive_print_most(FILE *file, const struct cli_plan *plan) {
+    const struct cli_buffer *most = cli_plan_largest(plan);
+    return most == NULL || cli_alive_print(file, plan, most);
+}
+
+bool cli_alive_json_most(FILE *file, const struct cli_plan *plan) {
+    const struct cli_buffer *most = cli_plan_largest(plan);
+    return most == NULL || cli_alive_json(file, plan, most);
+}

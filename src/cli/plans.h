@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// plans.h: what the commands over plans share: options, the progress of a search, what is alive at the peak.
+#pragma once
+
+#include "cli/models.h"
+#include "view/plan.h"
+
+#define CLI_ALIVE_SHOWN 8
+
+// --budget and --spill, by their names: CLI_OK, or that of a wrong value.
+int cli_plan_budget(const char *command, const char *option, const char *value, uint64_t *bytes);
+// Is a pool to move to given without a budget?
+int cli_plan_budget_check(const char *command, const struct cli_budget *budget);
+// --time and --threads of a search: true if c is one of them, with *code set: CLI_OK, or that of a wrong value.
+bool cli_plan_option(const char *command, int c, const char *value, struct berth_plan_params *params, int *code);
+
+// Reads a file, and warns of a context that is longer than a model was trained for; CLI_OK, or after a message.
+int cli_plan_open(const char *path, const struct model_options *options, const struct cli_budget *budget, struct cli_plan *plan);
+// cli_plan_solve with a progress bar; Ctrl-C ends a search. CLI_OK, or after a message.
+int cli_plan_place(const char *path, struct cli_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
+    struct berth_plan_report *sum, bool *is_stopped);
+
+// The largest of what is alive at a buffer's peak, a line each; as a member "alive" of a JSON object.
+// False: out of memory, and nothing is printed.
+bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer);
+bool cli_alive_json(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer);
+// The same of the buffer that needs most; nothing where there is none.
+bool cli_alive_print_most(FILE *file, const struct cli_plan *plan);
+bool cli_alive_json_most(FILE *file, const struct cli_plan *plan);
+
+// ---- map.c ----
+
+// Is this a name that maps take: .svg or .html?
+bool cli_map_is_name(const char *path);
+// Writes the map of a plan as an allocator or a scheduler saved it, as JSON; CLI_OK, or after a message.
+int cli_map_saved(const char *text, size_t size, const char *title, const char *path);
