@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// What a memory map draws of a plan: addresses with chunks, tensors that follow each other in one piece of memory, the curve of
+// bytes alive, and both formats.
+
+#include "support/check.h"
+#include "view/map.h"
+
+static const char saved[] =
+    "{\"pools\": [{\"pool\": 0, \"name\": \"CPU\", \"max_chunk\": 100}], \"items\": ["
+    "{\"id\": \"a\", \"first\": 0, \"last\": 5, \"size\": 80, \"alignment\": 1, \"pool\": 0, \"offset\": 0, \"tensors\": ["
+    "{\"name\": \"x<y\", \"op\": \"MUL_MAT\", \"type\": \"f32\", \"shape\": [20, 1, 1, 1], \"node\": 0},"
+    "{\"name\": \"z\", \"op\": \"ADD\", \"type\": \"f32\", \"shape\": [20, 1, 1, 1], \"node\": 3}]},"
+    "{\"id\": \"b\", \"first\": 1, \"last\": 2, \"size\": 60, \"alignment\": 1, \"pool\": 0, \"offset\": 100, \"tensors\": []}]}";
+
+static void plan_load(struct cli_plan *plan) {
+    *plan = (struct cli_plan){0};
+    assert_int_equal(berth_plan_read_json(saved, sizeof saved - 1, "saved", &plan->set), GGML_STATUS_SUCCESS);
+    assert_int_equal(cli_plan_buffers(plan), GGML_STATUS_SUCCESS);
+}
+
+static void test_view(void **state) {
+    (void) state;
+    struct cli_plan plan;
+    struct map_view view;
+    plan_load(&plan);
+    assert_true(map_view_init(&view, &(struct map_plan){"saved", &plan, plan.set->offsets}));
+    assert_int_equal(view.n_items, 2);
+    assert_int_equal(view.n_rects, 3);
+    assert_int_equal(view.items[1].at, 80); // the second chunk follows what is used of the first
+    assert_int_equal(view.peak, 140);
+    assert_true(view.has_ops);
+    assert_string_equal(view.rects[0].name, "x<y");
+    assert_int_equal(view.rects[0].last, 2); // z takes over at step 3
+    assert_int_equal(view.rects[1].first, 3);
+    assert_int_equal(view.rects[0].family, map_family_of("MUL_MAT"));
+    size_t n;
+    struct map_live *live = map_view_live(&view, 0, &n);
+    assert_non_null(live);
+    assert_int_equal(n, 4);
+    assert_int_equal(live[1].bytes, 140);
+    assert_int_equal(live[2].step, 3);
+    assert_int_equal(live[3].bytes, 0);
+    free(live);
+    map_view_fini(&view);
+    cli_plan_free(&plan);
+}
+
+static char *map_write(bool (*write)(const struct map_view *, size_t, FILE *), const struct map_view *views, size_t n) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    assert_non_null(file);
+    assert_true(write(views, n, file));
+    fclose(file);
+    return text;
+}
+
+static void test_formats(void **state) {
+    (void) state;
+    struct cli_plan plan;
+    struct map_view views[2];
+    plan_load(&plan);
+    assert_true(map_view_init(&views[0], &(struct map_plan){"be<fore", &plan, plan.set->offsets}));
+    views[1] = views[0];
+    views[1].title = "after";
+    char *svg = map_write(map_svg_write, views, 2);
+    assert_non_null(strstr(svg, "before: be&lt;fore"));
+    assert_non_null(strstr(svg, "x&lt;y, MUL_MAT f32"));
+    assert_null(strstr(svg, "x<y"));
+    char *html = map_write(map_html_write, views, 1);
+    assert_non_null(strstr(html, "\"x\\u003cy\""));
+    assert_non_null(strstr(html, "\"peak\":140"));
+    free(svg);
+    free(html);
+    map_view_fini(&views[0]);
+    cli_plan_free(&plan);
+}
+
+// A stream that fails is reported.
+static void test_full(void **state) {
+    (void) state;
+    struct cli_plan plan;
+    struct map_view view;
+    plan_load(&plan);
+    assert_true(map_view_init(&view, &(struct map_plan){"saved", &plan, plan.set->offsets}));
+    FILE *full = fopen("/dev/full", "w");
+    if (full != NULL) {
+        setvbuf(full, NULL, _IONBF, 0);
+        assert_false(map_svg_write(&view, 1, full));
+        fclose(full);
+    }
+    map_view_fini(&view);
+    cli_plan_free(&plan);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_view), cmocka_unit_test(test_formats), cmocka_unit_test(test_full)};
+    check_quiet();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
