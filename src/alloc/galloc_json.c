@@ -3,8 +3,8 @@
 // memory, with the tensors that lie in it one after another.
 
 #include "alloc/galloc.h"
+#include "base/json.h"
 #include "ggml-backend.h"
-#include "plan/io/json.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,8 +3,8 @@
 
 #include "cli/chat_history.h"
 
+#include "base/json.h"
 #include "cli/cli.h"
-#include "plan/io/json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
 // embed.c: `berth embed MODEL [TEXT]...`: texts as vectors: what the model's last norm says of their tokens, the mean of all or
 // the last one's, of length 1.
 
+#include "base/json.h"
 #include "cli/help.h"
 #include "cli/models.h"
 #include "model/vocab.h"
-#include "plan/io/json.h"
 
 #include <getopt.h>
 #include <inttypes.h>

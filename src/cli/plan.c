@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // plan.c: `berth plan FILE`: reads items, places them, says how good that is, and writes the plan.
 
+#include "view/plan.h"
+#include "base/json.h"
 #include "cli/help.h"
+#include "cli/models.h"
 #include "cli/plans.h"
 #include "fit/lower.h"
-#include "plan/io/json.h"
 
 #include <getopt.h>
 #include <inttypes.h>

@@ -2,12 +2,12 @@
 // run.c: `berth run [MODEL]`: a model goes on with a text, token by token, printed as they come.
 
 #include "base/base.h"
+#include "base/json.h"
 #include "cli/help.h"
 #include "cli/models.h"
 #include "cli/plans.h"
 #include "fit/search.h"
 #include "generate/generate.h"
-#include "plan/io/json.h"
 #include "simulate/cluster.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
 // text.c: messages, numbers, and what kind of text or file something is.
 
 #include "base/base.h"
+#include "base/json.h"
 #include "cli/cli.h"
-#include "plan/io/json.h"
 
 #include <errno.h>
 #include <inttypes.h>

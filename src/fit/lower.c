@@ -3,8 +3,8 @@
 
 #include "fit/lower.h"
 
+#include "base/json.h"
 #include "cli/plans.h"
-#include "plan/io/json.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

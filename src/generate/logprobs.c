@@ -3,7 +3,7 @@
 
 #include "generate/logprobs.h"
 
-#include "plan/io/json.h"
+#include "base/json.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,9 +6,9 @@
 
 #include "generate/schema.h"
 
+#include "base/json.h"
 #include "base/siphash.h"
 #include "cli/cli.h"
-#include "plan/io/json.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -3,8 +3,8 @@
 
 #include "sched/sched.h"
 
+#include "base/json.h"
 #include "core/op.h"
-#include "plan/io/json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "sched/sched.h"
 
-#include "plan/io/json.h"
+#include "base/json.h"
 
 #include <inttypes.h>
 #include <string.h>

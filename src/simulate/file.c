@@ -4,7 +4,7 @@
 
 #include "simulate/cluster.h"
 
-#include "plan/io/json.h"
+#include "base/json.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,11 +3,11 @@
 // is what the graph allocator would ask the planner, with the in-place rules of the ggml version that the file names.
 
 #include "base/base.h"
+#include "base/json.h"
 #include "base/min.h"
 #include "berth-alloc.h"
 #include "berth-budget-graph.h"
 #include "capture/ggraph.h"
-#include "plan/io/json.h"
 #include "view/plan.h"
 
 #include <stdio.h>

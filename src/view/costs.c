@@ -4,8 +4,8 @@
 // own.
 
 #include "base/base.h"
+#include "base/json.h"
 #include "berth-budget-graph.h"
-#include "plan/io/json.h"
 #include "view/plan.h"
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 // the page does with them is in its scripts.
 
 #include "base/base.h"
-#include "plan/io/json.h"
+#include "base/json.h"
 #include "view/map.h"
 
 #include <inttypes.h>

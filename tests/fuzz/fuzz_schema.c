@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // fuzz_schema.c: any bytes as a JSON schema: refused with a message, or it becomes a grammar whose texts are JSON.
 
+#include "base/json.h"
 #include "fuzz/guided.h"
 #include "generate/schema.h"
-#include "plan/io/json.h"
 
 #define MAX_TEXT 24
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // json_plan.c: plans as JSON, on the reader of json.c. Keys are one table row each; what a file does not say keeps its default.
 
-#include "plan/io/json.h"
+#include "base/json.h"
 #include "plan/io/plan_file.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 // json_tensors.c: what a plan of a graph says beyond its items, as JSON: the tensors that lie in each piece of memory, and the
 // names of the pools. For whoever shows plans; planning itself needs none of it.
 
-#include "plan/io/json.h"
+#include "base/json.h"
 #include "plan/io/plan_file.h"
 
 #include <inttypes.h>

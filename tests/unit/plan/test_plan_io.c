@@ -2,8 +2,8 @@
 // Plans as CSV and JSON: what is read, what is refused and with which message, that writing and reading agree, and that neither
 // truncation at any byte nor a failing allocation does harm.
 
+#include "base/json.h"
 #include "berth.h"
-#include "plan/io/json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

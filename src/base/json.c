@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// json.c: the JSON reader of json.h and the writing of strings. One pass, no tree; memory only for the longest string with its
-// escapes undone. Nesting is bounded, so that no input can exhaust the stack.
+// json.c: the JSON reader of json.h. One pass, no tree; memory only for the longest string with its escapes undone. Nesting is
+// bounded, so that no input can exhaust the stack.
 
-#include "plan/io/json.h"
+#include "base/json.h"
 
 #include <string.h>
 
@@ -39,7 +39,7 @@ char berth_json_peek(struct berth_json *r) {
     return r->status == GGML_STATUS_SUCCESS && r->p < r->end ? *r->p : '\0';
 }
 
-static bool enter(struct berth_json *r, char open, const char *what) {
+static bool list_enter(struct berth_json *r, char open, const char *what) {
     if (berth_json_peek(r) != open) {
         return berth_json_fail(r, what);
     }
@@ -53,15 +53,15 @@ static bool enter(struct berth_json *r, char open, const char *what) {
 }
 
 bool berth_json_object(struct berth_json *r) {
-    return enter(r, '{', "an object is expected");
+    return list_enter(r, '{', "an object is expected");
 }
 
 bool berth_json_array(struct berth_json *r) {
-    return enter(r, '[', "an array is expected");
+    return list_enter(r, '[', "an array is expected");
 }
 
 // Moves to the next member; false at the closing character, which is read.
-static bool advance(struct berth_json *r, char close, const char *what) {
+static bool list_advance(struct berth_json *r, char close, const char *what) {
     const char c = berth_json_peek(r);
     const bool is_first = r->is_first;
     r->is_first = false;
@@ -83,11 +83,11 @@ static bool advance(struct berth_json *r, char close, const char *what) {
 }
 
 bool berth_json_next(struct berth_json *r) {
-    return advance(r, ']', "',' or ']' is expected");
+    return list_advance(r, ']', "',' or ']' is expected");
 }
 
 bool berth_json_key(struct berth_json *r, struct berth_json_text *key) {
-    if (!advance(r, '}', "',' or '}' is expected") || !berth_json_string(r, key)) {
+    if (!list_advance(r, '}', "',' or '}' is expected") || !berth_json_string(r, key)) {
         return false;
     }
     if (berth_json_peek(r) != ':') {
@@ -110,7 +110,7 @@ static bool text_add(struct berth_json *r, size_t *len, const char *bytes, size_
 }
 
 // Four hex digits behind p.
-static bool hex4(struct berth_json *r, uint32_t *out) {
+static bool hex4_read(struct berth_json *r, uint32_t *out) {
     *out = 0;
     if (r->end - r->p < 4) {
         return berth_json_fail(r, "four hex digits are expected after \\u");
@@ -131,7 +131,7 @@ static bool hex4(struct berth_json *r, uint32_t *out) {
 // The code point of \uXXXX, p behind the 'u'; surrogates come in pairs.
 static bool escape_unicode(struct berth_json *r, size_t *len) {
     uint32_t c, low;
-    if (!hex4(r, &c)) {
+    if (!hex4_read(r, &c)) {
         return false;
     }
     if (c >= 0xd800 && c < 0xdc00) {
@@ -139,7 +139,7 @@ static bool escape_unicode(struct berth_json *r, size_t *len) {
             return berth_json_fail(r, "half of a surrogate pair");
         }
         r->p += 2;
-        if (!hex4(r, &low)) {
+        if (!hex4_read(r, &low)) {
             return false;
         }
         if (low < 0xdc00 || low > 0xdfff) {
@@ -150,7 +150,7 @@ static bool escape_unicode(struct berth_json *r, size_t *len) {
         return berth_json_fail(r, c == 0 ? "a NUL character" : "half of a surrogate pair");
     }
     char bytes[4];
-    const size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    const size_t n = c < 0x80 ? 1 : 2 + (size_t) (c >= 0x800) + (size_t) (c >= 0x10000);
     for (size_t i = n; i-- > 1; c >>= 6) {
         bytes[i] = (char) (0x80 | (c & 0x3f));
     }
@@ -159,7 +159,7 @@ static bool escape_unicode(struct berth_json *r, size_t *len) {
     return text_add(r, len, bytes, n);
 }
 
-static bool escape(struct berth_json *r, size_t *len) {
+static bool escape_read(struct berth_json *r, size_t *len) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     r->p++;
     const char c = r->p < r->end ? *r->p : '\0';
@@ -199,7 +199,7 @@ bool berth_json_string(struct berth_json *r, struct berth_json_text *out) {
         if (*r->p != '\\') {
             return berth_json_fail(r, "a control character in a string");
         }
-        if (!escape(r, &len)) {
+        if (!escape_read(r, &len)) {
             return false;
         }
     }
@@ -207,7 +207,7 @@ bool berth_json_string(struct berth_json *r, struct berth_json_text *out) {
 
 // ---- numbers and words ----
 
-static bool digits(struct berth_json *r) {
+static bool digits_skip(struct berth_json *r) {
     const char *start = r->p;
     while (r->p < r->end && *r->p >= '0' && *r->p <= '9') {
         r->p++;
@@ -223,15 +223,15 @@ bool berth_json_number_text(struct berth_json *r, struct berth_json_text *out) {
     const char *start = r->p;
     r->p += r->p < r->end && *r->p == '-';
     const char *first = r->p;
-    bool ok = digits(r) && (*first != '0' || r->p == first + 1); // no leading zeros
+    bool ok = digits_skip(r) && (*first != '0' || r->p == first + 1); // no leading zeros
     if (ok && r->p < r->end && *r->p == '.') {
         r->p++;
-        ok = digits(r);
+        ok = digits_skip(r);
     }
     if (ok && r->p < r->end && (*r->p | 32) == 'e') {
         r->p++;
         r->p += r->p < r->end && (*r->p == '+' || *r->p == '-');
-        ok = digits(r);
+        ok = digits_skip(r);
     }
     if (!ok) {
         return berth_json_fail(r, "a number is expected");
@@ -264,7 +264,7 @@ bool berth_json_int(struct berth_json *r, int64_t min, int64_t max, int64_t *out
     return true;
 }
 
-static bool word(struct berth_json *r, const char *text) {
+static bool try_word(struct berth_json *r, const char *text) {
     const size_t len = strlen(text);
     berth_json_peek(r);
     if (r->status != GGML_STATUS_SUCCESS || (size_t) (r->end - r->p) < len || memcmp(r->p, text, len) != 0) {
@@ -275,12 +275,12 @@ static bool word(struct berth_json *r, const char *text) {
 }
 
 bool berth_json_bool(struct berth_json *r, bool *out) {
-    *out = word(r, "true");
-    return *out || word(r, "false") || berth_json_fail(r, "true or false is expected");
+    *out = try_word(r, "true");
+    return *out || try_word(r, "false") || berth_json_fail(r, "true or false is expected");
 }
 
 bool berth_json_null(struct berth_json *r) {
-    return word(r, "null");
+    return try_word(r, "null");
 }
 
 // Recursion is bounded by BERTH_JSON_DEPTH_MAX.
@@ -319,50 +319,4 @@ bool berth_json_skip(struct berth_json *r) {
 bool berth_json_done(struct berth_json *r) {
     berth_json_peek(r);
     return r->status == GGML_STATUS_SUCCESS && (r->p == r->end || berth_json_fail(r, "text behind the end"));
-}
-
-// ---- writing ----
-
-// Bytes of the UTF-8 sequence at t, which has `left` bytes; 0 if it is none (overlong, surrogate, cut off).
-static size_t utf8_len(const uint8_t *t, size_t left) {
-    const size_t n = t[0] < 0x80                   ? 1
-                     : t[0] >= 0xc2 && t[0] < 0xe0 ? 2
-                     : (t[0] & 0xf0) == 0xe0       ? 3
-                     : t[0] >= 0xf0 && t[0] < 0xf5 ? 4
-                                                   : 0;
-    for (size_t i = 1; i < n; i++) {
-        if (i >= left || (t[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    if ((t[0] == 0xe0 && t[1] < 0xa0) || (t[0] == 0xed && t[1] >= 0xa0) || (t[0] == 0xf0 && t[1] < 0x90) ||
-        (t[0] == 0xf4 && t[1] >= 0x90)) {
-        return 0;
-    }
-    return n;
-}
-
-void berth_json_write_text(const char *text, size_t len, FILE *file) {
-    fputc('"', file);
-    for (size_t at = 0, n; at < len; at += n == 0 ? 1 : n) {
-        const uint8_t c = (uint8_t) text[at];
-        n = utf8_len((const uint8_t *) text + at, len - at);
-        if (n == 0) {
-            fputs("\\ufffd", file);
-        } else if (c < 0x20 || c == 0x7f) {
-            fprintf(file, "\\u%04x", c);
-        } else if (c == 0xc2 && (uint8_t) text[at + 1] < 0xa0) { // U+0080 to U+009F command terminals too
-            fprintf(file, "\\u%04x", (uint8_t) text[at + 1]);
-        } else {
-            if (c == '"' || c == '\\') {
-                fputc('\\', file);
-            }
-            fwrite(text + at, 1, n, file);
-        }
-    }
-    fputc('"', file);
-}
-
-void berth_json_write_string(const char *text, FILE *file) {
-    berth_json_write_text(text, strlen(text), file);
 }

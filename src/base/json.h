@@ -52,6 +52,31 @@ static inline bool berth_json_is(struct berth_json_text key, const char *name) {
     return key.len == strlen(name) && (key.len == 0 || memcmp(key.text, name, key.len) == 0);
 }
 
+// The writer takes care of commas, quotes and escapes, and allocates nothing. Failures are those of the file.
+//
+//     struct berth_json_writer w = {.file = file};
+//     berth_json_begin(&w, NULL, '{');
+//     berth_json_printf(&w, "'name': %s, 'shape': [%d, %d], 'proven': %c", name, 4, 8, true);
+//     berth_json_begin(&w, "items", '[');
+//     ...
+//     berth_json_end(&w); // ]
+//     berth_json_end(&w); // }
+struct berth_json_writer {
+    FILE *file;
+    uint64_t arrays; // bit i: the list i levels out of the innermost is an array; nesting is at most 64 deep
+    int line;        // indent + 1 of the line that starts before the next value or end; 0: it stays on this one
+    bool has_value;  // the innermost list has one, so that a comma precedes the next
+};
+
+BERTH_API void berth_json_begin(struct berth_json_writer *w, const char *key, char open); // open: '{' or '['; key: NULL in arrays
+BERTH_API void berth_json_end(struct berth_json_writer *w);
+BERTH_API void berth_json_line(struct berth_json_writer *w, int indent);         // what comes next starts a line
+BERTH_API void berth_json_put_key(struct berth_json_writer *w, const char *key); // the caller writes its value to the file
+
+// One value or several members, as they would be written, with ' in place of ". Of printf's conversions: integers and
+// floating-point numbers (null where there is no number), %s (quoted and escaped here; NULL is null), %c (a condition: true or false).
+BERTH_API void berth_json_printf(struct berth_json_writer *w, const char *fmt, ...) BERTH_PRINTF(2, 3);
+
 // Write a string with quotes and escapes; bytes that are not UTF-8 become U+FFFD. The first may hold NUL bytes.
 BERTH_API void berth_json_write_text(const char *text, size_t len, FILE *file);
 BERTH_API void berth_json_write_string(const char *text, FILE *file);
