@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// berth-plan-io.h: around the planner: plans as CSV and JSON, an online allocator for callers that do not know lifetimes ahead,
+// berth-plan-io.h: around the planner: plans as CSV and JSON,
 // and the pass that looks for an order of a graph's ops with a lower peak. Part of berth-plan.h.
 #pragma once
 
@@ -71,24 +71,6 @@ BERTH_API void berth_plan_set_free(struct berth_plan_set *set);
 BERTH_API enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const uint64_t *offsets, FILE *file);
 BERTH_API enum ggml_status berth_plan_write_json(
     const struct berth_plan_set *set, const uint64_t *offsets, const struct berth_plan_report *report, FILE *file);
-
-// ---- online allocation ----
-
-// Places that are asked for and given back one by one: best fit, joined with free neighbours when given back; blocks are padded
-// to the alignment. The number of blocks is limited by memory alone; each call is O(log n). Not for several threads at once.
-struct berth_online;
-
-// align: every offset is a multiple of it, 0 counts as 1. capacity: bytes in all, 0: as many as it takes (2^62).
-BERTH_API struct berth_online *berth_online_new(uint64_t align, uint64_t capacity);
-BERTH_API void berth_online_free(struct berth_online *online);
-// GGML_STATUS_ALLOC_FAILED if the capacity or memory for the books does not suffice. size 0 takes no room and gets offset 0.
-BERTH_API enum ggml_status berth_online_alloc(struct berth_online *online, uint64_t size, uint64_t *offset);
-// GGML_STATUS_FAILED, and nothing changed, if no block of this size is taken at this offset.
-BERTH_API enum ggml_status berth_online_release(struct berth_online *online, uint64_t offset, uint64_t size);
-BERTH_API void berth_online_reset(struct berth_online *online);          // everything is free again, the peak is 0
-BERTH_API uint64_t berth_online_peak(const struct berth_online *online); // end of the highest block so far
-BERTH_API uint64_t berth_online_used(const struct berth_online *online); // bytes taken now
-BERTH_API size_t berth_online_blocks(const struct berth_online *online); // blocks taken now
 
 // ---- order of ops ----
 

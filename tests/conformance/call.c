@@ -18,6 +18,7 @@ const struct call_info call_table[CALL_COUNT] = {
 void api_load(struct api *api, void *handle) {
     // dlsym gives an object pointer; POSIX says it may be stored as a function pointer this way.
 #define CALL(result, name, ...) *(void **) &api->name = dlsym(handle, #name);
+#include "calls.inc"
 #define PLAIN(name) *(void **) &api->name = dlsym(handle, #name);
 #include "plain.inc"
     *(void **) &api->berth_is_poison = dlsym(handle, "berth_is_poison");
@@ -28,6 +29,7 @@ void api_load(struct api *api, void *handle) {
 bool api_has(const struct api *api, int id) {
     static const size_t offsets[CALL_COUNT] = {
 #define CALL(result, name, ...) offsetof(struct api, name),
+#include "calls.inc"
     };
     void *function;
     memcpy(&function, (const char *) api + offsets[id], sizeof(function));
@@ -82,10 +84,12 @@ static struct ggml_tensor **arg_list(struct machine *m, const int64_t *args) {
         (void) index, (void) a; \
         RESULT_##kind(m->api->name(__VA_ARGS__)); \
     }
+#include "calls.inc"
 
 void call_invoke(struct machine *m, const struct call *call, union value *result) {
     static void (*const invokers[CALL_COUNT])(struct machine *, const int64_t *, union value *) = {
 #define CALL(kind, name, ...) invoke_##name,
+#include "calls.inc"
     };
     memset(m->out, 0, sizeof(m->out));
     memset(m->outf, 0, sizeof(m->outf));

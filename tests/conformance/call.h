@@ -52,6 +52,7 @@ extern const struct call_info call_table[CALL_COUNT];
 // The functions of one implementation; NULL where it lacks one.
 struct api {
 #define CALL(result, name, ...) __typeof__(name) *name;
+#include "calls.inc"
 #define PLAIN(name) __typeof__(name) *name;
 #include "plain.inc"
     bool (*berth_is_poison)(const struct ggml_tensor *tensor); // NULL in the reference
