@@ -94,21 +94,15 @@ BERTH_API void berth_sched_on_plan(berth_sched_planned_t callback, void *user_da
 
 // Of a graph that keeps a budget by moving values (berth-budget-graph.h): what moves out runs on the backend `other`, what comes
 // back on `own`. As ggml_backend_sched_set_tensor_backend for each such node. A move of one backend's memory to another's is a
-// copy, and nothing else. Moves run while `own` computes where somebody can make them: another backend of `own`'s device if that
-// works by itself, has events, and `other` is memory of the host; a thread if both are memory of the host, and both backends are
-// done when they return. Elsewhere, and while a callback or a trace looks on, they run in a row with the rest.
+// copy, and nothing else. Moves run serially with the other nodes.
 BERTH_API void berth_sched_set_moves(
     ggml_backend_sched_t sched, const struct ggml_cgraph *graph, ggml_backend_t own, ggml_backend_t other);
-
-// Whether they may, which is so unless said otherwise. Takes effect with the next graph.
-BERTH_API void berth_sched_set_overlap(ggml_backend_sched_t sched, bool overlap);
 
 // How often a graph was met that was known, and how often one was split and planned anew.
 struct berth_sched_stats {
     int64_t n_reused, n_planned;
     int64_t n_copies_made; // tensors copied between backends
     int64_t copy_bytes;
-    int64_t n_beside; // of those, moves that were made while their backend computed
 };
 BERTH_API void berth_sched_get_stats(ggml_backend_sched_t sched, struct berth_sched_stats *stats);
 

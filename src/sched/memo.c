@@ -112,7 +112,6 @@ void sched_memo_fini(struct sched_memo *memo) {
     berth_free(memo->copies);
     berth_free(memo->edges);
     berth_free(memo->deps);
-    berth_free(memo->moves);
     berth_free(memo->tensors);
     berth_free(memo->slot_places);
     berth_free(memo->conflict);

@@ -201,9 +201,6 @@ enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo
         memo->epoch = berth_galloc_epoch(sched->galloc);
         status = has_early ? put_early_views(memo) : status;
     }
-    if (status == GGML_STATUS_SUCCESS && is_new && memo->n_moves > 0 && !sched_moves_place(sched, memo)) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the order of %d moves", memo->n_moves);
-    }
     memo->epoch = status == GGML_STATUS_SUCCESS ? memo->epoch : 0; // the next try does all of it
     return status;
 }

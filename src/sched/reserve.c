@@ -75,7 +75,7 @@ static bool memo_room(struct ggml_backend_sched *sched, struct sched_memo *to, c
     const bool ok = to->conflict != NULL && berth_record_room_like(&to->rec, &from->rec) &&
                     ROOM(to, places, from->rec.n_rows + 1) && ROOM(to, splits, from->n_splits) &&
                     ROOM(to, copies, from->n_copies) && ROOM(to, edges, from->n_edges) && ROOM(to, deps, from->n_deps) &&
-                    ROOM(to, moves, from->n_moves) && ROOM(to, slot_places, n_inputs * n_slots) &&
+                    ROOM(to, slot_places, n_inputs * n_slots) &&
                     ROOM(to, tensors, (size_t) from->n_copies * n_slots + n_inputs * (n_slots - 1)) &&
                     (!from->is_reordered || (ROOM(to, nodes, from->rec.n_nodes) && ROOM(to, order, from->rec.n_nodes)));
     to->rows = to->rec.columns;

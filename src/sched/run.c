@@ -9,7 +9,6 @@
 // 3. Bytes of the caller's inputs are copied before compute returns: they may be overwritten then.
 // 4. Backends that touch each other's memory without a copy wait for each other before each split. A split that needs no copies
 //    and runs elsewhere than the one before it waits for that one: tensors of the caller's may share bytes without saying so.
-// 5. Moves of a graph under a budget run beside the splits, if somebody can make them (moves.c).
 // A backend reads a graph's tensors during graph_compute, not later: edges lead to the copies only that long.
 
 #include "sched/sched.h"
@@ -34,16 +33,7 @@ void sched_finish(struct ggml_backend_sched *sched) {
     }
 }
 
-void sched_wait_but(struct ggml_backend_sched *sched, int b) {
-    for (int other = 0; other < sched->n_backends; other++) {
-        if (other != b) {
-            wait_for(sched, other);
-        }
-    }
-}
-
 void sched_drain(struct ggml_backend_sched *sched) {
-    sched_copier_drain(sched);
     for (int b = 0; b < sched->n_backends; b++) {
         berth_backend_wait(sched->backends[b]);
         sched->in_flight[b] = false;
@@ -57,9 +47,9 @@ enum ggml_status sched_wait_all(struct ggml_backend_sched *sched) {
     char text[400];
     enum ggml_status status = GGML_STATUS_SUCCESS;
     sched_drain(sched);
-    for (int b = 0; b < sched->n_backends + 2; b++) { // the last two are the copier's
-        ggml_backend_t backend = b < sched->n_backends ? sched->backends[b] : sched->copier.queues[b - sched->n_backends];
-        if (backend != NULL && berth_backend_report(backend) != GGML_STATUS_SUCCESS && status == GGML_STATUS_SUCCESS) {
+    for (int b = 0; b < sched->n_backends; b++) {
+        ggml_backend_t backend = sched->backends[b];
+        if (berth_backend_report(backend) != GGML_STATUS_SUCCESS && status == GGML_STATUS_SUCCESS) {
             status = GGML_STATUS_FAILED;
             snprintf(text, sizeof text, "%s", berth_last_error());
             text[sizeof text - 1] = '\0';
@@ -315,21 +305,6 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
     return status;
 }
 
-// Are the graph's moves the copier's, and nobody looks on?
-static bool runs_beside(struct ggml_backend_sched *sched, const struct sched_memo *memo) {
-    struct sched_copier *copier = &sched->copier;
-    const bool is = memo->n_moves > 0 && !memo->is_row && sched->callback == NULL && !sched->is_tracing &&
-                    copier->kind != SCHED_COPIER_NONE && copier->own == memo->own && copier->other == memo->other &&
-                    memo->n_moves <= copier->n_room && sched_copier_is_here(copier);
-    if (is) {
-        if (copier->n_over < copier->n_given) { // a graph that failed on its way
-            sched_copier_drain(sched);
-        }
-        copier->n_given = copier->n_over = 0;
-    }
-    return is;
-}
-
 enum ggml_status sched_run(struct ggml_backend_sched *sched) {
     struct sched_memo *memo = sched->cur;
     enum ggml_status status = GGML_STATUS_SUCCESS;
@@ -339,23 +314,11 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
     if (memo->n_slots > 1) {
         sched_wait_slot(sched, sched->slot);
     }
-    const bool is_beside = runs_beside(sched, memo);
     sched->is_running = true;
     for (int32_t s = 0; s < memo->n_splits && go_on && status == GGML_STATUS_SUCCESS; s++) {
-        if (is_beside) {
-            sched_moves_before(sched, memo, &memo->splits[s]);
-        }
-        if (!is_beside || !memo->splits[s].is_beside) {
-            status = split_run(sched, memo, s, &go_on);
-        }
+        status = split_run(sched, memo, s, &go_on);
     }
     sched->is_running = false;
-    if (is_beside && status == GGML_STATUS_SUCCESS) { // the program may write the host's memory next
-        sched_copier_drain(sched);
-        for (int i = 0; i < 2 && status == GGML_STATUS_SUCCESS && sched->copier.queues[i] != NULL; i++) {
-            status = berth_backend_report(sched->copier.queues[i]);
-        }
-    }
     if (status != GGML_STATUS_SUCCESS) { // nothing of this graph may reach the next one
         char text[512];
         snprintf(text, sizeof text, "%s", berth_last_error());
@@ -363,9 +326,6 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
         for (int b = 0; b < sched->n_backends; b++) {
             const enum ggml_status known = berth_backend_report(sched->backends[b]);
             (void) known; // a follow-up of what failed first
-        }
-        for (int i = 0; i < 2 && sched->copier.queues[i] != NULL; i++) {
-            berth_backend_forget(sched->copier.queues[i]);
         }
         berth_set_error("%s", text);
     } else if (memo->n_slots > 1) {

@@ -102,7 +102,6 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     }
     sched_finish(sched); // what has nothing to do is left alone: programs free their backends first, and in ways of their own
     berth_backend_unwatch(&sched->watch);
-    sched_copier_close(sched);
     sched_events_fini(sched);
     for (int m = 0; m < SCHED_N_MEMOS; m++) {
         sched_memo_fini(&sched->memos[m]);

@@ -80,9 +80,7 @@ struct sched_split {
     int32_t copies, n_copies; // its inputs, in memo.copies
     int32_t edges, n_edges;   // in memo.edges
     int16_t backend;
-    bool is_beside;          // one move, and the copier's
-    int32_t n_given, n_over; // of the memo's first moves: with the copier before it runs, over before it runs
-    uint64_t uid;            // backends may take the same one for the same nodes at the same addresses
+    uint64_t uid; // backends may take the same one for the same nodes at the same addresses
 };
 
 struct sched_memo {
@@ -105,11 +103,8 @@ struct sched_memo {
     struct sched_dep *deps;
     struct ggml_tensor *tensors;      // [n_copies * n_slots], then [n_inputs * (n_slots - 1)]
     struct record_place *slot_places; // [n_inputs * n_slots] of inputs
-    int32_t *moves;                   // [n_moves] rows of nodes that the copier runs beside others, in order (moves.c)
-    int32_t n_splits, n_copies, n_edges, n_deps, n_inputs, n_moves;
-    size_t splits_cap, copies_cap, edges_cap, deps_cap, tensors_cap, slot_places_cap, moves_cap;
-    int own, other; // backends between which its moves go
-    bool is_row;    // they run in a row after all, for where they lie
+    int32_t n_splits, n_copies, n_edges, n_deps, n_inputs;
+    size_t splits_cap, copies_cap, edges_cap, deps_cap, tensors_cap, slot_places_cap;
     int n_slots;    // graphs in flight that it is made for
     int uid_slot;   // the slot that the splits' uids stand for, -1: they are to be renewed
     bool *conflict; // [n_backends * n_backends] one touches the other's memory without a copy; of use if has_conflict
@@ -126,26 +121,6 @@ struct sched_carry {
     struct carried *list; // [n]
     char *bytes;          // [n_bytes] of them, one after the other
     size_t n, cap, n_bytes, bytes_cap;
-};
-
-// Who copies values out and back while their backend computes (copier.c). In order, one at a time.
-enum sched_copier_kind {
-    SCHED_COPIER_NONE,
-    SCHED_COPIER_QUEUE,  // another backend of the device, which waits for the first and is waited for by events
-    SCHED_COPIER_PAIR,   // the same between two devices of one kind, with another backend of each
-    SCHED_COPIER_THREAD, // a thread, between memories of the host, for a backend that is done when it returns
-};
-struct sched_copier {
-    enum sched_copier_kind kind;
-    int own, other;          // backends between whose memories it copies
-    int32_t n_given, n_over; // of the graph at hand: copies that were given to it, and that the own backend waits for or has seen
-    ggml_backend_t queues[2];     // of the own device, and of the other; NULL: none
-    ggml_backend_event_t ready;   // the own backend's work so far
-    ggml_backend_event_t sent;    // the other queue's, behind a copy out to it
-    ggml_backend_event_t *events; // [n_events] the end of each copy
-    size_t n_events, events_cap;
-    struct copier_thread *thread;
-    int32_t n_room; // copies of a graph that there is room for
 };
 
 // ---- the scheduler ----
@@ -201,10 +176,8 @@ struct ggml_backend_sched {
     bool is_put;     // all addresses of cur are given
     bool is_running; // inside sched_run: cur is in use, and whoever is called from there must not change it
     struct sched_carry carry;
-    struct sched_copier copier;
-    bool moves_in_a_row; // no copier is wanted
-    bool is_carrying;    // while a graph is placed to be computed: its inputs hold what the program wrote
-    bool was_reserved;   // growing again is worth a line
+    bool is_carrying;  // while a graph is placed to be computed: its inputs hold what the program wrote
+    bool was_reserved; // growing again is worth a line
     int64_t clock;
 
     int n_copies; // graphs in flight
@@ -307,36 +280,6 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo
 void sched_edges_to_copies(struct sched_memo *memo, const struct sched_split *split, int slot);
 void sched_edges_to_graph(struct sched_memo *memo, const struct sched_split *split);
 
-// ---- moves.c ----
-
-// What split.c asks while it cuts.
-struct sched_moves {
-    bool *starts;     // [n_rows] the node begins a split, so that copies begin behind it or are over before it
-    int32_t *is_read; // [n_rows] of what comes back: it has met a reader
-    int32_t *is_out;  // [n_rows] it moves out
-};
-// Whether all moves of the graph are the copier's; then starts is filled.
-bool sched_moves_find(struct ggml_backend_sched *sched, struct sched_memo *memo, struct sched_moves *moves) BERTH_MUST_USE;
-// When the graph is cut: makes a list of them.
-bool sched_moves_list(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
-// When all rows have their places: between which splits each copy runs. No memory is taken but the scratch of split.c.
-bool sched_moves_place(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
-// While a graph runs: gives the copier what it may begin before the split, and lets the split wait for what it needs.
-void sched_moves_before(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_split *split);
-
-// ---- copier.c ----
-
-// A copier between the two, of whatever kind there is; false: there is none.
-bool sched_copier_open(struct ggml_backend_sched *sched, int own, int other) BERTH_MUST_USE;
-// Whether what copies is of this process: a thread is not, after a fork.
-bool sched_copier_is_here(const struct sched_copier *copier);
-bool sched_copier_room(struct ggml_backend_sched *sched, int32_t n_moves) BERTH_MUST_USE; // false: there is none
-void sched_copier_give(
-    struct ggml_backend_sched *sched, enum berth_move kind, const struct ggml_tensor *src, struct ggml_tensor *dst);
-void sched_copier_await(struct ggml_backend_sched *sched, int32_t n); // the own backend goes on when the first n are over
-void sched_copier_drain(struct ggml_backend_sched *sched);            // the host does, when all are
-void sched_copier_close(struct ggml_backend_sched *sched);
-
 // ---- optimize.c ----
 
 // Lets the backends put the nodes of their splits into an order they like better, and wish for memory to stay.
@@ -420,8 +363,6 @@ static inline struct ggml_cgraph sched_part(
 enum ggml_status sched_run(struct ggml_backend_sched *sched) BERTH_MUST_USE;
 // Waits for backends that have work of this scheduler's.
 void sched_finish(struct ggml_backend_sched *sched);
-// ... but for one.
-void sched_wait_but(struct ggml_backend_sched *sched, int b);
 // Waits for all backends; failures they keep stay kept.
 void sched_drain(struct ggml_backend_sched *sched);
 // Waits for all backends; the first failure is returned, with the backend's name in the last error.

@@ -113,17 +113,6 @@ void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict) {
     }
 }
 
-void berth_sched_set_overlap(ggml_backend_sched_t sched, bool overlap) {
-    if (sched != NULL && sched->moves_in_a_row == overlap && sched_is_idle(__func__, sched)) {
-        sched_drain(sched);
-        sched->moves_in_a_row = !overlap;
-        if (!overlap) {
-            sched_copier_close(sched); // its thread, or its queue
-        }
-        forget(sched);
-    }
-}
-
 void berth_sched_set_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t bytes) {
     const int b = index_of(sched, backend);
     if (b < 0) {

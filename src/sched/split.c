@@ -15,8 +15,6 @@ struct cutter {
     int32_t *first_copy; // [n_rows] of the row, -1: none
     int32_t *version;    // [n_rows] of a root's bytes
     int16_t *writer;     // [n_rows] who wrote a root last in this graph, -1: nobody
-    struct sched_moves moves;
-    bool is_beside; // moves are the copier's
 };
 
 static bool split_push(struct cutter *c, int32_t i_start, int backend) {
@@ -128,7 +126,7 @@ static bool node_add(struct cutter *c, int32_t node) {
         }
         int32_t copy = is_move ? -1 : copy_find(c, s, b); // one that moves again has been thrown away between
         copy = copy >= 0 ? copy : copy_push(c, s, b);
-        if (copy >= 0 && is_move) { // the move's alone: it may be made beside, and then nobody fills this copy
+        if (copy >= 0 && is_move) { // the move's alone: the copy is at the address of the move, whose lifetime is the plan's
             c->first_copy[s] = memo->copies[copy].next;
         }
         if (copy < 0 || !edge_push(c, node, k, copy)) {
@@ -159,7 +157,7 @@ static bool cut(struct cutter *c) {
         }
         // An offloaded weight starts a split of its own, so that the memory of the one before it can be used again.
         // So does a move, whose place in the order says when memory is free.
-        if (row->backend != cur || record_move(&memo->rec, i) != BERTH_MOVE_NONE || (c->is_beside && c->moves.starts[i]) ||
+        if (row->backend != cur || record_move(&memo->rec, i) != BERTH_MOVE_NONE ||
             (row->reads_weight && memo->splits[memo->n_splits - 1].n_copies > 0 && wants_new_weight(c, i, cur))) {
             cur = row->backend;
             if (!split_push(c, memo->n_splits == 0 ? 0 : i, cur)) {
@@ -304,20 +302,15 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo
     memo->n_slots = sched->n_copies;
     memo->uid_slot = -1;
     memo->has_conflict = false;
-    const size_t size = sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0] + sizeof c.moves.is_read[0] +
-                        sizeof c.moves.is_out[0] + sizeof c.moves.starts[0];
-    c.first_copy = sched_scratch(sched, n_rows * size);
+    c.first_copy = sched_scratch(sched, n_rows * (sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0]));
     if (c.first_copy != NULL) {
         c.version = c.first_copy + n_rows;
-        c.moves = (struct sched_moves){.is_read = c.version + n_rows, .is_out = c.version + 2 * n_rows};
-        c.writer = (int16_t *) (c.moves.is_out + n_rows);
-        c.moves.starts = (bool *) (c.writer + n_rows);
+        c.writer = (int16_t *) (c.version + n_rows);
         memset(c.first_copy, -1, n_rows * sizeof c.first_copy[0]);
         memset(c.version, 0, n_rows * sizeof c.version[0]);
         memset(c.writer, -1, n_rows * sizeof c.writer[0]);
-        c.is_beside = sched_moves_find(sched, memo, &c.moves);
     }
-    if (c.first_copy == NULL || !cut(&c) || (c.is_beside && !sched_moves_list(sched, memo)) || !tensors_init(sched, memo)) {
+    if (c.first_copy == NULL || !cut(&c) || !tensors_init(sched, memo)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the splits of %d nodes", memo->rec.n_nodes);
     }
     const enum ggml_status status = sched_optimize(sched, memo);

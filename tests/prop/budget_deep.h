@@ -16,7 +16,7 @@ struct deep {
 };
 
 struct tally {
-    size_t n_kept, n_out, n_in, n_again, n_over, n_beside;
+    size_t n_kept, n_out, n_in, n_again, n_over;
 };
 
 static char expected[MAX_RESULT], got[MAX_RESULT];

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Moves beside nodes: a thread copies between the CPU's memory and files, a second queue of a device between its memory and the
-// host's, such queues of two devices between theirs. The same bits as in a row; copies meet nodes; a step takes less time;
-// nothing is allocated behind reserve; each allocation and copies fail once. BERTH_SEED=n repeats one run.
+// Spills under the scheduler: between the CPU's memory and files, a device's memory and the host's, and the memories of two
+// devices. The same bits as without a budget; nothing is allocated after reserve; each allocation and copy fails once.
+// BERTH_SEED=n repeats one run.
 
 #include "prop/budget_deep.h"
 
-#include <dirent.h>
-
-// The CPU's own memory and files, with a thread that copies between them.
-static void test_thread(void **state) {
+static void test_files(void **state) {
     (void) state;
     struct tally t = {0};
     ggml_backend_t backends[] = {ggml_backend_cpu_init(), ggml_backend_cpu_init()};
@@ -25,15 +22,11 @@ static void test_thread(void **state) {
         deep_init(&d, s, depth, backends[0]);
         under_init(&u, d.graph, s, whole, bufts[0], files);
         ggml_backend_sched_t sched = ggml_backend_sched_new(backends, bufts, 2, 4096, false, false);
-        for (int run = 0; run < 4 && u.graph != NULL; run++) {
-            berth_sched_set_overlap(sched, run != 2);
+        for (int run = 0; run < 2 && u.graph != NULL; run++) {
             sched_begin(sched, &u, backends[0], backends[1], s);
             deep_fill(&d, s);
             assert_int_equal(ggml_backend_sched_graph_compute(sched, u.graph), GGML_STATUS_SUCCESS);
             same_check(s, depth, size, deep_results(&d, got));
-            struct berth_sched_stats stats;
-            berth_sched_get_stats(sched, &stats);
-            assert_int_equal(stats.n_beside, (run < 2 ? run + 1 : run) * (int64_t) (u.r->n_out + u.r->n_in));
             t.n_over += ggml_backend_sched_get_buffer_size(sched, backends[0]) > u.params.bytes ||
                         ggml_backend_sched_get_buffer_size(sched, backends[1]) > u.params.spill_bytes;
         }
@@ -49,8 +42,6 @@ static void test_thread(void **state) {
     assert_true(t.n_kept >= 12 / part && t.n_out >= 20 / part && t.n_in >= t.n_out);
     assert_int_equal(t.n_over, 0);
 }
-
-// ---- copies beside nodes ----
 
 enum { N_FAR = 24 };
 
@@ -82,77 +73,9 @@ static struct berth_graph_budget_params far_params(
         .bytes = whole / 2, .buft = own, .spill_buft = other, .spill_bytes = whole, .spill_cost = 8};
 }
 
-// Seconds of one step on a device that takes its time to copy and to compute.
-static double far_run(
-    struct device *dev, ggml_backend_t other, ggml_backend_t cpu, bool overlap, char *result, struct berth_budget_result *told) {
-    struct deep d;
-    ggml_backend_t backends[] = {&dev->backend, other, cpu};
-    struct under u = {0};
-    far_init(&d, backends[0]);
-    u.params = far_params(&d, &dev->buft, ggml_backend_get_default_buffer_type(other));
-    assert_int_equal(berth_graph_budget(d.graph, &u.params, &u.ctx, &u.graph, &u.r), GGML_STATUS_SUCCESS);
-    assert_true(u.r->fits && u.r->n_out >= 5);
-    *told = *u.r;
-    ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, other == cpu ? 2 : 3, 4096, false, false);
-    berth_sched_set_overlap(sched, overlap);
-    sched_begin(sched, &u, backends[0], other, 0);
-    deep_fill(&d, 5);
-    const int64_t begin_us = ggml_time_us();
-    assert_int_equal(ggml_backend_sched_graph_compute(sched, u.graph), GGML_STATUS_SUCCESS);
-    const double seconds = (double) (ggml_time_us() - begin_us) / 1e6;
-    assert_true(ggml_backend_sched_get_buffer_size(sched, backends[0]) <= u.params.bytes);
-    deep_results(&d, result);
-    ggml_backend_sched_free(sched);
-    berth_budget_free(u.r);
-    ggml_free(u.ctx);
-    deep_fini(&d);
-    return seconds;
-}
-
-// A copy on a queue of its own waits until a node runs beside it: all do but those for which there is no room. Times are told,
-// and judged where a machine is quiet (bench-moves).
-static void beside_check(struct device *dev, ggml_backend_t other, ggml_backend_t cpu) {
-    struct berth_budget_result told;
-    char results[3][64] = {{0}};
-    dev->meet_us = 2000000;
-    dev->compute_us = 2500;
-    far_run(dev, other, cpu, true, results[0], &told);
-    const int n_moves = (int) (told.n_out + told.n_in);
-    printf("%d moves, %d met a node, %d did not\n", n_moves, dev->n_met, dev->n_missed);
-    assert_true(dev->n_met + dev->n_missed == n_moves && dev->n_met >= n_moves / 2); // a busy machine may be late with some
-    dev->meet_us = 0;
-    dev->copy_us = 4000;
-    const double in_row = far_run(dev, other, cpu, false, results[1], &told),
-                 beside = far_run(dev, other, cpu, true, results[2], &told);
-    printf("%.3f s in a row, %.3f s beside: %.2f\n", in_row, beside, beside / in_row);
-    assert_memory_equal(results[0], results[1], sizeof results[0]);
-    assert_memory_equal(results[0], results[2], sizeof results[0]);
-    assert_true(told.cost_beside < told.cost && told.cost_beside >= told.cost_once);
-}
-
-// To the host's memory, and to another device's.
-static void test_beside(void **state) {
-    (void) state;
-    static struct device devices[3];
-    ggml_backend_t cpu = ggml_backend_cpu_init();
-    for (int i = 0; i < 3; i++) {
-        device_init(&devices[i], i == 0 ? "far" : i == 1 ? "left" : "right");
-        devices[i].is_async = devices[i].has_events = devices[i].copies_host = true;
-        devices[i].copies_async = i > 0;
-        device_start(&devices[i]);
-    }
-    beside_check(&devices[0], cpu, cpu);
-    devices[2].meets = &devices[1];
-    beside_check(&devices[1], &devices[2].backend, cpu);
-    for (int i = 0; i < 3; i++) {
-        device_stop(&devices[i]);
-    }
-    ggml_backend_free(cpu);
-}
-
 // ---- what it takes ----
 
-// Copies by a thread to files, by a queue of a device to the host, or by queues of two devices.
+// Spills from the CPU to files, from a device to the host, or from a device to another.
 enum rig_kind { RIG_FILES, RIG_HOST, RIG_PAIR, RIG_N };
 
 struct rig {
@@ -167,7 +90,7 @@ struct rig {
 
 static ggml_backend_t rig_device(struct device *dev, const char *name, bool copies_async) {
     device_init(dev, name);
-    dev->is_async = dev->has_events = dev->copies_host = true;
+    dev->is_async = dev->has_events = true;
     dev->copies_async = copies_async;
     return device_start(dev);
 }
@@ -231,11 +154,10 @@ static bool rig_step(struct rig *r, ggml_backend_sched_t sched, bool reserve, ch
     return true;
 }
 
-// A graph that was reserved is computed with no allocation at all, its moves beside its nodes.
+// A graph that was reserved is computed with no allocation at all.
 static void promise_check(enum rig_kind kind) {
     static struct rig r;
     char results[2][64] = {{0}};
-    struct berth_sched_stats stats;
     const int n_steps = (kind == RIG_PAIR ? 200 : 1000) / CHECK_PART;
     rig_init(&r, kind);
     ggml_backend_sched_t sched = rig_sched(&r);
@@ -250,8 +172,6 @@ static void promise_check(enum rig_kind kind) {
     berth_alloc_fail_at(0);
     assert_int_equal(berth_alloc_made(), 0);
     berth_alloc_watch(false);
-    berth_sched_get_stats(sched, &stats);
-    assert_int_equal(stats.n_beside, (int64_t) (n_steps + 1) * (int64_t) (r.u.r->n_out + r.u.r->n_in));
     ggml_backend_sched_free(sched);
     rig_fini(&r);
 }
@@ -307,11 +227,12 @@ static void test_no_memory(void **state) {
     }
 }
 
-// A copy that a device loses is told of when the graph is waited for, and the next computation is sound.
-static void lost_check(enum rig_kind kind) {
+// A copy that a device loses fails the computation, and the next one is sound.
+static void test_lost(void **state) {
+    (void) state;
     static struct rig r;
     char results[2][64] = {{0}};
-    rig_init(&r, kind);
+    rig_init(&r, RIG_PAIR);
     ggml_backend_sched_t sched = rig_sched(&r);
     assert_true(rig_step(&r, sched, false, results[0]));
     for (int at = 1; at < 6; at++) {
@@ -324,107 +245,6 @@ static void lost_check(enum rig_kind kind) {
     }
     ggml_backend_sched_free(sched);
     rig_fini(&r);
-}
-
-static void test_lost(void **state) {
-    (void) state;
-    lost_check(RIG_HOST);
-    lost_check(RIG_PAIR);
-}
-
-// ---- when there is no copier ----
-
-static int64_t n_beside(ggml_backend_sched_t sched) {
-    struct berth_sched_stats stats;
-    berth_sched_get_stats(sched, &stats);
-    return stats.n_beside;
-}
-
-// A device that has no event left: the graph runs with its moves in a row, and beside when it is split with events again.
-static void test_no_event(void **state) {
-    (void) state;
-    static struct rig r;
-    char results[2][64] = {{0}};
-    rig_init(&r, RIG_HOST);
-    ggml_backend_sched_t first = rig_sched(&r);
-    assert_true(rig_step(&r, first, false, results[0]));
-    ggml_backend_sched_free(first);
-    rig_forget(&r);
-    const int64_t n_moves = (int64_t) (r.u.r->n_out + r.u.r->n_in);
-    for (int at = 1; at <= 4; at++) { // the first is the copier's own, the others are those of moves
-        ggml_backend_sched_t sched = rig_sched(&r);
-        r.dev.fail_event_at = at;
-        memset(results[1], 0, sizeof results[1]);
-        if (!rig_step(&r, sched, false, results[1])) {
-            fail_msg("event %d: %s", at, berth_last_error());
-        }
-        assert_memory_equal(results[0], results[1], sizeof results[0]);
-        assert_int_equal(n_beside(sched), 0);
-        r.dev.fail_event_at = 0;
-        berth_sched_set_overlap(sched, false); // what is known was split without
-        berth_sched_set_overlap(sched, true);
-        assert_true(rig_step(&r, sched, false, results[1]));
-        assert_memory_equal(results[0], results[1], sizeof results[0]);
-        assert_int_equal(n_beside(sched), n_moves);
-        ggml_backend_sched_free(sched);
-        rig_forget(&r);
-    }
-    rig_fini(&r);
-}
-
-static int n_threads(void) {
-    int n = 0;
-    DIR *dir = opendir("/proc/self/task");
-    for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
-        n += e->d_name[0] != '.';
-    }
-    if (dir != NULL) {
-        closedir(dir);
-    }
-    return n;
-}
-
-// A thread that was waited for is in the list a moment longer.
-static void threads_check(int want) {
-    for (int i = 0; i < 1000 && n_threads() != want; i++) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    assert_int_equal(n_threads(), want);
-}
-
-// Who wants no overlap has no thread and no queue for it.
-static void closed_check(enum rig_kind kind) {
-    static struct rig r;
-    char results[2][64] = {{0}};
-    rig_init(&r, kind);
-    const int before = n_threads();
-    ggml_backend_sched_t sched = rig_sched(&r);
-    assert_true(rig_step(&r, sched, false, results[0]));
-    const int64_t beside = n_beside(sched);
-    assert_true(beside > 0);
-    threads_check(before + (kind == RIG_PAIR ? 2 : 1)); // of the copier, or of each device's second queue
-    berth_sched_set_overlap(sched, false);
-    threads_check(before);
-    for (int i = 0; i < 2; i++) {
-        assert_true(rig_step(&r, sched, false, results[1]));
-        assert_memory_equal(results[0], results[1], sizeof results[0]);
-    }
-    assert_int_equal(n_beside(sched), beside);
-    threads_check(before);
-    berth_sched_set_overlap(sched, true);
-    assert_true(rig_step(&r, sched, false, results[1]));
-    assert_memory_equal(results[0], results[1], sizeof results[0]);
-    assert_int_equal(n_beside(sched), 2 * beside);
-    ggml_backend_sched_free(sched);
-    threads_check(before);
-    rig_fini(&r);
-}
-
-static void test_closed(void **state) {
-    (void) state;
-    for (int kind = 0; kind < RIG_N; kind++) {
-        closed_check((enum rig_kind) kind);
-    }
 }
 
 // ---- several graphs, several pairs ----
@@ -475,7 +295,7 @@ static void yard_init(struct yard *y, bool is_async, bool copies_async) {
     *y = (struct yard){0};
     for (int i = 0; i < 2; i++) {
         device_init(&y->devices[i], i == 0 ? "left" : "right");
-        y->devices[i].is_async = y->devices[i].has_events = y->devices[i].copies_host = is_async;
+        y->devices[i].is_async = y->devices[i].has_events = is_async;
         y->devices[i].copies_async = copies_async;
         y->backends[i] = device_start(&y->devices[i]);
     }
@@ -522,32 +342,19 @@ static bool lane_step(struct yard *y, int i, ggml_backend_sched_t sched) {
     return true;
 }
 
-// Graphs take turns in one scheduler: with as many moves as before, with more, over another pair, over one without a copier. Each
-// gives its own results, whether its moves run beside or, since the copier is another's by now, in a row.
+// Graphs take turns in one scheduler: with as many moves as before, with more, over another pair. Each gives its own results.
 static void test_turns(void **state) {
     (void) state;
     static const int turns[] = {0, 0, 2, 0, 2, 1, 0, 1, 0, 1, 3, 4, 3, 0, 4, 2, 1, 2, 3, 3, 0, 2, 2, 4, 1, 1};
     static struct yard y;
-    int64_t n_moves[N_LANES], n_pair = 0;
     yard_init(&y, true, true);
-    for (int i = 0; i < N_LANES; i++) {
-        n_moves[i] = (int64_t) (y.lanes[i].u.r->n_out + y.lanes[i].u.r->n_in);
-    }
-    assert_true(n_moves[2] > n_moves[0]); // the room grows
+    assert_true(y.lanes[2].u.r->n_out + y.lanes[2].u.r->n_in > y.lanes[0].u.r->n_out + y.lanes[0].u.r->n_in);
     ggml_backend_sched_t sched = ggml_backend_sched_new(y.backends, NULL, 3, 4096, false, false);
     for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
-        const int64_t before = n_beside(sched);
         if (!lane_step(&y, turns[i], sched)) {
             fail_msg("turn %zu, graph %d: %s", i, turns[i], berth_last_error());
         }
-        const int64_t n = n_beside(sched) - before;
-        assert_true(n == 0 || n == n_moves[turns[i]]);
-        assert_true(i > 4 || n > 0); // one pair: all beside
-        n_pair += turns[i] >= 3 ? n : 0;
     }
-    assert_true(n_pair > 0); // between two devices too
-    printf("moves: %d, %d and %d to the host, %d and %d between devices; %d beside\n", (int) n_moves[0], (int) n_moves[1],
-        (int) n_moves[2], (int) n_moves[3], (int) n_moves[4], (int) n_beside(sched));
     ggml_backend_sched_free(sched);
     yard_fini(&y);
 }
@@ -569,7 +376,6 @@ static void test_two_devices(void **state) {
             assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->other]) <= l->u.params.spill_bytes);
             assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->other]) > 0);
             assert_int_equal(y.devices[l->own].n_async_copies > 0, kind == 2);
-            assert_int_equal(n_beside(sched), kind == 2 ? 3 * (int64_t) (l->u.r->n_out + l->u.r->n_in) : 0);
             for (int at = 1; kind == 2 && at < 4; at++) {
                 y.devices[l->own].fail_copy_at = at;
                 assert_false(lane_step(&y, i, sched));
@@ -586,13 +392,10 @@ static void test_two_devices(void **state) {
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_thread),
-        cmocka_unit_test(test_beside),
+        cmocka_unit_test(test_files),
         cmocka_unit_test(test_promise),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_no_event),
-        cmocka_unit_test(test_closed),
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_two_devices),
     };

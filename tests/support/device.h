@@ -85,26 +85,6 @@ static inline bool device_copy_async(
     return true;
 }
 
-static inline void device_set_async(
-    ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
-    struct device_job *job = device_job_new(DEVICE_COPY);
-    job->src = *tensor;
-    job->to = (char *) tensor->data + offset;
-    job->from = data;
-    job->size = size;
-    device_push(backend, job);
-}
-
-static inline void device_get_async(
-    ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
-    struct device_job *job = device_job_new(DEVICE_COPY);
-    job->src = *tensor;
-    job->to = data;
-    job->from = (const char *) tensor->data + offset;
-    job->size = size;
-    device_push(backend, job);
-}
-
 // ---- device ----
 
 static inline const char *device_dev_name(ggml_backend_dev_t dev) {
@@ -150,11 +130,6 @@ static inline ggml_backend_t device_dev_init(ggml_backend_dev_t dev, const char 
 
 static inline ggml_backend_buffer_type_t device_dev_buft(ggml_backend_dev_t dev) {
     return &((struct device *) dev->context)->buft;
-}
-
-static inline ggml_backend_buffer_type_t device_dev_host_buft(ggml_backend_dev_t dev) {
-    (void) dev;
-    return ggml_backend_cpu_buffer_type();
 }
 
 static inline bool device_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
@@ -214,9 +189,6 @@ static inline ggml_backend_t device_start(struct device *dev) {
     struct ggml_backend_i *iface = &dev->backend.iface;
     iface->synchronize = dev->is_async ? device_synchronize : NULL;
     iface->cpy_tensor_async = dev->is_async && dev->copies_async ? device_copy_async : NULL;
-    iface->set_tensor_async = dev->is_async && dev->copies_host ? device_set_async : NULL;
-    iface->get_tensor_async = dev->is_async && dev->copies_host ? device_get_async : NULL;
-    dev->dev.iface.get_host_buffer_type = dev->is_async && dev->copies_host ? device_dev_host_buft : NULL;
     iface->event_record = dev->has_events ? device_event_record : NULL;
     iface->event_wait = dev->has_events ? device_event_wait : NULL;
     if (dev->is_async) {

@@ -39,10 +39,7 @@ struct device_job {
     struct ggml_tensor **nodes;
     int n_nodes;
     struct ggml_tensor src, dst; // copy
-    struct device *other;        // copy: who owns dst, NULL: the host has one end
-    void *to;                    // copy with the host: bytes
-    const void *from;
-    size_t size;
+    struct device *other;        // copy: who owns dst
     struct device_event *event;
     uint64_t count; // of the event
 };
@@ -73,7 +70,6 @@ struct device {
     bool is_async;                                                            // computes in a thread of its own
     bool has_events;                                                          // with is_async
     bool copies_async;        // with is_async: cpy_tensor_async to other such devices
-    bool copies_host;         // with is_async: set_tensor_async and get_tensor_async
     bool reads_host;          // uses host memory as it is
     bool is_open;             // no protection: the memory is plain
     bool is_paper;            // to plan for: it gives no buffer
@@ -81,17 +77,11 @@ struct device {
     size_t n_free, n_total;   // bytes that it says it has
     int offload_batch;        // wants ops with at least that many rows, 0: none
     int delay_us;             // at most, before each job
-    int copy_us, compute_us;  // that a copy by itself, and a node, takes at least
-    int meet_us;              // such a copy waits so long for a node to run beside it; 0: it does not
-    struct device *meets;     // whose nodes its copies to other devices are to meet; NULL: its own
     atomic_int fail_alloc_at; // the n-th buffer from now on
     atomic_int fail_compute_at;
-    atomic_int fail_set_at;   // the n-th write into its memory
-    atomic_int fail_copy_at;  // the n-th cpy_tensor_async from it
-    atomic_int fail_event_at; // the n-th event that is made
+    atomic_int fail_set_at;  // the n-th write into its memory
+    atomic_int fail_copy_at; // the n-th cpy_tensor_async from it
     // counts
-    atomic_int n_met, n_missed; // copies with meet_us beside which a node ran, and the others
-    atomic_int n_at_work;       // computations under way
     atomic_int n_computes, n_sets, n_gets, n_async_copies, n_buffers, n_events, n_waits;
     atomic_size_t n_bytes; // of its buffers alive
     // own
@@ -174,9 +164,6 @@ static inline void device_set(
         return;
     }
     device_enter(dev);
-    if (dev->copy_us > 0) {
-        usleep((useconds_t) dev->copy_us);
-    }
     memcpy((char *) tensor->data + offset, data, size);
     device_leave(dev);
 }
@@ -186,9 +173,6 @@ static inline void device_get(
     struct device *dev = device_of(buffer);
     atomic_fetch_add(&dev->n_gets, 1);
     device_enter(dev);
-    if (dev->copy_us > 0) {
-        usleep((useconds_t) dev->copy_us);
-    }
     memcpy(data, (const char *) tensor->data + offset, size);
     device_leave(dev);
 }

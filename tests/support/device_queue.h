@@ -14,36 +14,10 @@ static inline enum ggml_status device_compute_now(struct device *dev, struct ggm
     struct ggml_cgraph graph = {.size = n_nodes, .n_nodes = n_nodes, .nodes = nodes};
     device_enter(dev);
     pthread_mutex_lock(&dev->compute_lock);
-    atomic_fetch_add(&dev->n_at_work, 1);
-    if (dev->compute_us > 0) {
-        usleep((useconds_t) (dev->compute_us * n_nodes));
-    }
     const enum ggml_status status = dev->cpu->iface.graph_compute(dev->cpu, &graph);
-    atomic_fetch_sub(&dev->n_at_work, 1);
     pthread_mutex_unlock(&dev->compute_lock);
     device_leave(dev);
     return status;
-}
-
-// A copy that is to meet a computation waits for it.
-static inline void device_copy_meet(struct device *dev) {
-    for (int us = 0; us < dev->meet_us && atomic_load(&dev->n_at_work) == 0; us += 100) {
-        usleep(100);
-    }
-    if (dev->meet_us > 0) {
-        atomic_fetch_add(atomic_load(&dev->n_at_work) > 0 ? &dev->n_met : &dev->n_missed, 1);
-    }
-    if (dev->copy_us > 0) {
-        usleep((useconds_t) dev->copy_us);
-    }
-}
-
-// Between the device's memory and the host's.
-static inline void device_copy_host(struct device *dev, const struct device_job *job) {
-    device_copy_meet(dev);
-    device_enter(dev);
-    memcpy(job->to, job->from, job->size);
-    device_leave(dev);
 }
 
 static inline void device_event_reach(struct device_event *event, uint64_t count) {
@@ -75,10 +49,7 @@ static inline void device_job_run(struct device *dev, struct device_job *job, ui
         case DEVICE_COPY:
             if (device_fails(&dev->fail_copy_at)) {
                 berth_backend_fail(job->backend, "%s lost a copy of %s", dev->name, job->src.name);
-            } else if (job->to != NULL) {
-                device_copy_host(dev, job);
             } else {
-                device_copy_meet(dev->meets != NULL ? dev->meets : dev);
                 device_enter(dev);
                 device_enter(job->other);
                 memcpy(job->dst.data, job->src.data, ggml_nbytes(&job->src));
@@ -218,7 +189,7 @@ static inline void device_event_wait(ggml_backend_t backend, ggml_backend_event_
 
 static inline ggml_backend_event_t device_event_new(ggml_backend_dev_t dev) {
     struct device *d = dev->context;
-    if (!d->has_events || device_fails(&d->fail_event_at)) {
+    if (!d->has_events) {
         return NULL;
     }
     ggml_backend_event_t event = calloc(1, sizeof *event);

@@ -45,7 +45,6 @@ static void calls_without(void **state) {
     assert_null(ggml_backend_sched_get_tensor_backend(s, NULL));
     berth_clear_error();
     berth_sched_set_moves(s, NULL, n->backends[0], n->cpu);
-    berth_sched_set_overlap(NULL, true);
     assert_string_equal(berth_last_error(), ""); // nothing to do
     berth_sched_set_strict(NULL, true);
     berth_sched_set_strict(s, false); // as it was
@@ -101,7 +100,6 @@ enum call {
     COMPUTE_ASYNC,
     CHOOSE,
     STRICT,
-    OVERLAP,
     LIMIT,
     N_COPIES,
     TRACE_START,
@@ -134,7 +132,6 @@ static bool call_refused(struct caller *c) {
         case COMPUTE_ASYNC: ok = ggml_backend_sched_graph_compute_async(s, c->net->graph) == GGML_STATUS_FAILED; break;
         case CHOOSE: ggml_backend_sched_set_tensor_backend(s, ggml_graph_node(c->net->graph, 0), c->net->cpu); break;
         case STRICT: berth_sched_set_strict(s, true); break;
-        case OVERLAP: berth_sched_set_overlap(s, false); break;
         case LIMIT: berth_sched_set_limit(s, c->net->cpu, 1 << 20); break;
         case N_COPIES: berth_sched_set_n_copies(s, 2); break;
         case TRACE_START: ok = berth_sched_trace_start(s) == GGML_STATUS_FAILED; break;
