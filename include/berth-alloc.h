@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // berth-alloc.h: what Berth's graph allocator offers beyond ggml-alloc.h: how hard to search, what may share memory, reports,
-// checks, plans as files, several graphs in one arena. Part of berth.h.
+// checks, plans as files. Part of berth.h.
 //
 // With BERTH_CAPTURE=DIR in the environment, every distinct graph that is reserved is written to DIR as a .ggraph file, which
 // `berth plan` reads.
@@ -76,21 +76,6 @@ BERTH_API enum ggml_status berth_gallocr_save(ggml_gallocr_t galloc, struct ggml
 // graph.
 BERTH_API enum ggml_status berth_gallocr_load(ggml_gallocr_t galloc, struct ggml_cgraph *graph, const int *node_buffer_ids,
     const int *leaf_buffer_ids, const struct berth_plan_set *plan);
-
-// ---- several graphs in one arena ----
-
-// A graph and where its tensors go; the ids may be NULL: all 0.
-struct berth_gallocr_graph {
-    struct ggml_cgraph *graph;
-    const int *node_buffer_ids;
-    const int *leaf_buffer_ids;
-};
-
-// Reserves memory for graphs that run one after another, in any order and number: as much as the largest needs. Tensors in keep
-// have the same memory in every graph that holds them, and it is theirs alone all the time. ggml_gallocr_alloc_graph then finds
-// each of the graphs. Plans that the allocator had before are forgotten.
-BERTH_API enum ggml_status berth_gallocr_reserve_joint(
-    ggml_gallocr_t galloc, const struct berth_gallocr_graph *graphs, int n_graphs, struct ggml_tensor *const *keep, int n_keep);
 
 #ifdef __cplusplus
 }

@@ -83,7 +83,7 @@ static void write_row(const struct writer *w, int32_t r) {
     const struct ggml_tensor *t = rec->tensors[r];
     const int32_t buf = given->buf >= 0 ? given->buf : 0;
     const bool is_node = w->ids[r] < plan->lives.order.n_steps;
-    const bool is_apart = given->is_kept && rec != &plan->rec; // a scheduler's input while graphs are in flight
+    const bool is_apart = given->is_kept; // a scheduler's input while graphs are in flight
     int32_t srcs[GGML_MAX_SRC];
     struct capture_tensor c = {.tensor = t,
         .id = w->ids[r],

@@ -126,7 +126,7 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
 
 // ---- plans ----
 
-#define PLANS_MAX 8            // that nobody pinned
+#define PLANS_MAX 8
 #define PLANS_ROWS_MAX 1000000 // tensors in all of them; the newest one may be larger
 
 void berth_galloc_forget(struct ggml_gallocr *galloc) {
@@ -160,10 +160,10 @@ struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct gg
 
 // Plans stand in the order of their use: the last ones go.
 static void plans_trim(struct ggml_gallocr *galloc, int64_t n_rows) {
-    size_t n_free = 0;
+    size_t n_plans = 0;
     for (struct galloc_plan **link = &galloc->plans, *plan; (plan = *link) != NULL;) {
         n_rows += plan->rec.n_rows;
-        if (plan->is_pinned || (++n_free < PLANS_MAX && n_rows <= PLANS_ROWS_MAX)) {
+        if (++n_plans < PLANS_MAX && n_rows <= PLANS_ROWS_MAX) {
             link = &plan->next;
         } else {
             n_rows -= plan->rec.n_rows;

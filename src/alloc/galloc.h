@@ -34,19 +34,16 @@ struct galloc_plan {
     int32_t n_rows;
     void *block; // columns for somebody else's record: tensors, rows of lives, steps
     size_t block_size;
-    struct record_place *places;     // [n_rows] addresses, while the buffers are those of places_epoch; then scratch of as much
-    struct galloc_spot *spots;       // [n_items]
-    uint64_t *offsets;               // [n_items] as the planner gives them: chunk k begins at k * max_chunk
-    uint64_t places_epoch;           // 0: never
-    bool is_quiet;                   // no buffer in places wants to be told of its tensors
-    struct ggml_tensor *const *keep; // [n_keep] memory of these is theirs all the time; only while items are made
-    int n_keep;
-    struct galloc_plan *next;   // used before this one
-    bool is_ready;              // all of the above belong together
-    bool is_reshaped;           // the record is of a graph that is somewhere smaller than the items
-    bool is_backed;             // there were buffers for it
-    bool is_pinned;             // reserved together with others: goes only when they go
-    struct galloc_need needs[]; // [n_pools]
+    struct record_place *places; // [n_rows] addresses, while the buffers are those of places_epoch; then scratch of as much
+    struct galloc_spot *spots;   // [n_items]
+    uint64_t *offsets;           // [n_items] as the planner gives them: chunk k begins at k * max_chunk
+    uint64_t places_epoch;       // 0: never
+    bool is_quiet;               // no buffer in places wants to be told of its tensors
+    struct galloc_plan *next;    // used before this one
+    bool is_ready;               // all of the above belong together
+    bool is_reshaped;            // the record is of a graph that is somewhere smaller than the items
+    bool is_backed;              // there were buffers for it
+    struct galloc_need needs[];  // [n_pools]
 };
 _Static_assert(sizeof(struct record_undo) <= sizeof(struct record_place), "the scratch behind places takes an undo a row");
 
@@ -130,9 +127,9 @@ bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const s
 // counts only if it has buffers.
 struct galloc_plan *berth_galloc_find(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs,
     const int *leaf_bufs, bool is_exact, bool *in_place);
-// Either of the two.
+// The plan of a graph as large as this one or larger that has buffers, else that of exactly this graph, else NULL.
 struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct ggml_cgraph *graph);
 // Takes the plan over and puts it first; the least used plans make room.
 void berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan);
-// All plans go, pinned ones too. The buffers stay.
+// All plans go. The buffers stay.
 void berth_galloc_forget(struct ggml_gallocr *galloc);

@@ -151,15 +151,6 @@ static void pool_trim(struct ggml_gallocr *galloc, struct galloc_pool *pool, con
     }
 }
 
-// Plans that were reserved together keep what they were given.
-static bool has_pinned(const struct ggml_gallocr *galloc) {
-    const struct galloc_plan *plan = galloc->plans;
-    while (plan != NULL && !plan->is_pinned) {
-        plan = plan->next;
-    }
-    return plan != NULL;
-}
-
 // Does the pool hold memory, but too little of it in one of the plan's chunks?
 static bool is_outgrown(const struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {
     bool has_memory = false, is_short = false;
@@ -197,7 +188,7 @@ static enum ggml_status pool_grow(struct ggml_gallocr *galloc, struct galloc_poo
 }
 
 enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
-    const bool is_new = !plan->is_backed && !plan->is_pinned && !has_pinned(galloc);
+    const bool is_new = !plan->is_backed;
     for (int p = 0; p < galloc->n_pools; p++) {
         const struct galloc_need *need = &plan->needs[p];
         struct galloc_pool *pool = &galloc->pools[p];

@@ -246,10 +246,7 @@ static enum ggml_status ids_are_sound(const struct ggml_gallocr *galloc, const c
 
 static enum ggml_status lives_make(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) {
     const struct lifetime_sizes sizes = sizes_of(galloc);
-    struct lifetime_rules rules = rules_of(galloc);
-
-    rules.keep = plan->keep;
-    rules.n_keep = plan->n_keep;
+    const struct lifetime_rules rules = rules_of(galloc);
 
     plan->is_ready = plan->is_reshaped = false;
     plan->places_epoch = 0;

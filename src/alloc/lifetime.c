@@ -230,14 +230,6 @@ static void count_children(struct replay *r) {
     }
 }
 
-static void find_kept(struct replay *r) {
-    for (int32_t i = 0; r->rules->n_keep > 0 && i < r->rec->n_all; i++) {
-        for (int k = 0; k < r->rules->n_keep && !r->rows[i].is_kept; k++) {
-            r->rows[i].is_kept = r->rules->keep[k] == r->rec->tensors[i];
-        }
-    }
-}
-
 // Cheap, and true of few graphs: only those are searched for late leafs.
 static bool overwrites_leaf(const struct replay *r, int32_t i) {
     const struct record_row *row = &r->rec->rows[i];
@@ -456,7 +448,6 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
     if (r.live != NULL) {
         memset(r.live, 0, (size_t) rec->n_all * sizeof r.live[0]);
         count_children(&r);
-        find_kept(&r);
         ok = make_room(out, look_at_rows(&r, &has_inputs), (size_t) rec->n_all);
     }
     ok = ok && (!r.may_be_late || find_late(&r, &scratch)) && take_leafs(&r) && (!has_inputs || take_inputs(&r)) && run_steps(&r);

@@ -52,8 +52,6 @@ struct lifetime_rules {
     const int32_t *homes;        // [n_bufs] a node may take over memory of another buffer of its home; NULL: of its pool only
     lifetime_inplace_t in_place; // beyond ggml's list, may be NULL
     void *user;
-    struct ggml_tensor *const *keep; // [n_keep] these share their memory with nobody
-    int n_keep;
     const bool *barriers; // [n_steps] memory is given back only after steps that have one, NULL: after every step
     bool late_leafs;      // late leafs have memory only from the node that overwrites them; false: they share it with each other
 };

@@ -119,7 +119,7 @@ static void forget(struct net *k) {
     }
 }
 
-// One life: reserve, place, check, compute, tell, save, load, several in one arena. False: something was refused.
+// One life: reserve, place, check, compute, tell, save, load, another graph. False: something was refused.
 static bool one_life(struct net *k, struct net *other) {
     ggml_gallocr_t galloc = two_memories();
     size_t sizes[2] = {0};
@@ -149,10 +149,7 @@ static bool one_life(struct net *k, struct net *other) {
     forget(k); // another's memory
     ggml_gallocr_t again = ok ? two_memories() : NULL;
     ok = ok && berth_gallocr_load(again, k->graph, k->node_ids, k->leaf_ids, set) == GGML_STATUS_SUCCESS;
-    struct berth_gallocr_graph graphs[2] = {
-        {k->graph, k->node_ids, k->leaf_ids}, {other->graph, other->node_ids, other->leaf_ids}};
-    struct ggml_tensor *keep[] = {k->middle};
-    ok = ok && berth_gallocr_reserve_joint(again, graphs, 2, keep, 1) == GGML_STATUS_SUCCESS &&
+    ok = ok && ggml_gallocr_reserve_n(again, other->graph, other->node_ids, other->leaf_ids) &&
          ggml_gallocr_alloc_graph(again, other->graph) && berth_gallocr_verify(again, other->graph);
     berth_plan_set_free(set);
     free(text);
@@ -219,15 +216,6 @@ static void calls_without(void **state) {
     assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, 3, live, 2), n_live);
     assert_true(n_live > 2 && live[0].size >= live[1].size);
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, -1), 0);
-    struct berth_gallocr_graph graphs[] = {{.graph = k.graph}, {.graph = NULL}};
-    struct ggml_tensor *keep[] = {k.view};
-    assert_int_equal(berth_gallocr_reserve_joint(galloc, graphs, 2, NULL, 0), GGML_STATUS_FAILED);
-    assert_error("graph 1 of 2 is NULL");
-    assert_int_equal(berth_gallocr_reserve_joint(galloc, graphs, 1, keep, 1), GGML_STATUS_FAILED);
-    assert_error("a view");
-    assert_int_equal(berth_gallocr_reserve_joint(galloc, graphs, 1, NULL, 1), GGML_STATUS_FAILED);
-    assert_int_equal(berth_gallocr_reserve_joint(NULL, graphs, 1, NULL, 0), GGML_STATUS_FAILED);
-    assert_int_equal(berth_gallocr_reserve_joint(galloc, graphs, 0, NULL, 0), GGML_STATUS_FAILED);
     ggml_backend_buffer_type_t types[] = {&twin, NULL};
     assert_null(ggml_gallocr_new_n(types, 2));
     assert_null(ggml_gallocr_new_n(types, -1));
