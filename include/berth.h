@@ -56,6 +56,13 @@ BERTH_API enum berth_op_family berth_op_family(const char *name);
 // GGML_OP_UNARY or GGML_OP_GLU. NULL for an op that has none, poison where the constructor says no.
 BERTH_API struct ggml_tensor *berth_op_sample(
     struct ggml_context *ctx, enum ggml_op op, int sub, enum ggml_type a, enum ggml_type b);
+// The work of one node as its shapes state it. All zero for a view, and for a node that is NULL or not an op.
+struct berth_op_cost {
+    double flops;         // a multiply-add is 2; 0 for ops that only move data
+    double bytes_read;    // each source once; of tables and experts what is read at most
+    double bytes_written; // the result, or the part of it that is written, and sources that the op updates
+};
+BERTH_API struct berth_op_cost berth_op_cost(const struct ggml_tensor *node);
 // What stands between the two types: "x" in "q4_0 x f32", "to" in "f32 to f16". NULL: only a matters.
 BERTH_API const char *berth_op_relation(enum ggml_op op);
 

@@ -134,6 +134,18 @@ struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx, struct ggml
     return result;
 }
 
+// ---- costs ----
+
+// Each query is multiplied with every key, its weights with every value.
+static void cost_flash_attn_ext(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    const struct ggml_tensor *q = node->src[0], *k = node->src[1];
+    c->flops = 2 * ((double) ggml_nelements(q) + (double) ggml_nelements(node)) * (double) k->ne[1];
+}
+
+static void cost_lightning_indexer(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    c->flops = 2 * (double) ggml_nelements(node->src[0]) * (double) node->src[1]->ne[2];
+}
+
 // ---- rows ----
 
 SAMPLE(flash_attn_ext, ggml_flash_attn_ext(c, shaped(c, F32, N, 4, 2, 1), shaped(c, a, N, 8, 2, 1), shaped(c, b, N, 8, 2, 1),
@@ -143,8 +155,8 @@ SAMPLE(lightning_indexer, ggml_lightning_indexer(c, shaped(c, F32, N, 2, 4, 1), 
 
 // clang-format off
 const struct berth_op_entry berth_ops_attn[] = {
-    {GGML_OP_FLASH_ATTN_EXT, {"FLASH_ATTN_EXT", "flash_attn_ext(x)", .n_src = 5, .may_expand = true, .family = BERTH_OP_ATTENTION, .sample = sample_flash_attn_ext, .relation = "keys, values", .grad = berth_grad_flash_attn_ext, .grad_srcs = 23}},
-    {GGML_OP_LIGHTNING_INDEXER, {"LIGHTNING_INDEXER", "lightning_indexer(q, k, weights, mask)", .n_src = 4, .family = BERTH_OP_ATTENTION, .sample = sample_lightning_indexer}},
+    {GGML_OP_FLASH_ATTN_EXT, {"FLASH_ATTN_EXT", "flash_attn_ext(x)", .n_src = 5, .may_expand = true, .family = BERTH_OP_ATTENTION, .cost = cost_flash_attn_ext, .sample = sample_flash_attn_ext, .relation = "keys, values", .grad = berth_grad_flash_attn_ext, .grad_srcs = 23}},
+    {GGML_OP_LIGHTNING_INDEXER, {"LIGHTNING_INDEXER", "lightning_indexer(q, k, weights, mask)", .n_src = 4, .family = BERTH_OP_ATTENTION, .cost = cost_lightning_indexer, .sample = sample_lightning_indexer}},
     BERTH_OPS_END,
 };
 // clang-format on

@@ -364,6 +364,34 @@ struct ggml_tensor *ggml_conv_transpose_2d_p0(
         sizeof params, a, b, NULL);
 }
 
+// ---- costs ----
+
+// Multiply-adds per element of the result: the elements of the kernel that meet there.
+static void cost_conv_2d(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    const int64_t *ne = node->src[0]->ne;
+    c->flops = 2 * (double) ggml_nelements(node) * (double) (ne[0] * ne[1]) * (double) ne[2];
+}
+
+static void cost_conv_2d_dw(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    const int64_t *ne = node->src[0]->ne;
+    c->flops = 2 * (double) ggml_nelements(node) * (double) (ne[0] * ne[1]);
+}
+
+static void cost_conv_3d(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    cost_conv_2d(node, c);
+    c->flops *= (double) node->op_params[9]; // channels
+}
+
+// Every element of the input meets the kernel of its channel.
+static void cost_conv_transpose_1d(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    c->flops = 2 * (double) ggml_nelements(node->src[0]) * (double) node->src[1]->ne[0];
+}
+
+static void cost_conv_transpose_2d(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    const int64_t *ne = node->src[1]->ne;
+    c->flops = 2 * (double) ggml_nelements(node->src[0]) * (double) (ne[0] * ne[1]) * (double) ne[3];
+}
+
 // ---- rows ----
 
 SAMPLE(conv_transpose_1d, ggml_conv_transpose_1d(c, shaped(c, a, N, 4, 2, 1), shaped(c, b, N, 2, 1, 1), 1, 0, 1))
@@ -382,15 +410,15 @@ SAMPLE(conv_transpose_2d, ggml_conv_transpose_2d_p0(c, shaped(c, a, N, 2, 4, 2),
 
 // clang-format off
 const struct berth_op_entry berth_ops_conv[] = {
-    {GGML_OP_CONV_TRANSPOSE_1D, {"CONV_TRANSPOSE_1D", "conv_transpose_1d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_transpose_1d, .relation = "on", .grad = berth_grad_conv_transpose_1d, .grad_srcs = 3}},
-    {GGML_OP_IM2COL, {"IM2COL", "im2col(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_im2col, .relation = "to", .grad = berth_grad_im2col, .grad_srcs = 2}},
+    {GGML_OP_CONV_TRANSPOSE_1D, {"CONV_TRANSPOSE_1D", "conv_transpose_1d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_transpose_1d, .sample = sample_conv_transpose_1d, .relation = "on", .grad = berth_grad_conv_transpose_1d, .grad_srcs = 3}},
+    {GGML_OP_IM2COL, {"IM2COL", "im2col(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = berth_cost_move, .sample = sample_im2col, .relation = "to", .grad = berth_grad_im2col, .grad_srcs = 2}},
     {GGML_OP_IM2COL_BACK, {"IM2COL_BACK", "im2col_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_im2col_back}},
-    {GGML_OP_IM2COL_3D, {"IM2COL_3D", "im2col_3d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_im2col_3d, .relation = "to"}},
+    {GGML_OP_IM2COL_3D, {"IM2COL_3D", "im2col_3d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = berth_cost_move, .sample = sample_im2col_3d, .relation = "to"}},
     {GGML_OP_COL2IM_1D, {"COL2IM_1D", "col2im_1d(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_col2im_1d}},
-    {GGML_OP_CONV_2D, {"CONV_2D", "conv_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_2d, .relation = "on", .grad = berth_grad_conv_2d, .grad_srcs = 3}},
-    {GGML_OP_CONV_3D, {"CONV_3D", "conv_3d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_3d, .relation = "on"}},
-    {GGML_OP_CONV_2D_DW, {"CONV_2D_DW", "conv_2d_dw(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_2d_dw, .relation = "on", .grad = berth_grad_conv_2d_dw, .grad_srcs = 3}},
-    {GGML_OP_CONV_TRANSPOSE_2D, {"CONV_TRANSPOSE_2D", "conv_transpose_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_transpose_2d, .relation = "on", .grad = berth_grad_conv_transpose_2d, .grad_srcs = 3}},
+    {GGML_OP_CONV_2D, {"CONV_2D", "conv_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_2d, .sample = sample_conv_2d, .relation = "on", .grad = berth_grad_conv_2d, .grad_srcs = 3}},
+    {GGML_OP_CONV_3D, {"CONV_3D", "conv_3d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_3d, .sample = sample_conv_3d, .relation = "on"}},
+    {GGML_OP_CONV_2D_DW, {"CONV_2D_DW", "conv_2d_dw(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_2d_dw, .sample = sample_conv_2d_dw, .relation = "on", .grad = berth_grad_conv_2d_dw, .grad_srcs = 3}},
+    {GGML_OP_CONV_TRANSPOSE_2D, {"CONV_TRANSPOSE_2D", "conv_transpose_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_transpose_2d, .sample = sample_conv_transpose_2d, .relation = "on", .grad = berth_grad_conv_transpose_2d, .grad_srcs = 3}},
     BERTH_OPS_END,
 };
 // clang-format on

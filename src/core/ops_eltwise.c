@@ -211,6 +211,17 @@ struct ggml_tensor *ggml_xielu(
     return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_UNARY, &params, sizeof params, a, NULL, NULL);
 }
 
+// ---- costs ----
+
+// In place only the part is read and written.
+static void cost_acc(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    if (node->view_src != NULL) {
+        c->flops = (double) ggml_nelements(node->src[1]);
+        c->bytes_written = berth_elements_size(node->src[1]);
+        c->bytes_read = 2 * c->bytes_written;
+    }
+}
+
 // ---- rows ----
 
 ONE(dup)
@@ -238,7 +249,7 @@ const struct berth_op_entry berth_ops_eltwise[] = {
     {GGML_OP_ADD, {"ADD", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add, .relation = "+", .grad = berth_grad_add, .grad_srcs = 3}},
     {GGML_OP_ADD_ID, {"ADD_ID", "x[i]+y", .n_src = 3, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add_id, .relation = "+", .grad = berth_grad_add_id, .grad_srcs = 3}},
     {GGML_OP_ADD1, {"ADD1", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add1, .relation = "+", .grad = berth_grad_add1, .grad_srcs = 3}},
-    {GGML_OP_ACC, {"ACC", "view(x,nb,offset)+=y->x", .n_src = 2, .writes_src = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_acc, .grad = berth_grad_acc, .grad_srcs = 3}},
+    {GGML_OP_ACC, {"ACC", "view(x,nb,offset)+=y->x", .n_src = 2, .writes_src = true, .family = BERTH_OP_ELEMENTWISE, .cost = cost_acc, .sample = sample_acc, .grad = berth_grad_acc, .grad_srcs = 3}},
     {GGML_OP_SUB, {"SUB", "x-y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sub, .relation = "-", .grad = berth_grad_sub, .grad_srcs = 3}},
     {GGML_OP_MUL, {"MUL", "x*y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_mul, .relation = "x", .grad = berth_grad_mul, .grad_srcs = 3}},
     {GGML_OP_DIV, {"DIV", "x/y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_div, .relation = "/", .grad = berth_grad_div, .grad_srcs = 3}},

@@ -128,6 +128,25 @@ struct ggml_tensor *ggml_solve_tri(
         berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, b->ne, NULL, 0), GGML_OP_SOLVE_TRI, NULL, 0, a, b, NULL);
 }
 
+// ---- costs ----
+
+static void cost_mul_mat(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    c->flops = 2 * (double) ggml_nelements(node) * (double) node->src[0]->ne[0];
+}
+
+// Of the experts no more are read than are chosen.
+static void cost_mul_mat_id(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    const struct ggml_tensor *as = node->src[0], *ids = node->src[2];
+    cost_mul_mat(node, c);
+    if (ids != NULL && ggml_nelements(ids) < as->ne[2]) {
+        c->bytes_read -= berth_elements_size(as) / (double) as->ne[2] * (double) (as->ne[2] - ggml_nelements(ids));
+    }
+}
+
+static void cost_out_prod(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    c->flops = 2 * (double) ggml_nelements(node) * (double) node->src[0]->ne[1];
+}
+
 // ---- rows ----
 
 TWO(mul_mat)
@@ -137,9 +156,9 @@ SAMPLE(solve_tri, ggml_solve_tri(c, shaped(c, a, N, N, 1, 1), shaped(c, a, 4, N,
 
 // clang-format off
 const struct berth_op_entry berth_ops_matmul[] = {
-    {GGML_OP_MUL_MAT, {"MUL_MAT", "X*Y", .n_src = 2, .may_expand = true, .family = BERTH_OP_MATMUL, .sample = sample_mul_mat, .relation = "x", .grad = berth_grad_mul_mat, .grad_srcs = 3}},
-    {GGML_OP_MUL_MAT_ID, {"MUL_MAT_ID", "X[i]*Y", .n_src = 3, .may_expand = true, .family = BERTH_OP_MATMUL, .sample = sample_mul_mat_id, .relation = "x", .grad = berth_grad_mul_mat_id, .grad_srcs = 3}},
-    {GGML_OP_OUT_PROD, {"OUT_PROD", "X*Y", .n_src = 2, .family = BERTH_OP_MATMUL, .sample = sample_out_prod, .relation = "x", .grad = berth_grad_out_prod, .grad_srcs = 3}},
+    {GGML_OP_MUL_MAT, {"MUL_MAT", "X*Y", .n_src = 2, .may_expand = true, .family = BERTH_OP_MATMUL, .cost = cost_mul_mat, .sample = sample_mul_mat, .relation = "x", .grad = berth_grad_mul_mat, .grad_srcs = 3}},
+    {GGML_OP_MUL_MAT_ID, {"MUL_MAT_ID", "X[i]*Y", .n_src = 3, .may_expand = true, .family = BERTH_OP_MATMUL, .cost = cost_mul_mat_id, .sample = sample_mul_mat_id, .relation = "x", .grad = berth_grad_mul_mat_id, .grad_srcs = 3}},
+    {GGML_OP_OUT_PROD, {"OUT_PROD", "X*Y", .n_src = 2, .family = BERTH_OP_MATMUL, .cost = cost_out_prod, .sample = sample_out_prod, .relation = "x", .grad = berth_grad_out_prod, .grad_srcs = 3}},
     {GGML_OP_SOLVE_TRI, {"SOLVE_TRI", "A X = B, A triangular, solve X", .n_src = 2, .family = BERTH_OP_STATE, .sample = sample_solve_tri}},
     BERTH_OPS_END,
 };

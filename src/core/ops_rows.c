@@ -269,6 +269,21 @@ struct ggml_tensor *ggml_interpolate(
     return interpolate(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3}, mode);
 }
 
+// ---- costs ----
+
+// Of a table the rows that are named, however long it is.
+static void cost_get_rows(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    const struct ggml_tensor *table = node->src[0];
+    c->bytes_read =
+        berth_elements_size(node->src[1]) + (double) ggml_row_size(table->type, table->ne[0]) * (double) ggml_nrows(node);
+}
+
+static void cost_set_rows(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    const struct ggml_tensor *rows = node->src[0];
+    c->bytes_read = berth_elements_size(rows) + berth_elements_size(node->src[1]);
+    c->bytes_written = (double) ggml_row_size(node->type, node->ne[0]) * (double) ggml_nrows(rows);
+}
+
 // ---- rows ----
 
 SAMPLE(get_rows, ggml_get_rows(c, rows(c, a), shaped(c, I32, 4, 1, 1, 1)))
@@ -286,9 +301,9 @@ ONE_WITH(roll, 1, 0, 0, 0)
 
 // clang-format off
 const struct berth_op_entry berth_ops_rows[] = {
-    {GGML_OP_GET_ROWS, {"GET_ROWS", "get_rows(x)", .n_src = 2, .family = BERTH_OP_MOVE, .sample = sample_get_rows, .grad = berth_grad_get_rows, .grad_srcs = 1}},
+    {GGML_OP_GET_ROWS, {"GET_ROWS", "get_rows(x)", .n_src = 2, .family = BERTH_OP_MOVE, .cost = cost_get_rows, .sample = sample_get_rows, .grad = berth_grad_get_rows, .grad_srcs = 1}},
     {GGML_OP_GET_ROWS_BACK, {"GET_ROWS_BACK", "get_rows_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_get_rows_back, .grad = berth_grad_get_rows_back, .grad_srcs = 1}},
-    {GGML_OP_SET_ROWS, {"SET_ROWS", "set_rows(x)", .n_src = 3, .writes_src = true, .family = BERTH_OP_MOVE, .sample = sample_set_rows, .relation = "to", .grad = berth_grad_set_rows, .grad_srcs = 5}},
+    {GGML_OP_SET_ROWS, {"SET_ROWS", "set_rows(x)", .n_src = 3, .writes_src = true, .family = BERTH_OP_MOVE, .cost = cost_set_rows, .sample = sample_set_rows, .relation = "to", .grad = berth_grad_set_rows, .grad_srcs = 5}},
     {GGML_OP_DIAG, {"DIAG", "diag(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_diag, .grad = berth_grad_diag, .grad_srcs = 1}},
     {GGML_OP_DIAG_MASK_INF, {"DIAG_MASK_INF", "diag_mask_inf(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_diag_mask_inf, .grad = berth_grad_diag_mask, .grad_srcs = 1}},
     {GGML_OP_DIAG_MASK_ZERO, {"DIAG_MASK_ZERO", "diag_mask_zero(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_diag_mask_zero, .grad = berth_grad_diag_mask, .grad_srcs = 1}},

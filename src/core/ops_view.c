@@ -250,6 +250,15 @@ static struct ggml_tensor *set(struct ggml_context *ctx, const char *func, struc
 SET(, false)
 SET(_inplace, true)
 
+// ---- costs ----
+
+// In place only the part is written.
+static void cost_set(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    if (node->view_src != NULL) {
+        c->bytes_read = c->bytes_written = berth_elements_size(node->src[1]);
+    }
+}
+
 // ---- rows ----
 
 SAMPLE(set, ggml_set(c, rows(c, a), rows(c, a), ggml_row_size(a, N), ggml_row_size(a, N) * 4, ggml_row_size(a, N) * 4, 0))
@@ -263,7 +272,7 @@ ONE(transpose)
 // clang-format off
 const struct berth_op_entry berth_ops_view[] = {
     {GGML_OP_NONE, {"NONE", "none", .n_src = 0, .is_empty = true, .is_flat = true, .family = BERTH_OP_INPUT}},
-    {GGML_OP_SET, {"SET", "y-\\>view(x)", .n_src = 2, .writes_src = true, .family = BERTH_OP_MOVE, .sample = sample_set, .grad = berth_grad_set, .grad_srcs = 3}},
+    {GGML_OP_SET, {"SET", "y-\\>view(x)", .n_src = 2, .writes_src = true, .family = BERTH_OP_MOVE, .cost = cost_set, .sample = sample_set, .grad = berth_grad_set, .grad_srcs = 3}},
     {GGML_OP_CPY, {"CPY", "x-\\>y", .n_src = 2, .writes_src = true, .overwrites = 2, .family = BERTH_OP_MOVE, .sample = sample_cpy, .relation = "to", .grad = berth_grad_cpy, .grad_srcs = 1}},
     {GGML_OP_CONT, {"CONT", "cont(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_cont, .grad = berth_grad_cont, .grad_srcs = 1}},
     {GGML_OP_RESHAPE, {"RESHAPE", "reshape(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_reshape_2d, .grad = berth_grad_reshape, .grad_srcs = 1}},

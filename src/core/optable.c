@@ -3,6 +3,7 @@
 
 #include "core/optable.h"
 
+#include "base/min.h"
 #include "core/graph.h"
 #include "ggml-backend-impl.h"
 
@@ -116,6 +117,50 @@ enum berth_op_family berth_op_family(const char *name) {
         }
     }
     return BERTH_OP_OTHER;
+}
+
+// ---- cost ----
+
+double berth_elements_size(const struct ggml_tensor *t) {
+    return min_f64((double) ggml_nbytes(t), (double) ggml_row_size(t->type, t->ne[0]) * (double) ggml_nrows(t));
+}
+
+void berth_cost_move(const struct ggml_tensor *node, struct berth_op_cost *c) {
+    (void) node;
+    c->flops = 0;
+}
+
+static bool source_is_new(const struct ggml_tensor *node, int k) {
+    for (int i = 0; i < k; i++) {
+        if (node->src[i] == node->src[k]) {
+            return false;
+        }
+    }
+    return node->src[k] != NULL;
+}
+
+struct berth_op_cost berth_op_cost(const struct ggml_tensor *node) {
+    struct berth_op_cost c = {0, 0, 0};
+    const struct berth_op_info *info = node == NULL ? NULL : berth_op_info(node->op);
+    if (info == NULL || info->is_empty) {
+        return c;
+    }
+    c.bytes_written = berth_elements_size(node);
+    for (int k = 0; k < GGML_MAX_SRC; k++) {
+        if (k + 1 != info->overwrites && source_is_new(node, k)) {
+            c.bytes_read += berth_elements_size(node->src[k]);
+        }
+        if ((info->updates >> k & 1) != 0 && node->src[k] != NULL) {
+            c.bytes_written += berth_elements_size(node->src[k]);
+        }
+    }
+    if (info->family != BERTH_OP_MOVE && node->src[0] != NULL) {
+        c.flops = (double) max_i64(ggml_nelements(node), ggml_nelements(node->src[0]));
+    }
+    if (info->cost != NULL && node->src[0] != NULL && node->src[1] != NULL) {
+        info->cost(node, &c);
+    }
+    return c;
 }
 
 const char *berth_op_relation(enum ggml_op op) {

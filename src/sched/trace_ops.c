@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// trace_ops.c: the bars of single ops in a timeline: while a split is traced its nodes run one by one, and each is told with the
-// bytes and the arithmetic that its shapes ask for. Beside them goes how many bytes of the compute buffers are in use.
+// trace_ops.c: the bars of single ops in a timeline. While a split is traced its nodes run one by one, and each is recorded with its
+// cost (berth_op_cost) and with how many bytes of the compute buffers are in use.
 
 #include "sched/sched.h"
 
@@ -16,59 +16,6 @@ static int64_t clock_ns(clockid_t clock) {
 
 int64_t sched_trace_now(void) {
     return clock_ns(CLOCK_MONOTONIC);
-}
-
-// ---- what an op asks for ----
-
-static size_t bytes_of_source(const struct ggml_tensor *node, int k) {
-    const struct ggml_tensor *src = node->src[k];
-    size_t size = ggml_nbytes(src);
-    if (node->op == GGML_OP_GET_ROWS && k == 0) { // the rows that are asked for
-        size = (size_t) ggml_nrows(node) * ggml_row_size(src->type, src->ne[0]);
-    } else if (node->op == GGML_OP_MUL_MAT_ID && k == 0 && node->src[2] != NULL && src->ne[2] > 0) { // experts at most
-        const int64_t n_used = ggml_nelements(node->src[2]);
-        size = n_used < src->ne[2] ? size / (size_t) src->ne[2] * (size_t) n_used : size;
-    } else if (node->op == GGML_OP_SET_ROWS && k == 2) { // what is written into
-        size = 0;
-    }
-    return size;
-}
-
-static size_t bytes_read(const struct ggml_tensor *node) {
-    size_t sum = 0;
-    for (int k = 0; k < GGML_MAX_SRC; k++) {
-        bool is_new = node->src[k] != NULL;
-        for (int i = 0; i < k && is_new; i++) {
-            is_new = node->src[i] != node->src[k];
-        }
-        sum += is_new ? bytes_of_source(node, k) : 0;
-    }
-    return sum;
-}
-
-static size_t bytes_written(const struct ggml_tensor *node) {
-    return node->op == GGML_OP_SET_ROWS && node->src[0] != NULL
-               ? (size_t) ggml_nrows(node->src[0]) * ggml_row_size(node->type, node->ne[0])
-               : ggml_nbytes(node);
-}
-
-// Products by their shape; others one operation an element, and none for what only moves bytes.
-static double flops_of(const struct ggml_tensor *node) {
-    const struct ggml_tensor *a = node->src[0], *b = node->src[1];
-    const double n = (double) ggml_nelements(node);
-    if (a == NULL) {
-        return 0;
-    }
-    switch (node->op) {
-        case GGML_OP_MUL_MAT:
-        case GGML_OP_MUL_MAT_ID: return 2 * n * (double) a->ne[0];
-        case GGML_OP_OUT_PROD: return 2 * n * (double) a->ne[1];
-        case GGML_OP_FLASH_ATTN_EXT: return b == NULL ? 0 : 2 * (n + (double) ggml_nelements(a)) * (double) b->ne[1];
-        default: break;
-    }
-    const enum berth_op_family family = berth_op_family(ggml_op_desc(node));
-    const double n_in = (double) ggml_nelements(a);
-    return family == BERTH_OP_MOVE || family == BERTH_OP_INPUT ? 0 : n > n_in ? n : n_in;
 }
 
 // ---- memory in use ----
@@ -167,10 +114,11 @@ enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_
                                           ? sched_trace_add(sched, SCHED_TRACE_OP, node->name, i_split, split->backend, start_ns)
                                           : NULL;
         if (e != NULL) {
+            const struct berth_op_cost cost = berth_op_cost(node);
             e->op = ggml_op_desc(node);
-            e->bytes = bytes_read(node);
-            e->written = bytes_written(node);
-            e->flops = flops_of(node);
+            e->bytes = (size_t) cost.bytes_read;
+            e->written = (size_t) cost.bytes_written;
+            e->flops = cost.flops;
             e->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
             e->in_use = in_use != NULL ? in_use[end - 1] : -1;
         }

@@ -40,10 +40,10 @@ static void products_cost_what_they_multiply(void **state) {
         assert_false(berth_is_poison(rows[i].node));
         assert_int_equal(berth_node_cost(rows[i].node), NODE + rows[i].flops + 2 * rows[i].bytes);
     }
-    // Of a table the rows that are wanted, however long it is.
+    // Of a table the rows that are read, however long it is.
     struct ggml_tensor *ids = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 3);
-    assert_int_equal(berth_node_cost(ggml_get_rows(ctx, f32(ctx, 8, 100, 1, 1), ids)), NODE + 24 * 8 + 2 * (96 + 12));
-    assert_int_equal(berth_node_cost(ggml_get_rows(ctx, f32(ctx, 8, 1000, 1, 1), ids)), NODE + 24 * 8 + 2 * (96 + 12));
+    assert_int_equal(berth_node_cost(ggml_get_rows(ctx, f32(ctx, 8, 100, 1, 1), ids)), NODE + 24 * 8 + 2 * (96 + 12 + 96));
+    assert_int_equal(berth_node_cost(ggml_get_rows(ctx, f32(ctx, 8, 1000, 1, 1), ids)), NODE + 24 * 8 + 2 * (96 + 12 + 96));
     struct ggml_tensor *to = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 3), *few = f32(ctx, 8, 3, 1, 1);
     for (int64_t n = 100; n <= 1000; n *= 10) {
         struct ggml_tensor *table = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 8, n);
