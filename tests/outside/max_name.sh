@@ -1,6 +1,7 @@
 #!/bin/sh
 # A program whose GGML_MAX_NAME is not the library's does not link, since its tensors have another size; a value that no library can
-# have does not compile; Berth's own layouts hold with another value; a backend of another value is of another API version.
+# have does not compile; the reference's layouts hold with another value, and a wrong one of them does not compile; a backend of
+# another value is of another API version.
 # usage: max_name.sh SOURCE_DIR BUILD_DIR
 set -eu
 source=$1
@@ -46,9 +47,23 @@ done
 ! link 32 "$scratch/program.c" || fail "a value of 32 compiles"
 grep -q "GGML_MAX_NAME must be 64 or more" "$scratch/log" || fail "the compiler's error does not tell what GGML_MAX_NAME has to be"
 
-for file in "$source"/src/*/abi.c; do
-    "$cc" -std=c11 -D_GNU_SOURCE "-DGGML_MAX_NAME=$other" -I"$source/include" -I"$source/src" -fsyntax-only "$file" \
-        > "$scratch/log" 2>&1 || fail "$file does not compile with $other"
+compiles() { # VALUE TABLE: the check of layouts, made from the table
+    cmake -D "TABLE=$2" -D "OUT=$scratch/abi.c" -P "$source/cmake/abi.cmake" &&
+        "$cc" -std=c11 -D_GNU_SOURCE "-DGGML_MAX_NAME=$1" -I"$source/include" -I"$source/src" -fsyntax-only "$scratch/abi.c" \
+            > "$scratch/log" 2>&1
+}
+for value in "$own" "$other"; do
+    compiles "$value" "$source/cmake/abi.tsv" || fail "the layouts of cmake/abi.tsv do not hold with $value"
+done
+
+# Each kind of row can fail: the first of the kind, with 1000 more in one of its columns.
+for kind in struct type enum constant least; do
+    for column in 5 6; do
+        awk -F'\t' -v OFS='\t' -v kind=$kind -v column=$column \
+            '$1 == kind && $column ~ /^[0-9]/ && !($4 == "(whole)" && column == 5) && !n++ { $column += 1000 } { print } END { exit !n }' \
+            "$source/cmake/abi.tsv" > "$scratch/abi.tsv" || continue
+        ! compiles "$own" "$scratch/abi.tsv" || fail "a wrong value in column $column of a $kind row compiles"
+    done
 done
 
 printf '#include "ggml-backend-impl.h"\n#if GGML_BACKEND_API_VERSION == 2\n#error same\n#endif\n' > "$scratch/version.c"
