@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MIT
-// blocks.h: the bytes of every quantised block. Little endian, packed by nature: no block has padding, and the asserts below each
-// struct hold it to the ABI. Where two halves sit side by side (d and its companion), one 32-bit name covers both.
+// blocks.h: the bytes of every quantised block. Little endian, packed by nature: no block has padding. The build compares
+// them with cmake/abi.tsv. Where two halves sit side by side (d and its companion), one 32-bit name covers both.
 #pragma once
 
-#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef uint16_t ggml_half;
 typedef uint32_t ggml_half2;
-
-#define BERTH_BLOCK_IS(block, size) static_assert(sizeof(block) == (size), #block " differs from the ABI in size")
-#define BERTH_FIELD_IS(block, field, off) static_assert(offsetof(block, field) == (off), #block "." #field " is misplaced")
 
 // How CPU and GPU backends compute the levels of a q8_0 or q8_1 block from floats with the largest magnitude max: 1: x * (127 /
 // max), 0: x * (1 / (max / 127)), rounded to the nearest integer, ties to even. The reference's CPU backend differs by
@@ -68,25 +64,16 @@ typedef struct {
     ggml_half d;
     uint8_t qs[16];
 } block_q1_0;
-BERTH_BLOCK_IS(block_q1_0, 18);
-BERTH_FIELD_IS(block_q1_0, d, 0);
-BERTH_FIELD_IS(block_q1_0, qs, 2);
 
 typedef struct {
     ggml_half d;
     uint8_t qs[16];
 } block_q2_0;
-BERTH_BLOCK_IS(block_q2_0, 18);
-BERTH_FIELD_IS(block_q2_0, d, 0);
-BERTH_FIELD_IS(block_q2_0, qs, 2);
 
 typedef struct {
     ggml_half d;
     uint8_t qs[16];
 } block_q4_0;
-BERTH_BLOCK_IS(block_q4_0, 18);
-BERTH_FIELD_IS(block_q4_0, d, 0);
-BERTH_FIELD_IS(block_q4_0, qs, 2);
 
 typedef struct {
     union {
@@ -98,37 +85,22 @@ typedef struct {
     };
     uint8_t qs[16];
 } block_q4_1;
-BERTH_BLOCK_IS(block_q4_1, 20);
-BERTH_FIELD_IS(block_q4_1, d, 0);
-BERTH_FIELD_IS(block_q4_1, m, 2);
-BERTH_FIELD_IS(block_q4_1, dm, 0);
-BERTH_FIELD_IS(block_q4_1, qs, 4);
 
 typedef struct {
     uint8_t e;
     uint8_t qs[16];
 } block_mxfp4;
-BERTH_BLOCK_IS(block_mxfp4, 17);
-BERTH_FIELD_IS(block_mxfp4, e, 0);
-BERTH_FIELD_IS(block_mxfp4, qs, 1);
 
 typedef struct {
     uint8_t d[4];
     uint8_t qs[32];
 } block_nvfp4;
-BERTH_BLOCK_IS(block_nvfp4, 36);
-BERTH_FIELD_IS(block_nvfp4, d, 0);
-BERTH_FIELD_IS(block_nvfp4, qs, 4);
 
 typedef struct {
     ggml_half d;
     uint8_t qh[4];
     uint8_t qs[16];
 } block_q5_0;
-BERTH_BLOCK_IS(block_q5_0, 22);
-BERTH_FIELD_IS(block_q5_0, d, 0);
-BERTH_FIELD_IS(block_q5_0, qh, 2);
-BERTH_FIELD_IS(block_q5_0, qs, 6);
 
 typedef struct {
     union {
@@ -141,20 +113,11 @@ typedef struct {
     uint8_t qh[4];
     uint8_t qs[16];
 } block_q5_1;
-BERTH_BLOCK_IS(block_q5_1, 24);
-BERTH_FIELD_IS(block_q5_1, d, 0);
-BERTH_FIELD_IS(block_q5_1, m, 2);
-BERTH_FIELD_IS(block_q5_1, dm, 0);
-BERTH_FIELD_IS(block_q5_1, qh, 4);
-BERTH_FIELD_IS(block_q5_1, qs, 8);
 
 typedef struct {
     ggml_half d;
     int8_t qs[32];
 } block_q8_0;
-BERTH_BLOCK_IS(block_q8_0, 34);
-BERTH_FIELD_IS(block_q8_0, d, 0);
-BERTH_FIELD_IS(block_q8_0, qs, 2);
 
 typedef struct {
     union {
@@ -166,29 +129,17 @@ typedef struct {
     };
     int8_t qs[32];
 } block_q8_1;
-BERTH_BLOCK_IS(block_q8_1, 36);
-BERTH_FIELD_IS(block_q8_1, d, 0);
-BERTH_FIELD_IS(block_q8_1, s, 2);
-BERTH_FIELD_IS(block_q8_1, ds, 0);
-BERTH_FIELD_IS(block_q8_1, qs, 4);
 
 typedef struct {
     uint8_t qs[48];
     uint8_t qh[4];
     ggml_half d;
 } block_tq1_0;
-BERTH_BLOCK_IS(block_tq1_0, 54);
-BERTH_FIELD_IS(block_tq1_0, qs, 0);
-BERTH_FIELD_IS(block_tq1_0, qh, 48);
-BERTH_FIELD_IS(block_tq1_0, d, 52);
 
 typedef struct {
     uint8_t qs[64];
     ggml_half d;
 } block_tq2_0;
-BERTH_BLOCK_IS(block_tq2_0, 66);
-BERTH_FIELD_IS(block_tq2_0, qs, 0);
-BERTH_FIELD_IS(block_tq2_0, d, 64);
 
 typedef struct {
     uint8_t scales[16];
@@ -201,12 +152,6 @@ typedef struct {
         ggml_half2 dm;
     };
 } block_q2_K;
-BERTH_BLOCK_IS(block_q2_K, 84);
-BERTH_FIELD_IS(block_q2_K, scales, 0);
-BERTH_FIELD_IS(block_q2_K, qs, 16);
-BERTH_FIELD_IS(block_q2_K, d, 80);
-BERTH_FIELD_IS(block_q2_K, dmin, 82);
-BERTH_FIELD_IS(block_q2_K, dm, 80);
 
 typedef struct {
     uint8_t hmask[32];
@@ -214,11 +159,6 @@ typedef struct {
     uint8_t scales[12];
     ggml_half d;
 } block_q3_K;
-BERTH_BLOCK_IS(block_q3_K, 110);
-BERTH_FIELD_IS(block_q3_K, hmask, 0);
-BERTH_FIELD_IS(block_q3_K, qs, 32);
-BERTH_FIELD_IS(block_q3_K, scales, 96);
-BERTH_FIELD_IS(block_q3_K, d, 108);
 
 typedef struct {
     union {
@@ -231,12 +171,6 @@ typedef struct {
     uint8_t scales[12];
     uint8_t qs[128];
 } block_q4_K;
-BERTH_BLOCK_IS(block_q4_K, 144);
-BERTH_FIELD_IS(block_q4_K, d, 0);
-BERTH_FIELD_IS(block_q4_K, dmin, 2);
-BERTH_FIELD_IS(block_q4_K, dm, 0);
-BERTH_FIELD_IS(block_q4_K, scales, 4);
-BERTH_FIELD_IS(block_q4_K, qs, 16);
 
 typedef struct {
     union {
@@ -250,13 +184,6 @@ typedef struct {
     uint8_t qh[32];
     uint8_t qs[128];
 } block_q5_K;
-BERTH_BLOCK_IS(block_q5_K, 176);
-BERTH_FIELD_IS(block_q5_K, d, 0);
-BERTH_FIELD_IS(block_q5_K, dmin, 2);
-BERTH_FIELD_IS(block_q5_K, dm, 0);
-BERTH_FIELD_IS(block_q5_K, scales, 4);
-BERTH_FIELD_IS(block_q5_K, qh, 16);
-BERTH_FIELD_IS(block_q5_K, qs, 48);
 
 typedef struct {
     uint8_t ql[128];
@@ -264,39 +191,23 @@ typedef struct {
     int8_t scales[16];
     ggml_half d;
 } block_q6_K;
-BERTH_BLOCK_IS(block_q6_K, 210);
-BERTH_FIELD_IS(block_q6_K, ql, 0);
-BERTH_FIELD_IS(block_q6_K, qh, 128);
-BERTH_FIELD_IS(block_q6_K, scales, 192);
-BERTH_FIELD_IS(block_q6_K, d, 208);
 
 typedef struct {
     float d;
     int8_t qs[256];
     int16_t bsums[16];
 } block_q8_K;
-BERTH_BLOCK_IS(block_q8_K, 292);
-BERTH_FIELD_IS(block_q8_K, d, 0);
-BERTH_FIELD_IS(block_q8_K, qs, 4);
-BERTH_FIELD_IS(block_q8_K, bsums, 260);
 
 typedef struct {
     ggml_half d;
     uint16_t qs[32];
 } block_iq2_xxs;
-BERTH_BLOCK_IS(block_iq2_xxs, 66);
-BERTH_FIELD_IS(block_iq2_xxs, d, 0);
-BERTH_FIELD_IS(block_iq2_xxs, qs, 2);
 
 typedef struct {
     ggml_half d;
     uint16_t qs[32];
     uint8_t scales[8];
 } block_iq2_xs;
-BERTH_BLOCK_IS(block_iq2_xs, 74);
-BERTH_FIELD_IS(block_iq2_xs, d, 0);
-BERTH_FIELD_IS(block_iq2_xs, qs, 2);
-BERTH_FIELD_IS(block_iq2_xs, scales, 66);
 
 typedef struct {
     ggml_half d;
@@ -304,19 +215,11 @@ typedef struct {
     uint8_t qh[8];
     uint8_t scales[8];
 } block_iq2_s;
-BERTH_BLOCK_IS(block_iq2_s, 82);
-BERTH_FIELD_IS(block_iq2_s, d, 0);
-BERTH_FIELD_IS(block_iq2_s, qs, 2);
-BERTH_FIELD_IS(block_iq2_s, qh, 66);
-BERTH_FIELD_IS(block_iq2_s, scales, 74);
 
 typedef struct {
     ggml_half d;
     uint8_t qs[96];
 } block_iq3_xxs;
-BERTH_BLOCK_IS(block_iq3_xxs, 98);
-BERTH_FIELD_IS(block_iq3_xxs, d, 0);
-BERTH_FIELD_IS(block_iq3_xxs, qs, 2);
 
 typedef struct {
     ggml_half d;
@@ -325,40 +228,23 @@ typedef struct {
     uint8_t signs[32];
     uint8_t scales[4];
 } block_iq3_s;
-BERTH_BLOCK_IS(block_iq3_s, 110);
-BERTH_FIELD_IS(block_iq3_s, d, 0);
-BERTH_FIELD_IS(block_iq3_s, qs, 2);
-BERTH_FIELD_IS(block_iq3_s, qh, 66);
-BERTH_FIELD_IS(block_iq3_s, signs, 74);
-BERTH_FIELD_IS(block_iq3_s, scales, 106);
 
 typedef struct {
     ggml_half d;
     uint8_t qs[32];
     uint16_t qh[8];
 } block_iq1_s;
-BERTH_BLOCK_IS(block_iq1_s, 50);
-BERTH_FIELD_IS(block_iq1_s, d, 0);
-BERTH_FIELD_IS(block_iq1_s, qs, 2);
-BERTH_FIELD_IS(block_iq1_s, qh, 34);
 
 typedef struct {
     uint8_t qs[32];
     uint8_t qh[16];
     uint8_t scales[8];
 } block_iq1_m;
-BERTH_BLOCK_IS(block_iq1_m, 56);
-BERTH_FIELD_IS(block_iq1_m, qs, 0);
-BERTH_FIELD_IS(block_iq1_m, qh, 32);
-BERTH_FIELD_IS(block_iq1_m, scales, 48);
 
 typedef struct {
     ggml_half d;
     uint8_t qs[16];
 } block_iq4_nl;
-BERTH_BLOCK_IS(block_iq4_nl, 18);
-BERTH_FIELD_IS(block_iq4_nl, d, 0);
-BERTH_FIELD_IS(block_iq4_nl, qs, 2);
 
 typedef struct {
     ggml_half d;
@@ -366,8 +252,3 @@ typedef struct {
     uint8_t scales_l[4];
     uint8_t qs[128];
 } block_iq4_xs;
-BERTH_BLOCK_IS(block_iq4_xs, 136);
-BERTH_FIELD_IS(block_iq4_xs, d, 0);
-BERTH_FIELD_IS(block_iq4_xs, scales_h, 2);
-BERTH_FIELD_IS(block_iq4_xs, scales_l, 4);
-BERTH_FIELD_IS(block_iq4_xs, qs, 8);
