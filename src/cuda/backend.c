@@ -47,8 +47,11 @@ static void backend_free(ggml_backend_t backend) {
     shim_free(backend);
 }
 
-// A call that returns nothing has failed: the next synchronize or compute of this backend says so.
-static void keep_failure(ggml_backend_t backend, CUresult rc, const char *what, size_t size) {
+// Where a call that returns nothing has failed, the next synchronize or compute of this backend says so.
+static void keep_result(ggml_backend_t backend, CUresult rc, const char *what, size_t size) {
+    if (rc == CUDA_SUCCESS) {
+        return;
+    }
     struct cuda_backend *b = backend->context;
     cuda_fail(b->dev, rc, "%s of %zu bytes", what, size);
     if (berth_backend_fail != NULL) {
@@ -58,31 +61,19 @@ static void keep_failure(ggml_backend_t backend, CUresult rc, const char *what, 
     }
 }
 
-static bool enter(struct cuda_backend *b) {
-    if (cuda_device_enter(b->dev) == GGML_STATUS_SUCCESS) {
-        return true;
-    }
-    cuda_device_keep(b->dev);
-    return false;
-}
-
 static void set_async(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
     struct cuda_backend *b = backend->context;
-    if (enter(b)) {
-        const CUresult rc = b->dev->cu->MemcpyHtoDAsync(cuda_ptr(tensor->data) + offset, data, size, b->stream);
-        if (rc != CUDA_SUCCESS) {
-            keep_failure(backend, rc, "copy to the device", size);
-        }
+    if (cuda_device_enter_or_keep(b->dev)) {
+        keep_result(backend, b->dev->cu->MemcpyHtoDAsync(cuda_ptr(tensor->data) + offset, data, size, b->stream),
+            "copy to the device", size);
     }
 }
 
 static void get_async(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
     struct cuda_backend *b = backend->context;
-    if (enter(b)) {
-        const CUresult rc = b->dev->cu->MemcpyDtoHAsync(data, cuda_ptr(tensor->data) + offset, size, b->stream);
-        if (rc != CUDA_SUCCESS) {
-            keep_failure(backend, rc, "copy from the device", size);
-        }
+    if (cuda_device_enter_or_keep(b->dev)) {
+        keep_result(backend, b->dev->cu->MemcpyDtoHAsync(data, cuda_ptr(tensor->data) + offset, size, b->stream),
+            "copy from the device", size);
     }
 }
 
@@ -97,11 +88,8 @@ static void set_2d_async(ggml_backend_t backend, struct ggml_tensor *tensor, con
         .dst_pitch = stride_tensor,
         .width = size,
         .height = n_copies};
-    if (enter(b)) {
-        const CUresult rc = b->dev->cu->Memcpy2DAsync(&copy, b->stream);
-        if (rc != CUDA_SUCCESS) {
-            keep_failure(backend, rc, "copy to the device", size * n_copies);
-        }
+    if (cuda_device_enter_or_keep(b->dev)) {
+        keep_result(backend, b->dev->cu->Memcpy2DAsync(&copy, b->stream), "copy to the device", size * n_copies);
     }
 }
 
@@ -116,11 +104,8 @@ static void get_2d_async(ggml_backend_t backend, const struct ggml_tensor *tenso
         .dst_pitch = stride_data,
         .width = size,
         .height = n_copies};
-    if (enter(b)) {
-        const CUresult rc = b->dev->cu->Memcpy2DAsync(&copy, b->stream);
-        if (rc != CUDA_SUCCESS) {
-            keep_failure(backend, rc, "copy from the device", size * n_copies);
-        }
+    if (cuda_device_enter_or_keep(b->dev)) {
+        keep_result(backend, b->dev->cu->Memcpy2DAsync(&copy, b->stream), "copy from the device", size * n_copies);
     }
 }
 
@@ -153,19 +138,16 @@ static bool copy_async(
         }
     }
     if (rc != CUDA_SUCCESS) {
-        keep_failure(backend_src, rc, "copy between backends", size);
+        keep_result(backend_src, rc, "copy between backends", size);
         return false;
     }
     return true;
 }
 
-static void synchronize(ggml_backend_t backend) {
+static void backend_synchronize(ggml_backend_t backend) {
     struct cuda_backend *b = backend->context;
-    if (enter(b)) {
-        const CUresult rc = b->dev->cu->StreamSynchronize(b->stream);
-        if (rc != CUDA_SUCCESS) {
-            keep_failure(backend, rc, "waiting for the device, after a graph", 0);
-        }
+    if (cuda_device_enter_or_keep(b->dev)) {
+        keep_result(backend, b->dev->cu->StreamSynchronize(b->stream), "waiting for the device, after a graph", 0);
     }
 }
 
@@ -175,11 +157,8 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
 
 static void event_record(ggml_backend_t backend, ggml_backend_event_t event) {
     struct cuda_backend *b = backend->context;
-    if (enter(b)) {
-        const CUresult rc = b->dev->cu->EventRecord(event->context, b->stream);
-        if (rc != CUDA_SUCCESS) {
-            keep_failure(backend, rc, "recording an event", 0);
-        }
+    if (cuda_device_enter_or_keep(b->dev)) {
+        keep_result(backend, b->dev->cu->EventRecord(event->context, b->stream), "recording an event", 0);
     }
 }
 
@@ -187,11 +166,8 @@ static void event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
     struct cuda_backend *b = backend->context;
     if (event->device->iface.event_new != cuda_event_new) { // another kind of device's: the host waits for it
         event->device->iface.event_synchronize(event->device, event);
-    } else if (enter(b)) {
-        const CUresult rc = b->dev->cu->StreamWaitEvent(b->stream, event->context, 0);
-        if (rc != CUDA_SUCCESS) {
-            keep_failure(backend, rc, "waiting for an event", 0);
-        }
+    } else if (cuda_device_enter_or_keep(b->dev)) {
+        keep_result(backend, b->dev->cu->StreamWaitEvent(b->stream, event->context, 0), "waiting for an event", 0);
     }
 }
 
@@ -221,7 +197,7 @@ static const struct ggml_backend_i backend_iface = {
     .set_tensor_2d_async = set_2d_async,
     .get_tensor_2d_async = get_2d_async,
     .cpy_tensor_async = copy_async,
-    .synchronize = synchronize,
+    .synchronize = backend_synchronize,
     .graph_compute = graph_compute,
     .event_record = event_record,
     .event_wait = event_wait,
@@ -288,7 +264,9 @@ size_t cuda_backend_explain(ggml_backend_t backend, char *buf, size_t size) {
     const struct cuda_backend *b = backend->context;
     const struct cuda_plan *last = &b->plans[0];
     for (int i = 1; i < CUDA_MAX_PLANS; i++) {
-        last = b->plans[i].last_used > last->last_used ? &b->plans[i] : last;
+        if (b->plans[i].last_used > last->last_used) {
+            last = &b->plans[i];
+        }
     }
     size_t n = 0;
     buf[0] = '\0';

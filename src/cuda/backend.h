@@ -75,3 +75,12 @@ size_t cuda_backend_explain(ggml_backend_t backend, char *buf, size_t size);
 // How often device memory was taken from the driver so far.
 size_t cuda_backend_n_allocs(ggml_backend_t backend);
 extern const char cuda_archs[]; // "800,860,890,900"; made by the build
+
+// ---- sums over several backends (comm.c), by the names that a registry is asked for ----
+
+// For backends that are all CUDA, on devices that reach each other's memory. NULL: not so, or no memory.
+void *cuda_comm_init(ggml_backend_t *backends, size_t n);
+void cuda_comm_free(void *comm);
+// Every tensor becomes the sum of all, in order with each backend's work; one that is not computed counts as zeros. False: not
+// done.
+bool cuda_comm_allreduce(void *comm, struct ggml_tensor **tensors);

@@ -31,13 +31,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *handles[CUDA_MAX_DEVICES]; // NULL: not made, or not to be had
 static bool is_tried[CUDA_MAX_DEVICES];
 
-static bool take(void *lib, const char *name, void *to) {
+static bool symbol_take(void *lib, const char *name, void *to) {
     void *address = dlsym(lib, name);
     memcpy(to, &address, sizeof address);
     return address != NULL;
 }
 
-static void load(void) {
+static void blas_load(void) {
     static const char *const names[] = {
         "libcublas.so.13", "libcublas.so.12", "/usr/local/cuda/lib64/libcublas.so.13", "/usr/local/cuda/lib64/libcublas.so.12"};
     const char *off = getenv("BERTH_CUDA_BLAS");
@@ -46,8 +46,9 @@ static void load(void) {
     }
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         void *lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-        if (lib != NULL && take(lib, "cublasCreate_v2", &blas.create) && take(lib, "cublasSetStream_v2", &blas.set_stream) &&
-            take(lib, "cublasSetWorkspace_v2", &blas.set_workspace) && take(lib, "cublasGemmEx", &blas.gemm)) {
+        if (lib != NULL && symbol_take(lib, "cublasCreate_v2", &blas.create) &&
+            symbol_take(lib, "cublasSetStream_v2", &blas.set_stream) &&
+            symbol_take(lib, "cublasSetWorkspace_v2", &blas.set_workspace) && symbol_take(lib, "cublasGemmEx", &blas.gemm)) {
             return;
         }
         blas.gemm = NULL;
@@ -56,7 +57,7 @@ static void load(void) {
 
 bool cuda_blas_is_ready(const struct cuda_device *dev) {
     const int i = cuda_traits(dev)->index;
-    pthread_once(&once, load);
+    pthread_once(&once, blas_load);
     if (blas.gemm == NULL || i < 0 || i >= CUDA_MAX_DEVICES) {
         return false;
     }
@@ -74,15 +75,23 @@ bool cuda_blas_is_ready(const struct cuda_device *dev) {
 
 enum ggml_status cuda_blas_gemm(struct cuda_run *r, const struct cuda_gemm *g) {
     static const float one = 1.0f, zero = 0.0f;
-    const int type = g->type == GGML_TYPE_F32 ? R_32F : g->type == GGML_TYPE_F16 ? R_16F : R_16BF;
-    const int compute = g->type == GGML_TYPE_F32 ? COMPUTE_32F_FAST_TF32 : COMPUTE_32F;
+    int type = R_16BF, compute = COMPUTE_32F;
+    if (g->type == GGML_TYPE_F32) {
+        type = R_32F;
+        compute = COMPUTE_32F_FAST_TF32;
+    } else if (g->type == GGML_TYPE_F16) {
+        type = R_16F;
+    }
     void *handle = handles[r->traits->index];
     pthread_mutex_lock(&lock);
     int rc = blas.set_stream(handle, r->stream);
-    rc = rc == 0 ? blas.set_workspace(handle, g->work, CUDA_BLAS_WORK) : rc;
-    rc = rc == 0 ? blas.gemm(handle, OP_T, OP_N, (int) g->m, (int) g->n, (int) g->k, &one, g->w, type, (int) g->w_row, g->x, type,
-                       (int) g->x_col, &zero, g->y, R_32F, (int) g->y_col, compute, ALGO_DEFAULT)
-                 : rc;
+    if (rc == 0) {
+        rc = blas.set_workspace(handle, g->work, CUDA_BLAS_WORK);
+    }
+    if (rc == 0) {
+        rc = blas.gemm(handle, OP_T, OP_N, (int) g->m, (int) g->n, (int) g->k, &one, g->w, type, (int) g->w_row, g->x, type,
+            (int) g->x_col, &zero, g->y, R_32F, (int) g->y_col, compute, ALGO_DEFAULT);
+    }
     pthread_mutex_unlock(&lock);
     r->has_gap = true;
     r->n_launches++;

@@ -60,7 +60,7 @@ static void *buffer_base(ggml_backend_buffer_t buffer) {
 }
 
 // Waits for what was put on the device's stream, if rc says that it is there.
-static enum ggml_status finish(struct cuda_device *dev, CUresult rc, const char *what, size_t size) {
+static enum ggml_status stream_finish(struct cuda_device *dev, CUresult rc, const char *what, size_t size) {
     if (rc == CUDA_SUCCESS) {
         rc = dev->cu->StreamSynchronize(dev->stream);
     }
@@ -71,43 +71,34 @@ static enum ggml_status finish(struct cuda_device *dev, CUresult rc, const char 
     return cuda_fail(dev, rc, "%s of %zu bytes", what, size);
 }
 
-// Like cuda_device_enter, for calls that return nothing.
-static bool enter(struct cuda_device *dev) {
-    if (cuda_device_enter(dev) == GGML_STATUS_SUCCESS) {
-        return true;
-    }
-    cuda_device_keep(dev);
-    return false;
-}
-
 static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
-    if (enter(dev)) {
-        finish(
+    if (cuda_device_enter_or_keep(dev)) {
+        stream_finish(
             dev, dev->cu->MemcpyHtoDAsync(cuda_ptr(tensor->data) + offset, data, size, dev->stream), "copy to the device", size);
     }
 }
 
 static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
-    if (enter(dev)) {
-        finish(dev, dev->cu->MemcpyDtoHAsync(data, cuda_ptr(tensor->data) + offset, size, dev->stream), "copy from the device",
-            size);
+    if (cuda_device_enter_or_keep(dev)) {
+        stream_finish(dev, dev->cu->MemcpyDtoHAsync(data, cuda_ptr(tensor->data) + offset, size, dev->stream),
+            "copy from the device", size);
     }
 }
 
 static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size) {
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
-    if (enter(dev)) {
-        finish(dev, dev->cu->MemsetD8Async(cuda_ptr(tensor->data) + offset, value, size, dev->stream), "set", size);
+    if (cuda_device_enter_or_keep(dev)) {
+        stream_finish(dev, dev->cu->MemsetD8Async(cuda_ptr(tensor->data) + offset, value, size, dev->stream), "set", size);
     }
 }
 
 static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
     const struct buffer *b = buffer->context;
     struct cuda_device *dev = b->dev;
-    if (buffer->size > 0 && enter(dev)) {
-        finish(dev, dev->cu->MemsetD8Async(cuda_ptr(b->base), value, buffer->size, dev->stream), "set", buffer->size);
+    if (buffer->size > 0 && cuda_device_enter_or_keep(dev)) {
+        stream_finish(dev, dev->cu->MemsetD8Async(cuda_ptr(b->base), value, buffer->size, dev->stream), "set", buffer->size);
     }
 }
 
@@ -122,8 +113,8 @@ static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tens
         .dst_pitch = stride_tensor,
         .width = size,
         .height = n_copies};
-    if (enter(dev)) {
-        finish(dev, dev->cu->Memcpy2DAsync(&copy, dev->stream), "copy to the device", size * n_copies);
+    if (cuda_device_enter_or_keep(dev)) {
+        stream_finish(dev, dev->cu->Memcpy2DAsync(&copy, dev->stream), "copy to the device", size * n_copies);
     }
 }
 
@@ -138,8 +129,8 @@ static void buffer_get_2d(ggml_backend_buffer_t buffer, const struct ggml_tensor
         .dst_pitch = stride_data,
         .width = size,
         .height = n_copies};
-    if (enter(dev)) {
-        finish(dev, dev->cu->Memcpy2DAsync(&copy, dev->stream), "copy from the device", size * n_copies);
+    if (cuda_device_enter_or_keep(dev)) {
+        stream_finish(dev, dev->cu->Memcpy2DAsync(&copy, dev->stream), "copy from the device", size * n_copies);
     }
 }
 
@@ -154,7 +145,7 @@ static bool buffer_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *
     const CUresult rc =
         from == to ? to->cu->MemcpyDtoDAsync(cuda_ptr(dst->data), cuda_ptr(src->data), size, to->stream)
                    : to->cu->MemcpyPeerAsync(cuda_ptr(dst->data), to->ctx, cuda_ptr(src->data), from->ctx, size, to->stream);
-    return finish(to, rc, "copy", size) == GGML_STATUS_SUCCESS;
+    return stream_finish(to, rc, "copy", size) == GGML_STATUS_SUCCESS;
 }
 
 static const struct ggml_backend_buffer_i buffer_iface = {
@@ -174,7 +165,7 @@ struct cuda_device *cuda_buffer_device(ggml_backend_buffer_t buffer) {
 }
 
 // The memory at base, which is the device's or registered host memory, becomes the buffer's unless NULL is returned.
-static ggml_backend_buffer_t wrap(struct cuda_device *dev, void *base, void *registered, size_t size) {
+static ggml_backend_buffer_t buffer_wrap(struct cuda_device *dev, void *base, void *registered, size_t size) {
     struct buffer *b = shim_calloc(1, sizeof *b);
     if (b == NULL) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a buffer", dev->name);
@@ -199,7 +190,7 @@ ggml_backend_buffer_t cuda_buffer_from_host(struct cuda_device *dev, void *ptr, 
     }
     CUdeviceptr p = 0;
     rc = dev->cu->MemHostGetDevicePointer(&p, ptr, 0);
-    ggml_backend_buffer_t buffer = rc == CUDA_SUCCESS ? wrap(dev, (void *) (uintptr_t) p, ptr, size) : NULL;
+    ggml_backend_buffer_t buffer = rc == CUDA_SUCCESS ? buffer_wrap(dev, (void *) (uintptr_t) p, ptr, size) : NULL;
     if (buffer == NULL) {
         if (rc != CUDA_SUCCESS) {
             cuda_fail(dev, rc, "the device's address of host memory");
@@ -234,7 +225,7 @@ static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t 
     if (base == NULL) {
         return NULL;
     }
-    ggml_backend_buffer_t buffer = wrap(dev, base, NULL, size);
+    ggml_backend_buffer_t buffer = buffer_wrap(dev, base, NULL, size);
     if (buffer == NULL) {
         cuda_memory_give_back(dev, base);
     }

@@ -6,7 +6,7 @@
 //
 // The memory for sums grows to the largest tensor and stays: after that nothing is allocated.
 
-#include "cuda/comm.h"
+#include "cuda/backend.h"
 
 #include "cuda/kernel/comm.h"
 
@@ -54,7 +54,9 @@ static bool member_init(struct member *m, ggml_backend_t backend) {
     }
     const struct cuda_driver *cu = m->b->dev->cu;
     CUresult rc = cu->EventCreate(&m->ready, CU_EVENT_DISABLE_TIMING);
-    rc = rc == CUDA_SUCCESS ? cu->EventCreate(&m->added, CU_EVENT_DISABLE_TIMING) : rc;
+    if (rc == CUDA_SUCCESS) {
+        rc = cu->EventCreate(&m->added, CU_EVENT_DISABLE_TIMING);
+    }
     if (rc != CUDA_SUCCESS) {
         cuda_fail(m->b->dev, rc, "an event");
     }
@@ -105,7 +107,9 @@ static CUresult wait_for_all(const struct comm *c, const struct member *m, bool 
     CUresult rc = CUDA_SUCCESS;
     for (int j = 0; j < c->n && rc == CUDA_SUCCESS; j++) {
         const struct member *other = &c->members[j];
-        rc = other != m ? m->b->dev->cu->StreamWaitEvent(m->b->stream, added ? other->added : other->ready, 0) : CUDA_SUCCESS;
+        if (other != m) {
+            rc = m->b->dev->cu->StreamWaitEvent(m->b->stream, added ? other->added : other->ready, 0);
+        }
     }
     return rc;
 }
@@ -120,8 +124,8 @@ static CUresult add_up(const struct comm *c, const struct member *m, struct ggml
     for (int j = 0; j < c->n; j++) {
         args.from[j] = (tensors[j]->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 ? tensors[j]->data : NULL;
     }
-    const int64_t n_blocks = (args.n + 255) / 256, most = (int64_t) m->b->dev->traits.n_sm * 8;
-    const struct cuda_dims dims = {.grid = {(unsigned) (n_blocks < most ? n_blocks : most)}, .block = {256}};
+    const int64_t n_blocks = min_i64((args.n + 255) / 256, (int64_t) m->b->dev->traits.n_sm * 8);
+    const struct cuda_dims dims = {.grid = {(unsigned) n_blocks}, .block = {256}};
     const CUresult rc = wait_for_all(c, m, false);
     if (rc != CUDA_SUCCESS) {
         return rc;
@@ -164,8 +168,9 @@ bool cuda_comm_allreduce(void *comm, struct ggml_tensor **tensors) {
                 rc = add_up(c, m, tensors);
             } else if (rc == CUDA_SUCCESS) {
                 rc = wait_for_all(c, m, true);
-                rc = rc == CUDA_SUCCESS ? cu->MemcpyDtoDAsync(cuda_ptr(tensors[i]->data), cuda_ptr(m->sum), size, m->b->stream)
-                                        : rc;
+                if (rc == CUDA_SUCCESS) {
+                    rc = cu->MemcpyDtoDAsync(cuda_ptr(tensors[i]->data), cuda_ptr(m->sum), size, m->b->stream);
+                }
             }
             if (rc != CUDA_SUCCESS) {
                 cuda_fail(m->b->dev, rc, "a sum over %d devices", c->n);

@@ -29,13 +29,17 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
     }
     cuda_memory_give_back(b->dev, b->arena);
     b->arena = arena_take(b, size);
-    const bool ok = b->arena != NULL;
-    if (!ok && b->arena_size > 0) { // what was reserved before stays so
-        b->arena = arena_take(b, b->arena_size);
-        b->arena_size = b->arena != NULL ? b->arena_size : 0;
+    if (b->arena != NULL) {
+        b->arena_size = size;
+        return true;
     }
-    b->arena_size = ok ? size : b->arena_size;
-    return ok;
+    if (b->arena_size > 0) { // what was reserved before stays so
+        b->arena = arena_take(b, b->arena_size);
+        if (b->arena == NULL) {
+            b->arena_size = 0;
+        }
+    }
+    return false;
 }
 
 static enum ggml_status run_steps(struct cuda_backend *b, const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
@@ -77,7 +81,7 @@ static CUresult make_exec(struct cuda_backend *b, struct cuda_plan *plan, CUgrap
     return cu->GraphInstantiate(&plan->exec, graph, 0);
 }
 
-static enum ggml_status capture(struct cuda_backend *b, struct cuda_plan *plan, const struct ggml_cgraph *graph) {
+static enum ggml_status plan_capture(struct cuda_backend *b, struct cuda_plan *plan, const struct ggml_cgraph *graph) {
     const struct cuda_driver *cu = b->dev->cu;
     CUgraph captured = NULL;
     CUresult rc = cu->StreamBeginCapture(b->stream, CU_CAPTURE_RELAXED);
@@ -99,7 +103,7 @@ static enum ggml_status capture(struct cuda_backend *b, struct cuda_plan *plan, 
     return status;
 }
 
-static enum ggml_status replay(struct cuda_backend *b, const struct cuda_plan *plan) {
+static enum ggml_status plan_replay(struct cuda_backend *b, const struct cuda_plan *plan) {
     const CUresult rc = b->dev->cu->GraphLaunch(plan->exec, b->stream);
     b->n_replayed++;
     return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(b->dev, rc, "replaying a graph");
@@ -126,11 +130,11 @@ enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *
         return run_steps(b, plan, graph);
     }
     if (plan->n_runs == 2) {
-        status = capture(b, plan, graph);
+        status = plan_capture(b, plan, graph);
         if (status != GGML_STATUS_SUCCESS && !atomic_load(&b->dev->is_lost)) {
             b->no_graphs = true; // the steps one by one tell what is wrong, if anything is
             return run_steps(b, plan, graph);
         }
     }
-    return status == GGML_STATUS_SUCCESS ? replay(b, plan) : status;
+    return status == GGML_STATUS_SUCCESS ? plan_replay(b, plan) : status;
 }

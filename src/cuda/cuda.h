@@ -14,6 +14,7 @@
 // call but launches and asynchronous copies and sets on that stream, no memory but what was asked for beforehand.
 #pragma once
 
+#include "base/min.h"
 #include "base/shim/shim.h"
 #include "cuda/driver.h"
 

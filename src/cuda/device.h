@@ -68,6 +68,14 @@ bool cuda_device_enter_to_free(struct cuda_device *dev);
 static inline void cuda_device_keep(struct cuda_device *dev) {
     atomic_store(&dev->has_failed, true);
 }
+// cuda_device_enter for calls that return nothing: a failure is kept for the next compute.
+static inline bool cuda_device_enter_or_keep(struct cuda_device *dev) {
+    if (cuda_device_enter(dev) == GGML_STATUS_SUCCESS) {
+        return true;
+    }
+    cuda_device_keep(dev);
+    return false;
+}
 // The context, the modules and all of it go back to the driver. For tests.
 void cuda_device_close(struct cuda_device *dev);
 

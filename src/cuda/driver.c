@@ -32,7 +32,7 @@ const char *cuda_error_text(const struct cuda_driver *cu, CUresult error, char *
 }
 
 // False: a function that must be there is missing.
-static bool resolve(void *lib) {
+static bool driver_resolve(void *lib) {
     const struct {
         const char *symbol;
         size_t off;
@@ -55,16 +55,18 @@ static bool resolve(void *lib) {
     return true;
 }
 
-static void load(void) {
+static void driver_load(void) {
     const char *path = secure_getenv("BERTH_CUDA_DRIVER");
-    path = path != NULL && path[0] != '\0' ? path : "libcuda.so.1";
+    if (path == NULL || path[0] == '\0') {
+        path = "libcuda.so.1";
+    }
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (lib == NULL) {
         const char *text = dlerror();
         snprintf(reason, sizeof reason, "no driver: %s", text != NULL ? text : path);
         return;
     }
-    if (!resolve(lib)) {
+    if (!driver_resolve(lib)) {
         return;
     }
     char text[192];
@@ -83,7 +85,7 @@ static void load(void) {
 
 const struct cuda_driver *cuda_driver(const char **why) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, load);
+    pthread_once(&once, driver_load);
     if (why != NULL) {
         *why = reason;
     }

@@ -166,34 +166,35 @@ static int n_devices;
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_listed;
 
-static int attribute(const struct cuda_driver *cu, CUdevice number, int which) {
+static int device_attribute(const struct cuda_driver *cu, CUdevice number, int which) {
     int value = 0;
     return cu->DeviceGetAttribute(&value, which, number) == CUDA_SUCCESS ? value : 0;
 }
 
 // False: the driver does not tell of it.
-static bool describe(struct cuda_device *dev, const struct cuda_driver *cu, int ordinal) {
+static bool device_describe(struct cuda_device *dev, const struct cuda_driver *cu, int ordinal) {
     CUdevice number;
     if (cu->DeviceGet(&number, ordinal) != CUDA_SUCCESS ||
         cu->DeviceGetName(dev->description, (int) sizeof dev->description, number) != CUDA_SUCCESS) {
         return false;
     }
-    const int major = attribute(cu, number, CU_ATTRIBUTE_COMPUTE_MAJOR),
-              minor = attribute(cu, number, CU_ATTRIBUTE_COMPUTE_MINOR);
+    const int major = device_attribute(cu, number, CU_ATTRIBUTE_COMPUTE_MAJOR),
+              minor = device_attribute(cu, number, CU_ATTRIBUTE_COMPUTE_MINOR);
     dev->cu = cu;
     dev->number = number;
     dev->traits = (struct cuda_traits){
         .cc = major * 10 + minor,
-        .n_sm = attribute(cu, number, CU_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-        .shared_max = (size_t) attribute(cu, number, CU_ATTRIBUTE_MAX_SHARED_PER_BLOCK_OPTIN),
-        .l2_size = (size_t) attribute(cu, number, CU_ATTRIBUTE_L2_CACHE_SIZE),
-        .integrated = attribute(cu, number, CU_ATTRIBUTE_INTEGRATED) != 0,
+        .n_sm = device_attribute(cu, number, CU_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+        .shared_max = (size_t) device_attribute(cu, number, CU_ATTRIBUTE_MAX_SHARED_PER_BLOCK_OPTIN),
+        .l2_size = (size_t) device_attribute(cu, number, CU_ATTRIBUTE_L2_CACHE_SIZE),
+        .integrated = device_attribute(cu, number, CU_ATTRIBUTE_INTEGRATED) != 0,
     };
     dev->traits.can_overlap = dev->traits.cc >= 90 && cu->LaunchKernelEx != NULL;
     dev->traits.has_kernels_90a = dev->traits.cc == 90;
-    snprintf(dev->pci, sizeof dev->pci, "%04x:%02x:%02x.0", (unsigned) attribute(cu, number, CU_ATTRIBUTE_PCI_DOMAIN_ID) & 0xffff,
-        (unsigned) attribute(cu, number, CU_ATTRIBUTE_PCI_BUS_ID) & 0xff,
-        (unsigned) attribute(cu, number, CU_ATTRIBUTE_PCI_DEVICE_ID) & 0xff);
+    snprintf(dev->pci, sizeof dev->pci, "%04x:%02x:%02x.0",
+        (unsigned) device_attribute(cu, number, CU_ATTRIBUTE_PCI_DOMAIN_ID) & 0xffff,
+        (unsigned) device_attribute(cu, number, CU_ATTRIBUTE_PCI_BUS_ID) & 0xff,
+        (unsigned) device_attribute(cu, number, CU_ATTRIBUTE_PCI_DEVICE_ID) & 0xff);
     if (dev->traits.cc < 80) {
         shim_log(GGML_LOG_LEVEL_WARN, "CUDA: %s has compute capability %d.%d, and 8.0 is the least: not used", dev->description,
             major, minor);
@@ -202,17 +203,19 @@ static bool describe(struct cuda_device *dev, const struct cuda_driver *cu, int 
     return true;
 }
 
-static void list(void) {
+static void devices_list(void) {
     const char *why = "";
     const struct cuda_driver *cu = cuda_driver(&why);
     int n = 0;
     const CUresult rc = cu != NULL ? cu->DeviceGetCount(&n) : CUDA_SUCCESS;
     char text[192];
+    if (rc != CUDA_SUCCESS) {
+        why = cuda_error_text(cu, rc, text, sizeof text);
+    } else if (cu != NULL && n <= 0) {
+        why = "the driver lists none";
+    }
     if (cu == NULL || rc != CUDA_SUCCESS || n <= 0) {
-        shim_log(GGML_LOG_LEVEL_DEBUG, "CUDA: no device: %s",
-            cu == NULL           ? why
-            : rc != CUDA_SUCCESS ? cuda_error_text(cu, rc, text, sizeof text)
-                                 : "the driver lists none");
+        shim_log(GGML_LOG_LEVEL_DEBUG, "CUDA: no device: %s", why);
         return;
     }
     devices = shim_calloc(CUDA_MAX_DEVICES, sizeof *devices);
@@ -222,7 +225,7 @@ static void list(void) {
     }
     for (int i = 0; i < n && n_devices < CUDA_MAX_DEVICES; i++) {
         struct cuda_device *dev = &devices[n_devices];
-        if (!describe(dev, cu, i)) {
+        if (!device_describe(dev, cu, i)) {
             memset(dev, 0, sizeof *dev);
             continue;
         }
@@ -238,7 +241,7 @@ static void list(void) {
 struct cuda_device *cuda_devices(int *n) {
     pthread_mutex_lock(&devices_lock);
     if (!is_listed) {
-        list();
+        devices_list();
         cuda_host_buft_init(n_devices > 0 ? &devices[0].ggml : NULL);
         is_listed = true;
     }

@@ -7,7 +7,7 @@
 
 // ---- kernels ----
 
-static uint32_t hash(const char *name) {
+static uint32_t name_hash(const char *name) {
     uint32_t h = 2166136261u;
     for (; *name != '\0'; name++) {
         h = (h ^ (unsigned char) *name) * 16777619u;
@@ -30,8 +30,10 @@ static CUresult load_module(const struct cuda_driver *cu, CUmodule module) {
     CUfunction functions[256];
     unsigned n = 0;
     CUresult rc = cu->ModuleGetFunctionCount(&n, module);
-    n = n < 256 ? n : 256;
-    rc = rc == CUDA_SUCCESS ? cu->ModuleEnumerateFunctions(functions, n, module) : rc;
+    n = min_u32(n, 256);
+    if (rc == CUDA_SUCCESS) {
+        rc = cu->ModuleEnumerateFunctions(functions, n, module);
+    }
     for (unsigned i = 0; i < n && rc == CUDA_SUCCESS; i++) {
         int n_regs;
         rc = cu->FuncGetAttribute(&n_regs, CU_FUNC_ATTRIBUTE_NUM_REGS, functions[i]);
@@ -55,7 +57,7 @@ enum ggml_status cuda_kernels_load(struct cuda_device *dev) {
 struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) {
     CUresult rc = CUDA_SUCCESS;
     pthread_mutex_lock(&dev->lock);
-    uint32_t at = hash(name) & (CUDA_KERNEL_SLOTS - 1);
+    uint32_t at = name_hash(name) & (CUDA_KERNEL_SLOTS - 1);
     for (int n = 0; dev->kernels[at].name != NULL && strcmp(dev->kernels[at].name, name) != 0; n++) {
         at = (at + 1) & (CUDA_KERNEL_SLOTS - 1);
         if (n == CUDA_KERNEL_SLOTS - 1) {
@@ -86,7 +88,9 @@ static enum ggml_status allow_shared(struct cuda_device *dev, struct cuda_kernel
     }
     pthread_mutex_lock(&dev->lock);
     const CUresult rc = dev->cu->FuncSetAttribute(k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED, (int) size);
-    k->shared_size = rc == CUDA_SUCCESS ? size : k->shared_size;
+    if (rc == CUDA_SUCCESS) {
+        k->shared_size = size;
+    }
     pthread_mutex_unlock(&dev->lock);
     return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS
                               : cuda_fail(dev, rc, "%zu bytes of shared memory for kernel %s", size, k->name);
@@ -98,7 +102,7 @@ static unsigned at_least_1(unsigned n) {
     return n > 0 ? n : 1;
 }
 
-static CUresult launch(
+static CUresult function_launch(
     const struct cuda_driver *cu, CUfunction function, const struct cuda_dims *d, CUstream stream, bool overlap, void **args) {
     CUlaunchAttribute attrs[2];
     unsigned n_attrs = 0;
@@ -137,7 +141,7 @@ enum ggml_status cuda_launch(struct cuda_run *r, const char *kernel, struct cuda
         return status;
     }
     const bool overlap = dims.overlap && r->traits->can_overlap && !r->has_gap;
-    const CUresult rc = launch(r->dev->cu, k->function, &dims, r->stream, overlap, args);
+    const CUresult rc = function_launch(r->dev->cu, k->function, &dims, r->stream, overlap, args);
     r->has_gap = false;
     r->n_launches++;
     return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS

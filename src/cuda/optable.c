@@ -1,16 +1,49 @@
 // SPDX-License-Identifier: MIT
-// optable.c: the rows of the CUDA backend by op, gathered from the families in op/. One line a family in optable.h.
+// optable.c: the rows of the CUDA backend by op, gathered from the families in op/.
 
-#include "cuda/optable.h"
+#include "cuda/cuda.h"
 
 #include <pthread.h>
 
+// The families of op drivers. Add a line for op/<name>.c, which defines cuda_ops_<name>[].
+// clang-format off
+#define CUDA_FAMILIES(X) \
+    X(eltwise) \
+    X(map) \
+    X(norm) \
+    X(rope) \
+    X(rows) \
+    X(copy) \
+    X(place) \
+    X(reduce) \
+    X(picture) \
+    X(recur) \
+    X(train) \
+    X(matmul) \
+    X(mmid) \
+    X(attention)
+// clang-format on
+
+#define CUDA_FAMILY_DECLARE(name) extern const struct cuda_op_entry cuda_ops_##name[];
+CUDA_FAMILIES(CUDA_FAMILY_DECLARE)
+#undef CUDA_FAMILY_DECLARE
+
+// Ops that compute nothing.
+static const struct cuda_op_entry views[] = {
+    {GGML_OP_NONE, {.run = NULL}},
+    {GGML_OP_VIEW, {.run = NULL}},
+    {GGML_OP_RESHAPE, {.run = NULL}},
+    {GGML_OP_PERMUTE, {.run = NULL}},
+    {GGML_OP_TRANSPOSE, {.run = NULL}},
+    CUDA_OPS_END,
+};
+
 #define FAMILY(name) cuda_ops_##name,
-static const struct cuda_op_entry *const families[] = {CUDA_FAMILIES(FAMILY)};
+static const struct cuda_op_entry *const families[] = {views, CUDA_FAMILIES(FAMILY)};
 
 static const struct cuda_op_row *rows[GGML_OP_COUNT];
 
-static void gather(void) {
+static void rows_gather(void) {
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         for (const struct cuda_op_entry *e = families[i]; e->op != GGML_OP_COUNT; e++) {
             BERTH_ASSERT(rows[e->op] == NULL);
@@ -21,7 +54,7 @@ static void gather(void) {
 
 const struct cuda_op_row *cuda_op_row(enum ggml_op op) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, gather);
+    pthread_once(&once, rows_gather);
     return (unsigned) op < GGML_OP_COUNT ? rows[op] : NULL;
 }
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static bool grow(void **p, size_t *cap, size_t n, size_t elem_size) {
+static bool array_grow(void **p, size_t *cap, size_t n, size_t elem_size) {
     if (n <= *cap) {
         return true;
     }
@@ -25,9 +25,9 @@ static bool grow(void **p, size_t *cap, size_t n, size_t elem_size) {
 // ---- what the graph is ----
 
 static int count_src(const struct ggml_tensor *t) {
-    int n = 0;
-    for (int i = 0; i < GGML_MAX_SRC; i++) {
-        n = t->src[i] != NULL ? i + 1 : n;
+    int n = GGML_MAX_SRC;
+    while (n > 0 && t->src[n - 1] == NULL) {
+        n--;
     }
     return n;
 }
@@ -40,7 +40,7 @@ static size_t count_seen(const struct ggml_cgraph *graph) {
     return n;
 }
 
-static void see(struct cuda_seen *s, const struct ggml_tensor *t, bool is_node) {
+static void seen_set(struct cuda_seen *s, const struct ggml_tensor *t, bool is_node) {
     *s = (struct cuda_seen){.tensor = t};
     if (t == NULL) {
         return;
@@ -74,7 +74,7 @@ static bool is_plan_of(const struct cuda_plan *plan, const struct ggml_cgraph *g
             return false;
         }
         const int n_src = s->n_src;
-        are_same_nodes = are_same_nodes && s->tensor == node;
+        are_same_nodes &= s->tensor == node;
         s++;
         for (int j = 0; j < n_src; j++, s++) {
             const struct ggml_tensor *src = node->src[j];
@@ -100,17 +100,17 @@ static size_t count_slots(const struct ggml_cgraph *graph) {
 }
 
 // The record of the graph into plan->seen, which has room, by a table of nodes, which has room too.
-static void keep(struct cuda_plan *plan, const struct ggml_tensor **slots, const struct ggml_cgraph *graph) {
+static void plan_keep_graph(struct cuda_plan *plan, const struct ggml_tensor **slots, const struct ggml_cgraph *graph) {
     const size_t n_slots = count_slots(graph);
     size_t at = 0;
     memset(slots, 0, n_slots * sizeof *slots);
 #define SLOT(t) (((uintptr_t) (t) >> 4) * 0x9E3779B97F4A7C15u >> 20 & (n_slots - 1))
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
-        see(&plan->seen[at++], node, true);
+        seen_set(&plan->seen[at++], node, true);
         for (int j = 0; j < count_src(node); j++) {
             struct cuda_seen *s = &plan->seen[at++];
-            see(s, node->src[j], false);
+            seen_set(s, node->src[j], false);
             size_t k = SLOT(node->src[j]);
             while (slots[k] != NULL && slots[k] != node->src[j]) {
                 k = (k + 1) & (n_slots - 1);
@@ -166,6 +166,7 @@ static bool is_run(const struct ggml_tensor *node, const struct cuda_op_row *row
     return row->run != NULL && ggml_nelements(node) > 0 && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0;
 }
 
+// The widest fusion that starts at node i; n: its nodes, 1 where there is none.
 static const struct cuda_fusion *fusion_at(const struct cuda_backend *b, const struct ggml_cgraph *graph, int i, int *n) {
     for (const struct cuda_fusion *const *f = cuda_fusions(); !b->no_fusion && *f != NULL; f++) {
         *n = (*f)->match(b->dev, graph, i);
@@ -173,6 +174,7 @@ static const struct cuda_fusion *fusion_at(const struct cuda_backend *b, const s
             return *f;
         }
     }
+    *n = 1;
     return NULL;
 }
 
@@ -198,7 +200,6 @@ static enum ggml_status make_steps(struct cuda_backend *b, struct cuda_plan *pla
             continue;
         }
         const struct cuda_fusion *fusion = fusion_at(b, graph, i, &n);
-        n = fusion != NULL ? n : 1;
         plan->steps[plan->n_steps++] =
             (struct cuda_step){.i_node = i, .n_nodes = n, .row = fusion != NULL ? NULL : row, .fusion = fusion};
     }
@@ -211,8 +212,7 @@ size_t cuda_graph_work_size(const struct cuda_backend *b, const struct ggml_cgra
         const struct ggml_tensor *node = graph->nodes[i];
         const struct cuda_op_row *row = cuda_op_row(node->op);
         if (row != NULL && row->run != NULL && row->work_size != NULL && cuda_supports_op(b->dev, node)) {
-            const size_t want = row->work_size(b->dev, node);
-            size = want > size ? want : size;
+            size = max_size(size, row->work_size(b->dev, node));
         }
     }
     return size;
@@ -242,14 +242,14 @@ static bool has_room(const struct cuda_plan *plan, const struct ggml_cgraph *gra
 static bool make_room(struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_seen) {
     plan->n_seen = 0; // what it held is lost
     plan->n_steps = 0;
-    return grow((void **) &plan->seen, &plan->seen_cap, n_seen, sizeof *plan->seen) &&
-           grow((void **) &plan->steps, &plan->steps_cap, (size_t) graph->n_nodes, sizeof *plan->steps);
+    return array_grow((void **) &plan->seen, &plan->seen_cap, n_seen, sizeof *plan->seen) &&
+           array_grow((void **) &plan->steps, &plan->steps_cap, (size_t) graph->n_nodes, sizeof *plan->steps);
 }
 
 bool cuda_plan_reserve(struct cuda_backend *b, const struct ggml_cgraph *graph) {
     struct cuda_plan *plan = &b->plans[b->n_reserved % CUDA_MAX_PLANS];
     const size_t n_seen = count_seen(graph);
-    if (!grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots) ||
+    if (!array_grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots) ||
         (!has_room(plan, graph, n_seen) && !make_room(plan, graph, n_seen))) {
         return no_room(graph, n_seen);
     }
@@ -262,7 +262,9 @@ static struct cuda_plan *plan_evict(struct cuda_backend *b, const struct ggml_cg
     struct cuda_plan *oldest = &b->plans[0], *roomy = NULL;
     for (int i = 0; i < CUDA_MAX_PLANS; i++) {
         struct cuda_plan *plan = &b->plans[i];
-        oldest = plan->last_used < oldest->last_used ? plan : oldest;
+        if (plan->last_used < oldest->last_used) {
+            oldest = plan;
+        }
         if (has_room(plan, graph, n_seen) && (roomy == NULL || plan->last_used < roomy->last_used)) {
             roomy = plan;
         }
@@ -279,7 +281,7 @@ struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph
         }
     }
     const size_t n_seen = count_seen(graph);
-    const bool has_slots = grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots);
+    const bool has_slots = array_grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots);
     struct cuda_plan *plan = has_slots ? plan_evict(b, graph, n_seen) : NULL;
     if (plan == NULL) {
         no_room(graph, n_seen);
@@ -291,7 +293,7 @@ struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph
     if (make_steps(b, plan, graph) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
-    keep(plan, b->slots, graph);
+    plan_keep_graph(plan, b->slots, graph);
     plan->n_seen = n_seen;
     plan->last_used = b->clock;
     return plan;

@@ -2,7 +2,6 @@
 // reg.c: the registry entry "CUDA" and the functions of ggml-cuda.h.
 
 #include "cuda/backend.h"
-#include "cuda/comm.h"
 #include "cuda/device.h"
 
 #include "ggml-cuda.h"

@@ -8,7 +8,6 @@
 #include "berth-backend.h"
 #include "berth.h"
 #include "cuda/backend.h"
-#include "cuda/comm.h"
 #include "ggml-alloc.h"
 #include "ggml-cpu.h"
 #include "ggml-cuda.h"

@@ -34,20 +34,16 @@ struct attn {
     size_t work;
 };
 
-static int64_t up(int64_t n, int64_t to) {
-    return (n + to - 1) / to * to;
-}
-
 static bool is_known_type(enum ggml_type t) {
     return cuda_is_float(t) || t == GGML_TYPE_Q8_0 || t == GGML_TYPE_Q4_0;
 }
 
-static bool maps(const struct ggml_tensor *t) { // the copy engine's conditions
+static bool can_map(const struct ggml_tensor *t) { // the copy engine's conditions
     return t->type == GGML_TYPE_F16 && ((uintptr_t) t->data | t->nb[1] | t->nb[2] | t->nb[3]) % 16 == 0;
 }
 
 static bool is_direct(const struct attn *a) {
-    return maps(a->k) && maps(a->v) && a->k->ne[0] == a->d && a->v->ne[0] == a->d;
+    return can_map(a->k) && can_map(a->v) && a->k->ne[0] == a->d && a->v->ne[0] == a->d;
 }
 
 static size_t pitch_of(const struct ggml_tensor *t) { // of a row in shared memory: attn_pitch
@@ -58,23 +54,23 @@ static size_t pitch_of(const struct ggml_tensor *t) { // of a row in shared memo
 static size_t split_shared(const struct attn *a, int n_stages) {
     const size_t stage = ROWS * (pitch_of(a->k) + pitch_of(a->v));
     const size_t halves = is_direct(a) ? 0 : (size_t) (WARPS * ROWS * (a->d + 8) * 2);
-    const size_t ring = WARPS * (size_t) n_stages * stage + halves, sums = (size_t) (WARPS * ROWS * (a->d + 2) * 4);
-    return ring > sums ? ring : sums;
+    return max_size(WARPS * (size_t) n_stages * stage + halves, (size_t) (WARPS * ROWS * (a->d + 2) * 4));
 }
 
 static void choose_attn(const struct cuda_traits *traits, struct attn *a) {
-    static const char *const names[3][3] = {{"attn_64", "attn_128", "attn_256"}, {"attn_any_64", "attn_any_128", "attn_any_256"},
-        {"attn_bf16_64", "attn_bf16_128", "attn_bf16_256"}};
-    a->kernel = (struct split_kernel){names[a->bf          ? 2
-                                            : is_direct(a) ? 0
-                                                           : 1][a->d == 64    ? 0
-                                                                : a->d == 128 ? 1
-                                                                              : 2],
-        ROWS, WARPS,
-        a->d == 256             ? 1
-        : a->bf || is_direct(a) ? 2
-                                : BLOCKS_MAX,
-        64};
+    // By what keys and values are, and by the width of heads.
+    static const struct split_kernel direct[3] = {
+        {"attn_64", ROWS, WARPS, 2, 64}, {"attn_128", ROWS, WARPS, 2, 64}, {"attn_256", ROWS, WARPS, 1, 64}};
+    static const struct split_kernel any[3] = {{"attn_any_64", ROWS, WARPS, BLOCKS_MAX, 64},
+        {"attn_any_128", ROWS, WARPS, BLOCKS_MAX, 64}, {"attn_any_256", ROWS, WARPS, 1, 64}};
+    static const struct split_kernel bf16[3] = {
+        {"attn_bf16_64", ROWS, WARPS, 2, 64}, {"attn_bf16_128", ROWS, WARPS, 2, 64}, {"attn_bf16_256", ROWS, WARPS, 1, 64}};
+    const int i_width = a->d / 128; // of 64, 128, 256
+    if (a->bf) {
+        a->kernel = bf16[i_width];
+    } else {
+        a->kernel = is_direct(a) ? direct[i_width] : any[i_width];
+    }
     // As many blocks a multiprocessor as its registers have room for, with two stages at least.
     a->n_stages = 3;
     while (a->n_stages > 2 && (split_shared(a, a->n_stages) + 1024) * (size_t) a->kernel.blocks > traits->shared_max) {
@@ -102,8 +98,7 @@ static bool choose_few(const struct cuda_traits *traits, struct attn *a) {
     const bool is_long = is_q8_0 || a->k->ne[1] * a->k->ne[2] * a->q->ne[3] >= (int64_t) MANY_KEYS * traits->n_sm;
     a->kernel = is_long ? many[is_q8_0][a->d == 128] : few[a->d == 128];
     a->warp_shared = is_q8_0 ? (int) (STAGES * 2 * KEYS * pitch_of(a->k)) : 0;
-    const size_t ring = (size_t) (a->kernel.warps * a->warp_shared), sums = (size_t) (a->kernel.warps * FEW * (a->d + 2) * 4);
-    a->shared = ring > sums ? ring : sums;
+    a->shared = (size_t) (a->kernel.warps * max_int(a->warp_shared, FEW * (a->d + 2) * 4));
     return a->shared <= traits->shared_max;
 }
 
@@ -118,10 +113,10 @@ static void set_splits(const struct cuda_traits *traits, struct attn *a) {
     const int64_t n_kv = a->k->ne[1], unit = a->kernel.unit;
     a->n_tiles = (a->q->ne[1] * a->group + a->kernel.rows - 1) / a->kernel.rows;
     const int64_t room = (int64_t) (traits->shared_max / (a->shared + 1024));
-    const int64_t all = traits->n_sm * (room > a->kernel.blocks ? a->kernel.blocks : room < 1 ? 1 : room);
+    const int64_t all = traits->n_sm * clamp_i64(room, 1, a->kernel.blocks);
     const int64_t others = a->n_tiles * a->k->ne[2] * a->q->ne[3], share = others > 0 ? all / others : 1;
-    const int64_t want = share < 1 ? 1 : share < ATTN_SPLITS ? share : ATTN_SPLITS, each = up((n_kv + want - 1) / want, unit);
-    a->split_keys = each > MIN_SPLIT ? each : MIN_SPLIT;
+    const int64_t want = clamp_i64(share, 1, ATTN_SPLITS);
+    a->split_keys = max_i64(cuda_round_up((n_kv + want - 1) / want, unit), MIN_SPLIT);
     a->n_split = (n_kv + a->split_keys - 1) / a->split_keys;
     a->work = a->n_split > 1 ? (size_t) (a->n_split * a->n_rows * (a->v->ne[0] + 2)) * sizeof(float) : 0;
 }
@@ -129,12 +124,18 @@ static void set_splits(const struct cuda_traits *traits, struct attn *a) {
 static struct attn attn_of(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct cuda_traits *traits = cuda_traits(dev);
     struct attn a = {.q = op->src[0], .k = op->src[1], .v = op->src[2], .mask = op->src[3], .sinks = op->src[4]};
-    const int64_t d = a.k->ne[0] > a.v->ne[0] ? a.k->ne[0] : a.v->ne[0], n_kv = a.k->ne[1], n_q = a.q->ne[1];
-    a.d = d <= 64 ? 64 : d <= 128 ? 128 : d <= 256 ? 256 : ATTN_WIDE;
+    const int64_t d = max_i64(a.k->ne[0], a.v->ne[0]), n_kv = a.k->ne[1], n_q = a.q->ne[1];
+    a.d = 64;
+    while (a.d < d && a.d < 256) {
+        a.d *= 2;
+    }
+    if (d > 256) {
+        a.d = ATTN_WIDE;
+    }
     a.group = a.q->ne[2] / a.k->ne[2];
     a.n_rows = n_q * a.q->ne[2] * a.q->ne[3];
     a.many = a.d <= 256 && traits->has_kernels_90a && cuda_api(dev)->TensorMapEncodeTiled != NULL && n_q >= MANY_QUERIES &&
-             maps(a.k) && maps(a.v);
+             can_map(a.k) && can_map(a.v);
     if (a.many) {
         a.k_rows = a.d == 256 ? 64 : 128;
         a.q_tiles = (n_q + ROWS_90 - 1) / ROWS_90;
@@ -182,13 +183,13 @@ static size_t attention_work_size(const struct cuda_device *dev, const struct gg
     const struct attn a = attn_of(dev, op);
     const int64_t n_kv = a.k->ne[1];
     // 32 rows of attn_wide's one block, or 8 of attn_few's, are fewer.
-    const int64_t most = BLOCKS_MAX * cuda_traits(dev)->n_sm * ROWS,
-                  rows = a.n_rows * ATTN_SPLITS < most ? a.n_rows * ATTN_SPLITS : most;
+    const int64_t rows = min_i64(a.n_rows * ATTN_SPLITS, BLOCKS_MAX * cuda_traits(dev)->n_sm * ROWS);
     const size_t split = n_kv > MIN_SPLIT ? (size_t) (rows * (a.v->ne[0] + 2)) * sizeof(float) : 0;
-    const size_t tiles =
-        a.mask != NULL ? (size_t) (a.mask->ne[2] * a.mask->ne[3] * (up(a.q->ne[1], ROWS_90) / ROWS_90) * (up(n_kv, 64) / 64)) : 0;
-    const size_t of_fewer = split > tiles ? split : tiles;
-    return a.work > of_fewer ? a.work : of_fewer;
+    const size_t tiles = a.mask != NULL
+                             ? (size_t) (a.mask->ne[2] * a.mask->ne[3] * (cuda_round_up(a.q->ne[1], ROWS_90) / ROWS_90) *
+                                         (cuda_round_up(n_kv, 64) / 64))
+                             : 0;
+    return max_size(a.work, max_size(split, tiles));
 }
 
 static void set_slopes(struct attn_args *a, float max_bias) {
@@ -286,19 +287,22 @@ static enum ggml_status run_many(struct cuda_run *r, const struct attn *p, struc
             .block = {256},
             .overlap = true};
         status = cuda_launch_one(r, "attn_mask", dims, &mask);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
     }
     memset(&args, 0, sizeof args);
     args.a = *a;
-    status = status == GGML_STATUS_SUCCESS ? set_map(r, p->k, p->k_rows, &args.k_map) : status;
-    status = status == GGML_STATUS_SUCCESS ? set_map(r, p->v, p->k_rows, &args.v_map) : status;
-    if (status != GGML_STATUS_SUCCESS) {
+    if ((status = set_map(r, p->k, p->k_rows, &args.k_map)) != GGML_STATUS_SUCCESS ||
+        (status = set_map(r, p->v, p->k_rows, &args.v_map)) != GGML_STATUS_SUCCESS) {
         return status;
     }
     const struct cuda_dims dims = {.grid = {(unsigned) p->q_tiles, (unsigned) a->n_head, (unsigned) a->n_batch},
         .block = {384},
         .shared_size = (unsigned) p->shared,
         .overlap = true};
-    return cuda_launch_one(r, p->d == 64 ? "attn90_64" : p->d == 128 ? "attn90_128" : "attn90_256", dims, &args);
+    static const char *const names[3] = {"attn90_64", "attn90_128", "attn90_256"};
+    return cuda_launch_one(r, names[p->d / 128], dims, &args);
 }
 
 static enum ggml_status attention_run(struct cuda_run *r, struct ggml_tensor *op) {
@@ -315,12 +319,12 @@ static enum ggml_status attention_run(struct cuda_run *r, struct ggml_tensor *op
         .block = {(unsigned) p.kernel.warps * 32},
         .shared_size = (unsigned) p.shared,
         .overlap = true};
-    enum ggml_status status = cuda_launch_one(r, p.kernel.name, dims, &a);
-    if (status == GGML_STATUS_SUCCESS && p.n_split > 1) {
-        const struct cuda_dims join = {.grid = {(unsigned) p.n_rows}, .block = {128}, .overlap = true};
-        status = cuda_launch_one(r, "attn_join", join, &a);
+    const enum ggml_status status = cuda_launch_one(r, p.kernel.name, dims, &a);
+    if (status != GGML_STATUS_SUCCESS || p.n_split <= 1) {
+        return status;
     }
-    return status;
+    const struct cuda_dims join = {.grid = {(unsigned) p.n_rows}, .block = {128}, .overlap = true};
+    return cuda_launch_one(r, "attn_join", join, &a);
 }
 
 const struct cuda_op_entry cuda_ops_attention[] = {

@@ -5,7 +5,6 @@
 #include "cuda/kernel/rows.h"
 
 #include "cuda/op/op.h"
-#include "cuda/op/types.h"
 
 #define BLOCK 256
 #define COPY_LONG (1u << 20)
@@ -18,7 +17,7 @@ static bool is_number(enum ggml_type t) {
     return cuda_is_float(t) || t == GGML_TYPE_I32;
 }
 
-static bool supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+static bool copy_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0];
     if (a == NULL || ggml_nelements(a) != ggml_nelements(op)) {
@@ -65,13 +64,13 @@ static enum ggml_status copy_transpose(struct cuda_run *r, struct ggml_tensor *o
     const int64_t n_z = op->ne[2] * op->ne[3];
     const struct cuda_copy_args args = {.dst = cuda_view_of(op), .a = cuda_view_of(op->src[0]), .n = n_z};
     const struct cuda_dims dims = {
-        .grid = {(unsigned) ((op->ne[0] + 31) / 32), (unsigned) ((op->ne[1] + 31) / 32), (unsigned) (n_z < 65535 ? n_z : 65535)},
+        .grid = {(unsigned) ((op->ne[0] + 31) / 32), (unsigned) ((op->ne[1] + 31) / 32), (unsigned) min_i64(n_z, 65535)},
         .block = {32, 8},
         .overlap = true};
     return cuda_launch_one(r, ggml_type_size(op->type) == 4 ? "copy_transpose_4" : "copy_transpose_2", dims, &args);
 }
 
-static enum ggml_status run(struct cuda_run *r, struct ggml_tensor *op) {
+static enum ggml_status copy_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     if (a->type == op->type && ggml_is_contiguous(a) && ggml_is_contiguous(op)) {
         return copy_dense(r, op);
@@ -89,12 +88,17 @@ static enum ggml_status run(struct cuda_run *r, struct ggml_tensor *op) {
         .n = narrow ? ggml_nelements(op) / 32 : to.ne[0] * to.ne[1] * to.ne[2] * to.ne[3],
         .size = as_is ? (int32_t) ggml_type_size(op->type) : 0,
         .block = (int32_t) ggml_blck_size(a->type)};
-    const char *kernel = as_is ? "copy_as_is" : narrow ? "copy_narrow" : is_plain(a->type) ? "copy_convert" : "copy_widen";
+    const char *kernel = is_plain(a->type) ? "copy_convert" : "copy_widen";
+    if (as_is) {
+        kernel = "copy_as_is";
+    } else if (narrow) {
+        kernel = "copy_narrow";
+    }
     return cuda_launch_one(r, kernel, cuda_flat(r, args.n, narrow ? 128 : BLOCK), &args);
 }
 
 #define COPY \
-    { .supports = supports, .run = run }
+    { .supports = copy_supports, .run = copy_run }
 
 const struct cuda_op_entry cuda_ops_copy[] = {
     {GGML_OP_DUP, COPY},

@@ -39,7 +39,10 @@ int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, in
     if (n <= CUDA_MM_WIDE || !cuda_traits(dev)->has_kernels_90a) {
         return 0;
     }
-    return t->mma_128 != NULL ? 128 : n <= 192 ? 64 : 256;
+    if (t->mma_128 != NULL) {
+        return 128;
+    }
+    return n <= 192 ? 64 : 256;
 }
 
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt) {
@@ -52,8 +55,11 @@ struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int
     return c;
 }
 
-static int column_type(enum ggml_type t) {
-    return t == GGML_TYPE_F32 ? 0 : t == GGML_TYPE_F16 ? 1 : 2;
+int cuda_column_type(enum ggml_type t) {
+    if (t == GGML_TYPE_F32) {
+        return 0;
+    }
+    return t == GGML_TYPE_F16 ? 1 : 2;
 }
 
 // Where the columns of op's second source are ready. NULL: the launch failed, or the arena is too small.
@@ -74,7 +80,7 @@ static char *columns_get(
         .x_z2 = (int64_t) x->nb[2],
         .x_z3 = (int64_t) x->nb[3],
         .x_ne1 = 1,
-        .x_type = column_type(x->type),
+        .x_type = cuda_column_type(x->type),
         .k = (int) x->ne[0],
         .n = (int) x->ne[1],
         .nt = c->nt > 0 ? c->nt : 1,
@@ -104,8 +110,8 @@ static int64_t mmv_warps(const struct cuda_run *r, enum ggml_type t) {
     return t == GGML_TYPE_F32 || t == GGML_TYPE_Q8_0 || !has_room ? MMV_WARPS_LARGE : MMV_WARPS;
 }
 
-static enum ggml_status mmv(struct cuda_run *r, const struct cuda_mm_type *t, mmv_args *a, const struct cuda_columns *c) {
-    const int64_t ch = mmv_chunk(t->type), warps = mmv_warps(r, t->type), n = a->n < 8 ? a->n : 8, fixed = MMV_FIXED(warps);
+static enum ggml_status mmv_launch(struct cuda_run *r, const struct cuda_mm_type *t, mmv_args *a, const struct cuda_columns *c) {
+    const int64_t ch = mmv_chunk(t->type), warps = mmv_warps(r, t->type), n = min_i64(a->n, 8), fixed = MMV_FIXED(warps);
     const int64_t bytes = ch / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
     const int64_t stage = (((bytes + 14) / 16 + 1) | 1) * 16 * 16 * warps, most = (int64_t) r->traits->shared_max;
     const int64_t n_chunks = (a->k + ch - 1) / ch, parts = c->rest ? 2 : 1;
@@ -117,11 +123,10 @@ static enum ggml_status mmv(struct cuda_run *r, const struct cuda_mm_type *t, mm
     a->k_part = (int) k_part;
     // With 16 warps three are 4% slower than two (H200).
     const int64_t useful = ggml_is_quantized(t->type) && warps == MMV_WARPS ? 2 : 7;
-    a->n_stages = (int) (fit < useful ? fit : useful);
+    a->n_stages = (int) min_i64(fit, useful);
     a->wait = 1;
     const int64_t tiles = (a->m + 15) / 16, blocks = (int64_t) r->traits->n_sm;
-    const struct cuda_dims dims = {
-        .grid = {(unsigned) (tiles < blocks ? tiles : blocks), (unsigned) ((a->n + 7) / 8), (unsigned) c->nz},
+    const struct cuda_dims dims = {.grid = {(unsigned) min_i64(tiles, blocks), (unsigned) ((a->n + 7) / 8), (unsigned) c->nz},
         .block = {(unsigned) warps * 32},
         .shared_size = (unsigned) (cols + a->n_stages * stage),
         .overlap = true};
@@ -158,7 +163,7 @@ static enum ggml_status run_floats(struct cuda_run *r, struct ggml_tensor *op) {
         .x_z2 = (int64_t) (x->nb[2] / sizeof(float)), .x_z3 = (int64_t) (x->nb[3] / sizeof(float)),
         .w_const = cuda_is_const(r->graph, w), .wait = 1};
     const int64_t turns = (a.m + MF_ROWS - 1) / MF_ROWS, all = r->traits->n_sm;
-    const struct cuda_dims dims = {.grid = {(unsigned) (turns < all ? turns : all), 1, (unsigned) (x->ne[2] * x->ne[3])},
+    const struct cuda_dims dims = {.grid = {(unsigned) min_i64(turns, all), 1, (unsigned) (x->ne[2] * x->ne[3])},
         .block = {MF_THREADS},
         .shared_size = (unsigned) floats_shared(x),
         .overlap = true};
@@ -176,7 +181,10 @@ enum ggml_status cuda_mm_tiles(struct cuda_run *r, const struct cuda_mm_type *t,
         .block = {384},
         .shared_size = (unsigned) (n_b * nt * 128 + n_a * pitch * 128 + 256 + 1024 + 64),
         .overlap = true};
-    return cuda_launch_one(r, nt == 64 ? t->mma_64 : nt == 128 ? t->mma_128 : t->mma_256, dims, a);
+    if (nt == 128) {
+        return cuda_launch_one(r, t->mma_128, dims, a);
+    }
+    return cuda_launch_one(r, nt == 64 ? t->mma_64 : t->mma_256, dims, a);
 }
 
 // ---- MUL_MAT ----
@@ -225,16 +233,14 @@ static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_
     static const int64_t ways[] = {CUDA_MM_FEW, CUDA_MM_WIDE};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         if (x->ne[1] > ways[i]) {
-            const size_t other = cuda_columns_of(t, x->ne[0], ways[i], x->ne[2] * x->ne[3], 0).size;
-            size = other > size ? other : size;
+            size = max_size(size, cuda_columns_of(t, x->ne[0], ways[i], x->ne[2] * x->ne[3], 0).size);
         }
     }
     if (x->ne[2] * x->ne[3] > 1) { // one product may be cuBLAS's
         struct ggml_tensor column = *x, one = *op;
         column.ne[2] = column.ne[3] = 1;
         one.src[1] = &column;
-        const size_t other = matmul_columns(dev, &one).size;
-        size = other > size ? other : size;
+        size = max_size(size, matmul_columns(dev, &one).size);
     }
     return size;
 }
@@ -270,7 +276,7 @@ static enum ggml_status run_few(
         .xh_col = kpad, .xh_z = kpad * x->ne[1] * (c->rest ? 2 : 1), .xh_rest = x->ne[1], .scale_z = x->ne[1],
         .w_fours = starts % 4 == 0, .w_sixteens = starts % 16 == 0 && w->nb[1] < (1u << 26),
         .w_const = cuda_is_const(r->graph, w)};
-    return mmv(r, t, &a, c);
+    return mmv_launch(r, t, &a, c);
 }
 
 static enum ggml_status run_many(

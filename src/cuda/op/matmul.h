@@ -33,10 +33,7 @@ struct cuda_columns {
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt);
 // Tiles' width for n columns; 0: mmv.
 int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t n);
-
-static inline int64_t cuda_round_up(int64_t n, int64_t to) {
-    return (n + to - 1) / to * to;
-}
+int cuda_column_type(enum ggml_type t); // x_type of struct act_args
 enum ggml_status cuda_mm_tiles(
     struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz) BERTH_MUST_USE;
 // Whether mv has room for a column of k.

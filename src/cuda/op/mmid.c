@@ -25,7 +25,7 @@ static struct plan plan_of(const struct cuda_device *dev, const struct ggml_tens
     p.vectors = can_mv && (p.n_pairs <= MV_PAIRS || !cuda_traits(dev)->has_kernels_90a);
     if (!p.vectors) {
         p.nt = t->mma_128 != NULL ? 128 : 64;
-        p.n_tiles = p.n_pairs / p.nt + (w->ne[2] < p.n_pairs ? w->ne[2] : p.n_pairs);
+        p.n_tiles = p.n_pairs / p.nt + min_i64(w->ne[2], p.n_pairs);
         p.c = cuda_columns_of(t, w->ne[0], p.n_tiles * p.nt, 1, p.nt);
         p.lists = (size_t) cuda_round_up((int64_t) p.c.size, 256);
         p.size = p.lists + (size_t) (p.n_tiles * (1 + 2 * p.nt)) * sizeof(int32_t);
@@ -112,9 +112,7 @@ static enum ggml_status mmid_run(struct cuda_run *r, struct ggml_tensor *op) {
         .x_col = (int64_t) x->nb[1],
         .from_z2 = (int64_t) x->nb[2],
         .x_ne1 = (int) x->ne[1],
-        .x_type = x->type == GGML_TYPE_F32   ? 0
-                  : x->type == GGML_TYPE_F16 ? 1
-                                             : 2,
+        .x_type = cuda_column_type(x->type),
         .k = (int) x->ne[0],
         .n = (int) p.c.n,
         .nt = p.nt,

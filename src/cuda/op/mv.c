@@ -10,7 +10,10 @@
 // ---- one launch ----
 
 static int64_t step_of(const struct cuda_mm_type *t) {
-    return ggml_is_quantized(t->type) ? 2048 : t->type == GGML_TYPE_F32 ? 512 : 1024;
+    if (ggml_is_quantized(t->type)) {
+        return 2048;
+    }
+    return t->type == GGML_TYPE_F32 ? 512 : 1024;
 }
 static int64_t column_size(const struct cuda_mm_type *t, int64_t k) {
     return ggml_is_quantized(t->type) ? k / 32 * 48 : cuda_round_up(k, 8) * 4;
@@ -44,7 +47,7 @@ static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type 
     }
     const int64_t all =
         (int64_t) r->traits->n_sm * (MVB_BLOCKS * (shared + 2048) <= (int64_t) r->traits->shared_max ? MVB_BLOCKS : 1);
-    const int64_t grid = n_turns < all ? n_turns : all;
+    const int64_t grid = min_i64(n_turns, all);
     a->n_full = a->n_turns = (int) n_turns;
     a->n_last = (int) per;
     if (a->n_parts == 1 || a->glu != MV_GLU_NONE) { // what is left in the end goes to all blocks alike
@@ -72,8 +75,8 @@ enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_ar
     // beside this one's, took a fifth longer: their rings are too short.
     const int64_t fixed = fixed_size(t, a->k), stage = MV_WARPS * stage_size(t),
                   fit = ((int64_t) r->traits->shared_max - fixed) / stage;
-    a->n_stages = (int) (fit < 7 ? fit : 7);
-    const struct cuda_dims dims = {.grid = {(unsigned) (n_blocks < all ? n_blocks : all), 1, (unsigned) nz},
+    a->n_stages = (int) min_i64(fit, 7);
+    const struct cuda_dims dims = {.grid = {(unsigned) min_i64(n_blocks, all), 1, (unsigned) nz},
         .block = {MV_WARPS * 32},
         .shared_size = (unsigned) (fixed + a->n_stages * stage),
         .overlap = true};
@@ -113,8 +116,8 @@ static const struct ggml_tensor *norm_at(const struct ggml_cgraph *graph, int i,
     if (norm == NULL || mul == NULL || !cuda_is_used_once(graph, norm) || norm->ne[0] > MV_NORM_MAX) {
         return NULL;
     }
-    const struct ggml_tensor *scale = mul->src[0] == norm ? mul->src[1] : mul->src[1] == norm ? mul->src[0] : NULL;
-    if (scale == NULL || scale == norm || !is_row(norm->src[0]) || !is_row(mul) || !is_row(scale) || scale->ne[0] != mul->ne[0]) {
+    const struct ggml_tensor *scale = cuda_other_source(mul, norm);
+    if (scale == NULL || !is_row(norm->src[0]) || !is_row(mul) || !is_row(scale) || scale->ne[0] != mul->ne[0]) {
         return NULL;
     }
     c->norm = norm;
@@ -132,7 +135,8 @@ static bool is_alike(
            ggml_nrows(w) == w->ne[1] && cuda_is_const(graph, w) && w->type == first->type && w->nb[1] == first->nb[1];
 }
 
-static void behind(const struct ggml_cgraph *graph, int i, struct chain *c) {
+// Takes what is after the products into the chain: a gate of two, or a sum of one.
+static void chain_extend(const struct ggml_cgraph *graph, int i, struct chain *c) {
     const struct ggml_tensor *glu = node_at(graph, i, GGML_OP_GLU), *sum = node_at(graph, i, GGML_OP_ADD);
     if (c->n_mm == 2 && glu != NULL && is_row(glu) && cuda_is_used_once(graph, c->mm[0]) && cuda_is_used_once(graph, c->mm[1]) &&
         (glu->op_params[0] == GGML_GLU_OP_SWIGLU || glu->op_params[0] == GGML_GLU_OP_GEGLU) &&
@@ -140,8 +144,8 @@ static void behind(const struct ggml_cgraph *graph, int i, struct chain *c) {
         c->glu = glu;
         c->n++;
     } else if (c->n_mm == 1 && sum != NULL && is_row(sum) && cuda_is_used_once(graph, c->mm[0])) {
-        const struct ggml_tensor *other = sum->src[0] == c->mm[0] ? sum->src[1] : sum->src[1] == c->mm[0] ? sum->src[0] : NULL;
-        if (other != NULL && other != c->mm[0] && is_row(other) && other->ne[0] == sum->ne[0]) {
+        const struct ggml_tensor *other = cuda_other_source(sum, c->mm[0]);
+        if (other != NULL && is_row(other) && other->ne[0] == sum->ne[0]) {
             c->sum = sum;
             c->other = other;
             c->n++;
@@ -149,11 +153,18 @@ static void behind(const struct ggml_cgraph *graph, int i, struct chain *c) {
     }
 }
 
+// What the products, or what is computed of them, write first.
+static const struct ggml_tensor *first_result(const struct chain *c) {
+    if (c->glu != NULL) {
+        return c->glu;
+    }
+    return c->sum != NULL ? c->sum : c->mm[0];
+}
+
 // Nothing that is written lies on something that another thread may still read.
 static bool may_write(const struct chain *c) {
-    const struct ggml_tensor *out[MV_PARTS] = {c->mm[0], c->mm[1], c->mm[2]};
+    const struct ggml_tensor *out[MV_PARTS] = {first_result(c), c->mm[1], c->mm[2]};
     const int n_out = c->glu != NULL ? 1 : c->n_mm;
-    out[0] = c->glu != NULL ? c->glu : c->sum != NULL ? c->sum : out[0];
     for (int i = 0; i < n_out; i++) {
         if (cuda_overlap(out[i], c->x) || (c->scale != NULL && cuda_overlap(out[i], c->scale)) ||
             (c->other != NULL && !cuda_may_write_over(out[i], c->other))) {
@@ -183,9 +194,13 @@ static struct chain chain_at(const struct cuda_device *dev, const struct ggml_cg
         c.n = 0;
         return c;
     }
-    c.x = c.norm != NULL ? c.x : in;
-    behind(graph, i + c.n, &c);
-    c.n = c.n > 1 && may_write(&c) ? c.n : 0;
+    if (c.norm == NULL) {
+        c.x = in;
+    }
+    chain_extend(graph, i + c.n, &c);
+    if (c.n < 2 || !may_write(&c)) {
+        c.n = 0;
+    }
     return c;
 }
 
@@ -220,7 +235,7 @@ static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *
         a.w[0] = c.mm[swapped]->src[0]->data;
         a.w[1] = c.mm[!swapped]->src[0]->data;
     }
-    a.y[0] = c.glu != NULL ? c.glu->data : c.sum != NULL ? c.sum->data : a.y[0];
+    a.y[0] = first_result(&c)->data;
     return cuda_mv(r, cuda_mm_type(c.mm[0]->src[0]->type), &a, 1);
 }
 

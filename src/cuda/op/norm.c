@@ -11,7 +11,7 @@
 
 #define ROWS_MAX INT32_MAX // of a grid
 
-static bool supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+static bool norm_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op) &&
@@ -19,7 +19,10 @@ static bool supports(const struct cuda_device *dev, const struct ggml_tensor *op
 }
 
 static enum cuda_norm what_of(const struct ggml_tensor *op) {
-    return op->op == GGML_OP_NORM ? CUDA_NORM_PLAIN : op->op == GGML_OP_RMS_NORM ? CUDA_NORM_RMS : CUDA_NORM_L2;
+    if (op->op == GGML_OP_NORM) {
+        return CUDA_NORM_PLAIN;
+    }
+    return op->op == GGML_OP_RMS_NORM ? CUDA_NORM_RMS : CUDA_NORM_L2;
 }
 
 // A view that can be read four at a time, or that is absent.
@@ -36,7 +39,7 @@ static unsigned block_for(int64_t n) {
     return size;
 }
 
-static enum ggml_status launch(struct cuda_run *r, const struct cuda_norm_args *args) {
+static enum ggml_status norm_launch(struct cuda_run *r, const struct cuda_norm_args *args) {
     const int64_t ne0 = args->dst.ne[0], n4 = ne0 / 4;
     const bool fours = ne0 % 4 == 0 && n4 <= 4 * 1024 && has_fours(&args->dst, ne0) && has_fours(&args->a, ne0) &&
                        has_fours(&args->b, ne0) && has_fours(&args->sum, ne0) && has_fours(&args->mul, ne0) &&
@@ -50,7 +53,7 @@ static enum ggml_status launch(struct cuda_run *r, const struct cuda_norm_args *
 static enum ggml_status norm_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_norm_args args = {
         .dst = cuda_view_of(op), .a = cuda_view_of(op->src[0]), .eps = cuda_param_f32(op, 0), .what = what_of(op)};
-    return launch(r, &args);
+    return norm_launch(r, &args);
 }
 
 // ---- fusions: [ADD] NORM [MUL [ADD]] ----
@@ -62,10 +65,9 @@ static const struct ggml_tensor *other_of(
         return NULL;
     }
     const struct ggml_tensor *node = graph->nodes[i];
-    const struct ggml_tensor *other = node->src[0] == from ? node->src[1] : node->src[1] == from ? node->src[0] : NULL;
-    return other != NULL && other != from && node->type == GGML_TYPE_F32 && other->type == GGML_TYPE_F32 &&
-                   ggml_are_same_shape(node, from) && ggml_can_repeat(other, node) &&
-                   (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0
+    const struct ggml_tensor *other = cuda_other_source(node, from);
+    return other != NULL && node->type == GGML_TYPE_F32 && other->type == GGML_TYPE_F32 && ggml_are_same_shape(node, from) &&
+                   ggml_can_repeat(other, node) && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0
                ? other
                : NULL;
 }
@@ -101,7 +103,9 @@ static struct chain chain_at(const struct ggml_cgraph *graph, int i, int most) {
     if (c.mul != NULL) {
         c.out = graph->nodes[++at];
         c.add = at - i + 2 <= most ? other_of(graph, at + 1, GGML_OP_ADD, c.out) : NULL;
-        c.out = c.add != NULL ? graph->nodes[++at] : c.out;
+        if (c.add != NULL) {
+            c.out = graph->nodes[++at];
+        }
     }
     const int n = at - i + 1;
     c.n = n > 1 && n <= most ? n : 0;
@@ -150,7 +154,7 @@ static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *
     if (c.add != NULL) {
         args.add = cuda_view_of(c.add);
     }
-    return launch(r, &args);
+    return norm_launch(r, &args);
 }
 
 const struct cuda_fusion cuda_fusion_norm = {.name = "norm with sum, weights and bias", .match = chain_match, .run = chain_run};
@@ -158,7 +162,7 @@ const struct cuda_fusion cuda_fusion_norm = {.name = "norm with sum, weights and
 // ---- groups ----
 
 static bool group_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    return supports(dev, op) && cuda_param_i32(op, 0) > 0 && op->ne[3] <= 65535;
+    return norm_supports(dev, op) && cuda_param_i32(op, 0) > 0 && op->ne[3] <= 65535;
 }
 
 static enum ggml_status group_run(struct cuda_run *r, struct ggml_tensor *op) {
@@ -176,7 +180,7 @@ static enum ggml_status group_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 static bool softmax_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *mask = op->src[1], *sinks = op->src[2];
-    if (!supports(dev, op) || !cuda_rows_are_dense(a) || !cuda_rows_are_dense(op)) {
+    if (!norm_supports(dev, op) || !cuda_rows_are_dense(a) || !cuda_rows_are_dense(op)) {
         return false;
     }
     if (mask != NULL &&
@@ -212,7 +216,7 @@ static enum ggml_status softmax_run(struct cuda_run *r, struct ggml_tensor *op) 
 }
 
 #define NORM \
-    { .supports = supports, .run = norm_run }
+    { .supports = norm_supports, .run = norm_run }
 
 const struct cuda_op_entry cuda_ops_norm[] = {
     {GGML_OP_NORM, NORM},

@@ -39,8 +39,7 @@ static inline struct cuda_index cuda_index_of(const struct ggml_tensor *t) {
 
 // Blocks of `size` threads for n of them, at most as many as keep every multiprocessor busy: kernels go on in steps of the grid.
 static inline unsigned cuda_blocks(const struct cuda_run *r, int64_t n, int size) {
-    const int64_t want = (n + size - 1) / size, most = (int64_t) r->traits->n_sm * (2048 / size) * 4;
-    return (unsigned) (want < 1 ? 1 : want < most ? want : most);
+    return (unsigned) max_i64(1, min_i64((n + size - 1) / size, (int64_t) r->traits->n_sm * (2048 / size) * 4));
 }
 
 // One dimension of blocks for n elements, for a kernel that waits for the one before (dep_wait).
@@ -66,4 +65,25 @@ static inline float cuda_param_f32(const struct ggml_tensor *t, int i) {
 }
 static inline int32_t cuda_param_i32(const struct ggml_tensor *t, int i) {
     return t->op_params[i];
+}
+static inline int64_t cuda_round_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
+// The source next to `from` of a node with two; NULL: `from` is neither, or both.
+static inline const struct ggml_tensor *cuda_other_source(const struct ggml_tensor *node, const struct ggml_tensor *from) {
+    if ((node->src[0] == from) == (node->src[1] == from)) {
+        return NULL;
+    }
+    return node->src[node->src[0] == from];
+}
+
+// Types that kernel/dequant.cuh reads.
+static inline bool cuda_can_widen(enum ggml_type t) {
+    return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16 || ggml_is_quantized(t);
+}
+
+// Blocks of 32 that kernel/quantize.cuh writes.
+static inline bool cuda_can_quantise(enum ggml_type t) {
+    return t == GGML_TYPE_Q8_0 || t == GGML_TYPE_Q4_0 || t == GGML_TYPE_Q4_1 || t == GGML_TYPE_Q5_0 || t == GGML_TYPE_Q5_1 ||
+           t == GGML_TYPE_IQ4_NL || t == GGML_TYPE_MXFP4;
 }

@@ -22,7 +22,7 @@ static struct cuda_view cells_of(const struct ggml_tensor *t) {
     return v;
 }
 
-static enum ggml_status place(struct cuda_run *r, struct ggml_tensor *op, enum cuda_place what, const int32_t p[4]) {
+static enum ggml_status place_launch(struct cuda_run *r, struct ggml_tensor *op, enum cuda_place what, const int32_t p[4]) {
     struct ggml_tensor shape = *op;
     shape.ne[0] = op->ne[0] / ggml_blck_size(op->type);
     struct cuda_place_args args = {.dst = cells_of(op),
@@ -52,7 +52,7 @@ static bool repeat_supports(const struct cuda_device *dev, const struct ggml_ten
 }
 
 static enum ggml_status repeat_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place(r, op, CUDA_PLACE_REPEAT, (const int32_t[4]){0});
+    return place_launch(r, op, CUDA_PLACE_REPEAT, (const int32_t[4]){0});
 }
 
 static bool concat_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
@@ -71,7 +71,7 @@ static bool concat_supports(const struct cuda_device *dev, const struct ggml_ten
 }
 
 static enum ggml_status concat_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place(r, op, CUDA_PLACE_CONCAT, (const int32_t[4]){cuda_param_i32(op, 0)});
+    return place_launch(r, op, CUDA_PLACE_CONCAT, (const int32_t[4]){cuda_param_i32(op, 0)});
 }
 
 static bool diag_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
@@ -82,7 +82,7 @@ static bool diag_supports(const struct cuda_device *dev, const struct ggml_tenso
 }
 
 static enum ggml_status diag_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place(r, op, CUDA_PLACE_DIAG, (const int32_t[4]){0});
+    return place_launch(r, op, CUDA_PLACE_DIAG, (const int32_t[4]){0});
 }
 
 // ---- PAD, PAD_REFLECT_1D, ROLL, windows ----
@@ -98,7 +98,7 @@ static bool pad_supports(const struct cuda_device *dev, const struct ggml_tensor
 
 static enum ggml_status pad_run(struct cuda_run *r, struct ggml_tensor *op) {
     const int32_t p[4] = {cuda_param_i32(op, 0), cuda_param_i32(op, 2), cuda_param_i32(op, 4), cuda_param_i32(op, 6)};
-    return place(r, op, cuda_param_i32(op, 8) != 0 ? CUDA_PLACE_PAD_CIRCULAR : CUDA_PLACE_PAD, p);
+    return place_launch(r, op, cuda_param_i32(op, 8) != 0 ? CUDA_PLACE_PAD_CIRCULAR : CUDA_PLACE_PAD, p);
 }
 
 static bool reflect_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
@@ -110,7 +110,7 @@ static bool reflect_supports(const struct cuda_device *dev, const struct ggml_te
 }
 
 static enum ggml_status reflect_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place(r, op, CUDA_PLACE_PAD_REFLECT, (const int32_t[4]){cuda_param_i32(op, 0)});
+    return place_launch(r, op, CUDA_PLACE_PAD_REFLECT, (const int32_t[4]){cuda_param_i32(op, 0)});
 }
 
 static bool roll_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
@@ -119,7 +119,7 @@ static bool roll_supports(const struct cuda_device *dev, const struct ggml_tenso
 }
 
 static enum ggml_status roll_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place(r, op, CUDA_PLACE_ROLL, op->op_params);
+    return place_launch(r, op, CUDA_PLACE_ROLL, op->op_params);
 }
 
 static bool win_part_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
@@ -130,7 +130,7 @@ static bool win_part_supports(const struct cuda_device *dev, const struct ggml_t
 }
 
 static enum ggml_status win_part_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place(r, op, CUDA_PLACE_WIN_PART, op->op_params);
+    return place_launch(r, op, CUDA_PLACE_WIN_PART, op->op_params);
 }
 
 static bool win_unpart_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
@@ -143,7 +143,7 @@ static bool win_unpart_supports(const struct cuda_device *dev, const struct ggml
 
 static enum ggml_status win_unpart_run(struct cuda_run *r, struct ggml_tensor *op) {
     const int32_t w = cuda_param_i32(op, 0);
-    return place(r, op, CUDA_PLACE_WIN_UNPART, (const int32_t[4]){w, (int32_t) ((op->ne[1] + w - 1) / w)});
+    return place_launch(r, op, CUDA_PLACE_WIN_UNPART, (const int32_t[4]){w, (int32_t) ((op->ne[1] + w - 1) / w)});
 }
 
 static bool rel_pos_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
@@ -155,7 +155,7 @@ static bool rel_pos_supports(const struct cuda_device *dev, const struct ggml_te
 }
 
 static enum ggml_status rel_pos_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place(r, op, CUDA_PLACE_REL_POS, (const int32_t[4]){0});
+    return place_launch(r, op, CUDA_PLACE_REL_POS, (const int32_t[4]){0});
 }
 
 // ---- triangles ----
@@ -168,7 +168,7 @@ static bool same_f32(const struct cuda_device *dev, const struct ggml_tensor *op
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op);
 }
 
-static enum ggml_status band(struct cuda_run *r, struct ggml_tensor *op, int64_t first, int64_t end, float value) {
+static enum ggml_status band_launch(struct cuda_run *r, struct ggml_tensor *op, int64_t first, int64_t end, float value) {
     const struct cuda_band_args args = {.dst = cuda_view_of(op),
         .a = cuda_view_of(op->src[0]),
         .index = cuda_index_of(op),
@@ -180,7 +180,7 @@ static enum ggml_status band(struct cuda_run *r, struct ggml_tensor *op, int64_t
 }
 
 static enum ggml_status mask_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return band(r, op, -FAR, (int64_t) cuda_param_i32(op, 0) + 1, op->op == GGML_OP_DIAG_MASK_INF ? -INFINITY : 0.0f);
+    return band_launch(r, op, -FAR, (int64_t) cuda_param_i32(op, 0) + 1, op->op == GGML_OP_DIAG_MASK_INF ? -INFINITY : 0.0f);
 }
 
 static bool tri_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
@@ -189,10 +189,10 @@ static bool tri_supports(const struct cuda_device *dev, const struct ggml_tensor
 
 static enum ggml_status tri_run(struct cuda_run *r, struct ggml_tensor *op) {
     switch ((enum ggml_tri_type) cuda_param_i32(op, 0)) {
-        case GGML_TRI_TYPE_UPPER_DIAG: return band(r, op, 0, FAR, 0.0f);
-        case GGML_TRI_TYPE_UPPER: return band(r, op, 1, FAR, 0.0f);
-        case GGML_TRI_TYPE_LOWER_DIAG: return band(r, op, -FAR, 1, 0.0f);
-        default: return band(r, op, -FAR, 0, 0.0f);
+        case GGML_TRI_TYPE_UPPER_DIAG: return band_launch(r, op, 0, FAR, 0.0f);
+        case GGML_TRI_TYPE_UPPER: return band_launch(r, op, 1, FAR, 0.0f);
+        case GGML_TRI_TYPE_LOWER_DIAG: return band_launch(r, op, -FAR, 1, 0.0f);
+        default: return band_launch(r, op, -FAR, 0, 0.0f);
     }
 }
 

@@ -5,7 +5,6 @@
 #include "cuda/kernel/recur.h"
 
 #include "cuda/op/op.h"
-#include "cuda/op/types.h"
 
 #include <math.h>
 
@@ -30,20 +29,27 @@ static enum ggml_status recur_launch(struct cuda_run *r, const struct cuda_recur
     return cuda_launch_one(r, "recur", dims, g);
 }
 
-// Sources of [d, n_head, n_token], then the state; the source that tells these numbers.
-static int wkv_sources(const struct ggml_tensor *op, int *shape) {
-    *shape = op->op == GGML_OP_RWKV_WKV7 ? 2 : 0;
-    return op->op == GGML_OP_RWKV_WKV6 ? 5 : op->op == GGML_OP_RWKV_WKV7 ? 6 : 4;
+struct wkv {
+    int n;     // sources of [d, n_head, n_token]; the state is after them
+    int shape; // the source that has these numbers
+    enum cuda_recur what;
+};
+
+static struct wkv wkv_of(const struct ggml_tensor *op) {
+    if (op->op == GGML_OP_RWKV_WKV7) {
+        return (struct wkv){6, 2, CUDA_RECUR_WKV7};
+    }
+    return op->op == GGML_OP_RWKV_WKV6 ? (struct wkv){5, 0, CUDA_RECUR_WKV6} : (struct wkv){4, 0, CUDA_RECUR_GLA};
 }
 
 static bool wkv_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
-    int shape;
-    const int n = wkv_sources(op, &shape);
+    const struct wkv wkv = wkv_of(op);
+    const int n = wkv.n;
     if (!sources_f32(op, n + 1) || !ggml_is_contiguous(op)) {
         return false;
     }
-    const struct ggml_tensor *k = op->src[shape], *state = op->src[n];
+    const struct ggml_tensor *k = op->src[wkv.shape], *state = op->src[n];
     const int64_t d = k->ne[0], n_head = k->ne[1], n_token = k->ne[2], n_seq = state->ne[1];
     for (int i = 0; i <= n; i++) {
         const int64_t want = op->op == GGML_OP_RWKV_WKV6 && i == 3 ? d * n_head : d * n_head * n_token;
@@ -56,9 +62,9 @@ static bool wkv_supports(const struct cuda_device *dev, const struct ggml_tensor
 }
 
 static enum ggml_status wkv_run(struct cuda_run *r, struct ggml_tensor *op) {
-    int shape;
-    const int n = wkv_sources(op, &shape);
-    const struct ggml_tensor *k = op->src[shape];
+    const struct wkv wkv = wkv_of(op);
+    const int n = wkv.n;
+    const struct ggml_tensor *k = op->src[wkv.shape];
     struct cuda_recur_args g = {.state = op->src[n]->data,
         .y = op->data,
         .states = (float *) op->data + ggml_nelements(k),
@@ -68,9 +74,7 @@ static enum ggml_status wkv_run(struct cuda_run *r, struct ggml_tensor *op) {
         .n_token = k->ne[2] / op->src[n]->ne[1],
         .n_kept = 1,
         .scale = op->op == GGML_OP_GATED_LINEAR_ATTN ? cuda_param_f32(op, 0) : 1.0f,
-        .what = op->op == GGML_OP_RWKV_WKV6   ? CUDA_RECUR_WKV6
-                : op->op == GGML_OP_RWKV_WKV7 ? CUDA_RECUR_WKV7
-                                              : CUDA_RECUR_GLA};
+        .what = wkv.what};
     for (int i = 0; i < n; i++) {
         g.x[i] = op->src[i]->data;
     }
@@ -83,8 +87,7 @@ static bool delta_supports(const struct cuda_device *dev, const struct ggml_tens
         return false;
     }
     const struct ggml_tensor *v = op->src[2], *g = op->src[3], *beta = op->src[4], *state = op->src[5];
-    const int64_t d = v->ne[0], n = v->ne[1] * v->ne[2] * v->ne[3],
-                  n_kept = cuda_param_i32(op, 0) > 1 ? cuda_param_i32(op, 0) : 1;
+    const int64_t d = v->ne[0], n = v->ne[1] * v->ne[2] * v->ne[3], n_kept = max_i64(cuda_param_i32(op, 0), 1);
     for (int i = 0; i < 2; i++) {
         const struct ggml_tensor *x = op->src[i];
         if (x->nb[0] != sizeof(float) || x->ne[0] != d || x->ne[2] != v->ne[2] || x->ne[1] <= 0 || x->ne[3] <= 0 ||
@@ -161,7 +164,7 @@ static enum ggml_status scan_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- the rest: a thread, or a warp, an element ----
 
-static struct cuda_rows3_args rows3(const struct ggml_tensor *op) {
+static struct cuda_rows3_args rows3_args(const struct ggml_tensor *op) {
     struct cuda_rows3_args g = {.dst = cuda_view_of(op), .index = cuda_index_of(op), .n = ggml_nelements(op)};
     struct cuda_view *views[] = {&g.a, &g.b, &g.c, &g.d};
     for (int i = 0; i < 4; i++) {
@@ -180,7 +183,7 @@ static bool ssm_conv_supports(const struct cuda_device *dev, const struct ggml_t
 }
 
 static enum ggml_status ssm_conv_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_rows3_args g = rows3(op);
+    const struct cuda_rows3_args g = rows3_args(op);
     return cuda_launch_one(r, "ssm_conv", cuda_flat(r, g.n, 256), &g);
 }
 
@@ -192,7 +195,7 @@ static bool solve_supports(const struct cuda_device *dev, const struct ggml_tens
 }
 
 static enum ggml_status solve_run(struct cuda_run *r, struct ggml_tensor *op) {
-    struct cuda_rows3_args g = rows3(op);
+    struct cuda_rows3_args g = rows3_args(op);
     g.n = op->ne[0] * op->ne[2] * op->ne[3];
     return cuda_launch_one(r, "solve_tri", cuda_flat(r, g.n, 64), &g);
 }
@@ -207,7 +210,7 @@ static bool comb_supports(const struct cuda_device *dev, const struct ggml_tenso
 }
 
 static enum ggml_status comb_run(struct cuda_run *r, struct ggml_tensor *op) {
-    struct cuda_rows3_args g = rows3(op);
+    struct cuda_rows3_args g = rows3_args(op);
     g.f0 = cuda_param_f32(op, 0);
     g.i0 = cuda_param_i32(op, 1);
     return cuda_launch_one(r, "hc_comb", cuda_flat(r, op->ne[2], 64), &g);
@@ -224,7 +227,7 @@ static bool pre_supports(const struct cuda_device *dev, const struct ggml_tensor
 }
 
 static enum ggml_status pre_run(struct cuda_run *r, struct ggml_tensor *op) {
-    struct cuda_rows3_args g = rows3(op);
+    struct cuda_rows3_args g = rows3_args(op);
     g.gated = cuda_param_i32(op, 1) != 0;
     g.f0 = cuda_param_i32(op, 0) == 0 && !g.gated ? 1.0f : cuda_param_f32(op, 0);
     return cuda_launch_one(r, "hc_pre", cuda_flat(r, g.n, 256), &g);
@@ -239,7 +242,7 @@ static bool post_supports(const struct cuda_device *dev, const struct ggml_tenso
 }
 
 static enum ggml_status post_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_rows3_args g = rows3(op);
+    const struct cuda_rows3_args g = rows3_args(op);
     return cuda_launch_one(r, "hc_post", cuda_flat(r, g.n, 256), &g);
 }
 
@@ -258,7 +261,7 @@ static bool index_supports(const struct cuda_device *dev, const struct ggml_tens
 }
 
 static enum ggml_status index_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_rows3_args g = rows3(op);
+    const struct cuda_rows3_args g = rows3_args(op);
     struct cuda_dims dims = cuda_flat(r, g.n * 32, 32 * LINES);
     dims.block[0] = 32;
     dims.block[1] = LINES;

@@ -35,13 +35,13 @@ static size_t parts_size(const struct cuda_device *dev, const struct ggml_tensor
 
 static enum ggml_status sum_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int64_t n = ggml_nelements(a), want = (n + BLOCK - 1) / BLOCK;
+    const int64_t n = ggml_nelements(a);
     struct cuda_reduce_args args = {.dst = cuda_view_of(op),
         .a = cuda_view_of(a),
         .index = cuda_index_of(a),
         .n = n,
         .parts = cuda_work(r, PARTS * sizeof(double)),
-        .n_parts = (int32_t) (want < PARTS ? want : PARTS)};
+        .n_parts = (int32_t) min_i64((n + BLOCK - 1) / BLOCK, PARTS)};
     if (op->op == GGML_OP_COUNT_EQUAL) {
         args.b = cuda_view_of(op->src[1]);
     }
@@ -83,8 +83,16 @@ static enum ggml_status rows_run(struct cuda_run *r, struct ggml_tensor *op) {
         .a = cuda_view_of(a),
         .n = a->ne[0],
         .what = op->op == GGML_OP_MEAN ? CUDA_REDUCE_MEAN : CUDA_REDUCE_SUM};
-    const char *kernel = op->op == GGML_OP_CUMSUM ? "reduce_cumsum" : op->op == GGML_OP_ARGMAX ? "reduce_argmax" : "reduce_rows";
-    const unsigned block = a->ne[0] <= 64 ? 32 : a->ne[0] <= 1024 ? 128 : op->op == GGML_OP_SUM_ROWS ? BLOCK : 1024;
+    const char *kernel = "reduce_rows";
+    if (op->op == GGML_OP_CUMSUM) {
+        kernel = "reduce_cumsum";
+    } else if (op->op == GGML_OP_ARGMAX) {
+        kernel = "reduce_argmax";
+    }
+    unsigned block = op->op == GGML_OP_SUM_ROWS ? BLOCK : 1024;
+    if (a->ne[0] <= 1024) {
+        block = a->ne[0] <= 64 ? 32 : 128;
+    }
     const struct cuda_dims dims = {.grid = {(unsigned) ggml_nrows(a)}, .block = {block}, .overlap = true};
     return cuda_launch_one(r, kernel, dims, &args);
 }
@@ -100,7 +108,7 @@ static bool sort_supports(const struct cuda_device *dev, const struct ggml_tenso
            a->ne[0] <= INT32_MAX / 2 && same_rows(a, op) && ggml_nrows(a) <= INT32_MAX;
 }
 
-static int64_t padded(int64_t n) {
+static int64_t sort_padded(int64_t n) {
     int64_t p = 2;
     while (p < n) {
         p *= 2;
@@ -111,7 +119,7 @@ static int64_t padded(int64_t n) {
 static size_t sort_extra(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0];
-    const int64_t n = padded(a->ne[0]);
+    const int64_t n = sort_padded(a->ne[0]);
     return n > SORT_SHARED ? (size_t) n * (size_t) ggml_nrows(a) * sizeof(uint64_t) : 0;
 }
 
@@ -133,16 +141,15 @@ static enum ggml_status sort_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_sort_args args = {.dst = cuda_view_of(op),
         .a = cuda_view_of(a),
         .n_rows = ggml_nrows(a),
-        .n_pad = padded(a->ne[0]),
+        .n_pad = sort_padded(a->ne[0]),
         .down = op->op == GGML_OP_TOP_K || cuda_param_i32(op, 0) == GGML_SORT_ORDER_DESC,
         .swap = op->op == GGML_OP_TOP_K};
     if (args.n_pad > SORT_SHARED) {
         args.keys = cuda_extra(op);
         return sort_long(r, &args);
     }
-    const unsigned block = args.n_pad / 2 < 32 ? 32 : args.n_pad / 2 > 1024 ? 1024 : (unsigned) args.n_pad / 2;
     const struct cuda_dims dims = {.grid = {(unsigned) args.n_rows},
-        .block = {block},
+        .block = {(unsigned) clamp_i64(args.n_pad / 2, 32, 1024)},
         .shared_size = (unsigned) args.n_pad * (unsigned) sizeof(uint64_t),
         .overlap = true};
     return cuda_launch_one(r, "sort_shared", dims, &args);

@@ -59,7 +59,10 @@ static struct cuda_rope_args args_of(const struct ggml_cgraph *graph, const stru
         .sin_sign = op->op == GGML_OP_ROPE_BACK ? -1.0f : 1.0f};
     g.is_halves = g.is_multi || (mode & GGML_ROPE_TYPE_NEOX) != 0;
     g.n_pairs = (int32_t) (g.is_vision ? op->ne[0] / 2 : n_dims / 2);
-    g.n_apart = g.is_vision ? n_dims : g.is_halves ? n_dims / 2 : 1;
+    g.n_apart = g.is_halves ? n_dims / 2 : 1;
+    if (g.is_vision) {
+        g.n_apart = n_dims;
+    }
     memcpy(g.sections, &op->op_params[11], sizeof g.sections);
     if (ext_factor != 0.0f) {
         g.length *= 1.0f + 0.1f * logf(1.0f / freq_scale);
@@ -75,14 +78,14 @@ static struct cuda_rope_args args_of(const struct ggml_cgraph *graph, const stru
 }
 
 // n of them, in one launch.
-static enum ggml_status launch(struct cuda_run *r, const struct cuda_rope_jobs *jobs, int n) {
+static enum ggml_status rope_launch(struct cuda_run *r, const struct cuda_rope_jobs *jobs, int n) {
     unsigned x = 32;
     int64_t n_rows = 0;
     for (int i = 0; i < n; i++) {
         while (x < 128 && (int32_t) x < jobs->job[i].n_pairs) {
             x *= 2;
         }
-        n_rows = jobs->job[i].n_rows > n_rows ? jobs->job[i].n_rows : n_rows;
+        n_rows = max_i64(n_rows, jobs->job[i].n_rows);
     }
     const unsigned y = 128 / x;
     const int64_t n_blocks = (n_rows + y - 1) / y;
@@ -91,13 +94,13 @@ static enum ggml_status launch(struct cuda_run *r, const struct cuda_rope_jobs *
     }
     // in place a row is read and written pair by pair
     const struct cuda_dims dims = {
-        .grid = {(unsigned) (n_blocks < 1 << 20 ? n_blocks : 1 << 20), (unsigned) n}, .block = {x, y}, .overlap = true};
+        .grid = {(unsigned) min_i64(n_blocks, 1 << 20), (unsigned) n}, .block = {x, y}, .overlap = true};
     return n == 1 ? cuda_launch_one(r, "rope", dims, &jobs->job[0]) : cuda_launch_one(r, "rope_jobs", dims, jobs);
 }
 
 static enum ggml_status rope_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_rope_jobs jobs = {.job = {args_of(r->graph, op)}};
-    return launch(r, &jobs, 1);
+    return rope_launch(r, &jobs, 1);
 }
 
 // ---- ROPE, views of it, SET_ROWS: the turned rows go straight into the cache ----
@@ -164,7 +167,7 @@ static void to_cache(const struct ggml_cgraph *graph, struct cuda_rope_args *g, 
 static enum ggml_status set_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
     struct cuda_rope_jobs jobs = {.job = {args_of(graph, graph->nodes[i])}};
     to_cache(graph, &jobs.job[0], graph->nodes[i + n - 1]);
-    return launch(r, &jobs, 1);
+    return rope_launch(r, &jobs, 1);
 }
 
 const struct cuda_fusion cuda_fusion_rope_set = {.name = "rope into the cache", .match = set_match, .run = set_run};
@@ -254,7 +257,7 @@ static enum ggml_status turn_run(struct cuda_run *r, const struct ggml_cgraph *g
     value->a.nb[1] = head * (int64_t) rows->nb[0];
     value->n_rows = n_heads * rows->ne[1];
     to_cache(graph, value, t.value_set);
-    return launch(r, &jobs, CUDA_ROPE_JOBS);
+    return rope_launch(r, &jobs, CUDA_ROPE_JOBS);
 }
 
 const struct cuda_fusion cuda_fusion_rope_turn = {

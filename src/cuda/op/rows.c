@@ -5,7 +5,6 @@
 #include "cuda/kernel/rows.h"
 
 #include "cuda/op/op.h"
-#include "cuda/op/types.h"
 
 static bool get_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
@@ -22,9 +21,8 @@ static bool get_supports(const struct cuda_device *dev, const struct ggml_tensor
 
 static struct cuda_dims row_dims(int64_t n_rows, int64_t ne0) {
     const int64_t pieces = (ne0 + 255) / 256;
-    return (struct cuda_dims){.grid = {(unsigned) (n_rows < 1 << 20 ? n_rows : 1 << 20), (unsigned) (pieces < 64 ? pieces : 64)},
-        .block = {256},
-        .overlap = true};
+    return (struct cuda_dims){
+        .grid = {(unsigned) min_i64(n_rows, 1 << 20), (unsigned) min_i64(pieces, 64)}, .block = {256}, .overlap = true};
 }
 
 static enum ggml_status get_run(struct cuda_run *r, struct ggml_tensor *op) {

@@ -5,7 +5,6 @@
 #include "cuda/kernel/train.h"
 
 #include "cuda/op/op.h"
-#include "cuda/op/types.h"
 
 static struct cuda_train_args train_args(const struct ggml_tensor *op) {
     struct cuda_train_args g = {.dst = cuda_view_of(op), .index = cuda_index_of(op), .n = ggml_nelements(op)};
@@ -19,7 +18,11 @@ static struct cuda_train_args train_args(const struct ggml_tensor *op) {
 }
 
 static struct cuda_dims a_row_a_block(int64_t n_rows, int64_t n) {
-    return (struct cuda_dims){.grid = {(unsigned) n_rows}, .block = {n <= 128 ? 32 : n <= 1024 ? 128 : 512}, .overlap = true};
+    unsigned block = 512;
+    if (n <= 1024) {
+        block = n <= 128 ? 32 : 128;
+    }
+    return (struct cuda_dims){.grid = {(unsigned) n_rows}, .block = {block}, .overlap = true};
 }
 
 static bool is_dense_f32(const struct ggml_tensor *t) {
@@ -150,7 +153,7 @@ static enum ggml_status out_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_train_args g = train_args(op);
     const int64_t n_z = op->ne[2] * op->ne[3];
     const struct cuda_dims dims = {
-        .grid = {(unsigned) ((op->ne[0] + 15) / 16), (unsigned) ((op->ne[1] + 15) / 16), (unsigned) (n_z < 65535 ? n_z : 65535)},
+        .grid = {(unsigned) ((op->ne[0] + 15) / 16), (unsigned) ((op->ne[1] + 15) / 16), (unsigned) min_i64(n_z, 65535)},
         .block = {16, 16},
         .overlap = true};
     return cuda_launch_one(r, "out_prod", dims, &g);
