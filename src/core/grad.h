@@ -11,6 +11,7 @@
 #pragma once
 
 #include "core/op.h"
+#include "core/op_params.h"
 
 struct berth_grad {
     struct ggml_context *ctx;
@@ -51,11 +52,6 @@ static inline struct ggml_tensor *berth_grad_shape(struct berth_grad *g, struct 
 // 1 - t
 static inline struct ggml_tensor *berth_grad_one_minus(struct berth_grad *g, struct ggml_tensor *t) {
     return ggml_scale_bias(g->ctx, t, -1.0f, 1.0f);
-}
-static inline float berth_grad_f32(const struct ggml_tensor *t, int i) {
-    float f;
-    memcpy(&f, &t->op_params[i], sizeof f);
-    return f;
 }
 // The part of the gradient that op_params of ACC and SET name, in the shape of source 1 (grad_view.c).
 struct ggml_tensor *berth_grad_part(struct berth_grad *g);

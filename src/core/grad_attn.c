@@ -19,7 +19,7 @@ struct scores {
 
 static struct scores scores_of(struct berth_grad *g, struct ggml_tensor *q, struct ggml_tensor *k) {
     struct ggml_context *ctx = g->ctx;
-    struct scores s = {.scale = berth_grad_f32(g->node, 0), .cap = berth_grad_f32(g->node, 2)};
+    struct scores s = {.scale = param_f32(g->node, 0), .cap = param_f32(g->node, 2)};
     struct ggml_tensor *x = ggml_mul_mat(ctx, k, q);
     float scale = s.scale;
     if (s.cap != 0.0f) {
@@ -27,7 +27,7 @@ static struct scores scores_of(struct berth_grad *g, struct ggml_tensor *q, stru
         x = s.bent;
         scale = s.cap;
     }
-    s.p = ggml_soft_max_ext(ctx, x, g->node->src[3], scale, berth_grad_f32(g->node, 1));
+    s.p = ggml_soft_max_ext(ctx, x, g->node->src[3], scale, param_f32(g->node, 1));
     ggml_soft_max_add_sinks(s.p, g->node->src[4]);
     return s;
 }

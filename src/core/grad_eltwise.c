@@ -94,12 +94,12 @@ void berth_grad_cos(struct berth_grad *g) {
 
 void berth_grad_scale(struct berth_grad *g) {
     const bool even = ggml_is_contiguous_1(g->grad) && g->grad->nb[0] == sizeof(float);
-    berth_grad_put_add(g, 0, ggml_scale(g->ctx, even ? g->grad : ggml_cont(g->ctx, g->grad), berth_grad_f32(g->node, 0)));
+    berth_grad_put_add(g, 0, ggml_scale(g->ctx, even ? g->grad : ggml_cont(g->ctx, g->grad), param_f32(g->node, 0)));
 }
 
 // 1 strictly within the bounds, 0 outside of them.
 void berth_grad_clamp(struct berth_grad *g) {
-    const float lo = berth_grad_f32(g->node, 0), hi = berth_grad_f32(g->node, 1);
+    const float lo = param_f32(g->node, 0), hi = param_f32(g->node, 1);
     struct ggml_tensor *x = berth_grad_dense(g, g->node->src[0]);
     struct ggml_tensor *above = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, 1.0f, -lo));
     struct ggml_tensor *below = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, hi));
@@ -107,7 +107,7 @@ void berth_grad_clamp(struct berth_grad *g) {
 }
 
 void berth_grad_leaky_relu(struct berth_grad *g) {
-    const float slope = berth_grad_f32(g->node, 0);
+    const float slope = param_f32(g->node, 0);
     struct ggml_tensor *step = ggml_step(g->ctx, berth_grad_dense(g, g->node->src[0]));
     berth_grad_put_add(g, 0, ggml_mul(g->ctx, g->grad, ggml_scale_bias(g->ctx, step, 1.0f - slope, slope)));
 }

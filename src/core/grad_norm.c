@@ -7,7 +7,7 @@
 #include <math.h>
 
 void berth_grad_rms_norm(struct berth_grad *g) {
-    berth_grad_put_add(g, 0, ggml_rms_norm_back(g->ctx, g->grad, g->node->src[0], berth_grad_f32(g->node, 0)));
+    berth_grad_put_add(g, 0, ggml_rms_norm_back(g->ctx, g->grad, g->node->src[0], param_f32(g->node, 0)));
 }
 
 static struct ggml_tensor *less_mean(struct berth_grad *g, struct ggml_tensor *t) {
@@ -19,7 +19,7 @@ static struct ggml_tensor *norm_back(struct berth_grad *g, struct ggml_tensor *g
 }
 
 void berth_grad_norm(struct berth_grad *g) {
-    berth_grad_put_add(g, 0, norm_back(g, g->grad, g->node->src[0], berth_grad_f32(g->node, 0)));
+    berth_grad_put_add(g, 0, norm_back(g, g->grad, g->node->src[0], param_f32(g->node, 0)));
 }
 
 // A group of channels is one row.
@@ -33,14 +33,14 @@ void berth_grad_group_norm(struct berth_grad *g) {
     const int64_t n = x->ne[0] * x->ne[1] * (x->ne[2] / n_groups);
     struct ggml_tensor *rows = ggml_reshape_3d(g->ctx, berth_grad_dense(g, x), n, n_groups, x->ne[3]);
     struct ggml_tensor *grads = ggml_reshape_3d(g->ctx, berth_grad_dense(g, g->grad), n, n_groups, x->ne[3]);
-    berth_grad_put_add(g, 0, ggml_reshape(g->ctx, norm_back(g, grads, rows, berth_grad_f32(g->node, 1)), x));
+    berth_grad_put_add(g, 0, ggml_reshape(g->ctx, norm_back(g, grads, rows, param_f32(g->node, 1)), x));
 }
 
 // Rows shorter than eps are divided by eps, and by nothing that depends on them.
 void berth_grad_l2_norm(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *x = g->node->src[0];
-    const float eps = berth_grad_f32(g->node, 0);
+    const float eps = param_f32(g->node, 0);
     struct ggml_tensor *whole = ggml_scale(ctx, ggml_rms_norm_back(ctx, g->grad, x, 1e-30f), 1.0f / sqrtf((float) x->ne[0]));
     if (eps > 0.0f) {
         struct ggml_tensor *length = ggml_sqrt(ctx, ggml_sum_rows(ctx, ggml_sqr(ctx, x)));

@@ -66,10 +66,10 @@ void berth_grad_soft_max(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *y = g->node, *mask = y->src[1], *sinks = y->src[2];
     if (berth_grad_wants(g, 0)) {
-        berth_grad_put_add(g, 0, ggml_soft_max_ext_back(ctx, g->grad, y, berth_grad_f32(y, 0), 0.0f));
+        berth_grad_put_add(g, 0, ggml_soft_max_ext_back(ctx, g->grad, y, param_f32(y, 0), 0.0f));
     }
     if (berth_grad_wants(g, 1)) {
-        if (berth_grad_f32(y, 1) != 0.0f || mask->ne[1] != y->ne[1]) {
+        if (param_f32(y, 1) != 0.0f || mask->ne[1] != y->ne[1]) {
             berth_grad_refuse(g, "the mask's gradient with slopes, or rows to spare, is not there");
             return;
         }

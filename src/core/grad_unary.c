@@ -141,8 +141,8 @@ bool berth_unary_is_flat(enum ggml_unary_op op) {
 
 // x <= 0: alpha_n (exp(min(x, eps)) - 1 - x) + beta x; x > 0: alpha_p x^2 + beta x. eps is not above 0 as models have it.
 static T *of_xielu(struct berth_grad *g, T *x) {
-    const float alpha_n = berth_grad_f32(g->node, 1), alpha_p = berth_grad_f32(g->node, 2), beta = berth_grad_f32(g->node, 3);
-    const float eps = berth_grad_f32(g->node, 4);
+    const float alpha_n = param_f32(g->node, 1), alpha_p = param_f32(g->node, 2), beta = param_f32(g->node, 3);
+    const float eps = param_f32(g->node, 4);
     T *sloped = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, eps < 0.0f ? eps : 0.0f));
     T *low = ggml_mul(g->ctx, ggml_exp(g->ctx, ggml_clamp(g->ctx, x, -INFINITY, 0.0f)), sloped);
     T *is_low = berth_grad_one_minus(g, ggml_step(g->ctx, x));
@@ -213,9 +213,9 @@ static void limited_back(struct berth_grad *g, struct sides *s, float alpha, flo
 static void sides_back(struct berth_grad *g, struct sides *s) {
     const enum ggml_glu_op op = (enum ggml_glu_op) g->node->op_params[0];
     if (op == GGML_GLU_OP_SWIGLU_OAI) {
-        limited_back(g, s, berth_grad_f32(g->node, 2), berth_grad_f32(g->node, 3), 1.0f);
+        limited_back(g, s, param_f32(g->node, 2), param_f32(g->node, 3), 1.0f);
     } else if (op == GGML_GLU_OP_SWIGLU_CLAMP) {
-        limited_back(g, s, 1.0f, berth_grad_f32(g->node, 3), 0.0f);
+        limited_back(g, s, 1.0f, param_f32(g->node, 3), 0.0f);
     } else {
         plain_back(g, s, activations[op]);
     }

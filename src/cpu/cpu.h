@@ -13,6 +13,7 @@
 #pragma once
 
 #include "base/shim/shim.h"
+#include "core/op_params.h"
 #include "cpu/kernels.h"
 
 #include "ggml-cpu.h"
@@ -176,16 +177,6 @@ static inline bool cpu_are_same_shape(const struct ggml_tensor *a, const struct 
 static inline bool cpu_are_same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b) {
     return a->type == b->type && cpu_are_same_shape(a, b) &&
            ((a->nb[0] ^ b->nb[0]) | (a->nb[1] ^ b->nb[1]) | (a->nb[2] ^ b->nb[2]) | (a->nb[3] ^ b->nb[3])) == 0;
-}
-
-// op_params as they lie there
-static inline float cpu_param_f32(const struct ggml_tensor *op, int i) {
-    float f;
-    __builtin_memcpy(&f, &op->op_params[i], sizeof f);
-    return f;
-}
-static inline int32_t cpu_param_i32(const struct ggml_tensor *op, int i) {
-    return op->op_params[i];
 }
 
 // ---- computing ----

@@ -5,6 +5,8 @@
 
 #include "meta/rule.h"
 
+#include "core/op_params.h"
+
 typedef bool (*rule_fn)(struct meta_node *node);
 
 enum sum_kind {
@@ -34,12 +36,6 @@ static bool give(struct meta_node *node, const meta_state *out) {
     }
     node->out = *out;
     return true;
-}
-
-static float param_f32(const struct ggml_tensor *t, int i) {
-    float v;
-    memcpy(&v, (const char *) t->op_params + (size_t) i * sizeof v, sizeof v);
-    return v;
 }
 
 // Source k beside a result that is split by s: a slice of it, or all where it is broadcast.

@@ -3,15 +3,11 @@
 
 #include "plain.h"
 
+#include "core/op_params.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static double param(const struct ggml_tensor *t, int i) {
-    float f;
-    memcpy(&f, &t->op_params[i], sizeof f);
-    return f;
-}
 
 // Index of an element in op_values.
 static int64_t at(const struct ggml_tensor *t, int64_t i0, int64_t i1, int64_t i2, int64_t i3) {
@@ -67,7 +63,8 @@ struct attn {
 
 // The row of the result of one query.
 static void attn_row(const struct attn *a, int64_t head, int64_t token, int64_t seq, double *score, double *out) {
-    const double scale = param(a->t, 0), softcap = param(a->t, 2), slope = slope_of(head, a->q->ne[2], param(a->t, 1));
+    const double scale = (double) param_f32(a->t, 0), softcap = (double) param_f32(a->t, 2),
+                 slope = slope_of(head, a->q->ne[2], (double) param_f32(a->t, 1));
     const int64_t d = a->q->ne[0], d_v = a->v->ne[0], n_kv = a->k->ne[1];
     const double *q = a->qs + at(a->q, 0, token, head, seq);
     double max = a->sinks != NULL ? a->sinks_v[head] : -INFINITY;
@@ -115,7 +112,7 @@ void op_plain_attn(const struct ggml_tensor *t, double *out) {
 
 static double mapped(const struct ggml_tensor *t, double x) {
     if (t->op == GGML_OP_SCALE) {
-        return x * param(t, 0) + param(t, 1);
+        return x * (double) param_f32(t, 0) + (double) param_f32(t, 1);
     }
     switch (ggml_get_unary_op(t)) {
         case GGML_UNARY_OP_GELU: return 0.5 * x * (1 + tanh(0.79788456080286535588 * x * (1 + 0.044715 * x * x)));
@@ -137,7 +134,7 @@ void op_plain_map(const struct ggml_tensor *t, double *out) {
 void op_plain_glu(const struct ggml_tensor *t, double *out) {
     const struct ggml_tensor *a = t->src[0], *b = t->src[1];
     const int64_t n = t->ne[0];
-    const double alpha = param(t, 2), limit = param(t, 3);
+    const double alpha = (double) param_f32(t, 2), limit = (double) param_f32(t, 3);
     double *x = op_values(a), *y = b != NULL ? op_values(b) : NULL;
     for (int64_t i = 0; i < ggml_nelements(t); i++) {
         const int64_t row = i / n;

@@ -4,7 +4,7 @@
 // are, ids too. Ops without a row in wide_ops (wide.c) are not known.
 #pragma once
 
-#include "ggml.h"
+#include "core/op_params.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -52,12 +52,6 @@ static inline int64_t wide_index(const struct ggml_tensor *t, int64_t i0, int64_
 // The same for a tensor that is repeated as often as needed.
 static inline int64_t wide_round(const struct ggml_tensor *t, int64_t i0, int64_t i1, int64_t i2, int64_t i3) {
     return wide_index(t, i0 % t->ne[0], i1 % t->ne[1], i2 % t->ne[2], i3 % t->ne[3]);
-}
-
-static inline double wide_f32(const struct ggml_tensor *t, int i) {
-    float f;
-    memcpy(&f, &t->op_params[i], sizeof f);
-    return f;
 }
 
 // Where a view's bytes are counted from: the nearest tensor above it whose elements lie in order.

@@ -71,9 +71,9 @@ EACH(sqrt, sqrt(v))
 EACH(log, log(v))
 EACH(sin, sin(v))
 EACH(cos, cos(v))
-EACH(scale, v *wide_f32(t, 0) + wide_f32(t, 1))
-EACH(clamp, fmin(wide_f32(t, 1), fmax(wide_f32(t, 0), v)))
-EACH(leaky_relu, v > 0 ? v : v * wide_f32(t, 0))
+EACH(scale, v *(double) param_f32(t, 0) + (double) param_f32(t, 1))
+EACH(clamp, fmin((double) param_f32(t, 1), fmax((double) param_f32(t, 0), v)))
+EACH(leaky_relu, v > 0 ? v : v * (double) param_f32(t, 0))
 #undef EACH
 
 void wide_tri(const T *t, double *y, const double *const *x) {
@@ -125,7 +125,8 @@ double wide_unary(enum ggml_unary_op op, double x) {
 }
 
 static double xielu(const T *t, double x) {
-    const double alpha_n = wide_f32(t, 1), alpha_p = wide_f32(t, 2), beta = wide_f32(t, 3), eps = wide_f32(t, 4);
+    const double alpha_n = (double) param_f32(t, 1), alpha_p = (double) param_f32(t, 2), beta = (double) param_f32(t, 3),
+                 eps = (double) param_f32(t, 4);
     return x > 0 ? alpha_p * x * x + beta * x : alpha_n * (expm1(fmin(x, eps)) - x) + beta * x;
 }
 
@@ -139,7 +140,7 @@ void wide_unary_op(const T *t, double *y, const double *const *x) {
 // ---- gated units ----
 
 static double gated(const T *t, double v, double gate) {
-    const double limit = wide_f32(t, 3);
+    const double limit = (double) param_f32(t, 3);
     switch ((enum ggml_glu_op) t->op_params[0]) {
         case GGML_GLU_OP_REGLU: return gate * wide_unary(GGML_UNARY_OP_RELU, v);
         case GGML_GLU_OP_GEGLU: return gate * wide_unary(GGML_UNARY_OP_GELU, v);
@@ -148,7 +149,7 @@ static double gated(const T *t, double v, double gate) {
         case GGML_GLU_OP_GEGLU_QUICK: return gate * wide_unary(GGML_UNARY_OP_GELU_QUICK, v);
         case GGML_GLU_OP_SWIGLU_OAI:
             v = fmin(v, limit);
-            return v * sigmoid(wide_f32(t, 2) * v) * (fmin(limit, fmax(-limit, gate)) + 1);
+            return v * sigmoid((double) param_f32(t, 2) * v) * (fmin(limit, fmax(-limit, gate)) + 1);
         case GGML_GLU_OP_SWIGLU_CLAMP: v = fmin(v, limit); return v * sigmoid(v) * fmin(limit, fmax(-limit, gate));
         default: return NAN;
     }

@@ -74,10 +74,10 @@ void wide_soft_max(const T *t, double *y, const double *const *x) {
     const int64_t n = t->ne[0];
     for (int64_t r = 0; r < ggml_nrows(t); r++) {
         const int64_t i1 = r % t->ne[1], i2 = r / t->ne[1] % t->ne[2], i3 = r / t->ne[1] / t->ne[2];
-        const double slope = wide_slope(wide_f32(t, 1), i2, t->ne[2]);
+        const double slope = wide_slope((double) param_f32(t, 1), i2, t->ne[2]);
         for (int64_t i = 0; i < n; i++) {
             const double mask = x[1] != NULL ? x[1][wide_round(t->src[1], i, i1, i2, i3)] : 0;
-            y[r * n + i] = wide_f32(t, 0) * x[0][r * n + i] + slope * mask;
+            y[r * n + i] = (double) param_f32(t, 0) * x[0][r * n + i] + slope * mask;
         }
         softmax_row(n, y + r * n, x[2] != NULL ? &x[2][i2] : NULL);
     }
@@ -86,7 +86,8 @@ void wide_soft_max(const T *t, double *y, const double *const *x) {
 // The probabilities of one query.
 static void attn_row(const T *t, double *row, const double *const *x, int64_t token, int64_t head, int64_t seq) {
     const T *q = t->src[0], *k = t->src[1];
-    const double scale = wide_f32(t, 0), slope = wide_slope(wide_f32(t, 1), head, q->ne[2]), cap = wide_f32(t, 2);
+    const double scale = (double) param_f32(t, 0), slope = wide_slope((double) param_f32(t, 1), head, q->ne[2]),
+                 cap = (double) param_f32(t, 2);
     const int64_t k2 = head / (q->ne[2] / k->ne[2]), k3 = seq / (q->ne[3] / k->ne[3]);
     for (int64_t j = 0; j < k->ne[1]; j++) {
         double s = 0;
@@ -118,7 +119,7 @@ void wide_flash_attn_ext(const T *t, double *y, const double *const *x) {
 // ---- rotations ----
 
 static double yarn_pair(const T *t, double turns) {
-    const double n_dims = t->op_params[1], base = wide_f32(t, 5);
+    const double n_dims = t->op_params[1], base = (double) param_f32(t, 5);
     return n_dims * log(t->op_params[4] / (turns * 2 * 3.14159265358979323846)) / (2 * log(base));
 }
 
@@ -135,13 +136,14 @@ static int rope_section(const T *t, int64_t pair) {
 static double rope_angle(const T *t, const double *const *x, int64_t pair, int64_t token) {
     const bool is_multi = (t->op_params[2] & GGML_ROPE_TYPE_MROPE) != 0;
     const double pos = x[1][token + (is_multi ? rope_section(t, pair) * t->ne[2] : 0)];
-    const double plain = pos * pow(wide_f32(t, 5), -2.0 * (double) pair / t->op_params[1]) / (x[2] != NULL ? x[2][pair] : 1);
-    const double scaled = plain * wide_f32(t, 6), ext = wide_f32(t, 7);
+    const double plain =
+        pos * pow((double) param_f32(t, 5), -2.0 * (double) pair / t->op_params[1]) / (x[2] != NULL ? x[2][pair] : 1);
+    const double scaled = plain * (double) param_f32(t, 6), ext = (double) param_f32(t, 7);
     if (ext == 0) {
         return scaled;
     }
-    const double low = fmax(0, floor(yarn_pair(t, wide_f32(t, 9))));
-    const double high = fmin(t->op_params[1] - 1, ceil(yarn_pair(t, wide_f32(t, 10))));
+    const double low = fmax(0, floor(yarn_pair(t, (double) param_f32(t, 9))));
+    const double high = fmin(t->op_params[1] - 1, ceil(yarn_pair(t, (double) param_f32(t, 10))));
     const double mix = ext * (1 - fmin(1, fmax(0, ((double) pair - low) / fmax(0.001, high - low))));
     return scaled * (1 - mix) + plain * mix;
 }
@@ -150,8 +152,8 @@ static double rope_angle(const T *t, const double *const *x, int64_t pair, int64
 void wide_rope(const T *t, double *y, const double *const *x) {
     const int64_t n_dims = t->op_params[1], first = t->op_params[15], mode = t->op_params[2];
     const bool halves = mode != GGML_ROPE_TYPE_NORMAL;
-    const double ext = wide_f32(t, 7), sign = t->op == GGML_OP_ROPE_BACK ? -1 : 1;
-    const double length = wide_f32(t, 8) * (ext != 0 ? 1 + 0.1 * log(1 / wide_f32(t, 6)) : 1);
+    const double ext = (double) param_f32(t, 7), sign = t->op == GGML_OP_ROPE_BACK ? -1 : 1;
+    const double length = (double) param_f32(t, 8) * (ext != 0 ? 1 + 0.1 * log(1 / (double) param_f32(t, 6)) : 1);
     memcpy(y, x[0], (size_t) ggml_nelements(t) * sizeof *y);
     for (int64_t r = 0; r < ggml_nrows(t); r++) {
         for (int64_t i = 0; i < n_dims / 2; i++) {

@@ -195,7 +195,7 @@ static void norm_row(int64_t n, double *y, const double *x, double eps) {
 
 void wide_norm(const T *t, double *y, const double *const *x) {
     for (int64_t r = 0; r < ggml_nrows(t); r++) {
-        norm_row(t->ne[0], y + r * t->ne[0], x[0] + r * t->ne[0], wide_f32(t, 0));
+        norm_row(t->ne[0], y + r * t->ne[0], x[0] + r * t->ne[0], (double) param_f32(t, 0));
     }
 }
 
@@ -203,7 +203,7 @@ void wide_rms_norm(const T *t, double *y, const double *const *x) {
     const int64_t n = t->ne[0];
     for (int64_t r = 0; r < ggml_nrows(t); r++) {
         const double *row = x[0] + r * n;
-        scale_row(n, y + r * n, row, 0, 1 / sqrt(squares_of(n, row, 0) / (double) n + wide_f32(t, 0)));
+        scale_row(n, y + r * n, row, 0, 1 / sqrt(squares_of(n, row, 0) / (double) n + (double) param_f32(t, 0)));
     }
 }
 
@@ -211,7 +211,7 @@ void wide_rms_norm(const T *t, double *y, const double *const *x) {
 void wide_group_norm(const T *t, double *y, const double *const *x) {
     const int64_t n_groups = t->op_params[0], n = t->ne[0] * t->ne[1] * (t->ne[2] / n_groups);
     for (int64_t g = 0; g < n_groups * t->ne[3]; g++) {
-        norm_row(n, y + g * n, x[0] + g * n, wide_f32(t, 1));
+        norm_row(n, y + g * n, x[0] + g * n, (double) param_f32(t, 1));
     }
 }
 
@@ -219,7 +219,7 @@ void wide_l2_norm(const T *t, double *y, const double *const *x) {
     const int64_t n = t->ne[0];
     for (int64_t r = 0; r < ggml_nrows(t); r++) {
         const double *row = x[0] + r * n;
-        scale_row(n, y + r * n, row, 0, 1 / fmax(sqrt(squares_of(n, row, 0)), wide_f32(t, 0)));
+        scale_row(n, y + r * n, row, 0, 1 / fmax(sqrt(squares_of(n, row, 0)), (double) param_f32(t, 0)));
     }
 }
 

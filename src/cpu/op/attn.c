@@ -49,9 +49,9 @@ static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor
         .v = op->src[2],
         .mask = op->src[3],
         .sinks = op->src[4],
-        .scale = cpu_param_f32(op, 0),
-        .max_bias = cpu_param_f32(op, 1),
-        .softcap = cpu_param_f32(op, 2),
+        .scale = param_f32(op, 0),
+        .max_bias = param_f32(op, 1),
+        .softcap = param_f32(op, 2),
     };
     a.d_k = a.k->ne[0];
     a.d_v = a.v->ne[0];

@@ -64,7 +64,7 @@ static struct columns columns_of(const struct ggml_tensor *op) {
 }
 
 static int64_t channels_out(const struct ggml_tensor *op) {
-    return op->op == GGML_OP_CONV_2D ? op->ne[2] : cpu_param_i32(op, 11);
+    return op->op == GGML_OP_CONV_2D ? op->ne[2] : param_i32(op, 11);
 }
 
 static bool conv_supports(const struct ggml_tensor *op) {
@@ -146,7 +146,7 @@ static void conv_run(const struct cpu_params *p, struct ggml_tensor *op) {
 static bool dw_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return types_fit(op) && a->ne[2] == 1 && a->ne[3] == b->ne[2] && op->ne[2] == b->ne[2] && op->ne[3] == b->ne[3] &&
-           cpu_param_i32(op, 0) > 0;
+           param_i32(op, 0) > 0;
 }
 
 static size_t dw_work(const struct ggml_tensor *op, int n_tasks) {
@@ -261,7 +261,7 @@ struct transposed {
 
 static struct transposed transposed_of(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    const int64_t stride = cpu_param_i32(op, 0);
+    const int64_t stride = param_i32(op, 0);
     if (op->op == GGML_OP_CONV_TRANSPOSE_1D) {
         return (struct transposed){a->ne[0], 1, a->ne[2], a->ne[1], b->ne[0], 1, 1, a->nb[0], 0, a->nb[1], a->nb[2], b->nb[0], 0,
             b->nb[1], b->nb[2], stride};
@@ -278,7 +278,7 @@ static bool covers(int64_t n, int64_t stride, int64_t k, int64_t extent) {
 }
 
 static bool transposed_supports(const struct ggml_tensor *op) {
-    if (!types_fit(op) || !ggml_is_contiguous(op) || cpu_param_i32(op, 0) < 0) {
+    if (!types_fit(op) || !ggml_is_contiguous(op) || param_i32(op, 0) < 0) {
         return false;
     }
     const struct transposed t = transposed_of(op);

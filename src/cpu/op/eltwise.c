@@ -165,8 +165,8 @@ MAP_KERNEL(exp)
 
 static void map_xielu(const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x) {
     (void) k;
-    const float alpha_n = cpu_param_f32(op, 1), alpha_p = cpu_param_f32(op, 2), beta = cpu_param_f32(op, 3);
-    const float eps = cpu_param_f32(op, 4);
+    const float alpha_n = param_f32(op, 1), alpha_p = param_f32(op, 2), beta = param_f32(op, 3);
+    const float eps = param_f32(op, 4);
     for (int64_t i = 0; i < n; i++) {
         const float v = x[i];
         y[i] = v > 0.0f ? alpha_p * v * v + beta * v : (expm1f(fminf(v, eps)) - v) * alpha_n + beta * v;
@@ -174,12 +174,12 @@ static void map_xielu(const struct cpu_kernels *k, const struct ggml_tensor *op,
 }
 
 static void map_scale(const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x) {
-    k->scale(n, y, x, cpu_param_f32(op, 0), cpu_param_f32(op, 1));
+    k->scale(n, y, x, param_f32(op, 0), param_f32(op, 1));
 }
 
 static void map_clamp(const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x) {
     (void) k;
-    const float lo = cpu_param_f32(op, 0), hi = cpu_param_f32(op, 1);
+    const float lo = param_f32(op, 0), hi = param_f32(op, 1);
     for (int64_t i = 0; i < n; i++) {
         y[i] = fmaxf(fminf(x[i], hi), lo);
     }
@@ -213,7 +213,7 @@ static const map_t unary_maps[GGML_UNARY_OP_COUNT] = {
 // clang-format on
 
 static map_t unary_map(const struct ggml_tensor *op) {
-    const int32_t u = cpu_param_i32(op, 0);
+    const int32_t u = param_i32(op, 0);
     return u >= 0 && u < GGML_UNARY_OP_COUNT ? unary_maps[u] : NULL;
 }
 
@@ -222,7 +222,7 @@ static bool unary_supports(const struct ggml_tensor *op) {
 }
 
 static unsigned unary_uses(const struct ggml_tensor *op) {
-    switch ((enum ggml_unary_op) cpu_param_i32(op, 0)) {
+    switch ((enum ggml_unary_op) param_i32(op, 0)) {
         case GGML_UNARY_OP_TANH: return CPU_USE_TANH;
         case GGML_UNARY_OP_SIGMOID: return CPU_USE_SIGMOID;
         case GGML_UNARY_OP_GELU: return CPU_USE_GELU;

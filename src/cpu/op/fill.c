@@ -52,15 +52,15 @@ static void band_run(const struct cpu_params *p, struct ggml_tensor *op, int64_t
 #define FAR ((int64_t) 1 << 40) // past every row, and small enough to add to
 
 static void diag_mask_inf_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    band_run(p, op, -FAR, (int64_t) cpu_param_i32(op, 0) + 1, -INFINITY);
+    band_run(p, op, -FAR, (int64_t) param_i32(op, 0) + 1, -INFINITY);
 }
 
 static void diag_mask_zero_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    band_run(p, op, -FAR, (int64_t) cpu_param_i32(op, 0) + 1, 0.0f);
+    band_run(p, op, -FAR, (int64_t) param_i32(op, 0) + 1, 0.0f);
 }
 
 static bool tri_supports(const struct ggml_tensor *op) {
-    return same_f32(op) && (unsigned) cpu_param_i32(op, 0) <= GGML_TRI_TYPE_LOWER;
+    return same_f32(op) && (unsigned) param_i32(op, 0) <= GGML_TRI_TYPE_LOWER;
 }
 
 static void tri_run(const struct cpu_params *p, struct ggml_tensor *op) {
@@ -72,7 +72,7 @@ static void tri_run(const struct cpu_params *p, struct ggml_tensor *op) {
         [GGML_TRI_TYPE_LOWER_DIAG] = {-FAR, 1},
         [GGML_TRI_TYPE_LOWER] = {-FAR, 0},
     };
-    const int32_t kind = cpu_param_i32(op, 0);
+    const int32_t kind = param_i32(op, 0);
     band_run(p, op, kept[kind].first, kept[kind].end, 0.0f);
 }
 
@@ -84,7 +84,7 @@ static bool fill_supports(const struct ggml_tensor *op) {
 
 static void fill_run(const struct cpu_params *p, struct ggml_tensor *op) {
     float v[CPU_PIECE];
-    p->k->fill(op->ne[0] < CPU_PIECE ? op->ne[0] : CPU_PIECE, v, cpu_param_f32(op, 0));
+    p->k->fill(op->ne[0] < CPU_PIECE ? op->ne[0] : CPU_PIECE, v, param_f32(op, 0));
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         cpu_row_store(p->k, op, cpu_row(op, it.at), it.i0, it.n, v);
     }
@@ -95,7 +95,7 @@ static bool arange_supports(const struct ggml_tensor *op) {
 }
 
 static void arange_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    const float start = cpu_param_f32(op, 0), step = cpu_param_f32(op, 2);
+    const float start = param_f32(op, 0), step = param_f32(op, 2);
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         char *row = cpu_row(op, it.at);
         for (int64_t i = it.i0; i < it.i0 + it.n; i++) {
@@ -108,14 +108,14 @@ static void arange_run(const struct cpu_params *p, struct ggml_tensor *op) {
 static bool timestep_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && op->nb[0] == sizeof(float) &&
-           op->ne[0] == cpu_param_i32(op, 0) && op->ne[1] == a->ne[0];
+           op->ne[0] == param_i32(op, 0) && op->ne[1] == a->ne[0];
 }
 
 // A row a timestep: cosines, then sines, of frequencies that fall from 1 to 1 / max_period; an odd end is 0.
 static void timestep_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t half = op->ne[0] / 2;
-    const float max_period = (float) cpu_param_i32(op, 1);
+    const float max_period = (float) param_i32(op, 1);
     int64_t j0, j1;
     cpu_share(p, half, &j0, &j1);
     for (int64_t j = j0; j < j1; j++) {
@@ -144,7 +144,7 @@ static bool leaky_relu_supports(const struct ggml_tensor *op) {
 
 static void leaky_relu_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const float slope = cpu_param_f32(op, 0);
+    const float slope = param_f32(op, 0);
     float buf_x[CPU_PIECE], buf_y[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         char *row = cpu_row(op, it.at);

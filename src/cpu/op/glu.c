@@ -35,7 +35,7 @@ static float limited(float x, float limit) {
 static void gate_oai(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
     (void) k;
-    const float alpha = cpu_param_f32(op, 2), limit = cpu_param_f32(op, 3);
+    const float alpha = param_f32(op, 2), limit = param_f32(op, 3);
     for (int64_t i = 0; i < n; i++) {
         const float v = limit < x[i] ? limit : x[i]; // NaN stays
         y[i] = v / (1.0f + expf(alpha * -v)) * (limited(g[i], limit) + 1.0f);
@@ -46,7 +46,7 @@ static void gate_oai(
 static void gate_clamp(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
     (void) k;
-    const float limit = cpu_param_f32(op, 3);
+    const float limit = param_f32(op, 3);
     for (int64_t i = 0; i < n; i++) {
         const float v = limit < x[i] ? limit : x[i];
         y[i] = v / (1.0f + expf(-v)) * limited(g[i], limit);
@@ -105,7 +105,7 @@ static const gate_t gates[GGML_GLU_OP_COUNT] = {
 // clang-format on
 
 static gate_t gate_of(const struct ggml_tensor *op) {
-    const int32_t i = cpu_param_i32(op, 0);
+    const int32_t i = param_i32(op, 0);
     return i >= 0 && i < GGML_GLU_OP_COUNT ? gates[i] : NULL;
 }
 
@@ -122,7 +122,7 @@ static bool glu_supports(const struct ggml_tensor *op) {
 }
 
 static unsigned glu_uses(const struct ggml_tensor *op) {
-    switch ((enum ggml_glu_op) cpu_param_i32(op, 0)) {
+    switch ((enum ggml_glu_op) param_i32(op, 0)) {
         case GGML_GLU_OP_GEGLU: return CPU_USE_GELU;
         case GGML_GLU_OP_SWIGLU: return CPU_USE_SILU | CPU_USE_MUL;
         case GGML_GLU_OP_GEGLU_QUICK: return CPU_USE_GELU_QUICK | CPU_USE_MUL;
@@ -134,7 +134,7 @@ static void glu_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1] != NULL ? op->src[1] : a;
     const gate_t gate = gate_of(op);
     const int64_t half = op->src[1] != NULL ? 0 : op->ne[0];
-    const bool swapped = half > 0 && cpu_param_i32(op, 1) != 0;
+    const bool swapped = half > 0 && param_i32(op, 1) != 0;
     const int64_t x0 = swapped ? half : 0, g0 = swapped ? 0 : half; // where the two sides start in their rows
     float buf_x[CPU_PIECE], buf_g[CPU_PIECE], buf_y[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {

@@ -148,7 +148,7 @@ static bool im2col_back_supports(const struct ggml_tensor *op) {
     if (a == NULL || b == NULL || a->type != GGML_TYPE_F32 || op->type != GGML_TYPE_F32 || op->nb[0] != sizeof(float)) {
         return false;
     }
-    const bool is_2d = cpu_param_i32(op, 6) == 1;
+    const bool is_2d = param_i32(op, 6) == 1;
     int64_t length;
     return berth_mul_i64_ok(b->ne[0], is_2d ? b->ne[1] : 1, &length) &&
            berth_mul_i64_ok(length, op->ne[is_2d ? 2 : 1], &length) && a->ne[0] == length &&
@@ -198,7 +198,7 @@ static void im2col_back_run(const struct cpu_params *p, struct ggml_tensor *op) 
 }
 
 static int im2col_back_tasks(const struct ggml_tensor *op, int n_threads) {
-    const bool is_2d = cpu_param_i32(op, 6) == 1;
+    const bool is_2d = param_i32(op, 6) == 1;
     const int64_t planes = is_2d ? op->ne[2] * op->ne[3] : op->ne[1] * op->ne[2];
     const int n = cpu_tasks_by_size(op, n_threads);
     return planes < n ? (int) planes : n;

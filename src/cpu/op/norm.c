@@ -19,7 +19,7 @@ static bool is_dense(const struct ggml_tensor *op) {
 }
 
 static bool group_supports(const struct ggml_tensor *op) {
-    return supports(op) && is_dense(op) && cpu_param_i32(op, 0) > 0;
+    return supports(op) && is_dense(op) && param_i32(op, 0) > 0;
 }
 
 // ---- over rows ----
@@ -27,7 +27,7 @@ static bool group_supports(const struct ggml_tensor *op) {
 typedef void (*row_norm_t)(const struct cpu_kernels *k, int64_t n, float *y, const float *x, float eps);
 
 static void rows_run(const struct cpu_params *p, struct ggml_tensor *op, row_norm_t norm) {
-    const float eps = cpu_param_f32(op, 0);
+    const float eps = param_f32(op, 0);
     float *buf = is_dense(op) ? NULL : cpu_scratch(p, op->ne[0]);
     int64_t i0, i1;
     cpu_share(p, ggml_nrows(op), &i0, &i1);
@@ -105,9 +105,9 @@ static void group_run(const struct cpu_kernels *k, struct ggml_tensor *op, int64
 }
 
 static void group_norm_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    const int64_t n_groups = cpu_param_i32(op, 0), n_channels = op->ne[2];
+    const int64_t n_groups = param_i32(op, 0), n_channels = op->ne[2];
     const int64_t n_each = (n_channels + n_groups - 1) / n_groups; // the last group may have fewer
-    const float eps = cpu_param_f32(op, 1);
+    const float eps = param_f32(op, 1);
     int64_t i0, i1;
     cpu_share(p, n_groups * op->ne[3], &i0, &i1);
     for (int64_t i = i0; i < i1; i++) {

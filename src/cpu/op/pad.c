@@ -26,7 +26,7 @@ static bool pad_supports(const struct ggml_tensor *op) {
         return false;
     }
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        if (op->ne[i] != op->src[0]->ne[i] + cpu_param_i32(op, 2 * i) + cpu_param_i32(op, 2 * i + 1)) {
+        if (op->ne[i] != op->src[0]->ne[i] + param_i32(op, 2 * i) + param_i32(op, 2 * i + 1)) {
             return false;
         }
     }
@@ -59,7 +59,7 @@ static void row_place(
 static void pad_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const size_t size = ggml_type_size(op->type);
-    const bool circular = cpu_param_i32(op, 8) != 0 && !ggml_is_empty(a);
+    const bool circular = param_i32(op, 8) != 0 && !ggml_is_empty(a);
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
@@ -68,7 +68,7 @@ static void pad_run(const struct cpu_params *p, struct ggml_tensor *op) {
         int64_t i[] = {0, at.i1, at.i2, at.i3};
         bool inside = a->ne[0] > 0;
         for (int d = 1; d < GGML_MAX_DIMS; d++) {
-            i[d] -= cpu_param_i32(op, 2 * d);
+            i[d] -= param_i32(op, 2 * d);
             if (circular) {
                 i[d] = wrap(i[d], a->ne[d]);
             }
@@ -79,7 +79,7 @@ static void pad_run(const struct cpu_params *p, struct ggml_tensor *op) {
             continue;
         }
         (circular ? row_wrap : row_place)(
-            to, op->nb[0], op->ne[0], cpu_row_at(a, i[1], i[2], i[3]), a->nb[0], a->ne[0], cpu_param_i32(op, 0), size);
+            to, op->nb[0], op->ne[0], cpu_row_at(a, i[1], i[2], i[3]), a->nb[0], a->ne[0], param_i32(op, 0), size);
     }
 }
 
@@ -94,9 +94,9 @@ static void roll_run(const struct cpu_params *p, struct ggml_tensor *op) {
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        const char *from = cpu_row_at(a, wrap(at.i1 - cpu_param_i32(op, 1), a->ne[1]),
-            wrap(at.i2 - cpu_param_i32(op, 2), a->ne[2]), wrap(at.i3 - cpu_param_i32(op, 3), a->ne[3]));
-        row_wrap(cpu_row(op, at), op->nb[0], op->ne[0], from, a->nb[0], a->ne[0], cpu_param_i32(op, 0), size);
+        const char *from = cpu_row_at(a, wrap(at.i1 - param_i32(op, 1), a->ne[1]), wrap(at.i2 - param_i32(op, 2), a->ne[2]),
+            wrap(at.i3 - param_i32(op, 3), a->ne[3]));
+        row_wrap(cpu_row(op, at), op->nb[0], op->ne[0], from, a->nb[0], a->ne[0], param_i32(op, 0), size);
     }
 }
 
@@ -104,14 +104,14 @@ static void roll_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 static bool reflect_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int64_t left = cpu_param_i32(op, 0), right = cpu_param_i32(op, 1);
+    const int64_t left = param_i32(op, 0), right = param_i32(op, 1);
     return same_cells(op) && left >= 0 && right >= 0 && left < a->ne[0] && right < a->ne[0] &&
            op->ne[0] == a->ne[0] + left + right && op->ne[1] == a->ne[1] && op->ne[2] == a->ne[2] && op->ne[3] == a->ne[3];
 }
 
 static void reflect_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int64_t left = cpu_param_i32(op, 0), right = cpu_param_i32(op, 1), n = a->ne[0];
+    const int64_t left = param_i32(op, 0), right = param_i32(op, 1), n = a->ne[0];
     const size_t size = ggml_type_size(op->type);
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
@@ -133,13 +133,13 @@ static void reflect_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 static bool win_part_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int64_t n_x = cpu_param_i32(op, 0), n_y = cpu_param_i32(op, 1), w = cpu_param_i32(op, 2);
+    const int64_t n_x = param_i32(op, 0), n_y = param_i32(op, 1), w = param_i32(op, 2);
     return same_cells(op) && w > 0 && op->ne[0] == a->ne[0] && op->ne[1] == w && op->ne[2] == w && op->ne[3] == n_x * n_y;
 }
 
 static void win_part_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int64_t n_x = cpu_param_i32(op, 0), w = cpu_param_i32(op, 2);
+    const int64_t n_x = param_i32(op, 0), w = param_i32(op, 2);
     const size_t size = ggml_type_size(op->type);
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
@@ -156,14 +156,14 @@ static void win_part_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 static bool win_unpart_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int64_t w = cpu_param_i32(op, 0);
+    const int64_t w = param_i32(op, 0);
     // the last row and column must lie in a window that is there
     return same_cells(op) && w > 0 && op->ne[0] == a->ne[0] && op->ne[3] == 1;
 }
 
 static void win_unpart_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int64_t w = cpu_param_i32(op, 0);
+    const int64_t w = param_i32(op, 0);
     const int64_t n_x = (op->ne[1] + w - 1) / w;
     const int64_t n_y = (op->ne[2] + w - 1) / w;
     if (n_x * n_y > a->ne[3] || w > a->ne[1] || w > a->ne[2]) {

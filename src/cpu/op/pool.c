@@ -43,7 +43,7 @@ static void window(int64_t i, const struct pool *w, int d, int64_t n, int64_t *i
 
 static bool pool_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int32_t kind = cpu_param_i32(op, 0);
+    const int32_t kind = param_i32(op, 0);
     return a != NULL && cpu_is_float(a->type) && op->type == GGML_TYPE_F32 &&
            (kind == GGML_OP_POOL_MAX || kind == GGML_OP_POOL_AVG) && (op->op == GGML_OP_POOL_2D || a->ne[1] == op->ne[1]) &&
            a->ne[2] == op->ne[2] && a->ne[3] == op->ne[3];
@@ -90,7 +90,7 @@ static void pool_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 static bool pool_back_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *af = op->src[1];
-    const int32_t kind = cpu_param_i32(op, 0);
+    const int32_t kind = param_i32(op, 0);
     return a != NULL && af != NULL && cpu_is_float(a->type) && cpu_is_float(af->type) && op->type == GGML_TYPE_F32 &&
            (kind == GGML_OP_POOL_MAX || kind == GGML_OP_POOL_AVG) && ggml_are_same_shape(af, op) && a->ne[2] == op->ne[2] &&
            a->ne[3] == op->ne[3];

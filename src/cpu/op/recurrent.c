@@ -110,7 +110,7 @@ static void wkv6_step(
 static void gla_step(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t d, float *S, const float *const *x, float *y) {
     const float *key = x[0], *v = x[1], *q = x[2], *gate = x[3];
-    const float scale = cpu_param_f32(op, 0);
+    const float scale = param_f32(op, 0);
     k->fill(d, y, 0.0f);
     for (int64_t i = 0; i < d; i++) {
         float *row = S + i * d;
@@ -181,7 +181,7 @@ static bool delta_supports(const struct ggml_tensor *op) {
             return false;
         }
     }
-    const int64_t n = v->ne[1] * v->ne[2] * v->ne[3], n_kept = cpu_param_i32(op, 0) > 1 ? cpu_param_i32(op, 0) : 1;
+    const int64_t n = v->ne[1] * v->ne[2] * v->ne[3], n_kept = param_i32(op, 0) > 1 ? param_i32(op, 0) : 1;
     if (d > INT32_MAX || ggml_nelements(op) < d * n + n_kept * ggml_nelements(state)) {
         return false;
     }
@@ -218,7 +218,7 @@ static const float *at_f32(const struct ggml_tensor *t, int64_t i1, int64_t i2, 
 static void delta_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *g = op->src[3], *beta = op->src[4];
     const int64_t d = v->ne[0], n_head = v->ne[1], n_token = v->ne[2], n_seq = v->ne[3];
-    const int64_t n_kept = cpu_param_i32(op, 0), state_size = d * d * n_head * n_seq;
+    const int64_t n_kept = param_i32(op, 0), state_size = d * d * n_head * n_seq;
     const int64_t n_gate = g->ne[0];
     float *decay = cpu_scratch(p, d), *y = op->data, *states = y + d * n_head * n_token * n_seq;
     int64_t i, end;

@@ -39,7 +39,7 @@ static void repeat_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 static bool concat_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    const int32_t dim = cpu_param_i32(op, 0);
+    const int32_t dim = param_i32(op, 0);
     if (a == NULL || b == NULL || a->type != op->type || b->type != op->type || dim < 0 || dim >= GGML_MAX_DIMS ||
         !cells_movable(a) || !cells_movable(b) || !cells_movable(op)) {
         return false;
@@ -54,7 +54,7 @@ static bool concat_supports(const struct ggml_tensor *op) {
 
 static void concat_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    const int32_t dim = cpu_param_i32(op, 0);
+    const int32_t dim = param_i32(op, 0);
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
@@ -106,7 +106,7 @@ struct part {
 // False: it lies outside the result or between its elements, or its end is no number.
 static bool part_of(const struct ggml_tensor *op, struct part *part) {
     const struct ggml_tensor *b = op->src[1];
-    const int32_t off = cpu_param_i32(op, 3);
+    const int32_t off = param_i32(op, 3);
     *part = (struct part){.nb = {ggml_type_size(op->type)}};
     if (off < 0 || (size_t) off % part->nb[0] != 0) {
         return false;
@@ -114,7 +114,7 @@ static bool part_of(const struct ggml_tensor *op, struct part *part) {
     part->off = (size_t) off;
     part->end = part->off + part->nb[0];
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        const int32_t nb = i == 0 ? 0 : cpu_param_i32(op, i - 1);
+        const int32_t nb = i == 0 ? 0 : param_i32(op, i - 1);
         if (b->ne[i] == 1) {
             continue; // its stride is not used
         }
@@ -168,8 +168,8 @@ static void part_run(const struct cpu_params *p, struct ggml_tensor *op) {
         cpu_fail(p,
             "%s '%s': the part at offset %d with strides %d, %d, %d for [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
             "] elements does not lie on elements within the %zu bytes of the result",
-            ggml_op_name(op->op), op->name, cpu_param_i32(op, 3), cpu_param_i32(op, 0), cpu_param_i32(op, 1),
-            cpu_param_i32(op, 2), b->ne[0], b->ne[1], b->ne[2], b->ne[3], ggml_nbytes(op));
+            ggml_op_name(op->op), op->name, param_i32(op, 3), param_i32(op, 0), param_i32(op, 1), param_i32(op, 2), b->ne[0],
+            b->ne[1], b->ne[2], b->ne[3], ggml_nbytes(op));
         return; // all tasks alike
     }
     part_copy_rest(p, op);

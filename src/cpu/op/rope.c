@@ -33,16 +33,16 @@ struct rope {
 
 static struct rope rope_of(const struct ggml_tensor *op) {
     struct rope r = {
-        .n_dims = cpu_param_i32(op, 1),
-        .mode = cpu_param_i32(op, 2),
-        .n_ctx_orig = cpu_param_i32(op, 4),
-        .freq_base = cpu_param_f32(op, 5),
-        .freq_scale = cpu_param_f32(op, 6),
-        .ext_factor = cpu_param_f32(op, 7),
-        .attn_factor = cpu_param_f32(op, 8),
-        .beta_fast = cpu_param_f32(op, 9),
-        .beta_slow = cpu_param_f32(op, 10),
-        .n_offs = cpu_param_i32(op, 15),
+        .n_dims = param_i32(op, 1),
+        .mode = param_i32(op, 2),
+        .n_ctx_orig = param_i32(op, 4),
+        .freq_base = param_f32(op, 5),
+        .freq_scale = param_f32(op, 6),
+        .ext_factor = param_f32(op, 7),
+        .attn_factor = param_f32(op, 8),
+        .beta_fast = param_f32(op, 9),
+        .beta_slow = param_f32(op, 10),
+        .n_offs = param_i32(op, 15),
     };
     memcpy(r.sections, &op->op_params[11], sizeof r.sections);
     r.is_multi = (r.mode & GGML_ROPE_TYPE_MROPE) != 0;

@@ -45,7 +45,7 @@ static void add_mask(
 static void run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *mask = op->src[1], *sinks = op->src[2];
     const struct cpu_kernels *k = p->k;
-    const float scale = cpu_param_f32(op, 0), max_bias = cpu_param_f32(op, 1);
+    const float scale = param_f32(op, 0), max_bias = param_f32(op, 1);
     const int64_t n = op->ne[0];
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);

@@ -196,7 +196,7 @@ static void row_sort(const struct cpu_params *p, const struct ggml_tensor *op, c
 }
 
 static void sort_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    const bool is_top = op->op == GGML_OP_TOP_K, down = is_top || cpu_param_i32(op, 0) == GGML_SORT_ORDER_DESC;
+    const bool is_top = op->op == GGML_OP_TOP_K, down = is_top || param_i32(op, 0) == GGML_SORT_ORDER_DESC;
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {

@@ -56,7 +56,7 @@ static void conv_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // States that are kept. Graphs of ggml before 0.25 have nothing there.
 static int64_t scan_states(const struct ggml_tensor *op) {
-    const int32_t K = cpu_param_i32(op, 0);
+    const int32_t K = param_i32(op, 0);
     return K == 0 ? 1 : K;
 }
 
@@ -209,8 +209,8 @@ static void comb_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *mixes = op->src[0];
     const struct ggml_tensor *base = op->src[2];
     const float scale = cpu_f32_at(op->src[1], 2);
-    const float eps = cpu_param_f32(op, 0);
-    const int32_t n_iter = cpu_param_i32(op, 1);
+    const float eps = param_f32(op, 0);
+    const int32_t n_iter = param_i32(op, 1);
     int64_t t, end;
     for (cpu_share(p, mixes->ne[1], &t, &end); t < end; t++) {
         float m[HC][HC];
@@ -239,12 +239,12 @@ static void comb_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // op_params of HC_PRE: [scale, gated]. A gate is for each element, a weight for each stream.
 static bool pre_is_gated(const struct ggml_tensor *op) {
-    return cpu_param_i32(op, 1) != 0;
+    return param_i32(op, 1) != 0;
 }
 
 // Graphs of ggml before 0.25 have nothing there.
 static float pre_scale(const struct ggml_tensor *op) {
-    return cpu_param_i32(op, 0) == 0 && !pre_is_gated(op) ? 1.0f : cpu_param_f32(op, 0);
+    return param_i32(op, 0) == 0 && !pre_is_gated(op) ? 1.0f : param_f32(op, 0);
 }
 
 static bool pre_supports(const struct ggml_tensor *op) {

@@ -144,7 +144,7 @@ static double dot(int64_t n, const float *x, const float *y) {
 // d(x / rms): what points along x is taken out of the gradient, the rest is scaled like x was.
 static void rms_norm_back(const struct cpu_kernels *k, const struct ggml_tensor *op, float *y, const float *d, const float *x) {
     const int64_t n = op->ne[0];
-    const float eps = cpu_param_f32(op, 0);
+    const float eps = param_f32(op, 0);
     const double xx = k->sum_sq(n, x), xd = dot(n, x, d);
     const float along = (float) (-xd / (xx + (double) eps * (double) n));
     const float scale = 1.0f / sqrtf((float) (xx / (double) n) + eps);
@@ -157,7 +157,7 @@ static void rms_norm_back(const struct cpu_kernels *k, const struct ggml_tensor 
 static void soft_max_back(const struct cpu_kernels *k, const struct ggml_tensor *op, float *y, const float *d, const float *x) {
     (void) k;
     const int64_t n = op->ne[0];
-    const float scale = cpu_param_f32(op, 0);
+    const float scale = param_f32(op, 0);
     const float xd = (float) dot(n, x, d);
     for (int64_t i = 0; i < n; i++) {
         y[i] = (d[i] - xd) * x[i] * scale;
@@ -174,7 +174,7 @@ static void soft_max_back_run(const struct cpu_params *p, struct ggml_tensor *op
 
 // With max_bias the mask would have had a slope of its own: there is no formula for it here.
 static bool soft_max_back_supports(const struct ggml_tensor *op) {
-    return back_supports(op) && cpu_param_f32(op, 1) == 0.0f;
+    return back_supports(op) && param_f32(op, 1) == 0.0f;
 }
 
 // ---- gradients that gather ----

@@ -15,7 +15,7 @@ struct scale {
 
 static struct scale scale_of(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int32_t mode = cpu_param_i32(op, 0);
+    const int32_t mode = param_i32(op, 0);
     struct scale s = {.offset = 0.5f};
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         s.f[i] = (float) op->ne[i] / (float) a->ne[i];
@@ -113,7 +113,7 @@ static float sample_bicubic(const struct ggml_tensor *a, const char *plane, cons
 }
 
 static sample_t sample_of(const struct ggml_tensor *op) {
-    const int32_t mode = cpu_param_i32(op, 0);
+    const int32_t mode = param_i32(op, 0);
     switch (mode & 0xFF) {
         case GGML_SCALE_MODE_NEAREST: return sample_nearest;
         case GGML_SCALE_MODE_BILINEAR: return (mode & GGML_SCALE_FLAG_ANTIALIAS) != 0 ? sample_antialias : sample_bilinear;

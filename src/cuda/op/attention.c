@@ -226,8 +226,8 @@ static struct attn_args args_of(const struct attn *p, const struct ggml_tensor *
         .mask_3 = mask != NULL ? (int64_t) mask->nb[3] : 0,
         .mask_ne2 = mask != NULL ? (int) mask->ne[2] : 1,
         .mask_ne3 = mask != NULL ? (int) mask->ne[3] : 1,
-        .scale = cuda_param_f32(op, 0),
-        .softcap = cuda_param_f32(op, 2),
+        .scale = param_f32(op, 0),
+        .softcap = param_f32(op, 2),
         .d_k = (int) k->ne[0],
         .d_v = (int) v->ne[0],
         .n_kv = (int) k->ne[1],
@@ -251,7 +251,7 @@ static struct attn_args args_of(const struct attn *p, const struct ggml_tensor *
     if (a.softcap != 0.0f) {
         a.scale /= a.softcap;
     }
-    set_slopes(&a, cuda_param_f32(op, 1));
+    set_slopes(&a, param_f32(op, 1));
     return a;
 }
 

@@ -14,7 +14,7 @@ static bool map_supports(const struct cuda_device *dev, const struct ggml_tensor
 }
 
 static bool unary_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    return map_supports(dev, op) && cuda_param_i32(op, 0) >= 0 && cuda_param_i32(op, 0) < GGML_UNARY_OP_COUNT;
+    return map_supports(dev, op) && param_i32(op, 0) >= 0 && param_i32(op, 0) < GGML_UNARY_OP_COUNT;
 }
 
 static enum ggml_status map_launch(struct cuda_run *r, struct ggml_tensor *op, int32_t what, const float *p) {
@@ -27,8 +27,8 @@ static enum ggml_status map_launch(struct cuda_run *r, struct ggml_tensor *op, i
 }
 
 static enum ggml_status unary_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const float p[4] = {cuda_param_f32(op, 1), cuda_param_f32(op, 2), cuda_param_f32(op, 3), cuda_param_f32(op, 4)};
-    return map_launch(r, op, cuda_param_i32(op, 0), p);
+    const float p[4] = {param_f32(op, 1), param_f32(op, 2), param_f32(op, 3), param_f32(op, 4)};
+    return map_launch(r, op, param_i32(op, 0), p);
 }
 
 static enum ggml_status map_run(struct cuda_run *r, struct ggml_tensor *op) {
@@ -43,7 +43,7 @@ static enum ggml_status map_run(struct cuda_run *r, struct ggml_tensor *op) {
         [GGML_OP_LEAKY_RELU] = CUDA_MAP_LEAKY_RELU,
         [GGML_OP_FILL] = CUDA_MAP_FILL,
     };
-    const float p[4] = {cuda_param_f32(op, 0), cuda_param_f32(op, 1), 0.0f, 0.0f};
+    const float p[4] = {param_f32(op, 0), param_f32(op, 1), 0.0f, 0.0f};
     return map_launch(r, op, whats[op->op], p);
 }
 
@@ -57,7 +57,7 @@ static bool fill_supports(const struct cuda_device *dev, const struct ggml_tenso
 static bool glu_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    const int32_t what = cuda_param_i32(op, 0);
+    const int32_t what = param_i32(op, 0);
     if (a == NULL || what < 0 || what >= GGML_GLU_OP_COUNT || !cuda_is_float(a->type) || !cuda_is_float(op->type) ||
         (b != NULL && (!cuda_is_float(b->type) || !ggml_are_same_shape(a, b)))) {
         return false;
@@ -75,15 +75,15 @@ static bool has_fours(const struct cuda_view *v) {
 static enum ggml_status glu_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1] != NULL ? op->src[1] : a;
     const int64_t half = op->src[1] != NULL ? 0 : op->ne[0];
-    const bool swapped = half > 0 && cuda_param_i32(op, 1) != 0;
+    const bool swapped = half > 0 && param_i32(op, 1) != 0;
     struct cuda_glu_args args = {.dst = cuda_view_of(op),
         .a = cuda_view_of(a),
         .b = cuda_view_of(b),
         .index = cuda_index_of(op),
         .n = ggml_nelements(op),
-        .alpha = cuda_param_f32(op, 2),
-        .limit = cuda_param_f32(op, 3),
-        .what = cuda_param_i32(op, 0),
+        .alpha = param_f32(op, 2),
+        .limit = param_f32(op, 3),
+        .what = param_i32(op, 0),
         .a_is_16 = a->type == GGML_TYPE_F16};
     args.a.p += (swapped ? half : 0) * args.a.nb[0];
     args.b.p += (swapped ? 0 : half) * args.b.nb[0];

@@ -216,7 +216,7 @@ static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *
         .x = c.x->data,
         .norm = c.scale != NULL ? c.scale->data : NULL,
         .add = c.other != NULL ? c.other->data : NULL,
-        .eps = c.norm != NULL ? cuda_param_f32(c.norm, 0) : 0.0f,
+        .eps = c.norm != NULL ? param_f32(c.norm, 0) : 0.0f,
         .w_row = (int64_t) c.mm[0]->src[0]->nb[1],
         .k = (int) c.mm[0]->src[0]->ne[0],
         .ne2 = 1,

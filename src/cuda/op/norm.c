@@ -52,7 +52,7 @@ static enum ggml_status norm_launch(struct cuda_run *r, const struct cuda_norm_a
 
 static enum ggml_status norm_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_norm_args args = {
-        .dst = cuda_view_of(op), .a = cuda_view_of(op->src[0]), .eps = cuda_param_f32(op, 0), .what = what_of(op)};
+        .dst = cuda_view_of(op), .a = cuda_view_of(op->src[0]), .eps = param_f32(op, 0), .what = what_of(op)};
     return norm_launch(r, &args);
 }
 
@@ -142,7 +142,7 @@ static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *
     const struct chain c = chain_at(graph, i, n);
     struct cuda_norm_args args = {.dst = cuda_view_of(c.out),
         .a = cuda_view_of(c.sum != NULL ? c.sum->src[0] : c.norm->src[0]),
-        .eps = cuda_param_f32(c.norm, 0),
+        .eps = param_f32(c.norm, 0),
         .what = what_of(c.norm)};
     if (c.sum != NULL) {
         args.b = cuda_view_of(c.sum->src[1]);
@@ -162,16 +162,16 @@ const struct cuda_fusion cuda_fusion_norm = {.name = "norm with sum, weights and
 // ---- groups ----
 
 static bool group_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    return norm_supports(dev, op) && cuda_param_i32(op, 0) > 0 && op->ne[3] <= 65535;
+    return norm_supports(dev, op) && param_i32(op, 0) > 0 && op->ne[3] <= 65535;
 }
 
 static enum ggml_status group_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const int64_t n_groups = cuda_param_i32(op, 0);
+    const int64_t n_groups = param_i32(op, 0);
     const struct cuda_group_norm_args args = {.dst = cuda_view_of(op),
         .a = cuda_view_of(op->src[0]),
         .n_groups = n_groups,
         .n_each = (op->ne[2] + n_groups - 1) / n_groups,
-        .eps = cuda_param_f32(op, 1)};
+        .eps = param_f32(op, 1)};
     const struct cuda_dims dims = {.grid = {(unsigned) (n_groups * op->ne[3])}, .block = {1024}, .overlap = true};
     return cuda_launch_one(r, "group_norm", dims, &args);
 }
@@ -192,14 +192,14 @@ static bool softmax_supports(const struct cuda_device *dev, const struct ggml_te
 
 static enum ggml_status softmax_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *mask = op->src[1], *sinks = op->src[2];
-    const float max_bias = cuda_param_f32(op, 1);
+    const float max_bias = param_f32(op, 1);
     int32_t n = 1; // the largest power of two that is no more than the heads
     while ((int64_t) n * 2 <= op->ne[2]) {
         n *= 2;
     }
     struct cuda_softmax_args args = {.dst = cuda_view_of(op),
         .a = cuda_view_of(op->src[0]),
-        .scale = cuda_param_f32(op, 0),
+        .scale = param_f32(op, 0),
         .max_bias = max_bias,
         .m0 = powf(2.0f, -max_bias / (float) n),
         .m1 = powf(2.0f, -max_bias / 2.0f / (float) n),

@@ -2,6 +2,7 @@
 // op.h: what the drivers of small ops share: views of tensors, indices, grids, and questions about layouts.
 #pragma once
 
+#include "core/op_params.h"
 #include "cuda/cuda.h"
 #include "cuda/kernel/args.h"
 
@@ -57,14 +58,6 @@ static inline bool cuda_rows_are_dense(const struct ggml_tensor *t) {
 // f32 without gaps, to be read four at a time.
 static inline bool cuda_is_f32_fours(const struct ggml_tensor *t) {
     return t->type == GGML_TYPE_F32 && ggml_is_contiguous(t) && (uintptr_t) t->data % 16 == 0;
-}
-static inline float cuda_param_f32(const struct ggml_tensor *t, int i) {
-    float v;
-    memcpy(&v, (const char *) t->op_params + (size_t) i * sizeof v, sizeof v);
-    return v;
-}
-static inline int32_t cuda_param_i32(const struct ggml_tensor *t, int i) {
-    return t->op_params[i];
 }
 static inline int64_t cuda_round_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;

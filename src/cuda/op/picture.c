@@ -85,7 +85,7 @@ static bool im2col_supports(const struct cuda_device *dev, const struct ggml_ten
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     if (a == NULL || b == NULL || !ggml_is_contiguous(op) || !cuda_is_float(op->type) ||
         (b->type != GGML_TYPE_F32 && b->type != op->type) ||
-        (op->op == GGML_OP_IM2COL_3D && (cuda_param_i32(op, 9) <= 0 || b->ne[3] % cuda_param_i32(op, 9) != 0))) {
+        (op->op == GGML_OP_IM2COL_3D && (param_i32(op, 9) <= 0 || b->ne[3] % param_i32(op, 9) != 0))) {
         return false;
     }
     const struct cuda_columns c = columns_of(op);
@@ -108,13 +108,13 @@ static bool kernel_and_f32(const struct ggml_tensor *op) {
 }
 
 static int64_t channels_out(const struct ggml_tensor *op) {
-    return op->op == GGML_OP_CONV_2D ? op->ne[2] : cuda_param_i32(op, 11);
+    return op->op == GGML_OP_CONV_2D ? op->ne[2] : param_i32(op, 11);
 }
 
 static bool conv_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     if (!kernel_and_f32(op) || !ggml_is_contiguous(op->src[0]) || !ggml_is_contiguous(op) ||
-        (op->op == GGML_OP_CONV_3D && cuda_param_i32(op, 9) <= 0)) {
+        (op->op == GGML_OP_CONV_3D && param_i32(op, 9) <= 0)) {
         return false;
     }
     const struct cuda_columns c = columns_of(op);
@@ -139,7 +139,7 @@ static bool dw_supports(const struct cuda_device *dev, const struct ggml_tensor 
     (void) dev;
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return kernel_and_f32(op) && a->ne[2] == 1 && a->ne[3] == b->ne[2] && op->ne[2] == b->ne[2] && op->ne[3] == b->ne[3] &&
-           cuda_param_i32(op, 0) > 0;
+           param_i32(op, 0) > 0;
 }
 
 static enum ggml_status dw_run(struct cuda_run *r, struct ggml_tensor *op) {
@@ -150,7 +150,7 @@ static enum ggml_status dw_run(struct cuda_run *r, struct ggml_tensor *op) {
 static bool transpose_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    const int64_t s = cuda_param_i32(op, 0);
+    const int64_t s = param_i32(op, 0);
     if (!kernel_and_f32(op) || !ggml_is_contiguous(op) || s <= 0) {
         return false;
     }
@@ -173,7 +173,7 @@ static enum ggml_status transpose_run(struct cuda_run *r, struct ggml_tensor *op
 static bool pool_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    const int32_t kind = cuda_param_i32(op, 0);
+    const int32_t kind = param_i32(op, 0);
     if (a == NULL || !cuda_is_float(a->type) || op->type != GGML_TYPE_F32 ||
         (kind != GGML_OP_POOL_MAX && kind != GGML_OP_POOL_AVG) || a->ne[2] != op->ne[2] || a->ne[3] != op->ne[3]) {
         return false;
@@ -200,7 +200,7 @@ static enum ggml_status pool_run(struct cuda_run *r, struct ggml_tensor *op) {
 static bool im2col_back_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    const bool is_2d = cuda_param_i32(op, 6) == 1;
+    const bool is_2d = param_i32(op, 6) == 1;
     return a != NULL && b != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 &&
            a->ne[0] == op->ne[is_2d ? 2 : 1] * b->ne[0] * (is_2d ? b->ne[1] : 1) && a->ne[is_2d ? 3 : 2] == op->ne[is_2d ? 3 : 2];
 }
@@ -228,7 +228,7 @@ static enum ggml_status col2im_run(struct cuda_run *r, struct ggml_tensor *op) {
 static bool upscale_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0];
-    const int32_t mode = cuda_param_i32(op, 0) & 0xff;
+    const int32_t mode = param_i32(op, 0) & 0xff;
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 &&
            (mode == GGML_SCALE_MODE_NEAREST || mode == GGML_SCALE_MODE_BILINEAR || mode == GGML_SCALE_MODE_BICUBIC);
 }
@@ -238,7 +238,7 @@ static enum ggml_status upscale_run(struct cuda_run *r, struct ggml_tensor *op) 
     struct cuda_window_args g = window_args(op);
     for (int i = 0; i < 4; i++) {
         g.f[i] = (float) op->ne[i] / (float) a->ne[i];
-        if (i < 2 && (cuda_param_i32(op, 0) & GGML_SCALE_FLAG_ALIGN_CORNERS) != 0 && op->ne[i] > 1 && a->ne[i] > 1) {
+        if (i < 2 && (param_i32(op, 0) & GGML_SCALE_FLAG_ALIGN_CORNERS) != 0 && op->ne[i] > 1 && a->ne[i] > 1) {
             g.f[i] = (float) (op->ne[i] - 1) / (float) (a->ne[i] - 1);
         }
     }

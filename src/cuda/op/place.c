@@ -58,7 +58,7 @@ static enum ggml_status repeat_run(struct cuda_run *r, struct ggml_tensor *op) {
 static bool concat_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    const int32_t dim = cuda_param_i32(op, 0);
+    const int32_t dim = param_i32(op, 0);
     if (!is_movable(a) || !is_movable(b) || !is_movable(op) || a->type != op->type || b->type != op->type || dim < 0 || dim > 3) {
         return false;
     }
@@ -71,7 +71,7 @@ static bool concat_supports(const struct cuda_device *dev, const struct ggml_ten
 }
 
 static enum ggml_status concat_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place_launch(r, op, CUDA_PLACE_CONCAT, (const int32_t[4]){cuda_param_i32(op, 0)});
+    return place_launch(r, op, CUDA_PLACE_CONCAT, (const int32_t[4]){param_i32(op, 0)});
 }
 
 static bool diag_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
@@ -91,26 +91,26 @@ static bool pad_supports(const struct cuda_device *dev, const struct ggml_tensor
     (void) dev;
     bool fits = same_cells(op);
     for (int i = 0; i < 4 && fits; i++) {
-        fits = op->ne[i] == op->src[0]->ne[i] + cuda_param_i32(op, 2 * i) + cuda_param_i32(op, 2 * i + 1);
+        fits = op->ne[i] == op->src[0]->ne[i] + param_i32(op, 2 * i) + param_i32(op, 2 * i + 1);
     }
     return fits;
 }
 
 static enum ggml_status pad_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const int32_t p[4] = {cuda_param_i32(op, 0), cuda_param_i32(op, 2), cuda_param_i32(op, 4), cuda_param_i32(op, 6)};
-    return place_launch(r, op, cuda_param_i32(op, 8) != 0 ? CUDA_PLACE_PAD_CIRCULAR : CUDA_PLACE_PAD, p);
+    const int32_t p[4] = {param_i32(op, 0), param_i32(op, 2), param_i32(op, 4), param_i32(op, 6)};
+    return place_launch(r, op, param_i32(op, 8) != 0 ? CUDA_PLACE_PAD_CIRCULAR : CUDA_PLACE_PAD, p);
 }
 
 static bool reflect_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0];
-    const int64_t left = cuda_param_i32(op, 0), right = cuda_param_i32(op, 1);
+    const int64_t left = param_i32(op, 0), right = param_i32(op, 1);
     return same_cells(op) && left >= 0 && right >= 0 && left < a->ne[0] && right < a->ne[0] &&
            op->ne[0] == a->ne[0] + left + right && op->ne[1] == a->ne[1] && op->ne[2] == a->ne[2] && op->ne[3] == a->ne[3];
 }
 
 static enum ggml_status reflect_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place_launch(r, op, CUDA_PLACE_PAD_REFLECT, (const int32_t[4]){cuda_param_i32(op, 0)});
+    return place_launch(r, op, CUDA_PLACE_PAD_REFLECT, (const int32_t[4]){param_i32(op, 0)});
 }
 
 static bool roll_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
@@ -124,7 +124,7 @@ static enum ggml_status roll_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 static bool win_part_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
-    const int64_t n_x = cuda_param_i32(op, 0), n_y = cuda_param_i32(op, 1), w = cuda_param_i32(op, 2);
+    const int64_t n_x = param_i32(op, 0), n_y = param_i32(op, 1), w = param_i32(op, 2);
     return same_cells(op) && w > 0 && n_x > 0 && op->ne[0] == op->src[0]->ne[0] && op->ne[1] == w && op->ne[2] == w &&
            op->ne[3] == n_x * n_y;
 }
@@ -136,13 +136,13 @@ static enum ggml_status win_part_run(struct cuda_run *r, struct ggml_tensor *op)
 static bool win_unpart_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
     const struct ggml_tensor *a = op->src[0];
-    const int64_t w = cuda_param_i32(op, 0);
+    const int64_t w = param_i32(op, 0);
     return same_cells(op) && w > 0 && op->ne[0] == a->ne[0] && op->ne[3] == 1 && w <= a->ne[1] && w <= a->ne[2] &&
            ((op->ne[1] + w - 1) / w) * ((op->ne[2] + w - 1) / w) <= a->ne[3];
 }
 
 static enum ggml_status win_unpart_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const int32_t w = cuda_param_i32(op, 0);
+    const int32_t w = param_i32(op, 0);
     return place_launch(r, op, CUDA_PLACE_WIN_UNPART, (const int32_t[4]){w, (int32_t) ((op->ne[1] + w - 1) / w)});
 }
 
@@ -180,15 +180,15 @@ static enum ggml_status band_launch(struct cuda_run *r, struct ggml_tensor *op, 
 }
 
 static enum ggml_status mask_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return band_launch(r, op, -FAR, (int64_t) cuda_param_i32(op, 0) + 1, op->op == GGML_OP_DIAG_MASK_INF ? -INFINITY : 0.0f);
+    return band_launch(r, op, -FAR, (int64_t) param_i32(op, 0) + 1, op->op == GGML_OP_DIAG_MASK_INF ? -INFINITY : 0.0f);
 }
 
 static bool tri_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    return same_f32(dev, op) && (unsigned) cuda_param_i32(op, 0) <= GGML_TRI_TYPE_LOWER;
+    return same_f32(dev, op) && (unsigned) param_i32(op, 0) <= GGML_TRI_TYPE_LOWER;
 }
 
 static enum ggml_status tri_run(struct cuda_run *r, struct ggml_tensor *op) {
-    switch ((enum ggml_tri_type) cuda_param_i32(op, 0)) {
+    switch ((enum ggml_tri_type) param_i32(op, 0)) {
         case GGML_TRI_TYPE_UPPER_DIAG: return band_launch(r, op, 0, FAR, 0.0f);
         case GGML_TRI_TYPE_UPPER: return band_launch(r, op, 1, FAR, 0.0f);
         case GGML_TRI_TYPE_LOWER_DIAG: return band_launch(r, op, -FAR, 1, 0.0f);
@@ -201,7 +201,7 @@ static enum ggml_status tri_run(struct cuda_run *r, struct ggml_tensor *op) {
 // The part of the result, of b's shape; false: it does not lie on elements within the result, or its rows overlap.
 static bool part_of(const struct ggml_tensor *op, struct cuda_view *part) {
     const struct ggml_tensor *b = op->src[1];
-    const int64_t off = cuda_param_i32(op, 3);
+    const int64_t off = param_i32(op, 3);
     int64_t end = off + 4;
     *part = cuda_view_of(b);
     part->nb[0] = 4;
@@ -209,7 +209,7 @@ static bool part_of(const struct ggml_tensor *op, struct cuda_view *part) {
         return false;
     }
     for (int i = 0; i < 4; i++) {
-        const int64_t nb = i == 0 ? 4 : cuda_param_i32(op, i - 1);
+        const int64_t nb = i == 0 ? 4 : param_i32(op, i - 1);
         if (b->ne[i] == 1) {
             continue;
         }
@@ -290,7 +290,7 @@ static bool timestep_supports(const struct cuda_device *dev, const struct ggml_t
     (void) dev;
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && op->nb[0] == sizeof(float) &&
-           op->ne[0] == cuda_param_i32(op, 0) && op->ne[1] == a->ne[0];
+           op->ne[0] == param_i32(op, 0) && op->ne[1] == a->ne[0];
 }
 
 static bool add_rel_pos_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
@@ -304,12 +304,12 @@ static bool add_rel_pos_supports(const struct cuda_device *dev, const struct ggm
 static enum ggml_status made_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_made_args args = {.dst = cuda_view_of(op), .index = cuda_index_of(op), .n = ggml_nelements(op)};
     if (op->op == GGML_OP_ARANGE) {
-        args.start = cuda_param_f32(op, 0);
-        args.step = cuda_param_f32(op, 2);
+        args.start = param_f32(op, 0);
+        args.step = param_f32(op, 2);
     } else if (op->op == GGML_OP_TIMESTEP_EMBEDDING) {
         args.what = 1;
         args.a = cuda_view_of(op->src[0]);
-        args.start = (float) cuda_param_i32(op, 1);
+        args.start = (float) param_i32(op, 1);
     } else {
         args.what = 2;
         args.a = cuda_view_of(op->src[0]);

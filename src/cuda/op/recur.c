@@ -73,7 +73,7 @@ static enum ggml_status wkv_run(struct cuda_run *r, struct ggml_tensor *op) {
         .n_seq = op->src[n]->ne[1],
         .n_token = k->ne[2] / op->src[n]->ne[1],
         .n_kept = 1,
-        .scale = op->op == GGML_OP_GATED_LINEAR_ATTN ? cuda_param_f32(op, 0) : 1.0f,
+        .scale = op->op == GGML_OP_GATED_LINEAR_ATTN ? param_f32(op, 0) : 1.0f,
         .what = wkv.what};
     for (int i = 0; i < n; i++) {
         g.x[i] = op->src[i]->data;
@@ -87,7 +87,7 @@ static bool delta_supports(const struct cuda_device *dev, const struct ggml_tens
         return false;
     }
     const struct ggml_tensor *v = op->src[2], *g = op->src[3], *beta = op->src[4], *state = op->src[5];
-    const int64_t d = v->ne[0], n = v->ne[1] * v->ne[2] * v->ne[3], n_kept = max_i64(cuda_param_i32(op, 0), 1);
+    const int64_t d = v->ne[0], n = v->ne[1] * v->ne[2] * v->ne[3], n_kept = max_i64(param_i32(op, 0), 1);
     for (int i = 0; i < 2; i++) {
         const struct ggml_tensor *x = op->src[i];
         if (x->nb[0] != sizeof(float) || x->ne[0] != d || x->ne[2] != v->ne[2] || x->ne[1] <= 0 || x->ne[3] <= 0 ||
@@ -114,7 +114,7 @@ static enum ggml_status delta_run(struct cuda_run *r, struct ggml_tensor *op) {
         .n_head = v->ne[1],
         .n_token = v->ne[2],
         .n_seq = v->ne[3],
-        .n_kept = cuda_param_i32(op, 0),
+        .n_kept = param_i32(op, 0),
         .n_gate = op->src[3]->ne[0],
         .scale = 1.0f / sqrtf((float) v->ne[0]),
         .what = CUDA_RECUR_DELTA};
@@ -124,7 +124,7 @@ static enum ggml_status delta_run(struct cuda_run *r, struct ggml_tensor *op) {
 // ---- SSM_SCAN ----
 
 static int64_t scan_kept(const struct ggml_tensor *op) { // graphs of ggml before 0.25 have nothing there
-    return cuda_param_i32(op, 0) == 0 ? 1 : cuda_param_i32(op, 0);
+    return param_i32(op, 0) == 0 ? 1 : param_i32(op, 0);
 }
 
 static bool scan_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
@@ -211,8 +211,8 @@ static bool comb_supports(const struct cuda_device *dev, const struct ggml_tenso
 
 static enum ggml_status comb_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_rows3_args g = rows3_args(op);
-    g.f0 = cuda_param_f32(op, 0);
-    g.i0 = cuda_param_i32(op, 1);
+    g.f0 = param_f32(op, 0);
+    g.i0 = param_i32(op, 1);
     return cuda_launch_one(r, "hc_comb", cuda_flat(r, op->ne[2], 64), &g);
 }
 
@@ -223,13 +223,13 @@ static bool pre_supports(const struct cuda_device *dev, const struct ggml_tensor
     }
     const struct ggml_tensor *x = op->src[0], *w = op->src[1];
     return op->ne[0] == x->ne[0] && op->ne[1] == x->ne[2] &&
-           (cuda_param_i32(op, 1) != 0 ? ggml_are_same_shape(x, w) : w->ne[0] == x->ne[1] && w->ne[1] == x->ne[2]);
+           (param_i32(op, 1) != 0 ? ggml_are_same_shape(x, w) : w->ne[0] == x->ne[1] && w->ne[1] == x->ne[2]);
 }
 
 static enum ggml_status pre_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_rows3_args g = rows3_args(op);
-    g.gated = cuda_param_i32(op, 1) != 0;
-    g.f0 = cuda_param_i32(op, 0) == 0 && !g.gated ? 1.0f : cuda_param_f32(op, 0);
+    g.gated = param_i32(op, 1) != 0;
+    g.f0 = param_i32(op, 0) == 0 && !g.gated ? 1.0f : param_f32(op, 0);
     return cuda_launch_one(r, "hc_pre", cuda_flat(r, g.n, 256), &g);
 }
 

@@ -142,7 +142,7 @@ static enum ggml_status sort_run(struct cuda_run *r, struct ggml_tensor *op) {
         .a = cuda_view_of(a),
         .n_rows = ggml_nrows(a),
         .n_pad = sort_padded(a->ne[0]),
-        .down = op->op == GGML_OP_TOP_K || cuda_param_i32(op, 0) == GGML_SORT_ORDER_DESC,
+        .down = op->op == GGML_OP_TOP_K || param_i32(op, 0) == GGML_SORT_ORDER_DESC,
         .swap = op->op == GGML_OP_TOP_K};
     if (args.n_pad > SORT_SHARED) {
         args.keys = cuda_extra(op);

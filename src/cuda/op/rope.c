@@ -11,7 +11,7 @@
 enum { EARLY_TOKENS = 8 }; // with more, there is enough to do for waiting not to matter
 
 static bool modes_ok(const struct ggml_tensor *op) {
-    const int32_t n_dims = cuda_param_i32(op, 1), mode = cuda_param_i32(op, 2), n_offs = cuda_param_i32(op, 15);
+    const int32_t n_dims = param_i32(op, 1), mode = param_i32(op, 2), n_offs = param_i32(op, 15);
     const int32_t *s = &op->op_params[11];
     const bool multi = (mode & GGML_ROPE_TYPE_MROPE) != 0, vision = mode == GGML_ROPE_TYPE_VISION;
     if (n_dims <= 0 || n_dims > op->ne[0] || n_dims % 2 != 0 || (vision && (int64_t) n_dims * 2 != op->ne[0]) || n_offs < 0 ||
@@ -33,29 +33,29 @@ static bool rope_supports(const struct cuda_device *dev, const struct ggml_tenso
         pos->type != GGML_TYPE_I32 || ggml_nrows(op) >= INT32_MAX || !modes_ok(op)) {
         return false;
     }
-    const int32_t mode = cuda_param_i32(op, 2);
+    const int32_t mode = param_i32(op, 2);
     const int64_t n_pos = (mode & GGML_ROPE_TYPE_MROPE) != 0 ? GGML_MROPE_SECTIONS * op->ne[2] : op->ne[2];
-    const int64_t n_pairs = mode == GGML_ROPE_TYPE_VISION ? op->ne[0] / 2 : cuda_param_i32(op, 1) / 2;
+    const int64_t n_pairs = mode == GGML_ROPE_TYPE_VISION ? op->ne[0] / 2 : param_i32(op, 1) / 2;
     return pos->ne[0] >= n_pos && (factors == NULL || (factors->type == GGML_TYPE_F32 && factors->ne[0] >= n_pairs));
 }
 
 static struct cuda_rope_args args_of(const struct ggml_cgraph *graph, const struct ggml_tensor *op) {
-    const int32_t n_dims = cuda_param_i32(op, 1), mode = cuda_param_i32(op, 2);
-    const float freq_base = cuda_param_f32(op, 5), freq_scale = cuda_param_f32(op, 6), ext_factor = cuda_param_f32(op, 7);
+    const int32_t n_dims = param_i32(op, 1), mode = param_i32(op, 2);
+    const float freq_base = param_f32(op, 5), freq_scale = param_f32(op, 6), ext_factor = param_f32(op, 7);
     const struct ggml_tensor *factors = op->src[2];
     struct cuda_rope_args g = {.dst = cuda_view_of(op),
         .a = cuda_view_of(op->src[0]),
         .pos = op->src[1]->data,
         .pos_nb = (int64_t) op->src[1]->nb[0],
         .n_rows = ggml_nrows(op),
-        .n_offs = cuda_param_i32(op, 15),
+        .n_offs = param_i32(op, 15),
         .is_multi = (mode & GGML_ROPE_TYPE_MROPE) != 0,
         .is_vision = mode == GGML_ROPE_TYPE_VISION,
         .is_interleaved = mode == GGML_ROPE_TYPE_IMROPE,
         .step = powf(freq_base, -2.0f / (float) n_dims),
         .freq_scale = freq_scale,
         .ext_factor = ext_factor,
-        .length = cuda_param_f32(op, 8),
+        .length = param_f32(op, 8),
         .sin_sign = op->op == GGML_OP_ROPE_BACK ? -1.0f : 1.0f};
     g.is_halves = g.is_multi || (mode & GGML_ROPE_TYPE_NEOX) != 0;
     g.n_pairs = (int32_t) (g.is_vision ? op->ne[0] / 2 : n_dims / 2);
@@ -67,7 +67,7 @@ static struct cuda_rope_args args_of(const struct ggml_cgraph *graph, const stru
     if (ext_factor != 0.0f) {
         g.length *= 1.0f + 0.1f * logf(1.0f / freq_scale);
     }
-    ggml_rope_yarn_corr_dims(n_dims, cuda_param_i32(op, 4), freq_base, cuda_param_f32(op, 9), cuda_param_f32(op, 10), g.ramp);
+    ggml_rope_yarn_corr_dims(n_dims, param_i32(op, 4), freq_base, param_f32(op, 9), param_f32(op, 10), g.ramp);
     g.is_early =
         op->ne[2] <= EARLY_TOKENS && cuda_is_const(graph, op->src[1]) && (factors == NULL || cuda_is_const(graph, factors));
     if (factors != NULL) {

@@ -75,7 +75,7 @@ static bool back_supports(const struct cuda_device *dev, const struct ggml_tenso
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return a != NULL && b != NULL && cuda_is_float(a->type) && cuda_is_float(b->type) && cuda_is_float(op->type) &&
            ggml_are_same_shape(a, b) && ggml_are_same_shape(a, op) && ggml_nrows(op) <= INT32_MAX &&
-           (op->op != GGML_OP_SOFT_MAX_BACK || cuda_param_f32(op, 1) == 0.0f);
+           (op->op != GGML_OP_SOFT_MAX_BACK || param_f32(op, 1) == 0.0f);
 }
 
 static enum ggml_status silu_back_run(struct cuda_run *r, struct ggml_tensor *op) {
@@ -86,7 +86,7 @@ static enum ggml_status silu_back_run(struct cuda_run *r, struct ggml_tensor *op
 static enum ggml_status rows_back_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_train_args g = train_args(op);
     g.n = op->ne[0];
-    g.f0 = cuda_param_f32(op, 0);
+    g.f0 = param_f32(op, 0);
     g.what = op->op == GGML_OP_RMS_NORM_BACK;
     return cuda_launch_one(r, "rows_back", a_row_a_block(ggml_nrows(op), op->ne[0]), &g);
 }
