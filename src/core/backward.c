@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // backward.c: ggml_build_backward_expand: from the losses of a graph back to its parameters.
 // 1. A walk forward marks what needs a gradient: parameters of a float type, and what is computed from them by ops that let one
-//    through (optable.c: is_flat, grad_srcs).
+//    through (optable.h: is_flat, grad_srcs).
 // 2. Losses get an accumulator of one element, which ggml_graph_reset sets to 1; other nodes those that the caller gives.
 // 3. A walk back over the forward nodes: each node that has a gradient hands it to its op's rule. All users of a node come before
 //    it, so that its gradient is complete by then.
@@ -9,7 +9,6 @@
 // contribution is the last reader of its memory, the graph allocator runs the sum in place anyway.
 
 #include "base/base.h"
-#include "core/expand.h"
 #include "core/grad.h"
 #include "core/graph.h"
 
@@ -36,8 +35,7 @@ static bool is_needed(const struct berth_grad *g, const struct ggml_tensor *t) {
 // Bits of the sources that a gradient of node goes to.
 static unsigned open_srcs(const struct ggml_tensor *node) {
     const struct berth_op_info *info = berth_op_info(node->op);
-    if (info == NULL || info->is_flat ||
-        (node->op == GGML_OP_UNARY && berth_unary_is_flat((enum ggml_unary_op) node->op_params[0]))) {
+    if (info == NULL || berth_op_is_flat(node)) {
         return 0;
     }
     return info->grad != NULL ? info->grad_srcs : ~0u; // no rule: found when a gradient gets there
@@ -49,7 +47,7 @@ bool berth_grad_wants(const struct berth_grad *g, int i) {
 
 // ---- contributions ----
 
-static void put(struct berth_grad *g, size_t slot, struct ggml_tensor *of, struct ggml_tensor *t) {
+static void grad_put(struct berth_grad *g, size_t slot, struct ggml_tensor *of, struct ggml_tensor *t) {
     if (t == NULL) {
         return;
     }
@@ -67,34 +65,34 @@ struct way {
 };
 
 // What source i has so far joined with t; false: nothing yet, or nothing wanted.
-static bool join(struct berth_grad *g, int i, struct ggml_tensor *t, const struct way *way) {
+static bool grad_join(struct berth_grad *g, int i, struct ggml_tensor *t, const struct way *way) {
     const size_t slot = slot_of(g->graph, g->node->src[i]);
     struct ggml_tensor *present = g->graph->grads[slot];
     if (present == NULL) {
         return false;
     }
-    put(g, slot, g->node->src[i], (g->graph->grad_accs[slot] != NULL ? way->inplace : way->apart)(g->ctx, present, t));
+    grad_put(g, slot, g->node->src[i], (g->graph->grad_accs[slot] != NULL ? way->inplace : way->apart)(g->ctx, present, t));
     return true;
 }
 
 void berth_grad_put_add(struct berth_grad *g, int i, struct ggml_tensor *t) {
     static const struct way way = {ggml_add, ggml_add_inplace};
-    if (berth_grad_wants(g, i) && !join(g, i, t, &way)) {
-        put(g, slot_of(g->graph, g->node->src[i]), g->node->src[i], t);
+    if (berth_grad_wants(g, i) && !grad_join(g, i, t, &way)) {
+        grad_put(g, slot_of(g->graph, g->node->src[i]), g->node->src[i], t);
     }
 }
 
 void berth_grad_put_sub(struct berth_grad *g, int i, struct ggml_tensor *t) {
     static const struct way way = {ggml_sub, ggml_sub_inplace};
-    if (berth_grad_wants(g, i) && !join(g, i, t, &way)) {
-        put(g, slot_of(g->graph, g->node->src[i]), g->node->src[i], ggml_neg(g->ctx, t));
+    if (berth_grad_wants(g, i) && !grad_join(g, i, t, &way)) {
+        grad_put(g, slot_of(g->graph, g->node->src[i]), g->node->src[i], ggml_neg(g->ctx, t));
     }
 }
 
 void berth_grad_put_add1(struct berth_grad *g, int i, struct ggml_tensor *t) {
     static const struct way one = {ggml_add1, ggml_add1_inplace}, rows = {ggml_add, ggml_add_inplace};
-    if (berth_grad_wants(g, i) && !join(g, i, t, ggml_is_scalar(t) ? &one : &rows)) {
-        put(g, slot_of(g->graph, g->node->src[i]), g->node->src[i], ggml_repeat(g->ctx, t, g->node->src[i]));
+    if (berth_grad_wants(g, i) && !grad_join(g, i, t, ggml_is_scalar(t) ? &one : &rows)) {
+        grad_put(g, slot_of(g->graph, g->node->src[i]), g->node->src[i], ggml_repeat(g->ctx, t, g->node->src[i]));
     }
 }
 
@@ -112,12 +110,12 @@ void berth_grad_put_acc(struct berth_grad *g, struct ggml_tensor *to, struct ggm
         }
         sum = ggml_acc(g->ctx, berth_grad_dense(g, present), t, nb[1], nb[2], nb[3], offset);
     }
-    put(g, slot, to, sum);
+    grad_put(g, slot, to, sum);
 }
 
 // ---- refusals ----
 
-static void refuse(struct ggml_context *ctx, struct ggml_cgraph *graph, const char *text) {
+static void graph_refuse(struct ggml_context *ctx, struct ggml_cgraph *graph, const char *text) {
     struct ggml_tensor *poison = berth_poison(ctx, func, "%s", text);
     if (poison != NULL) {
         ggml_build_forward_expand(graph, poison); // so that nobody computes half a backward pass
@@ -131,7 +129,7 @@ void berth_grad_refuse(struct berth_grad *g, const char *fmt, ...) {
     vsnprintf(why, sizeof why, fmt, args);
     va_end(args);
     snprintf(text, sizeof text, "%s, node %.63s: %s", ggml_op_desc(g->node), g->node->name, why);
-    refuse(g->ctx, g->graph, text);
+    graph_refuse(g->ctx, g->graph, text);
 }
 
 // ---- the two walks ----
@@ -168,7 +166,9 @@ static void set_accumulators(struct berth_grad *g, struct ggml_tensor **accs) {
         if (acc == NULL && is_loss) {
             acc = ggml_new_tensor_1d(g->ctx, GGML_TYPE_F32, 1);
         }
-        acc = is_loss || g->needed[slot] ? acc : NULL;
+        if (!is_loss && !g->needed[slot]) {
+            acc = NULL;
+        }
         g->graph->grads[slot] = acc;
         g->graph->grad_accs[slot] = acc;
     }
@@ -223,12 +223,12 @@ void ggml_build_backward_expand(struct ggml_context *ctx, struct ggml_cgraph *cg
                       : !any_flag(cgraph, GGML_TENSOR_FLAG_LOSS)  ? "no node is a loss (ggml_set_loss)"
                                                                   : NULL;
     if (why != NULL) {
-        refuse(ctx, cgraph, why);
+        graph_refuse(ctx, cgraph, why);
         return;
     }
     bool *needed = mark_needed(cgraph);
     if (needed == NULL) {
-        refuse(ctx, cgraph, "out of memory");
+        graph_refuse(ctx, cgraph, "out of memory");
         return;
     }
     struct berth_grad g = {.ctx = ctx, .graph = cgraph, .needed = needed};

@@ -4,6 +4,7 @@
 
 #include "core/context.h"
 
+#include "base/min.h"
 #include "core/op.h"
 
 #include <stdio.h>
@@ -94,8 +95,8 @@ struct ggml_context *ggml_init(struct ggml_init_params params) {
     const size_t have = owned ? size : params.mem_size;
 
     ctx->mem_given = given;
-    ctx->mem_buffer = (char *) given + (skip < have ? skip : have);
-    ctx->mem_size = have - (skip < have ? skip : have);
+    ctx->mem_buffer = (char *) given + min_size(skip, have);
+    ctx->mem_size = have - min_size(skip, have);
     ctx->mem_buffer_owned = owned;
     ctx->no_alloc = params.no_alloc;
     poison_init(ctx);
@@ -232,8 +233,7 @@ struct ggml_tensor *ggml_get_tensor(struct ggml_context *ctx, const char *name) 
 size_t ggml_get_max_tensor_size(const struct ggml_context *ctx) {
     size_t max = 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
-        const size_t size = ggml_nbytes(t);
-        max = size > max ? size : max;
+        max = max_size(ggml_nbytes(t), max);
     }
     return max;
 }

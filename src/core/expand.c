@@ -6,7 +6,7 @@
 // Threads may build graphs over the same tensors at once. What the walk writes into a tensor is its name, if it has none, and its
 // compute flag: both without a lock, and such that a thread which has built its graph may read both.
 
-#include "core/expand.h"
+#include "core/graph.h"
 
 #include "core/op.h"
 
@@ -94,7 +94,7 @@ struct walk {
     struct frame few[64];
 };
 
-static bool push(struct walk *w, struct ggml_tensor *node, size_t slot, bool mark) {
+static bool walk_push(struct walk *w, struct ggml_tensor *node, size_t slot, bool mark) {
     if (BERTH_UNLIKELY(w->n_frames == w->n_cap)) {
         const bool first = w->frames == w->few;
         struct frame *grown = berth_realloc(first ? NULL : w->frames, w->n_cap * 2 * sizeof *grown);
@@ -155,7 +155,7 @@ static void name_number(struct ggml_tensor *t, const char *prefix, int number) {
 }
 
 // All sources of node are in: node follows. False: no room.
-static bool emit(struct ggml_cgraph *g, struct ggml_tensor *node) {
+static bool node_emit(struct ggml_cgraph *g, struct ggml_tensor *node) {
     if (node->op == GGML_OP_NONE && (berth_flags(node) & GGML_TENSOR_FLAG_PARAM) == 0) {
         if (g->n_leafs >= g->size) {
             return false;
@@ -178,7 +178,7 @@ enum visit { VISIT_FAILED = -1, VISIT_KNOWN, VISIT_PUSHED };
 
 // Looks at t, a source of from that is named n_uses times more: new ones go onto the stack, known ones only if the compute flag
 // has to travel.
-static enum visit visit(struct walk *w, struct ggml_tensor *t, const struct ggml_tensor *from, int n_uses) {
+static enum visit tensor_visit(struct walk *w, struct ggml_tensor *t, const struct ggml_tensor *from, int n_uses) {
     struct ggml_hash_set *set = &w->g->visited_hash_set;
     const size_t slot = berth_hash_find(set, t);
     if (BERTH_UNLIKELY(slot == BERTH_HASH_NONE)) {
@@ -208,7 +208,7 @@ static enum visit visit(struct walk *w, struct ggml_tensor *t, const struct ggml
     if (known && !travels) {
         return VISIT_KNOWN;
     }
-    if (BERTH_UNLIKELY(!push(w, t, slot, known))) {
+    if (BERTH_UNLIKELY(!walk_push(w, t, slot, known))) {
         berth_graph_fail(w->g, BERTH_GRAPH_NO_MEMORY, 0);
         return VISIT_FAILED;
     }
@@ -216,7 +216,7 @@ static enum visit visit(struct walk *w, struct ggml_tensor *t, const struct ggml
 }
 
 static bool walk_from(struct walk *w, struct ggml_tensor *root) {
-    enum visit v = visit(w, root, NULL, 0);
+    enum visit v = tensor_visit(w, root, NULL, 0);
     const bool backward = w->g->order == GGML_CGRAPH_EVAL_ORDER_RIGHT_TO_LEFT;
     while (v != VISIT_FAILED && w->n_frames > 0) {
         struct frame *f = &w->frames[w->n_frames - 1];
@@ -226,14 +226,14 @@ static bool walk_from(struct walk *w, struct ggml_tensor *root) {
             src = f->node->src[backward ? GGML_MAX_SRC - 1 - k : k];
         }
         if (src != NULL) {
-            v = visit(w, src, f->node, f->mark ? 0 : 1);
+            v = tensor_visit(w, src, f->node, f->mark ? 0 : 1);
             continue;
         }
         w->n_frames--;
         if (!f->mark) {
             w->g->use_counts[f->slot] &= ~USES_OPEN;
         }
-        if (!f->mark && BERTH_UNLIKELY(!emit(w->g, f->node))) {
+        if (!f->mark && BERTH_UNLIKELY(!node_emit(w->g, f->node))) {
             berth_graph_fail(w->g, BERTH_GRAPH_FULL, (int64_t) w->g->size + 1);
             v = VISIT_FAILED;
         }
@@ -244,7 +244,7 @@ static bool walk_from(struct walk *w, struct ggml_tensor *root) {
     return v != VISIT_FAILED;
 }
 
-static bool expand(const char *func, struct ggml_cgraph *g, struct ggml_tensor *tensor, bool compute) {
+static bool graph_expand(const char *func, struct ggml_cgraph *g, struct ggml_tensor *tensor, bool compute) {
     if (g == NULL || tensor == NULL) {
         berth_set_error("%s: the %s is NULL", func, g == NULL ? "graph" : "tensor");
         return false;
@@ -267,7 +267,7 @@ static bool expand(const char *func, struct ggml_cgraph *g, struct ggml_tensor *
 }
 
 void ggml_build_forward_expand(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor) {
-    expand(__func__, cgraph, tensor, true);
+    graph_expand(__func__, cgraph, tensor, true);
 }
 
 // All branches become part of the graph, only the one chosen is computed.
@@ -277,13 +277,13 @@ struct ggml_tensor *ggml_build_forward_select(struct ggml_cgraph *cgraph, struct
         return NULL;
     }
     for (int i = 0; i < n_tensors; i++) {
-        expand(__func__, cgraph, tensors[i], i == idx);
+        graph_expand(__func__, cgraph, tensors[i], i == idx);
     }
     return tensors[idx];
 }
 
 void ggml_build_forward_order(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor) {
-    expand(__func__, cgraph, tensor, false);
+    graph_expand(__func__, cgraph, tensor, false);
 }
 
 // As it is: no sources followed, nothing counted.

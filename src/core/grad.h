@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// grad.h: gradient rules: what backward.c hands to them, and what they are made of. A rule is one function an op, in the family's
-// grad_*.c, named in the op's row (at the end of ops_*.c). It gets the node and the gradient of the loss by that node, and puts
+// grad.h: gradient rules: what backward.c hands to them, and what they are made of. A rule is one function per op, next to
+// its constructor (ops_*.c) and named in its row. It gets the node and the gradient of the loss by that node, and puts
 // what follows from it on those sources that want some:
 //
-//     void berth_grad_sqr(struct berth_grad *g) {
+//     static void grad_sqr(struct berth_grad *g) {
 //         berth_grad_put_add(g, 0, ggml_scale(g->ctx, ggml_mul(g->ctx, g->node->src[0], g->grad), 2.0f));
 //     }
 //
@@ -53,36 +53,10 @@ static inline struct ggml_tensor *berth_grad_shape(struct berth_grad *g, struct 
 static inline struct ggml_tensor *berth_grad_one_minus(struct berth_grad *g, struct ggml_tensor *t) {
     return ggml_scale_bias(g->ctx, t, -1.0f, 1.0f);
 }
-// The part of the gradient that op_params of ACC and SET name, in the shape of source 1 (grad_view.c).
+// The part of the gradient that op_params of ACC and SET name, in the shape of source 1 (ops_view.c).
 struct ggml_tensor *berth_grad_part(struct berth_grad *g);
-// A product with batches of a repeated: t is [m, n, batches of b], the result has a's batches (grad_matmul.c).
+// A product with batches of a repeated: t is [m, n, batches of b], the result has a's batches (ops_matmul.c).
 struct ggml_tensor *berth_grad_fold_batches(struct berth_grad *g, struct ggml_tensor *t, struct ggml_tensor *a);
-// grad times the derivative of a unary op at x, where y is its result; NULL: there is no formula (grad_unary.c).
-struct ggml_tensor *berth_grad_of_unary(
-    struct berth_grad *g, enum ggml_unary_op op, struct ggml_tensor *grad, struct ggml_tensor *x, struct ggml_tensor *y);
-// What the sinks of a softmax take back, with the sign turned: a sink gets 1 - sum(y) of each row of its head (grad_rows.c).
+// What the sinks of a softmax take back, with the sign turned: a sink gets 1 - sum(y) of each row of its head (ops_rows.c).
 struct ggml_tensor *berth_grad_of_sinks(
     struct berth_grad *g, struct ggml_tensor *y, struct ggml_tensor *grad, struct ggml_tensor *sinks);
-// The derivative is 0 wherever there is one: no gradient goes through.
-bool berth_unary_is_flat(enum ggml_unary_op op);
-
-// ---- rules, by file ----
-
-// clang-format off
-#define BERTH_GRAD_RULES(X) \
-    X(dup) X(add) X(add_id) X(add1) X(acc) X(sub) X(mul) X(div) X(sqr) X(sqrt) X(log) X(sin) X(cos) X(scale) X(clamp) \
-    X(leaky_relu) X(tri) \
-    X(unary) X(glu) \
-    X(cpy) X(cont) X(reshape) X(view) X(permute) X(transpose) X(set) \
-    X(sum) X(sum_rows) X(mean) X(cumsum) X(repeat) X(repeat_back) X(concat) \
-    X(mul_mat) X(mul_mat_id) X(out_prod) \
-    X(get_rows) X(get_rows_back) X(set_rows) X(diag) X(diag_mask) X(soft_max) X(roll) X(pad) X(upscale) \
-    X(norm) X(rms_norm) X(group_norm) X(l2_norm) \
-    X(rope) X(rope_back) \
-    X(flash_attn_ext) \
-    X(im2col) X(conv_2d) X(conv_2d_dw) X(conv_transpose_1d) X(conv_transpose_2d) X(pool_1d) X(pool_2d) \
-    X(cross_entropy_loss)
-// clang-format on
-#define BERTH_GRAD_DECLARE(name) void berth_grad_##name(struct berth_grad *g);
-BERTH_GRAD_RULES(BERTH_GRAD_DECLARE)
-#undef BERTH_GRAD_DECLARE

@@ -5,7 +5,7 @@
 
 #include "core/graph.h"
 
-#include "core/expand.h"
+#include "base/min.h"
 #include "core/op.h"
 
 #include <stdatomic.h>
@@ -143,7 +143,7 @@ void ggml_graph_cpy(struct ggml_cgraph *src, struct ggml_cgraph *dst) {
         return;
     }
     if (dst->size < src->n_nodes || dst->size < src->n_leafs || dst->visited_hash_set.size < src->visited_hash_set.size) {
-        berth_graph_fail(dst, BERTH_GRAPH_FULL, src->n_nodes > src->n_leafs ? src->n_nodes : src->n_leafs);
+        berth_graph_fail(dst, BERTH_GRAPH_FULL, max_int(src->n_nodes, src->n_leafs));
         return;
     }
     if (dst->size > 0) { // a view's set is the set of the graph it looks at

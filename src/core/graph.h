@@ -73,3 +73,18 @@ GGML_API uint64_t ggml_graph_next_uid(void);
 GGML_API bool ggml_op_can_inplace(enum ggml_op op);
 GGML_API bool ggml_can_fuse_subgraph_ext(const struct ggml_cgraph *cgraph, const int *node_idxs, int count,
     const enum ggml_op *ops, const int *outputs, int num_outputs);
+
+// ---- filling graphs, and what a graph that failed holds (expand.c) ----
+
+enum berth_graph_failure {
+    BERTH_GRAPH_FULL,      // more nodes or leafs than it has room for
+    BERTH_GRAPH_NO_MEMORY, // no memory for the walk
+    BERTH_GRAPH_CYCLE,     // a tensor depends on itself
+    BERTH_GRAPH_N_FAILURES,
+};
+
+// Makes g a failed graph: its last slot holds poison from now on, and nothing is added any more. n_want: slots needed at least.
+void berth_graph_fail(struct ggml_cgraph *g, enum berth_graph_failure why, int64_t n_want);
+
+// t = 1.0 for an F32 scalar, wherever its memory is.
+void berth_set_one(struct ggml_tensor *t);

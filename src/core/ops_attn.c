@@ -6,7 +6,7 @@
 #include "core/sample.h"
 
 // Batches of small go evenly into those of large along dimension i.
-static bool divides(const struct ggml_tensor *small, const struct ggml_tensor *large, int i) {
+static bool dim_divides(const struct ggml_tensor *small, const struct ggml_tensor *large, int i) {
     return small->ne[i] != 0 && (small->ne[i] == large->ne[i] || large->ne[i] % small->ne[i] == 0);
 }
 
@@ -17,7 +17,7 @@ struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx, struct ggml_te
     struct ggml_tensor *v, struct ggml_tensor *mask, float scale, float max_bias, float logit_softcap) {
     BERTH_SOURCES(ctx, q, k, v);
     BERTH_SOURCE_OPT(ctx, mask);
-    BERTH_REQUIRE(ctx, k->ne[0] == q->ne[0] && divides(k, q, 2) && divides(k, q, 3),
+    BERTH_REQUIRE(ctx, k->ne[0] == q->ne[0] && dim_divides(k, q, 2) && dim_divides(k, q, 3),
         "k " BERTH_SHAPE " does not go with q " BERTH_SHAPE ": same ne[0], ne[2] and ne[3] of q multiples of those of k",
         BERTH_NE(k), BERTH_NE(q));
     BERTH_REQUIRE(ctx, q->ne[3] == k->ne[3] && q->ne[3] == v->ne[3],
@@ -25,7 +25,7 @@ struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx, struct ggml_te
     if (mask != NULL) {
         BERTH_REQUIRE(ctx, mask->type == GGML_TYPE_F16, "mask is %s, must be f16", ggml_type_name(mask->type));
         BERTH_REQUIRE(ctx, ggml_is_contiguous(mask), "mask is not contiguous: strides " BERTH_STRIDE, BERTH_NB(mask));
-        BERTH_REQUIRE(ctx, divides(mask, q, 2) && divides(mask, q, 3),
+        BERTH_REQUIRE(ctx, dim_divides(mask, q, 2) && dim_divides(mask, q, 3),
             "ne[2] and ne[3] of q " BERTH_SHAPE " are no multiples of those of the mask " BERTH_SHAPE, BERTH_NE(q),
             BERTH_NE(mask));
     }
@@ -123,7 +123,7 @@ struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx, struct ggml
     BERTH_REQUIRE(ctx,
         weights->ne[0] == q->ne[1] && weights->ne[1] == q->ne[2] && weights->ne[2] == 1 && weights->ne[3] == q->ne[3],
         "weights are " BERTH_SHAPE ", q " BERTH_SHAPE " takes one for each head and token", BERTH_NE(weights), BERTH_NE(q));
-    BERTH_REQUIRE(ctx, mask->ne[0] == k->ne[2] && mask->ne[1] == q->ne[2] && mask->ne[2] == 1 && divides(mask, weights, 3),
+    BERTH_REQUIRE(ctx, mask->ne[0] == k->ne[2] && mask->ne[1] == q->ne[2] && mask->ne[2] == 1 && dim_divides(mask, weights, 3),
         "mask is " BERTH_SHAPE ", k " BERTH_SHAPE " and q " BERTH_SHAPE " take [n_kv, n_token, 1, a divisor of n_seq]",
         BERTH_NE(mask), BERTH_NE(k), BERTH_NE(q));
     const int64_t ne[] = {k->ne[2], q->ne[2], 1, q->ne[3]};
@@ -132,6 +132,70 @@ struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx, struct ggml
     result = berth_op_set(result, GGML_OP_LIGHTNING_INDEXER, NULL, 0, q, k, weights);
     berth_op_src(result, 3, mask);
     return result;
+}
+
+// ---- gradients ----
+// The op keeps no probabilities, so they are computed again, as plain attention does:
+//     s = k q, p = softmax(scale s + slope mask, sinks), out = v p
+// One score matrix of all heads at a time is what that takes; activations of the forward pass are q, k, v and mask only.
+
+static struct ggml_tensor *as_f32(struct berth_grad *g, struct ggml_tensor *t) {
+    return t->type == GGML_TYPE_F32 ? t : ggml_cast(g->ctx, t, GGML_TYPE_F32);
+}
+
+// What the probabilities are made of.
+struct scores {
+    struct ggml_tensor *bent; // tanh(scale s / cap), NULL without a cap
+    struct ggml_tensor *p;
+    float scale, cap; // of s before the cap, and the cap
+};
+
+static struct scores scores_of(struct berth_grad *g, struct ggml_tensor *q, struct ggml_tensor *k) {
+    struct ggml_context *ctx = g->ctx;
+    struct scores s = {.scale = param_f32(g->node, 0), .cap = param_f32(g->node, 2)};
+    struct ggml_tensor *x = ggml_mul_mat(ctx, k, q);
+    float scale = s.scale;
+    if (s.cap != 0.0f) {
+        s.bent = ggml_tanh(ctx, ggml_scale(ctx, x, s.scale / s.cap));
+        x = s.bent;
+        scale = s.cap;
+    }
+    s.p = ggml_soft_max_ext(ctx, x, g->node->src[3], scale, param_f32(g->node, 1));
+    ggml_soft_max_add_sinks(s.p, g->node->src[4]);
+    return s;
+}
+
+// From the gradient of p to that of s.
+static struct ggml_tensor *scores_back(struct berth_grad *g, const struct scores *s, struct ggml_tensor *grad) {
+    if (s->bent == NULL) {
+        return ggml_soft_max_ext_back(g->ctx, grad, s->p, s->scale, 0.0f);
+    }
+    // scale of the softmax and slope of the cap make one factor: cap (1 - bent^2) scale / cap
+    struct ggml_tensor *by_bent = ggml_soft_max_ext_back(g->ctx, grad, s->p, s->scale, 0.0f);
+    return ggml_mul(g->ctx, by_bent, berth_grad_one_minus(g, ggml_sqr(g->ctx, s->bent)));
+}
+
+static void grad_flash_attn_ext(struct berth_grad *g) {
+    struct ggml_context *ctx = g->ctx;
+    struct ggml_tensor *q = berth_grad_dense(g, as_f32(g, g->node->src[0])), *k = as_f32(g, g->node->src[1]);
+    struct ggml_tensor *v = as_f32(g, g->node->src[2]);
+    const struct scores s = scores_of(g, q, k);
+    struct ggml_tensor *out = ggml_permute(ctx, g->grad, 0, 2, 1, 3); // of [d_v, n_token, n_head, n_seq]
+    out = ggml_cont(ctx, out);
+    struct ggml_tensor *by_p = ggml_mul_mat(ctx, v, out);
+    struct ggml_tensor *by_s = scores_back(g, &s, by_p);
+    if (berth_grad_wants(g, 0)) {
+        berth_grad_put_add(g, 0, ggml_out_prod(ctx, k, ggml_transpose(ctx, by_s)));
+    }
+    if (berth_grad_wants(g, 1)) {
+        berth_grad_put_add(g, 1, berth_grad_fold_batches(g, ggml_out_prod(ctx, q, by_s), g->node->src[1]));
+    }
+    if (berth_grad_wants(g, 2)) {
+        berth_grad_put_add(g, 2, berth_grad_fold_batches(g, ggml_out_prod(ctx, out, s.p), g->node->src[2]));
+    }
+    if (berth_grad_wants(g, 4)) {
+        berth_grad_put_sub(g, 4, berth_grad_of_sinks(g, s.p, by_p, g->node->src[4]));
+    }
 }
 
 // ---- costs ----
@@ -148,14 +212,14 @@ static void cost_lightning_indexer(const struct ggml_tensor *node, struct berth_
 
 // ---- rows ----
 
-SAMPLE(flash_attn_ext, ggml_flash_attn_ext(c, shaped(c, F32, N, 4, 2, 1), shaped(c, a, N, 8, 2, 1), shaped(c, b, N, 8, 2, 1),
-                           shaped(c, GGML_TYPE_F16, 8, 4, 1, 1), 1.0f, 0.0f, 0.0f))
-SAMPLE(lightning_indexer, ggml_lightning_indexer(c, shaped(c, F32, N, 2, 4, 1), shaped(c, a, N, 1, 8, 1),
-                              shaped(c, F32, 2, 4, 1, 1), shaped(c, GGML_TYPE_F16, 8, 4, 1, 1)))
+SAMPLE(flash_attn_ext, ggml_flash_attn_ext(c, sample_shaped(c, F32, N, 4, 2, 1), sample_shaped(c, a, N, 8, 2, 1),
+                           sample_shaped(c, b, N, 8, 2, 1), sample_shaped(c, GGML_TYPE_F16, 8, 4, 1, 1), 1.0f, 0.0f, 0.0f))
+SAMPLE(lightning_indexer, ggml_lightning_indexer(c, sample_shaped(c, F32, N, 2, 4, 1), sample_shaped(c, a, N, 1, 8, 1),
+                              sample_shaped(c, F32, 2, 4, 1, 1), sample_shaped(c, GGML_TYPE_F16, 8, 4, 1, 1)))
 
 // clang-format off
 const struct berth_op_entry berth_ops_attn[] = {
-    {GGML_OP_FLASH_ATTN_EXT, {"FLASH_ATTN_EXT", "flash_attn_ext(x)", .n_src = 5, .may_expand = true, .family = BERTH_OP_ATTENTION, .cost = cost_flash_attn_ext, .sample = sample_flash_attn_ext, .relation = "keys, values", .grad = berth_grad_flash_attn_ext, .grad_srcs = 23}},
+    {GGML_OP_FLASH_ATTN_EXT, {"FLASH_ATTN_EXT", "flash_attn_ext(x)", .n_src = 5, .may_expand = true, .family = BERTH_OP_ATTENTION, .cost = cost_flash_attn_ext, .sample = sample_flash_attn_ext, .relation = "keys, values", .grad = grad_flash_attn_ext, .grad_srcs = 23}},
     {GGML_OP_LIGHTNING_INDEXER, {"LIGHTNING_INDEXER", "lightning_indexer(q, k, weights, mask)", .n_src = 4, .family = BERTH_OP_ATTENTION, .cost = cost_lightning_indexer, .sample = sample_lightning_indexer}},
     BERTH_OPS_END,
 };

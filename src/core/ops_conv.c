@@ -134,7 +134,7 @@ struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor 
 // Poison from one step passes through the ones after it.
 
 // Extents of empty tensors can multiply past 63 bits: the product wraps, and reshape refuses it.
-static int64_t times(int64_t x, int64_t y) {
+static int64_t extent_mul(int64_t x, int64_t y) {
     return (int64_t) ((uint64_t) x * (uint64_t) y);
 }
 
@@ -146,8 +146,8 @@ static enum ggml_type column_type(const struct ggml_tensor *kernel) {
 static struct ggml_tensor *conv_1d_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, struct walk w) {
     struct ggml_tensor *col = im2col_new(ctx, func, a, b, w, (struct walk){0, 0, 0}, false, column_type(a));
-    struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], times(col->ne[2], col->ne[1]));
-    struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, times(a->ne[0], a->ne[1]), a->ne[2]);
+    struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], extent_mul(col->ne[2], col->ne[1]));
+    struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, extent_mul(a->ne[0], a->ne[1]), a->ne[2]);
     struct ggml_tensor *out = ggml_mul_mat(ctx, rows, flat);
     return ggml_reshape_3d(ctx, out, col->ne[1], a->ne[2], col->ne[2]);
 }
@@ -194,8 +194,8 @@ struct ggml_tensor *ggml_conv_1d_dw_ph(struct ggml_context *ctx, struct ggml_ten
 static struct ggml_tensor *conv_2d_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, struct walk w0, struct walk w1) {
     struct ggml_tensor *col = im2col_new(ctx, func, a, b, w0, w1, true, column_type(a));
-    struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], times(col->ne[3], times(col->ne[2], col->ne[1])));
-    struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, times(a->ne[0], times(a->ne[1], a->ne[2])), a->ne[3]);
+    struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], extent_mul(col->ne[3], extent_mul(col->ne[2], col->ne[1])));
+    struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, extent_mul(a->ne[0], extent_mul(a->ne[1], a->ne[2])), a->ne[3]);
     struct ggml_tensor *out = ggml_mul_mat(ctx, rows, flat);
 
     out = ggml_reshape_4d(ctx, out, col->ne[1], col->ne[2], col->ne[3], a->ne[3]);
@@ -227,13 +227,13 @@ struct ggml_tensor *ggml_conv_2d_s1_ph(struct ggml_context *ctx, struct ggml_ten
 struct ggml_tensor *ggml_conv_2d_dw(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1) {
     BERTH_SOURCES(ctx, a, b);
-    struct ggml_tensor *kernel = ggml_reshape_4d(ctx, a, a->ne[0], a->ne[1], 1, times(a->ne[2], a->ne[3]));
-    struct ggml_tensor *data = ggml_reshape_4d(ctx, b, b->ne[0], b->ne[1], 1, times(b->ne[2], b->ne[3]));
+    struct ggml_tensor *kernel = ggml_reshape_4d(ctx, a, a->ne[0], a->ne[1], 1, extent_mul(a->ne[2], a->ne[3]));
+    struct ggml_tensor *data = ggml_reshape_4d(ctx, b, b->ne[0], b->ne[1], 1, extent_mul(b->ne[2], b->ne[3]));
     struct ggml_tensor *col =
         im2col_new(ctx, __func__, kernel, data, (struct walk){s0, p0, d0}, (struct walk){s1, p1, d1}, true, column_type(a));
-    struct ggml_tensor *rows = ggml_reshape_4d(ctx, col, col->ne[0], times(col->ne[2], col->ne[1]), b->ne[2], b->ne[3]);
+    struct ggml_tensor *rows = ggml_reshape_4d(ctx, col, col->ne[0], extent_mul(col->ne[2], col->ne[1]), b->ne[2], b->ne[3]);
 
-    kernel = ggml_reshape_4d(ctx, kernel, times(kernel->ne[0], kernel->ne[1]), kernel->ne[2], kernel->ne[3], 1);
+    kernel = ggml_reshape_4d(ctx, kernel, extent_mul(kernel->ne[0], kernel->ne[1]), kernel->ne[2], kernel->ne[3], 1);
     struct ggml_tensor *out = ggml_mul_mat(ctx, kernel, rows);
     return ggml_reshape_4d(ctx, out, col->ne[1], col->ne[2], b->ne[2], b->ne[3]);
 }
@@ -251,13 +251,13 @@ struct ggml_tensor *ggml_conv_3d(struct ggml_context *ctx, struct ggml_tensor *a
         return col;
     }
     const int64_t depth = col->ne[3] / n_batch;
-    struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], times(col->ne[3], times(col->ne[2], col->ne[1])));
+    struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], extent_mul(col->ne[3], extent_mul(col->ne[2], col->ne[1])));
     struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, col->ne[0], n_out);
     struct ggml_tensor *out = ggml_mul_mat(ctx, rows, flat);
 
-    out = ggml_reshape_4d(ctx, out, times(col->ne[1], col->ne[2]), depth, n_batch, n_out);
+    out = ggml_reshape_4d(ctx, out, extent_mul(col->ne[1], col->ne[2]), depth, n_batch, n_out);
     out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 1, 3, 2));
-    return ggml_reshape_4d(ctx, out, col->ne[1], col->ne[2], depth, times(n_out, n_batch));
+    return ggml_reshape_4d(ctx, out, col->ne[1], col->ne[2], depth, extent_mul(n_out, n_batch));
 }
 
 // ---- one op each ----
@@ -364,6 +364,103 @@ struct ggml_tensor *ggml_conv_transpose_2d_p0(
         sizeof params, a, b, NULL);
 }
 
+// ---- gradients ----
+// A direct convolution goes back through columns: with c[k, p] the windows at positions p and w[k, o] the kernels, out[p, o] is
+// their product, and both have the gradients of one.
+
+static struct ggml_tensor *columns_back(
+    struct berth_grad *g, struct ggml_tensor *grad, struct ggml_tensor *kernel, struct ggml_tensor *data, bool is_2D) {
+    const int32_t *p = g->node->op_params;
+    return ggml_im2col_back(g->ctx, grad, kernel, data->ne, p[0], p[1], p[2], p[3], p[4], p[5], is_2D);
+}
+
+static struct ggml_tensor *columns_of(struct berth_grad *g, struct ggml_tensor *kernel, struct ggml_tensor *data) {
+    const int32_t *p = g->node->op_params;
+    return ggml_im2col(g->ctx, kernel, data, p[0], p[1], p[2], p[3], p[4], p[5], true, GGML_TYPE_F32);
+}
+
+// The kernel gives its shape alone.
+static void grad_im2col(struct berth_grad *g) {
+    berth_grad_put_add(
+        g, 1, columns_back(g, berth_grad_dense(g, g->grad), g->node->src[0], g->node->src[1], g->node->op_params[6] != 0));
+}
+
+static void grad_conv_2d(struct berth_grad *g) {
+    struct ggml_context *ctx = g->ctx;
+    struct ggml_tensor *w = g->node->src[0], *x = g->node->src[1], *y = g->node;
+    const int64_t n_k = w->ne[0] * w->ne[1] * w->ne[2], n_p = y->ne[0] * y->ne[1] * y->ne[3];
+    struct ggml_tensor *d = ggml_cont(ctx, ggml_permute(ctx, g->grad, 0, 1, 3, 2));
+    d = ggml_reshape_2d(ctx, d, n_p, y->ne[2]);
+    if (berth_grad_wants(g, 0)) {
+        struct ggml_tensor *c = ggml_reshape_2d(ctx, columns_of(g, w, berth_grad_dense(g, x)), n_k, n_p);
+        berth_grad_put_add(g, 0, ggml_reshape(ctx, ggml_out_prod(ctx, c, ggml_transpose(ctx, d)), w));
+    }
+    if (berth_grad_wants(g, 1)) {
+        struct ggml_tensor *flat = ggml_reshape_2d(ctx, berth_grad_dense(g, w), n_k, w->ne[3]);
+        struct ggml_tensor *c = ggml_reshape_4d(ctx, ggml_out_prod(ctx, flat, d), n_k, y->ne[0], y->ne[1], y->ne[3]);
+        berth_grad_put_add(g, 1, columns_back(g, c, w, x, true));
+    }
+}
+
+// Every channel has a kernel of its own: channels and pictures are batches of products.
+static void grad_conv_2d_dw(struct berth_grad *g) {
+    struct ggml_context *ctx = g->ctx;
+    struct ggml_tensor *w = g->node->src[0], *x = g->node->src[1], *y = g->node;
+    const int64_t n_k = w->ne[0] * w->ne[1], n_p = y->ne[0] * y->ne[1], n_c = y->ne[2], n_b = y->ne[3];
+    struct ggml_tensor *one = ggml_reshape_4d(ctx, berth_grad_dense(g, w), w->ne[0], w->ne[1], 1, n_c);
+    struct ggml_tensor *d = berth_grad_dense(g, g->grad);
+    if (berth_grad_wants(g, 0)) {
+        struct ggml_tensor *flat = ggml_reshape_4d(ctx, berth_grad_dense(g, x), x->ne[0], x->ne[1], 1, n_c * n_b);
+        struct ggml_tensor *c = ggml_reshape_4d(ctx, columns_of(g, one, flat), n_k, n_p, n_c, n_b);
+        struct ggml_tensor *each = ggml_out_prod(ctx, c, ggml_reshape_4d(ctx, d, 1, n_p, n_c, n_b));
+        struct ggml_tensor *sum = berth_grad_fold_batches(g, each, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, n_k, 1, n_c));
+        berth_grad_put_add(g, 0, ggml_reshape(ctx, sum, w));
+    }
+    if (berth_grad_wants(g, 1)) {
+        struct ggml_tensor *flat = ggml_reshape_3d(ctx, one, n_k, 1, n_c);
+        struct ggml_tensor *c = ggml_out_prod(ctx, flat, ggml_reshape_4d(ctx, d, n_p, 1, n_c, n_b));
+        struct ggml_tensor *shape = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, x->ne[0], x->ne[1], 1, n_c * n_b);
+        c = ggml_reshape_4d(ctx, c, n_k, y->ne[0], y->ne[1], n_c * n_b);
+        berth_grad_put_add(g, 1, ggml_reshape(ctx, columns_back(g, c, one, shape, true), x));
+    }
+}
+
+// ---- transposed ----
+
+// A convolution turned round: by the data it is the convolution of what comes back with the same kernel, by the kernel that of a
+// convolution whose data come back and whose result went in.
+static void transposed_back(
+    struct berth_grad *g, struct ggml_tensor *w, struct ggml_tensor *x, struct ggml_tensor *d, int stride) {
+    struct ggml_context *ctx = g->ctx;
+    if (berth_grad_wants(g, 0)) {
+        const int64_t n_k = w->ne[0] * w->ne[1] * w->ne[2], n_p = x->ne[0] * x->ne[1] * x->ne[3];
+        struct ggml_tensor *c = ggml_im2col(ctx, w, d, stride, stride, 0, 0, 1, 1, true, GGML_TYPE_F32);
+        struct ggml_tensor *y = ggml_cont(ctx, ggml_permute(ctx, x, 0, 1, 3, 2));
+        y = ggml_transpose(ctx, ggml_reshape_2d(ctx, y, n_p, x->ne[2]));
+        struct ggml_tensor *sum = ggml_out_prod(ctx, ggml_reshape_2d(ctx, c, n_k, n_p), y);
+        berth_grad_put_add(g, 0, ggml_reshape(ctx, sum, g->node->src[0]));
+    }
+    if (berth_grad_wants(g, 1)) {
+        struct ggml_tensor *back = ggml_conv_2d_direct(ctx, w, d, stride, stride, 0, 0, 1, 1);
+        berth_grad_put_add(g, 1, ggml_reshape(ctx, back, g->node->src[1]));
+    }
+}
+
+static void grad_conv_transpose_2d(struct berth_grad *g) {
+    struct ggml_tensor *w = berth_grad_dense(g, g->node->src[0]), *x = berth_grad_dense(g, g->node->src[1]);
+    transposed_back(g, w, x, berth_grad_dense(g, g->grad), g->node->op_params[0]);
+}
+
+// Pictures one pixel high.
+static void grad_conv_transpose_1d(struct berth_grad *g) {
+    struct ggml_tensor *w = berth_grad_dense(g, g->node->src[0]), *x = berth_grad_dense(g, g->node->src[1]);
+    struct ggml_tensor *d = berth_grad_dense(g, g->grad);
+    w = ggml_reshape_4d(g->ctx, w, w->ne[0], 1, w->ne[1], w->ne[2]);
+    x = ggml_reshape_4d(g->ctx, x, x->ne[0], 1, x->ne[1], 1);
+    d = ggml_reshape_4d(g->ctx, d, d->ne[0], 1, d->ne[1], 1);
+    transposed_back(g, w, x, d, g->node->op_params[0]);
+}
+
 // ---- costs ----
 
 // Multiply-adds per element of the result: the elements of the kernel that meet there.
@@ -394,31 +491,34 @@ static void cost_conv_transpose_2d(const struct ggml_tensor *node, struct berth_
 
 // ---- rows ----
 
-SAMPLE(conv_transpose_1d, ggml_conv_transpose_1d(c, shaped(c, a, N, 4, 2, 1), shaped(c, b, N, 2, 1, 1), 1, 0, 1))
-SAMPLE(im2col, ggml_im2col(c, shaped(c, F32, 3, 3, 2, 4), shaped(c, a, N, 8, 2, 1), 1, 1, 0, 0, 1, 1, true, b))
+SAMPLE(conv_transpose_1d, ggml_conv_transpose_1d(c, sample_shaped(c, a, N, 4, 2, 1), sample_shaped(c, b, N, 2, 1, 1), 1, 0, 1))
+SAMPLE(im2col, ggml_im2col(c, sample_shaped(c, F32, 3, 3, 2, 4), sample_shaped(c, a, N, 8, 2, 1), 1, 1, 0, 0, 1, 1, true, b))
 static struct ggml_tensor *sample_im2col_back(BERTH_SAMPLE_ARGS) {
     BERTH_SAMPLE_UNUSED;
     int64_t ne[4] = {N, 8, 2, 1};
-    return ggml_im2col_back(c, shaped(c, a, 3 * 3 * 2, N - 2, 6, 1), shaped(c, F32, 3, 3, 2, 4), ne, 1, 1, 0, 0, 1, 1, true);
+    return ggml_im2col_back(
+        c, sample_shaped(c, a, 3 * 3 * 2, N - 2, 6, 1), sample_shaped(c, F32, 3, 3, 2, 4), ne, 1, 1, 0, 0, 1, 1, true);
 }
-SAMPLE(im2col_3d, ggml_im2col_3d(c, shaped(c, F32, 3, 3, 3, 8), shaped(c, a, N, 8, 8, 2), 2, 1, 1, 1, 0, 0, 0, 1, 1, 1, b))
-SAMPLE(col2im_1d, ggml_col2im_1d(c, shaped(c, a, N, 4, 1, 1), 1, 64, 0))
-SAMPLE(conv_2d, ggml_conv_2d_direct(c, shaped(c, a, N, 3, 2, 4), shaped(c, b, N, 8, 2, 1), 1, 1, 0, 0, 1, 1))
-SAMPLE(conv_3d, ggml_conv_3d_direct(c, shaped(c, a, N, 3, 3, 8), shaped(c, b, N, 8, 8, 2), 1, 1, 1, 0, 0, 0, 1, 1, 1, 2, 1, 4))
-SAMPLE(conv_2d_dw, ggml_conv_2d_dw_direct(c, shaped(c, a, N, 3, 1, 2), shaped(c, b, N, 8, 2, 1), 1, 1, 0, 0, 1, 1))
-SAMPLE(conv_transpose_2d, ggml_conv_transpose_2d_p0(c, shaped(c, a, N, 2, 4, 2), shaped(c, b, N, 8, 2, 1), 1))
+SAMPLE(im2col_3d,
+    ggml_im2col_3d(c, sample_shaped(c, F32, 3, 3, 3, 8), sample_shaped(c, a, N, 8, 8, 2), 2, 1, 1, 1, 0, 0, 0, 1, 1, 1, b))
+SAMPLE(col2im_1d, ggml_col2im_1d(c, sample_shaped(c, a, N, 4, 1, 1), 1, 64, 0))
+SAMPLE(conv_2d, ggml_conv_2d_direct(c, sample_shaped(c, a, N, 3, 2, 4), sample_shaped(c, b, N, 8, 2, 1), 1, 1, 0, 0, 1, 1))
+SAMPLE(conv_3d,
+    ggml_conv_3d_direct(c, sample_shaped(c, a, N, 3, 3, 8), sample_shaped(c, b, N, 8, 8, 2), 1, 1, 1, 0, 0, 0, 1, 1, 1, 2, 1, 4))
+SAMPLE(conv_2d_dw, ggml_conv_2d_dw_direct(c, sample_shaped(c, a, N, 3, 1, 2), sample_shaped(c, b, N, 8, 2, 1), 1, 1, 0, 0, 1, 1))
+SAMPLE(conv_transpose_2d, ggml_conv_transpose_2d_p0(c, sample_shaped(c, a, N, 2, 4, 2), sample_shaped(c, b, N, 8, 2, 1), 1))
 
 // clang-format off
 const struct berth_op_entry berth_ops_conv[] = {
-    {GGML_OP_CONV_TRANSPOSE_1D, {"CONV_TRANSPOSE_1D", "conv_transpose_1d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_transpose_1d, .sample = sample_conv_transpose_1d, .relation = "on", .grad = berth_grad_conv_transpose_1d, .grad_srcs = 3}},
-    {GGML_OP_IM2COL, {"IM2COL", "im2col(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = berth_cost_move, .sample = sample_im2col, .relation = "to", .grad = berth_grad_im2col, .grad_srcs = 2}},
+    {GGML_OP_CONV_TRANSPOSE_1D, {"CONV_TRANSPOSE_1D", "conv_transpose_1d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_transpose_1d, .sample = sample_conv_transpose_1d, .relation = "on", .grad = grad_conv_transpose_1d, .grad_srcs = 3}},
+    {GGML_OP_IM2COL, {"IM2COL", "im2col(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = berth_cost_move, .sample = sample_im2col, .relation = "to", .grad = grad_im2col, .grad_srcs = 2}},
     {GGML_OP_IM2COL_BACK, {"IM2COL_BACK", "im2col_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_im2col_back}},
     {GGML_OP_IM2COL_3D, {"IM2COL_3D", "im2col_3d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = berth_cost_move, .sample = sample_im2col_3d, .relation = "to"}},
     {GGML_OP_COL2IM_1D, {"COL2IM_1D", "col2im_1d(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_col2im_1d}},
-    {GGML_OP_CONV_2D, {"CONV_2D", "conv_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_2d, .sample = sample_conv_2d, .relation = "on", .grad = berth_grad_conv_2d, .grad_srcs = 3}},
+    {GGML_OP_CONV_2D, {"CONV_2D", "conv_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_2d, .sample = sample_conv_2d, .relation = "on", .grad = grad_conv_2d, .grad_srcs = 3}},
     {GGML_OP_CONV_3D, {"CONV_3D", "conv_3d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_3d, .sample = sample_conv_3d, .relation = "on"}},
-    {GGML_OP_CONV_2D_DW, {"CONV_2D_DW", "conv_2d_dw(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_2d_dw, .sample = sample_conv_2d_dw, .relation = "on", .grad = berth_grad_conv_2d_dw, .grad_srcs = 3}},
-    {GGML_OP_CONV_TRANSPOSE_2D, {"CONV_TRANSPOSE_2D", "conv_transpose_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_transpose_2d, .sample = sample_conv_transpose_2d, .relation = "on", .grad = berth_grad_conv_transpose_2d, .grad_srcs = 3}},
+    {GGML_OP_CONV_2D_DW, {"CONV_2D_DW", "conv_2d_dw(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_2d_dw, .sample = sample_conv_2d_dw, .relation = "on", .grad = grad_conv_2d_dw, .grad_srcs = 3}},
+    {GGML_OP_CONV_TRANSPOSE_2D, {"CONV_TRANSPOSE_2D", "conv_transpose_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_transpose_2d, .sample = sample_conv_transpose_2d, .relation = "on", .grad = grad_conv_transpose_2d, .grad_srcs = 3}},
     BERTH_OPS_END,
 };
 // clang-format on

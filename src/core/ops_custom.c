@@ -94,7 +94,7 @@ struct ggml_tensor *ggml_map_custom3_inplace(struct ggml_context *ctx, struct gg
 // ---- any number of sources ----
 
 // Completes result with the function and n_args sources from src[first] on.
-static struct ggml_tensor *custom(struct ggml_tensor *result, int first, struct ggml_tensor **args, int n_args,
+static struct ggml_tensor *custom_set(struct ggml_tensor *result, int first, struct ggml_tensor **args, int n_args,
     ggml_custom_op_t fun, int n_tasks, void *userdata) {
     if (result == NULL || berth_poisoned(result)) {
         return result;
@@ -133,7 +133,7 @@ struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx, enum ggml_type type
     }
     const int64_t ne[] = {ne0, ne1, ne2, ne3};
     struct ggml_tensor *result = berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, ne, NULL, 0);
-    return custom(result, 0, args, n_args, fun, n_tasks, userdata);
+    return custom_set(result, 0, args, n_args, fun, n_tasks, userdata);
 }
 
 // The result is a view of a, which is also its first source.
@@ -144,36 +144,36 @@ struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx, struct ggml_te
     if (bad != NULL) {
         return bad;
     }
-    struct ggml_tensor *result = custom(ggml_view_tensor(ctx, a), 1, args, n_args, fun, n_tasks, userdata);
+    struct ggml_tensor *result = custom_set(ggml_view_tensor(ctx, a), 1, args, n_args, fun, n_tasks, userdata);
     berth_op_src(result, 0, a);
     return result;
 }
 
 // ---- rows ----
 
-static void nothing1(struct ggml_tensor *dst, const struct ggml_tensor *x, int ith, int nth, void *data) {
+static void custom_skip1(struct ggml_tensor *dst, const struct ggml_tensor *x, int ith, int nth, void *data) {
     (void) dst, (void) x, (void) ith, (void) nth, (void) data;
 }
-static void nothing2(
+static void custom_skip2(
     struct ggml_tensor *dst, const struct ggml_tensor *x, const struct ggml_tensor *y, int ith, int nth, void *data) {
     (void) y;
-    nothing1(dst, x, ith, nth, data);
+    custom_skip1(dst, x, ith, nth, data);
 }
-static void nothing3(struct ggml_tensor *dst, const struct ggml_tensor *x, const struct ggml_tensor *y,
+static void custom_skip3(struct ggml_tensor *dst, const struct ggml_tensor *x, const struct ggml_tensor *y,
     const struct ggml_tensor *z, int ith, int nth, void *data) {
     (void) y, (void) z;
-    nothing1(dst, x, ith, nth, data);
+    custom_skip1(dst, x, ith, nth, data);
 }
-static void nothing(struct ggml_tensor *dst, int ith, int nth, void *data) {
-    nothing1(dst, NULL, ith, nth, data);
+static void custom_skip(struct ggml_tensor *dst, int ith, int nth, void *data) {
+    custom_skip1(dst, NULL, ith, nth, data);
 }
-SAMPLE(map_custom1, ggml_map_custom1(c, rows(c, a), nothing1, 1, NULL))
-SAMPLE(map_custom2, ggml_map_custom2(c, rows(c, a), rows(c, a), nothing2, 1, NULL))
-SAMPLE(map_custom3, ggml_map_custom3(c, rows(c, a), rows(c, a), rows(c, a), nothing3, 1, NULL))
+SAMPLE(map_custom1, ggml_map_custom1(c, sample_rows(c, a), custom_skip1, 1, NULL))
+SAMPLE(map_custom2, ggml_map_custom2(c, sample_rows(c, a), sample_rows(c, a), custom_skip2, 1, NULL))
+SAMPLE(map_custom3, ggml_map_custom3(c, sample_rows(c, a), sample_rows(c, a), sample_rows(c, a), custom_skip3, 1, NULL))
 static struct ggml_tensor *sample_custom(BERTH_SAMPLE_ARGS) {
     BERTH_SAMPLE_UNUSED;
-    struct ggml_tensor *source = rows(c, a);
-    return ggml_custom_4d(c, a, N, 4, 1, 1, &source, 1, nothing, 1, NULL);
+    struct ggml_tensor *source = sample_rows(c, a);
+    return ggml_custom_4d(c, a, N, 4, 1, 1, &source, 1, custom_skip, 1, NULL);
 }
 
 // clang-format off

@@ -2,7 +2,7 @@
 // ops_eltwise.c: constructors of ops that compute each element from those at the same place: copies, sums and products of two
 // tensors, scaling, clamping, filling. Functions that only apply one formula are in ops_unary.c.
 // op_params: acc [nb1, nb2, nb3, offset, inplace], scale [s, b], clamp [min, max], leaky_relu [slope], fill [c], tri [kind],
-// xielu [XIELU, beta + softplus(alpha_n), softplus(alpha_p), beta, eps]; the others have none.
+// xielu [XIELU, beta + softplus_f32(alpha_n), softplus_f32(alpha_p), beta, eps]; the others have none.
 
 #include "core/grad.h"
 #include "core/op.h"
@@ -19,17 +19,18 @@ static bool is_padded_1d(const struct ggml_tensor *t) {
 
 // ---- one source, no parameter ----
 
-static struct ggml_tensor *map(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_op op, bool inplace) {
+static struct ggml_tensor *map_new(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_op op, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a);
     return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, NULL, 0, a, NULL, NULL);
 }
 
 #define MAP(name, op) \
     struct ggml_tensor *ggml_##name(struct ggml_context *ctx, struct ggml_tensor *a) { \
-        return map(ctx, __func__, a, op, false); \
+        return map_new(ctx, __func__, a, op, false); \
     } \
     struct ggml_tensor *ggml_##name##_inplace(struct ggml_context *ctx, struct ggml_tensor *a) { \
-        return map(ctx, __func__, a, op, true); \
+        return map_new(ctx, __func__, a, op, true); \
     }
 
 MAP(dup, GGML_OP_DUP)
@@ -81,7 +82,7 @@ struct ggml_tensor *ggml_add_id(struct ggml_context *ctx, struct ggml_tensor *a,
     return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_ADD_ID, NULL, 0, a, b, ids);
 }
 
-static struct ggml_tensor *add1(
+static struct ggml_tensor *add1_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a, b);
     BERTH_REQUIRE_AS(ctx, func, ggml_is_scalar(b), "b is " BERTH_SHAPE ", it must be one element", BERTH_NE(b));
@@ -91,15 +92,15 @@ static struct ggml_tensor *add1(
 }
 
 struct ggml_tensor *ggml_add1(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
-    return add1(ctx, __func__, a, b, false);
+    return add1_new(ctx, __func__, a, b, false);
 }
 
 struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
-    return add1(ctx, __func__, a, b, true);
+    return add1_new(ctx, __func__, a, b, true);
 }
 
 // a with b added to the part of it that starts at offset and has strides nb1, nb2, nb3.
-static struct ggml_tensor *acc(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
+static struct ggml_tensor *acc_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
     const size_t nb[4], size_t offset, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a, b);
     BERTH_REQUIRE_AS(ctx, func, ggml_nelements(b) <= ggml_nelements(a), "b " BERTH_SHAPE " has more elements than a " BERTH_SHAPE,
@@ -113,17 +114,17 @@ static struct ggml_tensor *acc(struct ggml_context *ctx, const char *func, struc
 
 struct ggml_tensor *ggml_acc(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t nb2, size_t nb3, size_t offset) {
-    return acc(ctx, __func__, a, b, (size_t[]){0, nb1, nb2, nb3}, offset, false);
+    return acc_new(ctx, __func__, a, b, (size_t[]){0, nb1, nb2, nb3}, offset, false);
 }
 
 struct ggml_tensor *ggml_acc_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t nb2, size_t nb3, size_t offset) {
-    return acc(ctx, __func__, a, b, (size_t[]){0, nb1, nb2, nb3}, offset, true);
+    return acc_new(ctx, __func__, a, b, (size_t[]){0, nb1, nb2, nb3}, offset, true);
 }
 
 // ---- one source and numbers ----
 
-static struct ggml_tensor *scale(
+static struct ggml_tensor *scale_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, float s, float b, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, is_padded_1d(a), "a " BERTH_SHAPE " has strides " BERTH_STRIDE ", its rows must be evenly spaced",
@@ -133,22 +134,22 @@ static struct ggml_tensor *scale(
 }
 
 struct ggml_tensor *ggml_scale(struct ggml_context *ctx, struct ggml_tensor *a, float s) {
-    return scale(ctx, __func__, a, s, 0.0f, false);
+    return scale_new(ctx, __func__, a, s, 0.0f, false);
 }
 
 struct ggml_tensor *ggml_scale_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s) {
-    return scale(ctx, __func__, a, s, 0.0f, true);
+    return scale_new(ctx, __func__, a, s, 0.0f, true);
 }
 
 struct ggml_tensor *ggml_scale_bias(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b) {
-    return scale(ctx, __func__, a, s, b, false);
+    return scale_new(ctx, __func__, a, s, b, false);
 }
 
 struct ggml_tensor *ggml_scale_bias_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b) {
-    return scale(ctx, __func__, a, s, b, true);
+    return scale_new(ctx, __func__, a, s, b, true);
 }
 
-static struct ggml_tensor *clamp(
+static struct ggml_tensor *clamp_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, float min, float max, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a);
     const float params[] = {min, max};
@@ -156,11 +157,11 @@ static struct ggml_tensor *clamp(
 }
 
 struct ggml_tensor *ggml_clamp(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max) {
-    return clamp(ctx, __func__, a, min, max, false);
+    return clamp_new(ctx, __func__, a, min, max, false);
 }
 
 struct ggml_tensor *ggml_clamp_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max) {
-    return clamp(ctx, __func__, a, min, max, true);
+    return clamp_new(ctx, __func__, a, min, max, true);
 }
 
 struct ggml_tensor *ggml_leaky_relu(struct ggml_context *ctx, struct ggml_tensor *a, float negative_slope, bool inplace) {
@@ -169,7 +170,7 @@ struct ggml_tensor *ggml_leaky_relu(struct ggml_context *ctx, struct ggml_tensor
         berth_like_or_view(ctx, __func__, a, inplace), GGML_OP_LEAKY_RELU, &negative_slope, sizeof negative_slope, a, NULL, NULL);
 }
 
-static struct ggml_tensor *fill(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, float c, bool inplace) {
+static struct ggml_tensor *fill_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, float c, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, a->type == GGML_TYPE_F32 || a->type == GGML_TYPE_F16, "a is %s, it must be f32 or f16",
         ggml_type_name(a->type));
@@ -179,11 +180,11 @@ static struct ggml_tensor *fill(struct ggml_context *ctx, const char *func, stru
 }
 
 struct ggml_tensor *ggml_fill(struct ggml_context *ctx, struct ggml_tensor *a, float c) {
-    return fill(ctx, __func__, a, c, false);
+    return fill_new(ctx, __func__, a, c, false);
 }
 
 struct ggml_tensor *ggml_fill_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float c) {
-    return fill(ctx, __func__, a, c, true);
+    return fill_new(ctx, __func__, a, c, true);
 }
 
 struct ggml_tensor *ggml_tri(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_tri_type type) {
@@ -197,7 +198,7 @@ struct ggml_tensor *ggml_tri(struct ggml_context *ctx, struct ggml_tensor *a, en
     return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_TRI, &param, sizeof param, a, NULL, NULL);
 }
 
-static float softplus(float x) {
+static float softplus_f32(float x) {
     return x > 20.0f ? x : logf(1.0f + expf(x));
 }
 
@@ -207,8 +208,125 @@ struct ggml_tensor *ggml_xielu(
     const struct {
         int32_t op;
         float alpha_n, alpha_p, beta, eps;
-    } params = {GGML_UNARY_OP_XIELU, beta + softplus(alpha_n), softplus(alpha_p), beta, eps};
+    } params = {GGML_UNARY_OP_XIELU, beta + softplus_f32(alpha_n), softplus_f32(alpha_p), beta, eps};
     return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_UNARY, &params, sizeof params, a, NULL, NULL);
+}
+
+// ---- gradients ----
+// Where a source was repeated, its gradient is the sum over the repetitions.
+
+// a times b, both of one shape, as f32: the type is the first one's.
+static struct ggml_tensor *mul_f32(struct berth_grad *g, struct ggml_tensor *a, struct ggml_tensor *b) {
+    return a->type == GGML_TYPE_F32 ? ggml_mul(g->ctx, a, b) : ggml_mul(g->ctx, b, a);
+}
+
+static void grad_dup(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, g->grad);
+}
+
+static void grad_add(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, g->grad);
+    if (berth_grad_wants(g, 1)) {
+        berth_grad_put_add(g, 1, berth_grad_fold(g, g->grad, g->node->src[1]));
+    }
+}
+
+// The bias of an expert is summed over all rows that took it.
+static void grad_add_id(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, g->grad);
+    if (berth_grad_wants(g, 1)) {
+        struct ggml_tensor *ids = g->node->src[2], *grad = berth_grad_dense(g, g->grad);
+        struct ggml_tensor *rows = ggml_reshape_2d(g->ctx, grad, grad->ne[0], ggml_nrows(grad));
+        struct ggml_tensor *flat = ggml_reshape_1d(g->ctx, berth_grad_dense(g, ids), ggml_nelements(ids));
+        berth_grad_put_add(g, 1, ggml_get_rows_back(g->ctx, rows, flat, g->node->src[1]));
+    }
+}
+
+static void grad_add1(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, g->grad);
+    if (berth_grad_wants(g, 1)) {
+        berth_grad_put_add(g, 1, ggml_sum(g->ctx, g->grad));
+    }
+}
+
+static void grad_acc(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, g->grad);
+    if (berth_grad_wants(g, 1)) {
+        berth_grad_put_add(g, 1, berth_grad_shape(g, ggml_cont(g->ctx, berth_grad_part(g)), g->node->src[1]));
+    }
+}
+
+static void grad_sub(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, g->grad);
+    if (berth_grad_wants(g, 1)) {
+        berth_grad_put_sub(g, 1, berth_grad_fold(g, g->grad, g->node->src[1]));
+    }
+}
+
+static void grad_mul(struct berth_grad *g) {
+    struct ggml_tensor *a = g->node->src[0], *b = g->node->src[1];
+    if (berth_grad_wants(g, 0)) {
+        berth_grad_put_add(g, 0, ggml_mul(g->ctx, g->grad, b));
+    }
+    if (berth_grad_wants(g, 1)) {
+        berth_grad_put_add(g, 1, berth_grad_fold(g, mul_f32(g, a, g->grad), b));
+    }
+}
+
+static void grad_div(struct berth_grad *g) {
+    struct ggml_tensor *b = g->node->src[1];
+    if (berth_grad_wants(g, 0)) {
+        berth_grad_put_add(g, 0, ggml_div(g->ctx, g->grad, b));
+    }
+    if (berth_grad_wants(g, 1)) {
+        struct ggml_tensor *all = ggml_mul(g->ctx, g->grad, ggml_div(g->ctx, g->node, b));
+        berth_grad_put_sub(g, 1, berth_grad_fold(g, all, b));
+    }
+}
+
+static void grad_sqr(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, ggml_scale(g->ctx, mul_f32(g, g->node->src[0], g->grad), 2.0f));
+}
+
+static void grad_sqrt(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, ggml_scale(g->ctx, ggml_div(g->ctx, g->grad, g->node), 0.5f));
+}
+
+static void grad_log(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, ggml_div(g->ctx, g->grad, g->node->src[0]));
+}
+
+static void grad_sin(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, ggml_mul(g->ctx, g->grad, ggml_cos(g->ctx, g->node->src[0])));
+}
+
+static void grad_cos(struct berth_grad *g) {
+    berth_grad_put_sub(g, 0, ggml_mul(g->ctx, g->grad, ggml_sin(g->ctx, g->node->src[0])));
+}
+
+static void grad_scale(struct berth_grad *g) {
+    const bool even = ggml_is_contiguous_1(g->grad) && g->grad->nb[0] == sizeof(float);
+    berth_grad_put_add(g, 0, ggml_scale(g->ctx, even ? g->grad : ggml_cont(g->ctx, g->grad), param_f32(g->node, 0)));
+}
+
+// 1 strictly within the bounds, 0 outside of them.
+static void grad_clamp(struct berth_grad *g) {
+    const float lo = param_f32(g->node, 0), hi = param_f32(g->node, 1);
+    struct ggml_tensor *x = berth_grad_dense(g, g->node->src[0]);
+    struct ggml_tensor *above = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, 1.0f, -lo));
+    struct ggml_tensor *below = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, hi));
+    berth_grad_put_add(g, 0, ggml_mul(g->ctx, g->grad, ggml_mul(g->ctx, above, below)));
+}
+
+static void grad_leaky_relu(struct berth_grad *g) {
+    const float slope = param_f32(g->node, 0);
+    struct ggml_tensor *step = ggml_step(g->ctx, berth_grad_dense(g, g->node->src[0]));
+    berth_grad_put_add(g, 0, ggml_mul(g->ctx, g->grad, ggml_scale_bias(g->ctx, step, 1.0f - slope, slope)));
+}
+
+static void grad_tri(struct berth_grad *g) {
+    const enum ggml_tri_type type = (enum ggml_tri_type) g->node->op_params[0];
+    berth_grad_put_add(g, 0, ggml_tri(g->ctx, berth_grad_dense(g, g->grad), type));
 }
 
 // ---- costs ----
@@ -226,9 +344,10 @@ static void cost_acc(const struct ggml_tensor *node, struct berth_op_cost *c) {
 
 ONE(dup)
 TWO(add)
-SAMPLE(add_id, ggml_add_id(c, shaped(c, a, N, 2, 4, 1), rows(c, b), shaped(c, I32, 2, 4, 1, 1)))
-SAMPLE(add1, ggml_add1(c, rows(c, a), shaped(c, b, 1, 1, 1, 1)))
-SAMPLE(acc, ggml_acc(c, rows(c, a), rows(c, a), ggml_row_size(a, N), ggml_row_size(a, N) * 4, ggml_row_size(a, N) * 4, 0))
+SAMPLE(add_id, ggml_add_id(c, sample_shaped(c, a, N, 2, 4, 1), sample_rows(c, b), sample_shaped(c, I32, 2, 4, 1, 1)))
+SAMPLE(add1, ggml_add1(c, sample_rows(c, a), sample_shaped(c, b, 1, 1, 1, 1)))
+SAMPLE(acc,
+    ggml_acc(c, sample_rows(c, a), sample_rows(c, a), ggml_row_size(a, N), ggml_row_size(a, N) * 4, ggml_row_size(a, N) * 4, 0))
 TWO(sub)
 TWO(mul)
 TWO(div)
@@ -240,28 +359,28 @@ ONE(cos)
 ONE_WITH(scale, 2.0f)
 ONE_WITH(clamp, 0.0f, 1.0f)
 ONE_WITH(leaky_relu, 0.1f, false)
-SAMPLE(tri, ggml_tri(c, shaped(c, a, N, N, 1, 1), GGML_TRI_TYPE_LOWER))
+SAMPLE(tri, ggml_tri(c, sample_shaped(c, a, N, N, 1, 1), GGML_TRI_TYPE_LOWER))
 ONE_WITH(fill, 1.0f)
 
 // clang-format off
 const struct berth_op_entry berth_ops_eltwise[] = {
-    {GGML_OP_DUP, {"DUP", "x", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_dup, .grad = berth_grad_dup, .grad_srcs = 1}},
-    {GGML_OP_ADD, {"ADD", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add, .relation = "+", .grad = berth_grad_add, .grad_srcs = 3}},
-    {GGML_OP_ADD_ID, {"ADD_ID", "x[i]+y", .n_src = 3, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add_id, .relation = "+", .grad = berth_grad_add_id, .grad_srcs = 3}},
-    {GGML_OP_ADD1, {"ADD1", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add1, .relation = "+", .grad = berth_grad_add1, .grad_srcs = 3}},
-    {GGML_OP_ACC, {"ACC", "view(x,nb,offset)+=y->x", .n_src = 2, .writes_src = true, .family = BERTH_OP_ELEMENTWISE, .cost = cost_acc, .sample = sample_acc, .grad = berth_grad_acc, .grad_srcs = 3}},
-    {GGML_OP_SUB, {"SUB", "x-y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sub, .relation = "-", .grad = berth_grad_sub, .grad_srcs = 3}},
-    {GGML_OP_MUL, {"MUL", "x*y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_mul, .relation = "x", .grad = berth_grad_mul, .grad_srcs = 3}},
-    {GGML_OP_DIV, {"DIV", "x/y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_div, .relation = "/", .grad = berth_grad_div, .grad_srcs = 3}},
-    {GGML_OP_SQR, {"SQR", "x^2", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sqr, .grad = berth_grad_sqr, .grad_srcs = 1}},
-    {GGML_OP_SQRT, {"SQRT", "√x", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sqrt, .grad = berth_grad_sqrt, .grad_srcs = 1}},
-    {GGML_OP_LOG, {"LOG", "log(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_log, .grad = berth_grad_log, .grad_srcs = 1}},
-    {GGML_OP_SIN, {"SIN", "sin(x)", .n_src = 1, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sin, .grad = berth_grad_sin, .grad_srcs = 1}},
-    {GGML_OP_COS, {"COS", "cos(x)", .n_src = 1, .family = BERTH_OP_ELEMENTWISE, .sample = sample_cos, .grad = berth_grad_cos, .grad_srcs = 1}},
-    {GGML_OP_SCALE, {"SCALE", "x*v", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_scale, .grad = berth_grad_scale, .grad_srcs = 1}},
-    {GGML_OP_CLAMP, {"CLAMP", "clamp(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_clamp, .grad = berth_grad_clamp, .grad_srcs = 1}},
-    {GGML_OP_LEAKY_RELU, {"LEAKY_RELU", "leaky_relu(x)", .n_src = 1, .family = BERTH_OP_ACTIVATION, .sample = sample_leaky_relu, .grad = berth_grad_leaky_relu, .grad_srcs = 1}},
-    {GGML_OP_TRI, {"TRI", "tri(x)", .n_src = 1, .family = BERTH_OP_STATE, .sample = sample_tri, .grad = berth_grad_tri, .grad_srcs = 1}},
+    {GGML_OP_DUP, {"DUP", "x", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_dup, .grad = grad_dup, .grad_srcs = 1}},
+    {GGML_OP_ADD, {"ADD", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add, .relation = "+", .grad = grad_add, .grad_srcs = 3}},
+    {GGML_OP_ADD_ID, {"ADD_ID", "x[i]+y", .n_src = 3, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add_id, .relation = "+", .grad = grad_add_id, .grad_srcs = 3}},
+    {GGML_OP_ADD1, {"ADD1", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add1, .relation = "+", .grad = grad_add1, .grad_srcs = 3}},
+    {GGML_OP_ACC, {"ACC", "view(x,nb,offset)+=y->x", .n_src = 2, .writes_src = true, .family = BERTH_OP_ELEMENTWISE, .cost = cost_acc, .sample = sample_acc, .grad = grad_acc, .grad_srcs = 3}},
+    {GGML_OP_SUB, {"SUB", "x-y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sub, .relation = "-", .grad = grad_sub, .grad_srcs = 3}},
+    {GGML_OP_MUL, {"MUL", "x*y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_mul, .relation = "x", .grad = grad_mul, .grad_srcs = 3}},
+    {GGML_OP_DIV, {"DIV", "x/y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_div, .relation = "/", .grad = grad_div, .grad_srcs = 3}},
+    {GGML_OP_SQR, {"SQR", "x^2", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sqr, .grad = grad_sqr, .grad_srcs = 1}},
+    {GGML_OP_SQRT, {"SQRT", "√x", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sqrt, .grad = grad_sqrt, .grad_srcs = 1}},
+    {GGML_OP_LOG, {"LOG", "log(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_log, .grad = grad_log, .grad_srcs = 1}},
+    {GGML_OP_SIN, {"SIN", "sin(x)", .n_src = 1, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sin, .grad = grad_sin, .grad_srcs = 1}},
+    {GGML_OP_COS, {"COS", "cos(x)", .n_src = 1, .family = BERTH_OP_ELEMENTWISE, .sample = sample_cos, .grad = grad_cos, .grad_srcs = 1}},
+    {GGML_OP_SCALE, {"SCALE", "x*v", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_scale, .grad = grad_scale, .grad_srcs = 1}},
+    {GGML_OP_CLAMP, {"CLAMP", "clamp(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_clamp, .grad = grad_clamp, .grad_srcs = 1}},
+    {GGML_OP_LEAKY_RELU, {"LEAKY_RELU", "leaky_relu(x)", .n_src = 1, .family = BERTH_OP_ACTIVATION, .sample = sample_leaky_relu, .grad = grad_leaky_relu, .grad_srcs = 1}},
+    {GGML_OP_TRI, {"TRI", "tri(x)", .n_src = 1, .family = BERTH_OP_STATE, .sample = sample_tri, .grad = grad_tri, .grad_srcs = 1}},
     {GGML_OP_FILL, {"FILL", "fill(x, c)", .n_src = 1, .in_place = true, .overwrites = 1, .is_flat = true, .family = BERTH_OP_MOVE, .sample = sample_fill}},
     BERTH_OPS_END,
 };

@@ -5,6 +5,8 @@
 #include "core/op.h"
 #include "core/sample.h"
 
+#include <math.h>
+
 // All but group_norm keep one float, eps.
 static struct ggml_tensor *norm_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_op op, float eps, bool inplace) {
@@ -59,21 +61,70 @@ struct ggml_tensor *ggml_group_norm_inplace(struct ggml_context *ctx, struct ggm
     return group_norm_new(ctx, __func__, a, n_groups, eps, true);
 }
 
+// ---- gradients ----
+// All lead to RMS_NORM_BACK: norm(x) is rms_norm(x - mean(x)), and the length of a row its
+// rms times the root of its elements.
+
+static void grad_rms_norm(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, ggml_rms_norm_back(g->ctx, g->grad, g->node->src[0], param_f32(g->node, 0)));
+}
+
+static struct ggml_tensor *less_mean(struct berth_grad *g, struct ggml_tensor *t) {
+    return ggml_sub(g->ctx, t, ggml_mean(g->ctx, t));
+}
+
+static struct ggml_tensor *norm_back(struct berth_grad *g, struct ggml_tensor *grad, struct ggml_tensor *x, float eps) {
+    return less_mean(g, ggml_rms_norm_back(g->ctx, grad, less_mean(g, x), eps));
+}
+
+static void grad_norm(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, norm_back(g, g->grad, g->node->src[0], param_f32(g->node, 0)));
+}
+
+// A group of channels is one row.
+static void grad_group_norm(struct berth_grad *g) {
+    struct ggml_tensor *x = g->node->src[0];
+    const int32_t n_groups = g->node->op_params[0];
+    if (n_groups <= 0 || x->ne[2] % n_groups != 0) {
+        berth_grad_refuse(g, "%" PRId64 " channels in %d groups are not even", x->ne[2], n_groups);
+        return;
+    }
+    const int64_t n = x->ne[0] * x->ne[1] * (x->ne[2] / n_groups);
+    struct ggml_tensor *rows = ggml_reshape_3d(g->ctx, berth_grad_dense(g, x), n, n_groups, x->ne[3]);
+    struct ggml_tensor *grads = ggml_reshape_3d(g->ctx, berth_grad_dense(g, g->grad), n, n_groups, x->ne[3]);
+    berth_grad_put_add(g, 0, ggml_reshape(g->ctx, norm_back(g, grads, rows, param_f32(g->node, 1)), x));
+}
+
+// Rows shorter than eps are divided by eps, and by nothing that depends on them.
+static void grad_l2_norm(struct berth_grad *g) {
+    struct ggml_context *ctx = g->ctx;
+    struct ggml_tensor *x = g->node->src[0];
+    const float eps = param_f32(g->node, 0);
+    struct ggml_tensor *whole = ggml_scale(ctx, ggml_rms_norm_back(ctx, g->grad, x, 1e-30f), 1.0f / sqrtf((float) x->ne[0]));
+    if (eps > 0.0f) {
+        struct ggml_tensor *length = ggml_sqrt(ctx, ggml_sum_rows(ctx, ggml_sqr(ctx, x)));
+        struct ggml_tensor *is_long = ggml_step(ctx, ggml_scale_bias(ctx, length, 1.0f, -eps));
+        struct ggml_tensor *is_short = ggml_scale_bias(ctx, is_long, -1.0f / eps, 1.0f / eps);
+        whole = ggml_add(ctx, ggml_mul(ctx, whole, is_long), ggml_mul(ctx, g->grad, is_short));
+    }
+    berth_grad_put_add(g, 0, whole);
+}
+
 // ---- rows ----
 
 ONE_WITH(norm, 1e-5f)
 ONE_WITH(rms_norm, 1e-5f)
-SAMPLE(rms_norm_back, ggml_rms_norm_back(c, rows(c, a), rows(c, a), 1e-5f))
-SAMPLE(group_norm, ggml_group_norm(c, shaped(c, a, N, 1, 4, 1), 2, 1e-5f))
+SAMPLE(rms_norm_back, ggml_rms_norm_back(c, sample_rows(c, a), sample_rows(c, a), 1e-5f))
+SAMPLE(group_norm, ggml_group_norm(c, sample_shaped(c, a, N, 1, 4, 1), 2, 1e-5f))
 ONE_WITH(l2_norm, 1e-5f)
 
 // clang-format off
 const struct berth_op_entry berth_ops_norm[] = {
-    {GGML_OP_NORM, {"NORM", "norm(x)", .n_src = 1, .family = BERTH_OP_NORM, .sample = sample_norm, .grad = berth_grad_norm, .grad_srcs = 1}},
-    {GGML_OP_RMS_NORM, {"RMS_NORM", "rms_norm(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_NORM, .sample = sample_rms_norm, .grad = berth_grad_rms_norm, .grad_srcs = 1}},
+    {GGML_OP_NORM, {"NORM", "norm(x)", .n_src = 1, .family = BERTH_OP_NORM, .sample = sample_norm, .grad = grad_norm, .grad_srcs = 1}},
+    {GGML_OP_RMS_NORM, {"RMS_NORM", "rms_norm(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_NORM, .sample = sample_rms_norm, .grad = grad_rms_norm, .grad_srcs = 1}},
     {GGML_OP_RMS_NORM_BACK, {"RMS_NORM_BACK", "rms_norm_back(x)", .n_src = 2, .in_place = true, .family = BERTH_OP_TRAIN, .sample = sample_rms_norm_back}},
-    {GGML_OP_GROUP_NORM, {"GROUP_NORM", "group_norm(x)", .n_src = 1, .family = BERTH_OP_NORM, .sample = sample_group_norm, .grad = berth_grad_group_norm, .grad_srcs = 1}},
-    {GGML_OP_L2_NORM, {"L2_NORM", "l2_norm(x)", .n_src = 1, .family = BERTH_OP_NORM, .sample = sample_l2_norm, .grad = berth_grad_l2_norm, .grad_srcs = 1}},
+    {GGML_OP_GROUP_NORM, {"GROUP_NORM", "group_norm(x)", .n_src = 1, .family = BERTH_OP_NORM, .sample = sample_group_norm, .grad = grad_group_norm, .grad_srcs = 1}},
+    {GGML_OP_L2_NORM, {"L2_NORM", "l2_norm(x)", .n_src = 1, .family = BERTH_OP_NORM, .sample = sample_l2_norm, .grad = grad_l2_norm, .grad_srcs = 1}},
     BERTH_OPS_END,
 };
 // clang-format on

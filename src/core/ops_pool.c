@@ -136,20 +136,44 @@ struct ggml_tensor *ggml_add_rel_pos_inplace(
     return add_rel_pos_new(ctx, __func__, a, pw, ph, true);
 }
 
+// ---- gradients ----
+
+static void grad_pool_2d(struct berth_grad *g) {
+    const int32_t *p = g->node->op_params;
+    berth_grad_put_add(g, 0,
+        ggml_pool_2d_back(g->ctx, berth_grad_dense(g, g->grad), g->node->src[0], (enum ggml_op_pool) p[0], p[1], p[2], p[3], p[4],
+            (float) p[5], (float) p[6]));
+}
+
+// Pools of rows are pools of pictures one pixel high, but their means are over what of a window lies inside: that part of it is
+// the mean of ones as pictures take it.
+static void grad_pool_1d(struct berth_grad *g) {
+    struct ggml_context *ctx = g->ctx;
+    const int32_t *p = g->node->op_params;
+    struct ggml_tensor *x = g->node->src[0], *grad = berth_grad_dense(g, g->grad);
+    if (p[0] == GGML_OP_POOL_AVG && p[3] != 0) {
+        struct ggml_tensor *ones = ggml_fill(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, x->ne[0]), 1.0f);
+        grad = ggml_div(ctx, grad, ggml_pool_2d(ctx, ones, GGML_OP_POOL_AVG, p[1], 1, p[2], 1, (float) p[3], 0.0f));
+    }
+    berth_grad_put_add(g, 0, ggml_pool_2d_back(ctx, grad, x, (enum ggml_op_pool) p[0], p[1], 1, p[2], 1, (float) p[3], 0.0f));
+}
+
 // ---- rows ----
 
 ONE_WITH(pool_1d, GGML_OP_POOL_MAX, 2, 2, 0)
 ONE_WITH(pool_2d, GGML_OP_POOL_MAX, 2, 2, 2, 2, 0.0f, 0.0f)
-SAMPLE(pool_2d_back, ggml_pool_2d_back(c, shaped(c, F32, N / 2, 2, 1, 1), rows(c, a), GGML_OP_POOL_MAX, 2, 2, 2, 2, 0.0f, 0.0f))
-SAMPLE(win_part, ggml_win_part(c, shaped(c, a, N, 4, 4, 1), 2))
-SAMPLE(win_unpart, ggml_win_unpart(c, shaped(c, a, N, 2, 2, 4), 4, 4, 2))
-SAMPLE(get_rel_pos, ggml_get_rel_pos(c, shaped(c, a, N, 7, 1, 1), 4, 4))
-SAMPLE(add_rel_pos, ggml_add_rel_pos(c, shaped(c, a, 16, 8, 1, 1), shaped(c, F32, 4, 4, 2, 1), shaped(c, F32, 4, 4, 2, 1)))
+SAMPLE(pool_2d_back,
+    ggml_pool_2d_back(c, sample_shaped(c, F32, N / 2, 2, 1, 1), sample_rows(c, a), GGML_OP_POOL_MAX, 2, 2, 2, 2, 0.0f, 0.0f))
+SAMPLE(win_part, ggml_win_part(c, sample_shaped(c, a, N, 4, 4, 1), 2))
+SAMPLE(win_unpart, ggml_win_unpart(c, sample_shaped(c, a, N, 2, 2, 4), 4, 4, 2))
+SAMPLE(get_rel_pos, ggml_get_rel_pos(c, sample_shaped(c, a, N, 7, 1, 1), 4, 4))
+SAMPLE(add_rel_pos,
+    ggml_add_rel_pos(c, sample_shaped(c, a, 16, 8, 1, 1), sample_shaped(c, F32, 4, 4, 2, 1), sample_shaped(c, F32, 4, 4, 2, 1)))
 
 // clang-format off
 const struct berth_op_entry berth_ops_pool[] = {
-    {GGML_OP_POOL_1D, {"POOL_1D", "pool_1d(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_pool_1d, .grad = berth_grad_pool_1d, .grad_srcs = 1}},
-    {GGML_OP_POOL_2D, {"POOL_2D", "pool_2d(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_pool_2d, .grad = berth_grad_pool_2d, .grad_srcs = 1}},
+    {GGML_OP_POOL_1D, {"POOL_1D", "pool_1d(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_pool_1d, .grad = grad_pool_1d, .grad_srcs = 1}},
+    {GGML_OP_POOL_2D, {"POOL_2D", "pool_2d(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_pool_2d, .grad = grad_pool_2d, .grad_srcs = 1}},
     {GGML_OP_POOL_2D_BACK, {"POOL_2D_BACK", "pool_2d_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_pool_2d_back}},
     {GGML_OP_WIN_PART, {"WIN_PART", "win_part(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_win_part}},
     {GGML_OP_WIN_UNPART, {"WIN_UNPART", "win_unpart(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_win_unpart}},

@@ -299,22 +299,22 @@ struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct ggml_tens
 // ---- rows ----
 
 // Recurrent ones: heads of 64, 2 of them, 4 tokens, 1 sequence.
-#define HEADS(t) shaped(c, t, 64, 2, 4, 1)
-#define STATE(t) shaped(c, t, 64 * 64 * 2, 1, 1, 1)
-SAMPLE(ssm_conv, ggml_ssm_conv(c, shaped(c, a, N, 8, 1, 1), shaped(c, a, 4, 8, 1, 1)))
-SAMPLE(
-    ssm_scan, ggml_ssm_scan(c, shaped(c, a, 16, N, 2, 1), shaped(c, a, N, 2, 4, 1), shaped(c, a, 2, 4, 1, 1),
-                  shaped(c, a, 16, 2, 1, 1), shaped(c, a, 16, 1, 4, 1), shaped(c, a, 16, 1, 4, 1), shaped(c, I32, 1, 1, 1, 1), 1))
-SAMPLE(rwkv_wkv6, ggml_rwkv_wkv6(c, HEADS(a), HEADS(a), HEADS(a), shaped(c, a, 64, 2, 1, 1), HEADS(a), STATE(a)))
+#define HEADS(t) sample_shaped(c, t, 64, 2, 4, 1)
+#define STATE(t) sample_shaped(c, t, 64 * 64 * 2, 1, 1, 1)
+SAMPLE(ssm_conv, ggml_ssm_conv(c, sample_shaped(c, a, N, 8, 1, 1), sample_shaped(c, a, 4, 8, 1, 1)))
+SAMPLE(ssm_scan, ggml_ssm_scan(c, sample_shaped(c, a, 16, N, 2, 1), sample_shaped(c, a, N, 2, 4, 1),
+                     sample_shaped(c, a, 2, 4, 1, 1), sample_shaped(c, a, 16, 2, 1, 1), sample_shaped(c, a, 16, 1, 4, 1),
+                     sample_shaped(c, a, 16, 1, 4, 1), sample_shaped(c, I32, 1, 1, 1, 1), 1))
+SAMPLE(rwkv_wkv6, ggml_rwkv_wkv6(c, HEADS(a), HEADS(a), HEADS(a), sample_shaped(c, a, 64, 2, 1, 1), HEADS(a), STATE(a)))
 SAMPLE(gated_linear_attn, ggml_gated_linear_attn(c, HEADS(a), HEADS(a), HEADS(a), HEADS(a), STATE(a), 1.0f))
 SAMPLE(rwkv_wkv7, ggml_rwkv_wkv7(c, HEADS(a), HEADS(a), HEADS(a), HEADS(a), HEADS(a), HEADS(a), STATE(a)))
-SAMPLE(gated_delta_net, ggml_gated_delta_net(c, HEADS(a), HEADS(a), HEADS(a), shaped(c, a, 1, 2, 4, 1), shaped(c, a, 1, 2, 4, 1),
-                            shaped(c, a, 64, 64, 2, 1), 1))
-SAMPLE(
-    dsv4_hc_comb, ggml_dsv4_hc_comb(c, shaped(c, a, 24, 4, 1, 1), shaped(c, a, 3, 1, 1, 1), shaped(c, a, 24, 1, 1, 1), 1e-6f, 2))
-SAMPLE(dsv4_hc_pre, ggml_dsv4_hc_pre(c, shaped(c, a, N, 4, 2, 1), shaped(c, a, 4, 2, 1, 1)))
-SAMPLE(dsv4_hc_post,
-    ggml_dsv4_hc_post(c, shaped(c, a, N, 2, 1, 1), shaped(c, a, N, 4, 2, 1), shaped(c, a, 4, 2, 1, 1), shaped(c, a, 4, 4, 2, 1)))
+SAMPLE(gated_delta_net, ggml_gated_delta_net(c, HEADS(a), HEADS(a), HEADS(a), sample_shaped(c, a, 1, 2, 4, 1),
+                            sample_shaped(c, a, 1, 2, 4, 1), sample_shaped(c, a, 64, 64, 2, 1), 1))
+SAMPLE(dsv4_hc_comb, ggml_dsv4_hc_comb(c, sample_shaped(c, a, 24, 4, 1, 1), sample_shaped(c, a, 3, 1, 1, 1),
+                         sample_shaped(c, a, 24, 1, 1, 1), 1e-6f, 2))
+SAMPLE(dsv4_hc_pre, ggml_dsv4_hc_pre(c, sample_shaped(c, a, N, 4, 2, 1), sample_shaped(c, a, 4, 2, 1, 1)))
+SAMPLE(dsv4_hc_post, ggml_dsv4_hc_post(c, sample_shaped(c, a, N, 2, 1, 1), sample_shaped(c, a, N, 4, 2, 1),
+                         sample_shaped(c, a, 4, 2, 1, 1), sample_shaped(c, a, 4, 4, 2, 1)))
 
 // clang-format off
 const struct berth_op_entry berth_ops_recurrent[] = {

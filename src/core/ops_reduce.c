@@ -102,7 +102,7 @@ struct ggml_tensor *ggml_concat(struct ggml_context *ctx, struct ggml_tensor *a,
 
 // ---- order ----
 
-static struct ggml_tensor *argsort(
+static struct ggml_tensor *argsort_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_sort_order order) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, a->ne[0] <= INT32_MAX, "rows of %" PRId64 " elements, an i32 must be able to name one", a->ne[0]);
@@ -113,14 +113,14 @@ static struct ggml_tensor *argsort(
 
 struct ggml_tensor *ggml_argsort(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_sort_order order) {
     BERTH_REQUIRE(ctx, (unsigned) order <= GGML_SORT_ORDER_DESC, "%d is no order", (int) order);
-    return argsort(ctx, __func__, a, order);
+    return argsort_new(ctx, __func__, a, order);
 }
 
 // The k largest of each row, largest first: a full sort and a view of its start.
 struct ggml_tensor *ggml_argsort_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k) {
     BERTH_SOURCES(ctx, a);
     BERTH_REQUIRE(ctx, k >= 0 && a->ne[0] >= k, "%d of %" PRId64 " elements a row", k, a->ne[0]);
-    struct ggml_tensor *order = argsort(ctx, __func__, a, GGML_SORT_ORDER_DESC);
+    struct ggml_tensor *order = argsort_new(ctx, __func__, a, GGML_SORT_ORDER_DESC);
     BERTH_SOURCES(ctx, order);
     return ggml_view_4d(ctx, order, k, order->ne[1], order->ne[2], order->ne[3], order->nb[1], order->nb[2], order->nb[3], 0);
 }
@@ -155,6 +155,52 @@ struct ggml_tensor *ggml_timestep_embedding(struct ggml_context *ctx, struct ggm
         sizeof params, timesteps, NULL, NULL);
 }
 
+// ---- gradients ----
+// What was summed is repeated, and the other way round.
+
+static void grad_sum(struct berth_grad *g) {
+    berth_grad_put_add1(g, 0, g->grad);
+}
+
+static void grad_sum_rows(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, ggml_repeat(g->ctx, g->grad, g->node->src[0]));
+}
+
+static void grad_mean(struct berth_grad *g) {
+    const float each = 1.0f / (float) g->node->src[0]->ne[0];
+    berth_grad_put_add1(g, 0, ggml_scale(g->ctx, berth_grad_dense(g, g->grad), each));
+}
+
+// Element i is in all sums from i on: the whole row without what came before.
+static void grad_cumsum(struct berth_grad *g) {
+    struct ggml_tensor *grad = berth_grad_dense(g, g->grad);
+    struct ggml_tensor *before = ggml_sub(g->ctx, ggml_cumsum(g->ctx, grad), grad);
+    struct ggml_tensor *all = ggml_repeat(g->ctx, ggml_sum_rows(g->ctx, grad), grad);
+    berth_grad_put_add(g, 0, ggml_sub(g->ctx, all, before));
+}
+
+static void grad_repeat(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, ggml_repeat_back(g->ctx, g->grad, g->node->src[0]));
+}
+
+static void grad_repeat_back(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, ggml_repeat(g->ctx, g->grad, g->node->src[0]));
+}
+
+static void grad_concat(struct berth_grad *g) {
+    const int dim = g->node->op_params[0];
+    size_t offset = 0;
+    for (int i = 0; i < 2; i++) {
+        const struct ggml_tensor *src = g->node->src[i];
+        if (berth_grad_wants(g, i)) {
+            struct ggml_tensor *part = ggml_view_4d(g->ctx, g->grad, src->ne[0], src->ne[1], src->ne[2], src->ne[3],
+                g->grad->nb[1], g->grad->nb[2], g->grad->nb[3], offset);
+            berth_grad_put_add(g, i, ggml_cont(g->ctx, part));
+        }
+        offset += (size_t) src->ne[dim] * g->grad->nb[dim];
+    }
+}
+
 // ---- rows ----
 
 ONE(sum)
@@ -163,25 +209,25 @@ ONE(cumsum)
 ONE(mean)
 ONE(argmax)
 TWICE(count_equal)
-SAMPLE(repeat, ggml_repeat(c, rows(c, a), shaped(c, a, N, 8, 1, 1)))
-SAMPLE(repeat_back, ggml_repeat_back(c, shaped(c, a, N, 8, 1, 1), rows(c, a)))
-SAMPLE(concat, ggml_concat(c, rows(c, a), rows(c, a), 1))
+SAMPLE(repeat, ggml_repeat(c, sample_rows(c, a), sample_shaped(c, a, N, 8, 1, 1)))
+SAMPLE(repeat_back, ggml_repeat_back(c, sample_shaped(c, a, N, 8, 1, 1), sample_rows(c, a)))
+SAMPLE(concat, ggml_concat(c, sample_rows(c, a), sample_rows(c, a), 1))
 SAMPLE(arange, a == F32 ? ggml_arange(c, 0.0f, 8.0f, 1.0f) : NULL)
-SAMPLE(timestep_embedding, ggml_timestep_embedding(c, shaped(c, a, N, 1, 1, 1), 32, 10000))
+SAMPLE(timestep_embedding, ggml_timestep_embedding(c, sample_shaped(c, a, N, 1, 1, 1), 32, 10000))
 ONE_WITH(argsort, GGML_SORT_ORDER_ASC)
 ONE_WITH(top_k, 2)
 
 // clang-format off
 const struct berth_op_entry berth_ops_reduce[] = {
-    {GGML_OP_SUM, {"SUM", "Σx", .n_src = 1, .family = BERTH_OP_REDUCE, .sample = sample_sum, .grad = berth_grad_sum, .grad_srcs = 1}},
-    {GGML_OP_SUM_ROWS, {"SUM_ROWS", "Σx_k", .n_src = 1, .family = BERTH_OP_REDUCE, .sample = sample_sum_rows, .grad = berth_grad_sum_rows, .grad_srcs = 1}},
-    {GGML_OP_CUMSUM, {"CUMSUM", "cumsum(x)", .n_src = 1, .may_expand = true, .family = BERTH_OP_REDUCE, .sample = sample_cumsum, .grad = berth_grad_cumsum, .grad_srcs = 1}},
-    {GGML_OP_MEAN, {"MEAN", "Σx/n", .n_src = 1, .family = BERTH_OP_REDUCE, .sample = sample_mean, .grad = berth_grad_mean, .grad_srcs = 1}},
+    {GGML_OP_SUM, {"SUM", "Σx", .n_src = 1, .family = BERTH_OP_REDUCE, .sample = sample_sum, .grad = grad_sum, .grad_srcs = 1}},
+    {GGML_OP_SUM_ROWS, {"SUM_ROWS", "Σx_k", .n_src = 1, .family = BERTH_OP_REDUCE, .sample = sample_sum_rows, .grad = grad_sum_rows, .grad_srcs = 1}},
+    {GGML_OP_CUMSUM, {"CUMSUM", "cumsum(x)", .n_src = 1, .may_expand = true, .family = BERTH_OP_REDUCE, .sample = sample_cumsum, .grad = grad_cumsum, .grad_srcs = 1}},
+    {GGML_OP_MEAN, {"MEAN", "Σx/n", .n_src = 1, .family = BERTH_OP_REDUCE, .sample = sample_mean, .grad = grad_mean, .grad_srcs = 1}},
     {GGML_OP_ARGMAX, {"ARGMAX", "argmax(x)", .n_src = 1, .is_flat = true, .family = BERTH_OP_REDUCE, .sample = sample_argmax}},
     {GGML_OP_COUNT_EQUAL, {"COUNT_EQUAL", "count_equal(x)", .n_src = 2, .is_flat = true, .family = BERTH_OP_REDUCE, .sample = sample_count_equal}},
-    {GGML_OP_REPEAT, {"REPEAT", "repeat(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_repeat, .grad = berth_grad_repeat, .grad_srcs = 1}},
-    {GGML_OP_REPEAT_BACK, {"REPEAT_BACK", "repeat_back(x)", .n_src = 1, .family = BERTH_OP_TRAIN, .sample = sample_repeat_back, .grad = berth_grad_repeat_back, .grad_srcs = 1}},
-    {GGML_OP_CONCAT, {"CONCAT", "concat(x, y)", .n_src = 2, .family = BERTH_OP_MOVE, .sample = sample_concat, .grad = berth_grad_concat, .grad_srcs = 3}},
+    {GGML_OP_REPEAT, {"REPEAT", "repeat(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_repeat, .grad = grad_repeat, .grad_srcs = 1}},
+    {GGML_OP_REPEAT_BACK, {"REPEAT_BACK", "repeat_back(x)", .n_src = 1, .family = BERTH_OP_TRAIN, .sample = sample_repeat_back, .grad = grad_repeat_back, .grad_srcs = 1}},
+    {GGML_OP_CONCAT, {"CONCAT", "concat(x, y)", .n_src = 2, .family = BERTH_OP_MOVE, .sample = sample_concat, .grad = grad_concat, .grad_srcs = 3}},
     {GGML_OP_ARANGE, {"ARANGE", "arange(start, stop, step)", .n_src = 0, .is_flat = true, .family = BERTH_OP_MOVE, .sample = sample_arange}},
     {GGML_OP_TIMESTEP_EMBEDDING, {"TIMESTEP_EMBEDDING", "timestep_embedding(timesteps, dim, max_period)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_timestep_embedding}},
     {GGML_OP_ARGSORT, {"ARGSORT", "argsort(x)", .n_src = 1, .may_expand = true, .is_flat = true, .family = BERTH_OP_REDUCE, .sample = sample_argsort}},

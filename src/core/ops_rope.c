@@ -161,16 +161,35 @@ void ggml_rope_yarn_corr_dims(int n_dims, int n_ctx_orig, float freq_base, float
     dims[1] = last > limit ? limit : last;
 }
 
+// ---- gradients ----
+// A rotation turns back by the same angles, with all parameters of the op: sections, the
+// offset of the first dimension that is turned, and frequency factors, which get no gradient themselves.
+
+static void rope_turned(struct berth_grad *g, enum ggml_op op) {
+    const struct ggml_tensor *node = g->node;
+    struct ggml_tensor *result = berth_like(g->ctx, "ggml_build_backward_expand", g->grad);
+    berth_grad_put_add(
+        g, 0, berth_op_set(result, op, node->op_params, sizeof node->op_params, g->grad, node->src[1], node->src[2]));
+}
+
+static void grad_rope(struct berth_grad *g) {
+    rope_turned(g, GGML_OP_ROPE_BACK);
+}
+
+static void grad_rope_back(struct berth_grad *g) {
+    rope_turned(g, GGML_OP_ROPE);
+}
+
 // ---- rows ----
 
-SAMPLE(rope, ggml_rope(c, shaped(c, a, N, 2, 4, 1), shaped(c, I32, 4, 1, 1, 1), N, 0))
-SAMPLE(rope_back, ggml_rope_ext_back(c, shaped(c, a, N, 2, 4, 1), shaped(c, I32, 4, 1, 1, 1), NULL, N, 0, 0, 10000.0f, 1.0f, 0.0f,
-                      1.0f, 32.0f, 1.0f))
+SAMPLE(rope, ggml_rope(c, sample_shaped(c, a, N, 2, 4, 1), sample_shaped(c, I32, 4, 1, 1, 1), N, 0))
+SAMPLE(rope_back, ggml_rope_ext_back(c, sample_shaped(c, a, N, 2, 4, 1), sample_shaped(c, I32, 4, 1, 1, 1), NULL, N, 0, 0,
+                      10000.0f, 1.0f, 0.0f, 1.0f, 32.0f, 1.0f))
 
 // clang-format off
 const struct berth_op_entry berth_ops_rope[] = {
-    {GGML_OP_ROPE, {"ROPE", "rope(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_rope, .grad = berth_grad_rope, .grad_srcs = 1}},
-    {GGML_OP_ROPE_BACK, {"ROPE_BACK", "rope_back(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_TRAIN, .sample = sample_rope_back, .grad = berth_grad_rope_back, .grad_srcs = 1}},
+    {GGML_OP_ROPE, {"ROPE", "rope(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_rope, .grad = grad_rope, .grad_srcs = 1}},
+    {GGML_OP_ROPE_BACK, {"ROPE_BACK", "rope_back(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_TRAIN, .sample = sample_rope_back, .grad = grad_rope_back, .grad_srcs = 1}},
     BERTH_OPS_END,
 };
 // clang-format on

@@ -191,7 +191,7 @@ struct ggml_tensor *ggml_roll(struct ggml_context *ctx, struct ggml_tensor *a, i
 }
 
 // sides: elements to add at the left and right end of each dimension. Negative ones cut off.
-static struct ggml_tensor *pad(
+static struct ggml_tensor *pad_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int32_t sides[2 * GGML_MAX_DIMS], bool circular) {
     BERTH_SOURCES_AS(ctx, func, a);
     int32_t params[2 * GGML_MAX_DIMS + 1];
@@ -207,21 +207,21 @@ static struct ggml_tensor *pad(
 }
 
 struct ggml_tensor *ggml_pad(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1, int p2, int p3) {
-    return pad(ctx, __func__, a, (int32_t[]){0, p0, 0, p1, 0, p2, 0, p3}, false);
+    return pad_new(ctx, __func__, a, (int32_t[]){0, p0, 0, p1, 0, p2, 0, p3}, false);
 }
 
 struct ggml_tensor *ggml_pad_circular(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1, int p2, int p3) {
-    return pad(ctx, __func__, a, (int32_t[]){0, p0, 0, p1, 0, p2, 0, p3}, true);
+    return pad_new(ctx, __func__, a, (int32_t[]){0, p0, 0, p1, 0, p2, 0, p3}, true);
 }
 
 struct ggml_tensor *ggml_pad_ext(
     struct ggml_context *ctx, struct ggml_tensor *a, int lp0, int rp0, int lp1, int rp1, int lp2, int rp2, int lp3, int rp3) {
-    return pad(ctx, __func__, a, (int32_t[]){lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3}, false);
+    return pad_new(ctx, __func__, a, (int32_t[]){lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3}, false);
 }
 
 struct ggml_tensor *ggml_pad_ext_circular(
     struct ggml_context *ctx, struct ggml_tensor *a, int lp0, int rp0, int lp1, int rp1, int lp2, int rp2, int lp3, int rp3) {
-    return pad(ctx, __func__, a, (int32_t[]){lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3}, true);
+    return pad_new(ctx, __func__, a, (int32_t[]){lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3}, true);
 }
 
 struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1) {
@@ -238,7 +238,7 @@ struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_te
 }
 
 // The low byte of mode is a ggml_scale_mode, above it come ggml_scale_flags.
-static struct ggml_tensor *interpolate(
+static struct ggml_tensor *interpolate_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int64_t ne[GGML_MAX_DIMS], uint32_t mode) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, (mode & 0xFF) < GGML_SCALE_MODE_COUNT, "%u is no way to interpolate", (unsigned) (mode & 0xFF));
@@ -256,17 +256,137 @@ struct ggml_tensor *ggml_upscale(struct ggml_context *ctx, struct ggml_tensor *a
     BERTH_REQUIRE(ctx, scale_factor > 1, "the scale factor is %d, it must be 2 or more", scale_factor);
     BERTH_REQUIRE(ctx, berth_mul_i64_ok(a->ne[0], scale_factor, &ne[0]) && berth_mul_i64_ok(a->ne[1], scale_factor, &ne[1]),
         BERTH_SHAPE " times %d are more elements than 63 bits count", BERTH_NE(a), scale_factor);
-    return interpolate(ctx, __func__, a, ne, (uint32_t) mode);
+    return interpolate_new(ctx, __func__, a, ne, (uint32_t) mode);
 }
 
 struct ggml_tensor *ggml_upscale_ext(
     struct ggml_context *ctx, struct ggml_tensor *a, int ne0, int ne1, int ne2, int ne3, enum ggml_scale_mode mode) {
-    return interpolate(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3}, (uint32_t) mode);
+    return interpolate_new(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3}, (uint32_t) mode);
 }
 
 struct ggml_tensor *ggml_interpolate(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3, uint32_t mode) {
-    return interpolate(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3}, mode);
+    return interpolate_new(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3}, mode);
+}
+
+// ---- gradients ----
+
+// ---- picking and placing rows ----
+
+static void grad_get_rows(struct berth_grad *g) {
+    struct ggml_tensor *a = g->node->src[0];
+    if (!ggml_is_matrix(a)) {
+        berth_grad_refuse(g, "rows of a " BERTH_SHAPE " tensor, only those of a matrix have one", BERTH_NE(a));
+        return;
+    }
+    berth_grad_put_add(g, 0, ggml_get_rows_back(g->ctx, g->grad, g->node->src[1], a));
+}
+
+static void grad_get_rows_back(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, ggml_get_rows(g->ctx, g->grad, g->node->src[1]));
+}
+
+// Sources: rows, their places, what they are put into. Rows get their places' gradient, what they overwrite gets none there.
+static void grad_set_rows(struct berth_grad *g) {
+    struct ggml_tensor *rows = g->node->src[0], *ids = g->node->src[1];
+    if (berth_grad_wants(g, 0)) {
+        if (rows->ne[2] != ids->ne[1] || rows->ne[3] != ids->ne[2]) {
+            berth_grad_refuse(
+                g, "places " BERTH_SHAPE " are shared by batches of rows " BERTH_SHAPE, BERTH_NE(ids), BERTH_NE(rows));
+            return;
+        }
+        struct ggml_tensor *narrow = ids->type == GGML_TYPE_I32 ? ids : ggml_cast(g->ctx, ids, GGML_TYPE_I32);
+        berth_grad_put_add(g, 0, ggml_get_rows(g->ctx, g->grad, narrow));
+    }
+    if (berth_grad_wants(g, 2)) {
+        struct ggml_tensor *none = ggml_fill(g->ctx, rows, 0.0f);
+        berth_grad_put_add(g, 2, ggml_set_rows(g->ctx, ggml_cont(g->ctx, g->grad), none, ids));
+    }
+}
+
+// ---- diagonals ----
+
+static void grad_diag(struct berth_grad *g) {
+    struct ggml_tensor *a = g->node->src[0], *grad = berth_grad_dense(g, g->grad);
+    struct ggml_tensor *line =
+        ggml_view_4d(g->ctx, grad, 1, a->ne[0], a->ne[2], a->ne[3], grad->nb[0] + grad->nb[1], grad->nb[2], grad->nb[3], 0);
+    berth_grad_put_add(g, 0, berth_grad_shape(g, ggml_cont(g->ctx, line), a));
+}
+
+static void grad_diag_mask(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, ggml_diag_mask_zero(g->ctx, g->grad, g->node->op_params[0]));
+}
+
+// ---- softmax ----
+
+struct ggml_tensor *berth_grad_of_sinks(
+    struct berth_grad *g, struct ggml_tensor *y, struct ggml_tensor *grad, struct ggml_tensor *sinks) {
+    struct ggml_context *ctx = g->ctx;
+    struct ggml_tensor *taken = berth_grad_one_minus(g, ggml_sum_rows(ctx, y));
+    struct ggml_tensor *each = ggml_mul(ctx, taken, ggml_sum_rows(ctx, ggml_mul(ctx, y, grad)));
+    struct ggml_tensor *heads = ggml_repeat_back(ctx, each, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 1, 1, y->ne[2]));
+    return ggml_reshape(ctx, heads, sinks);
+}
+
+// y = exp(scale x + slope mask) / (sum of those + exp(sink)). A mask, its slopes (ALiBi) and a sink only shift what is summed: by
+// x the gradient is the plain one. A sink takes 1 - sum(y) of each row.
+static void grad_soft_max(struct berth_grad *g) {
+    struct ggml_context *ctx = g->ctx;
+    struct ggml_tensor *y = g->node, *mask = y->src[1], *sinks = y->src[2];
+    if (berth_grad_wants(g, 0)) {
+        berth_grad_put_add(g, 0, ggml_soft_max_ext_back(ctx, g->grad, y, param_f32(y, 0), 0.0f));
+    }
+    if (berth_grad_wants(g, 1)) {
+        if (param_f32(y, 1) != 0.0f || mask->ne[1] != y->ne[1]) {
+            berth_grad_refuse(g, "the mask's gradient with slopes, or rows to spare, is not there");
+            return;
+        }
+        struct ggml_tensor *all = ggml_soft_max_ext_back(ctx, g->grad, y, 1.0f, 0.0f);
+        berth_grad_put_add(g, 1, berth_grad_fold(g, all, mask));
+    }
+    if (berth_grad_wants(g, 2)) {
+        berth_grad_put_sub(g, 2, berth_grad_of_sinks(g, y, g->grad, sinks));
+    }
+}
+
+// ---- shifting and stretching ----
+
+static void grad_roll(struct berth_grad *g) {
+    const int32_t *s = g->node->op_params;
+    berth_grad_put_add(g, 0, ggml_roll(g->ctx, berth_grad_dense(g, g->grad), -s[0], -s[1], -s[2], -s[3]));
+}
+
+// What was added at the ends falls away.
+static void grad_pad(struct berth_grad *g) {
+    const struct ggml_tensor *a = g->node->src[0];
+    const int32_t *sides = g->node->op_params;
+    size_t offset = 0;
+    bool cut = sides[2 * GGML_MAX_DIMS] != 0;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        cut = cut || sides[2 * i] < 0 || sides[2 * i + 1] < 0;
+        offset += (size_t) sides[2 * i] * g->grad->nb[i];
+    }
+    if (cut) {
+        berth_grad_refuse(g, "the op has no gradient rule where it cuts or goes round");
+        return;
+    }
+    struct ggml_tensor *inside = ggml_view_4d(
+        g->ctx, g->grad, a->ne[0], a->ne[1], a->ne[2], a->ne[3], g->grad->nb[1], g->grad->nb[2], g->grad->nb[3], offset);
+    berth_grad_put_add(g, 0, ggml_cont(g->ctx, inside));
+}
+
+// Each pixel that was repeated gets the sum over its copies: the mean of a pool, times their number.
+static void grad_upscale(struct berth_grad *g) {
+    const struct ggml_tensor *a = g->node->src[0], *y = g->node;
+    const bool whole = a->ne[0] > 0 && a->ne[1] > 0 && y->ne[0] % a->ne[0] == 0 && y->ne[1] % a->ne[1] == 0 &&
+                       y->ne[2] == a->ne[2] && y->ne[3] == a->ne[3];
+    if (y->op_params[0] != GGML_SCALE_MODE_NEAREST || !whole) {
+        berth_grad_refuse(g, "the op has a gradient rule for the nearest pixel and whole factors only");
+        return;
+    }
+    const int f0 = (int) (y->ne[0] / a->ne[0]), f1 = (int) (y->ne[1] / a->ne[1]);
+    struct ggml_tensor *mean = ggml_pool_2d(g->ctx, berth_grad_dense(g, g->grad), GGML_OP_POOL_AVG, f0, f1, f0, f1, 0, 0);
+    berth_grad_put_add(g, 0, ggml_scale(g->ctx, mean, (float) f0 * (float) f1));
 }
 
 // ---- costs ----
@@ -286,14 +406,14 @@ static void cost_set_rows(const struct ggml_tensor *node, struct berth_op_cost *
 
 // ---- rows ----
 
-SAMPLE(get_rows, ggml_get_rows(c, rows(c, a), shaped(c, I32, 4, 1, 1, 1)))
-SAMPLE(get_rows_back, ggml_get_rows_back(c, rows(c, a), shaped(c, I32, 4, 1, 1, 1), rows(c, F32)))
-SAMPLE(set_rows, ggml_set_rows(c, rows(c, b), rows(c, a), shaped(c, GGML_TYPE_I64, 4, 1, 1, 1)))
-SAMPLE(diag, ggml_diag(c, shaped(c, a, N, 1, 1, 1)))
+SAMPLE(get_rows, ggml_get_rows(c, sample_rows(c, a), sample_shaped(c, I32, 4, 1, 1, 1)))
+SAMPLE(get_rows_back, ggml_get_rows_back(c, sample_rows(c, a), sample_shaped(c, I32, 4, 1, 1, 1), sample_rows(c, F32)))
+SAMPLE(set_rows, ggml_set_rows(c, sample_rows(c, b), sample_rows(c, a), sample_shaped(c, GGML_TYPE_I64, 4, 1, 1, 1)))
+SAMPLE(diag, ggml_diag(c, sample_shaped(c, a, N, 1, 1, 1)))
 ONE_WITH(diag_mask_inf, 0)
 ONE_WITH(diag_mask_zero, 0)
-SAMPLE(soft_max, ggml_soft_max_ext(c, rows(c, a), rows(c, b), 1.0f, 0.0f))
-SAMPLE(soft_max_back, ggml_soft_max_ext_back(c, rows(c, a), rows(c, a), 1.0f, 0.0f))
+SAMPLE(soft_max, ggml_soft_max_ext(c, sample_rows(c, a), sample_rows(c, b), 1.0f, 0.0f))
+SAMPLE(soft_max_back, ggml_soft_max_ext_back(c, sample_rows(c, a), sample_rows(c, a), 1.0f, 0.0f))
 ONE_WITH(upscale, 2, GGML_SCALE_MODE_NEAREST)
 ONE_WITH(pad, 0, 1, 0, 0)
 ONE_WITH(pad_reflect_1d, 1, 1)
@@ -301,18 +421,18 @@ ONE_WITH(roll, 1, 0, 0, 0)
 
 // clang-format off
 const struct berth_op_entry berth_ops_rows[] = {
-    {GGML_OP_GET_ROWS, {"GET_ROWS", "get_rows(x)", .n_src = 2, .family = BERTH_OP_MOVE, .cost = cost_get_rows, .sample = sample_get_rows, .grad = berth_grad_get_rows, .grad_srcs = 1}},
-    {GGML_OP_GET_ROWS_BACK, {"GET_ROWS_BACK", "get_rows_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_get_rows_back, .grad = berth_grad_get_rows_back, .grad_srcs = 1}},
-    {GGML_OP_SET_ROWS, {"SET_ROWS", "set_rows(x)", .n_src = 3, .writes_src = true, .family = BERTH_OP_MOVE, .cost = cost_set_rows, .sample = sample_set_rows, .relation = "to", .grad = berth_grad_set_rows, .grad_srcs = 5}},
-    {GGML_OP_DIAG, {"DIAG", "diag(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_diag, .grad = berth_grad_diag, .grad_srcs = 1}},
-    {GGML_OP_DIAG_MASK_INF, {"DIAG_MASK_INF", "diag_mask_inf(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_diag_mask_inf, .grad = berth_grad_diag_mask, .grad_srcs = 1}},
-    {GGML_OP_DIAG_MASK_ZERO, {"DIAG_MASK_ZERO", "diag_mask_zero(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_diag_mask_zero, .grad = berth_grad_diag_mask, .grad_srcs = 1}},
-    {GGML_OP_SOFT_MAX, {"SOFT_MAX", "soft_max(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_soft_max, .relation = "with mask", .grad = berth_grad_soft_max, .grad_srcs = 7}},
+    {GGML_OP_GET_ROWS, {"GET_ROWS", "get_rows(x)", .n_src = 2, .family = BERTH_OP_MOVE, .cost = cost_get_rows, .sample = sample_get_rows, .grad = grad_get_rows, .grad_srcs = 1}},
+    {GGML_OP_GET_ROWS_BACK, {"GET_ROWS_BACK", "get_rows_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_get_rows_back, .grad = grad_get_rows_back, .grad_srcs = 1}},
+    {GGML_OP_SET_ROWS, {"SET_ROWS", "set_rows(x)", .n_src = 3, .writes_src = true, .family = BERTH_OP_MOVE, .cost = cost_set_rows, .sample = sample_set_rows, .relation = "to", .grad = grad_set_rows, .grad_srcs = 5}},
+    {GGML_OP_DIAG, {"DIAG", "diag(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_diag, .grad = grad_diag, .grad_srcs = 1}},
+    {GGML_OP_DIAG_MASK_INF, {"DIAG_MASK_INF", "diag_mask_inf(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_diag_mask_inf, .grad = grad_diag_mask, .grad_srcs = 1}},
+    {GGML_OP_DIAG_MASK_ZERO, {"DIAG_MASK_ZERO", "diag_mask_zero(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_diag_mask_zero, .grad = grad_diag_mask, .grad_srcs = 1}},
+    {GGML_OP_SOFT_MAX, {"SOFT_MAX", "soft_max(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_soft_max, .relation = "with mask", .grad = grad_soft_max, .grad_srcs = 7}},
     {GGML_OP_SOFT_MAX_BACK, {"SOFT_MAX_BACK", "soft_max_back(x)", .n_src = 2, .in_place = true, .family = BERTH_OP_TRAIN, .sample = sample_soft_max_back}},
-    {GGML_OP_UPSCALE, {"UPSCALE", "upscale(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_upscale, .grad = berth_grad_upscale, .grad_srcs = 1}},
-    {GGML_OP_PAD, {"PAD", "pad(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_pad, .grad = berth_grad_pad, .grad_srcs = 1}},
+    {GGML_OP_UPSCALE, {"UPSCALE", "upscale(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_upscale, .grad = grad_upscale, .grad_srcs = 1}},
+    {GGML_OP_PAD, {"PAD", "pad(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_pad, .grad = grad_pad, .grad_srcs = 1}},
     {GGML_OP_PAD_REFLECT_1D, {"PAD_REFLECT_1D", "pad_reflect_1d(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_pad_reflect_1d}},
-    {GGML_OP_ROLL, {"ROLL", "roll(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_roll, .grad = berth_grad_roll, .grad_srcs = 1}},
+    {GGML_OP_ROLL, {"ROLL", "roll(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_roll, .grad = grad_roll, .grad_srcs = 1}},
     BERTH_OPS_END,
 };
 // clang-format on

@@ -61,24 +61,34 @@ struct ggml_tensor *ggml_opt_step_sgd(
     return berth_op_set(ggml_view_tensor(ctx, a), GGML_OP_OPT_STEP_SGD, NULL, 0, a, grad, sgd_params);
 }
 
+// ---- gradients ----
+// Labels are given, not learnt: they get none.
+
+static void grad_cross_entropy_loss(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, ggml_cross_entropy_loss_back(g->ctx, g->grad, g->node->src[0], g->node->src[1]));
+}
+
 // ---- rows ----
 
 // The weights of a step are parameters of a model.
-static struct ggml_tensor *parameter(struct ggml_context *c, enum ggml_type type) {
-    struct ggml_tensor *t = rows(c, type);
+static struct ggml_tensor *sample_parameter(struct ggml_context *c, enum ggml_type type) {
+    struct ggml_tensor *t = sample_rows(c, type);
     ggml_set_param(t);
     return t;
 }
-SAMPLE(flash_attn_back, ggml_flash_attn_back(c, rows(c, F32), rows(c, a), rows(c, a), rows(c, F32), false))
+SAMPLE(flash_attn_back,
+    ggml_flash_attn_back(c, sample_rows(c, F32), sample_rows(c, a), sample_rows(c, a), sample_rows(c, F32), false))
 TWICE(cross_entropy_loss)
-SAMPLE(cross_entropy_loss_back, ggml_cross_entropy_loss_back(c, shaped(c, a, 1, 1, 1, 1), rows(c, a), rows(c, a)))
-SAMPLE(opt_step_adamw, ggml_opt_step_adamw(c, parameter(c, a), rows(c, a), rows(c, a), rows(c, a), shaped(c, F32, 7, 1, 1, 1)))
-SAMPLE(opt_step_sgd, ggml_opt_step_sgd(c, parameter(c, a), rows(c, a), shaped(c, F32, 2, 1, 1, 1)))
+SAMPLE(cross_entropy_loss_back,
+    ggml_cross_entropy_loss_back(c, sample_shaped(c, a, 1, 1, 1, 1), sample_rows(c, a), sample_rows(c, a)))
+SAMPLE(opt_step_adamw, ggml_opt_step_adamw(c, sample_parameter(c, a), sample_rows(c, a), sample_rows(c, a), sample_rows(c, a),
+                           sample_shaped(c, F32, 7, 1, 1, 1)))
+SAMPLE(opt_step_sgd, ggml_opt_step_sgd(c, sample_parameter(c, a), sample_rows(c, a), sample_shaped(c, F32, 2, 1, 1, 1)))
 
 // clang-format off
 const struct berth_op_entry berth_ops_train[] = {
     {GGML_OP_FLASH_ATTN_BACK, {"FLASH_ATTN_BACK", "flash_attn_back(x)", .n_src = 4, .family = BERTH_OP_TRAIN, .sample = sample_flash_attn_back}},
-    {GGML_OP_CROSS_ENTROPY_LOSS, {"CROSS_ENTROPY_LOSS", "cross_entropy_loss(x,y)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_cross_entropy_loss, .grad = berth_grad_cross_entropy_loss, .grad_srcs = 1}},
+    {GGML_OP_CROSS_ENTROPY_LOSS, {"CROSS_ENTROPY_LOSS", "cross_entropy_loss(x,y)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_cross_entropy_loss, .grad = grad_cross_entropy_loss, .grad_srcs = 1}},
     {GGML_OP_CROSS_ENTROPY_LOSS_BACK, {"CROSS_ENTROPY_LOSS_BACK", "cross_entropy_loss_back(x,y)", .n_src = 3, .family = BERTH_OP_TRAIN, .sample = sample_cross_entropy_loss_back}},
     {GGML_OP_OPT_STEP_ADAMW, {"OPT_STEP_ADAMW", "adamw(x)", .n_src = 5, .writes_src = true, .family = BERTH_OP_TRAIN, .updates = 1u << 2 | 1u << 3, .sample = sample_opt_step_adamw}},
     {GGML_OP_OPT_STEP_SGD, {"OPT_STEP_SGD", "sgd(x)", .n_src = 3, .writes_src = true, .family = BERTH_OP_TRAIN, .sample = sample_opt_step_sgd}},

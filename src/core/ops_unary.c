@@ -8,9 +8,11 @@
 #include "core/op.h"
 #include "core/sample.h"
 
+#include <math.h>
+
 // ---- one formula ----
 
-static struct ggml_tensor *unary(
+static struct ggml_tensor *unary_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_unary_op op, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous_rows(a),
@@ -21,22 +23,22 @@ static struct ggml_tensor *unary(
 
 struct ggml_tensor *ggml_unary(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op) {
     BERTH_REQUIRE(ctx, (unsigned) op < GGML_UNARY_OP_COUNT, "%d is no unary op", (int) op);
-    return unary(ctx, __func__, a, op, false);
+    return unary_new(ctx, __func__, a, op, false);
 }
 
 struct ggml_tensor *ggml_unary_inplace(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op) {
     BERTH_REQUIRE(ctx, (unsigned) op < GGML_UNARY_OP_COUNT, "%d is no unary op", (int) op);
-    return unary(ctx, __func__, a, op, true);
+    return unary_new(ctx, __func__, a, op, true);
 }
 
 #define UNARY_PLAIN(name, op) \
     struct ggml_tensor *ggml_##name(struct ggml_context *ctx, struct ggml_tensor *a) { \
-        return unary(ctx, __func__, a, op, false); \
+        return unary_new(ctx, __func__, a, op, false); \
     }
 #define UNARY(name, op) \
     UNARY_PLAIN(name, op) \
     struct ggml_tensor *ggml_##name##_inplace(struct ggml_context *ctx, struct ggml_tensor *a) { \
-        return unary(ctx, __func__, a, op, true); \
+        return unary_new(ctx, __func__, a, op, true); \
     }
 
 UNARY(abs, GGML_UNARY_OP_ABS)
@@ -70,7 +72,7 @@ struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor 
 // ---- gated units ----
 
 // Without b, a's rows are cut into two halves; swapped: the gate is the second one.
-static struct ggml_tensor *glu(
+static struct ggml_tensor *glu_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, enum ggml_glu_op op, bool swapped) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_SOURCE_OPT_AS(ctx, func, b);
@@ -93,23 +95,23 @@ static struct ggml_tensor *glu(
 
 struct ggml_tensor *ggml_glu(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_glu_op op, bool swapped) {
     BERTH_REQUIRE(ctx, (unsigned) op < GGML_GLU_OP_COUNT, "%d is no gated unit", (int) op);
-    return glu(ctx, __func__, a, NULL, op, swapped);
+    return glu_new(ctx, __func__, a, NULL, op, swapped);
 }
 
 struct ggml_tensor *ggml_glu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, enum ggml_glu_op op) {
     BERTH_REQUIRE(ctx, (unsigned) op < GGML_GLU_OP_COUNT, "%d is no gated unit", (int) op);
-    return glu(ctx, __func__, a, b, op, false);
+    return glu_new(ctx, __func__, a, b, op, false);
 }
 
 #define GLU(name, op) \
     struct ggml_tensor *ggml_##name(struct ggml_context *ctx, struct ggml_tensor *a) { \
-        return glu(ctx, __func__, a, NULL, op, false); \
+        return glu_new(ctx, __func__, a, NULL, op, false); \
     } \
     struct ggml_tensor *ggml_##name##_swapped(struct ggml_context *ctx, struct ggml_tensor *a) { \
-        return glu(ctx, __func__, a, NULL, op, true); \
+        return glu_new(ctx, __func__, a, NULL, op, true); \
     } \
     struct ggml_tensor *ggml_##name##_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) { \
-        return glu(ctx, __func__, a, b, op, false); \
+        return glu_new(ctx, __func__, a, b, op, false); \
     }
 
 GLU(reglu, GGML_GLU_OP_REGLU)
@@ -120,7 +122,7 @@ GLU(geglu_quick, GGML_GLU_OP_GEGLU_QUICK)
 
 struct ggml_tensor *ggml_swiglu_oai(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float alpha, float limit) {
-    struct ggml_tensor *result = glu(ctx, __func__, a, b, GGML_GLU_OP_SWIGLU_OAI, false);
+    struct ggml_tensor *result = glu_new(ctx, __func__, a, b, GGML_GLU_OP_SWIGLU_OAI, false);
     if (result != NULL && !berth_poisoned(result)) {
         memcpy(&result->op_params[2], &alpha, sizeof alpha);
         memcpy(&result->op_params[3], &limit, sizeof limit);
@@ -129,11 +131,242 @@ struct ggml_tensor *ggml_swiglu_oai(
 }
 
 struct ggml_tensor *ggml_swiglu_clamp(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float limit) {
-    struct ggml_tensor *result = glu(ctx, __func__, a, b, GGML_GLU_OP_SWIGLU_CLAMP, false);
+    struct ggml_tensor *result = glu_new(ctx, __func__, a, b, GGML_GLU_OP_SWIGLU_CLAMP, false);
     if (result != NULL && !berth_poisoned(result)) {
         memcpy(&result->op_params[3], &limit, sizeof limit);
     }
     return result;
+}
+
+// ---- gradients ----
+// Derivatives are built of ops that every backend has; silu's has an op of its own.
+
+typedef struct ggml_tensor T;
+
+// ---- grad times the derivative at x, where y is the result ----
+
+static T *of_abs(struct berth_grad *g, T *grad, T *x, T *y) {
+    (void) y;
+    return ggml_mul(g->ctx, ggml_sgn(g->ctx, x), grad);
+}
+
+static T *of_tanh(struct berth_grad *g, T *grad, T *x, T *y) {
+    (void) x;
+    return ggml_mul(g->ctx, grad, berth_grad_one_minus(g, ggml_sqr(g->ctx, y)));
+}
+
+// exp(x) left of 0, else 1
+static T *of_elu(struct berth_grad *g, T *grad, T *x, T *y) {
+    (void) y;
+    return ggml_mul(g->ctx, grad, ggml_exp(g->ctx, ggml_clamp(g->ctx, x, -INFINITY, 0.0f)));
+}
+
+static T *of_relu(struct berth_grad *g, T *grad, T *x, T *y) {
+    (void) y;
+    return ggml_mul(g->ctx, ggml_step(g->ctx, x), grad);
+}
+
+static T *of_sigmoid(struct berth_grad *g, T *grad, T *x, T *y) {
+    (void) x;
+    return ggml_mul(g->ctx, grad, ggml_mul(g->ctx, y, berth_grad_one_minus(g, y)));
+}
+
+// With v = 2 c (x + a x^3) the op is x s, s = sigmoid(v); its derivative s (1 + (1 - s) x v').
+static T *of_gelu(struct berth_grad *g, T *grad, T *x, T *y) {
+    (void) y;
+    struct ggml_context *ctx = g->ctx;
+    const float c2 = 2.0f * 0.79788456080286535588f, a = 0.044715f;
+    T *xx = ggml_sqr(ctx, x);
+    T *s = ggml_sigmoid(ctx, ggml_mul(ctx, ggml_scale_bias(ctx, xx, c2 * a, c2), x));
+    T *xv = ggml_mul(ctx, ggml_scale_bias(ctx, xx, 3.0f * c2 * a, c2), x);
+    T *d = ggml_mul(ctx, s, ggml_scale_bias(ctx, ggml_mul(ctx, berth_grad_one_minus(g, s), xv), 1.0f, 1.0f));
+    return ggml_mul(ctx, grad, d);
+}
+
+// silu(1.702 x) / 1.702
+static T *of_gelu_quick(struct berth_grad *g, T *grad, T *x, T *y) {
+    (void) y;
+    return ggml_silu_back(g->ctx, grad, ggml_scale(g->ctx, x, 1.702f));
+}
+
+// P(x) + x p(x), p and P the normal density and distribution. There is no op for P, but the op is x P(x): P(z) = gelu(z) / z for
+// z = max(|x|, 0.01), and from there back to |x| by the tangent, which misses P by less than 1e-6.
+static T *of_gelu_erf(struct berth_grad *g, T *grad, T *x, T *y) {
+    (void) y;
+    struct ggml_context *ctx = g->ctx;
+    const float p0 = 0.39894228040143267794f;
+    T *size = ggml_abs(ctx, x);
+    T *z = ggml_clamp(ctx, size, 0.01f, INFINITY);
+    T *far = ggml_div(ctx, ggml_gelu_erf(ctx, z), z);
+    T *at = ggml_sub(ctx, far, ggml_scale(ctx, ggml_sub(ctx, z, size), p0));
+    T *dist = ggml_scale_bias(ctx, ggml_mul(ctx, ggml_scale_bias(ctx, at, 1.0f, -0.5f), ggml_sgn(ctx, x)), 1.0f, 0.5f);
+    T *dens = ggml_scale(ctx, ggml_exp(ctx, ggml_scale(ctx, ggml_sqr(ctx, x), -0.5f)), p0);
+    return ggml_mul(ctx, grad, ggml_add(ctx, dist, ggml_mul(ctx, x, dens)));
+}
+
+static T *of_silu(struct berth_grad *g, T *grad, T *x, T *y) {
+    (void) y;
+    return ggml_silu_back(g->ctx, grad, x);
+}
+
+// 1 between -3 and 3
+static T *in_slope(struct berth_grad *g, T *x) {
+    T *above = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, 1.0f, 3.0f));
+    return ggml_mul(g->ctx, above, ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, 3.0f)));
+}
+
+static T *of_hardsigmoid(struct berth_grad *g, T *grad, T *x, T *y) {
+    (void) y;
+    return ggml_mul(g->ctx, grad, ggml_scale(g->ctx, in_slope(g, x), 1.0f / 6.0f));
+}
+
+static T *of_hardswish(struct berth_grad *g, T *grad, T *x, T *y) {
+    (void) y;
+    T *sloped = ggml_mul(g->ctx, x, ggml_scale(g->ctx, in_slope(g, x), 1.0f / 6.0f));
+    return ggml_mul(g->ctx, grad, ggml_add(g->ctx, ggml_hardsigmoid(g->ctx, x), sloped));
+}
+
+static T *of_exp(struct berth_grad *g, T *grad, T *x, T *y) {
+    (void) x;
+    return ggml_mul(g->ctx, y, grad);
+}
+
+static T *of_expm1(struct berth_grad *g, T *grad, T *x, T *y) {
+    (void) y;
+    return ggml_mul(g->ctx, grad, ggml_exp(g->ctx, x));
+}
+
+static T *of_softplus(struct berth_grad *g, T *grad, T *x, T *y) {
+    (void) y;
+    return ggml_mul(g->ctx, grad, ggml_sigmoid(g->ctx, x));
+}
+
+typedef T *(*derivative_t)(struct berth_grad *g, T *grad, T *x, T *y);
+
+// clang-format off
+static const derivative_t derivatives[GGML_UNARY_OP_COUNT] = {
+    [GGML_UNARY_OP_ABS] = of_abs,
+    [GGML_UNARY_OP_TANH] = of_tanh,
+    [GGML_UNARY_OP_ELU] = of_elu,
+    [GGML_UNARY_OP_RELU] = of_relu,
+    [GGML_UNARY_OP_SIGMOID] = of_sigmoid,
+    [GGML_UNARY_OP_GELU] = of_gelu,
+    [GGML_UNARY_OP_GELU_QUICK] = of_gelu_quick,
+    [GGML_UNARY_OP_GELU_ERF] = of_gelu_erf,
+    [GGML_UNARY_OP_SILU] = of_silu,
+    [GGML_UNARY_OP_HARDSIGMOID] = of_hardsigmoid,
+    [GGML_UNARY_OP_HARDSWISH] = of_hardswish,
+    [GGML_UNARY_OP_EXP] = of_exp,
+    [GGML_UNARY_OP_EXPM1] = of_expm1,
+    [GGML_UNARY_OP_SOFTPLUS] = of_softplus,
+};
+// clang-format on
+
+// x <= 0: alpha_n (exp(min(x, eps)) - 1 - x) + beta x; x > 0: alpha_p x^2 + beta x. eps is not above 0 as models have it.
+static T *of_xielu(struct berth_grad *g, T *x) {
+    const float alpha_n = param_f32(g->node, 1), alpha_p = param_f32(g->node, 2), beta = param_f32(g->node, 3);
+    const float eps = param_f32(g->node, 4);
+    T *sloped = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, eps < 0.0f ? eps : 0.0f));
+    T *low = ggml_mul(g->ctx, ggml_exp(g->ctx, ggml_clamp(g->ctx, x, -INFINITY, 0.0f)), sloped);
+    T *is_low = berth_grad_one_minus(g, ggml_step(g->ctx, x));
+    T *left = ggml_mul(g->ctx, ggml_scale_bias(g->ctx, low, alpha_n, -alpha_n), is_low);
+    T *right = ggml_scale(g->ctx, ggml_relu(g->ctx, x), 2.0f * alpha_p);
+    return ggml_mul(g->ctx, g->grad, ggml_scale_bias(g->ctx, ggml_add(g->ctx, left, right), 1.0f, beta));
+}
+
+static void grad_unary(struct berth_grad *g) {
+    const enum ggml_unary_op op = (enum ggml_unary_op) g->node->op_params[0];
+    T *x = g->node->src[0];
+    if (op == GGML_UNARY_OP_NEG) {
+        berth_grad_put_sub(g, 0, g->grad);
+    } else if (op == GGML_UNARY_OP_XIELU) {
+        berth_grad_put_add(g, 0, of_xielu(g, berth_grad_dense(g, x)));
+    } else if ((unsigned) op < GGML_UNARY_OP_COUNT && derivatives[op] != NULL) {
+        berth_grad_put_add(g, 0, derivatives[op](g, g->grad, berth_grad_dense(g, x), g->node));
+    } else {
+        berth_grad_refuse(g, "the op has no gradient rule");
+    }
+}
+
+// ---- gated units: act(x) gate ----
+
+static const enum ggml_unary_op activations[GGML_GLU_OP_COUNT] = {
+    [GGML_GLU_OP_REGLU] = GGML_UNARY_OP_RELU,
+    [GGML_GLU_OP_GEGLU] = GGML_UNARY_OP_GELU,
+    [GGML_GLU_OP_SWIGLU] = GGML_UNARY_OP_SILU,
+    [GGML_GLU_OP_GEGLU_ERF] = GGML_UNARY_OP_GELU_ERF,
+    [GGML_GLU_OP_GEGLU_QUICK] = GGML_UNARY_OP_GELU_QUICK,
+    [GGML_GLU_OP_SWIGLU_OAI] = GGML_UNARY_OP_SILU,
+    [GGML_GLU_OP_SWIGLU_CLAMP] = GGML_UNARY_OP_SILU,
+};
+
+// Both sides and what they get.
+struct sides {
+    T *x, *gate;
+    bool want_x, want_gate;
+    T *to_x, *to_gate;
+};
+
+static void plain_back(struct berth_grad *g, struct sides *s, enum ggml_unary_op op) {
+    if (s->want_x) {
+        s->to_x = derivatives[op](g, ggml_mul(g->ctx, g->grad, s->gate), s->x, NULL);
+    }
+    if (s->want_gate) {
+        s->to_gate = ggml_mul(g->ctx, ggml_unary(g->ctx, s->x, op), g->grad);
+    }
+}
+
+// v sigmoid(alpha v) (u + shift), v = min(x, limit), u the gate within -limit .. limit; beyond the limits nothing comes back.
+static void limited_back(struct berth_grad *g, struct sides *s, float alpha, float limit, float shift) {
+    struct ggml_context *ctx = g->ctx;
+    T *v = ggml_clamp(ctx, s->x, -INFINITY, limit);
+    T *av = ggml_scale(ctx, v, alpha);
+    if (s->want_x) {
+        T *u = ggml_scale_bias(ctx, ggml_clamp(ctx, s->gate, -limit, limit), 1.0f, shift);
+        T *inside = ggml_step(ctx, ggml_scale_bias(ctx, s->x, -1.0f, limit));
+        // d(v s(a v)) = s (1 + a v (1 - s)), which is silu's derivative at a v
+        s->to_x = ggml_mul(ctx, ggml_silu_back(ctx, ggml_mul(ctx, g->grad, u), av), inside);
+    }
+    if (s->want_gate) {
+        T *inside = ggml_step(ctx, ggml_scale_bias(ctx, ggml_abs(ctx, s->gate), -1.0f, limit));
+        s->to_gate = ggml_mul(ctx, ggml_mul(ctx, ggml_scale(ctx, ggml_silu(ctx, av), 1.0f / alpha), inside), g->grad);
+    }
+}
+
+static void sides_back(struct berth_grad *g, struct sides *s) {
+    const enum ggml_glu_op op = (enum ggml_glu_op) g->node->op_params[0];
+    if (op == GGML_GLU_OP_SWIGLU_OAI) {
+        limited_back(g, s, param_f32(g->node, 2), param_f32(g->node, 3), 1.0f);
+    } else if (op == GGML_GLU_OP_SWIGLU_CLAMP) {
+        limited_back(g, s, 1.0f, param_f32(g->node, 3), 0.0f);
+    } else {
+        plain_back(g, s, activations[op]);
+    }
+}
+
+static void grad_glu(struct berth_grad *g) {
+    T *a = g->node->src[0], *b = g->node->src[1];
+    if ((unsigned) g->node->op_params[0] >= GGML_GLU_OP_COUNT) {
+        berth_grad_refuse(g, "there is no such gated unit");
+        return;
+    }
+    if (b != NULL) {
+        struct sides s = {.x = a, .gate = b, .want_x = berth_grad_wants(g, 0), .want_gate = berth_grad_wants(g, 1)};
+        sides_back(g, &s);
+        berth_grad_put_add(g, 0, s.to_x);
+        berth_grad_put_add(g, 1, s.to_gate);
+        return;
+    }
+    const int64_t n = g->node->ne[0];
+    const bool swap = g->node->op_params[1] != 0;
+    T *half[2];
+    for (int i = 0; i < 2; i++) {
+        half[i] = ggml_cont(g->ctx,
+            ggml_view_4d(g->ctx, a, n, a->ne[1], a->ne[2], a->ne[3], a->nb[1], a->nb[2], a->nb[3], (size_t) (i * n) * a->nb[0]));
+    }
+    struct sides s = {.x = half[swap], .gate = half[!swap], .want_x = true, .want_gate = true};
+    sides_back(g, &s);
+    berth_grad_put_add(g, 0, ggml_concat(g->ctx, swap ? s.to_gate : s.to_x, swap ? s.to_x : s.to_gate, 0));
 }
 
 // ---- rows ----
@@ -141,18 +374,18 @@ struct ggml_tensor *ggml_swiglu_clamp(struct ggml_context *ctx, struct ggml_tens
 TWICE(silu_back)
 static struct ggml_tensor *sample_unary(BERTH_SAMPLE_ARGS) {
     BERTH_SAMPLE_UNUSED;
-    return sub == GGML_UNARY_OP_XIELU ? ggml_xielu(c, rows(c, a), 0.8f, 0.8f, 0.5f, -1e-6f)
-                                      : ggml_unary(c, rows(c, a), (enum ggml_unary_op) sub);
+    return sub == GGML_UNARY_OP_XIELU ? ggml_xielu(c, sample_rows(c, a), 0.8f, 0.8f, 0.5f, -1e-6f)
+                                      : ggml_unary(c, sample_rows(c, a), (enum ggml_unary_op) sub);
 }
-SAMPLE(glu, sub == GGML_GLU_OP_SWIGLU_OAI     ? ggml_swiglu_oai(c, rows(c, a), rows(c, a), 1.7f, 7.0f)
-            : sub == GGML_GLU_OP_SWIGLU_CLAMP ? ggml_swiglu_clamp(c, rows(c, a), rows(c, a), 7.0f)
-                                              : ggml_glu_split(c, rows(c, a), rows(c, a), (enum ggml_glu_op) sub))
+SAMPLE(glu, sub == GGML_GLU_OP_SWIGLU_OAI     ? ggml_swiglu_oai(c, sample_rows(c, a), sample_rows(c, a), 1.7f, 7.0f)
+            : sub == GGML_GLU_OP_SWIGLU_CLAMP ? ggml_swiglu_clamp(c, sample_rows(c, a), sample_rows(c, a), 7.0f)
+                                              : ggml_glu_split(c, sample_rows(c, a), sample_rows(c, a), (enum ggml_glu_op) sub))
 
 // clang-format off
 const struct berth_op_entry berth_ops_unary[] = {
     {GGML_OP_SILU_BACK, {"SILU_BACK", "silu_back(x)", .n_src = 2, .in_place = true, .family = BERTH_OP_TRAIN, .sample = sample_silu_back}},
-    {GGML_OP_UNARY, {"UNARY", "unary(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ACTIVATION, .sample = sample_unary, .grad = berth_grad_unary, .grad_srcs = 1}},
-    {GGML_OP_GLU, {"GLU", "glu(x)", .n_src = 2, .family = BERTH_OP_ACTIVATION, .sample = sample_glu, .grad = berth_grad_glu, .grad_srcs = 3}},
+    {GGML_OP_UNARY, {"UNARY", "unary(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ACTIVATION, .sample = sample_unary, .grad = grad_unary, .grad_srcs = 1}},
+    {GGML_OP_GLU, {"GLU", "glu(x)", .n_src = 2, .family = BERTH_OP_ACTIVATION, .sample = sample_glu, .grad = grad_glu, .grad_srcs = 3}},
     BERTH_OPS_END,
 };
 // clang-format on

@@ -21,7 +21,7 @@ static bool has_elements(const int64_t ne[GGML_MAX_DIMS], int64_t n) {
 
 // ---- other looks at the same data ----
 
-static struct ggml_tensor *reshape(
+static struct ggml_tensor *reshape_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
     BERTH_SOURCES_AS(ctx, func, a);
     const int64_t ne[] = {ne0, ne1, ne2, ne3};
@@ -37,24 +37,24 @@ static struct ggml_tensor *reshape(
 // b gives the shape alone.
 struct ggml_tensor *ggml_reshape(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
-    return reshape(ctx, __func__, a, b->ne[0], b->ne[1], b->ne[2], b->ne[3]);
+    return reshape_new(ctx, __func__, a, b->ne[0], b->ne[1], b->ne[2], b->ne[3]);
 }
 
 struct ggml_tensor *ggml_reshape_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0) {
-    return reshape(ctx, __func__, a, ne0, 1, 1, 1);
+    return reshape_new(ctx, __func__, a, ne0, 1, 1, 1);
 }
 
 struct ggml_tensor *ggml_reshape_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1) {
-    return reshape(ctx, __func__, a, ne0, ne1, 1, 1);
+    return reshape_new(ctx, __func__, a, ne0, ne1, 1, 1);
 }
 
 struct ggml_tensor *ggml_reshape_3d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2) {
-    return reshape(ctx, __func__, a, ne0, ne1, ne2, 1);
+    return reshape_new(ctx, __func__, a, ne0, ne1, ne2, 1);
 }
 
 struct ggml_tensor *ggml_reshape_4d(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
-    return reshape(ctx, __func__, a, ne0, ne1, ne2, ne3);
+    return reshape_new(ctx, __func__, a, ne0, ne1, ne2, ne3);
 }
 
 // Whether strides nb[1..3] wrap: such a view would look before its source. That they lead past its end is found at compute.
@@ -70,8 +70,8 @@ static bool strides_wrap(const struct ggml_tensor *a, int n_dims, const int64_t 
 }
 
 // A view with strides nb[1..3], of which the callers put in those that are not contiguous.
-static struct ggml_tensor *view(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_dims, const int64_t *ne,
-    const size_t nb[GGML_MAX_DIMS], size_t offset) {
+static struct ggml_tensor *view_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_dims,
+    const int64_t *ne, const size_t nb[GGML_MAX_DIMS], size_t offset) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, !strides_wrap(a, n_dims, ne, nb), "strides %zu, %zu, %zu lead past 63 bits", nb[1], nb[2], nb[3]);
     struct ggml_tensor *result = berth_tensor_new(ctx, func, a->type, n_dims, ne, a, offset);
@@ -84,12 +84,12 @@ static bool is_sound(const struct ggml_tensor *t) {
 }
 
 struct ggml_tensor *ggml_view_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, size_t offset) {
-    return view(ctx, __func__, a, 1, &ne0, (size_t[GGML_MAX_DIMS]){0}, offset);
+    return view_new(ctx, __func__, a, 1, &ne0, (size_t[GGML_MAX_DIMS]){0}, offset);
 }
 
 struct ggml_tensor *ggml_view_2d(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, size_t nb1, size_t offset) {
-    struct ggml_tensor *result = view(ctx, __func__, a, 2, (int64_t[]){ne0, ne1}, (size_t[]){0, nb1, 0, 0}, offset);
+    struct ggml_tensor *result = view_new(ctx, __func__, a, 2, (int64_t[]){ne0, ne1}, (size_t[]){0, nb1, 0, 0}, offset);
     if (is_sound(result)) {
         result->nb[1] = nb1;
         result->nb[2] = nb1 * (size_t) ne1;
@@ -100,7 +100,7 @@ struct ggml_tensor *ggml_view_2d(
 
 struct ggml_tensor *ggml_view_3d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2,
     size_t nb1, size_t nb2, size_t offset) {
-    struct ggml_tensor *result = view(ctx, __func__, a, 3, (int64_t[]){ne0, ne1, ne2}, (size_t[]){0, nb1, nb2, 0}, offset);
+    struct ggml_tensor *result = view_new(ctx, __func__, a, 3, (int64_t[]){ne0, ne1, ne2}, (size_t[]){0, nb1, nb2, 0}, offset);
     if (is_sound(result)) {
         result->nb[1] = nb1;
         result->nb[2] = nb2;
@@ -111,7 +111,8 @@ struct ggml_tensor *ggml_view_3d(struct ggml_context *ctx, struct ggml_tensor *a
 
 struct ggml_tensor *ggml_view_4d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2,
     int64_t ne3, size_t nb1, size_t nb2, size_t nb3, size_t offset) {
-    struct ggml_tensor *result = view(ctx, __func__, a, 4, (int64_t[]){ne0, ne1, ne2, ne3}, (size_t[]){0, nb1, nb2, nb3}, offset);
+    struct ggml_tensor *result =
+        view_new(ctx, __func__, a, 4, (int64_t[]){ne0, ne1, ne2, ne3}, (size_t[]){0, nb1, nb2, nb3}, offset);
     if (is_sound(result)) {
         result->nb[1] = nb1;
         result->nb[2] = nb2;
@@ -181,7 +182,7 @@ struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, e
     return berth_op_set(result, GGML_OP_CPY, NULL, 0, a, result, NULL);
 }
 
-static struct ggml_tensor *cont(
+static struct ggml_tensor *cont_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int64_t ne[GGML_MAX_DIMS]) {
     struct ggml_tensor *result = berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne, NULL, 0);
     berth_name_suffix(result, a, " (cont)");
@@ -190,39 +191,39 @@ static struct ggml_tensor *cont(
 
 struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a) {
     BERTH_SOURCES(ctx, a);
-    return cont(ctx, __func__, a, a->ne);
+    return cont_new(ctx, __func__, a, a->ne);
 }
 
-static struct ggml_tensor *cont_as(
+static struct ggml_tensor *cont_as_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
     BERTH_SOURCES_AS(ctx, func, a);
     const int64_t ne[] = {ne0, ne1, ne2, ne3};
     BERTH_REQUIRE_AS(ctx, func, has_elements(ne, ggml_nelements(a)),
         "a " BERTH_SHAPE " does not have the elements of " BERTH_SHAPE, BERTH_NE(a), ne0, ne1, ne2, ne3);
-    return cont(ctx, func, a, ne);
+    return cont_new(ctx, func, a, ne);
 }
 
 struct ggml_tensor *ggml_cont_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0) {
-    return cont_as(ctx, __func__, a, ne0, 1, 1, 1);
+    return cont_as_new(ctx, __func__, a, ne0, 1, 1, 1);
 }
 
 struct ggml_tensor *ggml_cont_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1) {
-    return cont_as(ctx, __func__, a, ne0, ne1, 1, 1);
+    return cont_as_new(ctx, __func__, a, ne0, ne1, 1, 1);
 }
 
 struct ggml_tensor *ggml_cont_3d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2) {
-    return cont_as(ctx, __func__, a, ne0, ne1, ne2, 1);
+    return cont_as_new(ctx, __func__, a, ne0, ne1, ne2, 1);
 }
 
 struct ggml_tensor *ggml_cont_4d(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
-    return cont_as(ctx, __func__, a, ne0, ne1, ne2, ne3);
+    return cont_as_new(ctx, __func__, a, ne0, ne1, ne2, ne3);
 }
 
 // ---- writing into a part ----
 
 // a with b in the part of it that starts at offset and has strides nb1, nb2, nb3.
-static struct ggml_tensor *set(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
+static struct ggml_tensor *set_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
     const size_t nb[GGML_MAX_DIMS], size_t offset, bool inplace) {
     BERTH_REQUIRE_AS(ctx, func, ggml_nelements(a) >= ggml_nelements(b), "b " BERTH_SHAPE " has more elements than a " BERTH_SHAPE,
         BERTH_NE(b), BERTH_NE(a));
@@ -234,21 +235,90 @@ static struct ggml_tensor *set(struct ggml_context *ctx, const char *func, struc
     struct ggml_tensor *ggml_set##name(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, \
         size_t nb2, size_t nb3, size_t offset) { \
         BERTH_SOURCES(ctx, a, b); \
-        return set(ctx, __func__, a, b, (size_t[]){0, nb1, nb2, nb3}, offset, inplace); \
+        return set_new(ctx, __func__, a, b, (size_t[]){0, nb1, nb2, nb3}, offset, inplace); \
     } \
     struct ggml_tensor *ggml_set_1d##name( \
         struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t offset) { \
         BERTH_SOURCES(ctx, a, b); \
-        return set(ctx, __func__, a, b, a->nb, offset, inplace); \
+        return set_new(ctx, __func__, a, b, a->nb, offset, inplace); \
     } \
     struct ggml_tensor *ggml_set_2d##name( \
         struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t offset) { \
         BERTH_SOURCES(ctx, a, b); \
-        return set(ctx, __func__, a, b, (size_t[]){0, nb1, a->nb[2], a->nb[3]}, offset, inplace); \
+        return set_new(ctx, __func__, a, b, (size_t[]){0, nb1, a->nb[2], a->nb[3]}, offset, inplace); \
     }
 
 SET(, false)
 SET(_inplace, true)
+
+// ---- gradients ----
+// Other looks at the gradient, and parts of it.
+
+struct ggml_tensor *berth_grad_part(struct berth_grad *g) {
+    const struct ggml_tensor *b = g->node->src[1];
+    const int32_t *p = g->node->op_params;
+    return ggml_view_4d(g->ctx, berth_grad_dense(g, g->grad), b->ne[0], b->ne[1], b->ne[2], b->ne[3], (size_t) p[0],
+        (size_t) p[1], (size_t) p[2], (size_t) p[3]);
+}
+
+// What was copied passes its gradient on; what was overwritten has none.
+static void grad_cpy(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, berth_grad_shape(g, g->grad, g->node->src[0]));
+}
+
+static void grad_cont(struct berth_grad *g) {
+    const bool same = ggml_are_same_shape(g->grad, g->node->src[0]);
+    berth_grad_put_add(g, 0, same ? g->grad : berth_grad_shape(g, g->grad, g->node->src[0]));
+}
+
+static void grad_reshape(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, berth_grad_shape(g, g->grad, g->node->src[0]));
+}
+
+// Views of views count from the tensor that is there: between rows of a view there may be elements of others.
+static void grad_view(struct berth_grad *g) {
+    const struct ggml_tensor *node = g->node;
+    struct ggml_tensor *to = node->src[0];
+    while (!ggml_is_contiguous(to) && berth_op_info(to->op)->is_view && to->src[0] != NULL) {
+        to = to->src[0];
+    }
+    const size_t size = ggml_type_size(to->type);
+    const size_t offset = node->view_offs - to->view_offs;
+    if (!ggml_is_contiguous(to) || ggml_blck_size(to->type) != 1 || (node->nb[0] != size && node->ne[0] > 1)) {
+        berth_grad_refuse(
+            g, "a view with strides " BERTH_STRIDE " of a tensor with strides " BERTH_STRIDE, BERTH_NB(node), BERTH_NB(to));
+        return;
+    }
+    const size_t f32 = sizeof(float);
+    const size_t nb[] = {f32, node->nb[1] / size * f32, node->nb[2] / size * f32, node->nb[3] / size * f32};
+    berth_grad_put_acc(g, to, g->grad, nb, offset / size * f32);
+}
+
+static void grad_permute(struct berth_grad *g) {
+    int back[GGML_MAX_DIMS];
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        back[g->node->op_params[i]] = i;
+    }
+    berth_grad_put_add(g, 0, ggml_permute(g->ctx, g->grad, back[0], back[1], back[2], back[3]));
+}
+
+static void grad_transpose(struct berth_grad *g) {
+    berth_grad_put_add(g, 0, ggml_transpose(g->ctx, g->grad));
+}
+
+// The part that was overwritten is the second source's, the rest the first one's.
+static void grad_set(struct berth_grad *g) {
+    struct ggml_tensor *part = berth_grad_part(g);
+    const int32_t *p = g->node->op_params;
+    if (berth_grad_wants(g, 0)) {
+        struct ggml_tensor *rest = ggml_acc(g->ctx, berth_grad_dense(g, g->grad), ggml_neg(g->ctx, part), (size_t) p[0],
+            (size_t) p[1], (size_t) p[2], (size_t) p[3]);
+        berth_grad_put_add(g, 0, rest);
+    }
+    if (berth_grad_wants(g, 1)) {
+        berth_grad_put_add(g, 1, berth_grad_shape(g, ggml_cont(g->ctx, part), g->node->src[1]));
+    }
+}
 
 // ---- costs ----
 
@@ -261,8 +331,9 @@ static void cost_set(const struct ggml_tensor *node, struct berth_op_cost *c) {
 
 // ---- rows ----
 
-SAMPLE(set, ggml_set(c, rows(c, a), rows(c, a), ggml_row_size(a, N), ggml_row_size(a, N) * 4, ggml_row_size(a, N) * 4, 0))
-SAMPLE(cpy, ggml_cpy(c, rows(c, a), rows(c, b)))
+SAMPLE(set,
+    ggml_set(c, sample_rows(c, a), sample_rows(c, a), ggml_row_size(a, N), ggml_row_size(a, N) * 4, ggml_row_size(a, N) * 4, 0))
+SAMPLE(cpy, ggml_cpy(c, sample_rows(c, a), sample_rows(c, b)))
 ONE(cont)
 ONE_WITH(reshape_2d, N, 4)
 ONE_WITH(view_1d, N, 0)
@@ -272,13 +343,13 @@ ONE(transpose)
 // clang-format off
 const struct berth_op_entry berth_ops_view[] = {
     {GGML_OP_NONE, {"NONE", "none", .n_src = 0, .is_empty = true, .is_flat = true, .family = BERTH_OP_INPUT}},
-    {GGML_OP_SET, {"SET", "y-\\>view(x)", .n_src = 2, .writes_src = true, .family = BERTH_OP_MOVE, .cost = cost_set, .sample = sample_set, .grad = berth_grad_set, .grad_srcs = 3}},
-    {GGML_OP_CPY, {"CPY", "x-\\>y", .n_src = 2, .writes_src = true, .overwrites = 2, .family = BERTH_OP_MOVE, .sample = sample_cpy, .relation = "to", .grad = berth_grad_cpy, .grad_srcs = 1}},
-    {GGML_OP_CONT, {"CONT", "cont(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_cont, .grad = berth_grad_cont, .grad_srcs = 1}},
-    {GGML_OP_RESHAPE, {"RESHAPE", "reshape(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_reshape_2d, .grad = berth_grad_reshape, .grad_srcs = 1}},
-    {GGML_OP_VIEW, {"VIEW", "view(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_view_1d, .grad = berth_grad_view, .grad_srcs = 1}},
-    {GGML_OP_PERMUTE, {"PERMUTE", "permute(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_permute, .grad = berth_grad_permute, .grad_srcs = 1}},
-    {GGML_OP_TRANSPOSE, {"TRANSPOSE", "transpose(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_transpose, .grad = berth_grad_transpose, .grad_srcs = 1}},
+    {GGML_OP_SET, {"SET", "y-\\>view(x)", .n_src = 2, .writes_src = true, .family = BERTH_OP_MOVE, .cost = cost_set, .sample = sample_set, .grad = grad_set, .grad_srcs = 3}},
+    {GGML_OP_CPY, {"CPY", "x-\\>y", .n_src = 2, .writes_src = true, .overwrites = 2, .family = BERTH_OP_MOVE, .sample = sample_cpy, .relation = "to", .grad = grad_cpy, .grad_srcs = 1}},
+    {GGML_OP_CONT, {"CONT", "cont(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_cont, .grad = grad_cont, .grad_srcs = 1}},
+    {GGML_OP_RESHAPE, {"RESHAPE", "reshape(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_reshape_2d, .grad = grad_reshape, .grad_srcs = 1}},
+    {GGML_OP_VIEW, {"VIEW", "view(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_view_1d, .grad = grad_view, .grad_srcs = 1}},
+    {GGML_OP_PERMUTE, {"PERMUTE", "permute(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_permute, .grad = grad_permute, .grad_srcs = 1}},
+    {GGML_OP_TRANSPOSE, {"TRANSPOSE", "transpose(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_transpose, .grad = grad_transpose, .grad_srcs = 1}},
     BERTH_OPS_END,
 };
 // clang-format on

@@ -41,21 +41,31 @@ __attribute__((constructor(101))) static void gather(void) {
 }
 
 #define ACT(name) \
-    { #name, BERTH_OP_ACTIVATION }
+    { #name, BERTH_OP_ACTIVATION, false }
 #define ELT(name) \
-    { #name, BERTH_OP_ELEMENTWISE }
+    { #name, BERTH_OP_ELEMENTWISE, false }
+#define FLAT(name) \
+    { #name, BERTH_OP_ELEMENTWISE, true }
 static const struct {
     const char *name;
     enum berth_op_family family;
-} unary_rows[GGML_UNARY_OP_COUNT] = {ELT(ABS), ELT(SGN), ELT(NEG), ELT(STEP), ACT(TANH), ACT(ELU), ACT(RELU), ACT(SIGMOID),
+    bool is_flat; // as of an op
+} unary_rows[GGML_UNARY_OP_COUNT] = {ELT(ABS), FLAT(SGN), ELT(NEG), FLAT(STEP), ACT(TANH), ACT(ELU), ACT(RELU), ACT(SIGMOID),
     ACT(GELU), ACT(GELU_QUICK), ACT(SILU), ACT(HARDSWISH), ACT(HARDSIGMOID), ACT(EXP), ACT(EXPM1), ACT(SOFTPLUS), ACT(GELU_ERF),
-    ACT(XIELU), ELT(FLOOR), ELT(CEIL), ELT(ROUND), ELT(TRUNC)};
+    ACT(XIELU), FLAT(FLOOR), FLAT(CEIL), FLAT(ROUND), FLAT(TRUNC)};
 
 static const char *const glu_names[GGML_GLU_OP_COUNT] = {
     "REGLU", "GEGLU", "SWIGLU", "SWIGLU_OAI", "GEGLU_ERF", "GEGLU_QUICK", "SWIGLU_CLAMP"};
 
 const struct berth_op_info *berth_op_info(enum ggml_op op) {
     return (unsigned) op < GGML_OP_COUNT ? ops[op] : NULL;
+}
+
+bool berth_op_is_flat(const struct ggml_tensor *node) {
+    if (node->op == GGML_OP_UNARY) {
+        return (unsigned) node->op_params[0] < GGML_UNARY_OP_COUNT && unary_rows[node->op_params[0]].is_flat;
+    }
+    return (unsigned) node->op < GGML_OP_COUNT && ops[node->op]->is_flat;
 }
 
 const char *ggml_op_name(enum ggml_op op) {
@@ -100,7 +110,9 @@ enum berth_op_family berth_op_family(const char *name) {
         return BERTH_OP_OTHER;
     }
     const char *colon = strchr(name, ':'); // UNARY:SILU
-    name = colon != NULL ? colon + 1 : name;
+    if (colon != NULL) {
+        name = colon + 1;
+    }
     for (int i = 0; i < GGML_OP_COUNT; i++) {
         if (strcmp(ops[i]->name, name) == 0) {
             return ops[i]->family;

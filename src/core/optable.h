@@ -54,5 +54,7 @@ double berth_elements_size(const struct ggml_tensor *t);
 // For `cost` of rows: an op that only moves data, of a family that computes.
 void berth_cost_move(const struct ggml_tensor *node, struct berth_op_cost *c);
 
+// Whether no gradient goes through the node: is_flat of its op, or of its formula where that is UNARY.
+bool berth_op_is_flat(const struct ggml_tensor *node);
 // NULL for a number that is no op.
 const struct berth_op_info *berth_op_info(enum ggml_op op);

@@ -13,12 +13,12 @@
 #define BERTH_SAMPLE_ARGS struct ggml_context *c, enum ggml_type a, enum ggml_type b, int sub
 #define BERTH_SAMPLE_UNUSED (void) c, (void) a, (void) b, (void) sub
 
-static inline struct ggml_tensor *shaped(
+static inline struct ggml_tensor *sample_shaped(
     struct ggml_context *c, enum ggml_type t, int64_t n0, int64_t n1, int64_t n2, int64_t n3) {
     return ggml_new_tensor_4d(c, t, n0, n1, n2, n3);
 }
-static inline struct ggml_tensor *rows(struct ggml_context *c, enum ggml_type t) {
-    return shaped(c, t, N, 4, 1, 1);
+static inline struct ggml_tensor *sample_rows(struct ggml_context *c, enum ggml_type t) {
+    return sample_shaped(c, t, N, 4, 1, 1);
 }
 
 #define SAMPLE(name, expr) \
@@ -27,7 +27,7 @@ static inline struct ggml_tensor *rows(struct ggml_context *c, enum ggml_type t)
         return (expr); \
     }
 // A function of one tensor; A of one tensor and some numbers; of two tensors
-#define ONE(name) SAMPLE(name, ggml_##name(c, rows(c, a)))
-#define ONE_WITH(name, ...) SAMPLE(name, ggml_##name(c, rows(c, a), __VA_ARGS__))
-#define TWO(name) SAMPLE(name, ggml_##name(c, rows(c, a), rows(c, b)))
-#define TWICE(name) SAMPLE(name, ggml_##name(c, rows(c, a), rows(c, a)))
+#define ONE(name) SAMPLE(name, ggml_##name(c, sample_rows(c, a)))
+#define ONE_WITH(name, ...) SAMPLE(name, ggml_##name(c, sample_rows(c, a), __VA_ARGS__))
+#define TWO(name) SAMPLE(name, ggml_##name(c, sample_rows(c, a), sample_rows(c, b)))
+#define TWICE(name) SAMPLE(name, ggml_##name(c, sample_rows(c, a), sample_rows(c, a)))

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/min.h"
 #include "ggml-backend-impl.h"
 
 #include <inttypes.h>
@@ -30,7 +31,7 @@ static __attribute__((noinline, cold, unused)) size_t berth_span_far(
             return BERTH_SPAN_NONE;
         }
     }
-    return size < BERTH_SPAN_NONE ? size : BERTH_SPAN_NONE;
+    return min_size(size, BERTH_SPAN_NONE);
 }
 
 static inline size_t berth_span_of(const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {

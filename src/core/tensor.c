@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tensor.c: making tensors and asking about their shape and layout. Queries take NULL and answer 0 or false.
 
-#include "core/expand.h"
+#include "core/graph.h"
 #include "core/op.h"
 #include "core/span.h"
 #include "core/type.h"

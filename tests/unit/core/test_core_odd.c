@@ -4,7 +4,6 @@
 
 #include "support/check.h"
 
-#include "core/expand.h"
 #include "core/graph.h"
 #include "core/op.h"
 #include "ggml-backend-impl.h"
