@@ -4,6 +4,8 @@
 
 #include "meta/meta.h"
 
+#include "base/min.h"
+
 static const struct ggml_tensor *root_of(const struct ggml_tensor *t) {
     return t->view_src != NULL ? t->view_src : t;
 }
@@ -19,7 +21,7 @@ struct access {
 };
 
 // n times size bytes, from part_off on in the part and from whole_off on in the root.
-static void touch(
+static void piece_access(
     const struct access *a, int j, size_t part_off, size_t whole_off, size_t size, const struct meta_piece *p, size_t n) {
     struct ggml_tensor *part = &a->parts[j];
     char *data = a->data != NULL ? a->data + (whole_off - a->offset) : NULL;
@@ -35,11 +37,11 @@ static void touch(
 }
 
 // What of piece i lies in the range.
-static void touch_clipped(const struct access *a, const struct meta_piece *p, size_t i) {
+static void piece_access_clipped(const struct access *a, const struct meta_piece *p, size_t i) {
     const size_t at = p->whole + i * p->whole_step, range_end = a->offset + a->size;
-    const size_t from = at > a->offset ? at : a->offset, to = at + p->size < range_end ? at + p->size : range_end;
+    const size_t from = max_size(at, a->offset), to = min_size(at + p->size, range_end);
     if (from < to) {
-        touch(a, p->j, p->part + i * p->part_step + (from - at), from, to - from, p, 1);
+        piece_access(a, p->j, p->part + i * p->part_step + (from - at), from, to - from, p, 1);
     }
 }
 
@@ -53,13 +55,13 @@ static bool touch_piece(const struct meta_piece *p, void *user) {
         end = (range_end - p->whole - p->size) / p->whole_step + 1;
     }
     if (first < end) {
-        touch(a, p->j, p->part + first * p->part_step, p->whole + first * p->whole_step, p->size, p, end - first);
+        piece_access(a, p->j, p->part + first * p->part_step, p->whole + first * p->whole_step, p->size, p, end - first);
     }
     if (first > 0 && first <= p->n_outer) {
-        touch_clipped(a, p, first - 1);
+        piece_access_clipped(a, p, first - 1);
     }
     if (end < p->n_outer && end >= first) {
-        touch_clipped(a, p, end);
+        piece_access_clipped(a, p, end);
     }
     return true;
 }
@@ -73,7 +75,7 @@ static void get_sum(const struct access *a, const struct ggml_tensor *root, int 
         return;
     }
     for (size_t at = 0; at < a->size; at += sizeof sum) {
-        const size_t size = a->size - at < sizeof sum ? a->size - at : sizeof sum;
+        const size_t size = min_size(a->size - at, sizeof sum);
         for (int j = 0; j < n; j++) {
             ggml_backend_tensor_get(&a->parts[j], j == 0 ? sum : one, a->offset + at, size);
             for (size_t i = 0; i < size / sizeof(float) && j > 0; i++) {

@@ -57,7 +57,7 @@ static void backend_synchronize(ggml_backend_t backend) {
 // ---- computing ----
 
 // The program of the graph, or the place for it: where the one lies that was longest unused.
-static struct meta_program **find(struct meta_backend *m, const struct ggml_cgraph *graph, bool *is_found) {
+static struct meta_program **program_find(struct meta_backend *m, const struct ggml_cgraph *graph, bool *is_found) {
     struct meta_program **oldest = &m->programs[0];
     for (int i = 0; i < N_PROGRAMS; i++) {
         struct meta_program **at = &m->programs[i];
@@ -73,7 +73,7 @@ static struct meta_program **find(struct meta_backend *m, const struct ggml_cgra
     return oldest;
 }
 
-static void count(struct meta_backend *m, const struct meta_program *p, bool is_found) {
+static void stats_count(struct meta_backend *m, const struct meta_program *p, bool is_found) {
     m->stats.n_graphs++;
     m->stats.n_built += !is_found;
     m->stats.n_grown += is_found ? 0 : p->n_grown;
@@ -84,7 +84,9 @@ static void count(struct meta_backend *m, const struct meta_program *p, bool is_
 }
 
 static bool program_get(struct meta_program **at, const struct ggml_cgraph *graph) {
-    *at = *at != NULL ? *at : berth_calloc(1, sizeof **at);
+    if (*at == NULL) {
+        *at = berth_calloc(1, sizeof **at);
+    }
     if (*at == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the program of a graph of %d nodes", graph->n_nodes);
     }
@@ -95,7 +97,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     struct meta_backend *m = backend->context;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     bool is_found = false;
-    struct meta_program **at = find(m, graph, &is_found);
+    struct meta_program **at = program_find(m, graph, &is_found);
     if (!is_found) {
         status = program_get(at, graph) ? meta_program_make(*at, m->parts, m->n, graph, &m->scratch, &m->keep)
                                         : GGML_STATUS_ALLOC_FAILED;
@@ -109,7 +111,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for what a graph of %d nodes left",
             backend_name(backend), graph->n_nodes);
     }
-    count(m, *at, is_found);
+    stats_count(m, *at, is_found);
     return status;
 }
 
@@ -164,18 +166,18 @@ static const struct ggml_backend_i backend_iface = {
 
 // ---- making one ----
 
-static void *proc(ggml_backend_reg_t reg, const char *name) {
+static void *reg_proc(ggml_backend_reg_t reg, const char *name) {
     return ggml_backend_reg_get_proc_address(reg, name);
 }
 
 // A part's registry may have functions for sums over backends of its kind, and others that it knows how to deal with.
 static bool comm_init_by(struct meta_backend *m, ggml_backend_reg_t reg) {
     void *(*init)(ggml_backend_t *, size_t);
-    *(void **) &init = proc(reg, "ggml_backend_comm_init");
-    *(void **) &m->comm.free = proc(reg, "ggml_backend_comm_free");
-    *(void **) &m->comm.allreduce = proc(reg, "ggml_backend_comm_allreduce_tensor");
-    *(void **) &m->comm.ask = proc(reg, "berth_comm_sum_ask");
-    *(void **) &m->comm.join = proc(reg, "berth_comm_sum_join");
+    *(void **) &init = reg_proc(reg, "ggml_backend_comm_init");
+    *(void **) &m->comm.free = reg_proc(reg, "ggml_backend_comm_free");
+    *(void **) &m->comm.allreduce = reg_proc(reg, "ggml_backend_comm_allreduce_tensor");
+    *(void **) &m->comm.ask = reg_proc(reg, "berth_comm_sum_ask");
+    *(void **) &m->comm.join = reg_proc(reg, "berth_comm_sum_join");
     m->comm.ctx = NULL;
     if (m->n > 1 && init != NULL && m->comm.free != NULL && m->comm.allreduce != NULL) {
         m->comm.ctx = init(m->parts, (size_t) m->n);

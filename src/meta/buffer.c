@@ -48,7 +48,9 @@ const meta_state *meta_root_state(const struct ggml_tensor *root) {
 static size_t state_use(struct meta_buffer *mb, const meta_state *state) {
     size_t i = 0, free = mb->n_states;
     for (; i < mb->n_states && (mb->states[i].n_uses == 0 || !meta_same(&mb->states[i].state, state, mb->device->n)); i++) {
-        free = mb->states[i].n_uses == 0 && free == mb->n_states ? i : free;
+        if (mb->states[i].n_uses == 0 && free == mb->n_states) {
+            free = i;
+        }
     }
     if (i == mb->n_states) {
         if (!berth_grow((void **) &mb->states, &mb->states_cap, free + 1, sizeof mb->states[0])) {
@@ -234,7 +236,7 @@ static void buffer_reset(ggml_backend_buffer_t buffer) {
 }
 
 // False, after an error: the callback's answer does not fit the tensor.
-static bool ask(const struct meta_device *device, const struct ggml_tensor *t, meta_state *state) {
+static bool state_ask(const struct meta_device *device, const struct ggml_tensor *t, meta_state *state) {
     *state = device->get_state != NULL ? device->get_state(t, device->user) : meta_mirrored;
     const char *fault = meta_state_fault(state, t, device->n);
     if (fault != NULL) {
@@ -255,7 +257,7 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
         return GGML_STATUS_SUCCESS;
     }
     meta_state state;
-    if (!ask(mb->device, t, &state)) {
+    if (!state_ask(mb->device, t, &state)) {
         return GGML_STATUS_FAILED;
     }
     return meta_root_note(t, &state) ? GGML_STATUS_SUCCESS : no_memory(mb, t);
@@ -287,7 +289,9 @@ void meta_buffer_forget(struct meta_buffer *mb, size_t from, size_t to) {
             mb->entries[n++] = mb->entries[i];
         }
     }
-    mb->noted_by = n < mb->n_entries ? 0 : mb->noted_by;
+    if (n < mb->n_entries) {
+        mb->noted_by = 0;
+    }
     mb->n_entries = n;
 }
 
@@ -346,7 +350,7 @@ static bool wants_memory(const struct ggml_tensor *t) {
 static bool parts_make(struct meta_buffer *mb, const struct ggml_tensor *t, struct meta_entry *e) {
     const int n = mb->device->n;
     meta_state state;
-    if (!ask(mb->device, t, &state)) {
+    if (!state_ask(mb->device, t, &state)) {
         return false;
     }
     e->state = state_use(mb, &state);

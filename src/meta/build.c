@@ -40,7 +40,8 @@ static bool has_empty_source(const struct meta_version *srcs, const struct ggml_
 }
 
 // The node on every device, into out.
-static void emit(struct meta_builder *b, const struct ggml_tensor *t, struct meta_version out, const struct meta_version *srcs) {
+static void node_emit(
+    struct meta_builder *b, const struct ggml_tensor *t, struct meta_version out, const struct meta_version *srcs) {
     struct ggml_tensor *zeros = NULL;
     run_open(b);
     if (b->has_failed) {
@@ -53,7 +54,9 @@ static void emit(struct meta_builder *b, const struct ggml_tensor *t, struct met
             continue;
         }
         if (has_empty_source(srcs, t, j)) { // no term of the sum
-            zeros = zeros != NULL ? zeros : meta_parts_take(b);
+            if (zeros == NULL) {
+                zeros = meta_parts_take(b);
+            }
             if (zeros != NULL) {
                 zeros[j] = *part;
                 zeros[j].op = t->op;
@@ -98,18 +101,21 @@ static void cost_add(struct meta_builder *b, const struct ggml_tensor *t, int64_
 }
 
 // What the node's rule makes of its sources. True: split is carried, or there is none.
-static bool decide(struct meta_builder *b, const struct ggml_tensor *t, const meta_state **have, struct meta_node *node) {
+static bool node_decide(struct meta_builder *b, const struct ggml_tensor *t, const meta_state **have, struct meta_node *node) {
     bool has_sum = false, may_stay = true, ok = true;
     *node = (struct meta_node){.t = t, .n = b->n};
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         const bool is_source = t->src[k] != NULL && t->src[k] != t; // a cast names itself as where it goes
         have[k] = is_source ? meta_state_of(b, t->src[k]) : NULL;
-        node->have[k] = !is_source ? NULL : have[k] != NULL ? have[k] : &meta_mirrored;
+        node->have[k] = have[k];
+        if (is_source && have[k] == NULL) {
+            node->have[k] = &meta_mirrored;
+            ok = false;
+        }
         if (node->have[k] != NULL && meta_is_partial(node->have[k])) {
             has_sum = true;
-            may_stay = may_stay && meta_row_of(b, t->src[k])->n_uses == 1;
+            may_stay &= meta_row_of(b, t->src[k])->n_uses == 1;
         }
-        ok = ok && (!is_source || have[k] != NULL);
     }
     if (has_sum && may_stay && ok && meta_rule_sum(node)) {
         return true;
@@ -156,7 +162,9 @@ static struct meta_version in_own(struct meta_builder *b, const struct ggml_tens
     if (*is_moved) {
         return meta_temp_new(b, t, out);
     }
-    row->state = meta_is_own(b, t) ? row->state : meta_state_keep(b, out);
+    if (!meta_is_own(b, t)) {
+        row->state = meta_state_keep(b, out);
+    }
     row->native.parts = NULL;
     return meta_native(b, t);
 }
@@ -183,7 +191,7 @@ static void build_node(struct meta_builder *b, const struct ggml_tensor *t) {
     struct meta_row *row = meta_row_of(b, t);
     bool is_copy = false, is_moved = false;
     b->whole_bytes = 0;
-    const bool carried = decide(b, t, have, &node);
+    const bool carried = node_decide(b, t, have, &node);
     if (!carried) {
         want_whole(&node);
     }
@@ -200,13 +208,15 @@ static void build_node(struct meta_builder *b, const struct ggml_tensor *t) {
         out = in_own(b, t, &node.out, &is_moved);
     }
     for (int k = 0; k < GGML_MAX_SRC; k++) {
-        srcs[k] = t->src[k] == t ? out : srcs[k];
+        if (t->src[k] == t) {
+            srcs[k] = out;
+        }
     }
     if (b->has_failed || out.parts == NULL) {
         b->has_failed = true;
         return;
     }
-    emit(b, t, out, srcs);
+    node_emit(b, t, out, srcs);
     row->has_whole = row->has_whole && is_copy;
     if (is_copy) {
         meta_move(b, t->view_src, row->whole, &meta_mirrored, meta_native(b, t->view_src), row->state);
@@ -234,9 +244,14 @@ bool meta_computes(const struct ggml_tensor *t) {
 static enum ggml_status check_root(const struct ggml_tensor *t) {
     const struct ggml_tensor *root = meta_root(t);
     char text[192];
-    const char *fault = root->view_src != NULL                 ? "is a view of a view"
-                        : meta_buffer_of(root->buffer) == NULL ? "has no memory there"
-                                                               : meta_root_fault(root, text, sizeof text);
+    const char *fault;
+    if (root->view_src != NULL) {
+        fault = "is a view of a view";
+    } else if (meta_buffer_of(root->buffer) == NULL) {
+        fault = "has no memory there";
+    } else {
+        fault = meta_root_fault(root, text, sizeof text);
+    }
     return fault == NULL ? GGML_STATUS_SUCCESS
                          : berth_fail(GGML_STATUS_FAILED, "%s (%s) cannot be computed by a device made of several: it %s",
                                berth_name_of(t), ggml_op_name(t->op), fault);
@@ -269,8 +284,11 @@ static enum ggml_status rows_init(struct meta_builder *b) {
 
 enum ggml_status meta_build(struct meta_builder *b) {
     struct meta_program *p = b->p;
-    enum ggml_status status = rows_init(b);
-    for (int32_t r = 0; r < p->rec.n_nodes && status == GGML_STATUS_SUCCESS && !b->has_failed; r++) {
+    const enum ggml_status status = rows_init(b);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    for (int32_t r = 0; r < p->rec.n_nodes && !b->has_failed; r++) {
         if (meta_computes(p->rec.tensors[r])) {
             build_node(b, p->rec.tensors[r]);
         }
@@ -278,8 +296,9 @@ enum ggml_status meta_build(struct meta_builder *b) {
     for (int32_t r = 0; r < p->rec.n_rows; r++) {
         p->seen[r].after = b->rows[r].state;
     }
-    return status == GGML_STATUS_SUCCESS && b->has_failed
-               ? berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the parts of a graph of %d nodes on %d devices",
-                     p->rec.n_nodes, p->n)
-               : status;
+    if (b->has_failed) {
+        return berth_fail(
+            GGML_STATUS_ALLOC_FAILED, "out of memory for the parts of a graph of %d nodes on %d devices", p->rec.n_nodes, p->n);
+    }
+    return GGML_STATUS_SUCCESS;
 }

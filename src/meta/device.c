@@ -5,6 +5,7 @@
 #include "meta/meta.h"
 
 #include "base/lock.h"
+#include "base/min.h"
 
 #include <stdio.h>
 
@@ -29,8 +30,7 @@ static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
     const struct meta_device *device = device_of(buft->device);
     size_t align = 1;
     for (int j = 0; j < device->n; j++) {
-        const size_t one = ggml_backend_buft_get_alignment(part_buft(device, j));
-        align = one > align ? one : align;
+        align = max_size(ggml_backend_buft_get_alignment(part_buft(device, j)), align);
     }
     return align;
 }
@@ -39,8 +39,7 @@ static size_t buft_max_size(ggml_backend_buffer_type_t buft) {
     const struct meta_device *device = device_of(buft->device);
     size_t least = SIZE_MAX;
     for (int j = 0; j < device->n; j++) {
-        const size_t one = ggml_backend_buft_get_max_size(part_buft(device, j));
-        least = one < least ? one : least;
+        least = min_size(ggml_backend_buft_get_max_size(part_buft(device, j)), least);
     }
     return least;
 }
@@ -49,8 +48,7 @@ static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml
     const struct meta_device *device = device_of(buft->device);
     size_t most = 0;
     for (int j = 0; j < device->n; j++) {
-        const size_t one = ggml_backend_buft_get_alloc_size(part_buft(device, j), t);
-        most = one > most ? one : most;
+        most = max_size(ggml_backend_buft_get_alloc_size(part_buft(device, j), t), most);
     }
     return most;
 }
@@ -107,7 +105,7 @@ static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *pro
     for (int j = 0; j < device->n; j++) {
         struct ggml_backend_dev_props one = {0};
         ggml_backend_dev_get_props(device->parts[j], &one);
-        has_mmap = has_mmap && one.caps.mmap_support;
+        has_mmap &= one.caps.mmap_support;
     }
     *props = (struct ggml_backend_dev_props){
         .name = device->name,
@@ -205,7 +203,8 @@ static char *name_make(ggml_backend_dev_t *devs, int n) {
     return berth_stream_close(&s) ? s.text : NULL;
 }
 
-static struct meta_device *find(ggml_backend_dev_t *devs, int n, ggml_backend_meta_get_split_state_t get_state, void *user) {
+static struct meta_device *device_find(
+    ggml_backend_dev_t *devs, int n, ggml_backend_meta_get_split_state_t get_state, void *user) {
     for (struct meta_device *d = all; d != NULL; d = d->next) {
         if (d->n == n && d->get_state == get_state && d->user == user &&
             memcmp(d->parts, devs, (size_t) n * sizeof devs[0]) == 0) {
@@ -215,7 +214,8 @@ static struct meta_device *find(ggml_backend_dev_t *devs, int n, ggml_backend_me
     return NULL;
 }
 
-static struct meta_device *make(ggml_backend_dev_t *devs, int n, ggml_backend_meta_get_split_state_t get_state, void *user) {
+static struct meta_device *device_make(
+    ggml_backend_dev_t *devs, int n, ggml_backend_meta_get_split_state_t get_state, void *user) {
     struct meta_device *d = berth_calloc(1, sizeof *d);
     char *name = name_make(devs, n);
     ggml_backend_dev_t *parts = berth_calloc((size_t) n, sizeof *parts);
@@ -256,9 +256,9 @@ ggml_backend_dev_t ggml_backend_meta_device(
         }
     }
     berth_lock_take(&lock);
-    struct meta_device *d = find(devs, (int) n_devs, get_split_state, get_split_state_ud);
+    struct meta_device *d = device_find(devs, (int) n_devs, get_split_state, get_split_state_ud);
     if (d == NULL) {
-        d = make(devs, (int) n_devs, get_split_state, get_split_state_ud);
+        d = device_make(devs, (int) n_devs, get_split_state, get_split_state_ud);
     }
     berth_lock_drop(&lock);
     return d != NULL ? &d->dev : NULL;

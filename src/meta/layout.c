@@ -10,7 +10,9 @@
 // A layout may outlive its plan: graphs that take turns on one allocator are more than the plans it keeps, and what was placed by
 // one that went can be computed for as long as its layout is known.
 
-#include "meta/sizing.h"
+#include "meta/program.h"
+
+#include "base/min.h"
 
 #include <stdatomic.h>
 
@@ -34,7 +36,7 @@ static bool addresses_take(struct meta_layout *l, const struct lifetimes *lives,
     for (size_t i = 0; i < lives->n_items; i++) {
         const struct berth_plan_item *item = &lives->items[i];
         if (item->pool == pool) {
-            const size_t align = item->align > 64 ? item->align : 64, size = item->size > 0 ? item->size : 1;
+            const size_t align = max_size(item->align, 64), size = max_size(item->size, 1);
             l->starts[k++] = at = (at + align - 1) / align * align;
             offsets[i] = at;
             if (size >= SPACE - at) {
@@ -251,7 +253,9 @@ static bool part_resize(struct meta_buffer *mb, int j, size_t size) {
     const bool ok = fresh != NULL;
     if (!ok && mb->parts[j] == NULL) {
         fresh = part_new(mb, j, before);
-        fresh = fresh != NULL ? fresh : part_new(mb, j, 0);
+        if (fresh == NULL) {
+            fresh = part_new(mb, j, 0);
+        }
     }
     if (fresh != NULL) {
         ggml_backend_buffer_free(mb->parts[j]);

@@ -3,7 +3,9 @@
 // everything else, for each device by itself.
 
 #include "meta/build.h"
-#include "meta/sizing.h"
+
+#include "base/min.h"
+#include "meta/program.h"
 
 #include <stdatomic.h>
 
@@ -31,7 +33,7 @@ static bool arena_room(struct meta_arena *arena, size_t size) {
 void *meta_take(struct meta_arena *arena, size_t size) {
     size = (size + 15) & ~(size_t) 15;
     const bool has_room = arena->last != NULL && arena->last->size - arena->used >= size;
-    if (!has_room && !arena_room(arena, size > (1u << 16) ? size : 1u << 16)) {
+    if (!has_room && !arena_room(arena, max_size(size, 1u << 16))) {
         return NULL;
     }
     void *p = arena->last->bytes + arena->used;
@@ -195,7 +197,7 @@ static bool is_ours(void *user, const struct ggml_tensor *t) {
 static const struct record_rules no_rules = {.is_ours = is_ours};
 
 // Steps first; then memory for what they need beside the graph.
-static enum ggml_status prepare(struct meta_builder *b, const struct meta_keep *keep) {
+static enum ggml_status program_prepare(struct meta_builder *b, const struct meta_keep *keep) {
     enum ggml_status status = meta_build(b);
     for (int j = 0; j < b->n && status == GGML_STATUS_SUCCESS; j++) {
         if (!count_uses(b->p, j)) {
@@ -205,7 +207,7 @@ static enum ggml_status prepare(struct meta_builder *b, const struct meta_keep *
     return status == GGML_STATUS_SUCCESS ? plan_temps(b->p, b->backends, keep) : status;
 }
 
-static void clear(struct meta_program *p) {
+static void program_clear(struct meta_program *p) {
     p->is_made = false;
     p->n_steps = p->n_temps = p->n_views = p->n_costs = p->stage_size = 0;
     p->n_sums = p->sum_bytes = p->move_bytes = 0;
@@ -221,18 +223,19 @@ static bool rows_room(struct meta_program *p, size_t n_rows) {
 }
 
 // Empty, with the record of a graph.
-static enum ggml_status begin(struct meta_program *p, int n, const struct ggml_cgraph *graph) {
-    clear(p);
+static enum ggml_status program_begin(struct meta_program *p, int n, const struct ggml_cgraph *graph) {
+    program_clear(p);
     p->n = n;
     p->rec.is_whole = true;
-    enum ggml_status status = berth_record_build(&p->rec, graph, &no_rules);
-    if (status == GGML_STATUS_SUCCESS && !rows_room(p, (size_t) p->rec.n_rows)) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the rows of a graph of %d nodes", graph->n_nodes);
+    const enum ggml_status status = berth_record_build(&p->rec, graph, &no_rules);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        memset(p->rows, 0, ((size_t) p->rec.n_rows + 1) * sizeof p->rows[0]);
+    if (!rows_room(p, (size_t) p->rec.n_rows)) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the rows of a graph of %d nodes", graph->n_nodes);
     }
-    return status;
+    memset(p->rows, 0, ((size_t) p->rec.n_rows + 1) * sizeof p->rows[0]);
+    return GGML_STATUS_SUCCESS;
 }
 
 enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backends, int n, const struct ggml_cgraph *graph,
@@ -243,11 +246,13 @@ enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backe
     p->n_grown = 0;
     do { // memory that grows does so once for each part of a root
         struct meta_builder b = {.backends = backends, .n = n, .p = p};
-        status = begin(p, n, graph);
+        status = program_begin(p, n, graph);
         b.rows = p->rows;
         p->scratch = scratch;
         p->id = ++last_id;
-        status = status == GGML_STATUS_SUCCESS ? prepare(&b, keep) : status;
+        if (status == GGML_STATUS_SUCCESS) {
+            status = program_prepare(&b, keep);
+        }
         has_grown = b.has_grown;
         p->n_grown += has_grown;
     } while (status == GGML_STATUS_SUCCESS && has_grown);
@@ -259,7 +264,7 @@ enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backe
 enum ggml_status meta_program_size(struct meta_sizing *s, const struct ggml_cgraph *graph) {
     struct meta_program *p = berth_calloc(1, sizeof *p);
     enum ggml_status status =
-        p != NULL ? begin(p, s->device->n, graph) : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a program");
+        p != NULL ? program_begin(p, s->device->n, graph) : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a program");
     if (status == GGML_STATUS_SUCCESS) {
         struct meta_builder b = {.p = p, .n = s->device->n, .rows = p->rows, .sizing = s};
         status = meta_build(&b);
@@ -271,7 +276,7 @@ enum ggml_status meta_program_size(struct meta_sizing *s, const struct ggml_cgra
 #define ROOM(p, list, n) berth_grow((void **) &(p)->list, &(p)->list##_cap, (n), sizeof(p)->list[0])
 
 bool meta_program_room(struct meta_program *p, const struct meta_program *like) {
-    clear(p);
+    program_clear(p);
     p->n = like->n;
     p->rec.is_whole = true;
     bool ok = berth_record_room_like(&p->rec, &like->rec) && rows_room(p, (size_t) like->rec.n_rows) &&

@@ -7,7 +7,8 @@
 // All part tensors and states of a program live in one arena.
 #pragma once
 
-#include "meta/rule.h"
+#include "alloc/lifetime.h"
+#include "meta/meta.h"
 
 enum meta_step_kind {
     META_COMPUTE, // nodes [from, to) of each device
@@ -150,3 +151,36 @@ void meta_crew_free(struct meta_crew *crew);
 // Memory for pieces of so many bytes between devices that cannot reach each other. False: there is none.
 bool meta_crew_room(struct meta_crew *crew, size_t size) BERTH_MUST_USE;
 enum ggml_status meta_crew_run(struct meta_crew *crew, struct meta_program *program) BERTH_MUST_USE;
+
+// ---- how an op carries what is split (rule.c) ----
+
+// A node whose sources have states, and what its rule makes of it.
+struct meta_node {
+    const struct ggml_tensor *t;
+    int n;                                // devices
+    const meta_state *have[GGML_MAX_SRC]; // NULL: no such source
+    const meta_state *want[GGML_MAX_SRC]; // to be turned into these
+    meta_state out;
+    meta_state made[4]; // states that want points to
+    int n_made;
+};
+
+// All sources are whole or split. False: the op cannot carry it and wants whole sources.
+bool meta_rule(struct meta_node *node);
+// Some sources are sums over the devices: may the op be computed on each part of the sum? Then its result is one, too.
+bool meta_rule_sum(struct meta_node *node);
+// Does the op write to its source k, too?
+bool meta_writes(const struct ggml_tensor *t, int k);
+
+// ---- what each device needs of the pieces of memory that a plan has (sizing.c) ----
+
+struct meta_sizing {
+    const struct meta_device *device;
+    struct record *rec; // of the graph; its pieces are the items
+    const struct lifetimes *lives;
+    const struct berth_layout_params *params;
+    uint64_t *sizes; // [n * n_items], zeroed: bytes of item i on device j at j * n_items + i
+};
+
+// Fills sizes for the items of the pool.
+enum ggml_status meta_sizing_run(struct meta_sizing *s) BERTH_MUST_USE;

@@ -5,6 +5,7 @@
 
 #include "meta/program.h"
 
+#include "base/min.h"
 #include "berth-backend.h"
 
 #define KEPT_MAX 8 // plans, as many as a scheduler keeps
@@ -20,7 +21,7 @@ struct meta_kept {
     uint64_t *offsets;             // [n * n_temps]
 };
 
-static bool takes(const struct meta_kept *kept, const struct meta_program *p) {
+static bool kept_takes(const struct meta_kept *kept, const struct meta_program *p) {
     if (kept->n != p->n || kept->n_temps != p->n_temps) {
         return false;
     }
@@ -35,7 +36,7 @@ static bool takes(const struct meta_kept *kept, const struct meta_program *p) {
 
 const struct meta_kept *meta_keep_find(const struct meta_keep *keep, const struct meta_program *p) {
     const struct meta_kept *kept = keep->list;
-    while (kept != NULL && !takes(kept, p)) {
+    while (kept != NULL && !kept_takes(kept, p)) {
         kept = kept->next;
     }
     return kept;
@@ -118,8 +119,7 @@ size_t meta_share_size(const struct meta_program *p) {
     size_t most = 0;
     for (size_t i = 0; i < p->n_steps; i++) {
         for (int k = 0; k < p->n * p->n && p->steps[i].kind == META_SUM; k++) {
-            const size_t size = ggml_nbytes(&p->steps[i].shares[k]);
-            most = size > most ? size : most;
+            most = max_size(ggml_nbytes(&p->steps[i].shares[k]), most);
         }
     }
     return most;

@@ -3,7 +3,7 @@
 // result. An op without a row gets whole sources. A rule never looks at memory: the builder turns a source into what is wanted,
 // by a view of the whole where it can.
 
-#include "meta/rule.h"
+#include "meta/program.h"
 
 #include "core/op_params.h"
 
@@ -25,12 +25,12 @@ static bool is_split_on(const struct meta_node *node, int k, int axis) {
 }
 
 // s along another axis, with all counts times num / den; NULL: not whole numbers.
-static const meta_state *made(struct meta_node *node, const meta_state *s, int axis, int64_t num, int64_t den) {
+static const meta_state *state_scale(struct meta_node *node, const meta_state *s, int axis, int64_t num, int64_t den) {
     meta_state *m = &node->made[node->n_made];
     return meta_scaled(s, node->n, axis, num, den, m) ? (node->n_made++, m) : NULL;
 }
 
-static bool give(struct meta_node *node, const meta_state *out) {
+static bool out_set(struct meta_node *node, const meta_state *out) {
     if (out == NULL || meta_state_fault(out, node->t, node->n) != NULL) {
         return false;
     }
@@ -39,7 +39,7 @@ static bool give(struct meta_node *node, const meta_state *out) {
 }
 
 // Source k beside a result that is split by s: a slice of it, or all where it is broadcast.
-static bool follow(struct meta_node *node, int k, const meta_state *s) {
+static bool source_follow(struct meta_node *node, int k, const meta_state *s) {
     const struct ggml_tensor *src = node->t->src[k];
     if (src == NULL) {
         return true;
@@ -59,16 +59,16 @@ static bool rule_each(struct meta_node *node) {
     }
     bool ok = lead != NULL;
     for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
-        ok = follow(node, k, lead);
+        ok = source_follow(node, k, lead);
     }
-    return ok && give(node, lead);
+    return ok && out_set(node, lead);
 }
 
 // The bias of each expert: rows are chosen by the third source.
 static bool rule_add_id(struct meta_node *node) {
     const meta_state *lead = is_split_on(node, 0, 0) ? node->have[0] : is_split_on(node, 1, 0) ? node->have[1] : NULL;
     node->want[0] = node->want[1] = lead;
-    return lead != NULL && give(node, lead);
+    return lead != NULL && out_set(node, lead);
 }
 
 // One source holds both halves: a device has as much of each where they are two repetitions of one segment.
@@ -79,7 +79,7 @@ static bool rule_glu(struct meta_node *node) {
     }
     if (s->axis != GGML_BACKEND_SPLIT_AXIS_0) {
         node->want[0] = s;
-        return meta_is_split(s) && give(node, s);
+        return meta_is_split(s) && out_set(node, s);
     }
     if (s->n_segments != 1 || s->nr[0] != 2) {
         return false;
@@ -87,7 +87,7 @@ static bool rule_glu(struct meta_node *node) {
     meta_state half = *s;
     half.nr[0] = 1;
     node->want[0] = s;
-    return give(node, &half);
+    return out_set(node, &half);
 }
 
 // ---- row by row ----
@@ -96,35 +96,35 @@ static bool rule_rows(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
     bool ok = meta_is_split(s) && s->axis > 0 && node->t->src[0]->ne[s->axis] == node->t->ne[s->axis];
     for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
-        ok = follow(node, k, s);
+        ok = source_follow(node, k, s);
     }
-    return ok && give(node, s);
+    return ok && out_set(node, s);
 }
 
 // The mask is broadcast; a slope a head (max_bias) and a sink a head follow the third axis.
 static bool rule_soft_max(struct meta_node *node) {
     const struct ggml_tensor *sinks = node->t->src[2];
     const meta_state *s = have_of(node, 0);
-    if (!meta_is_split(s) || s->axis == 0 || (s->axis == 2 && param_f32(node->t, 1) != 0.0f) || !follow(node, 0, s) ||
-        !follow(node, 1, s)) {
+    if (!meta_is_split(s) || s->axis == 0 || (s->axis == 2 && param_f32(node->t, 1) != 0.0f) || !source_follow(node, 0, s) ||
+        !source_follow(node, 1, s)) {
         return false;
     }
-    node->want[2] = sinks != NULL && s->axis == 2 ? made(node, s, 0, 1, 1) : &meta_mirrored;
-    return node->want[2] != NULL && give(node, s);
+    node->want[2] = sinks != NULL && s->axis == 2 ? state_scale(node, s, 0, 1, 1) : &meta_mirrored;
+    return node->want[2] != NULL && out_set(node, s);
 }
 
 // Positions count along axis 2.
 static bool rule_rope(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
     node->want[0] = s;
-    return (s->axis == 1 || s->axis == 3) && give(node, s);
+    return (s->axis == 1 || s->axis == 3) && out_set(node, s);
 }
 
 // Nothing happens along the axis.
 static bool rule_keep(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
     node->want[0] = s;
-    return meta_is_split(s) && node->t->src[0]->ne[s->axis] == node->t->ne[s->axis] && give(node, s);
+    return meta_is_split(s) && node->t->src[0]->ne[s->axis] == node->t->ne[s->axis] && out_set(node, s);
 }
 
 // ---- products ----
@@ -147,11 +147,11 @@ static bool product_batch(struct meta_node *node, int axis) {
     const bool by_first = is_split_on(node, 0, axis);
     const meta_state *s = node->have[by_first ? 0 : 1];
     const int64_t times = b->ne[axis] / a->ne[axis];
-    const meta_state *of_b = by_first ? made(node, s, axis, times, 1) : s;
-    const meta_state *of_a = by_first ? s : a->ne[axis] == 1 ? &meta_mirrored : made(node, s, axis, 1, times);
+    const meta_state *of_b = by_first ? state_scale(node, s, axis, times, 1) : s;
+    const meta_state *of_a = by_first ? s : a->ne[axis] == 1 ? &meta_mirrored : state_scale(node, s, axis, 1, times);
     node->want[0] = of_a;
     node->want[1] = of_b;
-    return of_a != NULL && of_b != NULL && give(node, of_b);
+    return of_a != NULL && of_b != NULL && out_set(node, of_b);
 }
 
 static bool rule_mul_mat(struct meta_node *node) {
@@ -165,16 +165,16 @@ static bool rule_mul_mat(struct meta_node *node) {
     }
     if (is_split_on(node, 0, 1)) {
         node->want[0] = node->have[0];
-        return give(node, made(node, node->have[0], 0, 1, 1));
+        return out_set(node, state_scale(node, node->have[0], 0, 1, 1));
     }
     node->want[1] = node->have[1];
-    return is_split_on(node, 1, 1) && give(node, node->have[1]);
+    return is_split_on(node, 1, 1) && out_set(node, node->have[1]);
 }
 
 static bool rule_mul_mat_id(struct meta_node *node) {
     if (is_split_on(node, 0, 1)) {
         node->want[0] = node->have[0];
-        return give(node, made(node, node->have[0], 0, 1, 1));
+        return out_set(node, state_scale(node, node->have[0], 0, 1, 1));
     }
     const int k = is_split_on(node, 0, 0) ? 0 : 1;
     return is_split_on(node, k, 0) && !is_split_on(node, 0, 2) && product_sum(node, node->have[k]);
@@ -184,7 +184,7 @@ static bool rule_mul_mat_id(struct meta_node *node) {
 
 static bool rule_get_rows(struct meta_node *node) {
     node->want[0] = node->have[0];
-    return is_split_on(node, 0, 0) && give(node, node->have[0]);
+    return is_split_on(node, 0, 0) && out_set(node, node->have[0]);
 }
 
 // Sources: rows, their numbers, where they go. The numbers count along axis 1.
@@ -195,11 +195,11 @@ static bool rule_set_rows(struct meta_node *node) {
     if (!meta_is_split(s) || s->axis == 1 || (s->axis > 1 && ids->ne[s->axis - 1] != 1)) {
         return false;
     }
-    return rows->ne[s->axis] == node->t->ne[s->axis] && give(node, s);
+    return rows->ne[s->axis] == node->t->ne[s->axis] && out_set(node, s);
 }
 
 // t without its strides: elements in their order.
-static struct ggml_tensor dense(const struct ggml_tensor *t) {
+static struct ggml_tensor dense_of(const struct ggml_tensor *t) {
     struct ggml_tensor d = {.type = GGML_TYPE_F32, .nb = {sizeof(float)}};
     memcpy(d.ne, t->ne, sizeof d.ne);
     for (int i = 1; i < GGML_MAX_DIMS; i++) {
@@ -209,9 +209,9 @@ static struct ggml_tensor dense(const struct ggml_tensor *t) {
 }
 
 // The state of the same elements in another shape.
-static const meta_state *reshaped(
+static const meta_state *state_reshape(
     struct meta_node *node, const meta_state *s, const struct ggml_tensor *from, const struct ggml_tensor *to) {
-    const struct ggml_tensor a = dense(from), b = dense(to);
+    const struct ggml_tensor a = dense_of(from), b = dense_of(to);
     meta_state *m = &node->made[node->n_made];
     if (ggml_are_same_shape(from, to)) {
         return s;
@@ -221,7 +221,7 @@ static const meta_state *reshaped(
 
 static bool rule_cont(struct meta_node *node) {
     node->want[0] = have_of(node, 0);
-    return meta_is_split(node->want[0]) && give(node, reshaped(node, node->want[0], node->t->src[0], node->t));
+    return meta_is_split(node->want[0]) && out_set(node, state_reshape(node, node->want[0], node->t->src[0], node->t));
 }
 
 // Sources: what is copied, where it goes.
@@ -231,8 +231,8 @@ static bool rule_cpy(struct meta_node *node) {
     }
     const meta_state *s = have_of(node, 1);
     node->want[1] = s;
-    node->want[0] = meta_is_split(s) ? reshaped(node, s, node->t->src[1], node->t->src[0]) : NULL;
-    return node->want[0] != NULL && meta_state_fault(node->want[0], node->t->src[0], node->n) == NULL && give(node, s);
+    node->want[0] = meta_is_split(s) ? state_reshape(node, s, node->t->src[1], node->t->src[0]) : NULL;
+    return node->want[0] != NULL && meta_state_fault(node->want[0], node->t->src[0], node->n) == NULL && out_set(node, s);
 }
 
 // Along its axis the segments of both follow each other.
@@ -257,7 +257,7 @@ static bool rule_concat(struct meta_node *node) {
     }
     node->want[0] = a;
     node->want[1] = b;
-    return give(node, &both);
+    return out_set(node, &both);
 }
 
 // ---- attention and recurrent layers ----
@@ -267,10 +267,10 @@ static bool rule_flash_attn(struct meta_node *node) {
     const struct ggml_tensor *q = node->t->src[0], *k = node->t->src[1], *mask = node->t->src[3];
     const int64_t times = q->ne[2] / k->ne[2];
     const meta_state *of_q = is_split_on(node, 0, 2)   ? node->have[0]
-                             : is_split_on(node, 1, 2) ? made(node, node->have[1], 2, times, 1)
+                             : is_split_on(node, 1, 2) ? state_scale(node, node->have[1], 2, times, 1)
                                                        : NULL;
-    const meta_state *of_k = of_q != NULL ? made(node, of_q, 2, 1, times) : NULL;
-    const meta_state *of_sinks = of_k != NULL ? made(node, of_q, 0, 1, 1) : NULL;
+    const meta_state *of_k = of_q != NULL ? state_scale(node, of_q, 2, 1, times) : NULL;
+    const meta_state *of_sinks = of_k != NULL ? state_scale(node, of_q, 0, 1, 1) : NULL;
     if (of_sinks == NULL || k->ne[2] != node->t->src[2]->ne[2] || param_f32(node->t, 1) != 0.0f) {
         return false;
     }
@@ -278,14 +278,14 @@ static bool rule_flash_attn(struct meta_node *node) {
     node->want[1] = node->want[2] = of_k;
     node->want[3] = mask == NULL || mask->ne[2] == 1 ? &meta_mirrored : of_q;
     node->want[4] = of_sinks;
-    return (mask == NULL || mask->ne[2] == 1 || mask->ne[2] == q->ne[2]) && give(node, made(node, of_q, 1, 1, 1));
+    return (mask == NULL || mask->ne[2] == 1 || mask->ne[2] == q->ne[2]) && out_set(node, state_scale(node, of_q, 1, 1, 1));
 }
 
 // Channels: axis 1 of both sources, axis 0 of the result.
 static bool rule_ssm_conv(struct meta_node *node) {
     const meta_state *s = is_split_on(node, 0, 1) ? node->have[0] : is_split_on(node, 1, 1) ? node->have[1] : NULL;
     node->want[0] = node->want[1] = s;
-    return s != NULL && give(node, made(node, s, 0, 1, 1));
+    return s != NULL && out_set(node, state_scale(node, s, 0, 1, 1));
 }
 
 // ---- steps of optimisers: sources are the weights, their gradients, what is kept of them, and numbers ----
@@ -298,7 +298,7 @@ static bool rule_step(struct meta_node *node) {
         node->want[k] = s;
         ok = k == 1 || meta_same(have_of(node, k), s, node->n); // what is written stays where it is
     }
-    return ok && give(node, s);
+    return ok && out_set(node, s);
 }
 
 // ---- the table ----

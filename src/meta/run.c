@@ -47,7 +47,7 @@ struct meta_crew {
 
 // ---- together ----
 
-static void fail(struct meta_crew *crew, enum ggml_status status) {
+static void crew_fail(struct meta_crew *crew, enum ggml_status status) {
     pthread_mutex_lock(&crew->mutex);
     if (crew->status == GGML_STATUS_SUCCESS) {
         crew->status = status;
@@ -57,7 +57,7 @@ static void fail(struct meta_crew *crew, enum ggml_status status) {
 }
 
 // False: somebody has failed.
-static bool gate(struct meta_crew *crew) {
+static bool crew_gate(struct meta_crew *crew) {
     pthread_mutex_lock(&crew->mutex);
     const uint64_t mine = crew->n_gates;
     if (++crew->n_waiting == crew->n) {
@@ -79,23 +79,23 @@ static bool gate(struct meta_crew *crew) {
 typedef void (*phase_run)(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j);
 
 // Its work is done, and its failures are known.
-static void settle(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+static void part_settle(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     (void) p;
     (void) step;
     if (crew->is_unsure[j]) {
         crew->is_unsure[j] = false;
         if (berth_backend_synchronize(crew->backends[j]) != GGML_STATUS_SUCCESS) {
-            fail(crew, GGML_STATUS_FAILED);
+            crew_fail(crew, GGML_STATUS_FAILED);
         }
     }
 }
 
-static void compute(struct meta_crew *crew, int j, struct ggml_cgraph *graph) {
+static void part_compute(struct meta_crew *crew, int j, struct ggml_cgraph *graph) {
     const enum ggml_status status =
         graph->n_nodes > 0 ? ggml_backend_graph_compute_async(crew->backends[j], graph) : GGML_STATUS_SUCCESS;
     crew->is_unsure[j] = crew->is_unsure[j] || crew->is_async[j];
     if (status != GGML_STATUS_SUCCESS) {
-        fail(crew, status);
+        crew_fail(crew, status);
     }
 }
 
@@ -112,12 +112,12 @@ struct ggml_cgraph meta_step_graph(struct meta_program *p, const struct meta_ste
 
 static void run_nodes(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     struct ggml_cgraph graph = meta_step_graph(p, step, j);
-    compute(crew, j, &graph);
+    part_compute(crew, j, &graph);
 }
 
 static void run_zero(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     if (step->dst[j].op != GGML_OP_NONE) {
-        settle(crew, p, step, j);
+        part_settle(crew, p, step, j);
         ggml_backend_tensor_memset(&step->dst[j], 0, 0, ggml_nbytes(&step->dst[j]));
     }
 }
@@ -205,8 +205,8 @@ static void shares_take(struct meta_crew *crew, struct meta_program *p, const st
 }
 
 static void shares_add(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
-    compute(crew, j, &step->graphs[j]);
-    settle(crew, p, step, j);
+    part_compute(crew, j, &step->graphs[j]);
+    part_settle(crew, p, step, j);
 }
 
 static void shares_give(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
@@ -220,7 +220,7 @@ static void shares_give(struct meta_crew *crew, struct meta_program *p, const st
     }
 }
 
-static void nothing(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+static void step_skip(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     (void) crew;
     (void) p;
     (void) step;
@@ -235,17 +235,17 @@ struct phase {
 
 #define SUM_BY_SHARES \
     {shares_take, true, false}, {shares_add, true, false}, {shares_give, true, false}, { \
-        nothing, true, false \
+        step_skip, true, false \
     }
 
 static const struct phase phases[][8] = {
     [META_COMPUTE] = {{run_nodes, false, false}},
     [META_ZERO] = {{run_zero, false, false}},
-    [META_MOVE] = {{settle, false, false}, {move_out, true, false}, {move_in, true, false}},
-    [META_SUM] = {{settle, false, false}, SUM_BY_SHARES},
+    [META_MOVE] = {{part_settle, false, false}, {move_out, true, false}, {move_in, true, false}},
+    [META_SUM] = {{part_settle, false, false}, SUM_BY_SHARES},
 };
 static const struct phase phases_by_parts[] = {
-    {sum_by_parts, true, false}, {settle, true, true}, SUM_BY_SHARES, {NULL, false, false}};
+    {sum_by_parts, true, false}, {part_settle, true, true}, SUM_BY_SHARES, {NULL, false, false}};
 
 static const struct phase *phases_of(const struct meta_crew *crew, const struct meta_step *step) {
     return step->kind == META_SUM && crew->comm.allreduce != NULL ? phases_by_parts : phases[step->kind];
@@ -256,7 +256,7 @@ static void run_part(struct meta_crew *crew, struct meta_program *p, int j) {
     for (size_t i = 0; i < p->n_steps; i++) {
         const struct meta_step *step = &p->steps[i];
         for (const struct phase *phase = phases_of(crew, step); phase->run != NULL; phase++) {
-            if (phase->has_gate && !gate(crew)) {
+            if (phase->has_gate && !crew_gate(crew)) {
                 return;
             }
             if (phase->ends_summed && crew->is_summed) {
@@ -265,7 +265,7 @@ static void run_part(struct meta_crew *crew, struct meta_program *p, int j) {
             phase->run(crew, p, step, j);
         }
     }
-    settle(crew, p, NULL, j);
+    part_settle(crew, p, NULL, j);
 }
 
 // Devices that do not keep their caller waiting have their work before the one that does.
@@ -292,7 +292,7 @@ static void run_some(struct meta_crew *crew, struct meta_program *p, const struc
 }
 
 // A step to all that do not keep their caller waiting. False: it cannot be given ahead, and nothing was.
-static bool give(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
+static bool step_give(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
     if (step->kind == META_COMPUTE) {
         run_some(crew, p, step, true);
     } else if (step->kind != META_SUM || !comm_call(crew, step, crew->comm.ask)) {
@@ -308,7 +308,7 @@ static bool give(struct meta_crew *crew, struct meta_program *p, const struct me
 // wait for it.
 static void do_own(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
     if (step->kind == META_SUM && !comm_call(crew, step, crew->comm.join)) {
-        fail(crew, GGML_STATUS_FAILED);
+        crew_fail(crew, GGML_STATUS_FAILED);
     } else if (step->kind == META_COMPUTE && crew->status == GGML_STATUS_SUCCESS) {
         run_some(crew, p, step, false);
     }
@@ -320,7 +320,7 @@ static size_t run_ahead(struct meta_crew *crew, struct meta_program *p, size_t a
     bool may = true;
     do {
         while (may && given < p->n_steps && given - at < N_AHEAD && crew->status == GGML_STATUS_SUCCESS) {
-            may = give(crew, p, &p->steps[given]);
+            may = step_give(crew, p, &p->steps[given]);
             given += may;
         }
         if (at < given) {
@@ -341,13 +341,13 @@ static void run_alone(struct meta_crew *crew, struct meta_program *p) {
         i = done > i ? done : i + 1;
     }
     for (int j = 0; j < crew->n && crew->status == GGML_STATUS_SUCCESS; j++) {
-        settle(crew, p, NULL, j);
+        part_settle(crew, p, NULL, j);
     }
 }
 
 // ---- the crew ----
 
-static void *work(void *arg) {
+static void *worker_run(void *arg) {
     struct worker *w = arg;
     struct meta_crew *crew = w->crew;
     uint64_t seen = 0;
@@ -379,7 +379,7 @@ static bool crew_start(struct meta_crew *crew) {
     bool ok = true;
     for (int j = 1; j < crew->n && ok && !crew->is_alone; j++) {
         crew->workers[j] = (struct worker){.crew = crew, .j = j};
-        ok = pthread_create(&crew->workers[j].thread, NULL, work, &crew->workers[j]) == 0;
+        ok = pthread_create(&crew->workers[j].thread, NULL, worker_run, &crew->workers[j]) == 0;
         crew->n_started += ok;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -3,8 +3,9 @@
 // will be (build.c), of tensors without addresses, and every part that comes up says its bytes. What this device does not compute
 // (inputs, copies from others) is whole on every part.
 
-#include "meta/sizing.h"
+#include "meta/program.h"
 
+#include "base/min.h"
 #include "meta/build.h"
 
 int32_t meta_sizing_item(const struct meta_sizing *s, const struct ggml_tensor *root) {
@@ -13,16 +14,16 @@ int32_t meta_sizing_item(const struct meta_sizing *s, const struct ggml_tensor *
     return item >= 0 && s->lives->items[item].pool == s->params->pool ? item : -1;
 }
 
-static void need(struct meta_sizing *s, int32_t item, int j, const struct ggml_tensor *part) {
+static void item_need(struct meta_sizing *s, int32_t item, int j, const struct ggml_tensor *part) {
     const size_t size = ggml_backend_buft_get_alloc_size(ggml_backend_dev_buffer_type(s->device->parts[j]), part);
     uint64_t *most = &s->sizes[(size_t) j * s->lives->n_items + (size_t) item];
-    *most = size > *most ? size : *most;
+    *most = max_u64(size, *most);
 }
 
 void meta_sizing_note(struct meta_sizing *s, const struct ggml_tensor *root, int j, const struct ggml_tensor *part) {
     const int32_t item = root->view_src == NULL ? meta_sizing_item(s, root) : -1;
     if (item >= 0 && ggml_nelements(part) > 0) {
-        need(s, item, j, part);
+        item_need(s, item, j, part);
     }
 }
 
@@ -52,7 +53,7 @@ static void whole_rows(struct meta_sizing *s) {
             continue;
         }
         for (int j = 0; j < s->device->n; j++) {
-            need(s, item, j, s->rec->tensors[r]);
+            item_need(s, item, j, s->rec->tensors[r]);
         }
     }
 }

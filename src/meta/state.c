@@ -8,6 +8,8 @@
 
 #include "meta/meta.h"
 
+#include "base/min.h"
+
 const meta_state meta_mirrored = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
 const meta_state meta_partial = {.axis = GGML_BACKEND_SPLIT_AXIS_PARTIAL, .n_segments = 1, .nr = {1}};
 
@@ -104,7 +106,7 @@ bool meta_scaled(const meta_state *s, int n, int axis, int64_t num, int64_t den,
 // ---- views ----
 
 // Elements of dimension d, blocks for the first.
-static int64_t units(const struct ggml_tensor *t, int d) {
+static int64_t units_of(const struct ggml_tensor *t, int d) {
     return d == 0 ? t->ne[0] / ggml_blck_size(t->type) : t->ne[d];
 }
 
@@ -129,7 +131,7 @@ static bool is_outer(const struct layout *l, size_t stride) {
 static int find_carrier(const struct layout *l, const struct ggml_tensor *t) {
     int carrier = -1;
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
-        const int64_t e = units(t, d);
+        const int64_t e = units_of(t, d);
         const bool within = (size_t) e * t->nb[d] <= l->unit;
         if (e > 1 && !is_outer(l, t->nb[d]) && !within && (carrier < 0 || t->nb[d] > t->nb[carrier])) {
             carrier = d;
@@ -142,7 +144,7 @@ static int find_carrier(const struct layout *l, const struct ggml_tensor *t) {
 static size_t span_within(const struct layout *l, const struct ggml_tensor *t) {
     size_t span = ggml_type_size(t->type);
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
-        const int64_t e = units(t, d);
+        const int64_t e = units_of(t, d);
         if (d != l->carrier && e > 1 && !is_outer(l, t->nb[d])) {
             span += (size_t) (e - 1) * t->nb[d];
         }
@@ -154,7 +156,7 @@ static bool read_layout(
     const struct ggml_tensor *root, const meta_state *s, const struct ggml_tensor *t, size_t offset, struct layout *l) {
     const int a = (int) s->axis;
 
-    *l = (struct layout){.unit = root->nb[a], .n_pos = units(root, a), .block = a == 0 ? ggml_blck_size(root->type) : 1};
+    *l = (struct layout){.unit = root->nb[a], .n_pos = units_of(root, a), .block = a == 0 ? ggml_blck_size(root->type) : 1};
     l->period = l->unit * (size_t) l->n_pos;
     if (l->period == 0 || ggml_nelements(t) == 0 || !ggml_is_contiguous(root)) {
         return false;
@@ -167,7 +169,7 @@ static bool read_layout(
         return false;
     }
     const size_t stride = t->nb[l->carrier];
-    const int64_t e = units(t, l->carrier);
+    const int64_t e = units_of(t, l->carrier);
     int64_t n_run; // positions that the carrier runs over
     if (stride >= l->unit) {
         l->step = (int64_t) (stride / l->unit);
@@ -184,7 +186,9 @@ static bool read_layout(
     }
     l->n_periods = 1;
     if (l->pos + n_run > l->n_pos) { // through several, from the first element of one to the last of another
-        n_run = l->step > 0 ? e * l->step : n_run;
+        if (l->step > 0) {
+            n_run = e * l->step;
+        }
         if (l->pos != 0 || n_run % l->n_pos != 0) {
             return false;
         }
@@ -194,7 +198,7 @@ static bool read_layout(
 }
 
 // Elements of the carrier among positions [from, to) of a stretch; -1: an element is divided.
-static int64_t count(const struct layout *l, int64_t from, int64_t to, int64_t end) {
+static int64_t layout_count(const struct layout *l, int64_t from, int64_t to, int64_t end) {
     if (l->step == 0) {
         return (to - from) * l->per;
     }
@@ -203,7 +207,7 @@ static int64_t count(const struct layout *l, int64_t from, int64_t to, int64_t e
 }
 
 static int64_t run_end(const struct layout *l, const struct ggml_tensor *t) {
-    const int64_t e = units(t, l->carrier), n_run = l->step > 0 ? e * l->step : e / l->per;
+    const int64_t e = units_of(t, l->carrier), n_run = l->step > 0 ? e * l->step : e / l->per;
     const int64_t end = l->pos + n_run;
     return l->n_periods > 1 || end > l->n_pos ? l->n_pos : end;
 }
@@ -229,8 +233,8 @@ bool meta_view_state(const struct ggml_tensor *root, const meta_state *s, const 
             int64_t ne[META_MAX];
             for (int j = 0; j < n; j++) {
                 const int64_t len = s->ne[i * (uint32_t) n + (uint32_t) j] / l.block;
-                const int64_t from = at > l.pos ? at : l.pos, to = at + len < end ? at + len : end;
-                ne[j] = from < to ? count(&l, from, to, end) : 0;
+                const int64_t from = max_i64(at, l.pos), to = min_i64(at + len, end);
+                ne[j] = from < to ? layout_count(&l, from, to, end) : 0;
                 at += len;
                 if (ne[j] < 0) {
                     return false;
@@ -260,13 +264,13 @@ bool meta_view_state(const struct ggml_tensor *root, const meta_state *s, const 
 }
 
 // Positions of device j before position pos.
-static int64_t before(const meta_state *s, int n, int j, int64_t block, int64_t pos) {
+static int64_t count_before(const meta_state *s, int n, int j, int64_t block, int64_t pos) {
     int64_t at = 0, mine = 0;
     for (uint32_t i = 0; i < s->n_segments; i++) {
         for (uint32_t r = 0; r < s->nr[i]; r++) {
             for (int k = 0; k < n; k++) {
                 const int64_t len = s->ne[i * (uint32_t) n + (uint32_t) k] / block;
-                const int64_t take = pos - at < len ? pos - at : len;
+                const int64_t take = min_i64(pos - at, len);
                 mine += k == j && take > 0 ? take : 0;
                 at += len;
             }
@@ -300,7 +304,7 @@ size_t meta_view_part(const struct ggml_tensor *root, const meta_state *s, const
         return 0;
     }
     const int64_t pos = (int64_t) (offset % period / unit);
-    return offset / period * part_len + (size_t) before(s, n, j, block, pos) * unit + offset % unit;
+    return offset / period * part_len + (size_t) count_before(s, n, j, block, pos) * unit + offset % unit;
 }
 
 // ---- pieces ----

@@ -4,6 +4,8 @@
 
 #include "meta/build.h"
 
+#include "base/min.h"
+
 struct meta_step *meta_step_add(struct meta_builder *b, enum meta_step_kind kind) {
     struct meta_program *p = b->p;
     b->is_running = kind == META_COMPUTE;
@@ -174,7 +176,7 @@ void meta_move(struct meta_builder *b, const struct ggml_tensor *t, struct meta_
     meta_use(b, from);
     meta_use(b, to);
     const size_t size = ggml_nbytes(shape), both = meta_is_partial(from_state) ? size * 2 : size;
-    b->p->stage_size = both > b->p->stage_size ? both : b->p->stage_size;
+    b->p->stage_size = max_size(both, b->p->stage_size);
     b->p->move_bytes += (int64_t) size * (meta_is_split(to_state) ? 1 : b->n);
     b->whole_bytes += (int64_t) size * (meta_is_split(to_state) ? 1 : b->n);
 }
@@ -192,7 +194,7 @@ static void share_view(
 // Share i of n devices: whole cache lines, so that no two devices write to one.
 static int64_t share_start(int64_t ne, int n, int i) {
     const int64_t each = ((ne + n - 1) / n + 31) / 32 * 32, at = each * i;
-    return at < ne ? at : ne;
+    return min_i64(at, ne);
 }
 
 // Adds up what the devices have, in place.
@@ -290,7 +292,7 @@ static bool is_overlap(const struct meta_builder *b, const struct ggml_tensor *x
 }
 
 // A source of node, whole, as a state's slices.
-static struct meta_version slice(
+static struct meta_version source_slice(
     struct meta_builder *b, const struct ggml_tensor *t, const meta_state *s, const struct ggml_tensor *node) {
     const struct meta_version whole = whole_of(b, t);
     if (whole.parts == NULL) {
@@ -346,5 +348,5 @@ struct meta_version meta_turn(struct meta_builder *b, const struct ggml_tensor *
     if (have != NULL && meta_same(have, want, b->n)) {
         return meta_native(b, t);
     }
-    return meta_is_split(want) ? slice(b, t, want, node) : whole_of(b, t);
+    return meta_is_split(want) ? source_slice(b, t, want, node) : whole_of(b, t);
 }
