@@ -4,6 +4,8 @@
 
 #include "mpi/remote.h"
 
+#include "base/min.h"
+
 #include <stdatomic.h>
 #include <string.h>
 
@@ -64,7 +66,7 @@ void mpi_buffer_write(struct mpi_device *d, uint32_t buffer, uint64_t offset, co
         return;
     }
     for (size_t at = 0; at < size; at += MPI_PIECE) {
-        const size_t n = size - at < MPI_PIECE ? size - at : MPI_PIECE;
+        const size_t n = min_size(size - at, MPI_PIECE);
         const bool keeps = asks && at + n == size;
         const uint64_t abc[3] = {offset + at, keeps, 0};
         if (mpi_remote_send(d->remote, MPI_SET, buffer, abc, (const char *) bytes + at, n) != GGML_STATUS_SUCCESS) {
@@ -135,11 +137,11 @@ static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
 
 static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size,
     size_t n, size_t to_step, size_t from_step) {
-    const size_t many = size > 0 && size < TOGETHER ? TOGETHER / size : 1, each = many < n ? many : n;
+    const size_t many = size > 0 && size < TOGETHER ? TOGETHER / size : 1, each = min_size(many, n);
     char *dense = to_step == size && each > 1 ? shim_malloc(each * size) : NULL;
     for (size_t i = 0; i < n; i += dense != NULL ? each : 1) {
         const char *piece = (const char *) data + i * from_step;
-        const size_t now = dense == NULL ? 1 : n - i < each ? n - i : each;
+        const size_t now = dense == NULL ? 1 : min_size(n - i, each);
         for (size_t j = 0; dense != NULL && j < now; j++) {
             memcpy(dense + j * size, piece + j * from_step, size);
         }
@@ -231,7 +233,7 @@ static bool memory_take(struct mpi_device *d, uint32_t number, size_t size) {
     if (item != NULL && !ok) {
         size_t n;
         const char *text = mpi_body_of(item, &n);
-        shim_error(GGML_STATUS_ALLOC_FAILED, "%s: a buffer of %zu bytes: %.*s", d->name, size, (int) (n < 200 ? n : 200), text);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "%s: a buffer of %zu bytes: %.*s", d->name, size, (int) min_size(n, 200), text);
     }
     mpi_item_free(item);
     return ok;
@@ -275,7 +277,7 @@ static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml
     if (!d->info.is_plain) {
         size_t there;
         (void) mpi_device_ask(d, tensor, &there);
-        size = there > size ? there : size;
+        size = max_size(there, size);
     }
     return size;
 }

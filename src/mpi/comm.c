@@ -2,8 +2,8 @@
 // comm.c: the sum of a tensor over devices of several ranks: each rank is told to add up with the others (sum.c). One of the
 // devices may be this rank's own, with memory that the host reads: then this rank adds up as well; otherwise nothing comes here.
 
+#include "mpi/mail.h"
 #include "mpi/remote.h"
-#include "mpi/sum.h"
 
 struct comm {
     uint32_t number;              // by which the ranks know the group
@@ -83,7 +83,9 @@ static struct comm *comm_new(ggml_backend_t *backends, size_t n) {
     c->group = (struct mpi_group){.n = (int) n, .me = -1, .ranks = shim_malloc(n * sizeof c->group.ranks[0])};
     for (size_t i = 0; i < n; i++) {
         c->devices[i] = device_of(backends[i]);
-        c->group.mail = c->devices[i] != NULL ? c->devices[i]->remote->mail : c->group.mail;
+        if (c->devices[i] != NULL) {
+            c->group.mail = c->devices[i]->remote->mail;
+        }
     }
     if (c->group.ranks == NULL || !number_take(c)) {
         comm_release(c);
@@ -91,7 +93,9 @@ static struct comm *comm_new(ggml_backend_t *backends, size_t n) {
     }
     for (int i = 0; i < c->group.n; i++) {
         c->group.ranks[i] = c->devices[i] != NULL ? c->devices[i]->remote->rank : c->group.mail->t.rank;
-        c->group.me = c->devices[i] != NULL ? c->group.me : i;
+        if (c->devices[i] == NULL) {
+            c->group.me = i;
+        }
     }
     return c;
 }

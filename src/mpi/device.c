@@ -103,7 +103,7 @@ static bool asked_grow(struct mpi_device *d) {
     return true;
 }
 
-static bool ask(struct mpi_device *d, struct mpi_asked *answer) {
+static bool device_ask(struct mpi_device *d, struct mpi_asked *answer) {
     struct mpi_remote *r = d->remote;
     const uint32_t ticket = mpi_remote_ticket(r);
     struct mpi_mail_item *item = mpi_remote_ask(
@@ -128,7 +128,7 @@ bool mpi_device_ask(struct mpi_device *d, const struct ggml_tensor *op, size_t *
         struct mpi_asked *known = has_room ? asked_slot(d->asked, d->n_asked_cap, answer.key) : &answer;
         if (has_room && (known->key[0] != 0 || known->key[1] != 0)) {
             answer = *known;
-        } else if (!mpi_mail_is_lost(d->remote->mail, d->remote->rank) && ask(d, &answer) && has_room) {
+        } else if (!mpi_mail_is_lost(d->remote->mail, d->remote->rank) && device_ask(d, &answer) && has_room) {
             *known = answer;
             d->n_asked++;
         }

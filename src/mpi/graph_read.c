@@ -13,14 +13,14 @@
 
 // What its numbers are loaded as.
 static size_t alignment_of(enum ggml_type type) {
-    switch (type) {
-        case GGML_TYPE_F64:
-        case GGML_TYPE_I64: return 8;
-        case GGML_TYPE_F32:
-        case GGML_TYPE_I32: return 4;
-        case GGML_TYPE_I8: return 1;
-        default: return ggml_type_size(type) % 4 == 0 ? 4 : ggml_type_size(type) % 2 == 0 ? 2 : 1;
+    const size_t size = ggml_type_size(type);
+    if (ggml_blck_size(type) == 1) {
+        return size;
     }
+    if (size % 4 == 0) {
+        return 4;
+    }
+    return size % 2 == 0 ? 2 : 1;
 }
 
 struct reading {
@@ -33,7 +33,7 @@ struct reading {
     size_t why_size, i; // the tensor that is being read
 };
 
-static bool refuse(struct reading *r, const char *what, long long number) {
+static bool reading_refuse(struct reading *r, const char *what, long long number) {
     snprintf(r->why, r->why_size, "tensor %zu: %s (%lld)", r->i, what, number);
     return false;
 }
@@ -41,20 +41,20 @@ static bool refuse(struct reading *r, const char *what, long long number) {
 static bool header_is_sound(struct reading *r, const struct mpi_wire_tensor *w) {
     if (w->type >= GGML_TYPE_COUNT || ggml_blck_size((enum ggml_type) w->type) <= 0 ||
         ggml_type_size((enum ggml_type) w->type) == 0) {
-        return refuse(r, "there is no such type", w->type);
+        return reading_refuse(r, "there is no such type", w->type);
     }
     if (w->op >= GGML_OP_COUNT || w->flags > 31 || w->is_node > 1) {
-        return refuse(r, "there is no such op, flag or node", w->op);
+        return reading_refuse(r, "there is no such op, flag or node", w->op);
     }
     const size_t align = alignment_of((enum ggml_type) w->type);
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         if (w->ne[i] < 0 || w->ne[i] > (int64_t) 1 << 40 || w->nb[i] > (uint64_t) 1 << 46 || w->nb[i] % align != 0) {
-            return refuse(r, "an extent or a stride is out of bounds", i);
+            return reading_refuse(r, "an extent or a stride is out of bounds", i);
         }
     }
     for (int i = 0; i < GGML_MAX_SRC; i++) {
         if (w->src[i] > r->i) {
-            return refuse(r, "a source comes after what reads it", w->src[i]);
+            return reading_refuse(r, "a source comes after what reads it", w->src[i]);
         }
     }
     return true;
@@ -66,17 +66,17 @@ static bool memory_is_sound(struct reading *r, const struct mpi_wire_tensor *w, 
     }
     const size_t id = w->buffer - 1;
     if (id >= r->n_buffers || r->buffers[id].buffer == NULL || r->buffers[id].device != r->device) {
-        return refuse(r, "there is no such buffer", (long long) id);
+        return reading_refuse(r, "there is no such buffer", (long long) id);
     }
     ggml_backend_buffer_t buffer = r->buffers[id].buffer;
     if (w->offset > ggml_backend_buffer_get_size(buffer) || w->offset % alignment_of(t->type) != 0) {
-        return refuse(r, "its offset is none of its buffer", (long long) w->offset);
+        return reading_refuse(r, "its offset is none of its buffer", (long long) w->offset);
     }
     char *base = ggml_backend_buffer_get_base(buffer);
     t->buffer = buffer;
     t->data = base != NULL ? base + w->offset : NULL; // a buffer of no bytes may lie nowhere
     const enum berth_span_fault fault = berth_span_check(&r->room, t);
-    return fault <= BERTH_SPAN_EMPTY || refuse(r, "its bytes do not lie in its buffer", fault);
+    return fault <= BERTH_SPAN_EMPTY || reading_refuse(r, "its bytes do not lie in its buffer", fault);
 }
 
 static bool is_view_op(enum ggml_op op) {
@@ -94,13 +94,15 @@ static size_t count_of(const struct ggml_tensor *t, int i) {
 // length.
 static bool is_spread(const struct ggml_tensor *t, size_t otherwise) {
     size_t size = ggml_type_size(t->type);
-    bool ok = true, is_empty = false;
+    bool has_wrapped = false;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         const size_t n = count_of(t, i);
-        is_empty = is_empty || n == 0;
-        ok = ok && !__builtin_mul_overflow(size, n, &size);
+        if (n == 0) {
+            return true;
+        }
+        has_wrapped |= __builtin_mul_overflow(size, n, &size);
     }
-    return is_empty || (ok && (size <= otherwise || size <= berth_span(t)));
+    return !has_wrapped && (size <= otherwise || size <= berth_span(t));
 }
 
 // The bytes from the first on, in a ring of so many, among which all elements are: steps of whole rings lead nowhere.
@@ -126,11 +128,14 @@ static bool is_beside(const struct ggml_tensor *t, const struct ggml_tensor *a, 
 }
 
 static bool is_same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b) {
-    bool ok = a->type == b->type;
-    for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        ok = ok && a->ne[i] == b->ne[i] && (count_of(a, i) == 1 || a->nb[i] == b->nb[i]);
+    if (a->type != b->type) {
+        return false;
     }
-    return ok || (a->type == b->type && ggml_nelements(a) == ggml_nelements(b) && ggml_is_contiguous(a) && ggml_is_contiguous(b));
+    bool is_same = true;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        is_same &= a->ne[i] == b->ne[i] && (count_of(a, i) == 1 || a->nb[i] == b->nb[i]);
+    }
+    return is_same || (ggml_nelements(a) == ggml_nelements(b) && ggml_is_contiguous(a) && ggml_is_contiguous(b));
 }
 
 // Kernels read a source and write a node as if they were apart, or the same elements. Addresses are of one buffer each: a device
@@ -149,27 +154,27 @@ static bool node_is_sound(struct reading *r, const struct ggml_tensor *t) {
     if (is_view_op(t->op)) {
         return true;
     }
-    bool has_memory = r->buffers == NULL || t->data != NULL;
+    bool has_memory = t->data != NULL;
     for (int i = 0; i < GGML_MAX_SRC; i++) {
-        has_memory = has_memory && (t->src[i] == NULL || r->buffers == NULL || t->src[i]->data != NULL);
+        has_memory &= t->src[i] == NULL || t->src[i]->data != NULL;
     }
-    if (!has_memory) {
-        return refuse(r, "it or a source has no memory", t->op);
+    if (r->buffers != NULL && !has_memory) {
+        return reading_refuse(r, "it or a source has no memory", t->op);
     }
     if (!mpi_rules_hold(t)) {
-        return refuse(r, "its shape is none of its op's", t->op);
+        return reading_refuse(r, "its shape is none of its op's", t->op);
     }
     if (!is_spread(t, 0)) {
-        return refuse(r, "its elements lie on each other", t->op);
+        return reading_refuse(r, "its elements lie on each other", t->op);
     }
     for (int i = 0; i < GGML_MAX_SRC; i++) {
         if (t->src[i] != NULL && !is_spread(t->src[i], SHARED_MAX)) { // one op would take for ever
-            return refuse(r, "so many elements lie on each other in source", i);
+            return reading_refuse(r, "so many elements lie on each other in source", i);
         }
     }
     for (int i = 0; i < GGML_MAX_SRC && t->data != NULL; i++) {
         if (t->src[i] != NULL && is_across(t, t->src[i])) {
-            return refuse(r, "it lies across a source, number", i);
+            return reading_refuse(r, "it lies across a source, number", i);
         }
     }
     return true;
@@ -195,7 +200,7 @@ static bool read_tensor(struct reading *r, const struct mpi_wire_tensor *w, stru
         return false;
     }
     if (!w->is_node) {
-        return t->op == GGML_OP_NONE || refuse(r, "it is no node and has an op", t->op);
+        return t->op == GGML_OP_NONE || reading_refuse(r, "it is no node and has an op", t->op);
     }
     if (!node_is_sound(r, t)) {
         return false;

@@ -14,7 +14,7 @@ static size_t slot_of(const struct mpi_wire_graph *g, const struct ggml_tensor *
     return at;
 }
 
-static bool grow(void **p, size_t *n_cap, size_t n_want, size_t n_used, size_t elem_size) {
+static bool array_grow(void **p, size_t *n_cap, size_t n_want, size_t n_used, size_t elem_size) {
     if (n_want <= *n_cap) {
         return true;
     }
@@ -33,7 +33,7 @@ static bool grow(void **p, size_t *n_cap, size_t n_want, size_t n_used, size_t e
 }
 
 // Room for every node and all it reads; the table is never more than half full.
-static bool reserve(struct mpi_wire_graph *g, int n_nodes) {
+static bool graph_reserve(struct mpi_wire_graph *g, int n_nodes) {
     const size_t n_most = (size_t) n_nodes * (1 + GGML_MAX_SRC);
     size_t n_keys = 64;
     while (n_keys < 2 * n_most) {
@@ -55,7 +55,7 @@ static bool reserve(struct mpi_wire_graph *g, int n_nodes) {
 }
 
 // *index = where it stands + 1. Padding between fields there is none, so equal tensors are equal bytes.
-static enum ggml_status add(
+static enum ggml_status tensor_add(
     struct mpi_wire_graph *g, const struct ggml_tensor *t, bool is_node, mpi_place_of place, const void *user, uint32_t *index) {
     const size_t slot = slot_of(g, t);
     if (g->keys[slot] != NULL) {
@@ -83,13 +83,14 @@ static enum ggml_status add(
     }
     for (int i = 0; is_node && i < GGML_MAX_SRC; i++) {
         if (t->src[i] != NULL) {
-            const enum ggml_status status = add(g, t->src[i], false, place, user, &w.src[i]); // one level: leaves read nothing
+            const enum ggml_status status =
+                tensor_add(g, t->src[i], false, place, user, &w.src[i]); // one level: leaves read nothing
             if (status != GGML_STATUS_SUCCESS) {
                 return status;
             }
         }
     }
-    if (!grow((void **) &g->tensors, &g->n_cap, g->n + 1, g->n, sizeof g->tensors[0])) {
+    if (!array_grow((void **) &g->tensors, &g->n_cap, g->n + 1, g->n, sizeof g->tensors[0])) {
         return shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a graph of more than %zu tensors", g->n);
     }
     const size_t at = slot_of(g, t); // the sources have moved in
@@ -102,15 +103,17 @@ static enum ggml_status add(
 
 enum ggml_status mpi_wire_write(
     struct mpi_wire_graph *g, struct ggml_tensor *const *nodes, int n_nodes, mpi_place_of place, const void *user) {
-    if (!reserve(g, n_nodes)) {
+    if (!graph_reserve(g, n_nodes)) {
         return shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a graph of %d nodes", n_nodes);
     }
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int i = 0; status == GGML_STATUS_SUCCESS && i < n_nodes; i++) {
+    for (int i = 0; i < n_nodes; i++) {
         uint32_t index;
-        status = add(g, nodes[i], true, place, user, &index);
+        const enum ggml_status status = tensor_add(g, nodes[i], true, place, user, &index);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
     }
-    return status;
+    return GGML_STATUS_SUCCESS;
 }
 
 void mpi_wire_fini(struct mpi_wire_graph *g) {

@@ -19,7 +19,7 @@ static bool is_it(const struct mpi_known_graph *k, const struct mpi_wire_graph *
            memcmp(k->tensors, g->tensors, size_of(g->n)) == 0;
 }
 
-static void drop(struct mpi_known *known, struct mpi_known_graph *k) {
+static void graph_drop(struct mpi_known *known, struct mpi_known_graph *k) {
     known->size -= size_of(k->n);
     shim_free(k->tensors);
     *k = (struct mpi_known_graph){0};
@@ -27,7 +27,7 @@ static void drop(struct mpi_known *known, struct mpi_known_graph *k) {
 
 void mpi_known_forget(struct mpi_known *known) {
     for (size_t i = 0; i < known->n; i++) {
-        drop(known, &known->graphs[i]);
+        graph_drop(known, &known->graphs[i]);
     }
 }
 
@@ -38,7 +38,7 @@ void mpi_known_fini(struct mpi_known *known) {
 }
 
 // The number of the graph; n: it is not known.
-static size_t find(const struct mpi_known *known, const struct mpi_wire_graph *g, uint32_t device, uint64_t hash) {
+static size_t graph_find(const struct mpi_known *known, const struct mpi_wire_graph *g, uint32_t device, uint64_t hash) {
     for (size_t i = 0; i < known->n; i++) {
         const size_t at = (known->next + i) % known->n;
         if (is_it(&known->graphs[at], g, device, hash)) {
@@ -59,7 +59,7 @@ static void make_room(struct mpi_remote *r, size_t size) {
                 oldest = i;
             }
         }
-        drop(known, &known->graphs[oldest]);
+        graph_drop(known, &known->graphs[oldest]);
         (void) !mpi_remote_send(r, MPI_GRAPH_FREE, (uint32_t) oldest, (uint64_t[3]){0}, NULL, 0); // lost: the next call tells
     }
 }
@@ -87,7 +87,7 @@ static size_t number_new(struct mpi_known *known) {
     return i;
 }
 
-static enum ggml_status add(struct mpi_remote *r, uint32_t device, uint64_t hash, size_t *number) {
+static enum ggml_status graph_add(struct mpi_remote *r, uint32_t device, uint64_t hash, size_t *number) {
     const struct mpi_wire_graph *g = &r->writing;
     const size_t size = size_of(g->n);
     make_room(r, size);
@@ -111,9 +111,9 @@ enum ggml_status mpi_known_number(struct mpi_remote *r, uint32_t device, uint32_
     static const struct berth_siphash_key key = {{1, 2}};
     struct mpi_known *known = &r->known;
     const uint64_t hash = berth_siphash_of(&key, r->writing.tensors, size_of(r->writing.n));
-    size_t i = find(known, &r->writing, device, hash);
+    size_t i = graph_find(known, &r->writing, device, hash);
     if (i == known->n) {
-        const enum ggml_status status = add(r, device, hash, &i);
+        const enum ggml_status status = graph_add(r, device, hash, &i);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }

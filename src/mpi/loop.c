@@ -2,9 +2,9 @@
 // loop.c: the transport between threads: a list of messages for each rank, under one lock. A message is sent when it is in the
 // list, so nothing is ever unsent.
 
-#include "mpi/loop.h"
+#include "mpi/transport.h"
 
-#include "mpi/host.h"
+#include "base/shim/shim.h"
 
 #include <pthread.h>
 
@@ -77,7 +77,9 @@ static bool loop_receive(struct mpi_transport *t, struct mpi_letter *out) {
     struct queued *q = box->first;
     if (q != NULL) {
         box->first = q->next;
-        box->end = box->first == NULL ? &box->first : box->end;
+        if (box->first == NULL) {
+            box->end = &box->first;
+        }
         *out = q->letter;
     }
     pthread_mutex_unlock(&loop->lock);

@@ -3,6 +3,8 @@
 
 #include "mpi/mail.h"
 
+#include "base/min.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -61,7 +63,7 @@ void mpi_item_free(struct mpi_mail_item *item) {
     }
 }
 
-static void lose(struct mpi_mail *m, int rank, const char *fmt, ...) BERTH_PRINTF(3, 4);
+static void peer_lose(struct mpi_mail *m, int rank, const char *fmt, ...) BERTH_PRINTF(3, 4);
 
 // ---- the transport, for one thread at a time; these are called under the lock ----
 
@@ -69,12 +71,12 @@ static void lose(struct mpi_mail *m, int rank, const char *fmt, ...) BERTH_PRINT
 static void link_note(struct mpi_mail *m) {
     const int64_t now = mpi_now(), passed = now - m->noted;
     const bool is_same = m->is_inside && m->n_noted == m->n_entered;
-    m->inside_for = !is_same ? 0 : m->inside_for + (passed < NOTED_MAX ? passed : NOTED_MAX);
+    m->inside_for = is_same ? m->inside_for + min_i64(passed, NOTED_MAX) : 0;
     m->n_noted = m->n_entered;
     m->noted = now;
     for (int i = 0; m->inside_for > m->timeout && i < m->t.size; i++) {
         if (i != m->t.rank) {
-            lose(m, i, "MPI has not come back from a call for %.1f s", (double) m->inside_for / 1e9);
+            peer_lose(m, i, "MPI has not come back from a call for %.1f s", (double) m->inside_for / 1e9);
         }
     }
 }
@@ -146,7 +148,7 @@ void mpi_mail_close(struct mpi_mail *m, bool all) {
     drop_kept(m);
     for (int i = 0; i < m->t.size; i++) {
         if (i != m->t.rank) {
-            lose(m, i, "the ranks have parted");
+            peer_lose(m, i, "the ranks have parted");
         }
     }
     m->is_closed = true;
@@ -172,7 +174,7 @@ static void lose_v(struct mpi_mail *m, int rank, const char *fmt, va_list args) 
     }
 }
 
-static void lose(struct mpi_mail *m, int rank, const char *fmt, ...) {
+static void peer_lose(struct mpi_mail *m, int rank, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     lose_v(m, rank, fmt, args);
@@ -194,9 +196,9 @@ static void note_steps(struct mpi_mail *m, struct mpi_peer *p, const struct mpi_
 static void lose_letter(struct mpi_mail *m, const struct mpi_letter *letter, const char *why) {
     m->peers[letter->from].has_gap = true;
     if (why != NULL) {
-        lose(m, letter->from, "a message of %zu bytes from it could not be received: %s", letter->size, why);
+        peer_lose(m, letter->from, "a message of %zu bytes from it could not be received: %s", letter->size, why);
     } else {
-        lose(m, letter->from, "memory ran out for a message of %zu bytes from it", letter->size);
+        peer_lose(m, letter->from, "memory ran out for a message of %zu bytes from it", letter->size);
     }
 }
 
@@ -209,7 +211,7 @@ static void take_in(struct mpi_mail *m, struct mpi_letter *letter) {
     }
     if (letter->from < 0 || letter->from >= m->t.size || letter->size < sizeof head || letter->size > MPI_MESSAGE_MAX) {
         if (letter->from >= 0 && letter->from < m->t.size) {
-            lose(m, letter->from, "it sent %zu bytes, which is no message", letter->size);
+            peer_lose(m, letter->from, "it sent %zu bytes, which is no message", letter->size);
         }
         shim_free(letter->bytes);
         return;
@@ -250,7 +252,7 @@ static void excuse_all(struct mpi_mail *m) {
 }
 
 // Takes in what has come, as far as there is room; if somebody waits for it, a message at least. False: another thread is at it.
-static bool poll(struct mpi_mail *m, bool is_wanted) {
+static bool mail_poll(struct mpi_mail *m, bool is_wanted) {
     if (!link_is_free(m)) {
         return false;
     }
@@ -259,7 +261,7 @@ static bool poll(struct mpi_mail *m, bool is_wanted) {
         m->emptied = m->polled;
         return true;
     }
-    if (m->polled - m->emptied > (m->timeout / 2 < MPI_SECOND ? m->timeout / 2 : MPI_SECOND)) {
+    if (m->polled - m->emptied > min_i64(m->timeout / 2, MPI_SECOND)) {
         excuse_all(m);
     }
     size_t limit = is_wanted ? MPI_KEPT_MAX : KEPT_SOON, size = 0;
@@ -305,19 +307,19 @@ static bool is_lost(struct mpi_mail *m, int rank) {
         return p->is_lost;
     }
     if (p->has_left) {
-        lose(m, rank, "it has ended");
+        peer_lose(m, rank, "it has ended");
     } else if (m->polled - p->heard > m->timeout) {
-        lose(m, rank, "nothing was heard of it for %.1f s", (double) (m->polled - p->heard) / 1e9);
+        peer_lose(m, rank, "nothing was heard of it for %.1f s", (double) (m->polled - p->heard) / 1e9);
     } else if (p->stuck != 0 && m->polled - p->stuck > m->stall) {
-        lose(m, rank, "it lives, and has been in one op for %.1f s", (double) (m->polled - p->stuck) / 1e9);
+        peer_lose(m, rank, "it lives, and has been in one op for %.1f s", (double) (m->polled - p->stuck) / 1e9);
     } else if (p->pid != 0 && m->polled - p->asked > LOOK_EVERY) {
         if (mpi_pid_is_gone(p->pid)) {
             bool is_at_it = true; // its last words
             do {
-                is_at_it = poll(m, true);
+                is_at_it = mail_poll(m, true);
             } while (is_at_it && m->emptied != m->polled && m->kept_size < MPI_KEPT_MAX);
             if (is_at_it) { // otherwise at the next look
-                lose(m, rank, "its process %d is gone", p->pid);
+                peer_lose(m, rank, "its process %d is gone", p->pid);
             }
         } else {
             p->asked = m->polled;
@@ -338,7 +340,7 @@ static struct mpi_mail_item *unlink_item(struct mpi_mail *m, struct mpi_mail_ite
 }
 
 // kind MPI_COMMAND: any command, whatever its id.
-static struct mpi_mail_item *find(struct mpi_mail *m, int from, uint32_t kind, uint32_t id) {
+static struct mpi_mail_item *item_find(struct mpi_mail *m, int from, uint32_t kind, uint32_t id) {
     for (struct mpi_mail_item **at = &m->first; *at != NULL; at = &(*at)->next) {
         const struct mpi_head *head = mpi_head_of(*at);
         if ((*at)->letter.from == from &&
@@ -357,45 +359,55 @@ struct waiting {
 };
 
 // A look of one that waits.
-static void look(struct mpi_mail *m, struct waiting *w) {
-    w->stuffed = m->kept_size < MPI_KEPT_MAX ? 0 : w->stuffed != 0 ? w->stuffed : mpi_now();
-    poll(m, true);
+static void waiting_poll(struct mpi_mail *m, struct waiting *w) {
+    if (m->kept_size < MPI_KEPT_MAX) {
+        w->stuffed = 0;
+    } else if (w->stuffed == 0) {
+        w->stuffed = mpi_now();
+    }
+    mail_poll(m, true);
 }
 
 // Whether this one waits for that rank to no end: what nobody asks for keeps all else from being taken in.
 static bool is_in_vain(struct mpi_mail *m, int rank, struct waiting *w) {
     if (!is_lost(m, rank) && w->stuffed != 0 && m->polled - w->stuffed > m->stall) {
-        lose(m, rank, "nothing could be taken in for %.1f s behind %zu bytes that nobody asked for",
+        peer_lose(m, rank, "nothing could be taken in for %.1f s behind %zu bytes that nobody asked for",
             (double) (m->polled - w->stuffed) / 1e9, m->kept_size);
     }
     return m->peers[rank].is_lost;
 }
 
 // Between two looks: others run first, then longer and longer.
-static void rest(struct waiting *w) {
+static void waiting_sleep(struct waiting *w) {
     const int64_t now = mpi_now();
-    w->since = w->since == 0 ? now : w->since;
+    if (w->since == 0) {
+        w->since = now;
+    }
     if (now - w->since < SPIN_FOR) {
         sched_yield();
         return;
     }
-    w->sleep = w->sleep == 0 ? SLEEP_FIRST : w->sleep < SLEEP_MAX ? w->sleep + w->sleep / 8 : SLEEP_MAX;
+    if (w->sleep == 0) {
+        w->sleep = SLEEP_FIRST;
+    } else {
+        w->sleep = w->sleep < SLEEP_MAX ? w->sleep + w->sleep / 8 : SLEEP_MAX;
+    }
     const struct timespec pause = {.tv_nsec = (long) w->sleep};
     nanosleep(&pause, NULL);
 }
 
 static struct mpi_mail_item *wait_for(struct mpi_mail *m, int from, uint32_t kind, uint32_t id) {
-    for (struct waiting w = {0};; rest(&w)) {
+    for (struct waiting w = {0};; waiting_sleep(&w)) {
         atomic_fetch_add_explicit(&m->n_steps, 1, memory_order_relaxed);
         pthread_mutex_lock(&m->lock);
-        struct mpi_mail_item *item = find(m, from, kind, id);
+        struct mpi_mail_item *item = item_find(m, from, kind, id);
         bool lost = false;
         if (item == NULL) {
-            look(m, &w);
-            item = find(m, from, kind, id);
+            waiting_poll(m, &w);
+            item = item_find(m, from, kind, id);
         }
         if (item == NULL && is_in_vain(m, from, &w)) { // which may have polled
-            item = find(m, from, kind, id);
+            item = item_find(m, from, kind, id);
             lost = item == NULL;
         }
         pthread_mutex_unlock(&m->lock);
@@ -469,7 +481,7 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
         return shim_error(GGML_STATUS_FAILED, "MPI: a message of %zu bytes to rank %d: at most %zu can be sent", body_size, to,
             MPI_MESSAGE_MAX);
     }
-    for (struct waiting w = {0};; rest(&w)) {
+    for (struct waiting w = {0};; waiting_sleep(&w)) {
         enum sent sent = BUSY;
         atomic_fetch_add_explicit(&m->n_steps, 1, memory_order_relaxed);
         pthread_mutex_lock(&m->lock);
@@ -478,10 +490,10 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
             sent = try_send(m, to, UNSENT_MAX, head, body, body_size);
         }
         if (sent == FULL) {
-            look(m, &w); // who sends much may be waiting for us
+            waiting_poll(m, &w); // who sends much may be waiting for us
             lost = is_in_vain(m, to, &w);
         } else if (sent == REFUSED && m->t.why != NULL) {
-            lose(m, to, "a message of %zu bytes could not be sent to it: %s", body_size, m->t.why);
+            peer_lose(m, to, "a message of %zu bytes could not be sent to it: %s", body_size, m->t.why);
             lost = true;
         }
         pthread_mutex_unlock(&m->lock);
@@ -500,10 +512,10 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
 
 void mpi_mail_tend(struct mpi_mail *m) {
     pthread_mutex_lock(&m->lock);
-    const bool is_at_it = poll(m, false);
+    const bool is_at_it = mail_poll(m, false);
     const struct mpi_head alive = {
         .kind = MPI_ALIVE, .a = atomic_load_explicit(&m->n_steps, memory_order_relaxed), .b = m->counts_steps};
-    const int64_t every = m->timeout / 10 < MPI_SECOND ? m->timeout / 10 : MPI_SECOND;
+    const int64_t every = min_i64(m->timeout / 10, MPI_SECOND);
     for (int i = 0; is_at_it && i < m->t.size; i++) {
         const bool is_due = i != m->t.rank && m->polled - m->peers[i].told > every && m->peers[i].has_hello && !is_lost(m, i);
         if (is_due && !m->has_parted && try_send(m, i, UNSENT_MAX, &alive, NULL, 0) != BUSY) { // otherwise the next time

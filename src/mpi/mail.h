@@ -11,12 +11,22 @@
 // in an op that never ends, is lost as well.
 #pragma once
 
+#include "base/shim/shim.h"
 #include "berth-mpi.h"
-#include "mpi/host.h"
 #include "mpi/transport.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
+
+#define MPI_SECOND ((int64_t) 1000000000)
+
+// Nanoseconds of a clock that only goes on.
+static inline int64_t mpi_now(void) {
+    struct timespec now = {0};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t) now.tv_sec * MPI_SECOND + now.tv_nsec;
+}
 
 #define MPI_WIRE_VERSION 4
 #define MPI_PIECE ((size_t) 256 << 10)       // bytes of data in a message at most
@@ -122,3 +132,19 @@ enum ggml_status mpi_mail_tell_lost(struct mpi_mail *m, int rank, const char *wh
 // Why, or "".
 void mpi_mail_why(struct mpi_mail *m, int rank, char *why, size_t size);
 void mpi_mail_traffic(struct mpi_mail *m, struct berth_mpi_traffic *out);
+
+// ---- groups of ranks (sum.c): sums, broadcasts, barriers. Each member calls the same, in the same order. ----
+
+struct mpi_group {
+    struct mpi_mail *mail;
+    uint32_t number; // the same at all members, another for each group
+    int n, me;       // members, and which of them this rank is
+    int *ranks;      // [n]
+    uint64_t n_done; // calls so far
+};
+
+bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) BERTH_MUST_USE;
+bool mpi_group_broadcast(struct mpi_group *g, void *data, size_t size, int root) BERTH_MUST_USE;
+// In place of a call that this member cannot make: the others' fail, too.
+void mpi_group_fail(struct mpi_group *g);
+bool mpi_group_barrier(struct mpi_group *g) BERTH_MUST_USE;

@@ -90,7 +90,7 @@ bool mpi_process_is_worker(void) {
 
 // ---- the link ----
 
-static bool beside(char *path, size_t size, const char *file) {
+static bool path_beside(char *path, size_t size, const char *file) {
     Dl_info info;
     const char *slash = NULL;
     if (dladdr((const void *) &process_lock, &info) != 0 && info.dli_fname != NULL) {
@@ -101,7 +101,7 @@ static bool beside(char *path, size_t size, const char *file) {
 
 static bool link_open(struct mpi_transport *t, char *why, size_t why_size) {
     char path[4096];
-    void *handle = beside(path, sizeof path, MPI_LINK_FILE) ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
+    void *handle = path_beside(path, sizeof path, MPI_LINK_FILE) ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
     if (handle == NULL) {
         const char *reason = dlerror();
         snprintf(why, why_size, "%s cannot be loaded: %s", MPI_LINK_FILE, reason != NULL ? reason : "its place cannot be found");
@@ -189,7 +189,9 @@ static int number_in(const char *name) {
 static void siblings_init(struct siblings *s) {
     s->launcher = (int) getppid();
     s->n_started = number_in("OMPI_COMM_WORLD_LOCAL_SIZE");
-    s->n_started = s->n_started > 0 ? s->n_started : number_in("MPI_LOCALNRANKS");
+    if (s->n_started <= 0) {
+        s->n_started = number_in("MPI_LOCALNRANKS");
+    }
     s->is_all = s->n_started == number_in("OMPI_COMM_WORLD_SIZE") || s->n_started == number_in("PMI_SIZE");
 }
 
@@ -209,7 +211,9 @@ static int sibling_gone(struct siblings *s) {
         }
     }
     for (int i = 0; file != NULL && i < SIBLINGS_MAX; i++) {
-        gone = s->seen[i] && !s->here[i] ? i : gone;
+        if (s->seen[i] && !s->here[i]) {
+            gone = i;
+        }
         s->seen[i] = s->seen[i] || s->here[i];
     }
     if (file != NULL) {
@@ -260,8 +264,12 @@ static void *watch_first(void *unused) {
     (void) unused;
     while (gone == 0 || mpi_now() - gone < grace) {
         nanosleep(&pause, NULL);
-        pid = pid != 0 ? pid : sibling_find(launcher, 0);
-        gone = gone == 0 && pid != 0 && mpi_pid_is_gone(pid) ? mpi_now() : gone;
+        if (pid == 0) {
+            pid = sibling_find(launcher, 0);
+        }
+        if (gone == 0 && pid != 0 && mpi_pid_is_gone(pid)) {
+            gone = mpi_now();
+        }
     }
     _exit(1);
 }
@@ -288,7 +296,9 @@ static bool wait_for_join(bool is_worker, int64_t timeout, char *why, size_t why
             looked = mpi_now();
             gone = siblings != NULL && linked == 0 ? sibling_gone(siblings) : -1;
             is_missing = siblings != NULL && linked == 0 && looked - began > START_MAX && is_sibling_missing(siblings);
-            gone = is_missing && gone < 0 ? missing_of(siblings) : gone;
+            if (is_missing && gone < 0) {
+                gone = missing_of(siblings);
+            }
             is_orphan = siblings != NULL && (int) getppid() != siblings->launcher;
             is_late = linked != 0 ? looked - linked > timeout : !is_worker && looked - began > timeout;
         }
@@ -328,7 +338,7 @@ static void *watch_leaving(void *unused) {
     _exit(exit_status);
 }
 
-static void leave(int status, void *unused) {
+static void world_leave(int status, void *unused) {
     (void) unused;
     pthread_t thread;
     exit_status = status;
@@ -361,7 +371,7 @@ void mpi_process_tell(void) {
     }
 }
 
-static bool join(const struct mpi_device_info *devices, size_t n_devices) {
+static bool world_join(const struct mpi_device_info *devices, size_t n_devices) {
     const bool is_worker = mpi_process_is_worker();
     pthread_t thread;
     joining.is_worker = is_worker;
@@ -391,7 +401,7 @@ static bool join(const struct mpi_device_info *devices, size_t n_devices) {
         return false;
     }
     shim_free(joining.devices);
-    on_exit(leave, NULL);
+    on_exit(world_leave, NULL);
     return true;
 }
 
@@ -405,7 +415,7 @@ struct mpi_world *mpi_process_world(const struct mpi_device_info *devices, size_
     }
     if (process_state == NOT_TRIED) {
         is_joining = true;
-        process_state = join(devices, n_devices) ? JOINED : NOT_JOINED;
+        process_state = world_join(devices, n_devices) ? JOINED : NOT_JOINED;
         is_joining = false;
         atomic_store(&is_untold, true);
     }

@@ -2,14 +2,13 @@
 // reg.c: the registry entry "MPI": devices of other ranks, and the functions of berth-mpi.h. Without mpirun it lists nothing and
 // starts nothing; in a worker it lists nothing.
 
-#include "mpi/reg.h"
-
 #include "mpi/remote.h"
-#include "mpi/serve.h"
+
+#include "mpi/worker.h"
 
 #include <string.h>
 
-static struct mpi_world *world(void) {
+static struct mpi_world *world_get(void) {
     return mpi_process_has_mpirun() && !mpi_process_is_worker() ? mpi_process_world(NULL, 0) : NULL;
 }
 
@@ -52,7 +51,7 @@ bool mpi_devices_list(struct mpi_world *w, struct mpi_remote **remotes_out, stru
 }
 
 static void devices_make(void) {
-    struct mpi_world *w = world(); // ranks wait for each other: all join when they look for devices
+    struct mpi_world *w = world_get(); // ranks wait for each other: all join when they look for devices
     if (w != NULL) {
         (void) !mpi_devices_list(w, &remotes, &devices, &n_devices);
     }
@@ -75,28 +74,28 @@ static ggml_backend_dev_t reg_device(ggml_backend_reg_t reg, size_t index) {
 // ---- programs among themselves ----
 
 static bool world_sum(float *data, size_t n) {
-    struct mpi_world *w = world();
+    struct mpi_world *w = world_get();
     return w != NULL && mpi_group_sum(&w->programs, data, n);
 }
 
 static bool world_broadcast(void *data, size_t size, int root) {
-    struct mpi_world *w = world();
+    struct mpi_world *w = world_get();
     return w != NULL && mpi_group_broadcast(&w->programs, data, size, root);
 }
 
 static bool world_barrier(void) {
-    struct mpi_world *w = world();
+    struct mpi_world *w = world_get();
     return w != NULL && mpi_group_barrier(&w->programs);
 }
 
 static const char *world_host(int rank) {
-    struct mpi_world *w = world();
+    struct mpi_world *w = world_get();
     return w != NULL && rank >= 0 && rank < w->programs.n ? w->mail.peers[w->programs.ranks[rank]].host : "";
 }
 
 static void *world_address(void) {
     static struct berth_mpi_world told;
-    const struct mpi_world *w = world();
+    const struct mpi_world *w = world_get();
     mpi_process_tell();
     if (w == NULL) {
         return NULL;
@@ -112,8 +111,8 @@ static void *world_address(void) {
 
 // ---- functions by name ----
 
-static void traffic(struct berth_mpi_traffic *out) {
-    struct mpi_world *w = world();
+static void traffic_get(struct berth_mpi_traffic *out) {
+    struct mpi_world *w = world_get();
     *out = (struct berth_mpi_traffic){0};
     mpi_process_tell();
     if (w != NULL) {
@@ -128,7 +127,7 @@ static const struct shim_proc procs[] = {
     {"berth_comm_sum_ask", (shim_proc_t) mpi_comm_ask},
     {"berth_comm_sum_join", (shim_proc_t) mpi_comm_join},
     {"berth_mpi_serve", (shim_proc_t) mpi_serve},
-    {"berth_mpi_traffic", (shim_proc_t) traffic},
+    {"berth_mpi_traffic", (shim_proc_t) traffic_get},
 };
 
 static void *reg_proc_address(ggml_backend_reg_t reg, const char *name) {

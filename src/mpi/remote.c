@@ -3,6 +3,8 @@
 
 #include "mpi/remote.h"
 
+#include "base/min.h"
+
 #include <string.h>
 
 bool mpi_remote_init(struct mpi_remote *r, struct mpi_mail *mail, int rank) {
@@ -80,7 +82,7 @@ void mpi_remote_sync(struct mpi_remote *r) {
     } else if (mpi_head_of(item)->a != 0) {
         size_t size;
         const char *text = mpi_body_of(item, &size);
-        mpi_remote_keep(r, "%.*s", (int) (size < 200 ? size : 200), text);
+        mpi_remote_keep(r, "%.*s", (int) min_size(size, 200), text);
     }
     while (n_done < n_sent && !atomic_compare_exchange_weak(&r->n_done, &n_done, n_sent)) { // another thread's may be later
     }

@@ -4,9 +4,45 @@
 // Calls that return nothing and fail are kept at their rank: the next compute or synchronize of one of its backends tells.
 #pragma once
 
-#include "mpi/numbers.h"
 #include "mpi/wire.h"
 #include "mpi/world.h"
+
+#include <string.h>
+
+// Names for what is at another rank, whose tables are as long as the largest: numbers that are given back are taken again, the
+// smallest first. As many as there is memory for.
+struct mpi_numbers {
+    bool *taken; // [n]
+    size_t n;
+};
+
+// False: out of memory.
+static inline bool mpi_numbers_take(struct mpi_numbers *s, uint32_t *number) {
+    size_t i = 0;
+    while (i < s->n && s->taken[i]) {
+        i++;
+    }
+    if (i == s->n) {
+        const size_t n = 2 * s->n + 16;
+        bool *grown = shim_calloc(n, sizeof *grown);
+        if (grown == NULL) {
+            return false;
+        }
+        if (s->n > 0) {
+            memcpy(grown, s->taken, s->n * sizeof *grown);
+        }
+        shim_free(s->taken);
+        s->taken = grown;
+        s->n = n;
+    }
+    s->taken[i] = true;
+    *number = (uint32_t) i;
+    return true;
+}
+
+static inline void mpi_numbers_give_back(struct mpi_numbers *s, uint32_t number) {
+    s->taken[number] = false;
+}
 
 struct mpi_known_graph {
     uint64_t hash, last_run;
@@ -104,3 +140,11 @@ bool mpi_comm_allreduce(void *comm, struct ggml_tensor **tensors);
 // for.
 bool mpi_comm_ask(void *comm, struct ggml_tensor **tensors);
 bool mpi_comm_join(void *comm, struct ggml_tensor **tensors);
+
+// ---- the registry entry "MPI" (reg.c) ----
+
+extern struct ggml_backend_reg mpi_reg;
+
+// The devices that workers serve to this rank, and the ranks they are of (one for each rank of the world). False with an error.
+bool mpi_devices_list(
+    struct mpi_world *w, struct mpi_remote **remotes, struct mpi_device **devices, size_t *n_devices) BERTH_MUST_USE;

@@ -3,7 +3,9 @@
 // the sum to the others, so that each sends and receives 2 (n - 1) / n of the vector; a short vector goes to all at once and each
 // adds up all of it. Parts are added in the order of the members: all get the same bits, whatever the order of arrival.
 
-#include "mpi/sum.h"
+#include "mpi/mail.h"
+
+#include "base/min.h"
 
 #include <string.h>
 
@@ -50,7 +52,7 @@ void mpi_group_fail(struct mpi_group *g) {
 }
 
 static size_t piece_of(size_t size, size_t at) {
-    return size - at < MPI_PIECE ? size - at : MPI_PIECE;
+    return min_size(size - at, MPI_PIECE);
 }
 
 static bool send_pieces(struct mpi_group *g, int to, const void *data, size_t size) {
@@ -124,7 +126,7 @@ static bool sum_shares(struct mpi_group *g, float *data, size_t n) {
         ok = i == g->me || send_pieces(g, i, data + from, (first_of(g, n, i + 1) - from) * sizeof *data);
     }
     for (size_t at = first; ok && at < end; at += step) {
-        ok = add_piece(g, data + at, end - at < step ? end - at : step);
+        ok = add_piece(g, data + at, min_size(end - at, step));
     }
     for (int i = 0; ok && i < g->n; i++) {
         ok = i == g->me || send_pieces(g, i, data + first, (end - first) * sizeof *data);
@@ -142,11 +144,11 @@ bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) {
         return true;
     }
     // All send before they take, and mail keeps only so much: of two blocks from all others at the worst.
-    const size_t kept = MPI_KEPT_MAX / (4 * (size_t) g->n), share = kept < SHARE_SIZE ? kept : SHARE_SIZE;
+    const size_t kept = MPI_KEPT_MAX / (4 * (size_t) g->n), share = min_size(kept, SHARE_SIZE);
     const size_t step = share / sizeof *data * (size_t) g->n;
     bool ok = n * sizeof *data > SHORT_SIZE || sum_short(g, data, n);
     for (size_t at = 0; ok && n * sizeof *data > SHORT_SIZE && at < n; at += step) {
-        ok = sum_shares(g, data + at, n - at < step ? n - at : step);
+        ok = sum_shares(g, data + at, min_size(n - at, step));
     }
     return end_call(g, ok);
 }

@@ -36,3 +36,13 @@ struct mpi_transport {
 typedef bool (*mpi_link_open_t)(struct mpi_transport *t, char *why, size_t why_size);
 #define MPI_LINK_FILE "libberth-mpi.so"
 #define MPI_LINK_OPEN "berth_mpi_link_open"
+
+// ---- ranks as threads of one process (loop.c), for tests that look closely ----
+
+struct mpi_loop;
+
+// NULL: out of memory.
+struct mpi_loop *mpi_loop_new(int n_ranks);
+// The transport of one rank; alloc and release are set.
+bool mpi_loop_open(struct mpi_loop *loop, int rank, struct mpi_transport *t);
+void mpi_loop_free(struct mpi_loop *loop); // when all transports are closed

@@ -3,6 +3,8 @@
 
 #include "mpi/worker.h"
 
+#include "base/min.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +21,7 @@ void mpi_worker_fail(struct mpi_worker *w, const char *fmt, ...) {
     }
 }
 
-static void answer(struct mpi_worker *w, uint32_t ticket, uint64_t a, uint64_t b, const char *text) {
+static void worker_answer(struct mpi_worker *w, uint32_t ticket, uint64_t a, uint64_t b, const char *text) {
     const struct mpi_head head = {.kind = MPI_ANSWER, .id = ticket, .a = a, .b = b};
     (void) !mpi_mail_send(w->mail, w->program, &head, text, strlen(text)); // lost: the next command is the end
 }
@@ -72,7 +74,7 @@ static void buffer_new(struct mpi_worker *w, const struct mpi_head *h, const voi
             w->devices[h->a].used += (size_t) h->b;
         }
     }
-    answer(w, ticket, text[0] == '\0', 0, text);
+    worker_answer(w, ticket, text[0] == '\0', 0, text);
 }
 
 static void graphs_forget(struct mpi_worker *w) {
@@ -148,15 +150,15 @@ static void graph_run(struct mpi_worker *w, const struct mpi_head *h, const void
 
 // ---- answers ----
 
-static void sync(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+static void worker_sync(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     (void) body;
     (void) size;
-    answer(w, h->id, w->failure[0] != '\0', 0, w->failure);
+    worker_answer(w, h->id, w->failure[0] != '\0', 0, w->failure);
     w->failure[0] = '\0';
 }
 
 // Of the last tensor: is it supported, and how many bytes does it take?
-static void ask(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+static void worker_ask(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     char why[160];
     struct ggml_cgraph *graph;
     struct ggml_context *ctx = h->a < w->n_devices ? mpi_wire_read(body, size, NULL, 0, 0, &graph, why, sizeof why) : NULL;
@@ -165,10 +167,10 @@ static void ask(struct mpi_worker *w, const struct mpi_head *h, const void *body
         t = i;
     }
     if (t == NULL) {
-        answer(w, h->id, 0, 0, "");
+        worker_answer(w, h->id, 0, 0, "");
     } else {
         ggml_backend_dev_t dev = w->devices[h->a].dev;
-        answer(w, h->id, ggml_backend_dev_supports_op(dev, t),
+        worker_answer(w, h->id, ggml_backend_dev_supports_op(dev, t),
             ggml_backend_buft_get_alloc_size(ggml_backend_dev_buffer_type(dev), t), "");
     }
     ggml_free(ctx);
@@ -181,10 +183,10 @@ static void ask_memory(struct mpi_worker *w, const struct mpi_head *h, const voi
     if (h->a < w->n_devices) {
         const struct mpi_worker_device *d = &w->devices[h->a];
         ggml_backend_dev_memory(d->dev, &n_free, &n_total);
-        n_total = n_total < d->limit ? n_total : d->limit;
-        n_free = n_free < d->limit - d->used ? n_free : d->limit - d->used;
+        n_total = min_size(n_total, d->limit);
+        n_free = min_size(n_free, d->limit - d->used);
     }
-    answer(w, h->id, n_free, n_total, "");
+    worker_answer(w, h->id, n_free, n_total, "");
 }
 
 // ---- groups ----
@@ -214,7 +216,9 @@ static void group_new(struct mpi_worker *w, const struct mpi_head *h, const void
         memcpy(&rank, (const char *) body + i * sizeof rank, sizeof rank);
         ok = rank < (uint32_t) w->mail->t.size;
         g.ranks[i] = (int) rank;
-        g.me = g.ranks[i] == w->mail->t.rank ? (int) i : g.me;
+        if (g.ranks[i] == w->mail->t.rank) {
+            g.me = (int) i;
+        }
     }
     if (!ok || g.me < 0) {
         mpi_worker_fail(w, "group %u of %zu ranks is none of this rank", h->id, n);
@@ -241,8 +245,8 @@ static void (*const commands[])(struct mpi_worker *w, const struct mpi_head *h, 
     [MPI_RUN - MPI_COMMAND] = graph_run,
     [MPI_SIGNAL - MPI_COMMAND] = mpi_worker_signal,
     [MPI_AWAIT - MPI_COMMAND] = mpi_worker_await,
-    [MPI_SYNC - MPI_COMMAND] = sync,
-    [MPI_ASK - MPI_COMMAND] = ask,
+    [MPI_SYNC - MPI_COMMAND] = worker_sync,
+    [MPI_ASK - MPI_COMMAND] = worker_ask,
     [MPI_ASK_MEMORY - MPI_COMMAND] = ask_memory,
     [MPI_GROUP_NEW - MPI_COMMAND] = group_new,
     [MPI_GROUP_FREE - MPI_COMMAND] = group_free,
@@ -330,4 +334,75 @@ void mpi_worker_fini(struct mpi_worker *w) {
     shim_free(w->devices);
     shim_free(w->piece);
     *w = (struct mpi_worker){0};
+}
+
+// ---- serving, from the first word to the last ----
+
+static void info_fill(struct mpi_device_info *info, ggml_backend_dev_t dev, const struct berth_mpi_serve_params *params) {
+    struct ggml_backend_dev_props props;
+    ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
+    const size_t limit = params->memory_limit > 0 ? params->memory_limit : SIZE_MAX;
+    ggml_backend_dev_get_props(dev, &props);
+    *info = (struct mpi_device_info){.type = (uint32_t) props.type,
+        .is_plain = ggml_backend_buft_is_host(buft),
+        .has_cache = params->cache != NULL,
+        .memory_free = min_size(props.memory_free, limit),
+        .memory_total = min_size(props.memory_total, limit),
+        .alignment = ggml_backend_buft_get_alignment(buft),
+        .max_size = ggml_backend_buft_get_max_size(buft)};
+    snprintf(info->name, sizeof info->name, "%s", props.name);
+    snprintf(info->description, sizeof info->description, "%s", props.description);
+}
+
+struct mpi_device_info *mpi_serve_infos(const struct berth_mpi_serve_params *params) {
+    struct mpi_device_info *infos = shim_calloc(params->n_devices + 1, sizeof *infos);
+    for (size_t i = 0; infos != NULL && i < params->n_devices; i++) {
+        info_fill(&infos[i], params->devices[i], params);
+    }
+    if (infos == NULL) {
+        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a list of %zu devices", params->n_devices);
+    }
+    return infos;
+}
+
+bool mpi_serve_world(struct mpi_world *world, const struct berth_mpi_serve_params *params) {
+    struct mpi_worker worker;
+    if (world->program < 0) {
+        int n_lost = 0;
+        for (int i = 0; i < world->mail.t.size; i++) {
+            n_lost += mpi_mail_is_lost(&world->mail, i);
+        }
+        shim_error(GGML_STATUS_FAILED, "MPI: there is no program to serve: of %d ranks %d are workers, %d were lost",
+            world->mail.t.size, world->mail.t.size - n_lost, n_lost);
+        return false;
+    }
+    if (!mpi_worker_init(&worker, &world->mail, world->program, params)) {
+        return false;
+    }
+    for (struct mpi_mail_item *item; (item = mpi_mail_command(&world->mail, world->program)) != NULL;) {
+        mpi_worker_do(&worker, item);
+        mpi_item_free(item);
+    }
+    mpi_worker_fini(&worker);
+    if (!mpi_mail_has_left(&world->mail, world->program)) {
+        mpi_mail_tell_lost(&world->mail, world->program, "its commands");
+        return false;
+    }
+    return true;
+}
+
+bool mpi_serve(const struct berth_mpi_serve_params *params) {
+    if (!mpi_process_has_mpirun()) {
+        shim_error(GGML_STATUS_FAILED, "MPI: a worker is started by mpirun, beside a program");
+        return false;
+    }
+    struct mpi_device_info *infos = mpi_serve_infos(params);
+    struct mpi_world *world = infos != NULL ? mpi_process_world(infos, params->n_devices) : NULL;
+    shim_free(infos);
+    mpi_process_tell();
+    if (world == NULL) {
+        return false;
+    }
+    world->exit_when_alone = true;
+    return mpi_serve_world(world, params);
 }

@@ -3,8 +3,8 @@
 // outside the buffers that the program asked for is read or written.
 #pragma once
 
-#include "mpi/sum.h"
 #include "mpi/wire.h"
+#include "mpi/world.h"
 
 struct mpi_worker_device {
     ggml_backend_dev_t dev;
@@ -70,3 +70,12 @@ void mpi_worker_sum(struct mpi_worker *w, const struct mpi_head *h, const void *
 bool mpi_cache_read(const char *folder, const uint8_t hash[16], void *bytes, size_t size);
 // Appears whole or not at all; a folder that is full is no failure.
 void mpi_cache_write(const char *folder, const uint8_t hash[16], const void *bytes, size_t size);
+
+// ---- what `berth worker` runs (worker.c) ----
+
+// Infos of the devices, as the program is to know them; NULL: out of memory.
+struct mpi_device_info *mpi_serve_infos(const struct berth_mpi_serve_params *params);
+// Serves the world's program until it leaves or is lost. False with an error.
+bool mpi_serve_world(struct mpi_world *world, const struct berth_mpi_serve_params *params);
+// All of it, in the process's own world.
+bool mpi_serve(const struct berth_mpi_serve_params *params);

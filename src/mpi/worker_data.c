@@ -3,6 +3,8 @@
 
 #include "mpi/worker.h"
 
+#include "base/min.h"
+
 #include <string.h>
 
 ggml_backend_buffer_t mpi_worker_bytes(struct mpi_worker *w, uint32_t buffer, uint64_t offset, uint64_t size) {
@@ -115,7 +117,7 @@ void mpi_worker_get(struct mpi_worker *w, const struct mpi_head *h, const void *
         return;
     }
     for (uint64_t at = 0; status == GGML_STATUS_SUCCESS && at < h->b; at += MPI_PIECE) {
-        const size_t n = h->b - at < MPI_PIECE ? (size_t) (h->b - at) : MPI_PIECE;
+        const size_t n = (size_t) min_u64(h->b - at, MPI_PIECE);
         mpi_worker_read(buffer, h->a + at, w->piece, n);
         status = mpi_mail_send(w->mail, w->program, &head, w->piece, n);
     }
@@ -138,7 +140,7 @@ void mpi_worker_copy(struct mpi_worker *w, const struct mpi_head *h, const void 
         return;
     }
     for (uint64_t at = 0; at < h->b; at += MPI_PIECE) {
-        const size_t n = h->b - at < MPI_PIECE ? (size_t) (h->b - at) : MPI_PIECE;
+        const size_t n = (size_t) min_u64(h->b - at, MPI_PIECE);
         mpi_worker_read(source, from.offset + at, w->piece, n);
         mpi_worker_write(to, h->a + at, w->piece, n);
     }
@@ -147,7 +149,7 @@ void mpi_worker_copy(struct mpi_worker *w, const struct mpi_head *h, const void 
 // The other worker of a command; -1 after mpi_worker_fail.
 static int other_of(struct mpi_worker *w, const void *body, size_t size) {
     uint32_t rank = UINT32_MAX;
-    memcpy(&rank, body, size < sizeof rank ? size : sizeof rank);
+    memcpy(&rank, body, min_size(size, sizeof rank));
     if (size != sizeof rank || rank >= (uint32_t) w->mail->t.size || (int) rank == w->mail->t.rank) {
         mpi_worker_fail(w, "rank %u is none to copy with", rank);
         return -1;
@@ -163,7 +165,7 @@ void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const v
     struct mpi_head head = {.kind = MPI_TENSOR, .id = (uint32_t) h->c};
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (uint64_t at = 0; to >= 0 && status == GGML_STATUS_SUCCESS && at < h->b; at += MPI_PIECE) {
-        const size_t n = h->b - at < MPI_PIECE ? (size_t) (h->b - at) : MPI_PIECE;
+        const size_t n = (size_t) min_u64(h->b - at, MPI_PIECE);
         if (buffer != NULL) {
             head.a = h->b - at - n;
             mpi_worker_read(buffer, h->a + at, w->piece, n);

@@ -4,6 +4,8 @@
 
 #include "mpi/world.h"
 
+#include "base/min.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -37,7 +39,7 @@ static void hello_fill(struct mpi_hello *h, bool is_worker, size_t n_devices) {
     gethostname(h->host, sizeof h->host - 1);
     read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     const ssize_t n = readlink("/proc/self/ns/pid", space, sizeof space - 1);
-    space[n > 0 ? n : 0] = '\0';
+    space[max_i64(n, 0)] = '\0';
     if (boot[0] != '\0' && space[0] != '\0') { // otherwise nobody is beside us
         snprintf(h->place, sizeof h->place, "%s %s", boot, space);
     }
@@ -110,7 +112,7 @@ static bool hello_take(struct mpi_world *w, int rank, const char *my_place) {
     }
     size_t size;
     const char *body = mpi_body_of(item, &size);
-    memcpy(&h, body, size < sizeof h ? size : sizeof h);
+    memcpy(&h, body, min_size(size, sizeof h));
     if (!hello_check(w, rank, &h, size)) {
         goto end;
     }
@@ -154,7 +156,7 @@ static void held_tell(const struct mpi_world *w) {
         seconds);
 }
 
-static void *tend(void *world) {
+static void *world_tend(void *world) {
     struct mpi_world *w = world;
     int64_t alone = 0; // since when
     bool was_held = false;
@@ -163,7 +165,9 @@ static void *tend(void *world) {
         nanosleep(&pause, NULL);
         mpi_mail_tend(&w->mail);
         if (w->exit_when_alone && w->program >= 0 && mpi_mail_is_lost(&w->mail, w->program)) {
-            alone = alone == 0 ? mpi_now() : alone;
+            if (alone == 0) {
+                alone = mpi_now();
+            }
             if (mpi_now() - alone > 3 * MPI_SECOND) { // what is computed is nobody's any more
                 _exit(1);
             }
@@ -199,8 +203,12 @@ static void programs_list(struct mpi_world *w) {
         if (me ? w->is_worker : w->members[i].is_worker || w->mail.peers[i].is_lost) {
             continue;
         }
-        w->programs.me = me ? w->programs.n : w->programs.me;
-        w->program = w->program < 0 ? i : w->program;
+        if (me) {
+            w->programs.me = w->programs.n;
+        }
+        if (w->program < 0) {
+            w->program = i;
+        }
         w->programs.ranks[w->programs.n++] = i;
     }
 }
@@ -230,27 +238,29 @@ bool mpi_world_init(
     memcpy(w->mail.peers[t->rank].host, mine.host, sizeof mine.host);
     w->members = shim_calloc((size_t) t->size, sizeof w->members[0]);
     w->programs.ranks = shim_calloc((size_t) t->size, sizeof w->programs.ranks[0]);
-    bool ok = w->members != NULL && w->programs.ranks != NULL;
-    if (!ok) {
+    if (w->members == NULL || w->programs.ranks == NULL) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %d ranks", t->size);
+        goto fail;
     }
-    ok = ok && hello_send(w, &mine, devices);
-    for (int i = 0; ok && i < t->size; i++) {
-        ok = i == t->rank || hello_take(w, i, mine.place);
+    if (!hello_send(w, &mine, devices)) {
+        goto fail;
     }
-    if (ok) {
-        programs_list(w);
-        w->mail.counts_steps = is_worker; // from its first sign of life: it may hang before it takes its first command
-        w->has_tender = pthread_create(&w->tender, NULL, tend, w) == 0;
-        if (!w->has_tender) {
-            shim_error(GGML_STATUS_FAILED, "MPI: no thread can be started");
-            ok = false;
+    for (int i = 0; i < t->size; i++) {
+        if (i != t->rank && !hello_take(w, i, mine.place)) {
+            goto fail;
         }
     }
-    if (!ok) {
-        world_drop(w, false);
+    programs_list(w);
+    w->mail.counts_steps = is_worker; // from its first sign of life: it may hang before it takes its first command
+    w->has_tender = pthread_create(&w->tender, NULL, world_tend, w) == 0;
+    if (!w->has_tender) {
+        shim_error(GGML_STATUS_FAILED, "MPI: no thread can be started");
+        goto fail;
     }
-    return ok;
+    return true;
+fail:
+    world_drop(w, false);
+    return false;
 }
 
 // Whether all others have left, as opposed to being lost.
@@ -264,7 +274,9 @@ static bool wait_for_all(struct mpi_world *w) {
                 nanosleep(&pause, NULL); // the tender takes in what comes
             }
         }
-        all = all && (i == w->mail.t.rank || mpi_mail_has_left(&w->mail, i));
+        if (i != w->mail.t.rank && !mpi_mail_has_left(&w->mail, i)) {
+            all = false;
+        }
     }
     return all;
 }

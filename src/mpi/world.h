@@ -4,7 +4,6 @@
 #pragma once
 
 #include "mpi/mail.h"
-#include "mpi/sum.h"
 
 #include <stdatomic.h>
 

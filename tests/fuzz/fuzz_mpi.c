@@ -5,7 +5,7 @@
 
 #include "fuzz/fuzz.h"
 
-#include "mpi/loop.h"
+#include "mpi/transport.h"
 #include "mpi/worker.h"
 
 #include "ggml-cpu.h"

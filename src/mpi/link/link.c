@@ -105,7 +105,7 @@ static void crashes_set(const struct sigaction before[N_CRASHES]) {
 
 #define RECEIVING_MAX 8 // messages on their way to here at a time
 
-static bool grow(struct mpi_transport *t, void **list, size_t *n_cap, size_t n, size_t elem_size) {
+static bool list_grow(struct mpi_transport *t, void **list, size_t *n_cap, size_t n, size_t elem_size) {
     if (n < *n_cap) {
         return true;
     }
@@ -124,7 +124,7 @@ static bool grow(struct mpi_transport *t, void **list, size_t *n_cap, size_t n, 
 }
 
 // Those that are sent leave the list.
-static void reap(struct mpi_transport *t) {
+static void sent_reap(struct mpi_transport *t) {
     struct link *l = t->context;
     size_t n = 0;
     for (size_t i = 0; i < l->n_out; i++) {
@@ -145,7 +145,7 @@ static void reap(struct mpi_transport *t) {
 static bool begin_send(struct mpi_transport *t, int to, void *bytes, size_t size) {
     struct link *l = t->context;
     t->why = size > (size_t) 1 << 30 ? "it is too long for MPI" : NULL;
-    if (t->why != NULL || !grow(t, (void **) &l->out, &l->n_out_cap, l->n_out, sizeof l->out[0])) {
+    if (t->why != NULL || !list_grow(t, (void **) &l->out, &l->n_out_cap, l->n_out, sizeof l->out[0])) {
         return false;
     }
     struct sending *s = &l->out[l->n_out];
@@ -156,7 +156,7 @@ static bool begin_send(struct mpi_transport *t, int to, void *bytes, size_t size
     }
     l->n_out++;
     l->unsent[to] += size;
-    reap(t);
+    sent_reap(t);
     return true;
 }
 
@@ -169,18 +169,18 @@ static bool link_send(struct mpi_transport *t, int to, void *bytes, size_t size)
 
 static size_t link_unsent(struct mpi_transport *t, int to) {
     const struct hush h = hush_begin();
-    reap(t);
+    sent_reap(t);
     hush_end(&h);
     return ((struct link *) t->context)->unsent[to];
 }
 
 // Begins to receive what a rank, or any, has announced. False: nothing was.
-static bool begin_one(struct mpi_transport *t, int from) {
+static bool receive_begin(struct mpi_transport *t, int from) {
     struct link *l = t->context;
     int found = 0, size = 0;
     MPI_Message message;
     MPI_Status status;
-    if (!grow(t, (void **) &l->in, &l->n_in_cap, l->n_in, sizeof l->in[0]) ||
+    if (!list_grow(t, (void **) &l->in, &l->n_in_cap, l->n_in, sizeof l->in[0]) ||
         MPI_Improbe(from, TAG, MPI_COMM_WORLD, &found, &message, &status) != MPI_SUCCESS || !found) {
         return false;
     }
@@ -209,23 +209,23 @@ static bool is_receiving(const struct link *l, int from) {
 }
 
 // A rank that stops in the middle of all that is on its way keeps nobody else from being heard.
-static void begin(struct mpi_transport *t) {
+static void receives_begin(struct mpi_transport *t) {
     struct link *l = t->context;
     while (l->n_in < RECEIVING_MAX) {
-        if (!begin_one(t, MPI_ANY_SOURCE)) {
+        if (!receive_begin(t, MPI_ANY_SOURCE)) {
             return;
         }
     }
     for (int i = 0; i < t->size; i++) {
         if (!is_receiving(l, i)) {
-            begin_one(t, i);
+            receive_begin(t, i);
         }
     }
 }
 
-static bool next(struct mpi_transport *t, struct mpi_letter *out) {
+static bool message_next(struct mpi_transport *t, struct mpi_letter *out) {
     struct link *l = t->context;
-    begin(t);
+    receives_begin(t);
     for (size_t i = 0; i < l->n_in; i++) {
         bool is_first = true;
         int done = 0;
@@ -250,13 +250,13 @@ static bool next(struct mpi_transport *t, struct mpi_letter *out) {
 
 static bool link_receive(struct mpi_transport *t, struct mpi_letter *out) {
     const struct hush h = hush_begin();
-    const bool found = next(t, out);
+    const bool found = message_next(t, out);
     hush_end(&h);
     return found;
 }
 
 // What is on its way still, from here or to here, gets there: the others are in MPI as well until all have come to its end.
-static bool settle(struct mpi_transport *t) {
+static bool link_settle(struct mpi_transport *t) {
     const struct timespec pause = {.tv_nsec = 1000000};
     struct link *l = t->context;
     for (int i = 0; i < SETTLE_MS; i++) {
@@ -276,7 +276,7 @@ static bool settle(struct mpi_transport *t) {
 // Whether MPI may end in order, which waits for all.
 static void link_close(struct mpi_transport *t, bool all) {
     struct link *l = t->context;
-    if (!all || !settle(t)) {
+    if (!all || !link_settle(t)) {
         return; // MPI may still write to what it holds
     }
     if (l->is_ours) {

@@ -2,9 +2,8 @@
 // test_mpi.c: ranks as threads of this process: messages, sums, a program with two workers, what workers refuse, and each
 // allocation failing. What MPI itself does is tests/mpi's.
 
-#include "mpi/loop.h"
-#include "mpi/reg.h"
-#include "mpi/serve.h"
+#include "mpi/remote.h"
+#include "mpi/transport.h"
 #include "mpi/worker.h"
 #include "support/check.h"
 
