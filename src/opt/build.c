@@ -4,6 +4,8 @@
 // many as the reference makes there.
 
 #include "core/graph.h"
+
+#include "base/min.h"
 #include "core/op.h"
 #include "ggml-backend.h"
 #include "opt/opt.h"
@@ -12,17 +14,17 @@
 
 // ---- the loss ----
 
-static struct ggml_tensor *named(struct ggml_tensor *t, const char *name) {
+static struct ggml_tensor *tensor_named(struct ggml_tensor *t, const char *name) {
     return ggml_set_name(t, name);
 }
 
 static void labels_new(struct ggml_opt_context *o) {
-    o->labels = named(ggml_dup_tensor(o->ctx_results, o->params.outputs), "labels");
+    o->labels = tensor_named(ggml_dup_tensor(o->ctx_results, o->params.outputs), "labels");
     ggml_set_input(o->labels);
 }
 
 static void loss_sum(struct ggml_opt_context *o) {
-    o->loss = named(ggml_sum(o->ctx_results, o->params.outputs), "loss_sum");
+    o->loss = tensor_named(ggml_sum(o->ctx_results, o->params.outputs), "loss_sum");
     o->loss_is_mean = false;
     o->loss_scale = 1.0f;
 }
@@ -30,23 +32,24 @@ static void loss_sum(struct ggml_opt_context *o) {
 static void loss_mean(struct ggml_opt_context *o) {
     const float n = (float) o->params.opt_period * (float) ggml_nelements(o->params.outputs);
     loss_sum(o);
-    o->loss = named(ggml_scale(o->ctx_results, o->loss, 1.0f / n), "loss_mean");
+    o->loss = tensor_named(ggml_scale(o->ctx_results, o->loss, 1.0f / n), "loss_mean");
     o->loss_is_mean = true;
     o->loss_scale = (float) o->params.opt_period;
 }
 
 static void loss_cross_entropy(struct ggml_opt_context *o) {
     labels_new(o);
-    o->loss = named(ggml_cross_entropy_loss(o->ctx_results, o->params.outputs, o->labels), "loss_cross_entropy");
+    o->loss = tensor_named(ggml_cross_entropy_loss(o->ctx_results, o->params.outputs, o->labels), "loss_cross_entropy");
     o->loss_is_mean = true;
     o->loss_scale = (float) o->params.opt_period;
     if (o->params.opt_period > 1) {
-        o->loss = named(ggml_scale(o->ctx_results, o->loss, 1.0f / (float) o->params.opt_period), "loss_cross_entropy_scaled");
+        o->loss =
+            tensor_named(ggml_scale(o->ctx_results, o->loss, 1.0f / (float) o->params.opt_period), "loss_cross_entropy_scaled");
     }
-    o->pred = named(ggml_argmax(o->ctx_results, o->params.outputs), "pred");
+    o->pred = tensor_named(ggml_argmax(o->ctx_results, o->params.outputs), "pred");
     ggml_set_output(o->pred);
     struct ggml_tensor *right = ggml_argmax(o->ctx_results, o->labels);
-    o->ncorrect = named(ggml_count_equal(o->ctx_results, o->pred, right), "ncorrect");
+    o->ncorrect = tensor_named(ggml_count_equal(o->ctx_results, o->pred, right), "ncorrect");
     ggml_set_output(o->ncorrect);
 }
 
@@ -54,10 +57,10 @@ static void loss_mean_squared_error(struct ggml_opt_context *o) {
     struct ggml_context *ctx = o->ctx_results;
     labels_new(o);
     const float n = (float) o->params.opt_period * (float) ggml_nelements(o->params.outputs);
-    struct ggml_tensor *error = named(ggml_sub(ctx, o->params.outputs, o->labels), "loss_error");
-    struct ggml_tensor *sqr = named(ggml_sqr(ctx, error), "loss_squared_error");
-    struct ggml_tensor *sum = named(ggml_sum(ctx, sqr), "loss_sum_squared_error");
-    o->loss = named(ggml_scale(ctx, sum, 1.0f / n), "loss_mean_squared_error");
+    struct ggml_tensor *error = tensor_named(ggml_sub(ctx, o->params.outputs, o->labels), "loss_error");
+    struct ggml_tensor *sqr = tensor_named(ggml_sqr(ctx, error), "loss_squared_error");
+    struct ggml_tensor *sum = tensor_named(ggml_sum(ctx, sqr), "loss_sum_squared_error");
+    o->loss = tensor_named(ggml_scale(ctx, sum, 1.0f / n), "loss_mean_squared_error");
     o->loss_is_mean = true;
     o->loss_scale = (float) o->params.opt_period;
 }
@@ -170,7 +173,7 @@ static enum ggml_status steps_early(struct ggml_cgraph *graph, int n_before) {
             const struct ggml_tensor *step = graph->nodes[n_before + j];
             const int by_param = last[berth_hash_find(&graph->visited_hash_set, step->src[0])];
             const int by_grad = last[berth_hash_find(&graph->visited_hash_set, step->src[1])];
-            const int at = by_param > by_grad ? by_param : by_grad;
+            const int at = max_int(by_param, by_grad);
             next[j + 1] = first[at];
             first[at] = j + 1;
         }
@@ -216,11 +219,13 @@ static enum ggml_status build_step(struct ggml_opt_context *o) {
 enum ggml_status opt_build(struct ggml_opt_context *o, enum ggml_opt_build_type type) {
     o->grad = o->step = NULL;
     enum ggml_status status = build_forward(o);
-    if (status == GGML_STATUS_SUCCESS && type >= GGML_OPT_BUILD_TYPE_GRAD) {
-        status = build_grad(o);
+    if (status != GGML_STATUS_SUCCESS || type < GGML_OPT_BUILD_TYPE_GRAD) {
+        return status;
     }
-    if (status == GGML_STATUS_SUCCESS && type >= GGML_OPT_BUILD_TYPE_OPT) {
-        status = build_step(o);
+    status = build_grad(o);
+    if (status != GGML_STATUS_SUCCESS || type < GGML_OPT_BUILD_TYPE_OPT) {
+        return status;
     }
+    status = build_step(o);
     return status;
 }

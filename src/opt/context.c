@@ -7,7 +7,7 @@
 #include "ggml-backend.h"
 #include "opt/opt.h"
 
-static enum ggml_status refuse(const struct ggml_opt_params *p) {
+static enum ggml_status params_refuse(const struct ggml_opt_params *p) {
     if (p->backend_sched == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "ggml_opt_init: there is no scheduler");
     }
@@ -45,7 +45,7 @@ static bool own_init(struct ggml_opt_context *o) {
 }
 
 ggml_opt_context_t ggml_opt_init(struct ggml_opt_params params) {
-    if (refuse(&params) != GGML_STATUS_SUCCESS) {
+    if (params_refuse(&params) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
     struct ggml_opt_context *o = berth_calloc(1, sizeof *o);
@@ -82,7 +82,9 @@ void ggml_opt_reset(ggml_opt_context_t opt_ctx, bool optimizer) {
     }
     opt_states_zero(opt_ctx, optimizer);
     opt_ctx->i_period = 0;
-    opt_ctx->iter = optimizer ? 1 : opt_ctx->iter;
+    if (optimizer) {
+        opt_ctx->iter = 1;
+    }
 }
 
 bool ggml_opt_static_graphs(ggml_opt_context_t opt_ctx) {

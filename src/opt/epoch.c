@@ -3,13 +3,15 @@
 // how it goes. What it prints, on stderr, is the reference's, byte for byte.
 
 #include "core/op.h"
+
+#include "base/min.h"
 #include "opt/opt.h"
 
 #include <math.h>
 
 // Batches first to end - 1. False: an evaluation failed.
-static bool run(ggml_opt_context_t o, ggml_opt_dataset_t dataset, ggml_opt_result_t result, ggml_opt_epoch_callback callback,
-    bool train, int64_t first, int64_t end) {
+static bool batches_run(ggml_opt_context_t o, ggml_opt_dataset_t dataset, ggml_opt_result_t result,
+    ggml_opt_epoch_callback callback, bool train, int64_t first, int64_t end) {
     const int64_t start_us = ggml_time_us();
     for (int64_t i = first; i < end; i++) {
         ggml_opt_alloc(o, train);
@@ -49,8 +51,8 @@ void ggml_opt_epoch(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dataset, ggml
             __func__, (long long) split, (long long) dataset->ndata, (long long) batch, (long long) dataset->ndata_shard);
         return;
     }
-    if (run(opt_ctx, dataset, result_train, callback_train, true, 0, split / batch)) {
-        run(opt_ctx, dataset, result_eval, callback_eval, false, split / batch, dataset->ndata / batch);
+    if (batches_run(opt_ctx, dataset, result_train, callback_train, true, 0, split / batch)) {
+        batches_run(opt_ctx, dataset, result_eval, callback_eval, false, split / batch, dataset->ndata / batch);
     }
 }
 
@@ -64,7 +66,7 @@ static void print_bar(double part) {
     for (int i = 0; i < CELLS; i++) {
         const double rest = part * CELLS - i;
         const int width = rest <= 0 ? 0 : (int) (rest * 8);
-        fputs(rest > 1 ? "█" : widths[width > 7 ? 7 : width], stderr);
+        fputs(rest > 1 ? "█" : widths[min_int(width, 7)], stderr);
     }
 }
 

@@ -39,7 +39,10 @@ static enum ggml_opt_build_type kind_of(const struct ggml_opt_context *o, bool b
 }
 
 static struct ggml_cgraph *graph_of(const struct ggml_opt_context *o, enum ggml_opt_build_type kind) {
-    return kind == GGML_OPT_BUILD_TYPE_OPT ? o->step : kind == GGML_OPT_BUILD_TYPE_GRAD ? o->grad : o->forward;
+    if (kind == GGML_OPT_BUILD_TYPE_OPT) {
+        return o->step;
+    }
+    return kind == GGML_OPT_BUILD_TYPE_GRAD ? o->grad : o->forward;
 }
 
 void ggml_opt_alloc(ggml_opt_context_t opt_ctx, bool backward) {
@@ -74,7 +77,7 @@ void ggml_opt_alloc(ggml_opt_context_t opt_ctx, bool backward) {
 
 // ---- the numbers of a step ----
 
-static bool between(float x, float low, float high) {
+static bool f32_between(float x, float low, float high) {
     return x >= low && x <= high; // not for NaN
 }
 
@@ -83,7 +86,7 @@ static enum ggml_status numbers_set(struct ggml_opt_context *o) {
     float numbers[7];
     size_t n;
     if (o->params.optimizer == GGML_OPT_OPTIMIZER_TYPE_SGD) {
-        if (!between(p.sgd.alpha, 0.0f, INFINITY) || !between(p.sgd.wd, 0.0f, 1.0f)) {
+        if (!f32_between(p.sgd.alpha, 0.0f, INFINITY) || !f32_between(p.sgd.wd, 0.0f, 1.0f)) {
             return berth_fail(
                 GGML_STATUS_FAILED, "ggml_opt_eval: sgd with alpha %g, wd %g", (double) p.sgd.alpha, (double) p.sgd.wd);
         }
@@ -91,8 +94,9 @@ static enum ggml_status numbers_set(struct ggml_opt_context *o) {
         numbers[1] = p.sgd.wd;
         n = 2;
     } else {
-        if (!between(p.adamw.alpha, 0.0f, INFINITY) || !between(p.adamw.beta1, 0.0f, 1.0f) ||
-            !between(p.adamw.beta2, 0.0f, 1.0f) || !between(p.adamw.eps, 0.0f, INFINITY) || !between(p.adamw.wd, 0.0f, 1.0f)) {
+        if (!f32_between(p.adamw.alpha, 0.0f, INFINITY) || !f32_between(p.adamw.beta1, 0.0f, 1.0f) ||
+            !f32_between(p.adamw.beta2, 0.0f, 1.0f) || !f32_between(p.adamw.eps, 0.0f, INFINITY) ||
+            !f32_between(p.adamw.wd, 0.0f, 1.0f)) {
             return berth_fail(GGML_STATUS_FAILED, "ggml_opt_eval: adamw with alpha %g, beta1 %g, beta2 %g, eps %g, wd %g",
                 (double) p.adamw.alpha, (double) p.adamw.beta1, (double) p.adamw.beta2, (double) p.adamw.eps,
                 (double) p.adamw.wd);
@@ -166,7 +170,7 @@ static bool on_node(struct ggml_tensor *t, bool ask, void *data) {
     return (t != w->o->loss || watch_loss(w, t)) && go_on;
 }
 
-static enum ggml_status compute(struct ggml_opt_context *o, struct watch *w) {
+static enum ggml_status ready_compute(struct ggml_opt_context *o, struct watch *w) {
     ggml_backend_sched_t sched = o->params.backend_sched;
     w->theirs = sched->callback;
     w->their_data = sched->callback_data;
@@ -189,7 +193,7 @@ static const struct ggml_tensor *find_bad(struct ggml_opt_context *o) {
         }
     }
     struct watch w = {.o = o, .is_search = true};
-    return compute(o, &w) == GGML_STATUS_SUCCESS ? w.bad : NULL;
+    return ready_compute(o, &w) == GGML_STATUS_SUCCESS ? w.bad : NULL;
 }
 
 static enum ggml_status tell_bad(struct ggml_opt_context *o, float loss) {
@@ -224,7 +228,7 @@ static enum ggml_status result_add(struct ggml_opt_context *o, struct ggml_opt_r
     return status;
 }
 
-static enum ggml_status eval(struct ggml_opt_context *o, struct ggml_opt_result *result) {
+static enum ggml_status ready_eval(struct ggml_opt_context *o, struct ggml_opt_result *result) {
     const bool is_step = o->ready == o->step && o->step != NULL;
     if (is_step) {
         const enum ggml_status status = numbers_set(o);
@@ -233,7 +237,7 @@ static enum ggml_status eval(struct ggml_opt_context *o, struct ggml_opt_result 
         }
     }
     struct watch w = {.o = o, .loss = NAN};
-    enum ggml_status status = compute(o, &w);
+    enum ggml_status status = ready_compute(o, &w);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
@@ -246,7 +250,9 @@ static enum ggml_status eval(struct ggml_opt_context *o, struct ggml_opt_result 
     }
     if (result != NULL) {
         const enum ggml_status added = result_add(o, result, w.loss);
-        status = status == GGML_STATUS_SUCCESS ? added : status;
+        if (status == GGML_STATUS_SUCCESS) {
+            status = added;
+        }
     }
     return status;
 }
@@ -259,7 +265,7 @@ void ggml_opt_eval(ggml_opt_context_t opt_ctx, ggml_opt_result_t result) {
         opt_ctx->status = berth_fail(GGML_STATUS_FAILED, "%s: nothing to evaluate, ggml_opt_alloc comes first", __func__);
         return;
     }
-    opt_ctx->status = eval(opt_ctx, result);
+    opt_ctx->status = ready_eval(opt_ctx, result);
     opt_ctx->ready = NULL;
     if (!opt_ctx->is_static) { // the caller may free them now
         opt_ctx->forward = opt_ctx->grad = opt_ctx->step = NULL;

@@ -17,7 +17,7 @@ void opt_rng_init(struct opt_rng *rng) {
     rng->n_used = N;
 }
 
-static void refill(struct opt_rng *rng) {
+static void rng_refill(struct opt_rng *rng) {
     uint32_t *s = rng->state;
     for (int i = 0; i < N; i++) {
         const uint32_t y = (s[i] & 0x80000000u) | (s[(i + 1) % N] & 0x7FFFFFFFu);
@@ -28,7 +28,7 @@ static void refill(struct opt_rng *rng) {
 
 uint32_t opt_rng_next(struct opt_rng *rng) {
     if (rng->n_used == N) {
-        refill(rng);
+        rng_refill(rng);
     }
     uint32_t y = rng->state[rng->n_used++];
     y ^= y >> 11;
@@ -38,7 +38,7 @@ uint32_t opt_rng_next(struct opt_rng *rng) {
 }
 
 // 0 .. n - 1, 1 <= n < 2^32
-static uint64_t below(struct opt_rng *rng, uint64_t n) {
+static uint64_t rng_below(struct opt_rng *rng, uint64_t n) {
     uint64_t product = opt_rng_next(rng) * n;
     if ((uint32_t) product < n) {
         const uint32_t uneven = (uint32_t) - (uint32_t) n % (uint32_t) n;
@@ -49,7 +49,7 @@ static uint64_t below(struct opt_rng *rng, uint64_t n) {
     return product >> 32;
 }
 
-static void exchange(int64_t *order, int64_t i, uint64_t j) {
+static void order_swap(int64_t *order, int64_t i, uint64_t j) {
     const int64_t x = order[i];
     order[i] = order[j];
     order[j] = x;
@@ -62,16 +62,16 @@ void opt_shuffle(struct opt_rng *rng, int64_t *order, int64_t n) {
     int64_t i = 1;
     if (UINT32_MAX / (uint64_t) n < (uint64_t) n) {
         for (; i < n; i++) {
-            exchange(order, i, below(rng, (uint64_t) i + 1));
+            order_swap(order, i, rng_below(rng, (uint64_t) i + 1));
         }
         return;
     }
     if (n % 2 == 0) {
-        exchange(order, i++, below(rng, 2));
+        order_swap(order, i++, rng_below(rng, 2));
     }
     while (i < n) {
-        const uint64_t bound = (uint64_t) i + 1, both = below(rng, bound * (bound + 1));
-        exchange(order, i++, both / (bound + 1));
-        exchange(order, i++, both % (bound + 1));
+        const uint64_t bound = (uint64_t) i + 1, both = rng_below(rng, bound * (bound + 1));
+        order_swap(order, i++, both / (bound + 1));
+        order_swap(order, i++, both % (bound + 1));
     }
 }

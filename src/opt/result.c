@@ -3,6 +3,8 @@
 
 #include "opt/opt.h"
 
+#include "base/min.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -46,7 +48,7 @@ enum ggml_status opt_result_add(struct ggml_opt_result *result, const struct opt
         result->n_preds += n;
     }
     if (outcome->ncorrect >= 0) {
-        result->ncorrect = (result->ncorrect > 0 ? result->ncorrect : 0) + outcome->ncorrect;
+        result->ncorrect = max_i64(result->ncorrect, 0) + outcome->ncorrect;
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -57,7 +59,7 @@ void ggml_opt_result_ndata(ggml_opt_result_t result, int64_t *ndata) {
     }
 }
 
-static void tell(double *figure, double value, double *uncertainty, double spread) {
+static void figure_set(double *figure, double value, double *uncertainty, double spread) {
     if (figure != NULL) {
         *figure = value;
     }
@@ -70,7 +72,7 @@ static void tell(double *figure, double value, double *uncertainty, double sprea
 void ggml_opt_result_loss(ggml_opt_result_t result, double *loss, double *unc) {
     const size_t n = result != NULL ? result->n_losses : 0;
     if (n == 0) {
-        tell(loss, 0.0, unc, NAN);
+        figure_set(loss, 0.0, unc, NAN);
         return;
     }
     double sum = 0, squares = 0;
@@ -83,7 +85,7 @@ void ggml_opt_result_loss(ggml_opt_result_t result, double *loss, double *unc) {
         squares += d * d;
     }
     const double variance = n > 1 ? squares / (double) (n - 1) : NAN;
-    tell(loss, result->is_mean ? mean : sum, unc, sqrt(result->is_mean ? variance / (double) n : variance));
+    figure_set(loss, result->is_mean ? mean : sum, unc, sqrt(result->is_mean ? variance / (double) n : variance));
 }
 
 // As many as ndata says.
@@ -97,5 +99,5 @@ void ggml_opt_result_accuracy(ggml_opt_result_t result, double *accuracy, double
     const bool counted = result != NULL && result->ncorrect >= 0 && result->ndata > 0;
     const double p = counted ? (double) result->ncorrect / (double) result->ndata : NAN;
     const bool certain = counted && result->ndata > 1;
-    tell(accuracy, p, unc, certain ? sqrt(p * (1.0 - p) / (double) (result->ndata - 1)) : NAN);
+    figure_set(accuracy, p, unc, certain ? sqrt(p * (1.0 - p) / (double) (result->ndata - 1)) : NAN);
 }

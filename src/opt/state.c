@@ -36,18 +36,18 @@ static ggml_backend_buffer_type_t memory_for(const struct ggml_opt_context *o, c
     return ggml_backend_sched_get_buffer_type(o->params.backend_sched, first);
 }
 
-static struct ggml_tensor *like(struct ggml_context *ctx, const struct ggml_tensor *param) {
+static struct ggml_tensor *tensor_like(struct ggml_context *ctx, const struct ggml_tensor *param) {
     return ggml_new_tensor(ctx, GGML_TYPE_F32, GGML_MAX_DIMS, param->ne);
 }
 
 static bool state_init(struct ggml_opt_context *o, struct opt_state *s, const struct ggml_tensor *param) {
     *s = (struct opt_state){.param = param};
     s->ctx = ggml_init((struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true});
-    s->acc = opt_needs_acc(o) ? like(s->ctx, param) : NULL;
+    s->acc = opt_needs_acc(o) ? tensor_like(s->ctx, param) : NULL;
     memcpy(s->ne, param->ne, sizeof s->ne);
     if (needs_moments(o)) {
         for (int i = 0; i < 2; i++) {
-            s->moments[i] = like(s->ctx, param);
+            s->moments[i] = tensor_like(s->ctx, param);
             ggml_format_name(s->moments[i], "AdamW %c for %s", i == 0 ? 'm' : 'v', param->name);
         }
     }
