@@ -8,7 +8,7 @@
 
 #include "cuda/backend.h"
 
-#include "cuda/kernel/comm.h"
+#include "cuda/kernel/eltwise.h"
 
 #include "ggml-cuda.h"
 

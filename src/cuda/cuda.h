@@ -9,7 +9,7 @@
 //         CUDA_OPS_END,
 //     };
 //
-// and one line in optable.h. An op without a row is not supported. A row is only run on tensors its supports() said yes to, with
+// and one line in optable.c. An op without a row is not supported. A row is only run on tensors its supports() said yes to, with
 // elements in the result. Everything a run does goes to its stream in order, and may be captured into a CUDA graph: no driver
 // call but launches and asynchronous copies and sets on that stream, no memory but what was asked for beforehand.
 #pragma once
@@ -108,7 +108,7 @@ struct cuda_fusion {
     int (*match)(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i);
     enum ggml_status (*run)(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n);
 };
-// All of them, the widest first; ended by a NULL name. A family's are listed in fusions.h.
+// All of them, the widest first; ended by a NULL name. They are listed in optable.c.
 const struct cuda_fusion *const *cuda_fusions(void);
 // How many nodes read a node's result; -1: not known, or it is read outside of the graph.
 int cuda_n_uses(const struct ggml_cgraph *graph, const struct ggml_tensor *node);

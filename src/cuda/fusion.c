@@ -1,28 +1,8 @@
 // SPDX-License-Identifier: MIT
-// fusion.c: the fusions there are, and what they ask about graphs.
+// fusion.c: what fusions ask about graphs.
 
 #include "core/graph.h"
 #include "cuda/cuda.h"
-
-// The fusions, the widest first. Add a line for a struct cuda_fusion cuda_fusion_<name> of op/*.c.
-// clang-format off
-#define CUDA_FUSIONS(X) \
-    X(mv) \
-    X(norm) \
-    X(rope_turn) \
-    X(rope_set)
-// clang-format on
-
-#define CUDA_FUSION_DECLARE(name) extern const struct cuda_fusion cuda_fusion_##name;
-CUDA_FUSIONS(CUDA_FUSION_DECLARE)
-#undef CUDA_FUSION_DECLARE
-
-#define FUSION(name) &cuda_fusion_##name,
-static const struct cuda_fusion *const all[] = {CUDA_FUSIONS(FUSION) NULL};
-
-const struct cuda_fusion *const *cuda_fusions(void) {
-    return all;
-}
 
 int cuda_n_uses(const struct ggml_cgraph *graph, const struct ggml_tensor *node) {
     if (graph->use_counts == NULL || (node->flags & GGML_TENSOR_FLAG_OUTPUT) != 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// optable.c: the rows of the CUDA backend by op, gathered from the families in op/.
+// optable.c: the rows of the CUDA backend by op, gathered from the families in op/, and its fusions.
 
 #include "cuda/cuda.h"
 
@@ -77,4 +77,15 @@ bool cuda_supports_op(const struct cuda_device *dev, const struct ggml_tensor *o
         return true;
     }
     return (ggml_nelements(op) == 0 || is_whole(op)) && (row->supports == NULL || row->supports(dev, op));
+}
+
+// ---- fusions ----
+
+// The widest first. Add a struct cuda_fusion of op/*.c here.
+extern const struct cuda_fusion cuda_fusion_mv, cuda_fusion_norm, cuda_fusion_rope_turn, cuda_fusion_rope_set;
+static const struct cuda_fusion *const fusions[] = {
+    &cuda_fusion_mv, &cuda_fusion_norm, &cuda_fusion_rope_turn, &cuda_fusion_rope_set, NULL};
+
+const struct cuda_fusion *const *cuda_fusions(void) {
+    return fusions;
 }

@@ -154,7 +154,10 @@ DEV unsigned even_signs(unsigned seven) { // the eighth makes the number of minu
 }
 DEV float value_iq2(unsigned point, int k) {
     const unsigned f = point >> (2 * k) & 3;
-    return f == 0 ? 8.0f : f == 1 ? 25.0f : 43.0f;
+    if (f == 0) {
+        return 8.0f;
+    }
+    return f == 1 ? 25.0f : 43.0f;
 }
 DEV float element(const block_iq2_xxs *b, int j) {
     const int c = j / 32, u = j / 8 % 4;

@@ -32,3 +32,14 @@ KERNEL eltwise_binary_dense(const __grid_constant__ struct cuda_binary_dense_arg
             make_float4(binary(g.what, a.x, b.x), binary(g.what, a.y, b.y), binary(g.what, a.z, b.z), binary(g.what, a.w, b.w));
     }
 }
+
+// The sum of the same tensor of several devices, read where it is.
+KERNEL comm_sum(const __grid_constant__ struct cuda_comm_args g) {
+    for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
+        float sum = 0.0f;
+        for (int j = 0; j < g.n_from; j++) {
+            sum += g.from[j] != nullptr ? load_number(g.from[j] + i * g.size, g.type) : 0.0f;
+        }
+        store_number(g.to + i * g.size, g.type, sum);
+    }
+}

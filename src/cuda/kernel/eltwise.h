@@ -22,3 +22,14 @@ struct cuda_binary_dense_args {
     struct cuda_div d_b; /* n_b / 4 */
     int32_t what;
 };
+
+#define CUDA_COMM_MAX 16 /* devices */
+
+struct cuda_comm_args {
+    char *to;
+    const char *from[CUDA_COMM_MAX]; /* one a device; NULL: zeros */
+    int64_t n;                       /* elements */
+    int32_t n_from;
+    int32_t type, size;
+    int32_t pad;
+};

@@ -19,22 +19,36 @@ DEV float gelu_tanh(float v) {
 DEV float gelu_erf(float v) {
     return 0.5f * v * (1.0f + erff(v * 0.70710678118654752440f));
 }
+DEV float gelu(float v) {
+    if (v <= -10.0f) {
+        return 0.0f;
+    }
+    return v >= 10.0f ? v : gelu_tanh(v);
+}
+DEV float sign(float v) {
+    if (v > 0.0f) {
+        return 1.0f;
+    }
+    return v < 0.0f ? -1.0f : 0.0f;
+}
 DEV float gelu_quick(float v) {
-    v = fabsf(v) >= 65520.0f ? copysignf(INFINITY, v) : v; // the CPU's curve goes through halves, which end there
+    if (fabsf(v) >= 65520.0f) { // the CPU's curve goes through f16, which ends there
+        v = copysignf(INFINITY, v);
+    }
     return v * (1.0f / (1.0f + expf(-1.702f * v)));
 }
 
 DEV float unary(int what, float v, const float *p) {
     switch (what) {
         case GGML_UNARY_OP_ABS: return fabsf(v);
-        case GGML_UNARY_OP_SGN: return v > 0.0f ? 1.0f : v < 0.0f ? -1.0f : 0.0f;
+        case GGML_UNARY_OP_SGN: return sign(v);
         case GGML_UNARY_OP_NEG: return -v;
         case GGML_UNARY_OP_STEP: return v > 0.0f ? 1.0f : 0.0f;
         case GGML_UNARY_OP_TANH: return tanhf(v);
         case GGML_UNARY_OP_ELU: return v > 0.0f ? v : expm1f(v);
         case GGML_UNARY_OP_RELU: return v > 0.0f ? v : 0.0f;
         case GGML_UNARY_OP_SIGMOID: return sigmoid(v);
-        case GGML_UNARY_OP_GELU: return v <= -10.0f ? 0.0f : v >= 10.0f ? v : gelu_tanh(v);
+        case GGML_UNARY_OP_GELU: return gelu(v);
         case GGML_UNARY_OP_GELU_QUICK: return gelu_quick(v);
         case GGML_UNARY_OP_SILU: return silu(v);
         case GGML_UNARY_OP_HARDSWISH: return v * clip01((v + 3.0f) / 6.0f);
@@ -81,7 +95,10 @@ KERNEL map_dense(const __grid_constant__ struct cuda_map_args g) {
 }
 
 DEV float limited(float x, float limit) {
-    return x < -limit ? -limit : x > limit ? limit : x;
+    if (x < -limit) {
+        return -limit;
+    }
+    return x > limit ? limit : x;
 }
 
 DEV float glu(const struct cuda_glu_args &g, float x, float u) {
@@ -89,9 +106,9 @@ DEV float glu(const struct cuda_glu_args &g, float x, float u) {
         case GGML_GLU_OP_REGLU: return x > 0.0f ? x * u : 0.0f;
         case GGML_GLU_OP_GEGLU:
             if (g.a_is_16) { // as the table of halves has it: inf * 0 at one end
-                return (x == -INFINITY ? NAN : x <= -10.0f ? 0.0f : x >= 10.0f ? x : gelu_tanh(x)) * u;
+                return (x == -INFINITY ? NAN : gelu(x)) * u;
             }
-            return x <= -10.0f ? 0.0f : (x >= 10.0f ? x : gelu_tanh(x)) * u;
+            return x <= -10.0f ? 0.0f : gelu(x) * u;
         case GGML_GLU_OP_SWIGLU: return silu(x) * u;
         case GGML_GLU_OP_SWIGLU_OAI: {
             const float v = g.limit < x ? g.limit : x;

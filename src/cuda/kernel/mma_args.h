@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mma_args.h: what a product of many columns is told, and the tiles its columns come in.
+// mma_args.h: what a product of many columns is told, the tiles its columns come in, and how columns are sorted by expert.
 #pragma once
 
 #include <stdint.h>
@@ -44,3 +44,15 @@ struct mma_args {
 typedef struct act_args act_args;
 typedef struct mma_args mma_args;
 #endif
+
+#define MMID_EXPERTS 1024
+
+// Sorting (token, slot) pairs by expert. Out: for each tile of nt columns its expert (-1: none), for each column which column of x it
+// is and where in y it goes (-1: none).
+struct mmid_args {
+    const int32_t *ids;
+    int32_t *experts, *from, *to;
+    int64_t ids_row, y_col, y_z2;
+    int n_used, n_pairs, n_experts, x_ne1, nt, n_tiles;
+    int wait;
+};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // mmid.cu: pairs of token and slot sorted by expert, into tiles of columns that have one expert each. One block: there are few.
 #include "lane.cuh"
-#include "mmid.h"
+#include "mma_args.h"
 
 extern "C" __global__ void __launch_bounds__(1024) mmid_sort(const __grid_constant__ mmid_args a) {
     __shared__ int count[MMID_EXPERTS], first[MMID_EXPERTS];

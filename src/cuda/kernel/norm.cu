@@ -124,7 +124,7 @@ KERNEL norm_fours(const __grid_constant__ struct cuda_norm_args g) {
 KERNEL group_norm(const __grid_constant__ struct cuda_group_norm_args g) {
     dep_begin();
     const int64_t i3 = blockIdx.x / g.n_groups, c0 = blockIdx.x % g.n_groups * g.n_each;
-    const int64_t c1 = c0 + g.n_each < g.dst.ne[2] ? c0 + g.n_each : g.dst.ne[2];
+    const int64_t c1 = min(c0 + g.n_each, g.dst.ne[2]);
     const int64_t ne0 = g.dst.ne[0], plane = ne0 * g.dst.ne[1], n = plane * (c1 - c0);
     float s = 0.0f, s2 = 0.0f;
     if (c0 >= c1) {

@@ -53,7 +53,9 @@ template <bool HALVES> DEV void conv(const struct cuda_conv_args &g) {
                 continue;
             }
             float v = *(const float *) (plane + x * c.nb[0] + y * c.nb[1] + z * c.nb[2]);
-            v = HALVES ? half_to_float(float_to_half(v)) : v;
+            if (HALVES) {
+                v = half_to_float(float_to_half(v));
+            }
 #pragma unroll
             for (int o = 0; o < CONV_OUT; o++) {
                 if (oc0 + o < g.n_out) {
@@ -118,7 +120,9 @@ KERNEL conv_transpose(const __grid_constant__ struct cuda_window_args g) {
                 for (int64_t c = 0; c < n_in; c++) {
                     float v = *(const float *) (flat ? at(g.b, ix, c, 0, 0) : at(g.b, ix, iy, c, batch));
                     const float k = load_number(flat ? at(g.a, kx, oc, c, 0) : at(g.a, kx, ky, oc, c), g.a.type);
-                    v = halves ? half_to_float(float_to_half(v)) : v;
+                    if (halves) {
+                        v = half_to_float(float_to_half(v));
+                    }
                     sum += v * k;
                 }
             }
@@ -140,13 +144,22 @@ KERNEL pool(const __grid_constant__ struct cuda_window_args g) {
             for (int64_t j = x0; j < x0 + g.p[1] && y >= 0 && y < g.a.ne[1]; j++) {
                 if (j >= 0 && j < g.a.ne[0]) {
                     const float e = load_number(at(g.a, j, y, x.i2, x.i3), g.a.type);
-                    v = max ? (v > e ? v : e) : v + e;
+                    if (!max) {
+                        v += e;
+                    } else if (!(v > e)) {
+                        v = e;
+                    }
                     n++;
                 }
             }
         }
-        n = rows ? n : (int64_t) g.p[1] * g.p[2];
-        *(float *) at(g.dst, x) = max ? v : n > 0 ? v / (float) n : 0.0f;
+        if (!rows) {
+            n = (int64_t) g.p[1] * g.p[2];
+        }
+        if (!max) {
+            v = n > 0 ? v / (float) n : 0.0f;
+        }
+        *(float *) at(g.dst, x) = v;
     }
 }
 
@@ -237,7 +250,10 @@ KERNEL col2im(const __grid_constant__ struct cuda_window_args g) {
 // ---- another size ----
 
 DEV int64_t clip(int64_t i, int64_t n) {
-    return i < 0 ? 0 : i < n ? i : n - 1;
+    if (i < 0) {
+        return 0;
+    }
+    return i < n ? i : n - 1;
 }
 DEV float pixel(const struct cuda_view &v, const char *plane, int64_t x, int64_t y) {
     return *(const float *) (plane + clip(x, v.ne[0]) * v.nb[0] + clip(y, v.ne[1]) * v.nb[1]);
@@ -275,8 +291,8 @@ DEV float antialias(const struct cuda_view &a, const char *plane, const float *f
     int64_t lo[2], hi[2];
     for (int d = 0; d < 2; d++) {
         const int64_t first = (int64_t) (at[d] - support[d] + offset), end = (int64_t) (at[d] + support[d] + offset);
-        lo[d] = first < 0 ? 0 : first;
-        hi[d] = end < a.ne[d] ? end : a.ne[d];
+        lo[d] = max(first, (int64_t) 0);
+        hi[d] = min(end, a.ne[d]);
     }
     float sum = 0.0f, weights = 0.0f;
     for (int64_t j = lo[1]; j < hi[1]; j++) {

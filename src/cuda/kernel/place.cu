@@ -35,7 +35,11 @@ DEV const char *source_of(const struct cuda_place_args &g, at4 x) {
                 wrap(x.i3 - g.p[3], g.a.ne[3]));
         case CUDA_PLACE_PAD_REFLECT: {
             int64_t i = x.i0 - g.p[0];
-            i = i < 0 ? -i : i >= g.a.ne[0] ? 2 * (g.a.ne[0] - 1) - i : i;
+            if (i < 0) {
+                i = -i;
+            } else if (i >= g.a.ne[0]) {
+                i = 2 * (g.a.ne[0] - 1) - i;
+            }
             return at(g.a, i, x.i1, x.i2, x.i3);
         }
         case CUDA_PLACE_WIN_PART: { // p: windows along x, unused, their side

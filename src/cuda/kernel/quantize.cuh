@@ -22,7 +22,7 @@ DEV float extreme(const float *x) {
 // The low byte with its sign, at most max.
 DEV int low_byte(int v, int max) {
     v = (int) (int8_t) v;
-    return v < max ? v : max;
+    return min(v, max);
 }
 DEV int level_biased(float x, float id, float half, int max) {
     return low_byte(__float2int_rz(__fadd_rn(__fmul_rn(x, id), half)), max);

@@ -56,7 +56,8 @@ DEV float step_delta(
 #pragma unroll
     for (int i = 0; i < PER_LANE; i++) {
         const int at = lane + 32 * i;
-        l.s[i] = at < g.d ? l.s[i] * expf(gate[g.n_gate == 1 ? 0 : at]) : 0.0f;
+        const int at_gate = g.n_gate == 1 ? 0 : at;
+        l.s[i] = at < g.d ? l.s[i] * expf(gate[at_gate]) : 0.0f;
     }
     const float more = (v - sum_of(g, l, k, lane)) * beta;
 #pragma unroll
@@ -96,7 +97,8 @@ KERNEL recur(const __grid_constant__ struct cuda_recur_args g) {
         } else {
             const float *x[6];
             for (int i = 0; i < 6; i++) {
-                x[i] = g.x[i] != nullptr ? g.x[i] + (g.what == CUDA_RECUR_WKV6 && i == 3 ? h : row) * g.d : nullptr;
+                const int64_t at_row = g.what == CUDA_RECUR_WKV6 && i == 3 ? h : row;
+                x[i] = g.x[i] != nullptr ? g.x[i] + at_row * g.d : nullptr;
             }
             y = columns ? step_columns(g, l, x, n, lane) : step_wkv7(g, l, x, n, lane);
         }
@@ -138,7 +140,8 @@ KERNEL ssm_scan(const __grid_constant__ struct cuda_scan_args g) {
     for (int k = 0; k < PER_LANE; k++) {
         const int at_ = lane + 32 * k;
         s[k] = at_ < d_state && is_there ? *(const float *) at(g.s, at_, i, h, id) : 0.0f;
-        rate[k] = at_ < d_state ? *(const float *) at(g.a, g.a.ne[0] == 1 ? 0 : at_, h, 0, 0) : 0.0f;
+        const int at_rate = g.a.ne[0] == 1 ? 0 : at_;
+        rate[k] = at_ < d_state ? *(const float *) at(g.a, at_rate, h, 0, 0) : 0.0f;
     }
     const int64_t group = h / (n_head / g.b.ne[1]), slab = d_state * d_head * n_head * n_seq;
     for (int64_t t = 0; t < n_token; t++) {
@@ -293,7 +296,10 @@ KERNEL lightning_indexer(const __grid_constant__ struct cuda_rows3_args g) {
 #pragma unroll
         for (int j = 0; j < PER_LANE; j++) {
             const int at_ = lane + 32 * j;
-            kv[j] = at_ >= g.a.ne[0] ? 0.0f : dense ? load_number(k + at_ * g.b.nb[0], g.b.type) : row_element(k, g.b.type, at_);
+            kv[j] = 0.0f;
+            if (at_ < g.a.ne[0]) {
+                kv[j] = dense ? load_number(k + at_ * g.b.nb[0], g.b.type) : row_element(k, g.b.type, at_);
+            }
         }
         float sum = 0.0f;
         for (int64_t h = 0; h < g.a.ne[1]; h++) {

@@ -58,7 +58,10 @@ KERNEL reduce_parts(const __grid_constant__ struct cuda_reduce_args g) {
 }
 
 DEV int64_t row_of(const struct cuda_view &v, int64_t ir, int d) {
-    return d == 1 ? ir % v.ne[1] : d == 2 ? ir / v.ne[1] % v.ne[2] : ir / (v.ne[1] * v.ne[2]);
+    if (d == 1) {
+        return ir % v.ne[1];
+    }
+    return d == 2 ? ir / v.ne[1] % v.ne[2] : ir / (v.ne[1] * v.ne[2]);
 }
 
 // A block a row: sum, mean.
@@ -85,15 +88,18 @@ KERNEL reduce_argmax(const __grid_constant__ struct cuda_reduce_args g) {
     __shared__ float maxima[1024];
     __shared__ int64_t places[1024];
     __shared__ int resets[1024];
-    const int64_t each = (g.n + blockDim.x - 1) / blockDim.x, begin = threadIdx.x * each,
-                  end = begin + each < g.n ? begin + each : g.n;
+    const int64_t each = (g.n + blockDim.x - 1) / blockDim.x, begin = threadIdx.x * each, end = min(begin + each, g.n);
     float max = -INFINITY;
     int64_t at_ = -1;
     int reset = 0;
     for (int64_t i = begin; i < end; i++) {
         const float x = load_number(row + i * g.a.nb[0], g.a.type);
-        max = max > x ? max : x;
-        at_ = max == x ? i : at_;
+        if (!(max > x)) {
+            max = x;
+        }
+        if (max == x) {
+            at_ = i;
+        }
         reset |= x != x;
     }
     maxima[threadIdx.x] = max, places[threadIdx.x] = at_, resets[threadIdx.x] = reset;
@@ -107,12 +113,16 @@ KERNEL reduce_argmax(const __grid_constant__ struct cuda_reduce_args g) {
             }
             if (resets[t]) { // what a NaN leaves is what this stretch found, at its end
                 best = maxima[t];
-                place = places[t] >= 0 ? places[t] : place;
+                if (places[t] >= 0) {
+                    place = places[t];
+                }
                 continue;
             }
             if (!(best > maxima[t])) {
                 best = maxima[t];
-                place = places[t] >= 0 && (best == maxima[t]) ? places[t] : place;
+                if (places[t] >= 0 && best == maxima[t]) {
+                    place = places[t];
+                }
             }
         }
         *(int32_t *) (g.dst.p + ir * g.dst.nb[0]) = (int32_t) place;

@@ -282,10 +282,7 @@ static enum ggml_status run_many(struct cuda_run *r, const struct attn *p, struc
             .q_rows = ROWS_90,
             .k_rows = p->k_rows,
             .wait = 1};
-        const struct cuda_dims dims = {
-            .grid = {(unsigned) p->k_tiles, (unsigned) p->q_tiles, (unsigned) (a->mask_ne2 * a->mask_ne3)},
-            .block = {256},
-            .overlap = true};
+        const struct cuda_dims dims = cuda_grid(p->k_tiles, p->q_tiles, a->mask_ne2 * a->mask_ne3, 256, 0);
         status = cuda_launch_one(r, "attn_mask", dims, &mask);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
@@ -297,10 +294,7 @@ static enum ggml_status run_many(struct cuda_run *r, const struct attn *p, struc
         (status = set_map(r, p->v, p->k_rows, &args.v_map)) != GGML_STATUS_SUCCESS) {
         return status;
     }
-    const struct cuda_dims dims = {.grid = {(unsigned) p->q_tiles, (unsigned) a->n_head, (unsigned) a->n_batch},
-        .block = {384},
-        .shared_size = (unsigned) p->shared,
-        .overlap = true};
+    const struct cuda_dims dims = cuda_grid(p->q_tiles, a->n_head, a->n_batch, 384, p->shared);
     static const char *const names[3] = {"attn90_64", "attn90_128", "attn90_256"};
     return cuda_launch_one(r, names[p->d / 128], dims, &args);
 }
@@ -315,15 +309,12 @@ static enum ggml_status attention_run(struct cuda_run *r, struct ggml_tensor *op
     if (p.many) {
         return run_many(r, &p, &a, work);
     }
-    const struct cuda_dims dims = {.grid = {(unsigned) p.n_split, (unsigned) (p.n_tiles * p.k->ne[2]), (unsigned) a.n_batch},
-        .block = {(unsigned) p.kernel.warps * 32},
-        .shared_size = (unsigned) p.shared,
-        .overlap = true};
+    const struct cuda_dims dims = cuda_grid(p.n_split, p.n_tiles * p.k->ne[2], a.n_batch, p.kernel.warps * 32, p.shared);
     const enum ggml_status status = cuda_launch_one(r, p.kernel.name, dims, &a);
     if (status != GGML_STATUS_SUCCESS || p.n_split <= 1) {
         return status;
     }
-    const struct cuda_dims join = {.grid = {(unsigned) p.n_rows}, .block = {128}, .overlap = true};
+    const struct cuda_dims join = cuda_grid(p.n_rows, 1, 1, 128, 0);
     return cuda_launch_one(r, "attn_join", join, &a);
 }
 

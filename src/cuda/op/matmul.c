@@ -90,7 +90,7 @@ static char *columns_get(
         .flat = c->nt == 0,
         .rest = c->rest,
         .wait = 1};
-    const struct cuda_dims dims = {.grid = {(unsigned) c->n, (unsigned) c->nz}, .block = {256}, .overlap = true};
+    const struct cuda_dims dims = cuda_grid(c->n, c->nz, 1, 256, 0);
     if (cuda_launch_one(r, "act_tiles", dims, &a) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
@@ -126,10 +126,8 @@ static enum ggml_status mmv_launch(struct cuda_run *r, const struct cuda_mm_type
     a->n_stages = (int) min_i64(fit, useful);
     a->wait = 1;
     const int64_t tiles = (a->m + 15) / 16, blocks = (int64_t) r->traits->n_sm;
-    const struct cuda_dims dims = {.grid = {(unsigned) min_i64(tiles, blocks), (unsigned) ((a->n + 7) / 8), (unsigned) c->nz},
-        .block = {(unsigned) warps * 32},
-        .shared_size = (unsigned) (cols + a->n_stages * stage),
-        .overlap = true};
+    const struct cuda_dims dims =
+        cuda_grid(min_i64(tiles, blocks), (a->n + 7) / 8, c->nz, warps * 32, cols + a->n_stages * stage);
     const char *many = c->rest ? t->mmv : t->mmv_wide, *few = c->rest ? t->mmv_8 : t->mmv_wide_8;
     return cuda_launch_one(r, warps == MMV_WARPS ? many : few, dims, a);
 }
@@ -163,10 +161,7 @@ static enum ggml_status run_floats(struct cuda_run *r, struct ggml_tensor *op) {
         .x_z2 = (int64_t) (x->nb[2] / sizeof(float)), .x_z3 = (int64_t) (x->nb[3] / sizeof(float)),
         .w_const = cuda_is_const(r->graph, w), .wait = 1};
     const int64_t turns = (a.m + MF_ROWS - 1) / MF_ROWS, all = r->traits->n_sm;
-    const struct cuda_dims dims = {.grid = {(unsigned) min_i64(turns, all), 1, (unsigned) (x->ne[2] * x->ne[3])},
-        .block = {MF_THREADS},
-        .shared_size = (unsigned) floats_shared(x),
-        .overlap = true};
+    const struct cuda_dims dims = cuda_grid(min_i64(turns, all), 1, x->ne[2] * x->ne[3], MF_THREADS, floats_shared(x));
     return cuda_launch_one(r, "mf_f32", dims, &a);
 }
 
@@ -177,10 +172,8 @@ enum ggml_status cuda_mm_tiles(struct cuda_run *r, const struct cuda_mm_type *t,
     const int64_t ch = dense ? 64 : 256, bytes = ch / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
     const int64_t pitch = (((bytes + 14) / 16 + 1) | 1) * 16;
     const int64_t n_a = dense && t->type != GGML_TYPE_F32 ? 4 : 2, n_b = nt == 256 ? 4 : 6;
-    const struct cuda_dims dims = {.grid = {(unsigned) a->n_tiles, (unsigned) ((a->m + 127) / 128), (unsigned) nz},
-        .block = {384},
-        .shared_size = (unsigned) (n_b * nt * 128 + n_a * pitch * 128 + 256 + 1024 + 64),
-        .overlap = true};
+    const struct cuda_dims dims =
+        cuda_grid(a->n_tiles, (a->m + 127) / 128, nz, 384, n_b * nt * 128 + n_a * pitch * 128 + 256 + 1024 + 64);
     if (nt == 128) {
         return cuda_launch_one(r, t->mma_128, dims, a);
     }

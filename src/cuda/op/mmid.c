@@ -2,8 +2,6 @@
 // mmid.c: MUL_MAT_ID. Few tokens: each (token, slot) is a product of one column (kernel/mv.cuh). Many: columns are sorted by
 // expert into tiles of one expert each, and one launch has all of them (kernel/mmid.cu, mma90.cuh).
 
-#include "cuda/kernel/mmid.h"
-
 #include "cuda/op/matmul.h"
 
 #define MV_PAIRS 32 // (token, slot) up to which columns are not sorted
@@ -103,8 +101,7 @@ static enum ggml_status mmid_run(struct cuda_run *r, struct ggml_tensor *op) {
         .nt = p.nt,
         .n_tiles = (int) p.n_tiles,
         .wait = 1};
-    enum ggml_status status =
-        cuda_launch_one(r, "mmid_sort", (struct cuda_dims){.grid = {1}, .block = {1024}, .overlap = true}, &sort);
+    enum ggml_status status = cuda_launch_one(r, "mmid_sort", cuda_grid(1, 1, 1, 1024, 0), &sort);
     const act_args act = {.x = x->data,
         .tiles = (uint16_t *) work,
         .scale = (float *) (work + p.c.halves_size),
@@ -120,7 +117,7 @@ static enum ggml_status mmid_run(struct cuda_run *r, struct ggml_tensor *op) {
         .bf = t->bf,
         .wait = 1};
     if (status == GGML_STATUS_SUCCESS) {
-        const struct cuda_dims dims = {.grid = {(unsigned) p.c.n, 1}, .block = {256}, .overlap = true};
+        const struct cuda_dims dims = cuda_grid(p.c.n, 1, 1, 256, 0);
         status = cuda_launch_one(r, "act_tiles", dims, &act);
     }
     const mma_args a = {.w = w->data,

@@ -56,8 +56,7 @@ static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type 
         a->n_last = (int) (rest > 0 ? (rest + grid - 1) / grid : per);
         a->n_turns = (int) (n_full + (rest + a->n_last - 1) / a->n_last);
     }
-    const struct cuda_dims dims = {
-        .grid = {(unsigned) grid, 1, (unsigned) nz}, .block = {MV_WARPS * 32}, .shared_size = (unsigned) shared, .overlap = true};
+    const struct cuda_dims dims = cuda_grid(grid, 1, nz, MV_WARPS * 32, shared);
     return cuda_launch_one(r, t->mvb, dims, a);
 }
 
@@ -76,10 +75,7 @@ enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_ar
     const int64_t fixed = fixed_size(t, a->k), stage = MV_WARPS * stage_size(t),
                   fit = ((int64_t) r->traits->shared_max - fixed) / stage;
     a->n_stages = (int) min_i64(fit, 7);
-    const struct cuda_dims dims = {.grid = {(unsigned) min_i64(n_blocks, all), 1, (unsigned) nz},
-        .block = {MV_WARPS * 32},
-        .shared_size = (unsigned) (fixed + a->n_stages * stage),
-        .overlap = true};
+    const struct cuda_dims dims = cuda_grid(min_i64(n_blocks, all), 1, nz, MV_WARPS * 32, fixed + a->n_stages * stage);
     return cuda_launch_one(r, t->mv, dims, a);
 }
 

@@ -44,9 +44,8 @@ static enum ggml_status norm_launch(struct cuda_run *r, const struct cuda_norm_a
     const bool fours = ne0 % 4 == 0 && n4 <= 4 * 1024 && has_fours(&args->dst, ne0) && has_fours(&args->a, ne0) &&
                        has_fours(&args->b, ne0) && has_fours(&args->sum, ne0) && has_fours(&args->mul, ne0) &&
                        has_fours(&args->add, ne0);
-    const struct cuda_dims dims = {.grid = {(unsigned) (args->dst.ne[1] * args->dst.ne[2] * args->dst.ne[3])},
-        .block = {block_for(fours ? n4 : ne0)},
-        .overlap = true};
+    const struct cuda_dims dims =
+        cuda_grid(args->dst.ne[1] * args->dst.ne[2] * args->dst.ne[3], 1, 1, block_for(fours ? n4 : ne0), 0);
     return cuda_launch_one(r, fours ? "norm_fours" : "norm_any", dims, args);
 }
 
@@ -172,7 +171,7 @@ static enum ggml_status group_run(struct cuda_run *r, struct ggml_tensor *op) {
         .n_groups = n_groups,
         .n_each = (op->ne[2] + n_groups - 1) / n_groups,
         .eps = param_f32(op, 1)};
-    const struct cuda_dims dims = {.grid = {(unsigned) (n_groups * op->ne[3])}, .block = {1024}, .overlap = true};
+    const struct cuda_dims dims = cuda_grid(n_groups * op->ne[3], 1, 1, 1024, 0);
     return cuda_launch_one(r, "group_norm", dims, &args);
 }
 
@@ -211,7 +210,7 @@ static enum ggml_status softmax_run(struct cuda_run *r, struct ggml_tensor *op) 
         args.sinks = sinks->data;
         args.sinks_nb = (int64_t) sinks->nb[0];
     }
-    const struct cuda_dims dims = {.grid = {(unsigned) ggml_nrows(op)}, .block = {block_for(op->ne[0])}, .overlap = true};
+    const struct cuda_dims dims = cuda_grid(ggml_nrows(op), 1, 1, block_for(op->ne[0]), 0);
     return cuda_launch_one(r, "soft_max", dims, &args);
 }
 

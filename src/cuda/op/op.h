@@ -43,9 +43,17 @@ static inline unsigned cuda_blocks(const struct cuda_run *r, int64_t n, int size
     return (unsigned) max_i64(1, min_i64((n + size - 1) / size, (int64_t) r->traits->n_sm * (2048 / size) * 4));
 }
 
-// One dimension of blocks for n elements, for a kernel that waits for the one before (dep_wait).
+// For a kernel that waits for the one before (dep_wait): x * y * z blocks of `block` threads.
+static inline struct cuda_dims cuda_grid(int64_t x, int64_t y, int64_t z, int64_t block, int64_t shared_size) {
+    return (struct cuda_dims){.grid = {(unsigned) x, (unsigned) y, (unsigned) z},
+        .block = {(unsigned) block},
+        .shared_size = (unsigned) shared_size,
+        .overlap = true};
+}
+
+// One dimension of blocks for n elements.
 static inline struct cuda_dims cuda_flat(const struct cuda_run *r, int64_t n, int size) {
-    return (struct cuda_dims){.grid = {cuda_blocks(r, n, size)}, .block = {(unsigned) size}, .overlap = true};
+    return cuda_grid(cuda_blocks(r, n, size), 1, 1, size, 0);
 }
 
 static inline bool cuda_is_float(enum ggml_type t) {

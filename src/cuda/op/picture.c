@@ -128,10 +128,8 @@ static bool conv_supports(const struct cuda_device *dev, const struct ggml_tenso
 static enum ggml_status conv_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_conv_args g = {
         .c = columns_of(op), .data = op->src[1]->data, .kernel = op->src[0]->data, .dst = op->data, .n_out = channels_out(op)};
-    const struct cuda_dims dims = {.grid = {(unsigned) ((count_of(&g.c) + 127) / 128),
-                                       (unsigned) ((g.n_out + CONV_OUT - 1) / CONV_OUT), (unsigned) g.c.n_batch},
-        .block = {128},
-        .overlap = true};
+    const struct cuda_dims dims =
+        cuda_grid((count_of(&g.c) + 127) / 128, (g.n_out + CONV_OUT - 1) / CONV_OUT, g.c.n_batch, 128, 0);
     return cuda_launch_one(r, op->src[0]->type == GGML_TYPE_F16 ? "conv_f16" : "conv_f32", dims, &g);
 }
 

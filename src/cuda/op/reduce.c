@@ -48,8 +48,8 @@ static enum ggml_status sum_run(struct cuda_run *r, struct ggml_tensor *op) {
     if (args.parts == NULL) {
         return GGML_STATUS_FAILED;
     }
-    const struct cuda_dims many = {.grid = {(unsigned) args.n_parts}, .block = {BLOCK}, .overlap = true};
-    const struct cuda_dims one = {.grid = {1}, .block = {BLOCK}, .overlap = true};
+    const struct cuda_dims many = cuda_grid(args.n_parts, 1, 1, BLOCK, 0);
+    const struct cuda_dims one = cuda_grid(1, 1, 1, BLOCK, 0);
     const enum ggml_status status = cuda_launch_one(r, "reduce_all", many, &args);
     return status == GGML_STATUS_SUCCESS ? cuda_launch_one(r, "reduce_parts", one, &args) : status;
 }
@@ -93,7 +93,7 @@ static enum ggml_status rows_run(struct cuda_run *r, struct ggml_tensor *op) {
     if (a->ne[0] <= 1024) {
         block = a->ne[0] <= 64 ? 32 : 128;
     }
-    const struct cuda_dims dims = {.grid = {(unsigned) ggml_nrows(a)}, .block = {block}, .overlap = true};
+    const struct cuda_dims dims = cuda_grid(ggml_nrows(a), 1, 1, block, 0);
     return cuda_launch_one(r, kernel, dims, &args);
 }
 
@@ -148,10 +148,8 @@ static enum ggml_status sort_run(struct cuda_run *r, struct ggml_tensor *op) {
         args.keys = cuda_extra(op);
         return sort_long(r, &args);
     }
-    const struct cuda_dims dims = {.grid = {(unsigned) args.n_rows},
-        .block = {(unsigned) clamp_i64(args.n_pad / 2, 32, 1024)},
-        .shared_size = (unsigned) args.n_pad * (unsigned) sizeof(uint64_t),
-        .overlap = true};
+    const struct cuda_dims dims =
+        cuda_grid(args.n_rows, 1, 1, clamp_i64(args.n_pad / 2, 32, 1024), args.n_pad * sizeof(uint64_t));
     return cuda_launch_one(r, "sort_shared", dims, &args);
 }
 

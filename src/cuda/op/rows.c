@@ -21,8 +21,7 @@ static bool get_supports(const struct cuda_device *dev, const struct ggml_tensor
 
 static struct cuda_dims row_dims(int64_t n_rows, int64_t ne0) {
     const int64_t pieces = (ne0 + 255) / 256;
-    return (struct cuda_dims){
-        .grid = {(unsigned) min_i64(n_rows, 1 << 20), (unsigned) min_i64(pieces, 64)}, .block = {256}, .overlap = true};
+    return cuda_grid(min_i64(n_rows, 1 << 20), min_i64(pieces, 64), 1, 256, 0);
 }
 
 static enum ggml_status get_run(struct cuda_run *r, struct ggml_tensor *op) {

@@ -22,7 +22,7 @@ static struct cuda_dims a_row_a_block(int64_t n_rows, int64_t n) {
     if (n <= 1024) {
         block = n <= 128 ? 32 : 128;
     }
-    return (struct cuda_dims){.grid = {(unsigned) n_rows}, .block = {block}, .overlap = true};
+    return cuda_grid(n_rows, 1, 1, block, 0);
 }
 
 static bool is_dense_f32(const struct ggml_tensor *t) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mv_quant.cu: products of one column.
-#include "mv.cuh"
+// mv.cu: products of one column: a warp a row (mv.cuh), or a block a row for dense weights (mv_block.cuh).
+#include "mv_block.cuh"
 
 MV_KERNEL(q4_0, mv_blocks<dot_q4_0>)
 MV_KERNEL(q4_1, mv_blocks<dot_q4_1>)
@@ -19,3 +19,7 @@ MV_KERNEL(nvfp4, mv_blocks<dot_nvfp4>)
 MV_KERNEL(f32, mv_floats)
 MV_KERNEL(f16, mv_dense<1>)
 MV_KERNEL(bf16, mv_dense<2>)
+
+MVB_KERNEL(f32, mvb_32)
+MVB_KERNEL(f16, mvb_16<1>)
+MVB_KERNEL(bf16, mvb_16<2>)
