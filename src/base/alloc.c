@@ -3,13 +3,10 @@
 // what is alive. Not watched, a call costs one predictable branch over libc.
 
 #include "base/base.h"
+#include "base/min.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
-
-// Cross the libraries, though no public header has them.
-GGML_API void *ggml_aligned_malloc(size_t size);
-GGML_API void ggml_aligned_free(void *ptr, size_t size);
 
 static atomic_bool watched;         // any of the below is in use
 static atomic_int_fast64_t fail_in; // > 0: this many allocations until one fails; < 0: all fail
@@ -49,7 +46,7 @@ static bool must_fail(void) {
     return n < 0 || (n > 0 && atomic_fetch_sub(&fail_in, 1) == 1);
 }
 
-static void *counted(void *p) {
+static void *block_count(void *p) {
     if (is_watched() && p != NULL) {
         atomic_fetch_add(&n_made, 1);
         atomic_fetch_add(&n_alive, 1);
@@ -64,12 +61,12 @@ static void count_free(const void *p) {
 }
 
 void *berth_malloc(size_t size) {
-    return size == 0 || must_fail() ? NULL : counted(malloc(size));
+    return size == 0 || must_fail() ? NULL : block_count(malloc(size));
 }
 
 void *berth_calloc(size_t n, size_t size) {
     size_t total;
-    return !berth_mul_ok(n, size, &total) || total == 0 || must_fail() ? NULL : counted(calloc(n, size));
+    return !berth_mul_ok(n, size, &total) || total == 0 || must_fail() ? NULL : block_count(calloc(n, size));
 }
 
 void *berth_realloc(void *p, size_t size) {
@@ -91,10 +88,10 @@ void berth_free(void *p) {
 
 void *berth_aligned_alloc(size_t align, size_t size) {
     void *p = NULL;
-    if (size == 0 || must_fail() || posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, size) != 0) {
+    if (size == 0 || must_fail() || posix_memalign(&p, max_size(align, sizeof(void *)), size) != 0) {
         return NULL;
     }
-    return counted(p);
+    return block_count(p);
 }
 
 void berth_aligned_free(void *p) {
@@ -107,7 +104,7 @@ bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) {
         return true;
     }
     // The first time as many as are asked for: who knows the number asks for all at once.
-    size_t n = *n_cap > 0 ? *n_cap : n_want < 8 ? 8 : n_want;
+    size_t n = *n_cap > 0 ? *n_cap : max_size(n_want, 8);
     while (n < n_want) {
         if (!berth_add_ok(n, n / 2 + 1, &n)) {
             return false;
@@ -126,19 +123,40 @@ bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) {
     return true;
 }
 
-// For backends that take page-friendly memory from the base library.
-void *ggml_aligned_malloc(size_t size) {
-    if (size == 0) {
+// ---- scratch ----
+
+// Memory for the length of one call. What is little lies in the struct itself, on the caller's stack, so that small
+// problems ask the allocator for nothing; what is more lies in a block of its own a piece. Pieces go in the reverse order of
+// their taking, all those after a mark at once.
+
+struct berth_scratch_block {
+    _Alignas(16) struct berth_scratch_block *prev;
+};
+
+void *berth_scratch_take(struct berth_scratch *s, size_t size) {
+    size_t padded;
+    if (!berth_pad_ok(size, 16, &padded)) {
         return NULL;
     }
-    void *p = berth_aligned_alloc(64, size);
-    if (p == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: %zu bytes aligned to 64 are not to be had", size);
+    if (padded <= sizeof s->few - s->at.used) {
+        void *p = s->few + s->at.used;
+        s->at.used += padded;
+        return p;
     }
-    return p;
+    struct berth_scratch_block *block = berth_add_ok(padded, sizeof *block, &padded) ? berth_malloc(padded) : NULL;
+    if (block == NULL) {
+        return NULL;
+    }
+    block->prev = s->at.last;
+    s->at.last = block;
+    return block + 1;
 }
 
-void ggml_aligned_free(void *ptr, size_t size) {
-    (void) size;
-    berth_aligned_free(ptr);
+void berth_scratch_back(struct berth_scratch *s, struct berth_scratch_mark mark) {
+    while (s->at.last != mark.last) {
+        struct berth_scratch_block *block = s->at.last;
+        s->at.last = block->prev;
+        berth_free(block);
+    }
+    s->at.used = mark.used;
 }

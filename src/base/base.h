@@ -59,7 +59,7 @@ BERTH_API void berth_aligned_free(void *p);
 // untouched.
 BERTH_API bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) BERTH_MUST_USE;
 
-// ---- scratch (scratch.c): memory for the length of one call, the first of it on the caller's stack ----
+// ---- scratch (alloc.c): memory for the length of one call, the first of it on the caller's stack ----
 
 struct berth_scratch_mark {
     struct berth_scratch_block *last; // the newest block that is not in few
@@ -110,7 +110,7 @@ BERTH_API void berth_client_release(const char *release);
 // clients of several.
 BERTH_API int berth_client_minor(void);
 
-// ---- streams into memory (stream.c) ----
+// ---- streams into memory (file.c) ----
 
 struct berth_stream {
     FILE *file; // to write to
@@ -139,7 +139,7 @@ BERTH_API int berth_file_open_fd(const char *path, uint64_t *size, const char **
 // Is it a regular file with these first bytes, at most 16?
 BERTH_API bool berth_file_starts_with(const char *path, const char *magic);
 
-// A file that takes the place of `target` when it is whole (replace.c).
+// A file that takes the place of `target` when it is whole (file.c).
 struct berth_replace {
     FILE *file;
     char *target, *part; // where it goes, where it is; NULL: it is written as it is

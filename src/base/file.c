@@ -1,19 +1,34 @@
 // SPDX-License-Identifier: MIT
-// file.c: the one way in for files whose bytes are not trusted: regular, and of a size that is known from the open file itself.
-// Opening never waits: a pipe of that name, whose opening would, is refused like every other thing that has no size. It is not
-// even opened: who writes into it would be told that its reader has gone.
+// file.c: files in, files out, and streams into memory.
 
 #include "base/base.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+// ---- in ----
+
+// The one way in for files whose bytes are not trusted: regular, and of a size that is known from the open file itself.
+// Opening never waits: a pipe of that name, whose opening would, is refused like every other thing that has no size. It is not
+// even opened: who writes into it would be told that its reader has gone.
+
+static const char *stat_refusal(int rc, const struct stat *st) { // NULL: a regular file
+    if (rc != 0) {
+        return strerror(errno);
+    }
+    return S_ISREG(st->st_mode) ? NULL : "it is no regular file";
+}
+
 int berth_file_open_fd(const char *path, uint64_t *size, const char **why) {
     struct stat st;
-    *why = stat(path, &st) != 0 ? strerror(errno) : !S_ISREG(st.st_mode) ? "it is no regular file" : NULL;
+    *why = stat_refusal(stat(path, &st), &st);
     if (*why != NULL) {
         return -1;
     }
@@ -22,7 +37,7 @@ int berth_file_open_fd(const char *path, uint64_t *size, const char **why) {
         *why = strerror(errno);
         return -1;
     }
-    *why = fstat(fd, &st) != 0 ? strerror(errno) : !S_ISREG(st.st_mode) ? "it is no regular file" : NULL;
+    *why = stat_refusal(fstat(fd, &st), &st);
     if (*why != NULL) {
         close(fd);
         return -1;
@@ -53,4 +68,223 @@ bool berth_file_starts_with(const char *path, const char *magic) {
     const bool is_equal = n <= sizeof found && fread(found, 1, n, file) == n && memcmp(found, magic, n) == 0;
     fclose(file);
     return is_equal;
+}
+
+// ---- out ----
+
+// The one way out for files. A file appears when it is whole and on the disk: until then it is written beside its
+// place under a name of its own, so that a failure, or the end of the process, leaves what was there before.
+//
+//     open "x.PID.N.part" -> write -> fsync -> close -> rename to "x" -> fsync the folder
+//
+// A file of several names is replaced under this one, and its other names keep the old content: writing it in place would lose
+// that on a full disk. Written in place: devices and pipes, files of other owners, and files in folders that take no new ones.
+
+// May the open file take the place of the old one: on the same disk, with its owner, group and mode?
+static bool can_replace(int fd, const struct stat *old) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_dev == old->st_dev && fchown(fd, old->st_uid, old->st_gid) == 0 &&
+           fchmod(fd, old->st_mode & 0777) == 0;
+}
+
+// Opens a file beside the target, under a name that nothing has; nobody may read it who may not read the old one.
+static int part_open(const char *target, mode_t mode, char *part, size_t size) {
+    int fd = -1;
+    errno = EEXIST;
+    for (int i = 0; fd < 0 && errno == EEXIST && i < 1000; i++) { // a program that was killed leaves one, and ids come again
+        snprintf(part, size, "%s.%ld.%d.part", target, (long) getpid(), i);
+        fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    }
+    return fd;
+}
+
+// Neither there nor a place of a new file: what is there has to be written as it is.
+static bool is_no_place(int why) {
+    return why == EACCES || why == EPERM || why == EROFS || why == ENAMETOOLONG;
+}
+
+// Names of what is open already, which need not have a place: /dev/stdout, /proc/self/fd/3.
+static bool is_of_system(const char *path) {
+    return strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
+}
+
+// The name of the part goes before its memory does: a signal may ask for it at any time.
+static void names_free(struct berth_replace *r) {
+    char *target = r->target, *part = r->part;
+    r->target = r->part = NULL;
+    atomic_signal_fence(memory_order_seq_cst);
+    berth_free(target);
+    berth_free(part);
+}
+
+static bool names_make(struct berth_replace *r, const char *path, bool exists) {
+    char real[PATH_MAX];
+    if (exists && realpath(path, real) == NULL) {
+        return false;
+    }
+    const size_t size = strlen(exists ? real : path) + 1;
+    r->target = berth_malloc(size);
+    r->part = berth_malloc(size + 48);
+    if (r->target == NULL || r->part == NULL) {
+        names_free(r);
+        errno = ENOMEM;
+        return false;
+    }
+    memcpy(r->target, exists ? real : path, size);
+    return true;
+}
+
+// A file beside the place of `path`, which is that of `old`, NULL: of a new one. False with errno 0: it cannot take the place of
+// the old one; else what is wrong.
+static bool part_make(struct berth_replace *r, const char *path, const struct stat *old) {
+    if (!names_make(r, path, old != NULL)) {
+        return false;
+    }
+    const int fd = part_open(r->target, old != NULL ? old->st_mode & 0777 : 0666, r->part, strlen(r->target) + 48);
+    int why = fd >= 0 ? 0 : errno;
+    if (fd >= 0 && (old == NULL || can_replace(fd, old))) {
+        r->file = fdopen(fd, "wb");
+        why = r->file == NULL ? errno : 0;
+    }
+    if (r->file == NULL) {
+        if (fd >= 0) {
+            close(fd);
+            unlink(r->part);
+        }
+        names_free(r);
+        errno = why;
+    }
+    return r->file != NULL;
+}
+
+// False with errno 0: to be written as it is; else what is wrong.
+static bool open_beside(struct berth_replace *r, const char *path) {
+    struct stat old;
+    const bool exists = stat(path, &old) == 0;
+    if (*path == '\0' || is_of_system(path) ||
+        (exists ? !S_ISREG(old.st_mode) || access(path, W_OK) != 0 : lstat(path, &old) == 0)) {
+        errno = 0;
+        return false;
+    }
+    if (part_make(r, path, exists ? &old : NULL)) {
+        return true;
+    }
+    if (is_no_place(errno)) {
+        errno = 0;
+    }
+    return false;
+}
+
+bool berth_replace_open_new(struct berth_replace *r, const char *path) {
+    *r = (struct berth_replace){0};
+    return part_make(r, path, NULL);
+}
+
+bool berth_replace_open(struct berth_replace *r, const char *path) {
+    *r = (struct berth_replace){0};
+    if (!open_beside(r, path) && errno == 0) {
+        r->file = fopen(path, "wbe");
+    }
+    return r->file != NULL;
+}
+
+// Some file systems, and what is no file, have nothing to bring to a disk.
+static bool sync_ok(int fd) {
+    return fsync(fd) == 0 || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EROFS;
+}
+
+// The name is on the disk when its folder is. A folder that may be written but not read cannot be asked.
+static bool folder_sync(const char *target) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(target, '/');
+    const size_t n = slash != NULL ? (size_t) (slash - target) + 1 : 0;
+    if (n >= sizeof folder) {
+        return true;
+    }
+    memcpy(folder, target, n);
+    folder[n] = '\0';
+    const int fd = open(n > 0 ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return true;
+    }
+    const bool ok = sync_ok(fd);
+    const int why = errno;
+    close(fd);
+    errno = why;
+    return ok;
+}
+
+bool berth_replace_close(struct berth_replace *r, bool ok) {
+    int why = ok ? 0 : errno;
+    errno = 0;
+    if (fflush(r->file) != 0 || ferror(r->file) || (ok && !sync_ok(fileno(r->file)))) {
+        if (ok) {
+            why = errno;
+        }
+        ok = false;
+    }
+    if (fclose(r->file) != 0 && ok) {
+        why = errno;
+        ok = false;
+    }
+    if (r->part != NULL && ok && rename(r->part, r->target) != 0) {
+        why = errno;
+        ok = false;
+    }
+    if (r->part != NULL && !ok) {
+        unlink(r->part);
+    }
+    if (r->part != NULL && ok && !folder_sync(r->target)) {
+        why = errno;
+        ok = false;
+    }
+    names_free(r);
+    r->file = NULL;
+    errno = why;
+    return ok;
+}
+
+// ---- streams into memory ----
+
+// A stream whose bytes end up in memory. libc has one too, open_memstream, but when memory runs out while it grows it
+// neither says so nor marks the stream: what was written is lost in silence, and closing it gives 0 and a NULL text.
+// This one remembers, and the text goes through Berth's allocator.
+
+static ssize_t stream_write(void *cookie, const char *bytes, size_t size) {
+    struct berth_stream *s = cookie;
+    if (s->has_failed || size >= SIZE_MAX - s->size || !berth_grow((void **) &s->text, &s->cap, s->size + size + 1, 1)) {
+        s->has_failed = true;
+        errno = ENOMEM;
+        return 0;
+    }
+    memcpy(s->text + s->size, bytes, size);
+    s->size += size;
+    return (ssize_t) size;
+}
+
+bool berth_stream_open(struct berth_stream *s) {
+    *s = (struct berth_stream){0};
+    s->file = fopencookie(s, "w", (cookie_io_functions_t){.write = stream_write});
+    return s->file != NULL;
+}
+
+bool berth_stream_close(struct berth_stream *s) {
+    const bool is_written = s->file != NULL && fflush(s->file) == 0 && !ferror(s->file);
+    const bool is_closed = s->file != NULL && fclose(s->file) == 0;
+    s->file = NULL;
+    if (!is_written || !is_closed || s->has_failed || !berth_grow((void **) &s->text, &s->cap, s->size + 1, 1)) {
+        berth_stream_fini(s);
+        errno = ENOMEM;
+        return false;
+    }
+    s->text[s->size] = '\0';
+    return true;
+}
+
+void berth_stream_fini(struct berth_stream *s) {
+    if (s->file != NULL) {
+        fclose(s->file);
+    }
+    berth_free(s->text);
+    *s = (struct berth_stream){0};
 }

@@ -56,7 +56,7 @@ static void hand_out(enum ggml_log_level level, const char *text) {
     callback(level, text, user_data);
 }
 
-static void keep(enum ggml_log_level level, const char *text) {
+static void line_keep(enum ggml_log_level level, const char *text) {
     const size_t size = strlen(text) + 1;
     if (!berth_grow((void **) &held.lines, &held.cap, held.size + 1 + size, 1)) {
         held.n_lost++;
@@ -94,7 +94,7 @@ void berth_log_flush(void) {
 }
 
 void berth_log_v(enum ggml_log_level level, const char *fmt, va_list args) {
-    void (*put)(enum ggml_log_level, const char *) = held.depth > 0 ? keep : hand_out;
+    void (*put)(enum ggml_log_level, const char *) = held.depth > 0 ? line_keep : hand_out;
 
     char text[256];
     va_list again;

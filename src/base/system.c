@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// system.c: clock, files, versions, and the process-wide critical section that backends share.
+// system.c: clock, files, versions, and what backends take from the base: aligned memory and the process-wide critical section.
 
 #include "base/base.h"
 #include "base/lock.h"
@@ -10,6 +10,8 @@
 
 GGML_API void ggml_critical_section_start(void);
 GGML_API void ggml_critical_section_end(void);
+GGML_API void *ggml_aligned_malloc(size_t size);
+GGML_API void ggml_aligned_free(void *ptr, size_t size);
 GGML_API void ggml_print_backtrace(void);
 
 static struct berth_lock critical_section = BERTH_LOCK_INIT;
@@ -69,4 +71,21 @@ const char *ggml_version(void) {
 
 const char *ggml_commit(void) {
     return "berth-" BERTH_VERSION;
+}
+
+// For backends that take page-friendly memory from the base library.
+void *ggml_aligned_malloc(size_t size) {
+    if (size == 0) {
+        return NULL;
+    }
+    void *p = berth_aligned_alloc(64, size);
+    if (p == NULL) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: %zu bytes aligned to 64 are not to be had", size);
+    }
+    return p;
+}
+
+void ggml_aligned_free(void *ptr, size_t size) {
+    (void) size;
+    berth_aligned_free(ptr);
 }

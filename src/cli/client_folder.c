@@ -6,8 +6,8 @@
 
 #include "cli/cli.h"
 #include "ggml-backend.h"
-#include "registry/client.h"
 #include "registry/elf.h"
+#include "registry/registry.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// output.c: files that the commands write. A file appears when it is whole (base/replace.c); here is known which are being
+// output.c: files that the commands write. A file appears when it is whole (base/file.c); here is known which are being
 // written, so that a signal leaves nothing of them behind.
 
 #include "base/base.h"

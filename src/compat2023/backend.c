@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // backend.c: buffers of 2023 of whatever date: what today's functions see of them, and what programs of then call.
 
+#include "base/min.h"
 #include "compat2023/compat2023.h"
 #include "core/op.h"
 
@@ -53,7 +54,7 @@ static void today_memset(ggml_backend_buffer_t buffer, struct ggml_tensor *tenso
     uint8_t piece[256];
     memset(piece, value, sizeof piece);
     for (size_t at = 0; at < size; at += sizeof piece) {
-        today_set(buffer, tensor, piece, offset + at, size - at < sizeof piece ? size - at : sizeof piece);
+        today_set(buffer, tensor, piece, offset + at, min_size(size - at, sizeof piece));
     }
 }
 
@@ -183,8 +184,7 @@ size_t berth_2023_buffer_get_alloc_size(gen_buffer_t buffer, struct ggml_tensor 
         return buffer != NULL ? ggml_backend_buffer_get_alloc_size(gen_today(buffer), tensor) : ggml_nbytes(tensor);
     }
     const size_t least = ggml_nbytes(tensor);
-    const size_t size = gen_head(buffer)->is_retired ? least : date_of(buffer)->alloc_size(buffer, tensor);
-    return size > least ? size : least;
+    return gen_head(buffer)->is_retired ? least : max_size(date_of(buffer)->alloc_size(buffer, tensor), least);
 }
 
 void berth_2023_buffer_init_tensor(gen_buffer_t buffer, struct ggml_tensor *tensor) {

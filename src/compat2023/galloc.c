@@ -3,6 +3,7 @@
 // the pieces that its tensor allocators have handed out; what it gives back is free afterwards, the rest stays taken. The same
 // graph after the same calls gets the same offsets, so that a size that was measured is enough.
 
+#include "base/min.h"
 #include "compat2023/compat2023.h"
 
 #include <string.h>
@@ -163,7 +164,7 @@ static void pin_fixed(struct job *j) {
             item->first = 0; // it is there already
         } else if (is_fixed_in_place(j, r)) {
             item->first++;
-            item->last = item->last > item->first ? item->last : item->first;
+            item->last = max_i64(item->last, item->first);
         }
     }
 }
@@ -204,7 +205,9 @@ static enum ggml_status plan_talloc(struct job *j, int p, struct berth_plan_item
     for (int64_t i = 0; i < n_own && status == GGML_STATUS_SUCCESS; i++) {
         const uint64_t end = talloc->start + offsets[i] + items[i].size;
         j->offsets[ids[i]] = offsets[i];
-        talloc->peak = items[i].size > 0 && end > talloc->peak ? end : talloc->peak;
+        if (items[i].size > 0) {
+            talloc->peak = max_u64(talloc->peak, end);
+        }
     }
     return status;
 }
@@ -233,14 +236,15 @@ static void move_fixed(const struct job *j, struct gen_tallocr *talloc, gen_buff
     }
 }
 
-static bool grow(const struct job *j, int p, uint64_t need) {
+static bool tallocr_grow(const struct job *j, int p, uint64_t need) {
     struct gen_tallocr *talloc = j->tallocs[p];
     gen_buffer_t old = talloc->buffer;
     const uint64_t old_base = base_of(talloc);
     size_t most = 0;
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
-        const size_t size = j->rec.tensors[r]->buffer == gen_today(old) ? ggml_nbytes(j->rec.tensors[r]) : 0;
-        most = size > most ? size : most;
+        if (j->rec.tensors[r]->buffer == gen_today(old)) {
+            most = max_size(most, ggml_nbytes(j->rec.tensors[r]));
+        }
     }
     char *bytes = berth_malloc(most + 1);
     const bool done = bytes != NULL && berth_2023_grow(talloc, need);
@@ -259,11 +263,10 @@ static void find_room(struct job *j) {
         for (int32_t r = 0; r < j->rec.n_rows; r++) {
             const int32_t item = lifetime_rows(&j->rec)[r].item;
             if (item >= 0 && j->lives.items[item].pool == p) {
-                const uint64_t end = talloc->start + j->offsets[item] + alloc_size(j, j->rec.tensors[r], p);
-                need = end > need ? end : need;
+                need = max_u64(need, talloc->start + j->offsets[item] + alloc_size(j, j->rec.tensors[r], p));
             }
         }
-        j->fits[p] = need <= talloc->capacity || grow(j, p, need);
+        j->fits[p] = need <= talloc->capacity || tallocr_grow(j, p, need);
         if (!j->fits[p]) {
             berth_fail(GGML_STATUS_ALLOC_FAILED, "the graph needs %llu bytes of an allocator that has %llu",
                 (unsigned long long) need, (unsigned long long) talloc->capacity);
@@ -271,7 +274,7 @@ static void find_room(struct job *j) {
     }
 }
 
-static enum ggml_status plan(struct job *j) {
+static enum ggml_status job_plan(struct job *j) {
     size_t n = j->lives.n_items + 1;
     for (int p = 0; p < j->n_tallocs; p++) {
         n += j->tallocs[p]->n_pieces;
@@ -316,7 +319,8 @@ static void holder_free(const struct job *j, int32_t i) {
     }
 }
 
-static void tell(struct job *j, int32_t r) {
+// Gives the tensor of a row its address and tells its buffer, once; a view follows its source.
+static void row_place(struct job *j, int32_t r) {
     r = j->rec.rows[r].same_as;
     const struct lifetime_row *row = &lifetime_rows(&j->rec)[r];
     const int32_t view_src = j->rec.rows[r].view_src;
@@ -326,7 +330,7 @@ static void tell(struct job *j, int32_t r) {
     }
     j->is_told[r] = true;
     if (view_src >= 0) {
-        tell(j, view_src);
+        row_place(j, view_src);
         gen_buffer_t buffer = berth_2023_buffer_of(t->view_src->buffer);
         if (t->view_src->data != NULL && (t->data == NULL || t->buffer == NULL)) {
             const int owner = owner_of(j, t->view_src);
@@ -349,13 +353,14 @@ static void tell(struct job *j, int32_t r) {
     j->holders[row->item] = r;
 }
 
-static void bury(struct job *j, int32_t node) {
+// What dies with the node goes back.
+static void node_release(struct job *j, int32_t node) {
     for (int32_t i = j->deaths[node]; i >= 0; i = j->more[i]) {
         holder_free(j, i);
     }
 }
 
-static enum ggml_status place(struct job *j) {
+static enum ggml_status job_place(struct job *j) {
     const size_t n_items = j->lives.n_items + 1, n_nodes = (size_t) j->graph.n_nodes + 1;
     j->is_told = berth_calloc((size_t) j->rec.n_rows + 1, sizeof j->is_told[0]);
     j->holders = berth_malloc(n_items * sizeof j->holders[0]);
@@ -376,21 +381,21 @@ static enum ggml_status place(struct job *j) {
         const bool is_leaf = r >= j->rec.n_nodes && r < j->rec.n_nodes + j->rec.n_leafs;
         const bool is_early = is_leaf && !lifetime_rows(&j->rec)[r].is_late;
         if ((is_early || (j->rec.rows[r].flags & GGML_TENSOR_FLAG_INPUT) != 0) && j->rec.rows[r].view_src < 0) {
-            tell(j, r);
+            row_place(j, r);
         }
     }
     for (int32_t i = 0; i < j->rec.n_nodes; i++) {
         for (int k = 0; k < j->rec.rows[i].n_src; k++) {
-            tell(j, j->rec.srcs[j->rec.rows[i].src + k]);
+            row_place(j, j->rec.srcs[j->rec.rows[i].src + k]);
         }
-        tell(j, i);
-        bury(j, i);
+        row_place(j, i);
+        node_release(j, i);
     }
     return GGML_STATUS_SUCCESS;
 }
 
 // What the graph keeps stays taken, what it gave back is free, also of what was placed before it.
-static enum ggml_status settle(struct job *j) {
+static enum ggml_status job_settle(struct job *j) {
     for (size_t i = 0; i < j->lives.n_items; i++) {
         struct gen_tallocr *talloc = j->tallocs[j->lives.items[i].pool];
         struct gen_piece *piece = j->lives.items[i].is_fixed ? fixed_piece(j, i) : NULL;
@@ -441,21 +446,19 @@ static enum ggml_status job_run(struct job *j) {
     const struct lifetime_rules rules = {.via_views = true, .barriers = j->barriers, .late_leafs = true};
     forget_all_retired(j);
     enum ggml_status status = berth_lifetimes_record(&j->lives, &j->rec, &j->graph, j->node_bufs, j->leaf_bufs, &owners);
-    if (status == GGML_STATUS_SUCCESS) {
-        mark_fixed(j);
-        status = berth_lifetimes(&j->lives, &j->rec, &sizes, &rules, j->aligns, j->pools);
-    }
-    if (status == GGML_STATUS_SUCCESS && is_all_fixed(j)) {
+    if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        pin_fixed(j);
-        status = plan(j);
+    mark_fixed(j);
+    status = berth_lifetimes(&j->lives, &j->rec, &sizes, &rules, j->aligns, j->pools);
+    if (status != GGML_STATUS_SUCCESS || is_all_fixed(j)) {
+        return status;
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = place(j);
+    pin_fixed(j);
+    if ((status = job_plan(j)) != GGML_STATUS_SUCCESS || (status = job_place(j)) != GGML_STATUS_SUCCESS) {
+        return status;
     }
-    return status == GGML_STATUS_SUCCESS ? settle(j) : status;
+    return job_settle(j);
 }
 
 // ---- second generation ----

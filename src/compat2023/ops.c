@@ -27,7 +27,7 @@ struct ggml_tensor *berth_2023_ggml_group_norm_inplace(struct ggml_context *ctx,
 }
 
 // The factor may get its value, and its memory, after the graph is built.
-static struct ggml_tensor *scale(
+static struct ggml_tensor *scale_by(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a, b);
     BERTH_REQUIRE_AS(ctx, func, ggml_is_scalar(b), "the factor is " BERTH_SHAPE ", must be one number", BERTH_NE(b));
@@ -35,11 +35,11 @@ static struct ggml_tensor *scale(
 }
 
 struct ggml_tensor *berth_2023_ggml_scale(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
-    return scale(ctx, "ggml_scale", a, b, false);
+    return scale_by(ctx, "ggml_scale", a, b, false);
 }
 
 struct ggml_tensor *berth_2023_ggml_scale_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
-    return scale(ctx, "ggml_scale_inplace", a, b, true);
+    return scale_by(ctx, "ggml_scale_inplace", a, b, true);
 }
 
 struct ggml_tensor *berth_2023_ggml_cpy_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
@@ -209,7 +209,7 @@ struct ggml_tensor *berth_2023_ggml_rope_xpos_inplace(
 }
 
 // base^(first + step k) for k from 0 to n - 1, by the graph.
-static struct ggml_tensor *powers(struct ggml_context *ctx, double base, int first, int step, int n) {
+static struct ggml_tensor *powers_of(struct ggml_context *ctx, double base, int first, int step, int n) {
     struct ggml_tensor *exponents = ggml_arange(ctx, (float) first, (float) (first + step * n), (float) step);
     return ggml_exp(ctx, ggml_scale(ctx, exponents, (float) log(base)));
 }
@@ -227,9 +227,9 @@ struct ggml_tensor *berth_2023_ggml_alibi(
     while (2 * n_low <= n_head) {
         n_low *= 2;
     }
-    struct ggml_tensor *slopes = powers(ctx, pow(2.0, -(double) bias_max / n_low), 1, 1, n_low);
+    struct ggml_tensor *slopes = powers_of(ctx, pow(2.0, -(double) bias_max / n_low), 1, 1, n_low);
     if (n_head > n_low) {
-        struct ggml_tensor *more = powers(ctx, pow(2.0, -(double) bias_max / 2 / n_low), 1, 2, n_head - n_low);
+        struct ggml_tensor *more = powers_of(ctx, pow(2.0, -(double) bias_max / 2 / n_low), 1, 2, n_head - n_low);
         slopes = ggml_concat(ctx, slopes, more, 0);
     }
     struct ggml_tensor *columns = ggml_arange(ctx, 0.0f, (float) a->ne[0], 1.0f);

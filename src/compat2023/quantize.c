@@ -51,7 +51,7 @@ static void count_values(enum ggml_type type, const uint8_t *data, size_t size, 
 }
 
 // n elements in rows of n_per_row.
-static size_t quantize(
+static size_t rows_quantize(
     enum ggml_type type, const float *src, void *dst, int64_t n, int64_t n_per_row, int64_t *hist, const float *imatrix) {
     if (n_per_row <= 0 || n < 0 || n % n_per_row != 0) {
         berth_fail(GGML_STATUS_FAILED, "quantising to %s: %lld elements are not a whole number of rows of %lld",
@@ -67,7 +67,7 @@ static size_t quantize(
 
 #define QUANTIZE(name, type) \
     size_t berth_2023_ggml_quantize_##name(const float *src, void *dst, int n, int k, int64_t *hist) { \
-        return quantize(type, src, dst, n, k, hist, NULL); \
+        return rows_quantize(type, src, dst, n, k, hist, NULL); \
     }
 QUANTIZE(q4_0, GGML_TYPE_Q4_0)
 QUANTIZE(q4_1, GGML_TYPE_Q4_1)
@@ -89,7 +89,7 @@ static size_t quantize_from(enum ggml_type type, const float *src, void *dst, in
             (long long) start, (long long) block, ggml_type_name(type));
         return 0;
     }
-    return quantize(
+    return rows_quantize(
         type, src + start, (char *) dst + (size_t) (start / block) * ggml_type_size(type), n, n_per_row, hist, imatrix);
 }
 

@@ -27,7 +27,7 @@ struct gen_sched {
 
 // ---- life ----
 
-static bool init(struct gen_sched *s, gen_backend_t *backends, const gen_source_t *sources, int n) {
+static bool sched_init(struct gen_sched *s, gen_backend_t *backends, const gen_source_t *sources, int n) {
     ggml_backend_t *list = berth_calloc((size_t) n, sizeof *list);
     s->facades = berth_calloc((size_t) n, sizeof s->facades[0]);
     s->tallocs = berth_calloc((size_t) n, sizeof s->tallocs[0]);
@@ -58,7 +58,7 @@ gen_sched_t berth_2023_sched_over(
     if (s != NULL) {
         s->date = date;
     }
-    if (s == NULL || !init(s, backends, sources, n_backends)) {
+    if (s == NULL || !sched_init(s, backends, sources, n_backends)) {
         berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_new: %d backends, or out of memory", n_backends);
         berth_2023_sched_free(s);
         return NULL;
@@ -135,11 +135,13 @@ static void mark_weights(const struct gen_sched *s, struct sched_memo *memo) {
 }
 
 // A choice that could not be kept for lack of memory is told with the graph it was for.
-static enum ggml_status report(const struct gen_sched *s) {
+static enum ggml_status sched_report(const struct gen_sched *s) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int b = 0; b < s->n_backends; b++) {
         const enum ggml_status kept = berth_backend_report(&s->facades[b].backend);
-        status = status == GGML_STATUS_SUCCESS ? kept : status;
+        if (status == GGML_STATUS_SUCCESS) {
+            status = kept;
+        }
     }
     return status;
 }
@@ -152,9 +154,9 @@ static void forget_assignments(struct gen_sched *s) {
     }
 }
 
-static enum ggml_status split(struct gen_sched *s, struct sched_memo *memo, struct ggml_cgraph *graph) {
+static enum ggml_status graph_split(struct gen_sched *s, struct sched_memo *memo, struct ggml_cgraph *graph) {
     forget_assignments(s);
-    enum ggml_status status = report(s);
+    enum ggml_status status = sched_report(s);
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_graph_check(graph);
     }
@@ -240,7 +242,7 @@ static enum ggml_status check_places(const struct placement *p) {
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status place(struct gen_sched *s, struct sched_memo *memo, struct ggml_cgraph *graph) {
+static enum ggml_status graph_place(struct gen_sched *s, struct sched_memo *memo, struct ggml_cgraph *graph) {
     struct placement p;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (!placement_init(&p, memo)) {
@@ -292,14 +294,16 @@ static enum ggml_status get_buffers(struct gen_sched *s) {
     }
     for (int b = 0; b < s->n_backends && ready != NULL; b++) {
         berth_2023_tallocr_free(ok ? s->tallocs[b] : ready[b]);
-        s->tallocs[b] = ok ? ready[b] : s->tallocs[b];
+        if (ok) {
+            s->tallocs[b] = ready[b];
+        }
     }
     berth_free(ready);
     return ok ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
 }
 
 // The allocators are free for the inputs of the next graph.
-static void finish(struct gen_sched *s) {
+static void sched_end(struct gen_sched *s) {
     for (int b = 0; b < s->n_backends; b++) {
         berth_2023_tallocr_reset(s->tallocs[b]);
     }
@@ -308,7 +312,7 @@ static void finish(struct gen_sched *s) {
 
 void berth_2023_sched_reset(gen_sched_t s) {
     if (s != NULL) {
-        finish(s);
+        sched_end(s);
         forget_assignments(s);
     }
 }
@@ -319,15 +323,15 @@ void berth_2023_sched_init_measure(gen_sched_t s, struct ggml_cgraph *measure_gr
         return;
     }
     struct sched_memo *memo = &s->today->memos[0];
-    enum ggml_status status = split(s, memo, measure_graph);
+    enum ggml_status status = graph_split(s, memo, measure_graph);
     if (status == GGML_STATUS_SUCCESS) {
-        status = place(s, memo, measure_graph);
+        status = graph_place(s, memo, measure_graph);
         forget_measured(s, memo);
     }
     if (status == GGML_STATUS_SUCCESS) {
         s->is_ready = get_buffers(s) == GGML_STATUS_SUCCESS;
     }
-    finish(s);
+    sched_end(s);
 }
 
 // ---- computing ----
@@ -369,7 +373,7 @@ static enum ggml_status run_observed(
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status run(struct gen_sched *s, struct sched_memo *memo, const struct ggml_cgraph *graph) {
+static enum ggml_status graph_run(struct gen_sched *s, struct sched_memo *memo, const struct ggml_cgraph *graph) {
     bool is_stopped = false;
     for (int32_t i = 0; i < memo->n_splits && !is_stopped; i++) {
         const struct sched_split *split = &memo->splits[i];
@@ -396,17 +400,17 @@ enum ggml_status berth_2023_sched_graph_compute_status(gen_sched_t s, struct ggm
             s == NULL || graph == NULL ? "no scheduler, or no graph" : "ggml_backend_sched_init_measure comes first");
     }
     struct sched_memo *memo = &s->today->memos[0];
-    enum ggml_status status = split(s, memo, graph);
+    enum ggml_status status = graph_split(s, memo, graph);
     if (status == GGML_STATUS_SUCCESS) {
-        status = place(s, memo, graph);
+        status = graph_place(s, memo, graph);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = run(s, memo, graph);
+        status = graph_run(s, memo, graph);
     }
     if (status != GGML_STATUS_SUCCESS) {
         berth_2023_spoil(graph);
     }
-    finish(s);
+    sched_end(s);
     return status;
 }
 

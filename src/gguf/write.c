@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // write.c: a context as the bytes of a file. One pass serves all: counting, memory and a file differ in the sink only.
 // The file has the version of the context, tensors in their order, and padding of zeros. What is there under its name stays until
-// the new one is whole (base/replace.c).
+// the new one is whole (base/file.c).
 
 #include "ggml-backend-impl.h"
 #include "gguf/context.h"

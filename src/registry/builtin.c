@@ -117,7 +117,7 @@ static void load_end(int reached) {
 }
 
 // The stage that is complete then; out of memory: what is missing is tried again at the next query.
-static int load(int from, enum berth_registry_stage want) {
+static int stage_load(int from, enum berth_registry_stage want) {
     ggml_backend_reg_t (*cuda)(void) = ggml_backend_cuda_reg;
     ggml_backend_reg_t (*cpu)(void) = ggml_backend_cpu_reg;
     const bool is_first = from < BERTH_REGISTRY_BUILT_IN;
@@ -128,8 +128,7 @@ static int load(int from, enum berth_registry_stage want) {
     }
     bool ok_all = want < BERTH_REGISTRY_INSTALLED || berth_installed_load(BERTH_SCAN_DEVICES);
     if (is_first) {
-        const bool ok_cpu = cpu != NULL ? add_linked(cpu) : add_file("libggml-cpu.so");
-        ok = ok && ok_cpu;
+        ok &= cpu != NULL ? add_linked(cpu) : add_file("libggml-cpu.so");
     }
     if (want >= BERTH_REGISTRY_INSTALLED) {
         ok_all = berth_installed_load(BERTH_SCAN_CPU) && ok_all;
@@ -149,7 +148,7 @@ bool berth_registry_ready(enum berth_registry_stage want) {
     }
     is_loader = true;
     berth_log_hold();
-    const int reached = load(atomic_load(&stage), want);
+    const int reached = stage_load(atomic_load(&stage), want);
     is_loader = false;
     load_end(reached);
     berth_log_let_go();

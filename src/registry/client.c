@@ -6,8 +6,6 @@
 // Two walks over the loaded libraries: the first collects what clients ask for, the second strikes off what there is. Names are
 // copied, and nothing of a library is held on to between the walks, so that another thread may unload it.
 
-#include "registry/client.h"
-
 #include "base/lock.h"
 #include "registry/elf.h"
 #include "registry/registry.h"
@@ -58,7 +56,10 @@ struct look {
 
 static const char *file_name(const char *path) {
     const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path[0] != '\0' ? path : "the program";
+    if (slash != NULL) {
+        return slash + 1;
+    }
+    return path[0] != '\0' ? path : "the program";
 }
 
 static void add_import(void *user, const char *name, bool is_defined, bool is_weak) {
@@ -95,7 +96,7 @@ static bool is_client(const struct berth_elf *elf) {
     return found;
 }
 
-static int collect(struct dl_phdr_info *info, size_t size, void *user) {
+static int library_collect(struct dl_phdr_info *info, size_t size, void *user) {
     struct look *look = user;
     struct berth_elf elf;
     (void) size;
@@ -136,7 +137,7 @@ static void strike_off(void *user, const char *name, bool is_defined, bool is_we
     }
 }
 
-static int strike(struct dl_phdr_info *info, size_t size, void *user) {
+static int library_strike(struct dl_phdr_info *info, size_t size, void *user) {
     struct look *look = user;
     struct berth_elf elf;
     (void) size;
@@ -213,10 +214,10 @@ void berth_client_look(void) {
     dl_iterate_phdr(count_loads, &n_loads);
     if (n_loads != n_loads_seen) {
         n_loads_seen = n_loads;
-        dl_iterate_phdr(collect, &look);
+        dl_iterate_phdr(library_collect, &look);
         if (look.ok && look.n > 0) {
             qsort(look.asks, look.n, sizeof look.asks[0], by_name);
-            dl_iterate_phdr(strike, &look);
+            dl_iterate_phdr(library_strike, &look);
         }
         if (look.ok) {
             say_new(&look);

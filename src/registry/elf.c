@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: MIT
-// elf.c: a look at a file before it is loaded. The loader's own message for a library of another machine is "No such file or
-// directory"; it waits for a pipe; and what a file that was cut short has lost ends the process as it is touched.
-// Looked at: the header, and that the file holds all that is mapped of it. What its code does is its own.
+// elf.c: libraries as files: whether one can be loaded, and the names and symbols that it has and asks for.
 
+#include "registry/elf.h"
+#include "base/min.h"
 #include "registry/registry.h"
 
 #include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+// ---- before loading ----
+
+// A look at a file before it is loaded. The loader's own message for a library of another machine is "No such file or
+// directory"; it waits for a pipe; and what a file that was cut short has lost ends the process as it is touched.
+// Looked at: the header, and that the file holds all that is mapped of it. What its code does is its own.
 
 static const struct {
     unsigned machine;
@@ -105,4 +114,291 @@ const char *berth_library_flaw(const char *path, char *text, size_t text_size) {
         close(fd);
     }
     return flaw;
+}
+
+// ---- dynamic section and symbols ----
+
+// A library's dynamic section and symbols. All reading goes through two functions: view_copy for a few bytes,
+// view_table for a table that stays. Both look the address up in the segments that hold bytes of the file, so nothing outside of
+// the library is touched. A file is read with pread, never mapped: another program may cut it at any time.
+
+#define TABLE_MAX ((uint64_t) 256 << 20) // bytes of one table; libraries of gigabytes have symbols of megabytes
+#define PHDRS_MAX 256
+#define DYNAMIC_MAX 4096
+#define CHAIN_MAX 65536 // symbols of one bucket
+#define SOME(array) (sizeof(array) / sizeof(array)[0])
+
+// The segment that holds size bytes of the file at an address of the library; NULL: none.
+static const Elf64_Phdr *segment_find(const struct berth_elf *elf, uint64_t addr, uint64_t size) {
+    for (size_t i = 0; i < elf->n_phdr; i++) {
+        const Elf64_Phdr *p = &elf->phdr[i];
+        if (p->p_type == PT_LOAD && (elf->fd >= 0 || (p->p_flags & PF_R) != 0) && addr >= p->p_vaddr && size <= p->p_filesz &&
+            addr - p->p_vaddr <= p->p_filesz - size) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static bool file_read(int fd, void *out, uint64_t size, uint64_t at) {
+    char *to = out;
+    while (size > 0) {
+        const ssize_t n = at <= INT64_MAX ? pread(fd, to, size, (off_t) at) : 0;
+        if (n <= 0 && !(n < 0 && errno == EINTR)) {
+            return false;
+        }
+        if (n > 0) {
+            to += n;
+            size -= (uint64_t) n;
+            at += (uint64_t) n;
+        }
+    }
+    return true;
+}
+
+static bool view_copy(const struct berth_elf *elf, uint64_t addr, void *out, uint64_t size) {
+    const Elf64_Phdr *p = segment_find(elf, addr, size);
+    if (p == NULL) {
+        return false;
+    }
+    if (elf->fd >= 0) {
+        return file_read(elf->fd, out, size, p->p_offset + (addr - p->p_vaddr));
+    }
+    memcpy(out, (const void *) (elf->base + addr), size);
+    return true;
+}
+
+// NULL: not in the library, too large, or no memory. Stays until berth_elf_fini.
+static const void *view_table(struct berth_elf *elf, uint64_t addr, uint64_t size) {
+    if (size == 0 || size > TABLE_MAX || segment_find(elf, addr, size) == NULL) {
+        return NULL;
+    }
+    if (elf->fd < 0) {
+        return (const void *) (elf->base + addr);
+    }
+    struct stat st; // before memory is taken for what may not be there
+    if (fstat(elf->fd, &st) != 0 || size > (uint64_t) st.st_size ||
+        elf->n_owned == (int) (sizeof elf->owned / sizeof elf->owned[0])) {
+        return NULL;
+    }
+    void *table = berth_malloc(size);
+    if (table == NULL || !view_copy(elf, addr, table, size)) {
+        berth_free(table);
+        return NULL;
+    }
+    elf->owned[elf->n_owned++] = table;
+    return table;
+}
+
+// ---- the dynamic section ----
+
+// False: there is no such entry.
+static bool dynamic_value(const struct berth_elf *elf, int64_t tag, uint64_t *value) {
+    for (size_t i = 0; i < elf->n_dynamic; i++) {
+        if (elf->dynamic[i].d_tag == tag) {
+            *value = elf->dynamic[i].d_un.d_val;
+            return true;
+        }
+    }
+    return false;
+}
+
+// An address: the linker may have made it one of memory when it loaded the library.
+static bool dynamic_address(const struct berth_elf *elf, int64_t tag, uint64_t *addr) {
+    if (!dynamic_value(elf, tag, addr)) {
+        return false;
+    }
+    if (elf->fd < 0 && *addr >= elf->base) {
+        *addr -= elf->base;
+    }
+    return true;
+}
+
+// Finds the dynamic section and the names in it.
+static bool dynamic_find(struct berth_elf *elf) {
+    for (size_t i = 0; i < elf->n_phdr && elf->dynamic == NULL; i++) {
+        const Elf64_Phdr *p = &elf->phdr[i];
+        if (p->p_type == PT_DYNAMIC && p->p_filesz / sizeof(Elf64_Dyn) <= DYNAMIC_MAX && p->p_vaddr % _Alignof(Elf64_Dyn) == 0) {
+            elf->dynamic = view_table(elf, p->p_vaddr, p->p_filesz);
+            elf->n_dynamic = p->p_filesz / sizeof(Elf64_Dyn);
+        }
+    }
+    for (size_t i = 0; elf->dynamic != NULL && i < elf->n_dynamic; i++) {
+        if (elf->dynamic[i].d_tag == DT_NULL) {
+            elf->n_dynamic = i;
+        }
+    }
+    uint64_t addr, size;
+    if (elf->dynamic == NULL || !dynamic_address(elf, DT_STRTAB, &addr) || !dynamic_value(elf, DT_STRSZ, &size)) {
+        return false;
+    }
+    elf->strings = view_table(elf, addr, size);
+    elf->strings_size = size;
+    return elf->strings != NULL && elf->strings[size - 1] == '\0';
+}
+
+const char *berth_elf_name(const struct berth_elf *elf, int64_t tag, size_t i) {
+    for (size_t k = 0; k < elf->n_dynamic; k++) {
+        if (elf->dynamic[k].d_tag == tag && i-- == 0) {
+            return elf->dynamic[k].d_un.d_val < elf->strings_size ? elf->strings + elf->dynamic[k].d_un.d_val : NULL;
+        }
+    }
+    return NULL;
+}
+
+// ---- opening ----
+
+bool berth_elf_loaded(struct berth_elf *elf, const struct dl_phdr_info *info) {
+    *elf = (struct berth_elf){.phdr = info->dlpi_phdr, .n_phdr = info->dlpi_phnum, .base = info->dlpi_addr, .fd = -1};
+    return dynamic_find(elf);
+}
+
+static bool phdrs_read(struct berth_elf *elf, char *why, size_t why_size) {
+    Elf64_Ehdr header;
+    if (!file_read(elf->fd, &header, sizeof header, 0) || header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 ||
+        header.e_phnum > PHDRS_MAX) {
+        snprintf(why, why_size, "it has no segments that can be read");
+        return false;
+    }
+    Elf64_Phdr *phdr = berth_malloc(header.e_phnum * sizeof *phdr);
+    if (phdr == NULL) {
+        snprintf(why, why_size, "out of memory for %d segments", header.e_phnum);
+        return false;
+    }
+    elf->owned[elf->n_owned++] = phdr;
+    if (!file_read(elf->fd, phdr, header.e_phnum * sizeof *phdr, header.e_phoff)) {
+        snprintf(why, why_size, "it ends before its %d segments", header.e_phnum);
+        return false;
+    }
+    elf->phdr = phdr;
+    elf->n_phdr = header.e_phnum;
+    return true;
+}
+
+bool berth_elf_open(struct berth_elf *elf, const char *path, char *why, size_t why_size) {
+    *elf = (struct berth_elf){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    if (elf->fd < 0) {
+        snprintf(why, why_size, "it cannot be read: %s", strerror(errno));
+        return false;
+    }
+    struct stat st;
+    if (fstat(elf->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        snprintf(why, why_size, "it is no regular file");
+        return false;
+    }
+    const char *flaw = berth_library_flaw(path, why, why_size);
+    if (flaw != NULL) {
+        if (flaw != why) { // a text of its own
+            snprintf(why, why_size, "%s", flaw);
+        }
+        return false;
+    }
+    if (!phdrs_read(elf, why, why_size)) {
+        return false;
+    }
+    if (!dynamic_find(elf)) {
+        snprintf(why, why_size, "it has no dynamic section that can be read");
+        return false;
+    }
+    return true;
+}
+
+void berth_elf_fini(struct berth_elf *elf) {
+    for (int i = 0; i < elf->n_owned; i++) {
+        berth_free(elf->owned[i]);
+    }
+    if (elf->fd >= 0) {
+        close(elf->fd);
+    }
+    *elf = (struct berth_elf){.fd = -1};
+}
+
+// ---- symbols ----
+
+// The GNU hash table has no number of symbols: the chain of the last bucket ends with the last one.
+static bool gnu_count(const struct berth_elf *elf, uint64_t addr, uint64_t *n) {
+    uint32_t head[4], last = 0, some[1024]; // head: buckets, first symbol in the table, words of the filter, shift
+    if (!view_copy(elf, addr, head, sizeof head) || head[0] > TABLE_MAX / sizeof some[0]) {
+        return false;
+    }
+    const uint64_t buckets = addr + sizeof head + 8 * (uint64_t) head[2], chains = buckets + 4 * (uint64_t) head[0];
+    for (uint64_t i = 0; i < head[0]; i += SOME(some)) {
+        const uint64_t n_some = min_u64(head[0] - i, SOME(some));
+        if (!view_copy(elf, buckets + i * sizeof some[0], some, n_some * sizeof some[0])) {
+            return false;
+        }
+        for (uint64_t k = 0; k < n_some; k++) {
+            last = max_u32(last, some[k]);
+        }
+    }
+    if (last < head[1]) { // nothing is exported, and what is imported is not counted
+        *n = 0;
+        return true;
+    }
+    for (uint32_t i = 0, hash = 0; i < CHAIN_MAX; i++) {
+        if (!view_copy(elf, chains + 4 * ((uint64_t) last - head[1] + i), &hash, sizeof hash)) {
+            return false;
+        }
+        if ((hash & 1) != 0) {
+            *n = (uint64_t) last + i + 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+// One more than the highest symbol that a table of relocations names.
+static bool reloc_count(const struct berth_elf *elf, int64_t tag, int64_t size_tag, uint64_t *n) {
+    uint64_t addr, size;
+    Elf64_Rela some[256];
+    if (!dynamic_address(elf, tag, &addr) || !dynamic_value(elf, size_tag, &size)) {
+        return true;
+    }
+    if (size > TABLE_MAX) {
+        return false;
+    }
+    for (uint64_t i = 0, n_all = size / sizeof some[0]; i < n_all; i += SOME(some)) {
+        const uint64_t n_some = min_u64(n_all - i, SOME(some));
+        if (!view_copy(elf, addr + i * sizeof some[0], some, n_some * sizeof some[0])) {
+            return false;
+        }
+        for (uint64_t k = 0; k < n_some; k++) {
+            *n = max_u64(*n, ELF64_R_SYM(some[k].r_info) + 1);
+        }
+    }
+    return true;
+}
+
+static bool symbol_count(const struct berth_elf *elf, uint64_t *n) {
+    uint64_t addr;
+    uint32_t head[2]; // buckets, symbols
+    *n = 0;
+    if (dynamic_address(elf, DT_HASH, &addr) && view_copy(elf, addr, head, sizeof head)) {
+        *n = head[1];
+    }
+    if (*n == 0 && dynamic_address(elf, DT_GNU_HASH, &addr) && !gnu_count(elf, addr, n)) {
+        return false;
+    }
+    return *n != 0 || (reloc_count(elf, DT_RELA, DT_RELASZ, n) && reloc_count(elf, DT_JMPREL, DT_PLTRELSZ, n));
+}
+
+bool berth_elf_symbols(struct berth_elf *elf, berth_elf_visit visit, void *user) {
+    uint64_t addr, n;
+    if (!symbol_count(elf, &n)) {
+        return false;
+    }
+    if (n == 0) {
+        return true;
+    }
+    if (!dynamic_address(elf, DT_SYMTAB, &addr) || n > TABLE_MAX / sizeof(Elf64_Sym) || addr % _Alignof(Elf64_Sym) != 0) {
+        return false;
+    }
+    const Elf64_Sym *symbols = view_table(elf, addr, n * sizeof *symbols);
+    for (uint64_t i = 1; symbols != NULL && i < n; i++) {
+        if (symbols[i].st_name != 0 && symbols[i].st_name < elf->strings_size) {
+            visit(user, elf->strings + symbols[i].st_name, symbols[i].st_shndx != SHN_UNDEF,
+                ELF64_ST_BIND(symbols[i].st_info) == STB_WEAK);
+        }
+    }
+    return symbols != NULL;
 }

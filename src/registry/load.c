@@ -42,7 +42,7 @@ void *berth_library_open(const char *path) {
 }
 
 // ISO C has no conversion from object to function pointers; POSIX promises the bytes are the same.
-static void symbol(void *handle, const char *name, void *out) {
+static void symbol_get(void *handle, const char *name, void *out) {
     void *p = dlsym(handle, name);
     memcpy(out, &p, sizeof p);
 }
@@ -51,8 +51,8 @@ static void symbol(void *handle, const char *name, void *out) {
 static ggml_backend_reg_t reg_of(void *handle, const char *path) {
     ggml_backend_score_t score;
     ggml_backend_init_t init;
-    symbol(handle, "ggml_backend_score", &score);
-    symbol(handle, "ggml_backend_init", &init);
+    symbol_get(handle, "ggml_backend_score", &score);
+    symbol_get(handle, "ggml_backend_init", &init);
     if (init == NULL) {
         berth_fail(GGML_STATUS_FAILED, "backend %s cannot be loaded: it is no backend, it has no ggml_backend_init", path);
         return NULL;

@@ -48,3 +48,15 @@ const char *berth_library_flaw(const char *path, char *text, size_t size); // el
 // The folder this library was loaded from, with a trailing slash; is_real: where the file lies if that name is a link to it.
 // False if it cannot be found out.
 bool berth_own_folder(char *out, size_t size, bool is_real); // builtin.c
+
+// ---- libraries that call ggml's functions by name (client.c) ----
+
+// Is this one of the functions that ggml's libraries export?
+BERTH_API bool berth_client_imports(const char *symbol);
+// The release in the name of a library that is asked for: libggml.b10361.so -> "b10361". False: it names none.
+BERTH_API bool berth_client_release_of(const char *library, char *release, size_t size);
+
+// Looks at all loaded libraries that ask for one of ggml's, unless nothing was loaded since the last look: their release is
+// told to the base, and an error line names the functions that no library has, since each would end the process at its first
+// call.
+void berth_client_look(void);

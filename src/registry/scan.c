@@ -4,7 +4,6 @@
 // No list of names: what lies in the folder counts. A NAME that is registered already is left alone. The CPU comes last,
 // the others in alphabetical order, so that the order of devices does not depend on the file system.
 
-#include "registry/client.h"
 #include "registry/registry.h"
 
 #include <dirent.h>
@@ -84,7 +83,10 @@ static int by_name(const void *pa, const void *pb) {
     const struct found *a = pa, *b = pb;
     const int cpu = (strcmp(a->name, "cpu") == 0) - (strcmp(b->name, "cpu") == 0);
     const int cmp = cpu != 0 ? cpu : strcmp(a->name, b->name);
-    return cmp != 0 ? cmp : a->i_dir != b->i_dir ? (a->i_dir < b->i_dir ? -1 : 1) : strcmp(a->path, b->path);
+    if (cmp != 0) {
+        return cmp;
+    }
+    return a->i_dir != b->i_dir ? a->i_dir - b->i_dir : strcmp(a->path, b->path);
 }
 
 static int by_rank(const void *pa, const void *pb) {
@@ -92,7 +94,10 @@ static int by_rank(const void *pa, const void *pb) {
     if (a->is_variant != b->is_variant) {
         return a->is_variant ? -1 : 1;
     }
-    return a->score != b->score ? (a->score > b->score ? -1 : 1) : by_name(pa, pb);
+    if (a->score != b->score) {
+        return a->score > b->score ? -1 : 1;
+    }
+    return by_name(pa, pb);
 }
 
 static int score_of(const char *path) {

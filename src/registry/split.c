@@ -51,7 +51,7 @@ static bool is_named(const char *tensor, const char *rule) {
 
 #define FF_UNIT 256 // the largest block of a type, so that both sides of the feed-forward part are shared out alike
 
-static struct ggml_backend_meta_split_state share(const struct ggml_tensor *t, void *user) {
+static struct ggml_backend_meta_split_state tensor_share(const struct ggml_tensor *t, void *user) {
     struct ggml_backend_meta_split_state state = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
     (void) user;
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
@@ -60,7 +60,10 @@ static struct ggml_backend_meta_split_state share(const struct ggml_tensor *t, v
         }
         const int axis = rules[i].axis;
         const int64_t block = axis == 0 ? ggml_blck_size(t->type) : 1, ne = t->ne[axis];
-        const int64_t unit = rules[i].is_even ? block : ne % FF_UNIT == 0 && ne >= FF_UNIT * split.n ? FF_UNIT : 32;
+        int64_t unit = ne % FF_UNIT == 0 && ne >= FF_UNIT * split.n ? FF_UNIT : 32;
+        if (rules[i].is_even) {
+            unit = block;
+        }
         const int64_t units = ne / unit;
         if (ne % unit != 0 || unit % block != 0 || units < split.n || (rules[i].is_even && units % split.n != 0)) {
             return state;
@@ -122,7 +125,9 @@ ggml_backend_dev_t berth_split_make(ggml_backend_dev_t *devs, size_t n_devs) {
     split.n = split.n_listed = 0;
     for (size_t i = 0; i < n_devs && split.n < GGML_BACKEND_META_MAX_DEVICES - 1; i++) {
         const enum ggml_backend_dev_type type = ggml_backend_dev_type(devs[i]);
-        cpu = type == GGML_BACKEND_DEVICE_TYPE_CPU && cpu == NULL ? devs[i] : cpu;
+        if (type == GGML_BACKEND_DEVICE_TYPE_CPU && cpu == NULL) {
+            cpu = devs[i];
+        }
         if (type == GGML_BACKEND_DEVICE_TYPE_GPU) {
             n_cpus += is_of_rank(devs[i]);
             split.parts[split.n++] = devs[i];
@@ -134,7 +139,7 @@ ggml_backend_dev_t berth_split_make(ggml_backend_dev_t *devs, size_t n_devs) {
         split.n++;
         split.n_listed = 1;
     }
-    ggml_backend_dev_t dev = split.n > 1 ? ggml_backend_meta_device(split.parts, (size_t) split.n, share, &split) : NULL;
+    ggml_backend_dev_t dev = split.n > 1 ? ggml_backend_meta_device(split.parts, (size_t) split.n, tensor_share, &split) : NULL;
     if (dev != NULL && dev->iface.get_props != props_gpu) { // the same parts may be loaded again, and make the same device
         split.props = dev->iface.get_props;
         dev->iface.get_type = type_gpu;

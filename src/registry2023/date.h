@@ -62,7 +62,7 @@ size_t AT(reg_get_count)(void) {
 }
 
 // Of the first len letters, capital or not.
-static size_t find(const char *name, size_t len) {
+static size_t entry_find(const char *name, size_t len) {
     struct entry e;
     for (size_t i = 0, n = AT(reg_get_count)(); i < n; i++) {
         if (entry_get(i, &e) && strncasecmp(e.name, name, len) == 0 && e.name[len] == '\0') {
@@ -73,7 +73,7 @@ static size_t find(const char *name, size_t len) {
 }
 
 size_t AT(reg_find_by_name)(const char *name) {
-    return name != NULL ? find(name, strlen(name)) : SIZE_MAX;
+    return name != NULL ? entry_find(name, strlen(name)) : SIZE_MAX;
 }
 
 const char *AT(reg_get_name)(size_t i) {
@@ -102,7 +102,7 @@ gen_backend_t AT(reg_init_backend_from_str)(const char *text) {
         return NULL;
     }
     const size_t len = strcspn(text, ":");
-    const size_t i = find(text, len);
+    const size_t i = entry_find(text, len);
     if (i == SIZE_MAX) {
         berth_fail(
             GGML_STATUS_FAILED, "ggml_backend_reg_init_backend_from_str: no backend is registered as %.*s", (int) len, text);

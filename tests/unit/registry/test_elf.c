@@ -3,8 +3,8 @@
 
 #include "support/check.h"
 
-#include "registry/client.h"
 #include "registry/elf.h"
+#include "registry/registry.h"
 #include "support/module.h"
 
 #include <sys/mman.h>
