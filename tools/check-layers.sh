@@ -44,7 +44,9 @@ END { if (bad) exit 1; printf "layers: %d includes, all downwards\n", n_seen }
 objects=""
 for object in $(find "$build"/src/CMakeFiles -name '*.c.o' 2>/dev/null); do
     file=src/${object#*.dir/}
-    [ ! -f "${file%.o}" ] || objects="$objects $object"
+    if [ -f "${file%.o}" ] || [ -f "$build/${file%.o}" ]; then # the second: a generated one
+        objects="$objects $object"
+    fi
 done
 [ -n "$objects" ] || { echo "layers: no objects in $build yet"; exit 0; }
 # nm's lines: "FILE:ADDRESS KIND NAME"; of the path only what follows the target's folder counts.

@@ -12,6 +12,10 @@
 struct cpu_kernels cpu_kernels_portable;
 struct cpu_kernels cpu_kernels_best;
 
+#if !defined(__aarch64__) && !defined(__x86_64__)
+const struct cpu_tier *const cpu_tiers = NULL;
+#endif
+
 // Who filled each slot of the best table; NULL: nobody but the portable kernels. A slot is a word of the table: a tier that
 // changes it has filled it, so tiers need not tell.
 #define N_WORDS (CPU_SLOT(tier) / sizeof(uintptr_t))

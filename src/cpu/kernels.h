@@ -134,6 +134,21 @@ struct cpu_tier {
 // The tiers of this architecture from the oldest to the newest, ended by a NULL name. NULL for an architecture without any.
 extern const struct cpu_tier *const cpu_tiers;
 
+// A file <what>__<tier>.c ends with its filler, cpu_tier_<tier>_<what>. Where several tiers are made of one file, it names the
+// filler CPU_TIER_FILL(what); CPU_TIER is defined for each file by its name (src/CMakeLists.txt).
+#define CPU_TIER_NAME(tier, what) cpu_tier_##tier##_##what
+#define CPU_TIER_OF(tier, what) CPU_TIER_NAME(tier, what)
+#define CPU_TIER_FILL(what) CPU_TIER_OF(CPU_TIER, what)
+
+// fill_<tier>, which runs the fillers of the files that FILES(X, tier) lists as X(tier, what), in that order.
+#define CPU_TIER_DECLARE(tier, what) void cpu_tier_##tier##_##what(struct cpu_kernels *k);
+#define CPU_TIER_CALL(tier, what) cpu_tier_##tier##_##what(k);
+#define CPU_TIER_FILES(tier, FILES) \
+    FILES(CPU_TIER_DECLARE, tier) \
+    static void fill_##tier(struct cpu_kernels *k) { \
+        FILES(CPU_TIER_CALL, tier) \
+    }
+
 // ---- portable kernels (ukr/), one filler a file ----
 
 void cpu_ukr_vec(struct cpu_kernels *k);

@@ -2,7 +2,7 @@
 // dot__neon.c: dot products of f32 and f16 with 128-bit vectors and fused multiply-add; halves are widened before they are
 // multiplied. Eight accumulators hide the latency of the multiply-add (4 cycles, two a cycle on current cores).
 
-#include "cpu/arm/tiers.h"
+#include "cpu/kernels.h"
 
 #include <arm_neon.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@ static float sum_f32x8(const float32x4_t *a) {
     return vaddvq_f32(vaddq_f32(s0, s1));
 }
 
-void cpu_vec_dot_f32__neon(
+static void vec_dot_f32__neon(
     int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) {
     (void) bs, (void) bx, (void) by, (void) nrc;
     const float *x = vx, *y = vy;
@@ -38,7 +38,7 @@ static float32x4_t widen_f16(const uint16_t *x) {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x)));
 }
 
-void cpu_vec_dot_f16__neon(
+static void vec_dot_f16__neon(
     int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) {
     (void) bs, (void) bx, (void) by, (void) nrc;
     const uint16_t *x = vx, *y = vy;
@@ -83,19 +83,147 @@ static void half_to_f32__neon(const void *restrict vx, float *restrict y, int64_
     }
 }
 
-void cpu_tier_neon(struct cpu_kernels *k) {
-    k->traits[GGML_TYPE_F32].vec_dot = cpu_vec_dot_f32__neon;
-    k->traits[GGML_TYPE_F16].vec_dot = cpu_vec_dot_f16__neon;
+// ---- tiles ----
+
+// 4 by 4 dot products at once. Each vector that is loaded is used four times, where a single dot product uses it once: 16
+// multiply-adds for 8 loads, in 24 of the 32 registers. Tiles that are not full take the single kernel.
+#define MR 4
+#define NR 4
+
+static inline float32x4_t load_f32(const char *row, int64_t i) {
+    return vld1q_f32((const float *) (const void *) row + i);
+}
+
+static inline float32x4_t load_f16(const char *row, int64_t i) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *) (const void *) row + i)));
+}
+
+static inline float one_f32(const char *row, int64_t i) {
+    return ((const float *) (const void *) row)[i];
+}
+
+static inline float one_f16(const char *row, int64_t i) {
+    const uint16x4_t h = vdup_n_u16(((const uint16_t *) (const void *) row)[i]);
+    return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(h)), 0);
+}
+
+#define ROW_OF_FOUR(r) \
+    a##r##0 = vfmaq_f32(a##r##0, x##r, y0); \
+    a##r##1 = vfmaq_f32(a##r##1, x##r, y1); \
+    a##r##2 = vfmaq_f32(a##r##2, x##r, y2); \
+    a##r##3 = vfmaq_f32(a##r##3, x##r, y3);
+#define ZEROS(r) float32x4_t a##r##0 = vdupq_n_f32(0), a##r##1 = a##r##0, a##r##2 = a##r##0, a##r##3 = a##r##0;
+// the four sums of one row of y, side by side as they lie in the result
+#define STORE(c) vst1q_f32(s + c * ld_s, vpaddq_f32(vpaddq_f32(a0##c, a1##c), vpaddq_f32(a2##c, a3##c)));
+
+#define TILE(name, load, one) \
+    static void name##_full(int64_t n, float *s, int64_t ld_s, const char *x, size_t bx, const char *y, size_t by) { \
+        const char *px1 = x + bx, *px2 = px1 + bx, *px3 = px2 + bx; \
+        const char *py1 = y + by, *py2 = py1 + by, *py3 = py2 + by; \
+        ZEROS(0) ZEROS(1) ZEROS(2) ZEROS(3) int64_t i = 0; \
+        for (; i + 4 <= n; i += 4) { \
+            const float32x4_t x0 = load(x, i), x1 = load(px1, i), x2 = load(px2, i), x3 = load(px3, i); \
+            const float32x4_t y0 = load(y, i), y1 = load(py1, i), y2 = load(py2, i), y3 = load(py3, i); \
+            ROW_OF_FOUR(0) ROW_OF_FOUR(1) ROW_OF_FOUR(2) ROW_OF_FOUR(3) \
+        } \
+        STORE(0) STORE(1) STORE(2) STORE(3) for (; i < n; i++) { \
+            for (int c = 0; c < NR; c++) { \
+                for (int r = 0; r < MR; r++) { \
+                    s[r + c * ld_s] += one(x + (size_t) r * bx, i) * one(y + (size_t) c * by, i); \
+                } \
+            } \
+        } \
+    }
+TILE(tile_f32, load_f32, one_f32)
+TILE(tile_f16, load_f16, one_f16)
+
+static void tile_rest(
+    ggml_vec_dot_t dot, int64_t n, float *s, int64_t ld_s, const char *x, size_t bx, int nx, const char *y, size_t by, int ny) {
+    for (int c = 0; c < ny; c++) {
+        for (int r = 0; r < nx; r++) {
+            dot(cpu_dot_length(n), s + r + c * ld_s, 0, x + (size_t) r * bx, 0, y + (size_t) c * by, 0, 1);
+        }
+    }
+}
+
+static void tile_f32__neon(
+    int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, int nx, const void *y, size_t by, int ny) {
+    if (nx == MR && ny == NR) {
+        tile_f32_full(n, s, ld_s, x, bx, y, by);
+    } else {
+        tile_rest(vec_dot_f32__neon, n, s, ld_s, x, bx, nx, y, by, ny);
+    }
+}
+
+// Halves are widened once for all rows that they meet, CHUNK elements of a row at a time: widening four of them takes as long as
+// four multiply-adds.
+#define WIDE_MR 32
+#define WIDE_NR 16
+#define CHUNK 256
+
+static void widen(float *to, const char *row, int64_t i, int64_t n) {
+    const uint16_t *x = (const uint16_t *) (const void *) row + i;
+    int64_t j = 0;
+    for (; j + 8 <= n; j += 8) {
+        const uint16x8_t h = vld1q_u16(x + j);
+        vst1q_f32(to + j, vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(h))));
+        vst1q_f32(to + j + 4, vcvt_high_f32_f16(vreinterpretq_f16_u16(h)));
+    }
+    for (; j < n; j++) {
+        to[j] = one_f16((const char *) (const void *) x, j);
+    }
+}
+
+// Elements i to i + n of nx rows with ny others, both multiples of four; sums are added to s, or begin with the first.
+static void tile_f16_wide(
+    int64_t i, int64_t n, float *s, int64_t ld_s, const char *x, size_t bx, int nx, const char *y, size_t by, int ny) {
+    float xs[MR][CHUNK], ys[WIDE_NR][CHUNK];
+    const size_t row = sizeof xs[0];
+    for (int c = 0; c < ny; c++) {
+        widen(ys[c], y + (size_t) c * by, i, n);
+    }
+    for (int r = 0; r < nx; r += MR) {
+        for (int j = 0; j < MR; j++) {
+            widen(xs[j], x + (size_t) (r + j) * bx, i, n);
+        }
+        for (int c = 0; c < ny; c += NR) {
+            float more[NR * MR];
+            if (i == 0) {
+                tile_f32_full(n, s + r + c * ld_s, ld_s, (const char *) xs, row, (const char *) ys[c], row);
+                continue;
+            }
+            tile_f32_full(n, more, MR, (const char *) xs, row, (const char *) ys[c], row);
+            for (int j = 0; j < NR; j++) {
+                float *to = s + r + (c + j) * ld_s;
+                vst1q_f32(to, vaddq_f32(vld1q_f32(to), vld1q_f32(more + j * MR)));
+            }
+        }
+    }
+}
+
+static void tile_f16__neon(
+    int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, int nx, const void *vy, size_t by, int ny) {
+    const char *x = vx, *y = vy;
+    const int nx4 = nx / MR * MR, ny4 = ny / NR * NR;
+    if (ny4 == NR) { // too few for what storing floats takes
+        for (int r = 0; r < nx4; r += MR) {
+            tile_f16_full(n, s + r, ld_s, x + (size_t) r * bx, bx, y, by);
+        }
+    } else if (nx4 > 0 && ny4 > 0) {
+        for (int64_t i = 0; i < n; i += CHUNK) {
+            tile_f16_wide(i, n - i < CHUNK ? n - i : CHUNK, s, ld_s, x, bx, nx4, y, by, ny4);
+        }
+    }
+    const int done = ny4 > 0 ? nx4 : 0; // rows of which only the columns after ny4 are left
+    tile_rest(vec_dot_f16__neon, n, s + done, ld_s, x + (size_t) done * bx, bx, nx - done, y, by, ny);
+    tile_rest(vec_dot_f16__neon, n, s + ny4 * ld_s, ld_s, x, bx, done, y + (size_t) ny4 * by, by, ny - ny4);
+}
+
+void cpu_tier_neon_dot(struct cpu_kernels *k) {
+    k->traits[GGML_TYPE_F32].vec_dot = vec_dot_f32__neon;
+    k->traits[GGML_TYPE_F16].vec_dot = vec_dot_f16__neon;
     k->traits[GGML_TYPE_F16].from_float = half_from_f32__neon;
     k->to_float[GGML_TYPE_F16] = half_to_f32__neon;
-    cpu_tier_neon_tile(k);
-    cpu_tier_neon_gemm(k);
-    cpu_tier_neon_quantize(k);
-    cpu_tier_neon_vec(k);
-    cpu_tier_neon_widen(k);
-    cpu_tier_neon_q32(k);
-    cpu_tier_neon_k(k);
-    cpu_tier_neon_gemv_f(k);
-    cpu_tier_neon_gemv_q32(k);
-    cpu_tier_neon_gemv_k(k);
+    k->tile[GGML_TYPE_F32] = (struct cpu_tile){tile_f32__neon, MR, NR};
+    k->tile[GGML_TYPE_F16] = (struct cpu_tile){tile_f16__neon, WIDE_MR, WIDE_NR};
 }

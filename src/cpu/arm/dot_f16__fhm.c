@@ -2,7 +2,7 @@
 // dot_f16__fhm.c: dot products of halves by the instructions that multiply halves and add to floats without rounding in between:
 // no conversion, and as exact as widening first. One row, or 4 rows with 4 others at once.
 
-#include "cpu/arm/tiers.h"
+#include "cpu/kernels.h"
 
 #include <arm_neon.h>
 #include <stddef.h>
@@ -85,7 +85,7 @@ static void tile_f16__fhm(int64_t n, float *s, int64_t ld_s, const void *x, size
     }
 }
 
-void cpu_tier_fhm(struct cpu_kernels *k) {
+void cpu_tier_fhm_dot_f16(struct cpu_kernels *k) {
     k->traits[GGML_TYPE_F16].vec_dot = vec_dot_f16__fhm;
     k->tile[GGML_TYPE_F16] = (struct cpu_tile){tile_f16__fhm, 4, 4};
 }

@@ -8,8 +8,8 @@
 
 #include "cpu/arm/quantize.h"
 #include "cpu/arm/sdot.h"
-#include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
+#include "cpu/kernels.h"
 
 struct y256 {
     int8_t qs[256];
@@ -186,7 +186,7 @@ static void pack_q8_K(CPU_TABLE, int64_t n, void *panel, const float *y) {
     }
 }
 
-static inline void dot_k_fill(struct cpu_kernels *k) {
+void CPU_TIER_FILL(dot_k)(struct cpu_kernels *k) {
 #define ROW(TYPE, type) \
     k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type; \
     k->gemv[GGML_TYPE_##TYPE] = \

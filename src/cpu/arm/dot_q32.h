@@ -4,8 +4,8 @@
 #pragma once
 
 #include "cpu/arm/sdot.h"
-#include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
+#include "cpu/kernels.h"
 
 #include <math.h>
 
@@ -62,7 +62,7 @@ DOT_Q32(mxfp4, q8_0, 0, NO_MIN, NO_MINS, SUM_NONE)
 DOT_Q32(q4_1, q8_1, 1, min_q4_1, mins_q4_1, SUM_Q8_1)
 DOT_Q32(q5_1, q8_1, 1, min_q5_1, mins_q5_1, SUM_Q8_1)
 
-static inline void dot_q32_fill(struct cpu_kernels *k) {
+void CPU_TIER_FILL(dot_q32)(struct cpu_kernels *k) {
     k->traits[GGML_TYPE_Q8_0].vec_dot = vec_dot_q8_0;
     k->traits[GGML_TYPE_Q4_0].vec_dot = vec_dot_q4_0;
     k->traits[GGML_TYPE_Q5_0].vec_dot = vec_dot_q5_0;

@@ -3,7 +3,7 @@
 // which multiplies 2 rows of 4 elements with 2 others and adds in floats. Panels hold steps j of 4 elements of pairs p of rows:
 // j, p {x0: 4, x1: 4}; the last step is filled with zeros.
 
-#include "cpu/arm/tiers.h"
+#include "cpu/kernels.h"
 
 #include "quant/half.h"
 
@@ -103,7 +103,7 @@ static void run__bf16(int64_t n, float *s, int64_t ld_s, const void *panel_x, in
     }
 }
 
-void cpu_tier_bf16(struct cpu_kernels *k) {
+void cpu_tier_bf16_gemm_bf16(struct cpu_kernels *k) {
     k->traits[GGML_TYPE_BF16].vec_dot = vec_dot__bf16;
     k->gemm[GGML_TYPE_BF16] = (struct cpu_gemm){.pack_x = pack_x__bf16,
         .pack_y = pack_y__bf16,

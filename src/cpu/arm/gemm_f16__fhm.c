@@ -8,7 +8,7 @@
 #define NR 16
 
 #include "cpu/arm/gemm_f16.h"
-#include "cpu/arm/tiers.h"
+#include "cpu/kernels.h"
 
 #include <limits.h>
 
@@ -132,7 +132,7 @@ static void run_rows__fhm(int64_t n, float *s, int64_t ld_s, const void *x, size
     tile_run(n, s, ld_s, &(struct place){x, bx / sizeof(uint16_t), 8}, MR, y, ny);
 }
 
-void cpu_tier_fhm_gemm(struct cpu_kernels *k) {
+void cpu_tier_fhm_gemm_f16(struct cpu_kernels *k) {
     const struct cpu_gemm_rows rows = {run_rows__fhm, STEP, INT_MAX}; // panels of them were no faster
     k->gemm[GGML_TYPE_F16] = gemm_f16(run__fhm, 5, rows);
 }

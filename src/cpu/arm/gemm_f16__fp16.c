@@ -5,7 +5,7 @@
 #define NR 8
 
 #include "cpu/arm/gemm_f16.h"
-#include "cpu/arm/tiers.h"
+#include "cpu/kernels.h"
 
 #define SUM 3            // steps that are added up in registers, and ...
 #define CHUNK 24         // ... as halves: sums of sums, since a long sum rounds more
@@ -154,6 +154,6 @@ static void run_rows__fp16(int64_t n, float *s, int64_t ld_s, const void *x, siz
     }
 }
 
-void cpu_tier_fp16_gemm(struct cpu_kernels *k) {
+void cpu_tier_fp16_gemm_f16(struct cpu_kernels *k) {
     k->gemm[GGML_TYPE_F16] = gemm_f16(run__fp16, 6, (struct cpu_gemm_rows){run_rows__fp16, QUAD, ROWS_MAX_COLS});
 }

@@ -4,7 +4,7 @@
 // of halves become panels of floats: widened once for all columns.
 
 #include "cpu/arm/floats.h"
-#include "cpu/arm/tiers.h"
+#include "cpu/kernels.h"
 
 #include <arm_neon.h>
 #include <string.h>
@@ -93,7 +93,7 @@ static void run__neon(int64_t n, float *s, int64_t ld_s, const void *panel_x, in
     }
 }
 
-void cpu_tier_neon_gemm(struct cpu_kernels *k) {
+void cpu_tier_neon_gemm_f32(struct cpu_kernels *k) {
     k->gemm[GGML_TYPE_F32] = (struct cpu_gemm){.pack_x = pack_x_f32,
         .pack_y = pack_y__neon,
         .run = run__neon,

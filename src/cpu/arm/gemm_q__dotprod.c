@@ -252,7 +252,7 @@ ROWS_RUN_256(iq4_xs, 8, 0, 8, false)
 
 GEMM_Q_TIER(static void panels)
 
-void cpu_tier_dotprod_gemm(struct cpu_kernels *k) {
+void cpu_tier_dotprod_gemm_q(struct cpu_kernels *k) {
     panels(k);
 #define ROWS(TYPE, type, step, least, most) \
     k->gemm[GGML_TYPE_##TYPE].rows = (struct cpu_gemm_rows){rows_##type, step, most}; \

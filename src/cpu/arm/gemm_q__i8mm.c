@@ -132,4 +132,4 @@ UNPACK_INLINE void run_256(
     store(sum, s, ld_s, nx, ny);
 }
 
-GEMM_Q_TIER(void cpu_tier_i8mm_gemm)
+GEMM_Q_TIER(void cpu_tier_i8mm_gemm_q)

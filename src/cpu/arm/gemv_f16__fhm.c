@@ -5,7 +5,7 @@
 
 #include "cpu/arm/gemv_f16.h"
 #include "cpu/arm/streams.h"
-#include "cpu/arm/tiers.h"
+#include "cpu/kernels.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -106,7 +106,7 @@ static void gemv_cols__fhm(int64_t n, float *const *s, const void *x, size_t bx,
     }
 }
 
-void cpu_tier_fhm_gemv(struct cpu_kernels *k) {
+void cpu_tier_fhm_gemv_f16(struct cpu_kernels *k) {
     k->gemv[GGML_TYPE_F16].run = gemv__fhm;
     k->gemv[GGML_TYPE_F16].run_cols = gemv_cols__fhm;
 }

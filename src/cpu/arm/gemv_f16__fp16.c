@@ -3,7 +3,7 @@
 // two turns for four halves, so that it is done after eight products have been added as halves, in two parts, and not before.
 
 #include "cpu/arm/gemv_f16.h"
-#include "cpu/arm/tiers.h"
+#include "cpu/kernels.h"
 
 #include <string.h>
 
@@ -126,7 +126,7 @@ static void gemv_cols__fp16(int64_t n, float *const *s, const void *vx, size_t b
     }
 }
 
-void cpu_tier_fp16_gemv(struct cpu_kernels *k) {
+void cpu_tier_fp16_gemv_f16(struct cpu_kernels *k) {
     k->gemv[GGML_TYPE_F16] = (struct cpu_gemv){
         .pack_y = pack__fp16, .run = gemv__fp16, .run_cols = gemv_cols__fp16, .step = STEP, .y_size = sizeof(struct run)};
 }

@@ -4,7 +4,7 @@
 
 #include "cpu/arm/floats.h"
 #include "cpu/arm/streams.h"
-#include "cpu/arm/tiers.h"
+#include "cpu/kernels.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -15,8 +15,8 @@
 #include "cpu/arm/quantize.h"
 #include "cpu/arm/sdot.h"
 #include "cpu/arm/streams.h"
-#include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
+#include "cpu/kernels.h"
 
 struct y_block {
     int8_t qs[QK_K];
@@ -237,7 +237,7 @@ static void pack_gemv_k(CPU_TABLE, int64_t n, void *panel, const float *y) {
     }
 }
 
-static inline void gemv_k_fill(struct cpu_kernels *k) {
+void CPU_TIER_FILL(gemv_k)(struct cpu_kernels *k) {
     k->gemv[GGML_TYPE_Q4_K] =
         (struct cpu_gemv){.pack_y = pack_gemv_k, .run = gemv_q4_K, .step = QK_K, .y_size = sizeof(struct y_block)};
     k->gemv[GGML_TYPE_Q5_K] =

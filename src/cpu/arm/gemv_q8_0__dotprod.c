@@ -13,8 +13,8 @@
 
 #include "cpu/arm/quantize.h"
 #include "cpu/arm/streams.h"
-#include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
+#include "cpu/kernels.h"
 
 #include <math.h>
 

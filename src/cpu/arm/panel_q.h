@@ -17,8 +17,8 @@
 #pragma once
 
 #include "cpu/arm/quantize.h"
-#include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
+#include "cpu/kernels.h"
 
 #define AHEAD 512 // bytes of a row asked for before they are read
 #define STEP (16 / GROUP)

@@ -2,7 +2,7 @@
 // quantize__neon.c: rows of floats to the formats that activations take in dot products, block by block (quantize.h).
 
 #include "cpu/arm/quantize.h"
-#include "cpu/arm/tiers.h"
+#include "cpu/kernels.h"
 
 #define ROW_OF(type, n_block) \
     static void type##_from_f32__neon(const float *restrict x, void *restrict vy, int64_t n) { \

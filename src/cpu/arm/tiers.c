@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tiers.c: the tiers of arm, oldest first. A tier is filled by files named *__<tier>.c, compiled with its flags.
-
-#include "cpu/arm/tiers.h"
+// tiers.c: the tiers of arm, oldest first. A tier is filled by files named <what>__<tier>.c, compiled with its flags.
 
 #include "cpu/features.h"
 #include "cpu/kernels.h"
@@ -30,33 +28,31 @@ static bool has_bf16(void) {
     return cpu_features()->bf16;
 }
 
-static void fill_fp16(struct cpu_kernels *k) {
-    cpu_tier_fp16_gemm(k);
-    cpu_tier_fp16_gemv(k);
-}
+// Files in the order in which they fill: a later one may use or change what an earlier one put in.
+#define NEON(X, tier) \
+    X(tier, dot) \
+    X(tier, gemm_f32) X(tier, quantize) X(tier, vec) X(tier, widen) X(tier, dot_q32) X(tier, dot_k) X(tier, gemv_f) \
+        X(tier, gemv_q32) X(tier, gemv_k)
+#define FP16(X, tier) X(tier, gemm_f16) X(tier, gemv_f16)
+#define FHM(X, tier) X(tier, dot_f16) X(tier, gemm_f16) X(tier, gemv_f16)
+#define DOTPROD(X, tier) X(tier, dot_q32) X(tier, dot_k) X(tier, gemv_q32) X(tier, gemv_q8_0) X(tier, gemv_k) X(tier, gemm_q)
+#define I8MM(X, tier) X(tier, gemm_q)
+#define BF16(X, tier) X(tier, gemm_bf16)
 
-static void fill_fhm(struct cpu_kernels *k) {
-    cpu_tier_fhm(k);
-    cpu_tier_fhm_gemm(k);
-    cpu_tier_fhm_gemv(k);
-}
-
-static void fill_dotprod(struct cpu_kernels *k) {
-    cpu_tier_dotprod_q32(k);
-    cpu_tier_dotprod_k(k);
-    cpu_tier_dotprod_gemv_q32(k);
-    cpu_tier_dotprod_gemv_q8_0(k);
-    cpu_tier_dotprod_gemv_k(k);
-    cpu_tier_dotprod_gemm(k);
-}
+CPU_TIER_FILES(neon, NEON)
+CPU_TIER_FILES(fp16, FP16)
+CPU_TIER_FILES(fhm, FHM)
+CPU_TIER_FILES(dotprod, DOTPROD)
+CPU_TIER_FILES(i8mm, I8MM)
+CPU_TIER_FILES(bf16, BF16)
 
 static const struct cpu_tier tiers[] = {
-    {"neon", has_neon, cpu_tier_neon},
+    {"neon", has_neon, fill_neon},
     {"fp16", has_fp16, fill_fp16},
     {"fhm", has_fhm, fill_fhm},
     {"dotprod", has_dotprod, fill_dotprod},
-    {"i8mm", has_i8mm, cpu_tier_i8mm_gemm},
-    {"bf16", has_bf16, cpu_tier_bf16},
+    {"i8mm", has_i8mm, fill_i8mm},
+    {"bf16", has_bf16, fill_bf16},
     {NULL, NULL, NULL},
 };
 

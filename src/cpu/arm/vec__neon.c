@@ -2,7 +2,7 @@
 // vec__neon.c: rows of floats through the exponential, and what is made of it; sums of weighted rows, for attention.
 // exp is exact to 2 units in the last place over the whole range, subnormals, infinities and NaN included.
 
-#include "cpu/arm/tiers.h"
+#include "cpu/kernels.h"
 
 #include <arm_neon.h>
 #include <math.h>

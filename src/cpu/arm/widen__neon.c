@@ -3,8 +3,8 @@
 // function gives. Widening bytes to ints and those to floats takes one pipe of a Neoverse N1 for all of it; here bytes become the
 // low bits of a large float, from which a subtraction takes the rest off: any pipe does that.
 
-#include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
+#include "cpu/kernels.h"
 
 #define AHEAD 2048 // bytes; from 4096 on single rows take longer
 

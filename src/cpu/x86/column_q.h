@@ -6,7 +6,7 @@
 // are to be multiplied with. The bytes come in 16 units of 16, in the order the kernel takes them in.
 #pragma once
 
-#include "cpu/x86/tiers.h"
+#include "cpu/kernels.h"
 #include "cpu/x86/unpack.h"
 
 #define GROUP 256 // elements

@@ -2,9 +2,9 @@
 // dot_f__avx2.c: dot products of f32, f16 and bf16 rows, one with one and 4 with 3 at once, and rows of halves and bfloat16 to
 // and from floats. Halves are widened before they are multiplied; four sums hide the latency of the multiply-add.
 
+#include "cpu/kernels.h"
 #include "cpu/x86/ahead.h"
 #include "cpu/x86/floats.h"
-#include "cpu/x86/tiers.h"
 #include "cpu/x86/unpack.h"
 
 #define DOT(type, element) \
@@ -131,7 +131,7 @@ static void bf16_from_f32__avx2(const float *restrict x, void *restrict vy, int6
     }
 }
 
-void cpu_tier_avx2_float(struct cpu_kernels *k) {
+void CPU_TIER_FILL(dot_f)(struct cpu_kernels *k) {
     k->traits[GGML_TYPE_F32].vec_dot = vec_dot_f32__avx2;
     k->traits[GGML_TYPE_F16].vec_dot = vec_dot_f16__avx2;
     k->traits[GGML_TYPE_BF16].vec_dot = vec_dot_bf16__avx2;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // dot_f__avx512.c: dot products of f32, f16 and bf16 rows with 512-bit vectors, one with one and 4 with 4 at once.
 
+#include "cpu/kernels.h"
 #include "cpu/x86/ahead.h"
-#include "cpu/x86/tiers.h"
 
 #include <immintrin.h>
 #include <stddef.h>
@@ -132,7 +132,7 @@ TILE(f32, float)
 TILE(f16, uint16_t)
 TILE(bf16, uint16_t)
 
-void cpu_tier_avx512_float(struct cpu_kernels *k) {
+void cpu_tier_avx512_dot_f(struct cpu_kernels *k) {
 #define ROW(TYPE, type) \
     k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type##__avx512; \
     k->tile[GGML_TYPE_##TYPE] = (struct cpu_tile){tile_##type##__avx512, MR, NR};

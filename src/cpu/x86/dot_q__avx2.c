@@ -3,8 +3,8 @@
 // adds two neighbours into 16 bits, which must not overflow: signed rows give their magnitudes, and their signs to y.
 // Blocks of 256 stay integers throughout: the step from 16 to 32 bits multiplies with the scale of the run.
 
+#include "cpu/kernels.h"
 #include "cpu/x86/ahead.h"
-#include "cpu/x86/tiers.h"
 #include "cpu/x86/unpack.h"
 
 #define DOT_ARGS \
@@ -126,7 +126,7 @@ DOT_256(q3_K, 16, false, OFFSET_4)
 DOT_256(q6_K, 16, false, OFFSET_32)
 DOT_256(iq4_xs, 8, true, NOTHING)
 
-void cpu_tier_avx2_dot_q(struct cpu_kernels *k) {
+void CPU_TIER_FILL(dot_q)(struct cpu_kernels *k) {
 #define ROW(TYPE, type) k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type##__avx2;
     ROW(Q8_0, q8_0)
     ROW(Q4_0, q4_0)

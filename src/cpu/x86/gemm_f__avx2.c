@@ -5,7 +5,7 @@
 #define MR 16
 #define NR 6
 #define MIN_COLS_F32 10
-#ifndef MIN_COLS_F16
+#ifndef MIN_COLS_F16 // fewer where halves are widened one by one: once for all columns
 #    define MIN_COLS_F16 20
 #endif
 #define MIN_COLS_BF16 20
@@ -41,6 +41,6 @@ static void run(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, 
     }
 }
 
-void cpu_tier_avx2_gemm_f(struct cpu_kernels *k) {
+void CPU_TIER_FILL(gemm_f)(struct cpu_kernels *k) {
     panels_fill(k, run);
 }

@@ -115,7 +115,7 @@ GEMM_Q_RUN(8bit, K, false, true)
 GEMM_Q_RUN(32, K, false, false)
 GEMM_Q_RUN(32_min, K, true, false)
 
-void cpu_tier_amx_gemm(struct cpu_kernels *k) {
+void cpu_tier_amx_gemm_q(struct cpu_kernels *k) {
     const enum ggml_type other[] = {GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q6_K};
     struct cpu_gemm kept[3];
     for (int i = 0; i < 3; i++) {

@@ -52,4 +52,4 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
     put_sums(s, ld_s, sum, nx, ny);
 }
 
-GEMM_Q_TIER(cpu_tier_avx2_gemm_q)
+GEMM_Q_TIER(CPU_TIER_FILL(gemm_q))

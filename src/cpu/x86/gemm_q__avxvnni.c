@@ -34,4 +34,4 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
     put_sums(s, ld_s, sum, nx, ny);
 }
 
-GEMM_Q_TIER(cpu_tier_avxvnni_gemm)
+GEMM_Q_TIER(cpu_tier_avxvnni_gemm_q)

@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: MIT
 // gemv_k.h: products of rows in blocks of 256 with a few columns, 64 bytes at a time. A block stays integers throughout: bytes
 // become sums of two products in 16 bits, and the step from there to 32 bits multiplies with the scale of the run. A row is
-// unpacked once for all columns. The file that includes it gives that step: add_words(sum, a, b), sums of two products of words.
+// unpacked once for all columns.
 //
 // 64 bytes of a row hold elements that lie apart, so the column comes in the order they come in: 16 units of 16 bytes, listed
 // for each layout in `order`. An element's scale follows from its unit.
 #pragma once
 
+#include "cpu/kernels.h"
 #include "cpu/x86/ahead.h"
 #include "cpu/x86/by_rows.h"
-#include "cpu/x86/tiers.h"
 #include "cpu/x86/unpack.h"
+
+// Sums of two products of words.
+UNPACK_INLINE __m512i add_words(__m512i sum, __m512i a, __m512i b) {
+#ifdef __AVX512VNNI__
+    return _mm512_dpwssd_epi32(sum, a, b);
+#else
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
+#endif
+}
 
 struct y_256 {
     float d;
@@ -207,7 +216,7 @@ GEMV(q3_K, order_pairs, 16, WORDS(q3_K), false, OFFSET(2))
 GEMV(q6_K, order_plain, 16, WORDS(q6_K), false, OFFSET(5))
 GEMV(iq4_xs, order_halves, 32, WORDS(iq4_xs), true, NOTHING)
 
-static void gemv_k_fill(struct cpu_kernels *k) {
+void CPU_TIER_FILL(gemv_k)(struct cpu_kernels *k) {
 #define ROW(TYPE, type, y) \
     k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){ \
         .pack_y = pack_##y, .run = gemv_##type, .run_cols = gemv_cols_##type, .step = QK_K, .y_size = sizeof(struct y_256)};
@@ -218,4 +227,12 @@ static void gemv_k_fill(struct cpu_kernels *k) {
     ROW(Q6_K, q6_K, plain)
     ROW(IQ4_XS, iq4_xs, halves)
 #undef ROW
+#ifndef __AVX512VNNI__
+    // of gemm_q__avx512.c, which packs rows first and fills up to four columns
+    k->gemm[GGML_TYPE_Q2_K].min_cols = 7;
+    k->gemm[GGML_TYPE_Q4_K].min_cols = 7;
+    k->gemm[GGML_TYPE_Q3_K].min_cols = 6;
+    k->gemm[GGML_TYPE_Q6_K].min_cols = 8;
+    k->gemm[GGML_TYPE_IQ4_XS].min_cols = 13;
+#endif
 }

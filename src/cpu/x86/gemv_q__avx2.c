@@ -211,7 +211,7 @@ GEMV(mxfp4, SCALES_MXFP4, false, MINS_NONE)
 GEMV(q4_1, SCALES_HALF, true, MINS_HALF)
 GEMV(q5_1, SCALES_HALF, true, MINS_HALF)
 
-void cpu_tier_avx2_gemv_q(struct cpu_kernels *k) {
+void CPU_TIER_FILL(gemv_q)(struct cpu_kernels *k) {
 #define ROW(TYPE, type, y) \
     k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){ \
         .pack_y = pack_##y, .run = gemv_##type, .run_cols = gemv_cols_##type, .step = GROUP, .y_size = sizeof(struct y_pairs)};

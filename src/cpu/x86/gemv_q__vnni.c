@@ -177,7 +177,7 @@ GEMV(mxfp4, 4, SCALES_MXFP4, false, MINS_NONE)
 GEMV(q4_1, 4, SCALES_20, true, MINS_20)
 GEMV(q5_1, 4, SCALES_HALF, true, MINS_HALF)
 
-void cpu_tier_vnni_gemv(struct cpu_kernels *k) {
+void cpu_tier_vnni_gemv_q(struct cpu_kernels *k) {
 #define ROW(TYPE, type, y) \
     k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){ \
         .pack_y = pack_##y, .run = gemv_##type, .run_cols = gemv_cols_##type, .step = GROUP, .y_size = sizeof(struct y_group)};

@@ -3,7 +3,7 @@
 // V_STORE, V_ALL, V_FMA and V_WHERE_NOT_0(v, weight).
 #pragma once
 
-#include "cpu/x86/tiers.h"
+#include "cpu/kernels.h"
 
 #include <math.h>
 

@@ -4,8 +4,8 @@
 // cut. Rows and columns that are missing are copies of the first; what they give is not stored.
 #pragma once
 
+#include "cpu/kernels.h"
 #include "cpu/x86/floats.h"
-#include "cpu/x86/tiers.h"
 
 FLOATS_INLINE void transpose8(__m256 v[8]) {
     __m256 a[8];

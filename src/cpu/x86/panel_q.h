@@ -10,7 +10,7 @@
 // Rows and columns that are missing are copies of the first; what they give is not stored.
 #pragma once
 
-#include "cpu/x86/tiers.h"
+#include "cpu/kernels.h"
 #include "cpu/x86/unpack.h"
 
 #ifndef MIN_COLS_256 // of blocks of 256, where they differ

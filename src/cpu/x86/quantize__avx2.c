@@ -2,7 +2,7 @@
 // quantize__avx2.c: rows of floats to the formats that activations take in dot products. Bit for bit what the portable functions
 // make of finite rows; a row that is not finite goes to them.
 
-#include "cpu/x86/tiers.h"
+#include "cpu/kernels.h"
 #include "cpu/x86/unpack.h"
 
 #include "quant/quants.h"
@@ -131,7 +131,7 @@ static void q8_K_from_f32__avx2(const float *restrict x, void *restrict vy, int6
     }
 }
 
-void cpu_tier_avx2_quantize(struct cpu_kernels *k) {
+void CPU_TIER_FILL(quantize)(struct cpu_kernels *k) {
     k->traits[GGML_TYPE_Q8_0].from_float = q8_0_from_f32__avx2;
     k->traits[GGML_TYPE_Q8_1].from_float = q8_1_from_f32__avx2;
     k->traits[GGML_TYPE_Q8_K].from_float = q8_K_from_f32__avx2;

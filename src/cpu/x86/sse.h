@@ -335,23 +335,3 @@ SSE_INLINE __m128i sse_cvtps_ph(sse_floats v, const int nearest) {
 #define _mm256_unpacklo_epi64 sse_unpacklo_epi64
 #define _cvtsh_ss berth_half_to_float
 #define _cvtss_sh(v, nearest) berth_float_to_half(v)
-
-#ifdef __AVX__
-#    define cpu_tier_avx2_float cpu_tier_avx_float
-#    define cpu_tier_avx2_gemm_f cpu_tier_avx_gemm_f
-#    define cpu_tier_avx2_gemm_q cpu_tier_avx_gemm_q
-#    define cpu_tier_avx2_quantize cpu_tier_avx_quantize
-#    define cpu_tier_avx2_dot_q cpu_tier_avx_dot_q
-#    define cpu_tier_avx2_gemv_q cpu_tier_avx_gemv_q
-#    define cpu_tier_avx2_widen cpu_tier_avx_widen
-#    define cpu_tier_avx2_vec cpu_tier_avx_vec
-#else
-#    define cpu_tier_avx2_float cpu_tier_sse42_float
-#    define cpu_tier_avx2_gemm_f cpu_tier_sse42_gemm_f
-#    define cpu_tier_avx2_gemm_q cpu_tier_sse42_gemm_q
-#    define cpu_tier_avx2_quantize cpu_tier_sse42_quantize
-#    define cpu_tier_avx2_dot_q cpu_tier_sse42_dot_q
-#    define cpu_tier_avx2_gemv_q cpu_tier_sse42_gemv_q
-#    define cpu_tier_avx2_widen cpu_tier_sse42_widen
-#    define cpu_tier_avx2_vec cpu_tier_sse42_vec
-#endif

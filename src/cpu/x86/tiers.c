@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tiers.c: the tiers of x86-64, oldest first. A tier is filled by files named *__<tier>.c, compiled with its flags.
-
-#include "cpu/x86/tiers.h"
+// tiers.c: the tiers of x86-64, oldest first. A tier is filled by files named <what>__<tier>.c, compiled with its flags.
 
 #include "cpu/features.h"
 #include "cpu/kernels.h"
@@ -53,64 +51,45 @@ static bool has_amx(void) {
     return cpu_features()->amx_int8 && has_vnni() && may_use_tiles();
 }
 
-// What avx2 has, and the tiers below it that are made of the same files (sse.h). In this order: what quantises is used by what
-// follows, and gemv_q changes what gemm_q put in.
-#define FILL_AS_AVX2(tier) \
-    cpu_tier_##tier##_float(k); \
-    cpu_tier_##tier##_gemm_f(k); \
-    cpu_tier_##tier##_quantize(k); \
-    cpu_tier_##tier##_dot_q(k); \
-    cpu_tier_##tier##_gemm_q(k); \
-    cpu_tier_##tier##_gemv_q(k); \
-    cpu_tier_##tier##_widen(k); \
-    cpu_tier_##tier##_vec(k)
+// Files in the order in which they fill: what quantises is used by what follows, and gemv_q changes what gemm_q put in. Tiers
+// sse42 and avx are made of the files of avx2 (sse.h).
+#define AVX2(X, tier) \
+    X(tier, dot_f) X(tier, gemm_f) X(tier, quantize) X(tier, dot_q) X(tier, gemm_q) X(tier, gemv_q) X(tier, widen) X(tier, vec)
+#define AVXVNNI(X, tier) X(tier, gemv_q) X(tier, gemm_q)
+#define AVX512(X, tier) X(tier, dot_f) X(tier, gemm_f) X(tier, gemm_q) X(tier, gemv_k) X(tier, gemv_q) X(tier, vec)
+#define VNNI(X, tier) X(tier, gemv_q) X(tier, gemv_k) X(tier, gemm_q)
+#define AMX(X, tier) X(tier, gemm_q)
+
+CPU_TIER_FILES(sse42, AVX2)
+CPU_TIER_FILES(avx, AVX2)
+CPU_TIER_FILES(avx2, AVX2)
+CPU_TIER_FILES(avxvnni, AVXVNNI)
+CPU_TIER_FILES(avx512, AVX512)
+CPU_TIER_FILES(vnni, VNNI)
+CPU_TIER_FILES(amx, AMX)
 
 // Angles of up to 2^30 need multiply-adds that round once; tiles have more sums than there are registers.
-static void fill_sse42(struct cpu_kernels *k) {
+static void fill_sse42_but_tiles(struct cpu_kernels *k) {
     const struct cpu_kernels before = *k;
-    FILL_AS_AVX2(sse42);
+    fill_sse42(k);
     k->cos_sin = before.cos_sin;
     memcpy(k->tile, before.tile, sizeof k->tile);
 }
 
-static void fill_avx(struct cpu_kernels *k) {
+static void fill_avx_but_angles(struct cpu_kernels *k) {
     const struct cpu_kernels before = *k;
-    FILL_AS_AVX2(avx);
+    fill_avx(k);
     k->cos_sin = before.cos_sin;
 }
 
-static void fill_avx2(struct cpu_kernels *k) {
-    FILL_AS_AVX2(avx2);
-}
-
-static void fill_avxvnni(struct cpu_kernels *k) {
-    cpu_tier_avxvnni_gemv(k);
-    cpu_tier_avxvnni_gemm(k);
-}
-
-static void fill_avx512(struct cpu_kernels *k) {
-    cpu_tier_avx512_float(k);
-    cpu_tier_avx512_gemm_f(k);
-    cpu_tier_avx512_gemm_q(k);
-    cpu_tier_avx512_gemv_k(k); // after gemm_q, and the next
-    cpu_tier_avx512_gemv_q(k);
-    cpu_tier_avx512_vec(k);
-}
-
-static void fill_vnni(struct cpu_kernels *k) {
-    cpu_tier_vnni_gemv(k);
-    cpu_tier_vnni_gemv_k(k);
-    cpu_tier_vnni_gemm(k);
-}
-
 static const struct cpu_tier tiers[] = {
-    {"sse42", has_sse42, fill_sse42},
-    {"avx", has_avx, fill_avx},
+    {"sse42", has_sse42, fill_sse42_but_tiles},
+    {"avx", has_avx, fill_avx_but_angles},
     {"avx2", has_avx2, fill_avx2},
     {"avxvnni", has_avxvnni, fill_avxvnni},
     {"avx512", has_avx512, fill_avx512},
     {"vnni", has_vnni, fill_vnni},
-    {"amx", has_amx, cpu_tier_amx_gemm},
+    {"amx", has_amx, fill_amx},
     {NULL, NULL, NULL},
 };
 

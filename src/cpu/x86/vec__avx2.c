@@ -3,9 +3,9 @@
 // it; sums of weighted rows, for attention. exp is exact to 2 units in the last place over the whole range, subnormals,
 // infinities and NaN included.
 
+#include "cpu/kernels.h"
 #include "cpu/x86/ahead.h"
 #include "cpu/x86/floats.h"
-#include "cpu/x86/tiers.h"
 
 #define V __m256
 #define V_LANES 8
@@ -366,7 +366,7 @@ static void row_cos_sin__avx2(int64_t n, float *c, float *s, const float *x) {
     }
 }
 
-void cpu_tier_avx2_vec(struct cpu_kernels *k) {
+void CPU_TIER_FILL(vec)(struct cpu_kernels *k) {
     k->add = row_add__avx2;
     k->sub = row_sub__avx2;
     k->mul = row_mul__avx2;

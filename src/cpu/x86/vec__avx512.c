@@ -2,8 +2,8 @@
 // vec__avx512.c: rows of floats with 512-bit vectors: arithmetic, the exponential and what is made of it, sums of weighted rows.
 // As vec__avx2.c, but that the machine scales by powers of two itself.
 
+#include "cpu/kernels.h"
 #include "cpu/x86/ahead.h"
-#include "cpu/x86/tiers.h"
 
 #include <immintrin.h>
 #include <math.h>

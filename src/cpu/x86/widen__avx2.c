@@ -2,7 +2,7 @@
 // widen__avx2.c: quantised rows to floats, for embeddings and for attention's values. Bit for bit what the portable functions
 // give: the same operations in the same order, none of them fused.
 
-#include "cpu/x86/tiers.h"
+#include "cpu/kernels.h"
 #include "cpu/x86/unpack.h"
 
 // 16 bytes, times scale, and plus or minus what is given.
@@ -98,7 +98,7 @@ WIDEN_256_MIN(q4_K, 32)
 WIDEN_256_MIN(q5_K, 32)
 WIDEN_256_MIN(q2_K, 16)
 
-void cpu_tier_avx2_widen(struct cpu_kernels *k) {
+void CPU_TIER_FILL(widen)(struct cpu_kernels *k) {
 #define ROW(TYPE, type) k->to_float[GGML_TYPE_##TYPE] = type##_to_f32__avx2;
     ROW(Q8_0, q8_0)
     ROW(Q4_0, q4_0)

@@ -1,6 +1,0 @@
-// SPDX-License-Identifier: MIT
-// dot_f__sse42.c: dot_f__avx2.c with vectors of 16 bytes.
-
-#include "cpu/x86/sse.h"
-
-#include "cpu/x86/dot_f__avx2.c"

@@ -1,7 +1,0 @@
-// SPDX-License-Identifier: MIT
-// gemm_q__sse42.c: gemm_q__avx2.c with vectors of 16 bytes, and two columns: a sum takes two registers.
-
-#include "cpu/x86/sse.h"
-
-#define NR 2
-#include "cpu/x86/gemm_q__avx2.c"
