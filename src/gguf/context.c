@@ -114,7 +114,7 @@ const struct gguf_info *berth_gguf_info_at(const struct gguf_context *ctx, int64
     return ctx_is_given(ctx, caller) ? item_at(&ctx->info, id, caller, "tensor") : NULL;
 }
 
-static int64_t find(const struct gguf_table *table, const char *name, const char *caller) {
+static int64_t table_find(const struct gguf_table *table, const char *name, const char *caller) {
     if (name == NULL) {
         berth_fail(GGML_STATUS_FAILED, "%s: the name is NULL", caller);
         return -1;
@@ -123,9 +123,9 @@ static int64_t find(const struct gguf_table *table, const char *name, const char
 }
 
 int64_t gguf_find_key(const struct gguf_context *ctx, const char *key) {
-    return ctx_is_given(ctx, __func__) ? find(&ctx->kv, key, __func__) : -1;
+    return ctx_is_given(ctx, __func__) ? table_find(&ctx->kv, key, __func__) : -1;
 }
 
 int64_t gguf_find_tensor(const struct gguf_context *ctx, const char *name) {
-    return ctx_is_given(ctx, __func__) ? find(&ctx->info, name, __func__) : -1;
+    return ctx_is_given(ctx, __func__) ? table_find(&ctx->info, name, __func__) : -1;
 }

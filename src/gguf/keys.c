@@ -13,7 +13,10 @@ const char *gguf_get_key(const struct gguf_context *ctx, int64_t key_id) {
 
 enum gguf_type gguf_get_kv_type(const struct gguf_context *ctx, int64_t key_id) {
     const struct gguf_kv *kv = berth_gguf_kv_at(ctx, key_id, __func__);
-    return kv == NULL ? GGUF_TYPE_COUNT : kv->flags & GGUF_FLAG_ARRAY ? GGUF_TYPE_ARRAY : (enum gguf_type) kv->type;
+    if (kv == NULL) {
+        return GGUF_TYPE_COUNT;
+    }
+    return kv->flags & GGUF_FLAG_ARRAY ? GGUF_TYPE_ARRAY : (enum gguf_type) kv->type;
 }
 
 enum gguf_type gguf_get_arr_type(const struct gguf_context *ctx, int64_t key_id) {

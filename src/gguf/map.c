@@ -2,6 +2,7 @@
 // map.c: a GGUF file mapped into memory. The header is parsed from the map as from any buffer; tensors point into it, so
 // loading costs no copy and processes share the pages.
 
+#include "base/min.h"
 #include "berth-gguf.h"
 #include "gguf/read.h"
 
@@ -26,9 +27,14 @@ static unsigned char *copy_make(int fd, size_t size, const char **why) {
     unsigned char *bytes = berth_aligned_alloc((size_t) sysconf(_SC_PAGESIZE), size);
     *why = bytes == NULL ? "out of memory for a copy" : NULL;
     for (size_t at = 0; *why == NULL && at < size;) {
-        const ssize_t n = pread(fd, bytes + at, size - at < STEP_SIZE ? size - at : STEP_SIZE, (off_t) at);
-        *why = n < 0 && errno != EINTR ? strerror(errno) : n == 0 ? "it was cut short while it was read" : NULL;
-        at += n > 0 ? (size_t) n : 0;
+        const ssize_t n = pread(fd, bytes + at, min_size(size - at, STEP_SIZE), (off_t) at);
+        if (n > 0) {
+            at += (size_t) n;
+        } else if (n == 0) {
+            *why = "it was cut short while it was read";
+        } else if (errno != EINTR) {
+            *why = strerror(errno);
+        }
     }
     if (*why != NULL) {
         berth_aligned_free(bytes);
@@ -47,10 +53,11 @@ static bool file_map(struct berth_gguf_map *map, const char *path, bool read) {
         return false;
     }
     void *p = NULL;
-    why = size == 0 ? "it is empty" : size > SIZE_MAX ? "it is too large" : NULL;
-    if (why == NULL && read) {
+    if (size == 0 || size > SIZE_MAX) {
+        why = size == 0 ? "it is empty" : "it is too large";
+    } else if (read) {
         p = copy_make(fd, (size_t) size, &why);
-    } else if (why == NULL) {
+    } else {
         p = mmap(NULL, (size_t) size, PROT_READ, MAP_PRIVATE, fd, 0);
         why = p == MAP_FAILED ? strerror(errno) : NULL;
     }
@@ -82,7 +89,7 @@ static bool tensors_place(struct berth_gguf_map *map, const char *path) {
     return true;
 }
 
-static bool tell(const struct berth_gguf_map_params *params, size_t done, size_t all, const char *path) {
+static bool progress_report(const struct berth_gguf_map_params *params, size_t done, size_t all, const char *path) {
     if (params->progress == NULL || params->progress(done, all, params->user_data)) {
         return true;
     }
@@ -95,22 +102,22 @@ static bool pages_touch(const struct berth_gguf_map *map, const struct berth_ggu
     const size_t all = map->data_size;
     const size_t page_size = (size_t) sysconf(_SC_PAGESIZE);
     const unsigned char *p = berth_gguf_map_base(map);
-    if (!tell(params, 0, all, path)) {
+    if (!progress_report(params, 0, all, path)) {
         return false;
     }
     for (size_t at = 0; params->prefetch && !map->is_copy && at < all;) {
-        const size_t step = all - at < STEP_SIZE ? all - at : STEP_SIZE;
+        const size_t step = min_size(all - at, STEP_SIZE);
         const size_t begin = (size_t) (p + at - map->bytes) / page_size * page_size;
         (void) madvise(map->bytes + begin, (size_t) (p + at + step - map->bytes) - begin, MADV_WILLNEED); // only advice
         for (size_t i = 0; i < step; i += page_size) {
             (void) *(const volatile unsigned char *) (p + at + i);
         }
         at += step;
-        if (at < all && !tell(params, at, all, path)) {
+        if (at < all && !progress_report(params, at, all, path)) {
             return false;
         }
     }
-    return tell(params, all, all, path);
+    return progress_report(params, all, all, path);
 }
 
 struct berth_gguf_map *berth_gguf_map_open(const char *path, const struct berth_gguf_map_params *params) {

@@ -64,12 +64,12 @@ static bool shape_read(struct gguf_reader *r, const char *name, int64_t ne[GGML_
     }
     info->type = (uint8_t) type;
     if (!berth_gguf_nbytes((enum ggml_type) type, ne, size)) {
+        const bool is_negative = ne[0] < 0 || ne[1] < 0 || ne[2] < 0 || ne[3] < 0;
+        const bool is_whole = ne[0] % ggml_blck_size((enum ggml_type) type) == 0;
+        const char *why = is_whole ? "more than 2^63 elements or bytes" : "no whole blocks";
         berth_gguf_source_fail(r->s, at,
             "tensor '%s' of type %s with %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64 " elements: %s", name,
-            ggml_type_name((enum ggml_type) type), ne[0], ne[1], ne[2], ne[3],
-            ne[0] < 0 || ne[1] < 0 || ne[2] < 0 || ne[3] < 0     ? "an extent is negative"
-            : ne[0] % ggml_blck_size((enum ggml_type) type) != 0 ? "no whole blocks"
-                                                                 : "more than 2^63 elements or bytes");
+            ggml_type_name((enum ggml_type) type), ne[0], ne[1], ne[2], ne[3], is_negative ? "an extent is negative" : why);
         return false;
     }
     return GGUF_READ(r, &info->offset, "offset of a tensor");
@@ -98,12 +98,10 @@ static bool tensor_read(struct gguf_reader *r) {
         return false;
     }
     if (shape.offset != ctx->data_size) { // alignment included: data_size is always aligned
+        const char *why = shape.offset < ctx->data_size ? "it overlaps another" : "there is a hole before it";
         berth_gguf_source_fail(r->s, r->s->at - 8,
             "tensor '%s' of %zu bytes lies at %" PRIu64 " of the data, but must at %zu: %s", name, size, shape.offset,
-            ctx->data_size,
-            shape.offset % ctx->alignment != 0 ? "not aligned"
-            : shape.offset < ctx->data_size    ? "it overlaps another"
-                                               : "there is a hole before it");
+            ctx->data_size, shape.offset % ctx->alignment != 0 ? "not aligned" : why);
         return false;
     }
     if (!berth_add_ok(ctx->data_size, size, &end) || !berth_pad_ok(end, ctx->alignment, &end) || end > INT64_MAX) {
@@ -147,11 +145,9 @@ static bool version_read(struct gguf_reader *r) {
         return false;
     }
     if (version < 2 || version > GGUF_VERSION) {
+        static const char *const old[] = {"none", "no longer in use"};
         berth_gguf_source_fail(s, 4, "version %" PRIu32 " is %s, 2 and %d are read", version,
-            version == 1   ? "no longer in use"
-            : version == 0 ? "none"
-                           : "newer than this library",
-            GGUF_VERSION);
+            version < 2 ? old[version] : "newer than this library", GGUF_VERSION);
         return false;
     }
     r->ctx->version = version;
@@ -224,10 +220,9 @@ struct gguf_context *berth_gguf_read(struct gguf_source *s, struct gguf_init_par
     if (r.ctx == NULL) {
         return NULL;
     }
-    bool ok = header_read(&r);
+    const bool ok = header_read(&r);
     berth_free(r.scratch);
-    ok = ok && (params.ctx == NULL || berth_gguf_tensors_make(r.ctx, s, params));
-    if (!ok) {
+    if (!ok || (params.ctx != NULL && !berth_gguf_tensors_make(r.ctx, s, params))) {
         gguf_free(r.ctx);
         return NULL;
     }

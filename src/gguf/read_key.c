@@ -175,11 +175,9 @@ static bool kv_type_read(struct gguf_reader *r, struct gguf_kv *shape, const cha
             continue;
         }
         if (type >= GGUF_TYPE_COUNT || type == GGUF_TYPE_ARRAY) {
-            berth_gguf_source_fail(r->s, at, "key '%.100s': %s of type %" PRIu32, key,
-                type == GGUF_TYPE_ARRAY ? "an array of arrays,"
-                : shape->flags != 0     ? "an array"
-                                        : "a value",
-                type);
+            const char *what = shape->flags != 0 ? "an array" : "a value";
+            berth_gguf_source_fail(
+                r->s, at, "key '%.100s': %s of type %" PRIu32, key, type == GGUF_TYPE_ARRAY ? "an array of arrays," : what, type);
             return false;
         }
         shape->type = (uint8_t) type;

@@ -43,10 +43,14 @@ static void list_fill(struct gguf_list *list, const struct value *v, char *at, b
     }
     size_t end = 0;
     for (size_t i = 0; i < v->n; i++) {
-        const char *from = v->strings != NULL ? v->strings[i] : (const char *) v->data + (i == 0 ? 0 : text_end(v, i - 1));
-        const size_t size = v->strings != NULL ? strlen(from) + 1
-                            : v->ends != NULL  ? text_end(v, i) - (i == 0 ? 0 : text_end(v, i - 1))
-                                               : v->text_size;
+        const size_t start = i == 0 || v->strings != NULL ? 0 : text_end(v, i - 1);
+        const char *from = v->strings != NULL ? v->strings[i] : (const char *) v->data + start;
+        size_t size = v->text_size;
+        if (v->strings != NULL) {
+            size = strlen(from) + 1;
+        } else if (v->ends != NULL) {
+            size = text_end(v, i) - start;
+        }
         memcpy(text + end, from, size);
         end += size;
         if (has_ends) {
@@ -63,11 +67,11 @@ static struct gguf_kv *kv_new(const char *key, const struct value *v, const char
     const size_t before = berth_gguf_kv_before(&shape);
     const size_t key_size = strlen(key) + 1;
     size_t size = before + sizeof shape, list_at = 0, part = 0;
+    const size_t each = has_ends ? sizeof *v->ends : gguf_type_size(v->type);
     bool ok = berth_add_ok(size, key_size, &size);
-    if (has_list) {
-        ok = ok && berth_pad_ok(size, 8, &list_at);
-        ok = ok && berth_mul_ok(v->n, has_ends ? sizeof *v->ends : gguf_type_size(v->type), &part);
-        ok = ok && berth_add_ok(list_at, part, &size) && berth_add_ok(size, v->text_size, &size);
+    if (ok && has_list) {
+        ok = berth_pad_ok(size, 8, &list_at) && berth_mul_ok(v->n, each, &part) && berth_add_ok(list_at, part, &size) &&
+             berth_add_ok(size, v->text_size, &size);
     }
     char *block = ok ? berth_malloc(size) : NULL;
     if (block == NULL) {
@@ -114,10 +118,8 @@ static size_t alignment_of(const struct value *v, const char *caller) {
 
 static void kv_set(struct gguf_context *ctx, const char *key, const struct value *v, const char *caller) {
     if (ctx == NULL || key == NULL || *key == '\0') {
-        berth_fail(GGML_STATUS_FAILED, "%s: the %s", caller,
-            ctx == NULL   ? "context is NULL"
-            : key == NULL ? "key is NULL"
-                          : "key is empty");
+        const char *why = key == NULL ? "key is NULL" : "key is empty";
+        berth_fail(GGML_STATUS_FAILED, "%s: the %s", caller, ctx == NULL ? "context is NULL" : why);
         return;
     }
     const size_t old_alignment = ctx->alignment;
@@ -228,7 +230,11 @@ void gguf_set_kv(struct gguf_context *ctx, const struct gguf_context *src) {
             v.data = list->data;
             v.n = v.is_array ? list->n : 1;
             v.ends = v.is_array && v.type == GGUF_TYPE_STRING ? list->ends : NULL;
-            v.text_size = v.type != GGUF_TYPE_STRING ? 0 : !v.is_array ? list->n + 1 : list->n > 0 ? list->ends[list->n - 1] : 0;
+            if (v.ends != NULL && list->n > 0) {
+                v.text_size = list->ends[list->n - 1];
+            } else if (!v.is_array) {
+                v.text_size = list->n + 1;
+            }
         }
         kv_set(ctx, kv->key, &v, __func__);
     }

@@ -2,6 +2,7 @@
 // source.c: where the bytes of a GGUF file come from.
 
 #include "gguf/source.h"
+#include "base/min.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -59,7 +60,7 @@ bool berth_gguf_source_holds(const struct gguf_source *s, uint64_t n, uint64_t e
 static size_t callback_read(struct gguf_source *s, unsigned char *out, size_t size) {
     size_t n = 0;
     while (n < size) {
-        const size_t want = size - n < s->max_chunk ? size - n : s->max_chunk;
+        const size_t want = min_size(size - n, s->max_chunk);
         const size_t got = s->callback(s->user_data, out + n, s->at + n, want);
         if (got == 0 || got > want) {
             break;

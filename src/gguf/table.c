@@ -31,7 +31,7 @@ static void slots_fill(struct gguf_table *table) {
 }
 
 // Twice what is there, but not past what is expected.
-static size_t grown(const struct gguf_table *table, size_t n) {
+static size_t table_grown(const struct gguf_table *table, size_t n) {
     const size_t twice = n < 8 ? 8 : 2 * n;
     return table->n_expected > n && table->n_expected < twice ? table->n_expected : twice;
 }
@@ -41,7 +41,7 @@ static bool items_grow(struct gguf_table *table) {
         return true;
     }
     size_t size;
-    const size_t n_cap = grown(table, table->n);
+    const size_t n_cap = table_grown(table, table->n);
     void **items = berth_mul_ok(n_cap, sizeof *items, &size) ? berth_realloc(table->items, size) : NULL;
     if (items == NULL) {
         return false;
@@ -55,7 +55,7 @@ static bool slots_grow(struct gguf_table *table) {
     if (table->n + 1 <= table->n_slots / 4 * 3) {
         return true;
     }
-    const size_t n_slots = (grown(table, table->n) + 2) / 3 * 4 + 4;
+    const size_t n_slots = (table_grown(table, table->n) + 2) / 3 * 4 + 4;
     uint32_t *slots = berth_calloc(n_slots, sizeof *slots);
     if (slots == NULL) {
         return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tensors.c: the tensors of a context: what a file says of them, adding and changing them. Their data stays where it is.
 
+#include "base/min.h"
 #include "core/span.h"
 #include "core/type.h"
 #include "gguf/context.h"
@@ -85,7 +86,7 @@ static struct gguf_info *info_new(const char *name, enum ggml_type type, const i
     const size_t before = sizeof(struct gguf_origin) + GGML_MAX_DIMS * sizeof *ne;
     const size_t name_size = strnlen(name, GGML_MAX_NAME - 1) + 1;
     const size_t size = before + offsetof(struct gguf_info, name) + name_size;
-    char *block = berth_calloc(1, size < before + sizeof(struct gguf_info) ? before + sizeof(struct gguf_info) : size);
+    char *block = berth_calloc(1, max_size(size, before + sizeof(struct gguf_info)));
     if (block == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory: tensor '%s' takes %zu bytes", caller, name, size);
         return NULL;

@@ -3,6 +3,7 @@
 // The file has the version of the context, tensors in their order, and padding of zeros. What is there under its name stays until
 // the new one is whole (base/file.c).
 
+#include "base/min.h"
 #include "ggml-backend-impl.h"
 #include "gguf/context.h"
 
@@ -18,7 +19,7 @@ struct sink {
     bool failed;         // the file took no more
 };
 
-static void put(struct sink *s, const void *bytes, size_t size) {
+static void sink_put(struct sink *s, const void *bytes, size_t size) {
     if (size == 0 || s->failed) {
         return;
     }
@@ -34,16 +35,16 @@ static void put(struct sink *s, const void *bytes, size_t size) {
 }
 
 static void put_u32(struct sink *s, uint32_t x) {
-    put(s, &x, sizeof x);
+    sink_put(s, &x, sizeof x);
 }
 
 static void put_u64(struct sink *s, uint64_t x) {
-    put(s, &x, sizeof x);
+    sink_put(s, &x, sizeof x);
 }
 
 static void put_text(struct sink *s, const char *text, size_t size) {
     put_u64(s, size);
-    put(s, text, size);
+    sink_put(s, text, size);
 }
 
 // Zeros up to the next multiple of the alignment.
@@ -54,8 +55,8 @@ static void put_padding(struct sink *s, size_t alignment) {
         return;
     }
     for (size_t left = -s->size & (alignment - 1); left > 0 && !s->failed;) {
-        const size_t size = left < sizeof zeros ? left : sizeof zeros;
-        put(s, zeros, size);
+        const size_t size = min_size(left, sizeof zeros);
+        sink_put(s, zeros, size);
         left -= size;
     }
 }
@@ -69,7 +70,7 @@ static void put_kv(struct sink *s, const struct gguf_kv *kv) {
         put_u32(s, kv->type);
         put_u64(s, list->n);
         if (kv->type != GGUF_TYPE_STRING) {
-            put(s, list->data, list->n * gguf_type_size((enum gguf_type) kv->type));
+            sink_put(s, list->data, list->n * gguf_type_size((enum gguf_type) kv->type));
             return;
         }
         for (size_t i = 0; i < list->n; i++) {
@@ -82,7 +83,7 @@ static void put_kv(struct sink *s, const struct gguf_kv *kv) {
     if (kv->type == GGUF_TYPE_STRING) {
         put_text(s, list->data, list->n);
     } else {
-        put(s, value, gguf_type_size((enum gguf_type) kv->type));
+        sink_put(s, value, gguf_type_size((enum gguf_type) kv->type));
     }
 }
 
@@ -94,13 +95,13 @@ static void put_info(struct sink *s, const struct gguf_info *info) {
     }
     put_text(s, info->name, strlen(info->name));
     put_u32(s, n_dims);
-    put(s, ne, n_dims * sizeof *ne);
+    sink_put(s, ne, n_dims * sizeof *ne);
     put_u32(s, info->type);
     put_u64(s, info->offset);
 }
 
 static void put_meta(struct sink *s, const struct gguf_context *ctx) {
-    put(s, GGUF_MAGIC, 4);
+    sink_put(s, GGUF_MAGIC, 4);
     put_u32(s, ctx->version);
     put_u64(s, ctx->info.n);
     put_u64(s, ctx->kv.n);
@@ -128,16 +129,16 @@ static bool put_from_buffer(struct sink *s, const struct gguf_info *info, size_t
         berth_fail(GGML_STATUS_FAILED, "gguf: the buffer of '%s' gives nothing back", info->name);
         return false;
     }
-    const size_t step = size < COPY_SIZE ? size : COPY_SIZE;
+    const size_t step = min_size(size, COPY_SIZE);
     unsigned char *copy = berth_calloc(1, step);
     if (copy == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf: out of memory: %zu bytes to copy '%s' through", step, info->name);
         return false;
     }
     for (size_t at = 0; at < size && !s->failed; at += step) {
-        const size_t n = size - at < step ? size - at : step;
+        const size_t n = min_size(size - at, step);
         t.buffer->iface.get_tensor(t.buffer, &t, copy, at, n);
-        put(s, copy, n);
+        sink_put(s, copy, n);
     }
     berth_free(copy);
     return !s->failed;
@@ -172,7 +173,7 @@ bool gguf_write_to_file_ptr(const struct gguf_context *ctx, FILE *file, bool onl
         const struct gguf_origin *origin = berth_gguf_info_origin(info);
         const size_t size = gguf_get_tensor_size(ctx, (int64_t) i);
         if (size > 0 && origin->buffer == NULL) {
-            put(&s, origin->data, size);
+            sink_put(&s, origin->data, size);
         } else if (size > 0 && !put_from_buffer(&s, info, size)) {
             return false;
         }

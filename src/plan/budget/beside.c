@@ -4,6 +4,7 @@
 // comes back earlier, past as many ops as the copy takes time, as far as memory allows. Moves keep their order, since one copies
 // at a time; ops keep theirs, and the cost is the same. Linear in steps, but for moves with much to pass.
 
+#include "base/min.h"
 #include "plan/budget/budget.h"
 
 #include <string.h>
@@ -41,12 +42,14 @@ static void wishes_find(struct shift *f, const struct budget_trace *t, double *b
         if (step->kind == BERTH_BUDGET_OUT) {
             const int32_t made = t->src[t->start[k]] - n;
             const double there = made < 0 ? 0 : begins[made] + step_time(f->g, &f->s->at[made]);
-            queue = (there > queue ? there : queue) + move_time(f->g, step);
+            queue = max_f64(there, queue) + move_time(f->g, step);
             f->wish[k] = queue;
         }
     }
     for (int32_t k = 0; k < m; k++) { // the first reader of what comes back
-        f->wish[k] = f->s->at[k].kind == BERTH_BUDGET_IN ? at : f->wish[k];
+        if (f->s->at[k].kind == BERTH_BUDGET_IN) {
+            f->wish[k] = at;
+        }
     }
     for (int32_t k = m; k-- > 0;) {
         for (int32_t j = t->start[k]; j < t->start[k + 1]; j++) {
@@ -59,7 +62,7 @@ static void wishes_find(struct shift *f, const struct budget_trace *t, double *b
     queue = at;
     for (int32_t k = m; k-- > 0;) {
         if (f->s->at[k].kind == BERTH_BUDGET_IN) {
-            queue = (f->wish[k] < queue ? f->wish[k] : queue) - move_time(f->g, &f->s->at[k]);
+            queue = min_f64(f->wish[k], queue) - move_time(f->g, &f->s->at[k]);
             f->wish[k] = queue;
         }
     }
@@ -77,7 +80,7 @@ static bool is_apart(const struct budget_graph *g, const struct berth_budget_ste
 }
 
 // A move goes past the step at `to`, its neighbour, during which its value is there then.
-static bool pass(struct shift *f, size_t from, size_t to) {
+static bool step_pass(struct shift *f, size_t from, size_t to) {
     const struct budget_graph *g = f->g;
     const struct berth_budget_step one = f->s->at[from], other = f->s->at[to];
     const size_t p = (size_t) g->n_pools, home = (size_t) g->pool[one.op];
@@ -100,7 +103,7 @@ static void outs_shift(struct shift *f, const double *begins) {
         double at = begins[k];
         size_t to = k;
         while (f->s->at[to].kind == BERTH_BUDGET_OUT && to + 1 < f->s->n && to - k < PASSED_MAX && at < f->wish[to] &&
-               pass(f, to, to + 1)) {
+               step_pass(f, to, to + 1)) {
             at += step_time(f->g, &f->s->at[to]);
             to++;
         }
@@ -114,7 +117,8 @@ static void ins_shift(struct shift *f) {
         double back = at;
         at += step_time(f->g, &step);
         for (size_t to = k;
-             step.kind == BERTH_BUDGET_IN && to > 0 && k - to < PASSED_MAX && back > f->wish[to] && pass(f, to, to - 1); to--) {
+             step.kind == BERTH_BUDGET_IN && to > 0 && k - to < PASSED_MAX && back > f->wish[to] && step_pass(f, to, to - 1);
+             to--) {
             back -= step_time(f->g, &f->s->at[to]);
         }
     }
@@ -131,8 +135,8 @@ static bool has_moves(const struct budget_steps *s) {
 }
 
 // Is it sound, and within the limits as packed without a search?
-static enum ggml_status judge(const struct budget_graph *g, const struct budget_steps *s, const uint64_t *limits, bool live_only,
-    struct budget_trace *t, uint64_t *peaks, bool *fits) {
+static enum ggml_status steps_judge(const struct budget_graph *g, const struct budget_steps *s, const uint64_t *limits,
+    bool live_only, struct budget_trace *t, uint64_t *peaks, bool *fits) {
     bool is_sure;
     *fits = false;
     if (!budget_trace(g, s, t)) {
@@ -179,7 +183,7 @@ enum ggml_status budget_beside(const struct budget_graph *g, const uint64_t *lim
         wishes_find(&f, &t, times + steps->n);
         outs_shift(&f, times + steps->n);
         ins_shift(&f);
-        status = judge(g, &s, limits, live_only, &t2, peaks, &fits);
+        status = steps_judge(g, &s, limits, live_only, &t2, peaks, &fits);
     }
     if (fits && status == GGML_STATUS_SUCCESS && !budget_copy(steps, &s)) {
         status = GGML_STATUS_ALLOC_FAILED;
@@ -203,16 +207,20 @@ uint64_t budget_cost_beside(
         if (step->kind == BERTH_BUDGET_RUN) {
             for (int32_t j = t->start[k]; j < t->start[k + 1]; j++) { // what is on its way back is waited for
                 const int32_t made = t->src[j] - g->n;
-                now = made >= 0 && s->at[made].kind == BERTH_BUDGET_IN && over[made] > now ? over[made] : now;
+                if (made >= 0 && s->at[made].kind == BERTH_BUDGET_IN && over[made] > now) {
+                    now = over[made];
+                }
             }
             now += g->cost[step->op];
             over[k] = now;
             continue;
         }
-        const uint64_t from = step->kind == BERTH_BUDGET_IN ? now : src >= 0 ? over[src] : 0;
-        queue = (from > queue ? from : queue) + budget_spill_cost(g, step->op);
+        const uint64_t from_out = src >= 0 ? over[src] : 0, from = step->kind == BERTH_BUDGET_IN ? now : from_out;
+        queue = max_u64(from, queue) + budget_spill_cost(g, step->op);
         over[k] = queue;
-        now = step->kind == BERTH_BUDGET_OUT && queue > now ? queue : now;
+        if (step->kind == BERTH_BUDGET_OUT && queue > now) {
+            now = queue;
+        }
     }
-    return queue > now ? queue : now;
+    return max_u64(queue, now);
 }

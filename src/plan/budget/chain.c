@@ -6,6 +6,7 @@
 // where xs is there, xt .. xs+1 are still needed, and m more values have room. Equal costs: D is convex in t - s, and the best k
 // grows by 0 or 1 with it, so that a row takes linear time.
 
+#include "base/min.h"
 #include "plan/budget/budget.h"
 
 #include <stdlib.h>
@@ -73,7 +74,10 @@ static bool back_find(struct chain *c, int32_t n, int32_t next) {
         if (budget_is_input(g, i)) {
             continue;
         }
-        const int32_t other = srcs_real(g, i, src) != 2 ? -1 : src[0] == before ? src[1] : src[1] == before ? src[0] : -1;
+        int32_t other = -1;
+        if (srcs_real(g, i, src) == 2 && (src[0] == before || src[1] == before)) {
+            other = src[src[0] == before];
+        }
         if (other < 0) {
             return false;
         }
@@ -149,17 +153,20 @@ static bool sizes_fit(struct chain *c) {
 
 // ---- the recurrence ----
 
-static int32_t cell(const struct chain *c, int32_t m, int32_t s, int32_t t) {
+static int32_t cell_index(const struct chain *c, int32_t m, int32_t s, int32_t t) {
     const int32_t n = c->l + 1;
     return c->is_even ? m * n + (t - s) : (m * n + s) * n + t;
 }
 
-static uint64_t value(const struct chain *c, int32_t m, int32_t s, int32_t t) {
-    return t <= s ? 0 : m < c->m_least ? NO : c->d[cell(c, m, s, t)];
+static uint64_t cell_value(const struct chain *c, int32_t m, int32_t s, int32_t t) {
+    if (t <= s) {
+        return 0;
+    }
+    return m < c->m_least ? NO : c->d[cell_index(c, m, s, t)];
 }
 
 static uint64_t with_split(const struct chain *c, int32_t m, int32_t s, int32_t t, int32_t k) {
-    return c->sum[k] - c->sum[s] + value(c, m - 1, k, t) + value(c, m, s, k - 1);
+    return c->sum[k] - c->sum[s] + cell_value(c, m - 1, k, t) + cell_value(c, m, s, k - 1);
 }
 
 static void cell_fill(struct chain *c, int32_t m, int32_t s, int32_t t, int32_t first, int32_t last) {
@@ -172,8 +179,8 @@ static void cell_fill(struct chain *c, int32_t m, int32_t s, int32_t t, int32_t 
             split = k;
         }
     }
-    c->d[cell(c, m, s, t)] = best;
-    c->split[cell(c, m, s, t)] = split - s;
+    c->d[cell_index(c, m, s, t)] = best;
+    c->split[cell_index(c, m, s, t)] = split - s;
 }
 
 static bool table_fill(struct chain *c) {
@@ -188,8 +195,8 @@ static bool table_fill(struct chain *c) {
     }
     for (int32_t at = c->m_least; at <= c->room; at++) {
         for (int32_t t = 1, k = 1; c->is_even && t <= c->l; t++) {
-            cell_fill(c, at, 0, t, at == c->m_least ? t : k, at == c->m_least ? t : k + 1 <= t ? k + 1 : t);
-            k = c->split[cell(c, at, 0, t)];
+            cell_fill(c, at, 0, t, at == c->m_least ? t : k, at == c->m_least ? t : min_i32(k + 1, t));
+            k = c->split[cell_index(c, at, 0, t)];
         }
         for (int32_t length = 1; !c->is_even && length <= c->l; length++) {
             for (int32_t s = 0; s + length <= c->l; s++) {
@@ -229,7 +236,7 @@ static bool steps_write(const struct chain *c, struct budget_steps *out) {
         if (at.t < 0) {
             ok = budget_put(out, c->back[at.s], BERTH_BUDGET_RUN);
         } else if (at.t > at.s) {
-            const int32_t k = at.s + c->split[cell(c, at.m, at.s, at.t)];
+            const int32_t k = at.s + c->split[cell_index(c, at.m, at.s, at.t)];
             ok = runs_put(c, at.s, k, out);
             stack[n++] = (struct stretch){at.s, k - 1, at.m};
             stack[n++] = (struct stretch){k, -1, 0};
@@ -261,7 +268,7 @@ enum budget_answer budget_chain(const struct budget_graph *g, struct budget_step
         answer =
             n >= 2 && back_find(&c, n, next) && base_shift(&c) && sizes_fit(&c) && table_fill(&c) ? BUDGET_FOUND : BUDGET_GAVE_UP;
     }
-    if (answer == BUDGET_FOUND && value(&c, c.room, 0, c.l) >= NO) {
+    if (answer == BUDGET_FOUND && cell_value(&c, c.room, 0, c.l) >= NO) {
         answer = BUDGET_GAVE_UP;
     }
     if (answer == BUDGET_FOUND && !steps_write(&c, out)) {

@@ -33,19 +33,24 @@ static void step_unroll(const struct budget_graph *g, const struct budget_steps 
     if (s->at[k].kind != BERTH_BUDGET_RUN) {
         srcs[0] = t->src[t->start[k]];
         op->n_srcs = 1;
-        op->pool = s->at[k].kind == BERTH_BUDGET_OUT ? g->pools[g->away[s->at[k].op]].id : op->pool;
+        if (s->at[k].kind == BERTH_BUDGET_OUT) {
+            op->pool = g->pools[g->away[s->at[k].op]].id;
+        }
         return;
     }
     op->inplace = from->inplace;
     op->n_srcs = from->n_srcs;
     for (int32_t j = 0; j < from->n_srcs; j++) {
         for (int32_t m = 0; m < n_own; m++) {
-            srcs[j] = own[m] == from->srcs[j] ? t->src[t->start[k] + m] : srcs[j];
+            if (own[m] == from->srcs[j]) {
+                srcs[j] = t->src[t->start[k] + m];
+            }
         }
     }
 }
 
-static bool unroll(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, struct unrolled *u) {
+static bool steps_unroll(
+    const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, struct unrolled *u) {
     size_t n_srcs = 1;
     for (size_t k = 0; k < s->n; k++) {
         n_srcs += 1 + (size_t) g->ops[s->at[k].op].n_srcs;
@@ -58,7 +63,9 @@ static bool unroll(const struct budget_graph *g, const struct budget_steps *s, c
     for (int32_t i = 0; i < g->n; i++) {
         u->ops[i] = op_plain(g, i);
         u->ops[i].flags = BERTH_ORDER_INPUT | (budget_is_input(g, i) && g->keep[i] ? BERTH_ORDER_OUTPUT : 0);
-        u->ops[i].size = budget_is_input(g, i) ? u->ops[i].size : 0;
+        if (!budget_is_input(g, i)) {
+            u->ops[i].size = 0;
+        }
     }
     int32_t *srcs = u->srcs;
     for (int32_t k = 0; k < (int32_t) s->n; k++) {
@@ -72,7 +79,7 @@ enum ggml_status budget_items(const struct budget_graph *g, const struct budget_
     struct berth_plan_item *items, size_t *n_items, int32_t *item_of) {
     struct unrolled u = {0};
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (unroll(g, s, t, &u)) {
+    if (steps_unroll(g, s, t, &u)) {
         status = berth_plan_order_items(u.ops, (size_t) g->n + s->n, NULL, items, n_items, item_of);
     }
     unrolled_fini(&u);
@@ -97,7 +104,7 @@ static enum ggml_status pools_pack(const struct budget_graph *g, const struct bu
     struct berth_plan_item *part = berth_calloc(n_items + 1, sizeof *part);
     uint64_t *offsets = berth_calloc(n_items + 1, sizeof *offsets);
     enum ggml_status status = part == NULL || offsets == NULL ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_SUCCESS;
-    for (int32_t p = 0; status == GGML_STATUS_SUCCESS && p < g->n_pools; p++) {
+    for (int32_t p = 0; p < g->n_pools && status == GGML_STATUS_SUCCESS; p++) {
         const size_t n = pool_gather(items, n_items, g->pools[p].id, part);
         const struct berth_plan_params params = {
             .capacity = how->limits[p] == UINT64_MAX || how->limits[p] > (uint64_t) 1 << 62 ? 0 : how->limits[p],
@@ -214,7 +221,7 @@ enum ggml_status budget_result(const struct budget_graph *g, const struct berth_
     result_count(g, s, r);
     r->cost_beside = budget_cost_beside(g, s, &t, peaks + g->n_pools);
     status = sizes_check(g, s);
-    if (status == GGML_STATUS_SUCCESS && !params->live_only) {
+    if (!params->live_only && status == GGML_STATUS_SUCCESS) {
         status = budget_pack(g, s, &t, &(struct budget_pack){limits, pack_us}, peaks, &is_sure);
     }
     if (status == GGML_STATUS_SUCCESS) {
@@ -237,7 +244,9 @@ static const struct berth_budget_params no_params;
 enum ggml_status berth_budget_check(const struct berth_budget_op *ops, size_t n_ops, const struct berth_budget_params *params,
     const struct berth_budget_step *steps, size_t n_steps, struct berth_budget_result **result) {
     struct budget_graph g;
-    params = params == NULL ? &no_params : params;
+    if (params == NULL) {
+        params = &no_params;
+    }
     if (result == NULL || (steps == NULL && n_steps > 0)) {
         return berth_fail(GGML_STATUS_FAILED, "budget: NULL");
     }
@@ -255,7 +264,9 @@ enum ggml_status berth_budget_items(const struct berth_budget_op *ops, size_t n_
     const struct berth_budget_step *steps, size_t n_steps, struct berth_plan_item *items, size_t *n_items, int32_t *item_of) {
     struct budget_graph g;
     struct budget_trace t = {0};
-    params = params == NULL ? &no_params : params;
+    if (params == NULL) {
+        params = &no_params;
+    }
     if (items == NULL || n_items == NULL || (steps == NULL && n_steps > 0)) {
         return berth_fail(GGML_STATUS_FAILED, "budget: NULL");
     }

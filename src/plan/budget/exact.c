@@ -217,7 +217,9 @@ struct listing {
 static enum budget_answer list_from(struct listing *l, const struct budget_state *state, uint64_t cost) {
     const uint64_t to_go = budget_to_go(&l->w, state);
     if (to_go == BUDGET_NO || cost + to_go > l->most) {
-        l->next = to_go != BUDGET_NO && cost + to_go < l->next ? cost + to_go : l->next;
+        if (to_go != BUDGET_NO && cost + to_go < l->next) {
+            l->next = cost + to_go;
+        }
         return BUDGET_NONE;
     }
     if (--l->left < 0 || l->steps->n > l->max_steps) {

@@ -2,6 +2,7 @@
 // gaps.c: a schedule seen as gaps: between two uses a value lies idle, and may go if it can be made again in time. Says what a
 // cut would cost: the ops to run before the next use, down to values that are there or can stay without passing the limit.
 
+#include "base/min.h"
 #include "plan/budget/budget.h"
 
 #include <stdlib.h>
@@ -86,7 +87,7 @@ static void maxima_fill(struct budget_gaps *x) {
         for (size_t q = 0; q < p; q++) {
             const uint64_t live = x->t.live[k * p + q];
             uint64_t *most = &x->block_max[k / BLOCK * p + q];
-            *most = live > *most ? live : *most;
+            *most = max_u64(live, *most);
             x->over[(k + 1) * p + q] = x->over[k * p + q] + (live > x->g->pools[q].limit);
         }
     }
@@ -121,7 +122,7 @@ uint64_t budget_gaps_max(const struct budget_gaps *x, int32_t pool, int32_t lo, 
         const bool is_whole = k % BLOCK == 0 && k + BLOCK <= hi;
         const uint64_t live =
             is_whole ? x->block_max[(size_t) (k / BLOCK) * p + (size_t) pool] : x->t.live[(size_t) k * p + (size_t) pool];
-        most = live > most ? live : most;
+        most = max_u64(live, most);
         k += is_whole ? BLOCK : 1;
     }
     return most;
@@ -172,13 +173,17 @@ static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_fa
     }
     const int32_t last = x->t.last[own];
     if (x->lock[own] != 2 && last >= b) {
-        x->lock[own] = c->is_final ? 1 : x->lock[own];
+        if (c->is_final) {
+            x->lock[own] = 1;
+        }
         return true;
     }
     const int32_t pool = x->g->pool[src];
     const uint64_t limit = x->g->pools[pool].limit, size = x->g->size[src];
     if (x->lock[own] != 2 && (size == 0 || (limit >= size && budget_gaps_max(x, pool, last + 1, b) <= limit - size))) {
-        x->lock[own] = c->is_final ? 1 : x->lock[own];
+        if (c->is_final) {
+            x->lock[own] = 1;
+        }
         return true;
     }
     const bool is_cheap = c->byte_cost * (double) size < (double) x->g->cost[src];
@@ -189,7 +194,9 @@ static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_fa
         *has_failed = true;
         return true;
     }
-    x->lock[own] = c->is_final ? 1 : x->lock[own];
+    if (c->is_final) {
+        x->lock[own] = 1;
+    }
     c->penalty += c->byte_cost * (double) size;
     c->stays += c->step > last && c->step < b ? (int64_t) size : 0;
     return true;
@@ -252,7 +259,10 @@ void budget_cuts_fini(struct budget_cuts *c) {
 
 static int by_score(const void *a, const void *b) {
     const struct budget_cut *x = a, *y = b;
-    return x->score != y->score ? (x->score < y->score ? -1 : 1) : x->instance < y->instance ? -1 : x->instance > y->instance;
+    if (x->score != y->score) {
+        return x->score < y->score ? -1 : 1;
+    }
+    return (x->instance > y->instance) - (x->instance < y->instance);
 }
 
 // The gap of an instance around a step: behind a, before b. False: it is in use, or not there.
@@ -268,7 +278,9 @@ static bool gap_around(const struct budget_gaps *x, int32_t instance, int32_t st
         if (at == step) {
             return false;
         }
-        cut->a = at < step ? at : cut->a;
+        if (at < step) {
+            cut->a = at;
+        }
         if (at > step) {
             cut->b = at;
             break;
@@ -373,7 +385,10 @@ static bool insert_put(struct inserts *in, int32_t before, int32_t op, enum bert
 
 static int by_place(const void *a, const void *b) {
     const struct insert *x = a, *y = b;
-    return x->before != y->before ? (x->before < y->before ? -1 : 1) : x->turn < y->turn ? -1 : 1;
+    if (x->before != y->before) {
+        return x->before < y->before ? -1 : 1;
+    }
+    return x->turn < y->turn ? -1 : 1;
 }
 
 // One cut, its ops found anew: those done before in this round may have changed what is there.
@@ -402,20 +417,23 @@ static bool cut_apply(struct cascade *c, struct budget_cut *cut, struct inserts 
     return has_room;
 }
 
-static bool merge(const struct budget_steps *s, struct inserts *in, struct budget_steps *out) {
+static bool steps_merge(const struct budget_steps *s, struct inserts *in, struct budget_steps *out) {
     size_t at = 0;
-    bool ok = true;
     out->n = 0;
     if (in->n > 0) {
         qsort(in->at, in->n, sizeof *in->at, by_place);
     }
-    for (size_t k = 0; ok && k <= s->n; k++) {
-        for (; ok && at < in->n && (size_t) in->at[at].before == k; at++) {
-            ok = budget_put(out, in->at[at].step.op, in->at[at].step.kind);
+    for (size_t k = 0; k <= s->n; k++) {
+        for (; at < in->n && (size_t) in->at[at].before == k; at++) {
+            if (!budget_put(out, in->at[at].step.op, in->at[at].step.kind)) {
+                return false;
+            }
         }
-        ok = ok && (k == s->n || budget_put(out, s->at[k].op, s->at[k].kind));
+        if (k < s->n && !budget_put(out, s->at[k].op, s->at[k].kind)) {
+            return false;
+        }
     }
-    return ok;
+    return true;
 }
 
 bool budget_cuts_apply(struct budget_gaps *x, struct budget_cuts *cuts, const struct budget_style *style, size_t first,
@@ -430,7 +448,9 @@ bool budget_cuts_apply(struct budget_gaps *x, struct budget_cuts *cuts, const st
         freed += ok ? cuts->at[k].freed : 0;
         *n_done += ok;
     }
-    has_room = has_room && merge(x->s, &in, out);
+    if (has_room) {
+        has_room = steps_merge(x->s, &in, out);
+    }
     berth_free(in.at);
     return has_room;
 }

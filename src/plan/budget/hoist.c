@@ -41,7 +41,7 @@ static void wait_less(struct hoist *h, int32_t i) {
     }
 }
 
-static void run(struct hoist *h, int32_t i) {
+static void op_run(struct hoist *h, int32_t i) {
     const struct budget_graph *g = h->g;
     h->has_run[i] = true;
     h->order[h->n_order++] = i;
@@ -73,18 +73,18 @@ static void order_all(struct hoist *h) {
     const struct budget_graph *g = h->g;
     for (int32_t i = 0; i < g->n; i++) {
         if (budget_is_input(g, i)) {
-            run(h, i);
+            op_run(h, i);
         }
     }
     for (int32_t i = 0; i < g->n; i++) {
         while (h->n_ready > 0) {
             const int32_t at = h->ready[--h->n_ready];
             if (!h->has_run[at] && frees_more(h, at)) {
-                run(h, at);
+                op_run(h, at);
             }
         }
         if (!h->has_run[i]) {
-            run(h, i);
+            op_run(h, i);
         }
     }
 }
@@ -106,7 +106,9 @@ bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) {
     int32_t last = -1; // inputs have no place of their own
     for (int32_t k = 0; ok && k < g->n; k++) {
         *is_new = *is_new || (!budget_is_input(g, order[k]) && order[k] < last);
-        last = budget_is_input(g, order[k]) ? last : order[k];
+        if (!budget_is_input(g, order[k])) {
+            last = order[k];
+        }
     }
     berth_free(h.waits);
     berth_free(h.reads);

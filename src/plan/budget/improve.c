@@ -24,7 +24,7 @@ struct improver {
     uint64_t random;
 };
 
-static uint64_t roll(struct improver *m) {
+static uint64_t random_next(struct improver *m) {
     m->random ^= m->random << 13;
     m->random ^= m->random >> 7;
     m->random ^= m->random << 17;
@@ -33,7 +33,10 @@ static uint64_t roll(struct improver *m) {
 
 static int by_weight(const void *a, const void *b) {
     const struct back *x = a, *y = b;
-    return x->weight != y->weight ? (x->weight > y->weight ? -1 : 1) : x->step < y->step ? -1 : 1;
+    if (x->weight != y->weight) {
+        return x->weight > y->weight ? -1 : 1;
+    }
+    return x->step < y->step ? -1 : 1;
 }
 
 // The instance of the value before the one that step k makes, -1: none.
@@ -100,7 +103,7 @@ static bool backs_round(struct improver *m, struct budget_steps *s, bool is_nois
         }
         const double cost =
             s->at[k].kind == BERTH_BUDGET_RUN ? (double) m->g->cost[op] : 2 * (double) budget_spill_cost(m->g, op);
-        const double noise = is_noisy ? 0.25 + (double) (roll(m) % 1024) / 512 : 1;
+        const double noise = is_noisy ? 0.25 + (double) (random_next(m) % 1024) / 512 : 1;
         m->backs[n++] = (struct back){k, noise * cost / (1 + (double) m->g->size[op])};
     }
     if (n > 0) {
@@ -122,15 +125,15 @@ static bool backs_all(struct improver *m, struct budget_steps *s, bool is_noisy)
     return ok;
 }
 
-static bool fits(struct improver *m, const struct budget_steps *s, bool *ok) {
+static bool steps_fit(struct improver *m, const struct budget_steps *s, bool *ok) {
     *ok = budget_trace(m->g, s, &m->x.t);
     return *ok && m->x.t.fault < 0 && budget_excess(m->g, &m->x.t, s->n).most == 0;
 }
 
 // A cut that nothing forces, at a random step.
-static bool kick(struct improver *m, const struct budget_steps *s, struct budget_steps *out, bool *is_done) {
-    const struct budget_style style = {.reach = 0, .lambda = (double) (roll(m) % 4)};
-    const int32_t step = (int32_t) (roll(m) % (s->n + 1)), pool = (int32_t) (roll(m) % (uint64_t) m->g->n_pools);
+static bool steps_kick(struct improver *m, const struct budget_steps *s, struct budget_steps *out, bool *is_done) {
+    const struct budget_style style = {.reach = 0, .lambda = (double) (random_next(m) % 4)};
+    const int32_t step = (int32_t) (random_next(m) % (s->n + 1)), pool = (int32_t) (random_next(m) % (uint64_t) m->g->n_pools);
     int32_t n_done = 0;
     *is_done = false;
     if (!budget_gaps_find(&m->x, m->g, s) || !budget_cuts_find(&m->x, &style, step, pool, 0, &m->cuts)) {
@@ -139,24 +142,24 @@ static bool kick(struct improver *m, const struct budget_steps *s, struct budget
     if (m->cuts.n == 0) {
         return true;
     }
-    const uint64_t among = m->cuts.n < 8 ? m->cuts.n : roll(m) % 4 == 0 ? m->cuts.n : 8;
-    if (!budget_cuts_apply(&m->x, &m->cuts, &style, (size_t) (roll(m) % among), 0, out, &n_done)) {
+    const uint64_t among = m->cuts.n < 8 || random_next(m) % 4 == 0 ? m->cuts.n : 8;
+    if (!budget_cuts_apply(&m->x, &m->cuts, &style, (size_t) (random_next(m) % among), 0, out, &n_done)) {
         return false;
     }
     *is_done = n_done > 0;
     return true;
 }
 
-static bool search(struct improver *m, int64_t end_us, int64_t max_kicks, struct budget_steps *s) {
+static bool kicks_search(struct improver *m, int64_t end_us, int64_t max_kicks, struct budget_steps *s) {
     static const struct budget_style style = {.reach = 0.1, .lambda = 1};
     const struct budget_end end = {.work = INT64_MAX, .us = end_us};
     uint64_t cost = budget_cost(m->g, s), best = cost;
     bool ok = budget_copy(&m->best, s), is_done;
     for (int64_t round = 0; ok && round < max_kicks && ggml_time_us() < end_us && best > m->g->cost_once; round++) {
-        ok = kick(m, s, &m->next, &is_done);
-        for (uint64_t more = roll(m) % 3; ok && is_done && more > 0; more--) {
+        ok = steps_kick(m, s, &m->next, &is_done);
+        for (uint64_t more = random_next(m) % 3; ok && is_done && more > 0; more--) {
             struct budget_steps again = {0};
-            ok = kick(m, &m->next, &again, &is_done) && (!is_done || budget_copy(&m->next, &again));
+            ok = steps_kick(m, &m->next, &again, &is_done) && (!is_done || budget_copy(&m->next, &again));
             is_done = true;
             berth_free(again.at);
         }
@@ -165,11 +168,11 @@ static bool search(struct improver *m, int64_t end_us, int64_t max_kicks, struct
         }
         const enum budget_answer answer = budget_trim(m->g, &style, &end, &m->next);
         ok = answer != BUDGET_OUT_OF_MEMORY && (answer != BUDGET_FOUND || backs_all(m, &m->next, true));
-        if (!ok || answer != BUDGET_FOUND || !fits(m, &m->next, &ok)) {
+        if (!ok || answer != BUDGET_FOUND || !steps_fit(m, &m->next, &ok)) {
             continue;
         }
         const uint64_t found = budget_cost(m->g, &m->next);
-        const bool takes = found <= cost || (found - best < (best - m->g->cost_once) / 32 + 1 && roll(m) % 8 == 0);
+        const bool takes = found <= cost || (found - best < (best - m->g->cost_once) / 32 + 1 && random_next(m) % 8 == 0);
         if (takes) {
             cost = found;
             ok = budget_copy(s, &m->next);
@@ -190,10 +193,12 @@ enum budget_answer budget_improve(
     struct improver m = {.g = g, .random = seed * 0x9E3779B97F4A7C15u + 0x632BE59BD9B4E019u};
     struct budget_steps first = {0};
     bool ok = budget_copy(&first, s) && backs_all(&m, s, false), is_sound;
-    if (ok && !fits(&m, s, &is_sound)) { // a shift in who takes over whose memory
+    if (ok && !steps_fit(&m, s, &is_sound)) { // a shift in who takes over whose memory
         ok = is_sound && budget_copy(s, &first);
     }
-    ok = ok && search(&m, end_us, max_kicks, s);
+    if (ok) {
+        ok = kicks_search(&m, end_us, max_kicks, s);
+    }
     budget_gaps_fini(&m.x);
     budget_cuts_fini(&m.cuts);
     berth_free(m.next.at);

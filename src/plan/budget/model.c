@@ -2,6 +2,7 @@
 // model.c: the solver's view of a graph: sources and readers as lists, pools by index, what may run again, and the bytes that no
 // schedule can do without. O(n) but for those bytes, which look at all ops for each value that cannot be made again.
 
+#include "base/min.h"
 #include "plan/budget/budget.h"
 
 #include <inttypes.h>
@@ -83,7 +84,7 @@ static enum ggml_status op_check(const struct berth_budget_op *ops, size_t n, si
 static int32_t groups_most(const struct berth_budget_op *ops, size_t n) {
     int32_t most = 0;
     for (size_t i = 0; i < n; i++) {
-        most = ops[i].group > most ? ops[i].group : most;
+        most = max_i32(ops[i].group, most);
     }
     return most;
 }
@@ -243,7 +244,9 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
 static void ends_find(struct budget_graph *g) {
     for (int32_t i = 0; i < g->n; i++) {
         g->least[g->pool[i]] += g->keep[i] && g->away[i] < 0 ? g->size[i] : 0;
-        g->tight[g->pool[i]] = g->keep[i] ? i : g->tight[g->pool[i]];
+        if (g->keep[i]) {
+            g->tight[g->pool[i]] = i;
+        }
     }
     for (int32_t p = 0; p < g->n_pools; p++) {
         uint64_t inputs = 0;
@@ -251,10 +254,14 @@ static void ends_find(struct budget_graph *g) {
         for (int32_t i = 0; i < g->n; i++) {
             const bool is_input = budget_is_input(g, i) && g->pool[i] == p;
             inputs += is_input ? g->size[i] : 0;
-            first = is_input && first < 0 ? i : first;
+            if (is_input && first < 0) {
+                first = i;
+            }
         }
-        g->tight[p] = inputs > g->least[p] ? first : g->tight[p];
-        g->least[p] = inputs > g->least[p] ? inputs : g->least[p];
+        if (inputs > g->least[p]) {
+            g->tight[p] = first;
+            g->least[p] = inputs;
+        }
     }
 }
 
@@ -353,8 +360,11 @@ static void groups_find(struct budget_graph *g, int32_t *last) {
     }
     for (int32_t i = 0; i < g->n; i++) {
         int32_t *before = &last[g->ops[i].group];
-        g->once_before[i] = budget_is_once(g, i) ? *before : -1;
-        *before = budget_is_once(g, i) ? i : *before;
+        g->once_before[i] = -1;
+        if (budget_is_once(g, i)) {
+            g->once_before[i] = *before;
+            *before = i;
+        }
     }
 }
 

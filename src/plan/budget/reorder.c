@@ -26,7 +26,10 @@ static void groups_number(struct reorder *r) {
     const bool may = may_group(r->g);
     for (int32_t i = 0; i < r->g->n; i++) {
         const int32_t before = r->g->once_before[i];
-        r->group[i] = !may || !budget_is_once(r->g, i) ? -1 : before >= 0 ? r->group[before] : r->n_groups++;
+        r->group[i] = -1;
+        if (may && budget_is_once(r->g, i)) {
+            r->group[i] = before >= 0 ? r->group[before] : r->n_groups++;
+        }
     }
 }
 
@@ -66,7 +69,9 @@ static void ops_put(struct reorder *r) {
     }
     for (int32_t i = 0; i < r->g->n; i++) { // what an op has to run before keeps its place behind it
         const int32_t until = r->g->until[i];
-        r->ops[r->n_groups + (until >= 0 ? until : i)].flags |= until >= 0 && r->group[until] < 0 ? BERTH_ORDER_EFFECT : 0;
+        if (until >= 0 && r->group[until] < 0) {
+            r->ops[r->n_groups + until].flags |= BERTH_ORDER_EFFECT;
+        }
     }
 }
 

@@ -52,30 +52,33 @@ static bool make_again(struct sets *x, int32_t value) {
 // The schedule of the set; kept in out if it fits and is the cheapest so far. False: out of memory.
 static bool set_try(struct sets *x, const struct budget_steps *order, struct budget_steps *out) {
     const struct budget_graph *g = x->g;
-    bool ok = true;
     x->steps.n = 0;
     memset(x->is_back, 0, (size_t) g->n * sizeof *x->is_back);
-    for (int32_t at = 0; ok && at < (int32_t) order->n; at++) {
+    for (int32_t at = 0; at < (int32_t) order->n; at++) {
         const int32_t i = order->at[at].op;
-        for (int32_t k = g->srcs.start[i]; ok && at > x->turn && k < g->srcs.start[i + 1]; k++) {
+        for (int32_t k = g->srcs.start[i]; at > x->turn && k < g->srcs.start[i + 1]; k++) {
             const int32_t src = g->srcs.at[k];
-            ok = !x->drop[src] || x->is_back[src] || make_again(x, src);
+            if (x->drop[src] && !x->is_back[src] && !make_again(x, src)) {
+                return false;
+            }
         }
-        ok = ok && budget_put(&x->steps, i, BERTH_BUDGET_RUN);
+        if (!budget_put(&x->steps, i, BERTH_BUDGET_RUN)) {
+            return false;
+        }
     }
     const uint64_t cost = budget_cost(g, &x->steps);
     *g->work += 4 * (int64_t) x->steps.n;
-    if (!ok || cost >= x->best) {
-        return ok;
+    if (cost >= x->best) {
+        return true;
     }
     if (!budget_trace(g, &x->steps, &x->t)) {
         return false;
     }
     if (x->t.fault < 0 && budget_excess(g, &x->t, x->steps.n).most == 0) {
         x->best = cost;
-        ok = budget_copy(out, &x->steps);
+        return budget_copy(out, &x->steps);
     }
-    return ok;
+    return true;
 }
 
 static bool may_drop(const struct sets *x, int32_t i) {
@@ -89,7 +92,10 @@ struct rated {
 
 static int by_ratio(const void *a, const void *b) {
     const struct rated *x = a, *y = b;
-    return x->ratio != y->ratio ? (x->ratio > y->ratio ? -1 : 1) : x->op < y->op ? -1 : 1;
+    if (x->ratio != y->ratio) {
+        return x->ratio > y->ratio ? -1 : 1;
+    }
+    return x->op < y->op ? -1 : 1;
 }
 
 static bool greedy_try(struct sets *x, const struct budget_steps *order, struct budget_steps *out) {

@@ -2,6 +2,7 @@
 // solve.c: the methods in turn, the cheapest first: the order as given, another order, exact search, chains, then the heuristics
 // with local search. Holes in packed memory are paid for by a lower limit on live bytes: it sinks until the packed plan fits.
 
+#include "base/min.h"
 #include "plan/budget/budget.h"
 
 #include <string.h>
@@ -36,7 +37,7 @@ static void limits_reset(struct solver *s) {
 }
 
 // Does the schedule keep the budgets as they were asked for? Then it is kept if it is the cheapest so far. s->peaks are its.
-static enum ggml_status offer(struct solver *s, const struct budget_steps *steps, const char *method, bool *fits) {
+static enum ggml_status steps_offer(struct solver *s, const struct budget_steps *steps, const char *method, bool *fits) {
     bool is_sure;
     *fits = false;
     if (!budget_trace(&s->g, steps, &s->t)) {
@@ -58,8 +59,11 @@ static enum ggml_status offer(struct solver *s, const struct budget_steps *steps
     for (int32_t p = 0; p < s->g.n_pools; p++) {
         *fits = *fits && s->peaks[p] <= s->limits[p];
     }
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
     const uint64_t cost = budget_cost(&s->g, steps);
-    if (status == GGML_STATUS_SUCCESS && *fits && (!s->has_best || cost < s->best_cost)) {
+    if (*fits && (!s->has_best || cost < s->best_cost)) {
         if (!budget_copy(&s->best, steps)) {
             return GGML_STATUS_ALLOC_FAILED;
         }
@@ -68,7 +72,7 @@ static enum ggml_status offer(struct solver *s, const struct budget_steps *steps
         s->method = method;
         s->is_proven = cost <= s->bound;
     }
-    return status;
+    return GGML_STATUS_SUCCESS;
 }
 
 static bool steps_given(const struct budget_graph *g, const int32_t *order, struct budget_steps *out) {
@@ -88,11 +92,14 @@ struct pleased {
     enum ggml_status status;
 };
 
-static enum budget_answer packs(const struct budget_steps *steps, void *user) {
+static enum budget_answer steps_pack(const struct budget_steps *steps, void *user) {
     struct pleased *p = user;
     bool fits;
-    p->status = offer(p->s, steps, "exact", &fits);
-    return p->status != GGML_STATUS_SUCCESS ? BUDGET_OUT_OF_MEMORY : fits ? BUDGET_FOUND : BUDGET_NONE;
+    p->status = steps_offer(p->s, steps, "exact", &fits);
+    if (p->status != GGML_STATUS_SUCCESS) {
+        return BUDGET_OUT_OF_MEMORY;
+    }
+    return fits ? BUDGET_FOUND : BUDGET_NONE;
 }
 
 static enum ggml_status exact_run(struct solver *s, int64_t most, struct budget_steps *steps) {
@@ -105,20 +112,20 @@ static enum ggml_status exact_run(struct solver *s, int64_t most, struct budget_
         return GGML_STATUS_ALLOC_FAILED;
     }
     s->is_none = answer == BUDGET_NONE;
-    s->bound = cost > s->bound ? cost : s->bound;
+    s->bound = max_u64(cost, s->bound);
     if (answer != BUDGET_FOUND) {
         return GGML_STATUS_SUCCESS;
     }
     bool fits;
-    struct pleased p = {s, offer(s, steps, "exact", &fits)};
+    struct pleased p = {s, steps_offer(s, steps, "exact", &fits)};
     if (p.status != GGML_STATUS_SUCCESS || fits || s->g.n > PACKED_OPS_MAX) {
         return p.status;
     }
-    answer = budget_exact_packed(&s->g, cost, 20 * most, &s->n_nodes, packs, &p, steps, &cost);
-    if (p.status == GGML_STATUS_SUCCESS && answer == BUDGET_OUT_OF_MEMORY) {
+    answer = budget_exact_packed(&s->g, cost, 20 * most, &s->n_nodes, steps_pack, &p, steps, &cost);
+    if (answer == BUDGET_OUT_OF_MEMORY && p.status == GGML_STATUS_SUCCESS) {
         p.status = GGML_STATUS_ALLOC_FAILED;
     }
-    s->bound = cost > s->bound ? cost : s->bound;
+    s->bound = max_u64(cost, s->bound);
     s->is_proven = s->is_proven || answer == BUDGET_FOUND;
     return p.status;
 }
@@ -132,8 +139,8 @@ static enum ggml_status chain_run(struct solver *s, struct budget_steps *steps) 
     }
     const uint64_t cost = budget_cost(&s->g, steps);
     bool fits;
-    s->bound = cost > s->bound ? cost : s->bound;
-    return offer(s, steps, "chain", &fits);
+    s->bound = max_u64(cost, s->bound);
+    return steps_offer(s, steps, "chain", &fits);
 }
 
 // ---- heuristics ----
@@ -162,8 +169,10 @@ static enum budget_answer way_run(
     if (way >= n_styles && order == NULL) {
         return BUDGET_GAVE_UP;
     }
-    return steps_given(&s->g, way >= n_styles ? order : NULL, steps) ? budget_trim(&s->g, &styles[way % n_styles], &end, steps)
-                                                                     : BUDGET_OUT_OF_MEMORY;
+    if (!steps_given(&s->g, way >= n_styles ? order : NULL, steps)) {
+        return BUDGET_OUT_OF_MEMORY;
+    }
+    return budget_trim(&s->g, &styles[way % n_styles], &end, steps);
 }
 
 #define N_WAYS (1 + 2 * (int) (sizeof styles / sizeof *styles) + (int) (sizeof powers / sizeof *powers))
@@ -190,7 +199,9 @@ static enum budget_answer ways_run(
             found = budget_copy(out, &steps) ? BUDGET_FOUND : BUDGET_OUT_OF_MEMORY;
             *method = name;
         }
-        found = answer == BUDGET_OUT_OF_MEMORY ? answer : found;
+        if (answer == BUDGET_OUT_OF_MEMORY) {
+            found = answer;
+        }
     }
     berth_free(steps.at);
     return found;
@@ -204,8 +215,7 @@ static bool limits_lower(struct solver *s) {
         if (s->peaks[p] <= s->limits[p]) {
             continue;
         }
-        const uint64_t over = s->peaks[p] - s->limits[p], least = *limit / 512 + 1,
-                       step = over / 2 + 1 > least ? over / 2 + 1 : least;
+        const uint64_t over = s->peaks[p] - s->limits[p], least = *limit / 512 + 1, step = max_u64(over / 2 + 1, least);
         may = may || (*limit > step && *limit - step >= s->g.least[p]);
         *limit = *limit > step ? *limit - step : 0;
     }
@@ -215,7 +225,7 @@ static bool limits_lower(struct solver *s) {
 static enum ggml_status heuristics_run(struct solver *s, const int32_t *order, struct budget_steps *steps) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     bool fits = false;
-    for (int round = 0; round < N_LOWER && status == GGML_STATUS_SUCCESS && !fits; round++) {
+    for (int round = 0; round < N_LOWER && !fits; round++) {
         const char *method;
         const int64_t end = *s->g.work + (round == 0 ? WAYS_WORK : WAYS_WORK / WAYS_AGAIN);
         enum budget_answer answer = ways_run(s, order, end, steps, &method);
@@ -225,15 +235,19 @@ static enum ggml_status heuristics_run(struct solver *s, const int32_t *order, s
         if (answer != BUDGET_FOUND) {
             break;
         }
-        status = offer(s, steps, method, &fits);
-        if (status == GGML_STATUS_SUCCESS && s->params->time_us > 0) {
-            bool is_better;
+        status = steps_offer(s, steps, method, &fits);
+        if (status != GGML_STATUS_SUCCESS) {
+            break;
+        }
+        if (s->params->time_us > 0) {
+            bool is_better = false;
             answer = budget_improve(&s->g, s->params->seed + (uint64_t) round,
                 ggml_time_us() + s->params->time_us / (fits ? 1 : 4), KICKS_A_SECOND, steps);
-            status = answer == BUDGET_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED : offer(s, steps, "local search", &is_better);
+            status =
+                answer == BUDGET_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED : steps_offer(s, steps, "local search", &is_better);
             fits = fits || is_better;
         }
-        if (!fits && !limits_lower(s)) {
+        if (status != GGML_STATUS_SUCCESS || (!fits && !limits_lower(s))) {
             break;
         }
     }
@@ -260,8 +274,11 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
         return GGML_STATUS_ALLOC_FAILED;
     }
     s->is_none = is_hopeless(s);
-    enum ggml_status status = s->is_none ? GGML_STATUS_SUCCESS : offer(s, steps, s->is_hoisted ? "hoisted" : "as given", &fits);
-    if (status != GGML_STATUS_SUCCESS || s->is_none || s->has_best) {
+    if (s->is_none) {
+        return GGML_STATUS_SUCCESS;
+    }
+    enum ggml_status status = steps_offer(s, steps, s->is_hoisted ? "hoisted" : "as given", &fits);
+    if (status != GGML_STATUS_SUCCESS || s->has_best) {
         return status;
     }
     if (!s->is_hoisted && !budget_hoist(&s->g, order, &is_new)) {
@@ -271,23 +288,26 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
         return hoisted_run(s, order);
     }
     status = budget_reorder(&s->g, order, &is_new);
-    if (status == GGML_STATUS_SUCCESS && is_new) {
-        status = steps_given(&s->g, order, steps) ? offer(s, steps, "order", &fits) : GGML_STATUS_ALLOC_FAILED;
+    if (is_new) { // never with a failure
+        status = steps_given(&s->g, order, steps) ? steps_offer(s, steps, "order", &fits) : GGML_STATUS_ALLOC_FAILED;
+    }
+    if (status != GGML_STATUS_SUCCESS || s->is_proven) {
+        return status;
     }
     const int64_t asked = s->params->max_nodes;
-    if (status == GGML_STATUS_SUCCESS && !s->is_proven) {
-        status = exact_run(s, asked == 0 ? MAX_NODES_DEFAULT : asked, steps);
+    status = exact_run(s, asked == 0 ? MAX_NODES_DEFAULT : asked, steps);
+    if (status != GGML_STATUS_SUCCESS || s->is_proven || s->is_none) {
+        return status;
     }
-    if (status == GGML_STATUS_SUCCESS && !s->is_proven && !s->is_none) {
-        status = chain_run(s, steps);
+    status = chain_run(s, steps);
+    if (status != GGML_STATUS_SUCCESS || s->is_proven || s->is_none) {
+        return status;
     }
-    if (status == GGML_STATUS_SUCCESS && !s->is_proven && !s->is_none) {
-        status = heuristics_run(s, is_new ? order : NULL, steps);
+    status = heuristics_run(s, is_new ? order : NULL, steps);
+    if (status != GGML_STATUS_SUCCESS || s->has_best || s->is_none || asked != 0 || s->params->time_us <= 0) {
+        return status;
     }
-    if (status == GGML_STATUS_SUCCESS && !s->has_best && !s->is_none && asked == 0 && s->params->time_us > 0) {
-        status = exact_run(s, MAX_NODES_LAST, steps);
-    }
-    return status;
+    return exact_run(s, MAX_NODES_LAST, steps);
 }
 
 // The values alive where the pool that lacks most, or has least left, is tightest.

@@ -55,7 +55,11 @@ static uint64_t finished_find(const struct budget_words *w, uint64_t done) {
     uint64_t finished = ended_find(w, done);
     for (int32_t i = w->g->n; i-- > 0;) {
         const bool is_read = (w->readers[i] & ~finished) != 0;
-        finished |= (w->again & BIT(i)) != 0 ? (is_read ? 0 : BIT(i)) : done & BIT(i);
+        if ((w->again & BIT(i)) == 0) {
+            finished |= done & BIT(i);
+        } else if (!is_read) {
+            finished |= BIT(i);
+        }
     }
     return finished;
 }
@@ -86,7 +90,9 @@ uint64_t budget_to_go(const struct budget_words *w, const struct budget_state *s
     }
     for (int32_t i = 0; moved != 0 && i < w->g->n; i++) {
         const bool may_run = (w->again & BIT(i)) != 0 && w->g->cost[i] < w->spill[i];
-        cost += (moved & BIT(i)) == 0 ? 0 : may_run ? w->g->cost[i] : w->spill[i];
+        if ((moved & BIT(i)) != 0) {
+            cost += may_run ? w->g->cost[i] : w->spill[i];
+        }
     }
     return cost;
 }

@@ -2,6 +2,7 @@
 // trace.c: replays a schedule: which instance of a value each step reads, until when each lives, and the bytes alive at each
 // step. Linear in steps and sources. Invariant of a sound schedule: every instance that a step reads was made before it.
 
+#include "base/min.h"
 #include "plan/budget/budget.h"
 
 #include <string.h>
@@ -66,7 +67,7 @@ static bool trace_room(const struct budget_graph *g, const struct budget_steps *
            berth_grow((void **) &t->peak, &t->peak_cap, n_pools + 1, sizeof *t->peak);
 }
 
-static void refuse(struct budget_trace *t, size_t step, const char *why) {
+static void step_refuse(struct budget_trace *t, size_t step, const char *why) {
     t->fault = (int32_t) step;
     t->why = why;
 }
@@ -78,19 +79,28 @@ static const char *step_fault(const struct budget_graph *g, const struct budget_
         return "names an op that is not there";
     }
     if (step->kind == BERTH_BUDGET_RUN) {
-        return budget_is_input(g, op)                                      ? "runs an input"
-               : t->now[op] >= 0 && !g->again[op]                          ? "runs again what may run once"
-               : g->until[op] >= 0 && t->now[g->until[op]] >= 0            ? "runs behind the op that overwrites what it reads"
-               : g->once_before[op] >= 0 && t->now[g->once_before[op]] < 0 ? "runs before a once op that stands before it"
-                                                                           : NULL;
+        if (budget_is_input(g, op)) {
+            return "runs an input";
+        }
+        if (t->now[op] >= 0 && !g->again[op]) {
+            return "runs again what may run once";
+        }
+        if (g->until[op] >= 0 && t->now[g->until[op]] >= 0) {
+            return "runs behind the op that overwrites what it reads";
+        }
+        const bool is_early = g->once_before[op] >= 0 && t->now[g->once_before[op]] < 0;
+        return is_early ? "runs before a once op that stands before it" : NULL;
     }
     if (step->kind != BERTH_BUDGET_OUT && step->kind != BERTH_BUDGET_IN) {
         return "is of no kind";
     }
-    return g->away[op] < 0                                    ? "moves a value that has nowhere to move to"
-           : step->kind == BERTH_BUDGET_IN && t->out[op] < 0  ? "moves in what was not moved out"
-           : step->kind == BERTH_BUDGET_OUT && t->now[op] < 0 ? "moves out what is not there"
-                                                              : NULL;
+    if (g->away[op] < 0) {
+        return "moves a value that has nowhere to move to";
+    }
+    if (step->kind == BERTH_BUDGET_IN) {
+        return t->out[op] < 0 ? "moves in what was not moved out" : NULL;
+    }
+    return t->now[op] < 0 ? "moves out what is not there" : NULL;
 }
 
 // Who reads whom.
@@ -107,7 +117,7 @@ static void reads_find(const struct budget_graph *g, const struct budget_steps *
         const char *why = step_fault(g, t, step);
         t->start[k] = n;
         if (why != NULL) {
-            refuse(t, k, why);
+            step_refuse(t, k, why);
             return;
         }
         if (step->kind != BERTH_BUDGET_RUN) {
@@ -119,7 +129,7 @@ static void reads_find(const struct budget_graph *g, const struct budget_steps *
         }
         for (int32_t j = t->start[k]; j < n; j++) {
             if (t->src[j] < 0) {
-                refuse(t, k, "reads a value that is not there yet");
+                step_refuse(t, k, "reads a value that is not there yet");
                 return;
             }
             t->last[t->src[j]] = (int32_t) k;
@@ -134,7 +144,7 @@ static void reads_find(const struct budget_graph *g, const struct budget_steps *
     t->start[s->n] = n;
     for (int32_t i = 0; i < g->n; i++) {
         if (t->now[i] < 0) {
-            refuse(t, s->n, "is the end, and an op has not run");
+            step_refuse(t, s->n, "is the end, and an op has not run");
         } else if (g->keep[i]) {
             t->last[t->now[i]] = (int32_t) s->n;
         }
@@ -172,7 +182,7 @@ static void live_find(const struct budget_graph *g, const struct budget_steps *s
         t->taken[k] = taken_find(g, s, t, k);
         now[pool] += t->taken[k] < 0 ? g->size[s->at[k].op] : 0;
         memcpy(&t->live[(size_t) k * (size_t) n_pools], now, (size_t) n_pools * sizeof *now);
-        t->peak[pool] = now[pool] > t->peak[pool] ? now[pool] : t->peak[pool];
+        t->peak[pool] = max_u64(now[pool], t->peak[pool]);
         for (int32_t j = t->start[k]; j < t->start[k + 1]; j++) {
             const int32_t src = t->src[j];
             if (t->last[src] == k && src != t->taken[k]) {

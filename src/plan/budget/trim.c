@@ -2,6 +2,7 @@
 // trim.c: brings a schedule below the limits: at the step with the most bytes too many, the best cuts until these are gone; again
 // until no step has too many. And the sweep: runs that nobody reads go. A round is linear in steps, but for the cuts' ops.
 
+#include "base/min.h"
 #include "plan/budget/budget.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 #define GROW_MAX 24 // a schedule that grows beyond this many times the graph goes nowhere
 #define PATIENCE 16 // rounds without progress: cuts that undo each other go round in circles
 
-static void swap(struct budget_steps *a, struct budget_steps *b) {
+static void steps_swap(struct budget_steps *a, struct budget_steps *b) {
     const struct budget_steps x = *a;
     *a = *b;
     *b = x;
@@ -18,9 +19,8 @@ static void swap(struct budget_steps *a, struct budget_steps *b) {
 
 bool budget_sweep(const struct budget_graph *g, struct budget_steps *s) {
     struct budget_trace t = {0};
-    bool ok = budget_trace(g, s, &t);
-    int32_t *n_reads = ok ? berth_calloc((size_t) g->n + s->n + 1, sizeof *n_reads) : NULL;
-    ok = ok && n_reads != NULL;
+    int32_t *n_reads = budget_trace(g, s, &t) ? berth_calloc((size_t) g->n + s->n + 1, sizeof *n_reads) : NULL;
+    const bool ok = n_reads != NULL;
     if (ok && t.fault < 0 && s->n > 0) {
         for (int32_t j = 0; j < t.start[s->n]; j++) {
             n_reads[t.src[j]]++;
@@ -65,10 +65,12 @@ enum budget_answer budget_trim(
             !budget_cuts_apply(&x, &cuts, style, 0, excess.most, &next, &n_done) || !budget_sweep(g, &next)) {
             break;
         }
-        swap(s, &next);
-        n_vain = excess.most < least || excess.sum < least_sum ? 0 : n_vain;
-        least = excess.most < least ? excess.most : least;
-        least_sum = excess.sum < least_sum ? excess.sum : least_sum;
+        steps_swap(s, &next);
+        if (excess.most < least || excess.sum < least_sum) {
+            n_vain = 0;
+        }
+        least = min_u64(excess.most, least);
+        least_sum = min_f64(excess.sum, least_sum);
         if (n_done == 0 || s->n > most || n_vain > PATIENCE || budget_is_over(g, end)) {
             answer = BUDGET_GAVE_UP;
             break;

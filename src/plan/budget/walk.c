@@ -3,6 +3,7 @@
 // it needs; what is thrown out is cheap to make, large, and not wanted soon. Finds a schedule whenever each op with its sources,
 // and theirs while these are made, fits; how good it is, improve.c decides.
 
+#include "base/min.h"
 #include "plan/budget/budget.h"
 
 #include <math.h>
@@ -43,7 +44,7 @@ static void hold_find(struct walk *w) {
             int32_t last = g->keep[i] ? g->n : -1;
             for (int32_t k = g->readers.start[i]; k < g->readers.start[i + 1]; k++) {
                 const int32_t r = g->readers.at[k], at = g->again[r] && w->hold[r] > r ? hold_most(g, r, w->hold[r]) : r;
-                last = at > last ? at : last;
+                last = max_i32(at, last);
             }
             w->hold[i] = last;
         }
@@ -80,7 +81,10 @@ static int32_t next_use(const struct walk *w, int32_t i) {
             hi = mid;
         }
     }
-    return lo < g->readers.start[i + 1] ? g->readers.at[lo] : w->hold[i] > w->pos ? (w->hold[i] + 3 * g->n) / 4 : g->n;
+    if (lo < g->readers.start[i + 1]) {
+        return g->readers.at[lo];
+    }
+    return w->hold[i] > w->pos ? (w->hold[i] + 3 * g->n) / 4 : g->n;
 }
 
 // What making the value again costs now, with what lacks for it; the first few ops of that.
@@ -106,7 +110,7 @@ static double again_cost(struct walk *w, int32_t value) {
     return n == LOOK_MAX ? cost * 2 : cost;
 }
 
-static bool evict(struct walk *w, int32_t pool) {
+static bool pool_evict(struct walk *w, int32_t pool) {
     const struct budget_graph *g = w->g;
     int32_t best = -1;
     double best_score = INFINITY;
@@ -151,7 +155,7 @@ static bool takes_over(const struct walk *w, int32_t i) {
     return false;
 }
 
-static void make(struct walk *w, int32_t i, int32_t depth) {
+static void value_make(struct walk *w, int32_t i, int32_t depth) {
     const struct budget_graph *g = w->g;
     const uint64_t limit = g->pools[g->pool[i]].limit;
     if (depth > DEPTH_MAX || w->out->n > w->max_steps || budget_is_over(g, w->end) ||
@@ -164,12 +168,12 @@ static void make(struct walk *w, int32_t i, int32_t depth) {
     }
     for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1] && w->answer == BUDGET_NONE; k++) {
         if (!w->is_there[g->srcs.at[k]]) {
-            make(w, g->srcs.at[k], depth + 1);
+            value_make(w, g->srcs.at[k], depth + 1);
         }
     }
     const uint64_t size = takes_over(w, i) ? 0 : g->size[i];
     while (w->answer == BUDGET_NONE && w->bytes[g->pool[i]] + size > limit) {
-        w->answer = evict(w, g->pool[i]) ? BUDGET_NONE : BUDGET_GAVE_UP;
+        w->answer = pool_evict(w, g->pool[i]) ? BUDGET_NONE : BUDGET_GAVE_UP;
     }
     if (w->answer == BUDGET_NONE && !budget_put(w->out, i, BERTH_BUDGET_RUN)) {
         w->answer = BUDGET_OUT_OF_MEMORY;
@@ -192,7 +196,7 @@ static void walk_all(struct walk *w) {
     for (int32_t i = 0; i < g->n && w->answer == BUDGET_NONE; i++) {
         w->pos = i;
         if (!budget_is_input(g, i) && !w->is_there[i]) {
-            make(w, i, 0);
+            value_make(w, i, 0);
         }
     }
 }
@@ -215,7 +219,9 @@ enum budget_answer budget_walk(
         w.answer = BUDGET_NONE;
         hold_find(&w);
         walk_all(&w);
-        w.answer = w.answer == BUDGET_NONE ? BUDGET_FOUND : w.answer;
+        if (w.answer == BUDGET_NONE) {
+            w.answer = BUDGET_FOUND;
+        }
     }
     berth_free(w.is_there);
     berth_free(w.n_locks);

@@ -63,7 +63,7 @@ struct field {
 
 #define SHOWN 40 // bytes of the text that a message shows
 
-static int shown(size_t len) {
+static int shown_len(size_t len) {
     return len < SHOWN ? (int) len : SHOWN;
 }
 
@@ -113,7 +113,7 @@ static enum ggml_status quoted_field(struct csv *csv, struct field *field) {
     field->len = len;
     if (!at_line_end(csv) && *csv->p != ',') {
         return berth_fail(GGML_STATUS_FAILED, "%s:%zu: text after the closing quote of \"%.*s\"", csv->name, csv->line,
-            shown(len), csv->field == NULL ? "" : csv->field);
+            shown_len(len), csv->field == NULL ? "" : csv->field);
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -196,7 +196,9 @@ static enum ggml_status read_header(struct csv *csv) {
     const size_t both = (size_t) 1 << COLUMN_COST | (size_t) 1 << COLUMN_READS;
     csv->builder.has_costs = (seen & both) == both;
     for (size_t i = 0; i < csv->n_kinds && !csv->builder.has_costs; i++) { // one alone is a column of others
-        csv->kinds[i] = csv->kinds[i] >= COLUMN_COST ? -1 : csv->kinds[i];
+        if (csv->kinds[i] >= COLUMN_COST) {
+            csv->kinds[i] = -1;
+        }
     }
     for (int k = 0; k < N_COLUMNS; k++) {
         if (columns[k].needed && (seen & (size_t) 1 << k) == 0) {
@@ -233,7 +235,7 @@ static enum ggml_status read_field(struct csv *csv, const struct field *field, i
     const bool is_i32 = kind == COLUMN_POOL || kind == COLUMN_ALIAS;
     if (!parse_number(field, columns[kind].min, &x) || (is_i32 && x >= INT32_MAX)) {
         return berth_fail(GGML_STATUS_FAILED, "%s:%zu: %s '%.*s' is not a whole number from %" PRId64 " to %" PRId64, csv->name,
-            csv->line, columns[kind].name, shown(field->len), field->text, columns[kind].min,
+            csv->line, columns[kind].name, shown_len(field->len), field->text, columns[kind].min,
             is_i32 ? INT32_MAX - 1 : BERTH_SET_STEP_MAX);
     }
     item_set(item, kind, x);
@@ -246,43 +248,46 @@ static enum ggml_status read_item(struct csv *csv) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     const size_t line = csv->line;
     struct field field = {0};
-    for (size_t i = 0; status == GGML_STATUS_SUCCESS && i < csv->n_kinds; i++) {
+    for (size_t i = 0; i < csv->n_kinds; i++) {
         if (i > 0 && field.ends_line) {
             status = berth_fail(
                 GGML_STATUS_FAILED, "%s:%zu: %zu fields, the header has %zu columns", csv->name, line, i, csv->n_kinds);
-            break;
+            goto done;
         }
         status = next_field(csv, &field);
-        if (status == GGML_STATUS_SUCCESS && csv->kinds[i] == COLUMN_ID) {
+        if (status != GGML_STATUS_SUCCESS) {
+            goto done;
+        }
+        if (csv->kinds[i] == COLUMN_ID) {
             item.id = field.text;
             item.id_len = field.len;
             if (field.len > 0 && field.text == csv->field) {
                 id = berth_malloc(field.len);
                 if (id == NULL) {
                     status = out_of_memory(csv);
-                    break;
+                    goto done;
                 }
                 item.id = memcpy(id, field.text, field.len);
             }
         }
-        status = status == GGML_STATUS_SUCCESS ? read_field(csv, &field, csv->kinds[i], &item) : status;
+        status = read_field(csv, &field, csv->kinds[i], &item);
+        if (status != GGML_STATUS_SUCCESS) {
+            goto done;
+        }
     }
-    if (status == GGML_STATUS_SUCCESS && !field.ends_line) {
+    if (!field.ends_line) {
         status = berth_fail(GGML_STATUS_FAILED, "%s:%zu: more than the header's %zu columns", csv->name, line, csv->n_kinds);
-    }
-    if (status == GGML_STATUS_SUCCESS && item.item.last < item.item.first) {
+    } else if (item.item.last < item.item.first) {
         status = berth_fail(GGML_STATUS_FAILED,
             "%s:%zu: '%.*s' ends before it begins: lower %" PRId64 ", upper %" PRId64 " (exclusive)", csv->name, line,
-            shown(item.id_len), item.id, item.item.first, item.item.last + 1);
-    }
-    if (status == GGML_STATUS_SUCCESS &&
-        (!berth_set_add(&csv->builder, &item) ||
-            !berth_grow((void **) &csv->lines, &csv->n_lines_cap, csv->n_lines + 1, sizeof csv->lines[0]))) {
+            shown_len(item.id_len), item.id, item.item.first, item.item.last + 1);
+    } else if (!berth_set_add(&csv->builder, &item) ||
+               !berth_grow((void **) &csv->lines, &csv->n_lines_cap, csv->n_lines + 1, sizeof csv->lines[0])) {
         status = out_of_memory(csv);
-    }
-    if (status == GGML_STATUS_SUCCESS) {
+    } else {
         csv->lines[csv->n_lines++] = line;
     }
+done:
     berth_free(id);
     return status;
 }
@@ -323,17 +328,14 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
         return berth_fail(GGML_STATUS_FAILED, "%s:1: empty; the first line must name id,lower,upper,size", csv.name);
     }
     enum ggml_status status = berth_set_begin(&csv.builder) ? read_header(&csv) : out_of_memory(&csv);
-    while (status == GGML_STATUS_SUCCESS && csv.p < csv.end) {
+    while (csv.p < csv.end && status == GGML_STATUS_SUCCESS) {
         skip_line_end(&csv);
         if (!at_line_end(&csv)) {
             status = read_item(&csv);
         }
     }
-    if (status == GGML_STATUS_SUCCESS && !berth_set_end(&csv.builder, set)) {
-        status = out_of_memory(&csv);
-    }
     if (status == GGML_STATUS_SUCCESS) {
-        status = ids_check(&csv, *set);
+        status = berth_set_end(&csv.builder, set) ? ids_check(&csv, *set) : out_of_memory(&csv);
     }
     if (status != GGML_STATUS_SUCCESS) {
         berth_plan_set_free(*set);

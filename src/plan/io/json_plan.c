@@ -79,10 +79,14 @@ static bool read_item(struct berth_json *r, struct berth_set_builder *builder, c
             i++;
         }
         seen |= 1u << i;
-        const bool ok = i < N_ITEM_FIELDS               ? read_number(r, &item_fields[i], &item)
-                        : berth_json_is(key, "id")      ? read_id(r, &item, id, n_id_cap)
-                        : berth_json_is(key, "tensors") ? berth_json_read_tensors(r, builder)
-                                                        : berth_json_skip(r);
+        bool ok;
+        if (i < N_ITEM_FIELDS) {
+            ok = read_number(r, &item_fields[i], &item);
+        } else if (berth_json_is(key, "id")) {
+            ok = read_id(r, &item, id, n_id_cap);
+        } else {
+            ok = berth_json_is(key, "tensors") ? berth_json_read_tensors(r, builder) : berth_json_skip(r);
+        }
         if (!ok) {
             return false;
         }
@@ -100,7 +104,9 @@ static bool read_item(struct berth_json *r, struct berth_set_builder *builder, c
     if (item.item.last < item.item.first) {
         return berth_json_fail(r, "an item ends before it begins: last < first");
     }
-    item.item.align = item.item.align == 0 ? 1 : item.item.align;
+    if (item.item.align == 0) {
+        item.item.align = 1;
+    }
     if (!berth_set_add(builder, &item)) {
         r->status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s:%zu: out of memory", r->name, r->line);
         return false;
@@ -149,7 +155,7 @@ static bool read_plan(struct berth_json *r, struct berth_set_builder *builder) {
             return false;
         }
     }
-    if (r->status == GGML_STATUS_SUCCESS && !has_items) {
+    if (!has_items) {
         return berth_json_fail(r, "no \"items\"; this is no plan");
     }
     set->has_report = has_peak && has_bound && has_proven;

@@ -37,23 +37,36 @@ static bool read_shape(struct berth_json *r, int64_t ne[4]) {
 static bool read_tensor(struct berth_json *r, struct berth_set_builder *b) {
     struct berth_plan_tensor tensor = {.node = -1};
     struct berth_set_words words = {0};
+    const struct {
+        const char *key;
+        size_t *out;
+    } texts[] = {{"name", &words.name}, {"op", &words.op}, {"type", &words.type}, {"uses", &words.uses}};
+    const size_t n_texts = sizeof texts / sizeof *texts;
     struct berth_json_text key;
     if (!berth_json_object(r)) {
         return false;
     }
     while (berth_json_key(r, &key)) {
-        const bool ok = berth_json_is(key, "name")    ? read_text(r, b, &words.name)
-                        : berth_json_is(key, "op")    ? read_text(r, b, &words.op)
-                        : berth_json_is(key, "type")  ? read_text(r, b, &words.type)
-                        : berth_json_is(key, "uses")  ? read_text(r, b, &words.uses)
-                        : berth_json_is(key, "shape") ? read_shape(r, tensor.ne)
-                        : berth_json_is(key, "node")  ? berth_json_int(r, -1, BERTH_SET_STEP_MAX, &tensor.node)
-                                                      : berth_json_skip(r);
+        size_t i = 0;
+        while (i < n_texts && !berth_json_is(key, texts[i].key)) {
+            i++;
+        }
+        bool ok;
+        if (i < n_texts) {
+            ok = read_text(r, b, texts[i].out);
+        } else if (berth_json_is(key, "shape")) {
+            ok = read_shape(r, tensor.ne);
+        } else {
+            ok = berth_json_is(key, "node") ? berth_json_int(r, -1, BERTH_SET_STEP_MAX, &tensor.node) : berth_json_skip(r);
+        }
         if (!ok) {
             return false;
         }
     }
-    return r->status == GGML_STATUS_SUCCESS && (berth_set_add_tensor(b, &tensor, &words) || no_memory(r));
+    if (r->status != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    return berth_set_add_tensor(b, &tensor, &words) || no_memory(r);
 }
 
 bool berth_json_read_tensors(struct berth_json *r, struct berth_set_builder *b) {
@@ -72,16 +85,23 @@ static bool read_pool(struct berth_json *r, struct berth_set_builder *b) {
         return false;
     }
     while (berth_json_key(r, &key)) {
-        const bool ok = berth_json_is(key, "pool")        ? berth_json_int(r, INT32_MIN, INT32_MAX, &pool)
-                        : berth_json_is(key, "name")      ? read_text(r, b, &name)
-                        : berth_json_is(key, "max_chunk") ? berth_json_int(r, 0, INT64_MAX, &max_chunk)
-                                                          : berth_json_skip(r);
+        bool ok;
+        if (berth_json_is(key, "pool")) {
+            ok = berth_json_int(r, INT32_MIN, INT32_MAX, &pool);
+        } else if (berth_json_is(key, "name")) {
+            ok = read_text(r, b, &name);
+        } else {
+            ok = berth_json_is(key, "max_chunk") ? berth_json_int(r, 0, INT64_MAX, &max_chunk) : berth_json_skip(r);
+        }
         if (!ok) {
             return false;
         }
     }
     const struct berth_plan_pool out = {.pool = (int32_t) pool, .max_chunk = (uint64_t) max_chunk};
-    return r->status == GGML_STATUS_SUCCESS && (berth_set_add_pool(b, &out, name) || no_memory(r));
+    if (r->status != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    return berth_set_add_pool(b, &out, name) || no_memory(r);
 }
 
 bool berth_json_read_pools(struct berth_json *r, struct berth_set_builder *b) {

@@ -4,6 +4,7 @@
 // and, if the caller gives the solver's params, by solved peak.
 
 #include "plan/order/order.h"
+#include "base/min.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +46,9 @@ static void parts_cut(struct pass *s) {
         back[i] = least;
         int32_t last = -1;
         for (int32_t k = g->pred.start[i]; k < g->pred.start[i + 1]; k++) {
-            last = g->pred.at[k] > last ? g->pred.at[k] : last;
+            last = max_i32(g->pred.at[k], last);
         }
-        least = last < least ? last : least;
+        least = min_i32(last, least);
     }
     int32_t far = -1, lo = 0; // far: most over tasks before c of their first successor
     for (int32_t c = 0; c < g->n_tasks; c++) {
@@ -57,13 +58,13 @@ static void parts_cut(struct pass *s) {
         }
         int32_t first = INT32_MAX;
         for (int32_t k = g->succ.start[c]; k < g->succ.start[c + 1]; k++) {
-            first = g->succ.at[k] < first ? g->succ.at[k] : first;
+            first = min_i32(g->succ.at[k], first);
         }
-        far = first > far ? first : far;
+        far = max_i32(first, far);
     }
     for (int32_t k = 0; k < s->n_parts; k++) {
         for (int32_t i = s->parts[k].lo; i < s->parts[k].hi; i++) {
-            s->parts[k].peak = s->step_peak[i] > s->parts[k].peak ? s->step_peak[i] : s->parts[k].peak;
+            s->parts[k].peak = max_u64(s->step_peak[i], s->parts[k].peak);
         }
     }
 }
@@ -71,7 +72,7 @@ static void parts_cut(struct pass *s) {
 // ---- one part ----
 
 // Order of the part tasks[lo, lo + n) by local numbers.
-static void apply(struct pass *s, int32_t lo, int32_t n, const int32_t *local) {
+static void order_apply(struct pass *s, int32_t lo, int32_t n, const int32_t *local) {
     for (int32_t i = 0; i < n; i++) {
         s->moved[i] = s->tasks[lo + local[i]];
     }
@@ -111,7 +112,7 @@ static bool part_exact(struct pass *s, const struct order_part *p, struct best *
         const uint64_t aim = is_first ? lo : lo + (best->peak - lo) / 2;
         const uint64_t limit = is_first ? best->peak : aim + 1;
         const int64_t left = most - n_nodes, share = most / 4;
-        enum order_result result = order_exact(p, aim, limit, left < share ? left : share, s->local, &peak, &n_nodes);
+        enum order_result result = order_exact(p, aim, limit, min_i64(left, share), s->local, &peak, &n_nodes);
         if (result == ORDER_OUT_OF_MEMORY) {
             return false;
         }
@@ -122,11 +123,17 @@ static bool part_exact(struct pass *s, const struct order_part *p, struct best *
             }
             BERTH_ASSERT_INTERNAL(real <= peak);
             best_take(s, p, best, real);
-            best->bound = is_first ? best->peak : best->bound;
+            if (is_first) {
+                best->bound = best->peak;
+            }
         } else if (result == ORDER_NONE_BETTER && lo == best->bound) {
             best->bound = limit;
         }
-        lo = is_first ? best->bound : result == ORDER_BETTER ? lo : aim + 1;
+        if (is_first) {
+            lo = best->bound;
+        } else if (result != ORDER_BETTER) {
+            lo = aim + 1;
+        }
     }
     s->report->n_nodes += n_nodes;
     return true;
@@ -163,7 +170,10 @@ static bool part_improve(struct pass *s, const struct order_part *p, struct best
 
 static int by_peak(const void *a, const void *b) {
     const struct part *x = a, *y = b;
-    return x->peak != y->peak ? (x->peak < y->peak ? 1 : -1) : x->lo < y->lo ? -1 : 1;
+    if (x->peak != y->peak) {
+        return x->peak < y->peak ? 1 : -1;
+    }
+    return x->lo < y->lo ? -1 : 1;
 }
 
 // The parts that set the peak, highest first, until one cannot get below the next.
@@ -181,7 +191,7 @@ static bool parts_improve(struct pass *s) {
             ok = part_improve(s, &p, &best);
         }
         if (ok && best.is_new) {
-            apply(s, part->lo, p.n, s->best);
+            order_apply(s, part->lo, p.n, s->best);
         }
         order_mem_fini(&mem);
         if (!ok) {
@@ -190,8 +200,8 @@ static bool parts_improve(struct pass *s) {
         part->peak = best.peak;
         s->report->n_parts++;
         s->report->n_exact += best.bound == best.peak;
-        bound = best.bound > bound ? best.bound : bound;
-        reached = best.peak > reached ? best.peak : reached;
+        bound = max_u64(best.bound, bound);
+        reached = max_u64(best.peak, reached);
     }
     s->report->live_bound = bound;
     return true;
@@ -208,7 +218,7 @@ static bool window_improve(struct pass *s, int32_t lo, int32_t hi, uint64_t peak
         result = order_exact(&p, 0, peak, max_nodes(s) / 4, s->local, &peak, &s->report->n_nodes);
     }
     if (result == ORDER_BETTER) {
-        apply(s, lo, p.n, s->local);
+        order_apply(s, lo, p.n, s->local);
     }
     *gained = result == ORDER_BETTER;
     order_mem_fini(&mem);
@@ -274,10 +284,10 @@ static void classes_find(const struct pass *s, int64_t *at) {
         for (int32_t k = -1; k < g->ops[i].n_srcs; k++) {
             const int32_t src = k < 0 ? g->ops[i].view_of : g->ops[i].srcs[k];
             if (src >= 0 && src != i && (g->ops[src].flags & BERTH_ORDER_INPUT) == 0) {
-                at[i] = at[src] / 3 * 3 + 2 > at[i] ? at[src] / 3 * 3 + 2 : at[i];
+                at[i] = max_i64(at[src] / 3 * 3 + 2, at[i]);
             }
         }
-        at[i] = at[i] < 0 ? 0 : at[i];
+        at[i] = max_i64(at[i], 0);
     }
 }
 
@@ -338,10 +348,10 @@ static enum ggml_status solver_decides(struct pass *s, const int32_t *order, boo
         goto fail;
     }
     status = solved_peak(s, NULL, items, offsets, &s->report->peak_given);
-    if (status == GGML_STATUS_SUCCESS && *accepted) {
+    if (*accepted && status == GGML_STATUS_SUCCESS) {
         status = solved_peak(s, order, items, offsets, &peak);
     }
-    *accepted = *accepted && status == GGML_STATUS_SUCCESS && peak < s->report->peak_given;
+    *accepted = *accepted && peak < s->report->peak_given && status == GGML_STATUS_SUCCESS;
     s->report->peak = *accepted ? peak : s->report->peak_given;
 fail:
     order_mem_fini(&mem);
@@ -392,7 +402,7 @@ static enum ggml_status pass_run(struct pass *s, int32_t *order) {
     report->live = report->changed ? found.apart : given.apart;
     // inputs are there in every order
     const uint64_t at_start = n == 0 ? given.total : first_live;
-    const uint64_t bound = at_start > report->live_bound ? at_start : report->live_bound;
+    const uint64_t bound = max_u64(at_start, report->live_bound);
     report->live_bound = g->n_pools > 1 ? 0 : bound;
     report->proven = g->n_pools <= 1 && report->live <= report->live_bound;
     return GGML_STATUS_SUCCESS;

@@ -4,6 +4,7 @@
 // without rivals. A step costs width * (ready tasks + n / 64); the sum is bounded: where it would pass WORK_MAX the beam gets
 // narrower, and where not even one set a step can be paid it gives up. Memory O(n * width).
 
+#include "base/min.h"
 #include "plan/order/order.h"
 
 #include <string.h>
@@ -46,7 +47,7 @@ struct beam {
     size_t n_table;  // a power of two, at least twice the candidates
 };
 
-static bool has(const uint64_t *set, int32_t t) {
+static bool set_has(const uint64_t *set, int32_t t) {
     return (set[t >> 6] >> (t & 63) & 1) != 0;
 }
 
@@ -56,18 +57,20 @@ static bool is_last_user(const struct beam *m, int32_t b, const uint64_t *done, 
         return (m->mask[b] & ~done[0]) == (uint64_t) 1 << t;
     }
     for (int32_t k = p->users.start[b + 1]; k-- > p->users.start[b];) {
-        if (p->users.at[k] != t && !has(done, p->users.at[k])) {
+        if (p->users.at[k] != t && !set_has(done, p->users.at[k])) {
             return false;
         }
     }
     return true;
 }
 
-static uint64_t run(const struct beam *m, const uint64_t *done, uint64_t live, int32_t t, uint64_t *peak) {
+static uint64_t task_run(const struct beam *m, const uint64_t *done, uint64_t live, int32_t t, uint64_t *peak) {
     const struct order_part *p = m->p;
     uint64_t need = p->need[t];
     for (int32_t k = p->takeover.start[t]; k < p->takeover.start[t + 1] && need > 0; k++) {
-        need = is_last_user(m, p->takeover.at[k], done, t) ? 0 : need;
+        if (is_last_user(m, p->takeover.at[k], done, t)) {
+            need = 0;
+        }
     }
     *peak = live + need;
     live += p->stay[t];
@@ -78,11 +81,14 @@ static uint64_t run(const struct beam *m, const uint64_t *done, uint64_t live, i
 }
 
 static bool cand_before(const struct candidate *a, const struct candidate *b) {
-    return a->peak != b->peak ? a->peak < b->peak : a->live != b->live ? a->live < b->live : a->hash < b->hash;
+    if (a->peak != b->peak) {
+        return a->peak < b->peak;
+    }
+    return a->live != b->live ? a->live < b->live : a->hash < b->hash;
 }
 
 // What can follow state s, into cands.
-static bool follow(struct beam *m, int32_t s, int now) {
+static bool state_follow(struct beam *m, int32_t s, int now) {
     const struct state *state = &m->states[now][s];
     const uint64_t *done = m->done[now] + (size_t) s * m->n_words, *ready = m->ready[now] + (size_t) s * m->n_words;
     const size_t n_before = m->n_cands;
@@ -90,17 +96,19 @@ static bool follow(struct beam *m, int32_t s, int now) {
         for (uint64_t r = ready[w]; r != 0; r &= r - 1) {
             const int32_t t = (int32_t) (w * 64) + __builtin_ctzll(r);
             uint64_t peak;
-            const uint64_t live = run(m, done, state->live, t, &peak);
+            const uint64_t live = task_run(m, done, state->live, t, &peak);
             m->work--;
             const bool is_free = live <= state->live && peak <= state->peak;
-            peak = peak > state->peak ? peak : state->peak;
+            peak = max_u64(peak, state->peak);
             if (peak >= m->limit) {
                 continue;
             }
             if (!berth_grow((void **) &m->cands, &m->n_cands_cap, m->n_cands + 1, sizeof *m->cands)) {
                 return false;
             }
-            m->n_cands = is_free ? n_before : m->n_cands;
+            if (is_free) {
+                m->n_cands = n_before;
+            }
             m->cands[m->n_cands++] = (struct candidate){peak, live, state->hash ^ m->key[t], s, t};
             if (is_free) {
                 return true;
@@ -175,10 +183,10 @@ static void select_best(struct beam *m) {
             lo = j + 1;
         }
     }
-    m->n_cands = m->n_cands < want ? m->n_cands : want;
+    m->n_cands = min_size(m->n_cands, want);
 }
 
-static bool take(struct beam *m, const struct candidate *c, int32_t s, int now) {
+static bool candidate_take(struct beam *m, const struct candidate *c, int32_t s, int now) {
     const struct order_part *p = m->p;
     const size_t n = m->n_words;
     const uint64_t *from_done = m->done[now] + (size_t) c->state * n, *from_ready = m->ready[now] + (size_t) c->state * n;
@@ -190,7 +198,7 @@ static bool take(struct beam *m, const struct candidate *c, int32_t s, int now) 
     for (int32_t k = p->succ.start[c->task]; k < p->succ.start[c->task + 1]; k++) {
         const int32_t t = p->succ.at[k];
         int32_t j = p->pred.start[t];
-        while (j < p->pred.start[t + 1] && has(done, p->pred.at[j])) {
+        while (j < p->pred.start[t + 1] && set_has(done, p->pred.at[j])) {
             j++;
         }
         if (j == p->pred.start[t + 1]) {
@@ -248,8 +256,7 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
         return ORDER_NONE_BETTER;
     }
     struct order_mem mem = {0};
-    struct beam m = {
-        .p = p, .n_words = ((size_t) p->n + 63) / 64, .width = width < 1 ? 1 : width, .work = WORK_MAX, .limit = limit};
+    struct beam m = {.p = p, .n_words = ((size_t) p->n + 63) / 64, .width = max_i32(width, 1), .work = WORK_MAX, .limit = limit};
     enum order_result result = ORDER_OUT_OF_MEMORY;
     if (!beam_init(&m, &mem)) {
         goto fail;
@@ -259,13 +266,15 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
         const int64_t before = m.work;
         m.n_cands = 0;
         for (int32_t s = 0; s < m.n_states; s++) {
-            if (!follow(&m, s, now)) {
+            if (!state_follow(&m, s, now)) {
                 goto fail;
             }
         }
         m.work -= m.n_states * (int64_t) (m.n_words / 8);
         const int64_t cost = (before - m.work) / m.n_states + 1, most = m.work / cost / (p->n - i); // of a set; sets a step
-        m.width = most < m.width ? (int32_t) (most < 1 ? 1 : most) : m.width;
+        if (most < m.width) {
+            m.width = (int32_t) max_i64(most, 1);
+        }
         if (m.work < 0) {
             result = ORDER_GAVE_UP;
             goto fail;
@@ -275,7 +284,7 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
         }
         select_best(&m);
         for (size_t c = 0; c < m.n_cands; c++) {
-            if (!take(&m, &m.cands[c], (int32_t) c, now)) {
+            if (!candidate_take(&m, &m.cands[c], (int32_t) c, now)) {
                 goto fail;
             }
         }
@@ -287,7 +296,9 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
     }
     const struct state *best = &m.states[now][0];
     for (int32_t s = 1; s < m.n_states; s++) {
-        best = m.states[now][s].peak < best->peak ? &m.states[now][s] : best;
+        if (m.states[now][s].peak < best->peak) {
+            best = &m.states[now][s];
+        }
     }
     *peak = best->peak;
     uint32_t x = best->trace;

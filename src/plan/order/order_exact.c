@@ -11,6 +11,7 @@
 // Sets are taken by (peak so far, most tasks done, least alive): the first full set is the optimum, and as long as nothing passes
 // the current peak the search dives. Each set is kept once, with its lowest peak.
 
+#include "base/min.h"
 #include "plan/order/order.h"
 
 #include <string.h>
@@ -134,7 +135,7 @@ static uint64_t move_run(const struct exact *e, const struct move *move, uint64_
     *last = 64;
     for (uint64_t s = move->set; s != 0; s &= s - 1) {
         const int t = __builtin_ctzll(s);
-        most = stay + p->need[t] > most ? stay + p->need[t] : most;
+        most = max_u64(stay + p->need[t], most);
         stay += p->stay[t];
         if ((move->last >> t & 1) != 0 && (e->succ[t] & move->set) == 0 && p->need[t] > saved) {
             saved = p->need[t];
@@ -152,7 +153,10 @@ static bool heap_before(const struct exact *e, uint32_t x, uint32_t y) {
     if (a->peak != b->peak) {
         return a->peak < b->peak;
     }
-    return a->n_done != b->n_done ? a->n_done > b->n_done : a->live != b->live ? a->live < b->live : x < y;
+    if (a->n_done != b->n_done) {
+        return a->n_done > b->n_done;
+    }
+    return a->live != b->live ? a->live < b->live : x < y;
 }
 
 static bool heap_push(struct exact *e, uint32_t x) {
@@ -240,7 +244,7 @@ static bool node_add(struct exact *e, const struct node *node, uint32_t *added) 
 }
 
 // Follows moves that cost nothing, then puts what can follow into the heap. *x becomes the node where it stopped.
-static bool expand(struct exact *e, uint32_t *x, uint64_t limit) {
+static bool node_expand(struct exact *e, uint32_t *x, uint64_t limit) {
     for (;;) {
         const struct node from = e->nodes[*x];
         bool is_free = false;
@@ -253,7 +257,7 @@ static bool expand(struct exact *e, uint32_t *x, uint64_t limit) {
             kid.n_done = (uint8_t) (from.n_done + __builtin_popcountll(move->set));
             kid.live = move_run(e, move, from.live, &kid.peak, &kid.last);
             is_free = kid.live <= from.live && kid.peak <= from.peak;
-            kid.peak = kid.peak > from.peak ? kid.peak : from.peak;
+            kid.peak = max_u64(kid.peak, from.peak);
             if (is_free) {
                 if (!node_add(e, &kid, &added)) {
                     return false;
@@ -304,7 +308,7 @@ enum order_result order_exact(const struct order_part *p, uint64_t aim, uint64_t
     if (!exact_init(&e, &mem) || !berth_grow((void **) &e.nodes, &e.n_cap, 1024, sizeof *e.nodes) || !heap_push(&e, 0)) {
         goto fail;
     }
-    e.nodes[0] = (struct node){.live = p->live, .peak = aim > p->bound ? aim : p->bound, .parent = UINT32_MAX};
+    e.nodes[0] = (struct node){.live = p->live, .peak = max_u64(aim, p->bound), .parent = UINT32_MAX};
     e.n_nodes = 1;
     result = ORDER_NONE_BETTER;
     while (e.n_heap > 0) {
@@ -316,7 +320,7 @@ enum order_result order_exact(const struct order_part *p, uint64_t aim, uint64_t
             result = ORDER_GAVE_UP;
             break;
         }
-        if (!expand(&e, &x, limit)) {
+        if (!node_expand(&e, &x, limit)) {
             result = ORDER_OUT_OF_MEMORY;
             break;
         }

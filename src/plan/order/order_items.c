@@ -2,6 +2,7 @@
 // order_items.c: the planner's items for a graph under an order of its ops: one for each memory, from the slot that makes it to
 // the last that uses it; a result that takes over the memory of a source prolongs that source's item. Linear in ops and uses.
 
+#include "base/min.h"
 #include "plan/order/order.h"
 
 // The slot of each op; false if the order is not one of these ops or puts a source behind its reader.
@@ -50,9 +51,11 @@ static void block_prolong(struct making *m, int32_t b) {
     struct berth_plan_item *item = &m->items[m->item[b]];
     for (int32_t k = g->users.start[b]; k < g->users.start[b + 1]; k++) {
         const int64_t at = m->slot[g->task_op[g->users.at[k]]];
-        item->last = at > item->last ? at : item->last;
+        item->last = max_i64(at, item->last);
     }
-    item->last = g->keep[b] ? g->n_ops - 1 : item->last;
+    if (g->keep[b]) {
+        item->last = g->n_ops - 1;
+    }
 }
 
 static void task_run(struct making *m, int32_t t, int64_t slot) {

@@ -5,6 +5,7 @@
 // Edges come from: sources, through pure views; memory that someone writes into (who read or wrote it before comes before, who
 // does after comes after); effects, one after the other. A write into memory of no planned size counts as an effect.
 
+#include "base/min.h"
 #include "plan/order/order.h"
 
 #include <string.h>
@@ -159,17 +160,21 @@ static enum ggml_status roots_find(struct order_graph *g) {
                 return berth_fail(GGML_STATUS_FAILED, "order: input %d is a view of itself, through others", i);
             }
         }
-        r = g->root[r] < 0 ? r : g->root[r];
+        if (g->root[r] >= 0) {
+            r = g->root[r];
+        }
         for (int32_t k = i; g->root[k] < 0;) {
             g->root[k] = r;
-            k = g->ops[k].view_of < 0 ? k : g->ops[k].view_of;
+            if (g->ops[k].view_of >= 0) {
+                k = g->ops[k].view_of;
+            }
         }
     }
     return GGML_STATUS_SUCCESS;
 }
 
 // Source k of an op, -1 being what it is a view of; negative: none.
-static int32_t source(const struct berth_order_op *op, int32_t k) {
+static int32_t op_source(const struct berth_order_op *op, int32_t k) {
     return k < 0 ? op->view_of : op->srcs[k];
 }
 
@@ -180,7 +185,10 @@ static bool edges_add(struct build *b, int32_t from, int32_t task, int32_t reade
     b->stack[n++] = from;
     while (n > 0) {
         const int32_t i = b->stack[--n];
-        const int32_t by = g->op_task[i] >= 0 ? g->op_task[i] : is_input(&g->ops[i]) ? -1 : b->lead[i];
+        int32_t by = g->op_task[i];
+        if (by < 0) {
+            by = is_input(&g->ops[i]) ? -1 : b->lead[i];
+        }
         if (by >= 0 && by != task && !pairs_add(&b->edges, by, task)) {
             return false;
         }
@@ -188,7 +196,7 @@ static bool edges_add(struct build *b, int32_t from, int32_t task, int32_t reade
             continue;
         }
         for (int32_t k = -1; k < g->ops[i].n_srcs; k++) {
-            const int32_t src = source(&g->ops[i], k);
+            const int32_t src = op_source(&g->ops[i], k);
             if (src >= 0 && src != i && b->seen[src] != reader) {
                 b->seen[src] = reader;
                 b->stack[n++] = src;
@@ -203,7 +211,7 @@ static int32_t view_lead(const struct build *b, int32_t i) {
     const struct order_graph *g = b->g;
     int32_t lead = -1;
     for (int32_t k = -1; k < g->ops[i].n_srcs; k++) {
-        const int32_t src = source(&g->ops[i], k);
+        const int32_t src = op_source(&g->ops[i], k);
         if (src < 0 || src == i || is_input(&g->ops[src])) {
             continue;
         }
@@ -211,7 +219,9 @@ static int32_t view_lead(const struct build *b, int32_t i) {
         if (by == -2 || (by >= 0 && lead >= 0 && by != lead)) {
             return -2;
         }
-        lead = by >= 0 ? by : lead;
+        if (by >= 0) {
+            lead = by;
+        }
     }
     return lead;
 }
@@ -344,7 +354,7 @@ static bool tasks_connect(struct build *b) {
             continue;
         }
         for (int32_t k = -1; k < op->n_srcs; k++) {
-            const int32_t src = source(op, k);
+            const int32_t src = op_source(op, k);
             if (src < 0 || src == i) {
                 continue;
             }
@@ -384,30 +394,34 @@ enum ggml_status order_graph_init(struct order_graph *g, struct order_mem *mem, 
     b.last_write = order_alloc(&scratch, n_ops, sizeof *b.last_write);
     b.read_head = order_alloc(&scratch, n_ops, sizeof *b.read_head);
     if (g->root == NULL || b.lead == NULL || b.stack == NULL || b.seen == NULL || b.last_write == NULL || b.read_head == NULL) {
-        status = GGML_STATUS_ALLOC_FAILED;
-    } else {
-        status = roots_find(g);
+        status = out_of_memory(n_ops);
+        goto done;
     }
-    if (status == GGML_STATUS_SUCCESS && (!blocks_find(g, mem) || !tasks_find(g, mem) || !tasks_connect(&b))) {
-        status = GGML_STATUS_ALLOC_FAILED;
+    status = roots_find(g);
+    if (status != GGML_STATUS_SUCCESS) {
+        goto done;
     }
-    if (status == GGML_STATUS_SUCCESS && b.edges.n + b.uses.n + b.takes.n > INT32_MAX) {
+    if (!blocks_find(g, mem) || !tasks_find(g, mem) || !tasks_connect(&b)) {
+        status = out_of_memory(n_ops);
+        goto done;
+    }
+    if (b.edges.n + b.uses.n + b.takes.n > INT32_MAX) {
         status = berth_fail(GGML_STATUS_FAILED, "order: more than %d edges", INT32_MAX);
+        goto done;
     }
-    if (status == GGML_STATUS_SUCCESS && (!lists_build(&g->succ, mem, &b.edges, 0, g->n_tasks, g->n_tasks) ||
-                                             !lists_build(&g->pred, mem, &b.edges, 1, g->n_tasks, g->n_tasks) ||
-                                             !lists_build(&g->users, mem, &b.uses, 0, g->n_blocks, g->n_tasks) ||
-                                             !lists_build(&g->used, mem, &b.uses, 1, g->n_tasks, g->n_blocks) ||
-                                             !lists_build(&g->takeover, mem, &b.takes, 0, g->n_tasks, g->n_blocks))) {
-        status = GGML_STATUS_ALLOC_FAILED;
+    if (!lists_build(&g->succ, mem, &b.edges, 0, g->n_tasks, g->n_tasks) ||
+        !lists_build(&g->pred, mem, &b.edges, 1, g->n_tasks, g->n_tasks) ||
+        !lists_build(&g->users, mem, &b.uses, 0, g->n_blocks, g->n_tasks) ||
+        !lists_build(&g->used, mem, &b.uses, 1, g->n_tasks, g->n_blocks) ||
+        !lists_build(&g->takeover, mem, &b.takes, 0, g->n_tasks, g->n_blocks)) {
+        status = out_of_memory(n_ops);
+        goto done;
     }
-    if (status == GGML_STATUS_ALLOC_FAILED) {
-        out_of_memory(n_ops);
-    }
-    for (int32_t k = 0; status == GGML_STATUS_SUCCESS && k < g->n_blocks; k++) {
+    for (int32_t k = 0; k < g->n_blocks; k++) {
         // an input that no op uses: its owner may, so it stays
         g->keep[k] |= is_input(&ops[g->block_op[k]]) && g->users.start[k] == g->users.start[k + 1];
     }
+done:
     berth_free(b.edges.at);
     berth_free(b.uses.at);
     berth_free(b.takes.at);
@@ -448,14 +462,14 @@ bool order_measure(
             takes |= left[g->takeover.at[k]] == 1;
         }
         const uint64_t need = made < 0 || takes ? 0 : g->size[made];
-        out->total = now + need > out->total ? now + need : out->total;
+        out->total = max_u64(now + need, out->total);
         if (step_peak != NULL) {
             step_live[i] = now;
             step_peak[i] = now + need;
         }
         if (made >= 0) {
             const int32_t pool = g->pool[made];
-            peak[pool] = live[pool] + need > peak[pool] ? live[pool] + need : peak[pool];
+            peak[pool] = max_u64(live[pool] + need, peak[pool]);
             const bool stays = g->keep[made] || left[made] > 0;
             live[pool] += stays ? g->size[made] : 0;
             now += stays ? g->size[made] : 0;

@@ -2,6 +2,7 @@
 // order_part.c: a stretch of an order as a problem of its own, with local numbers, see order.h; its peak, and the depth-first
 // order. Linear in the part's tasks, edges and uses.
 
+#include "base/min.h"
 #include "plan/order/order.h"
 
 #include <string.h>
@@ -145,7 +146,7 @@ static void part_bound(struct order_part *p, const struct local *l) {
         for (int32_t k = p->used.start[i]; k < p->used.start[i + 1]; k++) {
             sum += p->size[p->used.at[k]];
         }
-        p->bound = sum > p->bound ? sum : p->bound;
+        p->bound = max_u64(sum, p->bound);
     }
 }
 
@@ -174,9 +175,11 @@ uint64_t order_part_peak(const struct order_part *p, const int32_t *order) {
         const int32_t t = order[i];
         uint64_t need = p->need[t];
         for (int32_t k = p->takeover.start[t]; k < p->takeover.start[t + 1]; k++) {
-            need = left[p->takeover.at[k]] == 1 ? 0 : need;
+            if (left[p->takeover.at[k]] == 1) {
+                need = 0;
+            }
         }
-        peak = live + need > peak ? live + need : peak;
+        peak = max_u64(live + need, peak);
         live += p->stay[t];
         for (int32_t k = p->used.start[t]; k < p->used.start[t + 1]; k++) {
             live -= --left[p->used.at[k]] == 0 ? p->size[p->used.at[k]] : 0;
@@ -239,7 +242,10 @@ enum order_result order_depth_first(const struct order_part *p, uint64_t limit, 
         }
     }
     *peak = order_part_peak(p, order);
-    result = *peak == UINT64_MAX ? ORDER_OUT_OF_MEMORY : *peak < limit ? ORDER_BETTER : ORDER_GAVE_UP;
+    result = *peak < limit ? ORDER_BETTER : ORDER_GAVE_UP;
+    if (*peak == UINT64_MAX) {
+        result = ORDER_OUT_OF_MEMORY;
+    }
 fail:
     order_mem_fini(&mem);
     return result;

@@ -30,7 +30,7 @@ struct beam {
     bool is_whole; // nothing was dropped
 };
 
-static double badness(const struct exact *x) {
+static double state_badness(const struct exact *x) {
     const double one = SLACK_ONE * (double) x->ask->cap;
     double sum = 0;
     for (int32_t s = 0; s < x->p->n_sec; s++) {
@@ -40,7 +40,7 @@ static double badness(const struct exact *x) {
     return sum;
 }
 
-static uint64_t mix(uint64_t hash, const int64_t *v, int32_t n) {
+static uint64_t hash_mix(uint64_t hash, const int64_t *v, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         hash = (hash ^ (uint64_t) v[i]) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 29;
@@ -50,7 +50,7 @@ static uint64_t mix(uint64_t hash, const int64_t *v, int32_t n) {
 
 // Has a state with the same bounds been seen on this level? Other orders of choice lead to it.
 static bool is_seen(struct beam *b) {
-    const uint64_t hash = mix(mix(1, b->x->low, b->x->p->n), b->x->floor, b->x->p->n_sec) | 1;
+    const uint64_t hash = hash_mix(hash_mix(1, b->x->low, b->x->p->n), b->x->floor, b->x->p->n_sec) | 1;
     for (size_t k = 0; k < 8; k++) {
         uint64_t *at = &b->seen[(hash + k) & (b->n_seen - 1)];
         if (*at == hash) {
@@ -86,8 +86,8 @@ static void kids_add(struct kid *kids, int32_t at, struct kid kid) {
 }
 
 // Keeps the state of x for the next level, if it is among the best.
-static void keep(struct beam *b) {
-    const double bad = badness(b->x);
+static void beam_keep(struct beam *b) {
+    const double bad = state_badness(b->x);
     const bool is_full = b->n_kids == b->width;
     if (is_full && bad >= b->kids[0].badness) {
         b->is_whole = false;
@@ -139,7 +139,7 @@ static bool state_spread(struct beam *b, int32_t k) {
             if (left.n == 0) {
                 return true;
             }
-            keep(b);
+            beam_keep(b);
         }
         berth_exact_undo(x, mark);
         if (x->is_out_of_memory || !berth_exact_try_higher(x, i, is_through, part)) {

@@ -3,6 +3,7 @@
 // alias group, and refuses fixed places that exclude each other. O(n), with alias groups or items out of order a sort.
 
 #include "plan/solve/blocks.h"
+#include "base/min.h"
 
 // ---- the items ----
 
@@ -87,9 +88,9 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
         if (item->size == 0) {
             continue;
         }
-        block->first = item->first < block->first ? item->first : block->first;
-        block->last = item->last > block->last ? item->last : block->last;
-        block->size = item->size > block->size ? item->size : block->size;
+        block->first = min_i64(item->first, block->first);
+        block->last = max_i64(item->last, block->last);
+        block->size = max_u64(item->size, block->size);
     }
     // Members come by rising first step. The hull is exact if those of the full size cover it without a hole.
     int64_t covered = block->first; // [block->first, covered) is covered by the full size
@@ -98,7 +99,9 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
         const struct berth_plan_item *item = &items[ids[members[k]]];
         if (item->size == block->size && item->first <= covered) {
             is_whole = item->last >= block->last;
-            covered = is_whole || item->last < covered ? covered : item->last + 1;
+            if (!is_whole && item->last >= covered) {
+                covered = item->last + 1;
+            }
         }
     }
     *is_loose |= !is_whole || (block->fixed != BERTH_PLAN_ANY && n > 1);
@@ -129,7 +132,9 @@ static void group_enter(struct plan_pool *pool, const int32_t *members, int32_t 
     int32_t fixed_id = -1;
     for (int32_t k = 0; k < n; k++) {
         int32_t i = pool->ids[members[k]];
-        fixed_id = pool->items[i].is_fixed ? i : fixed_id;
+        if (pool->items[i].is_fixed) {
+            fixed_id = i;
+        }
     }
     for (int32_t k = 0; k < n; k++) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
@@ -204,8 +209,7 @@ static enum ggml_status fixed_check(
         berth_fail(status,
             "plan: items fixed at %llu (%llu bytes) and at %llu (%llu bytes) share bytes and live together at step %lld",
             (unsigned long long) off[fault.i], (unsigned long long) items[fault.i].size, (unsigned long long) off[fault.j],
-            (unsigned long long) items[fault.j].size,
-            (long long) (items[fault.i].first > items[fault.j].first ? items[fault.i].first : items[fault.j].first));
+            (unsigned long long) items[fault.j].size, (long long) max_i64(items[fault.i].first, items[fault.j].first));
     } else if (status == GGML_STATUS_FAILED) {
         berth_fail(status, "plan: alias group %d cannot lie at %llu: %llu bytes, common alignment %llu, chunks of %llu",
             items[fault.i].alias, (unsigned long long) off[fault.i], (unsigned long long) items[fault.i].size,
@@ -235,7 +239,9 @@ static bool sort_blocks(struct plan_pool *pool, struct raw_block **blocks, int32
         idx[m + (size_t) idx[i]] = i;
     }
     for (int32_t k = 0; k < pool->n_ids; k++) {
-        pool->block_of[k] = pool->block_of[k] >= 0 ? idx[m + (size_t) pool->block_of[k]] : pool->block_of[k];
+        if (pool->block_of[k] >= 0) {
+            pool->block_of[k] = idx[m + (size_t) pool->block_of[k]];
+        }
     }
     *blocks = sorted;
     return true;

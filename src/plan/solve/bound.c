@@ -7,6 +7,7 @@
 // With chunks the need is the sum over chunks, where padding at the end of each is not counted and a hole below a fixed block
 // may be a chunk's unused end: only live holds.
 
+#include "base/min.h"
 #include "plan/solve/blocks.h"
 
 #include <string.h>
@@ -36,8 +37,11 @@ static int32_t find_time(const uint64_t *times, int32_t n, uint64_t key) {
     int32_t lo = 0;
     for (int32_t hi = n; hi - lo > 1;) {
         int32_t mid = lo + (hi - lo) / 2;
-        lo = times[mid] <= key ? mid : lo;
-        hi = times[mid] <= key ? hi : mid;
+        if (times[mid] <= key) {
+            lo = mid;
+        } else {
+            hi = mid;
+        }
     }
     return lo;
 }
@@ -124,7 +128,9 @@ static enum ggml_status loose_live(struct plan_pool *pool) {
     for (int32_t k = 0; k < e.n; k++) {
         sum += e.delta[e.idx[k]];
         bool is_settled = k + 1 == e.n || e.key[k + 1] != e.key[k];
-        pool->bound = is_settled && sum > pool->bound && sum <= (uint64_t) INT64_MAX ? sum : pool->bound;
+        if (is_settled && sum > pool->bound && sum <= (uint64_t) INT64_MAX) {
+            pool->bound = sum;
+        }
     }
 done:
     berth_free(idx);
@@ -144,7 +150,7 @@ static uint64_t top_slack(const struct plan_pool *pool, int32_t s) {
         int32_t i = pool->block_of[k];
         if (i >= 0 && pool->prob.a[i] <= s && s < pool->prob.b[i]) {
             uint64_t slack = (uint64_t) pool->prob.size[i] * pool->unit - pool->items[pool->ids[k]].size;
-            most = slack > most ? slack : most;
+            most = max_u64(slack, most);
         }
     }
     return most;
@@ -177,13 +183,15 @@ static int64_t aligned_need(const struct plan_prob *p, int64_t align, int64_t *t
     int64_t sum = 0, most = 0, slack = 0;
     for (int32_t k = 0; k < p->n_sec; k++) {
         sum += total[k];
-        *s = sum > most ? k : *s;
-        most = sum > most ? sum : most;
+        if (sum > most) {
+            *s = k;
+            most = sum;
+        }
     }
     for (int32_t i = 0; i < p->n; i++) {
         if (p->align[i] % align == 0 && p->a[i] <= *s && *s < p->b[i]) {
             const int64_t pad = (align - p->size[i] % align) % align;
-            slack = pad > slack ? pad : slack;
+            slack = max_i64(pad, slack);
         }
     }
     return most - slack;
@@ -255,16 +263,21 @@ enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
     }
     int32_t i_top = -1;
     for (int32_t i = 0; i < p->n; i++) {
-        int64_t at = p->fixed[i] >= 0 ? p->fixed[i] : p->is_loose ? 0 : berth_plan_lowest_at(p, i, 0, INT64_MAX - p->size[i]);
+        int64_t at = p->fixed[i];
+        if (at < 0) {
+            at = p->is_loose ? 0 : berth_plan_lowest_at(p, i, 0, INT64_MAX - p->size[i]);
+        }
         if (at >= 0 && at + p->size[i] > p->bound) {
             p->bound = at + p->size[i];
             if (p->bound <= INT64_MAX / (int64_t) pool->unit) {
                 uint64_t end = (uint64_t) p->bound * pool->unit - pool->least_end;
-                pool->bound = end > pool->bound ? end : pool->bound;
+                pool->bound = max_u64(end, pool->bound);
             }
             i_top = i;
         }
     }
-    pool->bound_step = i_top >= 0 ? section_step(pool, p->a[i_top]) : pool->bound_step;
+    if (i_top >= 0) {
+        pool->bound_step = section_step(pool, p->a[i_top]);
+    }
     return GGML_STATUS_SUCCESS;
 }

@@ -3,6 +3,7 @@
 // Items are taken by rising offset; a tree over time knows the highest end so far. An item collides if and only if the highest
 // end over its life lies above its offset. Members of one alias group are asked first and entered together. O(n log n).
 
+#include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
@@ -21,28 +22,28 @@ static uint64_t tops_ask(const struct tops *t, size_t lo, size_t hi) {
     size_t h = hi + t->n;
     for (size_t x = l, y = h; x < y; x /= 2, y /= 2) {
         if (x & 1) {
-            most = t->most[x] > most ? t->most[x] : most;
+            most = max_u64(t->most[x], most);
             x++;
         }
         if (y & 1) {
             y--;
-            most = t->most[y] > most ? t->most[y] : most;
+            most = max_u64(t->most[y], most);
         }
     }
     // what was entered above either border covers part of the range
     for (size_t x = l; x > 0; x /= 2) {
-        most = t->over[x] > most ? t->over[x] : most;
+        most = max_u64(t->over[x], most);
     }
     for (size_t x = h - 1; x > 0; x /= 2) {
-        most = t->over[x] > most ? t->over[x] : most;
+        most = max_u64(t->over[x], most);
     }
     return most;
 }
 
 static void tops_enter_node(struct tops *t, size_t x, uint64_t top) {
-    t->over[x] = top > t->over[x] ? top : t->over[x];
+    t->over[x] = max_u64(top, t->over[x]);
     for (; x > 0; x /= 2) {
-        t->most[x] = top > t->most[x] ? top : t->most[x];
+        t->most[x] = max_u64(top, t->most[x]);
     }
 }
 
@@ -100,7 +101,8 @@ static void order_fini(struct order *o) {
 static void order_sort(struct order *o, const struct spot *spots, enum order_key by) {
     for (int32_t k = 0; k < o->n; k++) {
         const struct spot *x = &spots[o->idx[k]];
-        o->key[k] = by == BY_OFFSET ? x->off : (uint64_t) ((int64_t) (by == BY_POOL ? x->pool : x->alias) - INT32_MIN);
+        const int64_t group = by == BY_POOL ? x->pool : x->alias;
+        o->key[k] = by == BY_OFFSET ? x->off : (uint64_t) (group - INT32_MIN);
     }
     berth_plan_sort(o->key, o->idx, o->tmp_key, o->tmp_idx, o->n);
 }
@@ -127,7 +129,9 @@ static size_t time_index(const uint64_t *t, size_t n, int64_t step) {
     size_t lo = 0;
     while (n > 1) {
         size_t half = n / 2;
-        lo = t[lo + half] <= x ? lo + half : lo;
+        if (t[lo + half] <= x) {
+            lo += half;
+        }
         n -= half;
     }
     return lo;
@@ -174,7 +178,7 @@ static int64_t sweep_pool(const struct spot *spots, const int32_t *idx, int32_t 
 }
 
 // The same over all pools, each with the times of its own items: many pools cost no more than one.
-static int64_t sweep(const struct spot *spots, struct order *o) {
+static int64_t spots_sweep(const struct spot *spots, struct order *o) {
     int64_t found = -1;
     order_sort(o, spots, BY_ALIAS);
     order_sort(o, spots, BY_OFFSET);
@@ -221,7 +225,7 @@ static enum berth_plan_fault_kind item_fault(const struct berth_plan_item *item,
     return max_chunk > 0 && item->size > max_chunk - in ? BERTH_PLAN_CHUNK : BERTH_PLAN_SOUND;
 }
 
-static enum ggml_status tell(struct berth_plan_fault *fault, enum berth_plan_fault_kind kind, int64_t i, int64_t j) {
+static enum ggml_status fault_tell(struct berth_plan_fault *fault, enum berth_plan_fault_kind kind, int64_t i, int64_t j) {
     if (fault != NULL) {
         *fault = (struct berth_plan_fault){kind, j >= 0 && j < i ? j : i, j >= 0 && j < i ? i : j};
     }
@@ -232,7 +236,7 @@ enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n
     const uint64_t *offsets, struct berth_plan_fault *fault) {
     uint64_t max_chunk = params != NULL ? params->max_chunk : 0;
     if (n <= 0 || items == NULL || offsets == NULL) {
-        return n == 0 ? tell(fault, BERTH_PLAN_SOUND, -1, -1)
+        return n == 0 ? fault_tell(fault, BERTH_PLAN_SOUND, -1, -1)
                       : berth_fail(GGML_STATUS_FAILED, "plan check: no items to check (n = %lld)", (long long) n);
     }
     if (n > INT32_MAX / 4) { // as many as can be planned
@@ -242,7 +246,7 @@ enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n
     for (int64_t i = 0; i < n; i++) {
         enum berth_plan_fault_kind kind = item_fault(&items[i], offsets[i], max_chunk);
         if (kind != BERTH_PLAN_SOUND) {
-            return tell(fault, kind, i, -1);
+            return fault_tell(fault, kind, i, -1);
         }
     }
     struct order o = {0};
@@ -259,7 +263,7 @@ enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n
         o.idx[o.n++] = (int32_t) k;
     }
     if (has_alias && alias_fault(spots, &o, &i, &j)) {
-        status = tell(fault, BERTH_PLAN_ALIAS, i, j);
+        status = fault_tell(fault, BERTH_PLAN_ALIAS, i, j);
         goto done;
     }
     o.n = 0;
@@ -267,13 +271,15 @@ enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n
         o.idx[o.n] = (int32_t) k;
         o.n += items[k].size > 0;
     }
-    i = sweep(spots, &o);
+    i = spots_sweep(spots, &o);
     for (int64_t x = 0; i >= 0 && x < n && j < 0; x++) {
         j = x != i && items[x].size > 0 && spots_meet(&spots[x], &spots[i]) ? x : -1;
     }
-    status = i == -2 ? GGML_STATUS_ALLOC_FAILED
-             : i < 0 ? tell(fault, BERTH_PLAN_SOUND, -1, -1)
-                     : tell(fault, BERTH_PLAN_COLLIDE, i, j);
+    if (i == -2) {
+        status = GGML_STATUS_ALLOC_FAILED;
+    } else {
+        status = i < 0 ? fault_tell(fault, BERTH_PLAN_SOUND, -1, -1) : fault_tell(fault, BERTH_PLAN_COLLIDE, i, j);
+    }
 done:
     if (status == GGML_STATUS_ALLOC_FAILED) {
         berth_fail(status, "plan check: out of memory for %lld items", (long long) n);
@@ -307,7 +313,7 @@ bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off) {
             spots[i] = (struct spot){(uint64_t) off[i], (uint64_t) p->size[i], p->a[i], p->b[i] - 1, 0, group};
             o.idx[i] = i;
         }
-        ok = sweep(spots, &o) < 0; // out of memory proves nothing
+        ok = spots_sweep(spots, &o) < 0; // out of memory proves nothing
     }
     order_fini(&o);
     berth_free(spots);

@@ -5,6 +5,7 @@
 // the best one as long as that does not make it worse. Taken in the order of their first steps this is online best fit, what
 // ggml does, so a plan that needs more than ggml's is rare. It proves nothing. O(n^2) an order.
 
+#include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
@@ -45,7 +46,7 @@ struct choice {
     int64_t at, adds, left;
 };
 
-static void choose(struct choice *best, const struct chunked *c, int64_t at, int64_t gap_end, int64_t size) {
+static void choice_offer(struct choice *best, const struct chunked *c, int64_t at, int64_t gap_end, int64_t size) {
     const int64_t k = at / c->p->chunk, end = at % c->p->chunk + size;
     const int64_t adds = end > c->used[k] ? end - c->used[k] : 0, left = gap_end - at - size;
     if (best->at < 0 || adds < best->adds || (adds == best->adds && left < best->left)) {
@@ -56,7 +57,7 @@ static void choose(struct choice *best, const struct chunked *c, int64_t at, int
 // The end of the gap that begins at `at` and reaches to `end` at most: a chunk's end ends it too.
 static int64_t gap_end(const struct plan_prob *p, int64_t at, int64_t end) {
     const int64_t chunk_end = (at / p->chunk + 1) * p->chunk;
-    return end < chunk_end ? end : chunk_end;
+    return min_i64(end, chunk_end);
 }
 
 static struct choice best_place(const struct chunked *c, int32_t n_placed, int32_t i) {
@@ -71,7 +72,7 @@ static struct choice best_place(const struct chunked *c, int32_t n_placed, int32
         }
         // Before this block there may be room in several chunks; the first and the next are looked at.
         while (at >= 0 && c->plan[j] - at >= p->size[i]) {
-            choose(&best, c, at, gap_end(p, at, c->plan[j]), p->size[i]);
+            choice_offer(&best, c, at, gap_end(p, at, c->plan[j]), p->size[i]);
             at = berth_plan_lowest_at(p, i, (at / p->chunk + 1) * p->chunk, limit);
         }
         if (at >= 0 && at < c->plan[j] + p->size[j]) {
@@ -80,7 +81,7 @@ static struct choice best_place(const struct chunked *c, int32_t n_placed, int32
     }
     // Behind all of them: in the chunk of the last one, or in every chunk from there to the first that is empty.
     while (at >= 0) {
-        choose(&best, c, at, gap_end(p, at, PLAN_NO_CAP), p->size[i]);
+        choice_offer(&best, c, at, gap_end(p, at, PLAN_NO_CAP), p->size[i]);
         if (c->used[at / p->chunk] == 0) {
             break;
         }
@@ -150,7 +151,7 @@ static void order_by(struct chunked *c, enum order by, uint64_t *key, int32_t *s
 }
 
 // Two blocks of the order change places, again and again.
-static void exchange(struct chunked *c, const struct plan_goal *g, struct plan_state *s, int64_t last) {
+static void plan_exchange(struct chunked *c, const struct plan_goal *g, struct plan_state *s, int64_t last) {
     const int32_t n = c->p->n;
     int64_t tries = (int64_t) n * TRIES_PER_BLOCK; // a few blocks have few orders
     uint64_t random = g->seed;
@@ -178,7 +179,7 @@ static void exchange(struct chunked *c, const struct plan_goal *g, struct plan_s
     }
 }
 
-static void improve(struct chunked *c, const struct plan_goal *g, struct plan_state *s, uint64_t *key, int32_t *spare) {
+static void plan_improve(struct chunked *c, const struct plan_goal *g, struct plan_state *s, uint64_t *key, int32_t *spare) {
     enum order best = BY_FIRST;
     int64_t best_sum = PLAN_NO_CAP;
     for (int by = 0; by < N_ORDERS && !plan_is_done(s, g); by++) {
@@ -192,7 +193,7 @@ static void improve(struct chunked *c, const struct plan_goal *g, struct plan_st
     }
     if (best_sum != PLAN_NO_CAP && !plan_is_done(s, g)) {
         order_by(c, best, key, spare);
-        exchange(c, g, s, best_sum);
+        plan_exchange(c, g, s, best_sum);
     }
 }
 
@@ -209,7 +210,7 @@ enum ggml_status berth_plan_chunked(const struct plan_prob *p, const struct plan
         ok = berth_plan_life_max(p, c.most);
         if (ok) {
             s->peak = total_used(&c, s->off);
-            improve(&c, g, s, (uint64_t *) (longs + 3 * n + 1), ints + 2 * n);
+            plan_improve(&c, g, s, (uint64_t *) (longs + 3 * n + 1), ints + 2 * n);
         }
     }
     berth_free(ints);

@@ -5,6 +5,7 @@
 // sections first. If a core does not fit, the whole does not: that lifts the bound. Where the others find no room, the core
 // grows.
 
+#include "base/min.h"
 #include "plan/solve/exact.h"
 
 #include <string.h>
@@ -75,7 +76,7 @@ static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
         bool is_late;
         answer = berth_exact_ask(x, &ask, c->core_off, &next, &c->state->n_nodes, &is_late);
         if (answer == EXACT_NO && next > c->state->bound) {
-            c->state->bound = next < c->state->peak ? next : c->state->peak;
+            c->state->bound = min_i64(next, c->state->peak);
         }
     }
     berth_exact_free(x);

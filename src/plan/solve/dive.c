@@ -9,6 +9,7 @@
 // At most 3n steps, one query each; 1 us a block or less up to 10^4 blocks, 2 us at 10^6 (bench/plan.c scale).
 
 #include "plan/solve/dive.h"
+#include "base/min.h"
 
 #include <string.h>
 
@@ -20,7 +21,7 @@
 static void left_pull(struct plan_dive *d, int32_t x) {
     int64_t l = d->left_most[2 * x];
     int64_t r = d->left_most[2 * x + 1];
-    d->left_most[x] = (l > r ? l : r) + d->left_more[x];
+    d->left_most[x] = max_i64(l, r) + d->left_more[x];
 }
 
 // Takes size from the sections [lo, hi).
@@ -117,7 +118,7 @@ static int64_t dive_fill(struct plan_dive *d, bool is_aimed, int64_t target, int
     for (int32_t f = 0; f < p->n_fixed; f++) {
         int32_t i = p->fixed_ids[f];
         off[i] = p->fixed[i];
-        peak = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
+        peak = max_i64(off[i] + p->size[i], peak);
     }
     if (peak > target) {
         return -1;
@@ -148,7 +149,7 @@ static int64_t dive_fill(struct plan_dive *d, bool is_aimed, int64_t target, int
             continue;
         }
         int k = 0;
-        int64_t wall = wall_l < wall_r ? wall_l : wall_r;
+        int64_t wall = min_i64(wall_l, wall_r);
         int32_t r = is_aimed ? aimed_query(d, cur.lo, hi, wall, target, &k) : berth_dive_query(d, cur.lo, hi, -1, &k);
         if (r == DIVE_PLACED) {
             cur.level = wall;
@@ -165,7 +166,7 @@ static int64_t dive_fill(struct plan_dive *d, bool is_aimed, int64_t target, int
         }
         off[i] = at;
         int64_t top = at + p->size[i];
-        peak = top > peak ? top : peak;
+        peak = max_i64(top, peak);
         n_left--;
         if (is_aimed) {
             left_take(d, p->a[i], p->b[i], p->size[i]);

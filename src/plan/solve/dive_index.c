@@ -6,6 +6,7 @@
 // power of two, 3 us with eight).
 // Loops over a leaf are free of branches, for the compiler to make vectors of.
 
+#include "base/min.h"
 #include "plan/solve/dive.h"
 
 #include <string.h>
@@ -177,14 +178,14 @@ static struct dive_node leaf_sum(const struct plan_dive *d, int32_t slot) {
     int32_t least_b = INT32_MAX;
     int32_t best = DIVE_PLACED;
     for (int i = 0; i < LEAF; i++) {
-        least_b = ends[i] < least_b ? ends[i] : least_b;
-        best = rank[i] < best ? rank[i] : best;
+        least_b = min_i32(ends[i], least_b);
+        best = min_i32(rank[i], best);
     }
     return (struct dive_node){least_b, best};
 }
 
 static struct dive_node node_sum(struct dive_node x, struct dive_node y) {
-    return (struct dive_node){x.least_b < y.least_b ? x.least_b : y.least_b, x.best < y.best ? x.best : y.best};
+    return (struct dive_node){min_i32(x.least_b, y.least_b), min_i32(x.best, y.best)};
 }
 
 void berth_dive_plant(struct plan_dive *d) {
@@ -234,7 +235,7 @@ static void query_leaf(const struct plan_dive *d, const struct dive_class *c, in
     for (int i = 0; i < LEAF; i++) {
         int32_t is_in = -((a[i] >= a_min) & (a[i] <= a_max) & (b[i] > b_min) & (b[i] <= b_max));
         int32_t r = (rank[i] & is_in) | (DIVE_PLACED & ~is_in);
-        best = r < best ? r : best;
+        best = min_i32(r, best);
     }
     q->best = best;
 }

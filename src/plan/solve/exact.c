@@ -15,6 +15,7 @@
 // is the next capacity worth asking (*next).
 // All state is in one array with a trail; a node costs 3 to 10 us at 200 to 300 blocks.
 
+#include "base/min.h"
 #include "plan/solve/exact_state.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ static void sort_part(struct exact *x, const struct exact_part *part) {
         int32_t i = list[k];
         int64_t t = 0;
         for (int32_t s = p->a[i]; s < p->b[i]; s++) {
-            t = x->rest[s] > t ? x->rest[s] : t;
+            t = max_i64(x->rest[s], t);
         }
         double w = p->b[i] - p->a[i];
         double z = (double) p->size[i];
@@ -59,7 +60,7 @@ static void sort_part(struct exact *x, const struct exact_part *part) {
     }
 }
 
-static enum exact_answer descend(struct exact *x, struct exact_part part);
+static enum exact_answer part_descend(struct exact *x, struct exact_part part);
 
 // Searches the pieces of a part, whose blocks no longer connect, each by itself. They are sorted anew, and put back after.
 static enum exact_answer descend_split(struct exact *x, struct exact_part part) {
@@ -87,12 +88,12 @@ static enum exact_answer descend_split(struct exact *x, struct exact_part part) 
         int32_t end = p->b[by_start[from]];
         size_t to = from + 1;
         for (; to < n && p->a[by_start[to]] < end; to++) {
-            end = p->b[by_start[to]] > end ? p->b[by_start[to]] : end;
+            end = max_i32(p->b[by_start[to]], end);
         }
         struct exact_part piece = {base + from, (int32_t) (to - from), lo, end};
         sort_part(x, &piece);
         x->is_noted = false;
-        answer = descend(x, piece);
+        answer = part_descend(x, piece);
         from = to;
     }
     for (size_t k = 0; k < n; k++) {
@@ -137,7 +138,7 @@ static int64_t valley_rank(const struct exact *x, const struct exact_run *r) {
         case EXACT_BLAMED: return valley_blame(x, r);
         default:
             for (int32_t s = r->lo; s < r->hi; s++) {
-                slack = x->slack[s] < slack ? x->slack[s] : slack;
+                slack = min_i64(x->slack[s], slack);
             }
             return slack;
     }
@@ -205,7 +206,7 @@ bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_through, struct 
 }
 
 // Searches a part that is settled. The caller undoes what is left in the trail.
-static enum exact_answer descend(struct exact *x, struct exact_part part) {
+static enum exact_answer part_descend(struct exact *x, struct exact_part part) {
     for (;;) {
         int32_t i = berth_exact_choose(x, part);
         if (i < 0) {
@@ -220,7 +221,7 @@ static enum exact_answer descend(struct exact *x, struct exact_part part) {
         struct exact_part left = berth_exact_part_without(x, part, i);
         if (berth_exact_try(x, i, is_through, left, &has_split)) {
             bool is_split = has_split && (x->ask->rules & EXACT_SPLIT);
-            enum exact_answer answer = is_split ? descend_split(x, left) : descend(x, left);
+            enum exact_answer answer = is_split ? descend_split(x, left) : part_descend(x, left);
             if (answer != EXACT_NO) {
                 return answer;
             }
@@ -236,7 +237,7 @@ static enum exact_answer descend(struct exact *x, struct exact_part part) {
 }
 
 // Nothing is placed. False: a block or a section is larger than the capacity.
-static bool start(struct exact *x, const struct exact_ask *ask) {
+static bool exact_start(struct exact *x, const struct exact_ask *ask) {
     const struct plan_prob *p = x->p;
     const size_t n = (size_t) p->n;
     x->ask = ask;
@@ -261,7 +262,7 @@ static bool start(struct exact *x, const struct exact_ask *ask) {
         x->block[i] = i;
     }
     for (int32_t i = 0; ask->blame != NULL && i < p->n; i++) {
-        x->blame_max = (double) ask->blame[i] > x->blame_max ? (double) ask->blame[i] : x->blame_max;
+        x->blame_max = max_f64((double) ask->blame[i], x->blame_max);
     }
     bool ok = true;
     for (int32_t s = 0; s < p->n_sec; s++) {
@@ -278,15 +279,17 @@ enum exact_answer berth_exact_ask(
     struct exact *x, const struct exact_ask *ask, int64_t *off, int64_t *next, int64_t *n_nodes, bool *is_late) {
     const struct plan_prob *p = x->p;
     size_t n = (size_t) p->n;
-    bool ok = start(x, ask);
+    bool ok = exact_start(x, ask);
     struct exact_part all = {0, p->n, 0, p->n_sec};
     x->n_lists = n;
     enum exact_answer answer = EXACT_NO;
     if (ok) {
         sort_part(x, &all);
-        answer = ask->width > 0               ? berth_exact_beam(x, ask->width)
-                 : (ask->rules & EXACT_SPLIT) ? descend_split(x, all)
-                                              : descend(x, all);
+        if (ask->width > 0) {
+            answer = berth_exact_beam(x, ask->width);
+        } else {
+            answer = (ask->rules & EXACT_SPLIT) ? descend_split(x, all) : part_descend(x, all);
+        }
     }
     if (answer == EXACT_FITS) {
         memcpy(off, x->off, n * sizeof *off);

@@ -3,6 +3,7 @@
 // deadline C. Beside a border that few blocks begin or end at, full or nearly, they must take each other's places.
 // A section of n blocks costs O(n) where few have moved since the last look, and borders what begins and ends there.
 
+#include "base/min.h"
 #include "plan/solve/exact_state.h"
 
 #define N_NOT_FIRST 8 // sets that are looked at
@@ -31,8 +32,8 @@ static struct section section_new(const struct exact *x, int32_t *ids, int64_t r
         ids[c.n] = i;
         c.low[c.n] = l;
         c.size[c.n++] = x->p->size[i];
-        *least = l < *least ? l : *least;
-        *highest = l > *highest ? l : *highest;
+        *least = min_i64(l, *least);
+        *highest = max_i64(l, *highest);
         rest -= x->p->size[i];
     }
     return c;
@@ -69,9 +70,9 @@ static bool section_heads(struct exact *x, struct section c, int64_t rest) {
 static int64_t section_first_end(struct section c, int32_t k, int32_t to, int64_t low) {
     int64_t end = EXACT_PLACED;
     for (; k < to && end > low; k++) {
-        end = c.low[k] + c.size[k] < end ? c.low[k] + c.size[k] : end;
+        end = min_i64(c.low[k] + c.size[k], end);
     }
-    return end > low ? end : low;
+    return max_i64(end, low);
 }
 
 // Of the blocks from k on, those that cannot be lowest lie above one that can: of all, of all but the lowest, and so on.
@@ -79,7 +80,7 @@ static bool section_not_first(struct exact *x, struct section c, int64_t rest) {
     int64_t latest = x->ask->cap - rest; // the lowest of them lies no higher
     int32_t to = 0;                      // those before it can be lowest
     for (int32_t k = 0; k < c.n && k < N_NOT_FIRST; k++) {
-        to = to > k ? to : k;
+        to = max_i32(to, k);
         while (to < c.n && c.low[to] <= latest) {
             to++;
         }
@@ -89,7 +90,7 @@ static bool section_not_first(struct exact *x, struct section c, int64_t rest) {
         const int64_t end = section_first_end(c, k, to, c.low[to]);
         if (c.low[to] < end) {
             const int64_t cap = x->ask->cap + c.low[to] - latest; // where it could be lowest
-            x->next = cap < x->next ? cap : x->next;
+            x->next = min_i64(cap, x->next);
         }
         for (int32_t i = to; i < c.n && c.low[i] < end; i++) {
             c.low[i] = end;
@@ -123,11 +124,15 @@ static int64_t side_least(const struct exact *x, struct side side, int32_t *only
     int32_t n = 0;
     for (int32_t k = 0; k < side.n; k++) {
         const int64_t low = x->low[side.ids[k]];
-        *only = low != EXACT_PLACED ? side.ids[k] : *only;
-        n += low != EXACT_PLACED;
-        least = low < least ? low : least;
+        if (low != EXACT_PLACED) {
+            *only = side.ids[k];
+            n++;
+        }
+        least = min_i64(low, least);
     }
-    *only = n == 1 ? *only : -1;
+    if (n != 1) {
+        *only = -1;
+    }
     return least;
 }
 
@@ -148,7 +153,7 @@ static bool border_look(struct exact *x, int32_t s, struct side own, struct side
         if (low == EXACT_PLACED || low < floor || size[i] <= slack) {
             continue;
         }
-        top = low + size[i] > top ? low + size[i] : top;
+        top = max_i64(low + size[i], top);
         ok = low >= least - slack || (least != EXACT_PLACED && berth_exact_raise(x, i, least - slack));
         if (low < least - slack) {
             exact_holds(x, x->ask->cap + 1); // with more room it may lie elsewhere
@@ -198,9 +203,13 @@ static bool section_look_large(struct exact *x, int32_t s) {
         }
         ids[k] = ids[n];
         ids[n++] = i;
-        least = low < least ? low : least;
-        late = low > latest && low < late ? low : late;
-        first_end = low <= latest && low + size < first_end ? low + size : first_end;
+        least = min_i64(low, least);
+        if (low > latest && low < late) {
+            late = low;
+        }
+        if (low <= latest && low + size < first_end) {
+            first_end = low + size;
+        }
         rest -= size;
     }
     bool ok = section_holds(x, s, least);
@@ -211,7 +220,7 @@ static bool section_look_large(struct exact *x, int32_t s) {
         const int64_t low = x->low[ids[k]];
         if (low > latest && low < first_end) {
             const int64_t cap = x->ask->cap + low - latest; // where it could be lowest
-            x->next = cap < x->next ? cap : x->next;
+            x->next = min_i64(cap, x->next);
             ok = berth_exact_raise(x, ids[k], first_end);
         }
     }

@@ -2,6 +2,7 @@
 // exact_settle.c: what follows at a node of the exact search, until nothing new does: bounds of offsets from what sections can
 // hold (exact_section.c), what blocks must rest on, valleys that no block can use. All that is written goes through the trail.
 
+#include "base/min.h"
 #include "plan/solve/exact_state.h"
 
 // ---- the trail ----
@@ -158,12 +159,16 @@ void berth_exact_note_candidates(struct exact *x, struct exact_part part) {
     x->n_looks += 3 * (part.n + part.hi - part.lo);
     for (int32_t k = 0; k < part.n; k++) {
         int32_t i = list[k];
-        lo = p->a[i] < lo ? p->a[i] : lo;
-        hi = p->b[i] > hi ? p->b[i] : hi;
+        lo = min_i32(p->a[i], lo);
+        hi = max_i32(p->b[i], hi);
         if (is_candidate(x, i)) {
             int32_t *best = &x->best_at[p->a[i]];
-            *best = *best < 0 || x->pre[i] < x->pre[*best] ? i : *best;
-            x->through = p->a[i] == part.lo && p->b[i] == part.hi ? i : x->through;
+            if (*best < 0 || x->pre[i] < x->pre[*best]) {
+                *best = i;
+            }
+            if (p->a[i] == part.lo && p->b[i] == part.hi) {
+                x->through = i;
+            }
             x->n_at[p->a[i]]++;
         }
     }
@@ -197,7 +202,7 @@ static bool raise_valleys(struct exact *x, struct exact_part part, bool *has_rai
     const int32_t lo = x->noted_lo, hi = x->noted_hi;
     for (int32_t s = lo; s < hi;) {
         struct exact_run r = berth_exact_run_at(x, s, lo, hi);
-        int64_t wall = r.left < r.right ? r.left : r.right;
+        int64_t wall = min_i64(r.left, r.right);
         if (r.best < 0 && r.floor < wall && x->rest[s] > 0) {
             if (wall == EXACT_PLACED) {
                 return false; // nothing can be placed

@@ -11,6 +11,7 @@
 // 0.
 #pragma once
 
+#include "base/min.h"
 #include "plan/solve/exact.h"
 
 #define EXACT_PLACED ((int64_t) 1 << 62)
@@ -87,7 +88,7 @@ static inline bool exact_holds(struct exact *x, int64_t value) {
     if (value <= x->ask->cap) {
         return true;
     }
-    x->next = value < x->next ? value : x->next;
+    x->next = min_i64(value, x->next);
     return false;
 }
 

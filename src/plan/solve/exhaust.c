@@ -5,6 +5,7 @@
 // change places, and where one block passes the end of another's place, which that one would then have to take too late. If all
 // branches have ended, nothing is better: the bound is lifted to the peak. O(n^2) a node.
 
+#include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
@@ -31,7 +32,7 @@ static bool is_equal(const struct plan_prob *p, int32_t i, int32_t j) {
 }
 
 // The lowest place of block i beside those that are placed, or -1: it would not end below the peak.
-static int64_t lowest(const struct exhaust *x, int32_t i) {
+static int64_t lowest_level(const struct exhaust *x, int32_t i) {
     const struct plan_prob *p = x->p;
     const int64_t limit = x->state->peak - 1 - p->size[i];
     int64_t at = limit >= 0 ? berth_plan_lowest_at(p, i, 0, limit) : -1;
@@ -57,7 +58,7 @@ static bool is_over(struct exhaust *x) {
 }
 
 // Blocks below level are placed and end at peak, which is below that of the best plan.
-static void go(struct exhaust *x, int64_t level, int64_t peak) {
+static void level_search(struct exhaust *x, int64_t level, int64_t peak) {
     if (x->n_open == 0) {
         memcpy(x->state->spare, x->off, (size_t) x->p->n * sizeof *x->off);
         plan_state_take(x->state, peak, "exhaustion");
@@ -69,16 +70,16 @@ static void go(struct exhaust *x, int64_t level, int64_t peak) {
     plan_work_add(x->goal->work, NODE_NS + NODE_PAIR_NS * (int64_t) x->n_open * (x->n_placed + 1));
     for (int32_t k = 0; k < x->n_open; k++) {
         const int32_t i = x->open[k];
-        low[k] = lowest(x, i);
+        low[k] = lowest_level(x, i);
         if (low[k] < 0) {
             return;
         }
-        least_end = low[k] + p->size[i] < least_end ? low[k] + p->size[i] : least_end;
+        least_end = min_i64(low[k] + p->size[i], least_end);
     }
     const int32_t n_open = x->n_open;
     for (int32_t k = 0; k < n_open && !is_over(x); k++) {
         const int32_t i = x->open[k];
-        const int64_t top = low[k] + p->size[i] > peak ? low[k] + p->size[i] : peak;
+        const int64_t top = max_i64(low[k] + p->size[i], peak);
         bool is_twin = false;
         for (int32_t t = 0; t < k && !is_twin; t++) {
             is_twin = is_equal(p, i, x->open[t]);
@@ -89,7 +90,7 @@ static void go(struct exhaust *x, int64_t level, int64_t peak) {
         x->off[i] = low[k];
         x->placed[x->n_placed++] = i;
         x->open[k] = x->open[--x->n_open];
-        go(x, low[k], top);
+        level_search(x, low[k], top);
         x->open[x->n_open++] = x->open[k];
         x->open[k] = i;
         x->n_placed--;
@@ -107,13 +108,13 @@ void berth_plan_exhaust(const struct plan_prob *p, const struct plan_goal *g, in
     for (int32_t i = 0; i < p->n; i++) {
         if (p->fixed != NULL && p->fixed[i] >= 0) {
             off[i] = p->fixed[i];
-            peak = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
+            peak = max_i64(off[i] + p->size[i], peak);
         } else {
             open[x.n_open++] = i;
         }
     }
     if (peak < s->peak) {
-        go(&x, 0, peak);
+        level_search(&x, 0, peak);
     }
     s->n_nodes += max_nodes - x.n_left;
     if (!x.is_late && !p->is_loose && s->peak > s->bound && s->peak > g->enough) {

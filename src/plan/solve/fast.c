@@ -65,7 +65,9 @@ enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_go
             peak = berth_plan_from_peak(p, s->spare);
         } else if (methods[m].way == DIVE || (is_aimed && p->n <= AIMED_MAX) ||
                    (methods[m].way == ALIGNED_DIVE && p->align != NULL)) {
-            dive = dive != NULL ? dive : berth_plan_dive_new(p);
+            if (dive == NULL) {
+                dive = berth_plan_dive_new(p);
+            }
             if (dive == NULL) {
                 return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for a dive over %d blocks", p->n);
             }

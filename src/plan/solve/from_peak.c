@@ -10,6 +10,7 @@
 // Segments from 0 to the bound are linked: blocks and gaps, no gap beside a gap.
 // O(n * gaps); real graphs have a handful of gaps at a time. Gives up where there are many.
 
+#include "base/min.h"
 #include "plan/solve/plan.h"
 
 #define WORK_PER_BLOCK 64 // gaps looked at, on average
@@ -61,9 +62,14 @@ static void drop_gap(struct walk *w, int32_t k) {
     }
 }
 
-static void give(struct walk *w, int32_t i) {
+static void block_remove(struct walk *w, int32_t i) {
     const int32_t n = w->p->n, below = w->prev[i], above = w->next[i];
-    int32_t k = below >= n ? below - n : above >= n ? above - n : w->n_gaps++;
+    int32_t k;
+    if (below >= n) {
+        k = below - n;
+    } else {
+        k = above >= n ? above - n : w->n_gaps++;
+    }
     if (below >= n && above >= n) {
         const struct gap *g = &w->gaps[above - n];
         w->gaps[k].size += w->p->size[i] + g->size;
@@ -86,12 +92,12 @@ static void give(struct walk *w, int32_t i) {
 }
 
 // How far a neighbour's end is from ours: the less the better; one that ends before us is worse than any that does not.
-static inline int64_t distance(const struct walk *w, int32_t neighbour, int64_t over) {
+static inline int64_t gap_distance(const struct walk *w, int32_t neighbour, int64_t over) {
     const int64_t by = neighbour < 0 ? FOREVER : over_at(w, neighbour) - over;
     return by >= 0 ? by : 2 * FOREVER - by;
 }
 
-static bool take(struct walk *w, int32_t i) {
+static bool block_insert(struct walk *w, int32_t i) {
     const int64_t size = w->p->size[i], over = over_at(w, i);
     int64_t best_by = INT64_MAX, best_size = INT64_MAX;
     int32_t best = -1;
@@ -101,7 +107,7 @@ static bool take(struct walk *w, int32_t i) {
         if (g->size < size || (w->is_by_size && g->size > best_size)) {
             continue;
         }
-        const int64_t low = distance(w, g->prev, over), high = distance(w, g->next, over), by = low <= high ? low : high;
+        const int64_t low = gap_distance(w, g->prev, over), high = gap_distance(w, g->next, over), by = min_i64(low, high);
         const bool is_nearer = by < best_by || (by == best_by && g->size < best_size);
         if (is_nearer || (w->is_by_size && g->size < best_size)) {
             best = k;
@@ -135,8 +141,11 @@ static bool take(struct walk *w, int32_t i) {
     }
     g->off += is_high ? 0 : size;
     g->size -= size;
-    g->prev = is_high ? g->prev : i;
-    g->next = is_high ? i : g->next;
+    if (is_high) {
+        g->next = i;
+    } else {
+        g->prev = i;
+    }
     return true;
 }
 
@@ -145,9 +154,12 @@ static bool take(struct walk *w, int32_t i) {
 // What goes to the bottom of the stack.
 enum stacking { BY_REACH, BY_START, BY_SIZE };
 
-static inline int64_t weight(const struct plan_prob *p, int32_t i, int32_t s, enum stacking by) {
+static inline int64_t block_weight(const struct plan_prob *p, int32_t i, int32_t s, enum stacking by) {
     const int32_t before = s - p->a[i], after = p->b[i] - s;
-    return by == BY_SIZE ? p->size[i] : by == BY_START || before > after ? before : after;
+    if (by == BY_SIZE) {
+        return p->size[i];
+    }
+    return by == BY_START ? before : max_i32(before, after);
 }
 
 // The blocks alive in section s, the weightiest at the bottom. Insertion: they are few, or it is given up.
@@ -160,7 +172,7 @@ static int32_t stack_peak(struct walk *w, int32_t s, enum stacking by, int32_t *
             continue;
         }
         int32_t at = n++;
-        for (; at > 0 && weight(p, order[at - 1], s, by) < weight(p, i, s, by); at--) {
+        for (; at > 0 && block_weight(p, order[at - 1], s, by) < block_weight(p, i, s, by); at--) {
             order[at] = order[at - 1];
         }
         order[at] = i;
@@ -196,9 +208,9 @@ static bool walk_forward(struct walk *w, int32_t s) {
             continue;
         }
         for (; p->b[w->by_end[i_end]] <= p->a[i]; i_end++) {
-            give(w, w->by_end[i_end]);
+            block_remove(w, w->by_end[i_end]);
         }
-        if (!take(w, i) || w->work > (int64_t) p->n * WORK_PER_BLOCK) {
+        if (!block_insert(w, i) || w->work > (int64_t) p->n * WORK_PER_BLOCK) {
             w->no_room = p->a[i];
             return false;
         }
@@ -219,9 +231,9 @@ static bool walk_back(struct walk *w, int32_t s) {
             continue;
         }
         for (; p->a[w->by_first[i_first]] >= p->b[i]; i_first--) {
-            give(w, w->by_first[i_first]);
+            block_remove(w, w->by_first[i_first]);
         }
-        if (!take(w, i) || w->work > (int64_t) p->n * WORK_PER_BLOCK) {
+        if (!block_insert(w, i) || w->work > (int64_t) p->n * WORK_PER_BLOCK) {
             w->no_room = p->b[i] - 1;
             return false;
         }
@@ -251,7 +263,7 @@ static void sort_ends(struct walk *w, int32_t *count) {
 }
 
 // One walk, by either rule.
-static bool walk(struct walk *w, int32_t s, const int32_t *order, int32_t n_peak, bool (*go)(struct walk *w, int32_t s)) {
+static bool peak_walk(struct walk *w, int32_t s, const int32_t *order, int32_t n_peak, bool (*go)(struct walk *w, int32_t s)) {
     bool ok = false;
     for (int rule = 0; rule < 2 && !ok; rule++) {
         w->is_by_size = rule == 1;
@@ -265,7 +277,7 @@ static bool walk(struct walk *w, int32_t s, const int32_t *order, int32_t n_peak
 static bool walk_both(struct walk *w, int32_t s, enum stacking by, int32_t *order) {
     w->work = 0;
     const int32_t n_peak = stack_peak(w, s, by, order);
-    return n_peak >= 0 && walk(w, s, order, n_peak, walk_forward) && walk(w, s, order, n_peak, walk_back);
+    return n_peak >= 0 && peak_walk(w, s, order, n_peak, walk_forward) && peak_walk(w, s, order, n_peak, walk_back);
 }
 
 int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off) {
@@ -338,7 +350,9 @@ static bool link_section(struct walk *w, int32_t s, int64_t cap) {
             w->gaps[w->n_gaps] = (struct gap){top, to - top, below, above};
             link_gap(w, w->n_gaps++);
         }
-        top = k < m ? to + p->size[above] : top;
+        if (k < m) {
+            top = to + p->size[above];
+        }
     }
     berth_scratch_fini(&scratch);
     return true;
@@ -370,7 +384,9 @@ int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, 
         w.prev = w.by_end + n;
         w.next = w.prev + n;
         sort_ends(&w, w.next + n);
-        w.no_room = walk_on(&w, hi - 1, cap, walk_forward) && walk_on(&w, lo, cap, walk_back) ? -1 : w.no_room;
+        if (walk_on(&w, hi - 1, cap, walk_forward) && walk_on(&w, lo, cap, walk_back)) {
+            w.no_room = -1;
+        }
     }
     berth_scratch_fini(&scratch);
     return w.no_room;

@@ -3,6 +3,7 @@
 // (so a plan is never worse than ggml's), and largest first into the lowest gap.
 // Best fit gives up when its free list makes it superlinear; largest first is quadratic and the caller's to ration.
 
+#include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
@@ -120,7 +121,7 @@ int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *
             peak = -1;
             break;
         }
-        peak = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
+        peak = max_i64(off[i] + p->size[i], peak);
     }
     berth_free(f.gaps);
     berth_free(ends_at);
@@ -138,7 +139,7 @@ int64_t berth_plan_place_around(const struct plan_prob *p, const int32_t *set, i
         int32_t i = set[n_placed];
         placed[n_placed] = i;
         off[i] = p->fixed[i];
-        peak = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
+        peak = max_i64(off[i] + p->size[i], peak);
     }
     for (int32_t o = 0; o < n_order && peak <= target; o++) {
         int32_t i = order[o];
@@ -152,13 +153,15 @@ int64_t berth_plan_place_around(const struct plan_prob *p, const int32_t *set, i
                 break;
             }
             level = off[j] + p->size[j];
-            level = is_odd ? berth_plan_lowest_at(p, i, level, target) : level;
+            if (is_odd) {
+                level = berth_plan_lowest_at(p, i, level, target);
+            }
         }
         if (level < 0 || p->size[i] > target - level) {
             return -1;
         }
         off[i] = level;
-        peak = level + p->size[i] > peak ? level + p->size[i] : peak;
+        peak = max_i64(level + p->size[i], peak);
         int32_t k = n_placed++;
         for (; k > 0 && off[placed[k - 1]] > level; k--) {
             placed[k] = placed[k - 1];

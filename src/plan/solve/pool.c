@@ -7,6 +7,7 @@
 // Sections: going through time, a new one begins where something starts after something has ended. O(n) when steps are dense,
 // else a sort.
 
+#include "base/min.h"
 #include "plan/solve/blocks.h"
 
 #include <string.h>
@@ -39,12 +40,16 @@ static struct scale pool_scale(const struct plan_pool *pool, const struct raw_bl
         const size_t slot = met_slot(blocks[i].size);
         if (met[slot] != blocks[i].size) {
             met[slot] = blocks[i].size;
-            all = all != 0 && blocks[i].size % all == 0 ? all : plan_gcd(blocks[i].size, all);
+            if (all == 0 || blocks[i].size % all != 0) {
+                all = plan_gcd(blocks[i].size, all);
+            }
         }
         if (blocks[i].align != align) {
             is_one_align = false;
         }
-        fixed = blocks[i].fixed != BERTH_PLAN_ANY ? plan_gcd(blocks[i].fixed, fixed) : fixed;
+        if (blocks[i].fixed != BERTH_PLAN_ANY) {
+            fixed = plan_gcd(blocks[i].fixed, fixed);
+        }
     }
     uint64_t common = align;
     for (int32_t i = 0; i < n && !is_one_align && common != 0; i++) {
@@ -60,7 +65,9 @@ static struct scale pool_scale(const struct plan_pool *pool, const struct raw_bl
         uint64_t unit = rest;
         for (int32_t i = 0; i < n; i++) {
             uint64_t size = (blocks[i].size + align - 1) / align * align;
-            unit = unit != 0 && size % unit == 0 ? unit : plan_gcd(size, unit);
+            if (unit == 0 || size % unit != 0) {
+                unit = plan_gcd(size, unit);
+            }
         }
         return (struct scale){unit, false, true};
     }
@@ -110,8 +117,8 @@ static int32_t dense_times(const struct raw_block *blocks, int32_t n, int32_t *t
     int64_t least = INT64_MAX;
     int64_t most = INT64_MIN;
     for (int32_t i = 0; i < n; i++) {
-        least = blocks[i].first < least ? blocks[i].first : least;
-        most = blocks[i].last > most ? blocks[i].last : most;
+        least = min_i64(blocks[i].first, least);
+        most = max_i64(blocks[i].last, most);
     }
     uint64_t span = (uint64_t) most - (uint64_t) least;
     if (span < times_max(n)) {
@@ -195,7 +202,7 @@ static enum ggml_status pool_fill(struct plan_pool *pool, const struct raw_block
             met_units[slot] = blocks[i].size / scale.unit;
             met_units[slot] += met_units[slot] * scale.unit < blocks[i].size;
             const uint64_t slack = met_units[slot] * scale.unit - blocks[i].size;
-            pool->least_end = slack > pool->least_end ? slack : pool->least_end;
+            pool->least_end = max_u64(slack, pool->least_end);
         }
         p->size[i] = (int64_t) met_units[slot];
         p->n_fixed += blocks[i].fixed != BERTH_PLAN_ANY;
@@ -223,13 +230,15 @@ enum ggml_status berth_plan_pool_init(struct plan_pool *pool, const struct berth
     struct raw_block *blocks;
     int32_t n;
     enum ggml_status status = berth_plan_blocks(pool, traits, scratch, &blocks, &n);
-    if (status == GGML_STATUS_SUCCESS && n > 0) {
-        status = pool_fill(pool, blocks, n, pool_scale(pool, blocks, n, chunk), chunk, room, scratch);
+    if (status != GGML_STATUS_SUCCESS || n == 0) {
+        goto done;
     }
-    if (status == GGML_STATUS_SUCCESS && n > 0 && !berth_plan_prob_totals(&pool->prob)) {
+    status = pool_fill(pool, blocks, n, pool_scale(pool, blocks, n, chunk), chunk, room, scratch);
+    if (status == GGML_STATUS_SUCCESS && !berth_plan_prob_totals(&pool->prob)) {
         status = berth_fail(GGML_STATUS_FAILED, "plan: more than 2^63 - 1 units of %llu bytes are alive together",
             (unsigned long long) pool->unit);
     }
+done:
     berth_scratch_back(scratch, mark);
     if (status != GGML_STATUS_SUCCESS) {
         berth_plan_pool_fini(pool);

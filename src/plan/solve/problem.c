@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // problem.c: the problem that the solver works on: its memory and its totals. pool.c makes one of the caller's items.
 
+#include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
@@ -43,7 +44,7 @@ static uint64_t fill_totals(struct plan_prob *p, int shift) {
         const uint64_t size = (uint64_t) p->size[i] >> shift;
         total[p->a[i]] += size;
         total[p->b[i]] -= size;
-        all = all + size < top ? all + size : top; // sizes are at most 2^62
+        all = min_u64(all + size, top); // sizes are at most 2^62
     }
     for (int32_t s = 0; s < p->n_sec; s++) {
         sum += total[s];
@@ -86,18 +87,18 @@ bool berth_plan_life_max(const struct plan_prob *p, int64_t *most) {
     }
     memcpy(tree + m, p->total, m * sizeof *tree);
     for (size_t i = m - 1; i > 0; i--) {
-        tree[i] = tree[2 * i] > tree[2 * i + 1] ? tree[2 * i] : tree[2 * i + 1];
+        tree[i] = max_i64(tree[2 * i], tree[2 * i + 1]);
     }
     for (int32_t i = 0; i < p->n; i++) {
         most[i] = 0;
         for (size_t lo = (size_t) p->a[i] + m, hi = (size_t) p->b[i] + m; lo < hi; lo /= 2, hi /= 2) {
             if (lo & 1) {
-                most[i] = tree[lo] > most[i] ? tree[lo] : most[i];
+                most[i] = max_i64(tree[lo], most[i]);
                 lo++;
             }
             if (hi & 1) {
                 hi--;
-                most[i] = tree[hi] > most[i] ? tree[hi] : most[i];
+                most[i] = max_i64(tree[hi], most[i]);
             }
         }
     }

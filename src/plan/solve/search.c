@@ -9,6 +9,7 @@
 // much time, for where it is not. With a capacity there is no second one. Asks are lists whose first conclusive answer counts,
 // whoever finds it: threads change the time, not the result.
 
+#include "base/min.h"
 #include "plan/solve/exact.h"
 
 #include <pthread.h>
@@ -66,7 +67,7 @@ struct worker {
     bool is_running;
 };
 
-static void *work(void *arg) {
+static void *worker_run(void *arg) {
     struct worker *w = arg;
     struct crew *c = w->crew;
     for (;;) {
@@ -80,7 +81,9 @@ static void *work(void *arg) {
         if (t->answer == EXACT_UNKNOWN) {
             continue;
         }
-        t->next = t->is_joined && t->next > t->ask.cap + 1 ? t->ask.cap + 1 : t->next; // with more room they may lie apart
+        if (t->is_joined && t->next > t->ask.cap + 1) { // with more room they may lie apart
+            t->next = t->ask.cap + 1;
+        }
         pthread_mutex_lock(&c->lock);
         if (i < atomic_load(&c->i_first)) {
             atomic_store(&c->i_first, i);
@@ -109,9 +112,9 @@ static int crew_run(struct crew *c, struct worker *workers, int n_workers, int64
     }
     for (int k = 1; k < n_workers; k++) {
         // A thread that does not start leaves its share to the others.
-        workers[k].is_running = pthread_create(&workers[k].thread, NULL, work, &workers[k]) == 0;
+        workers[k].is_running = pthread_create(&workers[k].thread, NULL, worker_run, &workers[k]) == 0;
     }
-    work(&workers[0]);
+    worker_run(&workers[0]);
     for (int k = 1; k < n_workers; k++) {
         if (workers[k].is_running) {
             pthread_join(workers[k].thread, NULL);
@@ -163,7 +166,7 @@ static bool is_over(const struct search *s) {
 }
 
 static int64_t round_factor(const struct quest *q) {
-    return (int64_t) 1 << (2 * (q->round < 20 ? q->round : 20));
+    return (int64_t) 1 << (2 * min_int(q->round, 20));
 }
 
 static struct task *add_task(struct search *s, int64_t cap, const char *name) {
@@ -194,7 +197,7 @@ static void list_members(struct search *s, const struct quest *q, int64_t cap) {
         t->is_joined = q->round > 0 && can_join(s, cap);
         t->ask.preorder = members[m].preorder;
         t->ask.valley = members[m].valley;
-        t->ask.max_nodes = (2 * (int64_t) s->p->n + 100) << (q->round < 20 ? q->round : 20);
+        t->ask.max_nodes = (2 * (int64_t) s->p->n + 100) << min_int(q->round, 20);
     }
 }
 
@@ -203,7 +206,7 @@ static void list_chains(struct search *s, struct quest *q, int64_t cap) {
     static const float weights[] = {8, 32, 128};
     static const int lengths[] = {3, 3, 6}; // nodes, in halves of the blocks
     static const enum exact_preorder preorders[2][2] = {{EXACT_TZ, EXACT_TWA}, {EXACT_AT, EXACT_TAW}};
-    const int grown = q->round < 2 ? 0 : q->round < 20 ? q->round - 1 : 20;
+    const int grown = q->round < 20 ? max_int(q->round - 1, 0) : 20;
     const int64_t length = (lengths[q->n_links++ % 3] * (int64_t) s->p->n / 2) << grown;
     s->crew.n_tasks = 0;
     for (int k = 0; k < N_CHAINS; k++) {
@@ -225,13 +228,13 @@ static bool list_beams(struct search *s, const struct quest *q, int64_t cap) {
     static const enum exact_valley valleys[] = {EXACT_LOWEST, EXACT_TIGHTEST};
     const int64_t state_size = (3 * (int64_t) s->p->n + 4 * (int64_t) s->p->n_sec + 1) * (int64_t) sizeof(int64_t);
     const int64_t most = BEAM_BYTES / 2 / state_size;
-    const int64_t width = (int64_t) (s->is_open ? BEAM_OPEN : BEAM_FULL) << (q->round < 20 ? q->round : 20);
+    const int64_t width = (int64_t) (s->is_open ? BEAM_OPEN : BEAM_FULL) << min_int(q->round, 20);
     s->crew.n_tasks = 0;
     for (int k = 0; k < 2; k++) {
         struct task *t = add_task(s, cap, "beam");
         t->ask.preorder = EXACT_TAW;
         t->ask.valley = valleys[k];
-        t->ask.width = (int32_t) (width < most ? width : most);
+        t->ask.width = (int32_t) min_i64(width, most);
         t->ask.max_nodes = INT64_MAX;
     }
     return width >= BEAM_LEAST && most >= BEAM_LEAST;
@@ -254,14 +257,14 @@ static void note_answer(struct search *s, const struct task *t) {
         int64_t peak = 0;
         for (int32_t i = 0; i < s->p->n; i++) {
             int64_t end = s->crew.off[i] + s->p->size[i];
-            peak = end > peak ? end : peak;
+            peak = max_i64(end, peak);
         }
         if (peak < st->peak) {
             plan_state_take(st, peak, t->name);
             s->crew.off = st->spare;
         }
     } else if (t->next > st->bound) {
-        st->bound = t->next < st->peak ? t->next : st->peak;
+        st->bound = min_i64(t->next, st->peak);
     }
 }
 
@@ -281,7 +284,7 @@ static enum exact_answer run_list(struct search *s, struct quest *q) {
 // Chains ask a little below the peak: their step grows with success and shrinks without.
 static void ask_chains(struct search *s) {
     const int64_t step = (s->state->peak - s->state->bound) >> s->shift;
-    list_chains(s, &s->above, s->state->peak - (step > 1 ? step : 1));
+    list_chains(s, &s->above, s->state->peak - max_i64(step, 1));
     const bool fits = run_list(s, &s->above) == EXACT_FITS;
     s->shift += fits ? -(s->shift > 2) : s->shift < 6;
 }
@@ -302,8 +305,12 @@ static void ask_between(struct search *s, bool is_beam) {
         s->part /= 2;
     } else if (answer == EXACT_UNKNOWN && is_beam == s->is_open) {
         s->part = (1 + s->part) / 2;
-        s->above.round = s->part > PART_MAX ? s->above.round + 1 : s->above.round;
-        s->part = s->part > PART_MAX ? 0.5 : s->part;
+        if (s->part > PART_MAX) {
+            s->above.round = s->above.round + 1;
+        }
+        if (s->part > PART_MAX) {
+            s->part = 0.5;
+        }
     }
 }
 
@@ -418,7 +425,7 @@ static enum ggml_status search_exact(const struct plan_prob *p, const struct pla
     s->crew.p = p;
     s->crew.off = st->spare;
     bool ok = crew_join(&s->crew, g->enough > 0 ? g->enough : st->bound);
-    s->n_workers = g->n_threads < 2 * N_MEMBERS ? g->n_threads : 2 * N_MEMBERS;
+    s->n_workers = min_i32(g->n_threads, 2 * N_MEMBERS);
     s->workers = workers_new(p, &s->crew, &s->n_workers);
     float *blame = berth_calloc(2 * N_CHAINS * (size_t) (p->n + p->n_sec), sizeof *blame);
     ok = ok && s->n_workers > 0 && blame != NULL;

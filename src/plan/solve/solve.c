@@ -3,6 +3,7 @@
 // its helpers better ones; this file only keeps the books in bytes.
 // Every plan that leaves here passes berth_plan_check in debug builds.
 
+#include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
@@ -60,7 +61,9 @@ static enum ggml_status pool_peak(const struct plan_pool *pool, const uint64_t *
     uint64_t used = 0;
     for (int32_t k = 0; k < pool->n_ids; k++) {
         uint64_t end = offsets[idx[k]] % pool->max_chunk + pool->items[idx[k]].size;
-        used = pool->items[idx[k]].size > 0 && end > used ? end : used;
+        if (pool->items[idx[k]].size > 0 && end > used) {
+            used = end;
+        }
         if (k + 1 == pool->n_ids || key[k + 1] != key[k]) {
             *peak += used;
             used = 0;
@@ -83,7 +86,7 @@ struct outcome {
 static int64_t prob_peak(const struct plan_prob *p, const int64_t *off) {
     int64_t peak = 0;
     for (int32_t i = 0; i < p->n; i++) {
-        peak = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
+        peak = max_i64(off[i] + p->size[i], peak);
     }
     return peak;
 }
@@ -93,7 +96,7 @@ static void outcome_lift(struct outcome *out, const struct plan_pool *pool, int6
     const struct plan_prob *p = &pool->prob;
     if (!p->is_loose && p->chunk == 0 && bound > p->bound && bound <= INT64_MAX / (int64_t) pool->unit) {
         uint64_t bytes = (uint64_t) bound * pool->unit - pool->least_end;
-        out->bound = bytes > out->bound ? bytes : out->bound;
+        out->bound = max_u64(bytes, out->bound);
     }
 }
 
@@ -110,7 +113,7 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     state.off = memory;
     state.spare = memory + p->n;
     if (s->params.capacity > 0) {
-        goal.enough = (int64_t) ((s->params.capacity < INT64_MAX ? s->params.capacity : INT64_MAX) / pool->unit);
+        goal.enough = (int64_t) (min_u64(s->params.capacity, INT64_MAX) / pool->unit);
     }
     if (p->chunk == 0 && s->params.start != NULL && berth_plan_pool_take(pool, s->params.start, state.off)) {
         state.peak = prob_peak(p, state.off);
@@ -121,10 +124,13 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
         }
     }
     enum ggml_status status = berth_plan_fast(p, &goal, &state);
-    if (status == GGML_STATUS_SUCCESS && p->chunk > 0) {
+    if (p->chunk > 0 && status == GGML_STATUS_SUCCESS) {
         status = berth_plan_chunked(p, &goal, &state);
     }
-    if (status == GGML_STATUS_SUCCESS && s->params.budget_us > 0 && !plan_is_done(&state, &goal)) {
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    if (s->params.budget_us > 0 && !plan_is_done(&state, &goal)) {
         // Each pool gets its share of what earlier ones left over.
         goal.work = s->params.is_counted ? &s->work : NULL;
         int64_t now = plan_now_us(goal.work);
@@ -133,17 +139,20 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
         s->watch.state = &state;
         s->watch.unit = pool->unit;
         goal.watch = s->watch.ask != NULL ? &s->watch : NULL;
-        status = left > 0 && !atomic_load(&s->watch.is_over) ? berth_plan_search(p, &goal, &state) : status;
+        if (left > 0 && !atomic_load(&s->watch.is_over)) {
+            status = berth_plan_search(p, &goal, &state);
+        }
         s->searched_us += plan_now_us(goal.work) - now;
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        BERTH_ASSERT_WHOLE(berth_plan_is_valid(p, state.off));
-        berth_plan_pool_apply(pool, state.off, s->offsets);
-        out->method = state.method;
-        out->n_nodes = state.n_nodes;
-        outcome_lift(out, pool, state.bound);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
-    return status;
+    BERTH_ASSERT_WHOLE(berth_plan_is_valid(p, state.off));
+    berth_plan_pool_apply(pool, state.off, s->offsets);
+    out->method = state.method;
+    out->n_nodes = state.n_nodes;
+    outcome_lift(out, pool, state.bound);
+    return GGML_STATUS_SUCCESS;
 }
 
 // Offsets go up to 2^62, as in files: what is planned can be written, read and verified. An item that lies behind that, -1: none.
@@ -191,11 +200,13 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
         status = pool_peak(&pool, s->offsets, &out->peak, &out->n_peak);
         *again = !chunk && s->params.max_chunk > 0 && out->peak > s->params.max_chunk;
     }
-    if (status == GGML_STATUS_SUCCESS && !*again && out->peak > (uint64_t) INT64_MAX) {
+    if (status != GGML_STATUS_SUCCESS || *again) {
+        goto done;
+    }
+    if (out->peak > (uint64_t) INT64_MAX) {
         status = berth_fail(GGML_STATUS_FAILED, "plan: a pool of %d items ends at %llu bytes, more than 2^63 - 1", n,
             (unsigned long long) out->peak);
-    }
-    if (status == GGML_STATUS_SUCCESS && s->params.start != NULL && !*again) {
+    } else if (s->params.start != NULL) {
         uint64_t peak;
         int64_t n_peak;
         status = pool_peak(&pool, s->params.start, &peak, &n_peak);
@@ -225,14 +236,17 @@ static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
     struct outcome out;
     bool again;
     enum ggml_status status = pool_try(s, ids, n, false, &out, &again);
-    if (status == GGML_STATUS_SUCCESS && again) {
+    if (again && status == GGML_STATUS_SUCCESS) {
         status = pool_try(s, ids, n, true, &out, &again);
-    }
-    if (status == GGML_STATUS_SUCCESS && (out.peak > PLAN_SIZE_MAX || s->params.max_chunk > 0)) {
-        status = offsets_check(s, ids, n);
     }
     if (status != GGML_STATUS_SUCCESS) {
         return status;
+    }
+    if (out.peak > PLAN_SIZE_MAX || s->params.max_chunk > 0) {
+        status = offsets_check(s, ids, n);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
     }
     s->n_left--;
     struct berth_plan_report *r = &s->report;
@@ -328,23 +342,26 @@ static enum ggml_status solve_all(struct solve *s) {
     }
     if (s->traits.has_alias && s->traits.has_pools) {
         status = groups_check(s->items, s->n);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
     }
-    if (status == GGML_STATUS_SUCCESS && s->params.start != NULL) {
+    if (s->params.start != NULL) {
         struct berth_plan_fault fault = {0};
         status = berth_plan_check(s->items, s->n, &s->params, s->params.start, &fault);
         if (status == GGML_STATUS_FAILED) {
             berth_fail(status, "plan: the starting plan is invalid at item %lld (other item %lld, fault %d)", (long long) fault.i,
                 (long long) fault.j, (int) fault.kind);
         }
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
     }
     int32_t *ids = NULL;
-    if (status == GGML_STATUS_SUCCESS) {
-        status = sort_pools(s->items, s->n, s->traits.has_pools, &s->scratch, &ids, &s->n_left);
-    }
-    for (int32_t from = 0; status == GGML_STATUS_SUCCESS && from < s->n;) {
-        int32_t end = pool_end(s->items, ids, from, s->n);
+    status = sort_pools(s->items, s->n, s->traits.has_pools, &s->scratch, &ids, &s->n_left);
+    for (int32_t from = 0, end; from < s->n && status == GGML_STATUS_SUCCESS; from = end) {
+        end = pool_end(s->items, ids, from, s->n);
         status = pool_solve(s, ids + from, end - from);
-        from = end;
     }
     return status;
 }
@@ -371,15 +388,16 @@ enum ggml_status berth_plan_solve_watched(const struct berth_plan_item *items, i
     berth_scratch_init(&s.scratch);
     enum ggml_status status = solve_all(&s);
     berth_scratch_fini(&s.scratch);
-    if (status == GGML_STATUS_SUCCESS) {
-        BERTH_ASSERT_WHOLE(berth_plan_check(items, n, params, offsets, NULL) != GGML_STATUS_FAILED);
-        s.report.gap = s.report.bound > 0 ? (double) s.report.peak / (double) s.report.bound - 1 : 0;
-        s.report.time_us = is_timed ? ggml_time_us() - s.start_us : 0;
-        if (report != NULL) {
-            *report = s.report;
-        }
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
-    return status;
+    BERTH_ASSERT_WHOLE(berth_plan_check(items, n, params, offsets, NULL) != GGML_STATUS_FAILED);
+    s.report.gap = s.report.bound > 0 ? (double) s.report.peak / (double) s.report.bound - 1 : 0;
+    s.report.time_us = is_timed ? ggml_time_us() - s.start_us : 0;
+    if (report != NULL) {
+        *report = s.report;
+    }
+    return GGML_STATUS_SUCCESS;
 }
 
 enum ggml_status berth_plan_solve(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
@@ -392,6 +410,9 @@ enum ggml_status berth_plan_bound(
     uint64_t max_chunk = params != NULL ? params->max_chunk : 0;
     struct plan_traits traits;
     enum ggml_status status = berth_plan_items_check(items, n, max_chunk, &traits);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
     int32_t *ids = NULL;
     int32_t n_pools;
     uint64_t sum = 0;
@@ -399,13 +420,13 @@ enum ggml_status berth_plan_bound(
     int64_t at = 0;
     struct berth_scratch scratch;
     berth_scratch_init(&scratch);
-    if (status == GGML_STATUS_SUCCESS && n > 0) {
+    if (n > 0) {
         status = sort_pools(items, n, traits.has_pools, &scratch, &ids, &n_pools);
     }
-    for (int32_t from = 0; status == GGML_STATUS_SUCCESS && from < n;) {
+    for (int32_t from = 0, end; from < n && status == GGML_STATUS_SUCCESS; from = end) {
         const struct berth_scratch_mark mark = scratch.at;
-        int32_t end = pool_end(items, ids, from, n);
         struct plan_pool pool;
+        end = pool_end(items, ids, from, n);
         status = berth_plan_pool_init(&pool, items, ids + from, end - from, &traits, max_chunk, max_chunk > 0, &scratch);
         if (status == GGML_STATUS_SUCCESS) {
             status = berth_plan_pool_bound(&pool);
@@ -419,14 +440,16 @@ enum ggml_status berth_plan_bound(
             berth_plan_pool_fini(&pool);
         }
         berth_scratch_back(&scratch, mark);
-        from = end;
     }
     berth_scratch_fini(&scratch);
-    if (status == GGML_STATUS_SUCCESS && bound != NULL) {
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    if (bound != NULL) {
         *bound = sum;
     }
-    if (status == GGML_STATUS_SUCCESS && step != NULL) {
+    if (step != NULL) {
         *step = at;
     }
-    return status;
+    return GGML_STATUS_SUCCESS;
 }

@@ -4,6 +4,7 @@
 // for the room that is left. From both sides of the window walks go outward (from_peak.c). Where a walk finds no room, the window
 // grows until it holds that section too, and all begins again.
 
+#include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
@@ -31,7 +32,7 @@ static int64_t stack_through(struct window *w) {
     for (int32_t i = 0; i < p->n; i++) {
         if (p->a[i] <= w->lo && p->b[i] >= w->hi) {
             const int32_t before = w->lo - p->a[i], after = p->b[i] - w->hi;
-            w->key[n] = ~(uint64_t) (before > after ? before : after);
+            w->key[n] = ~(uint64_t) max_i32(before, after);
             w->ids[n++] = i;
         }
     }
@@ -70,7 +71,7 @@ static enum ggml_status search_window(struct window *w, int64_t top, int64_t dea
         status = berth_plan_search(&sub, &goal, &state);
     }
     w->state->n_nodes += state.n_nodes;
-    *is_found = status == GGML_STATUS_SUCCESS && state.peak <= goal.enough;
+    *is_found = state.peak <= goal.enough && status == GGML_STATUS_SUCCESS;
     for (int32_t k = 0; k < w->n_ids && *is_found; k++) {
         w->state->spare[w->ids[k]] = top + state.off[k];
     }
@@ -100,17 +101,21 @@ static enum ggml_status windows_run(struct window *w, int64_t deadline_us) {
             int64_t peak = 0;
             for (int32_t i = 0; i < w->p->n; i++) {
                 const int64_t end = w->state->spare[i] + w->p->size[i];
-                peak = end > peak ? end : peak;
+                peak = max_i64(end, peak);
             }
             if (peak < w->state->peak) {
                 plan_state_take(w->state, peak, "window");
             }
             return GGML_STATUS_SUCCESS;
         }
-        w->lo = at < w->lo ? at - reach : w->lo;
-        w->hi = at >= w->hi ? at + reach : w->hi;
-        w->lo = w->lo > 0 ? w->lo : 0;
-        w->hi = w->hi < n_sec ? w->hi : n_sec;
+        if (at < w->lo) {
+            w->lo = at - reach;
+        }
+        if (at >= w->hi) {
+            w->hi = at + reach;
+        }
+        w->lo = max_i32(w->lo, 0);
+        w->hi = min_i32(w->hi, n_sec);
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -123,7 +128,7 @@ enum ggml_status berth_plan_window(
     const size_t n = (size_t) p->n;
     struct window w = {.p = p, .goal = g, .state = s, .cap = cap, .limit = limit};
     w.lo = p->bound_sec > FIRST_REACH ? p->bound_sec - FIRST_REACH : 0;
-    w.hi = p->bound_sec + FIRST_REACH < p->n_sec ? p->bound_sec + FIRST_REACH : p->n_sec;
+    w.hi = min_i32(p->bound_sec + FIRST_REACH, p->n_sec);
     w.key = berth_malloc(2 * n * sizeof *w.key);
     w.ids = berth_malloc(2 * n * sizeof *w.ids);
     enum ggml_status status = w.key != NULL && w.ids != NULL ? windows_run(&w, deadline_us) : GGML_STATUS_ALLOC_FAILED;
