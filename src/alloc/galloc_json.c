@@ -87,28 +87,32 @@ static bool uses_find(const struct galloc_plan *plan, struct uses *uses) {
     return true;
 }
 
-static void write_uses(const struct uses *uses, int32_t r, FILE *file) {
+static void write_uses(struct berth_json_writer *w, const struct uses *uses, int32_t r) {
+    if (uses->first[r] == uses->first[r + 1]) {
+        return;
+    }
+    berth_json_put_key(w, "uses");
     for (int32_t i = uses->first[r], last = -1; i < uses->first[r + 1]; i++) {
         if (uses->steps[i] != last) { // a step may read it twice
-            fprintf(file, last < 0 ? ", \"uses\": \"%d" : " %d", uses->steps[i]);
+            fprintf(w->file, "%c%d", last < 0 ? '"' : ' ', uses->steps[i]);
             last = uses->steps[i];
         }
     }
-    fputs(uses->first[r] < uses->first[r + 1] ? "\"" : "", file);
+    fputc('"', w->file);
 }
 
 static void write_tensor(
-    const struct galloc_plan *plan, const struct uses *uses, int32_t r, int32_t step, bool is_first, FILE *file) {
+    struct berth_json_writer *w, const struct galloc_plan *plan, const struct uses *uses, int32_t r, int32_t step) {
     const struct ggml_tensor *t = plan->tensors[r];
-    fputs(is_first ? "{\"name\": " : ", {\"name\": ", file);
-    berth_json_write_string(t->name, file);
-    fprintf(file, ", \"op\": \"%s\", \"type\": \"%s\", \"shape\": [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
-        ggml_op_desc(t), ggml_type_name(t->type), t->ne[0], t->ne[1], t->ne[2], t->ne[3]);
+    berth_json_begin(w, NULL, '{');
+    berth_json_printf(w, "'name': %s, 'op': %s, 'type': %s, 'shape': [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
+        t->name, ggml_op_desc(t), ggml_type_name(t->type), t->ne[0], t->ne[1], t->ne[2], t->ne[3]);
     if (step >= 0) {
-        fprintf(file, ", \"node\": %d", step);
+        berth_json_printf(w, "'node': %d", step);
     }
-    write_uses(uses, r, file);
-    fprintf(file, ", \"buffer\": %d}", plan->lives.rows[r].buf);
+    write_uses(w, uses, r);
+    berth_json_printf(w, "'buffer': %d", plan->lives.rows[r].buf);
+    berth_json_end(w);
 }
 
 // A row that is in an item after the rows before it; nothing if it was in there first, or is in none.
@@ -147,7 +151,7 @@ static bool chains_find(const struct galloc_plan *plan, struct chains *chains) {
     return true;
 }
 
-static void write_buffers(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, FILE *file) {
+static void write_buffers(struct berth_json_writer *w, const struct ggml_gallocr *galloc, const struct galloc_plan *plan) {
     uint64_t peak = 0, bound = 0;
     bool proven = true;
     for (int p = 0; p < galloc->n_pools; p++) {
@@ -155,19 +159,22 @@ static void write_buffers(const struct ggml_gallocr *galloc, const struct galloc
         bound += plan->needs[p].report.bound;
         proven = proven && plan->needs[p].report.proven;
     }
-    fprintf(file, "{\n  \"peak\": %" PRIu64 ",\n  \"bound\": %" PRIu64 ",\n  \"proven\": %s,\n  \"nodes\": %d,\n  \"pools\": [",
-        peak, bound, proven ? "true" : "false", plan->lives.order.n_steps);
+    berth_json_line(w, 2);
+    berth_json_printf(w, "'peak': %" PRIu64 ",\n  'bound': %" PRIu64 ",\n  'proven': %c,\n  'nodes': %d", peak, bound, proven,
+        plan->lives.order.n_steps);
+    berth_json_line(w, 2);
+    berth_json_begin(w, "pools", '[');
     for (int p = 0; p < galloc->n_pools; p++) {
         const struct berth_plan_report *r = &plan->needs[p].report;
         const char *name = ggml_backend_buft_name(galloc->pools[p].buft);
-        fprintf(file, "%s\n    {\"pool\": %d, \"name\": ", p > 0 ? "," : "", p);
-        berth_json_write_string(name != NULL ? name : "", file);
-        fprintf(file,
-            ", \"alignment\": %zu, \"max_chunk\": %zu, \"peak\": %" PRIu64 ", \"bound\": %" PRIu64 ", \"bound_step\": %" PRId64
-            "}",
-            galloc->pools[p].align, plan->needs[p].max_chunk, r->peak, r->bound, r->bound_step);
+        berth_json_line(w, 4);
+        berth_json_printf(w,
+            "{'pool': %d, 'name': %s, 'alignment': %zu, 'max_chunk': %zu, 'peak': %" PRIu64 ", 'bound': %" PRIu64
+            ", 'bound_step': %" PRId64 "}",
+            p, name != NULL ? name : "", galloc->pools[p].align, plan->needs[p].max_chunk, r->peak, r->bound, r->bound_step);
     }
-    fputs("\n  ],\n", file);
+    berth_json_line(w, 2);
+    berth_json_end(w);
 }
 
 enum ggml_status berth_galloc_plan_save(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, FILE *file) {
@@ -177,22 +184,32 @@ enum ggml_status berth_galloc_plan_save(const struct ggml_gallocr *galloc, const
         berth_free(chains.next);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "saving a plan: out of memory for %d tensors", plan->n_rows);
     }
-    write_buffers(galloc, plan, file);
-    fputs("  \"items\": [", file);
+    struct berth_json_writer w = {.file = file};
+    berth_json_begin(&w, NULL, '{');
+    write_buffers(&w, galloc, plan);
+    berth_json_line(&w, 2);
+    berth_json_begin(&w, "items", '[');
     for (size_t i = 0; i < plan->lives.n_items && !ferror(file); i++) {
         const struct berth_plan_item *item = &plan->lives.items[i];
-        fputs(i > 0 ? ",\n    {\"id\": " : "\n    {\"id\": ", file);
-        berth_json_write_string(plan->tensors[plan->lives.owners[i]]->name, file);
-        fprintf(file,
-            ", \"first\": %" PRId64 ", \"last\": %" PRId64 ", \"size\": %" PRIu64 ", \"alignment\": %" PRIu64
-            ", \"offset\": %" PRIu64 ", \"pool\": %d, \"tensors\": [",
-            item->first, item->last, item->size, item->align, plan->offsets[i], item->pool);
+        berth_json_line(&w, 4);
+        berth_json_begin(&w, NULL, '{');
+        berth_json_printf(&w,
+            "'id': %s, 'first': %" PRId64 ", 'last': %" PRId64 ", 'size': %" PRIu64 ", 'alignment': %" PRIu64
+            ", 'offset': %" PRIu64 ", 'pool': %d",
+            plan->tensors[plan->lives.owners[i]]->name, item->first, item->last, item->size, item->align, plan->offsets[i],
+            item->pool);
+        berth_json_begin(&w, "tensors", '[');
         for (int32_t r = plan->lives.owners[i]; r >= 0; r = chains.next[r]) {
-            write_tensor(plan, &uses, r, chains.step[r], r == plan->lives.owners[i], file);
+            write_tensor(&w, plan, &uses, r, chains.step[r]);
         }
-        fputs("]}", file);
+        berth_json_end(&w);
+        berth_json_end(&w);
     }
-    fputs("\n  ]\n}\n", file);
+    berth_json_line(&w, 2);
+    berth_json_end(&w);
+    berth_json_line(&w, 0);
+    berth_json_end(&w);
+    fputc('\n', file);
     berth_free(chains.next);
     berth_free(uses.first);
     if (fflush(file) != 0 || ferror(file)) {

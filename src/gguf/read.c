@@ -9,8 +9,8 @@
 // memory grows with what has been read. Every refusal says what is wrong and at which offset.
 // The time is linear in the header's bytes.
 
+#include "gguf/read.h"
 #include "core/type.h"
-#include "gguf/reader.h"
 
 #include <errno.h>
 #include <inttypes.h>

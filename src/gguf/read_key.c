@@ -2,7 +2,7 @@
 // read_key.c: the keys of a file and their values: numbers, strings, arrays. Numbers of a known size go straight into the
 // context; what has to be whole before its size is known goes through the reader's scratch.
 
-#include "gguf/reader.h"
+#include "gguf/read.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // source.c: where the bytes of a GGUF file come from.
 
-#include "gguf/source.h"
 #include "base/min.h"
+#include "gguf/read.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "core/op.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -167,38 +168,37 @@ void sched_explain_log(struct ggml_backend_sched *sched) {
 
 // ---- JSON ----
 
-static void json_field(FILE *file, const char *before, const char *key, const char *value) {
-    fprintf(file, "%s\"%s\": ", before, key);
-    berth_json_write_string(value, file);
-}
-
-static void split_json(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t s, FILE *file) {
+static void split_json(struct berth_json_writer *w, struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t s) {
     const struct sched_split *split = &memo->splits[s];
-    json_field(file, s > 0 ? ",\n  {" : "\n  {", "backend", backend_name(sched, split->backend));
-    fprintf(file, ", \"first\": %d, \"end\": %d, \"inputs\": [", split->i_start, split->i_end);
+    berth_json_line(w, 2);
+    berth_json_begin(w, NULL, '{');
+    berth_json_printf(
+        w, "'backend': %s, 'first': %d, 'end': %d", backend_name(sched, split->backend), split->i_start, split->i_end);
+    berth_json_begin(w, "inputs", '[');
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
         const struct ggml_tensor *t = memo->rec.tensors[memo->copies[i].row];
-        json_field(file, i > split->copies ? ", {" : "{", "name", t->name);
-        json_field(file, ", ", "from", backend_name(sched, memo->copies[i].from));
-        fprintf(file, ", \"bytes\": %zu}", ggml_nbytes(t));
+        berth_json_printf(
+            w, "{'name': %s, 'from': %s, 'bytes': %zu}", t->name, backend_name(sched, memo->copies[i].from), ggml_nbytes(t));
     }
-    fputs("]}", file);
+    berth_json_end(w);
+    berth_json_end(w);
 }
 
-static void node_json(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i, FILE *file) {
+static void node_json(struct berth_json_writer *w, struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i) {
     const int32_t r = sched_order(memo, i);
     const struct ggml_tensor *t = memo->rec.tensors[r];
-    json_field(file, i > 0 ? ",\n  {" : "\n  {", "name", t->name);
-    json_field(file, ", ", "op", ggml_op_desc(t));
-    json_field(file, ", ", "type", ggml_type_name(t->type));
-    fprintf(file, ", \"ne\": [%lld, %lld, %lld, %lld]", (long long) t->ne[0], (long long) t->ne[1], (long long) t->ne[2],
-        (long long) t->ne[3]);
-    json_field(file, ", ", "backend", backend_name(sched, memo->rows[r].backend));
-    json_field(file, ", ", "reason", berth_sched_reason_name(sched_reason(sched, memo, r)));
+    berth_json_line(w, 2);
+    berth_json_begin(w, NULL, '{');
+    berth_json_printf(w,
+        "'name': %s, 'op': %s, 'type': %s, 'ne': [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+        "], 'backend': %s, 'reason': %s",
+        t->name, ggml_op_desc(t), ggml_type_name(t->type), t->ne[0], t->ne[1], t->ne[2], t->ne[3],
+        backend_name(sched, memo->rows[r].backend), berth_sched_reason_name(sched_reason(sched, memo, r)));
     if (memo->rows[r].refused >= 0) {
-        json_field(file, ", ", "refused_by", backend_name(sched, memo->rows[r].refused));
+        berth_json_printf(w, "'refused_by': %s", backend_name(sched, memo->rows[r].refused));
     }
-    fprintf(file, ", \"bytes\": %zu}", ggml_nbytes(t));
+    berth_json_printf(w, "'bytes': %zu", ggml_nbytes(t));
+    berth_json_end(w);
 }
 
 enum ggml_status berth_sched_explain_json(ggml_backend_sched_t sched, FILE *file) {
@@ -206,20 +206,29 @@ enum ggml_status berth_sched_explain_json(ggml_backend_sched_t sched, FILE *file
         return GGML_STATUS_FAILED;
     }
     struct sched_memo *memo = sched->cur;
-    fputs("{\"backends\": [", file);
+    struct berth_json_writer w = {.file = file};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_begin(&w, "backends", '[');
     for (int b = 0; b < sched->n_backends; b++) {
-        json_field(file, b > 0 ? ", {" : "{", "name", backend_name(sched, b));
-        json_field(file, ", ", "buffer_type", ggml_backend_buft_name(sched->bufts[b]));
-        fprintf(file, ", \"buffer_bytes\": %zu}", ggml_gallocr_get_buffer_size(sched->galloc, b));
+        berth_json_printf(&w, "{'name': %s, 'buffer_type': %s, 'buffer_bytes': %zu}", backend_name(sched, b),
+            ggml_backend_buft_name(sched->bufts[b]), ggml_gallocr_get_buffer_size(sched->galloc, b));
     }
-    fprintf(file, "],\n\"in_flight\": %d,\n\"splits\": [", memo->n_slots);
+    berth_json_end(&w);
+    berth_json_line(&w, 0);
+    berth_json_printf(&w, "'in_flight': %d", memo->n_slots);
+    berth_json_line(&w, 0);
+    berth_json_begin(&w, "splits", '[');
     for (int32_t s = 0; s < memo->n_splits; s++) {
-        split_json(sched, memo, s, file);
+        split_json(&w, sched, memo, s);
     }
-    fputs("],\n\"nodes\": [", file);
+    berth_json_end(&w);
+    berth_json_line(&w, 0);
+    berth_json_begin(&w, "nodes", '[');
     for (int32_t i = 0; i < memo->rec.n_nodes; i++) {
-        node_json(sched, memo, i, file);
+        node_json(&w, sched, memo, i);
     }
-    fputs("]}\n", file);
+    berth_json_end(&w);
+    berth_json_end(&w);
+    fputc('\n', file);
     return written(__func__, file);
 }

@@ -46,41 +46,41 @@ enum ggml_status berth_sched_trace_start(ggml_backend_sched_t sched) {
 }
 
 // What an op did, and how fast: bytes and operations in a nanosecond are GB and GFLOP a second.
-static void write_op(const struct ggml_backend_sched *sched, const struct sched_trace_event *e, FILE *file) {
+static void write_op(struct berth_json_writer *w, const struct ggml_backend_sched *sched, const struct sched_trace_event *e) {
     const double ns = e->end_ns > e->start_ns ? (double) (e->end_ns - e->start_ns) : 1;
-    fprintf(file, "\"op\": \"%s\", \"device\": ", e->op);
-    berth_json_write_string(ggml_backend_name(sched->backends[e->backend]), file);
-    fprintf(file,
-        ", \"split\": %d, \"read\": %zu, \"written\": %zu, \"flops\": %.0f, \"GB/s\": %.3f, \"GFLOP/s\": %.3f, \"threads busy\": "
-        "%.2f}}",
-        e->split, e->bytes, e->written, e->flops, (double) (e->bytes + e->written) / ns, e->flops / ns, (double) e->cpu_ns / ns);
-    if (e->in_use >= 0) { // a track
-        fprintf(file,
-            ",\n{\"ph\": \"C\", \"pid\": 1, \"ts\": %.3f, \"name\": ", (double) (e->start_ns - sched->trace_start_ns) / 1000);
-        char text[128];
-        snprintf(text, sizeof text, "compute memory in use, %s", ggml_backend_name(sched->backends[e->backend]));
-        berth_json_write_string(text, file);
-        fprintf(file, ", \"args\": {\"bytes\": %" PRId64 "}}", e->in_use);
-    }
+    berth_json_printf(w,
+        "'op': %s, 'device': %s, 'split': %d, 'read': %zu, 'written': %zu, 'flops': %.0f, 'GB/s': %.3f, 'GFLOP/s': %.3f, "
+        "'threads busy': %.2f",
+        e->op, ggml_backend_name(sched->backends[e->backend]), e->split, e->bytes, e->written, e->flops,
+        (double) (e->bytes + e->written) / ns, e->flops / ns, (double) e->cpu_ns / ns);
 }
 
-static void write_event(const struct ggml_backend_sched *sched, const struct sched_trace_event *e, FILE *file) {
+static void write_event(struct berth_json_writer *w, const struct ggml_backend_sched *sched, const struct sched_trace_event *e) {
     static const char *const kinds[] = {[SCHED_TRACE_SPLIT] = "compute", [SCHED_TRACE_COPY] = "copy", [SCHED_TRACE_OP] = "op"};
+    const double start_us = (double) (e->start_ns - sched->trace_start_ns) / 1000;
     char text[2 * GGML_MAX_NAME];
-    fprintf(file,
-        ",\n{\"ph\": \"X\", \"pid\": 1, \"tid\": %d, \"cat\": \"%s\", \"ts\": %.3f, \"dur\": %.3f, \"name\": ", e->backend,
-        kinds[e->kind], (double) (e->start_ns - sched->trace_start_ns) / 1000, (double) (e->end_ns - e->start_ns) / 1000);
     if (e->kind == SCHED_TRACE_SPLIT) {
         snprintf(text, sizeof text, "split %d", e->split);
     } else {
         snprintf(text, sizeof text, "%s%s", e->kind == SCHED_TRACE_COPY ? "copy " : "", e->name[0] != '\0' ? e->name : e->op);
     }
-    berth_json_write_string(text, file);
-    fputs(", \"args\": {", file);
+    berth_json_line(w, 0);
+    berth_json_begin(w, NULL, '{');
+    berth_json_printf(w, "'ph': 'X', 'pid': 1, 'tid': %d, 'cat': %s, 'ts': %.3f, 'dur': %.3f, 'name': %s", e->backend,
+        kinds[e->kind], start_us, (double) (e->end_ns - e->start_ns) / 1000, text);
+    berth_json_begin(w, "args", '{');
     if (e->kind == SCHED_TRACE_OP) {
-        write_op(sched, e, file);
+        write_op(w, sched, e);
     } else {
-        fprintf(file, "\"split\": %d, \"nodes\": %d, \"bytes\": %zu}}", e->split, e->n_nodes, e->bytes);
+        berth_json_printf(w, "'split': %d, 'nodes': %d, 'bytes': %zu", e->split, e->n_nodes, e->bytes);
+    }
+    berth_json_end(w);
+    berth_json_end(w);
+    if (e->kind == SCHED_TRACE_OP && e->in_use >= 0) { // a track
+        snprintf(text, sizeof text, "compute memory in use, %s", ggml_backend_name(sched->backends[e->backend]));
+        berth_json_line(w, 0);
+        berth_json_printf(
+            w, "{'ph': 'C', 'pid': 1, 'ts': %.3f, 'name': %s, 'args': {'bytes': %" PRId64 "}}", start_us, text, e->in_use);
     }
 }
 
@@ -95,17 +95,22 @@ enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file) 
                            : "no trace was started");
     }
     sched->is_tracing = false;
-    fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [", file);
+    struct berth_json_writer w = {.file = file};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_printf(&w, "'displayTimeUnit': 'ms'");
+    berth_json_begin(&w, "traceEvents", '[');
     for (int b = 0; b < sched->n_backends; b++) { // rows of the picture
-        fprintf(file,
-            "%s\n{\"ph\": \"M\", \"pid\": 1, \"tid\": %d, \"name\": \"thread_name\", \"args\": {\"name\": ", b > 0 ? "," : "", b);
-        berth_json_write_string(ggml_backend_name(sched->backends[b]), file);
-        fputs("}}", file);
+        berth_json_line(&w, 0);
+        berth_json_printf(&w, "{'ph': 'M', 'pid': 1, 'tid': %d, 'name': 'thread_name', 'args': {'name': %s}}", b,
+            ggml_backend_name(sched->backends[b]));
     }
     for (size_t i = 0; i < sched->n_trace; i++) {
-        write_event(sched, &sched->trace[i], file);
+        write_event(&w, sched, &sched->trace[i]);
     }
-    fputs("\n]}\n", file);
+    berth_json_line(&w, 0);
+    berth_json_end(&w);
+    berth_json_end(&w);
+    fputc('\n', file);
     const size_t n_all = sched->n_trace + sched->n_trace_lost;
     berth_free(sched->trace);
     sched->trace = NULL;

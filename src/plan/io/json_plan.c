@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// json_plan.c: plans as JSON, on the reader of json.c. Keys are one table row each; what a file does not say keeps its default.
+// json_plan.c: plans as JSON, by base/json.h. Keys are one table row each; what a file does not say keeps its default.
 
 #include "base/json.h"
 #include "plan/io/plan_file.h"
@@ -48,6 +48,115 @@ static bool read_number(struct berth_json *r, const struct item_field *field, st
     return true;
 }
 
+// ---- tensors and pools, for whoever shows plans; planning itself needs none of it ----
+
+static bool no_memory(struct berth_json *r) {
+    r->status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s:%zu: out of memory", r->name, r->line);
+    return false;
+}
+
+static bool read_text(struct berth_json *r, struct berth_set_builder *b, size_t *at) {
+    struct berth_json_text text;
+    return berth_json_string(r, &text) && (berth_set_text(b, text.text, text.len, at) || no_memory(r));
+}
+
+static bool read_shape(struct berth_json *r, int64_t ne[4]) {
+    int n = 0;
+    if (!berth_json_array(r)) {
+        return false;
+    }
+    while (berth_json_next(r)) {
+        if (n == 4) {
+            return berth_json_fail(r, "a shape of more than 4 numbers");
+        }
+        if (!berth_json_int(r, 0, BERTH_SET_STEP_MAX, &ne[n])) {
+            return false;
+        }
+        n++;
+    }
+    return r->status == GGML_STATUS_SUCCESS;
+}
+
+static bool read_tensor(struct berth_json *r, struct berth_set_builder *b) {
+    struct berth_plan_tensor tensor = {.node = -1};
+    struct berth_set_words words = {0};
+    const struct {
+        const char *key;
+        size_t *out;
+    } texts[] = {{"name", &words.name}, {"op", &words.op}, {"type", &words.type}, {"uses", &words.uses}};
+    const size_t n_texts = sizeof texts / sizeof *texts;
+    struct berth_json_text key;
+    if (!berth_json_object(r)) {
+        return false;
+    }
+    while (berth_json_key(r, &key)) {
+        size_t i = 0;
+        while (i < n_texts && !berth_json_is(key, texts[i].key)) {
+            i++;
+        }
+        bool ok;
+        if (i < n_texts) {
+            ok = read_text(r, b, texts[i].out);
+        } else if (berth_json_is(key, "shape")) {
+            ok = read_shape(r, tensor.ne);
+        } else {
+            ok = berth_json_is(key, "node") ? berth_json_int(r, -1, BERTH_SET_STEP_MAX, &tensor.node) : berth_json_skip(r);
+        }
+        if (!ok) {
+            return false;
+        }
+    }
+    if (r->status != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    return berth_set_add_tensor(b, &tensor, &words) || no_memory(r);
+}
+
+static bool read_tensors(struct berth_json *r, struct berth_set_builder *b) {
+    if (berth_json_array(r)) {
+        while (berth_json_next(r) && read_tensor(r, b)) {
+        }
+    }
+    return r->status == GGML_STATUS_SUCCESS;
+}
+
+static bool read_pool(struct berth_json *r, struct berth_set_builder *b) {
+    int64_t pool = 0, max_chunk = 0;
+    size_t name = 0;
+    struct berth_json_text key;
+    if (!berth_json_object(r)) {
+        return false;
+    }
+    while (berth_json_key(r, &key)) {
+        bool ok;
+        if (berth_json_is(key, "pool")) {
+            ok = berth_json_int(r, INT32_MIN, INT32_MAX, &pool);
+        } else if (berth_json_is(key, "name")) {
+            ok = read_text(r, b, &name);
+        } else {
+            ok = berth_json_is(key, "max_chunk") ? berth_json_int(r, 0, INT64_MAX, &max_chunk) : berth_json_skip(r);
+        }
+        if (!ok) {
+            return false;
+        }
+    }
+    const struct berth_plan_pool out = {.pool = (int32_t) pool, .max_chunk = (uint64_t) max_chunk};
+    if (r->status != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    return berth_set_add_pool(b, &out, name) || no_memory(r);
+}
+
+static bool read_pools(struct berth_json *r, struct berth_set_builder *b) {
+    if (berth_json_array(r)) {
+        while (berth_json_next(r) && read_pool(r, b)) {
+        }
+    }
+    return r->status == GGML_STATUS_SUCCESS;
+}
+
+// ---- items ----
+
 // An id is a string or a number, kept as text in *id (grown as needed).
 static bool read_id(struct berth_json *r, struct berth_set_item *item, char **id, size_t *n_id_cap) {
     struct berth_json_text text;
@@ -56,8 +165,7 @@ static bool read_id(struct berth_json *r, struct berth_set_item *item, char **id
     }
     if (text.len > 0) {
         if (!berth_grow((void **) id, n_id_cap, text.len, 1)) {
-            r->status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s:%zu: out of memory", r->name, r->line);
-            return false;
+            return no_memory(r);
         }
         memcpy(*id, text.text, text.len);
     }
@@ -85,7 +193,7 @@ static bool read_item(struct berth_json *r, struct berth_set_builder *builder, c
         } else if (berth_json_is(key, "id")) {
             ok = read_id(r, &item, id, n_id_cap);
         } else {
-            ok = berth_json_is(key, "tensors") ? berth_json_read_tensors(r, builder) : berth_json_skip(r);
+            ok = berth_json_is(key, "tensors") ? read_tensors(r, builder) : berth_json_skip(r);
         }
         if (!ok) {
             return false;
@@ -107,11 +215,7 @@ static bool read_item(struct berth_json *r, struct berth_set_builder *builder, c
     if (item.item.align == 0) {
         item.item.align = 1;
     }
-    if (!berth_set_add(builder, &item)) {
-        r->status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s:%zu: out of memory", r->name, r->line);
-        return false;
-    }
-    return true;
+    return berth_set_add(builder, &item) || no_memory(r);
 }
 
 static bool read_items(struct berth_json *r, struct berth_set_builder *builder) {
@@ -147,7 +251,7 @@ static bool read_plan(struct berth_json *r, struct berth_set_builder *builder) {
         } else if (berth_json_is(key, "proven")) {
             ok = has_proven = berth_json_bool(r, &set->proven);
         } else if (berth_json_is(key, "pools")) {
-            ok = berth_json_read_pools(r, builder);
+            ok = read_pools(r, builder);
         } else {
             ok = berth_json_skip(r);
         }
@@ -189,28 +293,61 @@ static bool is_plain_number(const char *id) {
     return len > 0 && len <= 15 && strspn(id, "0123456789") == len && (id[0] != '0' || len == 1);
 }
 
-static void write_item(const struct berth_plan_set *set, size_t i, const uint64_t *offsets, size_t *i_tensor, FILE *file) {
-    const struct berth_plan_item *item = &set->items[i];
-    fputs(i == 0 ? "\n    {\"id\": " : ",\n    {\"id\": ", file);
-    if (is_plain_number(set->ids[i])) {
-        fputs(set->ids[i], file);
-    } else {
-        berth_json_write_string(set->ids[i], file);
+static void write_tensor(struct berth_json_writer *w, const struct berth_plan_tensor *t) {
+    berth_json_begin(w, NULL, '{');
+    berth_json_printf(w, "'name': %s, 'op': %s, 'type': %s, 'shape': [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
+        t->name, t->op, t->type, t->ne[0], t->ne[1], t->ne[2], t->ne[3]);
+    if (t->node >= 0) {
+        berth_json_printf(w, "'node': %" PRId64, t->node);
     }
-    fprintf(file, ", \"first\": %" PRId64 ", \"last\": %" PRId64 ", \"size\": %" PRIu64 ", \"alignment\": %" PRIu64, item->first,
+    if (t->uses[0] != '\0') {
+        berth_json_printf(w, "'uses': %s", t->uses);
+    }
+    berth_json_end(w);
+}
+
+static void write_pools(struct berth_json_writer *w, const struct berth_plan_set *set) {
+    berth_json_line(w, 2);
+    berth_json_begin(w, "pools", '[');
+    for (size_t i = 0; i < set->n_pools; i++) {
+        const struct berth_plan_pool *p = &set->pools[i];
+        berth_json_printf(w, "{'pool': %" PRId32 ", 'name': %s, 'max_chunk': %" PRIu64 "}", p->pool, p->name, p->max_chunk);
+    }
+    berth_json_end(w);
+}
+
+// *i_tensor: the first tensor that was not written yet.
+static void write_item(
+    struct berth_json_writer *w, const struct berth_plan_set *set, size_t i, const uint64_t *offsets, size_t *i_tensor) {
+    const struct berth_plan_item *item = &set->items[i];
+    berth_json_line(w, 4);
+    berth_json_begin(w, NULL, '{');
+    if (is_plain_number(set->ids[i])) {
+        berth_json_put_key(w, "id");
+        fputs(set->ids[i], w->file);
+    } else {
+        berth_json_printf(w, "'id': %s", set->ids[i]);
+    }
+    berth_json_printf(w, "'first': %" PRId64 ", 'last': %" PRId64 ", 'size': %" PRIu64 ", 'alignment': %" PRIu64, item->first,
         item->last, item->size, item->align == 0 ? 1 : item->align);
     if (offsets != NULL && offsets[i] != BERTH_PLAN_ANY) {
-        fprintf(file, ", \"offset\": %" PRIu64, offsets[i]);
+        berth_json_printf(w, "'offset': %" PRIu64, offsets[i]);
     }
     if (item->is_fixed) {
-        fprintf(file, ", \"fixed\": %" PRIu64, item->fixed);
+        berth_json_printf(w, "'fixed': %" PRIu64, item->fixed);
     }
     if (item->alias > 0) {
-        fprintf(file, ", \"alias\": %" PRId32, item->alias - 1);
+        berth_json_printf(w, "'alias': %" PRId32, item->alias - 1);
     }
-    fprintf(file, ", \"pool\": %" PRId32, item->pool);
-    berth_json_write_tensors(set, i, i_tensor, file);
-    fputc('}', file);
+    berth_json_printf(w, "'pool': %" PRId32, item->pool);
+    if (*i_tensor < set->n_tensors && set->tensors[*i_tensor].item == i) {
+        berth_json_begin(w, "tensors", '[');
+        for (; *i_tensor < set->n_tensors && set->tensors[*i_tensor].item == i; (*i_tensor)++) {
+            write_tensor(w, &set->tensors[*i_tensor]);
+        }
+        berth_json_end(w);
+    }
+    berth_json_end(w);
 }
 
 enum ggml_status berth_plan_write_json(
@@ -218,18 +355,29 @@ enum ggml_status berth_plan_write_json(
     if (set == NULL || file == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "writing JSON: NULL");
     }
-    fputs("{\n", file);
+    struct berth_json_writer w = {.file = file};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_line(&w, 2);
     if (report != NULL) {
-        fprintf(file, "  \"peak\": %" PRIu64 ",\n  \"bound\": %" PRIu64 ",\n  \"proven\": %s,\n", report->peak, report->bound,
-            report->proven ? "true" : "false");
+        berth_json_printf(
+            &w, "'peak': %" PRIu64 ",\n  'bound': %" PRIu64 ",\n  'proven': %c", report->peak, report->bound, report->proven);
     }
-    berth_json_write_pools(set, file);
-    fputs("  \"items\": [", file);
+    if (set->n_pools > 0) {
+        write_pools(&w, set);
+    }
+    berth_json_line(&w, 2);
+    berth_json_begin(&w, "items", '[');
     size_t i_tensor = 0;
     for (size_t i = 0; i < set->n_items && !ferror(file); i++) {
-        write_item(set, i, offsets, &i_tensor, file);
+        write_item(&w, set, i, offsets, &i_tensor);
     }
-    fputs(set->n_items > 0 ? "\n  ]\n}\n" : "]\n}\n", file);
+    if (set->n_items > 0) {
+        berth_json_line(&w, 2);
+    }
+    berth_json_end(&w);
+    berth_json_line(&w, 0);
+    berth_json_end(&w);
+    fputc('\n', file);
     if (fflush(file) != 0 || ferror(file)) {
         return berth_fail(GGML_STATUS_FAILED, "writing JSON: %s", strerror(errno));
     }

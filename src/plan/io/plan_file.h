@@ -54,18 +54,5 @@ bool berth_set_add_pool(struct berth_set_builder *b, const struct berth_plan_poo
 bool berth_set_end(struct berth_set_builder *b, struct berth_plan_set **set) BERTH_MUST_USE;
 void berth_set_drop(struct berth_set_builder *b);
 
-// ---- ids.c ----
-
 // For each item how many before it have its id, "" aside; to be freed. NULL: out of memory, without an error text.
 size_t *berth_set_id_ranks(const struct berth_plan_set *set) BERTH_MUST_USE;
-
-// ---- json_tensors.c: what plans of graphs say beyond items ----
-
-struct berth_json;
-
-// Values of "tensors" and "pools"; false after a failure in r.
-bool berth_json_read_tensors(struct berth_json *r, struct berth_set_builder *b) BERTH_MUST_USE;
-bool berth_json_read_pools(struct berth_json *r, struct berth_set_builder *b) BERTH_MUST_USE;
-// From the comma on; nothing if there are none. *i_tensor: the first that was not written yet.
-void berth_json_write_tensors(const struct berth_plan_set *set, size_t item, size_t *i_tensor, FILE *file);
-void berth_json_write_pools(const struct berth_plan_set *set, FILE *file);
