@@ -5,8 +5,7 @@
 #include "base/base.h"
 #include "cli/chat_history.h"
 #include "cli/chat_line.h"
-#include "cli/models.h"
-#include "generate/generate.h"
+#include "cli/generate_options.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -78,10 +77,10 @@ struct chat {
     const struct chat_template *row;
     struct chat_history history;
     struct sampler sampler;
-    struct cli_guide guide;
-    bool is_script;       // nobody is at a terminal: Ctrl-C ends the conversation
-    bool is_cached;       // the cache holds the history up to the end of the last answer's words
-    struct spoken spoken; // the last answer
+    struct text_guide guide;
+    bool is_script;              // nobody is at a terminal: Ctrl-C ends the conversation
+    bool is_cached;              // the cache holds the history up to the end of the last answer's words
+    struct generate_result made; // the last answer
     int64_t n_read, read_us, n_made, made_us, n_turns;
 };
 
@@ -156,7 +155,7 @@ static bool unread(struct chat *c, struct token_list *tokens, struct model_error
     int32_t first = -1;
     if (c->is_cached) { // all but the user's last words, and perhaps the last token of the answer
         from = words_end(c, c->history.n - 1);
-        first = c->spoken.n_made > 0 && !c->spoken.is_last_read && !vocab_is_end(c->vocab, c->spoken.last) ? c->spoken.last : -1;
+        first = c->made.n_made > 0 && !c->made.is_last_read && !vocab_is_end(c->vocab, c->made.last) ? c->made.last : -1;
     } else {
         session_reset(c->m->session);
     }
@@ -211,22 +210,24 @@ static bool take_in(struct chat *c, struct model_error *error) {
 static bool answer(struct chat *c) {
     struct model_error error = {""};
     struct berth_stream copy = {0};
-    struct speaker w = {0};
-    bool ok = berth_stream_open(&copy) && speaker_init(&w, c->vocab, &c->options->sampling, stdout);
+    struct text_writer w = {0};
+    const struct cli_sampling *sampling = &c->options->sampling;
+    const struct generator g = {
+        .session = c->m->session, .writer = &w, .sampler = &c->sampler, .guide = c->guide.guide, .stop = cli_is_interrupted};
+    bool ok = berth_stream_open(&copy) && text_writer_init(&w, c->vocab, sampling->stops, sampling->n_stops, stdout);
+    w.is_terminal = isatty(STDOUT_FILENO);
     w.copy = copy.file;
-    w.guide = c->guide.guide;
-    ok = ok && (w.guide == NULL || guide_reset(w.guide, &error));
-    ok = ok && take_in(c, &error);
-    c->spoken = (struct spoken){0};
-    ok = ok && speak(c->m->session, &w, &c->sampler, c->options->n_predict, &c->spoken, &error);
+    ok = ok && (g.guide == NULL || guide_reset(g.guide, &error)) && take_in(c, &error);
+    c->made = (struct generate_result){0};
+    ok = ok && text_generate(&g, c->options->n_predict, &c->made, &error);
     const bool is_stopped = cli_is_interrupted(NULL);
-    ok = (w.chars == NULL || speaker_end(&w)) && (ok || is_stopped);
+    ok = (w.chars == NULL || text_writer_end(&w)) && (ok || is_stopped);
     ok = berth_stream_close(&copy) && ok;
     puts(is_stopped ? " ..." : "");
     fflush(stdout);
     c->is_cached = ok && !w.is_over && error.text[0] == '\0'; // a stop word's tokens are in the cache, but not in the history
-    c->n_made += c->spoken.n_made;
-    c->made_us += c->spoken.made_us;
+    c->n_made += c->made.n_made;
+    c->made_us += c->made.made_us;
     c->n_turns++;
     if (ok && !chat_history_add(&c->history, CHAT_ASSISTANT, copy.text, copy.size)) {
         ok = false;
@@ -238,7 +239,7 @@ static bool answer(struct chat *c) {
         chat_history_drop(&c->history, c->history.n - 1);
         c->is_cached = false;
     }
-    speaker_fini(&w);
+    text_writer_fini(&w);
     berth_stream_fini(&copy);
     if (!is_stopped || !c->is_script) { // a script ends, a person says something else
         cli_interrupt_clear();
@@ -263,7 +264,7 @@ static void stats(const struct chat *c) {
         c->history.n, s->n_past, s->params.n_ctx, c->n_read, c->read_us > 0 ? 1e6 * (double) c->n_read / (double) c->read_us : 0,
         c->n_made, c->made_us > 0 ? 1e6 * (double) c->n_made / (double) c->made_us : 0);
     cli_model_memory(stdout, c->m);
-    printf("; template %s; seed %" PRId64 "\n", c->row->name, c->options->sampling.seed);
+    printf("; template %s; seed %" PRId64 "\n", c->row->name, c->options->sampling.params.seed);
 }
 
 static const char *argument(const char *line, const char *name) {
@@ -338,25 +339,25 @@ static int chat_with(const struct options *o, struct workbench *m) {
     code = code == CLI_OK ? cli_model_session(m, &o->model) : code;
     if (code == CLI_OK) {
         c.vocab = vocab;
-        cli_sampling_start(&o->sampling, &c.sampler);
+        sampling_params_start(&o->sampling.params, &c.sampler);
         code = reset(&c, o->system);
         code = code == CLI_OK ? talk(&c) : code;
         chat_history_fini(&c.history);
         sampler_fini(&c.sampler);
     }
-    cli_guide_close(&c.guide);
+    text_guide_close(&c.guide);
     vocab_free(vocab);
     return code;
 }
 
 int cli_chat(int argc, char **argv) {
-    struct options o = {.model = {.may_llama = true}, .sampling = CLI_SAMPLING_DEFAULT, .n_predict = -1};
+    struct options o = {.model = {.may_llama = true}, .sampling = {.params = sampling_params_default()}, .n_predict = -1};
     struct workbench m;
     int code = parse(argc, argv, &o);
     if (code >= 0) {
         return code;
     }
-    cli_sampling_seed(&o.sampling);
+    sampling_params_seed(&o.sampling.params);
     cli_catch_interrupt();
     code = cli_model_open(&m, &o.model);
     if (code != CLI_OK) {

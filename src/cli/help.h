@@ -45,8 +45,8 @@ enum {
     CLI_SPLIT,
     CLI_LLAMA,
     CLI_LORA,
-    CLI_CHUNKS, // contexts.h
-    CLI_TEMP,   // these of sampling.h
+    CLI_CHUNKS, // these of generate_options.h
+    CLI_TEMP,
     CLI_TOP_K,
     CLI_TYPICAL,
     CLI_TOP_P,

@@ -2,8 +2,8 @@
 // imatrix_make.c: `berth imatrix MODEL TEXT -o OUT`: runs a model over a text and writes how much each column of its matrices
 // matters: the sum of squares of what they were multiplied with, as llama.cpp's llama-imatrix writes it.
 
+#include "cli/generate_options.h"
 #include "cli/gguf.h"
-#include "generate/contexts.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -242,13 +242,17 @@ static int write_out(const struct collector *c, const struct options *o, int64_t
 
 // A context that Ctrl-C cut short is not counted, though what it has shown by then is in the sums: a callback that says no ends
 // the graph early, which is no failure of the session.
-static bool is_whole(void *user, const struct session *s, const int32_t *ids, char note[64], struct model_error *error) {
+static bool is_whole(void *user, const int32_t *ids, int64_t i, int64_t n, struct model_error *error) {
     const struct collector *c = user;
-    (void) s;
     (void) ids;
-    (void) note;
-    return !cli_is_interrupted(NULL) &&
-           (!c->has_failed || model_fail(error, "out of memory for what a matrix is multiplied with"));
+    if (cli_is_interrupted(NULL)) {
+        return false;
+    }
+    if (c->has_failed) {
+        return model_fail(error, "out of memory for what a matrix is multiplied with");
+    }
+    cli_progress("reading the text", (uint64_t) i + 1, (uint64_t) n, "context %" PRId64 " of %" PRId64, i + 1, n);
+    return true;
 }
 
 static int collect(struct workbench *m, const struct options *o, const struct vocab *vocab) {
@@ -257,7 +261,8 @@ static int collect(struct workbench *m, const struct options *o, const struct vo
     int code = CLI_OK;
     if (collector_init(&c, m->model)) {
         ggml_backend_sched_set_eval_callback(m->session->sched, on_node, &c);
-        code = cli_contexts_each(m, &o->read, vocab, is_whole, &c, &n);
+        struct context_reader reader = {.vocab = vocab, .each = is_whole, .user = &c};
+        code = cli_contexts_read(m, &o->read, &reader, &n);
     } else {
         code = cli_fail(CLI_FAILURE, "out of memory for the sums of %zu weights", m->model->n_weights);
     }

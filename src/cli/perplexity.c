@@ -3,7 +3,8 @@
 // contexts one after the other, each behind the token that begins a text, and of each the second half counts, so that every token
 // has a past.
 
-#include "generate/contexts.h"
+#include "base/min.h"
+#include "cli/generate_options.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -37,6 +38,7 @@ const struct cli_help cli_perplexity_help = {
 
 // Surprises in nats.
 struct sums {
+    const struct session *session;
     float *logits; // scratch
     double sum, squares;
     int64_t n;
@@ -59,11 +61,11 @@ static int parse(int argc, char **argv, struct cli_contexts *o) {
 }
 
 // Minus the logarithm of the share that `token` has.
-static double surprise(const float *logits, int64_t n, int32_t token) {
+static double token_surprise(const float *logits, int64_t n, int32_t token) {
     float most = -INFINITY;
     double sum = 0;
     for (int64_t i = 0; i < n; i++) {
-        most = logits[i] > most ? logits[i] : most;
+        most = max_f32(logits[i], most);
     }
     for (int64_t i = 0; i < n; i++) {
         sum += exp((double) logits[i] - (double) most);
@@ -72,26 +74,28 @@ static double surprise(const float *logits, int64_t n, int32_t token) {
 }
 
 // The logits of row i foretell token i + 1.
-static bool context_add(void *user, const struct session *s, const int32_t *ids, char note[64], struct model_error *error) {
+static bool context_add(void *user, const int32_t *ids, int64_t i_context, int64_t n, struct model_error *error) {
     struct sums *sums = user;
+    const struct session *s = sums->session;
     const int64_t n_ctx = s->params.n_ctx, n_vocab = s->model->params.n_vocab;
     for (int64_t i = n_ctx / 2; i + 1 < n_ctx; i++) {
         if (!session_row(s, i, sums->logits, error)) {
             return false;
         }
-        const double x = surprise(sums->logits, n_vocab, ids[i + 1]);
+        const double x = token_surprise(sums->logits, n_vocab, ids[i + 1]);
         sums->sum += x;
         sums->squares += x * x;
         sums->n++;
     }
-    snprintf(note, 64, ", perplexity %.4f", exp(sums->sum / (double) sums->n));
+    cli_progress("reading the text", (uint64_t) i_context + 1, (uint64_t) n,
+        "context %" PRId64 " of %" PRId64 ", perplexity %.4f", i_context + 1, n, exp(sums->sum / (double) sums->n));
     return true;
 }
 
-static void tell(const struct cli_contexts *o, const struct sums *s, int64_t n_chunks) {
+static void result_print(const struct cli_contexts *o, const struct sums *s, int64_t n_chunks) {
     const double mean = s->sum / (double) s->n, variance = s->squares / (double) s->n - mean * mean;
     const double perplexity = exp(mean);
-    const double error = s->n > 1 ? perplexity * sqrt((variance > 0 ? variance : 0) / (double) (s->n - 1)) : 0;
+    const double error = s->n > 1 ? perplexity * sqrt(max_f64(variance, 0) / (double) (s->n - 1)) : 0;
     if (o->json) {
         printf("{\"perplexity\": %.6f, \"error\": %.6f, \"tokens\": %" PRId64 ", \"chunks\": %" PRId64 ", \"ctx\": %" PRId64
                ", \"stopped\": %s}\n",
@@ -102,13 +106,13 @@ static void tell(const struct cli_contexts *o, const struct sums *s, int64_t n_c
     }
 }
 
-static int measure(struct workbench *m, const struct cli_contexts *o, const struct vocab *vocab) {
-    struct sums sums = {.logits = malloc((size_t) m->model->params.n_vocab * sizeof sums.logits[0])};
+static int perplexity_measure(struct workbench *m, const struct cli_contexts *o, const struct vocab *vocab) {
+    struct sums sums = {.session = m->session, .logits = malloc((size_t) m->model->params.n_vocab * sizeof sums.logits[0])};
+    struct context_reader reader = {.vocab = vocab, .each = context_add, .user = &sums};
     int64_t n = 0;
-    const int code =
-        sums.logits != NULL ? cli_contexts_each(m, o, vocab, context_add, &sums, &n) : cli_fail(CLI_FAILURE, "out of memory");
+    const int code = sums.logits != NULL ? cli_contexts_read(m, o, &reader, &n) : cli_fail(CLI_FAILURE, "out of memory");
     if (code == CLI_OK) {
-        tell(o, &sums, n);
+        result_print(o, &sums, n);
     }
     free(sums.logits);
     return code;
@@ -131,7 +135,7 @@ int cli_perplexity(int argc, char **argv) {
     struct vocab *vocab = vocab_of_model(m.model, &error);
     code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_session(&m, &o.model);
     if (code == CLI_OK) {
-        code = measure(&m, &o, vocab);
+        code = perplexity_measure(&m, &o, vocab);
     }
     vocab_free(vocab);
     workbench_close(&m);

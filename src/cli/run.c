@@ -3,11 +3,9 @@
 
 #include "base/base.h"
 #include "base/json.h"
-#include "cli/help.h"
-#include "cli/models.h"
+#include "cli/generate_options.h"
 #include "cli/plans.h"
 #include "fit/search.h"
-#include "generate/generate.h"
 #include "simulate/cluster.h"
 
 #include <errno.h>
@@ -112,7 +110,7 @@ struct options {
 struct result {
     int64_t n_prompt, prompt_us;
     int64_t n_kept; // tokens of the prompt that the prompt cache had
-    struct spoken made;
+    struct generate_result made;
     bool is_stopped; // by Ctrl-C
     bool is_full;    // the context has no position left
 };
@@ -245,11 +243,10 @@ static bool cache_save(const struct options *o, const struct session *s, const s
 
 // ---- running ----
 
-static bool work(const struct options *o, struct workbench *m, const struct vocab *vocab, struct speaker *w,
-    struct sampler *sampler, struct result *r, struct model_error *error) {
-    struct session *s = m->session;
+static bool prompt_continue(const struct options *o, const struct generator *g, struct result *r, struct model_error *error) {
+    struct session *s = g->session;
     struct token_list tokens = {0};
-    bool ok = vocab_encode(vocab, o->prompt, o->prompt_size, true, true, &tokens, error);
+    bool ok = vocab_encode(g->writer->vocab, o->prompt, o->prompt_size, true, true, &tokens, error);
     r->n_prompt = (int64_t) tokens.n;
     if (ok && tokens.n == 0) {
         ok = model_fail(error, "the prompt is empty");
@@ -259,11 +256,11 @@ static bool work(const struct options *o, struct workbench *m, const struct voca
             r->n_prompt, s->params.n_ctx);
     }
     if (ok && o->echo) {
-        fwrite(o->prompt, 1, o->prompt_size, w->file);
-        fflush(w->file);
+        fwrite(o->prompt, 1, o->prompt_size, g->writer->file);
+        fflush(g->writer->file);
     }
     for (int64_t i = 0; ok && i < r->n_prompt; i++) { // penalties count the prompt too
-        ok = sampler_accept(sampler, tokens.ids[i]) || model_fail(error, "out of memory");
+        ok = sampler_accept(g->sampler, tokens.ids[i]) || model_fail(error, "out of memory");
     }
     ok = ok && cache_load(o, s, &tokens, r, error);
     const int64_t start = ggml_time_us();
@@ -271,7 +268,7 @@ static bool work(const struct options *o, struct workbench *m, const struct voca
     r->prompt_us = ggml_time_us() - start;
     r->n_prompt = ok ? r->n_prompt : s->n_past; // all, or as far as it came
     ok = ok && cache_save(o, s, &tokens, r, error);
-    ok = ok && speak(s, w, sampler, o->n_predict, &r->made, error);
+    ok = ok && text_generate(g, o->n_predict, &r->made, error);
     r->is_stopped = cli_is_interrupted(NULL);
     r->is_full = s->n_past == s->params.n_ctx;
     token_list_fini(&tokens);
@@ -299,11 +296,11 @@ static void print_line(const struct options *o, const struct workbench *m, const
         fprintf(stderr, ", %.1f a second", per_second(r->made.n_decoded, r->made.made_us));
     }
     cli_model_memory(stderr, m);
-    fprintf(stderr, "; seed %" PRId64 "%s\n", o->sampling.seed, cli_colour(stderr, CLI_RESET));
+    fprintf(stderr, "; seed %" PRId64 "%s\n", o->sampling.params.seed, cli_colour(stderr, CLI_RESET));
 }
 
 static void print_json(const struct options *o, const struct workbench *m, const struct result *r,
-    const struct berth_stream *text, const struct speaker *w) {
+    const struct berth_stream *text, const struct generator *g) {
     fputs("{\"model\": ", stdout);
     cli_json_text(stdout, m->path);
     fputs(", \"prompt\": ", stdout);
@@ -313,15 +310,15 @@ static void print_json(const struct options *o, const struct workbench *m, const
     printf(", \"prompt_tokens\": %" PRId64 ", \"prompt_kept\": %" PRId64 ", \"prompt_per_second\": %.3f, \"tokens\": %" PRId64
            ", \"per_second\": %.3f, \"seed\": %" PRId64 ", \"stopped\": %s, \"memory\": ",
         r->n_prompt, r->n_kept, per_second(r->n_prompt - r->n_kept, r->prompt_us), r->made.n_made,
-        per_second(r->made.n_decoded, r->made.made_us), o->sampling.seed, r->is_stopped ? "true" : "false");
+        per_second(r->made.n_decoded, r->made.made_us), o->sampling.params.seed, r->is_stopped ? "true" : "false");
     cli_model_memory_json(stdout, m);
     const struct session_params *p = &m->session->params;
     printf(", \"ctx\": %" PRId64 ", \"batch\": %" PRId64 ", \"cache_type\": \"%s%s%s\"", p->n_ctx, p->n_batch,
         ggml_type_name(p->cache_k), p->cache_v != p->cache_k ? "," : "",
         p->cache_v != p->cache_k ? ggml_type_name(p->cache_v) : "");
-    if (w->logs != NULL) {
+    if (g->logs != NULL) {
         fputs(", \"logprobs\": ", stdout);
-        logprobs_write(w->logs, w->vocab, stdout);
+        logprobs_write(g->logs, g->writer->vocab, stdout);
     }
     puts("}");
 }
@@ -329,25 +326,31 @@ static void print_json(const struct options *o, const struct workbench *m, const
 static int run_text(const struct options *o, struct workbench *m, const struct vocab *vocab) {
     struct model_error error = {""};
     struct result r = {0};
-    struct speaker w = {0};
+    struct text_writer w = {0};
     struct sampler sampler;
     struct berth_stream text = {0};
     struct logprobs logs = {.n_top = o->n_logprobs};
-    struct cli_guide guide;
+    struct text_guide guide;
     const int guide_code = cli_guide_open(&o->sampling, vocab, &guide);
     if (guide_code != CLI_OK) {
         return guide_code;
     }
-    bool ok = (!o->json || berth_stream_open(&text)) && speaker_init(&w, vocab, &o->sampling, o->json ? text.file : stdout);
-    cli_sampling_start(&o->sampling, &sampler);
-    w.guide = guide.guide;
-    w.logs = o->n_logprobs >= 0 ? &logs : NULL;
+    bool ok = (!o->json || berth_stream_open(&text)) &&
+              text_writer_init(&w, vocab, o->sampling.stops, o->sampling.n_stops, o->json ? text.file : stdout);
+    w.is_terminal = !o->json && isatty(STDOUT_FILENO);
+    sampling_params_start(&o->sampling.params, &sampler);
+    const struct generator g = {.session = m->session,
+        .writer = &w,
+        .sampler = &sampler,
+        .guide = guide.guide,
+        .logs = o->n_logprobs >= 0 ? &logs : NULL,
+        .stop = cli_is_interrupted};
     if (ok && o->trace != NULL && berth_sched_trace_start(m->session->sched) != GGML_STATUS_SUCCESS) {
         ok = model_fail(&error, "%s", berth_last_error());
     }
-    ok = ok && work(o, m, vocab, &w, &sampler, &r, &error);
-    ok = w.chars != NULL && speaker_end(&w) && ok;
-    speaker_fini(&w);
+    ok = ok && prompt_continue(o, &g, &r, &error);
+    ok = w.chars != NULL && text_writer_end(&w) && ok;
+    text_writer_fini(&w);
     sampler_fini(&sampler);
     if (o->json) {
         ok = berth_stream_close(&text) && ok;
@@ -356,7 +359,7 @@ static int run_text(const struct options *o, struct workbench *m, const struct v
     }
     int code = CLI_OK;
     if (ok && o->json) {
-        print_json(o, m, &r, &text, &w);
+        print_json(o, m, &r, &text, &g);
     } else if (ok) {
         ok = fflush(stdout) == 0;
         print_line(o, m, &r);
@@ -365,7 +368,7 @@ static int run_text(const struct options *o, struct workbench *m, const struct v
         code = ferror(stdout) ? CLI_FAILURE // cli_finish tells of a full disk
                               : cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "out of memory");
     }
-    cli_guide_close(&guide);
+    text_guide_close(&guide);
     logprobs_fini(&logs);
     berth_stream_fini(&text);
     return code;
@@ -465,12 +468,13 @@ static int memory_obey(struct options *o) {
 }
 
 int cli_run(int argc, char **argv) {
-    struct options o = {.model = {.may_llama = true}, .sampling = CLI_SAMPLING_DEFAULT, .n_predict = -1, .n_logprobs = -1};
+    struct options o = {
+        .model = {.may_llama = true}, .sampling = {.params = sampling_params_default()}, .n_predict = -1, .n_logprobs = -1};
     struct model_error error = {""};
     struct workbench m;
     int code = parse(argc, argv, &o);
     if (code < 0) {
-        cli_sampling_seed(&o.sampling);
+        sampling_params_seed(&o.sampling.params);
         code = prompt_get(&o) == CLI_OK ? -1 : CLI_FAILURE;
     }
     if (code >= 0) {

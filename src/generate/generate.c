@@ -1,64 +1,65 @@
 // SPDX-License-Identifier: MIT
-// generate.c: see speak.h.
+// generate.c: the token loop and the text that comes of it (generate.h).
 
 #include "generate/generate.h"
 
-#include "cli/models.h"
+#include "base/min.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-bool speaker_init(struct speaker *w, const struct vocab *vocab, const struct cli_sampling *sampling, FILE *file) {
-    *w = (struct speaker){.vocab = vocab, .sampling = sampling, .file = file, .cap = vocab->max_size + 8};
-    w->is_terminal = file == stdout && isatty(STDOUT_FILENO);
-    for (int i = 0; i < sampling->n_stops; i++) {
-        const size_t n = strlen(sampling->stops[i]);
-        w->max_stop = n > w->max_stop ? n : w->max_stop;
+// ---- text ----
+
+bool text_writer_init(struct text_writer *w, const struct vocab *vocab, const char *const *stops, int n_stops, FILE *file) {
+    *w = (struct text_writer){.vocab = vocab, .stops = stops, .n_stops = n_stops, .file = file, .cap = vocab->max_size + 8};
+    for (int i = 0; i < n_stops; i++) {
+        w->max_stop = max_size(w->max_stop, strlen(stops[i]));
     }
-    w->piece = malloc(w->cap);
-    w->chars = malloc(3 * (w->cap + 4));
-    w->held = malloc(w->max_stop + 3 * (w->cap + 4));
+    w->piece = model_alloc_malloc(w->cap);
+    w->chars = model_alloc_malloc(3 * (w->cap + 4));
+    w->held = model_alloc_malloc(w->max_stop + 3 * (w->cap + 4));
     return w->piece != NULL && w->chars != NULL && w->held != NULL;
 }
 
-void speaker_fini(struct speaker *w) {
-    free(w->piece);
-    free(w->chars);
-    free(w->held);
+void text_writer_fini(struct text_writer *w) {
+    model_alloc_free(w->piece);
+    model_alloc_free(w->chars);
+    model_alloc_free(w->held);
 }
 
-// Models come from anywhere too: on a terminal, characters that would command it become '?'. Characters are whole here.
-static void tame(char *chars, size_t n) {
+// Models come from anywhere: control characters, which could command a terminal, become '?'. The bytes are whole characters.
+static void controls_replace(char *chars, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const unsigned char c = (unsigned char) chars[i];
-        const bool is_command = (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
-        const bool is_two_command = c >= 0x80 && c < 0xa0 && i > 0 && (unsigned char) chars[i - 1] == 0xc2;
-        if (is_two_command) { // U+0080 to U+009F
+        const bool is_c0 = (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
+        const bool is_c1 = c >= 0x80 && c < 0xa0 && i > 0 && (unsigned char) chars[i - 1] == 0xc2; // U+0080 to U+009F
+        if (is_c1) {
             chars[i - 1] = '?';
         }
-        chars[i] = is_command || is_two_command ? '?' : chars[i];
+        if (is_c0 || is_c1) {
+            chars[i] = '?';
+        }
     }
 }
 
-static bool write_out(struct speaker *w, char *chars, size_t n) {
+static bool bytes_write(struct text_writer *w, char *chars, size_t n) {
     if (w->copy != NULL && fwrite(chars, 1, n, w->copy) != n) {
         return false;
     }
-    tame(chars, w->is_terminal ? n : 0);
+    if (w->is_terminal) {
+        controls_replace(chars, n);
+    }
     return fwrite(chars, 1, n, w->file) == n && fflush(w->file) == 0;
 }
 
 // How many of the held bytes can be written: all before a stop word, or before what may be the beginning of one.
-static size_t free_to_go(struct speaker *w) {
+static size_t held_count(struct text_writer *w) {
     size_t n = w->n_held;
-    for (int i = 0; i < w->sampling->n_stops; i++) {
-        const char *stop = w->sampling->stops[i];
-        const size_t size = strlen(stop);
+    for (int i = 0; i < w->n_stops; i++) {
+        const size_t size = strlen(w->stops[i]);
         for (size_t at = 0; at < n; at++) {
-            const size_t left = w->n_held - at, some = left < size ? left : size;
-            if (memcmp(w->held + at, stop, some) == 0) {
+            const size_t some = min_size(w->n_held - at, size);
+            if (memcmp(w->held + at, w->stops[i], some) == 0) {
                 n = at;
                 w->is_over = w->is_over || some == size;
             }
@@ -67,87 +68,92 @@ static size_t free_to_go(struct speaker *w) {
     return n;
 }
 
-static bool put(struct speaker *w, size_t m) {
+// Writes the first m bytes of w->chars, as far as no stop word can begin in them.
+static bool chars_put(struct text_writer *w, size_t m) {
     if (w->max_stop == 0) {
-        return write_out(w, w->chars, m);
+        return bytes_write(w, w->chars, m);
     }
     memcpy(w->held + w->n_held, w->chars, m);
     w->n_held += m;
-    const size_t n = free_to_go(w);
-    const bool ok = write_out(w, w->held, n);
+    const size_t n = held_count(w);
+    const bool ok = bytes_write(w, w->held, n);
     w->n_held = w->is_over ? 0 : w->n_held - n;
     memmove(w->held, w->held + n, w->n_held);
     return ok;
 }
 
-bool speaker_put(struct speaker *w, int32_t token) {
+bool text_writer_put(struct text_writer *w, int32_t token) {
     const size_t n = vocab_piece(w->vocab, token, w->piece, w->cap);
-    return put(w, utf8_stream_put(&w->stream, w->piece, n, w->chars));
+    return chars_put(w, utf8_stream_put(&w->stream, w->piece, n, w->chars));
 }
 
-bool speaker_end(struct speaker *w) {
-    bool ok = put(w, w->is_over ? 0 : utf8_stream_end(&w->stream, w->chars));
-    ok = write_out(w, w->held, w->n_held) && ok;
+bool text_writer_end(struct text_writer *w) {
+    const bool is_put = chars_put(w, w->is_over ? 0 : utf8_stream_end(&w->stream, w->chars));
+    const bool is_written = bytes_write(w, w->held, w->n_held);
     w->n_held = 0;
-    return ok;
+    return is_put && is_written;
 }
 
-// The next token: the likeliest, or by chance, of those that the grammar allows. -1 with an error; *is_over: none is allowed, and
-// the text ends.
-static int32_t choose(struct session *s, struct speaker *w, struct sampler *sampler, bool *is_over, struct model_error *error) {
+// ---- tokens ----
+
+enum { TOKEN_FAILED = -1, TOKEN_NONE = -2 };
+
+// The next token; TOKEN_FAILED with an error; TOKEN_NONE: the grammar allows none.
+static int32_t token_choose(const struct generator *g, struct model_error *error) {
+    struct session *s = g->session;
     const int64_t n = s->model->params.n_vocab;
-    bool ok = w->logs == NULL || logprobs_look(w->logs, s->logits, n);
-    if (ok && w->guide != NULL) {
-        const int64_t n_left = guide_mask(w->guide, s->logits, n, error);
-        ok = n_left >= 0;
-        *is_over = n_left == 0;
+    if (g->logs != NULL && !logprobs_look(g->logs, s->logits, n)) {
+        model_fail(error, "out of memory for the log probabilities of %zu tokens", g->logs->n);
+        return TOKEN_FAILED;
     }
-    if (*is_over) {
-        logprobs_drop(w->logs);
-        return 0;
+    const int64_t n_left = g->guide != NULL ? guide_mask(g->guide, s->logits, n, error) : n;
+    if (n_left == 0) {
+        logprobs_drop(g->logs);
+        return TOKEN_NONE;
     }
-    const int32_t token = ok ? sampler_pick(sampler, s->logits, n) : -1;
-    ok = token >= 0 && sampler_accept(sampler, token) && (w->guide == NULL || guide_accept(w->guide, token, error));
-    if (ok && w->logs != NULL) {
-        logprobs_choose(w->logs, s->logits, token);
+    const int32_t token = n_left > 0 ? sampler_pick(g->sampler, s->logits, n) : TOKEN_FAILED;
+    if (token < 0 || !sampler_accept(g->sampler, token) || (g->guide != NULL && !guide_accept(g->guide, token, error))) {
+        logprobs_drop(g->logs);
+        model_fail(error, "the model's answer holds no number, or memory is out");
+        return TOKEN_FAILED;
     }
-    return ok ? token : (model_fail(error, "the model's answer holds no number, or memory is out"), -1);
+    if (g->logs != NULL) {
+        logprobs_choose(g->logs, s->logits, token);
+    }
+    return token;
 }
 
-int cli_parse_predict(const char *command, const char *text, int64_t *n) {
-    return cli_parse_int(text, -1, INT64_MAX, n)
-               ? CLI_OK
-               : cli_usage(command, "--predict '%s' is neither an integer from 0 nor -1 for no limit", text);
-}
-
-bool speak(
-    struct session *s, struct speaker *w, struct sampler *sampler, int64_t n_most, struct spoken *r, struct model_error *error) {
-    const int64_t start = ggml_time_us();
-    bool ok = true;
-    while (ok && (n_most < 0 || r->n_made < n_most) && !cli_is_interrupted(NULL)) {
-        bool is_over = false;
-        const int32_t token = choose(s, w, sampler, &is_over, error);
-        ok = token >= 0;
-        if (!ok || is_over) {
-            break;
+static bool tokens_make(const struct generator *g, int64_t n_max, struct generate_result *r, struct model_error *error) {
+    struct session *s = g->session;
+    while ((n_max < 0 || r->n_made < n_max) && !(g->stop != NULL && g->stop(g->stop_data))) {
+        const int32_t token = token_choose(g, error);
+        if (token < 0) {
+            return token == TOKEN_NONE;
         }
         r->last = token;
         r->is_last_read = false;
-        if (vocab_is_end(w->vocab, token)) {
-            break;
+        if (vocab_is_end(g->writer->vocab, token)) {
+            return true;
         }
         r->n_made++;
-        if (!speaker_put(w, token)) {
-            ok = model_fail(error, "standard output: writing failed: %s", strerror(errno));
-            break;
+        if (!text_writer_put(g->writer, token)) {
+            return model_fail(error, "writing the text failed: %s", strerror(errno));
         }
-        if (w->is_over || s->n_past == s->params.n_ctx || (n_most >= 0 && r->n_made == n_most)) {
-            break;
+        if (g->writer->is_over || s->n_past == s->params.n_ctx || (n_max >= 0 && r->n_made == n_max)) {
+            return true;
         }
-        ok = session_decode(s, &token, 1, error);
-        r->is_last_read = ok;
-        r->n_decoded += ok;
+        if (!session_decode(s, &token, 1, error)) {
+            return false;
+        }
+        r->is_last_read = true;
+        r->n_decoded++;
     }
+    return true;
+}
+
+bool text_generate(const struct generator *g, int64_t n_max, struct generate_result *r, struct model_error *error) {
+    const int64_t start = ggml_time_us();
+    const bool ok = tokens_make(g, n_max, r, error);
     r->made_us += ggml_time_us() - start;
     return ok;
 }

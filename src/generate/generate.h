@@ -1,48 +1,140 @@
 // SPDX-License-Identifier: MIT
-// generate.h: the text of tokens as they come: whole characters, nothing that commands a terminal, and an end before a stop word.
+// generate.h: what a model makes of a text: the next tokens (generate.c), chosen as the parameters say (sampling.c), held to a
+// grammar (schema.c) and with their probabilities (logprobs.c); or a measurement over a long text, context by context (contexts.c).
+//
+// Nothing here knows a command line. A function that can fail returns false or NULL and says in a model_error what and why. Long
+// work asks a callback of the caller's whether to stop.
 #pragma once
 
-#include "generate/logprobs.h"
-#include "generate/sampling.h"
-#include "model/vocab.h"
+#include "model/grammar.h"
 
-struct speaker {
+// ---- how the next token is chosen (sampling.c) ----
+
+struct sampling_params {
+    double temperature, top_p, min_p, typical, repeat, frequency, presence, tau, eta;
+    int64_t top_k, last_n, mirostat;  // mirostat: 0 or 2
+    int64_t seed;                     // -1: another one each time
+    const struct sample_bias *biases; // [n_biases] the caller's
+    int64_t n_biases;
+};
+
+struct sampling_params sampling_params_default(void);
+// Chooses a seed where none is given.
+void sampling_params_seed(struct sampling_params *params);
+// The biases must outlive the sampler; the caller calls sampler_fini.
+void sampling_params_start(const struct sampling_params *params, struct sampler *sampler);
+
+// A grammar over a vocabulary.
+struct text_guide {
+    struct grammar *grammar;
+    struct guide *guide; // NULL: any text is allowed
+};
+
+// A grammar as its file has it.
+struct guide_source {
+    const char *text;
+    size_t size;
+    const char *name;         // of the file, for errors
+    bool is_schema;           // a JSON schema, else GBNF
+    ggml_abort_callback stop; // opening fails once it returns true, and so does all use of the grammar; NULL: nothing stops it
+    void *stop_data;
+};
+
+bool text_guide_open(
+    struct text_guide *guide, const struct guide_source *source, const struct vocab *vocab, struct model_error *error);
+void text_guide_close(struct text_guide *guide);
+
+// schema.c: a JSON schema as a grammar in GBNF, to be freed by model_alloc_free. Takes time and memory proportional to its size.
+char *schema_to_grammar(const struct guide_source *source, struct model_error *error);
+
+// ---- log probabilities of the tokens that were chosen (logprobs.c) ----
+
+struct logprob {
+    int32_t token;
+    float log; // natural logarithm of its probability, before a grammar, penalties or sampling change it
+};
+
+struct logprobs {
+    int64_t n_top;         // likeliest tokens that are kept of each choice
+    struct logprob *items; // [n * (n_top + 1)] what was chosen, then the likeliest; token -1: the vocabulary has no more
+    size_t n, room;
+};
+
+// Reads the logits of a choice; false: out of memory.
+bool logprobs_look(struct logprobs *l, const float *logits, int64_t n);
+// The token that was chosen by them.
+void logprobs_choose(struct logprobs *l, const float *logits, int32_t token);
+// No token was chosen: removes the last look. NULL is taken.
+void logprobs_drop(struct logprobs *l);
+// Writes a JSON list.
+void logprobs_write(const struct logprobs *l, const struct vocab *vocab, FILE *file);
+void logprobs_fini(struct logprobs *l);
+
+// ---- the text of tokens as they come (generate.c) ----
+
+// Writes whole characters, and nothing from a stop word on, even where its bytes come in several tokens.
+struct text_writer {
     const struct vocab *vocab;
+    const char *const *stops; // [n_stops] the caller's
+    int n_stops;
+    FILE *file;
+    FILE *copy;       // gets the same text, control characters included; NULL: none
+    bool is_terminal; // control characters become '?' in file
     struct utf8_stream stream;
     char *piece, *chars;
     size_t cap;
-    FILE *file;
-    FILE *copy; // gets all of it too, untamed; NULL: nobody
-    bool is_terminal;
-    const struct cli_sampling *sampling; // its stop words
-    char *held;                          // what may be the beginning of a stop word, not written yet
+    char *held; // [n_held] may be the beginning of a stop word, not written yet
     size_t n_held, max_stop;
-    bool is_over;          // a stop word came
-    struct guide *guide;   // what may be written; NULL: anything
-    struct logprobs *logs; // gets how likely it was; NULL: nobody
+    bool is_over; // a stop word came
 };
 
-// False: out of memory; speaker_fini also then.
-bool speaker_init(struct speaker *speaker, const struct vocab *vocab, const struct cli_sampling *sampling, FILE *file);
+// False: out of memory; text_writer_fini also then.
+bool text_writer_init(struct text_writer *w, const struct vocab *vocab, const char *const *stops, int n_stops, FILE *file);
 // False: writing failed.
-bool speaker_put(struct speaker *speaker, int32_t token);
-// What is held is written: no stop word became of it.
-bool speaker_end(struct speaker *speaker);
-void speaker_fini(struct speaker *speaker);
+bool text_writer_put(struct text_writer *w, int32_t token);
+// Writes what is held: no stop word became of it.
+bool text_writer_end(struct text_writer *w);
+void text_writer_fini(struct text_writer *w);
 
-// What was made, for the line at the end.
-struct spoken {
+// All but session, writer and sampler may be NULL.
+struct generator {
+    struct session *session;
+    struct text_writer *writer;
+    struct sampler *sampler;
+    struct guide *guide;   // the tokens that are allowed
+    struct logprobs *logs; // gets the log probabilities
+    ggml_abort_callback stop;
+    void *stop_data;
+};
+
+struct generate_result {
     int64_t n_made;
-    int64_t n_decoded; // of those made, the ones that were read again: what made_us was spent on
+    int64_t n_decoded; // tokens of n_made that were decoded in made_us
     int64_t made_us;
     int32_t last;      // the last token that was chosen
     bool is_last_read; // it is in the cache
 };
 
-// The value of --predict: tokens, or -1 for no limit. CLI_OK, or CLI_USAGE after a message.
-int cli_parse_predict(const char *command, const char *text, int64_t *n);
+// Appends tokens to what the session has read, until the model ends the text, n_max tokens are made (-1: no limit), the context is
+// full, a stop word comes, the grammar allows no token, or stop returns true. Adds to *result.
+bool text_generate(const struct generator *g, int64_t n_max, struct generate_result *result, struct model_error *error);
 
-// Lets the model go on after what it has read, until it ends, n_most tokens are made (-1: any number), its context is full, a
-// stop word comes, or Ctrl-C.
-bool speak(struct session *session, struct speaker *speaker, struct sampler *sampler, int64_t n_most, struct spoken *spoken,
-    struct model_error *error);
+// ---- a long text, context by context (contexts.c) ----
+
+struct context_reader {
+    struct session *session; // a context has params.n_ctx tokens; params.n_batch is the same
+    const struct vocab *vocab;
+    const char *text;
+    size_t size;
+    const char *name; // of the text, for errors
+    int64_t n_max;    // contexts, 0: all
+    // Called after context i of n, whose tokens are ids; false ends reading without counting it, with an error if there is one.
+    bool (*each)(void *user, const int32_t *ids, int64_t i, int64_t n, struct model_error *error);
+    void *user;
+    ggml_abort_callback stop; // asked before each context; NULL: nothing stops it
+    void *stop_data;
+};
+
+// Reads whole contexts, the first token of each replaced by the one that begins a text: *n_read of them, at least one. True also
+// if it was stopped after the first one.
+bool contexts_read(const struct context_reader *r, int64_t *n_read, struct model_error *error);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// logprobs.c: see logprobs.h. The sum of all is taken once a choice; the likeliest are kept in order as they are met.
-
-#include "generate/logprobs.h"
+// logprobs.c: log probabilities of the tokens that were chosen (generate.h). The likeliest tokens of a choice are sorted by
+// insertion.
 
 #include "base/json.h"
+#include "base/min.h"
+#include "generate/generate.h"
 
 #include <math.h>
-#include <stdlib.h>
 
-static struct logprob *last_of(const struct logprobs *l) {
+static struct logprob *logprobs_last(const struct logprobs *l) {
     return l->items + (l->n - 1) * (size_t) (l->n_top + 1);
 }
 
-// Into the list of the likeliest, the best first; token -1: nobody is there yet.
-static void keep(struct logprob *top, int64_t n_top, int32_t token, float logit) {
+// Inserts a token into the list of the likeliest, the best first; token -1: a free place.
+static void top_insert(struct logprob *top, int64_t n_top, int32_t token, float logit) {
     int64_t i = n_top;
     while (i > 0 && (top[i - 1].token < 0 || top[i - 1].log < logit)) {
         if (i < n_top) {
@@ -29,7 +29,7 @@ static void keep(struct logprob *top, int64_t n_top, int32_t token, float logit)
 bool logprobs_look(struct logprobs *l, const float *logits, int64_t n) {
     const size_t step = (size_t) l->n_top + 1;
     if (l->n == l->room) {
-        struct logprob *more = realloc(l->items, (2 * l->room + 64) * step * sizeof *more);
+        struct logprob *more = model_alloc_realloc(l->items, (2 * l->room + 64) * step * sizeof *more);
         if (more == NULL) {
             return false;
         }
@@ -37,7 +37,7 @@ bool logprobs_look(struct logprobs *l, const float *logits, int64_t n) {
         l->room = 2 * l->room + 64;
     }
     l->n++;
-    struct logprob *top = last_of(l) + 1;
+    struct logprob *top = logprobs_last(l) + 1;
     float most = -INFINITY;
     double sum = 0;
     for (int64_t i = 0; i < l->n_top; i++) {
@@ -45,16 +45,16 @@ bool logprobs_look(struct logprobs *l, const float *logits, int64_t n) {
     }
     for (int64_t i = 0; i < n; i++) {
         if (!isnan(logits[i])) {
-            most = logits[i] > most ? logits[i] : most;
-            keep(top, l->n_top, (int32_t) i, logits[i]);
+            most = max_f32(logits[i], most);
+            top_insert(top, l->n_top, (int32_t) i, logits[i]);
         }
     }
     for (int64_t i = 0; i < n; i++) {
         sum += isnan(logits[i]) ? 0 : exp((double) logits[i] - (double) most);
     }
     const float all = most + (float) log(sum);
-    last_of(l)->log = all; // until it is chosen
-    last_of(l)->token = -1;
+    logprobs_last(l)->log = all; // until it is chosen
+    logprobs_last(l)->token = -1;
     for (int64_t i = 0; i < l->n_top; i++) {
         top[i].log -= all;
     }
@@ -62,7 +62,7 @@ bool logprobs_look(struct logprobs *l, const float *logits, int64_t n) {
 }
 
 void logprobs_choose(struct logprobs *l, const float *logits, int32_t token) {
-    *last_of(l) = (struct logprob){token, logits[token] - last_of(l)->log};
+    *logprobs_last(l) = (struct logprob){token, logits[token] - logprobs_last(l)->log};
 }
 
 void logprobs_drop(struct logprobs *l) {
@@ -74,7 +74,7 @@ void logprobs_drop(struct logprobs *l) {
 static void item_write(const struct logprob *item, const struct vocab *vocab, char *piece, size_t cap, FILE *file) {
     const size_t n = vocab_piece(vocab, item->token, piece, cap);
     fprintf(file, "\"token\": %d, \"text\": ", (int) item->token);
-    berth_json_write_text(piece, n < cap ? n : cap, file);
+    berth_json_write_text(piece, min_size(n, cap), file);
     if (isfinite(item->log)) {
         fprintf(file, ", \"logprob\": %.6g", (double) item->log);
     } else {
@@ -84,7 +84,7 @@ static void item_write(const struct logprob *item, const struct vocab *vocab, ch
 
 void logprobs_write(const struct logprobs *l, const struct vocab *vocab, FILE *file) {
     const size_t cap = vocab->max_size + 8;
-    char *piece = malloc(cap);
+    char *piece = model_alloc_malloc(cap);
     fputc('[', file);
     for (size_t i = 0; piece != NULL && i < l->n; i++) {
         const struct logprob *items = l->items + i * (size_t) (l->n_top + 1);
@@ -99,10 +99,10 @@ void logprobs_write(const struct logprobs *l, const struct vocab *vocab, FILE *f
         fputs("]}", file);
     }
     fputc(']', file);
-    free(piece);
+    model_alloc_free(piece);
 }
 
 void logprobs_fini(struct logprobs *l) {
-    free(l->items);
+    model_alloc_free(l->items);
     *l = (struct logprobs){0};
 }

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT
-// schema.c: see schema.h. The file becomes a tree whose members are found by a hash table; every schema in it becomes a rule, and
+// schema.c: a JSON schema as a grammar (generate.h). The file becomes a tree whose members are found by a hash table; every schema in it becomes a rule, and
 // one that is named by $ref is one rule however often it is named, so that it may hold itself. Properties come in the order of
-// the file. What cannot be told by a grammar is refused by its name, never left out: an answer that is only nearly valid helps
+// the file. A key that a grammar cannot express is refused by its name, never left out: a text that is only nearly valid helps
 // nobody.
 
-#include "generate/schema.h"
-
 #include "base/json.h"
+#include "base/min.h"
 #include "base/siphash.h"
-#include "cli/cli.h"
+#include "generate/generate.h"
 
 #include <inttypes.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct slice {
@@ -32,9 +30,8 @@ struct node {
 };
 
 struct converter {
-    const char *name;
-    ggml_abort_callback stop;
-    void *stop_data;
+    const struct guide_source *source;
+    struct model_error *error;
     struct berth_json json;
     struct node **nodes; // [n_nodes] in the order of the file
     size_t n_nodes, nodes_room;
@@ -46,7 +43,6 @@ struct converter {
     struct node **waiting; // [n_rules] schemas by their rule; the rules from n_written on are still to be written
     size_t n_rules, n_written, waiting_room;
     struct berth_stream rules;
-    char why[256]; // "": all is well
 };
 
 static const char common[] = "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n"
@@ -61,20 +57,21 @@ static const char common[] = "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n"
                              "object ::= \"{\" ws (member (\",\" ws member)* ws)? \"}\"\n"
                              "array ::= \"[\" ws (value (\",\" ws value)* ws)? \"]\"\n";
 
-static bool fail(struct converter *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static bool fail(struct converter *c, const char *fmt, ...) {
-    if (c->why[0] == '\0') {
-        va_list args;
-        va_start(args, fmt);
-        vsnprintf(c->why, sizeof c->why, fmt, args);
-        va_end(args);
-    }
-    return false;
+// Keeps the first error; always false.
+static bool schema_fail(struct converter *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static bool schema_fail(struct converter *c, const char *fmt, ...) {
+    char why[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, sizeof why, fmt, args);
+    va_end(args);
+    return model_fail(c->error, "%s: %s", c->source->name, why);
 }
 
 // Whether the caller wants to stop; then the message says so.
 static bool is_stopped(struct converter *c) {
-    return c->stop != NULL && c->stop(c->stop_data) && !fail(c, "stopped while the schema was read");
+    return c->source->stop != NULL && c->source->stop(c->source->stop_data) &&
+           !schema_fail(c, "stopped while the schema was read");
 }
 
 // ---- the file as a tree ----
@@ -88,9 +85,9 @@ static bool pointers_grow(struct converter *c, struct node ***list, size_t n, si
     if (n < *room) {
         return true;
     }
-    struct node **more = realloc(*list, (2 * *room + 64) * sizeof **list);
+    struct node **more = model_alloc_realloc(*list, (2 * *room + 64) * sizeof **list);
     if (more == NULL) {
-        return fail(c, "out of memory");
+        return schema_fail(c, "out of memory");
     }
     *list = more;
     *room = 2 * *room + 64;
@@ -101,9 +98,9 @@ static struct node *node_new(struct converter *c, struct node *up) {
     if (is_stopped(c)) {
         return NULL;
     }
-    struct node *node = pointers_grow(c, &c->nodes, c->n_nodes, &c->nodes_room) ? calloc(1, sizeof *node) : NULL;
+    struct node *node = pointers_grow(c, &c->nodes, c->n_nodes, &c->nodes_room) ? model_alloc_calloc(1, sizeof *node) : NULL;
     if (node == NULL) {
-        fail(c, "out of memory");
+        schema_fail(c, "out of memory");
         return NULL;
     }
     c->nodes[c->n_nodes++] = node;
@@ -172,9 +169,9 @@ static bool slots_fill(struct converter *c) {
         c->n_slots *= 2;
     }
     c->hash_key = berth_siphash_key_new(c);
-    c->slots = calloc(c->n_slots, sizeof *c->slots);
+    c->slots = model_alloc_calloc(c->n_slots, sizeof *c->slots);
     if (c->slots == NULL) {
-        return fail(c, "out of memory");
+        return schema_fail(c, "out of memory");
     }
     for (size_t i = 0; i < c->n_nodes; i++) {
         struct node *node = c->nodes[i];
@@ -188,19 +185,24 @@ static bool slots_fill(struct converter *c) {
     return true;
 }
 
-static bool tree_read(struct converter *c, const char *text, size_t size) {
-    berth_json_init(&c->json, text, size, c->name);
-    struct node *all = NULL;
-    bool ok = (berth_stream_open(&c->keys) && (all = node_new(c, NULL)) != NULL) || fail(c, "out of memory");
-    if (ok && berth_json_peek(&c->json) == '\0' && c->json.status == GGML_STATUS_SUCCESS) {
-        ok = fail(c, "the schema is empty");
+static bool values_read(struct converter *c) {
+    struct node *all = berth_stream_open(&c->keys) ? node_new(c, NULL) : NULL;
+    if (all == NULL) {
+        return schema_fail(c, "out of memory");
     }
-    ok = ok && value_read(c, all) && berth_json_done(&c->json);
-    ok = berth_stream_close(&c->keys) && ok;
-    if (!ok && c->json.status != GGML_STATUS_SUCCESS) {
-        fail(c, "%s", berth_last_error());
+    if (berth_json_peek(&c->json) == '\0' && c->json.status == GGML_STATUS_SUCCESS) {
+        return schema_fail(c, "the schema is empty");
     }
-    return ok ? slots_fill(c) : fail(c, "out of memory");
+    return value_read(c, all) && berth_json_done(&c->json);
+}
+
+static bool tree_read(struct converter *c) {
+    berth_json_init(&c->json, c->source->text, c->source->size, c->source->name);
+    const bool is_read = values_read(c), is_closed = berth_stream_close(&c->keys);
+    if (c->json.status != GGML_STATUS_SUCCESS) {
+        return model_fail(c->error, "%s", berth_last_error()); // it has the name and the line
+    }
+    return is_read && is_closed ? slots_fill(c) : schema_fail(c, "out of memory");
 }
 
 // ---- looking into it ----
@@ -210,7 +212,7 @@ static struct node *field_sized(struct converter *c, const struct node *object, 
     return first_of(object) == '{' ? c->slots[slot_of(c, object, key, size)] : NULL;
 }
 
-static struct node *field(struct converter *c, const struct node *object, const char *key) {
+static struct node *field_get(struct converter *c, const struct node *object, const char *key) {
     return field_sized(c, object, key, strlen(key));
 }
 
@@ -218,13 +220,13 @@ static struct berth_json_text key_of(const struct converter *c, const struct nod
     return (struct berth_json_text){c->keys.text + node->key, node->key_size};
 }
 
-static int shown(struct slice s) {
-    return (int) (s.size < 64 ? s.size : 64);
+static int text_width(struct slice s) {
+    return (int) min_size(s.size, 64);
 }
 
 static bool has_kind(struct converter *c, const struct node *node, char kind) {
-    return first_of(node) == kind ||
-           fail(c, "expected %s, found: %.*s", kind == '{' ? "an object" : "a list", shown(node->text), node->text.at);
+    return first_of(node) == kind || schema_fail(c, "expected %s, found: %.*s", kind == '{' ? "an object" : "a list",
+                                         text_width(node->text), node->text.at);
 }
 
 // Calls use for the text of a string without escapes.
@@ -232,10 +234,10 @@ static bool string_use(struct converter *c, const struct node *node,
     bool (*use)(struct converter *c, struct berth_json_text text, void *user), void *user) {
     struct berth_json_text text;
     struct berth_json r;
-    berth_json_init(&r, node->text.at, node->text.size, c->name);
-    const bool ok =
-        (berth_json_string(&r, &text) || fail(c, "expected a string, found: %.*s", shown(node->text), node->text.at)) &&
-        use(c, text, user);
+    berth_json_init(&r, node->text.at, node->text.size, c->source->name);
+    const bool ok = (berth_json_string(&r, &text) ||
+                        schema_fail(c, "expected a string, found: %.*s", text_width(node->text), node->text.at)) &&
+                    use(c, text, user);
     berth_json_fini(&r);
     return ok;
 }
@@ -246,35 +248,33 @@ static bool is_text(const struct node *node, const char *text) {
 }
 
 // A whole number from 0, or `otherwise` where there is none.
-static bool count(struct converter *c, const struct node *object, const char *key, int64_t otherwise, int64_t *out) {
-    const struct node *node = field(c, object, key);
+static bool count_read(struct converter *c, const struct node *object, const char *key, int64_t otherwise, int64_t *out) {
+    const struct node *node = field_get(c, object, key);
     struct berth_json r;
     *out = otherwise;
     if (node == NULL) {
         return true;
     }
-    berth_json_init(&r, node->text.at, node->text.size, c->name);
+    berth_json_init(&r, node->text.at, node->text.size, c->source->name);
     const bool ok = berth_json_int(&r, 0, 100000, out);
     berth_json_fini(&r);
-    return ok || fail(c, "%s is not a whole number from 0 to 100000", key);
+    return ok || schema_fail(c, "%s is not a whole number from 0 to 100000", key);
 }
 
 // ---- writing ----
 
 // A literal that is these bytes.
-static void literal(FILE *to, const char *bytes, size_t n) {
+static void literal_write(FILE *to, const char *bytes, size_t n) {
     fputc('"', to);
     for (size_t i = 0; i < n; i++) {
-        const char *escape = bytes[i] == '"'    ? "\\\""
-                             : bytes[i] == '\\' ? "\\\\"
-                             : bytes[i] == '\n' ? "\\n"
-                             : bytes[i] == '\r' ? "\\r"
-                                                : NULL;
-        if (escape != NULL) {
-            fputs(escape, to);
-        } else {
-            fputc(bytes[i], to);
+        if (bytes[i] == '\n' || bytes[i] == '\r') {
+            fputs(bytes[i] == '\n' ? "\\n" : "\\r", to);
+            continue;
         }
+        if (bytes[i] == '"' || bytes[i] == '\\') {
+            fputc('\\', to);
+        }
+        fputc(bytes[i], to);
     }
     fputc('"', to);
 }
@@ -289,10 +289,10 @@ static bool text_literal(struct converter *c, struct berth_json_text text, void 
         ok = berth_stream_close(&s);
     }
     if (ok) {
-        literal(to, s.text, s.size);
+        literal_write(to, s.text, s.size);
     }
     berth_stream_fini(&s);
-    return ok || fail(c, "out of memory");
+    return ok || schema_fail(c, "out of memory");
 }
 
 // A value of enum or const: texts are written anew, all else stands as it does in the file.
@@ -300,20 +300,20 @@ static bool value_literal(struct converter *c, FILE *to, const struct node *valu
     if (first_of(value) == '"') {
         return string_use(c, value, text_literal, to);
     }
-    literal(to, value->text.at, value->text.size);
+    literal_write(to, value->text.at, value->text.size);
     return true;
 }
 
 // ---- schemas ----
 
 // The rule of a schema. It is written later, so that a chain of references is no chain of calls.
-static bool schema(struct converter *c, struct node *node, int *rule) {
+static bool rule_of(struct converter *c, struct node *node, int *rule) {
     if (is_stopped(c)) {
         return false;
     }
     if (node->rule < 0) {
         if (c->n_rules >= INT_MAX || !pointers_grow(c, &c->waiting, c->n_rules, &c->waiting_room)) {
-            return fail(c, "out of memory");
+            return schema_fail(c, "out of memory");
         }
         c->waiting[c->n_rules] = node;
         node->rule = (int) c->n_rules++;
@@ -324,11 +324,11 @@ static bool schema(struct converter *c, struct node *node, int *rule) {
 
 static bool string_body(struct converter *c, const struct node *s, FILE *to) {
     int64_t least, most;
-    if (!count(c, s, "minLength", 0, &least) || !count(c, s, "maxLength", -1, &most)) {
+    if (!count_read(c, s, "minLength", 0, &least) || !count_read(c, s, "maxLength", -1, &most)) {
         return false;
     }
     if (most >= 0 && most < least) {
-        return fail(c, "minLength is %" PRId64 ", maxLength %" PRId64, least, most);
+        return schema_fail(c, "minLength is %" PRId64 ", maxLength %" PRId64, least, most);
     }
     fprintf(
         to, most < 0 ? "\"\\\"\" char{%" PRId64 ",} \"\\\"\"" : "\"\\\"\" char{%" PRId64 ",%" PRId64 "} \"\\\"\"", least, most);
@@ -336,21 +336,21 @@ static bool string_body(struct converter *c, const struct node *s, FILE *to) {
 }
 
 static bool array_body(struct converter *c, const struct node *s, FILE *to) {
-    struct node *items = field(c, s, "items");
+    struct node *items = field_get(c, s, "items");
     int64_t least, most;
     int rule = -1;
-    if (!count(c, s, "minItems", 0, &least) || !count(c, s, "maxItems", -1, &most) ||
-        (items != NULL && !schema(c, items, &rule))) {
+    if (!count_read(c, s, "minItems", 0, &least) || !count_read(c, s, "maxItems", -1, &most) ||
+        (items != NULL && !rule_of(c, items, &rule))) {
         return false;
     }
     if (most >= 0 && most < least) {
-        return fail(c, "minItems is %" PRId64 ", maxItems %" PRId64, least, most);
+        return schema_fail(c, "minItems is %" PRId64 ", maxItems %" PRId64, least, most);
     }
     char item[32];
     snprintf(item, sizeof item, rule >= 0 ? "r%d" : "value", rule);
     fputs("\"[\" ws ", to);
     if (most != 0) {
-        fprintf(to, "(%s (\",\" ws %s){%" PRId64 ",", item, item, least > 0 ? least - 1 : 0);
+        fprintf(to, "(%s (\",\" ws %s){%" PRId64 ",", item, item, max_i64(least - 1, 0));
         if (most > 0) {
             fprintf(to, "%" PRId64, most - 1);
         }
@@ -365,7 +365,7 @@ static bool array_body(struct converter *c, const struct node *s, FILE *to) {
 static bool property_write(struct converter *c, struct node *property, int id, int i) {
     FILE *to = c->rules.file;
     int rule;
-    if (!schema(c, property, &rule)) {
+    if (!rule_of(c, property, &rule)) {
         return false;
     }
     for (int some = 0; some < 2; some++) {
@@ -381,7 +381,7 @@ static bool property_write(struct converter *c, struct node *property, int id, i
 
 // What may come behind the n properties that are named.
 static bool others_write(struct converter *c, const struct node *s, int id, int n) {
-    struct node *more = field(c, s, "additionalProperties");
+    struct node *more = field_get(c, s, "additionalProperties");
     const bool is_all = n == 0 && more == NULL;
     int rule = -1;
     FILE *to = c->rules.file;
@@ -389,7 +389,7 @@ static bool others_write(struct converter *c, const struct node *s, int id, int 
         fprintf(to, "r%d-%d-0 ::=\nr%d-%d-1 ::=\n", id, n, id, n);
         return true;
     }
-    if (more != NULL && first_of(more) == '{' && !schema(c, more, &rule)) {
+    if (more != NULL && first_of(more) == '{' && !rule_of(c, more, &rule)) {
         return false;
     }
     char value[32];
@@ -403,15 +403,15 @@ static bool required_mark(struct converter *c, struct berth_json_text name, void
     const struct node *all = user;
     struct node *property = all != NULL ? field_sized(c, all, name.text, name.len) : NULL;
     if (property == NULL) {
-        return fail(c, "'%.*s' is required, but no property", (int) (name.len < 64 ? name.len : 64), name.text);
+        return schema_fail(c, "'%.*s' is required, but no property", (int) min_size(name.len, 64), name.text);
     }
     property->is_required = true;
     return true;
 }
 
 static bool object_body(struct converter *c, struct node *s, int id, FILE *to) {
-    struct node *all = field(c, s, "properties");
-    const struct node *required = field(c, s, "required");
+    struct node *all = field_get(c, s, "properties");
+    const struct node *required = field_get(c, s, "required");
     int n = 0;
     fprintf(to, "\"{\" ws r%d-0-0 ws \"}\"", id);
     if (s->has_properties) { // "object" twice in a list of types
@@ -444,19 +444,23 @@ static bool type_body(struct converter *c, struct node *s, const struct node *ty
             return fputs(plain[i], to) >= 0;
         }
     }
-    return is_text(type, "string")   ? string_body(c, s, to)
-           : is_text(type, "array")  ? array_body(c, s, to)
-           : is_text(type, "object") ? object_body(c, s, id, to)
-                                     : fail(c, "there is no type %.*s", shown(type->text), type->text.at);
+    if (is_text(type, "string")) {
+        return string_body(c, s, to);
+    }
+    if (is_text(type, "array")) {
+        return array_body(c, s, to);
+    }
+    return is_text(type, "object") ? object_body(c, s, id, to)
+                                   : schema_fail(c, "there is no type %.*s", text_width(type->text), type->text.at);
 }
 
 // "#/$defs/name": a path from the top of the file.
-static bool reference(struct converter *c, struct berth_json_text path, void *user) {
+static bool reference_write(struct converter *c, struct berth_json_text path, void *user) {
     struct node *s = c->nodes[0];
     const struct slice ref = {path.text, path.len};
     int rule;
     if (path.len < 1 || path.text[0] != '#') {
-        return fail(c, "$ref \"%.*s\": only what is in the file itself can be named, as #/...", shown(ref), ref.at);
+        return schema_fail(c, "$ref \"%.*s\": only what is in the file itself can be named, as #/...", text_width(ref), ref.at);
     }
     const char *at = path.text + 1, *end = path.text + path.len;
     while (s != NULL && at < end) {
@@ -467,9 +471,9 @@ static bool reference(struct converter *c, struct berth_json_text path, void *us
         at += n;
     }
     if (s == NULL) {
-        return fail(c, "$ref \"%.*s\": there is no such place", shown(ref), ref.at);
+        return schema_fail(c, "$ref \"%.*s\": there is no such place", text_width(ref), ref.at);
     }
-    return schema(c, s, &rule) && fprintf(user, "r%d", rule) > 0;
+    return rule_of(c, s, &rule) && fprintf(user, "r%d", rule) > 0;
 }
 
 // Keys that change nothing of what is valid are passed over, others must be known here.
@@ -484,7 +488,7 @@ static bool keys_check(struct converter *c, const struct node *s) {
             i++;
         }
         if (i == sizeof keys / sizeof *keys) {
-            return fail(c, "'%.*s' cannot be told by a grammar", (int) (key.len < 64 ? key.len : 64), key.text);
+            return schema_fail(c, "'%.*s' cannot be told by a grammar", (int) min_size(key.len, 64), key.text);
         }
     }
     return true;
@@ -493,66 +497,82 @@ static bool keys_check(struct converter *c, const struct node *s) {
 // What alternatives are made of.
 enum choice { CHOICE_LITERAL, CHOICE_SCHEMA, CHOICE_TYPE };
 
-static bool choices_write(struct converter *c, struct node *s, const struct node *list, enum choice kind, int id, FILE *to) {
+static bool choice_write(struct converter *c, struct node *s, struct node *value, enum choice kind, int id, FILE *to) {
     int rule;
+    if (kind == CHOICE_LITERAL) {
+        return value_literal(c, to, value);
+    }
+    if (kind == CHOICE_TYPE) {
+        return type_body(c, s, value, id, to);
+    }
+    return rule_of(c, value, &rule) && fprintf(to, "r%d", rule) > 0;
+}
+
+static bool choices_write(struct converter *c, struct node *s, const struct node *list, enum choice kind, int id, FILE *to) {
     if (!has_kind(c, list, '[')) {
         return false;
     }
     if (list->first == NULL) { // no value is valid; a rule without alternatives would take the empty text
-        return fail(c, "an empty list of alternatives, which no value satisfies: %.*s", shown(s->text), s->text.at);
+        return schema_fail(c, "an empty list of alternatives, which no value satisfies: %.*s", text_width(s->text), s->text.at);
     }
     for (struct node *value = list->first; value != NULL; value = value->next) {
         fputs(value != list->first ? " | " : "", to);
-        const bool ok = kind == CHOICE_LITERAL  ? value_literal(c, to, value)
-                        : kind == CHOICE_SCHEMA ? schema(c, value, &rule) && fprintf(to, "r%d", rule) > 0
-                                                : type_body(c, s, value, id, to);
-        if (!ok) {
+        if (!choice_write(c, s, value, kind, id, to)) {
             return false;
         }
     }
     return true;
 }
 
-static bool body(struct converter *c, struct node *s, int id, FILE *to) {
+static bool rule_body(struct converter *c, struct node *s, int id, FILE *to) {
     if (first_of(s) != '{') {
-        return first_of(s) == 't' ? fputs("value", to) >= 0 : fail(c, "a schema is an object or true");
+        return first_of(s) == 't' ? fputs("value", to) >= 0 : schema_fail(c, "a schema is an object or true");
     }
-    const struct node *ref = field(c, s, "$ref"), *one = field(c, s, "const"), *some = field(c, s, "enum"),
-                      *type = field(c, s, "type"), *any = field(c, s, "anyOf");
+    const struct node *ref = field_get(c, s, "$ref"), *one = field_get(c, s, "const"), *some = field_get(c, s, "enum"),
+                      *type = field_get(c, s, "type"), *any = field_get(c, s, "anyOf");
     if (any == NULL) {
-        any = field(c, s, "oneOf");
+        any = field_get(c, s, "oneOf");
     }
     if (!keys_check(c, s)) {
         return false;
     }
-    return ref != NULL                             ? string_use(c, ref, reference, to)
-           : one != NULL                           ? value_literal(c, to, one)
-           : some != NULL                          ? choices_write(c, s, some, CHOICE_LITERAL, id, to)
-           : any != NULL                           ? choices_write(c, s, any, CHOICE_SCHEMA, id, to)
-           : type != NULL && first_of(type) == '[' ? choices_write(c, s, type, CHOICE_TYPE, id, to)
-           : type != NULL                          ? type_body(c, s, type, id, to)
-           : field(c, s, "properties") != NULL     ? object_body(c, s, id, to)
-           : field(c, s, "items") != NULL          ? array_body(c, s, to)
-                                                   : fputs("value", to) >= 0;
+    if (ref != NULL) {
+        return string_use(c, ref, reference_write, to);
+    }
+    if (one != NULL) {
+        return value_literal(c, to, one);
+    }
+    if (some != NULL) {
+        return choices_write(c, s, some, CHOICE_LITERAL, id, to);
+    }
+    if (any != NULL) {
+        return choices_write(c, s, any, CHOICE_SCHEMA, id, to);
+    }
+    if (type != NULL) {
+        return first_of(type) == '[' ? choices_write(c, s, type, CHOICE_TYPE, id, to) : type_body(c, s, type, id, to);
+    }
+    if (field_get(c, s, "properties") != NULL) {
+        return object_body(c, s, id, to);
+    }
+    return field_get(c, s, "items") != NULL ? array_body(c, s, to) : fputs("value", to) >= 0;
 }
 
 static bool rule_write(struct converter *c, struct node *s, int rule) {
     struct berth_stream text;
-    bool ok = berth_stream_open(&text);
-    ok = ok && body(c, s, rule, text.file);
-    ok = berth_stream_close(&text) && ok;
+    const bool is_written = berth_stream_open(&text) && rule_body(c, s, rule, text.file);
+    const bool ok = berth_stream_close(&text) && is_written;
     if (ok) {
         fprintf(c->rules.file, "r%d ::= ", rule);
         fwrite(text.text, 1, text.size, c->rules.file);
         fputc('\n', c->rules.file);
     }
     berth_stream_fini(&text);
-    return ok || fail(c, "out of memory");
+    return ok || schema_fail(c, "out of memory");
 }
 
 static bool rules_write(struct converter *c) {
     int rule;
-    if (!schema(c, c->nodes[0], &rule)) {
+    if (!rule_of(c, c->nodes[0], &rule)) {
         return false;
     }
     for (; c->n_written < c->n_rules; c->n_written++) {
@@ -566,30 +586,29 @@ static bool rules_write(struct converter *c) {
     return fprintf(c->rules.file, "root ::= r0\n%s", common) > 0;
 }
 
-char *cli_schema_grammar(const char *text, size_t size, const char *name, ggml_abort_callback stop, void *stop_data) {
-    struct converter c = {.name = name, .stop = stop, .stop_data = stop_data};
-    bool ok = tree_read(&c, text, size);
-    if (ok) {
-        ok = berth_stream_open(&c.rules) && rules_write(&c);
-        ok = berth_stream_close(&c.rules) && ok;
+char *schema_to_grammar(const struct guide_source *source, struct model_error *error) {
+    struct converter c = {.source = source, .error = error};
+    char *copy = NULL;
+    if (tree_read(&c)) {
+        const bool is_written = berth_stream_open(&c.rules) && rules_write(&c);
+        if (berth_stream_close(&c.rules) && is_written) {
+            copy = model_alloc_malloc(c.rules.size + 1);
+        }
     }
-    char *copy = ok ? malloc(c.rules.size + 1) : NULL;
     if (copy != NULL) {
         memcpy(copy, c.rules.text, c.rules.size);
         copy[c.rules.size] = '\0';
-    } else if (c.json.status != GGML_STATUS_SUCCESS) { // its message has the name and the line
-        cli_fail(CLI_FAILURE, "%s", c.why);
     } else {
-        cli_fail(CLI_FAILURE, "%s: %s", name, c.why[0] != '\0' ? c.why : "out of memory");
+        schema_fail(&c, "out of memory");
     }
     for (size_t i = 0; i < c.n_nodes; i++) {
-        free(c.nodes[i]);
+        model_alloc_free(c.nodes[i]);
     }
     berth_json_fini(&c.json);
     berth_stream_fini(&c.keys);
     berth_stream_fini(&c.rules);
-    free(c.nodes);
-    free(c.slots);
-    free(c.waiting);
+    model_alloc_free(c.nodes);
+    model_alloc_free(c.slots);
+    model_alloc_free(c.waiting);
     return copy;
 }

@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "fuzz/guided.h"
-#include "generate/schema.h"
+#include "generate/generate.h"
 
 #define MAX_TEXT 24
 
@@ -38,11 +38,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         ggml_log_set(quiet, NULL);
         vocab = guided_vocab();
     }
-    char *text = cli_schema_grammar((const char *) data, size, "schema", NULL, NULL);
+    struct model_error error = {""};
+    char *text = schema_to_grammar(&(struct guide_source){.text = (const char *) data, .size = size, .name = "schema"}, &error);
+    expect((text != NULL) == (error.text[0] == '\0'), "refused without a word, or accepted with one");
     if (text == NULL) {
         return 0;
     }
-    struct model_error error = {""};
     struct grammar *g = guided_grammar(text, strlen(text));
     expect(g != NULL, "a schema became no grammar");
     struct guide *guide = guide_new(g, vocab, &error);
@@ -52,6 +53,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     expect(guide != NULL || error.text[0] != '\0', "refused without a word");
     guide_free(guide);
     grammar_free(g);
-    free(text);
+    model_alloc_free(text);
     return 0;
 }

@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: MIT
-// sampling.h: options of how the next token is chosen, for the commands that let a model write.
+// generate_options.h: options of the commands that generate text (run, chat) or measure over one (perplexity, imatrix).
 #pragma once
 
 #include "cli/help.h"
-#include "model/grammar.h"
+#include "cli/models.h"
+#include "generate/generate.h"
+
+// The value of --predict: tokens, or -1 for no limit. CLI_OK, or CLI_USAGE after a message.
+int cli_parse_predict(const char *command, const char *text, int64_t *n);
+
+// ---- sampling ----
 
 #define CLI_MAX_BIASES 256
 #define CLI_MAX_STOPS 16
 
 struct cli_sampling {
-    double temperature, top_p, min_p, typical, repeat, frequency, presence, tau, eta;
-    int64_t top_k, last_n, seed, mirostat; // seed -1: another one each time
-    struct sample_bias biases[CLI_MAX_BIASES];
-    int64_t n_biases;
-    const char *stops[CLI_MAX_STOPS]; // texts that end an answer
+    struct sampling_params params;
+    struct sample_bias biases[CLI_MAX_BIASES]; // params.biases, once there are some
+    const char *stops[CLI_MAX_STOPS];          // texts that end an answer
     int n_stops;
     const char *grammar, *schema; // files; NULL: none
 };
-
-#define CLI_SAMPLING_DEFAULT \
-    { \
-        .temperature = 0.8, .top_p = 0.95, .min_p = 0, .typical = 1, .repeat = 1, .tau = 5, .eta = 0.1, .top_k = 40, \
-        .last_n = 64, .seed = -1 \
-    }
 
 #define CLI_SAMPLING_ROWS \
     {.id = CLI_TEMP, \
@@ -90,18 +88,34 @@ struct cli_sampling {
         .letter = 's', .name = "seed", .value = "S", .what = "seed of the choices (default: another one each time)" \
     }
 
-// Takes option c of `command` if it is one of these; *code is then CLI_OK or that of a message.
+// Takes option c of `command` if it is one of these; *code is then CLI_OK or that of a message. *o stays where it is afterwards.
 bool cli_sampling_option(const char *command, int c, const char *value, struct cli_sampling *o, int *code);
-// Chooses a seed where none was given.
-void cli_sampling_seed(struct cli_sampling *o);
-// `o` must outlive the sampler.
-void cli_sampling_start(const struct cli_sampling *o, struct sampler *sampler);
+// Opens the grammar of --grammar or --json-schema, if there is one. CLI_OK, or the code of a message.
+int cli_guide_open(const struct cli_sampling *o, const struct vocab *vocab, struct text_guide *guide);
 
-// The grammar that a model is held to, over its vocabulary.
-struct cli_guide {
-    struct grammar *grammar;
-    struct guide *guide; // NULL: it may write what it likes
+// ---- contexts ----
+
+struct cli_contexts {
+    struct model_options model; // model.n_ctx is the length of a context
+    const char *text;           // file
+    int64_t n_max;              // contexts, 0: all
+    bool json;
 };
-// CLI_OK, or the code of a message.
-int cli_guide_open(const struct cli_sampling *o, const struct vocab *vocab, struct cli_guide *guide);
-void cli_guide_close(struct cli_guide *guide);
+
+#define CLI_CONTEXTS_ROWS \
+    {.letter = 'f', \
+        .name = "file", \
+        .value = "FILE", \
+        .takes = "*", \
+        .use = CLI_READ, \
+        .what = "the text; the same as TEXT behind the options"}, \
+        {.letter = 'c', .name = "ctx", .value = "N", .what = "tokens of a context (default 512)", .also = "ctx-size"}, { \
+        .id = CLI_CHUNKS, .name = "chunks", .value = "N", .what = "read at most N contexts (default: all)" \
+    }
+
+// One of those rows, --json or an option of the model: true, with *code as cli_model_option's.
+bool cli_contexts_option(const char *command, int c, const char *value, struct cli_contexts *o, int *code);
+// MODEL and TEXT behind the options, and what is not given. -1 to go on, else the exit code.
+int cli_contexts_operands(const char *command, int argc, char **argv, struct cli_contexts *o);
+// contexts_read over the file, until Ctrl-C; r has vocab, each and user. CLI_OK, or the code of a message.
+int cli_contexts_read(struct workbench *m, const struct cli_contexts *o, struct context_reader *r, int64_t *n_read);

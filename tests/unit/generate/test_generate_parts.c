@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+// The parts of the token loop without a model: parameters to a sampler, stop words across tokens, log probabilities, schemas as
+// grammars. Those that allocate also with every allocation failing once.
+
+#include "support/vocab_sample.h"
+
+#include "base/base.h"
+#include "generate/generate.h"
+
+#include <math.h>
+
+static struct vocab *vocab_make(struct gguf_context **keys) {
+    struct sample_vocab v;
+    struct model_error error = {""};
+    sample_vocab_init(&v);
+    *keys = sample_vocab_keys(&v, "gpt-2");
+    struct vocab *vocab = vocab_new(*keys, (int64_t) v.n_tokens, &error);
+    assert_non_null(vocab);
+    sample_vocab_fini(&v);
+    return vocab;
+}
+
+static void test_params(void **state) {
+    (void) state;
+    const struct sample_bias bias = {2, 50};
+    struct sampling_params p = sampling_params_default();
+    struct sampler s;
+    const float logits[] = {1, 3, 2, 0};
+    sampling_params_seed(&p);
+    assert_in_range(p.seed, 0, 999999999);
+    p.seed = 7;
+    sampling_params_seed(&p);
+    assert_int_equal(p.seed, 7);
+    sampling_params_start(&p, &s);
+    assert_true(s.temperature == 0.8f && s.top_p == 0.95f && s.typical == 1 && s.min_p == 0 && s.repeat == 1);
+    assert_true(s.top_k == 40 && s.last_n == 64 && s.tau == 0 && s.eta == 0.1f && s.n_biases == 0);
+    sampler_fini(&s);
+    p.temperature = 0;
+    sampling_params_start(&p, &s);
+    assert_int_equal(sampler_pick(&s, logits, 4), 1);
+    sampler_fini(&s);
+    p.biases = &bias;
+    p.n_biases = 1;
+    sampling_params_start(&p, &s);
+    assert_int_equal(sampler_pick(&s, logits, 4), 2);
+    sampler_fini(&s);
+    p = sampling_params_default();
+    p.mirostat = 2;
+    sampling_params_start(&p, &s);
+    assert_true(s.tau == 5);
+    sampler_fini(&s);
+}
+
+// The text that is written of these tokens, which are bytes; false: out of memory.
+static bool bytes_written(const struct vocab *v, const char *bytes, const char *const *stops, int n_stops, bool is_terminal,
+    struct berth_stream *out, bool *is_over) {
+    struct text_writer w;
+    assert_true(berth_stream_open(out));
+    bool ok = text_writer_init(&w, v, stops, n_stops, out->file);
+    w.is_terminal = is_terminal;
+    for (const char *at = bytes; ok && *at != '\0' && !w.is_over; at++) {
+        ok = text_writer_put(&w, (uint8_t) *at);
+    }
+    ok = ok && text_writer_end(&w);
+    *is_over = w.is_over;
+    text_writer_fini(&w);
+    assert_true(berth_stream_close(out));
+    return ok;
+}
+
+static void text_check(
+    const struct vocab *v, const char *bytes, const char *const *stops, int n_stops, bool is_terminal, const char *want) {
+    struct berth_stream out;
+    bool is_over;
+    assert_true(bytes_written(v, bytes, stops, n_stops, is_terminal, &out, &is_over));
+    assert_string_equal(out.text, want);
+    assert_int_equal(is_over, strlen(want) < strlen(bytes) && n_stops > 0);
+    berth_stream_fini(&out);
+}
+
+static void test_stops(void **state) {
+    (void) state;
+    static const char *const stops[] = {"abab", "END"};
+    struct gguf_context *keys;
+    struct vocab *v = vocab_make(&keys);
+    text_check(v, "plain text", NULL, 0, false, "plain text");
+    text_check(v, "a tale END of it", stops, 2, false, "a tale ");
+    text_check(v, "x abaabab y", stops, 2, false, "x aba"); // the beginning of one, then another that is whole
+    text_check(v, "ends in ababEN", stops + 1, 1, false, "ends in ababEN");
+    text_check(v, "aba", stops, 2, false, "aba"); // held until the end
+    text_check(v, "\xC3\xA4 END", stops, 2, false, "\xC3\xA4 ");
+    text_check(v, "cut \xC3", NULL, 0, false, "cut \xEF\xBF\xBD");
+    text_check(v, "bell \a, \x1B[2J, \xC2\x9B", NULL, 0, true, "bell ?, ?[2J, ??");
+    text_check(v, "bell \a", NULL, 0, false, "bell \a");
+    for (int64_t n = 1, is_whole = 0; !is_whole; n++) {
+        const int64_t n_alive = model_alloc_n_alive();
+        struct berth_stream out;
+        bool is_over;
+        model_alloc_fail_at(n);
+        is_whole = bytes_written(v, "a tale END", stops, 2, false, &out, &is_over);
+        model_alloc_fail_at(0);
+        assert_int_equal(is_whole, n > 3);
+        assert_int_equal(model_alloc_n_alive(), n_alive);
+        berth_stream_fini(&out);
+    }
+    vocab_free(v);
+    gguf_free(keys);
+}
+
+static void test_logprobs(void **state) {
+    (void) state;
+    const float logits[] = {logf(0.1f) + 7, NAN, logf(0.6f) + 7, logf(0.3f) + 7, -INFINITY};
+    struct gguf_context *keys;
+    struct vocab *v = vocab_make(&keys);
+    struct logprobs l = {.n_top = 2};
+    for (int i = 0; i < 200; i++) {
+        assert_true(logprobs_look(&l, logits, 5));
+        logprobs_choose(&l, logits, 0);
+    }
+    assert_true(logprobs_look(&l, logits, 5));
+    logprobs_drop(&l);
+    logprobs_drop(NULL);
+    assert_int_equal(l.n, 200);
+    const struct logprob *last = l.items + 199 * 3;
+    assert_int_equal(last[0].token, 0);
+    assert_int_equal(last[1].token, 2);
+    assert_int_equal(last[2].token, 3);
+    assert_true(fabsf(last[0].log - logf(0.1f)) < 1e-5f && fabsf(last[1].log - logf(0.6f)) < 1e-5f);
+    l.n = 1;
+    struct berth_stream out;
+    assert_true(berth_stream_open(&out));
+    logprobs_write(&l, v, out.file);
+    assert_true(berth_stream_close(&out));
+    assert_non_null(strstr(out.text, "[{\"token\": 0, \"text\": \"\\u0000\", \"logprob\": -2.30259, \"top\": [{\"token\": 2, "));
+    berth_stream_fini(&out);
+    logprobs_fini(&l);
+    l.n_top = 8; // more than there are
+    assert_true(logprobs_look(&l, logits, 5));
+    assert_int_equal(l.items[4].token, 4);
+    assert_int_equal(l.items[5].token, -1);
+    logprobs_fini(&l);
+    const int64_t n_alive = model_alloc_n_alive();
+    model_alloc_fail_at(1);
+    assert_false(logprobs_look(&l, logits, 5));
+    model_alloc_fail_at(0);
+    assert_int_equal(l.n, 0);
+    assert_int_equal(model_alloc_n_alive(), n_alive);
+    vocab_free(v);
+    gguf_free(keys);
+}
+
+// Whether the grammar of a schema allows a text, byte by byte, and its end.
+static bool schema_allows(const char *schema, const struct vocab *v, const char *text) {
+    static float logits[SAMPLE_MAX_TOKENS];
+    struct model_error error = {""};
+    struct text_guide g;
+    const struct guide_source source = {.text = schema, .size = strlen(schema), .name = "made", .is_schema = true};
+    assert_true(text_guide_open(&g, &source, v, &error));
+    bool ok = true;
+    for (const char *at = text; ok && *at != '\0'; at++) {
+        memset(logits, 0, sizeof logits);
+        assert_true(guide_mask(g.guide, logits, v->n_tokens, &error) >= 0);
+        ok = logits[(uint8_t) *at] == 0 && guide_accept(g.guide, (uint8_t) *at, &error);
+    }
+    memset(logits, 0, sizeof logits);
+    ok = ok && guide_mask(g.guide, logits, v->n_tokens, &error) >= 0 && logits[v->eos] == 0;
+    text_guide_close(&g);
+    return ok;
+}
+
+static bool stop_at_once(void *user) {
+    (void) user;
+    return true;
+}
+
+static void schema_refuse(const char *schema, ggml_abort_callback stop, const char *want) {
+    struct model_error error = {""};
+    const struct guide_source source = {.text = schema, .size = strlen(schema), .name = "made", .stop = stop};
+    assert_null(schema_to_grammar(&source, &error));
+    assert_non_null(strstr(error.text, want));
+}
+
+static void test_schema(void **state) {
+    (void) state;
+    static const char object[] = "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\", \"maxLength\": 3}, "
+                                 "\"of\": {\"enum\": [\"a\\n\", 2, null]}}, \"required\": [\"name\"]}";
+    struct gguf_context *keys;
+    struct vocab *v = vocab_make(&keys);
+    assert_true(schema_allows(object, v, "{\"name\":\"abc\"}"));
+    assert_true(schema_allows(object, v, "{\"name\":\"\",\"of\":2}"));
+    assert_true(schema_allows(object, v, "{\"name\":\"\",\"of\":\"a\\u000a\"}"));
+    assert_false(schema_allows(object, v, "{\"name\":\"abcd\"}"));
+    assert_false(schema_allows(object, v, "{\"of\":2}"));
+    schema_refuse("", NULL, "made: the schema is empty");
+    schema_refuse("{", NULL, "made:1");
+    schema_refuse("{\"type\": \"number\", \"minimum\": 3}", NULL, "made: 'minimum' cannot be told by a grammar");
+    schema_refuse(object, stop_at_once, "made: stopped while the schema was read");
+    for (int64_t n = 1, is_whole = 0; !is_whole; n++) {
+        const int64_t n_alive = model_alloc_n_alive();
+        struct model_error error = {""};
+        struct text_guide g;
+        const struct guide_source source = {.text = object, .size = strlen(object), .name = "made", .is_schema = true};
+        model_alloc_fail_at(n);
+        is_whole = text_guide_open(&g, &source, v, &error);
+        model_alloc_fail_at(0);
+        assert_int_equal(is_whole, error.text[0] == '\0');
+        assert_true(is_whole || strncmp(error.text, "made: ", 6) == 0);
+        text_guide_close(&g);
+        assert_int_equal(model_alloc_n_alive(), n_alive);
+    }
+    vocab_free(v);
+    gguf_free(keys);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_params), cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_logprobs), cmocka_unit_test(test_schema)};
+    check_quiet();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
