@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "cli/help.h"
-#include "simulate/cluster.h"
+#include "cli/models.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -16,7 +16,6 @@
 
 enum { FORMAT = CLI_OWN, DEPTH, CLUSTER };
 #define MAX_LIST 16
-#define CLUSTER_SECONDS 40 // that machines are measured
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
@@ -439,49 +438,6 @@ static int model_run(struct bench *b, const char *path, int64_t n_threads) {
     return code;
 }
 
-// Every type that there are weights of, or the model's.
-static int types_find(const char *path, bool wants[GGML_TYPE_COUNT], uint64_t *size) {
-    struct model_error error = {""};
-    struct model *model = path != NULL ? model_open(path, &error) : NULL;
-    if (path != NULL && model == NULL) {
-        return cli_fail(CLI_FAILURE, "%s", error.text);
-    }
-    for (int t = 0; path == NULL && t < GGML_TYPE_COUNT; t++) {
-        const struct ggml_type_traits *traits = ggml_get_type_traits((enum ggml_type) t);
-        wants[t] = t == GGML_TYPE_F32 || (traits != NULL && traits->to_float != NULL && traits->blck_size > 0);
-    }
-    if (model != NULL) {
-        cluster_types(model, wants);
-        *size = cluster_size(model);
-    }
-    model_free(model);
-    return CLI_OK;
-}
-
-static int bench_cluster(const struct options *o, const char *path) {
-    bool wants[GGML_TYPE_COUNT] = {false};
-    uint64_t size = 0;
-    struct cluster c;
-    int code = types_find(path, wants, &size);
-    if (code == CLI_OK) {
-        code = cli_output_check(o->cluster);
-    }
-    if (code != CLI_OK) {
-        return code;
-    }
-    ggml_backend_load_all();
-    code = cluster_measure(&c, wants, o->threads.at[0], size, CLUSTER_SECONDS);
-    FILE *file = code == CLI_OK ? cli_open(o->cluster) : NULL;
-    if (file != NULL) {
-        cluster_write(&c, file);
-    }
-    if (code == CLI_OK) {
-        cluster_fini(&c);
-        code = file != NULL ? cli_close(file, o->cluster, !ferror(file)) : CLI_FAILURE;
-    }
-    return code;
-}
-
 int cli_bench(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true},
         .prompts = {{512}, 1},
@@ -495,7 +451,7 @@ int cli_bench(int argc, char **argv) {
         return code;
     }
     if (o.cluster != NULL) {
-        return bench_cluster(&o, optind < argc ? argv[optind] : o.model.path);
+        return cli_cluster_bench(optind < argc ? argv[optind] : o.model.path, o.threads.at[0], o.cluster);
     }
     cli_catch_interrupt();
     code = CLI_OK;

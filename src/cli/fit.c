@@ -2,7 +2,6 @@
 // fit.c: `berth fit MODEL --memory N`: what a model can do in N bytes, of all devices together or of each; how fast it will
 // write, and what the next GiB would buy. fit_search.c finds it.
 
-#include "cli/fit_cluster.h"
 #include "cli/help.h"
 #include "fit/lower.h"
 #include "fit/search.h"
@@ -480,7 +479,7 @@ int cli_fit(int argc, char **argv) {
     struct workbench m;
     int code = parse(argc, argv, &o);
     if (code < 0 && o.cluster != NULL) {
-        code = fit_cluster(&o.question.model, o.cluster, o.json);
+        code = cli_cluster_fit(&o.question.model, o.cluster, o.json);
     } else if (code < 0) {
         code = fit_open(&o.question, &m);
         if (code == CLI_OK) {

@@ -126,6 +126,13 @@ bool cli_is_interrupted(void *unused) {
     return interrupted != 0;
 }
 
+static void watch_progress(const char *what, uint64_t done, uint64_t all, const char *text, void *user) {
+    (void) user;
+    cli_progress(what, done, all, "%s", text);
+}
+
+const struct work_watch cli_watch = {.progress = watch_progress, .is_stopped = cli_is_interrupted};
+
 void cli_interrupt_clear(void) {
     interrupted = 0;
     cli_catch_interrupt();

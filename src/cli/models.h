@@ -25,6 +25,20 @@ void cli_context_warn(int64_t n_ctx, int64_t n_ctx_train);
 void cli_model_memory(FILE *file, const struct workbench *m);
 void cli_model_memory_json(FILE *file, const struct workbench *m); // a list
 
+// ---- cluster.c: the exit code, after a message or what was asked for ----
+
+// fit --cluster: a model over the cluster of a file.
+int cli_cluster_fit(const struct model_options *options, const char *file, bool json);
+// bench --cluster: measures the devices of this machine and of other ranks; path: a model whose types matter, NULL: all types.
+int cli_cluster_bench(const char *path, int64_t n_threads, const char *out);
+// --split auto: sets by_tensor to what is faster on the devices here and of other ranks.
+int cli_cluster_choose(struct model_options *options);
+
+// ---- Ctrl-C ----
+
+// The bar of progress.c, and Ctrl-C, for the modules' long work.
+extern const struct work_watch cli_watch;
+
 // Ctrl-C: the first one sets a flag, a second one ends the program as usual.
 void cli_catch_interrupt(void);
 bool cli_is_interrupted(void *unused);

@@ -6,7 +6,6 @@
 #include "cli/generate_options.h"
 #include "cli/plans.h"
 #include "fit/search.h"
-#include "simulate/cluster.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -482,7 +481,7 @@ int cli_run(int argc, char **argv) {
         return code;
     }
     cli_catch_interrupt();
-    code = o.model.by_best ? cluster_choose(&o.model) : CLI_OK;
+    code = o.model.by_best ? cli_cluster_choose(&o.model) : CLI_OK;
     code = code == CLI_OK && o.fit.limits.n > 0 ? memory_obey(&o) : code;
     code = code == CLI_OK ? cli_model_open(&m, &o.model) : code;
     if (code != CLI_OK) {

@@ -27,6 +27,13 @@ struct model_options {
     berth_gguf_progress_t progress; // of loading; false ends it; NULL: none
 };
 
+// What the caller of long work hears of it, and how it ends it; each may be NULL.
+struct work_watch {
+    void (*progress)(const char *what, uint64_t done, uint64_t all, const char *text, void *user);
+    ggml_abort_callback is_stopped; // true: end now
+    void *user;
+};
+
 struct workbench {
     struct model *model;
     struct model_devices devices;

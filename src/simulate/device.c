@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// device.c: devices that exist on paper. Their buffers have addresses and no memory; what they are given to compute only
-// takes time, by a clock that stands still otherwise. So a model can be placed, planned and run by the code that does it with
-// real devices, and what comes out is how many bytes each would hold and how long a token would take.
-//   Each device works off what it is given in order; the program goes on meanwhile, and waits where it would wait. Device 0 is
-// the program's own CPU: it keeps the program waiting.
+// device.c: simulated devices. Their buffers have addresses and no memory; computing a graph only advances a clock. So a model
+// is placed, planned and run by the code that does it on real devices; the result is how many bytes each device would hold and
+// how long a token would take.
+//   Each device executes its commands in order; the program continues meanwhile, and waits where it would wait for a real device.
+// Device 0 is the program's own CPU: the program waits for everything that it computes.
 
 #include "simulate/cluster.h"
 
+#include "base/min.h"
+
 #include "ggml-backend-impl.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define FIRST_ADDRESS ((uintptr_t) 0x2000000000000000u) // never memory of the process
@@ -17,94 +18,90 @@
 #define MAX_ASKED 8     // sums that are asked for ahead: src/meta/run.c has fewer
 #define SHORT_SUM 32768 // bytes: as src/mpi/sum.c has it
 
-struct paper_device {
+struct sim_device {
     struct ggml_backend_device dev;
     struct ggml_backend_buffer_type buft;
-    struct paper *paper;
+    struct simulation *sim;
     const struct cluster_device *is;
     ggml_backend_t cpu; // whose needs it has, NULL: unknown
     int i;
     uint64_t bytes;
     double busy;            // until then
-    double owed[MAX_ASKED]; // seconds of work behind each sum that it was asked for and that is not done
+    double owed[MAX_ASKED]; // seconds of work after each sum that was asked for and is not done
     int n_asked;
 };
 
-struct paper {
+struct simulation {
     const struct cluster *cluster;
-    struct paper_device *devices; // [cluster->n_devices]
-    ggml_backend_dev_t real;      // this machine's CPU, which says what can be computed
+    struct sim_device *devices; // [cluster->n_devices]
+    ggml_backend_dev_t real;    // this machine's CPU, which says what can be computed
     uintptr_t next_address;
     double now;
     bool is_together;
 };
 
-static struct paper_device *device_of(ggml_backend_dev_t dev) {
+static struct sim_device *device_of(ggml_backend_dev_t dev) {
     return dev->context;
 }
 
 // ---- the clock ----
 
-static double later(double a, double b) {
-    return a > b ? a : b;
-}
-
 // Seconds for bytes from one device to another.
-static double message(const struct paper_device *a, const struct paper_device *b, double size) {
-    const struct cluster_link link = cluster_link_of(a->paper->cluster, a->i, b->i);
+static double link_seconds(const struct sim_device *a, const struct sim_device *b, double size) {
+    const struct cluster_link link = cluster_link_of(a->sim->cluster, a->i, b->i);
     return a == b ? 0 : link.latency + size / link.bandwidth;
 }
 
-static double from_program(const struct paper_device *d, double size) {
-    return message(&d->paper->devices[0], d, size);
+static double program_seconds(const struct sim_device *d, double size) {
+    return link_seconds(&d->sim->devices[0], d, size);
 }
 
 // Device 0 is where the program is.
-static void is_busy_until(struct paper_device *d, double until) {
-    d->busy = later(d->busy, until);
+static void device_set_busy(struct sim_device *d, double until) {
+    d->busy = max_f64(d->busy, until);
     if (d->i == 0) {
-        d->paper->now = d->busy = later(d->paper->now, d->busy);
+        d->sim->now = d->busy = max_f64(d->sim->now, d->busy);
     }
 }
 
-static void give(struct paper_device *d, size_t size) {
-    is_busy_until(d, d->paper->now + from_program(d, (double) size));
+static void device_send(struct sim_device *d, size_t size) {
+    device_set_busy(d, d->sim->now + program_seconds(d, (double) size));
 }
 
-static void ask(struct paper_device *d, size_t size) {
-    struct paper *p = d->paper;
-    p->now = later(p->now + from_program(d, 0), d->busy) + from_program(d, (double) size);
+static void device_fetch(struct sim_device *d, size_t size) {
+    struct simulation *sim = d->sim;
+    sim->now = max_f64(sim->now + program_seconds(d, 0), d->busy) + program_seconds(d, (double) size);
 }
 
-static double graph_seconds(const struct paper_device *d, const struct ggml_cgraph *graph) {
+static double graph_seconds(const struct sim_device *d, const struct ggml_cgraph *graph) {
     double seconds = 0;
     for (int i = 0; i < ggml_graph_n_nodes((struct ggml_cgraph *) (uintptr_t) graph); i++) {
         seconds += cluster_op_seconds(d->is, ggml_graph_node((struct ggml_cgraph *) (uintptr_t) graph, i));
     }
-    const double together = d->paper->is_together ? d->paper->cluster->hosts[d->is->host].together : 1;
+    const double together = d->sim->is_together ? d->sim->cluster->hosts[d->is->host].together : 1;
     return d->is->start + seconds / together;
 }
 
 // ---- buffers ----
 
-struct paper_buffer {
-    struct paper_device *dev;
+struct sim_buffer {
+    struct sim_device *dev;
     void *base;
     uint64_t counted; // bytes
 };
 
 static void buffer_free(ggml_backend_buffer_t buffer) {
-    struct paper_buffer *b = buffer->context;
+    struct sim_buffer *b = buffer->context;
     b->dev->bytes -= b->counted;
-    free(b);
+    model_alloc_free(b);
 }
 
 static void *buffer_base(ggml_backend_buffer_t buffer) {
-    return ((struct paper_buffer *) buffer->context)->base;
+    return ((struct sim_buffer *) buffer->context)->base;
 }
 
-static struct paper_device *device_of_buffer(ggml_backend_buffer_t buffer) {
-    return ((struct paper_buffer *) buffer->context)->dev;
+static struct sim_device *device_of_buffer(ggml_backend_buffer_t buffer) {
+    return ((struct sim_buffer *) buffer->context)->dev;
 }
 
 static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor *t, uint8_t value, size_t offset, size_t size) {
@@ -112,18 +109,18 @@ static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor *t, u
     (void) value;
     (void) offset;
     (void) size;
-    give(device_of_buffer(buffer), 0);
+    device_send(device_of_buffer(buffer), 0);
 }
 
 static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset, size_t size) {
     (void) t;
     (void) data;
     (void) offset;
-    give(device_of_buffer(buffer), size);
+    device_send(device_of_buffer(buffer), size);
 }
 
-// Where the program's own memory is on paper too, nothing is written.
-static void zero(void *data, size_t size) {
+// Simulated memory, which the program's own may be too, is not written.
+static void host_zero(void *data, size_t size) {
     if ((uintptr_t) data < FIRST_ADDRESS) {
         memset(data, 0, size);
     }
@@ -132,8 +129,8 @@ static void zero(void *data, size_t size) {
 static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *t, void *data, size_t offset, size_t size) {
     (void) t;
     (void) offset;
-    zero(data, size);
-    ask(device_of_buffer(buffer), size);
+    host_zero(data, size);
+    device_fetch(device_of_buffer(buffer), size);
 }
 
 static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset, size_t size,
@@ -149,16 +146,16 @@ static void buffer_get_2d(ggml_backend_buffer_t buffer, const struct ggml_tensor
     (void) offset;
     (void) from_step;
     for (size_t i = 0; i < n; i++) {
-        zero((char *) data + i * to_step, size);
+        host_zero((char *) data + i * to_step, size);
     }
-    ask(device_of_buffer(buffer), size * n);
+    device_fetch(device_of_buffer(buffer), size * n);
 }
 
 static bool buffer_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *src, struct ggml_tensor *dst);
 
 static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
     (void) value;
-    give(device_of_buffer(buffer), 0);
+    device_send(device_of_buffer(buffer), 0);
 }
 
 static const struct ggml_backend_buffer_i buffer_iface = {
@@ -173,36 +170,36 @@ static const struct ggml_backend_buffer_i buffer_iface = {
     .clear = buffer_clear,
 };
 
-// The paper device that a tensor lies on; NULL: another's.
-static struct paper_device *place_of(const struct ggml_tensor *t) {
+// The simulated device that holds a tensor; NULL: it is in other memory.
+static struct sim_device *tensor_device(const struct ggml_tensor *t) {
     ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
     return buffer != NULL && buffer->iface.free_buffer == buffer_free ? device_of_buffer(buffer) : NULL;
 }
 
-static bool copy(const struct ggml_tensor *src, struct ggml_tensor *dst) {
-    struct paper_device *a = place_of(src), *b = place_of(dst);
+static bool tensor_copy(const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    struct sim_device *a = tensor_device(src), *b = tensor_device(dst);
     if (a == NULL || b == NULL) {
         return false;
     }
-    const double asked = a->paper->now + from_program(a, 0);
-    is_busy_until(b, later(a->busy, asked) + message(a, b, (double) ggml_nbytes(src)));
+    const double asked = a->sim->now + program_seconds(a, 0);
+    device_set_busy(b, max_f64(a->busy, asked) + link_seconds(a, b, (double) ggml_nbytes(src)));
     return true;
 }
 
 static bool buffer_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *src, struct ggml_tensor *dst) {
     (void) buffer;
-    return copy(src, dst);
+    return tensor_copy(src, dst);
 }
 
-static ggml_backend_buffer_t buffer_new(struct paper_device *d, void *base, size_t size, uint64_t counted) {
-    struct paper_buffer *b = malloc(sizeof *b);
+static ggml_backend_buffer_t buffer_new(struct sim_device *d, void *base, size_t size, uint64_t counted) {
+    struct sim_buffer *b = model_alloc_malloc(sizeof *b);
     if (b == NULL) {
         return NULL;
     }
-    *b = (struct paper_buffer){.dev = d, .base = base, .counted = counted};
+    *b = (struct sim_buffer){.dev = d, .base = base, .counted = counted};
     ggml_backend_buffer_t buffer = ggml_backend_buffer_init(&d->buft, buffer_iface, b, size);
     if (buffer == NULL) {
-        free(b);
+        model_alloc_free(b);
         return NULL;
     }
     d->bytes += counted;
@@ -214,9 +211,9 @@ static const char *buft_name(ggml_backend_buffer_type_t buft) {
 }
 
 static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
-    struct paper_device *d = device_of(buft->device);
-    void *base = (void *) d->paper->next_address;
-    d->paper->next_address += (size / ADDRESS_STEP + 2) * ADDRESS_STEP;
+    struct sim_device *d = device_of(buft->device);
+    void *base = (void *) d->sim->next_address;
+    d->sim->next_address += (size / ADDRESS_STEP + 2) * ADDRESS_STEP;
     return buffer_new(d, base, size, size);
 }
 
@@ -236,31 +233,31 @@ static const char *backend_name(ggml_backend_t backend) {
 }
 
 static void backend_free(ggml_backend_t backend) {
-    free(backend);
+    model_alloc_free(backend);
 }
 
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
-    struct paper_device *d = device_of(backend->device);
-    const double begin = later(d->busy, d->paper->now + from_program(d, 0));
+    struct sim_device *d = device_of(backend->device);
+    const double begin = max_f64(d->busy, d->sim->now + program_seconds(d, 0));
     if (d->n_asked > 0) {
         d->owed[d->n_asked - 1] += graph_seconds(d, graph);
     } else {
-        is_busy_until(d, begin + graph_seconds(d, graph));
+        device_set_busy(d, begin + graph_seconds(d, graph));
     }
     return GGML_STATUS_SUCCESS;
 }
 
 static void backend_synchronize(ggml_backend_t backend) {
-    struct paper_device *d = device_of(backend->device);
-    if (d->busy + from_program(d, 0) > d->paper->now && d->i != 0) {
-        d->paper->now = d->busy + from_program(d, 0);
+    struct sim_device *d = device_of(backend->device);
+    if (d->busy + program_seconds(d, 0) > d->sim->now && d->i != 0) {
+        d->sim->now = d->busy + program_seconds(d, 0);
     }
 }
 
 static bool backend_copy(ggml_backend_t from, ggml_backend_t to, const struct ggml_tensor *src, struct ggml_tensor *dst) {
     (void) from;
     (void) to;
-    return copy(src, dst);
+    return tensor_copy(src, dst);
 }
 
 static const struct ggml_backend_i backend_iface = {
@@ -273,52 +270,55 @@ static const struct ggml_backend_i backend_iface = {
 
 // ---- sums over devices, as src/mpi/sum.c does them ----
 
-struct paper_comm {
+struct sim_comm {
     int n;
-    struct paper_device *devices[];
+    struct sim_device *devices[];
 };
 
 static void *comm_init(ggml_backend_t *backends, size_t n) {
-    struct paper_comm *c = malloc(sizeof *c + n * sizeof c->devices[0]);
-    for (size_t i = 0; c != NULL && i < n; i++) {
-        c->n = (int) n;
+    struct sim_comm *c = model_alloc_malloc(sizeof *c + n * sizeof c->devices[0]);
+    if (c == NULL) {
+        return NULL;
+    }
+    c->n = (int) n;
+    for (size_t i = 0; i < n; i++) {
         c->devices[i] = device_of(backends[i]->device);
     }
     return c;
 }
 
 static void comm_free(void *comm) {
-    free(comm);
+    model_alloc_free(comm);
 }
 
-static double sum_seconds(const struct paper_comm *c, double size) {
+static double sum_seconds(const struct sim_comm *c, double size) {
     double most = 0;
     for (int i = 0; i < c->n; i++) {
         double sent = 0, latency = 0;
         for (int k = 0; k < c->n; k++) {
-            const double alone = message(c->devices[i], c->devices[k], 0);
+            const double alone = link_seconds(c->devices[i], c->devices[k], 0);
             const double part = size <= SHORT_SUM ? size : 2 * size / c->n;
-            latency = later(latency, size <= SHORT_SUM ? alone : 2 * alone);
-            sent += message(c->devices[i], c->devices[k], part) - alone;
+            latency = max_f64(latency, size <= SHORT_SUM ? alone : 2 * alone);
+            sent += link_seconds(c->devices[i], c->devices[k], part) - alone;
         }
-        most = later(most, latency + sent);
+        most = max_f64(most, latency + sent);
     }
     return most;
 }
 
 // Others do not begin before they are asked.
 static bool comm_ask(void *comm, struct ggml_tensor **tensors) {
-    const struct paper_comm *c = comm;
+    const struct sim_comm *c = comm;
     (void) tensors;
     for (int i = 0; i < c->n; i++) {
-        struct paper_device *d = c->devices[i];
+        struct sim_device *d = c->devices[i];
         if (d->i == 0) { // the program itself
             continue;
         }
         if (d->n_asked == MAX_ASKED) {
             return false;
         }
-        is_busy_until(d, d->n_asked == 0 ? d->paper->now + from_program(d, 0) : 0);
+        device_set_busy(d, d->n_asked == 0 ? d->sim->now + program_seconds(d, 0) : 0);
         d->owed[d->n_asked++] = 0;
     }
     return true;
@@ -326,15 +326,15 @@ static bool comm_ask(void *comm, struct ggml_tensor **tensors) {
 
 // All have come, and go on with what they were given behind it.
 static bool comm_join(void *comm, struct ggml_tensor **tensors) {
-    const struct paper_comm *c = comm;
+    const struct sim_comm *c = comm;
     double begin = 0;
     for (int i = 0; i < c->n; i++) {
-        begin = later(begin, c->devices[i]->i == 0 ? c->devices[i]->paper->now : c->devices[i]->busy);
+        begin = max_f64(begin, c->devices[i]->i == 0 ? c->devices[i]->sim->now : c->devices[i]->busy);
     }
     const double end = begin + sum_seconds(c, (double) ggml_nbytes(tensors[0]));
     for (int i = 0; i < c->n; i++) {
-        struct paper_device *d = c->devices[i];
-        is_busy_until(d, end + d->owed[0]);
+        struct sim_device *d = c->devices[i];
+        device_set_busy(d, end + d->owed[0]);
         if (d->i == 0) {
             continue;
         }
@@ -372,8 +372,8 @@ static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *pro
 }
 
 static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
-    static ggml_guid guid = {'p', 'a', 'p', 'e', 'r'};
-    ggml_backend_t backend = malloc(sizeof *backend);
+    static ggml_guid guid = {'s', 'i', 'm'};
+    ggml_backend_t backend = model_alloc_malloc(sizeof *backend);
     (void) params;
     if (backend != NULL) {
         *backend = (struct ggml_backend){.guid = &guid, .iface = backend_iface, .device = dev};
@@ -400,7 +400,7 @@ static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op
         srcs[i].buffer = NULL;
         node.src[i] = &srcs[i];
     }
-    return ggml_backend_dev_supports_op(device_of(dev)->paper->real, &node);
+    return ggml_backend_dev_supports_op(device_of(dev)->sim->real, &node);
 }
 
 static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
@@ -424,7 +424,7 @@ static const struct ggml_backend_device_i dev_iface = {
 
 // A CPU's needs are those of this machine's with as many threads.
 static size_t reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
-    const struct paper_device *d = device_of(backend->device);
+    const struct sim_device *d = device_of(backend->device);
     return d->cpu != NULL ? berth_backend_reserve_size(d->cpu, graph) : 0;
 }
 
@@ -452,7 +452,7 @@ static void *reg_proc(ggml_backend_reg_t reg, const char *name) {
 
 static const char *reg_name(ggml_backend_reg_t reg) {
     (void) reg;
-    return "Paper";
+    return "Simulated";
 }
 
 static size_t reg_count(ggml_backend_reg_t reg) {
@@ -467,72 +467,73 @@ static struct ggml_backend_reg reg = {
 
 // ---- all of them ----
 
-static void device_make(struct paper *p, int i) {
-    struct paper_device *d = &p->devices[i];
-    *d = (struct paper_device){.dev = {.iface = dev_iface, .reg = &reg, .context = d}, .paper = p, .i = i};
-    d->is = &p->cluster->devices[i];
+static void device_init(struct simulation *sim, int i) {
+    struct sim_device *d = &sim->devices[i];
+    *d = (struct sim_device){.dev = {.iface = dev_iface, .reg = &reg, .context = d}, .sim = sim, .i = i};
+    d->is = &sim->cluster->devices[i];
     d->buft = (struct ggml_backend_buffer_type){
         .iface = {.get_name = buft_name, .alloc_buffer = buft_alloc, .get_alignment = buft_alignment, .is_host = buft_is_host},
         .device = &d->dev,
     };
-    d->cpu = cluster_is_cpu(d->is) ? ggml_backend_dev_init(p->real, NULL) : NULL;
+    d->cpu = cluster_is_cpu(d->is) ? ggml_backend_dev_init(sim->real, NULL) : NULL;
     ggml_backend_set_n_threads_t set;
-    void *proc = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(p->real), "ggml_backend_set_n_threads");
+    void *proc = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(sim->real), "ggml_backend_set_n_threads");
     memcpy(&set, &proc, sizeof set);
     if (d->cpu != NULL && set != NULL) {
         set(d->cpu, (int) d->is->threads);
     }
 }
 
-struct paper *paper_new(const struct cluster *c) {
-    struct paper *p = calloc(1, sizeof *p);
-    if (p == NULL) {
+struct simulation *simulation_new(const struct cluster *c) {
+    struct simulation *sim = model_alloc_calloc(1, sizeof *sim);
+    if (sim == NULL) {
         return NULL;
     }
-    p->cluster = c;
-    p->next_address = FIRST_ADDRESS;
-    p->real = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    p->devices = calloc((size_t) c->n_devices, sizeof *p->devices);
-    if (p->devices == NULL || p->real == NULL) {
-        paper_free(p);
+    sim->cluster = c;
+    sim->next_address = FIRST_ADDRESS;
+    sim->real = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    sim->devices = model_alloc_calloc((size_t) c->n_devices, sizeof *sim->devices);
+    if (sim->devices == NULL || sim->real == NULL) {
+        simulation_free(sim);
         return NULL;
     }
     for (int i = 0; i < c->n_devices; i++) {
-        device_make(p, i);
+        device_init(sim, i);
     }
-    return p;
+    return sim;
 }
 
-void paper_free(struct paper *p) {
-    for (int i = 0; p != NULL && p->devices != NULL && i < p->cluster->n_devices; i++) {
-        ggml_backend_free(p->devices[i].cpu);
+void simulation_free(struct simulation *sim) {
+    if (sim == NULL) {
+        return;
     }
-    if (p != NULL) {
-        free(p->devices);
+    for (int i = 0; sim->devices != NULL && i < sim->cluster->n_devices; i++) {
+        ggml_backend_free(sim->devices[i].cpu);
     }
-    free(p);
+    model_alloc_free(sim->devices);
+    model_alloc_free(sim);
 }
 
-ggml_backend_dev_t paper_device(struct paper *p, int i) {
-    return &p->devices[i].dev;
+ggml_backend_dev_t simulation_device(struct simulation *sim, int i) {
+    return &sim->devices[i].dev;
 }
 
-uint64_t paper_bytes(const struct paper *p, int i) {
-    return p->devices[i].bytes;
+uint64_t simulation_bytes(const struct simulation *sim, int i) {
+    return sim->devices[i].bytes;
 }
 
-void paper_set_together(struct paper *p, bool is_together) {
-    p->is_together = is_together;
+void simulation_set_together(struct simulation *sim, bool is_together) {
+    sim->is_together = is_together;
 }
 
-void paper_clock_start(struct paper *p) {
-    p->now = 0;
-    for (int i = 0; i < p->cluster->n_devices; i++) {
-        p->devices[i].busy = 0;
-        p->devices[i].n_asked = 0;
+void simulation_clock_start(struct simulation *sim) {
+    sim->now = 0;
+    for (int i = 0; i < sim->cluster->n_devices; i++) {
+        sim->devices[i].busy = 0;
+        sim->devices[i].n_asked = 0;
     }
 }
 
-double paper_clock_now(const struct paper *p) {
-    return p->now;
+double simulation_clock_now(const struct simulation *sim) {
+    return sim->now;
 }

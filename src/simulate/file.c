@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// file.c: machines in a file of JSON (docs/scale.md), read and written. Of a device "memory", "bandwidth" and "flops"
-// must be said; what else is not is taken as these say.
+// file.c: machines in a JSON file (docs/scale.md), read and written. A device requires "memory", "bandwidth" and "flops"; other
+// speeds default to these.
 
 #include "simulate/cluster.h"
 
 #include "base/json.h"
+#include "base/min.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,7 +17,7 @@
 // ---- the lists ----
 
 static void *list_add(void **items, int *n, size_t size) {
-    char *more = *n < CLUSTER_MAX ? realloc(*items, ((size_t) *n + 1) * size) : NULL;
+    char *more = *n < CLUSTER_MAX ? model_alloc_realloc(*items, ((size_t) *n + 1) * size) : NULL;
     if (more == NULL) {
         return NULL;
     }
@@ -49,20 +50,21 @@ struct cluster_link *cluster_link_add(struct cluster *c) {
 }
 
 void cluster_fini(struct cluster *c) {
-    free(c->hosts);
-    free(c->devices);
-    free(c->links);
+    model_alloc_free(c->hosts);
+    model_alloc_free(c->devices);
+    model_alloc_free(c->links);
     *c = (struct cluster){0};
 }
 
 bool cluster_is_cpu(const struct cluster_device *d) {
-    return cli_ends_with(d->name, "CPU");
+    const size_t n = strlen(d->name);
+    return n >= 3 && strcmp(d->name + n - 3, "CPU") == 0;
 }
 
 struct cluster_link cluster_link_of(const struct cluster *c, int i, int k) {
     const int a = c->devices[i].host, b = c->devices[k].host;
-    const double x = c->devices[i].bandwidth, y = c->devices[k].bandwidth;
-    struct cluster_link found = {.a = -1, .b = -1, .latency = LEAST_LATENCY, .bandwidth = (x < y ? x : y) / 2};
+    struct cluster_link found = {
+        .a = -1, .b = -1, .latency = LEAST_LATENCY, .bandwidth = min_f64(c->devices[i].bandwidth, c->devices[k].bandwidth) / 2};
     for (int l = 0; l < c->n_links; l++) {
         const struct cluster_link *link = &c->links[l];
         const bool is_theirs = (link->a == a && link->b == b) || (link->a == b && link->b == a);
@@ -81,7 +83,7 @@ static bool number_read(struct berth_json *r, double min, double max, double *ou
     if (!berth_json_number_text(r, &text)) {
         return false;
     }
-    snprintf(copy, sizeof copy, "%.*s", (int) (text.len < sizeof copy ? text.len : sizeof copy - 1), text.text);
+    snprintf(copy, sizeof copy, "%.*s", (int) min_size(text.len, sizeof copy - 1), text.text);
     *out = strtod(copy, &end);
     if (*end == '\0' && *out >= min && *out <= max) {
         return true;
@@ -102,19 +104,28 @@ static bool name_read(struct berth_json *r, char name[64]) {
     return true;
 }
 
+static int type_find(struct berth_json_text name) {
+    for (int t = 0; t < GGML_TYPE_COUNT; t++) {
+        const char *type = ggml_type_name((enum ggml_type) t);
+        if (type != NULL && berth_json_is(name, type)) {
+            return t;
+        }
+    }
+    return -1;
+}
+
 // {"q4_K": 1e10, ...}
 static bool types_read(struct berth_json *r, double *by_type) {
     struct berth_json_text key;
-    bool ok = berth_json_object(r);
-    while (ok && berth_json_key(r, &key)) {
-        int type = -1;
-        for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-            type =
-                ggml_type_name((enum ggml_type) t) != NULL && berth_json_is(key, ggml_type_name((enum ggml_type) t)) ? t : type;
+    berth_json_object(r);
+    while (berth_json_key(r, &key)) {
+        const int type = type_find(key);
+        if (type < 0) {
+            return berth_json_fail(r, "there is no such type of weights");
         }
-        ok = type >= 0 ? number_read(r, 1, 1e18, &by_type[type]) : berth_json_fail(r, "there is no such type of weights");
+        number_read(r, 1, 1e18, &by_type[type]);
     }
-    return ok && r->status == GGML_STATUS_SUCCESS;
+    return r->status == GGML_STATUS_SUCCESS;
 }
 
 static const struct {
@@ -152,28 +163,42 @@ static bool field_read(struct berth_json *r, struct berth_json_text key, struct 
         return berth_json_int(r, 1, 1024, &d->threads);
     }
     if (berth_json_is(key, "memory")) {
-        const bool ok = berth_json_int(r, 1, (int64_t) 1 << 60, &n);
+        berth_json_int(r, 1, (int64_t) 1 << 60, &n);
         d->memory = (uint64_t) n;
-        return ok;
+        return r->status == GGML_STATUS_SUCCESS;
     }
     if (berth_json_is(key, "alignment")) {
-        const bool ok = berth_json_int(r, 1, 1 << 20, &n);
+        if (!berth_json_int(r, 1, 1 << 20, &n)) {
+            return false;
+        }
         d->alignment = (uint64_t) n;
-        return ok && ((n & (n - 1)) == 0 || berth_json_fail(r, "an alignment is a power of two"));
+        return (n & (n - 1)) == 0 || berth_json_fail(r, "an alignment is a power of two");
     }
     return berth_json_skip(r);
+}
+
+static bool list_read(struct berth_json *r, struct cluster *c, bool (*item_read)(struct berth_json *r, struct cluster *c)) {
+    berth_json_array(r);
+    while (berth_json_next(r)) {
+        item_read(r, c);
+    }
+    return r->status == GGML_STATUS_SUCCESS;
 }
 
 static bool device_read(struct berth_json *r, struct cluster *c) {
     struct berth_json_text key;
     struct cluster_device *d = cluster_device_add(c);
-    bool ok = d != NULL ? berth_json_object(r) : berth_json_fail(r, "there are more devices than fit");
-    while (ok && berth_json_key(r, &key)) {
-        ok = field_read(r, key, d);
+    if (d == NULL) {
+        return berth_json_fail(r, "there are more devices than fit");
     }
-    ok = ok && r->status == GGML_STATUS_SUCCESS;
-    return ok && ((d->memory > 0 && d->bandwidth > 0 && d->flops > 0) ||
-                     berth_json_fail(r, "a device has \"memory\", \"bandwidth\" and \"flops\""));
+    berth_json_object(r);
+    while (berth_json_key(r, &key)) {
+        field_read(r, key, d);
+    }
+    if (d->memory == 0 || d->bandwidth == 0 || d->flops == 0) {
+        berth_json_fail(r, "a device has \"memory\", \"bandwidth\" and \"flops\"");
+    }
+    return r->status == GGML_STATUS_SUCCESS;
 }
 
 // The host just read, n times in all.
@@ -204,79 +229,84 @@ static bool host_read(struct berth_json *r, struct cluster *c) {
     struct cluster_host *h = cluster_host_add(c);
     const int first = c->n_devices;
     int64_t count = 1;
-    bool ok = h != NULL ? berth_json_object(r) : berth_json_fail(r, "there are more hosts than fit");
-    if (ok) {
-        snprintf(h->name, sizeof h->name, "host%d", c->n_hosts);
+    if (h == NULL) {
+        return berth_json_fail(r, "there are more hosts than fit");
     }
-    while (ok && berth_json_key(r, &key)) {
+    snprintf(h->name, sizeof h->name, "host%d", c->n_hosts);
+    berth_json_object(r);
+    while (berth_json_key(r, &key)) {
         if (berth_json_is(key, "name")) {
-            ok = name_read(r, h->name);
+            name_read(r, h->name);
         } else if (berth_json_is(key, "count")) {
-            ok = berth_json_int(r, 1, CLUSTER_MAX, &count);
+            berth_json_int(r, 1, CLUSTER_MAX, &count);
         } else if (berth_json_is(key, "together")) {
-            ok = number_read(r, 1e-3, 1, &h->together);
+            number_read(r, 1e-3, 1, &h->together);
         } else if (berth_json_is(key, "devices")) {
-            ok = berth_json_array(r);
-            while (ok && berth_json_next(r)) {
-                ok = device_read(r, c);
-            }
+            list_read(r, c, device_read);
         } else {
-            ok = berth_json_skip(r);
+            berth_json_skip(r);
         }
     }
-    ok = ok && r->status == GGML_STATUS_SUCCESS;
-    return ok && (c->n_devices > first || berth_json_fail(r, "a host has \"devices\"")) && host_repeat(r, c, first, count);
+    if (r->status != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    return (c->n_devices > first || berth_json_fail(r, "a host has \"devices\"")) && host_repeat(r, c, first, count);
 }
 
 static bool end_read(struct berth_json *r, const struct cluster *c, int *host) {
     struct berth_json_text text;
-    bool ok = berth_json_next(r) ? berth_json_string(r, &text) : berth_json_fail(r, "\"between\" has two names of hosts");
-    *host = -1;
-    for (int i = 0; ok && i < c->n_hosts; i++) {
-        *host = berth_json_is(text, c->hosts[i].name) ? i : *host;
+    if (!berth_json_next(r)) {
+        return berth_json_fail(r, "\"between\" has two names of hosts");
     }
-    return ok && (*host >= 0 || berth_json_fail(r, "there is no host of this name above"));
+    if (!berth_json_string(r, &text)) {
+        return false;
+    }
+    for (int i = c->n_hosts - 1; i >= 0; i--) {
+        if (berth_json_is(text, c->hosts[i].name)) {
+            *host = i;
+            return true;
+        }
+    }
+    return berth_json_fail(r, "there is no host of this name above");
 }
 
 static bool link_read(struct berth_json *r, struct cluster *c) {
     struct berth_json_text key;
     struct cluster_link *l = cluster_link_add(c);
-    bool ok = l != NULL ? berth_json_object(r) : berth_json_fail(r, "there are more links than fit");
-    while (ok && berth_json_key(r, &key)) {
+    if (l == NULL) {
+        return berth_json_fail(r, "there are more links than fit");
+    }
+    berth_json_object(r);
+    while (berth_json_key(r, &key)) {
         if (berth_json_is(key, "latency")) {
-            ok = number_read(r, 0, 1e3, &l->latency);
+            number_read(r, 0, 1e3, &l->latency);
         } else if (berth_json_is(key, "bandwidth")) {
-            ok = number_read(r, 1, 1e18, &l->bandwidth);
+            number_read(r, 1, 1e18, &l->bandwidth);
         } else if (berth_json_is(key, "between")) {
-            ok = berth_json_array(r) && end_read(r, c, &l->a) && end_read(r, c, &l->b) &&
-                 (!berth_json_next(r) || berth_json_fail(r, "\"between\" has two names of hosts"));
+            if (berth_json_array(r) && end_read(r, c, &l->a) && end_read(r, c, &l->b) && berth_json_next(r)) {
+                berth_json_fail(r, "\"between\" has two names of hosts");
+            }
         } else {
-            ok = berth_json_skip(r);
+            berth_json_skip(r);
         }
     }
-    ok = ok && r->status == GGML_STATUS_SUCCESS;
-    return ok && (l->bandwidth > 0 || berth_json_fail(r, "a link has \"latency\" and \"bandwidth\""));
-}
-
-static bool list_read(struct berth_json *r, struct cluster *c, bool (*one)(struct berth_json *r, struct cluster *c)) {
-    bool ok = berth_json_array(r);
-    while (ok && berth_json_next(r)) {
-        ok = one(r, c);
+    if (l->bandwidth == 0) {
+        berth_json_fail(r, "a link has \"latency\" and \"bandwidth\"");
     }
-    return ok && r->status == GGML_STATUS_SUCCESS;
+    return r->status == GGML_STATUS_SUCCESS;
 }
 
 // Two hosts that nothing connects; false: there are none.
 static bool is_apart(const struct cluster *c, int *a, int *b) {
+    bool has_any_link = false; // one between any two hosts
+    for (int l = 0; l < c->n_links; l++) {
+        has_any_link |= c->links[l].a < 0;
+    }
     for (int i = 0; i < c->n_devices; i++) {
         for (int k = 0; k < i; k++) {
             const int x = c->devices[i].host, y = c->devices[k].host;
             const struct cluster_link link = cluster_link_of(c, i, k);
-            bool is_named = x == y || link.a >= 0;
-            for (int l = 0; l < c->n_links; l++) {
-                is_named = is_named || c->links[l].a < 0;
-            }
-            if (!is_named) {
+            if (x != y && link.a < 0 && !has_any_link) {
                 *a = y;
                 *b = x;
                 return true;
@@ -286,42 +316,40 @@ static bool is_apart(const struct cluster *c, int *a, int *b) {
     return false;
 }
 
-static int check(const struct cluster *c, const char *path) {
+static bool cluster_check(const struct cluster *c, const char *name, struct model_error *error) {
     int a, b;
     if (c->n_devices == 0 || !cluster_is_cpu(&c->devices[0])) {
-        return cli_fail(
-            CLI_FAILURE, "%s: the first device of the first host is the CPU of the program, with a name that ends in CPU", path);
+        return model_fail(
+            error, "%s: the first device of the first host is the CPU of the program, with a name that ends in CPU", name);
     }
     if (is_apart(c, &a, &b)) {
-        return cli_fail(CLI_FAILURE, "%s: no link is between '%s' and '%s'", path, c->hosts[a].name, c->hosts[b].name);
+        return model_fail(error, "%s: no link is between '%s' and '%s'", name, c->hosts[a].name, c->hosts[b].name);
     }
-    return CLI_OK;
+    return true;
 }
 
-int cluster_read(struct cluster *c, const char *path) {
+bool cluster_read(struct cluster *c, const char *text, size_t size, const char *name, struct model_error *error) {
     struct berth_json r;
     struct berth_json_text key;
-    size_t size = 0;
-    char *text = cli_read_text(path, &size);
     *c = (struct cluster){0};
-    if (text == NULL) {
-        return CLI_FAILURE;
+    berth_json_init(&r, text, size, name);
+    berth_json_object(&r);
+    while (berth_json_key(&r, &key)) {
+        if (berth_json_is(key, "hosts")) {
+            list_read(&r, c, host_read);
+        } else if (berth_json_is(key, "links")) {
+            list_read(&r, c, link_read);
+        } else {
+            berth_json_skip(&r);
+        }
     }
-    berth_json_init(&r, text, size, path);
-    bool ok = berth_json_object(&r);
-    while (ok && berth_json_key(&r, &key)) {
-        ok = berth_json_is(key, "hosts")   ? list_read(&r, c, host_read)
-             : berth_json_is(key, "links") ? list_read(&r, c, link_read)
-                                           : berth_json_skip(&r);
-    }
-    ok = ok && r.status == GGML_STATUS_SUCCESS && berth_json_done(&r);
-    const int code = ok ? check(c, path) : cli_fail(CLI_FAILURE, "%s", berth_last_error());
+    berth_json_done(&r);
+    const bool ok = r.status == GGML_STATUS_SUCCESS ? cluster_check(c, name, error) : model_fail(error, "%s", berth_last_error());
     berth_json_fini(&r);
-    free(text);
-    if (code != CLI_OK) {
+    if (!ok) {
         cluster_fini(c);
     }
-    return code;
+    return ok;
 }
 
 // ---- writing ----
@@ -340,7 +368,7 @@ static void types_write(const char *name, const double *by_type, FILE *file) {
 
 static void device_write(const struct cluster_device *d, FILE *file) {
     fputs("      {\"name\": ", file);
-    cli_json_text(file, d->name);
+    berth_json_write_string(d->name, file);
     fprintf(file, ", \"memory\": %" PRIu64 ", \"alignment\": %" PRIu64 ", \"threads\": %" PRId64, d->memory, d->alignment,
         d->threads);
     for (size_t i = 0; i < N_NUMBERS; i++) {
@@ -356,7 +384,7 @@ static void device_write(const struct cluster_device *d, FILE *file) {
 static void host_write(const struct cluster *c, int h, FILE *file) {
     const char *between = "\n";
     fputs("    {\"name\": ", file);
-    cli_json_text(file, c->hosts[h].name);
+    berth_json_write_string(c->hosts[h].name, file);
     fprintf(file, ", \"together\": %.3f, \"devices\": [", c->hosts[h].together);
     for (int i = 0; i < c->n_devices; i++) {
         if (c->devices[i].host == h) {
@@ -380,9 +408,9 @@ void cluster_write(const struct cluster *c, FILE *file) {
         fputs(l > 0 ? ",\n    {" : "\n    {", file);
         if (link->a >= 0) {
             fputs("\"between\": [", file);
-            cli_json_text(file, c->hosts[link->a].name);
+            berth_json_write_string(c->hosts[link->a].name, file);
             fputs(", ", file);
-            cli_json_text(file, c->hosts[link->b].name);
+            berth_json_write_string(c->hosts[link->b].name, file);
             fputs("], ", file);
         }
         fprintf(file, "\"latency\": %.3g, \"bandwidth\": %.4g}", link->latency, link->bandwidth);

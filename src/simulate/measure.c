@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// measure.c: what the devices of this process and of the ranks beside it do: products by type, small ops, attention,
-// memory; messages between them; and how much slower those of one host are together than alone, where cluster_sums.c cannot say.
+// measure.c: measures the devices of this process and of other ranks: products by type, small ops, attention, memory; messages
+// between them; and how much slower the devices of one host are together than alone, where sums.c cannot measure it.
 
 #include "simulate/cluster.h"
 
+#include "base/base.h"
+#include "base/min.h"
 #include "model/speed_test.h"
 
 #include "ggml-backend-impl.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,11 +24,11 @@
 #define N_ROUNDS 8
 
 struct measuring {
+    const struct cluster_measure_params *params;
     struct cluster *c;
     ggml_backend_t *backends; // [c->n_devices]
-    const bool *wants;
-    enum ggml_type most; // the type that tells how devices do together
-    uint64_t size;       // of the weights
+    enum ggml_type most;      // the type that devices are measured with together
+    uint64_t size;            // of the weights
     int round;
 };
 
@@ -77,9 +78,8 @@ static int n_sweep_of(const struct measuring *m, int i) {
     for (int k = 0; k < m->c->n_devices; k++) {
         n_same += m->c->devices[k].host == m->c->devices[i].host;
     }
-    const uint64_t share = m->c->devices[i].memory / 8 / n_same, room = share < m->size ? share : m->size;
-    const uint64_t n = room / MATRIX_SIZE;
-    return n <= N_MATRICES ? 0 : n - N_MATRICES < N_SWEEP ? (int) (n - N_MATRICES) : N_SWEEP;
+    const uint64_t n = min_u64(m->c->devices[i].memory / 8 / n_same, m->size) / MATRIX_SIZE;
+    return n <= N_MATRICES ? 0 : (int) min_u64(n - N_MATRICES, N_SWEEP);
 }
 
 // As a token does: all weights in one graph, so that a device that is far is asked once.
@@ -145,39 +145,54 @@ static void attention_speed(ggml_backend_t backend, int64_t n, double start, dou
     }
 }
 
-static void device_measure(struct measuring *m, int i) {
+// The progress of a type; false: the caller ends it.
+static bool type_begin(const struct measuring *m, int i, int type) {
+    const struct work_watch *watch = &m->params->watch;
+    const int n = m->c->n_devices;
+    char text[128];
+    if (watch->progress != NULL) {
+        snprintf(text, sizeof text, "%s: %s", m->c->devices[i].name, ggml_type_name((enum ggml_type) type));
+        watch->progress("measuring", (uint64_t) ((m->round * n + i) * GGML_TYPE_COUNT + type),
+            (uint64_t) (CLUSTER_ROUNDS * n * GGML_TYPE_COUNT), text, watch->user);
+    }
+    return watch->is_stopped == NULL || !watch->is_stopped(watch->user);
+}
+
+static bool device_measure(struct measuring *m, int i) {
     struct cluster_device *d = &m->c->devices[i];
     ggml_backend_t backend = m->backends[i];
     const double tiny = chain_seconds(backend, 1, 64), chain = chain_seconds(backend, N_SMALL, N_COLUMNS);
     double unused;
-    d->op = (chain - tiny) / (N_SMALL - 1);
-    d->op = d->op > 0 ? d->op : 0;
+    d->op = max_f64((chain - tiny) / (N_SMALL - 1), 0);
     d->start = tiny;
     d->bandwidth = memory_speed(backend, tiny);
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-        if (m->wants[t]) {
-            cli_progress("measuring", (uint64_t) ((m->round * m->c->n_devices + i) * GGML_TYPE_COUNT + t),
-                (uint64_t) (CLUSTER_ROUNDS * m->c->n_devices * GGML_TYPE_COUNT), "%s: %s", d->name,
-                ggml_type_name((enum ggml_type) t));
-            d->read[t] = read_speed(m, i, (enum ggml_type) t, tiny);
-            d->product[t] = product_speed(backend, (enum ggml_type) t, tiny);
+        if (!m->params->wants[t]) {
+            continue;
         }
+        if (!type_begin(m, i, t)) {
+            berth_set_error("stopped");
+            return false;
+        }
+        d->read[t] = read_speed(m, i, (enum ggml_type) t, tiny);
+        d->product[t] = product_speed(backend, (enum ggml_type) t, tiny);
     }
     d->flops = product_speed(backend, GGML_TYPE_F32, tiny);
     attention_speed(backend, 1, tiny, &d->attend_read, &unused);
     attention_speed(backend, 64, tiny, &unused, &d->attend);
+    return d->bandwidth > 0 && d->flops > 0;
 }
 
 // ---- messages ----
 
-struct letter {
+struct message {
     struct ggml_context *ctx;
     struct ggml_tensor *small, *big;
     ggml_backend_buffer_t buffer;
 };
 
-static bool letter_init(struct letter *l, ggml_backend_t backend) {
-    *l = (struct letter){.ctx = ggml_init((struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true})};
+static bool message_init(struct message *l, ggml_backend_t backend) {
+    *l = (struct message){.ctx = ggml_init((struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true})};
     if (l->ctx == NULL) {
         return false;
     }
@@ -188,13 +203,13 @@ static bool letter_init(struct letter *l, ggml_backend_t backend) {
     return l->buffer != NULL;
 }
 
-static void letter_fini(struct letter *l) {
+static void message_fini(struct message *l) {
     ggml_backend_buffer_free(l->buffer);
     ggml_free(l->ctx);
 }
 
-// From device i to k, or to the program, at its best: seconds until it is there and the program knows.
-static double trip(struct measuring *m, int i, int k, struct ggml_tensor *src, struct ggml_tensor *dst, void *here) {
+// Seconds of the fastest message from device i to k, or to the program, until the program knows that it has arrived.
+static double message_seconds(struct measuring *m, int i, int k, struct ggml_tensor *src, struct ggml_tensor *dst, void *here) {
     double best = 0;
     for (int n = 0; n < (ggml_nbytes(src) < BIG_SIZE ? N_TRIES : 8); n++) {
         const int64_t start = ggml_time_us();
@@ -205,28 +220,35 @@ static double trip(struct measuring *m, int i, int k, struct ggml_tensor *src, s
             ggml_backend_synchronize(m->backends[k]);
         }
         const double seconds = (double) (ggml_time_us() - start) / 1e6;
-        best = best == 0 || seconds < best ? seconds : best;
+        if (best == 0 || seconds < best) {
+            best = seconds;
+        }
     }
     return best;
 }
 
 // The link between the hosts of two devices. The program asks and is answered; between others a copy's two ends do the same.
 static bool link_measure(struct measuring *m, int i, int k) {
-    struct letter from, to = {0};
-    void *here = malloc(BIG_SIZE);
-    bool ok = letter_init(&from, m->backends[i]) && (k == 0 || letter_init(&to, m->backends[k])) && here != NULL;
+    const double program_latency = cluster_link_of(m->c, 0, k).latency; // before there is a link between i and k
+    struct message from, to = {0};
+    void *here = model_alloc_malloc(BIG_SIZE);
+    const bool ok = message_init(&from, m->backends[i]) && (k == 0 || message_init(&to, m->backends[k])) && here != NULL;
     struct cluster_link *l = ok ? cluster_link_add(m->c) : NULL;
     if (l != NULL) {
-        const double small = trip(m, i, k, from.small, to.small, here), big = trip(m, i, k, from.big, to.big, here);
-        const double known = k == 0 ? 0 : 2 * cluster_link_of(m->c, 0, k).latency;
+        const double small = message_seconds(m, i, k, from.small, to.small, here);
+        const double big = message_seconds(m, i, k, from.big, to.big, here);
         l->a = m->c->devices[i].host;
         l->b = m->c->devices[k].host;
-        l->latency = k == 0 ? small / 2 : small - known > 1e-6 ? small - known : known / 2;
+        l->latency = small / 2;
         l->bandwidth = (double) BIG_SIZE / (big > small ? big - small : 1e-6);
+        if (k != 0) {
+            const double known = 2 * program_latency;
+            l->latency = small - known > 1e-6 ? small - known : known / 2;
+        }
     }
-    letter_fini(&from);
-    letter_fini(&to);
-    free(here);
+    message_fini(&from);
+    message_fini(&to);
+    model_alloc_free(here);
     return l != NULL;
 }
 
@@ -240,13 +262,14 @@ static bool has_link(const struct cluster *c, int a, int b) {
 }
 
 static bool links_measure(struct measuring *m) {
-    bool ok = true;
     for (int k = 0; k < m->c->n_devices; k++) { // those of the program first
-        for (int i = k + 1; ok && i < m->c->n_devices; i++) {
-            ok = has_link(m->c, m->c->devices[i].host, m->c->devices[k].host) || link_measure(m, i, k);
+        for (int i = k + 1; i < m->c->n_devices; i++) {
+            if (!has_link(m->c, m->c->devices[i].host, m->c->devices[k].host) && !link_measure(m, i, k)) {
+                return false;
+            }
         }
     }
-    return ok;
+    return true;
 }
 
 // ---- together ----
@@ -277,7 +300,7 @@ static double tests_seconds(struct measuring *m, const struct speed_test *tests,
             if (seconds < 0) {
                 return 0;
             }
-            best[piece] = best[piece] == 0 || seconds < best[piece] ? seconds : best[piece];
+            best[piece] = round == 0 ? seconds : min_f64(seconds, best[piece]);
         }
         if (all_run(m, tests, is_in, -1) < 0) {
             return 0;
@@ -291,9 +314,9 @@ static double tests_seconds(struct measuring *m, const struct speed_test *tests,
 
 static void host_measure(struct measuring *m, int h) {
     const int n = m->c->n_devices;
-    struct speed_test *tests = calloc((size_t) n, sizeof *tests);
-    ggml_backend_buffer_t *buffers = calloc((size_t) n, sizeof(ggml_backend_buffer_t));
-    bool *is_in = calloc((size_t) n, sizeof *is_in);
+    struct speed_test *tests = model_alloc_calloc((size_t) n, sizeof *tests);
+    ggml_backend_buffer_t *buffers = model_alloc_calloc((size_t) n, sizeof(ggml_backend_buffer_t));
+    bool *is_in = model_alloc_calloc((size_t) n, sizeof *is_in);
     bool ok = tests != NULL && buffers != NULL && is_in != NULL;
     double alone = 0;
     int n_in = 0;
@@ -309,9 +332,8 @@ static void host_measure(struct measuring *m, int h) {
     for (int i = 0; ok && n_in > 1 && i < n; i++) {
         if (m->c->devices[i].host == h) {
             is_in[i] = true;
-            const double seconds = tests_seconds(m, tests, is_in);
+            alone = max_f64(tests_seconds(m, tests, is_in), alone);
             is_in[i] = false;
-            alone = seconds > alone ? seconds : alone;
         }
     }
     for (int i = 0; ok && i < n; i++) {
@@ -325,25 +347,21 @@ static void host_measure(struct measuring *m, int h) {
         ggml_backend_buffer_free(buffers[i]);
         ggml_free(tests[i].ctx);
     }
-    free(tests);
-    free(buffers);
-    free(is_in);
+    model_alloc_free(tests);
+    model_alloc_free(buffers);
+    model_alloc_free(is_in);
 }
 
 // ---- all of it ----
 
-void cluster_types(const struct model *model, bool wants[GGML_TYPE_COUNT]) {
+void cluster_measure_params_set_model(struct cluster_measure_params *params, const struct model *model) {
     for (size_t i = 0; i < model->n_weights; i++) {
-        wants[model->weights[i].file->type] |= !model->weights[i].is_vector && model->weights[i].file->ne[1] > 1;
+        const struct ggml_tensor *t = model->weights[i].file;
+        if (!model->weights[i].is_vector) {
+            params->wants[t->type] |= t->ne[1] > 1;
+            params->size += ggml_nbytes(t);
+        }
     }
-}
-
-uint64_t cluster_size(const struct model *model) {
-    uint64_t size = 0;
-    for (size_t i = 0; i < model->n_weights; i++) {
-        size += model->weights[i].is_vector ? 0 : ggml_nbytes(model->weights[i].file);
-    }
-    return size;
 }
 
 // Its host: the one that ranks' devices name, or this one. False: out of memory.
@@ -368,9 +386,9 @@ static bool host_find(struct cluster *c, ggml_backend_dev_t dev, struct cluster_
     return host != NULL;
 }
 
-static bool device_add(struct measuring *m, ggml_backend_dev_t dev, int64_t n_threads) {
+static bool device_add(struct measuring *m, ggml_backend_dev_t dev) {
     struct cluster_device *d = cluster_device_add(m->c);
-    ggml_backend_t *more = d != NULL ? realloc(m->backends, (size_t) m->c->n_devices * sizeof(ggml_backend_t)) : NULL;
+    ggml_backend_t *more = d != NULL ? model_alloc_realloc(m->backends, (size_t) m->c->n_devices * sizeof(ggml_backend_t)) : NULL;
     size_t n_free = 0, n_total = 0;
     if (more == NULL) {
         m->c->n_devices -= d != NULL;
@@ -381,33 +399,38 @@ static bool device_add(struct measuring *m, ggml_backend_dev_t dev, int64_t n_th
     ggml_backend_dev_memory(dev, &n_free, &n_total);
     d->memory = n_free;
     d->alignment = ggml_backend_buft_get_alignment(ggml_backend_dev_buffer_type(dev));
-    d->threads = n_threads > 0 ? n_threads : model_n_cores();
-    m->backends[m->c->n_devices - 1] = ggml_backend_dev_init(dev, NULL);
+    d->threads = m->params->n_threads > 0 ? m->params->n_threads : model_n_cores();
+    ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
+    m->backends[m->c->n_devices - 1] = backend;
     ggml_backend_set_n_threads_t set;
     void *proc = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), "ggml_backend_set_n_threads");
     memcpy(&set, &proc, sizeof set);
-    if (set != NULL && m->backends[m->c->n_devices - 1] != NULL) {
-        set(m->backends[m->c->n_devices - 1], (int) d->threads);
+    if (set != NULL && backend != NULL) {
+        set(backend, (int) d->threads);
     }
-    return m->backends[m->c->n_devices - 1] != NULL && host_find(m->c, dev, d);
+    return backend != NULL && host_find(m->c, dev, d);
 }
 
-static bool devices_find(struct measuring *m, int64_t n_threads) {
+static bool devices_find(struct measuring *m) {
     ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    bool ok = cpu != NULL && device_add(m, cpu, n_threads);
-    for (size_t i = 0; ok && i < ggml_backend_dev_count(); i++) {
-        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
-        ok = ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_GPU || device_add(m, dev, n_threads);
+    if (cpu == NULL || !device_add(m, cpu)) {
+        return false;
     }
-    return ok;
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
+        if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_GPU && !device_add(m, dev)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 // The devices and hosts of c, before anything is measured of them. False: out of memory.
 static bool cluster_copy(struct cluster *out, const struct cluster *c) {
     *out = (struct cluster){.n_hosts = c->n_hosts, .n_devices = c->n_devices};
 
-    out->hosts = malloc((size_t) c->n_hosts * sizeof c->hosts[0]);
-    out->devices = malloc((size_t) c->n_devices * sizeof c->devices[0]);
+    out->hosts = model_alloc_malloc((size_t) c->n_hosts * sizeof c->hosts[0]);
+    out->devices = model_alloc_malloc((size_t) c->n_devices * sizeof c->devices[0]);
     if (out->hosts == NULL || out->devices == NULL) {
         cluster_fini(out);
         return false;
@@ -420,52 +443,60 @@ static bool cluster_copy(struct cluster *out, const struct cluster *c) {
 // All of m->c once.
 static bool round_measure(struct measuring *m) {
     struct cluster *c = m->c;
-    bool ok = true;
-    for (int i = 0; ok && i < c->n_devices; i++) {
-        device_measure(m, i);
-        ok = c->devices[i].bandwidth > 0 && c->devices[i].flops > 0;
+    for (int i = 0; i < c->n_devices; i++) {
+        if (!device_measure(m, i)) {
+            return false;
+        }
     }
-    ok = ok && links_measure(m);
-    for (int i = 1; ok && i < c->n_devices; i++) { // its round trip is the link's
-        const double trip_s = 2 * cluster_link_of(c, 0, i).latency;
-        c->devices[i].start = c->devices[i].start > trip_s ? c->devices[i].start - trip_s : 0;
+    if (!links_measure(m)) {
+        return false;
     }
-    const bool is_known = ok && cluster_sums_measure(c, m->backends, m->most, m->size);
-    for (int h = 0; ok && !is_known && h < c->n_hosts; h++) {
-        host_measure(m, h);
+    for (int i = 1; i < c->n_devices; i++) { // its round trip is the link's
+        c->devices[i].start = max_f64(c->devices[i].start - 2 * cluster_link_of(c, 0, i).latency, 0);
     }
-    return ok;
+    if (!cluster_sums_measure(c, m->backends, m->most, m->size)) {
+        for (int h = 0; h < c->n_hosts; h++) {
+            host_measure(m, h);
+        }
+    }
+    return true;
+}
+
+// Copies the links of the first round, which are between the same hosts as those of the others, and chooses all numbers.
+static bool rounds_choose(struct measuring *m, const struct cluster *rounds, int n) {
+    struct cluster *c = m->c;
+    const size_t size = (size_t) rounds[0].n_links * sizeof c->links[0];
+    c->links = model_alloc_malloc(size + 1);
+    if (c->links == NULL) {
+        return false;
+    }
+    c->n_links = rounds[0].n_links;
+    if (size > 0) {
+        memcpy(c->links, rounds[0].links, size);
+    }
+    cluster_choose_rounds(c, rounds, n, m->most);
+    return true;
 }
 
 // Rounds while there is time, and the middle of them into c, which has the devices.
-static bool rounds_measure(struct measuring *m, double seconds) {
+static bool rounds_measure(struct measuring *m) {
     struct cluster *c = m->c;
     struct cluster rounds[CLUSTER_ROUNDS] = {{0}};
     const int64_t start = ggml_time_us();
     double longest = 0, taken = 0;
     int n = 0;
     bool ok = true;
-    for (; ok && n < CLUSTER_ROUNDS && (n == 0 || taken + longest < seconds); n++) {
-        ok = cluster_copy(&rounds[n], c);
+    for (; ok && n < CLUSTER_ROUNDS && (n == 0 || taken + longest < m->params->seconds); n++) {
         m->c = &rounds[n];
         m->round = n;
-        ok = ok && round_measure(m);
-
+        ok = cluster_copy(&rounds[n], c) && round_measure(m);
         const double now = (double) (ggml_time_us() - start) / 1e6;
-        longest = now - taken > longest ? now - taken : longest;
+        longest = max_f64(now - taken, longest);
         taken = now;
     }
     m->c = c;
     if (ok) {
-        c->links = malloc((size_t) rounds[0].n_links * sizeof c->links[0] + 1);
-        ok = c->links != NULL;
-    }
-    if (ok) {
-        c->n_links = rounds[0].n_links; // between the same
-        if (c->n_links > 0) {
-            memcpy(c->links, rounds[0].links, (size_t) c->n_links * sizeof c->links[0]);
-        }
-        cluster_choose_rounds(c, rounds, n, m->most);
+        ok = rounds_choose(m, rounds, n);
     }
     for (int r = 0; r < n; r++) {
         cluster_fini(&rounds[r]);
@@ -473,21 +504,24 @@ static bool rounds_measure(struct measuring *m, double seconds) {
     return ok;
 }
 
-int cluster_measure(struct cluster *c, const bool wants[GGML_TYPE_COUNT], int64_t n_threads, uint64_t size, double seconds) {
-    struct measuring m = {.c = c, .wants = wants, .most = GGML_TYPE_F16, .size = size > 0 ? size : (uint64_t) -1};
+bool cluster_measure(struct cluster *c, const struct cluster_measure_params *params, struct model_error *error) {
+    struct measuring m = {.params = params, .c = c, .most = GGML_TYPE_F16, .size = params->size > 0 ? params->size : UINT64_MAX};
     *c = (struct cluster){0};
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-        m.most = wants[t] && ggml_is_quantized((enum ggml_type) t) ? (enum ggml_type) t : m.most;
+        if (params->wants[t] && ggml_is_quantized((enum ggml_type) t)) {
+            m.most = (enum ggml_type) t;
+        }
     }
-    const bool ok = devices_find(&m, n_threads) && rounds_measure(&m, seconds);
-    cli_progress_end();
+    berth_clear_error();
+    const bool ok = devices_find(&m) && rounds_measure(&m);
     for (int i = 0; i < c->n_devices; i++) {
         ggml_backend_free(m.backends[i]);
     }
-    free(m.backends);
+    model_alloc_free(m.backends);
     if (!ok) {
         cluster_fini(c);
-        return cli_fail(CLI_FAILURE, "the devices could not be measured: %s", berth_last_error());
+        const char *why = berth_last_error();
+        return model_fail(error, "the devices could not be measured: %s", *why != '\0' ? why : "out of memory");
     }
-    return CLI_OK;
+    return true;
 }

@@ -6,10 +6,12 @@
 
 #include "simulate/cluster.h"
 
+#include "base/min.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-static int compare(const void *a, const void *b) {
+static int by_value(const void *a, const void *b) {
     const double x = *(const double *) a, y = *(const double *) b;
     return (x > y) - (x < y);
 }
@@ -21,7 +23,7 @@ double cluster_middle(double *numbers, int n, bool is_time) {
             numbers[n_known++] = numbers[i];
         }
     }
-    qsort(numbers, (size_t) n_known, sizeof numbers[0], compare);
+    qsort(numbers, (size_t) n_known, sizeof numbers[0], by_value);
     return n_known == 0 ? 0 : numbers[is_time ? (n_known - 1) / 2 : n_known / 2];
 }
 
@@ -31,7 +33,9 @@ static double host_speed(const struct cluster *c, int h, enum ggml_type type, bo
     for (int i = 0; i < c->n_devices; i++) {
         const struct cluster_device *d = &c->devices[i];
         const double speed = d->read[type] > 0 ? d->read[type] : d->bandwidth;
-        slowest = d->host == h && (slowest == 0 || speed < slowest) ? speed : slowest;
+        if (d->host == h && (slowest == 0 || speed < slowest)) {
+            slowest = speed;
+        }
     }
     return is_together ? slowest * c->hosts[h].together : slowest;
 }
@@ -83,6 +87,6 @@ void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, in
         }
         const double alone = host_speed(out, h, type, false), all = cluster_middle(speeds, n, false);
         const double part = alone > 0 && all > 0 ? all / alone : 1;
-        out->hosts[h].together = part > 1 ? 1 : part < CLUSTER_TOGETHER_LEAST ? CLUSTER_TOGETHER_LEAST : part;
+        out->hosts[h].together = min_f64(max_f64(part, CLUSTER_TOGETHER_LEAST), 1);
     }
 }

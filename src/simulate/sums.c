@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// sums.c: devices that add up: what a sum takes when all wait for it, and how fast they are in the rhythm of a token by
-// tensors, in which every one of some fifty short steps ends with a sum. There all go at the pace of the slowest, which on a
-// machine that others use too is now this one, now that one: none is slow alone, and on a quiet machine they still share memory.
+// sums.c: sums over devices: how long a sum takes when all wait for it, and how fast the devices decode by tensors, where each of
+// some fifty short steps ends with a sum. All then run at the speed of the slowest, which on a shared machine is now this one, now
+// that one, although none is slow alone; on an idle machine they still share memory.
 
 #include "simulate/cluster.h"
 
+#include "base/min.h"
 #include "model/speed_test.h"
 
 #include "ggml-backend-impl.h"
 
-#include <stdlib.h>
+#include <math.h>
 
 #define SUM_SIZE 8192 // bytes of a sum: a token's vector
 #define N_SUMS 64
@@ -79,22 +80,24 @@ static bool adders_init(struct adders *a, const struct cluster *c, ggml_backend_
     }
     const size_t size = GGML_BACKEND_META_MAX_DEVICES * ggml_tensor_overhead();
     a->ctx = a->n > 1 ? ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true}) : NULL;
-    bool ok = a->ctx != NULL && comm_open(a);
-    for (int j = 0; ok && j < a->n; j++) {
+    if (a->ctx == NULL || !comm_open(a)) {
+        return false;
+    }
+    for (int j = 0; j < a->n; j++) {
         a->shares[j] = ggml_new_tensor_1d(a->ctx, GGML_TYPE_F32, SUM_SIZE / sizeof(float));
         a->buffers[j] = ggml_backend_alloc_buffer(a->backends[j], SUM_SIZE);
-        ok = a->shares[j] != NULL && a->buffers[j] != NULL &&
-             ggml_backend_tensor_alloc(a->buffers[j], a->shares[j], ggml_backend_buffer_get_base(a->buffers[j])) ==
-                 GGML_STATUS_SUCCESS;
-        if (ok) {
-            a->shares[j]->flags |= GGML_TENSOR_FLAG_COMPUTE; // it is a term of the sum
-            ggml_backend_buffer_clear(a->buffers[j], 0);
+        if (a->shares[j] == NULL || a->buffers[j] == NULL ||
+            ggml_backend_tensor_alloc(a->buffers[j], a->shares[j], ggml_backend_buffer_get_base(a->buffers[j])) !=
+                GGML_STATUS_SUCCESS) {
+            return false;
         }
+        a->shares[j]->flags |= GGML_TENSOR_FLAG_COMPUTE; // it is a term of the sum
+        ggml_backend_buffer_clear(a->buffers[j], 0);
     }
-    return ok;
+    return true;
 }
 
-static void settle(const struct adders *a) {
+static void adders_synchronize(const struct adders *a) {
     for (int j = 0; j < a->n; j++) {
         ggml_backend_synchronize(a->backends[j]);
     }
@@ -104,9 +107,9 @@ static double seconds_since(int64_t start) {
     return (double) (ggml_time_us() - start) / 1e6;
 }
 
-// Of a sum behind others, at its best; 0: it fails.
+// The fastest sum that follows others; 0: it fails.
 static double sum_seconds(struct adders *a) {
-    double best = 0;
+    double best = INFINITY;
     for (int k = 0; k < N_TRIES; k++) {
         const int64_t start = ggml_time_us();
         for (int i = 0; i < N_SUMS; i++) {
@@ -114,9 +117,8 @@ static double sum_seconds(struct adders *a) {
                 return 0;
             }
         }
-        settle(a);
-        const double seconds = seconds_since(start) / N_SUMS;
-        best = best == 0 || seconds < best ? seconds : best;
+        adders_synchronize(a);
+        best = min_f64(seconds_since(start) / N_SUMS, best);
     }
     return best;
 }
@@ -153,33 +155,34 @@ static bool steps_make(struct rhythm *r, int j, enum ggml_type type, int n_each)
 }
 
 // A step's nodes to the program's own device, or to all others.
-static bool compute(struct rhythm *r, int s, bool is_own) {
+static bool step_compute(struct rhythm *r, int s, bool is_own) {
     bool ok = true;
-    for (int j = 0; j < r->a->n; j++) {
-        ok = (r->a->is_own[j] != is_own ||
-                 ggml_backend_graph_compute_async(r->a->backends[j], r->tests[j].pieces[s]) == GGML_STATUS_SUCCESS) &&
-             ok;
+    for (int j = 0; j < r->a->n; j++) { // all of them, also after a failure: they wait for each other
+        if (r->a->is_own[j] == is_own &&
+            ggml_backend_graph_compute_async(r->a->backends[j], r->tests[j].pieces[s]) != GGML_STATUS_SUCCESS) {
+            ok = false;
+        }
     }
     return ok;
 }
 
-static bool give(struct rhythm *r, int s) {
-    return compute(r, s, false) && r->a->ask(r->a->comm, r->a->shares);
+static bool step_send(struct rhythm *r, int s) {
+    return step_compute(r, s, false) && r->a->ask(r->a->comm, r->a->shares);
 }
 
 // As src/meta/run.c does it: others have a step before this one is done, and a sum that was asked for is taken part in.
 static bool token_run(struct rhythm *r) {
     const bool has_halves = r->a->ask != NULL && r->a->join != NULL;
-    bool ok = !has_halves || give(r, 0);
+    bool ok = !has_halves || step_send(r, 0);
     bool is_asked = ok;
     for (int s = 0; s < r->n_steps && is_asked; s++) {
-        const bool is_next_asked = has_halves && ok && s + 1 < r->n_steps && give(r, s + 1);
-        ok = (has_halves || compute(r, s, false)) && compute(r, s, true) && ok;
+        const bool is_next_asked = has_halves && ok && s + 1 < r->n_steps && step_send(r, s + 1);
+        ok = (has_halves || step_compute(r, s, false)) && step_compute(r, s, true) && ok;
         ok = (has_halves ? r->a->join : r->a->sum)(r->a->comm, r->a->shares) && ok;
         is_asked = has_halves ? is_next_asked : ok;
         ok = ok && (is_asked || s + 1 == r->n_steps);
     }
-    settle(r->a);
+    adders_synchronize(r->a);
     return ok;
 }
 
@@ -196,14 +199,13 @@ static double token_seconds(struct rhythm *r) {
 // How many matrices are a device's share, within an eighth of what is free on its host, which they share.
 static int matrices_of(const struct cluster *c, const struct adders *a, uint64_t size) {
     uint64_t n = size / MATRIX_SIZE / (uint64_t) a->n;
-    n = n < N_MATRICES ? n : N_MATRICES;
+    n = min_u64(n, N_MATRICES);
     for (int j = 0; j < a->n; j++) {
         uint64_t n_same = 0;
         for (int k = 0; k < a->n; k++) {
             n_same += c->devices[a->devices[k]].host == c->devices[a->devices[j]].host;
         }
-        const uint64_t room = c->devices[a->devices[j]].memory / 8 / n_same / MATRIX_SIZE;
-        n = n < room ? n : room;
+        n = min_u64(n, c->devices[a->devices[j]].memory / 8 / n_same / MATRIX_SIZE);
     }
     return (int) n;
 }
@@ -211,16 +213,14 @@ static int matrices_of(const struct cluster *c, const struct adders *a, uint64_t
 // The speed of all in that rhythm, less what sums take of themselves, as a part of the slowest one's alone; 0: not known.
 static double rhythm_factor(const struct cluster *c, struct adders *a, enum ggml_type type, uint64_t size, double sum) {
     struct rhythm r = {.a = a};
-    const int n_matrices = matrices_of(c, a, size), n_each = n_matrices > N_STEPS ? n_matrices / N_STEPS : 1;
-    double slowest = 0;
-    r.n_steps = n_matrices < N_STEPS ? n_matrices : N_STEPS;
+    const int n_matrices = matrices_of(c, a, size), n_each = max_int(n_matrices / N_STEPS, 1);
+    double slowest = INFINITY;
+    r.n_steps = min_int(n_matrices, N_STEPS);
     bool ok = n_matrices > 0;
     for (int j = 0; ok && j < a->n; j++) {
         const struct cluster_device *d = &c->devices[a->devices[j]];
-        const double speed = d->read[type] > 0 ? d->read[type] : d->bandwidth;
-
+        slowest = min_f64(d->read[type] > 0 ? d->read[type] : d->bandwidth, slowest);
         ok = steps_make(&r, j, type, n_each);
-        slowest = slowest == 0 || speed < slowest ? speed : slowest;
     }
     const double all = ok ? token_seconds(&r) - r.n_steps * sum : 0;
     const double n = (double) (r.n_steps * n_each) * (double) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
@@ -238,8 +238,7 @@ bool cluster_sums_measure(struct cluster *c, ggml_backend_t *backends, enum ggml
         const double seconds = sum_seconds(&a);
         for (int l = 0; l < c->n_links; l++) { // a step by tensors waits for sums most, so latencies are at least what they say
             struct cluster_link *link = &c->links[l];
-            const double latency = seconds - (a.n - 1) * SUM_SIZE / link->bandwidth;
-            link->latency = latency > link->latency ? latency : link->latency;
+            link->latency = max_f64(seconds - (a.n - 1) * SUM_SIZE / link->bandwidth, link->latency);
         }
         factor = seconds > 0 ? rhythm_factor(c, &a, type, size, seconds) : 0;
         for (int j = 0; factor > 0 && j < a.n; j++) {

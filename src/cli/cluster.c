@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+// cluster.c: clusters for the commands: `berth fit MODEL --cluster FILE` predicts a model over one, by layers and by tensors;
+// `berth bench --cluster FILE` measures one; --split auto chooses by one.
+
+#include "simulate/cluster.h"
+#include "cli/models.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define MEASURE_SECONDS 40
+
+enum { LAYER, TENSOR, N_WAYS };
+static const char *const names[N_WAYS] = {"layer", "tensor"};
+
+static void print_device(const struct cluster *c, const struct prediction *f, int i) {
+    const struct cluster_device *d = &c->devices[i];
+    const struct prediction_device *x = &f->devices[i];
+    char text[5][64];
+    printf("    %s %s: %s of %s%s: weights %s, cache %s, compute %s, work %s\n", c->hosts[d->host].name, d->name,
+        cli_bytes(prediction_bytes(x), text[0]), cli_short_bytes(d->memory, text[1]),
+        prediction_bytes(x) > d->memory ? ", too much" : "", cli_short_bytes(x->weights, text[1] + 32),
+        cli_short_bytes(x->cache, text[2]), cli_short_bytes(x->compute, text[3]), cli_short_bytes(x->work, text[4]));
+}
+
+static void print_way(const struct cluster *c, const struct prediction *f, const char *name) {
+    printf("  --split %s: ", name);
+    if (!f->is_known) {
+        printf("no: %s\n", f->why);
+        return;
+    }
+    printf("%s%s%s, %.4g tokens a second written, %.4g read\n", cli_colour(stdout, f->fits ? CLI_GREEN : CLI_RED),
+        f->fits ? "fits" : "does not fit", cli_colour(stdout, CLI_RESET), f->decode, f->prefill);
+    for (int i = 0; i < c->n_devices; i++) {
+        print_device(c, f, i);
+    }
+}
+
+static int best_of(const struct prediction *ways) {
+    int best = -1;
+    for (int w = 0; w < N_WAYS; w++) {
+        if (ways[w].is_known && ways[w].fits && (best < 0 || ways[w].decode > ways[best].decode)) {
+            best = w;
+        }
+    }
+    return best;
+}
+
+static void print_text(const struct cluster *c, const char *path, const struct prediction *ways) {
+    const struct prediction *known = ways[LAYER].is_known ? &ways[LAYER] : &ways[TENSOR];
+    const int best = best_of(ways);
+    cli_text(stdout, 0, path);
+    printf(" over %d device%s of %d host%s", c->n_devices, c->n_devices == 1 ? "" : "s", c->n_hosts, c->n_hosts == 1 ? "" : "s");
+    printf(", context %" PRId64 ", batch %" PRId64 "; speeds are foretold, written with half of the context filled\n",
+        known->n_ctx, known->n_batch);
+    for (int w = 0; w < N_WAYS; w++) {
+        print_way(c, &ways[w], names[w]);
+    }
+    if (best >= 0) {
+        printf("  faster: --split %s\n", names[best]);
+    }
+}
+
+static void print_way_json(const struct cluster *c, const struct prediction *f) {
+    printf("{\"fits\": %s, \"per_second\": %.4f, \"prompt_per_second\": %.4f, \"why\": ",
+        f->is_known && f->fits ? "true" : "false", f->decode, f->prefill);
+    cli_json_text(stdout, f->why);
+    fputs(", \"devices\": [", stdout);
+    for (int i = 0; i < c->n_devices && f->is_known; i++) {
+        const struct prediction_device *x = &f->devices[i];
+        fputs(i > 0 ? ", {\"host\": " : "{\"host\": ", stdout);
+        cli_json_text(stdout, c->hosts[c->devices[i].host].name);
+        fputs(", \"device\": ", stdout);
+        cli_json_text(stdout, c->devices[i].name);
+        printf(", \"memory\": %" PRIu64 ", \"weights\": %" PRIu64 ", \"cache\": %" PRIu64 ", \"compute\": %" PRIu64
+               ", \"work\": %" PRIu64 "}",
+            c->devices[i].memory, x->weights, x->cache, x->compute, x->work);
+    }
+    fputs("]}", stdout);
+}
+
+static void print_json(const struct cluster *c, const char *path, const struct prediction *ways) {
+    const int best = best_of(ways);
+    fputs("{\"model\": ", stdout);
+    cli_json_text(stdout, path);
+    printf(", \"ctx\": %" PRId64 ", \"batch\": %" PRId64, ways[LAYER].n_ctx, ways[LAYER].n_batch);
+    for (int w = 0; w < N_WAYS; w++) {
+        printf(", \"%s\": ", names[w]);
+        print_way_json(c, &ways[w]);
+    }
+    printf(", \"faster\": %s%s%s}\n", best >= 0 ? "\"" : "", best >= 0 ? names[best] : "null", best >= 0 ? "\"" : "");
+}
+
+static int cluster_open(struct cluster *c, const char *file) {
+    struct model_error error = {""};
+    size_t size;
+    char *text = cli_read_text(file, &size);
+    if (text == NULL) {
+        return CLI_FAILURE;
+    }
+    const bool ok = cluster_read(c, text, size, file, &error);
+    free(text);
+    return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
+}
+
+int cli_cluster_fit(const struct model_options *options, const char *file, bool json) {
+    struct cluster c;
+    struct model_error error = {""};
+    struct prediction ways[N_WAYS] = {{0}};
+    char path[4096];
+    int code = cli_model_path(options, path);
+    if (code == CLI_OK) {
+        code = cluster_open(&c, file);
+    }
+    if (code != CLI_OK) {
+        return code;
+    }
+    ggml_backend_load_all();
+    for (int w = 0; w < N_WAYS && code == CLI_OK; w++) {
+        struct model_options o = *options;
+        o.by_tensor = w == TENSOR;
+        if (!cluster_predict(&c, path, &o, &ways[w], &error)) {
+            code = cli_fail(CLI_FAILURE, "%s", error.text);
+        }
+    }
+    if (code == CLI_OK) {
+        (json ? print_json : print_text)(&c, path, ways);
+        code = best_of(ways) >= 0 ? CLI_OK : CLI_NO;
+    }
+    for (int w = 0; w < N_WAYS; w++) {
+        prediction_fini(&ways[w]);
+    }
+    cluster_fini(&c);
+    return code;
+}
+
+// Every type that there are weights of, or the model's.
+static bool types_find(const char *path, struct cluster_measure_params *params, struct model_error *error) {
+    if (path != NULL) {
+        struct model *model = model_open(path, error);
+        if (model == NULL) {
+            return false;
+        }
+        cluster_measure_params_set_model(params, model);
+        model_free(model);
+        return true;
+    }
+    for (int t = 0; t < GGML_TYPE_COUNT; t++) {
+        const struct ggml_type_traits *traits = ggml_get_type_traits((enum ggml_type) t);
+        params->wants[t] = t == GGML_TYPE_F32 || (traits != NULL && traits->to_float != NULL && traits->blck_size > 0);
+    }
+    return true;
+}
+
+int cli_cluster_bench(const char *path, int64_t n_threads, const char *out) {
+    struct cluster_measure_params params = {.n_threads = n_threads, .seconds = MEASURE_SECONDS, .watch = cli_watch};
+    struct model_error error = {""};
+    struct cluster c;
+    if (!types_find(path, &params, &error)) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    if (cli_output_check(out) != CLI_OK) {
+        return CLI_FAILURE;
+    }
+    ggml_backend_load_all();
+    const bool ok = cluster_measure(&c, &params, &error);
+    cli_progress_end();
+    if (!ok) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    FILE *file = cli_open(out);
+    if (file != NULL) {
+        cluster_write(&c, file);
+    }
+    cluster_fini(&c);
+    return file != NULL ? cli_close(file, out, !ferror(file)) : CLI_FAILURE;
+}
+
+int cli_cluster_choose(struct model_options *o) {
+    struct model_error error = {""};
+    char path[4096], text[128];
+    const int code = cli_model_path(o, path);
+    if (code != CLI_OK) {
+        return code;
+    }
+    const bool ok = cluster_choose(path, o, &cli_watch, text, &error);
+    cli_progress_end();
+    if (!ok) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    if (text[0] != '\0' && !cli_is_quiet()) {
+        fprintf(stderr, "%s\n", text);
+    }
+    return CLI_OK;
+}
