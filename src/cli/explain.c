@@ -7,7 +7,6 @@
 #include "cli/explain_fold.h"
 #include "cli/help.h"
 #include "cli/models.h"
-#include "fit/lower.h"
 
 #include <getopt.h>
 #include <inttypes.h>

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT
 // fit.c: `berth fit MODEL --memory N`: what a model can do in N bytes, of all devices together or of each; how fast it will
-// write, and what the next GiB would buy. fit_search.c finds it.
+// write, and what the next GiB would buy. src/fit finds it.
 
+#include "fit/fit.h"
 #include "cli/help.h"
-#include "fit/lower.h"
-#include "fit/search.h"
+#include "cli/models.h"
 
 #include <getopt.h>
 #include <inttypes.h>
 #include <string.h>
-
-#define N_NEXT 4                         // GiB that are looked at beyond what is given
-#define TRIED_SIZE ((uint64_t) 64 << 20) // what takes no more in all is tried
 
 enum { OPT_MEMORY = CLI_OWN, OPT_MAX_CTX, OPT_ALLOW, OPT_CLUSTER };
 
@@ -103,22 +100,10 @@ static const struct {
     [FIT_WANTED] = {"default", "as large as is worth it"},
 };
 
-// What one more GiB changes.
-struct next {
-    uint64_t bytes; // of the limit that was in the way, with the GiB
-    int device;     // whose it is
-    struct fit_answer answer;
-    double per_second;
-};
-
 struct found {
     const struct options *o;
     struct workbench *m;
-    struct fit_answer a;
-    double per_second; // 0: not known
-    double tried;      // times what was foretold that a trial of the model itself wrote; 0: there was none
-    struct next next[N_NEXT];
-    int n_next;
+    struct fit_found f;
 };
 
 // -m was the memory once.
@@ -136,8 +121,8 @@ static int model_given(const char *value, struct model_options *o) {
 static int parse(int argc, char **argv, struct options *o) {
     for (int c, code = CLI_OK; (c = cli_option_next(&cli_fit_help, argc, argv)) != CLI_END;) {
         switch (c) {
-            case OPT_MEMORY: code = fit_limits_add(&o->question.limits, "fit", optarg); break;
-            case OPT_ALLOW: code = fit_allow_parse("fit", optarg, &o->question.allow); break;
+            case OPT_MEMORY: code = cli_memory_add(&o->question.limits, "fit", optarg); break;
+            case OPT_ALLOW: code = cli_allow_parse("fit", optarg, &o->question.allow); break;
             case OPT_MAX_CTX:
                 if (!cli_parse_int(optarg, 1, INT32_MAX, &o->question.max_ctx)) {
                     return cli_usage("fit", "--max-ctx '%s' is not a number from 1 to %d", optarg, INT32_MAX);
@@ -189,7 +174,7 @@ static uint64_t saved_of(const struct found *s) {
     for (int d = 0; d < s->m->devices.n; d++) {
         bytes += s->m->session->memory[d].compute;
     }
-    return s->a.compute > 0 && s->a.compute_once > bytes ? s->a.compute_once - bytes : 0;
+    return s->f.answer.compute > 0 && s->f.answer.compute_once > bytes ? s->f.answer.compute_once - bytes : 0;
 }
 
 static void print_taken(const struct found *s, const char *indent, int device) {
@@ -230,27 +215,27 @@ static void print_again(const struct found *s) {
         puts("  again    nothing: libllama runs this model, and its graphs are its own");
     } else if (s->m->devices.n > 1) {
         puts("  again    nothing: ops run again where all is on one device");
-    } else if (s->a.compute == 0 && !s->a.fits && s->a.is_cut) {
+    } else if (s->f.answer.compute == 0 && !s->f.answer.fits && s->f.answer.is_cut) {
         puts("  again    nothing was found in 20 s, and not everything was looked at");
-    } else if (s->a.compute == 0 && !s->a.fits && s->a.compute_least > 0) {
+    } else if (s->f.answer.compute == 0 && !s->f.answer.fits && s->f.answer.compute_least > 0) {
         printf("  again    nothing: no schedule was found that fits; compute takes %s with every op once, and at least %s with "
                "any\n",
-            cli_short_bytes(s->a.compute_once, text[0]), cli_short_bytes(s->a.compute_least, text[1]));
-    } else if (s->a.compute == 0 && !s->a.fits) {
+            cli_short_bytes(s->f.answer.compute_once, text[0]), cli_short_bytes(s->f.answer.compute_least, text[1]));
+    } else if (s->f.answer.compute == 0 && !s->f.answer.fits) {
         puts("  again    nothing: more is missing than graphs take");
-    } else if (s->a.compute == 0) {
+    } else if (s->f.answer.compute == 0) {
         puts("  again    nothing: it fits with every op once");
     } else {
         printf("  again    %" PRId64 " of %" PRId64
                " ops of a batch%s: saves %s of %s of compute, and a prompt takes %.4f of the "
                "work\n",
             again->n_again, again->n_nodes, again->n_again == 0 ? ", but in another order" : "",
-            cli_short_bytes(saved_of(s), text[0]), cli_short_bytes(s->a.compute_once, text[1]), again->slower);
+            cli_short_bytes(saved_of(s), text[0]), cli_short_bytes(s->f.answer.compute_once, text[1]), again->slower);
     }
 }
 
 static void print_setting(const struct found *s) {
-    const struct fit_answer *a = &s->a;
+    const struct fit_answer *a = &s->f.answer;
     if (s->o->question.allow != 0) {
         printf("  cache    %s\n", ggml_type_name(a->cache));
         for (int d = 0; d + 1 < s->m->devices.n; d++) {
@@ -262,16 +247,16 @@ static void print_setting(const struct found *s) {
         }
     }
     print_again(s);
-    if (s->per_second > 0) {
-        printf("  speed    %.1f tokens a second foretold, with half of the context filled%s\n", s->per_second,
-            s->tried > 0 ? ", by a trial of the model itself" : "");
+    if (s->f.per_second > 0) {
+        printf("  speed    %.1f tokens a second foretold, with half of the context filled%s\n", s->f.per_second,
+            s->f.tried > 0 ? ", by a trial of the model itself" : "");
     }
 }
 
 static void print_next(const struct found *s) {
     char text[64];
-    for (int i = 0; i < s->n_next; i++) {
-        const struct next *n = &s->next[i];
+    for (int i = 0; i < s->f.n_next; i++) {
+        const struct fit_next *n = &s->f.next[i];
         printf("  with     %s of %s: context %" PRId64 ", batch %" PRId64, cli_bytes(n->bytes, text), name_of(s, n->device),
             n->answer.n_ctx, n->answer.n_batch);
         if (s->o->question.allow != 0) {
@@ -285,14 +270,14 @@ static void print_next(const struct found *s) {
 static void tell_peak(const struct found *s, void (*tell)(FILE *, const char *, const struct model_options *)) {
     if (s->m->model->llama == NULL) {
         struct model_options options = s->o->question.model;
-        fit_apply(&s->o->question, &s->a, &options);
+        fit_apply(&s->o->question, &s->f.answer, &options);
         tell(stdout, s->m->path, &options);
     }
 }
 
 static void print_text(const struct found *s) {
     const struct workbench *m = s->m;
-    const struct fit_answer *a = &s->a;
+    const struct fit_answer *a = &s->f.answer;
     char text[64];
     cli_text(stdout, 0, m->path);
     fputs(" in ", stdout);
@@ -349,7 +334,7 @@ static void print_answer_json(const struct fit_answer *a, double per_second) {
 }
 
 static void print_json(const struct found *s) {
-    const struct fit_answer *a = &s->a;
+    const struct fit_answer *a = &s->f.answer;
     fputs("{\"model\": ", stdout);
     cli_json_text(stdout, s->m->path);
     print_limits_json(s);
@@ -364,14 +349,14 @@ static void print_json(const struct found *s) {
         fputs("null", stdout);
     }
     fputs(", ", stdout);
-    print_answer_json(a, s->per_second);
+    print_answer_json(a, s->f.per_second);
     printf(", \"again\": %" PRId64 ", \"slower\": %.6f, \"saved\": %" PRIu64, a->compute > 0 ? s->m->session->again.n_again : 0,
         a->compute > 0 ? s->m->session->again.slower : 1.0, saved_of(s));
     printf(", \"total\": %" PRIu64 ", \"plans\": %d, \"devices\": ", fit_bytes(s->m, FIT_ALL), a->n_plans);
     cli_model_memory_json(stdout, s->m);
     fputs(", \"next\": [", stdout);
-    for (int i = 0; i < s->n_next; i++) {
-        const struct next *n = &s->next[i];
+    for (int i = 0; i < s->f.n_next; i++) {
+        const struct fit_next *n = &s->f.next[i];
         printf("%s{\"device\": ", i > 0 ? ", " : "");
         cli_json_text(stdout, n->device >= 0 ? name_of(s, n->device) : "all");
         printf(", \"memory\": %" PRIu64 ", \"ctx\": %" PRId64 ", \"batch\": %" PRId64 ", ", n->bytes, n->answer.n_ctx,
@@ -384,109 +369,34 @@ static void print_json(const struct found *s) {
     puts("}");
 }
 
-// ---- more memory ----
-
-static struct fit_limit *limit_of(struct fit_limits *given, int device) {
-    for (size_t i = 0; i < given->n; i++) {
-        if (given->items[i].device == device) {
-            return &given->items[i];
-        }
-    }
-    return NULL;
-}
-
-static bool is_held_back(const struct fit_answer *a) {
-    return !a->fits || a->ctx_limit == FIT_MEMORY || a->batch_limit == FIT_MEMORY || a->n_host > 0 ||
-           (a->cache != GGML_TYPE_F16 && a->full != FIT_NONE);
-}
-
-// One more GiB for what stood in the way.
-static int look_once(struct next *next, struct fit_question *q, int full, const struct model_speed *speed, double tried) {
-    struct fit_limit *limit = limit_of(&q->limits, full);
+static int fit(struct options *o) {
+    struct model_error error = {""};
     struct workbench m;
-    next->bytes = limit->bytes += (uint64_t) 1 << 30;
-    next->device = limit->device;
-    int code = fit_open(q, &m);
-    if (code != CLI_OK) {
-        return code;
+    struct found s = {.o = o, .m = &m};
+    if (!fit_open(&o->question, &m, &error)) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
     }
-    code = fit_solve(q, &m, &next->answer);
-    next->per_second = code == CLI_OK && next->answer.fits ? model_speed_write(speed, m.session) : 0;
-    next->per_second *= tried > 0 ? tried : 1;
+    cli_model_warn(m.model, &o->question.model);
+    const bool ok = fit_find(&o->question, &m, &s.f, &error);
+    cli_progress_end();
+    int code = s.f.answer.fits ? CLI_OK : CLI_NO;
+    if (ok) {
+        (o->json ? print_json : print_text)(&s);
+    } else {
+        code = cli_fail(CLI_FAILURE, "%s", error.text);
+    }
     workbench_close(&m);
     return code;
 }
 
-// A GiB more for whatever stands in the way, each on top of those before. The limits are as they were afterwards.
-static int look_further(struct found *s, struct fit_question *q, const struct model_speed *speed) {
-    const struct fit_answer *a = &s->a;
-    int code = CLI_OK;
-    while (code == CLI_OK && s->n_next < N_NEXT && is_held_back(a) && a->full != FIT_NONE) {
-        struct next *next = &s->next[s->n_next];
-        code = look_once(next, q, a->full, speed, s->tried);
-        a = &next->answer;
-        s->n_next += code == CLI_OK;
-    }
-    for (int i = 0; i < s->n_next + (code != CLI_OK); i++) {
-        limit_of(&q->limits, s->next[i].device)->bytes -= (uint64_t) 1 << 30;
-    }
-    return code;
-}
-
-// Tokens a second of a small model as it was found; 0: it is large, or cannot be tried.
-static double speed_try(const struct found *s) {
-    struct model_options o = s->o->question.model;
-    struct model_error error = {""};
-    struct workbench m;
-    double per_second = 0;
-    if (s->m->model->llama != NULL || fit_bytes(s->m, FIT_ALL) > TRIED_SIZE || s->per_second <= 0) {
-        return 0;
-    }
-    fit_apply(&s->o->question, &s->a, &o);
-    o.n_ctx = 0; // of which one may have been told
-    if (cli_model_open(&m, &o) == CLI_OK) {
-        o.n_ctx = s->a.n_ctx;
-        per_second = cli_model_session(&m, &o) == CLI_OK ? model_speed_try(m.session, &error) : 0;
-        workbench_close(&m);
-    }
-    return per_second;
-}
-
-static int fit(struct options *o, struct workbench *m) {
-    struct found s = {.o = o, .m = m};
-    struct model_speed speed = {0};
-    int code = fit_solve(&o->question, m, &s.a);
-    if (code != CLI_OK) {
-        return code;
-    }
-    if (s.a.fits && model_speed_measure(m->model, &m->devices, &speed)) {
-        s.per_second = model_speed_write(&speed, m->session);
-        const double tried = speed_try(&s);
-        s.tried = tried > 0 ? tried / s.per_second : 0;
-        s.per_second = tried > 0 ? tried : s.per_second;
-        code = look_further(&s, &o->question, &speed);
-    }
-    model_speed_fini(&speed);
-    if (code != CLI_OK) {
-        return code;
-    }
-    (o->json ? print_json : print_text)(&s);
-    return s.a.fits ? CLI_OK : CLI_NO;
-}
-
 int cli_fit(int argc, char **argv) {
-    struct options o = {.question = {.model = {.may_llama = true}}};
-    struct workbench m;
+    struct options o = {.question = {.model = {.may_llama = true}, .watch = cli_watch}};
     int code = parse(argc, argv, &o);
     if (code < 0 && o.cluster != NULL) {
         code = cli_cluster_fit(&o.question.model, o.cluster, o.json);
     } else if (code < 0) {
-        code = fit_open(&o.question, &m);
-        if (code == CLI_OK) {
-            code = fit(&o, &m);
-            workbench_close(&m);
-        }
+        code = fit(&o);
     }
-    fit_limits_free(&o.question.limits);
+    fit_limits_fini(&o.question.limits);
     return code;
 }

@@ -25,6 +25,26 @@ void cli_context_warn(int64_t n_ctx, int64_t n_ctx_train);
 void cli_model_memory(FILE *file, const struct workbench *m);
 void cli_model_memory_json(FILE *file, const struct workbench *m); // a list
 
+// ---- memory.c ----
+
+struct fit_limits;
+struct cli_plan;
+struct berth_plan_report;
+// Adds the limits of --memory, one or several with commas between, where the text is cut. CLI_OK, or the exit code after a
+// message.
+int cli_memory_add(struct fit_limits *limits, const char *command, char *text);
+// --allow.
+int cli_allow_parse(const char *command, const char *text, unsigned *allow);
+// A line "lower ..." after what `berth plan` prints, or ", \"lower\": [...]" of its JSON: settings of a model, each planned for it,
+// which takes as long as its plan did. A longer search is offered unless one was made: searched_us is its time limit.
+void cli_lower_print(FILE *file, const char *path, const struct model_options *options, const struct cli_plan *plan,
+    const struct berth_plan_report *report, int64_t searched_us);
+void cli_lower_json(FILE *file, const char *path, const struct model_options *options, const struct cli_plan *plan);
+// What is alive at the peak of a model's graph, and the line "lower", for commands that plan it otherwise; or why it cannot be
+// planned. In JSON: ", \"alive\": {...}, \"lower\": [...]", or an alive with an "error" alone.
+void cli_peak_print(FILE *file, const char *path, const struct model_options *options);
+void cli_peak_json(FILE *file, const char *path, const struct model_options *options);
+
 // ---- cluster.c: the exit code, after a message or what was asked for ----
 
 // fit --cluster: a model over the cluster of a file.

@@ -6,7 +6,6 @@
 #include "cli/help.h"
 #include "cli/models.h"
 #include "cli/plans.h"
-#include "fit/lower.h"
 
 #include <getopt.h>
 #include <inttypes.h>

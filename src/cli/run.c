@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "cli/generate_options.h"
 #include "cli/plans.h"
-#include "fit/search.h"
+#include "fit/fit.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -146,8 +146,8 @@ static int parse(int argc, char **argv, struct options *o) {
             case OPT_TRACE: o->trace = optarg; break;
             case OPT_MAP: o->map = optarg; break;
             case OPT_CACHE: o->cache = optarg; break;
-            case OPT_MEMORY: code = fit_limits_add(&o->fit.limits, "run", optarg); break;
-            case OPT_ALLOW: code = fit_allow_parse("run", optarg, &o->fit.allow); break;
+            case OPT_MEMORY: code = cli_memory_add(&o->fit.limits, "run", optarg); break;
+            case OPT_ALLOW: code = cli_allow_parse("run", optarg, &o->fit.allow); break;
             case CLI_LORA:
                 if (o->n_loras == MAX_LORAS) {
                     return cli_usage("run", "more than %d adapters are given", MAX_LORAS);
@@ -437,7 +437,8 @@ static void memory_tell(const struct fit_question *q, const struct fit_answer *a
 // The setting that stays within --memory becomes the options'.
 static int memory_obey(struct options *o) {
     struct fit_question *q = &o->fit;
-    struct fit_answer a = {0};
+    struct fit_answer a;
+    struct model_error error = {""};
     struct workbench m;
     char text[64];
     q->model = o->model;
@@ -449,16 +450,20 @@ static int memory_obey(struct options *o) {
         return cli_usage("run", "--allow recompute and --lora do not go together");
     }
     q->max_ctx = 4096; // as without a limit
-    int code = fit_open(q, &m);
-    if (code != CLI_OK) {
-        return code;
+    q->watch = cli_watch;
+    if (!fit_open(q, &m, &error)) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
     }
-    code = fit_solve(q, &m, &a);
-    if (code == CLI_OK && !a.fits) {
+    cli_model_warn(m.model, &q->model);
+    int code = CLI_OK;
+    const bool ok = fit_solve(q, &m, &a, &error);
+    cli_progress_end();
+    if (!ok) {
+        code = cli_fail(CLI_FAILURE, "%s", error.text);
+    } else if (!a.fits) {
         code = cli_fail(CLI_FAILURE, "%s: --memory is not enough: a context of %" PRId64 " takes %s", m.path, a.n_ctx,
             cli_bytes(fit_bytes(&m, a.full), text));
-    }
-    if (code == CLI_OK) {
+    } else {
         memory_tell(q, &a);
         fit_apply(q, &a, &o->model);
     }
@@ -477,7 +482,7 @@ int cli_run(int argc, char **argv) {
         code = prompt_get(&o) == CLI_OK ? -1 : CLI_FAILURE;
     }
     if (code >= 0) {
-        fit_limits_free(&o.fit.limits);
+        fit_limits_fini(&o.fit.limits);
         return code;
     }
     cli_catch_interrupt();
@@ -485,7 +490,7 @@ int cli_run(int argc, char **argv) {
     code = code == CLI_OK && o.fit.limits.n > 0 ? memory_obey(&o) : code;
     code = code == CLI_OK ? cli_model_open(&m, &o.model) : code;
     if (code != CLI_OK) {
-        fit_limits_free(&o.fit.limits);
+        fit_limits_fini(&o.fit.limits);
         free(o.prompt_text);
         return code;
     }
@@ -513,7 +518,7 @@ int cli_run(int argc, char **argv) {
     }
     vocab_free(vocab);
     workbench_close(&m);
-    fit_limits_free(&o.fit.limits);
+    fit_limits_fini(&o.fit.limits);
     free(o.prompt_text);
     return code;
 }

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// further.c: how fast a setting that was found generates, and what more memory would change.
+
+#include "fit/fit.h"
+
+#define TRIED_SIZE ((uint64_t) 64 << 20) // a model that takes no more is run to measure its speed
+#define STEP ((uint64_t) 1 << 30)
+
+static bool is_held_back(const struct fit_answer *a) {
+    return !a->fits || a->ctx_limit == FIT_MEMORY || a->batch_limit == FIT_MEMORY || a->n_host > 0 ||
+           (a->cache != GGML_TYPE_F16 && a->full != FIT_NONE);
+}
+
+// One more GiB for the limit that was exceeded.
+static bool next_find(struct fit_next *next, struct fit_question *q, int full, const struct model_speed *speed, double tried,
+    struct model_error *error) {
+    struct fit_limit *limit = fit_limits_get(&q->limits, full);
+    struct workbench m;
+    next->bytes = limit->bytes += STEP;
+    next->device = limit->device;
+    if (!fit_open(q, &m, error)) {
+        return false;
+    }
+    const bool ok = fit_solve(q, &m, &next->answer, error);
+    if (ok && next->answer.fits) {
+        next->per_second = model_speed_write(speed, m.session) * (tried > 0 ? tried : 1);
+    }
+    workbench_close(&m);
+    return ok;
+}
+
+// A GiB more for whatever limit is exceeded, each on top of those before. Afterwards the limits are as they were.
+static bool further_find(
+    struct fit_found *f, struct fit_question *q, const struct model_speed *speed, struct model_error *error) {
+    const struct fit_answer *a = &f->answer;
+    int n_raised = 0;
+    bool ok = true;
+    while (ok && f->n_next < FIT_N_NEXT && is_held_back(a) && a->full != FIT_NONE) {
+        struct fit_next *next = &f->next[f->n_next];
+        ok = next_find(next, q, a->full, speed, f->tried, error);
+        a = &next->answer;
+        n_raised++;
+        f->n_next += ok;
+    }
+    for (int i = 0; i < n_raised; i++) {
+        fit_limits_get(&q->limits, f->next[i].device)->bytes -= STEP;
+    }
+    return ok;
+}
+
+// Measured tokens a second of a small model as it was found; 0: it is large, or cannot be tried.
+static double speed_try(const struct fit_question *q, const struct workbench *m, const struct fit_answer *a) {
+    struct model_options o = q->model;
+    struct model_error error = {""};
+    struct workbench own;
+    if (m->model->llama != NULL || fit_bytes(m, FIT_ALL) > TRIED_SIZE) {
+        return 0;
+    }
+    fit_apply(q, a, &o);
+    if (!workbench_open(&own, &o, &error)) {
+        return 0;
+    }
+    const double per_second = workbench_session_open(&own, &o, &error) ? model_speed_try(own.session, &error) : 0;
+    workbench_close(&own);
+    return per_second;
+}
+
+bool fit_find(struct fit_question *q, struct workbench *m, struct fit_found *out, struct model_error *error) {
+    struct model_speed speed = {0};
+    *out = (struct fit_found){.n_next = 0};
+    bool ok = fit_solve(q, m, &out->answer, error);
+    if (ok && out->answer.fits && model_speed_measure(m->model, &m->devices, &speed)) {
+        out->per_second = model_speed_write(&speed, m->session);
+        const double tried = out->per_second > 0 ? speed_try(q, m, &out->answer) : 0;
+        if (tried > 0) {
+            out->tried = tried / out->per_second;
+            out->per_second = tried;
+        }
+        ok = further_find(out, q, &speed, error);
+    }
+    model_speed_fini(&speed);
+    return ok;
+}
