@@ -4,6 +4,7 @@
 // otherwise than the first one is a failure, not a number.
 
 #include "base/base.h"
+#include "base/min.h"
 #include "cli/help.h"
 #include "cli/models.h"
 
@@ -14,65 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT = CLI_OWN, DEPTH, CLUSTER };
 #define MAX_LIST 16
-
-static const struct cli_option option_rows[] = {
-    CLI_OPT_MODEL,
-    {.letter = 'p',
-        .name = "prompt",
-        .value = "N,...",
-        .what = "tokens of the prompt, 0: no such test (default 512); as -n, -t and --depth: a list tries each",
-        .also = "n-prompt"},
-    {.letter = 'n', .name = "gen", .value = "N,...", .what = "tokens to write, 0: no such test (default 128)", .also = "n-gen"},
-    {.id = DEPTH,
-        .name = "depth",
-        .value = "N,...",
-        .what = "tokens that are in the cache before (default 0)",
-        .also = "n-depth"},
-    {.letter = 'r', .name = "reps", .value = "R", .what = "repetitions (default 5)", .also = "repetitions"},
-    {.letter = 'b', .name = "batch", .value = "N", .what = "tokens of the prompt at once (default 512)", .also = "batch-size"},
-    CLI_OPT_CACHE_TYPE,
-    {.letter = 't', .name = "threads", .value = "N,...", .what = "threads of the CPU (default: the cores)"},
-    CLI_OPT_DEVICE,
-    CLI_OPT_NO_MMAP,
-    CLI_OPT_GPU_LAYERS,
-    CLI_OPT_LLAMA,
-    {.letter = 'o',
-        .name = "out",
-        .value = "FILE",
-        .takes = "*",
-        .what = "write the table there ('-': standard output, as by default)"},
-    {.id = FORMAT,
-        .name = "format",
-        .value = "KIND",
-        .takes = "md csv json jsonl",
-        .what = "md, csv, json, or jsonl: a line a test as it is done (default md)",
-        .also = "output"},
-    CLI_OPT_JSON("the same as --format json"),
-    {.id = CLUSTER,
-        .name = "cluster",
-        .value = "FILE",
-        .takes = ".json",
-        .what =
-            "in place of that: measure the devices here and of the ranks beside it, and write FILE for 'berth fit --cluster'; "
-            "types of weights are the MODEL's, without one all"},
-    {0},
-};
-
-const struct cli_help cli_bench_help = {
-    .command = "bench",
-    .what = "how fast a model reads and writes",
-    .operands = "[MODEL]...",
-    .takes = ".gguf",
-    .n_read = INT_MAX,
-    .about = "Measures how many tokens a second a model reads (pp) and writes (tg), once to warm up and then R times. Without "
-             "MODEL it is the one that comes with Berth.",
-    .options = option_rows,
-    .examples = {{"How fast is it here?", "bench model.gguf"},
-        {"What do these machines do?", "bench --cluster machines.json model.gguf"},
-        {"Two models, prompts of two lengths, on one thread and on four", "bench -p 64,2048 -n 0 -t 1,4 a.gguf b.gguf"}},
-};
 
 enum output { MD, CSV, JSON, JSONL };
 
@@ -87,8 +30,120 @@ struct options {
     struct list prompts, gens, depths, threads;
     int64_t n_reps;
     enum output output;
+    bool json;
     const char *out;     // NULL: standard output
     const char *cluster; // NULL: models are measured
+};
+
+// "64,512"
+static int list_parse(const struct cli_option *option, const char *command, const char *value, void *target) {
+    struct list *out = target;
+    char copy[256], *rest = copy;
+    out->n = 0;
+    if (strlen(value) >= sizeof copy) {
+        return cli_usage(command, "--%s has too many numbers", option->name);
+    }
+    snprintf(copy, sizeof copy, "%s", value);
+    for (char *part; (part = strsep(&rest, ",")) != NULL;) {
+        if (out->n == MAX_LIST) {
+            return cli_usage(command, "--%s has more than %d numbers", option->name, MAX_LIST);
+        }
+        const int code = cli_option_int(option, command, part, &out->at[out->n++]);
+        if (code != CLI_OK) {
+            return code;
+        }
+    }
+    return CLI_OK;
+}
+#define LIST(least, most, field) .kind = CLI_INT, .min = least, .max = most, .parse = list_parse, CLI_TO(struct options, field)
+
+static const struct cli_option option_rows[] = {
+    CLI_OPT_MODEL,
+    {.letter = 'p',
+        .name = "prompt",
+        .value = "N,...",
+        LIST(0, 1 << 24, prompts),
+        .preset = "512",
+        .what = "tokens of the prompt, 0: no such test; as -n, -t and --depth: a list tries each",
+        .also = "n-prompt"},
+    {.letter = 'n',
+        .name = "gen",
+        .value = "N,...",
+        LIST(0, 1 << 24, gens),
+        .preset = "128",
+        .what = "tokens to write, 0: no such test",
+        .also = "n-gen"},
+    {.name = "depth",
+        .value = "N,...",
+        LIST(0, 1 << 24, depths),
+        .preset = "0",
+        .what = "tokens that are in the cache before",
+        .also = "n-depth"},
+    {.letter = 'r',
+        .name = "reps",
+        .value = "R",
+        .kind = CLI_INT,
+        .min = 1,
+        .max = 1000,
+        .preset = "5",
+        CLI_TO(struct options, n_reps),
+        .what = "repetitions",
+        .also = "repetitions"},
+    {.letter = 'b',
+        .name = "batch",
+        .value = "N",
+        CLI_INT_OF_MODEL(n_batch, INT32_MAX),
+        .what = "tokens of the prompt at once (default 512)",
+        .also = "batch-size"},
+    CLI_OPT_CACHE_TYPE,
+    {.letter = 't',
+        .name = "threads",
+        .value = "N,...",
+        LIST(1, 1024, threads),
+        .what = "threads of the CPU (default: the cores)"},
+    CLI_OPT_DEVICE,
+    CLI_OPT_NO_MMAP,
+    CLI_OPT_GPU_LAYERS,
+    CLI_OPT_LLAMA,
+    {.letter = 'o',
+        .name = "out",
+        .value = "FILE",
+        .takes = "*",
+        CLI_TO(struct options, out),
+        .what = "write the table there ('-': standard output, as by default)"},
+    {.name = "format",
+        .value = "KIND",
+        .takes = "md csv json jsonl",
+        .kind = CLI_WORD,
+        CLI_TO(struct options, output),
+        .preset = "md",
+        .what = "md, csv, json, or jsonl: a line a test as it is done",
+        .also = "output"},
+    CLI_OPT_JSON(CLI_TO(struct options, json), "the same as --format json"),
+    {.name = "cluster",
+        .value = "FILE",
+        .takes = ".json",
+        CLI_TO(struct options, cluster),
+        .what =
+            "in place of that: measure the devices here and of the ranks beside it, and write FILE for 'berth fit --cluster'; "
+            "types of weights are the MODEL's, without one all"},
+    {0},
+};
+
+const struct cli_help cli_bench_help = {
+    .command = "bench",
+    .what = "how fast a model reads and writes",
+    .operands = "[MODEL]...",
+    .takes = ".gguf",
+    .n_most = INT_MAX,
+    .n_read = INT_MAX,
+    .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
+    .about = "Measures how many tokens a second a model reads (pp) and writes (tg), once to warm up and then R times. Without "
+             "MODEL it is the one that comes with Berth.",
+    .options = option_rows,
+    .examples = {{"How fast is it here?", "bench model.gguf"},
+        {"What do these machines do?", "bench --cluster machines.json model.gguf"},
+        {"Two models, prompts of two lengths, on one thread and on four", "bench -p 64,2048 -n 0 -t 1,4 a.gguf b.gguf"}},
 };
 
 struct test {
@@ -96,32 +151,6 @@ struct test {
     int64_t n_tokens, n_depth;
     double mean, deviation; // tokens a second
 };
-
-static int count(const char *name, const char *text, int64_t min, int64_t max, int64_t *out) {
-    return cli_parse_int(text, min, max, out)
-               ? CLI_OK
-               : cli_usage("bench", "--%s '%s' is not a number from %" PRId64 " to %" PRId64, name, text, min, max);
-}
-
-// "64,512"
-static int list_parse(const char *name, const char *text, int64_t min, int64_t max, struct list *out) {
-    char copy[256], *rest = copy;
-    out->n = 0;
-    if (strlen(text) >= sizeof copy) {
-        return cli_usage("bench", "--%s has too many numbers", name);
-    }
-    snprintf(copy, sizeof copy, "%s", text);
-    for (char *part; (part = strsep(&rest, ",")) != NULL;) {
-        if (out->n == MAX_LIST) {
-            return cli_usage("bench", "--%s has more than %d numbers", name, MAX_LIST);
-        }
-        const int code = count(name, part, min, max, &out->at[out->n++]);
-        if (code != CLI_OK) {
-            return code;
-        }
-    }
-    return CLI_OK;
-}
 
 static int64_t most_of(const struct list *l) {
     int64_t most = 0;
@@ -131,53 +160,20 @@ static int64_t most_of(const struct list *l) {
     return most;
 }
 
-static int output_parse(const char *text, enum output *out) {
-    static const char *const names[] = {"md", "csv", "json", "jsonl"};
-    for (int i = 0; i < 4; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *out = (enum output) i;
-            return CLI_OK;
-        }
-    }
-    return cli_usage("bench", "--format '%s' is none of md, csv, json, jsonl", text);
-}
-
-// -o was the format once.
-static int out_given(const char *value, const char **out) {
-    if (strcmp(value, "md") == 0 || strcmp(value, "csv") == 0 || strcmp(value, "json") == 0) {
-        return cli_usage("bench", "-o '%s': -o is the file to write; the kind is --format %s", value, value);
-    }
-    *out = value;
-    return CLI_OK;
-}
-
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
-    for (int c, code = CLI_OK; (c = cli_option_next(&cli_bench_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case 'p': code = list_parse("prompt", optarg, 0, 1 << 24, &o->prompts); break;
-            case 'n': code = list_parse("gen", optarg, 0, 1 << 24, &o->gens); break;
-            case 't': code = list_parse("threads", optarg, 1, 1024, &o->threads); break;
-            case DEPTH: code = list_parse("depth", optarg, 0, 1 << 24, &o->depths); break;
-            case 'r': code = count("reps", optarg, 1, 1000, &o->n_reps); break;
-            case 'o': code = out_given(optarg, &o->out); break;
-            case CLUSTER: o->cluster = optarg; break;
-            case FORMAT: code = output_parse(optarg, &o->output); break;
-            case CLI_JSON: o->output = JSON; break;
-            default:
-                if (!cli_model_option("bench", c, optarg, &o->model, &code)) {
-                    return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-                }
-        }
-        if (code != CLI_OK) {
-            return code;
-        }
-    }
+    const int code = cli_options_parse(&cli_bench_help, argc, argv, o);
     const int64_t n_prompt = most_of(&o->prompts), n_gen = most_of(&o->gens);
+    if (code >= 0) {
+        return code;
+    }
     if (n_prompt == 0 && n_gen == 0) {
         return cli_usage("bench", "--prompt 0 and --gen 0 leave nothing to measure");
     }
-    o->model.n_ctx = most_of(&o->depths) + (n_prompt > n_gen ? n_prompt : n_gen);
+    if (o->json) {
+        o->output = JSON;
+    }
+    o->model.n_ctx = most_of(&o->depths) + max_i64(n_prompt, n_gen);
     return -1;
 }
 
@@ -439,25 +435,19 @@ static int model_run(struct bench *b, const char *path, int64_t n_threads) {
 }
 
 int cli_bench(int argc, char **argv) {
-    struct options o = {.model = {.may_llama = true},
-        .prompts = {{512}, 1},
-        .gens = {{128}, 1},
-        .depths = {{0}, 1},
-        .threads = {{model_n_cores()}, 1},
-        .n_reps = 5};
+    struct options o = {.model = {.may_llama = true}, .threads = {{model_n_cores()}, 1}};
     struct bench b = {.o = &o};
     int code = parse(argc, argv, &o);
     if (code >= 0) {
         return code;
     }
     if (o.cluster != NULL) {
-        return cli_cluster_bench(optind < argc ? argv[optind] : o.model.path, o.threads.at[0], o.cluster);
+        return cli_cluster_bench(o.model.path, o.threads.at[0], o.cluster);
     }
     cli_catch_interrupt();
     code = CLI_OK;
-    const int n_words = argc - optind, n_models = n_words + (o.model.path != NULL || n_words == 0);
-    for (int i = 0; code == CLI_OK && i < n_models; i++) {
-        const char *path = i < n_words ? argv[optind + i] : o.model.path;
+    for (int i = optind - 1; code == CLI_OK && i < argc; i++) { // the first is model.path
+        const char *path = i >= optind ? argv[i] : o.model.path;
         for (int t = 0; code == CLI_OK && t < o.threads.n; t++) {
             code = model_run(&b, path, o.threads.at[t]);
         }

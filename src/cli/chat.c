@@ -13,30 +13,44 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_SYSTEM = CLI_OWN, OPT_TEMPLATE };
+struct options {
+    struct model_options model;
+    struct cli_sampling sampling;
+    const char *system, *template, *lora, *prompt;
+    int64_t n_predict;
+};
+
+static int sampling_option(int id, const char *value, void *options) {
+    int code = CLI_OK;
+    (void) cli_sampling_option("chat", id, value, &((struct options *) options)->sampling, &code);
+    return code;
+}
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    {.id = OPT_SYSTEM,
-        .name = "system",
+    {.name = "system",
         .value = "TEXT",
+        CLI_TO(struct options, system),
         .what = "what the model is told before all else (default: nothing)",
         .also = "system-prompt"},
-    {.id = OPT_TEMPLATE,
-        .name = "template",
+    {.name = "template",
         .value = "NAME",
         .takes = "@templates",
+        CLI_TO(struct options, template),
         .what = "how turns are spelled out: chatml, llama3, gemma, ... (default: as the file's own template; a wrong NAME lists "
                 "them)",
         .also = "chat-template"},
-    {.letter = 'p', .name = "prompt", .value = "TEXT", .what = "say this first"},
+    {.letter = 'p', .name = "prompt", .value = "TEXT", CLI_TO(struct options, prompt), .what = "say this first"},
     {.letter = 'n',
         .name = "predict",
         .value = "N",
+        .kind = CLI_INT,
+        .min = -1,
+        CLI_TO(struct options, n_predict),
         .what = "at most N tokens an answer (default, and -1: until it ends)",
         .also = "n-predict"},
     CLI_SAMPLING_ROWS,
-    CLI_OPT_LORA(""),
+    CLI_OPT_LORA(CLI_TO(struct options, lora), ""),
     CLI_SESSION_ROWS,
     CLI_PLACE_ROWS,
     CLI_OPT_LLAMA,
@@ -48,7 +62,10 @@ const struct cli_help cli_chat_help = {
     .what = "talk with a model",
     .operands = "[MODEL]",
     .takes = ".gguf",
+    .n_most = 1,
     .n_read = 1,
+    .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
+    .by_id = sampling_option,
     .about =
         "Talks with a language model: a line is what you say, then the model answers. Ctrl-C stops an answer, Ctrl-D ends the "
         "conversation. A line that ends in a backslash goes on in the next one. Lines that begin with a slash are commands:\n"
@@ -61,13 +78,6 @@ const struct cli_help cli_chat_help = {
     .options = option_rows,
     .examples = {{"Talk with a model", "chat -m model.gguf"},
         {"With a role, the same answers each time", "chat -m model.gguf --system \"You are a pirate.\" --temp 0"}},
-};
-
-struct options {
-    struct model_options model;
-    struct cli_sampling sampling;
-    const char *system, *template, *lora, *prompt;
-    int64_t n_predict;
 };
 
 struct chat {
@@ -83,27 +93,6 @@ struct chat {
     struct generate_result made; // the last answer
     int64_t n_read, read_us, n_made, made_us, n_turns;
 };
-
-static int parse(int argc, char **argv, struct options *o) {
-    for (int c, code = CLI_OK; (c = cli_option_next(&cli_chat_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case OPT_SYSTEM: o->system = optarg; break;
-            case OPT_TEMPLATE: o->template = optarg; break;
-            case CLI_LORA: o->lora = optarg; break;
-            case 'p': o->prompt = optarg; break;
-            case 'n': code = cli_parse_predict("chat", optarg, &o->n_predict); break;
-            default:
-                if (!cli_model_option("chat", c, optarg, &o->model, &code) &&
-                    !cli_sampling_option("chat", c, optarg, &o->sampling, &code)) {
-                    return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-                }
-        }
-        if (code != CLI_OK) {
-            return code;
-        }
-    }
-    return cli_model_file("chat", argc, argv, &o->model);
-}
 
 static void templates_list(void) {
     fputs("templates:", stderr);
@@ -353,7 +342,7 @@ static int chat_with(const struct options *o, struct workbench *m) {
 int cli_chat(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true}, .sampling = {.params = sampling_params_default()}, .n_predict = -1};
     struct workbench m;
-    int code = parse(argc, argv, &o);
+    int code = cli_options_parse(&cli_chat_help, argc, argv, &o);
     if (code >= 0) {
         return code;
     }

@@ -61,13 +61,6 @@ void cli_progress(const char *what, uint64_t done, uint64_t all, const char *fmt
 // The line is free again. Before anything else is printed.
 void cli_progress_end(void);
 
-// ---- options.c: -1 to go on, else the exit code, after a message; help.h has the options themselves ----
-
-// Nothing is left behind the options.
-int cli_no_arguments(const char *command, int argc, char **argv);
-// One file is, or *path has it already.
-int cli_one_file(const char *command, int argc, char **argv, const char **path);
-
 // ---- input.c ----
 
 // All of a file, "-" for standard input, with a NUL behind it, to be freed; NULL after a message.

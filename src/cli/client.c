@@ -5,10 +5,11 @@
 
 #include "cli/help.h"
 
+#include <getopt.h>
 #include <string.h>
 
 static const struct cli_option option_rows[] = {
-    CLI_OPT_JSON("print one JSON object: release, tested, libraries with what is missing, works, why"),
+    CLI_OPT_JSON(CLI_TO_BOOL, "print one JSON object: release, tested, libraries with what is missing, works, why"),
     {0},
 };
 
@@ -17,6 +18,8 @@ const struct cli_help cli_client_help = {
     .what = "will the libraries of a client, such as llama.cpp, run on Berth?",
     .operands = "FOLDER",
     .takes = "/",
+    .n_least = 1,
+    .n_most = 1,
     .about = "Checks a folder of libraries that call ggml's functions, such as llama.cpp's, against this Berth: which release "
              "they are of, which functions they import and which of these Berth lacks, which libraries of ggml's they ask for, "
              "and what happens with Berth in their place. Files that end in .so or .node, or hold .so. in their names, are read; "
@@ -195,12 +198,11 @@ static void json_print(const struct client_folder *folder) {
 
 int cli_client(int argc, char **argv) {
     bool json = false;
-    const char *path = NULL;
-    int code = cli_option_json(&cli_client_help, argc, argv, &json);
-    code = code < 0 ? cli_one_file("client", argc, argv, &path) : code;
+    int code = cli_options_parse(&cli_client_help, argc, argv, &json);
     if (code >= 0) {
         return code;
     }
+    const char *path = argv[optind];
     struct client_folder folder;
     if (!client_folder_read(&folder, path)) {
         code = CLI_FAILURE;

@@ -71,10 +71,7 @@ static const struct {
     {"@types", list_types}};
 
 static void print_options(const struct cli_help *help) {
-    for (const struct cli_option *o = help->options; o->name != NULL || o->letter != 0; o++) {
-        if (o->name == NULL) {
-            continue;
-        }
+    for (const struct cli_option *o = help->options; o->name != NULL; o++) {
         if (o->letter != 0) {
             printf("-%c ", o->letter);
         }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const struct cli_option option_rows[] = {
-    CLI_OPT_JSON("print one JSON object"),
+    CLI_OPT_JSON(CLI_TO_BOOL, "print one JSON object"),
     {0},
 };
 
@@ -150,8 +150,7 @@ static void json_device(ggml_backend_dev_t dev) {
 
 int cli_devices(int argc, char **argv) {
     bool json = false;
-    int code = cli_option_json(&cli_devices_help, argc, argv, &json);
-    code = code < 0 ? cli_no_arguments("devices", argc, argv) : code;
+    int code = cli_options_parse(&cli_devices_help, argc, argv, &json);
     if (code >= 0) {
         return code;
     }

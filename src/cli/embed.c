@@ -9,27 +9,39 @@
 
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { POOLING = CLI_OWN, RAW };
+struct options {
+    struct model_options model;
+    const char *prompt, *file;
+    bool is_last, is_raw, json;
+};
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    {.letter = 'p', .name = "prompt", .value = "TEXT", .what = "the text; the same as TEXT behind MODEL"},
+    {.letter = 'p',
+        .name = "prompt",
+        .value = "TEXT",
+        CLI_TO(struct options, prompt),
+        .what = "the text; the same as TEXT behind MODEL"},
     {.letter = 'f',
         .name = "file",
         .value = "FILE",
         .takes = "*",
         .use = CLI_READ,
+        CLI_TO(struct options, file),
         .what = "a text a line of FILE ('-': standard input)"},
-    {.id = POOLING,
-        .name = "pooling",
+    {.name = "pooling",
         .value = "KIND",
         .takes = "mean last",
-        .what = "mean of all tokens, or the last one (default mean)"},
-    {.id = RAW, .name = "raw", .what = "as long as they come, not of length 1"},
+        .kind = CLI_WORD,
+        CLI_TO(struct options, is_last),
+        .preset = "mean",
+        .what = "mean of all tokens, or the last one"},
+    {.name = "raw", CLI_TO(struct options, is_raw), .what = "as long as they come, not of length 1"},
     CLI_OPT_CTX,
     CLI_OPT_BATCH,
     CLI_OPT_CACHE_TYPE,
@@ -38,7 +50,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_NO_MMAP,
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_LLAMA,
-    CLI_OPT_JSON("print one JSON object: model, pooling, embeddings"),
+    CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object: model, pooling, embeddings"),
     {0},
 };
 
@@ -47,7 +59,10 @@ const struct cli_help cli_embed_help = {
     .what = "texts as vectors",
     .operands = "MODEL [TEXT]...",
     .takes = ".gguf|",
+    .n_least = 1,
+    .n_most = INT_MAX,
     .n_read = 1,
+    .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
     .about = "Prints a line of numbers for each text: what the model makes of it before it would choose a token. Texts that mean "
              "the same have vectors that point the same way, as far as the model was made for it.",
     .options = option_rows,
@@ -55,40 +70,11 @@ const struct cli_help cli_embed_help = {
         {"A text a line, as JSON", "embed --json -f texts.txt -m model.gguf"}},
 };
 
-struct options {
-    struct model_options model;
-    const char *prompt, *file;
-    bool is_last, is_raw, json;
-};
-
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
-    for (int c, code = CLI_OK; (c = cli_option_next(&cli_embed_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case 'p': o->prompt = optarg; break;
-            case 'f': o->file = optarg; break;
-            case POOLING:
-                o->is_last = strcmp(optarg, "last") == 0;
-                if (!o->is_last && strcmp(optarg, "mean") != 0) {
-                    return cli_usage("embed", "--pooling '%s' is neither mean nor last", optarg);
-                }
-                break;
-            case RAW: o->is_raw = true; break;
-            case CLI_JSON: o->json = true; break;
-            default:
-                if (!cli_model_option("embed", c, optarg, &o->model, &code)) {
-                    return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-                }
-        }
-        if (code != CLI_OK) {
-            return code;
-        }
-    }
-    if (o->model.path == NULL && optind < argc) {
-        o->model.path = argv[optind++];
-    }
-    if (o->model.path == NULL) {
-        return cli_usage("embed", "no model is given");
+    const int code = cli_options_parse(&cli_embed_help, argc, argv, o);
+    if (code >= 0) {
+        return code;
     }
     return optind < argc || o->prompt != NULL || o->file != NULL ? -1 : cli_usage("embed", "no text is given");
 }

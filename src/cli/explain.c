@@ -13,7 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAYER = CLI_OWN, FUSED };
+struct options {
+    struct model_options model;
+    int64_t layer; // or EXPLAIN_FOLDED, EXPLAIN_ALL
+    bool json, fused, all;
+};
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
@@ -22,10 +26,16 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_SPLIT,
     CLI_OPT_LLAMA,
-    {.id = LAYER, .name = "layer", .value = "N", .what = "tell layer N alone, from 0"},
-    {.letter = 'a', .name = "all", .what = "tell every layer (default: layers that are alike once)"},
-    {.id = FUSED, .name = "fused", .what = "tell which ops devices compute together: loads the model"},
-    CLI_OPT_JSON("print one JSON object: model, ctx, batch, decode, prompt, alive, lower; every layer"),
+    {.name = "layer",
+        .value = "N",
+        .kind = CLI_INT,
+        .max = INT32_MAX,
+        CLI_TO(struct options, layer),
+        .what = "tell layer N alone, from 0"},
+    {.letter = 'a', .name = "all", CLI_TO(struct options, all), .what = "tell every layer (default: layers that are alike once)"},
+    {.name = "fused", CLI_TO(struct options, fused), .what = "tell which ops devices compute together: loads the model"},
+    CLI_OPT_JSON(
+        CLI_TO(struct options, json), "print one JSON object: model, ctx, batch, decode, prompt, alive, lower; every layer"),
     {0},
 };
 
@@ -34,7 +44,9 @@ const struct cli_help cli_explain_help = {
     .what = "where every op of a model runs, and why",
     .operands = "[MODEL]",
     .takes = ".gguf",
+    .n_most = 1,
     .n_read = 1,
+    .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
     .about = "Says for the graph of one token and for that of a batch of the prompt which device runs each op and why, and which "
              "tensors cross between devices, with their bytes. Weights are not touched. Without MODEL it is the one that comes "
              "with Berth.\n\nA split is a run of ops on one device; its inputs are the tensors that are copied to it. Why an op "
@@ -52,32 +64,14 @@ const struct cli_help cli_explain_help = {
         {"The fourth layer, with a long context", "explain --layer 3 -c 32768 model.gguf"}},
 };
 
-struct options {
-    struct model_options model;
-    int64_t layer; // or EXPLAIN_FOLDED, EXPLAIN_ALL
-    bool json, fused;
-};
-
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
-    for (int c, code = CLI_OK; (c = cli_option_next(&cli_explain_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case LAYER:
-                if (!cli_parse_int(optarg, 0, INT32_MAX, &o->layer)) {
-                    return cli_usage("explain", "--layer '%s' is not a whole number from 0", optarg);
-                }
-                break;
-            case 'a': o->layer = EXPLAIN_ALL; break;
-            case CLI_JSON: o->json = true; break;
-            case FUSED: o->fused = true; break;
-            default:
-                if (!cli_model_option("explain", c, optarg, &o->model, &code)) {
-                    return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-                }
-        }
-        if (code != CLI_OK) {
-            return code;
-        }
+    const int code = cli_options_parse(&cli_explain_help, argc, argv, o);
+    if (code >= 0) {
+        return code;
+    }
+    if (o->all) {
+        o->layer = EXPLAIN_ALL;
     }
     if (o->model.by_best) {
         return cli_usage("explain", "--split auto is of 'berth run'");
@@ -89,7 +83,7 @@ static int parse(int argc, char **argv, struct options *o) {
         return cli_usage("explain", "--fused goes with none of --json, --layer, --all and --split tensor");
     }
     o->model.plan_only = !o->model.by_tensor && !o->fused;
-    return cli_model_file("explain", argc, argv, &o->model);
+    return -1;
 }
 
 static int split(struct session *s, int64_t n_tokens) {

@@ -10,26 +10,32 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { OPT_MEMORY = CLI_OWN, OPT_MAX_CTX, OPT_ALLOW, OPT_CLUSTER };
+struct options {
+    struct fit_question question;
+    const char *cluster;
+    bool json;
+};
 
 static const struct cli_option option_rows[] = {
-    {.id = OPT_MEMORY,
-        .name = "memory",
+    {.name = "memory",
         .value = "N",
+        .parse = cli_fit_memory,
+        CLI_TO(struct options, question.limits),
         .what =
             "bytes of all devices together; takes K, M, G, KiB, MiB, ..., kB, MB, ... NAME=N: of the device NAME; may be "
             "repeated, or several with commas between, and all limits hold. A GPU that is not named has what it says is free"},
-    {.id = OPT_ALLOW,
-        .name = "allow",
+    {.name = "allow",
         .value = "LIST",
+        .parse = cli_fit_allow,
+        CLI_TO(struct options, question.allow),
         .what = "keep the context (--ctx, or what the model was trained for), and give up what it takes of this list: batch, "
                 "recompute (ops run again in place of keeping their results), cache-type, spill (layers on the host that a GPU "
                 "has no room for)"},
-    {.id = OPT_CLUSTER,
-        .name = "cluster",
+    {.name = "cluster",
         .value = "FILE",
         .takes = ".json",
         .use = CLI_READ,
+        CLI_TO(struct options, cluster),
         .what =
             "in place of --memory: over the machines of FILE, which 'berth bench --cluster' writes and docs/scale.md tells of; "
             "by layers and by tensors, the bytes on each device and the speed foretold"},
@@ -37,26 +43,32 @@ static const struct cli_option option_rows[] = {
     {.letter = 'c',
         .name = "ctx",
         .value = "N",
+        CLI_INT_OF_MODEL(n_ctx, INT32_MAX),
         .what = "look for the batch only, in a context of N positions",
         .also = "ctx-size"},
     {.letter = 'b',
         .name = "batch",
         .value = "N",
+        CLI_INT_OF_MODEL(n_batch, INT32_MAX),
         .what = "look for the context only, with batches of N tokens",
         .also = "batch-size"},
-    {.id = OPT_MAX_CTX,
-        .name = "max-ctx",
+    {.name = "max-ctx",
         .value = "N",
+        .kind = CLI_INT,
+        .min = 1,
+        .max = INT32_MAX,
+        CLI_TO(struct options, question.max_ctx),
         .what = "look no further than N positions (default: what the model was trained for)"},
     CLI_OPT_CACHE_TYPE,
     CLI_OPT_THREADS,
     CLI_OPT_DEVICE,
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_LLAMA,
-    CLI_OPT_JSON("print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, full, cache_type, "
-                 "host_layers, per_second, again, slower, saved, total, plans, devices, next, alive, lower; with --cluster "
-                 "model, ctx, batch, layer, "
-                 "tensor, faster"),
+    CLI_OPT_JSON(CLI_TO(struct options, json),
+        "print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, full, cache_type, "
+        "host_layers, per_second, again, slower, saved, total, plans, devices, next, alive, lower; with --cluster "
+        "model, ctx, batch, layer, "
+        "tensor, faster"),
     {0},
 };
 
@@ -65,7 +77,9 @@ const struct cli_help cli_fit_help = {
     .what = "the largest context and batch of a model in given memory",
     .operands = "--memory N | --cluster FILE [MODEL]",
     .takes = ".gguf",
+    .n_most = 1,
     .n_read = 1,
+    .bases = {[CLI_IN_MODEL] = offsetof(struct options, question.model)},
     .about =
         "Finds the largest context that fits into N bytes, with batches of 512 tokens or, in a shorter context, as many as it "
         "has; then the largest batch for that context. The bytes are exact: weights, cache, the planned memory of the largest "
@@ -79,12 +93,6 @@ const struct cli_help cli_fit_help = {
     .examples = {{"What does 8 GiB allow?", "fit --memory 8GiB model.gguf"},
         {"Over machines that are not here yet", "fit --cluster machines.json -c 8192 model.gguf"},
         {"All of the context on one GPU of 6 GiB and the host", "fit --memory CUDA0=6G,CPU=16G --allow batch,spill model.gguf"}},
-};
-
-struct options {
-    struct fit_question question;
-    const char *cluster;
-    bool json;
 };
 
 // What stands in the way of more; by enum fit_limit_kind.
@@ -106,44 +114,24 @@ struct found {
     struct fit_found f;
 };
 
-// -m was the memory once.
-static int model_given(const char *value, struct model_options *o) {
-    const char *equal = strrchr(value, '=');
-    uint64_t bytes;
-    if (cli_parse_size(equal != NULL ? equal + 1 : value, &bytes)) {
-        return cli_usage("fit", "-m '%s': -m is the model; the bytes are --memory %s", value, value);
-    }
-    o->path = value;
-    return CLI_OK;
+int cli_fit_memory(const struct cli_option *option, const char *command, const char *value, void *target) {
+    (void) option;
+    (void) value;
+    return cli_memory_add(target, command, optarg); // which is cut at its commas
+}
+
+int cli_fit_allow(const struct cli_option *option, const char *command, const char *value, void *target) {
+    (void) option;
+    return cli_allow_parse(command, value, target);
 }
 
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
-    for (int c, code = CLI_OK; (c = cli_option_next(&cli_fit_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case OPT_MEMORY: code = cli_memory_add(&o->question.limits, "fit", optarg); break;
-            case OPT_ALLOW: code = cli_allow_parse("fit", optarg, &o->question.allow); break;
-            case OPT_MAX_CTX:
-                if (!cli_parse_int(optarg, 1, INT32_MAX, &o->question.max_ctx)) {
-                    return cli_usage("fit", "--max-ctx '%s' is not a number from 1 to %d", optarg, INT32_MAX);
-                }
-                break;
-            case OPT_CLUSTER: o->cluster = optarg; break;
-            case 'm': code = model_given(optarg, &o->question.model); break;
-            case CLI_JSON: o->json = true; break;
-            default:
-                if (!cli_model_option("fit", c, optarg, &o->question.model, &code)) {
-                    return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-                }
-        }
-        if (code != CLI_OK) {
-            return code;
-        }
+    const int code = cli_options_parse(&cli_fit_help, argc, argv, o);
+    if (code < 0 && (o->question.limits.n > 0) == (o->cluster != NULL)) {
+        return cli_usage("fit", o->cluster != NULL ? "--memory and --cluster cannot be combined" : "missing option: --memory N");
     }
-    if ((o->question.limits.n > 0) == (o->cluster != NULL)) {
-        return cli_usage("fit", "%s", o->cluster != NULL ? "--memory and --cluster are two questions" : "--memory is missing");
-    }
-    return cli_model_file("fit", argc, argv, &o->question.model);
+    return code;
 }
 
 // "all devices" or a device's name.

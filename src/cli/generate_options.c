@@ -9,12 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cli_parse_predict(const char *command, const char *text, int64_t *n) {
-    return cli_parse_int(text, -1, INT64_MAX, n)
-               ? CLI_OK
-               : cli_usage(command, "--predict '%s' is neither an integer from 0 nor -1 for no limit", text);
-}
-
 // ---- sampling ----
 
 // One number of a known range.
@@ -146,8 +140,12 @@ bool cli_contexts_option(const char *command, int c, const char *value, struct c
                 *code = cli_usage(command, "--chunks '%s' is not a number from 1 to %d", value, INT32_MAX);
             }
             return true;
-        case CLI_JSON: o->json = true; return true;
-        default: return cli_model_option(command, c, value, &o->model, code);
+        case 'c':
+            if (!cli_parse_int(value, 1, INT32_MAX, &o->model.n_ctx)) {
+                *code = cli_usage(command, "--ctx '%s' is not an integer from 1 to %d", value, INT32_MAX);
+            }
+            return true;
+        default: return false;
     }
 }
 

@@ -6,9 +6,6 @@
 #include "cli/models.h"
 #include "generate/generate.h"
 
-// The value of --predict: tokens, or -1 for no limit. CLI_OK, or CLI_USAGE after a message.
-int cli_parse_predict(const char *command, const char *text, int64_t *n);
-
 // ---- sampling ----
 
 #define CLI_MAX_BIASES 256
@@ -113,7 +110,7 @@ struct cli_contexts {
         .id = CLI_CHUNKS, .name = "chunks", .value = "N", .what = "read at most N contexts (default: all)" \
     }
 
-// One of those rows, --json or an option of the model: true, with *code as cli_model_option's.
+// One of those rows: true, with *code set: CLI_OK, or that of a wrong value.
 bool cli_contexts_option(const char *command, int c, const char *value, struct cli_contexts *o, int *code);
 // MODEL and TEXT behind the options, and what is not given. -1 to go on, else the exit code.
 int cli_contexts_operands(const char *command, int argc, char **argv, struct cli_contexts *o);

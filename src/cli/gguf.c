@@ -71,7 +71,7 @@ struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *
 // ---- check ----
 
 static const struct cli_option options_of_gguf_check[] = {
-    CLI_OPT_JSON("print one JSON object a file: file, sound, fault"),
+    CLI_OPT_JSON(CLI_TO_BOOL, "print one JSON object a file: file, sound, fault"),
     {0},
 };
 
@@ -81,6 +81,8 @@ const struct cli_help cli_gguf_check_help = {
     .operands = "FILE...",
     .takes = ".gguf",
     .n_read = INT_MAX,
+    .n_least = 1,
+    .n_most = INT_MAX,
     .about = "Reads all of a file: its header must be sound, every tensor must be there, and every number finite.",
     .options = options_of_gguf_check,
     .no = "a file is not sound",
@@ -135,12 +137,9 @@ static int check_one(const char *path, bool json) {
 
 int cli_gguf_check(int argc, char **argv) {
     bool json = false;
-    int code = cli_option_json(&cli_gguf_check_help, argc, argv, &json);
+    int code = cli_options_parse(&cli_gguf_check_help, argc, argv, &json);
     if (code >= 0) {
         return code;
-    }
-    if (optind == argc) {
-        return cli_usage("gguf check", "no file is given");
     }
     code = CLI_OK;
     for (; optind < argc; optind++) {
@@ -153,7 +152,7 @@ int cli_gguf_check(int argc, char **argv) {
 // ---- diff ----
 
 static const struct cli_option options_of_gguf_diff[] = {
-    CLI_OPT_JSON("print one JSON object: same, differences"),
+    CLI_OPT_JSON(CLI_TO_BOOL, "print one JSON object: same, differences"),
     {0},
 };
 
@@ -163,6 +162,8 @@ const struct cli_help cli_gguf_diff_help = {
     .operands = "A B",
     .takes = ".gguf",
     .n_read = INT_MAX,
+    .n_least = 2,
+    .n_most = 2,
     .about = "Compares keys by name and value, and tensors by name, type, shape and bytes; their order does not matter.",
     .options = options_of_gguf_diff,
     .no = "the files differ",
@@ -256,12 +257,9 @@ static void tensors_diff(struct diff *d, const struct berth_gguf_map *map_a, con
 
 int cli_gguf_diff(int argc, char **argv) {
     struct diff d = {0};
-    int code = cli_option_json(&cli_gguf_diff_help, argc, argv, &d.json);
+    int code = cli_options_parse(&cli_gguf_diff_help, argc, argv, &d.json);
     if (code >= 0) {
         return code;
-    }
-    if (argc - optind != 2) {
-        return cli_usage("gguf diff", "%d files are given, not 2", argc - optind);
     }
     struct berth_gguf_map *a = cli_gguf_open(argv[optind], false, &code), *b = NULL;
     if (a != NULL) {

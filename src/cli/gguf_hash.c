@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALL_ONLY = CLI_OWN };
+struct options {
+    bool all_only, json;
+};
 
 static const struct cli_option options_of_gguf_hash[] = {
-    {.id = ALL_ONLY, .name = "no-layer", .what = "the file's line alone, without those of its tensors"},
-    CLI_OPT_JSON("print one JSON object a file: file, sha256, tensors"),
+    {.name = "no-layer", CLI_TO(struct options, all_only), .what = "the file's line alone, without those of its tensors"},
+    CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object a file: file, sha256, tensors"),
     {0},
 };
 
@@ -26,6 +28,8 @@ const struct cli_help cli_gguf_hash_help = {
     .operands = "FILE...",
     .takes = ".gguf",
     .n_read = INT_MAX,
+    .n_least = 1,
+    .n_most = INT_MAX,
     .about = "Prints the SHA-256 of each tensor's bytes, and of all of them in the order of their names.",
     .options = options_of_gguf_hash,
     .examples = {{"All of a model", "gguf hash model.gguf"}, {"One line a file", "gguf hash --no-layer *.gguf"}},
@@ -93,20 +97,14 @@ static int hash_one(const char *path, bool all_only, bool json) {
 }
 
 int cli_gguf_hash(int argc, char **argv) {
-    bool json = false, all_only = false;
-    for (int c; (c = cli_option_next(&cli_gguf_hash_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case ALL_ONLY: all_only = true; break;
-            case CLI_JSON: json = true; break;
-            default: return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-        }
+    struct options o = {0};
+    int code = cli_options_parse(&cli_gguf_hash_help, argc, argv, &o);
+    if (code >= 0) {
+        return code;
     }
-    if (optind == argc) {
-        return cli_usage("gguf hash", "no file is given");
-    }
-    int code = CLI_OK;
+    code = CLI_OK;
     for (; optind < argc; optind++) {
-        const int one = hash_one(argv[optind], all_only, json);
+        const int one = hash_one(argv[optind], o.all_only, o.json);
         code = one > code ? one : code;
     }
     return code;

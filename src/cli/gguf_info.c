@@ -13,13 +13,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TENSORS = CLI_OWN };
+struct options {
+    bool tensors, all, json;
+};
 
 static const struct cli_option options_of_gguf_info[] = {
-    {.id = TENSORS, .name = "tensors", .what = "every tensor: name, type, shape, offset, bytes"},
-    {.letter = 'a', .name = "all", .what = "whole strings and arrays, not their beginning"},
-    CLI_OPT_JSON("print one JSON object a file, with every key and tensor"),
-    {.letter = 't', .what = "--tensors"},
+    {.name = "tensors", CLI_TO(struct options, tensors), .what = "every tensor: name, type, shape, offset, bytes"},
+    {.letter = 'a', .name = "all", CLI_TO(struct options, all), .what = "whole strings and arrays, not their beginning"},
+    CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object a file, with every key and tensor"),
     {0},
 };
 
@@ -29,13 +30,11 @@ const struct cli_help cli_gguf_info_help = {
     .operands = "FILE...",
     .takes = ".gguf",
     .n_read = INT_MAX,
+    .n_least = 1,
+    .n_most = INT_MAX,
     .about = "Prints the keys of a GGUF file, and its tensors by type.",
     .options = options_of_gguf_info,
     .examples = {{"What is in it?", "gguf info model.gguf"}, {"Every tensor", "gguf info --tensors model.gguf"}},
-};
-
-struct options {
-    bool tensors, all, json;
 };
 
 static void print_real(double x, bool json) {
@@ -180,18 +179,11 @@ static void print_plain(const char *path, const struct gguf_context *g, const st
 
 int cli_gguf_info(int argc, char **argv) {
     struct options o = {0};
-    for (int c; (c = cli_option_next(&cli_gguf_info_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case TENSORS: o.tensors = true; break;
-            case 'a': o.all = true; break;
-            case CLI_JSON: o.json = true; break;
-            default: return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-        }
+    int code = cli_options_parse(&cli_gguf_info_help, argc, argv, &o);
+    if (code >= 0) {
+        return code;
     }
-    if (optind == argc) {
-        return cli_usage("gguf info", "no file is given");
-    }
-    int code = CLI_OK;
+    code = CLI_OK;
     for (; optind < argc; optind++) {
         struct gguf_context *g = gguf_init_from_file(argv[optind], (struct gguf_init_params){0});
         if (g == NULL) {

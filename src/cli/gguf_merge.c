@@ -10,9 +10,20 @@
 #include <string.h>
 #include <unistd.h>
 
+struct options {
+    const char *out;
+    bool json;
+};
+
 static const struct cli_option options_of_gguf_merge[] = {
-    {.letter = 'o', .name = "out", .value = "OUT", .takes = ".gguf", .what = "the file to write"},
-    CLI_OPT_JSON("print one JSON object: tensors, merged"),
+    {.letter = 'o',
+        .name = "out",
+        .value = "OUT",
+        .takes = ".gguf",
+        CLI_TO(struct options, out),
+        .is_required = true,
+        .what = "the file to write"},
+    CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object: tensors, merged"),
     {0},
 };
 
@@ -20,6 +31,8 @@ const struct cli_help cli_gguf_merge_help = {
     .command = "gguf merge-lora",
     .what = "an adapter becomes part of its model",
     .takes = ".gguf",
+    .n_least = 2,
+    .n_most = 2,
     .n_read = 2,
     .operands = "MODEL LORA[:SCALE]",
     .about =
@@ -57,17 +70,10 @@ static int merge(const struct model *model, const struct model_lora *lora, const
 }
 
 int cli_gguf_merge(int argc, char **argv) {
-    const char *out = NULL;
-    bool json = false;
-    for (int c; (c = cli_option_next(&cli_gguf_merge_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case 'o': out = optarg; break;
-            case CLI_JSON: json = true; break;
-            default: return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-        }
-    }
-    if (argc - optind != 2 || out == NULL) {
-        return cli_usage("gguf merge-lora", "MODEL, LORA and -o OUT are wanted");
+    struct options o = {0};
+    const int parsed = cli_options_parse(&cli_gguf_merge_help, argc, argv, &o);
+    if (parsed >= 0) {
+        return parsed;
     }
     char path[4096];
     float scale;
@@ -75,7 +81,7 @@ int cli_gguf_merge(int argc, char **argv) {
     if (!lora_parse(argv[optind + 1], path, &scale, &error)) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
-    if (cli_output_check(out) != CLI_OK) {
+    if (cli_output_check(o.out) != CLI_OK) {
         return CLI_FAILURE;
     }
     if (access(argv[optind], R_OK) != 0) {
@@ -83,7 +89,7 @@ int cli_gguf_merge(int argc, char **argv) {
     }
     struct model *model = model_open(argv[optind], &error);
     struct model_lora *lora = model != NULL ? lora_open(model, path, scale, &error) : NULL;
-    const int code = lora != NULL ? merge(model, lora, out, json) : cli_fail(CLI_FAILURE, "%s", error.text);
+    const int code = lora != NULL ? merge(model, lora, o.out, o.json) : cli_fail(CLI_FAILURE, "%s", error.text);
     lora_free(lora);
     model_free(model);
     return code;

@@ -15,34 +15,56 @@
 #include <string.h>
 #include <strings.h>
 
-enum { IMATRIX = CLI_OWN, DRY, PURE, TENSOR_TYPE };
+// What is to be made.
+struct target {
+    struct gguf_types types;
+    const struct imatrix *imatrix; // NULL: none
+    const char *imatrix_path, *out;
+    int n_threads;
+    bool json, is_dry, is_pure;
+};
+
+static int rule_add(const struct cli_option *option, const char *command, const char *value, void *target) {
+    struct target *to = target;
+    (void) option;
+    return gguf_types_rule(value, &to->types)
+               ? CLI_OK
+               : cli_usage(command, "--tensor-type '%s' is no PATTERN=TYPE such as '*.attn_v.*=q8_0', or one too many", value);
+}
 
 static const struct cli_option options_of_gguf_quantize[] = {
     {.letter = 'o',
         .name = "out",
         .value = "OUT",
         .takes = ".gguf",
+        CLI_TO(struct target, out),
         .what = "the file to write; IN and TYPE are the operands then"},
-    {.id = IMATRIX,
-        .name = "imatrix",
+    {.name = "imatrix",
         .value = "FILE",
         .takes = ".gguf .dat",
         .use = CLI_READ,
+        CLI_TO(struct target, imatrix_path),
         .what = "weigh errors by an importance matrix: GGUF as llama-imatrix writes it, or its older .dat. Types that need one "
                 "leave matrices that it does not know as they are"},
-    {.id = TENSOR_TYPE,
-        .name = "tensor-type",
+    {.name = "tensor-type",
+        CLI_TO_ALL(rule_add),
         .value = "PATTERN=TYPE",
         .what =
             "matrices whose names match get TYPE, whatever else is said, as in '*.attn_v.*=q8_0'; may be given again, the first "
             "that matches counts"},
-    {.id = PURE, .name = "pure", .what = "no mix: TYPE for every matrix, also where llama-quantize has a mix of that name"},
-    {.id = DRY, .name = "dry-run", .what = "write nothing: tell the types and sizes; OUT may be left out"},
+    {.name = "pure",
+        CLI_TO(struct target, is_pure),
+        .what = "no mix: TYPE for every matrix, also where llama-quantize has a mix of that name"},
+    {.name = "dry-run", CLI_TO(struct target, is_dry), .what = "write nothing: tell the types and sizes; OUT may be left out"},
     {.letter = 't',
         .name = "threads",
         .value = "N",
+        .kind = CLI_INT,
+        .min = 1,
+        .max = 1024,
+        CLI_TO(struct target, n_threads),
         .what = "threads (default: the cores); the bytes are the same with any number"},
-    CLI_OPT_JSON("print one JSON object: type, tensors, converted, bytes_before, bytes_after, mse"),
+    CLI_OPT_JSON(CLI_TO(struct target, json), "print one JSON object: type, tensors, converted, bytes_before, bytes_after, mse"),
     {0},
 };
 
@@ -51,6 +73,8 @@ const struct cli_help cli_gguf_quantize_help = {
     .what = "the same model in another type",
     .operands = "IN OUT TYPE",
     .takes = ".gguf|.gguf|@types",
+    .n_least = 2,
+    .n_most = 3,
     .n_read = 1,
     .about = "Writes the model IN to OUT with its matrices as TYPE (q8_0, q4_k, ...), or as a mix that gives more bits to what "
              "suffers most, as llama-quantize makes it under that name: iq1_s to iq4_xs, q2_k, q2_k_s, q3_k_s, q3_k_m, q3_k_l, "
@@ -87,14 +111,6 @@ bool cli_gguf_can_make(enum ggml_type type, bool has_imatrix) {
     return ggml_blck_size(type) > 0 && ggml_blck_size(type) <= 256 &&
            ggml_quantize_chunk(type, zeros, out, 0, 1, ggml_blck_size(type), has_imatrix ? zeros : NULL) > 0;
 }
-
-// What is to be made.
-struct target {
-    struct gguf_types types;
-    const struct imatrix *imatrix; // NULL: none
-    int n_threads;
-    bool json, is_dry, is_pure;
-};
 
 // The type that a tensor gets: its own, unless it holds real numbers, and an importance matrix knows it if the type wants one.
 static enum ggml_type type_of(const struct ggml_tensor *t, const struct target *to) {
@@ -301,58 +317,28 @@ static bool can_make(const struct target *to, bool has_imatrix) {
     return ok || cli_fail(CLI_FAILURE, "%s", berth_last_error()) == CLI_OK;
 }
 
-// -1 to go on, else the exit code.
-static int parse(int argc, char **argv, struct target *to, const char **imatrix, const char **out) {
-    struct model_options options = {.n_threads = model_n_cores()};
-    for (int c, code; (c = cli_option_next(&cli_gguf_quantize_help, argc, argv)) != CLI_END;) {
-        if (cli_model_option("gguf quantize", c, optarg, &options, &code)) {
-            if (code != CLI_OK) {
-                return code;
-            }
-            continue;
-        }
-        switch (c) {
-            case IMATRIX: *imatrix = optarg; break;
-            case 'o': *out = optarg; break;
-            case DRY: to->is_dry = true; break;
-            case PURE: to->is_pure = true; break;
-            case TENSOR_TYPE:
-                if (!gguf_types_rule(optarg, &to->types)) {
-                    return cli_usage("gguf quantize",
-                        "--tensor-type '%s' is no PATTERN=TYPE such as '*.attn_v.*=q8_0', or one too many", optarg);
-                }
-                break;
-            case CLI_JSON: to->json = true; break;
-            default: return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-        }
-    }
-    to->n_threads = (int) options.n_threads;
-    return -1;
-}
-
 int cli_gguf_quantize(int argc, char **argv) {
     static struct target to; // its rules are large
-    const char *imatrix_path = NULL, *out = NULL;
-    to = (struct target){0};
-    int code = parse(argc, argv, &to, &imatrix_path, &out);
+    to = (struct target){.n_threads = (int) model_n_cores()};
+    int code = cli_options_parse(&cli_gguf_quantize_help, argc, argv, &to);
     if (code >= 0) {
         return code;
     }
-    const bool has_out = out == NULL && !to.is_dry; // it is an operand
+    const bool has_out = to.out == NULL && !to.is_dry; // it is an operand
     const int n_wanted = has_out ? 3 : 2;
     if (argc - optind != n_wanted && !(to.is_dry && argc - optind == 3)) {
         return cli_usage(
             "gguf quantize", "%s are wanted, %d are given", has_out ? "IN, OUT and TYPE" : "IN and TYPE", argc - optind);
     }
-    const char *in = argv[optind], *path = out != NULL ? out : argv[optind + 1], *name = argv[argc - 1];
+    const char *in = argv[optind], *path = to.out != NULL ? to.out : argv[optind + 1], *name = argv[argc - 1];
     if (!gguf_types_parse(name, to.is_pure, &to.types)) {
         return cli_usage("gguf quantize", "'%s' is no type and no mix", name);
     }
-    if (!can_make(&to, imatrix_path != NULL) || (!to.is_dry && cli_output_check(path) != CLI_OK)) {
+    if (!can_make(&to, to.imatrix_path != NULL) || (!to.is_dry && cli_output_check(path) != CLI_OK)) {
         return CLI_FAILURE;
     }
-    struct imatrix *imatrix = imatrix_path != NULL ? imatrix_open(imatrix_path) : NULL;
-    if (imatrix_path != NULL && imatrix == NULL) {
+    struct imatrix *imatrix = to.imatrix_path != NULL ? imatrix_open(to.imatrix_path) : NULL;
+    if (to.imatrix_path != NULL && imatrix == NULL) {
         return CLI_FAILURE;
     }
     to.imatrix = imatrix;

@@ -9,17 +9,39 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { REMOVE = CLI_OWN };
 #define MAX_REMOVED 64
 
+struct change {
+    const char *out, *removed[MAX_REMOVED];
+    int n_removed;
+    bool json;
+};
+
+static int removed_add(const struct cli_option *option, const char *command, const char *value, void *target) {
+    struct change *c = target;
+    (void) option;
+    if (c->n_removed == MAX_REMOVED) {
+        return cli_usage(command, "more than %d keys are removed", MAX_REMOVED);
+    }
+    c->removed[c->n_removed++] = value;
+    return CLI_OK;
+}
+
 static const struct cli_option options_of_gguf_set[] = {
-    {.letter = 'o', .name = "out", .value = "OUT", .takes = ".gguf", .what = "the file to write"},
-    {.id = REMOVE, .name = "remove", .value = "KEY", .what = "leave KEY out; may be given again"},
-    CLI_OPT_JSON("print one JSON object: set, removed"),
+    {.letter = 'o',
+        .name = "out",
+        .value = "OUT",
+        .takes = ".gguf",
+        CLI_TO(struct change, out),
+        .is_required = true,
+        .what = "the file to write"},
+    {.name = "remove", .value = "KEY", CLI_TO_ALL(removed_add), .what = "leave KEY out; may be given again"},
+    CLI_OPT_JSON(CLI_TO(struct change, json), "print one JSON object: set, removed"),
     {0},
 };
 
@@ -28,6 +50,8 @@ const struct cli_help cli_gguf_set_help = {
     .what = "the same model with other keys",
     .operands = "FILE [KEY=VALUE]...",
     .takes = ".gguf|",
+    .n_least = 1,
+    .n_most = INT_MAX,
     .n_read = 1,
     .about =
         "Writes FILE to OUT with keys changed or added. A key keeps its type; a new one is bool, u32, i32, f32 or a text, as its "
@@ -123,12 +147,6 @@ static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
     return berth_gguf_map_data(user, i);
 }
 
-struct change {
-    const char *out, *removed[MAX_REMOVED];
-    int n_removed;
-    bool json;
-};
-
 static int change(struct berth_gguf_map *map, const struct change *c, char **words, int n_words) {
     struct model_error error = {""};
     struct gguf_context *g = gguf_init_empty();
@@ -167,24 +185,14 @@ static int change(struct berth_gguf_map *map, const struct change *c, char **wor
 
 int cli_gguf_set(int argc, char **argv) {
     struct change c = {0};
-    for (int o; (o = cli_option_next(&cli_gguf_set_help, argc, argv)) != CLI_END;) {
-        switch (o) {
-            case 'o': c.out = optarg; break;
-            case REMOVE:
-                if (c.n_removed == MAX_REMOVED) {
-                    return cli_usage("gguf set", "more than %d keys are removed", MAX_REMOVED);
-                }
-                c.removed[c.n_removed++] = optarg;
-                break;
-            case CLI_JSON: c.json = true; break;
-            default: return o == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-        }
+    int code = cli_options_parse(&cli_gguf_set_help, argc, argv, &c);
+    if (code >= 0) {
+        return code;
     }
     const int n = argc - optind - 1;
-    if (n < 0 || c.out == NULL || n + c.n_removed == 0) {
-        return cli_usage("gguf set", "FILE, KEY=VALUE and -o OUT are wanted");
+    if (n + c.n_removed == 0) {
+        return cli_usage("gguf set", "neither KEY=VALUE nor --remove KEY is given");
     }
-    int code;
     struct berth_gguf_map *map = cli_output_check(c.out) == CLI_OK ? cli_gguf_open(argv[optind], false, &code) : NULL;
     if (map == NULL) {
         return CLI_FAILURE;

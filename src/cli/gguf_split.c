@@ -11,16 +11,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SIZE = CLI_OWN, MAX_TENSORS };
+struct options {
+    const char *out;     // of merge
+    uint64_t max_size;   // 0: not given
+    int64_t max_tensors; // 0: not given
+    bool json;
+};
 
 static const struct cli_option options_of_gguf_split[] = {
-    {.id = MAX_SIZE,
-        .name = "max-size",
+    {.name = "max-size",
         .value = "N",
         .what = "at most N bytes of tensors in a file (default 2G)",
-        .also = "split-max-size"},
-    {.id = MAX_TENSORS, .name = "max-tensors", .value = "N", .what = "at most N tensors in a file", .also = "split-max-tensors"},
-    CLI_OPT_JSON("print one JSON object: files, tensors"),
+        .also = "split-max-size",
+        .kind = CLI_SIZE,
+        CLI_TO(struct options, max_size)},
+    {.name = "max-tensors",
+        .value = "N",
+        .what = "at most N tensors in a file",
+        .also = "split-max-tensors",
+        .kind = CLI_INT,
+        .min = 1,
+        .max = INT32_MAX,
+        CLI_TO(struct options, max_tensors)},
+    CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object: files, tensors"),
     {0},
 };
 
@@ -30,6 +43,8 @@ const struct cli_help cli_gguf_split_help = {
     .operands = "FILE OUT",
     .takes = ".gguf",
     .n_read = 1,
+    .n_least = 2,
+    .n_most = 2,
     .about = "Writes the model as OUT-00001-of-00003.gguf and so on. A tensor is in one of them as a whole, however large it is.",
     .options = options_of_gguf_split,
     .examples = {{"Files that fit anywhere", "gguf split --max-size 4G model.gguf part"},
@@ -37,8 +52,14 @@ const struct cli_help cli_gguf_split_help = {
 };
 
 static const struct cli_option options_of_gguf_join[] = {
-    {.letter = 'o', .name = "out", .value = "OUT", .takes = ".gguf", .what = "the file to write"},
-    CLI_OPT_JSON("print one JSON object: files, tensors"),
+    {.letter = 'o',
+        .name = "out",
+        .value = "OUT",
+        .takes = ".gguf",
+        CLI_TO(struct options, out),
+        .is_required = true,
+        .what = "the file to write"},
+    CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object: files, tensors"),
     {0},
 };
 
@@ -47,6 +68,8 @@ const struct cli_help cli_gguf_join_help = {
     .what = "one file of several again",
     .operands = "FIRST",
     .takes = ".gguf",
+    .n_least = 1,
+    .n_most = 1,
     .n_read = 1,
     .about = "FIRST is the first file, with -00001-of-N.gguf at its end; the others lie beside it.",
     .options = options_of_gguf_join,
@@ -160,34 +183,21 @@ static int split(struct splitting *s, const char *out, uint64_t max_size, int64_
 }
 
 int cli_gguf_split(int argc, char **argv) {
-    uint64_t max_size = (uint64_t) 2 << 30;
-    int64_t max_tensors = INT64_MAX;
-    bool json = false;
-    for (int c; (c = cli_option_next(&cli_gguf_split_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case MAX_SIZE:
-                if (!cli_parse_size(optarg, &max_size) || max_size == 0) {
-                    return cli_usage("gguf split", "--max-size '%s' is no size such as 2G", optarg);
-                }
-                break;
-            case MAX_TENSORS:
-                if (!cli_parse_int(optarg, 1, INT32_MAX, &max_tensors)) {
-                    return cli_usage("gguf split", "--max-tensors '%s' is not a number from 1", optarg);
-                }
-                max_size = UINT64_MAX;
-                break;
-            case CLI_JSON: json = true; break;
-            default: return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-        }
+    struct options o = {0};
+    int code = cli_options_parse(&cli_gguf_split_help, argc, argv, &o);
+    if (code >= 0) {
+        return code;
     }
-    if (argc - optind != 2) {
-        return cli_usage("gguf split", "FILE and OUT are wanted, %d are given", argc - optind);
+    if (o.max_size == 0) {
+        o.max_size = o.max_tensors > 0 ? UINT64_MAX : (uint64_t) 2 << 30;
     }
-    int code;
+    if (o.max_tensors == 0) {
+        o.max_tensors = INT64_MAX;
+    }
     struct splitting s = {.map = cli_gguf_open(argv[optind], false, &code)};
     code = CLI_FAILURE;
     if (s.map != NULL) {
-        code = split(&s, argv[optind + 1], max_size, max_tensors, json);
+        code = split(&s, argv[optind + 1], o.max_size, o.max_tensors, o.json);
     }
     free(s.tensors);
     berth_gguf_map_close((struct berth_gguf_map *) (uintptr_t) s.map);
@@ -289,21 +299,15 @@ static struct gguf_context *join_header(struct joining *j, const char *first) {
 }
 
 int cli_gguf_join(int argc, char **argv) {
-    const char *out = NULL;
-    bool json = false;
-    for (int c; (c = cli_option_next(&cli_gguf_join_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case 'o': out = optarg; break;
-            case CLI_JSON: json = true; break;
-            default: return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-        }
+    struct options o = {0};
+    int code = cli_options_parse(&cli_gguf_join_help, argc, argv, &o);
+    if (code >= 0) {
+        return code;
     }
-    if (argc - optind != 1 || out == NULL) {
-        return cli_usage("gguf merge", "FIRST and -o OUT are wanted");
-    }
+    const char *out = o.out;
     struct model_error error = {""};
     struct joining j = {0};
-    int code = cli_output_check(out) == CLI_OK ? parts_open(&j, argv[optind]) : CLI_FAILURE;
+    code = cli_output_check(out) == CLI_OK ? parts_open(&j, argv[optind]) : CLI_FAILURE;
     struct gguf_context *g = code == CLI_OK ? join_header(&j, argv[optind]) : NULL;
     FILE *file = g != NULL ? cli_open(out) : NULL;
     if (file != NULL && model_write(file, g, join_bytes, &j, &error)) {
@@ -316,7 +320,7 @@ int cli_gguf_join(int argc, char **argv) {
         }
     }
     if (code == CLI_OK) {
-        told(json, j.n, j.n_tensors, cli_is_stdout(out) ? stderr : stdout);
+        told(o.json, j.n, j.n_tensors, cli_is_stdout(out) ? stderr : stdout);
     }
     gguf_free(g);
     for (int64_t i = 0; i < j.n; i++) {

@@ -2,6 +2,7 @@
 // help.c: a command's table (help.h) as text of 80 columns and as a part of the man page.
 
 #include "cli/help.h"
+#include "base/base.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -49,11 +50,25 @@ static void print_about(const char *text, FILE *file) {
     }
 }
 
-static void print_option(const struct cli_option *o, FILE *file) {
-    char text[512];
-    if (o->name == NULL) {
-        return;
+// What is said of an option, with its default; false: out of memory.
+static bool option_text(const struct cli_option *o, const char *before_also, const char *dashes, struct berth_stream *text) {
+    if (!berth_stream_open(text)) {
+        return false;
     }
+    fputs(o->what, text->file);
+    if (o->preset != NULL) {
+        fprintf(text->file, " (default %s)", o->preset);
+    }
+    for (const char *p = o->also; p != NULL && *p != '\0';) {
+        const size_t n = strcspn(p, " ");
+        fprintf(text->file, "%s%s%.*s", p == o->also ? before_also : *dashes != '\0' ? ", " : " ", dashes, (int) n, p);
+        p += n + (p[n] == ' ');
+    }
+    return berth_stream_close(text);
+}
+
+static void print_option(const struct cli_option *o, FILE *file) {
+    struct berth_stream text;
     char letter[] = {'-', o->letter, ',', '\0'};
     int at = fprintf(file, "  %3s --%s%s%s", o->letter != 0 ? letter : "", o->name, o->value != NULL ? " " : "",
         o->value != NULL ? o->value : "");
@@ -62,13 +77,9 @@ static void print_option(const struct cli_option *o, FILE *file) {
         at = 0;
     }
     fprintf(file, "%*s", INDENT - at, "");
-    size_t n = (size_t) snprintf(text, sizeof text, "%s", o->what);
-    for (const char *p = o->also; p != NULL && *p != '\0' && n < sizeof text;) {
-        const size_t len = strcspn(p, " ");
-        n += (size_t) snprintf(text + n, sizeof text - n, "%s--%.*s", p == o->also ? "; also " : ", ", (int) len, p);
-        p += len + (p[len] == ' ');
-    }
-    wrap(text, strlen(text), INDENT, INDENT, file);
+    const bool ok = option_text(o, "; also ", "--", &text);
+    wrap(ok ? text.text : o->what, ok ? text.size : strlen(o->what), INDENT, INDENT, file);
+    berth_stream_fini(&text);
 }
 
 void cli_help_print(const struct cli_help *help, FILE *file) {
@@ -76,7 +87,7 @@ void cli_help_print(const struct cli_help *help, FILE *file) {
     fprintf(file, "Usage: berth %s [OPTION]...%s%s\n\n", help->command, space, help->operands);
     print_about(help->about, file);
     fputc('\n', file);
-    for (const struct cli_option *o = help->options; o->name != NULL || o->letter != 0; o++) {
+    for (const struct cli_option *o = help->options; o->name != NULL; o++) {
         print_option(o, file);
     }
     for (size_t i = 0; i < N_COMMON; i++) {
@@ -174,9 +185,6 @@ static void man_about(const char *text, FILE *file) {
 }
 
 static void man_option(const struct cli_option *o, FILE *file) {
-    if (o->name == NULL) {
-        return;
-    }
     fputs(".It", file);
     if (o->letter != 0) {
         fprintf(file, " Fl %c ,", o->letter);
@@ -189,10 +197,13 @@ static void man_option(const struct cli_option *o, FILE *file) {
         }
     }
     fputc('\n', file);
-    char what[512];
-    snprintf(what, sizeof what, "%c%s%s%s", toupper((unsigned char) o->what[0]), o->what + 1, o->also != NULL ? ". Also: " : "",
-        o->also != NULL ? o->also : "");
-    man_text(what, file);
+    struct berth_stream text;
+    const bool ok = option_text(o, ". Also: ", "", &text);
+    if (ok) {
+        text.text[0] = (char) toupper((unsigned char) text.text[0]);
+    }
+    man_text(ok ? text.text : o->what, file);
+    berth_stream_fini(&text);
 }
 
 void cli_help_man(const struct cli_help *help, FILE *file) {
@@ -203,7 +214,7 @@ void cli_help_man(const struct cli_help *help, FILE *file) {
     fputs(".Pp\n", file);
     man_about(help->about, file);
     fputs(".Bl -tag -width Ds\n", file);
-    for (const struct cli_option *o = help->options; o->name != NULL || o->letter != 0; o++) {
+    for (const struct cli_option *o = help->options; o->name != NULL; o++) {
         man_option(o, file);
     }
     for (size_t i = 0; i < N_COMMON; i++) {

@@ -5,19 +5,52 @@
 
 #include "cli/cli.h"
 
+#include <stddef.h>
+
 struct cli_command;
+struct cli_option;
+
+// What the value of an option is. A message about a wrong one says what is allowed.
+enum cli_kind {
+    CLI_TEXT, // const char *; of an option without a value: a bool, which becomes true
+    CLI_INT,  // an integer from min to max
+    CLI_REAL, // a finite number from min to max
+    CLI_SIZE, // bytes, from 1 to 2^62: cli_parse_size
+    CLI_MS,   // milliseconds, which may have a fraction, as int64_t microseconds
+    CLI_WORD, // one of the words of `takes`, as its place among them
+};
+
+// The struct that a target is in: the command's own, or one inside it that several commands have (cli_help.bases).
+enum cli_base { CLI_IN_OPTIONS, CLI_IN_MODEL, CLI_N_BASES };
+
+// Sets the target from a value of another kind: CLI_OK, or the exit code after a message.
+typedef int (*cli_option_parse)(const struct cli_option *option, const char *command, const char *value, void *target);
 
 // One option. Letters mean the same in every command (docs/man/berth.1.in, OPTIONS).
 struct cli_option {
-    int id;            // what cli_option_next answers; 0: the letter
-    char letter;       // 0: none
-    const char *name;  // the long name; NULL: the letter is gone, and `what` is what it was called
-    const char *value; // what it takes, in capitals; NULL: nothing
-    const char *what;  // a sentence or two, without a full stop
-    const char *also;  // further long names, split by blanks, or NULL
-    const char *takes; // what completion offers for the value (complete.c); NULL: nothing
-    enum cli_use use;  // of a file that is read: cli_option_next tells input.c
+    char letter;            // 0: none
+    const char *name;       // the long name
+    const char *value;      // what it takes, in capitals; NULL: nothing
+    const char *what;       // a sentence or two, without a full stop
+    const char *also;       // further long names, split by blanks, or NULL
+    const char *takes;      // what completion offers for the value (complete.c); NULL: nothing
+    enum cli_use use;       // of a file that is read: told to input.c
+    enum cli_kind kind;     // unless `parse` is given
+    double min, max;        // max 0: no limit
+    const char *preset;     // the value if none is given, which help names; NULL: the target stays as it is
+    enum cli_base base;     // CLI_TO sets these three
+    size_t at, size;        // offset in the struct, and bytes: an integer may be a bool, an int or enum, or of 64 bits
+    cli_option_parse parse; // NULL: by its kind
+    bool is_operand;        // a text that may also be given as an operand: the first, the next such option the second
+    bool is_required;       // a text that must be given
+    int id;                 // of an option without a target, for cli_help.by_id
 };
+#define CLI_TO(type, field) .at = offsetof(type, field), .size = sizeof(((type *) NULL)->field)
+#define CLI_TO_MODEL(field) .base = CLI_IN_MODEL, CLI_TO(struct model_options, field)
+// A custom parse function gets all of the struct.
+#define CLI_TO_ALL(function) .size = 1, .parse = function
+// The command has no other option: its options are one bool.
+#define CLI_TO_BOOL .size = sizeof(bool)
 
 struct cli_help {
     const char *command;              // "gguf info"
@@ -25,27 +58,22 @@ struct cli_help {
     const char *operands;             // behind "berth command [OPTION]...", "" if there are none
     const char *about;                // paragraphs, one a line; lines that begin with a blank are printed as they are
     const char *takes;                // what completion offers for operands, those of the first before '|'; NULL: nothing
+    int n_least, n_most;              // operands, and options in their place
     int n_read;                       // operands, from the first, that are files to read; INT_MAX: all
     const struct cli_command *parts;  // of a command that has them, which then has no options; NULL: none
-    const struct cli_option *options; // until one without letter and name; --help comes by itself
+    const struct cli_option *options; // until one without a name; --help and --quiet come by themselves
+    size_t bases[CLI_N_BASES];        // offsets of the structs inside the command's
     const char *no, *more;            // what exit code 1 says, and "4 ..." beyond 0 to 3; or NULL
     struct {
         const char *what, *line; // the command line without "berth "
     } examples[3];
+    // Takes an option without a target; CLI_OK, or the exit code after a message.
+    int (*by_id)(int id, const char *value, void *options);
 };
 
-enum { CLI_END = -1, CLI_SHOWN = 1000, CLI_WRONG }; // CLI_SHOWN: --help was printed, CLI_WRONG: a message was
-// Ids of options that several commands have; others begin behind them.
+// Ids of options without a target.
 enum {
-    CLI_JSON = 256,
-    CLI_CACHE_TYPE,
-    CLI_TIME,
-    CLI_GPU_LAYERS,
-    CLI_NO_MMAP,
-    CLI_SPLIT,
-    CLI_LLAMA,
-    CLI_LORA,
-    CLI_CHUNKS, // these of generate_options.h
+    CLI_CHUNKS = 256, // these of generate_options.h
     CLI_TEMP,
     CLI_TOP_K,
     CLI_TYPICAL,
@@ -62,70 +90,94 @@ enum {
     CLI_STOP,
     CLI_GRAMMAR,
     CLI_SCHEMA,
-    CLI_OWN = 300,
 };
 
-// Rows that several commands have.
+// Rows that several commands have; those of models are parsed into the struct model_options at bases[CLI_IN_MODEL].
 #define CLI_OPT_MODEL \
     { \
-        .letter = 'm', .name = "model", .value = "FILE", .takes = ".gguf", .use = CLI_READ, \
-        .what = "the model; the same as FILE behind the options" \
+        .letter = 'm', .name = "model", .value = "FILE", .takes = ".gguf", .use = CLI_READ, CLI_TO_MODEL(path), \
+        .is_operand = true, .what = "the model; the same as FILE behind the options" \
     }
 #define CLI_OPT_CTX \
     { \
-        .letter = 'c', .name = "ctx", .value = "N", .also = "ctx-size", \
+        .letter = 'c', .name = "ctx", .value = "N", .also = "ctx-size", CLI_INT_OF_MODEL(n_ctx, INT32_MAX), \
         .what = "positions of a model's context (default: the model's, but 512 to 4096)" \
     }
 #define CLI_OPT_BATCH \
-    { .letter = 'b', .name = "batch", .value = "N", .also = "batch-size", .what = "tokens of a model's batch (default 512)" }
+    { \
+        .letter = 'b', .name = "batch", .value = "N", .also = "batch-size", CLI_INT_OF_MODEL(n_batch, INT32_MAX), \
+        .what = "tokens of a model's batch (default 512)" \
+    }
 #define CLI_OPT_CACHE_TYPE \
     { \
-        .id = CLI_CACHE_TYPE, .name = "cache-type", .value = "T", .takes = "@cache-types", \
+        .name = "cache-type", .value = "T", .takes = "@cache-types", .base = CLI_IN_MODEL, CLI_TO_ALL(cli_model_cache_type), \
         .what = "type of a model's cached keys and values, or T,T for each (default f16)" \
     }
 #define CLI_OPT_THREADS \
-    { .letter = 't', .name = "threads", .value = "N", .what = "threads of the CPU (default: its cores)" }
+    { \
+        .letter = 't', .name = "threads", .value = "N", CLI_INT_OF_MODEL(n_threads, 1024), \
+        .what = "threads of the CPU (default: its cores)" \
+    }
 #define CLI_OPT_DEVICE \
-    { .letter = 'd', .name = "device", .value = "NAME", .takes = "@devices", .what = "run there (default: all GPUs and the CPU)" }
+    { \
+        .letter = 'd', .name = "device", .value = "NAME", .takes = "@devices", CLI_TO_MODEL(device), \
+        .what = "run there (default: all GPUs and the CPU)" \
+    }
 #define CLI_OPT_GPU_LAYERS \
     { \
-        .id = CLI_GPU_LAYERS, .name = "gpu-layers", .value = "N", .also = "ngl n-gpu-layers", \
+        .name = "gpu-layers", .value = "N", .also = "ngl n-gpu-layers", .base = CLI_IN_MODEL, CLI_TO_ALL(cli_model_gpu_layers), \
         .what = "0: run on the CPU alone; 99 or more: as much on GPUs as fits, which is the default (-ngl of llama.cpp)" \
     }
 #define CLI_OPT_SPLIT \
     { \
-        .id = CLI_SPLIT, .name = "split", .value = "HOW", .takes = "layer tensor auto", .also = "split-mode", \
+        .name = "split", .value = "HOW", .takes = "layer tensor auto", .also = "split-mode", .base = CLI_IN_MODEL, \
+        .kind = CLI_WORD, CLI_TO_ALL(cli_model_split), \
         .what = "layer: whole layers to a device (default); tensor: a share of every layer to each of the devices, all GPUs or " \
                 "those that --device names, as in CPU,CPU; auto: what is faster, by a moment's test of all devices" \
     }
 #define CLI_OPT_NO_MMAP \
     { \
-        .id = CLI_NO_MMAP, .name = "no-mmap", \
+        .name = "no-mmap", CLI_TO_MODEL(no_mmap), \
         .what = "read the model into memory instead of mapping it: for files that others may change meanwhile" \
-    }
-#define CLI_OPT_LORA(more) \
-    { \
-        .id = CLI_LORA, .name = "lora", .value = "FILE[:SCALE]", .takes = ".gguf", .use = CLI_READ, \
-        .what = "with this adapter, SCALE times as strong (default 1)" more \
     }
 #define CLI_OPT_LLAMA \
     { \
-        .id = CLI_LLAMA, .name = "llama", \
+        .name = "llama", CLI_TO_MODEL(by_llama), \
         .what = "by llama.cpp's libllama on Berth (BERTH_LLAMA=DIR, library folders, npm's), as every architecture is that " \
                 "Berth does not know" \
     }
+#define CLI_INT_OF_MODEL(field, most) .kind = CLI_INT, .min = 1, .max = most, CLI_TO_MODEL(field)
 // What a session is made of, and where it runs.
 #define CLI_SESSION_ROWS CLI_OPT_CTX, CLI_OPT_BATCH, CLI_OPT_CACHE_TYPE
 #define CLI_PLACE_ROWS CLI_OPT_THREADS, CLI_OPT_DEVICE, CLI_OPT_NO_MMAP, CLI_OPT_GPU_LAYERS
-#define CLI_OPT_JSON(fields) \
-    { .id = CLI_JSON, .name = "json", .what = fields }
+#define CLI_OPT_LORA(target, more) \
+    { \
+        .name = "lora", .value = "FILE[:SCALE]", .takes = ".gguf", .use = CLI_READ, target, \
+        .what = "with this adapter, SCALE times as strong (default 1)" more \
+    }
+#define CLI_OPT_JSON(target, fields) \
+    { .name = "json", target, .what = fields }
 
-// The next option: its id with the value in optarg, or one of the above. Then optind is the first operand.
-int cli_option_next(const struct cli_help *help, int argc, char **argv);
-// The one operand of a command: -1 to go on, else the exit code.
-int cli_one_argument(const struct cli_help *help, int argc, char **argv, const char **text);
-// The options of a command that has only --json and --help: -1 to go on, else the exit code.
-int cli_option_json(const struct cli_help *help, int argc, char **argv, bool *json);
+// A search for a plan.
+#define CLI_OPT_SEARCH_TIME(type, field) \
+    { \
+        .name = "time", .value = "MS", .kind = CLI_MS, .preset = "0", CLI_TO(type, field), \
+        .what = "search this long beyond the fast path, in milliseconds by the clock, which may have a fraction. Ctrl-C ends " \
+                "the search with the best plan until then" \
+    }
+#define CLI_OPT_SEARCH_THREADS(type, field) \
+    { \
+        .letter = 't', .name = "threads", .value = "N", .kind = CLI_INT, .min = 1, .max = 256, .preset = "1", \
+        CLI_TO(type, field), .what = "search with N threads, 1 to 256" \
+    }
+
+// Sets what the options are without any, then parses the command line into *options: -1 to go on, and optind is the first operand
+// that no option stands for; else the exit code: --help was printed, or a message.
+int cli_options_parse(const struct cli_help *help, int argc, char **argv, void *options);
+// An integer in the range of the option, for custom functions; CLI_OK, or the exit code after a message.
+int cli_option_int(const struct cli_option *option, const char *command, const char *value, int64_t *out);
+// The place of a word in `takes`; the same.
+int cli_option_word(const struct cli_option *option, const char *command, const char *value, int64_t *out);
 void cli_help_print(const struct cli_help *help, FILE *file);
 void cli_help_man(const struct cli_help *help, FILE *file); // its part of the man page, in mdoc
 

@@ -8,17 +8,34 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+struct options {
+    struct cli_contexts read;
+    const char *out;
+};
+
+static int contexts_option(int id, const char *value, void *options) {
+    int code = CLI_OK;
+    (void) cli_contexts_option("imatrix", id, value, &((struct options *) options)->read, &code);
+    return code;
+}
+
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
     CLI_CONTEXTS_ROWS,
-    {.letter = 'o', .name = "out", .value = "OUT", .takes = "*", .what = "the file to write (GGUF)"},
+    {.letter = 'o',
+        .name = "out",
+        .value = "OUT",
+        .takes = "*",
+        CLI_TO(struct options, out),
+        .is_required = true,
+        .what = "the file to write (GGUF)"},
     CLI_PLACE_ROWS,
-    CLI_OPT_JSON("print one JSON object: tensors, chunks, tokens"),
-    {.letter = 'n', .value = "N", .what = "--chunks"},
+    CLI_OPT_JSON(CLI_TO(struct options, read.json), "print one JSON object: tensors, chunks, tokens"),
     {0},
 };
 
@@ -27,17 +44,15 @@ const struct cli_help cli_imatrix_help = {
     .what = "which columns of a model's matrices matter, for quantising",
     .operands = "-o OUT MODEL TEXT",
     .takes = ".gguf .txt",
+    .n_most = INT_MAX,
     .n_read = 2,
+    .bases = {[CLI_IN_MODEL] = offsetof(struct options, read.model)},
+    .by_id = contexts_option,
     .about = "Runs MODEL over the file TEXT, a context at a time, and writes the importance matrix to OUT, which 'berth gguf "
              "quantize --imatrix' takes. Ctrl-C ends reading; what was read by then is written.",
     .options = option_rows,
     .examples = {{"Over a text", "imatrix -o im.gguf model.gguf text.txt"},
         {"The first ten contexts of it", "imatrix --chunks 10 -o im.gguf -m model.gguf -f text.txt"}},
-};
-
-struct options {
-    struct cli_contexts read;
-    const char *out;
 };
 
 // What one weight has seen.
@@ -55,22 +70,6 @@ struct collector {
     size_t rows_cap, ids_cap;
     bool has_failed; // out of memory
 };
-
-// -1 to go on, else the exit code.
-static int parse(int argc, char **argv, struct options *o) {
-    for (int c, code = CLI_OK; (c = cli_option_next(&cli_imatrix_help, argc, argv)) != CLI_END;) {
-        if (c == 'o') {
-            o->out = optarg;
-        } else if (!cli_contexts_option("imatrix", c, optarg, &o->read, &code)) {
-            return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-        }
-        if (code != CLI_OK) {
-            return code;
-        }
-    }
-    const int code = cli_contexts_operands("imatrix", argc, argv, &o->read);
-    return code < 0 && o->out == NULL ? cli_usage("imatrix", "--out is missing") : code;
-}
 
 // ---- collecting ----
 
@@ -275,7 +274,10 @@ int cli_imatrix(int argc, char **argv) {
     struct options o = {0};
     struct model_error error = {""};
     struct workbench m;
-    int code = parse(argc, argv, &o);
+    int code = cli_options_parse(&cli_imatrix_help, argc, argv, &o);
+    if (code < 0) {
+        code = cli_contexts_operands("imatrix", argc, argv, &o.read);
+    }
     if (code >= 0) {
         return code;
     }

@@ -11,33 +11,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAPTURED = CLI_OWN, BUDGET, SPILL };
+struct options {
+    const char *out;
+    const char *paths[2];
+    size_t n_paths;
+    bool captured;
+    struct cli_budget budget;
+    struct model_options model;
+    struct berth_plan_params params;
+};
 
 static const struct cli_option option_rows[] = {
     {.letter = 'o',
         .name = "out",
         .value = "OUT",
         .takes = ".svg .html",
+        CLI_TO(struct options, out),
+        .is_required = true,
         .what = "OUT.svg is a picture; OUT.html is a page of one file to look around in: details under the pointer, zoom, "
                 "search, comparison, ? for all keys"},
-    {.id = CAPTURED,
-        .name = "captured",
+    {.name = "captured",
+        CLI_TO(struct options, captured),
         .what = "of a captured graph: compare with where the program put its tensors when it was captured"},
-    {.id = BUDGET,
-        .name = "budget",
+    {.name = "budget",
         .value = "N",
+        .kind = CLI_SIZE,
+        CLI_TO(struct options, budget.bytes),
         .what = "of a captured graph, or CSV with costs: keep it within N bytes by running some ops again; their results are "
                 "hatched"},
-    {.id = SPILL,
-        .name = "spill",
+    {.name = "spill",
         .value = "N",
+        .kind = CLI_SIZE,
+        CLI_TO(struct options, budget.spill),
         .what = "with --budget: values may also move to another pool of N bytes and back; they are dotted"},
-    {.id = CLI_TIME,
-        .name = "time",
-        .value = "MS",
-        .what = "search this long beyond the fast path, in milliseconds by the clock (default 0; may have a fraction). Ctrl-C "
-                "ends the search with the best plan until then"},
-    {.letter = 't', .name = "threads", .value = "N", .what = "search with N threads, 1 to 256 (default 1)"},
+    CLI_OPT_SEARCH_TIME(struct options, params.budget_us),
+    CLI_OPT_SEARCH_THREADS(struct options, params.n_threads),
     CLI_OPT_MODEL,
     CLI_SESSION_ROWS,
     CLI_OPT_LLAMA,
@@ -49,7 +57,10 @@ const struct cli_help cli_map_help = {
     .what = "draw a plan: address against time, as SVG or HTML",
     .operands = "-o OUT FILE [OTHER]",
     .takes = ".csv .json .ggraph .ggraph.gz .gguf",
+    .n_least = 1,
+    .n_most = 2,
     .n_read = 2,
+    .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
     .about = "Draws the memory map of FILE: address against time, one rectangle a tensor, coloured by what its op does, with the "
              "peak and the proven bound. With OTHER, FILE is the plan before and OTHER the plan after, to compare. Files are "
              "what 'berth plan' takes. Those without offsets are planned first; offsets that they have are drawn as they are.",
@@ -107,56 +118,23 @@ int cli_map_saved(const char *text, size_t size, const char *title, const char *
 
 // ---- the command ----
 
-struct options {
-    const char *out;
-    const char *paths[2];
-    size_t n_paths;
-    bool captured;
-    struct cli_budget budget;
-    struct model_options model;
-    struct berth_plan_params params;
-};
-
+// -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
-    for (int c, code = CLI_OK; (c = cli_option_next(&cli_map_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case 'o': o->out = optarg; break;
-            case CAPTURED: o->captured = true; break;
-            case BUDGET: code = cli_plan_budget("map", "budget", optarg, &o->budget.bytes); break;
-            case SPILL: code = cli_plan_budget("map", "spill", optarg, &o->budget.spill); break;
-            default:
-                if (!cli_plan_option("map", c, optarg, &o->params, &code) &&
-                    !cli_model_option("map", c, optarg, &o->model, &code)) {
-                    return c == CLI_SHOWN ? -1 : CLI_USAGE;
-                }
-        }
-        if (code != CLI_OK) {
-            return code;
-        }
+    const int code = cli_options_parse(&cli_map_help, argc, argv, o);
+    if (code >= 0) {
+        return code;
     }
-    if (o->model.path != NULL) {
-        o->paths[o->n_paths++] = o->model.path;
-    }
-    for (; optind < argc && o->n_paths < 2; optind++) {
-        o->paths[o->n_paths++] = argv[optind];
-    }
-    if (o->n_paths == 0) {
-        return cli_usage("map", "no file is given");
-    }
+    o->paths[o->n_paths++] = o->model.path;
     if (optind < argc) {
-        return cli_usage("map", "'%s' is one file too many", argv[optind]);
+        o->paths[o->n_paths++] = argv[optind];
     }
     if (o->captured && o->n_paths > 1) {
         return cli_usage("map", "--captured compares one file with itself, and '%s' is a second", o->paths[1]);
     }
-    if (o->out == NULL) {
-        return cli_usage("map", "no --out FILE is given");
+    if (o->budget.spill > 0 && o->budget.bytes == 0) {
+        return cli_usage("map", "--spill requires --budget");
     }
-    const int code = cli_plan_budget_check("map", &o->budget);
-    if (code != CLI_OK) {
-        return code;
-    }
-    return cli_map_is_name(o->out) ? CLI_OK : cli_usage("map", "--out '%s' ends neither in .svg nor in .html", o->out);
+    return cli_map_is_name(o->out) ? -1 : cli_usage("map", "--out '%s' ends neither in .svg nor in .html", o->out);
 }
 
 // Reads a file, and plans it if it has no plan. *offsets is to be freed.
@@ -199,8 +177,8 @@ static int captured(const char *path, const struct cli_plan *plan, struct map_pl
 int cli_map(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true}};
     int code = parse(argc, argv, &o);
-    if (code != CLI_OK) {
-        return code < 0 ? CLI_OK : code;
+    if (code >= 0) {
+        return code;
     }
     struct cli_plan plans[2] = {0};
     uint64_t *offsets[2] = {NULL};

@@ -14,13 +14,6 @@
 
 // ---- options ----
 
-static bool number(const char *command, const char *name, const char *value, int64_t max, int64_t *out, int *code) {
-    *code = cli_parse_int(value, 1, max, out)
-                ? CLI_OK
-                : cli_usage(command, "--%s '%s' is not a number from 1 to %" PRId64, name, value, max);
-    return true;
-}
-
 static bool type_find(const char *name, size_t size, enum ggml_type *out) {
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
         const char *type = ggml_type_name((enum ggml_type) i);
@@ -33,19 +26,22 @@ static bool type_find(const char *name, size_t size, enum ggml_type *out) {
 }
 
 // "q8_0" for keys and values, "q8_0,f16" for each. Whether a device can do with such a cache is found when there is one.
-static bool cache_type(const char *command, const char *value, struct model_options *o, int *code) {
+int cli_model_cache_type(const struct cli_option *option, const char *command, const char *value, void *target) {
+    struct model_options *o = target;
     const char *comma = strchr(value, ','), *second = comma != NULL ? comma + 1 : value;
+    (void) option;
     o->has_cache_type = true;
-    *code = type_find(value, comma != NULL ? (size_t) (comma - value) : strlen(value), &o->cache_k) &&
-                    type_find(second, strlen(second), &o->cache_v)
-                ? CLI_OK
-                : cli_usage(command, "--cache-type '%s' is no type such as f16 or q8_0, nor two such as q8_0,f16", value);
-    return true;
+    return type_find(value, comma != NULL ? (size_t) (comma - value) : strlen(value), &o->cache_k) &&
+                   type_find(second, strlen(second), &o->cache_v)
+               ? CLI_OK
+               : cli_usage(command, "--cache-type '%s' is no type such as f16 or q8_0, nor two such as q8_0,f16", value);
 }
 
 // llama.cpp counts layers; here they go where they fit, so that there is none or all.
-static int gpu_layers(const char *command, const char *value, struct model_options *o) {
+int cli_model_gpu_layers(const struct cli_option *option, const char *command, const char *value, void *target) {
+    struct model_options *o = target;
     int64_t n;
+    (void) option;
     if (cli_parse_int(value, 0, 0, &n)) {
         o->device = "CPU";
         return CLI_OK;
@@ -56,54 +52,13 @@ static int gpu_layers(const char *command, const char *value, struct model_optio
                : cli_usage(command, "--gpu-layers '%s': layers go where they fit; 0 is the CPU alone, 99 all that fit", value);
 }
 
-static int split_how(const char *command, const char *value, struct model_options *o) {
-    o->by_tensor = strcmp(value, "tensor") == 0;
-    o->by_best = strcmp(value, "auto") == 0;
-    return o->by_tensor || o->by_best || strcmp(value, "layer") == 0
-               ? CLI_OK
-               : cli_usage(command, "--split '%s' is none of layer, tensor, auto", value);
-}
-
-bool cli_model_option(const char *command, int c, const char *value, struct model_options *o, int *code) {
-    switch (c) {
-        case 'c':
-            if (strpbrk(value, "KMGTkmgtB") != NULL && strcmp(command, "plan") == 0) { // the capacity once
-                *code = cli_usage(command, "-c '%s': -c is the context; the bytes are --capacity %s", value, value);
-                return true;
-            }
-            return number(command, "ctx", value, INT32_MAX, &o->n_ctx, code);
-        case 'b': return number(command, "batch", value, INT32_MAX, &o->n_batch, code);
-        case 't': return number(command, "threads", value, 1024, &o->n_threads, code);
-        case CLI_CACHE_TYPE: return cache_type(command, value, o, code);
-        case CLI_SPLIT: *code = split_how(command, value, o); return true;
-        case CLI_GPU_LAYERS: *code = gpu_layers(command, value, o); return true;
-        case CLI_NO_MMAP:
-            o->no_mmap = true;
-            *code = CLI_OK;
-            return true;
-        case CLI_LLAMA:
-            o->by_llama = true;
-            *code = CLI_OK;
-            return true;
-        case 'm':
-            o->path = value;
-            *code = CLI_OK;
-            return true;
-        case 'd':
-            o->device = value;
-            *code = CLI_OK;
-            return true;
-        default: return false;
-    }
-}
-
-int cli_model_file(const char *command, int argc, char **argv, struct model_options *o) {
-    const int n = argc - optind + (o->path != NULL);
-    if (n > 1) {
-        return cli_usage(command, "'%s' is one file too many", argv[argc - 1]);
-    }
-    o->path = optind < argc ? argv[optind] : o->path;
-    return -1;
+int cli_model_split(const struct cli_option *option, const char *command, const char *value, void *target) {
+    struct model_options *o = target;
+    int64_t word;
+    const int code = cli_option_word(option, command, value, &word);
+    o->by_tensor = word == 1;
+    o->by_best = word == 2;
+    return code;
 }
 
 // ---- Ctrl-C ----

@@ -5,13 +5,14 @@
 #include "cli/cli.h"
 #include "model/workbench.h"
 
-// --model 'm', --ctx 'c', --batch 'b', --threads 't', --device 'd', CLI_CACHE_TYPE, CLI_GPU_LAYERS, CLI_NO_MMAP, CLI_SPLIT,
-// CLI_LLAMA: true if c is one of them, with *code set: CLI_OK, or that of a wrong value.
-bool cli_model_option(const char *command, int c, const char *value, struct model_options *options, int *code);
-
-// What is left on the command line after its options: the model's file, or nothing, or it was given by --model. -1 to go on, else
-// the exit code.
-int cli_model_file(const char *command, int argc, char **argv, struct model_options *options);
+// Options of models that are neither text nor number, for help.h's rows: the target is the struct model_options.
+struct cli_option;
+int cli_model_cache_type(const struct cli_option *option, const char *command, const char *value, void *target);
+int cli_model_gpu_layers(const struct cli_option *option, const char *command, const char *value, void *target);
+int cli_model_split(const struct cli_option *option, const char *command, const char *value, void *target);
+// fit.c: --memory into a struct fit_limits, and --allow into an unsigned.
+int cli_fit_memory(const struct cli_option *option, const char *command, const char *value, void *target);
+int cli_fit_allow(const struct cli_option *option, const char *command, const char *value, void *target);
 
 // The calls of model/workbench.h with a message and an exit code, a progress bar and warnings.
 int cli_model_path(const struct model_options *options, char path[4096]);

@@ -8,16 +8,23 @@
 #include "model/model.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct options {
+    const char *device;
+    bool json;
+};
 
 static const struct cli_option option_rows[] = {
     {.letter = 'd',
         .name = "device",
         .value = "NAME",
         .takes = "@devices",
+        CLI_TO(struct options, device),
         .what = "ask this device (default: the CPU); 'berth devices' lists them"},
-    CLI_OPT_JSON("print one JSON object"),
+    CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object"),
     {0},
 };
 
@@ -26,6 +33,7 @@ const struct cli_help cli_ops_help = {
     .what = "what a device computes, in which types, by which kernels",
     .operands = "[OP]...",
     .takes = "@ops",
+    .n_most = INT_MAX,
     .about = "Lists the ops a device computes, the types they take, and the tier of kernels that serves them on this machine: "
              "portable C, or the instructions it was written for. Ops that the device does not compute are listed as such. With "
              "OP only those: a name as it is listed, such as MUL_MAT or GELU.",
@@ -315,7 +323,7 @@ static const char *kernels(const struct asking *q) {
     return isa != NULL ? isa() : "unknown";
 }
 
-static int run(struct asking *q) {
+static int ops_print(struct asking *q) {
     struct answer *a = malloc(sizeof *a);
     q->found = calloc((size_t) q->n_names + 1, sizeof *q->found);
     q->ctx = ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
@@ -361,31 +369,18 @@ end:
 }
 
 int cli_ops(int argc, char **argv) {
-    struct asking *q = calloc(1, sizeof *q);
-    if (q == NULL) {
-        return cli_fail(CLI_FAILURE, "no memory to ask the device");
+    struct options o = {0};
+    int code = cli_options_parse(&cli_ops_help, argc, argv, &o);
+    if (code >= 0) {
+        return code;
     }
-    const char *device = NULL;
-    int code = CLI_OK;
-    for (int c; (c = cli_option_next(&cli_ops_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case 'd': device = optarg; break;
-            case CLI_JSON: q->json = true; break;
-            default: code = c == CLI_SHOWN ? CLI_OK : CLI_USAGE; goto end;
-        }
-    }
-    q->names = argv + optind;
-    q->n_names = argc - optind;
+    struct asking q = {.json = o.json, .names = argv + optind, .n_names = argc - optind};
     ggml_backend_load_all();
-    q->dev = device != NULL ? ggml_backend_dev_by_name(device) : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    if (q->dev == NULL) {
+    q.dev = o.device != NULL ? ggml_backend_dev_by_name(o.device) : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    if (q.dev == NULL) {
         struct model_error error = {""};
-        model_device_unknown(device != NULL ? device : "CPU", &error);
-        code = cli_fail(CLI_FAILURE, "%s", error.text);
-        goto end;
+        model_device_unknown(o.device != NULL ? o.device : "CPU", &error);
+        return cli_fail(CLI_FAILURE, "%s", error.text);
     }
-    code = run(q);
-end:
-    free(q);
-    return code;
+    return ops_print(&q);
 }

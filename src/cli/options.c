@@ -1,80 +1,191 @@
 // SPDX-License-Identifier: MIT
-// options.c: parsing a command's options by its table (help.h), and operands that several commands have.
+// options.c: parses a command line by the command's table (help.h), and checks how many operands there are.
 
 #include "cli/help.h"
 
+#include <assert.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define N_NAMES 96 // long names of a command with all its others
-#define N_LETTERS 96
+// ---- values ----
+
+static int value_refuse(const struct cli_option *o, const char *command, const char *value) {
+    char most[40] = "";
+    switch (o->kind) {
+        case CLI_WORD: return cli_usage(command, "--%s '%s' is not one of: %s", o->name, value, o->takes);
+        case CLI_SIZE: return cli_usage(command, "--%s '%s' is not a number of bytes from 1 to 2^62", o->name, value);
+        case CLI_MS: return cli_usage(command, "--%s '%s' is not a number of milliseconds from 0 to 1e12", o->name, value);
+        default: break;
+    }
+    if (o->max != 0) {
+        snprintf(most, sizeof most, o->kind == CLI_INT ? " to %.0f" : " to %g", o->max);
+    }
+    return cli_usage(
+        command, "--%s '%s' is not %s from %g%s", o->name, value, o->kind == CLI_INT ? "an integer" : "a number", o->min, most);
+}
+
+int cli_option_int(const struct cli_option *o, const char *command, const char *value, int64_t *out) {
+    const int64_t max = o->max != 0 ? (int64_t) o->max : INT64_MAX;
+    return cli_parse_int(value, (int64_t) o->min, max, out) ? CLI_OK : value_refuse(o, command, value);
+}
+
+int cli_option_word(const struct cli_option *o, const char *command, const char *value, int64_t *out) {
+    *out = 0;
+    for (const char *p = o->takes; *p != '\0'; ++*out) {
+        const size_t n = strcspn(p, " ");
+        if (n == strlen(value) && strncmp(p, value, n) == 0) {
+            return CLI_OK;
+        }
+        p += n + (p[n] == ' ');
+    }
+    return value_refuse(o, command, value);
+}
+
+static void integer_store(const struct cli_option *o, int64_t n, void *target) {
+    const int32_t small = (int32_t) n;
+    const bool is = n != 0;
+    switch (o->size) {
+        case sizeof is: memcpy(target, &is, sizeof is); break;
+        case sizeof small:
+            assert(n == small);
+            memcpy(target, &small, sizeof small);
+            break;
+        default: memcpy(target, &n, sizeof n);
+    }
+}
+
+static int real_parse(const struct cli_option *o, const char *command, const char *value, void *target) {
+    char *end;
+    const float small = strtof(value, &end);
+    const double large = strtod(value, &end);
+    const double x = o->size == sizeof small ? (double) small : large;
+    if (end == value || *end != '\0' || !isfinite(x) || x < o->min || (o->max != 0 && x > o->max)) {
+        return value_refuse(o, command, value);
+    }
+    memcpy(target, o->size == sizeof small ? (const void *) &small : &large, o->size);
+    return CLI_OK;
+}
+
+static int value_parse(const struct cli_option *o, const char *command, const char *value, void *target) {
+    uint64_t size = 0;
+    int64_t n = 0;
+    int code = CLI_OK;
+    switch (o->kind) {
+        case CLI_TEXT:
+            if (o->value != NULL) {
+                memcpy(target, &value, sizeof value);
+                return CLI_OK;
+            }
+            n = 1;
+            break;
+        case CLI_INT: code = cli_option_int(o, command, value, &n); break;
+        case CLI_WORD: code = cli_option_word(o, command, value, &n); break;
+        case CLI_REAL: return real_parse(o, command, value, target);
+        case CLI_SIZE:
+            if (!cli_parse_size(value, &size) || size == 0) {
+                return value_refuse(o, command, value);
+            }
+            n = (int64_t) size;
+            break;
+        case CLI_MS:
+            if (!cli_parse_ms(value, &n)) {
+                return value_refuse(o, command, value);
+            }
+            break;
+    }
+    if (code == CLI_OK) {
+        integer_store(o, n, target);
+    }
+    return code;
+}
+
+static void *target_of(const struct cli_help *help, const struct cli_option *o, void *options) {
+    return (char *) options + help->bases[o->base] + o->at;
+}
+
+static int option_set(const struct cli_help *help, const struct cli_option *o, const char *value, void *options) {
+    if (o->size == 0) {
+        return help->by_id(o->id != 0 ? o->id : o->letter, value, options);
+    }
+    return (o->parse != NULL ? o->parse : value_parse)(o, help->command, value, target_of(help, o, options));
+}
 
 // ---- the table as getopt takes it ----
 
-static struct option names[N_NAMES];
-static char others[2048]; // texts of names that come from `also`
-static char letters[N_LETTERS];
+struct names {
+    struct option *list; // val: FIRST_ROW and the row's number; of --help and --quiet the letter
+    char *letters;
+    char *also; // texts of the names in the rows' `also`
+    size_t n;
+};
+enum { FIRST_ROW = 256 };
 
-static int id_of(const struct cli_option *o) {
-    return o->id != 0 ? o->id : o->letter;
+static void name_add(struct names *t, const char *name, const struct cli_option *o, int val) {
+    t->list[t->n++] = (struct option){name, o->value != NULL ? required_argument : no_argument, NULL, val};
 }
 
-static size_t add_name(size_t n, const char *name, const struct cli_option *o) {
-    if (n + 3 < N_NAMES) { // --help, --quiet and the end come behind them
-        names[n++] = (struct option){name, o->value != NULL ? required_argument : no_argument, NULL, id_of(o)};
-    }
-    return n;
-}
-
-static void table_make(const struct cli_help *help) {
-    size_t n = 0, n_letters = 0, at = 0;
-    letters[n_letters++] = ':';
-    for (const struct cli_option *o = help->options; o->name != NULL || o->letter != 0; o++) {
-        n = o->name != NULL ? add_name(n, o->name, o) : n;
-        for (const char *p = o->also; p != NULL && *p != '\0';) {
-            const size_t len = strcspn(p, " ");
-            if (at + len + 1 < sizeof others) {
-                memcpy(others + at, p, len);
-                others[at + len] = '\0';
-                n = add_name(n, others + at, o);
-                at += len + 1;
-            }
-            p += len + (p[len] == ' ');
-        }
-        if (o->letter != 0 && n_letters + 4 < N_LETTERS) {
-            letters[n_letters++] = o->letter;
-            letters[n_letters] = ':';
-            n_letters += o->value != NULL;
+static void row_add(struct names *t, const struct cli_option *o, int val, char **letter, char **also) {
+    name_add(t, o->name, o, val);
+    if (o->also != NULL) {
+        char *names = *also;
+        *also = stpcpy(names, o->also) + 1;
+        while (names != NULL) {
+            name_add(t, strsep(&names, " "), o, val);
         }
     }
-    letters[n_letters++] = 'h';
-    letters[n_letters++] = 'q';
-    letters[n_letters] = '\0';
-    names[n++] = (struct option){"help", no_argument, NULL, 'h'};
-    names[n++] = (struct option){"quiet", no_argument, NULL, 'q'};
-    names[n] = (struct option){0};
+    if (o->letter != 0) {
+        *(*letter)++ = o->letter;
+        if (o->value != NULL) {
+            *(*letter)++ = ':';
+        }
+    }
 }
 
-// The row that answers c; NULL: none.
-static const struct cli_option *row_find(const struct cli_help *help, int c) {
-    for (const struct cli_option *o = help->options; o->name != NULL || o->letter != 0; o++) {
-        if (id_of(o) == c) {
+static void names_fini(struct names *t) {
+    free(t->list);
+    free(t->letters);
+    free(t->also);
+}
+
+// False: out of memory.
+static bool names_init(struct names *t, const struct cli_option *rows) {
+    static const struct cli_option common[] = {{.letter = 'h', .name = "help"}, {.letter = 'q', .name = "quiet"}};
+    size_t n_rows = 0, size = 1;
+    for (; rows[n_rows].name != NULL; n_rows++) {
+        size += rows[n_rows].also != NULL ? strlen(rows[n_rows].also) + 1 : 0; // as many names as bytes at most
+    }
+    *t = (struct names){calloc(n_rows + size + 3, sizeof *t->list), calloc(2 * n_rows + 4, 1), calloc(size, 1), 0};
+    if (t->list == NULL || t->letters == NULL || t->also == NULL) {
+        names_fini(t);
+        return false;
+    }
+    char *letter = t->letters, *also = t->also;
+    *letter++ = ':';
+    for (size_t i = 0; i < n_rows; i++) {
+        row_add(t, &rows[i], FIRST_ROW + (int) i, &letter, &also);
+    }
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
+        row_add(t, &common[i], common[i].letter, &letter, &also);
+    }
+    return true;
+}
+
+// The row of what getopt_long returned; NULL: none.
+static const struct cli_option *row_find(const struct cli_option *rows, int c) {
+    if (c >= FIRST_ROW) {
+        return &rows[c - FIRST_ROW];
+    }
+    for (const struct cli_option *o = rows; c > 0 && o->name != NULL; o++) {
+        if (o->letter == c) {
             return o;
         }
     }
     return NULL;
 }
 
-// What the command reads, as far as its table says.
-static void inputs_add(const struct cli_help *help, const struct cli_option *row, int argc, char **argv) {
-    if (row != NULL && row->use != CLI_NOT_READ) {
-        cli_input_add(optarg, row->use);
-    }
-    for (int i = optind; row == NULL && i < argc && i - optind < help->n_read; i++) {
-        cli_input_add(argv[i], CLI_READ);
-    }
-}
+// ---- parsing ----
 
 // llama.cpp writes -ngl, which getopt takes for three letters.
 static void long_letters(int argc, char **argv) {
@@ -86,81 +197,80 @@ static void long_letters(int argc, char **argv) {
     }
 }
 
-// ---- parsing ----
-
 // A word of short options that holds this one?
 static bool has_short(const char *word, int c) {
     return word[0] == '-' && word[1] != '-' && strchr(word + 1, c) != NULL;
 }
 
-static int bad_option(const char *command, int argc, char **argv) {
+static int option_refuse(const char *command, int argc, char **argv) {
     const char *last = argv[optind - 1]; // unless getopt is still within a word of several
-    if (optopt > 0 && ((optind < argc && has_short(argv[optind], optopt)) || has_short(last, optopt))) {
+    const bool is_letter = optopt > 0 && optopt < FIRST_ROW;
+    if (is_letter && ((optind < argc && has_short(argv[optind], optopt)) || has_short(last, optopt))) {
         return cli_usage(command, "unknown option '-%c'", optopt);
     }
     return cli_usage(command, optopt > 0 ? "'%s': this option takes no value" : "unknown option '%s'", last);
 }
 
-int cli_option_next(const struct cli_help *help, int argc, char **argv) {
-    static const struct cli_help *made;
-    if (made != help) {
-        table_make(help);
-        long_letters(argc, argv);
-        made = help;
-        opterr = 0;
-    }
-    int c;
-    while ((c = getopt_long(argc, argv, letters, names, NULL)) == 'q') {
-        cli_quiet_set();
-    }
-    const struct cli_option *row = c > 0 ? row_find(help, c) : NULL;
-    if (row != NULL && row->name == NULL) {
-        cli_usage(help->command, "'-%c' has another meaning or none in other commands: it is %s here", c, row->what);
-        return CLI_WRONG;
-    }
-    if (row != NULL || c == CLI_END) {
-        inputs_add(help, row, argc, argv);
-    }
+// One option, which getopt_long returned as c: -1 to go on, else the exit code.
+static int option_take(const struct cli_help *help, int c, int argc, char **argv, void *options) {
+    const struct cli_option *o = row_find(help->options, c);
     switch (c) {
-        case 'h': cli_help_print(help, stdout); return CLI_SHOWN;
-        case ':': cli_usage(help->command, "'%s' needs a value", argv[optind - 1]); return CLI_WRONG;
-        case '?': bad_option(help->command, argc, argv); return CLI_WRONG;
-        default: return c;
+        case 'q': cli_quiet_set(); return -1;
+        case 'h': cli_help_print(help, stdout); return CLI_OK;
+        case ':': return cli_usage(help->command, "'%s' needs a value", argv[optind - 1]);
+        case '?': return option_refuse(help->command, argc, argv);
+        default: break;
     }
+    if (o->use != CLI_NOT_READ) {
+        cli_input_add(optarg, o->use);
+    }
+    const int code = option_set(help, o, optarg, options);
+    return code == CLI_OK ? -1 : code;
 }
 
-int cli_option_json(const struct cli_help *help, int argc, char **argv, bool *json) {
-    for (int c; (c = cli_option_next(help, argc, argv)) != CLI_END;) {
-        if (c != CLI_JSON) {
-            return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
+// Operands take the place of options that were not given, in the order of the table. -1 to go on, else the exit code.
+static int operands_take(const struct cli_help *help, int argc, char **argv, void *options) {
+    int n = argc - optind;
+    for (int i = optind; i < argc && i - optind < help->n_read; i++) {
+        cli_input_add(argv[i], CLI_READ);
+    }
+    for (const struct cli_option *o = help->options; o->name != NULL; o++) {
+        const char **text = target_of(help, o, options);
+        if (o->is_operand && *text != NULL) {
+            n++;
+        } else if (o->is_operand && optind < argc) {
+            *text = argv[optind++];
         }
-        *json = true;
+        if (o->is_required && *text == NULL) {
+            return cli_usage(help->command, "missing option: --%s %s", o->name, o->value);
+        }
+    }
+    if (n < help->n_least) {
+        return cli_usage(help->command, "missing argument: %s", help->operands);
+    }
+    if (n > help->n_most) {
+        return cli_usage(help->command, "unexpected argument '%s': %s takes %s", argv[argc - 1], help->command,
+            *help->operands != '\0' ? help->operands : "none");
     }
     return -1;
 }
 
-// ---- operands ----
-
-int cli_no_arguments(const char *command, int argc, char **argv) {
-    return optind < argc ? cli_usage(command, "'%s' is one argument too many", argv[optind]) : -1;
-}
-
-int cli_one_argument(const struct cli_help *help, int argc, char **argv, const char **text) {
-    if (argc - optind != 1) {
-        return cli_usage(help->command, "%s is wanted, %d are given", help->operands, argc - optind);
+int cli_options_parse(const struct cli_help *help, int argc, char **argv, void *options) {
+    struct names names;
+    int code = -1;
+    for (const struct cli_option *o = help->options; o->name != NULL; o++) {
+        if (o->preset != NULL) {
+            (void) option_set(help, o, o->preset, options);
+        }
     }
-    *text = argv[optind];
-    return -1;
-}
-
-int cli_one_file(const char *command, int argc, char **argv, const char **path) {
-    const int n = argc - optind + (*path != NULL);
-    if (n == 0) {
-        return cli_usage(command, "no file is given");
+    if (!names_init(&names, help->options)) {
+        return cli_fail(CLI_FAILURE, "out of memory for the options of %s", help->command);
     }
-    if (n > 1) {
-        return cli_usage(command, "'%s' is one file too many", argv[argc - 1]);
+    long_letters(argc, argv);
+    opterr = 0;
+    for (int c; code < 0 && (c = getopt_long(argc, argv, names.letters, names.list, NULL)) != -1;) {
+        code = option_take(help, c, argc, argv, options);
     }
-    *path = *path != NULL ? *path : argv[optind];
-    return -1;
+    names_fini(&names);
+    return code < 0 ? operands_take(help, argc, argv, options) : code;
 }

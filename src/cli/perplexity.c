@@ -8,8 +8,15 @@
 
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
+
+static int contexts_option(int id, const char *value, void *options) {
+    int code = CLI_OK;
+    (void) cli_contexts_option("perplexity", id, value, options, &code);
+    return code;
+}
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
@@ -17,7 +24,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_CACHE_TYPE,
     CLI_PLACE_ROWS,
     CLI_OPT_LLAMA,
-    CLI_OPT_JSON("print one JSON object: perplexity, error, tokens, chunks"),
+    CLI_OPT_JSON(CLI_TO(struct cli_contexts, json), "print one JSON object: perplexity, error, tokens, chunks"),
     {0},
 };
 
@@ -26,7 +33,10 @@ const struct cli_help cli_perplexity_help = {
     .what = "how well a model foretells a text",
     .operands = "MODEL TEXT",
     .takes = ".gguf .txt",
+    .n_most = INT_MAX,
     .n_read = 2,
+    .bases = {[CLI_IN_MODEL] = offsetof(struct cli_contexts, model)},
+    .by_id = contexts_option,
     .about =
         "Runs MODEL over the file TEXT, a context at a time, and tells its perplexity: among how many equally likely tokens it "
         "was undecided, on average; less is better. The second half of each context counts. Ctrl-C ends reading; what was "
@@ -46,15 +56,10 @@ struct sums {
 
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct cli_contexts *o) {
-    for (int c, code = CLI_OK; (c = cli_option_next(&cli_perplexity_help, argc, argv)) != CLI_END;) {
-        if (!cli_contexts_option("perplexity", c, optarg, o, &code)) {
-            return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-        }
-        if (code != CLI_OK) {
-            return code;
-        }
+    int code = cli_options_parse(&cli_perplexity_help, argc, argv, o);
+    if (code < 0) {
+        code = cli_contexts_operands("perplexity", argc, argv, o);
     }
-    const int code = cli_contexts_operands("perplexity", argc, argv, o);
     return code < 0 && o->model.n_ctx < 4
                ? cli_usage("perplexity", "--ctx %" PRId64 ": half of a context has no token to foretell", o->model.n_ctx)
                : code;

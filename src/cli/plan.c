@@ -12,31 +12,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAPACITY = CLI_OWN, BUDGET, SPILL };
+struct options {
+    const char *path;
+    const char *out;
+    bool json;
+    bool has_capacity;
+    struct cli_budget budget;
+    bool is_stopped; // by Ctrl-C
+    struct model_options model;
+    struct berth_plan_params params;
+};
 
 static const struct cli_option option_rows[] = {
-    {.id = CAPACITY,
-        .name = "capacity",
+    {.name = "capacity",
         .value = "N",
+        .kind = CLI_SIZE,
+        CLI_TO(struct options, params.capacity),
         .what = "does each buffer fit into N bytes? Exit code 0: yes, 1: no, proven, 4: not found yet; more --time may. N takes "
                 "K, M, G, KiB, MiB, ..., kB, MB, ..."},
-    {.id = BUDGET,
-        .name = "budget",
+    {.name = "budget",
         .value = "N",
+        .kind = CLI_SIZE,
+        CLI_TO(struct options, budget.bytes),
         .what = "of a captured graph, or CSV with costs: keep it within N bytes by running some ops again. Exit code 0: it fits, "
                 "1: no, proven, 4: no such schedule was found"},
-    {.id = SPILL,
-        .name = "spill",
+    {.name = "spill",
         .value = "N",
+        .kind = CLI_SIZE,
+        CLI_TO(struct options, budget.spill),
         .what = "with --budget: values may also move to another pool of N bytes and back, at a price for each byte that is "
                 "printed with the result"},
-    {.id = CLI_TIME,
-        .name = "time",
-        .value = "MS",
-        .what = "search this long beyond the fast path, in milliseconds by the clock (default 0; may have a fraction). Ctrl-C "
-                "ends the search with the best plan until then"},
-    {.letter = 't', .name = "threads", .value = "N", .what = "search with N threads, 1 to 256 (default 1)"},
-    {.letter = 's', .name = "seed", .value = "S", .what = "seed of the search's noise (default 0)"},
+    CLI_OPT_SEARCH_TIME(struct options, params.budget_us),
+    CLI_OPT_SEARCH_THREADS(struct options, params.n_threads),
+    {.letter = 's',
+        .name = "seed",
+        .value = "S",
+        .kind = CLI_INT,
+        .preset = "0",
+        CLI_TO(struct options, params.seed),
+        .what = "seed of the search's noise"},
     CLI_OPT_MODEL,
     CLI_SESSION_ROWS,
     CLI_OPT_LLAMA,
@@ -44,11 +58,12 @@ static const struct cli_option option_rows[] = {
         .name = "out",
         .value = "FILE",
         .takes = "*",
+        CLI_TO(struct options, out),
         .what = "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output"},
-    CLI_OPT_JSON("print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, "
-                 "the same of each buffer in an array 'buffers' with what is alive at its peak, of a model 'memory' and in "
-                 "'lower' which options take how many bytes less, with --budget 'budget'"),
-    {.letter = 'j', .value = "N", .what = "-t or --threads"},
+    CLI_OPT_JSON(CLI_TO(struct options, json),
+        "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, "
+        "the same of each buffer in an array 'buffers' with what is alive at its peak, of a model 'memory' and in "
+        "'lower' which options take how many bytes less, with --budget 'budget'"),
     {0},
 };
 
@@ -57,7 +72,10 @@ const struct cli_help cli_plan_help = {
     .what = "give every buffer of a file its place, at the lowest peak",
     .operands = "FILE",
     .takes = ".csv .json .ggraph .ggraph.gz .gguf",
+    .n_least = 1,
+    .n_most = 1,
     .n_read = 1,
+    .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
     .about = "Gives every buffer of FILE its place in memory, at the lowest peak, and proves how good that is. FILE is a CSV of "
              "lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed; upper is "
              "exclusive), a plan saved as JSON (first and last are inclusive), a captured graph (.ggraph, .ggraph.gz), or a GGUF "
@@ -70,57 +88,21 @@ const struct cli_help cli_plan_help = {
         {"Search for half a second and keep the plan", "plan --time 500 -t 2 -o best.json hard.csv"}},
 };
 
-struct options {
-    const char *path;
-    const char *out;
-    bool json;
-    bool has_capacity;
-    struct cli_budget budget;
-    bool is_stopped; // by Ctrl-C
-    struct model_options model;
-    struct berth_plan_params params;
-};
-
+// -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
-    int64_t n;
-    for (int c, code = CLI_OK; (c = cli_option_next(&cli_plan_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case CAPACITY:
-                if (!cli_parse_size(optarg, &o->params.capacity) || o->params.capacity == 0) {
-                    return cli_usage("plan", "--capacity '%s' is not a number of bytes from 1 to 2^62", optarg);
-                }
-                o->has_capacity = true;
-                break;
-            case BUDGET: code = cli_plan_budget("plan", "budget", optarg, &o->budget.bytes); break;
-            case SPILL: code = cli_plan_budget("plan", "spill", optarg, &o->budget.spill); break;
-            case 's':
-                if (!cli_parse_int(optarg, 0, INT64_MAX, &n)) {
-                    return cli_usage("plan", "--seed '%s' is not a whole number from 0", optarg);
-                }
-                o->params.seed = (uint64_t) n;
-                break;
-            case 'o': o->out = optarg; break;
-            case CLI_JSON: o->json = true; break;
-            default:
-                if (!cli_plan_option("plan", c, optarg, &o->params, &code) &&
-                    !cli_model_option("plan", c, optarg, &o->model, &code)) {
-                    return c == CLI_SHOWN ? -1 : CLI_USAGE;
-                }
-        }
-        if (code != CLI_OK) {
-            return code;
-        }
+    const int code = cli_options_parse(&cli_plan_help, argc, argv, o);
+    if (code >= 0) {
+        return code;
     }
     o->path = o->model.path;
-    int code = cli_one_file("plan", argc, argv, &o->path);
-    code = code < 0 ? cli_plan_budget_check("plan", &o->budget) : code;
-    if (code != CLI_OK) {
-        return code;
+    o->has_capacity = o->params.capacity > 0;
+    if (o->budget.spill > 0 && o->budget.bytes == 0) {
+        return cli_usage("plan", "--spill requires --budget");
     }
     if (o->json && o->out != NULL && cli_is_stdout(o->out)) {
         return cli_usage("plan", "--json and --out - both want standard output");
     }
-    return CLI_OK;
+    return -1;
 }
 
 // What is said of all buffers and of each.
@@ -312,8 +294,8 @@ static int answer(const struct options *o, const struct cli_plan *plan, const st
 int cli_plan(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true}};
     int code = parse(argc, argv, &o);
-    if (code != CLI_OK) {
-        return code < 0 ? CLI_OK : code;
+    if (code >= 0) {
+        return code;
     }
     if (cli_output_check(o.out) != CLI_OK) {
         return CLI_FAILURE;

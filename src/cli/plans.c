@@ -8,35 +8,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-// ---- options ----
-
-int cli_plan_budget(const char *command, const char *option, const char *value, uint64_t *bytes) {
-    return cli_parse_size(value, bytes) && *bytes > 0
-               ? CLI_OK
-               : cli_usage(command, "--%s '%s' is not a number of bytes from 1 to 2^62", option, value);
-}
-
-int cli_plan_budget_check(const char *command, const struct cli_budget *budget) {
-    return budget->spill > 0 && budget->bytes == 0 ? cli_usage(command, "--spill is for a graph under a --budget") : CLI_OK;
-}
-
-bool cli_plan_option(const char *command, int c, const char *value, struct berth_plan_params *params, int *code) {
-    int64_t n;
-    *code = CLI_OK;
-    if (c == CLI_TIME) {
-        *code = cli_parse_ms(value, &params->budget_us)
-                    ? CLI_OK
-                    : cli_usage(command, "--time '%s' is not a number of milliseconds", value);
-    } else if (c == 't') { // the time once, which mostly was larger
-        *code =
-            cli_parse_int(value, 1, 256, &n)
-                ? CLI_OK
-                : cli_usage(command, "--threads '%s' is not a number from 1 to 256; milliseconds are --time %s", value, value);
-        params->n_threads = *code == CLI_OK ? (int32_t) n : 0;
-    }
-    return c == CLI_TIME || c == 't';
-}
-
 // ---- reading and planning ----
 
 int cli_plan_open(const char *path, const struct model_options *options, const struct cli_budget *budget, struct cli_plan *plan) {

@@ -7,13 +7,6 @@
 
 #define CLI_ALIVE_SHOWN 8
 
-// --budget and --spill, by their names: CLI_OK, or that of a wrong value.
-int cli_plan_budget(const char *command, const char *option, const char *value, uint64_t *bytes);
-// Is a pool to move to given without a budget?
-int cli_plan_budget_check(const char *command, const struct cli_budget *budget);
-// --time and --threads of a search: true if c is one of them, with *code set: CLI_OK, or that of a wrong value.
-bool cli_plan_option(const char *command, int c, const char *value, struct berth_plan_params *params, int *code);
-
 // Reads a file, and warns of a context that is longer than a model was trained for; CLI_OK, or after a message.
 int cli_plan_open(const char *path, const struct model_options *options, const struct cli_budget *budget, struct cli_plan *plan);
 // cli_plan_solve with a progress bar; Ctrl-C ends a search. CLI_OK, or after a message.

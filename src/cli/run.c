@@ -14,82 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_TRACE = CLI_OWN, OPT_MAP, OPT_MEMORY, OPT_ALLOW, OPT_LOGPROBS, OPT_CACHE };
 #define MAX_LORAS 16
-
-static const struct cli_option option_rows[] = {
-    CLI_OPT_MODEL,
-    {.letter = 'p',
-        .name = "prompt",
-        .value = "TEXT",
-        .what = "the text to go on with (default: what a pipe brings, else \"Once upon a time\"); '-': standard input"},
-    {.letter = 'f',
-        .name = "file",
-        .value = "FILE",
-        .takes = "*",
-        .use = CLI_READ,
-        .what = "go on with the text of FILE, without its last line end"},
-    {.letter = 'n',
-        .name = "predict",
-        .value = "N",
-        .what = "at most N tokens (default, and -1: until the model ends or its context is full)",
-        .also = "n-predict"},
-    {.letter = 'e', .name = "echo", .what = "print the prompt too"},
-    CLI_SAMPLING_ROWS,
-    CLI_OPT_LORA("; may be given again for more"),
-    CLI_SESSION_ROWS,
-    CLI_PLACE_ROWS,
-    CLI_OPT_LLAMA,
-    CLI_OPT_SPLIT,
-    {.id = OPT_MEMORY,
-        .name = "memory",
-        .value = "N",
-        .what =
-            "stay within N bytes, or those of devices as in 'berth fit': the batch is smaller, then ops run again, then the "
-            "cache "
-            "is of another type, then layers on the host, then, if --ctx is not given, the context shorter, as far as it takes"},
-    {.id = OPT_ALLOW,
-        .name = "allow",
-        .value = "LIST",
-        .what = "with --memory: give up nothing but what is in the list of batch, recompute, cache-type, spill"},
-    {.id = OPT_TRACE,
-        .name = "trace",
-        .value = "FILE",
-        .takes = "*",
-        .what = "write a timeline of all ops for Chrome or Perfetto"},
-    {.id = OPT_MAP,
-        .name = "map",
-        .value = "FILE",
-        .takes = ".svg .html .json",
-        .what = "draw the memory map of the largest graph as FILE.svg or FILE.html; FILE.json: its plan"},
-    {.id = OPT_CACHE,
-        .name = "prompt-cache",
-        .value = "FILE",
-        .takes = "*",
-        .use = CLI_UPDATE,
-        .what = "begin with what FILE has of the prompt's beginning, and keep there what was read of it"},
-    {.id = OPT_LOGPROBS,
-        .name = "logprobs",
-        .value = "N",
-        .what = "with --json: how likely each token was, and the N likeliest in its place"},
-    CLI_OPT_JSON("print one JSON object at the end: text, tokens, speed, memory, ctx, batch, cache_type"),
-    {0},
-};
-
-const struct cli_help cli_run_help = {
-    .command = "run",
-    .what = "let a model write",
-    .operands = "[MODEL [PROMPT]]",
-    .takes = ".gguf|",
-    .n_read = 1,
-    .about = "Lets a language model of the llama family (a GGUF file; docs/models.md has the architectures) go on with a text. "
-             "Without "
-             "MODEL it is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; "
-             "then a line on standard error says how fast it was and what it took. Ctrl-C ends it after the token at hand.",
-    .options = option_rows,
-    .examples = {{"A tale", "run"},
-        {"A question from a file, answered the same way each time", "run -m model.gguf -f question.txt --temp 0 -n 200"}},
-};
 
 struct options {
     struct model_options model;
@@ -105,6 +30,110 @@ struct options {
     bool echo, json;
 };
 
+// What is given more than once, or is a list.
+static int lora_add(const struct cli_option *option, const char *command, const char *value, void *target) {
+    struct options *o = target;
+    (void) option;
+    if (o->n_loras == MAX_LORAS) {
+        return cli_usage(command, "more than %d adapters are given", MAX_LORAS);
+    }
+    o->loras[o->n_loras++] = value;
+    return CLI_OK;
+}
+
+static int sampling_option(int id, const char *value, void *options) {
+    int code = CLI_OK;
+    (void) cli_sampling_option("run", id, value, &((struct options *) options)->sampling, &code);
+    return code;
+}
+
+static const struct cli_option option_rows[] = {
+    CLI_OPT_MODEL,
+    {.letter = 'p',
+        .name = "prompt",
+        .value = "TEXT",
+        CLI_TO(struct options, prompt),
+        .what = "the text to go on with (default: what a pipe brings, else \"Once upon a time\"); '-': standard input"},
+    {.letter = 'f',
+        .name = "file",
+        .value = "FILE",
+        .takes = "*",
+        .use = CLI_READ,
+        CLI_TO(struct options, file),
+        .what = "go on with the text of FILE, without its last line end"},
+    {.letter = 'n',
+        .name = "predict",
+        .value = "N",
+        .kind = CLI_INT,
+        .min = -1,
+        CLI_TO(struct options, n_predict),
+        .what = "at most N tokens (default, and -1: until the model ends or its context is full)",
+        .also = "n-predict"},
+    {.letter = 'e', .name = "echo", CLI_TO(struct options, echo), .what = "print the prompt too"},
+    CLI_SAMPLING_ROWS,
+    CLI_OPT_LORA(CLI_TO_ALL(lora_add), "; may be given again for more"),
+    CLI_SESSION_ROWS,
+    CLI_PLACE_ROWS,
+    CLI_OPT_LLAMA,
+    CLI_OPT_SPLIT,
+    {.name = "memory",
+        .value = "N",
+        .parse = cli_fit_memory,
+        CLI_TO(struct options, fit.limits),
+        .what =
+            "stay within N bytes, or those of devices as in 'berth fit': the batch is smaller, then ops run again, then the "
+            "cache "
+            "is of another type, then layers on the host, then, if --ctx is not given, the context shorter, as far as it takes"},
+    {.name = "allow",
+        .value = "LIST",
+        .parse = cli_fit_allow,
+        CLI_TO(struct options, fit.allow),
+        .what = "with --memory: give up nothing but what is in the list of batch, recompute, cache-type, spill"},
+    {.name = "trace",
+        .value = "FILE",
+        .takes = "*",
+        CLI_TO(struct options, trace),
+        .what = "write a timeline of all ops for Chrome or Perfetto"},
+    {.name = "map",
+        .value = "FILE",
+        .takes = ".svg .html .json",
+        CLI_TO(struct options, map),
+        .what = "draw the memory map of the largest graph as FILE.svg or FILE.html; FILE.json: its plan"},
+    {.name = "prompt-cache",
+        .value = "FILE",
+        .takes = "*",
+        .use = CLI_UPDATE,
+        CLI_TO(struct options, cache),
+        .what = "begin with what FILE has of the prompt's beginning, and keep there what was read of it"},
+    {.name = "logprobs",
+        .value = "N",
+        .kind = CLI_INT,
+        .max = 1000,
+        CLI_TO(struct options, n_logprobs),
+        .what = "with --json: how likely each token was, and the N likeliest in its place"},
+    CLI_OPT_JSON(
+        CLI_TO(struct options, json), "print one JSON object at the end: text, tokens, speed, memory, ctx, batch, cache_type"),
+    {0},
+};
+
+const struct cli_help cli_run_help = {
+    .command = "run",
+    .what = "let a model write",
+    .operands = "[MODEL [PROMPT]]",
+    .takes = ".gguf|",
+    .n_most = 2,
+    .n_read = 1,
+    .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
+    .by_id = sampling_option,
+    .about = "Lets a language model of the llama family (a GGUF file; docs/models.md has the architectures) go on with a text. "
+             "Without "
+             "MODEL it is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; "
+             "then a line on standard error says how fast it was and what it took. Ctrl-C ends it after the token at hand.",
+    .options = option_rows,
+    .examples = {{"A tale", "run"},
+        {"A question from a file, answered the same way each time", "run -m model.gguf -f question.txt --temp 0 -n 200"}},
+};
+
 // What was done, for the line at the end.
 struct result {
     int64_t n_prompt, prompt_us;
@@ -114,72 +143,39 @@ struct result {
     bool is_full;    // the context has no position left
 };
 
-// What is behind the options: a model, unless --model has it, then a prompt. -1 to go on, else the exit code.
-static int operands(int argc, char **argv, struct options *o) {
-    const bool has_model = o->model.path != NULL;
-    const int n = argc - optind, n_most = has_model ? 1 : 2;
-    const char *last = n > 0 ? argv[argc - 1] : NULL;
-    if (n > n_most || (n == n_most && cli_starts_with(last, CLI_GGUF))) {
-        return cli_usage("run", "unexpected argument '%s': run takes one model and one prompt", last);
+// The prompt behind the model. -1 to go on, else the exit code.
+static int prompt_take(int argc, char **argv, struct options *o) {
+    if (optind == argc) {
+        return -1;
     }
-    if (n == n_most && (o->prompt != NULL || o->file != NULL)) {
+    const char *text = argv[optind];
+    if (cli_starts_with(text, CLI_GGUF)) {
+        return cli_usage("run", "unexpected argument '%s': run takes one model and one prompt", text);
+    }
+    if (o->prompt != NULL || o->file != NULL) {
         return cli_usage(
-            "run", "unexpected argument '%s': the prompt is given by --%s", last, o->file != NULL ? "file" : "prompt");
+            "run", "unexpected argument '%s': the prompt is given by --%s", text, o->file != NULL ? "file" : "prompt");
     }
-    if (n == n_most) {
-        o->prompt = last;
-    }
-    if (!has_model && n > 0) {
-        o->model.path = argv[optind];
-    }
+    o->prompt = text;
     return -1;
 }
 
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
-    for (int c, code = CLI_OK; (c = cli_option_next(&cli_run_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case 'p': o->prompt = optarg; break;
-            case 'f': o->file = optarg; break;
-            case 'n': code = cli_parse_predict("run", optarg, &o->n_predict); break;
-            case 'e': o->echo = true; break;
-            case OPT_TRACE: o->trace = optarg; break;
-            case OPT_MAP: o->map = optarg; break;
-            case OPT_CACHE: o->cache = optarg; break;
-            case OPT_MEMORY: code = cli_memory_add(&o->fit.limits, "run", optarg); break;
-            case OPT_ALLOW: code = cli_allow_parse("run", optarg, &o->fit.allow); break;
-            case CLI_LORA:
-                if (o->n_loras == MAX_LORAS) {
-                    return cli_usage("run", "more than %d adapters are given", MAX_LORAS);
-                }
-                o->loras[o->n_loras++] = optarg;
-                break;
-            case OPT_LOGPROBS:
-                code = cli_parse_int(optarg, 0, 1000, &o->n_logprobs)
-                           ? CLI_OK
-                           : cli_usage("run", "--logprobs '%s' is not a whole number from 0 to 1000", optarg);
-                break;
-            case CLI_JSON: o->json = true; break;
-            default:
-                if (!cli_model_option("run", c, optarg, &o->model, &code) &&
-                    !cli_sampling_option("run", c, optarg, &o->sampling, &code)) {
-                    return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-                }
-        }
-        if (code != CLI_OK) {
-            return code;
-        }
+    const int code = cli_options_parse(&cli_run_help, argc, argv, o);
+    if (code >= 0) {
+        return code;
     }
     if (o->n_logprobs >= 0 && !o->json) {
-        return cli_usage("run", "--logprobs are of --json");
+        return cli_usage("run", "--logprobs requires --json");
     }
     if (o->fit.allow != 0 && o->fit.limits.n == 0) {
-        return cli_usage("run", "--allow is of --memory");
+        return cli_usage("run", "--allow requires --memory");
     }
     if (o->prompt != NULL && o->file != NULL) {
         return cli_usage("run", "--prompt and --file cannot be combined");
     }
-    return operands(argc, argv, o);
+    return prompt_take(argc, argv, o);
 }
 
 // The prompt: as given, of a file, of standard input, or how tales begin.

@@ -14,104 +14,110 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    OPT_DATA = CLI_OWN,
-    OPT_VAL,
-    OPT_SPLIT,
-    OPT_EPOCHS,
-    OPT_STEPS,
-    OPT_LR,
-    OPT_SCHEDULE,
-    OPT_WARMUP,
-    OPT_LORA,
-    OPT_ALPHA,
-    OPT_OPTIMIZER,
-    OPT_DECAY,
-    OPT_CLIP,
-    OPT_RESUME,
-    OPT_SAVE_EVERY,
-    OPT_PLOT,
-    OPT_NEW,
-    OPT_MEMORY,
-};
+// What is not given is -1: a checkpoint may say it.
+#define COUNT(least, field) .kind = CLI_INT, .min = least, .max = (double) ((int64_t) 1 << 40), CLI_TO(struct cli_train, field)
+#define RATE(field) .kind = CLI_REAL, CLI_TO(struct cli_train, field)
+#define WORD(field) .kind = CLI_WORD, CLI_TO(struct cli_train, field)
+#define TEXT(field) CLI_TO(struct cli_train, field)
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    {.id = OPT_DATA,
-        .name = "data",
+    {.name = "data",
+        TEXT(data),
         .value = "TEXT",
         .takes = "*",
         .use = CLI_READ,
         .what = "the text to learn: a file, all files of a folder, '-': standard input"},
-    {.id = OPT_VAL,
-        .name = "val",
+    {.name = "val",
+        TEXT(val),
         .value = "TEXT",
         .takes = "*",
         .use = CLI_READ,
         .what = "tell the loss on this text too: at the start, at checkpoints, at the end"},
-    {.id = OPT_SPLIT,
-        .name = "split",
+    {.name = "split",
+        WORD(split),
         .value = "WHERE",
         .takes = "file line blank",
         .what = "what one text is: a whole file (default), each line, or what is between blank lines"},
-    {.letter = 'o', .name = "out", .value = "OUT", .takes = ".gguf", .what = "where the trained model goes, or the adapter"},
-    {.id = OPT_LORA,
-        .name = "lora",
+    {.letter = 'o',
+        .name = "out",
+        TEXT(out),
+        .value = "OUT",
+        .takes = ".gguf",
+        .what = "where the trained model goes, or the adapter"},
+    {.name = "lora",
+        COUNT(1, params.rank),
         .value = "RANK",
         .what = "train an adapter of this rank and leave the weights, which may then be of any type"},
-    {.id = OPT_ALPHA, .name = "alpha", .value = "X", .what = "the adapter counts alpha/rank times (default: twice the rank)"},
-    {.id = OPT_EPOCHS, .name = "epochs", .value = "N", .what = "how often all of the text is read (default 1)"},
-    {.id = OPT_STEPS, .name = "steps", .value = "N", .what = "steps instead, however often that is; 0: look at --val alone"},
+    {.name = "alpha", RATE(params.alpha), .value = "X", .what = "the adapter counts alpha/rank times (default: twice the rank)"},
+    {.name = "epochs", COUNT(1, n_epochs), .value = "N", .what = "how often all of the text is read (default 1)"},
+    {.name = "steps",
+        COUNT(0, params.n_steps),
+        .value = "N",
+        .what = "steps instead, however often that is; 0: look at --val alone"},
     {.letter = 'b',
         .name = "batch",
+        COUNT(1, params.n_seq),
         .value = "N",
         .also = "batch-size",
         .what = "sequences of a step (default 8), with mpirun of each rank"},
     {.letter = 'c',
         .name = "ctx",
+        COUNT(1, params.n_ctx),
         .value = "N",
         .also = "ctx-size",
         .what = "tokens of a sequence (default: the model's context, at most 512)"},
-    {.id = OPT_LR,
-        .name = "lr",
+    {.name = "lr",
+        RATE(params.lr),
         .value = "X",
         .what = "the highest learning rate (default 1e-4, for an adapter 2e-4, for a new model 1e-3)"},
-    {.id = OPT_SCHEDULE,
-        .name = "schedule",
+    {.name = "schedule",
+        WORD(schedule),
         .value = "WORD",
         .takes = "cosine linear constant",
         .what = "how the rate falls: cosine (default), linear, constant"},
-    {.id = OPT_WARMUP, .name = "warmup", .value = "N", .what = "steps in which the rate rises (default: a twentieth of all)"},
-    {.id = OPT_OPTIMIZER, .name = "optimizer", .value = "WORD", .takes = "adamw sgd", .what = "adamw (default) or sgd"},
-    {.id = OPT_DECAY, .name = "decay", .value = "X", .what = "decay of weights, times the rate a step (default 0)"},
-    {.id = OPT_CLIP, .name = "clip", .value = "X", .what = "gradients longer than this are shortened to it, 0: none (default 1)"},
-    {.letter = 's', .name = "seed", .value = "S", .what = "seed of the order of texts and of random weights (default 1)"},
-    {.id = OPT_SAVE_EVERY,
-        .name = "save-every",
+    {.name = "warmup",
+        COUNT(0, params.n_warmup),
+        .value = "N",
+        .what = "steps in which the rate rises (default: a twentieth of all)"},
+    {.name = "optimizer", WORD(optimizer), .value = "WORD", .takes = "adamw sgd", .what = "adamw (default) or sgd"},
+    {.name = "decay", RATE(params.decay), .value = "X", .what = "decay of weights, times the rate a step (default 0)"},
+    {.name = "clip",
+        RATE(params.clip),
+        .value = "X",
+        .what = "gradients longer than this are shortened to it, 0: none (default 1)"},
+    {.letter = 's',
+        .name = "seed",
+        COUNT(0, seed),
+        .value = "S",
+        .what = "seed of the order of texts and of random weights (default 1)"},
+    {.name = "save-every",
+        COUNT(1, save_every),
         .value = "N",
         .what = "write a checkpoint, OUT.checkpoint, every N steps and at the end"},
-    {.id = OPT_RESUME,
-        .name = "resume",
+    {.name = "resume",
+        TEXT(resume),
         .value = "FILE",
         .takes = ".checkpoint",
         .use = CLI_UPDATE,
         .what = "go on from a checkpoint, with its options unless others are given"},
-    {.id = OPT_NEW,
-        .name = "new",
+    {.name = "new",
+        TEXT(config),
         .value = "CONFIG",
         .takes = "*",
         .use = CLI_READ,
         .what = "begin with random weights: the file CONFIG has the sizes, MODEL only the tokenizer"},
-    {.id = OPT_MEMORY,
-        .name = "memory",
+    {.name = "memory",
+        .kind = CLI_SIZE,
+        TEXT(params.memory),
         .value = "N",
         .what = "what is trained and the graphs of a step take at most N bytes: some of it is computed twice. N takes K, M, G, "
                 "KiB, MiB, ..., kB, MB, ..."},
-    {.id = OPT_PLOT, .name = "plot", .value = "FILE", .takes = ".svg", .what = "draw the losses as FILE.svg"},
+    {.name = "plot", TEXT(plot), .value = "FILE", .takes = ".svg", .what = "draw the losses as FILE.svg"},
     CLI_OPT_THREADS,
     CLI_OPT_DEVICE,
     CLI_OPT_GPU_LAYERS,
-    CLI_OPT_JSON("print one JSON object at the end: steps, losses, val, tokens, speed, memory"),
+    CLI_OPT_JSON(TEXT(json), "print one JSON object at the end: steps, losses, val, tokens, speed, memory"),
     {0},
 };
 
@@ -120,7 +126,9 @@ const struct cli_help cli_train_help = {
     .what = "let a model learn a text",
     .operands = "[MODEL]",
     .takes = ".gguf",
+    .n_most = 1,
     .n_read = 1,
+    .bases = {[CLI_IN_MODEL] = offsetof(struct cli_train, model)},
     .about =
         "Trains a language model (a GGUF file of the llama, mistral, qwen2 or qwen3 architecture with weights of f32, f16 or "
         "bf16) on a text, or with --lora an adapter for one of any type, which 'berth run --lora' and llama.cpp take. A "
@@ -136,85 +144,11 @@ const struct cli_help cli_train_help = {
 
 // ---- options ----
 
-static int whole(const char *name, const char *text, int64_t min, int64_t *out) {
-    return cli_parse_int(text, min, (int64_t) 1 << 40, out)
-               ? CLI_OK
-               : cli_usage("train", "--%s '%s' is not a whole number from %" PRId64, name, text, min);
-}
-
-static int real(const char *name, const char *text, float *out) {
-    char *end;
-    *out = strtof(text, &end);
-    return end != text && *end == '\0' && *out >= 0 && isfinite(*out)
-               ? CLI_OK
-               : cli_usage("train", "--%s '%s' is not a number from 0", name, text);
-}
-
-// One of some words, as its place among them.
-static int word(const char *name, const char *text, const char *const words[3], int64_t *out) {
-    for (int i = 0; i < 3 && words[i] != NULL; i++) {
-        if (strcmp(text, words[i]) == 0) {
-            *out = i;
-            return CLI_OK;
-        }
-    }
-    return cli_usage("train", "--%s '%s' is not %s%s%s%s%s", name, text, words[0], words[2] != NULL ? ", " : " or ", words[1],
-        words[2] != NULL ? " or " : "", words[2] != NULL ? words[2] : "");
-}
-
-// CLI_OK or the code; *is_own: c is one of these.
-static int parse_one(int c, struct cli_train *o, bool *is_own) {
-    static const char *const splits[3] = {"file", "line", "blank"}, *const schedules[3] = {"cosine", "linear", "constant"},
-                             *const optimizers[3] = {"adamw", "sgd", NULL};
-    struct train_params *p = &o->params;
-    int64_t split = o->split;
-    int code = CLI_OK;
-    *is_own = true;
-    switch (c) {
-        case OPT_DATA: o->data = optarg; break;
-        case OPT_VAL: o->val = optarg; break;
-        case OPT_SPLIT: code = word("split", optarg, splits, &split); break;
-        case 'o': o->out = optarg; break;
-        case OPT_LORA: code = whole("lora", optarg, 1, &p->rank); break;
-        case OPT_ALPHA: code = real("alpha", optarg, &p->alpha); break;
-        case OPT_EPOCHS: code = whole("epochs", optarg, 1, &o->n_epochs); break;
-        case OPT_STEPS: code = whole("steps", optarg, 0, &p->n_steps); break;
-        case 'b': code = whole("batch", optarg, 1, &p->n_seq); break;
-        case 'c': code = whole("ctx", optarg, 1, &p->n_ctx); break;
-        case OPT_LR: code = real("lr", optarg, &p->lr); break;
-        case OPT_SCHEDULE: code = word("schedule", optarg, schedules, &o->schedule); break;
-        case OPT_WARMUP: code = whole("warmup", optarg, 0, &p->n_warmup); break;
-        case OPT_OPTIMIZER: code = word("optimizer", optarg, optimizers, &o->optimizer); break;
-        case OPT_DECAY: code = real("decay", optarg, &p->decay); break;
-        case OPT_CLIP: code = real("clip", optarg, &p->clip); break;
-        case 's': code = whole("seed", optarg, 0, &o->seed); break;
-        case OPT_SAVE_EVERY: code = whole("save-every", optarg, 1, &o->save_every); break;
-        case OPT_RESUME: o->resume = optarg; break;
-        case OPT_NEW: o->config = optarg; break;
-        case OPT_MEMORY:
-            code = cli_parse_size(optarg, &p->memory) && p->memory > 0
-                       ? CLI_OK
-                       : cli_usage("train", "--memory '%s' is not a number of bytes from 1 to 2^62", optarg);
-            break;
-        case OPT_PLOT: o->plot = optarg; break;
-        case CLI_JSON: o->json = true; break;
-        default: *is_own = false;
-    }
-    o->split = (enum train_split) split;
-    return code;
-}
-
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct cli_train *o) {
-    for (int c; (c = cli_option_next(&cli_train_help, argc, argv)) != CLI_END;) {
-        bool is_own;
-        int code = parse_one(c, o, &is_own);
-        if (!is_own && !cli_model_option("train", c, optarg, &o->model, &code)) {
-            return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-        }
-        if (code != CLI_OK) {
-            return code;
-        }
+    const int code = cli_options_parse(&cli_train_help, argc, argv, o);
+    if (code >= 0) {
+        return code;
     }
     const bool is_look = o->params.n_steps == 0;
     if (o->data == NULL && !(is_look && o->val != NULL)) {
@@ -227,9 +161,9 @@ static int parse(int argc, char **argv, struct cli_train *o) {
         return cli_usage("train", "--new begins a model at -o OUT, all of it: without --lora and --resume");
     }
     if (o->n_epochs > 0 && o->params.n_steps >= 0) {
-        return cli_usage("train", "--epochs and --steps are two lengths");
+        return cli_usage("train", "--epochs and --steps cannot be combined");
     }
-    return cli_model_file("train", argc, argv, &o->model);
+    return -1;
 }
 
 // ---- parameters: what is given, else the checkpoint's, else the usual ----

@@ -3,10 +3,11 @@
 
 #include "cli/help.h"
 
+#include <getopt.h>
 #include <inttypes.h>
 
 static const struct cli_option option_rows[] = {
-    CLI_OPT_JSON("print one JSON object: items, valid, peak, fault"),
+    CLI_OPT_JSON(CLI_TO_BOOL, "print one JSON object: items, valid, peak, fault"),
     {0},
 };
 
@@ -16,6 +17,8 @@ const struct cli_help cli_verify_help = {
     .operands = "PLAN",
     .takes = ".csv .json",
     .n_read = 1,
+    .n_least = 1,
+    .n_most = 1,
     .about = "Checks a plan, CSV with a column 'offset' or JSON: no two buffers that are alive together may share bytes, and "
              "every one must lie as its alignment, fixed offset and alias group say. The first fault is named.",
     .options = option_rows,
@@ -64,12 +67,11 @@ static uint64_t plan_peak(const struct berth_plan_set *set) {
 
 int cli_verify(int argc, char **argv) {
     bool json = false;
-    const char *path = NULL;
-    int code = cli_option_json(&cli_verify_help, argc, argv, &json);
-    code = code < 0 ? cli_one_file("verify", argc, argv, &path) : code;
+    int code = cli_options_parse(&cli_verify_help, argc, argv, &json);
     if (code >= 0) {
         return code;
     }
+    const char *path = argv[optind];
     struct berth_plan_set *set = NULL;
     if (berth_plan_read_file(path, &set) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());

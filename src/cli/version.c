@@ -6,7 +6,7 @@
 #include <sys/utsname.h>
 
 static const struct cli_option option_rows[] = {
-    CLI_OPT_JSON("print one JSON object"),
+    CLI_OPT_JSON(CLI_TO_BOOL, "print one JSON object"),
     {0},
 };
 
@@ -39,8 +39,7 @@ const struct cli_help cli_version_help = {
 
 int cli_version(int argc, char **argv) {
     bool json = false;
-    int code = cli_option_json(&cli_version_help, argc, argv, &json);
-    code = code < 0 ? cli_no_arguments("version", argc, argv) : code;
+    int code = cli_options_parse(&cli_version_help, argc, argv, &json);
     if (code >= 0) {
         return code;
     }

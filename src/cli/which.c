@@ -5,13 +5,14 @@
 #include "cli/help.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static const struct cli_option option_rows[] = {
-    CLI_OPT_JSON("print one JSON object: pid, berth, libraries with file and berth"),
+    CLI_OPT_JSON(CLI_TO_BOOL, "print one JSON object: pid, berth, libraries with file and berth"),
     {0},
 };
 
@@ -19,6 +20,8 @@ const struct cli_help cli_which_help = {
     .command = "which",
     .what = "does a running process use Berth?",
     .operands = "PID",
+    .n_least = 1,
+    .n_most = 1,
     .about =
         "Says whose libraries of ggml a running process has loaded: Berth's or another's. It reads the process's map of "
         "memory, so "
@@ -106,12 +109,11 @@ static void look(FILE *maps, const char *program, struct found *f) {
 int cli_which(int argc, char **argv) {
     struct found f = {0};
     int64_t pid = 0;
-    const char *text = NULL;
-    int code = cli_option_json(&cli_which_help, argc, argv, &f.json);
-    code = code < 0 ? cli_one_argument(&cli_which_help, argc, argv, &text) : code;
+    int code = cli_options_parse(&cli_which_help, argc, argv, &f.json);
     if (code >= 0) {
         return code;
     }
+    const char *text = argv[optind];
     if (!cli_parse_int(text, 1, INT32_MAX, &pid)) {
         return cli_usage("which", "'%s' is not the number of a process", text);
     }

@@ -12,15 +12,34 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { OPT_MEMORY = CLI_OWN, OPT_CACHE };
+struct flags {
+    struct berth_mpi_serve_params params;
+    const char *device;
+};
 
 static const struct cli_option option_rows[] = {
-    CLI_OPT_THREADS,
-    {.letter = 'd', .name = "device", .value = "NAME", .takes = "@devices", .what = "serve this one alone (default: all)"},
-    {.id = OPT_MEMORY, .name = "memory", .value = "SIZE", .what = "bytes that each device gives at most (default: all it has)"},
-    {.id = OPT_CACHE,
-        .name = "cache",
+    {.letter = 't',
+        .name = "threads",
+        .value = "N",
+        .kind = CLI_INT,
+        .min = 1,
+        .max = 4096,
+        CLI_TO(struct flags, params.n_threads),
+        .what = "threads of the CPU (default: its cores)"},
+    {.letter = 'd',
+        .name = "device",
+        .value = "NAME",
+        .takes = "@devices",
+        CLI_TO(struct flags, device),
+        .what = "serve this one alone (default: all)"},
+    {.name = "memory",
+        .value = "SIZE",
+        .kind = CLI_SIZE,
+        CLI_TO(struct flags, params.memory_limit),
+        .what = "bytes that each device gives at most (default: all it has)"},
+    {.name = "cache",
         .value = "DIR",
+        CLI_TO(struct flags, params.cache),
         .what = "keep the weights that come in this folder, which is there already, and do not have them sent again"},
     {0},
 };
@@ -36,37 +55,6 @@ const struct cli_help cli_worker_help = {
     .options = option_rows,
     .examples = {{"With all its devices", "worker"}, {"With two threads and what they hold", "worker -t 2 --memory 8GiB"}},
 };
-
-struct flags {
-    struct berth_mpi_serve_params params;
-    const char *device;
-};
-
-static int parse(int argc, char **argv, struct flags *f) {
-    int64_t n;
-    uint64_t size;
-    for (int id; (id = cli_option_next(&cli_worker_help, argc, argv)) != CLI_END;) {
-        switch (id) {
-            case 't':
-                if (!cli_parse_int(optarg, 1, 4096, &n)) {
-                    return cli_usage("worker", "'%s' is no number of threads", optarg);
-                }
-                f->params.n_threads = (int) n;
-                break;
-            case 'd': f->device = optarg; break;
-            case OPT_MEMORY:
-                if (!cli_parse_size(optarg, &size) || size == 0) {
-                    return cli_usage("worker", "'%s' is no size", optarg);
-                }
-                f->params.memory_limit = size;
-                break;
-            case OPT_CACHE: f->params.cache = optarg; break;
-            case CLI_SHOWN: return CLI_OK;
-            default: return CLI_USAGE;
-        }
-    }
-    return cli_no_arguments("worker", argc, argv);
-}
 
 // The devices of this machine, which the host's accelerators of the CPU are no devices of. False: out of memory.
 static bool list(struct flags *f) {
@@ -85,7 +73,7 @@ static bool list(struct flags *f) {
 int cli_worker(int argc, char **argv) {
     struct flags f = {0};
     struct stat at;
-    int code = parse(argc, argv, &f);
+    int code = cli_options_parse(&cli_worker_help, argc, argv, &f);
     if (code >= 0) {
         return code;
     }

@@ -82,7 +82,7 @@ enum ggml_status cli_plan_read(
     const bool is_model = !is_graph && berth_file_starts_with(path, "GGUF");
     *plan = (struct cli_plan){.budget = *budget, .can_budget = is_graph};
     if (!is_model && options->n_ctx > 0) {
-        return berth_fail(GGML_STATUS_FAILED, "%s: is not a model, so it has no context; bytes are given by --capacity", path);
+        return berth_fail(GGML_STATUS_FAILED, "%s: is not a model: --ctx does not apply", path);
     }
     if (is_model && budget->bytes > 0) {
         return berth_fail(GGML_STATUS_FAILED, "%s: --budget is for captured graphs and CSV with costs", path);

@@ -32,7 +32,7 @@ expect 2 "unknown option '--nonsense'" --nonsense
 expect 0 "ggml API" version
 expect 0 '"compiler": ' version --json
 expect 0 "Usage: berth version" version --help
-expect 2 "one argument too many" version now
+expect 2 "unexpected argument 'now': version takes none" version now
 expect 2 "unknown option '--nonsense'" version --nonsense
 
 # plan
@@ -47,8 +47,8 @@ expect 0 "" plan --time 2.5 -t 2 -s 7 $small
 expect 0 "items    0" plan "$tmp/none.csv"
 expect 0 "proven" plan tests/data/plan/small.json
 expect 0 "" plan "$tmp/collide.csv"
-expect 2 "no file is given" plan
-expect 2 "one file too many" plan $small $small
+expect 2 "missing argument: FILE" plan
+expect 2 "unexpected argument '$small': plan takes FILE" plan $small $small
 expect 2 "unknown option '--nonsense'" plan --nonsense $small
 expect 2 "needs a value" plan $small --capacity
 expect 2 "--capacity '12x'" plan --capacity 12x $small
@@ -189,7 +189,7 @@ printf 'id,lower,upper,size,offset\na\033[31m,0,2,8,0\nb,0,2,8,4\n' > "$tmp/red.
 expect 1 "'a?[31m' at [0, 8)" verify "$tmp/red.csv"
 expect 3 "not every item has an offset" verify $small
 expect 3 "No such file" verify "$tmp/missing.csv"
-expect 2 "no file is given" verify
+expect 2 "missing argument: PLAN" verify
 expect 2 "unknown option '-x'" verify -x "$tmp/plan.csv"
 
 # which: the program itself runs on Berth, a shell does not
@@ -203,7 +203,7 @@ kill $pid
 wait $pid 2> /dev/null
 expect 3 "/maps: cannot be read: No such file" which 999999999
 expect 2 "'node' is not the number of a process" which node
-expect 2 "PID is wanted, 0 are given" which
+expect 2 "missing argument: PID" which
 
 # a full disk
 if [ -w /dev/full ]; then

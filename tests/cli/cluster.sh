@@ -66,7 +66,7 @@ bad "a number from 1 to 1e+18 is expected" '{"hosts": [{"devices": [{"bandwidth"
 bad "there are more hosts than fit" "{\"hosts\": [{\"devices\": [$one], \"count\": 1024}, {\"devices\": [$one]}]}"
 bad "bad.json" '{"hosts": ['
 expect 3 "cannot be read" fit --cluster "$tmp/none.json" $tales
-expect 2 "--memory and --cluster are two questions" fit --cluster "$tmp/m.json" --memory 1G $tales
+expect 2 "--memory and --cluster cannot be combined" fit --cluster "$tmp/m.json" --memory 1G $tales
 
 # This machine as it is measured can be asked about.
 expect 0 "" bench --cluster "$tmp/here.json" -t 1 $tales

@@ -61,7 +61,7 @@ expect 3 "is part 2 of 4, not 3 of 4" -m "$tmp/piece-00001-of-00004.gguf"
 command=gguf
 expect 3 "it is not number 3 of 4" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
 expect 3 "this command reads this file" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/piece-00001-of-00004.gguf"
-expect 2 "--max-size 'x' is no size" split --max-size x $tales "$tmp/piece"
+expect 2 "--max-size 'x' is not a number of bytes" split --max-size x $tales "$tmp/piece"
 expect 0 "3 set, 1 removed" set $tales general.name=Mine llama.context_length=77 new.key=-3 --remove general.file_type -o "$tmp/set"
 expect 0 "llama.context_length" info "$tmp/set"
 grep -q '"Mine"' "$tmp/out" && grep -q ' 77$' "$tmp/out" && grep -q ' -3$' "$tmp/out" || {

@@ -19,7 +19,7 @@ for part in bench explain fit; do
     expect 2 "needs a value" $part --device
     expect 3 "cannot be read: No such file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/none"
     expect 3 "no GGUF file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/noise"
-    [ $part = bench ] || [ $part = run ] || expect 2 "one file too many" $part $([ $part = fit ] && echo --memory 1G) a b
+    [ $part = bench ] || [ $part = run ] || expect 2 "unexpected argument 'b': $part takes" $part $([ $part = fit ] && echo --memory 1G) a b
     expect 3 "no device 'abacus'" $part $([ $part = fit ] && echo --memory 1G) --device abacus
     "$berth" $part $([ $part = fit ] && echo --memory 1G) $([ $part = bench ] && echo -p 8 -n 2 -r 1) > /dev/full 2> "$tmp/err"
     [ $? -eq 3 ] || fail "$part: a full standard output is no failure"
@@ -31,16 +31,16 @@ expect 0 '"cache": "q8_0,f16", "test": "tg"' bench -p 0 -n 4 -r 1 --cache-type q
 expect 0 "| tg4 |" bench -p 16 -n 4 -r 2 $tales
 expect 0 'model,size,params,backend,threads,batch,cache,test,tokens,depth,mean,deviation' bench -p 8 -n 0 -r 1 -b 3 --output csv
 expect 0 '"test": "tg", "tokens": 4, "depth": 0, "mean": ' bench -p 0 -n 4 -r 1 --json
-expect 2 "'xml' is none of md, csv, json" bench --output xml
+expect 2 "--format 'xml' is not one of: md csv json jsonl" bench --output xml
 expect 2 "leave nothing to measure" bench -p 0,0 -n 0
-expect 2 "--prompt 'x' is not a number" bench -p 8,x
-expect 2 "--threads '' is not a number" bench -t 1,
+expect 2 "--prompt 'x' is not an integer from 0 to 16777216" bench -p 8,x
+expect 2 "--threads '' is not an integer from 1 to 1024" bench -t 1,
 expect 2 "--prompt has more than 16 numbers" bench -p 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17
 expect 0 "| 2 | f16,f16 | tg2 @ d4 |" bench -p 8,16 -n 0,2 -t 1,2 -r 1 --depth 0,4 $tales
 [ "$(wc -l < "$tmp/out")" -eq 14 ] || fail "bench with lists: $(cat "$tmp/out")"
 expect 0 '"depth": 0, "mean"' bench -p 8 -n 0 -r 1 --format jsonl $tales -m $tales
 [ "$(wc -l < "$tmp/out")" -eq 2 ] || fail "bench of two models: $(cat "$tmp/out")"
-expect 2 "--reps '0' is not a number from 1 to 1000" bench -r 0
+expect 2 "--reps '0' is not an integer from 1 to 1000" bench -r 0
 
 # imatrix: the file is what quantize takes
 expect 0 "29 matrices, seen over 3 contexts of 32 tokens" imatrix -c 32 --chunks 3 -o "$tmp/imatrix.gguf" $tales README.md
@@ -53,7 +53,7 @@ printf '</s></s></s></s></s></s></s></s></s></s>' > "$tmp/spelled" # in a text, 
 expect 0 "seen over 1 context of 40 tokens" imatrix -c 40 -o "$tmp/x" $tales "$tmp/spelled"
 mkdir "$tmp/folder"
 expect 3 "cannot be read: Is a directory" imatrix -o "$tmp/x" $tales "$tmp/folder"
-expect 2 "--out is missing" imatrix $tales README.md
+expect 2 "missing option: --out OUT" imatrix $tales README.md
 expect 2 "MODEL and TEXT are wanted, 1 are given" imatrix -o "$tmp/x" $tales
 expect 3 "cannot be read: No such file" imatrix -o "$tmp/x" $tales "$tmp/none"
 cp $tales "$tmp/model"
@@ -87,7 +87,7 @@ expect 0 '"batch_limit": "memory"' fit --json --memory 6M --ctx 300 -t 2
 expect 0 "batch 7" fit --memory 1G --batch 7 $tales
 expect 1 "no, a context of 1 with a batch of 1 takes" fit --memory 1M
 expect 1 '"fits": false' fit --json --memory 3MB
-expect 2 "--memory is missing" fit
+expect 2 "missing option: --memory N" fit
 expect 2 "--memory 'much' is not a number of bytes" fit --memory much
 
 expect 0 "context 256, batch" fit --memory 5M --allow batch,cache-type
@@ -101,7 +101,7 @@ expect 0 "again    nothing: it fits with every op once" fit --memory 10M --allow
 expect 1 "again    nothing: no schedule was found that fits; compute takes 2.63 MiB" fit --memory 6M -c 256 -b 256 --allow recompute
 expect 1 "again    nothing: more is missing than graphs take" fit --memory 2M -c 256 -b 256 --allow recompute
 expect 0 '"again": 0, "slower": 1.000000, "saved": 0' fit --json --memory 10M --allow recompute
-expect 2 "--allow is of --memory" run --allow batch
+expect 2 "--allow requires --memory" run --allow batch
 expect 2 "--allow 'some' is none of" run --memory 5M --allow some
 expect 3 "--memory is not enough: a context of 256 takes" run --memory 6M -c 256 -b 256 --allow recompute -n 2
 expect 3 "--memory is not enough: a context of 256 takes" run --memory 4200K -c 256 -n 2
@@ -177,15 +177,15 @@ awk '{ s = 0; for (i = 1; i <= NF; i++) s += $i * $i; if (s < 0.999 || s > 1.001
 printf 'a ship\n\nthe harbour\n' > "$tmp/texts"
 expect 0 '"pooling": "last"' embed --json --pooling last -f "$tmp/texts" -m $tales
 expect 2 "no text is given" embed $tales
-expect 2 "no model is given" embed
-expect 2 "--pooling 'x' is neither mean nor last" embed --pooling x $tales a
+expect 2 "missing argument: MODEL" embed
+expect 2 "--pooling 'x' is not one of: mean last" embed --pooling x $tales a
 expect 3 "text 1 has 5 tokens, from 1 to 2 are possible" embed -c 2 $tales "a ship"
 
 # plan and map
 expect 0 "the optimum, proven" plan $tales
 expect 0 '"items": 53, "peak": 2755616, "bound": 2755616' plan --json --ctx 256 --batch 256 $tales
 expect 1 "no, proven: not into" plan --capacity 1M $tales
-expect 2 "--ctx 'x' is not a number" plan --ctx x $tales
+expect 2 "--ctx 'x' is not an integer from 1 to 2147483647" plan --ctx x $tales
 expect 3 "general.architecture" plan tests/fuzz/corpus/gguf/keys
 expect 0 "" map -o "$tmp/map.svg" $tales
 expect 0 "" run -n 1 --map "$tmp/map.html"
@@ -245,7 +245,7 @@ expect 0 "  node 3 blk.0.attn.q_flat (MUL_MAT" explain $tales
 expect 0 "blk.2.ffn.up (MUL_MAT" explain --layer 2 $tales
 ! grep -q "blk[.][013][.]" "$tmp/out" || { echo "FAILED: explain --layer 2: another layer is told"; n_bad=$((n_bad + 1)); }
 expect 1 "there is no layer 4: there are 4, from 0" explain --layer 4 $tales
-expect 2 "--layer 'x' is not a whole number" explain --layer x $tales
+expect 2 "--layer 'x' is not an integer from 0" explain --layer x $tales
 expect 0 "blk.2.attn.sum (ADD" explain --all $tales
 ! grep -q "node_[0-9]" "$tmp/out" || { echo "FAILED: explain: tensors without names: $(grep -m 1 "node_[0-9]" "$tmp/out")"; n_bad=$((n_bad + 1)); }
 

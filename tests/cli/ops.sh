@@ -26,7 +26,7 @@ expect 0 "buffer-from-host-pointer" devices
 expect 0 "aligned to" devices
 expect 0 '"memory_total": ' devices --json
 expect 2 "unknown option '-x'" devices -x
-expect 2 "one argument too many" devices CPU
+expect 2 "unexpected argument 'CPU': devices takes none" devices CPU
 
 # A tier that is forced is the only one that serves anything.
 n=$((n + 1))

@@ -78,7 +78,7 @@ expect 1 '"alive": [{"name": "c", "bytes": 16384}, {"name": "gd", ' --json --bud
 # ... with another pool
 expect 0 "1 ops run again, 3 values move out to 20,480 bytes (20.00 KiB) and 4 back, cost 1.3778 of once" --budget 52K --spill 1M $costs
 expect 0 "moves    4096 bytes moved one way cost 1, in the unit of the column 'cost'" --budget 52K --spill 1M $costs
-expect 2 "--spill is for a graph under a --budget" --spill 1M $costs
+expect 2 "--spill requires --budget" --spill 1M $costs
 expect 2 "--spill 'x' is not a number of bytes" --budget 1M --spill x $costs
 expect 2 "--budget 'x' is not a number of bytes" --budget x $graphs/unet-2d.ggraph
 

@@ -78,7 +78,7 @@ for threads in 1 3 64; do
     expect 0 "29 of 38 tensors as q4_K" gguf quantize -t $threads --imatrix "$tmp/imatrix.dat" "$f16" "$tmp/model.gguf" q4_k
     cmp "$tmp/model.gguf" "$tmp/other.gguf" || fail "q4_k with $threads threads"
 done
-expect 2 "'0' is not a number" gguf quantize -t 0 "$f16" "$tmp/model.gguf" q4_k
+expect 2 "'0' is not an integer from 1 to 1024" gguf quantize -t 0 "$f16" "$tmp/model.gguf" q4_k
 head -c 5000 "$tmp/imatrix.dat" > "$tmp/cut.dat"
 expect 3 "it ends within" gguf quantize --imatrix "$tmp/cut.dat" "$f16" "$tmp/model.gguf" q4_k
 : > "$tmp/empty.dat"

@@ -30,13 +30,13 @@ for temp in nan inf -1 "" 1e7; do
 done
 expect 2 "--top-p 'nan' is not a number from 0 to 1" --top-p nan
 for threads in 0 1025 -1 many; do
-    expect 2 "--threads '$threads' is not a number from 1 to 1024" --threads $threads
+    expect 2 "--threads '$threads' is not an integer from 1 to 1024" --threads $threads
 done
 expect 2 "--seed '9223372036854775808' is not a whole number" --seed 9223372036854775808
 expect 2 "--top-p '2' is not a number from 0 to 1" --top-p 2
-expect 2 "--ctx '0' is not a number from 1" --ctx 0
+expect 2 "--ctx '0' is not an integer from 1" --ctx 0
 expect 2 "--seed '-1' is not a whole number" --seed -1
-expect 2 "unexpected argument 'c': run takes one model and one prompt" a b c
+expect 2 "unexpected argument 'c': run takes [MODEL [PROMPT]]" a b c
 expect 3 "cannot be read: No such file" "$tmp/none"
 head -c 3000 /dev/urandom > "$tmp/noise"
 expect 3 "no GGUF file" "$tmp/noise"
@@ -98,8 +98,8 @@ expect 2 "--mirostat 1 is not made" --mirostat 1
 expect 2 "--logit-bias '5' is not a token's number" --logit-bias 5
 expect 2 "--stop is empty" --stop ""
 expect 2 "--grammar and --json-schema are two grammars" --grammar a --json-schema b
-expect 2 "--logprobs are of --json" --logprobs 2
-expect 2 "--logprobs 'x' is not a whole number" --json --logprobs x
+expect 2 "--logprobs requires --json" --logprobs 2
+expect 2 "--logprobs 'x' is not an integer from 0 to 1000" --json --logprobs x
 printf 'root ::= " {" name ("," name){1,2} "}"\nname ::= [A-Z] [a-z]{2,5}\n' > "$tmp/names"
 printf 'root ::= root "a"\n' > "$tmp/wrong"
 expect 3 "$tmp/wrong: rule 'root' begins with itself" --grammar "$tmp/wrong"
@@ -145,7 +145,7 @@ for parts in CPU,CPU CPU,CPU,CPU; do
 done
 expect 3 "tensors are split over two devices or more, here is 1" --split tensor --device CPU
 expect 3 "there is no device 'abacus'" --split tensor --device CPU,abacus
-expect 2 "--split 'rows' is none of layer, tensor, auto" --split rows
+expect 2 "--split 'rows' is not one of: layer tensor auto" --split rows
 # A prompt that was kept: the same text, also behind a longer prompt and a shorter one.
 keep() { # KEPT PROMPT
     expect 0 "" -n 8 --temp 0 -t 1 -p "$2"
@@ -280,12 +280,12 @@ expect 0 "" -m $tales --temp 0 -n 8 --echo -p "Once upon a time"
 cmp -s "$tmp/out" "$tmp/behind" || { echo "FAILED: run MODEL PROMPT: $(cat "$tmp/behind")"; n_bad=$((n_bad + 1)); }
 expect 0 "" -m $tales "Once upon a time" --temp 0 -n 8 --echo
 cmp -s "$tmp/out" "$tmp/behind" || { echo "FAILED: run -m MODEL PROMPT: $(cat "$tmp/out")"; n_bad=$((n_bad + 1)); }
-expect 2 "unexpected argument 'b': run takes one model and one prompt" $tales a b
+expect 2 "unexpected argument 'b': run takes [MODEL [PROMPT]]" $tales a b
 expect 2 "unexpected argument 'a': the prompt is given by --prompt" $tales a -p b
 expect 2 "unexpected argument 'a': the prompt is given by --file" $tales a -f "$tmp/prompt"
 expect 0 "" $tales -n -1 -c 40 --temp 0
 grep -q "the context is full; prompt" "$tmp/err" || { echo "FAILED: run -n -1: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
-expect 2 "--predict '-2' is neither an integer from 0 nor -1 for no limit" $tales -n -2
+expect 2 "--predict '-2' is not an integer from -1" $tales -n -2
 expect 0 "" $tales -n 2 --quiet -c 512
 [ -s "$tmp/out" ] && [ ! -s "$tmp/err" ] || { echo "FAILED: run --quiet: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
 expect 3 "cannot be read" -q "$tmp/nowhere.gguf" # errors are still told

@@ -29,11 +29,11 @@ command=train
 expect 0 "Usage: berth train" --help
 expect 2 "no text is given" "$tokenizer" -o "$tmp/x"
 expect 2 "no file is given for what is learnt" "$tokenizer" --data "$tmp/text"
-expect 2 "--schedule 'up' is not cosine, linear or constant" --schedule up
-expect 2 "--optimizer 'adam' is not adamw or sgd" --optimizer adam
+expect 2 "--schedule 'up' is not one of: cosine linear constant" --schedule up
+expect 2 "--optimizer 'adam' is not one of: adamw sgd" --optimizer adam
 expect 2 "--lr '-1' is not a number from 0" --lr -1
-expect 2 "--lora '0' is not a whole number from 1" --lora 0
-expect 2 "are two lengths" --data a -o b --epochs 1 --steps 1
+expect 2 "--lora '0' is not an integer from 1" --lora 0
+expect 2 "--epochs and --steps cannot be combined" --data a -o b --epochs 1 --steps 1
 expect 2 "without --lora and --resume" --new a --lora 1 --data a -o b
 expect 3 "is q8_0: weights of f32, f16 or bf16 can be trained" "$tokenizer" $small --steps 1 -o "$tmp/x"
 expect 3 "this command reads this file" "$tokenizer" $small --lora 2 --steps 1 -o "$tokenizer"
@@ -154,7 +154,7 @@ cp "$tmp/out" "$tmp/without"
 expect 0 "" "$tmp/new" --temp 0 -n 12 -p "Once upon"
 cmp -s "$tmp/out" "$tmp/without" || failed "an adapter of no strength says something else"
 command="gguf merge-lora"
-expect 2 "MODEL, LORA and -o OUT are wanted" "$tmp/new" "$tmp/lora"
+expect 2 "missing option: --out OUT" "$tmp/new" "$tmp/lora"
 expect 3 "it is no adapter" "$tmp/new" "$tmp/new" -o "$tmp/merged"
 expect 0 "7 of 11 tensors changed" "$tmp/new" "$tmp/lora" -o "$tmp/merged"
 command=run
