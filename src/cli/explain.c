@@ -26,14 +26,9 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_SPLIT,
     CLI_OPT_LLAMA,
-    {.name = "layer",
-        .value = "N",
-        .kind = CLI_INT,
-        .max = INT32_MAX,
-        CLI_TO(struct options, layer),
-        .what = "tell layer N alone, from 0"},
-    {.letter = 'a', .name = "all", CLI_TO(struct options, all), .what = "tell every layer (default: layers that are alike once)"},
-    {.name = "fused", CLI_TO(struct options, fused), .what = "tell which ops devices compute together: loads the model"},
+    CLI_OPTION(0, "layer", "N", "tell layer N alone, from 0", CLI_RANGE(0, INT32_MAX), CLI_TO(struct options, layer)),
+    CLI_OPTION('a', "all", NULL, "tell every layer (default: layers that are alike once)", CLI_TO(struct options, all)),
+    CLI_OPTION(0, "fused", NULL, "tell which ops devices compute together: loads the model", CLI_TO(struct options, fused)),
     CLI_OPT_JSON(
         CLI_TO(struct options, json), "print one JSON object: model, ctx, batch, decode, prompt, alive, lower; every layer"),
     {0},
@@ -50,14 +45,18 @@ const struct cli_help cli_explain_help = {
     .about = "Says for the graph of one token and for that of a batch of the prompt which device runs each op and why, and which "
              "tensors cross between devices, with their bytes. Weights are not touched. Without MODEL it is the one that comes "
              "with Berth.\n\nA split is a run of ops on one device; its inputs are the tensors that are copied to it. Why an op "
-             "runs where it does:\n  placed, weight  what it writes, or the largest weight it reads, lies there\n  input, caller "
-             "  it is an input of the graph; the program said so\n  expansion       its neighbours run there\n  priority        "
-             "most of what it reads lies there\n  reader          the op that reads it runs there\n  offload         the device "
-             "wants it, though its weight lies elsewhere\n  fallback        the device that should have run it does not support "
-             "the op,\n                  its types or its memory\n\nWith --split tensor it says what devices that share every "
-             "layer add up, and where "
-             "an op could not be computed in shares and what that cost. With --fused it says which ops a device computed in one "
-             "launch, and how often. Both load the model and compute both graphs once.",
+             "runs where it does:\n"
+             "  placed, weight  what it writes, or the largest weight it reads, lies there\n"
+             "  input, caller   it is an input of the graph; the program said so\n"
+             "  expansion       its neighbours run there\n"
+             "  priority        most of what it reads lies there\n"
+             "  reader          the op that reads it runs there\n"
+             "  offload         the device wants it, though its weight lies elsewhere\n"
+             "  fallback        the device that should have run it does not support the op,\n"
+             "                  its types or its memory\n"
+             "\nWith --split tensor it says what devices that share every layer add up, and where an op could not be computed in "
+             "shares and what that cost. With --fused it says which ops a device computed in one launch, and how often. Both "
+             "load the model and compute both graphs once.",
     .options = option_rows,
     .no = "there is no such layer, or --fused with llama.cpp's own library",
     .examples = {{"Where does each op run?", "explain model.gguf"},

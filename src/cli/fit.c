@@ -17,58 +17,34 @@ struct options {
 };
 
 static const struct cli_option option_rows[] = {
-    {.name = "memory",
-        .value = "N",
-        .parse = cli_fit_memory,
-        CLI_TO(struct options, question.limits),
-        .what =
-            "bytes of all devices together; takes K, M, G, KiB, MiB, ..., kB, MB, ... NAME=N: of the device NAME; may be "
-            "repeated, or several with commas between, and all limits hold. A GPU that is not named has what it says is free"},
-    {.name = "allow",
-        .value = "LIST",
-        .parse = cli_fit_allow,
-        CLI_TO(struct options, question.allow),
-        .what = "keep the context (--ctx, or what the model was trained for), and give up what it takes of this list: batch, "
-                "recompute (ops run again in place of keeping their results), cache-type, spill (layers on the host that a GPU "
-                "has no room for)"},
-    {.name = "cluster",
-        .value = "FILE",
-        .takes = ".json",
-        .use = CLI_READ,
-        CLI_TO(struct options, cluster),
-        .what =
-            "in place of --memory: over the machines of FILE, which 'berth bench --cluster' writes and docs/scale.md tells of; "
-            "by layers and by tensors, the bytes on each device and the speed foretold"},
+    CLI_OPTION(0, "memory", "N",
+        "bytes of all devices together; takes K, M, G, KiB, MiB, ..., kB, MB, ... NAME=N: of the device NAME; may be repeated, "
+        "or several with commas between, and all limits hold. A GPU that is not named has what it says is free",
+        .parse = cli_fit_memory, CLI_TO(struct options, question.limits)),
+    CLI_OPTION(0, "allow", "LIST",
+        "keep the context (--ctx, or what the model was trained for), and give up what it takes of this list: batch, recompute "
+        "(ops run again in place of keeping their results), cache-type, spill (layers on the host that a GPU has no room for)",
+        .parse = cli_fit_allow, CLI_TO(struct options, question.allow)),
+    CLI_OPTION(0, "cluster", "FILE",
+        "in place of --memory: over the machines of FILE, which 'berth bench --cluster' writes and docs/scale.md tells of; by "
+        "layers and by tensors, the bytes on each device and the speed foretold",
+        .takes = ".json", .use = CLI_READ, CLI_TO(struct options, cluster)),
     CLI_OPT_MODEL,
-    {.letter = 'c',
-        .name = "ctx",
-        .value = "N",
-        CLI_INT_OF_MODEL(n_ctx, INT32_MAX),
-        .what = "look for the batch only, in a context of N positions",
-        .also = "ctx-size"},
-    {.letter = 'b',
-        .name = "batch",
-        .value = "N",
-        CLI_INT_OF_MODEL(n_batch, INT32_MAX),
-        .what = "look for the context only, with batches of N tokens",
-        .also = "batch-size"},
-    {.name = "max-ctx",
-        .value = "N",
-        .kind = CLI_INT,
-        .min = 1,
-        .max = INT32_MAX,
-        CLI_TO(struct options, question.max_ctx),
-        .what = "look no further than N positions (default: what the model was trained for)"},
+    CLI_OPTION('c', "ctx", "N", "look for the batch only, in a context of N positions", CLI_INT_OF_MODEL(n_ctx, INT32_MAX),
+        .also = "ctx-size"),
+    CLI_OPTION('b', "batch", "N", "look for the context only, with batches of N tokens", CLI_INT_OF_MODEL(n_batch, INT32_MAX),
+        .also = "batch-size"),
+    CLI_OPTION(0, "max-ctx", "N", "look no further than N positions (default: what the model was trained for)",
+        CLI_RANGE(1, INT32_MAX), CLI_TO(struct options, question.max_ctx)),
     CLI_OPT_CACHE_TYPE,
     CLI_OPT_THREADS,
     CLI_OPT_DEVICE,
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_LLAMA,
     CLI_OPT_JSON(CLI_TO(struct options, json),
-        "print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, full, cache_type, "
-        "host_layers, per_second, again, slower, saved, total, plans, devices, next, alive, lower; with --cluster "
-        "model, ctx, batch, layer, "
-        "tensor, faster"),
+        "print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, "
+        "full, cache_type, host_layers, per_second, again, slower, saved, total, plans, devices, "
+        "next, alive, lower; with --cluster model, ctx, batch, layer, tensor, faster"),
     {0},
 };
 
@@ -80,14 +56,13 @@ const struct cli_help cli_fit_help = {
     .n_most = 1,
     .n_read = 1,
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, question.model)},
-    .about =
-        "Finds the largest context that fits into N bytes, with batches of 512 tokens or, in a shorter context, as many as it "
-        "has; then the largest batch for that context. The bytes are exact: weights, cache, the planned memory of the largest "
-        "graphs and what computing them takes beside it, on each device. Layers lie where 'berth run' would put them. It says "
-        "what stands in the way of more: which memory, or what the model was trained for; how fast it will write, by what the "
-        "devices read in a moment's test; and what one to four GiB more would buy. With --allow the context is kept instead. "
-        "Weights are not touched, but for models of at most 64 MiB, whose speed is tried. Without MODEL it is the one that comes "
-        "with Berth.",
+    .about = "Finds the largest context that fits into N bytes, with batches of 512 tokens or, in a shorter context, as many as "
+             "it has; then the largest batch for that context. The bytes are exact: weights, cache, the planned memory of the "
+             "largest graphs and what computing them takes beside it, on each device. Layers lie where 'berth run' would put "
+             "them. It says what stands in the way of more: which memory, or what the model was trained for; how fast it will "
+             "write, by what the devices read in a moment's test; and what one to four GiB more would buy. With --allow the "
+             "context is kept instead. Weights are not touched, but for models of at most 64 MiB, whose speed is tried. Without "
+             "MODEL it is the one that comes with Berth.",
     .options = option_rows,
     .no = "nothing fits",
     .examples = {{"What does 8 GiB allow?", "fit --memory 8GiB model.gguf"},
@@ -364,7 +339,7 @@ static int fit(struct options *o) {
     if (!fit_open(&o->question, &m, &error)) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
-    cli_model_warn(m.model, &o->question.model);
+    cli_context_warn(o->question.model.n_ctx, m.model->params.n_ctx_train);
     const bool ok = fit_find(&o->question, &m, &s.f, &error);
     cli_progress_end();
     int code = s.f.answer.fits ? CLI_OK : CLI_NO;

@@ -17,7 +17,7 @@ struct options {
 };
 
 static const struct cli_option options_of_gguf_hash[] = {
-    {.name = "no-layer", CLI_TO(struct options, all_only), .what = "the file's line alone, without those of its tensors"},
+    CLI_OPTION(0, "no-layer", NULL, "the file's line alone, without those of its tensors", CLI_TO(struct options, all_only)),
     CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object a file: file, sha256, tensors"),
     {0},
 };

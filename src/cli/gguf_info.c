@@ -18,8 +18,8 @@ struct options {
 };
 
 static const struct cli_option options_of_gguf_info[] = {
-    {.name = "tensors", CLI_TO(struct options, tensors), .what = "every tensor: name, type, shape, offset, bytes"},
-    {.letter = 'a', .name = "all", CLI_TO(struct options, all), .what = "whole strings and arrays, not their beginning"},
+    CLI_OPTION(0, "tensors", NULL, "every tensor: name, type, shape, offset, bytes", CLI_TO(struct options, tensors)),
+    CLI_OPTION('a', "all", NULL, "whole strings and arrays, not their beginning", CLI_TO(struct options, all)),
     CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object a file, with every key and tensor"),
     {0},
 };

@@ -16,13 +16,7 @@ struct options {
 };
 
 static const struct cli_option options_of_gguf_merge[] = {
-    {.letter = 'o',
-        .name = "out",
-        .value = "OUT",
-        .takes = ".gguf",
-        CLI_TO(struct options, out),
-        .is_required = true,
-        .what = "the file to write"},
+    CLI_OPTION('o', "out", "OUT", "the file to write", .takes = ".gguf", CLI_TO(struct options, out), .is_required = true),
     CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object: tensors, merged"),
     {0},
 };
@@ -35,10 +29,9 @@ const struct cli_help cli_gguf_merge_help = {
     .n_most = 2,
     .n_read = 2,
     .operands = "MODEL LORA[:SCALE]",
-    .about =
-        "Writes MODEL with the adapter LORA, SCALE times as strong (default 1), added to its weights, in the types that they "
-        "have. In quantised weights a small change may drown in rounding: an adapter beside them ('berth run --lora') "
-        "loses nothing.",
+    .about = "Writes MODEL with the adapter LORA, SCALE times as strong (default 1), added to its weights, in the types that "
+             "they have. In quantised weights a small change may drown in rounding: an adapter beside them ('berth run --lora') "
+             "loses nothing.",
     .options = options_of_gguf_merge,
     .examples = {{"One file of two", "gguf merge-lora model.gguf lora.gguf -o tuned.gguf"},
         {"Half as strong", "gguf merge-lora model.gguf lora.gguf:0.5 -o tuned.gguf"}},

@@ -33,37 +33,21 @@ static int rule_add(const struct cli_option *option, const char *command, const 
 }
 
 static const struct cli_option options_of_gguf_quantize[] = {
-    {.letter = 'o',
-        .name = "out",
-        .value = "OUT",
-        .takes = ".gguf",
-        CLI_TO(struct target, out),
-        .what = "the file to write; IN and TYPE are the operands then"},
-    {.name = "imatrix",
-        .value = "FILE",
-        .takes = ".gguf .dat",
-        .use = CLI_READ,
-        CLI_TO(struct target, imatrix_path),
-        .what = "weigh errors by an importance matrix: GGUF as llama-imatrix writes it, or its older .dat. Types that need one "
-                "leave matrices that it does not know as they are"},
-    {.name = "tensor-type",
-        CLI_TO_ALL(rule_add),
-        .value = "PATTERN=TYPE",
-        .what =
-            "matrices whose names match get TYPE, whatever else is said, as in '*.attn_v.*=q8_0'; may be given again, the first "
-            "that matches counts"},
-    {.name = "pure",
-        CLI_TO(struct target, is_pure),
-        .what = "no mix: TYPE for every matrix, also where llama-quantize has a mix of that name"},
-    {.name = "dry-run", CLI_TO(struct target, is_dry), .what = "write nothing: tell the types and sizes; OUT may be left out"},
-    {.letter = 't',
-        .name = "threads",
-        .value = "N",
-        .kind = CLI_INT,
-        .min = 1,
-        .max = 1024,
-        CLI_TO(struct target, n_threads),
-        .what = "threads (default: the cores); the bytes are the same with any number"},
+    CLI_OPTION(
+        'o', "out", "OUT", "the file to write; IN and TYPE are the operands then", .takes = ".gguf", CLI_TO(struct target, out)),
+    CLI_OPTION(0, "imatrix", "FILE",
+        "weigh errors by an importance matrix: GGUF as llama-imatrix writes it, or its older .dat. Types that need one leave "
+        "matrices that it does not know as they are",
+        .takes = ".gguf .dat", .use = CLI_READ, CLI_TO(struct target, imatrix_path)),
+    CLI_OPTION(0, "tensor-type", "PATTERN=TYPE",
+        "matrices whose names match get TYPE, whatever else is said, as in '*.attn_v.*=q8_0'; may be given again, the first that "
+        "matches counts",
+        CLI_TO_ALL(rule_add)),
+    CLI_OPTION(0, "pure", NULL, "no mix: TYPE for every matrix, also where llama-quantize has a mix of that name",
+        CLI_TO(struct target, is_pure)),
+    CLI_OPTION(0, "dry-run", NULL, "write nothing: tell the types and sizes; OUT may be left out", CLI_TO(struct target, is_dry)),
+    CLI_OPTION('t', "threads", "N", "threads (default: the cores); the bytes are the same with any number", CLI_RANGE(1, 1024),
+        CLI_TO(struct target, n_threads)),
     CLI_OPT_JSON(CLI_TO(struct target, json), "print one JSON object: type, tensors, converted, bytes_before, bytes_after, mse"),
     {0},
 };

@@ -33,14 +33,8 @@ static int removed_add(const struct cli_option *option, const char *command, con
 }
 
 static const struct cli_option options_of_gguf_set[] = {
-    {.letter = 'o',
-        .name = "out",
-        .value = "OUT",
-        .takes = ".gguf",
-        CLI_TO(struct change, out),
-        .is_required = true,
-        .what = "the file to write"},
-    {.name = "remove", .value = "KEY", CLI_TO_ALL(removed_add), .what = "leave KEY out; may be given again"},
+    CLI_OPTION('o', "out", "OUT", "the file to write", .takes = ".gguf", CLI_TO(struct change, out), .is_required = true),
+    CLI_OPTION(0, "remove", "KEY", "leave KEY out; may be given again", CLI_TO_ALL(removed_add)),
     CLI_OPT_JSON(CLI_TO(struct change, json), "print one JSON object: set, removed"),
     {0},
 };
@@ -53,9 +47,8 @@ const struct cli_help cli_gguf_set_help = {
     .n_least = 1,
     .n_most = INT_MAX,
     .n_read = 1,
-    .about =
-        "Writes FILE to OUT with keys changed or added. A key keeps its type; a new one is bool, u32, i32, f32 or a text, as its "
-        "value looks. Lists cannot be set.",
+    .about = "Writes FILE to OUT with keys changed or added. A key keeps its type; a new one is bool, u32, i32, f32 or a text, "
+             "as its value looks. Lists cannot be set.",
     .options = options_of_gguf_set,
     .examples = {{"Another name", "gguf set model.gguf general.name=Mine -o mine.gguf"},
         {"A longer context", "gguf set model.gguf llama.context_length=8192 -o long.gguf"}},

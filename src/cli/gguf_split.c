@@ -19,20 +19,10 @@ struct options {
 };
 
 static const struct cli_option options_of_gguf_split[] = {
-    {.name = "max-size",
-        .value = "N",
-        .what = "at most N bytes of tensors in a file (default 2G)",
-        .also = "split-max-size",
-        .kind = CLI_SIZE,
-        CLI_TO(struct options, max_size)},
-    {.name = "max-tensors",
-        .value = "N",
-        .what = "at most N tensors in a file",
-        .also = "split-max-tensors",
-        .kind = CLI_INT,
-        .min = 1,
-        .max = INT32_MAX,
-        CLI_TO(struct options, max_tensors)},
+    CLI_OPTION(0, "max-size", "N", "at most N bytes of tensors in a file (default 2G)", .also = "split-max-size",
+        .kind = CLI_SIZE, CLI_TO(struct options, max_size)),
+    CLI_OPTION(0, "max-tensors", "N", "at most N tensors in a file", .also = "split-max-tensors", CLI_RANGE(1, INT32_MAX),
+        CLI_TO(struct options, max_tensors)),
     CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object: files, tensors"),
     {0},
 };
@@ -52,13 +42,7 @@ const struct cli_help cli_gguf_split_help = {
 };
 
 static const struct cli_option options_of_gguf_join[] = {
-    {.letter = 'o',
-        .name = "out",
-        .value = "OUT",
-        .takes = ".gguf",
-        CLI_TO(struct options, out),
-        .is_required = true,
-        .what = "the file to write"},
+    CLI_OPTION('o', "out", "OUT", "the file to write", .takes = ".gguf", CLI_TO(struct options, out), .is_required = true),
     CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object: files, tensors"),
     {0},
 };

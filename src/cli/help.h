@@ -92,84 +92,62 @@ enum {
     CLI_SCHEMA,
 };
 
+// A row: its letter or 0, name, value or NULL, what is said of it, and further fields.
+#define CLI_OPTION(l, n, v, w, ...) \
+    { .letter = l, .name = n, .value = v, .what = w, __VA_ARGS__ }
+#define CLI_RANGE(least, most) .kind = CLI_INT, .min = least, .max = most
+
 // Rows that several commands have; those of models are parsed into the struct model_options at bases[CLI_IN_MODEL].
 #define CLI_OPT_MODEL \
-    { \
-        .letter = 'm', .name = "model", .value = "FILE", .takes = ".gguf", .use = CLI_READ, CLI_TO_MODEL(path), \
-        .is_operand = true, .what = "the model; the same as FILE behind the options" \
-    }
+    CLI_OPTION('m', "model", "FILE", "the model; the same as FILE behind the options", .takes = ".gguf", .use = CLI_READ, \
+        CLI_TO_MODEL(path), .is_operand = true)
 #define CLI_OPT_CTX \
-    { \
-        .letter = 'c', .name = "ctx", .value = "N", .also = "ctx-size", CLI_INT_OF_MODEL(n_ctx, INT32_MAX), \
-        .what = "positions of a model's context (default: the model's, but 512 to 4096)" \
-    }
+    CLI_OPTION('c', "ctx", "N", "positions of a model's context (default: the model's, but 512 to 4096)", .also = "ctx-size", \
+        CLI_INT_OF_MODEL(n_ctx, INT32_MAX))
 #define CLI_OPT_BATCH \
-    { \
-        .letter = 'b', .name = "batch", .value = "N", .also = "batch-size", CLI_INT_OF_MODEL(n_batch, INT32_MAX), \
-        .what = "tokens of a model's batch (default 512)" \
-    }
+    CLI_OPTION('b', "batch", "N", "tokens of a model's batch (default 512)", .also = "batch-size", \
+        CLI_INT_OF_MODEL(n_batch, INT32_MAX))
 #define CLI_OPT_CACHE_TYPE \
-    { \
-        .name = "cache-type", .value = "T", .takes = "@cache-types", .base = CLI_IN_MODEL, CLI_TO_ALL(cli_model_cache_type), \
-        .what = "type of a model's cached keys and values, or T,T for each (default f16)" \
-    }
+    CLI_OPTION(0, "cache-type", "T", "type of a model's cached keys and values, or T,T for each (default f16)", \
+        .takes = "@cache-types", .base = CLI_IN_MODEL, CLI_TO_ALL(cli_model_cache_type))
 #define CLI_OPT_THREADS \
-    { \
-        .letter = 't', .name = "threads", .value = "N", CLI_INT_OF_MODEL(n_threads, 1024), \
-        .what = "threads of the CPU (default: its cores)" \
-    }
+    CLI_OPTION('t', "threads", "N", "threads of the CPU (default: its cores)", CLI_INT_OF_MODEL(n_threads, 1024))
 #define CLI_OPT_DEVICE \
-    { \
-        .letter = 'd', .name = "device", .value = "NAME", .takes = "@devices", CLI_TO_MODEL(device), \
-        .what = "run there (default: all GPUs and the CPU)" \
-    }
+    CLI_OPTION('d', "device", "NAME", "run there (default: all GPUs and the CPU)", .takes = "@devices", CLI_TO_MODEL(device))
 #define CLI_OPT_GPU_LAYERS \
-    { \
-        .name = "gpu-layers", .value = "N", .also = "ngl n-gpu-layers", .base = CLI_IN_MODEL, CLI_TO_ALL(cli_model_gpu_layers), \
-        .what = "0: run on the CPU alone; 99 or more: as much on GPUs as fits, which is the default (-ngl of llama.cpp)" \
-    }
+    CLI_OPTION(0, "gpu-layers", "N", \
+        "0: run on the CPU alone; 99 or more: as much on GPUs as fits, which is the default (-ngl of llama.cpp)", \
+        .also = "ngl n-gpu-layers", .base = CLI_IN_MODEL, CLI_TO_ALL(cli_model_gpu_layers))
 #define CLI_OPT_SPLIT \
-    { \
-        .name = "split", .value = "HOW", .takes = "layer tensor auto", .also = "split-mode", .base = CLI_IN_MODEL, \
-        .kind = CLI_WORD, CLI_TO_ALL(cli_model_split), \
-        .what = "layer: whole layers to a device (default); tensor: a share of every layer to each of the devices, all GPUs or " \
-                "those that --device names, as in CPU,CPU; auto: what is faster, by a moment's test of all devices" \
-    }
+    CLI_OPTION(0, "split", "HOW", \
+        "layer: whole layers to a device (default); tensor: a share of every layer to each of the devices, all GPUs or those " \
+        "that --device names, as in CPU,CPU; auto: what is faster, by a moment's test of all devices", \
+        .takes = "layer tensor auto", .also = "split-mode", .base = CLI_IN_MODEL, .kind = CLI_WORD, CLI_TO_ALL(cli_model_split))
 #define CLI_OPT_NO_MMAP \
-    { \
-        .name = "no-mmap", CLI_TO_MODEL(no_mmap), \
-        .what = "read the model into memory instead of mapping it: for files that others may change meanwhile" \
-    }
+    CLI_OPTION(0, "no-mmap", NULL, \
+        "read the model into memory instead of mapping it: for files that others may change meanwhile", CLI_TO_MODEL(no_mmap))
 #define CLI_OPT_LLAMA \
-    { \
-        .name = "llama", CLI_TO_MODEL(by_llama), \
-        .what = "by llama.cpp's libllama on Berth (BERTH_LLAMA=DIR, library folders, npm's), as every architecture is that " \
-                "Berth does not know" \
-    }
-#define CLI_INT_OF_MODEL(field, most) .kind = CLI_INT, .min = 1, .max = most, CLI_TO_MODEL(field)
+    CLI_OPTION(0, "llama", NULL, \
+        "by llama.cpp's libllama on Berth (BERTH_LLAMA=DIR, library folders, npm's), as every architecture is that Berth does " \
+        "not know", \
+        CLI_TO_MODEL(by_llama))
+#define CLI_INT_OF_MODEL(field, most) CLI_RANGE(1, most), CLI_TO_MODEL(field)
 // What a session is made of, and where it runs.
 #define CLI_SESSION_ROWS CLI_OPT_CTX, CLI_OPT_BATCH, CLI_OPT_CACHE_TYPE
 #define CLI_PLACE_ROWS CLI_OPT_THREADS, CLI_OPT_DEVICE, CLI_OPT_NO_MMAP, CLI_OPT_GPU_LAYERS
 #define CLI_OPT_LORA(target, more) \
-    { \
-        .name = "lora", .value = "FILE[:SCALE]", .takes = ".gguf", .use = CLI_READ, target, \
-        .what = "with this adapter, SCALE times as strong (default 1)" more \
-    }
-#define CLI_OPT_JSON(target, fields) \
-    { .name = "json", target, .what = fields }
+    CLI_OPTION(0, "lora", "FILE[:SCALE]", "with this adapter, SCALE times as strong (default 1)" more, .takes = ".gguf", \
+        .use = CLI_READ, target)
+#define CLI_OPT_JSON(target, fields) CLI_OPTION(0, "json", NULL, fields, target)
 
 // A search for a plan.
 #define CLI_OPT_SEARCH_TIME(type, field) \
-    { \
-        .name = "time", .value = "MS", .kind = CLI_MS, .preset = "0", CLI_TO(type, field), \
-        .what = "search this long beyond the fast path, in milliseconds by the clock, which may have a fraction. Ctrl-C ends " \
-                "the search with the best plan until then" \
-    }
+    CLI_OPTION(0, "time", "MS", \
+        "search this long beyond the fast path, in milliseconds by the clock, which may have a fraction. Ctrl-C ends the " \
+        "search with the best plan until then", \
+        .kind = CLI_MS, .preset = "0", CLI_TO(type, field))
 #define CLI_OPT_SEARCH_THREADS(type, field) \
-    { \
-        .letter = 't', .name = "threads", .value = "N", .kind = CLI_INT, .min = 1, .max = 256, .preset = "1", \
-        CLI_TO(type, field), .what = "search with N threads, 1 to 256" \
-    }
+    CLI_OPTION('t', "threads", "N", "search with N threads, 1 to 256", CLI_RANGE(1, 256), .preset = "1", CLI_TO(type, field))
 
 // Sets what the options are without any, then parses the command line into *options: -1 to go on, and optind is the first operand
 // that no option stands for; else the exit code: --help was printed, or a message.

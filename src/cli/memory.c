@@ -2,10 +2,10 @@
 // memory.c: what the commands over models share about memory: the options --memory and --allow, and the lines that say what is
 // alive at the peak and what would lower it.
 
+#include "base/json.h"
 #include "cli/models.h"
-#include "fit/fit.h"
-#include "plan/io/json.h"
 #include "cli/plans.h"
+#include "fit/fit.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -18,12 +18,8 @@ struct options {
 };
 
 static const struct cli_option option_rows[] = {
-    {.letter = 'd',
-        .name = "device",
-        .value = "NAME",
-        .takes = "@devices",
-        CLI_TO(struct options, device),
-        .what = "ask this device (default: the CPU); 'berth devices' lists them"},
+    CLI_OPTION('d', "device", "NAME", "ask this device (default: the CPU); 'berth devices' lists them", .takes = "@devices",
+        CLI_TO(struct options, device)),
     CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object"),
     {0},
 };

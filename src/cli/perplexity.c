@@ -37,10 +37,9 @@ const struct cli_help cli_perplexity_help = {
     .n_read = 2,
     .bases = {[CLI_IN_MODEL] = offsetof(struct cli_contexts, model)},
     .by_id = contexts_option,
-    .about =
-        "Runs MODEL over the file TEXT, a context at a time, and tells its perplexity: among how many equally likely tokens it "
-        "was undecided, on average; less is better. The second half of each context counts. Ctrl-C ends reading; what was "
-        "read by then is told.",
+    .about = "Runs MODEL over the file TEXT, a context at a time, and tells its perplexity: among how many equally likely tokens "
+             "it was undecided, on average; less is better. The second half of each context counts. Ctrl-C ends reading; what "
+             "was read by then is told.",
     .options = option_rows,
     .examples = {{"Of a text", "perplexity model.gguf text.txt"},
         {"Of its first ten contexts of 1,024 tokens", "perplexity -c 1024 --chunks 10 -m model.gguf -f text.txt"}},

@@ -24,46 +24,32 @@ struct options {
 };
 
 static const struct cli_option option_rows[] = {
-    {.name = "capacity",
-        .value = "N",
-        .kind = CLI_SIZE,
-        CLI_TO(struct options, params.capacity),
-        .what = "does each buffer fit into N bytes? Exit code 0: yes, 1: no, proven, 4: not found yet; more --time may. N takes "
-                "K, M, G, KiB, MiB, ..., kB, MB, ..."},
-    {.name = "budget",
-        .value = "N",
-        .kind = CLI_SIZE,
-        CLI_TO(struct options, budget.bytes),
-        .what = "of a captured graph, or CSV with costs: keep it within N bytes by running some ops again. Exit code 0: it fits, "
-                "1: no, proven, 4: no such schedule was found"},
-    {.name = "spill",
-        .value = "N",
-        .kind = CLI_SIZE,
-        CLI_TO(struct options, budget.spill),
-        .what = "with --budget: values may also move to another pool of N bytes and back, at a price for each byte that is "
-                "printed with the result"},
+    CLI_OPTION(0, "capacity", "N",
+        "does each buffer fit into N bytes? Exit code 0: yes, 1: no, proven, 4: not found yet; more --time may. N takes K, M, G, "
+        "KiB, MiB, ..., kB, MB, ...",
+        .kind = CLI_SIZE, CLI_TO(struct options, params.capacity)),
+    CLI_OPTION(0, "budget", "N",
+        "of a captured graph, or CSV with costs: keep it within N bytes by running some ops again. Exit code 0: it fits, 1: no, "
+        "proven, 4: no such schedule was found",
+        .kind = CLI_SIZE, CLI_TO(struct options, budget.bytes)),
+    CLI_OPTION(0, "spill", "N",
+        "with --budget: values may also move to another pool of N bytes and back, at a price for each byte that is printed with "
+        "the result",
+        .kind = CLI_SIZE, CLI_TO(struct options, budget.spill)),
     CLI_OPT_SEARCH_TIME(struct options, params.budget_us),
     CLI_OPT_SEARCH_THREADS(struct options, params.n_threads),
-    {.letter = 's',
-        .name = "seed",
-        .value = "S",
-        .kind = CLI_INT,
-        .preset = "0",
-        CLI_TO(struct options, params.seed),
-        .what = "seed of the search's noise"},
+    CLI_OPTION(
+        's', "seed", "S", "seed of the search's noise", .kind = CLI_INT, .preset = "0", CLI_TO(struct options, params.seed)),
     CLI_OPT_MODEL,
     CLI_SESSION_ROWS,
     CLI_OPT_LLAMA,
-    {.letter = 'o',
-        .name = "out",
-        .value = "FILE",
-        .takes = "*",
-        CLI_TO(struct options, out),
-        .what = "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output"},
+    CLI_OPTION('o', "out", "FILE",
+        "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output", .takes = "*",
+        CLI_TO(struct options, out)),
     CLI_OPT_JSON(CLI_TO(struct options, json),
-        "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, "
-        "the same of each buffer in an array 'buffers' with what is alive at its peak, of a model 'memory' and in "
-        "'lower' which options take how many bytes less, with --budget 'budget'"),
+        "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, the same "
+        "of each buffer in an array 'buffers' with what is alive at its peak, of a model 'memory' and in 'lower' which options "
+        "take how many bytes less, with --budget 'budget'"),
     {0},
 };
 

@@ -49,68 +49,36 @@ static int sampling_option(int id, const char *value, void *options) {
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    {.letter = 'p',
-        .name = "prompt",
-        .value = "TEXT",
-        CLI_TO(struct options, prompt),
-        .what = "the text to go on with (default: what a pipe brings, else \"Once upon a time\"); '-': standard input"},
-    {.letter = 'f',
-        .name = "file",
-        .value = "FILE",
-        .takes = "*",
-        .use = CLI_READ,
-        CLI_TO(struct options, file),
-        .what = "go on with the text of FILE, without its last line end"},
-    {.letter = 'n',
-        .name = "predict",
-        .value = "N",
-        .kind = CLI_INT,
-        .min = -1,
-        CLI_TO(struct options, n_predict),
-        .what = "at most N tokens (default, and -1: until the model ends or its context is full)",
-        .also = "n-predict"},
-    {.letter = 'e', .name = "echo", CLI_TO(struct options, echo), .what = "print the prompt too"},
+    CLI_OPTION('p', "prompt", "TEXT",
+        "the text to go on with (default: what a pipe brings, else \"Once upon a time\"); '-': standard input",
+        CLI_TO(struct options, prompt)),
+    CLI_OPTION('f', "file", "FILE", "go on with the text of FILE, without its last line end", .takes = "*", .use = CLI_READ,
+        CLI_TO(struct options, file)),
+    CLI_OPTION('n', "predict", "N", "at most N tokens (default, and -1: until the model ends or its context is full)",
+        CLI_RANGE(-1, 0), CLI_TO(struct options, n_predict), .also = "n-predict"),
+    CLI_OPTION('e', "echo", NULL, "print the prompt too", CLI_TO(struct options, echo)),
     CLI_SAMPLING_ROWS,
     CLI_OPT_LORA(CLI_TO_ALL(lora_add), "; may be given again for more"),
     CLI_SESSION_ROWS,
     CLI_PLACE_ROWS,
     CLI_OPT_LLAMA,
     CLI_OPT_SPLIT,
-    {.name = "memory",
-        .value = "N",
-        .parse = cli_fit_memory,
-        CLI_TO(struct options, fit.limits),
-        .what =
-            "stay within N bytes, or those of devices as in 'berth fit': the batch is smaller, then ops run again, then the "
-            "cache "
-            "is of another type, then layers on the host, then, if --ctx is not given, the context shorter, as far as it takes"},
-    {.name = "allow",
-        .value = "LIST",
-        .parse = cli_fit_allow,
-        CLI_TO(struct options, fit.allow),
-        .what = "with --memory: give up nothing but what is in the list of batch, recompute, cache-type, spill"},
-    {.name = "trace",
-        .value = "FILE",
-        .takes = "*",
-        CLI_TO(struct options, trace),
-        .what = "write a timeline of all ops for Chrome or Perfetto"},
-    {.name = "map",
-        .value = "FILE",
-        .takes = ".svg .html .json",
-        CLI_TO(struct options, map),
-        .what = "draw the memory map of the largest graph as FILE.svg or FILE.html; FILE.json: its plan"},
-    {.name = "prompt-cache",
-        .value = "FILE",
-        .takes = "*",
-        .use = CLI_UPDATE,
-        CLI_TO(struct options, cache),
-        .what = "begin with what FILE has of the prompt's beginning, and keep there what was read of it"},
-    {.name = "logprobs",
-        .value = "N",
-        .kind = CLI_INT,
-        .max = 1000,
-        CLI_TO(struct options, n_logprobs),
-        .what = "with --json: how likely each token was, and the N likeliest in its place"},
+    CLI_OPTION(0, "memory", "N",
+        "stay within N bytes, or those of devices as in 'berth fit': the batch is smaller, then ops run again, then the cache is "
+        "of another type, then layers on the host, then, if --ctx is not given, the context shorter, as far as it takes",
+        .parse = cli_fit_memory, CLI_TO(struct options, fit.limits)),
+    CLI_OPTION(0, "allow", "LIST",
+        "with --memory: give up nothing but what is in the list of batch, recompute, cache-type, spill", .parse = cli_fit_allow,
+        CLI_TO(struct options, fit.allow)),
+    CLI_OPTION(
+        0, "trace", "FILE", "write a timeline of all ops for Chrome or Perfetto", .takes = "*", CLI_TO(struct options, trace)),
+    CLI_OPTION(0, "map", "FILE", "draw the memory map of the largest graph as FILE.svg or FILE.html; FILE.json: its plan",
+        .takes = ".svg .html .json", CLI_TO(struct options, map)),
+    CLI_OPTION(0, "prompt-cache", "FILE",
+        "begin with what FILE has of the prompt's beginning, and keep there what was read of it", .takes = "*", .use = CLI_UPDATE,
+        CLI_TO(struct options, cache)),
+    CLI_OPTION(0, "logprobs", "N", "with --json: how likely each token was, and the N likeliest in its place", CLI_RANGE(0, 1000),
+        CLI_TO(struct options, n_logprobs)),
     CLI_OPT_JSON(
         CLI_TO(struct options, json), "print one JSON object at the end: text, tokens, speed, memory, ctx, batch, cache_type"),
     {0},
@@ -125,10 +93,10 @@ const struct cli_help cli_run_help = {
     .n_read = 1,
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
     .by_id = sampling_option,
-    .about = "Lets a language model of the llama family (a GGUF file; docs/models.md has the architectures) go on with a text. "
-             "Without "
-             "MODEL it is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; "
-             "then a line on standard error says how fast it was and what it took. Ctrl-C ends it after the token at hand.",
+    .about =
+        "Lets a language model of the llama family (a GGUF file; docs/models.md has the architectures) go on with a text. "
+        "Without MODEL it is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; "
+        "then a line on standard error says how fast it was and what it took. Ctrl-C ends it after the token at hand.",
     .options = option_rows,
     .examples = {{"A tale", "run"},
         {"A question from a file, answered the same way each time", "run -m model.gguf -f question.txt --temp 0 -n 200"}},
@@ -450,7 +418,7 @@ static int memory_obey(struct options *o) {
     if (!fit_open(q, &m, &error)) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
-    cli_model_warn(m.model, &q->model);
+    cli_context_warn(q->model.n_ctx, m.model->params.n_ctx_train);
     int code = CLI_OK;
     const bool ok = fit_solve(q, &m, &a, &error);
     cli_progress_end();

@@ -22,10 +22,9 @@ const struct cli_help cli_which_help = {
     .operands = "PID",
     .n_least = 1,
     .n_most = 1,
-    .about =
-        "Says whose libraries of ggml a running process has loaded: Berth's or another's. It reads the process's map of "
-        "memory, so "
-        "the process must be one's own. A program that holds ggml inside itself shows none, one that holds Berth shows itself.",
+    .about = "Says whose libraries of ggml a running process has loaded: Berth's or another's. It reads the process's map of "
+             "memory, so the process must be one's own. A program that holds ggml inside itself shows none, one that holds Berth "
+             "shows itself.",
     .options = option_rows,
     .no = "the process runs no library of Berth's",
     .examples = {{"Has the switch taken?", "which $(pgrep -n node)"}, {"For a program", "which --json 4711"}},

@@ -18,29 +18,14 @@ struct flags {
 };
 
 static const struct cli_option option_rows[] = {
-    {.letter = 't',
-        .name = "threads",
-        .value = "N",
-        .kind = CLI_INT,
-        .min = 1,
-        .max = 4096,
-        CLI_TO(struct flags, params.n_threads),
-        .what = "threads of the CPU (default: its cores)"},
-    {.letter = 'd',
-        .name = "device",
-        .value = "NAME",
-        .takes = "@devices",
-        CLI_TO(struct flags, device),
-        .what = "serve this one alone (default: all)"},
-    {.name = "memory",
-        .value = "SIZE",
-        .kind = CLI_SIZE,
-        CLI_TO(struct flags, params.memory_limit),
-        .what = "bytes that each device gives at most (default: all it has)"},
-    {.name = "cache",
-        .value = "DIR",
-        CLI_TO(struct flags, params.cache),
-        .what = "keep the weights that come in this folder, which is there already, and do not have them sent again"},
+    CLI_OPTION('t', "threads", "N", "threads of the CPU (default: its cores)", CLI_RANGE(1, 4096),
+        CLI_TO(struct flags, params.n_threads)),
+    CLI_OPTION('d', "device", "NAME", "serve this one alone (default: all)", .takes = "@devices", CLI_TO(struct flags, device)),
+    CLI_OPTION(0, "memory", "SIZE", "bytes that each device gives at most (default: all it has)", .kind = CLI_SIZE,
+        CLI_TO(struct flags, params.memory_limit)),
+    CLI_OPTION(0, "cache", "DIR",
+        "keep the weights that come in this folder, which is there already, and do not have them sent again",
+        CLI_TO(struct flags, params.cache)),
     {0},
 };
 
@@ -48,9 +33,9 @@ const struct cli_help cli_worker_help = {
     .command = "worker",
     .what = "serve this machine's devices to a program on another",
     .operands = "",
-    .about = "Started by mpirun beside a program, serves the devices of this machine to it: the program lists them as "
-             "MPI1:CPU, MPI2:CUDA0 and so on, and any ggml program can use them. Ends when the program does.\n"
-             "A model over two machines, of which docs/cluster.md says more:\n"
+    .about = "Started by mpirun beside a program, serves the devices of this machine to it: the program lists them as MPI1:CPU, "
+             "MPI2:CUDA0 and so on, and any ggml program can use them. Ends when the program does.\nA model over two machines, "
+             "of which docs/cluster.md says more:\n"
              "  mpirun --host here,there -n 1 berth run FILE : -n 1 berth worker",
     .options = option_rows,
     .examples = {{"With all its devices", "worker"}, {"With two threads and what they hold", "worker -t 2 --memory 8GiB"}},
