@@ -1,9 +1,71 @@
 // SPDX-License-Identifier: MIT
 // backend.c: backends: a device at work. Computing graphs and plans, waiting, and what the device answers for it.
 // A compute first reports what an earlier void call could not (failure.c), then refuses what no backend may touch
-// (graph_check.c), then runs: what reaches a backend lies in memory.
+// (graph_check), then runs: what reaches a backend lies in memory.
 
 #include "backend/backend.h"
+#include "berth-backend.h"
+#include "core/graph.h"
+#include "core/op.h"
+#include "core/span.h"
+
+#include <string.h>
+
+// ---- what every graph passes before a backend sees it ----
+
+// No poison, and each node that is computed, and each of its sources, is in memory as a whole (core/span.h). One pass;
+// berth_backend_has_checked spares the CPU backend a second.
+
+static enum ggml_status node_refuse(
+    const struct ggml_cgraph *graph, int i, const struct ggml_tensor *bad, enum berth_span_fault fault) {
+    const struct ggml_tensor *node = graph->nodes[i];
+    char text[320];
+    berth_span_tell(fault, bad, text, sizeof text);
+    return berth_fail(GGML_STATUS_FAILED, "node %d of %d, %s (%s), cannot be computed: %s %s", i, graph->n_nodes,
+        berth_name_of(node), ggml_op_name(node->op), bad == node ? "the result" : "source", text);
+}
+
+// Leafs and the mark of a graph that was full are core's to tell of.
+static bool holds_poison(const struct ggml_cgraph *graph) {
+    int32_t flags = 0;
+    for (int i = 0; i < graph->n_leafs; i++) {
+        flags |= graph->leafs[i]->flags;
+    }
+    return (flags & BERTH_FLAG_POISON) != 0;
+}
+
+// GGML_STATUS_FAILED, with the reason as the last error, if a backend must not see the graph.
+// has_empty: whether a node has a source without elements, which not every op is up to.
+static enum ggml_status graph_check(const struct ggml_cgraph *graph, bool *has_empty) {
+    *has_empty = false;
+    if (graph == NULL || holds_poison(graph)) {
+        return berth_graph_check(graph);
+    }
+    struct berth_span_walk walk = {0};
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct ggml_tensor *node = graph->nodes[i], *bad = node;
+        if (BERTH_UNLIKELY(berth_poisoned(node))) {
+            return berth_graph_check(graph);
+        }
+        enum berth_span_fault fault = berth_span_walk_node(&walk, node);
+        for (int s = 0, n = berth_span_n_src(node); fault <= BERTH_SPAN_EMPTY && s < n; s++) {
+            if (node->src[s] != NULL) {
+                bad = node->src[s];
+                fault = berth_span_walk(&walk, bad);
+                *has_empty |= fault == BERTH_SPAN_EMPTY;
+            }
+        }
+        if (BERTH_UNLIKELY(fault > BERTH_SPAN_EMPTY)) {
+            const struct berth_op_info *info = berth_op_info(node->op);
+            if (info == NULL || !info->is_empty) { // views that nobody reads may be what they like
+                return node_refuse(graph, i, bad, fault);
+            }
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// ---- backends ----
 
 ggml_guid_t ggml_backend_guid(ggml_backend_t backend) {
     return backend != NULL ? backend->guid : NULL;
@@ -85,19 +147,22 @@ bool berth_backend_has_checked(const struct ggml_cgraph *graph) {
 
 enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct ggml_cgraph *cgraph) {
     enum ggml_status status = may_compute(__func__, backend, backend != NULL && backend->iface.graph_compute != NULL);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    status = berth_backend_report(backend);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
     bool has_empty = false;
-    if (status == GGML_STATUS_SUCCESS) {
-        status = berth_backend_report(backend);
+    status = graph_check(cgraph, &has_empty);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = berth_backend_graph_check(cgraph, &has_empty);
-    }
-    if (status == GGML_STATUS_SUCCESS) {
-        const struct ggml_cgraph *outer = checked_graph; // of an op that computes
-        checked_graph = has_empty ? NULL : cgraph;
-        status = backend->iface.graph_compute(backend, cgraph);
-        checked_graph = outer;
-    }
+    const struct ggml_cgraph *outer = checked_graph; // of an op that computes
+    checked_graph = has_empty ? NULL : cgraph;
+    status = backend->iface.graph_compute(backend, cgraph);
+    checked_graph = outer;
     return status;
 }
 
@@ -112,7 +177,7 @@ enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_
 ggml_backend_graph_plan_t ggml_backend_graph_plan_create(ggml_backend_t backend, struct ggml_cgraph *cgraph) {
     bool has_empty;
     if (may_compute(__func__, backend, backend != NULL && backend->iface.graph_plan_create != NULL) != GGML_STATUS_SUCCESS ||
-        berth_backend_graph_check(cgraph, &has_empty) != GGML_STATUS_SUCCESS) {
+        graph_check(cgraph, &has_empty) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
     return backend->iface.graph_plan_create(backend, cgraph);
@@ -126,12 +191,13 @@ void ggml_backend_graph_plan_free(ggml_backend_t backend, ggml_backend_graph_pla
 
 enum ggml_status ggml_backend_graph_plan_compute(ggml_backend_t backend, ggml_backend_graph_plan_t plan) {
     enum ggml_status status = may_compute(__func__, backend, backend != NULL && backend->iface.graph_plan_compute != NULL);
-    if (status == GGML_STATUS_SUCCESS && plan == NULL) {
-        status = berth_fail(GGML_STATUS_FAILED, "ggml_backend_graph_plan_compute: the plan is NULL");
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = berth_backend_report(backend);
+    if (plan == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "ggml_backend_graph_plan_compute: the plan is NULL");
     }
+    status = berth_backend_report(backend);
     return status == GGML_STATUS_SUCCESS ? backend->iface.graph_plan_compute(backend, plan) : status;
 }
 
@@ -147,4 +213,46 @@ bool ggml_backend_supports_buft(ggml_backend_t backend, ggml_backend_buffer_type
 
 bool ggml_backend_offload_op(ggml_backend_t backend, const struct ggml_tensor *op) {
     return ggml_backend_dev_offload_op(ggml_backend_get_device(backend), op);
+}
+
+// ---- memory that backends take for what they compute ----
+
+// ggml's interface has no word for that, so a backend that can say how much, and take it before, has procedures for it in its
+// registry; of any other nothing is known, and nothing promised.
+
+typedef size_t (*reserve_size_t)(ggml_backend_t backend, const struct ggml_cgraph *graph);
+typedef enum ggml_status (*reserve_t)(ggml_backend_t backend, const struct ggml_cgraph *graph);
+
+static bool proc_find(ggml_backend_t backend, const char *name, void *to) {
+    ggml_backend_dev_t dev = ggml_backend_get_device(backend);
+    void *proc = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), name);
+    memcpy(to, &proc, sizeof proc); // ISO C has no cast from object to function pointers; POSIX systems have the same bits
+    return proc != NULL;
+}
+
+// A device made of several has no registry.
+static const struct berth_several *several_of(ggml_backend_t backend) {
+    const struct berth_several *several = berth_several_get();
+    return several != NULL && several->is_backend(backend) ? several : NULL;
+}
+
+size_t berth_backend_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
+    reserve_size_t size;
+    const struct berth_several *several = several_of(backend);
+    if (several != NULL && graph != NULL) {
+        return several->reserve_size(backend, graph);
+    }
+    return backend != NULL && graph != NULL && proc_find(backend, "berth_backend_reserve_size", &size) ? size(backend, graph) : 0;
+}
+
+enum ggml_status berth_backend_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph) {
+    reserve_t reserve;
+    if (backend == NULL || graph == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "berth_backend_reserve: the %s is NULL", backend == NULL ? "backend" : "graph");
+    }
+    const struct berth_several *several = several_of(backend);
+    if (several != NULL) {
+        return several->reserve(backend, graph);
+    }
+    return proc_find(backend, "berth_backend_reserve", &reserve) ? reserve(backend, graph) : GGML_STATUS_SUCCESS;
 }

@@ -49,9 +49,6 @@ static inline ggml_backend_buffer_t berth_tensor_buffer(const struct ggml_tensor
 ggml_backend_buffer_t berth_tensor_memory(
     const struct ggml_tensor *tensor, size_t n_bytes, char *reason, size_t size) BERTH_MUST_USE;
 
-// GGML_STATUS_FAILED, with the reason as the last error, if a backend must not see the graph (graph_check.c).
-// has_empty: whether a node has a source without elements, which not every op is up to.
-enum ggml_status berth_backend_graph_check(const struct ggml_cgraph *graph, bool *has_empty) BERTH_MUST_USE;
 // For backends that check by themselves what they are handed past this interface: whether that has been done, and no source
 // was empty.
 BERTH_API bool berth_backend_has_checked(const struct ggml_cgraph *graph);
@@ -67,7 +64,7 @@ struct berth_staging {
 bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst,
     const struct berth_staging *staging);
 
-// ---- devices made of several, which are of a higher level (several.c) ----
+// ---- devices made of several, which are of a higher level ----
 
 struct record;
 struct lifetimes;
@@ -111,5 +108,8 @@ const struct berth_several *berth_several_get(void); // NULL: there is no such d
 
 // A name for messages: never NULL, never empty.
 static inline const char *berth_name_of(const struct ggml_tensor *tensor) {
-    return tensor == NULL ? "(NULL)" : tensor->name[0] != '\0' ? tensor->name : "(unnamed)";
+    if (tensor == NULL) {
+        return "(NULL)";
+    }
+    return tensor->name[0] != '\0' ? tensor->name : "(unnamed)";
 }

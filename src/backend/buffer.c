@@ -1,8 +1,102 @@
 // SPDX-License-Identifier: MIT
-// buffer.c: buffers: the memory of tensors on one device, with what its type says about it.
-// A buffer of size 0 has no memory and no functions of its own. multi.c makes one of several.
+// buffer.c: buffer types (what kind of memory, how aligned, how much at most, how many bytes a tensor takes in it), buffers, and
+// buffers made of several. A buffer of size 0 has no memory and no functions of its own.
 
 #include "backend/backend.h"
+#include "base/min.h"
+#include "core/optable.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+// ---- composite devices (src/meta), which are above this interface and register themselves ----
+
+static const struct berth_several *_Atomic told;
+
+void berth_several_set(const struct berth_several *functions) {
+    atomic_store_explicit(&told, functions, memory_order_release);
+}
+
+const struct berth_several *berth_several_get(void) {
+    return atomic_load_explicit(&told, memory_order_acquire);
+}
+
+// ---- buffer types ----
+
+const char *ggml_backend_buft_name(ggml_backend_buffer_type_t buft) {
+    return buft != NULL && buft->iface.get_name != NULL ? buft->iface.get_name(buft) : NULL;
+}
+
+// Size 0 gives a buffer without memory, whatever the type.
+ggml_backend_buffer_t ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t buft, size_t size) {
+    if (buft == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_buft_alloc_buffer: the buffer type is NULL");
+        return NULL;
+    }
+    if (size == 0) {
+        return ggml_backend_buffer_init(buft, (struct ggml_backend_buffer_i){0}, NULL, 0);
+    }
+    if (buft->iface.alloc_buffer == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_buft_alloc_buffer: buffers of type %s cannot be allocated",
+            ggml_backend_buft_name(buft));
+        return NULL;
+    }
+    return buft->iface.alloc_buffer(buft, size);
+}
+
+size_t ggml_backend_buft_get_alignment(ggml_backend_buffer_type_t buft) {
+    const size_t align = buft != NULL && buft->iface.get_alignment != NULL ? buft->iface.get_alignment(buft) : 1;
+    return align > 0 ? align : 1;
+}
+
+size_t ggml_backend_buft_get_max_size(ggml_backend_buffer_type_t buft) {
+    if (buft == NULL) {
+        return 0;
+    }
+    return buft->iface.get_max_size != NULL ? buft->iface.get_max_size(buft) : SIZE_MAX;
+}
+
+// ggml's rule for more than a tensor's bytes: results of ops that may expand, quantised types, and what no op computes.
+static bool may_expand(const struct ggml_tensor *tensor) {
+    const struct berth_op_info *info = berth_op_info(tensor->op);
+    return info == NULL || info->is_empty || info->may_expand || ggml_is_quantized(tensor->type);
+}
+
+// Said once: every graph would say it again, and the size is taken as asked.
+static void tell_expansion(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor, size_t size, size_t least) {
+    static atomic_bool is_told;
+    if (!may_expand(tensor) && !atomic_exchange(&is_told, true)) {
+        berth_log(GGML_LOG_LEVEL_WARN,
+            "buffer type %s asks for %zu bytes for %s (%s of type %s, %zu bytes), which ggml's rules allow for quantised types "
+            "and for "
+            "ops that may expand only; it gets them\n",
+            ggml_backend_buft_name(buft), size, berth_name_of(tensor), ggml_op_name(tensor->op), ggml_type_name(tensor->type),
+            least);
+    }
+}
+
+// Never less than the tensor's own bytes: a backend may ask for padding, not for less.
+size_t ggml_backend_buft_get_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor) {
+    if (buft == NULL || tensor == NULL) {
+        return 0;
+    }
+    const size_t least = ggml_nbytes(tensor);
+    const size_t size = buft->iface.get_alloc_size != NULL ? buft->iface.get_alloc_size(buft, tensor) : least;
+    if (BERTH_UNLIKELY(size > least)) {
+        tell_expansion(buft, tensor, size, least);
+    }
+    return max_size(size, least);
+}
+
+bool ggml_backend_buft_is_host(ggml_backend_buffer_type_t buft) {
+    return buft != NULL && buft->iface.is_host != NULL && buft->iface.is_host(buft);
+}
+
+ggml_backend_dev_t ggml_backend_buft_get_device(ggml_backend_buffer_type_t buft) {
+    return buft != NULL ? buft->device : NULL;
+}
+
+// ---- buffers ----
 
 // For backends: wraps context. On NULL the context is still the caller's.
 ggml_backend_buffer_t ggml_backend_buffer_init(
@@ -113,4 +207,89 @@ size_t ggml_backend_buffer_get_alloc_size(ggml_backend_buffer_t buffer, const st
 
 bool ggml_backend_buffer_is_host(ggml_backend_buffer_t buffer) {
     return ggml_backend_buft_is_host(ggml_backend_buffer_get_type(buffer));
+}
+
+// ---- buffers made of several, for tensors that do not fit into one of the type's largest size ----
+
+// Such a buffer owns its parts. Tensors are in the parts and name them as their buffer; the whole is for freeing, clearing and
+// usage.
+
+struct multi {
+    size_t n_parts;
+    ggml_backend_buffer_t parts[];
+};
+
+static void multi_free(ggml_backend_buffer_t buffer) {
+    struct multi *multi = buffer->context;
+    for (size_t i = 0; i < multi->n_parts; i++) {
+        ggml_backend_buffer_free(multi->parts[i]);
+    }
+    berth_free(multi);
+}
+
+static void multi_clear(ggml_backend_buffer_t buffer, uint8_t value) {
+    struct multi *multi = buffer->context;
+    for (size_t i = 0; i < multi->n_parts; i++) {
+        ggml_backend_buffer_clear(multi->parts[i], value);
+    }
+}
+
+static void multi_reset(ggml_backend_buffer_t buffer) {
+    struct multi *multi = buffer->context;
+    for (size_t i = 0; i < multi->n_parts; i++) {
+        ggml_backend_buffer_reset(multi->parts[i]);
+    }
+}
+
+static const struct ggml_backend_buffer_i multi_iface = {
+    .free_buffer = multi_free,
+    .clear = multi_clear,
+    .reset = multi_reset,
+};
+
+// On NULL the parts are still the caller's.
+ggml_backend_buffer_t ggml_backend_multi_buffer_alloc_buffer(ggml_backend_buffer_t *buffers, size_t n_buffers) {
+    if (buffers == NULL || n_buffers == 0) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_multi_buffer_alloc_buffer: no buffers given");
+        return NULL;
+    }
+    size_t total = 0, size;
+    for (size_t i = 0; i < n_buffers; i++) {
+        if (buffers[i] == NULL || !berth_add_ok(total, buffers[i]->size, &total)) {
+            berth_fail(GGML_STATUS_FAILED, "ggml_backend_multi_buffer_alloc_buffer: buffer %zu of %zu %s", i, n_buffers,
+                buffers[i] == NULL ? "is NULL" : "makes the sum of sizes overflow");
+            return NULL;
+        }
+    }
+    struct multi *multi = NULL;
+    if (berth_mul_ok(n_buffers, sizeof multi->parts[0], &size) && berth_add_ok(size, sizeof *multi, &size)) {
+        multi = berth_malloc(size);
+    }
+    if (multi == NULL) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_multi_buffer_alloc_buffer: out of memory for %zu buffers", n_buffers);
+        return NULL;
+    }
+    multi->n_parts = n_buffers;
+    memcpy(multi->parts, buffers, n_buffers * sizeof buffers[0]);
+
+    ggml_backend_buffer_t buffer = ggml_backend_buffer_init(buffers[0]->buft, multi_iface, multi, total);
+    if (buffer == NULL) {
+        berth_free(multi);
+    }
+    return buffer;
+}
+
+bool ggml_backend_buffer_is_multi_buffer(ggml_backend_buffer_t buffer) {
+    return buffer != NULL && buffer->iface.free_buffer == multi_free;
+}
+
+void ggml_backend_multi_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage) {
+    if (!ggml_backend_buffer_is_multi_buffer(buffer)) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_multi_buffer_set_usage: the buffer is not made of several");
+        return;
+    }
+    struct multi *multi = buffer->context;
+    for (size_t i = 0; i < multi->n_parts; i++) {
+        ggml_backend_buffer_set_usage(multi->parts[i], usage);
+    }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device.c: devices and the registries they come from, asked through their tables. src/registry finds and loads them.
+// device.c: devices and the registries they come from, asked through their tables; events of devices. src/registry finds and
+// loads them.
 
 #include "backend/backend.h"
 
@@ -67,10 +68,8 @@ ggml_backend_buffer_type_t ggml_backend_dev_host_buffer_type(ggml_backend_dev_t 
 ggml_backend_buffer_t ggml_backend_dev_buffer_from_host_ptr(
     ggml_backend_dev_t device, void *ptr, size_t size, size_t max_tensor_size) {
     if (device == NULL || ptr == NULL || device->iface.buffer_from_host_ptr == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_dev_buffer_from_host_ptr: %s",
-            device == NULL ? "the device is NULL"
-            : ptr == NULL  ? "the pointer is NULL"
-                           : "the device cannot use the host's memory");
+        const char *why = ptr == NULL ? "the pointer is NULL" : "the device cannot use the host's memory";
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_dev_buffer_from_host_ptr: %s", device == NULL ? "the device is NULL" : why);
         return NULL;
     }
     return device->iface.buffer_from_host_ptr(device, ptr, size, max_tensor_size);
@@ -109,4 +108,47 @@ ggml_backend_dev_t ggml_backend_reg_dev_get(ggml_backend_reg_t reg, size_t index
 
 void *ggml_backend_reg_get_proc_address(ggml_backend_reg_t reg, const char *name) {
     return reg != NULL && name != NULL && reg->iface.get_proc_address != NULL ? reg->iface.get_proc_address(reg, name) : NULL;
+}
+
+// ---- events: a mark in one backend's work that another backend or the host waits for ----
+
+// NULL without an error where the device has no events: callers then synchronize.
+ggml_backend_event_t ggml_backend_event_new(ggml_backend_dev_t device) {
+    return device != NULL && device->iface.event_new != NULL ? device->iface.event_new(device) : NULL;
+}
+
+void ggml_backend_event_free(ggml_backend_event_t event) {
+    if (event != NULL && event->device != NULL && event->device->iface.event_free != NULL) {
+        event->device->iface.event_free(event->device, event);
+    }
+}
+
+static void event_refuse(const char *func, ggml_backend_event_t event, ggml_backend_t backend) {
+    const char *why = backend == NULL ? "the backend is NULL" : "the backend has no events";
+    berth_backend_fail(backend, "%s: %s", func, event == NULL ? "the event is NULL" : why);
+}
+
+void ggml_backend_event_record(ggml_backend_event_t event, ggml_backend_t backend) {
+    if (event == NULL || backend == NULL || backend->iface.event_record == NULL) {
+        event_refuse("ggml_backend_event_record", event, backend);
+        return;
+    }
+    backend->iface.event_record(backend, event);
+}
+
+void ggml_backend_event_synchronize(ggml_backend_event_t event) {
+    if (event == NULL || event->device == NULL || event->device->iface.event_synchronize == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_event_synchronize: %s",
+            event == NULL ? "the event is NULL" : "the device has no events");
+        return;
+    }
+    event->device->iface.event_synchronize(event->device, event);
+}
+
+void ggml_backend_event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
+    if (event == NULL || backend == NULL || backend->iface.event_wait == NULL) {
+        event_refuse("ggml_backend_event_wait", event, backend);
+        return;
+    }
+    backend->iface.event_wait(backend, event);
 }

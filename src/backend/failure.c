@@ -20,7 +20,7 @@ static struct kept *kept_list;
 static atomic_size_t n_kept;
 BERTH_LOCK_ACROSS_FORK(kept_lock, 102)
 
-static struct kept **find(ggml_backend_t backend) {
+static struct kept **kept_find(ggml_backend_t backend) {
     struct kept **at = &kept_list;
     while (*at != NULL && (*at)->backend != backend) {
         at = &(*at)->next;
@@ -39,7 +39,7 @@ void berth_backend_fail(ggml_backend_t backend, const char *fmt, ...) {
         return;
     }
     berth_lock_take(&kept_lock);
-    struct kept **at = find(backend);
+    struct kept **at = kept_find(backend);
     if (*at == NULL) {
         struct kept *entry = berth_malloc(sizeof *entry);
         if (entry != NULL) {
@@ -54,12 +54,12 @@ void berth_backend_fail(ggml_backend_t backend, const char *fmt, ...) {
 }
 
 // Takes the backend's entry out of the list; the caller frees it.
-static struct kept *take(ggml_backend_t backend) {
+static struct kept *kept_take(ggml_backend_t backend) {
     if (BERTH_LIKELY(atomic_load_explicit(&n_kept, memory_order_acquire) == 0)) {
         return NULL;
     }
     berth_lock_take(&kept_lock);
-    struct kept **at = find(backend);
+    struct kept **at = kept_find(backend);
     struct kept *entry = *at;
     if (entry != NULL) {
         *at = entry->next;
@@ -70,7 +70,7 @@ static struct kept *take(ggml_backend_t backend) {
 }
 
 enum ggml_status berth_backend_report(ggml_backend_t backend) {
-    struct kept *entry = take(backend);
+    struct kept *entry = kept_take(backend);
     if (entry == NULL) {
         return GGML_STATUS_SUCCESS;
     }
@@ -80,5 +80,5 @@ enum ggml_status berth_backend_report(ggml_backend_t backend) {
 }
 
 void berth_backend_forget(ggml_backend_t backend) {
-    berth_free(take(backend));
+    berth_free(kept_take(backend));
 }

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: MIT
+// tensor.c: the memory of one tensor: its place in a buffer, reading and writing it from the host, copying it to another tensor.
+// Each call checks first: outside the tensor's bytes, without memory, or NULL, it refuses and changes nothing. A refusal is the
+// last error; with a backend at hand it is also kept for its next synchronize or compute.
+
+#include "backend/backend.h"
+#include "core/op.h"
+#include "core/span.h"
+
+#include <stdio.h>
+
+// ---- its place: an address in a buffer, or its source's place for a view ----
+
+static enum ggml_status tensor_place(struct ggml_tensor *tensor, ggml_backend_buffer_t buffer, void *data) {
+    tensor->buffer = buffer;
+    tensor->data = data;
+
+    const enum ggml_status status = ggml_backend_buffer_init_tensor(buffer, tensor);
+    if (status != GGML_STATUS_SUCCESS) {
+        tensor->buffer = NULL;
+        tensor->data = NULL;
+    }
+    return status;
+}
+
+enum ggml_status ggml_backend_tensor_alloc(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, void *addr) {
+    if (buffer == NULL || tensor == NULL || addr == NULL) {
+        const char *what = tensor == NULL ? "tensor" : "address";
+        return berth_fail(GGML_STATUS_FAILED, "ggml_backend_tensor_alloc: the %s is NULL", buffer == NULL ? "buffer" : what);
+    }
+    if (berth_poisoned(tensor)) {
+        return berth_fail(GGML_STATUS_FAILED, "%s", berth_poison_error(tensor));
+    }
+    if (tensor->buffer != NULL || tensor->data != NULL || tensor->view_src != NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "ggml_backend_tensor_alloc: tensor %s %s", berth_name_of(tensor),
+            tensor->view_src != NULL ? "is a view: ggml_backend_view_init places it" : "has memory already");
+    }
+    const uintptr_t base = (uintptr_t) ggml_backend_buffer_get_base(buffer), at = (uintptr_t) addr;
+    const size_t need = ggml_backend_buffer_get_alloc_size(buffer, tensor);
+    if (base == 0 || at < base || at - base > buffer->size || need > buffer->size - (at - base)) {
+        return berth_fail(GGML_STATUS_FAILED,
+            "ggml_backend_tensor_alloc: tensor %s of %zu bytes does not lie in the buffer: address %p, buffer %p of %zu bytes",
+            berth_name_of(tensor), need, addr, (void *) base, buffer->size);
+    }
+    return tensor_place(tensor, buffer, addr);
+}
+
+enum ggml_status ggml_backend_view_init(struct ggml_tensor *tensor) {
+    if (tensor == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "ggml_backend_view_init: the tensor is NULL");
+    }
+    const struct ggml_tensor *src = tensor->view_src;
+    if (src == NULL || tensor->buffer != NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "ggml_backend_view_init: tensor %s %s", berth_name_of(tensor),
+            src == NULL ? "is no view" : "has a buffer already");
+    }
+    if (src->buffer == NULL || src->data == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "ggml_backend_view_init: tensor %s is a view of %s, which has no memory",
+            berth_name_of(tensor), berth_name_of(src));
+    }
+    void *data_was = tensor->data; // a view of arena memory has its address from the start
+    const enum ggml_status status = tensor_place(tensor, src->buffer, (char *) src->data + tensor->view_offs);
+    if (status != GGML_STATUS_SUCCESS) {
+        tensor->data = data_was;
+    }
+    return status;
+}
+
+// ---- reading and writing it from the host: set, get, memset, their 2-D and their async forms ----
+
+ggml_backend_buffer_t berth_tensor_memory(const struct ggml_tensor *tensor, size_t n_bytes, char *reason, size_t size) {
+    if (tensor == NULL) {
+        snprintf(reason, size, "the tensor is NULL");
+        return NULL;
+    }
+    if (berth_poisoned(tensor)) {
+        snprintf(reason, size, "%s", berth_poison_error(tensor));
+        return NULL;
+    }
+    ggml_backend_buffer_t buffer = berth_tensor_buffer(tensor);
+    if (buffer == NULL || tensor->data == NULL) {
+        snprintf(reason, size, "tensor %s has no %s", berth_name_of(tensor), buffer == NULL ? "buffer" : "memory in its buffer");
+        return NULL;
+    }
+    const enum berth_span_fault fault =
+        n_bytes > 0 ? berth_span_part(&(struct berth_span_room){0}, tensor, n_bytes) : BERTH_SPAN_OK;
+    if (fault != BERTH_SPAN_OK) {
+        berth_span_tell(fault, tensor, reason, size);
+        return NULL;
+    }
+    return buffer;
+}
+
+// n pieces of size bytes: piece i lies at offset + i * stride in the tensor, at i * stride_data in the caller's memory.
+struct pieces {
+    size_t offset, size;
+    size_t n, stride, stride_data;
+};
+
+static struct pieces piece_of(size_t offset, size_t size) {
+    return (struct pieces){.offset = offset, .size = size, .n = 1};
+}
+
+// Bytes of the tensor up to the last piece's end; SIZE_MAX: more than can be counted.
+static size_t pieces_end(const struct pieces *s) {
+    size_t last, end;
+    return berth_mul_ok(s->n - 1, s->stride, &last) && berth_add_ok(last, s->offset, &end) && berth_add_ok(end, s->size, &end)
+               ? end
+               : SIZE_MAX;
+}
+
+// The buffer to use; NULL if there is nothing to do or the call was refused. data is only asked to be there.
+static ggml_backend_buffer_t access_check(
+    const char *func, ggml_backend_t backend, const struct ggml_tensor *tensor, const void *data, const struct pieces *s) {
+    if (tensor != NULL && (s->size == 0 || s->n == 0)) {
+        return NULL;
+    }
+    const size_t have = ggml_nbytes(tensor), end = pieces_end(s);
+    char reason[320];
+    ggml_backend_buffer_t buffer =
+        berth_tensor_memory(tensor, end < have && have != BERTH_SPAN_NONE ? end : have, reason, sizeof reason);
+    if (buffer == NULL) {
+        berth_backend_fail(backend, "%s: %s", func, reason);
+        return NULL;
+    }
+    if (data == NULL) {
+        berth_backend_fail(backend, "%s: the memory for tensor %s is NULL", func, berth_name_of(tensor));
+        return NULL;
+    }
+    if (end > have) {
+        berth_backend_fail(backend, "%s: %zu pieces of %zu bytes from offset %zu, %zu apart, do not lie in the %zu bytes of %s",
+            func, s->n, s->size, s->offset, s->stride, have, berth_name_of(tensor));
+        return NULL;
+    }
+    return buffer;
+}
+
+static void access_refuse(
+    const char *func, ggml_backend_t backend, const struct ggml_tensor *tensor, ggml_backend_buffer_t buffer) {
+    berth_backend_fail(backend, "%s: a buffer of type %s cannot do this (tensor %s)", func, ggml_backend_buffer_name(buffer),
+        berth_name_of(tensor));
+}
+
+// ---- through the buffer ----
+
+static void set_now(const char *func, ggml_backend_t backend, ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
+    const char *data, const struct pieces *s) {
+    if (s->n > 1 && buffer->iface.set_tensor_2d != NULL) {
+        buffer->iface.set_tensor_2d(buffer, tensor, data, s->offset, s->size, s->n, s->stride, s->stride_data);
+        return;
+    }
+    if (buffer->iface.set_tensor == NULL) {
+        access_refuse(func, backend, tensor, buffer);
+        return;
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        buffer->iface.set_tensor(buffer, tensor, data + i * s->stride_data, s->offset + i * s->stride, s->size);
+    }
+}
+
+static void get_now(const char *func, ggml_backend_t backend, ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor,
+    char *data, const struct pieces *s) {
+    if (s->n > 1 && buffer->iface.get_tensor_2d != NULL) {
+        buffer->iface.get_tensor_2d(buffer, tensor, data, s->offset, s->size, s->n, s->stride, s->stride_data);
+        return;
+    }
+    if (buffer->iface.get_tensor == NULL) {
+        access_refuse(func, backend, tensor, buffer);
+        return;
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        buffer->iface.get_tensor(buffer, tensor, data + i * s->stride_data, s->offset + i * s->stride, s->size);
+    }
+}
+
+void ggml_backend_tensor_set(struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
+    const struct pieces s = piece_of(offset, size);
+    ggml_backend_buffer_t buffer = access_check(__func__, NULL, tensor, data, &s);
+    if (buffer != NULL) {
+        set_now(__func__, NULL, buffer, tensor, data, &s);
+    }
+}
+
+void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
+    const struct pieces s = piece_of(offset, size);
+    ggml_backend_buffer_t buffer = access_check(__func__, NULL, tensor, data, &s);
+    if (buffer != NULL) {
+        get_now(__func__, NULL, buffer, tensor, data, &s);
+    }
+}
+
+void ggml_backend_tensor_set_2d(struct ggml_tensor *tensor, const void *data, size_t offset, size_t size, size_t n_copies,
+    size_t stride_tensor, size_t stride_data) {
+    const struct pieces s = {offset, size, n_copies, stride_tensor, stride_data};
+    ggml_backend_buffer_t buffer = access_check(__func__, NULL, tensor, data, &s);
+    if (buffer != NULL) {
+        set_now(__func__, NULL, buffer, tensor, data, &s);
+    }
+}
+
+void ggml_backend_tensor_get_2d(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size, size_t n_copies,
+    size_t stride_tensor, size_t stride_data) {
+    const struct pieces s = {offset, size, n_copies, stride_tensor, stride_data};
+    ggml_backend_buffer_t buffer = access_check(__func__, NULL, tensor, data, &s);
+    if (buffer != NULL) {
+        get_now(__func__, NULL, buffer, tensor, data, &s);
+    }
+}
+
+void ggml_backend_tensor_memset(struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size) {
+    const struct pieces s = piece_of(offset, size);
+    ggml_backend_buffer_t buffer = access_check(__func__, NULL, tensor, &value, &s);
+    if (buffer == NULL) {
+        return;
+    }
+    if (buffer->iface.memset_tensor == NULL) {
+        access_refuse(__func__, NULL, tensor, buffer);
+        return;
+    }
+    buffer->iface.memset_tensor(buffer, tensor, value, offset, size);
+}
+
+// ---- in the backend's order of work; a backend without async forms waits and uses the buffer ----
+
+static bool has_backend(const char *func, ggml_backend_t backend) {
+    if (backend == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "%s: the backend is NULL", func);
+    }
+    return backend != NULL;
+}
+
+static void set_async(const char *func, ggml_backend_t backend, struct ggml_tensor *tensor, const char *data, struct pieces s) {
+    ggml_backend_buffer_t buffer = has_backend(func, backend) ? access_check(func, backend, tensor, data, &s) : NULL;
+    if (buffer == NULL) {
+        return;
+    }
+    if (s.n > 1 && backend->iface.set_tensor_2d_async != NULL) {
+        backend->iface.set_tensor_2d_async(backend, tensor, data, s.offset, s.size, s.n, s.stride, s.stride_data);
+        return;
+    }
+    if (backend->iface.set_tensor_async == NULL) {
+        berth_backend_wait(backend);
+        set_now(func, backend, buffer, tensor, data, &s);
+        return;
+    }
+    for (size_t i = 0; i < s.n; i++) {
+        backend->iface.set_tensor_async(backend, tensor, data + i * s.stride_data, s.offset + i * s.stride, s.size);
+    }
+}
+
+static void get_async(const char *func, ggml_backend_t backend, const struct ggml_tensor *tensor, char *data, struct pieces s) {
+    ggml_backend_buffer_t buffer = has_backend(func, backend) ? access_check(func, backend, tensor, data, &s) : NULL;
+    if (buffer == NULL) {
+        return;
+    }
+    if (s.n > 1 && backend->iface.get_tensor_2d_async != NULL) {
+        backend->iface.get_tensor_2d_async(backend, tensor, data, s.offset, s.size, s.n, s.stride, s.stride_data);
+        return;
+    }
+    if (backend->iface.get_tensor_async == NULL) {
+        berth_backend_wait(backend);
+        get_now(func, backend, buffer, tensor, data, &s);
+        return;
+    }
+    for (size_t i = 0; i < s.n; i++) {
+        backend->iface.get_tensor_async(backend, tensor, data + i * s.stride_data, s.offset + i * s.stride, s.size);
+    }
+}
+
+void ggml_backend_tensor_set_async(
+    ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
+    set_async(__func__, backend, tensor, data, piece_of(offset, size));
+}
+
+void ggml_backend_tensor_get_async(
+    ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
+    get_async(__func__, backend, tensor, data, piece_of(offset, size));
+}
+
+void ggml_backend_tensor_set_2d_async(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset,
+    size_t size, size_t n_copies, size_t stride_tensor, size_t stride_data) {
+    set_async(__func__, backend, tensor, data, (struct pieces){offset, size, n_copies, stride_tensor, stride_data});
+}
+
+void ggml_backend_tensor_get_2d_async(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset,
+    size_t size, size_t n_copies, size_t stride_tensor, size_t stride_data) {
+    get_async(__func__, backend, tensor, data, (struct pieces){offset, size, n_copies, stride_tensor, stride_data});
+}
+
+// ---- copies ----
+
+static bool same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    if (a->type != b->type) {
+        return false;
+    }
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (a->ne[i] != b->ne[i] || a->nb[i] != b->nb[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// False: refused, with the failure kept. Both tensors have memory and one layout otherwise.
+static bool may_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, const struct ggml_tensor *dst) {
+    char reason[320];
+    if (berth_tensor_memory(src, ggml_nbytes(src), reason, sizeof reason) == NULL ||
+        berth_tensor_memory(dst, ggml_nbytes(dst), reason, sizeof reason) == NULL) {
+        berth_backend_fail(backend, "%s: %s", func, reason);
+        return false;
+    }
+    if (!same_layout(src, dst)) {
+        berth_backend_fail(backend,
+            "%s: layouts differ: %s is %s " BERTH_SHAPE " with strides " BERTH_STRIDE ", %s is %s " BERTH_SHAPE
+            " with strides " BERTH_STRIDE,
+            func, berth_name_of(src), ggml_type_name(src->type), BERTH_NE(src), BERTH_NB(src), berth_name_of(dst),
+            ggml_type_name(dst->type), BERTH_NE(dst), BERTH_NB(dst));
+        return false;
+    }
+    return true;
+}
+
+// For backends: true if dst's buffer could do it by itself.
+bool ggml_backend_buffer_copy_tensor(const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    if (!may_copy(__func__, NULL, src, dst)) {
+        return false;
+    }
+    ggml_backend_buffer_t buffer = berth_tensor_buffer(dst);
+    return buffer->iface.cpy_tensor != NULL && buffer->iface.cpy_tensor(buffer, src, dst);
+}
+
+static bool copy_through_host(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst,
+    const struct berth_staging *staging) {
+    const size_t size = ggml_nbytes(src);
+    ggml_backend_buffer_t from = berth_tensor_buffer(src), to = berth_tensor_buffer(dst);
+    if (from->iface.get_tensor == NULL || to->iface.set_tensor == NULL) {
+        berth_backend_fail(backend, "%s: %s to %s: a buffer of type %s cannot be %s", func, berth_name_of(src),
+            berth_name_of(dst), ggml_backend_buffer_name(from->iface.get_tensor == NULL ? from : to),
+            from->iface.get_tensor == NULL ? "read" : "written");
+        return false;
+    }
+    // Whole, not in pieces: a buffer may rearrange its tensors and take them only as a whole.
+    const bool is_there = staging != NULL && staging->size >= size;
+    void *bytes = is_there ? staging->bytes : berth_malloc(size);
+    if (bytes == NULL) {
+        berth_backend_fail(backend, "%s: out of memory: %zu bytes to take %s from %s to %s through the host", func, size,
+            berth_name_of(src), ggml_backend_buffer_name(from), ggml_backend_buffer_name(to));
+        return false;
+    }
+    from->iface.get_tensor(from, src, bytes, 0, size);
+    to->iface.set_tensor(to, dst, bytes, 0, size);
+    if (!is_there) {
+        berth_free(bytes);
+    }
+    return true;
+}
+
+bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst,
+    const struct berth_staging *staging) {
+    if (!may_copy(func, backend, src, dst)) {
+        return false;
+    }
+    ggml_backend_buffer_t from = berth_tensor_buffer(src), to = berth_tensor_buffer(dst);
+    const size_t size = ggml_nbytes(src);
+    if (src == dst || size == 0) {
+        return true;
+    }
+    if (ggml_backend_buffer_is_host(from) && to->iface.set_tensor != NULL) {
+        to->iface.set_tensor(to, dst, src->data, 0, size);
+    } else if (ggml_backend_buffer_is_host(to) && from->iface.get_tensor != NULL) {
+        from->iface.get_tensor(from, src, dst->data, 0, size);
+    } else if (to->iface.cpy_tensor == NULL || !to->iface.cpy_tensor(to, src, dst)) {
+        return copy_through_host(func, backend, src, dst, staging);
+    }
+    return true;
+}
+
+void ggml_backend_tensor_copy(const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    berth_tensor_copy(__func__, NULL, src, dst, NULL);
+}
+
+// After all work given to backend_src so far and before what backend_dst is given next.
+void ggml_backend_tensor_copy_async(
+    ggml_backend_t backend_src, ggml_backend_t backend_dst, const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    if (!may_copy(__func__, backend_dst, src, dst) || src == dst) {
+        return;
+    }
+    if (backend_src != NULL && backend_dst != NULL && backend_dst->iface.cpy_tensor_async != NULL &&
+        backend_dst->iface.cpy_tensor_async(backend_src, backend_dst, src, dst)) {
+        return;
+    }
+    berth_backend_wait(backend_src);
+    berth_backend_wait(backend_dst);
+    berth_tensor_copy(__func__, backend_dst, src, dst, NULL);
+}
