@@ -5,6 +5,7 @@
 
 #include "alloc/alloc.h"
 #include "alloc/budget.h"
+#include "base/min.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -191,7 +192,10 @@ static bool rewrite_run(struct rewrite *w, struct ggml_cgraph *graph, const stru
 
 int berth_budget_pool_of(const struct ggml_tensor *node) {
     const enum berth_move kind = node == NULL ? BERTH_MOVE_NONE : berth_move_of(node);
-    return kind == BERTH_MOVE_OUT ? 1 : kind == BERTH_MOVE_IN ? 0 : -1;
+    if (kind == BERTH_MOVE_NONE) {
+        return -1;
+    }
+    return kind == BERTH_MOVE_OUT;
 }
 
 void berth_budget_pools(const struct ggml_cgraph *graph, int *node_buffer_ids, int n) {
@@ -226,7 +230,7 @@ static enum ggml_status bytes_of(const struct task *t, struct ggml_cgraph *graph
 }
 
 // Solves with so many bytes and rewrites; *bytes is what the allocator needs then. The caller undoes what does not please.
-static enum ggml_status attempt(
+static enum ggml_status task_try(
     struct task *t, const uint64_t *limits, struct rewrite *w, struct berth_budget_result **result, size_t *bytes) {
     const double cost = t->budget->spill_cost > 0 ? t->budget->spill_cost : FLOPS_A_BYTE;
     const struct berth_budget_pool pools[] = {{.bytes = limits[0],
@@ -256,8 +260,11 @@ static enum ggml_status attempt(
 
 // Less for the solver by what the allocator took too much.
 static uint64_t limit_lower(uint64_t limit, uint64_t asked, uint64_t taken) {
-    const uint64_t over = taken > asked ? taken - asked : 0, less = over > limit / 256 ? over : limit / 256 + 1;
-    return over == 0 ? limit : limit > less ? limit - less : 0;
+    if (taken <= asked) {
+        return limit;
+    }
+    const uint64_t less = max_u64(taken - asked, limit / 256 + 1);
+    return limit > less ? limit - less : 0;
 }
 
 static enum ggml_status task_run(
@@ -270,7 +277,7 @@ static enum ggml_status task_run(
         size_t bytes[2] = {0, 0};
         berth_budget_free(*result);
         *result = NULL;
-        status = attempt(t, limits, &w, result, bytes);
+        status = task_try(t, limits, &w, result, bytes);
         const bool fits = status == GGML_STATUS_SUCCESS && (*result)->fits && bytes[0] <= asked[0] && bytes[1] <= asked[1];
         if (fits) {
             *ctx = w.ctx;

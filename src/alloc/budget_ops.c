@@ -85,8 +85,10 @@ static bool step_writes(const struct ggml_tensor *t, int k) {
 
 static void write_mark(struct graph_ops *o, const struct ggml_tensor *root, int32_t op) {
     const int32_t i = graph_ops_find(o, root);
-    o->writer[i] = o->is_mutable[i] ? o->writer[i] : op;
-    o->is_mutable[i] = true;
+    if (!o->is_mutable[i]) {
+        o->writer[i] = op;
+        o->is_mutable[i] = true;
+    }
 }
 
 static void mutable_mark(struct graph_ops *o) {
@@ -128,8 +130,10 @@ static int32_t mutable_of(struct graph_ops *o, const struct ggml_tensor *t) {
             continue;
         }
         const int32_t group = group_find(o, i);
-        o->group[group] = found < 0 ? group : found;
-        found = found < 0 ? group : found;
+        if (found < 0) {
+            found = group;
+        }
+        o->group[group] = found;
     }
     return found;
 }
@@ -148,7 +152,9 @@ static int32_t until_of(const struct graph_ops *o, const struct ggml_tensor *t, 
         if (o->writer[i] <= at) {
             return 0;
         }
-        until = until == 0 || o->writer[i] < until ? o->writer[i] : until;
+        if (until == 0 || o->writer[i] < until) {
+            until = o->writer[i];
+        }
     }
     return until;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // capture.c: the graph of a plan as a captured graph (src/capture/): its rows with the memory that the plan gave them.
 
-#include "alloc/capture.h"
+#include "alloc/galloc.h"
 
+#include "base/min.h"
 #include "capture/capture.h"
 #include "ggml-backend.h"
 
@@ -81,17 +82,19 @@ static void write_row(const struct writer *w, int32_t r) {
     const struct record_row *row = &rec->rows[r];
     const struct lifetime_row *given = &plan->lives.rows[r];
     const struct ggml_tensor *t = rec->tensors[r];
-    const int32_t buf = given->buf >= 0 ? given->buf : 0;
+    const int32_t buf = max_i32(given->buf, 0);
     const bool is_node = w->ids[r] < plan->lives.order.n_steps;
-    const bool is_apart = given->is_kept; // a scheduler's input while graphs are in flight
     int32_t srcs[GGML_MAX_SRC];
+    char kind = r < w->early_end ? 'L' : 'X';
+    if (is_node) {
+        kind = 'N';
+    }
     struct capture_tensor c = {.tensor = t,
         .id = w->ids[r],
-        .kind = is_node            ? 'N'
-                : r < w->early_end ? 'L'
-                                   : 'X',
+        .kind = kind,
         .op = (enum ggml_op) row->op,
-        .flags = (t->flags & ~RECORD_FLAGS) | row->flags | (is_apart ? GGML_TENSOR_FLAG_OUTPUT : 0),
+        .flags = (t->flags & ~RECORD_FLAGS) | row->flags |
+                 (given->is_kept ? GGML_TENSOR_FLAG_OUTPUT : 0), // a scheduler's input while graphs are in flight
         .view_src = row->view_src >= 0 ? w->ids[rec->rows[row->view_src].same_as] : -1,
         .has_memory = row->has_memory,
         .buf = given->id,
@@ -116,7 +119,7 @@ static void write_row(const struct writer *w, int32_t r) {
     berth_capture_write_tensor(w->file, &c, srcs, n_srcs);
 }
 
-static bool capture(const char *dir, struct writer *w) {
+static bool graph_capture(const char *dir, struct writer *w) {
     struct berth_stream s;
     if (!make_ids(w) || !berth_stream_open(&s)) {
         berth_free(w->ids);
@@ -151,7 +154,7 @@ void berth_capture(const struct ggml_gallocr *galloc, const struct galloc_plan *
         return;
     }
     struct writer w = {.galloc = galloc, .plan = plan, .rec = rec};
-    if (!capture(dir, &w) && !atomic_exchange(&is_broken, true)) {
+    if (!graph_capture(dir, &w) && !atomic_exchange(&is_broken, true)) {
         berth_log(GGML_LOG_LEVEL_WARN, "BERTH_CAPTURE: graphs cannot be written to %s: %s\n", dir, strerror(errno));
     }
 }

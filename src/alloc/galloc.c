@@ -4,9 +4,6 @@
 // loses nothing: plans and buffers stay as they were, or come back as large, and the next graph can be tried.
 
 #include "alloc/galloc.h"
-
-#include "alloc/capture.h"
-
 #include "backend/backend.h"
 
 #include <stdlib.h>
@@ -225,28 +222,24 @@ static enum ggml_status plan_get(struct ggml_gallocr *galloc, struct ggml_cgraph
     return GGML_STATUS_SUCCESS;
 }
 
-// What placing a graph of the plan's form will ask for: layouts that all differ, and an index if it wants one.
-static enum ggml_status room_reserve(struct galloc_plan *plan) {
-    const bool is_done =
-        berth_record_room_forms(&plan->rec) && (plan->lives.n_loose == 0 || !berth_record_is_tangled(&plan->rec));
-    return is_done ? GGML_STATUS_SUCCESS
-                   : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the layouts of %d tensors", plan->rec.n_rows);
-}
-
-static enum ggml_status reserve(
+// Makes room for what placing a graph of the plan's form will ask for: layouts that all differ, and an index if it wants one.
+static enum ggml_status graph_reserve(
     struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs, const int *leaf_bufs) {
     struct galloc_plan *plan;
-    enum ggml_status status = plan_get(galloc, graph, node_bufs, leaf_bufs, &plan);
-    if (status == GGML_STATUS_SUCCESS) {
-        status = room_reserve(plan);
+    const enum ggml_status status = plan_get(galloc, graph, node_bufs, leaf_bufs, &plan);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
-    return status == GGML_STATUS_SUCCESS ? berth_galloc_buffers_reserve(galloc, plan) : status;
+    if (!berth_record_room_forms(&plan->rec) || (plan->lives.n_loose > 0 && berth_record_is_tangled(&plan->rec))) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the layouts of %d tensors", plan->rec.n_rows);
+    }
+    return berth_galloc_buffers_reserve(galloc, plan);
 }
 
 bool ggml_gallocr_reserve_n(
     ggml_gallocr_t galloc, struct ggml_cgraph *graph, const int *node_buffer_ids, const int *leaf_buffer_ids) {
     return berth_galloc_has_arguments(__func__, galloc, graph) &&
-           reserve(galloc, graph, node_buffer_ids, leaf_buffer_ids) == GGML_STATUS_SUCCESS;
+           graph_reserve(galloc, graph, node_buffer_ids, leaf_buffer_ids) == GGML_STATUS_SUCCESS;
 }
 
 bool ggml_gallocr_reserve(ggml_gallocr_t galloc, struct ggml_cgraph *graph) {
@@ -310,7 +303,7 @@ size_t ggml_gallocr_get_buffer_size(ggml_gallocr_t galloc, int buffer_id) {
 // Where tensors of no bytes lie in a buffer of no bytes.
 static _Alignas(64) char nothing[64];
 
-static enum ggml_status place(struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *addr) {
+static enum ggml_status tensor_place(struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *addr) {
     t->buffer = buffer;
     t->data = addr;
     if (BERTH_LIKELY(buffer->iface.init_tensor == NULL)) {
@@ -357,7 +350,7 @@ static void places_fill(const struct ggml_gallocr *galloc, struct galloc_plan *p
 static enum ggml_status place_foreign_view(struct ggml_tensor *t) {
     ggml_backend_buffer_t buffer = t->view_src->buffer;
     return buffer == NULL || t->buffer != NULL ? GGML_STATUS_SUCCESS
-                                               : place(t, buffer, (char *) t->view_src->data + t->view_offs);
+                                               : tensor_place(t, buffer, (char *) t->view_src->data + t->view_offs);
 }
 
 static void *address_of(const struct galloc_plan *plan, int32_t i) {
@@ -384,7 +377,7 @@ static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct gall
             } else if (pass == 0 && t->view_src != NULL && buffer->iface.init_tensor != NULL) {
                 has_late = true;
             } else {
-                status = place(t, buffer, address_of(plan, i));
+                status = tensor_place(t, buffer, address_of(plan, i));
             }
         }
     }
@@ -405,20 +398,23 @@ static bool is_all_in_place(const struct galloc_plan *plan) {
 // A known graph: recognised, and placed on the way. A graph whose tensors lie elsewhere is placed by itself.
 static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_plan **plan) {
     bool in_place = false;
-    enum ggml_status status = GGML_STATUS_SUCCESS;
     *plan = berth_galloc_find(galloc, graph, NULL, NULL, false, &in_place);
     if (*plan == NULL) {
+        return GGML_STATUS_SUCCESS;
+    }
+    enum ggml_status status = berth_galloc_buffers_reserve(galloc, *plan);
+    if (status != GGML_STATUS_SUCCESS || (in_place && (*plan)->places_epoch == galloc->epoch)) {
         return status;
     }
-    status = berth_galloc_buffers_reserve(galloc, *plan);
-    if (status == GGML_STATUS_SUCCESS && (!in_place || (*plan)->places_epoch != galloc->epoch)) {
-        status = place_all(galloc, *plan);
-        // a buffer that is told of its tensors may have put them elsewhere
-        const bool is_wrong = status == GGML_STATUS_SUCCESS && !is_all_in_place(*plan) &&
-                              ((*plan)->is_quiet || berth_record_is_tangled(&(*plan)->rec));
-        *plan = is_wrong ? NULL : *plan;
+    status = place_all(galloc, *plan);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
-    return status;
+    // a buffer that is told of its tensors may have put them elsewhere
+    if (!is_all_in_place(*plan) && ((*plan)->is_quiet || berth_record_is_tangled(&(*plan)->rec))) {
+        *plan = NULL;
+    }
+    return GGML_STATUS_SUCCESS;
 }
 
 bool ggml_gallocr_alloc_graph(ggml_gallocr_t galloc, struct ggml_cgraph *graph) {
@@ -439,6 +435,84 @@ bool ggml_gallocr_alloc_graph(ggml_gallocr_t galloc, struct ggml_cgraph *graph) 
             graph->n_nodes, galloc->n_bufs);
         return false;
     }
-    return plan_get(galloc, graph, NULL, NULL, &plan) == GGML_STATUS_SUCCESS &&
-           berth_galloc_buffers_reserve(galloc, plan) == GGML_STATUS_SUCCESS && place_all(galloc, plan) == GGML_STATUS_SUCCESS;
+    if (plan_get(galloc, graph, NULL, NULL, &plan) != GGML_STATUS_SUCCESS ||
+        berth_galloc_buffers_reserve(galloc, plan) != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    return place_all(galloc, plan) == GGML_STATUS_SUCCESS;
+}
+
+// ---- reports ----
+
+enum ggml_status berth_gallocr_report(ggml_gallocr_t galloc, int buffer_id, struct berth_plan_report *report) {
+    if (galloc == NULL || report == NULL || buffer_id < 0 || buffer_id >= galloc->n_bufs || galloc->plans == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "berth_gallocr_report: buffer %d has no plan", buffer_id);
+    }
+    *report = galloc->plans->needs[galloc->pool_of[buffer_id]].report;
+    return GGML_STATUS_SUCCESS;
+}
+
+// Which row is in an item at a step: the last of those that took it over by then, or the late leaf that was overwritten last.
+static void find_holders(const struct galloc_plan *plan, int64_t step, int32_t *holders) {
+    const struct record *rec = &plan->rec;
+    for (size_t i = 0; i < plan->lives.n_items; i++) {
+        holders[i] = plan->lives.owners[i];
+    }
+    for (int32_t r = 0; r < rec->n_nodes && r <= step; r++) {
+        const int32_t at = lifetime_rows(rec)[r].is_late ? rec->rows[r].view_src : r;
+        const int32_t item = lifetime_rows(rec)[at].item;
+        if (item >= 0) {
+            holders[item] = at;
+        }
+    }
+}
+
+static int larger_first(const void *a, const void *b) {
+    const struct berth_gallocr_live *x = a, *y = b;
+    if (x->size != y->size) {
+        return x->size > y->size ? -1 : 1;
+    }
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+int64_t berth_gallocr_alive(ggml_gallocr_t galloc, struct ggml_cgraph *graph, int buffer_id, int64_t step,
+    struct berth_gallocr_live *out, int64_t n_max) {
+    if (!berth_galloc_has_arguments(__func__, galloc, graph)) {
+        return -1;
+    }
+    struct galloc_plan *plan = berth_galloc_find_any(galloc, graph);
+    if (plan == NULL || buffer_id < 0 || buffer_id >= galloc->n_bufs) {
+        berth_fail(GGML_STATUS_FAILED, "berth_gallocr_alive: the graph was not reserved, or there is no buffer %d", buffer_id);
+        return -1;
+    }
+    const size_t n = plan->lives.n_items;
+    const int32_t pool = galloc->pool_of[buffer_id];
+    int32_t *holders = berth_malloc((n + 1) * sizeof *holders);
+    struct berth_gallocr_live *live = berth_malloc((n + 1) * sizeof *live);
+    int64_t n_live = holders != NULL && live != NULL ? 0 : -1;
+    if (n_live < 0) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_alive: out of memory for %zu items", n);
+    } else {
+        if (step < 0) {
+            step = plan->needs[pool].report.bound_step;
+        }
+        find_holders(plan, step, holders);
+        for (size_t i = 0; i < n; i++) {
+            const struct berth_plan_item *item = &plan->lives.items[i];
+            if (item->pool == pool && item->size > 0 && item->first <= step && step <= item->last) {
+                live[n_live++] = (struct berth_gallocr_live){.tensor = plan->rec.tensors[holders[i]],
+                    .offset = plan->offsets[i],
+                    .size = item->size,
+                    .first = item->first,
+                    .last = item->last};
+            }
+        }
+        qsort(live, (size_t) n_live, sizeof *live, larger_first);
+    }
+    for (int64_t i = 0; i < n_live && i < n_max && out != NULL; i++) {
+        out[i] = live[i];
+    }
+    berth_free(holders);
+    berth_free(live);
+    return n_live;
 }

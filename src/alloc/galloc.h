@@ -105,19 +105,10 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
 // ---- galloc_buffers.c ----
 
 void berth_galloc_buffers_free(struct ggml_gallocr *galloc);
-// Room in the list of own buffers for one more; a buffer that is put there.
-bool berth_galloc_own_room(struct ggml_gallocr *galloc) BERTH_MUST_USE;
-void berth_galloc_own(struct ggml_gallocr *galloc, ggml_backend_buffer_t buffer);
-
-// ---- galloc_parts.c ----
-
 // Offsets for the items of a pool whose device is made of several, and its layout.
 enum ggml_status berth_galloc_parts_solve(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec, int p) BERTH_MUST_USE;
 void berth_galloc_parts_drop(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p);
-// Memory for the plan's layout, if it has one. is_new: no plan that was there before needs more.
-enum ggml_status berth_galloc_parts_back(
-    struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, bool is_new) BERTH_MUST_USE;
 size_t berth_galloc_parts_size(const struct galloc_pool *pool); // on all devices
 
 // ---- galloc.c ----
@@ -133,3 +124,11 @@ struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct gg
 void berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan);
 // All plans go. The buffers stay.
 void berth_galloc_forget(struct ggml_gallocr *galloc);
+
+// ---- capture.c: graphs of running programs as files ----
+
+// With BERTH_CAPTURE=DIR in the environment: writes the graph of a plan to DIR as text (.ggraph), under a name made from its
+// content, so that a graph that was captured before, by any process, is not written again. Never fails: the first trouble is one
+// warning in the log, and nothing is captured from then on. An allocator asks when it is made.
+bool berth_capture_is_on(void);
+void berth_capture(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec);

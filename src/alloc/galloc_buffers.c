@@ -29,7 +29,7 @@ bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_back
 }
 
 // Room for one more.
-bool berth_galloc_own_room(struct ggml_gallocr *galloc) {
+static bool own_room(struct ggml_gallocr *galloc) {
     const size_t n_few = sizeof galloc->few / sizeof galloc->few[0], n = galloc->n_owned + 1;
     if (n > n_few && !berth_grow((void **) &galloc->many, &galloc->many_cap, n, sizeof galloc->many[0])) {
         return false;
@@ -41,7 +41,7 @@ bool berth_galloc_own_room(struct ggml_gallocr *galloc) {
     return true;
 }
 
-void berth_galloc_own(struct ggml_gallocr *galloc, ggml_backend_buffer_t buffer) {
+static void own_add(struct ggml_gallocr *galloc, ggml_backend_buffer_t buffer) {
     ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_COMPUTE);
     const size_t i = owned_slot(galloc, buffer);
     memmove(&galloc->owned[i + 1], &galloc->owned[i], (galloc->n_owned - i) * sizeof galloc->owned[0]);
@@ -50,12 +50,12 @@ void berth_galloc_own(struct ggml_gallocr *galloc, ggml_backend_buffer_t buffer)
 }
 
 static ggml_backend_buffer_t chunk_new(struct ggml_gallocr *galloc, struct galloc_pool *pool, size_t size) {
-    if (!berth_galloc_own_room(galloc)) {
+    if (!own_room(galloc)) {
         return NULL;
     }
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(pool->buft, size);
     if (buffer != NULL) {
-        berth_galloc_own(galloc, buffer);
+        own_add(galloc, buffer);
     }
     return buffer;
 }
@@ -80,6 +80,55 @@ void berth_galloc_buffers_free(struct ggml_gallocr *galloc) {
         berth_free(galloc->pools[p].many);
     }
     berth_free(galloc->many);
+}
+
+// ---- graphs on a composite device (src/meta) ----
+
+// Such a device plans for each of its parts by itself what the graph takes there (a layout); addresses are one behind the other
+// and are no memory. All layouts of an allocator are in one buffer, which has on each device what the largest of them takes there.
+
+void berth_galloc_parts_drop(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p) {
+    if (plan->needs[p].layout != NULL) {
+        galloc->pools[p].several->layout_free(plan->needs[p].layout);
+        plan->needs[p].layout = NULL;
+        galloc->epoch++; // addresses in it are none any more
+    }
+}
+
+enum ggml_status berth_galloc_parts_solve(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec, int p) {
+    const struct berth_layout_params params = {
+        .pool_of = galloc->pool_of, .pool = p, .budget_us = galloc->options.budget_us, .report = &plan->needs[p].report};
+    berth_galloc_parts_drop(galloc, plan, p);
+    return galloc->pools[p].several->layout_new(
+        galloc->pools[p].buft, rec, &plan->lives, &params, plan->offsets, &plan->needs[p].layout);
+}
+
+static enum ggml_status parts_back(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, bool is_new) {
+    struct galloc_pool *pool = &galloc->pools[p];
+    struct berth_layout *layout = plan->needs[p].layout;
+    if (pool->parts.buffer == NULL) {
+        ggml_backend_buffer_t buffer = own_room(galloc) ? pool->several->layout_buffer(pool->buft) : NULL;
+        if (buffer == NULL) {
+            return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a buffer of %s", ggml_backend_buft_name(pool->buft));
+        }
+        own_add(galloc, buffer);
+        pool->parts = (struct galloc_chunk){buffer, ggml_backend_buffer_get_base(buffer)};
+        galloc->epoch++;
+    }
+    const size_t before = berth_galloc_parts_size(pool);
+    bool is_moved = false;
+    const bool ok = pool->several->layout_back(pool->parts.buffer, layout, is_new && before < layout->bytes, &is_moved);
+    galloc->epoch += is_moved;
+    if (!ok) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED,
+            "compute buffers of type %s of %zu bytes on all devices are not to be had; the allocator holds %zu bytes there",
+            ggml_backend_buft_name(pool->buft), layout->bytes, before);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+size_t berth_galloc_parts_size(const struct galloc_pool *pool) {
+    return pool->parts.buffer != NULL ? pool->several->layout_bytes(pool->parts.buffer) : 0;
 }
 
 // ---- growing ----
@@ -194,11 +243,14 @@ enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, struc
         struct galloc_pool *pool = &galloc->pools[p];
         const bool is_trimmed = is_new && is_outgrown(pool, need->sizes, need->n);
         enum ggml_status status = pool_grow(galloc, pool, need->sizes, need->n);
-        if (status == GGML_STATUS_SUCCESS && need->layout != NULL) {
-            status = berth_galloc_parts_back(galloc, plan, p, is_new);
-        }
         if (status != GGML_STATUS_SUCCESS) {
             return status;
+        }
+        if (need->layout != NULL) {
+            status = parts_back(galloc, plan, p, is_new);
+            if (status != GGML_STATUS_SUCCESS) {
+                return status;
+            }
         }
         if (is_trimmed) {
             pool_trim(galloc, pool, need->sizes, need->n);

@@ -5,6 +5,7 @@
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"
+#include "base/min.h"
 #include "core/optable.h"
 
 #include <string.h>
@@ -68,7 +69,7 @@ static void find_lifetimes(struct check *c) {
             c->spans[s].last = c->spans[root_of(rec, s)].last = r;
         }
         struct span *root = &c->spans[root_of(rec, r)];
-        root->last = root->last > r ? root->last : r; // a view that writes
+        root->last = max_i64(root->last, r); // a view that writes
     }
     for (int32_t r = 0; r < rec->n_rows; r++) {
         const bool is_early = r >= rec->n_nodes;
@@ -81,7 +82,7 @@ static void find_lifetimes(struct check *c) {
     }
     for (int32_t r = 0; r < rec->n_rows; r++) {
         struct span *s = &c->spans[r];
-        s->last = s->last > s->first ? s->last : s->first;
+        s->last = max_i64(s->last, s->first);
     }
 }
 
@@ -152,8 +153,8 @@ static void make_items(struct check *c) {
     for (int32_t r = 0; r < c->rec.n_rows; r++) {
         const int32_t g = group_of(c, r);
         if (g != r) {
-            c->spans[g].last = c->spans[r].last > c->spans[g].last ? c->spans[r].last : c->spans[g].last;
-            c->spans[g].size = c->spans[r].size > c->spans[g].size ? c->spans[r].size : c->spans[g].size;
+            c->spans[g].last = max_i64(c->spans[r].last, c->spans[g].last);
+            c->spans[g].size = max_size(c->spans[r].size, c->spans[g].size);
         }
     }
     for (int32_t r = 0; r < c->rec.n_rows; r++) {

@@ -157,7 +157,9 @@ static void write_buffers(struct berth_json_writer *w, const struct ggml_gallocr
     for (int p = 0; p < galloc->n_pools; p++) {
         peak += plan->needs[p].report.peak;
         bound += plan->needs[p].report.bound;
-        proven = proven && plan->needs[p].report.proven;
+        if (!plan->needs[p].report.proven) {
+            proven = false;
+        }
     }
     berth_json_line(w, 2);
     berth_json_printf(w, "'peak': %" PRIu64 ",\n  'bound': %" PRIu64 ",\n  'proven': %c,\n  'nodes': %d", peak, bound, proven,
@@ -266,11 +268,11 @@ static enum ggml_status check_pool(struct galloc_plan *plan, int p, struct berth
         }
     }
     *report = (struct berth_plan_report){.fits = true, .method = "loaded"};
-    enum ggml_status status = berth_plan_check(items, n, &params, offsets, NULL);
-    if (status == GGML_STATUS_SUCCESS && n > 0) {
-        status = berth_plan_bound(items, n, &params, &report->bound, &report->bound_step);
+    const enum ggml_status status = berth_plan_check(items, n, &params, offsets, NULL);
+    if (status != GGML_STATUS_SUCCESS || n == 0) {
+        return status;
     }
-    return status;
+    return berth_plan_bound(items, n, &params, &report->bound, &report->bound_step);
 }
 
 static enum ggml_status check_pools(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
@@ -293,7 +295,9 @@ static enum ggml_status check_pools(const struct ggml_gallocr *galloc, struct ga
 static enum ggml_status parts_from(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
-        status = galloc->pools[p].several != NULL ? berth_galloc_parts_solve(galloc, plan, &plan->rec, p) : status;
+        if (galloc->pools[p].several != NULL) {
+            status = berth_galloc_parts_solve(galloc, plan, &plan->rec, p);
+        }
     }
     return status;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // galloc_plan.c: a graph becomes a plan: record, lifetimes, offsets, and the bytes each chunk needs. No buffer is touched.
 
-#include "alloc/capture.h"
+#include "alloc/galloc.h"
 #include "ggml-backend-impl.h"
 
 #include <string.h>
@@ -74,7 +74,9 @@ struct record_rules berth_galloc_record_rules(struct ggml_gallocr *galloc) {
 static struct lifetime_sizes sizes_of(struct ggml_gallocr *galloc) {
     bool is_by_layout = true;
     for (int p = 0; p < galloc->n_pools; p++) {
-        is_by_layout = is_by_layout && galloc->pools[p].buft->iface.get_alloc_size == NULL;
+        if (galloc->pools[p].buft->iface.get_alloc_size != NULL) {
+            is_by_layout = false;
+        }
     }
     return (struct lifetime_sizes){.alloc_size = alloc_size, .is_by_layout = is_by_layout, .user = galloc};
 }
@@ -341,8 +343,11 @@ static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_p
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
         if (galloc->pools[p].several != NULL) {
             status = berth_galloc_parts_solve(galloc, plan, rec, p);
+            if (status != GGML_STATUS_SUCCESS) {
+                break;
+            }
         }
-        if (status == GGML_STATUS_SUCCESS && plan->needs[p].layout == NULL) {
+        if (plan->needs[p].layout == NULL) {
             status = solve_pool(galloc, plan, p, items, ids, offsets);
         }
     }

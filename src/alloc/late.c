@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // late.c: late leafs. Before any node reads such a leaf or writes a part of it, one node overwrites all of it, as in
 // ggml_cpy(x, ggml_new_tensor(...)). What the host writes there before the graph runs is never read, so that the leaf needs no
-// memory of its own until then. Inputs, and leafs that the caller keeps, are never late. O(rows + edges).
+// memory of its own until then. Inputs are never late. O(rows + edges).
 
 #include "alloc/lifetime.h"
 
@@ -27,7 +27,7 @@ static int32_t root_of(const struct record *rec, int32_t r) {
 
 enum { UNTOUCHED, READ = -1 };
 
-static void touch(int32_t *late, int32_t root, int32_t how) {
+static void late_touch(int32_t *late, int32_t root, int32_t how) {
     if (late[root] == UNTOUCHED) {
         late[root] = how;
     }
@@ -43,10 +43,10 @@ static void touch_step(const struct record *rec, int32_t r, int32_t step, int32_
     const bool is_whole = r < rec->n_nodes && berth_lifetimes_overwrites(rec->tensors[r]);
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
         if (!is_whole || rec->slots[k] + 1 != info->overwrites) {
-            touch(late, root_of(rec, rec->srcs[k]), READ);
+            late_touch(late, root_of(rec, rec->srcs[k]), READ);
         }
     }
-    touch(late, root_of(rec, r), is_whole ? step + 1 : READ);
+    late_touch(late, root_of(rec, r), is_whole ? step + 1 : READ);
 }
 
 void berth_lifetimes_late(const struct record *rec, const struct lifetime_order *order, int32_t *late) {
@@ -80,7 +80,7 @@ static bool may_share(const struct lifetimes *l, int32_t a, int32_t b, int64_t s
 }
 
 // From step on the item is needed: in memory that was given back before, or in its own.
-static void share(struct sharing *s, int32_t item, int64_t step) {
+static void item_share(struct sharing *s, int32_t item, int64_t step) {
     struct lifetimes *l = s->l;
     for (int32_t k = 0; k < WINDOW && k < s->n; k++) {
         const int32_t old = s->recent[k];
@@ -95,7 +95,7 @@ static void share(struct sharing *s, int32_t item, int64_t step) {
 }
 
 // Items without memory of their own go; rows follow.
-static void squeeze(struct sharing *s, int32_t n_rows) {
+static void items_squeeze(struct sharing *s, int32_t n_rows) {
     struct lifetimes *l = s->l;
     size_t n = 0;
     for (size_t i = 0; i < l->n_items; i++) {
@@ -128,10 +128,10 @@ bool berth_lifetimes_share_late(struct lifetimes *l, const struct record *rec, c
         const int32_t r = lifetime_step(&l->order, step);
         const int32_t leaf = l->rows[r].is_late ? rec->rows[r].view_src : -1;
         if (leaf >= 0 && late[leaf] == step + 1) {
-            share(&s, l->rows[leaf].item, step);
+            item_share(&s, l->rows[leaf].item, step);
         }
     }
-    squeeze(&s, rec->n_all);
+    items_squeeze(&s, rec->n_all);
     berth_free(s.into);
     return true;
 }

@@ -50,7 +50,7 @@ static bool only_first(int32_t op) {
 }
 
 // A view of all of its source, from the first byte to the last.
-static bool covers(const struct ggml_tensor *view, const struct ggml_tensor *source) {
+static bool view_covers(const struct ggml_tensor *view, const struct ggml_tensor *source) {
     return view->view_offs == 0 && ggml_nbytes(view) == ggml_nbytes(source);
 }
 
@@ -66,10 +66,9 @@ static int32_t takeover_from(const struct replay *r, int32_t node, int32_t p) {
     const int32_t v = live->view_src;
     const struct live_row *view_of = &r->live[v];
     const bool is_last_look = view_of->n_views == 1 && view_of->n_children == 0 && view_of->is_taken;
-    return is_last_look && !view_of->is_output && record_same_layout(r->rec->tensors[node], r->rec->tensors[p]) &&
-                   covers(r->rec->tensors[p], r->rec->tensors[v])
-               ? v
-               : -1;
+    const bool may_take = is_last_look && !view_of->is_output && record_same_layout(r->rec->tensors[node], r->rec->tensors[p]) &&
+                          view_covers(r->rec->tensors[p], r->rec->tensors[v]);
+    return may_take ? v : -1;
 }
 
 // Through a view, which ggml does not do, a node stays in its own pool: in another one it might take what is dearer there.
@@ -176,7 +175,7 @@ static bool take_new(struct replay *r, int32_t i_row, int32_t buf) {
     return (is_step && take_over(r, i_row)) || item_new(r, i_row);
 }
 
-static inline bool take(struct replay *r, int32_t i_row, int32_t buf) {
+static inline bool row_take(struct replay *r, int32_t i_row, int32_t buf) {
     return r->live[i_row].is_settled || take_new(r, i_row, buf);
 }
 
@@ -298,7 +297,7 @@ static bool take_leafs(struct replay *r) {
             r->rows[canon].buf = r->rows[i].buf;
         }
         r->step = r->rules->late_leafs && r->rows[canon].is_late ? r->late[canon] - 1 : 0;
-        if (!take(r, canon, r->rows[i].buf)) {
+        if (!row_take(r, canon, r->rows[i].buf)) {
             return false;
         }
     }
@@ -312,12 +311,12 @@ static bool take_inputs(struct replay *r) {
     for (int32_t step = 0; step < order->n_steps; step++) {
         const int32_t i = lifetime_step(order, step);
         const struct record_row *node = &rec->rows[i];
-        if (r->live[i].is_input && !take(r, node->same_as, r->rows[i].buf)) {
+        if (r->live[i].is_input && !row_take(r, node->same_as, r->rows[i].buf)) {
             return false;
         }
         for (int k = 0; k < node->n_src; k++) {
             const int32_t s = rec->srcs[node->src + k];
-            if (r->live[s].is_input && !take(r, s, r->rows[i].buf)) {
+            if (r->live[s].is_input && !row_take(r, s, r->rows[i].buf)) {
                 return false;
             }
         }
@@ -430,6 +429,26 @@ enum ggml_status berth_lifetimes_record(struct lifetimes *out, struct record *re
     return status;
 }
 
+// False: out of memory.
+static bool replay_run(struct replay *r, struct berth_scratch *scratch) {
+    struct lifetimes *out = r->out;
+    const size_t n = (size_t) r->rec->n_all;
+    bool has_inputs = false;
+    r->live = berth_scratch_take(scratch, n * sizeof r->live[0]);
+    if (r->live == NULL) {
+        return false;
+    }
+    memset(r->live, 0, n * sizeof r->live[0]);
+    count_children(r);
+    if (!make_room(out, look_at_rows(r, &has_inputs), n) || (r->may_be_late && !find_late(r, scratch)) || !take_leafs(r)) {
+        return false;
+    }
+    if ((has_inputs && !take_inputs(r)) || !run_steps(r)) {
+        return false;
+    }
+    return out->n_late <= 1 || r->rules->late_leafs || berth_lifetimes_share_late(out, r->rec, r->late);
+}
+
 enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, const struct lifetime_sizes *sizes,
     const struct lifetime_rules *rules, const size_t *aligns, const int32_t *pools) {
     struct replay r = {.out = out, .rec = rec, .sizes = sizes, .rules = rules, .aligns = aligns, .pools = pools};
@@ -441,22 +460,14 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
     if (rec->n_all == 0) {
         return GGML_STATUS_SUCCESS;
     }
-    bool has_inputs = false, ok = false;
     struct berth_scratch scratch;
     berth_scratch_init(&scratch);
-    r.live = berth_scratch_take(&scratch, (size_t) rec->n_all * sizeof r.live[0]);
-    if (r.live != NULL) {
-        memset(r.live, 0, (size_t) rec->n_all * sizeof r.live[0]);
-        count_children(&r);
-        ok = make_room(out, look_at_rows(&r, &has_inputs), (size_t) rec->n_all);
-    }
-    ok = ok && (!r.may_be_late || find_late(&r, &scratch)) && take_leafs(&r) && (!has_inputs || take_inputs(&r)) && run_steps(&r);
-    if (ok && out->n_late > 1 && !rules->late_leafs) {
-        ok = berth_lifetimes_share_late(out, rec, r.late);
-    }
+    const bool ok = replay_run(&r, &scratch);
     berth_scratch_fini(&scratch);
-    return ok ? GGML_STATUS_SUCCESS
-              : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the lifetimes of %d tensors", rec->n_rows);
+    if (!ok) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the lifetimes of %d tensors", rec->n_rows);
+    }
+    return GGML_STATUS_SUCCESS;
 }
 
 // ---- an old plan for a reshaped graph ----
@@ -464,7 +475,7 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
 static bool took_rightly(const struct record *rec, int32_t i, int32_t parent) {
     const struct ggml_tensor *a = rec->tensors[i], *b = rec->tensors[parent];
     const int32_t view_src = rec->rows[parent].view_src;
-    return record_same_layout(a, b) && (view_src < 0 || covers(b, rec->tensors[view_src]));
+    return record_same_layout(a, b) && (view_src < 0 || view_covers(b, rec->tensors[view_src]));
 }
 
 bool berth_lifetimes_still_fit(

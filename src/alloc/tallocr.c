@@ -3,12 +3,21 @@
 // What does not fit is refused with the bytes needed and the bytes left; a call that fails leaves every tensor as it was.
 
 #include "backend/backend.h"
+#include "core/abi.h"
 #include "core/op.h"
+#include "ggml-alloc.h"
+
+// The layout that others compiled against.
+ABI_SIZE(ggml_tallocr, 32);
+ABI_FIELD(ggml_tallocr, buffer, 0, 8);
+ABI_FIELD(ggml_tallocr, base, 8, 8);
+ABI_FIELD(ggml_tallocr, alignment, 16, 8);
+ABI_FIELD(ggml_tallocr, offset, 24, 8);
 
 // ---- one tensor after another ----
 
 // Bytes from offset to the next aligned address.
-static size_t gap(const void *base, size_t offset, size_t align) {
+static size_t align_gap(const void *base, size_t offset, size_t align) {
     return (align - ((uintptr_t) base + offset) % align) % align;
 }
 
@@ -19,15 +28,16 @@ struct ggml_tallocr ggml_tallocr_new(ggml_backend_buffer_t buffer) {
     }
     void *base = ggml_backend_buffer_get_base(buffer);
     const size_t align = ggml_backend_buffer_get_alignment(buffer);
-    return (struct ggml_tallocr){.buffer = buffer, .base = base, .alignment = align, .offset = gap(base, 0, align)};
+    return (struct ggml_tallocr){.buffer = buffer, .base = base, .alignment = align, .offset = align_gap(base, 0, align)};
 }
 
 enum ggml_status ggml_tallocr_alloc(struct ggml_tallocr *talloc, struct ggml_tensor *tensor) {
     if (talloc == NULL || talloc->buffer == NULL || tensor == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "ggml_tallocr_alloc: the %s is NULL",
-            talloc == NULL           ? "allocator"
-            : talloc->buffer == NULL ? "allocator's buffer"
-                                     : "tensor");
+        const char *what = "tensor";
+        if (talloc == NULL || talloc->buffer == NULL) {
+            what = talloc == NULL ? "allocator" : "allocator's buffer";
+        }
+        return berth_fail(GGML_STATUS_FAILED, "ggml_tallocr_alloc: the %s is NULL", what);
     }
     const size_t size = ggml_backend_buffer_get_size(talloc->buffer);
     const size_t left = talloc->offset < size ? size - talloc->offset : 0;
@@ -40,7 +50,7 @@ enum ggml_status ggml_tallocr_alloc(struct ggml_tallocr *talloc, struct ggml_ten
     const enum ggml_status status = ggml_backend_tensor_alloc(talloc->buffer, tensor, (char *) talloc->base + talloc->offset);
     if (status == GGML_STATUS_SUCCESS) {
         talloc->offset += need;
-        talloc->offset += gap(talloc->base, talloc->offset, talloc->alignment);
+        talloc->offset += align_gap(talloc->base, talloc->offset, talloc->alignment);
     }
     return status;
 }
@@ -191,6 +201,23 @@ static enum ggml_status views_place(struct ggml_context *ctx, struct work *w) {
     return GGML_STATUS_SUCCESS;
 }
 
+// One buffer of all that is needed; NULL: none is, or an error, with what was done so far in w.
+static ggml_backend_buffer_t tensors_place(struct ggml_context *ctx, ggml_backend_buffer_type_t buft, struct work *w) {
+    struct chunk chunk;
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = chunk.end) {
+        if (!chunk_from(ctx, buft, t, &chunk)) {
+            return NULL;
+        }
+        if (chunk.size > 0 && chunk_place(ctx, buft, &chunk, w) != GGML_STATUS_SUCCESS) {
+            return NULL;
+        }
+    }
+    if (w->n_buffers == 0 || views_place(ctx, w) != GGML_STATUS_SUCCESS) {
+        return NULL;
+    }
+    return w->n_buffers == 1 ? w->buffers[0] : ggml_backend_multi_buffer_alloc_buffer(w->buffers, w->n_buffers);
+}
+
 // NULL without an error if the context has no tensor that needs memory.
 struct ggml_backend_buffer *ggml_backend_alloc_ctx_tensors_from_buft(struct ggml_context *ctx, ggml_backend_buffer_type_t buft) {
     if (ctx == NULL || buft == NULL) {
@@ -207,21 +234,7 @@ struct ggml_backend_buffer *ggml_backend_alloc_ctx_tensors_from_buft(struct ggml
         return several->alloc_ctx(ctx, buft);
     }
     struct work w = {0};
-    struct chunk chunk = {0};
-    ggml_backend_buffer_t all = NULL;
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL && status == GGML_STATUS_SUCCESS; t = chunk.end) {
-        status = chunk_from(ctx, buft, t, &chunk) ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
-        if (status == GGML_STATUS_SUCCESS && chunk.size > 0) {
-            status = chunk_place(ctx, buft, &chunk, &w);
-        }
-    }
-    if (status == GGML_STATUS_SUCCESS && w.n_buffers > 0) {
-        status = views_place(ctx, &w);
-    }
-    if (status == GGML_STATUS_SUCCESS && w.n_buffers > 0) {
-        all = w.n_buffers == 1 ? w.buffers[0] : ggml_backend_multi_buffer_alloc_buffer(w.buffers, w.n_buffers);
-    }
+    struct ggml_backend_buffer *all = tensors_place(ctx, buft, &w);
     if (all == NULL) {
         work_undo(&w);
     } else {
