@@ -42,7 +42,10 @@ static void write_op(const struct capture_tensor *t, FILE *f) {
         fputs(ggml_op_name(t->op), f);
         return;
     }
-    fprintf(f, "%s%s", t->op == GGML_OP_UNARY ? "UNARY:" : t->op == GGML_OP_GLU ? "GLU:" : "", ggml_op_desc(t->tensor));
+    if (t->op == GGML_OP_UNARY || t->op == GGML_OP_GLU) {
+        fputs(t->op == GGML_OP_UNARY ? "UNARY:" : "GLU:", f);
+    }
+    fputs(ggml_op_desc(t->tensor), f);
 }
 
 static void write_flags(int32_t flags, FILE *f) {

@@ -4,6 +4,7 @@
 
 #include "record/record.h"
 
+#include "base/min.h"
 #include "core/op.h"
 
 // ---- forms ----
@@ -37,8 +38,8 @@ int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t) {
 
 // ---- rows ----
 
-static size_t grown(size_t cap, size_t n_want) {
-    return n_want <= cap ? cap : n_want > cap + cap / 2 ? n_want : cap + cap / 2;
+static size_t cap_grow(size_t cap, size_t n_want) {
+    return n_want <= cap ? cap : max_size(n_want, cap + cap / 2);
 }
 
 // Neither is less than the record has.
@@ -81,7 +82,7 @@ bool berth_record_room(struct record *rec, size_t n_rows, size_t n_srcs) {
     if (n_rows <= rec->rows_cap && n_srcs <= rec->srcs_cap) {
         return true;
     }
-    return caps_set(rec, grown(rec->rows_cap, n_rows), grown(rec->srcs_cap, n_srcs));
+    return caps_set(rec, cap_grow(rec->rows_cap, n_rows), cap_grow(rec->srcs_cap, n_srcs));
 }
 
 static bool room_forms(struct record *rec, int32_t n_rows) {
@@ -96,8 +97,7 @@ bool berth_record_room_forms(struct record *rec) {
 // ever.
 bool berth_record_room_like(struct record *rec, const struct record *other) {
     const size_t n_twice = (size_t) other->n_twice;
-    const size_t rows_cap = rec->rows_cap > other->rows_cap ? rec->rows_cap : other->rows_cap;
-    const size_t srcs_cap = rec->srcs_cap > other->srcs_cap ? rec->srcs_cap : other->srcs_cap;
+    const size_t rows_cap = max_size(rec->rows_cap, other->rows_cap), srcs_cap = max_size(rec->srcs_cap, other->srcs_cap);
     const bool has_room = rows_cap == rec->rows_cap && srcs_cap == rec->srcs_cap;
     return (has_room || caps_set(rec, rows_cap, srcs_cap)) && room_forms(rec, other->n_rows) &&
            (n_twice == 0 || berth_grow((void **) &rec->twice, &rec->twice_cap, n_twice, sizeof rec->twice[0])) &&

@@ -110,7 +110,7 @@ static inline bool same_kind(const struct record_row *row, const struct ggml_ten
 
 // ---- places ----
 
-static void undo(const struct record_undo *first, const struct record_undo *end) {
+static void places_undo(const struct record_undo *first, const struct record_undo *end) {
     while (end != first) {
         end--;
         end->tensor->buffer = NULL;
@@ -131,7 +131,7 @@ static inline bool is_astray(const struct ggml_tensor *t) {
 
 // A buffer that wants to be told of a tensor may look at what that is a view of, so this has its place before. False: all is as
 // it was.
-static bool tell(struct ggml_tensor *t, void *old_data) {
+static bool buffer_tell(struct ggml_tensor *t, void *old_data) {
     if ((t->view_src == NULL || t->view_src->buffer != NULL) &&
         t->buffer->iface.init_tensor(t->buffer, t) == GGML_STATUS_SUCCESS) {
         return true;
@@ -142,19 +142,19 @@ static bool tell(struct ggml_tensor *t, void *old_data) {
 }
 
 // Into a place, with what it takes to undo it. A quiet buffer does not want to be told.
-static inline bool put(
+static inline bool tensor_put(
     struct record_undo *undo, struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *data, const bool is_quiet) {
     *undo = (struct record_undo){t, t->data};
     t->buffer = buffer;
     t->data = data;
-    return is_quiet || BERTH_LIKELY(buffer->iface.init_tensor == NULL) || tell(t, undo->data);
+    return is_quiet || BERTH_LIKELY(buffer->iface.init_tensor == NULL) || buffer_tell(t, undo->data);
 }
 
 // Likewise, where its source is. That buffer may be anybody's.
 static inline bool put_view(struct record_undo *undo, struct ggml_tensor *t, const bool is_whole) {
     const struct ggml_tensor *from = t->view_src;
     return is_untold(t) && (is_whole || from->buffer->iface.init_tensor == NULL) &&
-           put(undo, t, from->buffer, (char *) from->data + t->view_offs, !is_whole);
+           tensor_put(undo, t, from->buffer, (char *) from->data + t->view_offs, !is_whole);
 }
 
 // ---- the match ----
@@ -206,7 +206,7 @@ PART bool is_settled(struct placing *p, const struct record_row *rows, int32_t i
             return true;
         }
         const bool is_put =
-            may_put(p) && t->buffer == NULL && (is_view || t->data == NULL) && put(p->written, t, buffer, data, !is_whole);
+            may_put(p) && t->buffer == NULL && (is_view || t->data == NULL) && tensor_put(p->written, t, buffer, data, !is_whole);
         p->written = is_put ? p->written + 1 : p->written; // which may be NULL
         p->is_in_place = p->is_in_place && is_put;
         return is_put;
@@ -284,7 +284,7 @@ PART enum record_match match(
         placer->is_moved = placer->is_moved || is_moved;
     }
     if (!is_known || p.differs != 0) {
-        undo(first, p.written);
+        places_undo(first, p.written);
         return is_known ? RECORD_RESHAPED : RECORD_DIFFERS;
     }
     if (placer != NULL) {

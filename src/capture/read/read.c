@@ -5,6 +5,7 @@
 
 #include "capture/ggraph.h"
 
+#include "base/min.h"
 #include "capture/read/reader.h"
 #include "core/graph.h"
 #include "core/op.h"
@@ -28,13 +29,17 @@ static void op_set(struct ggml_tensor *t, const char *name) {
     if (strncmp(name, "UNARY:", 6) == 0) {
         t->op = GGML_OP_UNARY;
         for (int i = 0; i < GGML_UNARY_OP_COUNT; i++) {
-            t->op_params[0] = strcmp(ggml_unary_op_name((enum ggml_unary_op) i), name + 6) == 0 ? i : t->op_params[0];
+            if (strcmp(ggml_unary_op_name((enum ggml_unary_op) i), name + 6) == 0) {
+                t->op_params[0] = i;
+            }
         }
     }
     if (strncmp(name, "GLU:", 4) == 0) {
         t->op = GGML_OP_GLU;
         for (int i = 0; i < GGML_GLU_OP_COUNT; i++) {
-            t->op_params[0] = strcmp(ggml_glu_op_name((enum ggml_glu_op) i), name + 4) == 0 ? i : t->op_params[0];
+            if (strcmp(ggml_glu_op_name((enum ggml_glu_op) i), name + 4) == 0) {
+                t->op_params[0] = i;
+            }
         }
     }
 }
@@ -160,10 +165,10 @@ static enum ggml_status read_header(struct ggraph_reader *r) {
             break;
         }
     }
-    if (status == GGML_STATUS_SUCCESS && r->n_nodes < 0) {
-        status = ggraph_refuse(r, "no counts");
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
-    return status == GGML_STATUS_SUCCESS ? make_bufts(r) : status;
+    return r->n_nodes < 0 ? ggraph_refuse(r, "no counts") : make_bufts(r);
 }
 
 // ---- tensors ----
@@ -252,9 +257,12 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     place.buf = (int) buf;
     r->tensors[id] = t;
     r->g->places[id] = place;
-    r->bufs[id] = (int32_t) (buf >= 0 ? buf : 0);
+    r->bufs[id] = (int32_t) max_i64(buf, 0);
     const enum ggml_status status = ggraph_link_read(r, f[8], f[15]);
-    return status == GGML_STATUS_SUCCESS && r->g->has_items ? ggraph_item_read(r, id, f[17], f[18]) : status;
+    if (status != GGML_STATUS_SUCCESS || !r->g->has_items) {
+        return status;
+    }
+    return ggraph_item_read(r, id, f[17], f[18]);
 }
 
 // graph->leafs as the program had them, where a tensor is both node and leaf: "id:buf,id:buf,..."
@@ -269,7 +277,9 @@ static enum ggml_status order_leafs(struct ggraph_reader *r, int64_t n_all) {
             return berth_fail(GGML_STATUS_FAILED, "%s: leaforder names no tensor or no buffer", r->path);
         }
         int *bufs = berth_realloc(r->g->leaf_bufs, (size_t) (n + 1) * sizeof *bufs);
-        r->g->leaf_bufs = bufs != NULL ? bufs : r->g->leaf_bufs;
+        if (bufs != NULL) {
+            r->g->leaf_bufs = bufs;
+        }
         if (bufs == NULL || n >= graph->size) {
             return berth_fail(
                 GGML_STATUS_FAILED, "%s: leaforder has %d leafs, there is room for %d", r->path, n + 1, graph->size);
@@ -309,25 +319,35 @@ static enum ggml_status graph_make(struct ggraph_reader *r) {
 
 static enum ggml_status read_body(struct ggraph_reader *r) {
     const int64_t n_all = r->n_nodes + r->n_leafs + r->n_other;
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int64_t i = 0; i < n_all && status == GGML_STATUS_SUCCESS; i++) {
-        status = read_tensor(r, i);
-    }
     r->g->n_places = n_all;
-    if (status == GGML_STATUS_SUCCESS) {
-        status =
-            ggraph_line(r) ? ggraph_refuse(r, "counts say %lld tensors, here is one line more", (long long) n_all) : r->status;
+    for (int64_t i = 0; i < n_all; i++) {
+        const enum ggml_status status = read_tensor(r, i);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
     }
-    if (status == GGML_STATUS_SUCCESS && r->g->has_items) {
+    if (ggraph_line(r)) {
+        return ggraph_refuse(r, "counts say %lld tensors, here is one line more", (long long) n_all);
+    }
+    enum ggml_status status = r->status;
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    if (r->g->has_items) {
         status = ggraph_items_all(r, n_all);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = ggraph_link_all(r, n_all);
+    status = ggraph_link_all(r, n_all);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = graph_make(r);
+    status = graph_make(r);
+    if (status != GGML_STATUS_SUCCESS || r->leaf_order == NULL) {
+        return status;
     }
-    return status == GGML_STATUS_SUCCESS && r->leaf_order != NULL ? order_leafs(r, n_all) : status;
+    return order_leafs(r, n_all);
 }
 
 enum ggml_status ggraph_read(struct ggraph *g, const char *path) {

@@ -40,7 +40,10 @@ enum ggml_status ggraph_text_open(struct ggraph_reader *r) {
         return r->status;
     }
     piece_read(r);
-    if (r->status == GGML_STATUS_SUCCESS && strncmp(r->text, "ggraph 1", 8) != 0) { // before more is read: it may be endless
+    if (r->status != GGML_STATUS_SUCCESS) {
+        return r->status;
+    }
+    if (strncmp(r->text, "ggraph 1", 8) != 0) { // before more is read: it may be endless
         r->i_line = 1;
         return ggraph_refuse(r, "not a captured graph: the first line is no \"ggraph 1\"%s", ggraph_file_hint(r));
     }
