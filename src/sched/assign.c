@@ -9,11 +9,92 @@
 // Invariant: memory is written where it lies. A root that is not placed decides for all its views, so a backend is taken for it
 // only if it can run every op that writes into it. O(edges * backends) with each backend asked once for each op.
 
-#include "sched/assign.h"
+#include "sched/sched.h"
 
+#include "base/min.h"
 #include "core/op.h"
 
 #include <string.h>
+
+// ---- what the passes share ----
+
+struct assign {
+    struct ggml_backend_sched *sched;
+    struct sched_memo *memo;
+    uint8_t *known;       // [n_nodes * n_backends] 0: not asked, 1: supported, 2: not
+    int32_t *next_writer; // [n_rows] from a root through the nodes that write into it, -1: end; NULL: no node writes to another
+    int last;             // backend of the host
+    int32_t n_free;       // nodes that spreading can still give a backend, at most
+    uint64_t *change;     // [n_nodes + 2] scratch of the border search: bytes that cross, less those one border before
+    bool has_unread;      // something that nobody computes has no backend yet
+};
+
+static inline bool assign_supports(struct assign *a, int b, int32_t node) {
+    uint8_t *known = &a->known[(size_t) node * (size_t) a->sched->n_backends + (size_t) b];
+    if (*known == 0) {
+        *known = ggml_backend_supports_op(a->sched->backends[b], a->memo->rec.tensors[node]) ? 1 : 2;
+    }
+    return *known == 1;
+}
+
+static inline bool assign_is_node(const struct assign *a, int32_t r) {
+    return r < a->memo->rec.n_nodes && !a->memo->rows[r].is_empty;
+}
+
+static inline int32_t assign_writer_after(const struct assign *a, int32_t r) {
+    return a->next_writer != NULL ? a->next_writer[r] : -1;
+}
+
+// b supports every op that writes memory of this root (or the op of this row alone).
+static inline bool assign_can_run(struct assign *a, int b, int32_t r) {
+    if (assign_is_node(a, r) && !assign_supports(a, b, r)) {
+        return false;
+    }
+    for (int32_t w = assign_writer_after(a, r); w >= 0; w = assign_writer_after(a, w)) {
+        if (!assign_supports(a, b, w)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool assign_uses_buft(const struct ggml_backend_sched *sched, int b, ggml_backend_buffer_type_t buft) {
+    return buft == NULL ? b == sched->n_backends - 1 : // an address without a buffer is the host's
+               ggml_backend_supports_buft(sched->backends[b], buft);
+}
+
+static inline bool assign_is_set(const struct assign *a, int32_t r) {
+    return a->memo->rows[sched_root(a->memo, r)].backend >= 0;
+}
+
+static inline int assign_backend_of(const struct assign *a, int32_t r) {
+    return a->memo->rows[sched_root(a->memo, r)].backend;
+}
+
+static void assign_set(struct assign *a, int32_t r, int b, enum berth_sched_reason reason) {
+    struct sched_row *row = &a->memo->rows[sched_root(a->memo, r)];
+    row->backend = (int16_t) b;
+    row->reason = (uint8_t) reason;
+}
+
+// The first that should have run it is remembered; who has its weight, before all others.
+static void assign_refuse(struct assign *a, int32_t root, int b) {
+    struct sched_row *row = &a->memo->rows[root];
+    if (!row->lost_weight && (row->refused < 0 || b < row->refused)) {
+        row->refused = (int16_t) b;
+    }
+}
+
+static bool assign_set_if_able(struct assign *a, int32_t r, int b, enum berth_sched_reason reason) {
+    const int32_t root = sched_root(a->memo, r);
+    if (assign_can_run(a, b, root)) {
+        assign_set(a, root, b, reason);
+        a->n_free--;
+        return true;
+    }
+    assign_refuse(a, root, b);
+    return false;
+}
 
 bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_memo *memo, int b, int32_t i) {
     const int32_t base = sched_base(memo, i);
@@ -22,6 +103,279 @@ bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_me
     }
     const int owner = memo->rows[base].backend;
     return owner >= 0 && sched->reaches[(size_t) b * (size_t) sched->n_backends + (size_t) owner];
+}
+
+// ---- what is decided by the caller, by memory, or by weights ----
+
+// Into memory of this type, with this node's op.
+static int first_for_buft(struct assign *a, ggml_backend_buffer_type_t buft, int32_t node) {
+    for (int b = 0; b < a->sched->n_backends; b++) {
+        if (assign_uses_buft(a->sched, b, buft) && (!assign_is_node(a, node) || assign_supports(a, b, node))) {
+            return b;
+        }
+    }
+    return -1;
+}
+
+static enum ggml_status fix_placed(struct assign *a, int32_t r) {
+    struct sched_memo *memo = a->memo;
+    const ggml_backend_buffer_type_t buft = memo->rec.rows[sched_base(memo, r)].buft;
+    struct sched_row *row = &memo->rows[r];
+    const bool is_chosen = assign_is_node(a, r) && row->caller >= 0; // memory stays where it is whatever is chosen
+    const int b = is_chosen ? row->caller : first_for_buft(a, buft, r);
+    const struct ggml_tensor *t = memo->rec.tensors[r];
+    row->backend = (int16_t) b;
+    row->reason = is_chosen ? BERTH_SCHED_CALLER : BERTH_SCHED_PLACED;
+    if (assign_is_node(a, r) && (b < 0 || !assign_uses_buft(a->sched, b, buft))) {
+        return berth_fail(GGML_STATUS_FAILED, "scheduler: %s (%s) writes into memory of type %s, and %s can do that",
+            berth_name_of(t), ggml_op_name(t->op), buft != NULL ? ggml_backend_buft_name(buft) : "host",
+            b >= 0 ? "the backend chosen for it is not one that" : "no backend");
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// How many tokens an op works on at once: a weight is worth its way to a device if many share it.
+static int64_t batch_of(const struct ggml_tensor *t) {
+    switch (t->op) {
+        case GGML_OP_GET_ROWS: return 0; // touches few rows of its weight
+        case GGML_OP_MUL_MAT: return t->ne[1];
+        case GGML_OP_MUL_MAT_ID:
+        case GGML_OP_ROPE: return t->ne[2];
+        default: return ggml_nrows(t);
+    }
+}
+
+static bool wants_offload(struct assign *a, int b, int32_t node) {
+    const struct ggml_tensor *t = a->memo->rec.tensors[node];
+    return (a->sched->offload_min_batch <= 0 || batch_of(t) >= a->sched->offload_min_batch) && assign_supports(a, b, node) &&
+           ggml_backend_offload_op(a->sched->backends[b], t);
+}
+
+// The backend of a weight that node reads, or of a device that wants the op in spite of it.
+static bool follow_weight(struct assign *a, int32_t node, ggml_backend_buffer_type_t buft) {
+    struct sched_row *root = &a->memo->rows[sched_root(a->memo, node)];
+    const int b = first_for_buft(a, buft, node);
+    if (a->sched->op_offload && b == a->last && ggml_backend_buft_is_host(buft)) {
+        for (int d = 0; d < b; d++) {
+            if (wants_offload(a, d, node) && assign_set_if_able(a, node, d, BERTH_SCHED_OFFLOAD)) {
+                return true;
+            }
+        }
+    }
+    if (b >= 0 && assign_set_if_able(a, node, b, BERTH_SCHED_WEIGHT)) {
+        return true;
+    }
+    for (int d = 0; b < 0 && d < a->sched->n_backends && !root->lost_weight; d++) { // who has the weight cannot run the op
+        if (assign_uses_buft(a->sched, d, buft)) {
+            root->refused = (int16_t) d;
+            root->lost_weight = true;
+        }
+    }
+    root->lost_weight = root->lost_weight || b >= 0;
+    return false;
+}
+
+// The largest weight decides, the first of equals; if its backend cannot run the op, another one may.
+static bool fix_by_weight(struct assign *a, int32_t node) {
+    struct sched_memo *memo = a->memo;
+    const struct record_row *row = &memo->rec.rows[node];
+    if (row->op == GGML_OP_ROPE) {
+        return false; // its frequency factors are too small to decide anything
+    }
+    int32_t largest = -1;
+    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+        const int32_t s = memo->rec.srcs[k];
+        if (sched_is_weight(memo, s) && (largest < 0 || sched_nbytes(memo, s) > sched_nbytes(memo, largest))) {
+            largest = s;
+        }
+    }
+    if (largest < 0 || follow_weight(a, node, memo->rec.rows[sched_base(memo, largest)].buft)) {
+        return largest >= 0;
+    }
+    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+        const int32_t s = memo->rec.srcs[k];
+        if (s != largest && sched_is_weight(memo, s) && follow_weight(a, node, memo->rec.rows[sched_base(memo, s)].buft)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static inline bool reads_weight(const struct sched_memo *memo, const struct record_row *row) {
+    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+        if (sched_is_weight(memo, memo->rec.srcs[k])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static inline enum ggml_status fix_row(struct assign *a, int32_t r) {
+    struct sched_memo *memo = a->memo;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    const struct sched_row *row = &memo->rows[r];
+    if (row->is_placed) {
+        status = fix_placed(a, r);
+    } else if (!assign_is_set(a, r) && memo->rows[sched_root(memo, r)].is_input) {
+        a->n_free += assign_set_if_able(a, r, a->last, BERTH_SCHED_INPUT); // it is none of those that are counted
+    }
+    if (assign_is_set(a, r)) {
+        return status;
+    }
+    if (!assign_is_node(a, r)) {
+        a->has_unread = a->has_unread || sched_root(memo, r) == r; // a view follows its root
+        return status;
+    }
+    a->n_free++;
+    if (row->reads_weight) {
+        (void) fix_by_weight(a, r);
+    }
+    return status;
+}
+
+static enum ggml_status assign_fixed(struct assign *a) {
+    struct sched_memo *memo = a->memo;
+    // Roots and writers that were chosen come before all else.
+    for (int32_t r = 0; memo->has_choices && r < memo->rec.n_rows; r++) {
+        if (memo->rows[r].caller >= 0 && (sched_base(memo, r) == r || assign_is_node(a, r))) {
+            assign_set(a, r, memo->rows[r].caller, BERTH_SCHED_CALLER);
+        }
+    }
+    a->n_free = 0;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int32_t r = memo->rec.n_nodes; r < memo->rec.n_rows && status == GGML_STATUS_SUCCESS; r++) { // memory before who uses it
+        status = fix_row(a, r);
+    }
+    for (int32_t r = 0; r < memo->rec.n_nodes && status == GGML_STATUS_SUCCESS; r++) {
+        memo->rows[r].reads_weight = reads_weight(memo, &memo->rec.rows[r]);
+        status = fix_row(a, r);
+    }
+    return status;
+}
+
+// ---- backends spread over the ops between those that are fixed ----
+
+#define BORDER_AHEAD 64 // nodes behind a gap that are looked at for readers
+
+// Has one of the two the source row at hand and the other not? Then *is_left tells which.
+static bool one_has(struct assign *a, int32_t s, int left, int right, bool *is_left) {
+    if (sched_is_open(a->memo, s)) {
+        return false;
+    }
+    *is_left = sched_reaches(a->sched, a->memo, left, s);
+    return *is_left != sched_reaches(a->sched, a->memo, right, s);
+}
+
+// The nodes from g0 up to g1 are free; before them runs `left`, after them `right`. The number of them that go to left so that
+// the fewest bytes cross; the most nodes where it is equal. What is read from elsewhere crosses either way. A border after c
+// nodes lets a source of left's cross if its last reader is not among the first c, and one of right's if its first reader is.
+// Readers that are counted are marked in rows[].slots, which no other pass uses before places are given.
+static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, int right) {
+    struct sched_memo *memo = a->memo;
+    const int32_t n = g1 - g0;
+    memset(a->change, 0, ((size_t) n + 2) * sizeof a->change[0]);
+    bool has_right = false;
+    int32_t end = g1 + 1; // readers behind the gap count as far as right is going to run
+    while (end < memo->rec.n_nodes && end < g1 + BORDER_AHEAD && (!assign_is_set(a, end) || assign_backend_of(a, end) == right)) {
+        end++;
+    }
+    for (int32_t i = end - 1; i >= g0; i--) { // backwards: the last reader comes first
+        const struct record_row *row = &memo->rec.rows[i];
+        for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+            const int32_t s = memo->rec.srcs[k], base = sched_base(memo, s);
+            const bool in_gap = base >= g0 && base < g1;
+            bool is_left = true;
+            if (memo->rows[s].slots >= 0 || (!in_gap && !one_has(a, s, left, right, &is_left))) {
+                continue;
+            }
+            if (!is_left) {
+                has_right = true;
+                continue;
+            }
+            const int32_t made = in_gap ? base - g0 + 1 : 0, until = min_i32(i - g0, n);
+            if (made <= until) {
+                a->change[made] += sched_nbytes(memo, s);
+                a->change[until + 1] -= sched_nbytes(memo, s);
+            }
+            memo->rows[s].slots = i;
+        }
+    }
+    for (int32_t i = g0; has_right && i < g1; i++) {
+        const struct record_row *row = &memo->rec.rows[i];
+        for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+            const int32_t s = memo->rec.srcs[k];
+            bool is_left = true;
+            if (memo->rows[s].slots < 0 && one_has(a, s, left, right, &is_left) && !is_left) {
+                a->change[i - g0 + 1] += sched_nbytes(memo, s);
+                memo->rows[s].slots = i;
+            }
+        }
+    }
+    for (int32_t i = g0; i < end; i++) {
+        const struct record_row *row = &memo->rec.rows[i];
+        for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+            memo->rows[memo->rec.srcs[k]].slots = -1;
+        }
+    }
+    int32_t best = 0;
+    uint64_t bytes = 0, least = UINT64_MAX;
+    for (int32_t c = 0; c <= n; c++) {
+        bytes += a->change[c];
+        if (bytes <= least) {
+            best = c;
+            least = bytes;
+        }
+    }
+    return best;
+}
+
+static void spread_down(struct assign *a, bool with_last) {
+    int cur = -1;
+    for (int32_t i = 0; a->n_free > 0 && i < a->memo->rec.n_nodes; i++) {
+        if (!assign_is_node(a, i)) {
+            continue;
+        }
+        if (assign_is_set(a, i)) {
+            cur = assign_backend_of(a, i);
+            if (cur == a->last && !with_last) {
+                cur = -1;
+            }
+            continue;
+        }
+        if (cur < 0) {
+            continue;
+        }
+        int32_t end = i;
+        while (end < a->memo->rec.n_nodes && (!assign_is_node(a, end) || !assign_is_set(a, end))) {
+            end++;
+        }
+        const int right = end < a->memo->rec.n_nodes ? assign_backend_of(a, end) : -1;
+        const bool meet = right >= 0 && right != cur && (right != a->last || with_last);
+        const int32_t stop = meet ? i + border_find(a, i, end, cur, right) : end;
+        for (; i < end; i++) {
+            if (i < stop && assign_is_node(a, i) && !assign_is_set(a, i)) {
+                (void) assign_set_if_able(a, i, cur, BERTH_SCHED_EXPANSION);
+            }
+        }
+        i = end - 1;
+    }
+}
+
+static void spread_up(struct assign *a, bool with_last) {
+    int cur = -1;
+    for (int32_t i = a->memo->rec.n_nodes - 1; a->n_free > 0 && i >= 0; i--) {
+        if (!assign_is_node(a, i)) {
+            continue;
+        }
+        if (assign_is_set(a, i)) {
+            cur = assign_backend_of(a, i);
+            if (cur == a->last && !with_last) {
+                cur = -1;
+            }
+        } else if (cur >= 0) {
+            (void) assign_set_if_able(a, i, cur, BERTH_SCHED_EXPANSION);
+        }
+    }
 }
 
 // ---- what is left ----
@@ -37,7 +391,7 @@ static uint64_t bytes_at_hand(struct assign *a, int b, int32_t node) {
     return bytes;
 }
 
-static enum ggml_status pick(struct assign *a, int32_t node) {
+static enum ggml_status node_pick(struct assign *a, int32_t node) {
     const int32_t root = sched_root(a->memo, node);
     int best = -1;
     uint64_t most = 0;
@@ -62,7 +416,7 @@ static enum ggml_status pick(struct assign *a, int32_t node) {
 }
 
 // A backend of the same memory and a higher priority takes the op over if it can: nothing crosses for it.
-static void upgrade(struct assign *a, int32_t node) {
+static void node_upgrade(struct assign *a, int32_t node) {
     struct sched_row *row = &a->memo->rows[sched_root(a->memo, node)];
     if (row->reason == BERTH_SCHED_CALLER || (row->is_input && row->reason == BERTH_SCHED_INPUT)) {
         return;
@@ -84,7 +438,7 @@ static void upgrade(struct assign *a, int32_t node) {
     }
 }
 
-static enum ggml_status settle(struct assign *a) {
+static enum ggml_status assign_rest(struct assign *a) {
     struct sched_memo *memo = a->memo;
     const bool is_done = a->n_free == 0 && !a->sched->has_alike; // most often
     for (int32_t r = 0; !is_done && r < memo->rec.n_nodes; r++) {
@@ -92,14 +446,14 @@ static enum ggml_status settle(struct assign *a) {
             continue;
         }
         if (!assign_is_set(a, r)) {
-            const enum ggml_status status = pick(a, r);
+            const enum ggml_status status = node_pick(a, r);
             if (status != GGML_STATUS_SUCCESS) {
                 return status;
             }
         }
         const int b = assign_backend_of(a, r);
         if (a->sched->first_alike[b] != b) {
-            upgrade(a, r);
+            node_upgrade(a, r);
         }
     }
     for (int32_t r = 0; a->has_unread && r < memo->rec.n_nodes; r++) { // what only lies there follows its first reader
@@ -129,7 +483,7 @@ static enum ggml_status settle(struct assign *a) {
     return GGML_STATUS_SUCCESS;
 }
 
-static bool begin(struct assign *a) {
+static bool assign_init(struct assign *a) {
     const size_t n_nodes = (size_t) a->memo->rec.n_nodes, n_rows = (size_t) a->memo->rec.n_rows;
     const size_t n_known = n_nodes * (size_t) a->sched->n_backends;
     const size_t n_writers = a->memo->n_writers > 0 ? n_rows : 0;
@@ -158,22 +512,19 @@ static bool begin(struct assign *a) {
 
 enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     struct assign a = {.sched = sched, .memo = memo};
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    if (!begin(&a)) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %d backends of %d nodes", sched->n_backends,
+    if (!assign_init(&a)) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %d backends of %d nodes", sched->n_backends,
             memo->rec.n_nodes);
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = sched_fix(&a);
+    const enum ggml_status status = assign_fixed(&a);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        if (sched->n_backends > 1) { // devices, before the host
-            sched_spread_down(&a, false);
-            sched_spread_up(&a, false);
-        }
-        sched_spread_down(&a, true);
-        sched_spread_up(&a, true);
-        status = settle(&a);
+    if (sched->n_backends > 1) { // devices, before the host
+        spread_down(&a, false);
+        spread_up(&a, false);
     }
-    return status;
+    spread_down(&a, true);
+    spread_up(&a, true);
+    return assign_rest(&a);
 }

@@ -12,7 +12,7 @@ struct carried {
     size_t at; // its bytes in carry.bytes
 };
 
-static bool room(struct sched_carry *carry, size_t n, size_t n_bytes) {
+static bool carry_room(struct sched_carry *carry, size_t n, size_t n_bytes) {
     return berth_grow((void **) &carry->list, &carry->cap, n, sizeof carry->list[0]) &&
            berth_grow((void **) &carry->bytes, &carry->bytes_cap, n_bytes, 1);
 }
@@ -25,19 +25,21 @@ bool sched_carry_room(struct ggml_backend_sched *sched, const struct sched_memo 
             n_bytes += sched_nbytes(memo, r);
         }
     }
-    return room(&sched->carry, n, n_bytes);
+    return carry_room(&sched->carry, n, n_bytes);
 }
 
 // Takes its place from a tensor that nobody computes, which marks it as taken. False: out of memory.
-static bool take(struct ggml_backend_sched *sched, struct ggml_tensor *t) {
+static bool input_take(struct ggml_backend_sched *sched, struct ggml_tensor *t) {
     struct sched_carry *carry = &sched->carry;
-    t = t != NULL && t->view_src != NULL ? t->view_src : t;
+    if (t != NULL && t->view_src != NULL) {
+        t = t->view_src;
+    }
     if (t == NULL || t->op != GGML_OP_NONE || t->buffer == NULL || t->data == NULL ||
         ggml_backend_buffer_get_size(t->buffer) == 0 || !berth_galloc_owns(sched->galloc, t->buffer)) {
         return true;
     }
     const size_t size = ggml_nbytes(t);
-    if (!room(carry, carry->n + 1, carry->n_bytes + size)) {
+    if (!carry_room(carry, carry->n + 1, carry->n_bytes + size)) {
         return false;
     }
     ggml_backend_tensor_get(t, carry->bytes + carry->n_bytes, 0, size);
@@ -56,12 +58,12 @@ enum ggml_status sched_carry_take(struct ggml_backend_sched *sched, const struct
     sched->carry.is_taken = true;
     sched_drain(sched);
     for (int i = 0; i < graph->n_leafs && ok; i++) {
-        ok = take(sched, graph->leafs[i]);
+        ok = input_take(sched, graph->leafs[i]);
     }
     for (int i = 0; i < graph->n_nodes && ok; i++) {
-        ok = take(sched, graph->nodes[i]);
+        ok = input_take(sched, graph->nodes[i]);
         for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
-            ok = take(sched, graph->nodes[i]->src[k]);
+            ok = input_take(sched, graph->nodes[i]->src[k]);
         }
     }
     if (!ok) {

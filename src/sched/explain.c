@@ -85,7 +85,7 @@ static const char *backend_name(const struct ggml_backend_sched *sched, int b) {
     return b >= 0 ? ggml_backend_name(sched->backends[b]) : "-";
 }
 
-static const char *plural(int n) {
+static const char *plural_end(int n) {
     return n == 1 ? "" : "s";
 }
 
@@ -97,7 +97,7 @@ static void split_text(struct ggml_backend_sched *sched, struct sched_memo *memo
     }
     const int n_nodes = split->i_end - split->i_start;
     fprintf(file, "split %d: %s, %d node%s, %d input%s, %zu bytes\n", s, backend_name(sched, split->backend), n_nodes,
-        plural(n_nodes), split->n_copies, plural(split->n_copies), bytes);
+        plural_end(n_nodes), split->n_copies, plural_end(split->n_copies), bytes);
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
         const struct sched_copy *copy = &memo->copies[i];
         const struct ggml_tensor *t = memo->rec.tensors[copy->row];
@@ -117,8 +117,8 @@ static void split_text(struct ggml_backend_sched *sched, struct sched_memo *memo
 
 static void explain_text(struct ggml_backend_sched *sched, bool with_nodes, FILE *file) {
     struct sched_memo *memo = sched->cur;
-    fprintf(file, "graph: %d node%s, %d split%s, %d %s, %d in flight\n", memo->rec.n_nodes, plural(memo->rec.n_nodes),
-        memo->n_splits, plural(memo->n_splits), memo->n_copies, memo->n_copies == 1 ? "copy" : "copies", memo->n_slots);
+    fprintf(file, "graph: %d node%s, %d split%s, %d %s, %d in flight\n", memo->rec.n_nodes, plural_end(memo->rec.n_nodes),
+        memo->n_splits, plural_end(memo->n_splits), memo->n_copies, memo->n_copies == 1 ? "copy" : "copies", memo->n_slots);
     for (int32_t s = 0; s < memo->n_splits; s++) {
         split_text(sched, memo, s, with_nodes, file);
     }
@@ -129,17 +129,17 @@ static void explain_text(struct ggml_backend_sched *sched, bool with_nodes, FILE
 
 static enum ggml_status has_graph(const char *func, ggml_backend_sched_t sched, FILE *file) {
     if (sched == NULL || file == NULL || sched->cur == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "%s: %s", func,
-            sched == NULL  ? "the scheduler is NULL"
-            : file == NULL ? "the file is NULL"
-                           : "no graph is split; reset forgets it");
+        const char *why = file == NULL ? "the file is NULL" : "no graph is split; reset forgets it";
+        return berth_fail(GGML_STATUS_FAILED, "%s: %s", func, sched == NULL ? "the scheduler is NULL" : why);
     }
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status written(const char *func, FILE *file) {
-    return fflush(file) == 0 && !ferror(file) ? GGML_STATUS_SUCCESS
-                                              : berth_fail(GGML_STATUS_FAILED, "%s: the stream cannot be written", func);
+static enum ggml_status stream_check(const char *func, FILE *file) {
+    if (fflush(file) != 0 || ferror(file)) {
+        return berth_fail(GGML_STATUS_FAILED, "%s: the stream cannot be written", func);
+    }
+    return GGML_STATUS_SUCCESS;
 }
 
 enum ggml_status berth_sched_explain_text(ggml_backend_sched_t sched, FILE *file) {
@@ -147,7 +147,7 @@ enum ggml_status berth_sched_explain_text(ggml_backend_sched_t sched, FILE *file
         return GGML_STATUS_FAILED;
     }
     explain_text(sched, true, file);
-    return written(__func__, file);
+    return stream_check(__func__, file);
 }
 
 void sched_explain_log(struct ggml_backend_sched *sched) {
@@ -230,5 +230,5 @@ enum ggml_status berth_sched_explain_json(ggml_backend_sched_t sched, FILE *file
     berth_json_end(&w);
     berth_json_end(&w);
     fputc('\n', file);
-    return written(__func__, file);
+    return stream_check(__func__, file);
 }

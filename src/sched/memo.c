@@ -40,19 +40,23 @@ enum ggml_status sched_memo_build(struct ggml_backend_sched *sched, struct sched
     memo->rec.column_size = sizeof memo->rows[0];
     // Room for copies too: a plan would have to move the record for them.
     const size_t n_listed = (size_t) graph->n_nodes + (size_t) graph->n_leafs;
-    bool has_room = sched->n_backends == 1 || berth_record_room(&memo->rec, n_listed + n_listed / 8 + 16, n_listed * 2);
-    enum ggml_status status = has_room ? berth_record_build(&memo->rec, graph, &rules) : GGML_STATUS_SUCCESS;
-    memo->rows = memo->rec.columns;
-    has_room = has_room && (status != GGML_STATUS_SUCCESS || berth_grow((void **) &memo->places, &memo->places_cap,
-                                                                 (size_t) memo->rec.n_rows + 1, sizeof memo->places[0]));
-    if (!has_room) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for a graph of %d nodes", graph->n_nodes);
+    if (sched->n_backends > 1 && !berth_record_room(&memo->rec, n_listed + n_listed / 8 + 16, n_listed * 2)) {
+        goto no_room;
     }
+    const enum ggml_status status = berth_record_build(&memo->rec, graph, &rules);
     if (status != GGML_STATUS_SUCCESS) {
         sched_memo_drop(memo);
+        return status;
+    }
+    memo->rows = memo->rec.columns;
+    if (!berth_grow((void **) &memo->places, &memo->places_cap, (size_t) memo->rec.n_rows + 1, sizeof memo->places[0])) {
+        goto no_room;
     }
     columns_fill(sched, memo);
-    return status;
+    return GGML_STATUS_SUCCESS;
+no_room:
+    sched_memo_drop(memo);
+    return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for a graph of %d nodes", graph->n_nodes);
 }
 
 // ---- comparing ----
@@ -67,7 +71,7 @@ static bool same_choices(const struct ggml_backend_sched *sched, const struct sc
 }
 
 // Another graph of the same form: its tensors take the place of the old ones.
-static void move(struct sched_memo *memo) {
+static void nodes_renew(struct sched_memo *memo) {
     for (int32_t i = 0; memo->is_reordered && i < memo->rec.n_nodes; i++) {
         memo->nodes[i] = memo->rec.tensors[memo->order[i]];
     }
@@ -86,7 +90,7 @@ enum sched_match sched_memo_match(
         return SCHED_OTHER;
     }
     if (placer.is_moved) {
-        move(memo);
+        nodes_renew(memo);
     }
     if (!same_choices(sched, memo)) {
         return SCHED_OTHER;

@@ -76,7 +76,9 @@ static int32_t row_once(
     const bool is_second =
         memo->rec.n_twice > 0 && r >= 0 && r < split->i_end && (r < split->i_start || is_met[r - split->i_start]);
     for (int32_t i = split->i_start; is_second && i < split->i_end; i++) {
-        r = memo->rec.tensors[i] == t && !is_met[i - split->i_start] ? i : r;
+        if (memo->rec.tensors[i] == t && !is_met[i - split->i_start]) {
+            r = i;
+        }
     }
     return r >= split->i_start && r < split->i_end && !is_met[r - split->i_start] ? r : -1;
 }
@@ -95,7 +97,7 @@ static bool take_order(struct sched_memo *memo, const struct sched_split *split,
     return true;
 }
 
-static enum ggml_status optimize(struct ggml_backend_sched *sched, struct sched_memo *memo, struct sched_split *split) {
+static enum ggml_status split_optimize(struct ggml_backend_sched *sched, struct sched_memo *memo, struct sched_split *split) {
     ggml_backend_t backend = sched->backends[split->backend];
     const int32_t n = split->i_end - split->i_start;
     if (backend->iface.graph_optimize == NULL || n == 0) {
@@ -122,7 +124,7 @@ enum ggml_status sched_optimize(struct ggml_backend_sched *sched, struct sched_m
     enum ggml_status status = GGML_STATUS_SUCCESS;
     memo->n_deps = 0;
     for (int32_t s = 0; s < memo->n_splits && status == GGML_STATUS_SUCCESS; s++) {
-        status = optimize(sched, memo, &memo->splits[s]);
+        status = split_optimize(sched, memo, &memo->splits[s]);
     }
     return status;
 }

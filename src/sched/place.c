@@ -63,7 +63,7 @@ enum ggml_status sched_get_buffers(struct ggml_backend_sched *sched, struct sche
 
 // ---- addresses ----
 
-static inline enum ggml_status put(struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *data) {
+static inline enum ggml_status tensor_put(struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *data) {
     if (t->data == data && t->buffer == buffer) {
         return GGML_STATUS_SUCCESS;
     }
@@ -104,7 +104,8 @@ static enum ggml_status put_view(struct sched_memo *memo, int32_t r) {
     const struct ggml_tensor *root = memo->rec.tensors[base];
     const bool is_known = !memo->rows[r].is_placed && memo->rec.rows[base].view_src < 0;
     memo->places[r] = is_known ? memo->places[base] : (struct record_place){NULL, NULL};
-    return root != t && root->data != NULL ? put(t, root->buffer, (char *) root->data + t->view_offs) : GGML_STATUS_SUCCESS;
+    return root != t && root->data != NULL ? tensor_put(t, root->buffer, (char *) root->data + t->view_offs)
+                                           : GGML_STATUS_SUCCESS;
 }
 
 // A view whose root may still have to be put: it is a later row, or a view itself, which no op of ggml's makes.
@@ -139,7 +140,7 @@ static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_
             memo->places[r] = memo->slot_places[memo->rows[r].slots + sched->slot];
         }
         const struct record_place *place = &memo->places[r];
-        if (place->buffer != NULL && put(rec->tensors[r], place->buffer, place->data) != GGML_STATUS_SUCCESS) {
+        if (place->buffer != NULL && tensor_put(rec->tensors[r], place->buffer, place->data) != GGML_STATUS_SUCCESS) {
             return GGML_STATUS_FAILED;
         }
     }
@@ -149,7 +150,9 @@ static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_
 static enum ggml_status put_early_views(struct sched_memo *memo) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int32_t r = 0; r < memo->rec.n_rows && status == GGML_STATUS_SUCCESS; r++) {
-        status = is_early_view(memo, r) ? put_view(memo, r) : status;
+        if (is_early_view(memo, r)) {
+            status = put_view(memo, r);
+        }
     }
     return status;
 }
@@ -177,30 +180,31 @@ bool sched_is_all_put(const struct sched_memo *memo) {
     return true;
 }
 
-bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched_memo *memo) {
-    return memo->epoch != 0 && memo->epoch == berth_galloc_epoch(sched->galloc);
-}
-
-enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+static enum ggml_status put_all(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     const bool is_new = !sched_has_places(sched, memo);
-    enum ggml_status status = GGML_STATUS_SUCCESS;
+    enum ggml_status status;
     if (is_new) {
-        memo->epoch = 0;
         memo->uid_slot = -1;
         status = sched_get_buffers(sched, memo, SCHED_PLAN_ANY);
-        if (status == GGML_STATUS_SUCCESS) {
-            sched_note_copies(sched, memo);
-            status = put_copies(memo);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+        sched_note_copies(sched, memo);
+        status = put_copies(memo);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
         }
     }
     bool has_early = false;
-    if (status == GGML_STATUS_SUCCESS) {
-        status = put_rows(sched, memo, is_new, &has_early);
+    status = put_rows(sched, memo, is_new, &has_early);
+    if (status != GGML_STATUS_SUCCESS || !has_early) {
+        return status;
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        memo->epoch = berth_galloc_epoch(sched->galloc);
-        status = has_early ? put_early_views(memo) : status;
-    }
-    memo->epoch = status == GGML_STATUS_SUCCESS ? memo->epoch : 0; // the next try does all of it
+    return put_early_views(memo);
+}
+
+enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+    const enum ggml_status status = put_all(sched, memo);
+    memo->epoch = status == GGML_STATUS_SUCCESS ? berth_galloc_epoch(sched->galloc) : 0; // 0: the next try does all of it
     return status;
 }

@@ -7,7 +7,11 @@
 
 #include "sched/sched.h"
 
+#include "base/min.h"
+
 #include <string.h>
+
+#define KEPT_MAX 8 // plans, as many as the allocator keeps
 
 struct planner {
     struct sched_memo *memo;
@@ -19,11 +23,11 @@ struct planner {
 
 // ---- rows that are appended ----
 
-static struct record_row *append(struct planner *p, struct ggml_tensor *t, int op, int flags, int32_t form, int backend) {
+static struct record_row *row_append(struct planner *p, struct ggml_tensor *t, int op, int flags, int32_t form, int backend) {
     struct record *rec = &p->memo->rec;
     struct record_row *row = record_append(rec, t, op, flags);
     row->form = form;
-    p->cols.rows[row->same_as] = lifetime_row_in(backend >= 0 ? backend : 0);
+    p->cols.rows[row->same_as] = lifetime_row_in(max_int(backend, 0));
     return row;
 }
 
@@ -33,7 +37,7 @@ static void ghosts_append(struct planner *p) {
     for (int32_t r = 0; memo->n_inputs > 0 && r < memo->rec.n_rows; r++) {
         const struct sched_row *row = &memo->rows[r];
         for (int slot = 1; row->slots >= 0 && slot < memo->n_slots; slot++) {
-            append(p, sched_ghost(memo, row, slot), GGML_OP_NONE, RECORD_FLAGS, memo->rec.rows[r].form, row->backend);
+            row_append(p, sched_ghost(memo, row, slot), GGML_OP_NONE, RECORD_FLAGS, memo->rec.rows[r].form, row->backend);
         }
     }
 }
@@ -45,8 +49,8 @@ static void copies_append(struct planner *p) {
     for (int32_t i = 0; i < memo->n_copies; i++) {
         const struct sched_copy *copy = &memo->copies[i];
         for (int slot = 0; slot < memo->n_slots; slot++) {
-            struct record_row *row = append(p, sched_copy_tensor(memo, i, slot), slot == 0 ? GGML_OP_DUP : GGML_OP_NONE, flags,
-                memo->rec.rows[copy->row].form, copy->backend);
+            struct record_row *row = row_append(p, sched_copy_tensor(memo, i, slot), slot == 0 ? GGML_OP_DUP : GGML_OP_NONE,
+                flags, memo->rec.rows[copy->row].form, copy->backend);
             if (slot == 0) {
                 record_src_put(&memo->rec, row, copy->row, 0);
             }
@@ -83,7 +87,7 @@ static void deps_put(struct planner *p, int32_t until, int backend) {
             continue;
         }
         const int32_t kept = is_copy ? sched_copy_row(memo, dep->copy, 0) : dep->row;
-        struct record_row *reader = append(p, memo->rec.tensors[kept], GGML_OP_NONE, 0, -1, backend);
+        struct record_row *reader = row_append(p, memo->rec.tensors[kept], GGML_OP_NONE, 0, -1, backend);
         reader->view_src = is_copy ? kept : sched_base(memo, kept);
         record_src_put(&memo->rec, reader, kept, 0);
         step_put(p, reader->same_as);
@@ -114,6 +118,53 @@ static void steps_put(struct planner *p) {
     }
 }
 
+// ---- plans that are kept ----
+
+// The plan of a graph that was reserved if it is good for this one too, else NULL.
+static struct galloc_plan *kept_find(
+    struct ggml_backend_sched *sched, struct record *rec, const struct lifetime_row *rows, const struct lifetime_order *order) {
+    for (size_t i = sched->n_kept; i-- > 0;) {
+        if (berth_galloc_plan_takes(sched->galloc, sched->kept[i], rec, rows, order)) {
+            return sched->kept[i];
+        }
+    }
+    return NULL;
+}
+
+static void kept_drop(struct ggml_backend_sched *sched, size_t i) {
+    berth_galloc_plan_free(sched->galloc, sched->kept[i]);
+    sched->n_kept--;
+    memmove(&sched->kept[i], &sched->kept[i + 1], (sched->n_kept - i) * sizeof sched->kept[0]);
+}
+
+void sched_plans_free(struct ggml_backend_sched *sched) {
+    while (sched->n_kept > 0) {
+        kept_drop(sched, sched->n_kept - 1);
+    }
+    berth_galloc_plan_free(sched->galloc, sched->spare);
+    berth_free(sched->kept);
+}
+
+// The spare plan becomes one that is kept, and a new one with as much room takes its place.
+bool sched_plan_keep(struct ggml_backend_sched *sched) {
+    struct galloc_plan *plan = sched->spare, *spare = berth_galloc_plan_like(sched->galloc, plan);
+    if (spare == NULL || !berth_grow((void **) &sched->kept, &sched->kept_cap, sched->n_kept + 1, sizeof sched->kept[0])) {
+        berth_galloc_plan_free(sched->galloc, spare);
+        return false;
+    }
+    for (size_t i = sched->n_kept; i-- > 0;) { // an older one that says no more
+        if (berth_galloc_plan_covers(plan, sched->kept[i])) {
+            kept_drop(sched, i);
+        }
+    }
+    if (sched->n_kept == KEPT_MAX) {
+        kept_drop(sched, 0);
+    }
+    sched->kept[sched->n_kept++] = plan;
+    sched->spare = spare;
+    return true;
+}
+
 // ---- the plan ----
 
 static void edges_lead(struct sched_memo *memo, bool to_copies) {
@@ -127,8 +178,7 @@ static void columns_put(struct planner *p) {
     const struct sched_memo *memo = p->memo;
     for (int32_t r = 0; r < memo->rec.n_rows; r++) {
         const int32_t at = record_is_again(&memo->rec, r) ? memo->rec.rows[r].same_as : r;
-        const int backend = memo->rows[at].backend;
-        p->cols.rows[r] = lifetime_row_in(backend >= 0 ? backend : 0);
+        p->cols.rows[r] = lifetime_row_in(max_int(memo->rows[at].backend, 0));
         p->cols.rows[r].is_kept = sched_is_apart(memo, at);
     }
 }
@@ -154,13 +204,16 @@ static bool make_room(struct ggml_backend_sched *sched, struct planner *p, bool 
 static enum ggml_status plan_get(
     struct ggml_backend_sched *sched, struct planner *p, const struct lifetime_order *order, enum sched_plan_use use) {
     struct record *rec = &p->memo->rec;
-    struct galloc_plan *kept = use == SCHED_PLAN_ANY ? sched_kept_find(sched, rec, p->cols.rows, order) : NULL;
+    struct galloc_plan *kept = use == SCHED_PLAN_ANY ? kept_find(sched, rec, p->cols.rows, order) : NULL;
     if (kept != NULL) {
         sched->plan = kept;
         return GGML_STATUS_SUCCESS;
     }
     const enum ggml_status status = berth_galloc_plan_make(sched->galloc, sched->plan, rec, order);
-    if (status == GGML_STATUS_SUCCESS && use == SCHED_PLAN_KEPT && !berth_galloc_plan_remember(sched->plan, rec)) {
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    if (use == SCHED_PLAN_KEPT && !berth_galloc_plan_remember(sched->plan, rec)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to keep the plan of %d nodes", rec->n_nodes);
     }
     return status;
@@ -169,7 +222,9 @@ static enum ggml_status plan_get(
 enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo *memo, enum sched_plan_use use) {
     struct planner p = {.memo = memo};
     const bool is_plain = memo->n_copies == 0 && memo->n_inputs == 0 && memo->n_deps == 0 && !memo->is_reordered;
-    sched->spare = sched->spare != NULL ? sched->spare : berth_galloc_plan_new(sched->galloc, false);
+    if (sched->spare == NULL) {
+        sched->spare = berth_galloc_plan_new(sched->galloc, false);
+    }
     sched->plan = sched->spare;
     sched->planned = NULL;
     if (sched->plan == NULL) {

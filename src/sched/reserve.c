@@ -10,55 +10,7 @@
 
 #include "sched/sched.h"
 
-#include <string.h>
-
-#define KEPT_MAX 8 // plans, as many as the allocator keeps
-
-// ---- plans ----
-
-struct galloc_plan *sched_kept_find(
-    struct ggml_backend_sched *sched, struct record *rec, const struct lifetime_row *rows, const struct lifetime_order *order) {
-    for (size_t i = sched->n_kept; i-- > 0;) {
-        if (berth_galloc_plan_takes(sched->galloc, sched->kept[i], rec, rows, order)) {
-            return sched->kept[i];
-        }
-    }
-    return NULL;
-}
-
-static void kept_drop(struct ggml_backend_sched *sched, size_t i) {
-    berth_galloc_plan_free(sched->galloc, sched->kept[i]);
-    sched->n_kept--;
-    memmove(&sched->kept[i], &sched->kept[i + 1], (sched->n_kept - i) * sizeof sched->kept[0]);
-}
-
-void sched_kept_free(struct ggml_backend_sched *sched) {
-    while (sched->n_kept > 0) {
-        kept_drop(sched, sched->n_kept - 1);
-    }
-    berth_galloc_plan_free(sched->galloc, sched->spare);
-    berth_free(sched->kept);
-}
-
-// The spare plan becomes one that is kept, and a new one with as much room takes its place.
-static bool plan_keep(struct ggml_backend_sched *sched) {
-    struct galloc_plan *plan = sched->spare, *spare = berth_galloc_plan_like(sched->galloc, plan);
-    if (spare == NULL || !berth_grow((void **) &sched->kept, &sched->kept_cap, sched->n_kept + 1, sizeof sched->kept[0])) {
-        berth_galloc_plan_free(sched->galloc, spare);
-        return false;
-    }
-    for (size_t i = sched->n_kept; i-- > 0;) { // an older one that says no more
-        if (berth_galloc_plan_covers(plan, sched->kept[i])) {
-            kept_drop(sched, i);
-        }
-    }
-    if (sched->n_kept == KEPT_MAX) {
-        kept_drop(sched, 0);
-    }
-    sched->kept[sched->n_kept++] = plan;
-    sched->spare = spare;
-    return true;
-}
+#include "base/min.h"
 
 // ---- room ----
 
@@ -70,7 +22,9 @@ static bool memo_room(struct ggml_backend_sched *sched, struct sched_memo *to, c
 
     to->rec.is_whole = true;
     to->rec.column_size = sizeof to->rows[0];
-    to->conflict = to->conflict != NULL ? to->conflict : berth_malloc(n_backends * n_backends * sizeof to->conflict[0]);
+    if (to->conflict == NULL) {
+        to->conflict = berth_malloc(n_backends * n_backends * sizeof to->conflict[0]);
+    }
 
     const bool ok = to->conflict != NULL && berth_record_room_like(&to->rec, &from->rec) &&
                     ROOM(to, places, from->rec.n_rows + 1) && ROOM(to, splits, from->n_splits) &&
@@ -79,7 +33,9 @@ static bool memo_room(struct ggml_backend_sched *sched, struct sched_memo *to, c
                     ROOM(to, tensors, (size_t) from->n_copies * n_slots + n_inputs * (n_slots - 1)) &&
                     (!from->is_reordered || (ROOM(to, nodes, from->rec.n_nodes) && ROOM(to, order, from->rec.n_nodes)));
     to->rows = to->rec.columns;
-    to->uid_slot = to->tensors == tensors ? to->uid_slot : -1; // copies at other addresses
+    if (to->tensors != tensors) { // copies at other addresses
+        to->uid_slot = -1;
+    }
     return ok;
 }
 
@@ -104,8 +60,9 @@ static size_t staging_size(const struct ggml_backend_sched *sched, const struct 
         const struct sched_row *base = &memo->rows[sched_base(memo, copy->row)];
         const ggml_backend_buffer_type_t from =
             base->is_placed ? memo->rec.rows[base - memo->rows].buft : sched->bufts[base->backend];
-        const size_t size = sched_nbytes(memo, copy->row);
-        most = !is_host(from) && !is_host(sched->bufts[copy->backend]) && size > most ? size : most;
+        if (!is_host(from) && !is_host(sched->bufts[copy->backend])) {
+            most = max_size(most, sched_nbytes(memo, copy->row));
+        }
     }
     return most;
 }
@@ -170,8 +127,7 @@ void sched_work_sizes(struct ggml_backend_sched *sched, struct sched_memo *memo,
     for (int32_t s = 0; s < memo->n_splits; s++) {
         const int b = memo->splits[s].backend;
         const struct ggml_cgraph part = part_begin(sched, memo, &memo->splits[s]);
-        const size_t size = berth_backend_reserve_size(sched->backends[b], &part);
-        sizes[b] = size > sizes[b] ? size : sizes[b];
+        sizes[b] = max_size(sizes[b], berth_backend_reserve_size(sched->backends[b], &part));
         sched_edges_to_graph(memo, &memo->splits[s]);
     }
     sizes[sched->n_backends - 1] += staging_size(sched, memo);
@@ -182,7 +138,7 @@ enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_me
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (!plan_keep(sched) || !memos_room(sched, memo) ||
+    if (!sched_plan_keep(sched) || !memos_room(sched, memo) ||
         !berth_grow(&sched->staging.bytes, &sched->staging.size, staging_size(sched, memo), 1)) {
         return berth_fail(
             GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to compute a graph of %d nodes later", memo->rec.n_nodes);

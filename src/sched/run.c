@@ -181,10 +181,9 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
     const struct sched_copy *copy = &memo->copies[i_copy];
     struct ggml_tensor *src = memo->rec.tensors[copy->row], *dst = sched_copy_tensor(memo, i_copy, sched->slot);
     const int64_t start_ns = sched->is_tracing ? sched_trace_now() : 0;
-    bool ok = copy_between(sched, memo, copy, src, dst);
+    const bool is_copied = copy_between(sched, memo, copy, src, dst);
     // Both ends can keep a failure that a void call had.
-    ok = berth_backend_report(sched->backends[copy->backend]) == GGML_STATUS_SUCCESS && ok;
-    if (!ok) {
+    if (berth_backend_report(sched->backends[copy->backend]) != GGML_STATUS_SUCCESS || !is_copied) {
         char text[400];
         snprintf(text, sizeof text, "%s", berth_last_error());
         return berth_fail(GGML_STATUS_FAILED, "scheduler: %s could not be copied to backend %s for split %d of %d: %s",
@@ -213,7 +212,7 @@ static enum ggml_status compute_watched(
     // The callback may set another one, for the splits to come.
     const ggml_backend_sched_eval_callback callback = sched->callback;
     void *const user_data = sched->callback_data;
-    for (int32_t i = split->i_start; i < split->i_end && *go_on && status == GGML_STATUS_SUCCESS;) {
+    for (int32_t i = split->i_start; i < split->i_end && *go_on;) {
         int32_t end = i + 1;
         bool wanted = callback(sched_nodes(memo)[i], true, user_data);
         while (!wanted && end < split->i_end) {
@@ -223,8 +222,13 @@ static enum ggml_status compute_watched(
 
         status = ggml_backend_graph_compute_async(backend, &part);
         const enum ggml_status late = berth_backend_synchronize(backend);
-        status = status != GGML_STATUS_SUCCESS ? status : late;
-        if (status == GGML_STATUS_SUCCESS && wanted) {
+        if (status == GGML_STATUS_SUCCESS) {
+            status = late;
+        }
+        if (status != GGML_STATUS_SUCCESS) {
+            break;
+        }
+        if (wanted) {
             *go_on = callback(sched_nodes(memo)[end - 1], false, user_data);
         }
         i = end;

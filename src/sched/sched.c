@@ -86,16 +86,6 @@ ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends, ggml_backe
     return sched;
 }
 
-bool sched_is_idle(const char *func, const struct ggml_backend_sched *sched) {
-    if (sched != NULL && sched->is_running) {
-        berth_fail(GGML_STATUS_FAILED,
-            "%s: the scheduler is computing a graph of %d nodes; its eval callback and its ops may not change it", func,
-            sched->cur->rec.n_nodes);
-        return false;
-    }
-    return true;
-}
-
 void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     if (sched == NULL || !sched_is_idle(__func__, sched)) {
         return;
@@ -109,7 +99,7 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     berth_free(sched->chosen.tensors);
     berth_free(sched->chosen.backends);
     berth_record_index_fini(&sched->chosen.index);
-    sched_kept_free(sched);
+    sched_plans_free(sched);
     ggml_gallocr_free(sched->galloc);
     berth_free(sched->trace);
     berth_free(sched->in_use);
@@ -125,10 +115,6 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     berth_free(sched->first_alike);
     berth_free(sched->in_flight);
     berth_free(sched);
-}
-
-void *sched_scratch(struct ggml_backend_sched *sched, size_t size) {
-    return berth_grow(&sched->scratch, &sched->scratch_size, size, 1) ? sched->scratch : NULL;
 }
 
 void ggml_backend_sched_reset(ggml_backend_sched_t sched) {
@@ -168,7 +154,9 @@ static struct sched_memo *memo_find(struct ggml_backend_sched *sched, const stru
         struct sched_memo *memo = NULL;
         for (int m = 0; m < SCHED_N_MEMOS; m++) {
             const bool is_next = k == 0 ? sched->memos[m].used == sched->clock : sched->memos[m].used != sched->clock;
-            memo = is_next && (memo == NULL || k == 0) ? &sched->memos[m] : memo;
+            if (is_next && (memo == NULL || k == 0)) {
+                memo = &sched->memos[m];
+            }
         }
         if (memo == NULL || !memo->is_split || memo->n_slots != sched->n_copies) {
             continue;
@@ -185,31 +173,46 @@ static struct sched_memo *memo_find(struct ggml_backend_sched *sched, const stru
 static struct sched_memo *memo_oldest(struct ggml_backend_sched *sched) {
     struct sched_memo *oldest = &sched->memos[0];
     for (int m = 1; m < SCHED_N_MEMOS; m++) {
-        oldest = sched->memos[m].used < oldest->used ? &sched->memos[m] : oldest;
+        if (sched->memos[m].used < oldest->used) {
+            oldest = &sched->memos[m];
+        }
     }
     return oldest;
 }
 
 static enum ggml_status memo_make(struct ggml_backend_sched *sched, struct sched_memo *memo, struct ggml_cgraph *graph) {
-    sched->planned = sched->planned != memo ? sched->planned : NULL;
+    if (sched->planned == memo) {
+        sched->planned = NULL;
+    }
     enum ggml_status status = sched_memo_build(sched, memo, graph);
-    if (status == GGML_STATUS_SUCCESS) {
-        status = sched_assign(sched, memo);
-    }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = check_strict(sched, memo);
-    }
-    if (status == GGML_STATUS_SUCCESS) {
-        sched->graph = graph;
-        status = sched_split(sched, memo);
-    }
     if (status != GGML_STATUS_SUCCESS) {
-        sched_memo_drop(memo);
+        return status;
     }
+    status = sched_assign(sched, memo);
+    if (status != GGML_STATUS_SUCCESS) {
+        goto fail;
+    }
+    status = check_strict(sched, memo);
+    if (status != GGML_STATUS_SUCCESS) {
+        goto fail;
+    }
+    sched->graph = graph;
+    status = sched_split(sched, memo);
+    if (status != GGML_STATUS_SUCCESS) {
+        goto fail;
+    }
+    status = sched_optimize(sched, memo);
+    if (status != GGML_STATUS_SUCCESS) {
+        goto fail;
+    }
+    memo->is_split = true;
+    return GGML_STATUS_SUCCESS;
+fail:
+    sched_memo_drop(memo);
     return status;
 }
 
-static enum ggml_status prepare(struct ggml_backend_sched *sched, struct ggml_cgraph *graph, bool put) {
+static enum ggml_status graph_prepare(struct ggml_backend_sched *sched, struct ggml_cgraph *graph, bool put) {
     sched->is_alloc = false;
     sched->is_put = false;
     sched->cur = NULL;
@@ -237,17 +240,32 @@ static enum ggml_status prepare(struct ggml_backend_sched *sched, struct ggml_cg
 
 // A graph that lists a tensor twice was taken for one that lists two of the same form: it is another.
 static enum ggml_status memo_remake(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    enum ggml_status status = memo_make(sched, memo, sched->graph);
-    if (status == GGML_STATUS_SUCCESS) {
-        sched->last_n_splits = memo->n_splits;
-        sched->stats.n_reused--;
-        sched->stats.n_planned++;
-        status = sched_place(sched, memo);
+    const enum ggml_status status = memo_make(sched, memo, sched->graph);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
-    return status;
+    sched->last_n_splits = memo->n_splits;
+    sched->stats.n_reused--;
+    sched->stats.n_planned++;
+    return sched_place(sched, memo);
 }
 
-static enum ggml_status place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+static enum ggml_status tensors_place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    if (sched->is_carrying) {
+        status = sched_carry_take(sched, sched->graph);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    }
+    status = sched_place(sched, memo);
+    if (status != GGML_STATUS_SUCCESS || sched_is_all_put(memo) || !berth_record_is_tangled(&memo->rec)) {
+        return status;
+    }
+    return memo_remake(sched, memo);
+}
+
+static enum ggml_status graph_place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     enum ggml_status status = sched_events_init(sched);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
@@ -263,25 +281,19 @@ static enum ggml_status place(struct ggml_backend_sched *sched, struct sched_mem
         sched->slot = 0;
     }
     sched->last_run = memo;
-    if (!sched->is_put && sched->is_carrying) {
-        status = sched_carry_take(sched, sched->graph);
-    }
-    if (!sched->is_put && status == GGML_STATUS_SUCCESS) {
-        status = sched_place(sched, memo);
-    }
-    if (status == GGML_STATUS_SUCCESS && !sched->is_put && !sched_is_all_put(memo) && berth_record_is_tangled(&memo->rec)) {
-        status = memo_remake(sched, memo);
+    if (!sched->is_put) {
+        status = tensors_place(sched, memo);
     }
     uids_renew(memo, sched->slot);
     return status;
 }
 
-// prepare, then what step does with it; with fewer graphs in flight if memory does not suffice.
+// graph_prepare, then what step does with it; with fewer graphs in flight if memory does not suffice.
 static enum ggml_status prepare_and(struct ggml_backend_sched *sched, struct ggml_cgraph *graph,
     enum ggml_status (*step)(struct ggml_backend_sched *, struct sched_memo *)) {
     const int n_copies = sched->n_copies;
     for (;;) {
-        enum ggml_status status = prepare(sched, graph, step == place);
+        enum ggml_status status = graph_prepare(sched, graph, step == graph_place);
         if (status == GGML_STATUS_SUCCESS) {
             status = step(sched, sched->cur);
         }
@@ -322,7 +334,7 @@ static bool has_arguments(const char *func, ggml_backend_sched_t sched, const st
 }
 
 enum ggml_status berth_sched_split(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
-    return has_arguments(__func__, sched, graph) ? prepare(sched, graph, false) : GGML_STATUS_FAILED;
+    return has_arguments(__func__, sched, graph) ? graph_prepare(sched, graph, false) : GGML_STATUS_FAILED;
 }
 
 void ggml_backend_sched_split_graph(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
@@ -367,7 +379,7 @@ void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched, struct ggml_cgr
         return;
     }
     memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
-    if (prepare(sched, measure_graph, false) == GGML_STATUS_SUCCESS) {
+    if (graph_prepare(sched, measure_graph, false) == GGML_STATUS_SUCCESS) {
         if (sched_measure(sched, sched->cur, sizes) == GGML_STATUS_SUCCESS) {
             tell_planned(sched, measure_graph, sizes);
         } else {
@@ -382,7 +394,7 @@ enum ggml_status berth_sched_work_sizes(ggml_backend_sched_t sched, struct ggml_
         return GGML_STATUS_FAILED;
     }
     memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
-    const enum ggml_status status = prepare(sched, graph, false);
+    const enum ggml_status status = graph_prepare(sched, graph, false);
     if (status == GGML_STATUS_SUCCESS) {
         sched_work_sizes(sched, sched->cur, sizes);
     }
@@ -391,7 +403,7 @@ enum ggml_status berth_sched_work_sizes(ggml_backend_sched_t sched, struct ggml_
 }
 
 static enum ggml_status alloc_graph(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
-    const enum ggml_status status = prepare_and(sched, graph, place);
+    const enum ggml_status status = prepare_and(sched, graph, graph_place);
     sched->is_alloc = status == GGML_STATUS_SUCCESS;
     return status;
 }

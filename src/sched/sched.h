@@ -204,7 +204,15 @@ struct ggml_backend_sched {
 
 // Ops and the eval callback run while the scheduler is in the middle of its graph: what changes it is refused then, with an error
 // that names the function. NULL is idle.
-bool sched_is_idle(const char *func, const struct ggml_backend_sched *sched); // sched.c
+static inline bool sched_is_idle(const char *func, const struct ggml_backend_sched *sched) {
+    if (sched == NULL || !sched->is_running) {
+        return true;
+    }
+    berth_fail(GGML_STATUS_FAILED,
+        "%s: the scheduler is computing a graph of %d nodes; its eval callback and its ops may not change it", func,
+        sched->cur->rec.n_nodes);
+    return false;
+}
 
 // ---- memo.c ----
 
@@ -265,7 +273,9 @@ static inline size_t sched_nbytes(const struct sched_memo *memo, int32_t r) {
 }
 
 // Memory for one pass, good until the next call, not zeroed. NULL: out of memory.
-void *sched_scratch(struct ggml_backend_sched *sched, size_t size);
+static inline void *sched_scratch(struct ggml_backend_sched *sched, size_t size) {
+    return berth_grow(&sched->scratch, &sched->scratch_size, size, 1) ? sched->scratch : NULL;
+}
 
 // ---- assign.c ----
 
@@ -275,6 +285,7 @@ bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_me
 
 // ---- split.c ----
 
+// sched_optimize follows; then the memo is_split.
 enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
 // Lets the edges of a split lead to the copies of the slot, and back to the graph's tensors.
 void sched_edges_to_copies(struct sched_memo *memo, const struct sched_split *split, int slot);
@@ -311,6 +322,9 @@ enum sched_plan_use { SCHED_PLAN_OWN, SCHED_PLAN_KEPT, SCHED_PLAN_ANY };
 
 // The memory plan of a split graph into sched->plan. No buffer is touched.
 enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo *memo, enum sched_plan_use use) BERTH_MUST_USE;
+// Keeps the plan that was made last, of a graph that is reserved; the oldest ones make room. False: out of memory.
+bool sched_plan_keep(struct ggml_backend_sched *sched) BERTH_MUST_USE;
+void sched_plans_free(struct ggml_backend_sched *sched);
 
 // ---- place.c ----
 
@@ -318,12 +332,15 @@ enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo 
 enum ggml_status sched_measure(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes) BERTH_MUST_USE;
 enum ggml_status sched_get_buffers(
     struct ggml_backend_sched *sched, struct sched_memo *memo, enum sched_plan_use use) BERTH_MUST_USE;
+// Whether the memo's places are good for the buffers as they are.
+static inline bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched_memo *memo) {
+    return memo->epoch != 0 && memo->epoch == berth_galloc_epoch(sched->galloc);
+}
 // Gives every tensor of the graph its address.
-bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched_memo *memo);
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
-// Is every tensor where its row says? One that stands at two rows is not, nor one that its buffer has put elsewhere.
 // Copies are where the plan at hand has them.
 void sched_note_copies(struct ggml_backend_sched *sched, struct sched_memo *memo);
+// Is every tensor where its row says? One that stands at two rows is not, nor one that its buffer has put elsewhere.
 bool sched_is_all_put(const struct sched_memo *memo);
 
 // ---- carry.c ----
@@ -341,10 +358,6 @@ bool sched_carry_room(struct ggml_backend_sched *sched, const struct sched_memo 
 enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
 // What that takes of each backend beside buffers, and of the host.
 void sched_work_sizes(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes);
-// The plan of a graph that was reserved if it is good for this one too, else NULL.
-struct galloc_plan *sched_kept_find(
-    struct ggml_backend_sched *sched, struct record *rec, const struct lifetime_row *rows, const struct lifetime_order *order);
-void sched_kept_free(struct ggml_backend_sched *sched);
 
 // ---- run.c ----
 

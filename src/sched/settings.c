@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// settings.c: questions to a scheduler, the caller's choices, and the settings beyond ggml's: strict mode, limits, copies.
+// settings.c: questions to a scheduler, the caller's choices, and what is beyond ggml: strict mode, limits, copies, reports.
 
 #include "sched/sched.h"
 
@@ -42,7 +42,7 @@ size_t ggml_backend_sched_get_buffer_size(ggml_backend_sched_t sched, ggml_backe
     return b >= 0 ? ggml_gallocr_get_buffer_size(sched->galloc, b) : 0;
 }
 
-static bool choose(struct sched_choices *choices, struct ggml_tensor *t, int b) {
+static bool choice_add(struct sched_choices *choices, struct ggml_tensor *t, int b) {
     const size_t n = (size_t) choices->n + 1;
     if (!berth_grow((void **) &choices->tensors, &choices->tensors_cap, n, sizeof choices->tensors[0]) ||
         !berth_grow((void **) &choices->backends, &choices->backends_cap, n, sizeof choices->backends[0]) ||
@@ -60,16 +60,17 @@ static bool choose(struct sched_choices *choices, struct ggml_tensor *t, int b) 
 void ggml_backend_sched_set_tensor_backend(ggml_backend_sched_t sched, struct ggml_tensor *node, ggml_backend_t backend) {
     const int b = index_of(sched, backend);
     if (b < 0 || node == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_set_tensor_backend: %s",
-            sched == NULL  ? "the scheduler is NULL"
-            : node == NULL ? "the tensor is NULL"
-                           : "the backend is none of the scheduler's");
+        const char *why = node == NULL ? "the tensor is NULL" : "the backend is none of the scheduler's";
+        if (sched == NULL) {
+            why = "the scheduler is NULL";
+        }
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_set_tensor_backend: %s", why);
         return;
     }
     if (!sched_is_idle(__func__, sched)) {
         return;
     }
-    if (!choose(&sched->chosen, node, b)) {
+    if (!choice_add(&sched->chosen, node, b)) {
         berth_backend_fail(backend, "ggml_backend_sched_set_tensor_backend: out of memory for the choice of %s", node->name);
     }
     sched->is_alloc = false;
@@ -97,7 +98,7 @@ void berth_sched_set_moves(
 }
 
 // Everything known was made under another rule.
-static void forget(struct ggml_backend_sched *sched) {
+static void memos_forget(struct ggml_backend_sched *sched) {
     for (int m = 0; m < SCHED_N_MEMOS; m++) {
         sched_memo_drop(&sched->memos[m]);
     }
@@ -109,7 +110,7 @@ static void forget(struct ggml_backend_sched *sched) {
 void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict) {
     if (sched != NULL && sched->is_strict != strict && sched_is_idle(__func__, sched)) {
         sched->is_strict = strict;
-        forget(sched);
+        memos_forget(sched);
     }
 }
 
@@ -123,7 +124,7 @@ void berth_sched_set_limit(ggml_backend_sched_t sched, ggml_backend_t backend, s
         return;
     }
     sched->limits[b] = bytes;
-    forget(sched);
+    memos_forget(sched);
 }
 
 void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies) {
@@ -137,11 +138,32 @@ void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies) {
     sched_drain(sched);
     sched->n_copies = n_copies;
     sched->slot = sched->next_slot = 0;
-    forget(sched);
+    memos_forget(sched);
 }
 
 void berth_sched_get_stats(ggml_backend_sched_t sched, struct berth_sched_stats *stats) {
     if (sched != NULL && stats != NULL) {
         *stats = sched->stats;
     }
+}
+
+// ---- the plan that was made last ----
+
+enum ggml_status berth_sched_report(ggml_backend_sched_t sched, ggml_backend_t backend, struct berth_plan_report *report) {
+    if (sched == NULL || report == NULL || berth_galloc_plan_report(sched->galloc, sched->plan, 0) == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "berth_sched_report: no graph was planned");
+    }
+    const int b = index_of(sched, backend);
+    if (b < 0) {
+        return berth_fail(GGML_STATUS_FAILED, "berth_sched_report: the backend is none of the scheduler's");
+    }
+    *report = *berth_galloc_plan_report(sched->galloc, sched->plan, b);
+    return GGML_STATUS_SUCCESS;
+}
+
+enum ggml_status berth_sched_save(ggml_backend_sched_t sched, FILE *file) {
+    if (sched == NULL || file == NULL || sched->planned == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "berth_sched_save: no graph was planned, or it is forgotten, or there is no file");
+    }
+    return berth_galloc_plan_save(sched->galloc, sched->plan, file);
 }

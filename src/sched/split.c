@@ -81,9 +81,11 @@ static bool edge_push(struct cutter *c, int32_t node, int32_t src, int32_t copy)
 static bool conflict_set(struct cutter *c, int a, int b) {
     struct sched_memo *memo = c->memo;
     const size_t n = (size_t) c->sched->n_backends;
-    memo->conflict = memo->conflict != NULL ? memo->conflict : berth_malloc(n * n * sizeof memo->conflict[0]);
     if (memo->conflict == NULL) {
-        return false;
+        memo->conflict = berth_malloc(n * n * sizeof memo->conflict[0]);
+        if (memo->conflict == NULL) {
+            return false;
+        }
     }
     if (!memo->has_conflict) {
         memset(memo->conflict, 0, n * n * sizeof memo->conflict[0]);
@@ -125,7 +127,9 @@ static bool node_add(struct cutter *c, int32_t node) {
             continue;
         }
         int32_t copy = is_move ? -1 : copy_find(c, s, b); // one that moves again has been thrown away between
-        copy = copy >= 0 ? copy : copy_push(c, s, b);
+        if (copy < 0) {
+            copy = copy_push(c, s, b);
+        }
         if (copy >= 0 && is_move) { // the move's alone: the copy is at the address of the move, whose lifetime is the plan's
             c->first_copy[s] = memo->copies[copy].next;
         }
@@ -147,7 +151,7 @@ static bool node_add(struct cutter *c, int32_t node) {
     return true;
 }
 
-static bool cut(struct cutter *c) {
+static bool graph_cut(struct cutter *c) {
     struct sched_memo *memo = c->memo;
     int cur = -1;
     for (int32_t i = 0; i < memo->rec.n_nodes; i++) {
@@ -310,10 +314,8 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo
         memset(c.version, 0, n_rows * sizeof c.version[0]);
         memset(c.writer, -1, n_rows * sizeof c.writer[0]);
     }
-    if (c.first_copy == NULL || !cut(&c) || !tensors_init(sched, memo)) {
+    if (c.first_copy == NULL || !graph_cut(&c) || !tensors_init(sched, memo)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the splits of %d nodes", memo->rec.n_nodes);
     }
-    const enum ggml_status status = sched_optimize(sched, memo);
-    memo->is_split = status == GGML_STATUS_SUCCESS;
-    return status;
+    return GGML_STATUS_SUCCESS;
 }

@@ -89,10 +89,8 @@ enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file) 
         return GGML_STATUS_FAILED;
     }
     if (sched == NULL || file == NULL || !sched->is_tracing) {
-        return berth_fail(GGML_STATUS_FAILED, "berth_sched_trace_stop: %s",
-            sched == NULL  ? "the scheduler is NULL"
-            : file == NULL ? "the file is NULL"
-                           : "no trace was started");
+        const char *why = file == NULL ? "the file is NULL" : "no trace was started";
+        return berth_fail(GGML_STATUS_FAILED, "berth_sched_trace_stop: %s", sched == NULL ? "the scheduler is NULL" : why);
     }
     sched->is_tracing = false;
     struct berth_json_writer w = {.file = file};
