@@ -71,10 +71,7 @@ struct cuda_dims {
 enum ggml_status cuda_launch(struct cuda_run *r, const char *kernel, struct cuda_dims dims, void **args) BERTH_MUST_USE;
 // Likewise for a kernel with one argument, a struct.
 enum ggml_status cuda_launch_one(struct cuda_run *r, const char *kernel, struct cuda_dims dims, const void *arg) BERTH_MUST_USE;
-// How many blocks of this kernel one multiprocessor holds; at least 1.
-int cuda_occupancy(struct cuda_run *r, const char *kernel, int block_size, size_t shared_size);
 // On the run's stream.
-enum ggml_status cuda_set_bytes(struct cuda_run *r, void *p, int value, size_t size) BERTH_MUST_USE;
 enum ggml_status cuda_copy_bytes(struct cuda_run *r, void *to, const void *from, size_t size) BERTH_MUST_USE;
 
 // ---- rows ----

@@ -33,8 +33,6 @@ enum {
 
 // CUdevice_attribute
 enum {
-    CU_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
-    CU_ATTRIBUTE_WARP_SIZE = 10,
     CU_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
     CU_ATTRIBUTE_INTEGRATED = 18,
     CU_ATTRIBUTE_PCI_BUS_ID = 33,
@@ -43,7 +41,6 @@ enum {
     CU_ATTRIBUTE_PCI_DOMAIN_ID = 50,
     CU_ATTRIBUTE_COMPUTE_MAJOR = 75,
     CU_ATTRIBUTE_COMPUTE_MINOR = 76,
-    CU_ATTRIBUTE_MAX_SHARED_PER_SM = 81,
     CU_ATTRIBUTE_MAX_SHARED_PER_BLOCK_OPTIN = 97,
 };
 
@@ -56,7 +53,6 @@ enum {
     CU_MEMHOSTREGISTER_PORTABLE = 1,
     CU_MEMHOSTREGISTER_DEVICEMAP = 2,
     CU_MEMHOSTREGISTER_READ_ONLY = 8,
-    CU_CAPTURE_THREAD_LOCAL = 1,
     CU_CAPTURE_RELAXED = 2,
     CU_LAUNCH_CLUSTER_DIMENSION = 4,
     CU_LAUNCH_PROGRAMMATIC_SERIALIZATION = 6,
@@ -116,7 +112,6 @@ typedef struct {
     X(DeviceGet, cuDeviceGet, (CUdevice *device, int ordinal)) \
     X(DeviceGetName, cuDeviceGetName, (char *name, int size, CUdevice device)) \
     X(DeviceGetAttribute, cuDeviceGetAttribute, (int *value, int attribute, CUdevice device)) \
-    X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t *size, CUdevice device)) \
     X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext *ctx, CUdevice device)) \
     X(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice device)) \
     X(CtxSetCurrent, cuCtxSetCurrent, (CUcontext ctx)) \
@@ -127,8 +122,6 @@ typedef struct {
     X(ModuleGetFunction, cuModuleGetFunction, (CUfunction *function, CUmodule module, const char *name)) \
     X(FuncSetAttribute, cuFuncSetAttribute, (CUfunction function, int attribute, int value)) \
     X(FuncGetAttribute, cuFuncGetAttribute, (int *value, int attribute, CUfunction function)) \
-    X(OccupancyMaxActiveBlocks, cuOccupancyMaxActiveBlocksPerMultiprocessor, \
-        (int *n, CUfunction function, int block_size, size_t shared_size)) \
     X(MemGetInfo, cuMemGetInfo_v2, (size_t *n_free, size_t *n_total)) \
     X(MemAlloc, cuMemAlloc_v2, (CUdeviceptr *p, size_t size)) \
     X(MemFree, cuMemFree_v2, (CUdeviceptr p)) \

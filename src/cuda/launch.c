@@ -154,22 +154,6 @@ enum ggml_status cuda_launch_one(struct cuda_run *r, const char *kernel, struct 
     return cuda_launch(r, kernel, dims, args);
 }
 
-int cuda_occupancy(struct cuda_run *r, const char *kernel, int block_size, size_t shared_size) {
-    struct cuda_kernel *k = cuda_kernel_find(r->dev, kernel);
-    int n = 1;
-    if (k == NULL || allow_shared(r->dev, k, shared_size) != GGML_STATUS_SUCCESS ||
-        r->dev->cu->OccupancyMaxActiveBlocks(&n, k->function, block_size, shared_size) != CUDA_SUCCESS) {
-        return 1;
-    }
-    return n > 0 ? n : 1;
-}
-
-enum ggml_status cuda_set_bytes(struct cuda_run *r, void *p, int value, size_t size) {
-    r->has_gap = true;
-    const CUresult rc = size > 0 ? r->dev->cu->MemsetD8Async(cuda_ptr(p), (unsigned char) value, size, r->stream) : CUDA_SUCCESS;
-    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(r->dev, rc, "setting %zu bytes", size);
-}
-
 enum ggml_status cuda_copy_bytes(struct cuda_run *r, void *to, const void *from, size_t size) {
     r->has_gap = true;
     const CUresult rc = size > 0 ? r->dev->cu->MemcpyDtoDAsync(cuda_ptr(to), cuda_ptr(from), size, r->stream) : CUDA_SUCCESS;

@@ -183,11 +183,6 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     }
     return end(begin(0));
 }
-EXPORT CUresult cuDeviceTotalMem_v2(size_t *size, CUdevice device) {
-    (void) device;
-    *size = state.memory;
-    return end(begin(0));
-}
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device) {
     const CUresult rc = begin(device);
     if (rc == CUDA_SUCCESS) {
@@ -267,11 +262,6 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value
 EXPORT CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function) {
     (void) attribute, (void) function;
     *value = 32;
-    return end(begin(-1));
-}
-EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction function, int block_size, size_t shared_size) {
-    (void) function, (void) block_size, (void) shared_size;
-    *n = 2;
     return end(begin(-1));
 }
 static CUresult launched(CUresult rc, CUfunction function, CUstream stream) {
