@@ -85,11 +85,11 @@ enum ggml_status berth_library_load(const char *path, bool say, ggml_backend_reg
     if (handle != NULL && (status != GGML_STATUS_SUCCESS || known)) {
         dlclose(handle);
     }
+    *out = status == GGML_STATUS_SUCCESS ? reg : NULL;
     // A library without a device, such as MPI's outside mpirun, changes nothing for the program.
-    if (say && status == GGML_STATUS_SUCCESS && !known && ggml_backend_reg_dev_count(reg) > 0) {
+    if (say && *out != NULL && !known && ggml_backend_reg_dev_count(reg) > 0) {
         ggml_log_internal(GGML_LOG_LEVEL_INFO, "loaded %s backend from %s\n", ggml_backend_reg_name(reg), path);
     }
-    *out = status == GGML_STATUS_SUCCESS ? reg : NULL;
     return status;
 }
 
