@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 # make-abi-table.sh FOLDER >cmake/abi.tsv: the layouts of a release of the reference as one table, which each build of Berth is compared
 # with (cmake/abi.cmake). FOLDER holds structs.tsv, blocks.tsv, enums.tsv and constants.tsv, read from the reference's headers with a
-# compiler. All values are the reference's; Berth's headers only tell where a name is declared. A name that they lack is an error.
-set -eu
+# compiler; a relative path starts at the root of the repository. All values are the reference's; Berth's headers only tell where a
+# name is declared. A name that they lack is an error.
+set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# = 1 ] || { sed -n '3,5s/^# \{0,1\}//p' "tools/$(basename "$0")"; exit 2; }
+[ $# = 1 ] || { sed -n '3,6s/^# \{0,1\}//p' "tools/$(basename "$0")"; exit 2; }
 
 printf 'kind\theader\tname\tfield\tvalue\tsize\n'
 for table in structs blocks enums constants; do
