@@ -255,6 +255,49 @@ size_t cuda_backend_n_allocs(ggml_backend_t backend) {
     return ggml_backend_is_cuda(backend) ? atomic_load(&((struct cuda_backend *) backend->context)->dev->n_allocs) : 0;
 }
 
+// ---- events ----
+
+ggml_backend_event_t cuda_event_new(ggml_backend_dev_t dev) {
+    struct cuda_device *d = cuda_device_of(dev);
+    CUevent event = NULL;
+    if (cuda_device_enter(d) != GGML_STATUS_SUCCESS) {
+        return NULL;
+    }
+    const CUresult rc = d->cu->EventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (rc != CUDA_SUCCESS) {
+        cuda_fail(d, rc, "an event");
+        return NULL;
+    }
+    ggml_backend_event_t e = shim_calloc(1, sizeof *e);
+    if (e == NULL) {
+        shim_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for an event", d->name);
+        d->cu->EventDestroy(event);
+        return NULL;
+    }
+    *e = (struct ggml_backend_event){.device = dev, .context = event};
+    return e;
+}
+
+void cuda_event_free(ggml_backend_dev_t dev, ggml_backend_event_t event) {
+    struct cuda_device *d = cuda_device_of(dev);
+    if (cuda_device_enter_to_free(d)) {
+        d->cu->EventDestroy(event->context);
+    }
+    shim_free(event);
+}
+
+void cuda_event_wait_host(ggml_backend_dev_t dev, ggml_backend_event_t event) {
+    struct cuda_device *d = cuda_device_of(dev);
+    if (cuda_device_enter(d) == GGML_STATUS_SUCCESS) {
+        const CUresult rc = d->cu->EventSynchronize(event->context);
+        if (rc == CUDA_SUCCESS) {
+            return;
+        }
+        cuda_fail(d, rc, "waiting for an event");
+    }
+    cuda_device_keep(d);
+}
+
 // ---- what was made of the last graph ----
 
 size_t cuda_backend_explain(ggml_backend_t backend, char *buf, size_t size) {

@@ -94,7 +94,9 @@ static inline CUdeviceptr cuda_ptr(const void *p) {
 }
 
 void cuda_buft_init(struct cuda_device *dev);
-void cuda_host_buft_init(ggml_backend_dev_t dev); // NULL: there is no device
+void cuda_host_buft_init(struct cuda_device *devices, int n); // host memory is pinned for all of them
+// A device whose context is current then, NULL: none is left.
+struct cuda_device *cuda_device_enter_any(void);
 ggml_backend_buffer_type_t cuda_host_buft(void);
 ggml_backend_buffer_t cuda_buffer_from_host(struct cuda_device *dev, void *ptr, size_t size);
 // The device whose memory a buffer is, NULL for other kinds of buffers.

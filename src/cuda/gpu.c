@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gpu.c: the devices of this machine, their contexts and their failures.
+// gpu.c: a device: its context and its failures.
 //
 // Invariants: a device's ctx, stream and modules are all there or none of them is; is_lost is set once and for good, and its
 // lost_text is written before.
@@ -157,111 +157,6 @@ bool cuda_peer_reach(struct cuda_device *to, struct cuda_device *from) {
     }
     pthread_mutex_unlock(&to->lock);
     return can;
-}
-
-// ---- the list ----
-
-static struct cuda_device *devices;
-static int n_devices;
-static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool is_listed;
-
-static int device_attribute(const struct cuda_driver *cu, CUdevice number, int which) {
-    int value = 0;
-    return cu->DeviceGetAttribute(&value, which, number) == CUDA_SUCCESS ? value : 0;
-}
-
-// False: the driver does not tell of it.
-static bool device_describe(struct cuda_device *dev, const struct cuda_driver *cu, int ordinal) {
-    CUdevice number;
-    if (cu->DeviceGet(&number, ordinal) != CUDA_SUCCESS ||
-        cu->DeviceGetName(dev->description, (int) sizeof dev->description, number) != CUDA_SUCCESS) {
-        return false;
-    }
-    const int major = device_attribute(cu, number, CU_ATTRIBUTE_COMPUTE_MAJOR),
-              minor = device_attribute(cu, number, CU_ATTRIBUTE_COMPUTE_MINOR);
-    dev->cu = cu;
-    dev->number = number;
-    dev->traits = (struct cuda_traits){
-        .cc = major * 10 + minor,
-        .n_sm = device_attribute(cu, number, CU_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-        .shared_max = (size_t) device_attribute(cu, number, CU_ATTRIBUTE_MAX_SHARED_PER_BLOCK_OPTIN),
-        .l2_size = (size_t) device_attribute(cu, number, CU_ATTRIBUTE_L2_CACHE_SIZE),
-        .integrated = device_attribute(cu, number, CU_ATTRIBUTE_INTEGRATED) != 0,
-    };
-    dev->traits.can_overlap = dev->traits.cc >= 90 && cu->LaunchKernelEx != NULL;
-    dev->traits.has_kernels_90a = dev->traits.cc == 90;
-    snprintf(dev->pci, sizeof dev->pci, "%04x:%02x:%02x.0",
-        (unsigned) device_attribute(cu, number, CU_ATTRIBUTE_PCI_DOMAIN_ID) & 0xffff,
-        (unsigned) device_attribute(cu, number, CU_ATTRIBUTE_PCI_BUS_ID) & 0xff,
-        (unsigned) device_attribute(cu, number, CU_ATTRIBUTE_PCI_DEVICE_ID) & 0xff);
-    if (dev->traits.cc < 80) {
-        shim_log(GGML_LOG_LEVEL_WARN, "CUDA: %s has compute capability %d.%d, and 8.0 is the least: not used", dev->description,
-            major, minor);
-        return false;
-    }
-    return true;
-}
-
-static void devices_list(void) {
-    const char *why = "";
-    const struct cuda_driver *cu = cuda_driver(&why);
-    int n = 0;
-    const CUresult rc = cu != NULL ? cu->DeviceGetCount(&n) : CUDA_SUCCESS;
-    char text[192];
-    if (rc != CUDA_SUCCESS) {
-        why = cuda_error_text(cu, rc, text, sizeof text);
-    } else if (cu != NULL && n <= 0) {
-        why = "the driver lists none";
-    }
-    if (cu == NULL || rc != CUDA_SUCCESS || n <= 0) {
-        shim_log(GGML_LOG_LEVEL_DEBUG, "CUDA: no device: %s", why);
-        return;
-    }
-    devices = shim_calloc(CUDA_MAX_DEVICES, sizeof *devices);
-    if (devices == NULL) {
-        shim_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the list of %d devices", n);
-        return;
-    }
-    for (int i = 0; i < n && n_devices < CUDA_MAX_DEVICES; i++) {
-        struct cuda_device *dev = &devices[n_devices];
-        if (!device_describe(dev, cu, i)) {
-            memset(dev, 0, sizeof *dev);
-            continue;
-        }
-        dev->traits.index = n_devices;
-        snprintf(dev->name, sizeof dev->name, "CUDA%d", n_devices);
-        pthread_mutex_init(&dev->lock, NULL);
-        dev->ggml = (struct ggml_backend_device){.iface = cuda_device_iface, .reg = &cuda_reg, .context = dev};
-        cuda_buft_init(dev);
-        n_devices++;
-    }
-}
-
-struct cuda_device *cuda_devices(int *n) {
-    pthread_mutex_lock(&devices_lock);
-    if (!is_listed) {
-        devices_list();
-        cuda_host_buft_init(n_devices > 0 ? &devices[0].ggml : NULL);
-        is_listed = true;
-    }
-    *n = n_devices;
-    struct cuda_device *first = devices;
-    pthread_mutex_unlock(&devices_lock);
-    return first;
-}
-
-void cuda_devices_reset(void) {
-    pthread_mutex_lock(&devices_lock);
-    for (int i = 0; i < n_devices; i++) {
-        cuda_device_close(&devices[i]);
-        pthread_mutex_destroy(&devices[i].lock);
-    }
-    shim_free(devices);
-    devices = NULL;
-    n_devices = 0;
-    is_listed = false;
-    pthread_mutex_unlock(&devices_lock);
 }
 
 const struct cuda_traits *cuda_traits(const struct cuda_device *dev) {

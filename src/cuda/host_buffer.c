@@ -8,16 +8,17 @@
 
 #include <stdlib.h>
 
+static struct cuda_device *devices; // of this machine, as listed by reg.c
+static int n_devices;
+
 static const char *host_name(ggml_backend_buffer_type_t buft) {
     (void) buft;
     return GGML_CUDA_NAME "_Host";
 }
 
 // Any device's context will do: the memory is pinned for all of them.
-static struct cuda_device *enter_any(void) {
-    int n;
-    struct cuda_device *devices = cuda_devices(&n);
-    for (int i = 0; i < n; i++) {
+struct cuda_device *cuda_device_enter_any(void) {
+    for (int i = 0; i < n_devices; i++) {
         if (!atomic_load(&devices[i].is_lost) && cuda_device_enter(&devices[i]) == GGML_STATUS_SUCCESS) {
             return &devices[i];
         }
@@ -26,9 +27,7 @@ static struct cuda_device *enter_any(void) {
 }
 
 static void host_free(ggml_backend_buffer_t buffer) {
-    int n;
-    struct cuda_device *devices = cuda_devices(&n);
-    for (int i = 0; i < n; i++) { // without a device left, the driver gives it back at the process's end
+    for (int i = 0; i < n_devices; i++) { // without a device left, the driver gives it back at the process's end
         if (devices[i].ctx != NULL && cuda_device_enter_to_free(&devices[i])) {
             devices[i].cu->MemFreeHost(buffer->context);
             return;
@@ -41,7 +40,7 @@ static void *host_base(ggml_backend_buffer_t buffer) {
 }
 
 static ggml_backend_buffer_t host_alloc(ggml_backend_buffer_type_t buft, size_t size) {
-    struct cuda_device *dev = getenv("GGML_CUDA_NO_PINNED") == NULL ? enter_any() : NULL;
+    struct cuda_device *dev = getenv("GGML_CUDA_NO_PINNED") == NULL ? cuda_device_enter_any() : NULL;
     void *p = NULL;
     CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
     if (dev != NULL && size > 0) {
@@ -81,37 +80,12 @@ static bool host_is_host(ggml_backend_buffer_type_t buft) {
 static struct ggml_backend_buffer_type host_buft = {
     .iface = {.get_name = host_name, .alloc_buffer = host_alloc, .get_alignment = host_alignment, .is_host = host_is_host}};
 
-void cuda_host_buft_init(ggml_backend_dev_t dev) {
-    host_buft.device = dev;
+void cuda_host_buft_init(struct cuda_device *all, int n) {
+    devices = all;
+    n_devices = n;
+    host_buft.device = n > 0 ? &all[0].ggml : NULL;
 }
 
 ggml_backend_buffer_type_t cuda_host_buft(void) {
     return &host_buft;
-}
-
-ggml_backend_buffer_type_t ggml_backend_cuda_host_buffer_type(void) {
-    int n;
-    cuda_devices(&n); // it is the first one's
-    return cuda_host_buft();
-}
-
-bool ggml_backend_cuda_register_host_buffer(void *buffer, size_t size) {
-    struct cuda_device *dev = buffer != NULL && size > 0 && getenv("GGML_CUDA_REGISTER_HOST") != NULL ? enter_any() : NULL;
-    if (dev == NULL) {
-        return false;
-    }
-    const CUresult rc = dev->cu->MemHostRegister(buffer, size, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_READ_ONLY);
-    if (rc != CUDA_SUCCESS) {
-        char text[192];
-        shim_log(GGML_LOG_LEVEL_WARN, "CUDA: %zu bytes of host memory cannot be registered: %s", size,
-            cuda_error_text(dev->cu, rc, text, sizeof text));
-    }
-    return rc == CUDA_SUCCESS;
-}
-
-void ggml_backend_cuda_unregister_host_buffer(void *buffer) {
-    struct cuda_device *dev = buffer != NULL && getenv("GGML_CUDA_REGISTER_HOST") != NULL ? enter_any() : NULL;
-    if (dev != NULL) {
-        dev->cu->MemHostUnregister(buffer);
-    }
 }
