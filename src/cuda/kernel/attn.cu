@@ -41,17 +41,17 @@ enum { ATTN_AHEAD = 64, JOIN_WARPS = 4 };
 struct join_weights {
     float base, total;
 
-    LANE static float2 limit(const attn_args &a, int64_t row, int s) {
+    LANE static float2 part_limit(const attn_args &a, int64_t row, int s) {
         return *reinterpret_cast<const float2 *>(a.limit + (s * (int64_t) a.n_rows + row) * 2);
     }
     LANE void of(const attn_args &a, int64_t row, int lane, float *weight) {
         const float sink = a.sinks != NULL ? a.sinks[(int) row % a.n_head] * LOG2_E : -INFINITY;
         const float2 none = make_float2(-INFINITY, 0.0f);
         const float2 at[2] = {
-            lane < a.n_split ? limit(a, row, lane) : none, lane + 32 < a.n_split ? limit(a, row, lane + 32) : none};
+            lane < a.n_split ? part_limit(a, row, lane) : none, lane + 32 < a.n_split ? part_limit(a, row, lane + 32) : none};
         float most = fmaxf(sink, fmaxf(at[0].x, at[1].x));
         for (int s = lane + ATTN_AHEAD; s < a.n_split; s += 32) {
-            most = fmaxf(most, limit(a, row, s).x);
+            most = fmaxf(most, part_limit(a, row, s).x);
         }
 #pragma unroll
         for (int i = 16; i > 0; i /= 2) {
@@ -61,7 +61,7 @@ struct join_weights {
         weight[lane] = attn_exp2(at[0].x - base), weight[lane + 32] = attn_exp2(at[1].x - base);
         float sum = weight[lane] * at[0].y + weight[lane + 32] * at[1].y;
         for (int s = lane + ATTN_AHEAD; s < a.n_split; s += 32) {
-            const float2 v = limit(a, row, s);
+            const float2 v = part_limit(a, row, s);
             sum += attn_exp2(v.x - base) * v.y;
         }
 #pragma unroll
@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(JOIN_WARPS * 32) attn_join(const __
         }
 #pragma unroll 8
         for (int s = ATTN_AHEAD; s < a.n_split; s++) {
-            value += attn_exp2(join_weights::limit(a, row, s).x - w.base) * part[s * all + e];
+            value += attn_exp2(join_weights::part_limit(a, row, s).x - w.base) * part[s * all + e];
         }
         a.y[row * a.d_v + e] = value * w.total;
     }

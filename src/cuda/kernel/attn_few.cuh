@@ -28,7 +28,7 @@ LANE uint32_t few_transposed(uint32_t v) {
 }
 
 template <int D> struct few_sums {
-    float o[D / 16][4], m[2], l[2]; // o[i]: dimensions out(i) and the next, of rows 2t, 2t + 1
+    float o[D / 16][4], m[2], l[2]; // o[i]: dimensions value_dim(i) and the next, of rows 2t, 2t + 1
 };
 
 // What a warp reads: where keys and values are, of which it has every stride-th 16 from first to last.
@@ -55,10 +55,10 @@ template <int D> struct few_halves {
     uint4 k[2][D / 32], v[4][D / 64];
 
     // Which dimension is the first of the i-th pair of queries, of sums.
-    LANE static int in(int i, int t) {
+    LANE static int query_dim(int i, int t) {
         return i / 4 * 32 + 8 * t + i % 4 * 2;
     }
-    LANE static int out(int i, int g) {
+    LANE static int value_dim(int i, int g) {
         return i / 4 * 64 + 8 * g + i % 4 * 2;
     }
 
@@ -98,14 +98,14 @@ template <int D> struct few_halves {
         }
         read_keys(f, key + f.stride);
     }
-    LANE static uint32_t word(const uint4 &v, int w) {
+    LANE static uint32_t nth_word(const uint4 &v, int w) {
         return w == 0 ? v.x : w == 1 ? v.y : w == 2 ? v.z : v.w;
     }
     LANE void add(const few_from &f, int key, const uint32_t *p, few_sums<D> *sum) {
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
-            const uint32_t w0 = word(v[0][i / 4], i % 4), w1 = word(v[1][i / 4], i % 4), w2 = word(v[2][i / 4], i % 4),
-                           w3 = word(v[3][i / 4], i % 4);
+            const uint32_t w0 = nth_word(v[0][i / 4], i % 4), w1 = nth_word(v[1][i / 4], i % 4),
+                           w2 = nth_word(v[2][i / 4], i % 4), w3 = nth_word(v[3][i / 4], i % 4);
             const uint32_t a[4] = {__byte_perm(w0, w1, 0x5410), __byte_perm(w0, w1, 0x7632), __byte_perm(w2, w3, 0x5410),
                 __byte_perm(w2, w3, 0x7632)};
             mma16816<false>(sum->o[i], a, p[0], p[1]);
@@ -158,19 +158,19 @@ template <int D> struct few_q8_0 {
     uint32_t key_at[2], value_at[4]; // where the blocks are that the thread reads
     int stage, ahead;
 
-    LANE static int in(int i, int t) {
+    LANE static int query_dim(int i, int t) {
         return t * (D / 4) + 2 * i;
     }
-    LANE static int out(int i, int g) {
+    LANE static int value_dim(int i, int g) {
         return g * (D / 8) + 2 * i;
     }
-    LANE static uint32_t *shared() {
+    LANE static uint32_t *shared_words() {
         extern __shared__ __align__(128) uint32_t smem[];
         return smem;
     }
 
     LANE void fetch(const few_from &f, int to) {
-        const uint32_t at = smem_addr(shared()) + ring + to * STAGE;
+        const uint32_t at = smem_addr(shared_words()) + ring + to * STAGE;
         keys.copy(f.k + ahead * f.k_1, f.last - ahead, at);
         values.copy(f.v + ahead * f.v_1, f.last - ahead, at + ATTN_KEYS * PITCH);
         copy_commit();
@@ -196,7 +196,7 @@ template <int D> struct few_q8_0 {
             fetch(f, s);
         }
     }
-    LANE static uint32_t pair(uint32_t w, uint32_t which, uint32_t d) {
+    LANE static uint32_t pair_times(uint32_t w, uint32_t which, uint32_t d) {
         return h2_mul(h2_less(__byte_perm(w, MAGIC, which), 1152), d);
     }
     LANE void scores(const few_from &f, int key, const uint32_t *q, float *s, float *more) {
@@ -207,14 +207,15 @@ template <int D> struct few_q8_0 {
         uint32_t w[2][D / 16], d[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const bytes b = {shared(), base + key_at[h]};
+            const bytes b = {shared_words(), base + key_at[h]};
             words_at<D / 16>(b, 2 + f.t * (D / 4) % 32, w[h]);
             d[h] = h2_low(b.u16(0));
         }
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
             const uint32_t x = w[0][i] ^ 0x80808080u, y = w[1][i] ^ 0x80808080u;
-            const uint32_t a[4] = {pair(x, 0x7170, d[0]), pair(y, 0x7170, d[1]), pair(x, 0x7372, d[0]), pair(y, 0x7372, d[1])};
+            const uint32_t a[4] = {pair_times(x, 0x7170, d[0]), pair_times(y, 0x7170, d[1]), pair_times(x, 0x7372, d[0]),
+                pair_times(y, 0x7372, d[1])};
             mma16816<false>(i % 2 ? more : s, a, q[2 * i], q[2 * i + 1]);
         }
     }
@@ -223,7 +224,7 @@ template <int D> struct few_q8_0 {
         uint32_t w[4][D / 32], d[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const bytes b = {shared(), base + value_at[i]};
+            const bytes b = {shared_words(), base + value_at[i]};
             words_at<D / 32>(b, 2 + f.g * (D / 8) % 32, w[i]);
             d[i] = key + 2 * f.t + i % 2 + i / 2 * 8 < f.last ? b.u16(0) : 0; // behind the last is anything
         }
@@ -233,7 +234,8 @@ template <int D> struct few_q8_0 {
             const uint32_t half = i % 2 ? 0x7362 : 0x5140; // bytes of two keys in turn
             const uint32_t x = __byte_perm(w[0][i / 2], w[1][i / 2], half) ^ 0x80808080u,
                            y = __byte_perm(w[2][i / 2], w[3][i / 2], half) ^ 0x80808080u;
-            const uint32_t a[4] = {pair(x, 0x7170, d01), pair(x, 0x7372, d01), pair(y, 0x7170, d23), pair(y, 0x7372, d23)};
+            const uint32_t a[4] = {
+                pair_times(x, 0x7170, d01), pair_times(x, 0x7372, d01), pair_times(y, 0x7170, d23), pair_times(y, 0x7372, d23)};
             mma16816<false>(sum->o[i], a, p[0], p[1]);
         }
         stage = stage + 1 == STAGES ? 0 : stage + 1;
@@ -248,7 +250,7 @@ template <class S, int D> LANE void few_queries(const attn_args &a, const attn_r
     const bool is_even = (uintptr_t) p % 8 == 0;
 #pragma unroll
     for (int i = 0; i < D / 8; i++) {
-        const float *at = p + S::in(i, t);
+        const float *at = p + S::query_dim(i, t);
         const float2 v = is_even ? *reinterpret_cast<const float2 *>(at) : make_float2(at[0], at[1]);
         q[i] = row.query >= 0 ? h2_pack(v.x * a.scale, v.y * a.scale) : 0;
     }
@@ -328,7 +330,7 @@ LANE void few_put(const few_sums<D> &sum, const attn_row *row, int warp, int g, 
         }
 #pragma unroll
         for (int i = 0; i < D / 16 && row[r].query >= 0; i++) {
-            *reinterpret_cast<float2 *>(all + at * D + S::out(i, g)) = make_float2(sum.o[i][r], sum.o[i][2 + r]);
+            *reinterpret_cast<float2 *>(all + at * D + S::value_dim(i, g)) = make_float2(sum.o[i][r], sum.o[i][2 + r]);
         }
     }
 }

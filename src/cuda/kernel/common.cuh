@@ -46,35 +46,6 @@ DEV uint16_t float_to_bf16(float f) {
     return __bfloat16_as_ushort(__float2bfloat16_rn(f));
 }
 
-template <typename T> struct number;
-template <> struct number<float> {
-    static constexpr int type = GGML_TYPE_F32;
-    static __device__ __forceinline__ float get(float v) {
-        return v;
-    }
-    static __device__ __forceinline__ float put(float v) {
-        return v;
-    }
-};
-template <> struct number<__half> {
-    static constexpr int type = GGML_TYPE_F16;
-    static __device__ __forceinline__ float get(__half v) {
-        return __half2float(v);
-    }
-    static __device__ __forceinline__ __half put(float v) {
-        return __float2half_rn(v);
-    }
-};
-template <> struct number<__nv_bfloat16> {
-    static constexpr int type = GGML_TYPE_BF16;
-    static __device__ __forceinline__ float get(__nv_bfloat16 v) {
-        return __bfloat162float(v);
-    }
-    static __device__ __forceinline__ __nv_bfloat16 put(float v) {
-        return __float2bfloat16_rn(v);
-    }
-};
-
 // One number of a type that is known at run time: f32, f16, bf16, and whole numbers.
 DEV float load_number(const char *p, int type) {
     switch (type) {

@@ -65,10 +65,13 @@ template <int BIT> LANE uint32_t odd_bits(uint32_t h) {
 
 // ---- 32 elements and a half: q4_0 q4_1 q5_0 q5_1 q8_0 ----
 
-struct decode_q4_0 {
-    enum { QK = 32, BYTES = 18, CH = 256, BF = 0 };
+struct decode_plain { // a chunk shares nothing
     template <class P> LANE void prep(P, int) {
     }
+};
+
+struct decode_q4_0 : decode_plain {
+    enum { QK = 32, BYTES = 18, CH = 256, BF = 0 };
     template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         p = p.at(sub * BYTES);
         const uint32_t d = h2_low(p.u16(0));
@@ -81,10 +84,8 @@ struct decode_q4_0 {
     }
 };
 
-struct decode_q4_1 {
+struct decode_q4_1 : decode_plain {
     enum { QK = 32, BYTES = 20, CH = 256, BF = 0 };
-    template <class P> LANE void prep(P, int) {
-    }
     template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         p = p.at(sub * BYTES);
         const uint32_t dm = p.w32(0), d = h2_low(dm), m = h2_high(dm);
@@ -106,10 +107,8 @@ LANE void fives(uint32_t w, uint32_t h, uint32_t *o) {
     o[3] = odd_fields<15>(w >> 4) | odd_bits<4>(hi);
 }
 
-struct decode_q5_0 {
+struct decode_q5_0 : decode_plain {
     enum { QK = 32, BYTES = 22, CH = 256, BF = 0 };
-    template <class P> LANE void prep(P, int) {
-    }
     template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         p = p.at(sub * BYTES);
         const uint32_t d = h2_low(p.u16(0));
@@ -121,10 +120,8 @@ struct decode_q5_0 {
     }
 };
 
-struct decode_q5_1 {
+struct decode_q5_1 : decode_plain {
     enum { QK = 32, BYTES = 24, CH = 256, BF = 0 };
-    template <class P> LANE void prep(P, int) {
-    }
     template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         p = p.at(sub * BYTES);
         const uint32_t dm = p.w32(0);
@@ -136,10 +133,8 @@ struct decode_q5_1 {
     }
 };
 
-struct decode_q8_0 {
+struct decode_q8_0 : decode_plain {
     enum { QK = 32, BYTES = 34, CH = 256, BF = 0 };
-    template <class P> LANE void prep(P, int) {
-    }
     template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         p = p.at(sub * BYTES);
         const uint32_t d = h2_low(p.u16(0));
@@ -279,10 +274,8 @@ struct decode_q6_K {
 
 // ---- one or two bits: q1_0 q2_0 tq1_0 tq2_0 ----
 
-struct decode_q1_0 {
+struct decode_q1_0 : decode_plain {
     enum { QK = 128, BYTES = 18, CH = 256, BF = 0 };
-    template <class P> LANE void prep(P, int) {
-    }
     template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         p = p.at((sub >> 2) * BYTES);
         const uint32_t d = h2_low(p.u16(0));
@@ -295,10 +288,8 @@ struct decode_q1_0 {
     }
 };
 
-struct decode_q2_0 {
+struct decode_q2_0 : decode_plain {
     enum { QK = 64, BYTES = 18, CH = 256, BF = 0 };
-    template <class P> LANE void prep(P, int) {
-    }
     template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         p = p.at((sub >> 1) * BYTES);
         const uint32_t d = h2_low(p.u16(0));
@@ -334,7 +325,7 @@ struct decode_tq1_0 {
         d = h2_low(p.u16(52));
     }
     // Bytes as fractions in base 3: the trit after n others.
-    LANE static uint32_t trits(uint32_t pair, int n) {
+    LANE static uint32_t trit_after(uint32_t pair, int n) {
         const uint32_t power = n == 0 ? 1 : n == 1 ? 3 : n == 2 ? 9 : n == 3 ? 27 : 81;
         const uint32_t part = (pair * power) & 0x00ff00ffu; // no carry: 255 * 81 < 65536
         return (part * 3 >> 8 & 0x00030003u) | MAGIC;
@@ -352,8 +343,8 @@ struct decode_tq1_0 {
                 at = 48, n = t;
             }
             const uint32_t w = p.u32(at);
-            o[2 * r] = h2_mul(h2_less(trits(w & 0x00ff00ffu, n), 1025), d);
-            o[2 * r + 1] = h2_mul(h2_less(trits(w >> 8 & 0x00ff00ffu, n), 1025), d);
+            o[2 * r] = h2_mul(h2_less(trit_after(w & 0x00ff00ffu, n), 1025), d);
+            o[2 * r + 1] = h2_mul(h2_less(trit_after(w >> 8 & 0x00ff00ffu, n), 1025), d);
         }
     }
 };

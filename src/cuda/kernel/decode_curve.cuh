@@ -27,10 +27,8 @@ LANE void curve_word(uint32_t w, uint32_t s, uint32_t *o) {
     o[3] = h2_mul(h2_less(odd_bytes(high), 1152), s);
 }
 
-struct decode_iq4_nl {
+struct decode_iq4_nl : decode_plain {
     enum { QK = 32, BYTES = 18, CH = 256, BF = 0 };
-    template <class P> LANE void prep(P, int) {
-    }
     template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         p = p.at(sub * BYTES);
         curve_word(p.u32(2 + 4 * t), h2_low(p.u16(0)), o);
@@ -58,10 +56,8 @@ LANE uint32_t even_fp4(uint32_t w) {
     return h2_mul((w & 0x00070007u) << 9 | (w & 0x00080008u) << 12, 0x74007400u);
 }
 
-struct decode_mxfp4 {
+struct decode_mxfp4 : decode_plain {
     enum { QK = 32, BYTES = 17, CH = 256, BF = 0 };
-    template <class P> LANE void prep(P, int) {
-    }
     template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
         p = p.at(sub * BYTES);
         const uint32_t e = p.u8(0), w = p.u32(1 + 4 * t);
@@ -73,11 +69,9 @@ struct decode_mxfp4 {
     }
 };
 
-struct decode_nvfp4 {
+struct decode_nvfp4 : decode_plain {
     enum { QK = 64, BYTES = 36, CH = 256, BF = 0 };
-    template <class P> LANE void prep(P, int) {
-    }
-    LANE static float scale(uint32_t s) { // an unsigned float of 4 bits of exponent and 3 of mantissa
+    LANE static float scale_value(uint32_t s) { // an unsigned float of 4 bits of exponent and 3 of mantissa
         const uint32_t exponent = s >> 3 & 15, mantissa = s & 7;
         const float normal = __uint_as_float((exponent + 120) << 23 | mantissa << 20);
         return s == 0x7f ? 0.0f : exponent == 0 ? (float) mantissa * 0x1p-9f : normal;
@@ -87,7 +81,7 @@ struct decode_nvfp4 {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int group = 2 * (sub & 1) + r;
-            const uint32_t s = h2_all(scale(p.u8(group)));
+            const uint32_t s = h2_all(scale_value(p.u8(group)));
             const uint32_t w = p.w32(4 + 8 * group + 4 * (t & 1)) >> (4 * (t >> 1));
             o[2 * r] = h2_mul(even_fp4(w), s);
             o[2 * r + 1] = h2_mul(even_fp4(w >> 8), s);

@@ -32,8 +32,9 @@ typedef decode_16<1> decode_bf16;
 typedef decode_16<0, 64> decode_f16_short; // chunks for many rows at once
 typedef decode_16<1, 64> decode_bf16_short;
 
-struct decode_f32 {
-    enum { QK = 1, BYTES = 4, CH = 128, BF = 1 };
+// A float as one bf16.
+template <int CHUNK> struct decode_f32_bf {
+    enum { QK = 1, BYTES = 4, CH = CHUNK, BF = 1 };
     int valid;
     template <class P> LANE void prep(P, int n) {
         valid = n;
@@ -49,6 +50,11 @@ struct decode_f32 {
             o[2 * r + 1] = bf2_pack(value(p, i + 1), value(p, i + 3));
         }
     }
+};
+typedef decode_f32_bf<64> decode_f32_short; // chunks for many rows at once
+
+// And as another bf16 what rounding took off.
+struct decode_f32 : decode_f32_bf<128> {
     LANE static float less_bf(float v, uint32_t bits) {
         return v - __uint_as_float(bits);
     }
@@ -59,26 +65,6 @@ struct decode_f32 {
             const uint32_t a = o[2 * r], b = o[2 * r + 1];
             lo[2 * r] = bf2_pack(less_bf(value(p, i), a << 16), less_bf(value(p, i + 2), a & 0xffff0000u));
             lo[2 * r + 1] = bf2_pack(less_bf(value(p, i + 1), b << 16), less_bf(value(p, i + 3), b & 0xffff0000u));
-        }
-    }
-};
-
-// A float as one bf16, in chunks for many rows at once.
-struct decode_f32_short {
-    enum { QK = 1, BYTES = 4, CH = 64, BF = 1 };
-    int valid;
-    template <class P> LANE void prep(P, int n) {
-        valid = n;
-    }
-    template <class P> LANE float value(P p, int i) const {
-        return i < valid ? __uint_as_float(p.w32(4 * i)) : 0.0f;
-    }
-    template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int i = 32 * sub + 16 * r + 4 * t;
-            o[2 * r] = bf2_pack(value(p, i), value(p, i + 2));
-            o[2 * r + 1] = bf2_pack(value(p, i + 1), value(p, i + 3));
         }
     }
 };

@@ -2,7 +2,7 @@
 // dot.cuh: 32 weights of a row times 32 elements of a column in 8 bits: the inner part of mv.cuh, one struct a format.
 //
 // A thread has a sub: 32 elements; which one of its block never changes, so init() works out offsets, masks and factors once.
-// of() takes the bytes of 1,024 elements. Where two subs share bytes a thread has both (SUBS 2) and of() takes 2,048; place() is
+// of() takes the bytes of 1,024 elements. Where two subs share bytes a thread has both (SUBS 2) and of() takes 2,048; sub_place() is
 // where a sub of the column lies then: the first ones, then the second ones. Fields are not shifted down but masked where they are: a field at bit b counts 2^b
 // fold, which its factor takes back, and fields in two places are two products (__dp4a costs as much as the shift would).
 // x: 32 integers in two halves (runs), and head = {scale, scale * sum of run 0, of run 1, of both}.
@@ -75,25 +75,28 @@ struct dot_x {
 };
 struct dot_single {
     enum { SUBS = 1 };
-    LANE static int place(int sub, int) {
+    LANE static int sub_place(int sub, int) {
         return sub;
     }
 };
 struct dot_pair { // subs 2 i and 2 i + 1
     enum { SUBS = 2 };
-    LANE static int place(int sub, int n_sub) {
+    LANE static int sub_place(int sub, int n_sub) {
         return sub / 2 + (sub & 1) * (n_sub / 2);
     }
 };
 
-// ---- 32 elements and a half ----
+// ---- blocks of 32 elements ----
 
-struct dot_q4_0 : dot_single {
-    enum { QK = 32, BYTES = 18 };
+template <int SIZE> struct dot_32 : dot_single {
+    enum { QK = 32, BYTES = SIZE };
     uint32_t at;
     LANE void init(int lane) {
         at = lane * BYTES;
     }
+};
+
+struct dot_q4_0 : dot_32<18> {
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[4];
         words_at<4>(p, at + 2, w);
@@ -102,12 +105,7 @@ struct dot_q4_0 : dot_single {
     }
 };
 
-struct dot_q4_1 : dot_single {
-    enum { QK = 32, BYTES = 20 };
-    uint32_t at;
-    LANE void init(int lane) {
-        at = lane * BYTES;
-    }
+struct dot_q4_1 : dot_32<20> {
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[5];
         aligned_at<5>(p, at, w);
@@ -126,12 +124,7 @@ LANE float dot_bits(uint32_t h, int4 a, int4 b) {
     return dot8_u(w, 0x01010101u, a, b);
 }
 
-struct dot_q5_0 : dot_single {
-    enum { QK = 32, BYTES = 22 };
-    uint32_t at;
-    LANE void init(int lane) {
-        at = lane * BYTES;
-    }
+struct dot_q5_0 : dot_32<22> {
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[5];
         words_at<5>(p, at + 2, w);
@@ -140,12 +133,7 @@ struct dot_q5_0 : dot_single {
     }
 };
 
-struct dot_q5_1 : dot_single {
-    enum { QK = 32, BYTES = 24 };
-    uint32_t at;
-    LANE void init(int lane) {
-        at = lane * BYTES;
-    }
+struct dot_q5_1 : dot_32<24> {
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[6];
         aligned_at<6>(p, at, w);
@@ -154,12 +142,7 @@ struct dot_q5_1 : dot_single {
     }
 };
 
-struct dot_q8_0 : dot_single {
-    enum { QK = 32, BYTES = 34 };
-    uint32_t at;
-    LANE void init(int lane) {
-        at = lane * BYTES;
-    }
+struct dot_q8_0 : dot_32<34> {
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[8];
         words_at<8>(p, at + 2, w);
@@ -293,7 +276,7 @@ struct dot_q6_K {
     uint32_t at, ql, qh, scales, bits;
     float factor;
     // Four subs a half: 0 and 2 share bytes, 1 and 3 do.
-    LANE static int place(int sub, int n_sub) {
+    LANE static int sub_place(int sub, int n_sub) {
         return sub / 4 * 2 + (sub & 1) + (sub >> 1 & 1) * (n_sub / 2);
     }
     LANE void init(int lane) {
@@ -330,12 +313,7 @@ LANE void curve_words(const uint32_t *w, uint32_t *v) {
     }
 }
 
-struct dot_iq4_nl : dot_single {
-    enum { QK = 32, BYTES = 18 };
-    uint32_t at;
-    LANE void init(int lane) {
-        at = lane * BYTES;
-    }
+struct dot_iq4_nl : dot_32<18> {
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[4], v[8];
         words_at<4>(p, at + 2, w);
@@ -376,12 +354,7 @@ template <int N> LANE void fp4_words(const uint32_t *w, uint32_t *v) {
     }
 }
 
-struct dot_mxfp4 : dot_single {
-    enum { QK = 32, BYTES = 17 };
-    uint32_t at;
-    LANE void init(int lane) {
-        at = lane * BYTES;
-    }
+struct dot_mxfp4 : dot_32<17> {
     LANE float of(bytes p, int4 a, int4 b, float4 head) const {
         uint32_t w[4], v[8];
         words_at<4>(p, at + 1, w);
@@ -403,6 +376,7 @@ struct dot_nvfp4 : dot_single {
         fp4_words<2>(w, v);
         fp4_words<2>(w + 2, v + 4);
         return 0.5f * head.x *
-               (decode_nvfp4::scale(p.u8(scales)) * dot4_s(v, a) + decode_nvfp4::scale(p.u8(scales + 1)) * dot4_s(v + 4, b));
+               (decode_nvfp4::scale_value(p.u8(scales)) * dot4_s(v, a) +
+                   decode_nvfp4::scale_value(p.u8(scales + 1)) * dot4_s(v + 4, b));
     }
 };

@@ -212,3 +212,6 @@ template <class D, int NT> LANE void mma90(const mma_args &a) {
     extern "C" __global__ void __launch_bounds__(384, 1) mma90_##name##_##nt(const __grid_constant__ mma_args a) { \
         mma90<decode_##type, nt>(a); \
     }
+#define MMA90_KERNELS(name, type) \
+    MMA90_KERNEL(name, type, 64) \
+    MMA90_KERNEL(name, type, 256)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// mma90_block.cu: products of many columns on sm_90a, the older block formats.
+// mma90_block.cu: products of many columns on sm_90a: blocks of 32 elements and superblocks with scales.
 #include "mma90.cuh"
 
-MMA90_KERNEL(q4_0, q4_0, 64)
-MMA90_KERNEL(q4_0, q4_0, 256)
-MMA90_KERNEL(q4_1, q4_1, 64)
-MMA90_KERNEL(q4_1, q4_1, 256)
-MMA90_KERNEL(q5_0, q5_0, 64)
-MMA90_KERNEL(q5_0, q5_0, 256)
-MMA90_KERNEL(q5_1, q5_1, 64)
-MMA90_KERNEL(q5_1, q5_1, 256)
-MMA90_KERNEL(q8_0, q8_0, 64)
-MMA90_KERNEL(q8_0, q8_0, 256)
+MMA90_KERNELS(q4_0, q4_0)
+MMA90_KERNELS(q4_1, q4_1)
+MMA90_KERNELS(q5_0, q5_0)
+MMA90_KERNELS(q5_1, q5_1)
+MMA90_KERNELS(q8_0, q8_0)
+MMA90_KERNELS(q2_K, q2_K)
+MMA90_KERNELS(q3_K, q3_K)
+MMA90_KERNELS(q4_K, q4_K)
+MMA90_KERNELS(q5_K, q5_K)
+MMA90_KERNELS(q6_K, q6_K)

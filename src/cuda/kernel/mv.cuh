@@ -30,17 +30,17 @@ struct mv_eight {
         a.x *= f * by.a.x, a.y *= f * by.a.y, a.z *= f * by.a.z, a.w *= f * by.a.w;
         b.x *= f * by.b.x, b.y *= f * by.b.y, b.z *= f * by.b.z, b.w *= f * by.b.w;
     }
-    LANE static float most4(float4 v) {
+    LANE static float most_of4(float4 v) {
         return more_of(more_of(fabsf(v.x), fabsf(v.y)), more_of(fabsf(v.z), fabsf(v.w)));
     }
-    LANE static float square4(float4 v) {
+    LANE static float squares_of4(float4 v) {
         return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
     }
     LANE float most() const {
-        return more_of(most4(a), most4(b));
+        return more_of(most_of4(a), most_of4(b));
     }
     LANE float square() const {
-        return square4(a) + square4(b);
+        return squares_of4(a) + squares_of4(b);
     }
 };
 
@@ -82,7 +82,7 @@ template <class T> struct mv_blocks {
     }
 
     // Elements 8 i to 8 i + 7: four threads that follow each other have a sub, two a run. All threads of a warp come here.
-    LANE static void put(int i, const mv_eight &v, int k_n, char *xs) {
+    LANE static void column_put(int i, const mv_eight &v, int k_n, char *xs) {
         const int n_sub = k_n / 32;
         float most = v.most();
         most = more_of(most, __shfl_xor_sync(~0u, most, 1));
@@ -95,7 +95,7 @@ template <class T> struct mv_blocks {
         if (8 * i >= k_n) {
             return;
         }
-        const uint32_t w = threadIdx.x % 4, sub = T::place((uint32_t) i / 4, n_sub);
+        const uint32_t w = threadIdx.x % 4, sub = T::sub_place((uint32_t) i / 4, n_sub);
         reinterpret_cast<uint2 *>(xs)[(w / 2 * n_sub + sub) * 2 + w % 2] = make_uint2(lo, hi);
         if (w == 0) {
             const float d = most <= FLT_MAX ? most * (1.0f / 127.0f) : NAN; // bytes have no infinity
@@ -155,13 +155,13 @@ struct mv_dense {
     LANE void init(int) {
     }
     // planes of four: elements 8i..8i+3, then 8i+4..8i+7
-    LANE static void put(int i, const mv_eight &v, int k_n, char *xs) {
+    LANE static void column_put(int i, const mv_eight &v, int k_n, char *xs) {
         float4 *to = reinterpret_cast<float4 *>(xs);
         if (8 * i < k_n) {
             to[i] = v.a, to[(k_n + 7) / 8 + i] = v.b;
         }
     }
-    LANE static float pair(uint32_t w, float x0, float x1, float sum) {
+    LANE static float add_pair(uint32_t w, float x0, float x1, float sum) {
         float a, b;
         if (TYPE == 1) {
             const float2 v = __half22float2(as_h2(w));
@@ -172,7 +172,7 @@ struct mv_dense {
         return fmaf(b, x1, fmaf(a, x0, sum));
     }
     // Eight elements of a row, of which `left` are there: what lies behind the row may be anything.
-    LANE static float eight(bytes row, int i, int left, float4 a, float4 b, float sum) {
+    LANE static float add_eight(bytes row, int i, int left, float4 a, float4 b, float sum) {
         uint32_t w[4];
         if (row.off % 16 == 0) {
             const uint4 v = *reinterpret_cast<const uint4 *>(row.base + ((row.off + 16 * i) >> 2));
@@ -186,10 +186,10 @@ struct mv_dense {
                 w[e] = 2 * e >= left ? 0 : 2 * e + 1 >= left ? w[e] & 0xffff : w[e];
             }
         }
-        float more = pair(w[1], a.z, a.w, 0.0f);
-        sum = pair(w[0], a.x, a.y, sum);
-        more = pair(w[3], b.z, b.w, more);
-        return pair(w[2], b.x, b.y, sum) + more;
+        float more = add_pair(w[1], a.z, a.w, 0.0f);
+        sum = add_pair(w[0], a.x, a.y, sum);
+        more = add_pair(w[3], b.z, b.w, more);
+        return add_pair(w[2], b.x, b.y, sum) + more;
     }
     LANE void step(const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum) const {
         const int n8 = (k + 7) / 8;
@@ -199,8 +199,8 @@ struct mv_dense {
             const int i = lane + 32 * j;
             if (i * 8 < n) {
                 const float4 a = xv[i], b = xv[n8 + i];
-                sum[0] = eight(r.row[0], i, n - i * 8, a, b, sum[0]);
-                sum[1] = eight(r.row[1], i, n - i * 8, a, b, sum[1]);
+                sum[0] = add_eight(r.row[0], i, n - i * 8, a, b, sum[0]);
+                sum[1] = add_eight(r.row[1], i, n - i * 8, a, b, sum[1]);
             }
         }
     }
@@ -213,13 +213,13 @@ struct mv_floats {
     }
     LANE void init(int) {
     }
-    LANE static void put(int i, const mv_eight &v, int k_n, char *xs) {
+    LANE static void column_put(int i, const mv_eight &v, int k_n, char *xs) {
         float4 *to = reinterpret_cast<float4 *>(xs) + 2 * i;
         if (8 * i < k_n) {
             to[0] = v.a, to[1] = v.b;
         }
     }
-    LANE static float four(bytes row, int i, int left, float4 x, float sum) {
+    LANE static float add_four(bytes row, int i, int left, float4 x, float sum) {
         float4 w;
         if (row.off % 16 == 0) {
             w = *reinterpret_cast<const float4 *>(row.base + ((row.off + 16 * i) >> 2));
@@ -239,8 +239,8 @@ struct mv_floats {
             const int i = lane + 32 * j;
             if (i * 4 < n) {
                 const float4 x = xv[i];
-                sum[0] = four(r.row[0], i, n - i * 4, x, sum[0]);
-                sum[1] = four(r.row[1], i, n - i * 4, x, sum[1]);
+                sum[0] = add_four(r.row[0], i, n - i * 4, x, sum[0]);
+                sum[1] = add_four(r.row[1], i, n - i * 4, x, sum[1]);
             }
         }
     }
@@ -290,7 +290,7 @@ template <class T> LANE void mv_odd_column(const mv_args &a, const float *x, cha
         if (a.norm != NULL) {
             v.scale(f, mv_part(a.norm, i, a.k));
         }
-        T::put(i, v, a.k, xs);
+        T::column_put(i, v, a.k, xs);
     }
 }
 
@@ -309,7 +309,7 @@ template <class T, int AHEAD> LANE void mv_puts(const mv_args &a, int first, con
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
         if (8 * (first + j * MV_THREADS + (int) (threadIdx.x & ~31u)) < a.k) { // a warp together
-            T::put(first + j * MV_THREADS + threadIdx.x, v[j], a.k, xs);
+            T::column_put(first + j * MV_THREADS + threadIdx.x, v[j], a.k, xs);
         }
     }
 }

@@ -34,10 +34,10 @@ struct mvb_16 : mv_dense<TYPE> {
         a = x[0], b = x[k / 8];
     }
     LANE float dot(uint4 w, float sum) const {
-        float more = this->pair(w.y, a.z, a.w, 0.0f);
-        sum = this->pair(w.x, a.x, a.y, sum);
-        more = this->pair(w.w, b.z, b.w, more);
-        return this->pair(w.z, b.x, b.y, sum) + more;
+        float more = this->add_pair(w.y, a.z, a.w, 0.0f);
+        sum = this->add_pair(w.x, a.x, a.y, sum);
+        more = this->add_pair(w.w, b.z, b.w, more);
+        return this->add_pair(w.z, b.x, b.y, sum) + more;
     }
 };
 struct mvb_32 : mv_floats {

@@ -30,21 +30,28 @@ DEV double block_sum_f64(double v) {
     return part[32];
 }
 
+// The row's maximum, and the sum of exp(x - maximum).
+DEV double sum_of_exp(const float *x, int64_t n, float *max) {
+    float most = -INFINITY;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+        most = fmaxf(most, x[i]);
+    }
+    *max = block_max(most);
+    double sum = 0.0;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+        sum += expf(x[i] - *max);
+    }
+    return block_sum_f64(sum);
+}
+
 // A block a row: <labels, log softmax(logits)>. a logits, b labels.
 KERNEL loss_rows(const __grid_constant__ struct cuda_train_args g) {
     dep_begin();
     const float *x = (const float *) row_at(g.a, blockIdx.x), *label = (const float *) row_at(g.b, blockIdx.x);
-    float max = -INFINITY;
-    for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
-        max = fmaxf(max, x[i]);
-    }
-    max = block_max(max);
+    float max;
+    const double all = sum_of_exp(x, g.n, &max);
+    const float rest = max + (float) log(all);
     double sum = 0.0;
-    for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
-        sum += expf(x[i] - max);
-    }
-    const float rest = max + (float) log(block_sum_f64(sum));
-    sum = 0.0;
     for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
         sum += (double) (x[i] - rest) * label[i];
     }
@@ -71,16 +78,8 @@ KERNEL loss_back(const __grid_constant__ struct cuda_train_args g) {
     const float *x = (const float *) row_at(g.b, blockIdx.x), *label = (const float *) row_at(g.c, blockIdx.x);
     float *y = (float *) row_at(g.dst, blockIdx.x);
     const float d = *(const float *) g.a.p / (float) gridDim.x;
-    float max = -INFINITY;
-    for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
-        max = fmaxf(max, x[i]);
-    }
-    max = block_max(max);
-    double sum = 0.0;
-    for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
-        sum += expf(x[i] - max);
-    }
-    const float scale = (float) (1.0 / block_sum_f64(sum));
+    float max;
+    const float scale = (float) (1.0 / sum_of_exp(x, g.n, &max));
     for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
         y[i] = (expf(x[i] - max) * scale - label[i]) * d;
     }
