@@ -1,5 +1,5 @@
-# cmake -D TABLE=abi.tsv -D OUT=FILE.c -P abi.cmake: static asserts that Berth's headers have the layouts, numbers and constants of the
-# table. FILE.c holds no code.
+# cmake -D TABLE=abi.tsv -D OUT=FILE.c -P abi.cmake: asserts that Berth's headers have the layouts, numbers, constants and functions of
+# the table. FILE.c holds no code.
 file(STRINGS ${TABLE} rows)
 list(POP_FRONT rows) # the names of the columns
 foreach(row ${rows})
@@ -13,6 +13,10 @@ foreach(row ${rows})
     list(APPEND headers ${header})
     if(kind STREQUAL "struct")
         set(name "struct ${name}")
+    endif()
+    if(kind STREQUAL "function") # declared before, and again with the same types
+        string(APPEND asserts "_Static_assert(sizeof(&${name}) > 0, \"${name}\");\n${field} ${name}(${value});\n")
+        continue()
     endif()
     if(kind STREQUAL "least")
         set(test "${field} >= ${value}")
@@ -28,4 +32,4 @@ endforeach()
 list(REMOVE_DUPLICATES headers)
 list(TRANSFORM headers REPLACE "(.+)" "#include \"\\1\"\n")
 string(JOIN "" headers ${headers})
-file(WRITE ${OUT} "// Made by cmake/abi.cmake from abi.tsv.\n${headers}#include <stddef.h>\n${asserts}")
+file(WRITE ${OUT} "// Made by cmake/abi.cmake from abi.tsv.\n${headers}#include <stddef.h>\n#pragma GCC diagnostic ignored \"-Wdeprecated-declarations\"\n${asserts}")

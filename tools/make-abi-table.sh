@@ -1,20 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # make-abi-table.sh FOLDER >cmake/abi.tsv: the layouts of a release of the reference as one table, which each build of Berth is compared
-# with (cmake/abi.cmake). FOLDER holds structs.tsv, blocks.tsv, enums.tsv and constants.tsv, read from the reference's headers with a
-# compiler; a relative path starts at the root of the repository. All values are the reference's; Berth's headers only tell where a
-# name is declared. A name that they lack is an error.
+# with (cmake/abi.cmake): structs, enums, constants, and the functions of public headers. FOLDER holds tables of these, read from the
+# reference's headers with a compiler; a relative path starts at the root of the repository. All values are the reference's; Berth's
+# headers only tell where a name is declared. A name that they lack is an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# = 1 ] || { sed -n '3,6s/^# \{0,1\}//p' "tools/$(basename "$0")"; exit 2; }
 
 printf 'kind\theader\tname\tfield\tvalue\tsize\n'
-for table in structs blocks enums constants; do
+for table in structs blocks enums constants functions; do
     awk -F'\t' -v OFS='\t' -v table=$table 'FNR > 1 {
         if (table == "structs") print "struct", $2, $3, $5, $6
         if (table == "blocks") print "struct", $1, $2, $4, $5
         if (table == "enums") print "enum", $2, $3, $4, "-"
         if (table == "constants" && $3 !~ /"/) print "constant", $2, $2, $3, "-"
+        if (table == "functions" && system("test -f include/" $1) == 0) print "function", $2, $3, $4 == "" ? "void" : $4, "-", $1
     }' "$1/$table.tsv"
 done | awk -F'\t' -v OFS='\t' '
 # Berth declares its part of ggml in public headers and in those of src.
@@ -25,6 +26,7 @@ FILENAME != "-" {
     if (match($0, /^# *define [A-Z0-9_]+ /)) { sub(/^# */, "#"); split($0, word, " "); declare(word[2], "constant") }
     next
 }
+$1 == "function" { print $1, $6, $2, $3, $4, $5; next }
 {
     if (!($2 in header_of)) { print "make-abi-table: no header of Berth declares " $2 > "/dev/stderr"; bad = 1; next }
     if ($1 == "struct") $1 = kind_of[$2]
