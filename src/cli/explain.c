@@ -195,7 +195,7 @@ static int explain_json(const struct workbench *m, const struct model_options *o
         fputs(", \"prompt\": ", stdout);
         code = tell_json(s, s->params.n_batch);
     }
-    if (code == CLI_OK && m->model->llama == NULL) { // libllama would load it once more
+    if (code == CLI_OK && m->model->engine->can_replan) {
         cli_peak_json(stdout, m->path, options);
     }
     puts("}");
@@ -213,7 +213,7 @@ int cli_explain(int argc, char **argv) {
     if (code != CLI_OK) {
         return code;
     }
-    if (o.fused && m.model->llama != NULL) { // it computes on backends of its own
+    if (o.fused && !m.model->engine->has_fused) {
         code = cli_fail(CLI_NO, "--fused: what llama.cpp's own library computes is not told of");
     } else {
         code = cli_model_session(&m, &o.model);
@@ -222,8 +222,7 @@ int cli_explain(int argc, char **argv) {
         code = !o.model.plan_only ? explain_computed(&m, o.fused ? tell_fused : tell_shares)
                : o.json           ? explain_json(&m, &o.model)
                                   : explain_text(&m, o.layer);
-        if (code == CLI_OK && o.model.plan_only && !o.json && o.layer < 0 &&
-            m.model->llama == NULL) { // libllama would load it once more
+        if (code == CLI_OK && o.model.plan_only && !o.json && o.layer < 0 && m.model->engine->can_replan) {
             cli_peak_print(stdout, m.path, &o.model);
         }
     }

@@ -467,7 +467,7 @@ int cli_run(int argc, char **argv) {
     if (code == CLI_OK) {
         code = cli_update_check(o.cache);
     }
-    if (code == CLI_OK && o.cache != NULL && m.model->llama != NULL) {
+    if (code == CLI_OK && o.cache != NULL && !m.model->engine->can_save) {
         code = cli_fail(CLI_FAILURE, "--prompt-cache: libllama runs this model, and what it has read cannot be kept");
     }
     for (int i = 0; code == CLI_OK && i < o.n_loras; i++) {

@@ -111,7 +111,7 @@ static bool all_move(const struct session *s, const struct span *x, bool is_writ
 }
 
 static bool can_keep(const struct session *s, struct model_error *error) {
-    return s->llama == NULL || model_fail(error, "what libllama has read cannot be kept in a file");
+    return s->model->engine->can_save || model_fail(error, "what %s has read cannot be kept in a file", s->model->engine->name);
 }
 
 // ---- the file ----

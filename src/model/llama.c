@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// llama.c: a model and a session of libllama as a model and a session of this room. A context of libllama reserves its graphs
+// llama.c: the engine of libllama: its models, sessions and tokenizers as those of model.h. A context of libllama reserves its graphs
 // when it is made; what Berth is asked for then is watched and becomes the session's scheduler, graph and memory.
 
 #include "model/llama.h"
+#include "base/min.h"
+#include "model/vocab.h"
 
 #include <inttypes.h>
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 // ---- what is watched ----
@@ -120,21 +122,20 @@ static bool cache_count(struct session *s) {
 struct model *model_open_llama(const char *path, bool no_mmap, struct model_error *error) {
     const struct llama_library *lib = llama_library_get(error);
     struct model *m = lib != NULL ? model_alloc_calloc(1, sizeof *m) : NULL;
-    if (m == NULL) {
+    struct model_llama *own = m != NULL ? model_alloc_calloc(1, sizeof *own) : NULL;
+    if (own == NULL) {
+        model_alloc_free(m);
         model_fail(error, "out of memory");
         return NULL;
     }
-    m->llama = model_alloc_calloc(1, sizeof *m->llama);
-    if (m->llama == NULL || !model_files_open(m, path, false, error)) {
-        model_fail(error, "out of memory");
-        model_free(m);
-        return NULL;
-    }
-    m->llama->lib = lib;
-    m->llama->no_mmap = no_mmap;
-    snprintf(m->llama->path, sizeof m->llama->path, "%s", path);
+    m->engine = &engine_llama;
+    m->engine_data = own;
+    own->lib = lib;
+    own->no_mmap = no_mmap;
+    snprintf(own->path, sizeof own->path, "%s", path);
     m->params.arch = "no architecture";
-    if (!keys_text(berth_gguf_map_meta(m->file), "general.architecture", &m->params.arch, error)) {
+    if (!model_files_open(m, path, false, error) ||
+        !keys_text(berth_gguf_map_meta(m->file), "general.architecture", &m->params.arch, error)) {
         model_free(m);
         return NULL;
     }
@@ -142,56 +143,58 @@ struct model *model_open_llama(const char *path, bool no_mmap, struct model_erro
 }
 
 static void params_take(struct model *m) {
-    const struct llama_library *lib = m->llama->lib;
-    m->llama->vocab = lib->llama_model_get_vocab(m->llama->model);
-    m->llama->has_encoder = lib->llama_model_has_encoder(m->llama->model);
-    m->llama->has_decoder = lib->llama_model_has_decoder(m->llama->model);
-    m->params.n_layer = lib->llama_model_n_layer(m->llama->model);
-    m->params.n_embd = lib->llama_model_n_embd(m->llama->model);
-    m->params.n_vocab = lib->llama_vocab_n_tokens(m->llama->vocab);
-    m->params.n_ctx_train = lib->llama_model_n_ctx_train(m->llama->model);
+    struct model_llama *own = m->engine_data;
+    const struct llama_library *lib = own->lib;
+    own->vocab = lib->llama_model_get_vocab(own->model);
+    own->has_encoder = lib->llama_model_has_encoder(own->model);
+    own->has_decoder = lib->llama_model_has_decoder(own->model);
+    m->params.n_layer = lib->llama_model_n_layer(own->model);
+    m->params.n_embd = lib->llama_model_n_embd(own->model);
+    m->params.n_vocab = lib->llama_vocab_n_tokens(own->vocab);
+    m->params.n_ctx_train = lib->llama_model_n_ctx_train(own->model);
 }
 
-// What lies on no other device is the CPU's, in the file's own pages or as it was read.
-static void weights_count(struct model *m, int n_devices, bool is_mapped) {
-    size_t all = (size_t) m->llama->lib->llama_model_size(m->llama->model);
+// Weights that are on no other device are the CPU's, in the file's own pages or as they were read.
+static void weights_count(struct model *m, int n_devices) {
+    const struct model_llama *own = m->engine_data;
+    size_t all = (size_t) own->lib->llama_model_size(own->model);
     for (int d = 0; d + 1 < n_devices; d++) {
-        all -= m->parts[d].size < all ? m->parts[d].size : all;
+        all -= min_size(m->parts[d].size, all);
     }
     m->parts[n_devices - 1].size = all;
-    m->parts[n_devices - 1].is_mapped = is_mapped;
+    m->parts[n_devices - 1].is_mapped = !own->no_mmap;
 }
 
-bool llama_place(struct model *m, const struct model_devices *devices, bool plan_only, struct model_error *error) {
-    const struct llama_library *lib = m->llama->lib;
-    struct llama_model_params params = lib->llama_model_default_params();
+static bool llama_place(struct model *m, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
+    void *user_data, struct model_error *error) {
+    struct model_llama *own = m->engine_data;
+    struct llama_model_params params = own->lib->llama_model_default_params();
     struct place_watch watch = {m, devices};
     void **gpus = model_alloc_calloc((size_t) devices->n, sizeof *gpus); // NULL in the place of the CPU
-    m->parts = model_alloc_calloc((size_t) devices->n, sizeof *m->parts);
-    if (gpus == NULL || m->parts == NULL) {
-        model_alloc_free(gpus);
+    (void) progress;
+    (void) user_data;
+    if (gpus == NULL) {
         return model_fail(error, "out of memory for the parts on %d devices", devices->n);
     }
-    m->n_parts = devices->n;
     for (int d = 0; d + 1 < devices->n; d++) {
         gpus[d] = devices->dev[d];
     }
     params.devices = gpus;
     params.n_gpu_layers = devices->n > 1 ? 999 : 0;
     if (plan_only) {
-        llama_no_alloc(&params, lib->release);
+        llama_no_alloc(&params, own->lib->release);
     }
-    if (plan_only || m->llama->no_mmap) {
+    if (plan_only || own->no_mmap) {
         params.load_mode = 0;
     }
-    m->llama->plan_only = plan_only;
+    own->plan_only = plan_only;
     llama_error_clear();
     berth_tensors_on_place(on_weights, &watch);
-    m->llama->model = lib->llama_model_load_from_file(m->llama->path, params);
+    own->model = own->lib->llama_model_load_from_file(own->path, params);
     berth_tensors_on_place(NULL, NULL);
     model_alloc_free(gpus);
-    if (m->llama->model == NULL) {
-        return model_fail(error, "%s: libllama %s cannot load it: %s", m->llama->path, lib->release, llama_error());
+    if (own->model == NULL) {
+        return model_fail(error, "%s: libllama %s cannot load it: %s", own->path, own->lib->release, llama_error());
     }
     params_take(m);
     m->layer_device =
@@ -199,30 +202,80 @@ bool llama_place(struct model *m, const struct model_devices *devices, bool plan
     if (m->layer_device == NULL) {
         return model_fail(error, "out of memory for %" PRId64 " layers", m->params.n_layer);
     }
-    weights_count(m, devices->n, !m->llama->no_mmap);
+    weights_count(m, devices->n);
     return true;
 }
 
-void llama_model_close(struct model *m) {
-    if (m->llama->model != NULL) {
-        m->llama->lib->llama_model_free(m->llama->model);
+static void llama_model_fini(struct model *m) {
+    struct model_llama *own = m->engine_data;
+    if (own->model != NULL) {
+        own->lib->llama_model_free(own->model);
     }
-    model_alloc_free(m->llama);
+    model_alloc_free(own);
+}
+
+// ---- its tokenizer ----
+
+static bool llama_vocab_encode(const struct vocab *v, const char *text, size_t size, bool add_special, bool parse_special,
+    struct token_list *out, struct model_error *error) {
+    const struct model_llama *m = v->ops_data;
+    const int32_t n_text = (int32_t) size;
+    int32_t n = abs(m->lib->llama_tokenize(m->vocab, text, n_text, NULL, 0, add_special, parse_special)); // as there would be
+    int32_t *ids = model_alloc_calloc((size_t) n + 1, sizeof *ids);
+    bool ok = ids != NULL || model_fail(error, "out of memory for %d tokens", n);
+    n = ok && n > 0 ? m->lib->llama_tokenize(m->vocab, text, n_text, ids, n, add_special, parse_special) : 0;
+    for (int32_t i = 0; ok && i < n; i++) {
+        ok = token_push(out, ids[i], error);
+    }
+    model_alloc_free(ids);
+    return ok;
+}
+
+static size_t llama_vocab_piece(const struct vocab *v, int32_t token, char *out, size_t cap) {
+    const struct model_llama *m = v->ops_data;
+    const int32_t room = (int32_t) min_size(cap, INT32_MAX);
+    return (size_t) abs(m->lib->llama_token_to_piece(m->vocab, token, out, room, 0, false));
+}
+
+static bool llama_vocab_is_end(const struct vocab *v, int32_t token) {
+    const struct model_llama *m = v->ops_data;
+    return token < 0 || token >= v->n_tokens || m->lib->llama_vocab_is_eog(m->vocab, token);
+}
+
+static const struct vocab_ops llama_vocab_ops = {
+    .encode = llama_vocab_encode, .piece = llama_vocab_piece, .is_end = llama_vocab_is_end};
+
+static struct vocab *llama_vocab_new(const struct model *model, struct model_error *error) {
+    struct vocab *v = model_alloc_calloc(1, sizeof *v);
+    if (v == NULL) {
+        model_fail(error, "out of memory");
+        return NULL;
+    }
+    *v = (struct vocab){.ops = &llama_vocab_ops, .ops_data = model->engine_data, .n_tokens = (int32_t) model->params.n_vocab};
+    for (int32_t i = 0; i < v->n_tokens; i++) {
+        const size_t size = llama_vocab_piece(v, i, NULL, 0);
+        v->max_size = max_size(v->max_size, size);
+    }
+    v->bos = v->eos = v->eot = v->eom = v->unknown = -1;
+    return v;
 }
 
 // ---- a session ----
 
 static void context_free(struct session *s) {
-    if (s->llama->ctx != NULL) {
-        s->model->llama->lib->llama_free(s->llama->ctx);
+    const struct model_llama *m = s->model->engine_data;
+    struct session_llama *own = s->engine_data;
+    if (own->ctx != NULL) {
+        m->lib->llama_free(own->ctx);
     }
-    s->llama->ctx = NULL;
+    own->ctx = NULL;
     s->sched = NULL; // was the context's
     s->graph = NULL;
 }
 
 static bool context_make(struct session *s, int64_t n_batch, struct model_error *error) {
-    const struct model_llama *m = s->model->llama;
+    const struct model_llama *m = s->model->engine_data;
+    struct session_llama *own = s->engine_data;
     struct llama_context_params params = m->lib->llama_context_default_params();
     params.n_ctx = (uint32_t) s->params.n_ctx;
     params.n_batch = params.n_ubatch = (uint32_t) n_batch;
@@ -230,9 +283,13 @@ static bool context_make(struct session *s, int64_t n_batch, struct model_error 
     params.n_threads = params.n_threads_batch = s->devices->n_threads;
     params.type_k = (int32_t) s->params.cache_k;
     params.type_v = (int32_t) s->params.cache_v;
-    params.flash_attn = s->params.no_flash ? 0 : params.flash_attn;
     params.embeddings = s->params.is_embedding;
-    params.pooling_type = s->params.is_embedding ? 0 : params.pooling_type;
+    if (s->params.no_flash) {
+        params.flash_attn = 0;
+    }
+    if (s->params.is_embedding) {
+        params.pooling_type = 0;
+    }
     context_free(s);
     llama_said_cache();
     llama_error_clear();
@@ -241,73 +298,65 @@ static bool context_make(struct session *s, int64_t n_batch, struct model_error 
     }
     berth_tensors_on_place(on_cache, s);
     berth_sched_on_plan(on_plan, s);
-    s->llama->ctx = m->lib->llama_init_from_model(m->model, params);
+    own->ctx = m->lib->llama_init_from_model(m->model, params);
     berth_tensors_on_place(NULL, NULL);
     berth_sched_on_plan(NULL, NULL);
     s->graph_tokens = n_batch;
-    if (s->llama->ctx == NULL || s->sched == NULL) {
+    if (own->ctx == NULL || s->sched == NULL) {
         return model_fail(error, "libllama %s makes no context of %" PRId64 " positions with batches of %" PRId64 ": %s",
             m->lib->release, s->params.n_ctx, n_batch, llama_error());
     }
     return !m->plan_only || cache_count(s) || model_fail(error, "out of memory for the tensors of the cache");
 }
 
-struct session *llama_session_new(const struct model *model, const struct model_devices *devices,
-    const struct session_params *params, struct model_error *error) {
-    const struct llama_library *lib = model->llama->lib;
-    struct session *s = model_alloc_calloc(1, sizeof *s);
-    struct session_llama *own = model_alloc_calloc(1, sizeof *own);
-    if (s == NULL || own == NULL) {
-        model_alloc_free(s);
-        model_alloc_free(own);
-        model_fail(error, "out of memory");
-        return NULL;
-    }
-    s->llama = own;
-    s->model = model;
-    s->devices = devices;
-    s->params = *params;
-    session_defaults(&s->params, model);
-    s->memory = model_alloc_calloc((size_t) devices->n, sizeof *s->memory);
-    const int64_t n = model->params.n_vocab > model->params.n_embd ? model->params.n_vocab : model->params.n_embd;
+static bool llama_session_init(struct session *s, struct model_error *error) {
+    const struct model_llama *m = s->model->engine_data;
+    struct session_llama *own = s->engine_data = model_alloc_calloc(1, sizeof *own);
+    const int64_t n = max_i64(s->model->params.n_vocab, s->model->params.n_embd);
     s->logits = model_alloc_calloc((size_t) n, sizeof *s->logits);
-    s->sums = model_alloc_calloc((size_t) model->params.n_embd, sizeof *s->sums);
-    const bool is_in = s->memory != NULL && s->logits != NULL && s->sums != NULL;
-    if (!is_in) {
-        model_fail(error, "out of memory for %" PRId64 " numbers", n);
+    s->sums = model_alloc_calloc((size_t) s->model->params.n_embd, sizeof *s->sums);
+    if (own == NULL || s->logits == NULL || s->sums == NULL) {
+        return model_fail(error, "out of memory for %" PRId64 " numbers", n);
     }
-    if (!is_in || !context_make(s, s->params.n_batch, error)) {
-        llama_session_free(s);
-        return NULL;
+    if (!context_make(s, s->params.n_batch, error)) {
+        return false;
     }
-    if (!params->plan_only) {
-        own->batch = lib->llama_batch_init((int32_t) s->params.n_batch, 0, 1);
-        lib->llama_set_abort_callback(own->ctx, devices->abort, devices->abort_data);
+    if (!s->params.plan_only) {
+        own->batch = m->lib->llama_batch_init((int32_t) s->params.n_batch, 0, 1);
+        m->lib->llama_set_abort_callback(own->ctx, s->devices->abort, s->devices->abort_data);
     }
-    return s;
+    return true;
 }
 
-void llama_session_free(struct session *s) {
-    context_free(s);
-    if (s->llama->batch.token != NULL) {
-        s->model->llama->lib->llama_batch_free(s->llama->batch);
+static void llama_session_fini(struct session *s) {
+    const struct model_llama *m = s->model->engine_data;
+    struct session_llama *own = s->engine_data;
+    if (own == NULL) {
+        return;
     }
-    model_alloc_free(s->llama);
-    model_alloc_free(s->memory);
-    model_alloc_free(s->logits);
-    model_alloc_free(s->sums);
-    model_alloc_free(s);
+    context_free(s);
+    if (own->batch.token != NULL) {
+        m->lib->llama_batch_free(own->batch);
+    }
+    model_alloc_free(own);
+}
+
+static bool llama_session_reserve(struct session *s, struct model_error *error) {
+    (void) s;
+    (void) error;
+    return true; // a context reserves when it is made
 }
 
 // The graph of a context is that of its largest batch, so that another size takes another context.
-bool llama_session_graph(struct session *s, int64_t n_tokens, struct model_error *error) {
+static bool llama_session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct model_error *error) {
+    (void) n_kv;
     return (s->graph != NULL && s->graph_tokens == n_tokens) || context_make(s, n_tokens, error);
 }
 
 // ---- computing ----
 
 static void batch_fill(struct session *s, const int32_t *tokens, int64_t n, bool all) {
-    struct llama_batch *b = &s->llama->batch;
+    struct llama_batch *b = &((struct session_llama *) s->engine_data)->batch;
     b->n_tokens = (int32_t) n;
     for (int64_t i = 0; i < n; i++) {
         b->token[i] = tokens[i];
@@ -318,15 +367,17 @@ static void batch_fill(struct session *s, const int32_t *tokens, int64_t n, bool
     }
 }
 
-static bool check(int32_t status, struct model_error *error) {
+static bool status_check(int32_t status, struct model_error *error) {
     return status == 0 || model_fail(error, "%s", status == 2 ? "computing was stopped" : llama_error());
 }
 
 // The vector of each token is added to the sum of all.
 static bool vectors_take(struct session *s, int64_t n, struct model_error *error) {
+    const struct model_llama *m = s->model->engine_data;
+    const struct session_llama *own = s->engine_data;
     const int64_t width = s->model->params.n_embd;
     for (int64_t i = 0; i < n; i++) {
-        const float *row = s->model->llama->lib->llama_get_embeddings_ith(s->llama->ctx, (int32_t) i);
+        const float *row = m->lib->llama_get_embeddings_ith(own->ctx, (int32_t) i);
         if (row == NULL) {
             return model_fail(error, "libllama has no vector of token %" PRId64, i);
         }
@@ -338,8 +389,10 @@ static bool vectors_take(struct session *s, int64_t n, struct model_error *error
     return true;
 }
 
-bool llama_session_row(const struct session *s, int64_t i, float *out, struct model_error *error) {
-    const float *row = s->model->llama->lib->llama_get_logits_ith(s->llama->ctx, (int32_t) i);
+static bool llama_session_row(const struct session *s, int64_t i, float *out, struct model_error *error) {
+    const struct model_llama *m = s->model->engine_data;
+    const struct session_llama *own = s->engine_data;
+    const float *row = m->lib->llama_get_logits_ith(own->ctx, (int32_t) i);
     if (row == NULL) {
         return model_fail(error, "libllama has no logits of token %" PRId64, i);
     }
@@ -347,13 +400,15 @@ bool llama_session_row(const struct session *s, int64_t i, float *out, struct mo
     return true;
 }
 
-static bool decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
-    const struct model_llama *m = s->model->llama;
+static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
+    const struct model_llama *m = s->model->engine_data;
+    const struct session_llama *own = s->engine_data;
     const bool is_embedding = s->params.is_embedding;
     batch_fill(s, tokens, n, is_embedding || s->params.all_outputs);
-    const int32_t status = m->has_decoder ? m->lib->llama_decode(s->llama->ctx, s->llama->batch)
-                                          : m->lib->llama_encode(s->llama->ctx, s->llama->batch);
-    if (!check(status, error) || !(is_embedding ? vectors_take(s, n, error) : llama_session_row(s, n - 1, s->logits, error))) {
+    const int32_t status =
+        m->has_decoder ? m->lib->llama_decode(own->ctx, own->batch) : m->lib->llama_encode(own->ctx, own->batch);
+    if (!status_check(status, error) ||
+        !(is_embedding ? vectors_take(s, n, error) : llama_session_row(s, n - 1, s->logits, error))) {
         return false;
     }
     s->n_past += n;
@@ -361,8 +416,9 @@ static bool decode(struct session *s, const int32_t *tokens, int64_t n, struct m
 }
 
 // A model of two halves reads the first text with one of them; the other then begins to write.
-static bool encode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
-    const struct model_llama *m = s->model->llama;
+static bool text_encode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
+    const struct model_llama *m = s->model->engine_data;
+    const struct session_llama *own = s->engine_data;
     const int32_t start = m->lib->llama_model_decoder_start_token(m->model);
     if (n > s->params.n_batch) {
         return model_fail(
@@ -370,33 +426,48 @@ static bool encode(struct session *s, const int32_t *tokens, int64_t n, struct m
     }
     llama_error_clear();
     batch_fill(s, tokens, n, false);
-    return check(m->lib->llama_encode(s->llama->ctx, s->llama->batch), error) &&
-           decode(s, start >= 0 ? &start : tokens, 1, error);
+    return status_check(m->lib->llama_encode(own->ctx, own->batch), error) &&
+           batch_decode(s, start >= 0 ? &start : tokens, 1, error);
 }
 
-bool llama_session_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
-    const struct model_llama *m = s->model->llama;
-    const bool is_writer = m->has_decoder && m->lib->llama_get_memory(s->llama->ctx) != NULL;
+static bool llama_session_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
+    const struct model_llama *m = s->model->engine_data;
+    const struct session_llama *own = s->engine_data;
+    const bool is_writer = m->has_decoder && m->lib->llama_get_memory(own->ctx) != NULL;
     if (!is_writer && !s->params.is_embedding) {
         return model_fail(error, "architecture '%s' makes vectors of texts (berth embed), no text", s->model->params.arch);
     }
     if (m->has_encoder && m->has_decoder && s->n_past == 0) {
-        return encode(s, tokens, n, error);
+        return text_encode(s, tokens, n, error);
     }
     llama_error_clear();
     for (int64_t at = 0; at < n; at += s->params.n_batch) {
-        if (!decode(s, tokens + at, n - at < s->params.n_batch ? n - at : s->params.n_batch, error)) {
+        if (!batch_decode(s, tokens + at, min_i64(n - at, s->params.n_batch), error)) {
             return false;
         }
     }
     return true;
 }
 
-void llama_session_reset(struct session *s) {
-    struct llama_memory *memory = s->model->llama->lib->llama_get_memory(s->llama->ctx);
+static void llama_session_reset(struct session *s) {
+    const struct model_llama *m = s->model->engine_data;
+    const struct session_llama *own = s->engine_data;
+    struct llama_memory *memory = m->lib->llama_get_memory(own->ctx);
     if (memory != NULL) {
-        s->model->llama->lib->llama_memory_clear(memory, true);
+        m->lib->llama_memory_clear(memory, true);
     }
-    s->n_past = 0;
-    memset(s->sums, 0, (size_t) s->model->params.n_embd * sizeof *s->sums);
 }
+
+const struct model_engine engine_llama = {
+    .name = "libllama",
+    .place = llama_place,
+    .model_fini = llama_model_fini,
+    .vocab_new = llama_vocab_new,
+    .session_init = llama_session_init,
+    .session_fini = llama_session_fini,
+    .session_reserve = llama_session_reserve,
+    .session_graph = llama_session_graph,
+    .session_decode = llama_session_decode,
+    .session_row = llama_session_row,
+    .session_reset = llama_session_reset,
+};

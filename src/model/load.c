@@ -2,7 +2,6 @@
 // load.c: opens a model: finds every tensor that the graph needs and holds its shape against the hyper-parameters. Weights are
 // not touched: a file whose weights are a hole is opened as fast as any.
 
-#include "model/llama.h"
 #include "model/model.h"
 
 #include <errno.h>
@@ -349,6 +348,7 @@ static struct model *open_as(const char *path, bool read, struct model_error *er
         model_fail(error, "out of memory");
         return NULL;
     }
+    m->engine = &engine_native;
     if (!model_files_open(m, path, read, error)) {
         model_free(m);
         return NULL;
@@ -384,8 +384,8 @@ void model_free(struct model *m) {
     if (m == NULL) {
         return;
     }
-    if (m->llama != NULL) {
-        llama_model_close(m);
+    if (m->engine->model_fini != NULL) {
+        m->engine->model_fini(m);
     }
     for (struct model_lora *lora = m->loras; lora != NULL;) {
         struct model_lora *next = lora->next;

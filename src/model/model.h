@@ -95,7 +95,10 @@ bool params_has_experts(const struct model_params *params, int64_t i);
 // ---- devices (devices.c; parallel.c makes one of several) ----
 
 struct model;
+struct model_engine;
 struct model_shares;
+struct session;
+struct vocab;
 // One device of n. NULL after an error. *shares is the caller's and outlives the device's use.
 ggml_backend_dev_t model_device_parts(
     struct model_shares **shares, const struct model *model, ggml_backend_dev_t *parts, int n, struct model_error *error);
@@ -180,9 +183,10 @@ struct model {
     struct ggml_tensor **by_id;                              // the tensors of all files, one after another
     struct model_weight *weights;
     size_t n_weights;
-    bool is_tied;              // the output is the embedding once more
-    struct model_lora *loras;  // adapters, a list
-    struct model_llama *llama; // NULL: it runs by Berth's own graphs; else by libllama (llama.h), and has no weights here
+    bool is_tied;             // the output is the embedding once more
+    struct model_lora *loras; // adapters, a list
+    const struct model_engine *engine;
+    void *engine_data; // the engine's own
 
     // after model_place
     int *layer_device;        // [n_layer + 1] the last is the output's
@@ -259,7 +263,7 @@ bool model_write(FILE *file, const struct gguf_context *meta, model_bytes_t byte
 bool rows_widen(enum ggml_type type, const void *from, float *to, int64_t n, struct model_error *error);
 bool rows_narrow(enum ggml_type type, const float *from, void *to, int64_t n_rows, int64_t n_per_row, struct model_error *error);
 
-// ---- a session (session.c), its cache (cache.c), its graphs (graph.c) ----
+// ---- a session (engine.c), its cache (cache.c), its graphs (graph.c) ----
 
 struct session_params {
     int64_t n_ctx;                   // positions in the cache; 0: what the model was trained for, but 512 to 4096
@@ -320,7 +324,7 @@ struct graph_inputs {
 
 struct session {
     const struct model *model;
-    struct session_llama *llama; // of a model that libllama runs: sched and graph are its own
+    void *engine_data; // the engine's own
     const struct model_devices *devices;
     struct session_params params;
     bool has_flash;
@@ -352,8 +356,6 @@ struct session {
 struct session *session_new(const struct model *model, const struct model_devices *devices, const struct session_params *params,
     struct model_error *error);
 void session_free(struct session *session);
-// What is not given is as the model wants it.
-void session_defaults(struct session_params *params, const struct model *model);
 // Plans the largest graphs, and gets their memory unless plan_only: session->memory says how much.
 bool session_reserve(struct session *session, struct model_error *error);
 // Tokens at the next positions, in batches; session->logits are then those of the last one.
@@ -369,6 +371,39 @@ bool session_load(struct session *session, const int32_t *tokens, int64_t n, FIL
     struct model_error *error);
 // Builds the graph for n_tokens that see n_kv positions, without computing it: session->graph.
 bool session_graph(struct session *session, int64_t n_tokens, int64_t n_kv, struct model_error *error);
+
+// ---- engines: what computes a model ----
+
+// The functions do what those of model.h do whose names they have; engine.c checks arguments before it calls them. place finds
+// model->parts allocated. session_init finds the parameters complete and session->memory allocated; session_fini frees what it
+// made, also after it failed halfway.
+struct model_engine {
+    const char *name; // as messages have it
+    bool can_split;   // a share of every layer to each device
+    bool can_lora;    // model_lora_add
+    bool can_save;    // session_save, session_load
+    bool can_limit;   // session_params.compute
+    bool can_replan;  // another session with plan_only costs little: no weight is read for it
+    bool has_fused;   // graphs run on the backends of model_devices, which say what they fuse
+    bool (*place)(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
+        void *user_data, struct model_error *error);
+    void (*model_fini)(struct model *model); // NULL: nothing to do
+    struct vocab *(*vocab_new)(const struct model *model, struct model_error *error);
+    bool (*session_init)(struct session *session, struct model_error *error);
+    void (*session_fini)(struct session *session);
+    bool (*session_reserve)(struct session *session, struct model_error *error);
+    bool (*session_graph)(struct session *session, int64_t n_tokens, int64_t n_kv, struct model_error *error);
+    bool (*session_decode)(struct session *session, const int32_t *tokens, int64_t n, struct model_error *error);
+    bool (*session_row)(const struct session *session, int64_t i, float *out, struct model_error *error);
+    void (*session_reset)(struct session *session);
+};
+
+extern const struct model_engine engine_native; // native.c: Berth's own graphs
+extern const struct model_engine engine_llama;  // llama.c: libllama; such a model has no weights here
+
+// place.c: engine_native's place.
+bool weights_place(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
+    void *user_data, struct model_error *error);
 
 // ---- speed (speed.c) ----
 

@@ -3,7 +3,6 @@
 // nothing is copied, if the file has them aligned; the others get theirs uploaded. Layers go to GPUs from the last on, shared out
 // by their memory, or as many as fit.
 
-#include "model/llama.h"
 #include "model/model.h"
 
 #include "ggml-backend-impl.h" // a buffer of several
@@ -316,20 +315,9 @@ static bool device_fill(struct placing *p, int d, bool plan_only) {
     return plan_only ? weights_pretend(p, d) : m->parts[d].is_mapped ? weights_map(p, d, largest) : weights_upload(p, d);
 }
 
-bool model_place(struct model *m, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
+bool weights_place(struct model *m, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error) {
     struct placing p = {.model = m, .devices = devices, .progress = progress, .user_data = user_data, .error = error};
-    if (m->parts != NULL) {
-        return model_fail(error, "the model is placed already");
-    }
-    if (m->llama != NULL) {
-        return llama_place(m, devices, plan_only, error);
-    }
-    m->parts = model_alloc_calloc((size_t) devices->n, sizeof *m->parts);
-    if (m->parts == NULL) {
-        return model_fail(error, "out of memory for the parts on %d devices", devices->n);
-    }
-    m->n_parts = devices->n;
     if (!layers_deal(&p)) {
         return false;
     }

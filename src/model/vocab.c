@@ -3,8 +3,6 @@
 
 #include "model/vocab.h"
 
-#include "model/llama.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -109,14 +107,8 @@ static bool plain_encode(
     return ok;
 }
 
-bool vocab_encode(const struct vocab *v, const char *text, size_t size, bool add_special, bool parse_special,
+static bool text_encode(const struct vocab *v, const char *text, size_t size, bool add_special, bool parse_special,
     struct token_list *out, struct model_error *error) {
-    if (size > INT32_MAX / 16) {
-        return model_fail(error, "a text of %zu bytes is too long", size);
-    }
-    if (v->kind == VOCAB_LLAMA) {
-        return llama_vocab_encode(v, text, size, add_special, parse_special, out, error);
-    }
     if (add_special && v->add_bos && v->bos >= 0 && !token_push(out, v->bos, error)) {
         return false;
     }
@@ -136,7 +128,7 @@ bool vocab_encode(const struct vocab *v, const char *text, size_t size, bool add
 
 // ---- tokens to text ----
 
-static size_t put(char *out, size_t cap, size_t n, char c) {
+static size_t byte_put(char *out, size_t cap, size_t n, char c) {
     if (n < cap) {
         out[n] = c;
     }
@@ -148,10 +140,10 @@ static size_t piece_spm(const char *text, size_t size, char *out, size_t cap) {
     size_t n = 0;
     for (size_t i = 0; i < size; i++) {
         if (size - i >= 3 && memcmp(text + i, "\xE2\x96\x81", 3) == 0) {
-            n = put(out, cap, n, ' ');
+            n = byte_put(out, cap, n, ' ');
             i += 2;
         } else {
-            n = put(out, cap, n, text[i]);
+            n = byte_put(out, cap, n, text[i]);
         }
     }
     return n;
@@ -164,17 +156,14 @@ static size_t piece_bpe(const char *text, size_t size, char *out, size_t cap) {
         step = utf8_next(text + at, size - at, &c);
         const int byte = byte_of_char(c);
         for (size_t i = 0; byte < 0 && i < step; i++) { // not of the alphabet: as it is
-            n = put(out, cap, n, text[at + i]);
+            n = byte_put(out, cap, n, text[at + i]);
         }
-        n = byte < 0 ? n : put(out, cap, n, (char) byte);
+        n = byte < 0 ? n : byte_put(out, cap, n, (char) byte);
     }
     return n;
 }
 
-size_t vocab_piece(const struct vocab *v, int32_t token, char *out, size_t cap) {
-    if (v->kind == VOCAB_LLAMA) {
-        return llama_vocab_piece(v, token, out, cap);
-    }
+static size_t token_piece(const struct vocab *v, int32_t token, char *out, size_t cap) {
     if (token < 0 || token >= v->n_tokens || v->types[token] == TOKEN_CONTROL || v->types[token] == TOKEN_UNKNOWN) {
         return 0;
     }
@@ -182,12 +171,12 @@ size_t vocab_piece(const struct vocab *v, int32_t token, char *out, size_t cap) 
     const size_t size = v->sizes[token];
     unsigned byte;
     if (v->types[token] == TOKEN_BYTE && sscanf(text, "<0x%2X>", &byte) == 1) {
-        return put(out, cap, 0, (char) byte);
+        return byte_put(out, cap, 0, (char) byte);
     }
     if (v->types[token] == TOKEN_USER) {
         size_t n = 0;
         for (size_t i = 0; i < size; i++) {
-            n = put(out, cap, n, text[i]);
+            n = byte_put(out, cap, n, text[i]);
         }
         return n;
     }
@@ -207,14 +196,11 @@ static bool has_messages(const struct vocab *v) {
     return (has_name(v, "<|return|>") || has_name(v, "<|flush|>")) && (has_name(v, "<|call|>") || has_name(v, "<|calls|>"));
 }
 
-bool vocab_is_end(const struct vocab *v, int32_t token) {
+static bool token_is_end(const struct vocab *v, int32_t token) {
     static const char *const ends[] = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>",
         "<turn|>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "</s>", "<eos>", "<end_of_utterance>",
         "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<|return|>", "<|call|>",
         "<|calls|>", "<|flush|>"};
-    if (v->kind == VOCAB_LLAMA) {
-        return llama_vocab_ends(v, token);
-    }
     if (token < 0 || token >= v->n_tokens) {
         return true;
     }
@@ -230,4 +216,24 @@ bool vocab_is_end(const struct vocab *v, int32_t token) {
         }
     }
     return false;
+}
+
+// ---- any vocabulary ----
+
+const struct vocab_ops vocab_ops_file = {.encode = text_encode, .piece = token_piece, .is_end = token_is_end};
+
+bool vocab_encode(const struct vocab *v, const char *text, size_t size, bool add_special, bool parse_special,
+    struct token_list *out, struct model_error *error) {
+    if (size > INT32_MAX / 16) {
+        return model_fail(error, "a text of %zu bytes is too long", size);
+    }
+    return v->ops->encode(v, text, size, add_special, parse_special, out, error);
+}
+
+size_t vocab_piece(const struct vocab *v, int32_t token, char *out, size_t cap) {
+    return v->ops->piece(v, token, out, cap);
+}
+
+bool vocab_is_end(const struct vocab *v, int32_t token) {
+    return v->ops->is_end(v, token);
 }

@@ -6,7 +6,7 @@
 #include "base/siphash.h"
 #include "model/model.h"
 
-enum vocab_kind { VOCAB_SPM, VOCAB_BPE, VOCAB_LLAMA };
+enum vocab_kind { VOCAB_SPM, VOCAB_BPE };
 
 enum token_type { // as files number them
     TOKEN_NORMAL = 1,
@@ -27,10 +27,11 @@ struct text_table {
 struct special_trie;
 
 struct vocab {
+    const struct vocab_ops *ops;
+    const void *ops_data; // of a tokenizer that is not the file's
     enum vocab_kind kind;
-    const struct model_llama *llama; // VOCAB_LLAMA: whose tokenizer it is
-    const struct split_rule *split;  // BPE: how texts are cut into words
-    bool is_word_first;              // BPE: a word that is a token is that token, whatever the merges say
+    const struct split_rule *split; // BPE: how texts are cut into words
+    bool is_word_first;             // BPE: a word that is a token is that token, whatever the merges say
     int32_t n_tokens;
     const char **texts; // [n_tokens] borrowed from the file
     uint32_t *sizes;    // [n_tokens] bytes
@@ -56,9 +57,18 @@ struct token_list {
     size_t n, cap;
 };
 
+// What a tokenizer does: Berth's own for a file's tables, or an engine's.
+struct vocab_ops {
+    bool (*encode)(const struct vocab *vocab, const char *text, size_t size, bool add_special, bool parse_special,
+        struct token_list *out, struct model_error *error);
+    size_t (*piece)(const struct vocab *vocab, int32_t token, char *out, size_t cap);
+    bool (*is_end)(const struct vocab *vocab, int32_t token);
+};
+extern const struct vocab_ops vocab_ops_file;
+
 // NULL with an error. The file must live as long as the vocabulary.
 struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct model_error *error);
-// The tokenizer of a model that was placed: of its file, or libllama's where that runs it.
+// The tokenizer of a model that was placed: its engine's.
 struct vocab *vocab_of_model(const struct model *model, struct model_error *error);
 void vocab_free(struct vocab *vocab);
 

@@ -2,7 +2,6 @@
 // vocab_read.c: reads a tokenizer from a file's keys: lists that must be of one length, ids that must be tokens, all of it
 // checked.
 
-#include "model/llama.h"
 #include "model/vocab.h"
 
 #include <inttypes.h>
@@ -172,6 +171,7 @@ struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct
                  : model_fail(error, "tokenizer '%.64s' is not supported; llama and gpt2 are", name);
     }
     if (ok) {
+        v->ops = &vocab_ops_file;
         v->kind = strcmp(name, "llama") == 0 ? VOCAB_SPM : VOCAB_BPE;
         ok = tokens_read(v, meta, n_vocab, error) && (v->kind == VOCAB_SPM || merges_read(v, meta, error)) &&
              specials_read(v, meta, error);
@@ -198,9 +198,4 @@ void vocab_free(struct vocab *v) {
     model_alloc_free(v->merge_sizes);
     model_alloc_free(v->merge_table.slots);
     model_alloc_free(v);
-}
-
-struct vocab *vocab_of_model(const struct model *model, struct model_error *error) {
-    return model->llama != NULL ? llama_vocab_new(model, error)
-                                : vocab_new(berth_gguf_map_meta(model->file), model->params.n_vocab, error);
 }

@@ -62,8 +62,8 @@ static bool devices_open(struct workbench *w, const struct model_options *o, str
     if (!o->by_tensor) {
         return model_devices_open(&w->devices, o->device, (int) o->n_threads, error);
     }
-    if (w->model->llama != NULL) {
-        return model_fail(error, "--split tensor: a model that libllama runs is not shared out so");
+    if (!w->model->engine->can_split) {
+        return model_fail(error, "--split tensor: a model that %s runs is not shared out so", w->model->engine->name);
     }
     return model_devices_open_split(&w->devices, w->model, o->device, (int) o->n_threads, error);
 }
@@ -115,8 +115,9 @@ bool workbench_lora_add(struct workbench *w, const char *text, struct model_erro
     if (!lora_parse(text, path, &scale, error)) {
         return false;
     }
-    if (w->model->llama != NULL) {
-        return model_fail(error, "%s: adapters are for models that Berth runs itself, and this one libllama runs", path);
+    if (!w->model->engine->can_lora) {
+        return model_fail(
+            error, "%s: adapters are for models that Berth runs itself, and this one %s runs", path, w->model->engine->name);
     }
     return model_lora_add(w->model, &w->devices, path, scale, error);
 }

@@ -1,31 +1,15 @@
 // SPDX-License-Identifier: MIT
-// session.c: a model at work: the scheduler, and a graph for each shape of batch, over the cache of cache.c.
+// native.c: the engine of Berth's own graphs: a scheduler, and a graph for each shape of batch, over the cache of cache.c.
 // Positions 0 .. n_past - 1 have been read; a token sees those that are not behind it, as far as the model's window goes, and the
 // cache of a layer with a window holds the last n_ring of them.
 
-#include "model/llama.h"
-#include "model/model.h"
+#include "base/min.h"
+#include "model/vocab.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
 
 // ---- life ----
-
-void session_defaults(struct session_params *p, const struct model *model) {
-    const int64_t n = most(512, least(model->params.n_ctx_train, 4096));
-    p->n_ctx = p->n_ctx > 0 ? p->n_ctx : model->position_embd != NULL ? least(n, model->position_embd->ne[1]) : n;
-    p->n_batch = p->n_batch > 0 ? p->n_batch : 512;
-    p->n_batch = least(p->n_batch, p->n_ctx);
-}
 
 // Numbers of a token's result.
 static int64_t width_of(const struct session *s) {
@@ -46,74 +30,52 @@ static bool scratch_make(struct session *s, struct model_error *error) {
            model_fail(error, "out of memory for batches of %zu tokens over %zu positions", n_batch, n_ctx);
 }
 
-struct session *session_new(const struct model *model, const struct model_devices *devices, const struct session_params *params,
-    struct model_error *error) {
-    if (model->llama != NULL) {
-        return llama_session_new(model, devices, params, error);
-    }
-    struct session *s = model_alloc_calloc(1, sizeof *s);
-    const size_t n_layer = (size_t) model->params.n_layer;
-    if (s == NULL) {
-        model_fail(error, "out of memory");
-        return NULL;
-    }
-    s->model = model;
-    s->devices = devices;
-    s->params = *params;
+static bool native_session_init(struct session *s, struct model_error *error) {
+    const struct model *model = s->model;
+    const size_t n_layer = (size_t) model->params.n_layer, n_devices = (size_t) s->devices->n, compute = s->params.compute;
     s->max_nodes = graph_max_nodes(model);
     s->k = model_alloc_calloc(n_layer, sizeof *s->k);
     s->v = model_alloc_calloc(n_layer, sizeof *s->v);
-    session_defaults(&s->params, model);
-    s->caches = model_alloc_calloc((size_t) devices->n, sizeof *s->caches);
-    s->memory = model_alloc_calloc((size_t) devices->n, sizeof *s->memory);
-    s->sizes = model_alloc_calloc((size_t) devices->n, sizeof *s->sizes);
-    bool ok = s->k != NULL && s->v != NULL && s->caches != NULL && s->memory != NULL && s->sizes != NULL;
-    if (!ok) {
-        model_fail(error, "out of memory for %zu layers on %d devices", n_layer, devices->n);
+    s->caches = model_alloc_calloc(n_devices, sizeof *s->caches);
+    s->sizes = model_alloc_calloc(n_devices, sizeof *s->sizes);
+    if (s->k == NULL || s->v == NULL || s->caches == NULL || s->sizes == NULL) {
+        return model_fail(error, "out of memory for %zu layers on %zu devices", n_layer, n_devices);
     }
-    if (ok && model->position_embd != NULL && s->params.n_ctx > model->position_embd->ne[1]) {
-        ok = model_fail(error, "a context of %" PRId64 " is too long: the model has embeddings of %" PRId64 " positions",
+    if (model->position_embd != NULL && s->params.n_ctx > model->position_embd->ne[1]) {
+        return model_fail(error, "a context of %" PRId64 " is too long: the model has embeddings of %" PRId64 " positions",
             s->params.n_ctx, model->position_embd->ne[1]);
     }
     s->n_ring = cache_ring(s);
-    ok = ok && cache_make(s, error);
-    if (ok) {
-        s->sched = ggml_backend_sched_new(devices->backend, NULL, devices->n, s->max_nodes, false, true);
-        ok = s->sched != NULL || model_fail(error, "%s", berth_last_error());
+    if (!cache_make(s, error)) {
+        return false;
+    }
+    s->sched = ggml_backend_sched_new(s->devices->backend, NULL, s->devices->n, s->max_nodes, false, true);
+    if (s->sched == NULL) {
+        return model_fail(error, "%s", berth_last_error());
     }
     s->params.compute = 0; // the limit is for graphs that are computed
-    if (!ok || !cache_choose(s, least(s->params.n_ctx, KV_STEP), error) || !scratch_make(s, error)) {
-        session_free(s);
-        return NULL;
+    if (!cache_choose(s, min_i64(s->params.n_ctx, KV_STEP), error) || !scratch_make(s, error)) {
+        return false;
     }
-    s->params.compute = params->compute;
-    s->graph = params->compute > 0 ? NULL : s->graph;
-    return s;
+    s->params.compute = compute;
+    if (compute > 0) {
+        s->graph = NULL;
+    }
+    return true;
 }
 
-void session_free(struct session *s) {
-    if (s == NULL) {
-        return;
-    }
-    if (s->llama != NULL) {
-        llama_session_free(s);
-        return;
-    }
+static void native_session_fini(struct session *s) {
     ggml_backend_sched_free(s->sched);
     ggml_free(s->again_ctx);
     ggml_free(s->graph_ctx);
     cache_free(s);
     model_alloc_free(s->steps);
-    model_alloc_free(s->memory);
     model_alloc_free(s->sizes);
     model_alloc_free(s->k);
     model_alloc_free(s->v);
     model_alloc_free(s->mask_row);
-    model_alloc_free(s->logits);
-    model_alloc_free(s->sums);
     model_alloc_free(s->rows);
     model_alloc_free(s->pos);
-    model_alloc_free(s);
 }
 
 // ---- graphs ----
@@ -136,10 +98,7 @@ static bool limit_obey(struct session *s, int64_t n_tokens, struct model_error *
                      s->params.compute, s->again.least);
 }
 
-bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct model_error *error) {
-    if (s->llama != NULL) {
-        return llama_session_graph(s, n_tokens, error);
-    }
+static bool native_session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct model_error *error) {
     if (s->graph != NULL && s->graph_tokens == n_tokens && s->graph_kv == n_kv) {
         return true;
     }
@@ -180,7 +139,7 @@ bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct mod
 }
 
 static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *again_size, struct model_error *error) {
-    if (!session_graph(s, n_tokens, s->params.n_ctx, error)) {
+    if (!native_session_graph(s, n_tokens, s->params.n_ctx, error)) {
         return false;
     }
     berth_clear_error();
@@ -202,10 +161,10 @@ static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *again_siz
         return model_fail(error, "%s", berth_last_error());
     }
     for (int d = 0; d < s->devices->n; d++) {
-        s->memory[d].work = s->sizes[d] > s->memory[d].work ? s->sizes[d] : s->memory[d].work;
+        s->memory[d].work = max_size(s->memory[d].work, s->sizes[d]);
     }
     const size_t again = s->again_ctx != NULL ? ggml_get_mem_size(s->again_ctx) : 0;
-    *again_size = again > *again_size ? again : *again_size;
+    *again_size = max_size(*again_size, again);
     return true;
 }
 
@@ -216,10 +175,7 @@ static size_t own_size(const struct session *s) {
            n_batch * (sizeof *s->rows + sizeof *s->pos);
 }
 
-bool session_reserve(struct session *s, struct model_error *error) {
-    if (s->llama != NULL) {
-        return true; // a context of libllama reserves when it is made
-    }
+static bool native_session_reserve(struct session *s, struct model_error *error) {
     for (int d = 0; d < s->devices->n; d++) {
         s->memory[d] = (struct session_memory){.weights = s->model->parts[d].size, .cache = s->caches[d].size};
     }
@@ -244,7 +200,8 @@ static void mask_set(struct session *s, struct ggml_tensor *mask, int64_t window
     for (int64_t j = 0; j < n_rows; j++) {
         s->mask_row[j] = no;
     }
-    for (int64_t pos = most(0, s->n_past - window); mask != NULL && pos < s->n_past; pos++) { // what the token before these saw
+    for (int64_t pos = max_i64(0, s->n_past - window); mask != NULL && pos < s->n_past;
+         pos++) { // what the token before these saw
         s->mask_row[pos % n_rows] = yes;
     }
     for (int64_t i = 0; mask != NULL && i < n; i++) {
@@ -288,10 +245,10 @@ static void inputs_set(struct session *s, const int32_t *tokens, int64_t n) {
 }
 
 static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
-    const int64_t n_kv = least(s->params.n_ctx, (s->n_past + n + KV_STEP - 1) / KV_STEP * KV_STEP);
+    const int64_t n_kv = min_i64(s->params.n_ctx, (s->n_past + n + KV_STEP - 1) / KV_STEP * KV_STEP);
     const bool is_known = s->graph != NULL && s->graph_tokens == n && s->graph_kv == n_kv && s->is_allocated;
     if (!is_known) {
-        s->is_allocated = session_graph(s, n, n_kv, error) && ggml_backend_sched_alloc_graph(s->sched, s->graph);
+        s->is_allocated = native_session_graph(s, n, n_kv, error) && ggml_backend_sched_alloc_graph(s->sched, s->graph);
         if (!s->is_allocated) {
             return model_fail(error, "no memory for %" PRId64 " tokens: %s", n, berth_last_error());
         }
@@ -312,46 +269,47 @@ static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, st
     return true;
 }
 
-bool session_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
-    if (n > s->params.n_ctx - s->n_past) {
-        return model_fail(error, "%" PRId64 " tokens do not fit: %" PRId64 " of %" PRId64 " positions are taken", n, s->n_past,
-            s->params.n_ctx);
-    }
-    for (int64_t i = 0; i < n; i++) {
-        if (tokens[i] < 0 || tokens[i] >= s->model->params.n_vocab) {
-            return model_fail(error, "token %d is none of %" PRId64, tokens[i], s->model->params.n_vocab);
-        }
-    }
-    if (s->llama != NULL) {
-        return llama_session_decode(s, tokens, n, error);
-    }
+static bool native_session_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
     for (int64_t at = 0; at < n; at += s->params.n_batch) {
-        if (!batch_decode(s, tokens + at, least(n - at, s->params.n_batch), error)) {
+        if (!batch_decode(s, tokens + at, min_i64(n - at, s->params.n_batch), error)) {
             return false;
         }
     }
     return true;
 }
 
-bool session_row(const struct session *s, int64_t i, float *out, struct model_error *error) {
-    if (s->llama != NULL) {
-        return llama_session_row(s, i, out, error);
-    }
+static bool native_session_row(const struct session *s, int64_t i, float *out, struct model_error *error) {
     const size_t size = (size_t) width_of(s) * sizeof *out;
+    (void) error;
     ggml_backend_tensor_get(s->in.logits, out, (size_t) i * size, size);
     return true;
 }
 
-void session_reset(struct session *s) {
-    if (s->llama != NULL) {
-        llama_session_reset(s);
-        return;
-    }
-    s->n_past = 0;
-    for (int64_t k = 0; s->params.is_embedding && k < s->model->params.n_embd; k++) {
-        s->sums[k] = 0;
-    }
+static void native_session_reset(struct session *s) {
     for (int d = 0; (s->model->params.desc->has & ARCH_STATE) != 0 && d < s->devices->n; d++) {
         ggml_backend_buffer_clear(s->caches[d].buffer, 0); // NULL is taken
     }
 }
+
+static struct vocab *native_vocab_new(const struct model *model, struct model_error *error) {
+    return vocab_new(berth_gguf_map_meta(model->file), model->params.n_vocab, error);
+}
+
+const struct model_engine engine_native = {
+    .name = "Berth",
+    .can_split = true,
+    .can_lora = true,
+    .can_save = true,
+    .can_limit = true,
+    .can_replan = true,
+    .has_fused = true,
+    .place = weights_place,
+    .vocab_new = native_vocab_new,
+    .session_init = native_session_init,
+    .session_fini = native_session_fini,
+    .session_reserve = native_session_reserve,
+    .session_graph = native_session_graph,
+    .session_decode = native_session_decode,
+    .session_row = native_session_row,
+    .session_reset = native_session_reset,
+};

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// engine.c: models and sessions whatever runs them: what all engines share, and the call of the model's own (struct model_engine).
+
+#include "base/min.h"
+#include "model/vocab.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+bool model_place(struct model *m, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
+    void *user_data, struct model_error *error) {
+    if (m->parts != NULL) {
+        return model_fail(error, "the model is placed already");
+    }
+    m->parts = model_alloc_calloc((size_t) devices->n, sizeof *m->parts);
+    if (m->parts == NULL) {
+        return model_fail(error, "out of memory for the parts on %d devices", devices->n);
+    }
+    m->n_parts = devices->n;
+    return m->engine->place(m, devices, plan_only, progress, user_data, error);
+}
+
+struct vocab *vocab_of_model(const struct model *model, struct model_error *error) {
+    return model->engine->vocab_new(model, error);
+}
+
+// ---- sessions ----
+
+static void session_defaults(struct session_params *p, const struct model *model) {
+    if (p->n_ctx <= 0) {
+        p->n_ctx = max_i64(512, min_i64(model->params.n_ctx_train, 4096));
+        if (model->position_embd != NULL) {
+            p->n_ctx = min_i64(p->n_ctx, model->position_embd->ne[1]);
+        }
+    }
+    if (p->n_batch <= 0) {
+        p->n_batch = 512;
+    }
+    p->n_batch = min_i64(p->n_batch, p->n_ctx);
+}
+
+struct session *session_new(const struct model *model, const struct model_devices *devices, const struct session_params *params,
+    struct model_error *error) {
+    struct session *s = model_alloc_calloc(1, sizeof *s);
+    if (s == NULL) {
+        model_fail(error, "out of memory");
+        return NULL;
+    }
+    s->model = model;
+    s->devices = devices;
+    s->params = *params;
+    session_defaults(&s->params, model);
+    s->memory = model_alloc_calloc((size_t) devices->n, sizeof *s->memory);
+    if (s->memory == NULL) {
+        model_fail(error, "out of memory for %d devices", devices->n);
+    }
+    if (s->memory == NULL || !model->engine->session_init(s, error)) {
+        session_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void session_free(struct session *s) {
+    if (s == NULL) {
+        return;
+    }
+    s->model->engine->session_fini(s);
+    model_alloc_free(s->memory);
+    model_alloc_free(s->logits);
+    model_alloc_free(s->sums);
+    model_alloc_free(s);
+}
+
+bool session_reserve(struct session *s, struct model_error *error) {
+    return s->model->engine->session_reserve(s, error);
+}
+
+bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct model_error *error) {
+    return s->model->engine->session_graph(s, n_tokens, n_kv, error);
+}
+
+bool session_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
+    if (n > s->params.n_ctx - s->n_past) {
+        return model_fail(error, "%" PRId64 " tokens do not fit: %" PRId64 " of %" PRId64 " positions are taken", n, s->n_past,
+            s->params.n_ctx);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (tokens[i] < 0 || tokens[i] >= s->model->params.n_vocab) {
+            return model_fail(error, "token %d is none of %" PRId64, tokens[i], s->model->params.n_vocab);
+        }
+    }
+    return s->model->engine->session_decode(s, tokens, n, error);
+}
+
+bool session_row(const struct session *s, int64_t i, float *out, struct model_error *error) {
+    return s->model->engine->session_row(s, i, out, error);
+}
+
+void session_reset(struct session *s) {
+    s->n_past = 0;
+    if (s->sums != NULL) {
+        memset(s->sums, 0, (size_t) s->model->params.n_embd * sizeof *s->sums);
+    }
+    s->model->engine->session_reset(s);
+}
