@@ -137,12 +137,7 @@ static bool unread(struct chat *c, struct token_list *tokens, struct model_error
     }
     bool ok = text != NULL || model_fail(error, "out of memory");
     if (ok && first >= 0) {
-        tokens->ids = model_alloc_malloc(64 * sizeof *tokens->ids);
-        tokens->cap = tokens->ids != NULL ? 64 : 0;
-        ok = tokens->ids != NULL || model_fail(error, "out of memory");
-        if (ok) {
-            tokens->ids[tokens->n++] = first;
-        }
+        ok = token_push(tokens, first, error);
     }
     ok = ok && vocab_encode(c->vocab, text + from, strlen(text) - from, from == 0, true, tokens, error);
     model_alloc_free(text);

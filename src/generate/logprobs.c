@@ -27,14 +27,8 @@ static void top_insert(struct logprob *top, int64_t n_top, int32_t token, float 
 }
 
 bool logprobs_look(struct logprobs *l, const float *logits, int64_t n) {
-    const size_t step = (size_t) l->n_top + 1;
-    if (l->n == l->room) {
-        struct logprob *more = model_alloc_realloc(l->items, (2 * l->room + 64) * step * sizeof *more);
-        if (more == NULL) {
-            return false;
-        }
-        l->items = more;
-        l->room = 2 * l->room + 64;
+    if (!model_list_grow((void **) &l->items, l->n, &l->room, ((size_t) l->n_top + 1) * sizeof *l->items)) {
+        return false;
     }
     l->n++;
     struct logprob *top = logprobs_last(l) + 1;

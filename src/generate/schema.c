@@ -80,26 +80,13 @@ static char first_of(const struct node *node) {
     return node->text.at[0];
 }
 
-// Room for one more pointer.
-static bool pointers_grow(struct converter *c, struct node ***list, size_t n, size_t *room) {
-    if (n < *room) {
-        return true;
-    }
-    struct node **more = model_alloc_realloc(*list, (2 * *room + 64) * sizeof **list);
-    if (more == NULL) {
-        return schema_fail(c, "out of memory");
-    }
-    *list = more;
-    *room = 2 * *room + 64;
-    return true;
-}
-
 static struct node *node_new(struct converter *c, struct node *up) {
     if (is_stopped(c)) {
         return NULL;
     }
-    struct node *node = pointers_grow(c, &c->nodes, c->n_nodes, &c->nodes_room) ? model_alloc_calloc(1, sizeof *node) : NULL;
-    if (node == NULL) {
+    struct node *node = model_alloc_calloc(1, sizeof *node);
+    if (node == NULL || !model_list_grow((void **) &c->nodes, c->n_nodes, &c->nodes_room, sizeof(struct node *))) {
+        model_alloc_free(node);
         schema_fail(c, "out of memory");
         return NULL;
     }
@@ -312,7 +299,8 @@ static bool rule_of(struct converter *c, struct node *node, int *rule) {
         return false;
     }
     if (node->rule < 0) {
-        if (c->n_rules >= INT_MAX || !pointers_grow(c, &c->waiting, c->n_rules, &c->waiting_room)) {
+        if (c->n_rules >= INT_MAX ||
+            !model_list_grow((void **) &c->waiting, c->n_rules, &c->waiting_room, sizeof(struct node *))) {
             return schema_fail(c, "out of memory");
         }
         c->waiting[c->n_rules] = node;
@@ -498,7 +486,7 @@ static bool keys_check(struct converter *c, const struct node *s) {
 enum choice { CHOICE_LITERAL, CHOICE_SCHEMA, CHOICE_TYPE };
 
 static bool choice_write(struct converter *c, struct node *s, struct node *value, enum choice kind, int id, FILE *to) {
-    int rule;
+    int rule = -1;
     if (kind == CHOICE_LITERAL) {
         return value_literal(c, to, value);
     }

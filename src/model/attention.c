@@ -2,32 +2,35 @@
 // attention.c: the attention of a layer as a graph: queries, keys and values by one matrix or by three, their norms, rope, the
 // cache, and who looks at whom.
 
+#include "base/min.h"
 #include "model/graph.h"
 
 struct qkv {
     struct ggml_tensor *q, *k, *v; // [size, heads, n_tokens, n_seq]
 };
 
-static struct ggml_tensor *heads(struct graph_builder *b, struct ggml_tensor *flat, int64_t size, int64_t n) {
+static struct ggml_tensor *heads_view(struct graph_builder *b, struct ggml_tensor *flat, int64_t size, int64_t n) {
     return ggml_reshape_4d(b->ctx, flat, size, n, b->s->n_tokens, b->s->n_seq);
 }
 
-// n heads of a fused product, from element at on.
-static struct ggml_tensor *part(struct graph_builder *b, struct ggml_tensor *flat, int64_t at, int64_t size, int64_t n) {
+// n elements of each of n_heads heads of head_size in a product, from element `at` on.
+static struct ggml_tensor *heads_part(
+    struct graph_builder *b, struct ggml_tensor *flat, int64_t at, int64_t n, int64_t head_size, int64_t n_heads) {
     const size_t one = ggml_element_size(flat);
-    return ggml_view_4d(b->ctx, flat, size, n, b->s->n_tokens, b->s->n_seq, (size_t) size * one, flat->nb[1],
+    return ggml_view_4d(b->ctx, flat, n, n_heads, b->s->n_tokens, b->s->n_seq, (size_t) head_size * one, flat->nb[1],
         flat->nb[1] * (size_t) b->s->n_tokens, (size_t) at * one);
 }
 
-static struct qkv fused(struct graph_builder *b, const struct model_layer *l, struct ggml_tensor *x) {
+static struct qkv qkv_fused(struct graph_builder *b, const struct model_layer *l, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
     struct ggml_tensor *flat = builder_product(b, l->qkv, l->qkv_bias, x, "attn.qkv");
     const int64_t n_q = p->head_size * p->n_head, n_k = p->head_size * p->n_head_kv;
-    return (struct qkv){part(b, flat, 0, p->head_size, p->n_head), part(b, flat, n_q, p->head_size, p->n_head_kv),
-        part(b, flat, n_q + n_k, p->head_size_v, p->n_head_kv)};
+    return (struct qkv){heads_part(b, flat, 0, p->head_size, p->head_size, p->n_head),
+        heads_part(b, flat, n_q, p->head_size, p->head_size, p->n_head_kv),
+        heads_part(b, flat, n_q + n_k, p->head_size_v, p->head_size_v, p->n_head_kv)};
 }
 
-static struct qkv apart(struct graph_builder *b, const struct model_layer *l, struct ggml_tensor *x) {
+static struct qkv qkv_apart(struct graph_builder *b, const struct model_layer *l, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
     struct ggml_tensor *q = builder_product(b, l->q, l->q_bias, x, "attn.q_flat");
     struct ggml_tensor *k = builder_product(b, l->k, l->k_bias, x, "attn.k_flat");
@@ -36,11 +39,11 @@ static struct qkv apart(struct graph_builder *b, const struct model_layer *l, st
         q = builder_norm(b, q, l->q_norm, NULL, "attn.q_norm");
         k = builder_norm(b, k, l->k_norm, NULL, "attn.k_norm");
     }
-    return (struct qkv){
-        heads(b, q, p->head_size, p->n_head), heads(b, k, p->head_size, p->n_head_kv), heads(b, v, p->head_size_v, p->n_head_kv)};
+    return (struct qkv){heads_view(b, q, p->head_size, p->n_head), heads_view(b, k, p->head_size, p->n_head_kv),
+        heads_view(b, v, p->head_size_v, p->n_head_kv)};
 }
 
-struct ggml_tensor *builder_rope(struct graph_builder *b, struct ggml_tensor *x) {
+static struct ggml_tensor *heads_rope(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
     const struct model_layer *l = &b->m->layers[b->i];
     const bool is_local = params_has_window(p, b->i);
@@ -57,10 +60,11 @@ struct ggml_tensor *builder_rope(struct graph_builder *b, struct ggml_tensor *x)
 
 int64_t builder_seen(const struct graph_builder *b, int64_t i) {
     const int64_t n = b->s->k != NULL ? b->s->k[i]->ne[1] : b->s->n_kv;
-    return n < b->s->n_kv ? n : b->s->n_kv;
+    return min_i64(n, b->s->n_kv);
 }
 
-void builder_remember(struct graph_builder *b, struct ggml_tensor *cache, struct ggml_tensor *x, const char *name) {
+// Writes rows of x into the layer's cache.
+static void cache_write(struct graph_builder *b, struct ggml_tensor *cache, struct ggml_tensor *x, const char *name) {
     struct ggml_tensor *rows = ggml_is_contiguous(x)
                                    ? ggml_reshape_2d(b->ctx, x, cache->ne[0], b->s->n_tokens)
                                    : ggml_view_2d(b->ctx, x, cache->ne[0], b->s->n_tokens, x->nb[2], 0); // part of a fused row
@@ -69,14 +73,16 @@ void builder_remember(struct graph_builder *b, struct ggml_tensor *cache, struct
 }
 
 // The rows of a layer's cache that it sees as [size, rows, n_head_kv].
-static struct ggml_tensor *recall(struct graph_builder *b, struct ggml_tensor *cache, int64_t size) {
+static struct ggml_tensor *cache_view(struct graph_builder *b, struct ggml_tensor *cache, int64_t size) {
     return ggml_view_3d(
         b->ctx, cache, size, builder_seen(b, b->i), b->p->n_head_kv, cache->nb[1], ggml_row_size(cache->type, size), 0);
 }
 
-// ---- looking ----
+// ---- attention ----
 
-struct ggml_tensor *builder_attend(struct graph_builder *b, struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v) {
+// q: [head_size, n_tokens, n_head, n_seq], k and v alike; the result is [head_size_v, n_head, n_tokens, n_seq].
+static struct ggml_tensor *heads_attend(
+    struct graph_builder *b, struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v) {
     const struct model_params *p = b->p;
     struct ggml_tensor *sinks = b->m->layers[b->i].sinks;
     struct ggml_tensor *mask = params_has_window(p, b->i) ? b->in->window : b->in->mask;
@@ -99,41 +105,97 @@ struct ggml_tensor *builder_attend(struct graph_builder *b, struct ggml_tensor *
     return ggml_permute(b->ctx, y, 0, 2, 1, 3);
 }
 
-struct ggml_tensor *builder_rows(struct graph_builder *b, struct ggml_tensor *y) {
+// That as a row a token.
+static struct ggml_tensor *heads_join(struct graph_builder *b, struct ggml_tensor *y) {
     const int64_t width = y->ne[0] * y->ne[1], n_rows = b->s->n_tokens * b->s->n_seq;
     return ggml_is_contiguous(y) ? ggml_reshape_2d(b->ctx, y, width, n_rows) : ggml_cont_2d(b->ctx, y, width, n_rows);
 }
 
 // Norms of heads and rope.
-static struct qkv turned(struct graph_builder *b, const struct model_layer *l, struct qkv a) {
+static struct qkv qkv_rotate(struct graph_builder *b, const struct model_layer *l, struct qkv a) {
     const int every = b->p->desc->no_rope_every;
     const bool is_head = !builder_has(b, ARCH_QK_WIDE);
-    a.q = is_head && l->q_norm != NULL ? builder_norm(b, a.q, l->q_norm, NULL, "attn.q_norm") : a.q;
-    a.k = is_head && l->k_norm != NULL ? builder_norm(b, a.k, l->k_norm, NULL, "attn.k_norm") : a.k;
+    if (is_head && l->q_norm != NULL) {
+        a.q = builder_norm(b, a.q, l->q_norm, NULL, "attn.q_norm");
+    }
+    if (is_head && l->k_norm != NULL) {
+        a.k = builder_norm(b, a.k, l->k_norm, NULL, "attn.k_norm");
+    }
     if (!builder_has(b, ARCH_POSITIONS) && (every == 0 || (b->i + 1) % every != 0)) {
-        a.q = builder_rope(b, a.q);
-        a.k = builder_rope(b, a.k);
+        a.q = heads_rope(b, a.q);
+        a.k = heads_rope(b, a.k);
     }
     return (struct qkv){builder_named(b, a.q, "attn.q"), builder_named(b, a.k, "attn.k"), builder_named(b, a.v, "attn.v")};
 }
+
+// ---- ARCH_MLA: attention whose keys and values, of all heads, are made of one short row a token (DeepSeek's). What would make keys
+// of the row is applied to the queries, and what would make values to the result, so that the cache holds nothing but the row and
+// the elements of the key that are rotated: [latent | rotated] ----
+
+static struct ggml_tensor *mla_queries(struct graph_builder *b, struct ggml_tensor *x) {
+    const struct model_params *p = b->p;
+    const struct model_layer *l = &b->m->layers[b->i];
+    const int64_t n_still = p->mla_key - p->n_rot;
+    if (l->q_a != NULL) {
+        x = builder_norm(b, builder_product(b, l->q_a, NULL, x, "attn.q_low"), l->q_a_norm, NULL, "attn.q_low_norm");
+    }
+    struct ggml_tensor *flat = builder_product(b, l->q_a != NULL ? l->q_b : l->q, NULL, x, "attn.q_flat");
+    struct ggml_tensor *still = heads_part(b, flat, 0, n_still, p->mla_key, p->n_head);
+    struct ggml_tensor *turned = heads_rope(b, heads_part(b, flat, n_still, p->n_rot, p->mla_key, p->n_head));
+    still = builder_named(b, ggml_mul_mat(b->ctx, l->k_b, ggml_permute(b->ctx, still, 0, 2, 1, 3)), "attn.q_latent");
+    still = ggml_permute(b->ctx, still, 0, 2, 1, 3); // [latent, heads, n_tokens, n_seq]
+    return builder_named(b, ggml_concat(b->ctx, still, builder_named(b, turned, "attn.q_turned"), 0), "attn.q");
+}
+
+static struct ggml_tensor *mla_keys(struct graph_builder *b, struct ggml_tensor *x) {
+    const struct model_params *p = b->p;
+    const struct model_layer *l = &b->m->layers[b->i];
+    struct ggml_tensor *flat = builder_product(b, l->kv_a, NULL, x, "attn.kv_flat");
+    struct ggml_tensor *latent = heads_part(b, flat, 0, p->head_size_v, p->head_size, 1);
+    struct ggml_tensor *turned = heads_rope(b, heads_part(b, flat, p->head_size_v, p->n_rot, p->head_size, 1));
+    latent = builder_norm(b, latent, l->kv_a_norm, NULL, "attn.kv_norm");
+    return builder_named(b, ggml_concat(b->ctx, latent, builder_named(b, turned, "attn.k_turned"), 0), "attn.k");
+}
+
+static struct ggml_tensor *mla_build(struct graph_builder *b, struct ggml_tensor *x) {
+    const struct model_params *p = b->p;
+    const struct model_layer *l = &b->m->layers[b->i];
+    struct ggml_tensor *q = mla_queries(b, x), *k = mla_keys(b, x);
+    ggml_build_forward_expand(b->graph, q);
+    if (b->s->k != NULL) {
+        struct ggml_tensor *cache = b->s->k[b->i];
+        cache_write(b, cache, k, "cache_k.write");
+        k = ggml_view_3d(b->ctx, cache, p->head_size, b->s->n_kv, 1, cache->nb[1], cache->nb[1], 0);
+    } else {
+        k = ggml_permute(b->ctx, k, 0, 2, 1, 3);
+    }
+    struct ggml_tensor *v =
+        ggml_view_4d(b->ctx, k, p->head_size_v, k->ne[1], k->ne[2], k->ne[3], k->nb[1], k->nb[2], k->nb[3], 0);
+    struct ggml_tensor *y = heads_attend(b, ggml_permute(b->ctx, q, 0, 2, 1, 3), k, v);
+    y = builder_named(b, ggml_mul_mat(b->ctx, l->v_b, ggml_permute(b->ctx, y, 0, 2, 1, 3)), "attn.heads");
+    y = builder_named(b, heads_join(b, ggml_permute(b->ctx, y, 0, 2, 1, 3)), "attn.out");
+    return builder_product(b, l->o, l->o_bias, y, "attn.o");
+}
+
+// ---- any architecture ----
 
 struct ggml_tensor *builder_attention(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
     const struct model_layer *l = &b->m->layers[b->i];
     if (builder_has(b, ARCH_MLA)) {
-        return builder_mla(b, x);
+        return mla_build(b, x);
     }
-    struct qkv a = turned(b, l, l->qkv != NULL ? fused(b, l, x) : apart(b, l, x));
+    struct qkv a = qkv_rotate(b, l, l->qkv != NULL ? qkv_fused(b, l, x) : qkv_apart(b, l, x));
     ggml_build_forward_expand(b->graph, a.q);
     if (b->s->k != NULL) {
-        builder_remember(b, b->s->k[b->i], a.k, "cache_k.write");
-        builder_remember(b, b->s->v[b->i], a.v, "cache_v.write");
-        a.k = recall(b, b->s->k[b->i], p->head_size);
-        a.v = recall(b, b->s->v[b->i], p->head_size_v);
+        cache_write(b, b->s->k[b->i], a.k, "cache_k.write");
+        cache_write(b, b->s->v[b->i], a.v, "cache_v.write");
+        a.k = cache_view(b, b->s->k[b->i], p->head_size);
+        a.v = cache_view(b, b->s->v[b->i], p->head_size_v);
     } else {
         a.k = ggml_permute(b->ctx, a.k, 0, 2, 1, 3);
         a.v = ggml_permute(b->ctx, a.v, 0, 2, 1, 3);
     }
-    struct ggml_tensor *y = builder_rows(b, builder_attend(b, ggml_permute(b->ctx, a.q, 0, 2, 1, 3), a.k, a.v));
+    struct ggml_tensor *y = heads_join(b, heads_attend(b, ggml_permute(b->ctx, a.q, 0, 2, 1, 3), a.k, a.v));
     return builder_product(b, l->o, l->o_bias, builder_named(b, y, "attn.out"), "attn.o");
 }

@@ -5,6 +5,209 @@
 
 #include <string.h>
 
+// The first row that recognises a program has it, so the particular ones come before the general ones.
+
+#define ALL (1u << CHAT_SYSTEM | 1u << CHAT_USER | 1u << CHAT_ASSISTANT)
+#define EOS_CN \
+    "<\xef\xbd\x9c" \
+    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"
+
+const struct chat_template chat_templates[] = {
+    {.name = "phi4",
+        .marks = {"<|im_start|>", "<|im_sep|>"},
+        .says = {{"<|im_start|>system<|im_sep|>", "<|im_end|>"}, {"<|im_start|>user<|im_sep|>", "<|im_end|>"},
+            {"<|im_start|>assistant<|im_sep|>", "<|im_end|>"}},
+        .ask = "<|im_start|>assistant<|im_sep|>"},
+    {.name = "smolvlm",
+        .marks = {"<|im_start|>", "<end_of_utterance>"},
+        .begin = "<|im_start|>",
+        .says = {{"", "\n\n"}, {"User: ", "<end_of_utterance>\n"}, {"Assistant: ", "<end_of_utterance>\n"}},
+        .ask = "Assistant:"},
+    {.name = "chatml",
+        .marks = {"<|im_start|>"},
+        .says = {{"<|im_start|>system\n", "<|im_end|>\n"}, {"<|im_start|>user\n", "<|im_end|>\n"},
+            {"<|im_start|>assistant\n", "<|im_end|>\n"}},
+        .ask = "<|im_start|>assistant\n"},
+    {.name = "mistral-v7",
+        .marks = {"[INST]", "[SYSTEM_PROMPT] "},
+        .says = {{"[SYSTEM_PROMPT] ", "[/SYSTEM_PROMPT]"}, {"[INST] ", "[/INST]"}, {" ", "</s>"}}},
+    {.name = "mistral-v7-tekken",
+        .marks = {"[INST]", "[SYSTEM_PROMPT]"},
+        .says = {{"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"}, {"[INST]", "[/INST]"}, {"", "</s>"}}},
+    {.name = "mistral-v1",
+        .marks = {"' [INST] ' + system_message"},
+        .is_system_in_user = true,
+        .says = {{"", "\n\n"}, {" [INST] ", " [/INST]"}, {" ", "</s>"}}},
+    {.name = "mistral-v3-tekken",
+        .marks = {"[AVAILABLE_TOOLS]", "\"[INST]\""},
+        .is_system_in_user = true,
+        .says = {{"", "\n\n"}, {"[INST]", "[/INST]"}, {"", "</s>"}}},
+    {.name = "mistral-v3",
+        .marks = {"[INST]", "[AVAILABLE_TOOLS]"},
+        .is_system_in_user = true,
+        .trims = 1u << CHAT_ASSISTANT,
+        .says = {{"", "\n\n"}, {"[INST] ", "[/INST]"}, {" ", "</s>"}}},
+    {.name = "llama2-sys-strip",
+        .marks = {"[INST]", "<<SYS>>", "content.strip()"},
+        .is_system_in_user = true,
+        .trims = ALL,
+        .says = {{"<<SYS>>\n", "\n<</SYS>>\n\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}}},
+    {.name = "llama2-sys-bos",
+        .marks = {"[INST]", "<<SYS>>", "bos_token + '[INST]"},
+        .is_system_in_user = true,
+        .again = "<s>",
+        .says = {{"<<SYS>>\n", "\n<</SYS>>\n\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}}},
+    {.name = "llama2-sys",
+        .marks = {"[INST]", "<<SYS>>"},
+        .is_system_in_user = true,
+        .says = {{"<<SYS>>\n", "\n<</SYS>>\n\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}}},
+    {.name = "llama2",
+        .marks = {"[INST]"},
+        .is_system_in_user = true,
+        .says = {{"", "\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}}},
+    {.name = "llama3",
+        .marks = {"<|start_header_id|>", "<|end_header_id|>"},
+        .trims = ALL,
+        .says = {{"<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"},
+            {"<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"},
+            {"<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"}},
+        .ask = "<|start_header_id|>assistant<|end_header_id|>\n\n"},
+    {.name = "llama4",
+        .marks = {"<|header_start|>", "<|header_end|>"},
+        .trims = ALL,
+        .says = {{"<|header_start|>system<|header_end|>\n\n", "<|eot|>"}, {"<|header_start|>user<|header_end|>\n\n", "<|eot|>"},
+            {"<|header_start|>assistant<|header_end|>\n\n", "<|eot|>"}},
+        .ask = "<|header_start|>assistant<|header_end|>\n\n"},
+    {.name = "gemma",
+        .marks = {"<start_of_turn>"},
+        .is_system_in_user = true,
+        .trims = ALL,
+        .says = {{"", "\n\n"}, {"<start_of_turn>user\n", "<end_of_turn>\n"}, {"<start_of_turn>model\n", "<end_of_turn>\n"}},
+        .ask = "<start_of_turn>model\n"},
+    {.name = "gpt-oss",
+        .marks = {"<|start|>", "<|channel|>"},
+        .says = {{"<|start|>system<|message|>", "<|end|>"}, {"<|start|>user<|message|>", "<|end|>"},
+            {"<|start|>assistant<|message|>", "<|return|>"}},
+        .ask = "<|start|>assistant"},
+    {.name = "command-r",
+        .marks = {"<|START_OF_TURN_TOKEN|>", "<|USER_TOKEN|>"},
+        .trims = ALL,
+        .says = {{"<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>", "<|END_OF_TURN_TOKEN|>"},
+            {"<|START_OF_TURN_TOKEN|><|USER_TOKEN|>", "<|END_OF_TURN_TOKEN|>"},
+            {"<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"}},
+        .ask = "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>"},
+    {.name = "chatglm4",
+        .marks = {"[gMASK]<sop>"},
+        .begin = "[gMASK]<sop>",
+        .says = {{"<|system|>\n", ""}, {"<|user|>\n", ""}, {"<|assistant|>\n", ""}},
+        .ask = "<|assistant|>\n"},
+    {.name = "chatglm3",
+        .marks = {"[gMASK]sop"},
+        .begin = "[gMASK]sop",
+        .says = {{"<|system|>\n ", ""}, {"<|user|>\n ", ""}, {"<|assistant|>\n ", ""}},
+        .ask = "<|assistant|>"},
+    {.name = "phi3",
+        .marks = {"<|assistant|>", "<|end|>"},
+        .says = {{"<|system|>\n", "<|end|>\n"}, {"<|user|>\n", "<|end|>\n"}, {"<|assistant|>\n", "<|end|>\n"}},
+        .ask = "<|assistant|>\n"},
+    {.name = "exaone-moe",
+        .marks = {"<|assistant|>", "<|endofturn|>"},
+        .trims = ALL,
+        .says = {{"<|system|>\n", "<|endofturn|>\n"}, {"<|user|>\n", "<|endofturn|>\n"}, {"<|assistant|>\n", "<|endofturn|>\n"}},
+        .ask = "<|assistant|>\n"},
+    {.name = "zephyr",
+        .marks = {"<|user|>", "<|endoftext|>"},
+        .says = {{"<|system|>\n", "<|endoftext|>\n"}, {"<|user|>\n", "<|endoftext|>\n"}, {"<|assistant|>\n", "<|endoftext|>\n"}},
+        .ask = "<|assistant|>\n"},
+    {.name = "falcon3",
+        .marks = {"<|assistant|>", "<|user|>"},
+        .says = {{"<|system|>\n", "\n"}, {"<|user|>\n", "\n"}, {"<|assistant|>\n", "\n"}},
+        .ask = "<|assistant|>\n"},
+    {.name = "granite",
+        .marks = {"<|start_of_role|>"},
+        .says = {{"<|start_of_role|>system<|end_of_role|>", "<|end_of_text|>\n"},
+            {"<|start_of_role|>user<|end_of_role|>", "<|end_of_text|>\n"},
+            {"<|start_of_role|>assistant<|end_of_role|>", "<|end_of_text|>\n"}},
+        .ask = "<|start_of_role|>assistant<|end_of_role|>"},
+    {.name = "deepseek3",
+        .marks = {"<\xef\xbd\x9c"
+                  "Assistant\xef\xbd\x9c>"},
+        .says = {{"", "\n\n"}, {"<\xef\xbd\x9cUser\xef\xbd\x9c>", ""},
+            {"<\xef\xbd\x9c"
+             "Assistant\xef\xbd\x9c>",
+                EOS_CN}},
+        .ask = "<\xef\xbd\x9c"
+               "Assistant\xef\xbd\x9c>"},
+    {.name = "deepseek2",
+        .marks = {"'Assistant: ' + message['content'] + eos_token"},
+        .says = {{"", "\n\n"}, {"User: ", "\n\n"}, {"Assistant: ", EOS_CN}},
+        .ask = "Assistant:"},
+    {.name = "deepseek",
+        .marks = {"### Instruction:", "<|EOT|>"},
+        .says = {{"", ""}, {"### Instruction:\n", "\n"}, {"### Response:\n", "\n<|EOT|>\n"}},
+        .ask = "### Response:\n"},
+    {.name = "openchat",
+        .marks = {"GPT4 Correct "},
+        .says = {{"", "<|end_of_turn|>"}, {"GPT4 Correct User: ", "<|end_of_turn|>"},
+            {"GPT4 Correct Assistant: ", "<|end_of_turn|>"}},
+        .ask = "GPT4 Correct Assistant:"},
+    {.name = "vicuna-orca",
+        .marks = {"USER: ", "ASSISTANT: ", "SYSTEM: "},
+        .says = {{"SYSTEM: ", "\n"}, {"USER: ", "\n"}, {"ASSISTANT: ", "</s>\n"}},
+        .ask = "ASSISTANT:"},
+    {.name = "vicuna",
+        .marks = {"USER: ", "ASSISTANT: "},
+        .says = {{"", "\n\n"}, {"USER: ", "\n"}, {"ASSISTANT: ", "</s>\n"}},
+        .ask = "ASSISTANT:"},
+    {.name = "kimi-k2",
+        .marks = {"<|im_middle|>"},
+        .says = {{"<|im_system|>system<|im_middle|>", "<|im_end|>"}, {"<|im_user|>user<|im_middle|>", "<|im_end|>"},
+            {"<|im_assistant|>assistant<|im_middle|>", "<|im_end|>"}},
+        .ask = "<|im_assistant|>assistant<|im_middle|>"},
+    {.name = "seed_oss",
+        .marks = {"<seed:bos>"},
+        .trims = 1u << CHAT_ASSISTANT,
+        .says = {{"<seed:bos>system\n", "<seed:eos>"}, {"<seed:bos>user\n", "<seed:eos>"},
+            {"<seed:bos>assistant\n", "<seed:eos>"}},
+        .ask = "<seed:bos>assistant\n"},
+    {.name = "megrez",
+        .marks = {"<|role_start|>"},
+        .says = {{"<|role_start|>system<|role_end|>", "<|turn_end|>"}, {"<|role_start|>user<|role_end|>", "<|turn_end|>"},
+            {"<|role_start|>assistant<|role_end|>", "<|turn_end|>"}},
+        .ask = "<|role_start|>assistant<|role_end|>"},
+    {.name = "exaone3",
+        .marks = {"[|system|]", "[|endofturn|]"},
+        .trims = ALL,
+        .says = {{"[|system|]", "[|endofturn|]\n"}, {"[|user|]", "\n"}, {"[|assistant|]", "[|endofturn|]\n"}},
+        .ask = "[|assistant|]"},
+    {.name = "solar-open",
+        .marks = {"<|begin|>", "<|content|>"},
+        .says = {{"<|begin|>system<|content|>", "<|end|>"}, {"<|begin|>user<|content|>", "<|end|>"},
+            {"<|begin|>assistant<|content|>", "<|end|>"}},
+        .ask = "<|begin|>assistant"},
+    {.name = "minicpm",
+        .marks = {"<\xe7\x94\xa8\xe6\x88\xb7>"},
+        .trims = ALL,
+        .says = {{"", ""}, {"<\xe7\x94\xa8\xe6\x88\xb7>", "<AI>"}, {"", ""}}},
+    {.name = "hunyuan-moe",
+        .marks = {"<|startoftext|>", "<|extra_4|>"},
+        .says = {{"<|startoftext|>", "<|extra_4|>"}, {"<|startoftext|>", "<|extra_0|>"}, {"", "<|eos|>"}}},
+    {.name = "bailing",
+        .marks = {"<role>HUMAN"},
+        .says = {{"<role>SYSTEM</role>", ""}, {"<role>HUMAN</role>", ""}, {"<role>ASSISTANT</role>", ""}},
+        .ask = "<role>ASSISTANT</role>"},
+    {.name = "grok-2",
+        .marks = {"<|separator|>"},
+        .trims = 1u << CHAT_SYSTEM | 1u << CHAT_USER,
+        .says = {{"System: ", "<|separator|>\n\n"}, {"Human: ", "<|separator|>\n\n"}, {"Assistant: ", "<|separator|>\n\n"}},
+        .ask = "Assistant:"},
+    {.name = "orion",
+        .marks = {"'\\n\\nAssistant: ' + eos_token"},
+        .is_system_in_user = true,
+        .says = {{"", "\n\n"}, {"Human: ", "\n\nAssistant: </s>"}, {"", "</s>"}}},
+    {.name = NULL},
+};
+
 const struct chat_template *chat_template_find(const char *name) {
     for (const struct chat_template *t = chat_templates; t->name != NULL; t++) {
         if (strcmp(t->name, name) == 0) {
@@ -35,13 +238,15 @@ struct text {
     bool is_failed;
 };
 
-static void put(struct text *t, const char *bytes, size_t n) {
+static void text_put(struct text *t, const char *bytes, size_t n) {
     if (t->n + n + 1 > t->cap && !t->is_failed) {
         const size_t cap = 2 * (t->n + n + 64);
         char *more = model_alloc_realloc(t->bytes, cap);
         t->is_failed = more == NULL;
-        t->bytes = more != NULL ? more : t->bytes;
-        t->cap = more != NULL ? cap : t->cap;
+        if (more != NULL) {
+            t->bytes = more;
+            t->cap = cap;
+        }
     }
     if (!t->is_failed) {
         memcpy(t->bytes + t->n, bytes, n);
@@ -52,7 +257,7 @@ static void put(struct text *t, const char *bytes, size_t n) {
 
 static void put_text(struct text *t, const char *text) {
     if (text != NULL) {
-        put(t, text, strlen(text));
+        text_put(t, text, strlen(text));
     }
 }
 
@@ -68,7 +273,7 @@ static void put_words(struct text *t, const struct chat_template *row, const str
             n--;
         }
     }
-    put(t, words, n);
+    text_put(t, words, n);
 }
 
 static void put_system(struct text *t, const struct chat_template *row, const struct chat_message *m) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// chat.h: how a conversation is spelled out for a model. A family of models is one row of a table (chat_table.c): what stands
+// chat.h: how a conversation is spelled out for a model. A family of models is one row of a table (chat.c): what stands
 // before and behind what each says. Files carry a program for it (Jinja); it is not run, but the row it belongs to is recognised
 // by its words.
 #pragma once

@@ -18,9 +18,13 @@ static void proc_of(ggml_backend_dev_t dev, const char *name, void *out) {
 static bool device_add(struct model_devices *d, ggml_backend_dev_t dev, struct model_error *error) {
     const size_t n = (size_t) d->n + 1;
     ggml_backend_dev_t *all = model_alloc_realloc(d->dev, n * sizeof(ggml_backend_dev_t));
-    d->dev = all != NULL ? all : d->dev;
+    if (all != NULL) {
+        d->dev = all;
+    }
     ggml_backend_t *opened = model_alloc_realloc(d->backend, n * sizeof(ggml_backend_t));
-    d->backend = opened != NULL ? opened : d->backend;
+    if (opened != NULL) {
+        d->backend = opened;
+    }
     if (all == NULL || opened == NULL) {
         return model_fail(error, "out of memory for %zu devices", n);
     }
@@ -49,7 +53,9 @@ int model_n_cores(void) {
 }
 
 static void threads_set(struct model_devices *d, int n_threads) {
-    n_threads = n_threads > 0 ? n_threads : model_n_cores();
+    if (n_threads <= 0) {
+        n_threads = model_n_cores();
+    }
     d->n_threads = n_threads;
     for (int i = 0; i < d->n; i++) {
         ggml_backend_set_n_threads_t set;
@@ -97,7 +103,9 @@ bool model_devices_open(struct model_devices *d, const char *name, int n_threads
 // The host's threads are shared out, too, among the parts that have any.
 static void parts_threads_set(ggml_backend_t meta, int n_threads) {
     int n = 0;
-    n_threads = n_threads > 0 ? n_threads : model_n_cores();
+    if (n_threads <= 0) {
+        n_threads = model_n_cores();
+    }
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < ggml_backend_meta_n_backends(meta); i++) {
             ggml_backend_t part = ggml_backend_meta_simple_backend(meta, i);
@@ -133,6 +141,47 @@ bool model_devices_open_parts(struct model_devices *d, const struct model *model
     return true;
 }
 
+// All GPUs. Where those are nothing but CPUs of other ranks, this rank's CPU is one of them.
+static int parts_all(ggml_backend_dev_t *parts) {
+    int n = 0, n_cpus = 0;
+    for (size_t i = 0; i < ggml_backend_dev_count() && n < GGML_BACKEND_META_MAX_DEVICES; i++) {
+        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
+        if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_GPU) {
+            const char *of_rank = strchr(ggml_backend_dev_name(dev), ':'); // MPI1:CPU
+            n_cpus += of_rank != NULL && strcmp(of_rank, ":CPU") == 0;
+            parts[n++] = dev;
+        }
+    }
+    if (n > 0 && n_cpus == n && n < GGML_BACKEND_META_MAX_DEVICES) {
+        memmove(parts + 1, parts, (size_t) n * sizeof *parts);
+        parts[0] = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+        n++;
+    }
+    return n;
+}
+
+int model_parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error) {
+    int n = names == NULL ? parts_all(parts) : 0;
+    for (const char *at = names; at != NULL && n < GGML_BACKEND_META_MAX_DEVICES;) {
+        char name[128];
+        const char *comma = strchr(at, ',');
+        snprintf(name, sizeof name, "%.*s", (int) (comma != NULL ? (size_t) (comma - at) : strlen(at)), at);
+        parts[n] = ggml_backend_dev_by_name(name);
+        if (parts[n++] == NULL) {
+            model_device_unknown(name, error);
+            return 0;
+        }
+        at = comma != NULL ? comma + 1 : NULL;
+    }
+    if (n < 2) {
+        const char *why = berth_last_error(); // a backend that could not be loaded, ranks that did not join
+        model_fail(error, "tensors are split over two devices or more, here %s %d: --device names them, as in CPU,CPU%s%s",
+            n == 1 ? "is" : "are", n, why[0] != '\0' ? "; before that: " : "", why);
+        return 0;
+    }
+    return n;
+}
+
 bool model_devices_open_split(
     struct model_devices *d, const struct model *model, const char *names, int n_threads, struct model_error *error) {
     *d = (struct model_devices){0};
@@ -151,7 +200,9 @@ bool model_devices_open_split(
 }
 
 bool model_devices_set_room(struct model_devices *d, int i, size_t bytes) {
-    d->room = d->room != NULL ? d->room : model_alloc_calloc((size_t) d->n, sizeof *d->room);
+    if (d->room == NULL) {
+        d->room = model_alloc_calloc((size_t) d->n, sizeof *d->room);
+    }
     if (d->room != NULL) {
         d->room[i] = bytes;
     }

@@ -6,7 +6,7 @@
 #include <math.h>
 
 // The activation of gate, times up; with up NULL gate holds both, one behind the other.
-static struct ggml_tensor *gated(struct graph_builder *b, struct ggml_tensor *gate, struct ggml_tensor *up) {
+static struct ggml_tensor *ffn_gate(struct graph_builder *b, struct ggml_tensor *gate, struct ggml_tensor *up) {
     switch (b->p->desc->act) {
         case ACT_GELU: return up != NULL ? ggml_geglu_split(b->ctx, gate, up) : ggml_geglu(b->ctx, gate);
         case ACT_OAI: return ggml_swiglu_oai(b->ctx, gate, up, 1.702f, 7.0f);
@@ -14,15 +14,15 @@ static struct ggml_tensor *gated(struct graph_builder *b, struct ggml_tensor *ga
     }
 }
 
-static struct ggml_tensor *dense(struct graph_builder *b, struct ggml_tensor *x) {
+static struct ggml_tensor *ffn_dense(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[b->i];
     struct ggml_tensor *up = builder_product(b, l->up, l->up_bias, x, "ffn.up"), *act;
     if (builder_has(b, ARCH_NO_GATE)) {
         act = ggml_gelu(b->ctx, up);
     } else if (builder_has(b, ARCH_FUSED_FFN)) {
-        act = gated(b, up, NULL);
+        act = ffn_gate(b, up, NULL);
     } else {
-        act = gated(b, builder_product(b, l->gate, l->gate_bias, x, "ffn.gate"), up);
+        act = ffn_gate(b, builder_product(b, l->gate, l->gate_bias, x, "ffn.gate"), up);
     }
     return builder_product(b, l->down, l->down_bias, builder_named(b, act, "ffn.act"), "ffn.down");
 }
@@ -35,7 +35,7 @@ struct choice {
 };
 
 // Those within the groups whose two best are best together keep what they have, the others are never chosen.
-static struct ggml_tensor *grouped(struct graph_builder *b, struct ggml_tensor *like) {
+static struct ggml_tensor *groups_mask(struct graph_builder *b, struct ggml_tensor *like) {
     const struct model_params *p = b->p;
     const int64_t n_tokens = like->ne[1], size = p->n_expert / p->n_group, n_out = p->n_group - p->n_group_used;
     struct ggml_tensor *each = ggml_reshape_4d(b->ctx, like, 1, size, p->n_group, n_tokens);
@@ -53,7 +53,7 @@ static struct ggml_tensor *grouped(struct graph_builder *b, struct ggml_tensor *
 }
 
 // Which experts a token goes through, and how much each counts.
-static struct choice choose(struct graph_builder *b, struct ggml_tensor *x) {
+static struct choice experts_choose(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
     const struct model_layer *l = &b->m->layers[b->i];
     const int64_t n_tokens = x->ne[1], n_used = p->n_expert_used;
@@ -63,7 +63,9 @@ static struct choice choose(struct graph_builder *b, struct ggml_tensor *x) {
     }
     struct ggml_tensor *by =
         l->router_add != NULL ? builder_named(b, ggml_add(b->ctx, like, l->router_add), "ffn.like_added") : like;
-    by = p->n_group > 0 ? grouped(b, by) : by;
+    if (p->n_group > 0) {
+        by = groups_mask(b, by);
+    }
     struct choice c = {.chosen = ggml_top_k(b->ctx, by, (int) n_used)};
     c.shares = ggml_get_rows(b->ctx, ggml_reshape_3d(b->ctx, like, 1, p->n_expert, n_tokens), c.chosen);
     c.shares = ggml_reshape_2d(b->ctx, builder_named(b, c.shares, "ffn.chosen_like"), n_used, n_tokens);
@@ -80,22 +82,22 @@ static struct choice choose(struct graph_builder *b, struct ggml_tensor *x) {
 }
 
 // The product of each token with the matrices of its experts.
-static struct ggml_tensor *each(struct graph_builder *b, struct ggml_tensor *weight, struct ggml_tensor *bias,
+static struct ggml_tensor *experts_product(struct graph_builder *b, struct ggml_tensor *weight, struct ggml_tensor *bias,
     struct ggml_tensor *x, struct ggml_tensor *chosen, const char *name) {
     struct ggml_tensor *y = builder_named(b, ggml_mul_mat_id(b->ctx, weight, x, chosen), name);
     return bias != NULL ? builder_named(b, ggml_add_id(b->ctx, y, bias, chosen), name) : y;
 }
 
-static struct ggml_tensor *experts(struct graph_builder *b, struct ggml_tensor *x) {
+static struct ggml_tensor *ffn_experts(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
     const struct model_layer *l = &b->m->layers[b->i];
-    const struct choice c = choose(b, x);
+    const struct choice c = experts_choose(b, x);
     const int64_t n_tokens = x->ne[1];
     struct ggml_tensor *in = ggml_reshape_3d(b->ctx, x, p->n_embd, 1, n_tokens);
-    struct ggml_tensor *up = each(b, l->ups, l->ups_bias, in, c.chosen, "ffn.ups");
-    struct ggml_tensor *gate = each(b, l->gates, l->gates_bias, in, c.chosen, "ffn.gates");
-    struct ggml_tensor *act = builder_named(b, gated(b, gate, up), "ffn.acts");
-    struct ggml_tensor *down = each(b, l->downs, l->downs_bias, act, c.chosen, "ffn.downs");
+    struct ggml_tensor *up = experts_product(b, l->ups, l->ups_bias, in, c.chosen, "ffn.ups");
+    struct ggml_tensor *gate = experts_product(b, l->gates, l->gates_bias, in, c.chosen, "ffn.gates");
+    struct ggml_tensor *act = builder_named(b, ffn_gate(b, gate, up), "ffn.acts");
+    struct ggml_tensor *down = experts_product(b, l->downs, l->downs_bias, act, c.chosen, "ffn.downs");
     struct ggml_tensor *all = builder_named(b, ggml_mul(b->ctx, down, c.shares), "ffn.each"); // [n_embd, n_used, n_tokens]
     struct ggml_tensor *result = NULL;
     ggml_build_forward_expand(b->graph, all);
@@ -107,19 +109,19 @@ static struct ggml_tensor *experts(struct graph_builder *b, struct ggml_tensor *
 }
 
 // The experts that every token goes through are one dense part.
-static struct ggml_tensor *shared(struct graph_builder *b, struct ggml_tensor *x) {
+static struct ggml_tensor *ffn_shared(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[b->i];
     struct ggml_tensor *up = builder_product(b, l->up_all, NULL, x, "ffn.up");
-    struct ggml_tensor *act = gated(b, builder_product(b, l->gate_all, NULL, x, "ffn.gate"), up);
+    struct ggml_tensor *act = ffn_gate(b, builder_product(b, l->gate_all, NULL, x, "ffn.gate"), up);
     return builder_product(b, l->down_all, NULL, builder_named(b, act, "ffn.act"), "ffn.down");
 }
 
 struct ggml_tensor *builder_ffn(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[b->i];
     if (!params_has_experts(b->p, b->i)) {
-        return dense(b, x);
+        return ffn_dense(b, x);
     }
-    struct ggml_tensor *y = experts(b, x);
+    struct ggml_tensor *y = ffn_experts(b, x);
     const bool has_shared = l->gate_all != NULL && l->up_all != NULL && l->down_all != NULL;
-    return has_shared ? builder_named(b, ggml_add(b->ctx, y, shared(b, x)), "ffn.all") : y;
+    return has_shared ? builder_named(b, ggml_add(b->ctx, y, ffn_shared(b, x)), "ffn.all") : y;
 }

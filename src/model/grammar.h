@@ -63,8 +63,6 @@ struct grammar {
 // grammar_parse.c: NULL with an error that has the line. While stop returns true the work ends with an error; it may be NULL.
 struct grammar *grammar_new(const char *text, size_t size, ggml_abort_callback stop, void *stop_data, struct model_error *error);
 void grammar_free(struct grammar *grammar);
-// Room for one more element of `size` bytes in a list of n. False: out of memory.
-bool grammar_list_grow(void **list, size_t n, size_t *room, size_t size);
 // False with an error if the program is to stop.
 bool grammar_go_on(const struct grammar *grammar, struct model_error *error);
 // grammar_check.c: that no rule begins with itself, and what rules have of it.

@@ -2,9 +2,14 @@
 // grammar_check.c: refuses rules that begin with themselves: what follows them would be put aside without end before a byte is
 // read. A rule may end with itself, also where all before it is nothing: that leaves nothing behind. Linear in the grammar.
 
+#include "base/min.h"
 #include "model/grammar.h"
 
 #include <string.h>
+
+bool grammar_go_on(const struct grammar *g, struct model_error *error) {
+    return g->stop == NULL || !g->stop(g->stop_data) || model_fail(error, "stopped while the grammar was worked on");
+}
 
 // Rules that a rule may begin with: those before which only what may be nothing stands.
 struct walk {
@@ -133,11 +138,13 @@ static void search_step(struct search *s) {
         search_enter(s, callee);
     } else if (e != NULL) {
         const struct visit *to = &s->visits[callee];
-        v->low = to->component == 0 && to->index < v->low ? to->index : v->low;
+        if (to->component == 0) {
+            v->low = min_u32(v->low, to->index);
+        }
     } else {
         if (--s->n_path > 0) {
             struct visit *above = &s->visits[s->path[s->n_path - 1]];
-            above->low = v->low < above->low ? v->low : above->low;
+            above->low = min_u32(v->low, above->low);
         }
         if (v->low == v->index) {
             s->n_components++;
@@ -196,23 +203,31 @@ bool grammar_check(struct grammar *g, struct model_error *error) {
     m.found = model_alloc_malloc((n + 1) * sizeof *m.found);
     g->members = model_alloc_malloc((n + 1) * sizeof *g->members);
     g->first_member = model_alloc_calloc(n + 2, sizeof *g->first_member);
-    bool ok = (s.visits != NULL && s.path != NULL && s.open != NULL && m.alts != NULL && m.first != NULL && m.found != NULL &&
-                  g->members != NULL && g->first_member != NULL) ||
-              model_fail(error, "out of memory for a grammar of %zu rules", n);
-    ok = ok && empties_find(&m, error);
-    for (size_t r = 0; ok && r < n; r++) {
+    bool ok = false;
+    if (s.visits == NULL || s.path == NULL || s.open == NULL || m.alts == NULL || m.first == NULL || m.found == NULL ||
+        g->members == NULL || g->first_member == NULL) {
+        model_fail(error, "out of memory for a grammar of %zu rules", n);
+        goto end;
+    }
+    if (!empties_find(&m, error)) {
+        goto end;
+    }
+    for (size_t r = 0; r < n; r++) {
         if (s.visits[r].index == 0) {
             search_enter(&s, (uint32_t) r);
         }
         while (s.n_path > 0) {
             search_step(&s);
         }
-        ok = grammar_go_on(g, error);
+        if (!grammar_go_on(g, error)) {
+            goto end;
+        }
     }
-    ok = ok && frames_check(&s, error);
+    ok = frames_check(&s, error);
     if (ok) {
         members_list(g, &s);
     }
+end:
     model_alloc_free(s.visits);
     model_alloc_free(s.path);
     model_alloc_free(s.open);

@@ -34,7 +34,7 @@ struct items {
     size_t n, room;
 };
 
-static bool fail(struct parser *p, const char *what) {
+static bool parser_fail(struct parser *p, const char *what) {
     size_t line = 1;
     for (size_t i = 0; i < p->at && i < p->size; i++) {
         line += p->text[i] == '\n';
@@ -46,24 +46,12 @@ static bool out_of_memory(struct parser *p) {
     return model_fail(p->error, "out of memory for a grammar of %zu elements", p->g->n_elems);
 }
 
-bool grammar_list_grow(void **list, size_t n, size_t *room, size_t size) {
-    if (n < *room) {
-        return true;
-    }
-    void *more = model_alloc_realloc(*list, (2 * *room + 16) * size);
-    if (more != NULL) {
-        *list = more;
-        *room = 2 * *room + 16;
-    }
-    return more != NULL;
+static struct grammar_elem rule_call(uint32_t rule) {
+    return (struct grammar_elem){.kind = GRAMMAR_RULE, .rule = rule};
 }
 
-bool grammar_go_on(const struct grammar *g, struct model_error *error) {
-    return g->stop == NULL || !g->stop(g->stop_data) || model_fail(error, "stopped while the grammar was worked on");
-}
-
-static bool push(struct parser *p, struct items *s, struct grammar_elem e) {
-    if (!grammar_list_grow((void **) &s->elems, s->n, &s->room, sizeof *s->elems)) {
+static bool items_push(struct parser *p, struct items *s, struct grammar_elem e) {
+    if (!model_list_grow((void **) &s->elems, s->n, &s->room, sizeof *s->elems)) {
         return out_of_memory(p);
     }
     s->elems[s->n++] = e;
@@ -74,11 +62,11 @@ static bool push(struct parser *p, struct items *s, struct grammar_elem e) {
 
 static bool rule_new(struct parser *p, uint32_t *out) {
     struct grammar *g = p->g;
-    if (!grammar_list_grow((void **) &g->rules, g->n_rules, &g->rules_room, sizeof *g->rules)) {
+    if (!model_list_grow((void **) &g->rules, g->n_rules, &g->rules_room, sizeof *g->rules)) {
         return out_of_memory(p);
     }
     if (g->n_rules >= GRAMMAR_NONE - 1) {
-        return fail(p, "there are too many rules");
+        return parser_fail(p, "there are too many rules");
     }
     *out = (uint32_t) g->n_rules;
     g->rules[g->n_rules++] = (struct grammar_rule){.first = GRAMMAR_NONE};
@@ -88,16 +76,16 @@ static bool rule_new(struct parser *p, uint32_t *out) {
 // An alternative of n elements.
 static bool alt_add(struct parser *p, uint32_t rule, const struct grammar_elem *elems, size_t n) {
     struct grammar *g = p->g;
-    if (!grammar_list_grow((void **) &g->alts, g->n_alts, &g->alts_room, sizeof *g->alts)) {
+    if (!model_list_grow((void **) &g->alts, g->n_alts, &g->alts_room, sizeof *g->alts)) {
         return out_of_memory(p);
     }
     if (g->n_alts >= GRAMMAR_NONE || g->n_elems >= GRAMMAR_NONE - n - 1) {
-        return fail(p, "there are too many elements");
+        return parser_fail(p, "there are too many elements");
     }
     g->alts[g->n_alts] = (struct grammar_alt){(uint32_t) g->n_elems, g->rules[rule].first};
     g->rules[rule].first = (uint32_t) g->n_alts++;
     for (size_t i = 0; i <= n; i++) {
-        if (!grammar_list_grow((void **) &g->elems, g->n_elems, &g->elems_room, sizeof *g->elems)) {
+        if (!model_list_grow((void **) &g->elems, g->n_elems, &g->elems_room, sizeof *g->elems)) {
             return out_of_memory(p);
         }
         g->elems[g->n_elems++] = i < n ? elems[i] : (struct grammar_elem){.kind = GRAMMAR_END};
@@ -168,11 +156,11 @@ static bool is_name_char(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-static char peek(const struct parser *p) {
+static char parser_peek(const struct parser *p) {
     return p->at < p->size ? p->text[p->at] : '\0';
 }
 
-static void skip(struct parser *p) {
+static void blanks_skip(struct parser *p) {
     for (; p->at < p->size; p->at++) {
         if (p->text[p->at] == '#') {
             const char *end = memchr(p->text + p->at, '\n', p->size - p->at);
@@ -197,30 +185,29 @@ static bool is_rule_here(const struct parser *p) {
     struct parser q = *p;
     const size_t n = name_size(&q);
     q.at += n;
-    skip(&q);
+    blanks_skip(&q);
     return n > 0 && q.at + 3 <= q.size && memcmp(q.text + q.at, "::=", 3) == 0;
 }
 
-static bool hex(struct parser *p, int n, uint32_t *c) {
+static bool hex_read(struct parser *p, int n, uint32_t *c) {
+    static const char digits[] = "0123456789abcdefABCDEF";
     *c = 0;
     for (int i = 0; i < n; i++, p->at++) {
-        const char x = peek(p);
-        const int digit = x >= '0' && x <= '9'   ? x - '0'
-                          : x >= 'a' && x <= 'f' ? x - 'a' + 10
-                          : x >= 'A' && x <= 'F' ? x - 'A' + 10
-                                                 : -1;
-        if (digit < 0) {
-            return fail(p, "hexadecimal digits are missing behind \\x, \\u or \\U");
+        const char x = parser_peek(p);
+        const char *digit = x != '\0' ? strchr(digits, x) : NULL;
+        if (digit == NULL) {
+            return parser_fail(p, "hexadecimal digits are missing behind \\x, \\u or \\U");
         }
-        *c = *c * 16 + (uint32_t) digit;
+        const uint32_t value = (uint32_t) (digit - digits);
+        *c = *c * 16 + (value < 16 ? value : value - 6);
     }
-    return *c <= MAX_CHAR || fail(p, "there is no such character");
+    return *c <= MAX_CHAR || parser_fail(p, "there is no such character");
 }
 
 // One character of a literal or a class.
-static bool character(struct parser *p, uint32_t *c) {
+static bool char_read(struct parser *p, uint32_t *c) {
     if (p->at >= p->size) {
-        return fail(p, "the text ends within a literal or a class");
+        return parser_fail(p, "the text ends within a literal or a class");
     }
     if (!grammar_go_on(p->g, p->error)) {
         return false;
@@ -230,22 +217,24 @@ static bool character(struct parser *p, uint32_t *c) {
         return true;
     }
     p->at++;
-    const char x = peek(p);
+    const char x = parser_peek(p);
     p->at += p->at < p->size;
     switch (x) {
         case 'n': *c = '\n'; return true;
         case 'r': *c = '\r'; return true;
         case 't': *c = '\t'; return true;
-        case 'x': return hex(p, 2, c);
-        case 'u': return hex(p, 4, c);
-        case 'U': return hex(p, 8, c);
+        case 'x': return hex_read(p, 2, c);
+        case 'u': return hex_read(p, 4, c);
+        case 'U': return hex_read(p, 8, c);
         case '\\':
         case '"':
         case '[':
         case ']':
         case '-':
         case '^': *c = (uint32_t) x; return true;
-        default: return fail(p, "there is no such escape: \\n \\r \\t \\xHH \\uHHHH \\UHHHHHHHH and \\ before \\ \" [ ] - ^ are");
+        default:
+            return parser_fail(
+                p, "there is no such escape: \\n \\r \\t \\xHH \\uHHHH \\UHHHHHHHH and \\ before \\ \" [ ] - ^ are");
     }
 }
 
@@ -266,7 +255,7 @@ static bool range_add(struct parser *p, uint32_t rule, uint32_t low, uint32_t hi
     if (low >= 0xd800 && high <= 0xdfff) { // halves of pairs are no characters
         return true;
     }
-    const int n = low <= 0x7f ? 1 : low <= 0x7ff ? 2 : low <= 0xffff ? 3 : 4;
+    const int n = 1 + (low > 0x7f) + (low > 0x7ff) + (low > 0xffff);
     for (int i = 1; i < n; i++) {
         const uint32_t mask = (1u << (6 * i)) - 1;
         if ((low & ~mask) != (high & ~mask)) {
@@ -313,42 +302,50 @@ static void ranges_join(struct range *ranges, size_t *n) {
 static bool class_push(struct parser *p, struct items *s, struct range *ranges, size_t n, bool is_not) {
     uint32_t rule, next = 0;
     if (n == 1 && !is_not && ranges[0].high <= 0x7f) { // the usual one needs no rule
-        return push(
+        return items_push(
             p, s, (struct grammar_elem){.kind = GRAMMAR_BYTE, .low = (uint8_t) ranges[0].low, .high = (uint8_t) ranges[0].high});
     }
     if (!rule_new(p, &rule)) {
         return false;
     }
     ranges_join(ranges, &n);
-    bool ok = true;
-    for (size_t i = 0; ok && i < n; i++) {
-        if (is_not) {
-            ok = ranges[i].low <= next || range_add(p, rule, next, ranges[i].low - 1);
-        } else {
-            ok = range_add(p, rule, ranges[i].low, ranges[i].high);
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t low = is_not ? next : ranges[i].low, end = is_not ? ranges[i].low : ranges[i].high + 1;
+        if (low < end && !range_add(p, rule, low, end - 1)) {
+            return false;
         }
         next = ranges[i].high + 1;
     }
-    if (is_not) {
-        ok = ok && (next > MAX_CHAR || range_add(p, rule, next, MAX_CHAR));
+    if (is_not && next <= MAX_CHAR && !range_add(p, rule, next, MAX_CHAR)) {
+        return false;
     }
-    return ok && push(p, s, (struct grammar_elem){.kind = GRAMMAR_RULE, .rule = rule});
+    return items_push(p, s, rule_call(rule));
+}
+
+// A character, or two with '-' between.
+static bool range_read(struct parser *p, struct range *r) {
+    if (!char_read(p, &r->low)) {
+        return false;
+    }
+    r->high = r->low;
+    if (parser_peek(p) != '-' || p->at + 1 >= p->size || p->text[p->at + 1] == ']') {
+        return true;
+    }
+    p->at++;
+    return char_read(p, &r->high) && (r->high >= r->low || parser_fail(p, "a range of characters ends before it begins"));
 }
 
 // Behind '['.
 static bool class_read(struct parser *p, struct items *s) {
     struct range *ranges = NULL;
     size_t n = 0, room = 0, join_at = 4096; // joined ranges are at most half of all characters
-    const bool is_not = peek(p) == '^';
-    bool ok = true;
+    const bool is_not = parser_peek(p) == '^';
+    bool ok = false;
     p->at += is_not;
-    while (ok && p->at < p->size && peek(p) != ']') {
+    while (p->at < p->size && parser_peek(p) != ']') {
         struct range r;
-        ok = character(p, &r.low);
-        r.high = r.low;
-        if (ok && peek(p) == '-' && p->at + 1 < p->size && p->text[p->at + 1] != ']') {
-            p->at++;
-            ok = character(p, &r.high) && (r.high >= r.low || fail(p, "a range of characters ends before it begins"));
+        if (!range_read(p, &r)) {
+            goto end;
         }
         if (n == join_at) {
             ranges_join(ranges, &n);
@@ -356,36 +353,41 @@ static bool class_read(struct parser *p, struct items *s) {
                 join_at = 2 * n;
             }
         }
-        ok = ok && (grammar_list_grow((void **) &ranges, n, &room, sizeof *ranges) || out_of_memory(p));
-        if (ok) {
-            ranges[n++] = r;
+        if (!model_list_grow((void **) &ranges, n, &room, sizeof *ranges)) {
+            out_of_memory(p);
+            goto end;
         }
+        ranges[n++] = r;
     }
-    ok = ok && (peek(p) == ']' || fail(p, "']' is missing"));
-    p->at += ok;
-    ok = ok && (n > 0 || is_not || fail(p, "a class of no characters")) && class_push(p, s, ranges, n, is_not);
+    if (parser_peek(p) != ']') {
+        parser_fail(p, "']' is missing");
+        goto end;
+    }
+    p->at++;
+    ok = (n > 0 || is_not || parser_fail(p, "a class of no characters")) && class_push(p, s, ranges, n, is_not);
+end:
     model_alloc_free(ranges);
     return ok;
 }
 
 // Behind '"'.
 static bool literal_read(struct parser *p, struct items *s) {
-    while (p->at < p->size && peek(p) != '"') {
+    while (p->at < p->size && parser_peek(p) != '"') {
         uint32_t c;
         char bytes[4];
-        if (!character(p, &c)) {
+        if (!char_read(p, &c)) {
             return false;
         }
         const size_t n = utf8_put(c, bytes);
         for (size_t i = 0; i < n; i++) {
             const uint8_t byte = (uint8_t) bytes[i];
-            if (!push(p, s, (struct grammar_elem){.kind = GRAMMAR_BYTE, .low = byte, .high = byte})) {
+            if (!items_push(p, s, (struct grammar_elem){.kind = GRAMMAR_BYTE, .low = byte, .high = byte})) {
                 return false;
             }
         }
     }
-    if (peek(p) != '"') {
-        return fail(p, "'\"' is missing");
+    if (parser_peek(p) != '"') {
+        return parser_fail(p, "'\"' is missing");
     }
     p->at++;
     return true;
@@ -393,12 +395,8 @@ static bool literal_read(struct parser *p, struct items *s) {
 
 // ---- repetitions ----
 
-static struct grammar_elem call(uint32_t rule) {
-    return (struct grammar_elem){.kind = GRAMMAR_RULE, .rule = rule};
-}
-
 // What stands from `from` on, least to most times; most < 0: any.
-static bool repeat(struct parser *p, struct items *s, size_t from, int64_t least, int64_t most) {
+static bool items_repeat(struct parser *p, struct items *s, size_t from, int64_t least, int64_t most) {
     struct grammar *g = p->g;
     uint32_t rule;
     if (s->n == from || (least == 1 && most == 1)) {
@@ -413,50 +411,50 @@ static bool repeat(struct parser *p, struct items *s, size_t from, int64_t least
     } else if (!rule_new(p, &rule) || !alt_add(p, rule, s->elems + from, s->n - from)) {
         return false;
     }
-    if (!grammar_list_grow((void **) &g->repeats, g->n_repeats, &g->repeats_room, sizeof *g->repeats)) {
+    if (!model_list_grow((void **) &g->repeats, g->n_repeats, &g->repeats_room, sizeof *g->repeats)) {
         return out_of_memory(p);
     }
     s->n = from;
     g->repeats[g->n_repeats++] = (struct grammar_repeat){rule, (uint32_t) least, most < 0 ? GRAMMAR_NONE : (uint32_t) most};
-    return push(p, s, (struct grammar_elem){.kind = GRAMMAR_REPEAT, .rule = (uint32_t) (g->n_repeats - 1)});
+    return items_push(p, s, (struct grammar_elem){.kind = GRAMMAR_REPEAT, .rule = (uint32_t) (g->n_repeats - 1)});
 }
 
-static bool number(struct parser *p, int64_t *out) {
+static bool number_read(struct parser *p, int64_t *out) {
     const size_t start = p->at;
-    for (*out = 0; peek(p) >= '0' && peek(p) <= '9' && *out <= MAX_TIMES; p->at++) {
-        *out = *out * 10 + (peek(p) - '0');
+    for (*out = 0; parser_peek(p) >= '0' && parser_peek(p) <= '9' && *out <= MAX_TIMES; p->at++) {
+        *out = *out * 10 + (parser_peek(p) - '0');
     }
-    return (p->at > start && *out <= MAX_TIMES) || fail(p, "{} wants numbers from 0 to 100000");
+    return (p->at > start && *out <= MAX_TIMES) || parser_fail(p, "{} wants numbers from 0 to 100000");
 }
 
 // Behind '{': 3} 3,} 3,5} ,5}
 static bool times_read(struct parser *p, int64_t *least, int64_t *most) {
     *least = 0;
-    skip(p);
-    if (peek(p) != ',' && !number(p, least)) {
+    blanks_skip(p);
+    if (parser_peek(p) != ',' && !number_read(p, least)) {
         return false;
     }
     *most = *least;
-    skip(p);
-    if (peek(p) == ',') {
+    blanks_skip(p);
+    if (parser_peek(p) == ',') {
         p->at++;
-        skip(p);
+        blanks_skip(p);
         *most = -1;
-        if (peek(p) != '}' && !number(p, most)) {
+        if (parser_peek(p) != '}' && !number_read(p, most)) {
             return false;
         }
-        skip(p);
+        blanks_skip(p);
     }
-    if (peek(p) != '}') {
-        return fail(p, "'}' is missing");
+    if (parser_peek(p) != '}') {
+        return parser_fail(p, "'}' is missing");
     }
     p->at++;
-    return *most < 0 || *most >= *least || fail(p, "{} ends before it begins");
+    return *most < 0 || *most >= *least || parser_fail(p, "{} ends before it begins");
 }
 
 static bool suffix_read(struct parser *p, struct items *s, size_t from) {
     int64_t least = 0, most = -1;
-    const char c = peek(p);
+    const char c = parser_peek(p);
     if (c != '*' && c != '+' && c != '?' && c != '{') {
         return true;
     }
@@ -464,36 +462,38 @@ static bool suffix_read(struct parser *p, struct items *s, size_t from) {
     if (c == '{' && !times_read(p, &least, &most)) {
         return false;
     }
-    least = c == '+' ? 1 : least;
-    most = c == '?' ? 1 : most;
-    return repeat(p, s, from, least, most);
+    if (c == '+') {
+        least = 1;
+    }
+    if (c == '?') {
+        most = 1;
+    }
+    return items_repeat(p, s, from, least, most);
 }
 
 // ---- sequences and alternatives ----
 
-static bool alternatives(struct parser *p, uint32_t rule);
+static bool alternatives_read(struct parser *p, uint32_t rule);
 
 static bool group_read(struct parser *p, struct items *s) {
     uint32_t rule;
     if (++p->depth > MAX_DEPTH) {
-        return fail(p, "parentheses within each other are too many");
+        return parser_fail(p, "parentheses within each other are too many");
     }
-    if (!rule_new(p, &rule) || !alternatives(p, rule)) {
+    if (!rule_new(p, &rule) || !alternatives_read(p, rule)) {
         return false;
     }
     p->depth--;
-    if (peek(p) != ')') {
-        return fail(p, "')' is missing");
+    if (parser_peek(p) != ')') {
+        return parser_fail(p, "')' is missing");
     }
     p->at++;
-    return push(p, s, call(rule));
+    return items_push(p, s, rule_call(rule));
 }
 
 static bool item_read(struct parser *p, struct items *s, bool *is_end) {
-    static struct range any = {0, MAX_CHAR};
-    const char c = peek(p);
+    const char c = parser_peek(p);
     const size_t n = name_size(p), from = s->n;
-    struct range all = any;
     uint32_t rule;
     *is_end = p->at >= p->size || c == '|' || c == ')' || (p->depth == 0 && is_rule_here(p));
     if (*is_end) {
@@ -504,31 +504,34 @@ static bool item_read(struct parser *p, struct items *s, bool *is_end) {
     }
     bool ok;
     if (n > 0) {
-        ok = rule_find(p, p->text + p->at, n, &rule) && push(p, s, call(rule));
+        ok = rule_find(p, p->text + p->at, n, &rule) && items_push(p, s, rule_call(rule));
         p->at += n;
     } else {
         p->at++;
-        ok = c == '"'   ? literal_read(p, s)
-             : c == '[' ? class_read(p, s)
-             : c == '(' ? group_read(p, s)
-             : c == '.' ? class_push(p, s, &all, 1, false)
-                        : fail(p, "a literal, a class, a name or '(' is wanted here");
+        switch (c) {
+            case '"': ok = literal_read(p, s); break;
+            case '[': ok = class_read(p, s); break;
+            case '(': ok = group_read(p, s); break;
+            case '.': ok = class_push(p, s, &(struct range){0, MAX_CHAR}, 1, false); break;
+            default: ok = parser_fail(p, "a literal, a class, a name or '(' is wanted here");
+        }
     }
     return ok && suffix_read(p, s, from);
 }
 
-static bool alternatives(struct parser *p, uint32_t rule) {
+static bool alternatives_read(struct parser *p, uint32_t rule) {
     struct items s = {0};
     bool ok = true;
-    for (bool more = true; ok && more;) {
+    for (bool more = true; ok && more; p->at += more) {
         s.n = 0;
-        skip(p);
-        for (bool is_end = false; ok && !is_end; skip(p)) {
+        blanks_skip(p);
+        for (bool is_end = false; ok && !is_end; blanks_skip(p)) {
             ok = item_read(p, &s, &is_end);
         }
-        ok = ok && alt_add(p, rule, s.elems, s.n);
-        more = ok && peek(p) == '|';
-        p->at += more;
+        if (ok) {
+            ok = alt_add(p, rule, s.elems, s.n);
+        }
+        more = ok && parser_peek(p) == '|';
     }
     model_alloc_free(s.elems);
     return ok;
@@ -549,26 +552,26 @@ static bool rules_check(struct parser *p) {
 }
 
 static bool rules_read(struct parser *p) {
-    for (skip(p); p->at < p->size; skip(p)) {
+    for (blanks_skip(p); p->at < p->size; blanks_skip(p)) {
         const size_t n = name_size(p);
         uint32_t rule;
         if (!is_rule_here(p)) {
-            return fail(p, "a rule is wanted here: NAME ::= ...");
+            return parser_fail(p, "a rule is wanted here: NAME ::= ...");
         }
         if (!rule_find(p, p->text + p->at, n, &rule)) {
             return false;
         }
         if (p->g->rules[rule].first != GRAMMAR_NONE) {
-            return fail(p, "this rule is there already");
+            return parser_fail(p, "this rule is there already");
         }
         p->at += n;
-        skip(p);
+        blanks_skip(p);
         p->at += 3;
-        if (!alternatives(p, rule)) {
+        if (!alternatives_read(p, rule)) {
             return false;
         }
-        if (peek(p) == ')') {
-            return fail(p, "')' without '('");
+        if (parser_peek(p) == ')') {
+            return parser_fail(p, "')' without '('");
         }
     }
     return true;

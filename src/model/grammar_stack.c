@@ -12,7 +12,7 @@ bool stacks_init(struct grammar_stacks *s, size_t max_size, struct model_error *
     *s = (struct grammar_stacks){.max_size = max_size};
     s->key = berth_siphash_key_new(s);
     s->n_places = 1; // PLACE_OVER
-    if (!grammar_list_grow((void **) &s->places, 0, &s->places_room, sizeof *s->places)) {
+    if (!model_list_grow((void **) &s->places, 0, &s->places_room, sizeof *s->places)) {
         return model_fail(error, "out of memory for the stacks of a grammar");
     }
     s->places[PLACE_OVER] = (struct grammar_place){GRAMMAR_NONE, 0, STACK_NONE};
@@ -52,7 +52,7 @@ static bool is_full(const struct grammar_stacks *s, size_t n_more, struct model_
 // A list and the stamps next to it.
 static bool stamped_grow(void **list, size_t n, size_t *room, size_t size, uint32_t **stamps) {
     size_t new_room = *room;
-    if (!grammar_list_grow(list, n, &new_room, size)) {
+    if (!model_list_grow(list, n, &new_room, size)) {
         return false;
     }
     if (new_room != *room) {

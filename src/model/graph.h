@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// graph.h: what the parts of a graph share while it is built (graph.c, attention.c, ffn.c).
+// graph.h: what the parts of a graph share while it is built (graph.c, attention.c, state.c, ffn.c).
 #pragma once
 
 #include "model/model.h"
@@ -18,7 +18,7 @@ static inline bool builder_has(const struct graph_builder *b, unsigned has) {
     return (b->p->desc->has & has) != 0;
 }
 
-// ---- graph.c ----
+// ---- builder.c ----
 
 // t with its name: blk.3.ffn.up for the builder's layer.
 struct ggml_tensor *builder_named(const struct graph_builder *b, struct ggml_tensor *t, const char *name);
@@ -31,21 +31,11 @@ struct ggml_tensor *builder_product(
 // cap * tanh(x / cap)
 struct ggml_tensor *builder_capped(struct graph_builder *b, struct ggml_tensor *x, float cap, const char *name);
 
-// ---- attention.c ----
-
-struct ggml_tensor *builder_rope(struct graph_builder *b, struct ggml_tensor *x);
-// How many rows layer i sees: of its cache, if there is one.
+// How many rows layer i sees: of its cache, if there is one (attention.c).
 int64_t builder_seen(const struct graph_builder *b, int64_t i);
-// Writes rows of x into the layer's cache.
-void builder_remember(struct graph_builder *b, struct ggml_tensor *cache, struct ggml_tensor *x, const char *name);
-// q: [head_size, n_tokens, n_head, n_seq], k and v alike; the result is [head_size_v, n_head, n_tokens, n_seq].
-struct ggml_tensor *builder_attend(struct graph_builder *b, struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v);
-// That as a row a token.
-struct ggml_tensor *builder_rows(struct graph_builder *b, struct ggml_tensor *y);
 
 // ---- parts of layer b->i ----
 
 struct ggml_tensor *builder_attention(struct graph_builder *b, struct ggml_tensor *x); // attention.c
-struct ggml_tensor *builder_mla(struct graph_builder *b, struct ggml_tensor *x);       // mla.c: with ARCH_MLA
 struct ggml_tensor *builder_state(struct graph_builder *b, struct ggml_tensor *x);     // state.c: with ARCH_STATE
 struct ggml_tensor *builder_ffn(struct graph_builder *b, struct ggml_tensor *x);       // ffn.c

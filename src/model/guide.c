@@ -10,6 +10,7 @@
 // Tokens are tried in the order of their bytes: what several begin with is read once, and what cannot begin is left with one
 // look. Masks of the sets met last are kept: within a string or a word the set is the same again and again.
 
+#include "base/min.h"
 #include "model/grammar_stack.h"
 
 #include <inttypes.h>
@@ -99,7 +100,7 @@ static bool work_add(struct guide *u, uint32_t place) {
     if (u->stacks.place_stamps[place] == u->stamp) {
         return true;
     }
-    if (!grammar_list_grow((void **) &u->work, u->n_work, &u->work_room, sizeof *u->work)) {
+    if (!model_list_grow((void **) &u->work, u->n_work, &u->work_room, sizeof *u->work)) {
         return out_of_memory(u);
     }
     u->stacks.place_stamps[place] = u->stamp;
@@ -113,7 +114,7 @@ static bool look_at(struct guide *u, uint32_t elem, uint32_t below) {
 }
 
 static bool list_add(struct guide *u, struct place_list *list, struct grammar_place place) {
-    if (!grammar_list_grow((void **) &list->places, list->n, &list->room, sizeof *list->places)) {
+    if (!model_list_grow((void **) &list->places, list->n, &list->room, sizeof *list->places)) {
         return out_of_memory(u);
     }
     list->places[list->n++] = place;
@@ -142,13 +143,16 @@ static bool work_do(struct guide *u, bool *is_over) {
     while (u->n_work > 0) {
         const struct grammar_place at = u->stacks.places[u->work[--u->n_work]];
         const struct grammar_elem *e = &u->g->elems[at.elem];
-        bool ok = step_count(u);
+        bool ok;
+        if (!step_count(u)) {
+            return false;
+        }
         if (e->kind == GRAMMAR_BYTE) {
-            ok = ok && list_add(u, &u->ready, at);
+            ok = list_add(u, &u->ready, at);
         } else if (e->kind == GRAMMAR_END) {
-            ok = ok && stack_pop(u, at.below, is_over);
+            ok = stack_pop(u, at.below, is_over);
         } else {
-            ok = ok && list_add(u, &u->calls, at) && (!grammar_can_skip(u->g, e, at.count) || look_at(u, at.elem + 1, at.below));
+            ok = list_add(u, &u->calls, at) && (!grammar_can_skip(u->g, e, at.count) || look_at(u, at.elem + 1, at.below));
         }
         if (!ok) {
             return false;
@@ -161,7 +165,7 @@ static bool work_do(struct guide *u, bool *is_over) {
 
 static bool joined_add(struct guide *u, const uint32_t *places, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        if (!grammar_list_grow((void **) &u->joined, u->n_joined, &u->joined_room, sizeof *u->joined)) {
+        if (!model_list_grow((void **) &u->joined, u->n_joined, &u->joined_room, sizeof *u->joined)) {
             return out_of_memory(u);
         }
         u->joined[u->n_joined++] = places[i];
@@ -241,7 +245,7 @@ static uint32_t called_pop(struct guide *u) {
 }
 
 static bool source_add(struct guide *u, uint32_t component, uint32_t id, bool is_stack) {
-    if (!grammar_list_grow((void **) &u->sources, u->n_sources, &u->sources_room, sizeof *u->sources)) {
+    if (!model_list_grow((void **) &u->sources, u->n_sources, &u->sources_room, sizeof *u->sources)) {
         return out_of_memory(u);
     }
     if (u->first_source[component] == GRAMMAR_NONE) {
@@ -299,7 +303,7 @@ static bool sources_join(struct guide *u, uint32_t component, uint32_t *stack) {
 }
 
 static bool set_add(struct guide *u, struct place_set *set, uint32_t id) {
-    if (!grammar_list_grow((void **) &set->ids, set->n, &set->room, sizeof *set->ids)) {
+    if (!model_list_grow((void **) &set->ids, set->n, &set->room, sizeof *set->ids)) {
         return out_of_memory(u);
     }
     set->ids[set->n++] = id;
@@ -372,7 +376,7 @@ static void round_begin(struct guide *u, struct place_set *set) {
     }
 }
 
-static bool step(struct guide *u, const struct place_set *from, uint8_t byte, struct place_set *to) {
+static bool places_step(struct guide *u, const struct place_set *from, uint8_t byte, struct place_set *to) {
     round_begin(u, to);
     for (size_t i = 0; i < from->n; i++) {
         const struct grammar_place at = u->stacks.places[from->ids[i]];
@@ -412,8 +416,14 @@ bool guide_reset(struct guide *u, struct model_error *error) {
 
 static int by_bytes(const void *a, const void *b) {
     const struct piece *x = a, *y = b;
-    const int c = memcmp(x->bytes, y->bytes, x->n < y->n ? x->n : y->n);
-    return c != 0 ? c : x->n != y->n ? (x->n < y->n ? -1 : 1) : x->token < y->token ? -1 : 1;
+    const int c = memcmp(x->bytes, y->bytes, min_size(x->n, y->n));
+    if (c != 0) {
+        return c;
+    }
+    if (x->n != y->n) {
+        return x->n < y->n ? -1 : 1;
+    }
+    return x->token < y->token ? -1 : 1;
 }
 
 // The bytes of every token that has some, in order.
@@ -435,7 +445,7 @@ static bool pieces_make(struct guide *u) {
             u->pieces[u->n_pieces++] = (struct piece){u->bytes + at, (uint32_t) n, i};
         }
         at += n;
-        longest = n > longest ? n : longest;
+        longest = max_size(n, longest);
     }
     qsort(u->pieces, (size_t) u->n_pieces, sizeof *u->pieces, by_bytes);
     u->n_sets = longest + 1;
@@ -496,8 +506,8 @@ void guide_free(struct guide *u) {
 // ---- tokens ----
 
 // How many bytes a token and the one before it have in common at the beginning.
-static size_t shared(const struct piece *a, const struct piece *b) {
-    const size_t most = a->n < b->n ? a->n : b->n;
+static size_t pieces_shared(const struct piece *a, const struct piece *b) {
+    const size_t most = min_size(a->n, b->n);
     size_t n = 0;
     while (n < most && a->bytes[n] == b->bytes[n]) {
         n++;
@@ -511,13 +521,13 @@ static bool mask_fill(struct guide *u, struct mask *m) {
     memset(m->bits, 0, (size_t) u->vocab->n_tokens / 8 + 1);
     for (int32_t i = 0; i < u->n_pieces; i++) {
         const struct piece *piece = &u->pieces[i];
-        const size_t n_same = i > 0 ? shared(piece - 1, piece) : 0;
+        const size_t n_same = i > 0 ? pieces_shared(piece - 1, piece) : 0;
         if (n_same > n_alive) { // it fails where that failed
             continue;
         }
         size_t n = n_same;
         while (n < piece->n) {
-            if (!step(u, &u->sets[n], (uint8_t) piece->bytes[n], &u->sets[n + 1])) {
+            if (!places_step(u, &u->sets[n], (uint8_t) piece->bytes[n], &u->sets[n + 1])) {
                 return false;
             }
             if (u->sets[n + 1].n == 0 && !u->sets[n + 1].is_over) {
@@ -558,7 +568,7 @@ static void stacks_trim(struct guide *u) {
         u->masks[i].is_made = false;
     }
     const size_t size = stacks_size(&u->stacks);
-    u->collect_at = 2 * size > COLLECT_SIZE ? 2 * size : COLLECT_SIZE;
+    u->collect_at = max_size(2 * size, COLLECT_SIZE);
 }
 
 // The mask of where the text stands; NULL with an error.
@@ -619,7 +629,7 @@ bool guide_accept(struct guide *u, int32_t token, struct model_error *error) {
     }
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++) {
-        ok = step(u, &u->sets[0], (uint8_t) bytes[i], &u->sets[1]);
+        ok = places_step(u, &u->sets[0], (uint8_t) bytes[i], &u->sets[1]);
         const struct place_set moved = u->sets[0];
         u->sets[0] = u->sets[1];
         u->sets[1] = moved;

@@ -9,6 +9,7 @@
 // so that a file of another model is told apart. A text that begins as the kept one does goes on behind what is common; a state
 // cannot be taken back, so all of it must be the beginning, and a window not further than the rows reach that were kept.
 
+#include "base/min.h"
 #include "base/siphash.h"
 #include "model/model.h"
 
@@ -49,7 +50,7 @@ static bool is_state(const struct session *s) {
 // Bytes at .. end of a tensor to the file, or from there; t NULL: what is read is dropped.
 static bool bytes_move(struct ggml_tensor *t, size_t at, size_t end, bool is_write, char *step, FILE *file) {
     for (size_t n; at < end; at += n) {
-        n = end - at < STEP ? end - at : STEP;
+        n = min_size(end - at, STEP);
         if (is_write) {
             ggml_backend_tensor_get(t, step, at, n);
         }
@@ -67,7 +68,7 @@ static bool bytes_move(struct ggml_tensor *t, size_t at, size_t end, bool is_wri
 static bool rows_move(struct ggml_tensor *t, int64_t from, int64_t to, bool is_write, char *step, FILE *file) {
     for (int64_t n; from < to; from += n) {
         const int64_t row = from % t->ne[1];
-        n = to - from < t->ne[1] - row ? to - from : t->ne[1] - row;
+        n = min_i64(to - from, t->ne[1] - row);
         if (!bytes_move(t, (size_t) row * t->nb[1], (size_t) (row + n) * t->nb[1], is_write, step, file)) {
             return false;
         }
@@ -141,7 +142,9 @@ static bool common_find(
     }
     const int64_t n_window = s->model->params.n_window;
     const bool is_far = n_window > 0 && x->first > 0 && x->n_kept - n_window + 1 < x->first; // the next token sees further
-    x->n_kept = is_far || (is_state(s) && x->n_kept < x->n) ? 0 : x->n_kept;
+    if (is_far || (is_state(s) && x->n_kept < x->n)) {
+        x->n_kept = 0;
+    }
     return true;
 }
 

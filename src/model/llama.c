@@ -81,14 +81,8 @@ static bool cache_add(struct session *s, struct cache_list *list, const struct g
             return true;
         }
     }
-    if (list->n == list->cap) {
-        const size_t cap = list->cap > 0 ? 2 * list->cap : 64;
-        const struct ggml_tensor **more = model_alloc_realloc(list->items, cap * sizeof *more);
-        if (more == NULL) {
-            return false;
-        }
-        list->items = more;
-        list->cap = cap;
+    if (!model_list_grow((void **) &list->items, list->n, &list->cap, sizeof(struct ggml_tensor *))) {
+        return false;
     }
     list->items[list->n++] = t;
     ggml_backend_buffer_type_t buft = ggml_backend_buffer_get_type(t->buffer);

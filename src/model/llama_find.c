@@ -106,7 +106,7 @@ static bool is_here(void) {
     return node_look(&s, ".");
 }
 
-static bool find(struct search *s, struct model_error *error) {
+static bool library_find(struct search *s, struct model_error *error) {
     const char *given = secure_getenv("BERTH_LLAMA");
     if (given != NULL && *given != '\0') {
         if (folder_look(s, given) || node_look(s, given)) {
@@ -136,7 +136,7 @@ static void names_load(const char *path) {
     berth_elf_fini(&elf);
 }
 
-static bool symbol(void *handle, const char *name, void *out) {
+static bool symbol_get(void *handle, const char *name, void *out) {
     void *p = dlsym(handle, name);
     memcpy(out, &p, sizeof p);
     return p != NULL;
@@ -179,14 +179,14 @@ const struct llama_library *llama_library_get(struct model_error *error) {
     if (lib.release != NULL) {
         return &lib;
     }
-    if (!find(&s, error)) {
+    if (!library_find(&s, error)) {
         return NULL;
     }
     names_load(s.path);
     void *handle = dlopen(s.path, RTLD_NOW | RTLD_LOCAL); // stays loaded
     const char *missing = handle == NULL ? dlerror() : NULL;
 #define LLAMA_TAKE(name, result, arguments) \
-    if (missing == NULL && !symbol(handle, #name, &lib.name)) { \
+    if (missing == NULL && !symbol_get(handle, #name, &lib.name)) { \
         missing = #name " is missing"; \
     }
     LLAMA_FUNCTIONS(LLAMA_TAKE)

@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-// ---- errors (keys.c) ----
+// ---- errors (memory.c) ----
 
 struct model_error {
     char text[512]; // "" while all is well
@@ -31,12 +31,14 @@ void *model_alloc_malloc(size_t size) __attribute__((malloc, warn_unused_result)
 void *model_alloc_calloc(size_t n, size_t size) __attribute__((malloc, warn_unused_result));
 void *model_alloc_realloc(void *p, size_t size) __attribute__((warn_unused_result));
 void model_alloc_free(void *p);
+// Room for one more behind the n items of `size` bytes in *list. False: out of memory.
+bool model_list_grow(void **list, size_t n, size_t *room, size_t size);
 // For tests: the n-th allocation from now on fails, 0: none; how many there were since; how many live.
 void model_alloc_fail_at(int64_t n);
 int64_t model_alloc_n_made(void);
 int64_t model_alloc_n_alive(void);
 
-// ---- keys of a file (keys.c): absent keys leave *out as it is; false only for a key of the wrong kind or out of range ----
+// ---- keys of a file (params.c): absent keys leave *out as it is; false only for a key of the wrong kind or out of range ----
 
 bool keys_int(
     const struct gguf_context *meta, const char *key, int64_t min, int64_t max, int64_t *out, struct model_error *error);
@@ -251,10 +253,10 @@ const struct lora_pair *lora_find(const struct model_lora *lora, const struct gg
 // An adapter's file by itself, for a model that need not be placed: the pairs' weights are the file's, a and b are in the map.
 struct model_lora *lora_open(const struct model *model, const char *path, float scale, struct model_error *error);
 
-// lora_merge.c: the model with the adapter in its weights, as a file; for a model that is not placed.
+// The model with the adapter in its weights, as a file; for a model that is not placed.
 bool lora_merge(const struct model *model, const struct model_lora *lora, FILE *file, struct model_error *error);
 
-// ---- files (write.c) ----
+// ---- writing (files.c) ----
 
 // The bytes of tensor i of a header, good until the next call; NULL with an error.
 typedef const void *(*model_bytes_t)(int64_t i, void *user, struct model_error *error);
@@ -282,7 +284,7 @@ struct session_memory {
     struct berth_plan_report report; // of compute
 };
 
-// What the limit of session_params.compute did to the graph at hand (again.c).
+// What the limit of session_params.compute did to the graph at hand (native.c).
 struct session_again {
     bool is_kept;             // else the graph is as it was built
     int64_t n_again, n_nodes; // nodes that run again, and of the graph as it was built
@@ -429,8 +431,6 @@ int64_t cache_ring(const struct session *session);
 bool cache_make(struct session *session, struct model_error *error);
 bool cache_choose(struct session *session, int64_t n_kv, struct model_error *error);
 void cache_free(struct session *session);
-// again.c: the graph within the limit, if there is such a schedule; session->again says.
-bool session_again(struct session *s, int64_t n_tokens, struct model_error *error);
 // graph.c: all of a graph, with its inputs.
 void graph_build(const struct model *model, const struct graph_shape *shape, struct ggml_context *ctx, struct ggml_cgraph *graph,
     struct graph_inputs *in);
@@ -468,7 +468,7 @@ void sampler_init(struct sampler *sampler, float temperature, int64_t top_k, flo
 void sampler_fini(struct sampler *sampler);
 // Tells the sampler what was chosen, or read: penalties look back at it. False: out of memory.
 bool sampler_accept(struct sampler *sampler, int32_t token);
-// penalties.c: logits with biases and penalties; those given, if there are none of either. NULL: out of memory.
+// Logits with biases and penalties; those given, if there are none of either. NULL: out of memory.
 const float *sampler_logits(struct sampler *sampler, const float *logits, int64_t n);
 // The next token by its logits; -1: none is a number, or out of memory.
 int32_t sampler_pick(struct sampler *sampler, const float *logits, int64_t n);

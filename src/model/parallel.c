@@ -3,6 +3,7 @@
 // stream is everywhere. A tensor that no rule names is mirrored, which is always right; shares are whole heads and whole blocks,
 // so that no product is divided within a block.
 
+#include "base/min.h"
 #include "model/model.h"
 
 #include "ggml-backend-impl.h"
@@ -17,8 +18,8 @@ struct model_shares {
     int64_t attn_block, ff_block; // elements of a block of what is summed over
 };
 
-static int64_t gcd(int64_t a, int64_t b) {
-    return b == 0 ? a : gcd(b, a % b);
+static int64_t gcd_i64(int64_t a, int64_t b) {
+    return b == 0 ? a : gcd_i64(b, a % b);
 }
 
 // Elements that stay together of one key's head, and so of its queries' and values'.
@@ -58,7 +59,7 @@ static bool is_named(const char *tensor, const char *rule) {
 // Keys' heads that go together: their queries fill whole blocks of the output's rows.
 static int64_t heads_together(const struct model_shares *s) {
     const int64_t width = s->head_v * s->gqa;
-    return s->attn_block / gcd(width, s->attn_block);
+    return s->attn_block / gcd_i64(width, s->attn_block);
 }
 
 static int64_t unit_of(const struct model_shares *s, enum share_unit unit) {
@@ -74,7 +75,7 @@ static int64_t unit_of(const struct model_shares *s, enum share_unit unit) {
     return 1;
 }
 
-static struct ggml_backend_meta_split_state share(const struct ggml_tensor *t, void *user) {
+static struct ggml_backend_meta_split_state tensor_share(const struct ggml_tensor *t, void *user) {
     const struct model_shares *s = user;
     struct ggml_backend_meta_split_state state = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
@@ -102,50 +103,9 @@ static int64_t block_of(const struct model *m, const char *name) {
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct ggml_tensor *t = m->weights[i].file;
         const int64_t one = is_named(t->name, name) ? ggml_blck_size(t->type) : 1;
-        block = one > block ? one : block;
+        block = max_i64(one, block);
     }
     return block;
-}
-
-// All GPUs. Where those are nothing but CPUs of other ranks, this rank's CPU is one of them.
-static int parts_all(ggml_backend_dev_t *parts) {
-    int n = 0, n_cpus = 0;
-    for (size_t i = 0; i < ggml_backend_dev_count() && n < GGML_BACKEND_META_MAX_DEVICES; i++) {
-        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
-        if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_GPU) {
-            const char *of_rank = strchr(ggml_backend_dev_name(dev), ':'); // MPI1:CPU
-            n_cpus += of_rank != NULL && strcmp(of_rank, ":CPU") == 0;
-            parts[n++] = dev;
-        }
-    }
-    if (n > 0 && n_cpus == n && n < GGML_BACKEND_META_MAX_DEVICES) {
-        memmove(parts + 1, parts, (size_t) n * sizeof *parts);
-        parts[0] = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-        n++;
-    }
-    return n;
-}
-
-int model_parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error) {
-    int n = names == NULL ? parts_all(parts) : 0;
-    for (const char *at = names; at != NULL && n < GGML_BACKEND_META_MAX_DEVICES;) {
-        char name[128];
-        const char *comma = strchr(at, ',');
-        snprintf(name, sizeof name, "%.*s", (int) (comma != NULL ? (size_t) (comma - at) : strlen(at)), at);
-        parts[n] = ggml_backend_dev_by_name(name);
-        if (parts[n++] == NULL) {
-            model_device_unknown(name, error);
-            return 0;
-        }
-        at = comma != NULL ? comma + 1 : NULL;
-    }
-    if (n < 2) {
-        const char *why = berth_last_error(); // a backend that could not be loaded, ranks that did not join
-        model_fail(error, "tensors are split over two devices or more, here %s %d: --device names them, as in CPU,CPU%s%s",
-            n == 1 ? "is" : "are", n, why[0] != '\0' ? "; before that: " : "", why);
-        return 0;
-    }
-    return n;
 }
 
 ggml_backend_dev_t model_device_parts(
@@ -163,9 +123,8 @@ ggml_backend_dev_t model_device_parts(
         .gqa = p->n_head_kv > 0 ? p->n_head / p->n_head_kv : 1,
         .attn_block = block_of(m, "attn_output.weight"),
         .ff_block = block_of(m, "ffn_down.weight")};
-    const int64_t experts = block_of(m, "ffn_down_exps.weight");
-    s->ff_block = experts > s->ff_block ? experts : s->ff_block;
-    ggml_backend_dev_t dev = ggml_backend_meta_device(parts, (size_t) n, share, s);
+    s->ff_block = max_i64(s->ff_block, block_of(m, "ffn_down_exps.weight"));
+    ggml_backend_dev_t dev = ggml_backend_meta_device(parts, (size_t) n, tensor_share, s);
     if (dev == NULL) {
         model_fail(error, "%s", berth_last_error());
         model_alloc_free(s);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// params.c: the hyper-parameters of a model, from its keys. What the keys say is held against the tensors' shapes in load.c; here
-// only ranges are checked, so that no product below can overflow.
+// params.c: keys of a file with their kind and range checked, since files come from anywhere, and the hyper-parameters of a model
+// from its keys. load.c holds them against the tensors' shapes; here only ranges are checked, so that no product below can
+// overflow.
 
 #include "model/model.h"
 
@@ -13,6 +14,107 @@
 #define MAX_WIDTH ((int64_t) 1 << 24)   // elements of a row
 #define MAX_CONTEXT ((int64_t) 1 << 30) // positions
 #define MAX_LAYERS 4096                 // of a model that has no tensors yet
+
+// ---- keys ----
+
+// Any integer type as i64; false for other types and for what does not fit.
+static bool as_int(const struct gguf_context *meta, int64_t id, int64_t *out) {
+    switch (gguf_get_kv_type(meta, id)) {
+        case GGUF_TYPE_UINT8: *out = gguf_get_val_u8(meta, id); return true;
+        case GGUF_TYPE_INT8: *out = gguf_get_val_i8(meta, id); return true;
+        case GGUF_TYPE_UINT16: *out = gguf_get_val_u16(meta, id); return true;
+        case GGUF_TYPE_INT16: *out = gguf_get_val_i16(meta, id); return true;
+        case GGUF_TYPE_UINT32: *out = gguf_get_val_u32(meta, id); return true;
+        case GGUF_TYPE_INT32: *out = gguf_get_val_i32(meta, id); return true;
+        case GGUF_TYPE_INT64: *out = gguf_get_val_i64(meta, id); return true;
+        case GGUF_TYPE_UINT64: {
+            const uint64_t value = gguf_get_val_u64(meta, id);
+            *out = (int64_t) value;
+            return value <= INT64_MAX;
+        }
+        default: return false;
+    }
+}
+
+// Some keys may have a value for each layer; here they must be the same.
+static bool as_equal_ints(const struct gguf_context *meta, int64_t id, int64_t *out) {
+    const size_t n = gguf_get_arr_n(meta, id);
+    const void *data = NULL;
+    const bool is_u32 = gguf_get_arr_type(meta, id) == GGUF_TYPE_UINT32;
+    if (n > 0 && (is_u32 || gguf_get_arr_type(meta, id) == GGUF_TYPE_INT32)) {
+        data = gguf_get_arr_data(meta, id);
+    }
+    if (data == NULL) {
+        return false;
+    }
+    *out = is_u32 ? (int64_t) ((const uint32_t *) data)[0] : ((const int32_t *) data)[0];
+    for (size_t i = 1; i < n; i++) {
+        if (((const uint32_t *) data)[i] != ((const uint32_t *) data)[0]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool keys_int(
+    const struct gguf_context *meta, const char *key, int64_t min, int64_t max, int64_t *out, struct model_error *error) {
+    const int64_t id = gguf_find_key(meta, key);
+    int64_t value;
+    if (id < 0) {
+        return true;
+    }
+    const bool is_list = gguf_get_kv_type(meta, id) == GGUF_TYPE_ARRAY;
+    if (is_list ? !as_equal_ints(meta, id, &value) : !as_int(meta, id, &value)) {
+        return model_fail(error, "key '%s' is %s, a whole number is wanted", key,
+            is_list ? "a list that is no list of equal whole numbers" : gguf_type_name(gguf_get_kv_type(meta, id)));
+    }
+    if (value < min || value > max) {
+        return model_fail(
+            error, "key '%s' is %" PRId64 ", from %" PRId64 " to %" PRId64 " is possible here", key, value, min, max);
+    }
+    *out = value;
+    return true;
+}
+
+bool keys_real(const struct gguf_context *meta, const char *key, float *out, struct model_error *error) {
+    const int64_t id = gguf_find_key(meta, key);
+    if (id < 0) {
+        return true;
+    }
+    const enum gguf_type type = gguf_get_kv_type(meta, id);
+    if (type != GGUF_TYPE_FLOAT32 && type != GGUF_TYPE_FLOAT64) {
+        return model_fail(error, "key '%s' is %s, a real number is wanted", key, gguf_type_name(type));
+    }
+    *out = type == GGUF_TYPE_FLOAT32 ? gguf_get_val_f32(meta, id) : (float) gguf_get_val_f64(meta, id);
+    return isfinite(*out) || model_fail(error, "key '%s' is not finite", key);
+}
+
+bool keys_bool(const struct gguf_context *meta, const char *key, bool *out, struct model_error *error) {
+    const int64_t id = gguf_find_key(meta, key);
+    if (id < 0) {
+        return true;
+    }
+    if (gguf_get_kv_type(meta, id) != GGUF_TYPE_BOOL) {
+        return model_fail(error, "key '%s' is %s, bool is wanted", key, gguf_type_name(gguf_get_kv_type(meta, id)));
+    }
+    *out = gguf_get_val_bool(meta, id);
+    return true;
+}
+
+bool keys_text(const struct gguf_context *meta, const char *key, const char **out, struct model_error *error) {
+    const int64_t id = gguf_find_key(meta, key);
+    *out = NULL;
+    if (id < 0) {
+        return true;
+    }
+    if (gguf_get_kv_type(meta, id) != GGUF_TYPE_STRING) {
+        return model_fail(error, "key '%s' is %s, a text is wanted", key, gguf_type_name(gguf_get_kv_type(meta, id)));
+    }
+    *out = gguf_get_val_str(meta, id);
+    return true;
+}
+
+// ---- hyper-parameters ----
 
 static bool arch_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     const char *name;
@@ -38,17 +140,17 @@ static const char *key_of(const struct model_params *p, const char *rest, char t
 }
 
 // *out is 0 for an absent key.
-static bool get(const struct gguf_context *meta, const struct model_params *p, const char *rest, int64_t max, int64_t *out,
+static bool count_get(const struct gguf_context *meta, const struct model_params *p, const char *rest, int64_t max, int64_t *out,
     struct model_error *error) {
     char key[96];
     *out = 0;
     return keys_int(meta, key_of(p, rest, key), 1, max, out, error);
 }
 
-static bool need(const struct gguf_context *meta, const struct model_params *p, const char *rest, int64_t max, int64_t *out,
+static bool count_need(const struct gguf_context *meta, const struct model_params *p, const char *rest, int64_t max, int64_t *out,
     struct model_error *error) {
     char key[96];
-    if (!get(meta, p, rest, max, out, error)) {
+    if (!count_get(meta, p, rest, max, out, error)) {
         return false;
     }
     return *out > 0 || model_fail(error, "key '%s' is missing", key_of(p, rest, key));
@@ -56,11 +158,11 @@ static bool need(const struct gguf_context *meta, const struct model_params *p, 
 
 // Of layers that carry a state.
 static bool state_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
-    if (!need(meta, p, "ssm.inner_size", MAX_WIDTH, &p->n_inner, error) ||
-        !need(meta, p, "ssm.state_size", MAX_WIDTH, &p->n_state, error) ||
-        !need(meta, p, "ssm.time_step_rank", p->n_inner, &p->n_state_head, error) ||
-        !need(meta, p, "ssm.group_count", p->n_state_head, &p->n_group_state, error) ||
-        !need(meta, p, "ssm.conv_kernel", 1024, &p->n_conv, error)) {
+    if (!count_need(meta, p, "ssm.inner_size", MAX_WIDTH, &p->n_inner, error) ||
+        !count_need(meta, p, "ssm.state_size", MAX_WIDTH, &p->n_state, error) ||
+        !count_need(meta, p, "ssm.time_step_rank", p->n_inner, &p->n_state_head, error) ||
+        !count_need(meta, p, "ssm.group_count", p->n_state_head, &p->n_group_state, error) ||
+        !count_need(meta, p, "ssm.conv_kernel", 1024, &p->n_conv, error)) {
         return false;
     }
     p->n_head = p->n_head_kv = p->head_size = p->head_size_v = p->n_ff = 1; // of attention, which there is not
@@ -74,26 +176,34 @@ static bool state_read(const struct gguf_context *meta, struct model_params *p, 
 
 static bool heads_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
-    if (!need(meta, p, "attention.head_count", p->n_embd, &p->n_head, error) ||
-        !get(meta, p, "attention.head_count_kv", p->n_head, &p->n_head_kv, error) ||
-        !get(meta, p, "attention.key_length", MAX_WIDTH, &p->head_size, error) ||
-        !get(meta, p, "attention.value_length", MAX_WIDTH, &p->head_size_v, error) ||
-        !need(meta, p, "feed_forward_length", MAX_WIDTH, &p->n_ff, error) ||
+    if (!count_need(meta, p, "attention.head_count", p->n_embd, &p->n_head, error) ||
+        !count_get(meta, p, "attention.head_count_kv", p->n_head, &p->n_head_kv, error) ||
+        !count_get(meta, p, "attention.key_length", MAX_WIDTH, &p->head_size, error) ||
+        !count_get(meta, p, "attention.value_length", MAX_WIDTH, &p->head_size_v, error) ||
+        !count_need(meta, p, "feed_forward_length", MAX_WIDTH, &p->n_ff, error) ||
         !keys_int(meta, key_of(p, "expert_count", key), 0, 4096, &p->n_expert, error) ||
         !keys_int(meta, key_of(p, "expert_used_count", key), 0, p->n_expert, &p->n_expert_used, error) ||
-        !get(meta, p, "expert_feed_forward_length", MAX_WIDTH, &p->n_ff_expert, error)) {
+        !count_get(meta, p, "expert_feed_forward_length", MAX_WIDTH, &p->n_ff_expert, error)) {
         return false;
     }
-    p->n_ff_expert = p->n_ff_expert > 0 ? p->n_ff_expert : p->n_ff;
-    p->n_head_kv = p->n_head_kv > 0 ? p->n_head_kv : p->n_head;
+    if (p->n_ff_expert <= 0) {
+        p->n_ff_expert = p->n_ff;
+    }
+    if (p->n_head_kv <= 0) {
+        p->n_head_kv = p->n_head;
+    }
     if (p->n_head % p->n_head_kv != 0) {
         return model_fail(error, "%" PRId64 " heads cannot share %" PRId64 " heads of keys and values", p->n_head, p->n_head_kv);
     }
     if (p->head_size == 0 && p->n_embd % p->n_head != 0) {
         return model_fail(error, "%" PRId64 " elements cannot be dealt to %" PRId64 " heads", p->n_embd, p->n_head);
     }
-    p->head_size = p->head_size > 0 ? p->head_size : p->n_embd / p->n_head;
-    p->head_size_v = p->head_size_v > 0 ? p->head_size_v : p->head_size;
+    if (p->head_size <= 0) {
+        p->head_size = p->n_embd / p->n_head;
+    }
+    if (p->head_size_v <= 0) {
+        p->head_size_v = p->head_size;
+    }
     if (p->n_expert > 0 && p->n_expert_used == 0) {
         return model_fail(
             error, "there are %" PRId64 " experts, but key '%s' is missing", p->n_expert, key_of(p, "expert_used_count", key));
@@ -103,12 +213,14 @@ static bool heads_read(const struct gguf_context *meta, struct model_params *p, 
 
 static bool sizes_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     const int64_t n_most = gguf_get_n_tensors(meta) > 0 ? gguf_get_n_tensors(meta) : MAX_LAYERS; // a layer has tensors
-    if (!need(meta, p, "block_count", n_most, &p->n_layer, error) ||
-        !need(meta, p, "embedding_length", MAX_WIDTH, &p->n_embd, error) ||
-        !get(meta, p, "context_length", MAX_CONTEXT, &p->n_ctx_train, error)) {
+    if (!count_need(meta, p, "block_count", n_most, &p->n_layer, error) ||
+        !count_need(meta, p, "embedding_length", MAX_WIDTH, &p->n_embd, error) ||
+        !count_get(meta, p, "context_length", MAX_CONTEXT, &p->n_ctx_train, error)) {
         return false;
     }
-    p->n_ctx_train = p->n_ctx_train > 0 ? p->n_ctx_train : 2048;
+    if (p->n_ctx_train <= 0) {
+        p->n_ctx_train = 2048;
+    }
     return (p->desc->has & ARCH_STATE) != 0 ? state_read(meta, p, error) : heads_read(meta, p, error);
 }
 
@@ -131,7 +243,9 @@ static bool experts_read(const struct gguf_context *meta, struct model_params *p
         return false;
     }
     p->has_sigmoid = func == 2;
-    p->n_group = p->n_group > 1 && p->n_group_used > 0 && p->n_group_used < p->n_group ? p->n_group : 0;
+    if (p->n_group <= 1 || p->n_group_used <= 0 || p->n_group_used >= p->n_group) {
+        p->n_group = 0;
+    }
     if (p->n_group > 0 && (p->n_expert % p->n_group != 0 || p->n_expert / p->n_group < 2)) {
         return model_fail(
             error, "%" PRId64 " experts cannot be dealt to %" PRId64 " groups of two or more", p->n_expert, p->n_group);
@@ -149,10 +263,10 @@ static bool mla_read(const struct gguf_context *meta, struct model_params *p, st
     if ((p->desc->has & ARCH_MLA) == 0) {
         return true;
     }
-    if (!need(meta, p, "attention.key_length_mla", MAX_WIDTH, &p->mla_key, error) ||
-        !need(meta, p, "attention.value_length_mla", MAX_WIDTH, &p->mla_value, error) ||
-        !need(meta, p, "attention.kv_lora_rank", MAX_WIDTH, &n_latent, error) ||
-        !get(meta, p, "attention.q_lora_rank", MAX_WIDTH, &p->n_rank, error)) {
+    if (!count_need(meta, p, "attention.key_length_mla", MAX_WIDTH, &p->mla_key, error) ||
+        !count_need(meta, p, "attention.value_length_mla", MAX_WIDTH, &p->mla_value, error) ||
+        !count_need(meta, p, "attention.kv_lora_rank", MAX_WIDTH, &n_latent, error) ||
+        !count_get(meta, p, "attention.q_lora_rank", MAX_WIDTH, &p->n_rank, error)) {
         return false;
     }
     if (p->n_head_kv != 1 || p->head_size_v != n_latent || p->head_size != n_latent + p->n_rot || p->mla_key <= p->n_rot) {
@@ -213,7 +327,11 @@ static bool scales_read(const struct gguf_context *meta, struct model_params *p,
     char key[96];
     const unsigned has = p->desc->has;
     const bool is_wide = (has & ARCH_WIDE_QUERIES) != 0 && p->n_layer == p->desc->n_layer_wide;
-    p->attn_scale = 1 / sqrtf((float) (is_wide ? p->n_embd / p->n_head : p->mla_key > 0 ? p->mla_key : p->head_size));
+    int64_t query_size = p->mla_key > 0 ? p->mla_key : p->head_size;
+    if (is_wide) {
+        query_size = p->n_embd / p->n_head;
+    }
+    p->attn_scale = 1 / sqrtf((float) query_size);
     p->embd_scale = (has & ARCH_EMBD_ROOT) != 0 ? sqrtf((float) p->n_embd) : 1;
     p->residual_scale = p->logit_scale = 1;
     p->attn_cap = (has & ARCH_SOFT_CAPS) != 0 ? 50 : 0;
@@ -241,9 +359,15 @@ static bool scales_read(const struct gguf_context *meta, struct model_params *p,
         p->attn_factor /= 1 + 0.1f * grown;
     }
     if ((has & ARCH_SCALES) != 0) { // 0: as if the key were absent
-        p->attn_scale = p->attn_scale != 0 ? p->attn_scale : 1 / sqrtf((float) p->head_size);
-        p->embd_scale = p->embd_scale != 0 ? p->embd_scale : 1;
-        p->residual_scale = p->residual_scale != 0 ? p->residual_scale : 1;
+        if (p->attn_scale == 0) {
+            p->attn_scale = 1 / sqrtf((float) p->head_size);
+        }
+        if (p->embd_scale == 0) {
+            p->embd_scale = 1;
+        }
+        if (p->residual_scale == 0) {
+            p->residual_scale = 1;
+        }
         p->logit_scale = p->logit_scale != 0 ? 1 / p->logit_scale : 1;
     }
     return true;

@@ -3,6 +3,7 @@
 // nothing is copied, if the file has them aligned; the others get theirs uploaded. Layers go to GPUs from the last on, shared out
 // by their memory, or as many as fit.
 
+#include "base/min.h"
 #include "model/model.h"
 
 #include "ggml-backend-impl.h" // a buffer of several
@@ -44,7 +45,9 @@ static size_t room_of(const struct model_devices *devices, int d) {
     size_t n_free = 0, n_total = 0;
     ggml_backend_dev_memory(devices->dev[d], &n_free, &n_total);
     const size_t limit = devices->room != NULL ? devices->room[d] : 0;
-    n_free = limit > 0 && (n_total == 0 || limit < n_free) ? limit : n_free;
+    if (limit > 0 && (n_total == 0 || limit < n_free)) {
+        n_free = limit;
+    }
     return n_total == 0 && limit == 0 ? SIZE_MAX : n_free - n_free / 10;
 }
 
@@ -89,7 +92,9 @@ static bool layers_deal(struct placing *p) {
     struct dealing deal = {.d = cpu};
     dealing_next(&deal, p, part); // the last GPU first
     for (int64_t i = m->params.n_layer; i >= 0; i--) {
-        deal.d = i < p->devices->n_host ? -1 : deal.d;
+        if (i < p->devices->n_host) {
+            deal.d = -1;
+        }
         while (deal.d >= 0 && (sizes[i] > deal.room || (deal.has_share && (double) sizes[i] / 2 > deal.share))) {
             dealing_next(&deal, p, part);
         }
@@ -107,7 +112,7 @@ static int device_of(const struct placing *p, const struct model_weight *w) {
 
 // ---- one device ----
 
-static bool tell(struct placing *p, size_t size) {
+static bool progress_add(struct placing *p, size_t size) {
     p->done += size;
     return p->progress == NULL || p->progress(p->done, p->all, p->user_data) || model_fail(p->error, "loading was stopped");
 }
@@ -147,7 +152,7 @@ static size_t bytes_of(const struct placing *p, int d, size_t *largest) {
         if (device_of(p, &p->model->weights[i]) == d) {
             const size_t size = ggml_nbytes(p->model->weights[i].file);
             sum += size;
-            *largest = size > *largest ? size : *largest;
+            *largest = max_size(size, *largest);
         }
     }
     return sum;
@@ -157,12 +162,12 @@ static size_t bytes_of(const struct placing *p, int d, size_t *largest) {
 static bool pages_touch(struct placing *p, const struct ggml_tensor *t) {
     const size_t size = ggml_nbytes(t);
     for (size_t at = 0; at < size && p->progress != NULL;) {
-        const size_t step = size - at < STEP_SIZE ? size - at : STEP_SIZE;
+        const size_t step = min_size(size - at, STEP_SIZE);
         for (size_t i = 0; i < step; i += 4096) {
             (void) *((const volatile unsigned char *) t->data + at + i);
         }
         at += step;
-        if (!tell(p, step)) {
+        if (!progress_add(p, step)) {
             return false;
         }
     }
@@ -238,8 +243,8 @@ static void device_drop(const struct placing *p, int d) {
             const uintptr_t size = ggml_nbytes(t), top = base + berth_gguf_map_size(m->files[f]);
             if (at >= base && at < top && size <= top - at) {
                 const uintptr_t from = at - at % n_page, to = (at + size + n_page - 1) / n_page * n_page;
-                berth_gguf_map_drop(
-                    m->files[f], (const void *) (from > base ? from : base), (to < top ? to : top) - (from > base ? from : base));
+                const uintptr_t first = max_size(from, base);
+                berth_gguf_map_drop(m->files[f], (const void *) first, min_size(to, top) - first);
             }
         }
     }
@@ -269,11 +274,11 @@ static bool weights_upload(struct placing *p, int d) {
         const struct model_weight *w = &m->weights[i];
         const size_t size = ggml_nbytes(w->file);
         for (size_t at = 0; device_of(p, w) == d && at < size;) {
-            const size_t step = size - at < STEP_SIZE ? size - at : STEP_SIZE;
+            const size_t step = min_size(size - at, STEP_SIZE);
             ggml_backend_tensor_set(*w->slot, (const char *) w->file->data + at, at, step);
             pages_drop(m, (const char *) w->file->data + at, step); // it is there now
             at += step;
-            if (!tell(p, step)) {
+            if (!progress_add(p, step)) {
                 return false;
             }
         }
@@ -312,7 +317,10 @@ static bool device_fill(struct placing *p, int d, bool plan_only) {
     m->parts[d].size = m->parts[d].is_mapped ? size
                                              : ggml_backend_alloc_ctx_tensors_from_buft_size(
                                                    m->parts[d].ctx, ggml_backend_dev_buffer_type(p->devices->dev[d]));
-    return plan_only ? weights_pretend(p, d) : m->parts[d].is_mapped ? weights_map(p, d, largest) : weights_upload(p, d);
+    if (plan_only) {
+        return weights_pretend(p, d);
+    }
+    return m->parts[d].is_mapped ? weights_map(p, d, largest) : weights_upload(p, d);
 }
 
 bool weights_place(struct model *m, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,

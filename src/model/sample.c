@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // sample.c: chooses the next token: the most likely, or by chance among the likely ones. The candidates are popped off a heap, so
-// that only as many are put in order as are looked at: O(n + k log n). penalties.c changes the logits before.
+// that only as many are put in order as are looked at: O(n + k log n).
 
+#include "base/min.h"
 #include "model/model.h"
 
 #include <math.h>
+#include <string.h>
 
 struct sample_entry {
     float logit;
@@ -13,26 +15,26 @@ struct sample_entry {
 
 // ---- chance: xoshiro256**, seeded by splitmix64 ----
 
-static uint64_t mix(uint64_t *x) {
+static uint64_t random_seed(uint64_t *x) {
     uint64_t z = *x += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
 
-static uint64_t rotate(uint64_t x, int k) {
+static uint64_t rotate_left(uint64_t x, int k) {
     return x << k | x >> (64 - k);
 }
 
 // From 0 to below 1.
-static double chance(uint64_t s[4]) {
-    const uint64_t result = rotate(s[1] * 5, 7) * 9, t = s[1] << 17;
+static double random_next(uint64_t s[4]) {
+    const uint64_t result = rotate_left(s[1] * 5, 7) * 9, t = s[1] << 17;
     s[2] ^= s[0];
     s[3] ^= s[1];
     s[1] ^= s[2];
     s[0] ^= s[3];
     s[2] ^= t;
-    s[3] = rotate(s[3], 45);
+    s[3] = rotate_left(s[3], 45);
     return (double) (result >> 11) * 0x1p-53;
 }
 
@@ -40,7 +42,7 @@ void sampler_init(struct sampler *s, float temperature, int64_t top_k, float top
     *s = (struct sampler){
         .temperature = temperature, .top_k = top_k, .top_p = top_p, .typical = 1, .repeat = 1, .last_n = 64, .eta = 0.1f};
     for (int i = 0; i < 4; i++) {
-        s->state[i] = mix(&seed);
+        s->state[i] = random_seed(&seed);
     }
 }
 
@@ -57,7 +59,7 @@ static bool is_before(struct sample_entry a, struct sample_entry b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
-static void sift(struct sample_entry *heap, int64_t n, int64_t i) {
+static void heap_sift(struct sample_entry *heap, int64_t n, int64_t i) {
     const struct sample_entry moved = heap[i];
     for (int64_t child; (child = 2 * i + 1) < n; i = child) {
         if (child + 1 < n && is_before(heap[child + 1], heap[child])) {
@@ -72,11 +74,11 @@ static void sift(struct sample_entry *heap, int64_t n, int64_t i) {
 }
 
 // The best of a heap goes behind its end: what was popped lies there, the best last.
-static void pop(struct sample_entry *heap, int64_t *n) {
+static void heap_pop(struct sample_entry *heap, int64_t *n) {
     const struct sample_entry best = heap[0];
     heap[0] = heap[--*n];
     heap[*n] = best;
-    sift(heap, *n, 0);
+    heap_sift(heap, *n, 0);
 }
 
 static int32_t most_likely(const float *logits, int64_t n) {
@@ -95,19 +97,19 @@ struct taken {
     int64_t n;
 };
 
-static struct sample_entry *at(const struct taken *t, int64_t i) {
+static struct sample_entry *taken_at(const struct taken *t, int64_t i) {
     return t->best - i;
 }
 
 // How likely, beside the best.
-static double weight(const struct taken *t, int64_t i) {
-    return exp((double) at(t, i)->logit - (double) t->best->logit);
+static double taken_weight(const struct taken *t, int64_t i) {
+    return exp((double) taken_at(t, i)->logit - (double) t->best->logit);
 }
 
 static double weight_of_all(const struct taken *t) {
     double sum = 0;
     for (int64_t i = 0; i < t->n; i++) {
-        sum += weight(t, i);
+        sum += taken_weight(t, i);
     }
     return sum;
 }
@@ -117,7 +119,7 @@ static void keep_share(struct taken *t, double share) {
     const double all = weight_of_all(t);
     double sum = 0;
     for (int64_t i = 0; i < t->n; i++) {
-        sum += weight(t, i);
+        sum += taken_weight(t, i);
         if (sum >= all * share) {
             t->n = i + 1; // ends the loop too
         }
@@ -129,27 +131,27 @@ static void keep_typical(struct taken *t, double share, struct sample_entry *spa
     const double all = weight_of_all(t);
     double mean = 0, sum = 0;
     for (int64_t i = 0; i < t->n; i++) {
-        const double p = weight(t, i) / all;
+        const double p = taken_weight(t, i) / all;
         mean -= p > 0 ? p * log(p) : 0;
     }
     for (int64_t i = 0; i < t->n; i++) {
-        const double p = weight(t, i) / all;
+        const double p = taken_weight(t, i) / all;
         spare[i] = (struct sample_entry){p > 0 ? (float) -fabs(-log(p) - mean) : -INFINITY, (int32_t) i};
     }
     for (int64_t i = t->n / 2; i-- > 0;) {
-        sift(spare, t->n, i);
+        heap_sift(spare, t->n, i);
     }
     for (int64_t left = t->n; left > 0 && sum < all * share;) {
-        pop(spare, &left);
-        sum += weight(t, spare[left].token);
-        at(t, spare[left].token)->token = ~at(t, spare[left].token)->token; // a mark
+        heap_pop(spare, &left);
+        sum += taken_weight(t, spare[left].token);
+        taken_at(t, spare[left].token)->token = ~taken_at(t, spare[left].token)->token; // a mark
     }
     // The best may be gone: what stays moves up to its place, in order.
     int64_t n = 0;
     for (int64_t i = 0; i < t->n; i++) {
-        if (at(t, i)->token < 0) {
-            *at(t, n) = *at(t, i);
-            at(t, n)->token = ~at(t, n)->token;
+        if (taken_at(t, i)->token < 0) {
+            *taken_at(t, n) = *taken_at(t, i);
+            taken_at(t, n)->token = ~taken_at(t, n)->token;
             n++;
         }
     }
@@ -157,7 +159,7 @@ static void keep_typical(struct taken *t, double share, struct sample_entry *spa
 }
 
 // Pops the candidates: at most top_k, and as many of those as have top_p together; the fewer are looked at the better.
-static struct taken candidates(const struct sampler *s, struct sample_entry *heap, int64_t n) {
+static struct taken candidates_take(const struct sampler *s, struct sample_entry *heap, int64_t n) {
     struct taken t = {.best = heap + n - 1};
     const int64_t top = s->top_k > 0 && s->top_k < n ? s->top_k : n;
     const float best = heap[0].logit;
@@ -168,8 +170,8 @@ static struct taken candidates(const struct sampler *s, struct sample_entry *hea
         all += exp((double) heap[i].logit - (double) best);
     }
     while (t.n < top && (!is_all || t.n == 0 || sum < all * (double) s->top_p)) {
-        pop(heap, &left);
-        sum += weight(&t, t.n++);
+        heap_pop(heap, &left);
+        sum += taken_weight(&t, t.n++);
     }
     if (s->typical < 1) {
         keep_typical(&t, (double) s->typical, s->heap + s->n_heap);
@@ -177,21 +179,21 @@ static struct taken candidates(const struct sampler *s, struct sample_entry *hea
     if (!is_all) {
         keep_share(&t, (double) s->top_p);
     }
-    while (t.n > 1 && weight(&t, t.n - 1) < (double) s->min_p) {
+    while (t.n > 1 && taken_weight(&t, t.n - 1) < (double) s->min_p) {
         t.n--;
     }
     return t;
 }
 
 // One of them by chance, flatter or steeper by the temperature.
-static int64_t draw(struct sampler *s, const struct taken *t) {
+static int64_t candidate_draw(struct sampler *s, const struct taken *t) {
     double sum = 0;
     for (int64_t i = 0; i < t->n; i++) {
-        sum += pow(weight(t, i), 1 / (double) s->temperature);
+        sum += pow(taken_weight(t, i), 1 / (double) s->temperature);
     }
-    double left = chance(s->state) * sum;
+    double left = random_next(s->state) * sum;
     for (int64_t i = 0; i < t->n; i++) {
-        left -= pow(weight(t, i), 1 / (double) s->temperature);
+        left -= pow(taken_weight(t, i), 1 / (double) s->temperature);
         if (left < 0) {
             return i;
         }
@@ -200,7 +202,7 @@ static int64_t draw(struct sampler *s, const struct taken *t) {
 }
 
 // Mirostat 2: what surprises more than mu is left out, and mu follows the surprise of what was chosen.
-static int32_t mirostat(struct sampler *s, struct sample_entry *heap, int64_t n) {
+static int32_t mirostat_pick(struct sampler *s, struct sample_entry *heap, int64_t n) {
     struct taken t = {.best = heap + n - 1};
     const double temperature = (double) s->temperature;
     const float best = heap[0].logit;
@@ -210,20 +212,22 @@ static int32_t mirostat(struct sampler *s, struct sample_entry *heap, int64_t n)
         all += exp(((double) heap[i].logit - (double) best) / temperature);
     }
     double surprise = 0;
-    s->mu = s->mu > 0 ? s->mu : 2 * s->tau;
+    if (!(s->mu > 0)) {
+        s->mu = 2 * s->tau;
+    }
     while (left > 0 && (t.n == 0 || surprise <= (double) s->mu)) {
-        pop(heap, &left);
+        heap_pop(heap, &left);
         t.n++;
         surprise = left > 0 ? -log2(exp(((double) heap[0].logit - (double) best) / temperature) / all) : 0;
     }
-    const int64_t i = draw(s, &t);
+    const int64_t i = candidate_draw(s, &t);
     double kept = 0; // the surprise of what was chosen is that among those left
     for (int64_t j = 0; j < t.n; j++) {
-        kept += exp(((double) at(&t, j)->logit - (double) best) / temperature);
+        kept += exp(((double) taken_at(&t, j)->logit - (double) best) / temperature);
     }
-    surprise = -log2(exp(((double) at(&t, i)->logit - (double) best) / temperature) / kept);
+    surprise = -log2(exp(((double) taken_at(&t, i)->logit - (double) best) / temperature) / kept);
     s->mu -= s->eta * ((float) surprise - s->tau);
-    return at(&t, i)->token;
+    return taken_at(&t, i)->token;
 }
 
 // Room for n candidates, and as many again.
@@ -235,6 +239,75 @@ static bool heap_reserve(struct sampler *s, int64_t n) {
     }
     return s->heap != NULL;
 }
+
+// ---- logits changed before the choice: biases of the caller's, and penalties of what was chosen lately, as llama.cpp has them: a
+// logit above 0 is divided by `repeat`, one below is multiplied; then `frequency` for each time and `presence` once are taken off
+// ----
+
+static bool has_penalties(const struct sampler *s) {
+    return s->last_n > 0 && (s->repeat != 1 || s->frequency != 0 || s->presence != 0);
+}
+
+bool sampler_accept(struct sampler *s, int32_t token) {
+    if (!has_penalties(s)) {
+        return true;
+    }
+    if (s->past_room != s->last_n) { // set anew: what was is forgotten
+        model_alloc_free(s->past);
+        s->past = model_alloc_malloc((size_t) s->last_n * sizeof *s->past);
+        s->past_room = s->past != NULL ? s->last_n : 0;
+        s->n_past = 0;
+    }
+    if (s->past == NULL) {
+        return false;
+    }
+    s->past[s->n_past++ % s->past_room] = token;
+    return true;
+}
+
+// counts: [n] zeros, and zeros again afterwards.
+static void logits_penalise(const struct sampler *s, float *logits, int32_t *counts, int64_t n) {
+    const int64_t n_past = min_i64(s->n_past, s->past_room);
+    for (int64_t i = 0; i < n_past; i++) {
+        if (s->past[i] >= 0 && s->past[i] < n) {
+            counts[s->past[i]]++;
+        }
+    }
+    for (int64_t i = 0; i < n_past; i++) {
+        const int32_t token = s->past[i];
+        if (token < 0 || token >= n || counts[token] == 0) {
+            continue;
+        }
+        logits[token] = logits[token] > 0 ? logits[token] / s->repeat : logits[token] * s->repeat;
+        logits[token] -= (float) counts[token] * s->frequency + s->presence;
+        counts[token] = 0;
+    }
+}
+
+const float *sampler_logits(struct sampler *s, const float *logits, int64_t n) {
+    if (s->n_biases == 0 && (!has_penalties(s) || s->n_past == 0)) {
+        return logits;
+    }
+    float *changed = model_alloc_realloc(s->logits, (size_t) n * (sizeof *changed + sizeof(int32_t)));
+    if (changed == NULL) {
+        return NULL;
+    }
+    int32_t *counts = (int32_t *) (void *) (changed + n);
+    s->logits = changed;
+    memset(counts, 0, (size_t) n * sizeof *counts);
+    memcpy(changed, logits, (size_t) n * sizeof *changed);
+    for (int64_t i = 0; i < s->n_biases; i++) {
+        if (s->biases[i].token >= 0 && s->biases[i].token < n) {
+            changed[s->biases[i].token] += s->biases[i].bias;
+        }
+    }
+    if (has_penalties(s)) {
+        logits_penalise(s, changed, counts, n);
+    }
+    return changed;
+}
+
+// ---- the choice ----
 
 int32_t sampler_pick(struct sampler *s, const float *logits, int64_t n) {
     logits = sampler_logits(s, logits, n);
@@ -252,11 +325,11 @@ int32_t sampler_pick(struct sampler *s, const float *logits, int64_t n) {
         }
     }
     for (int64_t i = n_all / 2; i-- > 0;) {
-        sift(s->heap, n_all, i);
+        heap_sift(s->heap, n_all, i);
     }
     if (s->tau > 0) {
-        return mirostat(s, s->heap, n_all);
+        return mirostat_pick(s, s->heap, n_all);
     }
-    const struct taken t = candidates(s, s->heap, n_all);
-    return at(&t, draw(s, &t))->token;
+    const struct taken t = candidates_take(s, s->heap, n_all);
+    return taken_at(&t, candidate_draw(s, &t))->token;
 }

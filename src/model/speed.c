@@ -8,6 +8,7 @@
 //   A GPU takes longer to begin a graph than to read some MiB, and its caches are large: its tests are one graph of many times as
 //   much.
 
+#include "base/min.h"
 #include "model/model.h"
 #include "model/speed_test.h"
 
@@ -53,7 +54,7 @@ static struct sizes sizes_of(ggml_backend_t backend) {
         return (struct sizes){.all = (size_t) 64 << 20, .matrix = (size_t) 4 << 20, .piece = (size_t) 2 << 20, .n_attention = 1};
     }
     ggml_backend_dev_memory(dev, &n_free, &n_all);
-    const size_t most = (size_t) 512 << 20, all = n_free / 4 < most ? n_free / 4 : most;
+    const size_t most = (size_t) 512 << 20, all = min_size(n_free / 4, most);
     return (struct sizes){.all = all, .matrix = all / 8 + 1, .piece = most, .n_attention = N_ATTENTION};
 }
 
@@ -72,7 +73,7 @@ static double type_speed(const struct model *m, ggml_backend_t backend, enum ggm
         const size_t row = ggml_row_size(type, w->file->ne[0]);
         const int64_t all = w->file->type == type ? read_rows(m, w) : 0;
         const int64_t most = row > 0 && row < sizes.matrix ? (int64_t) (sizes.matrix / row) : 1;
-        const int64_t n = all < most ? all : most;
+        const int64_t n = min_i64(all, most);
         if (n == 0) {
             continue;
         }
@@ -159,8 +160,7 @@ static double attention_seconds(const struct session *s, ggml_backend_t backend,
     if (node == NULL || !speed_test_init(&test, 2 * N_ATTENTION)) { // each has four sources
         return 0;
     }
-    const int64_t step = (s->params.n_ctx / 2 + KV_STEP - 1) / KV_STEP * KV_STEP,
-                  n_kv = step < s->params.n_ctx ? step : s->params.n_ctx;
+    const int64_t step = (s->params.n_ctx / 2 + KV_STEP - 1) / KV_STEP * KV_STEP, n_kv = min_i64(step, s->params.n_ctx);
     const struct ggml_tensor *const *src = (const struct ggml_tensor *const *) node->src;
     const struct sizes sizes = sizes_of(backend);
     struct ggml_cgraph *graph = speed_test_piece(&test, N_ATTENTION);
@@ -217,7 +217,7 @@ double model_speed_write(const struct model_speed *speed, const struct session *
 
 double model_speed_try(struct session *s, struct model_error *error) {
     int64_t half = s->params.n_ctx / 2;
-    const int64_t n = s->params.n_ctx - half < TRY_TOKENS ? s->params.n_ctx - half : TRY_TOKENS;
+    const int64_t n = min_i64(s->params.n_ctx - half, TRY_TOKENS);
     if (half / KV_STEP != (half + n - 1) / KV_STEP) {
         half = half / KV_STEP * KV_STEP; // all tokens have one graph
     }
@@ -231,7 +231,9 @@ double model_speed_try(struct session *s, struct model_error *error) {
             ok = session_decode(s, &(int32_t){0}, 1, error);
         }
         const double seconds = (double) (ggml_time_us() - start) / 1e6;
-        best = i > 0 && (best == 0 || seconds < best) ? seconds : best; // the first one plans its graph
+        if (i > 0 && (best == 0 || seconds < best)) { // the first one plans its graph
+            best = seconds;
+        }
     }
     session_reset(s);
     return ok && best > 0 ? (double) n / best : 0;

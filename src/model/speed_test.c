@@ -3,6 +3,7 @@
 // machine seldom get in between in so short a time. Or all on average, where what others do is part of the answer.
 
 #include "model/speed_test.h"
+#include "base/min.h"
 
 #define TEST_US 60000
 #define MAX_ROUNDS 32
@@ -33,7 +34,9 @@ static bool round_run(struct speed_test *t, ggml_backend_t backend) {
             return false;
         }
         const int64_t us = ggml_time_us() - start;
-        t->best[i] = t->best[i] == 0 || us < t->best[i] ? (us > 0 ? us : 1) : t->best[i];
+        if (t->best[i] == 0 || us < t->best[i]) {
+            t->best[i] = max_i64(us, 1);
+        }
     }
     return t->sweep == NULL || ggml_backend_graph_compute(backend, t->sweep) == GGML_STATUS_SUCCESS;
 }
@@ -64,7 +67,10 @@ double speed_test_mean(struct speed_test *t, ggml_backend_t backend, double star
         seconds = (double) (ggml_time_us() - begin) / 1e6 / (n > 0 ? n : 1) - t->n_pieces * start;
     }
     ggml_backend_buffer_free(buffer);
-    return !ok ? 0 : seconds > 0 ? seconds : 1e-7;
+    if (!ok) {
+        return 0;
+    }
+    return seconds > 0 ? seconds : 1e-7;
 }
 
 double speed_test_run(struct speed_test *t, ggml_backend_t backend, double start) {

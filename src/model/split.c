@@ -2,6 +2,7 @@
 // split.c: cuts a text into words before byte-pair encoding, as the patterns do that models were trained with. A rule is a list
 // of passes; each cuts what the ones before left, and a pass is a function that says how many characters its pattern takes here.
 
+#include "base/min.h"
 #include "model/vocab.h"
 
 #include <string.h>
@@ -17,7 +18,7 @@ struct split_rule {
 
 typedef bool (*kind_t)(uint32_t c);
 
-static size_t run(const uint32_t *c, size_t i, size_t n, kind_t kind) {
+static size_t run_size(const uint32_t *c, size_t i, size_t n, kind_t kind) {
     size_t end = i;
     while (end < n && kind(c[end])) {
         end++;
@@ -33,19 +34,19 @@ static bool is_other(uint32_t c) {
     return !char_is_space(c) && !char_is_letter(c) && !char_is_number(c);
 }
 
-static uint32_t lower(uint32_t c) {
+static uint32_t char_lower(uint32_t c) {
     return c >= 'A' && c <= 'Z' ? c + 32 : c;
 }
 
 // ---- parts of patterns ----
 
 // 's 't 're 've 'm 'll 'd
-static size_t contraction(const uint32_t *c, size_t i, size_t n, bool any_case) {
+static size_t contraction_size(const uint32_t *c, size_t i, size_t n, bool any_case) {
     if (c[i] != '\'' || i + 1 >= n) {
         return 0;
     }
-    const uint32_t a = any_case ? lower(c[i + 1]) : c[i + 1];
-    const uint32_t b = i + 2 >= n ? 0 : any_case ? lower(c[i + 2]) : c[i + 2];
+    const uint32_t a = any_case ? char_lower(c[i + 1]) : c[i + 1];
+    const uint32_t second = i + 2 < n ? c[i + 2] : 0, b = any_case ? char_lower(second) : second;
     if (a == 's' || a == 't' || a == 'm' || a == 'd') {
         return 2;
     }
@@ -53,21 +54,21 @@ static size_t contraction(const uint32_t *c, size_t i, size_t n, bool any_case) 
 }
 
 // An optional space, then one or more of a kind.
-static size_t spaced(const uint32_t *c, size_t i, size_t n, kind_t kind) {
+static size_t spaced_size(const uint32_t *c, size_t i, size_t n, kind_t kind) {
     const size_t skip = c[i] == ' ' ? 1 : 0;
-    const size_t size = run(c, i + skip, n, kind);
+    const size_t size = run_size(c, i + skip, n, kind);
     return size > 0 ? skip + size : 0;
 }
 
 // Spaces up to the end, or all but the one that belongs to what follows.
-static size_t spaces(const uint32_t *c, size_t i, size_t n) {
-    const size_t size = run(c, i, n, char_is_space);
+static size_t spaces_size(const uint32_t *c, size_t i, size_t n) {
+    const size_t size = run_size(c, i, n, char_is_space);
     return size > 1 && i + size < n ? size - 1 : size;
 }
 
 // Spaces up to the last line end among them; 0 if there is none.
-static size_t lines(const uint32_t *c, size_t i, size_t n) {
-    size_t size = run(c, i, n, char_is_space);
+static size_t lines_size(const uint32_t *c, size_t i, size_t n) {
+    size_t size = run_size(c, i, n, char_is_space);
     while (size > 0 && !is_line_end(c[i + size - 1])) {
         size--;
     }
@@ -78,34 +79,34 @@ static size_t lines(const uint32_t *c, size_t i, size_t n) {
 
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 static size_t match_gpt2(const uint32_t *c, size_t i, size_t n) {
-    size_t size = contraction(c, i, n, false);
-    size = size > 0 ? size : spaced(c, i, n, char_is_letter);
-    size = size > 0 ? size : spaced(c, i, n, char_is_number);
-    size = size > 0 ? size : spaced(c, i, n, is_other);
-    return size > 0 ? size : spaces(c, i, n);
+    size_t size = contraction_size(c, i, n, false);
+    for (int k = 0; size == 0 && k < 3; k++) {
+        size = spaced_size(c, i, n, (const kind_t[]){char_is_letter, char_is_number, is_other}[k]);
+    }
+    return size > 0 ? size : spaces_size(c, i, n);
 }
 
 // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,max}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 static size_t match_modern(const uint32_t *c, size_t i, size_t n, size_t max_digits) {
-    size_t size = contraction(c, i, n, true);
+    size_t size = contraction_size(c, i, n, true);
     if (size > 0) {
         return size;
     }
     const size_t skip = !is_line_end(c[i]) && !char_is_letter(c[i]) && !char_is_number(c[i]) ? 1 : 0;
-    size = run(c, i + skip, n, char_is_letter);
+    size = run_size(c, i + skip, n, char_is_letter);
     if (size > 0) {
         return skip + size;
     }
-    size = run(c, i, n, char_is_number);
+    size = run_size(c, i, n, char_is_number);
     if (size > 0) {
-        return size < max_digits ? size : max_digits;
+        return min_size(size, max_digits);
     }
-    size = spaced(c, i, n, is_other);
+    size = spaced_size(c, i, n, is_other);
     if (size > 0) {
-        return size + run(c, i + size, n, is_line_end);
+        return size + run_size(c, i + size, n, is_line_end);
     }
-    size = lines(c, i, n);
-    return size > 0 ? size : spaces(c, i, n);
+    size = lines_size(c, i, n);
+    return size > 0 ? size : spaces_size(c, i, n);
 }
 
 static size_t match_llama3(const uint32_t *c, size_t i, size_t n) {
@@ -133,7 +134,7 @@ static bool is_line_end_or_slash(uint32_t c) {
 static size_t match_tekken(const uint32_t *c, size_t i, size_t n) {
     const size_t skip = !is_line_end(c[i]) && !char_is_letter(c[i]) && !char_is_number(c[i]) ? 1 : 0;
     const size_t start = i + skip;
-    const size_t n_big = run(c, start, n, is_big), n_small = run(c, start + n_big, n, is_small);
+    const size_t n_big = run_size(c, start, n, is_big), n_small = run_size(c, start + n_big, n, is_small);
     if (n_big + n_small > 0) {
         size_t n_kept = n_big; // that follow the first pattern: the last of them must be small too
         while (n_small == 0 && n_kept > 0 && !is_small(c[start + n_kept - 1])) {
@@ -144,12 +145,12 @@ static size_t match_tekken(const uint32_t *c, size_t i, size_t n) {
     if (char_is_number(c[i])) {
         return 1;
     }
-    size_t size = spaced(c, i, n, is_other);
+    size_t size = spaced_size(c, i, n, is_other);
     if (size > 0) {
-        return size + run(c, i + size, n, is_line_end_or_slash);
+        return size + run_size(c, i + size, n, is_line_end_or_slash);
     }
-    size = lines(c, i, n);
-    return size > 0 ? size : spaces(c, i, n);
+    size = lines_size(c, i, n);
+    return size > 0 ? size : spaces_size(c, i, n);
 }
 
 static bool is_mark(uint32_t c) {
@@ -157,11 +158,11 @@ static bool is_mark(uint32_t c) {
 }
 
 static size_t match_marks(const uint32_t *c, size_t i, size_t n) {
-    return run(c, i, n, is_mark);
+    return run_size(c, i, n, is_mark);
 }
 
 static size_t match_numbers(const uint32_t *c, size_t i, size_t n) {
-    return run(c, i, n, char_is_number);
+    return run_size(c, i, n, char_is_number);
 }
 
 static size_t match_one_number(const uint32_t *c, size_t i, size_t n) {

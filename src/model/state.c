@@ -5,30 +5,30 @@
 
 #include "model/graph.h"
 
-static struct ggml_tensor *columns(struct graph_builder *b, struct ggml_tensor *x, int64_t at, int64_t n) {
+static struct ggml_tensor *columns_view(struct graph_builder *b, struct ggml_tensor *x, int64_t at, int64_t n) {
     return ggml_view_2d(b->ctx, x, n, x->ne[1], x->nb[1], (size_t) at * ggml_element_size(x));
 }
 
-static void keep(struct graph_builder *b, struct ggml_tensor *x, struct ggml_tensor *to, const char *name) {
+static void state_write(struct graph_builder *b, struct ggml_tensor *x, struct ggml_tensor *to, const char *name) {
     ggml_build_forward_expand(b->graph, builder_named(b, ggml_cpy(b->ctx, x, to), name));
 }
 
 // Each channel's last inputs and these, weighed; [channels, n_tokens].
-static struct ggml_tensor *convolve(struct graph_builder *b, struct ggml_tensor *x) {
+static struct ggml_tensor *state_convolve(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[b->i];
     struct ggml_tensor *before = b->s->k[b->i];
     const int64_t n_tokens = x->ne[1], n_kept = before->ne[0];
     struct ggml_tensor *all = ggml_concat(b->ctx, before, ggml_transpose(b->ctx, x), 0); // [n_kept + n_tokens, channels]
     struct ggml_tensor *last = ggml_view_2d(b->ctx, builder_named(b, all, "state.conv_in"), n_kept, all->ne[1], all->nb[1],
         (size_t) n_tokens * ggml_element_size(all));
-    keep(b, last, before, "state.conv_kept");
+    state_write(b, last, before, "state.conv_kept");
     struct ggml_tensor *y = builder_named(b, ggml_ssm_conv(b->ctx, all, l->conv), "state.conv");
     y = builder_named(b, ggml_add(b->ctx, y, l->conv_bias), "state.conv");
     return builder_named(b, ggml_silu(b->ctx, y), "state.conv_act");
 }
 
 // Heads' states over the tokens; [head, heads, n_tokens].
-static struct ggml_tensor *scan(struct graph_builder *b, struct ggml_tensor *x, struct ggml_tensor *step) {
+static struct ggml_tensor *state_scan(struct graph_builder *b, struct ggml_tensor *x, struct ggml_tensor *step) {
     const struct model_params *p = b->p;
     const struct model_layer *l = &b->m->layers[b->i];
     const int64_t n_tokens = x->ne[1], head = p->n_inner / p->n_state_head, n_all = p->n_group_state * p->n_state;
@@ -43,7 +43,7 @@ static struct ggml_tensor *scan(struct graph_builder *b, struct ggml_tensor *x, 
     struct ggml_tensor *state = b->s->v[b->i];
     struct ggml_tensor *both =
         builder_named(b, ggml_ssm_scan(b->ctx, state, v, step, l->decay, in, out, b->in->states, 1), "state.scan");
-    keep(b, ggml_view_1d(b->ctx, both, ggml_nelements(state), (size_t) ggml_nelements(v) * one),
+    state_write(b, ggml_view_1d(b->ctx, both, ggml_nelements(state), (size_t) ggml_nelements(v) * one),
         ggml_view_1d(b->ctx, state, ggml_nelements(state), 0), "state.kept");
     struct ggml_tensor *y =
         ggml_view_3d(b->ctx, both, head, p->n_state_head, n_tokens, (size_t) head * one, (size_t) p->n_inner * one, 0);
@@ -56,9 +56,9 @@ struct ggml_tensor *builder_state(struct graph_builder *b, struct ggml_tensor *x
     const struct model_layer *l = &b->m->layers[b->i];
     const int64_t n_tokens = x->ne[1], n_conv = l->conv->ne[1];
     struct ggml_tensor *all = builder_product(b, l->state_in, NULL, x, "state.in"); // [gate | convolved | steps, n_tokens]
-    struct ggml_tensor *gate = ggml_cont(b->ctx, columns(b, all, 0, p->n_inner));
-    struct ggml_tensor *y =
-        scan(b, convolve(b, columns(b, all, p->n_inner, n_conv)), columns(b, all, p->n_inner + n_conv, p->n_state_head));
+    struct ggml_tensor *gate = ggml_cont(b->ctx, columns_view(b, all, 0, p->n_inner));
+    struct ggml_tensor *y = state_scan(b, state_convolve(b, columns_view(b, all, p->n_inner, n_conv)),
+        columns_view(b, all, p->n_inner + n_conv, p->n_state_head));
     y = ggml_swiglu_split(b->ctx, builder_named(b, gate, "state.gate"), ggml_reshape_2d(b->ctx, y, p->n_inner, n_tokens));
     y = ggml_reshape_3d(b->ctx, builder_named(b, y, "state.act"), p->n_inner / p->n_group_state, p->n_group_state, n_tokens);
     y = builder_norm(b, y, l->state_norm, NULL, "state.norm");

@@ -1,8 +1,103 @@
 // SPDX-License-Identifier: MIT
-// unicode.c: which characters are letters, numbers, punctuation, spaces: what patterns mean by \p{L}, \p{N}, \p{P} and \s.
+// unicode.c: characters of UTF-8 texts, bytes that come piece by piece turned into whole characters, and which characters are
+// letters, numbers, punctuation, spaces: what patterns mean by \p{L}, \p{N}, \p{P} and \s.
 
 #include "model/unicode_table.h"
 #include "model/vocab.h"
+
+#include <string.h>
+
+#define WRONG 0xFFFDu
+
+// Bytes of a character by its first byte; 0: none begins so.
+static size_t size_of(unsigned char first) {
+    if (first < 0xC2) {
+        return first < 0x80;
+    }
+    return first < 0xF5 ? 2 + (first >= 0xE0) + (first >= 0xF0) : 0;
+}
+
+// Is `second` possible behind `first`? Excludes overlong forms, surrogates and what lies beyond U+10FFFF.
+static bool is_second(unsigned char first, unsigned char second) {
+    switch (first) {
+        case 0xE0: return second >= 0xA0 && second <= 0xBF;
+        case 0xED: return second >= 0x80 && second <= 0x9F;
+        case 0xF0: return second >= 0x90 && second <= 0xBF;
+        case 0xF4: return second >= 0x80 && second <= 0x8F;
+        default: return second >= 0x80 && second <= 0xBF;
+    }
+}
+
+// Bytes at text that may be the begin of a character, up to a whole one; 0: not even the first may.
+static size_t prefix_of(const unsigned char *p, size_t size) {
+    const size_t whole = size > 0 ? size_of(p[0]) : 0;
+    size_t n = whole > 0 ? 1 : 0;
+    while (n > 0 && n < whole && n < size && (n == 1 ? is_second(p[0], p[1]) : (p[n] & 0xC0) == 0x80)) {
+        n++;
+    }
+    return n;
+}
+
+size_t utf8_next(const char *text, size_t size, uint32_t *c) {
+    const unsigned char *p = (const unsigned char *) text;
+    const size_t n = prefix_of(p, size);
+    if (n == 0 || n < size_of(p[0])) {
+        *c = WRONG;
+        return size > 0;
+    }
+    *c = n == 1 ? p[0] : p[0] & (0x7Fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        *c = *c << 6 | (p[i] & 0x3Fu);
+    }
+    return n;
+}
+
+size_t utf8_put(uint32_t c, char out[4]) {
+    if (c < 0x80) {
+        out[0] = (char) c;
+        return 1;
+    }
+    const size_t n = 2 + (c >= 0x800) + (c >= 0x10000);
+    for (size_t i = n - 1; i > 0; i--) {
+        out[i] = (char) (0x80 | (c & 0x3F));
+        c >>= 6;
+    }
+    out[0] = (char) ((0xF00u >> n & 0xFFu) | c);
+    return n;
+}
+
+size_t utf8_stream_put(struct utf8_stream *s, const char *bytes, size_t size, char *out) {
+    size_t n = 0;
+    for (size_t i = 0; i < size; i++) {
+        s->held[s->n_held++] = bytes[i];
+        while (s->n_held > 0) {
+            const unsigned char *held = (const unsigned char *) s->held;
+            const size_t prefix = prefix_of(held, s->n_held);
+            if (prefix == s->n_held && prefix < size_of(held[0])) {
+                break; // more may follow
+            }
+            const bool is_whole = prefix > 0 && prefix == size_of(held[0]);
+            const size_t n_gone = prefix > 0 ? prefix : 1;
+            if (is_whole) {
+                memcpy(out + n, s->held, prefix);
+                n += prefix;
+            } else {
+                n += utf8_put(WRONG, out + n);
+            }
+            s->n_held -= n_gone;
+            memmove(s->held, s->held + n_gone, s->n_held);
+        }
+    }
+    return n;
+}
+
+size_t utf8_stream_end(struct utf8_stream *s, char *out) {
+    const size_t n = s->n_held > 0 ? utf8_put(WRONG, out) : 0;
+    s->n_held = 0;
+    return n;
+}
+
+// ---- kinds ----
 
 static bool is_in(const struct char_run *runs, size_t n, uint32_t c) {
     size_t low = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// vocab.c: what both kinds of tokenizers share: the table of texts, special tokens, pieces. vocab_read.c reads them from a file.
+// vocab.c: a vocabulary of a file: its texts in a table, the bytes of a token, which tokens end a text. vocab_read.c reads it,
+// tokenize.c cuts texts into its tokens.
 
 #include "model/vocab.h"
 
@@ -63,17 +64,11 @@ bool text_table_fill(struct text_table *table, const char *const *texts, const u
     return true;
 }
 
-// ---- text to tokens ----
+// ---- lists of tokens ----
 
 bool token_push(struct token_list *list, int32_t token, struct model_error *error) {
-    if (list->n == list->cap) {
-        const size_t cap = list->cap > 0 ? 2 * list->cap : 64;
-        int32_t *ids = model_alloc_realloc(list->ids, cap * sizeof *ids);
-        if (ids == NULL) {
-            return model_fail(error, "out of memory for %zu tokens", cap);
-        }
-        list->ids = ids;
-        list->cap = cap;
+    if (!model_list_grow((void **) &list->ids, list->n, &list->cap, sizeof *list->ids)) {
+        return model_fail(error, "out of memory for %zu tokens", list->n + 1);
     }
     list->ids[list->n++] = token;
     return true;
@@ -84,46 +79,35 @@ void token_list_fini(struct token_list *list) {
     *list = (struct token_list){0};
 }
 
-// A stretch of text without special tokens: it begins the text or follows a special token.
-static bool plain_encode(
-    const struct vocab *v, const char *text, size_t size, struct token_list *out, struct model_error *error) {
-    if (size == 0) {
-        return true;
-    }
-    if (v->kind == VOCAB_BPE) {
-        return vocab_encode_bpe(v, text, size, out, error);
-    }
-    if (!v->add_space) {
-        return vocab_encode_spm(v, text, size, out, error);
-    }
-    char *spaced = model_alloc_malloc(size + 1);
-    if (spaced == NULL) {
-        return model_fail(error, "out of memory for a text of %zu bytes", size);
-    }
-    spaced[0] = ' ';
-    memcpy(spaced + 1, text, size);
-    const bool ok = vocab_encode_spm(v, spaced, size + 1, out, error);
-    model_alloc_free(spaced);
-    return ok;
+// ---- GPT-2's alphabet: a visible character for every byte ----
+
+static bool is_visible(uint32_t byte) {
+    return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
 }
 
-static bool text_encode(const struct vocab *v, const char *text, size_t size, bool add_special, bool parse_special,
-    struct token_list *out, struct model_error *error) {
-    if (add_special && v->add_bos && v->bos >= 0 && !token_push(out, v->bos, error)) {
-        return false;
+// Bytes that are no visible character of Latin-1 get the characters from U+0100 on, in their order.
+uint32_t byte_to_char(uint8_t byte) {
+    if (is_visible(byte)) {
+        return byte;
     }
-    int32_t *specials = specials_find(v, text, size, parse_special);
-    bool ok = specials != NULL || model_fail(error, "out of memory for the special tokens of %zu bytes", size);
-    size_t start = 0;
-    for (size_t at = 0; ok && at < size; at++) {
-        if (specials[at] >= 0) {
-            ok = plain_encode(v, text + start, at - start, out, error) && token_push(out, specials[at], error);
-            start = at + v->sizes[specials[at]];
+    uint32_t n = 0;
+    for (uint32_t b = 0; b < byte; b++) {
+        n += !is_visible(b);
+    }
+    return 0x100 + n;
+}
+
+int byte_of_char(uint32_t c) {
+    if (c < 0x100) {
+        return is_visible(c) ? (int) c : -1;
+    }
+    uint32_t n = c - 0x100;
+    for (uint32_t b = 0; b < 0x100; b++) {
+        if (!is_visible(b) && n-- == 0) {
+            return (int) b;
         }
     }
-    model_alloc_free(specials);
-    return ok && plain_encode(v, text + start, size - start, out, error) &&
-           (!add_special || !v->add_eos || v->eos < 0 || token_push(out, v->eos, error));
+    return -1;
 }
 
 // ---- tokens to text ----
@@ -158,12 +142,14 @@ static size_t piece_bpe(const char *text, size_t size, char *out, size_t cap) {
         for (size_t i = 0; byte < 0 && i < step; i++) { // not of the alphabet: as it is
             n = byte_put(out, cap, n, text[at + i]);
         }
-        n = byte < 0 ? n : byte_put(out, cap, n, (char) byte);
+        if (byte >= 0) {
+            n = byte_put(out, cap, n, (char) byte);
+        }
     }
     return n;
 }
 
-static size_t token_piece(const struct vocab *v, int32_t token, char *out, size_t cap) {
+size_t token_piece(const struct vocab *v, int32_t token, char *out, size_t cap) {
     if (token < 0 || token >= v->n_tokens || v->types[token] == TOKEN_CONTROL || v->types[token] == TOKEN_UNKNOWN) {
         return 0;
     }
@@ -196,7 +182,7 @@ static bool has_messages(const struct vocab *v) {
     return (has_name(v, "<|return|>") || has_name(v, "<|flush|>")) && (has_name(v, "<|call|>") || has_name(v, "<|calls|>"));
 }
 
-static bool token_is_end(const struct vocab *v, int32_t token) {
+bool token_is_end(const struct vocab *v, int32_t token) {
     static const char *const ends[] = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>",
         "<turn|>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "</s>", "<eos>", "<end_of_utterance>",
         "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<|return|>", "<|call|>",
@@ -216,24 +202,4 @@ static bool token_is_end(const struct vocab *v, int32_t token) {
         }
     }
     return false;
-}
-
-// ---- any vocabulary ----
-
-const struct vocab_ops vocab_ops_file = {.encode = text_encode, .piece = token_piece, .is_end = token_is_end};
-
-bool vocab_encode(const struct vocab *v, const char *text, size_t size, bool add_special, bool parse_special,
-    struct token_list *out, struct model_error *error) {
-    if (size > INT32_MAX / 16) {
-        return model_fail(error, "a text of %zu bytes is too long", size);
-    }
-    return v->ops->encode(v, text, size, add_special, parse_special, out, error);
-}
-
-size_t vocab_piece(const struct vocab *v, int32_t token, char *out, size_t cap) {
-    return v->ops->piece(v, token, out, cap);
-}
-
-bool vocab_is_end(const struct vocab *v, int32_t token) {
-    return v->ops->is_end(v, token);
 }

@@ -96,10 +96,8 @@ int32_t text_table_find(
     const struct text_table *table, const char *const *texts, const uint32_t *sizes, const struct text_part *parts, int n_parts);
 int32_t vocab_find(const struct vocab *vocab, const char *text, size_t size); // -1: no token
 bool token_push(struct token_list *list, int32_t token, struct model_error *error);
-bool vocab_encode_spm(
-    const struct vocab *vocab, const char *text, size_t size, struct token_list *out, struct model_error *error);
-bool vocab_encode_bpe(
-    const struct vocab *vocab, const char *text, size_t size, struct token_list *out, struct model_error *error);
+size_t token_piece(const struct vocab *vocab, int32_t token, char *out, size_t cap); // of vocab_ops_file
+bool token_is_end(const struct vocab *vocab, int32_t token);
 // GPT-2's alphabet: a character for every byte.
 uint32_t byte_to_char(uint8_t byte);
 int byte_of_char(uint32_t c); // -1: none
@@ -111,17 +109,7 @@ enum { SPECIAL_NONE = -1, SPECIAL_INSIDE = -2 };
 // [size] for each byte of a text the special token that begins there, or SPECIAL_*; to be freed. NULL: out of memory.
 int32_t *specials_find(const struct vocab *vocab, const char *text, size_t size, bool with_control);
 
-// merge.c: cost of making one piece of two neighbours; false: never.
-typedef bool (*merge_cost_t)(const void *user, const char *left, size_t n_left, size_t n_right, double *cost);
-struct merge_piece {
-    uint32_t at, size;
-    int32_t before, next; // -1: none
-};
-// Starts with the characters of a text and merges the cheapest pair, the leftmost of equals, until none can be. Pieces of size 0
-// are gone; the others are the result, in order. NULL: out of memory.
-struct merge_piece *merge_text(const char *text, size_t size, merge_cost_t cost, const void *user, size_t *n);
-
-// ---- characters (utf8.c) ----
+// ---- characters (unicode.c) ----
 
 // The character at text, at most size bytes long; bytes that are no UTF-8 count as one character each, U+FFFD. Its size is
 // returned.
@@ -137,7 +125,7 @@ struct utf8_stream {
 size_t utf8_stream_put(struct utf8_stream *stream, const char *bytes, size_t size, char *out);
 size_t utf8_stream_end(struct utf8_stream *stream, char *out);
 
-// Kinds of characters (unicode.c).
+// Kinds of characters.
 bool char_is_letter(uint32_t c);      // L
 bool char_is_number(uint32_t c);      // N
 bool char_is_punctuation(uint32_t c); // P

@@ -2,6 +2,7 @@
 // vocab_read.c: reads a tokenizer from a file's keys: lists that must be of one length, ids that must be tokens, all of it
 // checked.
 
+#include "base/min.h"
 #include "model/vocab.h"
 
 #include <inttypes.h>
@@ -36,7 +37,7 @@ static bool texts_read(const struct gguf_context *meta, const char *key, const c
             return model_fail(error, "text %zu of key '%s' has %zu bytes, too many", i, key, size);
         }
         (*sizes)[i] = (uint32_t) size;
-        *longest = size > *longest ? size : *longest;
+        *longest = max_size(size, *longest);
     }
     *n = (int32_t) n_texts;
     return true;
@@ -102,7 +103,9 @@ static bool merges_read(struct vocab *v, const struct gguf_context *meta, struct
     if (v->n_merges == 0) {
         return model_fail(error, "key 'tokenizer.ggml.merges' is missing or empty");
     }
-    pre = pre != NULL ? pre : "default";
+    if (pre == NULL) {
+        pre = "default";
+    }
     v->split = split_find(pre, &v->is_word_first, &v->add_bos);
     if (v->split == NULL) {
         return model_fail(error,
@@ -127,7 +130,9 @@ static bool id_read(
     if (!keys_int(meta, key, -1, v->n_tokens - 1, &id, error)) {
         return false;
     }
-    *out = at >= 0 ? (int32_t) id : *out;
+    if (at >= 0) {
+        *out = (int32_t) id;
+    }
     return true;
 }
 
@@ -163,25 +168,32 @@ static void bytes_find(struct vocab *v) {
 struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct model_error *error) {
     struct vocab *v = model_alloc_calloc(1, sizeof *v);
     const char *name;
-    bool ok = v != NULL || model_fail(error, "out of memory");
-    ok = ok && keys_text(meta, "tokenizer.ggml.model", &name, error);
-    if (ok && (name == NULL || (strcmp(name, "llama") != 0 && strcmp(name, "gpt2") != 0))) {
-        ok = name == NULL || strcmp(name, "no_vocab") == 0
-                 ? model_fail(error, "there is no tokenizer in the file")
-                 : model_fail(error, "tokenizer '%.64s' is not supported; llama and gpt2 are", name);
-    }
-    if (ok) {
-        v->ops = &vocab_ops_file;
-        v->kind = strcmp(name, "llama") == 0 ? VOCAB_SPM : VOCAB_BPE;
-        ok = tokens_read(v, meta, n_vocab, error) && (v->kind == VOCAB_SPM || merges_read(v, meta, error)) &&
-             specials_read(v, meta, error);
-    }
-    if (!ok) {
-        vocab_free(v);
+    if (v == NULL) {
+        model_fail(error, "out of memory");
         return NULL;
+    }
+    v->ops = &vocab_ops_file;
+    if (!keys_text(meta, "tokenizer.ggml.model", &name, error)) {
+        goto fail;
+    }
+    if (name == NULL || strcmp(name, "no_vocab") == 0) {
+        model_fail(error, "there is no tokenizer in the file");
+        goto fail;
+    }
+    if (strcmp(name, "llama") != 0 && strcmp(name, "gpt2") != 0) {
+        model_fail(error, "tokenizer '%.64s' is not supported; llama and gpt2 are", name);
+        goto fail;
+    }
+    v->kind = strcmp(name, "llama") == 0 ? VOCAB_SPM : VOCAB_BPE;
+    if (!tokens_read(v, meta, n_vocab, error) || (v->kind == VOCAB_BPE && !merges_read(v, meta, error)) ||
+        !specials_read(v, meta, error)) {
+        goto fail;
     }
     bytes_find(v);
     return v;
+fail:
+    vocab_free(v);
+    return NULL;
 }
 
 void vocab_free(struct vocab *v) {

@@ -21,7 +21,7 @@ struct config {
     bool has_output; // of its own
 };
 
-static char *trim(char *text) {
+static char *text_trim(char *text) {
     text += strspn(text, " \t\r");
     for (size_t n = strlen(text); n > 0 && isspace((unsigned char) text[n - 1]); n--) {
         text[n - 1] = '\0';
@@ -48,7 +48,7 @@ static bool value_put(struct config *c, const char *name, const char *value, str
 static bool line_read(struct config *c, char *line, int pass, struct model_error *error) {
     line[strcspn(line, "#")] = '\0';
     char *equals = strchr(line, '=');
-    char *name = trim(line);
+    char *name = text_trim(line);
     if (*name == '\0') {
         return true;
     }
@@ -56,8 +56,8 @@ static bool line_read(struct config *c, char *line, int pass, struct model_error
         return model_fail(error, "'%.64s' has no '='", name);
     }
     *equals = '\0';
-    name = trim(name);
-    char *value = trim(equals + 1);
+    name = text_trim(name);
+    char *value = text_trim(equals + 1);
     if (strcmp(name, "architecture") == 0) {
         snprintf(c->arch, sizeof c->arch, "%s", value);
         gguf_set_val_str(c->meta, "general.architecture", c->arch);

@@ -24,8 +24,14 @@ static size_t text_size(const char *text, size_t size, enum train_split split, s
     }
     const size_t n_wanted = split == TRAIN_SPLIT_LINE ? 1 : 2; // line ends
     for (size_t n_ends = 0, blank = 0; n < size; n++) {
-        n_ends = text[n] == '\n' ? n_ends + 1 : text[n] == '\r' || text[n] == ' ' || text[n] == '\t' ? n_ends : 0;
-        blank = n_ends == 0 ? n + 1 : blank; // behind the last character that is not blank
+        if (text[n] == '\n') {
+            n_ends++;
+        } else if (text[n] != '\r' && text[n] != ' ' && text[n] != '\t') {
+            n_ends = 0;
+        }
+        if (n_ends == 0) {
+            blank = n + 1; // behind the last character that is not blank
+        }
         if (n_ends == n_wanted) {
             *n_between = n + 1 - blank;
             return blank;

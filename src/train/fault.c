@@ -2,6 +2,7 @@
 // fault.c: where a number that is none came from. The step that failed is computed once more, node by node, until one of them
 // holds it; weights come first, since they are read first.
 
+#include "base/min.h"
 #include "train/train.h"
 
 #include <inttypes.h>
@@ -20,7 +21,7 @@ static bool is_sound(struct trainer *t, const struct ggml_tensor *x) {
         return true;
     }
     for (int64_t at = 0; at < n; at += row) {
-        const int64_t step = n - at < row ? n - at : row;
+        const int64_t step = min_i64(n - at, row);
         ggml_backend_tensor_get(x, t->row, (size_t) at * sizeof *t->row, (size_t) step * sizeof *t->row);
         for (int64_t i = 0; i < step; i++) {
             if (!isfinite(t->row[i])) {

@@ -5,6 +5,7 @@
 //   1. Every function here is called by all ranks, in the same order.
 //   2. The gradient of the loss by itself is 1 / ranks (tensors.c): sums of gradients are means over the whole batch.
 
+#include "base/min.h"
 #include "train/train.h"
 
 #include <inttypes.h>
@@ -13,15 +14,15 @@
 #define PIECE ((int64_t) 1 << 20) // floats that go in one sum
 #define SAMPLE 4096               // bytes of each given tensor that are compared
 
-static bool lost(struct model_error *error) {
+static bool ranks_lost(struct model_error *error) {
     return model_fail(error, "%s", berth_last_error());
 }
 
 // How many ranks say yes.
-static bool count(const struct berth_mpi_world *w, bool mine, int *n, struct model_error *error) {
+static bool ranks_count(const struct berth_mpi_world *w, bool mine, int *n, struct model_error *error) {
     float sum = mine ? 1 : 0;
     if (!w->sum_f32(&sum, 1)) {
-        return lost(error);
+        return ranks_lost(error);
     }
     *n = (int) sum;
     return true;
@@ -29,7 +30,7 @@ static bool count(const struct berth_mpi_world *w, bool mine, int *n, struct mod
 
 bool train_ranks_stop(struct trainer *t, bool mine, struct model_error *error) {
     int n = mine;
-    if (t->params.world != NULL && !count(t->params.world, mine, &n, error)) {
+    if (t->params.world != NULL && !ranks_count(t->params.world, mine, &n, error)) {
         return false;
     }
     t->is_stopped = n > 0;
@@ -43,8 +44,8 @@ bool train_ranks_loss(struct trainer *t, bool ok, float *loss, struct model_erro
         return ok;
     }
     float sum = ok ? *loss / (float) w->size : 0;
-    if (!count(w, !ok, &n_failed, error) || !w->sum_f32(&sum, 1)) {
-        return lost(error);
+    if (!ranks_count(w, !ok, &n_failed, error) || !w->sum_f32(&sum, 1)) {
+        return ranks_lost(error);
     }
     *loss = sum;
     return n_failed == 0 ||
@@ -57,10 +58,10 @@ bool train_ranks_sum(struct trainer *t, struct model_error *error) {
         struct ggml_tensor *grad = t->tensors[i].grad;
         const int64_t n = ggml_nelements(grad);
         for (int64_t at = 0; at < n; at += PIECE) {
-            const size_t k = (size_t) (n - at < PIECE ? n - at : PIECE);
+            const size_t k = (size_t) min_i64(n - at, PIECE);
             ggml_backend_tensor_get(grad, t->sums, (size_t) at * sizeof *t->sums, k * sizeof *t->sums);
             if (!w->sum_f32(t->sums, k)) {
-                return lost(error);
+                return ranks_lost(error);
             }
             ggml_backend_tensor_set(grad, t->sums, (size_t) at * sizeof *t->sums, k * sizeof *t->sums);
         }
@@ -92,7 +93,7 @@ static void weights_add(struct berth_siphash *s, struct trainer *t) {
     for (size_t i = 0; i < t->n_tensors; i++) {
         const int64_t n = ggml_nelements(t->tensors[i].w);
         for (int64_t at = 0; at < n; at += PIECE) {
-            const size_t size = (size_t) (n - at < PIECE ? n - at : PIECE) * sizeof *t->sums;
+            const size_t size = (size_t) min_i64(n - at, PIECE) * sizeof *t->sums;
             ggml_backend_tensor_get(t->tensors[i].w, t->sums, (size_t) at * sizeof *t->sums, size);
             berth_siphash_add(s, t->sums, size);
         }
@@ -100,7 +101,7 @@ static void weights_add(struct berth_siphash *s, struct trainer *t) {
     const int64_t n_file = gguf_get_n_tensors(berth_gguf_map_meta(t->model->file));
     for (int64_t i = 0; i < n_file; i++) {
         const size_t size = ggml_nbytes(t->model->by_id[i]);
-        berth_siphash_add(s, berth_gguf_map_data(t->model->file, i), size < SAMPLE ? size : SAMPLE);
+        berth_siphash_add(s, berth_gguf_map_data(t->model->file, i), min_size(size, SAMPLE));
     }
 }
 
@@ -116,8 +117,8 @@ bool train_ranks_check(struct trainer *t, const struct train_data *data, struct 
     weights_add(&s, t);
     const uint64_t mine = berth_siphash_end(&s);
     uint64_t first = mine;
-    if (!w->broadcast(&first, sizeof first, 0) || !count(w, mine != first, &n_others, error)) {
-        return lost(error);
+    if (!w->broadcast(&first, sizeof first, 0) || !ranks_count(w, mine != first, &n_others, error)) {
+        return ranks_lost(error);
     }
     return n_others == 0 || model_fail(error, "rank %d of %d: %d %s another model, another text or other options than rank 0",
                                 w->rank, w->size, n_others, n_others == 1 ? "rank has" : "ranks have");

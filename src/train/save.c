@@ -92,9 +92,9 @@ bool train_save(const struct trainer *t, FILE *file, struct model_error *error) 
     struct saving s = {.t = t};
     berth_clear_error();
     struct gguf_context *meta = t->lora != NULL ? lora_meta(t) : model_meta(t);
-    bool ok = meta != NULL && *berth_last_error() == '\0';
-    ok = ok ? model_write(file, meta, t->lora != NULL ? lora_bytes : model_bytes, &s, error)
-            : model_fail(error, "%s", berth_last_error());
+    const bool ok = meta != NULL && *berth_last_error() == '\0'
+                        ? model_write(file, meta, t->lora != NULL ? lora_bytes : model_bytes, &s, error)
+                        : model_fail(error, "%s", berth_last_error());
     saving_fini(&s);
     gguf_free(meta);
     return ok;

@@ -35,7 +35,7 @@ static void params_put(struct gguf_context *g, const struct train_params *p) {
     gguf_set_val_f32(g, "train.clip", p->clip);
 }
 
-static bool whole(
+static bool key_whole(
     const struct gguf_context *g, const char *key, int64_t min, int64_t max, int64_t *out, struct model_error *error) {
     const int64_t id = gguf_find_key(g, key);
     if (id < 0 || gguf_get_kv_type(g, id) != GGUF_TYPE_INT64) {
@@ -49,14 +49,17 @@ static bool whole(
 static bool params_get(const struct gguf_context *g, struct train_params *p, int64_t *n_done, struct model_error *error) {
     int64_t schedule, optimizer, seed;
     *p = (struct train_params){0};
-    if (!whole(g, "train.ctx", 1, INT32_MAX, &p->n_ctx, error) || !whole(g, "train.sequences", 1, INT32_MAX, &p->n_seq, error) ||
-        !whole(g, "train.steps", 0, INT64_MAX / 8, &p->n_steps, error) ||
-        !whole(g, "train.warmup", 0, INT64_MAX, &p->n_warmup, error) || !whole(g, "train.rank", 0, INT32_MAX, &p->rank, error) ||
-        !whole(g, "train.schedule", TRAIN_COSINE, TRAIN_CONSTANT, &schedule, error) ||
-        !whole(g, "train.optimizer", 0, GGML_OPT_OPTIMIZER_TYPE_COUNT - 1, &optimizer, error) ||
-        !whole(g, "train.seed", INT64_MIN, INT64_MAX, &seed, error) || !whole(g, "train.done", 0, p->n_steps, n_done, error) ||
-        !keys_real(g, "train.alpha", &p->alpha, error) || !keys_real(g, "train.rate", &p->lr, error) ||
-        !keys_real(g, "train.decay", &p->decay, error) || !keys_real(g, "train.clip", &p->clip, error)) {
+    if (!key_whole(g, "train.ctx", 1, INT32_MAX, &p->n_ctx, error) ||
+        !key_whole(g, "train.sequences", 1, INT32_MAX, &p->n_seq, error) ||
+        !key_whole(g, "train.steps", 0, INT64_MAX / 8, &p->n_steps, error) ||
+        !key_whole(g, "train.warmup", 0, INT64_MAX, &p->n_warmup, error) ||
+        !key_whole(g, "train.rank", 0, INT32_MAX, &p->rank, error) ||
+        !key_whole(g, "train.schedule", TRAIN_COSINE, TRAIN_CONSTANT, &schedule, error) ||
+        !key_whole(g, "train.optimizer", 0, GGML_OPT_OPTIMIZER_TYPE_COUNT - 1, &optimizer, error) ||
+        !key_whole(g, "train.seed", INT64_MIN, INT64_MAX, &seed, error) ||
+        !key_whole(g, "train.done", 0, p->n_steps, n_done, error) || !keys_real(g, "train.alpha", &p->alpha, error) ||
+        !keys_real(g, "train.rate", &p->lr, error) || !keys_real(g, "train.decay", &p->decay, error) ||
+        !keys_real(g, "train.clip", &p->clip, error)) {
         return false;
     }
     p->schedule = (enum train_schedule) schedule;
@@ -111,9 +114,12 @@ static bool sum_check(const char *path, struct model_error *error) {
     unsigned char *step = model_alloc_malloc(SUM_STEP);
     FILE *file = fopen(path, "rb");
     uint64_t got = 0, want = 0;
-    bool ok = step != NULL || model_fail(error, "out of memory for %zu bytes", SUM_STEP);
-    ok = ok && (file != NULL || model_fail(error, "%s", strerror(errno)));
-    if (ok && fseeko(file, 0, SEEK_END) == 0) {
+    bool ok = true;
+    if (step == NULL) {
+        ok = model_fail(error, "out of memory for %zu bytes", SUM_STEP);
+    } else if (file == NULL) {
+        ok = model_fail(error, "%s", strerror(errno));
+    } else if (fseeko(file, 0, SEEK_END) == 0) {
         const int64_t size = (int64_t) ftello(file) - (int64_t) sizeof want;
         rewind(file);
         ok = (size > 0 && sum_read(file, (uint64_t) size, step, &got, &want) && got == want) ||
@@ -133,7 +139,8 @@ static bool sum_check(const char *path, struct model_error *error) {
 static const struct ggml_tensor *tensor_at(const struct trainer *t, int64_t i) {
     const size_t kind = (size_t) i / t->n_tensors;
     const struct train_tensor *x = &t->tensors[(size_t) i % t->n_tensors];
-    return kind == 0 ? x->w : kind == 1 ? x->m : x->v;
+    struct ggml_tensor *const all[] = {x->w, x->m, x->v};
+    return all[kind];
 }
 
 static int64_t n_kinds(const struct trainer *t) {
@@ -175,7 +182,7 @@ static bool looks_put(struct gguf_context *g, const struct trainer *t) {
     return ok;
 }
 
-static int64_t fingerprint(const struct trainer *t) {
+static int64_t trainer_fingerprint(const struct trainer *t) {
     return (int64_t) model_fingerprint(t->model, t->lora != NULL);
 }
 
@@ -199,7 +206,7 @@ bool train_state_write(const struct trainer *t, const struct train_data *data, F
     gguf_set_val_i64(g, "train.version", VERSION);
     gguf_set_val_i64(g, "train.done", t->n_done);
     gguf_set_val_i64(g, "train.data", (int64_t) data->hash);
-    gguf_set_val_i64(g, "train.model", fingerprint(t));
+    gguf_set_val_i64(g, "train.model", trainer_fingerprint(t));
     params_put(g, &t->params);
     if (t->n_done > 0) {
         gguf_set_arr_data(g, "train.losses", GGUF_TYPE_FLOAT32, t->losses, (size_t) t->n_done);
@@ -208,8 +215,12 @@ bool train_state_write(const struct trainer *t, const struct train_data *data, F
     for (int64_t i = 0; i < n_kinds(t) * (int64_t) t->n_tensors; i++) {
         gguf_add_tensor(g, tensor_at(t, i));
     }
-    ok = ok && ((g != NULL && *berth_last_error() == '\0') || model_fail(error, "%s", berth_last_error())) &&
-         summed_put(g, &w, file, error);
+    if (ok && (g == NULL || *berth_last_error() != '\0')) {
+        ok = model_fail(error, "%s", berth_last_error());
+    }
+    if (ok) {
+        ok = summed_put(g, &w, file, error);
+    }
     model_alloc_free(w.bytes);
     gguf_free(g);
     return ok;
@@ -219,7 +230,7 @@ bool train_state_write(const struct trainer *t, const struct train_data *data, F
 
 static bool version_check(const struct gguf_context *g, struct model_error *error) {
     int64_t version;
-    if (!whole(g, "train.version", 1, INT64_MAX, &version, error)) {
+    if (!key_whole(g, "train.version", 1, INT64_MAX, &version, error)) {
         return false;
     }
     return version == VERSION ||
@@ -315,28 +326,38 @@ static bool losses_read(struct trainer *t, const struct gguf_context *g, int64_t
     return true;
 }
 
+static bool map_read(struct trainer *t, const struct train_data *data, const struct berth_gguf_map *map, int64_t n_done,
+    struct model_error *error) {
+    const struct gguf_context *g = berth_gguf_map_meta(map);
+    int64_t hash = 0, model = 0;
+    if (!key_whole(g, "train.data", INT64_MIN, INT64_MAX, &hash, error)) {
+        return false;
+    }
+    if ((uint64_t) hash != data->hash) {
+        return model_fail(error, "it was trained on another text, or in sequences of another length");
+    }
+    if (!key_whole(g, "train.model", INT64_MIN, INT64_MAX, &model, error)) {
+        return false;
+    }
+    if (model != trainer_fingerprint(t)) {
+        return model_fail(error, "it is of another model: its %s are others",
+            t->lora != NULL ? "parameters or the weights that the adapter changes" : "parameters");
+    }
+    if (n_done > t->params.n_steps) {
+        return model_fail(error, "it has %" PRId64 " steps done, and %" PRId64 " are wanted", n_done, t->params.n_steps);
+    }
+    return tensors_read(t, map, error) && losses_read(t, g, n_done, error);
+}
+
 bool train_state_read(struct trainer *t, const struct train_data *data, const char *path, struct model_error *error) {
     struct train_params params;
     struct model_error why = {""};
-    int64_t n_done, hash = 0, model = 0;
+    int64_t n_done;
     struct berth_gguf_map *map = state_open(path, &params, &n_done, error);
     if (map == NULL) {
         return false;
     }
-    const struct gguf_context *g = berth_gguf_map_meta(map);
-    bool ok = whole(g, "train.data", INT64_MIN, INT64_MAX, &hash, &why);
-    if (ok && (uint64_t) hash != data->hash) {
-        ok = model_fail(&why, "it was trained on another text, or in sequences of another length");
-    }
-    ok = ok && whole(g, "train.model", INT64_MIN, INT64_MAX, &model, &why);
-    if (ok && model != fingerprint(t)) {
-        ok = model_fail(&why, "it is of another model: its %s are others",
-            t->lora != NULL ? "parameters or the weights that the adapter changes" : "parameters");
-    }
-    if (ok && n_done > t->params.n_steps) {
-        ok = model_fail(&why, "it has %" PRId64 " steps done, and %" PRId64 " are wanted", n_done, t->params.n_steps);
-    }
-    ok = ok && tensors_read(t, map, &why) && losses_read(t, g, n_done, &why);
+    const bool ok = map_read(t, data, map, n_done, &why);
     if (!ok) {
         model_fail(error, "%s: %s", path, why.text);
     }

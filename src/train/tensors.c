@@ -2,6 +2,7 @@
 // tensors.c: what is trained: all weights of a model as f32, or the pairs of an adapter over weights of any type, each with its
 // gradient and the optimiser's means, on the device where the model has the weight.
 
+#include "base/min.h"
 #include "train/train.h"
 
 #include <math.h>
@@ -46,7 +47,7 @@ static void pairs_list(struct trainer *t) {
 
 // ---- their memory ----
 
-static struct ggml_tensor *like(struct ggml_context *ctx, const struct ggml_tensor *t, const char *end) {
+static struct ggml_tensor *tensor_like(struct ggml_context *ctx, const struct ggml_tensor *t, const char *end) {
     struct ggml_tensor *r = ggml_new_tensor(ctx, GGML_TYPE_F32, GGML_MAX_DIMS, t->ne);
     ggml_format_name(r, "%s%s", t->name, end);
     return r;
@@ -83,12 +84,12 @@ static bool device_make(struct trainer *t, int d, struct model_error *error) {
             continue;
         }
         if (x->file != NULL) {
-            x->w = like(t->values[d].ctx, x->file, "");
+            x->w = tensor_like(t->values[d].ctx, x->file, "");
         }
         ggml_set_param(x->w);
-        x->grad = like(t->grads[d].ctx, x->w, ".grad");
-        x->m = is_adam ? like(t->values[d].ctx, x->w, ".m") : NULL;
-        x->v = is_adam ? like(t->values[d].ctx, x->w, ".v") : NULL;
+        x->grad = tensor_like(t->grads[d].ctx, x->w, ".grad");
+        x->m = is_adam ? tensor_like(t->values[d].ctx, x->w, ".m") : NULL;
+        x->v = is_adam ? tensor_like(t->values[d].ctx, x->w, ".v") : NULL;
     }
     t->rates[d] = ggml_new_tensor_1d(t->values[d].ctx, GGML_TYPE_F32, is_adam ? 7 : 2);
     t->shrink[d] = ggml_new_tensor_1d(t->values[d].ctx, GGML_TYPE_F32, 1);
@@ -108,7 +109,7 @@ static bool weight_fill(struct trainer *t, struct train_tensor *x, struct model_
     const int64_t n = ggml_nelements(x->file);
     const size_t of = ggml_type_size(x->file->type);
     for (int64_t at = 0; at < n; at += WIDEN) {
-        const int64_t step = n - at < WIDEN ? n - at : WIDEN;
+        const int64_t step = min_i64(n - at, WIDEN);
         if (!rows_widen(x->file->type, (const char *) x->file->data + (size_t) at * of, t->row, step, error)) {
             return false;
         }
@@ -122,7 +123,7 @@ static void half_fill(struct trainer *t, struct train_tensor *x, uint64_t *state
     const double range = 1 / sqrt((double) x->w->ne[0]);
     const int64_t n = ggml_nelements(x->w);
     for (int64_t at = 0; at < n; at += WIDEN) {
-        const int64_t step = n - at < WIDEN ? n - at : WIDEN;
+        const int64_t step = min_i64(n - at, WIDEN);
         for (int64_t i = 0; i < step; i++) {
             t->row[i] = (float) (range * train_random_even(state));
         }
@@ -166,8 +167,7 @@ bool train_tensors_make(struct trainer *t, struct model_error *error) {
     t->grads = model_alloc_calloc(n_devices, sizeof *t->grads);
     t->rates = model_alloc_calloc(n_devices, sizeof *t->rates);
     t->shrink = model_alloc_calloc(n_devices, sizeof *t->shrink);
-    const int64_t least = t->model->params.n_vocab > t->params.n_ctx ? t->model->params.n_vocab : t->params.n_ctx;
-    t->row_size = (size_t) (least > WIDEN ? least : WIDEN);
+    t->row_size = (size_t) max_i64(max_i64(t->model->params.n_vocab, t->params.n_ctx), WIDEN);
     t->row = model_alloc_malloc(t->row_size * sizeof *t->row);
     if (t->tensors == NULL || t->values == NULL || t->grads == NULL || t->rates == NULL || t->shrink == NULL || t->row == NULL) {
         return model_fail(error, "out of memory for the tables of %zu weights", t->model->n_weights);

@@ -44,7 +44,7 @@ static bool graph_place(struct trainer *t, struct train_graph *g, const char *wh
 }
 
 // From tokens to the loss.
-static void forward(struct trainer *t, struct train_graph *g) {
+static void forward_build(struct trainer *t, struct train_graph *g) {
     const struct train_params *p = &t->params;
     const struct graph_shape shape = {
         .n_tokens = p->n_ctx, .n_seq = train_n_own(p), .n_kv = p->n_ctx, .n_ctx = p->n_ctx, .all_outputs = true};
@@ -67,7 +67,9 @@ static struct ggml_tensor **places_of(const struct trainer *t, const struct trai
         const struct ggml_tensor *node = ggml_graph_node(g->graph, i);
         places[i] = node == g->loss ? t->one : NULL;
         for (size_t k = 0; node->op == GGML_OP_NONE && k < t->n_tensors; k++) {
-            places[i] = t->tensors[k].w == node ? t->tensors[k].grad : places[i];
+            if (t->tensors[k].w == node) {
+                places[i] = t->tensors[k].grad;
+            }
         }
     }
     return places;
@@ -107,7 +109,7 @@ bool train_graph_learn(struct trainer *t, struct model_error *error) {
     if (!graph_new(t, g, BACKWARD * graph_max_nodes(t->model), true, error)) {
         return false;
     }
-    forward(t, g);
+    forward_build(t, g);
     struct ggml_tensor **places = places_of(t, g);
     if (places == NULL) {
         return model_fail(error, "out of memory for the places of gradients");
@@ -127,7 +129,7 @@ bool train_graph_look(struct trainer *t, struct model_error *error) {
     if (!graph_new(t, &t->look, 64 + graph_max_nodes(t->model), false, error)) {
         return false;
     }
-    forward(t, &t->look);
+    forward_build(t, &t->look);
     return graph_place(t, &t->look, "the graph of forward", error);
 }
 

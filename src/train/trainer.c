@@ -2,6 +2,7 @@
 // trainer.c: steps: the next windows through the graph, the gradient's length, the optimiser. Mask, positions and labels are
 // written anew each time: a plan may give their memory to others once they are read.
 
+#include "base/min.h"
 #include "train/train.h"
 
 #include <inttypes.h>
@@ -114,7 +115,7 @@ static void window_set(struct trainer *t, struct train_graph *g, int64_t s, cons
     }
 }
 
-static bool compute(struct train_graph *g, struct model_error *error) {
+static bool graph_compute(struct train_graph *g, struct model_error *error) {
     const enum ggml_status status = ggml_backend_sched_graph_compute(g->sched, g->graph);
     return status == GGML_STATUS_SUCCESS ||
            model_fail(error, "%s", status == GGML_STATUS_ABORTED ? "computing was stopped" : berth_last_error());
@@ -146,7 +147,7 @@ static double norm_of(struct trainer *t) {
     for (size_t i = 0; i < t->n_tensors; i++) {
         const int64_t n = ggml_nelements(t->tensors[i].grad), row = (int64_t) t->row_size;
         for (int64_t at = 0; at < n; at += row) {
-            const int64_t step = n - at < row ? n - at : row;
+            const int64_t step = min_i64(n - at, row);
             double part[4] = {0};
             ggml_backend_tensor_get(t->tensors[i].grad, t->row, (size_t) at * sizeof *t->row, (size_t) step * sizeof *t->row);
             for (int64_t k = 0; k < step; k++) {
@@ -186,7 +187,7 @@ bool train_learn(struct trainer *t, struct train_data *data, struct model_error 
     for (int64_t s = 0; s < train_n_own(p); s++) {
         window_set(t, &t->learn, s, train_data_window(data, p->seed, first + s), true);
     }
-    return compute(&t->learn, error);
+    return graph_compute(&t->learn, error);
 }
 
 bool trainer_step(struct trainer *t, struct train_data *data, struct model_error *error) {
@@ -203,7 +204,7 @@ bool trainer_step(struct trainer *t, struct train_data *data, struct model_error
         return train_fault_tell(t, data, isfinite(loss) ? "gradient" : "loss", error);
     }
     rates_set(t);
-    if (!compute(&t->step, error)) {
+    if (!graph_compute(&t->step, error)) {
         return false;
     }
     t->losses[t->n_done++] = loss;
@@ -213,14 +214,8 @@ bool trainer_step(struct trainer *t, struct train_data *data, struct model_error
 // ---- a look at other texts ----
 
 static bool look_add(struct trainer *t, float loss, struct model_error *error) {
-    if (t->n_looks == t->cap_looks) {
-        const size_t cap = 2 * t->cap_looks + 16;
-        void *looks = model_alloc_realloc(t->looks, cap * sizeof *t->looks);
-        if (looks == NULL) {
-            return model_fail(error, "out of memory for %zu losses", cap);
-        }
-        t->looks = looks;
-        t->cap_looks = cap;
+    if (!model_list_grow((void **) &t->looks, t->n_looks, &t->cap_looks, sizeof *t->looks)) {
+        return model_fail(error, "out of memory for %zu losses", t->n_looks + 1);
     }
     t->looks[t->n_looks++] = (struct train_look){t->n_done, loss};
     return true;
@@ -235,7 +230,7 @@ static bool look_at(struct trainer *t, const struct train_data *data, int64_t at
         const bool counts = at + s < data->n_windows;
         window_set(t, &t->look, s, train_data_plain(data, counts ? at + s : 0), counts);
     }
-    if (!compute(&t->look, error)) {
+    if (!graph_compute(&t->look, error)) {
         return false;
     }
     *sum += (double) loss_get(&t->look) * (double) n_own; // a mean over all rows, those that do not count included
