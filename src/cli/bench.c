@@ -111,7 +111,7 @@ struct test {
 static int64_t most_of(const struct list *l) {
     int64_t most = 0;
     for (int i = 0; i < l->n; i++) {
-        most = l->at[i] > most ? l->at[i] : most;
+        most = max_i64(l->at[i], most);
     }
     return most;
 }
@@ -145,55 +145,58 @@ static void tokens_fill(int32_t *tokens, int64_t n, int64_t n_vocab) {
 }
 
 // *us: what it took, without what was there before.
-static bool once(struct session *s, const struct test *test, const int32_t *tokens, int64_t *us, struct model_error *error) {
+static bool test_time(struct session *s, const struct test *test, const int32_t *tokens, int64_t *us, struct model_error *error) {
+    const int64_t n_step = test->kind[0] == 'p' ? test->n_tokens : 1;
     session_reset(s);
-    bool ok = test->n_depth == 0 || session_decode(s, tokens, test->n_depth, error);
-    const int64_t start = ggml_time_us();
-    tokens += test->n_depth;
-    if (test->kind[0] == 'p') {
-        ok = ok && session_decode(s, tokens, test->n_tokens, error);
+    if (test->n_depth > 0 && !session_decode(s, tokens, test->n_depth, error)) {
+        return false;
     }
-    for (int64_t i = 0; test->kind[0] != 'p' && ok && i < test->n_tokens; i++) {
-        ok = session_decode(s, &tokens[i], 1, error);
+    const int64_t start = ggml_time_us();
+    for (int64_t i = 0; i < test->n_tokens; i += n_step) {
+        if (!session_decode(s, tokens + test->n_depth + i, n_step, error)) {
+            return false;
+        }
     }
     *us = ggml_time_us() - start;
-    return ok;
+    return true;
 }
 
 // The likeliest token; -1 if a logit is no number.
-static int64_t answer(const struct session *s) {
+static int64_t token_likeliest(const struct session *s) {
     int64_t best = 0;
     for (int64_t i = 0; i < s->model->params.n_vocab; i++) {
         if (!isfinite(s->logits[i])) {
             return -1;
         }
-        best = s->logits[i] > s->logits[best] ? i : best;
+        if (s->logits[i] > s->logits[best]) {
+            best = i;
+        }
     }
     return best;
 }
 
-static bool measure(struct session *s, struct test *test, int64_t n_reps, const int32_t *tokens, struct model_error *error) {
+static bool test_measure(struct session *s, struct test *test, int64_t n_reps, const int32_t *tokens, struct model_error *error) {
     double sum = 0, squares = 0;
     int64_t us;
-    if (!once(s, test, tokens, &us, error)) {
+    if (!test_time(s, test, tokens, &us, error)) {
         return false;
     }
-    const int64_t first = answer(s);
+    const int64_t first = token_likeliest(s);
     if (first < 0) {
         return model_fail(error, "%s%" PRId64 ": the answer holds what is no number", test->kind, test->n_tokens);
     }
     for (int64_t r = 0; r < n_reps; r++) {
         cli_progress("measuring", (uint64_t) r, (uint64_t) n_reps, "%s%" PRId64 ": repetition %" PRId64 " of %" PRId64,
             test->kind, test->n_tokens, r + 1, n_reps);
-        if (!once(s, test, tokens, &us, error)) {
+        if (!test_time(s, test, tokens, &us, error)) {
             return false;
         }
         const double speed = 1e6 * (double) test->n_tokens / (double) (us > 0 ? us : 1);
         sum += speed;
         squares += speed * speed;
-        if (answer(s) != first) {
+        if (token_likeliest(s) != first) {
             return model_fail(error, "%s%" PRId64 ": repetition %" PRId64 " answers token %" PRId64 ", the first %" PRId64,
-                test->kind, test->n_tokens, r + 1, answer(s), first);
+                test->kind, test->n_tokens, r + 1, token_likeliest(s), first);
         }
     }
     test->mean = sum / (double) n_reps;
@@ -230,7 +233,9 @@ static bool row_init(struct row *row, const struct workbench *m, int64_t n_threa
         }
     }
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
-        type = bytes[i] > bytes[type] ? i : type;
+        if (bytes[i] > bytes[type]) {
+            type = i;
+        }
     }
     keys_text(berth_gguf_map_meta(m->model->file), "general.name", &name, &error);
     if (berth_stream_open(&row->model)) {
@@ -333,17 +338,20 @@ struct bench {
 
 static bool test_run(struct bench *b, struct workbench *m, int64_t n_threads, const struct test *test, const int32_t *tokens,
     struct model_error *error) {
-    struct row row = {.test = *test};
-    bool ok = measure(m->session, &row.test, b->o->n_reps, tokens, error);
+    struct test done = *test;
+    const bool is_measured = test_measure(m->session, &done, b->o->n_reps, tokens, error);
     cli_progress_end();
-    const struct test done = row.test;
-    ok = ok && (row_init(&row, m, n_threads) || model_fail(error, "out of memory for the names"));
+    if (!is_measured) {
+        return false;
+    }
+    struct row row;
+    const bool ok = row_init(&row, m, n_threads);
     row.test = done;
     if (ok) {
         print_row(b->file, &row, b->n_rows++, b->o->output);
     }
     row_fini(&row);
-    return ok;
+    return ok || model_fail(error, "out of memory for the names");
 }
 
 // Every test of one session.
@@ -380,12 +388,18 @@ static int model_run(struct bench *b, const char *path, int64_t n_threads) {
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
     code = b->file == NULL ? cli_output_check(b->o->out) : CLI_OK;
-    code = code == CLI_OK ? cli_model_session(&m, &options) : code;
-    if (code == CLI_OK && b->file == NULL) {
-        b->file = b->o->out != NULL ? cli_open(b->o->out) : stdout;
-        code = b->file != NULL ? CLI_OK : CLI_FAILURE;
+    if (code != CLI_OK) {
+        goto end;
     }
-    code = code == CLI_OK ? tests_run(b, &m, n_threads) : code;
+    code = cli_model_session(&m, &options);
+    if (code != CLI_OK) {
+        goto end;
+    }
+    if (b->file == NULL) {
+        b->file = b->o->out != NULL ? cli_open(b->o->out) : stdout;
+    }
+    code = b->file != NULL ? tests_run(b, &m, n_threads) : CLI_FAILURE;
+end:
     workbench_close(&m);
     return code;
 }

@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: MIT
-// client.c: `berth client FOLDER`: will these libraries of llama.cpp, or of another client of ggml's, run on this Berth?
-
-#include "cli/client.h"
+// client.c: `berth client FOLDER`: will these libraries of llama.cpp, or of another client of ggml's, run on this Berth? Reads the
+// libraries of a folder and compares what they import with what Berth's libraries and those that stay export. Berth's are the files
+// beside the libggml that this program runs on.
 
 #include "cli/help.h"
+#include "ggml-backend.h"
+#include "registry/elf.h"
+#include "registry/registry.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
 #include <getopt.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILES_MAX 4096 // libraries of one folder
+#define IMPORTS_MAX 65536
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_JSON(CLI_TO_BOOL, "print one JSON object: release, tested, libraries with what is missing, works, why"),
@@ -29,6 +42,365 @@ const struct cli_help cli_client_help = {
     .examples = {{"Will it run on Berth?", "client node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"},
         {"For a program", "client --json /opt/llama/lib"}},
 };
+
+// Texts, each once, sorted.
+struct client_names {
+    char **items;
+    size_t n, n_cap;
+};
+
+enum client_role {
+    CLIENT_CALLER, // calls ggml's functions: libllama, an addon, a backend that is no CPU's
+    CLIENT_CPU,    // a CPU backend: Berth's is taken in its place
+    CLIENT_BASE,   // libggml-base or libggml: Berth's are taken in their place
+};
+
+struct client_library {
+    char *name;
+    enum client_role role;
+    bool is_berth;              // one of Berth's own
+    bool has_rpath;             // folders that come before LD_LIBRARY_PATH
+    size_t n_imports;           // of ggml's functions
+    struct client_names needs;  // libraries of ggml's that it asks for
+    struct client_names wants;  // functions
+    struct client_names absent; // those of them that there are not
+};
+
+struct client_folder {
+    const char *path;
+    struct client_library *libraries;
+    size_t n, n_cap;
+    struct client_names unreadable; // "NAME: why"
+    char release[32];               // of llama.cpp, "" if no name tells it
+    char place[4096];               // Berth's folder of names; "" if there is none
+    struct client_names nameless;   // libraries that are asked for and have no name there
+    size_t n_callers, n_missing;    // functions that are absent, of all callers
+    bool has_rpath;                 // a caller's
+    bool is_berth;                  // Berth's base is in the folder
+};
+
+// ---- sets of names ----
+
+static void names_fini(struct client_names *names) {
+    for (size_t i = 0; i < names->n; i++) {
+        berth_free(names->items[i]);
+    }
+    berth_free(names->items);
+    *names = (struct client_names){0};
+}
+
+// The first that is not before it.
+static size_t names_find(const struct client_names *names, const char *name) {
+    size_t low = 0, high = names->n;
+    while (low < high) {
+        const size_t mid = (low + high) / 2;
+        if (strcmp(names->items[mid], name) < 0) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return low;
+}
+
+static bool names_have(const struct client_names *names, const char *name) {
+    const size_t i = names_find(names, name);
+    return i < names->n && strcmp(names->items[i], name) == 0;
+}
+
+// False: out of memory, or more than there can be.
+static bool names_add(struct client_names *names, const char *name) {
+    const size_t i = names_find(names, name), size = strlen(name) + 1;
+    if (i < names->n && strcmp(names->items[i], name) == 0) {
+        return true;
+    }
+    if (names->n == IMPORTS_MAX || !berth_grow((void **) &names->items, &names->n_cap, names->n + 1, sizeof names->items[0])) {
+        return false;
+    }
+    char *copy = berth_malloc(size);
+    if (copy == NULL) {
+        return false;
+    }
+    memcpy(copy, name, size);
+    memmove(names->items + i + 1, names->items + i, (names->n - i) * sizeof names->items[0]);
+    names->items[i] = copy;
+    names->n++;
+    return true;
+}
+
+// ---- one library ----
+
+// What a walk over the symbols of a library fills.
+struct walk {
+    struct client_names *wants, *has;
+    size_t n_defined; // functions of ggml's
+    bool is_berth, ok;
+};
+
+static void on_symbol(void *user, const char *name, bool is_defined, bool is_weak) {
+    struct walk *walk = user;
+    walk->is_berth = walk->is_berth || (is_defined && strncmp(name, "berth_", 6) == 0);
+    if (!walk->ok || !berth_client_imports(name)) {
+        return;
+    }
+    walk->n_defined += is_defined;
+    if (is_defined) {
+        walk->ok = walk->has == NULL || names_add(walk->has, name);
+    } else if (!is_weak) {
+        walk->ok = walk->wants == NULL || names_add(walk->wants, name);
+    }
+}
+
+static bool starts_with(const char *text, const char *start) {
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+// By its name: which of ggml's libraries is it?
+static enum client_role role_of(const char *name) {
+    if (starts_with(name, "libggml-cpu")) {
+        return CLIENT_CPU;
+    }
+    return starts_with(name, "libggml-base.") || starts_with(name, "libggml.") ? CLIENT_BASE : CLIENT_CALLER;
+}
+
+// The names that a library asks for, and the release in them.
+static bool needs_read(struct client_folder *folder, struct client_library *library, const struct berth_elf *elf) {
+    const char *name;
+    for (size_t i = 0; (name = berth_elf_name(elf, DT_NEEDED, i)) != NULL; i++) {
+        if (!starts_with(name, "libggml")) {
+            continue;
+        }
+        if (!names_add(&library->needs, name)) {
+            return false;
+        }
+        if (folder->release[0] == '\0') {
+            berth_client_release_of(name, folder->release, sizeof folder->release);
+        }
+    }
+    return true;
+}
+
+static void library_fini(struct client_library *library) {
+    berth_free(library->name);
+    names_fini(&library->needs);
+    names_fini(&library->wants);
+    names_fini(&library->absent);
+}
+
+// Takes the library up if it has to do with ggml. stays: the functions of those that are not replaced. False: out of memory.
+static bool library_add(struct client_folder *folder, const char *name, struct berth_elf *elf, struct client_names *stays) {
+    struct client_library library = {.role = role_of(name)};
+    struct walk walk = {.wants = &library.wants, .has = library.role == CLIENT_CALLER ? stays : NULL, .ok = true};
+    char why[PATH_MAX];
+    if (!needs_read(folder, &library, elf)) {
+        goto fail;
+    }
+    if (!berth_elf_symbols(elf, on_symbol, &walk)) {
+        snprintf(why, sizeof why, "%.255s: its symbols cannot be read", name);
+        library_fini(&library);
+        return names_add(&folder->unreadable, why);
+    }
+    if (!walk.ok) {
+        goto fail;
+    }
+    if (library.role == CLIENT_CALLER && library.wants.n == 0 && library.needs.n == 0) {
+        library_fini(&library);
+        return true;
+    }
+    const bool is_name = walk.n_defined == 0 && library.needs.n > 0; // libggml.so.0 and such
+    library.is_berth = (walk.is_berth || is_name) && library.role != CLIENT_CALLER;
+    library.n_imports = library.wants.n;
+    library.has_rpath = berth_elf_name(elf, DT_RPATH, 0) != NULL && berth_elf_name(elf, DT_RUNPATH, 0) == NULL;
+    const size_t size = strlen(name) + 1;
+    library.name = berth_malloc(size);
+    if (library.name == NULL ||
+        !berth_grow((void **) &folder->libraries, &folder->n_cap, folder->n + 1, sizeof folder->libraries[0])) {
+        goto fail;
+    }
+    memcpy(library.name, name, size);
+    folder->libraries[folder->n++] = library;
+    return true;
+fail:
+    library_fini(&library);
+    return false;
+}
+
+// ---- the folder ----
+
+static bool is_library_name(const char *name) {
+    return cli_ends_with(name, ".so") || cli_ends_with(name, ".node") || strstr(name, ".so.") != NULL;
+}
+
+static bool file_read(struct client_folder *folder, const char *path, const char *name, struct client_names *stays) {
+    char why[160], text[PATH_MAX];
+    struct berth_elf elf;
+    bool ok;
+    if (berth_elf_open(&elf, path, why, sizeof why)) {
+        ok = library_add(folder, name, &elf, stays);
+    } else {
+        snprintf(text, sizeof text, "%.255s: %s", name, why);
+        ok = names_add(&folder->unreadable, text);
+    }
+    berth_elf_fini(&elf);
+    return ok;
+}
+
+static bool files_read(struct client_folder *folder, DIR *d, struct client_names *stays) {
+    struct client_names names = {0}; // in an order of their own, whatever the file system's is
+    bool ok = true;
+    for (struct dirent *e; ok && (e = readdir(d)) != NULL;) {
+        ok = !is_library_name(e->d_name) || (names.n < FILES_MAX && names_add(&names, e->d_name));
+    }
+    for (size_t i = 0; ok && i < names.n; i++) {
+        char path[PATH_MAX];
+        const int n = snprintf(path, sizeof path, "%s/%s", folder->path, names.items[i]);
+        struct stat st;
+        if (n > 0 && (size_t) n < sizeof path && stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
+            ok = file_read(folder, path, names.items[i], stays);
+        }
+    }
+    names_fini(&names);
+    return ok;
+}
+
+// ---- Berth's side ----
+
+// The folder of the libggml that this program runs on, without a slash at the end.
+static bool own_folder(char out[PATH_MAX]) {
+    Dl_info info;
+    void *address;
+    void (*function)(void) = ggml_backend_load_all;
+    memcpy(&address, &function, sizeof address);
+    if (dladdr(address, &info) == 0 || info.dli_fname == NULL || realpath(info.dli_fname, out) == NULL) {
+        return false;
+    }
+    char *slash = strrchr(out, '/');
+    if (slash != NULL) {
+        *slash = '\0';
+    }
+    return slash != NULL;
+}
+
+// What Berth's libraries export. The CPU library counts where it is asked for.
+static bool own_read(const char *own, bool has_cpu, struct client_names *has) {
+    static const char *const files[] = {"libggml-base.so", "libggml.so", "libggml-cpu.so"};
+    for (size_t i = 0; i < (has_cpu ? 3 : 2); i++) {
+        char path[PATH_MAX + 32], why[160];
+        struct berth_elf elf;
+        struct walk walk = {.has = has, .ok = true};
+        snprintf(path, sizeof path, "%s/%s", own, files[i]);
+        const bool ok = berth_elf_open(&elf, path, why, sizeof why);
+        const bool read = ok && berth_elf_symbols(&elf, on_symbol, &walk) && walk.ok;
+        berth_elf_fini(&elf);
+        if (!read) {
+            cli_fail(CLI_FAILURE, "%s: Berth's own library cannot be read: %s", path, ok ? "its symbols are not sound" : why);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_file(const char *folder, const char *name) {
+    char path[2 * PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, R_OK) == 0;
+}
+
+// Where Berth has the names that clients ask for, and which it has not.
+static bool names_check(struct client_folder *folder, const char *own) {
+    const int n = snprintf(folder->place, sizeof folder->place, "%s/berth", own);
+    if (n < 0 || (size_t) n >= sizeof folder->place || !is_file(folder->place, "libggml-base.so")) {
+        folder->place[0] = '\0';
+    }
+    const char *place = folder->place[0] != '\0' ? folder->place : own;
+    for (size_t i = 0; i < folder->n; i++) {
+        const struct client_library *library = &folder->libraries[i];
+        for (size_t k = 0; library->role == CLIENT_CALLER && k < library->needs.n; k++) {
+            const char *name = library->needs.items[k];
+            const enum client_role role = role_of(name);
+            // Other backends are not Berth's to have: they stay.
+            if (role != CLIENT_CALLER && !is_file(place, name) && !names_add(&folder->nameless, name)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static bool asks_for_cpu(const struct client_folder *folder) {
+    for (size_t i = 0; i < folder->n; i++) {
+        const struct client_names *needs = &folder->libraries[i].needs;
+        for (size_t k = 0; folder->libraries[i].role == CLIENT_CALLER && k < needs->n; k++) {
+            if (role_of(needs->items[k]) == CLIENT_CPU || strcmp(needs->items[k], "libggml.so.0") == 0) { // which asks for it
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool imports_check(struct client_folder *folder, const struct client_names *has, const struct client_names *stays) {
+    for (size_t i = 0; i < folder->n; i++) {
+        struct client_library *library = &folder->libraries[i];
+        for (size_t k = 0; library->role != CLIENT_BASE && k < library->wants.n; k++) {
+            const char *name = library->wants.items[k];
+            if (!names_have(has, name) && !names_have(stays, name) && !names_add(&library->absent, name)) {
+                return false;
+            }
+        }
+        folder->is_berth = folder->is_berth || (library->role == CLIENT_BASE && library->is_berth);
+        if (library->role == CLIENT_CALLER) {
+            folder->n_callers++;
+            folder->n_missing += library->absent.n;
+            folder->has_rpath = folder->has_rpath || library->has_rpath;
+        }
+    }
+    return true;
+}
+
+// False: out of memory, or the folder cannot be read; after a message.
+static bool client_folder_read(struct client_folder *folder, const char *path) {
+    struct client_names stays = {0}, has = {0};
+    char own[PATH_MAX];
+    *folder = (struct client_folder){.path = path};
+    DIR *d = opendir(path);
+    if (d == NULL) {
+        cli_fail(CLI_FAILURE, "%s: %s", path, strerror(errno));
+        return false;
+    }
+    bool ok = files_read(folder, d, &stays);
+    closedir(d);
+    if (!ok) {
+        cli_fail(CLI_FAILURE, "%s: out of memory, or more than %d libraries or %d functions", path, FILES_MAX, IMPORTS_MAX);
+    } else if (!own_folder(own)) {
+        ok = false;
+        cli_fail(CLI_FAILURE, "this program has no shared libraries that a client could run on");
+    } else if (!own_read(own, asks_for_cpu(folder), &has)) {
+        ok = false;
+    } else if (!names_check(folder, own) || !imports_check(folder, &has, &stays)) {
+        ok = false;
+        cli_fail(CLI_FAILURE, "%s: out of memory for %zu libraries", path, folder->n);
+    }
+    names_fini(&stays);
+    names_fini(&has);
+    return ok;
+}
+
+static void client_folder_fini(struct client_folder *folder) {
+    for (size_t i = 0; i < folder->n; i++) {
+        library_fini(&folder->libraries[i]);
+    }
+    berth_free(folder->libraries);
+    names_fini(&folder->unreadable);
+    names_fini(&folder->nameless);
+}
+
+// Does it run on this Berth?
+static bool client_folder_works(const struct client_folder *folder) {
+    return folder->n_missing == 0 && folder->nameless.n == 0 && !folder->has_rpath;
+}
+
+// ---- what is said ----
 
 // Releases of llama.cpp whose binaries are part of Berth's tests.
 static const struct release {

@@ -49,12 +49,15 @@ static void list_devices(void) {
 
 static void list_ops(void) {
     for (int op = GGML_OP_NONE + 1; op < GGML_OP_COUNT; op++) {
-        const int n = op == GGML_OP_UNARY ? GGML_UNARY_OP_COUNT : op == GGML_OP_GLU ? GGML_GLU_OP_COUNT : 1;
-        for (int i = 0; i < n; i++) {
-            puts(op == GGML_OP_UNARY ? ggml_unary_op_name((enum ggml_unary_op) i)
-                 : op == GGML_OP_GLU ? ggml_glu_op_name((enum ggml_glu_op) i)
-                                     : ggml_op_name((enum ggml_op) op));
+        if (op != GGML_OP_UNARY && op != GGML_OP_GLU) {
+            puts(ggml_op_name((enum ggml_op) op));
         }
+    }
+    for (int i = 0; i < GGML_UNARY_OP_COUNT; i++) {
+        puts(ggml_unary_op_name((enum ggml_unary_op) i));
+    }
+    for (int i = 0; i < GGML_GLU_OP_COUNT; i++) {
+        puts(ggml_glu_op_name((enum ggml_glu_op) i));
     }
 }
 

@@ -36,7 +36,7 @@ static const char *type_name(enum ggml_backend_dev_type type) {
 }
 
 // *function = what the device's library has under this name, or NULL; ISO C has no cast for it.
-static void find(ggml_backend_dev_t dev, const char *name, void *function) {
+static void function_find(ggml_backend_dev_t dev, const char *name, void *function) {
     void *address = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), name);
     memcpy(function, &address, sizeof address);
 }
@@ -44,7 +44,7 @@ static void find(ggml_backend_dev_t dev, const char *name, void *function) {
 static const struct ggml_backend_feature *features_of(ggml_backend_dev_t dev) {
     static const struct ggml_backend_feature none[] = {{NULL, NULL}};
     ggml_backend_get_features_t get;
-    find(dev, "ggml_backend_get_features", &get);
+    function_find(dev, "ggml_backend_get_features", &get);
     const struct ggml_backend_feature *features = get != NULL ? get(ggml_backend_dev_backend_reg(dev)) : NULL;
     return features != NULL ? features : none;
 }
@@ -61,7 +61,7 @@ static void each_buft(ggml_backend_dev_t dev, void (*print)(ggml_backend_buffer_
         print(hosts, "on the host", n++);
     }
     ggml_backend_dev_get_extra_bufts_t extra;
-    find(dev, "ggml_backend_dev_get_extra_bufts", &extra);
+    function_find(dev, "ggml_backend_dev_get_extra_bufts", &extra);
     for (ggml_backend_buffer_type_t *b = extra != NULL ? extra(dev) : NULL; b != NULL && *b != NULL; b++) {
         print(*b, "extra", n++);
     }
@@ -121,7 +121,7 @@ static void json_buft(ggml_backend_buffer_type_t buft, const char *use, int i) {
         ggml_backend_buft_get_max_size(buft), ggml_backend_buft_is_host(buft) ? "true" : "false");
 }
 
-static const char *truth(bool is) {
+static const char *bool_text(bool is) {
     return is ? "true" : "false";
 }
 
@@ -143,7 +143,8 @@ static void json_device(ggml_backend_dev_t dev) {
     }
     printf(
         "}, \"capabilities\": {\"async\": %s, \"host_buffer\": %s, \"buffer_from_host_ptr\": %s, \"events\": %s}, \"buffers\": [",
-        truth(props.caps.async), truth(props.caps.host_buffer), truth(props.caps.buffer_from_host_ptr), truth(props.caps.events));
+        bool_text(props.caps.async), bool_text(props.caps.host_buffer), bool_text(props.caps.buffer_from_host_ptr),
+        bool_text(props.caps.events));
     each_buft(dev, json_buft);
     fputs("]}", stdout);
 }
@@ -158,7 +159,9 @@ int cli_devices(int argc, char **argv) {
     const size_t n = ggml_backend_dev_count();
     fputs(json ? "{\"devices\": [" : "", stdout);
     for (size_t i = 0; i < n; i++) {
-        fputs(i == 0 ? "" : json ? ",\n  " : "\n", stdout);
+        if (i > 0) {
+            fputs(json ? ",\n  " : "\n", stdout);
+        }
         (json ? json_device : print_device)(ggml_backend_dev_get(i));
     }
     fputs(json ? "]}\n" : "", stdout);

@@ -4,7 +4,7 @@
 // --split tensor the model is loaded, and both graphs run once.
 
 #include "base/base.h"
-#include "cli/explain_fold.h"
+#include "base/min.h"
 #include "cli/help.h"
 #include "cli/models.h"
 
@@ -12,6 +12,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define EXPLAIN_FOLDED (-1) // a layer is told, and how many that follow are the same
+#define EXPLAIN_ALL (-2)    // every line
 
 struct options {
     struct model_options model;
@@ -64,7 +67,7 @@ const struct cli_help cli_explain_help = {
 };
 
 // -1 to go on, else the exit code.
-static int parse(int argc, char **argv, struct options *o) {
+static int options_parse(int argc, char **argv, struct options *o) {
     const int code = cli_options_parse(&cli_explain_help, argc, argv, o);
     if (code >= 0) {
         return code;
@@ -85,7 +88,106 @@ static int parse(int argc, char **argv, struct options *o) {
     return -1;
 }
 
-static int split(struct session *s, int64_t n_tokens) {
+// ---- layers that are alike are told once: their lines are the same, but for the numbers of nodes and layers ----
+
+// The lines of one layer that follow each other.
+struct block {
+    const char *text, *end;
+    int64_t layer;
+    size_t n_lines;
+};
+
+// "  node 5 blk.0.attn.q (ROPE": behind the number of the layer, which is set; NULL: a line of no layer.
+static const char *layer_of(const char *line, int64_t *layer) {
+    const char *p = strncmp(line, "  node ", 7) == 0 ? line + 7 : NULL;
+    if (p != NULL) {
+        p += strspn(p, "0123456789");
+        p = strncmp(p, " blk.", 5) == 0 ? p + 5 : NULL;
+    }
+    if (p == NULL || *p < '0' || *p > '9') {
+        return NULL;
+    }
+    char *end;
+    *layer = strtoll(p, &end, 10);
+    return *end == '.' ? end : NULL;
+}
+
+static const char *next_line(const char *line) {
+    const char *end = strchr(line, '\n');
+    return end != NULL ? end + 1 : line + strlen(line);
+}
+
+// The block that begins with this line, which is of a layer.
+static struct block block_at(const char *line) {
+    struct block b = {.text = line};
+    int64_t layer;
+    layer_of(line, &b.layer);
+    for (; *line != '\0' && layer_of(line, &layer) != NULL && layer == b.layer; line = next_line(line)) {
+        b.n_lines++;
+    }
+    b.end = line;
+    return b;
+}
+
+static bool is_same(const struct block *a, const struct block *b) {
+    const char *x = a->text, *y = b->text;
+    bool same = a->n_lines == b->n_lines;
+    for (size_t i = 0; i < a->n_lines && same; i++, x = next_line(x), y = next_line(y)) {
+        int64_t layer;
+        const char *p = layer_of(x, &layer), *q = layer_of(y, &layer);
+        const size_t n = (size_t) (next_line(x) - p);
+        same = n == (size_t) (next_line(y) - q) && memcmp(p, q, n) == 0;
+    }
+    return same;
+}
+
+static void same_print(int64_t from, int64_t to, const struct block *first, FILE *file) {
+    if (to == from) {
+        fprintf(file, "  layer %" PRId64 ": the same %zu nodes as layer %" PRId64 "\n", to, first->n_lines, first->layer);
+    } else if (to > from) {
+        fprintf(file, "  layers %" PRId64 " to %" PRId64 ": %" PRId64 " x the same %zu nodes as layer %" PRId64 "\n", from, to,
+            to - from + 1, first->n_lines, first->layer);
+    }
+}
+
+// layer: EXPLAIN_FOLDED, EXPLAIN_ALL, or the only layer to tell. Lines of nodes belong to the layer that their tensor's name begins
+// with (blk.3.ffn.up); others are told in any case. Returns how many lines belong to that layer. O(text).
+static size_t layers_print(const char *text, int64_t layer, FILE *file) {
+    struct block first = {0};  // the last one that was told
+    int64_t from = 0, to = -1; // layers after it that are the same
+    size_t n_told = 0;
+    while (*text != '\0') {
+        int64_t i;
+        const char *next = next_line(text);
+        const bool has_layer = layer_of(text, &i) != NULL;
+        if (layer == EXPLAIN_ALL || !has_layer) {
+            same_print(from, to, &first, file);
+            first = (struct block){0};
+            to = from - 1;
+            fwrite(text, 1, (size_t) (next - text), file);
+            text = next;
+            continue;
+        }
+        const struct block b = block_at(text);
+        n_told += b.layer == layer ? b.n_lines : 0;
+        if (layer >= 0 ? b.layer == layer : first.text == NULL || !is_same(&first, &b)) {
+            same_print(from, to, &first, file);
+            fwrite(b.text, 1, (size_t) (b.end - b.text), file);
+            first = b;
+            from = b.layer + 1;
+            to = b.layer;
+        } else if (layer < 0) {
+            to = b.layer;
+        }
+        text = b.end;
+    }
+    same_print(from, to, &first, file);
+    return n_told;
+}
+
+// ---- a graph ----
+
+static int graph_split(struct session *s, int64_t n_tokens) {
     struct model_error error = {""};
     if (!session_graph(s, n_tokens, s->params.n_ctx, &error)) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
@@ -95,15 +197,15 @@ static int split(struct session *s, int64_t n_tokens) {
 }
 
 static int tell_json(struct session *s, int64_t n_tokens) {
-    const int code = split(s, n_tokens);
-    if (code == CLI_OK && berth_sched_explain_json(s->sched, stdout) != GGML_STATUS_SUCCESS) {
-        return ferror(stdout) ? CLI_FAILURE : cli_fail(CLI_FAILURE, "%s", berth_last_error()); // cli_finish tells of a full disk
+    const int code = graph_split(s, n_tokens);
+    if (code != CLI_OK || berth_sched_explain_json(s->sched, stdout) == GGML_STATUS_SUCCESS) {
+        return code;
     }
-    return code;
+    return ferror(stdout) ? CLI_FAILURE : cli_fail(CLI_FAILURE, "%s", berth_last_error()); // cli_finish tells of a full disk
 }
 
 static int tell_text(struct session *s, int64_t n_tokens, int64_t layer) {
-    int code = split(s, n_tokens);
+    int code = graph_split(s, n_tokens);
     struct berth_stream text;
     if (code != CLI_OK) {
         return code;
@@ -111,7 +213,7 @@ static int tell_text(struct session *s, int64_t n_tokens, int64_t layer) {
     const bool is_told = berth_stream_open(&text) && berth_sched_explain_text(s->sched, text.file) == GGML_STATUS_SUCCESS;
     if (!berth_stream_close(&text) || !is_told) {
         code = cli_fail(CLI_FAILURE, "%s", is_told ? "out of memory for the text" : berth_last_error());
-    } else if (explain_fold(text.text, layer, stdout) == 0 && layer >= 0) {
+    } else if (layers_print(text.text, layer, stdout) == 0 && layer >= 0) {
         code = cli_fail(CLI_NO, "there is no layer %" PRId64 ": there are %" PRId64 ", from 0", layer, s->model->params.n_layer);
     }
     berth_stream_fini(&text);
@@ -123,12 +225,12 @@ static int explain_text(const struct workbench *m, int64_t layer) {
     cli_text(stdout, 0, m->path);
     printf(": %s, %" PRId64 " layers; one token over %" PRId64 " positions\n", m->model->params.arch, m->model->params.n_layer,
         s->params.n_ctx);
-    int code = tell_text(s, 1, layer);
-    if (code == CLI_OK) {
-        printf("\na batch of %" PRId64 " tokens over %" PRId64 " positions\n", s->params.n_batch, s->params.n_ctx);
-        code = tell_text(s, s->params.n_batch, layer);
+    const int code = tell_text(s, 1, layer);
+    if (code != CLI_OK) {
+        return code;
     }
-    return code;
+    printf("\na batch of %" PRId64 " tokens over %" PRId64 " positions\n", s->params.n_batch, s->params.n_ctx);
+    return tell_text(s, s->params.n_batch, layer);
 }
 
 // What devices did with a graph shows when it is computed.
@@ -162,17 +264,17 @@ static void tell_fused(const struct workbench *m) {
 static int compute_and_tell(const struct workbench *m, int64_t n_tokens, tell_t tell) {
     struct model_error error = {""};
     int32_t *tokens = calloc((size_t) n_tokens, sizeof *tokens);
-    int code = tokens != NULL ? CLI_OK : cli_fail(CLI_FAILURE, "out of memory for %" PRId64 " tokens", n_tokens);
-    if (code == CLI_OK && !session_decode(m->session, tokens, n_tokens, &error)) {
-        code = cli_fail(CLI_FAILURE, "%s", error.text);
+    if (tokens == NULL) {
+        return cli_fail(CLI_FAILURE, "out of memory for %" PRId64 " tokens", n_tokens);
     }
-    if (code == CLI_OK) {
-        printf(
-            "%" PRId64 " token%s at position %" PRId64 "\n", n_tokens, n_tokens == 1 ? "" : "s", m->session->n_past - n_tokens);
-        tell(m);
-    }
+    const bool ok = session_decode(m->session, tokens, n_tokens, &error);
     free(tokens);
-    return code;
+    if (!ok) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    printf("%" PRId64 " token%s at position %" PRId64 "\n", n_tokens, n_tokens == 1 ? "" : "s", m->session->n_past - n_tokens);
+    tell(m);
+    return CLI_OK;
 }
 
 // A batch, then one token.
@@ -180,7 +282,7 @@ static int explain_computed(const struct workbench *m, tell_t tell) {
     const struct session *s = m->session;
     cli_text(stdout, 0, m->path);
     printf(": %s, %" PRId64 " layers\n", m->model->params.arch, m->model->params.n_layer);
-    const int64_t n_batch = s->params.n_batch < s->params.n_ctx ? s->params.n_batch : s->params.n_ctx - 1;
+    const int64_t n_batch = min_i64(s->params.n_batch, s->params.n_ctx - 1);
     int code = n_batch > 1 ? compute_and_tell(m, n_batch, tell) : CLI_OK;
     return code == CLI_OK ? compute_and_tell(m, 1, tell) : code;
 }
@@ -202,10 +304,32 @@ static int explain_json(const struct workbench *m, const struct model_options *o
     return code;
 }
 
+// What is asked of an open model.
+static int explain_model(struct workbench *m, const struct options *o) {
+    if (o->fused && !m->model->engine->has_fused) {
+        return cli_fail(CLI_NO, "--fused: what llama.cpp's own library computes is not told of");
+    }
+    int code = cli_model_session(m, &o->model);
+    if (code != CLI_OK) {
+        return code;
+    }
+    if (!o->model.plan_only) {
+        return explain_computed(m, o->fused ? tell_fused : tell_shares);
+    }
+    if (o->json) {
+        return explain_json(m, &o->model);
+    }
+    code = explain_text(m, o->layer);
+    if (code == CLI_OK && o->layer < 0 && m->model->engine->can_replan) {
+        cli_peak_print(stdout, m->path, &o->model);
+    }
+    return code;
+}
+
 int cli_explain(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true}, .layer = EXPLAIN_FOLDED};
     struct workbench m;
-    int code = parse(argc, argv, &o);
+    int code = options_parse(argc, argv, &o);
     if (code >= 0) {
         return code;
     }
@@ -213,19 +337,7 @@ int cli_explain(int argc, char **argv) {
     if (code != CLI_OK) {
         return code;
     }
-    if (o.fused && !m.model->engine->has_fused) {
-        code = cli_fail(CLI_NO, "--fused: what llama.cpp's own library computes is not told of");
-    } else {
-        code = cli_model_session(&m, &o.model);
-    }
-    if (code == CLI_OK) {
-        code = !o.model.plan_only ? explain_computed(&m, o.fused ? tell_fused : tell_shares)
-               : o.json           ? explain_json(&m, &o.model)
-                                  : explain_text(&m, o.layer);
-        if (code == CLI_OK && o.model.plan_only && !o.json && o.layer < 0 && m.model->engine->can_replan) {
-            cli_peak_print(stdout, m.path, &o.model);
-        }
-    }
+    code = explain_model(&m, &o);
     workbench_close(&m);
     return code;
 }

@@ -20,14 +20,17 @@ struct map_line {
 };
 
 static void line_add(struct map_line *line, char c) {
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    static const char digits[] = "0123456789abcdef";
+    const char *digit = c != '\0' ? strchr(digits, c) : NULL;
     if (line->n_fields == 0 && c == '-') {
         line->start = line->x;
         line->x = 0;
-    } else if (line->n_fields == 0 && digit >= 0) {
-        line->x = line->x * 16 + (uintptr_t) digit;
+    } else if (line->n_fields == 0 && digit != NULL) {
+        line->x = line->x * 16 + (uintptr_t) (digit - digits);
     } else if (line->n_fields < 5 && c == ' ') {
-        line->end = line->n_fields == 0 ? line->x : line->end;
+        if (line->n_fields == 0) {
+            line->end = line->x;
+        }
         line->n_fields++;
     } else if (line->n_fields == 5 && (c != ' ' || line->n_name > 0) && line->n_name + 1 < sizeof line->name) {
         line->name[line->n_name++] = (char) ((unsigned char) c < 0x20 || (unsigned char) c >= 0x7f ? '?' : c);

@@ -3,6 +3,7 @@
 
 #include "cli/help.h"
 #include "base/base.h"
+#include "base/min.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -20,9 +21,9 @@ static const struct cli_option common_rows[] = {
 // ---- text ----
 
 // Words from column `at` on, wrapped; lines after the first begin at `indent`.
-static void wrap(const char *text, size_t n, int at, int indent, FILE *file) {
+static void text_wrap(const char *text, size_t n, int at, int indent, FILE *file) {
     for (size_t i = 0; i < n;) {
-        const size_t len = strcspn(text + i, " ") < n - i ? strcspn(text + i, " ") : n - i;
+        const size_t len = min_size(strcspn(text + i, " "), n - i);
         if (at > indent && at + 1 + (int) len > WIDTH) {
             fprintf(file, "\n%*s", indent, "");
             at = indent;
@@ -44,14 +45,14 @@ static void print_about(const char *text, FILE *file) {
         if (*text == ' ') {
             fprintf(file, "%.*s\n", (int) n, text);
         } else {
-            wrap(text, n, 0, 0, file);
+            text_wrap(text, n, 0, 0, file);
         }
         text += n + (text[n] == '\n');
     }
 }
 
 // What is said of an option, with its default; false: out of memory.
-static bool option_text(const struct cli_option *o, const char *before_also, const char *dashes, struct berth_stream *text) {
+static bool option_text(const struct cli_option *o, const char *before_also, const char *between, struct berth_stream *text) {
     if (!berth_stream_open(text)) {
         return false;
     }
@@ -59,9 +60,10 @@ static bool option_text(const struct cli_option *o, const char *before_also, con
     if (o->preset != NULL) {
         fprintf(text->file, " (default %s)", o->preset);
     }
-    for (const char *p = o->also; p != NULL && *p != '\0';) {
+    const char *before = before_also;
+    for (const char *p = o->also; p != NULL && *p != '\0'; before = between) {
         const size_t n = strcspn(p, " ");
-        fprintf(text->file, "%s%s%.*s", p == o->also ? before_also : *dashes != '\0' ? ", " : " ", dashes, (int) n, p);
+        fprintf(text->file, "%s%.*s", before, (int) n, p);
         p += n + (p[n] == ' ');
     }
     return berth_stream_close(text);
@@ -77,8 +79,8 @@ static void print_option(const struct cli_option *o, FILE *file) {
         at = 0;
     }
     fprintf(file, "%*s", INDENT - at, "");
-    const bool ok = option_text(o, "; also ", "--", &text);
-    wrap(ok ? text.text : o->what, ok ? text.size : strlen(o->what), INDENT, INDENT, file);
+    const bool ok = option_text(o, "; also --", ", --", &text);
+    text_wrap(ok ? text.text : o->what, ok ? text.size : strlen(o->what), INDENT, INDENT, file);
     berth_stream_fini(&text);
 }
 
@@ -103,7 +105,7 @@ void cli_help_print(const struct cli_help *help, FILE *file) {
         help->no != NULL ? " 1 " : "", help->no != NULL ? help->no : "", help->no != NULL ? "," : "",
         help->more != NULL ? ", " : "", help->more != NULL ? help->more : "");
     fputc('\n', file);
-    wrap(exits, strlen(exits), 0, 0, file);
+    text_wrap(exits, strlen(exits), 0, 0, file);
 }
 
 // ---- lists of commands ----
@@ -198,7 +200,7 @@ static void man_option(const struct cli_option *o, FILE *file) {
     }
     fputc('\n', file);
     struct berth_stream text;
-    const bool ok = option_text(o, ". Also: ", "", &text);
+    const bool ok = option_text(o, ". Also: ", " ", &text);
     if (ok) {
         text.text[0] = (char) toupper((unsigned char) text.text[0]);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // main.c: the program `berth`: finds the command and runs it. Commands are in files of their own; help.h lists them.
 
+#include "base/min.h"
 #include "cli/help.h"
 #include "cli/models.h"
 
@@ -27,19 +28,18 @@ static const struct {
 #define N_OTHERS (sizeof others / sizeof *others)
 
 // Letters to add, drop, change or swap with their neighbour, until a is b; up to 15 letters of each.
-static int distance(const char *a, const char *b) {
+static int names_distance(const char *a, const char *b) {
     enum { MAX = 15 };
     int d[MAX + 1][MAX + 1];
     const int n = (int) strnlen(a, MAX), m = (int) strnlen(b, MAX);
     for (int i = 0; i <= n; i++) {
         for (int j = 0; j <= m; j++) {
-            d[i][j] = i == 0 ? j : j == 0 ? i : d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            d[i][j] = max_int(i, j);
             if (i > 0 && j > 0) {
-                d[i][j] = d[i - 1][j] + 1 < d[i][j] ? d[i - 1][j] + 1 : d[i][j];
-                d[i][j] = d[i][j - 1] + 1 < d[i][j] ? d[i][j - 1] + 1 : d[i][j];
+                d[i][j] = min_int(d[i - 1][j - 1] + (a[i - 1] != b[j - 1]), min_int(d[i - 1][j], d[i][j - 1]) + 1);
             }
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-                d[i][j] = d[i - 2][j - 2] + 1 < d[i][j] ? d[i - 2][j - 2] + 1 : d[i][j];
+                d[i][j] = min_int(d[i][j], d[i - 2][j - 2] + 1);
             }
         }
     }
@@ -47,12 +47,12 @@ static int distance(const char *a, const char *b) {
 }
 
 // The command that was likely meant, NULL: none is near.
-static const char *nearest(const char *name) {
+static const char *command_nearest(const char *name) {
     const char *best = NULL;
     int least = 3; // two slips at most, and fewer than half of the letters
     for (size_t i = 0; i < N_COMMANDS + N_OTHERS; i++) {
         const char *known = i < N_COMMANDS ? commands[i].help->command : others[i - N_COMMANDS].name;
-        const int d = distance(name, known);
+        const int d = names_distance(name, known);
         if (d < least && 2 * d < (int) strlen(known)) {
             best = i < N_COMMANDS ? known : others[i - N_COMMANDS].meant;
             least = d;
@@ -61,8 +61,8 @@ static const char *nearest(const char *name) {
     return best;
 }
 
-static int unknown(const char *name) {
-    const char *near = *name == '-' ? NULL : nearest(name);
+static int command_refuse(const char *name) {
+    const char *near = *name == '-' ? NULL : command_nearest(name);
     cli_fail(CLI_USAGE, "unknown %s '%s'", *name == '-' ? "option" : "command", name);
     if (near != NULL) {
         fprintf(stderr, "Did you mean 'berth %s'? ", near);
@@ -71,7 +71,7 @@ static int unknown(const char *name) {
     return CLI_USAGE;
 }
 
-static void help(FILE *file) {
+static void help_print(FILE *file) {
     const char *bold = cli_colour(file, CLI_BOLD), *reset = cli_colour(file, CLI_RESET);
     fprintf(file,
         "%sberth%s runs tensor graphs in the least memory.\n\n%sUsage:%s berth COMMAND [OPTION]... [FILE]\n\n%sCommands:%s\n",
@@ -91,9 +91,9 @@ static void log_warnings(enum ggml_log_level level, const char *text, void *user
 }
 
 // `berth help --man`: the commands' part of the man page; the build puts it into the rest (docs/man/berth.1.in).
-static int man(const struct cli_command *list) {
+static int man_print(const struct cli_command *list) {
     for (const struct cli_command *c = list; c->help != NULL; c++) {
-        c->help->parts != NULL ? (void) man(c->help->parts) : cli_help_man(c->help, stdout);
+        c->help->parts != NULL ? (void) man_print(c->help->parts) : cli_help_man(c->help, stdout);
     }
     return CLI_OK;
 }
@@ -101,14 +101,14 @@ static int man(const struct cli_command *list) {
 // `berth help COMMAND [PART]` is `berth COMMAND [PART] --help`.
 static int help_of(int argc, char **argv) {
     if (argc == 1 && strcmp(argv[0], "--man") == 0) {
-        return man(commands);
+        return man_print(commands);
     }
     if (argc > 0 && strcmp(argv[0], "--complete") == 0) {
         return cli_complete(commands, argc - 1, argv + 1);
     }
     const struct cli_command *command = argc > 0 ? cli_find(commands, argv[0]) : NULL;
     if (command == NULL) {
-        return argc > 0 ? unknown(argv[0]) : (help(stdout), CLI_OK);
+        return argc > 0 ? command_refuse(argv[0]) : (help_print(stdout), CLI_OK);
     }
     char flag[] = "--help";
     char *with[] = {argv[0], argc > 1 ? argv[1] : flag, argc > 1 ? flag : NULL, NULL};
@@ -126,7 +126,7 @@ static void mpi_prepare(void) {
 }
 
 // Whatever a command made of Ctrl-C: a script must see that it did not run to its end.
-static int run(const struct cli_command *command, int argc, char **argv) {
+static int command_run(const struct cli_command *command, int argc, char **argv) {
     const int code = command->run(argc, argv);
     return cli_is_interrupted(NULL) ? CLI_STOPPED : code;
 }
@@ -152,9 +152,9 @@ int main(int argc, char **argv) {
         return cli_finish(CLI_OK);
     }
     if (*name == '\0') {
-        help(stderr);
+        help_print(stderr);
         return CLI_USAGE;
     }
     const struct cli_command *command = cli_find(commands, name);
-    return command != NULL ? cli_finish(run(command, argc - 1, argv + 1)) : unknown(name);
+    return command != NULL ? cli_finish(command_run(command, argc - 1, argv + 1)) : command_refuse(name);
 }

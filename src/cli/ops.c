@@ -89,7 +89,7 @@ static int tier_number(struct asking *q, const struct ggml_tensor *op) {
     return i;
 }
 
-static void ask(struct asking *q, enum ggml_op op, int sub, struct answer *a) {
+static void op_ask(struct asking *q, enum ggml_op op, int sub, struct answer *a) {
     a->any = false;
     a->relation = berth_op_relation(op);
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
@@ -158,7 +158,9 @@ static bool fold_same(struct answer *a) {
         for (int k = 0; k < GGML_TYPE_COUNT; k++) {
             others = others || (k != i && a->tier[k][i] != NOT_SUPPORTED);
         }
-        a->tier[i][i] = others ? a->tier[i][i] : NOT_SUPPORTED;
+        if (!others) {
+            a->tier[i][i] = NOT_SUPPORTED;
+        }
     }
     return true;
 }
@@ -196,7 +198,10 @@ static int put_types(int column, const bool types[GGML_TYPE_COUNT]) {
 }
 
 static void put_head(const struct asking *q, const char *name, int i_tier) {
-    const char *tier = q->op_tier == NULL ? "?" : q->tiers[i_tier][0] == '\0' ? "-" : q->tiers[i_tier];
+    const char *tier = "?";
+    if (q->op_tier != NULL) {
+        tier = q->tiers[i_tier][0] != '\0' ? q->tiers[i_tier] : "-";
+    }
     const char *bold = cli_colour(stdout, CLI_BOLD), *dim = cli_colour(stdout, CLI_DIM), *reset = cli_colour(stdout, CLI_RESET);
     printf("%s%-*s%s%s%-*s%s", bold, COLUMN_TIER - 1, name, reset, dim, COLUMN_TYPES - COLUMN_TIER, tier, reset);
 }
@@ -267,7 +272,7 @@ static void print_answer(struct asking *q, struct answer *a) {
 
 // ---- the list ----
 
-static bool wanted(const struct asking *q, const char *name) {
+static bool name_is_wanted(const struct asking *q, const char *name) {
     bool is = q->n_names == 0;
     for (int i = 0; i < q->n_names; i++) {
         if (strcasecmp(q->names[i], name) == 0) {
@@ -280,7 +285,7 @@ static bool wanted(const struct asking *q, const char *name) {
 typedef void (*visit_t)(struct asking *q, struct answer *a, enum ggml_op op, int sub);
 
 static void visit_list(struct asking *q, struct answer *a, enum ggml_op op, int sub) {
-    ask(q, op, sub, a);
+    op_ask(q, op, sub, a);
     print_answer(q, a);
 }
 
@@ -289,7 +294,7 @@ static void visit_nothing(struct asking *q, struct answer *a, enum ggml_op op, i
 }
 
 static void visit_wanted(struct asking *q, struct answer *a, visit_t visit, enum ggml_op op, int sub, const char *name) {
-    if (wanted(q, name)) {
+    if (name_is_wanted(q, name)) {
         a->name = name;
         visit(q, a, op, sub);
     }
@@ -312,7 +317,7 @@ static void each_op(struct asking *q, struct answer *a, visit_t visit) {
     }
 }
 
-static const char *kernels(const struct asking *q) {
+static const char *kernels_name(const struct asking *q) {
     const char *(*isa)(void) = NULL;
     void *address = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(q->dev), "berth_cpu_isa");
     memcpy(&isa, &address, sizeof isa);
@@ -341,10 +346,10 @@ static int ops_print(struct asking *q) {
         fputs("{\"device\": ", stdout);
         cli_json_text(stdout, ggml_backend_dev_name(q->dev));
         fputs(", \"kernels\": ", stdout);
-        cli_json_text(stdout, kernels(q));
+        cli_json_text(stdout, kernels_name(q));
         fputs(", \"ops\": [", stdout);
     } else {
-        printf("%s: kernels %s\n\n%-*s%-*s types\n", ggml_backend_dev_name(q->dev), kernels(q), COLUMN_TIER - 1, "op",
+        printf("%s: kernels %s\n\n%-*s%-*s types\n", ggml_backend_dev_name(q->dev), kernels_name(q), COLUMN_TIER - 1, "op",
             COLUMN_TYPES - COLUMN_TIER, "tier");
     }
     each_op(q, a, visit_list);
@@ -353,9 +358,11 @@ static int ops_print(struct asking *q) {
     } else {
         printf("\n%d ops, %d of them not supported\n", q->n_listed, q->n_missing);
     }
-    code = q->has_failed                        ? cli_fail(CLI_FAILURE, "out of memory for the names of tiers")
-           : q->n_names > 0 && q->n_missing > 0 ? CLI_NO
-                                                : CLI_OK;
+    if (q->has_failed) {
+        code = cli_fail(CLI_FAILURE, "out of memory for the names of tiers");
+    } else if (q->n_names > 0 && q->n_missing > 0) {
+        code = CLI_NO;
+    }
 end:
     ggml_free(q->ctx);
     free(q->found);

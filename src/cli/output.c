@@ -54,7 +54,10 @@ static int folder_refuses(const char *path) {
 static int output_refuses(const char *path) {
     struct stat st;
     if (stat(path, &st) == 0) {
-        return S_ISDIR(st.st_mode) ? EISDIR : access(path, W_OK) != 0 ? errno : 0;
+        if (S_ISDIR(st.st_mode)) {
+            return EISDIR;
+        }
+        return access(path, W_OK) != 0 ? errno : 0;
     }
     if (errno != ENOENT || *path == '\0') {
         return errno;
@@ -189,7 +192,9 @@ static void output_unlist(struct output *o) {
 static bool output_close(FILE *file, bool ok) {
     struct output *o = output_find(file);
     if (o == NULL) {
-        errno = ok ? 0 : errno;
+        if (ok) {
+            errno = 0;
+        }
         return fflush(file) == 0 && !ferror(file) && ok;
     }
     ok = berth_replace_close(&o->to, ok);

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/json.h"
+#include "base/min.h"
 #include "cli/generate_options.h"
 #include "cli/plans.h"
 #include "fit/fit.h"
@@ -129,7 +130,7 @@ static int prompt_take(int argc, char **argv, struct options *o) {
 }
 
 // -1 to go on, else the exit code.
-static int parse(int argc, char **argv, struct options *o) {
+static int options_parse(int argc, char **argv, struct options *o) {
     const int code = cli_options_parse(&cli_run_help, argc, argv, o);
     if (code >= 0) {
         return code;
@@ -206,32 +207,52 @@ static bool cache_save(const struct options *o, const struct session *s, const s
 
 // ---- running ----
 
+// The tokens of the prompt, which penalties count too.
+static bool prompt_encode(
+    const struct options *o, const struct generator *g, struct token_list *tokens, struct model_error *error) {
+    const int64_t n_ctx = g->session->params.n_ctx;
+    if (!vocab_encode(g->writer->vocab, o->prompt, o->prompt_size, true, true, tokens, error)) {
+        return false;
+    }
+    if (tokens->n == 0) {
+        return model_fail(error, "the prompt is empty");
+    }
+    if ((int64_t) tokens->n > n_ctx) {
+        return model_fail(
+            error, "the prompt has %zu tokens, the context %" PRId64 " positions: give it more with --ctx", tokens->n, n_ctx);
+    }
+    for (size_t i = 0; i < tokens->n; i++) {
+        if (!sampler_accept(g->sampler, tokens->ids[i])) {
+            return model_fail(error, "out of memory");
+        }
+    }
+    return true;
+}
+
+static bool prompt_decode(
+    const struct options *o, struct session *s, const struct token_list *tokens, struct result *r, struct model_error *error) {
+    if (!cache_load(o, s, tokens, r, error)) {
+        return false;
+    }
+    const int64_t start = ggml_time_us();
+    const bool ok = session_decode(s, tokens->ids + r->n_kept, r->n_prompt - r->n_kept, error);
+    r->prompt_us = ggml_time_us() - start;
+    return ok && cache_save(o, s, tokens, r, error);
+}
+
 static bool prompt_continue(const struct options *o, const struct generator *g, struct result *r, struct model_error *error) {
     struct session *s = g->session;
     struct token_list tokens = {0};
-    bool ok = vocab_encode(g->writer->vocab, o->prompt, o->prompt_size, true, true, &tokens, error);
+    bool ok = prompt_encode(o, g, &tokens, error);
     r->n_prompt = (int64_t) tokens.n;
-    if (ok && tokens.n == 0) {
-        ok = model_fail(error, "the prompt is empty");
-    }
-    if (ok && r->n_prompt > s->params.n_ctx) {
-        ok = model_fail(error, "the prompt has %" PRId64 " tokens, the context %" PRId64 " positions: give it more with --ctx",
-            r->n_prompt, s->params.n_ctx);
-    }
     if (ok && o->echo) {
         fwrite(o->prompt, 1, o->prompt_size, g->writer->file);
         fflush(g->writer->file);
     }
-    for (int64_t i = 0; ok && i < r->n_prompt; i++) { // penalties count the prompt too
-        ok = sampler_accept(g->sampler, tokens.ids[i]) || model_fail(error, "out of memory");
+    if (ok) {
+        ok = prompt_decode(o, s, &tokens, r, error) && text_generate(g, o->n_predict, &r->made, error);
     }
-    ok = ok && cache_load(o, s, &tokens, r, error);
-    const int64_t start = ggml_time_us();
-    ok = ok && session_decode(s, tokens.ids + r->n_kept, r->n_prompt - r->n_kept, error);
-    r->prompt_us = ggml_time_us() - start;
-    r->n_prompt = ok ? r->n_prompt : s->n_past; // all, or as far as it came
-    ok = ok && cache_save(o, s, &tokens, r, error);
-    ok = ok && text_generate(g, o->n_predict, &r->made, error);
+    r->n_prompt = min_i64(r->n_prompt, s->n_past); // as far as it came
     r->is_stopped = cli_is_interrupted(NULL);
     r->is_full = s->n_past == s->params.n_ctx;
     token_list_fini(&tokens);
@@ -243,6 +264,7 @@ static double per_second(int64_t n, int64_t us) {
 }
 
 static void print_line(const struct options *o, const struct workbench *m, const struct result *r) {
+    const char *full = r->is_full ? "the context is full; " : "";
     char kept[48] = "";
     if (cli_is_quiet()) {
         return;
@@ -251,10 +273,8 @@ static void print_line(const struct options *o, const struct workbench *m, const
         snprintf(kept, sizeof kept, " (%" PRId64 " of them kept)", r->n_kept);
     }
     fprintf(stderr, "%s%sprompt %" PRId64 " token%s%s, %.1f a second; made %" PRId64, cli_colour(stderr, CLI_DIM),
-        r->is_stopped ? "stopped; "
-        : r->is_full  ? "the context is full; "
-                      : "",
-        r->n_prompt, r->n_prompt == 1 ? "" : "s", kept, per_second(r->n_prompt - r->n_kept, r->prompt_us), r->made.n_made);
+        r->is_stopped ? "stopped; " : full, r->n_prompt, r->n_prompt == 1 ? "" : "s", kept,
+        per_second(r->n_prompt - r->n_kept, r->prompt_us), r->made.n_made);
     if (r->made.n_decoded > 0) { // one token takes no decoding beyond the prompt's
         fprintf(stderr, ", %.1f a second", per_second(r->made.n_decoded, r->made.made_us));
     }
@@ -311,12 +331,18 @@ static int run_text(const struct options *o, struct workbench *m, const struct v
     if (ok && o->trace != NULL && berth_sched_trace_start(m->session->sched) != GGML_STATUS_SUCCESS) {
         ok = model_fail(&error, "%s", berth_last_error());
     }
-    ok = ok && prompt_continue(o, &g, &r, &error);
-    ok = w.chars != NULL && text_writer_end(&w) && ok;
+    if (ok) {
+        ok = prompt_continue(o, &g, &r, &error);
+    }
+    if (w.chars != NULL && !text_writer_end(&w)) {
+        ok = false;
+    }
     text_writer_fini(&w);
     sampler_fini(&sampler);
     if (o->json) {
-        ok = berth_stream_close(&text) && ok;
+        if (!berth_stream_close(&text)) {
+            ok = false;
+        }
     } else if (r.made.n_made > 0 || (o->echo && ok)) {
         putchar('\n');
     }
@@ -406,12 +432,14 @@ static int memory_obey(struct options *o) {
     struct workbench m;
     char text[64];
     q->model = o->model;
-    q->allow = q->allow != 0 ? q->allow : FIT_BATCH | FIT_RECOMPUTE | FIT_CACHE_TYPE | FIT_SPILL;
+    if (q->allow == 0) {
+        q->allow = FIT_BATCH | FIT_RECOMPUTE | FIT_CACHE_TYPE | FIT_SPILL;
+    }
     if (o->n_loras > 0) { // an adapter's ops are not in the graph that is solved
         q->allow &= ~(unsigned) FIT_RECOMPUTE;
     }
     if (q->allow == 0) {
-        return cli_usage("run", "--allow recompute and --lora do not go together");
+        return cli_usage("run", "--allow recompute and --lora cannot be combined");
     }
     q->max_ctx = 4096; // as without a limit
     q->watch = cli_watch;
@@ -435,53 +463,69 @@ static int memory_obey(struct options *o) {
     return code;
 }
 
-int cli_run(int argc, char **argv) {
-    struct options o = {
-        .model = {.may_llama = true}, .sampling = {.params = sampling_params_default()}, .n_predict = -1, .n_logprobs = -1};
-    struct model_error error = {""};
-    struct workbench m;
-    int code = parse(argc, argv, &o);
-    if (code < 0) {
-        sampling_params_seed(&o.sampling.params);
-        code = prompt_get(&o) == CLI_OK ? -1 : CLI_FAILURE;
+// Whether what is written later can be, before the work.
+static int outputs_check(const struct options *o, const struct workbench *m) {
+    if (cli_output_check(o->trace) != CLI_OK || cli_output_check(o->map) != CLI_OK || cli_update_check(o->cache) != CLI_OK) {
+        return CLI_FAILURE;
     }
-    if (code >= 0) {
-        fit_limits_fini(&o.fit.limits);
+    return o->cache != NULL && !m->model->engine->can_save
+               ? cli_fail(CLI_FAILURE, "--prompt-cache: libllama runs this model, and what it has read cannot be kept")
+               : CLI_OK;
+}
+
+static int run_opened(const struct options *o, struct workbench *m, const struct vocab *vocab) {
+    int code = outputs_check(o, m);
+    for (int i = 0; code == CLI_OK && i < o->n_loras; i++) {
+        code = cli_model_lora(m, o->loras[i]);
+    }
+    if (code != CLI_OK) {
         return code;
     }
-    cli_catch_interrupt();
-    code = o.model.by_best ? cli_cluster_choose(&o.model) : CLI_OK;
-    code = code == CLI_OK && o.fit.limits.n > 0 ? memory_obey(&o) : code;
-    code = code == CLI_OK ? cli_model_open(&m, &o.model) : code;
+    code = cli_model_session(m, &o->model);
     if (code != CLI_OK) {
-        fit_limits_fini(&o.fit.limits);
-        free(o.prompt_text);
+        return code;
+    }
+    if (o->map != NULL) {
+        code = write_map(o->map, m);
+    }
+    return code == CLI_OK ? run_traced(o, m, vocab) : code;
+}
+
+// Chooses what the options leave open, opens the model and runs it.
+static int run_model(struct options *o) {
+    struct model_error error = {""};
+    struct workbench m;
+    int code = o->model.by_best ? cli_cluster_choose(&o->model) : CLI_OK;
+    if (code == CLI_OK && o->fit.limits.n > 0) {
+        code = memory_obey(o);
+    }
+    if (code != CLI_OK) {
+        return code;
+    }
+    code = cli_model_open(&m, &o->model);
+    if (code != CLI_OK) {
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
     struct vocab *vocab = vocab_of_model(m.model, &error);
-    code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_output_check(o.trace);
-    if (code == CLI_OK) {
-        code = cli_output_check(o.map);
-    }
-    if (code == CLI_OK) {
-        code = cli_update_check(o.cache);
-    }
-    if (code == CLI_OK && o.cache != NULL && !m.model->engine->can_save) {
-        code = cli_fail(CLI_FAILURE, "--prompt-cache: libllama runs this model, and what it has read cannot be kept");
-    }
-    for (int i = 0; code == CLI_OK && i < o.n_loras; i++) {
-        code = cli_model_lora(&m, o.loras[i]);
-    }
-    code = code == CLI_OK ? cli_model_session(&m, &o.model) : code;
-    if (code == CLI_OK && o.map != NULL) {
-        code = write_map(o.map, &m);
-    }
-    if (code == CLI_OK) {
-        code = run_traced(&o, &m, vocab);
-    }
+    code = vocab != NULL ? run_opened(o, &m, vocab) : cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text);
     vocab_free(vocab);
     workbench_close(&m);
+    return code;
+}
+
+int cli_run(int argc, char **argv) {
+    struct options o = {
+        .model = {.may_llama = true}, .sampling = {.params = sampling_params_default()}, .n_predict = -1, .n_logprobs = -1};
+    int code = options_parse(argc, argv, &o);
+    if (code < 0) {
+        sampling_params_seed(&o.sampling.params);
+        code = prompt_get(&o);
+        if (code == CLI_OK) {
+            cli_catch_interrupt();
+            code = run_model(&o);
+        }
+    }
     fit_limits_fini(&o.fit.limits);
     free(o.prompt_text);
     return code;

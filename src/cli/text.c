@@ -14,7 +14,13 @@
 
 // Bytes of the character at p; 0: it is none, as in names of another encoding, where terminals may see commands.
 static int char_size(const unsigned char *p) {
-    const int size = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+    static const unsigned char starts[] = {0x80, 0xc2, 0xe0, 0xf0, 0xf5}; // first bytes, where another size begins
+    static const int sizes[] = {1, 0, 2, 3, 4, 0};
+    size_t row = 0;
+    while (row < sizeof starts && p[0] >= starts[row]) {
+        row++;
+    }
+    const int size = sizes[row];
     for (int i = 1; i < size; i++) {
         if (p[i] < 0x80 || p[i] > 0xbf) { // the NUL at the end too
             return 0;
@@ -46,16 +52,12 @@ void cli_json_text(FILE *file, const char *text) {
 }
 
 static void put_message(const char *fmt, va_list args) {
-    va_list again;
-    va_copy(again, args);
-    const int n = vsnprintf(NULL, 0, fmt, again);
-    char *text = n >= 0 ? malloc((size_t) n + 1) : NULL;
-    va_end(again);
-    if (text != NULL) {
-        vsnprintf(text, (size_t) n + 1, fmt, args);
-        cli_text(stderr, 0, text);
+    char *text;
+    if (vasprintf(&text, fmt, args) < 0) {
+        fputs("out of memory for the message", stderr);
+        return;
     }
-    fputs(text != NULL ? "" : "out of memory for the message", stderr);
+    cli_text(stderr, 0, text);
     free(text);
 }
 

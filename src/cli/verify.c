@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // verify.c: `berth verify PLAN`: is this plan valid? Names the first fault.
 
+#include "base/min.h"
 #include "cli/help.h"
 
 #include <getopt.h>
@@ -60,7 +61,7 @@ static uint64_t plan_peak(const struct berth_plan_set *set) {
     uint64_t peak = 0; // of the largest pool
     for (size_t i = 0; i < set->n_items; i++) {
         const uint64_t end = set->items[i].size == 0 ? 0 : set->offsets[i] + set->items[i].size;
-        peak = end > peak ? end : peak;
+        peak = max_u64(end, peak);
     }
     return peak;
 }

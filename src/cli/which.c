@@ -2,6 +2,7 @@
 // which.c: `berth which PID`: whose ggml a running process has loaded: Berth's or another's. Its map of memory names the files
 // (/proc/PID/maps); a file is Berth's if it holds one of Berth's own names.
 
+#include "base/min.h"
 #include "cli/help.h"
 
 #include <errno.h>
@@ -47,7 +48,7 @@ static bool has_mark(const char *path) {
         for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
             is = is || memmem(piece, n, marks[i], MARK_SIZE) != NULL;
         }
-        n_kept = n < MARK_SIZE ? n : MARK_SIZE;
+        n_kept = min_size(n, MARK_SIZE);
         memmove(piece, piece + n - n_kept, n_kept);
     }
     if (file != NULL) {
@@ -69,7 +70,7 @@ struct found {
     bool json;
 };
 
-static void tell(struct found *f, const char *path, bool is_berth) {
+static void library_print(struct found *f, const char *path, bool is_berth) {
     if (f->json) {
         fputs(f->n > 0 ? ", {\"file\": " : "{\"file\": ", stdout);
         cli_json_text(stdout, path);
@@ -85,7 +86,7 @@ static void tell(struct found *f, const char *path, bool is_berth) {
 }
 
 // Lines are "from-to rights offset device inode   path", and a library has several in a row.
-static void look(FILE *maps, const char *program, struct found *f) {
+static void maps_search(FILE *maps, const char *program, struct found *f) {
     char *line = NULL, *last = NULL;
     size_t cap = 0;
     while (getline(&line, &cap, maps) > 0) {
@@ -98,7 +99,7 @@ static void look(FILE *maps, const char *program, struct found *f) {
         free(last);
         last = strdup(path);
         if (!is_again && is_wanted(path, program)) {
-            tell(f, path, has_mark(path));
+            library_print(f, path, has_mark(path));
         }
     }
     free(line);
@@ -119,7 +120,7 @@ int cli_which(int argc, char **argv) {
     char path[64], program[4096] = "";
     snprintf(path, sizeof path, "/proc/%" PRId64 "/exe", pid);
     const ssize_t n = readlink(path, program, sizeof program - 1);
-    program[n > 0 ? n : 0] = '\0';
+    program[max_i64(n, 0)] = '\0';
     snprintf(path, sizeof path, "/proc/%" PRId64 "/maps", pid);
     FILE *maps = fopen(path, "r");
     if (maps == NULL) {
@@ -128,15 +129,13 @@ int cli_which(int argc, char **argv) {
     if (f.json) {
         printf("{\"pid\": %" PRId64 ", \"libraries\": [", pid);
     }
-    look(maps, program, &f);
+    maps_search(maps, program, &f);
     fclose(maps);
     if (f.json) {
         printf("], \"berth\": %s}\n", f.n_berth > 0 ? "true" : "false");
     } else {
-        printf("process %" PRId64 ": %s\n", pid,
-            f.n == 0         ? "no library of ggml's is loaded"
-            : f.n_berth == 0 ? "not on Berth"
-                             : "on Berth");
+        const char *answer = f.n_berth > 0 ? "on Berth" : "not on Berth";
+        printf("process %" PRId64 ": %s\n", pid, f.n > 0 ? answer : "no library of ggml's is loaded");
     }
     return f.n_berth > 0 ? CLI_OK : CLI_NO;
 }

@@ -42,7 +42,7 @@ const struct cli_help cli_worker_help = {
 };
 
 // The devices of this machine, which the host's accelerators of the CPU are no devices of. False: out of memory.
-static bool list(struct flags *f) {
+static bool devices_list(struct flags *f) {
     const size_t n = ggml_backend_dev_count();
     f->params.devices = calloc(n + 1, sizeof *f->params.devices);
     for (size_t i = 0; f->params.devices != NULL && i < n; i++) {
@@ -74,7 +74,7 @@ int cli_worker(int argc, char **argv) {
     if (serve == NULL) {
         return cli_fail(CLI_FAILURE, "this build has no MPI: 'make setup-mpi', then build again");
     }
-    if (!list(&f)) {
+    if (!devices_list(&f)) {
         return cli_fail(CLI_FAILURE, "out of memory");
     }
     if (f.params.n_devices == 0) {

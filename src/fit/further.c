@@ -53,7 +53,7 @@ static double speed_try(const struct fit_question *q, const struct workbench *m,
     struct model_options o = q->model;
     struct model_error error = {""};
     struct workbench own;
-    if (m->model->llama != NULL || fit_bytes(m, FIT_ALL) > TRIED_SIZE) {
+    if (!m->model->engine->can_replan || fit_bytes(m, FIT_ALL) > TRIED_SIZE) {
         return 0;
     }
     fit_apply(q, a, &o);
