@@ -91,8 +91,7 @@ const struct cli_help cli_bench_help = {
     .what = "how fast a model reads and writes",
     .operands = "[MODEL]...",
     .takes = ".gguf",
-    .n_most = INT_MAX,
-    .n_read = INT_MAX,
+    .n_operands = {0, INT_MAX, INT_MAX},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
     .about = "Measures how many tokens a second a model reads (pp) and writes (tg), once to warm up and then R times. Without "
              "MODEL it is the one that comes with Berth.",

@@ -20,12 +20,6 @@ struct options {
     int64_t n_predict;
 };
 
-static int sampling_option(int id, const char *value, void *options) {
-    int code = CLI_OK;
-    (void) cli_sampling_option("chat", id, value, &((struct options *) options)->sampling, &code);
-    return code;
-}
-
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
     CLI_OPTION(0, "system", "TEXT", "what the model is told before all else (default: nothing)", CLI_TO(struct options, system),
@@ -49,10 +43,8 @@ const struct cli_help cli_chat_help = {
     .what = "talk with a model",
     .operands = "[MODEL]",
     .takes = ".gguf",
-    .n_most = 1,
-    .n_read = 1,
-    .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
-    .by_id = sampling_option,
+    .n_operands = {0, 1, 1},
+    .bases = {[CLI_IN_MODEL] = offsetof(struct options, model), [CLI_IN_SAMPLING] = offsetof(struct options, sampling)},
     .about =
         "Talks with a language model: a line is what you say, then the model answers. Ctrl-C stops an answer, Ctrl-D ends the "
         "conversation. A line that ends in a backslash goes on in the next one. Lines that begin with a slash are commands:\n"

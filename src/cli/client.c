@@ -31,8 +31,7 @@ const struct cli_help cli_client_help = {
     .what = "will the libraries of a client, such as llama.cpp, run on Berth?",
     .operands = "FOLDER",
     .takes = "/",
-    .n_least = 1,
-    .n_most = 1,
+    .n_operands = {1, 1, 0},
     .about = "Checks a folder of libraries that call ggml's functions, such as llama.cpp's, against this Berth: which release "
              "they are of, which functions they import and which of these Berth lacks, which libraries of ggml's they ask for, "
              "and what happens with Berth in their place. Files that end in .so or .node, or hold .so. in their names, are read; "

@@ -45,9 +45,7 @@ const struct cli_help cli_embed_help = {
     .what = "texts as vectors",
     .operands = "MODEL [TEXT]...",
     .takes = ".gguf|",
-    .n_least = 1,
-    .n_most = INT_MAX,
-    .n_read = 1,
+    .n_operands = {1, INT_MAX, 1},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
     .about = "Prints a line of numbers for each text: what the model makes of it before it would choose a token. Texts that mean "
              "the same have vectors that point the same way, as far as the model was made for it.",

@@ -42,8 +42,7 @@ const struct cli_help cli_explain_help = {
     .what = "where every op of a model runs, and why",
     .operands = "[MODEL]",
     .takes = ".gguf",
-    .n_most = 1,
-    .n_read = 1,
+    .n_operands = {0, 1, 1},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
     .about = "Says for the graph of one token and for that of a batch of the prompt which device runs each op and why, and which "
              "tensors cross between devices, with their bytes. Weights are not touched. Without MODEL it is the one that comes "

@@ -53,8 +53,7 @@ const struct cli_help cli_fit_help = {
     .what = "the largest context and batch of a model in given memory",
     .operands = "--memory N | --cluster FILE [MODEL]",
     .takes = ".gguf",
-    .n_most = 1,
-    .n_read = 1,
+    .n_operands = {0, 1, 1},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, question.model)},
     .about = "Finds the largest context that fits into N bytes, with batches of 512 tokens or, in a shorter context, as many as "
              "it has; then the largest batch for that context. The bytes are exact: weights, cache, the planned memory of the "

@@ -19,74 +19,48 @@ struct cli_sampling {
     const char *grammar, *schema; // files; NULL: none
 };
 
+// Rows of the struct cli_sampling at bases[CLI_IN_SAMPLING].
+#define CLI_TO_SAMPLING(field) .base = CLI_IN_SAMPLING, CLI_TO(struct cli_sampling, field)
 #define CLI_SAMPLING_ROWS \
-    {.id = CLI_TEMP, \
-        .name = "temp", \
-        .value = "T", \
-        .what = "0: always the likeliest token; higher: wilder (default 0.8)", \
-        .also = "temperature"}, \
-        {.id = CLI_TOP_K, .name = "top-k", .value = "K", .what = "choose among the K likeliest, 0: all (default 40)"}, \
-        {.id = CLI_TYPICAL, \
-            .name = "typical", \
-            .value = "P", \
-            .what = "of those, the most typical that have P together (default 1: all)", \
-            .also = "typical-p"}, \
-        {.id = CLI_TOP_P, .name = "top-p", .value = "P", .what = "of those, the likeliest that have P together (default 0.95)"}, \
-        {.id = CLI_MIN_P, \
-            .name = "min-p", \
-            .value = "P", \
-            .what = "of those, the ones at least P times as likely as the likeliest (default 0)"}, \
-        {.id = CLI_REPEAT, \
-            .name = "repeat-penalty", \
-            .value = "X", \
-            .what = "make tokens of the last ones less likely, 1: not (default 1)"}, \
-        {.id = CLI_LAST_N, \
-            .name = "repeat-last-n", \
-            .value = "N", \
-            .what = "how many tokens are the last ones, 0: none (default 64)"}, \
-        {.id = CLI_FREQUENCY, \
-            .name = "frequency-penalty", \
-            .value = "X", \
-            .what = "less likely by X for each time among the last ones (default 0)"}, \
-        {.id = CLI_PRESENCE, \
-            .name = "presence-penalty", \
-            .value = "X", \
-            .what = "less likely by X if among the last ones (default 0)"}, \
-        {.id = CLI_MIROSTAT, \
-            .name = "mirostat", \
-            .value = "N", \
-            .what = "2: keep the surprise at --mirostat-ent instead of top-k to min-p (default 0)"}, \
-        {.id = CLI_TAU, .name = "mirostat-ent", .value = "X", .what = "the surprise in bits (default 5)"}, \
-        {.id = CLI_ETA, .name = "mirostat-lr", .value = "X", .what = "how fast it is followed (default 0.1)"}, \
-        {.id = CLI_BIAS, \
-            .name = "logit-bias", \
-            .value = "ID+X", \
-            .what = "make token ID more likely by X; ID-X: less; ID-inf: never. May be given again"}, \
-        {.id = CLI_STOP, \
-            .name = "stop", \
-            .value = "TEXT", \
-            .what = "end before TEXT is written; may be given again", \
-            .also = "reverse-prompt"}, \
-        {.id = CLI_GRAMMAR, \
-            .name = "grammar", \
-            .value = "FILE", \
-            .takes = "*", \
-            .use = CLI_READ, \
-            .what = "write only what the grammar in FILE allows (GBNF)", \
-            .also = "grammar-file"}, \
-        {.id = CLI_SCHEMA, \
-            .name = "json-schema", \
-            .value = "FILE", \
-            .takes = ".json", \
-            .use = CLI_READ, \
-            .what = "write only JSON that is valid by the schema in FILE", \
-            .also = "json-schema-file"}, \
-    { \
-        .letter = 's', .name = "seed", .value = "S", .what = "seed of the choices (default: another one each time)" \
-    }
+    CLI_OPTION(0, "temp", "T", "0: always the likeliest token; higher: wilder", .preset = "0.8", CLI_REAL_IN(0, 1e6), \
+        CLI_TO_SAMPLING(params.temperature), .also = "temperature"), \
+        CLI_OPTION(0, "top-k", "K", "choose among the K likeliest, 0: all", .preset = "40", CLI_RANGE(0, 0), \
+            CLI_TO_SAMPLING(params.top_k)), \
+        CLI_OPTION(0, "typical", "P", "of those, the most typical that have P together, 1: all", .preset = "1", \
+            CLI_REAL_IN(0, 1), CLI_TO_SAMPLING(params.typical), .also = "typical-p"), \
+        CLI_OPTION(0, "top-p", "P", "of those, the likeliest that have P together", .preset = "0.95", CLI_REAL_IN(0, 1), \
+            CLI_TO_SAMPLING(params.top_p)), \
+        CLI_OPTION(0, "min-p", "P", "of those, the ones at least P times as likely as the likeliest", .preset = "0", \
+            CLI_REAL_IN(0, 1), CLI_TO_SAMPLING(params.min_p)), \
+        CLI_OPTION(0, "repeat-penalty", "X", "make tokens of the last ones less likely, 1: not", .preset = "1", \
+            CLI_REAL_IN(1e-6, 1e6), CLI_TO_SAMPLING(params.repeat)), \
+        CLI_OPTION(0, "repeat-last-n", "N", "how many tokens are the last ones, 0: none", .preset = "64", CLI_RANGE(0, 1 << 24), \
+            CLI_TO_SAMPLING(params.last_n)), \
+        CLI_OPTION(0, "frequency-penalty", "X", "less likely by X for each time among the last ones", .preset = "0", \
+            CLI_REAL_IN(-1e6, 1e6), CLI_TO_SAMPLING(params.frequency)), \
+        CLI_OPTION(0, "presence-penalty", "X", "less likely by X if among the last ones", .preset = "0", CLI_REAL_IN(-1e6, 1e6), \
+            CLI_TO_SAMPLING(params.presence)), \
+        CLI_OPTION(0, "mirostat", "N", "2: keep the surprise at --mirostat-ent instead of top-k to min-p", .preset = "0", \
+            CLI_RANGE(0, 2), CLI_TO_SAMPLING(params.mirostat), .parse = cli_sampling_mirostat), \
+        CLI_OPTION( \
+            0, "mirostat-ent", "X", "the surprise in bits", .preset = "5", CLI_REAL_IN(1e-6, 1e6), CLI_TO_SAMPLING(params.tau)), \
+        CLI_OPTION(0, "mirostat-lr", "X", "how fast it is followed", .preset = "0.1", CLI_REAL_IN(0, 1e6), \
+            CLI_TO_SAMPLING(params.eta)), \
+        CLI_OPTION(0, "logit-bias", "ID+X", "make token ID more likely by X; ID-X: less; ID-inf: never. May be given again", \
+            .base = CLI_IN_SAMPLING, CLI_TO_ALL(cli_sampling_bias)), \
+        CLI_OPTION(0, "stop", "TEXT", "end before TEXT is written; may be given again", .base = CLI_IN_SAMPLING, \
+            CLI_TO_ALL(cli_sampling_stop), .also = "reverse-prompt"), \
+        CLI_OPTION(0, "grammar", "FILE", "write only what the grammar in FILE allows (GBNF)", .takes = "*", .use = CLI_READ, \
+            .base = CLI_IN_SAMPLING, CLI_TO_ALL(cli_sampling_grammar), .also = "grammar-file"), \
+        CLI_OPTION(0, "json-schema", "FILE", "write only JSON that is valid by the schema in FILE", .takes = ".json", \
+            .use = CLI_READ, .base = CLI_IN_SAMPLING, CLI_TO_ALL(cli_sampling_grammar), .also = "json-schema-file"), \
+        CLI_OPTION('s', "seed", "S", "seed of the choices (default: another one each time)", CLI_RANGE(0, 0), \
+            CLI_TO_SAMPLING(params.seed))
 
-// Takes option c of `command` if it is one of these; *code is then CLI_OK or that of a message. *o stays where it is afterwards.
-bool cli_sampling_option(const char *command, int c, const char *value, struct cli_sampling *o, int *code);
+int cli_sampling_mirostat(const struct cli_option *option, const char *command, const char *value, void *target);
+int cli_sampling_bias(const struct cli_option *option, const char *command, const char *value, void *target);
+int cli_sampling_grammar(const struct cli_option *option, const char *command, const char *value, void *target);
+int cli_sampling_stop(const struct cli_option *option, const char *command, const char *value, void *target);
 // Opens the grammar of --grammar or --json-schema, if there is one. CLI_OK, or the code of a message.
 int cli_guide_open(const struct cli_sampling *o, const struct vocab *vocab, struct text_guide *guide);
 
@@ -99,20 +73,14 @@ struct cli_contexts {
     bool json;
 };
 
+// Rows of the struct cli_contexts at bases[CLI_IN_CONTEXTS].
+#define CLI_TO_CONTEXTS(field) .base = CLI_IN_CONTEXTS, CLI_TO(struct cli_contexts, field)
 #define CLI_CONTEXTS_ROWS \
-    {.letter = 'f', \
-        .name = "file", \
-        .value = "FILE", \
-        .takes = "*", \
-        .use = CLI_READ, \
-        .what = "the text; the same as TEXT behind the options"}, \
-        {.letter = 'c', .name = "ctx", .value = "N", .what = "tokens of a context (default 512)", .also = "ctx-size"}, { \
-        .id = CLI_CHUNKS, .name = "chunks", .value = "N", .what = "read at most N contexts (default: all)" \
-    }
+    CLI_OPTION('f', "file", "FILE", "the text; the same as TEXT behind the options", .takes = "*", .use = CLI_READ, \
+        CLI_TO_CONTEXTS(text), .is_operand = true), \
+        CLI_OPTION( \
+            'c', "ctx", "N", "tokens of a context", .preset = "512", CLI_INT_OF_MODEL(n_ctx, INT32_MAX), .also = "ctx-size"), \
+        CLI_OPTION(0, "chunks", "N", "read at most N contexts (default: all)", CLI_RANGE(1, INT32_MAX), CLI_TO_CONTEXTS(n_max))
 
-// One of those rows: true, with *code set: CLI_OK, or that of a wrong value.
-bool cli_contexts_option(const char *command, int c, const char *value, struct cli_contexts *o, int *code);
-// MODEL and TEXT behind the options, and what is not given. -1 to go on, else the exit code.
-int cli_contexts_operands(const char *command, int argc, char **argv, struct cli_contexts *o);
 // contexts_read over the file, until Ctrl-C; r has vocab, each and user. CLI_OK, or the code of a message.
 int cli_contexts_read(struct workbench *m, const struct cli_contexts *o, struct context_reader *r, int64_t *n_read);

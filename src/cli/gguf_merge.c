@@ -25,9 +25,7 @@ const struct cli_help cli_gguf_merge_help = {
     .command = "gguf merge-lora",
     .what = "an adapter becomes part of its model",
     .takes = ".gguf",
-    .n_least = 2,
-    .n_most = 2,
-    .n_read = 2,
+    .n_operands = {2, 2, 2},
     .operands = "MODEL LORA[:SCALE]",
     .about = "Writes MODEL with the adapter LORA, SCALE times as strong (default 1), added to its weights, in the types that "
              "they have. In quantised weights a small change may drown in rounding: an adapter beside them ('berth run --lora') "

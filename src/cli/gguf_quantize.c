@@ -57,9 +57,7 @@ const struct cli_help cli_gguf_quantize_help = {
     .what = "the same model in another type",
     .operands = "IN OUT TYPE",
     .takes = ".gguf|.gguf|@types",
-    .n_least = 2,
-    .n_most = 3,
-    .n_read = 1,
+    .n_operands = {2, 3, 1},
     .about = "Writes the model IN to OUT with its matrices as TYPE (q8_0, q4_k, ...), or as a mix that gives more bits to what "
              "suffers most, as llama-quantize makes it under that name: iq1_s to iq4_xs, q2_k, q2_k_s, q3_k_s, q3_k_m, q3_k_l, "
              "q4_k_s, q4_k_m, q5_k_s, q5_k_m. Vectors, routers, tables of positions, and matrices whose rows are no whole number "

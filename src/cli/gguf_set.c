@@ -44,9 +44,7 @@ const struct cli_help cli_gguf_set_help = {
     .what = "the same model with other keys",
     .operands = "FILE [KEY=VALUE]...",
     .takes = ".gguf|",
-    .n_least = 1,
-    .n_most = INT_MAX,
-    .n_read = 1,
+    .n_operands = {1, INT_MAX, 1},
     .about = "Writes FILE to OUT with keys changed or added. A key keeps its type; a new one is bool, u32, i32, f32 or a text, "
              "as its value looks. Lists cannot be set.",
     .options = options_of_gguf_set,

@@ -21,7 +21,7 @@ enum cli_kind {
 };
 
 // The struct that a target is in: the command's own, or one inside it that several commands have (cli_help.bases).
-enum cli_base { CLI_IN_OPTIONS, CLI_IN_MODEL, CLI_N_BASES };
+enum cli_base { CLI_IN_OPTIONS, CLI_IN_MODEL, CLI_IN_SAMPLING, CLI_IN_CONTEXTS, CLI_N_BASES };
 
 // Sets the target from a value of another kind: CLI_OK, or the exit code after a message.
 typedef int (*cli_option_parse)(const struct cli_option *option, const char *command, const char *value, void *target);
@@ -43,7 +43,6 @@ struct cli_option {
     cli_option_parse parse; // NULL: by its kind
     bool is_operand;        // a text that may also be given as an operand: the first, the next such option the second
     bool is_required;       // a text that must be given
-    int id;                 // of an option without a target, for cli_help.by_id
 };
 #define CLI_TO(type, field) .at = offsetof(type, field), .size = sizeof(((type *) NULL)->field)
 #define CLI_TO_MODEL(field) .base = CLI_IN_MODEL, CLI_TO(struct model_options, field)
@@ -53,13 +52,14 @@ struct cli_option {
 #define CLI_TO_BOOL .size = sizeof(bool)
 
 struct cli_help {
-    const char *command;              // "gguf info"
-    const char *what;                 // a line of the list of commands
-    const char *operands;             // behind "berth command [OPTION]...", "" if there are none
-    const char *about;                // paragraphs, one a line; lines that begin with a blank are printed as they are
-    const char *takes;                // what completion offers for operands, those of the first before '|'; NULL: nothing
-    int n_least, n_most;              // operands, and options in their place
-    int n_read;                       // operands, from the first, that are files to read; INT_MAX: all
+    const char *command;  // "gguf info"
+    const char *what;     // a line of the list of commands
+    const char *operands; // behind "berth command [OPTION]...", "" if there are none
+    const char *about;    // paragraphs, one a line; lines that begin with a blank are printed as they are
+    const char *takes;    // what completion offers for operands, those of the first before '|'; NULL: nothing
+    struct {
+        int least, most, read; // operands, with options in their place; the first so many are files to read; INT_MAX: all
+    } n_operands;
     const struct cli_command *parts;  // of a command that has them, which then has no options; NULL: none
     const struct cli_option *options; // until one without a name; --help and --quiet come by themselves
     size_t bases[CLI_N_BASES];        // offsets of the structs inside the command's
@@ -67,34 +67,12 @@ struct cli_help {
     struct {
         const char *what, *line; // the command line without "berth "
     } examples[3];
-    // Takes an option without a target; CLI_OK, or the exit code after a message.
-    int (*by_id)(int id, const char *value, void *options);
-};
-
-// Ids of options without a target.
-enum {
-    CLI_CHUNKS = 256, // these of generate_options.h
-    CLI_TEMP,
-    CLI_TOP_K,
-    CLI_TYPICAL,
-    CLI_TOP_P,
-    CLI_MIN_P,
-    CLI_REPEAT,
-    CLI_LAST_N,
-    CLI_FREQUENCY,
-    CLI_PRESENCE,
-    CLI_MIROSTAT,
-    CLI_TAU,
-    CLI_ETA,
-    CLI_BIAS,
-    CLI_STOP,
-    CLI_GRAMMAR,
-    CLI_SCHEMA,
 };
 
 // A row: its letter or 0, name, value or NULL, what is said of it, and further fields.
 #define CLI_OPTION(l, n, v, w, ...) \
     { .letter = l, .name = n, .value = v, .what = w, __VA_ARGS__ }
+#define CLI_REAL_IN(least, most) .kind = CLI_REAL, .min = least, .max = most
 #define CLI_RANGE(least, most) .kind = CLI_INT, .min = least, .max = most
 
 // Rows that several commands have; those of models are parsed into the struct model_options at bases[CLI_IN_MODEL].

@@ -18,12 +18,6 @@ struct options {
     const char *out;
 };
 
-static int contexts_option(int id, const char *value, void *options) {
-    int code = CLI_OK;
-    (void) cli_contexts_option("imatrix", id, value, &((struct options *) options)->read, &code);
-    return code;
-}
-
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
     CLI_CONTEXTS_ROWS,
@@ -38,10 +32,8 @@ const struct cli_help cli_imatrix_help = {
     .what = "which columns of a model's matrices matter, for quantising",
     .operands = "-o OUT MODEL TEXT",
     .takes = ".gguf .txt",
-    .n_most = INT_MAX,
-    .n_read = 2,
-    .bases = {[CLI_IN_MODEL] = offsetof(struct options, read.model)},
-    .by_id = contexts_option,
+    .n_operands = {2, 2, 2},
+    .bases = {[CLI_IN_MODEL] = offsetof(struct options, read.model), [CLI_IN_CONTEXTS] = offsetof(struct options, read)},
     .about = "Runs MODEL over the file TEXT, a context at a time, and writes the importance matrix to OUT, which 'berth gguf "
              "quantize --imatrix' takes. Ctrl-C ends reading; what was read by then is written.",
     .options = option_rows,
@@ -269,12 +261,11 @@ int cli_imatrix(int argc, char **argv) {
     struct model_error error = {""};
     struct workbench m;
     int code = cli_options_parse(&cli_imatrix_help, argc, argv, &o);
-    if (code < 0) {
-        code = cli_contexts_operands("imatrix", argc, argv, &o.read);
-    }
     if (code >= 0) {
         return code;
     }
+    o.read.model.n_batch = o.read.model.n_ctx;
+    o.read.model.all_outputs = true;
     cli_catch_interrupt();
     code = cli_model_open(&m, &o.read.model);
     if (code != CLI_OK) {

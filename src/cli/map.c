@@ -46,9 +46,7 @@ const struct cli_help cli_map_help = {
     .what = "draw a plan: address against time, as SVG or HTML",
     .operands = "-o OUT FILE [OTHER]",
     .takes = ".csv .json .ggraph .ggraph.gz .gguf",
-    .n_least = 1,
-    .n_most = 2,
-    .n_read = 2,
+    .n_operands = {1, 2, 2},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
     .about = "Draws the memory map of FILE: address against time, one rectangle a tensor, coloured by what its op does, with the "
              "peak and the proven bound. With OTHER, FILE is the plan before and OTHER the plan after, to compare. Files are "

@@ -29,7 +29,7 @@ const struct cli_help cli_ops_help = {
     .what = "what a device computes, in which types, by which kernels",
     .operands = "[OP]...",
     .takes = "@ops",
-    .n_most = INT_MAX,
+    .n_operands = {0, INT_MAX, 0},
     .about = "Lists the ops a device computes, the types they take, and the tier of kernels that serves them on this machine: "
              "portable C, or the instructions it was written for. Ops that the device does not compute are listed as such. With "
              "OP only those: a name as it is listed, such as MUL_MAT or GELU.",

@@ -106,9 +106,6 @@ static void *target_of(const struct cli_help *help, const struct cli_option *o, 
 }
 
 static int option_set(const struct cli_help *help, const struct cli_option *o, const char *value, void *options) {
-    if (o->size == 0) {
-        return help->by_id(o->id != 0 ? o->id : o->letter, value, options);
-    }
     return (o->parse != NULL ? o->parse : value_parse)(o, help->command, value, target_of(help, o, options));
 }
 
@@ -231,7 +228,7 @@ static int option_take(const struct cli_help *help, int c, int argc, char **argv
 // Operands take the place of options that were not given, in the order of the table. -1 to go on, else the exit code.
 static int operands_take(const struct cli_help *help, int argc, char **argv, void *options) {
     int n = argc - optind;
-    for (int i = optind; i < argc && i - optind < help->n_read; i++) {
+    for (int i = optind; i < argc && i - optind < help->n_operands.read; i++) {
         cli_input_add(argv[i], CLI_READ);
     }
     for (const struct cli_option *o = help->options; o->name != NULL; o++) {
@@ -245,10 +242,10 @@ static int operands_take(const struct cli_help *help, int argc, char **argv, voi
             return cli_usage(help->command, "missing option: --%s %s", o->name, o->value);
         }
     }
-    if (n < help->n_least) {
+    if (n < help->n_operands.least) {
         return cli_usage(help->command, "missing argument: %s", help->operands);
     }
-    if (n > help->n_most) {
+    if (n > help->n_operands.most) {
         return cli_usage(help->command, "unexpected argument '%s': %s takes %s", argv[argc - 1], help->command,
             *help->operands != '\0' ? help->operands : "none");
     }

@@ -12,12 +12,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int contexts_option(int id, const char *value, void *options) {
-    int code = CLI_OK;
-    (void) cli_contexts_option("perplexity", id, value, options, &code);
-    return code;
-}
-
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
     CLI_CONTEXTS_ROWS,
@@ -33,10 +27,8 @@ const struct cli_help cli_perplexity_help = {
     .what = "how well a model foretells a text",
     .operands = "MODEL TEXT",
     .takes = ".gguf .txt",
-    .n_most = INT_MAX,
-    .n_read = 2,
+    .n_operands = {2, 2, 2},
     .bases = {[CLI_IN_MODEL] = offsetof(struct cli_contexts, model)},
-    .by_id = contexts_option,
     .about = "Runs MODEL over the file TEXT, a context at a time, and tells its perplexity: among how many equally likely tokens "
              "it was undecided, on average; less is better. The second half of each context counts. Ctrl-C ends reading; what "
              "was read by then is told.",
@@ -55,10 +47,9 @@ struct sums {
 
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct cli_contexts *o) {
-    int code = cli_options_parse(&cli_perplexity_help, argc, argv, o);
-    if (code < 0) {
-        code = cli_contexts_operands("perplexity", argc, argv, o);
-    }
+    const int code = cli_options_parse(&cli_perplexity_help, argc, argv, o);
+    o->model.n_batch = o->model.n_ctx;
+    o->model.all_outputs = true;
     return code < 0 && o->model.n_ctx < 4
                ? cli_usage("perplexity", "--ctx %" PRId64 ": half of a context has no token to foretell", o->model.n_ctx)
                : code;

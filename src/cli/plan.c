@@ -58,9 +58,7 @@ const struct cli_help cli_plan_help = {
     .what = "give every buffer of a file its place, at the lowest peak",
     .operands = "FILE",
     .takes = ".csv .json .ggraph .ggraph.gz .gguf",
-    .n_least = 1,
-    .n_most = 1,
-    .n_read = 1,
+    .n_operands = {1, 1, 1},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
     .about = "Gives every buffer of FILE its place in memory, at the lowest peak, and proves how good that is. FILE is a CSV of "
              "lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed; upper is "

@@ -42,12 +42,6 @@ static int lora_add(const struct cli_option *option, const char *command, const 
     return CLI_OK;
 }
 
-static int sampling_option(int id, const char *value, void *options) {
-    int code = CLI_OK;
-    (void) cli_sampling_option("run", id, value, &((struct options *) options)->sampling, &code);
-    return code;
-}
-
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
     CLI_OPTION('p', "prompt", "TEXT",
@@ -90,10 +84,8 @@ const struct cli_help cli_run_help = {
     .what = "let a model write",
     .operands = "[MODEL [PROMPT]]",
     .takes = ".gguf|",
-    .n_most = 2,
-    .n_read = 1,
-    .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
-    .by_id = sampling_option,
+    .n_operands = {0, 2, 1},
+    .bases = {[CLI_IN_MODEL] = offsetof(struct options, model), [CLI_IN_SAMPLING] = offsetof(struct options, sampling)},
     .about =
         "Lets a language model of the llama family (a GGUF file; docs/models.md has the architectures) go on with a text. "
         "Without MODEL it is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; "

@@ -69,8 +69,7 @@ const struct cli_help cli_train_help = {
     .what = "let a model learn a text",
     .operands = "[MODEL]",
     .takes = ".gguf",
-    .n_most = 1,
-    .n_read = 1,
+    .n_operands = {0, 1, 1},
     .bases = {[CLI_IN_MODEL] = offsetof(struct cli_train, model)},
     .about = "Trains a language model (a GGUF file of the llama, mistral, qwen2 or qwen3 architecture with weights of f32, f16 "
              "or bf16) on a text, or with --lora an adapter for one of any type, which 'berth run --lora' and llama.cpp take. A "

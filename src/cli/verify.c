@@ -17,9 +17,7 @@ const struct cli_help cli_verify_help = {
     .what = "check a plan: do two buffers collide?",
     .operands = "PLAN",
     .takes = ".csv .json",
-    .n_read = 1,
-    .n_least = 1,
-    .n_most = 1,
+    .n_operands = {1, 1, 1},
     .about = "Checks a plan, CSV with a column 'offset' or JSON: no two buffers that are alive together may share bytes, and "
              "every one must lie as its alignment, fixed offset and alias group say. The first fault is named.",
     .options = option_rows,

@@ -21,8 +21,7 @@ const struct cli_help cli_which_help = {
     .command = "which",
     .what = "does a running process use Berth?",
     .operands = "PID",
-    .n_least = 1,
-    .n_most = 1,
+    .n_operands = {1, 1, 0},
     .about = "Says whose libraries of ggml a running process has loaded: Berth's or another's. It reads the process's map of "
              "memory, so the process must be one's own. A program that holds ggml inside itself shows none, one that holds Berth "
              "shows itself.",

@@ -54,7 +54,7 @@ expect 0 "seen over 1 context of 40 tokens" imatrix -c 40 -o "$tmp/x" $tales "$t
 mkdir "$tmp/folder"
 expect 3 "cannot be read: Is a directory" imatrix -o "$tmp/x" $tales "$tmp/folder"
 expect 2 "missing option: --out OUT" imatrix $tales README.md
-expect 2 "MODEL and TEXT are wanted, 1 are given" imatrix -o "$tmp/x" $tales
+expect 2 "missing argument: -o OUT MODEL TEXT" imatrix -o "$tmp/x" $tales
 expect 3 "cannot be read: No such file" imatrix -o "$tmp/x" $tales "$tmp/none"
 cp $tales "$tmp/model"
 expect 3 "this command reads this file" imatrix -c 8 --chunks 1 -o "$tmp/model" "$tmp/model" README.md

@@ -32,10 +32,10 @@ expect 2 "--top-p 'nan' is not a number from 0 to 1" --top-p nan
 for threads in 0 1025 -1 many; do
     expect 2 "--threads '$threads' is not an integer from 1 to 1024" --threads $threads
 done
-expect 2 "--seed '9223372036854775808' is not a whole number" --seed 9223372036854775808
+expect 2 "--seed '9223372036854775808' is not an integer from 0" --seed 9223372036854775808
 expect 2 "--top-p '2' is not a number from 0 to 1" --top-p 2
 expect 2 "--ctx '0' is not an integer from 1" --ctx 0
-expect 2 "--seed '-1' is not a whole number" --seed -1
+expect 2 "--seed '-1' is not an integer from 0" --seed -1
 expect 2 "unexpected argument 'c': run takes [MODEL [PROMPT]]" a b c
 expect 3 "cannot be read: No such file" "$tmp/none"
 head -c 3000 /dev/urandom > "$tmp/noise"
@@ -85,7 +85,7 @@ other=$(sed 's/.*"perplexity": \([0-9]*\).*/\1/' "$tmp/other.json")
     n_bad=$((n_bad + 1))
 }
 command=perplexity
-expect 2 "MODEL and TEXT are wanted, 1 are given" $tales
+expect 2 "missing argument: MODEL TEXT" $tales
 expect 2 "half of a context has no token to foretell" -c 3 $tales README.md
 echo Short > "$tmp/short.txt"
 expect 3 "tokens are less than a context of 64" -c 64 $tales "$tmp/short.txt"
@@ -97,7 +97,7 @@ expect 2 "--repeat-penalty '0' is not a number" --repeat-penalty 0
 expect 2 "--mirostat 1 is not made" --mirostat 1
 expect 2 "--logit-bias '5' is not a token's number" --logit-bias 5
 expect 2 "--stop is empty" --stop ""
-expect 2 "--grammar and --json-schema are two grammars" --grammar a --json-schema b
+expect 2 "--grammar and --json-schema cannot be combined" --grammar a --json-schema b
 expect 2 "--logprobs requires --json" --logprobs 2
 expect 2 "--logprobs 'x' is not an integer from 0 to 1000" --json --logprobs x
 printf 'root ::= " {" name ("," name){1,2} "}"\nname ::= [A-Z] [a-z]{2,5}\n' > "$tmp/names"
