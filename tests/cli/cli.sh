@@ -127,15 +127,7 @@ expect 0 "id,lower,upper,size,offset" plan $small --out -
 expect 2 "both want standard output" plan $small --json --out -
 
 # a search: how long by the clock, what is known at its end, and Ctrl-C
-awk 'BEGIN {
-    x = 7
-    print "id,lower,upper,size"
-    for (i = 0; i < 4000; i++) {
-        x = (x * 16807) % 2147483647; a = x % 1000
-        x = (x * 16807) % 2147483647; l = 1 + x % 300
-        x = (x * 16807) % 2147483647; print "b" i "," a "," a + l "," 1000 + x % 99991
-    }
-}' > "$tmp/hard.csv"
+hard_items > "$tmp/hard.csv"
 bound=$("$berth" plan --json "$tmp/hard.csv" | sed 's/.*"bound": \([0-9]*\), "gap".*"buffers.*/\1/')
 expect 4 "not found yet, and not ruled out: into" plan --capacity "$bound" "$tmp/hard.csv"
 expect 4 '"proven": false, "fits": false' plan --json --capacity "$bound" "$tmp/hard.csv"
@@ -165,13 +157,7 @@ if grep -q "searches for up to" "$tmp/out"; then
     n_bad=$((n_bad + 1))
 fi
 n=$((n + 1))
-"$berth" plan --time 60000 "$tmp/hard.csv" -o "$tmp/stopped.csv" > "$tmp/out" 2> "$tmp/err" &
-pid=$!
-catches $pid 2
-sleep 0.5
-kill -INT $pid
-wait $pid
-got=$?
+interrupted plan --time 60000 "$tmp/hard.csv" -o "$tmp/stopped.csv"
 if [ $got -ne 130 ] || ! grep -q "stopped: the best plan until then" "$tmp/out"; then
     echo "FAILED: plan, Ctrl-C: exit code $got: $(cat "$tmp/out" "$tmp/err")"
     n_bad=$((n_bad + 1))

@@ -42,6 +42,30 @@ catches() {
     return 1
 }
 
+# interrupted ARGS...: Ctrl-C half a second after the command has its handler; $got is its exit code.
+interrupted() {
+    "$berth" "$@" > "$tmp/out" 2> "$tmp/err" <&0 &
+    pid=$!
+    catches $pid 2
+    sleep 0.5
+    kill -INT $pid
+    wait $pid
+    got=$?
+}
+
+# Items whose best plan takes longer to find than a test has time.
+hard_items() {
+    awk 'BEGIN {
+        x = 7
+        print "id,lower,upper,size"
+        for (i = 0; i < 4000; i++) {
+            x = (x * 16807) % 2147483647; a = x % 1000
+            x = (x * 16807) % 2147483647; l = 1 + x % 300
+            x = (x * 16807) % 2147483647; print "b" i "," a "," a + l "," 1000 + x % 99991
+        }
+    }'
+}
+
 # What the program itself captures says which memory each tensor had: it is a valid plan of that size, and can be drawn.
 captured() { # FOLDER
     for each in "$1"/*.ggraph; do

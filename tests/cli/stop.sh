@@ -11,18 +11,12 @@ head -c 100000 /dev/zero | tr '\0' x > "$tmp/prompt"
 mkfifo "$tmp/talk"
 exec 3<> "$tmp/talk" # stays open: what reads it waits
 
-# stopped NAME ARGS...: Ctrl-C half a second after the command has its handler. None of them ends by itself so soon.
+# stopped NAME ARGS...: none of them ends by itself so soon.
 stopped() {
-    local name=$1 pid got
+    local name=$1
     shift
     n=$((n + 1))
-    "$berth" "$@" > "$tmp/out" 2> "$tmp/err" < "$tmp/talk" &
-    pid=$!
-    catches $pid 2
-    sleep 0.5
-    kill -INT $pid
-    wait $pid
-    got=$?
+    interrupted "$@" < "$tmp/talk"
     if [ $got -ne 130 ]; then
         echo "FAILED: $name: exit code $got after Ctrl-C: $(tail -n 2 "$tmp/err")"
         n_bad=$((n_bad + 1))
@@ -38,15 +32,7 @@ stopped embed embed -c 512 -f "$tmp/long" $model
 stopped train train --lora 1 --data "$tmp/long" -c 32 -b 2 --steps 100000000 -o "$tmp/out.gguf" $model
 stopped chat chat --template chatml -c 60000 -p "$(head -c 60000 "$tmp/long")" $model
 stopped "chat that waits" chat --template chatml $model
-awk 'BEGIN {
-    x = 7
-    print "id,lower,upper,size"
-    for (i = 0; i < 4000; i++) {
-        x = (x * 16807) % 2147483647; a = x % 1000
-        x = (x * 16807) % 2147483647; l = 1 + x % 300
-        x = (x * 16807) % 2147483647; print "b" i "," a "," a + l "," 1000 + x % 99991
-    }
-}' > "$tmp/hard.csv"
+hard_items > "$tmp/hard.csv"
 stopped plan plan --time 60000 "$tmp/hard.csv"
 stopped map map --time 60000 "$tmp/hard.csv" -o "$tmp/hard.svg"
 if ls "$tmp" | grep -q '[.]part'; then
