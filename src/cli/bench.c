@@ -116,7 +116,7 @@ static int64_t most_of(const struct list *l) {
 }
 
 // -1 to go on, else the exit code.
-static int parse(int argc, char **argv, struct options *o) {
+static int options_parse(int argc, char **argv, struct options *o) {
     const int code = cli_options_parse(&cli_bench_help, argc, argv, o);
     const int64_t n_prompt = most_of(&o->prompts), n_gen = most_of(&o->gens);
     if (code >= 0) {
@@ -255,10 +255,14 @@ static void row_fini(struct row *row) {
     berth_stream_fini(&row->backend);
 }
 
-// A cell of a table: what would end it is escaped.
-static void print_cell(FILE *file, const char *text) {
+// A text with another one in place of each of the characters that would end its cell of a table or its field of CSV.
+static void print_escaped(FILE *file, const char *text, char end, const char *with) {
     for (; *text != '\0'; text++) {
-        fputs(*text == '|' ? "\\|" : (char[]){*text, '\0'}, file);
+        if (*text == end) {
+            fputs(with, file);
+        } else {
+            fputc(*text, file);
+        }
     }
 }
 
@@ -273,28 +277,20 @@ static void print_md(FILE *file, const struct row *row, int i) {
                       "| --- | ---: | ---: | --- | ---: | --- | ---: | ---: |\n");
     }
     fputs("| ", file);
-    print_cell(file, row->model.text);
+    print_escaped(file, row->model.text, '|', "\\|");
     fprintf(file, " | %s | %.2f M | %s | %" PRId64 " | %s | %s%" PRId64 "%s | %.2f ± %.2f |\n", cli_short_bytes(row->size, size),
         (double) row->n_params / 1e6, row->backend.text, row->n_threads, row->cache, test->kind, test->n_tokens, depth,
         test->mean, test->deviation);
 }
 
-// A field of CSV: quoted, quotes doubled.
-static void print_field(FILE *file, const char *text) {
-    fputc('"', file);
-    for (; *text != '\0'; text++) {
-        fputs(*text == '"' ? "\"\"" : (char[]){*text, '\0'}, file);
-    }
-    fputc('"', file);
-}
-
 static void print_csv(FILE *file, const struct row *row, int i) {
     const struct test *test = &row->test;
     fputs(i == 0 ? "model,size,params,backend,threads,batch,cache,test,tokens,depth,mean,deviation\n" : "", file);
-    print_field(file, row->model.text);
-    fprintf(file, ",%" PRIu64 ",%" PRIu64 ",", row->size, row->n_params);
-    print_field(file, row->backend.text);
-    fprintf(file, ",%" PRId64 ",%" PRId64 ",\"%s\",%s,%" PRId64 ",%" PRId64 ",%.6f,%.6f\n", row->n_threads, row->n_batch,
+    fputc('"', file);
+    print_escaped(file, row->model.text, '"', "\"\"");
+    fprintf(file, "\",%" PRIu64 ",%" PRIu64 ",\"", row->size, row->n_params);
+    print_escaped(file, row->backend.text, '"', "\"\"");
+    fprintf(file, "\",%" PRId64 ",%" PRId64 ",\"%s\",%s,%" PRId64 ",%" PRId64 ",%.6f,%.6f\n", row->n_threads, row->n_batch,
         row->cache, test->kind, test->n_tokens, test->n_depth, test->mean, test->deviation);
 }
 
@@ -406,7 +402,7 @@ end:
 int cli_bench(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true}, .threads = {{model_n_cores()}, 1}};
     struct bench b = {.o = &o};
-    int code = parse(argc, argv, &o);
+    int code = options_parse(argc, argv, &o);
     if (code >= 0) {
         return code;
     }

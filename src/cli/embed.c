@@ -55,7 +55,7 @@ const struct cli_help cli_embed_help = {
 };
 
 // -1 to go on, else the exit code.
-static int parse(int argc, char **argv, struct options *o) {
+static int options_parse(int argc, char **argv, struct options *o) {
     const int code = cli_options_parse(&cli_embed_help, argc, argv, o);
     if (code >= 0) {
         return code;
@@ -148,7 +148,7 @@ int cli_embed(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true}};
     struct model_error error = {""};
     struct workbench m;
-    int code = parse(argc, argv, &o);
+    int code = options_parse(argc, argv, &o);
     if (code >= 0) {
         return code;
     }

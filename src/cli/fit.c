@@ -100,7 +100,7 @@ int cli_fit_allow(const struct cli_option *option, const char *command, const ch
 }
 
 // -1 to go on, else the exit code.
-static int parse(int argc, char **argv, struct options *o) {
+static int options_parse(int argc, char **argv, struct options *o) {
     const int code = cli_options_parse(&cli_fit_help, argc, argv, o);
     if (code < 0 && (o->question.limits.n > 0) == (o->cluster != NULL)) {
         return cli_usage("fit", o->cluster != NULL ? "--memory and --cluster cannot be combined" : "missing option: --memory N");
@@ -413,7 +413,7 @@ static int fit(struct options *o, struct workbench *m) {
 >>>>>>> 52614f8 (model: one table of functions per engine; commands ask what it can do)
 int cli_fit(int argc, char **argv) {
     struct options o = {.question = {.model = {.may_llama = true}, .watch = cli_watch}};
-    int code = parse(argc, argv, &o);
+    int code = options_parse(argc, argv, &o);
     if (code < 0 && o.cluster != NULL) {
         code = cli_cluster_fit(&o.question.model, o.cluster, o.json);
     } else if (code < 0) {

@@ -22,8 +22,9 @@ int cli_sampling_bias(const struct cli_option *option, const char *command, cons
     (void) option;
     char *sign, *end;
     const long long token = strtoll(text, &sign, 10);
-    const double x = sign != text && (*sign == '+' || *sign == '-') ? strtod(sign, &end) : NAN;
-    if (isnan(x) || *end != '\0' || token < 0 || token > INT32_MAX || x > 1e6) {
+    const double x = strtod(sign, &end);
+    if (sign == text || (*sign != '+' && *sign != '-') || end == sign || isnan(x) || *end != '\0' || token < 0 ||
+        token > INT32_MAX || x > 1e6) {
         return cli_usage(command, "--logit-bias '%s' is not a token's number with + or - and a number behind it", text);
     }
     if (o->params.n_biases == CLI_MAX_BIASES) {
@@ -69,7 +70,10 @@ int cli_guide_open(const struct cli_sampling *o, const struct vocab *vocab, stru
     source.text = text;
     const bool ok = text_guide_open(guide, &source, vocab, &error);
     free(text);
-    return ok ? CLI_OK : cli_fail(cli_is_interrupted(NULL) ? CLI_STOPPED : CLI_FAILURE, "%s", error.text);
+    if (ok) {
+        return CLI_OK;
+    }
+    return cli_fail(cli_is_interrupted(NULL) ? CLI_STOPPED : CLI_FAILURE, "%s", error.text);
 }
 
 // ---- contexts ----

@@ -106,7 +106,7 @@ int cli_map_saved(const char *text, size_t size, const char *title, const char *
 // ---- the command ----
 
 // -1 to go on, else the exit code.
-static int parse(int argc, char **argv, struct options *o) {
+static int options_parse(int argc, char **argv, struct options *o) {
     const int code = cli_options_parse(&cli_map_help, argc, argv, o);
     if (code >= 0) {
         return code;
@@ -163,7 +163,7 @@ static int captured(const char *path, const struct cli_plan *plan, struct map_pl
 
 int cli_map(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true}};
-    int code = parse(argc, argv, &o);
+    int code = options_parse(argc, argv, &o);
     if (code >= 0) {
         return code;
     }

@@ -28,11 +28,11 @@ static bool type_find(const char *name, size_t size, enum ggml_type *out) {
 // "q8_0" for keys and values, "q8_0,f16" for each. Whether a device can do with such a cache is found when there is one.
 int cli_model_cache_type(const struct cli_option *option, const char *command, const char *value, void *target) {
     struct model_options *o = target;
-    const char *comma = strchr(value, ','), *second = comma != NULL ? comma + 1 : value;
+    const size_t n = strcspn(value, ",");
+    const char *second = value[n] == ',' ? value + n + 1 : value;
     (void) option;
     o->has_cache_type = true;
-    return type_find(value, comma != NULL ? (size_t) (comma - value) : strlen(value), &o->cache_k) &&
-                   type_find(second, strlen(second), &o->cache_v)
+    return type_find(value, n, &o->cache_k) && type_find(second, strlen(second), &o->cache_v)
                ? CLI_OK
                : cli_usage(command, "--cache-type '%s' is no type such as f16 or q8_0, nor two such as q8_0,f16", value);
 }

@@ -204,9 +204,10 @@ static bool output_close(FILE *file, bool ok) {
 }
 
 int cli_close(FILE *file, const char *path, bool ok) {
-    return output_close(file, ok)
-               ? CLI_OK
-               : cli_fail(CLI_FAILURE, "%s: writing failed: %s", path, errno == 0 ? "unknown error" : strerror(errno));
+    if (output_close(file, ok)) {
+        return CLI_OK;
+    }
+    return cli_fail(CLI_FAILURE, "%s: writing failed: %s", path, errno == 0 ? "unknown error" : strerror(errno));
 }
 
 void cli_drop(FILE *file) {

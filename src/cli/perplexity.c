@@ -46,7 +46,7 @@ struct sums {
 };
 
 // -1 to go on, else the exit code.
-static int parse(int argc, char **argv, struct cli_contexts *o) {
+static int options_parse(int argc, char **argv, struct cli_contexts *o) {
     const int code = cli_options_parse(&cli_perplexity_help, argc, argv, o);
     o->model.n_batch = o->model.n_ctx;
     o->model.all_outputs = true;
@@ -117,7 +117,7 @@ int cli_perplexity(int argc, char **argv) {
     struct cli_contexts o = {.model = {.may_llama = true}};
     struct model_error error = {""};
     struct workbench m;
-    int code = parse(argc, argv, &o);
+    int code = options_parse(argc, argv, &o);
     if (code >= 0) {
         return code;
     }

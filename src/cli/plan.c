@@ -73,7 +73,7 @@ const struct cli_help cli_plan_help = {
 };
 
 // -1 to go on, else the exit code.
-static int parse(int argc, char **argv, struct options *o) {
+static int options_parse(int argc, char **argv, struct options *o) {
     const int code = cli_options_parse(&cli_plan_help, argc, argv, o);
     if (code >= 0) {
         return code;
@@ -277,7 +277,7 @@ static int answer(const struct options *o, const struct cli_plan *plan, const st
 
 int cli_plan(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true}};
-    int code = parse(argc, argv, &o);
+    int code = options_parse(argc, argv, &o);
     if (code >= 0) {
         return code;
     }

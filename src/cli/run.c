@@ -346,8 +346,10 @@ static int run_text(const struct options *o, struct workbench *m, const struct v
         print_line(o, m, &r);
     }
     if (!ok) {
-        code = ferror(stdout) ? CLI_FAILURE // cli_finish tells of a full disk
-                              : cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "out of memory");
+        code = CLI_FAILURE;
+        if (!ferror(stdout)) { // cli_finish tells of a full disk
+            cli_fail(code, "%s", error.text[0] != '\0' ? error.text : "out of memory");
+        }
     }
     text_guide_close(&guide);
     logprobs_fini(&logs);
@@ -367,8 +369,8 @@ static int write_map(const char *path, struct workbench *m) {
     struct berth_stream s;
     const bool is_saved = berth_stream_open(&s) && berth_sched_save(m->session->sched, s.file) == GGML_STATUS_SUCCESS;
     const bool ok = berth_stream_close(&s) && is_saved;
-    const int code = ok ? cli_map_saved(s.text, s.size, m->path, path)
-                        : cli_fail(CLI_FAILURE, "%s: %s", path, is_saved ? "out of memory" : berth_last_error());
+    const char *why = is_saved ? "out of memory" : berth_last_error();
+    const int code = ok ? cli_map_saved(s.text, s.size, m->path, path) : cli_fail(CLI_FAILURE, "%s: %s", path, why);
     berth_stream_fini(&s);
     return code;
 }

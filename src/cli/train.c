@@ -86,7 +86,7 @@ const struct cli_help cli_train_help = {
 // ---- options ----
 
 // -1 to go on, else the exit code.
-static int parse(int argc, char **argv, struct cli_train *o) {
+static int options_parse(int argc, char **argv, struct cli_train *o) {
     const int code = cli_options_parse(&cli_train_help, argc, argv, o);
     if (code >= 0) {
         return code;
@@ -281,7 +281,7 @@ int cli_train(int argc, char **argv) {
         .n_ctx = -1, .n_seq = -1, .n_steps = -1, .n_warmup = -1, .rank = -1, .alpha = -1, .lr = -1, .decay = -1, .clip = -1};
     struct model_error error = {""};
     struct workbench m;
-    int code = parse(argc, argv, &o);
+    int code = options_parse(argc, argv, &o);
     if (code >= 0) {
         return code;
     }
