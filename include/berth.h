@@ -63,6 +63,9 @@ struct berth_op_cost {
     double bytes_written; // the result, or the part of it that is written, and sources that the op updates
 };
 BERTH_API struct berth_op_cost berth_op_cost(const struct ggml_tensor *node);
+// Whether a node has the sources of its op and their extents fit each other and its own, as constructors make them. False as well
+// for ops of which that is not known. For nodes that no constructor made, such as those of another process.
+BERTH_API bool berth_op_shape_holds(const struct ggml_tensor *node);
 // What stands between the two types: "x" in "q4_0 x f32", "to" in "f32 to f16". NULL: only a matters.
 BERTH_API const char *berth_op_relation(enum ggml_op op);
 

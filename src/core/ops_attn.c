@@ -134,6 +134,19 @@ struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx, struct ggml
     return result;
 }
 
+// ---- shapes ----
+
+static bool shape_flash_attn_ext(const struct ggml_tensor *r) {
+    const struct ggml_tensor *a = r->src[0], *b = r->src[1], *c = r->src[2], *d = r->src[3],
+                             *e = r->src[4]; // q, k, v, mask, sinks
+    return b->ne[0] == a->ne[0] && berth_divides(b->ne[2], a->ne[2]) && berth_divides(c->ne[2], a->ne[2]) &&
+           b->ne[1] == c->ne[1] && a->ne[3] == b->ne[3] && a->ne[3] == c->ne[3] &&
+           berth_shape_is(r, c->ne[0], a->ne[2], a->ne[1], a->ne[3]) &&
+           (d == NULL || (d->type == GGML_TYPE_F16 && ggml_is_contiguous(d) && d->ne[0] >= b->ne[1] && d->ne[1] >= a->ne[1] &&
+                             berth_divides(d->ne[2], a->ne[2]) && berth_divides(d->ne[3], a->ne[3]))) &&
+           (e == NULL || (e->type == GGML_TYPE_F32 && berth_shape_is(e, a->ne[2], 1, 1, 1)));
+}
+
 // ---- gradients ----
 // The op keeps no probabilities, so they are computed again, as plain attention does:
 //     s = k q, p = softmax(scale s + slope mask, sinks), out = v p
@@ -219,7 +232,7 @@ SAMPLE(lightning_indexer, ggml_lightning_indexer(c, sample_shaped(c, F32, N, 2, 
 
 // clang-format off
 const struct berth_op_entry berth_ops_attn[] = {
-    {GGML_OP_FLASH_ATTN_EXT, {"FLASH_ATTN_EXT", "flash_attn_ext(x)", .n_src = 5, .may_expand = true, .family = BERTH_OP_ATTENTION, .cost = cost_flash_attn_ext, .sample = sample_flash_attn_ext, .relation = "keys, values", .grad = grad_flash_attn_ext, .grad_srcs = 23}},
+    {GGML_OP_FLASH_ATTN_EXT, {"FLASH_ATTN_EXT", "flash_attn_ext(x)", .n_src = 5, .may_expand = true, .family = BERTH_OP_ATTENTION, .cost = cost_flash_attn_ext, .split = BERTH_SPLIT_FLASH_ATTN, .n_needed = 3, .shape = shape_flash_attn_ext, .sample = sample_flash_attn_ext, .relation = "keys, values", .grad = grad_flash_attn_ext, .grad_srcs = 23}},
     {GGML_OP_LIGHTNING_INDEXER, {"LIGHTNING_INDEXER", "lightning_indexer(q, k, weights, mask)", .n_src = 4, .family = BERTH_OP_ATTENTION, .cost = cost_lightning_indexer, .sample = sample_lightning_indexer}},
     BERTH_OPS_END,
 };

@@ -212,6 +212,24 @@ struct ggml_tensor *ggml_xielu(
     return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_UNARY, &params, sizeof params, a, NULL, NULL);
 }
 
+// ---- shapes ----
+
+static bool shape_broadcast(const struct ggml_tensor *r) {
+    const struct ggml_tensor *a = r->src[0], *b = r->src[1];
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (r->ne[i] != a->ne[i] || !berth_divides(b->ne[i], a->ne[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool shape_add_id(const struct ggml_tensor *r) {
+    const struct ggml_tensor *a = r->src[0], *b = r->src[1], *c = r->src[2];
+    return ggml_are_same_shape(r, a) && a->ne[3] == 1 && a->ne[0] == b->ne[0] && b->ne[2] == 1 && b->ne[3] == 1 &&
+           c->type == GGML_TYPE_I32 && berth_shape_is(c, a->ne[1], a->ne[2], 1, 1);
+}
+
 // ---- gradients ----
 // Where a source was repeated, its gradient is the sum over the repetitions.
 
@@ -364,24 +382,24 @@ ONE_WITH(fill, 1.0f)
 
 // clang-format off
 const struct berth_op_entry berth_ops_eltwise[] = {
-    {GGML_OP_DUP, {"DUP", "x", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_dup, .grad = grad_dup, .grad_srcs = 1}},
-    {GGML_OP_ADD, {"ADD", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add, .relation = "+", .grad = grad_add, .grad_srcs = 3}},
-    {GGML_OP_ADD_ID, {"ADD_ID", "x[i]+y", .n_src = 3, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add_id, .relation = "+", .grad = grad_add_id, .grad_srcs = 3}},
+    {GGML_OP_DUP, {"DUP", "x", .n_src = 1, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_CONT, .sum = BERTH_SUM_ALONE, .shape = berth_shape_as_many, .sample = sample_dup, .grad = grad_dup, .grad_srcs = 1}},
+    {GGML_OP_ADD, {"ADD", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .sum = BERTH_SUM_ALL, .shape = shape_broadcast, .sample = sample_add, .relation = "+", .grad = grad_add, .grad_srcs = 3}},
+    {GGML_OP_ADD_ID, {"ADD_ID", "x[i]+y", .n_src = 3, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_ADD_ID, .shape = shape_add_id, .sample = sample_add_id, .relation = "+", .grad = grad_add_id, .grad_srcs = 3}},
     {GGML_OP_ADD1, {"ADD1", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add1, .relation = "+", .grad = grad_add1, .grad_srcs = 3}},
     {GGML_OP_ACC, {"ACC", "view(x,nb,offset)+=y->x", .n_src = 2, .writes_src = true, .family = BERTH_OP_ELEMENTWISE, .cost = cost_acc, .sample = sample_acc, .grad = grad_acc, .grad_srcs = 3}},
-    {GGML_OP_SUB, {"SUB", "x-y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sub, .relation = "-", .grad = grad_sub, .grad_srcs = 3}},
-    {GGML_OP_MUL, {"MUL", "x*y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_mul, .relation = "x", .grad = grad_mul, .grad_srcs = 3}},
-    {GGML_OP_DIV, {"DIV", "x/y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_div, .relation = "/", .grad = grad_div, .grad_srcs = 3}},
-    {GGML_OP_SQR, {"SQR", "x^2", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sqr, .grad = grad_sqr, .grad_srcs = 1}},
-    {GGML_OP_SQRT, {"SQRT", "√x", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sqrt, .grad = grad_sqrt, .grad_srcs = 1}},
-    {GGML_OP_LOG, {"LOG", "log(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_log, .grad = grad_log, .grad_srcs = 1}},
-    {GGML_OP_SIN, {"SIN", "sin(x)", .n_src = 1, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sin, .grad = grad_sin, .grad_srcs = 1}},
-    {GGML_OP_COS, {"COS", "cos(x)", .n_src = 1, .family = BERTH_OP_ELEMENTWISE, .sample = sample_cos, .grad = grad_cos, .grad_srcs = 1}},
-    {GGML_OP_SCALE, {"SCALE", "x*v", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_scale, .grad = grad_scale, .grad_srcs = 1}},
-    {GGML_OP_CLAMP, {"CLAMP", "clamp(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_clamp, .grad = grad_clamp, .grad_srcs = 1}},
-    {GGML_OP_LEAKY_RELU, {"LEAKY_RELU", "leaky_relu(x)", .n_src = 1, .family = BERTH_OP_ACTIVATION, .sample = sample_leaky_relu, .grad = grad_leaky_relu, .grad_srcs = 1}},
+    {GGML_OP_SUB, {"SUB", "x-y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .sum = BERTH_SUM_ALL, .shape = shape_broadcast, .sample = sample_sub, .relation = "-", .grad = grad_sub, .grad_srcs = 3}},
+    {GGML_OP_MUL, {"MUL", "x*y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .sum = BERTH_SUM_FIRST, .shape = shape_broadcast, .sample = sample_mul, .relation = "x", .grad = grad_mul, .grad_srcs = 3}},
+    {GGML_OP_DIV, {"DIV", "x/y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .sum = BERTH_SUM_FIRST, .shape = shape_broadcast, .sample = sample_div, .relation = "/", .grad = grad_div, .grad_srcs = 3}},
+    {GGML_OP_SQR, {"SQR", "x^2", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_sqr, .grad = grad_sqr, .grad_srcs = 1}},
+    {GGML_OP_SQRT, {"SQRT", "√x", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_sqrt, .grad = grad_sqrt, .grad_srcs = 1}},
+    {GGML_OP_LOG, {"LOG", "log(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_log, .grad = grad_log, .grad_srcs = 1}},
+    {GGML_OP_SIN, {"SIN", "sin(x)", .n_src = 1, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_sin, .grad = grad_sin, .grad_srcs = 1}},
+    {GGML_OP_COS, {"COS", "cos(x)", .n_src = 1, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_cos, .grad = grad_cos, .grad_srcs = 1}},
+    {GGML_OP_SCALE, {"SCALE", "x*v", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .sum = BERTH_SUM_SCALE, .shape = berth_shape_as_source, .sample = sample_scale, .grad = grad_scale, .grad_srcs = 1}},
+    {GGML_OP_CLAMP, {"CLAMP", "clamp(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_clamp, .grad = grad_clamp, .grad_srcs = 1}},
+    {GGML_OP_LEAKY_RELU, {"LEAKY_RELU", "leaky_relu(x)", .n_src = 1, .family = BERTH_OP_ACTIVATION, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_leaky_relu, .grad = grad_leaky_relu, .grad_srcs = 1}},
     {GGML_OP_TRI, {"TRI", "tri(x)", .n_src = 1, .family = BERTH_OP_STATE, .sample = sample_tri, .grad = grad_tri, .grad_srcs = 1}},
-    {GGML_OP_FILL, {"FILL", "fill(x, c)", .n_src = 1, .in_place = true, .overwrites = 1, .is_flat = true, .family = BERTH_OP_MOVE, .sample = sample_fill}},
+    {GGML_OP_FILL, {"FILL", "fill(x, c)", .n_src = 1, .in_place = true, .overwrites = 1, .is_flat = true, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_EACH, .sample = sample_fill}},
     BERTH_OPS_END,
 };
 // clang-format on

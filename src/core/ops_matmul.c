@@ -128,6 +128,21 @@ struct ggml_tensor *ggml_solve_tri(
         berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, b->ne, NULL, 0), GGML_OP_SOLVE_TRI, NULL, 0, a, b, NULL);
 }
 
+// ---- shapes ----
+
+static bool shape_mul_mat(const struct ggml_tensor *r) {
+    const struct ggml_tensor *a = r->src[0], *b = r->src[1];
+    return a->ne[0] == b->ne[0] && berth_divides(a->ne[2], b->ne[2]) && berth_divides(a->ne[3], b->ne[3]) &&
+           !ggml_is_transposed(a) && berth_shape_is(r, a->ne[1], b->ne[1], b->ne[2], b->ne[3]);
+}
+
+static bool shape_mul_mat_id(const struct ggml_tensor *r) {
+    const struct ggml_tensor *a = r->src[0], *b = r->src[1], *c = r->src[2];
+    return a->ne[0] == b->ne[0] && a->ne[3] == 1 && b->ne[3] == 1 && c->type == GGML_TYPE_I32 && c->ne[2] == 1 && c->ne[3] == 1 &&
+           c->ne[1] == b->ne[2] && berth_divides(b->ne[1], c->ne[0]) && !ggml_is_transposed(a) &&
+           berth_shape_is(r, a->ne[1], c->ne[0], b->ne[2], 1);
+}
+
 // ---- gradients ----
 // With c[i, j] = sum over k of a[k, i] b[k, j] and its gradient d[i, j]:
 //     by a[k, i]: sum over j of b[k, j] d[i, j]          by b[k, j]: sum over i of a[k, i] d[i, j]
@@ -254,8 +269,8 @@ SAMPLE(solve_tri, ggml_solve_tri(c, sample_shaped(c, a, N, N, 1, 1), sample_shap
 
 // clang-format off
 const struct berth_op_entry berth_ops_matmul[] = {
-    {GGML_OP_MUL_MAT, {"MUL_MAT", "X*Y", .n_src = 2, .may_expand = true, .family = BERTH_OP_MATMUL, .cost = cost_mul_mat, .sample = sample_mul_mat, .relation = "x", .grad = grad_mul_mat, .grad_srcs = 3}},
-    {GGML_OP_MUL_MAT_ID, {"MUL_MAT_ID", "X[i]*Y", .n_src = 3, .may_expand = true, .family = BERTH_OP_MATMUL, .cost = cost_mul_mat_id, .sample = sample_mul_mat_id, .relation = "x", .grad = grad_mul_mat_id, .grad_srcs = 3}},
+    {GGML_OP_MUL_MAT, {"MUL_MAT", "X*Y", .n_src = 2, .may_expand = true, .family = BERTH_OP_MATMUL, .cost = cost_mul_mat, .split = BERTH_SPLIT_MUL_MAT, .shape = shape_mul_mat, .sample = sample_mul_mat, .relation = "x", .grad = grad_mul_mat, .grad_srcs = 3}},
+    {GGML_OP_MUL_MAT_ID, {"MUL_MAT_ID", "X[i]*Y", .n_src = 3, .may_expand = true, .family = BERTH_OP_MATMUL, .cost = cost_mul_mat_id, .split = BERTH_SPLIT_MUL_MAT_ID, .shape = shape_mul_mat_id, .sample = sample_mul_mat_id, .relation = "x", .grad = grad_mul_mat_id, .grad_srcs = 3}},
     {GGML_OP_OUT_PROD, {"OUT_PROD", "X*Y", .n_src = 2, .family = BERTH_OP_MATMUL, .cost = cost_out_prod, .sample = sample_out_prod, .relation = "x", .grad = grad_out_prod, .grad_srcs = 3}},
     {GGML_OP_SOLVE_TRI, {"SOLVE_TRI", "A X = B, A triangular, solve X", .n_src = 2, .family = BERTH_OP_STATE, .sample = sample_solve_tri}},
     BERTH_OPS_END,

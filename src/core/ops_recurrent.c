@@ -318,7 +318,7 @@ SAMPLE(dsv4_hc_post, ggml_dsv4_hc_post(c, sample_shaped(c, a, N, 2, 1, 1), sampl
 
 // clang-format off
 const struct berth_op_entry berth_ops_recurrent[] = {
-    {GGML_OP_SSM_CONV, {"SSM_CONV", "ssm_conv(x)", .n_src = 2, .family = BERTH_OP_STATE, .sample = sample_ssm_conv}},
+    {GGML_OP_SSM_CONV, {"SSM_CONV", "ssm_conv(x)", .n_src = 2, .family = BERTH_OP_STATE, .split = BERTH_SPLIT_SSM_CONV, .sample = sample_ssm_conv}},
     {GGML_OP_SSM_SCAN, {"SSM_SCAN", "ssm_scan(x)", .n_src = 7, .family = BERTH_OP_STATE, .sample = sample_ssm_scan}},
     {GGML_OP_RWKV_WKV6, {"RWKV_WKV6", "rwkv_wkv6(k, v, r, tf, td, s)", .n_src = 6, .family = BERTH_OP_STATE, .sample = sample_rwkv_wkv6}},
     {GGML_OP_GATED_LINEAR_ATTN, {"GATED_LINEAR_ATTN", "gated_linear_attn(k, v, q, gate, s)", .n_src = 5, .family = BERTH_OP_STATE, .sample = sample_gated_linear_attn}},

@@ -155,6 +155,40 @@ struct ggml_tensor *ggml_timestep_embedding(struct ggml_context *ctx, struct ggm
         sizeof params, timesteps, NULL, NULL);
 }
 
+// ---- shapes ----
+
+static bool shape_sum_rows(const struct ggml_tensor *r) {
+    const struct ggml_tensor *a = r->src[0];
+    return berth_shape_is(r, 1, a->ne[1], a->ne[2], a->ne[3]);
+}
+
+static bool shape_repeat(const struct ggml_tensor *r) {
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (!berth_divides(r->src[0]->ne[i], r->ne[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool shape_concat(const struct ggml_tensor *r) {
+    const struct ggml_tensor *a = r->src[0], *b = r->src[1];
+    const int32_t dim = r->op_params[0];
+    if (dim < 0 || dim >= GGML_MAX_DIMS || a->type != b->type || r->type != a->type) {
+        return false;
+    }
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (i == dim ? r->ne[i] != a->ne[i] + b->ne[i] : r->ne[i] != a->ne[i] || b->ne[i] != a->ne[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool shape_argsort(const struct ggml_tensor *r) {
+    return ggml_are_same_shape(r, r->src[0]) && r->type == GGML_TYPE_I32;
+}
+
 // ---- gradients ----
 // What was summed is repeated, and the other way round.
 
@@ -220,18 +254,18 @@ ONE_WITH(top_k, 2)
 // clang-format off
 const struct berth_op_entry berth_ops_reduce[] = {
     {GGML_OP_SUM, {"SUM", "Σx", .n_src = 1, .family = BERTH_OP_REDUCE, .sample = sample_sum, .grad = grad_sum, .grad_srcs = 1}},
-    {GGML_OP_SUM_ROWS, {"SUM_ROWS", "Σx_k", .n_src = 1, .family = BERTH_OP_REDUCE, .sample = sample_sum_rows, .grad = grad_sum_rows, .grad_srcs = 1}},
-    {GGML_OP_CUMSUM, {"CUMSUM", "cumsum(x)", .n_src = 1, .may_expand = true, .family = BERTH_OP_REDUCE, .sample = sample_cumsum, .grad = grad_cumsum, .grad_srcs = 1}},
-    {GGML_OP_MEAN, {"MEAN", "Σx/n", .n_src = 1, .family = BERTH_OP_REDUCE, .sample = sample_mean, .grad = grad_mean, .grad_srcs = 1}},
+    {GGML_OP_SUM_ROWS, {"SUM_ROWS", "Σx_k", .n_src = 1, .family = BERTH_OP_REDUCE, .split = BERTH_SPLIT_ROWS, .sum = BERTH_SUM_ALONE, .shape = shape_sum_rows, .sample = sample_sum_rows, .grad = grad_sum_rows, .grad_srcs = 1}},
+    {GGML_OP_CUMSUM, {"CUMSUM", "cumsum(x)", .n_src = 1, .may_expand = true, .family = BERTH_OP_REDUCE, .split = BERTH_SPLIT_ROWS, .sum = BERTH_SUM_ALONE, .sample = sample_cumsum, .grad = grad_cumsum, .grad_srcs = 1}},
+    {GGML_OP_MEAN, {"MEAN", "Σx/n", .n_src = 1, .family = BERTH_OP_REDUCE, .split = BERTH_SPLIT_ROWS, .sum = BERTH_SUM_ALONE, .shape = shape_sum_rows, .sample = sample_mean, .grad = grad_mean, .grad_srcs = 1}},
     {GGML_OP_ARGMAX, {"ARGMAX", "argmax(x)", .n_src = 1, .is_flat = true, .family = BERTH_OP_REDUCE, .sample = sample_argmax}},
     {GGML_OP_COUNT_EQUAL, {"COUNT_EQUAL", "count_equal(x)", .n_src = 2, .is_flat = true, .family = BERTH_OP_REDUCE, .sample = sample_count_equal}},
-    {GGML_OP_REPEAT, {"REPEAT", "repeat(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_repeat, .grad = grad_repeat, .grad_srcs = 1}},
-    {GGML_OP_REPEAT_BACK, {"REPEAT_BACK", "repeat_back(x)", .n_src = 1, .family = BERTH_OP_TRAIN, .sample = sample_repeat_back, .grad = grad_repeat_back, .grad_srcs = 1}},
-    {GGML_OP_CONCAT, {"CONCAT", "concat(x, y)", .n_src = 2, .family = BERTH_OP_MOVE, .sample = sample_concat, .grad = grad_concat, .grad_srcs = 3}},
+    {GGML_OP_REPEAT, {"REPEAT", "repeat(x)", .n_src = 1, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_EACH, .shape = shape_repeat, .sample = sample_repeat, .grad = grad_repeat, .grad_srcs = 1}},
+    {GGML_OP_REPEAT_BACK, {"REPEAT_BACK", "repeat_back(x)", .n_src = 1, .family = BERTH_OP_TRAIN, .split = BERTH_SPLIT_KEEP, .sample = sample_repeat_back, .grad = grad_repeat_back, .grad_srcs = 1}},
+    {GGML_OP_CONCAT, {"CONCAT", "concat(x, y)", .n_src = 2, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_CONCAT, .shape = shape_concat, .sample = sample_concat, .grad = grad_concat, .grad_srcs = 3}},
     {GGML_OP_ARANGE, {"ARANGE", "arange(start, stop, step)", .n_src = 0, .is_flat = true, .family = BERTH_OP_MOVE, .sample = sample_arange}},
     {GGML_OP_TIMESTEP_EMBEDDING, {"TIMESTEP_EMBEDDING", "timestep_embedding(timesteps, dim, max_period)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_timestep_embedding}},
-    {GGML_OP_ARGSORT, {"ARGSORT", "argsort(x)", .n_src = 1, .may_expand = true, .is_flat = true, .family = BERTH_OP_REDUCE, .sample = sample_argsort}},
-    {GGML_OP_TOP_K, {"TOP_K", "top_k(x)", .n_src = 1, .may_expand = true, .is_flat = true, .family = BERTH_OP_REDUCE, .sample = sample_top_k}},
+    {GGML_OP_ARGSORT, {"ARGSORT", "argsort(x)", .n_src = 1, .may_expand = true, .is_flat = true, .family = BERTH_OP_REDUCE, .split = BERTH_SPLIT_ROWS, .shape = shape_argsort, .sample = sample_argsort}},
+    {GGML_OP_TOP_K, {"TOP_K", "top_k(x)", .n_src = 1, .may_expand = true, .is_flat = true, .family = BERTH_OP_REDUCE, .split = BERTH_SPLIT_ROWS, .sample = sample_top_k}},
     BERTH_OPS_END,
 };
 // clang-format on

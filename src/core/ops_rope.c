@@ -161,6 +161,17 @@ void ggml_rope_yarn_corr_dims(int n_dims, int n_ctx_orig, float freq_base, float
     dims[1] = last > limit ? limit : last;
 }
 
+// ---- shapes ----
+
+static bool shape_rope(const struct ggml_tensor *r) {
+    const struct ggml_tensor *a = r->src[0], *b = r->src[1], *c = r->src[2];
+    int32_t n_dims = r->op_params[1], mode = r->op_params[2];
+    const int64_t n_pos = (mode & GGML_ROPE_TYPE_MROPE) != 0 ? 4 * a->ne[2] : a->ne[2];
+    return ggml_are_same_shape(r, a) && b->type == GGML_TYPE_I32 && berth_shape_is(b, n_pos, 1, 1, 1) && n_dims > 0 &&
+           n_dims % 2 == 0 && n_dims <= a->ne[0] &&
+           (c == NULL || (c->type == GGML_TYPE_F32 && c->ne[0] >= n_dims / 2 && c->ne[1] == 1 && c->ne[2] == 1 && c->ne[3] == 1));
+}
+
 // ---- gradients ----
 // A rotation turns back by the same angles, with all parameters of the op: sections, the
 // offset of the first dimension that is turned, and frequency factors, which get no gradient themselves.
@@ -188,8 +199,8 @@ SAMPLE(rope_back, ggml_rope_ext_back(c, sample_shaped(c, a, N, 2, 4, 1), sample_
 
 // clang-format off
 const struct berth_op_entry berth_ops_rope[] = {
-    {GGML_OP_ROPE, {"ROPE", "rope(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_rope, .grad = grad_rope, .grad_srcs = 1}},
-    {GGML_OP_ROPE_BACK, {"ROPE_BACK", "rope_back(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_TRAIN, .sample = sample_rope_back, .grad = grad_rope_back, .grad_srcs = 1}},
+    {GGML_OP_ROPE, {"ROPE", "rope(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_ATTENTION, .split = BERTH_SPLIT_ROPE, .n_needed = 2, .shape = shape_rope, .sample = sample_rope, .grad = grad_rope, .grad_srcs = 1}},
+    {GGML_OP_ROPE_BACK, {"ROPE_BACK", "rope_back(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_TRAIN, .split = BERTH_SPLIT_ROPE, .sample = sample_rope_back, .grad = grad_rope_back, .grad_srcs = 1}},
     BERTH_OPS_END,
 };
 // clang-format on

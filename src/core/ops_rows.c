@@ -269,6 +269,30 @@ struct ggml_tensor *ggml_interpolate(
     return interpolate_new(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3}, mode);
 }
 
+// ---- shapes ----
+
+static bool shape_get_rows(const struct ggml_tensor *r) {
+    const struct ggml_tensor *a = r->src[0], *b = r->src[1];
+    return b->type == GGML_TYPE_I32 && b->ne[3] == 1 && a->ne[2] == b->ne[1] && a->ne[3] == b->ne[2] &&
+           berth_shape_is(r, a->ne[0], b->ne[0], b->ne[1], b->ne[2]);
+}
+
+static bool shape_set_rows(const struct ggml_tensor *r) {
+    const struct ggml_tensor *a = r->src[0], *b = r->src[1], *c = r->src[2];
+    return (b->type == GGML_TYPE_I64 || b->type == GGML_TYPE_I32) && berth_shape_is(r, a->ne[0], r->ne[1], a->ne[2], a->ne[3]) &&
+           b->ne[0] == a->ne[1] && berth_divides(b->ne[1], a->ne[2]) && berth_divides(b->ne[2], a->ne[3]) && b->ne[3] == 1 &&
+           ggml_is_contiguous_rows(r) && ggml_is_contiguous_rows(a) && (c == NULL || ggml_are_same_shape(r, c));
+}
+
+static bool shape_soft_max(const struct ggml_tensor *r) {
+    const struct ggml_tensor *a = r->src[0], *b = r->src[1], *c = r->src[2];
+    return ggml_are_same_shape(r, a) && ggml_is_contiguous(a) &&
+           (b == NULL ||
+               ((b->type == GGML_TYPE_F16 || b->type == GGML_TYPE_F32) && ggml_is_contiguous(b) && b->ne[0] == a->ne[0] &&
+                   b->ne[1] >= a->ne[1] && berth_divides(b->ne[2], a->ne[2]) && berth_divides(b->ne[3], a->ne[3]))) &&
+           (c == NULL || (c->type == GGML_TYPE_F32 && berth_shape_is(c, a->ne[2], 1, 1, 1)));
+}
+
 // ---- gradients ----
 
 // ---- picking and placing rows ----
@@ -421,16 +445,16 @@ ONE_WITH(roll, 1, 0, 0, 0)
 
 // clang-format off
 const struct berth_op_entry berth_ops_rows[] = {
-    {GGML_OP_GET_ROWS, {"GET_ROWS", "get_rows(x)", .n_src = 2, .family = BERTH_OP_MOVE, .cost = cost_get_rows, .sample = sample_get_rows, .grad = grad_get_rows, .grad_srcs = 1}},
+    {GGML_OP_GET_ROWS, {"GET_ROWS", "get_rows(x)", .n_src = 2, .family = BERTH_OP_MOVE, .cost = cost_get_rows, .split = BERTH_SPLIT_GET_ROWS, .shape = shape_get_rows, .sample = sample_get_rows, .grad = grad_get_rows, .grad_srcs = 1}},
     {GGML_OP_GET_ROWS_BACK, {"GET_ROWS_BACK", "get_rows_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_get_rows_back, .grad = grad_get_rows_back, .grad_srcs = 1}},
-    {GGML_OP_SET_ROWS, {"SET_ROWS", "set_rows(x)", .n_src = 3, .writes_src = true, .family = BERTH_OP_MOVE, .cost = cost_set_rows, .sample = sample_set_rows, .relation = "to", .grad = grad_set_rows, .grad_srcs = 5}},
+    {GGML_OP_SET_ROWS, {"SET_ROWS", "set_rows(x)", .n_src = 3, .writes_src = true, .family = BERTH_OP_MOVE, .cost = cost_set_rows, .split = BERTH_SPLIT_SET_ROWS, .n_needed = 2, .shape = shape_set_rows, .sample = sample_set_rows, .relation = "to", .grad = grad_set_rows, .grad_srcs = 5}},
     {GGML_OP_DIAG, {"DIAG", "diag(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_diag, .grad = grad_diag, .grad_srcs = 1}},
-    {GGML_OP_DIAG_MASK_INF, {"DIAG_MASK_INF", "diag_mask_inf(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_diag_mask_inf, .grad = grad_diag_mask, .grad_srcs = 1}},
-    {GGML_OP_DIAG_MASK_ZERO, {"DIAG_MASK_ZERO", "diag_mask_zero(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_diag_mask_zero, .grad = grad_diag_mask, .grad_srcs = 1}},
-    {GGML_OP_SOFT_MAX, {"SOFT_MAX", "soft_max(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_soft_max, .relation = "with mask", .grad = grad_soft_max, .grad_srcs = 7}},
-    {GGML_OP_SOFT_MAX_BACK, {"SOFT_MAX_BACK", "soft_max_back(x)", .n_src = 2, .in_place = true, .family = BERTH_OP_TRAIN, .sample = sample_soft_max_back}},
+    {GGML_OP_DIAG_MASK_INF, {"DIAG_MASK_INF", "diag_mask_inf(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .shape = berth_shape_as_source, .sample = sample_diag_mask_inf, .grad = grad_diag_mask, .grad_srcs = 1}},
+    {GGML_OP_DIAG_MASK_ZERO, {"DIAG_MASK_ZERO", "diag_mask_zero(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .shape = berth_shape_as_source, .sample = sample_diag_mask_zero, .grad = grad_diag_mask, .grad_srcs = 1}},
+    {GGML_OP_SOFT_MAX, {"SOFT_MAX", "soft_max(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_ATTENTION, .split = BERTH_SPLIT_SOFT_MAX, .n_needed = 1, .shape = shape_soft_max, .sample = sample_soft_max, .relation = "with mask", .grad = grad_soft_max, .grad_srcs = 7}},
+    {GGML_OP_SOFT_MAX_BACK, {"SOFT_MAX_BACK", "soft_max_back(x)", .n_src = 2, .in_place = true, .family = BERTH_OP_TRAIN, .split = BERTH_SPLIT_ROWS, .sample = sample_soft_max_back}},
     {GGML_OP_UPSCALE, {"UPSCALE", "upscale(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_upscale, .grad = grad_upscale, .grad_srcs = 1}},
-    {GGML_OP_PAD, {"PAD", "pad(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_pad, .grad = grad_pad, .grad_srcs = 1}},
+    {GGML_OP_PAD, {"PAD", "pad(x)", .n_src = 1, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_KEEP, .sample = sample_pad, .grad = grad_pad, .grad_srcs = 1}},
     {GGML_OP_PAD_REFLECT_1D, {"PAD_REFLECT_1D", "pad_reflect_1d(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_pad_reflect_1d}},
     {GGML_OP_ROLL, {"ROLL", "roll(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_roll, .grad = grad_roll, .grad_srcs = 1}},
     BERTH_OPS_END,

@@ -138,6 +138,16 @@ struct ggml_tensor *ggml_swiglu_clamp(struct ggml_context *ctx, struct ggml_tens
     return result;
 }
 
+// ---- shapes ----
+
+static bool shape_glu(const struct ggml_tensor *r) {
+    const struct ggml_tensor *a = r->src[0], *b = r->src[1];
+    const bool is_whole = b != NULL;
+    return ggml_is_contiguous_rows(a) &&
+           (!is_whole || (ggml_is_contiguous_rows(b) && ggml_are_same_shape(a, b) && a->type == b->type)) &&
+           (is_whole || a->ne[0] % 2 == 0) && berth_shape_is(r, is_whole ? a->ne[0] : a->ne[0] / 2, a->ne[1], a->ne[2], a->ne[3]);
+}
+
 // ---- gradients ----
 // Derivatives are built of ops that every backend has; silu's has an op of its own.
 
@@ -383,9 +393,9 @@ SAMPLE(glu, sub == GGML_GLU_OP_SWIGLU_OAI     ? ggml_swiglu_oai(c, sample_rows(c
 
 // clang-format off
 const struct berth_op_entry berth_ops_unary[] = {
-    {GGML_OP_SILU_BACK, {"SILU_BACK", "silu_back(x)", .n_src = 2, .in_place = true, .family = BERTH_OP_TRAIN, .sample = sample_silu_back}},
-    {GGML_OP_UNARY, {"UNARY", "unary(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ACTIVATION, .sample = sample_unary, .grad = grad_unary, .grad_srcs = 1}},
-    {GGML_OP_GLU, {"GLU", "glu(x)", .n_src = 2, .family = BERTH_OP_ACTIVATION, .sample = sample_glu, .grad = grad_glu, .grad_srcs = 3}},
+    {GGML_OP_SILU_BACK, {"SILU_BACK", "silu_back(x)", .n_src = 2, .in_place = true, .family = BERTH_OP_TRAIN, .split = BERTH_SPLIT_EACH, .sample = sample_silu_back}},
+    {GGML_OP_UNARY, {"UNARY", "unary(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ACTIVATION, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_unary, .grad = grad_unary, .grad_srcs = 1}},
+    {GGML_OP_GLU, {"GLU", "glu(x)", .n_src = 2, .family = BERTH_OP_ACTIVATION, .split = BERTH_SPLIT_GLU, .n_needed = 1, .shape = shape_glu, .sample = sample_glu, .grad = grad_glu, .grad_srcs = 3}},
     BERTH_OPS_END,
 };
 // clang-format on

@@ -175,6 +175,43 @@ struct berth_op_cost berth_op_cost(const struct ggml_tensor *node) {
     return c;
 }
 
+// ---- shapes ----
+
+bool berth_shape_as_source(const struct ggml_tensor *r) {
+    return ggml_are_same_shape(r, r->src[0]);
+}
+
+// Products of extents that fit 63 bits; -1: they do not.
+static int64_t elements_count(const struct ggml_tensor *t) {
+    int64_t n = 1;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (__builtin_mul_overflow(n, t->ne[i], &n)) {
+            return -1;
+        }
+    }
+    return n;
+}
+
+bool berth_shape_as_many(const struct ggml_tensor *r) {
+    const struct ggml_tensor *a = r->src[0], *b = r->src[1];
+    const int64_t n = elements_count(r);
+    return n >= 0 && n == elements_count(a) && (b == NULL || n == elements_count(b));
+}
+
+bool berth_op_shape_holds(const struct ggml_tensor *node) {
+    const struct berth_op_info *info = node == NULL ? NULL : berth_op_info(node->op);
+    if (info == NULL || info->is_empty) {
+        return info != NULL;
+    }
+    const int n_needed = info->n_needed > 0 ? info->n_needed : info->n_src;
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        if (node->src[i] == NULL ? i < n_needed : i >= info->n_src) {
+            return false;
+        }
+    }
+    return info->shape != NULL && info->shape(node);
+}
+
 const char *berth_op_relation(enum ggml_op op) {
     const struct berth_op_info *info = berth_op_info(op);
     return info != NULL ? info->relation : NULL;

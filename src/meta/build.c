@@ -171,8 +171,9 @@ static struct meta_version in_own(struct meta_builder *b, const struct ggml_tens
 
 // Sources that the op has written to: where that was a whole copy, the parts are made anew from it; else it is no copy any more.
 static void write_back(struct meta_builder *b, const struct ggml_tensor *t, const struct meta_version *srcs) {
+    const struct berth_op_info *info = berth_op_info(t->op);
     for (int k = 0; k < GGML_MAX_SRC; k++) {
-        if (t->src[k] == NULL || !meta_writes(t, k)) {
+        if (t->src[k] == NULL || info == NULL || (info->updates >> k & 1) == 0) {
             continue;
         }
         const struct ggml_tensor *root = meta_root(t->src[k]);

@@ -169,8 +169,6 @@ struct meta_node {
 bool meta_rule(struct meta_node *node);
 // Some sources are sums over the devices: may the op be computed on each part of the sum? Then its result is one, too.
 bool meta_rule_sum(struct meta_node *node);
-// Does the op write to its source k, too?
-bool meta_writes(const struct ggml_tensor *t, int k);
 
 // ---- what each device needs of the pieces of memory that a plan has (sizing.c) ----
 

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: MIT
-// rule.c: a row an op: which states its sources must have so that each device computes its part alone, and the state of the
-// result. An op without a row gets whole sources. A rule never looks at memory: the builder turns a source into what is wanted,
-// by a view of the whole where it can.
+// rule.c: the rules that rows of ops name (optable.h, `split` and `sum`): which states the sources of a node must have so that each
+// device computes its part alone, and the state of the result. An op without a rule gets whole sources. A rule never looks at
+// memory: the builder turns a source into what is wanted, by a view of the whole where it can.
 
 #include "meta/program.h"
 
 #include "core/op_params.h"
+#include "core/optable.h"
 
 typedef bool (*rule_fn)(struct meta_node *node);
-
-enum sum_kind {
-    SUM_NONE,
-    SUM_ALL,   // every source a sum: they are added
-    SUM_FIRST, // the first a sum, the others whole: it is multiplied
-    SUM_ALONE, // one source, no constant is added
-};
 
 static const meta_state *have_of(const struct meta_node *node, int k) {
     return node->have[k] != NULL ? node->have[k] : &meta_mirrored;
@@ -22,6 +16,14 @@ static const meta_state *have_of(const struct meta_node *node, int k) {
 
 static bool is_split_on(const struct meta_node *node, int k, int axis) {
     return node->have[k] != NULL && (int) node->have[k]->axis == axis;
+}
+
+// The state of the first of two sources that is split along the axis; NULL: neither is.
+static const meta_state *first_split_on(const struct meta_node *node, int axis) {
+    if (is_split_on(node, 0, axis)) {
+        return node->have[0];
+    }
+    return is_split_on(node, 1, axis) ? node->have[1] : NULL;
 }
 
 // s along another axis, with all counts times num / den; NULL: not whole numbers.
@@ -66,7 +68,7 @@ static bool rule_each(struct meta_node *node) {
 
 // The bias of each expert: rows are chosen by the third source.
 static bool rule_add_id(struct meta_node *node) {
-    const meta_state *lead = is_split_on(node, 0, 0) ? node->have[0] : is_split_on(node, 1, 0) ? node->have[1] : NULL;
+    const meta_state *lead = first_split_on(node, 0);
     node->want[0] = node->want[1] = lead;
     return lead != NULL && out_set(node, lead);
 }
@@ -148,7 +150,10 @@ static bool product_batch(struct meta_node *node, int axis) {
     const meta_state *s = node->have[by_first ? 0 : 1];
     const int64_t times = b->ne[axis] / a->ne[axis];
     const meta_state *of_b = by_first ? state_scale(node, s, axis, times, 1) : s;
-    const meta_state *of_a = by_first ? s : a->ne[axis] == 1 ? &meta_mirrored : state_scale(node, s, axis, 1, times);
+    const meta_state *of_a = s;
+    if (!by_first) {
+        of_a = a->ne[axis] == 1 ? &meta_mirrored : state_scale(node, s, axis, 1, times);
+    }
     node->want[0] = of_a;
     node->want[1] = of_b;
     return of_a != NULL && of_b != NULL && out_set(node, of_b);
@@ -266,9 +271,12 @@ static bool rule_concat(struct meta_node *node) {
 static bool rule_flash_attn(struct meta_node *node) {
     const struct ggml_tensor *q = node->t->src[0], *k = node->t->src[1], *mask = node->t->src[3];
     const int64_t times = q->ne[2] / k->ne[2];
-    const meta_state *of_q = is_split_on(node, 0, 2)   ? node->have[0]
-                             : is_split_on(node, 1, 2) ? state_scale(node, node->have[1], 2, times, 1)
-                                                       : NULL;
+    const meta_state *of_q = NULL;
+    if (is_split_on(node, 0, 2)) {
+        of_q = node->have[0];
+    } else if (is_split_on(node, 1, 2)) {
+        of_q = state_scale(node, node->have[1], 2, times, 1);
+    }
     const meta_state *of_k = of_q != NULL ? state_scale(node, of_q, 2, 1, times) : NULL;
     const meta_state *of_sinks = of_k != NULL ? state_scale(node, of_q, 0, 1, 1) : NULL;
     if (of_sinks == NULL || k->ne[2] != node->t->src[2]->ne[2] || param_f32(node->t, 1) != 0.0f) {
@@ -283,7 +291,7 @@ static bool rule_flash_attn(struct meta_node *node) {
 
 // Channels: axis 1 of both sources, axis 0 of the result.
 static bool rule_ssm_conv(struct meta_node *node) {
-    const meta_state *s = is_split_on(node, 0, 1) ? node->have[0] : is_split_on(node, 1, 1) ? node->have[1] : NULL;
+    const meta_state *s = first_split_on(node, 1);
     node->want[0] = node->want[1] = s;
     return s != NULL && out_set(node, state_scale(node, s, 0, 1, 1));
 }
@@ -292,7 +300,7 @@ static bool rule_ssm_conv(struct meta_node *node) {
 
 static bool rule_step(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
-    const int n_params = node->t->op == GGML_OP_OPT_STEP_ADAMW ? 4 : 2;
+    const int n_params = berth_op_info(node->t->op)->n_src - 1; // the last one has the numbers
     bool ok = meta_is_split(s);
     for (int k = 0; k < n_params && ok; k++) {
         node->want[k] = s;
@@ -303,57 +311,23 @@ static bool rule_step(struct meta_node *node) {
 
 // ---- the table ----
 
-static const struct {
-    rule_fn rule;
-    enum sum_kind sum;
-    unsigned writes; // sources that it writes to beside its result, a bit each
-} rows[GGML_OP_COUNT] = {
-    [GGML_OP_DUP] = {rule_cont, SUM_ALONE, 0},
-    [GGML_OP_ADD] = {rule_each, SUM_ALL, 0},
-    [GGML_OP_ADD_ID] = {rule_add_id, SUM_NONE, 0},
-    [GGML_OP_SUB] = {rule_each, SUM_ALL, 0},
-    [GGML_OP_MUL] = {rule_each, SUM_FIRST, 0},
-    [GGML_OP_DIV] = {rule_each, SUM_FIRST, 0},
-    [GGML_OP_SQR] = {rule_each, SUM_NONE, 0},
-    [GGML_OP_SQRT] = {rule_each, SUM_NONE, 0},
-    [GGML_OP_LOG] = {rule_each, SUM_NONE, 0},
-    [GGML_OP_SIN] = {rule_each, SUM_NONE, 0},
-    [GGML_OP_COS] = {rule_each, SUM_NONE, 0},
-    [GGML_OP_SUM_ROWS] = {rule_rows, SUM_ALONE, 0},
-    [GGML_OP_CUMSUM] = {rule_rows, SUM_ALONE, 0},
-    [GGML_OP_MEAN] = {rule_rows, SUM_ALONE, 0},
-    [GGML_OP_REPEAT] = {rule_each, SUM_NONE, 0},
-    [GGML_OP_REPEAT_BACK] = {rule_keep, SUM_NONE, 0},
-    [GGML_OP_CONCAT] = {rule_concat, SUM_NONE, 0},
-    [GGML_OP_SILU_BACK] = {rule_each, SUM_NONE, 0},
-    [GGML_OP_NORM] = {rule_rows, SUM_NONE, 0},
-    [GGML_OP_RMS_NORM] = {rule_rows, SUM_NONE, 0},
-    [GGML_OP_RMS_NORM_BACK] = {rule_rows, SUM_NONE, 0},
-    [GGML_OP_L2_NORM] = {rule_rows, SUM_NONE, 0},
-    [GGML_OP_MUL_MAT] = {rule_mul_mat, SUM_NONE, 0},
-    [GGML_OP_MUL_MAT_ID] = {rule_mul_mat_id, SUM_NONE, 0},
-    [GGML_OP_SCALE] = {rule_each, SUM_ALONE, 0},
-    [GGML_OP_CPY] = {rule_cpy, SUM_NONE, 0},
-    [GGML_OP_CONT] = {rule_cont, SUM_ALONE, 0},
-    [GGML_OP_GET_ROWS] = {rule_get_rows, SUM_NONE, 0},
-    [GGML_OP_SET_ROWS] = {rule_set_rows, SUM_NONE, 0},
-    [GGML_OP_SOFT_MAX] = {rule_soft_max, SUM_NONE, 0},
-    [GGML_OP_SOFT_MAX_BACK] = {rule_rows, SUM_NONE, 0},
-    [GGML_OP_ROPE] = {rule_rope, SUM_NONE, 0},
-    [GGML_OP_ROPE_BACK] = {rule_rope, SUM_NONE, 0},
-    [GGML_OP_CLAMP] = {rule_each, SUM_NONE, 0},
-    [GGML_OP_PAD] = {rule_keep, SUM_NONE, 0},
-    [GGML_OP_FILL] = {rule_each, SUM_NONE, 0},
-    [GGML_OP_ARGSORT] = {rule_rows, SUM_NONE, 0},
-    [GGML_OP_TOP_K] = {rule_rows, SUM_NONE, 0},
-    [GGML_OP_LEAKY_RELU] = {rule_each, SUM_NONE, 0},
-    [GGML_OP_FLASH_ATTN_EXT] = {rule_flash_attn, SUM_NONE, 0},
-    [GGML_OP_SSM_CONV] = {rule_ssm_conv, SUM_NONE, 0},
-    [GGML_OP_UNARY] = {rule_each, SUM_NONE, 0},
-    [GGML_OP_OPT_STEP_ADAMW] = {rule_step, SUM_NONE, 1u << 2 | 1u << 3},
-    [GGML_OP_OPT_STEP_SGD] = {rule_step, SUM_NONE, 0},
-    [GGML_OP_GLU] = {rule_glu, SUM_NONE, 0},
-};
+static const rule_fn rules[BERTH_SPLIT_RULES] = {[BERTH_SPLIT_EACH] = rule_each,
+    [BERTH_SPLIT_ADD_ID] = rule_add_id,
+    [BERTH_SPLIT_GLU] = rule_glu,
+    [BERTH_SPLIT_ROWS] = rule_rows,
+    [BERTH_SPLIT_SOFT_MAX] = rule_soft_max,
+    [BERTH_SPLIT_ROPE] = rule_rope,
+    [BERTH_SPLIT_KEEP] = rule_keep,
+    [BERTH_SPLIT_MUL_MAT] = rule_mul_mat,
+    [BERTH_SPLIT_MUL_MAT_ID] = rule_mul_mat_id,
+    [BERTH_SPLIT_GET_ROWS] = rule_get_rows,
+    [BERTH_SPLIT_SET_ROWS] = rule_set_rows,
+    [BERTH_SPLIT_CONT] = rule_cont,
+    [BERTH_SPLIT_CPY] = rule_cpy,
+    [BERTH_SPLIT_CONCAT] = rule_concat,
+    [BERTH_SPLIT_FLASH_ATTN] = rule_flash_attn,
+    [BERTH_SPLIT_SSM_CONV] = rule_ssm_conv,
+    [BERTH_SPLIT_STEP] = rule_step};
 
 static void want_whole(struct meta_node *node) {
     for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -364,7 +338,8 @@ static void want_whole(struct meta_node *node) {
 }
 
 bool meta_rule(struct meta_node *node) {
-    const rule_fn rule = (unsigned) node->t->op < GGML_OP_COUNT ? rows[node->t->op].rule : NULL;
+    const struct berth_op_info *info = berth_op_info(node->t->op);
+    const rule_fn rule = info != NULL ? rules[info->split] : NULL;
     bool has_split = false;
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         has_split = has_split || meta_is_split(have_of(node, k));
@@ -380,28 +355,32 @@ bool meta_rule(struct meta_node *node) {
     return false;
 }
 
-bool meta_writes(const struct ggml_tensor *t, int k) {
-    return (unsigned) t->op < GGML_OP_COUNT && (rows[t->op].writes >> k & 1) != 0;
-}
-
 bool meta_rule_sum(struct meta_node *node) {
-    const enum sum_kind kind = (unsigned) node->t->op < GGML_OP_COUNT ? rows[node->t->op].sum : SUM_NONE;
+    const struct berth_op_info *info = berth_op_info(node->t->op);
+    const enum berth_sum_rule sum = info != NULL ? info->sum : BERTH_SUM_NONE;
     int n_sums = 0, n_srcs = 0;
     bool is_float = node->t->type == GGML_TYPE_F32 && node->t->view_src == NULL;
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         const meta_state *s = have_of(node, k);
         n_srcs += node->have[k] != NULL;
         n_sums += meta_is_partial(s);
-        is_float = is_float && (node->have[k] == NULL || node->t->src[k]->type == GGML_TYPE_F32) &&
-                   (meta_is_partial(s) || meta_is_mirrored(s));
+        is_float &=
+            (node->have[k] == NULL || node->t->src[k]->type == GGML_TYPE_F32) && (meta_is_partial(s) || meta_is_mirrored(s));
         node->want[k] = s;
     }
-    const bool is_scale = node->t->op == GGML_OP_SCALE;
-    const bool ok = is_float && ((kind == SUM_ALL && n_sums == n_srcs) ||
-                                    (kind == SUM_FIRST && n_sums == 1 && meta_is_partial(have_of(node, 0))) ||
-                                    (kind == SUM_ALONE && n_srcs == 1 && (!is_scale || param_f32(node->t, 1) == 0.0f)));
-    if (ok) {
-        node->out = meta_partial;
+    bool ok = false;
+    if (sum == BERTH_SUM_ALL) {
+        ok = n_sums == n_srcs;
+    } else if (sum == BERTH_SUM_FIRST) {
+        ok = n_sums == 1 && meta_is_partial(have_of(node, 0));
+    } else if (sum == BERTH_SUM_ALONE) {
+        ok = n_srcs == 1;
+    } else if (sum == BERTH_SUM_SCALE) {
+        ok = n_srcs == 1 && param_f32(node->t, 1) == 0.0f;
     }
-    return ok;
+    if (!ok || !is_float) {
+        return false;
+    }
+    node->out = meta_partial;
+    return true;
 }

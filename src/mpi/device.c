@@ -140,17 +140,10 @@ bool mpi_device_ask(struct mpi_device *d, const struct ggml_tensor *op, size_t *
 
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     size_t size;
-    if (op == NULL || !mpi_rules_hold(op)) {
+    if (op == NULL || (berth_op_shape_holds != NULL && !berth_op_shape_holds(op))) { // without it the worker alone decides
         return false;
     }
-    switch (op->op) {
-        case GGML_OP_NONE:
-        case GGML_OP_VIEW:
-        case GGML_OP_RESHAPE:
-        case GGML_OP_PERMUTE:
-        case GGML_OP_TRANSPOSE: return true;
-        default: return mpi_device_ask(device_of(dev), op, &size);
-    }
+    return mpi_op_is_empty(op->op) || mpi_device_ask(device_of(dev), op, &size);
 }
 
 // ---- the table ----

@@ -79,10 +79,6 @@ static bool memory_is_sound(struct reading *r, const struct mpi_wire_tensor *w, 
     return fault <= BERTH_SPAN_EMPTY || reading_refuse(r, "its bytes do not lie in its buffer", fault);
 }
 
-static bool is_view_op(enum ggml_op op) {
-    return op == GGML_OP_NONE || op == GGML_OP_VIEW || op == GGML_OP_RESHAPE || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
-}
-
 // Elements along a dimension, blocks along the first.
 static size_t count_of(const struct ggml_tensor *t, int i) {
     return (size_t) (i == 0 ? t->ne[0] / ggml_blck_size(t->type) : t->ne[i]);
@@ -151,7 +147,7 @@ static bool is_across(const struct ggml_tensor *node, const struct ggml_tensor *
 
 // Who is computed lies in memory, as all it reads.
 static bool node_is_sound(struct reading *r, const struct ggml_tensor *t) {
-    if (is_view_op(t->op)) {
+    if (mpi_op_is_empty(t->op)) {
         return true;
     }
     bool has_memory = t->data != NULL;
@@ -161,7 +157,7 @@ static bool node_is_sound(struct reading *r, const struct ggml_tensor *t) {
     if (r->buffers != NULL && !has_memory) {
         return reading_refuse(r, "it or a source has no memory", t->op);
     }
-    if (!mpi_rules_hold(t)) {
+    if (berth_op_shape_holds == NULL || !berth_op_shape_holds(t)) {
         return reading_refuse(r, "its shape is none of its op's", t->op);
     }
     if (!is_spread(t, 0)) {

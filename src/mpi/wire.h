@@ -9,6 +9,8 @@
 #include "ggml-backend-impl.h"
 #include "mpi/mail.h"
 
+#pragma weak berth_op_shape_holds // on ggml's own base there is none, and a worker takes no graphs
+
 enum mpi_command {
     //                            id        a        b        c         body
     MPI_BUFFER_NEW = MPI_COMMAND, // buffer device   size     ticket    -                   answered
@@ -83,9 +85,10 @@ struct mpi_wire_buffer {
 struct ggml_context *mpi_wire_read(const void *bytes, size_t size, const struct mpi_wire_buffer *buffers, size_t n_buffers,
     uint32_t device, struct ggml_cgraph **graph, char *why, size_t why_size) BERTH_MUST_USE;
 
-// Whether the node's shapes are those that its op's constructor makes (rules.c). Ops that are not listed there are none that go
-// over the wire.
-bool mpi_rules_hold(const struct ggml_tensor *node);
+// Nothing to compute: such nodes are everywhere.
+static inline bool mpi_op_is_empty(enum ggml_op op) {
+    return op == GGML_OP_NONE || op == GGML_OP_RESHAPE || op == GGML_OP_VIEW || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
+}
 
 // A name for contents that a worker may have kept (cache.c). Two lanes of SipHash with known keys: no guard against who makes
 // some.

@@ -208,8 +208,38 @@ static void every_op_has_a_row_and_a_sample(void **state) {
     ggml_free(ctx);
 }
 
+// What a constructor makes has the shape of its op; with another extent, without a source or with one more it has not.
+static void shapes_hold_as_constructors_make_them(void **state) {
+    (void) state;
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    int n_ops = 0;
+    for (int op = 0; op < GGML_OP_COUNT; op++) {
+        const struct berth_op_info *info = berth_op_info((enum ggml_op) op);
+        ggml_reset(ctx);
+        struct ggml_tensor *t = berth_op_sample(ctx, (enum ggml_op) op, 0, GGML_TYPE_F32, GGML_TYPE_F32);
+        if (t == NULL || berth_is_poison(t) || info->shape == NULL) {
+            assert_true(t == NULL || berth_is_poison(t) || berth_op_shape_holds(t) == info->is_empty);
+            continue;
+        }
+        n_ops++;
+        assert_true(berth_op_shape_holds(t));
+        t->ne[0]++;
+        assert_false(berth_op_shape_holds(t));
+        t->ne[0]--;
+        struct ggml_tensor more = *t;
+        more.src[info->n_src] = t;
+        assert_false(berth_op_shape_holds(&more));
+        t->src[0] = NULL;
+        assert_false(berth_op_shape_holds(t));
+    }
+    assert_true(n_ops >= 35);
+    assert_false(berth_op_shape_holds(NULL));
+    ggml_free(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes_hold_as_constructors_make_them),
         cmocka_unit_test(arena_sizes_as_promised),
         cmocka_unit_test(full_arena_is_poison_with_numbers),
         cmocka_unit_test(poison_crosses_contexts),
