@@ -217,11 +217,16 @@ void ggml_build_backward_expand(struct ggml_context *ctx, struct ggml_cgraph *cg
         berth_set_error("%s: the %s is NULL", func, ctx == NULL ? "context" : "graph");
         return;
     }
-    const char *why = cgraph->n_nodes == 0                        ? "the graph has no nodes"
-                      : cgraph->grads == NULL                     ? "the graph has no room for gradients (ggml_new_graph_custom)"
-                      : !any_flag(cgraph, GGML_TENSOR_FLAG_PARAM) ? "no node is a parameter (ggml_set_param)"
-                      : !any_flag(cgraph, GGML_TENSOR_FLAG_LOSS)  ? "no node is a loss (ggml_set_loss)"
-                                                                  : NULL;
+    const char *why = NULL;
+    if (cgraph->n_nodes == 0) {
+        why = "the graph has no nodes";
+    } else if (cgraph->grads == NULL) {
+        why = "the graph has no room for gradients (ggml_new_graph_custom)";
+    } else if (!any_flag(cgraph, GGML_TENSOR_FLAG_PARAM)) {
+        why = "no node is a parameter (ggml_set_param)";
+    } else if (!any_flag(cgraph, GGML_TENSOR_FLAG_LOSS)) {
+        why = "no node is a loss (ggml_set_loss)";
+    }
     if (why != NULL) {
         graph_refuse(ctx, cgraph, why);
         return;

@@ -57,7 +57,10 @@ bool ggml_prec_set_acc(struct ggml_tensor *a, enum ggml_prec prec) {
     if (a == NULL || berth_poisoned(a)) {
         return false; // reported where it was made
     }
-    return set_slot(a, is_product(a) ? 0 : a->op == GGML_OP_FLASH_ATTN_EXT ? 3 : -1, prec);
+    if (a->op == GGML_OP_FLASH_ATTN_EXT) {
+        return set_slot(a, 3, prec);
+    }
+    return set_slot(a, is_product(a) ? 0 : -1, prec);
 }
 
 bool ggml_prec_set_src(struct ggml_tensor *a, enum ggml_prec prec, int idx) {

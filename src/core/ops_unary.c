@@ -4,6 +4,7 @@
 // op_params: unary [formula], glu [formula, swapped, alpha, limit]; the last two are floats that swiglu_oai sets, swiglu_clamp
 // the last.
 
+#include "base/min.h"
 #include "core/grad.h"
 #include "core/op.h"
 #include "core/sample.h"
@@ -276,7 +277,7 @@ static const derivative_t derivatives[GGML_UNARY_OP_COUNT] = {
 static T *of_xielu(struct berth_grad *g, T *x) {
     const float alpha_n = param_f32(g->node, 1), alpha_p = param_f32(g->node, 2), beta = param_f32(g->node, 3);
     const float eps = param_f32(g->node, 4);
-    T *sloped = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, eps < 0.0f ? eps : 0.0f));
+    T *sloped = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, min_f32(eps, 0.0f)));
     T *low = ggml_mul(g->ctx, ggml_exp(g->ctx, ggml_clamp(g->ctx, x, -INFINITY, 0.0f)), sloped);
     T *is_low = berth_grad_one_minus(g, ggml_step(g->ctx, x));
     T *left = ggml_mul(g->ctx, ggml_scale_bias(g->ctx, low, alpha_n, -alpha_n), is_low);
@@ -387,9 +388,15 @@ static struct ggml_tensor *sample_unary(BERTH_SAMPLE_ARGS) {
     return sub == GGML_UNARY_OP_XIELU ? ggml_xielu(c, sample_rows(c, a), 0.8f, 0.8f, 0.5f, -1e-6f)
                                       : ggml_unary(c, sample_rows(c, a), (enum ggml_unary_op) sub);
 }
-SAMPLE(glu, sub == GGML_GLU_OP_SWIGLU_OAI     ? ggml_swiglu_oai(c, sample_rows(c, a), sample_rows(c, a), 1.7f, 7.0f)
-            : sub == GGML_GLU_OP_SWIGLU_CLAMP ? ggml_swiglu_clamp(c, sample_rows(c, a), sample_rows(c, a), 7.0f)
-                                              : ggml_glu_split(c, sample_rows(c, a), sample_rows(c, a), (enum ggml_glu_op) sub))
+static struct ggml_tensor *sample_glu(BERTH_SAMPLE_ARGS) {
+    BERTH_SAMPLE_UNUSED;
+    struct ggml_tensor *x = sample_rows(c, a), *gate = sample_rows(c, a);
+    if (sub == GGML_GLU_OP_SWIGLU_OAI) {
+        return ggml_swiglu_oai(c, x, gate, 1.7f, 7.0f);
+    }
+    return sub == GGML_GLU_OP_SWIGLU_CLAMP ? ggml_swiglu_clamp(c, x, gate, 7.0f)
+                                           : ggml_glu_split(c, x, gate, (enum ggml_glu_op) sub);
+}
 
 // clang-format off
 const struct berth_op_entry berth_ops_unary[] = {

@@ -435,25 +435,35 @@ struct ggml_backend_buffer *ggml_backend_meta_alloc_ctx_tensors_from_buft(
         return NULL;
     }
     struct meta_buffer *mb = meta_buffer_new(device, true);
-    bool ok = mb != NULL && berth_grow((void **) &mb->entries, &mb->entries_cap, n, sizeof mb->entries[0]);
-    for (int j = 0; ok && j < device->n; j++) {
+    if (mb == NULL || !berth_grow((void **) &mb->entries, &mb->entries_cap, n, sizeof mb->entries[0])) {
+        goto fail;
+    }
+    for (int j = 0; j < device->n; j++) {
         mb->ctxs[j] = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
-        ok = mb->ctxs[j] != NULL;
-    }
-    ok = ok && all_parts_make(mb, ctx, ggml_backend_buft_get_alignment(buft), &size);
-    for (int j = 0; ok && j < device->n; j++) {
-        ok = part_alloc(mb, j);
-    }
-    ggml_backend_buffer_t buffer = ok ? ggml_backend_buffer_init(buft, buffer_iface, mb, size) : NULL;
-    if (buffer == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: %zu tensors got no memory: %s", device->name, n, berth_last_error());
-        if (mb != NULL) {
-            meta_buffer_free(mb);
+        if (mb->ctxs[j] == NULL) {
+            goto fail;
         }
-        return NULL;
+    }
+    if (!all_parts_make(mb, ctx, ggml_backend_buft_get_alignment(buft), &size)) {
+        goto fail;
+    }
+    for (int j = 0; j < device->n; j++) {
+        if (!part_alloc(mb, j)) {
+            goto fail;
+        }
+    }
+    ggml_backend_buffer_t buffer = ggml_backend_buffer_init(buft, buffer_iface, mb, size);
+    if (buffer == NULL) {
+        goto fail;
     }
     place_all(mb, ctx, buffer);
     return buffer;
+fail:
+    berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: %zu tensors got no memory: %s", device->name, n, berth_last_error());
+    if (mb != NULL) {
+        meta_buffer_free(mb);
+    }
+    return NULL;
 }
 
 // ---- the rest of the interface ----

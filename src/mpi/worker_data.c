@@ -111,15 +111,16 @@ void mpi_worker_get(struct mpi_worker *w, const struct mpi_head *h, const void *
     (void) size;
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
     const struct mpi_head head = {.kind = MPI_ANSWER, .id = (uint32_t) h->c, .a = buffer != NULL};
-    enum ggml_status status = GGML_STATUS_SUCCESS;
     if (buffer == NULL || h->b == 0) {
         (void) !mpi_mail_send(w->mail, w->program, &head, NULL, 0);
         return;
     }
-    for (uint64_t at = 0; status == GGML_STATUS_SUCCESS && at < h->b; at += MPI_PIECE) {
+    for (uint64_t at = 0; at < h->b; at += MPI_PIECE) {
         const size_t n = (size_t) min_u64(h->b - at, MPI_PIECE);
         mpi_worker_read(buffer, h->a + at, w->piece, n);
-        status = mpi_mail_send(w->mail, w->program, &head, w->piece, n);
+        if (mpi_mail_send(w->mail, w->program, &head, w->piece, n) != GGML_STATUS_SUCCESS) {
+            return;
+        }
     }
 }
 
@@ -163,20 +164,18 @@ void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const v
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
     const int to = other_of(w, body, size);
     struct mpi_head head = {.kind = MPI_TENSOR, .id = (uint32_t) h->c};
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (uint64_t at = 0; to >= 0 && status == GGML_STATUS_SUCCESS && at < h->b; at += MPI_PIECE) {
+    for (uint64_t at = 0; to >= 0 && at < h->b; at += MPI_PIECE) {
         const size_t n = (size_t) min_u64(h->b - at, MPI_PIECE);
-        if (buffer != NULL) {
-            head.a = h->b - at - n;
-            mpi_worker_read(buffer, h->a + at, w->piece, n);
-        }
-        status = mpi_mail_send(w->mail, to, &head, w->piece, buffer != NULL ? n : 0);
         if (buffer == NULL) {
+            (void) !mpi_mail_send(w->mail, to, &head, w->piece, 0);
             return;
         }
-    }
-    if (status != GGML_STATUS_SUCCESS) {
-        mpi_worker_fail(w, "bytes for rank %d (%s) could not be sent", to, w->mail->peers[to].host);
+        head.a = h->b - at - n;
+        mpi_worker_read(buffer, h->a + at, w->piece, n);
+        if (mpi_mail_send(w->mail, to, &head, w->piece, n) != GGML_STATUS_SUCCESS) {
+            mpi_worker_fail(w, "bytes for rank %d (%s) could not be sent", to, w->mail->peers[to].host);
+            return;
+        }
     }
 }
 
