@@ -65,7 +65,7 @@ void cpu_place_priority(enum ggml_sched_priority prio) {
     }
 }
 
-static void bind(size_t size, const cpu_set_t *set, int ith) {
+static void thread_bind(size_t size, const cpu_set_t *set, int ith) {
     const int err = pthread_setaffinity_np(pthread_self(), size, set);
     if (err != 0) {
         shim_log(GGML_LOG_LEVEL_WARN, "thread %d cannot be bound to its node: %s", ith, strerror(err));
@@ -75,7 +75,7 @@ static void bind(size_t size, const cpu_set_t *set, int ith) {
 bool cpu_place_node(int ith) {
     const struct cpu_numa *numa = cpu_numa_active();
     if (numa != NULL) {
-        bind(cpu_numa_set_size(numa), cpu_numa_place(numa, ith), ith);
+        thread_bind(cpu_numa_set_size(numa), cpu_numa_place(numa, ith), ith);
     }
     return numa != NULL;
 }
@@ -92,10 +92,10 @@ bool cpu_place_node_for_now(cpu_set_t **own) {
     if (*own == NULL || pthread_getaffinity_np(pthread_self(), size, *own) != 0) {
         return false;
     }
-    bind(size, cpu_numa_place(numa, 0), 0);
+    thread_bind(size, cpu_numa_place(numa, 0), 0);
     return true;
 }
 
 void cpu_place_back(const cpu_set_t *own) {
-    bind(cpu_numa_set_size(cpu_numa_active()), own, 0);
+    thread_bind(cpu_numa_set_size(cpu_numa_active()), own, 0);
 }

@@ -3,12 +3,14 @@
 // Work memory grows to what the largest graph needed and stays. The pool is the caller's, or one of the backend's own that is
 // made when the first graph wants more than one thread.
 
-#include "cpu/device.h"
+#include "cpu/cpu.h"
 
 #include "backend/backend.h"
+#include "base/min.h"
 #include "berth-cpu.h"
 #include "core/graph.h"
 #include "cpu/pool.h"
+#include "ggml-backend-impl.h"
 
 #include <string.h>
 
@@ -51,7 +53,7 @@ static struct ggml_threadpool *backend_pool(struct cpu_backend *b, int n) {
         return b->pool;
     }
     if (b->own_pool == NULL || ggml_threadpool_get_n_threads(b->own_pool) < n) {
-        struct ggml_threadpool_params params = ggml_threadpool_params_default(b->n_threads > n ? b->n_threads : n);
+        struct ggml_threadpool_params params = ggml_threadpool_params_default(max_int(b->n_threads, n));
         ggml_threadpool_free(b->own_pool);
         b->own_pool = ggml_threadpool_new(&params);
     }
@@ -181,7 +183,7 @@ static struct cpu_backend *backend_of(ggml_backend_t backend, const char *func) 
 void ggml_backend_cpu_set_n_threads(ggml_backend_t backend_cpu, int n_threads) {
     struct cpu_backend *b = backend_of(backend_cpu, __func__);
     if (b != NULL) {
-        b->n_threads = n_threads < 1 ? 1 : n_threads < GGML_MAX_N_THREADS ? n_threads : GGML_MAX_N_THREADS;
+        b->n_threads = min_int(max_int(n_threads, 1), GGML_MAX_N_THREADS);
     }
 }
 

@@ -10,6 +10,7 @@
 // that do not lie in memory (core/span.h), sources that are empty where the op reads them and work memory that is too small end
 // in GGML_STATUS_FAILED with nothing computed. What Berth's base hands to a backend has been looked at already.
 
+#include "base/min.h"
 #include "core/graph.h"
 #include "core/op.h"
 #include "core/span.h"
@@ -105,8 +106,11 @@ static inline const struct cpu_op_row *node_row(const struct ggml_tensor *node) 
 
 static int node_tasks(const struct cpu_op_row *row, const struct ggml_tensor *node, int n_threads, int n_shared) {
     const int n_max = row->caller_tasks || n_threads < n_shared ? n_threads : n_shared;
-    const int n = n_max == 1 ? 1 : row->n_tasks != NULL ? row->n_tasks(node, n_max) : cpu_tasks_by_size(node, n_max);
-    return n < 1 ? 1 : n < n_max ? n : n_max;
+    if (n_max == 1) {
+        return 1;
+    }
+    const int n = row->n_tasks != NULL ? row->n_tasks(node, n_max) : cpu_tasks_by_size(node, n_max);
+    return max_int(1, min_int(n, n_max));
 }
 
 // ---- the walk ----
@@ -256,8 +260,8 @@ struct needs {
 static void needs_add(struct needs *needs, const struct cpu_op_row *row, const struct ggml_tensor *node) {
     const int n = node_tasks(row, node, needs->n_threads, needs->n_shared);
     const size_t size = row->work_size != NULL ? row->work_size(node, n) : 0;
-    needs->n_tasks = n > needs->n_tasks ? n : needs->n_tasks;
-    needs->work_size = size > needs->work_size ? size : needs->work_size;
+    needs->n_tasks = max_int(n, needs->n_tasks);
+    needs->work_size = max_size(size, needs->work_size);
 }
 
 static size_t needs_work_size(const struct needs *needs) {
@@ -322,7 +326,7 @@ size_t cpu_graph_work_most(const struct ggml_cgraph *graph, int n_threads) {
     struct needs needs = {0};
     for (int i = 0; i < graph->n_nodes; i++) {
         const size_t size = node_work_most(graph->nodes[i], n_threads);
-        needs.work_size = size > needs.work_size ? size : needs.work_size;
+        needs.work_size = max_size(size, needs.work_size);
     }
     return needs_work_size(&needs);
 }
@@ -380,7 +384,7 @@ enum ggml_status cpu_graph_compute(
         pool = cpu_pool_borrow(cplan->n_threads); // NULL: one thread does it
     }
     const int n_pool = pool != NULL ? cpu_pool_ready(pool) : 1;
-    const int n_threads = cplan->n_threads < 1 ? 1 : cplan->n_threads < n_pool ? cplan->n_threads : n_pool;
+    const int n_threads = max_int(1, min_int(cplan->n_threads, n_pool));
 
     struct berth_span_walk walk = {0};
     const enum ggml_status status = team_run(&team, pool, n_threads, is_checked ? NULL : &walk);

@@ -12,6 +12,7 @@
 // and one line in optable.c. An op without a row is not supported. A row is only run on tensors its supports() said yes to.
 #pragma once
 
+#include "base/min.h"
 #include "base/shim/shim.h"
 #include "core/op_params.h"
 #include "cpu/kernels.h"
@@ -110,6 +111,13 @@ void cpu_fail(const struct cpu_params *p, const char *fmt, ...) BERTH_PRINTF(2, 
 // As many tasks as the larger of op and src[0] feeds with CPU_TASK_ELEMENTS each.
 #define CPU_TASK_ELEMENTS 16384
 int cpu_tasks_by_size(const struct ggml_tensor *op, int n_threads);
+// Tasks for n pieces of work.
+static inline int cpu_tasks_for(double n, int n_threads) {
+    if (n < 1) {
+        return 1;
+    }
+    return n < n_threads ? (int) n : n_threads;
+}
 // One task, whatever the size.
 int cpu_tasks_one(const struct ggml_tensor *op, int n_threads);
 // All threads.
@@ -123,7 +131,7 @@ static inline void cpu_share(const struct cpu_params *p, int64_t n, int64_t *i0,
         return;
     }
     const int64_t each = n / p->nth, more = n % p->nth;
-    *i0 = each * p->ith + (p->ith < more ? p->ith : more);
+    *i0 = each * p->ith + min_i64(p->ith, more);
     *i1 = *i0 + each + (p->ith < more);
 }
 
@@ -194,3 +202,6 @@ bool cpu_is_busy_with(const void *with);
 // Fills the tables, once. Every entry point of the library calls it.
 void cpu_init(void);
 void cpu_optable_init(void);
+
+// The one CPU device (device.c).
+ggml_backend_dev_t cpu_device(void);

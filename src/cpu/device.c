@@ -2,11 +2,10 @@
 // device.c: the CPU as a device, its registry entry, and the two functions by which it is loaded at run time.
 // Its memory is the host's: buffers come from libggml-base.
 
-#include "cpu/device.h"
-
-#include "cpu/features.h"
+#include "cpu/cpu.h"
 
 #include "berth-cpu.h"
+#include "ggml-backend-impl.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -44,7 +43,7 @@ static void proc_line(const char *path, const char *key, char *out, size_t out_s
 
 static char description[128];
 
-static void describe(void) {
+static void device_describe(void) {
     proc_line("/proc/cpuinfo", "model name", description, sizeof description);
     if (description[0] == '\0') {
         strcpy(description, "CPU");
@@ -61,7 +60,7 @@ static const char *dev_name(ggml_backend_dev_t dev) {
 static const char *dev_description(ggml_backend_dev_t dev) {
     (void) dev;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, describe);
+    pthread_once(&once, device_describe);
     return description;
 }
 

@@ -2,7 +2,7 @@
 // features.c: instruction sets by asking the processor and the system at run time; a set whose registers the system does not
 // save counts as absent. The ggml_cpu_has_ queries answer for this machine, not for how the library was compiled.
 
-#include "cpu/features.h"
+#include "cpu/kernels.h"
 
 #include "ggml-cpu.h"
 
@@ -32,7 +32,7 @@ static struct cpu_features found;
 #    define CAP2_SME (1ul << 23)
 #    define CAP2_SME2 (1ul << 37)
 
-static void find(struct cpu_features *f) {
+static void features_find(struct cpu_features *f) {
     const unsigned long cap = getauxval(AT_HWCAP), cap2 = getauxval(AT_HWCAP2);
     f->neon = (cap & CAP_ASIMD) != 0;
     f->arm_fma = (cap & CAP_FP) != 0;
@@ -54,7 +54,7 @@ static void find(struct cpu_features *f) {
 #elif defined(__x86_64__)
 #    include <cpuid.h>
 
-static unsigned long long xcr0(void) {
+static unsigned long long xcr0_read(void) {
     unsigned lo, hi;
     __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
     return (unsigned long long) hi << 32 | lo;
@@ -62,7 +62,7 @@ static unsigned long long xcr0(void) {
 
 // AMX's tiles are saved only for processes that ask for them: a tier that uses them does so in its `has` (kernels.h), so that
 // nobody pays for larger signal frames who does not choose it.
-static void find(struct cpu_features *f) {
+static void features_find(struct cpu_features *f) {
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d)) {
         return;
@@ -70,7 +70,7 @@ static void find(struct cpu_features *f) {
     f->sse3 = (c & (1u << 0)) != 0;
     f->ssse3 = (c & (1u << 9)) != 0;
     f->sse42 = f->ssse3 && (c & (1u << 19)) != 0 && (c & (1u << 20)) != 0; // with 4.1
-    const unsigned long long os = (c & (1u << 27)) != 0 ? xcr0() : 0;
+    const unsigned long long os = (c & (1u << 27)) != 0 ? xcr0_read() : 0;
     const bool ymm = (os & 0x6) == 0x6;
     const bool zmm = (os & 0xe6) == 0xe6;
     const bool tiles = (os & 0x60000) == 0x60000;
@@ -98,14 +98,14 @@ static void find(struct cpu_features *f) {
 
 #else
 
-static void find(struct cpu_features *f) {
+static void features_find(struct cpu_features *f) {
     (void) f;
 }
 
 #endif
 
 static void find_once(void) {
-    find(&found);
+    features_find(&found);
 }
 
 const struct cpu_features *cpu_features(void) {

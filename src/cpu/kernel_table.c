@@ -108,3 +108,8 @@ void cpu_init(void) {
 void ggml_cpu_init(void) {
     cpu_init();
 }
+
+const struct ggml_type_traits_cpu *ggml_get_type_traits_cpu(enum ggml_type type) {
+    cpu_init();
+    return (unsigned) type < GGML_TYPE_COUNT ? &cpu_kernels_best.traits[type] : NULL;
+}

@@ -91,7 +91,10 @@ static char *file_text(int dir, const char *path) {
             room *= 2;
         }
     }
-    const int err = text == NULL ? ENOMEM : got < 0 ? errno : 0;
+    int err = got < 0 ? errno : 0;
+    if (text == NULL) {
+        err = ENOMEM;
+    }
     close(fd);
     if (err != 0) {
         shim_free(text);

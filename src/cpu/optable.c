@@ -5,6 +5,7 @@
 
 #include "cpu/cpu.h"
 
+#include "base/min.h"
 #include "core/span.h"
 
 #define FAMILY(name) cpu_ops_##name,
@@ -47,10 +48,10 @@ int cpu_tasks_by_size(const struct ggml_tensor *op, int n_threads) {
     int64_t n = ggml_nelements(op);
     if (op->src[0] != NULL) {
         const int64_t n0 = ggml_nelements(op->src[0]);
-        n = n0 > n ? n0 : n;
+        n = max_i64(n0, n);
     }
     n /= CPU_TASK_ELEMENTS;
-    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
+    return cpu_tasks_for((double) n, n_threads);
 }
 
 int cpu_tasks_one(const struct ggml_tensor *op, int n_threads) {

@@ -6,7 +6,6 @@
 
 // clang-format off
 #define CPU_FAMILIES(X) \
-    X(view) \
     X(eltwise) \
     X(copy) \
     X(matmul) \
@@ -29,7 +28,6 @@
     X(ssm) \
     X(recurrent) \
     X(experts) \
-    X(moe) \
     X(outprod) \
     X(attn) \
     X(indexer)

@@ -16,6 +16,7 @@
 
 #include "cpu/pool.h"
 
+#include "base/min.h"
 #include "cpu/affinity.h"
 #include "cpu/futex.h"
 #include "cpu/numa.h"
@@ -103,7 +104,7 @@ static int64_t idle_spin_ns(const struct ggml_threadpool *pool, int ith) {
         return 0;
     }
     const uint32_t poll = pool->params.poll;
-    return (int64_t) (poll < 100 ? poll : 100) * POLL_STEP_NS;
+    return (int64_t) min_u32(poll, 100) * POLL_STEP_NS;
 }
 
 // The next ticket of thread ith after `seen`.

@@ -3,9 +3,11 @@
 
 #include "cpu/rowio.h"
 
+#include "base/min.h"
 #include "quant/half.h"
 
-static void gather(const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, int64_t i0, int64_t n, float *buf) {
+static void row_gather(
+    const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, int64_t i0, int64_t n, float *buf) {
     for (int64_t i = 0; i < n; i++) {
         k->to_float[t->type](row + (size_t) (i0 + i) * t->nb[0], buf + i, 1);
     }
@@ -16,7 +18,7 @@ const float *cpu_row_widen(
     const size_t size = ggml_type_size(t->type);
     const int64_t blck = ggml_blck_size(t->type);
     if (t->nb[0] != size) {
-        gather(k, t, row, i0, n, buf);
+        row_gather(k, t, row, i0, n, buf);
         return buf;
     }
     const char *at = row + (size_t) (i0 / blck) * size;
@@ -32,9 +34,9 @@ const float *cpu_row_load_repeat(
     }
     // one turn of the source, then copies of what is there already
     int64_t have = 0, from = i0 % ne0;
-    const int64_t turn = n < ne0 ? n : ne0;
+    const int64_t turn = min_i64(n, ne0);
     while (have < turn) {
-        const int64_t m = turn - have < ne0 - from ? turn - have : ne0 - from;
+        const int64_t m = min_i64(turn - have, ne0 - from);
         const float *found = cpu_row_load(k, t, row, from, m, buf + have);
         if (found != buf + have) {
             memcpy(buf + have, found, (size_t) m * sizeof *buf);
@@ -43,7 +45,7 @@ const float *cpu_row_load_repeat(
         from = 0;
     }
     while (have < n) {
-        const int64_t m = n - have < have ? n - have : have;
+        const int64_t m = min_i64(n - have, have);
         memcpy(buf + have, buf, (size_t) m * sizeof *buf);
         have += m;
     }

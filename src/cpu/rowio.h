@@ -2,6 +2,7 @@
 // rowio.h: pieces of rows of any type and any stride as floats, and back. What drivers that work in f32 put around a kernel.
 #pragma once
 
+#include "base/min.h"
 #include "cpu/cpu.h"
 
 #include <string.h>
@@ -94,6 +95,6 @@ static inline bool cpu_piece_next(struct cpu_pieces *it) {
         it->i0 = 0;
         cpu_row_step(it->t, &it->at);
     }
-    it->n = it->t->ne[0] - it->i0 < CPU_PIECE ? it->t->ne[0] - it->i0 : CPU_PIECE;
+    it->n = min_i64(it->t->ne[0] - it->i0, CPU_PIECE);
     return true;
 }

@@ -3,6 +3,7 @@
 // element through a double, which holds every value of these types. A wrong index, type or a tensor without memory: an error,
 // 0, nothing written.
 
+#include "base/min.h"
 #include "base/shim/shim.h"
 #include "core/span.h"
 
@@ -90,7 +91,7 @@ static char *at_nd(const struct ggml_tensor *t, const char *func, const int64_t 
                 (long long) t->ne[d]);
             return NULL;
         }
-        fits = fits && berth_mul_ok((size_t) i[d], t->nb[d], &step) && berth_add_ok(off, step, &off);
+        fits &= berth_mul_ok((size_t) i[d], t->nb[d], &step) && berth_add_ok(off, step, &off);
     }
     if (!fits || !berth_add_ok(off, ggml_type_size(t->type), &end)) {
         end = BERTH_SPAN_NONE;
@@ -115,13 +116,19 @@ static char *at_1d(const struct ggml_tensor *t, const char *func, int i) {
 
 static double value_get(const struct ggml_tensor *t, const char *func, int i, const int64_t *nd) {
     const struct element *e = element_of(t, func);
-    const char *at = e == NULL ? NULL : nd != NULL ? at_nd(t, func, nd) : at_1d(t, func, i);
+    if (e == NULL) {
+        return 0.0;
+    }
+    const char *at = nd != NULL ? at_nd(t, func, nd) : at_1d(t, func, i);
     return at != NULL ? e->get(at) : 0.0;
 }
 
 static void value_set(const struct ggml_tensor *t, const char *func, int i, const int64_t *nd, double v) {
     const struct element *e = element_of(t, func);
-    char *at = e == NULL ? NULL : nd != NULL ? at_nd(t, func, nd) : at_1d(t, func, i);
+    if (e == NULL) {
+        return;
+    }
+    char *at = nd != NULL ? at_nd(t, func, nd) : at_1d(t, func, i);
     if (at != NULL) {
         e->set(at, v);
     }
@@ -151,7 +158,10 @@ static struct ggml_tensor *value_fill(struct ggml_tensor *t, const char *func, d
 }
 
 static int32_t to_i32(double v) {
-    return v >= 0x1p31 ? INT32_MAX : v < -0x1p31 ? INT32_MIN : v == v ? (int32_t) v : 0;
+    if (v != v) {
+        return 0;
+    }
+    return (int32_t) max_f64(INT32_MIN, min_f64(v, INT32_MAX));
 }
 
 struct ggml_tensor *ggml_set_i32(struct ggml_tensor *tensor, int32_t value) {

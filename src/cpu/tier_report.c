@@ -16,7 +16,7 @@ struct found {
     int n;
 };
 
-static void add(struct found *f, size_t slot_off) {
+static void found_add(struct found *f, size_t slot_off) {
     const char *tier = cpu_slot_tier(slot_off);
     for (int i = 0; i < f->n; i++) {
         if (strcmp(f->tiers[i], tier) == 0) {
@@ -31,7 +31,7 @@ static void add(struct found *f, size_t slot_off) {
 static void add_slots(struct found *f, unsigned uses) {
 #define SLOT(name, slot) \
     if ((uses & CPU_USE_##name) != 0) { \
-        add(f, CPU_SLOT(slot)); \
+        found_add(f, CPU_SLOT(slot)); \
     }
     CPU_USES(SLOT)
 #undef SLOT
@@ -40,22 +40,22 @@ static void add_slots(struct found *f, unsigned uses) {
 // Dot products of rows of this type with rows of another, which are converted where they do not fit.
 static void add_dot(struct found *f, enum ggml_type type, enum ggml_type other) {
     const enum ggml_type takes = cpu_kernels_best.traits[type].vec_dot_type;
-    add(f, cpu_kernels_best.tile[type].run != NULL ? CPU_SLOT(tile[type].run) : CPU_SLOT(traits[type].vec_dot));
+    found_add(f, cpu_kernels_best.tile[type].run != NULL ? CPU_SLOT(tile[type].run) : CPU_SLOT(traits[type].vec_dot));
     if (other != takes && takes != GGML_TYPE_F32) {
-        add(f, CPU_SLOT(traits[takes].from_float));
+        found_add(f, CPU_SLOT(traits[takes].from_float));
     }
     if (other != takes && other != GGML_TYPE_F32) {
-        add(f, CPU_SLOT(to_float[other]));
+        found_add(f, CPU_SLOT(to_float[other]));
     }
 }
 
 // The other ways of products of matrices.
 static void add_panels(struct found *f, enum ggml_type type) {
     if (cpu_kernels_best.gemm[type].run != NULL) {
-        add(f, CPU_SLOT(gemm[type].run));
+        found_add(f, CPU_SLOT(gemm[type].run));
     }
     if (cpu_kernels_best.gemv[type].run != NULL) {
-        add(f, CPU_SLOT(gemv[type].run));
+        found_add(f, CPU_SLOT(gemv[type].run));
     }
 }
 
@@ -63,15 +63,15 @@ static void add_conversions(struct found *f, const struct ggml_tensor *op) {
     for (int i = 0; i < GGML_MAX_SRC; i++) {
         const struct ggml_tensor *src = op->src[i];
         if (src != NULL && src->type != GGML_TYPE_F32 && cpu_kernels_best.to_float[src->type] != NULL) {
-            add(f, CPU_SLOT(to_float[src->type]));
+            found_add(f, CPU_SLOT(to_float[src->type]));
         }
     }
     if (op->type != GGML_TYPE_F32 && cpu_kernels_best.traits[op->type].from_float != NULL) {
-        add(f, CPU_SLOT(traits[op->type].from_float));
+        found_add(f, CPU_SLOT(traits[op->type].from_float));
     }
 }
 
-static int rank(const char *tier) {
+static int tier_rank(const char *tier) {
     int i = 0;
     for (const struct cpu_tier *t = cpu_tiers; t != NULL && t->name != NULL; t++) {
         i++;
@@ -83,12 +83,14 @@ static int rank(const char *tier) {
 }
 
 // Newest first.
-static void print(struct found *f, char *text, size_t text_size) {
+static void found_print(struct found *f, char *text, size_t text_size) {
     size_t n = 0;
     for (; f->n > 0; f->n--) {
         int best = 0;
         for (int i = 1; i < f->n; i++) {
-            best = rank(f->tiers[i]) > rank(f->tiers[best]) ? i : best;
+            if (tier_rank(f->tiers[i]) > tier_rank(f->tiers[best])) {
+                best = i;
+            }
         }
         if (n < text_size) {
             n += (size_t) snprintf(text + n, text_size - n, "%s%s", n > 0 ? "+" : "", f->tiers[best]);
@@ -133,6 +135,6 @@ bool berth_cpu_op_tier(const struct ggml_tensor *op, char *text, size_t text_siz
     if ((uses & CPU_USE_CONVERT) != 0) {
         add_conversions(&f, op);
     }
-    print(&f, text, text_size);
+    found_print(&f, text, text_size);
     return true;
 }

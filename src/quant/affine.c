@@ -6,6 +6,7 @@
 // least squares over all 256. In the end one s or m at a time moves while d and dmin follow. Kept only if better after rounding
 // to halves. dmin < 0 is a block whose runs sit above zero: tried where most do. Cost: about 40 roundings an element, ten times
 // that in hard blocks (normalise.h).
+#include "base/min.h"
 #include "quant/affine_run.h"
 
 #include <string.h>
@@ -59,9 +60,9 @@ static inline float choose_run(const struct search *z, int len, int r, int reach
     const float *x = z->f->x + r * len;
     const float *w = z->f->w + r * len;
     const int s_lo = *s_io > reach ? *s_io - reach : 0;
-    const int s_hi = *s_io + reach < z->s_max ? *s_io + reach : z->s_max;
+    const int s_hi = min_int(*s_io + reach, z->s_max);
     const int m_lo = *m_io > reach ? *m_io - reach : 0;
-    const int m_hi = *m_io + reach < z->s_max ? *m_io + reach : z->s_max;
+    const int m_hi = min_int(*m_io + reach, z->s_max);
     const int width = m_hi - m_lo + 1;
     int n = 0;
     for (int s = s_lo; s <= s_hi; s++) {
@@ -73,8 +74,10 @@ static inline float choose_run(const struct search *z, int len, int r, int reach
     int chosen = 0;
     for (int i = 1; i < n; i++) {
         const bool better = (error[i] < best) | (best == INFINITY);
-        chosen = better ? i : chosen;
-        best = better ? error[i] : best;
+        if (better) {
+            chosen = i;
+            best = error[i];
+        }
     }
     *s_io = s_lo + chosen / width;
     *m_io = m_lo + chosen % width;
@@ -128,7 +131,7 @@ struct normal {
 static struct normal normal_of(const struct search *z, int r, float d, float dmin, int s, int m) {
     const float scale = d * (float) s;
     struct sums sum = z->sums[r];
-    sum_levels(z->f->x + r * z->len, z->f->w + r * z->len, z->len, reciprocal(scale), -dmin * (float) m, z->q_max, &sum);
+    sum_levels(z->f->x + r * z->len, z->f->w + r * z->len, z->len, inverse_or_0(scale), -dmin * (float) m, z->q_max, &sum);
     return (struct normal){
         (double) s * s * sum.qq, (double) s * m * sum.q, (double) m * m * sum.w, s * (double) sum.qx, m * (double) sum.x};
 }
@@ -156,7 +159,7 @@ static double normal_solve(const struct normal *n, float *d, float *dmin) {
 }
 
 // Least squares for d and dmin over the whole superblock, levels and integers fixed.
-static void refit(const struct search *z, struct plan *p) {
+static void plan_refit(const struct search *z, struct plan *p) {
     struct normal n = {0};
     for (int r = 0; r < QK_K / z->len; r++) {
         n = normal_add(n, normal_of(z, r, p->d, p->dmin, p->s[r], p->m[r]), 1);
@@ -224,7 +227,7 @@ static void side_of_d(const struct search *z, float d, struct side *a) {
     for (int r = 0; r < QK_K / z->len; r++) {
         a->integer[r] = own_s(z, r, a->v);
         a->factor[r] = a->v * (float) a->integer[r];
-        a->inverse[r] = reciprocal(a->factor[r]);
+        a->inverse[r] = inverse_or_0(a->factor[r]);
     }
 }
 
@@ -247,7 +250,7 @@ static inline float error_of(const struct search *z, int len, const struct side 
 }
 
 // A start, kept in order of the error; of two that are close together, the better one.
-static void start(const struct search *z, const struct side *a, const struct side *b, struct plan *starts) {
+static void start_keep(const struct search *z, const struct side *a, const struct side *b, struct plan *starts) {
     const float most = starts[z->effort.n_kept - 1].error;
     const float error = z->len == 16 ? error_of(z, 16, a, b, most) : error_of(z, 32, a, b, most);
     if (!(error <= most)) {
@@ -270,13 +273,15 @@ static void start(const struct search *z, const struct side *a, const struct sid
 }
 
 // Choosing and refitting in turn, until neither gains.
-static void improve(const struct search *z, struct plan *best) {
+static void plan_improve(const struct search *z, struct plan *best) {
     for (int round = 0; round < z->effort.n_rounds && (best->d != 0.0f || best->dmin != 0.0f); round++) {
         struct plan p = *best;
         choose_scales(z, round == 0 ? z->effort.reach : 1, round == 0, best->error, &p);
-        *best = p.error < best->error ? p : *best;
+        if (p.error < best->error) {
+            *best = p;
+        }
         p = *best;
-        refit(z, &p);
+        plan_refit(z, &p);
         round_halves(z, &p);
         if (p.h == best->h && p.hmin == best->hmin) {
             break;
@@ -301,7 +306,9 @@ static void try_near(const struct search *z, float value, float d, int s, int q,
     struct near n = {.p = {.d = d, .dmin = dmin, .s = {s}, .m = {m}}};
     round_halves(z, &n.p);
     n.off = fabs((double) n.p.d * s * q - (double) n.p.dmin * m - value);
-    *best = n.off < best->off ? n : *best;
+    if (n.off < best->off) {
+        *best = n;
+    }
 }
 
 // mixed: some run holds the value and zeros.
@@ -332,7 +339,9 @@ static void try_one_value(const struct search *z, float value, bool mixed, struc
         n.p.m[r] = holds ? n.p.m[0] : 0;
     }
     choose_scales(z, 0, false, best->error, &n.p);
-    *best = n.p.error < best->error ? n.p : *best;
+    if (n.p.error < best->error) {
+        *best = n.p;
+    }
 }
 
 // The value that all elements have that are not zero; 0 if they differ.
@@ -341,7 +350,9 @@ static float only_value(const struct search *z, bool *mixed) {
     *mixed = false;
     for (int i = 0; i < QK_K; i++) {
         const float x = z->f->x[i];
-        v = v == 0.0f ? x : v;
+        if (v == 0.0f) {
+            v = x;
+        }
         if (x != 0.0f && x != v) {
             return 0.0f;
         }
@@ -352,7 +363,7 @@ static float only_value(const struct search *z, bool *mixed) {
 
 // ---- the search ----
 
-static struct plan search(struct search *z) {
+static struct plan plan_search(struct search *z) {
     struct plan starts[MAX_STARTS];
     struct plan best = {0};
     float scale = 0.0f;
@@ -363,8 +374,10 @@ static struct plan search(struct search *z) {
         const int n_trials = z->effort.n_trials;
         z->own[r] =
             z->len == 16 ? fit_line(x, w, 16, z->q_max, z->sign, n_trials) : fit_line(x, w, 32, z->q_max, z->sign, n_trials);
-        scale = z->own[r].scale > scale ? z->own[r].scale : scale;
-        offset = fabsf(z->own[r].offset) > fabsf(offset) ? z->own[r].offset : offset;
+        scale = max_f32(z->own[r].scale, scale);
+        if (fabsf(z->own[r].offset) > fabsf(offset)) {
+            offset = z->own[r].offset;
+        }
         sum_elements(z->f->x + r * z->len, z->f->w + r * z->len, z->len, &z->sums[r]);
     }
     choose_scales(z, 0, true, INFINITY, &best); // all zero
@@ -382,17 +395,19 @@ static struct plan search(struct search *z) {
     }
     for (int a = 0; a < n_sides; a++) {
         for (int b = 0; b < n_sides; b++) {
-            start(z, &as[a], &bs[b], starts);
+            start_keep(z, &as[a], &bs[b], starts);
         }
     }
     for (int i = 0; i < z->effort.n_kept; i++) {
         if (starts[i].error == INFINITY) {
             break;
         }
-        improve(z, &starts[i]);
+        plan_improve(z, &starts[i]);
         for (int k = 0; k < z->effort.n_shifts && shift_scales(z, &starts[i]); k++) {
         }
-        best = starts[i].error < best.error ? starts[i] : best;
+        if (starts[i].error < best.error) {
+            best = starts[i];
+        }
     }
     bool mixed;
     const float value = only_value(z, &mixed);
@@ -403,13 +418,13 @@ static struct plan search(struct search *z) {
 }
 
 // d and dmin to be written with the levels of the plan's, so that products keep their size (frame_growth).
-static void unbias(const struct search *z, struct plan *p) {
+static void plan_unbias(const struct search *z, struct plan *p) {
     float xx = 0.0f, xy = 0.0f;
     for (int r = 0; r < QK_K / z->len; r++) {
         struct sums sum = z->sums[r];
         const float scale = p->d * (float) p->s[r];
         const float offset = -p->dmin * (float) p->m[r];
-        sum_levels(z->f->x + r * z->len, z->f->w + r * z->len, z->len, reciprocal(scale), offset, z->q_max, &sum);
+        sum_levels(z->f->x + r * z->len, z->f->w + r * z->len, z->len, inverse_or_0(scale), offset, z->q_max, &sum);
         xx += sum.xx;
         xy += scale * sum.qx + offset * sum.x;
     }
@@ -426,29 +441,32 @@ void berth_fit_affine_super(
         .q_max = (float) q_max,
         .s_max = s_max,
         .sign = NOT_ABOVE_ZERO,
-        .effort = f->hard     ? hard_effort
-                  : f->uneven ? weighted_effort
-                              : plain_effort};
-    struct plan best = search(&z);
+        .effort = f->uneven ? weighted_effort : plain_effort};
+    if (f->hard) {
+        z.effort = hard_effort;
+    }
+    struct plan best = plan_search(&z);
     int n_above = 0;
     for (int r = 0; r < QK_K / len; r++) {
         float lo = f->x[r * len];
         for (int i = 1; i < len; i++) {
-            lo = f->x[r * len + i] < lo ? f->x[r * len + i] : lo;
+            lo = min_f32(f->x[r * len + i], lo);
         }
         n_above += lo > 0.0f;
     }
     if (2 * n_above > QK_K / len) {
         z.sign = NOT_BELOW_ZERO;
-        const struct plan p = search(&z);
-        best = p.error < best.error ? p : best;
+        const struct plan p = plan_search(&z);
+        if (p.error < best.error) {
+            best = p;
+        }
     }
     for (int r = 0; r < QK_K / len; r++) {
         s[r] = (uint8_t) best.s[r];
         m[r] = (uint8_t) best.m[r];
         write_levels(f->x + r * len, len, best.d * (float) best.s[r], -best.dmin * (float) best.m[r], z.q_max, q + r * len);
     }
-    unbias(&z, &best);
+    plan_unbias(&z, &best);
     *d = best.h;
     *dmin = best.hmin;
 }

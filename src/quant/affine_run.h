@@ -4,12 +4,9 @@
 // the best scale and offset solve two linear equations. The best trial is then rounded and solved again until it stands still.
 #pragma once
 
+#include "base/min.h"
 #include "quant/scalar.h"
 #include "quant/vec.h"
-
-static inline float clampf(float v, float lo, float hi) {
-    return v < lo ? lo : v > hi ? hi : v;
-}
 
 // Sums over a run: of w, wx, wxx, and of wq, wqq, wqx for its levels q.
 struct sums {
@@ -17,7 +14,7 @@ struct sums {
     float q, qq, qx;
 };
 
-static inline v4f snap(v4f x, float inverse, float offset, float q_max) {
+static inline v4f level_snap(v4f x, float inverse, float offset, float q_max) {
     const v4f v = (x - v4_all(offset)) * v4_all(inverse);
     return v4_round(v4_max(v4_min(v, v4_all(q_max)), v4_all(0.0f)));
 }
@@ -39,7 +36,7 @@ static inline void sum_levels(const float *x, const float *w, int len, float inv
     v4f sq = v4_all(0.0f), sqq = sq, sqx = sq;
     for (int i = 0; i < len; i += 4) {
         const v4f xi = v4_load(x + i);
-        const v4f q = snap(xi, inverse, offset, q_max);
+        const v4f q = level_snap(xi, inverse, offset, q_max);
         const v4f wq = v4_load(w + i) * q;
         sq += wq;
         sqq += wq * q;
@@ -50,23 +47,19 @@ static inline void sum_levels(const float *x, const float *w, int len, float inv
     s->qx = v4_sum(sqx);
 }
 
-static inline float reciprocal(float v) {
-    return v != 0.0f ? 1.0f / v : 0.0f;
-}
-
 // inverse: reciprocal of scale.
 static inline float error_with(const float *x, const float *w, int len, float scale, float inverse, float offset, float q_max) {
     v4f sum = v4_all(0.0f);
     for (int i = 0; i < len; i += 4) {
         const v4f xi = v4_load(x + i);
-        const v4f e = xi - (snap(xi, inverse, offset, q_max) * v4_all(scale) + v4_all(offset));
+        const v4f e = xi - (level_snap(xi, inverse, offset, q_max) * v4_all(scale) + v4_all(offset));
         sum += v4_load(w + i) * e * e;
     }
     return v4_sum(sum);
 }
 
 static inline float error_at(const float *x, const float *w, int len, float scale, float offset, float q_max) {
-    return error_with(x, w, len, scale, reciprocal(scale), offset, q_max);
+    return error_with(x, w, len, scale, inverse_or_0(scale), offset, q_max);
 }
 
 // Which offsets a run may have.
@@ -78,7 +71,7 @@ struct line {
 };
 
 // Least squares for the levels summed in s.
-static inline struct line solve(const struct sums *s, enum sign sign) {
+static inline struct line line_solve(const struct sums *s, enum sign sign) {
     struct line l = {0};
     const float det = s->w * s->qq - s->q * s->q;
     if (det > 1e-6f * s->w * s->qq) {
@@ -124,7 +117,7 @@ static inline void sum_levels_4(
     *qx_out = (sqx[0] + sqx[2]) + (sqx[1] + sqx[3]);
 }
 
-// solve() for four.
+// line_solve() for four.
 static inline struct lanes solve_4(const struct sums *s, v4f q, v4f qq, v4f qx, enum sign sign) {
     const v4f zero = v4_all(0.0f);
     const v4f w = v4_all(s->w);
@@ -161,11 +154,13 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
     }
     float lo = -v4_highest(-least);
     float hi = v4_highest(most);
-    lo = (float) sign * lo < 0.0f ? 0.0f : lo;
-    hi = hi < lo ? lo : hi;
+    if ((float) sign * lo < 0.0f) {
+        lo = 0.0f;
+    }
+    hi = max_f32(lo, hi);
     sum_elements(x, w, len, &s);
     s.q = s.qq = s.qx = 0.0f;
-    best = solve(&s, sign); // all levels zero
+    best = line_solve(&s, sign); // all levels zero
     if (hi == lo) {
         return best;
     }
@@ -187,7 +182,7 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
     }
     for (int round = 0; round < N_ROUNDS && best.scale > 0.0f; round++) {
         sum_levels(x, w, len, 1.0f / best.scale, best.offset, q_max, &s);
-        const struct line l = solve(&s, sign);
+        const struct line l = line_solve(&s, sign);
         if (!(l.gain > best.gain)) {
             break;
         }
@@ -198,11 +193,11 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
 
 // len is a multiple of 16.
 static inline void write_levels(const float *x, int len, float scale, float offset, float q_max, uint8_t *q) {
-    const float inverse = reciprocal(scale);
+    const float inverse = inverse_or_0(scale);
     for (int i = 0; i < len; i += 16) {
         v4i levels[4];
         for (int j = 0; j < 4; j++) {
-            levels[j] = v4_int(snap(v4_load(x + i + 4 * j), inverse, offset, q_max));
+            levels[j] = v4_int(level_snap(v4_load(x + i + 4 * j), inverse, offset, q_max));
         }
         v4_store_bytes(levels, 16, q + i);
     }

@@ -6,6 +6,8 @@
 // places.
 #include "quant/curve.h"
 
+#include "base/min.h"
+
 #include <string.h>
 
 // Moves away from zero in one direction.
@@ -88,7 +90,10 @@ static void sum_up(struct curve *c, int sign, float a, float b) {
             }
             before = here;
             here = next;
-            scale = next > 0.0f ? (sign ? -a / b : a / b) : 0.0f;
+            scale = next > 0.0f ? a / b : 0.0f;
+            if (sign) {
+                scale = -scale;
+            }
         }
     }
     if (here > 0.0f && here > near * before) {
@@ -98,7 +103,7 @@ static void sum_up(struct curve *c, int sign, float a, float b) {
 
 void berth_curve_init(struct curve *c, const float *x, const float *w, int len, float amax, const struct grid *grid, bool fine) {
     struct moves up, down;
-    const float edge = grid->hi > -grid->lo ? grid->hi : -grid->lo;
+    const float edge = max_f32(grid->hi, -grid->lo);
     float rest = 0.0f; // level of an element at inverse scale zero
     float wx = 0.0f, ww = 0.0f, wxx = 0.0f;
     moves_init(&up, grid, 1);

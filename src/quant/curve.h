@@ -2,6 +2,7 @@
 // curve.h: what a run of elements gains at every scale, on a grid of few levels.
 #pragma once
 
+#include "base/min.h"
 #include "quant/scalar.h"
 
 enum { CURVE_OCTAVES = 4, CURVE_MAX_PLACES = CURVE_OCTAVES << 6, CURVE_PEAKS = 8 };
@@ -25,14 +26,13 @@ void berth_curve_init(struct curve *c, const float *x, const float *w, int len, 
 
 static inline int curve_place(const struct curve *c, float inverse) {
     const int32_t off = (int32_t) (berth_float_bits(inverse) - c->first) >> c->shift;
-    return off < 0 ? 0 : off;
+    return max_int(0, off);
 }
 
 // The gain at a scale other than zero, that of levels within some hundredths of the best. inverse: 1 / scale.
 static inline float curve_gain(const struct curve *c, float scale, float inverse) {
     const int sign = scale < 0.0f;
     const float size = fabsf(scale);
-    int i = curve_place(c, fabsf(inverse));
-    i = i < c->n_places ? i : c->n_places - 1;
+    const int i = min_int(curve_place(c, fabsf(inverse)), c->n_places - 1);
     return size * (2.0f * c->a[sign][i] - size * c->b[sign][i]);
 }

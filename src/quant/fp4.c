@@ -16,7 +16,7 @@ static const int8_t value_x2[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, 
 
 // Indices of the values nearest to four elements, the first of equals: zero counts as positive, and no value of the other sign is
 // nearer than it. d: the halved scale.
-static inline v4i nearest(v4f x, float d) {
+static inline v4i value_nearest(v4f x, float d) {
     const v4f size = v4_abs(x);
     v4i best = {0, 0, 0, 0};
     v4f best_error = size;
@@ -31,7 +31,7 @@ static inline v4i nearest(v4f x, float d) {
 
 static void pack_group(const float *x, float d, int n, uint8_t *qs) {
     for (int j = 0; j < n / 2; j += 4) {
-        const v4i q = nearest(v4_load(x + j), d) | nearest(v4_load(x + j + n / 2), d) << 4;
+        const v4i q = value_nearest(v4_load(x + j), d) | value_nearest(v4_load(x + j + n / 2), d) << 4;
         for (int k = 0; k < 4; k++) {
             qs[j + k] = (uint8_t) q[k];
         }
@@ -89,7 +89,7 @@ static uint8_t scale_to_ue4m3(float d) {
         return 0;
     }
     if (d < 0x1p-6f) {
-        return (uint8_t) berth_min_i32(berth_round_i32(d * 0x1p9f), 7);
+        return (uint8_t) min_i32(berth_round_i32(d * 0x1p9f), 7);
     }
     // Rounding may carry into the exponent. What reaches the last exponent becomes the largest scale: so the reference has it.
     const uint32_t code = ((berth_float_bits(d) + 0x80000u) >> 20) - ((127u - 7u) << 3);

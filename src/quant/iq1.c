@@ -61,7 +61,7 @@ static void cell_one(const struct frame *f, int at, int n_groups, bool shared_sh
 }
 
 // n_groups groups share a scale; they share a shift too, or have one each.
-static bool fit(int n_groups, bool shared_shift, const float *x, const float *w, struct result *out) {
+static bool block_fit(int n_groups, bool shared_shift, const float *x, const float *w, struct result *out) {
     struct frame f;
     struct cell cells[LATTICE_MAX_CELLS];
     float d;
@@ -74,8 +74,12 @@ static bool fit(int n_groups, bool shared_shift, const float *x, const float *w,
         const int at = c * n_groups * GROUP;
         const float amax = v4_largest(f.x + at, n_groups * GROUP);
         // From clipping the largest element to a third, or further where few elements count.
-        cell->lo = amax * (f.hard ? 1.0f / 32 : shared_shift ? 0.35f : 0.4f);
-        cell->hi = amax * (f.hard ? 1.5f : shared_shift ? 0.75f : 0.8f);
+        cell->lo = amax * (shared_shift ? 0.35f : 0.4f);
+        cell->hi = amax * (shared_shift ? 0.75f : 0.8f);
+        if (f.hard) {
+            cell->lo = amax * (1.0f / 32);
+            cell->hi = amax * 1.5f;
+        }
         cell->n_parts = f.hard ? 2 * n_groups : n_groups;
         if (f.hard) {
             cell_both(&f, at, n_groups, shared_shift, cell);
@@ -113,7 +117,7 @@ static void write_group(unsigned point, bool down, float scale, float *y) {
 static void quantize_blocks_iq1_s(const float *x, block_iq1_s *y, int64_t n, const float *w) {
     for (int64_t i = 0; i < n; i++) {
         struct result r;
-        y[i].d = fit(4, true, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, &r) ? r.d : BERTH_HALF_NAN;
+        y[i].d = block_fit(4, true, x + i * QK_K, block_weights(w, i), &r) ? r.d : BERTH_HALF_NAN;
         for (int c = 0; c < 8; c++) {
             unsigned head = (unsigned) r.scale[c] << 12 | (unsigned) r.down[4 * c] << 15;
             for (int u = 0; u < 4; u++) {
@@ -148,7 +152,7 @@ static void quantize_blocks_iq1_m(const float *x, block_iq1_m *y, int64_t n, con
     for (int64_t i = 0; i < n; i++) {
         struct result r;
         memset(&y[i], 0, sizeof(y[i]));
-        const unsigned d = fit(2, false, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, &r) ? r.d : BERTH_HALF_NAN;
+        const unsigned d = block_fit(2, false, x + i * QK_K, block_weights(w, i), &r) ? r.d : BERTH_HALF_NAN;
         for (int g = 0; g < N_GROUPS; g++) {
             y[i].qs[g] = (uint8_t) r.point[g];
             y[i].qh[g / 2] |= (uint8_t) ((r.point[g] >> 8 | r.down[g] << 3) << (4 * (g % 2)));

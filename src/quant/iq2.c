@@ -7,6 +7,7 @@
 //
 // x = d * (0.5 + scale) / 4 * value * sign. Signs of 7 bits: the eighth makes their number even; a group with an odd number of
 // minus signs has to get one of them wrong.
+#include "base/min.h"
 #include "quant/grids.h"
 #include "quant/lattice.h"
 #include "quant/quants.h"
@@ -43,7 +44,7 @@ struct result {
 };
 
 // n_units groups share a scale. even: the number of minus signs of a group must be even.
-static bool fit(const struct lattice *lattice, int n_units, bool even, const float *x, const float *w, struct result *out) {
+static bool block_fit(const struct lattice *lattice, int n_units, bool even, const float *x, const float *w, struct result *out) {
     struct frame f;
     struct cell cells[LATTICE_MAX_CELLS];
     float d;
@@ -61,21 +62,24 @@ static bool fit(const struct lattice *lattice, int n_units, bool even, const flo
         struct cell *cell = &cells[c];
         float amax = 0.0f;
         for (int j = c * n_units * GROUP; j < (c + 1) * n_units * GROUP; j++) {
-            amax = f.x[j] > amax ? f.x[j] : amax;
+            amax = max_f32(f.x[j], amax);
         }
         // From clipping the largest element to half, to writing it below the largest value; where a block is hard from a third
         // to the least value.
-        cell->lo = (f.hard ? 0.33f : even ? 0.55f : 0.65f) * amax / 43;
-        cell->hi = (f.hard ? 5.4f : even ? 1.6f : 1.4f) * amax / 43;
+        cell->lo = (even ? 0.55f : 0.65f) * amax / 43;
+        cell->hi = (even ? 1.6f : 1.4f) * amax / 43;
+        int depth = even ? 2 : 1;
+        if (f.hard) {
+            cell->lo = 0.33f * amax / 43;
+            cell->hi = 5.4f * amax / 43;
+            depth = LATTICE_MAX_DEPTH;
+        }
         cell->n_units = cell->n_parts = n_units;
         for (int u = 0; u < n_units; u++) {
             const int g = c * n_units + u;
             cell->unit[u] = (struct unit){1, {{1, {(uint8_t) u}}}};
             berth_lattice_part(lattice, f.x + g * GROUP, f.w + g * GROUP, 0.0f, even && is_odd(out->sign[g]), cell->lo, cell->hi,
-                f.hard ? LATTICE_MAX_DEPTH
-                : even ? 2
-                       : 1,
-                &cell->part[u]);
+                depth, &cell->part[u]);
         }
     }
     out->d = berth_lattice_fit(&f, cells, N_GROUPS / n_units, levels, 16, n_units == 4 ? PART_XXS : 1.0f, &d, out->scale);
@@ -107,7 +111,7 @@ static void quantize_blocks_iq2_xxs(const float *x, block_iq2_xxs *y, int64_t n,
     for (int64_t i = 0; i < n; i++) {
         struct result r;
         memset(&y[i], 0, sizeof(y[i]));
-        y[i].d = fit(&lattice_xxs, 4, true, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, &r) ? r.d : BERTH_HALF_NAN;
+        y[i].d = block_fit(&lattice_xxs, 4, true, x + i * QK_K, block_weights(w, i), &r) ? r.d : BERTH_HALF_NAN;
         for (int c = 0; c < 8; c++) {
             uint64_t bits = (uint64_t) r.scale[c] << 60;
             for (int u = 0; u < 4; u++) {
@@ -152,7 +156,7 @@ static float scale_of(float d, const uint8_t *packed, int cell) {
 static void quantize_blocks_iq2_xs(const float *x, block_iq2_xs *y, int64_t n, const float *w) {
     for (int64_t i = 0; i < n; i++) {
         struct result r;
-        y[i].d = fit(&lattice_xs, 2, true, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, &r) ? r.d : BERTH_HALF_NAN;
+        y[i].d = block_fit(&lattice_xs, 2, true, x + i * QK_K, block_weights(w, i), &r) ? r.d : BERTH_HALF_NAN;
         for (int g = 0; g < N_GROUPS; g++) {
             y[i].qs[g] = (uint16_t) (r.point[g] | (r.sign[g] & 127) << 9);
         }
@@ -178,7 +182,7 @@ static void quantize_blocks_iq2_s(const float *x, block_iq2_s *y, int64_t n, con
     for (int64_t i = 0; i < n; i++) {
         struct result r;
         memset(&y[i], 0, sizeof(y[i]));
-        y[i].d = fit(&lattice_s, 2, false, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, &r) ? r.d : BERTH_HALF_NAN;
+        y[i].d = block_fit(&lattice_s, 2, false, x + i * QK_K, block_weights(w, i), &r) ? r.d : BERTH_HALF_NAN;
         for (int g = 0; g < N_GROUPS; g++) {
             y[i].qs[g] = (uint8_t) r.point[g];
             y[i].qs[N_GROUPS + g] = r.sign[g];

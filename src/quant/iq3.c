@@ -5,6 +5,7 @@
 //               x = d * (0.5 + scale) / 2 * value * sign; the eighth sign makes the number of minus signs even
 //     iq3_s     512 points, indices of 8 + 1 (qh) bits, signs of 8 bits for each 8 elements, a scale of 4 bits for 32
 //               x = d * (1 + 2 * scale) * value * sign
+#include "base/min.h"
 #include "quant/grids.h"
 #include "quant/lattice.h"
 #include "quant/quants.h"
@@ -54,7 +55,7 @@ static void octet_init(const struct lattice *lattice, const struct frame *f, int
     }
 }
 
-static bool fit(
+static bool block_fit(
     const struct lattice *lattice, const float *levels, bool even, const float *x, const float *w, struct result *out) {
     struct frame f;
     struct cell cells[N_CELLS];
@@ -70,7 +71,7 @@ static bool fit(
     for (int c = 0; c < N_CELLS; c++) {
         float amax = 0.0f;
         for (int j = c * CELL; j < (c + 1) * CELL; j++) {
-            amax = f.x[j] > amax ? f.x[j] : amax;
+            amax = max_f32(f.x[j], amax);
         }
         // From clipping the largest element a little to writing it well below the largest value; further where a block is hard.
         cells[c].lo = (f.hard ? 0.5f : 0.8f) * amax / lattice->values[7];
@@ -117,7 +118,7 @@ static void write_octet(const struct lattice *lattice, const unsigned *point, un
 static void quantize_blocks_iq3_xxs(const float *x, block_iq3_xxs *y, int64_t n, const float *w) {
     for (int64_t i = 0; i < n; i++) {
         struct result r;
-        y[i].d = fit(&lattice_xxs, levels_xxs, true, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, &r) ? r.d : BERTH_HALF_NAN;
+        y[i].d = block_fit(&lattice_xxs, levels_xxs, true, x + i * QK_K, block_weights(w, i), &r) ? r.d : BERTH_HALF_NAN;
         for (int g = 0; g < N_GROUPS; g++) {
             y[i].qs[g] = (uint8_t) r.point[g];
         }
@@ -162,7 +163,7 @@ static void quantize_blocks_iq3_s(const float *x, block_iq3_s *y, int64_t n, con
     for (int64_t i = 0; i < n; i++) {
         struct result r;
         memset(&y[i], 0, sizeof(y[i]));
-        y[i].d = fit(&lattice_s, levels_s, false, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, &r) ? r.d : BERTH_HALF_NAN;
+        y[i].d = block_fit(&lattice_s, levels_s, false, x + i * QK_K, block_weights(w, i), &r) ? r.d : BERTH_HALF_NAN;
         for (int g = 0; g < N_GROUPS; g++) {
             y[i].qs[g] = (uint8_t) r.point[g];
             y[i].qh[g / 8] |= (uint8_t) (r.point[g] >> 8 << (g % 8));

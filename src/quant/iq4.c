@@ -4,10 +4,10 @@
 //     iq4_nl   32 elements: x = d * value                           byte j holds elements j and j + 16
 //     iq4_xs   8 runs of 32: x = d * (scale - 32) * value           scale of 4 bits in scales_l and 2 in scales_h; each run's 16
 //                                                                   bytes as in iq4_nl
-#include "quant/plain.h"
 #include "quant/quants.h"
 #include "quant/round.h"
 #include "quant/scalar.h"
+#include "quant/weighted.h"
 
 enum { RUN = 32 };
 

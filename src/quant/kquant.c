@@ -7,10 +7,10 @@
 //
 // qs and hmask of q3_K: the 2-bit fields of a byte are 32 elements apart, 128 elements to 32 bytes; the bits of hmask likewise
 // over all 256. ql and qh of q6_K: halves of 128 elements; nibbles of ql are 64 apart, fields of qh 32 apart.
-#include "quant/plain.h"
 #include "quant/quants.h"
 #include "quant/round.h"
 #include "quant/scalar.h"
+#include "quant/weighted.h"
 
 enum { RUN = 16, N_RUNS = QK_K / RUN };
 
@@ -164,7 +164,7 @@ void quantize_row_q8_K_ref(const float *GGML_RESTRICT x, block_q8_K *GGML_RESTRI
         }
         const float inverse = -127.0f / max;
         for (int j = 0; j < QK_K; j++) {
-            y[i].qs[j] = (int8_t) berth_min_i32(berth_rint_wrapped(inverse * x[j]), 127);
+            y[i].qs[j] = (int8_t) min_i32(berth_rint_wrapped(inverse * x[j]), 127);
             y[i].bsums[j / RUN] = (int16_t) (y[i].bsums[j / RUN] + y[i].qs[j]);
         }
         y[i].d = 1 / inverse;

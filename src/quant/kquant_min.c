@@ -9,10 +9,10 @@
 // elements apart, 64 elements to 32 bytes; bit r of qh[j] belongs to element j of run r.
 // The 12 bytes of scales hold eight s and eight m: the first four of each in the low 6 bits of bytes 0-3 and 4-7; of the others
 // the low nibbles share bytes 8-11 and the upper two bits sit above those of the first four.
-#include "quant/plain.h"
 #include "quant/quants.h"
 #include "quant/round.h"
 #include "quant/scalar.h"
+#include "quant/weighted.h"
 
 // quantize_blocks_X: the long search. pack writes s, m and q into y[i].
 #define BLOCKS_WITH_MIN(name, run, q_max, s_max, pack) \

@@ -10,7 +10,9 @@
 // that share an upper half stand together, and a run is passed over if its upper half, with the best of all lower halves, falls
 // short of the best point so far. A few runs in a hundred are left; none, as a rule, where a point has to show above a known one.
 #include "quant/lattice.h"
+
 #include "base/base.h"
+#include "base/min.h"
 #include "quant/vec.h"
 
 #include <string.h>
@@ -69,7 +71,11 @@ PART void half_line(
         float term[8];
         for (int v = 0; v < n_values; v++) {
             const float g = values[v] + shift;
-            term[v] = line == LINE_A2 ? 2.0f * (w[k] * x[k] * g) : line == LINE_B ? w[k] * g * g : 4.0f * (w[k] * x[k] * g);
+            if (line == LINE_B) {
+                term[v] = w[k] * g * g;
+            } else {
+                term[v] = (line == LINE_A2 ? 2.0f : 4.0f) * (w[k] * x[k] * g);
+            }
         }
         spread(before[k % 2], n, term, n_values, line, k + 1 < n_fields ? before[(k + 1) % 2] : out);
     }
@@ -223,8 +229,10 @@ PART struct point highest_of(const struct group *g, bool flipped, float scale, f
     float best = above;
     if (heights_init(g, flipped, scale, &first, &t) > above) {
         const float y = run_top(g, &t, flipped, first);
-        run = y > best ? first : run;
-        best = y > best ? y : best;
+        if (y > best) {
+            best = y;
+            run = first;
+        }
         for (int r = 0; r < g->n_halves; r += BLOCK) {
             const float *p = t.bound + r;
             const v4f most = v4_max(v4_max(v4_load(p), v4_load(p + 4)), v4_max(v4_load(p + 8), v4_load(p + 12)));
@@ -234,8 +242,10 @@ PART struct point highest_of(const struct group *g, bool flipped, float scale, f
             for (int k = r; k < r + BLOCK; k++) {
                 if (t.bound[k] > best && k != first) {
                     const float yk = run_top(g, &t, flipped, k);
-                    run = yk > best ? k : run;
-                    best = yk > best ? yk : best;
+                    if (yk > best) {
+                        best = yk;
+                        run = k;
+                    }
                 }
             }
         }
@@ -245,21 +255,21 @@ PART struct point highest_of(const struct group *g, bool flipped, float scale, f
     }
     const int index = run_find(g, &t, flipped, run, best);
     const int code = g->codes[g->lattice->points[index] & ((1 << g->width) - 1)];
-    const float cost = !flipped ? 0.0f : g->low.flip[code] < g->high.flip[run] ? g->low.flip[code] : g->high.flip[run];
+    const float cost = flipped ? min_f32(g->low.flip[code], g->high.flip[run]) : 0.0f;
     return (struct point){index, g->low.a2[code] + g->high.a2[run] - cost, g->low.b[code] + g->high.b[run]};
 }
 
 // The best point at this scale. above: index is -1 if none is higher.
-static struct point highest(const struct group *g, float scale, float above) {
+static struct point point_highest(const struct group *g, float scale, float above) {
     return g->flipped ? highest_of(g, true, scale, above) : highest_of(g, false, scale, above);
 }
 
-static float height(struct point p, float scale) {
+static float point_height(struct point p, float scale) {
     return p.a2 - scale * p.b;
 }
 
 // More than the roundings of a line's height can come to.
-static float slack(const struct group *g, float scale) {
+static float height_slack(const struct group *g, float scale) {
     return 1e-5f * (g->a2_size + scale * g->b_size);
 }
 
@@ -272,28 +282,28 @@ static void put_step(struct point at, float from, struct part *p) {
 }
 
 // Steps after point i, the last of them to point j. Both are on the envelope, b of i above b of j.
-static void envelope(const struct group *g, struct point i, struct point j, int depth, struct part *p) {
+static void envelope_add(const struct group *g, struct point i, struct point j, int depth, struct part *p) {
     const float at = (i.a2 - j.a2) / (i.b - j.b);
-    const float yi = height(i, at);
+    const float yi = point_height(i, at);
     // A point that shows by less than a thousandth is left out.
     const float least = yi + 1e-3f * fabsf(yi);
-    const struct point k = depth > 0 ? highest(g, at, least - slack(g, fabsf(at))) : i;
-    if (k.index >= 0 && height(k, at) > least && k.b < i.b && k.b > j.b) {
-        envelope(g, i, k, depth - 1, p);
-        envelope(g, k, j, depth - 1, p);
+    const struct point k = depth > 0 ? point_highest(g, at, least - height_slack(g, fabsf(at))) : i;
+    if (k.index >= 0 && point_height(k, at) > least && k.b < i.b && k.b > j.b) {
+        envelope_add(g, i, k, depth - 1, p);
+        envelope_add(g, k, j, depth - 1, p);
     } else {
         put_step(j, at, p);
     }
 }
 
 static void part_init(const struct group *g, float lo, float hi, int depth, struct part *part) {
-    const struct point first = highest(g, lo, -INFINITY);
-    const struct point last = highest(g, hi, height(first, hi) - slack(g, hi));
+    const struct point first = point_highest(g, lo, -INFINITY);
+    const struct point last = point_highest(g, hi, point_height(first, hi) - height_slack(g, hi));
     part->n = 0;
     put_step(first, 0.0f, part);
     // No last point: there is but one scale, zero.
     if (last.index >= 0 && last.index != first.index && first.b > last.b) {
-        envelope(g, first, last, depth, part);
+        envelope_add(g, first, last, depth, part);
     }
 }
 
@@ -331,16 +341,16 @@ int berth_lattice_shift(const struct lattice *lattice, const float *x, const flo
         for (int down = 0; down < 2; down++) {
             group_init(lattice, x + i * lattice->dim, w + i * lattice->dim, down ? -shift : shift, false, &g[down][i]);
             // Of one group alone, a worse point need not be found.
-            at[down][i] = highest(&g[down][i], middle, n_groups == 1 && down ? sum[0] : -INFINITY);
-            sum[down] += at[down][i].index >= 0 ? height(at[down][i], middle) : -INFINITY;
+            at[down][i] = point_highest(&g[down][i], middle, n_groups == 1 && down ? sum[0] : -INFINITY);
+            sum[down] += at[down][i].index >= 0 ? point_height(at[down][i], middle) : -INFINITY;
         }
     }
     const int down = sum[1] > sum[0];
     for (int i = 0; i < n_groups; i++) {
         const struct group *chosen = &g[down][i];
         const struct point p = at[down][i];
-        const struct point first = highest(chosen, lo, height(p, lo) + slack(chosen, lo));
-        const struct point last = highest(chosen, hi, height(p, hi) + slack(chosen, hi));
+        const struct point first = point_highest(chosen, lo, point_height(p, lo) + height_slack(chosen, lo));
+        const struct point last = point_highest(chosen, hi, point_height(p, hi) + height_slack(chosen, hi));
         const bool has_first = first.index >= 0 && first.b > p.b;
         parts[i].n = 0;
         put_step(has_first ? first : p, 0.0f, &parts[i]);
@@ -352,5 +362,5 @@ int berth_lattice_shift(const struct lattice *lattice, const float *x, const flo
 int berth_lattice_best(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float scale) {
     struct group g;
     group_init(lattice, x, w, shift, flipped, &g);
-    return highest(&g, scale, -INFINITY).index;
+    return point_highest(&g, scale, -INFINITY).index;
 }

@@ -2,10 +2,10 @@
 // lattice_fit.c: which scales of a superblock leave the least squared error, once the best points at every scale are known?
 //   - a cell's own scale is the best of some places, moved to a / b of the points chosen there until it stands still;
 //   - d is tried over a range of places for the largest cell, then refitted by least squares to the points it chose. Where a
-//   block
-//     is not hard only the places of the least distance are tried, by the parabola each cell's gain is near its own scale.
+//     block is not hard only the places of the least distance are tried, by the parabola each cell's gain is near its own scale.
 // The steps of a cell's parts stand in one order, with the sums of a and b between them (struct bundle): a scale is one look-up.
 #include "base/base.h"
+#include "base/min.h"
 #include "quant/lattice.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ struct ab {
     float a, b;
 };
 
-static inline float gain(struct ab t, float scale) {
+static inline float ab_gain(struct ab t, float scale) {
     return scale * (2.0f * t.a - scale * t.b);
 }
 
@@ -44,7 +44,8 @@ static struct ab way_at(const struct cell *cell, const struct way *way, float sc
 }
 
 int berth_lattice_way(const struct cell *cell, const struct unit *unit, float scale) {
-    return unit->n_ways > 1 && gain(way_at(cell, &unit->way[1], scale), scale) > gain(way_at(cell, &unit->way[0], scale), scale);
+    return unit->n_ways > 1 &&
+           ab_gain(way_at(cell, &unit->way[1], scale), scale) > ab_gain(way_at(cell, &unit->way[0], scale), scale);
 }
 
 // ---- all steps of a cell ----
@@ -82,7 +83,9 @@ static int add_events(const struct cell *cell, int part, struct event *events, i
     const struct part *p = &cell->part[part];
     float at = -INFINITY;
     for (int k = 1; k < p->n; k++) {
-        at = p->step[k] > at ? p->step[k] : p->step[k] <= at ? at : INFINITY;
+        if (!(p->step[k] <= at)) {
+            at = p->step[k] > at ? p->step[k] : INFINITY; // INFINITY: a step that is NaN
+        }
         int i = n++;
         for (; i > 0 && events[i - 1].at > at; i--) {
             events[i] = events[i - 1];
@@ -111,7 +114,7 @@ static struct ab sum_units(const struct cell *cell, const struct unit *units, in
 
 static inline int place_of(const struct bundle *b, float scale) {
     const int32_t off = (int32_t) (berth_float_bits(scale) - b->first) >> (23 - PLACE_BITS);
-    return off < 0 ? 0 : off < N_PLACES ? off : N_PLACES - 1;
+    return min_int(max_int(off, 0), N_PLACES - 1);
 }
 
 static void bundle_init(const struct cell *cell, const struct unit *units, int n_units, struct bundle *b) {
@@ -137,10 +140,15 @@ static void bundle_init(const struct cell *cell, const struct unit *units, int n
         for (int way = 0; way < b->n_ways; way++) {
             const struct ab t = sum_units(cell, units, n_units, way, at);
             b->sum[way][k] = t;
-            b->most = t.a > 0.0f && t.a * t.a > b->most * t.b ? t.a * t.a / t.b : b->most;
+            if (t.a > 0.0f && t.a * t.a > b->most * t.b) {
+                b->most = t.a * t.a / t.b;
+            }
         }
         // Places whose lower end comes before the next step start here.
-        const int last = k < n ? (events[k].at > 0.0f ? place_of(b, events[k].at) : 0) : N_PLACES - 1;
+        int last = N_PLACES - 1;
+        if (k < n) {
+            last = events[k].at > 0.0f ? place_of(b, events[k].at) : 0;
+        }
         for (; place <= last; place++) {
             b->start[place] = (uint8_t) k;
         }
@@ -153,7 +161,7 @@ static void bundle_init(const struct cell *cell, const struct unit *units, int n
 static void steps_init(const struct cell *cell, struct steps *s) {
     bool one_way = true;
     for (int u = 0; u < cell->n_units; u++) {
-        one_way = one_way && cell->unit[u].n_ways == 1;
+        one_way &= cell->unit[u].n_ways == 1;
     }
     s->n_bundles = one_way ? 1 : cell->n_units;
     for (int i = 0; i < s->n_bundles; i++) {
@@ -171,9 +179,9 @@ static inline struct ab bundle_at(const struct bundle *b, float scale) {
     struct ab t = b->sum[0][i];
     if (b->n_ways > 1) {
         const struct ab other = b->sum[1][i];
-        const bool better = gain(other, scale) > gain(t, scale);
-        t.a = better ? other.a : t.a;
-        t.b = better ? other.b : t.b;
+        if (ab_gain(other, scale) > ab_gain(t, scale)) {
+            t = other;
+        }
     }
     return t;
 }
@@ -246,16 +254,18 @@ static bool choose_levels(const struct search *z, int reach, float least, struct
     c->gain = 0.0f;
     for (int i = 0; i < z->n_cells; i++) {
         const float place = c->d > 0.0f ? (z->own[i] / c->d - z->levels[0]) / step : 0.0f;
-        const int middle = place < 0.0f ? 0 : place > (float) (n_levels - 1) ? n_levels - 1 : (int) (place + 0.5f);
-        const int from = middle - reach < 0 ? 0 : middle - reach;
-        const int to = middle + reach > n_levels - 1 ? n_levels - 1 : middle + reach;
+        const int middle = (int) (clampf(place, 0.0f, (float) (n_levels - 1)) + 0.5f);
+        const int from = max_int(0, middle - reach);
+        const int to = min_int(n_levels - 1, middle + reach);
         float best = -INFINITY;
         int chosen = from;
         for (int k = from; k <= to; k++) {
             const float scale = c->d * z->levels[k];
-            const float g = gain(cell_at(&z->steps[i], scale), scale);
-            chosen = g > best ? k : chosen;
-            best = g > best ? g : best;
+            const float g = ab_gain(cell_at(&z->steps[i], scale), scale);
+            if (g > best) {
+                best = g;
+                chosen = k;
+            }
         }
         c->level[i] = (uint8_t) chosen;
         c->gain += best;
@@ -266,7 +276,7 @@ static bool choose_levels(const struct search *z, int reach, float least, struct
     return true;
 }
 
-static float refit(const struct search *z, const struct choice *c) {
+static float choice_refit(const struct search *z, const struct choice *c) {
     float a = 0.0f;
     float b = 0.0f;
     for (int i = 0; i < z->n_cells; i++) {
@@ -279,7 +289,7 @@ static float refit(const struct search *z, const struct choice *c) {
 }
 
 // By how much d grows so that products keep their size.
-static float growth(const struct frame *f, const struct search *z, const struct choice *c, float part) {
+static float choice_growth(const struct frame *f, const struct search *z, const struct choice *c, float part) {
     float xx = 0.0f, xy = 0.0f;
     for (int i = 0; i < QK_K; i++) {
         xx += f->w[i] * f->x[i] * f->x[i];
@@ -303,7 +313,7 @@ static float search_init(const struct frame *f, const struct cell *cells, struct
         const struct ab own = own_best(&cells[i], &z->steps[i], n_trials, n_rounds);
         z->own[i] = own.a / own.b;
         z->bend[i] = own.b;
-        max = z->own[i] > max ? z->own[i] : max;
+        max = max_f32(z->own[i], max);
         for (int k = 0; k < z->steps[i].n_bundles; k++) {
             rest += z->steps[i].bundle[k].most;
         }
@@ -312,7 +322,7 @@ static float search_init(const struct frame *f, const struct cell *cells, struct
 }
 
 // What cells miss of their own best if d is this and each takes the level nearest to its own scale, about.
-static float distance(const struct search *z, float d) {
+static float search_distance(const struct search *z, float d) {
     const v4f step = v4_all(z->levels[1] - z->levels[0]);
     const v4f low = v4_all(z->levels[0]);
     const v4f last = v4_all((float) (z->n_levels - 1));
@@ -348,7 +358,7 @@ static void try_places(const struct frame *f, const struct search *z, float max,
             try_d(f, z, d, best);
             continue;
         }
-        const float off = distance(z, d);
+        const float off = search_distance(z, d);
         const int i = off < least[0] ? 0 : 1;
         if (i == 0) {
             least[1] = least[0];
@@ -377,7 +387,7 @@ uint16_t berth_lattice_fit(const struct frame *f, const struct cell *cells, int 
         try_places(f, &z, max, &best);
     }
     for (int round = 0; round < N_ROUNDS && best.d > 0.0f; round++) {
-        struct choice c = {.d = refit(&z, &best)};
+        struct choice c = {.d = choice_refit(&z, &best)};
         c.h = frame_round_half(f, &c.d);
         if (c.h == best.h || !choose_levels(&z, f->hard ? 2 : 1, 0.99999f * best.gain, &c) || !(c.gain > best.gain)) {
             break;
@@ -385,7 +395,7 @@ uint16_t berth_lattice_fit(const struct frame *f, const struct cell *cells, int 
         best = c;
     }
     *d = best.d;
-    best.d *= growth(f, &z, &best, part);
+    best.d *= choice_growth(f, &z, &best, part);
     best.h = frame_round_half(f, &best.d);
     memcpy(level, best.level, (size_t) n_cells);
     return best.h;

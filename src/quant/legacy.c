@@ -8,6 +8,7 @@
 // Byte j of qs holds element j in its low nibble and element j + 16 in its high one; bit i of qh is the fifth bit of element i.
 // Rows are those of the reference, byte for byte: the order of the operations below is the format's. With weights the scale is
 // searched (weighted.c), except in blocks whose weights say nothing.
+#include "base/min.h"
 #include "quant/half.h"
 #include "quant/quants.h"
 #include "quant/round.h"
@@ -18,7 +19,7 @@
 
 enum { QK = 32 };
 
-static void range(const float *x, float *lo, float *hi) {
+static void block_range(const float *x, float *lo, float *hi) {
     v4f low = v4_all(FLT_MAX);
     v4f high = v4_all(-FLT_MAX);
     for (int j = 0; j < QK; j += 4) {
@@ -29,29 +30,28 @@ static void range(const float *x, float *lo, float *hi) {
     *lo = low[0];
     *hi = high[0];
     for (int k = 1; k < 4; k++) {
-        *lo = low[k] < *lo ? low[k] : *lo;
-        *hi = high[k] > *hi ? high[k] : *hi;
+        *lo = min_f32(low[k], *lo);
+        *hi = max_f32(high[k], *hi);
     }
 }
 
 // The element of the largest magnitude, the first of equals, with its sign; 0 if there is none but NaN.
-static float extreme(const float *x) {
+static float block_extreme(const float *x) {
     float lo, hi;
     if (!v4_range(x, QK, &lo, &hi)) {
-        range(x, &lo, &hi);
+        block_range(x, &lo, &hi);
     }
     if (lo != -hi) {
-        return !(lo <= hi) ? 0.0f : hi > -lo ? hi : lo;
+        if (!(lo <= hi)) {
+            return 0.0f;
+        }
+        return hi > -lo ? hi : lo;
     }
     int j = 0;
     while (j < QK && fabsf(x[j]) != hi) {
         j++;
     }
     return hi > 0.0f && j < QK ? x[j] : 0.0f;
-}
-
-static float reciprocal(float d) {
-    return d != 0.0f ? 1.0f / d : 0.0f;
 }
 
 // Levels that overflowed spill into the neighbour, as they do in the reference.
@@ -82,7 +82,7 @@ static void pack_5(const uint8_t *restrict q, uint8_t *restrict qs, uint8_t *res
 #endif
 }
 
-static int nibble(const uint8_t *qs, int j) {
+static int nibble_at(const uint8_t *qs, int j) {
     return j < QK / 2 ? qs[j] & 15 : qs[j - QK / 2] >> 4;
 }
 
@@ -100,7 +100,7 @@ static inline v4i low_byte(v4i v, int max) {
 }
 
 static void levels_biased(const float *x, float d, int bias, uint8_t *q) {
-    const v4f id = v4_all(reciprocal(d));
+    const v4f id = v4_all(inverse_or_0(d));
     const v4f half = v4_all((float) bias + 0.5f);
     v4i v[QK / 4];
     for (int j = 0; j < QK / 4; j++) {
@@ -112,7 +112,7 @@ static void levels_biased(const float *x, float d, int bias, uint8_t *q) {
 void quantize_row_q4_0_ref(const float *GGML_RESTRICT x, block_q4_0 *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK; i++) {
         uint8_t q[QK];
-        const float d = extreme(x + i * QK) / -8;
+        const float d = block_extreme(x + i * QK) / -8;
         y[i].d = berth_float_to_half(d);
         levels_biased(x + i * QK, d, 8, q);
         pack_4(q, y[i].qs);
@@ -123,7 +123,7 @@ void dequantize_row_q4_0(const block_q4_0 *GGML_RESTRICT x, float *GGML_RESTRICT
     for (int64_t i = 0; i < k / QK; i++) {
         const float d = berth_half_to_float(x[i].d);
         for (int j = 0; j < QK; j++) {
-            y[i * QK + j] = (float) (nibble(x[i].qs, j) - 8) * d;
+            y[i * QK + j] = (float) (nibble_at(x[i].qs, j) - 8) * d;
         }
     }
 }
@@ -134,9 +134,9 @@ void quantize_row_q4_1_ref(const float *GGML_RESTRICT x, block_q4_1 *GGML_RESTRI
     for (int64_t i = 0; i < k / QK; i++) {
         uint8_t q[QK];
         float lo, hi;
-        range(x + i * QK, &lo, &hi);
+        block_range(x + i * QK, &lo, &hi);
         const float d = (hi - lo) / 15;
-        const float id = reciprocal(d);
+        const float id = inverse_or_0(d);
         v4i v[QK / 4];
         for (int j = 0; j < QK / 4; j++) {
             v[j] = low_byte(berth_trunc_4((v4_load(x + i * QK + 4 * j) - v4_all(lo)) * v4_all(id) + v4_all(0.5f)), 15);
@@ -153,7 +153,7 @@ void dequantize_row_q4_1(const block_q4_1 *GGML_RESTRICT x, float *GGML_RESTRICT
         const float d = berth_half_to_float(x[i].d);
         const float m = berth_half_to_float(x[i].m);
         for (int j = 0; j < QK; j++) {
-            y[i * QK + j] = (float) nibble(x[i].qs, j) * d + m;
+            y[i * QK + j] = (float) nibble_at(x[i].qs, j) * d + m;
         }
     }
 }
@@ -163,7 +163,7 @@ void dequantize_row_q4_1(const block_q4_1 *GGML_RESTRICT x, float *GGML_RESTRICT
 void quantize_row_q5_0_ref(const float *GGML_RESTRICT x, block_q5_0 *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK; i++) {
         uint8_t q[QK];
-        const float d = extreme(x + i * QK) / -16;
+        const float d = block_extreme(x + i * QK) / -16;
         y[i].d = berth_float_to_half(d);
         levels_biased(x + i * QK, d, 16, q);
         pack_5(q, y[i].qs, y[i].qh);
@@ -174,7 +174,7 @@ void dequantize_row_q5_0(const block_q5_0 *GGML_RESTRICT x, float *GGML_RESTRICT
     for (int64_t i = 0; i < k / QK; i++) {
         const float d = berth_half_to_float(x[i].d);
         for (int j = 0; j < QK; j++) {
-            y[i * QK + j] = (float) ((nibble(x[i].qs, j) | fifth_bit(x[i].qh, j)) - 16) * d;
+            y[i * QK + j] = (float) ((nibble_at(x[i].qs, j) | fifth_bit(x[i].qh, j)) - 16) * d;
         }
     }
 }
@@ -185,9 +185,9 @@ void quantize_row_q5_1_ref(const float *GGML_RESTRICT x, block_q5_1 *GGML_RESTRI
     for (int64_t i = 0; i < k / QK; i++) {
         uint8_t q[QK];
         float lo, hi;
-        range(x + i * QK, &lo, &hi);
+        block_range(x + i * QK, &lo, &hi);
         const float d = (hi - lo) / 31;
-        const float id = reciprocal(d);
+        const float id = inverse_or_0(d);
         v4i v[QK / 4];
         for (int j = 0; j < QK / 4; j++) {
             v[j] = berth_trunc_4((v4_load(x + i * QK + 4 * j) - v4_all(lo)) * v4_all(id) + v4_all(0.5f));
@@ -204,7 +204,7 @@ void dequantize_row_q5_1(const block_q5_1 *GGML_RESTRICT x, float *GGML_RESTRICT
         const float d = berth_half_to_float(x[i].d);
         const float m = berth_half_to_float(x[i].m);
         for (int j = 0; j < QK; j++) {
-            y[i * QK + j] = (float) (nibble(x[i].qs, j) | fifth_bit(x[i].qh, j)) * d + m;
+            y[i * QK + j] = (float) (nibble_at(x[i].qs, j) | fifth_bit(x[i].qh, j)) * d + m;
         }
     }
 }
@@ -213,7 +213,7 @@ void dequantize_row_q5_1(const block_q5_1 *GGML_RESTRICT x, float *GGML_RESTRICT
 
 static float levels_8bit(const float *x, int8_t *q) {
     const float d = berth_amax(x, QK) / 127;
-    const float id = reciprocal(d);
+    const float id = inverse_or_0(d);
     v4i v[QK / 4];
     for (int j = 0; j < QK / 4; j++) {
         v[j] = berth_round_4(v4_load(x + 4 * j) * v4_all(id));

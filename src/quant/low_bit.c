@@ -23,10 +23,6 @@ static int round_low(float v) {
     return (int) r;
 }
 
-static float reciprocal(float d) {
-    return d != 0.0f ? 1.0f / d : 0.0f;
-}
-
 // ---- q1_0 ----
 
 void quantize_row_q1_0_ref(const float *GGML_RESTRICT x, block_q1_0 *GGML_RESTRICT y, int64_t k) {
@@ -63,7 +59,7 @@ void quantize_row_q2_0_ref(const float *GGML_RESTRICT x, block_q2_0 *GGML_RESTRI
     for (int64_t i = 0; i < k / QK_Q2_0; i++) {
         const float *b = x + i * QK_Q2_0;
         const float d = v4_largest(b, QK_Q2_0);
-        const float id = reciprocal(d);
+        const float id = inverse_or_0(d);
         y[i].d = berth_float_to_half(d);
         for (int j = 0; j < QK_Q2_0 / 4; j++) {
             y[i].qs[j] = 0;
@@ -115,7 +111,7 @@ static int unpack_trits(const uint8_t *qs, float d, int n_bytes, int n_runs, flo
 void quantize_row_tq1_0_ref(const float *GGML_RESTRICT x, block_tq1_0 *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, x += QK_K) {
         const float d = berth_amax(x, QK_K);
-        const float id = reciprocal(d);
+        const float id = inverse_or_0(d);
         int at = pack_trits(x, id, 32, 5, y[i].qs);
         at += pack_trits(x + at, id, 16, 5, y[i].qs + 32);
         pack_trits(x + at, id, 4, 4, y[i].qh);
@@ -139,7 +135,7 @@ BERTH_QUANTIZE_PLAIN(tq1_0, QK_K)
 void quantize_row_tq2_0_ref(const float *GGML_RESTRICT x, block_tq2_0 *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, x += QK_K) {
         const float d = berth_amax(x, QK_K);
-        const float id = reciprocal(d);
+        const float id = inverse_or_0(d);
         for (int j = 0; j < QK_K / 4; j++) {
             const float *run = x + j / 32 * 128 + j % 32;
             unsigned v = 0;

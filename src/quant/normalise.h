@@ -5,6 +5,7 @@
 // is worth. In the frame: |x| < 2, w > 0, nothing is NaN or infinite.
 #pragma once
 
+#include "base/min.h"
 #include "quant/blocks.h"
 #include "quant/half.h"
 #include "quant/vec.h"
@@ -13,6 +14,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+
+static inline float clampf(float v, float lo, float hi) {
+    return min_f32(hi, max_f32(lo, v)); // NaN stays
+}
 
 struct frame {
     _Alignas(16) float x[QK_K];
@@ -107,10 +112,10 @@ static inline bool frame_init(struct frame *f, const float *x, const float *w, i
 // The half nearest to v of the frame, never infinite; its value in the frame goes to *v.
 static inline uint16_t frame_round_half(const struct frame *f, float *v) {
     const double out = *v * f->outer;
-    const float kept = out > BERTH_HALF_MAX ? BERTH_HALF_MAX : out < -BERTH_HALF_MAX ? -BERTH_HALF_MAX : (float) out;
+    const float kept = (float) min_f64(BERTH_HALF_MAX, max_f64(-BERTH_HALF_MAX, out));
     const uint16_t h = berth_float_to_half(kept);
     const double back = berth_half_to_float(h) / f->outer;
-    *v = back > 1e30 ? 1e30f : back < -1e30 ? -1e30f : (float) back; // beyond: the outer value is nothing anyway
+    *v = (float) min_f64(1e30, max_f64(-1e30, back)); // beyond: the outer value is nothing anyway
     return h;
 }
 
@@ -122,5 +127,5 @@ static inline uint16_t frame_round_half(const struct frame *f, float *v) {
 static inline float frame_growth(const struct frame *f, float xx, float xy, float part) {
     const float most = 0.2f;
     const float growth = xy > 0.5f * xx ? part * (xx / xy - 1.0f) : 0.0f;
-    return 1.0f + (f->uneven ? 0.5f : 1.0f) * (growth < most ? growth : most);
+    return 1.0f + (f->uneven ? 0.5f : 1.0f) * min_f32(growth, most);
 }

@@ -3,10 +3,11 @@
 // weights that grow with its elements; the largest of them becomes the largest integer scale, all are rounded, and the levels are
 // rounded anew with what the scales have become. Nothing is refitted: scalar.c and affine.c do better, and take longer.
 // The order of the sums, and where one rounding does for a product and its sum (berth_mad), are part of the bytes.
-#include "quant/plain.h"
+#include "base/min.h"
 #include "quant/blocks.h"
 #include "quant/half.h"
 #include "quant/round.h"
+#include "quant/weighted.h"
 
 static const float least = 1e-15f; // a run or block of less counts as zeros
 
@@ -16,15 +17,17 @@ static inline int nearest_in(float v, int lo, int hi) {
     return berth_clamp_i32(berth_rint_wrapped(v), lo, hi);
 }
 
-static float extreme(const float *x, int len) {
+static float run_extreme(const float *x, int len) {
     float max = 0.0f;
     for (int i = 0; i < len; i++) {
-        max = fabsf(x[i]) > fabsf(max) ? x[i] : max;
+        if (fabsf(x[i]) > fabsf(max)) {
+            max = x[i];
+        }
     }
     return max;
 }
 
-static void squares(const float *x, int len, float *weight) {
+static void run_squares(const float *x, int len, float *weight) {
     for (int i = 0; i < len; i++) {
         weight[i] = x[i] * x[i];
     }
@@ -47,7 +50,7 @@ static void affine_weights(const float *x, const struct line_search *how, float 
 static void integers_of(const float *v, int n, float max, int s_max, uint8_t *s) {
     const float inverse = max > 0.0f ? (float) s_max / max : 0.0f;
     for (int r = 0; r < n; r++) {
-        s[r] = (uint8_t) (berth_min_i32(berth_rint_wrapped(inverse * v[r]), s_max) & s_max);
+        s[r] = (uint8_t) (min_i32(berth_rint_wrapped(inverse * v[r]), s_max) & s_max);
     }
 }
 
@@ -62,8 +65,8 @@ void berth_plain_affine(
         affine_weights(x + r * how->len, how, weight);
         scale[r] = berth_weighted_line(x + r * how->len, weight, how, q + r * how->len, &low);
         offset[r] = -low;
-        max_scale = scale[r] > max_scale ? scale[r] : max_scale;
-        max_offset = offset[r] > max_offset ? offset[r] : max_offset;
+        max_scale = max_f32(scale[r], max_scale);
+        max_offset = max_f32(offset[r], max_offset);
     }
     integers_of(scale, n_runs, max_scale, s_max, s);
     integers_of(offset, n_runs, max_offset, s_max, m);
@@ -82,11 +85,11 @@ void berth_plain_affine(
 
 // The scales of 16 runs become integers of s_min .. -s_min - 1, the largest s_min itself; levels follow. Returns d.
 static uint16_t scales_of(const float *x, const float *scale, int bias, int s_min, int8_t *s, uint8_t *q) {
-    const float max = extreme(scale, MAX_RUNS);
+    const float max = run_extreme(scale, MAX_RUNS);
     const float inverse = (float) s_min / max;
     const uint16_t d = berth_float_to_half(1.0f / inverse);
     for (int r = 0; r < MAX_RUNS; r++) {
-        s[r] = (int8_t) berth_min_i32(berth_rint_wrapped(inverse * scale[r]), -s_min - 1);
+        s[r] = (int8_t) min_i32(berth_rint_wrapped(inverse * scale[r]), -s_min - 1);
         const float step = berth_half_to_float(d) * (float) s[r];
         for (int i = r * RUN; i < (r + 1) * RUN && step != 0.0f; i++) {
             q[i] = (uint8_t) (nearest_in(x[i] / step, -bias, bias - 1) + bias);
@@ -99,7 +102,7 @@ static uint16_t scales_of(const float *x, const float *scale, int bias, int s_mi
 // the others' scale rounds it to, where that helps.
 static float q3_run(const float *x, uint8_t *q) {
     enum { BIAS = 4, N_ROUNDS = 5 };
-    const float max = extreme(x, RUN);
+    const float max = run_extreme(x, RUN);
     float a = 0.0f, b = 0.0f;
     float w[RUN];
     int level[RUN];
@@ -107,7 +110,7 @@ static float q3_run(const float *x, uint8_t *q) {
         memset(q, 0, RUN);
         return 0.0f;
     }
-    squares(x, RUN, w);
+    run_squares(x, RUN, w);
     const float inverse = -(float) BIAS / max;
     for (int i = 0; i < RUN; i++) {
         level[i] = nearest_in(inverse * x[i], -BIAS, BIAS - 1);
@@ -148,7 +151,7 @@ uint16_t berth_plain_q3(const float *x, int8_t *s, uint8_t *q) {
     for (int r = 0; r < MAX_RUNS; r++) {
         scale[r] = q3_run(x + r * RUN, q + r * RUN);
     }
-    if (extreme(scale, MAX_RUNS) == 0.0f) {
+    if (run_extreme(scale, MAX_RUNS) == 0.0f) {
         memset(s, -32, MAX_RUNS);
         return 0;
     }
@@ -159,10 +162,10 @@ uint16_t berth_plain_q6(const float *x, int8_t *s, uint8_t *q) {
     static const struct scale_search how = {RUN, 32, true};
     float scale[MAX_RUNS], w[RUN];
     for (int r = 0; r < MAX_RUNS; r++) {
-        squares(x + r * RUN, RUN, w);
+        run_squares(x + r * RUN, RUN, w);
         scale[r] = berth_weighted_scale(x + r * RUN, w, &how, q + r * RUN);
     }
-    if (fabsf(extreme(scale, MAX_RUNS)) < least) {
+    if (fabsf(run_extreme(scale, MAX_RUNS)) < least) {
         memset(s, 0, MAX_RUNS);
         memset(q, 0, QK_K);
         return 0;
@@ -198,7 +201,7 @@ static void value_sums(const float *x, const int8_t *values, const uint8_t *q, f
 }
 
 uint16_t berth_plain_iq4_nl(const float *x, const int8_t *values, uint8_t *q) {
-    const float max = extreme(x, IQ4_RUN);
+    const float max = run_extreme(x, IQ4_RUN);
     float a, b;
     if (fabsf(max) < least) {
         levels_of(x, 0.0f, values, q);
@@ -211,7 +214,7 @@ uint16_t berth_plain_iq4_nl(const float *x, const int8_t *values, uint8_t *q) {
 
 static float iq4_xs_run(const float *x, const int8_t *values) {
     enum { REACH = 7 };
-    const float max = extreme(x, IQ4_RUN);
+    const float max = run_extreme(x, IQ4_RUN);
     uint8_t q[IQ4_RUN];
     float a, b;
     if (fabsf(max) < least) {
@@ -238,7 +241,7 @@ uint16_t berth_plain_iq4_xs(const float *x, const int8_t *values, int8_t *s, uin
     for (int r = 0; r < N_RUNS; r++) {
         scale[r] = iq4_xs_run(x + r * IQ4_RUN, values);
     }
-    const float d = -extreme(scale, N_RUNS) / 32;
+    const float d = -run_extreme(scale, N_RUNS) / 32;
     const float inverse = d != 0.0f ? 1.0f / d : 0.0f;
     for (int r = 0; r < N_RUNS; r++) {
         s[r] = (int8_t) nearest_in(inverse * scale[r], -32, 31);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/min.h"
 #include "quant/blocks.h"
 #include "quant/half.h"
 #include "quant/vec.h"
@@ -47,12 +48,8 @@ static inline int32_t berth_rint_wrapped(float v) {
     return (int32_t) (berth_float_bits(v + 0x1.8p23f) & 0x7fffff) - 0x400000;
 }
 
-static inline int32_t berth_min_i32(int32_t a, int32_t b) {
-    return a < b ? a : b;
-}
-
 static inline int32_t berth_clamp_i32(int32_t v, int32_t lo, int32_t hi) {
-    return v < lo ? lo : v > hi ? hi : v;
+    return min_i32(max_i32(v, lo), hi);
 }
 
 // Four at once, as the functions above.
@@ -97,7 +94,7 @@ static inline float berth_amax(const float *x, int n) {
     }
     float amax = from == n ? x[n - 1] : 0.0f;
     for (; from < n; from++) {
-        amax = amax > fabsf(x[from]) ? amax : fabsf(x[from]);
+        amax = max_f32(amax, fabsf(x[from]));
     }
     return amax;
 }

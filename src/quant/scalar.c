@@ -26,9 +26,9 @@ static void try_scale(const struct frame *f, int at, int len, const struct grid 
 }
 
 // The scale to be written with the levels of this one, so that products keep their size (frame_growth).
-static uint16_t unbiased(const struct frame *f, int at, int len, const struct grid *grid, float scale) {
+static uint16_t run_unbiased(const struct frame *f, int at, int len, const struct grid *grid, float scale) {
     float a, b;
-    project(f->x + at, f->w + at, len, grid, 1.0f / scale, &a, &b);
+    run_project(f->x + at, f->w + at, len, grid, 1.0f / scale, &a, &b);
     scale *= frame_growth(f, power_of(f->x + at, f->w + at, len), scale * a, 1.0f);
     return frame_round_half(f, &scale);
 }
@@ -45,7 +45,7 @@ uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid
             float scale = c.peak[i];
             for (int round = 0; round < 2 && scale != 0.0f; round++) {
                 try_scale(f, at, len, grid, scale, &best);
-                project(x, w, len, grid, 1.0f / scale, &a, &b);
+                run_project(x, w, len, grid, 1.0f / scale, &a, &b);
                 scale = b > 0.0f ? a / b : 0.0f;
             }
             try_scale(f, at, len, grid, scale, &best);
@@ -53,10 +53,10 @@ uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid
     }
     const float value = only_value(x, len);
     for (int i = 0; value != 0.0f && i < n_levels(grid); i++) {
-        if (level(grid, i) != 0.0f) {
-            try_scale(f, at, len, grid, value / level(grid, i), &best);
+        if (grid_level(grid, i) != 0.0f) {
+            try_scale(f, at, len, grid, value / grid_level(grid, i), &best);
         }
     }
     write_levels(x, len, grid, best.d, q);
-    return best.d != 0.0f ? unbiased(f, at, len, grid, best.d) : best.h;
+    return best.d != 0.0f ? run_unbiased(f, at, len, grid, best.d) : best.h;
 }

@@ -3,13 +3,10 @@
 // levels of a run at a scale. In a header, so that both have loops of their own for the lengths and grids there are.
 #pragma once
 
+#include "base/min.h"
 #include "quant/curve.h"
 #include "quant/scalar.h"
 #include "quant/vec.h"
-
-static inline float clampf(float v, float lo, float hi) {
-    return v < lo ? lo : v > hi ? hi : v;
-}
 
 // Index of the nearest of 16 sorted values.
 static inline int nearest_value(const int8_t *values, float v) {
@@ -21,7 +18,7 @@ static inline int nearest_value(const int8_t *values, float v) {
 }
 
 // Four grid points nearest to v.
-static inline v4f snap(const struct grid *grid, v4f v) {
+static inline v4f grid_snap(const struct grid *grid, v4f v) {
     v = v4_max(v4_min(v, v4_all(grid->hi)), v4_all(grid->lo));
     if (grid->values == NULL) {
         return v4_round(v);
@@ -43,7 +40,7 @@ static inline void project_run(
     v4f b = v4_all(0.0f);
     for (int i = 0; i < len; i += 4) {
         const v4f xi = v4_load(x + i);
-        const v4f g = snap(grid, xi * v4_all(inverse));
+        const v4f g = grid_snap(grid, xi * v4_all(inverse));
         const v4f wg = v4_load(w + i) * g;
         a += wg * xi;
         b += wg * g;
@@ -60,7 +57,7 @@ static inline void project_lanes(
     for (int i = 0; i < len; i += 4) {
         for (int k = 0; k < 4; k++) {
             const v4f xi = v4_all(x[i + k]);
-            const v4f g = snap(grid, xi * inverse);
+            const v4f g = grid_snap(grid, xi * inverse);
             const v4f wg = v4_all(w[i + k]) * g;
             a[k] += wg * xi;
             b[k] += wg * g;
@@ -76,7 +73,7 @@ static inline float error_run(const float *x, const float *w, int len, const str
     v4f sum = v4_all(0.0f);
     for (int i = 0; i < len; i += 4) {
         const v4f xi = v4_load(x + i);
-        const v4f e = xi - snap(grid, xi * inverse) * v4_all(scale);
+        const v4f e = xi - grid_snap(grid, xi * inverse) * v4_all(scale);
         sum += v4_load(w + i) * e * e;
     }
     return v4_sum(sum);
@@ -89,7 +86,7 @@ static inline v4f error_lanes(const float *x, const float *w, int len, const str
     for (int i = 0; i < len; i += 4) {
         for (int k = 0; k < 4; k++) {
             const v4f xi = v4_all(x[i + k]);
-            const v4f e = xi - snap(grid, xi * inverse) * scale;
+            const v4f e = xi - grid_snap(grid, xi * inverse) * scale;
             sum[k] += v4_all(w[i + k]) * e * e;
         }
     }
@@ -107,7 +104,8 @@ static inline v4f error_lanes(const float *x, const float *w, int len, const str
         } \
     } while (0)
 
-static inline void project(const float *x, const float *w, int len, const struct grid *grid, float inverse, float *a, float *b) {
+static inline void run_project(
+    const float *x, const float *w, int len, const struct grid *grid, float inverse, float *a, float *b) {
 #define PROJECT(n, g) project_run(x, w, n, g, inverse, a, b)
     BY_GRID(PROJECT);
 }
@@ -131,7 +129,7 @@ static inline float power_of(const float *x, const float *w, int len) {
 }
 
 // The element of the largest magnitude, the first of equals.
-static inline float extreme(const float *x, int len) {
+static inline float run_extreme(const float *x, int len) {
     const float amax = v4_largest(x, len);
     int i = 0;
     while (fabsf(x[i]) != amax) {
@@ -143,7 +141,7 @@ static inline float extreme(const float *x, int len) {
 // Best scale of the run without regard to what a half or an integer can hold; 0 for a run of zeros. n_trials: a multiple of 4.
 static inline float run_scale(
     const float *x, const float *w, int len, const struct grid *grid, int n_ends, int n_trials, int n_rounds) {
-    const float max = extreme(x, len);
+    const float max = run_extreme(x, len);
     float best = 0.0f;
     float scale = 0.0f;
     float a, b;
@@ -170,11 +168,13 @@ static inline float run_scale(
         }
     }
     for (int k = 0; k < 4; k++) {
-        scale = gains[k] > best ? scales[k] : scale;
-        best = gains[k] > best ? gains[k] : best;
+        if (gains[k] > best) {
+            best = gains[k];
+            scale = scales[k];
+        }
     }
     for (int round = 0; round < n_rounds && scale != 0.0f; round++) {
-        project(x, w, len, grid, 1.0f / scale, &a, &b);
+        run_project(x, w, len, grid, 1.0f / scale, &a, &b);
         if (!(b > 0.0f && a * a > best * b)) {
             break;
         }
@@ -193,7 +193,7 @@ static inline void write_levels(const float *x, int len, const struct grid *grid
     for (int i = 0; i < len && grid->values == NULL; i += 16) {
         v4i levels[4];
         for (int j = 0; j < 4; j++) {
-            levels[j] = v4_int(snap(grid, v4_load(x + i + 4 * j) * v4_all(inverse)) - v4_all(grid->lo));
+            levels[j] = v4_int(grid_snap(grid, v4_load(x + i + 4 * j) * v4_all(inverse)) - v4_all(grid->lo));
         }
         v4_store_bytes(levels, 16, q + i);
     }
@@ -203,7 +203,9 @@ static inline void write_levels(const float *x, int len, const struct grid *grid
 static inline float only_value(const float *x, int len) {
     float v = 0.0f;
     for (int i = 0; i < len; i++) {
-        v = v == 0.0f ? x[i] : v;
+        if (v == 0.0f) {
+            v = x[i];
+        }
         if (x[i] != 0.0f && x[i] != v) {
             return 0.0f;
         }
@@ -215,6 +217,6 @@ static inline int n_levels(const struct grid *grid) {
     return grid->values != NULL ? 16 : (int) (grid->hi - grid->lo) + 1;
 }
 
-static inline float level(const struct grid *grid, int i) {
+static inline float grid_level(const struct grid *grid, int i) {
     return grid->values != NULL ? (float) grid->values[i] : grid->lo + (float) i;
 }

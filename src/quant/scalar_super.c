@@ -6,6 +6,7 @@
 // run takes the best of the neighbouring s. Every step is kept only if the error after rounding d to a half is less: the result
 // is never worse than the start. A block of one value and zeros is exact but for the rounding of d: there all products s * g are
 // tried.
+#include "base/min.h"
 #include "quant/scalar_run.h"
 
 #include <stdlib.h>
@@ -54,10 +55,6 @@ static float run_error(const struct search *z, int r, float scale) {
     return error_at(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, scale);
 }
 
-static float reciprocal(float v) {
-    return v != 0.0f ? 1.0f / v : 0.0f;
-}
-
 // What a run gains with s, by its curve, or exactly: then its error, taken negative.
 static float run_gain(const struct search *z, bool exact, int r, float d, float inverse_d, int s) {
     if (exact) {
@@ -86,7 +83,7 @@ static inline int near_scales(const struct search *z, int r, int reach, float in
 
 // With d fixed, each run takes the best s among reach neighbours of its best scales, and of the s it has.
 static void choose_scales(const struct search *z, int reach, struct plan *p) {
-    const float inverse_d = reciprocal(p->d);
+    const float inverse_d = inverse_or_0(p->d);
     const bool exact = z->curves == NULL || z->f->hard;
     p->error = 0.0f;
     for (int r = 0; r < z->n_runs; r++) {
@@ -101,28 +98,32 @@ static void choose_scales(const struct search *z, int reach, struct plan *p) {
             gains[i] = run_gain(z, exact, r, p->d, inverse_d, tried[i]);
         }
         for (int i = 0; i < n; i++) {
-            chosen = gains[i] > best ? tried[i] : chosen;
-            best = gains[i] > best ? gains[i] : best;
+            if (gains[i] > best) {
+                best = gains[i];
+                chosen = tried[i];
+            }
         }
         float error = exact ? -best : run_error(z, r, p->d * (float) chosen);
         if (!exact && chosen != p->s[r]) {
             const float stay = run_error(z, r, p->d * (float) p->s[r]);
-            chosen = stay < error ? p->s[r] : chosen;
-            error = stay < error ? stay : error;
+            if (stay < error) {
+                error = stay;
+                chosen = p->s[r];
+            }
         }
         p->s[r] = chosen;
         p->error += error;
     }
 }
 
-static float refit(const struct search *z, const struct plan *p) {
+static float plan_refit(const struct search *z, const struct plan *p) {
     float aa = 0.0f;
     float bb = 0.0f;
     for (int r = 0; r < z->n_runs; r++) {
         const float s = (float) p->s[r];
         float a, b;
         if (p->s[r] != 0) {
-            project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, 1.0f / (p->d * s), &a, &b);
+            run_project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, 1.0f / (p->d * s), &a, &b);
             aa += s * a;
             bb += s * s * b;
         }
@@ -149,7 +150,7 @@ static void put_start(const struct search *z, const struct plan *p, struct plan 
 static void try_start(const struct search *z, float d, struct plan *starts) {
     struct plan p = {.d = d};
     p.h = frame_round_half(z->f, &p.d);
-    const float inverse_d = reciprocal(p.d);
+    const float inverse_d = inverse_or_0(p.d);
     for (int r = 0; r < z->n_runs && p.d != 0.0f; r++) {
         float best = z->n_peaks[r] > 0 ? -INFINITY : 0.0f;
         for (int i = 0; i < z->n_peaks[r]; i++) {
@@ -176,7 +177,7 @@ static void try_starts_4(const struct search *z, const float *d, struct plan *st
     for (int k = 0; k < 4; k++) {
         p[k].h = frame_round_half(z->f, &p[k].d);
         ds[k] = p[k].d;
-        inverse_d[k] = reciprocal(p[k].d);
+        inverse_d[k] = inverse_or_0(p[k].d);
     }
     for (int r = 0; r < z->n_runs; r++) {
         if (z->n_peaks[r] > 0) {
@@ -195,11 +196,11 @@ static void try_starts_4(const struct search *z, const float *d, struct plan *st
 }
 
 // Both steps in turn, until neither gains.
-static void improve(const struct search *z, struct plan *best) {
+static void plan_improve(const struct search *z, struct plan *best) {
     choose_scales(z, 1, best);
     for (int round = 1; round < z->effort.n_rounds; round++) {
         struct plan p = *best;
-        p.d = refit(z, best);
+        p.d = plan_refit(z, best);
         p.h = frame_round_half(z->f, &p.d);
         if (p.h == best->h) {
             break;
@@ -220,7 +221,7 @@ static bool shift_scales(const struct search *z, struct plan *best) {
     float aa = 0.0f, bb = 0.0f;
     for (int r = 0; r < z->n_runs; r++) {
         const float s = (float) p.s[r];
-        project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, reciprocal(p.d * s), &a[r], &b[r]);
+        run_project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, inverse_or_0(p.d * s), &a[r], &b[r]);
         aa += s * a[r];
         bb += s * s * b[r];
     }
@@ -229,8 +230,8 @@ static bool shift_scales(const struct search *z, struct plan *best) {
         const float a0 = aa - s0 * a[r];
         const float b0 = bb - s0 * s0 * b[r];
         // As long as none is better, d stays, and all four are known at once.
-        const v4f inverses = {reciprocal(p.d * (s0 - 2.0f)), reciprocal(p.d * (s0 - 1.0f)), reciprocal(p.d * (s0 + 1.0f)),
-            reciprocal(p.d * (s0 + 2.0f))};
+        const v4f inverses = {inverse_or_0(p.d * (s0 - 2.0f)), inverse_or_0(p.d * (s0 - 1.0f)), inverse_or_0(p.d * (s0 + 1.0f)),
+            inverse_or_0(p.d * (s0 + 2.0f))};
         bool moved = false;
         v4f as, bs;
         project_4(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, inverses, &as, &bs);
@@ -240,7 +241,7 @@ static bool shift_scales(const struct search *z, struct plan *best) {
                 const int lane = s - (int) s0 + (sf < s0 ? 2 : 1);
                 float ar = as[lane & 3], br = bs[lane & 3];
                 if (moved) {
-                    project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, reciprocal(p.d * sf), &ar, &br);
+                    run_project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, inverse_or_0(p.d * sf), &ar, &br);
                 }
                 const float a1 = a0 + sf * ar;
                 const float b1 = b0 + sf * sf * br;
@@ -269,7 +270,7 @@ static void try_products(const struct search *z, float value, struct plan *best)
     double least = INFINITY;
     for (int s = z->s_min; s <= -z->s_min - 1; s++) {
         for (int i = 0; i < n_levels(z->grid); i++) {
-            const float product = (float) s * level(z->grid, i);
+            const float product = (float) s * grid_level(z->grid, i);
             float d = product != 0.0f ? value / product : 0.0f;
             const uint16_t h = frame_round_half(z->f, &d);
             const double off = fabs((double) d * product - value);
@@ -278,13 +279,15 @@ static void try_products(const struct search *z, float value, struct plan *best)
                 found.d = d;
                 found.h = h;
                 for (int r = 0; r < z->n_runs; r++) {
-                    found.s[r] = extreme(z->f->x + r * z->len, z->len) != 0.0f ? s : 0;
+                    found.s[r] = run_extreme(z->f->x + r * z->len, z->len) != 0.0f ? s : 0;
                 }
             }
         }
     }
     choose_scales(z, 0, &found);
-    *best = found.error < best->error ? found : *best;
+    if (found.error < best->error) {
+        *best = found;
+    }
     // Where zeros are not exact, the best half may lie beside.
     for (int step = -8; step <= 8; step++) {
         found = *best;
@@ -292,7 +295,9 @@ static void try_products(const struct search *z, float value, struct plan *best)
         found.d = (float) (berth_half_to_float(found.h) / z->f->outer);
         if (isfinite(found.d) && ((found.h ^ best->h) & 0x8000) == 0) {
             choose_scales(z, 0, &found);
-            *best = found.error < best->error ? found : *best;
+            if (found.error < best->error) {
+                *best = found;
+            }
         }
     }
 }
@@ -301,7 +306,9 @@ static void try_products(const struct search *z, float value, struct plan *best)
 static float least_need(const struct curve *c, int n_peaks) {
     float scale = n_peaks > 0 ? c->peak[0] : 0.0f;
     for (int i = 1; i < n_peaks; i++) {
-        scale = c->gain[i] > 0.97f * c->gain[0] && fabsf(c->peak[i]) < fabsf(scale) ? c->peak[i] : scale;
+        if (c->gain[i] > 0.97f * c->gain[0] && fabsf(c->peak[i]) < fabsf(scale)) {
+            scale = c->peak[i];
+        }
     }
     return scale;
 }
@@ -312,7 +319,7 @@ static uint16_t unbiased_super(const struct search *z, const struct plan *p) {
     for (int r = 0; r < z->n_runs; r++) {
         const float scale = p->d * (float) p->s[r];
         float a, b;
-        project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, reciprocal(scale), &a, &b);
+        run_project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, inverse_or_0(scale), &a, &b);
         xy += scale * a;
     }
     float d = p->d * frame_growth(z->f, power_of(z->f->x, z->f->w, QK_K), xy, 1.0f);
@@ -326,7 +333,10 @@ static struct effort effort_of(const struct frame *f, const struct grid *grid) {
     if (grid->values != NULL) {
         return curve_effort;
     }
-    return f->uneven ? weighted_effort : n_levels(grid) <= 8 ? quick_effort : plain_effort;
+    if (f->uneven) {
+        return weighted_effort;
+    }
+    return n_levels(grid) <= 8 ? quick_effort : plain_effort;
 }
 
 // Best scales of each run by itself. Returns the largest that a run needs; 0: all elements are zero.
@@ -345,8 +355,13 @@ static float runs_init(struct search *z, struct curve *curves) {
             z->n_peaks[r] = 1;
             z->peak[r][0] = run_scale(x, f->w + r * len, len, z->grid, z->effort.n_ends, z->effort.n_trials, z->effort.n_settles);
         }
-        const float need = z->curves != NULL ? least_need(&curves[r], z->n_peaks[r]) : z->n_peaks[r] > 0 ? z->peak[r][0] : 0.0f;
-        max = fabsf(need) > fabsf(max) ? need : max;
+        float need = z->n_peaks[r] > 0 ? z->peak[r][0] : 0.0f;
+        if (z->curves != NULL) {
+            need = least_need(&curves[r], z->n_peaks[r]);
+        }
+        if (fabsf(need) > fabsf(max)) {
+            max = need;
+        }
     }
     for (int r = z->n_runs - 1; r > 0 && z->curves != NULL; r--) {
         z->rest[r - 1] = z->rest[r] + (z->n_peaks[r] > 0 ? curves[r].gain[0] : 0.0f);
@@ -382,7 +397,7 @@ static struct plan plan_at_once(const struct search *z, float max) {
     struct plan p = {.d = max / (float) z->s_min, .error = INFINITY};
     p.h = frame_round_half(z->f, &p.d);
     for (int r = 0; r < z->n_runs; r++) {
-        p.s[r] = nearest_scale(z->peak[r][0] * reciprocal(p.d), z->s_min);
+        p.s[r] = nearest_scale(z->peak[r][0] * inverse_or_0(p.d), z->s_min);
     }
     return p;
 }
@@ -405,10 +420,12 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
         best = plan_at_once(&z, max);
     }
     for (int i = 0; i < z.n_starts && starts[i].d != 0.0f; i++) {
-        improve(&z, &starts[i]);
+        plan_improve(&z, &starts[i]);
         for (int k = 0; k < z.effort.n_shifts && shift_scales(&z, &starts[i]); k++) {
         }
-        best = starts[i].error < best.error ? starts[i] : best;
+        if (starts[i].error < best.error) {
+            best = starts[i];
+        }
     }
     const float value = only_value(f->x, QK_K);
     if (value != 0.0f) {

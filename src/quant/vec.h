@@ -2,6 +2,8 @@
 // vec.h: four floats at a time, for the searches. The lanes are fixed by the source, so sums come out alike on every machine.
 #pragma once
 
+#include "base/min.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -52,6 +54,10 @@ static inline float berth_larger(float a, float b) {
 #endif
 }
 
+static inline float inverse_or_0(float v) {
+    return v != 0.0f ? 1.0f / v : 0.0f;
+}
+
 static inline v4f v4_max(v4f a, v4f b) {
 #if defined(__aarch64__)
     return (v4f) vmaxq_f32((float32x4_t) a, (float32x4_t) b);
@@ -93,9 +99,9 @@ static inline int v4_first(v4i is, v4i index) {
 #if defined(__aarch64__)
     return vminvq_s32((int32x4_t) i);
 #else
-    const int a = i[0] < i[1] ? i[0] : i[1];
-    const int b = i[2] < i[3] ? i[2] : i[3];
-    return a < b ? a : b;
+    const int a = min_int(i[0], i[1]);
+    const int b = min_int(i[2], i[3]);
+    return min_int(a, b);
 #endif
 }
 

@@ -11,6 +11,8 @@
 // least-squares line. One that leaves a smaller error is kept at once, and its offset is where the following
 // trials start: so lanes after the first that is kept are computed anew.
 #include "quant/weighted.h"
+
+#include "base/min.h"
 #include "quant/round.h"
 #include "quant/vec.h"
 
@@ -28,7 +30,7 @@ static inline v4f v4_mad(v4f a, v4f b, v4f c) {
 }
 
 // Levels nearest to v, within lo and hi. What does not fit a float's mantissa leaves whatever is there, as in the reference.
-static inline v4f snap(v4f v, int lo, int hi) {
+static inline v4f level_snap(v4f v, int lo, int hi) {
     const v4i bits = (v4i) (v + v4_all(0x1.8p23f));
     v4i q = (bits & 0x7fffff) - 0x400000;
 #if defined(__aarch64__)
@@ -44,7 +46,7 @@ static inline v4f snap(v4f v, int lo, int hi) {
 
 static void write_levels(const float *x, int len, float offset, float inverse, int lo, int hi, uint8_t *q) {
     for (int j = 0; j < len; j += 4) {
-        const v4f l = snap((v4_load(x + j) - v4_all(offset)) * v4_all(inverse), lo, hi);
+        const v4f l = level_snap((v4_load(x + j) - v4_all(offset)) * v4_all(inverse), lo, hi);
         for (int k = 0; k < 4; k++) {
             q[j + k] = (uint8_t) ((int) l[k] - lo);
         }
@@ -91,7 +93,7 @@ static inline void scale_sums(
         v4f at_once = at;
         v4f bt_once = bt;
         for (int j = 0; j < how->len; j++) {
-            const v4f l = snap(v4_all(x[j]) * inv, -how->bias, how->bias - 1);
+            const v4f l = level_snap(v4_all(x[j]) * inv, -how->bias, how->bias - 1);
             const v4f wl = v4_all(weight[j]) * l;
             if (how->fused) {
                 at_once = v4_mad(v4_all(wx[j]), l, at_once);
@@ -116,14 +118,19 @@ float berth_weighted_scale(const float *x, const float *weight, const struct sca
     float max = 0.0f;
     float inverse[SCALE_SLOTS], a[SCALE_SLOTS], b[SCALE_SLOTS];
     for (int j = 0; j < how->len; j++) {
-        max = fabsf(x[j]) > fabsf(max) ? x[j] : max;
+        if (fabsf(x[j]) > fabsf(max)) {
+            max = x[j];
+        }
     }
     if (fabsf(max) < least) {
         memset(q, 0, (size_t) how->len);
         return 0.0f;
     }
     for (int t = 0; t < SCALE_SLOTS; t++) {
-        const int tenths = t == 0 || t == N_SCALES ? 0 : t < 10 ? t - 10 : t - 9;
+        int tenths = 0;
+        if (t != 0 && t != N_SCALES) {
+            tenths = t < 10 ? t - 10 : t - 9;
+        }
         inverse[t] = -((float) how->bias + 0.1f * (float) tenths) / max;
     }
     scale_sums(x, weight, inverse, how, a, b);
@@ -170,7 +177,7 @@ static inline void fit_lines(const float *x, const float *weight, float sum_w, f
         l->inverse[k] = (how->first + how->step * (float) (first + k) + (float) how->q_max) / (top - from);
     }
     for (int j = 0; j < how->len; j++) {
-        q[j] = snap(l->inverse * (v4_all(x[j]) - v4_all(from)), 0, how->q_max);
+        q[j] = level_snap(l->inverse * (v4_all(x[j]) - v4_all(from)), 0, how->q_max);
         const v4f wq = v4_all(weight[j]) * q[j];
         sq += wq;
         sqq += wq * q[j];
@@ -192,12 +199,12 @@ static inline float fit_line(const float *x, const float *weight, const struct l
     float sum_w = weight[0];
     float sum_x = weight[0] * x[0];
     for (int j = 1; j < how->len; j++) {
-        lo = x[j] < lo ? x[j] : lo;
-        top = x[j] > top ? x[j] : top;
+        lo = min_f32(x[j], lo);
+        top = max_f32(x[j], top);
         sum_w += weight[j];
         sum_x = berth_mad(weight[j], x[j], sum_x);
     }
-    float from = lo > 0.0f ? 0.0f : lo;
+    float from = min_f32(0.0f, lo);
     *m = from;
     if (top <= from) {
         memset(q, 0, (size_t) how->len);
@@ -215,7 +222,7 @@ static inline float fit_line(const float *x, const float *weight, const struct l
     for (int t = 0; t < how->n_trials;) {
         struct lines l;
         fit_lines(x, weight, sum_w, sum_x, how, *m, top, t, &l);
-        const int n = how->n_trials - t < 4 ? how->n_trials - t : 4;
+        const int n = min_int(how->n_trials - t, 4);
         int k = 0;
         while (k < n && !(l.error[k] < best)) {
             k++;

@@ -2,6 +2,7 @@
 // dot__neon.c: dot products of f32 and f16 with 128-bit vectors and fused multiply-add; halves are widened before they are
 // multiplied. Eight accumulators hide the latency of the multiply-add (4 cycles, two a cycle on current cores).
 
+#include "base/min.h"
 #include "cpu/kernels.h"
 
 #include <arm_neon.h>
@@ -161,7 +162,7 @@ static void tile_f32__neon(
 #define WIDE_NR 16
 #define CHUNK 256
 
-static void widen(float *to, const char *row, int64_t i, int64_t n) {
+static void row_widen(float *to, const char *row, int64_t i, int64_t n) {
     const uint16_t *x = (const uint16_t *) (const void *) row + i;
     int64_t j = 0;
     for (; j + 8 <= n; j += 8) {
@@ -180,11 +181,11 @@ static void tile_f16_wide(
     float xs[MR][CHUNK], ys[WIDE_NR][CHUNK];
     const size_t row = sizeof xs[0];
     for (int c = 0; c < ny; c++) {
-        widen(ys[c], y + (size_t) c * by, i, n);
+        row_widen(ys[c], y + (size_t) c * by, i, n);
     }
     for (int r = 0; r < nx; r += MR) {
         for (int j = 0; j < MR; j++) {
-            widen(xs[j], x + (size_t) (r + j) * bx, i, n);
+            row_widen(xs[j], x + (size_t) (r + j) * bx, i, n);
         }
         for (int c = 0; c < ny; c += NR) {
             float more[NR * MR];
@@ -211,7 +212,7 @@ static void tile_f16__neon(
         }
     } else if (nx4 > 0 && ny4 > 0) {
         for (int64_t i = 0; i < n; i += CHUNK) {
-            tile_f16_wide(i, n - i < CHUNK ? n - i : CHUNK, s, ld_s, x, bx, nx4, y, by, ny4);
+            tile_f16_wide(i, min_i64(n - i, CHUNK), s, ld_s, x, bx, nx4, y, by, ny4);
         }
     }
     const int done = ny4 > 0 ? nx4 : 0; // rows of which only the columns after ny4 are left

@@ -11,7 +11,7 @@ static float16x8_t f16_at(const uint16_t *at) {
     return vreinterpretq_f16_u16(vld1q_u16(at));
 }
 
-static float one(const uint16_t *h) {
+static float one_f16(const uint16_t *h) {
     return (float) vget_lane_f16(vreinterpret_f16_u16(vdup_n_u16(*h)), 0);
 }
 
@@ -37,7 +37,7 @@ static void vec_dot_f16__fhm(
     float sum =
         vaddvq_f32(vaddq_f32(vaddq_f32(vaddq_f32(a0, a1), vaddq_f32(a2, a3)), vaddq_f32(vaddq_f32(a4, a5), vaddq_f32(a6, a7))));
     for (; i < n; i++) {
-        sum += one(x + i) * one(y + i);
+        sum += one_f16(x + i) * one_f16(y + i);
     }
     *s = sum;
 }
@@ -66,7 +66,7 @@ static void tile_full(int64_t n, float *s, int64_t ld_s, const uint16_t *x, size
     for (; i < n; i++) {
         for (int c = 0; c < 4; c++) {
             for (int r = 0; r < 4; r++) {
-                s[r + c * ld_s] += one(x + (size_t) r * dx + i) * one(y + (size_t) c * dy + i);
+                s[r + c * ld_s] += one_f16(x + (size_t) r * dx + i) * one_f16(y + (size_t) c * dy + i);
             }
         }
     }

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "cpu/arm/quantize.h"
-#include "cpu/arm/sdot.h"
 #include "cpu/arm/unpack.h"
 #include "cpu/kernels.h"
 

@@ -3,7 +3,6 @@
 // float serves four sums of integers. A column of its own goes another way: gemv_q32.h.
 #pragma once
 
-#include "cpu/arm/sdot.h"
 #include "cpu/arm/unpack.h"
 #include "cpu/kernels.h"
 

@@ -12,6 +12,7 @@
 // an element of each column; and zeros up to a whole step]
 #pragma once
 
+#include "base/min.h"
 #include "cpu/arm/halves.h"
 #include "cpu/kernels.h"
 
@@ -26,7 +27,7 @@
 // ---- panels ----
 
 // 8 rows of 8 halves, element by element.
-static void transpose8(uint16x8_t v[8]) {
+static void rows_transpose(uint16x8_t v[8]) {
     uint16x8_t a[8];
     uint32x4_t b[8];
     for (int j = 0; j < 4; j++) {
@@ -68,7 +69,7 @@ static void pack_x(int64_t n, void *panel, const void *x, size_t bx, int nx) {
             for (int r = 0; r < 4; r++) {
                 uint16_t v[8] = {0};
                 if (i < n) {
-                    memcpy(v, rows[r] + i, (size_t) (n - i < 8 ? n - i : 8) * sizeof *v);
+                    memcpy(v, rows[r] + i, (size_t) min_i64(n - i, 8) * sizeof *v);
                 }
                 memcpy(to + r * 8, v, sizeof v);
             }
@@ -92,7 +93,7 @@ static void pack_y(CPU_TABLE, int64_t n, void *panel, const float *const *y, int
             for (int c = 0; c < 8; c++) {
                 v[c] = halves_of(rows[h + c] + i, scale[h + c]);
             }
-            transpose8(v);
+            rows_transpose(v);
             for (int j = 0; j < 8; j++) {
                 vst1q_u16(to + j * NR + h, v[j]);
             }

@@ -4,6 +4,7 @@
 #define MR 16
 #define NR 8
 
+#include "base/min.h"
 #include "cpu/arm/gemm_f16.h"
 #include "cpu/kernels.h"
 
@@ -105,7 +106,7 @@ static inline __attribute__((always_inline)) void add_quads(
 #pragma GCC diagnostic pop
 // clang-format on
 
-static inline void ask(const uint16_t *x, size_t bx) {
+static inline void rows_ask(const uint16_t *x, size_t bx) {
     for (int r = 0; r < ROWS; r++) {
         for (size_t i = AHEAD; i < AHEAD + QUADS * QUAD * sizeof *x; i += 64) {
             __builtin_prefetch((const char *) x + (size_t) r * bx + i, 0, 3);
@@ -124,7 +125,7 @@ static void run__fp16(int64_t n, float *s, int64_t ld_s, const void *panel_x, in
     for (int64_t left = (n + STEP - 1) / STEP; left > 0; left -= CHUNK) {
         float16_t part[MR][NR] = {{0}};
         for (int64_t i = 0; i < CHUNK && i < left; i += SUM, x += SUM * STEP * MR, y += SUM * STEP * NR) {
-            add_steps(part, x, y, left - i < SUM ? left - i : SUM);
+            add_steps(part, x, y, min_i64(left - i, SUM));
         }
         for (int r = 0; r < MR; r++) {
             add(tile[r], vld1q_f16(part[r]));
@@ -139,8 +140,8 @@ static void rows__fp16(int64_t n, float *s, int64_t ld_s, const uint16_t *x, siz
     float tile[ROWS][NR] = {{0}};
     for (int64_t left = n / QUAD; left > 0; left -= QUADS, x += QUADS * QUAD, y += QUADS * QUAD * NR) {
         float16_t part[ROWS][NR] = {{0}};
-        ask(x, bx);
-        add_quads(part, x, bx, y, left < QUADS ? left : QUADS);
+        rows_ask(x, bx);
+        add_quads(part, x, bx, y, min_i64(left, QUADS));
         for (int r = 0; r < ROWS; r++) {
             add(tile[r], vld1q_f16(part[r]));
         }

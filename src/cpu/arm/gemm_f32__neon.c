@@ -3,7 +3,7 @@
 // loads feed sixteen multiply-adds, whose sums stay in registers. Panels hold element k of 8 rows (or columns) side by side. Rows
 // of halves become panels of floats: widened once for all columns.
 
-#include "cpu/arm/floats.h"
+#include "cpu/arm/unpack.h"
 #include "cpu/kernels.h"
 
 #include <arm_neon.h>

@@ -2,6 +2,7 @@
 // gemv_f16__fp16.c: one column, or a few, times rows of halves, as fast as memory brings them. Widening takes one of two pipes
 // two turns for four halves, so that it is done after eight products have been added as halves, in two parts, and not before.
 
+#include "base/min.h"
 #include "cpu/arm/gemv_f16.h"
 #include "cpu/kernels.h"
 
@@ -13,7 +14,7 @@
 
 static void pack__fp16(CPU_TABLE, int64_t n, void *panel, const float *y) {
     for (struct run *to = panel; n > 0; n -= STEP, y += STEP, to++) {
-        const int64_t m = n < STEP ? n : STEP;
+        const int64_t m = min_i64(n, STEP);
         const float scale = scale_for(column_max(m, y), LARGEST);
         to->back = 1.0f / scale;
         int64_t i = 0;
@@ -63,7 +64,7 @@ static inline __attribute__((always_inline)) void row__fp16(
         sum[c] = vdupq_n_f32(0.0f);
     }
     for (int64_t k = 0; n > 0; n -= STEP, x += STEP, k++) {
-        const int64_t m = n < STEP ? n : STEP;
+        const int64_t m = min_i64(n, STEP);
         float32x4_t lo[MOST], hi[MOST];
         for (int c = 0; c < nc; c++) {
             lo[c] = hi[c] = vdupq_n_f32(0.0f);
@@ -118,7 +119,7 @@ static void gemv_cols__fp16(int64_t n, float *const *s, const void *vx, size_t b
         const uint16_t *x = (const void *) ((const char *) vx + (size_t) r * bx);
         float out[CPU_GEMV_COLS];
         for (int c = 0; c < ny; c += most) {
-            row_cols(n, x, y + c, ny - c < most ? ny - c : most, out + c);
+            row_cols(n, x, y + c, min_int(ny - c, most), out + c);
         }
         for (int c = 0; c < ny; c++) {
             s[c][r] = isfinite(out[c]) ? out[c] : row_as_floats(n, x, y[c]);

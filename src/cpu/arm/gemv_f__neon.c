@@ -2,8 +2,8 @@
 // gemv_f__neon.c: one column, or a few, times rows of floats, or of halves, two rows at a time (streams.h), which share the loads
 // of the column. It stays as it is, in floats: halves of both sides would have to be widened.
 
-#include "cpu/arm/floats.h"
 #include "cpu/arm/streams.h"
+#include "cpu/arm/unpack.h"
 #include "cpu/kernels.h"
 
 #include <math.h>

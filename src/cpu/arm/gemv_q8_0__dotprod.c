@@ -76,7 +76,7 @@ UNPACK_INLINE float float_at(const char *at) {
 }
 
 // n blocks that make no whole group.
-static float rest(int n, const block_q8_0 *x, const char *y) {
+static float row_rest(int n, const block_q8_0 *x, const char *y) {
     float sum = 0.0f;
     for (int i = 0; i < n; i++) {
         const int32x4_t half = vdotq_s32(zeros(), vld1q_s8(x[i].qs), bytes_at(y + 16 + 32 * i));
@@ -111,8 +111,8 @@ static void gemv_q8_0__dotprod(int64_t n, float *s, const void *x, size_t bx, in
         sums_b = group_add(sums_b, &last, d_b);
         float s_a = vaddvq_f32(sums_a), s_b = vaddvq_f32(sums_b);
         if (n_rest > 0) {
-            s_a += rest(n_rest, (const void *) a, column);
-            s_b += rest(n_rest, (const void *) b, column);
+            s_a += row_rest(n_rest, (const void *) a, column);
+            s_b += row_rest(n_rest, (const void *) b, column);
         }
         *at.s_a = s_a;
         *at.s_b = s_b;

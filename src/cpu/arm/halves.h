@@ -3,6 +3,8 @@
 // digit, brings the largest of them close to a limit, where neither small products vanish nor sums of a few overflow.
 #pragma once
 
+#include "base/min.h"
+
 #include <arm_neon.h>
 #include <math.h>
 #include <stdint.h>
@@ -32,7 +34,7 @@ static inline float column_max(int64_t n, const float *y) {
     }
     float m = vmaxvq_f32(vmaxq_f32(vmaxq_f32(max[0], max[1]), vmaxq_f32(max[2], max[3])));
     for (; i < n; i++) {
-        m = fabsf(y[i]) > m ? fabsf(y[i]) : m;
+        m = max_f32(fabsf(y[i]), m);
     }
     return m;
 }

@@ -3,6 +3,7 @@
 // other forms of a column are made of. Bit for bit what the portable functions make of finite floats; others go to them.
 #pragma once
 
+#include "base/min.h"
 #include "quant/quants.h"
 
 #include <arm_neon.h>
@@ -10,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-static inline float largest(const float32x4_t *v, int n) {
+static inline float lanes_largest(const float32x4_t *v, int n) {
     float32x4_t max = vabsq_f32(v[0]);
     for (int j = 1; j < n; j++) {
         max = vmaxq_f32(max, vabsq_f32(v[j])); // a NaN stays
@@ -18,7 +19,7 @@ static inline float largest(const float32x4_t *v, int n) {
     return vmaxvq_f32(max);
 }
 
-static inline int8x16_t narrow(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
+static inline int8x16_t ints_narrow(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
     return vcombine_s8(vmovn_s16(vcombine_s16(vmovn_s32(a), vmovn_s32(b))), vmovn_s16(vcombine_s16(vmovn_s32(c), vmovn_s32(d))));
 }
 
@@ -33,7 +34,7 @@ static inline __attribute__((always_inline)) bool bytes32(const float *x, int8x1
     for (int j = 0; j < 8; j++) {
         v[j] = vld1q_f32(x + 4 * j);
     }
-    const float max = largest(v, 8);
+    const float max = lanes_largest(v, 8);
     *d = max / 127.0f;
     if (!(max >= BERTH_Q8_MAX_LEAST && max < INFINITY)) {
         return false;
@@ -85,7 +86,7 @@ static inline void block_q8_1_of(const float *x, block_q8_1 *y) {
 }
 
 // The value that is farthest from zero, with its sign: the first of equals.
-static inline float extreme(const float *x, float max, float min) {
+static inline float row_extreme(const float *x, float max, float min) {
     if (max != -min) {
         return max > -min ? max : min;
     }
@@ -96,7 +97,7 @@ static inline float extreme(const float *x, float max, float min) {
 }
 
 // The sums of 8 vectors of bytes.
-static inline int16x8_t sums8(const int8x16_t *v) {
+static inline int16x8_t sums_of_8(const int8x16_t *v) {
     int16x8_t s[8];
     for (int j = 0; j < 8; j++) {
         s[j] = vpaddlq_s8(v[j]);
@@ -119,12 +120,12 @@ static inline void block_q8_K_of(const float *x, block_q8_K *y) {
     }
     const float most = vmaxvq_f32(vmaxq_f32(vmaxq_f32(max[0], max[1]), vmaxq_f32(max[2], max[3])));
     const float least = vminvq_f32(vminq_f32(vminq_f32(min[0], min[1]), vminq_f32(min[2], min[3])));
-    const float amax = most > -least ? most : -least;
+    const float amax = max_f32(most, -least);
     if (!(amax >= BERTH_Q8_MAX_LEAST && most < INFINITY && least > -INFINITY)) {
         quantize_row_q8_K_ref(x, y, QK_K);
         return;
     }
-    const float inverse = -127.0f / extreme(x, most, least);
+    const float inverse = -127.0f / row_extreme(x, most, least);
     for (int j = 0; j < QK_K; j += 128) {
         int8x16_t bytes[8];
         for (int v = 0; v < 8; v++) {
@@ -133,10 +134,10 @@ static inline void block_q8_K_of(const float *x, block_q8_K *y) {
                 q[u] = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + j + 16 * v + 4 * u), inverse));
                 q[u] = vminq_s32(q[u], vdupq_n_s32(127));
             }
-            bytes[v] = narrow(q[0], q[1], q[2], q[3]);
+            bytes[v] = ints_narrow(q[0], q[1], q[2], q[3]);
             vst1q_s8(y->qs + j + 16 * v, bytes[v]);
         }
-        vst1q_s16(y->bsums + j / 16, sums8(bytes));
+        vst1q_s16(y->bsums + j / 16, sums_of_8(bytes));
     }
     y->d = 1 / inverse;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // tiers.c: the tiers of arm, oldest first. A tier is filled by files named <what>__<tier>.c, compiled with its flags.
 
-#include "cpu/features.h"
 #include "cpu/kernels.h"
 
 static bool has_neon(void) {

@@ -260,3 +260,30 @@ UNPACK_INLINE int8x8_t scales_iq4_xs(const block_iq4_xs *b) {
     const uint8x8_t high = vmovn_u16(vandq_u16(vshlq_u16(vdupq_n_u16(b->scales_h), shift), vdupq_n_u16(0x30)));
     return vsub_s8(vreinterpret_s8_u8(vorr_u8(each, high)), vdup_n_s8(32));
 }
+
+// ---- rows of floats and of halves, as floats: four from the i-th on, and one ----
+
+UNPACK_INLINE float32x4_t four_f32(const float *x, int64_t i) {
+    return vld1q_f32(x + i);
+}
+UNPACK_INLINE float one_f32(const float *x, int64_t i) {
+    return x[i];
+}
+UNPACK_INLINE float32x4_t four_f16(const uint16_t *x, int64_t i) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x + i)));
+}
+UNPACK_INLINE float one_f16(const uint16_t *x, int64_t i) {
+    return half_at(x + i);
+}
+
+// ---- the dot product of four bytes a lane, where the processor has no instruction for it ----
+
+// Four products of eight bits are added up in 16 bits first. Two of them fit there as long as one side has no -128, which
+// activations never have.
+#ifndef __ARM_FEATURE_DOTPROD
+static inline __attribute__((always_inline)) int32x4_t sdot_by_products(int32x4_t sum, int8x16_t x, int8x16_t y) {
+    const int16x8_t low = vmull_s8(vget_low_s8(x), vget_low_s8(y)), high = vmull_high_s8(x, y);
+    return vpadalq_s16(sum, vpaddq_s16(low, high));
+}
+#    define vdotq_s32 sdot_by_products // arm_neon.h has one that cannot be used
+#endif

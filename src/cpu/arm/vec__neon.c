@@ -2,6 +2,7 @@
 // vec__neon.c: rows of floats through the exponential, and what is made of it; sums of weighted rows, for attention.
 // exp is exact to 2 units in the last place over the whole range, subnormals, infinities and NaN included.
 
+#include "base/min.h"
 #include "cpu/kernels.h"
 
 #include <arm_neon.h>
@@ -143,7 +144,7 @@ static void row_silu_mul__neon(int64_t n, float *z, const float *x, const float 
         vst1q_f32(z + i + 4, vmulq_f32(b, d));
     }
     for (; i < n; i += 4) {
-        const int64_t m = n - i < 4 ? n - i : 4;
+        const int64_t m = min_i64(n - i, 4);
         store_some(z + i, m, vmulq_f32(silu4(load_some(x + i, m)), load_some(y + i, m)));
     }
 }
@@ -165,7 +166,7 @@ static float row_max__neon(int64_t n, const float *x) {
     }
     float max = vmaxnmvq_f32(vmaxnmq_f32(vmaxnmq_f32(a, b), vmaxnmq_f32(c, d)));
     for (; i < n; i++) {
-        max = x[i] > max ? x[i] : max;
+        max = max_f32(x[i], max);
     }
     return max;
 }

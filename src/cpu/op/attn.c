@@ -9,6 +9,7 @@
 //      number of tasks, so results do not either.
 // Sums are f32. Queries are rounded to the type that k's dot products take.
 
+#include "base/min.h"
 #include "cpu/op/dots.h"
 #include "cpu/op/gemm.h"
 #include "cpu/op/scratch.h"
@@ -65,9 +66,8 @@ static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor
     a.q_size = ggml_row_size(dot_type(&a), a.d_k);
     // never more runs than there are keys for
     const int64_t most = (a.n_kv + RUN_MIN - 1) / RUN_MIN;
-    a.n_runs = a.n_units > 0 ? N_ITEMS / a.n_units : 1;
-    a.n_runs = a.n_runs > most ? most : a.n_runs;
-    a.n_runs = a.n_runs < 1 ? 1 : a.n_runs;
+    const int64_t n_runs = a.n_units > 0 ? N_ITEMS / a.n_units : 1;
+    a.n_runs = max_i64(1, min_i64(n_runs, most));
     a.run = (a.n_kv + a.n_runs - 1) / a.n_runs;
     if (a.softcap != 0.0f) {
         a.scale /= a.softcap;
@@ -103,7 +103,7 @@ static bool attn_supports(const struct ggml_tensor *op) {
 static int attn_n_tasks(const struct ggml_tensor *op, int n_threads) {
     const double flops = (double) ggml_nelements(op) * (double) op->src[1]->ne[1];
     const double n = flops / 65536;
-    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
+    return cpu_tasks_for(n, n_threads);
 }
 
 // ---- work memory ----
@@ -125,7 +125,7 @@ struct room {
 
 static struct room room_of(const struct attn *a) {
     const struct cpu_gemm *g = a->g;
-    const int64_t d = a->d_k > a->d_v ? a->d_k : a->d_v;
+    const int64_t d = max_i64(a->d_k, a->d_v);
     struct room r = {.rows = a->q_rows * K_ROWS};
     r.queries = r.rows + (int64_t) cpu_scratch_floats(K_ROWS * d);
     if (g == NULL) {
@@ -157,15 +157,15 @@ static size_t work_size_by(const struct cpu_kernels *k, const struct ggml_tensor
 // Enough for panels, and for the portable kernels, which have none.
 static size_t attn_work_size(const struct ggml_tensor *op, int n_tasks) {
     const size_t best = work_size_by(&cpu_kernels_best, op, n_tasks), plain = work_size_by(&cpu_kernels_portable, op, n_tasks);
-    return best > plain ? best : plain;
+    return max_i64(best, plain);
 }
 
 // Fewer queries are fewer units, which are cut into more runs, and may go by dot products.
 static size_t attn_work_most(const struct ggml_tensor *op, int n_tasks) {
     const struct attn best = attn_of(&cpu_kernels_best, op), plain = attn_of(&cpu_kernels_portable, op);
     const int64_t n_runs = (best.n_kv + RUN_MIN - 1) / RUN_MIN, n_items = ggml_nrows(best.q) * n_runs;
-    const int64_t joined = n_runs > 1 ? (n_items < N_ITEMS ? n_items : N_ITEMS) * sums_floats(&best) : 0;
-    const int64_t own = task_floats(&best) > task_floats(&plain) ? task_floats(&best) : task_floats(&plain);
+    const int64_t joined = n_runs > 1 ? min_i64(n_items, N_ITEMS) * sums_floats(&best) : 0;
+    const int64_t own = max_i64(task_floats(&best), task_floats(&plain));
     return (size_t) (joined + own * n_tasks) * sizeof(float);
 }
 
@@ -201,7 +201,7 @@ static struct unit unit_of(const struct attn *a, int64_t i) {
     struct unit u = {
         .group = i / a->n_blocks % a->n_groups, .seq = i / a->n_blocks / a->n_groups, .first = i % a->n_blocks * a->q_rows};
     const int64_t n = a->n_heads * a->q->ne[1] - u.first;
-    u.n = (int) (n < a->q_rows ? n : a->q_rows);
+    u.n = (int) min_i64(n, a->q_rows);
     for (int j = 0; j < u.n; j++) {
         u.slope[j] = slope_of(a, u.group * a->n_heads + (u.first + j) % a->n_heads);
     }
@@ -319,7 +319,7 @@ static void queries_pack(
     char *rounded = (char *) (own + r->keys); // there are none yet
     float *panel = own + r->queries;
     for (int j = 0; j < u->n; j += g->nr, panel += r->y_k) {
-        const int n = u->n - j < g->nr ? u->n - j : g->nr;
+        const int n = min_int(u->n - j, g->nr);
         const float *cols[CPU_GEMM_NR];
         for (int i = 0; i < n; i++) {
             float *row = own + r->rows + i * a->d_k;
@@ -341,7 +341,7 @@ static void panels_run(const struct cpu_gemm *g, int64_t n, float *s, int64_t ld
     for (int j = 0; j < n_y; j += g->nr, y += y_floats) {
         const float *at = x;
         for (int64_t i = 0; i < n_x; i += g->mr, at += x_floats) {
-            g->run(n, s + i + j * ld, ld, at, n_x - i < g->mr ? (int) (n_x - i) : g->mr, y, n_y - j < g->nr ? n_y - j : g->nr);
+            g->run(n, s + i + j * ld, ld, at, (int) min_i64(n_x - i, g->mr), y, min_int(n_y - j, g->nr));
         }
     }
 }
@@ -353,8 +353,7 @@ static void scores_by_panels(const struct cpu_params *p, const struct attn *a, c
     const float *x;
     const int64_t ld = rows_load(p, a->k, keys, n, own + r->rows, &x);
     for (int i = 0; i < n; i += g->mr) {
-        g->pack_x(
-            a->d_k, own + r->keys + r->x_k * (i / g->mr), x + i * ld, (size_t) ld * sizeof *x, n - i < g->mr ? n - i : g->mr);
+        g->pack_x(a->d_k, own + r->keys + r->x_k * (i / g->mr), x + i * ld, (size_t) ld * sizeof *x, min_int(n - i, g->mr));
     }
     panels_run(g, a->d_k, own, K_ROWS, own + r->keys, r->x_k, n, own + r->queries, r->y_k, u->n);
 }
@@ -380,7 +379,7 @@ static bool values_by_panels(const struct cpu_params *p, const struct attn *a, c
     cpu_gemm_pack_across(n, (char *) (own + r->values), (size_t) r->x_v * sizeof(float), g->mr, (const char *) v,
         (size_t) ld * sizeof(float), a->d_v);
     for (int j = 0; j < u->n; j += g->nr) {
-        const int n_cols = u->n - j < g->nr ? u->n - j : g->nr;
+        const int n_cols = min_int(u->n - j, g->nr);
         const float *cols[CPU_GEMM_NR];
         for (int i = 0; i < n_cols; i++) {
             cols[i] = own + (j + i) * K_ROWS;
@@ -478,7 +477,7 @@ static void sums_join(const struct cpu_params *p, const struct attn *a, int n, s
         if (more->m[j] == -INFINITY && more->s[j] == 0.0f) {
             continue;
         }
-        const float m = more->m[j] > t->m[j] ? more->m[j] : t->m[j];
+        const float m = max_f32(more->m[j], t->m[j]);
         const float t_down = t->m[j] == m ? 1.0f : expf(t->m[j] - m), more_down = more->m[j] == m ? 1.0f : expf(more->m[j] - m);
         p->k->scale(a->d_v, t->v + j * a->d_v, t->v + j * a->d_v, t_down, 0.0f);
         p->k->mad(a->d_v, t->v + j * a->d_v, more->v + j * a->d_v, more_down);
@@ -493,7 +492,7 @@ static void unit_finish(
         const int64_t h = unit_head(a, u, j);
         float s = t->s[j], down = 1.0f;
         if (a->sinks != NULL) { // a key without a value
-            const float sink = cpu_f32_at(a->sinks, h), m = sink > t->m[j] ? sink : t->m[j];
+            const float sink = cpu_f32_at(a->sinks, h), m = max_f32(sink, t->m[j]);
             down = expf(t->m[j] - m);
             s = s * down + expf(sink - m);
         }
@@ -509,7 +508,7 @@ static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
     float *own = joined + (a.n_runs > 1 ? n_items * n_each : 0) + task_floats(&a) * p->ith;
     for (int64_t i = cpu_chunk_next(p); i < n_items; i = cpu_chunk_next(p)) {
         const struct unit u = unit_of(&a, i / a.n_runs);
-        const int64_t k0 = i % a.n_runs * a.run, k1 = a.n_kv < k0 + a.run ? a.n_kv : k0 + a.run;
+        const int64_t k0 = i % a.n_runs * a.run, k1 = min_i64(a.n_kv, k0 + a.run);
         struct sums t = sums_at(&a, a.n_runs > 1 ? joined + i * n_each : own);
         unit_run(p, &a, &u, k0, k1, &t, own + n_each);
         if (a.n_runs == 1) {

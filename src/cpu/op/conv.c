@@ -7,6 +7,7 @@
 //   CONV_TRANSPOSE_*: kernel and data are turned so that channels lie side by side; a dot over them is what one pixel gives one
 //     place of the result.
 
+#include "base/min.h"
 #include "core/span.h"
 #include "cpu/op/cells.h"
 #include "cpu/op/columns.h"
@@ -59,7 +60,7 @@ static struct columns columns_of(const struct ggml_tensor *op) {
     c.n_channels = q[9];
     c.n_batch = q[10];
     c.nb_channel = b->nb[3];
-    c.nb_batch = b->nb[3] * (size_t) (q[9] > 0 ? q[9] : 0);
+    c.nb_batch = b->nb[3] * (size_t) max_i64(q[9], 0);
     return c;
 }
 
@@ -86,7 +87,7 @@ static bool conv_supports(const struct ggml_tensor *op) {
 // Windows a block: as many as fit, so that small windows come in larger blocks.
 static int64_t block_windows(const struct columns *c) {
     const int64_t n = BLOCK_FLOATS / (columns_length(c) + 1);
-    return n < 4 ? 4 : n < BLOCK_WINDOWS ? n : BLOCK_WINDOWS;
+    return clamp_i64(n, 4, BLOCK_WINDOWS);
 }
 
 // Floats of work memory a task: the columns, and one as f32 on its way to f16.
@@ -104,15 +105,15 @@ static size_t conv_work_most(const struct ggml_tensor *op, int n_tasks) {
     const struct columns c = columns_of(op);
     const int64_t length = columns_length(&c), all = (BLOCK_WINDOWS + 1) * length;
     const int64_t most = 4 * length > BLOCK_FLOATS ? 5 * length : BLOCK_FLOATS + length;
-    return cpu_scratch_size(most < all ? most : all, n_tasks);
+    return cpu_scratch_size(min_i64(most, all), n_tasks);
 }
 
 static int conv_tasks(const struct ggml_tensor *op, int n_threads) {
     const struct columns c = columns_of(op);
     const int64_t blocks = (columns_count(&c) + block_windows(&c) - 1) / block_windows(&c) * c.n_batch;
     const int64_t by_work = columns_length(&c) * ggml_nelements(op) / CPU_TASK_ELEMENTS;
-    const int64_t n = blocks < by_work ? blocks : by_work;
-    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
+    const int64_t n = min_i64(blocks, by_work);
+    return cpu_tasks_for((double) n, n_threads);
 }
 
 static void conv_run(const struct cpu_params *p, struct ggml_tensor *op) {
@@ -125,7 +126,7 @@ static void conv_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const int64_t blocks = (count + step - 1) / step;
     for (int64_t i; (i = cpu_chunk_next(p)) < blocks * c.n_batch;) {
         const int64_t i_batch = i / blocks, w0 = i % blocks * step;
-        const int n = (int) (count - w0 < step ? count - w0 : step);
+        const int n = (int) min_i64(count - w0, step);
         const char *data = (const char *) b->data + (size_t) i_batch * c.nb_batch;
         for (int j = 0; j < n; j++) {
             const int64_t w = w0 + j;
@@ -187,7 +188,7 @@ static void dw_row(
             const int64_t shift = kx * q[4] - q[2]; // result x takes data x * q[0] + shift
             int64_t x0 = shift < 0 ? (-shift + q[0] - 1) / q[0] : 0;
             int64_t x1 = b->ne[0] - shift > 0 ? (b->ne[0] - shift + q[0] - 1) / q[0] : 0;
-            x1 = x1 < op->ne[0] ? x1 : op->ne[0];
+            x1 = min_i64(x1, op->ne[0]);
             const float tap = taps[ky * a->ne[0] + kx];
             if (x0 < x1 && q[0] == 1 && b->nb[0] == sizeof(float)) {
                 p->k->mad(x1 - x0, sums + x0, (const float *) (const void *) row + x0 + shift, tap);
@@ -271,7 +272,7 @@ static struct transposed transposed_of(const struct ggml_tensor *op) {
 }
 
 // What n windows of k cover, as the constructor has it.
-static bool covers(int64_t n, int64_t stride, int64_t k, int64_t extent) {
+static bool windows_cover(int64_t n, int64_t stride, int64_t k, int64_t extent) {
     int64_t all;
     return berth_add_i64_ok(n, -1, &all) && berth_mul_i64_ok(all, stride, &all) && berth_add_i64_ok(all, k, &all) &&
            all == extent;
@@ -288,10 +289,11 @@ static bool transposed_supports(const struct ggml_tensor *op) {
         return false; // of which each task has as many floats
     }
     if (op->op == GGML_OP_CONV_TRANSPOSE_1D) {
-        return op->src[1]->ne[1] == t.n_in && covers(t.w, t.stride, t.kx, ne[0]) && ne[1] == t.n_out && ne[2] == 1 && ne[3] == 1;
+        return op->src[1]->ne[1] == t.n_in && windows_cover(t.w, t.stride, t.kx, ne[0]) && ne[1] == t.n_out && ne[2] == 1 &&
+               ne[3] == 1;
     }
-    return op->src[1]->ne[2] == t.n_in && covers(t.w, t.stride, t.kx, ne[0]) && covers(t.h, t.stride, t.ky, ne[1]) &&
-           ne[2] == t.n_out && ne[3] == t.n_batch;
+    return op->src[1]->ne[2] == t.n_in && windows_cover(t.w, t.stride, t.kx, ne[0]) &&
+           windows_cover(t.h, t.stride, t.ky, ne[1]) && ne[2] == t.n_out && ne[3] == t.n_batch;
 }
 
 // Work memory: turned kernel, turned data, then a row of floats and one of taps a task.
@@ -373,8 +375,8 @@ static int transposed_tasks(const struct ggml_tensor *op, int n_threads) {
     const struct transposed t = transposed_of(op);
     const int64_t planes = t.n_out * t.n_batch;
     const int64_t work = t.kx * t.ky * t.n_in * t.w * t.h * planes / CPU_TASK_ELEMENTS;
-    const int64_t n = planes < work ? planes : work;
-    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
+    const int64_t n = min_i64(planes, work);
+    return cpu_tasks_for((double) n, n_threads);
 }
 
 const struct cpu_op_entry cpu_ops_conv[] = {

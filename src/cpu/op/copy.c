@@ -3,6 +3,7 @@
 // does not. Same type: bytes move as they are. Otherwise through f32, one rounding; to i32 toward zero. i64 goes to i32 as it is,
 // for row numbers.
 
+#include "base/min.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
@@ -51,7 +52,7 @@ static bool run_next(struct run *r) {
     }
     const int64_t ir = r->i / r->t->ne[0], i0 = r->i % r->t->ne[0];
     const int64_t in_row = r->t->ne[0] - i0;
-    r->n = r->left < in_row ? r->left : in_row;
+    r->n = min_i64(r->left, in_row);
     r->at = cpu_row(r->t, cpu_row_pos(r->t, ir)) + (size_t) (i0 / ggml_blck_size(r->t->type)) * r->t->nb[0];
     return true;
 }
@@ -74,7 +75,7 @@ static void strided_copy(char *to, size_t to_step, const char *from, size_t from
 }
 
 // The dense elements: where they lie, or gathered into buf.
-static const char *gather(const struct ggml_tensor *t, int64_t i, int64_t n, char *buf) {
+static const char *cells_gather(const struct ggml_tensor *t, int64_t i, int64_t n, char *buf) {
     const size_t size = ggml_type_size(t->type);
     const int64_t blck = ggml_blck_size(t->type);
     for (struct run r = {.t = t, .i = i, .left = n}; run_next(&r);) {
@@ -90,7 +91,7 @@ static const char *gather(const struct ggml_tensor *t, int64_t i, int64_t n, cha
     return buf;
 }
 
-static void scatter(const struct ggml_tensor *t, int64_t i, int64_t n, const char *buf) {
+static void cells_scatter(const struct ggml_tensor *t, int64_t i, int64_t n, const char *buf) {
     const size_t size = ggml_type_size(t->type);
     const int64_t blck = ggml_blck_size(t->type);
     for (struct run r = {.t = t, .i = i, .left = n}; run_next(&r);) {
@@ -104,7 +105,7 @@ static void scatter(const struct ggml_tensor *t, int64_t i, int64_t n, const cha
 }
 
 // Dense n elements of one type to another; both ends as copy_supports allows.
-static void convert(
+static void cells_convert(
     const struct cpu_kernels *k, enum ggml_type from_type, const char *from, enum ggml_type to_type, char *to, int64_t n) {
     float buf[CPU_PIECE];
     const float *x = buf;
@@ -112,9 +113,7 @@ static void convert(
         for (int64_t i = 0; i < n; i++) {
             int64_t wide;
             memcpy(&wide, from + (size_t) i * sizeof wide, sizeof wide);
-            const int32_t v = wide < INT32_MIN   ? INT32_MIN
-                              : wide > INT32_MAX ? INT32_MAX
-                                                 : (int32_t) wide; // out of range stays so
+            const int32_t v = (int32_t) clamp_i64(wide, INT32_MIN, INT32_MAX); // out of range stays so
             memcpy(to + (size_t) i * sizeof v, &v, sizeof v);
         }
         return;
@@ -138,7 +137,7 @@ static void copy_bytes(const struct cpu_params *p, struct ggml_tensor *op) {
     int64_t b0, b1;
     cpu_share(p, ((int64_t) ggml_nbytes(op) + 63) / 64, &b0, &b1);
     const size_t first = (size_t) b0 * 64;
-    const size_t end = (size_t) b1 * 64 < ggml_nbytes(op) ? (size_t) b1 * 64 : ggml_nbytes(op);
+    const size_t end = min_size((size_t) b1 * 64, ggml_nbytes(op));
     if (end > first && op->data != op->src[0]->data) {
         memmove((char *) op->data + first, (const char *) op->src[0]->data + first, end - first);
     }
@@ -151,7 +150,7 @@ static void copy_rows(const struct cpu_params *p, struct ggml_tensor *op) {
     int64_t ir, end;
     cpu_share(p, op->ne[1] * op->ne[2] * op->ne[3], &ir, &end);
     for (struct cpu_row_pos at = cpu_row_pos(op, ir); ir < end;) {
-        const int64_t n = end - ir < op->ne[1] - at.i1 ? end - ir : op->ne[1] - at.i1;
+        const int64_t n = min_i64(end - ir, op->ne[1] - at.i1);
         char *to = cpu_row(op, at);
         const char *row = cpu_row(a, at);
         for (int64_t i = 0; i < n; i++) {
@@ -207,7 +206,7 @@ static void copy_transposed(const struct cpu_params *p, struct ggml_tensor *op, 
     cpu_share(p, n_bands * op->ne[d1] * op->ne[d2], &u, &end);
     for (; u < end; u++) {
         const int64_t j = u % n_bands * SQUARE, i1 = u / n_bands % op->ne[d1], i2 = u / n_bands / op->ne[d1];
-        const int64_t n = op->ne[d] - j < SQUARE ? op->ne[d] - j : SQUARE;
+        const int64_t n = min_i64(op->ne[d] - j, SQUARE);
         char *to = (char *) op->data + (size_t) j * op->nb[d] + (size_t) i1 * op->nb[d1] + (size_t) i2 * op->nb[d2];
         const char *from = (const char *) a->data + (size_t) j * size + (size_t) i1 * a->nb[d1] + (size_t) i2 * a->nb[d2];
         (size == 2 ? transpose_2 : transpose_4)(to, op->nb[d], from, a->nb[0], op->ne[0], n);
@@ -236,13 +235,13 @@ static void copy_run(const struct cpu_params *p, struct ggml_tensor *op) {
     int64_t i0, i1;
     cpu_share(p, (n + CPU_PIECE - 1) / CPU_PIECE, &i0, &i1);
     for (int64_t i = i0 * CPU_PIECE; i < i1 * CPU_PIECE && i < n; i += CPU_PIECE) {
-        const int64_t m = n - i < CPU_PIECE ? n - i : CPU_PIECE;
-        const char *from = gather(a, i, m, buf_a);
+        const int64_t m = min_i64(n - i, CPU_PIECE);
+        const char *from = cells_gather(a, i, m, buf_a);
         if (a->type != op->type) {
-            convert(p->k, a->type, from, op->type, buf_op, m);
+            cells_convert(p->k, a->type, from, op->type, buf_op, m);
             from = buf_op;
         }
-        scatter(op, i, m, from);
+        cells_scatter(op, i, m, from);
     }
 }
 
@@ -250,5 +249,11 @@ const struct cpu_op_entry cpu_ops_copy[] = {
     {GGML_OP_DUP, {.supports = copy_supports, .run = copy_run, .uses = CPU_USE_RETYPE}},
     {GGML_OP_CPY, {.supports = copy_supports, .run = copy_run, .uses = CPU_USE_RETYPE}},
     {GGML_OP_CONT, {.supports = copy_supports, .run = copy_run, .uses = CPU_USE_RETYPE}},
+    // views compute nothing
+    {GGML_OP_NONE, {.run = NULL}},
+    {GGML_OP_RESHAPE, {.run = NULL}},
+    {GGML_OP_VIEW, {.run = NULL}},
+    {GGML_OP_PERMUTE, {.run = NULL}},
+    {GGML_OP_TRANSPOSE, {.run = NULL}},
     CPU_OPS_END,
 };

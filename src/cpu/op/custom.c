@@ -15,11 +15,11 @@ static struct ggml_custom_op_params params_of(const struct ggml_tensor *op) {
     return params;
 }
 
-static bool supports(const struct ggml_tensor *op) {
+static bool custom_supports(const struct ggml_tensor *op) {
     return params_of(op).fun != NULL;
 }
 
-static int n_tasks(const struct ggml_tensor *op, int n_threads) {
+static int custom_tasks(const struct ggml_tensor *op, int n_threads) {
     const int n = params_of(op).n_tasks;
     return n == GGML_N_TASKS_MAX || n > n_threads ? n_threads : n;
 }
@@ -48,9 +48,13 @@ static void custom_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_custom[] = {
-    {GGML_OP_MAP_CUSTOM1, {.supports = supports, .n_tasks = n_tasks, .run = map1_run, .caller_tasks = true, .empty_srcs = ~0u}},
-    {GGML_OP_MAP_CUSTOM2, {.supports = supports, .n_tasks = n_tasks, .run = map2_run, .caller_tasks = true, .empty_srcs = ~0u}},
-    {GGML_OP_MAP_CUSTOM3, {.supports = supports, .n_tasks = n_tasks, .run = map3_run, .caller_tasks = true, .empty_srcs = ~0u}},
-    {GGML_OP_CUSTOM, {.supports = supports, .n_tasks = n_tasks, .run = custom_run, .caller_tasks = true, .empty_srcs = ~0u}},
+    {GGML_OP_MAP_CUSTOM1,
+        {.supports = custom_supports, .n_tasks = custom_tasks, .run = map1_run, .caller_tasks = true, .empty_srcs = ~0u}},
+    {GGML_OP_MAP_CUSTOM2,
+        {.supports = custom_supports, .n_tasks = custom_tasks, .run = map2_run, .caller_tasks = true, .empty_srcs = ~0u}},
+    {GGML_OP_MAP_CUSTOM3,
+        {.supports = custom_supports, .n_tasks = custom_tasks, .run = map3_run, .caller_tasks = true, .empty_srcs = ~0u}},
+    {GGML_OP_CUSTOM,
+        {.supports = custom_supports, .n_tasks = custom_tasks, .run = custom_run, .caller_tasks = true, .empty_srcs = ~0u}},
     CPU_OPS_END,
 };

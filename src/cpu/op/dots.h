@@ -2,6 +2,7 @@
 // dots.h: dot products of some rows with some other rows, by the best micro-kernel there is for their type.
 #pragma once
 
+#include "base/min.h"
 #include "cpu/cpu.h"
 #include "cpu/rowio.h"
 
@@ -21,8 +22,8 @@ static inline void cpu_dots(const struct cpu_kernels *k, enum ggml_type type, in
     }
     for (int iy = 0; iy < ny; iy += tile->nr) {
         for (int ix = 0; ix < nx; ix += tile->mr) {
-            tile->run(n, s + ix + iy * ld_s, ld_s, x + (size_t) ix * bx, bx, nx - ix < tile->mr ? nx - ix : tile->mr,
-                y + (size_t) iy * by, by, ny - iy < tile->nr ? ny - iy : tile->nr);
+            tile->run(n, s + ix + iy * ld_s, ld_s, x + (size_t) ix * bx, bx, min_int(nx - ix, tile->mr), y + (size_t) iy * by, by,
+                min_int(ny - iy, tile->nr));
         }
     }
 }
@@ -51,5 +52,5 @@ static inline bool cpu_dot_supports(const struct ggml_tensor *op) {
 // As many tasks as have something to do.
 static inline int cpu_dot_tasks(const struct ggml_tensor *op, int n_threads) {
     const double n = (double) ggml_nelements(op) * (double) op->src[0]->ne[0] / 131072;
-    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
+    return cpu_tasks_for(n, n_threads);
 }

@@ -3,6 +3,7 @@
 // f32, f16 and bf16 in any mix and with any strides; ADD also takes a quantised first source. All of them compute in f32 on
 // pieces of rows (rowio.h): a dense f32 row is worked on where it lies, anything else through a buffer on the stack.
 
+#include "base/min.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
@@ -39,7 +40,7 @@ static void binary_run_flat(const struct cpu_params *p, struct ggml_tensor *op, 
     int64_t i0, i1;
     cpu_share(p, (n + line - 1) / line, &i0, &i1);
     i0 *= line;
-    i1 = i1 * line < n ? i1 * line : n;
+    i1 = min_i64(i1 * line, n);
     if (i0 < i1) {
         row2(i1 - i0, (float *) op->data + i0, (const float *) op->src[0]->data + i0, (const float *) op->src[1]->data + i0);
     }
@@ -132,7 +133,7 @@ static void map_run(const struct cpu_params *p, struct ggml_tensor *op, map_t ma
         k->name(n, y, x); \
     }
 
-static float clip01(float v) {
+static float clip_to_1(float v) {
     return fminf(1.0f, fmaxf(0.0f, v));
 }
 
@@ -147,8 +148,8 @@ MAP(neg, -v)
 MAP(step, v > 0.0f ? 1.0f : 0.0f)
 MAP(elu, v > 0.0f ? v : expm1f(v))
 MAP(relu, v > 0.0f ? v : 0.0f)
-MAP(hardswish, v *clip01((v + 3.0f) / 6.0f))
-MAP(hardsigmoid, clip01((v + 3.0f) / 6.0f))
+MAP(hardswish, v *clip_to_1((v + 3.0f) / 6.0f))
+MAP(hardsigmoid, clip_to_1((v + 3.0f) / 6.0f))
 MAP(expm1, expm1f(v))
 MAP(softplus, v > 20.0f ? v : logf(1.0f + expf(v)))
 MAP(gelu_erf, 0.5f * v * (1.0f + erff(v * 0.70710678118654752440f)))

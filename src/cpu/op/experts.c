@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// experts.c: MUL_MAT_ID: each row of src[1] goes through the matrices (experts) that ids name for its token. The (row, expert)
+// experts.c: MUL_MAT_ID and ADD_ID, whose experts ids name. MUL_MAT_ID: each row of src[1] goes through the matrices (experts) that ids name for its token. The (row, expert)
 // pairs are sorted by expert in work memory; then there are three ways, chosen by types and shapes alone:
 //   panels   many pairs an expert: a wave of pairs at a time is brought into panels of columns (kernels.h:cpu_gemm), which are
 //            multiplied with panels of the experts' rows. A wave bounds the memory; an expert at its end is taken up by the next.
@@ -7,8 +7,7 @@
 //   tiles    else: every row is brought to the type src[0]'s dot products take; tiles of TILE_ROWS rows of an expert times up to
 //            TILE_PAIRS rows of src[1], gathered so that the micro-kernels find them at one stride.
 
-#include "cpu/op/experts.h"
-
+#include "base/min.h"
 #include "cpu/op/dots.h"
 #include "cpu/op/gemm.h"
 #include "cpu/optable.h"
@@ -20,7 +19,14 @@
 #define TILE_PAIRS 16
 #define WAVE_PAIRS 512
 
-static bool supports(const struct ggml_tensor *op) {
+// Expert number `use` of those that ids name for a token.
+static inline int32_t expert_of(const struct ggml_tensor *ids, int64_t use, int64_t token) {
+    int32_t id;
+    memcpy(&id, (const char *) ids->data + (size_t) use * ids->nb[0] + (size_t) token * ids->nb[1], sizeof id);
+    return id;
+}
+
+static bool experts_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1], *ids = op->src[2];
     if (a == NULL || b == NULL || ids == NULL || op->type != GGML_TYPE_F32 || op->nb[0] != sizeof(float)) {
         return false;
@@ -68,7 +74,7 @@ static struct work work_for(enum way way, const struct cpu_kernels *k, const str
     if (w.way == PANELS) {
         const struct cpu_gemm *g = &k->gemm[a->type];
         const int64_t most = n_pairs / g->nr + a->ne[2];
-        w.wave = most < WAVE_PAIRS / g->nr ? most : WAVE_PAIRS / g->nr;
+        w.wave = min_i64(most, WAVE_PAIRS / g->nr);
         w.row_size = cpu_gemm_y_size(g, n);
         w.rows_size = w.row_size * (size_t) w.wave;
         w.own_size = cpu_gemm_x_size(g, n) * CPU_GEMM_X_PANELS;
@@ -95,7 +101,7 @@ static size_t whole_size(const struct work *w, int tasks) {
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
     const struct work best = work_of(&cpu_kernels_best, op), plain = work_of(&cpu_kernels_portable, op);
     const size_t best_size = whole_size(&best, tasks), plain_size = whole_size(&plain, tasks);
-    return best_size > plain_size ? best_size : plain_size;
+    return max_size(best_size, plain_size);
 }
 
 // Fewer pairs, or fewer experts, may go any way.
@@ -104,10 +110,11 @@ static size_t work_most(const struct ggml_tensor *op, int tasks) {
     const enum ggml_type type = op->src[0]->type;
     size_t most = work_size(op, tasks);
     for (enum way way = TILES; way <= PANELS; way++) {
-        const bool is_there = way == PANELS ? k->gemm[type].run != NULL : way == COLUMNS ? k->gemv[type].run != NULL : true;
-        const struct work w = is_there ? work_for(way, k, op) : (struct work){0};
-        const size_t this_size = whole_size(&w, tasks);
-        most = this_size > most ? this_size : most;
+        if ((way == PANELS && k->gemm[type].run == NULL) || (way == COLUMNS && k->gemv[type].run == NULL)) {
+            continue;
+        }
+        const struct work w = work_for(way, k, op);
+        most = max_size(most, whole_size(&w, tasks));
     }
     return most;
 }
@@ -132,7 +139,7 @@ static void sort_pairs(const struct cpu_params *p, const struct ggml_tensor *op,
     memset(w->first, 0, (size_t) (n_expert + 1) * sizeof *w->first);
     for (int64_t t = 0; t < n_token; t++) {
         for (int64_t u = 0; u < n_used; u++) {
-            const int32_t id = cpu_expert_of(ids, u, t);
+            const int32_t id = expert_of(ids, u, t);
             if (id < 0 || id >= n_expert) {
                 cpu_fail(p, "%s: token %" PRId64 " wants expert %d of %" PRId64, op->name, t, id, n_expert);
                 memset(w->first, 0, (size_t) (n_expert + 1) * sizeof *w->first);
@@ -152,7 +159,7 @@ static void sort_pairs(const struct cpu_params *p, const struct ggml_tensor *op,
         w->first[e] = sum;
     }
     for (int64_t i = n_used * n_token; i-- > 0;) {
-        w->pairs[--w->first[cpu_expert_of(ids, i % n_used, i / n_used)]] = (int32_t) i;
+        w->pairs[--w->first[expert_of(ids, i % n_used, i / n_used)]] = (int32_t) i;
     }
 }
 
@@ -178,7 +185,7 @@ static void pack_wave(const struct cpu_params *p, const struct ggml_tensor *op, 
             e++;
         }
         const int32_t first = w->first[e] + (int32_t) (i - w->panel[e]) * g->nr, left = w->first[e + 1] - first;
-        const int n = left < g->nr ? left : g->nr;
+        const int n = min_int(left, g->nr);
         const float *cols[CPU_GEMM_NR];
         for (int c = 0; c < n; c++) {
             cols[c] = (const float *) (const void *) plain_row(op, w->pairs[first + c]);
@@ -228,7 +235,7 @@ static void run_panels(const struct cpu_params *p, struct ggml_tensor *op, const
     const int64_t n_rows = (ne0 + rows - 1) / rows, n_panels = w->panel[n_expert];
     int64_t e0 = 0; // the first expert of the wave
     for (int64_t i0 = 0; i0 < n_panels; i0 += w->wave) {
-        const int64_t i1 = n_panels < i0 + w->wave ? n_panels : i0 + w->wave;
+        const int64_t i1 = min_i64(n_panels, i0 + w->wave);
         pack_wave(p, op, w, i0, i1);
         cpu_barrier(p);
         while (w->panel[e0 + 1] <= i0) {
@@ -239,8 +246,8 @@ static void run_panels(const struct cpu_params *p, struct ggml_tensor *op, const
             e1++;
         }
         for (int64_t i = cpu_chunk_next(p); i < (e1 - e0) * n_rows; i = cpu_chunk_next(p)) {
-            const int64_t e = e0 + i / n_rows, r0 = i % n_rows * rows, r1 = ne0 < r0 + rows ? ne0 : r0 + rows;
-            const int64_t from = w->panel[e] < i0 ? i0 : w->panel[e], to = w->panel[e + 1] > i1 ? i1 : w->panel[e + 1];
+            const int64_t e = e0 + i / n_rows, r0 = i % n_rows * rows, r1 = min_i64(ne0, r0 + rows);
+            const int64_t from = max_i64(i0, w->panel[e]), to = min_i64(i1, w->panel[e + 1]);
             if (from < to) {
                 panels_run(p, op, w, e, r0, r1, from, to, i0);
             }
@@ -267,7 +274,7 @@ static void columns_run(const struct cpu_params *p, struct ggml_tensor *op, cons
     int64_t r1, const int32_t *pairs, int n) {
     const struct ggml_tensor *a = op->src[0];
     for (int c = 0; c < n; c += CPU_GEMV_COLS) {
-        const int nc = n - c < CPU_GEMV_COLS ? n - c : CPU_GEMV_COLS;
+        const int nc = min_int(n - c, CPU_GEMV_COLS);
         float *s[CPU_GEMV_COLS];
         const void *columns[CPU_GEMV_COLS];
         for (int j = 0; j < nc; j++) {
@@ -321,15 +328,15 @@ static void run_tiles(const struct cpu_params *p, struct ggml_tensor *op, const 
             e_start += e_tiles;
         }
         if (e < n_expert) {
-            const int64_t r0 = (i - e_start) % n_rows * rows, r1 = ne0 < r0 + rows ? ne0 : r0 + rows;
+            const int64_t r0 = (i - e_start) % n_rows * rows, r1 = min_i64(ne0, r0 + rows);
             const int64_t c0 = w->first[e] + (i - e_start) / n_rows * TILE_PAIRS;
-            const int64_t n = w->first[e + 1] - c0 < TILE_PAIRS ? w->first[e + 1] - c0 : TILE_PAIRS;
+            const int64_t n = min_i64(w->first[e + 1] - c0, TILE_PAIRS);
             (w->way == COLUMNS ? columns_run : tile_run)(p, op, w, e, r0, r1, w->pairs + c0, (int) n);
         }
     }
 }
 
-static void run(const struct cpu_params *p, struct ggml_tensor *op) {
+static void experts_run(const struct cpu_params *p, struct ggml_tensor *op) {
     struct work w = work_open(p, op);
     if (w.way == COLUMNS) {
         cpu_gemv_pack(p, op->src[1], &p->k->gemv[op->src[0]->type], p->work);
@@ -347,12 +354,40 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
+// ---- ADD_ID: a row of src[1], named by ids, to each row of src[0] ----
+
+static bool add_id_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1], *ids = op->src[2];
+    return a != NULL && b != NULL && ids != NULL && cpu_is_float(a->type) && cpu_is_float(b->type) && cpu_is_float(op->type) &&
+           ids->type == GGML_TYPE_I32 && ggml_are_same_shape(a, op) && a->ne[0] == b->ne[0] && a->ne[1] == ids->ne[0] &&
+           a->ne[2] == ids->ne[1] && ggml_nelements(b) > 0;
+}
+
+static void add_id_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1], *ids = op->src[2];
+    float buf_a[CPU_PIECE], buf_b[CPU_PIECE], buf_z[CPU_PIECE];
+    for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
+        const int32_t id = expert_of(ids, it.at.i1, it.at.i2);
+        if (id < 0 || id >= b->ne[1]) {
+            cpu_fail(p, "%s: row %d is wanted, there are %" PRId64, op->name, id, b->ne[1]);
+            return;
+        }
+        char *row = cpu_row(op, it.at);
+        const float *x = cpu_row_load(p->k, a, cpu_row(a, it.at), it.i0, it.n, buf_a);
+        const float *y = cpu_row_load(p->k, b, cpu_row_at(b, id, 0, 0), it.i0, it.n, buf_b);
+        float *z = cpu_row_target(op, row, it.i0, buf_z);
+        p->k->add(it.n, z, x, y);
+        cpu_row_store(p->k, op, row, it.i0, it.n, z);
+    }
+}
+
 const struct cpu_op_entry cpu_ops_experts[] = {
-    {GGML_OP_MUL_MAT_ID, {.supports = supports,
+    {GGML_OP_MUL_MAT_ID, {.supports = experts_supports,
                              .n_tasks = cpu_dot_tasks,
                              .work_size = work_size,
                              .work_most = work_most,
-                             .run = run,
+                             .run = experts_run,
                              .uses = CPU_USE_DOT}},
+    {GGML_OP_ADD_ID, {.supports = add_id_supports, .run = add_id_run, .uses = CPU_USE_ADD | CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

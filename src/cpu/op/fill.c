@@ -2,6 +2,7 @@
 // fill.c: DIAG_MASK_INF, DIAG_MASK_ZERO, TRI: a tensor with a triangle of it overwritten; FILL, ARANGE, TIMESTEP_EMBEDDING: made
 // from numbers; LEAKY_RELU.
 
+#include "base/min.h"
 #include "cpu/op/cells.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
@@ -26,10 +27,6 @@ static void row_set(const struct cpu_kernels *k, const struct ggml_tensor *t, ch
     }
 }
 
-static int64_t clip(int64_t i, int64_t n) {
-    return i < 0 ? 0 : i < n ? i : n;
-}
-
 // Row i1 keeps elements [i1 + first, i1 + end) of a; the others become v.
 static void band_run(const struct cpu_params *p, struct ggml_tensor *op, int64_t first, int64_t end, float v) {
     const struct ggml_tensor *a = op->src[0];
@@ -40,7 +37,7 @@ static void band_run(const struct cpu_params *p, struct ggml_tensor *op, int64_t
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
         char *to = cpu_row(op, at);
         const char *from = cpu_row(a, at);
-        const int64_t i0 = clip(at.i1 + first, n), i1 = clip(at.i1 + end, n);
+        const int64_t i0 = clamp_i64(at.i1 + first, 0, n), i1 = clamp_i64(at.i1 + end, 0, n);
         if (to != from && i0 < i1) {
             cells_copy(to + (size_t) i0 * op->nb[0], op->nb[0], from + (size_t) i0 * a->nb[0], a->nb[0], i1 - i0, sizeof(float));
         }
@@ -84,7 +81,7 @@ static bool fill_supports(const struct ggml_tensor *op) {
 
 static void fill_run(const struct cpu_params *p, struct ggml_tensor *op) {
     float v[CPU_PIECE];
-    p->k->fill(op->ne[0] < CPU_PIECE ? op->ne[0] : CPU_PIECE, v, param_f32(op, 0));
+    p->k->fill(min_i64(op->ne[0], CPU_PIECE), v, param_f32(op, 0));
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         cpu_row_store(p->k, op, cpu_row(op, it.at), it.i0, it.n, v);
     }
@@ -152,7 +149,7 @@ static void leaky_relu_run(const struct cpu_params *p, struct ggml_tensor *op) {
         float *y = cpu_row_target(op, row, it.i0, buf_y);
         for (int64_t i = 0; i < it.n; i++) {
             // neither half takes a NaN: it becomes 0
-            y[i] = (x[i] > 0.0f ? x[i] : 0.0f) + slope * (x[i] < 0.0f ? x[i] : 0.0f);
+            y[i] = max_f32(x[i], 0.0f) + slope * min_f32(x[i], 0.0f);
         }
         cpu_row_store(p->k, op, row, it.i0, it.n, y);
     }

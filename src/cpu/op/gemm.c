@@ -9,6 +9,8 @@
 
 #include "cpu/op/gemm.h"
 
+#include "base/min.h"
+
 #include <string.h>
 
 #define X_PANELS CPU_GEMM_X_PANELS
@@ -25,7 +27,7 @@ bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
 
 bool cpu_gemm_takes_across(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct cpu_gemm *g = &k->gemm[GGML_TYPE_F32];
-    const int few = g->min_cols < g->nr ? g->min_cols : g->nr; // no dot products are an alternative
+    const int few = min_int(g->min_cols, g->nr); // no dot products are an alternative
     return g->run != NULL && op->ne[1] >= few && op->nb[1] % sizeof(float) == 0;
 }
 
@@ -39,7 +41,7 @@ struct sizes {
 
 static size_t round_size(const struct cpu_gemm *g, size_t y) {
     const size_t size = (size_t) ((ROUND_COLS + g->nr - 1) / g->nr) * y;
-    return size > ROUND_SIZE ? size : ROUND_SIZE;
+    return max_size(size, ROUND_SIZE);
 }
 
 static struct sizes sizes_of(const struct cpu_gemm *g, const struct ggml_tensor *a, const struct ggml_tensor *b) {
@@ -51,7 +53,7 @@ static struct sizes sizes_of(const struct cpu_gemm *g, const struct ggml_tensor 
         .n_panels = n_panels,
         .n_alike = n_panels * (b->ne[2] / a->ne[2]) * (b->ne[3] / a->ne[3]),
         .n_all = n_all,
-        .n_round = n_round < n_all ? n_round : n_all};
+        .n_round = min_i64(n_round, n_all)};
 }
 
 // Panels of rows that a task has room for: those of f32 may come from across.
@@ -64,7 +66,7 @@ size_t cpu_gemm_work_size(enum ggml_type type, const struct ggml_tensor *b, int 
     const struct cpu_gemm *g = &cpu_kernels_best.gemm[type];
     const size_t y = cpu_gemm_y_size(g, b->ne[0]), room = round_size(g, y);
     const size_t all = y * (size_t) ((b->ne[1] + g->nr - 1) / g->nr * b->ne[2] * b->ne[3]);
-    return (all < room ? all : room) + cpu_gemm_x_size(g, b->ne[0]) * n_own(type) * (size_t) n_tasks;
+    return min_size(all, room) + cpu_gemm_x_size(g, b->ne[0]) * n_own(type) * (size_t) n_tasks;
 }
 
 // ---- panels ----
@@ -80,7 +82,7 @@ void cpu_gemm_pack_across(int64_t n, char *panels, size_t size, int side, const 
             }
         }
         for (; r < n_rows; r += side, to += size) {
-            const int64_t here = n_rows - r < side ? n_rows - r : side;
+            const int64_t here = min_i64(n_rows - r, side);
             memcpy(to, from + (size_t) r * sizeof(float), (size_t) here * sizeof(float));
             memset(to + (size_t) here * sizeof(float), 0, (size_t) (side - here) * sizeof(float));
         }
@@ -90,7 +92,7 @@ void cpu_gemm_pack_across(int64_t n, char *panels, size_t size, int side, const 
 // Panels first to end - 1 of one batch of b.
 static void pack_part(const struct cpu_kernels *k, const struct cpu_gemm *g, const struct sizes *size,
     const struct ggml_tensor *b, char *panels, int64_t first, int64_t end, int64_t i2, int64_t i3) {
-    const int64_t c0 = first * g->nr, c1 = b->ne[1] < end * g->nr ? b->ne[1] : end * g->nr;
+    const int64_t c0 = first * g->nr, c1 = min_i64(b->ne[1], end * g->nr);
     if (b->nb[0] != sizeof(float)) {
         cpu_gemm_pack_across(b->ne[0], panels, size->y, g->nr, cpu_row_at(b, c0, i2, i3), b->nb[0], c1 - c0);
         return;
@@ -118,11 +120,11 @@ static void pack_columns(const struct cpu_params *p, const struct cpu_gemm_call 
     BERTH_ASSERT(g->nr <= CPU_GEMM_NR);
     const int64_t n = (p1 - p0 + Y_PANELS - 1) / Y_PANELS;
     for (int64_t i = cpu_chunk_next(p); i < n; i = cpu_chunk_next(p)) {
-        const int64_t end = p0 + (i + 1) * Y_PANELS < p1 ? p0 + (i + 1) * Y_PANELS : p1;
+        const int64_t end = min_i64(p0 + (i + 1) * Y_PANELS, p1);
         for (int64_t at = p0 + i * Y_PANELS, next; at < end; at = next) { // of one batch at a time
             const int64_t batch = at / size->n_panels, first = batch * size->n_panels;
             int64_t i2, i3;
-            next = first + size->n_panels < end ? first + size->n_panels : end;
+            next = min_i64(first + size->n_panels, end);
             batch_of(call->a, call->b, batch, &i2, &i3);
             pack_part(p->k, g, size, call->b, call->work + (size_t) (at - p0) * size->y, at - first, next - first, i2, i3);
         }
@@ -185,15 +187,14 @@ static void item_run(const struct cpu_params *p, const struct cpu_gemm_call *cal
 static void round_run(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
     const struct sizes *size, int64_t p0, int64_t p1) {
     const int64_t ne0 = call->op->ne[0], first = p0 / size->n_alike, n_batches = (p1 - 1) / size->n_alike - first + 1;
-    const int64_t wanted = p->nth > 1 ? 4 * p->nth : 1, n_cols = p1 - p0 < size->n_alike ? p1 - p0 : size->n_alike;
+    const int64_t wanted = p->nth > 1 ? 4 * p->nth : 1, n_cols = min_i64(p1 - p0, size->n_alike);
     // fewer rows an item while there are few items, then fewer columns: every task should find some
     int64_t rows = (int64_t) X_PANELS * g->mr;
     while (rows > g->mr && (ne0 + rows - 1) / rows * n_batches < wanted) {
         rows /= 2;
     }
     const int64_t n_rows = (ne0 + rows - 1) / rows, most = n_cols / 8 + 1;
-    int64_t n_parts = (wanted + n_rows * n_batches - 1) / (n_rows * n_batches);
-    n_parts = n_parts < most ? n_parts : most;
+    const int64_t n_parts = min_i64((wanted + n_rows * n_batches - 1) / (n_rows * n_batches), most);
     for (int64_t i = cpu_chunk_next(p); i < n_rows * n_parts * n_batches; i = cpu_chunk_next(p)) {
         const int64_t ir = i % n_rows, ic = i / n_rows % n_parts, batch = first + i / (n_rows * n_parts);
         const int64_t of_batch = batch * size->n_alike; // its panels of this round: c0 to c1
@@ -201,10 +202,10 @@ static void round_run(const struct cpu_params *p, const struct cpu_gemm_call *ca
         const int64_t part = (c1 - c0 + n_parts - 1) / n_parts, from = c0 + ic * part;
         const struct item it = {
             .r0 = ir * rows,
-            .r1 = ne0 < (ir + 1) * rows ? ne0 : (ir + 1) * rows,
+            .r1 = min_i64(ne0, (ir + 1) * rows),
             .batch = batch,
             .c0 = from,
-            .c1 = c1 < from + part ? c1 : from + part,
+            .c1 = min_i64(c1, from + part),
             .panels = call->work + (size_t) (of_batch + from - p0) * size->y,
         };
         if (it.c0 < it.c1) {
@@ -217,7 +218,7 @@ void cpu_gemm_run(const struct cpu_params *p, const struct cpu_gemm_call *call) 
     const struct cpu_gemm *g = &p->k->gemm[call->a->type];
     const struct sizes size = sizes_of(g, call->a, call->b);
     for (int64_t p0 = 0; p0 < size.n_all; p0 += size.n_round) {
-        const int64_t p1 = p0 + size.n_round < size.n_all ? p0 + size.n_round : size.n_all;
+        const int64_t p1 = min_i64(p0 + size.n_round, size.n_all);
         if (p0 > 0) {
             cpu_barrier(p); // the last round's panels are read until then
         }

@@ -5,6 +5,7 @@
 // what there is for all tasks and become shorter, so that all end at about the same time. With more columns a run's rows are to
 // stay in a cache for the next one.
 
+#include "base/min.h"
 #include "cpu/op/gemm.h"
 #include "cpu/rowio.h"
 
@@ -45,15 +46,15 @@ static int64_t run_at(const struct runs *runs, int64_t i, int64_t *r0) {
     if (runs->is_long) {
         for (; first < n; first += runs->nth * size, i -= runs->nth) {
             const int64_t half = (n - first) / (2 * runs->nth);
-            size = half < runs->least ? runs->least : half < ROWS_MOST ? half : ROWS_MOST;
+            size = half < runs->least ? runs->least : min_i64(half, ROWS_MOST);
             if (i < runs->nth) {
                 break;
             }
         }
     }
     first += i * size;
-    *r0 = first < n ? first : n;
-    return first + size < n ? first + size : n;
+    *r0 = min_i64(first, n);
+    return min_i64(first + size, n);
 }
 
 static int64_t n_runs(const struct runs *runs) {

@@ -2,6 +2,7 @@
 // glu.c: GLU: one half of each row, or one of two tensors, activated and multiplied with the other (Shazeer, arXiv 2002.05202).
 // f32, f16 and bf16; computed in f32 on pieces of rows.
 
+#include "base/min.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
@@ -27,8 +28,11 @@ static void gate_gelu_erf(
     }
 }
 
-static float limited(float x, float limit) {
-    return x < -limit ? -limit : x > limit ? limit : x;
+static float limit_both(float x, float limit) {
+    if (x < -limit) {
+        return -limit;
+    }
+    return min_f32(limit, x); // NaN stays
 }
 
 // Both sides are limited, and the linear one is shifted by 1.
@@ -37,8 +41,8 @@ static void gate_oai(
     (void) k;
     const float alpha = param_f32(op, 2), limit = param_f32(op, 3);
     for (int64_t i = 0; i < n; i++) {
-        const float v = limit < x[i] ? limit : x[i]; // NaN stays
-        y[i] = v / (1.0f + expf(alpha * -v)) * (limited(g[i], limit) + 1.0f);
+        const float v = min_f32(limit, x[i]); // NaN stays
+        y[i] = v / (1.0f + expf(alpha * -v)) * (limit_both(g[i], limit) + 1.0f);
     }
 }
 
@@ -48,8 +52,8 @@ static void gate_clamp(
     (void) k;
     const float limit = param_f32(op, 3);
     for (int64_t i = 0; i < n; i++) {
-        const float v = limit < x[i] ? limit : x[i];
-        y[i] = v / (1.0f + expf(-v)) * limited(g[i], limit);
+        const float v = min_f32(limit, x[i]);
+        y[i] = v / (1.0f + expf(-v)) * limit_both(g[i], limit);
     }
 }
 
@@ -81,7 +85,8 @@ static void gate_gelu(
     }
     for (int64_t i = 0; i < n; i++) {
         // far out there is no table: 0 whatever the gate, or x
-        y[i] = x[i] <= -10.0f ? 0.0f : (x[i] >= 10.0f ? x[i] : act[i]) * g[i];
+        const float v = x[i] >= 10.0f ? x[i] : act[i];
+        y[i] = x[i] <= -10.0f ? 0.0f : v * g[i];
     }
 }
 

@@ -3,6 +3,7 @@
 // The first two copy: an f16 result takes each column through f32 in work memory. The others are sums in f32; a task owns whole
 // channels of the result, so nothing is shared.
 
+#include "base/min.h"
 #include "cpu/op/cells.h"
 #include "cpu/op/columns.h"
 #include "cpu/op/scratch.h"
@@ -97,7 +98,7 @@ static struct columns columns_3d(const struct ggml_tensor *op) {
         .n_batch = n_batch,
         .nb = {b->nb[0], b->nb[1], b->nb[2]},
         .nb_channel = b->nb[3],
-        .nb_batch = b->nb[3] * (size_t) (q[9] > 0 ? q[9] : 0),
+        .nb_batch = b->nb[3] * (size_t) max_i64(q[9], 0),
         .size = ggml_type_size(b->type),
     };
 }
@@ -230,7 +231,7 @@ static void col2im_run(const struct cpu_params *p, struct ggml_tensor *op) {
         for (int64_t i = 0; i < a->ne[1]; i++) {
             const int64_t first = i * q[0] - q[2];
             for (int64_t j0 = 0; j0 < k; j0 += CPU_PIECE) {
-                const int64_t n = k - j0 < CPU_PIECE ? k - j0 : CPU_PIECE;
+                const int64_t n = min_i64(k - j0, CPU_PIECE);
                 const float *x = cpu_row_load(p->k, a, cpu_row_at(a, i, 0, 0), c * k + j0, n, buf);
                 for (int64_t j = 0; j < n; j++) {
                     const int64_t at = first + j0 + j;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // indexer.c: LIGHTNING_INDEXER: how much a token may want a key: sum over heads of weight * max(0, q k), plus the mask.
 
+#include "base/min.h"
 #include "cpu/op/dots.h"
 #include "cpu/op/scratch.h"
 #include "cpu/optable.h"
@@ -24,7 +25,7 @@ static bool index_supports(const struct ggml_tensor *op) {
 
 static int index_n_tasks(const struct ggml_tensor *op, int n_threads) {
     const double n = (double) ggml_nelements(op) * (double) op->src[0]->ne[0] * (double) op->src[0]->ne[1] / 131072;
-    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
+    return cpu_tasks_for(n, n_threads);
 }
 
 static size_t index_work_size(const struct ggml_tensor *op, int n_tasks) {
@@ -46,7 +47,7 @@ static void index_token(
         for (int h = 0; h < n_heads; h++) {
             const float weight = *(const float *) (const void *) (weights + (size_t) (h0 + h) * w->nb[0]);
             for (int i = 0; i < n; i++) {
-                y[i] += (dots[h * I_KEYS + i] > 0.0f ? dots[h * I_KEYS + i] : 0.0f) * weight;
+                y[i] += max_f32(dots[h * I_KEYS + i], 0.0f) * weight;
             }
         }
     }

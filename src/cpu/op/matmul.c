@@ -4,6 +4,7 @@
 // slow thread does not hold up the rest. Within a tile, TILE_ROWS rows of src[0] stay in the cache for TILE_COLS rows of src[1].
 // Where the machine has kernels for it, many rows of src[1], or few, go another way: gemm.c, gemv.c.
 
+#include "base/min.h"
 #include "cpu/op/dots.h"
 #include "cpu/op/gemm.h"
 #include "cpu/optable.h"
@@ -12,7 +13,7 @@
 #define TILE_ROWS 32 // of src[0]
 #define TILE_COLS 16 // of src[1]
 
-static bool supports(const struct ggml_tensor *op) {
+static bool matmul_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     if (a == NULL || b == NULL || op->type != GGML_TYPE_F32 || op->nb[0] != sizeof(float)) {
         return false;
@@ -30,16 +31,16 @@ static size_t row_size(const struct ggml_tensor *op) {
 // Enough for the way it will go, and for the portable kernels, which know only tiles.
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
     const size_t rows = cpu_dot_is_ready(op) ? 0 : row_size(op) * (size_t) ggml_nrows(op->src[1]);
-    const size_t other = cpu_gemm_takes(&cpu_kernels_best, op)   ? cpu_gemm_work_size(op->src[0]->type, op->src[1], tasks)
-                         : cpu_gemv_takes(&cpu_kernels_best, op) ? cpu_gemv_work_size(op)
-                                                                 : 0;
-    return rows > other ? rows : other;
+    if (cpu_gemm_takes(&cpu_kernels_best, op)) {
+        return max_size(rows, cpu_gemm_work_size(op->src[0]->type, op->src[1], tasks));
+    }
+    return cpu_gemv_takes(&cpu_kernels_best, op) ? max_size(rows, cpu_gemv_work_size(op)) : rows;
 }
 
 // What it takes with so many columns, or all where they are fewer.
 static size_t work_of(const struct ggml_tensor *op, int tasks, int64_t n_cols) {
     struct ggml_tensor few = *op->src[1], product = *op;
-    few.ne[1] = n_cols < few.ne[1] ? n_cols : few.ne[1];
+    few.ne[1] = min_i64(n_cols, few.ne[1]);
     product.src[1] = &few;
     return work_size(&product, tasks);
 }
@@ -50,12 +51,10 @@ static size_t work_most(const struct ggml_tensor *op, int tasks) {
     const int64_t no_panels = cpu_kernels_best.gemm[type].min_cols - 1, single = cpu_kernels_best.gemv[type].max_cols;
     size_t most = work_size(op, tasks);
     if (no_panels > 0) {
-        const size_t size = work_of(op, tasks, no_panels);
-        most = most > size ? most : size;
+        most = max_size(most, work_of(op, tasks, no_panels));
     }
     if (single > 0) {
-        const size_t size = work_of(op, tasks, single);
-        most = most > size ? most : size;
+        most = max_size(most, work_of(op, tasks, single));
     }
     return most;
 }
@@ -126,7 +125,7 @@ static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const s
     }
 }
 
-static void run(const struct cpu_params *p, struct ggml_tensor *op) {
+static void matmul_run(const struct cpu_params *p, struct ggml_tensor *op) {
     if (cpu_gemm_takes(p->k, op)) {
         cpu_gemm_run(p, &(struct cpu_gemm_call){.op = op, .a = op->src[0], .b = op->src[1], .work = p->work});
         return;
@@ -152,9 +151,9 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
         const int64_t ir = i % n_rows, ic = i / n_rows % n_cols, batch = i / (n_rows * n_cols);
         const struct tile t = {
             .r0 = ir * tile_rows,
-            .r1 = ne0 < (ir + 1) * tile_rows ? ne0 : (ir + 1) * tile_rows,
+            .r1 = min_i64(ne0, (ir + 1) * tile_rows),
             .c0 = ic * TILE_COLS,
-            .c1 = ne1 < (ic + 1) * TILE_COLS ? ne1 : (ic + 1) * TILE_COLS,
+            .c1 = min_i64(ne1, (ic + 1) * TILE_COLS),
             .i2 = batch % op->ne[2],
             .i3 = batch / op->ne[2],
         };
@@ -163,11 +162,11 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_matmul[] = {
-    {GGML_OP_MUL_MAT, {.supports = supports,
+    {GGML_OP_MUL_MAT, {.supports = matmul_supports,
                           .n_tasks = cpu_dot_tasks,
                           .work_size = work_size,
                           .work_most = work_most,
-                          .run = run,
+                          .run = matmul_run,
                           .uses = CPU_USE_DOT}},
     CPU_OPS_END,
 };

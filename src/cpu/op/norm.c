@@ -3,13 +3,14 @@
 // whose elements lie apart are gathered into work memory; groups take dense rows only. Sums are in double: a row of a million
 // elements keeps its digits.
 
+#include "base/min.h"
 #include "cpu/op/scratch.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
 #include <math.h>
 
-static bool supports(const struct ggml_tensor *op) {
+static bool norm_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op);
 }
@@ -19,7 +20,7 @@ static bool is_dense(const struct ggml_tensor *op) {
 }
 
 static bool group_supports(const struct ggml_tensor *op) {
-    return supports(op) && is_dense(op) && param_i32(op, 0) > 0;
+    return norm_supports(op) && is_dense(op) && param_i32(op, 0) > 0;
 }
 
 // ---- over rows ----
@@ -45,14 +46,14 @@ static size_t rows_work_size(const struct ggml_tensor *op, int n_tasks) {
 }
 
 // y = x - mean; returns the sum of squares of y.
-static double center(const struct cpu_kernels *k, int64_t n, float *y, const float *x, float mean) {
+static double row_center(const struct cpu_kernels *k, int64_t n, float *y, const float *x, float mean) {
     k->scale(n, y, x, 1.0f, -mean);
     return k->sum_sq(n, y);
 }
 
 static void row_norm(const struct cpu_kernels *k, int64_t n, float *y, const float *x, float eps) {
     const float mean = (float) (k->sum(n, x) / (double) n);
-    const float var = (float) (center(k, n, y, x, mean) / (double) n);
+    const float var = (float) (row_center(k, n, y, x, mean) / (double) n);
     k->scale(n, y, y, 1.0f / sqrtf(var + eps), 0.0f);
 }
 
@@ -91,7 +92,7 @@ static void group_run(const struct cpu_kernels *k, struct ggml_tensor *op, int64
     const float mean = (float) (sum / count);
     for (int64_t i2 = c0; i2 < c1; i2++) {
         for (int64_t i1 = 0; i1 < op->ne[1]; i1++) {
-            sum_sq += center(k, n, (float *) (void *) cpu_row_at(op, i1, i2, i3),
+            sum_sq += row_center(k, n, (float *) (void *) cpu_row_at(op, i1, i2, i3),
                 (const float *) (const void *) cpu_row_at(a, i1, i2, i3), mean);
         }
     }
@@ -112,7 +113,7 @@ static void group_norm_run(const struct cpu_params *p, struct ggml_tensor *op) {
     cpu_share(p, n_groups * op->ne[3], &i0, &i1);
     for (int64_t i = i0; i < i1; i++) {
         const int64_t c0 = i % n_groups * n_each;
-        const int64_t c1 = c0 + n_each < n_channels ? c0 + n_each : n_channels;
+        const int64_t c1 = min_i64(c0 + n_each, n_channels);
         if (c0 < c1) {
             group_run(p->k, op, i / n_groups, c0, c1, eps);
         }
@@ -120,14 +121,14 @@ static void group_norm_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_norm[] = {
-    {GGML_OP_NORM, {.supports = supports,
+    {GGML_OP_NORM, {.supports = norm_supports,
                        .work_size = rows_work_size,
                        .run = norm_run,
                        .uses = CPU_USE_SUM | CPU_USE_SUM_SQ | CPU_USE_SCALE}},
     {GGML_OP_RMS_NORM,
-        {.supports = supports, .work_size = rows_work_size, .run = rms_norm_run, .uses = CPU_USE_SUM_SQ | CPU_USE_SCALE}},
+        {.supports = norm_supports, .work_size = rows_work_size, .run = rms_norm_run, .uses = CPU_USE_SUM_SQ | CPU_USE_SCALE}},
     {GGML_OP_L2_NORM,
-        {.supports = supports, .work_size = rows_work_size, .run = l2_norm_run, .uses = CPU_USE_SUM_SQ | CPU_USE_SCALE}},
+        {.supports = norm_supports, .work_size = rows_work_size, .run = l2_norm_run, .uses = CPU_USE_SUM_SQ | CPU_USE_SCALE}},
     {GGML_OP_GROUP_NORM,
         {.supports = group_supports, .run = group_norm_run, .uses = CPU_USE_SUM | CPU_USE_SUM_SQ | CPU_USE_SCALE}},
     CPU_OPS_END,

@@ -4,6 +4,7 @@
 // across the rows; a of another type is widened first. Few columns, or a machine without panels: rows of a, weighted, make rows
 // of the result.
 
+#include "base/min.h"
 #include "cpu/op/gemm.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
@@ -11,7 +12,7 @@
 #define TASK_FLOPS 131072
 #define OUT_ROWS 8 // rows of the result that one widened piece of a goes into
 
-static bool supports(const struct ggml_tensor *op) {
+static bool outprod_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     if (a == NULL || b == NULL || b->type != GGML_TYPE_F32 || op->type != GGML_TYPE_F32 || op->nb[0] != sizeof(float)) {
         return false;
@@ -25,13 +26,13 @@ static bool supports(const struct ggml_tensor *op) {
 
 static int n_tasks(const struct ggml_tensor *op, int n_threads) {
     const double n = (double) ggml_nelements(op) * (double) op->src[0]->ne[1] / TASK_FLOPS;
-    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
+    return cpu_tasks_for(n, n_threads);
 }
 
 // ---- through panels ----
 
 // Rows become columns.
-static struct ggml_tensor turned(const struct ggml_tensor *t) {
+static struct ggml_tensor rows_as_columns(const struct ggml_tensor *t) {
     struct ggml_tensor r = *t;
     r.ne[0] = t->ne[1];
     r.ne[1] = t->ne[0];
@@ -45,7 +46,7 @@ static bool is_straight(const struct ggml_tensor *t) {
     return t->nb[0] == sizeof(float) || t->nb[1] == sizeof(float);
 }
 
-static bool takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
+static bool panels_take(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     return cpu_gemm_takes_across(k, op) && !cpu_is_empty(op->src[0]) && is_straight(op->src[1]);
 }
 
@@ -56,14 +57,14 @@ static size_t widened_size(const struct ggml_tensor *a) {
 }
 
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
-    if (!takes(&cpu_kernels_best, op)) {
+    if (!panels_take(&cpu_kernels_best, op)) {
         return 0;
     }
-    const struct ggml_tensor b = turned(op->src[1]);
+    const struct ggml_tensor b = rows_as_columns(op->src[1]);
     return widened_size(op->src[0]) + cpu_gemm_work_size(GGML_TYPE_F32, &b, tasks);
 }
 
-static struct ggml_tensor widen(const struct cpu_params *p, const struct ggml_tensor *a) {
+static struct ggml_tensor matrix_widen(const struct cpu_params *p, const struct ggml_tensor *a) {
     struct ggml_tensor w = *a;
     w.type = GGML_TYPE_F32;
     w.data = p->work;
@@ -82,8 +83,8 @@ static struct ggml_tensor widen(const struct cpu_params *p, const struct ggml_te
 
 static void run_panels(const struct cpu_params *p, struct ggml_tensor *op) {
     const size_t wide = widened_size(op->src[0]);
-    const struct ggml_tensor whole = wide > 0 ? widen(p, op->src[0]) : *op->src[0];
-    const struct ggml_tensor a = turned(&whole), b = turned(op->src[1]);
+    const struct ggml_tensor whole = wide > 0 ? matrix_widen(p, op->src[0]) : *op->src[0];
+    const struct ggml_tensor a = rows_as_columns(&whole), b = rows_as_columns(op->src[1]);
     cpu_gemm_run(p, &(struct cpu_gemm_call){.op = op, .a = &a, .b = &b, .work = (char *) p->work + wide});
 }
 
@@ -97,8 +98,8 @@ static void run_rows(const struct cpu_params *p, struct ggml_tensor *op) {
     for (cpu_share(p, n_pieces * n_blocks * op->ne[2] * op->ne[3], &i, &end); i < end; i++) {
         const int64_t i0 = i % n_pieces * CPU_PIECE, j0 = i / n_pieces % n_blocks * OUT_ROWS;
         const int64_t i2 = i / (n_pieces * n_blocks) % op->ne[2], i3 = i / (n_pieces * n_blocks * op->ne[2]);
-        const int64_t n = op->ne[0] - i0 < CPU_PIECE ? op->ne[0] - i0 : CPU_PIECE;
-        const int64_t j1 = op->ne[1] < j0 + OUT_ROWS ? op->ne[1] : j0 + OUT_ROWS;
+        const int64_t n = min_i64(op->ne[0] - i0, CPU_PIECE);
+        const int64_t j1 = min_i64(op->ne[1], j0 + OUT_ROWS);
         for (int64_t j = j0; j < j1; j++) {
             p->k->fill(n, (float *) (void *) cpu_row_at(op, j, i2, i3) + i0, 0.0f);
         }
@@ -114,8 +115,8 @@ static void run_rows(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-static void run(const struct cpu_params *p, struct ggml_tensor *op) {
-    if (takes(p->k, op)) {
+static void outprod_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    if (panels_take(p->k, op)) {
         run_panels(p, op);
     } else {
         run_rows(p, op);
@@ -123,10 +124,10 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_outprod[] = {
-    {GGML_OP_OUT_PROD, {.supports = supports,
+    {GGML_OP_OUT_PROD, {.supports = outprod_supports,
                            .n_tasks = n_tasks,
                            .work_size = work_size,
-                           .run = run,
+                           .run = outprod_run,
                            .uses = CPU_USE_MAD | CPU_USE_DOT_F32 | CPU_USE_CONVERT,
                            .empty_srcs = 3}},
     CPU_OPS_END,

@@ -3,12 +3,13 @@
 // windows and back; GET_REL_POS, ADD_REL_POS: the relative positions that go with windows.
 // Elements are moved as they are.
 
+#include "base/min.h"
 #include "cpu/op/cells.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
 // i to [0, n), n > 0.
-static int64_t wrap(int64_t i, int64_t n) {
+static int64_t index_wrap(int64_t i, int64_t n) {
     const int64_t r = i % n;
     return r < 0 ? r + n : r;
 }
@@ -37,8 +38,8 @@ static bool pad_supports(const struct ggml_tensor *op) {
 static void row_wrap(
     char *to, size_t to_step, int64_t n_to, const char *from, size_t from_step, int64_t n, int64_t shift, size_t size) {
     for (int64_t i = 0; i < n_to;) {
-        const int64_t j = wrap(i - shift, n);
-        const int64_t m = n_to - i < n - j ? n_to - i : n - j;
+        const int64_t j = index_wrap(i - shift, n);
+        const int64_t m = min_i64(n_to - i, n - j);
         cells_copy(to + (size_t) i * to_step, to_step, from + (size_t) j * from_step, from_step, m, size);
         i += m;
     }
@@ -47,9 +48,8 @@ static void row_wrap(
 // Likewise once, zeros around it.
 static void row_place(
     char *to, size_t to_step, int64_t n_to, const char *from, size_t from_step, int64_t n, int64_t shift, size_t size) {
-    const int64_t begin = shift < 0 ? 0 : shift < n_to ? shift : n_to;
-    int64_t end = shift + n < n_to ? shift + n : n_to;
-    end = end < begin ? begin : end;
+    const int64_t begin = clamp_i64(shift, 0, n_to);
+    const int64_t end = max_i64(begin, min_i64(shift + n, n_to));
     cells_zero(to, to_step, begin, size);
     cells_copy(
         to + (size_t) begin * to_step, to_step, from + (begin - shift) * (int64_t) from_step, from_step, end - begin, size);
@@ -70,9 +70,9 @@ static void pad_run(const struct cpu_params *p, struct ggml_tensor *op) {
         for (int d = 1; d < GGML_MAX_DIMS; d++) {
             i[d] -= param_i32(op, 2 * d);
             if (circular) {
-                i[d] = wrap(i[d], a->ne[d]);
+                i[d] = index_wrap(i[d], a->ne[d]);
             }
-            inside = inside && i[d] >= 0 && i[d] < a->ne[d];
+            inside &= i[d] >= 0 && i[d] < a->ne[d];
         }
         if (!inside) {
             cells_zero(to, op->nb[0], op->ne[0], size);
@@ -94,8 +94,8 @@ static void roll_run(const struct cpu_params *p, struct ggml_tensor *op) {
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        const char *from = cpu_row_at(a, wrap(at.i1 - param_i32(op, 1), a->ne[1]), wrap(at.i2 - param_i32(op, 2), a->ne[2]),
-            wrap(at.i3 - param_i32(op, 3), a->ne[3]));
+        const char *from = cpu_row_at(a, index_wrap(at.i1 - param_i32(op, 1), a->ne[1]),
+            index_wrap(at.i2 - param_i32(op, 2), a->ne[2]), index_wrap(at.i3 - param_i32(op, 3), a->ne[3]));
         row_wrap(cpu_row(op, at), op->nb[0], op->ne[0], from, a->nb[0], a->ne[0], param_i32(op, 0), size);
     }
 }

@@ -3,6 +3,7 @@
 // What of a window lies outside counts as not there, but the mean of POOL_2D is always over the whole window. A window
 // without a number above -FLT_MAX gives that as its largest.
 
+#include "base/min.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
@@ -21,7 +22,7 @@ static struct pool pool_of(const struct ggml_tensor *op) {
     return (struct pool){q[0], {q[1], q[2]}, {q[3], q[4]}, {q[5], q[6]}};
 }
 
-static float element(const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, int64_t x) {
+static float element_at(const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, int64_t x) {
     float v;
     const char *at = row + (size_t) x * t->nb[0];
     if (t->type == GGML_TYPE_F32) {
@@ -33,10 +34,10 @@ static float element(const struct cpu_kernels *k, const struct ggml_tensor *t, c
 }
 
 // The part of a window that lies in [0, n).
-static void window(int64_t i, const struct pool *w, int d, int64_t n, int64_t *i0, int64_t *i1) {
+static void window_clip(int64_t i, const struct pool *w, int d, int64_t n, int64_t *i0, int64_t *i1) {
     const int64_t first = i * w->stride[d] - w->pad[d];
-    *i0 = first < 0 ? 0 : first;
-    *i1 = first + w->k[d] < n ? first + w->k[d] : n;
+    *i0 = max_i64(0, first);
+    *i1 = min_i64(first + w->k[d], n);
 }
 
 // ---- forward ----
@@ -54,15 +55,15 @@ static float window_pool(
     const struct ggml_tensor *a = op->src[0];
     const bool rows = op->op == GGML_OP_POOL_1D; // every row for itself
     int64_t x0, x1, y0, y1;
-    window(ox, w, 0, a->ne[0], &x0, &x1);
-    window(at.i1, w, 1, a->ne[1], &y0, &y1);
+    window_clip(ox, w, 0, a->ne[0], &x0, &x1);
+    window_clip(at.i1, w, 1, a->ne[1], &y0, &y1);
     const bool max = w->op == GGML_OP_POOL_MAX;
     float v = max ? -FLT_MAX : 0.0f;
     for (int64_t y = rows ? at.i1 : y0; y < (rows ? at.i1 + 1 : y1); y++) {
         const char *row = cpu_row_at(a, y, at.i2, at.i3);
         for (int64_t x = x0; x < x1; x++) {
-            const float e = element(k, a, row, x);
-            v = max ? (v > e ? v : e) : v + e; // a NaN stays until a number follows
+            const float e = element_at(k, a, row, x);
+            v = max ? max_f32(v, e) : v + e; // a NaN stays until a number follows
         }
     }
     if (max) {
@@ -109,8 +110,8 @@ static void window_back(
     const struct ggml_tensor *af = op->src[1];
     char *plane = cpu_row_at(op, 0, at.i2, at.i3);
     int64_t x0, x1, y0, y1;
-    window(ox, w, 0, op->ne[0], &x0, &x1);
-    window(at.i1, w, 1, op->ne[1], &y0, &y1);
+    window_clip(ox, w, 0, op->ne[0], &x0, &x1);
+    window_clip(at.i1, w, 1, op->ne[1], &y0, &y1);
     int64_t x_max = -1, y_max = -1;
     float max = -FLT_MAX;
     for (int64_t y = y0; y < y1; y++) {
@@ -120,7 +121,7 @@ static void window_back(
                 grad_add(plane, op, x, y, g / (float) ((int64_t) w->k[0] * w->k[1]));
                 continue;
             }
-            const float e = element(k, af, row, x);
+            const float e = element_at(k, af, row, x);
             if (!(e <= max)) {
                 max = e;
                 x_max = x;
@@ -147,7 +148,7 @@ static void pool_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
         }
         for (at.i1 = 0; at.i1 < a->ne[1]; at.i1++) {
             for (int64_t x = 0; x < a->ne[0]; x++) {
-                window_back(p->k, op, &w, at, x, element(p->k, a, cpu_row(a, at), x));
+                window_back(p->k, op, &w, at, x, element_at(p->k, a, cpu_row(a, at), x));
             }
         }
     }

@@ -3,6 +3,7 @@
 // GATED_LINEAR_ATTN (2312.06635), GATED_DELTA_NET (2412.06464). All f32. A unit of work is one head of one sequence with all
 // its tokens; its state is copied to where the result holds it and changed there.
 
+#include "base/min.h"
 #include "cpu/op/scratch.h"
 #include "cpu/optable.h"
 
@@ -181,7 +182,7 @@ static bool delta_supports(const struct ggml_tensor *op) {
             return false;
         }
     }
-    const int64_t n = v->ne[1] * v->ne[2] * v->ne[3], n_kept = param_i32(op, 0) > 1 ? param_i32(op, 0) : 1;
+    const int64_t n = v->ne[1] * v->ne[2] * v->ne[3], n_kept = max_i64(param_i32(op, 0), 1);
     if (d > INT32_MAX || ggml_nelements(op) < d * n + n_kept * ggml_nelements(state)) {
         return false;
     }

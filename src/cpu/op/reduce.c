@@ -3,6 +3,7 @@
 // Sums are kept in double and rounded once. SUM and COUNT_EQUAL leave partial results in work memory, which task 0 adds up. Those
 // of SUM are of fixed blocks of elements, so that the result does not depend on the number of tasks.
 
+#include "base/min.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
@@ -45,7 +46,7 @@ static void sum_run(const struct cpu_params *p, struct ggml_tensor *op) {
     int64_t b0, b1;
     cpu_share(p, n_blocks, &b0, &b1);
     for (int64_t b = b0; b < b1; b++) {
-        const int64_t first = b * SUM_BLOCK, end = first + SUM_BLOCK < n_pieces ? first + SUM_BLOCK : n_pieces;
+        const int64_t first = b * SUM_BLOCK, end = min_i64(first + SUM_BLOCK, n_pieces);
         double sum = 0;
         for (struct cpu_pieces it = cpu_pieces_of(a, first, end); cpu_piece_next(&it);) {
             sum += p->k->sum(it.n, cpu_row_load(p->k, a, cpu_row(a, it.at), it.i0, it.n, buf));
@@ -120,7 +121,7 @@ static double row_sum(const struct cpu_kernels *k, const struct ggml_tensor *t, 
     float buf[CPU_PIECE];
     double sum = 0;
     for (int64_t i = 0; i < t->ne[0]; i += CPU_PIECE) {
-        const int64_t n = t->ne[0] - i < CPU_PIECE ? t->ne[0] - i : CPU_PIECE;
+        const int64_t n = min_i64(t->ne[0] - i, CPU_PIECE);
         sum += k->sum(n, cpu_row_load(k, t, row, i, n, buf));
     }
     return sum;
@@ -159,11 +160,13 @@ static int32_t row_argmax(const struct cpu_kernels *k, const struct ggml_tensor 
     float max = -INFINITY;
     int64_t at = 0;
     for (int64_t i0 = 0; i0 < t->ne[0]; i0 += CPU_PIECE) {
-        const int64_t n = t->ne[0] - i0 < CPU_PIECE ? t->ne[0] - i0 : CPU_PIECE;
+        const int64_t n = min_i64(t->ne[0] - i0, CPU_PIECE);
         const float *x = cpu_row_load(k, t, row, i0, n, buf);
         for (int64_t i = 0; i < n; i++) {
-            max = max > x[i] ? max : x[i];
-            at = max == x[i] ? i0 + i : at;
+            max = max_f32(max, x[i]);
+            if (max == x[i]) {
+                at = i0 + i;
+            }
         }
     }
     return (int32_t) at;
@@ -195,7 +198,7 @@ static void cumsum_run(const struct cpu_params *p, struct ggml_tensor *op) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
         float sum = 0.0f;
         for (int64_t i0 = 0; i0 < op->ne[0]; i0 += CPU_PIECE) {
-            const int64_t n = op->ne[0] - i0 < CPU_PIECE ? op->ne[0] - i0 : CPU_PIECE;
+            const int64_t n = min_i64(op->ne[0] - i0, CPU_PIECE);
             const float *x = cpu_row_load(p->k, a, cpu_row(a, at), i0, n, buf_x);
             float *y = cpu_row_target(op, cpu_row(op, at), i0, buf_y);
             for (int64_t i = 0; i < n; i++) {

@@ -3,6 +3,7 @@
 // another one in, or added to, a part of it; ADD1.
 // The part that ACC and SET name by strides and offset comes from the caller unchecked: one that reaches past the result fails.
 
+#include "base/min.h"
 #include "cpu/op/cells.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
@@ -28,7 +29,7 @@ static void repeat_run(const struct cpu_params *p, struct ggml_tensor *op) {
         cells_copy(to, op->nb[0], cpu_row_repeat(a, at), a->nb[0], turn, size);
         // what is there already, twice as much each time
         for (int64_t have = turn; have < n;) {
-            const int64_t m = n - have < have ? n - have : have;
+            const int64_t m = min_i64(n - have, have);
             cells_copy(to + (size_t) have * op->nb[0], op->nb[0], to, op->nb[0], m, size);
             have += m;
         }
@@ -156,7 +157,7 @@ static void part_copy_rest(const struct cpu_params *p, struct ggml_tensor *op) {
 static void row_add(const struct cpu_kernels *k, float *to, const struct ggml_tensor *b, const char *row) {
     float buf[CPU_PIECE];
     for (int64_t i = 0; i < b->ne[0]; i += CPU_PIECE) {
-        const int64_t n = b->ne[0] - i < CPU_PIECE ? b->ne[0] - i : CPU_PIECE;
+        const int64_t n = min_i64(b->ne[0] - i, CPU_PIECE);
         k->add(n, to + i, to + i, cpu_row_load(k, b, row, i, n, buf));
     }
 }

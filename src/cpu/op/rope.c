@@ -6,6 +6,7 @@
 //      rounding would be visible, and models are used to this one.
 //   3. Row elements that no pair holds are copied. Pairs begin at n_offs, and are turned as if they began at 0.
 
+#include "base/min.h"
 #include "cpu/op/scratch.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
@@ -50,7 +51,10 @@ static struct rope rope_of(const struct ggml_tensor *op) {
     r.is_interleaved = r.mode == GGML_ROPE_TYPE_IMROPE;
     r.is_halves = r.is_multi || (r.mode & GGML_ROPE_TYPE_NEOX) != 0;
     r.n_pairs = r.is_vision ? op->ne[0] / 2 : r.n_dims / 2;
-    r.n_apart = r.is_vision ? r.n_dims : r.is_halves ? r.n_dims / 2 : 1;
+    r.n_apart = r.is_halves ? r.n_dims / 2 : 1;
+    if (r.is_vision) {
+        r.n_apart = r.n_dims;
+    }
     r.step = powf(r.freq_base, -2.0f / (float) r.n_dims);
     r.length = r.attn_factor;
     if (r.ext_factor != 0.0f) {
@@ -120,7 +124,7 @@ static float angle_of(const struct rope *r, int64_t i, float theta) {
         return scaled;
     }
     const float width = r->ramp[1] - r->ramp[0];
-    const float y = ((float) i - r->ramp[0]) / (width > 0.001f ? width : 0.001f);
+    const float y = ((float) i - r->ramp[0]) / max_f32(width, 0.001f);
     const float mix = (1.0f - fminf(1.0f, fmaxf(0.0f, y))) * r->ext_factor;
     return scaled * (1.0f - mix) + plain * mix;
 }
@@ -155,7 +159,11 @@ static int section_of(const struct rope *r, int64_t at) {
         const int which = (int) (at % 3); // time, height, width take turns while they have pairs left
         return at < 3 * (int64_t) s[which] ? which : 3;
     }
-    return at < s[0] ? 0 : at < (int64_t) s[0] + s[1] ? 1 : at < (int64_t) s[0] + s[1] + s[2] ? 2 : 3;
+    int which = 0;
+    for (int64_t end = s[0]; which < 3 && at >= end; end += s[which]) {
+        which++;
+    }
+    return which;
 }
 
 // A token's four positions are n_token apart.

@@ -94,12 +94,12 @@ static void set_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 static int set_tasks(const struct ggml_tensor *op, int n_threads) {
     const int64_t n = ggml_nelements(op->src[0]) / CPU_TASK_ELEMENTS; // what is written, not what is there
-    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
+    return cpu_tasks_for((double) n, n_threads);
 }
 
 static int get_tasks(const struct ggml_tensor *op, int n_threads) {
     const int64_t n = ggml_nelements(op) / CPU_TASK_ELEMENTS;
-    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
+    return cpu_tasks_for((double) n, n_threads);
 }
 
 const struct cpu_op_entry cpu_ops_rows[] = {

@@ -2,12 +2,13 @@
 // softmax.c: SOFT_MAX: exp(x * scale + slope * mask) of a row, divided by its sum. The mask (f16 or f32) repeats over dimensions
 // 2 and 3; with max_bias the slope falls from head to head (ALiBi). A sink adds one more term to a head's sum, and no output.
 
+#include "base/min.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
 #include <math.h>
 
-static bool supports(const struct ggml_tensor *op) {
+static bool softmax_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *mask = op->src[1], *sinks = op->src[2];
     if (a == NULL || a->type != GGML_TYPE_F32 || op->type != GGML_TYPE_F32 || !ggml_are_same_shape(a, op) ||
         !cpu_rows_are_dense(a) || !cpu_rows_are_dense(op)) {
@@ -37,12 +38,12 @@ static void add_mask(
     const struct cpu_kernels *k, int64_t n, float *y, const struct ggml_tensor *mask, const char *row, float slope) {
     float buf[CPU_PIECE];
     for (int64_t i = 0; i < n; i += CPU_PIECE) {
-        const int64_t m = n - i < CPU_PIECE ? n - i : CPU_PIECE;
+        const int64_t m = min_i64(n - i, CPU_PIECE);
         k->mad(m, y + i, cpu_row_load(k, mask, row, i, m, buf), slope);
     }
 }
 
-static void run(const struct cpu_params *p, struct ggml_tensor *op) {
+static void softmax_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *mask = op->src[1], *sinks = op->src[2];
     const struct cpu_kernels *k = p->k;
     const float scale = param_f32(op, 0), max_bias = param_f32(op, 1);
@@ -68,6 +69,7 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_softmax[] = {
-    {GGML_OP_SOFT_MAX, {.supports = supports, .run = run, .uses = CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_MAX | CPU_USE_EXP_SUM}},
+    {GGML_OP_SOFT_MAX,
+        {.supports = softmax_supports, .run = softmax_run, .uses = CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_MAX | CPU_USE_EXP_SUM}},
     CPU_OPS_END,
 };

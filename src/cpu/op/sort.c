@@ -1,12 +1,29 @@
 // SPDX-License-Identifier: MIT
-// sort.c: ARGSORT, TOP_K: the order of each row. A row is sorted by one task: by keys (sort.h) on its stack up to ROOM of them,
-// in work memory up to KEYS_MAX; more by their indices (sort_long.c), in the result and 4 bytes an element beside it, or 8 if not
+// sort.c: ARGSORT, TOP_K: the order of each row. A row is sorted by one task: by keys on its stack up to ROOM of them,
+// in work memory up to KEYS_MAX; more by their indices, in the result and 4 bytes an element beside it, or 8 if not
 // all are wanted, and 4 for the floats of a row that is none of dense floats. The k largest of many need k keys.
 
-#include "cpu/op/sort.h"
-
+#include "base/min.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
+
+// ---- keys ----
+
+// An element's float as an unsigned number of the same order above, its index below. Keys sort without looking at the row again,
+// no two are the same, and equal elements keep their order. NaN counts as larger than every number.
+
+// Larger floats have larger keys; both zeros have the same. flip: all bits set for the largest first, else none.
+static inline uint32_t sort_float_key(float f, uint32_t flip) {
+    int32_t u;
+    f += 0.0f; // -0 becomes 0
+    memcpy(&u, &f, sizeof u);
+    const uint32_t key = (uint32_t) u ^ ((uint32_t) (u >> 31) | 0x80000000u);
+    return (f != f ? UINT32_MAX : key) ^ flip;
+}
+
+static inline uint64_t sort_key(float f, int64_t i, uint32_t flip) {
+    return (uint64_t) sort_float_key(f, flip) << 32 | (uint64_t) i;
+}
 
 #define INSERTION_MAX 32 // up to here insertion beats counting
 #define RADIX_BITS 8
@@ -19,7 +36,7 @@ static void row_keys(const struct cpu_kernels *k, const struct ggml_tensor *t, c
     float buf[CPU_PIECE];
     const uint32_t flip = down ? UINT32_MAX : 0;
     for (int64_t i0 = 0; i0 < t->ne[0]; i0 += CPU_PIECE) {
-        const int64_t n = t->ne[0] - i0 < CPU_PIECE ? t->ne[0] - i0 : CPU_PIECE;
+        const int64_t n = min_i64(t->ne[0] - i0, CPU_PIECE);
         const float *x = cpu_row_load(k, t, row, i0, n, buf);
         for (int64_t i = 0; i < n; i++) {
             key[i0 + i] = sort_key(x[i], i0 + i, flip);
@@ -90,7 +107,7 @@ static void heap_sink(uint64_t *heap, int64_t k, int64_t i) {
 static void row_pick(const struct cpu_kernels *kernels, const struct ggml_tensor *t, const char *row, uint64_t *heap, int64_t k) {
     float buf[CPU_PIECE];
     for (int64_t i0 = 0; i0 < t->ne[0]; i0 += CPU_PIECE) {
-        const int64_t n = t->ne[0] - i0 < CPU_PIECE ? t->ne[0] - i0 : CPU_PIECE;
+        const int64_t n = min_i64(t->ne[0] - i0, CPU_PIECE);
         const float *x = cpu_row_load(kernels, t, row, i0, n, buf);
         int64_t i = 0;
         for (; i < n && i0 + i < k; i++) {
@@ -109,6 +126,60 @@ static void row_pick(const struct cpu_kernels *kernels, const struct ggml_tensor
     }
 }
 
+// ---- long rows ----
+
+// Indices go to and fro between two places in stable passes by a digit of their keys, the lowest digit first; keys are made again
+// from the row, which costs no more than to carry them. The first pass takes the indices from nowhere. Linear in n; equal elements
+// keep their order. 4 bytes an index and place, and 24 KB of stack.
+
+#define DIGIT_BITS 11
+#define DIGITS (1 << DIGIT_BITS)
+#define N_DIGITS 3 // of 11, 11 and 10 bits
+
+static inline uint32_t digit_of(uint32_t key, int d) {
+    return key >> (d * DIGIT_BITS) & (DIGITS - 1);
+}
+
+// Counts become where the indices of each digit go; false: all go to the same.
+static bool starts_make(uint32_t *count, int64_t n) {
+    uint32_t sum = 0, most = 0;
+    for (int v = 0; v < DIGITS; v++) {
+        const uint32_t here = count[v];
+        most = max_u32(here, most);
+        count[v] = sum;
+        sum += here;
+    }
+    return most < n;
+}
+
+// The indices of n keys in order into out; spare has as much room.
+static void sort_long(const float *x, int64_t n, uint32_t flip, int32_t *out, int32_t *spare) {
+    uint32_t next[N_DIGITS][DIGITS] = {{0}};
+    int passes[N_DIGITS], n_passes = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t key = sort_float_key(x[i], flip);
+        for (int d = 0; d < N_DIGITS; d++) {
+            next[d][digit_of(key, d)]++;
+        }
+    }
+    for (int d = 0; d < N_DIGITS; d++) {
+        if (starts_make(next[d], n) || (d == N_DIGITS - 1 && n_passes == 0)) {
+            passes[n_passes++] = d;
+        }
+    }
+    int32_t *to = n_passes % 2 == 1 ? out : spare, *from = NULL; // the last pass ends in out
+    for (int p = 0; p < n_passes; p++) {
+        const int d = passes[p];
+        uint32_t *slot = next[d];
+        for (int64_t i = 0; i < n; i++) {
+            const int32_t at = from != NULL ? from[i] : (int32_t) i;
+            to[slot[digit_of(sort_float_key(x[at], flip), d)]++] = at;
+        }
+        from = to;
+        to = from == out ? spare : out;
+    }
+}
+
 // ---- the ops ----
 
 static bool sort_supports(const struct ggml_tensor *op) {
@@ -120,8 +191,7 @@ static bool sort_supports(const struct ggml_tensor *op) {
 static int sort_tasks(const struct ggml_tensor *op, int n_threads) {
     // a sorted element costs several times what a visited one does
     const int64_t n = ggml_nelements(op->src[0]) / (CPU_TASK_ELEMENTS / 8), n_rows = ggml_nrows(op);
-    const int64_t most = n < n_rows ? n : n_rows;
-    return most < 1 ? 1 : most < n_threads ? (int) most : n_threads;
+    return cpu_tasks_for((double) min_i64(n, n_rows), n_threads);
 }
 
 // Keys that a row is sorted by, if there is room for them.
@@ -155,11 +225,11 @@ static size_t sort_work(const struct ggml_tensor *op, int n_tasks) {
 // A shorter row may be one that is sorted as a whole, or by keys; fewer rows take no more tasks.
 static size_t sort_work_most(const struct ggml_tensor *op, int n_threads) {
     const int64_t n = op->src[0]->ne[0], n_whole = is_picked(op) ? PICK_LEAST * op->ne[0] : n;
-    const int64_t n_keys = n_whole < KEYS_MAX ? n_whole : KEYS_MAX;
+    const int64_t n_keys = min_i64(n_whole, KEYS_MAX);
     const size_t whole = n_keys > ROOM ? 2 * sizeof(uint64_t) * (size_t) n_keys : 0;
     const size_t shorter = is_picked(op) && n_whole > KEYS_MAX ? 3 * sizeof(int32_t) * (size_t) n_whole : 0, as_is = row_work(op);
-    const size_t most = whole > shorter ? whole : shorter;
-    return (most > as_is ? most : as_is) * (size_t) sort_tasks(op, n_threads);
+    const size_t most = max_size(whole, shorter);
+    return max_size(most, as_is) * (size_t) sort_tasks(op, n_threads);
 }
 
 // No order is promised of the k largest: it is the reference's, the first two changed places.
@@ -177,7 +247,7 @@ static void row_sort(const struct cpu_params *p, const struct ggml_tensor *op, c
     if (is_long(op)) {
         int32_t *spare = (int32_t *) (void *) work, *out = op->op == GGML_OP_TOP_K ? spare + n : to;
         float *floats = (float *) (void *) ((out == to ? spare : out) + n);
-        cpu_sort_long(cpu_row_load(p->k, a, from, 0, n, floats), n, down ? UINT32_MAX : 0, out, spare);
+        sort_long(cpu_row_load(p->k, a, from, 0, n, floats), n, down ? UINT32_MAX : 0, out, spare);
         if (out != to) {
             memcpy(to, out, (size_t) n_out * sizeof *to);
         }

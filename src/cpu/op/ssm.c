@@ -3,6 +3,7 @@
 // hyper-connections between residual streams (DSV4_HC_*). All f32. Tasks share what does not depend on another part: channels,
 // heads, columns or tokens.
 
+#include "base/min.h"
 #include "cpu/op/scratch.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
@@ -87,7 +88,7 @@ static size_t scan_work_size(const struct ggml_tensor *op, int n_tasks) {
     return cpu_scratch_size(op->src[0]->ne[0], n_tasks);
 }
 
-static float softplus(float x) {
+static float softplus_f32(float x) {
     return x <= 20.0f ? log1pf(expf(x)) : x;
 }
 
@@ -101,7 +102,7 @@ static void scan_head(
     const float *rate = at_f32(A, 0, h, 0, 0);
     const ggml_vec_dot_t dot = p->k->traits[GGML_TYPE_F32].vec_dot;
     for (int64_t t = 0; t < x->ne[2]; t++) {
-        const float step = softplus(*at_f32(dt, h, t, seq, 0));
+        const float step = softplus_f32(*at_f32(dt, h, t, seq, 0));
         if (A->ne[0] == 1) {
             p->k->fill(d_state, decay, expf(step * rate[0]));
         } else {
@@ -162,7 +163,7 @@ static void solve_run(const struct cpu_params *p, struct ggml_tensor *op) {
     int64_t i, end;
     for (cpu_share(p, n_pieces * op->ne[2] * op->ne[3], &i, &end); i < end; i++) {
         const int64_t i0 = i % n_pieces * SOLVE_COLS, i2 = i / n_pieces % op->ne[2], i3 = i / n_pieces / op->ne[2];
-        const int64_t n = op->ne[0] - i0 < SOLVE_COLS ? op->ne[0] - i0 : SOLVE_COLS;
+        const int64_t n = min_i64(op->ne[0] - i0, SOLVE_COLS);
         for (int64_t r = 0; r < op->ne[1]; r++) {
             const float *row = at_f32(a, 0, r, i2, i3);
             float sum[SOLVE_COLS] = {0};
@@ -219,7 +220,7 @@ static void comb_run(const struct cpu_params *p, struct ggml_tensor *op) {
             for (int j = 0; j < HC; j++) {
                 const int64_t at = 2 * HC + i * HC + j;
                 m[i][j] = *at_f32(mixes, at, t, 0, 0) * scale + cpu_f32_at(base, at);
-                max = m[i][j] > max ? m[i][j] : max;
+                max = max_f32(m[i][j], max);
             }
             for (int j = 0; j < HC; j++) {
                 sum += m[i][j] = expf(m[i][j] - max);

@@ -2,6 +2,7 @@
 // train.c: what training adds: the loss with its gradient, gradients of ops that have one of their own, optimiser steps.
 // Gradients take f32, f16 and bf16 with any strides and compute in f32; loss and optimisers are f32.
 
+#include "base/min.h"
 #include "cpu/op/scratch.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
@@ -133,7 +134,7 @@ static void row_back_run(const struct cpu_params *p, struct ggml_tensor *op, row
     }
 }
 
-static double dot(int64_t n, const float *x, const float *y) {
+static double row_dot(int64_t n, const float *x, const float *y) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) {
         sum += (double) x[i] * y[i];
@@ -145,7 +146,7 @@ static double dot(int64_t n, const float *x, const float *y) {
 static void rms_norm_back(const struct cpu_kernels *k, const struct ggml_tensor *op, float *y, const float *d, const float *x) {
     const int64_t n = op->ne[0];
     const float eps = param_f32(op, 0);
-    const double xx = k->sum_sq(n, x), xd = dot(n, x, d);
+    const double xx = k->sum_sq(n, x), xd = row_dot(n, x, d);
     const float along = (float) (-xd / (xx + (double) eps * (double) n));
     const float scale = 1.0f / sqrtf((float) (xx / (double) n) + eps);
     for (int64_t i = 0; i < n; i++) {
@@ -158,7 +159,7 @@ static void soft_max_back(const struct cpu_kernels *k, const struct ggml_tensor 
     (void) k;
     const int64_t n = op->ne[0];
     const float scale = param_f32(op, 0);
-    const float xd = (float) dot(n, x, d);
+    const float xd = (float) row_dot(n, x, d);
     for (int64_t i = 0; i < n; i++) {
         y[i] = (d[i] - xd) * x[i] * scale;
     }
@@ -209,7 +210,7 @@ static void get_rows_back_run(const struct cpu_params *p, struct ggml_tensor *op
         const char *row = cpu_row(a, cpu_row_pos(a, i));
         float *y = (float *) (void *) cpu_row_at(op, id, 0, 0);
         for (int64_t j = i0; j < i1; j += CPU_PIECE) {
-            const int64_t n = i1 - j < CPU_PIECE ? i1 - j : CPU_PIECE;
+            const int64_t n = min_i64(i1 - j, CPU_PIECE);
             p->k->add(n, y + j, y + j, cpu_row_load(p->k, a, row, j, n, buf));
         }
     }

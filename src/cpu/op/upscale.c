@@ -3,6 +3,7 @@
 // take the nearest. Positions are computed in float, as the reference does: which pixel is nearest depends on their rounding.
 // Without aligned corners pixels are areas, and their centres are matched; with them the outer pixels are.
 
+#include "base/min.h"
 #include "cpu/optable.h"
 
 #include <math.h>
@@ -23,19 +24,21 @@ static struct scale scale_of(const struct ggml_tensor *op) {
     if ((mode & GGML_SCALE_FLAG_ALIGN_CORNERS) != 0) {
         s.offset = 0.0f;
         for (int i = 0; i < 2; i++) {
-            s.f[i] = op->ne[i] > 1 && a->ne[i] > 1 ? (float) (op->ne[i] - 1) / (float) (a->ne[i] - 1) : s.f[i];
+            if (op->ne[i] > 1 && a->ne[i] > 1) {
+                s.f[i] = (float) (op->ne[i] - 1) / (float) (a->ne[i] - 1);
+            }
         }
     }
     return s;
 }
 
-static int64_t clip(int64_t i, int64_t n) {
-    return i < 0 ? 0 : i < n ? i : n - 1;
+static int64_t index_clip(int64_t i, int64_t n) {
+    return clamp_i64(i, 0, n - 1);
 }
 
-static float pixel(const struct ggml_tensor *t, const char *plane, int64_t x, int64_t y) {
+static float pixel_at(const struct ggml_tensor *t, const char *plane, int64_t x, int64_t y) {
     float v;
-    memcpy(&v, plane + (size_t) clip(x, t->ne[0]) * t->nb[0] + (size_t) clip(y, t->ne[1]) * t->nb[1], sizeof v);
+    memcpy(&v, plane + (size_t) index_clip(x, t->ne[0]) * t->nb[0] + (size_t) index_clip(y, t->ne[1]) * t->nb[1], sizeof v);
     return v;
 }
 
@@ -44,22 +47,23 @@ static float pixel(const struct ggml_tensor *t, const char *plane, int64_t x, in
 typedef float (*sample_t)(const struct ggml_tensor *a, const char *plane, const struct scale *s, int64_t x, int64_t y);
 
 static float sample_nearest(const struct ggml_tensor *a, const char *plane, const struct scale *s, int64_t x, int64_t y) {
-    return pixel(a, plane, (int64_t) ((float) x / s->f[0]), (int64_t) ((float) y / s->f[1]));
+    return pixel_at(a, plane, (int64_t) ((float) x / s->f[0]), (int64_t) ((float) y / s->f[1]));
 }
 
 // Where result pixel i lies in the source: the pixel before it and the way on to the next. Outside the picture its edge goes on.
-static int64_t between(int64_t i, float f, float offset, int64_t n, float *part) {
+static int64_t pixel_between(int64_t i, float f, float offset, int64_t n, float *part) {
     const float at = ((float) i + offset) / f - offset;
     const int64_t j = (int64_t) floorf(at);
-    *part = fminf(1.0f, fmaxf(0.0f, at - (float) clip(j, n)));
+    *part = fminf(1.0f, fmaxf(0.0f, at - (float) index_clip(j, n)));
     return j;
 }
 
 static float sample_bilinear(const struct ggml_tensor *a, const char *plane, const struct scale *s, int64_t x, int64_t y) {
     float dx, dy;
-    const int64_t x0 = between(x, s->f[0], s->offset, a->ne[0], &dx), y0 = between(y, s->f[1], s->offset, a->ne[1], &dy);
-    return pixel(a, plane, x0, y0) * (1 - dx) * (1 - dy) + pixel(a, plane, x0 + 1, y0) * dx * (1 - dy) +
-           pixel(a, plane, x0, y0 + 1) * (1 - dx) * dy + pixel(a, plane, x0 + 1, y0 + 1) * dx * dy;
+    const int64_t x0 = pixel_between(x, s->f[0], s->offset, a->ne[0], &dx),
+                  y0 = pixel_between(y, s->f[1], s->offset, a->ne[1], &dy);
+    return pixel_at(a, plane, x0, y0) * (1 - dx) * (1 - dy) + pixel_at(a, plane, x0 + 1, y0) * dx * (1 - dy) +
+           pixel_at(a, plane, x0, y0 + 1) * (1 - dx) * dy + pixel_at(a, plane, x0 + 1, y0 + 1) * dx * dy;
 }
 
 // A triangle as wide as a result pixel is in the source, at least two source pixels.
@@ -69,8 +73,8 @@ static float sample_antialias(const struct ggml_tensor *a, const char *plane, co
     int64_t lo[2], hi[2];
     for (int d = 0; d < 2; d++) {
         const int64_t first = (int64_t) (at[d] - support[d] + s->offset), end = (int64_t) (at[d] + support[d] + s->offset);
-        lo[d] = first < 0 ? 0 : first;
-        hi[d] = end < a->ne[d] ? end : a->ne[d];
+        lo[d] = max_i64(0, first);
+        hi[d] = min_i64(end, a->ne[d]);
     }
     float sum = 0.0f, weights = 0.0f;
     for (int64_t j = lo[1]; j < hi[1]; j++) {
@@ -78,7 +82,7 @@ static float sample_antialias(const struct ggml_tensor *a, const char *plane, co
         for (int64_t i = lo[0]; i < hi[0]; i++) {
             const float w = fmaxf(1.0f - fabsf(((float) i - at[0] + s->offset) / support[0]), 0.0f) * wy;
             if (w > 0.0f) {
-                sum += pixel(a, plane, i, j) * w;
+                sum += pixel_at(a, plane, i, j) * w;
                 weights += w;
             }
         }
@@ -105,7 +109,7 @@ static float sample_bicubic(const struct ggml_tensor *a, const char *plane, cons
     for (int j = 0; j < 4; j++) {
         float row = 0.0f;
         for (int i = 0; i < 4; i++) {
-            row += pixel(a, plane, x0 - 1 + i, y0 - 1 + j) * wx[i];
+            row += pixel_at(a, plane, x0 - 1 + i, y0 - 1 + j) * wx[i];
         }
         sum += row * wy[j];
     }
@@ -138,8 +142,8 @@ static void upscale_run(const struct cpu_params *p, struct ggml_tensor *op) {
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        const char *plane = cpu_row_at(
-            a, 0, clip((int64_t) ((float) at.i2 / s.f[2]), a->ne[2]), clip((int64_t) ((float) at.i3 / s.f[3]), a->ne[3]));
+        const char *plane = cpu_row_at(a, 0, index_clip((int64_t) ((float) at.i2 / s.f[2]), a->ne[2]),
+            index_clip((int64_t) ((float) at.i3 / s.f[3]), a->ne[3]));
         char *to = cpu_row(op, at);
         for (int64_t x = 0; x < op->ne[0]; x++) {
             const float v = sample(a, plane, &s, x, at.i1);

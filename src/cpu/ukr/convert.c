@@ -19,7 +19,13 @@ void ggml_cpu_fp32_to_fp32(const float *x, float *y, int64_t n) {
 void ggml_cpu_fp32_to_i32(const float *x, int32_t *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         const float v = x[i];
-        y[i] = v >= 0x1p31f ? INT32_MAX : v < -0x1p31f ? INT32_MIN : v == v ? (int32_t) v : 0;
+        if (v != v) {
+            y[i] = 0;
+        } else if (v >= 0x1p31f) {
+            y[i] = INT32_MAX;
+        } else {
+            y[i] = v < -0x1p31f ? INT32_MIN : (int32_t) v;
+        }
     }
 }
 
@@ -78,10 +84,12 @@ static void q8_K_to_f32(const void *x, float *y, int64_t n) {
 
 // Activations in blocks of 32 bytes. The reference's CPU backends round ties to even here, where its offline quantisers, which
 // are src/quant's, round them away from zero. A block that is not finite or too small to divide by goes to those.
-static bool bytes32(const float *x, int8_t *q, float *d) {
+static bool block_bytes(const float *x, int8_t *q, float *d) {
     float max = 0.0f;
     for (int j = 0; j < 32; j++) {
-        max = fabsf(x[j]) > max || isnan(x[j]) ? fabsf(x[j]) : max;
+        if (fabsf(x[j]) > max || isnan(x[j])) {
+            max = fabsf(x[j]);
+        }
     }
     if (!(max >= BERTH_Q8_MAX_LEAST && max < INFINITY)) {
         return false;
@@ -97,7 +105,7 @@ static void q8_0_from_f32(const float *x, void *vy, int64_t n) {
     block_q8_0 *y = vy;
     for (int64_t i = 0; i < n / 32; i++) {
         float d;
-        if (bytes32(x + i * 32, y[i].qs, &d)) {
+        if (block_bytes(x + i * 32, y[i].qs, &d)) {
             y[i].d = berth_float_to_half(d);
         } else {
             quantize_row_q8_0_ref(x + i * 32, &y[i], 32);
@@ -108,7 +116,7 @@ static void q8_1_from_f32(const float *x, void *vy, int64_t n) {
     block_q8_1 *y = vy;
     for (int64_t i = 0; i < n / 32; i++) {
         float d;
-        if (!bytes32(x + i * 32, y[i].qs, &d)) {
+        if (!block_bytes(x + i * 32, y[i].qs, &d)) {
             quantize_row_q8_1_ref(x + i * 32, &y[i], 32);
             continue;
         }

@@ -5,6 +5,7 @@
 
 #include "cpu/kernels.h"
 
+#include "base/min.h"
 #include "quant/half.h"
 #include "quant/quants.h"
 
@@ -32,7 +33,7 @@ static float dot_widened(int n, enum ggml_type tx, const char *x, enum ggml_type
     float a[PIECE], b[PIECE];
     double sum = 0;
     for (int i = 0; i < n; i += PIECE, x += x_step, y += y_step) {
-        const int m = n - i < PIECE ? n - i : PIECE;
+        const int m = min_int(n - i, PIECE);
         cpu_kernels_portable.to_float[tx](x, a, m);
         cpu_kernels_portable.to_float[ty](y, b, m);
         sum += dot_f32(m, a, b);

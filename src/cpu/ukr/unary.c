@@ -36,9 +36,8 @@ static void row_gelu(int64_t n, float *y, const float *x) {
     for (int64_t i = 0; i < n; i++) {
         const float v = as_half(x[i]);
         // beyond 10 the curve is 0 or x to the last bit
-        y[i] = x[i] <= -10.0f  ? 0.0f
-               : x[i] >= 10.0f ? x[i]
-                               : as_half(0.5f * v * (1.0f + tanhf(sqrt_2_over_pi * v * (1.0f + a * v * v))));
+        const float far = x[i] <= -10.0f ? 0.0f : x[i];
+        y[i] = fabsf(x[i]) >= 10.0f ? far : as_half(0.5f * v * (1.0f + tanhf(sqrt_2_over_pi * v * (1.0f + a * v * v))));
     }
 }
 

@@ -2,6 +2,7 @@
 // vec.c: portable kernels over rows of floats: arithmetic and reductions. Sums run in LANES partial sums so that compilers can
 // keep them in vector registers; their order is fixed, so results do not depend on the compiler.
 
+#include "base/min.h"
 #include "cpu/kernels.h"
 
 #include <math.h>
@@ -95,7 +96,7 @@ static double row_sum_sq(int64_t n, const float *x) {
 static float row_max(int64_t n, const float *x) {
     float max = -INFINITY;
     for (int64_t i = 0; i < n; i++) {
-        max = x[i] > max ? x[i] : max;
+        max = max_f32(x[i], max);
     }
     return max;
 }

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-static void run(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) {
+static void panels_run(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) {
     const float *x = panel_x, *y = panel_y;
     __m512 a[NR], b[NR];
     _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
@@ -40,5 +40,5 @@ static void run(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, 
 }
 
 void cpu_tier_avx512_gemm_f(struct cpu_kernels *k) {
-    panels_fill(k, run);
+    panels_fill(k, panels_run);
 }

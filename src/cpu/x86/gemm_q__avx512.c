@@ -60,7 +60,8 @@ UNPACK_INLINE void add_unsigned(__m512i t[NR][2], const char *xb, const char *yb
 
 UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int R,
     const bool has_min, const bool is_signed) {
-    const int n_quads = is_signed ? 1 : R == 16 && !has_min ? 2 : 4; // q6_K alone has 6 bits
+    const int n_unsigned = R == 16 && !has_min ? 2 : 4; // q6_K alone has 6 bits
+    const int n_quads = is_signed ? 1 : n_unsigned;
     __m512 sum[NR][2];
     EACH_COLUMN(c) {
         sum[c][0] = sum[c][1] = _mm512_setzero_ps();

@@ -43,7 +43,8 @@ UNPACK_INLINE void pack(CPU_TABLE, int64_t n, struct y_256 *to, const float *y, 
         memset(to, 0, sizeof *to);
         to->d = b.d;
         for (int u = 0; u < 16; u++) {
-            const int at = sums == SUMS_16 ? u : u / 2 + (sums == SUMS_32_LAST ? 8 : 0);
+            const int first = sums == SUMS_32_LAST ? 8 : 0;
+            const int at = sums == SUMS_16 ? u : first + u / 2;
             memcpy(to->qs + 16 * u, b.qs + 16 * order[u], 16);
             to->sums[at] = (int16_t) (to->sums[at] + b.bsums[u]);
         }

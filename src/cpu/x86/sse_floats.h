@@ -121,11 +121,13 @@ SSE_INLINE __m128 sse_cvtpd_ps(sse_doubles v) {
 }
 
 SSE_INLINE __m128 sse_cmp4(__m128 a, __m128 b, const int how) {
-    return how == _CMP_EQ_OQ    ? _mm_cmpeq_ps(a, b)
-           : how == _CMP_NEQ_UQ ? _mm_cmpneq_ps(a, b)
-           : how == _CMP_LE_OQ  ? _mm_cmple_ps(a, b)
-           : how == _CMP_GE_OQ  ? _mm_cmpge_ps(a, b)
-                                : _mm_cmpnlt_ps(a, b); // _CMP_NLT_UQ
+    switch (how) {
+        case _CMP_EQ_OQ: return _mm_cmpeq_ps(a, b);
+        case _CMP_NEQ_UQ: return _mm_cmpneq_ps(a, b);
+        case _CMP_LE_OQ: return _mm_cmple_ps(a, b);
+        case _CMP_GE_OQ: return _mm_cmpge_ps(a, b);
+        default: return _mm_cmpnlt_ps(a, b); // _CMP_NLT_UQ
+    }
 }
 SSE_INLINE sse_floats sse_cmp_ps(sse_floats a, sse_floats b, const int how) {
     return (sse_floats){sse_cmp4(a.lo, b.lo, how), sse_cmp4(a.hi, b.hi, how)};

@@ -14,6 +14,7 @@
 #define V_ALL _mm256_set1_ps
 #define V_FMA _mm256_fmadd_ps
 #define V_WHERE_NOT_0(v, weight) _mm256_and_ps(v, _mm256_cmp_ps(weight, _mm256_setzero_ps(), _CMP_NEQ_UQ))
+#include "base/min.h"
 #include "cpu/x86/mix.h"
 
 #include <math.h>
@@ -23,7 +24,7 @@
 // Elements before the next multiple of a vector: a store that is in two lines of the cache takes twice as long.
 FLOATS_INLINE int64_t to_vector(const float *z, int64_t n) {
     const int64_t i = (int64_t) (-((uintptr_t) z / sizeof *z) % 8);
-    return i < n ? i : n;
+    return min_i64(i, n);
 }
 
 #define ROW2(name, op) \
@@ -153,10 +154,10 @@ static float row_max__avx2(int64_t n, const float *x) {
     _mm256_storeu_ps(all, _mm256_max_ps(_mm256_max_ps(a, b), _mm256_max_ps(c, d)));
     float max = -INFINITY;
     for (int j = 0; j < 8; j++) {
-        max = all[j] > max ? all[j] : max;
+        max = max_f32(all[j], max);
     }
     for (; i < n; i++) {
-        max = x[i] > max ? x[i] : max;
+        max = max_f32(x[i], max);
     }
     return max;
 }
@@ -283,7 +284,7 @@ static void row_silu_mul__avx2(int64_t n, float *z, const float *x, const float 
         _mm256_storeu_ps(z + i + 8, _mm256_mul_ps(b, d));
     }
     for (; i < n; i += 8) {
-        const __m256i some = first(n - i < 8 ? n - i : 8);
+        const __m256i some = first(min_i64(n - i, 8));
         const __m256 a = _mm256_mul_ps(silu8(_mm256_maskload_ps(x + i, some)), _mm256_maskload_ps(y + i, some));
         _mm256_maskstore_ps(z + i, some, a);
     }
@@ -305,7 +306,7 @@ static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) 
             part1 = _mm256_add_ps(part1, b);
         }
         for (; i < end; i += 8) {
-            const __m256i some = first(end - i < 8 ? end - i : 8);
+            const __m256i some = first(min_i64(end - i, 8));
             const __m256 a = exp8(_mm256_sub_ps(_mm256_maskload_ps(x + i, some), m));
             _mm256_maskstore_ps(y + i, some, a);
             part0 = _mm256_add_ps(part0, _mm256_and_ps(a, _mm256_castsi256_ps(some)));
@@ -349,7 +350,7 @@ FLOATS_INLINE void cos_sin4(__m128 x, __m128 *c, __m128 *s) {
 
 static void row_cos_sin__avx2(int64_t n, float *c, float *s, const float *x) {
     for (int64_t i = 0; i < n; i += 4) {
-        const int64_t m = n - i < 4 ? n - i : 4;
+        const int64_t m = min_i64(n - i, 4);
         const __m128i some = _mm256_castsi256_si128(first(m));
         const __m128 v = _mm_maskload_ps(x + i, some);
         if (_mm_movemask_ps(_mm_cmp_ps(_mm_andnot_ps(_mm_set1_ps(-0.0f), v), _mm_set1_ps(MOST_ANGLE), _CMP_NLT_UQ)) != 0) {
@@ -383,7 +384,7 @@ void CPU_TIER_FILL(vec)(struct cpu_kernels *k) {
     k->gelu = row_gelu__avx2;
     k->gelu_quick = row_gelu_quick__avx2;
     k->exp_sum = row_exp_sum__avx2;
-    k->mix = mix;
+    k->mix = rows_mix;
     k->turn = row_turn__avx2;
     k->cos_sin = row_cos_sin__avx2;
 }

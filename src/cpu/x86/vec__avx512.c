@@ -15,6 +15,7 @@
 #define V_ALL _mm512_set1_ps
 #define V_FMA _mm512_fmadd_ps
 #define V_WHERE_NOT_0(v, weight) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(weight, _mm512_setzero_ps(), _CMP_NEQ_UQ), v)
+#include "base/min.h"
 #include "cpu/x86/mix.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -29,7 +30,7 @@ INLINE __mmask16 first(int64_t n) {
 // Elements before the next line of the cache: a store that is in two lines takes twice as long.
 INLINE int64_t to_line(const float *z, int64_t n) {
     const int64_t i = (int64_t) (-((uintptr_t) z / sizeof *z) % 16);
-    return i < n ? i : n;
+    return min_i64(i, n);
 }
 
 #define ROW2(name) \
@@ -170,6 +171,6 @@ void cpu_tier_avx512_vec(struct cpu_kernels *k) {
     k->sigmoid = row_sigmoid__avx512;
     k->silu = row_silu__avx512;
     k->silu_mul = row_silu_mul__avx512;
-    k->mix = mix;
+    k->mix = rows_mix;
     k->turn = row_turn__avx512;
 }
