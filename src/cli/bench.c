@@ -4,6 +4,7 @@
 // otherwise than the first one is a failure, not a number.
 
 #include "base/base.h"
+#include "base/json.h"
 #include "base/min.h"
 #include "cli/help.h"
 #include "cli/models.h"
@@ -296,14 +297,11 @@ static void print_csv(FILE *file, const struct row *row, int i) {
 
 static void print_object(FILE *file, const struct row *row) {
     const struct test *test = &row->test;
-    fputs("{\"model\": ", file);
-    cli_json_text(file, row->model.text);
-    fprintf(file, ", \"size\": %" PRIu64 ", \"params\": %" PRIu64 ", \"backend\": ", row->size, row->n_params);
-    cli_json_text(file, row->backend.text);
-    fprintf(file,
-        ", \"threads\": %" PRId64 ", \"batch\": %" PRId64 ", \"cache\": \"%s\", \"test\": \"%s\", \"tokens\": %" PRId64
-        ", \"depth\": %" PRId64 ", \"mean\": %.6f, \"deviation\": %.6f}",
-        row->n_threads, row->n_batch, row->cache, test->kind, test->n_tokens, test->n_depth, test->mean, test->deviation);
+    berth_json_printf(&(struct berth_json_writer){.file = file},
+        "{'model': %s, 'size': %" PRIu64 ", 'params': %" PRIu64 ", 'backend': %s, 'threads': %" PRId64 ", 'batch': %" PRId64
+        ", 'cache': %s, 'test': %s, 'tokens': %" PRId64 ", 'depth': %" PRId64 ", 'mean': %.6f, 'deviation': %.6f}",
+        row->model.text, row->size, row->n_params, row->backend.text, row->n_threads, row->n_batch, row->cache, test->kind,
+        test->n_tokens, test->n_depth, test->mean, test->deviation);
 }
 
 // A row as it is done: the table's head before the first.

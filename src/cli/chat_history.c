@@ -50,11 +50,12 @@ bool chat_history_save(const struct chat_history *h, const char *path) {
     if (file == NULL) {
         return false;
     }
-    fputs("{\"messages\": [", file);
+    struct berth_json_writer w = {.file = file};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_begin(&w, "messages", '[');
     for (size_t i = 0; i < h->n; i++) {
-        fprintf(file, "%s\n  {\"role\": \"%s\", \"content\": ", i > 0 ? "," : "", role_names[h->messages[i].role]);
-        berth_json_write_string(h->messages[i].text, file);
-        fputs("}", file);
+        berth_json_line(&w, 2);
+        berth_json_printf(&w, "{'role': %s, 'content': %s}", role_names[h->messages[i].role], h->messages[i].text);
     }
     fputs("\n]}\n", file);
     return cli_close(file, path, !ferror(file)) == CLI_OK;

@@ -39,7 +39,6 @@ bool cli_parse_ms(const char *text, int64_t *us);
 // A text of a file, at least `width` wide: files come from anywhere, so what would command the terminal becomes '?'.
 void cli_text(FILE *file, int width, const char *text);
 // A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
-void cli_json_text(FILE *file, const char *text);
 bool cli_ends_with(const char *text, const char *end);
 #define CLI_GGUF "GGUF"
 // A regular file with these first bytes, at most 16?

@@ -3,6 +3,8 @@
 // libraries of a folder and compares what they import with what Berth's libraries and those that stay export. Berth's are the files
 // beside the libggml that this program runs on.
 
+#include "base/json.h"
+
 #include "cli/help.h"
 #include "ggml-backend.h"
 #include "registry/elf.h"
@@ -517,54 +519,45 @@ static void print_answer(const struct client_folder *folder) {
 
 // ---- as JSON ----
 
-static void json_names(const char *key, const struct client_names *names) {
-    printf("\"%s\": [", key);
+static void json_names(struct berth_json_writer *w, const char *key, const struct client_names *names) {
+    berth_json_begin(w, key, '[');
     for (size_t i = 0; i < names->n; i++) {
-        fputs(i > 0 ? ", " : "", stdout);
-        cli_json_text(stdout, names->items[i]);
+        berth_json_printf(w, "%s", names->items[i]);
     }
-    putchar(']');
+    berth_json_end(w);
 }
 
-static void json_field(const char *key, const char *text) {
-    printf("\"%s\": ", key);
-    if (text != NULL && text[0] != '\0') {
-        cli_json_text(stdout, text);
-    } else {
-        fputs("null", stdout);
-    }
-    fputs(", ", stdout);
+// NULL, which is null in JSON, in place of no text.
+static const char *text_or_null(const char *text) {
+    return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
 static void json_print(const struct client_folder *folder) {
     static const char *const roles[] = {"client", "cpu", "base"};
     const struct release *release = release_find(folder->release);
-    putchar('{');
-    json_field("folder", folder->path);
-    json_field("release", folder->release);
-    json_field("release_ggml", release != NULL ? release->ggml : NULL);
-    printf("\"tested\": %s, ", release != NULL ? "true" : "false");
-    json_field("berth", berth_version());
-    json_field("ggml", ggml_version());
-    json_field("place", folder->place);
-    fputs("\"libraries\": [", stdout);
+    struct berth_json_writer w = {.file = stdout};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_printf(&w, "'folder': %s, 'release': %s, 'release_ggml': %s, 'tested': %c, 'berth': %s, 'ggml': %s, 'place': %s",
+        text_or_null(folder->path), text_or_null(folder->release), release != NULL ? text_or_null(release->ggml) : NULL,
+        release != NULL, berth_version(), ggml_version(), text_or_null(folder->place));
+    berth_json_begin(&w, "libraries", '[');
     for (size_t i = 0; i < folder->n; i++) {
         const struct client_library *library = &folder->libraries[i];
-        fputs(i > 0 ? ",\n  {" : "\n  {", stdout);
-        json_field("name", library->name);
-        json_field("role", roles[library->role]);
-        printf("\"is_berth\": %s, \"has_rpath\": %s, \"functions\": %zu, ", library->is_berth ? "true" : "false",
-            library->has_rpath ? "true" : "false", library->n_imports);
-        json_names("asks_for", &library->needs);
-        fputs(", ", stdout);
-        json_names("missing", &library->absent);
-        putchar('}');
+        berth_json_line(&w, 2);
+        berth_json_begin(&w, NULL, '{');
+        berth_json_printf(&w, "'name': %s, 'role': %s, 'is_berth': %c, 'has_rpath': %c, 'functions': %zu",
+            text_or_null(library->name), roles[library->role], library->is_berth, library->has_rpath, library->n_imports);
+        json_names(&w, "asks_for", &library->needs);
+        json_names(&w, "missing", &library->absent);
+        berth_json_end(&w);
     }
-    fputs("],\n  ", stdout);
-    json_names("unreadable", &folder->unreadable);
-    fputs(", ", stdout);
-    json_names("missing_libraries", &folder->nameless);
-    printf(", \"missing_functions\": %zu, \"works\": %s}\n", folder->n_missing, client_folder_works(folder) ? "true" : "false");
+    berth_json_end(&w);
+    berth_json_line(&w, 2);
+    json_names(&w, "unreadable", &folder->unreadable);
+    json_names(&w, "missing_libraries", &folder->nameless);
+    berth_json_printf(&w, "'missing_functions': %zu, 'works': %c", folder->n_missing, client_folder_works(folder));
+    berth_json_end(&w);
+    putchar('\n');
 }
 
 int cli_client(int argc, char **argv) {

@@ -3,6 +3,7 @@
 // `berth bench --cluster FILE` measures one; --split auto chooses by one.
 
 #include "simulate/cluster.h"
+#include "base/json.h"
 #include "cli/models.h"
 
 #include <inttypes.h>
@@ -61,34 +62,32 @@ static void print_text(const struct cluster *c, const char *path, const struct p
     }
 }
 
-static void print_way_json(const struct cluster *c, const struct prediction *f) {
-    printf("{\"fits\": %s, \"per_second\": %.4f, \"prompt_per_second\": %.4f, \"why\": ",
-        f->is_known && f->fits ? "true" : "false", f->decode, f->prefill);
-    cli_json_text(stdout, f->why);
-    fputs(", \"devices\": [", stdout);
+static void print_way_json(struct berth_json_writer *w, const char *key, const struct cluster *c, const struct prediction *f) {
+    berth_json_begin(w, key, '{');
+    berth_json_printf(w, "'fits': %c, 'per_second': %.4f, 'prompt_per_second': %.4f, 'why': %s", f->is_known && f->fits,
+        f->decode, f->prefill, f->why);
+    berth_json_begin(w, "devices", '[');
     for (int i = 0; i < c->n_devices && f->is_known; i++) {
         const struct prediction_device *x = &f->devices[i];
-        fputs(i > 0 ? ", {\"host\": " : "{\"host\": ", stdout);
-        cli_json_text(stdout, c->hosts[c->devices[i].host].name);
-        fputs(", \"device\": ", stdout);
-        cli_json_text(stdout, c->devices[i].name);
-        printf(", \"memory\": %" PRIu64 ", \"weights\": %" PRIu64 ", \"cache\": %" PRIu64 ", \"compute\": %" PRIu64
-               ", \"work\": %" PRIu64 "}",
-            c->devices[i].memory, x->weights, x->cache, x->compute, x->work);
+        berth_json_printf(w,
+            "{'host': %s, 'device': %s, 'memory': %" PRIu64 ", 'weights': %" PRIu64 ", 'cache': %" PRIu64 ", 'compute': %" PRIu64
+            ", 'work': %" PRIu64 "}",
+            c->hosts[c->devices[i].host].name, c->devices[i].name, c->devices[i].memory, x->weights, x->cache, x->compute,
+            x->work);
     }
-    fputs("]}", stdout);
+    berth_json_end(w);
+    berth_json_end(w);
 }
 
 static void print_json(const struct cluster *c, const char *path, const struct prediction *ways) {
     const int best = best_of(ways);
-    fputs("{\"model\": ", stdout);
-    cli_json_text(stdout, path);
-    printf(", \"ctx\": %" PRId64 ", \"batch\": %" PRId64, ways[LAYER].n_ctx, ways[LAYER].n_batch);
-    for (int w = 0; w < N_WAYS; w++) {
-        printf(", \"%s\": ", names[w]);
-        print_way_json(c, &ways[w]);
+    struct berth_json_writer w = {.file = stdout};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_printf(&w, "'model': %s, 'ctx': %" PRId64 ", 'batch': %" PRId64, path, ways[LAYER].n_ctx, ways[LAYER].n_batch);
+    for (int i = 0; i < N_WAYS; i++) {
+        print_way_json(&w, names[i], c, &ways[i]);
     }
-    printf(", \"faster\": %s%s%s}\n", best >= 0 ? "\"" : "", best >= 0 ? names[best] : "null", best >= 0 ? "\"" : "");
+    berth_json_printf(&w, "'faster': %s}\n", best >= 0 ? names[best] : NULL);
 }
 
 static int cluster_open(struct cluster *c, const char *file) {

@@ -2,6 +2,7 @@
 // devices.c: `berth devices`: the devices that are built in, in the program's folder or named by GGML_BACKEND_PATH, and what they
 // say of themselves.
 
+#include "base/json.h"
 #include "cli/help.h"
 
 #include "ggml-backend.h"
@@ -49,27 +50,30 @@ static const struct ggml_backend_feature *features_of(ggml_backend_dev_t dev) {
     return features != NULL ? features : none;
 }
 
+typedef void (*print_buft_t)(struct berth_json_writer *w, ggml_backend_buffer_type_t buft, const char *use, int i);
+
 // Calls print for each: the device's own, the host's that it reaches best, and those it has beside them.
-static void each_buft(ggml_backend_dev_t dev, void (*print)(ggml_backend_buffer_type_t, const char *use, int i)) {
+static void each_buft(ggml_backend_dev_t dev, struct berth_json_writer *w, print_buft_t print) {
     int n = 0;
     ggml_backend_buffer_type_t own = ggml_backend_dev_buffer_type(dev);
     ggml_backend_buffer_type_t hosts = ggml_backend_dev_host_buffer_type(dev);
     if (own != NULL) {
-        print(own, "its own", n++);
+        print(w, own, "its own", n++);
     }
     if (hosts != NULL) {
-        print(hosts, "on the host", n++);
+        print(w, hosts, "on the host", n++);
     }
     ggml_backend_dev_get_extra_bufts_t extra;
     function_find(dev, "ggml_backend_dev_get_extra_bufts", &extra);
     for (ggml_backend_buffer_type_t *b = extra != NULL ? extra(dev) : NULL; b != NULL && *b != NULL; b++) {
-        print(*b, "extra", n++);
+        print(w, *b, "extra", n++);
     }
 }
 
 // ---- as text ----
 
-static void print_buft(ggml_backend_buffer_type_t buft, const char *use, int i) {
+static void print_buft(struct berth_json_writer *w, ggml_backend_buffer_type_t buft, const char *use, int i) {
+    (void) w;
     char text[64];
     const size_t max = ggml_backend_buft_get_max_size(buft);
     printf("  %-12s %s: %s, aligned to %zu, at most %s%s\n", i == 0 ? "buffers" : "", ggml_backend_buft_name(buft), use,
@@ -98,55 +102,36 @@ static void print_device(ggml_backend_dev_t dev) {
     const char *none = c->async || c->host_buffer || c->buffer_from_host_ptr || c->events ? "" : " none";
     printf("  %-12s%s%s%s%s%s\n", "capabilities", c->async ? " async" : "", c->host_buffer ? " host-buffer" : "",
         c->buffer_from_host_ptr ? " buffer-from-host-pointer" : "", c->events ? " events" : "", none);
-    each_buft(dev, print_buft);
+    each_buft(dev, NULL, print_buft);
 }
 
 // ---- as JSON ----
 
-static void json_field(const char *name, const char *text) {
-    printf("\"%s\": ", name);
-    if (text != NULL) {
-        cli_json_text(stdout, text);
-    } else {
-        fputs("null", stdout);
-    }
-    fputs(", ", stdout);
+static void json_buft(struct berth_json_writer *w, ggml_backend_buffer_type_t buft, const char *use, int i) {
+    (void) i;
+    berth_json_printf(w, "{'name': %s, 'use': %s, 'alignment': %zu, 'max_size': %zu, 'is_host': %c}",
+        ggml_backend_buft_name(buft), use, ggml_backend_buft_get_alignment(buft), ggml_backend_buft_get_max_size(buft),
+        ggml_backend_buft_is_host(buft));
 }
 
-static void json_buft(ggml_backend_buffer_type_t buft, const char *use, int i) {
-    fputs(i > 0 ? ", {" : "{", stdout);
-    json_field("name", ggml_backend_buft_name(buft));
-    json_field("use", use);
-    printf("\"alignment\": %zu, \"max_size\": %zu, \"is_host\": %s}", ggml_backend_buft_get_alignment(buft),
-        ggml_backend_buft_get_max_size(buft), ggml_backend_buft_is_host(buft) ? "true" : "false");
-}
-
-static const char *bool_text(bool is) {
-    return is ? "true" : "false";
-}
-
-static void json_device(ggml_backend_dev_t dev) {
+static void json_device(struct berth_json_writer *w, ggml_backend_dev_t dev) {
     struct ggml_backend_dev_props props;
     ggml_backend_dev_get_props(dev, &props);
-    putchar('{');
-    json_field("name", props.name);
-    json_field("description", props.description);
-    json_field("type", type_name(props.type));
-    json_field("id", props.device_id);
-    printf("\"memory_total\": %zu, \"memory_free\": %zu, \"features\": {", props.memory_total, props.memory_free);
+    berth_json_begin(w, NULL, '{');
+    berth_json_printf(w, "'name': %s, 'description': %s, 'type': %s, 'id': %s, 'memory_total': %zu, 'memory_free': %zu",
+        props.name, props.description, type_name(props.type), props.device_id, props.memory_total, props.memory_free);
+    berth_json_begin(w, "features", '{');
     const struct ggml_backend_feature *f = features_of(dev);
     for (int i = 0; f[i].name != NULL; i++) {
-        fputs(i > 0 ? ", " : "", stdout);
-        cli_json_text(stdout, f[i].name);
-        fputs(": ", stdout);
-        cli_json_text(stdout, f[i].value);
+        berth_json_printf(w, "%s: %s", f[i].name, f[i].value);
     }
-    printf(
-        "}, \"capabilities\": {\"async\": %s, \"host_buffer\": %s, \"buffer_from_host_ptr\": %s, \"events\": %s}, \"buffers\": [",
-        bool_text(props.caps.async), bool_text(props.caps.host_buffer), bool_text(props.caps.buffer_from_host_ptr),
-        bool_text(props.caps.events));
-    each_buft(dev, json_buft);
-    fputs("]}", stdout);
+    berth_json_end(w);
+    berth_json_printf(w, "'capabilities': {'async': %c, 'host_buffer': %c, 'buffer_from_host_ptr': %c, 'events': %c}",
+        props.caps.async, props.caps.host_buffer, props.caps.buffer_from_host_ptr, props.caps.events);
+    berth_json_begin(w, "buffers", '[');
+    each_buft(dev, w, json_buft);
+    berth_json_end(w);
+    berth_json_end(w);
 }
 
 int cli_devices(int argc, char **argv) {
@@ -157,12 +142,21 @@ int cli_devices(int argc, char **argv) {
     }
     ggml_backend_load_all();
     const size_t n = ggml_backend_dev_count();
-    fputs(json ? "{\"devices\": [" : "", stdout);
+    struct berth_json_writer w = {.file = stdout};
+    if (json) {
+        berth_json_begin(&w, NULL, '{');
+        berth_json_begin(&w, "devices", '[');
+    }
     for (size_t i = 0; i < n; i++) {
-        if (i > 0) {
-            fputs(json ? ",\n  " : "\n", stdout);
+        if (json) {
+            if (i > 0) {
+                berth_json_line(&w, 2);
+            }
+            json_device(&w, ggml_backend_dev_get(i));
+        } else {
+            fputs(i > 0 ? "\n" : "", stdout);
+            print_device(ggml_backend_dev_get(i));
         }
-        (json ? json_device : print_device)(ggml_backend_dev_get(i));
     }
     fputs(json ? "]}\n" : "", stdout);
     return n > 0 ? CLI_OK : cli_fail(CLI_NO, "there is no device");

@@ -77,9 +77,12 @@ static void print(const struct embedding *e, const char *text, size_t size, int6
     }
     const double scale = e->o->is_raw || length <= 0 ? 1 : 1 / sqrt(length);
     if (e->o->json) {
-        fputs(e->n_done > 0 ? ",\n {\"text\": " : "{\"text\": ", stdout);
+        fputs(e->n_done > 0 ? ",\n " : "", stdout);
+        struct berth_json_writer w = {.file = stdout};
+        berth_json_begin(&w, NULL, '{');
+        berth_json_put_key(&w, "text");
         berth_json_write_text(text, size, stdout);
-        printf(", \"tokens\": %" PRId64 ", \"embedding\": [", n_tokens);
+        berth_json_printf(&w, "'tokens': %" PRId64 ", 'embedding': [", n_tokens);
     }
     for (int64_t i = 0; i < n; i++) {
         printf(i == 0 ? "%.7g" : e->o->json ? ", %.7g" : " %.7g", (double) x[i] * scale);
@@ -131,9 +134,8 @@ static int embed_all(struct embedding *e, char **texts, int n) {
     struct model_error error = {""};
     bool is_read = true;
     if (o->json) {
-        fputs("{\"model\": ", stdout);
-        cli_json_text(stdout, e->m->path);
-        printf(", \"pooling\": \"%s\", \"embeddings\": [", o->is_last ? "last" : "mean");
+        berth_json_printf(&(struct berth_json_writer){.file = stdout}, "{'model': %s, 'pooling': %s, 'embeddings': [", e->m->path,
+            o->is_last ? "last" : "mean");
     }
     bool ok = o->prompt == NULL || embed(e, o->prompt, strlen(o->prompt), &error);
     for (int i = 0; ok && i < n; i++) {

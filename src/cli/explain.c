@@ -4,6 +4,7 @@
 // --split tensor the model is loaded, and both graphs run once.
 
 #include "base/base.h"
+#include "base/json.h"
 #include "base/min.h"
 #include "cli/help.h"
 #include "cli/models.h"
@@ -288,16 +289,17 @@ static int explain_computed(const struct workbench *m, tell_t tell) {
 
 static int explain_json(const struct workbench *m, const struct model_options *options) {
     struct session *s = m->session;
-    fputs("{\"model\": ", stdout);
-    cli_json_text(stdout, m->path);
-    printf(", \"ctx\": %" PRId64 ", \"batch\": %" PRId64 ", \"decode\": ", s->params.n_ctx, s->params.n_batch);
+    struct berth_json_writer w = {.file = stdout};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_printf(&w, "'model': %s, 'ctx': %" PRId64 ", 'batch': %" PRId64, m->path, s->params.n_ctx, s->params.n_batch);
+    berth_json_put_key(&w, "decode");
     int code = tell_json(s, 1);
     if (code == CLI_OK) {
-        fputs(", \"prompt\": ", stdout);
+        berth_json_put_key(&w, "prompt");
         code = tell_json(s, s->params.n_batch);
     }
     if (code == CLI_OK && m->model->engine->can_replan) {
-        cli_peak_json(stdout, m->path, options);
+        cli_peak_json(&w, m->path, options);
     }
     puts("}");
     return code;

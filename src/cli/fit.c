@@ -3,6 +3,7 @@
 // write, and what the next GiB would buy. src/fit finds it.
 
 #include "fit/fit.h"
+#include "base/json.h"
 #include "cli/help.h"
 #include "cli/models.h"
 
@@ -229,11 +230,17 @@ static void print_next(const struct found *s) {
 }
 
 // Not by an engine that would load the model once more.
-static void tell_peak(const struct found *s, void (*tell)(FILE *, const char *, const struct model_options *)) {
-    if (s->m->model->engine->can_replan) {
-        struct model_options options = s->o->question.model;
-        fit_apply(&s->o->question, &s->f.answer, &options);
-        tell(stdout, s->m->path, &options);
+// w: NULL, or where it goes as JSON.
+static void tell_peak(const struct found *s, struct berth_json_writer *w) {
+    if (!s->m->model->engine->can_replan) {
+        return;
+    }
+    struct model_options options = s->o->question.model;
+    fit_apply(&s->o->question, &s->f.answer, &options);
+    if (w != NULL) {
+        cli_peak_json(w, s->m->path, &options);
+    } else {
+        cli_peak_print(stdout, s->m->path, &options);
     }
 }
 
@@ -264,70 +271,59 @@ static void print_text(const struct found *s) {
         }
     }
     print_next(s);
-    tell_peak(s, cli_peak_print);
+    tell_peak(s, NULL);
     printf("  found with %d plan%s\n", a->n_plans, a->n_plans == 1 ? "" : "s");
 }
 
-static void print_limits_json(const struct found *s) {
+static void print_limits_json(struct berth_json_writer *w, const struct found *s) {
     const struct fit_limits *given = &s->o->question.limits;
     const struct fit_limit *all = fit_limits_get(given, FIT_ALL);
-    const char *between = "";
-    fputs(", \"memory\": ", stdout);
     if (all != NULL) {
-        printf("%" PRIu64, all->bytes);
+        berth_json_printf(w, "'memory': %" PRIu64, all->bytes);
     } else {
-        fputs("null", stdout);
+        berth_json_printf(w, "'memory': null");
     }
-    fputs(", \"limits\": {", stdout);
+    berth_json_begin(w, "limits", '{');
     for (size_t i = 0; i < given->n; i++) {
         if (given->items[i].device >= 0) {
-            fputs(between, stdout);
-            cli_json_text(stdout, name_of(s, given->items[i].device));
-            printf(": %" PRIu64, given->items[i].bytes);
-            between = ", ";
+            berth_json_printf(w, "%s: %" PRIu64, name_of(s, given->items[i].device), given->items[i].bytes);
         }
     }
-    fputc('}', stdout);
+    berth_json_end(w);
 }
 
-static void print_answer_json(const struct fit_answer *a, double per_second) {
-    printf("\"cache_type\": \"%s\", \"host_layers\": %" PRId64 ", \"per_second\": %.3f", ggml_type_name(a->cache), a->n_host,
-        per_second);
+static void print_answer_json(struct berth_json_writer *w, const struct fit_answer *a, double per_second) {
+    berth_json_printf(
+        w, "'cache_type': %s, 'host_layers': %" PRId64 ", 'per_second': %.3f", ggml_type_name(a->cache), a->n_host, per_second);
 }
 
 static void print_json(const struct found *s) {
     const struct fit_answer *a = &s->f.answer;
-    fputs("{\"model\": ", stdout);
-    cli_json_text(stdout, s->m->path);
-    print_limits_json(s);
-    printf(", \"fits\": %s, \"ctx\": %" PRId64 ", \"ctx_limit\": \"%s\", \"batch\": %" PRId64
-           ", \"batch_limit\": \"%s\", \"full\": ",
-        a->fits ? "true" : "false", a->n_ctx, limits[a->ctx_limit].name, a->n_batch, limits[a->batch_limit].name);
+    struct berth_json_writer w = {.file = stdout};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_printf(&w, "'model': %s", s->m->path);
+    print_limits_json(&w, s);
     const bool is_full = a->ctx_limit == FIT_MEMORY || a->batch_limit == FIT_MEMORY;
     const int full = a->batch_limit == FIT_MEMORY ? a->batch_full : a->ctx_full;
-    if (is_full && full != FIT_NONE) {
-        cli_json_text(stdout, name_of(s, full));
-    } else {
-        fputs("null", stdout);
-    }
-    fputs(", ", stdout);
-    print_answer_json(a, s->f.per_second);
-    printf(", \"again\": %" PRId64 ", \"slower\": %.6f, \"saved\": %" PRIu64, a->compute > 0 ? s->m->session->again.n_again : 0,
-        a->compute > 0 ? s->m->session->again.slower : 1.0, saved_of(s));
-    printf(", \"total\": %" PRIu64 ", \"plans\": %d, \"devices\": ", fit_bytes(s->m, FIT_ALL), a->n_plans);
-    cli_model_memory_json(stdout, s->m);
-    fputs(", \"next\": [", stdout);
+    berth_json_printf(&w, "'fits': %c, 'ctx': %" PRId64 ", 'ctx_limit': %s, 'batch': %" PRId64 ", 'batch_limit': %s, 'full': %s",
+        a->fits, a->n_ctx, limits[a->ctx_limit].name, a->n_batch, limits[a->batch_limit].name,
+        is_full && full != FIT_NONE ? name_of(s, full) : NULL);
+    print_answer_json(&w, a, s->f.per_second);
+    berth_json_printf(&w, "'again': %" PRId64 ", 'slower': %.6f, 'saved': %" PRIu64 ", 'total': %" PRIu64 ", 'plans': %d",
+        a->compute > 0 ? s->m->session->again.n_again : 0, a->compute > 0 ? s->m->session->again.slower : 1.0, saved_of(s),
+        fit_bytes(s->m, FIT_ALL), a->n_plans);
+    cli_model_memory_json(&w, "devices", s->m);
+    berth_json_begin(&w, "next", '[');
     for (int i = 0; i < s->f.n_next; i++) {
         const struct fit_next *n = &s->f.next[i];
-        printf("%s{\"device\": ", i > 0 ? ", " : "");
-        cli_json_text(stdout, n->device >= 0 ? name_of(s, n->device) : "all");
-        printf(", \"memory\": %" PRIu64 ", \"ctx\": %" PRId64 ", \"batch\": %" PRId64 ", ", n->bytes, n->answer.n_ctx,
-            n->answer.n_batch);
-        print_answer_json(&n->answer, n->per_second);
-        fputc('}', stdout);
+        berth_json_begin(&w, NULL, '{');
+        berth_json_printf(&w, "'device': %s, 'memory': %" PRIu64 ", 'ctx': %" PRId64 ", 'batch': %" PRId64,
+            n->device >= 0 ? name_of(s, n->device) : "all", n->bytes, n->answer.n_ctx, n->answer.n_batch);
+        print_answer_json(&w, &n->answer, n->per_second);
+        berth_json_end(&w);
     }
-    fputs("]", stdout);
-    tell_peak(s, cli_peak_json);
+    berth_json_end(&w);
+    tell_peak(s, &w);
     puts("}");
 }
 
@@ -351,8 +347,6 @@ static int fit(struct options *o) {
     return code;
 }
 
-<<<<<<< HEAD
-=======
 // A GiB more for whatever stands in the way, each on top of those before. The limits are as they were afterwards.
 static int look_further(struct found *s, struct fit_question *q, const struct model_speed *speed) {
     const struct fit_answer *a = &s->a;
@@ -410,7 +404,6 @@ static int fit(struct options *o, struct workbench *m) {
     return s.a.fits ? CLI_OK : CLI_NO;
 }
 
->>>>>>> 52614f8 (model: one table of functions per engine; commands ask what it can do)
 int cli_fit(int argc, char **argv) {
     struct options o = {.question = {.model = {.may_llama = true}, .watch = cli_watch}};
     int code = options_parse(argc, argv, &o);

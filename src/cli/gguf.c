@@ -2,6 +2,7 @@
 // gguf.c: `berth gguf PART FILE...`: finds the part, and holds `check` and `diff`.
 
 #include "cli/gguf.h"
+#include "base/json.h"
 #include "cli/help.h"
 
 #include <errno.h>
@@ -113,11 +114,8 @@ static int check_one(const char *path, bool json) {
         snprintf(fault, sizeof fault, "%s", code == CLI_NO ? berth_last_error() : "cannot be read");
     }
     if (json) {
-        fputs("{\"file\": ", stdout);
-        cli_json_text(stdout, path);
-        printf(", \"sound\": %s, \"fault\": ", code == CLI_OK ? "true" : "false");
-        cli_json_text(stdout, fault);
-        puts("}");
+        berth_json_printf(
+            &(struct berth_json_writer){.file = stdout}, "{'file': %s, 'sound': %c, 'fault': %s}\n", path, code == CLI_OK, fault);
     } else if (code == CLI_OK) {
         const struct gguf_context *g = berth_gguf_map_meta(map);
         cli_text(stdout, 0, path);
@@ -169,14 +167,13 @@ const struct cli_help cli_gguf_diff_help = {
 
 struct diff {
     bool json;
+    struct berth_json_writer out; // of json
     size_t n;
 };
 
 static void differ(struct diff *d, const char *kind, const char *name, const char *how) {
     if (d->json) {
-        printf("%s{\"kind\": \"%s\", \"name\": ", d->n > 0 ? ", " : "", kind);
-        cli_json_text(stdout, name);
-        printf(", \"how\": \"%s\"}", how);
+        berth_json_printf(&d->out, "{'kind': %s, 'name': %s, 'how': %s}", kind, name, how);
     } else {
         printf("%-7s ", kind);
         cli_text(stdout, 40, name);
@@ -252,7 +249,7 @@ static void tensors_diff(struct diff *d, const struct berth_gguf_map *map_a, con
 }
 
 int cli_gguf_diff(int argc, char **argv) {
-    struct diff d = {0};
+    struct diff d = {.out = {.file = stdout}};
     int code = cli_options_parse(&cli_gguf_diff_help, argc, argv, &d.json);
     if (code >= 0) {
         return code;
@@ -266,12 +263,14 @@ int cli_gguf_diff(int argc, char **argv) {
         return CLI_FAILURE;
     }
     if (d.json) {
-        fputs("{\"differences\": [", stdout);
+        berth_json_begin(&d.out, NULL, '{');
+        berth_json_begin(&d.out, "differences", '[');
     }
     keys_diff(&d, berth_gguf_map_meta(a), berth_gguf_map_meta(b));
     tensors_diff(&d, a, b);
     if (d.json) {
-        printf("], \"same\": %s}\n", d.n == 0 ? "true" : "false");
+        berth_json_end(&d.out);
+        berth_json_printf(&d.out, "'same': %c}\n", d.n == 0);
     } else {
         printf("%s%s%s\n", cli_colour(stdout, d.n == 0 ? CLI_GREEN : CLI_YELLOW), d.n == 0 ? "the same" : "different",
             cli_colour(stdout, CLI_RESET));

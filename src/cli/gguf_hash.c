@@ -2,6 +2,7 @@
 // gguf_hash.c: `berth gguf hash FILE...`: SHA-256 of each tensor's bytes and of all of them, so that weights can be known again
 // whatever the keys or the order of the file are.
 
+#include "base/json.h"
 #include "cli/gguf.h"
 #include "cli/help.h"
 #include "cli/sha256.h"
@@ -58,7 +59,11 @@ static int hash_one(const char *path, bool all_only, bool json) {
     }
     qsort(tensors, (size_t) i, sizeof *tensors, by_name);
     sha256_init(&all);
-    fputs(json ? "{\"tensors\": {" : "", stdout);
+    struct berth_json_writer w = {.file = stdout};
+    if (json) {
+        berth_json_begin(&w, NULL, '{');
+        berth_json_begin(&w, "tensors", '{');
+    }
     for (int64_t k = 0; k < i; k++) {
         sha256_add(&all, tensors[k]->data, ggml_nbytes(tensors[k]));
         if (all_only) {
@@ -68,9 +73,7 @@ static int hash_one(const char *path, bool all_only, bool json) {
         sha256_add(&one, tensors[k]->data, ggml_nbytes(tensors[k]));
         sha256_end(&one, hex);
         if (json) {
-            fputs(k > 0 ? ", " : "", stdout);
-            cli_json_text(stdout, tensors[k]->name);
-            printf(": \"%s\"", hex);
+            berth_json_printf(&w, "%s: %s", tensors[k]->name, hex);
         } else {
             printf("%s  ", hex);
             cli_text(stdout, 0, path);
@@ -81,9 +84,8 @@ static int hash_one(const char *path, bool all_only, bool json) {
     }
     sha256_end(&all, hex);
     if (json) {
-        printf("}, \"sha256\": \"%s\", \"file\": ", hex);
-        cli_json_text(stdout, path);
-        puts("}");
+        berth_json_end(&w);
+        berth_json_printf(&w, "'sha256': %s, 'file': %s}\n", hex, path);
     } else {
         printf("%s  ", hex);
         cli_text(stdout, 0, path);

@@ -2,6 +2,7 @@
 // gguf_info.c: `berth gguf info FILE...`: what a model file says of itself. Only the header is read, so a file whose tensors are
 // missing is told too.
 
+#include "base/json.h"
 #include "cli/gguf.h"
 #include "cli/help.h"
 
@@ -72,9 +73,9 @@ static void print_text(const char *text, size_t n_most) {
     if (n < sizeof cut) {
         memcpy(cut, text, n);
         cut[n] = '\0';
-        cli_json_text(stdout, cut);
+        berth_json_write_string(cut, stdout);
     } else {
-        cli_json_text(stdout, text);
+        berth_json_write_string(text, stdout);
     }
     fputs(text[n] != '\0' && n < sizeof cut ? "..." : "", stdout);
 }
@@ -109,23 +110,25 @@ static void print_shape(const int64_t *ne, bool json) {
 }
 
 static void print_json(const char *path, const struct gguf_context *g, const struct options *o) {
-    fputs("{\"file\": ", stdout);
-    cli_json_text(stdout, path);
-    printf(", \"version\": %u, \"alignment\": %zu, \"data_offset\": %zu, \"keys\": {", gguf_get_version(g), gguf_get_alignment(g),
-        gguf_get_data_offset(g));
+    struct berth_json_writer w = {.file = stdout};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_printf(&w, "'file': %s, 'version': %u, 'alignment': %zu, 'data_offset': %zu", path, gguf_get_version(g),
+        gguf_get_alignment(g), gguf_get_data_offset(g));
+    berth_json_begin(&w, "keys", '{');
     for (int64_t i = 0; i < gguf_get_n_kv(g); i++) {
-        fputs(i > 0 ? ", " : "", stdout);
-        cli_json_text(stdout, gguf_get_key(g, i));
-        fputs(": ", stdout);
+        berth_json_put_key(&w, gguf_get_key(g, i));
         print_value(g, i, o);
     }
-    fputs("}, \"tensors\": [", stdout);
+    berth_json_end(&w);
+    berth_json_begin(&w, "tensors", '[');
     for (int64_t i = 0; i < gguf_get_n_tensors(g); i++) {
-        fputs(i > 0 ? ", {\"name\": " : "{\"name\": ", stdout);
-        cli_json_text(stdout, gguf_get_tensor_name(g, i));
-        printf(", \"type\": \"%s\", \"ne\": [", ggml_type_name(gguf_get_tensor_type(g, i)));
+        berth_json_begin(&w, NULL, '{');
+        berth_json_printf(&w, "'name': %s, 'type': %s", gguf_get_tensor_name(g, i), ggml_type_name(gguf_get_tensor_type(g, i)));
+        berth_json_begin(&w, "ne", '[');
         print_shape(gguf_get_tensor_ne(g, i), true);
-        printf("], \"offset\": %zu, \"bytes\": %zu}", gguf_get_tensor_offset(g, i), gguf_get_tensor_size(g, i));
+        berth_json_end(&w);
+        berth_json_printf(&w, "'offset': %zu, 'bytes': %zu", gguf_get_tensor_offset(g, i), gguf_get_tensor_size(g, i));
+        berth_json_end(&w);
     }
     puts("]}");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gguf_merge.c: `berth gguf merge-lora MODEL LORA -o OUT`: an adapter becomes part of the model it was made for.
 
+#include "base/json.h"
 #include "cli/gguf.h"
 #include "cli/help.h"
 #include "cli/models.h"
@@ -52,7 +53,7 @@ static int merge(const struct model *model, const struct model_lora *lora, const
     const long long n_all = gguf_get_n_tensors(berth_gguf_map_meta(model->file));
     FILE *to = cli_is_stdout(out) ? stderr : stdout;
     if (json) {
-        fprintf(to, "{\"tensors\": %lld, \"merged\": %zu}\n", n_all, lora->n_pairs);
+        berth_json_printf(&(struct berth_json_writer){.file = to}, "{'tensors': %lld, 'merged': %zu}\n", n_all, lora->n_pairs);
     } else {
         cli_text(to, 0, out);
         fprintf(to, ": %zu of %lld tensors changed by the adapter\n", lora->n_pairs, n_all);

@@ -2,6 +2,7 @@
 // gguf_quantize.c: `berth gguf quantize IN OUT TYPE`: the same model with its matrices in another type. One tensor of the
 // result at a time is in memory, whatever the model's size; all cores work on it.
 
+#include "base/json.h"
 #include "cli/gguf.h"
 #include "cli/help.h"
 #include "cli/models.h"
@@ -11,6 +12,7 @@
 
 #include <getopt.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -220,15 +222,10 @@ static void print_totals(const struct totals *x, const struct gguf_context *meta
     char text[2][64];
     FILE *file = cli_is_stdout(path) && !to->is_dry ? stderr : stdout;
     if (to->json) {
-        fprintf(file,
-            "{\"type\": \"%s\", \"tensors\": %" PRId64 ", \"converted\": %" PRId64
-            ", \"bytes_before\": %zu, \"bytes_after\": %zu, \"mse\": ",
-            name, gguf_get_n_tensors(meta), x->n_converted, x->before, x->after);
-        if (to->is_dry) {
-            fputs("null}\n", file);
-        } else {
-            fprintf(file, "%.6g}\n", mse);
-        }
+        berth_json_printf(&(struct berth_json_writer){.file = file},
+            "{'type': %s, 'tensors': %" PRId64 ", 'converted': %" PRId64 ", 'bytes_before': %zu, 'bytes_after': %zu, 'mse': "
+            "%.6g}\n",
+            name, gguf_get_n_tensors(meta), x->n_converted, x->before, x->after, to->is_dry ? (double) NAN : mse);
         return;
     }
     cli_text(file, 0, path);

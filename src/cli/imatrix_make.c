@@ -2,6 +2,7 @@
 // imatrix_make.c: `berth imatrix MODEL TEXT -o OUT`: runs a model over a text and writes how much each column of its matrices
 // matters: the sum of squares of what they were multiplied with, as llama.cpp's llama-imatrix writes it.
 
+#include "base/json.h"
 #include "cli/generate_options.h"
 #include "cli/gguf.h"
 
@@ -213,7 +214,8 @@ static int write_out(const struct collector *c, const struct options *o, int64_t
     ggml_free(ctx);
     FILE *told = cli_is_stdout(o->out) ? stderr : stdout;
     if (code == CLI_OK && o->read.json) {
-        fprintf(told, "{\"tensors\": %" PRId64 ", \"chunks\": %" PRId64 ", \"tokens\": %" PRId64 "}\n", n_tensors, n_chunks,
+        berth_json_printf(&(struct berth_json_writer){.file = told},
+            "{'tensors': %" PRId64 ", 'chunks': %" PRId64 ", 'tokens': %" PRId64 "}\n", n_tensors, n_chunks,
             n_chunks * o->read.model.n_ctx);
     } else if (code == CLI_OK) {
         cli_text(told, 0, o->out);

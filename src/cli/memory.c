@@ -76,21 +76,19 @@ void cli_lower_print(FILE *file, const char *path, const struct model_options *o
     }
 }
 
-void cli_lower_json(FILE *file, const char *path, const struct model_options *options, const struct cli_plan *plan) {
+void cli_lower_json(
+    struct berth_json_writer *w, const char *path, const struct model_options *options, const struct cli_plan *plan) {
     struct fit_way ways[FIT_MAX_WAYS];
     const int n = fit_ways_find(path, options, plan, ways);
-    fputs(", \"lower\": [", file);
+    berth_json_begin(w, "lower", '[');
     for (int i = 0; i < n; i++) {
-        fprintf(file, "%s{\"option\": \"%s\", ", i > 0 ? ", " : "", ways[i].option);
         if (ways[i].error[0] != '\0') {
-            fputs("\"error\": ", file);
-            berth_json_write_string(ways[i].error, file);
+            berth_json_printf(w, "{'option': %s, 'error': %s}", ways[i].option, ways[i].error);
         } else {
-            fprintf(file, "\"less\": %" PRIu64, ways[i].less);
+            berth_json_printf(w, "{'option': %s, 'less': %" PRIu64 "}", ways[i].option, ways[i].less);
         }
-        fputc('}', file);
     }
-    fputs("]", file);
+    berth_json_end(w);
 }
 
 // ---- the peak ----
@@ -110,16 +108,14 @@ void cli_peak_print(FILE *file, const char *path, const struct model_options *op
     fit_peak_fini(&p);
 }
 
-void cli_peak_json(FILE *file, const char *path, const struct model_options *options) {
+void cli_peak_json(struct berth_json_writer *w, const char *path, const struct model_options *options) {
     struct fit_peak p;
     struct model_error error = {""};
     const bool is_known = fit_peak_init(&p, path, options, &error);
-    if (is_known && cli_alive_json_most(file, &p.plan)) {
-        cli_lower_json(file, path, options, &p.plan);
+    if (is_known && cli_alive_json_most(w, &p.plan)) {
+        cli_lower_json(w, path, options, &p.plan);
     } else {
-        fputs(", \"alive\": {\"error\": ", file);
-        berth_json_write_string(is_known ? "out of memory" : error.text, file);
-        fputs("}", file);
+        berth_json_printf(w, "'alive': {'error': %s}", is_known ? "out of memory" : error.text);
     }
     fit_peak_fini(&p);
 }

@@ -168,20 +168,17 @@ void cli_model_memory(FILE *file, const struct workbench *m) {
     }
 }
 
-void cli_model_memory_json(FILE *file, const struct workbench *m) {
-    const char *between = "";
-    fputc('[', file);
+void cli_model_memory_json(struct berth_json_writer *w, const char *key, const struct workbench *m) {
+    berth_json_begin(w, key, '[');
     for (int d = 0; d < m->devices.n; d++) {
         const struct session_memory *x = &m->session->memory[d];
         if (has_memory(x)) {
-            fprintf(file, "%s{\"device\": ", between);
-            cli_json_text(file, ggml_backend_dev_name(m->devices.dev[d]));
-            fprintf(file,
-                ", \"weights\": %zu, \"cache\": %zu, \"compute\": %zu, \"work\": %zu, \"bound\": %" PRIu64
-                ", \"gap\": %.6f, \"proven\": %s}",
-                x->weights, x->cache, x->compute, x->work, x->report.bound, x->report.gap, x->report.proven ? "true" : "false");
-            between = ", ";
+            berth_json_printf(w,
+                "{'device': %s, 'weights': %zu, 'cache': %zu, 'compute': %zu, 'work': %zu, 'bound': %" PRIu64
+                ", 'gap': %.6f, 'proven': %c}",
+                ggml_backend_dev_name(m->devices.dev[d]), x->weights, x->cache, x->compute, x->work, x->report.bound,
+                x->report.gap, x->report.proven);
         }
     }
-    fputc(']', file);
+    berth_json_end(w);
 }

@@ -2,6 +2,7 @@
 // models.h: what the commands over models share: finding, opening and placing one, what it takes in memory.
 #pragma once
 
+#include "base/json.h"
 #include "cli/cli.h"
 #include "model/workbench.h"
 
@@ -24,7 +25,7 @@ void cli_context_warn(int64_t n_ctx, int64_t n_ctx_train);
 
 // ", CPU: weights 6.3 MiB, cache 1.0 MiB, compute 1.2 MiB (bound 1.2 MiB, gap 0.00%)" for each device that has something.
 void cli_model_memory(FILE *file, const struct workbench *m);
-void cli_model_memory_json(FILE *file, const struct workbench *m); // a list
+void cli_model_memory_json(struct berth_json_writer *w, const char *key, const struct workbench *m); // a list
 
 // ---- memory.c ----
 
@@ -36,15 +37,16 @@ struct berth_plan_report;
 int cli_memory_add(struct fit_limits *limits, const char *command, char *text);
 // --allow.
 int cli_allow_parse(const char *command, const char *text, unsigned *allow);
-// A line "lower ..." after what `berth plan` prints, or ", \"lower\": [...]" of its JSON: settings of a model, each planned for it,
+// A line "lower ..." after what `berth plan` prints, or the member "lower" of its JSON: settings of a model, each planned for it,
 // which takes as long as its plan did. A longer search is offered unless one was made: searched_us is its time limit.
 void cli_lower_print(FILE *file, const char *path, const struct model_options *options, const struct cli_plan *plan,
     const struct berth_plan_report *report, int64_t searched_us);
-void cli_lower_json(FILE *file, const char *path, const struct model_options *options, const struct cli_plan *plan);
+void cli_lower_json(
+    struct berth_json_writer *w, const char *path, const struct model_options *options, const struct cli_plan *plan);
 // What is alive at the peak of a model's graph, and the line "lower", for commands that plan it otherwise; or why it cannot be
-// planned. In JSON: ", \"alive\": {...}, \"lower\": [...]", or an alive with an "error" alone.
+// planned. In JSON: the members "alive" and "lower", or an "alive" with an "error" alone.
 void cli_peak_print(FILE *file, const char *path, const struct model_options *options);
-void cli_peak_json(FILE *file, const char *path, const struct model_options *options);
+void cli_peak_json(struct berth_json_writer *w, const char *path, const struct model_options *options);
 
 // ---- cluster.c: the exit code, after a message or what was asked for ----
 

@@ -2,6 +2,7 @@
 // ops.c: `berth ops`: what a device computes: each op, the types it takes, and the tier of kernels that serves them here. It asks
 // the device about a small tensor of each op in every combination of types (berth_op_sample); nothing is computed.
 
+#include "base/json.h"
 #include "cli/help.h"
 
 #include "ggml-backend.h"
@@ -48,7 +49,8 @@ struct asking {
     op_tier_t op_tier; // NULL: the device does not tell
     struct ggml_context *ctx;
     bool json;
-    char **names; // of the ops wanted; none: all
+    struct berth_json_writer *out; // of json
+    char **names;                  // of the ops wanted; none: all
     int n_names;
     bool *found; // by name
     int n_listed, n_missing;
@@ -215,46 +217,36 @@ static void print_line(const struct asking *q, const struct answer *a, const str
     putchar('\n');
 }
 
-static void json_types(const bool types[GGML_TYPE_COUNT]) {
-    const char *comma = "";
-    putchar('[');
+static void json_types(struct berth_json_writer *w, const char *key, const bool types[GGML_TYPE_COUNT]) {
+    berth_json_begin(w, key, '[');
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
         if (types[i]) {
-            printf("%s\"%s\"", comma, ggml_type_name((enum ggml_type) i));
-            comma = ", ";
+            berth_json_printf(w, "%s", ggml_type_name((enum ggml_type) i));
         }
     }
-    putchar(']');
+    berth_json_end(w);
 }
 
 static void json_line(const struct asking *q, const struct answer *a, const struct line *line, int i_line) {
-    printf("%s{\"tier\": ", i_line > 0 ? ", " : "");
-    if (q->op_tier != NULL) {
-        cli_json_text(stdout, q->tiers[line->tier]);
-    } else {
-        fputs("null", stdout);
-    }
-    fputs(", \"a\": ", stdout);
-    json_types(line->first);
+    (void) i_line;
+    berth_json_begin(q->out, NULL, '{');
+    berth_json_printf(q->out, "'tier': %s", q->op_tier != NULL ? q->tiers[line->tier] : NULL);
+    json_types(q->out, "a", line->first);
     if (a->relation != NULL) {
-        fputs(", \"b\": ", stdout);
-        json_types(line->second);
+        json_types(q->out, "b", line->second);
     }
-    putchar('}');
+    berth_json_end(q->out);
 }
 
 static void print_answer(struct asking *q, struct answer *a) {
     if (q->json) {
-        printf("%s\n  {\"op\": \"%s\", \"supported\": %s, \"relation\": ", q->n_listed > 0 ? "," : "", a->name,
-            a->any ? "true" : "false");
-        if (a->relation != NULL) {
-            cli_json_text(stdout, a->relation);
-        } else {
-            fputs("null", stdout);
-        }
-        fputs(", \"types\": [", stdout);
+        berth_json_line(q->out, 2);
+        berth_json_begin(q->out, NULL, '{');
+        berth_json_printf(q->out, "'op': %s, 'supported': %c, 'relation': %s", a->name, a->any, a->relation);
+        berth_json_begin(q->out, "types", '[');
         each_line(q, a, json_line);
-        fputs("]}", stdout);
+        berth_json_end(q->out);
+        berth_json_end(q->out);
     } else if (a->any) {
         if (fold_same(a)) {
             put_head(q, a->name, a->tier[GGML_TYPE_F32][GGML_TYPE_F32]);
@@ -342,19 +334,23 @@ static int ops_print(struct asking *q) {
     }
     void *address = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(q->dev), "berth_cpu_op_tier");
     memcpy(&q->op_tier, &address, sizeof q->op_tier);
+    struct berth_json_writer w = {.file = stdout};
+    q->out = &w;
     if (q->json) {
-        fputs("{\"device\": ", stdout);
-        cli_json_text(stdout, ggml_backend_dev_name(q->dev));
-        fputs(", \"kernels\": ", stdout);
-        cli_json_text(stdout, kernels_name(q));
-        fputs(", \"ops\": [", stdout);
+        berth_json_begin(q->out, NULL, '{');
+        berth_json_printf(q->out, "'device': %s, 'kernels': %s", ggml_backend_dev_name(q->dev), kernels_name(q));
+        berth_json_begin(q->out, "ops", '[');
     } else {
         printf("%s: kernels %s\n\n%-*s%-*s types\n", ggml_backend_dev_name(q->dev), kernels_name(q), COLUMN_TIER - 1, "op",
             COLUMN_TYPES - COLUMN_TIER, "tier");
     }
     each_op(q, a, visit_list);
     if (q->json) {
-        printf("\n], \"supported\": %d, \"unsupported\": %d}\n", q->n_listed - q->n_missing, q->n_missing);
+        berth_json_line(q->out, 0);
+        berth_json_end(q->out);
+        berth_json_printf(q->out, "'supported': %d, 'unsupported': %d", q->n_listed - q->n_missing, q->n_missing);
+        berth_json_end(q->out);
+        putchar('\n');
     } else {
         printf("\n%d ops, %d of them not supported\n", q->n_listed, q->n_missing);
     }

@@ -3,6 +3,7 @@
 // contexts one after the other, each behind the token that begins a text, and of each the second half counts, so that every token
 // has a past.
 
+#include "base/json.h"
 #include "base/min.h"
 #include "cli/generate_options.h"
 
@@ -92,9 +93,10 @@ static void result_print(const struct cli_contexts *o, const struct sums *s, int
     const double perplexity = exp(mean);
     const double error = s->n > 1 ? perplexity * sqrt(max_f64(variance, 0) / (double) (s->n - 1)) : 0;
     if (o->json) {
-        printf("{\"perplexity\": %.6f, \"error\": %.6f, \"tokens\": %" PRId64 ", \"chunks\": %" PRId64 ", \"ctx\": %" PRId64
-               ", \"stopped\": %s}\n",
-            perplexity, error, s->n, n_chunks, o->model.n_ctx, cli_is_interrupted(NULL) ? "true" : "false");
+        berth_json_printf(&(struct berth_json_writer){.file = stdout},
+            "{'perplexity': %.6f, 'error': %.6f, 'tokens': %" PRId64 ", 'chunks': %" PRId64 ", 'ctx': %" PRId64
+            ", 'stopped': %c}\n",
+            perplexity, error, s->n, n_chunks, o->model.n_ctx, cli_is_interrupted(NULL));
     } else {
         printf("perplexity %.4f +- %.4f, of %" PRId64 " tokens in %" PRId64 " context%s of %" PRId64 "\n", perplexity, error,
             s->n, n_chunks, n_chunks == 1 ? "" : "s", o->model.n_ctx);

@@ -90,54 +90,61 @@ static int options_parse(int argc, char **argv, struct options *o) {
 }
 
 // What is said of all buffers and of each.
-static void print_report(const struct options *o, size_t n_items, const struct berth_plan_report *r) {
-    printf("\"items\": %zu, \"peak\": %" PRIu64 ", \"bound\": %" PRIu64
-           ", \"gap\": %.6f, \"proven\": %s, \"fits\": %s, \"method\": \"%s\", \"ms\": %.3f",
-        n_items, r->peak, r->bound, r->gap, r->proven ? "true" : "false",
-        !o->has_capacity ? "null"
-        : r->fits        ? "true"
-                         : "false",
-        r->method, (double) r->time_us / 1000);
+static void print_report(
+    struct berth_json_writer *w, const struct options *o, size_t n_items, const struct berth_plan_report *r) {
+    berth_json_printf(w, "'items': %zu, 'peak': %" PRIu64 ", 'bound': %" PRIu64 ", 'gap': %.6f, 'proven': %c", n_items, r->peak,
+        r->bound, r->gap, r->proven);
+    if (o->has_capacity) {
+        berth_json_printf(w, "'fits': %c", r->fits);
+    } else {
+        berth_json_printf(w, "'fits': null");
+    }
+    berth_json_printf(w, "'method': %s, 'ms': %.3f", r->method, (double) r->time_us / 1000);
 }
 
 // False: out of memory.
 static bool print_json(const struct options *o, const struct cli_plan *plan, const struct berth_plan_report *sum) {
     bool ok = true;
-    fputs("{", stdout);
-    print_report(o, plan->set->n_items, sum);
-    printf(", \"stopped\": %s, \"buffers\": [", o->is_stopped ? "true" : "false");
+    struct berth_json_writer w = {.file = stdout};
+    berth_json_begin(&w, NULL, '{');
+    print_report(&w, o, plan->set->n_items, sum);
+    berth_json_printf(&w, "'stopped': %c", o->is_stopped);
+    berth_json_begin(&w, "buffers", '[');
     for (size_t b = 0; b < plan->n_buffers; b++) {
         const struct cli_buffer *buffer = &plan->buffers[b];
-        printf("%s{\"buffer\": %d, \"name\": ", b > 0 ? ", " : "", buffer->pool);
-        cli_json_text(stdout, buffer->name);
-        fputs(", ", stdout);
-        print_report(o, buffer->n_items, &buffer->report);
-        ok = cli_alive_json(stdout, plan, buffer) && ok;
-        fputs("}", stdout);
+        berth_json_begin(&w, NULL, '{');
+        berth_json_printf(&w, "'buffer': %d, 'name': %s", buffer->pool, buffer->name);
+        print_report(&w, o, buffer->n_items, &buffer->report);
+        ok = cli_alive_json(&w, plan, buffer) && ok;
+        berth_json_end(&w);
     }
-    fputs("]", stdout);
-    for (size_t i = 0; i < plan->n_homes; i++) {
-        const struct cli_home *home = &plan->homes[i];
-        fputs(i == 0 ? ", \"memory\": [{\"device\": " : ", {\"device\": ", stdout);
-        cli_json_text(stdout, home->device);
-        printf(", \"weights\": %" PRIu64 ", \"mapped\": %s, \"cache\": %" PRIu64 ", \"compute\": %" PRIu64 "}%s", home->weights,
-            home->is_mapped ? "true" : "false", home->cache, home->compute, i + 1 == plan->n_homes ? "]" : "");
+    berth_json_end(&w);
+    if (plan->n_homes > 0) {
+        berth_json_begin(&w, "memory", '[');
+        for (size_t i = 0; i < plan->n_homes; i++) {
+            const struct cli_home *home = &plan->homes[i];
+            berth_json_printf(&w,
+                "{'device': %s, 'weights': %" PRIu64 ", 'mapped': %c, 'cache': %" PRIu64 ", 'compute': %" PRIu64 "}",
+                home->device, home->weights, home->is_mapped, home->cache, home->compute);
+        }
+        berth_json_end(&w);
     }
     if (plan->budgeted != NULL) {
         const struct berth_budget_result *b = plan->budgeted;
-        printf(", \"budget\": {\"bytes\": %" PRIu64 ", \"fits\": %s, \"proven\": %s, \"least\": %" PRIu64 ", \"again\": %zu, "
-               "\"out\": %zu, \"in\": %zu, \"cost\": %" PRIu64 ", \"cost_once\": %" PRIu64 ", \"cost_bound\": %" PRIu64
-               ", \"cost_beside\": %" PRIu64 ", \"alive\": [",
-            o->budget.bytes, b->fits ? "true" : "false", b->proven ? "true" : "false", b->uses[0].least, b->n_again, b->n_out,
-            b->n_in, b->cost, b->cost_once, b->cost_bound, b->cost_beside);
+        berth_json_begin(&w, "budget", '{');
+        berth_json_printf(&w,
+            "'bytes': %" PRIu64 ", 'fits': %c, 'proven': %c, 'least': %" PRIu64 ", 'again': %zu, 'out': %zu, 'in': %zu, 'cost': "
+            "%" PRIu64 ", 'cost_once': %" PRIu64 ", 'cost_bound': %" PRIu64 ", 'cost_beside': %" PRIu64,
+            o->budget.bytes, b->fits, b->proven, b->uses[0].least, b->n_again, b->n_out, b->n_in, b->cost, b->cost_once,
+            b->cost_bound, b->cost_beside);
+        berth_json_begin(&w, "alive", '[');
         for (size_t i = 0; i < b->n_alive && i < CLI_BUDGET_N_ALIVE; i++) {
-            fputs(i > 0 ? ", {\"name\": " : "{\"name\": ", stdout);
-            berth_json_write_string(plan->alive[i].name, stdout);
-            printf(", \"bytes\": %" PRIu64 "}", plan->alive[i].size);
+            berth_json_printf(&w, "{'name': %s, 'bytes': %" PRIu64 "}", plan->alive[i].name, plan->alive[i].size);
         }
-        fputs("]}", stdout);
+        berth_json_end(&w);
+        berth_json_end(&w);
     }
-    cli_lower_json(stdout, o->path, &o->model, plan);
+    cli_lower_json(&w, o->path, &o->model, plan);
     fputs("}\n", stdout);
     return ok;
 }

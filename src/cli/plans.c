@@ -83,23 +83,22 @@ bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_b
     return true;
 }
 
-bool cli_alive_json(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer) {
+bool cli_alive_json(struct berth_json_writer *w, const struct cli_plan *plan, const struct cli_buffer *buffer) {
     size_t n = 0;
     uint64_t bytes = 0;
     struct cli_alive *list = cli_alive_at_bound(plan, buffer, &n, &bytes);
     if (list == NULL) {
         return false;
     }
-    fprintf(file, ", \"alive\": {\"step\": %" PRId64 ", \"bytes\": %" PRIu64 ", \"pieces\": %zu, \"largest\": [",
-        buffer->report.bound_step, bytes, n);
+    berth_json_begin(w, "alive", '{');
+    berth_json_printf(w, "'step': %" PRId64 ", 'bytes': %" PRIu64 ", 'pieces': %zu", buffer->report.bound_step, bytes, n);
+    berth_json_begin(w, "largest", '[');
     for (size_t i = 0; i < n && i < CLI_ALIVE_SHOWN; i++) {
-        fputs(i > 0 ? ", {\"name\": " : "{\"name\": ", file);
-        cli_json_text(file, list[i].name);
-        fputs(", \"op\": ", file);
-        cli_json_text(file, list[i].op);
-        fprintf(file, ", \"bytes\": %" PRIu64 ", \"share\": %.6f}", list[i].size, share(list[i].size, bytes));
+        berth_json_printf(w, "{'name': %s, 'op': %s, 'bytes': %" PRIu64 ", 'share': %.6f}", list[i].name, list[i].op,
+            list[i].size, share(list[i].size, bytes));
     }
-    fputs("]}", file);
+    berth_json_end(w);
+    berth_json_end(w);
     free(list);
     return true;
 }
@@ -109,7 +108,7 @@ bool cli_alive_print_most(FILE *file, const struct cli_plan *plan) {
     return most == NULL || cli_alive_print(file, plan, most);
 }
 
-bool cli_alive_json_most(FILE *file, const struct cli_plan *plan) {
+bool cli_alive_json_most(struct berth_json_writer *w, const struct cli_plan *plan) {
     const struct cli_buffer *most = cli_plan_largest(plan);
-    return most == NULL || cli_alive_json(file, plan, most);
+    return most == NULL || cli_alive_json(w, plan, most);
 }

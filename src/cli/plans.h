@@ -2,6 +2,7 @@
 // plans.h: what the commands over plans share: options, the progress of a search, what is alive at the peak.
 #pragma once
 
+#include "base/json.h"
 #include "cli/models.h"
 #include "view/plan.h"
 
@@ -16,10 +17,10 @@ int cli_plan_place(const char *path, struct cli_plan *plan, const struct berth_p
 // The largest of what is alive at a buffer's peak, a line each; as a member "alive" of a JSON object.
 // False: out of memory, and nothing is printed.
 bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer);
-bool cli_alive_json(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer);
+bool cli_alive_json(struct berth_json_writer *w, const struct cli_plan *plan, const struct cli_buffer *buffer);
 // The same of the buffer that needs most; nothing where there is none.
 bool cli_alive_print_most(FILE *file, const struct cli_plan *plan);
-bool cli_alive_json_most(FILE *file, const struct cli_plan *plan);
+bool cli_alive_json_most(struct berth_json_writer *w, const struct cli_plan *plan);
 
 // ---- map.c ----
 

@@ -276,24 +276,26 @@ static void print_line(const struct options *o, const struct workbench *m, const
 
 static void print_json(const struct options *o, const struct workbench *m, const struct result *r,
     const struct berth_stream *text, const struct generator *g) {
-    fputs("{\"model\": ", stdout);
-    cli_json_text(stdout, m->path);
-    fputs(", \"prompt\": ", stdout);
+    struct berth_json_writer w = {.file = stdout};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_printf(&w, "'model': %s", m->path);
+    berth_json_put_key(&w, "prompt");
     berth_json_write_text(o->prompt, o->prompt_size, stdout);
-    fputs(", \"text\": ", stdout);
+    berth_json_put_key(&w, "text");
     berth_json_write_text(text->text, text->size, stdout);
-    printf(", \"prompt_tokens\": %" PRId64 ", \"prompt_kept\": %" PRId64 ", \"prompt_per_second\": %.3f, \"tokens\": %" PRId64
-           ", \"per_second\": %.3f, \"seed\": %" PRId64 ", \"stopped\": %s, \"memory\": ",
+    berth_json_printf(&w,
+        "'prompt_tokens': %" PRId64 ", 'prompt_kept': %" PRId64 ", 'prompt_per_second': %.3f, 'tokens': %" PRId64
+        ", 'per_second': %.3f, 'seed': %" PRId64 ", 'stopped': %c",
         r->n_prompt, r->n_kept, per_second(r->n_prompt - r->n_kept, r->prompt_us), r->made.n_made,
-        per_second(r->made.n_decoded, r->made.made_us), o->sampling.params.seed, r->is_stopped ? "true" : "false");
-    cli_model_memory_json(stdout, m);
+        per_second(r->made.n_decoded, r->made.made_us), o->sampling.params.seed, r->is_stopped);
+    cli_model_memory_json(&w, "memory", m);
     const struct session_params *p = &m->session->params;
-    printf(", \"ctx\": %" PRId64 ", \"batch\": %" PRId64 ", \"cache_type\": \"%s%s%s\"", p->n_ctx, p->n_batch,
-        ggml_type_name(p->cache_k), p->cache_v != p->cache_k ? "," : "",
+    char cache[64];
+    snprintf(cache, sizeof cache, "%s%s%s", ggml_type_name(p->cache_k), p->cache_v != p->cache_k ? "," : "",
         p->cache_v != p->cache_k ? ggml_type_name(p->cache_v) : "");
+    berth_json_printf(&w, "'ctx': %" PRId64 ", 'batch': %" PRId64 ", 'cache_type': %s", p->n_ctx, p->n_batch, cache);
     if (g->logs != NULL) {
-        fputs(", \"logprobs\": ", stdout);
-        logprobs_write(g->logs, g->writer->vocab, stdout);
+        logprobs_write(&w, "logprobs", g->logs, g->writer->vocab);
     }
     puts("}");
 }

@@ -2,7 +2,6 @@
 // text.c: messages, numbers, and what kind of text or file something is.
 
 #include "base/base.h"
-#include "base/json.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -45,10 +44,6 @@ void cli_text(FILE *file, int width, const char *text) {
         p += size > 0 ? size : 1;
     }
     fprintf(file, "%*s", n < width ? width - n : 0, "");
-}
-
-void cli_json_text(FILE *file, const char *text) {
-    berth_json_write_string(text, file);
 }
 
 static void put_message(const char *fmt, va_list args) {

@@ -2,6 +2,7 @@
 // train_run.c: the steps of `berth train`: how far they are, checkpoints, an end by Ctrl-C, and what is said at the end. What is
 // written appears when it is whole (output.c), so that the last checkpoint survives whatever happens to the next.
 
+#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/train.h"
 
@@ -158,19 +159,21 @@ static int64_t parameters_of(const struct trainer *t) {
 
 static void print_json(const struct run *r, double seconds, double speed) {
     const struct trainer *t = r->t;
-    fputs("{\"out\": ", stdout);
-    cli_json_text(stdout, r->o->out != NULL ? r->o->out : "");
-    printf(", \"steps\": %" PRId64 ", \"done\": %" PRId64 ", \"stopped\": %s, \"parameters\": %" PRId64 ", \"tokens\": %" PRId64
-           ", \"seconds\": %.3f, \"per_second\": %.3f, \"bytes_trained\": %zu, \"bytes_compute\": %zu, "
-           "\"again\": %zu, \"slower\": %.4f, \"losses\": [",
-        t->params.n_steps, t->n_done, t->is_stopped ? "true" : "false", parameters_of(t), tokens_of(r), seconds, speed, t->size,
-        t->compute, t->n_again, t->slower);
+    struct berth_json_writer w = {.file = stdout};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_printf(&w,
+        "'out': %s, 'steps': %" PRId64 ", 'done': %" PRId64 ", 'stopped': %c, 'parameters': %" PRId64 ", 'tokens': %" PRId64
+        ", 'seconds': %.3f, 'per_second': %.3f, 'bytes_trained': %zu, 'bytes_compute': %zu, 'again': %zu, 'slower': %.4f",
+        r->o->out != NULL ? r->o->out : "", t->params.n_steps, t->n_done, t->is_stopped, parameters_of(t), tokens_of(r), seconds,
+        speed, t->size, t->compute, t->n_again, t->slower);
+    berth_json_begin(&w, "losses", '[');
     for (int64_t i = 0; i < t->n_done; i++) {
-        printf("%s%.9g", i > 0 ? ", " : "", (double) t->losses[i]);
+        berth_json_printf(&w, "%.9g", (double) t->losses[i]);
     }
-    fputs("], \"val\": [", stdout);
+    berth_json_end(&w);
+    berth_json_begin(&w, "val", '[');
     for (size_t i = 0; i < t->n_looks; i++) {
-        printf("%s{\"step\": %" PRId64 ", \"loss\": %.9g}", i > 0 ? ", " : "", t->looks[i].step, (double) t->looks[i].loss);
+        berth_json_printf(&w, "{'step': %" PRId64 ", 'loss': %.9g}", t->looks[i].step, (double) t->looks[i].loss);
     }
     puts("]}");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // verify.c: `berth verify PLAN`: is this plan valid? Names the first fault.
 
+#include "base/json.h"
 #include "base/min.h"
 #include "cli/help.h"
 
@@ -88,12 +89,13 @@ int cli_verify(int argc, char **argv) {
         return cli_fail(CLI_FAILURE, "%s: %s", path, berth_last_error());
     }
     if (json) {
-        printf("{\"items\": %zu, \"valid\": %s, \"peak\": %" PRIu64 ", \"fault\": ", set->n_items, valid ? "true" : "false",
-            plan_peak(set));
+        struct berth_json_writer w = {.file = stdout};
+        berth_json_begin(&w, NULL, '{');
+        berth_json_printf(&w, "'items': %zu, 'valid': %c, 'peak': %" PRIu64, set->n_items, valid, plan_peak(set));
         if (valid) {
-            puts("null}");
+            berth_json_printf(&w, "'fault': null}\n");
         } else {
-            printf("{\"kind\": %d, \"what\": \"%s\", \"i\": %" PRId64 ", \"j\": %" PRId64 "}}\n", (int) fault.kind,
+            berth_json_printf(&w, "'fault': {'kind': %d, 'what': %s, 'i': %" PRId64 ", 'j': %" PRId64 "}}\n", (int) fault.kind,
                 what[fault.kind], fault.i, fault.j);
         }
     } else if (valid) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // version.c: `berth version`: what this build holds.
 
+#include "base/json.h"
 #include "cli/help.h"
 
 #include <sys/utsname.h>
@@ -46,8 +47,9 @@ int cli_version(int argc, char **argv) {
     struct utsname os;
     const bool known = uname(&os) == 0;
     if (json) {
-        printf("{\"version\": \"%s\", \"ggml\": \"%s\", \"compiler\": \"%s\", \"libraries\": \"%s\", \"machine\": \"%s\"}\n",
-            berth_version(), ggml_version(), COMPILER, LIBRARIES, known ? os.machine : "unknown");
+        berth_json_printf(&(struct berth_json_writer){.file = stdout},
+            "{'version': %s, 'ggml': %s, 'compiler': %s, 'libraries': %s, 'machine': %s}\n", berth_version(), ggml_version(),
+            COMPILER, LIBRARIES, known ? os.machine : "unknown");
         return CLI_OK;
     }
     const char *bold = cli_colour(stdout, CLI_BOLD), *reset = cli_colour(stdout, CLI_RESET);

@@ -2,6 +2,7 @@
 // which.c: `berth which PID`: whose ggml a running process has loaded: Berth's or another's. Its map of memory names the files
 // (/proc/PID/maps); a file is Berth's if it holds one of Berth's own names.
 
+#include "base/json.h"
 #include "base/min.h"
 #include "cli/help.h"
 
@@ -67,13 +68,12 @@ static bool is_wanted(const char *path, const char *program) {
 struct found {
     int n, n_berth;
     bool json;
+    struct berth_json_writer out; // of json
 };
 
 static void library_print(struct found *f, const char *path, bool is_berth) {
     if (f->json) {
-        fputs(f->n > 0 ? ", {\"file\": " : "{\"file\": ", stdout);
-        cli_json_text(stdout, path);
-        printf(", \"berth\": %s}", is_berth ? "true" : "false");
+        berth_json_printf(&f->out, "{'file': %s, 'berth': %c}", path, is_berth);
     } else {
         printf("  %s%-6s%s ", cli_colour(stdout, is_berth ? CLI_GREEN : CLI_YELLOW), is_berth ? "Berth" : "other",
             cli_colour(stdout, CLI_RESET));
@@ -106,7 +106,7 @@ static void maps_search(FILE *maps, const char *program, struct found *f) {
 }
 
 int cli_which(int argc, char **argv) {
-    struct found f = {0};
+    struct found f = {.out = {.file = stdout}};
     int64_t pid = 0;
     int code = cli_options_parse(&cli_which_help, argc, argv, &f.json);
     if (code >= 0) {
@@ -126,12 +126,15 @@ int cli_which(int argc, char **argv) {
         return cli_fail(CLI_FAILURE, "%s: cannot be read: %s", path, strerror(errno));
     }
     if (f.json) {
-        printf("{\"pid\": %" PRId64 ", \"libraries\": [", pid);
+        berth_json_begin(&f.out, NULL, '{');
+        berth_json_printf(&f.out, "'pid': %" PRId64, pid);
+        berth_json_begin(&f.out, "libraries", '[');
     }
     maps_search(maps, program, &f);
     fclose(maps);
     if (f.json) {
-        printf("], \"berth\": %s}\n", f.n_berth > 0 ? "true" : "false");
+        berth_json_end(&f.out);
+        berth_json_printf(&f.out, "'berth': %c}\n", f.n_berth > 0);
     } else {
         const char *answer = f.n_berth > 0 ? "on Berth" : "not on Berth";
         printf("process %" PRId64 ": %s\n", pid, f.n > 0 ? answer : "no library of ggml's is loaded");

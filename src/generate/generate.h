@@ -6,6 +6,7 @@
 // work asks a callback of the caller's whether to stop.
 #pragma once
 
+#include "base/json.h"
 #include "model/grammar.h"
 
 // ---- how the next token is chosen (sampling.c) ----
@@ -67,7 +68,7 @@ void logprobs_choose(struct logprobs *l, const float *logits, int32_t token);
 // No token was chosen: removes the last look. NULL is taken.
 void logprobs_drop(struct logprobs *l);
 // Writes a JSON list.
-void logprobs_write(const struct logprobs *l, const struct vocab *vocab, FILE *file);
+void logprobs_write(struct berth_json_writer *w, const char *key, const struct logprobs *l, const struct vocab *vocab);
 void logprobs_fini(struct logprobs *l);
 
 // ---- the text of tokens as they come (generate.c) ----

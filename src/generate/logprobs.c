@@ -65,34 +65,33 @@ void logprobs_drop(struct logprobs *l) {
     }
 }
 
-static void item_write(const struct logprob *item, const struct vocab *vocab, char *piece, size_t cap, FILE *file) {
+static void item_write(
+    struct berth_json_writer *w, const struct logprob *item, const struct vocab *vocab, char *piece, size_t cap) {
     const size_t n = vocab_piece(vocab, item->token, piece, cap);
-    fprintf(file, "\"token\": %d, \"text\": ", (int) item->token);
-    berth_json_write_text(piece, min_size(n, cap), file);
-    if (isfinite(item->log)) {
-        fprintf(file, ", \"logprob\": %.6g", (double) item->log);
-    } else {
-        fputs(", \"logprob\": null", file);
-    }
+    berth_json_printf(w, "'token': %d", (int) item->token);
+    berth_json_put_key(w, "text");
+    berth_json_write_text(piece, min_size(n, cap), w->file);
+    berth_json_printf(w, "'logprob': %.6g", (double) item->log);
 }
 
-void logprobs_write(const struct logprobs *l, const struct vocab *vocab, FILE *file) {
+void logprobs_write(struct berth_json_writer *w, const char *key, const struct logprobs *l, const struct vocab *vocab) {
     const size_t cap = vocab->max_size + 8;
     char *piece = model_alloc_malloc(cap);
-    fputc('[', file);
+    berth_json_begin(w, key, '[');
     for (size_t i = 0; piece != NULL && i < l->n; i++) {
         const struct logprob *items = l->items + i * (size_t) (l->n_top + 1);
-        fputs(i > 0 ? ", {" : "{", file);
-        item_write(items, vocab, piece, cap, file);
-        fputs(", \"top\": [", file);
+        berth_json_begin(w, NULL, '{');
+        item_write(w, items, vocab, piece, cap);
+        berth_json_begin(w, "top", '[');
         for (int64_t k = 1; k <= l->n_top && items[k].token >= 0; k++) {
-            fputs(k > 1 ? ", {" : "{", file);
-            item_write(&items[k], vocab, piece, cap, file);
-            fputc('}', file);
+            berth_json_begin(w, NULL, '{');
+            item_write(w, &items[k], vocab, piece, cap);
+            berth_json_end(w);
         }
-        fputs("]}", file);
+        berth_json_end(w);
+        berth_json_end(w);
     }
-    fputc(']', file);
+    berth_json_end(w);
     model_alloc_free(piece);
 }
 

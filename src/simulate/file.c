@@ -354,66 +354,69 @@ bool cluster_read(struct cluster *c, const char *text, size_t size, const char *
 
 // ---- writing ----
 
-static void types_write(const char *name, const double *by_type, FILE *file) {
-    const char *between = "";
-    fprintf(file, ",\n       \"%s\": {", name);
+static void types_write(struct berth_json_writer *w, const char *name, const double *by_type) {
+    berth_json_line(w, 7);
+    berth_json_begin(w, name, '{');
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         if (by_type[t] > 0) {
-            fprintf(file, "%s\"%s\": %.4g", between, ggml_type_name((enum ggml_type) t), by_type[t]);
-            between = ", ";
+            berth_json_printf(w, "%s: %.4g", ggml_type_name((enum ggml_type) t), by_type[t]);
         }
     }
-    fputc('}', file);
+    berth_json_end(w);
 }
 
-static void device_write(const struct cluster_device *d, FILE *file) {
-    fputs("      {\"name\": ", file);
-    berth_json_write_string(d->name, file);
-    fprintf(file, ", \"memory\": %" PRIu64 ", \"alignment\": %" PRIu64 ", \"threads\": %" PRId64, d->memory, d->alignment,
-        d->threads);
+static void device_write(struct berth_json_writer *w, const struct cluster_device *d) {
+    berth_json_line(w, 6);
+    berth_json_begin(w, NULL, '{');
+    berth_json_printf(w, "'name': %s, 'memory': %" PRIu64 ", 'alignment': %" PRIu64 ", 'threads': %" PRId64, d->name, d->memory,
+        d->alignment, d->threads);
     for (size_t i = 0; i < N_NUMBERS; i++) {
         if (*number_of(d, i) > 0) {
-            fprintf(file, ", \"%s\": %.4g", numbers[i].name, *number_of(d, i));
+            berth_json_printf(w, "%s: %.4g", numbers[i].name, *number_of(d, i));
         }
     }
-    types_write("read", d->read, file);
-    types_write("product", d->product, file);
-    fputc('}', file);
+    types_write(w, "read", d->read);
+    types_write(w, "product", d->product);
+    berth_json_end(w);
 }
 
-static void host_write(const struct cluster *c, int h, FILE *file) {
-    const char *between = "\n";
-    fputs("    {\"name\": ", file);
-    berth_json_write_string(c->hosts[h].name, file);
-    fprintf(file, ", \"together\": %.3f, \"devices\": [", c->hosts[h].together);
+static void host_write(struct berth_json_writer *w, const struct cluster *c, int h) {
+    berth_json_line(w, 4);
+    berth_json_begin(w, NULL, '{');
+    berth_json_printf(w, "'name': %s, 'together': %.3f", c->hosts[h].name, c->hosts[h].together);
+    berth_json_begin(w, "devices", '[');
     for (int i = 0; i < c->n_devices; i++) {
         if (c->devices[i].host == h) {
-            fputs(between, file);
-            device_write(&c->devices[i], file);
-            between = ",\n";
+            device_write(w, &c->devices[i]);
         }
     }
-    fputs("]}", file);
+    berth_json_end(w);
+    berth_json_end(w);
 }
 
 void cluster_write(const struct cluster *c, FILE *file) {
-    fputs("{\n  \"hosts\": [\n", file);
+    struct berth_json_writer w = {.file = file};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_line(&w, 2);
+    berth_json_begin(&w, "hosts", '[');
     for (int h = 0; h < c->n_hosts; h++) {
-        fputs(h > 0 ? ",\n" : "", file);
-        host_write(c, h, file);
+        host_write(&w, c, h);
     }
-    fputs("],\n  \"links\": [", file);
+    berth_json_end(&w);
+    berth_json_line(&w, 2);
+    berth_json_begin(&w, "links", '[');
     for (int l = 0; l < c->n_links; l++) {
         const struct cluster_link *link = &c->links[l];
-        fputs(l > 0 ? ",\n    {" : "\n    {", file);
+        berth_json_line(&w, 4);
+        berth_json_begin(&w, NULL, '{');
         if (link->a >= 0) {
-            fputs("\"between\": [", file);
-            berth_json_write_string(c->hosts[link->a].name, file);
-            fputs(", ", file);
-            berth_json_write_string(c->hosts[link->b].name, file);
-            fputs("], ", file);
+            berth_json_printf(&w, "'between': [%s, %s]", c->hosts[link->a].name, c->hosts[link->b].name);
         }
-        fprintf(file, "\"latency\": %.3g, \"bandwidth\": %.4g}", link->latency, link->bandwidth);
+        berth_json_printf(&w, "'latency': %.3g, 'bandwidth': %.4g", link->latency, link->bandwidth);
+        berth_json_end(&w);
     }
-    fputs("]\n}\n", file);
+    berth_json_end(&w);
+    berth_json_line(&w, 0);
+    berth_json_end(&w);
+    fputc('\n', file);
 }

@@ -139,20 +139,19 @@ static enum ggml_status items_of(
 
 // ---- as the file has it ----
 
-static void write_tensor(const struct ggraph *g, int64_t id, bool is_first, FILE *file) {
+static void write_tensor(struct berth_json_writer *w, const struct ggraph *g, int64_t id) {
     const struct ggml_tensor *t = g->places[id].tensor;
-    fputs(is_first ? "{\"name\": " : ", {\"name\": ", file);
-    berth_json_write_string(t->name, file);
-    fprintf(file, ", \"op\": \"%s\", \"type\": \"%s\", \"shape\": [%lld, %lld, %lld, %lld]", ggml_op_desc(t),
+    berth_json_begin(w, NULL, '{');
+    berth_json_printf(w, "'name': %s, 'op': %s, 'type': %s, 'shape': [%lld, %lld, %lld, %lld]", t->name, ggml_op_desc(t),
         ggml_type_name(t->type), (long long) t->ne[0], (long long) t->ne[1], (long long) t->ne[2], (long long) t->ne[3]);
     if (id < ggml_graph_n_nodes(g->graph)) {
-        fprintf(file, ", \"node\": %lld", (long long) id);
+        berth_json_printf(w, "'node': %lld", (long long) id);
     }
-    fputs("}", file);
+    berth_json_end(w);
 }
 
 // Pools are the first buffers of their type; a chunk is as large as the largest item at least.
-static void write_pools(const struct ggraph *g, uint64_t *chunks, FILE *file) {
+static void write_pools(struct berth_json_writer *w, const struct ggraph *g, uint64_t *chunks) {
     for (int i = 0; i < g->n_bufs; i++) {
         chunks[i] = g->bufs[i].max_size < (size_t) 1 << 62 ? g->bufs[i].max_size : 0;
     }
@@ -162,14 +161,14 @@ static void write_pools(const struct ggraph *g, uint64_t *chunks, FILE *file) {
             *chunk = max_u64(*chunk, g->items[k].size);
         }
     }
-    fputs("{\"pools\": [", file);
+    berth_json_begin(w, "pools", '[');
     for (int i = 0; i < g->n_bufs; i++) {
         if (g->bufs[i].same_as == i) {
-            fprintf(file, "%s{\"pool\": %d, \"name\": ", i > 0 ? ", " : "", i);
-            berth_json_write_string(g->bufs[i].name, file);
-            fprintf(file, ", \"max_chunk\": %llu}", (unsigned long long) chunks[i]);
+            berth_json_printf(
+                w, "{'pool': %d, 'name': %s, 'max_chunk': %llu}", i, g->bufs[i].name, (unsigned long long) chunks[i]);
         }
     }
+    berth_json_end(w);
 }
 
 // The tensors of each item in the order in which they had it: its owner, then next[id], -1: none.
@@ -189,22 +188,25 @@ static void tensors_chain(const struct ggraph *g, int64_t *tails, int64_t *next)
     }
 }
 
-static void write_item(const struct ggraph *g, int64_t i, const uint64_t *chunks, const int64_t *next, FILE *file) {
+static void write_item(
+    struct berth_json_writer *w, const struct ggraph *g, int64_t i, const uint64_t *chunks, const int64_t *next) {
     const struct ggraph_item *item = &g->items[i];
     const int pool = g->bufs[item->buf].same_as;
     const uint64_t offset = offset_in(&(struct berth_plan_pool){.max_chunk = chunks[pool]}, &g->places[item->owner]);
-    fputs(i > 0 ? ",\n{\"id\": " : "{\"id\": ", file);
-    berth_json_write_string(g->places[item->owner].tensor->name, file);
-    fprintf(file, ", \"first\": %lld, \"last\": %lld, \"size\": %llu, \"alignment\": %zu, \"pool\": %d", (long long) item->first,
-        (long long) item->last, (unsigned long long) item->size, g->bufs[pool].align, pool);
+    berth_json_line(w, 0);
+    berth_json_begin(w, NULL, '{');
+    berth_json_printf(w, "'id': %s, 'first': %lld, 'last': %lld, 'size': %llu, 'alignment': %zu, 'pool': %d",
+        g->places[item->owner].tensor->name, (long long) item->first, (long long) item->last, (unsigned long long) item->size,
+        g->bufs[pool].align, pool);
     if (offset <= (uint64_t) 1 << 62) {
-        fprintf(file, ", \"offset\": %llu", (unsigned long long) offset);
+        berth_json_printf(w, "'offset': %llu", (unsigned long long) offset);
     }
-    fputs(", \"tensors\": [", file);
+    berth_json_begin(w, "tensors", '[');
     for (int64_t id = item->owner; id >= 0; id = next[id]) {
-        write_tensor(g, id, id == item->owner, file);
+        write_tensor(w, g, id);
     }
-    fputs("]}", file);
+    berth_json_end(w);
+    berth_json_end(w);
 }
 
 // Through the file format of plans, which has all that a plan has.
@@ -216,12 +218,15 @@ static enum ggml_status set_of(const struct ggraph *g, const char *path, struct 
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (chunks != NULL && tails != NULL && next != NULL && berth_stream_open(&s)) {
         tensors_chain(g, tails, next);
-        write_pools(g, chunks, s.file);
-        fputs("], \"items\": [", s.file);
+        struct berth_json_writer w = {.file = s.file};
+        berth_json_begin(&w, NULL, '{');
+        write_pools(&w, g, chunks);
+        berth_json_begin(&w, "items", '[');
         for (int64_t i = 0; i < g->n_items; i++) {
-            write_item(g, i, chunks, next, s.file);
+            write_item(&w, g, i, chunks, next);
         }
-        fputs("]}", s.file);
+        berth_json_end(&w);
+        berth_json_end(&w);
         if (berth_stream_close(&s)) {
             status = berth_plan_read_json(s.text, s.size, path, set);
         }

@@ -166,15 +166,14 @@ static enum ggml_status ops_fill(struct rows *r) {
 // ---- what comes out ----
 
 static void item_write(
-    const struct rows *r, const struct berth_plan_item *item, int32_t op, const char *word, bool is_first, FILE *file) {
+    struct berth_json_writer *w, const struct rows *r, const struct berth_plan_item *item, int32_t op, const char *word) {
     char name[4096];
     snprintf(name, sizeof name, "%.*s%s", (int) (sizeof name - sizeof BERTH_BUDGET_AGAIN), r->set->ids[r->order[op]], word);
-    fputs(is_first ? "{\"id\": " : ",\n{\"id\": ", file);
-    berth_json_write_string(name, file);
-    fprintf(file,
-        ", \"first\": %" PRId64 ", \"last\": %" PRId64 ", \"size\": %" PRIu64 ", \"alignment\": %" PRIu64 ", \"pool\": %" PRId32
+    berth_json_line(w, 0);
+    berth_json_printf(w,
+        "{'id': %s, 'first': %" PRId64 ", 'last': %" PRId64 ", 'size': %" PRIu64 ", 'alignment': %" PRIu64 ", 'pool': %" PRId32
         "}",
-        item->first, item->last, item->size, item->align, item->pool);
+        name, item->first, item->last, item->size, item->align, item->pool);
 }
 
 // Times without the slots of rows that are there before.
@@ -189,8 +188,9 @@ static enum ggml_status schedule_write(
     if (items != NULL && item_of != NULL && has_run != NULL) {
         status = berth_budget_items(r->ops, n, params, b->steps, b->n_steps, items, &n_items, item_of);
     }
-    bool is_first = true;
-    fputs("{\"items\": [", file);
+    struct berth_json_writer w = {.file = file};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_begin(&w, "items", '[');
     for (size_t k = 0; status == GGML_STATUS_SUCCESS && k < n + b->n_steps; k++) {
         const int32_t op = k < n ? (int32_t) k : b->steps[k - n].op;
         if (item_of[k] >= 0) {
@@ -198,17 +198,16 @@ static enum ggml_status schedule_write(
             item.first = item.first < (int64_t) n ? 0 : item.first - (int64_t) n;
             item.last = item.last < (int64_t) n ? 0 : item.last - (int64_t) n;
             const enum berth_budget_kind kind = k < n ? BERTH_BUDGET_RUN : b->steps[k - n].kind;
-            item_write(r, &item, op,
+            item_write(&w, r, &item, op,
                 kind == BERTH_BUDGET_OUT  ? BERTH_BUDGET_MOVED_OUT
                 : kind == BERTH_BUDGET_IN ? BERTH_BUDGET_MOVED_IN
                 : has_run[op]             ? BERTH_BUDGET_AGAIN
-                                          : "",
-                is_first, file);
-            is_first = false;
+                                          : "");
         }
         has_run[op] = k >= n;
     }
-    fputs("]}", file);
+    berth_json_end(&w);
+    berth_json_end(&w);
     free(items);
     free(item_of);
     free(has_run);
