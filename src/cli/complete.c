@@ -8,9 +8,8 @@
 // What a value is, in help.h's `takes`: endings of files (".svg .html"), "*" any file, "/" a folder, "@LIST", or the words
 // themselves.
 
-#include "cli/gguf.h"
 #include "cli/help.h"
-#include "quantize/recipe.h"
+#include "quantize/quantize.h"
 
 #include "ggml-backend.h"
 #include "model/chat.h"
@@ -19,14 +18,14 @@
 
 static void list_types(void) {
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-        if (cli_gguf_can_make((enum ggml_type) t, false)) {
+        if (quantize_can_make((enum ggml_type) t, false)) {
             puts(ggml_type_name((enum ggml_type) t));
         }
     }
-    for (int i = 0; gguf_mix_name(i) != NULL; i++) {
+    for (int i = 0; recipe_mix_name(i) != NULL; i++) {
         enum ggml_type type;
-        if (!gguf_type_parse(gguf_mix_name(i), &type) || !cli_gguf_can_make(type, false)) { // not told yet
-            puts(gguf_mix_name(i));
+        if (!recipe_type_parse(recipe_mix_name(i), &type) || !quantize_can_make(type, false)) { // not told yet
+            puts(recipe_mix_name(i));
         }
     }
 }
@@ -34,7 +33,7 @@ static void list_types(void) {
 // Rows of a cache are heads, of 64 elements and more.
 static void list_cache_types(void) {
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-        if (ggml_blck_size((enum ggml_type) t) <= 32 && cli_gguf_can_make((enum ggml_type) t, false)) {
+        if (ggml_blck_size((enum ggml_type) t) <= 32 && quantize_can_make((enum ggml_type) t, false)) {
             puts(ggml_type_name((enum ggml_type) t));
         }
     }

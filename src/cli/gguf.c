@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // gguf.c: `berth gguf PART FILE...`: finds the part, and holds `check` and `diff`.
 
-#include "cli/gguf.h"
 #include "base/json.h"
+#include "base/min.h"
 #include "cli/help.h"
+#include "cli/models.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -22,7 +23,7 @@ const struct cli_help cli_gguf_help = {
     .parts = parts,
 };
 
-static void help(FILE *file) {
+static void help_print(FILE *file) {
     fputs("Usage: berth gguf PART [OPTION]... FILE...\n\nLooks into GGUF model files and changes them.\n\n", file);
     cli_list_print(parts, file);
     fputs("\n'berth help gguf PART' says more. Exit codes: 0 fine, 1 not sound or not the\nsame, 2 wrong usage, 3 failure, 130 "
@@ -33,18 +34,20 @@ static void help(FILE *file) {
 int cli_gguf(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-        help(stdout);
+        help_print(stdout);
         return CLI_OK;
     }
     const struct cli_command *part = cli_find(parts, name);
-    return part != NULL    ? part->run(argc - 1, argv + 1)
-           : *name == '\0' ? cli_usage("gguf", "no part is given")
-                           : cli_usage("gguf", "unknown %s '%s'", *name == '-' ? "option" : "part", name);
+    if (part != NULL) {
+        return part->run(argc - 1, argv + 1);
+    }
+    return *name == '\0' ? cli_usage("gguf", "no part is given")
+                         : cli_usage("gguf", "unknown %s '%s'", *name == '-' ? "option" : "part", name);
 }
 
 // ---- shared ----
 
-static bool progress(size_t done, size_t all, void *user_data) {
+static bool progress_show(size_t done, size_t all, void *user_data) {
     (void) user_data;
     char text[2][32];
     cli_progress("reading", done, all, "%s of %s", cli_short_bytes(done, text[0]), cli_short_bytes(all, text[1]));
@@ -53,20 +56,34 @@ static bool progress(size_t done, size_t all, void *user_data) {
 
 struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *code) {
     struct stat st;
-    const bool is_there = stat(path, &st) == 0 && access(path, R_OK) == 0;
-    if (!is_there || !S_ISREG(st.st_mode)) {
-        *code = cli_fail(CLI_FAILURE, "%s: cannot be read: %s", path,
-            !is_there             ? strerror(errno)
-            : S_ISDIR(st.st_mode) ? strerror(EISDIR)
-                                  : "it is no regular file");
+    *code = CLI_FAILURE;
+    if (stat(path, &st) != 0 || access(path, R_OK) != 0) {
+        cli_fail(*code, "%s: cannot be read: %s", path, strerror(errno));
+        return NULL;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        cli_fail(*code, "%s: cannot be read: %s", path, S_ISDIR(st.st_mode) ? strerror(EISDIR) : "it is no regular file");
         return NULL;
     }
     const bool show = with_progress && isatty(STDERR_FILENO);
-    const struct berth_gguf_map_params params = {.progress = show ? progress : NULL, .prefetch = show};
+    const struct berth_gguf_map_params params = {.progress = show ? progress_show : NULL, .prefetch = show};
     struct berth_gguf_map *map = berth_gguf_map_open(path, &params);
     cli_progress_end();
     *code = map != NULL ? CLI_OK : cli_fail(CLI_NO, "%s", berth_last_error());
     return map;
+}
+
+int cli_gguf_write(const char *path, const struct gguf_context *header, model_bytes_t bytes, void *user) {
+    struct model_error error = {""};
+    FILE *file = cli_open(path);
+    if (file == NULL) {
+        return CLI_FAILURE;
+    }
+    if (!model_write(file, header, bytes, user, &error)) {
+        cli_drop(file);
+        return cli_fail(CLI_FAILURE, "%s: %s", path, error.text);
+    }
+    return cli_close(file, path, true);
 }
 
 // ---- check ----
@@ -139,8 +156,7 @@ int cli_gguf_check(int argc, char **argv) {
     }
     code = CLI_OK;
     for (; optind < argc; optind++) {
-        const int one = check_one(argv[optind], json);
-        code = one > code ? one : code;
+        code = max_int(check_one(argv[optind], json), code);
     }
     return code;
 }
@@ -171,7 +187,7 @@ struct diff {
     size_t n;
 };
 
-static void differ(struct diff *d, const char *kind, const char *name, const char *how) {
+static void diff_report(struct diff *d, const char *kind, const char *name, const char *how) {
     if (d->json) {
         berth_json_printf(&d->out, "{'kind': %s, 'name': %s, 'how': %s}", kind, name, how);
     } else {
@@ -211,14 +227,14 @@ static void keys_diff(struct diff *d, const struct gguf_context *a, const struct
         const char *key = gguf_get_key(a, i);
         const int64_t j = gguf_find_key(b, key);
         if (j < 0) {
-            differ(d, "key", key, "only in the first");
+            diff_report(d, "key", key, "only in the first");
         } else if (!value_is_same(a, i, b, j)) {
-            differ(d, "key", key, "another value");
+            diff_report(d, "key", key, "another value");
         }
     }
     for (int64_t j = 0; j < gguf_get_n_kv(b); j++) {
         if (gguf_find_key(a, gguf_get_key(b, j)) < 0) {
-            differ(d, "key", gguf_get_key(b, j), "only in the second");
+            diff_report(d, "key", gguf_get_key(b, j), "only in the second");
         }
     }
 }
@@ -229,21 +245,21 @@ static void tensors_diff(struct diff *d, const struct berth_gguf_map *map_a, con
         const char *name = gguf_get_tensor_name(a, i);
         const int64_t j = gguf_find_tensor(b, name);
         if (j < 0) {
-            differ(d, "tensor", name, "only in the first");
+            diff_report(d, "tensor", name, "only in the first");
         } else if (memcmp(gguf_get_tensor_ne(a, i), gguf_get_tensor_ne(b, j), GGML_MAX_DIMS * sizeof(int64_t)) != 0) {
-            differ(d, "tensor", name, "another shape");
+            diff_report(d, "tensor", name, "another shape");
         } else if (gguf_get_tensor_type(a, i) != gguf_get_tensor_type(b, j)) {
             char how[96];
             snprintf(how, sizeof how, "%s, then %s", ggml_type_name(gguf_get_tensor_type(a, i)),
                 ggml_type_name(gguf_get_tensor_type(b, j)));
-            differ(d, "tensor", name, how);
+            diff_report(d, "tensor", name, how);
         } else if (memcmp(berth_gguf_map_data(map_a, i), berth_gguf_map_data(map_b, j), gguf_get_tensor_size(a, i)) != 0) {
-            differ(d, "tensor", name, "other bytes");
+            diff_report(d, "tensor", name, "other bytes");
         }
     }
     for (int64_t j = 0; j < gguf_get_n_tensors(b); j++) {
         if (gguf_find_tensor(a, gguf_get_tensor_name(b, j)) < 0) {
-            differ(d, "tensor", gguf_get_tensor_name(b, j), "only in the second");
+            diff_report(d, "tensor", gguf_get_tensor_name(b, j), "only in the second");
         }
     }
 }

@@ -3,9 +3,10 @@
 // whatever the keys or the order of the file are.
 
 #include "base/json.h"
-#include "cli/gguf.h"
+#include "base/min.h"
+#include "base/sha256.h"
 #include "cli/help.h"
-#include "cli/sha256.h"
+#include "cli/models.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -104,8 +105,7 @@ int cli_gguf_hash(int argc, char **argv) {
     }
     code = CLI_OK;
     for (; optind < argc; optind++) {
-        const int one = hash_one(argv[optind], o.all_only, o.json);
-        code = one > code ? one : code;
+        code = max_int(hash_one(argv[optind], o.all_only, o.json), code);
     }
     return code;
 }

@@ -3,8 +3,8 @@
 // missing is told too.
 
 #include "base/json.h"
-#include "cli/gguf.h"
 #include "cli/help.h"
+#include "cli/models.h"
 
 #include <errno.h>
 #include <getopt.h>

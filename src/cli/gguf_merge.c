@@ -2,7 +2,6 @@
 // gguf_merge.c: `berth gguf merge-lora MODEL LORA -o OUT`: an adapter becomes part of the model it was made for.
 
 #include "base/json.h"
-#include "cli/gguf.h"
 #include "cli/help.h"
 #include "cli/models.h"
 

@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: MIT
-// gguf_quantize.c: `berth gguf quantize IN OUT TYPE`: the same model with its matrices in another type. One tensor of the
-// result at a time is in memory, whatever the model's size; all cores work on it.
+// gguf_quantize.c: `berth gguf quantize IN OUT TYPE`: the same model with its matrices in another type.
 
 #include "base/json.h"
-#include "cli/gguf.h"
 #include "cli/help.h"
 #include "cli/models.h"
-#include "quantize/imatrix.h"
-#include "quantize/recipe.h"
-#include "quantize/rows.h"
+#include "quantize/quantize.h"
 
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 
 // What is to be made.
 struct target {
-    struct gguf_types types;
+    struct recipe recipe;
     const struct imatrix *imatrix; // NULL: none
     const char *imatrix_path, *out;
     int n_threads;
@@ -29,7 +22,7 @@ struct target {
 static int rule_add(const struct cli_option *option, const char *command, const char *value, void *target) {
     struct target *to = target;
     (void) option;
-    return gguf_types_rule(value, &to->types)
+    return recipe_rule_parse(value, &to->recipe)
                ? CLI_OK
                : cli_usage(command, "--tensor-type '%s' is no PATTERN=TYPE such as '*.attn_v.*=q8_0', or one too many", value);
 }
@@ -69,128 +62,10 @@ const struct cli_help cli_gguf_quantize_help = {
         {"How large would it be?", "gguf quantize --dry-run model.gguf q4_k_m"}},
 };
 
-struct totals {
-    int64_t n_converted, n_elements;
-    size_t before, after;
-    double squares; // sum of squared errors
-};
-
-// How far it is.
-struct way {
-    int64_t i_tensor, n_tensors;
-    size_t done, all, at_hand; // bytes of the input: before this tensor, of all, of this one
-};
-
-static void tell(double part, void *user) {
-    const struct way *way = user;
-    const size_t done = way->done + (size_t) (part * (double) way->at_hand);
-    char text[2][32];
-    cli_progress("quantising", done, way->all, "tensor %" PRId64 " of %" PRId64 ", %s of %s", way->i_tensor + 1, way->n_tensors,
-        cli_short_bytes(done, text[0]), cli_short_bytes(way->all, text[1]));
-}
-
-bool cli_gguf_can_make(enum ggml_type type, bool has_imatrix) {
-    const float zeros[256] = {0};
-    char out[1024];
-    return ggml_blck_size(type) > 0 && ggml_blck_size(type) <= 256 &&
-           ggml_quantize_chunk(type, zeros, out, 0, 1, ggml_blck_size(type), has_imatrix ? zeros : NULL) > 0;
-}
-
-// The type that a tensor gets: its own, unless it holds real numbers, and an importance matrix knows it if the type wants one.
-static enum ggml_type type_of(const struct ggml_tensor *t, const struct target *to) {
-    const enum ggml_type type = gguf_types_of(&to->types, t);
-    bool is_wrong;
-    return (t->type == GGML_TYPE_F32 || ggml_get_type_traits(t->type)->to_float != NULL) &&
-                   (!ggml_quantize_requires_imatrix(type) || imatrix_find(to->imatrix, t, &is_wrong) != NULL)
-               ? type
-               : t->type;
-}
-
-// Every matrix of the model that the importance matrix knows has the size that it knows.
-static bool imatrix_check(const struct berth_gguf_map *map, const struct imatrix *imatrix) {
-    struct ggml_context *tensors = berth_gguf_map_tensors(map);
-    for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
-        bool is_wrong;
-        (void) imatrix_find(imatrix, t, &is_wrong);
-        if (is_wrong) {
-            cli_fail(
-                CLI_FAILURE, "the importance matrix is of another model: tensor '%s' has rows of %" PRId64, t->name, t->ne[0]);
-            return false;
-        }
-    }
-    return true;
-}
-
-// Converts into out; false: out of memory, or the type cannot be made.
-static bool convert(const struct ggml_tensor *t, const struct target *to, void *out, struct totals *totals, struct way *way) {
-    bool is_wrong;
-    const float *weights = imatrix_find(to->imatrix, t, &is_wrong);
-    totals->n_elements += ggml_nelements(t);
-    totals->n_converted++;
-    return cli_quantize_rows(t, type_of(t, to), weights, to->n_threads, out, &totals->squares, tell, way);
-}
-
-// The header with the new types; NULL after a message.
-static struct gguf_context *meta_make(const struct berth_gguf_map *map, const struct target *to) {
-    const struct gguf_context *in = berth_gguf_map_meta(map);
-    struct gguf_context *out = gguf_init_empty();
-    berth_clear_error();
-    gguf_set_kv(out, in);
-    gguf_set_val_u32(out, "general.quantization_version", 2);
-    if (gguf_types_file_type(&to->types) >= 0) {
-        gguf_set_val_u32(out, "general.file_type", (uint32_t) gguf_types_file_type(&to->types));
-    }
-    struct ggml_context *tensors = berth_gguf_map_tensors(map);
-    for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
-        gguf_add_tensor(out, t);
-        if (type_of(t, to) != t->type) {
-            gguf_set_tensor_type(out, t->name, type_of(t, to));
-        }
-    }
-    if (out == NULL || *berth_last_error() != '\0') {
-        cli_fail(CLI_FAILURE, "%s", berth_last_error());
-        gguf_free(out);
-        return NULL;
-    }
-    return out;
-}
-
-// Header, then tensor by tensor. False with errno or berth_last_error() set.
-static bool write_all(const struct berth_gguf_map *map, const struct gguf_context *meta, const struct target *to, FILE *file,
-    struct totals *totals) {
-    const char zeros[64] = {0};
-    struct ggml_context *tensors = berth_gguf_map_tensors(map);
-    struct ggml_tensor *t = ggml_get_first_tensor(tensors);
-    struct way way = {.n_tensors = gguf_get_n_tensors(meta), .all = berth_gguf_map_size(map)};
-    if (!gguf_write_to_file_ptr(meta, file, true)) {
-        return false;
-    }
-    for (int64_t i = 0; i < gguf_get_n_tensors(meta); i++, t = ggml_get_next_tensor(tensors, t)) {
-        const size_t size = gguf_get_tensor_size(meta, i);
-        void *copy = NULL;
-        bool ok = true;
-        way.i_tensor = i;
-        way.done = totals->before;
-        way.at_hand = ggml_nbytes(t);
-        tell(0, &way);
-        if (type_of(t, to) != t->type) {
-            copy = malloc(size);
-            ok = copy != NULL && convert(t, to, copy, totals, &way);
-        }
-        ok = ok && fwrite(copy != NULL ? copy : t->data, 1, size, file) == size;
-        free(copy);
-        for (size_t left = -size & (gguf_get_alignment(meta) - 1); ok && left > 0;) {
-            const size_t n = left < sizeof zeros ? left : sizeof zeros;
-            ok = fwrite(zeros, 1, n, file) == n;
-            left -= n;
-        }
-        if (!ok) {
-            return false;
-        }
-        totals->before += ggml_nbytes(t);
-        totals->after += size;
-    }
-    return true;
+static void progress_show(const char *what, uint64_t done, uint64_t all, const char *text, void *user) {
+    char bytes[2][32];
+    (void) user;
+    cli_progress(what, done, all, "%s, %s of %s", text, cli_short_bytes(done, bytes[0]), cli_short_bytes(all, bytes[1]));
 }
 
 // Tensors and bytes by type, the most first.
@@ -204,7 +79,9 @@ static void print_types(const struct gguf_context *meta, FILE *file) {
     for (;;) {
         int most = -1;
         for (int i = 0; i < GGML_TYPE_COUNT; i++) {
-            most = n[i] > 0 && (most < 0 || size[i] > size[most]) ? i : most;
+            if (n[i] > 0 && (most < 0 || size[i] > size[most])) {
+                most = i;
+            }
         }
         if (most < 0) {
             return;
@@ -216,9 +93,10 @@ static void print_types(const struct gguf_context *meta, FILE *file) {
     }
 }
 
-static void print_totals(const struct totals *x, const struct gguf_context *meta, const struct target *to, const char *path) {
+static void print_totals(
+    const struct quantize_totals *x, const struct gguf_context *meta, const struct target *to, const char *path) {
     const double mse = x->n_elements > 0 ? x->squares / (double) x->n_elements : 0;
-    const char *name = gguf_types_name(&to->types);
+    const char *name = recipe_name(&to->recipe);
     char text[2][64];
     FILE *file = cli_is_stdout(path) && !to->is_dry ? stderr : stdout;
     if (to->json) {
@@ -236,64 +114,39 @@ static void print_totals(const struct totals *x, const struct gguf_context *meta
     } else {
         fprintf(file, ", mean squared error %.4g\n", mse);
     }
-    if (to->is_dry || to->types.mix != NULL || to->types.n_rules > 0) {
+    if (to->is_dry || to->recipe.mix != NULL || to->recipe.n_rules > 0) {
         print_types(meta, file);
     }
 }
 
-// What would be made, by the headers alone.
-static void sizes_add(
-    const struct berth_gguf_map *map, const struct gguf_context *meta, const struct target *to, struct totals *x) {
-    struct ggml_context *tensors = berth_gguf_map_tensors(map);
-    int64_t i = 0;
-    for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
-        x->before += ggml_nbytes(t);
-        x->after += gguf_get_tensor_size(meta, i++);
-        x->n_converted += type_of(t, to) != t->type;
+static int model_quantize(const struct berth_gguf_map *map, const char *in, const char *path, const struct target *to) {
+    const struct quantize_job job = {.map = map,
+        .recipe = &to->recipe,
+        .imatrix = to->imatrix,
+        .n_threads = to->n_threads,
+        .watch = {.progress = progress_show}};
+    struct model_error error = {""};
+    struct quantize_totals totals;
+    struct gguf_context *header = quantize_header(&job, &totals, &error);
+    if (header == NULL) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
     }
-}
-
-static int quantize(const char *in, const char *path, struct target *to) {
-    int code;
-    struct berth_gguf_map *map = cli_gguf_open(in, !to->is_dry, &code);
-    if (map != NULL) {
-        gguf_types_look(&to->types, berth_gguf_map_meta(map), to->imatrix != NULL);
-    }
-    struct gguf_context *meta = map != NULL && imatrix_check(map, to->imatrix) ? meta_make(map, to) : NULL;
-    FILE *file = meta != NULL && !to->is_dry ? cli_open(path) : NULL;
-    struct totals totals = {0};
-    if (meta != NULL && to->is_dry) {
-        sizes_add(map, meta, to, &totals);
-        print_totals(&totals, meta, to, in);
-        code = CLI_OK;
-    } else if (file == NULL) {
-        code = CLI_FAILURE;
-    } else {
-        const bool ok = write_all(map, meta, to, file, &totals);
+    int code = CLI_OK;
+    FILE *file = to->is_dry ? NULL : cli_open(path);
+    if (file != NULL && quantize_write(&job, header, file, &totals, &error)) {
         cli_progress_end();
-        code = cli_close(file, path, ok);
-        if (code == CLI_OK) {
-            print_totals(&totals, meta, to, path);
-        }
+        code = cli_close(file, path, true);
+    } else if (file != NULL) {
+        cli_drop(file);
+        code = cli_fail(CLI_FAILURE, "%s: %s", path, error.text);
+    } else if (!to->is_dry) {
+        code = CLI_FAILURE;
     }
-    gguf_free(meta);
-    berth_gguf_map_close(map);
+    if (code == CLI_OK) {
+        print_totals(&totals, header, to, to->is_dry ? in : path);
+    }
+    gguf_free(header);
     return code;
-}
-
-// Can all that is asked for be made? After a message.
-static bool can_make(const struct target *to, bool has_imatrix) {
-    if (gguf_types_want_imatrix(&to->types) && !has_imatrix) {
-        cli_fail(CLI_FAILURE,
-            "%s cannot be made without an importance matrix: make one with berth imatrix and give it by --imatrix",
-            gguf_types_name(&to->types));
-        return false;
-    }
-    bool ok = cli_gguf_can_make(to->types.type, has_imatrix);
-    for (int i = 0; ok && i < to->types.n_rules; i++) {
-        ok = cli_gguf_can_make(to->types.rules[i].type, has_imatrix);
-    }
-    return ok || cli_fail(CLI_FAILURE, "%s", berth_last_error()) == CLI_OK;
 }
 
 int cli_gguf_quantize(int argc, char **argv) {
@@ -310,18 +163,28 @@ int cli_gguf_quantize(int argc, char **argv) {
             "gguf quantize", "%s are wanted, %d are given", has_out ? "IN, OUT and TYPE" : "IN and TYPE", argc - optind);
     }
     const char *in = argv[optind], *path = to.out != NULL ? to.out : argv[optind + 1], *name = argv[argc - 1];
-    if (!gguf_types_parse(name, to.is_pure, &to.types)) {
+    if (!recipe_parse(name, to.is_pure, &to.recipe)) {
         return cli_usage("gguf quantize", "'%s' is no type and no mix", name);
     }
-    if (!can_make(&to, to.imatrix_path != NULL) || (!to.is_dry && cli_output_check(path) != CLI_OK)) {
+    struct model_error error = {""};
+    if (!recipe_check(&to.recipe, to.imatrix_path != NULL, &error)) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    if (!to.is_dry && cli_output_check(path) != CLI_OK) {
         return CLI_FAILURE;
     }
-    struct imatrix *imatrix = to.imatrix_path != NULL ? imatrix_open(to.imatrix_path) : NULL;
+    struct imatrix *imatrix = to.imatrix_path != NULL ? imatrix_open(to.imatrix_path, &error) : NULL;
     if (to.imatrix_path != NULL && imatrix == NULL) {
-        return CLI_FAILURE;
+        return cli_fail(CLI_FAILURE, "%s", error.text);
     }
-    to.imatrix = imatrix;
-    code = quantize(in, path, &to);
+    struct berth_gguf_map *map = cli_gguf_open(in, !to.is_dry, &code);
+    code = CLI_FAILURE;
+    if (map != NULL) {
+        to.imatrix = imatrix;
+        recipe_set_model(&to.recipe, berth_gguf_map_meta(map), imatrix != NULL);
+        code = model_quantize(map, in, path, &to);
+    }
+    berth_gguf_map_close(map);
     imatrix_free(imatrix);
     return code;
 }

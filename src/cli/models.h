@@ -27,6 +27,13 @@ void cli_context_warn(int64_t n_ctx, int64_t n_ctx_train);
 void cli_model_memory(FILE *file, const struct workbench *m);
 void cli_model_memory_json(struct berth_json_writer *w, const char *key, const struct workbench *m); // a list
 
+// ---- gguf.c ----
+
+// Maps a file; NULL after a message. *code is CLI_FAILURE if it cannot be read, CLI_NO if it is not a sound GGUF file.
+struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *code);
+// Writes a file by model_write: CLI_OK, or CLI_FAILURE after a message.
+int cli_gguf_write(const char *path, const struct gguf_context *header, model_bytes_t bytes, void *user);
+
 // ---- memory.c ----
 
 struct fit_limits;

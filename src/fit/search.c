@@ -292,22 +292,11 @@ static bool sizes_try(struct search *s, int64_t n_ctx) {
     return !s->a->fits || (largest_find(s, least, most - 1, n_ctx, &n) && setting_take(s, n_ctx, n));
 }
 
-<<<<<<< HEAD
 // Every op once, else some recomputed.
 static bool batches_try(struct search *s, int64_t n_ctx) {
     s->may_recompute = false;
     if (!sizes_try(s, n_ctx)) {
         return false;
-=======
-// Every op once, else some again.
-static int batches_try(struct search *s, int64_t n_ctx) {
-    s->may_again = false;
-    int code = sizes_try(s, n_ctx);
-    if (code == CLI_OK && !s->a->fits && (s->q->allow & FIT_RECOMPUTE) != 0 && s->m->model->engine->can_limit &&
-        s->m->devices.n == 1) {
-        s->may_again = true;
-        code = sizes_try(s, n_ctx);
->>>>>>> 52614f8 (model: one table of functions per engine; commands ask what it can do)
     }
     if (s->a->fits || (s->q->allow & FIT_RECOMPUTE) == 0 || !s->m->model->engine->can_limit || s->m->devices.n != 1) {
         return true;

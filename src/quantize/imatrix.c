@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
-// imatrix.c: reads importance matrices. Both formats come from anywhere: no count is believed before the bytes for it are there.
+// imatrix.c: importance matrices: read, collected while a model computes, and written. Files of both formats come from anywhere:
+// no count is believed before the bytes for it are there.
 
-#include "quantize/imatrix.h"
+#include "quantize/quantize.h"
 
 #include "base/base.h"
-#include "cli/gguf.h"
 
+#include "gguf.h"
+
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +35,7 @@ static int by_name(const void *a, const void *b) {
 static struct entry *entry_add(struct imatrix *m, const char *name, size_t name_size, size_t n) {
     if (m->n == m->cap) {
         const size_t cap = m->cap > 0 ? 2 * m->cap : 64;
-        struct entry *entries = realloc(m->entries, cap * sizeof *entries);
+        struct entry *entries = model_alloc_realloc(m->entries, cap * sizeof *entries);
         if (entries == NULL) {
             return NULL;
         }
@@ -40,10 +43,10 @@ static struct entry *entry_add(struct imatrix *m, const char *name, size_t name_
         m->cap = cap;
     }
     struct entry *e = &m->entries[m->n];
-    *e = (struct entry){malloc(name_size + 1), malloc((n + 1) * sizeof *e->values), n};
+    *e = (struct entry){model_alloc_malloc(name_size + 1), model_alloc_malloc((n + 1) * sizeof *e->values), n};
     if (e->name == NULL || e->values == NULL) {
-        free(e->name);
-        free(e->values);
+        model_alloc_free(e->name);
+        model_alloc_free(e->values);
         return NULL;
     }
     memcpy(e->name, name, name_size);
@@ -60,15 +63,15 @@ static float mean_of(float sum, float count) {
 
 // ---- GGUF ----
 
-static const char *read_gguf(struct imatrix *m, const struct berth_gguf_map *map) {
+static const char *gguf_read(struct imatrix *m, const struct berth_gguf_map *map) {
     struct ggml_context *tensors = berth_gguf_map_tensors(map);
     const struct gguf_context *meta = berth_gguf_map_meta(map); // finds by name; a walk along all tensors each time would not end
     for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
-        if (!cli_ends_with(t->name, SUMS)) {
+        const size_t length = strlen(t->name), size = length - strlen(SUMS);
+        if (length < strlen(SUMS) || strcmp(t->name + size, SUMS) != 0) {
             continue;
         }
         char name[GGML_MAX_NAME + sizeof COUNTS];
-        const size_t size = strlen(t->name) - strlen(SUMS);
         snprintf(name, sizeof name, "%.*s" COUNTS, (int) size, t->name);
         const int64_t id = gguf_find_tensor(meta, name);
         const int64_t n_mats = t->ne[1] * t->ne[2] * t->ne[3];
@@ -106,7 +109,7 @@ static bool take_i32(struct bytes *b, int32_t *out) {
 }
 
 // i32 how many; of each: i32 and text of the name, i32 calls, i32 and f32 of the values. What follows is not needed.
-static const char *read_dat(struct imatrix *m, struct bytes b) {
+static const char *dat_read(struct imatrix *m, struct bytes b) {
     int32_t n, name_size, n_calls, n_values;
     if (!take_i32(&b, &n) || n <= 0) {
         return "it holds no importance matrix";
@@ -135,36 +138,56 @@ static const char *read_dat(struct imatrix *m, struct bytes b) {
     return NULL;
 }
 
-static const char *read_old(struct imatrix *m, const char *path) {
+static const char *dat_open(struct imatrix *m, const char *path) {
     uint64_t size;
     const char *why;
     FILE *file = berth_file_open(path, &size, &why);
     if (file == NULL) {
         return why;
     }
-    unsigned char *text = size < SIZE_MAX ? malloc((size_t) size + 1) : NULL;
-    why = text == NULL                                           ? "out of memory"
-          : fread(text, 1, (size_t) size, file) != (size_t) size ? "it cannot be read"
-                                                                 : read_dat(m, (struct bytes){text, (size_t) size});
+    unsigned char *text = size < SIZE_MAX ? model_alloc_malloc((size_t) size + 1) : NULL;
+    if (text == NULL) {
+        why = "out of memory";
+    } else if (fread(text, 1, (size_t) size, file) != (size_t) size) {
+        why = "it cannot be read";
+    } else {
+        why = dat_read(m, (struct bytes){text, (size_t) size});
+    }
     fclose(file);
-    free(text);
+    model_alloc_free(text);
     return why;
 }
 
 // ---- both ----
 
-struct imatrix *imatrix_open(const char *path) {
-    struct imatrix *m = calloc(1, sizeof *m);
-    const char *why = "out of memory";
-    if (m != NULL && cli_starts_with(path, CLI_GGUF)) {
-        struct berth_gguf_map *map = berth_gguf_map_open(path, NULL);
-        why = map != NULL ? read_gguf(m, map) : berth_last_error();
-        berth_gguf_map_close(map);
-    } else if (m != NULL) {
-        why = read_old(m, path);
+static bool is_gguf(const char *path) {
+    uint64_t size;
+    const char *why;
+    char magic[4] = "";
+    FILE *file = berth_file_open(path, &size, &why);
+    if (file == NULL) {
+        return false;
     }
+    const bool is = fread(magic, 1, sizeof magic, file) == sizeof magic && memcmp(magic, GGUF_MAGIC, sizeof magic) == 0;
+    fclose(file);
+    return is;
+}
+
+static const char *imatrix_read(struct imatrix *m, const char *path) {
+    if (!is_gguf(path)) {
+        return dat_open(m, path);
+    }
+    struct berth_gguf_map *map = berth_gguf_map_open(path, NULL);
+    const char *why = map != NULL ? gguf_read(m, map) : berth_last_error();
+    berth_gguf_map_close(map);
+    return why;
+}
+
+struct imatrix *imatrix_open(const char *path, struct model_error *error) {
+    struct imatrix *m = model_alloc_calloc(1, sizeof *m);
+    const char *why = m != NULL ? imatrix_read(m, path) : "out of memory";
     if (why != NULL) {
-        cli_fail(CLI_FAILURE, "%s: %s", path, why);
+        model_fail(error, "%s: %s", path, why);
         imatrix_free(m);
         return NULL;
     }
@@ -173,14 +196,15 @@ struct imatrix *imatrix_open(const char *path) {
 }
 
 void imatrix_free(struct imatrix *m) {
-    for (size_t i = 0; m != NULL && i < m->n; i++) {
-        free(m->entries[i].name);
-        free(m->entries[i].values);
+    if (m == NULL) {
+        return;
     }
-    if (m != NULL) {
-        free(m->entries);
+    for (size_t i = 0; i < m->n; i++) {
+        model_alloc_free(m->entries[i].name);
+        model_alloc_free(m->entries[i].values);
     }
-    free(m);
+    model_alloc_free(m->entries);
+    model_alloc_free(m);
 }
 
 const float *imatrix_find(const struct imatrix *m, const struct ggml_tensor *t, bool *is_wrong) {
@@ -189,4 +213,189 @@ const float *imatrix_find(const struct imatrix *m, const struct ggml_tensor *t, 
     const int64_t n_expected = t->ne[0] * t->ne[2] * t->ne[3];
     *is_wrong = e != NULL && e->n != (size_t) n_expected;
     return e == NULL || *is_wrong ? NULL : e->values;
+}
+
+// ---- collecting ----
+
+// What one weight was multiplied with.
+struct imatrix_sums {
+    const struct ggml_tensor *weight; // as the graph has it
+    double *sums;                     // of squares [ne[0], matrices]
+    double *counts;                   // [matrices] rows; a float would stop counting at 2^24
+};
+
+static int by_weight(const void *a, const void *b) {
+    const uintptr_t x = (uintptr_t) ((const struct imatrix_sums *) a)->weight,
+                    y = (uintptr_t) ((const struct imatrix_sums *) b)->weight;
+    return x < y ? -1 : x > y;
+}
+
+static struct imatrix_sums *sums_find(const struct imatrix_collector *c, const struct ggml_tensor *weight) {
+    const struct imatrix_sums key = {.weight = weight};
+    return bsearch(&key, c->sums, c->n, sizeof key, by_weight);
+}
+
+bool imatrix_collector_init(struct imatrix_collector *c, const struct model *m, struct model_error *error) {
+    *c = (struct imatrix_collector){.sums = model_alloc_calloc(m->n_weights + 1, sizeof *c->sums)};
+    for (size_t i = 0; c->sums != NULL && i < m->n_weights; i++) {
+        const struct ggml_tensor *w = *m->weights[i].slot;
+        if (w->ne[1] <= 1) {
+            continue;
+        }
+        const size_t n_mats = (size_t) (w->ne[2] * w->ne[3]);
+        struct imatrix_sums *s = &c->sums[c->n++];
+        *s = (struct imatrix_sums){
+            w, model_alloc_calloc((size_t) w->ne[0] * n_mats, sizeof(double)), model_alloc_calloc(n_mats, sizeof(double))};
+        if (s->sums == NULL || s->counts == NULL) {
+            imatrix_collector_fini(c);
+        }
+    }
+    if (c->sums == NULL) {
+        return model_fail(error, "out of memory for the sums of %zu weights", m->n_weights);
+    }
+    qsort(c->sums, c->n, sizeof *c->sums, by_weight);
+    return true;
+}
+
+void imatrix_collector_fini(struct imatrix_collector *c) {
+    for (size_t i = 0; i < c->n; i++) {
+        model_alloc_free(c->sums[i].sums);
+        model_alloc_free(c->sums[i].counts);
+    }
+    model_alloc_free(c->sums);
+    model_alloc_free(c->rows);
+    model_alloc_free(c->ids);
+    *c = (struct imatrix_collector){0};
+}
+
+static bool tensor_fetch(const struct ggml_tensor *t, void **to, size_t *cap) {
+    const size_t size = ggml_nbytes(t);
+    if (*cap < size) {
+        void *p = model_alloc_realloc(*to, size);
+        if (p == NULL) {
+            return false;
+        }
+        *to = p;
+        *cap = size;
+    }
+    ggml_backend_tensor_get(t, *to, 0, size);
+    return true;
+}
+
+static void row_add(struct imatrix_sums *s, int64_t mat, const float *row) {
+    const int64_t n = s->weight->ne[0];
+    for (int64_t i = 0; i < n; i++) {
+        s->sums[mat * n + i] += (double) row[i] * (double) row[i];
+    }
+    s->counts[mat]++;
+}
+
+// Rows of a product: all go through the matrix, or each through the experts that were chosen for its token.
+static bool product_add(struct imatrix_collector *c, struct imatrix_sums *s, const struct ggml_tensor *t) {
+    const struct ggml_tensor *x = t->src[1], *ids = t->src[2];
+    const int64_t n_rows = x->ne[1] * x->ne[2] * x->ne[3];
+    if (!tensor_fetch(x, (void **) &c->rows, &c->rows_cap) ||
+        (t->op == GGML_OP_MUL_MAT_ID && !tensor_fetch(ids, (void **) &c->ids, &c->ids_cap))) {
+        return false;
+    }
+    if (t->op == GGML_OP_MUL_MAT) {
+        for (int64_t i = 0; i < n_rows; i++) {
+            row_add(s, 0, c->rows + i * x->ne[0]);
+        }
+        return true;
+    }
+    for (int64_t token = 0; token < ids->ne[1]; token++) {
+        for (int64_t k = 0; k < ids->ne[0]; k++) {
+            const int32_t mat =
+                *(const int32_t *) (const void *) ((const char *) c->ids + (size_t) token * ids->nb[1] + (size_t) k * ids->nb[0]);
+            if (mat >= 0 && mat < s->weight->ne[2]) {
+                row_add(s, mat, c->rows + (token * x->ne[1] + k % x->ne[1]) * x->ne[0]);
+            }
+        }
+    }
+    return true;
+}
+
+bool imatrix_collector_eval(struct ggml_tensor *t, bool ask, void *user) {
+    struct imatrix_collector *c = user;
+    const bool is_product = (t->op == GGML_OP_MUL_MAT || t->op == GGML_OP_MUL_MAT_ID) && t->src[1]->type == GGML_TYPE_F32 &&
+                            ggml_is_contiguous(t->src[1]);
+    struct imatrix_sums *s = is_product ? sums_find(c, t->src[0]) : NULL;
+    if (ask) {
+        return s != NULL;
+    }
+    if (!c->has_failed && s != NULL) {
+        c->has_failed = !product_add(c, s, t);
+    }
+    return !c->has_failed && (c->is_stopped == NULL || !c->is_stopped(NULL));
+}
+
+// ---- writing ----
+
+struct header {
+    struct gguf_context *gguf;
+    struct ggml_context *ctx;
+};
+
+// A tensor NAME.END of [n0, matrices of the weight].
+static bool tensor_put(struct header *h, const struct ggml_tensor *weight, const char *end, int64_t n0, const double *data) {
+    const int64_t n1 = weight->ne[2] * weight->ne[3];
+    struct ggml_tensor *t = ggml_new_tensor_2d(h->ctx, GGML_TYPE_F32, n0, n1);
+    if (berth_is_poison(t)) {
+        return false;
+    }
+    ggml_format_name(t, "%s%s", weight->name, end);
+    for (int64_t i = 0; i < n0 * n1; i++) {
+        ((float *) t->data)[i] = (float) data[i];
+    }
+    gguf_add_tensor(h->gguf, t);
+    return true;
+}
+
+static bool sums_put(struct header *h, const struct imatrix_sums *s) {
+    const int64_t n_mats = s->weight->ne[2] * s->weight->ne[3];
+    bool is_used = false;
+    for (int64_t k = 0; k < n_mats; k++) {
+        is_used |= s->counts[k] > 0;
+    }
+    return !is_used ||
+           (tensor_put(h, s->weight, SUMS, s->weight->ne[0], s->sums) && tensor_put(h, s->weight, COUNTS, 1, s->counts));
+}
+
+static bool header_fill(struct header *h, const struct imatrix_collector *c, const struct imatrix_source *source) {
+    if (h->ctx == NULL || h->gguf == NULL) {
+        return false;
+    }
+    gguf_set_val_str(h->gguf, "general.type", "imatrix");
+    gguf_set_arr_str(h->gguf, "imatrix.datasets", (const char *[]){source->text}, 1);
+    gguf_set_val_u32(h->gguf, "imatrix.chunk_count", (uint32_t) source->n_chunks);
+    gguf_set_val_u32(h->gguf, "imatrix.chunk_size", (uint32_t) source->n_ctx);
+    for (size_t i = 0; i < c->n; i++) {
+        if (!sums_put(h, &c->sums[i])) {
+            return false;
+        }
+    }
+    return *berth_last_error() == '\0';
+}
+
+bool imatrix_collector_write(const struct imatrix_collector *c, const struct imatrix_source *source, FILE *file,
+    int64_t *n_tensors, struct model_error *error) {
+    size_t size = 4096;
+    for (size_t i = 0; i < c->n; i++) {
+        const struct ggml_tensor *w = c->sums[i].weight;
+        size += 2 * ggml_tensor_overhead() + (size_t) ((w->ne[0] + 1) * w->ne[2] * w->ne[3]) * sizeof(float) + 256;
+    }
+    struct header h = {gguf_init_empty(), ggml_init((struct ggml_init_params){.mem_size = size})};
+    berth_clear_error();
+    const bool is_filled = header_fill(&h, c, source);
+    const bool ok = is_filled && gguf_write_to_file_ptr(h.gguf, file, false);
+    if (!is_filled) {
+        model_fail(error, "%s", *berth_last_error() != '\0' ? berth_last_error() : "out of memory");
+    } else if (!ok) {
+        model_fail(error, "writing failed: %s", errno != 0 ? strerror(errno) : "unknown error");
+    }
+    *n_tensors = gguf_get_n_tensors(h.gguf) / 2;
+    gguf_free(h.gguf);
+    ggml_free(h.ctx);
+    return ok;
 }

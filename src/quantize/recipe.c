@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// recipe.c: see gguf_mix.h. A mix gives more bits to what suffers most: values of attention, the feed-forward part's way back,
-// the output. A row a mix; tests/unit/quantize/test_quantize_recipe_oracle.c holds them against what llama.cpp's own quantiser does.
+// recipe.c: which type each tensor gets. A mix gives more bits to what suffers most: values of attention, the feed-forward part's
+// way back, the output. A row per mix; tests/unit/quantize/test_quantize_recipe_oracle.c holds them against what llama.cpp's own quantiser does.
 
-#include "quantize/recipe.h"
+#include "quantize/quantize.h"
+
+#include "base/min.h"
 
 #include "gguf.h"
 
@@ -21,7 +23,7 @@ struct better {
     enum where where;
 };
 
-struct gguf_mix {
+struct recipe_mix {
     const char *name;
     int file_type;
     enum ggml_type base, query;       // of most; of attn_q and attn_k
@@ -59,7 +61,7 @@ struct gguf_mix {
     .base = type, .query = type, .embedding = rest, .output = Q5, .wide = Q4, .value = ALL(rest), .fused = ALL(rest), \
     .down = {rest, type, FIRST_8TH}, .up = ALL(type), .out = to, .out_of_8 = Q5, .kv_of_8 = Q4
 #define BOTH(...) .value = {__VA_ARGS__}, .fused = {__VA_ARGS__}
-static const struct gguf_mix mixes[] = {
+static const struct recipe_mix mixes[] = {
     {"iq1_s", 24, LOW(I1S, Q2, I2XXS)},
     {"iq1_m", 31, LOW(I1M, Q2, I2XXS)},
     {"iq2_xxs", 19, LOW(I2XXS, Q2, I2XXS)},
@@ -86,13 +88,13 @@ static const struct gguf_mix mixes[] = {
 };
 #define N_MIXES ((int) (sizeof mixes / sizeof *mixes))
 
-const char *gguf_mix_name(int i) {
+const char *recipe_mix_name(int i) {
     return i >= 0 && i < N_MIXES ? mixes[i].name : NULL;
 }
 
 // ---- what is asked for ----
 
-bool gguf_type_parse(const char *text, enum ggml_type *type) {
+bool recipe_type_parse(const char *text, enum ggml_type *type) {
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
         if (ggml_blck_size((enum ggml_type) i) > 0 && strcasecmp(text, ggml_type_name((enum ggml_type) i)) == 0) {
             *type = (enum ggml_type) i;
@@ -102,7 +104,7 @@ bool gguf_type_parse(const char *text, enum ggml_type *type) {
     return false;
 }
 
-bool gguf_types_parse(const char *name, bool is_pure, struct gguf_types *out) {
+bool recipe_parse(const char *name, bool is_pure, struct recipe *out) {
     for (int i = 0; !is_pure && i < N_MIXES; i++) {
         if (strcasecmp(name, mixes[i].name) == 0) {
             out->mix = &mixes[i];
@@ -110,39 +112,52 @@ bool gguf_types_parse(const char *name, bool is_pure, struct gguf_types *out) {
             return true;
         }
     }
-    return gguf_type_parse(name, &out->type);
+    return recipe_type_parse(name, &out->type);
 }
 
-bool gguf_types_rule(const char *text, struct gguf_types *out) {
+bool recipe_rule_parse(const char *text, struct recipe *out) {
     const char *equals = strrchr(text, '=');
-    if (equals == NULL || out->n_rules == GGUF_MAX_RULES || equals == text) {
+    if (equals == NULL || out->n_rules == RECIPE_MAX_RULES || equals == text) {
         return false;
     }
-    struct gguf_rule *rule = &out->rules[out->n_rules];
+    struct recipe_rule *rule = &out->rules[out->n_rules];
     const int n = snprintf(rule->pattern, sizeof rule->pattern, "%.*s", (int) (equals - text), text);
-    if (n >= (int) sizeof rule->pattern || !gguf_type_parse(equals + 1, &rule->type)) {
+    if (n >= (int) sizeof rule->pattern || !recipe_type_parse(equals + 1, &rule->type)) {
         return false;
     }
     out->n_rules++;
     return true;
 }
 
-const char *gguf_types_name(const struct gguf_types *types) {
-    return types->mix != NULL ? types->mix->name : ggml_type_name(types->type);
+const char *recipe_name(const struct recipe *r) {
+    return r->mix != NULL ? r->mix->name : ggml_type_name(r->type);
 }
 
-int gguf_types_file_type(const struct gguf_types *types) {
-    return types->mix != NULL ? types->mix->file_type : berth_type_file_type(types->type);
+int recipe_file_type(const struct recipe *r) {
+    return r->mix != NULL ? r->mix->file_type : berth_type_file_type(r->type);
 }
 
-bool gguf_types_want_imatrix(const struct gguf_types *types) {
-    return ggml_quantize_requires_imatrix(types->type) || (types->mix != NULL && ggml_quantize_requires_imatrix(types->mix->out));
+static bool recipe_needs_imatrix(const struct recipe *r) {
+    return ggml_quantize_requires_imatrix(r->type) || (r->mix != NULL && ggml_quantize_requires_imatrix(r->mix->out));
+}
+
+bool recipe_check(const struct recipe *r, bool has_imatrix, struct model_error *error) {
+    if (recipe_needs_imatrix(r) && !has_imatrix) {
+        return model_fail(error,
+            "%s cannot be made without an importance matrix: make one with berth imatrix and give it by --imatrix",
+            recipe_name(r));
+    }
+    bool ok = quantize_can_make(r->type, has_imatrix);
+    for (int i = 0; ok && i < r->n_rules; i++) {
+        ok = quantize_can_make(r->rules[i].type, has_imatrix);
+    }
+    return ok || model_fail(error, "%s", berth_last_error());
 }
 
 // ---- the model ----
 
 // The number, or the largest of a list that has one for each layer; 0: there is none.
-static int64_t number(const struct gguf_context *meta, const char *rest) {
+static int64_t model_integer(const struct gguf_context *meta, const char *rest) {
     const int64_t arch = gguf_find_key(meta, "general.architecture");
     char key[160];
     if (arch < 0 || gguf_get_kv_type(meta, arch) != GGUF_TYPE_STRING) {
@@ -156,7 +171,7 @@ static int64_t number(const struct gguf_context *meta, const char *rest) {
     int64_t most = type == GGUF_TYPE_UINT32 ? (int64_t) gguf_get_val_u32(meta, id) : 0;
     for (size_t i = 0; is_list && i < gguf_get_arr_n(meta, id); i++) {
         const int64_t n = ((const int32_t *) gguf_get_arr_data(meta, id))[i];
-        most = n > most ? n : most;
+        most = max_i64(n, most);
     }
     return most;
 }
@@ -166,15 +181,15 @@ static bool is_arch(const struct gguf_context *meta, const char *name) {
     return arch >= 0 && gguf_get_kv_type(meta, arch) == GGUF_TYPE_STRING && strcmp(gguf_get_val_str(meta, arch), name) == 0;
 }
 
-void gguf_types_look(struct gguf_types *types, const struct gguf_context *meta, bool has_imatrix) {
-    const int64_t n_head = number(meta, "attention.head_count"), n_kv = number(meta, "attention.head_count_kv");
-    types->meta = meta;
-    types->n_layer = number(meta, "block_count");
-    types->n_expert = number(meta, "expert_count");
-    types->n_share = n_kv > 0 ? n_head / n_kv : 1;
-    types->is_70b = types->n_layer == 80 && n_kv > 0 && n_kv != n_head && (is_arch(meta, "llama") || is_arch(meta, "qwen2"));
-    types->has_output = gguf_find_tensor(meta, "output.weight") >= 0;
-    types->has_imatrix = has_imatrix;
+void recipe_set_model(struct recipe *r, const struct gguf_context *meta, bool has_imatrix) {
+    const int64_t n_head = model_integer(meta, "attention.head_count"), n_kv = model_integer(meta, "attention.head_count_kv");
+    r->meta = meta;
+    r->n_layer = model_integer(meta, "block_count");
+    r->n_expert = model_integer(meta, "expert_count");
+    r->n_share = n_kv > 0 ? n_head / n_kv : 1;
+    r->is_70b = r->n_layer == 80 && n_kv > 0 && n_kv != n_head && (is_arch(meta, "llama") || is_arch(meta, "qwen2"));
+    r->has_output = gguf_find_tensor(meta, "output.weight") >= 0;
+    r->has_imatrix = has_imatrix;
 }
 
 // ---- a tensor ----
@@ -208,19 +223,19 @@ static enum ggml_type better_of(const struct better *b, int64_t i, int64_t n) {
     return is_good ? b->good : b->else_type;
 }
 
-static bool begins(const char *name, const char *part) {
+static bool name_begins(const char *name, const char *part) {
     return strncmp(name, part, strlen(part)) == 0;
 }
 
 // The mixes of two bits and less go ways of their own.
-static bool is_low(const struct gguf_mix *m) {
+static bool is_low(const struct recipe_mix *m) {
     return m->kv_of_8 == Q4;
 }
 
 // The layer of a tensor and what follows its number; -1: it is of none.
 static long layer_of(const char *name, const char **rest) {
     char *end = NULL;
-    const long layer = begins(name, "blk.") ? strtol(name + 4, &end, 10) : -1;
+    const long layer = name_begins(name, "blk.") ? strtol(name + 4, &end, 10) : -1;
     *rest = layer >= 0 && *end == '.' ? end + 1 : name;
     return *rest == name ? -1 : layer;
 }
@@ -245,13 +260,13 @@ static enum part part_of(const char *rest) {
 
 // The how-manyth of its kind a tensor is, in the order of layers and names, and how many there are: not every layer has one, and
 // one may have several. What is fused counts as values.
-static int64_t index_of(const struct gguf_types *types, const char *name, enum part part, int64_t *n) {
+static int64_t index_of(const struct recipe *r, const char *name, enum part part, int64_t *n) {
     const char *rest;
     const long layer = layer_of(name, &rest);
     int64_t index = 0;
     *n = 0;
-    for (int64_t i = 0; i < gguf_get_n_tensors(types->meta); i++) {
-        const char *other = gguf_get_tensor_name(types->meta, i);
+    for (int64_t i = 0; i < gguf_get_n_tensors(r->meta); i++) {
+        const char *other = gguf_get_tensor_name(r->meta, i);
         const long at = layer_of(other, &rest);
         const enum part kind = part_of(rest) == PART_FUSED ? PART_VALUE : part_of(rest);
         if (at >= 0 && kind == part) {
@@ -262,40 +277,43 @@ static int64_t index_of(const struct gguf_types *types, const char *name, enum p
     return index;
 }
 
-static bool is_plain(const struct gguf_types *types) {
-    return types->mix->is_blind && types->has_imatrix;
+static bool is_plain(const struct recipe *r) {
+    return r->mix->is_blind && r->has_imatrix;
 }
 
 // Values: they suffer the more, the more heads share them.
-static enum ggml_type value_type(const struct gguf_types *types, const char *name, enum part part) {
-    const struct gguf_mix *m = types->mix;
-    const bool is_wide = m->wide != NO && (types->n_share >= 4 || (is_low(m) && types->n_expert >= 4));
+static enum ggml_type value_type(const struct recipe *r, const char *name, enum part part) {
+    const struct recipe_mix *m = r->mix;
+    const bool is_wide = m->wide != NO && (r->n_share >= 4 || (is_low(m) && r->n_expert >= 4));
     int64_t n;
-    const int64_t i = index_of(types, name, PART_VALUE, &n);
+    const int64_t i = index_of(r, name, PART_VALUE, &n);
     const struct better *b = part == PART_FUSED ? &m->fused : &m->value;
-    const enum ggml_type type = is_wide ? m->wide : is_plain(types) ? m->base : better_of(b, i, n);
-    return types->is_70b && !is_low(m) && (type == Q3 || type == Q4) ? Q5 : type;
+    enum ggml_type type = is_plain(r) ? m->base : better_of(b, i, n);
+    if (is_wide) {
+        type = m->wide;
+    }
+    return r->is_70b && !is_low(m) && (type == Q3 || type == Q4) ? Q5 : type;
 }
 
 // The feed-forward part: counted by layers where there are experts, else by tensors.
-static enum ggml_type ffn_type(const struct gguf_types *types, const char *name, long layer, enum part part) {
-    const struct gguf_mix *m = types->mix;
+static enum ggml_type ffn_type(const struct recipe *r, const char *name, long layer, enum part part) {
+    const struct recipe_mix *m = r->mix;
     struct better b = part == PART_DOWN ? m->down : m->up;
     int64_t n;
-    if (part == PART_DOWN && is_plain(types)) {
+    if (part == PART_DOWN && is_plain(r)) {
         return m->base;
     }
-    if (b.good == Q4 && b.else_type == I3S && types->n_expert == 8) { // iq3_m
+    if (b.good == Q4 && b.else_type == I3S && r->n_expert == 8) { // iq3_m
         b.where = MORE;
     }
-    return better_of(&b, types->n_expert > 1 && !is_low(m) ? layer : index_of(types, name, part, &n), types->n_layer);
+    return better_of(&b, r->n_expert > 1 && !is_low(m) ? layer : index_of(r, name, part, &n), r->n_layer);
 }
 
-static enum ggml_type mix_type(const struct gguf_types *types, const char *name) {
-    const struct gguf_mix *m = types->mix;
-    const bool is_of_8 = types->n_expert == 8;
+static enum ggml_type mix_type(const struct recipe *r, const char *name) {
+    const struct recipe_mix *m = r->mix;
+    const bool is_of_8 = r->n_expert == 8;
     if (strcmp(name, "output.weight") == 0 || strcmp(name, "token_embd.weight") == 0) {
-        return name[0] == 'o' || !types->has_output ? m->output : m->embedding;
+        return name[0] == 'o' || !r->has_output ? m->output : m->embedding;
     }
     if (strcmp(name, "per_layer_token_embd.weight") == 0) {
         return m->embedding;
@@ -306,19 +324,19 @@ static enum ggml_type mix_type(const struct gguf_types *types, const char *name)
     switch (part) {
         case PART_QUERY: return m->query;
         case PART_KEY: return is_of_8 ? m->kv_of_8 : m->query;
-        case PART_VALUE: return is_of_8 ? m->kv_of_8 : value_type(types, name, part);
-        case PART_FUSED: return value_type(types, name, part);
+        case PART_VALUE: return is_of_8 ? m->kv_of_8 : value_type(r, name, part);
+        case PART_FUSED: return value_type(r, name, part);
         case PART_OUT: return is_of_8 ? m->out_of_8 : m->out;
         case PART_DOWN:
         case PART_UP:
-        case PART_GATE: return ffn_type(types, name, layer, part);
+        case PART_GATE: return ffn_type(r, name, layer, part);
         case PART_OTHER: break;
     }
     return m->base;
 }
 
 // The nearest type that rows of n can have.
-static enum ggml_type fitting(enum ggml_type type, int64_t n) {
+static enum ggml_type type_fit(enum ggml_type type, int64_t n) {
     static const struct {
         enum ggml_type from, to;
     } rows[] = {{Q2, GGML_TYPE_Q4_0}, {Q3, GGML_TYPE_Q4_0}, {Q4, GGML_TYPE_Q5_0}, {Q5, GGML_TYPE_Q5_1}, {Q6, Q8}, {I1S, I4NL},
@@ -332,19 +350,19 @@ static enum ggml_type fitting(enum ggml_type type, int64_t n) {
     return type;
 }
 
-enum ggml_type gguf_types_of(const struct gguf_types *types, const struct ggml_tensor *t) {
-    for (int i = 0; t->ne[1] > 1 && i < types->n_rules; i++) { // vectors are added and multiplied as they are
-        if (fnmatch(types->rules[i].pattern, t->name, 0) == 0) {
-            const enum ggml_type type = types->rules[i].type;
+enum ggml_type recipe_type(const struct recipe *r, const struct ggml_tensor *t) {
+    for (int i = 0; t->ne[1] > 1 && i < r->n_rules; i++) { // vectors are added and multiplied as they are
+        if (fnmatch(r->rules[i].pattern, t->name, 0) == 0) {
+            const enum ggml_type type = r->rules[i].type;
             return t->ne[0] % ggml_blck_size(type) == 0 ? type : t->type;
         }
     }
     if (t->ne[1] <= 1 || is_kept(t->name)) {
         return t->type;
     }
-    if (types->mix != NULL) {
+    if (r->mix != NULL) {
         const bool is_odd_output = strcmp(t->name, "output.weight") == 0 && t->ne[0] % 256 != 0;
-        return fitting(is_odd_output ? Q6 : mix_type(types, t->name), t->ne[0]);
+        return type_fit(is_odd_output ? Q6 : mix_type(r, t->name), t->ne[0]);
     }
-    return t->ne[0] % ggml_blck_size(types->type) == 0 ? types->type : t->type;
+    return t->ne[0] % ggml_blck_size(r->type) == 0 ? r->type : t->type;
 }

@@ -4,7 +4,7 @@
 
 #include "fuzz/patched.h"
 #include "gguf.h"
-#include "quantize/imatrix.h"
+#include "quantize/quantize.h"
 
 static void sample_gguf(const char *path) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16});
@@ -60,7 +60,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         sample_open(&samples[1], sample_dat);
     }
     const int form = size > 0 && data[size - 1] % 2 == 1;
-    struct imatrix *m = imatrix_open(patched_write(&samples[form], data, size > 0 ? size - 1 : 0));
+    struct model_error error = {""};
+    struct imatrix *m = imatrix_open(patched_write(&samples[form], data, size > 0 ? size - 1 : 0), &error);
+    expect((m == NULL) == (error.text[0] != '\0'), "refused without a message");
     bool is_wrong = false;
     const float *row = m != NULL ? imatrix_find(m, &weight, &is_wrong) : NULL;
     static float copy[16];

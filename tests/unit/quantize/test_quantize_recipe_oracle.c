@@ -2,7 +2,7 @@
 // Mixes of `berth gguf quantize` beside the reference's own quantiser: the same made model, the same mix, the same type for every
 // tensor: by the files that both make, and of many more models by what the reference says that it would make.
 
-#include "quantize/recipe.h"
+#include "quantize/quantize.h"
 #include "support/llama_oracle.h"
 
 #include "gguf.h"
@@ -152,21 +152,21 @@ static void header_close(struct header *h) {
 }
 
 static int mix_compare(const struct header *h, const char *mix, int file_type, bool has_importance) {
-    static struct gguf_types types;
+    static struct recipe types;
     struct quantize_params params = default_params();
     params.n_threads = 1;
     params.ftype = file_type;
     params.is_dry = true;
     params.importance = has_importance ? h->importance : NULL;
-    types = (struct gguf_types){0};
-    assert_true(gguf_types_parse(mix, false, &types));
-    gguf_types_look(&types, h->gguf, has_importance);
+    types = (struct recipe){0};
+    assert_true(recipe_parse(mix, false, &types));
+    recipe_set_model(&types, h->gguf, has_importance);
     n_told = 0;
     assert_int_equal(quantize(h->path, "/dev/null", &params), 0);
     int n_wrong = 0, n_seen = 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(h->tensors); t != NULL; t = ggml_get_next_tensor(h->tensors, t)) {
         char type[32];
-        const char *there = told_type(t->name, type, sizeof type), *here = ggml_type_name(gguf_types_of(&types, t));
+        const char *there = told_type(t->name, type, sizeof type), *here = ggml_type_name(recipe_type(&types, t));
         assert_non_null(there);
         n_seen += *there != '\0';
         if (strcmp(*there != '\0' ? there : ggml_type_name(t->type), here) != 0) {
@@ -176,7 +176,7 @@ static int mix_compare(const struct header *h, const char *mix, int file_type, b
         }
     }
     assert_true(n_seen > 2);
-    assert_int_equal(gguf_types_file_type(&types), file_type);
+    assert_int_equal(recipe_file_type(&types), file_type);
     return n_wrong;
 }
 

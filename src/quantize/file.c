@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// file.c: a model file with its tensors in other types, written tensor by tensor.
+
+#include "quantize/quantize.h"
+
+#include <inttypes.h>
+
+// A tensor's own type, unless it holds real numbers, and the importance matrix has it if the type requires one.
+static enum ggml_type type_of(const struct quantize_job *job, const struct ggml_tensor *t) {
+    const enum ggml_type type = recipe_type(job->recipe, t);
+    const bool is_real = t->type == GGML_TYPE_F32 || ggml_get_type_traits(t->type)->to_float != NULL;
+    bool is_wrong;
+    if (!is_real || (ggml_quantize_requires_imatrix(type) && imatrix_find(job->imatrix, t, &is_wrong) == NULL)) {
+        return t->type;
+    }
+    return type;
+}
+
+static struct ggml_tensor *tensor_first(const struct berth_gguf_map *map) {
+    return ggml_get_first_tensor(berth_gguf_map_tensors(map));
+}
+
+static struct ggml_tensor *tensor_next(const struct berth_gguf_map *map, struct ggml_tensor *t) {
+    return ggml_get_next_tensor(berth_gguf_map_tensors(map), t);
+}
+
+// Every matrix that the importance matrix has is of the size that the model has.
+static bool imatrix_check(const struct quantize_job *job, struct model_error *error) {
+    for (struct ggml_tensor *t = tensor_first(job->map); t != NULL; t = tensor_next(job->map, t)) {
+        bool is_wrong;
+        (void) imatrix_find(job->imatrix, t, &is_wrong);
+        if (is_wrong) {
+            return model_fail(
+                error, "the importance matrix is of another model: tensor '%s' has rows of %" PRId64, t->name, t->ne[0]);
+        }
+    }
+    return true;
+}
+
+struct gguf_context *quantize_header(const struct quantize_job *job, struct quantize_totals *totals, struct model_error *error) {
+    const int file_type = recipe_file_type(job->recipe);
+    *totals = (struct quantize_totals){0};
+    if (!imatrix_check(job, error)) {
+        return NULL;
+    }
+    struct gguf_context *out = gguf_init_empty();
+    berth_clear_error();
+    gguf_set_kv(out, berth_gguf_map_meta(job->map));
+    gguf_set_val_u32(out, "general.quantization_version", 2);
+    if (file_type >= 0) {
+        gguf_set_val_u32(out, "general.file_type", (uint32_t) file_type);
+    }
+    for (struct ggml_tensor *t = tensor_first(job->map); t != NULL; t = tensor_next(job->map, t)) {
+        const enum ggml_type type = type_of(job, t);
+        gguf_add_tensor(out, t);
+        if (type != t->type) {
+            gguf_set_tensor_type(out, t->name, type);
+            totals->n_converted++;
+        }
+        totals->before += ggml_nbytes(t);
+    }
+    if (out == NULL || *berth_last_error() != '\0') {
+        model_fail(error, "%s", *berth_last_error() != '\0' ? berth_last_error() : "out of memory for the header");
+        gguf_free(out);
+        return NULL;
+    }
+    for (int64_t i = 0; i < gguf_get_n_tensors(out); i++) {
+        totals->after += gguf_get_tensor_size(out, i);
+    }
+    return out;
+}
+
+struct writing {
+    const struct quantize_job *job;
+    const struct gguf_context *header;
+    struct quantize_totals *totals;
+    struct ggml_tensor *t; // the next one
+    void *converted;       // its bytes; NULL: it stays as it is
+    int64_t i;
+    size_t done; // bytes of the input before it
+};
+
+static void progress_report(double part, void *user) {
+    const struct writing *w = user;
+    const struct work_watch *watch = &w->job->watch;
+    char text[64];
+    if (watch->progress != NULL) {
+        snprintf(text, sizeof text, "tensor %" PRId64 " of %" PRId64, w->i + 1, gguf_get_n_tensors(w->header));
+        watch->progress("quantising", w->done + (size_t) (part * (double) ggml_nbytes(w->t)), berth_gguf_map_size(w->job->map),
+            text, watch->user);
+    }
+}
+
+static bool tensor_convert(struct writing *w, enum ggml_type type, struct model_error *error) {
+    const size_t size = gguf_get_tensor_size(w->header, w->i);
+    bool is_wrong;
+    const struct quantize_rows rows = {.tensor = w->t,
+        .type = type,
+        .weights = imatrix_find(w->job->imatrix, w->t, &is_wrong),
+        .n_threads = w->job->n_threads,
+        .progress = progress_report,
+        .user = w};
+    w->converted = model_alloc_malloc(size + 1);
+    w->totals->n_elements += ggml_nelements(w->t);
+    if (w->converted == NULL || !quantize_rows_run(&rows, w->converted, &w->totals->squares)) {
+        return model_fail(
+            error, "tensor '%s' cannot be made as %s, which takes %zu bytes", w->t->name, ggml_type_name(type), size);
+    }
+    return true;
+}
+
+static const void *tensor_bytes(int64_t i, void *user, struct model_error *error) {
+    struct writing *w = user;
+    if (i > 0) {
+        w->done += ggml_nbytes(w->t);
+        w->t = tensor_next(w->job->map, w->t);
+    }
+    model_alloc_free(w->converted);
+    w->converted = NULL;
+    w->i = i;
+    progress_report(0, w);
+    const enum ggml_type type = gguf_get_tensor_type(w->header, i);
+    if (type == w->t->type) {
+        return w->t->data;
+    }
+    return tensor_convert(w, type, error) ? w->converted : NULL;
+}
+
+bool quantize_write(const struct quantize_job *job, const struct gguf_context *header, FILE *file, struct quantize_totals *totals,
+    struct model_error *error) {
+    struct writing w = {.job = job, .header = header, .totals = totals, .t = tensor_first(job->map)};
+    const bool ok = model_write(file, header, tensor_bytes, &w, error);
+    model_alloc_free(w.converted);
+    return ok;
+}

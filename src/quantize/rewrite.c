@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+// rewrite.c: model files rewritten with their tensors as they are: other keys, several files, one file again. Of several files
+// the first has the keys, and each says which of how many it is, as llama.cpp's gguf-split writes them.
+
+#include "quantize/quantize.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PART_END "-%05" PRId64 "-of-%05" PRId64 ".gguf"
+
+// ---- keys ----
+
+// An integer of the key's type; false: it is not, or too large.
+static bool integer_set(struct gguf_context *g, const char *key, enum gguf_type type, const char *text) {
+    char *end;
+    errno = 0;
+    const long long x = strtoll(text, &end, 10);
+    const bool is_int = *text != '\0' && *end == '\0' && errno == 0;
+    errno = 0;
+    const unsigned long long u = strtoull(text, &end, 10);
+    const bool is_u64 = *text != '\0' && *text != '-' && *end == '\0' && errno == 0;
+    switch (type) {
+        case GGUF_TYPE_UINT8: return is_int && x >= 0 && x <= UINT8_MAX && (gguf_set_val_u8(g, key, (uint8_t) x), true);
+        case GGUF_TYPE_INT8: return is_int && x >= INT8_MIN && x <= INT8_MAX && (gguf_set_val_i8(g, key, (int8_t) x), true);
+        case GGUF_TYPE_UINT16: return is_int && x >= 0 && x <= UINT16_MAX && (gguf_set_val_u16(g, key, (uint16_t) x), true);
+        case GGUF_TYPE_INT16: return is_int && x >= INT16_MIN && x <= INT16_MAX && (gguf_set_val_i16(g, key, (int16_t) x), true);
+        case GGUF_TYPE_UINT32: return is_int && x >= 0 && x <= UINT32_MAX && (gguf_set_val_u32(g, key, (uint32_t) x), true);
+        case GGUF_TYPE_INT32: return is_int && x >= INT32_MIN && x <= INT32_MAX && (gguf_set_val_i32(g, key, (int32_t) x), true);
+        case GGUF_TYPE_UINT64: return is_u64 && (gguf_set_val_u64(g, key, u), true);
+        case GGUF_TYPE_INT64: return is_int && (gguf_set_val_i64(g, key, x), true);
+        default: return false;
+    }
+}
+
+static bool real_set(struct gguf_context *g, const char *key, enum gguf_type type, const char *text) {
+    char *end;
+    const double x = strtod(text, &end);
+    if (*text == '\0' || *end != '\0' || !isfinite(x)) {
+        return false;
+    }
+    if (type == GGUF_TYPE_FLOAT32) {
+        gguf_set_val_f32(g, key, (float) x);
+    } else {
+        gguf_set_val_f64(g, key, x);
+    }
+    return true;
+}
+
+static bool value_set(struct gguf_context *g, const char *key, enum gguf_type type, const char *text) {
+    const bool is_true = strcmp(text, "true") == 0;
+    switch (type) {
+        case GGUF_TYPE_ARRAY: return false;
+        case GGUF_TYPE_STRING: gguf_set_val_str(g, key, text); return true;
+        case GGUF_TYPE_BOOL: return (is_true || strcmp(text, "false") == 0) && (gguf_set_val_bool(g, key, is_true), true);
+        case GGUF_TYPE_FLOAT32:
+        case GGUF_TYPE_FLOAT64: return real_set(g, key, type, text);
+        default: return integer_set(g, key, type, text);
+    }
+}
+
+bool rewrite_key_set(struct gguf_context *g, const char *word, struct model_error *error) {
+    static const enum gguf_type tries[] = {
+        GGUF_TYPE_BOOL, GGUF_TYPE_UINT32, GGUF_TYPE_INT32, GGUF_TYPE_FLOAT32, GGUF_TYPE_STRING};
+    const char *equals = strchr(word, '=');
+    char key[256];
+    if (equals == NULL || equals == word || equals - word >= (int) sizeof key) {
+        return model_fail(error, "'%s' is no KEY=VALUE", word);
+    }
+    snprintf(key, sizeof key, "%.*s", (int) (equals - word), word);
+    if (strcmp(key, GGUF_KEY_GENERAL_ALIGNMENT) == 0) {
+        return model_fail(error, "'%s' says where the tensors are and cannot be changed", key);
+    }
+    const int64_t id = gguf_find_key(g, key);
+    if (id >= 0) {
+        const enum gguf_type type = gguf_get_kv_type(g, id);
+        return value_set(g, key, type, equals + 1) ||
+               model_fail(error, "'%s': key '%s' is %s", word, key,
+                   type == GGUF_TYPE_ARRAY ? "a list, which cannot be set" : gguf_type_name(type));
+    }
+    for (size_t i = 0; i < sizeof tries / sizeof *tries && !value_set(g, key, tries[i], equals + 1); i++) {
+    }
+    return true;
+}
+
+// The header, or NULL if something of it failed.
+static struct gguf_context *header_check(struct gguf_context *g, struct model_error *error) {
+    if (g != NULL && *berth_last_error() == '\0') {
+        return g;
+    }
+    model_fail(error, "%s", *berth_last_error() != '\0' ? berth_last_error() : "out of memory for the header");
+    gguf_free(g);
+    return NULL;
+}
+
+// ---- several files ----
+
+bool rewrite_part_path(char path[4096], const char *out, int64_t no, int64_t n, struct model_error *error) {
+    return snprintf(path, 4096, "%s" PART_END, out, no + 1, n) < 4096 ||
+           model_fail(error, "the name '%.64s...' is too long", out);
+}
+
+// The tensor after the last of the file that begins with first.
+static int64_t part_end(const struct rewrite_split *s, int64_t first) {
+    uint64_t size = 0;
+    int64_t i = first;
+    for (; i < s->n_tensors && i - first < s->max_tensors; i++) {
+        size += ggml_nbytes(s->tensors[i]);
+        if (size > s->max_size && i > first) {
+            break;
+        }
+    }
+    return i;
+}
+
+bool rewrite_split_init(struct rewrite_split *s, struct model_error *error) {
+    struct ggml_context *ctx = berth_gguf_map_tensors(s->map);
+    const int64_t n = gguf_get_n_tensors(berth_gguf_map_meta(s->map));
+    s->tensors = model_alloc_calloc((size_t) n + 1, sizeof *s->tensors);
+    if (s->tensors == NULL) {
+        return model_fail(error, "out of memory for %" PRId64 " tensors", n);
+    }
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL && s->n_tensors < n; t = ggml_get_next_tensor(ctx, t)) {
+        s->tensors[s->n_tensors++] = t;
+    }
+    for (int64_t i = 0; i < n || s->n_parts == 0; s->n_parts++) {
+        i = part_end(s, i);
+    }
+    s->part = -1;
+    return s->n_parts <= UINT16_MAX ||
+           model_fail(error, "%" PRId64 " files are more than the %d that can be numbered", s->n_parts, UINT16_MAX);
+}
+
+void rewrite_split_fini(struct rewrite_split *s) {
+    model_alloc_free(s->tensors);
+    s->tensors = NULL;
+}
+
+struct gguf_context *rewrite_split_next(struct rewrite_split *s, struct model_error *error) {
+    struct gguf_context *g = gguf_init_empty();
+    s->part++;
+    s->first = s->end;
+    s->end = part_end(s, s->first);
+    berth_clear_error();
+    if (s->part == 0) {
+        gguf_set_kv(g, berth_gguf_map_meta(s->map));
+    }
+    gguf_set_val_u16(g, "split.no", (uint16_t) s->part);
+    gguf_set_val_u16(g, "split.count", (uint16_t) s->n_parts);
+    gguf_set_val_i32(g, "split.tensors.count", (int32_t) s->n_tensors);
+    for (int64_t i = s->first; i < s->end; i++) {
+        gguf_add_tensor(g, s->tensors[i]);
+    }
+    return header_check(g, error);
+}
+
+const void *rewrite_split_bytes(int64_t i, void *split, struct model_error *error) {
+    const struct rewrite_split *s = split;
+    (void) error;
+    return s->tensors[s->first + i]->data;
+}
+
+// ---- one file again ----
+
+// A key's integer; -1: there is none.
+static int64_t key_integer(const struct gguf_context *g, const char *key) {
+    const int64_t id = gguf_find_key(g, key);
+    if (id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_UINT16) {
+        return gguf_get_val_u16(g, id);
+    }
+    return id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_INT32 ? gguf_get_val_i32(g, id) : -1;
+}
+
+bool rewrite_join_init(struct rewrite_join *j, struct berth_gguf_map *first, const char *path, struct model_error *error) {
+    const int64_t n = key_integer(berth_gguf_map_meta(first), "split.count");
+    const size_t size = strlen(path);
+    char end[40];
+    *j = (struct rewrite_join){.n_parts = n, .first = path};
+    snprintf(end, sizeof end, PART_END, (int64_t) 1, n);
+    if (n < 1) {
+        model_fail(error, "%s: it is no part of a model: key 'split.count' is missing", path);
+    } else if (size <= strlen(end) || size >= 4000 || strcmp(path + size - strlen(end), end) != 0) {
+        model_fail(error, "%s: the first of %" PRId64 " files has a name with %s at its end", path, n, end);
+    } else {
+        j->maps = model_alloc_calloc((size_t) n, sizeof *j->maps);
+        if (j->maps != NULL) {
+            j->maps[j->n++] = first;
+            return true;
+        }
+        model_fail(error, "out of memory for %" PRId64 " files", n);
+    }
+    berth_gguf_map_close(first);
+    return false;
+}
+
+void rewrite_join_path(const struct rewrite_join *j, char path[4096]) {
+    char end[40];
+    const int n_end = snprintf(end, sizeof end, PART_END, j->n + 1, j->n_parts);
+    snprintf(path, 4096, "%.*s%s", (int) strlen(j->first) - n_end, j->first, end);
+}
+
+bool rewrite_join_add(struct rewrite_join *j, struct berth_gguf_map *map, const char *path, struct model_error *error) {
+    const struct gguf_context *meta = berth_gguf_map_meta(map);
+    const int64_t no = j->n;
+    j->maps[j->n++] = map;
+    return (key_integer(meta, "split.no") == no && key_integer(meta, "split.count") == j->n_parts) ||
+           model_fail(error, "%s: it is not number %" PRId64 " of %" PRId64, path, no + 1, j->n_parts);
+}
+
+void rewrite_join_fini(struct rewrite_join *j) {
+    for (int64_t i = 0; i < j->n; i++) {
+        berth_gguf_map_close(j->maps[i]);
+    }
+    model_alloc_free(j->maps);
+    model_alloc_free(j->data);
+    *j = (struct rewrite_join){0};
+}
+
+struct gguf_context *rewrite_join_header(struct rewrite_join *j, struct model_error *error) {
+    const struct gguf_context *keys = berth_gguf_map_meta(j->maps[0]);
+    const int64_t n_wanted = key_integer(keys, "split.tensors.count");
+    int64_t n = 0;
+    for (int64_t i = 0; i < j->n; i++) {
+        j->n_tensors += gguf_get_n_tensors(berth_gguf_map_meta(j->maps[i]));
+    }
+    if (n_wanted >= 0 && n_wanted != j->n_tensors) {
+        model_fail(error, "%s: there are %" PRId64 " tensors, by the keys there are %" PRId64, j->first, j->n_tensors, n_wanted);
+        return NULL;
+    }
+    j->data = model_alloc_calloc((size_t) j->n_tensors + 1, sizeof *j->data);
+    if (j->data == NULL) {
+        model_fail(error, "out of memory for %" PRId64 " tensors", j->n_tensors);
+        return NULL;
+    }
+    struct gguf_context *g = gguf_init_empty();
+    berth_clear_error();
+    gguf_set_kv(g, keys);
+    gguf_remove_key(g, "split.no");
+    gguf_remove_key(g, "split.count");
+    gguf_remove_key(g, "split.tensors.count");
+    for (int64_t i = 0; i < j->n; i++) {
+        struct ggml_context *ctx = berth_gguf_map_tensors(j->maps[i]);
+        for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
+            gguf_add_tensor(g, t);
+            j->data[n++] = t->data;
+        }
+    }
+    return header_check(g, error);
+}
+
+const void *rewrite_join_bytes(int64_t i, void *join, struct model_error *error) {
+    (void) error;
+    return ((const struct rewrite_join *) join)->data[i];
+}
