@@ -327,7 +327,7 @@ static void print_json(const struct found *s) {
     puts("}");
 }
 
-static int fit(struct options *o) {
+static int model_fit(struct options *o) {
     struct model_error error = {""};
     struct workbench m;
     struct found s = {.o = o, .m = &m};
@@ -410,7 +410,7 @@ int cli_fit(int argc, char **argv) {
     if (code < 0 && o.cluster != NULL) {
         code = cli_cluster_fit(&o.question.model, o.cluster, o.json);
     } else if (code < 0) {
-        code = fit(&o);
+        code = model_fit(&o);
     }
     fit_limits_fini(&o.question.limits);
     return code;

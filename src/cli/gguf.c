@@ -5,6 +5,7 @@
 #include "base/min.h"
 #include "cli/help.h"
 #include "cli/models.h"
+#include "quantize/quantize.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -187,7 +188,8 @@ struct diff {
     size_t n;
 };
 
-static void diff_report(struct diff *d, const char *kind, const char *name, const char *how) {
+static void diff_report(const char *kind, const char *name, const char *how, void *user) {
+    struct diff *d = user;
     if (d->json) {
         berth_json_printf(&d->out, "{'kind': %s, 'name': %s, 'how': %s}", kind, name, how);
     } else {
@@ -196,72 +198,6 @@ static void diff_report(struct diff *d, const char *kind, const char *name, cons
         printf(" %s\n", how);
     }
     d->n++;
-}
-
-static bool value_is_same(const struct gguf_context *a, int64_t i, const struct gguf_context *b, int64_t j) {
-    static const size_t sizes[GGUF_TYPE_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-    enum gguf_type type = gguf_get_kv_type(a, i);
-    if (type != gguf_get_kv_type(b, j)) {
-        return false;
-    }
-    if (type == GGUF_TYPE_ARRAY) {
-        type = gguf_get_arr_type(a, i);
-        if (type != gguf_get_arr_type(b, j)) {
-            return false;
-        }
-    }
-    const size_t n = gguf_get_arr_n(a, i);
-    if (n != gguf_get_arr_n(b, j)) {
-        return false;
-    }
-    for (size_t k = 0; type == GGUF_TYPE_STRING && k < n; k++) {
-        if (strcmp(gguf_get_arr_str(a, i, k), gguf_get_arr_str(b, j, k)) != 0) {
-            return false;
-        }
-    }
-    return type == GGUF_TYPE_STRING || n == 0 || memcmp(gguf_get_arr_data(a, i), gguf_get_arr_data(b, j), n * sizes[type]) == 0;
-}
-
-static void keys_diff(struct diff *d, const struct gguf_context *a, const struct gguf_context *b) {
-    for (int64_t i = 0; i < gguf_get_n_kv(a); i++) {
-        const char *key = gguf_get_key(a, i);
-        const int64_t j = gguf_find_key(b, key);
-        if (j < 0) {
-            diff_report(d, "key", key, "only in the first");
-        } else if (!value_is_same(a, i, b, j)) {
-            diff_report(d, "key", key, "another value");
-        }
-    }
-    for (int64_t j = 0; j < gguf_get_n_kv(b); j++) {
-        if (gguf_find_key(a, gguf_get_key(b, j)) < 0) {
-            diff_report(d, "key", gguf_get_key(b, j), "only in the second");
-        }
-    }
-}
-
-static void tensors_diff(struct diff *d, const struct berth_gguf_map *map_a, const struct berth_gguf_map *map_b) {
-    const struct gguf_context *a = berth_gguf_map_meta(map_a), *b = berth_gguf_map_meta(map_b);
-    for (int64_t i = 0; i < gguf_get_n_tensors(a); i++) {
-        const char *name = gguf_get_tensor_name(a, i);
-        const int64_t j = gguf_find_tensor(b, name);
-        if (j < 0) {
-            diff_report(d, "tensor", name, "only in the first");
-        } else if (memcmp(gguf_get_tensor_ne(a, i), gguf_get_tensor_ne(b, j), GGML_MAX_DIMS * sizeof(int64_t)) != 0) {
-            diff_report(d, "tensor", name, "another shape");
-        } else if (gguf_get_tensor_type(a, i) != gguf_get_tensor_type(b, j)) {
-            char how[96];
-            snprintf(how, sizeof how, "%s, then %s", ggml_type_name(gguf_get_tensor_type(a, i)),
-                ggml_type_name(gguf_get_tensor_type(b, j)));
-            diff_report(d, "tensor", name, how);
-        } else if (memcmp(berth_gguf_map_data(map_a, i), berth_gguf_map_data(map_b, j), gguf_get_tensor_size(a, i)) != 0) {
-            diff_report(d, "tensor", name, "other bytes");
-        }
-    }
-    for (int64_t j = 0; j < gguf_get_n_tensors(b); j++) {
-        if (gguf_find_tensor(a, gguf_get_tensor_name(b, j)) < 0) {
-            diff_report(d, "tensor", gguf_get_tensor_name(b, j), "only in the second");
-        }
-    }
 }
 
 int cli_gguf_diff(int argc, char **argv) {
@@ -282,8 +218,7 @@ int cli_gguf_diff(int argc, char **argv) {
         berth_json_begin(&d.out, NULL, '{');
         berth_json_begin(&d.out, "differences", '[');
     }
-    keys_diff(&d, berth_gguf_map_meta(a), berth_gguf_map_meta(b));
-    tensors_diff(&d, a, b);
+    files_compare(a, b, diff_report, &d);
     if (d.json) {
         berth_json_end(&d.out);
         berth_json_printf(&d.out, "'same': %c}\n", d.n == 0);

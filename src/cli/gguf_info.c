@@ -3,8 +3,8 @@
 // missing is told too.
 
 #include "base/json.h"
+#include "base/min.h"
 #include "cli/help.h"
-#include "cli/models.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -86,26 +86,32 @@ static void print_value(const struct gguf_context *g, int64_t i, const struct op
     const enum gguf_type type = is_array ? gguf_get_arr_type(g, i) : kind;
     const size_t n = gguf_get_arr_n(g, i);
     const bool whole = o->all || o->json;
-    const size_t n_shown = whole || n <= 6 ? n : 6;
+    const size_t n_shown = whole ? n : min_size(n, 6);
+    size_t n_most = is_array ? 20 : 80; // bytes of a text
+    if (whole) {
+        n_most = SIZE_MAX;
+    }
     fputs(is_array ? "[" : "", stdout);
     for (size_t k = 0; k < n_shown; k++) {
         fputs(k > 0 ? ", " : "", stdout);
         if (type == GGUF_TYPE_STRING) {
-            print_text(gguf_get_arr_str(g, i, k), whole ? SIZE_MAX : is_array ? 20 : 80);
+            print_text(gguf_get_arr_str(g, i, k), n_most);
         } else {
             print_number(type, gguf_get_arr_data(g, i), k, o->json);
         }
     }
-    fputs(n_shown < n ? ", ...]" : is_array ? "]" : "", stdout);
+    fputs(n_shown < n ? ", ..." : "", stdout);
+    fputs(is_array ? "]" : "", stdout);
 }
 
-static void print_shape(const int64_t *ne, bool json) {
+static void print_shape(const int64_t *ne, const char *between) {
     int n_dims = GGML_MAX_DIMS;
     while (n_dims > 1 && ne[n_dims - 1] == 1) {
         n_dims--;
     }
     for (int i = 0; i < n_dims; i++) {
-        printf("%s%" PRId64, i == 0 ? "" : json ? ", " : " x ", ne[i]);
+        fputs(i == 0 ? "" : between, stdout);
+        printf("%" PRId64, ne[i]);
     }
 }
 
@@ -125,7 +131,7 @@ static void print_json(const char *path, const struct gguf_context *g, const str
         berth_json_begin(&w, NULL, '{');
         berth_json_printf(&w, "'name': %s, 'type': %s", gguf_get_tensor_name(g, i), ggml_type_name(gguf_get_tensor_type(g, i)));
         berth_json_begin(&w, "ne", '[');
-        print_shape(gguf_get_tensor_ne(g, i), true);
+        print_shape(gguf_get_tensor_ne(g, i), ", ");
         berth_json_end(&w);
         berth_json_printf(&w, "'offset': %zu, 'bytes': %zu", gguf_get_tensor_offset(g, i), gguf_get_tensor_size(g, i));
         berth_json_end(&w);
@@ -173,7 +179,7 @@ static void print_plain(const char *path, const struct gguf_context *g, const st
         cli_text(stdout, 44, gguf_get_tensor_name(g, i));
         printf(" %-8s at %-12zu %12zu bytes, ", ggml_type_name(gguf_get_tensor_type(g, i)), gguf_get_tensor_offset(g, i),
             gguf_get_tensor_size(g, i));
-        print_shape(gguf_get_tensor_ne(g, i), false);
+        print_shape(gguf_get_tensor_ne(g, i), " x ");
         putchar('\n');
     }
 }

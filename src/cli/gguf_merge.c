@@ -35,7 +35,7 @@ const struct cli_help cli_gguf_merge_help = {
         {"Half as strong", "gguf merge-lora model.gguf lora.gguf:0.5 -o tuned.gguf"}},
 };
 
-static int merge(const struct model *model, const struct model_lora *lora, const char *out, bool json) {
+static int lora_write(const struct model *model, const struct model_lora *lora, const char *out, bool json) {
     struct model_error error = {""};
     FILE *file = cli_open(out);
     if (file == NULL) {
@@ -80,7 +80,7 @@ int cli_gguf_merge(int argc, char **argv) {
     }
     struct model *model = model_open(argv[optind], &error);
     struct model_lora *lora = model != NULL ? lora_open(model, path, scale, &error) : NULL;
-    const int code = lora != NULL ? merge(model, lora, o.out, o.json) : cli_fail(CLI_FAILURE, "%s", error.text);
+    const int code = lora != NULL ? lora_write(model, lora, o.out, o.json) : cli_fail(CLI_FAILURE, "%s", error.text);
     lora_free(lora);
     model_free(model);
     return code;

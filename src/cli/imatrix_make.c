@@ -37,7 +37,7 @@ const struct cli_help cli_imatrix_help = {
         {"The first ten contexts of it", "imatrix --chunks 10 -o im.gguf -m model.gguf -f text.txt"}},
 };
 
-static int write_out(const struct imatrix_collector *c, const struct options *o, int64_t n_chunks) {
+static int imatrix_write(const struct imatrix_collector *c, const struct options *o, int64_t n_chunks) {
     const struct imatrix_source source = {.text = o->read.text, .n_chunks = n_chunks, .n_ctx = o->read.model.n_ctx};
     struct model_error error = {""};
     int64_t n_tensors;
@@ -80,7 +80,7 @@ static bool is_whole(void *user, const int32_t *ids, int64_t i, int64_t n, struc
     return true;
 }
 
-static int collect(struct workbench *m, const struct options *o, const struct vocab *vocab) {
+static int imatrix_collect(struct workbench *m, const struct options *o, const struct vocab *vocab) {
     struct imatrix_collector c;
     struct model_error error = {""};
     int64_t n = 0;
@@ -92,7 +92,7 @@ static int collect(struct workbench *m, const struct options *o, const struct vo
     struct context_reader reader = {.vocab = vocab, .each = is_whole, .user = &c};
     int code = cli_contexts_read(m, &o->read, &reader, &n);
     if (code == CLI_OK) {
-        code = write_out(&c, o, n);
+        code = imatrix_write(&c, o, n);
     }
     imatrix_collector_fini(&c);
     return code;
@@ -119,7 +119,7 @@ int cli_imatrix(int argc, char **argv) {
         code = cli_model_session(&m, &o.read.model);
     }
     if (code == CLI_OK) {
-        code = collect(&m, &o, vocab);
+        code = imatrix_collect(&m, &o, vocab);
     }
     vocab_free(vocab);
     workbench_close(&m);

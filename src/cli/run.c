@@ -391,42 +391,13 @@ static int run_traced(const struct options *o, struct workbench *m, const struct
     return cli_close(file, o->trace, berth_sched_trace_stop(m->session->sched, file) == GGML_STATUS_SUCCESS);
 }
 
-// What the limit takes away from what there would be without it.
-static void memory_tell(const struct fit_question *q, const struct fit_answer *a) {
-    const enum ggml_type cache = q->model.has_cache_type ? q->model.cache_k : GGML_TYPE_F16;
-    char text[256];
-    size_t n = 0;
-    text[0] = '\0';
-    if (a->n_ctx < a->ctx_wanted) {
-        n += (size_t) snprintf(
-            text, sizeof text, ", a context of %" PRId64 " positions instead of %" PRId64, a->n_ctx, a->ctx_wanted);
-    }
-    if (a->n_batch < a->batch_wanted) {
-        n += (size_t) snprintf(
-            text + n, sizeof text - n, ", a batch of %" PRId64 " tokens instead of %" PRId64, a->n_batch, a->batch_wanted);
-    }
-    if (a->cache != cache) {
-        n += (size_t) snprintf(
-            text + n, sizeof text - n, ", a cache of %s instead of %s", ggml_type_name(a->cache), ggml_type_name(cache));
-    }
-    if (a->n_host > 0) {
-        n += (size_t) snprintf(text + n, sizeof text - n, ", %" PRId64 " layers on the host", a->n_host);
-    }
-    if (a->compute > 0) {
-        snprintf(text + n, sizeof text - n, ", ops of a batch recomputed");
-    }
-    if (text[0] != '\0') {
-        cli_warn("to stay within --memory: %s", text + 2);
-    }
-}
-
 // The setting that stays within --memory becomes the options'.
 static int memory_obey(struct options *o) {
     struct fit_question *q = &o->fit;
     struct fit_answer a;
     struct model_error error = {""};
     struct workbench m;
-    char text[64];
+    char text[256];
     q->model = o->model;
     if (q->allow == 0) {
         q->allow = FIT_BATCH | FIT_RECOMPUTE | FIT_CACHE_TYPE | FIT_SPILL;
@@ -452,7 +423,9 @@ static int memory_obey(struct options *o) {
         code = cli_fail(CLI_FAILURE, "%s: --memory is not enough: a context of %" PRId64 " takes %s", m.path, a.n_ctx,
             cli_bytes(fit_bytes(&m, a.full), text));
     } else {
-        memory_tell(q, &a);
+        if (fit_answer_describe(q, &a, text)) {
+            cli_warn("to stay within --memory: %s", text);
+        }
         fit_apply(q, &a, &o->model);
     }
     workbench_close(&m);

@@ -76,6 +76,8 @@ bool fit_allow_parse(const char *text, unsigned *allow, struct model_error *erro
 // Opens the model and resolves the limits; m is the caller's to close on success.
 bool fit_open(struct fit_question *q, struct workbench *m, struct model_error *error);
 bool fit_solve(const struct fit_question *q, struct workbench *m, struct fit_answer *a, struct model_error *error);
+// What the limits take away from what there would be without them, in words; false: nothing.
+bool fit_answer_describe(const struct fit_question *q, const struct fit_answer *a, char text[256]);
 // The options with which a command opens the model as it was found.
 void fit_apply(const struct fit_question *q, const struct fit_answer *a, struct model_options *o);
 

@@ -390,6 +390,34 @@ bool fit_solve(const struct fit_question *q, struct workbench *m, struct fit_ans
     return ok;
 }
 
+bool fit_answer_describe(const struct fit_question *q, const struct fit_answer *a, char text[256]) {
+    const enum ggml_type cache = q->model.has_cache_type ? q->model.cache_k : GGML_TYPE_F16;
+    char parts[5][96] = {""};
+    size_t n = 0;
+    if (a->n_ctx < a->ctx_wanted) {
+        snprintf(parts[0], sizeof parts[0], ", a context of %" PRId64 " positions instead of %" PRId64, a->n_ctx, a->ctx_wanted);
+    }
+    if (a->n_batch < a->batch_wanted) {
+        snprintf(parts[1], sizeof parts[1], ", a batch of %" PRId64 " tokens instead of %" PRId64, a->n_batch, a->batch_wanted);
+    }
+    if (a->cache != cache) {
+        snprintf(parts[2], sizeof parts[2], ", a cache of %s instead of %s", ggml_type_name(a->cache), ggml_type_name(cache));
+    }
+    if (a->n_host > 0) {
+        snprintf(parts[3], sizeof parts[3], ", %" PRId64 " layers on the host", a->n_host);
+    }
+    if (a->compute > 0) {
+        snprintf(parts[4], sizeof parts[4], ", ops of a batch recomputed");
+    }
+    text[0] = '\0';
+    for (int i = 0; i < 5; i++) {
+        if (parts[i][0] != '\0') {
+            n = min_size(n + (size_t) snprintf(text + n, 256 - n, "%s", parts[i] + (n == 0 ? 2 : 0)), 255);
+        }
+    }
+    return n > 0;
+}
+
 void fit_apply(const struct fit_question *q, const struct fit_answer *a, struct model_options *o) {
     o->n_ctx = a->n_ctx;
     o->n_batch = a->n_batch;

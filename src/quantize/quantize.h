@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // quantize.h: model files in other types: which type each tensor gets, importance matrices, rows quantised by threads; and files
-// rewritten as they are: split, joined, with other keys.
+// compared, or rewritten with their tensors as they are: split, joined, with other keys.
 #pragma once
 
 #include "model/workbench.h"
@@ -122,6 +122,12 @@ struct gguf_context *quantize_header(const struct quantize_job *job, struct quan
 // Writes the header and all tensors; adds the elements and the squared errors.
 bool quantize_write(const struct quantize_job *job, const struct gguf_context *header, FILE *file, struct quantize_totals *totals,
     struct model_error *error);
+
+// ---- compare.c ----
+
+// Called with each difference: "key" or "tensor", its name, and how it differs.
+typedef void (*compare_report_t)(const char *kind, const char *name, const char *how, void *user);
+void files_compare(const struct berth_gguf_map *a, const struct berth_gguf_map *b, compare_report_t report, void *user);
 
 // ---- rewrite.c: files whose tensors stay as they are ----
 

@@ -24,7 +24,10 @@ double cluster_middle(double *numbers, int n, bool is_time) {
         }
     }
     qsort(numbers, (size_t) n_known, sizeof numbers[0], by_value);
-    return n_known == 0 ? 0 : numbers[is_time ? (n_known - 1) / 2 : n_known / 2];
+    if (n_known == 0) {
+        return 0;
+    }
+    return numbers[is_time ? (n_known - 1) / 2 : n_known / 2];
 }
 
 // The bytes a second that the slowest device of a host reads; together: while all of them compute.

@@ -127,6 +127,23 @@ static void test_allowed(void **state) {
     q.limits.items[0].bytes = 5 * MIB - 400 * 1024;
     a = answer_find(&q);
     assert_true(a.fits && a.n_ctx == 256 && a.cache == GGML_TYPE_Q8_0);
+    char text[256];
+    assert_true(fit_answer_describe(&q, &a, text));
+    assert_non_null(strstr(text, "a cache of q8_0 instead of f16"));
+    assert_true(text[0] == 'a');
+    a.cache = GGML_TYPE_F16;
+    a.n_batch = a.batch_wanted;
+    assert_false(fit_answer_describe(&q, &a, text));
+    a = (struct fit_answer){.n_ctx = INT64_MIN,
+        .ctx_wanted = INT64_MAX,
+        .n_batch = INT64_MIN,
+        .batch_wanted = INT64_MAX,
+        .cache = GGML_TYPE_IQ3_XXS,
+        .n_host = INT64_MAX,
+        .compute = 1};
+    assert_true(fit_answer_describe(&q, &a, text));
+    assert_true(strlen(text) < sizeof text);
+    a = answer_find(&q);
     fit_apply(&q, &a, &o);
     assert_true(o.n_ctx == 256 && o.n_batch == a.n_batch && o.has_cache_type && o.cache_v == GGML_TYPE_Q8_0);
     fit_limits_fini(&q.limits);

@@ -362,6 +362,31 @@ static void test_split_and_join(void **state) {
     assert_int_equal(model_alloc_n_alive(), 0);
 }
 
+static void difference_count(const char *kind, const char *name, const char *how, void *user) {
+    int *n = user;
+    assert_true(*kind != '\0' && *name != '\0' && *how != '\0');
+    n[kind[0] == 't']++;
+}
+
+static void test_compare(void **state) {
+    (void) state;
+    char path[32];
+    int n[2] = {0, 0}; // keys, tensors
+    path_new(path);
+    struct all all = {.out = path};
+    struct model_error error = {""};
+    assert_true(model_quantize(&all, "q4_0", &error));
+    struct berth_gguf_map *a = berth_gguf_map_open(MODEL, NULL), *b = berth_gguf_map_open(path, NULL);
+    files_compare(a, a, difference_count, n);
+    assert_true(n[0] == 0 && n[1] == 0);
+    files_compare(a, b, difference_count, n);
+    assert_int_equal(n[0], 1); // general.file_type
+    assert_int_equal(n[1], all.totals.n_converted);
+    berth_gguf_map_close(a);
+    berth_gguf_map_close(b);
+    unlink(path);
+}
+
 static void test_keys(void **state) {
     (void) state;
     static const struct {
@@ -395,6 +420,7 @@ int main(void) {
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_split_and_join),
+        cmocka_unit_test(test_compare),
         cmocka_unit_test(test_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
