@@ -133,10 +133,6 @@ enum berth_op_family berth_op_family(const char *name) {
 
 // ---- cost ----
 
-double berth_elements_size(const struct ggml_tensor *t) {
-    return min_f64((double) ggml_nbytes(t), (double) ggml_row_size(t->type, t->ne[0]) * (double) ggml_nrows(t));
-}
-
 void berth_cost_move(const struct ggml_tensor *node, struct berth_op_cost *c) {
     (void) node;
     c->flops = 0;
@@ -176,27 +172,6 @@ struct berth_op_cost berth_op_cost(const struct ggml_tensor *node) {
 }
 
 // ---- shapes ----
-
-bool berth_shape_as_source(const struct ggml_tensor *r) {
-    return ggml_are_same_shape(r, r->src[0]);
-}
-
-// Products of extents that fit 63 bits; -1: they do not.
-static int64_t elements_count(const struct ggml_tensor *t) {
-    int64_t n = 1;
-    for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        if (__builtin_mul_overflow(n, t->ne[i], &n)) {
-            return -1;
-        }
-    }
-    return n;
-}
-
-bool berth_shape_as_many(const struct ggml_tensor *r) {
-    const struct ggml_tensor *a = r->src[0], *b = r->src[1];
-    const int64_t n = elements_count(r);
-    return n >= 0 && n == elements_count(a) && (b == NULL || n == elements_count(b));
-}
 
 bool berth_op_shape_holds(const struct ggml_tensor *node) {
     const struct berth_op_info *info = node == NULL ? NULL : berth_op_info(node->op);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // shape.c: questions about a tensor's extents and strides. NULL answers 0 or false.
 
+#include "base/min.h"
+#include "core/optable.h"
 #include "core/span.h"
 #include "core/type.h"
 
@@ -168,4 +170,31 @@ bool ggml_can_repeat(const struct ggml_tensor *t0, const struct ggml_tensor *t1)
         return ggml_is_empty(t1);
     }
     return t1->ne[0] % t0->ne[0] == 0 && t1->ne[1] % t0->ne[1] == 0 && t1->ne[2] % t0->ne[2] == 0 && t1->ne[3] % t0->ne[3] == 0;
+}
+
+// ---- for rows of ops (optable.h) ----
+
+double berth_elements_size(const struct ggml_tensor *t) {
+    return min_f64((double) ggml_nbytes(t), (double) ggml_row_size(t->type, t->ne[0]) * (double) ggml_nrows(t));
+}
+
+bool berth_shape_as_source(const struct ggml_tensor *r) {
+    return ggml_are_same_shape(r, r->src[0]);
+}
+
+// Products of extents that fit 63 bits; -1: they do not.
+static int64_t elements_count(const struct ggml_tensor *t) {
+    int64_t n = 1;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (__builtin_mul_overflow(n, t->ne[i], &n)) {
+            return -1;
+        }
+    }
+    return n;
+}
+
+bool berth_shape_as_many(const struct ggml_tensor *r) {
+    const struct ggml_tensor *a = r->src[0], *b = r->src[1];
+    const int64_t n = elements_count(r);
+    return n >= 0 && n == elements_count(a) && (b == NULL || n == elements_count(b));
 }

@@ -235,11 +235,6 @@ static void build_node(struct meta_builder *b, const struct ggml_tensor *t) {
     }
 }
 
-bool meta_computes(const struct ggml_tensor *t) {
-    const struct berth_op_info *info = berth_op_info(t->op);
-    return info != NULL && !info->is_empty && ggml_nelements(t) > 0 && t->op != GGML_OP_NONE;
-}
-
 // ---- graphs ----
 
 static enum ggml_status check_root(const struct ggml_tensor *t) {

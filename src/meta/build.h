@@ -2,6 +2,7 @@
 // build.h: what the two halves of building a program share: versions of tensors (version.c), nodes (build.c).
 #pragma once
 
+#include "core/optable.h"
 #include "meta/program.h"
 
 // The parts of a tensor in some state.
@@ -36,10 +37,6 @@ struct meta_builder {
     bool has_grown;             // a root got other memory: what was built so far may not know
     struct meta_sizing *sizing; // NULL: tensors have memory; else it is about how much they need
 };
-
-static inline const struct ggml_tensor *meta_root(const struct ggml_tensor *t) {
-    return t->view_src != NULL ? t->view_src : t;
-}
 
 // ---- version.c ----
 
@@ -85,7 +82,10 @@ void meta_sizing_note(struct meta_sizing *s, const struct ggml_tensor *root, int
 // ---- build.c ----
 
 // Is it work, or only a view, or nothing?
-bool meta_computes(const struct ggml_tensor *t);
+static inline bool meta_computes(const struct ggml_tensor *t) {
+    const struct berth_op_info *info = berth_op_info(t->op);
+    return info != NULL && !info->is_empty && ggml_nelements(t) > 0 && t->op != GGML_OP_NONE;
+}
 // Steps and nodes for all of the record's nodes.
 enum ggml_status meta_build(struct meta_builder *b) BERTH_MUST_USE;
 

@@ -2,12 +2,12 @@
 // meta.h: a device made of several: what its files share.
 //
 //   device.c   devices, buffer types                      state.c    who holds which elements; views of what is split
-//   buffer.c   memory                                     rule.c     a row an op: what it wants, what comes out
-//   access.c   bytes in and out: scatter and gather       version.c  a tensor in another state
-//   layout.c   graphs' memory: a plan for each device     build.c    a graph as steps for each device
-//   sizing.c   what a graph needs on each device          program.c  programs and their memory
-//   backend.c  the backend, and the programs it knows     run.c      a thread a device; sums and moves between devices
-//   reserve.c  what lets a graph be computed without memory
+//   buffer.c   memory; bytes in and out                   rule.c     how ops carry on what is split
+//   layout.c   graphs' memory: a plan for each device     version.c  a tensor in another state
+//   sizing.c   what a graph needs on each device          build.c    a graph as steps for each device
+//   backend.c  the backend, and the programs it knows     program.c  programs and their memory
+//   reserve.c  what lets a graph be computed later        run.c      a thread per device; sums and moves between devices
+//              without allocating
 //
 // A tensor of such a device has an address that nobody may read: base + offset, which says where it lies on each device: in graph
 // memory that was planned for each, by its layout; else at the same offset on all, or, allocated on its own, by its entry. Its
@@ -18,6 +18,10 @@
 #include "record/record.h"
 
 #define META_MAX GGML_BACKEND_META_MAX_DEVICES
+
+static inline const struct ggml_tensor *meta_root(const struct ggml_tensor *t) {
+    return t->view_src != NULL ? t->view_src : t;
+}
 #define META_MAX_SEGMENTS 16
 #define META_BASE ((uintptr_t) 0x1000000000000000u) // never memory of the process
 
@@ -140,12 +144,6 @@ ggml_backend_buffer_t meta_buffer_make(ggml_backend_buffer_type_t buft, size_t s
 void meta_buffer_renumber(struct meta_buffer *mb);
 // Nothing is noted of these addresses.
 void meta_buffer_forget(struct meta_buffer *mb, size_t from, size_t to);
-
-// ---- access.c ----
-
-void meta_buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset, size_t size);
-void meta_buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *t, void *data, size_t offset, size_t size);
-void meta_buffer_fill(ggml_backend_buffer_t buffer, struct ggml_tensor *t, uint8_t value, size_t offset, size_t size);
 
 // ---- layout.c ----
 

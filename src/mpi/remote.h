@@ -103,7 +103,7 @@ void mpi_remote_sync(struct mpi_remote *r);
 bool mpi_remote_init(struct mpi_remote *r, struct mpi_mail *mail, int rank);
 void mpi_remote_fini(struct mpi_remote *r);
 
-// ---- graphs that a rank knows (known.c), under its lock ----
+// ---- graphs that a rank knows (remote.c), under its lock ----
 
 // The number of the graph in r->writing at that rank; it is sent if it is new.
 enum ggml_status mpi_known_number(struct mpi_remote *r, uint32_t device, uint32_t *number) BERTH_MUST_USE;

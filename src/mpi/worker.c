@@ -12,15 +12,6 @@
 // not take memory out of all proportion.
 #define NUMBER_MAX ((uint32_t) 1 << 20)
 
-void mpi_worker_fail(struct mpi_worker *w, const char *fmt, ...) {
-    if (w->failure[0] == '\0') {
-        va_list args;
-        va_start(args, fmt);
-        vsnprintf(w->failure, sizeof w->failure, fmt, args);
-        va_end(args);
-    }
-}
-
 static void worker_answer(struct mpi_worker *w, uint32_t ticket, uint64_t a, uint64_t b, const char *text) {
     const struct mpi_head head = {.kind = MPI_ANSWER, .id = ticket, .a = a, .b = b};
     (void) !mpi_mail_send(w->mail, w->program, &head, text, strlen(text)); // lost: the next command is the end

@@ -7,6 +7,15 @@
 
 #include <string.h>
 
+void mpi_worker_fail(struct mpi_worker *w, const char *fmt, ...) {
+    if (w->failure[0] == '\0') {
+        va_list args;
+        va_start(args, fmt);
+        vsnprintf(w->failure, sizeof w->failure, fmt, args);
+        va_end(args);
+    }
+}
+
 ggml_backend_buffer_t mpi_worker_bytes(struct mpi_worker *w, uint32_t buffer, uint64_t offset, uint64_t size) {
     if (buffer >= w->n_buffers || w->buffers[buffer].buffer == NULL) {
         mpi_worker_fail(w, "buffer %u is none", buffer);
