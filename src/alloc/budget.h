@@ -34,4 +34,3 @@ struct graph_ops {
 enum ggml_status graph_ops_init(struct graph_ops *o, struct ggml_cgraph *graph, const struct graph_sizes *sizes) BERTH_MUST_USE;
 void graph_ops_fini(struct graph_ops *o);
 int32_t graph_ops_find(const struct graph_ops *o, const struct ggml_tensor *t); // in list, -1: not there
-bool budget_has_memory(const struct ggml_tensor *t);

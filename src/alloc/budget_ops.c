@@ -19,7 +19,7 @@ static bool is_empty(const struct ggml_tensor *t) {
     return info == NULL || info->is_empty;
 }
 
-bool budget_has_memory(const struct ggml_tensor *t) {
+static bool has_memory(const struct ggml_tensor *t) {
     return t->data != NULL || t->buffer != NULL;
 }
 
@@ -97,7 +97,7 @@ static void mutable_mark(struct graph_ops *o) {
         if (is_empty(t)) {
             continue;
         }
-        if (t->view_src != NULL || budget_has_memory(t)) {
+        if (t->view_src != NULL || has_memory(t)) {
             write_mark(o, root_of(t), o->op_of[i]);
         }
         for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -174,7 +174,7 @@ static bool has_custom(const struct graph_ops *o) {
 // Nodes that compute and what is there before, without memory of somebody else.
 static bool is_op(const struct graph_ops *o, int32_t i) {
     const struct ggml_tensor *t = o->list[i];
-    return i < o->n_nodes && !is_empty(t) ? true : t->view_src == NULL && !budget_has_memory(t);
+    return i < o->n_nodes && !is_empty(t) ? true : t->view_src == NULL && !has_memory(t);
 }
 
 // The op that the source's bytes come from, -1: memory of somebody else. Through views, to who wrote last.
@@ -232,7 +232,7 @@ static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *s
     int32_t *srcs = &o->srcs[(size_t) at * 2 * (GGML_MAX_SRC + 1)];
     const bool is_run = !is_empty(t) && graph_ops_find(o, t) < o->n_nodes;
     *op = (struct berth_budget_op){.srcs = srcs, .align = sizes->align};
-    if (t->view_src == NULL && !budget_has_memory(t)) {
+    if (t->view_src == NULL && !has_memory(t)) {
         op->size = (ggml_backend_buft_get_alloc_size(sizes->buft, t) + sizes->align - 1) / sizes->align * sizes->align;
     }
     if (!is_run) {

@@ -11,6 +11,15 @@
 
 // ---- life ----
 
+// All plans go. The buffers stay.
+static void plans_forget(struct ggml_gallocr *galloc) {
+    while (galloc->plans != NULL) {
+        struct galloc_plan *plan = galloc->plans;
+        galloc->plans = plan->next;
+        berth_galloc_plan_free(galloc, plan);
+    }
+}
+
 struct berth_gallocr_options berth_gallocr_options_default(void) {
     const char *budget = getenv("BERTH_PLAN_BUDGET_US");
     return (struct berth_gallocr_options){.budget_us = budget != NULL ? strtoll(budget, NULL, 10) : 0, .inplace_via_views = true};
@@ -19,7 +28,7 @@ struct berth_gallocr_options berth_gallocr_options_default(void) {
 void berth_gallocr_set_options(ggml_gallocr_t galloc, const struct berth_gallocr_options *options) {
     if (galloc != NULL && options != NULL) {
         galloc->options = *options;
-        berth_galloc_forget(galloc);
+        plans_forget(galloc);
     }
 }
 
@@ -112,7 +121,7 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
     if (galloc == NULL) {
         return;
     }
-    berth_galloc_forget(galloc);
+    plans_forget(galloc);
     berth_galloc_buffers_free(galloc);
     berth_free(galloc->pools);
     berth_free(galloc->pool_of);
@@ -126,15 +135,9 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
 #define PLANS_MAX 8
 #define PLANS_ROWS_MAX 1000000 // tensors in all of them; the newest one may be larger
 
-void berth_galloc_forget(struct ggml_gallocr *galloc) {
-    while (galloc->plans != NULL) {
-        struct galloc_plan *plan = galloc->plans;
-        galloc->plans = plan->next;
-        berth_galloc_plan_free(galloc, plan);
-    }
-}
-
-struct galloc_plan *berth_galloc_find(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs,
+// The plan that matches, put first; NULL if there is none. As berth_galloc_plan_matches; a plan that is larger than the graph
+// counts only if it has buffers.
+static struct galloc_plan *plan_find(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs,
     const int *leaf_bufs, bool is_exact, bool *in_place) {
     for (struct galloc_plan **link = &galloc->plans, *plan; (plan = *link) != NULL; link = &plan->next) {
         if (!is_exact && !plan->is_backed) {
@@ -151,8 +154,8 @@ struct galloc_plan *berth_galloc_find(struct ggml_gallocr *galloc, struct ggml_c
 }
 
 struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct ggml_cgraph *graph) {
-    struct galloc_plan *plan = berth_galloc_find(galloc, graph, NULL, NULL, false, NULL);
-    return plan != NULL ? plan : berth_galloc_find(galloc, graph, NULL, NULL, true, NULL);
+    struct galloc_plan *plan = plan_find(galloc, graph, NULL, NULL, false, NULL);
+    return plan != NULL ? plan : plan_find(galloc, graph, NULL, NULL, true, NULL);
 }
 
 // Plans stand in the order of their use: the last ones go.
@@ -200,7 +203,7 @@ static bool has_ids_of(const struct galloc_plan *plan, const int *node_bufs, con
 // The plan of exactly this graph, found or made, and put first. No buffer is touched.
 static enum ggml_status plan_get(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs,
     const int *leaf_bufs, struct galloc_plan **out) {
-    *out = berth_galloc_find(galloc, graph, node_bufs, leaf_bufs, true, NULL);
+    *out = plan_find(galloc, graph, node_bufs, leaf_bufs, true, NULL);
     if (*out != NULL && has_ids_of(*out, node_bufs, leaf_bufs)) {
         return GGML_STATUS_SUCCESS;
     }
@@ -398,7 +401,7 @@ static bool is_all_in_place(const struct galloc_plan *plan) {
 // A known graph: recognised, and placed on the way. A graph whose tensors lie elsewhere is placed by itself.
 static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_plan **plan) {
     bool in_place = false;
-    *plan = berth_galloc_find(galloc, graph, NULL, NULL, false, &in_place);
+    *plan = plan_find(galloc, graph, NULL, NULL, false, &in_place);
     if (*plan == NULL) {
         return GGML_STATUS_SUCCESS;
     }

@@ -114,16 +114,10 @@ size_t berth_galloc_parts_size(const struct galloc_pool *pool); // on all device
 // ---- galloc.c ----
 
 bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const struct ggml_cgraph *graph);
-// The plan that matches, put first; NULL if there is none. As berth_galloc_plan_matches; a plan that is larger than the graph
-// counts only if it has buffers.
-struct galloc_plan *berth_galloc_find(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs,
-    const int *leaf_bufs, bool is_exact, bool *in_place);
 // The plan of a graph as large as this one or larger that has buffers, else that of exactly this graph, else NULL.
 struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct ggml_cgraph *graph);
 // Takes the plan over and puts it first; the least used plans make room.
 void berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan);
-// All plans go. The buffers stay.
-void berth_galloc_forget(struct ggml_gallocr *galloc);
 
 // ---- capture.c: graphs of running programs as files ----
 

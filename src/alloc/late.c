@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-bool berth_lifetimes_overwrites(const struct ggml_tensor *node) {
+// Does the node run, and write every byte of what it is a view of without reading it?
+static bool node_overwrites(const struct ggml_tensor *node) {
     const struct berth_op_info *info = berth_op_info(node->op);
     const struct ggml_tensor *leaf = node->view_src;
     return info != NULL && info->overwrites > 0 && leaf != NULL && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 &&
@@ -40,7 +41,7 @@ static void touch_step(const struct record *rec, int32_t r, int32_t step, int32_
     if (r < rec->n_nodes && row->view_src >= 0 && info != NULL && info->is_empty) {
         return;
     }
-    const bool is_whole = r < rec->n_nodes && berth_lifetimes_overwrites(rec->tensors[r]);
+    const bool is_whole = r < rec->n_nodes && node_overwrites(rec->tensors[r]);
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
         if (!is_whole || rec->slots[k] + 1 != info->overwrites) {
             late_touch(late, root_of(rec, rec->srcs[k]), READ);
@@ -140,7 +141,7 @@ bool berth_lifetimes_share_late(struct lifetimes *l, const struct record *rec, c
 
 bool berth_lifetimes_still_late(const struct lifetimes *l, const struct record *rec) {
     for (int32_t r = 0; r < rec->n_nodes && l->n_late > 0; r++) {
-        if (l->rows[r].is_late && !berth_lifetimes_overwrites(rec->tensors[r])) {
+        if (l->rows[r].is_late && !node_overwrites(rec->tensors[r])) {
             return false;
         }
     }

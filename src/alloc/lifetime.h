@@ -91,8 +91,6 @@ bool berth_lifetimes_still_fit(
 // Late leafs, and when each is overwritten: late[r] is 1 + that step; 0 or less: row r is not a late leaf. late has room for
 // all rows.
 void berth_lifetimes_late(const struct record *rec, const struct lifetime_order *order, int32_t *late);
-// Does the node run, and write every byte of what it is a view of without reading it?
-bool berth_lifetimes_overwrites(const struct ggml_tensor *node);
 // Lets late leafs of the same size share memory where one dies before the other is overwritten. The memory is theirs from the
 // start, so that a host that writes all leafs before the graph runs harms none that is read. False: out of memory.
 bool berth_lifetimes_share_late(struct lifetimes *l, const struct record *rec, const int32_t *late) BERTH_MUST_USE;

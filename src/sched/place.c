@@ -49,9 +49,8 @@ enum ggml_status sched_get_buffers(struct ggml_backend_sched *sched, struct sche
     sched_drain(sched);
     const size_t before = buffers_size(sched);
     if (berth_galloc_buffers_reserve(sched->galloc, sched->plan) != GGML_STATUS_SUCCESS) {
-        char why[256]; // the device's own words, with bytes asked and free
-        snprintf(why, sizeof why, "%s", berth_last_error());
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: no memory for a graph of %d nodes: %s", memo->rec.n_nodes, why);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: no memory for a graph of %d nodes: %s", memo->rec.n_nodes,
+            berth_last_error()); // the device's own words, with bytes asked and free
     }
     const size_t after = buffers_size(sched);
     if (sched->was_reserved && after > before) {

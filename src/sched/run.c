@@ -44,17 +44,14 @@ void sched_drain(struct ggml_backend_sched *sched) {
 }
 
 enum ggml_status sched_wait_all(struct ggml_backend_sched *sched) {
-    char text[400];
+    char text[512];
     enum ggml_status status = GGML_STATUS_SUCCESS;
     sched_drain(sched);
     for (int b = 0; b < sched->n_backends; b++) {
         ggml_backend_t backend = sched->backends[b];
         if (berth_backend_report(backend) != GGML_STATUS_SUCCESS && status == GGML_STATUS_SUCCESS) {
             status = GGML_STATUS_FAILED;
-            snprintf(text, sizeof text, "%s", berth_last_error());
-            text[sizeof text - 1] = '\0';
-            berth_set_error("scheduler: backend %s: %s", ggml_backend_name(backend), text);
-            snprintf(text, sizeof text, "%s", berth_last_error());
+            snprintf(text, sizeof text, "scheduler: backend %s: %s", ggml_backend_name(backend), berth_last_error());
         }
     }
     if (status != GGML_STATUS_SUCCESS) {
@@ -184,10 +181,8 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
     const bool is_copied = copy_between(sched, memo, copy, src, dst);
     // Both ends can keep a failure that a void call had.
     if (berth_backend_report(sched->backends[copy->backend]) != GGML_STATUS_SUCCESS || !is_copied) {
-        char text[400];
-        snprintf(text, sizeof text, "%s", berth_last_error());
         return berth_fail(GGML_STATUS_FAILED, "scheduler: %s could not be copied to backend %s for split %d of %d: %s",
-            berth_name_of(src), ggml_backend_name(sched->backends[copy->backend]), i_split, memo->n_splits, text);
+            berth_name_of(src), ggml_backend_name(sched->backends[copy->backend]), i_split, memo->n_splits, berth_last_error());
     }
     sched->stats.n_copies_made++;
     sched->stats.copy_bytes += (int64_t) ggml_nbytes(src);
@@ -299,12 +294,11 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
         sched_trace_add(sched, SCHED_TRACE_SPLIT, NULL, i_split, b, start_ns);
     }
     if (status != GGML_STATUS_SUCCESS && status != GGML_STATUS_ABORTED) {
-        char text[400];
-        snprintf(text, sizeof text, "%s", berth_last_error());
+        const char *why = berth_last_error();
         return berth_fail(status, "scheduler: backend %s failed at split %d of %d (%s to %s, %d nodes): %s",
             ggml_backend_name(backend), i_split, memo->n_splits, berth_name_of(sched_nodes(memo)[split->i_start]),
             berth_name_of(sched_nodes(memo)[split->i_end - 1]), split->i_end - split->i_start,
-            text[0] != '\0' ? text : "no reason given");
+            why[0] != '\0' ? why : "no reason given");
     }
     return status;
 }
