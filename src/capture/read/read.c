@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LINE_FIELDS 20
 #define CTX_TENSORS 1024 // of one context
@@ -171,6 +172,164 @@ static enum ggml_status read_header(struct ggraph_reader *r) {
     return r->n_nodes < 0 ? ggraph_refuse(r, "no counts") : make_bufts(r);
 }
 
+// ---- pieces of memory ----
+
+// Which pieces of memory a captured plan had, where the file says so: a tensor names its piece by number, the first one
+// in a piece says how long it lives and how large it is. On success every number has such a tensor, and only one. O(tensors).
+
+// The columns item and life of the current line.
+static enum ggml_status item_read(struct ggraph_reader *r, int64_t id, const char *item, const char *life) {
+    struct ggraph_place *place = &r->g->places[id];
+    int64_t x[4];
+    if (!ggraph_number(item, &place->item) || place->item < -1) {
+        return ggraph_refuse(r, "item '%.32s' is not a number from -1", item);
+    }
+    if (strcmp(life, "-") == 0) {
+        return GGML_STATUS_SUCCESS;
+    }
+    if (place->item < 0 || !ggraph_four(life, x) || x[1] < x[0] || x[2] > (int64_t) 1 << 62 || x[3] >= r->g->n_bufs) {
+        return ggraph_refuse(r, "life '%.80s' is not first, last, size and buffer of an item", life);
+    }
+    const size_t n = (size_t) r->g->n_items + 1;
+    if (!berth_grow((void **) &r->lives, &r->lives_cap, n, sizeof r->lives[0])) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %zu items", r->path, n);
+    }
+    r->lives[r->g->n_items++] =
+        (struct ggraph_item){.first = x[0], .last = x[1], .size = (uint64_t) x[2], .buf = (int) x[3], .owner = id};
+    return GGML_STATUS_SUCCESS;
+}
+
+// Puts the items in order, after the last line.
+static enum ggml_status items_sort(struct ggraph_reader *r, int64_t n_all) {
+    struct ggraph *g = r->g;
+    const int64_t first_line = r->i_line - n_all + 1; // a line a tensor
+    g->items = berth_calloc((size_t) g->n_items + 1, sizeof g->items[0]);
+    if (g->items == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %lld items", r->path, (long long) g->n_items);
+    }
+    for (int64_t i = 0; i < g->n_items; i++) {
+        g->items[i].owner = -1;
+    }
+    for (int64_t i = 0; i < g->n_items; i++) {
+        const int64_t item = g->places[r->lives[i].owner].item;
+        r->i_line = first_line + r->lives[i].owner;
+        if (item >= g->n_items || g->items[item].owner >= 0) {
+            return ggraph_refuse(r, "item %lld of %lld lives twice, or is none", (long long) item, (long long) g->n_items);
+        }
+        g->items[item] = r->lives[i];
+    }
+    for (int64_t i = 0; i < n_all; i++) {
+        if (g->places[i].item >= g->n_items) {
+            r->i_line = first_line + i;
+            return ggraph_refuse(r, "item %lld has no life", (long long) g->places[i].item);
+        }
+    }
+    r->i_line = first_line + n_all - 1;
+    return GGML_STATUS_SUCCESS;
+}
+
+// ---- edges ----
+
+// What the tensors of a captured graph name: the tensor whose memory they show, and their sources.
+// Nodes run in the order of their ids, so a node reads tensors before it, leafs and tensors from outside. Two exceptions, which
+// real programs have: a copy names its own result as the place to copy to, and a node that computes nothing (NONE, put in by
+// schedulers) names a node that it only has to come before. On success every chain of views ends. O(tensors + sources).
+
+// Keeps what the current line's tensor names, by id: the tensors may follow.
+static enum ggml_status links_read(struct ggraph_reader *r, const char *view_src, const char *srcs) {
+    const int64_t n_all = r->n_nodes + r->n_leafs + r->n_other;
+    int64_t v;
+    if (!berth_grow((void **) &r->links, &r->links_cap, r->n_links + 2 + GGML_MAX_SRC, sizeof r->links[0])) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu edges", r->n_links);
+    }
+    if (!ggraph_number(view_src, &v) || v < -1 || v >= n_all) {
+        return ggraph_refuse(r, "view_src names no tensor");
+    }
+    r->links[r->n_links++] = (int32_t) v;
+    int32_t *n_srcs = &r->links[r->n_links++];
+
+    *n_srcs = 0;
+    for (const char *p = strcmp(srcs, "-") == 0 ? NULL : srcs; p != NULL; p = strchr(p, ','), p = p != NULL ? p + 1 : NULL) {
+        if (*n_srcs == GGML_MAX_SRC || !ggraph_number(p, &v) || v < 0 || v >= n_all) {
+            return ggraph_refuse(r, "srcs names no tensor, or too many");
+        }
+        r->links[r->n_links++] = (int32_t) v;
+        (*n_srcs)++;
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status view_check(const struct ggraph_reader *r, int64_t id, int32_t view_src) {
+    if (view_src == id) {
+        return ggraph_refuse(r, "tensor %lld is a view of itself", (long long) id);
+    }
+    if (id < r->n_nodes && view_src > id && view_src < r->n_nodes) {
+        return ggraph_refuse(r, "node %lld is a view of node %d, which comes later", (long long) id, view_src);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status src_check(const struct ggraph_reader *r, int64_t id, int32_t src) {
+    const enum ggml_op op = r->tensors[id]->op;
+    if (id >= r->n_nodes) {
+        return ggraph_refuse(r, "tensor %lld is no node, and yet has a source, tensor %d", (long long) id, src);
+    }
+    if (src == id && op != GGML_OP_CPY) {
+        return ggraph_refuse(r, "node %lld, %s, is its own source: only a copy may be", (long long) id, ggml_op_name(op));
+    }
+    if (src > id && src < r->n_nodes && op != GGML_OP_NONE) {
+        return ggraph_refuse(r, "node %lld, %s, has node %d as source, which comes later", (long long) id, ggml_op_name(op), src);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// Does every chain of views end? Each walk leaves its number on the tensors it passes and stops at those of an earlier one, which
+// ended; a tensor with the walk's own number closes a circle.
+static enum ggml_status views_end(struct ggraph_reader *r, int64_t n_all, int64_t first_line) {
+    int32_t *marks = berth_calloc((size_t) n_all + 1, sizeof marks[0]);
+    if (marks == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the marks of %lld tensors", (long long) n_all);
+    }
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    int32_t *views = r->links; // gathered at the front of what is not needed any more
+    for (int64_t i = 0; i < n_all && status == GGML_STATUS_SUCCESS; i++) {
+        int32_t at = (int32_t) i;
+        while (at >= 0 && marks[at] == 0) {
+            marks[at] = (int32_t) i + 1;
+            at = views[at];
+        }
+        if (at >= 0 && marks[at] == (int32_t) i + 1) {
+            r->i_line = first_line + at;
+            status = ggraph_refuse(r, "tensor %d is a view of tensor %d, and so on, of itself in the end", at, views[at]);
+        }
+    }
+    berth_free(marks);
+    return status;
+}
+
+// Sets view_src and src of all tensors, after the last line; refuses what no program can have run.
+static enum ggml_status links_set(struct ggraph_reader *r, int64_t n_all) {
+    const int64_t first_line = r->i_line - n_all + 1; // a line a tensor
+    size_t at = 0;
+    for (int64_t i = 0; i < n_all; i++) {
+        struct ggml_tensor *t = r->tensors[i];
+        const int32_t view_src = r->links[at++], n_srcs = r->links[at++];
+        r->i_line = first_line + i;
+        enum ggml_status status = view_check(r, i, view_src);
+        for (int32_t k = 0; k < n_srcs && status == GGML_STATUS_SUCCESS; k++) {
+            const int32_t src = r->links[at++];
+            t->src[k] = r->tensors[src];
+            status = src_check(r, i, src);
+        }
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+        t->view_src = view_src >= 0 ? r->tensors[view_src] : NULL;
+        r->links[i] = view_src;
+    }
+    return views_end(r, n_all, first_line);
+}
+
 // ---- tensors ----
 
 static int32_t flags_of(const char *text) {
@@ -258,11 +417,11 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     r->tensors[id] = t;
     r->g->places[id] = place;
     r->bufs[id] = (int32_t) max_i64(buf, 0);
-    const enum ggml_status status = ggraph_link_read(r, f[8], f[15]);
+    const enum ggml_status status = links_read(r, f[8], f[15]);
     if (status != GGML_STATUS_SUCCESS || !r->g->has_items) {
         return status;
     }
-    return ggraph_item_read(r, id, f[17], f[18]);
+    return item_read(r, id, f[17], f[18]);
 }
 
 // graph->leafs as the program had them, where a tensor is both node and leaf: "id:buf,id:buf,..."
@@ -334,12 +493,12 @@ static enum ggml_status read_body(struct ggraph_reader *r) {
         return status;
     }
     if (r->g->has_items) {
-        status = ggraph_items_all(r, n_all);
+        status = items_sort(r, n_all);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
     }
-    status = ggraph_link_all(r, n_all);
+    status = links_set(r, n_all);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }

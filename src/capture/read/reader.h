@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// reader.h: what the parts of the reader of captured graphs share: the file (unpack.c), lines and fields (text.c), edges
-// (link.c), header and tensors (read.c).
+// reader.h: what the parts of the reader of captured graphs share: the file with its lines and fields (text.c), and the graph
+// (read.c).
 #pragma once
 
 #include "base/base.h"
@@ -9,7 +9,7 @@
 struct ggraph_reader {
     struct ggraph *g;
     const char *path;
-    void *file; // unpack.c's
+    void *file; // text.c's
     char *text; // [size], terminated: what is unpacked and not yet read, from `at`
     size_t size, at, text_cap;
     bool is_end;             // of the file
@@ -27,17 +27,6 @@ struct ggraph_reader {
     size_t lives_cap;
 };
 
-// ---- unpack.c ----
-
-enum ggml_status ggraph_file_open(struct ggraph_reader *r) BERTH_MUST_USE;
-// Returns how many bytes came: 0 at the end of the file, and where r->status says that it cannot be read.
-size_t ggraph_file_read(struct ggraph_reader *r, void *to, unsigned size);
-// What to add where the first bytes are not those of a captured graph.
-const char *ggraph_file_hint(const struct ggraph_reader *r);
-void ggraph_file_close(struct ggraph_reader *r); // also after a failure
-
-// ---- text.c ----
-
 // The first line says that it is a captured graph.
 enum ggml_status ggraph_text_open(struct ggraph_reader *r) BERTH_MUST_USE;
 void ggraph_text_close(struct ggraph_reader *r); // also after a failure
@@ -54,17 +43,3 @@ bool ggraph_number(const char *text, int64_t *out);
 bool ggraph_four(const char *text, int64_t out[4]); // a,b,c,d, from 0
 // Of key=value; SIZE_MAX if it is another key.
 size_t ggraph_value(const char *text, const char *key);
-
-// ---- items.c ----
-
-// The columns item and life of the current line.
-enum ggml_status ggraph_item_read(struct ggraph_reader *r, int64_t id, const char *item, const char *life) BERTH_MUST_USE;
-// Puts the items in order, after the last line.
-enum ggml_status ggraph_items_all(struct ggraph_reader *r, int64_t n_all) BERTH_MUST_USE;
-
-// ---- link.c ----
-
-// Keeps what the current line's tensor names, by id: the tensors may follow.
-enum ggml_status ggraph_link_read(struct ggraph_reader *r, const char *view_src, const char *srcs) BERTH_MUST_USE;
-// Sets view_src and src of all tensors, after the last line; refuses what no program can have run.
-enum ggml_status ggraph_link_all(struct ggraph_reader *r, int64_t n_all) BERTH_MUST_USE;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// text.c: the text of a captured graph: its lines, and their fields. It is unpacked line by line (unpack.c): a small file may
-// unpack to more than any memory holds.
+// text.c: the text of a captured graph: its lines, and their fields. It is unpacked line by line: a small file may unpack to more
+// than any memory holds. With zlib (BERTH_ZLIB) gzip may have packed the file; without it, it is plain, and a packed file is
+// refused with what to do about it.
 
 #include "capture/read/reader.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +13,83 @@
 
 #define PIECE 65536
 #define LINE_MAX_SIZE ((size_t) 1 << 26) // leaforder has a number or two for every leaf; other lines are short
+
+// ---- the file ----
+
+#ifdef BERTH_ZLIB
+
+#    include <zlib.h>
+
+static enum ggml_status file_open(struct ggraph_reader *r) {
+    errno = 0;
+    r->file = gzopen(r->path, "rb");
+    if (r->file == NULL) {
+        return berth_fail(
+            GGML_STATUS_FAILED, "%s: cannot be opened: %s", r->path, errno != 0 ? strerror(errno) : "out of memory");
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// Returns how many bytes came: 0 at the end of the file, and where r->status says that it cannot be read.
+static size_t file_read(struct ggraph_reader *r, void *to, unsigned size) {
+    int code = Z_OK;
+    errno = 0;
+    const int n = gzread(r->file, to, size);
+    const char *error = gzerror(r->file, &code);
+    if (n <= 0 && code == Z_BUF_ERROR) {
+        r->status = berth_fail(GGML_STATUS_FAILED, "%s:%lld: the packed text is cut off", r->path, (long long) r->i_line + 1);
+    } else if (n < 0) {
+        r->status = berth_fail(GGML_STATUS_FAILED, "%s: cannot be read: %s", r->path, code == Z_ERRNO ? strerror(errno) : error);
+    }
+    return n > 0 ? (size_t) n : 0;
+}
+
+// What to add where the first bytes are not those of a captured graph.
+static const char *file_hint(const struct ggraph_reader *r) {
+    return gzdirect(r->file) ? "" : "; other packed files have to be unpacked first";
+}
+
+static void file_close(struct ggraph_reader *r) {
+    if (r->file != NULL) {
+        gzclose_r(r->file);
+    }
+}
+
+#else
+
+static enum ggml_status file_open(struct ggraph_reader *r) {
+    r->file = fopen(r->path, "rbe");
+    if (r->file == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "%s: cannot be opened: %s", r->path, strerror(errno));
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static size_t file_read(struct ggraph_reader *r, void *to, unsigned size) {
+    const size_t n = fread(to, 1, size, r->file);
+    if (n == 0 && ferror(r->file)) {
+        r->status = berth_fail(GGML_STATUS_FAILED, "%s: cannot be read: %s", r->path, strerror(errno));
+    }
+    return n;
+}
+
+static const char *file_hint(const struct ggraph_reader *r) {
+    const bool is_packed = r->size >= 2 && memcmp(r->text, "\x1f\x8b", 2) == 0;
+    return is_packed
+               ? "; it is packed, and this Berth was built without zlib: unpack it with gunzip, or install zlib's header and "
+                 "build Berth again"
+               : "";
+}
+
+static void file_close(struct ggraph_reader *r) {
+    if (r->file != NULL) {
+        fclose(r->file);
+    }
+}
+
+#endif
+
+// ---- lines and fields ----
 
 // More of the text behind what is there; without success r->status says why, r->is_end that there is no more.
 static void piece_read(struct ggraph_reader *r) {
@@ -28,14 +107,14 @@ static void piece_read(struct ggraph_reader *r) {
         r->status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %zu bytes", r->path, r->size + PIECE);
         return;
     }
-    const size_t n = ggraph_file_read(r, r->text + r->size, PIECE);
+    const size_t n = file_read(r, r->text + r->size, PIECE);
     r->size += n;
     r->text[r->size] = '\0';
     r->is_end = n == 0;
 }
 
 enum ggml_status ggraph_text_open(struct ggraph_reader *r) {
-    r->status = ggraph_file_open(r);
+    r->status = file_open(r);
     if (r->status != GGML_STATUS_SUCCESS) {
         return r->status;
     }
@@ -45,13 +124,13 @@ enum ggml_status ggraph_text_open(struct ggraph_reader *r) {
     }
     if (strncmp(r->text, "ggraph 1", 8) != 0) { // before more is read: it may be endless
         r->i_line = 1;
-        return ggraph_refuse(r, "not a captured graph: the first line is no \"ggraph 1\"%s", ggraph_file_hint(r));
+        return ggraph_refuse(r, "not a captured graph: the first line is no \"ggraph 1\"%s", file_hint(r));
     }
     return r->status;
 }
 
 void ggraph_text_close(struct ggraph_reader *r) {
-    ggraph_file_close(r);
+    file_close(r);
     berth_free(r->text);
 }
 
