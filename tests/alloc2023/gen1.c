@@ -104,10 +104,8 @@ static void parse_order(void) {
 }
 
 int main(void) {
-    ggml_log_set(log_drop, NULL);
-    ggml_backend_t backend = ggml_backend_cpu_init();
-    CHECK(backend != NULL && ggml_backend_is_cpu(backend));
-    ggml_backend_cpu_set_n_threads(backend, 1);
+    ggml_backend_t backend = backend_open(1);
+    CHECK(ggml_backend_is_cpu(backend));
     memory(backend);
 
     const size_t size = measure(ggml_allocr_new_measure_from_backend(backend));

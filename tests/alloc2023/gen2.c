@@ -206,10 +206,7 @@ static void changed_graphs(ggml_backend_t backend) {
             ggml_tallocr_reset(talloc);
             ggml_gallocr_alloc_graph(galloc, talloc, graph);
             float values[N];
-            for (int i = 0; i < N; i++) {
-                values[i] = 1.0f;
-            }
-            ggml_backend_tensor_set(x, values, 0, sizeof values);
+            set_all(x, 1);
             ggml_backend_graph_compute(backend, graph);
             ggml_backend_tensor_get(out, values, 0, sizeof values);
             CHECK(values[0] == (t > 0 && kind == 0 ? 242.0f : 218.0f));
@@ -225,10 +222,7 @@ static void changed_graphs(ggml_backend_t backend) {
 }
 
 int main(void) {
-    ggml_log_set(log_drop, NULL);
-    ggml_backend_t backend = ggml_backend_cpu_init();
-    CHECK(backend != NULL);
-    ggml_backend_cpu_set_n_threads(backend, 2);
+    ggml_backend_t backend = backend_open(2);
     one_allocator(backend);
     two_allocators(backend);
     many_allocators(backend);

@@ -74,6 +74,13 @@ static void guest_read(const struct ggml_tensor *tensor, void *data, size_t offs
     guest_lock(false);
 }
 
+static void guest_move(const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    guest.n_copied++;
+    guest_lock(true);
+    memcpy(dst->data, src->data, ggml_nbytes(src));
+    guest_lock(false);
+}
+
 static struct guest_pages *guest_pages_new(size_t size) {
     if (guest.is_full || guest.n_buffers == GUEST_BUFFERS || size > guest.max_size) {
         return NULL;
@@ -120,10 +127,7 @@ static bool guest_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *s
     if (src->buffer->buft != buffer->buft) {
         return false;
     }
-    guest.n_copied++;
-    guest_lock(true);
-    memcpy(dst->data, src->data, ggml_nbytes(src));
-    guest_lock(false);
+    guest_move(src, dst);
     return true;
 }
 
@@ -139,18 +143,12 @@ static const struct ggml_backend_buffer_i guest_buffer_i = {
 // From and to memory of the host.
 static void guest_copy_from(ggml_backend_buffer_t buffer, struct ggml_tensor *src, struct ggml_tensor *dst) {
     CHECK(dst->buffer == buffer);
-    guest.n_copied++;
-    guest_lock(true);
-    memcpy(dst->data, src->data, ggml_nbytes(src));
-    guest_lock(false);
+    guest_move(src, dst);
 }
 
 static void guest_copy_to(ggml_backend_buffer_t buffer, struct ggml_tensor *src, struct ggml_tensor *dst) {
     CHECK(src->buffer == buffer);
-    guest.n_copied++;
-    guest_lock(true);
-    memcpy(dst->data, src->data, ggml_nbytes(src));
-    guest_lock(false);
+    guest_move(src, dst);
 }
 
 static const struct ggml_backend_buffer_i guest_buffer_i = {
@@ -253,18 +251,12 @@ static void guest_get(ggml_backend_t backend, const struct ggml_tensor *tensor, 
 
 static void guest_copy_from(ggml_backend_t backend, struct ggml_tensor *src, struct ggml_tensor *dst) {
     CHECK(backend == &guest.backend && dst->buffer->backend == backend);
-    guest.n_copied++;
-    guest_lock(true);
-    memcpy(dst->data, src->data, ggml_nbytes(src));
-    guest_lock(false);
+    guest_move(src, dst);
 }
 
 static void guest_copy_to(ggml_backend_t backend, struct ggml_tensor *src, struct ggml_tensor *dst) {
     CHECK(backend == &guest.backend && src->buffer->backend == backend);
-    guest.n_copied++;
-    guest_lock(true);
-    memcpy(dst->data, src->data, ggml_nbytes(src));
-    guest_lock(false);
+    guest_move(src, dst);
 }
 
 static bool guest_owns(const struct ggml_tensor *t) {

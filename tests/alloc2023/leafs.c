@@ -16,14 +16,6 @@ static struct ggml_tensor *leaf_new(struct ggml_context *ctx) {
     return ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
 }
 
-static void set_all(struct ggml_tensor *t, float value) {
-    float values[N];
-    for (int i = 0; i < N; i++) {
-        values[i] = value;
-    }
-    ggml_backend_tensor_set(t, values, 0, ggml_nbytes(t));
-}
-
 static float get_at(struct ggml_tensor *t, int i) {
     float value;
     ggml_backend_tensor_get(t, &value, (size_t) i * sizeof value, sizeof value);
@@ -378,10 +370,7 @@ static void allocations_fail(void) {
 }
 
 int main(void) {
-    ggml_log_set(log_drop, NULL);
-    ggml_backend_t backend = ggml_backend_cpu_init();
-    CHECK(backend != NULL);
-    ggml_backend_cpu_set_n_threads(backend, 1);
+    ggml_backend_t backend = backend_open(1);
     copies(backend);
     gpt2(backend);
     random_graphs(backend);

@@ -6,20 +6,11 @@
 #include "ggml/ggml-alloc.h"
 #include "ggml/ggml-impl.h"
 
-#include "berth.h"
+#include "expect.h"
 #include "ggml-cpu.h" // today's, together with the headers of then
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define CHECK(x) \
-    do { \
-        if (!(x)) { \
-            printf("%s:%d: %s\nlast error: %s\n", __FILE__, __LINE__, #x, berth_last_error()); \
-            exit(1); \
-        } \
-    } while (0)
 
 static struct ggml_context *context(void) {
     struct ggml_init_params params = {8 * 1024 * 1024, NULL, false};
@@ -598,12 +589,6 @@ static void several_graphs(void) {
     ggml_allocr_free(alloc);
     ggml_free(plan);
     ggml_free(ctx);
-}
-
-static void log_drop(enum ggml_log_level level, const char *text, void *user_data) {
-    (void) level;
-    (void) text;
-    (void) user_data;
 }
 
 int main(int argc, char **argv) {

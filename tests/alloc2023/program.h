@@ -11,6 +11,23 @@ static inline struct ggml_tensor *scale_by(struct ggml_context *ctx, struct ggml
 
 enum { N = 64, N_LAYERS = 12 };
 
+// The CPU, without lines in the log.
+static inline ggml_backend_t backend_open(int n_threads) {
+    ggml_log_set(log_drop, NULL);
+    ggml_backend_t backend = ggml_backend_cpu_init();
+    CHECK(backend != NULL);
+    ggml_backend_cpu_set_n_threads(backend, n_threads);
+    return backend;
+}
+
+static inline void set_all(struct ggml_tensor *t, float value) {
+    float values[N];
+    for (int i = 0; i < N; i++) {
+        values[i] = value;
+    }
+    ggml_backend_tensor_set(t, values, 0, ggml_nbytes(t));
+}
+
 // y = x; N_LAYERS times: y = relu(y + b) * 0.5 + y
 struct model {
     struct ggml_context *ctx; // of one evaluation

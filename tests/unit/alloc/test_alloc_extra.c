@@ -1,36 +1,18 @@
 // SPDX-License-Identifier: MIT
 // test_alloc_extra.c: what berth-alloc.h adds to the graph allocator: reports, checks that catch planted faults, plans as files,
-// several graphs in one arena, captured graphs.
+// several graphs in turn, captured graphs.
 
-#include "support/check.h"
+#include "support/cpu.h"
 
 #include "core/graph.h"
 #include "ggml-alloc.h"
-#include "ggml-backend.h"
-#include "ggml-cpu.h"
 
 #include <dirent.h>
 #include <unistd.h>
 
-static ggml_backend_t cpu;
-
 static int setup(void **state) {
     (void) state;
-    check_quiet();
     berth_clear_error();
-    return 0;
-}
-
-static int open_cpu(void **state) {
-    (void) state;
-    cpu = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(cpu, 1);
-    return cpu == NULL;
-}
-
-static int close_cpu(void **state) {
-    (void) state;
-    ggml_backend_free(cpu);
     return 0;
 }
 
@@ -350,5 +332,5 @@ int main(void) {
         cmocka_unit_test_setup(graphs_in_turn_share_an_arena, setup),
         cmocka_unit_test_setup(graphs_are_captured_once, setup),
     };
-    return cmocka_run_group_tests_name("alloc_extra", tests, open_cpu, close_cpu);
+    return cmocka_run_group_tests_name("alloc_extra", tests, cpu_open, cpu_close);
 }

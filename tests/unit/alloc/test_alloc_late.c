@@ -2,31 +2,13 @@
 // test_alloc_late.c: late leafs, which a node overwrites before anything reads them: they share memory with each other, and with
 // nothing else that the host may write. Leafs that are overwritten in part, or read before, have memory of their own.
 
-#include "support/check.h"
+#include "support/cpu.h"
 
 #include "core/graph.h"
 #include "ggml-alloc.h"
-#include "ggml-backend.h"
-#include "ggml-cpu.h"
 
 enum { N = 64, N_COPIES = 32 };
 #define SIZE (N * sizeof(float))
-
-static ggml_backend_t cpu;
-
-static int open_cpu(void **state) {
-    (void) state;
-    check_quiet();
-    cpu = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(cpu, 1);
-    return cpu == NULL;
-}
-
-static int close_cpu(void **state) {
-    (void) state;
-    ggml_backend_free(cpu);
-    return 0;
-}
 
 struct copies {
     struct ggml_context *ctx;
@@ -286,5 +268,5 @@ int main(void) {
         cmocka_unit_test(plan_is_saved_and_loaded),
         cmocka_unit_test(each_allocation_fails),
     };
-    return cmocka_run_group_tests_name("late leafs", tests, open_cpu, close_cpu);
+    return cmocka_run_group_tests_name("late leafs", tests, cpu_open, cpu_close);
 }
