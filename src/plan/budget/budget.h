@@ -94,6 +94,9 @@ struct budget_trace {
 // False: out of memory. A wrong schedule: fault and why.
 bool budget_trace(const struct budget_graph *g, const struct budget_steps *s, struct budget_trace *t) BERTH_MUST_USE;
 void budget_trace_fini(struct budget_trace *t);
+// What a sound schedule costs with its moves beside ops; over: [steps] scratch.
+uint64_t budget_cost_beside(
+    const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, uint64_t *over);
 static inline int32_t budget_value(const struct budget_graph *g, const struct budget_steps *s, int32_t instance) {
     return instance < g->n ? instance : s->at[instance - g->n].op;
 }
@@ -168,9 +171,6 @@ enum budget_answer budget_chain(const struct budget_graph *g, struct budget_step
 // Puts copies out later and copies in earlier, so that they have time beside ops, within the limits [n_pools] on packed memory.
 enum ggml_status budget_beside(
     const struct budget_graph *g, const uint64_t *limits, bool live_only, struct budget_steps *steps) BERTH_MUST_USE;
-// What a sound schedule costs with its moves beside ops; over: [steps] scratch.
-uint64_t budget_cost_beside(
-    const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, uint64_t *over);
 
 // ---- hoist.c, reorder.c: other orders ----
 

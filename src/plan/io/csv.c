@@ -2,7 +2,7 @@
 // csv.c: plans as CSV. The header line names the columns, one row of `columns` each; errors name the line and show the text.
 // One pass over the bytes, one copy of each id; nothing is limited but by memory.
 
-#include "plan/io/plan_file.h"
+#include "plan/io/set.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 // json_plan.c: plans as JSON, by base/json.h. Keys are one table row each; what a file does not say keeps its default.
 
 #include "base/json.h"
-#include "plan/io/plan_file.h"
+#include "plan/io/set.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,52 +1,10 @@
 // SPDX-License-Identifier: MIT
-// constrained.c: blocks that may not lie anywhere: alignments that the unit does not settle, chunks, fixed blocks. Where such a
-// block may lie, and a search for better plans. A few blocks are exhausted (exhaust.c), for half of the time at most. Then a
+// constrained.c: a search for better plans of blocks that may not lie anywhere: alignments that the unit does not settle, chunks,
+// fixed blocks. A few blocks are exhausted (exhaust.c), for half of the time at most. Then a
 // local search: blocks go one by one into the lowest gap; two change places in the order, and the change stays if the peak does
 // not rise. It proves nothing: the bound is bound.c's.
 
 #include "plan/solve/plan.h"
-
-// The lowest aligned place >= level inside one chunk; -1: none up to limit.
-static int64_t lowest_aligned(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit) {
-    int64_t base = 0;
-    if (p->chunk > 0) {
-        base = level / p->chunk * p->chunk;
-    }
-    int64_t in = level - base;
-    if (p->align != NULL && in % p->align[i] != 0) {
-        int64_t pad = p->align[i] - in % p->align[i];
-        if (pad > limit - in) {
-            return -1;
-        }
-        in += pad;
-    }
-    if (p->chunk > 0 && p->size[i] > p->chunk - in) {
-        if (base > limit - p->chunk) {
-            return -1;
-        }
-        base += p->chunk;
-        in = 0;
-    }
-    return in > limit - base ? -1 : base + in;
-}
-
-int64_t berth_plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit) {
-    int64_t at = lowest_aligned(p, i, level, limit);
-    for (int32_t f = 0; at >= 0 && f < p->n_fixed; f++) {
-        int32_t x = p->fixed_ids[f];
-        int64_t end = p->fixed[x] + p->size[x];
-        if (x == i || end <= at || p->b[x] <= p->a[i] || p->b[i] <= p->a[x]) {
-            continue;
-        }
-        if (p->fixed[x] >= at && p->size[i] <= p->fixed[x] - at) {
-            break; // by rising offset: the others lie above too
-        }
-        at = lowest_aligned(p, i, end, limit);
-    }
-    return at;
-}
-
-// ---- local search ----
 
 #define TRIES_PER_BLOCK 400
 

@@ -89,9 +89,6 @@ bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32
 static inline bool plan_prob_is_constrained(const struct plan_prob *p) {
     return p->align != NULL || p->fixed != NULL || p->chunk != 0;
 }
-
-// ---- constrained.c: blocks that may not lie anywhere ----
-
 // The lowest offset >= level at which block i may lie, given its alignment, the chunks and the fixed blocks it lives with; -1 if
 // there is none up to limit.
 int64_t berth_plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit);

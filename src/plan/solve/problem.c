@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// problem.c: the problem that the solver works on: its memory and its totals. pool.c makes one of the caller's items.
+// problem.c: the problem that the solver works on: its memory, its totals, and where a block may lie. pool.c makes one of the caller's items.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -141,4 +141,46 @@ bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32
     sub->is_loose = p->is_loose;
     berth_free(sec);
     return berth_plan_prob_totals(sub); // cannot fail: the whole did not
+}
+
+// ---- where a block may lie ----
+
+// The lowest aligned place >= level inside one chunk; -1: none up to limit.
+static int64_t lowest_aligned(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit) {
+    int64_t base = 0;
+    if (p->chunk > 0) {
+        base = level / p->chunk * p->chunk;
+    }
+    int64_t in = level - base;
+    if (p->align != NULL && in % p->align[i] != 0) {
+        int64_t pad = p->align[i] - in % p->align[i];
+        if (pad > limit - in) {
+            return -1;
+        }
+        in += pad;
+    }
+    if (p->chunk > 0 && p->size[i] > p->chunk - in) {
+        if (base > limit - p->chunk) {
+            return -1;
+        }
+        base += p->chunk;
+        in = 0;
+    }
+    return in > limit - base ? -1 : base + in;
+}
+
+int64_t berth_plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit) {
+    int64_t at = lowest_aligned(p, i, level, limit);
+    for (int32_t f = 0; at >= 0 && f < p->n_fixed; f++) {
+        int32_t x = p->fixed_ids[f];
+        int64_t end = p->fixed[x] + p->size[x];
+        if (x == i || end <= at || p->b[x] <= p->a[i] || p->b[i] <= p->a[x]) {
+            continue;
+        }
+        if (p->fixed[x] >= at && p->size[i] <= p->fixed[x] - at) {
+            break; // by rising offset: the others lie above too
+        }
+        at = lowest_aligned(p, i, end, limit);
+    }
+    return at;
 }

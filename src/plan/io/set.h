@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plan_file.h: building a berth_plan_set item by item, for the readers. All texts of ids lie in one block behind the scenes.
+// set.h: building a berth_plan_set item by item, for the readers. All texts of ids lie in one block behind the scenes.
 #pragma once
 
 #include "base/base.h"
