@@ -116,7 +116,7 @@ void berth_json_printf(struct berth_json_writer *w, const char *fmt, ...) {
             fputc(*at == '\'' ? '"' : *at, w->file);
             continue;
         }
-        const size_t len = strcspn(at, "diufgesc");
+        const size_t len = 1 + strspn(at + 1, "0123456789.lz");
         char spec[32];
         snprintf(spec, sizeof spec, "%.*s", (int) len + 1, at);
         at += len;
@@ -138,8 +138,12 @@ void berth_json_printf(struct berth_json_writer *w, const char *fmt, ...) {
                     fputs("null", w->file);
                 }
                 break;
-            default: double_write(w->file, spec, va_arg(args, double)); break;
+            case 'e':
+            case 'f':
+            case 'g': double_write(w->file, spec, va_arg(args, double)); break;
+            default: BERTH_ASSERT(!"another conversion"); goto done;
         }
     }
+done:
     va_end(args);
 }
