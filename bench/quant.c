@@ -5,6 +5,7 @@
 // Usage: bench-quant [--values N] [--only FORMAT]
 
 #include "ggml.h"
+#include "quant/formats.h"
 #include "support/oracle.h"
 
 #include <math.h>
@@ -16,10 +17,8 @@ enum { ROW = 2048, N_TURNS = 5 };
 typedef size_t (*chunk_fn)(
     enum ggml_type type, const float *src, void *dst, int64_t start, int64_t nrows, int64_t n_per_row, const float *imatrix);
 
-static const enum ggml_type types[] = {GGML_TYPE_Q1_0, GGML_TYPE_Q2_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0,
-    GGML_TYPE_Q5_1, GGML_TYPE_Q8_0, GGML_TYPE_TQ1_0, GGML_TYPE_TQ2_0, GGML_TYPE_MXFP4, GGML_TYPE_NVFP4, GGML_TYPE_Q2_K,
-    GGML_TYPE_Q3_K, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_IQ3_XXS,
-    GGML_TYPE_IQ3_S, GGML_TYPE_IQ2_S, GGML_TYPE_IQ2_XS, GGML_TYPE_IQ2_XXS, GGML_TYPE_IQ1_S, GGML_TYPE_IQ1_M};
+#define TYPE(TYPE, ...) GGML_TYPE_##TYPE,
+static const enum ggml_type types[] = {BERTH_FORMATS(TYPE)};
 
 static double normal(void) {
     static uint64_t state = 1;

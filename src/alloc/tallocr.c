@@ -3,16 +3,8 @@
 // What does not fit is refused with the bytes needed and the bytes left; a call that fails leaves every tensor as it was.
 
 #include "backend/backend.h"
-#include "core/abi.h"
 #include "core/op.h"
 #include "ggml-alloc.h"
-
-// The layout that others compiled against.
-ABI_SIZE(ggml_tallocr, 32);
-ABI_FIELD(ggml_tallocr, buffer, 0, 8);
-ABI_FIELD(ggml_tallocr, base, 8, 8);
-ABI_FIELD(ggml_tallocr, alignment, 16, 8);
-ABI_FIELD(ggml_tallocr, offset, 24, 8);
 
 // ---- one tensor after another ----
 

@@ -347,63 +347,6 @@ static int model_fit(struct options *o) {
     return code;
 }
 
-// A GiB more for whatever stands in the way, each on top of those before. The limits are as they were afterwards.
-static int look_further(struct found *s, struct fit_question *q, const struct model_speed *speed) {
-    const struct fit_answer *a = &s->a;
-    int code = CLI_OK;
-    while (code == CLI_OK && s->n_next < N_NEXT && is_held_back(a) && a->full != FIT_NONE) {
-        struct next *next = &s->next[s->n_next];
-        code = look_once(next, q, a->full, speed, s->tried);
-        a = &next->answer;
-        s->n_next += code == CLI_OK;
-    }
-    for (int i = 0; i < s->n_next + (code != CLI_OK); i++) {
-        limit_of(&q->limits, s->next[i].device)->bytes -= (uint64_t) 1 << 30;
-    }
-    return code;
-}
-
-// Tokens a second of a small model as it was found; 0: it is large, or cannot be tried.
-static double speed_try(const struct found *s) {
-    struct model_options o = s->o->question.model;
-    struct model_error error = {""};
-    struct workbench m;
-    double per_second = 0;
-    if (!s->m->model->engine->can_replan || fit_bytes(s->m, FIT_ALL) > TRIED_SIZE || s->per_second <= 0) {
-        return 0;
-    }
-    fit_apply(&s->o->question, &s->a, &o);
-    o.n_ctx = 0; // of which one may have been told
-    if (cli_model_open(&m, &o) == CLI_OK) {
-        o.n_ctx = s->a.n_ctx;
-        per_second = cli_model_session(&m, &o) == CLI_OK ? model_speed_try(m.session, &error) : 0;
-        workbench_close(&m);
-    }
-    return per_second;
-}
-
-static int fit(struct options *o, struct workbench *m) {
-    struct found s = {.o = o, .m = m};
-    struct model_speed speed = {0};
-    int code = fit_solve(&o->question, m, &s.a);
-    if (code != CLI_OK) {
-        return code;
-    }
-    if (s.a.fits && model_speed_measure(m->model, &m->devices, &speed)) {
-        s.per_second = model_speed_write(&speed, m->session);
-        const double tried = speed_try(&s);
-        s.tried = tried > 0 ? tried / s.per_second : 0;
-        s.per_second = tried > 0 ? tried : s.per_second;
-        code = look_further(&s, &o->question, &speed);
-    }
-    model_speed_fini(&speed);
-    if (code != CLI_OK) {
-        return code;
-    }
-    (o->json ? print_json : print_text)(&s);
-    return s.a.fits ? CLI_OK : CLI_NO;
-}
-
 int cli_fit(int argc, char **argv) {
     struct options o = {.question = {.model = {.may_llama = true}, .watch = cli_watch}};
     int code = options_parse(argc, argv, &o);

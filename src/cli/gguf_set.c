@@ -6,6 +6,7 @@
 #include "quantize/quantize.h"
 
 #include <getopt.h>
+#include <limits.h>
 
 #define MAX_REMOVED 64
 

@@ -7,6 +7,7 @@
 #ifndef BERTH_GRID
 #    define BERTH_GRID static __device__ const
 #endif
+#include "quant/formats.h"
 #include "quant/grids.h"
 
 static __device__ const int8_t values_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
@@ -216,41 +217,16 @@ DEV float element(const block_iq1_m *b, int j) {
 
 // Element i of a dense row. Types the drivers refuse (cuda_can_widen) give 0.
 DEV float row_element(const char *row, int type, int64_t i) {
-#define OF(TYPE, block, qk) \
-    case TYPE: return element((const block *) row + i / (qk), (int) (i % (qk)));
+#define OF(TYPE, name, ...) \
+    case GGML_TYPE_##TYPE: return element((const block_##name *) row + i / QK_##TYPE, (int) (i % QK_##TYPE));
     switch (type) {
         case GGML_TYPE_F32: return ((const float *) row)[i];
         case GGML_TYPE_F16: return half_to_float(((const uint16_t *) row)[i]);
         case GGML_TYPE_BF16: return bf16_to_float(((const uint16_t *) row)[i]);
         case GGML_TYPE_I32:
             return (float) ((const int32_t *) row)[i];
-            OF(GGML_TYPE_Q4_0, block_q4_0, 32)
-            OF(GGML_TYPE_Q4_1, block_q4_1, 32)
-            OF(GGML_TYPE_Q5_0, block_q5_0, 32)
-            OF(GGML_TYPE_Q5_1, block_q5_1, 32)
-            OF(GGML_TYPE_Q8_0, block_q8_0, 32)
-            OF(GGML_TYPE_Q8_1, block_q8_1, 32)
-            OF(GGML_TYPE_IQ4_NL, block_iq4_nl, 32)
-            OF(GGML_TYPE_MXFP4, block_mxfp4, 32)
-            OF(GGML_TYPE_NVFP4, block_nvfp4, 64)
-            OF(GGML_TYPE_Q1_0, block_q1_0, 128)
-            OF(GGML_TYPE_Q2_0, block_q2_0, 64)
-            OF(GGML_TYPE_TQ1_0, block_tq1_0, 256)
-            OF(GGML_TYPE_TQ2_0, block_tq2_0, 256)
-            OF(GGML_TYPE_Q2_K, block_q2_K, 256)
-            OF(GGML_TYPE_Q3_K, block_q3_K, 256)
-            OF(GGML_TYPE_Q4_K, block_q4_K, 256)
-            OF(GGML_TYPE_Q5_K, block_q5_K, 256)
-            OF(GGML_TYPE_Q6_K, block_q6_K, 256)
-            OF(GGML_TYPE_Q8_K, block_q8_K, 256)
-            OF(GGML_TYPE_IQ4_XS, block_iq4_xs, 256)
-            OF(GGML_TYPE_IQ2_XXS, block_iq2_xxs, 256)
-            OF(GGML_TYPE_IQ2_XS, block_iq2_xs, 256)
-            OF(GGML_TYPE_IQ2_S, block_iq2_s, 256)
-            OF(GGML_TYPE_IQ3_XXS, block_iq3_xxs, 256)
-            OF(GGML_TYPE_IQ3_S, block_iq3_s, 256)
-            OF(GGML_TYPE_IQ1_S, block_iq1_s, 256)
-            OF(GGML_TYPE_IQ1_M, block_iq1_m, 256)
+            BERTH_FORMATS(OF)
+            BERTH_ACTIVATIONS(OF)
         default: return 0.0f;
     }
 #undef OF
