@@ -99,9 +99,9 @@ static void choose_scales(const struct search *z, int reach, struct plan *p) {
         }
         for (int i = 0; i < n; i++) {
             if (gains[i] > best) {
-                best = gains[i];
                 chosen = tried[i];
             }
+            best = max_f32(gains[i], best);
         }
         float error = exact ? -best : run_error(z, r, p->d * (float) chosen);
         if (!exact && chosen != p->s[r]) {
