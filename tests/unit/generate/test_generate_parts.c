@@ -2,6 +2,7 @@
 // The parts of the token loop without a model: parameters to a sampler, stop words across tokens, log probabilities, schemas as
 // grammars. Those that allocate also with every allocation failing once.
 
+#include "base/json.h"
 #include "support/vocab_sample.h"
 
 #include "base/base.h"
@@ -129,7 +130,7 @@ static void test_logprobs(void **state) {
     l.n = 1;
     struct berth_stream out;
     assert_true(berth_stream_open(&out));
-    logprobs_write(&l, v, out.file);
+    logprobs_write(&(struct berth_json_writer){.file = out.file}, NULL, &l, v);
     assert_true(berth_stream_close(&out));
     assert_non_null(strstr(out.text, "[{\"token\": 0, \"text\": \"\\u0000\", \"logprob\": -2.30259, \"top\": [{\"token\": 2, "));
     berth_stream_fini(&out);
