@@ -111,13 +111,13 @@ static int template_choose(struct chat *c) {
 static size_t words_end(const struct chat *c, size_t n) {
     char *text = chat_format(c->row, c->history.messages, n, false);
     const char *tail = c->row->says[CHAT_ASSISTANT].behind;
-    const size_t end = text != NULL ? strlen(text) - (tail != NULL ? strlen(tail) : 0) : 0;
+    const size_t size = text != NULL ? strlen(text) : 0, n_tail = text != NULL && tail != NULL ? strlen(tail) : 0;
     model_alloc_free(text);
-    return end;
+    return size - n_tail;
 }
 
 // The tokens that the model has not read yet.
-static bool unread(struct chat *c, struct token_list *tokens, struct model_error *error) {
+static bool tokens_unread(struct chat *c, struct token_list *tokens, struct model_error *error) {
     char *text = chat_format(c->row, c->history.messages, c->history.n, true);
     size_t from = 0;
     int32_t first = -1;
@@ -141,7 +141,7 @@ static bool take_in(struct chat *c, struct model_error *error) {
     struct session *s = c->m->session;
     for (;;) {
         struct token_list tokens = {0};
-        bool ok = unread(c, &tokens, error);
+        bool ok = tokens_unread(c, &tokens, error);
         const int64_t n = (int64_t) tokens.n, room = s->params.n_ctx - s->n_past;
         const size_t first = c->history.n > 0 && c->history.messages[0].role == CHAT_SYSTEM;
         if (ok && n >= room && c->history.n > first + 1) {
@@ -170,7 +170,7 @@ static bool take_in(struct chat *c, struct model_error *error) {
 }
 
 // The answer to the last message, written as it comes and kept. False after a message.
-static bool answer(struct chat *c) {
+static bool answer_make(struct chat *c) {
     struct model_error error = {""};
     struct berth_stream copy = {0};
     struct text_writer w = {0};
@@ -212,7 +212,7 @@ static bool answer(struct chat *c) {
 
 // ---- commands ----
 
-static int reset(struct chat *c, const char *system) {
+static int chat_reset(struct chat *c, const char *system) {
     chat_history_fini(&c->history);
     c->is_cached = false;
     return system == NULL || system[0] == '\0' || chat_history_add(&c->history, CHAT_SYSTEM, system, strlen(system))
@@ -220,7 +220,7 @@ static int reset(struct chat *c, const char *system) {
                : cli_fail(CLI_FAILURE, "out of memory");
 }
 
-static void stats(const struct chat *c) {
+static void stats_print(const struct chat *c) {
     const struct session *s = c->m->session;
     printf("%zu messages, %" PRId64 " of %" PRId64 " positions; read %" PRId64 " tokens, %.1f a second; made %" PRId64
            ", %.1f a second",
@@ -230,7 +230,7 @@ static void stats(const struct chat *c) {
     printf("; template %s; seed %" PRId64 "\n", c->row->name, c->options->sampling.params.seed);
 }
 
-static const char *argument(const char *line, const char *name) {
+static const char *command_argument(const char *line, const char *name) {
     const size_t n = strlen(name);
     if (strncmp(line, name, n) != 0 || (line[n] != '\0' && line[n] != ' ')) {
         return NULL;
@@ -239,26 +239,26 @@ static const char *argument(const char *line, const char *name) {
 }
 
 // False: the end.
-static bool command(struct chat *c, const char *line) {
+static bool command_run(struct chat *c, const char *line) {
     const char *value;
-    if (argument(line, "/quit") != NULL || argument(line, "/exit") != NULL) {
+    if (command_argument(line, "/quit") != NULL || command_argument(line, "/exit") != NULL) {
         return false;
     }
-    if (argument(line, "/reset") != NULL) {
-        reset(c, c->history.n > 0 && c->history.messages[0].role == CHAT_SYSTEM ? c->options->system : NULL);
-    } else if ((value = argument(line, "/system")) != NULL) {
-        reset(c, value);
-    } else if ((value = argument(line, "/save")) != NULL && value[0] != '\0') {
+    if (command_argument(line, "/reset") != NULL) {
+        chat_reset(c, c->history.n > 0 && c->history.messages[0].role == CHAT_SYSTEM ? c->options->system : NULL);
+    } else if ((value = command_argument(line, "/system")) != NULL) {
+        chat_reset(c, value);
+    } else if ((value = command_argument(line, "/save")) != NULL && value[0] != '\0') {
         if (chat_history_save(&c->history, value)) {
             printf("%zu messages saved\n", c->history.n);
         }
-    } else if ((value = argument(line, "/load")) != NULL && value[0] != '\0') {
+    } else if ((value = command_argument(line, "/load")) != NULL && value[0] != '\0') {
         if (chat_history_load(&c->history, value)) {
             c->is_cached = false;
             printf("%zu messages loaded\n", c->history.n);
         }
-    } else if (argument(line, "/stats") != NULL) {
-        stats(c);
+    } else if (command_argument(line, "/stats") != NULL) {
+        stats_print(c);
     } else {
         puts("/reset, /system TEXT, /save FILE, /load FILE, /stats, /quit");
     }
@@ -267,26 +267,28 @@ static bool command(struct chat *c, const char *line) {
 }
 
 // Something is said, and answered.
-static int turn(struct chat *c, const char *text) {
+static int turn_take(struct chat *c, const char *text) {
     if (!c->is_script) {
         cli_interrupt_clear(); // a Ctrl-C before anything was said stops nothing
     }
-    return chat_history_add(&c->history, CHAT_USER, text, strlen(text)) ? (answer(c) ? CLI_OK : CLI_FAILURE)
-                                                                        : cli_fail(CLI_FAILURE, "out of memory");
+    if (!chat_history_add(&c->history, CHAT_USER, text, strlen(text))) {
+        return cli_fail(CLI_FAILURE, "out of memory");
+    }
+    return answer_make(c) ? CLI_OK : CLI_FAILURE;
 }
 
-static int talk(struct chat *c) {
+static int chat_run(struct chat *c) {
     struct chat_line line;
     chat_line_open(&line);
     c->is_script = !line.is_terminal;
-    int code = c->options->prompt != NULL ? turn(c, c->options->prompt) : CLI_OK;
+    int code = c->options->prompt != NULL ? turn_take(c, c->options->prompt) : CLI_OK;
     // Nobody reads any more, or a script should know of a failure: then there is no next line.
     for (const char *text; !ferror(stdout) && (code == CLI_OK || line.is_terminal) &&
                            !(c->is_script && cli_is_interrupted(NULL)) && (text = chat_line_next(&line)) != NULL;) {
-        if (text[0] == '/' && !command(c, text)) {
+        if (text[0] == '/' && !command_run(c, text)) {
             break;
         }
-        code = text[0] != '/' && text[0] != '\0' ? turn(c, text) : CLI_OK;
+        code = text[0] != '/' && text[0] != '\0' ? turn_take(c, text) : CLI_OK;
     }
     chat_line_close(&line);
     return code;
@@ -297,17 +299,19 @@ static int chat_with(const struct options *o, struct workbench *m) {
     struct chat c = {.options = o, .m = m};
     struct vocab *vocab = vocab_of_model(m->model, &error);
     int code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text) : template_choose(&c);
-    code = code == CLI_OK && o->lora != NULL ? cli_model_lora(m, o->lora) : code;
-    code = code == CLI_OK ? cli_guide_open(&o->sampling, vocab, &c.guide) : code;
-    code = code == CLI_OK ? cli_model_session(m, &o->model) : code;
-    if (code == CLI_OK) {
-        c.vocab = vocab;
-        sampling_params_start(&o->sampling.params, &c.sampler);
-        code = reset(&c, o->system);
-        code = code == CLI_OK ? talk(&c) : code;
-        chat_history_fini(&c.history);
-        sampler_fini(&c.sampler);
+    if (code != CLI_OK || (o->lora != NULL && (code = cli_model_lora(m, o->lora)) != CLI_OK) ||
+        (code = cli_guide_open(&o->sampling, vocab, &c.guide)) != CLI_OK || (code = cli_model_session(m, &o->model)) != CLI_OK) {
+        goto end;
     }
+    c.vocab = vocab;
+    sampling_params_start(&o->sampling.params, &c.sampler);
+    code = chat_reset(&c, o->system);
+    if (code == CLI_OK) {
+        code = chat_run(&c);
+    }
+    chat_history_fini(&c.history);
+    sampler_fini(&c.sampler);
+end:
     text_guide_close(&c.guide);
     vocab_free(vocab);
     return code;

@@ -73,7 +73,9 @@ static bool message_read(struct berth_json *r, struct chat_history *h) {
         const bool is_role = berth_json_is(key, "role"), is_content = berth_json_is(key, "content");
         ok = is_role || is_content ? berth_json_string(r, &text) : berth_json_skip(r);
         for (int i = 0; ok && is_role && i < CHAT_N_ROLES; i++) {
-            role = berth_json_is(text, role_names[i]) ? i : role;
+            if (berth_json_is(text, role_names[i])) {
+                role = i;
+            }
         }
         if (ok && is_content) {
             free(words);

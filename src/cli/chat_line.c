@@ -32,7 +32,7 @@ void chat_line_close(struct chat_line *l) {
     free(l->text); // the library stays: it has a handler for the end of the program
 }
 
-static bool append(struct chat_line *l, const char *text, size_t n) {
+static bool line_append(struct chat_line *l, const char *text, size_t n) {
     if (l->n + n + 1 > l->cap) {
         const size_t cap = 2 * (l->n + n) + 128;
         char *more = realloc(l->text, cap);
@@ -62,12 +62,12 @@ static bool plain_line(struct chat_line *l) {
             continue;
         }
         const char byte = (char) c;
-        if (c == EOF || !append(l, &byte, 1)) {
+        if (c == EOF || !line_append(l, &byte, 1)) {
             return has_any;
         }
         has_any = true;
     }
-    return append(l, "", 0);
+    return line_append(l, "", 0);
 }
 
 static bool one_line(struct chat_line *l, const char *prompt) {
@@ -86,7 +86,7 @@ static bool one_line(struct chat_line *l, const char *prompt) {
         fflush(stdout);
         text = l->read(prompt);
     }
-    const bool ok = text != NULL && append(l, text, strlen(text));
+    const bool ok = text != NULL && line_append(l, text, strlen(text));
     if (ok && text[0] != '\0' && l->remember != NULL) {
         l->remember(text);
     }

@@ -70,7 +70,7 @@ struct embedding {
     int64_t n_done;
 };
 
-static void print(const struct embedding *e, const char *text, size_t size, int64_t n_tokens, const float *x, int64_t n) {
+static void vector_print(const struct embedding *e, const char *text, size_t size, int64_t n_tokens, const float *x, int64_t n) {
     double length = 0;
     for (int64_t i = 0; i < n; i++) {
         length += (double) x[i] * (double) x[i];
@@ -91,7 +91,7 @@ static void print(const struct embedding *e, const char *text, size_t size, int6
 }
 
 // One text; false with an error.
-static bool embed(struct embedding *e, const char *text, size_t size, struct model_error *error) {
+static bool text_embed(struct embedding *e, const char *text, size_t size, struct model_error *error) {
     struct session *s = e->m->session;
     const int64_t n = s->model->params.n_embd;
     struct token_list tokens = {0};
@@ -106,7 +106,7 @@ static bool embed(struct embedding *e, const char *text, size_t size, struct mod
         s->sums[i] /= (float) tokens.n;
     }
     if (ok) {
-        print(e, text, size, (int64_t) tokens.n, e->o->is_last ? s->logits : s->sums, n);
+        vector_print(e, text, size, (int64_t) tokens.n, e->o->is_last ? s->logits : s->sums, n);
         e->n_done++;
     }
     token_list_fini(&tokens);
@@ -122,7 +122,7 @@ static bool lines_embed(struct embedding *e, const char *path, bool *is_read, st
     for (size_t at = 0; ok && at < size;) {
         const char *end = memchr(text + at, '\n', size - at);
         const size_t n = end != NULL ? (size_t) (end - text) - at : size - at;
-        ok = n == 0 || embed(e, text + at, n, error);
+        ok = n == 0 || text_embed(e, text + at, n, error);
         at += n + 1;
     }
     free(text);
@@ -137,13 +137,16 @@ static int embed_all(struct embedding *e, char **texts, int n) {
         berth_json_printf(&(struct berth_json_writer){.file = stdout}, "{'model': %s, 'pooling': %s, 'embeddings': [", e->m->path,
             o->is_last ? "last" : "mean");
     }
-    bool ok = o->prompt == NULL || embed(e, o->prompt, strlen(o->prompt), &error);
+    bool ok = o->prompt == NULL || text_embed(e, o->prompt, strlen(o->prompt), &error);
     for (int i = 0; ok && i < n; i++) {
-        ok = embed(e, texts[i], strlen(texts[i]), &error);
+        ok = text_embed(e, texts[i], strlen(texts[i]), &error);
     }
     ok = ok && (o->file == NULL || lines_embed(e, o->file, &is_read, &error));
     fputs(o->json ? "]}\n" : "", stdout);
-    return ok ? CLI_OK : !is_read ? CLI_FAILURE : cli_fail(CLI_FAILURE, "%s", error.text);
+    if (ok || !is_read) {
+        return ok ? CLI_OK : CLI_FAILURE;
+    }
+    return cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
 int cli_embed(int argc, char **argv) {

@@ -3,6 +3,7 @@
 // train_run.c.
 
 #include "cli/train.h"
+#include "base/min.h"
 
 #include "cli/help.h"
 
@@ -127,41 +128,62 @@ static int params_check(const struct cli_train *o, const struct train_params *p)
                : CLI_OK;
 }
 
-static struct train_params usual(const struct cli_train *o, const struct model *m) {
-    const int64_t rank = o->params.rank > 0 ? o->params.rank : 0;
-    return (struct train_params){.n_ctx = m->params.n_ctx_train < 512 ? m->params.n_ctx_train : 512,
+static struct train_params params_default(const struct cli_train *o, const struct model *m) {
+    const int64_t rank = max_i64(o->params.rank, 0);
+    const float tuning_lr = rank > 0 ? 2e-4f : 1e-4f;
+    return (struct train_params){.n_ctx = min_i64(m->params.n_ctx_train, 512),
         .n_seq = 8 * n_ranks(o),
         .n_steps = -1,
         .n_warmup = -1,
         .rank = rank,
         .alpha = 2 * (float) rank,
-        .lr = o->config != NULL ? 1e-3f
-              : rank > 0        ? 2e-4f
-                                : 1e-4f,
+        .lr = o->config != NULL ? 1e-3f : tuning_lr,
         .clip = 1,
         .seed = 1};
 }
 
+// What is given takes the place of *x; below 0 is not given.
+static void given_int(int64_t *x, int64_t value) {
+    if (value >= 0) {
+        *x = value;
+    }
+}
+
+static void given_real(float *x, float value) {
+    if (value >= 0) {
+        *x = value;
+    }
+}
+
 static int params_get(const struct cli_train *o, const struct model *m, struct train_params *p) {
     struct model_error error = {""};
-    *p = usual(o, m);
+    *p = params_default(o, m);
     if (o->resume != NULL && !train_state_params(o->resume, p, NULL, &error)) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
     const struct train_params *given = &o->params;
     const int code = o->resume != NULL ? params_check(o, p) : CLI_OK;
-    p->n_ctx = given->n_ctx > 0 ? given->n_ctx : p->n_ctx;
-    p->n_seq = given->n_seq > 0 ? given->n_seq * n_ranks(o) : p->n_seq;
-    p->n_steps = given->n_steps >= 0 ? given->n_steps : o->n_epochs > 0 ? -1 : p->n_steps;
-    p->n_warmup = given->n_warmup >= 0 ? given->n_warmup : p->n_warmup;
-    p->alpha = given->alpha >= 0 ? given->alpha : p->alpha;
-    p->lr = given->lr >= 0 ? given->lr : p->lr;
-    p->decay = given->decay >= 0 ? given->decay : p->decay;
+    if (o->n_epochs > 0) {
+        p->n_steps = -1;
+    }
+    given_int(&p->n_ctx, given->n_ctx);
+    given_int(&p->n_seq, given->n_seq * n_ranks(o));
+    given_int(&p->n_steps, given->n_steps);
+    given_int(&p->n_warmup, given->n_warmup);
+    given_real(&p->alpha, given->alpha);
+    given_real(&p->lr, given->lr);
+    given_real(&p->decay, given->decay);
+    given_real(&p->clip, given->clip);
     p->memory = given->memory;
-    p->clip = given->clip >= 0 ? given->clip : p->clip;
-    p->seed = o->seed >= 0 ? (uint64_t) o->seed : p->seed;
-    p->schedule = o->schedule >= 0 ? (enum train_schedule) o->schedule : p->schedule;
-    p->optimizer = o->optimizer >= 0 ? (enum ggml_opt_optimizer_type) o->optimizer : p->optimizer;
+    if (o->seed >= 0) {
+        p->seed = (uint64_t) o->seed;
+    }
+    if (o->schedule >= 0) {
+        p->schedule = (enum train_schedule) o->schedule;
+    }
+    if (o->optimizer >= 0) {
+        p->optimizer = (enum ggml_opt_optimizer_type) o->optimizer;
+    }
     p->world = o->world;
     return code;
 }
@@ -237,38 +259,35 @@ static int new_make(const struct cli_train *o) {
 
 // ---- all together ----
 
-static int texts_read(const struct cli_train *o, const struct vocab *vocab, const struct train_params *p, struct train_data *data,
-    struct train_data *val) {
+// A text in windows; path NULL: there is none.
+static int text_read(
+    const struct cli_train *o, const char *path, const struct vocab *vocab, int64_t n_ctx, struct train_data *data) {
     struct model_error error = {""};
-    int code = o->data != NULL ? cli_train_read(o, o->data, vocab, data) : CLI_OK;
-    if (code == CLI_OK && o->data != NULL && !train_data_cut(data, p->n_ctx, &error)) {
-        code = cli_fail(CLI_FAILURE, "%s: %s", o->data, error.text);
+    const int code = path != NULL ? cli_train_read(o, path, vocab, data) : CLI_OK;
+    if (code != CLI_OK || path == NULL || train_data_cut(data, n_ctx, &error)) {
+        return code;
     }
-    if (code == CLI_OK && o->val != NULL) {
-        code = cli_train_read(o, o->val, vocab, val);
-    }
-    if (code == CLI_OK && o->val != NULL && !train_data_cut(val, p->n_ctx, &error)) {
-        code = cli_fail(CLI_FAILURE, "%s: %s", o->val, error.text);
-    }
-    return code;
+    return cli_fail(CLI_FAILURE, "%s: %s", path, error.text);
 }
 
-static int train(const struct cli_train *o, struct workbench *m, const struct vocab *vocab) {
+static int model_train(const struct cli_train *o, struct workbench *m, const struct vocab *vocab) {
     struct train_data data = {0}, val = {0};
     struct train_params p;
     struct model_error error = {""};
     struct trainer *t = NULL;
     int code = params_get(o, m->model, &p);
-    code = code == CLI_OK ? texts_read(o, vocab, &p, &data, &val) : code;
-    code = code == CLI_OK ? length_set(o, &data, &p) : code;
-    if (code == CLI_OK) {
-        t = trainer_new(m->model, &m->devices, &p, &error);
-        if (t == NULL || (o->resume != NULL && !train_state_read(t, &data, o->resume, &error)) ||
-            !train_ranks_check(t, &data, &error)) {
-            code = cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text);
-        }
+    if (code != CLI_OK || (code = text_read(o, o->data, vocab, p.n_ctx, &data)) != CLI_OK ||
+        (code = text_read(o, o->val, vocab, p.n_ctx, &val)) != CLI_OK || (code = length_set(o, &data, &p)) != CLI_OK) {
+        goto end;
     }
-    code = code == CLI_OK ? cli_train_run(o, t, &data, o->val != NULL ? &val : NULL) : code;
+    t = trainer_new(m->model, &m->devices, &p, &error);
+    if (t == NULL || (o->resume != NULL && !train_state_read(t, &data, o->resume, &error)) ||
+        !train_ranks_check(t, &data, &error)) {
+        code = cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text);
+        goto end;
+    }
+    code = cli_train_run(o, t, &data, o->val != NULL ? &val : NULL);
+end:
     trainer_free(t);
     train_data_fini(&data);
     train_data_fini(&val);
@@ -289,11 +308,12 @@ int cli_train(int argc, char **argv) {
     o.world = world_find();
     if (o.config != NULL) {
         code = cli_train_first(&o, cli_train_is_first(&o) ? new_make(&o) : CLI_OK);
+        if (code != CLI_OK) {
+            return code;
+        }
         o.model.path = o.out;
-    } else {
-        code = CLI_OK;
     }
-    code = code == CLI_OK ? cli_model_open(&m, &o.model) : code;
+    code = cli_model_open(&m, &o.model);
     if (code != CLI_OK) {
         return code;
     }
@@ -302,11 +322,10 @@ int cli_train(int argc, char **argv) {
         return cli_fail(CLI_FAILURE, "%s: the model is in several files: 'berth gguf merge' makes one of them", m.path);
     }
     struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
-    code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : CLI_OK;
+    code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : outputs_check(&o);
     if (code == CLI_OK) {
-        code = outputs_check(&o);
+        code = model_train(&o, &m, vocab);
     }
-    code = code == CLI_OK ? train(&o, &m, vocab) : code;
     vocab_free(vocab);
     workbench_close(&m);
     return code;

@@ -45,7 +45,9 @@ static int checkpoint_save(struct run *r) {
         return cli_fail(CLI_FAILURE, "%s: %s", r->checkpoint, error.text);
     }
     const int code = cli_close(file, r->checkpoint, true);
-    r->n_saved = code == CLI_OK ? r->t->n_done : r->n_saved;
+    if (code == CLI_OK) {
+        r->n_saved = r->t->n_done;
+    }
     return code;
 }
 
@@ -86,7 +88,7 @@ static double speed_of(const struct run *r) {
     return us > 0 ? 1e6 * (double) tokens_of(r) / (double) us : 0;
 }
 
-static const char *duration(double seconds, char text[32]) {
+static const char *duration_text(double seconds, char text[32]) {
     const int64_t s = (int64_t) seconds;
     if (s >= 3600) {
         snprintf(text, 32, "%" PRId64 ":%02d:%02d", s / 3600, (int) (s / 60 % 60), (int) (s % 60));
@@ -106,7 +108,7 @@ static bool is_due(struct run *r) {
     return true;
 }
 
-static void tell(struct run *r) {
+static void step_print(struct run *r) {
     const struct trainer *t = r->t;
     if (!cli_train_is_first(r->o)) {
         return;
@@ -115,7 +117,7 @@ static void tell(struct run *r) {
     const double speed = speed_of(r), left = (double) ((n_all - t->n_done) * t->params.n_seq * t->params.n_ctx);
     const double loss = (double) t->losses[t->n_done - 1];
     char time[32];
-    duration(speed > 0 ? left / speed : 0, time);
+    duration_text(speed > 0 ? left / speed : 0, time);
     cli_progress("training", (uint64_t) t->n_done, (uint64_t) n_all,
         "%s left, loss %.4f, step %" PRId64 " of %" PRId64 ", %.0f tokens/s", time, loss, t->n_done, n_all, speed);
     if (is_due(r)) {
@@ -129,7 +131,7 @@ static bool has_look_at(const struct trainer *t, int64_t step) {
 }
 
 // The loss on the other texts, unless this run has it of this step.
-static int look(struct run *r) {
+static int loss_look(struct run *r) {
     struct trainer *t = r->t;
     struct model_error error = {""};
     if (r->val == NULL || (t->n_looks > r->first_look && has_look_at(t, t->n_done))) {
@@ -192,7 +194,7 @@ static void print_text(const struct run *r, double seconds, double speed) {
     if (t->n_looks > r->first_look) {
         printf(", on %s %.4f to %.4f", r->o->val, (double) t->looks[r->first_look].loss, (double) t->looks[t->n_looks - 1].loss);
     }
-    printf("; %" PRId64 " tokens in %s, %.0f a second; trained %s, compute %s", tokens_of(r), duration(seconds, time), speed,
+    printf("; %" PRId64 " tokens in %s, %.0f a second; trained %s, compute %s", tokens_of(r), duration_text(seconds, time), speed,
         cli_short_bytes(t->size, text[0]), cli_short_bytes(t->compute, text[1]));
     if (t->n_again > 0) {
         printf(", %zu ops of a step run again: %.2f times the cost", t->n_again, t->slower);
@@ -208,9 +210,9 @@ static int stop_ask(struct run *r) {
     return train_ranks_stop(r->t, cli_is_interrupted(NULL), &error) ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
-static int steps(struct run *r) {
+static int steps_run(struct run *r) {
     struct trainer *t = r->t;
-    int code = look(r);
+    int code = loss_look(r);
     while (code == CLI_OK && t->n_done < t->params.n_steps && (code = stop_ask(r)) == CLI_OK && !t->is_stopped) {
         struct model_error error = {""};
         if (!trainer_step(t, r->data, &error)) {
@@ -221,15 +223,17 @@ static int steps(struct run *r) {
             }
             return code;
         }
-        tell(r);
+        step_print(r);
         if (r->o->save_every > 0 && t->n_done % r->o->save_every == 0 && t->n_done < t->params.n_steps) {
             cli_progress_end();
-            code = look(r);
-            code = code == CLI_OK ? by_first(r, checkpoint_save) : code;
+            code = loss_look(r);
+            if (code == CLI_OK) {
+                code = by_first(r, checkpoint_save);
+            }
         }
     }
     cli_progress_end();
-    return code == CLI_OK ? look(r) : code;
+    return code == CLI_OK ? loss_look(r) : code;
 }
 
 int cli_train_run(const struct cli_train *o, struct trainer *t, struct train_data *data, const struct train_data *val) {
@@ -242,14 +246,14 @@ int cli_train_run(const struct cli_train *o, struct trainer *t, struct train_dat
     if (o->out != NULL) {
         cli_train_checkpoint(o, r.checkpoint);
     }
-    int code = steps(&r);
+    int code = steps_run(&r);
     const double seconds = 1e-6 * (double) (ggml_time_us() - r.start_us), speed = speed_of(&r);
-    code = code == CLI_OK ? stop_ask(&r) : code;
+    if (code != CLI_OK || (code = stop_ask(&r)) != CLI_OK) {
+        return code;
+    }
     const bool has_to_save = o->out != NULL && (o->save_every > 0 || t->is_stopped);
-    code = code == CLI_OK && has_to_save ? by_first(&r, checkpoint_save) : code;
-    code = code == CLI_OK ? by_first(&r, result_save) : code;
-    code = code == CLI_OK ? by_first(&r, plot_save) : code;
-    if (code != CLI_OK) {
+    if ((has_to_save && (code = by_first(&r, checkpoint_save)) != CLI_OK) || (code = by_first(&r, result_save)) != CLI_OK ||
+        (code = by_first(&r, plot_save)) != CLI_OK) {
         return code;
     }
     const bool is_short = t->is_stopped && t->n_done < t->params.n_steps;

@@ -160,7 +160,8 @@ static int parts_all(ggml_backend_dev_t *parts) {
     return n;
 }
 
-int model_parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error) {
+// Names with commas between; NULL: all. A name may be there twice. At most GGML_BACKEND_META_MAX_DEVICES, 0 after an error.
+static int parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error) {
     int n = names == NULL ? parts_all(parts) : 0;
     for (const char *at = names; at != NULL && n < GGML_BACKEND_META_MAX_DEVICES;) {
         char name[128];
@@ -190,7 +191,7 @@ bool model_devices_open_split(
         return model_fail(error, "there is no CPU device");
     }
     ggml_backend_dev_t parts[GGML_BACKEND_META_MAX_DEVICES];
-    const int n = model_parts_find(names, parts, error);
+    const int n = parts_find(names, parts, error);
     if (n == 0 || !model_devices_open_parts(d, model, parts, n, cpu, error)) {
         return false;
     }

@@ -104,8 +104,6 @@ struct vocab;
 // One device of n. NULL after an error. *shares is the caller's and outlives the device's use.
 ggml_backend_dev_t model_device_parts(
     struct model_shares **shares, const struct model *model, ggml_backend_dev_t *parts, int n, struct model_error *error);
-// Names with commas between; NULL: all. A name may be there twice. At most GGML_BACKEND_META_MAX_DEVICES, 0 after an error.
-int model_parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error);
 
 struct model_devices {
     int n;                       // the last is the host's CPU

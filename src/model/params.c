@@ -147,6 +147,12 @@ static bool count_get(const struct gguf_context *meta, const struct model_params
     return keys_int(meta, key_of(p, rest, key), 1, max, out, error);
 }
 
+static void count_default(int64_t *x, int64_t value) {
+    if (*x <= 0) {
+        *x = value;
+    }
+}
+
 static bool count_need(const struct gguf_context *meta, const struct model_params *p, const char *rest, int64_t max, int64_t *out,
     struct model_error *error) {
     char key[96];
@@ -186,24 +192,16 @@ static bool heads_read(const struct gguf_context *meta, struct model_params *p, 
         !count_get(meta, p, "expert_feed_forward_length", MAX_WIDTH, &p->n_ff_expert, error)) {
         return false;
     }
-    if (p->n_ff_expert <= 0) {
-        p->n_ff_expert = p->n_ff;
-    }
-    if (p->n_head_kv <= 0) {
-        p->n_head_kv = p->n_head;
-    }
+    count_default(&p->n_ff_expert, p->n_ff);
+    count_default(&p->n_head_kv, p->n_head);
     if (p->n_head % p->n_head_kv != 0) {
         return model_fail(error, "%" PRId64 " heads cannot share %" PRId64 " heads of keys and values", p->n_head, p->n_head_kv);
     }
     if (p->head_size == 0 && p->n_embd % p->n_head != 0) {
         return model_fail(error, "%" PRId64 " elements cannot be dealt to %" PRId64 " heads", p->n_embd, p->n_head);
     }
-    if (p->head_size <= 0) {
-        p->head_size = p->n_embd / p->n_head;
-    }
-    if (p->head_size_v <= 0) {
-        p->head_size_v = p->head_size;
-    }
+    count_default(&p->head_size, p->n_embd / p->n_head);
+    count_default(&p->head_size_v, p->head_size);
     if (p->n_expert > 0 && p->n_expert_used == 0) {
         return model_fail(
             error, "there are %" PRId64 " experts, but key '%s' is missing", p->n_expert, key_of(p, "expert_used_count", key));
@@ -218,9 +216,7 @@ static bool sizes_read(const struct gguf_context *meta, struct model_params *p, 
         !count_get(meta, p, "context_length", MAX_CONTEXT, &p->n_ctx_train, error)) {
         return false;
     }
-    if (p->n_ctx_train <= 0) {
-        p->n_ctx_train = 2048;
-    }
+    count_default(&p->n_ctx_train, 2048);
     return (p->desc->has & ARCH_STATE) != 0 ? state_read(meta, p, error) : heads_read(meta, p, error);
 }
 
