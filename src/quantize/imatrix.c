@@ -138,48 +138,38 @@ static const char *dat_read(struct imatrix *m, struct bytes b) {
     return NULL;
 }
 
-static const char *dat_open(struct imatrix *m, const char *path) {
-    uint64_t size;
-    const char *why;
-    FILE *file = berth_file_open(path, &size, &why);
-    if (file == NULL) {
-        return why;
-    }
+static const char *dat_load(struct imatrix *m, FILE *file, uint64_t size) {
+    const char *why = "it cannot be read";
     unsigned char *text = size < SIZE_MAX ? model_alloc_malloc((size_t) size + 1) : NULL;
     if (text == NULL) {
-        why = "out of memory";
-    } else if (fread(text, 1, (size_t) size, file) != (size_t) size) {
-        why = "it cannot be read";
-    } else {
+        return "out of memory";
+    }
+    if (fread(text, 1, (size_t) size, file) == (size_t) size) {
         why = dat_read(m, (struct bytes){text, (size_t) size});
     }
-    fclose(file);
     model_alloc_free(text);
     return why;
 }
 
 // ---- both ----
 
-static bool is_gguf(const char *path) {
+static const char *imatrix_read(struct imatrix *m, const char *path) {
     uint64_t size;
     const char *why;
-    char magic[4] = "";
+    char magic[4];
     FILE *file = berth_file_open(path, &size, &why);
     if (file == NULL) {
-        return false;
+        return why;
     }
-    const bool is = fread(magic, 1, sizeof magic, file) == sizeof magic && memcmp(magic, GGUF_MAGIC, sizeof magic) == 0;
+    if (fread(magic, 1, sizeof magic, file) == sizeof magic && memcmp(magic, GGUF_MAGIC, sizeof magic) == 0) {
+        struct berth_gguf_map *map = berth_gguf_map_open(path, NULL);
+        why = map != NULL ? gguf_read(m, map) : berth_last_error();
+        berth_gguf_map_close(map);
+    } else {
+        rewind(file);
+        why = dat_load(m, file, size);
+    }
     fclose(file);
-    return is;
-}
-
-static const char *imatrix_read(struct imatrix *m, const char *path) {
-    if (!is_gguf(path)) {
-        return dat_open(m, path);
-    }
-    struct berth_gguf_map *map = berth_gguf_map_open(path, NULL);
-    const char *why = map != NULL ? gguf_read(m, map) : berth_last_error();
-    berth_gguf_map_close(map);
     return why;
 }
 

@@ -168,6 +168,30 @@ static void test_further(void **state) {
     assert_int_equal(model_alloc_n_alive(), 0);
 }
 
+// What would lower the memory of a plan: a smaller batch, and another cache unless its type is given.
+static void test_lower(void **state) {
+    (void) state;
+    struct model_options o = {.device = "CPU", .n_threads = 1, .n_ctx = 256, .n_batch = 64};
+    struct model_error error = {""};
+    struct fit_way ways[FIT_MAX_WAYS];
+    struct fit_peak peak;
+    if (!fit_peak_init(&peak, MODEL, &o, &error)) {
+        fail_msg("%s", error.text);
+    }
+    assert_true(peak.report.peak > 0 && peak.report.peak >= peak.report.bound);
+    assert_int_equal(fit_ways_find(MODEL, &o, &peak.plan, ways), 2);
+    assert_string_equal(ways[0].option, "-b 32");
+    assert_string_equal(ways[1].option, "--cache-type q8_0");
+    assert_true(ways[0].less > 0 && ways[1].less > 0 && ways[0].error[0] == '\0');
+    o.has_cache_type = true;
+    o.cache_k = o.cache_v = GGML_TYPE_F16;
+    assert_int_equal(fit_ways_find(MODEL, &o, &peak.plan, ways), 1);
+    fit_peak_fini(&peak);
+    assert_false(fit_peak_init(&peak, "/nowhere.gguf", &o, &error));
+    assert_true(error.text[0] != '\0');
+    assert_int_equal(model_alloc_n_alive(), 0);
+}
+
 static int n_reports;
 
 static void count_reports(const char *what, uint64_t done, uint64_t all, const char *text, void *user) {
@@ -233,6 +257,7 @@ int main(void) {
         cmocka_unit_test(test_largest),
         cmocka_unit_test(test_allowed),
         cmocka_unit_test(test_further),
+        cmocka_unit_test(test_lower),
         cmocka_unit_test(test_watch),
         cmocka_unit_test(test_no_memory),
     };
