@@ -2,7 +2,7 @@
 // cli.h: what the commands of the program `berth` share: exit codes, messages, sizes with units, colour, output files.
 #pragma once
 
-#include "berth.h"
+#include "base/base.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,10 +39,7 @@ bool cli_parse_ms(const char *text, int64_t *us);
 // A text of a file, at least `width` wide: files come from anywhere, so what would command the terminal becomes '?'.
 void cli_text(FILE *file, int width, const char *text);
 // A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
-bool cli_ends_with(const char *text, const char *end);
 #define CLI_GGUF "GGUF"
-// A regular file with these first bytes, at most 16?
-bool cli_starts_with(const char *path, const char *magic);
 // "1,048,576 bytes (1.00 MiB)"
 const char *cli_bytes(uint64_t size, char text[64]);
 // "6.25 MiB"

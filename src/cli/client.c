@@ -229,7 +229,7 @@ fail:
 // ---- the folder ----
 
 static bool is_library_name(const char *name) {
-    return cli_ends_with(name, ".so") || cli_ends_with(name, ".node") || strstr(name, ".so.") != NULL;
+    return berth_ends_with(name, ".so") || berth_ends_with(name, ".node") || strstr(name, ".so.") != NULL;
 }
 
 static bool file_read(struct client_folder *folder, const char *path, const char *name, struct client_names *stays) {

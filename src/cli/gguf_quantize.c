@@ -136,6 +136,8 @@ static int model_quantize(const struct berth_gguf_map *map, const char *in, cons
     if (file != NULL && quantize_write(&job, header, file, &totals, &error)) {
         cli_progress_end();
         code = cli_close(file, path, true);
+    } else if (file != NULL && ferror(file)) {
+        code = cli_close(file, path, false);
     } else if (file != NULL) {
         cli_drop(file);
         code = cli_fail(CLI_FAILURE, "%s: %s", path, error.text);

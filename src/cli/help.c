@@ -98,7 +98,7 @@ void cli_help_print(const struct cli_help *help, FILE *file) {
     fputs("\nExamples:\n", file);
     for (size_t i = 0; i < sizeof help->examples / sizeof *help->examples && help->examples[i].line != NULL; i++) {
         const char *what = help->examples[i].what;
-        fprintf(file, "  %s%s\n    berth %s\n", what, cli_ends_with(what, "?") ? "" : ":", help->examples[i].line);
+        fprintf(file, "  %s%s\n    berth %s\n", what, berth_ends_with(what, "?") ? "" : ":", help->examples[i].line);
     }
     char exits[256];
     snprintf(exits, sizeof exits, "Exit codes: 0 fine,%s%s%s 2 wrong usage, 3 failure%s%s, 130 stopped by Ctrl-C.",
@@ -233,6 +233,6 @@ void cli_help_man(const struct cli_help *help, FILE *file) {
     }
     for (size_t i = 0; i < sizeof help->examples / sizeof *help->examples && help->examples[i].line != NULL; i++) {
         const char *what = help->examples[i].what;
-        fprintf(file, ".Pp\n%s%s\n.Dl $ berth %s\n", what, cli_ends_with(what, "?") ? "" : ":", help->examples[i].line);
+        fprintf(file, ".Pp\n%s%s\n.Dl $ berth %s\n", what, berth_ends_with(what, "?") ? "" : ":", help->examples[i].line);
     }
 }

@@ -16,7 +16,7 @@ struct options {
     const char *paths[2];
     size_t n_paths;
     bool captured;
-    struct cli_budget budget;
+    struct view_budget budget;
     struct model_options model;
     struct berth_plan_params params;
 };
@@ -59,10 +59,10 @@ const struct cli_help cli_map_help = {
 // ---- writing ----
 
 bool cli_map_is_name(const char *path) {
-    return cli_ends_with(path, ".svg") || cli_ends_with(path, ".html");
+    return berth_ends_with(path, ".svg") || berth_ends_with(path, ".html");
 }
 
-static int cli_map_write(const struct map_plan *plan, const struct map_plan *before, const char *path) {
+static int map_write(const struct map_plan *plan, const struct map_plan *before, const char *path) {
     struct map_view views[2];
     size_t n = 0;
     if (before != NULL && !map_view_init(&views[n++], before)) {
@@ -74,9 +74,10 @@ static int cli_map_write(const struct map_plan *plan, const struct map_plan *bef
     } else {
         n++;
         FILE *file = cli_open(path);
-        code = file == NULL
-                   ? CLI_FAILURE
-                   : cli_close(file, path, (cli_ends_with(path, ".svg") ? map_svg_write : map_html_write)(views, n, file));
+        code = CLI_FAILURE;
+        if (file != NULL) {
+            code = cli_close(file, path, (berth_ends_with(path, ".svg") ? map_svg_write : map_html_write)(views, n, file));
+        }
     }
     while (n > 0) {
         map_view_fini(&views[--n]);
@@ -90,16 +91,16 @@ static const char *base_name(const char *path) {
 }
 
 int cli_map_saved(const char *text, size_t size, const char *title, const char *path) {
-    struct cli_plan plan = {0};
+    struct view_plan plan = {0};
     enum ggml_status status = berth_plan_read_json(text, size, title, &plan.set);
     if (status == GGML_STATUS_SUCCESS) {
-        status = cli_plan_buffers(&plan);
+        status = view_plan_buffers(&plan);
     }
     const int code = status != GGML_STATUS_SUCCESS
                          ? cli_fail(CLI_FAILURE, "the map cannot be drawn: %s",
                                status == GGML_STATUS_ALLOC_FAILED ? "out of memory" : berth_last_error())
-                         : cli_map_write(&(struct map_plan){base_name(title), &plan, plan.set->offsets}, NULL, path);
-    cli_plan_free(&plan);
+                         : map_write(&(struct map_plan){base_name(title), &plan, plan.set->offsets}, NULL, path);
+    view_plan_free(&plan);
     return code;
 }
 
@@ -125,7 +126,7 @@ static int options_parse(int argc, char **argv, struct options *o) {
 }
 
 // Reads a file, and plans it if it has no plan. *offsets is to be freed.
-static int load(const char *path, const struct options *o, struct cli_plan *plan, uint64_t **offsets, bool *is_stopped) {
+static int map_load(const char *path, const struct options *o, struct view_plan *plan, uint64_t **offsets, bool *is_stopped) {
     *offsets = NULL;
     if (cli_plan_open(path, &o->model, &o->budget, plan) != CLI_OK) {
         return CLI_FAILURE;
@@ -146,7 +147,7 @@ static int load(const char *path, const struct options *o, struct cli_plan *plan
 }
 
 // The plan that a captured program had.
-static int captured(const char *path, const struct cli_plan *plan, struct map_plan *map) {
+static int captured_get(const char *path, const struct view_plan *plan, struct map_plan *map) {
     const struct berth_plan_set *set = plan->set;
     bool has_all = !set->has_offsets;
     for (size_t i = 0; i < set->n_items && has_all; i++) {
@@ -167,23 +168,27 @@ int cli_map(int argc, char **argv) {
     if (code >= 0) {
         return code;
     }
-    struct cli_plan plans[2] = {0};
+    struct view_plan plans[2] = {0};
     uint64_t *offsets[2] = {NULL};
     struct map_plan maps[2], before;
     bool is_stopped = false;
     code = cli_output_check(o.out);
     for (size_t i = 0; i < o.n_paths && code == CLI_OK; i++) {
-        code = load(o.paths[i], &o, &plans[i], &offsets[i], &is_stopped);
+        code = map_load(o.paths[i], &o, &plans[i], &offsets[i], &is_stopped);
         maps[i] = (struct map_plan){base_name(o.paths[i]), &plans[i], offsets[i]};
     }
     if (code == CLI_OK && o.captured) {
-        code = captured(o.paths[0], &plans[0], &before);
+        code = captured_get(o.paths[0], &plans[0], &before);
     }
     if (code == CLI_OK) {
-        code = cli_map_write(&maps[o.n_paths - 1], o.captured ? &before : o.n_paths > 1 ? &maps[0] : NULL, o.out);
+        const struct map_plan *old = o.captured ? &before : NULL;
+        if (o.n_paths > 1) {
+            old = &maps[0];
+        }
+        code = map_write(&maps[o.n_paths - 1], old, o.out);
     }
     for (size_t i = 0; i < o.n_paths; i++) {
-        cli_plan_free(&plans[i]);
+        view_plan_free(&plans[i]);
         free(offsets[i]);
     }
     return code == CLI_OK && is_stopped ? CLI_STOPPED : code;

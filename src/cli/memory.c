@@ -50,7 +50,7 @@ int cli_allow_parse(const char *command, const char *text, unsigned *allow) {
 
 // ---- what would lower it ----
 
-void cli_lower_print(FILE *file, const char *path, const struct model_options *options, const struct cli_plan *plan,
+void cli_lower_print(FILE *file, const char *path, const struct model_options *options, const struct view_plan *plan,
     const struct berth_plan_report *report, int64_t searched_us) {
     struct fit_way ways[FIT_MAX_WAYS];
     const int n = fit_ways_find(path, options, plan, ways);
@@ -77,7 +77,7 @@ void cli_lower_print(FILE *file, const char *path, const struct model_options *o
 }
 
 void cli_lower_json(
-    struct berth_json_writer *w, const char *path, const struct model_options *options, const struct cli_plan *plan) {
+    struct berth_json_writer *w, const char *path, const struct model_options *options, const struct view_plan *plan) {
     struct fit_way ways[FIT_MAX_WAYS];
     const int n = fit_ways_find(path, options, plan, ways);
     berth_json_begin(w, "lower", '[');

@@ -37,7 +37,7 @@ int cli_gguf_write(const char *path, const struct gguf_context *header, model_by
 // ---- memory.c ----
 
 struct fit_limits;
-struct cli_plan;
+struct view_plan;
 struct berth_plan_report;
 // Adds the limits of --memory, one or several with commas between, where the text is cut. CLI_OK, or the exit code after a
 // message.
@@ -46,10 +46,10 @@ int cli_memory_add(struct fit_limits *limits, const char *command, char *text);
 int cli_allow_parse(const char *command, const char *text, unsigned *allow);
 // A line "lower ..." after what `berth plan` prints, or the member "lower" of its JSON: settings of a model, each planned for it,
 // which takes as long as its plan did. A longer search is offered unless one was made: searched_us is its time limit.
-void cli_lower_print(FILE *file, const char *path, const struct model_options *options, const struct cli_plan *plan,
+void cli_lower_print(FILE *file, const char *path, const struct model_options *options, const struct view_plan *plan,
     const struct berth_plan_report *report, int64_t searched_us);
 void cli_lower_json(
-    struct berth_json_writer *w, const char *path, const struct model_options *options, const struct cli_plan *plan);
+    struct berth_json_writer *w, const char *path, const struct model_options *options, const struct view_plan *plan);
 // What is alive at the peak of a model's graph, and the line "lower", for commands that plan it otherwise; or why it cannot be
 // planned. In JSON: the members "alive" and "lower", or an "alive" with an "error" alone.
 void cli_peak_print(FILE *file, const char *path, const struct model_options *options);

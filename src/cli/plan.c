@@ -17,7 +17,7 @@ struct options {
     const char *out;
     bool json;
     bool has_capacity;
-    struct cli_budget budget;
+    struct view_budget budget;
     bool is_stopped; // by Ctrl-C
     struct model_options model;
     struct berth_plan_params params;
@@ -103,7 +103,7 @@ static void print_report(
 }
 
 // False: out of memory.
-static bool print_json(const struct options *o, const struct cli_plan *plan, const struct berth_plan_report *sum) {
+static bool print_json(const struct options *o, const struct view_plan *plan, const struct berth_plan_report *sum) {
     bool ok = true;
     struct berth_json_writer w = {.file = stdout};
     berth_json_begin(&w, NULL, '{');
@@ -111,7 +111,7 @@ static bool print_json(const struct options *o, const struct cli_plan *plan, con
     berth_json_printf(&w, "'stopped': %c", o->is_stopped);
     berth_json_begin(&w, "buffers", '[');
     for (size_t b = 0; b < plan->n_buffers; b++) {
-        const struct cli_buffer *buffer = &plan->buffers[b];
+        const struct view_buffer *buffer = &plan->buffers[b];
         berth_json_begin(&w, NULL, '{');
         berth_json_printf(&w, "'buffer': %d, 'name': %s", buffer->pool, buffer->name);
         print_report(&w, o, buffer->n_items, &buffer->report);
@@ -122,7 +122,7 @@ static bool print_json(const struct options *o, const struct cli_plan *plan, con
     if (plan->n_homes > 0) {
         berth_json_begin(&w, "memory", '[');
         for (size_t i = 0; i < plan->n_homes; i++) {
-            const struct cli_home *home = &plan->homes[i];
+            const struct view_home *home = &plan->homes[i];
             berth_json_printf(&w,
                 "{'device': %s, 'weights': %" PRIu64 ", 'mapped': %c, 'cache': %" PRIu64 ", 'compute': %" PRIu64 "}",
                 home->device, home->weights, home->is_mapped, home->cache, home->compute);
@@ -138,7 +138,7 @@ static bool print_json(const struct options *o, const struct cli_plan *plan, con
             o->budget.bytes, b->fits, b->proven, b->uses[0].least, b->n_again, b->n_out, b->n_in, b->cost, b->cost_once,
             b->cost_bound, b->cost_beside);
         berth_json_begin(&w, "alive", '[');
-        for (size_t i = 0; i < b->n_alive && i < CLI_BUDGET_N_ALIVE; i++) {
+        for (size_t i = 0; i < b->n_alive && i < VIEW_BUDGET_N_ALIVE; i++) {
             berth_json_printf(&w, "{'name': %s, 'bytes': %" PRIu64 "}", plan->alive[i].name, plan->alive[i].size);
         }
         berth_json_end(&w);
@@ -150,22 +150,22 @@ static bool print_json(const struct options *o, const struct cli_plan *plan, con
 }
 
 // The values that every schedule has at once, largest first.
-static void print_tight(FILE *file, const struct cli_plan *plan) {
+static void print_tight(FILE *file, const struct view_plan *plan) {
     const size_t n = plan->budgeted->n_alive;
     char text[64];
-    for (size_t i = 0; i < n && i < CLI_BUDGET_N_ALIVE; i++) {
+    for (size_t i = 0; i < n && i < VIEW_BUDGET_N_ALIVE; i++) {
         fprintf(file, i == 0 ? "           there at once: " : ", ");
         cli_text(file, 0, plan->alive[i].name);
         fprintf(file, " %s", cli_short_bytes(plan->alive[i].size, text));
     }
-    if (n > CLI_BUDGET_N_ALIVE) {
-        fprintf(file, " and %zu more", n - CLI_BUDGET_N_ALIVE);
+    if (n > VIEW_BUDGET_N_ALIVE) {
+        fprintf(file, " and %zu more", n - VIEW_BUDGET_N_ALIVE);
     }
     fputs(n > 0 ? "\n" : "", file);
 }
 
 // What keeping the budget costs, or what lacks.
-static void print_budget(FILE *file, const struct options *o, const struct cli_plan *plan) {
+static void print_budget(FILE *file, const struct options *o, const struct view_plan *plan) {
     const struct berth_budget_result *b = plan->budgeted;
     const uint64_t bytes = o->budget.bytes;
     char text[2][64];
@@ -197,7 +197,7 @@ static void print_budget(FILE *file, const struct options *o, const struct cli_p
     }
 }
 
-static void print_text(FILE *file, const struct options *o, const struct cli_plan *plan, const struct berth_plan_report *r) {
+static void print_text(FILE *file, const struct options *o, const struct view_plan *plan, const struct berth_plan_report *r) {
     char text[64];
     const char *what = plan->n_buffers > 1 ? "each buffer " : "";
     const char *bold = cli_colour(file, CLI_BOLD), *reset = cli_colour(file, CLI_RESET), *dim = cli_colour(file, CLI_DIM);
@@ -215,18 +215,17 @@ static void print_text(FILE *file, const struct options *o, const struct cli_pla
         fprintf(file, "  gap      %s%.3f%%, %s%s\n", fair, 100 * r->gap, cli_bytes(r->peak - r->bound, text), reset);
     }
     if (o->has_capacity) {
-        const bool is_sure = r->fits || r->proven;
-        fprintf(file, "  fits     %s%s%sinto%s %s%s\n",
-            r->fits   ? good
-            : is_sure ? bad
-                      : fair,
-            r->fits   ? "yes, "
-            : is_sure ? "no, proven: not "
-                      : "not found yet, and not ruled out: ",
-            what, reset, cli_bytes(o->params.capacity, text),
-            is_sure                   ? ""
-            : o->params.budget_us > 0 ? "; a longer --time may find a plan"
-                                      : "; --time 10000 searches ten seconds for a plan");
+        const char *colour = good, *answer = "yes, ", *hint = "";
+        if (!r->fits && r->proven) {
+            colour = bad;
+            answer = "no, proven: not ";
+        } else if (!r->fits) {
+            colour = fair;
+            answer = "not found yet, and not ruled out: ";
+            hint =
+                o->params.budget_us > 0 ? "; a longer --time may find a plan" : "; --time 10000 searches ten seconds for a plan";
+        }
+        fprintf(file, "  fits     %s%s%sinto%s %s%s\n", colour, answer, what, reset, cli_bytes(o->params.capacity, text), hint);
     }
     print_budget(file, o, plan);
     fprintf(file, "  method   %s\n", r->method);
@@ -235,10 +234,10 @@ static void print_text(FILE *file, const struct options *o, const struct cli_pla
 }
 
 // One line a buffer, if there are several.
-static void print_buffers(FILE *file, const struct cli_plan *plan) {
+static void print_buffers(FILE *file, const struct view_plan *plan) {
     char peak[64], bound[64];
     for (size_t b = 0; b < plan->n_buffers && plan->n_buffers > 1; b++) {
-        const struct cli_buffer *buffer = &plan->buffers[b];
+        const struct view_buffer *buffer = &plan->buffers[b];
         fprintf(file, "  buffer %d%s", buffer->pool, buffer->name[0] != '\0' ? " " : "");
         cli_text(file, 0, buffer->name);
         fprintf(file, ": %zu item%s, peak %s, bound %s\n", buffer->n_items, buffer->n_items == 1 ? "" : "s",
@@ -247,11 +246,11 @@ static void print_buffers(FILE *file, const struct cli_plan *plan) {
 }
 
 // A model's weights and cache beside what was planned.
-static void print_homes(FILE *file, const struct cli_plan *plan) {
+static void print_homes(FILE *file, const struct view_plan *plan) {
     uint64_t total = 0;
     char text[4][32];
     for (size_t i = 0; i < plan->n_homes; i++) {
-        const struct cli_home *home = &plan->homes[i];
+        const struct view_home *home = &plan->homes[i];
         const uint64_t all = home->weights + home->cache + home->compute;
         fprintf(file, "  %s: weights %s%s, cache %s, compute %s: %s\n", home->device, cli_short_bytes(home->weights, text[0]),
             home->is_mapped ? " (the file's own pages)" : "", cli_short_bytes(home->cache, text[1]),
@@ -269,17 +268,23 @@ static int write_plan(
     if (file == NULL) {
         return CLI_FAILURE;
     }
-    const bool json = cli_ends_with(o->out, ".json");
+    const bool json = berth_ends_with(o->out, ".json");
     const enum ggml_status status =
         json ? berth_plan_write_json(set, offsets, report, file) : berth_plan_write_csv(set, offsets, file);
     return cli_close(file, o->out, status == GGML_STATUS_SUCCESS);
 }
 
-static int answer(const struct options *o, const struct cli_plan *plan, const struct berth_plan_report *report) {
+static int answer_code(const struct options *o, const struct view_plan *plan, const struct berth_plan_report *report) {
     if (plan->budgeted != NULL && !plan->budgeted->fits && !o->is_stopped) {
         return plan->budgeted->proven ? CLI_NO : CLI_UNSURE;
     }
-    return o->is_stopped ? CLI_STOPPED : !o->has_capacity || report->fits ? CLI_OK : report->proven ? CLI_NO : CLI_UNSURE;
+    if (o->is_stopped) {
+        return CLI_STOPPED;
+    }
+    if (!o->has_capacity || report->fits) {
+        return CLI_OK;
+    }
+    return report->proven ? CLI_NO : CLI_UNSURE;
 }
 
 int cli_plan(int argc, char **argv) {
@@ -291,7 +296,7 @@ int cli_plan(int argc, char **argv) {
     if (cli_output_check(o.out) != CLI_OK) {
         return CLI_FAILURE;
     }
-    struct cli_plan plan;
+    struct view_plan plan;
     if (cli_plan_open(o.path, &o.model, &o.budget, &plan) != CLI_OK) {
         return CLI_FAILURE;
     }
@@ -304,25 +309,33 @@ int cli_plan(int argc, char **argv) {
     }
     if (offsets == NULL) {
         code = cli_fail(CLI_FAILURE, "out of memory");
-    } else if (cli_plan_place(o.path, &plan, &o.params, offsets, &report, &o.is_stopped) != CLI_OK) {
-        code = CLI_FAILURE;
-    } else {
-        const bool to_stdout = o.out != NULL && cli_is_stdout(o.out);
-        bool ok = true;
-        if (o.json) {
-            ok = print_json(&o, &plan, &report);
-        } else {
-            print_text(to_stdout ? stderr : stdout, &o, &plan, &report);
-            print_buffers(to_stdout ? stderr : stdout, &plan);
-            ok = cli_alive_print_most(to_stdout ? stderr : stdout, &plan);
-            print_homes(to_stdout ? stderr : stdout, &plan);
-            cli_lower_print(to_stdout ? stderr : stdout, o.path, &o.model, &plan, &report, o.params.budget_us);
-        }
-        code = ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s: out of memory for what is alive at the peak", o.path);
-        code = code == CLI_OK && o.out != NULL ? write_plan(&o, set, offsets, &report) : code;
-        code = code == CLI_OK ? answer(&o, &plan, &report) : code;
+        goto end;
     }
+    code = cli_plan_place(o.path, &plan, &o.params, offsets, &report, &o.is_stopped);
+    if (code != CLI_OK) {
+        goto end;
+    }
+    FILE *file = o.out != NULL && cli_is_stdout(o.out) ? stderr : stdout;
+    bool ok;
+    if (o.json) {
+        ok = print_json(&o, &plan, &report);
+    } else {
+        print_text(file, &o, &plan, &report);
+        print_buffers(file, &plan);
+        ok = cli_alive_print_most(file, &plan);
+        print_homes(file, &plan);
+        cli_lower_print(file, o.path, &o.model, &plan, &report, o.params.budget_us);
+    }
+    if (!ok) {
+        code = cli_fail(CLI_FAILURE, "%s: out of memory for what is alive at the peak", o.path);
+    } else if (o.out != NULL) {
+        code = write_plan(&o, set, offsets, &report);
+    }
+    if (code == CLI_OK) {
+        code = answer_code(&o, &plan, &report);
+    }
+end:
     free(offsets);
-    cli_plan_free(&plan);
+    view_plan_free(&plan);
     return code;
 }

@@ -10,8 +10,9 @@
 
 // ---- reading and planning ----
 
-int cli_plan_open(const char *path, const struct model_options *options, const struct cli_budget *budget, struct cli_plan *plan) {
-    if (cli_plan_read(path, options, budget, plan) != GGML_STATUS_SUCCESS) {
+int cli_plan_open(
+    const char *path, const struct model_options *options, const struct view_budget *budget, struct view_plan *plan) {
+    if (view_plan_read(path, options, budget, plan) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     if (plan->n_ctx_train > 0) {
@@ -20,7 +21,7 @@ int cli_plan_open(const char *path, const struct model_options *options, const s
     return CLI_OK;
 }
 
-static bool search_show(const struct cli_plan_progress *p, void *user) {
+static bool search_show(const struct view_progress *p, void *user) {
     (void) user;
     char text[2][32];
     const double gap = p->bound > 0 ? 100 * ((double) p->peak / (double) p->bound - 1) : 0;
@@ -29,28 +30,28 @@ static bool search_show(const struct cli_plan_progress *p, void *user) {
     return !cli_is_interrupted(NULL);
 }
 
-int cli_plan_place(const char *path, struct cli_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
+int cli_plan_place(const char *path, struct view_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped) {
     if (params->budget_us > 0) {
         cli_catch_interrupt();
     }
     plan->watch = search_show;
-    const enum ggml_status status = cli_plan_solve(plan, params, offsets, sum, is_stopped);
+    const enum ggml_status status = view_plan_solve(plan, params, offsets, sum, is_stopped);
     cli_progress_end();
     return status == GGML_STATUS_SUCCESS ? CLI_OK : cli_fail(CLI_FAILURE, "%s: %s", path, berth_last_error());
 }
 
 // ---- what is alive at the peak ----
 
-static double share(uint64_t part, uint64_t all) {
+static double share_of(uint64_t part, uint64_t all) {
     return all > 0 ? (double) part / (double) all : 0;
 }
 
-bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer) {
+bool cli_alive_print(FILE *file, const struct view_plan *plan, const struct view_buffer *buffer) {
     size_t n;
     uint64_t bytes, rest = 0;
     char text[32];
-    struct cli_alive *list = cli_alive_at_bound(plan, buffer, &n, &bytes);
+    struct view_alive *list = view_alive_at_bound(plan, buffer, &n, &bytes);
     const bool is_out = list == NULL;
     if (is_out || n == 0) {
         free(list);
@@ -67,7 +68,7 @@ bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_b
             rest += list[i].size;
             continue;
         }
-        fprintf(file, "    %10s %5.1f%%  ", cli_short_bytes(list[i].size, text), 100 * share(list[i].size, bytes));
+        fprintf(file, "    %10s %5.1f%%  ", cli_short_bytes(list[i].size, text), 100 * share_of(list[i].size, bytes));
         cli_text(file, *list[i].op != '\0' ? 28 : 0, list[i].name);
         if (*list[i].op != '\0') {
             fputc(' ', file);
@@ -76,17 +77,17 @@ bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_b
         fputc('\n', file);
     }
     if (n > CLI_ALIVE_SHOWN) {
-        fprintf(
-            file, "    %10s %5.1f%%  %zu others\n", cli_short_bytes(rest, text), 100 * share(rest, bytes), n - CLI_ALIVE_SHOWN);
+        fprintf(file, "    %10s %5.1f%%  %zu others\n", cli_short_bytes(rest, text), 100 * share_of(rest, bytes),
+            n - CLI_ALIVE_SHOWN);
     }
     free(list);
     return true;
 }
 
-bool cli_alive_json(struct berth_json_writer *w, const struct cli_plan *plan, const struct cli_buffer *buffer) {
+bool cli_alive_json(struct berth_json_writer *w, const struct view_plan *plan, const struct view_buffer *buffer) {
     size_t n = 0;
     uint64_t bytes = 0;
-    struct cli_alive *list = cli_alive_at_bound(plan, buffer, &n, &bytes);
+    struct view_alive *list = view_alive_at_bound(plan, buffer, &n, &bytes);
     if (list == NULL) {
         return false;
     }
@@ -95,7 +96,7 @@ bool cli_alive_json(struct berth_json_writer *w, const struct cli_plan *plan, co
     berth_json_begin(w, "largest", '[');
     for (size_t i = 0; i < n && i < CLI_ALIVE_SHOWN; i++) {
         berth_json_printf(w, "{'name': %s, 'op': %s, 'bytes': %" PRIu64 ", 'share': %.6f}", list[i].name, list[i].op,
-            list[i].size, share(list[i].size, bytes));
+            list[i].size, share_of(list[i].size, bytes));
     }
     berth_json_end(w);
     berth_json_end(w);
@@ -103,12 +104,12 @@ bool cli_alive_json(struct berth_json_writer *w, const struct cli_plan *plan, co
     return true;
 }
 
-bool cli_alive_print_most(FILE *file, const struct cli_plan *plan) {
-    const struct cli_buffer *most = cli_plan_largest(plan);
+bool cli_alive_print_most(FILE *file, const struct view_plan *plan) {
+    const struct view_buffer *most = view_plan_largest(plan);
     return most == NULL || cli_alive_print(file, plan, most);
 }
 
-bool cli_alive_json_most(struct berth_json_writer *w, const struct cli_plan *plan) {
-    const struct cli_buffer *most = cli_plan_largest(plan);
+bool cli_alive_json_most(struct berth_json_writer *w, const struct view_plan *plan) {
+    const struct view_buffer *most = view_plan_largest(plan);
     return most == NULL || cli_alive_json(w, plan, most);
 }

@@ -9,18 +9,19 @@
 #define CLI_ALIVE_SHOWN 8
 
 // Reads a file, and warns of a context that is longer than a model was trained for; CLI_OK, or after a message.
-int cli_plan_open(const char *path, const struct model_options *options, const struct cli_budget *budget, struct cli_plan *plan);
-// cli_plan_solve with a progress bar; Ctrl-C ends a search. CLI_OK, or after a message.
-int cli_plan_place(const char *path, struct cli_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
+int cli_plan_open(
+    const char *path, const struct model_options *options, const struct view_budget *budget, struct view_plan *plan);
+// view_plan_solve with a progress bar; Ctrl-C ends a search. CLI_OK, or after a message.
+int cli_plan_place(const char *path, struct view_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped);
 
 // The largest of what is alive at a buffer's peak, a line each; as a member "alive" of a JSON object.
 // False: out of memory, and nothing is printed.
-bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer);
-bool cli_alive_json(struct berth_json_writer *w, const struct cli_plan *plan, const struct cli_buffer *buffer);
+bool cli_alive_print(FILE *file, const struct view_plan *plan, const struct view_buffer *buffer);
+bool cli_alive_json(struct berth_json_writer *w, const struct view_plan *plan, const struct view_buffer *buffer);
 // The same of the buffer that needs most; nothing where there is none.
-bool cli_alive_print_most(FILE *file, const struct cli_plan *plan);
-bool cli_alive_json_most(struct berth_json_writer *w, const struct cli_plan *plan);
+bool cli_alive_print_most(FILE *file, const struct view_plan *plan);
+bool cli_alive_json_most(struct berth_json_writer *w, const struct view_plan *plan);
 
 // ---- map.c ----
 

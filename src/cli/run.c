@@ -110,7 +110,7 @@ static int prompt_take(int argc, char **argv, struct options *o) {
         return -1;
     }
     const char *text = argv[optind];
-    if (cli_starts_with(text, CLI_GGUF)) {
+    if (berth_file_starts_with(text, CLI_GGUF)) {
         return cli_usage("run", "unexpected argument '%s': run takes one model and one prompt", text);
     }
     if (o->prompt != NULL || o->file != NULL) {

@@ -165,11 +165,6 @@ bool cli_parse_ms(const char *text, int64_t *us) {
     return ok;
 }
 
-bool cli_ends_with(const char *text, const char *end) {
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 const char *cli_bytes(uint64_t size, char text[64]) {
     static const char *const names[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     char digits[32];
@@ -208,17 +203,4 @@ const char *cli_colour(FILE *file, enum cli_colour colour) {
     static const char *const codes[] = {"\033[0m", "\033[1m", "\033[2m", "\033[32m", "\033[33m", "\033[31m"};
     const char *no = getenv("NO_COLOR");
     return isatty(fileno(file)) && (no == NULL || *no == '\0') ? codes[colour] : "";
-}
-
-bool cli_starts_with(const char *path, const char *magic) {
-    char found[16];
-    const size_t n = strlen(magic);
-    uint64_t size;
-    const char *why;
-    FILE *file = berth_file_open(path, &size, &why); // what is read from a pipe is gone
-    const bool is = file != NULL && n <= sizeof found && fread(found, 1, n, file) == n && memcmp(found, magic, n) == 0;
-    if (file != NULL) {
-        fclose(file);
-    }
-    return is;
 }

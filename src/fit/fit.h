@@ -117,11 +117,11 @@ struct fit_way {
 
 // Plans other settings of a model, which takes as long as its plan did; returns how many are worth naming.
 int fit_ways_find(
-    const char *path, const struct model_options *options, const struct cli_plan *plan, struct fit_way ways[FIT_MAX_WAYS]);
+    const char *path, const struct model_options *options, const struct view_plan *plan, struct fit_way ways[FIT_MAX_WAYS]);
 
 // A model's graph, planned as `berth plan` plans it.
 struct fit_peak {
-    struct cli_plan plan;
+    struct view_plan plan;
     struct berth_plan_report report;
 };
 

@@ -7,7 +7,7 @@
 
 #define BATCH 512 // of a session that is asked for none
 
-static uint64_t plan_bytes(const struct cli_plan *plan) {
+static uint64_t plan_bytes(const struct view_plan *plan) {
     uint64_t sum = 0;
     for (size_t i = 0; i < plan->n_homes; i++) {
         sum += plan->homes[i].weights + plan->homes[i].cache + plan->homes[i].compute;
@@ -16,20 +16,20 @@ static uint64_t plan_bytes(const struct cli_plan *plan) {
 }
 
 // Is it worth naming?
-static bool way_try(const char *path, struct model_options *other, const struct cli_plan *plan, struct fit_way *way) {
+static bool way_try(const char *path, struct model_options *other, const struct view_plan *plan, struct fit_way *way) {
     const uint64_t taken = plan_bytes(plan);
-    struct cli_plan found = {0};
+    struct view_plan found = {0};
     other->is_quiet = true;
-    const bool ok = cli_plan_read_model(path, other, &found) == GGML_STATUS_SUCCESS;
+    const bool ok = view_plan_read_model(path, other, &found) == GGML_STATUS_SUCCESS;
     way->less = ok && plan_bytes(&found) < taken ? taken - plan_bytes(&found) : 0;
     snprintf(way->error, sizeof way->error, "%s", ok ? "" : berth_last_error());
-    cli_plan_free(&found);
+    view_plan_free(&found);
     berth_clear_error();
     return !ok || way->less > 0;
 }
 
 int fit_ways_find(
-    const char *path, const struct model_options *options, const struct cli_plan *plan, struct fit_way ways[FIT_MAX_WAYS]) {
+    const char *path, const struct model_options *options, const struct view_plan *plan, struct fit_way ways[FIT_MAX_WAYS]) {
     int n = 0;
     struct model_options other = *options;
     if (plan->n_homes == 0) {
@@ -56,9 +56,9 @@ bool fit_peak_init(struct fit_peak *p, const char *path, const struct model_opti
     bool is_stopped = false, ok = false;
     *p = (struct fit_peak){.report = {0}};
     own.is_quiet = true;
-    if (cli_plan_read(path, &own, &(struct cli_budget){0}, &p->plan) == GGML_STATUS_SUCCESS) {
+    if (view_plan_read(path, &own, &(struct view_budget){0}, &p->plan) == GGML_STATUS_SUCCESS) {
         uint64_t *offsets = model_alloc_malloc((p->plan.set->n_items + 1) * sizeof *offsets);
-        ok = offsets != NULL && cli_plan_solve(&p->plan, &params, offsets, &p->report, &is_stopped) == GGML_STATUS_SUCCESS;
+        ok = offsets != NULL && view_plan_solve(&p->plan, &params, offsets, &p->report, &is_stopped) == GGML_STATUS_SUCCESS;
         model_alloc_free(offsets);
     }
     if (!ok) {
@@ -70,6 +70,6 @@ bool fit_peak_init(struct fit_peak *p, const char *path, const struct model_opti
 }
 
 void fit_peak_fini(struct fit_peak *p) {
-    cli_plan_free(&p->plan);
+    view_plan_free(&p->plan);
     berth_clear_error();
 }

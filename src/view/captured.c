@@ -83,14 +83,14 @@ static enum ggml_status set_captured(const struct ggraph *g, struct berth_plan_s
     if (names == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the names of %lld tensors", (long long) g->n_places);
     }
-    cli_pools_sort(set);
+    view_pools_sort(set);
     for (size_t i = 0; i < set->n_items; i++) {
         while (t < set->n_tensors && set->tensors[t].item < i) {
             t++;
         }
         const bool has_tensor = t < set->n_tensors && set->tensors[t].item == i;
-        set->offsets[i] =
-            offset_in(cli_pools_find(set, set->items[i].pool), has_tensor ? place_of(g, names, n_names, &set->tensors[t]) : NULL);
+        set->offsets[i] = offset_in(
+            view_pools_find(set, set->items[i].pool), has_tensor ? place_of(g, names, n_names, &set->tensors[t]) : NULL);
     }
     free(names);
     return GGML_STATUS_SUCCESS;
@@ -244,7 +244,7 @@ static enum ggml_status set_of(const struct ggraph *g, const char *path, struct 
 }
 
 static void alive_tell(size_t i, const struct ggml_tensor *tensor, uint64_t size, void *user) {
-    cli_plan_alive_add(user, i, tensor->name, size);
+    view_plan_alive_add(user, i, tensor->name, size);
 }
 
 #define SPILL_FLOPS 4 // of a byte that moves one way: the CPU reads and writes it
@@ -253,11 +253,11 @@ static const char spill_price[] = "a byte moved one way costs 4, ops cost their 
 // The graph that keeps the budget, in the place of the one that was read: *ctx has it. Its nodes are others, so that what the
 // file says of memory is of no use. A budget that cannot be kept leaves all as it is.
 static enum ggml_status graph_budget(
-    struct ggraph *g, const char *path, ggml_backend_buffer_type_t *types, struct ggml_context **ctx, struct cli_plan *plan) {
+    struct ggraph *g, const char *path, ggml_backend_buffer_type_t *types, struct ggml_context **ctx, struct view_plan *plan) {
     struct ggml_cgraph *graph = NULL;
     const struct berth_graph_budget_params params = {.bytes = plan->budget.bytes,
         .buft = types[0],
-        .time_us = CLI_BUDGET_US,
+        .time_us = VIEW_BUDGET_US,
         .seed = 1,
         .spill_buft = plan->budget.spill > 0 ? types[1] : NULL,
         .spill_bytes = plan->budget.spill,
@@ -278,7 +278,7 @@ static enum ggml_status graph_budget(
 
 // The items of a graph under a budget, in its pool and, if values move, in the other.
 static enum ggml_status items_budgeted(
-    struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct cli_plan *plan) {
+    struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct view_plan *plan) {
     const int n = ggml_graph_n_nodes(g->graph), n_pools = plan->budget.spill > 0 ? 2 : 1;
     ggml_gallocr_t galloc = ggml_gallocr_new_n(types, n_pools);
     int *pools = calloc((size_t) n + 1, sizeof *pools);
@@ -296,7 +296,7 @@ static enum ggml_status items_budgeted(
 
 // As the program placed it, by its rules.
 static enum ggml_status items_plain(
-    struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct cli_plan *plan) {
+    struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct view_plan *plan) {
     ggml_gallocr_t galloc = ggml_gallocr_new_n(types, g->n_bufs);
     struct berth_gallocr_options options = berth_gallocr_options_default();
     if (galloc == NULL) {
@@ -314,7 +314,7 @@ static enum ggml_status items_plain(
     return status;
 }
 
-enum ggml_status cli_plan_read_graph(const char *path, struct cli_plan *plan) {
+enum ggml_status view_plan_read_graph(const char *path, struct view_plan *plan) {
     struct ggml_context *ctx = NULL;
     struct ggraph g;
     enum ggml_status status = ggraph_read(&g, path);

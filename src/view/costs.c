@@ -40,7 +40,10 @@ static const struct berth_plan_item *sorted_items;
 static int by_step(const void *a, const void *b) {
     const int32_t x = *(const int32_t *) a, y = *(const int32_t *) b;
     const int64_t u = sorted_items[x].first, v = sorted_items[y].first;
-    return u != v ? (u < v ? -1 : 1) : x < y ? -1 : 1;
+    if (u != v) {
+        return u < v ? -1 : 1;
+    }
+    return x < y ? -1 : 1;
 }
 
 static void rows_fini(struct rows *r) {
@@ -153,7 +156,9 @@ static enum ggml_status ops_fill(struct rows *r) {
         op->size = item->size;
         op->align = item->align;
         op->cost = cost == BERTH_PLAN_ANY ? 0 : cost;
-        op->flags |= cost != BERTH_PLAN_ANY ? 0 : op->n_srcs == 0 ? BERTH_BUDGET_INPUT : BERTH_BUDGET_ONCE;
+        if (cost == BERTH_PLAN_ANY) {
+            op->flags |= op->n_srcs == 0 ? BERTH_BUDGET_INPUT : BERTH_BUDGET_ONCE;
+        }
         op->flags |= BERTH_BUDGET_OUTPUT; // until a reader is found that is its last
         for (int32_t j = 0; j < op->n_srcs; j++) {
             const int32_t src = op->srcs[j];
@@ -198,11 +203,11 @@ static enum ggml_status schedule_write(
             item.first = item.first < (int64_t) n ? 0 : item.first - (int64_t) n;
             item.last = item.last < (int64_t) n ? 0 : item.last - (int64_t) n;
             const enum berth_budget_kind kind = k < n ? BERTH_BUDGET_RUN : b->steps[k - n].kind;
-            item_write(&w, r, &item, op,
-                kind == BERTH_BUDGET_OUT  ? BERTH_BUDGET_MOVED_OUT
-                : kind == BERTH_BUDGET_IN ? BERTH_BUDGET_MOVED_IN
-                : has_run[op]             ? BERTH_BUDGET_AGAIN
-                                          : "");
+            const char *suffix = has_run[op] ? BERTH_BUDGET_AGAIN : "";
+            if (kind != BERTH_BUDGET_RUN) {
+                suffix = kind == BERTH_BUDGET_OUT ? BERTH_BUDGET_MOVED_OUT : BERTH_BUDGET_MOVED_IN;
+            }
+            item_write(&w, r, &item, op, suffix);
         }
         has_run[op] = k >= n;
     }
@@ -236,30 +241,39 @@ static enum ggml_status set_replace(const struct rows *r, const struct berth_bud
     return status;
 }
 
-enum ggml_status cli_plan_budget_set(const char *path, struct cli_plan *plan) {
+static enum ggml_status rows_solve(struct rows *r, struct view_plan *plan) {
+    const int32_t own = r->set->n_items > 0 ? r->set->items[0].pool : 0, other = own == INT32_MAX ? own - 1 : own + 1;
+    const struct berth_budget_pool pools[] = {{.pool = own,
+                                                  .bytes = plan->budget.bytes,
+                                                  .may_spill = plan->budget.spill > 0,
+                                                  .spill_to = other,
+                                                  .spill_per_byte = 1.0 / SPILL_BYTES},
+        {.pool = other, .bytes = plan->budget.spill}};
+    const struct berth_budget_params params = {
+        .pools = pools, .n_pools = plan->budget.spill > 0 ? 2 : 1, .time_us = VIEW_BUDGET_US, .seed = 1};
+    plan->spill_price = spill_price;
+    const enum ggml_status status = berth_budget_solve(r->ops, r->set->n_items, &params, &plan->budgeted);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    for (size_t i = 0; i < plan->budgeted->n_alive; i++) {
+        const int32_t row = r->order[plan->budgeted->alive[i]];
+        view_plan_alive_add(plan, i, r->set->ids[row], r->set->items[row].size);
+    }
+    return plan->budgeted->fits ? set_replace(r, &params, plan->budgeted, &plan->set) : status;
+}
+
+enum ggml_status view_plan_budget_set(const char *path, struct view_plan *plan) {
     struct rows r = {.set = plan->set, .path = path};
     enum ggml_status status = set_check(&r);
-    status = status == GGML_STATUS_SUCCESS ? rows_sort(&r) : status;
-    status = status == GGML_STATUS_SUCCESS ? ops_fill(&r) : status;
     if (status == GGML_STATUS_SUCCESS) {
-        const int32_t own = r.set->n_items > 0 ? r.set->items[0].pool : 0, other = own == INT32_MAX ? own - 1 : own + 1;
-        const struct berth_budget_pool pools[] = {{.pool = own,
-                                                      .bytes = plan->budget.bytes,
-                                                      .may_spill = plan->budget.spill > 0,
-                                                      .spill_to = other,
-                                                      .spill_per_byte = 1.0 / SPILL_BYTES},
-            {.pool = other, .bytes = plan->budget.spill}};
-        const struct berth_budget_params params = {
-            .pools = pools, .n_pools = plan->budget.spill > 0 ? 2 : 1, .time_us = CLI_BUDGET_US, .seed = 1};
-        plan->spill_price = spill_price;
-        status = berth_budget_solve(r.ops, r.set->n_items, &params, &plan->budgeted);
-        for (size_t i = 0; status == GGML_STATUS_SUCCESS && i < plan->budgeted->n_alive; i++) {
-            const int32_t row = r.order[plan->budgeted->alive[i]];
-            cli_plan_alive_add(plan, i, r.set->ids[row], r.set->items[row].size);
-        }
-        if (status == GGML_STATUS_SUCCESS && plan->budgeted->fits) {
-            status = set_replace(&r, &params, plan->budgeted, &plan->set);
-        }
+        status = rows_sort(&r);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = ops_fill(&r);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = rows_solve(&r, plan);
     }
     rows_fini(&r);
     return status;

@@ -7,9 +7,9 @@
 #include <stdio.h>
 
 struct map_plan {
-    const char *title;           // what was planned
-    const struct cli_plan *plan; // its set and buffers; bounds of their reports are drawn if they are above what is alive
-    const uint64_t *offsets;     // a valid plan
+    const char *title;            // what was planned
+    const struct view_plan *plan; // its set and buffers; bounds of their reports are drawn if they are above what is alive
+    const uint64_t *offsets;      // a valid plan
 };
 
 // ---- map_view.c: what is drawn ----

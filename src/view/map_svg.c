@@ -30,12 +30,12 @@ struct scale {
 };
 
 // From one step to a later one; steps go from -2^62 to 2^62.
-static double distance(int64_t from, int64_t to) {
+static double steps_between(int64_t from, int64_t to) {
     return (double) ((uint64_t) to - (uint64_t) from);
 }
 
 static double step_x(const struct scale *s, int64_t step) {
-    return LEFT + distance(s->first, step) * s->x_step;
+    return LEFT + steps_between(s->first, step) * s->x_step;
 }
 
 // ---- text ----
@@ -54,7 +54,7 @@ static void write_text(FILE *file, const char *text) {
 }
 
 // "2.03 MiB", in the unit of `like`
-static const char *human(double size, double like, char text[32]) {
+static const char *bytes_like(double size, double like, char text[32]) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     int unit = 0;
     for (; like >= 1024 && unit < 6; unit++) {
@@ -65,8 +65,8 @@ static const char *human(double size, double like, char text[32]) {
     return text;
 }
 
-static const char *bytes(uint64_t size, char text[32]) {
-    return human((double) size, (double) size, text);
+static const char *bytes_text(uint64_t size, char text[32]) {
+    return bytes_like((double) size, (double) size, text);
 }
 
 // The least of 1, 2, 5, 10, 20, ... (or of 1, 2, 4, 8, ...) that cuts span into at most n_max pieces.
@@ -161,9 +161,9 @@ static void write_axes(FILE *file, const struct scale *s, const struct map_view 
     for (int i = 0; i <= 6 && i * step <= (double) top; i++) {
         const double a = i * step, y = s->y0 - a * s->y_byte;
         fprintf(file, "<path class=\"g\" d=\"M%.0f %.1fH%.0f\"/><text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
-            LEFT, y, LEFT + WIDTH, LEFT - 8, y + 4, i == 0 ? "0" : human(a, (double) top, text));
+            LEFT, y, LEFT + WIDTH, LEFT - 8, y + 4, i == 0 ? "0" : bytes_like(a, (double) top, text));
     }
-    const int64_t tick = (int64_t) nice_step(distance(view->first, view->last) + 1, 16, false);
+    const int64_t tick = (int64_t) nice_step(steps_between(view->first, view->last) + 1, 16, false);
     const int64_t rest = view->first % tick; // to the next multiple of tick
     for (int64_t k = view->first + (rest > 0 ? tick - rest : -rest); k <= view->last + 1; k += tick) {
         const double x = step_x(s, k);
@@ -191,7 +191,7 @@ static void write_label(FILE *file, const char *name, double x, double y, double
 
 static void write_rect(FILE *file, const struct scale *s, const struct map_view *view, const struct map_rect *r, size_t i) {
     const struct map_item *item = &view->items[r->item];
-    const double x = step_x(s, r->first), w = (distance(r->first, r->last) + 1) * s->x_step;
+    const double x = step_x(s, r->first), w = (steps_between(r->first, r->last) + 1) * s->x_step;
     const double y = s->y0 - ((double) item->at + (double) item->size) * s->y_byte, h = (double) item->size * s->y_byte;
     char text[32];
     // Without ops there are no families: neighbours differ at least.
@@ -205,8 +205,8 @@ static void write_rect(FILE *file, const struct scale *s, const struct map_view 
         write_text(file, r->type);
         fprintf(file, " [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", r->ne[0], r->ne[1], r->ne[2], r->ne[3]);
     }
-    fprintf(file, ": %s at %" PRIu64 ", steps %" PRId64 " to %" PRId64 "</title>", bytes(item->size, text), item->at, r->first,
-        r->last);
+    fprintf(file, ": %s at %" PRIu64 ", steps %" PRId64 " to %" PRId64 "</title>", bytes_text(item->size, text), item->at,
+        r->first, r->last);
     // Lines between rectangles only where there is room for them.
     fprintf(file, "<rect class=\"%sf%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", w >= 4 && h >= 4 ? "r " : "",
         colour, x, y, max_f64(w, 0.4), max_f64(h, 0.4));
@@ -227,11 +227,11 @@ static void write_lines(FILE *file, const struct scale *s, const struct map_buff
     const bool is_same = b->peak == b->bound;
     fprintf(file, "<path class=\"peak\" d=\"M%.0f %.1fH%.0f\"/>", LEFT, peak, LEFT + WIDTH);
     fprintf(file, "<text class=\"lp h\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">peak %s%s</text>\n", at, peak - 5,
-        bytes(b->peak, text), is_same ? " = bound: proven optimal" : "");
+        bytes_text(b->peak, text), is_same ? " = bound: proven optimal" : "");
     if (!is_same) {
         fprintf(file, "<path class=\"bound\" d=\"M%.0f %.1fH%.0f\"/>", LEFT, bound, LEFT + WIDTH);
         fprintf(file, "<text class=\"lb h\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">bound %s</text>\n", at, bound + 13,
-            bytes(b->bound, text));
+            bytes_text(b->bound, text));
     }
 }
 
@@ -254,7 +254,7 @@ static bool write_live(FILE *file, const struct scale *s, const struct map_view 
     fputs(n > 0 ? "Z\"/>\n" : "", file);
     fprintf(file,
         "<text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">alive</text><text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
-        LEFT - 8, base, LEFT - 8, base - LIVE + 8, bytes(most, text));
+        LEFT - 8, base, LEFT - 8, base - LIVE + 8, bytes_text(most, text));
     free(live);
     return true;
 }
@@ -265,8 +265,10 @@ static void write_caption(FILE *file, const struct map_view *views, size_t n_vie
         return;
     }
     fprintf(file, "<text class=\"c\" x=\"%.0f\" y=\"%.1f\">", LEFT, y);
-    fputs(n_views == 1 ? "" : v == 0 ? "before: " : "after: ", file);
-    write_text(file, n_views > 1 ? view->title : "");
+    if (n_views > 1) {
+        fputs(v == 0 ? "before: " : "after: ", file);
+        write_text(file, view->title);
+    }
     if (view->n_buffers > 1) {
         fprintf(file, "%sbuffer %zu ", n_views > 1 ? ", " : "", b);
         write_text(file, view->buffers[b].name);
@@ -295,7 +297,7 @@ static bool write_panel(FILE *file, const struct map_view *views, size_t n_views
             top = max_u64(top, views[k].buffers[b].peak);
         }
     }
-    const double x_step = WIDTH / (distance(first, last) + 1);
+    const double x_step = WIDTH / (steps_between(first, last) + 1);
     const struct scale s = {first, x_step, p->y + p->height, (p->height - 14) / (double) top, p->height};
     write_caption(file, views, n_views, p->v, b, p->y - 6);
     write_axes(file, &s, view, top, p->is_last);
@@ -315,9 +317,9 @@ static void write_title(FILE *file, const struct map_view *views, size_t n_views
     fprintf(file, "<text class=\"t\" x=\"%.0f\" y=\"28\">", LEFT);
     write_text(file, view->title);
     fprintf(file, "</text>\n<text x=\"%.0f\" y=\"46\">%zu tensors in %zu pieces of memory, peak %s, bound %s", LEFT,
-        view->n_rects, view->n_items, bytes(view->peak, peak), bytes(view->bound, bound));
+        view->n_rects, view->n_items, bytes_text(view->peak, peak), bytes_text(view->bound, bound));
     if (n_views > 1 && views[0].peak > 0) {
-        fprintf(file, "; before: peak %s, %+.2f%%", bytes(views[0].peak, peak),
+        fprintf(file, "; before: peak %s, %+.2f%%", bytes_text(views[0].peak, peak),
             100 * ((double) view->peak / (double) views[0].peak - 1));
     }
     fputs("</text>\n", file);

@@ -71,7 +71,7 @@ static void set_addresses(struct map_view *view, size_t b, uint64_t max_chunk, s
 static bool set_buffer(
     struct map_view *view, const struct map_plan *plan, size_t b, struct place *places, struct berth_plan_item *items) {
     const struct berth_plan_set *set = plan->plan->set;
-    const struct cli_buffer *from = &plan->plan->buffers[b];
+    const struct view_buffer *from = &plan->plan->buffers[b];
     const struct berth_plan_params params = {.max_chunk = from->max_chunk};
     struct map_buffer *buffer = &view->buffers[b];
     const size_t n = from->n_items;
@@ -145,7 +145,7 @@ static void set_items(struct map_view *view, const struct berth_plan_set *set) {
         view->items[i] = (struct map_item){.first = item->first,
             .last = item->last,
             .size = item->size,
-            .align = item->align > 1 ? item->align : 1,
+            .align = max_u64(item->align, 1),
             .is_fixed = item->is_fixed,
             .rect = view->n_rects};
         view->first = min_i64(view->first, item->first);

@@ -14,13 +14,13 @@ static int by_pool(const void *a, const void *b) {
     return (x->pool > y->pool) - (x->pool < y->pool);
 }
 
-void cli_pools_sort(struct berth_plan_set *set) {
+void view_pools_sort(struct berth_plan_set *set) {
     if (set->n_pools > 1) {
         qsort(set->pools, set->n_pools, sizeof set->pools[0], by_pool);
     }
 }
 
-const struct berth_plan_pool *cli_pools_find(const struct berth_plan_set *set, int32_t pool) {
+const struct berth_plan_pool *view_pools_find(const struct berth_plan_set *set, int32_t pool) {
     const struct berth_plan_pool key = {.pool = pool};
     return set->n_pools > 0 ? bsearch(&key, set->pools, set->n_pools, sizeof set->pools[0], by_pool) : NULL;
 }
@@ -56,9 +56,9 @@ static struct member *members_of(const struct berth_plan_set *set, size_t *n_poo
     return members;
 }
 
-static struct cli_buffer buffer_of(const struct berth_plan_set *set, int32_t pool, const size_t *items) {
-    const struct berth_plan_pool *said = cli_pools_find(set, pool);
-    struct cli_buffer buffer = {.pool = pool, .items = items};
+static struct view_buffer buffer_of(const struct berth_plan_set *set, int32_t pool, const size_t *items) {
+    const struct berth_plan_pool *said = view_pools_find(set, pool);
+    struct view_buffer buffer = {.pool = pool, .items = items};
     if (said != NULL) {
         buffer.max_chunk = said->max_chunk < (uint64_t) 1 << 62 ? said->max_chunk : 0;
         snprintf(buffer.name, sizeof buffer.name, "%s", said->name);
@@ -66,7 +66,7 @@ static struct cli_buffer buffer_of(const struct berth_plan_set *set, int32_t poo
     return buffer;
 }
 
-enum ggml_status cli_plan_buffers(struct cli_plan *plan) {
+enum ggml_status view_plan_buffers(struct view_plan *plan) {
     const struct berth_plan_set *set = plan->set;
     size_t n_pools;
     struct member *members = members_of(set, &n_pools);
@@ -76,7 +76,7 @@ enum ggml_status cli_plan_buffers(struct cli_plan *plan) {
         free(members);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu buffers of %zu items", n_pools, set->n_items);
     }
-    cli_pools_sort(plan->set);
+    view_pools_sort(plan->set);
     for (size_t i = 0; i < set->n_items; i++) {
         plan->order[i] = members[i].item;
         if (i == 0 || members[i].pool != members[i - 1].pool) {
@@ -88,27 +88,27 @@ enum ggml_status cli_plan_buffers(struct cli_plan *plan) {
     return GGML_STATUS_SUCCESS;
 }
 
-void cli_plan_alive_add(struct cli_plan *plan, size_t i, const char *name, uint64_t size) {
-    if (i < CLI_BUDGET_N_ALIVE) {
+void view_plan_alive_add(struct view_plan *plan, size_t i, const char *name, uint64_t size) {
+    if (i < VIEW_BUDGET_N_ALIVE) {
         snprintf(plan->alive[i].name, sizeof plan->alive[i].name, "%s", name);
         plan->alive[i].size = size;
     }
 }
 
-void cli_plan_free(struct cli_plan *plan) {
+void view_plan_free(struct view_plan *plan) {
     berth_plan_set_free(plan->set);
     berth_budget_free(plan->budgeted);
     free(plan->homes);
     free(plan->buffers);
     free(plan->order);
-    *plan = (struct cli_plan){0};
+    *plan = (struct view_plan){0};
 }
 
 // ---- planning ----
 
 // A search in progress.
 struct search {
-    const struct cli_plan *plan;
+    const struct view_plan *plan;
     int64_t start_us, budget_us;    // of all buffers
     uint64_t done_peak, done_bound; // of the buffers before
     bool is_stopped;
@@ -116,7 +116,7 @@ struct search {
 
 static bool search_watch(uint64_t peak, uint64_t bound, void *user) {
     struct search *s = user;
-    const struct cli_plan_progress progress = {
+    const struct view_progress progress = {
         ggml_time_us() - s->start_us, s->budget_us, s->done_peak + peak, s->done_bound + bound};
     s->is_stopped = s->plan->watch != NULL && !s->plan->watch(&progress, s->plan->watch_user);
     return !s->is_stopped;
@@ -128,7 +128,7 @@ struct part {
     uint64_t *offsets, *start;
 };
 
-static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct cli_buffer *buffer,
+static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct view_buffer *buffer,
     const struct berth_plan_params *params, struct search *search, struct part *part, uint64_t *offsets) {
     struct berth_plan_params own = *params;
 
@@ -158,7 +158,7 @@ static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct cl
 }
 
 // A buffer that surely does not fit answers for all of them; otherwise each answer must be sure.
-static void sum_reports(const struct cli_plan *plan, struct berth_plan_report *sum) {
+static void sum_reports(const struct view_plan *plan, struct berth_plan_report *sum) {
     uint64_t most = 0;
     bool is_no = false;
 
@@ -183,7 +183,7 @@ static void sum_reports(const struct cli_plan *plan, struct berth_plan_report *s
     sum->gap = sum->bound > 0 ? (double) sum->peak / (double) sum->bound - 1 : 0;
 }
 
-enum ggml_status cli_plan_solve(struct cli_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
+enum ggml_status view_plan_solve(struct view_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped) {
     const size_t n = plan->set->n_items + 1;
     struct part part = {malloc(n * sizeof *part.items), malloc(n * sizeof *part.offsets), malloc(n * sizeof *part.start)};
@@ -217,7 +217,7 @@ enum ggml_status cli_plan_solve(struct cli_plan *plan, const struct berth_plan_p
 // ---- what is alive at the peak ----
 
 static int by_size(const void *a, const void *b) {
-    const struct cli_alive *x = a, *y = b;
+    const struct view_alive *x = a, *y = b;
     if (x->size != y->size) {
         return x->size < y->size ? 1 : -1;
     }
@@ -239,8 +239,8 @@ static size_t first_tensor(const struct berth_plan_set *set, size_t item) {
 }
 
 // The tensors of an item have it one after another; the last that was computed by then has it.
-static struct cli_alive alive_of(const struct berth_plan_set *set, size_t item, int64_t step) {
-    struct cli_alive alive = {set->items[item].size, set->ids[item], ""};
+static struct view_alive alive_of(const struct berth_plan_set *set, size_t item, int64_t step) {
+    struct view_alive alive = {set->items[item].size, set->ids[item], ""};
     for (size_t t = first_tensor(set, item); t < set->n_tensors && set->tensors[t].item == item; t++) {
         if (set->tensors[t].node <= step) {
             alive.name = set->tensors[t].name;
@@ -250,8 +250,9 @@ static struct cli_alive alive_of(const struct berth_plan_set *set, size_t item, 
     return alive;
 }
 
-struct cli_alive *cli_alive_at_bound(const struct cli_plan *plan, const struct cli_buffer *buffer, size_t *n, uint64_t *bytes) {
-    struct cli_alive *list = malloc((buffer->n_items + 1) * sizeof *list);
+struct view_alive *view_alive_at_bound(
+    const struct view_plan *plan, const struct view_buffer *buffer, size_t *n, uint64_t *bytes) {
+    struct view_alive *list = malloc((buffer->n_items + 1) * sizeof *list);
     const int64_t step = buffer->report.bound_step;
     *n = 0;
     *bytes = 0;
@@ -268,8 +269,8 @@ struct cli_alive *cli_alive_at_bound(const struct cli_plan *plan, const struct c
     return list;
 }
 
-const struct cli_buffer *cli_plan_largest(const struct cli_plan *plan) {
-    const struct cli_buffer *most = NULL;
+const struct view_buffer *view_plan_largest(const struct view_plan *plan) {
+    const struct view_buffer *most = NULL;
     for (size_t b = 0; b < plan->n_buffers; b++) {
         if (most == NULL || plan->buffers[b].report.peak > most->report.peak) {
             most = &plan->buffers[b];

@@ -27,14 +27,14 @@ static enum ggml_status plan_of(const struct session *session, const char *title
     return status;
 }
 
-static bool homes_set(const struct model *model, const struct session *session, struct cli_plan *plan) {
+static bool homes_set(const struct model *model, const struct session *session, struct view_plan *plan) {
     const struct model_devices *devices = session->devices;
     plan->homes = calloc((size_t) devices->n + 1, sizeof *plan->homes);
     for (int d = 0; d < devices->n && plan->homes != NULL; d++) {
         const struct session_memory *m = &session->memory[d];
         if (m->weights + m->cache + m->compute > 0) {
-            struct cli_home *home = &plan->homes[plan->n_homes++];
-            *home = (struct cli_home){
+            struct view_home *home = &plan->homes[plan->n_homes++];
+            *home = (struct view_home){
                 .weights = m->weights, .cache = m->cache, .compute = m->compute, .is_mapped = model->parts[d].is_mapped};
             snprintf(home->device, sizeof home->device, "%s", ggml_backend_dev_name(devices->dev[d]));
         }
@@ -42,7 +42,7 @@ static bool homes_set(const struct model *model, const struct session *session, 
     return plan->homes != NULL;
 }
 
-enum ggml_status cli_plan_read_model(const char *path, const struct model_options *options, struct cli_plan *plan) {
+enum ggml_status view_plan_read_model(const char *path, const struct model_options *options, struct view_plan *plan) {
     struct session_params params = workbench_session_params(options);
     struct model_error error = {""};
     struct model_devices devices = {0};
@@ -75,12 +75,12 @@ enum ggml_status cli_plan_read_model(const char *path, const struct model_option
 
 // ---- files of every kind ----
 
-enum ggml_status cli_plan_read(
-    const char *path, const struct model_options *options, const struct cli_budget *budget, struct cli_plan *plan) {
+enum ggml_status view_plan_read(
+    const char *path, const struct model_options *options, const struct view_budget *budget, struct view_plan *plan) {
     const bool is_graph = berth_ends_with(path, ".ggraph") || berth_ends_with(path, ".ggraph.gz") ||
                           berth_file_starts_with(path, "ggraph 1") || berth_file_starts_with(path, "\x1f\x8b"); // gzip
     const bool is_model = !is_graph && berth_file_starts_with(path, "GGUF");
-    *plan = (struct cli_plan){.budget = *budget, .can_budget = is_graph};
+    *plan = (struct view_plan){.budget = *budget, .can_budget = is_graph};
     if (!is_model && options->n_ctx > 0) {
         return berth_fail(GGML_STATUS_FAILED, "%s: is not a model: --ctx does not apply", path);
     }
@@ -89,20 +89,20 @@ enum ggml_status cli_plan_read(
     }
     enum ggml_status status;
     if (is_graph) {
-        status = cli_plan_read_graph(path, plan);
+        status = view_plan_read_graph(path, plan);
     } else if (is_model) {
-        status = cli_plan_read_model(path, options, plan);
+        status = view_plan_read_model(path, options, plan);
     } else {
         status = berth_plan_read_file(path, &plan->set);
     }
     if (status == GGML_STATUS_SUCCESS && budget->bytes > 0 && !is_graph) {
-        status = cli_plan_budget_set(path, plan);
+        status = view_plan_budget_set(path, plan);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = cli_plan_buffers(plan);
+        status = view_plan_buffers(plan);
     }
     if (status != GGML_STATUS_SUCCESS) {
-        cli_plan_free(plan);
+        view_plan_free(plan);
     }
     return status;
 }

@@ -43,9 +43,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         expect(fd >= 0, "no file");
     }
     expect(ftruncate(fd, 0) == 0 && pwrite(fd, data, size, 0) == (ssize_t) size, "not written");
-    struct cli_plan read = {0}; // without a budget: all that it gets is a set
+    struct view_plan read = {0}; // without a budget: all that it gets is a set
     berth_clear_error();
-    const enum ggml_status status = cli_plan_read_graph(path, &read);
+    const enum ggml_status status = view_plan_read_graph(path, &read);
     expect((status == GGML_STATUS_SUCCESS) == (read.set != NULL), "status and set disagree");
     expect(read.set != NULL || berth_last_error()[0] != '\0', "refused without a message");
     if (read.set != NULL) {

@@ -49,13 +49,13 @@ static void draw(const struct map_plan *plan) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct cli_plan plan = {0};
+    struct view_plan plan = {0};
     uint64_t offsets[MAX_ITEMS + 1];
     ggml_log_set(quiet, NULL);
     const bool is_json = size > 0 && data[0] == '{';
     const enum ggml_status status =
         (is_json ? berth_plan_read_json : berth_plan_read_csv)((const char *) data, size, "in", &plan.set);
-    if (status == GGML_STATUS_SUCCESS && plan.set->n_items <= MAX_ITEMS && cli_plan_buffers(&plan) == GGML_STATUS_SUCCESS &&
+    if (status == GGML_STATUS_SUCCESS && plan.set->n_items <= MAX_ITEMS && view_plan_buffers(&plan) == GGML_STATUS_SUCCESS &&
         plan.n_buffers <= MAX_BUFFERS) {
         const int64_t n = (int64_t) plan.set->n_items;
         if (plan.set->has_offsets && berth_plan_check(plan.set->items, n, NULL, plan.set->offsets, NULL) == GGML_STATUS_SUCCESS) {
@@ -64,6 +64,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             draw(&(struct map_plan){"<in> & \"out\"", &plan, offsets});
         }
     }
-    cli_plan_free(&plan);
+    view_plan_free(&plan);
     return 0;
 }

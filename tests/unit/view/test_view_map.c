@@ -12,15 +12,15 @@ static const char saved[] =
     "{\"name\": \"z\", \"op\": \"ADD\", \"type\": \"f32\", \"shape\": [20, 1, 1, 1], \"node\": 3}]},"
     "{\"id\": \"b\", \"first\": 1, \"last\": 2, \"size\": 60, \"alignment\": 1, \"pool\": 0, \"offset\": 100, \"tensors\": []}]}";
 
-static void plan_load(struct cli_plan *plan) {
-    *plan = (struct cli_plan){0};
+static void plan_load(struct view_plan *plan) {
+    *plan = (struct view_plan){0};
     assert_int_equal(berth_plan_read_json(saved, sizeof saved - 1, "saved", &plan->set), GGML_STATUS_SUCCESS);
-    assert_int_equal(cli_plan_buffers(plan), GGML_STATUS_SUCCESS);
+    assert_int_equal(view_plan_buffers(plan), GGML_STATUS_SUCCESS);
 }
 
 static void test_view(void **state) {
     (void) state;
-    struct cli_plan plan;
+    struct view_plan plan;
     struct map_view view;
     plan_load(&plan);
     assert_true(map_view_init(&view, &(struct map_plan){"saved", &plan, plan.set->offsets}));
@@ -42,7 +42,7 @@ static void test_view(void **state) {
     assert_int_equal(live[3].bytes, 0);
     free(live);
     map_view_fini(&view);
-    cli_plan_free(&plan);
+    view_plan_free(&plan);
 }
 
 static char *map_write(bool (*write)(const struct map_view *, size_t, FILE *), const struct map_view *views, size_t n) {
@@ -57,7 +57,7 @@ static char *map_write(bool (*write)(const struct map_view *, size_t, FILE *), c
 
 static void test_formats(void **state) {
     (void) state;
-    struct cli_plan plan;
+    struct view_plan plan;
     struct map_view views[2];
     plan_load(&plan);
     assert_true(map_view_init(&views[0], &(struct map_plan){"be<fore", &plan, plan.set->offsets}));
@@ -73,13 +73,13 @@ static void test_formats(void **state) {
     free(svg);
     free(html);
     map_view_fini(&views[0]);
-    cli_plan_free(&plan);
+    view_plan_free(&plan);
 }
 
 // A stream that fails is reported.
 static void test_full(void **state) {
     (void) state;
-    struct cli_plan plan;
+    struct view_plan plan;
     struct map_view view;
     plan_load(&plan);
     assert_true(map_view_init(&view, &(struct map_plan){"saved", &plan, plan.set->offsets}));
@@ -90,7 +90,7 @@ static void test_full(void **state) {
         fclose(full);
     }
     map_view_fini(&view);
-    cli_plan_free(&plan);
+    view_plan_free(&plan);
 }
 
 int main(void) {

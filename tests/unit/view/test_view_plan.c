@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 static const struct model_options no_options;
-static const struct cli_budget no_budget;
+static const struct view_budget no_budget;
 
 static const char *file_write(const char *name, const char *text) {
     static char path[256];
@@ -19,9 +19,9 @@ static const char *file_write(const char *name, const char *text) {
     return path;
 }
 
-static enum ggml_status text_read(const char *name, const char *text, const struct cli_budget *budget, struct cli_plan *plan) {
+static enum ggml_status text_read(const char *name, const char *text, const struct view_budget *budget, struct view_plan *plan) {
     const char *path = file_write(name, text);
-    const enum ggml_status status = cli_plan_read(path, &no_options, budget, plan);
+    const enum ggml_status status = view_plan_read(path, &no_options, budget, plan);
     unlink(path);
     return status;
 }
@@ -34,7 +34,7 @@ static const char two_pools[] = "id,lower,upper,size,pool\n"
 
 static void test_buffers(void **state) {
     (void) state;
-    struct cli_plan plan;
+    struct view_plan plan;
     assert_int_equal(text_read("two.csv", two_pools, &no_budget, &plan), GGML_STATUS_SUCCESS);
     assert_int_equal(plan.n_buffers, 2);
     assert_int_equal(plan.buffers[0].pool, 0);
@@ -43,27 +43,27 @@ static void test_buffers(void **state) {
     uint64_t offsets[4];
     struct berth_plan_report sum;
     bool is_stopped = true;
-    assert_int_equal(cli_plan_solve(&plan, &(struct berth_plan_params){0}, offsets, &sum, &is_stopped), GGML_STATUS_SUCCESS);
+    assert_int_equal(view_plan_solve(&plan, &(struct berth_plan_params){0}, offsets, &sum, &is_stopped), GGML_STATUS_SUCCESS);
     assert_false(is_stopped);
     assert_int_equal(plan.buffers[0].report.peak, 150);
     assert_int_equal(plan.buffers[1].report.peak, 40);
     assert_int_equal(sum.peak, 190);
     assert_true(sum.proven);
-    assert_ptr_equal(cli_plan_largest(&plan), &plan.buffers[0]);
-    cli_plan_free(&plan);
-    assert_null(cli_plan_largest(&plan));
+    assert_ptr_equal(view_plan_largest(&plan), &plan.buffers[0]);
+    view_plan_free(&plan);
+    assert_null(view_plan_largest(&plan));
 }
 
 static void test_alive(void **state) {
     (void) state;
-    struct cli_plan plan;
+    struct view_plan plan;
     assert_int_equal(text_read("alive.csv", two_pools, &no_budget, &plan), GGML_STATUS_SUCCESS);
     uint64_t offsets[4], bytes;
     struct berth_plan_report sum;
     bool is_stopped;
     size_t n;
-    assert_int_equal(cli_plan_solve(&plan, &(struct berth_plan_params){0}, offsets, &sum, &is_stopped), GGML_STATUS_SUCCESS);
-    struct cli_alive *alive = cli_alive_at_bound(&plan, &plan.buffers[0], &n, &bytes);
+    assert_int_equal(view_plan_solve(&plan, &(struct berth_plan_params){0}, offsets, &sum, &is_stopped), GGML_STATUS_SUCCESS);
+    struct view_alive *alive = view_alive_at_bound(&plan, &plan.buffers[0], &n, &bytes);
     assert_non_null(alive);
     assert_int_equal(n, 2);
     assert_int_equal(bytes, 150);
@@ -71,22 +71,22 @@ static void test_alive(void **state) {
     assert_string_equal(alive[1].name, "b");
     assert_string_equal(alive[0].op, "");
     free(alive);
-    cli_plan_free(&plan);
+    view_plan_free(&plan);
 }
 
 static void test_refused(void **state) {
     (void) state;
-    struct cli_plan plan;
+    struct view_plan plan;
     const struct model_options with_ctx = {.n_ctx = 64};
     const char *path = file_write("ctx.csv", two_pools);
-    assert_int_equal(cli_plan_read(path, &with_ctx, &no_budget, &plan), GGML_STATUS_FAILED);
+    assert_int_equal(view_plan_read(path, &with_ctx, &no_budget, &plan), GGML_STATUS_FAILED);
     assert_non_null(strstr(berth_last_error(), "is not a model"));
     assert_null(plan.set);
     unlink(path);
-    const struct cli_budget budget = {.bytes = 1 << 20};
-    assert_int_equal(cli_plan_read("models/tales-q8_0.gguf", &no_options, &budget, &plan), GGML_STATUS_FAILED);
+    const struct view_budget budget = {.bytes = 1 << 20};
+    assert_int_equal(view_plan_read("models/tales-q8_0.gguf", &no_options, &budget, &plan), GGML_STATUS_FAILED);
     assert_non_null(strstr(berth_last_error(), "--budget is for captured graphs"));
-    assert_int_equal(cli_plan_read("/nonexistent/x.csv", &no_options, &no_budget, &plan), GGML_STATUS_FAILED);
+    assert_int_equal(view_plan_read("/nonexistent/x.csv", &no_options, &no_budget, &plan), GGML_STATUS_FAILED);
     assert_non_null(strstr(berth_last_error(), "/nonexistent/x.csv"));
     assert_int_equal(text_read("broken.ggraph", "ggraph 1\nnonsense\n", &no_budget, &plan), GGML_STATUS_FAILED);
     assert_null(plan.set);
@@ -103,34 +103,34 @@ static void test_costs(void **state) {
                                "d,4,6,100,5,c\n"
                                "e,5,7,10,5,d\n"
                                "f,6,7,10,5,e a\n";
-    struct cli_plan plan;
-    const struct cli_budget budget = {.bytes = 260};
+    struct view_plan plan;
+    const struct view_budget budget = {.bytes = 260};
     assert_int_equal(text_read("costs.csv", text, &budget, &plan), GGML_STATUS_SUCCESS);
     assert_non_null(plan.budgeted);
     assert_true(plan.budgeted->fits);
     assert_int_equal(plan.budgeted->n_again, 1);
     assert_int_equal(plan.set->n_items, 8);
-    cli_plan_free(&plan);
-    const struct cli_budget less = {.bytes = 100};
+    view_plan_free(&plan);
+    const struct view_budget less = {.bytes = 100};
     assert_int_equal(text_read("costs.csv", text, &less, &plan), GGML_STATUS_SUCCESS);
     assert_false(plan.budgeted->fits);
     assert_true(plan.budgeted->n_alive > 0);
     assert_true(plan.alive[0].size > 0);
-    cli_plan_free(&plan);
+    view_plan_free(&plan);
 }
 
 static void test_model(void **state) {
     (void) state;
-    struct cli_plan plan;
-    assert_int_equal(cli_plan_read("models/tales-q8_0.gguf", &no_options, &no_budget, &plan), GGML_STATUS_SUCCESS);
+    struct view_plan plan;
+    assert_int_equal(view_plan_read("models/tales-q8_0.gguf", &no_options, &no_budget, &plan), GGML_STATUS_SUCCESS);
     assert_true(plan.n_ctx_train > 0);
     assert_true(plan.n_homes > 0);
     assert_true(plan.homes[0].weights > 0 && plan.homes[0].cache > 0 && plan.homes[0].compute > 0);
     assert_false(plan.set->has_offsets);
-    cli_plan_free(&plan);
+    view_plan_free(&plan);
 }
 
-static bool search_end(const struct cli_plan_progress *progress, void *user) {
+static bool search_end(const struct view_progress *progress, void *user) {
     assert_true(progress->peak >= progress->bound && progress->limit_us == 60000000);
     ++*(int *) user;
     return false;
@@ -147,7 +147,7 @@ static void test_watched(void **state) {
         size += (size_t) snprintf(text + size, sizeof text - size, "t%d,%u,%u,%u\n", i, first,
             first + 1 + (unsigned) check_rng_below(&rng, 40), 1 + (unsigned) check_rng_below(&rng, 1000));
     }
-    struct cli_plan plan;
+    struct view_plan plan;
     assert_int_equal(text_read("hard.csv", text, &no_budget, &plan), GGML_STATUS_SUCCESS);
     uint64_t offsets[300];
     struct berth_plan_report sum;
@@ -156,10 +156,10 @@ static void test_watched(void **state) {
     plan.watch = search_end;
     plan.watch_user = &n_seen;
     const struct berth_plan_params params = {.budget_us = 60000000};
-    assert_int_equal(cli_plan_solve(&plan, &params, offsets, &sum, &is_stopped), GGML_STATUS_SUCCESS);
+    assert_int_equal(view_plan_solve(&plan, &params, offsets, &sum, &is_stopped), GGML_STATUS_SUCCESS);
     assert_int_equal(is_stopped, n_seen > 0);
     assert_true(sum.proven || is_stopped);
-    cli_plan_free(&plan);
+    view_plan_free(&plan);
 }
 
 // Each allocation of the libraries fails in turn: a status and no leak, or a plan.
@@ -168,13 +168,13 @@ static void test_faults(void **state) {
     const char *path = file_write("fault.csv", two_pools);
     enum ggml_status status = GGML_STATUS_FAILED;
     for (int64_t n = 1; status != GGML_STATUS_SUCCESS; n++) {
-        struct cli_plan plan;
+        struct view_plan plan;
         assert_true(n < 1000);
         berth_alloc_fail_at(n);
-        status = cli_plan_read(path, &no_options, &no_budget, &plan);
+        status = view_plan_read(path, &no_options, &no_budget, &plan);
         berth_alloc_fail_at(0);
         assert_int_equal(status == GGML_STATUS_SUCCESS, plan.set != NULL);
-        cli_plan_free(&plan);
+        view_plan_free(&plan);
     }
     unlink(path);
 }
