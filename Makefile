@@ -108,6 +108,7 @@ bench-tiers: build-all
 
 check: build-all
 	@tools/check-layers.sh $(DIR)
+	@tools/check-cycles.py $(DIR)
 	@tools/check-symbols.sh $(DIR)
 	@tools/check-format.sh
 

@@ -75,7 +75,8 @@ def main():
             target = owner.get(name, source)
             if target != source and target.split("/")[1] == source.split("/")[1]:
                 edges[source].add(target)
-    found = components(edges)
+    # A machine compiles the kernels of one architecture only.
+    found = [tuple(f for f in cycle if not re.match("src/cpu/(arm|x86)/", f)) or cycle for cycle in components(edges)]
     meant = {}
     with open("tools/cycles.txt", encoding="utf-8") as file:
         for line in file:
@@ -92,7 +93,6 @@ def main():
                     names = sorted(n for n in objects[source][1] if owner.get(n) == target)
                     print(f"    {source} takes of {target}: {' '.join(names)}")
     for cycle in meant:
-        # a machine compiles the kernels of one architecture only
         if cycle not in found and all(source in objects for source in cycle):
             bad += 1
             print("cycles: listed, but gone:", " ".join(cycle))

@@ -49,8 +49,6 @@ enum cli_colour { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_GREEN, CLI_YELLOW, CLI_RED, 
 // The escape sequence, or "" if the stream is no terminal, or NO_COLOR is set.
 const char *cli_colour(FILE *file, enum cli_colour colour);
 
-// ---- progress.c ----
-
 // How far long work is: a bar with `done` of `all` and a text, on standard error if that is a terminal; call it as often as you
 // like. Another `what` begins another bar.
 void cli_progress(const char *what, uint64_t done, uint64_t all, const char *fmt, ...) __attribute__((format(printf, 4, 5)));

@@ -15,6 +15,8 @@
 #include "berth-sched.h"
 #include "core/optable.h"
 
+#include <time.h>
+
 #define SCHED_N_MEMOS 2 // e.g. a long batch and a single token in turns
 
 // The backends that the caller chose.
@@ -396,6 +398,7 @@ struct sched_trace_event *sched_trace_add(
     struct ggml_backend_sched *sched, enum sched_trace_kind kind, const char *name, int split, int backend, int64_t start_ns);
 // trace_ops.c: nanoseconds; what is in use at each step of a graph that is to run, false: no memory to find out; the nodes of a
 // split one by one, each a bar.
+int64_t sched_clock_ns(clockid_t clock);
 int64_t sched_trace_now(void);
 bool sched_trace_memory(struct ggml_backend_sched *sched, const struct sched_memo *memo) BERTH_MUST_USE;
 enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_split) BERTH_MUST_USE;

@@ -8,6 +8,16 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
+
+int64_t sched_clock_ns(clockid_t clock) {
+    struct timespec t;
+    return clock_gettime(clock, &t) == 0 ? (int64_t) t.tv_sec * 1000000000 + t.tv_nsec : 0;
+}
+
+int64_t sched_trace_now(void) {
+    return sched_clock_ns(CLOCK_MONOTONIC);
+}
 
 struct sched_trace_event *sched_trace_add(
     struct ggml_backend_sched *sched, enum sched_trace_kind kind, const char *name, int split, int backend, int64_t start_ns) {

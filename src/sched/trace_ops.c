@@ -9,15 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-static int64_t clock_ns(clockid_t clock) {
-    struct timespec t;
-    return clock_gettime(clock, &t) == 0 ? (int64_t) t.tv_sec * 1000000000 + t.tv_nsec : 0;
-}
-
-int64_t sched_trace_now(void) {
-    return clock_ns(CLOCK_MONOTONIC);
-}
-
 // ---- memory in use ----
 
 struct life {
@@ -107,7 +98,7 @@ enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_
         while (end < split->i_end && memo->rows[sched_order(memo, end - 1)].is_empty) { // with the op that follows
             end++;
         }
-        const int64_t start_ns = sched_trace_now(), cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+        const int64_t start_ns = sched_trace_now(), cpu_ns = sched_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
         status = nodes_run(sched, memo, split->backend, i, end);
         const struct ggml_tensor *node = sched_nodes(memo)[end - 1];
         struct sched_trace_event *e = status == GGML_STATUS_SUCCESS && !memo->rows[sched_order(memo, end - 1)].is_empty
@@ -119,7 +110,7 @@ enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_
             e->bytes = (size_t) cost.bytes_read;
             e->written = (size_t) cost.bytes_written;
             e->flops = cost.flops;
-            e->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
+            e->cpu_ns = sched_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
             e->in_use = in_use != NULL ? in_use[end - 1] : -1;
         }
     }

@@ -51,7 +51,7 @@ const int32_t *train_data_window(struct train_data *data, uint64_t seed, int64_t
 const int32_t *train_data_plain(const struct train_data *data, int64_t i); // in the order of the text
 void train_data_fini(struct train_data *data);
 
-// ---- the trainer (trainer.c, train_graph.c, fault.c) ----
+// ---- the trainer (trainer.c, train_graph.c) ----
 
 enum train_schedule { TRAIN_COSINE, TRAIN_LINEAR, TRAIN_CONSTANT }; // of the rate, after the warm-up: down to 0, or as it is
 
@@ -149,10 +149,6 @@ void train_graph_fini(struct train_graph *graph);
 // tensors.c: the tensors that are trained, with their first values.
 bool train_tensors_make(struct trainer *trainer, struct model_error *error);
 void train_tensors_free(struct trainer *trainer);
-// fault.c: computes the step once more and names the first tensor that holds what is no number; always false.
-bool train_fault_tell(struct trainer *trainer, struct train_data *data, const char *what, struct model_error *error);
-// trainer.c: the gradients of the next step's windows, and their loss.
-bool train_learn(struct trainer *trainer, struct train_data *data, struct model_error *error);
 
 // ---- several ranks (ranks.c): called by all of them; alone there is nothing to ask ----
 
