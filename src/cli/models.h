@@ -66,7 +66,7 @@ int cli_cluster_choose(struct model_options *options);
 
 // ---- Ctrl-C ----
 
-// The bar of progress.c, and Ctrl-C, for the modules' long work.
+// The progress bar and Ctrl-C for the modules' long work.
 extern const struct work_watch cli_watch;
 
 // Ctrl-C: the first one sets a flag, a second one ends the program as usual.

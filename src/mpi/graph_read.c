@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // graph_read.c: a graph of bytes that may be anything. What is not checked here is not relied on: types and ops are known ones,
 // sources stand before what reads them, each tensor lies in a buffer of the device with all its bytes, aligned for its numbers,
-// and each node keeps its op's rules (rules.c).
+// and each node has the shapes that its op requires (berth_op_shape_holds).
 
 #include "mpi/wire.h"
 
