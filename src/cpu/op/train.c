@@ -228,6 +228,9 @@ static void repeat_back_run(const struct cpu_params *p, struct ggml_tensor *op) 
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         float *y = row_f32(op, it.at) + it.i0;
         p->k->fill(it.n, y, 0.0f);
+        if (ggml_is_empty(a)) { // its other extents may be huge
+            continue;
+        }
         for (int64_t i3 = it.at.i3; i3 < a->ne[3]; i3 += op->ne[3]) {
             for (int64_t i2 = it.at.i2; i2 < a->ne[2]; i2 += op->ne[2]) {
                 for (int64_t i1 = it.at.i1; i1 < a->ne[1]; i1 += op->ne[1]) {

@@ -2,6 +2,7 @@
 // csv.c: plans as CSV. The header line names the columns, one row of `columns` each; errors name the line and show the text.
 // One pass over the bytes, one copy of each id; nothing is limited but by memory.
 
+#include "base/min.h"
 #include "plan/io/set.h"
 
 #include <errno.h>
@@ -350,15 +351,38 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
 
 // ---- writing ----
 
-// rank: items before it that have its id. A number makes it another one.
-static void write_id(const char *id, size_t rank, FILE *file) {
+// Apostrophes after the number that tells an id from an equal one, so that no id of the set is the result: more than follow
+// a number in any id, and none where no id ends in a number.
+static int id_marks(const struct berth_plan_set *set) {
+    int n_marks = 0;
+    for (size_t i = 0; i < set->n_items; i++) {
+        const char *id = set->ids[i], *end = id + strlen(id);
+        int n = 0;
+        for (; end > id && end[-1] == '\''; end--) {
+            n++;
+        }
+        if (end > id && end[-1] == ')') {
+            n_marks = max_int(n_marks, n + 1);
+        }
+    }
+    return n_marks;
+}
+
+// rank: items before it that have its id. A number and marks make it another one.
+static void write_id(const char *id, size_t rank, int n_marks, FILE *file) {
     const size_t len = strlen(id);
     char number[32] = "";
     if (rank > 0) {
         snprintf(number, sizeof number, " (%zu)", rank + 1);
     }
+    if (rank == 0) {
+        n_marks = 0;
+    }
     if (strpbrk(id, ",\"\r\n") == NULL && (len == 0 || (!is_blank(id[0]) && !is_blank(id[len - 1])))) {
         fprintf(file, "%s%s", id, number);
+        for (int i = 0; i < n_marks; i++) {
+            fputc('\'', file);
+        }
         return;
     }
     fputc('"', file);
@@ -368,7 +392,11 @@ static void write_id(const char *id, size_t rank, FILE *file) {
         }
         fputc(*id, file);
     }
-    fprintf(file, "%s\"", number);
+    fputs(number, file);
+    for (int i = 0; i < n_marks; i++) {
+        fputc('\'', file);
+    }
+    fputc('"', file);
 }
 
 static void write_u64(uint64_t x, FILE *file) {
@@ -395,6 +423,7 @@ enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const ui
     if (ranks == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "writing CSV: out of memory for %zu ids", set->n_items);
     }
+    const int n_marks = id_marks(set);
     fputs("id,lower,upper,size", file);
     for (int k = COLUMN_ALIGN; k < N_COLUMNS; k++) {
         if (has[k]) {
@@ -404,7 +433,7 @@ enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const ui
     fputc('\n', file);
     for (size_t i = 0; i < set->n_items && !ferror(file); i++) {
         const struct berth_plan_item *item = &set->items[i];
-        write_id(set->ids[i], ranks[i], file);
+        write_id(set->ids[i], ranks[i], n_marks, file);
         fprintf(file, ",%" PRId64 ",%" PRId64 ",%" PRIu64, item->first, item->last + 1, item->size);
         if (has[COLUMN_ALIGN]) {
             write_u64(item->align, file);
@@ -424,7 +453,7 @@ enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const ui
         if (has_costs) {
             write_u64(set->costs[i], file);
             fputc(',', file);
-            write_id(set->reads[i], 0, file);
+            write_id(set->reads[i], 0, 0, file);
         }
         fputc('\n', file);
     }
