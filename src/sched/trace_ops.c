@@ -38,7 +38,9 @@ static void lives_find(const struct sched_memo *memo, struct life *lives) {
             }
             life->last = i;
         }
-        lives[own].first = lives[own].first < 0 ? i : lives[own].first;
+        if (lives[own].first < 0) {
+            lives[own].first = i;
+        }
         lives[own].last = (rec->rows[r].flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? rec->n_nodes - 1 : i;
     }
     // Memory that a result took over from its source is counted once.
