@@ -1,8 +1,34 @@
 // SPDX-License-Identifier: MIT
-// ggml.h: tensors, op constructors and graphs. Names, signatures, layouts and values are those of ggml 0.25.1, so that
-// programs and libraries built for ggml work with Berth. What goes beyond ggml is in berth.h.
-// No function here ends the process, ggml_abort() apart. A constructor that cannot do what was asked returns the
-// context's poison tensor (see berth.h); with a NULL context it returns NULL.
+// ggml.h: tensors, op constructors and graphs. Names, signatures, layouts and values are those of ggml 0.25.1, so that programs
+// and libraries built for ggml work with Berth. Functions that Berth adds to ggml's API are in berth.h.
+//
+// General rules. The comment of a function states its own details and its exceptions from these rules.
+//
+// Shapes. A tensor has four extents, ne[0] to ne[3]. Comments write shapes in this order: `a [n, m]` has ne[0] = n, ne[1] = m,
+// and 1 for the other extents. A row consists of the ne[0] elements along dimension 0.
+//
+// Ops. A constructor computes nothing. It returns a new tensor that records the op, its operands and its parameters. A backend
+// computes the tensor later, when it computes a graph that contains the tensor.
+//
+// Memory of results. A result has its own memory and is contiguous, unless the comment says that it shares an operand's memory.
+// The result of an _inplace form is a view of the first operand, with the same type, shape and strides. Computing it overwrites
+// that operand. A graph allocator may also reuse an operand's memory for a result, but only if nothing reads the operand later.
+//
+// Types and layouts. A constructor checks the rules in its comment. A backend may support fewer types and layouts:
+// ggml_backend_supports_op() in ggml-backend.h reports whether a backend can compute a tensor.
+//
+// Ownership. Tensors and graphs belong to the context that they were created in. ggml_reset() and ggml_free() remove all of them
+// together. A single tensor cannot be freed.
+//
+// Failure. No function here ends the process, except ggml_abort(). Every function accepts NULL for a context, a tensor or a
+// graph. A constructor returns its context's poison tensor if an argument breaks a rule, if a required operand is NULL, if an
+// operand is poison, or if the context is full. With a NULL context it returns NULL. Other functions report a failure by NULL, 0
+// or false. berth.h has the functions that recognise poison and return the error messages.
+//
+// Threads. A context and everything in it is used by one thread at a time. Threads may use different contexts concurrently.
+// Several threads may build graphs over the same tensors concurrently, if each uses its own context for new tensors and graphs.
+// Queries on a tensor may run concurrently while no thread changes it. Functions that take no context, tensor or graph are
+// thread-safe.
 #pragma once
 
 #include <stdbool.h>
@@ -10,6 +36,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+// Marks functions of the base libraries. GGML_SHARED selects the declarations for shared libraries. GGML_BUILD is defined only
+// while these libraries are built.
 #ifdef GGML_SHARED
 #    if defined(_WIN32) && !defined(__MINGW32__)
 #        ifdef GGML_BUILD
@@ -24,6 +52,7 @@
 #    define GGML_API extern
 #endif
 
+// Marks functions of backend libraries, such as libggml-cpu.
 #ifdef GGML_BACKEND_SHARED
 #    if defined(_WIN32) && !defined(__MINGW32__)
 #        ifdef GGML_BACKEND_BUILD
@@ -38,10 +67,12 @@
 #    define GGML_BACKEND_API extern
 #endif
 
+// Has no effect. ggml's backend headers of early 2024 contain it.
 #ifndef GGML_CALL
 #    define GGML_CALL
 #endif
 
+// Declares func as deprecated. Compilers show hint where func is used.
 #ifdef __GNUC__
 #    define GGML_DEPRECATED(func, hint) func __attribute__((deprecated(hint)))
 #elif defined(_MSC_VER)
@@ -50,6 +81,7 @@
 #    define GGML_DEPRECATED(func, hint) func
 #endif
 
+// GGML_ATTRIBUTE_FORMAT(n, m): argument n is a printf format, and its values start at argument m. Compilers check them.
 #if defined(__GNUC__) && defined(__MINGW32__)
 #    define GGML_ATTRIBUTE_FORMAT(...) __attribute__((format(gnu_printf, __VA_ARGS__)))
 #elif defined(__GNUC__)
@@ -58,6 +90,7 @@
 #    define GGML_ATTRIBUTE_FORMAT(...)
 #endif
 
+// Marks a function that does not return.
 #if defined(_MSC_VER)
 #    define GGML_NORETURN __declspec(noreturn)
 #elif defined(__cplusplus)
@@ -66,20 +99,23 @@
 #    define GGML_NORETURN _Noreturn
 #endif
 
+// C's restrict, in the spelling of the compiler.
 #if defined(__cplusplus) || defined(_MSC_VER)
 #    define GGML_RESTRICT __restrict
 #else
 #    define GGML_RESTRICT restrict
 #endif
 
+// Prevents the compiler's warning about an unused x.
 #define GGML_UNUSED(x) (void) (x)
 
-// Rounds x up to a multiple of n, a power of two.
+// Rounds x up to a multiple of n. n must be a power of two.
 // clang-format off
 #define GGML_PAD(x, n) (((x) + (n) - 1) & ~((n) - 1))
 // clang-format on
 
-// These three are for programs that use them; Berth's own libraries never end the process.
+// For programs: GGML_ABORT ends the process with a printf-style message, GGML_ASSERT does so if x is false, also in release
+// builds, and GGML_UNREACHABLE marks code that never runs. Berth's libraries do not use them, because they never end the process.
 #define GGML_ABORT(...) ggml_abort(__FILE__, __LINE__, __VA_ARGS__)
 #define GGML_ASSERT(x) \
     do { \
@@ -93,30 +129,34 @@
 #    define GGML_UNREACHABLE() GGML_ABORT("statement should be unreachable")
 #endif
 
+// Magic number and version of ggml's file format before GGUF. Berth does not use them.
 #define GGML_FILE_MAGIC 0x67676d6c
 #define GGML_FILE_VERSION 2
+// Version of the quantised block formats, and a factor for file formats that store the version. Berth uses neither.
 #define GGML_QNT_VERSION 2
 #define GGML_QNT_VERSION_FACTOR 1000
 #define GGML_MAX_DIMS 4
-#define GGML_MAX_PARAMS 2048
-#define GGML_MAX_SRC 10
+#define GGML_MAX_PARAMS 2048 // Berth does not use it
+#define GGML_MAX_SRC 10      // operands of an op
 #define GGML_MAX_N_THREADS 512
-#define GGML_MAX_OP_PARAMS 64
+#define GGML_MAX_OP_PARAMS 64 // bytes of op_params
 #define GGML_DEFAULT_N_THREADS 4
-#define GGML_DEFAULT_GRAPH_SIZE 2048
-#define GGML_ROPE_TYPE_NORMAL 0
-#define GGML_ROPE_TYPE_NEOX 2
-#define GGML_ROPE_TYPE_MROPE 8
-#define GGML_ROPE_TYPE_VISION 24
-#define GGML_ROPE_TYPE_IMROPE 40
+#define GGML_DEFAULT_GRAPH_SIZE 2048 // nodes; the same number of leafs
+// Modes of RoPE. They differ in the dimensions that form a pair and in the number of positions per token.
+#define GGML_ROPE_TYPE_NORMAL 0  // pairs (2 i, 2 i + 1)
+#define GGML_ROPE_TYPE_NEOX 2    // pairs (i, i + n_dims / 2)
+#define GGML_ROPE_TYPE_MROPE 8   // pairs as NEOX; four positions per token, one per section of the pairs
+#define GGML_ROPE_TYPE_VISION 24 // as MROPE, with n_dims = ne[0] / 2 and pairs (i, i + n_dims)
+#define GGML_ROPE_TYPE_IMROPE 40 // as MROPE, with interleaved sections
 #define GGML_MROPE_SECTIONS 4
-#define GGML_N_TASKS_MAX (-1)
+#define GGML_N_TASKS_MAX (-1) // n_tasks of a custom op: one task per thread
+// Exit codes for programs. Berth does not use them.
 #define GGML_EXIT_SUCCESS 0
 #define GGML_EXIT_ABORTED 1
 
-// Bytes of a tensor's name. A program may define another value, and needs libraries that were built with the same one
-// (cmake -D GGML_MAX_NAME=128): tensors have another size then. ggml_init has another symbol then, so that a program and a
-// library that differ do not link.
+// Bytes of a tensor's name, the final 0 included. A program may define another value. It then requires libraries that were built
+// with the same value (cmake -D GGML_MAX_NAME=128), because the size of struct ggml_tensor depends on it. ggml_init has another
+// symbol for each value, so that a program and a library with different values do not link.
 #ifndef GGML_MAX_NAME
 #    define GGML_MAX_NAME 64
 #endif
@@ -131,13 +171,16 @@
 #    define GGML_OF_MAX_NAME(symbol) GGML_OF_MAX_NAME_SYMBOL(symbol, GGML_MAX_NAME)
 #endif
 
+// Alignment in bytes of objects in a context.
 #if UINTPTR_MAX == 0xFFFFFFFF
 #    define GGML_MEM_ALIGN 4
 #else
 #    define GGML_MEM_ALIGN 16
 #endif
 
-// Local copies of a tensor's extents or strides: GGML_TENSOR_LOCALS(int64_t, ne0, src0, ne) makes ne00 to ne03.
+// These macros define local constants from a tensor's extents or strides. GGML_TENSOR_LOCALS(int64_t, ne0, src0, ne) defines
+// ne00, ne01, ne02 and ne03 from src0->ne. All are 0 if src0 is NULL. The macros for ops define them for src0, src1, src2 and
+// dst.
 #define GGML_TENSOR_LOCALS_1(type, prefix, pointer, array) \
     const type prefix##0 = (pointer) ? (pointer)->array[0] : 0; \
     GGML_UNUSED(prefix##0);
@@ -174,7 +217,7 @@
     GGML_TENSOR_LOCALS(int64_t, ne, dst, ne) \
     GGML_TENSOR_LOCALS(size_t, nb, dst, nb)
 
-// An argument that older programs do not give: those in C++ still build.
+// The default value, in C++, of a parameter that older releases of ggml do not have. C++ programs that omit the argument compile.
 #ifdef __cplusplus
 #    define GGML_SINCE(value) = value
 #else
