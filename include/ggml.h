@@ -229,52 +229,56 @@ extern "C" {
 #endif
 
 enum ggml_status {
-    GGML_STATUS_ALLOC_FAILED = -2,
-    GGML_STATUS_FAILED = -1,
+    GGML_STATUS_ALLOC_FAILED = -2, // out of memory
+    GGML_STATUS_FAILED = -1,       // any other error
     GGML_STATUS_SUCCESS = 0,
-    GGML_STATUS_ABORTED = 1,
+    GGML_STATUS_ABORTED = 1, // the program stopped the computation, for example by an abort callback
 };
 
+// Types of elements. A block format stores its elements in blocks; the comments give the size of one block. A row of a block
+// format is a sequence of complete blocks. Unused numbers belonged to types that ggml removed. Q8_1 and Q8_K hold activations
+// while a backend multiplies them by quantised weights.
 enum ggml_type {
     GGML_TYPE_F32 = 0,
     GGML_TYPE_F16 = 1,
-    GGML_TYPE_Q4_0 = 2,
-    GGML_TYPE_Q4_1 = 3,
-    GGML_TYPE_Q5_0 = 6,
-    GGML_TYPE_Q5_1 = 7,
-    GGML_TYPE_Q8_0 = 8,
-    GGML_TYPE_Q8_1 = 9,
-    GGML_TYPE_Q2_K = 10,
-    GGML_TYPE_Q3_K = 11,
-    GGML_TYPE_Q4_K = 12,
-    GGML_TYPE_Q5_K = 13,
-    GGML_TYPE_Q6_K = 14,
-    GGML_TYPE_Q8_K = 15,
-    GGML_TYPE_IQ2_XXS = 16,
-    GGML_TYPE_IQ2_XS = 17,
-    GGML_TYPE_IQ3_XXS = 18,
-    GGML_TYPE_IQ1_S = 19,
-    GGML_TYPE_IQ4_NL = 20,
-    GGML_TYPE_IQ3_S = 21,
-    GGML_TYPE_IQ2_S = 22,
-    GGML_TYPE_IQ4_XS = 23,
+    GGML_TYPE_Q4_0 = 2,     // 32 elements in 18 bytes
+    GGML_TYPE_Q4_1 = 3,     // 32 elements in 20 bytes
+    GGML_TYPE_Q5_0 = 6,     // 32 elements in 22 bytes
+    GGML_TYPE_Q5_1 = 7,     // 32 elements in 24 bytes
+    GGML_TYPE_Q8_0 = 8,     // 32 elements in 34 bytes
+    GGML_TYPE_Q8_1 = 9,     // 32 elements in 36 bytes; for activations
+    GGML_TYPE_Q2_K = 10,    // 256 elements in 84 bytes
+    GGML_TYPE_Q3_K = 11,    // 256 elements in 110 bytes
+    GGML_TYPE_Q4_K = 12,    // 256 elements in 144 bytes
+    GGML_TYPE_Q5_K = 13,    // 256 elements in 176 bytes
+    GGML_TYPE_Q6_K = 14,    // 256 elements in 210 bytes
+    GGML_TYPE_Q8_K = 15,    // 256 elements in 292 bytes; for activations
+    GGML_TYPE_IQ2_XXS = 16, // 256 elements in 66 bytes
+    GGML_TYPE_IQ2_XS = 17,  // 256 elements in 74 bytes
+    GGML_TYPE_IQ3_XXS = 18, // 256 elements in 98 bytes
+    GGML_TYPE_IQ1_S = 19,   // 256 elements in 50 bytes
+    GGML_TYPE_IQ4_NL = 20,  // 32 elements in 18 bytes
+    GGML_TYPE_IQ3_S = 21,   // 256 elements in 110 bytes
+    GGML_TYPE_IQ2_S = 22,   // 256 elements in 82 bytes
+    GGML_TYPE_IQ4_XS = 23,  // 256 elements in 136 bytes
     GGML_TYPE_I8 = 24,
     GGML_TYPE_I16 = 25,
     GGML_TYPE_I32 = 26,
     GGML_TYPE_I64 = 27,
     GGML_TYPE_F64 = 28,
-    GGML_TYPE_IQ1_M = 29,
+    GGML_TYPE_IQ1_M = 29, // 256 elements in 56 bytes
     GGML_TYPE_BF16 = 30,
-    GGML_TYPE_TQ1_0 = 34,
-    GGML_TYPE_TQ2_0 = 35,
-    GGML_TYPE_MXFP4 = 39,
-    GGML_TYPE_NVFP4 = 40,
-    GGML_TYPE_Q1_0 = 41,
-    GGML_TYPE_Q2_0 = 42,
+    GGML_TYPE_TQ1_0 = 34, // 256 elements in 54 bytes
+    GGML_TYPE_TQ2_0 = 35, // 256 elements in 66 bytes
+    GGML_TYPE_MXFP4 = 39, // 32 elements in 17 bytes
+    GGML_TYPE_NVFP4 = 40, // 64 elements in 36 bytes
+    GGML_TYPE_Q1_0 = 41,  // 128 elements in 18 bytes
+    GGML_TYPE_Q2_0 = 42,  // 64 elements in 18 bytes
     GGML_TYPE_COUNT = 43,
 };
 
-// The least precision that a backend may use, most precise first; UNDEFINED: what it likes.
+// The lowest precision that a backend may use for an op, from the most precise to the least. With GGML_PREC_UNDEFINED, which
+// equals GGML_PREC_DEFAULT, the backend chooses.
 enum ggml_prec {
     GGML_PREC_UNDEFINED = 0,
     GGML_PREC_DEFAULT = 0,
@@ -285,11 +289,13 @@ enum ggml_prec {
     GGML_PREC_Q4 = 40,
 };
 
+// Facts about the operands of MUL_MAT that allow a faster algorithm. A backend may ignore them; Berth's backends do.
 enum ggml_op_hint {
     GGML_HINT_NONE = 0,
-    GGML_HINT_SRC0_IS_HADAMARD = 1,
+    GGML_HINT_SRC0_IS_HADAMARD = 1, // the first operand is a Hadamard matrix
 };
 
+// Type of a model file: the type of most of its tensors. ggml_ftype_to_ggml_type() converts it.
 enum ggml_ftype {
     GGML_FTYPE_UNKNOWN = -1,
     GGML_FTYPE_ALL_F32 = 0,
@@ -321,6 +327,8 @@ enum ggml_ftype {
     GGML_FTYPE_MOSTLY_Q2_0 = 28,
 };
 
+// Ops. Most ops have a constructor of the same name in lower case. UNARY and GLU stand for several functions: op_params[0] holds
+// the function as enum ggml_unary_op or enum ggml_glu_op. NONE: the tensor is not the result of an op.
 enum ggml_op {
     GGML_OP_NONE = 0,
     GGML_OP_DUP = 1,
@@ -424,11 +432,12 @@ enum ggml_op {
     GGML_OP_OPT_STEP_SGD = 99,
     GGML_OP_GLU = 100,
     GGML_OP_COUNT = 101,
-#ifdef BERTH_2023_OPS // include/2023/ggml.h: names that programs of then test for
+#ifdef BERTH_2023_OPS // include/2023/ggml.h: names of ops that programs written in 2023 test for
     BERTH_2023_OPS
 #endif
 };
 
+// Functions of the op UNARY. The constructors below give the formulas.
 enum ggml_unary_op {
     GGML_UNARY_OP_ABS = 0,
     GGML_UNARY_OP_SGN = 1,
@@ -458,6 +467,7 @@ enum ggml_unary_op {
 #endif
 };
 
+// Functions of the op GLU: an activation of one part, multiplied by the other part. ggml_glu() applies them.
 enum ggml_glu_op {
     GGML_GLU_OP_REGLU = 0,
     GGML_GLU_OP_GEGLU = 1,
@@ -469,10 +479,11 @@ enum ggml_glu_op {
     GGML_GLU_OP_COUNT = 7,
 };
 
+// Kinds of objects in a context.
 enum ggml_object_type {
     GGML_OBJECT_TYPE_TENSOR = 0,
     GGML_OBJECT_TYPE_GRAPH = 1,
-    GGML_OBJECT_TYPE_WORK_BUFFER = 2,
+    GGML_OBJECT_TYPE_WORK_BUFFER = 2, // bytes that ggml_new_buffer() returned
 };
 
 enum ggml_log_level {
@@ -481,30 +492,34 @@ enum ggml_log_level {
     GGML_LOG_LEVEL_INFO = 2,
     GGML_LOG_LEVEL_WARN = 3,
     GGML_LOG_LEVEL_ERROR = 4,
-    GGML_LOG_LEVEL_CONT = 5,
+    GGML_LOG_LEVEL_CONT = 5, // the text continues the previous message; Berth's libraries do not use it
 };
 
+// Bits of ggml_tensor.flags. The functions ggml_set_input() to ggml_set_loss() describe the first four.
 enum ggml_tensor_flag {
     GGML_TENSOR_FLAG_INPUT = 1,
     GGML_TENSOR_FLAG_OUTPUT = 2,
     GGML_TENSOR_FLAG_PARAM = 4,
     GGML_TENSOR_FLAG_LOSS = 8,
-    GGML_TENSOR_FLAG_COMPUTE = 16,
+    GGML_TENSOR_FLAG_COMPUTE = 16, // backends compute only nodes with this flag; ggml_build_forward_expand() sets it
 };
 
+// The elements a[i0, i1] that ggml_tri() keeps.
 enum ggml_tri_type {
-    GGML_TRI_TYPE_UPPER_DIAG = 0,
-    GGML_TRI_TYPE_UPPER = 1,
-    GGML_TRI_TYPE_LOWER_DIAG = 2,
-    GGML_TRI_TYPE_LOWER = 3,
+    GGML_TRI_TYPE_UPPER_DIAG = 0, // i0 >= i1
+    GGML_TRI_TYPE_UPPER = 1,      // i0 > i1
+    GGML_TRI_TYPE_LOWER_DIAG = 2, // i0 <= i1
+    GGML_TRI_TYPE_LOWER = 3,      // i0 < i1
 };
 
+// The value that pooling takes from a window: its maximum or its average.
 enum ggml_op_pool {
     GGML_OP_POOL_MAX = 0,
     GGML_OP_POOL_AVG = 1,
     GGML_OP_POOL_COUNT = 2,
 };
 
+// How ggml_upscale() and ggml_interpolate() compute an element between elements of the source.
 enum ggml_scale_mode {
     GGML_SCALE_MODE_NEAREST = 0,
     GGML_SCALE_MODE_BILINEAR = 1,
@@ -512,9 +527,10 @@ enum ggml_scale_mode {
     GGML_SCALE_MODE_COUNT = 3,
 };
 
+// Bits that ggml_interpolate() accepts in addition to a scale mode.
 enum ggml_scale_flag {
-    GGML_SCALE_FLAG_ALIGN_CORNERS = 256,
-    GGML_SCALE_FLAG_ANTIALIAS = 512,
+    GGML_SCALE_FLAG_ALIGN_CORNERS = 256, // the corner elements of source and result have the same positions
+    GGML_SCALE_FLAG_ANTIALIAS = 512,     // only with GGML_SCALE_MODE_BILINEAR
 };
 
 enum ggml_sort_order {
@@ -522,31 +538,33 @@ enum ggml_sort_order {
     GGML_SORT_ORDER_DESC = 1,
 };
 
+// Priority of the threads of a pool.
 enum ggml_sched_priority {
-    GGML_SCHED_PRIO_LOW = -1,
-    GGML_SCHED_PRIO_NORMAL = 0,
-    GGML_SCHED_PRIO_MEDIUM = 1,
-    GGML_SCHED_PRIO_HIGH = 2,
-    GGML_SCHED_PRIO_REALTIME = 3,
+    GGML_SCHED_PRIO_LOW = -1,     // SCHED_BATCH
+    GGML_SCHED_PRIO_NORMAL = 0,   // the priority of the process, unchanged
+    GGML_SCHED_PRIO_MEDIUM = 1,   // SCHED_FIFO, priority 40
+    GGML_SCHED_PRIO_HIGH = 2,     // SCHED_FIFO, priority 80
+    GGML_SCHED_PRIO_REALTIME = 3, // SCHED_FIFO, priority 90
 };
 
-struct ggml_object;
-struct ggml_context;
-struct ggml_cgraph;
-struct ggml_backend_buffer;
+struct ggml_object;         // one object in a context
+struct ggml_context;        // memory for tensors and graphs
+struct ggml_cgraph;         // a graph: nodes in execution order, and leafs
+struct ggml_backend_buffer; // memory of a device, see ggml-backend.h
 
-typedef uint16_t ggml_fp16_t;
+typedef uint16_t ggml_fp16_t; // bits of an IEEE 754 binary16 number
 typedef struct {
     uint16_t bits;
-} ggml_bf16_t;
+} ggml_bf16_t; // bits of a bfloat16 number
 
+// Identifies a kind of backend.
 typedef uint8_t ggml_guid[16];
 typedef ggml_guid *ggml_guid_t;
 
 struct ggml_init_params {
-    size_t mem_size;  // bytes
-    void *mem_buffer; // NULL: the context allocates and owns its memory
-    bool no_alloc;    // tensors get no data
+    size_t mem_size;  // bytes of the context's memory
+    void *mem_buffer; // memory that the caller owns and that outlives the context; NULL: the context allocates its own
+    bool no_alloc;    // true: new tensors have no data; an allocator or the caller assigns their memory later
 };
 
 struct ggml_tensor {
@@ -554,18 +572,18 @@ struct ggml_tensor {
 #ifdef BERTH_2023_TENSOR_BACKEND
     BERTH_2023_TENSOR_BACKEND
 #endif
-    struct ggml_backend_buffer *buffer;
-    int64_t ne[GGML_MAX_DIMS]; // elements
-    size_t nb[GGML_MAX_DIMS];  // strides in bytes
+    struct ggml_backend_buffer *buffer; // contains data; NULL: data is in the context, in the caller's memory, or NULL
+    int64_t ne[GGML_MAX_DIMS];          // elements per dimension
+    size_t nb[GGML_MAX_DIMS];           // bytes from one index to the next per dimension; nb[0]: to the next element or block
     enum ggml_op op;
-    int32_t op_params[GGML_MAX_OP_PARAMS / sizeof(int32_t)];
-    int32_t flags;
-    struct ggml_tensor *src[GGML_MAX_SRC];
-    struct ggml_tensor *view_src;
-    size_t view_offs;
-    void *data;
-    char name[GGML_MAX_NAME];
-    void *extra;
+    int32_t op_params[GGML_MAX_OP_PARAMS / sizeof(int32_t)]; // parameters of the op: integers, and the bits of floats
+    int32_t flags;                                           // enum ggml_tensor_flag
+    struct ggml_tensor *src[GGML_MAX_SRC];                   // operands of the op; NULL where there is none
+    struct ggml_tensor *view_src; // of a view: the tensor that has the memory, which is not a view itself; else NULL
+    size_t view_offs;             // bytes from view_src's data to this tensor's data
+    void *data;                   // address of the first element; NULL while the tensor has no memory
+    char name[GGML_MAX_NAME];     // terminated by 0
+    void *extra;                  // for the backend that owns buffer; of poison: the error message
 #ifdef BERTH_2023_TENSOR_PADDING
     BERTH_2023_TENSOR_PADDING
 #else
@@ -575,36 +593,45 @@ struct ggml_tensor {
 
 static const size_t GGML_TENSOR_SIZE = sizeof(struct ggml_tensor);
 
+// Receives the message of ggml_abort(). The process ends when it returns.
 typedef void (*ggml_abort_callback_t)(const char *);
+// Called with the program's pointer after each node of a graph. True ends the computation with GGML_STATUS_ABORTED.
 typedef bool (*ggml_abort_callback)(void *);
+// Functions of custom ops. Their arguments are the result, the operands, the number of this task (from 0), the number of tasks,
+// and the program's pointer. Tasks run concurrently on several threads. Each task computes its share of the result.
 typedef void (*ggml_custom1_op_t)(struct ggml_tensor *, const struct ggml_tensor *, int, int, void *);
 typedef void (*ggml_custom2_op_t)(struct ggml_tensor *, const struct ggml_tensor *, const struct ggml_tensor *, int, int, void *);
 typedef void (*ggml_custom3_op_t)(
     struct ggml_tensor *, const struct ggml_tensor *, const struct ggml_tensor *, const struct ggml_tensor *, int, int, void *);
+// The same; the operands are in src of the result.
 typedef void (*ggml_custom_op_t)(struct ggml_tensor *, int, int, void *);
+// Receives a log message and the program's pointer. The message is valid during the call. Threads may call it concurrently.
 typedef void (*ggml_log_callback)(enum ggml_log_level, const char *, void *);
+// Convert a row from a type to f32, and from f32 to a type. The last argument is the number of elements, a multiple of the type's
+// block size.
 typedef void (*ggml_to_float_t)(const void *GGML_RESTRICT, float *GGML_RESTRICT, int64_t);
 typedef void (*ggml_from_float_t)(const float *GGML_RESTRICT, void *GGML_RESTRICT, int64_t);
 
 struct ggml_type_traits {
-    const char *type_name;
-    int64_t blck_size;
-    int64_t blck_size_interleave;
-    size_t type_size;
+    const char *type_name;        // for example "q4_0"
+    int64_t blck_size;            // elements per block; 1: the type has no blocks; 0: the type does not exist
+    int64_t blck_size_interleave; // always 0 in Berth
+    size_t type_size;             // bytes per block
     bool is_quantized;
-    ggml_to_float_t to_float;
-    ggml_from_float_t from_float_ref;
+    ggml_to_float_t to_float;         // NULL for f32 and for types without a conversion
+    ggml_from_float_t from_float_ref; // portable, without an importance matrix; NULL for f32 and for types without it
 };
 
 struct ggml_threadpool_params {
-    bool cpumask[GGML_MAX_N_THREADS];
-    int n_threads;
+    bool cpumask[GGML_MAX_N_THREADS]; // processors that the threads may use; all false: any
+    int n_threads;                    // with the calling thread
     enum ggml_sched_priority prio;
-    uint32_t poll;
-    bool strict_cpu;
-    bool paused;
+    uint32_t poll;   // an idle thread polls for poll * 20 us before it sleeps; 0 to 100
+    bool strict_cpu; // true: one processor of cpumask per thread; false: any processor of cpumask
+    bool paused;     // the pool starts paused: idle threads sleep without polling until the first graph
 };
 
+// Threads that compute graphs on the CPU. ggml-cpu.h has its functions.
 struct ggml_threadpool;
 typedef struct ggml_threadpool *ggml_threadpool_t;
 
