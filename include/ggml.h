@@ -637,32 +637,53 @@ typedef struct ggml_threadpool *ggml_threadpool_t;
 
 // ---- errors ----
 
+// Sets the function that ggml_abort() calls with its message, and returns the previous one. NULL: ggml_abort() prints to stderr.
 GGML_API ggml_abort_callback_t ggml_set_abort_callback(ggml_abort_callback_t callback);
+// Ends the process with abort() after it has reported "file:line: message". Berth's libraries never call it.
 GGML_NORETURN GGML_API void ggml_abort(const char *file, int line, const char *fmt, ...) GGML_ATTRIBUTE_FORMAT(3, 4);
+// Returns a constant text for a status, "GGML status: unknown" for any other number.
 GGML_API const char *ggml_status_to_string(enum ggml_status status);
 
 // ---- number formats ----
 
+// Returns the value of an f16 number. The conversion is exact.
 GGML_API float ggml_fp16_to_fp32(ggml_fp16_t);
+// Returns the nearest f16 number, ties to even. Values that are too large become infinity.
 GGML_API ggml_fp16_t ggml_fp32_to_fp16(float);
+// Converts n f16 numbers to f32; n is the last argument.
 GGML_API void ggml_fp16_to_fp32_row(const ggml_fp16_t *, float *, int64_t);
+// Converts n f32 numbers to f16, as ggml_fp32_to_fp16; n is the last argument.
 GGML_API void ggml_fp32_to_fp16_row(const float *, ggml_fp16_t *, int64_t);
+// Returns the nearest bf16 number, ties to even. A NaN stays a NaN.
 GGML_API ggml_bf16_t ggml_fp32_to_bf16(float);
+// Returns the value of a bf16 number. The conversion is exact.
 GGML_API float ggml_bf16_to_fp32(ggml_bf16_t);
+// Converts n bf16 numbers to f32; n is the last argument.
 GGML_API void ggml_bf16_to_fp32_row(const ggml_bf16_t *, float *, int64_t);
+// Converts n f32 numbers to bf16, as ggml_fp32_to_bf16; n is the last argument.
 GGML_API void ggml_fp32_to_bf16_row_ref(const float *, ggml_bf16_t *, int64_t);
+// The same as ggml_fp32_to_bf16_row_ref.
 GGML_API void ggml_fp32_to_bf16_row(const float *, ggml_bf16_t *, int64_t);
 
 // ---- identity, clock, files ----
 
+// True if both GUIDs have the same bytes. False if one is NULL.
 GGML_API bool ggml_guid_matches(ggml_guid_t guid_a, ggml_guid_t guid_b);
+// Returns the version of ggml's API that Berth implements, "0.25.1". berth_version() returns Berth's own version.
 GGML_API const char *ggml_version(void);
+// Returns "berth-" followed by Berth's version.
 GGML_API const char *ggml_commit(void);
+// Does nothing. Programs written for ggml call it before they use the clock.
 GGML_API void ggml_time_init(void);
+// Returns the time of a monotonic clock in milliseconds. Its start is arbitrary: only differences have a meaning.
 GGML_API int64_t ggml_time_ms(void);
+// As ggml_time_ms, in microseconds.
 GGML_API int64_t ggml_time_us(void);
+// Returns the processor time of the process, as clock() of the C library does.
 GGML_API int64_t ggml_cycles(void);
+// Returns the number of ggml_cycles() units per millisecond.
 GGML_API int64_t ggml_cycles_per_ms(void);
+// Opens a file as fopen() does. The caller closes it with fclose(). NULL on failure, with errno set by fopen().
 GGML_API FILE *ggml_fopen(const char *fname, const char *mode);
 
 // ---- queries on tensors and types ----
