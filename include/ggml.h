@@ -23,7 +23,8 @@
 // Failure. No function here ends the process, except ggml_abort(). Every function accepts NULL for a context, a tensor or a
 // graph. A constructor returns its context's poison tensor if an argument breaks a rule, if a required operand is NULL, if an
 // operand is poison, or if the context is full. With a NULL context it returns NULL. Other functions report a failure by NULL, 0
-// or false. berth.h has the functions that recognise poison and return the error messages.
+// or false. "With an error" means that the function also logs a message, which berth_last_error() returns on the same thread.
+// berth.h has the functions that recognise poison and return messages.
 //
 // Threads. A context and everything in it is used by one thread at a time. Threads may use different contexts concurrently.
 // Several threads may build graphs over the same tensors concurrently, if each uses its own context for new tensors and graphs.
@@ -637,11 +638,12 @@ typedef struct ggml_threadpool *ggml_threadpool_t;
 
 // ---- errors ----
 
-// Sets the function that ggml_abort() calls with its message, and returns the previous one. NULL: ggml_abort() prints to stderr.
+// Sets the function that ggml_abort() calls with its message, and returns the previous one. With NULL, ggml_abort() prints to
+// stderr.
 GGML_API ggml_abort_callback_t ggml_set_abort_callback(ggml_abort_callback_t callback);
 // Ends the process with abort() after it has reported "file:line: message". Berth's libraries never call it.
 GGML_NORETURN GGML_API void ggml_abort(const char *file, int line, const char *fmt, ...) GGML_ATTRIBUTE_FORMAT(3, 4);
-// Returns a constant text for a status, "GGML status: unknown" for any other number.
+// Returns a constant text for a status. Returns "GGML status: unknown" for any other number.
 GGML_API const char *ggml_status_to_string(enum ggml_status status);
 
 // ---- number formats ----
@@ -667,7 +669,7 @@ GGML_API void ggml_fp32_to_bf16_row(const float *, ggml_bf16_t *, int64_t);
 
 // ---- identity, clock, files ----
 
-// True if both GUIDs have the same bytes. False if one is NULL.
+// Returns true if both GUIDs have the same bytes. Returns false if one is NULL.
 GGML_API bool ggml_guid_matches(ggml_guid_t guid_a, ggml_guid_t guid_b);
 // Returns the version of ggml's API that Berth implements, "0.25.1". berth_version() returns Berth's own version.
 GGML_API const char *ggml_version(void);
@@ -683,53 +685,105 @@ GGML_API int64_t ggml_time_us(void);
 GGML_API int64_t ggml_cycles(void);
 // Returns the number of ggml_cycles() units per millisecond.
 GGML_API int64_t ggml_cycles_per_ms(void);
-// Opens a file as fopen() does. The caller closes it with fclose(). NULL on failure, with errno set by fopen().
+// Opens a file as fopen() does. The caller closes it with fclose(). Returns NULL on failure and if an argument is NULL.
 GGML_API FILE *ggml_fopen(const char *fname, const char *mode);
 
 // ---- queries on tensors and types ----
+// For a NULL tensor, and for a number that is not a type, these return 0 or false unless the comment says otherwise. Returned
+// strings are constants and need not be freed.
 
+// Logs type, offset and size of an object at level INFO.
 GGML_API void ggml_print_object(const struct ggml_object *obj);
+// Logs all objects of a context at level INFO, in the order of their creation.
 GGML_API void ggml_print_objects(const struct ggml_context *ctx);
+// Returns ne[0] * ne[1] * ne[2] * ne[3].
 GGML_API int64_t ggml_nelements(const struct ggml_tensor *tensor);
+// Returns ne[1] * ne[2] * ne[3].
 GGML_API int64_t ggml_nrows(const struct ggml_tensor *tensor);
+// Returns the bytes from the first byte of a tensor to its last byte. Gaps between the elements of a strided view count. The
+// result is 0 for a tensor without elements, and 2^63 if the strides exceed 63 bits.
 GGML_API size_t ggml_nbytes(const struct ggml_tensor *tensor);
+// Returns ggml_nbytes() rounded up to a multiple of GGML_MEM_ALIGN.
 GGML_API size_t ggml_nbytes_pad(const struct ggml_tensor *tensor);
+// Returns the number of elements per block, which is 1 for types without blocks.
 GGML_API int64_t ggml_blck_size(enum ggml_type type);
+// Returns the bytes of one block, or of one element for types without blocks.
 GGML_API size_t ggml_type_size(enum ggml_type type);
+// Returns the bytes of ne contiguous elements. ne should be a multiple of the block size; otherwise the result is rounded down.
+// Returns 0, with an error, if ne is negative, if the type does not exist, or if the size overflows.
 GGML_API size_t ggml_row_size(enum ggml_type type, int64_t ne);
+// Returns the average number of bytes per element, for example 0.5625 for q4_0.
 GGML_API double ggml_type_sizef(enum ggml_type type);
+// Returns the name of a type in lower case, such as "f16" or "q4_0". Returns "NONE" for a number that is not a type.
 GGML_API const char *ggml_type_name(enum ggml_type type);
+// Returns the name of an op, such as "MUL_MAT". Returns "UNKNOWN" for a number that is not an op.
 GGML_API const char *ggml_op_name(enum ggml_op op);
+// Returns a short formula of an op, such as "x+y". Returns "?" for a number that is not an op.
 GGML_API const char *ggml_op_symbol(enum ggml_op op);
+// Returns the name of a unary function, such as "SILU". Returns "UNKNOWN" for any other number.
 GGML_API const char *ggml_unary_op_name(enum ggml_unary_op op);
+// Returns the name of a gated unit, such as "SWIGLU". Returns "UNKNOWN" for any other number.
 GGML_API const char *ggml_glu_op_name(enum ggml_glu_op op);
+// Returns the name of a tensor's op. For UNARY and GLU it returns the name of the function. Returns "NONE" for NULL.
 GGML_API const char *ggml_op_desc(const struct ggml_tensor *t);
+// Returns ggml_type_size() of the tensor's type.
 GGML_API size_t ggml_element_size(const struct ggml_tensor *tensor);
+// Returns true if the type is a quantised block format.
 GGML_API bool ggml_is_quantized(enum ggml_type type);
+// Returns the type of most tensors in a file of type ftype. Returns GGML_TYPE_COUNT, with an error, if no single type belongs to
+// ftype.
 GGML_API enum ggml_type ggml_ftype_to_ggml_type(enum ggml_ftype ftype);
+// Returns true if nb[0] > nb[1], as for the result of ggml_transpose().
 GGML_API bool ggml_is_transposed(const struct ggml_tensor *tensor);
+// Returns true if a stride is larger than the stride of the next dimension: nb[0] > nb[1], nb[1] > nb[2] or nb[2] > nb[3].
 GGML_API bool ggml_is_permuted(const struct ggml_tensor *tensor);
+// Returns true if the tensor has no elements: one of its extents is 0.
 GGML_API bool ggml_is_empty(const struct ggml_tensor *tensor);
+// Returns true if the tensor uses the memory of another tensor (view_src).
 GGML_API bool ggml_is_view(const struct ggml_tensor *tensor);
+// Returns true if the tensor has exactly one element.
 GGML_API bool ggml_is_scalar(const struct ggml_tensor *tensor);
+// Returns true if ne[1], ne[2] and ne[3] are 1. A scalar is a vector, too.
 GGML_API bool ggml_is_vector(const struct ggml_tensor *tensor);
+// Returns true if ne[2] and ne[3] are 1. A vector is a matrix, too.
 GGML_API bool ggml_is_matrix(const struct ggml_tensor *tensor);
+// Returns true if ne[3] is 1. A matrix is 3d, too.
 GGML_API bool ggml_is_3d(const struct ggml_tensor *tensor);
+// Returns the number of dimensions, 1 to 4. Trailing extents of 0 or 1 do not count. Returns 0 for NULL.
 GGML_API int ggml_n_dims(const struct ggml_tensor *tensor);
+// Returns true if the elements follow each other without gaps in the order of the dimensions. Strides of dimensions of extent 1
+// are ignored.
 GGML_API bool ggml_is_contiguous(const struct ggml_tensor *tensor);
+// The same as ggml_is_contiguous.
 GGML_API bool ggml_is_contiguous_0(const struct ggml_tensor *tensor);
+// As ggml_is_contiguous, but the stride nb[1] is arbitrary: there may be gaps between rows.
 GGML_API bool ggml_is_contiguous_1(const struct ggml_tensor *tensor);
+// As ggml_is_contiguous, but the strides nb[1] and nb[2] are arbitrary.
 GGML_API bool ggml_is_contiguous_2(const struct ggml_tensor *tensor);
+// Returns true if dimension 0 is contiguous. The strides of dimensions 1 to 3 are ignored.
 GGML_API bool ggml_is_contiguous_to_1(const struct ggml_tensor *tensor);
+// Returns true if dimensions 0 and 1 are contiguous. The strides of dimensions 2 and 3 are ignored.
 GGML_API bool ggml_is_contiguous_to_2(const struct ggml_tensor *tensor);
+// Returns true if dimensions 0 to 2 are contiguous. The stride of dimension 3 is ignored.
 GGML_API bool ggml_is_contiguous_to_3(const struct ggml_tensor *tensor);
+// Returns true if the tensor's bytes have no gaps. The dimensions may be in any order.
 GGML_API bool ggml_is_contiguously_allocated(const struct ggml_tensor *tensor);
+// Returns true if dimension 2 is contiguous, followed by dimension 0, then 1: nb[2] is the element size, and nb[2] < nb[0] <
+// nb[1].
 GGML_API bool ggml_is_contiguous_channels(const struct ggml_tensor *tensor);
+// Returns true if the elements of each row are contiguous. The strides of dimensions 1 to 3 are ignored.
 GGML_API bool ggml_is_contiguous_rows(const struct ggml_tensor *tensor);
+// Returns true if all four extents are equal.
 GGML_API bool ggml_are_same_shape(const struct ggml_tensor *t0, const struct ggml_tensor *t1);
+// Returns true if all four strides are equal.
 GGML_API bool ggml_are_same_stride(const struct ggml_tensor *t0, const struct ggml_tensor *t1);
+// Returns true if each extent of t1 is a multiple of the same extent of t0. An empty t0 repeats only into an empty t1.
 GGML_API bool ggml_can_repeat(const struct ggml_tensor *t0, const struct ggml_tensor *t1);
+// Returns the bytes that one tensor takes in a context, without its data. It helps to compute mem_size of ggml_init_params.
 GGML_API size_t ggml_tensor_overhead(void);
+// Returns true if nbytes bytes of data are blocks of the type without NaN and infinity. Floats and the scales of blocks are
+// checked. Returns false, with an error, also if nbytes is not a multiple of ggml_type_size() or if the type does not occur in
+// files (q8_1).
 GGML_API bool ggml_validate_row_data(enum ggml_type type, const void *data, size_t nbytes);
 
 // ---- contexts ----
