@@ -12,7 +12,8 @@
 //
 // Memory of results. A result has its own memory and is contiguous, unless the comment says that it shares an operand's memory.
 // The result of an _inplace form is a view of the first operand, with the same type, shape and strides. Computing it overwrites
-// that operand. A graph allocator may also reuse an operand's memory for a result, but only if nothing reads the operand later.
+// that operand. The backward pass refuses such an op, because gradients may need the overwritten values. A graph allocator may
+// also reuse an operand's memory for a result, but only if nothing reads the operand later.
 //
 // Types and layouts. A constructor checks the rules in its comment. A backend may support fewer types and layouts:
 // ggml_backend_supports_op() in ggml-backend.h reports whether a backend can compute a tensor.
@@ -787,43 +788,88 @@ GGML_API size_t ggml_tensor_overhead(void);
 GGML_API bool ggml_validate_row_data(enum ggml_type type, const void *data, size_t nbytes);
 
 // ---- contexts ----
+// A context is an arena: it has a fixed amount of memory, and objects are added to it in order. One tensor takes
+// ggml_tensor_overhead() bytes, and its data in addition unless no_alloc is set. Memory of backend buffers
+// does not belong to a context.
 
+// Creates a context with params.mem_size bytes of memory. Returns NULL, with an error, if memory is unavailable. ggml_free()
+// frees the context. Threads may call it concurrently.
 GGML_API struct ggml_context *ggml_init(struct ggml_init_params params) GGML_OF_MAX_NAME("ggml_init");
+// Removes all objects and the error of a context, and keeps its memory for new objects. Pointers to the old objects become
+// invalid.
 GGML_API void ggml_reset(struct ggml_context *ctx);
+// Frees a context with all its tensors and graphs. It does not free params.mem_buffer that the caller passed to ggml_init(), nor
+// buffers of backends. NULL is allowed.
 GGML_API void ggml_free(struct ggml_context *ctx);
+// Returns the bytes of the context's memory that objects occupy.
 GGML_API size_t ggml_used_mem(const struct ggml_context *ctx);
+// Returns whether new tensors have no data. Returns false for NULL.
 GGML_API bool ggml_get_no_alloc(struct ggml_context *ctx);
+// Sets whether tensors that are created from now on have no data. Existing tensors do not change.
 GGML_API void ggml_set_no_alloc(struct ggml_context *ctx, bool no_alloc);
+// Returns the start of the context's memory: the caller's mem_buffer, or the memory that ggml_init() allocated.
 GGML_API void *ggml_get_mem_buffer(const struct ggml_context *ctx);
+// Returns the bytes that the context can use. It is less than mem_size if the caller's mem_buffer is not aligned to
+// GGML_MEM_ALIGN.
 GGML_API size_t ggml_get_mem_size(const struct ggml_context *ctx);
+// Returns ggml_nbytes() of the largest tensor in the context. Returns 0 if there is none.
 GGML_API size_t ggml_get_max_tensor_size(const struct ggml_context *ctx);
 
 // ---- tensors ----
 
+// Creates a contiguous tensor with the extents ne[0] to ne[n_dims - 1]; n_dims is 1 to 4, and further extents are 1. Its data is
+// not initialised, and NULL in a no_alloc context. ne[0] must be a multiple of the type's block size. No extent may be negative.
 GGML_API struct ggml_tensor *ggml_new_tensor(struct ggml_context *ctx, enum ggml_type type, int n_dims, const int64_t *ne);
+// As ggml_new_tensor, with the shape [ne0].
 GGML_API struct ggml_tensor *ggml_new_tensor_1d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0);
+// As ggml_new_tensor, with the shape [ne0, ne1].
 GGML_API struct ggml_tensor *ggml_new_tensor_2d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1);
+// As ggml_new_tensor, with the shape [ne0, ne1, ne2].
 GGML_API struct ggml_tensor *ggml_new_tensor_3d(
     struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2);
+// As ggml_new_tensor, with the shape [ne0, ne1, ne2, ne3].
 GGML_API struct ggml_tensor *ggml_new_tensor_4d(
     struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3);
+// Returns nbytes bytes of the context's memory, aligned to GGML_MEM_ALIGN, also in a no_alloc context. Returns NULL if the
+// context is NULL or, with an error, if it is full.
 GGML_API void *ggml_new_buffer(struct ggml_context *ctx, size_t nbytes);
+// Creates a contiguous tensor with the type and shape of src. Data, name and op of src are not copied.
 GGML_API struct ggml_tensor *ggml_dup_tensor(struct ggml_context *ctx, const struct ggml_tensor *src);
+// Creates a tensor with the type, shape, strides and memory of src, named "<name of src> (view)". It has no op: in a graph it
+// does not depend on the op that computes src.
 GGML_API struct ggml_tensor *ggml_view_tensor(struct ggml_context *ctx, struct ggml_tensor *src);
+// Returns the tensor that was created first in the context. Returns NULL if there is none.
 GGML_API struct ggml_tensor *ggml_get_first_tensor(const struct ggml_context *ctx);
+// Returns the tensor that was created next after tensor. tensor must belong to ctx. Returns NULL after the last one.
 GGML_API struct ggml_tensor *ggml_get_next_tensor(const struct ggml_context *ctx, struct ggml_tensor *tensor);
+// Returns the first tensor in the context with this name. Returns NULL if there is none. The search is linear.
 GGML_API struct ggml_tensor *ggml_get_tensor(struct ggml_context *ctx, const char *name);
+// Computes the indices of element i: i = i0 + ne[0] * (i1 + ne[1] * (i2 + ne[2] * i3)). Output pointers may be NULL.
 GGML_API void ggml_unravel_index(const struct ggml_tensor *tensor, int64_t i, int64_t *i0, int64_t *i1, int64_t *i2, int64_t *i3);
+// Returns the function of a UNARY tensor. Returns GGML_UNARY_OP_COUNT for any other tensor, and sets berth_last_error().
 GGML_API enum ggml_unary_op ggml_get_unary_op(const struct ggml_tensor *tensor);
+// Returns the function of a GLU tensor. Returns GGML_GLU_OP_COUNT for any other tensor, and sets berth_last_error().
 GGML_API enum ggml_glu_op ggml_get_glu_op(const struct ggml_tensor *tensor);
+// Returns tensor->data, which is NULL while the tensor has no memory. In a device's buffer it may be an address of that device.
 GGML_API void *ggml_get_data(const struct ggml_tensor *tensor);
+// As ggml_get_data, for f32 tensors. Returns NULL, with an error, for any other type.
 GGML_API float *ggml_get_data_f32(const struct ggml_tensor *tensor);
+// Returns the name stored in the tensor, or "" for NULL.
 GGML_API const char *ggml_get_name(const struct ggml_tensor *tensor);
+// Copies at most GGML_MAX_NAME - 1 bytes of name into the tensor and returns the tensor. Poison is not changed.
 GGML_API struct ggml_tensor *ggml_set_name(struct ggml_tensor *tensor, const char *name);
+// As ggml_set_name, with a printf-style format.
 GGML_API struct ggml_tensor *ggml_format_name(struct ggml_tensor *tensor, const char *fmt, ...) GGML_ATTRIBUTE_FORMAT(2, 3);
+// Marks a tensor that the program writes before a graph runs. A graph allocator assigns its memory before the first node, and
+// inputs do not share memory with each other.
 GGML_API void ggml_set_input(struct ggml_tensor *tensor);
+// Marks a tensor that the program reads after a graph ran. A graph allocator does not reuse its memory for other tensors of the
+// graph. If tensor is a view, the tensor that has the memory is marked, too.
 GGML_API void ggml_set_output(struct ggml_tensor *tensor);
+// Marks a trainable parameter: ggml_build_backward_expand() computes its gradient. The tensor must not be the result of an op;
+// otherwise nothing changes and an error is logged.
 GGML_API void ggml_set_param(struct ggml_tensor *tensor);
+// Marks the tensor that training minimises. It must be one f32 element; otherwise nothing changes and an error is logged.
 GGML_API void ggml_set_loss(struct ggml_tensor *tensor);
 
 // ---- element-wise ops ----
