@@ -967,53 +967,117 @@ GGML_API struct ggml_tensor *ggml_xielu(
     struct ggml_context *ctx, struct ggml_tensor *a, float alpha_n, float alpha_p, float beta, float eps);
 
 // ---- gated units ----
+// How to read the comments from here to the end of the file:
+// - A shape is written in ggml's order, `[ne0, ne1, ne2, ne3]`. Extents that are not written are 1. `...` stands for the
+//   remaining extents, which are equal in all tensors of that line. `a [k, m]` -> `[m]`: the shape of a, then of the result.
+// - A row is the elements along ne0. The result is y. The result has the type of a and its own memory unless stated.
+// - "The result shares a's memory" means that the result is a view of a: computing it overwrites a.
+// - The constructor checks the rules on types and shapes unless stated. A backend may support fewer types than a constructor
+//   accepts: ggml_backend_supports_op returns whether a backend can compute a tensor.
+//
+// A gated unit computes y = act(x) * g on each element. act is ReLU (reglu), GELU by tanh (geglu), SiLU (swiglu), GELU by erf
+// (geglu_erf) or x * sigmoid(1.702 * x) (geglu_quick).
+// One operand: `a [2 * n, ...]` -> `[n, ...]`. x is the first half of each row of a, and g is the second half.
+// Two operands: `a [n, ...]`, `b [n, ...]` -> `[n, ...]`. x is a, and g is b; both have the same type. If b is NULL, a is
+// divided as with one operand. ggml_is_contiguous_1 must be true for a and b.
 
+// The gated unit op with one operand. swapped: x is the second half of each row, and g is the first half.
+// ggml_swiglu_oai and ggml_swiglu_clamp set the parameters of GGML_GLU_OP_SWIGLU_OAI and _CLAMP; here these are 0.
 GGML_API struct ggml_tensor *ggml_glu(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_glu_op op, bool swapped);
+// y = relu(x) * g, with one operand.
 GGML_API struct ggml_tensor *ggml_reglu(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_reglu, and x is the second half of each row.
 GGML_API struct ggml_tensor *ggml_reglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+// y = gelu(x) * g, with one operand and the tanh formula of GELU. The CPU backend rounds gelu(x) to f16.
 GGML_API struct ggml_tensor *ggml_geglu(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_geglu, and x is the second half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+// y = silu(x) * g, with one operand; silu(x) = x / (1 + exp(-x)).
 GGML_API struct ggml_tensor *ggml_swiglu(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_swiglu, and x is the second half of each row.
 GGML_API struct ggml_tensor *ggml_swiglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+// y = gelu_erf(x) * g, with one operand; gelu_erf(x) = x / 2 * (1 + erf(x / sqrt(2))).
 GGML_API struct ggml_tensor *ggml_geglu_erf(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_geglu_erf, and x is the second half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_erf_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+// y = x * sigmoid(1.702 * x) * g, with one operand. The CPU backend rounds x * sigmoid(1.702 * x) to f16.
 GGML_API struct ggml_tensor *ggml_geglu_quick(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_geglu_quick, and x is the second half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_quick_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+// The gated unit op with two operands: y = act(a) * b.
 GGML_API struct ggml_tensor *ggml_glu_split(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, enum ggml_glu_op op);
+// As ggml_reglu, with two operands: y = relu(a) * b.
 GGML_API struct ggml_tensor *ggml_reglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// As ggml_geglu, with two operands: y = gelu(a) * b.
 GGML_API struct ggml_tensor *ggml_geglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// As ggml_swiglu, with two operands: y = silu(a) * b.
 GGML_API struct ggml_tensor *ggml_swiglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// As ggml_geglu_erf, with two operands: y = gelu_erf(a) * b.
 GGML_API struct ggml_tensor *ggml_geglu_erf_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// As ggml_geglu_quick, with two operands: y = a * sigmoid(1.702 * a) * b.
 GGML_API struct ggml_tensor *ggml_geglu_quick_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// y = v * sigmoid(alpha * v) * (u + 1), with two operands; v = min(a, limit), and u is b clamped to -limit .. limit.
 GGML_API struct ggml_tensor *ggml_swiglu_oai(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float alpha, float limit);
+// y = silu(v) * u, with two operands; v = min(a, limit), and u is b clamped to -limit .. limit.
 GGML_API struct ggml_tensor *ggml_swiglu_clamp(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float limit);
 
 // ---- normalisation ----
+// The result has the shape and the type of a. The constructors accept every type; the CPU backend computes f32.
+// eps is added to, or is a lower bound of, the divisor, as the formulas show. It prevents a division by 0.
 
+// y = (x - mean) / sqrt(variance + eps) for each row x of a. The variance is the mean of (x - mean)^2.
 GGML_API struct ggml_tensor *ggml_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
+// As ggml_norm, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
+// y = x / sqrt(mean(x^2) + eps) for each row x of a.
 GGML_API struct ggml_tensor *ggml_rms_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
+// As ggml_rms_norm, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_rms_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
+// As ggml_norm, over groups of channels: `a [w, h, c, n]`. A group is ceil(c / n_groups) consecutive channels of one image.
+// The last group may have fewer channels. All w * h elements of all channels of a group share one mean and one variance.
 GGML_API struct ggml_tensor *ggml_group_norm(struct ggml_context *ctx, struct ggml_tensor *a, int n_groups, float eps);
+// As ggml_group_norm, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_group_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_groups, float eps);
+// y = x / max(sqrt(sum(x^2)), eps) for each row x of a.
 GGML_API struct ggml_tensor *ggml_l2_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
+// As ggml_l2_norm, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_l2_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
+// The gradient of ggml_rms_norm by its input: a is the gradient d of the result, b is the input x, and eps is that of the
+// forward op. y = (d - x * sum(x * d) / (sum(x^2) + n * eps)) / sqrt(mean(x^2) + eps) for each row of n elements.
+// The constructor does not compare the shapes of a and b; they must be equal when the graph is computed.
 GGML_API struct ggml_tensor *ggml_rms_norm_back(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float eps);
 
 // ---- products ----
+// Results are f32. ggml_mul_mat and ggml_mul_mat_id multiply rows of a with rows of b; ggml_out_prod multiplies columns.
 
+// y[i, j] = sum over l of a[l, i] * b[l, j]: `a [k, m, a2, a3]`, `b [k, n, b2, b3]` -> f32 `[m, n, b2, b3]`.
+// a may be quantised. a must not be transposed: nb[0] <= nb[1]. b2 is a multiple of a2, and b3 of a3: consecutive batches of b
+// share a batch of a, so batch i of b is multiplied with batch i / (b2 / a2) of a.
 GGML_API struct ggml_tensor *ggml_mul_mat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-// False: the op has no such precision to set.
+// Sets the lowest precision that a backend may use for the sums of a, the result of ggml_mul_mat, ggml_mul_mat_id or
+// ggml_flash_attn_ext. Returns false and changes nothing if a is the result of another op, poison or NULL.
+// The precision is a field of the tensor; Berth's CPU and CUDA backends do not read it.
 GGML_API bool ggml_prec_set_acc(struct ggml_tensor *a, enum ggml_prec prec);
+// As ggml_prec_set_acc, for the values of source idx as the backend reads them. Only source 1 (b) of ggml_mul_mat and
+// ggml_mul_mat_id has such a precision; false for every other source or op.
 GGML_API bool ggml_prec_set_src(struct ggml_tensor *a, enum ggml_prec prec, int idx);
+// As ggml_prec_set_acc, for results of ggml_mul_mat only. For another op it reports an error and changes nothing.
 GGML_API void ggml_mul_mat_set_prec(struct ggml_tensor *a, enum ggml_prec prec);
+// Stores a fact about the operands that a backend may use to run faster. Berth's CPU and CUDA backends do not read it.
+// For a tensor that is not a result of ggml_mul_mat it reports an error and changes nothing.
 GGML_API void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hint);
+// A product with the experts that ids selects for each token: `as [k, m, n_expert]`, `b [k, n_b, n_token]`,
+// `ids [n_used, n_token]` of i32 -> f32 `[m, n_used, n_token]`.
+// y[i, u, t] = sum over l of as[l, i, ids[u, t]] * b[l, u % n_b, t]. n_used is a multiple of n_b. as must not be transposed.
+// An id out of range makes the computation fail.
 GGML_API struct ggml_tensor *ggml_mul_mat_id(
     struct ggml_context *ctx, struct ggml_tensor *as, struct ggml_tensor *b, struct ggml_tensor *ids);
+// y[i, j] = sum over l of a[i, l] * b[j, l]: `a [m, k, a2, a3]`, `b [n, k, b2, b3]` -> f32 `[m, n, b2, b3]`.
+// a must not be transposed. Batches of a repeat as in ggml_mul_mat.
 GGML_API struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
 // ---- scaling, copies and views ----
