@@ -988,7 +988,7 @@ GGML_API struct ggml_tensor *ggml_glu(struct ggml_context *ctx, struct ggml_tens
 GGML_API struct ggml_tensor *ggml_reglu(struct ggml_context *ctx, struct ggml_tensor *a);
 // As ggml_reglu, and x is the second half of each row.
 GGML_API struct ggml_tensor *ggml_reglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
-// y = gelu(x) * g, with one operand and the tanh formula of GELU. The CPU backend rounds gelu(x) to f16.
+// y = gelu(x) * g, with one operand and the tanh formula of GELU. The CPU backend rounds gelu(x) to f16 where |x| < 10.
 GGML_API struct ggml_tensor *ggml_geglu(struct ggml_context *ctx, struct ggml_tensor *a);
 // As ggml_geglu, and x is the second half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
@@ -1081,69 +1081,135 @@ GGML_API struct ggml_tensor *ggml_mul_mat_id(
 GGML_API struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
 // ---- scaling, copies and views ----
+// Strides (nb1, nb2, nb3) and offsets are in bytes.
+// Views, reshapes, permutations and transpositions compute nothing: the result shares a's memory and reads it in another
+// order.
 
+// y = s * a. Rows of a have no gaps and are evenly spaced: nb[2] = nb[1] * ne[1], and nb[3] = nb[2] * ne[2].
 GGML_API struct ggml_tensor *ggml_scale(struct ggml_context *ctx, struct ggml_tensor *a, float s);
+// As ggml_scale, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_scale_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s);
+// y = s * a + b. The rule on strides is that of ggml_scale.
 GGML_API struct ggml_tensor *ggml_scale_bias(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
+// As ggml_scale_bias, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_scale_bias_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
+// A copy of a with one part replaced by b. The part starts at offset, has the shape of b and the strides nb1, nb2, nb3.
+// b has at most as many elements as a. offset is below 2^30, and each stride that b uses fits 31 bits.
+// Whether the part is inside a is checked when the graph is computed. The CPU backend computes f32 and i32, both of one type.
 GGML_API struct ggml_tensor *ggml_set(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t nb2, size_t nb3, size_t offset);
+// As ggml_set, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_set_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t nb2, size_t nb3, size_t offset);
+// As ggml_set, with the strides of a.
 GGML_API struct ggml_tensor *ggml_set_1d(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t offset);
+// As ggml_set_1d, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_set_1d_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t offset);
+// As ggml_set, with the strides nb[2] and nb[3] of a.
 GGML_API struct ggml_tensor *ggml_set_2d(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t offset);
+// As ggml_set_2d, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_set_2d_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t offset);
+// Copies a into b and converts it to b's type. Both have the same number of elements; their shapes may differ.
+// The result is a view of b.
 GGML_API struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// A copy of a in the given type: `a [...]` -> `[...]`.
 GGML_API struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_type type);
+// A contiguous copy of a, with the same shape and type.
 GGML_API struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_cont, in the shape `[ne0]`. The number of elements stays the same.
 GGML_API struct ggml_tensor *ggml_cont_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
+// As ggml_cont, in the shape `[ne0, ne1]`. The number of elements stays the same.
 GGML_API struct ggml_tensor *ggml_cont_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1);
+// As ggml_cont, in the shape `[ne0, ne1, ne2]`. The number of elements stays the same.
 GGML_API struct ggml_tensor *ggml_cont_3d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2);
+// As ggml_cont, in the shape `[ne0, ne1, ne2, ne3]`. The number of elements stays the same.
 GGML_API struct ggml_tensor *ggml_cont_4d(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3);
+// A view of a in the shape of b. a is contiguous and has as many elements as b. b is not a source of the result.
 GGML_API struct ggml_tensor *ggml_reshape(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// As ggml_reshape, in the shape `[ne0]`.
 GGML_API struct ggml_tensor *ggml_reshape_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
+// As ggml_reshape, in the shape `[ne0, ne1]`.
 GGML_API struct ggml_tensor *ggml_reshape_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1);
+// As ggml_reshape, in the shape `[ne0, ne1, ne2]`.
 GGML_API struct ggml_tensor *ggml_reshape_3d(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2);
+// As ggml_reshape, in the shape `[ne0, ne1, ne2, ne3]`.
 GGML_API struct ggml_tensor *ggml_reshape_4d(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3);
+// A view of ne0 elements of a, which starts offset bytes after the start of a. Elements of a view follow each other without
+// gaps.
+// A view of a view refers to the tensor that holds the data. The constructors of views check that a contiguous tensor of the
+// same shape would fit into that tensor. A strided view that reaches past its end makes the computation fail.
 GGML_API struct ggml_tensor *ggml_view_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, size_t offset);
+// As ggml_view_1d, in the shape `[ne0, ne1]` with nb1 bytes from row to row.
 GGML_API struct ggml_tensor *ggml_view_2d(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, size_t nb1, size_t offset);
+// As ggml_view_2d, in the shape `[ne0, ne1, ne2]`; nb2 is the stride of dimension 2.
 GGML_API struct ggml_tensor *ggml_view_3d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2,
     size_t nb1, size_t nb2, size_t offset);
+// As ggml_view_3d, in the shape `[ne0, ne1, ne2, ne3]`; nb3 is the stride of dimension 3.
 GGML_API struct ggml_tensor *ggml_view_4d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2,
     int64_t ne3, size_t nb1, size_t nb2, size_t nb3, size_t offset);
+// A view of a in which dimension i of a is dimension axis_i. The four axes are 0 to 3, each once.
 GGML_API struct ggml_tensor *ggml_permute(
     struct ggml_context *ctx, struct ggml_tensor *a, int axis0, int axis1, int axis2, int axis3);
+// A view of a with dimensions 0 and 1 exchanged: `a [m, n, ...]` -> `[n, m, ...]`.
 GGML_API struct ggml_tensor *ggml_transpose(struct ggml_context *ctx, struct ggml_tensor *a);
 
 // ---- rows, masks, softmax ----
+// A row number that is out of range makes the computation fail; nothing outside a tensor is read or written.
 
+// y[:, i, j, k] = a[:, b[i, j, k], j, k]: `a [n, n_row, r2, r3]`, `b [n_ids, r2, r3]` of i32 -> `[n, n_ids, r2, r3]`.
+// The result is i32 if a is i32, else f32.
 GGML_API struct ggml_tensor *ggml_get_rows(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// The gradient of ggml_get_rows by its table: row r of y is the sum of all rows i of a for which b[i] = r.
+// `a [n, n_ids]`, `b [n_ids]` of i32, `c [n, n_row]` -> f32 `[n, n_row]`. Only the shape of c is used.
 GGML_API struct ggml_tensor *ggml_get_rows_back(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c);
+// Writes rows of b into a: a[:, c[i, j % c1, k % c2], j, k] = b[:, i, j, k]. The result is a view of a.
+// `a [n, n_row, r2, r3]`, `b [n, n_ids, r2, r3]` of f32 or f16, `c [n_ids, c1, c2]` of i32 or i64; r2 is a multiple of c1, and
+// r3 of c2. Rows of b are converted to a's type. Rows of a and b have no gaps.
 GGML_API struct ggml_tensor *ggml_set_rows(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c);
+// A matrix with a on its diagonal and 0 elsewhere: `a [n, 1, ...]` -> `[n, n, ...]`.
 GGML_API struct ggml_tensor *ggml_diag(struct ggml_context *ctx, struct ggml_tensor *a);
+// y[i, j] = a[i, j] if i <= j + n_past, else -INFINITY: `a [n, m, ...]` -> `[n, m, ...]`. The CPU backend computes f32.
 GGML_API struct ggml_tensor *ggml_diag_mask_inf(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+// As ggml_diag_mask_inf, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_diag_mask_inf_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+// As ggml_diag_mask_inf, with 0 in place of -INFINITY.
 GGML_API struct ggml_tensor *ggml_diag_mask_zero(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+// As ggml_diag_mask_zero, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_diag_mask_zero_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+// y = exp(x) / sum(exp(x)) for each row x of a. a is contiguous. The CPU backend computes f32.
 GGML_API struct ggml_tensor *ggml_soft_max(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_soft_max, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_soft_max_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_soft_max, of scale * a + slope * mask. `a [n, m, r2, r3]`, `mask [n, m or more, m2, m3]` of f16 or f32, contiguous,
+// or NULL; r2 is a multiple of m2, and r3 of m3. Matrix (j, k) of a uses matrix (j % m2, k % m3) of the mask.
+// slope is 1 if max_bias <= 0. Else it falls from head to head (ALiBi), where head h is index h of dimension 2, and a mask is
+// required: with p = the largest power of two <= r2, slope = 2^(-max_bias * (h + 1) / p) for h < p, and
+// 2^(-max_bias * (2 * (h - p) + 1) / (2 * p)) for the other heads.
 GGML_API struct ggml_tensor *ggml_soft_max_ext(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *mask, float scale, float max_bias);
+// As ggml_soft_max_ext, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_soft_max_ext_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *mask, float scale, float max_bias);
+// Adds the term exp(sinks[h]) to the sum of each row of head h of a, a result of ggml_soft_max_ext. y gets no element for it.
+// `sinks [r2]` of f32, one for each head. NULL removes the sinks. If the sinks do not fit, or a is another op or has sinks
+// already, the function reports an error and a becomes poison.
 GGML_API void ggml_soft_max_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks);
+// The gradient of ggml_soft_max_ext by its input: a is the gradient d of the result, and b is that result p.
+// y = scale * p * (d - sum(p * d)) for each row. a and b have the same shape; this is checked when the graph is computed.
+// The CPU backend requires max_bias = 0. This is correct for a forward op with slopes too, since these do not depend on its
+// input.
 GGML_API struct ggml_tensor *ggml_soft_max_ext_back(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float scale, float max_bias);
+// As ggml_soft_max_ext_back, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_soft_max_ext_back_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float scale, float max_bias);
 
