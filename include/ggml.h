@@ -1214,109 +1214,216 @@ GGML_API struct ggml_tensor *ggml_soft_max_ext_back_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float scale, float max_bias);
 
 // ---- positions ----
+// RoPE rotates pairs of elements of each row: `a [d, n_head, n_token, ...]` -> the same shape. It rotates the first n_dims
+// elements of a row, and copies the others. n_dims is even. Pair i of token t rotates by the angle p * freq_base^(-2 * i /
+// n_dims).
+// - b, i32: the positions. `[n_token]`, p = b[t]. Modes with the bit GGML_ROPE_TYPE_MROPE take `[4 * n_token]`: a token has
+//   four
+//   positions, b[t + s * n_token] for s = 0 to 3, and sections[s] is the number of pairs that use position s.
+// - mode: GGML_ROPE_TYPE_NORMAL: a pair is elements 2 * i and 2 * i + 1. NEOX: elements i and i + n_dims / 2.
+//   MROPE: pairs as NEOX; the first sections[0] pairs use position 0, the next sections[1] pairs use position 1, and so on.
+//   IMROPE: pairs as NEOX; pair i uses position i % 3 while i < 3 * sections[i % 3], else position 3.
+//   After the sum of the four sections, MROPE, IMROPE and VISION assign the following pairs from the first section on.
+//   VISION: n_dims is d / 2, a pair is elements i and i + n_dims, and sections are assigned as in MROPE.
+//   There the frequencies of each section start at 1. Bit 0 of mode is 0.
+// - c, f32: frequency factors, or NULL. The angle of pair i is divided by c[i]. There are at least n_dims / 2 factors
+//   (n_dims in
+//   mode VISION).
+// - freq_scale: a factor of all angles, 1 for none. attn_factor: a factor of all rotated elements, 1 for none.
+// - ext_factor, n_ctx_orig, beta_fast, beta_slow: YaRN. ext_factor 0 disables it; 1 is full YaRN. Then pairs before the
+//   range of
+//   ggml_rope_yarn_corr_dims use the angle without freq_scale, pairs after it use the angle with freq_scale, and pairs in the
+//   range use a mixture. Rotated elements are also multiplied with 1 + 0.1 * ln(1 / freq_scale).
+// The constructor checks the positions, the factors and bit 0 of mode. Other errors in mode, n_dims or sections make the
+// computation fail. The CPU backend computes f32, f16 and bf16.
 
+// RoPE with freq_base 10000 and without factors, scaling or YaRN. mode is NORMAL or NEOX: there are no sections.
 GGML_API struct ggml_tensor *ggml_rope(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode);
+// As ggml_rope, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_rope_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode);
+// RoPE with all parameters but sections. mode is NORMAL or NEOX.
 GGML_API struct ggml_tensor *ggml_rope_ext(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor,
     float attn_factor, float beta_fast, float beta_slow);
+// RoPE with all parameters. sections has GGML_MROPE_SECTIONS (4) numbers, which are copied if mode has the MROPE bit.
 GGML_API struct ggml_tensor *ggml_rope_multi(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
     float ext_factor, float attn_factor, float beta_fast, float beta_slow);
+// As ggml_rope_ext, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_rope_ext_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor,
     float attn_factor, float beta_fast, float beta_slow);
+// As ggml_rope_multi, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_rope_multi_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
     float ext_factor, float attn_factor, float beta_fast, float beta_slow);
+// As ggml_rope_ext, without frequency factors.
 GGML_API struct ggml_tensor *ggml_rope_custom(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims,
     int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast,
     float beta_slow);
+// As ggml_rope_custom, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_rope_custom_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast,
     float beta_slow);
+// Writes the range of pairs in which YaRN mixes angles to dims[0] (first pair, at least 0) and dims[1] (last pair, at most
+// n_dims - 1). The pairs are those that make beta_fast and beta_slow rotations within n_ctx_orig tokens, rounded outward.
 GGML_API void ggml_rope_yarn_corr_dims(
     int n_dims, int n_ctx_orig, float freq_base, float beta_fast, float beta_slow, float *dims);
+// The gradient of ggml_rope_ext by its input: a is the gradient of the result. It rotates by the negative angles.
 GGML_API struct ggml_tensor *ggml_rope_ext_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor,
     float attn_factor, float beta_fast, float beta_slow);
+// The gradient of ggml_rope_multi by its input: a is the gradient of the result. It rotates by the negative angles.
 GGML_API struct ggml_tensor *ggml_rope_multi_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
     float ext_factor, float attn_factor, float beta_fast, float beta_slow);
-// Dimensions n_offs to n_offs + n_dims are turned as if they began at 0.
+// Makes a, a result of RoPE or of its gradient, rotate the elements n_offs to n_offs + n_dims - 1 in place of the first
+// n_dims.
+// Angles do not change: pair i is counted from n_offs. Returns a. An odd n_offs makes the computation fail.
+// For another op, a negative n_offs or mode VISION it reports an error and a becomes poison.
 GGML_API struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs);
 
 // ---- convolution, pooling, resampling ----
+// a is the kernel and b is the data. Data of images is `[w, h, c, n]`: width, height, channels, images.
+// s is the stride, p the number of zeros that are added on both sides, d the dilation. 0, 1 and 2 stand for width, height,
+// depth.
+// ow, oh and od are the extents of the result: out = (in + 2 * p - d * (k - 1) - 1) / s + 1 for a kernel of k elements. The
+// constructors return poison if this is not positive (direct convolutions: if it is negative).
+// ggml_conv_1d, ggml_conv_2d, ggml_conv_3d and their variants gather the windows with im2col and call ggml_mul_mat: they add
+// several nodes. The windows are f16, or f32 if the kernel is bf16. The _direct and _transpose functions add one node.
 
+// Gathers the windows of b, one per row of the result. Only the shape of a is used. A row has kw elements of each of kh lines
+// of each channel, in this order. is_2D: `a [kw, kh, c, oc]`, `b [w, h, c, n]` -> `[c * kh * kw, ow, oh, n]` of dst_type.
+// Else: `a [kw, c, oc]`, `b [w, c, n]` -> `[c * kw, ow, n]` of dst_type; s1, p1 and d1 are not used.
 GGML_API struct ggml_tensor *ggml_im2col(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1,
     int p0, int p1, int d0, int d1, bool is_2D, enum ggml_type dst_type);
+// The gradient of ggml_im2col by its data: a is the gradient of the windows, b is the kernel, of which only the shape is used,
+// and ne has the four extents of the data. -> f32 `[ne[0], ne[1], ne[2], ne[3]]`. Elements of overlapping windows are added.
 GGML_API struct ggml_tensor *ggml_im2col_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int64_t *ne,
     int s0, int s1, int p0, int p1, int d0, int d1, bool is_2D);
+// Adds up windows: `a [k * oc, n]` -> `[(n - 1) * s0 + k - 2 * p0, oc]`. y[x, o] is the sum of all a[o * k + j, i] for which
+// i * s0 + j - p0 = x. a is contiguous and f32, f16 or bf16. s0 and oc are positive, p0 is at least 0.
 GGML_API struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor *a, int s0, int oc, int p0);
+// `a [k, c, oc]`, `b [w, c, n]` -> f32 `[ow, oc, n]`. n should be 1: with n > 1 the elements are in the order `[ow, n, oc]`.
 GGML_API struct ggml_tensor *ggml_conv_1d(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int p0, int d0);
+// As ggml_conv_1d, with p0 = k / 2.
 GGML_API struct ggml_tensor *ggml_conv_1d_ph(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s, int d);
+// One kernel per channel: `a [k, 1, c]`, `b [w, c]` -> f32 `[ow, c]`.
 GGML_API struct ggml_tensor *ggml_conv_1d_dw(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int p0, int d0);
+// As ggml_conv_1d_dw, with p0 = k / 2.
 GGML_API struct ggml_tensor *ggml_conv_1d_dw_ph(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int d0);
+// `a [k, oc, c]`, `b [w, c]` -> f32 `[(w - 1) * s0 + k, oc]`. Each element of b adds a multiple of the kernel to the result,
+// at
+// s0 times its position. p0 is 0 and d0 is 1: other values are not supported.
 GGML_API struct ggml_tensor *ggml_conv_transpose_1d(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int p0, int d0);
+// `a [kw, kh, c, oc]`, `b [w, h, c, n]` -> f32 `[ow, oh, oc, n]`.
 GGML_API struct ggml_tensor *ggml_conv_2d(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1);
+// As ggml_im2col, in three dimensions. IC is the number of channels, which share a dimension with oc and n:
+// `a [kw, kh, kd, IC * oc]`, `b [w, h, d, IC * n]` -> `[IC * kd * kh * kw, ow, oh, od * n]` of dst_type.
 GGML_API struct ggml_tensor *ggml_im2col_3d(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int64_t IC,
     int s0, int s1, int s2, int p0, int p1, int p2, int d0, int d1, int d2, enum ggml_type dst_type);
+// `a [kw, kh, kd, IC * oc]`, `b [w, h, d, IC * n]` -> f32 `[ow, oh, od, oc * n]`. IC is the number of channels of b.
 GGML_API struct ggml_tensor *ggml_conv_3d(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int64_t IC,
     int s0, int s1, int s2, int p0, int p1, int p2, int d0, int d1, int d2);
+// As ggml_conv_2d, with the extents of the kernel as strides and without padding: the windows do not overlap.
 GGML_API struct ggml_tensor *ggml_conv_2d_sk_p0(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// As ggml_conv_2d, with stride 1 and half the kernel as padding. With odd kernels, ow = w and oh = h.
 GGML_API struct ggml_tensor *ggml_conv_2d_s1_ph(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// One kernel per channel: `a [kw, kh, 1, c]`, `b [w, h, c, n]` -> f32 `[ow, oh, c, n]`.
 GGML_API struct ggml_tensor *ggml_conv_2d_dw(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1);
+// As ggml_conv_2d_dw, as one node. The result has b's type. If the channels of b are adjacent in memory
+// (ggml_is_contiguous_channels), those of the result are too. The CPU backend takes f32 data and kernels of f32 or f16.
 GGML_API struct ggml_tensor *ggml_conv_2d_dw_direct(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     int stride0, int stride1, int pad0, int pad1, int dilation0, int dilation1);
+// `a [kw, kh, oc, c]`, `b [w, h, c, n]` -> f32 `[(w - 1) * stride + kw, (h - 1) * stride + kh, oc, n]`. Each element of b adds
+// a multiple of the kernel to the result, at stride times its position. There is no padding.
 GGML_API struct ggml_tensor *ggml_conv_transpose_2d_p0(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int stride);
+// As ggml_conv_2d, as one node. The result has b's type. The CPU backend takes f32 data and kernels of f32 or f16.
 GGML_API struct ggml_tensor *ggml_conv_2d_direct(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1);
+// As ggml_conv_3d, as one node: `a [kw, kh, kd, n_channels * n_channels_out]`, `b [w, h, d, n_channels * n_batch]` -> f32
+// `[ow, oh, od, n_channels_out * n_batch]`. The CPU backend takes f32 data and kernels of f32 or f16.
 GGML_API struct ggml_tensor *ggml_conv_3d_direct(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0,
     int s1, int s2, int p0, int p1, int p2, int d0, int d1, int d2, int n_channels, int n_batch, int n_channels_out);
+// The maximum or the mean of windows of k0 elements of each row: `a [w, ...]` -> f32 `[(w + 2 * p0 - k0) / s0 + 1, ...]`.
+// Padding does not count: the mean is that of the elements of the window that are inside the row.
 GGML_API struct ggml_tensor *ggml_pool_1d(
     struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_op_pool op, int k0, int s0, int p0);
+// As ggml_pool_1d, with windows of k0 * k1 elements: `a [w, h, ...]` -> f32 `[ow, oh, ...]`, ow = (w + 2 * p0 - k0) / s0 + 1.
+// The mean divides by k0 * k1 at the borders too. A fraction of p0 or p1 counts for the extents; windows start at the
+// integer part.
 GGML_API struct ggml_tensor *ggml_pool_2d(
     struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_op_pool op, int k0, int k1, int s0, int s1, float p0, float p1);
+// The gradient of ggml_pool_2d by its input: a is the gradient of the result, and af is the input. -> f32 in the shape of af.
+// The other parameters are those of the forward op. The maximum passes its gradient to the first largest element of a window.
 GGML_API struct ggml_tensor *ggml_pool_2d_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *af,
     enum ggml_op_pool op, int k0, int k1, int s0, int s1, float p0, float p1);
+// Enlarges an image: `a [w, h, ...]` -> `[w * scale_factor, h * scale_factor, ...]`. scale_factor is 2 or more. a is f32.
 GGML_API struct ggml_tensor *ggml_upscale(
     struct ggml_context *ctx, struct ggml_tensor *a, int scale_factor, enum ggml_scale_mode mode);
+// Resamples a to `[ne0, ne1, ne2, ne3]`, which may be smaller or larger than a. a is f32. As ggml_interpolate.
 GGML_API struct ggml_tensor *ggml_upscale_ext(
     struct ggml_context *ctx, struct ggml_tensor *a, int ne0, int ne1, int ne2, int ne3, enum ggml_scale_mode mode);
+// Resamples a to `[ne0, ne1, ne2, ne3]`. a is f32. mode is a ggml_scale_mode, which may be combined with ggml_scale_flag by |.
+// The mode applies to width and height; dimensions 2 and 3 take the nearest element. GGML_SCALE_FLAG_ALIGN_CORNERS maps the
+// corner pixels of a to those of the result. GGML_SCALE_FLAG_ANTIALIAS requires GGML_SCALE_MODE_BILINEAR.
 GGML_API struct ggml_tensor *ggml_interpolate(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3, uint32_t mode);
+// Adds p0 to p3 zeros at the end of each dimension: `a [n0, n1, n2, n3]` -> `[n0 + p0, n1 + p1, n2 + p2, n3 + p3]`.
+// A negative number removes elements.
 GGML_API struct ggml_tensor *ggml_pad(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1, int p2, int p3);
+// As ggml_pad, and the new elements are those of a, repeated from its start.
 GGML_API struct ggml_tensor *ggml_pad_circular(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1, int p2, int p3);
+// As ggml_pad, with lp0 to lp3 elements before and rp0 to rp3 elements after each dimension.
 GGML_API struct ggml_tensor *ggml_pad_ext(
     struct ggml_context *ctx, struct ggml_tensor *a, int lp0, int rp0, int lp1, int rp1, int lp2, int rp2, int lp3, int rp3);
+// As ggml_pad_ext, and the new elements are those of a, repeated periodically in both directions.
 GGML_API struct ggml_tensor *ggml_pad_ext_circular(
     struct ggml_context *ctx, struct ggml_tensor *a, int lp0, int rp0, int lp1, int rp1, int lp2, int rp2, int lp3, int rp3);
+// Adds p0 elements before and p1 after each row, mirrored at the first and the last element, which are not repeated:
+// `a [n, ...]` -> `[p0 + n + p1, ...]`. a is f32 and contiguous. p0 and p1 are 0 to n - 1.
 GGML_API struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1);
+// Moves elements cyclically: element i of dimension k of a is element (i + shift_k) mod ne[k] of the result. A shift may be
+// negative; it is smaller than the extent. Rows of a have no gaps.
 GGML_API struct ggml_tensor *ggml_roll(
     struct ggml_context *ctx, struct ggml_tensor *a, int shift0, int shift1, int shift2, int shift3);
+// Keeps a triangle of each matrix and sets the other elements to 0: `a [n, n, ...]` -> `[n, n, ...]`. a is f32 and contiguous.
+// For element [i, j] (column i of row j) these stay: UPPER_DIAG i >= j, UPPER i > j, LOWER_DIAG i <= j, LOWER i < j.
 GGML_API struct ggml_tensor *ggml_tri(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_tri_type type);
+// y = a limited to min .. max.
 GGML_API struct ggml_tensor *ggml_clamp(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
+// As ggml_clamp, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_clamp_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
+// y = c in each element. Only the type and the shape of a are used. a is f32 or f16, and contiguous.
 GGML_API struct ggml_tensor *ggml_fill(struct ggml_context *ctx, struct ggml_tensor *a, float c);
+// As ggml_fill, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_fill_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float c);
+// Sinusoidal embeddings: `timesteps [n]` -> f32 `[dim, n]`. With m = dim / 2 and f = max_period^(-j / m),
+// y[j, i] = cos(timesteps[i] * f) and y[m + j, i] = sin(timesteps[i] * f) for j < m. The last element is 0 if dim is odd.
 GGML_API struct ggml_tensor *ggml_timestep_embedding(
     struct ggml_context *ctx, struct ggml_tensor *timesteps, int dim, int max_period);
 
 // ---- sorting ----
+// The CPU backend sorts f32, f16 and bf16. There, equal elements keep their order, and NaN counts as larger than every number.
 
+// The indices that sort each row of a, ascending or descending: `a [n, ...]` -> i32 `[n, ...]`.
 GGML_API struct ggml_tensor *ggml_argsort(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_sort_order order);
+// The indices of the k largest elements of each row, the largest first: `a [n, ...]` -> i32 `[k, ...]`.
+// The result is a view of the first k indices of a full sort, so its rows are n * 4 bytes apart. k is 0 to n.
 GGML_API struct ggml_tensor *ggml_argsort_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
+// The indices of the k largest elements of each row, in no particular order: `a [n, ...]` -> i32 `[k, ...]`. k is 0 to n.
 GGML_API struct ggml_tensor *ggml_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
+// y[i] = start + i * step -> f32 `[ceil((stop - start) / step)]`. stop > start; it is not part of the result.
 GGML_API struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, float stop, float step);
 
 // ---- attention and recurrences ----
