@@ -1,6 +1,6 @@
 #!/bin/bash
 # bench-tiers.sh BUILD_DIR [PART...]: each tier of kernels that this machine has beside the reference's library for that tier, and the
-# tables of it in docs/speed.md and README.md. A part is TIER/kernels, TIER/ops or TIER/TYPE (a model of 1.1B weights of that type
+# tables of it in docs/speed.md. A part is TIER/kernels, TIER/ops or TIER/TYPE (a model of 1.1B weights of that type
 # through libllama; q4_K, q8_0, f16), or `write`, which makes the tables of the parts that are there. Without any: all parts that are
 # not there yet, in BUILD_DIR/tiers, then `write`. A whole run takes about ten minutes a tier and 3 GB of disk; it may be broken off.
 # PIN='taskset -c 1' goes before every measurement. Needs npm for the reference, once.
@@ -85,7 +85,7 @@ tier_section() {
     # shellcheck disable=SC2086
     set -- $head
     echo
-    echo "### $machine, tier $tier, beside $4, one thread, $5"
+    echo "### $machine, tier $tier, compared with $4, one thread, $5"
     echo
     if [ -f "$out/$tier/kernels" ]; then
         echo "| type | m=1 plain | m=1 repacked | m=32 plain | m=32 repacked | m=256 plain | m=256 repacked |"
@@ -101,7 +101,7 @@ tier_section() {
     fi
     for type in q4_K q8_0 f16; do
         set -- $(model "$tier" $type)
-        [ $# = 2 ] && echo "A model of 1.1B weights in $type through libllama: prompts $1, decoding $2."
+        [ $# = 2 ] && echo "A model of 1.1B weights in $type through libllama: prefill $1, decode $2."
     done
     return 0
 }
@@ -112,7 +112,7 @@ span() {
         END { if (n) printf "%.2f to %.2f", lo, hi }'
 }
 
-readme_row() {
+summary_row() {
     local tier=$1 lib day models="" type
     read -r _ _ _ lib day <"$out/$tier/kernels"
     for type in q4_K q8_0 f16; do
@@ -136,11 +136,11 @@ write() {
         [ -d "$out/$tier" ] && tier_section "$tier"
     done | cat -s | replace docs/speed.md "$begin" "$end"
     { # rows of other machines stay as they are
-        sed -n '/^<!-- speed:begin -->$/,/^<!-- speed:end -->$/p' README.md | grep '^|' | grep -v "^| $machine, " || true
+        sed -n '/^<!-- speed:begin -->$/,/^<!-- speed:end -->$/p' docs/speed.md | grep '^|' | grep -v "^| $machine, " || true
         for tier in $(tiers); do
-            [ -f "$out/$tier/kernels" ] && readme_row "$tier"
+            [ -f "$out/$tier/kernels" ] && summary_row "$tier"
         done
-    } | replace README.md "<!-- speed:begin -->" "<!-- speed:end -->"
+    } | replace docs/speed.md "<!-- speed:begin -->" "<!-- speed:end -->"
 }
 
 if [ $# = 0 ]; then
