@@ -1215,27 +1215,25 @@ GGML_API struct ggml_tensor *ggml_soft_max_ext_back_inplace(
 
 // ---- positions ----
 // RoPE rotates pairs of elements of each row: `a [d, n_head, n_token, ...]` -> the same shape. It rotates the first n_dims
-// elements of a row, and copies the others. n_dims is even. Pair i of token t rotates by the angle p * freq_base^(-2 * i /
-// n_dims).
-// - b, i32: the positions. `[n_token]`, p = b[t]. Modes with the bit GGML_ROPE_TYPE_MROPE take `[4 * n_token]`: a token has
-//   four
-//   positions, b[t + s * n_token] for s = 0 to 3, and sections[s] is the number of pairs that use position s.
-// - mode: GGML_ROPE_TYPE_NORMAL: a pair is elements 2 * i and 2 * i + 1. NEOX: elements i and i + n_dims / 2.
-//   MROPE: pairs as NEOX; the first sections[0] pairs use position 0, the next sections[1] pairs use position 1, and so on.
-//   IMROPE: pairs as NEOX; pair i uses position i % 3 while i < 3 * sections[i % 3], else position 3.
-//   After the sum of the four sections, MROPE, IMROPE and VISION assign the following pairs from the first section on.
-//   VISION: n_dims is d / 2, a pair is elements i and i + n_dims, and sections are assigned as in MROPE.
-//   There the frequencies of each section start at 1. Bit 0 of mode is 0.
-// - c, f32: frequency factors, or NULL. The angle of pair i is divided by c[i]. There are at least n_dims / 2 factors
-//   (n_dims in
-//   mode VISION).
+// elements of a row and copies the others. n_dims is even.
+// The angle of pair i of a token at position p is p * freq_base^(-2 * i / n_dims), changed by the parameters below.
+// - b, i32: the positions, `[n_token]`. With a mode that has the bit GGML_ROPE_TYPE_MROPE, each token has four positions:
+//   `[4 * n_token]`, where b[t + s * n_token] is position s of token t. sections[s] pairs use position s.
+// - mode, a GGML_ROPE_TYPE_:
+//   NORMAL: a pair is elements 2 * i and 2 * i + 1.
+//   NEOX: a pair is elements i and i + n_dims / 2.
+//   MROPE: pairs as NEOX. The first sections[0] pairs use position 0, the next sections[1] pairs use position 1, and so on.
+//   IMROPE: pairs as NEOX. Pair i uses position i % 3 while i < 3 * sections[i % 3], else position 3.
+//   VISION: n_dims is d / 2, and a pair is elements i and i + n_dims. Sections as MROPE; each starts with the frequency 1.
+//   In the last three modes the assignment repeats after the sum of the four sections.
+// - c, f32: frequency factors, or NULL. The angle of pair i is divided by c[i]. There are at least n_dims / 2 factors, and
+//   n_dims with VISION.
 // - freq_scale: a factor of all angles, 1 for none. attn_factor: a factor of all rotated elements, 1 for none.
-// - ext_factor, n_ctx_orig, beta_fast, beta_slow: YaRN. ext_factor 0 disables it; 1 is full YaRN. Then pairs before the
-//   range of
-//   ggml_rope_yarn_corr_dims use the angle without freq_scale, pairs after it use the angle with freq_scale, and pairs in the
-//   range use a mixture. Rotated elements are also multiplied with 1 + 0.1 * ln(1 / freq_scale).
-// The constructor checks the positions, the factors and bit 0 of mode. Other errors in mode, n_dims or sections make the
-// computation fail. The CPU backend computes f32, f16 and bf16.
+// - ext_factor, n_ctx_orig, beta_fast, beta_slow: YaRN. ext_factor is 0 without YaRN and 1 with YaRN. YaRN applies freq_scale
+//   only to pairs after the range of ggml_rope_yarn_corr_dims. Pairs before the range keep their angle, and pairs in the range
+//   mix both angles. YaRN also multiplies the rotated elements with 1 + 0.1 * ln(1 / freq_scale).
+// The constructor checks the positions, the factors, and that bit 0 of mode is 0. Other errors in mode, n_dims or sections
+// make the computation fail. The CPU backend computes f32, f16 and bf16.
 
 // RoPE with freq_base 10000 and without factors, scaling or YaRN. mode is NORMAL or NEOX: there are no sections.
 GGML_API struct ggml_tensor *ggml_rope(
@@ -1280,15 +1278,14 @@ GGML_API struct ggml_tensor *ggml_rope_multi_back(struct ggml_context *ctx, stru
     struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
     float ext_factor, float attn_factor, float beta_fast, float beta_slow);
 // Makes a, a result of RoPE or of its gradient, rotate the elements n_offs to n_offs + n_dims - 1 in place of the first
-// n_dims.
-// Angles do not change: pair i is counted from n_offs. Returns a. An odd n_offs makes the computation fail.
+// n_dims. Angles do not change: pair i is counted from n_offs. Returns a. An odd n_offs makes the computation fail.
 // For another op, a negative n_offs or mode VISION it reports an error and a becomes poison.
 GGML_API struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs);
 
 // ---- convolution, pooling, resampling ----
 // a is the kernel and b is the data. Data of images is `[w, h, c, n]`: width, height, channels, images.
-// s is the stride, p the number of zeros that are added on both sides, d the dilation. 0, 1 and 2 stand for width, height,
-// depth.
+// s is the stride, p the number of zeros that are added on both sides, d the dilation.
+// The suffixes 0, 1 and 2 stand for width, height and depth.
 // ow, oh and od are the extents of the result: out = (in + 2 * p - d * (k - 1) - 1) / s + 1 for a kernel of k elements. The
 // constructors return poison if this is not positive (direct convolutions: if it is negative).
 // ggml_conv_1d, ggml_conv_2d, ggml_conv_3d and their variants gather the windows with im2col and call ggml_mul_mat: they add
@@ -1306,46 +1303,49 @@ GGML_API struct ggml_tensor *ggml_im2col_back(struct ggml_context *ctx, struct g
 // Adds up windows: `a [k * oc, n]` -> `[(n - 1) * s0 + k - 2 * p0, oc]`. y[x, o] is the sum of all a[o * k + j, i] for which
 // i * s0 + j - p0 = x. a is contiguous and f32, f16 or bf16. s0 and oc are positive, p0 is at least 0.
 GGML_API struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor *a, int s0, int oc, int p0);
-// `a [k, c, oc]`, `b [w, c, n]` -> f32 `[ow, oc, n]`. n should be 1: with n > 1 the elements are in the order `[ow, n, oc]`.
+// A convolution along rows: `a [k, c, oc]`, `b [w, c, n]` -> f32 `[ow, oc, n]`.
+// n should be 1: with n > 1 the elements of the result are stored in the order `[ow, n, oc]`.
 GGML_API struct ggml_tensor *ggml_conv_1d(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int p0, int d0);
 // As ggml_conv_1d, with p0 = k / 2.
 GGML_API struct ggml_tensor *ggml_conv_1d_ph(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s, int d);
-// One kernel per channel: `a [k, 1, c]`, `b [w, c]` -> f32 `[ow, c]`.
+// A depthwise convolution along rows, with one kernel per channel: `a [k, 1, c]`, `b [w, c]` -> f32 `[ow, c]`.
 GGML_API struct ggml_tensor *ggml_conv_1d_dw(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int p0, int d0);
 // As ggml_conv_1d_dw, with p0 = k / 2.
 GGML_API struct ggml_tensor *ggml_conv_1d_dw_ph(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int d0);
-// `a [k, oc, c]`, `b [w, c]` -> f32 `[(w - 1) * s0 + k, oc]`. Each element of b adds a multiple of the kernel to the result,
-// at
-// s0 times its position. p0 is 0 and d0 is 1: other values are not supported.
+// A transposed convolution along rows: `a [k, oc, c]`, `b [w, c]` -> f32 `[(w - 1) * s0 + k, oc]`. Each element of b adds a
+// multiple of the kernel to the result, at s0 times its position. p0 is 0 and d0 is 1: other values are not supported.
 GGML_API struct ggml_tensor *ggml_conv_transpose_1d(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int p0, int d0);
-// `a [kw, kh, c, oc]`, `b [w, h, c, n]` -> f32 `[ow, oh, oc, n]`.
+// A convolution of images: `a [kw, kh, c, oc]`, `b [w, h, c, n]` -> f32 `[ow, oh, oc, n]`.
 GGML_API struct ggml_tensor *ggml_conv_2d(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1);
 // As ggml_im2col, in three dimensions. IC is the number of channels, which share a dimension with oc and n:
 // `a [kw, kh, kd, IC * oc]`, `b [w, h, d, IC * n]` -> `[IC * kd * kh * kw, ow, oh, od * n]` of dst_type.
 GGML_API struct ggml_tensor *ggml_im2col_3d(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int64_t IC,
     int s0, int s1, int s2, int p0, int p1, int p2, int d0, int d1, int d2, enum ggml_type dst_type);
-// `a [kw, kh, kd, IC * oc]`, `b [w, h, d, IC * n]` -> f32 `[ow, oh, od, oc * n]`. IC is the number of channels of b.
+// A convolution of volumes: `a [kw, kh, kd, IC * oc]`, `b [w, h, d, IC * n]` -> f32 `[ow, oh, od, oc * n]`. IC is the number
+// of channels of b.
 GGML_API struct ggml_tensor *ggml_conv_3d(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int64_t IC,
     int s0, int s1, int s2, int p0, int p1, int p2, int d0, int d1, int d2);
 // As ggml_conv_2d, with the extents of the kernel as strides and without padding: the windows do not overlap.
 GGML_API struct ggml_tensor *ggml_conv_2d_sk_p0(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 // As ggml_conv_2d, with stride 1 and half the kernel as padding. With odd kernels, ow = w and oh = h.
 GGML_API struct ggml_tensor *ggml_conv_2d_s1_ph(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-// One kernel per channel: `a [kw, kh, 1, c]`, `b [w, h, c, n]` -> f32 `[ow, oh, c, n]`.
+// A depthwise convolution of images, with one kernel per channel: `a [kw, kh, 1, c]`, `b [w, h, c, n]` -> f32 `[ow, oh, c,
+// n]`.
 GGML_API struct ggml_tensor *ggml_conv_2d_dw(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1);
 // As ggml_conv_2d_dw, as one node. The result has b's type. If the channels of b are adjacent in memory
 // (ggml_is_contiguous_channels), those of the result are too. The CPU backend takes f32 data and kernels of f32 or f16.
 GGML_API struct ggml_tensor *ggml_conv_2d_dw_direct(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     int stride0, int stride1, int pad0, int pad1, int dilation0, int dilation1);
-// `a [kw, kh, oc, c]`, `b [w, h, c, n]` -> f32 `[(w - 1) * stride + kw, (h - 1) * stride + kh, oc, n]`. Each element of b adds
-// a multiple of the kernel to the result, at stride times its position. There is no padding.
+// A transposed convolution of images: `a [kw, kh, oc, c]`, `b [w, h, c, n]` -> f32 `[(w - 1) * stride + kw, (h - 1) * stride
+// + kh, oc, n]`. Each element of b adds a multiple of the kernel to the result, at stride times its position. There is no
+// padding.
 GGML_API struct ggml_tensor *ggml_conv_transpose_2d_p0(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int stride);
 // As ggml_conv_2d, as one node. The result has b's type. The CPU backend takes f32 data and kernels of f32 or f16.
@@ -1360,8 +1360,8 @@ GGML_API struct ggml_tensor *ggml_conv_3d_direct(struct ggml_context *ctx, struc
 GGML_API struct ggml_tensor *ggml_pool_1d(
     struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_op_pool op, int k0, int s0, int p0);
 // As ggml_pool_1d, with windows of k0 * k1 elements: `a [w, h, ...]` -> f32 `[ow, oh, ...]`, ow = (w + 2 * p0 - k0) / s0 + 1.
-// The mean divides by k0 * k1 at the borders too. A fraction of p0 or p1 counts for the extents; windows start at the
-// integer part.
+// The mean divides by k0 * k1 at the borders too.
+// A fraction of p0 or p1 counts for ow and oh only; the position of the windows uses the integer part.
 GGML_API struct ggml_tensor *ggml_pool_2d(
     struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_op_pool op, int k0, int k1, int s0, int s1, float p0, float p1);
 // The gradient of ggml_pool_2d by its input: a is the gradient of the result, and af is the input. -> f32 in the shape of af.
@@ -1427,77 +1427,172 @@ GGML_API struct ggml_tensor *ggml_top_k(struct ggml_context *ctx, struct ggml_te
 GGML_API struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, float stop, float step);
 
 // ---- attention and recurrences ----
+// The recurrences carry a state from token to token. Their result is one f32 tensor: first the outputs of all tokens, then the
+// new states. A program reads both through views. S[i][j] stands for element i * d + j of the state of a head.
 
+// y = softmax(scale * q k + slope * mask) v without a stored matrix of scores: `q [d_k, n_token, n_head, n_seq]`,
+// `k [d_k, n_kv, n_head_k, n_seq]`, `v [d_v, n_kv, n_head_v, n_seq]` -> f32 `[d_v, n_head, n_token, n_seq]`. The result has
+// heads before tokens. n_head is a multiple of n_head_k and n_head_v; head h of q uses head h / (n_head / n_head_k) of k.
+// mask: f16, contiguous, `[n_kv or more, n_token or more, m2, m3]`, or NULL; n_head is a multiple of m2, and n_seq of m3.
+// Head h uses matrix h % m2. max_bias and slope: as in ggml_soft_max_ext. logit_softcap L, if not 0: scores are
+// L * tanh(scale * q k / L) before the mask is added. With all keys masked by -INFINITY, the CPU backend returns 0.
+// The constructor does not check n_head_v, nor n_kv of v and mask, nor n_token of mask; ggml_backend_supports_op does.
 GGML_API struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *mask, float scale, float max_bias, float logit_softcap);
+// As ggml_prec_set_acc, for results of ggml_flash_attn_ext only. For another op it reports an error and changes nothing.
 GGML_API void ggml_flash_attn_ext_set_prec(struct ggml_tensor *a, enum ggml_prec prec);
+// The precision that was set, GGML_PREC_DEFAULT if none was. For another op it reports an error and returns GGML_PREC_DEFAULT.
 GGML_API enum ggml_prec ggml_flash_attn_ext_get_prec(const struct ggml_tensor *a);
-// No row of the mask lets more than n_kv_max keys through; 0: not known.
+// States that no row of the mask of a lets more than n_kv_max keys through; 0: unknown. A backend may use it to run faster;
+// Berth's CPU and CUDA backends do not read it. For another op or a negative number it reports an error and changes nothing.
 GGML_API void ggml_flash_attn_ext_set_n_kv_max(struct ggml_tensor *a, int32_t n_kv_max);
+// Adds the term exp(sinks[h]) to the sum of the softmax of head h of a, a result of ggml_flash_attn_ext. `sinks [n_head]` of
+// f32. NULL removes the sinks. If the sinks do not fit or a has some already, the function reports an error and a becomes
+// poison. For another op it reports an error and changes nothing.
 GGML_API void ggml_flash_attn_ext_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks);
+// Not implemented: it always returns poison. ggml_build_backward_expand computes the gradient of attention from other ops.
 GGML_API struct ggml_tensor *ggml_flash_attn_back(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *d, bool masked);
+// y[i, t, s] = sum over j of sx[t + j, i, s] * c[j, i], a filter per channel along time:
+// `sx [d_conv - 1 + n_token, d_inner, n_seq]`, `c [d_conv, d_inner]` -> f32 `[d_inner, n_token, n_seq]`.
 GGML_API struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml_tensor *sx, struct ggml_tensor *c);
-// K states are kept: those after the last K tokens, the final one first.
+// The scan of a state space model (Mamba). For each element x of a head, with the step e = softplus(dt):
+// h = exp(e * A) * h + e * x * B, and y = sum(C * h). `s [d_state, d_head, n_head, n_state]`,
+// `x [d_head, n_head, n_token, n_seq]`, `dt [n_head, n_token, n_seq]`, `A [d_state or 1, n_head]`, `B` and `C`
+// `[d_state, n_group, n_token, n_seq]`, `ids [n_seq]` of i32. Sequence i starts from state ids[i] of s. n_head is a multiple
+// of n_group. s, dt and A are contiguous. The result has one dimension: y in the shape of x, then K blocks
+// `[d_state, d_head, n_head, n_seq]` of states: block i has the states before the last i tokens, block 0 the final ones.
+// Blocks that would precede the first token are not written. K > 1 requires A->ne[0] = 1. C++ programs may leave K out: it is
+// 1.
 GGML_API struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *s, struct ggml_tensor *x,
     struct ggml_tensor *dt, struct ggml_tensor *A, struct ggml_tensor *B, struct ggml_tensor *C, struct ggml_tensor *ids,
     int64_t K GGML_SINCE(1));
+// Divides an image into windows of w * w: `a [c, width, height]` of f32 -> `[c, w, w, nx * ny]`, nx = ceil(width / w) and
+// ny = ceil(height / w). Window x + y * nx is at column x * w and row y * w. Elements outside the image are 0.
 GGML_API struct ggml_tensor *ggml_win_part(struct ggml_context *ctx, struct ggml_tensor *a, int w);
+// The inverse of ggml_win_part: `a [c, w, w, n]` of f32 -> `[c, w0, h0]`. Padding is removed. a has all windows of the image.
 GGML_API struct ggml_tensor *ggml_win_unpart(struct ggml_context *ctx, struct ggml_tensor *a, int w0, int h0, int w);
+// Applies the function op to each element of a: `a [...]` -> `[...]`. The functions are those of ggml_abs to ggml_trunc.
+// Rows of a have no gaps. For GGML_UNARY_OP_XIELU use ggml_xielu, which sets its parameters.
 GGML_API struct ggml_tensor *ggml_unary(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
+// As ggml_unary, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_unary_inplace(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
+// The rows of a for all pairs of positions: y[:, k, q] = a[:, kh - 1 - k + q]. `a [d, 2 * qh - 1]` -> f16 `[d, kh, qh]`, kh =
+// qh. Bits are copied without conversion: a should be f16. The CPU backend requires elements of 2 bytes.
 GGML_API struct ggml_tensor *ggml_get_rel_pos(struct ggml_context *ctx, struct ggml_tensor *a, int qh, int kh);
+// y[i * w + j, r, n] = a[i * w + j, r, n] + pw[j, r, n] + ph[i, r, n]: `a [w * w, n1 * n2, n]`, `pw` and `ph [w, n1, n2, n]`
+// of f32, whose index r counts n1 and n2 together -> the shape of a. All are contiguous. The CPU backend takes a of f32.
 GGML_API struct ggml_tensor *ggml_add_rel_pos(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *pw, struct ggml_tensor *ph);
+// As ggml_add_rel_pos, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_add_rel_pos_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *pw, struct ggml_tensor *ph);
+// RWKV 6. For each head, with the state S [d, d]: y[j] = sum over i of r[i] * (S[i][j] + tf[i] * k[i] * v[j]), then
+// S[i][j] = td[i] * S[i][j] + k[i] * v[j]. k, v, r, td `[d, n_head, n_token]`, tf with d * n_head elements,
+// `state [d * d * n_head, n_seq]` -> f32 `[d * n_head, n_token + d * n_seq]`: n_token rows of y, then the states.
+// The tokens are n_seq sequences of n_token / n_seq tokens each. All operands are contiguous. The CPU backend takes f32.
 GGML_API struct ggml_tensor *ggml_rwkv_wkv6(struct ggml_context *ctx, struct ggml_tensor *k, struct ggml_tensor *v,
     struct ggml_tensor *r, struct ggml_tensor *tf, struct ggml_tensor *td, struct ggml_tensor *state);
+// Gated linear attention. For each head, with the state S [d, d]: S[i][j] = g[i] * S[i][j] + k[i] * v[j], then
+// y[j] = scale * sum over i of q[i] * S[i][j]. k, v, q, g `[d, n_head, n_token]`. State and result are as in ggml_rwkv_wkv6.
 GGML_API struct ggml_tensor *ggml_gated_linear_attn(struct ggml_context *ctx, struct ggml_tensor *k, struct ggml_tensor *v,
     struct ggml_tensor *q, struct ggml_tensor *g, struct ggml_tensor *state, float scale);
+// RWKV 7. For each head, with the state S [d, d]: S[i][j] = w[j] * S[i][j] + v[i] * k[j] + s[i] * b[j], where s[i] is the
+// sum over l of S[i][l] * a[l] before that; then y[i] = sum over j of S[i][j] * r[j]. r, w, k, v, a, b `[d, n_head, n_token]`.
+// State and result are as in ggml_rwkv_wkv6.
 GGML_API struct ggml_tensor *ggml_rwkv_wkv7(struct ggml_context *ctx, struct ggml_tensor *r, struct ggml_tensor *w,
     struct ggml_tensor *k, struct ggml_tensor *v, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *state);
+// Solves a y = b for y by forward substitution: b[j, i] = sum over l <= i of a[l, i] * y[j, l]. `a [n, n, ...]`, `b [m, n,
+// ...]` -> `[m, n, ...]`, all f32; a and b are contiguous. Elements of a above its diagonal are not read.
+// left and lower must be true and uni must be false: other values are not supported.
 GGML_API struct ggml_tensor *ggml_solve_tri(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, bool left, bool lower, bool uni);
+// The gated delta rule. For each head, with the state S [d, d]: S[i][j] = exp(g[j]) * S[i][j], then
+// S[i][j] += beta * (v[i] - sum over l of S[i][l] * k[l]) * k[j], then y[i] = sum over j of S[i][j] * q[j] / sqrt(d).
+// `v [d, n_head, n_token, n_seq]`, `g [d or 1, n_head, n_token, n_seq]`, `beta [1, n_head, n_token, n_seq]`,
+// `state [d, d, n_head, n_seq]`, all f32. q and k have the shape of v, or fewer heads and sequences, of which those of v are
+// multiples: head h uses head h % q->ne[1]. g, beta and state are contiguous, rows of q, k and v have no gaps.
+// The result is `[d * n_head, (n_token + K * d) * n_seq]`: y in the shape of v, then K blocks in the shape of state. Block i
+// has the states before the last i tokens, block 0 the final ones. Blocks that would precede the first token are not written.
 GGML_API struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *g, struct ggml_tensor *beta, struct ggml_tensor *state, int64_t K);
+// The score of each key for each token: y[j, t, 0, s] = mask[j, t, 0, s % m3] + sum over heads h of
+// weights[h, t, 0, s] * max(0, sum over i of q[i, h, t, s] * k[i, 0, j, s]). `q [d, n_head, n_token, n_seq]` of f32,
+// `k [d, 1, n_kv, n_seq]`, `weights [n_head, n_token, 1, n_seq]` of f32, `mask [n_kv, n_token, 1, m3]` of f16
+// -> f32 `[n_kv, n_token, 1, n_seq]`. n_seq is a multiple of m3.
 GGML_API struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *weights, struct ggml_tensor *mask);
+// The matrix that mixes 4 residual streams (hyper-connections), one per token: `mixes [24, n_token]`, `scale [3 or more]`,
+// `base [24]`, all f32 -> f32 `[4, 4, n_token]`. With z = mixes * scale[2] + base, elements 8 to 23 of z are the 4 rows of a
+// matrix. Each row goes through a softmax, and eps is added to each element. Then the columns are divided by their sum + eps.
+// n_iter - 1 times, rows and then columns are divided by their sum + eps (Sinkhorn). n_iter is positive.
 GGML_API struct ggml_tensor *ggml_dsv4_hc_comb(struct ggml_context *ctx, struct ggml_tensor *mixes, struct ggml_tensor *scale,
     struct ggml_tensor *base, float eps, int32_t n_iter);
+// One stream from several: y[:, t] = sum over s of weights[s, t] * x[:, s, t]. `x [n_embd, n_stream, n_token]`,
+// `weights [n_stream, n_token]`, both f32 -> f32 `[n_embd, n_token]`.
 GGML_API struct ggml_tensor *ggml_dsv4_hc_pre(struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *weights);
+// y[:, t] = scale * sum over s of sigmoid(gate[:, s, t]) * x[:, s, t]. `x [n_embd, n_stream, n_token]`, gate in the shape of
+// x, both f32 -> f32 `[n_embd, n_token]`.
 GGML_API struct ggml_tensor *ggml_dsv4_hc_pre_gated(
     struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *gate, float scale);
-// comb may be NULL: streams do not mix.
+// Several streams from one: y[:, s, t] = post[s, t] * x[:, t] + sum over f of comb[s, f, t] * residual[:, f, t].
+// `x [n_embd, n_token]`, `residual [n_embd, n_stream, n_token]`, `post [n_stream, n_token]`, `comb [n_stream, n_stream,
+// n_token]`, all f32 -> f32 in the shape of residual. comb may be NULL: then the sum is residual[:, s, t].
 GGML_API struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *residual,
     struct ggml_tensor *post, struct ggml_tensor *comb);
 
 // ---- custom ops ----
+// The caller's function fun computes the node. fun gets the result, the operands (for ggml_custom_* they are result->src[]),
+// the number ith of its task, the number nth of tasks, and userdata. The tasks call fun concurrently, with ith = 0 to nth - 1.
+// nth is n_tasks, at most the number of threads; GGML_N_TASKS_MAX stands for all threads. fun must not be NULL.
+// userdata is not copied: it must be valid whenever the graph is computed. Of Berth's backends, only the CPU backend computes
+// custom ops.
 
+// A result in the type and shape of a, computed by fun from a. n_tasks is positive or GGML_N_TASKS_MAX.
 GGML_API struct ggml_tensor *ggml_map_custom1(
     struct ggml_context *ctx, struct ggml_tensor *a, ggml_custom1_op_t fun, int n_tasks, void *userdata);
+// As ggml_map_custom1, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_map_custom1_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, ggml_custom1_op_t fun, int n_tasks, void *userdata);
+// As ggml_map_custom1, from a and b. b has any shape and type; if it is NULL, fun gets NULL.
 GGML_API struct ggml_tensor *ggml_map_custom2(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, ggml_custom2_op_t fun, int n_tasks, void *userdata);
+// As ggml_map_custom2, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_map_custom2_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, ggml_custom2_op_t fun, int n_tasks, void *userdata);
+// As ggml_map_custom2, from a, b and c. c may be NULL too.
 GGML_API struct ggml_tensor *ggml_map_custom3(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, ggml_custom3_op_t fun, int n_tasks, void *userdata);
+// As ggml_map_custom3, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_map_custom3_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, ggml_custom3_op_t fun, int n_tasks, void *userdata);
+// A result `[ne0, ne1, ne2, ne3]` of the given type, computed by fun from n_args tensors, at most GGML_MAX_SRC - 1.
+// The list args is copied, and its tensors may be NULL. args may be NULL if n_args is 0.
 GGML_API struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2,
     int64_t ne3, struct ggml_tensor **args, int n_args, ggml_custom_op_t fun, int n_tasks, void *userdata);
+// As ggml_custom_4d, and the result is a view of a. Source 0 is a, and the tensors of args are the sources after it, at most
+// GGML_MAX_SRC - 2.
 GGML_API struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor **args,
     int n_args, ggml_custom_op_t fun, int n_tasks, void *userdata);
 
 // ---- training ----
+// These functions build loss and optimiser nodes. ggml-opt.h uses them; docs/training.md describes gradients.
 
+// The mean over all rows of -sum(b * log(softmax(a))): `a [n, ...]` are logits, `b [n, ...]` are the target probabilities
+// -> `[1]`. The CPU backend computes f32.
 GGML_API struct ggml_tensor *ggml_cross_entropy_loss(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// The gradient of ggml_cross_entropy_loss by the logits: y = (softmax(b) - c) * a / number of rows. `a [1]` is the gradient of
+// the loss, b are the logits, c are the target probabilities, in the shape of b -> the shape and type of b.
 GGML_API struct ggml_tensor *ggml_cross_entropy_loss_back(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c);
+// One AdamW step. It overwrites a, m and v, and the result is a view of a. a is marked by ggml_set_param. a, grad, m and v
+// have the same shape. `adamw_params [7]` of f32: alpha, beta1, beta2, eps, wd, 1 / (1 - beta1^t), 1 / (1 - beta2^t) for step
+// t. m = beta1 * m + (1 - beta1) * grad; v = beta2 * v + (1 - beta2) * grad^2;
+// a = a * (1 - alpha * wd) - alpha * m * p[5] / (sqrt(v * p[6]) + eps), p = adamw_params.
 GGML_API struct ggml_tensor *ggml_opt_step_adamw(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *grad,
     struct ggml_tensor *m, struct ggml_tensor *v, struct ggml_tensor *adamw_params);
+// One step of gradient descent: a = a * (1 - alpha * wd) - alpha * grad. It overwrites a, and the result is a view of a. a is
+// marked by ggml_set_param and has the shape of grad. `sgd_params [2]` of f32: alpha, wd.
 GGML_API struct ggml_tensor *ggml_opt_step_sgd(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *grad, struct ggml_tensor *sgd_params);
 
