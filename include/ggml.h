@@ -873,96 +873,195 @@ GGML_API void ggml_set_param(struct ggml_tensor *tensor);
 GGML_API void ggml_set_loss(struct ggml_tensor *tensor);
 
 // ---- element-wise ops ----
+// The result has the type and shape of a, unless the comment says otherwise. In formulas, x is an element of a and y is the
+// element of b for the same indices. Where b may be smaller than a, each extent of b must divide the same extent of a, and b
+// repeats along that dimension: ggml_can_repeat(b, a). Berth's CPU and CUDA backends accept f32, f16 and bf16 in any combination,
+// with any strides, and compute in f32.
 
+// result = x: a contiguous copy of a, which may have any type.
 GGML_API struct ggml_tensor *ggml_dup(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_dup, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_dup_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = x + y. b repeats to the shape of a. The CPU backend also accepts a quantised a with an f32 b.
 GGML_API struct ggml_tensor *ggml_add(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// As ggml_add, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_add_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// result = x + y, converted to type. a must be quantised, f16 or bf16. b repeats to the shape of a, but b.ne[0] must equal
+// a.ne[0].
 GGML_API struct ggml_tensor *ggml_add_cast(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, enum ggml_type type);
+// result[:, i, j] = a[:, i, j] + b[:, ids[i, j]] for a [n, k, t], b [n, m] and i32 ids [k, t]. ids has values from 0 to m - 1.
+// The CPU backend fails the computation at any other value.
 GGML_API struct ggml_tensor *ggml_add_id(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *ids);
+// result = x + b[0], where b has one element. a must be contiguous, except that there may be gaps between rows.
 GGML_API struct ggml_tensor *ggml_add1(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// As ggml_add1, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// The result is a copy of a with b added to a part of it. Element b[i0, i1, i2, i3] is added to the element of a at byte
+// offset + 4 * i0 + nb1 * i1 + nb2 * i2 + nb3 * i3. a and b are f32, a is contiguous, and b has no more elements than a. The offset, and
+// the strides that b uses, are below 2^31. Backends, not the constructor, check that the part is inside a.
 GGML_API struct ggml_tensor *ggml_acc(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t nb2, size_t nb3, size_t offset);
+// As ggml_acc, and the result shares a's memory: b is added to a itself.
 GGML_API struct ggml_tensor *ggml_acc_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t nb2, size_t nb3, size_t offset);
+// result = x - y. b repeats to the shape of a.
 GGML_API struct ggml_tensor *ggml_sub(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// As ggml_sub, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_sub_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// result = x * y. b repeats to the shape of a.
 GGML_API struct ggml_tensor *ggml_mul(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// As ggml_mul, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_mul_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// result = x / y. b repeats to the shape of a.
 GGML_API struct ggml_tensor *ggml_div(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// As ggml_div, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_div_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// result = x * x.
 GGML_API struct ggml_tensor *ggml_sqr(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_sqr, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_sqr_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = sqrt(x).
 GGML_API struct ggml_tensor *ggml_sqrt(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_sqrt, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_sqrt_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = log(x), the natural logarithm.
 GGML_API struct ggml_tensor *ggml_log(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_log, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_log_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = exp(x) - 1, precise also for x near 0. The rows of a must be contiguous (ggml_is_contiguous_rows).
 GGML_API struct ggml_tensor *ggml_expm1(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_expm1, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_expm1_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = log(1 + exp(x)), and x if x > 20. The rows of a must be contiguous (ggml_is_contiguous_rows).
 GGML_API struct ggml_tensor *ggml_softplus(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_softplus, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_softplus_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = sin(x), x in radians.
 GGML_API struct ggml_tensor *ggml_sin(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_sin, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_sin_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = cos(x), x in radians.
 GGML_API struct ggml_tensor *ggml_cos(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_cos, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_cos_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
 // ---- reductions and repetition ----
+// The shape of a is [n, m, k, l]. Berth's CPU and CUDA backends reduce f32, f16 and bf16 tensors with any strides.
 
+// The result [1] is the sum of all elements, in the type of a.
 GGML_API struct ggml_tensor *ggml_sum(struct ggml_context *ctx, struct ggml_tensor *a);
+// The result [1, m, k, l] has the sum of each row, in the type of a.
 GGML_API struct ggml_tensor *ggml_sum_rows(struct ggml_context *ctx, struct ggml_tensor *a);
+// The result has the shape of a: result[i] = a[0] + ... + a[i] along each row. a must be f32.
 GGML_API struct ggml_tensor *ggml_cumsum(struct ggml_context *ctx, struct ggml_tensor *a);
+// The result [1, m, k, l] has the mean of each row, in f32.
 GGML_API struct ggml_tensor *ggml_mean(struct ggml_context *ctx, struct ggml_tensor *a);
+// For a matrix a [n, m], the i32 result [m] has the index of the largest element of each row. Of several equal maxima it has the
+// last one.
 GGML_API struct ggml_tensor *ggml_argmax(struct ggml_context *ctx, struct ggml_tensor *a);
+// The i64 result [1] is the number of positions at which a and b have the same value. a and b have the same shape. Berth's
+// backends require i32.
 GGML_API struct ggml_tensor *ggml_count_equal(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// The result has the type of a and the shape of b: it is a, repeated along each dimension. Each extent of b must be a multiple of
+// the same extent of a (ggml_can_repeat). Only the shape of b is used. a may have any type.
 GGML_API struct ggml_tensor *ggml_repeat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// As ggml_repeat, with the result shape [ne0, ne1, ne2, ne3].
 GGML_API struct ggml_tensor *ggml_repeat_4d(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3);
+// The reverse of ggml_repeat: the result has the shape of b, and each element is the sum of the elements of a that repeat it.
+// Each extent of a must be a multiple of the same extent of b. Only the shape of b is used. Berth's backends require f32.
 GGML_API struct ggml_tensor *ggml_repeat_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// The result has the elements of a, followed by those of b along dimension dim (0 to 3). a and b have the same extents except
+// ne[dim]. They have the same type, which may be any type.
 GGML_API struct ggml_tensor *ggml_concat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int dim);
 
 // ---- unary functions ----
+// Rules and types are those of the element-wise ops: x is an element of a, and the result has the type and shape of a. In
+// addition, the rows of a must be contiguous (ggml_is_contiguous_rows), except for ggml_leaky_relu, ggml_silu_back and
+// ggml_xielu. sigmoid(x) is 1 / (1 + exp(-x)).
 
+// result = |x|.
 GGML_API struct ggml_tensor *ggml_abs(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_abs, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_abs_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = 1 if x > 0, -1 if x < 0, else 0.
 GGML_API struct ggml_tensor *ggml_sgn(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_sgn, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_sgn_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = -x.
 GGML_API struct ggml_tensor *ggml_neg(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_neg, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_neg_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = 1 if x > 0, else 0.
 GGML_API struct ggml_tensor *ggml_step(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_step, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_step_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = tanh(x).
 GGML_API struct ggml_tensor *ggml_tanh(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_tanh, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_tanh_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = x if x > 0, else exp(x) - 1.
 GGML_API struct ggml_tensor *ggml_elu(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_elu, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_elu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = max(x, 0).
 GGML_API struct ggml_tensor *ggml_relu(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = max(x, 0) + negative_slope * min(x, 0). If inplace is true, the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_leaky_relu(struct ggml_context *ctx, struct ggml_tensor *a, float negative_slope, bool inplace);
+// As ggml_relu, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_relu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = sigmoid(x).
 GGML_API struct ggml_tensor *ggml_sigmoid(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_sigmoid, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_sigmoid_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))). Where |x| < 10, the CPU backend rounds x and the
+// result to f16.
 GGML_API struct ggml_tensor *ggml_gelu(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_gelu, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_gelu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = 0.5 * x * (1 + erf(x / sqrt(2))).
 GGML_API struct ggml_tensor *ggml_gelu_erf(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_gelu_erf, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_gelu_erf_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = x * sigmoid(1.702 * x). The CPU backend rounds x and the result to f16.
 GGML_API struct ggml_tensor *ggml_gelu_quick(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_gelu_quick, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_gelu_quick_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = x * sigmoid(x).
 GGML_API struct ggml_tensor *ggml_silu(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_silu, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_silu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// The gradient of ggml_silu: result = a * s * (1 + b * (1 - s)), where s = sigmoid(b). a is the gradient of the result of
+// ggml_silu, and b is the operand of ggml_silu. a and b have the same shape, which the constructor does not check.
 GGML_API struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// result = x * min(1, max(0, (x + 3) / 6)).
 GGML_API struct ggml_tensor *ggml_hardswish(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = min(1, max(0, (x + 3) / 6)).
 GGML_API struct ggml_tensor *ggml_hardsigmoid(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = exp(x).
 GGML_API struct ggml_tensor *ggml_exp(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_exp, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_exp_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = the largest integer that is not above x.
 GGML_API struct ggml_tensor *ggml_floor(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_floor, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_floor_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = the smallest integer that is not below x.
 GGML_API struct ggml_tensor *ggml_ceil(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_ceil, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_ceil_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = the integer nearest to x. Ties round away from 0.
 GGML_API struct ggml_tensor *ggml_round(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_round, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_round_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = x without its fraction, rounded toward 0.
 GGML_API struct ggml_tensor *ggml_trunc(struct ggml_context *ctx, struct ggml_tensor *a);
+// As ggml_trunc, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_trunc_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+// result = p * x^2 + beta * x if x > 0, else n * (exp(min(x, eps)) - 1 - x) + beta * x, where p = softplus(alpha_p)
+// and n = beta + softplus(alpha_n).
 GGML_API struct ggml_tensor *ggml_xielu(
     struct ggml_context *ctx, struct ggml_tensor *a, float alpha_n, float alpha_p, float beta, float eps);
 
