@@ -899,8 +899,8 @@ GGML_API struct ggml_tensor *ggml_add1(struct ggml_context *ctx, struct ggml_ten
 // As ggml_add1, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 // The result is a copy of a with b added to a part of it. Element b[i0, i1, i2, i3] is added to the element of a at byte
-// offset + 4 * i0 + nb1 * i1 + nb2 * i2 + nb3 * i3. a and b are f32, a is contiguous, and b has no more elements than a. The offset, and
-// the strides that b uses, are below 2^31. Backends, not the constructor, check that the part is inside a.
+// offset + 4 * i0 + nb1 * i1 + nb2 * i2 + nb3 * i3. a and b are f32, a is contiguous, and b has no more elements than a. The
+// offset, and the strides that b uses, are below 2^31. Backends, not the constructor, check that the part is inside a.
 GGML_API struct ggml_tensor *ggml_acc(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t nb2, size_t nb3, size_t offset);
 // As ggml_acc, and the result shares a's memory: b is added to a itself.
