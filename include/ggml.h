@@ -116,8 +116,9 @@
 #define GGML_PAD(x, n) (((x) + (n) - 1) & ~((n) - 1))
 // clang-format on
 
-// For programs: GGML_ABORT ends the process with a printf-style message, GGML_ASSERT does so if x is false, also in release
-// builds, and GGML_UNREACHABLE marks code that never runs. Berth's libraries do not use them, because they never end the process.
+// These three macros are for programs. GGML_ABORT ends the process with a printf-style message. GGML_ASSERT does the same if x is
+// false, in release builds too. GGML_UNREACHABLE marks code that never runs. Berth's libraries do not use them, because they
+// never end the process.
 #define GGML_ABORT(...) ggml_abort(__FILE__, __LINE__, __VA_ARGS__)
 #define GGML_ASSERT(x) \
     do { \
@@ -143,9 +144,9 @@
 #define GGML_MAX_N_THREADS 512
 #define GGML_MAX_OP_PARAMS 64 // bytes of op_params
 #define GGML_DEFAULT_N_THREADS 4
-#define GGML_DEFAULT_GRAPH_SIZE 2048 // nodes; the same number of leafs
+#define GGML_DEFAULT_GRAPH_SIZE 2048 // nodes of ggml_new_graph(), and as many leafs
 // Modes of RoPE. They differ in the dimensions that form a pair and in the number of positions per token.
-#define GGML_ROPE_TYPE_NORMAL 0  // pairs (2 i, 2 i + 1)
+#define GGML_ROPE_TYPE_NORMAL 0  // pairs (2 * i, 2 * i + 1)
 #define GGML_ROPE_TYPE_NEOX 2    // pairs (i, i + n_dims / 2)
 #define GGML_ROPE_TYPE_MROPE 8   // pairs as NEOX; four positions per token, one per section of the pairs
 #define GGML_ROPE_TYPE_VISION 24 // as MROPE, with n_dims = ne[0] / 2 and pairs (i, i + n_dims)
@@ -574,14 +575,14 @@ struct ggml_tensor {
 #ifdef BERTH_2023_TENSOR_BACKEND
     BERTH_2023_TENSOR_BACKEND
 #endif
-    struct ggml_backend_buffer *buffer; // contains data; NULL: data is in the context, in the caller's memory, or NULL
+    struct ggml_backend_buffer *buffer; // the buffer of data; NULL: data is in the context's or the program's memory, or NULL
     int64_t ne[GGML_MAX_DIMS];          // elements per dimension
-    size_t nb[GGML_MAX_DIMS];           // bytes from one index to the next per dimension; nb[0]: to the next element or block
+    size_t nb[GGML_MAX_DIMS];           // bytes from one index of a dimension to the next; nb[0]: to the next element or block
     enum ggml_op op;
     int32_t op_params[GGML_MAX_OP_PARAMS / sizeof(int32_t)]; // parameters of the op: integers, and the bits of floats
     int32_t flags;                                           // enum ggml_tensor_flag
     struct ggml_tensor *src[GGML_MAX_SRC];                   // operands of the op; NULL where there is none
-    struct ggml_tensor *view_src; // of a view: the tensor that has the memory, which is not a view itself; else NULL
+    struct ggml_tensor *view_src; // of a view: the tensor that has the memory and is not a view itself; else NULL
     size_t view_offs;             // bytes from view_src's data to this tensor's data
     void *data;                   // address of the first element; NULL while the tensor has no memory
     char name[GGML_MAX_NAME];     // terminated by 0
@@ -609,8 +610,8 @@ typedef void (*ggml_custom3_op_t)(
 typedef void (*ggml_custom_op_t)(struct ggml_tensor *, int, int, void *);
 // Receives a log message and the program's pointer. The message is valid during the call. Threads may call it concurrently.
 typedef void (*ggml_log_callback)(enum ggml_log_level, const char *, void *);
-// Convert a row from a type to f32, and from f32 to a type. The last argument is the number of elements, a multiple of the type's
-// block size.
+// These convert a row from a type to f32, and from f32 to a type. The last argument is the number of elements, a multiple of the
+// type's block size.
 typedef void (*ggml_to_float_t)(const void *GGML_RESTRICT, float *GGML_RESTRICT, int64_t);
 typedef void (*ggml_from_float_t)(const float *GGML_RESTRICT, void *GGML_RESTRICT, int64_t);
 
@@ -788,12 +789,12 @@ GGML_API size_t ggml_tensor_overhead(void);
 GGML_API bool ggml_validate_row_data(enum ggml_type type, const void *data, size_t nbytes);
 
 // ---- contexts ----
-// A context is an arena: it has a fixed amount of memory, and objects are added to it in order. One tensor takes
-// ggml_tensor_overhead() bytes, and its data in addition unless no_alloc is set. Memory of backend buffers
-// does not belong to a context.
+// A context is an arena: it has a fixed amount of memory, and new objects follow each other in it. One tensor takes
+// ggml_tensor_overhead() bytes. Its data takes further bytes, unless no_alloc is set. Memory of backend buffers does not belong
+// to a context.
 
-// Creates a context with params.mem_size bytes of memory. Returns NULL, with an error, if memory is unavailable. ggml_free()
-// frees the context. Threads may call it concurrently.
+// Creates a context with params.mem_size bytes of memory. Returns NULL, with an error, if memory is unavailable. The caller frees
+// the context with ggml_free(). Threads may call ggml_init() concurrently.
 GGML_API struct ggml_context *ggml_init(struct ggml_init_params params) GGML_OF_MAX_NAME("ggml_init");
 // Removes all objects and the error of a context, and keeps its memory for new objects. Pointers to the old objects become
 // invalid.
@@ -1060,8 +1061,8 @@ GGML_API struct ggml_tensor *ggml_round_inplace(struct ggml_context *ctx, struct
 GGML_API struct ggml_tensor *ggml_trunc(struct ggml_context *ctx, struct ggml_tensor *a);
 // As ggml_trunc, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_trunc_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-// result = p * x^2 + beta * x if x > 0, else n * (exp(min(x, eps)) - 1 - x) + beta * x, where p = softplus(alpha_p)
-// and n = beta + softplus(alpha_n).
+// If x > 0, result = p * x^2 + beta * x. Otherwise result = n * (exp(min(x, eps)) - 1 - x) + beta * x. p is softplus(alpha_p),
+// and n is beta + softplus(alpha_n).
 GGML_API struct ggml_tensor *ggml_xielu(
     struct ggml_context *ctx, struct ggml_tensor *a, float alpha_n, float alpha_p, float beta, float eps);
 
