@@ -1697,50 +1697,114 @@ GGML_API struct ggml_tensor *ggml_opt_step_sgd(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *grad, struct ggml_tensor *sgd_params);
 
 // ---- graphs ----
+// A graph is memory of a context, and is freed with it. It has nodes, in the order in which they are computed, and leafs,
+// which are tensors without an op that are not parameters. A graph has gradients if it was made with
+// grads = true.
+// A graph fails if it is full, if memory is short while it is built, or if a tensor depends on itself. Then the error is
+// reported, nothing is added any more, and planning or computing the graph returns an error. berth_graph_check finds this.
+// One thread at a time may use a graph. Several threads may build different graphs over the same tensors.
 
+// Adds n_tensors alternatives to the graph, of which only tensors[idx] is marked to be computed. The graph keeps its form when
+// idx changes. Returns tensors[idx]; NULL, with an error, if idx is out of range or an argument is NULL.
 GGML_API struct ggml_tensor *ggml_build_forward_select(
     struct ggml_cgraph *cgraph, struct ggml_tensor **tensors, int n_tensors, int idx);
+// Adds tensor and all tensors that it depends on, sources before users, and marks them to be computed. Tensors that are in the
+// graph already are not added twice. Tensors without a name get one: "node_N" or "leaf_N".
 GGML_API void ggml_build_forward_expand(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
+// As ggml_build_forward_expand, without the mark. This fixes the order of nodes; a backend skips them unless another call
+// marks them.
 GGML_API void ggml_build_forward_order(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
+// Adds the nodes that compute the gradients of all losses (ggml_set_loss) by all parameters (ggml_set_param) in the graph. The
+// graph has gradients. Call it after ggml_build_forward_expand. New tensors are made in ctx.
+// grad_accs is NULL or has an entry for each node of the graph: NULL, or the tensor to which the node's gradient is added.
+// A loss without such a tensor gets one of `[1]` in f32, which ggml_graph_reset sets to 1. ggml_graph_get_grad returns
+// results. On failure (no loss, no parameter, an op without a gradient rule, an op in place) ctx is poisoned and the graph
+// cannot be computed.
 GGML_API void ggml_build_backward_expand(struct ggml_context *ctx, struct ggml_cgraph *cgraph, struct ggml_tensor **grad_accs);
+// As ggml_new_graph_custom, with GGML_DEFAULT_GRAPH_SIZE nodes and without gradients.
 GGML_API struct ggml_cgraph *ggml_new_graph(struct ggml_context *ctx);
+// A new, empty graph for at most size nodes and size leafs. grads: it has gradients. NULL if ctx is NULL, its memory is too
+// small (ggml_graph_overhead_custom) or size is above 2^31 - 1.
 GGML_API struct ggml_cgraph *ggml_new_graph_custom(struct ggml_context *ctx, size_t size, bool grads);
+// A copy of the graph in ctx, of the same size. Both graphs refer to the same tensors. force_grads: the copy has gradients
+// even if cgraph has none. NULL on failure.
 GGML_API struct ggml_cgraph *ggml_graph_dup(struct ggml_context *ctx, struct ggml_cgraph *cgraph, bool force_grads);
+// Replaces the contents of dst by those of src. If dst is smaller than src, dst fails.
 GGML_API void ggml_graph_cpy(struct ggml_cgraph *src, struct ggml_cgraph *dst);
+// Prepares a graph with gradients for training from the start: sets gradient accumulators to 0, those of losses to 1, and the
+// moments of AdamW steps to 0. The tensors must have memory. For a graph without gradients it reports an error.
 GGML_API void ggml_graph_reset(struct ggml_cgraph *cgraph);
+// Removes all nodes and leafs. A graph that failed can be used after this call.
 GGML_API void ggml_graph_clear(struct ggml_cgraph *cgraph);
+// The number of nodes for which the graph has memory. 0 for NULL.
 GGML_API int ggml_graph_size(struct ggml_cgraph *cgraph);
+// Node i. A negative i counts from the end: -1 is the last node. NULL, with an error, if there is no such node.
 GGML_API struct ggml_tensor *ggml_graph_node(struct ggml_cgraph *cgraph, int i);
+// The array of nodes, which has ggml_graph_n_nodes entries and belongs to the graph. NULL for NULL.
 GGML_API struct ggml_tensor **ggml_graph_nodes(struct ggml_cgraph *cgraph);
+// The number of nodes. 0 for NULL.
 GGML_API int ggml_graph_n_nodes(struct ggml_cgraph *cgraph);
+// Appends tensor as a node, without its sources and without marking it to be computed. A full graph fails.
 GGML_API void ggml_graph_add_node(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
+// The bytes that ggml_new_graph takes from its context.
 GGML_API size_t ggml_graph_overhead(void);
+// The bytes that ggml_new_graph_custom takes from its context. SIZE_MAX, with an error, if size is above 2^31 - 1.
 GGML_API size_t ggml_graph_overhead_custom(size_t size, bool grads);
+// The first leaf or else the first node of that name, NULL if there is none.
 GGML_API struct ggml_tensor *ggml_graph_get_tensor(const struct ggml_cgraph *cgraph, const char *name);
+// The gradient of node, after ggml_build_backward_expand: an f32 tensor in the shape of node. NULL if it has none.
 GGML_API struct ggml_tensor *ggml_graph_get_grad(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
+// The accumulator of node's gradient. NULL if it has none: the gradient is then not kept between computations.
 GGML_API struct ggml_tensor *ggml_graph_get_grad_acc(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
+// Logs all nodes and leafs with shape, type, op and name, at GGML_LOG_LEVEL_INFO.
 GGML_API void ggml_graph_print(const struct ggml_cgraph *cgraph);
+// Writes cgraph to a file in the format of Graphviz's dot. gb is NULL or a graph with gradients: tensors that have a gradient
+// in gb get another colour. If cgraph is NULL, gb is drawn. A file that cannot be written is reported as an error.
 GGML_API void ggml_graph_dump_dot(const struct ggml_cgraph *gb, const struct ggml_cgraph *cgraph, const char *filename);
 
 // ---- log ----
+// All functions of Berth's libraries log through one callback of the process. It gets the level, the text and user_data, and
+// may be called by any thread, also concurrently.
 
+// Writes the callback and its user_data to the two addresses, each of which may be NULL. Without a callback of the program,
+// this is the one that prints to stderr. Safe on any thread.
 GGML_API void ggml_log_get(ggml_log_callback *log_callback, void **user_data);
+// Sets the callback and its user_data together. A NULL callback restores the default, which prints to stderr. Safe on any
+// thread.
 GGML_API void ggml_log_set(ggml_log_callback log_callback, void *user_data);
 
 // ---- quantisation ----
+// These functions are safe on any thread if no two threads write to the same memory.
 
+// Sets all bytes of the tensor's memory to 0, in host or device memory. Returns tensor. On failure (no memory, or a buffer
+// without memset) it reports an error and changes nothing.
 GGML_API struct ggml_tensor *ggml_set_zero(struct ggml_tensor *tensor);
+// Does nothing: the tables of all types are constants. It exists for programs that call it.
 GGML_API void ggml_quantize_init(enum ggml_type type);
+// Does nothing: there are no tables to free. It exists for programs that call it.
 GGML_API void ggml_quantize_free(void);
+// True if ggml_quantize_chunk requires an importance matrix for this type: IQ2_XXS, IQ2_XS and IQ1_S.
 GGML_API bool ggml_quantize_requires_imatrix(enum ggml_type type);
+// Converts nrows rows of n_per_row floats to type, which may be F32, F16 or BF16 too. start is the index of the first element;
+// it is a multiple of n_per_row. Row r of src becomes row r of dst, so src and dst are the starts of the whole tensors, and
+// threads may convert different rows concurrently. imatrix is NULL or has n_per_row weights of the squared error, the same for
+// all rows. n_per_row is a multiple of the block size. Returns the bytes written; 0, with an error, on failure.
 GGML_API size_t ggml_quantize_chunk(
     enum ggml_type type, const float *src, void *dst, int64_t start, int64_t nrows, int64_t n_per_row, const float *imatrix);
+// The properties of a type: name, block size in elements, bytes per block, and conversions of rows, NULL where there are none.
+// They are constants. NULL if type is not below GGML_TYPE_COUNT. A removed type has the block size 0.
 GGML_API const struct ggml_type_traits *ggml_get_type_traits(enum ggml_type type);
 
 // ---- thread pool parameters ----
+// Parameters of ggml_threadpool_new (ggml-cpu.h). cpumask selects the CPUs of the threads; no CPU selected: any. strict_cpu:
+// each thread runs on one CPU of the mask. poll: how long an idle thread spins before it sleeps, in steps of 20 us, at most
+// 100. paused: the threads of the new pool sleep without spinning.
 
+// The default parameters for n_threads threads: any CPU, normal priority, poll 50 (1 ms), not paused.
 GGML_API struct ggml_threadpool_params ggml_threadpool_params_default(int n_threads);
+// As ggml_threadpool_params_default, written to *p. NULL is ignored.
 GGML_API void ggml_threadpool_params_init(struct ggml_threadpool_params *p, int n_threads);
+// True if p0 and p1 are equal in n_threads, prio, poll, strict_cpu and cpumask. paused is not compared. False for NULL.
 GGML_API bool ggml_threadpool_params_match(const struct ggml_threadpool_params *p0, const struct ggml_threadpool_params *p1);
 
 #ifdef __cplusplus
