@@ -1071,7 +1071,7 @@ GGML_API struct ggml_tensor *ggml_xielu(
 // - A shape is written in ggml's order, `[ne0, ne1, ne2, ne3]`. Extents that are not written are 1. `...` stands for the
 //   remaining extents, which are equal in all tensors of that line. `a [k, m]` -> `[m]`: the shape of a, then of the result.
 // - A row is the elements along ne0. The result is y. The result has the type of a and its own memory unless stated.
-// - "The result shares a's memory" means that the result is a view of a: computing it overwrites a.
+// - "As X, and the result shares a's memory" means that the result is a view of a, so that computing it overwrites a.
 // - The constructor checks the rules on types and shapes unless stated. A backend may support fewer types than a constructor
 //   accepts: ggml_backend_supports_op returns whether a backend can compute a tensor.
 //
@@ -1081,7 +1081,7 @@ GGML_API struct ggml_tensor *ggml_xielu(
 // Two operands: `a [n, ...]`, `b [n, ...]` -> `[n, ...]`. x is a, and g is b; both have the same type. If b is NULL, a is
 // divided as with one operand. ggml_is_contiguous_1 must be true for a and b.
 
-// The gated unit op with one operand. swapped: x is the second half of each row, and g is the first half.
+// Computes the gated unit op with one operand. swapped: x is the second half of each row, and g is the first half.
 // ggml_swiglu_oai and ggml_swiglu_clamp set the parameters of GGML_GLU_OP_SWIGLU_OAI and _CLAMP; here these are 0.
 GGML_API struct ggml_tensor *ggml_glu(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_glu_op op, bool swapped);
 // y = relu(x) * g, with one operand.
@@ -1104,7 +1104,7 @@ GGML_API struct ggml_tensor *ggml_geglu_erf_swapped(struct ggml_context *ctx, st
 GGML_API struct ggml_tensor *ggml_geglu_quick(struct ggml_context *ctx, struct ggml_tensor *a);
 // As ggml_geglu_quick, and x is the second half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_quick_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
-// The gated unit op with two operands: y = act(a) * b.
+// Computes the gated unit op with two operands: y = act(a) * b.
 GGML_API struct ggml_tensor *ggml_glu_split(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, enum ggml_glu_op op);
 // As ggml_reglu, with two operands: y = relu(a) * b.
@@ -1126,7 +1126,7 @@ GGML_API struct ggml_tensor *ggml_swiglu_clamp(
 
 // ---- normalisation ----
 // The result has the shape and the type of a. The constructors accept every type; the CPU backend computes f32.
-// eps is added to, or is a lower bound of, the divisor, as the formulas show. It prevents a division by 0.
+// eps is a small positive number that prevents a division by 0.
 
 // y = (x - mean) / sqrt(variance + eps) for each row x of a. The variance is the mean of (x - mean)^2.
 GGML_API struct ggml_tensor *ggml_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
@@ -1145,14 +1145,14 @@ GGML_API struct ggml_tensor *ggml_group_norm_inplace(struct ggml_context *ctx, s
 GGML_API struct ggml_tensor *ggml_l2_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
 // As ggml_l2_norm, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_l2_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
-// The gradient of ggml_rms_norm by its input: a is the gradient d of the result, b is the input x, and eps is that of the
-// forward op. y = (d - x * sum(x * d) / (sum(x^2) + n * eps)) / sqrt(mean(x^2) + eps) for each row of n elements.
-// The constructor does not compare the shapes of a and b; they must be equal when the graph is computed.
+// Computes the gradient of ggml_rms_norm by its input: a is the gradient d of the result, b is the input x, and eps is that
+// of the forward op. y = (d - x * sum(x * d) / (sum(x^2) + n * eps)) / sqrt(mean(x^2) + eps) for each row of n elements.
+// The constructor does not compare the shapes of a and b, but a backend requires that they are equal.
 GGML_API struct ggml_tensor *ggml_rms_norm_back(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float eps);
 
 // ---- products ----
-// Results are f32. ggml_mul_mat and ggml_mul_mat_id multiply rows of a with rows of b; ggml_out_prod multiplies columns.
+// Results are f32. ggml_mul_mat and ggml_mul_mat_id multiply rows, ggml_out_prod multiplies columns.
 
 // y[i, j] = sum over l of a[l, i] * b[l, j]: `a [k, m, a2, a3]`, `b [k, n, b2, b3]` -> f32 `[m, n, b2, b3]`.
 // a may be quantised. a must not be transposed: nb[0] <= nb[1]. b2 is a multiple of a2, and b3 of a3: consecutive batches of b
@@ -1162,15 +1162,15 @@ GGML_API struct ggml_tensor *ggml_mul_mat(struct ggml_context *ctx, struct ggml_
 // ggml_flash_attn_ext. Returns false and changes nothing if a is the result of another op, poison or NULL.
 // The precision is a field of the tensor; Berth's CPU and CUDA backends do not read it.
 GGML_API bool ggml_prec_set_acc(struct ggml_tensor *a, enum ggml_prec prec);
-// As ggml_prec_set_acc, for the values of source idx as the backend reads them. Only source 1 (b) of ggml_mul_mat and
-// ggml_mul_mat_id has such a precision; false for every other source or op.
+// Sets the lowest precision to which a backend may convert source idx of a before it computes. Only source 1 (b) of
+// ggml_mul_mat and ggml_mul_mat_id has this precision. Returns false and changes nothing for every other source or op.
 GGML_API bool ggml_prec_set_src(struct ggml_tensor *a, enum ggml_prec prec, int idx);
 // As ggml_prec_set_acc, for results of ggml_mul_mat only. For another op it reports an error and changes nothing.
 GGML_API void ggml_mul_mat_set_prec(struct ggml_tensor *a, enum ggml_prec prec);
 // Stores a fact about the operands that a backend may use to run faster. Berth's CPU and CUDA backends do not read it.
 // For a tensor that is not a result of ggml_mul_mat it reports an error and changes nothing.
 GGML_API void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hint);
-// A product with the experts that ids selects for each token: `as [k, m, n_expert]`, `b [k, n_b, n_token]`,
+// Computes a product with the experts that ids selects for each token: `as [k, m, n_expert]`, `b [k, n_b, n_token]`,
 // `ids [n_used, n_token]` of i32 -> f32 `[m, n_used, n_token]`.
 // y[i, u, t] = sum over l of as[l, i, ids[u, t]] * b[l, u % n_b, t]. n_used is a multiple of n_b. as must not be transposed.
 // An id out of range makes the computation fail.
@@ -1182,8 +1182,7 @@ GGML_API struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml
 
 // ---- scaling, copies and views ----
 // Strides (nb1, nb2, nb3) and offsets are in bytes.
-// Views, reshapes, permutations and transpositions compute nothing: the result shares a's memory and reads it in another
-// order.
+// Views, reshapes, permutations and transpositions move no data: the result is a view of a with other extents and strides.
 
 // y = s * a. Rows of a have no gaps and are evenly spaced: nb[2] = nb[1] * ne[1], and nb[3] = nb[2] * ne[2].
 GGML_API struct ggml_tensor *ggml_scale(struct ggml_context *ctx, struct ggml_tensor *a, float s);
@@ -1193,9 +1192,9 @@ GGML_API struct ggml_tensor *ggml_scale_inplace(struct ggml_context *ctx, struct
 GGML_API struct ggml_tensor *ggml_scale_bias(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
 // As ggml_scale_bias, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_scale_bias_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
-// A copy of a with one part replaced by b. The part starts at offset, has the shape of b and the strides nb1, nb2, nb3.
-// b has at most as many elements as a. offset is below 2^30, and each stride that b uses fits 31 bits.
-// Whether the part is inside a is checked when the graph is computed. The CPU backend computes f32 and i32, both of one type.
+// Computes a copy of a with one part replaced by b. The part starts at offset, has the shape of b and the strides nb1, nb2,
+// nb3. b has at most as many elements as a. offset is below 2^30, and each stride that b uses fits 31 bits.
+// A part that is not inside a makes the computation fail. The CPU backend requires that a and b are both f32 or both i32.
 GGML_API struct ggml_tensor *ggml_set(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t nb2, size_t nb3, size_t offset);
 // As ggml_set, and the result shares a's memory.
@@ -1215,9 +1214,9 @@ GGML_API struct ggml_tensor *ggml_set_2d_inplace(
 // Copies a into b and converts it to b's type. Both have the same number of elements; their shapes may differ.
 // The result is a view of b.
 GGML_API struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-// A copy of a in the given type: `a [...]` -> `[...]`.
+// Computes a copy of a in the given type: `a [...]` -> `[...]`.
 GGML_API struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_type type);
-// A contiguous copy of a, with the same shape and type.
+// Computes a contiguous copy of a, with the same shape and type.
 GGML_API struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a);
 // As ggml_cont, in the shape `[ne0]`. The number of elements stays the same.
 GGML_API struct ggml_tensor *ggml_cont_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
@@ -1228,7 +1227,7 @@ GGML_API struct ggml_tensor *ggml_cont_3d(struct ggml_context *ctx, struct ggml_
 // As ggml_cont, in the shape `[ne0, ne1, ne2, ne3]`. The number of elements stays the same.
 GGML_API struct ggml_tensor *ggml_cont_4d(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3);
-// A view of a in the shape of b. a is contiguous and has as many elements as b. b is not a source of the result.
+// Returns a view of a in the shape of b. a is contiguous and has as many elements as b. b is not a source of the result.
 GGML_API struct ggml_tensor *ggml_reshape(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 // As ggml_reshape, in the shape `[ne0]`.
 GGML_API struct ggml_tensor *ggml_reshape_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
@@ -1240,8 +1239,7 @@ GGML_API struct ggml_tensor *ggml_reshape_3d(
 // As ggml_reshape, in the shape `[ne0, ne1, ne2, ne3]`.
 GGML_API struct ggml_tensor *ggml_reshape_4d(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3);
-// A view of ne0 elements of a, which starts offset bytes after the start of a. Elements of a view follow each other without
-// gaps.
+// Returns a view of ne0 elements of a, which starts offset bytes after the start of a. Elements of a row follow each other.
 // A view of a view refers to the tensor that holds the data. The constructors of views check that a contiguous tensor of the
 // same shape would fit into that tensor. A strided view that reaches past its end makes the computation fail.
 GGML_API struct ggml_tensor *ggml_view_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, size_t offset);
@@ -1254,19 +1252,19 @@ GGML_API struct ggml_tensor *ggml_view_3d(struct ggml_context *ctx, struct ggml_
 // As ggml_view_3d, in the shape `[ne0, ne1, ne2, ne3]`; nb3 is the stride of dimension 3.
 GGML_API struct ggml_tensor *ggml_view_4d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2,
     int64_t ne3, size_t nb1, size_t nb2, size_t nb3, size_t offset);
-// A view of a in which dimension i of a is dimension axis_i. The four axes are 0 to 3, each once.
+// Returns a view of a in which dimension i of a is dimension axis_i. The four axes are 0 to 3, each once.
 GGML_API struct ggml_tensor *ggml_permute(
     struct ggml_context *ctx, struct ggml_tensor *a, int axis0, int axis1, int axis2, int axis3);
-// A view of a with dimensions 0 and 1 exchanged: `a [m, n, ...]` -> `[n, m, ...]`.
+// Returns a view of a with dimensions 0 and 1 exchanged: `a [m, n, ...]` -> `[n, m, ...]`.
 GGML_API struct ggml_tensor *ggml_transpose(struct ggml_context *ctx, struct ggml_tensor *a);
 
 // ---- rows, masks, softmax ----
-// A row number that is out of range makes the computation fail; nothing outside a tensor is read or written.
+// A row number that is out of range makes the computation fail. Nothing outside a tensor is read or written.
 
 // y[:, i, j, k] = a[:, b[i, j, k], j, k]: `a [n, n_row, r2, r3]`, `b [n_ids, r2, r3]` of i32 -> `[n, n_ids, r2, r3]`.
 // The result is i32 if a is i32, else f32.
 GGML_API struct ggml_tensor *ggml_get_rows(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-// The gradient of ggml_get_rows by its table: row r of y is the sum of all rows i of a for which b[i] = r.
+// Computes the gradient of ggml_get_rows by its table: row r of y is the sum of all rows i of a for which b[i] = r.
 // `a [n, n_ids]`, `b [n_ids]` of i32, `c [n, n_row]` -> f32 `[n, n_row]`. Only the shape of c is used.
 GGML_API struct ggml_tensor *ggml_get_rows_back(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c);
@@ -1275,7 +1273,7 @@ GGML_API struct ggml_tensor *ggml_get_rows_back(
 // r3 of c2. Rows of b are converted to a's type. Rows of a and b have no gaps.
 GGML_API struct ggml_tensor *ggml_set_rows(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c);
-// A matrix with a on its diagonal and 0 elsewhere: `a [n, 1, ...]` -> `[n, n, ...]`.
+// Computes a matrix with a on its diagonal and 0 elsewhere: `a [n, 1, ...]` -> `[n, n, ...]`.
 GGML_API struct ggml_tensor *ggml_diag(struct ggml_context *ctx, struct ggml_tensor *a);
 // y[i, j] = a[i, j] if i <= j + n_past, else -INFINITY: `a [n, m, ...]` -> `[n, m, ...]`. The CPU backend computes f32.
 GGML_API struct ggml_tensor *ggml_diag_mask_inf(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
@@ -1291,22 +1289,21 @@ GGML_API struct ggml_tensor *ggml_soft_max(struct ggml_context *ctx, struct ggml
 GGML_API struct ggml_tensor *ggml_soft_max_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 // As ggml_soft_max, of scale * a + slope * mask. `a [n, m, r2, r3]`, `mask [n, m or more, m2, m3]` of f16 or f32, contiguous,
 // or NULL; r2 is a multiple of m2, and r3 of m3. Matrix (j, k) of a uses matrix (j % m2, k % m3) of the mask.
-// slope is 1 if max_bias <= 0. Else it falls from head to head (ALiBi), where head h is index h of dimension 2, and a mask is
-// required: with p = the largest power of two <= r2, slope = 2^(-max_bias * (h + 1) / p) for h < p, and
+// slope is 1 if max_bias <= 0. Else it falls from head to head (ALiBi), and a mask is required. Head h is index h of
+// dimension 2. With p = the largest power of two <= r2, slope = 2^(-max_bias * (h + 1) / p) for h < p, and
 // 2^(-max_bias * (2 * (h - p) + 1) / (2 * p)) for the other heads.
 GGML_API struct ggml_tensor *ggml_soft_max_ext(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *mask, float scale, float max_bias);
 // As ggml_soft_max_ext, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_soft_max_ext_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *mask, float scale, float max_bias);
-// Adds the term exp(sinks[h]) to the sum of each row of head h of a, a result of ggml_soft_max_ext. y gets no element for it.
-// `sinks [r2]` of f32, one for each head. NULL removes the sinks. If the sinks do not fit, or a is another op or has sinks
-// already, the function reports an error and a becomes poison.
+// Adds the term exp(sinks[h]) to the sum of each row of head h of a, a result of ggml_soft_max_ext. The result has no element
+// for it. `sinks [r2]` of f32, one for each head. NULL removes the sinks. If the sinks do not fit, or a is another op or has
+// sinks already, the function reports an error and a becomes poison.
 GGML_API void ggml_soft_max_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks);
-// The gradient of ggml_soft_max_ext by its input: a is the gradient d of the result, and b is that result p.
+// Computes the gradient of ggml_soft_max_ext by its input: a is the gradient d of the result, and b is that result p.
 // y = scale * p * (d - sum(p * d)) for each row. a and b have the same shape; this is checked when the graph is computed.
-// The CPU backend requires max_bias = 0. This is correct for a forward op with slopes too, since these do not depend on its
-// input.
+// The CPU backend requires max_bias = 0, which is correct for a forward op with slopes too.
 GGML_API struct ggml_tensor *ggml_soft_max_ext_back(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float scale, float max_bias);
 // As ggml_soft_max_ext_back, and the result shares a's memory.
@@ -1335,17 +1332,17 @@ GGML_API struct ggml_tensor *ggml_soft_max_ext_back_inplace(
 // The constructor checks the positions, the factors, and that bit 0 of mode is 0. Other errors in mode, n_dims or sections
 // make the computation fail. The CPU backend computes f32, f16 and bf16.
 
-// RoPE with freq_base 10000 and without factors, scaling or YaRN. mode is NORMAL or NEOX: there are no sections.
+// Computes RoPE with freq_base 10000 and without factors, scaling or YaRN. mode is NORMAL or NEOX: there are no sections.
 GGML_API struct ggml_tensor *ggml_rope(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode);
 // As ggml_rope, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_rope_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode);
-// RoPE with all parameters but sections. mode is NORMAL or NEOX.
+// Computes RoPE with all parameters except sections. mode is NORMAL or NEOX.
 GGML_API struct ggml_tensor *ggml_rope_ext(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor,
     float attn_factor, float beta_fast, float beta_slow);
-// RoPE with all parameters. sections has GGML_MROPE_SECTIONS (4) numbers, which are copied if mode has the MROPE bit.
+// Computes RoPE with all parameters. sections has GGML_MROPE_SECTIONS (4) numbers, which are copied if mode has the MROPE bit.
 GGML_API struct ggml_tensor *ggml_rope_multi(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
     float ext_factor, float attn_factor, float beta_fast, float beta_slow);
@@ -1369,11 +1366,11 @@ GGML_API struct ggml_tensor *ggml_rope_custom_inplace(struct ggml_context *ctx, 
 // n_dims - 1). The pairs are those that make beta_fast and beta_slow rotations within n_ctx_orig tokens, rounded outward.
 GGML_API void ggml_rope_yarn_corr_dims(
     int n_dims, int n_ctx_orig, float freq_base, float beta_fast, float beta_slow, float *dims);
-// The gradient of ggml_rope_ext by its input: a is the gradient of the result. It rotates by the negative angles.
+// Computes the gradient of ggml_rope_ext by its input: a is the gradient of the result. It rotates by the negative angles.
 GGML_API struct ggml_tensor *ggml_rope_ext_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor,
     float attn_factor, float beta_fast, float beta_slow);
-// The gradient of ggml_rope_multi by its input: a is the gradient of the result. It rotates by the negative angles.
+// Computes the gradient of ggml_rope_multi by its input: a is the gradient of the result. It rotates by the negative angles.
 GGML_API struct ggml_tensor *ggml_rope_multi_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
     float ext_factor, float attn_factor, float beta_fast, float beta_slow);
@@ -1386,8 +1383,8 @@ GGML_API struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_o
 // a is the kernel and b is the data. Data of images is `[w, h, c, n]`: width, height, channels, images.
 // s is the stride, p the number of zeros that are added on both sides, d the dilation.
 // The suffixes 0, 1 and 2 stand for width, height and depth.
-// ow, oh and od are the extents of the result: out = (in + 2 * p - d * (k - 1) - 1) / s + 1 for a kernel of k elements. The
-// constructors return poison if this is not positive (direct convolutions: if it is negative).
+// ow, oh and od are the extents of the result: out = (in + 2 * p - d * (k - 1) - 1) / s + 1 for a kernel of k elements. A
+// constructor returns poison if this is not positive; a direct convolution does so if it is negative.
 // ggml_conv_1d, ggml_conv_2d, ggml_conv_3d and their variants gather the windows with im2col and call ggml_mul_mat: they add
 // several nodes. The windows are f16, or f32 if the kernel is bf16. The _direct and _transpose functions add one node.
 
@@ -1396,56 +1393,56 @@ GGML_API struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_o
 // Else: `a [kw, c, oc]`, `b [w, c, n]` -> `[c * kw, ow, n]` of dst_type; s1, p1 and d1 are not used.
 GGML_API struct ggml_tensor *ggml_im2col(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1,
     int p0, int p1, int d0, int d1, bool is_2D, enum ggml_type dst_type);
-// The gradient of ggml_im2col by its data: a is the gradient of the windows, b is the kernel, of which only the shape is used,
-// and ne has the four extents of the data. -> f32 `[ne[0], ne[1], ne[2], ne[3]]`. Elements of overlapping windows are added.
+// Computes the gradient of ggml_im2col by its data: a is the gradient of the windows, b is the kernel, of which only the
+// shape is used, and ne has the four extents of the data. The result is f32. Elements of overlapping windows are added.
 GGML_API struct ggml_tensor *ggml_im2col_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int64_t *ne,
     int s0, int s1, int p0, int p1, int d0, int d1, bool is_2D);
 // Adds up windows: `a [k * oc, n]` -> `[(n - 1) * s0 + k - 2 * p0, oc]`. y[x, o] is the sum of all a[o * k + j, i] for which
 // i * s0 + j - p0 = x. a is contiguous and f32, f16 or bf16. s0 and oc are positive, p0 is at least 0.
 GGML_API struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor *a, int s0, int oc, int p0);
-// A convolution along rows: `a [k, c, oc]`, `b [w, c, n]` -> f32 `[ow, oc, n]`.
+// Computes a convolution along rows: `a [k, c, oc]`, `b [w, c, n]` -> f32 `[ow, oc, n]`.
 // n should be 1: with n > 1 the elements of the result are stored in the order `[ow, n, oc]`.
 GGML_API struct ggml_tensor *ggml_conv_1d(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int p0, int d0);
 // As ggml_conv_1d, with p0 = k / 2.
 GGML_API struct ggml_tensor *ggml_conv_1d_ph(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s, int d);
-// A depthwise convolution along rows, with one kernel per channel: `a [k, 1, c]`, `b [w, c]` -> f32 `[ow, c]`.
+// Computes a depthwise convolution along rows, with one kernel per channel: `a [k, 1, c]`, `b [w, c]` -> f32 `[ow, c]`.
 GGML_API struct ggml_tensor *ggml_conv_1d_dw(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int p0, int d0);
 // As ggml_conv_1d_dw, with p0 = k / 2.
 GGML_API struct ggml_tensor *ggml_conv_1d_dw_ph(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int d0);
-// A transposed convolution along rows: `a [k, oc, c]`, `b [w, c]` -> f32 `[(w - 1) * s0 + k, oc]`. Each element of b adds a
-// multiple of the kernel to the result, at s0 times its position. p0 is 0 and d0 is 1: other values are not supported.
+// Computes a transposed convolution along rows: `a [k, oc, c]`, `b [w, c]` -> f32 `[(w - 1) * s0 + k, oc]`. Each element of b
+// adds a multiple of the kernel to the result, at s0 times its position. p0 is 0 and d0 is 1: other values are not supported.
 GGML_API struct ggml_tensor *ggml_conv_transpose_1d(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int p0, int d0);
-// A convolution of images: `a [kw, kh, c, oc]`, `b [w, h, c, n]` -> f32 `[ow, oh, oc, n]`.
+// Computes a convolution of images: `a [kw, kh, c, oc]`, `b [w, h, c, n]` -> f32 `[ow, oh, oc, n]`.
 GGML_API struct ggml_tensor *ggml_conv_2d(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1);
 // As ggml_im2col, in three dimensions. IC is the number of channels, which share a dimension with oc and n:
 // `a [kw, kh, kd, IC * oc]`, `b [w, h, d, IC * n]` -> `[IC * kd * kh * kw, ow, oh, od * n]` of dst_type.
 GGML_API struct ggml_tensor *ggml_im2col_3d(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int64_t IC,
     int s0, int s1, int s2, int p0, int p1, int p2, int d0, int d1, int d2, enum ggml_type dst_type);
-// A convolution of volumes: `a [kw, kh, kd, IC * oc]`, `b [w, h, d, IC * n]` -> f32 `[ow, oh, od, oc * n]`. IC is the number
-// of channels of b.
+// Computes a convolution of volumes: `a [kw, kh, kd, IC * oc]`, `b [w, h, d, IC * n]` -> f32 `[ow, oh, od, oc * n]`.
+// IC is the number of channels of b.
 GGML_API struct ggml_tensor *ggml_conv_3d(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int64_t IC,
     int s0, int s1, int s2, int p0, int p1, int p2, int d0, int d1, int d2);
 // As ggml_conv_2d, with the extents of the kernel as strides and without padding: the windows do not overlap.
 GGML_API struct ggml_tensor *ggml_conv_2d_sk_p0(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 // As ggml_conv_2d, with stride 1 and half the kernel as padding. With odd kernels, ow = w and oh = h.
 GGML_API struct ggml_tensor *ggml_conv_2d_s1_ph(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-// A depthwise convolution of images, with one kernel per channel: `a [kw, kh, 1, c]`, `b [w, h, c, n]` -> f32 `[ow, oh, c,
-// n]`.
+// Computes a depthwise convolution of images, one kernel per channel: `a [kw, kh, 1, c]`, `b [w, h, c, n]` -> f32
+// `[ow, oh, c, n]`.
 GGML_API struct ggml_tensor *ggml_conv_2d_dw(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1);
 // As ggml_conv_2d_dw, as one node. The result has b's type. If the channels of b are adjacent in memory
 // (ggml_is_contiguous_channels), those of the result are too. The CPU backend takes f32 data and kernels of f32 or f16.
 GGML_API struct ggml_tensor *ggml_conv_2d_dw_direct(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     int stride0, int stride1, int pad0, int pad1, int dilation0, int dilation1);
-// A transposed convolution of images: `a [kw, kh, oc, c]`, `b [w, h, c, n]` -> f32 `[(w - 1) * stride + kw, (h - 1) * stride
-// + kh, oc, n]`. Each element of b adds a multiple of the kernel to the result, at stride times its position. There is no
-// padding.
+// Computes a transposed convolution of images: `a [kw, kh, oc, c]`, `b [w, h, c, n]` -> f32
+// `[(w - 1) * stride + kw, (h - 1) * stride + kh, oc, n]`. Each element of b adds a multiple of the kernel to the result, at
+// stride times its position. There is no padding.
 GGML_API struct ggml_tensor *ggml_conv_transpose_2d_p0(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int stride);
 // As ggml_conv_2d, as one node. The result has b's type. The CPU backend takes f32 data and kernels of f32 or f16.
@@ -1455,8 +1452,8 @@ GGML_API struct ggml_tensor *ggml_conv_2d_direct(
 // `[ow, oh, od, n_channels_out * n_batch]`. The CPU backend takes f32 data and kernels of f32 or f16.
 GGML_API struct ggml_tensor *ggml_conv_3d_direct(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0,
     int s1, int s2, int p0, int p1, int p2, int d0, int d1, int d2, int n_channels, int n_batch, int n_channels_out);
-// The maximum or the mean of windows of k0 elements of each row: `a [w, ...]` -> f32 `[(w + 2 * p0 - k0) / s0 + 1, ...]`.
-// Padding does not count: the mean is that of the elements of the window that are inside the row.
+// Computes the maximum or the mean of windows of k0 elements of each row: `a [w, ...]` -> f32
+// `[(w + 2 * p0 - k0) / s0 + 1, ...]`. Padding does not count: a mean is that of the elements inside the row.
 GGML_API struct ggml_tensor *ggml_pool_1d(
     struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_op_pool op, int k0, int s0, int p0);
 // As ggml_pool_1d, with windows of k0 * k1 elements: `a [w, h, ...]` -> f32 `[ow, oh, ...]`, ow = (w + 2 * p0 - k0) / s0 + 1.
@@ -1464,14 +1461,15 @@ GGML_API struct ggml_tensor *ggml_pool_1d(
 // A fraction of p0 or p1 counts for ow and oh only; the position of the windows uses the integer part.
 GGML_API struct ggml_tensor *ggml_pool_2d(
     struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_op_pool op, int k0, int k1, int s0, int s1, float p0, float p1);
-// The gradient of ggml_pool_2d by its input: a is the gradient of the result, and af is the input. -> f32 in the shape of af.
-// The other parameters are those of the forward op. The maximum passes its gradient to the first largest element of a window.
+// Computes the gradient of ggml_pool_2d by its input: a is the gradient of the result, and af is the input. The result is f32
+// in the shape of af. The other parameters are those of the forward op.
+// A maximum passes its gradient to the first largest element of its window.
 GGML_API struct ggml_tensor *ggml_pool_2d_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *af,
     enum ggml_op_pool op, int k0, int k1, int s0, int s1, float p0, float p1);
 // Enlarges an image: `a [w, h, ...]` -> `[w * scale_factor, h * scale_factor, ...]`. scale_factor is 2 or more. a is f32.
 GGML_API struct ggml_tensor *ggml_upscale(
     struct ggml_context *ctx, struct ggml_tensor *a, int scale_factor, enum ggml_scale_mode mode);
-// Resamples a to `[ne0, ne1, ne2, ne3]`, which may be smaller or larger than a. a is f32. As ggml_interpolate.
+// Resamples a to `[ne0, ne1, ne2, ne3]`, which may be smaller or larger than a. It computes the same as ggml_interpolate.
 GGML_API struct ggml_tensor *ggml_upscale_ext(
     struct ggml_context *ctx, struct ggml_tensor *a, int ne0, int ne1, int ne2, int ne3, enum ggml_scale_mode mode);
 // Resamples a to `[ne0, ne1, ne2, ne3]`. a is f32. mode is a ggml_scale_mode, which may be combined with ggml_scale_flag by |.
@@ -1508,7 +1506,7 @@ GGML_API struct ggml_tensor *ggml_clamp_inplace(struct ggml_context *ctx, struct
 GGML_API struct ggml_tensor *ggml_fill(struct ggml_context *ctx, struct ggml_tensor *a, float c);
 // As ggml_fill, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_fill_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float c);
-// Sinusoidal embeddings: `timesteps [n]` -> f32 `[dim, n]`. With m = dim / 2 and f = max_period^(-j / m),
+// Computes sinusoidal embeddings: `timesteps [n]` -> f32 `[dim, n]`. With m = dim / 2 and f = max_period^(-j / m),
 // y[j, i] = cos(timesteps[i] * f) and y[m + j, i] = sin(timesteps[i] * f) for j < m. The last element is 0 if dim is odd.
 GGML_API struct ggml_tensor *ggml_timestep_embedding(
     struct ggml_context *ctx, struct ggml_tensor *timesteps, int dim, int max_period);
@@ -1516,12 +1514,12 @@ GGML_API struct ggml_tensor *ggml_timestep_embedding(
 // ---- sorting ----
 // The CPU backend sorts f32, f16 and bf16. There, equal elements keep their order, and NaN counts as larger than every number.
 
-// The indices that sort each row of a, ascending or descending: `a [n, ...]` -> i32 `[n, ...]`.
+// Computes the indices that sort each row of a, ascending or descending: `a [n, ...]` -> i32 `[n, ...]`.
 GGML_API struct ggml_tensor *ggml_argsort(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_sort_order order);
-// The indices of the k largest elements of each row, the largest first: `a [n, ...]` -> i32 `[k, ...]`.
+// Computes the indices of the k largest elements of each row, the largest first: `a [n, ...]` -> i32 `[k, ...]`.
 // The result is a view of the first k indices of a full sort, so its rows are n * 4 bytes apart. k is 0 to n.
 GGML_API struct ggml_tensor *ggml_argsort_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
-// The indices of the k largest elements of each row, in no particular order: `a [n, ...]` -> i32 `[k, ...]`. k is 0 to n.
+// Computes the indices of the k largest elements of each row, in no order: `a [n, ...]` -> i32 `[k, ...]`. k is 0 to n.
 GGML_API struct ggml_tensor *ggml_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
 // y[i] = start + i * step -> f32 `[ceil((stop - start) / step)]`. stop > start; it is not part of the result.
 GGML_API struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, float stop, float step);
@@ -1541,44 +1539,47 @@ GGML_API struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx, struc
     struct ggml_tensor *v, struct ggml_tensor *mask, float scale, float max_bias, float logit_softcap);
 // As ggml_prec_set_acc, for results of ggml_flash_attn_ext only. For another op it reports an error and changes nothing.
 GGML_API void ggml_flash_attn_ext_set_prec(struct ggml_tensor *a, enum ggml_prec prec);
-// The precision that was set, GGML_PREC_DEFAULT if none was. For another op it reports an error and returns GGML_PREC_DEFAULT.
+// Returns the precision that was set, GGML_PREC_DEFAULT if none was.
+// For another op it reports an error and returns GGML_PREC_DEFAULT.
 GGML_API enum ggml_prec ggml_flash_attn_ext_get_prec(const struct ggml_tensor *a);
-// States that no row of the mask of a lets more than n_kv_max keys through; 0: unknown. A backend may use it to run faster;
-// Berth's CPU and CUDA backends do not read it. For another op or a negative number it reports an error and changes nothing.
+// Declares that no row of the mask of a lets more than n_kv_max keys through; 0 means unknown. A backend may use it to run
+// faster; Berth's CPU and CUDA backends do not read it.
+// For another op or a negative number it reports an error and changes nothing.
 GGML_API void ggml_flash_attn_ext_set_n_kv_max(struct ggml_tensor *a, int32_t n_kv_max);
 // Adds the term exp(sinks[h]) to the sum of the softmax of head h of a, a result of ggml_flash_attn_ext. `sinks [n_head]` of
 // f32. NULL removes the sinks. If the sinks do not fit or a has some already, the function reports an error and a becomes
 // poison. For another op it reports an error and changes nothing.
 GGML_API void ggml_flash_attn_ext_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks);
-// Not implemented: it always returns poison. ggml_build_backward_expand computes the gradient of attention from other ops.
+// Always returns poison: this op is not implemented.
+// ggml_build_backward_expand builds the gradient of attention from other ops.
 GGML_API struct ggml_tensor *ggml_flash_attn_back(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *d, bool masked);
 // y[i, t, s] = sum over j of sx[t + j, i, s] * c[j, i], a filter per channel along time:
 // `sx [d_conv - 1 + n_token, d_inner, n_seq]`, `c [d_conv, d_inner]` -> f32 `[d_inner, n_token, n_seq]`.
 GGML_API struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml_tensor *sx, struct ggml_tensor *c);
-// The scan of a state space model (Mamba). For each element x of a head, with the step e = softplus(dt):
+// Computes the scan of a state space model (Mamba). For each element x of a head, with the step e = softplus(dt):
 // h = exp(e * A) * h + e * x * B, and y = sum(C * h). `s [d_state, d_head, n_head, n_state]`,
 // `x [d_head, n_head, n_token, n_seq]`, `dt [n_head, n_token, n_seq]`, `A [d_state or 1, n_head]`, `B` and `C`
 // `[d_state, n_group, n_token, n_seq]`, `ids [n_seq]` of i32. Sequence i starts from state ids[i] of s. n_head is a multiple
 // of n_group. s, dt and A are contiguous. The result has one dimension: y in the shape of x, then K blocks
 // `[d_state, d_head, n_head, n_seq]` of states: block i has the states before the last i tokens, block 0 the final ones.
-// Blocks that would precede the first token are not written. K > 1 requires A->ne[0] = 1. C++ programs may leave K out: it is
-// 1.
+// Blocks that would precede the first token are not written. K > 1 requires A->ne[0] = 1. In C++, K is 1 by default.
 GGML_API struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *s, struct ggml_tensor *x,
     struct ggml_tensor *dt, struct ggml_tensor *A, struct ggml_tensor *B, struct ggml_tensor *C, struct ggml_tensor *ids,
     int64_t K GGML_SINCE(1));
 // Divides an image into windows of w * w: `a [c, width, height]` of f32 -> `[c, w, w, nx * ny]`, nx = ceil(width / w) and
 // ny = ceil(height / w). Window x + y * nx is at column x * w and row y * w. Elements outside the image are 0.
 GGML_API struct ggml_tensor *ggml_win_part(struct ggml_context *ctx, struct ggml_tensor *a, int w);
-// The inverse of ggml_win_part: `a [c, w, w, n]` of f32 -> `[c, w0, h0]`. Padding is removed. a has all windows of the image.
+// Computes the inverse of ggml_win_part: `a [c, w, w, n]` of f32 -> `[c, w0, h0]`. Padding is removed.
+// a has all windows of the image.
 GGML_API struct ggml_tensor *ggml_win_unpart(struct ggml_context *ctx, struct ggml_tensor *a, int w0, int h0, int w);
 // Applies the function op to each element of a: `a [...]` -> `[...]`. The functions are those of ggml_abs to ggml_trunc.
 // Rows of a have no gaps. For GGML_UNARY_OP_XIELU use ggml_xielu, which sets its parameters.
 GGML_API struct ggml_tensor *ggml_unary(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
 // As ggml_unary, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_unary_inplace(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
-// The rows of a for all pairs of positions: y[:, k, q] = a[:, kh - 1 - k + q]. `a [d, 2 * qh - 1]` -> f16 `[d, kh, qh]`, kh =
-// qh. Bits are copied without conversion: a should be f16. The CPU backend requires elements of 2 bytes.
+// y[:, k, q] = a[:, kh - 1 - k + q] for all pairs of positions: `a [d, 2 * qh - 1]` -> f16 `[d, kh, qh]`, kh = qh.
+// Bits are copied without conversion: a should be f16. The CPU backend requires elements of 2 bytes.
 GGML_API struct ggml_tensor *ggml_get_rel_pos(struct ggml_context *ctx, struct ggml_tensor *a, int qh, int kh);
 // y[i * w + j, r, n] = a[i * w + j, r, n] + pw[j, r, n] + ph[i, r, n]: `a [w * w, n1 * n2, n]`, `pw` and `ph [w, n1, n2, n]`
 // of f32, whose index r counts n1 and n2 together -> the shape of a. All are contiguous. The CPU backend takes a of f32.
@@ -1587,27 +1588,27 @@ GGML_API struct ggml_tensor *ggml_add_rel_pos(
 // As ggml_add_rel_pos, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_add_rel_pos_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *pw, struct ggml_tensor *ph);
-// RWKV 6. For each head, with the state S [d, d]: y[j] = sum over i of r[i] * (S[i][j] + tf[i] * k[i] * v[j]), then
+// Computes RWKV 6. For each head, with the state S [d, d]: y[j] = sum over i of r[i] * (S[i][j] + tf[i] * k[i] * v[j]), then
 // S[i][j] = td[i] * S[i][j] + k[i] * v[j]. k, v, r, td `[d, n_head, n_token]`, tf with d * n_head elements,
 // `state [d * d * n_head, n_seq]` -> f32 `[d * n_head, n_token + d * n_seq]`: n_token rows of y, then the states.
 // The tokens are n_seq sequences of n_token / n_seq tokens each. All operands are contiguous. The CPU backend takes f32.
 GGML_API struct ggml_tensor *ggml_rwkv_wkv6(struct ggml_context *ctx, struct ggml_tensor *k, struct ggml_tensor *v,
     struct ggml_tensor *r, struct ggml_tensor *tf, struct ggml_tensor *td, struct ggml_tensor *state);
-// Gated linear attention. For each head, with the state S [d, d]: S[i][j] = g[i] * S[i][j] + k[i] * v[j], then
+// Computes gated linear attention. For each head, with the state S [d, d]: S[i][j] = g[i] * S[i][j] + k[i] * v[j], then
 // y[j] = scale * sum over i of q[i] * S[i][j]. k, v, q, g `[d, n_head, n_token]`. State and result are as in ggml_rwkv_wkv6.
 GGML_API struct ggml_tensor *ggml_gated_linear_attn(struct ggml_context *ctx, struct ggml_tensor *k, struct ggml_tensor *v,
     struct ggml_tensor *q, struct ggml_tensor *g, struct ggml_tensor *state, float scale);
-// RWKV 7. For each head, with the state S [d, d]: S[i][j] = w[j] * S[i][j] + v[i] * k[j] + s[i] * b[j], where s[i] is the
-// sum over l of S[i][l] * a[l] before that; then y[i] = sum over j of S[i][j] * r[j]. r, w, k, v, a, b `[d, n_head, n_token]`.
-// State and result are as in ggml_rwkv_wkv6.
+// Computes RWKV 7. For each head, with the state S [d, d]: S[i][j] = w[j] * S[i][j] + v[i] * k[j] + s[i] * b[j], where s[i]
+// is the sum over l of S[i][l] * a[l] before that; then y[i] = sum over j of S[i][j] * r[j]. r, w, k, v, a, b
+// `[d, n_head, n_token]`. State and result are as in ggml_rwkv_wkv6.
 GGML_API struct ggml_tensor *ggml_rwkv_wkv7(struct ggml_context *ctx, struct ggml_tensor *r, struct ggml_tensor *w,
     struct ggml_tensor *k, struct ggml_tensor *v, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *state);
-// Solves a y = b for y by forward substitution: b[j, i] = sum over l <= i of a[l, i] * y[j, l]. `a [n, n, ...]`, `b [m, n,
-// ...]` -> `[m, n, ...]`, all f32; a and b are contiguous. Elements of a above its diagonal are not read.
+// Solves a y = b for y by forward substitution: b[j, i] = sum over l <= i of a[l, i] * y[j, l]. `a [n, n, ...]`,
+// `b [m, n, ...]` -> `[m, n, ...]`, all f32; a and b are contiguous. Elements of a above its diagonal are not read.
 // left and lower must be true and uni must be false: other values are not supported.
 GGML_API struct ggml_tensor *ggml_solve_tri(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, bool left, bool lower, bool uni);
-// The gated delta rule. For each head, with the state S [d, d]: S[i][j] = exp(g[j]) * S[i][j], then
+// Computes the gated delta rule. For each head, with the state S [d, d]: S[i][j] = exp(g[j]) * S[i][j], then
 // S[i][j] += beta * (v[i] - sum over l of S[i][l] * k[l]) * k[j], then y[i] = sum over j of S[i][j] * q[j] / sqrt(d).
 // `v [d, n_head, n_token, n_seq]`, `g [d or 1, n_head, n_token, n_seq]`, `beta [1, n_head, n_token, n_seq]`,
 // `state [d, d, n_head, n_seq]`, all f32. q and k have the shape of v, or fewer heads and sequences, of which those of v are
@@ -1616,28 +1617,30 @@ GGML_API struct ggml_tensor *ggml_solve_tri(
 // has the states before the last i tokens, block 0 the final ones. Blocks that would precede the first token are not written.
 GGML_API struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *g, struct ggml_tensor *beta, struct ggml_tensor *state, int64_t K);
-// The score of each key for each token: y[j, t, 0, s] = mask[j, t, 0, s % m3] + sum over heads h of
+// Computes the score of each key for each token: y[j, t, 0, s] = mask[j, t, 0, s % m3] + sum over heads h of
 // weights[h, t, 0, s] * max(0, sum over i of q[i, h, t, s] * k[i, 0, j, s]). `q [d, n_head, n_token, n_seq]` of f32,
 // `k [d, 1, n_kv, n_seq]`, `weights [n_head, n_token, 1, n_seq]` of f32, `mask [n_kv, n_token, 1, m3]` of f16
 // -> f32 `[n_kv, n_token, 1, n_seq]`. n_seq is a multiple of m3.
 GGML_API struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *weights, struct ggml_tensor *mask);
-// The matrix that mixes 4 residual streams (hyper-connections), one per token: `mixes [24, n_token]`, `scale [3 or more]`,
-// `base [24]`, all f32 -> f32 `[4, 4, n_token]`. With z = mixes * scale[2] + base, elements 8 to 23 of z are the 4 rows of a
-// matrix. Each row goes through a softmax, and eps is added to each element. Then the columns are divided by their sum + eps.
-// n_iter - 1 times, rows and then columns are divided by their sum + eps (Sinkhorn). n_iter is positive.
+// Computes the matrix that mixes 4 residual streams (hyper-connections), one per token: `mixes [24, n_token]`,
+// `scale [3 or more]`, `base [24]`, all f32 -> f32 `[4, 4, n_token]`. With z = mixes * scale[2] + base, elements 8 to 23 of z
+// are the 4 rows of a matrix. Each row goes through a softmax, and eps is added to each element. Then the columns are divided
+// by their sum + eps. n_iter - 1 rounds follow, which divide first the rows and then the columns by their sum + eps
+// (Sinkhorn). n_iter is positive.
 GGML_API struct ggml_tensor *ggml_dsv4_hc_comb(struct ggml_context *ctx, struct ggml_tensor *mixes, struct ggml_tensor *scale,
     struct ggml_tensor *base, float eps, int32_t n_iter);
-// One stream from several: y[:, t] = sum over s of weights[s, t] * x[:, s, t]. `x [n_embd, n_stream, n_token]`,
+// Computes one stream from several: y[:, t] = sum over s of weights[s, t] * x[:, s, t]. `x [n_embd, n_stream, n_token]`,
 // `weights [n_stream, n_token]`, both f32 -> f32 `[n_embd, n_token]`.
 GGML_API struct ggml_tensor *ggml_dsv4_hc_pre(struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *weights);
 // y[:, t] = scale * sum over s of sigmoid(gate[:, s, t]) * x[:, s, t]. `x [n_embd, n_stream, n_token]`, gate in the shape of
 // x, both f32 -> f32 `[n_embd, n_token]`.
 GGML_API struct ggml_tensor *ggml_dsv4_hc_pre_gated(
     struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *gate, float scale);
-// Several streams from one: y[:, s, t] = post[s, t] * x[:, t] + sum over f of comb[s, f, t] * residual[:, f, t].
-// `x [n_embd, n_token]`, `residual [n_embd, n_stream, n_token]`, `post [n_stream, n_token]`, `comb [n_stream, n_stream,
-// n_token]`, all f32 -> f32 in the shape of residual. comb may be NULL: then the sum is residual[:, s, t].
+// Computes several streams from one: y[:, s, t] = post[s, t] * x[:, t] + sum over f of comb[s, f, t] * residual[:, f, t].
+// `x [n_embd, n_token]`, `residual [n_embd, n_stream, n_token]`, `post [n_stream, n_token]`,
+// `comb [n_stream, n_stream, n_token]`, all f32 -> f32 in the shape of residual.
+// comb may be NULL: then the sum is residual[:, s, t].
 GGML_API struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *residual,
     struct ggml_tensor *post, struct ggml_tensor *comb);
 
@@ -1645,10 +1648,9 @@ GGML_API struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct 
 // The caller's function fun computes the node. fun gets the result, the operands (for ggml_custom_* they are result->src[]),
 // the number ith of its task, the number nth of tasks, and userdata. The tasks call fun concurrently, with ith = 0 to nth - 1.
 // nth is n_tasks, at most the number of threads; GGML_N_TASKS_MAX stands for all threads. fun must not be NULL.
-// userdata is not copied: it must be valid whenever the graph is computed. Of Berth's backends, only the CPU backend computes
-// custom ops.
+// userdata is not copied: it must be valid whenever the graph is computed. Only the CPU backend of Berth computes custom ops.
 
-// A result in the type and shape of a, computed by fun from a. n_tasks is positive or GGML_N_TASKS_MAX.
+// Returns a result in the type and shape of a, computed by fun from a. n_tasks is positive or GGML_N_TASKS_MAX.
 GGML_API struct ggml_tensor *ggml_map_custom1(
     struct ggml_context *ctx, struct ggml_tensor *a, ggml_custom1_op_t fun, int n_tasks, void *userdata);
 // As ggml_map_custom1, and the result shares a's memory.
@@ -1666,68 +1668,68 @@ GGML_API struct ggml_tensor *ggml_map_custom3(struct ggml_context *ctx, struct g
 // As ggml_map_custom3, and the result shares a's memory.
 GGML_API struct ggml_tensor *ggml_map_custom3_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, ggml_custom3_op_t fun, int n_tasks, void *userdata);
-// A result `[ne0, ne1, ne2, ne3]` of the given type, computed by fun from n_args tensors, at most GGML_MAX_SRC - 1.
+// Returns a result `[ne0, ne1, ne2, ne3]` of the given type, computed by fun from n_args tensors, at most GGML_MAX_SRC - 1.
 // The list args is copied, and its tensors may be NULL. args may be NULL if n_args is 0.
 GGML_API struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2,
     int64_t ne3, struct ggml_tensor **args, int n_args, ggml_custom_op_t fun, int n_tasks, void *userdata);
-// As ggml_custom_4d, and the result is a view of a. Source 0 is a, and the tensors of args are the sources after it, at most
-// GGML_MAX_SRC - 2.
+// As ggml_custom_4d, and the result is a view of a. Source 0 is a, and at most GGML_MAX_SRC - 2
+// tensors of args are the sources after it.
 GGML_API struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor **args,
     int n_args, ggml_custom_op_t fun, int n_tasks, void *userdata);
 
 // ---- training ----
 // These functions build loss and optimiser nodes. ggml-opt.h uses them; docs/training.md describes gradients.
 
-// The mean over all rows of -sum(b * log(softmax(a))): `a [n, ...]` are logits, `b [n, ...]` are the target probabilities
-// -> `[1]`. The CPU backend computes f32.
+// Computes the mean over all rows of -sum(b * log(softmax(a))): `a [n, ...]` are logits, `b [n, ...]` are the target
+// probabilities -> `[1]`. The CPU
+// backend computes f32.
 GGML_API struct ggml_tensor *ggml_cross_entropy_loss(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-// The gradient of ggml_cross_entropy_loss by the logits: y = (softmax(b) - c) * a / number of rows. `a [1]` is the gradient of
-// the loss, b are the logits, c are the target probabilities, in the shape of b -> the shape and type of b.
+// Computes the gradient of ggml_cross_entropy_loss by the logits: y = (softmax(b) - c) * a / number of rows. `a [1]` is the
+// gradient of the loss, b are the logits, c are the target probabilities, in the shape of b -> the shape and type of b.
 GGML_API struct ggml_tensor *ggml_cross_entropy_loss_back(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c);
-// One AdamW step. It overwrites a, m and v, and the result is a view of a. a is marked by ggml_set_param. a, grad, m and v
-// have the same shape. `adamw_params [7]` of f32: alpha, beta1, beta2, eps, wd, 1 / (1 - beta1^t), 1 / (1 - beta2^t) for step
-// t. m = beta1 * m + (1 - beta1) * grad; v = beta2 * v + (1 - beta2) * grad^2;
+// Computes one AdamW step. It overwrites a, m and v, and the result is a view of a. a is marked by ggml_set_param. a, grad, m
+// and v have the same shape. `adamw_params [7]` of f32: alpha, beta1, beta2, eps, wd, 1 / (1 - beta1^t), 1 / (1 - beta2^t)
+// for step t. m = beta1 * m + (1 - beta1) * grad; v = beta2 * v + (1 - beta2) * grad^2;
 // a = a * (1 - alpha * wd) - alpha * m * p[5] / (sqrt(v * p[6]) + eps), p = adamw_params.
 GGML_API struct ggml_tensor *ggml_opt_step_adamw(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *grad,
     struct ggml_tensor *m, struct ggml_tensor *v, struct ggml_tensor *adamw_params);
-// One step of gradient descent: a = a * (1 - alpha * wd) - alpha * grad. It overwrites a, and the result is a view of a. a is
-// marked by ggml_set_param and has the shape of grad. `sgd_params [2]` of f32: alpha, wd.
+// Computes one step of gradient descent: a = a * (1 - alpha * wd) - alpha * grad. It overwrites a, and the result is a view
+// of a. a is marked by ggml_set_param and has the shape of grad. `sgd_params [2]` of f32: alpha, wd.
 GGML_API struct ggml_tensor *ggml_opt_step_sgd(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *grad, struct ggml_tensor *sgd_params);
 
 // ---- graphs ----
 // A graph is memory of a context, and is freed with it. It has nodes, in the order in which they are computed, and leafs,
-// which are tensors without an op that are not parameters. A graph has gradients if it was made with
-// grads = true.
+// which are tensors without an op that are not parameters. A graph has gradients if it was made
+// with grads = true.
 // A graph fails if it is full, if memory is short while it is built, or if a tensor depends on itself. Then the error is
 // reported, nothing is added any more, and planning or computing the graph returns an error. berth_graph_check finds this.
 // One thread at a time may use a graph. Several threads may build different graphs over the same tensors.
 
 // Adds n_tensors alternatives to the graph, of which only tensors[idx] is marked to be computed. The graph keeps its form when
-// idx changes. Returns tensors[idx]; NULL, with an error, if idx is out of range or an argument is NULL.
+// idx changes. Returns tensors[idx]. If idx is out of range or an argument is NULL, it reports an error and returns NULL.
 GGML_API struct ggml_tensor *ggml_build_forward_select(
     struct ggml_cgraph *cgraph, struct ggml_tensor **tensors, int n_tensors, int idx);
 // Adds tensor and all tensors that it depends on, sources before users, and marks them to be computed. Tensors that are in the
 // graph already are not added twice. Tensors without a name get one: "node_N" or "leaf_N".
 GGML_API void ggml_build_forward_expand(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
-// As ggml_build_forward_expand, without the mark. This fixes the order of nodes; a backend skips them unless another call
-// marks them.
+// As ggml_build_forward_expand, without the mark. This fixes the order of nodes. A backend skips nodes without the mark.
 GGML_API void ggml_build_forward_order(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
 // Adds the nodes that compute the gradients of all losses (ggml_set_loss) by all parameters (ggml_set_param) in the graph. The
 // graph has gradients. Call it after ggml_build_forward_expand. New tensors are made in ctx.
 // grad_accs is NULL or has an entry for each node of the graph: NULL, or the tensor to which the node's gradient is added.
-// A loss without such a tensor gets one of `[1]` in f32, which ggml_graph_reset sets to 1. ggml_graph_get_grad returns
-// results. On failure (no loss, no parameter, an op without a gradient rule, an op in place) ctx is poisoned and the graph
+// A loss without such a tensor gets one of `[1]` in f32, which ggml_graph_reset sets to 1. ggml_graph_get_grad returns the
+// gradients. On failure (no loss, no parameter, an op without a gradient rule, an op in place) ctx is poisoned and the graph
 // cannot be computed.
 GGML_API void ggml_build_backward_expand(struct ggml_context *ctx, struct ggml_cgraph *cgraph, struct ggml_tensor **grad_accs);
 // As ggml_new_graph_custom, with GGML_DEFAULT_GRAPH_SIZE nodes and without gradients.
 GGML_API struct ggml_cgraph *ggml_new_graph(struct ggml_context *ctx);
-// A new, empty graph for at most size nodes and size leafs. grads: it has gradients. NULL if ctx is NULL, its memory is too
-// small (ggml_graph_overhead_custom) or size is above 2^31 - 1.
+// Returns a new, empty graph for at most size nodes and size leafs. grads: it has gradients. Returns NULL if ctx is NULL, if
+// its memory is too small (ggml_graph_overhead_custom), or if size is above 2^31 - 1.
 GGML_API struct ggml_cgraph *ggml_new_graph_custom(struct ggml_context *ctx, size_t size, bool grads);
-// A copy of the graph in ctx, of the same size. Both graphs refer to the same tensors. force_grads: the copy has gradients
-// even if cgraph has none. NULL on failure.
+// Returns a copy of the graph in ctx, of the same size. Both graphs refer to the same tensors. force_grads: the copy has
+// gradients even if cgraph has none. Returns NULL on failure.
 GGML_API struct ggml_cgraph *ggml_graph_dup(struct ggml_context *ctx, struct ggml_cgraph *cgraph, bool force_grads);
 // Replaces the contents of dst by those of src. If dst is smaller than src, dst fails.
 GGML_API void ggml_graph_cpy(struct ggml_cgraph *src, struct ggml_cgraph *dst);
@@ -1736,25 +1738,28 @@ GGML_API void ggml_graph_cpy(struct ggml_cgraph *src, struct ggml_cgraph *dst);
 GGML_API void ggml_graph_reset(struct ggml_cgraph *cgraph);
 // Removes all nodes and leafs. A graph that failed can be used after this call.
 GGML_API void ggml_graph_clear(struct ggml_cgraph *cgraph);
-// The number of nodes for which the graph has memory. 0 for NULL.
+// Returns the number of nodes for which the graph has memory, 0 for NULL.
 GGML_API int ggml_graph_size(struct ggml_cgraph *cgraph);
-// Node i. A negative i counts from the end: -1 is the last node. NULL, with an error, if there is no such node.
+// Returns node i. A negative i counts from the end: -1 is the last node.
+// If there is no such node, it reports an error and returns NULL.
 GGML_API struct ggml_tensor *ggml_graph_node(struct ggml_cgraph *cgraph, int i);
-// The array of nodes, which has ggml_graph_n_nodes entries and belongs to the graph. NULL for NULL.
+// Returns the array of nodes, which has ggml_graph_n_nodes entries and belongs to the graph. Returns NULL for NULL.
 GGML_API struct ggml_tensor **ggml_graph_nodes(struct ggml_cgraph *cgraph);
-// The number of nodes. 0 for NULL.
+// Returns the number of nodes, 0 for NULL.
 GGML_API int ggml_graph_n_nodes(struct ggml_cgraph *cgraph);
 // Appends tensor as a node, without its sources and without marking it to be computed. A full graph fails.
 GGML_API void ggml_graph_add_node(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
-// The bytes that ggml_new_graph takes from its context.
+// Returns the bytes that ggml_new_graph takes from its context.
 GGML_API size_t ggml_graph_overhead(void);
-// The bytes that ggml_new_graph_custom takes from its context. SIZE_MAX, with an error, if size is above 2^31 - 1.
+// Returns the bytes that ggml_new_graph_custom takes from its context.
+// If size is above 2^31 - 1, it reports an error and returns SIZE_MAX.
 GGML_API size_t ggml_graph_overhead_custom(size_t size, bool grads);
-// The first leaf or else the first node of that name, NULL if there is none.
+// Returns the first leaf or else the first node of that name, NULL if there is none.
 GGML_API struct ggml_tensor *ggml_graph_get_tensor(const struct ggml_cgraph *cgraph, const char *name);
-// The gradient of node, after ggml_build_backward_expand: an f32 tensor in the shape of node. NULL if it has none.
+// Returns the gradient of node, after ggml_build_backward_expand: an f32 tensor in the shape of node. Returns NULL if
+// node has none.
 GGML_API struct ggml_tensor *ggml_graph_get_grad(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
-// The accumulator of node's gradient. NULL if it has none: the gradient is then not kept between computations.
+// Returns the accumulator of node's gradient, NULL if it has none. A gradient without one is not kept between computations.
 GGML_API struct ggml_tensor *ggml_graph_get_grad_acc(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
 // Logs all nodes and leafs with shape, type, op and name, at GGML_LOG_LEVEL_INFO.
 GGML_API void ggml_graph_print(const struct ggml_cgraph *cgraph);
@@ -1769,8 +1774,8 @@ GGML_API void ggml_graph_dump_dot(const struct ggml_cgraph *gb, const struct ggm
 // Writes the callback and its user_data to the two addresses, each of which may be NULL. Without a callback of the program,
 // this is the one that prints to stderr. Safe on any thread.
 GGML_API void ggml_log_get(ggml_log_callback *log_callback, void **user_data);
-// Sets the callback and its user_data together. A NULL callback restores the default, which prints to stderr. Safe on any
-// thread.
+// Sets the callback and its user_data together. A NULL callback restores the default, which prints to stderr.
+// Safe on any thread.
 GGML_API void ggml_log_set(ggml_log_callback log_callback, void *user_data);
 
 // ---- quantisation ----
@@ -1788,11 +1793,12 @@ GGML_API bool ggml_quantize_requires_imatrix(enum ggml_type type);
 // Converts nrows rows of n_per_row floats to type, which may be F32, F16 or BF16 too. start is the index of the first element;
 // it is a multiple of n_per_row. Row r of src becomes row r of dst, so src and dst are the starts of the whole tensors, and
 // threads may convert different rows concurrently. imatrix is NULL or has n_per_row weights of the squared error, the same for
-// all rows. n_per_row is a multiple of the block size. Returns the bytes written; 0, with an error, on failure.
+// all rows. n_per_row is a multiple of the block size.
+// Returns the bytes written. On failure it reports an error and returns 0.
 GGML_API size_t ggml_quantize_chunk(
     enum ggml_type type, const float *src, void *dst, int64_t start, int64_t nrows, int64_t n_per_row, const float *imatrix);
-// The properties of a type: name, block size in elements, bytes per block, and conversions of rows, NULL where there are none.
-// They are constants. NULL if type is not below GGML_TYPE_COUNT. A removed type has the block size 0.
+// Returns the properties of a type: name, block size in elements, bytes per block, and conversions of rows, NULL where there
+// are none. They are constants. Returns NULL if type is not below GGML_TYPE_COUNT. A removed type has the block size 0.
 GGML_API const struct ggml_type_traits *ggml_get_type_traits(enum ggml_type type);
 
 // ---- thread pool parameters ----
@@ -1800,7 +1806,7 @@ GGML_API const struct ggml_type_traits *ggml_get_type_traits(enum ggml_type type
 // each thread runs on one CPU of the mask. poll: how long an idle thread spins before it sleeps, in steps of 20 us, at most
 // 100. paused: the threads of the new pool sleep without spinning.
 
-// The default parameters for n_threads threads: any CPU, normal priority, poll 50 (1 ms), not paused.
+// Returns the default parameters for n_threads threads: any CPU, normal priority, poll 50 (1 ms), not paused.
 GGML_API struct ggml_threadpool_params ggml_threadpool_params_default(int n_threads);
 // As ggml_threadpool_params_default, written to *p. NULL is ignored.
 GGML_API void ggml_threadpool_params_init(struct ggml_threadpool_params *p, int n_threads);
