@@ -1564,6 +1564,8 @@ GGML_API struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml
 // of n_group. s, dt and A are contiguous. The result has one dimension: y in the shape of x, then K blocks
 // `[d_state, d_head, n_head, n_seq]` of states: block i has the states before the last i tokens, block 0 the final ones.
 // Blocks that would precede the first token are not written. K > 1 requires A->ne[0] = 1. In C++, K is 1 by default.
+// If the ggml release of the calling program is unknown, a K outside 1 to 256, or any K with A->ne[0] > 1, is 1, because
+// programs for releases before 0.25 pass no K.
 GGML_API struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *s, struct ggml_tensor *x,
     struct ggml_tensor *dt, struct ggml_tensor *A, struct ggml_tensor *B, struct ggml_tensor *C, struct ggml_tensor *ids,
     int64_t K GGML_SINCE(1));
@@ -1672,8 +1674,8 @@ GGML_API struct ggml_tensor *ggml_map_custom3_inplace(struct ggml_context *ctx, 
 // The list args is copied, and its tensors may be NULL. args may be NULL if n_args is 0.
 GGML_API struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2,
     int64_t ne3, struct ggml_tensor **args, int n_args, ggml_custom_op_t fun, int n_tasks, void *userdata);
-// As ggml_custom_4d, and the result is a view of a. Source 0 is a, and at most GGML_MAX_SRC - 2
-// tensors of args are the sources after it.
+// As ggml_custom_4d, and the result is a view of a. Source 0 is a, and the tensors of args, at
+// most GGML_MAX_SRC - 2, are the sources after it.
 GGML_API struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor **args,
     int n_args, ggml_custom_op_t fun, int n_tasks, void *userdata);
 
@@ -1681,8 +1683,7 @@ GGML_API struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx, struc
 // These functions build loss and optimiser nodes. ggml-opt.h uses them; docs/training.md describes gradients.
 
 // Computes the mean over all rows of -sum(b * log(softmax(a))): `a [n, ...]` are logits, `b [n, ...]` are the target
-// probabilities -> `[1]`. The CPU
-// backend computes f32.
+// probabilities -> `[1]`. The CPU backend computes f32.
 GGML_API struct ggml_tensor *ggml_cross_entropy_loss(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 // Computes the gradient of ggml_cross_entropy_loss by the logits: y = (softmax(b) - c) * a / number of rows. `a [1]` is the
 // gradient of the loss, b are the logits, c are the target probabilities, in the shape of b -> the shape and type of b.
@@ -1700,9 +1701,8 @@ GGML_API struct ggml_tensor *ggml_opt_step_sgd(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *grad, struct ggml_tensor *sgd_params);
 
 // ---- graphs ----
-// A graph is memory of a context, and is freed with it. It has nodes, in the order in which they are computed, and leafs,
-// which are tensors without an op that are not parameters. A graph has gradients if it was made
-// with grads = true.
+// A graph is memory of a context, and is freed with it. It has nodes, in the order in which they are computed, and leafs. A
+// leaf is a tensor that has no op and is not a parameter. A graph has gradients if it was made with grads = true.
 // A graph fails if it is full, if memory is short while it is built, or if a tensor depends on itself. Then the error is
 // reported, nothing is added any more, and planning or computing the graph returns an error. berth_graph_check finds this.
 // One thread at a time may use a graph. Several threads may build different graphs over the same tensors.
@@ -1756,8 +1756,8 @@ GGML_API size_t ggml_graph_overhead(void);
 GGML_API size_t ggml_graph_overhead_custom(size_t size, bool grads);
 // Returns the first leaf or else the first node of that name, NULL if there is none.
 GGML_API struct ggml_tensor *ggml_graph_get_tensor(const struct ggml_cgraph *cgraph, const char *name);
-// Returns the gradient of node, after ggml_build_backward_expand: an f32 tensor in the shape of node. Returns NULL if
-// node has none.
+// Returns the gradient of node, after ggml_build_backward_expand: an f32 tensor in the shape of node. Returns NULL
+// if node has none.
 GGML_API struct ggml_tensor *ggml_graph_get_grad(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
 // Returns the accumulator of node's gradient, NULL if it has none. A gradient without one is not kept between computations.
 GGML_API struct ggml_tensor *ggml_graph_get_grad_acc(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
