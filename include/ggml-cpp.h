@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
 // ggml-cpp.h: owning pointers for C++ programs.
+//
+// Each type NAME_ptr is a std::unique_ptr that frees its object with the object's free function: ggml_context_ptr with ggml_free,
+// gguf_context_ptr with gguf_free, ggml_gallocr_ptr with ggml_gallocr_free, and so on. The rules of the other headers hold: for
+// example, buffers and backends must be destroyed before ggml_backend_unload of their registry.
 #pragma once
 
 #ifndef __cplusplus
@@ -13,7 +17,7 @@
 
 #include <memory>
 
-// One deleter a type, each calling the function that frees it.
+// Defines name##_deleter, which calls free_fn, and name##_ptr, which owns an object of the type.
 #define BERTH_DELETER(name, type, free_fn) \
     struct name##_deleter { \
         void operator()(type *p) const { \
