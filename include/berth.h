@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: MIT
-// berth.h: what Berth offers beyond ggml's API: errors with their text, the memory planner, and hooks for tests.
+// berth.h: Berth's API beyond ggml's: errors with their text, facts about ops, the memory planner, and hooks for tests. It
+// includes the other berth-*.h headers, except berth-cpu.h and berth-mpi.h.
+//
+// General rules of all berth-*.h headers:
+//   - Sizes and offsets are in bytes. Times that end in _us are in microseconds.
+//   - A function that fails returns a status, NULL or false and sets berth_last_error(). Most failures also log one line.
+//   - Every function accepts NULL for an object. A query then returns NULL, 0 or false; an action is refused.
+//   - A function is safe to call from several threads if they use different objects, unless its comment says otherwise.
 #pragma once
 
 #include "ggml.h"
@@ -14,74 +21,95 @@ extern "C" {
 
 // ---- version ----
 
-// "0.1.0"; ggml_version() answers with the version of ggml's API that is served.
+// Returns Berth's version as text, such as "0.1.0". ggml_version() returns the version of ggml's API that Berth provides.
 BERTH_API const char *berth_version(void);
 
 // ---- errors ----
 
-// Text of the last error on this thread, "" if there was none. Valid until the next failure on this thread.
+// Returns the text of the last error of the calling thread, or "" if there was none. It is valid until the next failure on this
+// thread.
 BERTH_API const char *berth_last_error(void);
+
+// Sets the last error of the calling thread to "".
 BERTH_API void berth_clear_error(void);
 
-// A constructor that fails returns its context's poison: a real tensor (F32, one element, no data) that spreads through every
-// op and carries the first error. Planning or computing a graph that holds one fails with that message.
+// Returns whether the tensor is poison. A constructor that fails returns its context's poison tensor: F32, one element, no data.
+// An op on poison is poison too. Planning or computing a graph with poison fails with the first error of the context.
 BERTH_API bool berth_is_poison(const struct ggml_tensor *tensor);
-// The first error of a context, or "" if all is well. For a tensor: the message its poison carries, "" for a sound one.
+
+// Returns the first error of a context, or "" if there was none. The text belongs to the context.
 BERTH_API const char *berth_context_error(const struct ggml_context *ctx);
+
+// Returns the error text that a poison tensor carries, or "" for other tensors. The text belongs to the tensor's context.
 BERTH_API const char *berth_poison_error(const struct ggml_tensor *tensor);
-// GGML_STATUS_SUCCESS, or GGML_STATUS_FAILED with berth_last_error() set if the graph is full or holds poison.
+
+// Returns GGML_STATUS_FAILED, with the text in berth_last_error(), if the graph is full or contains poison.
 BERTH_API enum ggml_status berth_graph_check(const struct ggml_cgraph *graph);
 
 // ---- ops ----
 
-// What an op is for.
+// The purpose of an op.
 enum berth_op_family {
-    BERTH_OP_MATMUL,
-    BERTH_OP_ATTENTION,
-    BERTH_OP_NORM,
-    BERTH_OP_ELEMENTWISE,
-    BERTH_OP_ACTIVATION,
-    BERTH_OP_MOVE,
-    BERTH_OP_CONV,
-    BERTH_OP_STATE,
-    BERTH_OP_REDUCE,
-    BERTH_OP_TRAIN,
-    BERTH_OP_INPUT,
-    BERTH_OP_OTHER,
-    BERTH_OP_FAMILIES
+    BERTH_OP_MATMUL,      // matrix products
+    BERTH_OP_ATTENTION,   // attention, softmax and RoPE
+    BERTH_OP_NORM,        // normalisation
+    BERTH_OP_ELEMENTWISE, // arithmetic per element
+    BERTH_OP_ACTIVATION,  // activation functions and gated units
+    BERTH_OP_MOVE,        // copies, views and rearrangements
+    BERTH_OP_CONV,        // convolution, pooling and resampling
+    BERTH_OP_STATE,       // recurrences with a state
+    BERTH_OP_REDUCE,      // sums, maxima and sorting
+    BERTH_OP_TRAIN,       // losses, gradients and optimiser steps
+    BERTH_OP_INPUT,       // values that no op computes
+    BERTH_OP_OTHER,       // everything else
+    BERTH_OP_FAMILIES     // number of families
 };
-// Of an op by its name: "MUL_MAT", "SILU", "UNARY:SILU".
+
+// Returns the family of an op by its name: "MUL_MAT", "SILU" or "UNARY:SILU". Returns BERTH_OP_OTHER for unknown names.
 BERTH_API enum berth_op_family berth_op_family(const char *name);
-// A small tensor of an op to ask a device about: its sources are of types a and b, or b is the result's type. sub: which of
-// GGML_OP_UNARY or GGML_OP_GLU. NULL for an op that has none, poison where the constructor says no.
+
+// Creates a small example tensor of an op in the context, for ggml_backend_dev_supports_op. Its sources have types a and b; for
+// ops that convert, b is the type of the result. sub selects the function of GGML_OP_UNARY or GGML_OP_GLU. Returns NULL if the op
+// has no example, poison if the constructor refuses these types.
 BERTH_API struct ggml_tensor *berth_op_sample(
     struct ggml_context *ctx, enum ggml_op op, int sub, enum ggml_type a, enum ggml_type b);
-// The work of one node as its shapes state it. All zero for a view, and for a node that is NULL or not an op.
+
+// The work of one node, computed from its shapes. All members are 0 for a view, for NULL and for a node that is not an op.
 struct berth_op_cost {
-    double flops;         // a multiply-add is 2; 0 for ops that only move data
-    double bytes_read;    // each source once; of tables and experts what is read at most
+    double flops;         // floating-point operations; a multiply-add counts 2; 0 for ops that only move data
+    double bytes_read;    // each source once; of tables and experts, the most that can be read
     double bytes_written; // the result, or the part of it that is written, and sources that the op updates
 };
+
+// Returns the work of one node.
 BERTH_API struct berth_op_cost berth_op_cost(const struct ggml_tensor *node);
-// Whether a node has the sources of its op and their extents fit each other and its own, as constructors make them. False as well
-// for ops of which that is not known. For nodes that no constructor made, such as those of another process.
+
+// Returns whether a node has the sources that its op requires, with extents that fit each other and the result. Returns false for
+// ops whose rule is unknown. It serves nodes that no constructor made, such as those received from another process.
 BERTH_API bool berth_op_shape_holds(const struct ggml_tensor *node);
-// What stands between the two types: "x" in "q4_0 x f32", "to" in "f32 to f16". NULL: only a matters.
+
+// Returns the word between the types of an op in a report: "x" as in "q4_0 x f32", "to" as in "f32 to f16". Returns NULL if only
+// the first type matters.
 BERTH_API const char *berth_op_relation(enum ggml_op op);
 
 // ---- types ----
 
-// What llama.cpp calls a file of mostly this type (the key general.file_type); -1: it has no number for it.
+// Returns llama.cpp's number for a file of mostly this type, the value of the key general.file_type. Returns -1 if there is none.
 BERTH_API int berth_type_file_type(enum ggml_type type);
 
 // ---- hooks for tests ----
 
-// Makes the n-th allocation from now on fail, counted from 1 over all threads; later ones succeed again. -1: every one
-// fails. 0 turns it off.
+// Makes allocation number n from now fail; it counts from 1 over all threads, and later allocations succeed. -1 makes every
+// allocation fail. 0 ends this.
 BERTH_API void berth_alloc_fail_at(int64_t n);
-// While watched, allocations are counted: how many were made and how many are alive since the watch began.
+
+// Starts (on = true) or ends counting of allocations over all threads. Both counts are set to 0.
 BERTH_API void berth_alloc_watch(bool on);
+
+// Returns the number of allocations since berth_alloc_watch.
 BERTH_API int64_t berth_alloc_made(void);
+
+// Returns the number of allocations since berth_alloc_watch that are not freed.
 BERTH_API int64_t berth_alloc_alive(void);
 
 #ifdef __cplusplus
