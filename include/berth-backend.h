@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// berth-backend.h: what Berth asks of backends beyond ggml-backend.h. Part of berth.h.
+// berth-backend.h: reserving the memory that backends take, and buffers in files. Part of berth.h, whose general rules hold.
 #pragma once
 
 #include "ggml-backend.h"
@@ -12,17 +12,25 @@
 extern "C" {
 #endif
 
-// The memory that a backend takes to compute a graph whose tensors have theirs, e.g. by ggml_gallocr_reserve: work memory in
-// bytes; and taking it, with threads and what else there is, so that computing this graph, or one of its nodes and edges in which
-// no extent is larger, takes none. 0 and SUCCESS from backends that cannot; docs/adding-a-backend.md says how one can. A device
-// made of several wants the tensors' addresses too (ggml_backend_sched_reserve has them, and so has a graph after
-// ggml_gallocr_alloc_graph); its size is a bound, of whole nodes on every part.
+// ---- work memory ----
+
+// Returns the bytes of work memory that berth_backend_reserve would allocate for this graph. Returns 0 for backends that cannot
+// report it. For a composite device the size is an upper bound.
 BERTH_API size_t berth_backend_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph);
+
+// Makes the backend allocate its work memory, threads and other state for this graph. Afterwards, computing this graph, or one
+// with the same nodes and edges in which no extent is larger, allocates nothing. The graph's memory is reserved separately, for
+// example by ggml_gallocr_reserve. A composite device requires that the tensors have addresses. Backends that cannot reserve
+// return SUCCESS and promise nothing (docs/adding-a-backend.md).
 BERTH_API enum ggml_status berth_backend_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph);
 
-// Host memory that lies in files of a folder, mapped: what is written there may leave the machine's memory. The files have no
-// names, and go with their buffers. Free the type behind its last buffer.
+// ---- buffers in files ----
+
+// Creates a buffer type of host memory that is mapped from files in this folder. The system can move such memory to disk. The
+// files have no names and disappear with their buffers. Free the type with berth_file_buffer_type_free. Returns NULL on failure.
 BERTH_API ggml_backend_buffer_type_t berth_file_buffer_type_new(const char *folder);
+
+// Frees a type of berth_file_buffer_type_new. Free its buffers first.
 BERTH_API void berth_file_buffer_type_free(ggml_backend_buffer_type_t buft);
 
 #ifdef __cplusplus
