@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// berth-cpu.h: what Berth's CPU backend tells beyond ggml-cpu.h. A program that loads the backend at run time asks the registry's
-// proc address of the same name.
+// berth-cpu.h: work memory and kernels of Berth's CPU backend. The general rules of berth.h hold.
+//
+// A program that loads the backend at run time gets these functions by ggml_backend_reg_get_proc_address with the same names.
+// Work memory is sized before a graph runs. The backend owns it and keeps it for the next graph.
 #pragma once
 
 #include "ggml-cpu.h"
@@ -9,21 +11,30 @@
 extern "C" {
 #endif
 
-// Work memory is sized before a graph runs, owned by the backend, and kept for the next one.
-// Bytes the backend holds now; bytes it would need to compute this graph with its threads.
+// ---- work memory ----
+
+// Returns the bytes of work memory that the backend holds now. Returns 0, with an error, for other backends.
 GGML_BACKEND_API size_t berth_cpu_work_size(ggml_backend_t backend);
+
+// Returns the bytes of work memory that the backend needs to compute this graph with its threads.
 GGML_BACKEND_API size_t berth_cpu_graph_work_size(ggml_backend_t backend, const struct ggml_cgraph *graph);
 
-// Work memory and threads for this graph, and for every one of the same nodes and edges in which no extent is larger: with the
-// threads that the backend has now, computing them takes no more memory. Work memory in bytes; likewise, taken. The scheduler's
-// reserve calls the latter for each of its parts (berth_backend_reserve in berth-backend.h).
+// Returns the bytes of work memory that berth_cpu_reserve would hold for this graph. This covers every graph of the same form in
+// which no extent is larger, so it can exceed berth_cpu_graph_work_size.
 GGML_BACKEND_API size_t berth_cpu_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph);
+
+// Allocates the work memory of berth_cpu_reserve_size and starts the threads. Computing such a graph then allocates nothing, with
+// the number of threads that the backend has now. berth_backend_reserve calls it.
 GGML_BACKEND_API enum ggml_status berth_cpu_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph);
 
-// The instruction-set tiers in use, "neon+dotprod", or "portable". BERTH_CPU_ISA in the environment chooses.
+// ---- instruction sets ----
+
+// Returns the instruction-set tiers in use, such as "neon+dotprod", or "portable". BERTH_CPU_ISA in the environment selects the
+// last tier. The text belongs to the library.
 GGML_BACKEND_API const char *berth_cpu_isa(void);
-// The tiers whose kernels compute this op, newest first: "dotprod+portable", or "" for a view, which takes none. Loops of an op's
-// own are portable. False, and "", if the op is not supported.
+
+// Stores the tiers whose kernels compute this op, newest first, such as "dotprod+portable". It stores "" for a view, which needs
+// no kernel. The text is cut to text_size bytes. Returns false, and stores "", if the CPU does not support the op.
 GGML_BACKEND_API bool berth_cpu_op_tier(const struct ggml_tensor *op, char *text, size_t text_size);
 
 #ifdef __cplusplus
