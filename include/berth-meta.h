@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// berth-meta.h: what a device made of several (ggml_backend_meta_device) tells of its work. Part of berth.h.
+// berth-meta.h: statistics of composite devices (ggml_backend_meta_device). Part of berth.h, whose general rules hold.
+// docs/meta.md is the guide.
 #pragma once
 
 #include "ggml-backend.h"
@@ -14,23 +15,26 @@
 extern "C" {
 #endif
 
-// Since the backend was made.
+// Counters of a composite backend since its creation.
 struct berth_meta_stats {
-    int64_t n_graphs;      // computed
-    int64_t n_built;       // of these: not known before, so that their parts were made
-    int64_t n_sums;        // over all devices
-    int64_t sum_bytes;     // of the tensors that were summed up
-    int64_t n_whole;       // nodes that got whole sources, since the op cannot carry the split
-    int64_t move_bytes;    // of tensors that went from one split to another
-    int64_t scratch_bytes; // that the known graphs hold beside their own memory, on all devices
-    int64_t n_grown;       // times that a device got more memory for a tensor of a graph, which was planned in another state
+    int64_t n_graphs;      // graphs computed
+    int64_t n_built;       // of these, graphs that were not in the graph cache
+    int64_t n_sums;        // sums over all devices
+    int64_t sum_bytes;     // bytes of the tensors that were summed
+    int64_t n_whole;       // nodes that got complete sources, because their op cannot work on parts
+    int64_t move_bytes;    // bytes of tensors that changed their distribution
+    int64_t scratch_bytes; // bytes that the cached graphs hold in addition to their own memory, on all devices
+    int64_t n_grown;       // times that a device got more memory for a tensor whose distribution differs from the plan
 };
 
-// False: not a backend of such a device.
+// Stores the counters of a composite backend. Returns false for other backends.
 BERTH_API bool berth_meta_stats(ggml_backend_t backend, struct berth_meta_stats *stats);
-// Bytes that device index has of a buffer of such a device. 0: it is none, or has no such device.
+
+// Returns the bytes that device number index holds of a composite device's buffer. Returns 0 for other buffers and devices.
 BERTH_API size_t berth_meta_buffer_size(ggml_backend_buffer_t buffer, size_t index);
-// Of the graph that was computed last: sums, and where whole sources were needed and what they cost, as lines of text.
+
+// Writes lines of text about the graph that was computed last: its sums over devices, each node that needed complete sources, and
+// the bytes moved for it. Returns false if the backend is not a composite backend.
 BERTH_API bool berth_meta_explain(ggml_backend_t backend, FILE *file);
 
 #ifdef __cplusplus
