@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// berth-opt.h: what Berth's optimisation offers beyond ggml-opt.h: whether it went well, and what a checkpoint has to hold.
-// Part of berth.h.
+// berth-opt.h: status and state of training. It extends ggml-opt.h. Part of berth.h, whose general rules hold.
 #pragma once
 
 #include "ggml-opt.h"
@@ -13,16 +12,19 @@
 extern "C" {
 #endif
 
-// Of the last ggml_opt_prepare_alloc, ggml_opt_alloc, ggml_opt_eval or ggml_opt_epoch, which cannot tell. berth_last_error() has
-// the text. A loss that is not finite is GGML_STATUS_FAILED: its step was not taken, and the text names the step and the tensor
-// that went first.
+// Returns the status of the last ggml_opt_prepare_alloc, ggml_opt_alloc, ggml_opt_eval or ggml_opt_epoch; berth_last_error() has
+// the text. A loss that is not finite is GGML_STATUS_FAILED: no step was taken, and the text names the step and the first tensor
+// that is not finite.
 BERTH_API enum ggml_status berth_opt_status(ggml_opt_context_t opt_ctx);
 
-// The running mean of the gradient (i = 0) or of its square (1) that AdamW keeps of a parameter, made if there is none yet. NULL
-// with other optimisers.
+// Returns the running mean of a parameter's gradient (i = 0) or of its square (i = 1), which AdamW keeps. It is created if
+// needed; the context owns it. Returns NULL with other optimisers and on failure. A checkpoint stores both.
 BERTH_API struct ggml_tensor *berth_opt_moment(ggml_opt_context_t opt_ctx, const struct ggml_tensor *param, int i);
-// The number of the next step, from 1.
+
+// Returns the number of the next step, from 1. A checkpoint stores it.
 BERTH_API int64_t berth_opt_iter(ggml_opt_context_t opt_ctx);
+
+// Sets the number of the next step. Values below 1 are ignored.
 BERTH_API void berth_opt_set_iter(ggml_opt_context_t opt_ctx, int64_t iter);
 
 #ifdef __cplusplus
