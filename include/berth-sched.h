@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: MIT
-// berth-sched.h: what Berth's scheduler offers beyond ggml-backend.h: why each op runs where it runs, a timeline, limits, a
-// strict mode. Part of berth.h.
+// berth-sched.h: reasons, reports, limits, a strict mode and a timeline of Berth's scheduler. It extends the scheduler of
+// ggml-backend.h. Part of berth.h, whose general rules hold. docs/scheduler.md is the guide.
+//
+// A scheduler is used by one thread at a time. While it computes a graph, its eval callback and the graph's ops may query it,
+// wait for it and set another callback. Calls that change it are refused: they return GGML_STATUS_FAILED or false, or log an
+// error.
+//
+// What ggml_backend_sched_reserve promises: computing the reserved graph, or one with the same nodes and edges in which no extent
+// is larger, allocates no memory.
+//   - This holds for the scheduler and for backends that can reserve, such as Berth's CPU backend with the threads that it then
+//     has.
+//   - The last eight reserved plans are kept.
+//   - If ops run elsewhere for smaller extents, such as batches below a device's offload_op, reserve a graph of each kind.
+//   - Tensors must have the same backends (ggml_backend_sched_set_tensor_backend) as in the reserved graph.
+//   - berth_backend_reserve (berth-backend.h) gives the same promise for a backend without a scheduler.
 #pragma once
 
 #include "berth-backend.h"
@@ -17,93 +30,108 @@
 extern "C" {
 #endif
 
-// A scheduler is used by one thread at a time. While it computes a graph, its eval callback and the graph's ops may query it,
-// wait for it and set another callback; calls that change it are refused with GGML_STATUS_FAILED, false or an error line.
+// ---- reasons ----
 
 // Why a tensor is on its backend.
 enum berth_sched_reason {
-    BERTH_SCHED_NONE,            // no backend yet
-    BERTH_SCHED_PLACED,          // its memory was there before
-    BERTH_SCHED_CALLER,          // ggml_backend_sched_set_tensor_backend
+    BERTH_SCHED_NONE,            // it has no backend yet
+    BERTH_SCHED_PLACED,          // its memory is there
+    BERTH_SCHED_CALLER,          // ggml_backend_sched_set_tensor_backend chose it
     BERTH_SCHED_INPUT,           // the caller writes it: the last backend, which is the host's
-    BERTH_SCHED_WEIGHT,          // a weight it reads lies there
-    BERTH_SCHED_OFFLOAD,         // its weight lies on the host, and the device wants the op nevertheless
+    BERTH_SCHED_WEIGHT,          // a weight that it reads is there
+    BERTH_SCHED_OFFLOAD,         // its weight is on the host, but the device prefers to run the op
     BERTH_SCHED_EXPANSION,       // the ops before or after it run there
-    BERTH_SCHED_PRIORITY,        // the first backend that can run it, most source bytes at hand first
+    BERTH_SCHED_PRIORITY,        // most bytes of its sources are there; of equals, the first backend that can run it
     BERTH_SCHED_READER,          // the op that reads it runs there
-    BERTH_SCHED_FALLBACK_OP,     // a backend that should have run it does not support the op
-    BERTH_SCHED_FALLBACK_TYPE,   // ... supports the op, but not with these types
-    BERTH_SCHED_FALLBACK_BUFFER, // ... supports both, but not all that is written into the same buffer
+    BERTH_SCHED_FALLBACK_OP,     // the backend that should run it does not support the op
+    BERTH_SCHED_FALLBACK_TYPE,   // that backend supports the op, but not with these types
+    BERTH_SCHED_FALLBACK_BUFFER, // that backend supports both, but not all ops that write into the same memory
 };
 
+// Returns the name of a reason, such as "weight". Returns "?" for other values.
 BERTH_API const char *berth_sched_reason_name(enum berth_sched_reason reason);
-// Of a tensor in the graph that was split last; BERTH_SCHED_NONE for others.
+
+// Returns the reason of a tensor in the graph that was split last. Returns BERTH_SCHED_NONE for other tensors.
 BERTH_API enum berth_sched_reason berth_sched_reason(ggml_backend_sched_t sched, const struct ggml_tensor *tensor);
 
-// The graph that was split last: its splits with the inputs that are copied to them, its nodes with backend and reason. Text is
-// what GGML_SCHED_DEBUG=2 prints; JSON is one object. FAILED if there is no such graph or the stream fails.
+// Writes the graph that was split last as text: its splits with the inputs that are copied to them, and its nodes with backend
+// and reason. GGML_SCHED_DEBUG=2 logs the same. Returns GGML_STATUS_FAILED if there is no such graph or the stream fails.
 BERTH_API enum ggml_status berth_sched_explain_text(ggml_backend_sched_t sched, FILE *file);
+
+// Like berth_sched_explain_text, as one JSON object. docs/scheduler.md describes the keys.
 BERTH_API enum ggml_status berth_sched_explain_json(ggml_backend_sched_t sched, FILE *file);
 
-// The promise: after ggml_backend_sched_reserve, computing that graph, or one of the same nodes and edges in which no extent is
-// larger, takes no memory, neither of the scheduler nor of backends that can reserve: Berth's CPU backend with the threads it has
-// then. Where ops go elsewhere when extents shrink, such as batches below a device's offload_op, reserve a graph of either kind;
-// the last eight are kept. Tensors must have the same backends (ggml_backend_sched_set_tensor_backend) as when it was reserved.
-// berth-backend.h has the same for backends that are given graphs without a scheduler.
+// ---- memory ----
 
-// What reserving the graph takes beside the compute buffers, in bytes: sizes[b] of backend b. Work memory of backends that can
-// reserve, and with the last one, which is the host's, memory for copies between devices that cannot reach each other.
+// Stores the bytes that reserving the graph takes in addition to the compute buffers, one element per backend: the work memory of
+// backends that can reserve. The last element also has the host memory for copies between devices that cannot reach each other.
 BERTH_API enum ggml_status berth_sched_work_sizes(ggml_backend_sched_t sched, struct ggml_cgraph *graph, size_t *sizes);
 
-// How good the memory plan of a backend is, and the whole plan as JSON (as berth_gallocr_save writes it, copies between backends
-// included): of the graph that was planned last, by reserve, reserve_size or alloc. To save it, that graph must still be there.
-// FAILED if there is none.
+// Stores how good the memory plan of a backend is, for the graph that was planned last by reserve, reserve_size or alloc. Returns
+// GGML_STATUS_FAILED if there is none.
 BERTH_API enum ggml_status berth_sched_report(
     ggml_backend_sched_t sched, ggml_backend_t backend, struct berth_plan_report *report);
+
+// Writes that plan as JSON, in the format of berth_gallocr_save, copies between backends included. The graph must still exist.
+// Returns GGML_STATUS_FAILED if there is no plan or the stream fails.
 BERTH_API enum ggml_status berth_sched_save(ggml_backend_sched_t sched, FILE *file);
 
-// Strict: a graph with a fallback is refused with GGML_STATUS_FAILED and the node's name. Default: off, or what
-// BERTH_SCHED_STRICT=1 says.
+// ---- settings ----
+
+// Turns strict mode on or off. In strict mode a graph with a fallback is refused with GGML_STATUS_FAILED and the node's name. The
+// default is off, or on if BERTH_SCHED_STRICT=1 is set in the environment. The graph cache is dropped.
 BERTH_API void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict);
 
-// Most bytes of compute buffers for a backend, 0: no limit. A plan that would pass it is made with fewer copies of inputs
-// (ggml_backend_sched_get_n_copies tells), or refused with GGML_STATUS_ALLOC_FAILED if one copy is too much.
+// Sets the memory limit of a backend's compute buffers in bytes; 0 means no limit. A plan above it is made with fewer graphs in
+// flight (ggml_backend_sched_get_n_copies). If one graph is already too large, it is refused with GGML_STATUS_ALLOC_FAILED.
 BERTH_API void berth_sched_set_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t bytes);
-// How many graphs may be in flight: 4 for a scheduler made with parallel = true, else 1. Takes effect with the next graph.
+
+// Sets how many graphs may be in flight, for the next graph on. The default is 4 for a scheduler created with parallel = true,
+// else 1.
 BERTH_API void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies);
 
-// ggml_backend_sched_synchronize with a status: the first failure of a backend since the last one.
+// ---- calls with a status ----
+
+// Like ggml_backend_sched_synchronize, with a status: the first failure of a backend since the last synchronize.
 BERTH_API enum ggml_status berth_sched_synchronize(ggml_backend_sched_t sched);
-// ggml_backend_sched_split_graph with a status.
+
+// Like ggml_backend_sched_split_graph, with a status.
 BERTH_API enum ggml_status berth_sched_split(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
 
-// A timeline of what is computed from now on: a row a backend, a bar a split, a copy with its bytes, and an op with device, bytes
-// read and written, operations, GB/s, GFLOP/s, threads that were busy (processor time over time); a track of the bytes of compute
-// buffers in use. While tracing, ops run one by one, so that each one's time is its own and backends fuse nothing.
+// ---- timeline ----
+
+// Starts a timeline: one row per backend, one bar per split, copy and op, and a track of the bytes in use in compute buffers.
+// While tracing, ops run one by one, so that each bar shows the time of its op; backends then fuse no ops.
 BERTH_API enum ggml_status berth_sched_trace_start(ggml_backend_sched_t sched);
-// Ends tracing and writes what was seen in the Trace Event Format that Chrome and Perfetto read. GGML_STATUS_ALLOC_FAILED: it is
-// written, but bars are missing that there was no memory for.
+
+// Ends tracing and writes the timeline in the Trace Event Format, which Chrome and Perfetto read. Returns
+// GGML_STATUS_ALLOC_FAILED if bars are missing because memory was short; the file is written nevertheless.
 BERTH_API enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file);
 
-// Is told of every graph that a scheduler of this process plans by reserve or reserve_size, while graph and plan are there: for a
-// program that puts Berth under a library and looks at what it asks for. sizes: bytes of each backend, of reserve_size; NULL of
-// reserve. callback NULL: nobody is told. Not to be changed while a graph is planned.
+// ---- observers, spilling, counters ----
+
+// Receives a graph that a scheduler has planned, while graph and plan exist. sizes has the bytes of each backend after
+// reserve_size, and is NULL after reserve.
 typedef void (*berth_sched_planned_t)(
     ggml_backend_sched_t sched, struct ggml_cgraph *graph, const size_t *sizes, void *user_data);
+
+// Sets a callback for all schedulers of the process: reserve and reserve_size call it after planning. NULL removes it. Do not
+// change it while a graph is planned.
 BERTH_API void berth_sched_on_plan(berth_sched_planned_t callback, void *user_data);
 
-// Of a graph that keeps a budget by moving values (berth-budget-graph.h): what moves out runs on the backend `other`, what comes
-// back on `own`. As ggml_backend_sched_set_tensor_backend for each such node. A move of one backend's memory to another's is a
-// copy, and nothing else. Moves run serially with the other nodes.
+// For a graph that spills (berth-budget-graph.h): runs the copies to the other memory on the backend `other`, and the copies back
+// on `own`. It calls ggml_backend_sched_set_tensor_backend for each such node. The copies run serially with the other nodes.
 BERTH_API void berth_sched_set_moves(
     ggml_backend_sched_t sched, const struct ggml_cgraph *graph, ggml_backend_t own, ggml_backend_t other);
 
-// How often a graph was met that was known, and how often one was split and planned anew.
+// Counters of a scheduler since its creation.
 struct berth_sched_stats {
-    int64_t n_reused, n_planned;
-    int64_t n_copies_made; // tensors copied between backends
-    int64_t copy_bytes;
+    int64_t n_reused, n_planned; // graphs with a cache hit; graphs that were split and planned
+    int64_t n_copies_made;       // tensors copied between backends
+    int64_t copy_bytes;          // bytes of these copies
 };
+
+// Stores the counters of the scheduler.
 BERTH_API void berth_sched_get_stats(ggml_backend_sched_t sched, struct berth_sched_stats *stats);
 
 #ifdef __cplusplus
