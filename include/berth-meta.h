@@ -15,6 +15,8 @@
 extern "C" {
 #endif
 
+// ---- statistics ----
+
 // Counters of a composite backend since its creation.
 struct berth_meta_stats {
     int64_t n_graphs;      // graphs computed
