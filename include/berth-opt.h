@@ -12,6 +12,8 @@
 extern "C" {
 #endif
 
+// ---- status and checkpoints ----
+
 // Returns the status of the last ggml_opt_prepare_alloc, ggml_opt_alloc, ggml_opt_eval or ggml_opt_epoch; berth_last_error() has
 // the text. A loss that is not finite is GGML_STATUS_FAILED: no step was taken, and the text names the step and the first tensor
 // that is not finite.
