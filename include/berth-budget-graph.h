@@ -42,6 +42,8 @@ struct berth_graph_budget_params {
     void *user; // argument of on_alive
 };
 
+// ---- graphs within a memory limit ----
+
 // Returns the cost of computing a node, estimated from its shapes in floating-point operations: its arithmetic, 2 per byte that
 // it reads or writes, and 4096 per node.
 BERTH_API uint64_t berth_node_cost(const struct ggml_tensor *node);
