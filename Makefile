@@ -3,7 +3,7 @@
 # `make run` and `make test` first install what is missing from Debian's packages (tools/setup.sh); all others say what is missing.
 # CMAKE_ARGS='-D NAME=VALUE' sets options of CMake, also of a build that is there.
 
-.PHONY: run test build build-all configure cuda install uninstall test-long test-tiers fuzz soak coverage conformance client corpus bench bench-tiers check format clean setup setup-mpi help
+.PHONY: run test build build-all configure cuda install uninstall test-long test-tiers fuzz soak coverage conformance client corpus bench bench-tiers check format docs clean setup setup-mpi help
 
 PRESET  ?= release
 PREFIX  ?= /usr/local
@@ -28,8 +28,9 @@ help:
 	@echo "make corpus       plan 501 captured graphs beside what ggml took: the README's figures of memory"
 	@echo "make bench        benchmarks, side by side with the reference"
 	@echo "make bench-tiers  every tier of kernels beside the reference's, and the tables of docs/speed.md"
-	@echo "make check        layers, exported symbols, formatting"
+	@echo "make check        layers, exported symbols, formatting, comments of the public functions"
 	@echo "make format       format the sources"
+	@echo "make docs         write the reference of the public headers to build/docs, as Markdown"
 	@echo "PRESET=debug|asan|tsan|coverage|clang|static chooses another build"
 
 run:
@@ -111,9 +112,13 @@ check: build-all
 	@tools/check-cycles.py $(DIR)
 	@tools/check-symbols.sh $(DIR)
 	@tools/check-format.sh
+	@tools/make-reference.py --check
 
 format:
 	@tools/check-format.sh --fix
+
+docs:
+	@tools/make-reference.py
 
 # Where libraries go depends on the prefix (lib, or lib/aarch64-linux-gnu below /usr), so CMake is given it.
 install:
