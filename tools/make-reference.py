@@ -6,7 +6,7 @@ The text of a page is the text of the header:
 - The comment at the top of the file introduces the page.
 - `// ---- heading ----` starts a section. A comment block that a blank line follows is text of the section.
 - A comment block directly above a declaration describes it. Structs and enums are shown with the comments of their members.
-Names of other declarations become links.
+Names of other declarations, of headers and of files in docs become links.
 """
 import collections
 import glob
@@ -117,8 +117,8 @@ class Header:
 class Writer:
     """Text of comments as Markdown."""
 
-    def __init__(self, headers):
-        self.links = {}
+    def __init__(self, headers, guides, folder):
+        self.links = {"docs/" + os.path.basename(path): os.path.relpath(path, folder) for path in guides}
         for header in headers:
             self.links[header.name] = header.page
             for section in header.sections:
@@ -134,7 +134,7 @@ class Writer:
         for i in range(0, len(parts), 2):
             part = re.sub(r"([*<>\[\]|])", r"\\\1", parts[i])
             part = re.sub(r"(?<!\w)_", r"\\_", part)
-            parts[i] = re.sub(r"([\w.-]*\w)(\(\))?", lambda found: self.name(found.group(0), found.group(1), own), part)
+            parts[i] = re.sub(r"([\w./-]*\w)(\(\))?", lambda found: self.name(found.group(0), found.group(1), own), part)
         return "`".join(parts)
 
     def name(self, text, word, own):
@@ -192,6 +192,8 @@ def check(headers):
     bare = [(header, item) for header in headers for section in header.sections for item in section.functions() if not item.comment]
     for header, item in bare:
         print("%s:%d: %s has no comment" % (os.path.relpath(header.path), item.line, item.name))
+    if not bare:
+        print("reference: every public function has a comment")
     return 1 if bare else 0
 
 
@@ -205,7 +207,7 @@ def main():
         return check(headers)
     folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(root, "build", "docs")
     os.makedirs(folder, exist_ok=True)
-    writer = Writer(headers)
+    writer = Writer(headers, glob.glob(os.path.join(root, "docs", "*.md")), folder)
     for header in headers:
         page_write(folder, header, writer)
     index_write(folder, headers)
