@@ -41,8 +41,8 @@ enum ggml_numa_strategy {
     GGML_NUMA_STRATEGY_COUNT = 5,      // number of strategies
 };
 
-// Computes a dot product of n elements. The arguments are n, the result, the stride of results, a row x, the stride of rows of x,
-// a row y of type vec_dot_type, the stride of rows of y, and the number of rows, which is 1 for Berth's kernels.
+// Computes a dot product of n elements. The arguments are n, the result and its stride, a row x and its stride, a row y of type
+// vec_dot_type and its stride, and the number of rows. Strides are in bytes. Berth's kernels compute one row.
 typedef void (*ggml_vec_dot_t)(
     int, float *GGML_RESTRICT, size_t, const void *GGML_RESTRICT, size_t, const void *GGML_RESTRICT, size_t, int);
 

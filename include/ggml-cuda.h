@@ -5,7 +5,7 @@
 //   - Devices are numbered from 0. Devices with a compute capability below 8.0 are not used and have no number.
 //   - Sizes are in bytes.
 //   - Any thread may call the functions of this header. Use one backend from one thread at a time.
-//   - Without a CUDA driver there are 0 devices, and the functions return their failure values.
+//   - Without a CUDA driver there are 0 devices.
 #pragma once
 
 #include "ggml-backend.h"

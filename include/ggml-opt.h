@@ -75,8 +75,8 @@ struct ggml_opt_optimizer_params {
 // Returns the parameters of the optimiser for the next step. The argument is get_opt_pars_ud of the context.
 typedef struct ggml_opt_optimizer_params (*ggml_opt_get_optimizer_params)(void *);
 
-// Called after each batch of an epoch. The arguments are: whether the batch was for training, the context, the data set, the
-// result so far, the number of batches done, the number of all batches, and the start time in microseconds.
+// Called after each batch of an epoch. The arguments are: whether the batch was for training; the context; the data set; the
+// result so far; the number of batches done; the number of all batches; the start time in microseconds.
 typedef void (*ggml_opt_epoch_callback)(
     bool, ggml_opt_context_t, ggml_opt_dataset_t, ggml_opt_result_t, int64_t, int64_t, int64_t);
 
