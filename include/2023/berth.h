@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// 2023/berth.h: what Berth offers beyond ggml, without what belongs to today's allocators and backends.
+// 2023/berth.h: Berth's API beyond ggml's, without the parts for today's allocators and backends.
 #pragma once
 
 #include "ggml.h"

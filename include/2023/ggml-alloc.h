@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// 2023/ggml-alloc.h: the two allocator APIs of 2023 (ggml_allocr_*, then ggml_tallocr_*/ggml_gallocr_*) for programs written
-// for them: put include/2023 before include on the include path. Names map to symbols of their own, so that all generations can
-// be in one process; a source file uses one of them. docs/allocators.md compares the three.
+// 2023/ggml-alloc.h: the two allocator APIs of 2023, ggml_allocr_* and later ggml_tallocr_* and ggml_gallocr_*, for programs
+// written for them. Put include/2023 before include on the include path. The functions have their own symbols, so all generations
+// of the API can be in one process; one source file uses one generation. docs/allocators.md compares the three.
 //
-// What failed without a word then: a tensor that does not fit stays without data, berth_last_error() says why, and max_size
-// says how many bytes it takes.
+// A tensor that does not fit gets no data; berth_last_error() has the reason, and max_size returns the bytes that are needed.
 #pragma once
 
 #include "ggml.h"
 
-// Functions that take or make a backend, a buffer type or a buffer have one symbol per layout of those structs.
+// Functions that take or return a backend, a buffer type or a buffer have one symbol per layout of these structs.
 #if BERTH_2023 >= 202402
 #    define BERTH_2023_AT(name) berth_202402_##name
 #elif BERTH_2023 >= 202312
@@ -31,14 +30,15 @@ struct ggml_backend_buffer_type;
 struct ggml_allocr;
 typedef struct ggml_allocr *ggml_allocr_t;
 
-// Over the caller's memory; measuring; over a buffer, which stays the caller's; over a new buffer of a backend.
+// Allocators over the caller's memory (new), for measuring only (new_measure), over a buffer that stays the caller's
+// (new_from_buffer), and over a new buffer of a backend (new_from_backend). Free them with ggml_allocr_free.
 GGML_API ggml_allocr_t BERTH_2023_AT(allocr_new)(void *data, size_t size, size_t alignment);
 GGML_API ggml_allocr_t BERTH_2023_AT(allocr_new_measure)(size_t alignment);
 GGML_API ggml_allocr_t berth_2023_allocr_new_from_buffer(struct ggml_backend_buffer *buffer);
 GGML_API ggml_allocr_t BERTH_2023_AT(allocr_new_from_backend)(struct ggml_backend *backend, size_t size);
 GGML_API ggml_allocr_t BERTH_2023_AT(allocr_new_measure_from_backend)(struct ggml_backend *backend);
 GGML_API struct ggml_backend_buffer *berth_2023_allocr_get_buffer(ggml_allocr_t alloc);
-// The nodes run in this order; memory is given back only at a barrier, -1.
+// Sets the order in which the nodes run. Memory is freed only at a barrier, which is the value -1 in the list.
 GGML_API void berth_2023_allocr_set_parse_seq(ggml_allocr_t alloc, const int *list, int n);
 GGML_API void berth_2023_allocr_free(ggml_allocr_t alloc);
 GGML_API bool berth_2023_allocr_is_measure(ggml_allocr_t alloc);
@@ -46,7 +46,7 @@ GGML_API void berth_2023_allocr_reset(ggml_allocr_t alloc);
 GGML_API void berth_2023_allocr_alloc(ggml_allocr_t alloc, struct ggml_tensor *tensor);
 GGML_API size_t berth_2023_allocr_max_size(ggml_allocr_t alloc);
 GGML_API size_t berth_2023_allocr_alloc_graph(ggml_allocr_t alloc, struct ggml_cgraph *graph);
-// October 2023: several graphs that run one after the other, as one. inputs[i] and outputs[i] are lists that end with NULL, or
+// October 2023: allocates several graphs that run one after the other. inputs[i] and outputs[i] are NULL, or lists that end with
 // NULL.
 GGML_API size_t berth_2023_allocr_alloc_graph_n(
     ggml_allocr_t alloc, struct ggml_cgraph **graphs, int n_graphs, struct ggml_tensor ***inputs, struct ggml_tensor ***outputs);
@@ -78,16 +78,16 @@ GGML_API ggml_gallocr_t berth_2023_gallocr_new(void);
 GGML_API void berth_2023_gallocr_free(ggml_gallocr_t galloc);
 GGML_API void berth_2023_gallocr_set_parse_seq(ggml_gallocr_t galloc, const int *list, int n);
 GGML_API size_t berth_2023_gallocr_alloc_graph(ggml_gallocr_t galloc, ggml_tallocr_t talloc, struct ggml_cgraph *graph);
-// Each tensor from the allocator at its slot of the hash set.
+// Allocates each tensor from the allocator at the tensor's slot of the hash set.
 GGML_API void berth_2023_gallocr_alloc_graph_n(
     ggml_gallocr_t galloc, struct ggml_cgraph *graph, struct ggml_hash_set hash_set, ggml_tallocr_t *hash_node_talloc);
 
-// One buffer with every tensor of the context that has no place yet.
+// Returns one buffer with every tensor of the context that has no memory yet. The caller frees it.
 GGML_API struct ggml_backend_buffer *BERTH_2023_AT(alloc_ctx_tensors_from_buft)(
     struct ggml_context *ctx, struct ggml_backend_buffer_type *buft);
 GGML_API struct ggml_backend_buffer *BERTH_2023_AT(alloc_ctx_tensors)(struct ggml_context *ctx, struct ggml_backend *backend);
 
-// ---- the names of then ----
+// ---- names of ggml's API ----
 
 #ifndef BERTH_2023_IMPLEMENTATION
 #    define ggml_allocr_new BERTH_2023_AT(allocr_new)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 2023/ggml-backend-impl.h: the tables that a backend of 2023 fills, and the structs that programs of then read, as they were at
-// the date that BERTH_2023 names.
+// 2023/ggml-backend-impl.h: the tables that a backend of 2023 fills in, and the structs whose fields programs read, in the
+// layout of the date that BERTH_2023 selects.
 #pragma once
 
 #include "ggml-backend.h"
@@ -24,7 +24,7 @@ struct ggml_backend_buffer_type_i {
     size_t (*GGML_CALL get_max_size)(ggml_backend_buffer_type_t buft);
     size_t (*GGML_CALL get_alloc_size)(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor);
     bool (*GGML_CALL supports_backend)(ggml_backend_buffer_type_t buft, ggml_backend_t backend);
-    bool (*GGML_CALL is_host)(ggml_backend_buffer_type_t buft); // the host reads and writes its memory as the CPU's
+    bool (*GGML_CALL is_host)(ggml_backend_buffer_type_t buft); // whether the host can read and write the memory directly
 };
 #elif BERTH_2023 >= 202312
 // get_alloc_size may be NULL.
@@ -45,7 +45,7 @@ struct ggml_backend_buffer_type {
 // ---- buffers ----
 
 #if BERTH_2023 >= 202402
-// All but get_base, set_tensor and get_tensor may be NULL.
+// All members except get_base, set_tensor and get_tensor may be NULL.
 struct ggml_backend_buffer_i {
     const char *(*GGML_CALL get_name)(ggml_backend_buffer_t buffer);
     void (*GGML_CALL free_buffer)(ggml_backend_buffer_t buffer);
@@ -55,36 +55,38 @@ struct ggml_backend_buffer_i {
         ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size);
     void (*GGML_CALL get_tensor)(
         ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size);
-    // Of the destination's buffer. False: it cannot.
+    // Called on the destination's buffer. Returns false if it cannot copy.
     bool (*GGML_CALL cpy_tensor)(ggml_backend_buffer_t buffer, const struct ggml_tensor *src, struct ggml_tensor *dst);
     void (*GGML_CALL clear)(ggml_backend_buffer_t buffer, uint8_t value);
-    void (*GGML_CALL reset)(ggml_backend_buffer_t buffer); // tensors that init_tensor has seen are gone
+    void (*GGML_CALL reset)(ggml_backend_buffer_t buffer); // drops the state of all tensors that init_tensor received
 };
 #elif BERTH_2023 >= 202312
-// All but get_base, set_tensor and get_tensor may be NULL.
+// All members except get_base, set_tensor and get_tensor may be NULL.
 struct ggml_backend_buffer_i {
     void (*free_buffer)(ggml_backend_buffer_t buffer);
     void *(*get_base)(ggml_backend_buffer_t buffer);
     void (*init_tensor)(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor);
     void (*set_tensor)(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size);
     void (*get_tensor)(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size);
-    void (*cpy_tensor_from)(ggml_backend_buffer_t buffer, struct ggml_tensor *src, struct ggml_tensor *dst); // of dst's buffer
-    void (*cpy_tensor_to)(ggml_backend_buffer_t buffer, struct ggml_tensor *src, struct ggml_tensor *dst);   // of src's buffer
+    void (*cpy_tensor_from)(
+        ggml_backend_buffer_t buffer, struct ggml_tensor *src, struct ggml_tensor *dst); // called on dst's buffer
+    void (*cpy_tensor_to)(
+        ggml_backend_buffer_t buffer, struct ggml_tensor *src, struct ggml_tensor *dst); // called on src's buffer
 };
 #else
-// All but get_base may be NULL.
+// All members except get_base may be NULL.
 struct ggml_backend_buffer_i {
     void (*free_buffer)(ggml_backend_buffer_t buffer);
     void *(*get_base)(ggml_backend_buffer_t buffer);
-    size_t (*get_alloc_size)(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor); // before placing
-    void (*init_tensor)(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor);      // after placing
-    void (*free_tensor)(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor);      // before giving back
+    size_t (*get_alloc_size)(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor); // called before a tensor gets its address
+    void (*init_tensor)(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor);      // called after a tensor gets its address
+    void (*free_tensor)(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor);      // called before the memory is freed
 };
 #endif
 
-// Made by ggml_backend_buffer_init alone.
+// Only ggml_backend_buffer_init creates this struct.
 struct ggml_backend_buffer {
-    size_t berth[32]; // what today's functions see, since tensors point here, and what is Berth's own
+    size_t berth[32]; // Berth's own part: tensors point here, so today's functions read it
     struct ggml_backend_buffer_i iface;
 #if BERTH_2023 >= 202312
     ggml_backend_buffer_type_t buft;
@@ -106,9 +108,9 @@ GGML_API ggml_backend_buffer_t BERTH_2023_AT(buffer_init)(
     struct ggml_backend *backend, struct ggml_backend_buffer_i iface, ggml_backend_buffer_context_t context, size_t size);
 #endif
 #if BERTH_2023 >= 202402
-// By the destination's buffer alone. False: it cannot.
+// Copies by the destination's buffer. Returns false if that buffer cannot.
 GGML_API bool BERTH_2023_AT(buffer_copy_tensor)(const struct ggml_tensor *src, struct ggml_tensor *dst);
-// One buffer made of several, which are its own from then on; NULL: out of memory, and they are still the caller's.
+// Combines several buffers into one, which owns them. Returns NULL without memory; they are then still the caller's.
 GGML_API GGML_CALL ggml_backend_buffer_t BERTH_2023_AT(multi_buffer_alloc_buffer)(
     ggml_backend_buffer_t *buffers, size_t n_buffers);
 GGML_API GGML_CALL bool BERTH_2023_AT(buffer_is_multi_buffer)(ggml_backend_buffer_t buffer);
@@ -122,7 +124,7 @@ struct ggml_backend_i {
     const char *(*GGML_CALL get_name)(ggml_backend_t backend);
     void (*GGML_CALL free)(ggml_backend_t backend);
     ggml_backend_buffer_type_t (*GGML_CALL get_default_buffer_type)(ggml_backend_t backend);
-    // May be NULL: the buffer's functions serve.
+    // These may be NULL: the functions of the buffer are used instead.
     void (*GGML_CALL set_tensor_async)(
         ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size);
     void (*GGML_CALL get_tensor_async)(
@@ -142,7 +144,7 @@ struct ggml_backend_i {
     void (*set_tensor_async)(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size);
     void (*get_tensor_async)(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size);
     void (*synchronize)(ggml_backend_t backend);
-    // May be NULL. Of the destination's backend, and of the source's.
+    // These may be NULL. The first is called on the destination's backend, the second on the source's.
     void (*cpy_tensor_from)(ggml_backend_t backend, struct ggml_tensor *src, struct ggml_tensor *dst);
     void (*cpy_tensor_to)(ggml_backend_t backend, struct ggml_tensor *src, struct ggml_tensor *dst);
 #endif
@@ -170,12 +172,12 @@ struct ggml_backend {
 
 #if BERTH_2023 >= 202312
 typedef ggml_backend_t (*GGML_CALL ggml_backend_init_fn)(const char *params, void *user_data);
-// The name is copied. A name that is registered already is refused.
+// Registers a backend. The name is copied. A name that is already registered is refused.
 GGML_API GGML_CALL void BERTH_2023_AT(register)(
     const char *name, ggml_backend_init_fn init_fn, ggml_backend_buffer_type_t default_buffer_type, void *user_data);
 #endif
 
-// ---- the names of then ----
+// ---- names of ggml's API ----
 
 #ifndef BERTH_2023_IMPLEMENTATION
 #    define ggml_backend_buffer_init BERTH_2023_AT(buffer_init)

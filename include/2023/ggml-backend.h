@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 2023/ggml-backend.h: backends and buffers of November 2023 to February 2024, for programs written for them. BERTH_2023 chooses
-// the date where their signatures contradict each other. See 2023/ggml-alloc.h.
+// 2023/ggml-backend.h: backends and buffers of November 2023 to February 2024, for programs written for them. BERTH_2023 selects
+// the date if the prototypes of several dates differ. 2023/ggml-alloc.h has the general rules.
 #pragma once
 
 #include "ggml.h"
@@ -16,7 +16,7 @@ typedef struct ggml_backend_buffer *ggml_backend_buffer_t;
 typedef struct ggml_backend_buffer_type *ggml_backend_buffer_type_t;
 typedef void *ggml_backend_graph_plan_t;
 
-// Functions of 2024 are there, too, where no date is chosen.
+// Without a date, the functions of 2024 are available too.
 #if BERTH_2023 >= 202402 || defined(BERTH_2023_ANY) || (defined(BERTH_2023_IMPLEMENTATION) && BERTH_2023 >= 202312)
 #    define BERTH_2023_HAS_2024
 #endif
@@ -43,8 +43,8 @@ GGML_API void *berth_2023_buffer_get_base(ggml_backend_buffer_t buffer);
 GGML_API size_t berth_2023_buffer_get_size(ggml_backend_buffer_t buffer);
 GGML_API size_t berth_2023_buffer_get_alloc_size(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor);
 GGML_API GGML_CALL void berth_2023_buffer_init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor);
-GGML_API void berth_2023_buffer_free_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor); // until November
-GGML_API const char *berth_2023_buffer_name(ggml_backend_buffer_t buffer); // the next five: since 2024
+GGML_API void berth_2023_buffer_free_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor); // until November 2023
+GGML_API const char *berth_2023_buffer_name(ggml_backend_buffer_t buffer); // this and the next four: since 2024
 GGML_API size_t berth_2023_buffer_get_max_size(ggml_backend_buffer_t buffer);
 GGML_API void berth_2023_buffer_clear(ggml_backend_buffer_t buffer, uint8_t value);
 GGML_API bool berth_2023_buffer_is_host(ggml_backend_buffer_t buffer);
@@ -69,7 +69,7 @@ GGML_API void BERTH_2023_AT(free)(ggml_backend_t backend);
 GGML_API ggml_backend_buffer_t BERTH_2023_AT(alloc_buffer)(ggml_backend_t backend, size_t size);
 GGML_API size_t BERTH_2023_AT(get_alignment)(ggml_backend_t backend);
 GGML_API ggml_backend_buffer_type_t BERTH_2023_AT(get_default_buffer_type)(
-    ggml_backend_t backend); // before December: the backend
+    ggml_backend_t backend); // before December 2023 it returns the backend
 #if BERTH_2023 < 202312
 GGML_API ggml_backend_t BERTH_2023_AT(get_backend)(const struct ggml_tensor *tensor);
 GGML_API void BERTH_2023_AT(tensor_set_async)(struct ggml_tensor *tensor, const void *data, size_t offset, size_t size);
@@ -97,7 +97,7 @@ GGML_API bool BERTH_2023_AT(graph_compute)(ggml_backend_t backend, struct ggml_c
 #endif
 GGML_API bool BERTH_2023_AT(supports_op)(ggml_backend_t backend, const struct ggml_tensor *op);
 GGML_API void berth_2023_tensor_copy(struct ggml_tensor *src, struct ggml_tensor *dst);
-// ggml_backend_graph_compute with a status, since then it had none.
+// Like ggml_backend_graph_compute, with a status.
 GGML_API enum ggml_status BERTH_2023_AT(graph_compute_status)(ggml_backend_t backend, struct ggml_cgraph *cgraph);
 
 // ---- the CPU ----
@@ -114,19 +114,20 @@ GGML_API GGML_CALL ggml_backend_buffer_type_t BERTH_2023_AT(cpu_buffer_type)(voi
 #ifdef BERTH_2023_HAS_2024
 GGML_API void BERTH_2023_AT(cpu_set_abort_callback)(
     ggml_backend_t backend_cpu, ggml_abort_callback abort_callback, void *abort_callback_data);
-// There is no memory of that kind on the machines that Berth knows: the CPU's type.
+// Returns the CPU's buffer type: Berth does not support high-bandwidth memory.
 GGML_API ggml_backend_buffer_type_t BERTH_2023_AT(cpu_hbm_buffer_type)(void);
 #endif
-// A backend of today, whose memory the host reads and writes, as one of then. It takes the backend over; NULL: that failed.
+// Wraps a backend of today's API, which must compute on host memory, as a backend of this API. The result owns it. Returns NULL
+// on failure.
 struct berth_today_backend;
 GGML_API ggml_backend_t BERTH_2023_AT(wrap)(struct berth_today_backend *today);
 
-// ---- the registry (in libggml): the CPU, and what the program registers ----
+// ---- the registry (in libggml): the CPU and the backends that the program registers ----
 
 #if BERTH_2023 >= 202312
 GGML_API size_t BERTH_2023_AT(reg_get_count)(void);
-GGML_API size_t BERTH_2023_AT(reg_find_by_name)(const char *name); // SIZE_MAX: there is none
-// "NAME" or "NAME:params".
+GGML_API size_t BERTH_2023_AT(reg_find_by_name)(const char *name); // SIZE_MAX if there is none
+// The argument is "NAME" or "NAME:params".
 GGML_API ggml_backend_t BERTH_2023_AT(reg_init_backend_from_str)(const char *backend_str);
 GGML_API const char *BERTH_2023_AT(reg_get_name)(size_t i);
 GGML_API ggml_backend_t BERTH_2023_AT(reg_init_backend)(size_t i, const char *params);
@@ -139,11 +140,11 @@ GGML_API ggml_backend_buffer_t BERTH_2023_AT(reg_alloc_buffer)(size_t i, size_t 
 struct ggml_backend_sched;
 typedef struct ggml_backend_sched *ggml_backend_sched_t;
 
-// The first backend has the highest priority; the last one should be the CPU. Starts with allocators that measure.
+// The first backend has the highest priority. The last one should be the CPU. The scheduler starts with allocators that measure.
 #if BERTH_2023 < 202402
 GGML_API ggml_backend_sched_t BERTH_2023_AT(sched_new)(ggml_backend_t *backends, int n_backends);
 #else
-// bufts, and each of them, may be NULL: the backend's default. graph_size is not needed.
+// bufts, or elements of it, may be NULL: the backend's default type is used. graph_size is ignored.
 GGML_API ggml_backend_sched_t BERTH_2023_AT(sched_new)(
     ggml_backend_t *backends, ggml_backend_buffer_type_t *bufts, int n_backends, size_t graph_size);
 #endif
@@ -151,7 +152,8 @@ GGML_API ggml_backend_sched_t BERTH_2023_AT(sched_new)(
 GGML_API ggml_backend_sched_t berth_202312_sched_new_of(
     ggml_backend_t *backends, ggml_backend_buffer_type_t *bufts, int n_backends, size_t graph_size);
 #endif
-// Called with ask true before a node: is its result wanted? Then with ask false when the result is there; false ends the graph.
+// With ask = true, called before a node: returns whether the caller needs the result. With ask = false the result is ready; false
+// then ends the graph.
 typedef bool (*ggml_backend_sched_eval_callback)(struct ggml_tensor *t, bool ask, void *user_data);
 GGML_API int berth_2023_sched_get_n_splits(ggml_backend_sched_t sched);
 GGML_API ggml_backend_t berth_2023_sched_get_node_backend(ggml_backend_sched_t sched, struct ggml_tensor *node);
@@ -159,15 +161,15 @@ GGML_API void berth_2023_sched_reset(ggml_backend_sched_t sched);
 GGML_API void berth_2023_sched_set_eval_callback(
     ggml_backend_sched_t sched, ggml_backend_sched_eval_callback callback, void *user_data);
 GGML_API void berth_2023_sched_free(ggml_backend_sched_t sched);
-// Splits and measures the largest graph there will be, then gets one buffer for each backend.
+// Splits and measures the largest graph that will be computed, then allocates one buffer per backend.
 GGML_API void berth_2023_sched_init_measure(ggml_backend_sched_t sched, struct ggml_cgraph *measure_graph);
-// For inputs, before and after measuring. What they place is forgotten after each graph.
+// Returns the allocator for inputs, before and after measuring. It is reset after each graph.
 GGML_API ggml_tallocr_t berth_2023_sched_get_tallocr(ggml_backend_sched_t sched, ggml_backend_t backend);
 GGML_API ggml_backend_buffer_t berth_2023_sched_get_buffer(ggml_backend_sched_t sched, ggml_backend_t backend);
-// For one graph.
+// Selects the backend of a node, for one graph.
 GGML_API void berth_2023_sched_set_node_backend(ggml_backend_sched_t sched, struct ggml_tensor *node, ggml_backend_t backend);
 GGML_API void berth_2023_sched_graph_compute(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
-// The same with a status, since then it had none.
+// Like ggml_backend_sched_graph_compute, with a status.
 GGML_API enum ggml_status berth_2023_sched_graph_compute_status(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
 
 // ---- graphs on another backend ----
@@ -181,10 +183,10 @@ struct ggml_backend_graph_copy {
     struct ggml_cgraph *graph;
 };
 #    endif
-// The node of both graphs that was computed last. False ends the comparison.
+// Receives the node of both graphs that was computed last. A false answer ends the comparison.
 typedef bool (*GGML_CALL ggml_backend_eval_callback)(
     int node_index, struct ggml_tensor *t1, struct ggml_tensor *t2, void *user_data);
-// All NULL on failure, with the last error set.
+// All members are NULL on failure.
 GGML_API struct ggml_backend_graph_copy BERTH_2023_AT(graph_copy)(ggml_backend_t backend, struct ggml_cgraph *graph);
 #    if BERTH_2023 < 202402
 GGML_API void BERTH_2023_AT(compare_graph_backend)(ggml_backend_t backend1, ggml_backend_t backend2, struct ggml_cgraph *graph,
@@ -196,15 +198,15 @@ GGML_API bool BERTH_2023_AT(compare_graph_backend)(ggml_backend_t backend1, ggml
 #endif
 struct ggml_backend_graph_copy;
 GGML_API void berth_2023_graph_copy_free(struct ggml_backend_graph_copy copy);
-// Place one tensor by hand.
+// These two give one tensor its address.
 GGML_API void berth_2023_tensor_alloc(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, void *addr);
 GGML_API void berth_2023_view_init(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor);
 
-// ---- the names of then ----
+// ---- names of ggml's API ----
 
 #ifndef BERTH_2023_IMPLEMENTATION
 #    if BERTH_2023 >= 202312
-// These two names are a struct's, too: a macro would rename both.
+// These are functions and not macros, because a struct has the same name and a macro would rename both.
 static inline struct ggml_backend_graph_copy ggml_backend_graph_copy(ggml_backend_t backend, struct ggml_cgraph *graph) {
     return BERTH_2023_AT(graph_copy)(backend, graph);
 }
@@ -290,7 +292,7 @@ static inline ggml_backend_buffer_type_t ggml_backend_buffer_type(ggml_backend_b
 }
 #endif
 
-// Where no date is chosen, the number of arguments tells the forms of other dates.
+// Without a date, the number of arguments selects the form.
 #ifdef BERTH_2023_ANY
 static inline ggml_backend_buffer_t berth_2023_buffer_from_ptr(ggml_backend_t backend_cpu, void *ptr, size_t size) {
     (void) backend_cpu;

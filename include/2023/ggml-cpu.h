@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// 2023/ggml-cpu.h: part of ggml.h then. Declared there also when this header comes first.
+// 2023/ggml-cpu.h: in 2023 these functions were part of ggml.h, so this header includes it.
 #pragma once
 
 #include "ggml.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// 2023/ggml-impl.h: what programs of 2023 took from ggml's inner header: the hash set of ggml_gallocr_alloc_graph_n.
+// 2023/ggml-impl.h: the hash set of ggml_gallocr_alloc_graph_n. Programs of 2023 included it from ggml's internal header.
 #pragma once
 
 #include "ggml-alloc.h"
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-// The slot of key, or the free slot where it belongs; GGML_HASHTABLE_FULL if every slot has another key.
+// Returns the slot of key, or the free slot for it. Returns GGML_HASHTABLE_FULL if all slots have other keys.
 static inline size_t berth_2023_hash_find(const struct ggml_hash_set hash_set, struct ggml_tensor *key) {
     if (hash_set.size == 0) {
         return GGML_HASHTABLE_FULL;
@@ -27,11 +27,13 @@ static inline size_t berth_2023_hash_find(const struct ggml_hash_set hash_set, s
     return i;
 }
 
+// Returns whether key is in the set.
 static inline bool berth_2023_hash_contains(const struct ggml_hash_set hash_set, struct ggml_tensor *key) {
     const size_t i = berth_2023_hash_find(hash_set, key);
     return i != GGML_HASHTABLE_FULL && hash_set.keys[i] == key;
 }
 
+// Adds key and returns its slot. Returns GGML_HASHTABLE_ALREADY_EXISTS or GGML_HASHTABLE_FULL if it adds nothing.
 static inline size_t berth_2023_hash_insert(struct ggml_hash_set hash_set, struct ggml_tensor *key) {
     const size_t i = berth_2023_hash_find(hash_set, key);
     if (i == GGML_HASHTABLE_FULL) {
@@ -44,7 +46,8 @@ static inline size_t berth_2023_hash_insert(struct ggml_hash_set hash_set, struc
     return i;
 }
 
-// Then, a set that was full ended the program; here the answer is GGML_HASHTABLE_FULL.
+// Returns the slot of key and adds key if it is missing. For a full set it returns GGML_HASHTABLE_FULL;
+// in 2023 it ended the program.
 static inline size_t berth_2023_hash_find_or_insert(struct ggml_hash_set hash_set, struct ggml_tensor *key) {
     const size_t i = berth_2023_hash_find(hash_set, key);
     if (i != GGML_HASHTABLE_FULL) {
@@ -57,7 +60,7 @@ static inline size_t berth_2023_hash_find_or_insert(struct ggml_hash_set hash_se
 }
 #endif
 
-// ---- the names of then ----
+// ---- names of ggml's API ----
 
 #define ggml_hash_find berth_2023_hash_find
 #define ggml_hash_contains berth_2023_hash_contains

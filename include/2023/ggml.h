@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// 2023/ggml.h: ggml.h as it was from August 2023 to February 2024, for programs written for it: put include/2023 before include
-// on the include path. Structs, types and ops are today's, which ../ggml.h declares; this header adds what had another form then.
-// Changed functions map to symbols of their own (berth_2023_*), so that all generations can be in one process.
+// 2023/ggml.h: ggml's API of August 2023 to February 2024, for programs written for it. Put include/2023 before include on the
+// include path. ../ggml.h declares today's structs, types and ops; this header adds the functions and types that have changed.
+// Changed functions have their own symbols (berth_2023_*), so all generations of the API can be in one process.
 //
-// BERTH_2023 is the date (YYYYMM) whose prototypes the names have, from 202308 to 202402. Without it the date is 202312, and the
-// forms of other dates compile too where the number or the type of the arguments distinguishes them. docs/allocators.md lists
-// what differs from the headers of then; what is refused fails to compile with a message that names its replacement.
+// BERTH_2023 selects the date (YYYYMM) of the prototypes, from 202308 to 202402. Without it the date is 202312, and calls in the
+// form of other dates compile too if the number or the types of their arguments differ. docs/allocators.md lists the differences
+// from the original headers. A function that is not available fails to compile, and the message names its replacement.
 #pragma once
 
 #ifndef BERTH_2023
 #    define BERTH_2023 202312
-#    define BERTH_2023_ANY // the forms of several dates
+#    define BERTH_2023_ANY // accepts the forms of several dates
 #endif
 #if BERTH_2023 + 0 < 202308 || BERTH_2023 + 0 > 202402
 #    error "BERTH_2023 is a date from 202308 to 202402, for example -D BERTH_2023=202311"
@@ -23,10 +23,10 @@
 #    endif
 #endif
 #ifndef BERTH_2023_REFUSED
-#    ifdef __GNUC__ // before 12: a call is an error, a field a warning
+#    ifdef __GNUC__ // gcc before 12: a call is an error, the use of a field is a warning
 #        define BERTH_2023_REFUSED(hint) __attribute__((error(hint)))
 #        define BERTH_2023_REFUSED_FIELD(hint) __attribute__((deprecated(hint)))
-#    else // linking fails
+#    else // a call fails to link
 #        define BERTH_2023_REFUSED(hint)
 #        define BERTH_2023_REFUSED_FIELD(hint)
 #    endif
@@ -44,8 +44,8 @@ enum ggml_backend_type {
     GGML_BACKEND_GPU_SPLIT = 20,
 };
 
-// What ../ggml.h takes into its types: in bytes of a tensor that are padding today, and in numbers of ops that no tensor has.
-#    define BERTH_2023_TENSOR_BACKEND enum ggml_backend_type backend; // kept, not read: a buffer says where a tensor is
+// ../ggml.h inserts these into its types: fields in the padding of a tensor, and ops with numbers that no tensor has.
+#    define BERTH_2023_TENSOR_BACKEND enum ggml_backend_type backend; // stored but not used: the buffer decides where a tensor is
 #    define BERTH_2023_TENSOR_PADDING \
         union { \
             char padding[8]; \
@@ -75,7 +75,7 @@ enum ggml_backend_type {
 
 #undef GGML_FILE_VERSION
 #define GGML_FILE_VERSION 1
-#define GGML_MAX_CONTEXTS 64 // there may be more
+#define GGML_MAX_CONTEXTS 64 // not a limit in Berth
 #if BERTH_2023 <= 202310 || defined(BERTH_2023_ANY)
 #    define GGML_MAX_NODES 4096
 #    define GGML_GRAPH_HASHTABLE_SIZE 8273
@@ -116,8 +116,8 @@ typedef struct {
     enum ggml_type vec_dot_type;
 } ggml_type_traits_t;
 
-// Of ggml_gallocr_alloc_graph_n (ggml-alloc.h): a slot is free when its key is NULL; the first slot tried is the address modulo
-// size.
+// An argument of ggml_gallocr_alloc_graph_n (ggml-alloc.h). A slot is free if its key is NULL. The search for a key starts at the
+// slot (address of the tensor) modulo size.
 struct ggml_hash_set {
     size_t size;
     struct ggml_tensor **keys;
@@ -134,11 +134,11 @@ GGML_API float berth_2023_ggml_type_sizef(enum ggml_type type);
 GGML_API struct ggml_tensor *berth_2023_ggml_get_first_tensor(struct ggml_context *ctx);
 GGML_API struct ggml_tensor *berth_2023_ggml_get_next_tensor(struct ggml_context *ctx, struct ggml_tensor *tensor);
 GGML_API void berth_2023_ggml_set_param(struct ggml_context *ctx, struct ggml_tensor *tensor);
-// Traits of the base library with those of the CPU, whose library is another one.
+// Combines the traits of libggml-base with the traits of the CPU library.
 GGML_API ggml_type_traits_t berth_2023_ggml_type_traits(
     enum ggml_type type, const struct ggml_type_traits_cpu *(*get_type_traits_cpu)(enum ggml_type type));
 
-// Ops. The factor of a scale is read when the graph runs.
+// Ops. The factor of a scale by a tensor is read when the graph runs.
 GGML_API struct ggml_tensor *berth_2023_ggml_concat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 GGML_API struct ggml_tensor *berth_2023_ggml_leaky(struct ggml_context *ctx, struct ggml_tensor *a);
 GGML_API struct ggml_tensor *berth_2023_ggml_group_norm(struct ggml_context *ctx, struct ggml_tensor *a, int n_groups);
@@ -171,7 +171,7 @@ GGML_API struct ggml_tensor *berth_2023_ggml_rope_xpos_inplace(
 GGML_API struct ggml_tensor *berth_2023_ggml_rope_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     int n_dims, int mode, int n_ctx, int n_orig_ctx, float freq_base, float freq_scale, float ext_factor, float attn_factor,
     float beta_fast, float beta_slow, float xpos_base, bool xpos_down);
-// Until September 2023 positions were n_past, n_past + 1, ...
+// RoPE until September 2023: the positions are n_past, n_past + 1, ...
 GGML_API struct ggml_tensor *berth_2023_ggml_rope_past(
     struct ggml_context *ctx, struct ggml_tensor *a, int n_past, int n_dims, int mode, int n_ctx);
 GGML_API struct ggml_tensor *berth_2023_ggml_rope_past_inplace(
@@ -218,7 +218,7 @@ GGML_API struct ggml_cgraph *berth_2023_ggml_graph_view_in(struct ggml_context *
 GGML_API struct ggml_cgraph *berth_2023_ggml_build_forward_ctx(struct ggml_context *ctx, struct ggml_tensor *tensor);
 GGML_API struct ggml_tensor *berth_2023_ggml_graph_get_tensor(struct ggml_cgraph *cgraph, const char *name);
 
-// Quantisation. hist: 16 counters of the values of the formats of 4, 5 and 8 bits; NULL: nothing is counted.
+// Quantisation. hist has 16 counters of the values of 4-bit, 5-bit and 8-bit formats; NULL: they are not counted.
 GGML_API size_t berth_2023_ggml_quantize_q4_0(const float *src, void *dst, int n, int k, int64_t *hist);
 GGML_API size_t berth_2023_ggml_quantize_q4_1(const float *src, void *dst, int n, int k, int64_t *hist);
 GGML_API size_t berth_2023_ggml_quantize_q5_0(const float *src, void *dst, int n, int k, int64_t *hist);
@@ -233,7 +233,7 @@ GGML_API size_t berth_2023_ggml_quantize_chunk(enum ggml_type type, const float 
 GGML_API size_t berth_2023_ggml_quantize_chunk_rows(
     enum ggml_type type, const float *src, void *dst, int start, int nrows, int n_per_row, int64_t *hist, const float *imatrix);
 
-// Files. An index of -1, which says that there is none, stays -1; a count that is no int is an error and 0.
+// Files. An index of -1 means that there is no such key or tensor. A count that exceeds int is an error, and the result is 0.
 GGML_API int berth_2023_gguf_get_version(const struct gguf_context *ctx);
 GGML_API void *berth_2023_gguf_get_data(const struct gguf_context *ctx);
 GGML_API int berth_2023_gguf_get_n_kv(const struct gguf_context *ctx);
@@ -271,7 +271,7 @@ GGML_API void berth_2023_gguf_write_to_file(const struct gguf_context *ctx, cons
 
 #ifndef BERTH_2023_IMPLEMENTATION
 
-// ---- structs that programs of then read ----
+// ---- structs whose fields programs read ----
 
 struct ggml_object {
     size_t offs;
@@ -302,7 +302,7 @@ struct ggml_scratch {
     void *data;
 };
 
-// Of a graph: keys[i] is a tensor only where bit i of used is set.
+// The tensors of a graph. keys[i] is valid only if bit i of used is set.
 struct berth_2023_visited {
     size_t size;
     uint32_t *used;
@@ -316,8 +316,8 @@ enum ggml_cgraph_eval_order {
 };
 
 #    if BERTH_2023 <= 202310 || (defined(BERTH_2023_ANY) && defined(__cplusplus))
-#        define BERTH_2023_GRAPH_ROOM // a graph may be a variable
-// The arrays of a graph that is a variable.
+#        define BERTH_2023_GRAPH_ROOM // a graph can be a variable
+// Arrays of a graph that is a variable.
 struct berth_2023_graph_room {
     struct ggml_tensor *nodes[GGML_MAX_NODES], *leafs[GGML_MAX_NODES], *keys[GGML_GRAPH_HASHTABLE_SIZE];
     int32_t use_counts[GGML_GRAPH_HASHTABLE_SIZE];
@@ -330,7 +330,7 @@ struct ggml_cgraph {
     int n_nodes;
     int n_leafs;
     struct ggml_tensor **nodes;
-    struct ggml_tensor **grads; // by slot of the visited tensors
+    struct ggml_tensor **grads; // indexed by the slots of visited_hash_table
     struct ggml_tensor **grad_accs;
     struct ggml_tensor **leafs;
     int32_t *use_counts;
@@ -344,7 +344,7 @@ struct ggml_cgraph {
             "perf_time_us is not counted: use ggml_time_us() around ggml_graph_compute");
     };
 #    ifdef BERTH_2023_GRAPH_ROOM
-    // The room is not there in graphs of ggml_new_graph.
+    // Graphs of ggml_new_graph do not have this member: it is past the end of their memory.
     struct berth_2023_graph_room room;
 #        ifdef __cplusplus
     ggml_cgraph() : size(0) {
@@ -367,7 +367,7 @@ struct ggml_cgraph {
 };
 
 #    ifdef BERTH_2023_GRAPH_ROOM
-// Makes a variable an empty graph over its own room.
+// Makes a variable an empty graph that uses its own arrays.
 static inline void berth_2023_graph_init(struct ggml_cgraph *graph) {
     struct berth_2023_graph_room *room = &graph->room;
     graph->size = GGML_MAX_NODES;
@@ -393,7 +393,7 @@ inline void ggml_cgraph::berth_2023_seat() {
     berth_2023_graph_init(this);
 }
 
-// Of a graph with a room all of it, of another one its pointers.
+// Copies all arrays of a graph that is a variable, and only the pointers of another graph.
 inline void ggml_cgraph::berth_2023_assign(const ggml_cgraph &other) {
     if (other.nodes == const_cast<ggml_cgraph &>(other).room.nodes) {
         berth_2023_graph_init(this);
@@ -416,7 +416,7 @@ inline void ggml_cgraph::berth_2023_assign(const ggml_cgraph &other) {
     uid = other.uid;
 }
 #        else
-// A variable that is all zero becomes a graph when the first tensor is added. A copy is valid while the original is.
+// A variable with all bytes 0 becomes a graph when the first tensor is added. A copy is valid as long as the original.
 static inline void berth_2023_ggml_build_forward_expand(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor) {
     if (cgraph->size == 0 && cgraph->nodes == NULL) {
         berth_2023_graph_init(cgraph);
@@ -426,7 +426,7 @@ static inline void berth_2023_ggml_build_forward_expand(struct ggml_cgraph *cgra
 #        endif
 #    endif
 
-// ---- over the library of the CPU ----
+// ---- functions of the CPU library ----
 
 static inline void berth_2023_ggml_numa_init(void) {
     ggml_numa_init(GGML_NUMA_STRATEGY_DISTRIBUTE);
@@ -454,12 +454,12 @@ static inline void berth_2023_ggml_graph_compute_with_ctx(struct ggml_context *c
     ggml_graph_compute_with_ctx(ctx, cgraph, n_threads);
 }
 
-// Libraries that Berth's CPU backend is not built on.
+// For libraries that Berth's CPU backend does not use: returns 0.
 static inline int berth_2023_has_no(void) {
     return 0;
 }
 
-// ---- what is refused ----
+// ---- functions that are not available ----
 
 enum ggml_opt_type {
     GGML_OPT_ADAM = 0,
@@ -523,7 +523,7 @@ struct ggml_opt_params ggml_opt_default_params(enum ggml_opt_type type)
 
 // ---- forms of several dates ----
 
-// Today's forms under names that no macro has.
+// Today's forms, under names that are not macros.
 static inline struct ggml_tensor *berth_2023_ggml_scale_by(struct ggml_context *ctx, struct ggml_tensor *a, float s) {
     return ggml_scale(ctx, a, s);
 }
@@ -537,7 +537,7 @@ static inline struct ggml_tensor *berth_2023_ggml_im2col_to(struct ggml_context 
     return ggml_im2col(ctx, a, b, s0, s1, p0, p1, d0, d1, is_2D, dst_type);
 }
 
-// The part from node i0 to node i1 - 1, which shares everything with the graph.
+// The nodes i0 to i1 - 1. The view shares all memory with the graph.
 static inline struct ggml_cgraph berth_2023_ggml_graph_view(struct ggml_cgraph *cgraph, int i0, int i1) {
     struct ggml_cgraph view = *cgraph;
     const bool is_part = i0 >= 0 && i0 <= i1 && i1 <= cgraph->n_nodes;
@@ -566,7 +566,7 @@ static inline struct ggml_cgraph *berth_2023_graph_of(struct ggml_cgraph *graph,
     ggml_build_forward_expand(graph, tensor);
     return graph;
 }
-// The arrays are in a variable without a name, which lives as long as the block of the call.
+// The arrays are in an unnamed variable that exists until the end of the enclosing block.
 #        define berth_2023_ggml_build_forward(tensor) (*berth_2023_graph_of(&(struct ggml_cgraph){0}, tensor))
 #    else
 struct ggml_cgraph *berth_2023_ggml_build_forward(struct ggml_tensor *tensor)
@@ -610,7 +610,7 @@ static inline struct ggml_tensor *berth_2023_ggml_rope_custom_inplace(struct ggm
     return berth_2023_ggml_rope_custom_past_inplace(ctx, a, n_past, n_dims, mode, n_ctx, freq_base, freq_scale);
 }
 #        else
-// A name with arguments after it is a call, for which the form is chosen; without them it is the function of the date.
+// A call selects the form by its arguments. A name without arguments is the function of the selected date.
 #            define BERTH_2023_IS_TENSOR(x, yes, no) \
                 _Generic((x), struct ggml_tensor * : yes, const struct ggml_tensor * : yes, void * : yes, default : no)
 #            define BERTH_2023_PICK_12(a, b, c, d, e, f, g, h, i, j, k, l, name, ...) name
@@ -638,7 +638,7 @@ static inline struct ggml_tensor *berth_2023_ggml_rope_custom_inplace(struct ggm
 #        endif
 #    endif
 
-// ---- the names of then ----
+// ---- names of ggml's API ----
 
 #    define ggml_to_float_t berth_2023_to_float_t
 #    define ggml_from_float_t berth_2023_from_float_t
@@ -741,7 +741,7 @@ static inline struct ggml_tensor *berth_2023_ggml_rope_custom_inplace(struct ggm
 #    define ggml_cpu_has_gpublas berth_2023_has_no
 #    define ggml_cpu_has_sycl berth_2023_has_no
 
-// What changed between the dates.
+// Names whose meaning depends on the date.
 #    if BERTH_2023 <= 202312
 #        define ggml_type_sizef berth_2023_ggml_type_sizef
 #        define ggml_get_first_tensor berth_2023_ggml_get_first_tensor
