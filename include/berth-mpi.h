@@ -13,7 +13,7 @@ extern "C" {
 
 // "berth_mpi_world": the ranks of a program that runs on every rank (`mpirun -n 4 berth train`). Workers (`berth worker`) are not
 // counted. Every rank must call the functions in the same order, one thread at a time. They return false, and set the last error,
-// if a rank is lost or memory is out.
+// if a rank is lost or memory runs out.
 struct berth_mpi_world {
     int rank, size; // number of this rank, from 0, and number of ranks
     // Replaces n values by their sums over all ranks. Every rank gets the same bits.

@@ -52,7 +52,7 @@ struct berth_plan_set {
 
 // Readers accept any bytes. `name` starts their messages ("a.csv:3: ..."). The caller frees *set with berth_plan_set_free. A
 // failure leaves *set NULL: GGML_STATUS_FAILED, with line (CSV) or line and column (JSON), if the text is wrong,
-// GGML_STATUS_ALLOC_FAILED without memory.
+// GGML_STATUS_ALLOC_FAILED if memory runs out.
 
 // Reads CSV text of size bytes. A header line names the columns, in any order: id, lower, upper (exclusive), size; optional are
 // alignment, offset, pool, alias, fixed, and for budgets cost and reads. Other columns are skipped. Fields may be quoted. Lines

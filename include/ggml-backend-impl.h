@@ -32,7 +32,7 @@ extern "C" {
 struct ggml_backend_buffer_type_i {
     // Returns the name. Required.
     const char *(*get_name)(ggml_backend_buffer_type_t);
-    // Allocates a buffer of at least 1 byte and wraps it with ggml_backend_buffer_init. Returns NULL without memory. Required.
+    // Allocates a buffer of at least 1 byte and wraps it by ggml_backend_buffer_init. Returns NULL on failure. Required.
     ggml_backend_buffer_t (*alloc_buffer)(ggml_backend_buffer_type_t, size_t);
     // Returns the alignment of tensors, a power of two. Required.
     size_t (*get_alignment)(ggml_backend_buffer_type_t);
@@ -227,7 +227,7 @@ typedef int (*ggml_backend_score_t)(void);
 GGML_API bool ggml_op_alloc_size_may_expand(enum ggml_op op);
 
 // Creates a buffer struct with this table, context and size, and usage ANY. A backend calls it in alloc_buffer. Returns NULL
-// without memory; the context is then still the caller's to free.
+// if memory runs out; the context is then still the caller's to free.
 GGML_API ggml_backend_buffer_t ggml_backend_buffer_init(
     ggml_backend_buffer_type_t buft, struct ggml_backend_buffer_i iface, void *context, size_t size);
 

@@ -242,7 +242,7 @@ GGML_BACKEND_API void ggml_cpu_init(void);
 // The setters below do nothing, with an error, if the backend is not a CPU backend. Call them while the backend does not compute.
 
 #ifndef BERTH_2023
-// Creates a CPU backend with GGML_DEFAULT_N_THREADS threads. Free it with ggml_backend_free. Returns NULL without memory. The
+// Creates a CPU backend with GGML_DEFAULT_N_THREADS threads. Free it with ggml_backend_free. Returns NULL if memory runs out. The
 // backend computes synchronously.
 GGML_BACKEND_API ggml_backend_t ggml_backend_cpu_init(void);
 

@@ -187,7 +187,7 @@ GGML_API const char *ggml_opt_optimizer_name(enum ggml_opt_optimizer_type);
 
 // ---- results ----
 
-// Creates an empty result. Free it with ggml_opt_result_free. Returns NULL without memory.
+// Creates an empty result. Free it with ggml_opt_result_free. Returns NULL if memory runs out.
 GGML_API ggml_opt_result_t ggml_opt_result_init(void);
 
 // Frees the result.

@@ -68,7 +68,7 @@ typedef size_t (*gguf_reader_callback_t)(void *, void *, uint64_t, size_t);
 
 // ---- open ----
 
-// Creates a context without keys and tensors. Free it with gguf_free. Returns NULL without memory.
+// Creates a context without keys and tensors. Free it with gguf_free. Returns NULL if memory runs out.
 GGML_API struct gguf_context *gguf_init_empty(void);
 
 // Reads a file from the current position of the stream. The stream stays open and the caller's. Free the result with gguf_free.

@@ -110,7 +110,7 @@ GGML_API ggml_backend_buffer_t BERTH_2023_AT(buffer_init)(
 #if BERTH_2023 >= 202402
 // Copies by the destination's buffer. Returns false if that buffer cannot.
 GGML_API bool BERTH_2023_AT(buffer_copy_tensor)(const struct ggml_tensor *src, struct ggml_tensor *dst);
-// Combines several buffers into one, which owns them. Returns NULL without memory; they are then still the caller's.
+// Combines several buffers into one, which owns them. Returns NULL if memory runs out; they are then still the caller's.
 GGML_API GGML_CALL ggml_backend_buffer_t BERTH_2023_AT(multi_buffer_alloc_buffer)(
     ggml_backend_buffer_t *buffers, size_t n_buffers);
 GGML_API GGML_CALL bool BERTH_2023_AT(buffer_is_multi_buffer)(ggml_backend_buffer_t buffer);
