@@ -275,12 +275,12 @@ GGML_API void ggml_backend_tensor_set_2d_async(ggml_backend_t backend, struct gg
 GGML_API void ggml_backend_tensor_get_2d_async(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data,
     size_t offset, size_t size, size_t n_copies, size_t stride_tensor, size_t stride_data);
 
-// Writes size bytes from data to the tensor at offset. The range must be inside the tensor. It does not wait for a backend: the
-// caller must synchronize a backend that uses the tensor.
+// Writes size bytes from data to the tensor at offset. The range must be inside the tensor. First synchronize a backend
+// that uses the tensor.
 GGML_API void ggml_backend_tensor_set(struct ggml_tensor *tensor, const void *data, size_t offset, size_t size);
 
-// Reads size bytes of the tensor from offset into data. The range must be inside the tensor. It does not wait for a backend: the
-// caller must synchronize a backend that writes the tensor.
+// Reads size bytes of the tensor from offset into data. The range must be inside the tensor. First synchronize a
+// backend that writes the tensor.
 GGML_API void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size);
 
 // Writes n_copies pieces of size bytes each. Piece i goes from data + i * stride_data to offset + i * stride_tensor of the
