@@ -2,6 +2,7 @@
 // exact.c: the cheapest of all schedules of a small graph: best first over states (A*), each reached in the cheapest way; and all
 // schedules by rising cost, for a budget that a state cannot know: that of packed memory.
 
+#include "base/min.h"
 #include "plan/budget/budget.h"
 
 #include <string.h>
@@ -24,6 +25,8 @@ struct budget_words {
     uint64_t ends[BUDGET_WORD];  // ops that may not run any more once this one has
     uint64_t spill[BUDGET_WORD]; // cost of one way
     uint64_t inputs, keep, again, sized, mobile;
+    // Packed memory only: values that an op may take over. A later read of such a value keeps the two apart.
+    uint64_t taken;
 };
 
 struct budget_move {
@@ -198,12 +201,13 @@ static bool is_turn(const struct budget_words *w, const struct budget_state *s, 
     return ((over | s->live) & BIT(i)) == 0 && (before < 0 || (s->done & BIT(before)) != 0) && (w->srcs[i] & ~s->live) == 0;
 }
 
-// An op that has to run once, takes no bytes and ends nothing that could run again loses nothing by running now. -1: none.
+// An op that has to run once, takes no bytes and ends nothing that could run again loses nothing by running now, unless it could keep
+// a value from being taken over. -1: none.
 static int32_t forced_find(const struct budget_words *w, const struct budget_state *s, uint64_t over) {
     const uint64_t finished = finished_find(w, s->done);
     for (uint64_t left = all_once(w) & ~s->done & ~w->sized; left != 0; left &= left - 1) {
         const int32_t i = __builtin_ctzll(left);
-        if (is_turn(w, s, over, i) && (w->ends[i] & ~finished) == 0) {
+        if (is_turn(w, s, over, i) && (w->ends[i] & ~finished) == 0 && (w->srcs[i] & w->taken) == 0) {
             return i;
         }
     }
@@ -470,6 +474,19 @@ static enum budget_answer list_from(struct listing *l, const struct budget_state
     return answer;
 }
 
+// The least cost of a run whose result nobody reads, but which keeps a value from being taken over. Schedules with such a run are not
+// listed. UINT64_MAX: there is no such op.
+static uint64_t idle_run_cost(const struct budget_words *w) {
+    uint64_t least = UINT64_MAX;
+    for (int32_t i = 0; i < w->g->n; i++) {
+        if ((w->again & BIT(i)) != 0 && (w->srcs[i] & w->taken) != 0) {
+            least = min_u64(least, w->g->cost[i]);
+        }
+    }
+    return least;
+}
+
+// cost: no schedule is cheaper, whatever its packed memory. *cost_out: no schedule that pleases is cheaper.
 enum budget_answer budget_exact_packed(const struct budget_graph *g, uint64_t cost, int64_t max_nodes, int64_t *n_nodes,
     budget_pleases_t pleases, void *user, struct budget_steps *out, uint64_t *cost_out) {
     struct listing l = {.steps = out, .pleases = pleases, .user = user, .left = max_nodes, .max_steps = 8 * (size_t) g->n + 8};
@@ -477,11 +494,16 @@ enum budget_answer budget_exact_packed(const struct budget_graph *g, uint64_t co
     if (!budget_words_init(&l.w, g)) {
         return answer;
     }
+    for (int32_t i = 0; i < g->n; i++) {
+        l.w.taken |= l.w.takeover[i];
+    }
+    const uint64_t idle = idle_run_cost(&l.w);
+    const uint64_t listed = idle > UINT64_MAX - cost ? UINT64_MAX : cost + idle; // every cheaper schedule is listed
     const struct budget_state first = budget_first(&l.w);
     for (l.most = cost; l.most != UINT64_MAX; l.most = l.next) {
         l.next = UINT64_MAX;
         out->n = 0;
-        *cost_out = l.most;
+        *cost_out = min_u64(l.most, listed);
         answer = list_from(&l, &first, 0);
         if (answer != BUDGET_NONE) {
             break;

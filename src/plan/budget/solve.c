@@ -126,7 +126,7 @@ static enum ggml_status exact_run(struct solver *s, int64_t most, struct budget_
         p.status = GGML_STATUS_ALLOC_FAILED;
     }
     s->bound = max_u64(cost, s->bound);
-    s->is_proven = s->is_proven || answer == BUDGET_FOUND;
+    s->is_proven = s->has_best && s->best_cost <= s->bound;
     return p.status;
 }
 
