@@ -12,7 +12,7 @@ int main(void) {
     ggml_build_forward_expand(graph, y);
     printf("%d nodes, the last is %s of %lld rows\n", ggml_graph_n_nodes(graph), ggml_op_name(y->op), (long long) y->ne[1]);
 
-    // A mistake is no crash: 64 columns do not fit 32 rows, and the result says so.
+    // A mistake does not end the process. A row of w has 64 elements, a row of y has 32, so the result is a poison tensor.
     struct ggml_tensor *bad = ggml_mul_mat(ctx, w, y);
     ggml_build_forward_expand(graph, bad);
     bool fine = berth_graph_check(graph) != GGML_STATUS_SUCCESS && berth_is_poison(bad);
