@@ -202,10 +202,12 @@ static void get_rel_pos_run(const struct cpu_params *p, struct ggml_tensor *op) 
 
 static bool add_rel_pos_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *pw = op->src[1], *ph = op->src[2];
+    int64_t n_cells, n_rows;
     return a != NULL && pw != NULL && ph != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 &&
            pw->type == GGML_TYPE_F32 && ph->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op) && ggml_are_same_shape(pw, ph) &&
            ggml_is_contiguous(a) && ggml_is_contiguous(op) && ggml_is_contiguous(pw) && ggml_is_contiguous(ph) &&
-           pw->ne[0] * pw->ne[0] == a->ne[0] && pw->ne[1] * pw->ne[2] == a->ne[1] && pw->ne[3] == a->ne[2] && a->ne[3] == 1;
+           berth_mul_i64_ok(pw->ne[0], pw->ne[0], &n_cells) && n_cells == a->ne[0] &&
+           berth_mul_i64_ok(pw->ne[1], pw->ne[2], &n_rows) && n_rows == a->ne[1] && pw->ne[3] == a->ne[2] && a->ne[3] == 1;
 }
 
 // Row of w * w numbers: number (y, x) gets the y-th of ph's row and the x-th of pw's, one after the other.

@@ -182,8 +182,10 @@ static bool delta_supports(const struct ggml_tensor *op) {
             return false;
         }
     }
-    const int64_t n = v->ne[1] * v->ne[2] * v->ne[3], n_kept = max_i64(param_i32(op, 0), 1);
-    if (d > INT32_MAX || ggml_nelements(op) < d * n + n_kept * ggml_nelements(state)) {
+    int64_t n, n_values, n_result; // heads without elements may have any other extents
+    if (!berth_mul_i64_ok(v->ne[1], v->ne[2], &n) || !berth_mul_i64_ok(n, v->ne[3], &n) || !berth_mul_i64_ok(n, d, &n_values) ||
+        !berth_mul_i64_ok(max_i64(param_i32(op, 0), 1), ggml_nelements(state), &n_result) ||
+        !berth_add_i64_ok(n_result, n_values, &n_result) || d > INT32_MAX || ggml_nelements(op) < n_result) {
         return false;
     }
     return v->nb[0] == sizeof(float) && (g->ne[0] == 1 || g->ne[0] == d) && ggml_nelements(g) == n * g->ne[0] &&

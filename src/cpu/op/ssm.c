@@ -67,8 +67,9 @@ static bool scan_fits(const struct ggml_tensor *op) {
     const struct ggml_tensor *s = op->src[0], *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4],
                              *C = op->src[5];
     const int64_t K = scan_states(op);
-    // in doubles, which K cannot wrap; only one rate a head keeps more than one state
-    const double want = (double) ggml_nelements(x) + (double) K * (double) (s->ne[0] * s->ne[1] * s->ne[2] * x->ne[3]);
+    // in doubles, which do not overflow; only one rate a head keeps more than one state
+    const double want =
+        (double) ggml_nelements(x) + (double) K * (double) s->ne[0] * (double) s->ne[1] * (double) s->ne[2] * (double) x->ne[3];
     return K >= 1 && (K == 1 || A->ne[0] == 1) && s->ne[0] <= INT32_MAX && s->ne[1] == x->ne[0] && s->ne[2] == x->ne[1] &&
            dt->ne[0] == x->ne[1] && dt->ne[1] == x->ne[2] && dt->ne[2] == x->ne[3] && dt->ne[3] == 1 &&
            (A->ne[0] == 1 || A->ne[0] == s->ne[0]) && A->ne[1] == x->ne[1] && B->ne[0] == s->ne[0] && B->ne[2] == x->ne[2] &&
