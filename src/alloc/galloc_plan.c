@@ -304,11 +304,9 @@ static void set_limits(const struct ggml_gallocr *galloc, struct galloc_plan *pl
 }
 
 void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
-    if (plan->lives.room != NULL) { // NULL: a graph without tensors
-        plan->places = (struct record_place *) plan->lives.room;
-        plan->spots = (struct galloc_spot *) (plan->lives.room + (size_t) plan->rec.n_rows * plan->lives.per_row);
-        plan->offsets = (uint64_t *) (plan->spots + plan->lives.max_items);
-    }
+    plan->places = (struct record_place *) plan->lives.room;
+    plan->spots = (struct galloc_spot *) (plan->lives.room + (size_t) plan->rec.n_rows * plan->lives.per_row);
+    plan->offsets = (uint64_t *) (plan->spots + plan->lives.max_items);
     set_limits(galloc, plan);
 }
 

@@ -30,7 +30,7 @@ static bool sum_supports(const struct ggml_tensor *op) {
 #define SUM_BLOCK 64 // pieces
 
 static int64_t sum_pieces(const struct ggml_tensor *a) {
-    return cpu_pieces_a_row(a) * ggml_nrows(a);
+    return cpu_is_empty(a) ? 0 : cpu_pieces_a_row(a) * ggml_nrows(a); // without elements the extents may be anything
 }
 
 static size_t sum_work(const struct ggml_tensor *op, int n_tasks) {
@@ -85,7 +85,7 @@ static int64_t row_count_equal(int64_t n, const char *x, size_t x_step, const ch
 static void count_equal_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     int64_t r0, r1, count = 0;
-    cpu_share(p, ggml_nrows(a), &r0, &r1);
+    cpu_share(p, cpu_is_empty(a) ? 0 : ggml_nrows(a), &r0, &r1); // rows without elements may be any number
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(a, ir);
         count += row_count_equal(a->ne[0], cpu_row(a, at), a->nb[0], cpu_row(b, at), b->nb[0]);
