@@ -136,7 +136,7 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
     }
     const struct record_rules rules = berth_galloc_record_rules(galloc);
     struct record_placer placer = {.places = plan->places,
-        .undo = (struct record_undo *) (plan->places + plan->rec.n_rows),
+        .undo = plan->places != NULL ? (struct record_undo *) (plan->places + plan->rec.n_rows) : NULL,
         .may_write = plan->is_quiet && plan->lives.n_asked == 0 && plan->lives.n_loose == 0 && plan->lives.n_late == 0};
     const bool has_places = in_place != NULL && plan->places_epoch == galloc->epoch;
     const enum record_match match = berth_record_match(&plan->rec, graph, &rules, has_places ? &placer : NULL);
@@ -304,9 +304,11 @@ static void set_limits(const struct ggml_gallocr *galloc, struct galloc_plan *pl
 }
 
 void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
-    plan->places = (struct record_place *) plan->lives.room;
-    plan->spots = (struct galloc_spot *) (plan->lives.room + (size_t) plan->rec.n_rows * plan->lives.per_row);
-    plan->offsets = (uint64_t *) (plan->spots + plan->lives.max_items);
+    if (plan->lives.room != NULL) { // NULL: a graph without tensors
+        plan->places = (struct record_place *) plan->lives.room;
+        plan->spots = (struct galloc_spot *) (plan->lives.room + (size_t) plan->rec.n_rows * plan->lives.per_row);
+        plan->offsets = (uint64_t *) (plan->spots + plan->lives.max_items);
+    }
     set_limits(galloc, plan);
 }
 

@@ -7,7 +7,6 @@
 
 #include "alloc/lifetime.h"
 
-#include "base/min.h"
 #include "core/optable.h"
 
 #include <string.h>
@@ -394,7 +393,6 @@ static bool make_room(struct lifetimes *l, size_t n, size_t n_rows) {
         !berth_add_ok(items_size, rows_size, &size)) {
         return false;
     }
-    size = max_size(size, sizeof l->items[0]); // a graph without tensors has addresses in it too
     if (size > l->size) {
         berth_free(l->items);
         l->items = berth_malloc(size);
