@@ -121,7 +121,7 @@ static enum ggml_status parts_back(struct ggml_gallocr *galloc, struct galloc_pl
     galloc->epoch += is_moved;
     if (!ok) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED,
-            "compute buffers of type %s of %zu bytes on all devices are not to be had; the allocator holds %zu bytes there",
+            "cannot allocate compute buffers of type %s of %zu bytes on all devices; the allocator holds %zu bytes there",
             ggml_backend_buft_name(pool->buft), layout->bytes, before);
     }
     return GGML_STATUS_SUCCESS;
@@ -229,7 +229,7 @@ static enum ggml_status pool_grow(struct ggml_gallocr *galloc, struct galloc_poo
         if (!chunk_grow(galloc, pool, c, sizes[c])) {
             const char *why = berth_last_error();
             return berth_fail(GGML_STATUS_ALLOC_FAILED,
-                "a compute buffer of type %s of %zu bytes is not to be had; the allocator holds %zu bytes there%s%s",
+                "cannot allocate a compute buffer of type %s of %zu bytes; the allocator holds %zu bytes there%s%s",
                 ggml_backend_buft_name(pool->buft), sizes[c], chunk_size(pool, c), why[0] != '\0' ? ": " : "", why);
         }
     }

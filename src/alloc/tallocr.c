@@ -153,7 +153,7 @@ static enum ggml_status chunk_place(
     if (buffer == NULL) {
         const char *why = berth_last_error();
         return berth_fail(GGML_STATUS_ALLOC_FAILED,
-            "a buffer of type %s of %zu bytes is not to be had, %zu buffers were before it%s%s", ggml_backend_buft_name(buft),
+            "cannot allocate a buffer of type %s of %zu bytes after %zu other buffers%s%s", ggml_backend_buft_name(buft),
             chunk->size, w->n_buffers, why[0] != '\0' ? ": " : "", why);
     }
     w->buffers[w->n_buffers++] = buffer;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // file.c: buffers that are mapped files without a name, in a folder of the caller's: host memory that the system may write out
 // and take back, so that a value that moves there leaves the memory that counts. The space is taken before it is mapped: a full
-// disk is a buffer that is not to be had, not a signal later. context of a buffer = first byte, of a type = its folder.
+// disk fails the allocation of the buffer instead of raising a signal later. context of a buffer = first byte, of a type = its folder.
 
 #include "backend/backend.h"
 
@@ -42,7 +42,7 @@ static ggml_backend_buffer_t file_alloc(ggml_backend_buffer_type_t buft, size_t 
     const int fd = file_open(buft->context, n);
     void *memory = fd < 0 ? MAP_FAILED : mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "a file of %zu bytes in %s is not to be had: %s", n, (const char *) buft->context,
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "cannot create a file of %zu bytes in %s: %s", n, (const char *) buft->context,
             strerror(errno));
     }
     if (fd >= 0) {

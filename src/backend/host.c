@@ -89,7 +89,7 @@ static bool host_is_host(ggml_backend_buffer_type_t buft) {
 static ggml_backend_buffer_t host_alloc(ggml_backend_buffer_type_t buft, size_t size) {
     void *memory = berth_aligned_alloc(HOST_ALLOC_ALIGN, size);
     if (memory == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: a host buffer of %zu bytes is not to be had", size);
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: cannot allocate a host buffer of %zu bytes", size);
         return NULL;
     }
 #if BERTH_DEBUG >= 3

@@ -80,7 +80,7 @@ void *ggml_aligned_malloc(size_t size) {
     }
     void *p = berth_aligned_alloc(64, size);
     if (p == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: %zu bytes aligned to 64 are not to be had", size);
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: cannot allocate %zu bytes aligned to 64", size);
     }
     return p;
 }

@@ -52,7 +52,7 @@ static void print_text(const struct cluster *c, const char *path, const struct p
     const int best = best_of(ways);
     cli_text(stdout, 0, path);
     printf(" over %d device%s of %d host%s", c->n_devices, c->n_devices == 1 ? "" : "s", c->n_hosts, c->n_hosts == 1 ? "" : "s");
-    printf(", context %" PRId64 ", batch %" PRId64 "; speeds are foretold, written with half of the context filled\n",
+    printf(", context %" PRId64 ", batch %" PRId64 "; speeds are predicted, for decode with half of the context filled\n",
         known->n_ctx, known->n_batch);
     for (int w = 0; w < N_WAYS; w++) {
         print_way(c, &ways[w], names[w]);

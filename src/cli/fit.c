@@ -28,7 +28,7 @@ static const struct cli_option option_rows[] = {
         .parse = cli_fit_allow, CLI_TO(struct options, question.allow)),
     CLI_OPTION(0, "cluster", "FILE",
         "in place of --memory: over the machines of FILE, which 'berth bench --cluster' writes and docs/scale.md tells of; by "
-        "layers and by tensors, the bytes on each device and the speed foretold",
+        "layers and by tensors, the bytes on each device and the predicted speed",
         .takes = ".json", .use = CLI_READ, CLI_TO(struct options, cluster)),
     CLI_OPT_MODEL,
     CLI_OPTION('c', "ctx", "N", "look for the batch only, in a context of N positions", CLI_INT_OF_MODEL(n_ctx, INT32_MAX),
@@ -211,7 +211,7 @@ static void print_setting(const struct found *s) {
     }
     print_again(s);
     if (s->f.per_second > 0) {
-        printf("  speed    %.1f tokens a second foretold, with half of the context filled%s\n", s->f.per_second,
+        printf("  speed    %.1f tokens per second predicted, with half of the context filled%s\n", s->f.per_second,
             s->f.tried > 0 ? ", by a trial of the model itself" : "");
     }
 }

@@ -61,7 +61,7 @@ void cpu_place_priority(enum ggml_sched_priority prio) {
     struct sched_param param = {.sched_priority = wanted[i].level};
     const int err = pthread_setschedparam(pthread_self(), wanted[i].policy, &param);
     if (err != 0) {
-        shim_log(GGML_LOG_LEVEL_WARN, "thread priority %d is not to be had: %s", (int) prio, strerror(err));
+        shim_log(GGML_LOG_LEVEL_WARN, "cannot set thread priority %d: %s", (int) prio, strerror(err));
     }
 }
 

@@ -339,7 +339,7 @@ struct ggml_threadpool *ggml_threadpool_new(struct ggml_threadpool_params *param
     }
     pool_init(pool, workers, params, atomic_load(&generation));
     if (!pool_grow(pool, params->n_threads)) {
-        shim_error(GGML_STATUS_FAILED, "ggml_threadpool_new: %zu threads are not to be had", n);
+        shim_error(GGML_STATUS_FAILED, "ggml_threadpool_new: cannot start %zu threads", n);
         pool_fini(pool);
         goto fail;
     }

@@ -184,7 +184,7 @@ static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph, st
     if (!cuda_arena_grow(b, size)) {
         pthread_mutex_lock(&b->dev->lock);
         snprintf(b->dev->arena_text, sizeof b->dev->arena_text,
-            "%s: %zu bytes of work memory for a graph of %d nodes are not to be had", b->dev->name, size, graph->n_nodes);
+            "%s: cannot allocate %zu bytes of work memory for a graph of %d nodes", b->dev->name, size, graph->n_nodes);
         pthread_mutex_unlock(&b->dev->lock);
     }
 }

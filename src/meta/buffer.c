@@ -471,7 +471,7 @@ ggml_backend_buffer_t meta_buffer_alloc(ggml_backend_buffer_type_t buft, size_t 
     const struct meta_device *device = meta_device_of(buft);
     ggml_backend_buffer_t buffer = meta_buffer_make(buft, size, size);
     if (buffer == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: a buffer of %zu bytes on each of %d devices is not to be had", device->name,
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: cannot allocate a buffer of %zu bytes on each of %d devices", device->name,
             size, device->n);
     }
     return buffer;

@@ -92,7 +92,7 @@ expect 2 "--memory 'much' is not a number of bytes" fit --memory much
 
 expect 0 "context 256, batch" fit --memory 5M --allow batch,cache-type
 expect 0 "  cache    q4_0" fit --memory 5M --allow cache-type
-expect 0 "tokens a second foretold, with half of the context filled, by a trial of the model itself" fit --memory 5M --allow cache-type
+expect 0 "tokens per second predicted, with half of the context filled, by a trial of the model itself" fit --memory 5M --allow cache-type
 expect 0 "of all devices: context 256, batch 256, cache f16" fit --memory 5M --allow batch
 expect 0 '"next": [{"device": "all", "memory": 1078984704, "ctx": 256' fit --json --memory 5M
 expect 0 '"next": []' fit --json --memory 1G

@@ -143,11 +143,11 @@ static void failures_leave_no_trace(void **state) {
     }
     floats(ctx, 17, "large");
     assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, &fake.buft));
-    assert_error("a buffer of type Fake of 128 bytes is not to be had, 2 buffers were before it");
+    assert_error("cannot allocate a buffer of type Fake of 128 bytes after 2 other buffers");
     assert_null(a->data);
     ggml_backend_buffer_type_t nowhere = berth_file_buffer_type_new("/nonexistent/folder");
     assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, nowhere)); // with what the backend says of it
-    assert_error("0 buffers were before it: a file of");
+    assert_error("after 0 other buffers: cannot create a file of");
     berth_file_buffer_type_free(nowhere);
 
     struct ggml_context *ctx2 = new_context();
