@@ -52,9 +52,7 @@ enum berth_budget_kind {
 };
 
 // A step of a schedule. A step that creates a value takes its memory. The memory is free after the last step that reads the value
-// before it is created the next time. Steps can run serially. A copy out can also overlap with ops, from the step that creates
-// its value to its own position; a copy in can overlap from its own position to its first reader. Copies overlap one at a time,
-// in their order.
+// before it is created the next time. Steps run serially.
 struct berth_budget_step {
     int32_t op;                  // the op, or the op of the value that is copied
     enum berth_budget_kind kind; // what the step does
@@ -86,18 +84,17 @@ struct berth_budget_result {
     bool fits;                       // all pools keep their limits
     bool proven;                     // no schedule is cheaper; or, if it does not fit, no schedule fits
     uint64_t cost;                   // of the schedule, copies included
-    uint64_t cost_beside;          // the same if one copy at a time overlaps with ops, as long as its memory and its reader allow
-    uint64_t cost_once;            // of every op once
-    uint64_t cost_bound;           // no schedule that fits costs less
-    size_t n_again, n_out, n_in;   // ops that are recomputed, copies out, copies in
-    struct berth_budget_use *uses; // [n_uses], by rising pool number
-    size_t n_uses;                 // number of pools
-    int32_t tight_op;              // the op that needs `least`, of the pool that misses most or is fullest; -1: none
-    int32_t *alive;                // [n_alive] the values that every schedule has in memory at that op, largest first
-    size_t n_alive;                // number of these values
-    const char *method;            // name of the method that found the schedule; static text
-    int64_t n_nodes;               // nodes of the exact search
-    int64_t time_us;               // wall time
+    uint64_t cost_once;              // of every op once
+    uint64_t cost_bound;             // no schedule that fits costs less
+    size_t n_again, n_out, n_in;     // ops that are recomputed, copies out, copies in
+    struct berth_budget_use *uses;   // [n_uses], by rising pool number
+    size_t n_uses;                   // number of pools
+    int32_t tight_op;                // the op that needs `least`, of the pool that misses most or is fullest; -1: none
+    int32_t *alive;                  // [n_alive] the values that every schedule has in memory at that op, largest first
+    size_t n_alive;                  // number of these values
+    const char *method;              // name of the method that found the schedule; static text
+    int64_t n_nodes;                 // nodes of the exact search
+    int64_t time_us;                 // wall time
 };
 
 // ---- solving ----

@@ -134,9 +134,9 @@ static bool print_json(const struct options *o, const struct view_plan *plan, co
         berth_json_begin(&w, "budget", '{');
         berth_json_printf(&w,
             "'bytes': %" PRIu64 ", 'fits': %c, 'proven': %c, 'least': %" PRIu64 ", 'again': %zu, 'out': %zu, 'in': %zu, 'cost': "
-            "%" PRIu64 ", 'cost_once': %" PRIu64 ", 'cost_bound': %" PRIu64 ", 'cost_beside': %" PRIu64,
+            "%" PRIu64 ", 'cost_once': %" PRIu64 ", 'cost_bound': %" PRIu64,
             o->budget.bytes, b->fits, b->proven, b->uses[0].least, b->n_again, b->n_out, b->n_in, b->cost, b->cost_once,
-            b->cost_bound, b->cost_beside);
+            b->cost_bound);
         berth_json_begin(&w, "alive", '[');
         for (size_t i = 0; i < b->n_alive && i < VIEW_BUDGET_N_ALIVE; i++) {
             berth_json_printf(&w, "{'name': %s, 'bytes': %" PRIu64 "}", plan->alive[i].name, plan->alive[i].size);
@@ -179,9 +179,6 @@ static void print_budget(FILE *file, const struct options *o, const struct view_
         }
         const double once = (double) (b->cost_once > 0 ? b->cost_once : 1);
         fprintf(file, ", cost %.4f of once%s", (double) b->cost / once, b->proven ? ", the least there is, proven" : "");
-        if (b->n_out > 0) {
-            fprintf(file, "; %.4f with moves beside the ops", (double) b->cost_beside / once);
-        }
         fputc('\n', file);
         if (o->budget.spill > 0) {
             fprintf(file, "  moves    %s\n", plan->spill_price);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // budget.h: what the files of the budget solver share.
 //
-//   ops --model.c--> budget_graph --hoist.c, exact.c, chain.c, sets.c, trim.c, walk.c, improve.c--> steps --beside.c--> steps
-//   --check.c--> cost, live bytes, packed peak
+//   ops --model.c--> budget_graph --hoist.c, exact.c, chain.c, sets.c, trim.c, walk.c, improve.c--> steps --check.c--> cost, live bytes, packed peak
 //
 // A schedule is a list of steps; when memory is given back follows from it. So one checker (check.c) is the law for every
 // method, and what one method finds another can improve. Everything above check.c counts live bytes; solve.c lowers the limit
@@ -94,9 +93,6 @@ struct budget_trace {
 // False: out of memory. A wrong schedule: fault and why.
 bool budget_trace(const struct budget_graph *g, const struct budget_steps *s, struct budget_trace *t) BERTH_MUST_USE;
 void budget_trace_fini(struct budget_trace *t);
-// What a sound schedule costs with its moves beside ops; over: [steps] scratch.
-uint64_t budget_cost_beside(
-    const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, uint64_t *over);
 static inline int32_t budget_value(const struct budget_graph *g, const struct budget_steps *s, int32_t instance) {
     return instance < g->n ? instance : s->at[instance - g->n].op;
 }
@@ -165,12 +161,6 @@ enum budget_answer budget_improve(
     const struct budget_graph *g, uint64_t seed, int64_t end_us, int64_t max_kicks, struct budget_steps *s) BERTH_MUST_USE;
 // Chains there and back, of values of one size: the optimum, by dynamic programming. BUDGET_GAVE_UP: no such chain.
 enum budget_answer budget_chain(const struct budget_graph *g, struct budget_steps *out) BERTH_MUST_USE;
-
-// ---- beside.c: moves while ops run ----
-
-// Puts copies out later and copies in earlier, so that they have time beside ops, within the limits [n_pools] on packed memory.
-enum ggml_status budget_beside(
-    const struct budget_graph *g, const uint64_t *limits, bool live_only, struct budget_steps *steps) BERTH_MUST_USE;
 
 // ---- hoist.c, reorder.c: other orders ----
 

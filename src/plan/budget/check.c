@@ -204,7 +204,7 @@ enum ggml_status budget_result(const struct budget_graph *g, const struct berth_
     const struct budget_steps *s, int64_t pack_us, struct berth_budget_result **result) {
     struct berth_budget_result *r = berth_calloc(1, sizeof *r);
     struct budget_trace t = {0};
-    uint64_t *limits = berth_calloc(2 * (size_t) g->n_pools + s->n + 1, sizeof *limits);
+    uint64_t *limits = berth_calloc(2 * (size_t) g->n_pools + 1, sizeof *limits);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     bool is_sure;
     if (r == NULL || limits == NULL || !result_room(g, s->n, r) || !budget_trace(g, s, &t)) {
@@ -219,7 +219,6 @@ enum ggml_status budget_result(const struct budget_graph *g, const struct berth_
         limits[p] = g->pools[p].limit;
     }
     result_count(g, s, r);
-    r->cost_beside = budget_cost_beside(g, s, &t, peaks + g->n_pools);
     status = sizes_check(g, s);
     if (!params->live_only && status == GGML_STATUS_SUCCESS) {
         status = budget_pack(g, s, &t, &(struct budget_pack){limits, pack_us}, peaks, &is_sure);

@@ -436,10 +436,7 @@ static enum ggml_status hoisted_run(struct solver *s, const int32_t *order) {
 }
 
 static enum ggml_status result_make(struct solver *s, struct berth_budget_result **result) {
-    enum ggml_status status = s->has_best ? budget_beside(&s->g, s->limits, s->params->live_only, &s->best) : GGML_STATUS_SUCCESS;
-    if (status == GGML_STATUS_SUCCESS) {
-        status = budget_result(&s->g, s->params, &s->best, BUDGET_PACK_US, result);
-    }
+    enum ggml_status status = budget_result(&s->g, s->params, &s->best, BUDGET_PACK_US, result);
     if (status == GGML_STATUS_SUCCESS) {
         struct berth_budget_result *r = *result;
         r->proven = r->fits ? s->is_proven : s->is_none;

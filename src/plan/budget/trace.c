@@ -227,30 +227,3 @@ struct budget_excess budget_excess(const struct budget_graph *g, const struct bu
     }
     return e;
 }
-
-uint64_t budget_cost_beside(
-    const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, uint64_t *over) {
-    uint64_t now = 0, queue = 0; // time of the ops, and when the last copy is over
-    for (int32_t k = 0; k < (int32_t) s->n; k++) {
-        const struct berth_budget_step *step = &s->at[k];
-        const int32_t src = t->start[k] < t->start[k + 1] ? t->src[t->start[k]] - g->n : -1;
-        if (step->kind == BERTH_BUDGET_RUN) {
-            for (int32_t j = t->start[k]; j < t->start[k + 1]; j++) { // what is on its way back is waited for
-                const int32_t made = t->src[j] - g->n;
-                if (made >= 0 && s->at[made].kind == BERTH_BUDGET_IN && over[made] > now) {
-                    now = over[made];
-                }
-            }
-            now += g->cost[step->op];
-            over[k] = now;
-            continue;
-        }
-        const uint64_t from_out = src >= 0 ? over[src] : 0, from = step->kind == BERTH_BUDGET_IN ? now : from_out;
-        queue = max_u64(from, queue) + budget_spill_cost(g, step->op);
-        over[k] = queue;
-        if (step->kind == BERTH_BUDGET_OUT && queue > now) {
-            now = queue;
-        }
-    }
-    return max_u64(queue, now);
-}
