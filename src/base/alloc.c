@@ -152,11 +152,34 @@ void *berth_scratch_take(struct berth_scratch *s, size_t size) {
     return block + 1;
 }
 
-void berth_scratch_back(struct berth_scratch *s, struct berth_scratch_mark mark) {
-    while (s->at.last != mark.last) {
-        struct berth_scratch_block *block = s->at.last;
-        s->at.last = block->prev;
+static void blocks_free(struct berth_scratch_block **last, const struct berth_scratch_block *until) {
+    while (*last != until) {
+        struct berth_scratch_block *block = *last;
+        *last = block->prev;
         berth_free(block);
     }
+}
+
+void berth_scratch_back(struct berth_scratch *s, struct berth_scratch_mark mark) {
+    blocks_free(&s->at.last, mark.last);
     s->at.used = mark.used;
+}
+
+void *berth_arrays_new(struct berth_arrays *a, size_t n, size_t size) {
+    size_t total;
+    struct berth_scratch_block *block = NULL;
+    if (berth_mul_ok(n, size, &total) && berth_add_ok(total, sizeof *block, &total)) {
+        block = berth_calloc(1, total);
+    }
+    if (block == NULL) {
+        a->has_failed = true;
+        return NULL;
+    }
+    block->prev = a->last;
+    a->last = block;
+    return block + 1;
+}
+
+void berth_arrays_free(struct berth_arrays *a) {
+    blocks_free(&a->last, NULL);
 }

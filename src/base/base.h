@@ -83,6 +83,16 @@ static inline void berth_scratch_fini(struct berth_scratch *s) {
     berth_scratch_back(s, (struct berth_scratch_mark){0});
 }
 
+// ---- arrays that are freed together (alloc.c) ----
+
+struct berth_arrays {
+    struct berth_scratch_block *last;
+    bool has_failed; // one of them got no memory
+};
+// Zeroed, n may be 0. NULL: out of memory.
+BERTH_API void *berth_arrays_new(struct berth_arrays *a, size_t n, size_t size) BERTH_MUST_USE;
+BERTH_API void berth_arrays_free(struct berth_arrays *a);
+
 // ---- errors (error.c) ----
 
 // Keeps the text as this thread's last error, logs it as one line, and returns status: `return berth_fail(...)`.

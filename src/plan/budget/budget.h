@@ -42,11 +42,8 @@ struct budget_graph {
     uint64_t cost_once;
     int32_t *tight; // [n_pools] op at which a pool needs its least
     uint64_t *least;
-    void **mem; // all of the above
-    size_t n_mem, mem_cap;
+    struct berth_arrays mem; // all of the above
 };
-
-void *budget_alloc(struct budget_graph *g, size_t n, size_t size) BERTH_MUST_USE; // zeroed, freed with the graph
 
 // ---- model.c ----
 
@@ -116,8 +113,6 @@ struct budget_pack {
 // The packed peak of each pool of a sound schedule; is_sure: those above their limit cannot be below it.
 enum ggml_status budget_pack(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t,
     const struct budget_pack *how, uint64_t *peaks, bool *is_sure) BERTH_MUST_USE;
-enum ggml_status budget_items(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t,
-    struct berth_plan_item *items, size_t *n_items, int32_t *item_of) BERTH_MUST_USE;
 enum ggml_status budget_result(const struct budget_graph *g, const struct berth_budget_params *params,
     const struct budget_steps *s, int64_t pack_us, struct berth_budget_result **result) BERTH_MUST_USE;
 
@@ -189,8 +184,6 @@ struct budget_gaps {
 // False: out of memory. The trace must be sound.
 bool budget_gaps_find(struct budget_gaps *x, const struct budget_graph *g, const struct budget_steps *s) BERTH_MUST_USE;
 void budget_gaps_fini(struct budget_gaps *x);
-// Most bytes alive in the pool at the steps [lo, hi).
-uint64_t budget_gaps_max(const struct budget_gaps *x, int32_t pool, int32_t lo, int32_t hi);
 
 // A value that goes behind step a and is there again before step b.
 struct budget_cut {

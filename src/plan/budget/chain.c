@@ -16,6 +16,7 @@
 
 struct chain {
     const struct budget_graph *g;
+    struct berth_arrays mem;
     int32_t *x;    // [l + 1] ops; x[0]: an input, or -1
     int32_t *back; // [l + 1] the op on the way back that reads x[k]
     int32_t *turn; // [n_turn] ops between xl and the way back
@@ -188,9 +189,9 @@ static bool table_fill(struct chain *c) {
     if (!c->is_even && (double) cells * (double) n > WORK_MAX) {
         return false;
     }
-    c->d = berth_calloc(cells, sizeof *c->d);
-    c->split = berth_calloc(cells, sizeof *c->split);
-    if (c->d == NULL || c->split == NULL) {
+    c->d = berth_arrays_new(&c->mem, cells, sizeof *c->d);
+    c->split = berth_arrays_new(&c->mem, cells, sizeof *c->split);
+    if (c->mem.has_failed) {
         return false;
     }
     for (int32_t at = c->m_least; at <= c->room; at++) {
@@ -259,10 +260,10 @@ enum budget_answer budget_chain(const struct budget_graph *g, struct budget_step
     struct chain c = {.g = g};
     enum budget_answer answer = BUDGET_OUT_OF_MEMORY;
     int32_t next;
-    int32_t *x = c.x = berth_calloc((size_t) g->n + 2, sizeof *c.x);
-    int32_t *back = c.back = berth_calloc((size_t) g->n + 2, sizeof *c.back);
-    c.sum = berth_calloc((size_t) g->n + 2, sizeof *c.sum);
-    if (c.x != NULL && c.back != NULL && c.sum != NULL) {
+    c.x = berth_arrays_new(&c.mem, (size_t) g->n + 2, sizeof *c.x);
+    c.back = berth_arrays_new(&c.mem, (size_t) g->n + 2, sizeof *c.back);
+    c.sum = berth_arrays_new(&c.mem, (size_t) g->n + 2, sizeof *c.sum);
+    if (!c.mem.has_failed) {
         c.back[0] = -1;
         const int32_t n = forward_find(g, c.x, &next);
         answer =
@@ -274,10 +275,6 @@ enum budget_answer budget_chain(const struct budget_graph *g, struct budget_step
     if (answer == BUDGET_FOUND && !steps_write(&c, out)) {
         answer = BUDGET_OUT_OF_MEMORY;
     }
-    berth_free(x);
-    berth_free(back);
-    berth_free(c.sum);
-    berth_free(c.d);
-    berth_free(c.split);
+    berth_arrays_free(&c.mem);
     return answer;
 }

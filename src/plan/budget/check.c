@@ -8,16 +8,6 @@
 
 // ---- as ops that run once each ----
 
-struct unrolled {
-    struct berth_order_op *ops;
-    int32_t *srcs;
-};
-
-static void unrolled_fini(struct unrolled *u) {
-    berth_free(u->ops);
-    berth_free(u->srcs);
-}
-
 static struct berth_order_op op_plain(const struct budget_graph *g, int32_t i) {
     const struct berth_budget_op *op = &g->ops[i];
     return (struct berth_order_op){.view_of = -1, .size = op->size, .align = op->align, .pool = op->pool};
@@ -49,40 +39,41 @@ static void step_unroll(const struct budget_graph *g, const struct budget_steps 
     }
 }
 
-static bool steps_unroll(
-    const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, struct unrolled *u) {
-    size_t n_srcs = 1;
+// NULL: out of memory.
+static struct berth_order_op *steps_unroll(
+    const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, struct berth_arrays *mem) {
+    size_t n_srcs = 0;
     for (size_t k = 0; k < s->n; k++) {
         n_srcs += 1 + (size_t) g->ops[s->at[k].op].n_srcs;
     }
-    u->ops = berth_calloc((size_t) g->n + s->n + 1, sizeof *u->ops);
-    u->srcs = berth_calloc(n_srcs, sizeof *u->srcs);
-    if (u->ops == NULL || u->srcs == NULL) {
-        return false;
+    struct berth_order_op *ops = berth_arrays_new(mem, (size_t) g->n + s->n, sizeof *ops);
+    int32_t *srcs = berth_arrays_new(mem, n_srcs, sizeof *srcs);
+    if (mem->has_failed) {
+        return NULL;
     }
     for (int32_t i = 0; i < g->n; i++) {
-        u->ops[i] = op_plain(g, i);
-        u->ops[i].flags = BERTH_ORDER_INPUT | (budget_is_input(g, i) && g->keep[i] ? BERTH_ORDER_OUTPUT : 0);
+        ops[i] = op_plain(g, i);
+        ops[i].flags = BERTH_ORDER_INPUT | (budget_is_input(g, i) && g->keep[i] ? BERTH_ORDER_OUTPUT : 0);
         if (!budget_is_input(g, i)) {
-            u->ops[i].size = 0;
+            ops[i].size = 0;
         }
     }
-    int32_t *srcs = u->srcs;
     for (int32_t k = 0; k < (int32_t) s->n; k++) {
-        step_unroll(g, s, t, k, &u->ops[g->n + k], srcs);
-        srcs += u->ops[g->n + k].n_srcs;
+        step_unroll(g, s, t, k, &ops[g->n + k], srcs);
+        srcs += ops[g->n + k].n_srcs;
     }
-    return true;
+    return ops;
 }
 
-enum ggml_status budget_items(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t,
+static enum ggml_status budget_items(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t,
     struct berth_plan_item *items, size_t *n_items, int32_t *item_of) {
-    struct unrolled u = {0};
+    struct berth_arrays mem = {0};
+    const struct berth_order_op *ops = steps_unroll(g, s, t, &mem);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (steps_unroll(g, s, t, &u)) {
-        status = berth_plan_order_items(u.ops, (size_t) g->n + s->n, NULL, items, n_items, item_of);
+    if (ops != NULL) {
+        status = berth_plan_order_items(ops, (size_t) g->n + s->n, NULL, items, n_items, item_of);
     }
-    unrolled_fini(&u);
+    berth_arrays_free(&mem);
     return status;
 }
 

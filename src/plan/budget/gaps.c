@@ -114,7 +114,8 @@ bool budget_gaps_find(struct budget_gaps *x, const struct budget_graph *g, const
     return true;
 }
 
-uint64_t budget_gaps_max(const struct budget_gaps *x, int32_t pool, int32_t lo, int32_t hi) {
+// Most bytes alive in the pool at the steps [lo, hi).
+static uint64_t gaps_max(const struct budget_gaps *x, int32_t pool, int32_t lo, int32_t hi) {
     const size_t p = (size_t) x->g->n_pools;
     uint64_t most = 0;
     *x->g->work += BLOCK + (hi - lo) / BLOCK;
@@ -180,7 +181,7 @@ static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_fa
     }
     const int32_t pool = x->g->pool[src];
     const uint64_t limit = x->g->pools[pool].limit, size = x->g->size[src];
-    if (x->lock[own] != 2 && (size == 0 || (limit >= size && budget_gaps_max(x, pool, last + 1, b) <= limit - size))) {
+    if (x->lock[own] != 2 && (size == 0 || (limit >= size && gaps_max(x, pool, last + 1, b) <= limit - size))) {
         if (c->is_final) {
             x->lock[own] = 1;
         }

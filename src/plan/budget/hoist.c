@@ -90,14 +90,15 @@ static void order_all(struct hoist *h) {
 }
 
 bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) {
-    const size_t n = (size_t) g->n + 1;
+    const size_t n = (size_t) g->n;
+    struct berth_arrays mem = {0};
     struct hoist h = {.g = g, .order = order};
-    h.waits = berth_calloc(n, sizeof *h.waits);
-    h.reads = berth_calloc(n, sizeof *h.reads);
-    h.has_run = berth_calloc(n, sizeof *h.has_run);
-    h.next = berth_calloc(n, sizeof *h.next);
-    h.ready = berth_calloc(n, sizeof *h.ready);
-    const bool ok = h.waits != NULL && h.reads != NULL && h.has_run != NULL && h.next != NULL && h.ready != NULL;
+    h.waits = berth_arrays_new(&mem, n, sizeof *h.waits);
+    h.reads = berth_arrays_new(&mem, n, sizeof *h.reads);
+    h.has_run = berth_arrays_new(&mem, n, sizeof *h.has_run);
+    h.next = berth_arrays_new(&mem, n, sizeof *h.next);
+    h.ready = berth_arrays_new(&mem, n, sizeof *h.ready);
+    const bool ok = !mem.has_failed;
     if (ok) {
         waits_fill(&h);
         order_all(&h);
@@ -110,10 +111,6 @@ bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) {
             last = order[k];
         }
     }
-    berth_free(h.waits);
-    berth_free(h.reads);
-    berth_free(h.has_run);
-    berth_free(h.next);
-    berth_free(h.ready);
+    berth_arrays_free(&mem);
     return ok;
 }

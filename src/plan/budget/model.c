@@ -11,22 +11,8 @@
 
 #define LEAST_WORK 20000000 // values that stay, times ops, up to which all of the former are looked at; of more, of some
 
-void *budget_alloc(struct budget_graph *g, size_t n, size_t size) {
-    if (!berth_grow((void **) &g->mem, &g->mem_cap, g->n_mem + 1, sizeof *g->mem)) {
-        return NULL;
-    }
-    void *p = berth_calloc(n + 1, size);
-    if (p != NULL) {
-        g->mem[g->n_mem++] = p;
-    }
-    return p;
-}
-
 void budget_graph_fini(struct budget_graph *g) {
-    for (size_t i = 0; i < g->n_mem; i++) {
-        berth_free(g->mem[i]);
-    }
-    berth_free(g->mem);
+    berth_arrays_free(&g->mem);
     *g = (struct budget_graph){0};
 }
 
@@ -304,53 +290,54 @@ static void stays_add(const struct budget_graph *g, int32_t value, uint8_t *mark
 // The sums of what is kept and of what is there at the start, and for each op the bytes of budget_alive; in large graphs without
 // some of the values that stay.
 static bool least_find(struct budget_graph *g) {
-    uint8_t *marks = berth_calloc(3 * (size_t) g->n + 1, sizeof *marks);
-    uint64_t *bytes = berth_calloc((size_t) g->n + 1, sizeof *bytes);
+    struct berth_arrays mem = {0};
+    uint8_t *marks = berth_arrays_new(&mem, 3 * (size_t) g->n, sizeof *marks);
+    uint64_t *bytes = berth_arrays_new(&mem, (size_t) g->n, sizeof *bytes);
     int64_t n_looks = g->n > 0 ? LEAST_WORK / g->n : 0;
+    if (mem.has_failed) {
+        berth_arrays_free(&mem);
+        return false;
+    }
     ends_find(g);
-    for (int32_t i = 0; bytes != NULL && i < g->n; i++) {
+    for (int32_t i = 0; i < g->n; i++) {
         bytes[i] = own_bytes(g, i);
     }
-    for (int32_t i = 0; marks != NULL && bytes != NULL && i < g->n && n_looks > 0; i++) {
+    for (int32_t i = 0; i < g->n && n_looks > 0; i++) {
         if (!g->again[i] && g->size[i] > 0 && g->away[i] < 0) {
             stays_add(g, i, marks, bytes);
             n_looks--;
         }
     }
-    for (int32_t i = 0; bytes != NULL && i < g->n; i++) {
+    for (int32_t i = 0; i < g->n; i++) {
         if (!budget_is_input(g, i) && bytes[i] > g->least[g->pool[i]]) {
             g->least[g->pool[i]] = bytes[i];
             g->tight[g->pool[i]] = i;
         }
     }
-    berth_free(marks);
-    berth_free(bytes);
-    return marks != NULL && bytes != NULL;
+    berth_arrays_free(&mem);
+    return true;
 }
 
 static bool rows_alloc(struct budget_graph *g, size_t n_srcs, size_t n_pools) {
     const size_t n = (size_t) g->n;
-    g->srcs.start = budget_alloc(g, n + 1, sizeof *g->srcs.start);
-    g->srcs.at = budget_alloc(g, n_srcs, sizeof *g->srcs.at);
-    g->readers.start = budget_alloc(g, n + 1, sizeof *g->readers.start);
-    g->readers.at = budget_alloc(g, n_srcs, sizeof *g->readers.at);
-    g->takeover = budget_alloc(g, n, sizeof *g->takeover);
-    g->size = budget_alloc(g, n, sizeof *g->size);
-    g->cost = budget_alloc(g, n, sizeof *g->cost);
-    g->pool = budget_alloc(g, n, sizeof *g->pool);
-    g->away = budget_alloc(g, n, sizeof *g->away);
-    g->keep = budget_alloc(g, n, sizeof *g->keep);
-    g->again = budget_alloc(g, n, sizeof *g->again);
-    g->once_before = budget_alloc(g, n, sizeof *g->once_before);
-    g->until = budget_alloc(g, n, sizeof *g->until);
-    g->work = budget_alloc(g, 1, sizeof *g->work);
-    g->pools = budget_alloc(g, n_pools, sizeof *g->pools);
-    g->tight = budget_alloc(g, n_pools, sizeof *g->tight);
-    g->least = budget_alloc(g, n_pools, sizeof *g->least);
-    return g->srcs.start != NULL && g->srcs.at != NULL && g->readers.start != NULL && g->readers.at != NULL &&
-           g->takeover != NULL && g->size != NULL && g->cost != NULL && g->pool != NULL && g->away != NULL && g->keep != NULL &&
-           g->again != NULL && g->once_before != NULL && g->until != NULL && g->pools != NULL && g->tight != NULL &&
-           g->least != NULL && g->work != NULL;
+    g->srcs.start = berth_arrays_new(&g->mem, n + 1, sizeof *g->srcs.start);
+    g->srcs.at = berth_arrays_new(&g->mem, n_srcs, sizeof *g->srcs.at);
+    g->readers.start = berth_arrays_new(&g->mem, n + 1, sizeof *g->readers.start);
+    g->readers.at = berth_arrays_new(&g->mem, n_srcs, sizeof *g->readers.at);
+    g->takeover = berth_arrays_new(&g->mem, n + 1, sizeof *g->takeover);
+    g->size = berth_arrays_new(&g->mem, n + 1, sizeof *g->size);
+    g->cost = berth_arrays_new(&g->mem, n + 1, sizeof *g->cost);
+    g->pool = berth_arrays_new(&g->mem, n + 1, sizeof *g->pool);
+    g->away = berth_arrays_new(&g->mem, n + 1, sizeof *g->away);
+    g->keep = berth_arrays_new(&g->mem, n + 1, sizeof *g->keep);
+    g->again = berth_arrays_new(&g->mem, n + 1, sizeof *g->again);
+    g->once_before = berth_arrays_new(&g->mem, n + 1, sizeof *g->once_before);
+    g->until = berth_arrays_new(&g->mem, n + 1, sizeof *g->until);
+    g->work = berth_arrays_new(&g->mem, 1, sizeof *g->work);
+    g->pools = berth_arrays_new(&g->mem, n_pools + 1, sizeof *g->pools);
+    g->tight = berth_arrays_new(&g->mem, n_pools + 1, sizeof *g->tight);
+    g->least = berth_arrays_new(&g->mem, n_pools + 1, sizeof *g->least);
+    return !g->mem.has_failed;
 }
 
 // last: [groups_most + 1] scratch.

@@ -89,8 +89,9 @@ static enum ggml_status order_ask(struct reorder *r, int32_t *order, bool *is_ne
 }
 
 enum ggml_status budget_reorder(const struct budget_graph *g, int32_t *order, bool *is_new) {
-    struct reorder r = {.g = g, .group = berth_calloc((size_t) g->n + 1, sizeof *r.group)};
-    size_t n_srcs = 1;
+    struct berth_arrays mem = {0};
+    struct reorder r = {.g = g, .group = berth_arrays_new(&mem, (size_t) g->n, sizeof *r.group)};
+    size_t n_srcs = 0;
     *is_new = false;
     for (int32_t i = 0; i < g->n; i++) {
         n_srcs += (size_t) g->ops[i].n_srcs + 1;
@@ -98,18 +99,15 @@ enum ggml_status budget_reorder(const struct budget_graph *g, int32_t *order, bo
     if (r.group != NULL) {
         groups_number(&r);
     }
-    const size_t n = (size_t) g->n + (size_t) r.n_groups + 1;
-    r.ops = berth_calloc(n, sizeof *r.ops);
-    r.srcs = berth_calloc(n_srcs, sizeof *r.srcs);
-    r.order = berth_calloc(n, sizeof *r.order);
+    const size_t n = (size_t) g->n + (size_t) r.n_groups;
+    r.ops = berth_arrays_new(&mem, n, sizeof *r.ops);
+    r.srcs = berth_arrays_new(&mem, n_srcs, sizeof *r.srcs);
+    r.order = berth_arrays_new(&mem, n, sizeof *r.order);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (r.group != NULL && r.ops != NULL && r.srcs != NULL && r.order != NULL) {
+    if (!mem.has_failed) {
         ops_put(&r);
         status = order_ask(&r, order, is_new);
     }
-    berth_free(r.group);
-    berth_free(r.ops);
-    berth_free(r.srcs);
-    berth_free(r.order);
+    berth_arrays_free(&mem);
     return status;
 }

@@ -14,8 +14,9 @@ struct sets {
     const struct budget_graph *g;
     struct budget_trace t;
     struct budget_steps steps;
-    int32_t *position; // [n] in the order
-    int32_t *last;     // [n] position of the last op that reads it, -1: none
+    struct berth_arrays mem; // of the following
+    int32_t *position;       // [n] in the order
+    int32_t *last;           // [n] position of the last op that reads it, -1: none
     bool *drop, *is_back;
     int32_t *stack; // room for all sources and ops
     int32_t turn;   // position with the most bytes
@@ -135,14 +136,13 @@ static bool checkpoints_try(struct sets *x, const struct budget_steps *order, st
 
 static bool sets_init(struct sets *x, const struct budget_steps *order) {
     const struct budget_graph *g = x->g;
-    const size_t n = (size_t) g->n + 1;
-    x->position = berth_calloc(n, sizeof *x->position);
-    x->last = berth_calloc(n, sizeof *x->last);
-    x->drop = berth_calloc(n, sizeof *x->drop);
-    x->is_back = berth_calloc(n, sizeof *x->is_back);
-    x->stack = berth_calloc(2 * n + (size_t) g->srcs.start[g->n], sizeof *x->stack);
-    if (x->position == NULL || x->last == NULL || x->drop == NULL || x->is_back == NULL || x->stack == NULL ||
-        !budget_trace(g, order, &x->t)) {
+    const size_t n = (size_t) g->n;
+    x->position = berth_arrays_new(&x->mem, n, sizeof *x->position);
+    x->last = berth_arrays_new(&x->mem, n, sizeof *x->last);
+    x->drop = berth_arrays_new(&x->mem, n, sizeof *x->drop);
+    x->is_back = berth_arrays_new(&x->mem, n, sizeof *x->is_back);
+    x->stack = berth_arrays_new(&x->mem, 2 * (n + 1) + (size_t) g->srcs.start[n], sizeof *x->stack);
+    if (x->mem.has_failed || !budget_trace(g, order, &x->t)) {
         return false;
     }
     const struct budget_excess excess = budget_excess(g, &x->t, order->n);
@@ -174,10 +174,6 @@ enum budget_answer budget_sets(const struct budget_graph *g, const struct budget
     }
     budget_trace_fini(&x.t);
     berth_free(x.steps.at);
-    berth_free(x.position);
-    berth_free(x.last);
-    berth_free(x.drop);
-    berth_free(x.is_back);
-    berth_free(x.stack);
+    berth_arrays_free(&x.mem);
     return answer;
 }

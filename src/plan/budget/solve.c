@@ -349,20 +349,21 @@ static enum ggml_status solver_init(
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    s->limits = berth_calloc((size_t) s->g.n_pools + 1, sizeof *s->limits);
-    s->peaks = berth_calloc((size_t) s->g.n_pools + 1, sizeof *s->peaks);
+    s->limits = berth_arrays_new(&s->g.mem, (size_t) s->g.n_pools, sizeof *s->limits);
+    s->peaks = berth_arrays_new(&s->g.mem, (size_t) s->g.n_pools, sizeof *s->peaks);
     s->bound = s->g.cost_once;
-    for (int32_t p = 0; s->limits != NULL && p < s->g.n_pools; p++) {
+    if (s->g.mem.has_failed) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    for (int32_t p = 0; p < s->g.n_pools; p++) {
         s->limits[p] = s->g.pools[p].limit;
     }
-    return s->limits == NULL || s->peaks == NULL ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_SUCCESS;
+    return GGML_STATUS_SUCCESS;
 }
 
 static void solver_fini(struct solver *s) {
     budget_trace_fini(&s->t);
     berth_free(s->best.at);
-    berth_free(s->limits);
-    berth_free(s->peaks);
     budget_graph_fini(&s->g);
 }
 
@@ -396,16 +397,17 @@ static void ops_renumber(
 
 // All methods on the ops in another order; what they find goes to s by its own numbers.
 static enum ggml_status hoisted_run(struct solver *s, const int32_t *order) {
-    size_t n_srcs = 1;
+    size_t n_srcs = 0;
     for (int32_t i = 0; i < s->g.n; i++) {
         n_srcs += (size_t) s->g.ops[i].n_srcs;
     }
     struct solver h = {0};
-    struct berth_budget_op *ops = berth_calloc((size_t) s->g.n + 1, sizeof *ops);
-    int32_t *srcs = berth_calloc(n_srcs, sizeof *srcs);
-    int32_t *place = berth_calloc((size_t) s->g.n + 1, sizeof *place);
+    struct berth_arrays mem = {0};
+    struct berth_budget_op *ops = berth_arrays_new(&mem, (size_t) s->g.n, sizeof *ops);
+    int32_t *srcs = berth_arrays_new(&mem, n_srcs, sizeof *srcs);
+    int32_t *place = berth_arrays_new(&mem, (size_t) s->g.n, sizeof *place);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (ops != NULL && srcs != NULL && place != NULL) {
+    if (!mem.has_failed) {
         ops_renumber(&s->g, order, ops, srcs, place);
         status = solver_init(&h, ops, (size_t) s->g.n, s->params);
         h.is_hoisted = true;
@@ -429,9 +431,7 @@ static enum ggml_status hoisted_run(struct solver *s, const int32_t *order) {
         s->n_nodes = h.n_nodes;
     }
     solver_fini(&h);
-    berth_free(ops);
-    berth_free(srcs);
-    berth_free(place);
+    berth_arrays_free(&mem);
     return status;
 }
 

@@ -204,18 +204,18 @@ static void walk_all(struct walk *w) {
 enum budget_answer budget_walk(
     const struct budget_graph *g, double power, const struct budget_end *end, struct budget_steps *out) {
     const size_t n = (size_t) g->n;
+    struct berth_arrays mem = {0};
     struct walk w = {.g = g, .out = out, .power = power, .end = end, .max_steps = GROW_MAX * n + 64};
-    w.is_there = berth_calloc(n + 1, sizeof *w.is_there);
-    w.n_locks = berth_calloc(n + 1, sizeof *w.n_locks);
-    w.hold = berth_calloc(n + 1, sizeof *w.hold);
-    w.there = berth_calloc(n + 1, sizeof *w.there);
-    w.there_at = berth_calloc(n + 1, sizeof *w.there_at);
-    w.seen = berth_calloc(n + 1, sizeof *w.seen);
-    w.bytes = berth_calloc((size_t) g->n_pools + 1, sizeof *w.bytes);
+    w.is_there = berth_arrays_new(&mem, n, sizeof *w.is_there);
+    w.n_locks = berth_arrays_new(&mem, n, sizeof *w.n_locks);
+    w.hold = berth_arrays_new(&mem, n, sizeof *w.hold);
+    w.there = berth_arrays_new(&mem, n, sizeof *w.there);
+    w.there_at = berth_arrays_new(&mem, n, sizeof *w.there_at);
+    w.seen = berth_arrays_new(&mem, n, sizeof *w.seen);
+    w.bytes = berth_arrays_new(&mem, (size_t) g->n_pools, sizeof *w.bytes);
     w.answer = BUDGET_OUT_OF_MEMORY;
     out->n = 0;
-    if (w.is_there != NULL && w.n_locks != NULL && w.hold != NULL && w.there != NULL && w.there_at != NULL && w.seen != NULL &&
-        w.bytes != NULL) {
+    if (!mem.has_failed) {
         w.answer = BUDGET_NONE;
         hold_find(&w);
         walk_all(&w);
@@ -223,12 +223,6 @@ enum budget_answer budget_walk(
             w.answer = BUDGET_FOUND;
         }
     }
-    berth_free(w.is_there);
-    berth_free(w.n_locks);
-    berth_free(w.hold);
-    berth_free(w.there);
-    berth_free(w.there_at);
-    berth_free(w.seen);
-    berth_free(w.bytes);
+    berth_arrays_free(&mem);
     return w.answer;
 }

@@ -23,7 +23,7 @@ struct pass {
     const struct berth_order_params *params;
     struct berth_order_report *report;
     struct order_graph g;
-    struct order_mem mem;
+    struct berth_arrays mem;
     int32_t *tasks;    // the order so far
     int32_t *position; // its inverse
     int32_t *local;    // an order inside a part
@@ -182,7 +182,7 @@ static bool parts_improve(struct pass *s) {
     qsort(s->parts, (size_t) s->n_parts, sizeof *s->parts, by_peak);
     for (int32_t k = 0; k < s->n_parts && s->parts[k].peak > reached; k++) {
         struct part *part = &s->parts[k];
-        struct order_mem mem = {0};
+        struct berth_arrays mem = {0};
         struct order_part p;
         struct best best = {.peak = part->peak};
         bool ok = order_part_init(&p, &mem, &s->g, s->tasks, s->position, part->lo, part->hi, s->step_live[part->lo]);
@@ -193,7 +193,7 @@ static bool parts_improve(struct pass *s) {
         if (ok && best.is_new) {
             order_apply(s, part->lo, p.n, s->best);
         }
-        order_mem_fini(&mem);
+        berth_arrays_free(&mem);
         if (!ok) {
             return false;
         }
@@ -211,7 +211,7 @@ static bool parts_improve(struct pass *s) {
 
 // One window [lo, hi) of the order solved exactly; true in *gained if its peak fell below the whole order's.
 static bool window_improve(struct pass *s, int32_t lo, int32_t hi, uint64_t peak, bool *gained) {
-    struct order_mem mem = {0};
+    struct berth_arrays mem = {0};
     struct order_part p;
     enum order_result result = ORDER_OUT_OF_MEMORY;
     if (order_part_init(&p, &mem, &s->g, s->tasks, s->position, lo, hi, s->step_live[lo])) {
@@ -221,7 +221,7 @@ static bool window_improve(struct pass *s, int32_t lo, int32_t hi, uint64_t peak
         order_apply(s, lo, p.n, s->local);
     }
     *gained = result == ORDER_BETTER;
-    order_mem_fini(&mem);
+    berth_arrays_free(&mem);
     return result != ORDER_OUT_OF_MEMORY;
 }
 
@@ -295,11 +295,11 @@ static void classes_find(const struct pass *s, int64_t *at) {
 static bool ops_order(const struct pass *s, int32_t *order) {
     const struct order_graph *g = &s->g;
     const size_t n_classes = 3 * (size_t) g->n_tasks + 3;
-    struct order_mem mem = {0};
-    int64_t *at = order_alloc(&mem, (size_t) g->n_ops, sizeof *at);
-    int32_t *start = order_alloc(&mem, n_classes + 1, sizeof *start);
-    int32_t *sorted = order_alloc(&mem, (size_t) g->n_ops, sizeof *sorted);
-    const bool ok = at != NULL && start != NULL && sorted != NULL;
+    struct berth_arrays mem = {0};
+    int64_t *at = berth_arrays_new(&mem, (size_t) g->n_ops, sizeof *at);
+    int32_t *start = berth_arrays_new(&mem, n_classes + 1, sizeof *start);
+    int32_t *sorted = berth_arrays_new(&mem, (size_t) g->n_ops, sizeof *sorted);
+    const bool ok = !mem.has_failed;
     if (ok) {
         classes_find(s, at);
         for (int32_t i = 0; i < g->n_ops; i++) {
@@ -317,7 +317,7 @@ static bool ops_order(const struct pass *s, int32_t *order) {
             order[i] = (g->ops[i].flags & BERTH_ORDER_INPUT) != 0 ? i : sorted[k++];
         }
     }
-    order_mem_fini(&mem);
+    berth_arrays_free(&mem);
     return ok;
 }
 
@@ -338,12 +338,12 @@ static enum ggml_status solved_peak(
 
 static enum ggml_status solver_decides(struct pass *s, const int32_t *order, bool *accepted) {
     const size_t n = (size_t) s->g.n_ops;
-    struct order_mem mem = {0};
-    struct berth_plan_item *items = order_alloc(&mem, n, sizeof *items);
-    uint64_t *offsets = order_alloc(&mem, n, sizeof *offsets);
+    struct berth_arrays mem = {0};
+    struct berth_plan_item *items = berth_arrays_new(&mem, n, sizeof *items);
+    uint64_t *offsets = berth_arrays_new(&mem, n, sizeof *offsets);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     uint64_t peak = 0;
-    if (items == NULL || offsets == NULL) {
+    if (mem.has_failed) {
         berth_fail(status, "out of memory: planning two orders of %zu ops", n);
         goto fail;
     }
@@ -354,7 +354,7 @@ static enum ggml_status solver_decides(struct pass *s, const int32_t *order, boo
     *accepted = *accepted && peak < s->report->peak_given && status == GGML_STATUS_SUCCESS;
     s->report->peak = *accepted ? peak : s->report->peak_given;
 fail:
-    order_mem_fini(&mem);
+    berth_arrays_free(&mem);
     return status;
 }
 
@@ -362,16 +362,15 @@ static enum ggml_status pass_run(struct pass *s, int32_t *order) {
     const struct order_graph *g = &s->g;
     const size_t n = (size_t) g->n_tasks;
     struct order_live given, found;
-    s->tasks = order_alloc(&s->mem, n, sizeof *s->tasks);
-    s->position = order_alloc(&s->mem, n, sizeof *s->position);
-    s->local = order_alloc(&s->mem, n, sizeof *s->local);
-    s->best = order_alloc(&s->mem, n, sizeof *s->best);
-    s->moved = order_alloc(&s->mem, n, sizeof *s->moved);
-    s->step_live = order_alloc(&s->mem, n, sizeof *s->step_live);
-    s->step_peak = order_alloc(&s->mem, n, sizeof *s->step_peak);
-    s->parts = order_alloc(&s->mem, n, sizeof *s->parts);
-    if (s->tasks == NULL || s->position == NULL || s->local == NULL || s->best == NULL || s->moved == NULL ||
-        s->step_live == NULL || s->step_peak == NULL || s->parts == NULL) {
+    s->tasks = berth_arrays_new(&s->mem, n, sizeof *s->tasks);
+    s->position = berth_arrays_new(&s->mem, n, sizeof *s->position);
+    s->local = berth_arrays_new(&s->mem, n, sizeof *s->local);
+    s->best = berth_arrays_new(&s->mem, n, sizeof *s->best);
+    s->moved = berth_arrays_new(&s->mem, n, sizeof *s->moved);
+    s->step_live = berth_arrays_new(&s->mem, n, sizeof *s->step_live);
+    s->step_peak = berth_arrays_new(&s->mem, n, sizeof *s->step_peak);
+    s->parts = berth_arrays_new(&s->mem, n, sizeof *s->parts);
+    if (s->mem.has_failed) {
         return GGML_STATUS_ALLOC_FAILED;
     }
     for (int32_t i = 0; i < g->n_tasks; i++) {
@@ -433,7 +432,7 @@ enum ggml_status berth_plan_order(const struct berth_order_op *ops, size_t n_ops
             order[i] = (int32_t) i;
         }
     }
-    order_mem_fini(&s.mem);
+    berth_arrays_free(&s.mem);
     s.report->time_us = ggml_time_us() - start;
     return status;
 }

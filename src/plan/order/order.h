@@ -42,18 +42,10 @@ struct order_graph {
     struct order_lists takeover; // task -> blocks it may take over if it is their last user
 };
 
-// Memory that is freed together.
-struct order_mem {
-    void **ptrs;
-    size_t n_ptrs, n_cap;
-};
-void *order_alloc(struct order_mem *mem, size_t n, size_t size) BERTH_MUST_USE; // zeroed; n may be 0; NULL: out of memory
-void order_mem_fini(struct order_mem *mem);
-
 // ---- order_model.c ----
 
 enum ggml_status order_graph_init(
-    struct order_graph *g, struct order_mem *mem, const struct berth_order_op *ops, size_t n_ops) BERTH_MUST_USE;
+    struct order_graph *g, struct berth_arrays *mem, const struct berth_order_op *ops, size_t n_ops) BERTH_MUST_USE;
 struct order_live {
     uint64_t total; // peak of live bytes, all pools as one memory
     uint64_t apart; // each pool with its own peak, added up
@@ -84,7 +76,7 @@ struct order_part {
 };
 
 // The part tasks[lo, hi) of an order, position[] being its inverse.
-bool order_part_init(struct order_part *p, struct order_mem *mem, const struct order_graph *g, const int32_t *tasks,
+bool order_part_init(struct order_part *p, struct berth_arrays *mem, const struct order_graph *g, const int32_t *tasks,
     const int32_t *position, int32_t lo, int32_t hi, uint64_t live) BERTH_MUST_USE;
 
 enum order_result { ORDER_OUT_OF_MEMORY = -1, ORDER_GAVE_UP, ORDER_NONE_BETTER, ORDER_BETTER };

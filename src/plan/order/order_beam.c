@@ -213,22 +213,19 @@ static bool candidate_take(struct beam *m, const struct candidate *c, int32_t s,
     return true;
 }
 
-static bool beam_init(struct beam *m, struct order_mem *mem) {
+static bool beam_init(struct beam *m, struct berth_arrays *mem) {
     const struct order_part *p = m->p;
     const size_t n = (size_t) p->n, n_sets = (size_t) m->width * m->n_words;
-    m->key = order_alloc(mem, n, sizeof *m->key);
+    m->key = berth_arrays_new(mem, n, sizeof *m->key);
     for (int i = 0; i < 2; i++) {
-        m->states[i] = order_alloc(mem, (size_t) m->width, sizeof *m->states[i]);
-        m->done[i] = order_alloc(mem, n_sets, sizeof *m->done[i]);
-        m->ready[i] = order_alloc(mem, n_sets, sizeof *m->ready[i]);
-        if (m->states[i] == NULL || m->done[i] == NULL || m->ready[i] == NULL) {
-            return false;
-        }
+        m->states[i] = berth_arrays_new(mem, (size_t) m->width, sizeof *m->states[i]);
+        m->done[i] = berth_arrays_new(mem, n_sets, sizeof *m->done[i]);
+        m->ready[i] = berth_arrays_new(mem, n_sets, sizeof *m->ready[i]);
     }
     if (m->n_words == 1) {
-        m->mask = order_alloc(mem, (size_t) p->n_blocks, sizeof *m->mask);
+        m->mask = berth_arrays_new(mem, (size_t) p->n_blocks, sizeof *m->mask);
     }
-    if (m->key == NULL || (m->n_words == 1 && m->mask == NULL)) {
+    if (mem->has_failed) {
         return false;
     }
     uint64_t x = 0x2545f4914f6cdd1du;
@@ -255,7 +252,7 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
     if (p->bound >= limit) {
         return ORDER_NONE_BETTER;
     }
-    struct order_mem mem = {0};
+    struct berth_arrays mem = {0};
     struct beam m = {.p = p, .n_words = ((size_t) p->n + 63) / 64, .width = max_i32(width, 1), .work = WORK_MAX, .limit = limit};
     enum order_result result = ORDER_OUT_OF_MEMORY;
     if (!beam_init(&m, &mem)) {
@@ -310,6 +307,6 @@ fail:
     berth_free(m.traces);
     berth_free(m.cands);
     berth_free(m.table);
-    order_mem_fini(&mem);
+    berth_arrays_free(&mem);
     return result;
 }

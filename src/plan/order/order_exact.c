@@ -53,18 +53,17 @@ struct exact {
 
 // ---- moves ----
 
-static bool exact_init(struct exact *e, struct order_mem *mem) {
+static bool exact_init(struct exact *e, struct berth_arrays *mem) {
     const struct order_part *p = e->p;
     const size_t n = (size_t) p->n;
-    e->before = order_alloc(mem, n, sizeof *e->before);
-    e->succ = order_alloc(mem, n, sizeof *e->succ);
-    e->needs = order_alloc(mem, (size_t) p->n_blocks + n, sizeof *e->needs);
-    e->size = order_alloc(mem, (size_t) p->n_blocks + n, sizeof *e->size);
-    e->taker = order_alloc(mem, (size_t) p->n_blocks + n, sizeof *e->taker);
-    e->moves = order_alloc(mem, (size_t) p->n_blocks + n + 1, sizeof *e->moves);
-    e->kids = order_alloc(mem, (size_t) p->n_blocks + n + 1, sizeof *e->kids);
-    if (e->before == NULL || e->succ == NULL || e->needs == NULL || e->size == NULL || e->taker == NULL || e->moves == NULL ||
-        e->kids == NULL) {
+    e->before = berth_arrays_new(mem, n, sizeof *e->before);
+    e->succ = berth_arrays_new(mem, n, sizeof *e->succ);
+    e->needs = berth_arrays_new(mem, (size_t) p->n_blocks + n, sizeof *e->needs);
+    e->size = berth_arrays_new(mem, (size_t) p->n_blocks + n, sizeof *e->size);
+    e->taker = berth_arrays_new(mem, (size_t) p->n_blocks + n, sizeof *e->taker);
+    e->moves = berth_arrays_new(mem, (size_t) p->n_blocks + n + 1, sizeof *e->moves);
+    e->kids = berth_arrays_new(mem, (size_t) p->n_blocks + n + 1, sizeof *e->kids);
+    if (mem->has_failed) {
         return false;
     }
     for (int32_t i = 0; i < p->n; i++) { // local numbers are a valid order
@@ -302,7 +301,7 @@ enum order_result order_exact(const struct order_part *p, uint64_t aim, uint64_t
     if (p->bound >= limit) {
         return ORDER_NONE_BETTER;
     }
-    struct order_mem mem = {0};
+    struct berth_arrays mem = {0};
     struct exact e = {.p = p};
     enum order_result result = ORDER_OUT_OF_MEMORY;
     if (!exact_init(&e, &mem) || !berth_grow((void **) &e.nodes, &e.n_cap, 1024, sizeof *e.nodes) || !heap_push(&e, 0)) {
@@ -336,6 +335,6 @@ fail:
     berth_free(e.nodes);
     berth_free(e.heap);
     berth_free(e.table);
-    order_mem_fini(&mem);
+    berth_arrays_free(&mem);
     return result;
 }

@@ -84,17 +84,17 @@ enum ggml_status berth_plan_order_items(const struct berth_order_op *ops, size_t
         return berth_fail(GGML_STATUS_FAILED, "items of an order: NULL");
     }
     *n_items = 0;
-    struct order_mem mem = {0};
+    struct berth_arrays mem = {0};
     struct order_graph g;
     enum ggml_status status = order_graph_init(&g, &mem, ops, n_ops);
     if (status != GGML_STATUS_SUCCESS) {
         goto fail;
     }
-    int32_t *slot = order_alloc(&mem, n_ops, sizeof *slot);
+    int32_t *slot = berth_arrays_new(&mem, n_ops, sizeof *slot);
     struct making m = {.g = &g, .slot = slot, .items = items};
-    m.item = order_alloc(&mem, (size_t) g.n_blocks, sizeof *m.item);
-    m.left = order_alloc(&mem, (size_t) g.n_blocks, sizeof *m.left);
-    if (slot == NULL || m.item == NULL || m.left == NULL) {
+    m.item = berth_arrays_new(&mem, (size_t) g.n_blocks, sizeof *m.item);
+    m.left = berth_arrays_new(&mem, (size_t) g.n_blocks, sizeof *m.left);
+    if (mem.has_failed) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: items of %zu ops", n_ops);
         goto fail;
     }
@@ -121,6 +121,6 @@ enum ggml_status berth_plan_order_items(const struct berth_order_op *ops, size_t
     }
     *n_items = m.n_items;
 fail:
-    order_mem_fini(&mem);
+    berth_arrays_free(&mem);
     return status;
 }

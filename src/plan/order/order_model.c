@@ -10,25 +10,6 @@
 
 #include <string.h>
 
-void *order_alloc(struct order_mem *mem, size_t n, size_t size) {
-    if (!berth_grow((void **) &mem->ptrs, &mem->n_cap, mem->n_ptrs + 1, sizeof *mem->ptrs)) {
-        return NULL;
-    }
-    void *p = berth_calloc(n == 0 ? 1 : n, size);
-    if (p != NULL) {
-        mem->ptrs[mem->n_ptrs++] = p;
-    }
-    return p;
-}
-
-void order_mem_fini(struct order_mem *mem) {
-    while (mem->n_ptrs > 0) {
-        berth_free(mem->ptrs[--mem->n_ptrs]);
-    }
-    berth_free(mem->ptrs);
-    *mem = (struct order_mem){0};
-}
-
 // ---- lists from pairs ----
 
 struct pairs {
@@ -48,9 +29,9 @@ static bool pairs_add(struct pairs *pairs, int32_t key, int32_t value) {
 
 // Lists in the order of the pairs, each value once a list. values lie in [0, n_values).
 static bool lists_build(
-    struct order_lists *lists, struct order_mem *mem, const struct pairs *pairs, int side, int32_t n_keys, int32_t n_values) {
-    lists->start = order_alloc(mem, (size_t) n_keys + 1, sizeof(int32_t));
-    lists->at = order_alloc(mem, pairs->n, sizeof(int32_t));
+    struct order_lists *lists, struct berth_arrays *mem, const struct pairs *pairs, int side, int32_t n_keys, int32_t n_values) {
+    lists->start = berth_arrays_new(mem, (size_t) n_keys + 1, sizeof(int32_t));
+    lists->at = berth_arrays_new(mem, pairs->n, sizeof(int32_t));
     int32_t *seen = berth_malloc(((size_t) n_values + 1) * sizeof *seen);
     if (lists->start == NULL || lists->at == NULL || seen == NULL) {
         berth_free(seen);
@@ -90,7 +71,7 @@ static bool lists_build(
 
 struct build {
     struct order_graph *g;
-    struct order_mem *mem;
+    struct berth_arrays *mem;
     struct pairs edges, uses, takes;
     int32_t *lead;       // [n_ops] of a pure view: the one task it waits for, -1: none, -2: several
     int32_t *stack;      // [n_ops] of views being walked
@@ -277,13 +258,13 @@ static bool takeovers_add(struct build *b, int32_t i, int32_t t) {
     return true;
 }
 
-static bool blocks_find(struct order_graph *g, struct order_mem *mem) {
-    g->size = order_alloc(mem, (size_t) g->n_ops, sizeof *g->size);
-    g->pool = order_alloc(mem, (size_t) g->n_ops, sizeof *g->pool);
-    g->keep = order_alloc(mem, (size_t) g->n_ops, sizeof *g->keep);
-    g->block_op = order_alloc(mem, (size_t) g->n_ops, sizeof *g->block_op);
-    g->op_block = order_alloc(mem, (size_t) g->n_ops, sizeof *g->op_block);
-    if (g->size == NULL || g->pool == NULL || g->keep == NULL || g->block_op == NULL || g->op_block == NULL) {
+static bool blocks_find(struct order_graph *g, struct berth_arrays *mem) {
+    g->size = berth_arrays_new(mem, (size_t) g->n_ops, sizeof *g->size);
+    g->pool = berth_arrays_new(mem, (size_t) g->n_ops, sizeof *g->pool);
+    g->keep = berth_arrays_new(mem, (size_t) g->n_ops, sizeof *g->keep);
+    g->block_op = berth_arrays_new(mem, (size_t) g->n_ops, sizeof *g->block_op);
+    g->op_block = berth_arrays_new(mem, (size_t) g->n_ops, sizeof *g->op_block);
+    if (mem->has_failed) {
         return false;
     }
     int32_t *pools = NULL;
@@ -319,11 +300,11 @@ static bool blocks_find(struct order_graph *g, struct order_mem *mem) {
     return true;
 }
 
-static bool tasks_find(struct order_graph *g, struct order_mem *mem) {
-    g->task_op = order_alloc(mem, (size_t) g->n_ops, sizeof *g->task_op);
-    g->op_task = order_alloc(mem, (size_t) g->n_ops, sizeof *g->op_task);
-    g->made = order_alloc(mem, (size_t) g->n_ops, sizeof *g->made);
-    if (g->task_op == NULL || g->op_task == NULL || g->made == NULL) {
+static bool tasks_find(struct order_graph *g, struct berth_arrays *mem) {
+    g->task_op = berth_arrays_new(mem, (size_t) g->n_ops, sizeof *g->task_op);
+    g->op_task = berth_arrays_new(mem, (size_t) g->n_ops, sizeof *g->op_task);
+    g->made = berth_arrays_new(mem, (size_t) g->n_ops, sizeof *g->made);
+    if (mem->has_failed) {
         return false;
     }
     for (int32_t i = 0; i < g->n_ops; i++) {
@@ -379,21 +360,22 @@ static bool tasks_connect(struct build *b) {
     return true;
 }
 
-enum ggml_status order_graph_init(struct order_graph *g, struct order_mem *mem, const struct berth_order_op *ops, size_t n_ops) {
+enum ggml_status order_graph_init(
+    struct order_graph *g, struct berth_arrays *mem, const struct berth_order_op *ops, size_t n_ops) {
     *g = (struct order_graph){.ops = ops, .n_ops = (int32_t) n_ops};
     enum ggml_status status = ops_check(ops, n_ops);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    struct order_mem scratch = {0};
+    struct berth_arrays scratch = {0};
     struct build b = {.g = g, .mem = mem};
-    g->root = order_alloc(mem, n_ops, sizeof *g->root);
-    b.lead = order_alloc(&scratch, n_ops, sizeof *b.lead);
-    b.stack = order_alloc(&scratch, n_ops, sizeof *b.stack);
-    b.seen = order_alloc(&scratch, n_ops, sizeof *b.seen);
-    b.last_write = order_alloc(&scratch, n_ops, sizeof *b.last_write);
-    b.read_head = order_alloc(&scratch, n_ops, sizeof *b.read_head);
-    if (g->root == NULL || b.lead == NULL || b.stack == NULL || b.seen == NULL || b.last_write == NULL || b.read_head == NULL) {
+    g->root = berth_arrays_new(mem, n_ops, sizeof *g->root);
+    b.lead = berth_arrays_new(&scratch, n_ops, sizeof *b.lead);
+    b.stack = berth_arrays_new(&scratch, n_ops, sizeof *b.stack);
+    b.seen = berth_arrays_new(&scratch, n_ops, sizeof *b.seen);
+    b.last_write = berth_arrays_new(&scratch, n_ops, sizeof *b.last_write);
+    b.read_head = berth_arrays_new(&scratch, n_ops, sizeof *b.read_head);
+    if (mem->has_failed || scratch.has_failed) {
         status = out_of_memory(n_ops);
         goto done;
     }
@@ -426,7 +408,7 @@ done:
     berth_free(b.uses.at);
     berth_free(b.takes.at);
     berth_free(b.reads.at);
-    order_mem_fini(&scratch);
+    berth_arrays_free(&scratch);
     return status;
 }
 
@@ -439,11 +421,11 @@ static int32_t list_len(const struct order_lists *lists, int32_t k) {
 bool order_measure(
     const struct order_graph *g, const int32_t *tasks, struct order_live *out, uint64_t *step_live, uint64_t *step_peak) {
     const size_t n_pools = g->n_pools == 0 ? 1 : (size_t) g->n_pools;
-    int32_t *left = berth_malloc(((size_t) g->n_blocks + 1) * sizeof *left);
-    uint64_t *live = berth_calloc(2 * n_pools, sizeof *live), now = 0;
-    if (left == NULL || live == NULL) {
-        berth_free(left);
-        berth_free(live);
+    struct berth_arrays mem = {0};
+    int32_t *left = berth_arrays_new(&mem, (size_t) g->n_blocks, sizeof *left);
+    uint64_t *live = berth_arrays_new(&mem, 2 * n_pools, sizeof *live), now = 0;
+    if (mem.has_failed) {
+        berth_arrays_free(&mem);
         return false;
     }
     uint64_t *peak = live + n_pools;
@@ -486,8 +468,7 @@ bool order_measure(
     for (size_t k = 0; k < n_pools; k++) {
         out->apart += peak[k];
     }
-    berth_free(left);
-    berth_free(live);
+    berth_arrays_free(&mem);
     return true;
 }
 

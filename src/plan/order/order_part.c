@@ -34,13 +34,12 @@ static int32_t local_block(struct local *l, int32_t b) {
     return l->slot[b] > 0 ? l->slot[b] - 1 : -1;
 }
 
-static bool lists_alloc(struct order_lists *lists, struct order_mem *mem, int32_t n_keys, size_t n) {
-    lists->start = order_alloc(mem, (size_t) n_keys + 1, sizeof(int32_t));
-    lists->at = order_alloc(mem, n, sizeof(int32_t));
-    return lists->start != NULL && lists->at != NULL;
+static void lists_alloc(struct order_lists *lists, struct berth_arrays *mem, int32_t n_keys, size_t n) {
+    lists->start = berth_arrays_new(mem, (size_t) n_keys + 1, sizeof(int32_t));
+    lists->at = berth_arrays_new(mem, n, sizeof(int32_t));
 }
 
-static bool part_edges(struct order_part *p, struct order_mem *mem, const struct local *l) {
+static bool part_edges(struct order_part *p, struct berth_arrays *mem, const struct local *l) {
     const struct order_graph *g = l->g;
     size_t n_pred = 0, n_succ = 0;
     for (int32_t i = 0; i < p->n; i++) {
@@ -48,7 +47,9 @@ static bool part_edges(struct order_part *p, struct order_mem *mem, const struct
         n_pred += (size_t) (g->pred.start[t + 1] - g->pred.start[t]);
         n_succ += (size_t) (g->succ.start[t + 1] - g->succ.start[t]);
     }
-    if (!lists_alloc(&p->pred, mem, p->n, n_pred) || !lists_alloc(&p->succ, mem, p->n, n_succ)) {
+    lists_alloc(&p->pred, mem, p->n, n_pred);
+    lists_alloc(&p->succ, mem, p->n, n_succ);
+    if (mem->has_failed) {
         return false;
     }
     int32_t i_pred = 0, i_succ = 0;
@@ -72,7 +73,7 @@ static bool part_edges(struct order_part *p, struct order_mem *mem, const struct
     return true;
 }
 
-static bool part_blocks(struct order_part *p, struct order_mem *mem, struct local *l) {
+static bool part_blocks(struct order_part *p, struct berth_arrays *mem, struct local *l) {
     const struct order_graph *g = l->g;
     size_t n_used = 0, n_take = 0;
     for (int32_t i = 0; i < p->n; i++) {
@@ -80,11 +81,12 @@ static bool part_blocks(struct order_part *p, struct order_mem *mem, struct loca
         n_used += (size_t) (g->used.start[t + 1] - g->used.start[t]);
         n_take += (size_t) (g->takeover.start[t + 1] - g->takeover.start[t]);
     }
-    p->need = order_alloc(mem, (size_t) p->n, sizeof *p->need);
-    p->stay = order_alloc(mem, (size_t) p->n, sizeof *p->stay);
-    l->block = order_alloc(mem, n_used + (size_t) p->n, sizeof *l->block);
-    if (p->need == NULL || p->stay == NULL || l->block == NULL || !lists_alloc(&p->used, mem, p->n, n_used) ||
-        !lists_alloc(&p->takeover, mem, p->n, n_take)) {
+    p->need = berth_arrays_new(mem, (size_t) p->n, sizeof *p->need);
+    p->stay = berth_arrays_new(mem, (size_t) p->n, sizeof *p->stay);
+    l->block = berth_arrays_new(mem, n_used + (size_t) p->n, sizeof *l->block);
+    lists_alloc(&p->used, mem, p->n, n_used);
+    lists_alloc(&p->takeover, mem, p->n, n_take);
+    if (mem->has_failed) {
         return false;
     }
     int32_t i_used = 0, i_take = 0;
@@ -110,8 +112,9 @@ static bool part_blocks(struct order_part *p, struct order_mem *mem, struct loca
         p->used.start[i + 1] = i_used;
         p->takeover.start[i + 1] = i_take;
     }
-    p->size = order_alloc(mem, (size_t) p->n_blocks, sizeof *p->size);
-    if (p->size == NULL || !lists_alloc(&p->users, mem, p->n_blocks, (size_t) i_used)) {
+    p->size = berth_arrays_new(mem, (size_t) p->n_blocks, sizeof *p->size);
+    lists_alloc(&p->users, mem, p->n_blocks, (size_t) i_used);
+    if (mem->has_failed) {
         return false;
     }
     for (int32_t k = 0; k < i_used; k++) {
@@ -150,11 +153,11 @@ static void part_bound(struct order_part *p, const struct local *l) {
     }
 }
 
-bool order_part_init(struct order_part *p, struct order_mem *mem, const struct order_graph *g, const int32_t *tasks,
+bool order_part_init(struct order_part *p, struct berth_arrays *mem, const struct order_graph *g, const int32_t *tasks,
     const int32_t *position, int32_t lo, int32_t hi, uint64_t live) {
     *p = (struct order_part){.n = hi - lo, .tasks = tasks + lo, .live = live};
     struct local l = {.p = p, .g = g, .position = position, .lo = lo, .hi = hi};
-    l.slot = order_alloc(mem, (size_t) g->n_blocks, sizeof *l.slot);
+    l.slot = berth_arrays_new(mem, (size_t) g->n_blocks, sizeof *l.slot);
     if (l.slot == NULL || !part_edges(p, mem, &l) || !part_blocks(p, mem, &l)) {
         return false;
     }
@@ -198,14 +201,14 @@ struct visit {
 
 enum order_result order_depth_first(const struct order_part *p, uint64_t limit, int32_t *order, uint64_t *peak) {
     const size_t n = (size_t) p->n;
-    struct order_mem mem = {0};
-    uint64_t *deep = order_alloc(&mem, n, sizeof *deep); // bytes asked for on the way here, the most of any path
-    bool *done = order_alloc(&mem, n, sizeof *done);
-    struct visit *stack = order_alloc(&mem, n, sizeof *stack);
-    int32_t *kids = order_alloc(&mem, (size_t) p->pred.start[n], sizeof *kids); // predecessors, deepest first
+    struct berth_arrays mem = {0};
+    uint64_t *deep = berth_arrays_new(&mem, n, sizeof *deep); // bytes asked for on the way here, the most of any path
+    bool *done = berth_arrays_new(&mem, n, sizeof *done);
+    struct visit *stack = berth_arrays_new(&mem, n, sizeof *stack);
+    int32_t *kids = berth_arrays_new(&mem, (size_t) p->pred.start[n], sizeof *kids); // predecessors, deepest first
     int32_t n_order = 0;
     enum order_result result = ORDER_OUT_OF_MEMORY;
-    if (deep == NULL || done == NULL || stack == NULL || kids == NULL) {
+    if (mem.has_failed) {
         goto fail;
     }
     for (int32_t i = 0; i < p->n; i++) {
@@ -247,6 +250,6 @@ enum order_result order_depth_first(const struct order_part *p, uint64_t limit, 
         result = ORDER_OUT_OF_MEMORY;
     }
 fail:
-    order_mem_fini(&mem);
+    berth_arrays_free(&mem);
     return result;
 }

@@ -21,6 +21,7 @@ struct kid {
 
 struct beam {
     struct exact *x;
+    struct berth_arrays mem;
     size_t size;         // numbers of a state: x->low and all that lies behind it up to the spans
     int64_t *now, *next; // [width][size]
     struct kid *kids;    // [width] what next holds, the worst on top of a heap
@@ -177,18 +178,11 @@ static bool beam_init(struct beam *b, struct exact *x, int32_t width) {
     while (b->n_seen < SEEN_FACTOR * (size_t) width) {
         b->n_seen *= 2;
     }
-    b->now = berth_malloc((size_t) width * b->size * sizeof *b->now);
-    b->next = berth_malloc((size_t) width * b->size * sizeof *b->next);
-    b->kids = berth_malloc((size_t) width * sizeof *b->kids);
-    b->seen = berth_malloc(b->n_seen * sizeof *b->seen);
-    return b->now != NULL && b->next != NULL && b->kids != NULL && b->seen != NULL;
-}
-
-static void beam_fini(struct beam *b) {
-    berth_free(b->seen);
-    berth_free(b->kids);
-    berth_free(b->next);
-    berth_free(b->now);
+    b->now = berth_arrays_new(&b->mem, (size_t) width, b->size * sizeof *b->now);
+    b->next = berth_arrays_new(&b->mem, (size_t) width, b->size * sizeof *b->next);
+    b->kids = berth_arrays_new(&b->mem, (size_t) width, sizeof *b->kids);
+    b->seen = berth_arrays_new(&b->mem, b->n_seen, sizeof *b->seen);
+    return !b->mem.has_failed;
 }
 
 enum exact_answer berth_exact_beam(struct exact *x, int32_t width) {
@@ -202,6 +196,6 @@ enum exact_answer berth_exact_beam(struct exact *x, int32_t width) {
             answer = levels_run(&b);
         }
     }
-    beam_fini(&b);
+    berth_arrays_free(&b.mem);
     return answer;
 }

@@ -87,16 +87,15 @@ static void events_add_group(struct events *e, const struct plan_pool *pool, con
 static enum ggml_status loose_live(struct plan_pool *pool) {
     size_t n = (size_t) pool->n_ids;
     size_t cap = 4 * n;
-    struct events e = {berth_malloc(2 * cap * sizeof *e.key), berth_malloc(2 * cap * sizeof *e.idx),
-        berth_malloc(cap * sizeof *e.delta), 0, (int32_t) cap};
-    uint64_t *key = berth_malloc((6 * n + 1) * sizeof *key);
-    int32_t *idx = berth_malloc((6 * n + 1) * sizeof *idx);
-    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (e.key == NULL || e.idx == NULL || e.delta == NULL || key == NULL || idx == NULL) {
-        berth_fail(status, "plan: out of memory for the bound of %d items", pool->n_ids);
-        goto done;
+    struct berth_arrays mem = {0};
+    struct events e = {berth_arrays_new(&mem, 2 * cap, sizeof *e.key), berth_arrays_new(&mem, 2 * cap, sizeof *e.idx),
+        berth_arrays_new(&mem, cap, sizeof *e.delta), 0, (int32_t) cap};
+    uint64_t *key = berth_arrays_new(&mem, 6 * n + 1, sizeof *key);
+    int32_t *idx = berth_arrays_new(&mem, 6 * n + 1, sizeof *idx);
+    if (mem.has_failed) {
+        berth_arrays_free(&mem);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the bound of %d items", pool->n_ids);
     }
-    status = GGML_STATUS_SUCCESS;
     for (size_t k = 0; k < n; k++) {
         key[k] = ~pool->items[pool->ids[k]].size;
         idx[k] = (int32_t) k;
@@ -132,13 +131,8 @@ static enum ggml_status loose_live(struct plan_pool *pool) {
             pool->bound = sum;
         }
     }
-done:
-    berth_free(idx);
-    berth_free(key);
-    berth_free(e.delta);
-    berth_free(e.idx);
-    berth_free(e.key);
-    return status;
+    berth_arrays_free(&mem);
+    return GGML_STATUS_SUCCESS;
 }
 
 // ---- the bound ----

@@ -16,6 +16,8 @@
 
 struct chunked {
     const struct plan_prob *p;
+    uint64_t *key;   // [2n] scratch of the sort
+    int32_t *spare;  // [n] the same
     int32_t *order;  // [n]
     int32_t *placed; // [n] by rising offset
     int64_t *used;   // [n + 1] how far each chunk is used; no order opens more chunks than blocks
@@ -136,18 +138,19 @@ static uint64_t key_of(const struct chunked *c, enum order by, int32_t i) {
     }
 }
 
-static void order_by(struct chunked *c, enum order by, uint64_t *key, int32_t *spare) {
+static void order_by(struct chunked *c, enum order by) {
+    uint64_t *key = c->key;
     for (int32_t i = 0; i < c->p->n; i++) {
         c->order[i] = i;
         key[i] = ~(uint64_t) c->p->size[i];
     }
     if (by != BY_FIRST) { // those that come at once come in the caller's order
-        berth_plan_sort(key, c->order, key + c->p->n, spare, c->p->n);
+        berth_plan_sort(key, c->order, key + c->p->n, c->spare, c->p->n);
     }
     for (int32_t k = 0; k < c->p->n; k++) {
         key[k] = key_of(c, by, c->order[k]);
     }
-    berth_plan_sort(key, c->order, key + c->p->n, spare, c->p->n);
+    berth_plan_sort(key, c->order, key + c->p->n, c->spare, c->p->n);
 }
 
 // Two blocks of the order change places, again and again.
@@ -179,11 +182,11 @@ static void plan_exchange(struct chunked *c, const struct plan_goal *g, struct p
     }
 }
 
-static void plan_improve(struct chunked *c, const struct plan_goal *g, struct plan_state *s, uint64_t *key, int32_t *spare) {
+static void plan_improve(struct chunked *c, const struct plan_goal *g, struct plan_state *s) {
     enum order best = BY_FIRST;
     int64_t best_sum = PLAN_NO_CAP;
     for (int by = 0; by < N_ORDERS && !plan_is_done(s, g); by++) {
-        order_by(c, (enum order) by, key, spare);
+        order_by(c, (enum order) by);
         const int64_t sum = place_all(c, PLAN_NO_CAP - 1);
         if (sum < best_sum) {
             best_sum = sum;
@@ -192,7 +195,7 @@ static void plan_improve(struct chunked *c, const struct plan_goal *g, struct pl
         keep_better(c, s, sum);
     }
     if (best_sum != PLAN_NO_CAP && !plan_is_done(s, g)) {
-        order_by(c, best, key, spare);
+        order_by(c, best);
         plan_exchange(c, g, s, best_sum);
     }
 }
@@ -202,18 +205,19 @@ enum ggml_status berth_plan_chunked(const struct plan_prob *p, const struct plan
     if (p->n_fixed > 0 || p->n > BLOCKS_MAX) {
         return GGML_STATUS_SUCCESS;
     }
-    int64_t *longs = berth_malloc((5 * n + 1) * sizeof *longs);
-    int32_t *ints = berth_malloc(3 * n * sizeof *ints);
-    bool ok = longs != NULL && ints != NULL;
+    struct berth_arrays mem = {0};
+    struct chunked c = {.p = p, .order = berth_arrays_new(&mem, n, sizeof *c.order)};
+    c.placed = berth_arrays_new(&mem, n, sizeof *c.placed);
+    c.used = berth_arrays_new(&mem, n + 1, sizeof *c.used);
+    c.plan = berth_arrays_new(&mem, n, sizeof *c.plan);
+    c.most = berth_arrays_new(&mem, n, sizeof *c.most);
+    c.key = berth_arrays_new(&mem, 2 * n, sizeof *c.key);
+    c.spare = berth_arrays_new(&mem, n, sizeof *c.spare);
+    const bool ok = !mem.has_failed && berth_plan_life_max(p, c.most);
     if (ok) {
-        struct chunked c = {.p = p, .order = ints, .placed = ints + n, .plan = longs, .most = longs + n, .used = longs + 2 * n};
-        ok = berth_plan_life_max(p, c.most);
-        if (ok) {
-            s->peak = total_used(&c, s->off);
-            plan_improve(&c, g, s, (uint64_t *) (longs + 3 * n + 1), ints + 2 * n);
-        }
+        s->peak = total_used(&c, s->off);
+        plan_improve(&c, g, s);
     }
-    berth_free(ints);
-    berth_free(longs);
+    berth_arrays_free(&mem);
     return ok ? GGML_STATUS_SUCCESS : berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for chunks of %d blocks", p->n);
 }

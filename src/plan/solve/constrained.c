@@ -15,16 +15,15 @@ static uint64_t random_below(uint64_t *state, uint64_t below) {
 
 enum ggml_status berth_plan_search_constrained(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
     size_t n = (size_t) p->n;
-    int32_t *order = berth_malloc(2 * n * sizeof *order);
-    uint64_t *key = berth_malloc(2 * n * sizeof *key);
-    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    struct berth_arrays mem = {0};
+    int32_t *order = berth_arrays_new(&mem, 2 * n, sizeof *order);
+    uint64_t *key = berth_arrays_new(&mem, 2 * n, sizeof *key);
     struct plan_goal half = *g;
     half.deadline_us -= (g->deadline_us - plan_now_us(g->work)) / 2;
-    if (order == NULL || key == NULL) {
-        berth_fail(status, "plan: out of memory for the search over %d blocks", p->n);
-        goto done;
+    if (mem.has_failed) {
+        berth_arrays_free(&mem);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the search over %d blocks", p->n);
     }
-    status = GGML_STATUS_SUCCESS;
     berth_plan_exhaust(p, &half, INT64_MAX, s);
     int32_t n_order = berth_plan_order_by_size(p, order, order + n, key);
     int64_t last_peak = INT64_MAX; // of the order as it is
@@ -50,8 +49,6 @@ enum ggml_status berth_plan_search_constrained(const struct plan_prob *p, const 
             order[x] = swap;
         }
     }
-done:
-    berth_free(key);
-    berth_free(order);
-    return status;
+    berth_arrays_free(&mem);
+    return GGML_STATUS_SUCCESS;
 }

@@ -147,17 +147,16 @@ enum ggml_status berth_plan_critical(
     const struct plan_prob *p, int64_t cap, int32_t limit, const struct plan_goal *g, struct plan_state *s) {
     size_t n = (size_t) p->n;
     struct core c = {.p = p, .cap = cap, .goal = g, .state = s};
-    c.most = berth_malloc(2 * n * sizeof *c.most);
-    c.ids = berth_malloc(3 * n * sizeof *c.ids);
-    c.key = berth_malloc(2 * n * sizeof *c.key);
+    struct berth_arrays mem = {0};
+    c.most = berth_arrays_new(&mem, n, sizeof *c.most);
+    c.core_off = berth_arrays_new(&mem, n, sizeof *c.core_off);
+    c.ids = berth_arrays_new(&mem, n, sizeof *c.ids);
+    c.scratch = berth_arrays_new(&mem, 2 * n, sizeof *c.scratch);
+    c.key = berth_arrays_new(&mem, 2 * n, sizeof *c.key);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (c.most != NULL && c.ids != NULL && c.key != NULL && berth_plan_life_max(p, c.most)) {
-        c.core_off = c.most + n;
-        c.scratch = c.ids + n;
+    if (!mem.has_failed && berth_plan_life_max(p, c.most)) {
         status = core_run(&c, limit);
     }
-    berth_free(c.key);
-    berth_free(c.ids);
-    berth_free(c.most);
+    berth_arrays_free(&mem);
     return status == GGML_STATUS_SUCCESS ? status : berth_fail(status, "plan: out of memory for the core of %d blocks", p->n);
 }

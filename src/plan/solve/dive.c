@@ -72,7 +72,7 @@ static bool left_plant(struct plan_dive *d) {
         while (d->left_n < p->n_sec) {
             d->left_n *= 2;
         }
-        d->left_most = berth_malloc((size_t) d->left_n * 4 * sizeof *d->left_most);
+        d->left_most = berth_arrays_new(&d->mem, (size_t) d->left_n * 4, sizeof *d->left_most);
         if (d->left_most == NULL) {
             return false;
         }
@@ -195,10 +195,9 @@ int64_t berth_plan_dive_run(struct plan_dive *d, enum plan_priority priority, bo
         return -1;
     }
     if (priority != PLAN_ZW && d->life_max == NULL) {
-        int64_t *most = berth_malloc((size_t) d->p->n * sizeof *most);
+        int64_t *most = berth_arrays_new(&d->mem, (size_t) d->p->n, sizeof *most);
         if (most == NULL || !berth_plan_life_max(d->p, most)) {
-            berth_free(most); // the next try asks again
-            return -1;
+            return -1; // the next try asks again
         }
         d->life_max = most;
     }

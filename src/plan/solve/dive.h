@@ -34,6 +34,7 @@ struct dive_segment {
 
 struct plan_dive {
     const struct plan_prob *p;
+    struct berth_arrays mem;
     int32_t n_classes;
     int32_t n_slots;
     struct dive_class classes[DIVE_CLASSES];

@@ -35,17 +35,10 @@ static struct dive_class width_class_make(int number, int32_t n) {
 }
 
 void berth_plan_dive_free(struct plan_dive *d) {
-    if (d == NULL) {
-        return;
+    if (d != NULL) {
+        berth_arrays_free(&d->mem);
+        berth_free(d);
     }
-    berth_free(d->block);
-    berth_free(d->nodes);
-    berth_free(d->cells);
-    berth_free(d->life_max);
-    berth_free(d->key);
-    berth_free(d->row);
-    berth_free(d->left_most);
-    berth_free(d);
 }
 
 // Sorts the blocks into slots, class by class; p has them by rising a already.
@@ -110,12 +103,12 @@ struct plan_dive *berth_plan_dive_new(const struct plan_prob *p) {
     }
     size_t n = (size_t) p->n;
     size_t ns = (size_t) d->n_slots;
-    d->block = berth_malloc((4 * ns + 2 * n) * sizeof(int32_t));
-    d->nodes = berth_malloc(n_nodes * sizeof *d->nodes);
-    d->cells = berth_malloc(n_cells * sizeof *d->cells);
-    d->key = berth_malloc(2 * n * sizeof *d->key);
-    d->row = berth_malloc(((size_t) p->n_sec + 2) * sizeof *d->row);
-    if (d->block == NULL || d->nodes == NULL || d->cells == NULL || d->key == NULL || d->row == NULL) {
+    d->block = berth_arrays_new(&d->mem, 4 * ns + 2 * n, sizeof *d->block);
+    d->nodes = berth_arrays_new(&d->mem, n_nodes, sizeof *d->nodes);
+    d->cells = berth_arrays_new(&d->mem, n_cells, sizeof *d->cells);
+    d->key = berth_arrays_new(&d->mem, 2 * n, sizeof *d->key);
+    d->row = berth_arrays_new(&d->mem, (size_t) p->n_sec + 2, sizeof *d->row);
+    if (d->mem.has_failed) {
         berth_plan_dive_free(d);
         return NULL;
     }

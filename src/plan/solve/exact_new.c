@@ -13,19 +13,9 @@ void berth_exact_free(struct exact *x) {
     if (x == NULL) {
         return;
     }
-    berth_free(x->low);
-    berth_free(x->sec_at);
-    berth_free(x->sec_ids);
-    berth_free(x->begin_at);
-    berth_free(x->near_at);
-    berth_free(x->near_ids);
-    berth_free(x->queue);
-    berth_free(x->is_queued);
+    berth_arrays_free(&x->mem);
     berth_free(x->trail);
     berth_free(x->lists);
-    berth_free(x->key);
-    berth_free(x->best_at);
-    berth_free(x->tmp);
     berth_free(x);
 }
 
@@ -38,9 +28,9 @@ static bool fill_sections(struct exact *x) {
     if (n_ids > MAX_NEIGHBOURS) {
         return false;
     }
-    x->sec_at = berth_calloc((size_t) p->n_sec + 2, sizeof *x->sec_at);
-    x->sec_ids = berth_malloc(n_ids * sizeof *x->sec_ids);
-    if (x->sec_at == NULL || x->sec_ids == NULL) {
+    x->sec_at = berth_arrays_new(&x->mem, (size_t) p->n_sec + 2, sizeof *x->sec_at);
+    x->sec_ids = berth_arrays_new(&x->mem, n_ids, sizeof *x->sec_ids);
+    if (x->mem.has_failed) {
         return false;
     }
     for (int32_t i = 0; i < p->n; i++) {
@@ -63,7 +53,7 @@ static bool fill_sections(struct exact *x) {
 static bool fill_neighbours(struct exact *x) {
     const struct plan_prob *p = x->p;
     size_t n = (size_t) p->n;
-    x->near_at = berth_calloc(n + 2, sizeof *x->near_at);
+    x->near_at = berth_arrays_new(&x->mem, n + 2, sizeof *x->near_at);
     if (x->near_at == NULL) {
         return false;
     }
@@ -88,7 +78,7 @@ static bool fill_neighbours(struct exact *x) {
             for (size_t i = 2; i < n + 2; i++) {
                 x->near_at[i] += x->near_at[i - 1];
             }
-            x->near_ids = berth_malloc((n_ids > 0 ? n_ids : 1) * sizeof *x->near_ids);
+            x->near_ids = berth_arrays_new(&x->mem, n_ids, sizeof *x->near_ids);
             if (x->near_ids == NULL) {
                 return false;
             }
@@ -97,9 +87,8 @@ static bool fill_neighbours(struct exact *x) {
     return true;
 }
 
-// Blocks by a section, sec[i] <= n_sec; at: [n_sec + 2].
+// Blocks by a section, sec[i] <= n_sec; at: [n_sec + 2], zero.
 static void fill_borders(const struct plan_prob *p, const int32_t *sec, int32_t *at, int32_t *ids) {
-    memset(at, 0, ((size_t) p->n_sec + 2) * sizeof *at);
     for (int32_t i = 0; i < p->n; i++) {
         at[sec[i] + 1]++;
     }
@@ -166,21 +155,29 @@ struct exact *berth_exact_new(const struct plan_prob *p) {
         return NULL;
     }
     x->p = p;
-    size_t n = (size_t) p->n;
-    size_t m = (size_t) p->n_sec;
-    x->low = berth_malloc((5 * n + 4 * m + 1) * sizeof *x->low);
-    x->queue = berth_malloc((m + 2 * n) * sizeof *x->queue);
-    x->is_queued = berth_calloc(m, sizeof *x->is_queued);
-    x->best_at = berth_malloc((2 * m + 4 * n) * sizeof *x->best_at);
-    x->key = berth_malloc(2 * n * sizeof *x->key);
-    x->tmp = berth_malloc(n * sizeof *x->tmp);
-    x->begin_at = berth_malloc(2 * (m + 2 + n) * sizeof *x->begin_at);
-    x->cap_lists = 4 * n;
-    x->lists = berth_malloc(x->cap_lists * sizeof *x->lists);
-    x->cap_trail = 16 * (n + m);
-    x->trail = berth_malloc(x->cap_trail * sizeof *x->trail);
-    if (x->low == NULL || x->queue == NULL || x->is_queued == NULL || x->key == NULL || x->best_at == NULL || x->tmp == NULL ||
-        x->lists == NULL || x->begin_at == NULL || x->trail == NULL || !fill_sections(x) || !fill_neighbours(x)) {
+    const size_t n = (size_t) p->n, m = (size_t) p->n_sec;
+    struct berth_arrays *mem = &x->mem;
+    x->low = berth_arrays_new(mem, 3 * n + 4 * m + 1, sizeof *x->low); // and the others of a state, see beam.c
+    x->sums = berth_arrays_new(mem, 2 * n, sizeof *x->sums);
+    x->queue = berth_arrays_new(mem, m, sizeof *x->queue);
+    x->is_queued = berth_arrays_new(mem, m, sizeof *x->is_queued);
+    x->pre = berth_arrays_new(mem, n, sizeof *x->pre);
+    x->pos = berth_arrays_new(mem, n, sizeof *x->pos);
+    x->best_at = berth_arrays_new(mem, m, sizeof *x->best_at);
+    x->n_at = berth_arrays_new(mem, m, sizeof *x->n_at);
+    x->under = berth_arrays_new(mem, n, sizeof *x->under);
+    x->block = berth_arrays_new(mem, n, sizeof *x->block);
+    x->twin = berth_arrays_new(mem, n, sizeof *x->twin);
+    x->peer = berth_arrays_new(mem, n, sizeof *x->peer);
+    x->key = berth_arrays_new(mem, 2 * n, sizeof *x->key);
+    x->tmp = berth_arrays_new(mem, n, sizeof *x->tmp);
+    x->begin_at = berth_arrays_new(mem, m + 2, sizeof *x->begin_at);
+    x->begin_ids = berth_arrays_new(mem, n, sizeof *x->begin_ids);
+    x->end_at = berth_arrays_new(mem, m + 2, sizeof *x->end_at);
+    x->end_ids = berth_arrays_new(mem, n, sizeof *x->end_ids);
+    if (!berth_grow((void **) &x->lists, &x->cap_lists, 4 * n, sizeof *x->lists) ||
+        !berth_grow((void **) &x->trail, &x->cap_trail, 16 * (n + m), sizeof *x->trail) || !fill_sections(x) ||
+        !fill_neighbours(x)) {
         berth_exact_free(x);
         return NULL;
     }
@@ -190,17 +187,6 @@ struct exact *berth_exact_new(const struct plan_prob *p) {
     x->slack = x->rest + m;
     x->floor = x->slack + m;
     x->span = x->floor + m;
-    x->sums = x->span + m + 1;
-    x->pre = x->queue + m;
-    x->pos = x->pre + n;
-    x->n_at = x->best_at + m;
-    x->under = x->n_at + m;
-    x->block = x->under + n;
-    x->twin = x->block + n;
-    x->peer = x->twin + n;
-    x->begin_ids = x->begin_at + m + 2;
-    x->end_at = x->begin_ids + n;
-    x->end_ids = x->end_at + m + 2;
     fill_borders(p, p->a, x->begin_at, x->begin_ids);
     fill_borders(p, p->b, x->end_at, x->end_ids);
     fill_peers(x);

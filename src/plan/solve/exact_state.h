@@ -30,25 +30,26 @@ struct exact_part {
 
 struct exact {
     const struct plan_prob *p;
-    int64_t *low;       // [n]
-    int64_t *sky;       // [n]
-    int64_t *rest;      // [n_sec]
-    int64_t *span;      // [n_sec + 1]
-    int64_t *floor;     // [n_sec] nothing unplaced comes below this
-    int64_t *slack;     // [n_sec] C - min(low) - rest: what section s can still waste
-    int64_t *off;       // [n] offsets of placed blocks
-    int32_t *sec_at;    // [n_sec + 1] into sec_ids
-    int32_t *sec_ids;   // blocks by section
-    int32_t *begin_at;  // [n_sec + 2] into begin_ids
-    int32_t *begin_ids; // [n] blocks by first section
-    int32_t *end_at;    // [n_sec + 2] into end_ids
-    int32_t *end_ids;   // [n] blocks by the section behind their last
-    int32_t *near_at;   // [n + 1] into near_ids
-    int32_t *near_ids;  // neighbours by block
-    int32_t *pre;       // [n] place in the preorder of the block's part
-    int32_t *pos;       // [n] place in its part's list, from the list's begin
-    int32_t *queue;     // [n_sec] sections to look at, a ring: n_queue from i_queue on
-    bool *is_queued;    // [n_sec]
+    struct berth_arrays mem; // all arrays but trail and lists, which grow
+    int64_t *low;            // [n]
+    int64_t *sky;            // [n]
+    int64_t *rest;           // [n_sec]
+    int64_t *span;           // [n_sec + 1]
+    int64_t *floor;          // [n_sec] nothing unplaced comes below this
+    int64_t *slack;          // [n_sec] C - min(low) - rest: what section s can still waste
+    int64_t *off;            // [n] offsets of placed blocks
+    int32_t *sec_at;         // [n_sec + 1] into sec_ids
+    int32_t *sec_ids;        // blocks by section
+    int32_t *begin_at;       // [n_sec + 2] into begin_ids
+    int32_t *begin_ids;      // [n] blocks by first section
+    int32_t *end_at;         // [n_sec + 2] into end_ids
+    int32_t *end_ids;        // [n] blocks by the section behind their last
+    int32_t *near_at;        // [n + 1] into near_ids
+    int32_t *near_ids;       // neighbours by block
+    int32_t *pre;            // [n] place in the preorder of the block's part
+    int32_t *pos;            // [n] place in its part's list, from the list's begin
+    int32_t *queue;          // [n_sec] sections to look at, a ring: n_queue from i_queue on
+    bool *is_queued;         // [n_sec]
     int32_t n_queue, i_queue;
     int32_t *best_at; // [n_sec] the candidate of the best preorder that starts here, -1: none
     int32_t *n_at;    // [n_sec] how many candidates start here

@@ -191,10 +191,11 @@ int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int3
 // By falling size, and then, if it is given, by rising more[].
 static int64_t place_by(const struct plan_prob *p, const int64_t *more, int64_t sign, int64_t target, int64_t *off) {
     size_t n = (size_t) p->n;
-    int32_t *order = berth_malloc(2 * n * sizeof *order);
-    uint64_t *key = berth_malloc(2 * n * sizeof *key);
+    struct berth_arrays mem = {0};
+    int32_t *order = berth_arrays_new(&mem, 2 * n, sizeof *order);
+    uint64_t *key = berth_arrays_new(&mem, 2 * n, sizeof *key);
     int64_t peak = -2;
-    if (order != NULL && key != NULL) {
+    if (!mem.has_failed) {
         int32_t n_order = berth_plan_order_by_size(p, order, order + n, key);
         for (int32_t k = 0; more != NULL && k < n_order; k++) {
             key[k] = (uint64_t) (sign * more[order[k]]) ^ (uint64_t) 1 << 63;
@@ -204,8 +205,7 @@ static int64_t place_by(const struct plan_prob *p, const int64_t *more, int64_t 
         }
         peak = berth_plan_place_in_order(p, order, n_order, target, order + n, off);
     }
-    berth_free(order);
-    berth_free(key);
+    berth_arrays_free(&mem);
     return peak;
 }
 

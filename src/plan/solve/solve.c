@@ -45,11 +45,11 @@ static enum ggml_status pool_peak(const struct plan_pool *pool, const uint64_t *
         return GGML_STATUS_SUCCESS;
     }
     size_t n = (size_t) pool->n_ids;
-    uint64_t *key = berth_malloc(2 * n * sizeof *key);
-    int32_t *idx = berth_malloc(2 * n * sizeof *idx);
-    if (key == NULL || idx == NULL) {
-        berth_free(idx);
-        berth_free(key);
+    struct berth_arrays mem = {0};
+    uint64_t *key = berth_arrays_new(&mem, 2 * n, sizeof *key);
+    int32_t *idx = berth_arrays_new(&mem, 2 * n, sizeof *idx);
+    if (mem.has_failed) {
+        berth_arrays_free(&mem);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the chunks of %d items", pool->n_ids);
     }
     for (int32_t k = 0; k < pool->n_ids; k++) {
@@ -69,8 +69,7 @@ static enum ggml_status pool_peak(const struct plan_pool *pool, const uint64_t *
             used = 0;
         }
     }
-    berth_free(idx);
-    berth_free(key);
+    berth_arrays_free(&mem);
     return GGML_STATUS_SUCCESS;
 }
 
@@ -313,25 +312,23 @@ static int32_t pool_end(const struct berth_plan_item *items, const int32_t *ids,
 
 // A group that crosses pools would make every plan invalid.
 static enum ggml_status groups_check(const struct berth_plan_item *items, int64_t n) {
-    struct berth_plan_item *copy = berth_malloc((size_t) n * sizeof *copy);
-    uint64_t *off = berth_calloc((size_t) n, sizeof *off);
-    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (copy == NULL || off == NULL) {
-        berth_fail(status, "plan: out of memory for %lld items", (long long) n);
-        goto done;
+    struct berth_arrays mem = {0};
+    struct berth_plan_item *copy = berth_arrays_new(&mem, (size_t) n, sizeof *copy);
+    uint64_t *off = berth_arrays_new(&mem, (size_t) n, sizeof *off);
+    if (mem.has_failed) {
+        berth_arrays_free(&mem);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %lld items", (long long) n);
     }
     for (int64_t i = 0; i < n; i++) {
         copy[i] = (struct berth_plan_item){.alias = items[i].alias, .pool = items[i].pool};
     }
     struct berth_plan_fault fault;
-    status = berth_plan_check(copy, n, NULL, off, &fault);
+    const enum ggml_status status = berth_plan_check(copy, n, NULL, off, &fault);
     if (status == GGML_STATUS_FAILED) {
         berth_fail(status, "plan: items %lld and %lld are of alias group %d, but of the pools %d and %d", (long long) fault.i,
             (long long) fault.j, items[fault.i].alias, items[fault.i].pool, items[fault.j].pool);
     }
-done:
-    berth_free(off);
-    berth_free(copy);
+    berth_arrays_free(&mem);
     return status;
 }
 

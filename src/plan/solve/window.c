@@ -129,10 +129,10 @@ enum ggml_status berth_plan_window(
     struct window w = {.p = p, .goal = g, .state = s, .cap = cap, .limit = limit};
     w.lo = p->bound_sec > FIRST_REACH ? p->bound_sec - FIRST_REACH : 0;
     w.hi = min_i32(p->bound_sec + FIRST_REACH, p->n_sec);
-    w.key = berth_malloc(2 * n * sizeof *w.key);
-    w.ids = berth_malloc(2 * n * sizeof *w.ids);
-    enum ggml_status status = w.key != NULL && w.ids != NULL ? windows_run(&w, deadline_us) : GGML_STATUS_ALLOC_FAILED;
-    berth_free(w.ids);
-    berth_free(w.key);
+    struct berth_arrays mem = {0};
+    w.key = berth_arrays_new(&mem, 2 * n, sizeof *w.key);
+    w.ids = berth_arrays_new(&mem, 2 * n, sizeof *w.ids);
+    const enum ggml_status status = mem.has_failed ? GGML_STATUS_ALLOC_FAILED : windows_run(&w, deadline_us);
+    berth_arrays_free(&mem);
     return status == GGML_STATUS_SUCCESS ? status : berth_fail(status, "plan: out of memory for a window of %d blocks", p->n);
 }

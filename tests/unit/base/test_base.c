@@ -26,6 +26,24 @@ static void alloc_fails_on_demand(void **state) {
 }
 
 // Pieces do not share bytes, small ones take nothing from the allocator, and a mark gives back what came after it.
+static void arrays_go_together(void **state) {
+    (void) state;
+    struct berth_arrays a = {0};
+    berth_alloc_watch(true);
+    int32_t *x = berth_arrays_new(&a, 1000, sizeof *x), *none = berth_arrays_new(&a, 0, sizeof *none);
+    assert_non_null(x);
+    assert_non_null(none);
+    assert_int_equal(x[0] | x[999], 0);
+    assert_false(a.has_failed);
+    assert_null(berth_arrays_new(&a, SIZE_MAX / 2, 4));
+    assert_true(a.has_failed);
+    berth_alloc_fail_at(1);
+    assert_null(berth_arrays_new(&a, 1, 1));
+    berth_arrays_free(&a);
+    assert_int_equal(berth_alloc_alive(), 0);
+    berth_alloc_watch(false);
+}
+
 static void scratch_gives_back_to_a_mark(void **state) {
     (void) state;
     struct berth_scratch s;
@@ -202,6 +220,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alloc_fails_on_demand),
         cmocka_unit_test(scratch_gives_back_to_a_mark),
+        cmocka_unit_test(arrays_go_together),
         cmocka_unit_test(alloc_refuses_what_overflows),
         cmocka_unit_test(aligned_memory_is_aligned),
         cmocka_unit_test(errors_belong_to_their_thread),
