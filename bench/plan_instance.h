@@ -65,6 +65,34 @@ static bool instance_open(struct instance *in, const char *path) {
     return ok;
 }
 
+// All items as one problem, for a part of the solver.
+struct one_pool {
+    struct plan_pool pool;
+    struct berth_scratch scratch;
+    int64_t *off;
+};
+
+static void one_pool_init(struct one_pool *one, const struct berth_plan_item *items, int64_t n) {
+    struct plan_traits traits;
+    one->pool = (struct plan_pool){.items = items, .ids = malloc((size_t) n * sizeof *one->pool.ids), .n_ids = (int32_t) n};
+    one->off = malloc((size_t) n * sizeof *one->off);
+    berth_scratch_init(&one->scratch);
+    for (int32_t i = 0; i < n; i++) {
+        one->pool.ids[i] = i;
+    }
+    if (berth_plan_items_check(items, n, 0, &traits) != GGML_STATUS_SUCCESS ||
+        berth_plan_pool_init(&one->pool, &traits, &one->scratch) != GGML_STATUS_SUCCESS) {
+        exit(1);
+    }
+}
+
+static void one_pool_fini(struct one_pool *one) {
+    free(one->pool.ids);
+    free(one->off);
+    berth_plan_pool_fini(&one->pool);
+    berth_scratch_fini(&one->scratch);
+}
+
 // ---- solving ----
 
 static struct berth_plan_report solve(

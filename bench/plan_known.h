@@ -7,24 +7,10 @@
 
 // What largest first, the usual greedy method, makes of a problem, by its bound.
 static double greedy_ratio(const struct plan_made *m) {
-    struct plan_traits traits;
-    struct plan_pool pool;
-    struct berth_scratch scratch;
-    int32_t *ids = malloc((size_t) m->n * sizeof *ids);
-    int64_t *off = malloc((size_t) m->n * sizeof *off);
-    berth_scratch_init(&scratch);
-    for (int32_t i = 0; i < m->n; i++) {
-        ids[i] = i;
-    }
-    if (berth_plan_items_check(m->items, m->n, 0, &traits) != GGML_STATUS_SUCCESS ||
-        berth_plan_pool_init(&pool, m->items, ids, (int32_t) m->n, &traits, 0, false, &scratch) != GGML_STATUS_SUCCESS) {
-        exit(1);
-    }
-    const double ratio = (double) berth_plan_largest_first(&pool.prob, PLAN_NO_CAP, off) / (double) pool.prob.bound;
-    berth_plan_pool_fini(&pool);
-    berth_scratch_fini(&scratch);
-    free(off);
-    free(ids);
+    struct one_pool one;
+    one_pool_init(&one, m->items, m->n);
+    const double ratio = (double) berth_plan_largest_first(&one.pool.prob, PLAN_NO_CAP, one.off) / (double) one.pool.prob.bound;
+    one_pool_fini(&one);
     return ratio;
 }
 

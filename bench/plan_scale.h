@@ -52,29 +52,15 @@ static void make(struct instance *in, int64_t n, enum shape shape) {
 }
 
 static double one_dive(struct instance *in, enum plan_priority priority, double *ratio) {
-    struct plan_traits traits;
-    struct plan_pool pool;
-    struct berth_scratch scratch;
-    int32_t *ids = malloc((size_t) in->n * sizeof *ids);
-    berth_scratch_init(&scratch);
-    for (int32_t i = 0; i < in->n; i++) {
-        ids[i] = i;
-    }
-    if (berth_plan_items_check(in->items, in->n, 0, &traits) != GGML_STATUS_SUCCESS ||
-        berth_plan_pool_init(&pool, in->items, ids, (int32_t) in->n, &traits, 0, false, &scratch) != GGML_STATUS_SUCCESS) {
-        exit(1);
-    }
-    struct plan_dive *dive = berth_plan_dive_new(&pool.prob);
-    int64_t *off = malloc((size_t) in->n * sizeof *off);
+    struct one_pool one;
+    one_pool_init(&one, in->items, in->n);
+    struct plan_dive *dive = berth_plan_dive_new(&one.pool.prob);
     double start = cpu_s();
-    int64_t peak = berth_plan_dive_run(dive, priority, false, PLAN_NO_CAP, off);
+    int64_t peak = berth_plan_dive_run(dive, priority, false, PLAN_NO_CAP, one.off);
     double s = cpu_s() - start;
-    *ratio = (double) peak / (double) pool.prob.bound;
+    *ratio = (double) peak / (double) one.pool.prob.bound;
     berth_plan_dive_free(dive);
-    berth_plan_pool_fini(&pool);
-    berth_scratch_fini(&scratch);
-    free(off);
-    free(ids);
+    one_pool_fini(&one);
     return s;
 }
 

@@ -23,7 +23,7 @@ static void check_beams(
         for (int64_t cap = p->bound; cap <= best; cap++) {
             struct exact_ask ask = {.cap = cap,
                 .rules = rules,
-                .preorder = (enum exact_preorder) brute_random(EXACT_N_PREORDERS),
+                .preorder = (enum plan_priority) brute_random(EXACT_N_PREORDERS),
                 .valley = (enum exact_valley) brute_random(EXACT_N_VALLEYS),
                 .width = widths[k],
                 .max_nodes = 2000000,
@@ -72,8 +72,8 @@ static void check_joined(const struct berth_plan_item *items, int64_t n, const s
 // The exact search itself, with each rule switched off in turn: at the optimum it says yes, below it no, and never passes it.
 static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t optimum) {
     struct plan_traits traits;
-    struct plan_pool pool;
     int32_t ids[BRUTE_MAX];
+    struct plan_pool pool = {.items = items, .ids = ids, .n_ids = (int32_t) n};
     int64_t off[BRUTE_MAX];
     struct berth_scratch scratch;
     berth_scratch_init(&scratch);
@@ -81,7 +81,7 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
         ids[i] = i;
     }
     if (berth_plan_items_check(items, n, 0, &traits) != GGML_STATUS_SUCCESS ||
-        berth_plan_pool_init(&pool, items, ids, (int32_t) n, &traits, 0, false, &scratch) != GGML_STATUS_SUCCESS) {
+        berth_plan_pool_init(&pool, &traits, &scratch) != GGML_STATUS_SUCCESS) {
         fail_case(items, n, "refused", 0, 0);
     }
     struct exact *x = pool.prob.n > 0 ? berth_exact_new(&pool.prob) : NULL;
@@ -91,7 +91,7 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
     int64_t best = (int64_t) (optimum / pool.unit);
     for (int off_rule = 0; x != NULL && off_rule <= EXACT_N_RULES; off_rule++) {
         struct exact_ask ask = {.rules = EXACT_ALL & ~(off_rule < EXACT_N_RULES ? 1u << off_rule : 0u),
-            .preorder = (enum exact_preorder) brute_random(EXACT_N_PREORDERS),
+            .preorder = (enum plan_priority) brute_random(EXACT_N_PREORDERS),
             .valley = (enum exact_valley) brute_random(EXACT_N_VALLEYS),
             .max_nodes = 2000000,
             .deadline_us = INT64_MAX};

@@ -132,10 +132,13 @@ enum budget_answer { BUDGET_OUT_OF_MEMORY = -1, BUDGET_GAVE_UP, BUDGET_NONE, BUD
 // The cheapest of all schedules, or the proof that there is none.
 enum budget_answer budget_exact(
     const struct budget_graph *g, int64_t max_nodes, int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) BERTH_MUST_USE;
-// All schedules by rising cost, until one pleases.
-typedef enum budget_answer (*budget_pleases_t)(const struct budget_steps *steps, void *user);
-enum budget_answer budget_exact_packed(const struct budget_graph *g, uint64_t cost, int64_t max_nodes, int64_t *n_nodes,
-    budget_pleases_t pleases, void *user, struct budget_steps *out, uint64_t *cost_out) BERTH_MUST_USE;
+// All schedules by rising cost, from *cost on, until one pleases.
+struct budget_judge {
+    enum budget_answer (*pleases)(const struct budget_steps *steps, void *user);
+    void *user;
+};
+enum budget_answer budget_exact_packed(const struct budget_graph *g, const struct budget_judge *judge, int64_t max_nodes,
+    int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) BERTH_MUST_USE;
 // Cuts peaks: values that lie through a step with too many bytes go and come back before their next use, the cheapest for its
 // bytes first.
 struct budget_style {
@@ -198,6 +201,7 @@ struct budget_cut {
 struct budget_cuts {
     struct budget_cut *at;
     size_t n, cap;
+    int32_t n_done; // that were applied
     int32_t *ops;
     size_t n_ops, ops_cap;
     int32_t *stack;
@@ -207,8 +211,8 @@ void budget_cuts_fini(struct budget_cuts *c);
 // What can be cut at a step, in a pool, sorted by score. False: out of memory.
 bool budget_cuts_find(struct budget_gaps *x, const struct budget_style *style, int32_t step, int32_t pool, uint64_t excess,
     struct budget_cuts *cuts) BERTH_MUST_USE;
-// The schedule with cuts from `first` on, until `excess` bytes are freed; *n_done of them.
+// The schedule with cuts from `first` on, until `excess` bytes are freed; cuts->n_done of them.
 bool budget_cuts_apply(struct budget_gaps *x, struct budget_cuts *cuts, const struct budget_style *style, size_t first,
-    uint64_t excess, struct budget_steps *out, int32_t *n_done) BERTH_MUST_USE;
+    uint64_t excess, struct budget_steps *out) BERTH_MUST_USE;
 // Without runs and copies that nobody reads.
 bool budget_sweep(const struct budget_graph *g, struct budget_steps *s) BERTH_MUST_USE;

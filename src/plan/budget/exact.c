@@ -439,8 +439,7 @@ enum budget_answer budget_exact(
 struct listing {
     struct budget_words w;
     struct budget_steps *steps;
-    budget_pleases_t pleases;
-    void *user;
+    const struct budget_judge *judge;
     uint64_t most, next; // cost that this round allows; the least that was above it
     int64_t left;        // nodes
     size_t max_steps;
@@ -459,7 +458,7 @@ static enum budget_answer list_from(struct listing *l, const struct budget_state
     }
     if (budget_is_goal(&l->w, state)) {
         l->left -= NODES_A_LOOK;
-        return l->pleases(l->steps, l->user);
+        return l->judge->pleases(l->steps, l->judge->user);
     }
     struct budget_moves moves = {0};
     enum budget_answer answer = budget_moves_find(&l->w, state, &moves) ? BUDGET_NONE : BUDGET_OUT_OF_MEMORY;
@@ -486,10 +485,10 @@ static uint64_t idle_run_cost(const struct budget_words *w) {
     return least;
 }
 
-// cost: no schedule is cheaper, whatever its packed memory. *cost_out: no schedule that pleases is cheaper.
-enum budget_answer budget_exact_packed(const struct budget_graph *g, uint64_t cost, int64_t max_nodes, int64_t *n_nodes,
-    budget_pleases_t pleases, void *user, struct budget_steps *out, uint64_t *cost_out) {
-    struct listing l = {.steps = out, .pleases = pleases, .user = user, .left = max_nodes, .max_steps = 8 * (size_t) g->n + 8};
+// *cost: no schedule is cheaper, whatever its packed memory; afterwards: no schedule that pleases is cheaper.
+enum budget_answer budget_exact_packed(const struct budget_graph *g, const struct budget_judge *judge, int64_t max_nodes,
+    int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) {
+    struct listing l = {.steps = out, .judge = judge, .left = max_nodes, .max_steps = 8 * (size_t) g->n + 8};
     enum budget_answer answer = BUDGET_GAVE_UP;
     if (!budget_words_init(&l.w, g)) {
         return answer;
@@ -498,12 +497,12 @@ enum budget_answer budget_exact_packed(const struct budget_graph *g, uint64_t co
         l.w.taken |= l.w.takeover[i];
     }
     const uint64_t idle = idle_run_cost(&l.w);
-    const uint64_t listed = idle > UINT64_MAX - cost ? UINT64_MAX : cost + idle; // every cheaper schedule is listed
+    const uint64_t listed = idle > UINT64_MAX - *cost ? UINT64_MAX : *cost + idle; // every cheaper schedule is listed
     const struct budget_state first = budget_first(&l.w);
-    for (l.most = cost; l.most != UINT64_MAX; l.most = l.next) {
+    for (l.most = *cost; l.most != UINT64_MAX; l.most = l.next) {
         l.next = UINT64_MAX;
         out->n = 0;
-        *cost_out = min_u64(l.most, listed);
+        *cost = min_u64(l.most, listed);
         answer = list_from(&l, &first, 0);
         if (answer != BUDGET_NONE) {
             break;

@@ -438,16 +438,16 @@ static bool steps_merge(const struct budget_steps *s, struct inserts *in, struct
 }
 
 bool budget_cuts_apply(struct budget_gaps *x, struct budget_cuts *cuts, const struct budget_style *style, size_t first,
-    uint64_t excess, struct budget_steps *out, int32_t *n_done) {
+    uint64_t excess, struct budget_steps *out) {
     struct cascade c = {.x = x, .cuts = cuts, .byte_cost = byte_cost(x->g, style)};
     struct inserts in = {0};
     int64_t freed = 0;
     bool has_room = true, ok;
-    *n_done = 0;
-    for (size_t k = first; has_room && k < cuts->n && (freed < (int64_t) excess || *n_done == 0); k++) {
+    cuts->n_done = 0;
+    for (size_t k = first; has_room && k < cuts->n && (freed < (int64_t) excess || cuts->n_done == 0); k++) {
         has_room = cut_apply(&c, &cuts->at[k], &in, &ok);
         freed += ok ? cuts->at[k].freed : 0;
-        *n_done += ok;
+        cuts->n_done += ok;
     }
     if (has_room) {
         has_room = steps_merge(x->s, &in, out);

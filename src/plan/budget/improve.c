@@ -134,7 +134,6 @@ static bool steps_fit(struct improver *m, const struct budget_steps *s, bool *ok
 static bool steps_kick(struct improver *m, const struct budget_steps *s, struct budget_steps *out, bool *is_done) {
     const struct budget_style style = {.reach = 0, .lambda = (double) (random_next(m) % 4)};
     const int32_t step = (int32_t) (random_next(m) % (s->n + 1)), pool = (int32_t) (random_next(m) % (uint64_t) m->g->n_pools);
-    int32_t n_done = 0;
     *is_done = false;
     if (!budget_gaps_find(&m->x, m->g, s) || !budget_cuts_find(&m->x, &style, step, pool, 0, &m->cuts)) {
         return false;
@@ -143,10 +142,10 @@ static bool steps_kick(struct improver *m, const struct budget_steps *s, struct 
         return true;
     }
     const uint64_t among = m->cuts.n < 8 || random_next(m) % 4 == 0 ? m->cuts.n : 8;
-    if (!budget_cuts_apply(&m->x, &m->cuts, &style, (size_t) (random_next(m) % among), 0, out, &n_done)) {
+    if (!budget_cuts_apply(&m->x, &m->cuts, &style, (size_t) (random_next(m) % among), 0, out)) {
         return false;
     }
-    *is_done = n_done > 0;
+    *is_done = m->cuts.n_done > 0;
     return true;
 }
 

@@ -79,8 +79,11 @@ static enum ggml_status order_ask(struct reorder *r, int32_t *order, bool *is_ne
     struct berth_order_report report;
     const size_t n = (size_t) r->g->n + (size_t) r->n_groups;
     const enum ggml_status status = berth_plan_order(r->ops, n, NULL, r->order, &report);
-    *is_new = status == GGML_STATUS_SUCCESS && report.changed;
-    for (size_t k = 0, at = 0; *is_new && k < n; k++) {
+    if (status != GGML_STATUS_SUCCESS || !report.changed) {
+        return status;
+    }
+    *is_new = true;
+    for (size_t k = 0, at = 0; k < n; k++) {
         if (r->order[k] >= r->n_groups) {
             order[at++] = r->order[k] - r->n_groups;
         }

@@ -121,7 +121,7 @@ static enum ggml_status exact_run(struct solver *s, int64_t most, struct budget_
     if (p.status != GGML_STATUS_SUCCESS || fits || s->g.n > PACKED_OPS_MAX) {
         return p.status;
     }
-    answer = budget_exact_packed(&s->g, cost, 20 * most, &s->n_nodes, steps_pack, &p, steps, &cost);
+    answer = budget_exact_packed(&s->g, &(struct budget_judge){steps_pack, &p}, 20 * most, &s->n_nodes, steps, &cost);
     if (answer == BUDGET_OUT_OF_MEMORY && p.status == GGML_STATUS_SUCCESS) {
         p.status = GGML_STATUS_ALLOC_FAILED;
     }
@@ -415,8 +415,8 @@ static enum ggml_status hoisted_run(struct solver *s, const int32_t *order) {
     if (status == GGML_STATUS_SUCCESS) {
         status = solver_run(&h);
     }
-    if (status == GGML_STATUS_SUCCESS && !budget_copy(&s->best, &h.best)) {
-        status = GGML_STATUS_ALLOC_FAILED;
+    if (status == GGML_STATUS_SUCCESS) {
+        status = budget_copy(&s->best, &h.best) ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
     }
     if (status == GGML_STATUS_SUCCESS) {
         for (size_t k = 0; k < s->best.n; k++) {

@@ -55,14 +55,13 @@ enum budget_answer budget_trim(
     uint64_t least = UINT64_MAX;
     double least_sum = INFINITY;
     for (int n_vain = 0; budget_gaps_find(&x, g, s); n_vain++) {
-        int32_t n_done;
         const struct budget_excess excess = budget_excess(g, &x.t, s->n);
         if (excess.most == 0) {
             answer = BUDGET_FOUND;
             break;
         }
         if (!budget_cuts_find(&x, style, excess.step, excess.pool, excess.most, &cuts) ||
-            !budget_cuts_apply(&x, &cuts, style, 0, excess.most, &next, &n_done) || !budget_sweep(g, &next)) {
+            !budget_cuts_apply(&x, &cuts, style, 0, excess.most, &next) || !budget_sweep(g, &next)) {
             break;
         }
         steps_swap(s, &next);
@@ -71,7 +70,7 @@ enum budget_answer budget_trim(
         }
         least = min_u64(excess.most, least);
         least_sum = min_f64(excess.sum, least_sum);
-        if (n_done == 0 || s->n > most || n_vain > PATIENCE || budget_is_over(g, end)) {
+        if (cuts.n_done == 0 || s->n > most || n_vain > PATIENCE || budget_is_over(g, end)) {
             answer = BUDGET_GAVE_UP;
             break;
         }

@@ -226,11 +226,12 @@ static void item_set(struct berth_set_item *item, int8_t kind, int64_t x) {
 }
 
 static enum ggml_status read_field(struct csv *csv, const struct field *field, int8_t kind, struct berth_set_item *item) {
-    if (kind < 0 || kind == COLUMN_ID || (field->len == 0 && columns[kind].may_be_empty)) {
+    if (kind < 0 || (field->len == 0 && columns[kind].may_be_empty)) {
         return GGML_STATUS_SUCCESS;
     }
-    if (kind == COLUMN_READS) {
-        return berth_set_text(&csv->builder, field->text, field->len, &item->reads) ? GGML_STATUS_SUCCESS : out_of_memory(csv);
+    if (kind == COLUMN_ID || kind == COLUMN_READS) {
+        size_t *at = kind == COLUMN_ID ? &item->id : &item->reads;
+        return berth_set_text(&csv->builder, field->text, field->len, at) ? GGML_STATUS_SUCCESS : out_of_memory(csv);
     }
     int64_t x;
     const bool is_i32 = kind == COLUMN_POOL || kind == COLUMN_ALIAS;
@@ -245,52 +246,35 @@ static enum ggml_status read_field(struct csv *csv, const struct field *field, i
 
 static enum ggml_status read_item(struct csv *csv) {
     struct berth_set_item item = BERTH_SET_ITEM;
-    char *id = NULL; // a quoted id, kept while later fields use the buffer
-    enum ggml_status status = GGML_STATUS_SUCCESS;
     const size_t line = csv->line;
     struct field field = {0};
     for (size_t i = 0; i < csv->n_kinds; i++) {
         if (i > 0 && field.ends_line) {
-            status = berth_fail(
+            return berth_fail(
                 GGML_STATUS_FAILED, "%s:%zu: %zu fields, the header has %zu columns", csv->name, line, i, csv->n_kinds);
-            goto done;
         }
-        status = next_field(csv, &field);
+        enum ggml_status status = next_field(csv, &field);
+        if (status == GGML_STATUS_SUCCESS) {
+            status = read_field(csv, &field, csv->kinds[i], &item);
+        }
         if (status != GGML_STATUS_SUCCESS) {
-            goto done;
-        }
-        if (csv->kinds[i] == COLUMN_ID) {
-            item.id = field.text;
-            item.id_len = field.len;
-            if (field.len > 0 && field.text == csv->field) {
-                id = berth_malloc(field.len);
-                if (id == NULL) {
-                    status = out_of_memory(csv);
-                    goto done;
-                }
-                item.id = memcpy(id, field.text, field.len);
-            }
-        }
-        status = read_field(csv, &field, csv->kinds[i], &item);
-        if (status != GGML_STATUS_SUCCESS) {
-            goto done;
+            return status;
         }
     }
     if (!field.ends_line) {
-        status = berth_fail(GGML_STATUS_FAILED, "%s:%zu: more than the header's %zu columns", csv->name, line, csv->n_kinds);
-    } else if (item.item.last < item.item.first) {
-        status = berth_fail(GGML_STATUS_FAILED,
-            "%s:%zu: '%.*s' ends before it begins: lower %" PRId64 ", upper %" PRId64 " (exclusive)", csv->name, line,
-            shown_len(item.id_len), item.id, item.item.first, item.item.last + 1);
-    } else if (!berth_set_add(&csv->builder, &item) ||
-               !berth_grow((void **) &csv->lines, &csv->n_lines_cap, csv->n_lines + 1, sizeof csv->lines[0])) {
-        status = out_of_memory(csv);
-    } else {
-        csv->lines[csv->n_lines++] = line;
+        return berth_fail(GGML_STATUS_FAILED, "%s:%zu: more than the header's %zu columns", csv->name, line, csv->n_kinds);
     }
-done:
-    berth_free(id);
-    return status;
+    if (item.item.last < item.item.first) {
+        return berth_fail(GGML_STATUS_FAILED,
+            "%s:%zu: '%.*s' ends before it begins: lower %" PRId64 ", upper %" PRId64 " (exclusive)", csv->name, line, SHOWN,
+            csv->builder.text + item.id, item.item.first, item.item.last + 1);
+    }
+    if (!berth_set_add(&csv->builder, &item) ||
+        !berth_grow((void **) &csv->lines, &csv->n_lines_cap, csv->n_lines + 1, sizeof csv->lines[0])) {
+        return out_of_memory(csv);
+    }
+    csv->lines[csv->n_lines++] = line;
+    return GGML_STATUS_SUCCESS;
 }
 
 // What is said of an id is said of one item.
@@ -371,32 +355,25 @@ static int id_marks(const struct berth_plan_set *set) {
 // rank: items before it that have its id. A number and marks make it another one.
 static void write_id(const char *id, size_t rank, int n_marks, FILE *file) {
     const size_t len = strlen(id);
-    char number[32] = "";
-    if (rank > 0) {
-        snprintf(number, sizeof number, " (%zu)", rank + 1);
+    const bool is_quoted = strpbrk(id, ",\"\r\n") != NULL || (len > 0 && (is_blank(id[0]) || is_blank(id[len - 1])));
+    if (is_quoted) {
+        fputc('"', file);
     }
-    if (rank == 0) {
-        n_marks = 0;
-    }
-    if (strpbrk(id, ",\"\r\n") == NULL && (len == 0 || (!is_blank(id[0]) && !is_blank(id[len - 1])))) {
-        fprintf(file, "%s%s", id, number);
-        for (int i = 0; i < n_marks; i++) {
-            fputc('\'', file);
-        }
-        return;
-    }
-    fputc('"', file);
     for (; *id != '\0'; id++) {
         if (*id == '"') {
             fputc('"', file);
         }
         fputc(*id, file);
     }
-    fputs(number, file);
-    for (int i = 0; i < n_marks; i++) {
-        fputc('\'', file);
+    if (rank > 0) {
+        fprintf(file, " (%zu)", rank + 1);
+        for (int i = 0; i < n_marks; i++) {
+            fputc('\'', file);
+        }
     }
-    fputc('"', file);
+    if (is_quoted) {
+        fputc('"', file);
+    }
 }
 
 static void write_u64(uint64_t x, FILE *file) {

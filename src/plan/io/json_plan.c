@@ -55,6 +55,15 @@ static bool no_memory(struct berth_json *r) {
     return false;
 }
 
+static bool read_list(
+    struct berth_json *r, struct berth_set_builder *b, bool (*read_one)(struct berth_json *r, struct berth_set_builder *b)) {
+    if (berth_json_array(r)) {
+        while (berth_json_next(r) && read_one(r, b)) {
+        }
+    }
+    return r->status == GGML_STATUS_SUCCESS;
+}
+
 static bool read_text(struct berth_json *r, struct berth_set_builder *b, size_t *at) {
     struct berth_json_text text;
     return berth_json_string(r, &text) && (berth_set_text(b, text.text, text.len, at) || no_memory(r));
@@ -112,14 +121,6 @@ static bool read_tensor(struct berth_json *r, struct berth_set_builder *b) {
     return berth_set_add_tensor(b, &tensor, &words) || no_memory(r);
 }
 
-static bool read_tensors(struct berth_json *r, struct berth_set_builder *b) {
-    if (berth_json_array(r)) {
-        while (berth_json_next(r) && read_tensor(r, b)) {
-        }
-    }
-    return r->status == GGML_STATUS_SUCCESS;
-}
-
 static bool read_pool(struct berth_json *r, struct berth_set_builder *b) {
     int64_t pool = 0, max_chunk = 0;
     size_t name = 0;
@@ -147,34 +148,21 @@ static bool read_pool(struct berth_json *r, struct berth_set_builder *b) {
     return berth_set_add_pool(b, &out, name) || no_memory(r);
 }
 
-static bool read_pools(struct berth_json *r, struct berth_set_builder *b) {
-    if (berth_json_array(r)) {
-        while (berth_json_next(r) && read_pool(r, b)) {
-        }
-    }
-    return r->status == GGML_STATUS_SUCCESS;
-}
-
 // ---- items ----
 
-// An id is a string or a number, kept as text in *id (grown as needed).
-static bool read_id(struct berth_json *r, struct berth_set_item *item, char **id, size_t *n_id_cap) {
+// An id is a string or a number, kept as text.
+static bool read_id(struct berth_json *r, struct berth_set_builder *b, struct berth_set_item *item) {
     struct berth_json_text text;
     if (!(berth_json_peek(r) == '"' ? berth_json_string(r, &text) : berth_json_number_text(r, &text))) {
         return false;
     }
-    if (text.len > 0) {
-        if (!berth_grow((void **) id, n_id_cap, text.len, 1)) {
-            return no_memory(r);
-        }
-        memcpy(*id, text.text, text.len);
+    if (!berth_set_text(b, text.text, text.len, &item->id)) {
+        return no_memory(r);
     }
-    item->id = *id;
-    item->id_len = text.len;
     return true;
 }
 
-static bool read_item(struct berth_json *r, struct berth_set_builder *builder, char **id, size_t *n_id_cap) {
+static bool read_item(struct berth_json *r, struct berth_set_builder *builder) {
     struct berth_set_item item = BERTH_SET_ITEM;
     unsigned seen = 0;
     struct berth_json_text key;
@@ -191,9 +179,9 @@ static bool read_item(struct berth_json *r, struct berth_set_builder *builder, c
         if (i < N_ITEM_FIELDS) {
             ok = read_number(r, &item_fields[i], &item);
         } else if (berth_json_is(key, "id")) {
-            ok = read_id(r, &item, id, n_id_cap);
+            ok = read_id(r, builder, &item);
         } else {
-            ok = berth_json_is(key, "tensors") ? read_tensors(r, builder) : berth_json_skip(r);
+            ok = berth_json_is(key, "tensors") ? read_list(r, builder, read_tensor) : berth_json_skip(r);
         }
         if (!ok) {
             return false;
@@ -218,17 +206,6 @@ static bool read_item(struct berth_json *r, struct berth_set_builder *builder, c
     return berth_set_add(builder, &item) || no_memory(r);
 }
 
-static bool read_items(struct berth_json *r, struct berth_set_builder *builder) {
-    char *id = NULL;
-    size_t n_id_cap = 0;
-    if (berth_json_array(r)) {
-        while (berth_json_next(r) && read_item(r, builder, &id, &n_id_cap)) {
-        }
-    }
-    berth_free(id);
-    return r->status == GGML_STATUS_SUCCESS;
-}
-
 static bool read_plan(struct berth_json *r, struct berth_set_builder *builder) {
     struct berth_plan_set *set = builder->set;
     bool has_items = false, has_peak = false, has_bound = false, has_proven = false;
@@ -240,7 +217,7 @@ static bool read_plan(struct berth_json *r, struct berth_set_builder *builder) {
     while (berth_json_key(r, &key)) {
         bool ok;
         if (berth_json_is(key, "items")) {
-            ok = has_items ? berth_json_fail(r, "\"items\" stands twice") : read_items(r, builder);
+            ok = has_items ? berth_json_fail(r, "\"items\" stands twice") : read_list(r, builder, read_item);
             has_items = true;
         } else if (berth_json_is(key, "peak")) {
             ok = has_peak = berth_json_int(r, 0, INT64_MAX, &x);
@@ -251,7 +228,7 @@ static bool read_plan(struct berth_json *r, struct berth_set_builder *builder) {
         } else if (berth_json_is(key, "proven")) {
             ok = has_proven = berth_json_bool(r, &set->proven);
         } else if (berth_json_is(key, "pools")) {
-            ok = read_pools(r, builder);
+            ok = read_list(r, builder, read_pool);
         } else {
             ok = berth_json_skip(r);
         }

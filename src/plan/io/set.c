@@ -51,10 +51,10 @@ bool berth_set_add(struct berth_set_builder *b, const struct berth_set_item *ite
     const size_t i = set->n_items;
     if (!berth_grow((void **) &set->items, &b->n_items_cap, i + 1, sizeof *set->items) ||
         !berth_grow((void **) &set->offsets, &b->n_offsets_cap, i + 1, sizeof *set->offsets) ||
-        !berth_grow((void **) &b->starts, &b->n_starts_cap, i + 1, sizeof *b->starts) || !cost_add(b, item) ||
-        !berth_set_text(b, item->id, item->id_len, &b->starts[i])) {
+        !berth_grow((void **) &b->starts, &b->n_starts_cap, i + 1, sizeof *b->starts) || !cost_add(b, item)) {
         return false;
     }
+    b->starts[i] = item->id;
     set->items[i] = item->item;
     set->items[i].alias = item->alias + 1;
     set->items[i].is_fixed = item->fixed != BERTH_PLAN_ANY;

@@ -10,9 +10,7 @@ struct berth_set_item {
     uint64_t offset, fixed;      // BERTH_PLAN_ANY: none
     int32_t alias;               // groups of files count from 0; -1: none
     uint64_t cost;               // BERTH_PLAN_ANY: none
-    size_t reads;                // place of its text in berth_set_builder.text, 0: ""
-    const char *id;              // not terminated
-    size_t id_len;
+    size_t id, reads;            // places of their texts in berth_set_builder.text, 0: ""
 };
 
 #define BERTH_SET_ITEM \

@@ -82,6 +82,11 @@ static void order_apply(struct pass *s, int32_t lo, int32_t n, const int32_t *lo
     }
 }
 
+// The part [lo, hi) of the order so far, not yet filled.
+static struct order_part part_new(const struct pass *s, int32_t lo, int32_t hi) {
+    return (struct order_part){.n = hi - lo, .tasks = s->tasks + lo, .live = s->step_live[lo]};
+}
+
 static int32_t beam_width(const struct pass *s) {
     return s->params->beam > 0 ? s->params->beam : BEAM_DEFAULT;
 }
@@ -111,8 +116,8 @@ static bool part_exact(struct pass *s, const struct order_part *p, struct best *
     for (bool is_first = true; lo < best->peak && n_nodes < most; is_first = false) {
         const uint64_t aim = is_first ? lo : lo + (best->peak - lo) / 2;
         const uint64_t limit = is_first ? best->peak : aim + 1;
-        const int64_t left = most - n_nodes, share = most / 4;
-        enum order_result result = order_exact(p, aim, limit, min_i64(left, share), s->local, &peak, &n_nodes);
+        const struct order_ask ask = {aim, limit, min_i64(most - n_nodes, most / 4)};
+        const enum order_result result = order_exact(p, &ask, s->local, &peak, &n_nodes);
         if (result == ORDER_OUT_OF_MEMORY) {
             return false;
         }
@@ -183,9 +188,9 @@ static bool parts_improve(struct pass *s) {
     for (int32_t k = 0; k < s->n_parts && s->parts[k].peak > reached; k++) {
         struct part *part = &s->parts[k];
         struct berth_arrays mem = {0};
-        struct order_part p;
+        struct order_part p = part_new(s, part->lo, part->hi);
         struct best best = {.peak = part->peak};
-        bool ok = order_part_init(&p, &mem, &s->g, s->tasks, s->position, part->lo, part->hi, s->step_live[part->lo]);
+        bool ok = order_part_init(&p, &mem, &s->g, s->position);
         if (ok) {
             best.bound = p.bound;
             ok = part_improve(s, &p, &best);
@@ -212,10 +217,11 @@ static bool parts_improve(struct pass *s) {
 // One window [lo, hi) of the order solved exactly; true in *gained if its peak fell below the whole order's.
 static bool window_improve(struct pass *s, int32_t lo, int32_t hi, uint64_t peak, bool *gained) {
     struct berth_arrays mem = {0};
-    struct order_part p;
+    struct order_part p = part_new(s, lo, hi);
     enum order_result result = ORDER_OUT_OF_MEMORY;
-    if (order_part_init(&p, &mem, &s->g, s->tasks, s->position, lo, hi, s->step_live[lo])) {
-        result = order_exact(&p, 0, peak, max_nodes(s) / 4, s->local, &peak, &s->report->n_nodes);
+    if (order_part_init(&p, &mem, &s->g, s->position)) {
+        const struct order_ask ask = {0, peak, max_nodes(s) / 4};
+        result = order_exact(&p, &ask, s->local, &peak, &s->report->n_nodes);
     }
     if (result == ORDER_BETTER) {
         order_apply(s, lo, p.n, s->local);

@@ -75,17 +75,20 @@ struct order_part {
     uint64_t *stay;              // [n] of these, what is left behind: 0 if nobody uses it
 };
 
-// The part tasks[lo, hi) of an order, position[] being its inverse.
-bool order_part_init(struct order_part *p, struct berth_arrays *mem, const struct order_graph *g, const int32_t *tasks,
-    const int32_t *position, int32_t lo, int32_t hi, uint64_t live) BERTH_MUST_USE;
+// Fills the rest of a part whose n, tasks and live are given. position: by task of the whole order.
+bool order_part_init(
+    struct order_part *p, struct berth_arrays *mem, const struct order_graph *g, const int32_t *position) BERTH_MUST_USE;
 
 enum order_result { ORDER_OUT_OF_MEMORY = -1, ORDER_GAVE_UP, ORDER_NONE_BETTER, ORDER_BETTER };
 
-// An order (local numbers) with a peak below `limit`, the lowest there is, or any that does not pass `aim`: a generous aim makes
-// the search dive. ORDER_NONE_BETTER is a proof. At most max_nodes sets; *n_nodes grows by those visited. Parts of up to
-// ORDER_EXACT_MAX tasks.
-enum order_result order_exact(const struct order_part *p, uint64_t aim, uint64_t limit, int64_t max_nodes, int32_t *order,
-    uint64_t *peak, int64_t *n_nodes) BERTH_MUST_USE;
+struct order_ask {
+    uint64_t aim, limit;
+    int64_t max_nodes; // sets that are visited at most
+};
+// An order (local numbers) with a peak below the limit, the lowest there is, or any that does not pass the aim: a generous aim
+// makes the search dive. ORDER_NONE_BETTER is a proof. *n_nodes grows by the sets visited. Parts of up to ORDER_EXACT_MAX tasks.
+enum order_result order_exact(
+    const struct order_part *p, const struct order_ask *ask, int32_t *order, uint64_t *peak, int64_t *n_nodes) BERTH_MUST_USE;
 // The best order that a beam of this width finds, if it is below `limit`.
 enum order_result order_beam(
     const struct order_part *p, uint64_t limit, int32_t width, int32_t *order, uint64_t *peak) BERTH_MUST_USE;

@@ -296,9 +296,9 @@ static void path_write(const struct exact *e, uint32_t x, int32_t *order) {
     }
 }
 
-enum order_result order_exact(const struct order_part *p, uint64_t aim, uint64_t limit, int64_t max_nodes, int32_t *order,
-    uint64_t *peak, int64_t *n_nodes) {
-    if (p->bound >= limit) {
+enum order_result order_exact(
+    const struct order_part *p, const struct order_ask *ask, int32_t *order, uint64_t *peak, int64_t *n_nodes) {
+    if (p->bound >= ask->limit) {
         return ORDER_NONE_BETTER;
     }
     struct berth_arrays mem = {0};
@@ -307,7 +307,7 @@ enum order_result order_exact(const struct order_part *p, uint64_t aim, uint64_t
     if (!exact_init(&e, &mem) || !berth_grow((void **) &e.nodes, &e.n_cap, 1024, sizeof *e.nodes) || !heap_push(&e, 0)) {
         goto fail;
     }
-    e.nodes[0] = (struct node){.live = p->live, .peak = max_u64(aim, p->bound), .parent = UINT32_MAX};
+    e.nodes[0] = (struct node){.live = p->live, .peak = max_u64(ask->aim, p->bound), .parent = UINT32_MAX};
     e.n_nodes = 1;
     result = ORDER_NONE_BETTER;
     while (e.n_heap > 0) {
@@ -315,11 +315,11 @@ enum order_result order_exact(const struct order_part *p, uint64_t aim, uint64_t
         if (e.nodes[x].is_stale) {
             continue;
         }
-        if ((int64_t) e.n_nodes > max_nodes) {
+        if ((int64_t) e.n_nodes > ask->max_nodes) {
             result = ORDER_GAVE_UP;
             break;
         }
-        if (!node_expand(&e, &x, limit)) {
+        if (!node_expand(&e, &x, ask->limit)) {
             result = ORDER_OUT_OF_MEMORY;
             break;
         }

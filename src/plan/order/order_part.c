@@ -153,10 +153,9 @@ static void part_bound(struct order_part *p, const struct local *l) {
     }
 }
 
-bool order_part_init(struct order_part *p, struct berth_arrays *mem, const struct order_graph *g, const int32_t *tasks,
-    const int32_t *position, int32_t lo, int32_t hi, uint64_t live) {
-    *p = (struct order_part){.n = hi - lo, .tasks = tasks + lo, .live = live};
-    struct local l = {.p = p, .g = g, .position = position, .lo = lo, .hi = hi};
+bool order_part_init(struct order_part *p, struct berth_arrays *mem, const struct order_graph *g, const int32_t *position) {
+    const int32_t lo = position[p->tasks[0]];
+    struct local l = {.p = p, .g = g, .position = position, .lo = lo, .hi = lo + p->n};
     l.slot = berth_arrays_new(mem, (size_t) g->n_blocks, sizeof *l.slot);
     if (l.slot == NULL || !part_edges(p, mem, &l) || !part_blocks(p, mem, &l)) {
         return false;

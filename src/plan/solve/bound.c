@@ -20,6 +20,8 @@ struct events {
     int32_t *idx;    // [2 * cap] into delta, and scratch
     uint64_t *delta; // [cap]
     int32_t n, cap;
+    uint64_t *times; // [2n + 1] scratch of a group
+    int32_t *next;   // [2n + 1]
 };
 
 static uint64_t end_key(int64_t last) {
@@ -46,15 +48,16 @@ static int32_t find_time(const uint64_t *times, int32_t n, uint64_t key) {
     return lo;
 }
 
-// Enters one group, members[0..n) by falling size: each paints what no larger one has painted. times and next: [2n + 1] scratch.
-static void events_add_group(struct events *e, const struct plan_pool *pool, const int32_t *members, int32_t n, uint64_t *times,
-    int32_t *next, uint64_t *tmp_key, int32_t *tmp_idx) {
+// Enters one group, members[0..n) by falling size: each paints what no larger one has painted.
+static void events_add_group(struct events *e, const struct plan_pool *pool, const int32_t *members, int32_t n) {
+    uint64_t *times = e->times;
+    int32_t *next = e->next;
     for (int32_t k = 0; k < n; k++) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
         times[2 * k] = plan_time_key(item->first);
         times[2 * k + 1] = end_key(item->last);
     }
-    berth_plan_sort(times, next, tmp_key, tmp_idx, 2 * n);
+    berth_plan_sort(times, next, e->key + e->cap, e->idx + e->cap, 2 * n);
     for (int32_t t = 0; t <= 2 * n; t++) {
         next[t] = t; // from t on, the first cell not yet painted; cell t is [times[t], times[t + 1])
     }
@@ -89,9 +92,10 @@ static enum ggml_status loose_live(struct plan_pool *pool) {
     size_t cap = 4 * n;
     struct berth_arrays mem = {0};
     struct events e = {berth_arrays_new(&mem, 2 * cap, sizeof *e.key), berth_arrays_new(&mem, 2 * cap, sizeof *e.idx),
-        berth_arrays_new(&mem, cap, sizeof *e.delta), 0, (int32_t) cap};
-    uint64_t *key = berth_arrays_new(&mem, 6 * n + 1, sizeof *key);
-    int32_t *idx = berth_arrays_new(&mem, 6 * n + 1, sizeof *idx);
+        berth_arrays_new(&mem, cap, sizeof *e.delta), 0, (int32_t) cap, berth_arrays_new(&mem, 2 * n + 1, sizeof *e.times),
+        berth_arrays_new(&mem, 2 * n + 1, sizeof *e.next)};
+    uint64_t *key = berth_arrays_new(&mem, n, sizeof *key);
+    int32_t *idx = berth_arrays_new(&mem, n, sizeof *idx);
     if (mem.has_failed) {
         berth_arrays_free(&mem);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the bound of %d items", pool->n_ids);
@@ -115,7 +119,7 @@ static enum ggml_status loose_live(struct plan_pool *pool) {
         if (end == k + 1) {
             events_add(&e, plan_time_key(item->first), end_key(item->last), item->size);
         } else {
-            events_add_group(&e, pool, idx + k, end - k, key + n, idx + n, e.key + cap, e.idx + cap);
+            events_add_group(&e, pool, idx + k, end - k);
         }
         k = end;
     }

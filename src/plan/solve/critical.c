@@ -55,9 +55,8 @@ static void core_split(struct core *c, int64_t least) {
 static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
     static const struct {
         enum exact_valley valley;
-        enum exact_preorder preorder;
-    } members[] = {
-        {EXACT_TIGHTEST, EXACT_TWA}, {EXACT_TIGHTEST, EXACT_TAW}, {EXACT_NARROWEST, EXACT_TWA}, {EXACT_LOWEST, EXACT_WAT}};
+        enum plan_priority preorder;
+    } members[] = {{EXACT_TIGHTEST, PLAN_TWA}, {EXACT_TIGHTEST, PLAN_TAW}, {EXACT_NARROWEST, PLAN_TWA}, {EXACT_LOWEST, PLAN_WAT}};
     const int64_t new_us = berth_exact_pairs(sub) / 1000 * EXACT_PAIR_NS;
     const bool is_dear = new_us > c->goal->deadline_us - plan_now_us(c->goal->work);
     struct exact *x = is_dear ? NULL : berth_exact_new(sub);
@@ -103,8 +102,8 @@ static int64_t core_complete(struct core *c) {
     berth_plan_sort(c->key, c->scratch, c->key + n, c->scratch + n, c->n_core);
     plan_work_add(c->goal->work, plan_work_place(p->n));
     // Fixed to berth_plan_place_in_order, which sets them first; otherwise not constrained, so no gap needs a second look.
-    int64_t peak = berth_plan_place_around(
-        &whole, c->scratch, c->n_core, c->ids + c->n_core, p->n - c->n_core, c->cap, c->scratch, c->state->spare);
+    const struct plan_placing how = {c->scratch, c->ids + c->n_core, c->n_core, p->n - c->n_core, c->scratch};
+    const int64_t peak = berth_plan_place_around(&whole, &how, c->cap, c->state->spare);
     berth_free(whole.fixed);
     return peak;
 }

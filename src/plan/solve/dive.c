@@ -48,21 +48,25 @@ static void left_take(struct plan_dive *d, int32_t lo, int32_t hi, int64_t size)
     }
 }
 
-// The section of [lo, hi) with the most left to place, the first of several. node covers [first, first + n); above: what the
-// nodes above it add.
-static void left_find(const struct plan_dive *d, int32_t node, int32_t first, int32_t n, int32_t lo, int32_t hi, int64_t above,
-    int64_t *most, int32_t *at) {
-    if (first >= hi || first + n <= lo || d->left_most[node] + above <= *most) {
+// The section of [lo, hi) with the most left to place, the first of several.
+struct left_search {
+    int32_t lo, hi, at;
+    int64_t most;
+};
+
+// node covers [first, first + n); above: what the nodes above it add.
+static void left_find(const struct plan_dive *d, int32_t node, int32_t first, int32_t n, int64_t above, struct left_search *x) {
+    if (first >= x->hi || first + n <= x->lo || d->left_most[node] + above <= x->most) {
         return;
     }
     if (n == 1) {
-        *most = d->left_most[node] + above;
-        *at = first;
+        x->most = d->left_most[node] + above;
+        x->at = first;
         return;
     }
     above += d->left_more[node];
-    left_find(d, 2 * node, first, n / 2, lo, hi, above, most, at);
-    left_find(d, 2 * node + 1, first + n / 2, n / 2, lo, hi, above, most, at);
+    left_find(d, 2 * node, first, n / 2, above, x);
+    left_find(d, 2 * node + 1, first + n / 2, n / 2, above, x);
 }
 
 static bool left_plant(struct plan_dive *d) {
@@ -90,15 +94,14 @@ static bool left_plant(struct plan_dive *d) {
 
 // The block for a valley: one that serves the section with the most left to place, if there is one.
 static int32_t aimed_query(const struct plan_dive *d, int32_t lo, int32_t hi, int64_t wall, int64_t target, int *in) {
-    int64_t most = -1;
-    int32_t at = -1;
-    left_find(d, 1, 0, d->left_n, lo, hi, 0, &most, &at);
-    int32_t r = berth_dive_query(d, lo, hi, at, in);
+    struct left_search x = {lo, hi, -1, -1};
+    left_find(d, 1, 0, d->left_n, 0, &x);
+    int32_t r = berth_dive_query(d, lo, hi, x.at, in);
     if (r != DIVE_PLACED) {
         return r;
     }
     // Nothing can stand on the floor of that section: it will be as high as the wall.
-    return wall < INT64_MAX && most > target - wall ? HOPELESS : berth_dive_query(d, lo, hi, -1, in);
+    return wall < INT64_MAX && x.most > target - wall ? HOPELESS : berth_dive_query(d, lo, hi, -1, in);
 }
 
 // ---- the dive ----

@@ -135,14 +135,10 @@ static uint64_t priority_key(const struct plan_dive *d, enum plan_priority prior
     double w = p->b[i] - p->a[i];
     double z = (double) p->size[i];
     double t = d->life_max != NULL ? (double) d->life_max[i] : 1;
-    switch (priority) {
-        case PLAN_TWA: return plan_coarse(t, 19) << 38 | plan_coarse(w, 14) << 17 | plan_coarse(w * z, 10);
-        case PLAN_TAW: return plan_coarse(t, 19) << 38 | plan_coarse(w * z, 24) << 7 | plan_coarse(w, 0);
-        case PLAN_AT: return plan_coarse(w * z, 24) << 33 | plan_coarse(t, 26);
-        case PLAN_ZW: return plan_coarse(z, 29) << 28 | plan_coarse(w, 21);
-        case PLAN_LWA: return plan_coarse((double) p->align[i], 10) << 40 | plan_coarse(w, 14) << 17 | plan_coarse(w * z, 10);
-        default: return plan_coarse(w, 14) << 43 | plan_coarse(w * z, 12) << 24 | plan_coarse(t, 17);
+    if (priority == PLAN_LWA) {
+        t = (double) p->align[i];
     }
+    return plan_priority_key(priority, w, z, t);
 }
 
 void berth_dive_rank(struct plan_dive *d, enum plan_priority priority) {

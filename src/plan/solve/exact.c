@@ -42,16 +42,7 @@ static void sort_part(struct exact *x, const struct exact_part *part) {
         if (x->ask->blame != NULL) {
             z *= 1 + (double) x->ask->weight * (double) x->ask->blame[i] / x->blame_max;
         }
-        uint64_t key;
-        switch (x->ask->preorder) {
-            case EXACT_WAT: key = plan_coarse(w, 14) << 43 | plan_coarse(w * z, 12) << 24 | plan_coarse((double) t, 17); break;
-            case EXACT_TAW: key = plan_coarse((double) t, 19) << 38 | plan_coarse(w * z, 24) << 7 | plan_coarse(w, 0); break;
-            case EXACT_TWA: key = plan_coarse((double) t, 19) << 38 | plan_coarse(w, 14) << 17 | plan_coarse(w * z, 10); break;
-            case EXACT_AT: key = plan_coarse(w * z, 24) << 33 | plan_coarse((double) t, 26); break;
-            case EXACT_TZ: key = plan_coarse((double) t, 19) << 38 | plan_coarse(z, 24) << 7 | plan_coarse(w, 0); break;
-            default: key = plan_coarse(z, 29) << 28 | plan_coarse(w, 21); break;
-        }
-        x->key[k] = ~key;
+        x->key[k] = ~plan_priority_key(x->ask->preorder, w, z, (double) t);
     }
     berth_plan_sort(x->key, list, x->key + part->n, x->tmp, part->n);
     for (int32_t k = 0; k < part->n; k++) {
@@ -144,7 +135,7 @@ static int64_t valley_rank(const struct exact *x, const struct exact_run *r) {
     }
 }
 
-// The block to branch on; -1: there is nothing left. berth_exact_settle() has seen to it that every valley has a candidate.
+// berth_exact_settle() has seen to it that every valley has a candidate.
 int32_t berth_exact_choose(struct exact *x, struct exact_part part) {
     struct exact_run best = {.best = -1};
     if (part.n == 0) {
@@ -184,7 +175,6 @@ static bool can_be_higher(const struct exact *x, int32_t i) {
     return false;
 }
 
-// The part after i is placed: i moves behind the end of the list, where the parent still finds it.
 struct exact_part berth_exact_part_without(struct exact *x, struct exact_part part, int32_t i) {
     int32_t *list = x->lists + part.list;
     int32_t last = list[--part.n];

@@ -40,15 +40,14 @@ int64_t berth_exact_pairs(const struct plan_prob *p);
 struct exact *berth_exact_new(const struct plan_prob *p) BERTH_MUST_USE;
 void berth_exact_free(struct exact *x);
 
-// Which block first: by W width, Z size, A their product, T the most that is left in a section of its life.
-enum exact_preorder { EXACT_WAT, EXACT_TAW, EXACT_TWA, EXACT_AT, EXACT_TZ, EXACT_ZW, EXACT_N_PREORDERS };
+#define EXACT_N_PREORDERS PLAN_LWA // the priorities before it
 
 // By the least slack, the floor, the sections, or what blame says of them.
 enum exact_valley { EXACT_TIGHTEST, EXACT_LOWEST, EXACT_NARROWEST, EXACT_BLAMED, EXACT_N_VALLEYS };
 
 struct exact_ask {
     int64_t cap; // units
-    enum exact_preorder preorder;
+    enum plan_priority preorder;
     enum exact_valley valley; // which one is worked on first
     unsigned rules;           // EXACT_ALL
     float *blame;             // [n + n_sec] grows for what is still to place where a section fails, and for it; NULL: not noted

@@ -130,19 +130,19 @@ int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *
 
 // ---- one by one into the lowest gap ----
 
-int64_t berth_plan_place_around(const struct plan_prob *p, const int32_t *set, int32_t n_set, const int32_t *order,
-    int32_t n_order, int64_t target, int32_t *placed, int64_t *off) {
+int64_t berth_plan_place_around(const struct plan_prob *p, const struct plan_placing *how, int64_t target, int64_t *off) {
     const bool is_odd = p->align != NULL || p->chunk > 0;
+    int32_t *placed = how->placed;
     int32_t n_placed = 0; // placed[]: by rising offset
     int64_t peak = 0;
-    for (; n_placed < n_set; n_placed++) {
-        int32_t i = set[n_placed];
+    for (; n_placed < how->n_set; n_placed++) {
+        int32_t i = how->set[n_placed];
         placed[n_placed] = i;
         off[i] = p->fixed[i];
         peak = max_i64(off[i] + p->size[i], peak);
     }
-    for (int32_t o = 0; o < n_order && peak <= target; o++) {
-        int32_t i = order[o];
+    for (int32_t o = 0; o < how->n_order && peak <= target; o++) {
+        int32_t i = how->order[o];
         int64_t level = 0;
         for (int32_t k = 0; level >= 0 && k < n_placed; k++) {
             int32_t j = placed[k];
@@ -173,7 +173,8 @@ int64_t berth_plan_place_around(const struct plan_prob *p, const int32_t *set, i
 
 int64_t berth_plan_place_in_order(
     const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off) {
-    return berth_plan_place_around(p, p->fixed_ids, p->n_fixed, order, n_order, target, placed, off);
+    const struct plan_placing how = {p->fixed_ids, order, p->n_fixed, n_order, placed};
+    return berth_plan_place_around(p, &how, target, off);
 }
 
 int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key) {

@@ -86,6 +86,11 @@ bool berth_plan_prob_totals(struct plan_prob *p) BERTH_MUST_USE;
 bool berth_plan_life_max(const struct plan_prob *p, int64_t *most) BERTH_MUST_USE;
 // The plain problem of the blocks ids[0..n), by rising number. False: out of memory, sub is gone.
 bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32_t n, struct plan_prob *sub) BERTH_MUST_USE;
+// a and b have the first and last time of each block, below n_times; they become its sections, and n_sec how many there are. A new
+// one begins where something starts after something has ended. sec_at: [n_times] scratch.
+void berth_plan_prob_cut(struct plan_prob *p, int32_t *sec_at, int32_t n_times);
+// Where the plan ends.
+int64_t berth_plan_peak(const struct plan_prob *p, const int64_t *off);
 static inline bool plan_prob_is_constrained(const struct plan_prob *p) {
     return p->align != NULL || p->fixed != NULL || p->chunk != 0;
 }
@@ -100,8 +105,22 @@ void berth_plan_sort(uint64_t *key, int32_t *idx, uint64_t *tmp_key, int32_t *tm
 
 // ---- dive.c ----
 
-// By W width, Z size, A their product, T the largest total over its life, L alignment.
-enum plan_priority { PLAN_TWA, PLAN_TAW, PLAN_AT, PLAN_ZW, PLAN_WAT, PLAN_LWA };
+// Which block first: by W width, Z size, A their product, T the most that is alive, or still to place, in a section of its life, L
+// alignment.
+enum plan_priority { PLAN_WAT, PLAN_TAW, PLAN_TWA, PLAN_AT, PLAN_TZ, PLAN_ZW, PLAN_LWA };
+
+// The larger, the sooner. t: of PLAN_LWA the alignment.
+static inline uint64_t plan_priority_key(enum plan_priority by, double w, double z, double t) {
+    switch (by) {
+        case PLAN_TAW: return plan_coarse(t, 19) << 38 | plan_coarse(w * z, 24) << 7 | plan_coarse(w, 0);
+        case PLAN_TWA: return plan_coarse(t, 19) << 38 | plan_coarse(w, 14) << 17 | plan_coarse(w * z, 10);
+        case PLAN_AT: return plan_coarse(w * z, 24) << 33 | plan_coarse(t, 26);
+        case PLAN_TZ: return plan_coarse(t, 19) << 38 | plan_coarse(z, 24) << 7 | plan_coarse(w, 0);
+        case PLAN_ZW: return plan_coarse(z, 29) << 28 | plan_coarse(w, 21);
+        case PLAN_LWA: return plan_coarse(t, 10) << 40 | plan_coarse(w, 14) << 17 | plan_coarse(w * z, 10);
+        default: return plan_coarse(w, 14) << 43 | plan_coarse(w * z, 12) << 24 | plan_coarse(t, 17);
+    }
+}
 
 struct plan_dive; // scratch memory for dives over one problem
 
@@ -115,10 +134,14 @@ int64_t berth_plan_dive_run(struct plan_dive *d, enum plan_priority priority, bo
 
 // Online best fit in the order of first sections, as ggml does it. Peak, or -1: above target, -2: out of memory.
 int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off);
-// Each block of order[0..n_order) into the lowest gap between set[0..n_set), which lie at p->fixed and come by rising offset, and
-// earlier ones. placed: [n] scratch, may be set itself. Peak, or -1: above target.
-int64_t berth_plan_place_around(const struct plan_prob *p, const int32_t *set, int32_t n_set, const int32_t *order,
-    int32_t n_order, int64_t target, int32_t *placed, int64_t *off);
+struct plan_placing {
+    const int32_t *set;   // [n_set] blocks that lie at p->fixed, by rising offset
+    const int32_t *order; // [n_order] the others, as they are placed
+    int32_t n_set, n_order;
+    int32_t *placed; // [n] scratch, may be set itself
+};
+// Each block of the order into the lowest gap between those that are set and earlier ones. Peak, or -1: above target.
+int64_t berth_plan_place_around(const struct plan_prob *p, const struct plan_placing *how, int64_t target, int64_t *off);
 // The same around the problem's own fixed blocks.
 int64_t berth_plan_place_in_order(
     const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off);
@@ -144,12 +167,13 @@ int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, 
 // One pool of the caller's items. Block units and bytes: offset = units * unit, or, with chunks, chunk by chunk.
 struct plan_pool {
     const struct berth_plan_item *items; // the caller's
-    int32_t *ids;                        // [n_ids] the pool's items
+    int32_t *ids;                        // [n_ids] the pool's items, the caller's too
     int32_t *block_of; // [n_ids] the block that holds the item; -1: none (no bytes); -2 - i: none, it lies where item i is fixed
     int32_t n_ids;
     struct plan_prob prob;
     uint64_t unit;      // bytes
     uint64_t max_chunk; // bytes, 0: none
+    bool is_chunked;    // built for several chunks rather than for one
     uint64_t least_end; // bytes by which a block may fall short of its rounded end: unit - 1 at most, 0 if nothing was rounded
     uint64_t bound;     // bytes; no plan of this pool needs less
     int64_t bound_step; // a step where the most is alive
@@ -163,10 +187,10 @@ struct plan_traits {
 
 enum ggml_status berth_plan_items_check(
     const struct berth_plan_item *items, int64_t n, uint64_t max_chunk, struct plan_traits *traits) BERTH_MUST_USE;
-// ids are owned by the caller. chunk: build for several chunks (the pool's max_chunk) rather than for one. The pool lies in
-// scratch; berth_plan_pool_fini before that goes.
-enum ggml_status berth_plan_pool_init(struct plan_pool *pool, const struct berth_plan_item *items, int32_t *ids, int32_t n_ids,
-    const struct plan_traits *traits, uint64_t max_chunk, bool chunk, struct berth_scratch *scratch) BERTH_MUST_USE;
+// Fills the rest of a pool whose items, ids, max_chunk and is_chunked are given. It lies in scratch; berth_plan_pool_fini before
+// that goes.
+enum ggml_status berth_plan_pool_init(
+    struct plan_pool *pool, const struct plan_traits *traits, struct berth_scratch *scratch) BERTH_MUST_USE;
 void berth_plan_pool_fini(struct plan_pool *pool);
 // Offsets in units to the caller's bytes.
 void berth_plan_pool_apply(const struct plan_pool *pool, const int64_t *off, uint64_t *offsets);

@@ -30,7 +30,7 @@ struct scale {
     bool is_rounded; // sizes are rounded up to the unit
 };
 
-static struct scale pool_scale(const struct plan_pool *pool, const struct raw_block *blocks, int32_t n, bool chunk) {
+static struct scale pool_scale(const struct plan_pool *pool, const struct raw_block *blocks, int32_t n) {
     uint64_t all = 0; // divides every size
     uint64_t align = blocks[0].align;
     bool is_one_align = true;
@@ -57,11 +57,11 @@ static struct scale pool_scale(const struct plan_pool *pool, const struct raw_bl
             common = 0;
         }
     }
-    uint64_t rest = plan_gcd(fixed, chunk ? pool->max_chunk : 0); // 0: nothing else to divide
+    uint64_t rest = plan_gcd(fixed, pool->is_chunked ? pool->max_chunk : 0); // 0: nothing else to divide
     if (common != 0 && all % common == 0 && rest % common == 0) {
         return (struct scale){plan_gcd(all, rest), false, false};
     }
-    if (is_one_align && !chunk && rest % align == 0 && n > FEW_BLOCKS) {
+    if (is_one_align && !pool->is_chunked && rest % align == 0 && n > FEW_BLOCKS) {
         uint64_t unit = rest;
         for (int32_t i = 0; i < n; i++) {
             uint64_t size = (blocks[i].size + align - 1) / align * align;
@@ -79,33 +79,6 @@ static struct scale pool_scale(const struct plan_pool *pool, const struct raw_bl
 }
 
 // ---- sections ----
-
-// Dense times t[0..2n): firsts, then lasts, all below n_times. Fills a and b; returns the number of sections.
-static int32_t cut_sections(
-    const int32_t *first, const int32_t *last, int32_t n, int32_t *a, int32_t *b, int32_t *sec_at, int32_t n_times) {
-    enum { STARTS = 1, ENDS = 2 };
-    memset(sec_at, 0, (size_t) n_times * sizeof *sec_at);
-    for (int32_t i = 0; i < n; i++) {
-        sec_at[first[i]] |= STARTS;
-        sec_at[last[i]] |= ENDS;
-    }
-    int32_t sec = -1;
-    bool has_ended = true;
-    for (int32_t t = 0; t < n_times; t++) {
-        int32_t marks = sec_at[t];
-        if ((marks & STARTS) && has_ended) {
-            sec++;
-            has_ended = false;
-        }
-        has_ended |= (marks & ENDS) != 0;
-        sec_at[t] = sec;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        a[i] = sec_at[first[i]];
-        b[i] = sec_at[last[i]] + 1;
-    }
-    return sec + 1;
-}
 
 // How many times n blocks may have for them to count as dense; ranks are fewer.
 static size_t times_max(int32_t n) {
@@ -180,19 +153,20 @@ static bool fill_fixed(struct plan_prob *p, const struct raw_block *blocks, uint
 }
 
 // Fills the problem's sections and arrays from the blocks, which come by rising first step. room: for n blocks and sections.
-static enum ggml_status pool_fill(struct plan_pool *pool, const struct raw_block *blocks, int32_t n, struct scale scale,
-    bool chunk, void *room, struct berth_scratch *scratch) {
+static enum ggml_status pool_fill(
+    struct plan_pool *pool, const struct raw_block *blocks, int32_t n, void *room, struct berth_scratch *scratch) {
+    const struct scale scale = pool_scale(pool, blocks, n);
     const bool is_loose = pool->prob.is_loose;
     struct plan_prob *p = &pool->prob;
-    int32_t *t = berth_scratch_take(scratch, (2 * (size_t) n + times_max(n)) * sizeof *t);
-    int32_t n_times = t != NULL ? dense_times(blocks, n, t, scratch) : -1;
+    berth_plan_prob_lay(p, n, n, room);
+    p->is_loose = is_loose;
+    int32_t *sec_at = berth_scratch_take(scratch, times_max(n) * sizeof *sec_at);
+    const int32_t n_times = sec_at != NULL ? dense_times(blocks, n, p->a, scratch) : -1; // and into b, right behind a
     if (n_times < 0) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", n);
     }
-    berth_plan_prob_lay(p, n, n, room);
-    p->is_loose = is_loose;
-    p->n_sec = cut_sections(t, t + n, n, p->a, p->b, t + 2 * (size_t) n, n_times);
-    p->chunk = chunk ? (int64_t) (pool->max_chunk / scale.unit) : 0;
+    berth_plan_prob_cut(p, sec_at, n_times);
+    p->chunk = pool->is_chunked ? (int64_t) (pool->max_chunk / scale.unit) : 0;
     pool->unit = scale.unit;
     uint64_t met[N_MET] = {0}, met_units[N_MET];
     for (int32_t i = 0; i < n; i++) {
@@ -218,9 +192,9 @@ void berth_plan_pool_fini(struct plan_pool *pool) {
     berth_plan_prob_fini(&pool->prob);
 }
 
-enum ggml_status berth_plan_pool_init(struct plan_pool *pool, const struct berth_plan_item *items, int32_t *ids, int32_t n_ids,
-    const struct plan_traits *traits, uint64_t max_chunk, bool chunk, struct berth_scratch *scratch) {
-    *pool = (struct plan_pool){.items = items, .ids = ids, .n_ids = n_ids, .unit = 1, .max_chunk = max_chunk};
+enum ggml_status berth_plan_pool_init(struct plan_pool *pool, const struct plan_traits *traits, struct berth_scratch *scratch) {
+    const int32_t n_ids = pool->n_ids;
+    pool->unit = 1;
     pool->block_of = berth_scratch_take(scratch, (size_t) n_ids * sizeof *pool->block_of);
     void *room = berth_scratch_take(scratch, berth_plan_prob_room(n_ids, n_ids));
     if (pool->block_of == NULL || room == NULL) {
@@ -233,8 +207,11 @@ enum ggml_status berth_plan_pool_init(struct plan_pool *pool, const struct berth
     if (status != GGML_STATUS_SUCCESS || n == 0) {
         goto done;
     }
-    status = pool_fill(pool, blocks, n, pool_scale(pool, blocks, n, chunk), chunk, room, scratch);
-    if (status == GGML_STATUS_SUCCESS && !berth_plan_prob_totals(&pool->prob)) {
+    status = pool_fill(pool, blocks, n, room, scratch);
+    if (status != GGML_STATUS_SUCCESS) {
+        goto done;
+    }
+    if (!berth_plan_prob_totals(&pool->prob)) {
         status = berth_fail(GGML_STATUS_FAILED, "plan: more than 2^63 - 1 units of %llu bytes are alive together",
             (unsigned long long) pool->unit);
     }

@@ -106,40 +106,56 @@ bool berth_plan_life_max(const struct plan_prob *p, int64_t *most) {
     return true;
 }
 
+void berth_plan_prob_cut(struct plan_prob *p, int32_t *sec_at, int32_t n_times) {
+    enum { STARTS = 1, ENDS = 2 };
+    memset(sec_at, 0, (size_t) n_times * sizeof *sec_at);
+    for (int32_t i = 0; i < p->n; i++) {
+        sec_at[p->a[i]] |= STARTS;
+        sec_at[p->b[i]] |= ENDS;
+    }
+    int32_t sec = -1;
+    bool has_ended = true;
+    for (int32_t t = 0; t < n_times; t++) {
+        int32_t marks = sec_at[t];
+        if ((marks & STARTS) && has_ended) {
+            sec++;
+            has_ended = false;
+        }
+        has_ended |= (marks & ENDS) != 0;
+        sec_at[t] = sec;
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        p->a[i] = sec_at[p->a[i]];
+        p->b[i] = sec_at[p->b[i]] + 1;
+    }
+    p->n_sec = sec + 1;
+}
+
+int64_t berth_plan_peak(const struct plan_prob *p, const int64_t *off) {
+    int64_t peak = 0;
+    for (int32_t i = 0; i < p->n; i++) {
+        peak = max_i64(off[i] + p->size[i], peak);
+    }
+    return peak;
+}
+
 bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32_t n, struct plan_prob *sub) {
     if (!berth_plan_prob_init(sub, n, p->n_sec)) {
         return false;
     }
-    // Sections that add nothing to a neighbour go: as in pool.c, a new one begins where something starts after an end.
-    int32_t *sec = berth_calloc((size_t) p->n_sec + 1, sizeof *sec);
-    if (sec == NULL) {
+    int32_t *sec_at = berth_malloc((size_t) p->n_sec * sizeof *sec_at);
+    if (sec_at == NULL) {
         berth_plan_prob_fini(sub);
         return false;
     }
-    enum { STARTS = 1, ENDS = 2 };
     for (int32_t k = 0; k < n; k++) {
-        sec[p->a[ids[k]]] |= STARTS;
-        sec[p->b[ids[k]]] |= ENDS;
+        sub->a[k] = p->a[ids[k]];
+        sub->b[k] = p->b[ids[k]] - 1;
+        sub->size[k] = p->size[ids[k]];
     }
-    int32_t at = -1;
-    bool has_ended = true;
-    for (int32_t s = 0; s <= p->n_sec; s++) {
-        has_ended |= (sec[s] & ENDS) != 0;
-        if ((sec[s] & STARTS) && has_ended) {
-            at++;
-            has_ended = false;
-        }
-        sec[s] = at;
-    }
-    for (int32_t k = 0; k < n; k++) {
-        int32_t i = ids[k];
-        sub->a[k] = sec[p->a[i]];
-        sub->b[k] = sec[p->b[i] - 1] + 1;
-        sub->size[k] = p->size[i];
-    }
-    sub->n_sec = at + 1;
+    berth_plan_prob_cut(sub, sec_at, p->n_sec); // sections that add nothing to a neighbour go
     sub->is_loose = p->is_loose;
-    berth_free(sec);
+    berth_free(sec_at);
     return berth_plan_prob_totals(sub); // cannot fail: the whole did not
 }
 

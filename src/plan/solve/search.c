@@ -25,12 +25,12 @@ static const struct {
     int preorder;
     const char *name;
 } members[N_MEMBERS] = {
-    {EXACT_TIGHTEST, EXACT_TWA, "exact, tightest, TWA"},
-    {EXACT_LOWEST, EXACT_TAW, "exact, lowest, TAW"},
-    {EXACT_LOWEST, EXACT_AT, "exact, lowest, AT"},
-    {EXACT_TIGHTEST, EXACT_WAT, "exact, tightest, WAT"},
-    {EXACT_TIGHTEST, EXACT_TAW, "exact, tightest, TAW"},
-    {EXACT_NARROWEST, EXACT_TWA, "exact, narrowest, TWA"},
+    {EXACT_TIGHTEST, PLAN_TWA, "exact, tightest, TWA"},
+    {EXACT_LOWEST, PLAN_TAW, "exact, lowest, TAW"},
+    {EXACT_LOWEST, PLAN_AT, "exact, lowest, AT"},
+    {EXACT_TIGHTEST, PLAN_WAT, "exact, tightest, WAT"},
+    {EXACT_TIGHTEST, PLAN_TAW, "exact, tightest, TAW"},
+    {EXACT_NARROWEST, PLAN_TWA, "exact, narrowest, TWA"},
 };
 
 // ---- a list of asks, by one thread or several ----
@@ -205,7 +205,7 @@ static void list_members(struct search *s, const struct quest *q, int64_t cap) {
 static void list_chains(struct search *s, struct quest *q, int64_t cap) {
     static const float weights[] = {8, 32, 128};
     static const int lengths[] = {3, 3, 6}; // nodes, in halves of the blocks
-    static const enum exact_preorder preorders[2][2] = {{EXACT_TZ, EXACT_TWA}, {EXACT_AT, EXACT_TAW}};
+    static const enum plan_priority preorders[2][2] = {{PLAN_TZ, PLAN_TWA}, {PLAN_AT, PLAN_TAW}};
     const int grown = q->round < 20 ? max_int(q->round - 1, 0) : 20;
     const int64_t length = (lengths[q->n_links++ % 3] * (int64_t) s->p->n / 2) << grown;
     s->crew.n_tasks = 0;
@@ -232,7 +232,7 @@ static bool list_beams(struct search *s, const struct quest *q, int64_t cap) {
     s->crew.n_tasks = 0;
     for (int k = 0; k < 2; k++) {
         struct task *t = add_task(s, cap, "beam");
-        t->ask.preorder = EXACT_TAW;
+        t->ask.preorder = PLAN_TAW;
         t->ask.valley = valleys[k];
         t->ask.width = (int32_t) min_i64(width, most);
         t->ask.max_nodes = INT64_MAX;
@@ -254,11 +254,7 @@ static void cut_chains(struct search *s, int first) {
 static void note_answer(struct search *s, const struct task *t) {
     struct plan_state *st = s->state;
     if (t->answer == EXACT_FITS) {
-        int64_t peak = 0;
-        for (int32_t i = 0; i < s->p->n; i++) {
-            int64_t end = s->crew.off[i] + s->p->size[i];
-            peak = max_i64(end, peak);
-        }
+        const int64_t peak = berth_plan_peak(s->p, s->crew.off);
         if (peak < st->peak) {
             plan_state_take(st, peak, t->name);
             s->crew.off = st->spare;
@@ -306,9 +302,7 @@ static void ask_between(struct search *s, bool is_beam) {
     } else if (answer == EXACT_UNKNOWN && is_beam == s->is_open) {
         s->part = (1 + s->part) / 2;
         if (s->part > PART_MAX) {
-            s->above.round = s->above.round + 1;
-        }
-        if (s->part > PART_MAX) {
+            s->above.round++;
             s->part = 0.5;
         }
     }
@@ -368,11 +362,15 @@ static bool prob_is_open(const struct plan_prob *p) {
     return 4 * n_full < p->n_sec;
 }
 
+static void worker_fini(struct worker *w) {
+    berth_exact_free(w->joined);
+    berth_exact_free(w->exact);
+    berth_free(w->off);
+}
+
 static void workers_free(struct worker *workers, int n) {
     for (int k = 0; workers != NULL && k < n; k++) {
-        berth_exact_free(workers[k].joined);
-        berth_exact_free(workers[k].exact);
-        berth_free(workers[k].off);
+        worker_fini(&workers[k]);
     }
     berth_free(workers);
 }
@@ -387,10 +385,7 @@ static struct worker *workers_new(const struct plan_prob *p, struct crew *crew, 
         workers[k].joined = crew->joined.n > 0 ? berth_exact_new(&crew->joined) : NULL;
         workers[k].off = berth_malloc((size_t) p->n * sizeof *workers[k].off);
         if (workers[k].exact == NULL || workers[k].off == NULL || (crew->joined.n > 0 && workers[k].joined == NULL)) {
-            berth_exact_free(workers[k].joined);
-            berth_exact_free(workers[k].exact);
-            berth_free(workers[k].off);
-            workers[k] = (struct worker){0};
+            worker_fini(&workers[k]);
             break;
         }
     }
@@ -428,7 +423,9 @@ static enum ggml_status search_exact(const struct plan_prob *p, const struct pla
     s->n_workers = min_i32(g->n_threads, 2 * N_MEMBERS);
     s->workers = workers_new(p, &s->crew, &s->n_workers);
     float *blame = berth_calloc(2 * N_CHAINS * (size_t) (p->n + p->n_sec), sizeof *blame);
-    ok = ok && s->n_workers > 0 && blame != NULL;
+    if (s->n_workers == 0 || blame == NULL) {
+        ok = false;
+    }
     s->low = (struct quest){.blame = blame};
     s->above = (struct quest){.blame = blame + N_CHAINS * (size_t) (p->n + p->n_sec)};
     s->shift = 3;

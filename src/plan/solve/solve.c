@@ -82,14 +82,6 @@ struct outcome {
     const char *method;
 };
 
-static int64_t prob_peak(const struct plan_prob *p, const int64_t *off) {
-    int64_t peak = 0;
-    for (int32_t i = 0; i < p->n; i++) {
-        peak = max_i64(off[i] + p->size[i], peak);
-    }
-    return peak;
-}
-
 // A bound in units as a bound in bytes: the block on top may fall short of its rounded end.
 static void outcome_lift(struct outcome *out, const struct plan_pool *pool, int64_t bound) {
     const struct plan_prob *p = &pool->prob;
@@ -115,7 +107,7 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
         goal.enough = (int64_t) (min_u64(s->params.capacity, INT64_MAX) / pool->unit);
     }
     if (p->chunk == 0 && s->params.start != NULL && berth_plan_pool_take(pool, s->params.start, state.off)) {
-        state.peak = prob_peak(p, state.off);
+        state.peak = berth_plan_peak(p, state.off);
         if (!p->is_loose || berth_plan_is_valid(p, state.off)) {
             memcpy(state.spare, state.off, (size_t) p->n * sizeof *state.off);
         } else {
@@ -166,12 +158,11 @@ static int32_t far_item(const struct solve *s, const int32_t *ids, int32_t n) {
 
 // Plans the pool of the items ids[0..n), as one chunk or as several.
 static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool chunk, struct outcome *out, bool *again) {
-    struct plan_pool pool;
+    struct plan_pool pool = {.items = s->items, .ids = ids, .n_ids = n, .max_chunk = s->params.max_chunk, .is_chunked = chunk};
     const struct berth_scratch_mark mark = s->scratch.at;
-
     *out = (struct outcome){.method = "nothing to place"};
     *again = false;
-    enum ggml_status status = berth_plan_pool_init(&pool, s->items, ids, n, &s->traits, s->params.max_chunk, chunk, &s->scratch);
+    enum ggml_status status = berth_plan_pool_init(&pool, &s->traits, &s->scratch);
     if (status != GGML_STATUS_SUCCESS) {
         goto done;
     }
@@ -209,7 +200,10 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
         uint64_t peak;
         int64_t n_peak;
         status = pool_peak(&pool, s->params.start, &peak, &n_peak);
-        if (status == GGML_STATUS_SUCCESS && (peak < out->peak || far_item(s, ids, n) >= 0)) {
+        if (status != GGML_STATUS_SUCCESS) {
+            goto done;
+        }
+        if (peak < out->peak || far_item(s, ids, n) >= 0) {
             for (int32_t k = 0; k < n; k++) {
                 s->offsets[ids[k]] = s->params.start[ids[k]];
             }
@@ -422,19 +416,20 @@ enum ggml_status berth_plan_bound(
     }
     for (int32_t from = 0, end; from < n && status == GGML_STATUS_SUCCESS; from = end) {
         const struct berth_scratch_mark mark = scratch.at;
-        struct plan_pool pool;
         end = pool_end(items, ids, from, n);
-        status = berth_plan_pool_init(&pool, items, ids + from, end - from, &traits, max_chunk, max_chunk > 0, &scratch);
+        struct plan_pool pool = {
+            .items = items, .ids = ids + from, .n_ids = end - from, .max_chunk = max_chunk, .is_chunked = max_chunk > 0};
+        status = berth_plan_pool_init(&pool, &traits, &scratch);
         if (status == GGML_STATUS_SUCCESS) {
             status = berth_plan_pool_bound(&pool);
-            if (status == GGML_STATUS_SUCCESS && __builtin_add_overflow(sum, pool.bound, &sum)) {
-                status = berth_fail(GGML_STATUS_FAILED, "plan: the pools together need more than 2^64 - 1 bytes");
-            }
-            if (pool.bound > most) {
-                most = pool.bound;
-                at = pool.bound_step;
-            }
             berth_plan_pool_fini(&pool);
+        }
+        if (pool.bound > most) {
+            most = pool.bound;
+            at = pool.bound_step;
+        }
+        if (__builtin_add_overflow(sum, pool.bound, &sum)) {
+            status = berth_fail(GGML_STATUS_FAILED, "plan: the pools together need more than 2^64 - 1 bytes");
         }
         berth_scratch_back(&scratch, mark);
     }

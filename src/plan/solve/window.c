@@ -67,7 +67,10 @@ static enum ggml_status search_window(struct window *w, int64_t top, int64_t dea
     goal.deadline_us = deadline_us;
     plan_work_add(goal.work, (int64_t) w->n_ids * FAST_BLOCK_NS);
     enum ggml_status status = off != NULL ? berth_plan_fast(&sub, &goal, &state) : GGML_STATUS_ALLOC_FAILED;
-    if (status == GGML_STATUS_SUCCESS && !plan_is_done(&state, &goal)) {
+    if (status != GGML_STATUS_SUCCESS) {
+        goto done;
+    }
+    if (!plan_is_done(&state, &goal)) {
         status = berth_plan_search(&sub, &goal, &state);
     }
     w->state->n_nodes += state.n_nodes;
@@ -75,6 +78,7 @@ static enum ggml_status search_window(struct window *w, int64_t top, int64_t dea
     for (int32_t k = 0; k < w->n_ids && *is_found; k++) {
         w->state->spare[w->ids[k]] = top + state.off[k];
     }
+done:
     berth_free(off);
     berth_plan_prob_fini(&sub);
     return status;
@@ -98,11 +102,7 @@ static enum ggml_status windows_run(struct window *w, int64_t deadline_us) {
             return GGML_STATUS_SUCCESS;
         }
         if (at == -1) {
-            int64_t peak = 0;
-            for (int32_t i = 0; i < w->p->n; i++) {
-                const int64_t end = w->state->spare[i] + w->p->size[i];
-                peak = max_i64(end, peak);
-            }
+            const int64_t peak = berth_plan_peak(w->p, w->state->spare);
             if (peak < w->state->peak) {
                 plan_state_take(w->state, peak, "window");
             }
