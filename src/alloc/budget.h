@@ -15,15 +15,14 @@ struct graph_sizes {
 };
 
 struct graph_ops {
-    struct ggml_tensor **list; // [n_list] every tensor that the graph names, the nodes first
-    int32_t n_list, n_nodes;
-    size_t list_cap;
-    struct record_index index; // of list
-    int32_t *op_of;            // [n_list] -1: a view, or memory of somebody else
-    bool *is_mutable;          // [n_list] memory that a node writes which did not make it
-    int32_t *writer;           // [n_list] the first op that writes it, of memory that changes
-    bool is_one;               // all that runs once is of one group
-    int32_t *group;            // [n_list] of memory that changes, on the way to the one that stands for its group
+    struct record_list list; // every tensor that the graph names, the nodes first
+    int32_t n_nodes;
+    struct berth_arrays mem; // of the following
+    int32_t *op_of;          // [list.n] -1: a view, or memory of somebody else
+    bool *is_mutable;        // [list.n] memory that a node writes which did not make it
+    int32_t *writer;         // [list.n] the first op that writes it, of memory that changes
+    bool is_one;             // all that runs once is of one group
+    int32_t *group;          // [list.n] of memory that changes, on the way to the one that stands for its group
     struct berth_budget_op *ops;
     struct ggml_tensor **tensors; // [n] of each op
     int32_t *srcs;
@@ -33,4 +32,3 @@ struct graph_ops {
 
 enum ggml_status graph_ops_init(struct graph_ops *o, struct ggml_cgraph *graph, const struct graph_sizes *sizes) BERTH_MUST_USE;
 void graph_ops_fini(struct graph_ops *o);
-int32_t graph_ops_find(const struct graph_ops *o, const struct ggml_tensor *t); // in list, -1: not there

@@ -24,10 +24,11 @@ struct rewrite {
     const struct graph_ops *o;
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
+    struct berth_arrays mem;              // of the following, but undos
     struct ggml_tensor **now;             // [n] the tensor that has the op's value
     struct ggml_tensor **out;             // [n] its copy in the other pool
     bool *has_run;                        // [n]
-    struct ggml_tensor **look, **look_at; // [n_list] the copy of a view, and whose value it looks at
+    struct ggml_tensor **look, **look_at; // [list.n] the copy of a view, and whose value it looks at
     struct undo *undos;
     size_t n_undos, undos_cap;
 };
@@ -66,7 +67,8 @@ static struct ggml_tensor *src_now(struct rewrite *w, struct ggml_tensor *src) {
     while (root->view_src != NULL) {
         root = root->view_src;
     }
-    const int32_t i = graph_ops_find(w->o, src), r = graph_ops_find(w->o, root), op = r < 0 ? -1 : w->o->op_of[r];
+    const int32_t i = record_list_find(&w->o->list, src), r = record_list_find(&w->o->list, root),
+                  op = r < 0 ? -1 : w->o->op_of[r];
     if (op < 0 || w->now[op] == root) {
         return src;
     }
@@ -141,17 +143,13 @@ static void rewrite_undo(struct rewrite *w) {
 }
 
 static void rewrite_fini(struct rewrite *w) {
-    berth_free(w->now);
-    berth_free(w->out);
-    berth_free(w->has_run);
-    berth_free(w->look);
-    berth_free(w->look_at);
+    berth_arrays_free(&w->mem);
     berth_free(w->undos);
 }
 
 // Nodes that a schedule may need: those of the graph, and each run or copy with a view for each view of its value.
 static size_t nodes_most(const struct graph_ops *o, const struct berth_budget_result *r) {
-    size_t n = (size_t) o->n_list + 16;
+    size_t n = (size_t) o->list.n + 16;
     for (size_t k = 0; k < r->n_steps; k++) {
         n += 1 + (size_t) o->n_views[r->steps[k].op];
     }
@@ -161,12 +159,12 @@ static size_t nodes_most(const struct graph_ops *o, const struct berth_budget_re
 static bool rewrite_init(struct rewrite *w, const struct graph_ops *o, const struct berth_budget_result *r) {
     const size_t n = nodes_most(o, r);
     *w = (struct rewrite){.o = o};
-    w->now = berth_calloc((size_t) o->n + 1, sizeof *w->now);
-    w->out = berth_calloc((size_t) o->n + 1, sizeof *w->out);
-    w->has_run = berth_calloc((size_t) o->n + 1, sizeof *w->has_run);
-    w->look = berth_calloc((size_t) o->n_list + 1, sizeof *w->look);
-    w->look_at = berth_calloc((size_t) o->n_list + 1, sizeof *w->look_at);
-    if (w->now == NULL || w->out == NULL || w->has_run == NULL || w->look == NULL || w->look_at == NULL) {
+    w->now = berth_arrays_new(&w->mem, (size_t) o->n, sizeof *w->now);
+    w->out = berth_arrays_new(&w->mem, (size_t) o->n, sizeof *w->out);
+    w->has_run = berth_arrays_new(&w->mem, (size_t) o->n, sizeof *w->has_run);
+    w->look = berth_arrays_new(&w->mem, (size_t) o->list.n, sizeof *w->look);
+    w->look_at = berth_arrays_new(&w->mem, (size_t) o->list.n, sizeof *w->look_at);
+    if (w->mem.has_failed) {
         return false;
     }
     memcpy(w->now, o->tensors, (size_t) o->n * sizeof *w->now);
@@ -178,14 +176,15 @@ static bool rewrite_init(struct rewrite *w, const struct graph_ops *o, const str
 
 // The schedule as a graph in a context of its own.
 static bool rewrite_run(struct rewrite *w, struct ggml_cgraph *graph, const struct berth_budget_result *r) {
-    bool ok = true;
-    for (size_t k = 0; ok && k < r->n_steps; k++) {
-        ok = step_write(w, &r->steps[k]);
+    for (size_t k = 0; k < r->n_steps; k++) {
+        if (!step_write(w, &r->steps[k])) {
+            return false;
+        }
     }
-    for (int i = 0; ok && i < ggml_graph_n_nodes(graph); i++) { // views that nobody reads
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) { // views that nobody reads
         ggml_build_forward_expand(w->graph, ggml_graph_node(graph, i));
     }
-    return ok && berth_graph_check(w->graph) == GGML_STATUS_SUCCESS;
+    return berth_graph_check(w->graph) == GGML_STATUS_SUCCESS;
 }
 
 // ---- which pool ----

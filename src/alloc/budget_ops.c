@@ -24,56 +24,25 @@ static bool has_memory(const struct ggml_tensor *t) {
 }
 
 void graph_ops_fini(struct graph_ops *o) {
-    berth_record_index_fini(&o->index);
-    berth_free(o->list);
-    berth_free(o->op_of);
-    berth_free(o->ops);
-    berth_free(o->srcs);
-    berth_free(o->tensors);
-    berth_free(o->is_mutable);
-    berth_free(o->writer);
-    berth_free(o->n_views);
-    berth_free(o->group);
+    berth_record_list_fini(&o->list);
+    berth_arrays_free(&o->mem);
     *o = (struct graph_ops){0};
 }
 
-int32_t graph_ops_find(const struct graph_ops *o, const struct ggml_tensor *t) {
-    return record_index_find(&o->index, o->list, t);
-}
-
-// ---- all tensors that the graph names ----
-
-static bool list_add(struct graph_ops *o, struct ggml_tensor *t) {
-    if (t == NULL || graph_ops_find(o, t) >= 0) {
-        return true;
-    }
-    if (!berth_grow((void **) &o->list, &o->list_cap, (size_t) o->n_list + 1, sizeof *o->list) ||
-        !berth_record_index_reserve(&o->index, o->list, o->n_list, (size_t) o->n_list + 1)) {
-        return false;
-    }
-    o->list[o->n_list] = t;
-    record_index_add(&o->index, o->list, o->n_list);
-    o->n_list++;
-    return true;
-}
-
+// All tensors that the graph names.
 static bool list_fill(struct graph_ops *o, struct ggml_cgraph *graph) {
-    bool ok = true;
-    o->n_nodes = 0;
-    for (int i = 0; ok && i < ggml_graph_n_nodes(graph); i++) {
-        ok = list_add(o, ggml_graph_node(graph, i));
-    }
-    o->n_nodes = o->n_list;
-    for (int i = 0; ok && i < graph->n_leafs; i++) {
-        ok = list_add(o, graph->leafs[i]);
-    }
-    for (int32_t i = 0; ok && i < o->n_list; i++) { // grows while it is walked
-        ok = list_add(o, o->list[i]->view_src);
-        for (int k = 0; ok && k < GGML_MAX_SRC; k++) {
-            ok = list_add(o, o->list[i]->src[k]);
+    for (int i = 0; i < graph->n_nodes; i++) {
+        if (!berth_record_list_add(&o->list, graph->nodes[i])) {
+            return false;
         }
     }
-    return ok;
+    o->n_nodes = o->list.n;
+    for (int i = 0; i < graph->n_leafs; i++) {
+        if (!berth_record_list_add(&o->list, graph->leafs[i])) {
+            return false;
+        }
+    }
+    return berth_record_list_close(&o->list);
 }
 
 // ---- what changes while the graph runs ----
@@ -84,7 +53,7 @@ static bool step_writes(const struct ggml_tensor *t, int k) {
 }
 
 static void write_mark(struct graph_ops *o, const struct ggml_tensor *root, int32_t op) {
-    const int32_t i = graph_ops_find(o, root);
+    const int32_t i = record_list_find(&o->list, root);
     if (!o->is_mutable[i]) {
         o->writer[i] = op;
         o->is_mutable[i] = true;
@@ -93,7 +62,7 @@ static void write_mark(struct graph_ops *o, const struct ggml_tensor *root, int3
 
 static void mutable_mark(struct graph_ops *o) {
     for (int32_t i = 0; i < o->n_nodes; i++) {
-        const struct ggml_tensor *t = o->list[i];
+        const struct ggml_tensor *t = o->list.at[i];
         if (is_empty(t)) {
             continue;
         }
@@ -125,7 +94,7 @@ static int32_t mutable_of(struct graph_ops *o, const struct ggml_tensor *t) {
     int32_t found = -1;
     for (int k = -1; k < GGML_MAX_SRC; k++) {
         const struct ggml_tensor *at = k < 0 ? t : t->src[k];
-        const int32_t i = at == NULL ? -1 : graph_ops_find(o, root_of(at));
+        const int32_t i = at == NULL ? -1 : record_list_find(&o->list, root_of(at));
         if (i < 0 || !o->is_mutable[i]) {
             continue;
         }
@@ -141,11 +110,11 @@ static int32_t mutable_of(struct graph_ops *o, const struct ggml_tensor *t) {
 // An op that only reads memory that changes may run, and again, until the first op that writes it. 0: it runs once.
 static int32_t until_of(const struct graph_ops *o, const struct ggml_tensor *t, int32_t at) {
     int32_t until = 0;
-    if (o->is_mutable[graph_ops_find(o, root_of(t))]) {
+    if (o->is_mutable[record_list_find(&o->list, root_of(t))]) {
         return 0;
     }
     for (int k = 0; k < GGML_MAX_SRC; k++) {
-        const int32_t i = t->src[k] == NULL ? -1 : graph_ops_find(o, root_of(t->src[k]));
+        const int32_t i = t->src[k] == NULL ? -1 : record_list_find(&o->list, root_of(t->src[k]));
         if (i < 0 || !o->is_mutable[i]) {
             continue;
         }
@@ -162,7 +131,7 @@ static int32_t until_of(const struct graph_ops *o, const struct ggml_tensor *t, 
 // A function of the caller's may touch anything: then all that runs once keeps its order.
 static bool has_custom(const struct graph_ops *o) {
     for (int32_t i = 0; i < o->n_nodes; i++) {
-        if (is_custom(o->list[i]->op)) {
+        if (is_custom(o->list.at[i]->op)) {
             return true;
         }
     }
@@ -173,7 +142,7 @@ static bool has_custom(const struct graph_ops *o) {
 
 // Nodes that compute and what is there before, without memory of somebody else.
 static bool is_op(const struct graph_ops *o, int32_t i) {
-    const struct ggml_tensor *t = o->list[i];
+    const struct ggml_tensor *t = o->list.at[i];
     return i < o->n_nodes && !is_empty(t) ? true : t->view_src == NULL && !has_memory(t);
 }
 
@@ -182,7 +151,7 @@ static int32_t maker_of(const struct graph_ops *o, const struct ggml_tensor *t) 
     while (is_empty(t) && t->view_src != NULL && t->src[0] != NULL) {
         t = t->src[0];
     }
-    const int32_t i = graph_ops_find(o, t);
+    const int32_t i = record_list_find(&o->list, t);
     return i < 0 ? -1 : o->op_of[i];
 }
 
@@ -205,7 +174,7 @@ static void srcs_fill(struct graph_ops *o, int32_t at, const struct ggml_tensor 
         if (src == NULL) {
             continue;
         }
-        const int32_t root = o->op_of[graph_ops_find(o, root_of(src))], n = op->n_srcs;
+        const int32_t root = o->op_of[record_list_find(&o->list, root_of(src))], n = op->n_srcs;
         src_put(op, srcs, root, at);
         const bool is_direct = src->view_src == NULL && op->n_srcs == n + 1 && info->in_place && t->view_src == NULL;
         op->inplace |= is_direct && record_same_layout(src, t) ? (uint64_t) 1 << n : 0;
@@ -217,12 +186,13 @@ static void srcs_fill(struct graph_ops *o, int32_t at, const struct ggml_tensor 
                 continue;
             }
             for (int32_t m = 0; m < op->n_srcs; m++) {
-                op->inplace &= srcs[m] == o->op_of[graph_ops_find(o, root_of(t->src[k]))] ? ~((uint64_t) 1 << m) : UINT64_MAX;
+                op->inplace &=
+                    srcs[m] == o->op_of[record_list_find(&o->list, root_of(t->src[k]))] ? ~((uint64_t) 1 << m) : UINT64_MAX;
             }
         }
     }
     if (t->view_src != NULL) {
-        src_put(op, srcs, o->op_of[graph_ops_find(o, root_of(t))], at);
+        src_put(op, srcs, o->op_of[record_list_find(&o->list, root_of(t))], at);
     }
 }
 
@@ -230,7 +200,7 @@ static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *s
     struct ggml_tensor *t = o->tensors[at];
     struct berth_budget_op *op = &o->ops[at];
     int32_t *srcs = &o->srcs[(size_t) at * 2 * (GGML_MAX_SRC + 1)];
-    const bool is_run = !is_empty(t) && graph_ops_find(o, t) < o->n_nodes;
+    const bool is_run = !is_empty(t) && record_list_find(&o->list, t) < o->n_nodes;
     *op = (struct berth_budget_op){.srcs = srcs, .align = sizes->align};
     if (t->view_src == NULL && !has_memory(t)) {
         op->size = (ggml_backend_buft_get_alloc_size(sizes->buft, t) + sizes->align - 1) / sizes->align * sizes->align;
@@ -248,70 +218,68 @@ static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *s
 }
 
 // A view that nobody reads, or that is an output, keeps what it views. What the program reads later, or nodes write into, stays
-// where it is.
-static bool views_keep(struct graph_ops *o) {
-    bool *is_read = berth_calloc((size_t) o->n_list + 1, sizeof *is_read);
-    for (int32_t i = 0; is_read != NULL && i < o->n_list; i++) {
+// where it is. is_read: [list.n] false.
+static void views_keep(struct graph_ops *o, bool *is_read) {
+    for (int32_t i = 0; i < o->list.n; i++) {
         for (int k = 0; k < GGML_MAX_SRC; k++) {
-            if (o->list[i]->src[k] != NULL && o->list[i]->src[k] != o->list[i]) { // a cast names itself
-                is_read[graph_ops_find(o, o->list[i]->src[k])] = true;
+            if (o->list.at[i]->src[k] != NULL && o->list.at[i]->src[k] != o->list.at[i]) { // a cast names itself
+                is_read[record_list_find(&o->list, o->list.at[i]->src[k])] = true;
             }
         }
     }
-    for (int32_t i = 0; is_read != NULL && i < o->n_list; i++) {
-        const struct ggml_tensor *t = o->list[i];
-        const int32_t root = o->op_of[graph_ops_find(o, root_of(t))];
+    for (int32_t i = 0; i < o->list.n; i++) {
+        const struct ggml_tensor *t = o->list.at[i];
+        const int32_t root = o->op_of[record_list_find(&o->list, root_of(t))];
         o->n_views[root < 0 ? o->n : root] += t->view_src != NULL;
         if (t->view_src != NULL && root >= 0 && (!is_read[i] || (t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0)) {
             o->ops[root].flags |= BERTH_BUDGET_OUTPUT;
         }
     }
     for (int32_t at = 0; at < o->n; at++) {
-        const int32_t i = graph_ops_find(o, o->tensors[at]);
-        const bool is_end =
-            (o->ops[at].flags & BERTH_BUDGET_OUTPUT) != 0 || (is_read != NULL && !is_read[i] && o->n_views[at] == 0);
+        const int32_t i = record_list_find(&o->list, o->tensors[at]);
+        const bool is_end = (o->ops[at].flags & BERTH_BUDGET_OUTPUT) != 0 || (!is_read[i] && o->n_views[at] == 0);
         o->ops[at].flags |= is_end || o->is_mutable[i] ? BERTH_BUDGET_STAYS : 0;
     }
-    berth_free(is_read);
-    return is_read != NULL;
 }
 
 enum ggml_status graph_ops_init(struct graph_ops *o, struct ggml_cgraph *graph, const struct graph_sizes *sizes) {
     *o = (struct graph_ops){0};
-    bool ok = berth_record_index_reset(&o->index, (size_t) ggml_graph_n_nodes(graph) + 16) && list_fill(o, graph);
-    if (ok) {
-        o->op_of = berth_calloc((size_t) o->n_list + 1, sizeof *o->op_of);
-        o->is_mutable = berth_calloc((size_t) o->n_list + 1, sizeof *o->is_mutable);
-        o->writer = berth_calloc((size_t) o->n_list + 1, sizeof *o->writer);
-        o->tensors = berth_calloc((size_t) o->n_list + 1, sizeof *o->tensors);
-        o->ops = berth_calloc((size_t) o->n_list + 1, sizeof *o->ops);
-        o->group = berth_calloc((size_t) o->n_list + 1, sizeof *o->group);
-        o->n_views = berth_calloc((size_t) o->n_list + 1, sizeof *o->n_views);
-        o->srcs = berth_calloc((size_t) o->n_list + 1, 2 * (GGML_MAX_SRC + 1) * sizeof *o->srcs);
-        ok = o->op_of != NULL && o->is_mutable != NULL && o->tensors != NULL && o->ops != NULL && o->srcs != NULL &&
-             o->n_views != NULL && o->writer != NULL && o->group != NULL;
+    if (!list_fill(o, graph)) {
+        goto fail;
     }
-    for (int32_t i = 0; ok && i < o->n_list; i++) {
+    const size_t n = (size_t) o->list.n + 1;
+    o->op_of = berth_arrays_new(&o->mem, n, sizeof *o->op_of);
+    o->is_mutable = berth_arrays_new(&o->mem, n, sizeof *o->is_mutable);
+    o->writer = berth_arrays_new(&o->mem, n, sizeof *o->writer);
+    o->tensors = berth_arrays_new(&o->mem, n, sizeof *o->tensors);
+    o->ops = berth_arrays_new(&o->mem, n, sizeof *o->ops);
+    o->group = berth_arrays_new(&o->mem, n, sizeof *o->group);
+    o->n_views = berth_arrays_new(&o->mem, n, sizeof *o->n_views);
+    o->srcs = berth_arrays_new(&o->mem, n, 2 * (GGML_MAX_SRC + 1) * sizeof *o->srcs);
+    bool *is_read = berth_arrays_new(&o->mem, n, sizeof *is_read);
+    if (o->mem.has_failed) {
+        goto fail;
+    }
+    for (int32_t i = 0; i < o->list.n; i++) {
         o->group[i] = i;
         o->op_of[i] = is_op(o, i) ? o->n : -1;
         if (o->op_of[i] >= 0) {
-            o->tensors[o->n++] = o->list[i];
+            o->tensors[o->n++] = o->list.at[i];
         }
     }
-    if (ok) {
-        mutable_mark(o);
-        o->is_one = has_custom(o) || o->n_list >= 1 << 20;
-    }
-    for (int32_t at = 0; ok && at < o->n; at++) {
+    mutable_mark(o);
+    o->is_one = has_custom(o) || o->list.n >= 1 << 20;
+    for (int32_t at = 0; at < o->n; at++) {
         op_fill(o, at, sizes);
     }
-    for (int32_t at = 0; ok && at < o->n; at++) { // when all of one group have been found
+    for (int32_t at = 0; at < o->n; at++) { // when all of one group have been found
         const int32_t group = (o->ops[at].flags & BERTH_BUDGET_ONCE) != 0 ? mutable_of(o, o->tensors[at]) : -1;
         o->ops[at].group = group >= 0 && !o->is_one ? 1 + group : 0;
     }
-    if (!ok || !views_keep(o)) {
-        graph_ops_fini(o);
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: a budget for a graph of %d nodes", ggml_graph_n_nodes(graph));
-    }
+    views_keep(o, is_read);
     return GGML_STATUS_SUCCESS;
+
+fail:
+    graph_ops_fini(o);
+    return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: a budget for a graph of %d nodes", graph->n_nodes);
 }

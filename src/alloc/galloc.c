@@ -92,12 +92,12 @@ ggml_gallocr_t ggml_gallocr_new_n(ggml_backend_buffer_type_t *bufts, int n_bufs)
     }
     struct ggml_gallocr *galloc = berth_calloc(1, sizeof *galloc);
     if (galloc != NULL) {
-        galloc->pools = berth_calloc((size_t) n_bufs, sizeof galloc->pools[0]);
-        galloc->pool_of = berth_calloc((size_t) n_bufs, sizeof galloc->pool_of[0]);
-        galloc->homes = berth_calloc((size_t) n_bufs, sizeof galloc->homes[0]);
-        galloc->aligns = berth_calloc((size_t) n_bufs, sizeof galloc->aligns[0]);
+        galloc->pools = berth_arrays_new(&galloc->mem, (size_t) n_bufs, sizeof galloc->pools[0]);
+        galloc->pool_of = berth_arrays_new(&galloc->mem, (size_t) n_bufs, sizeof galloc->pool_of[0]);
+        galloc->homes = berth_arrays_new(&galloc->mem, (size_t) n_bufs, sizeof galloc->homes[0]);
+        galloc->aligns = berth_arrays_new(&galloc->mem, (size_t) n_bufs, sizeof galloc->aligns[0]);
     }
-    if (galloc == NULL || galloc->pools == NULL || galloc->pool_of == NULL || galloc->homes == NULL || galloc->aligns == NULL) {
+    if (galloc == NULL || galloc->mem.has_failed) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_gallocr_new_n: out of memory for an allocator of %d buffers", n_bufs);
         ggml_gallocr_free(galloc);
         return NULL;
@@ -123,10 +123,7 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
     }
     plans_forget(galloc);
     berth_galloc_buffers_free(galloc);
-    berth_free(galloc->pools);
-    berth_free(galloc->pool_of);
-    berth_free(galloc->homes);
-    berth_free(galloc->aligns);
+    berth_arrays_free(&galloc->mem);
     berth_free(galloc);
 }
 
@@ -137,13 +134,13 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
 
 // The plan that matches, put first; NULL if there is none. As berth_galloc_plan_matches; a plan that is larger than the graph
 // counts only if it has buffers.
-static struct galloc_plan *plan_find(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs,
-    const int *leaf_bufs, bool is_exact, bool *in_place) {
+static struct galloc_plan *plan_find(
+    struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_ids ids, bool is_exact, bool *in_place) {
     for (struct galloc_plan **link = &galloc->plans, *plan; (plan = *link) != NULL; link = &plan->next) {
         if (!is_exact && !plan->is_backed) {
             continue;
         }
-        if (berth_galloc_plan_matches(galloc, plan, graph, node_bufs, leaf_bufs, is_exact, in_place)) {
+        if (berth_galloc_plan_matches(galloc, plan, graph, ids, is_exact, in_place)) {
             *link = plan->next; // to the front
             plan->next = galloc->plans;
             galloc->plans = plan;
@@ -154,8 +151,8 @@ static struct galloc_plan *plan_find(struct ggml_gallocr *galloc, struct ggml_cg
 }
 
 struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct ggml_cgraph *graph) {
-    struct galloc_plan *plan = plan_find(galloc, graph, NULL, NULL, false, NULL);
-    return plan != NULL ? plan : plan_find(galloc, graph, NULL, NULL, true, NULL);
+    struct galloc_plan *plan = plan_find(galloc, graph, (struct galloc_ids){0}, false, NULL);
+    return plan != NULL ? plan : plan_find(galloc, graph, (struct galloc_ids){0}, true, NULL);
 }
 
 // Plans stand in the order of their use: the last ones go.
@@ -190,10 +187,10 @@ bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const s
 }
 
 // No ids: all 0.
-static bool has_ids_of(const struct galloc_plan *plan, const int *node_bufs, const int *leaf_bufs) {
+static bool has_ids_of(const struct galloc_plan *plan, struct galloc_ids ids) {
     const struct record *rec = &plan->rec;
     for (int32_t i = 0; i < rec->n_nodes + rec->n_leafs; i++) {
-        if ((i < rec->n_nodes ? node_bufs : leaf_bufs) == NULL && lifetime_rows(rec)[i].id != 0) {
+        if ((i < rec->n_nodes ? ids.nodes : ids.leafs) == NULL && lifetime_rows(rec)[i].id != 0) {
             return false;
         }
     }
@@ -201,17 +198,17 @@ static bool has_ids_of(const struct galloc_plan *plan, const int *node_bufs, con
 }
 
 // The plan of exactly this graph, found or made, and put first. No buffer is touched.
-static enum ggml_status plan_get(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs,
-    const int *leaf_bufs, struct galloc_plan **out) {
-    *out = plan_find(galloc, graph, node_bufs, leaf_bufs, true, NULL);
-    if (*out != NULL && has_ids_of(*out, node_bufs, leaf_bufs)) {
+static enum ggml_status plan_get(
+    struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_ids ids, struct galloc_plan **out) {
+    *out = plan_find(galloc, graph, ids, true, NULL);
+    if (*out != NULL && has_ids_of(*out, ids)) {
         return GGML_STATUS_SUCCESS;
     }
     struct galloc_plan *plan = berth_galloc_plan_new(galloc, true);
     if (plan == NULL) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    enum ggml_status status = berth_galloc_plan_items(galloc, plan, graph, node_bufs, leaf_bufs);
+    enum ggml_status status = berth_galloc_plan_items(galloc, plan, graph, ids);
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_galloc_plan_solve(galloc, plan, &plan->rec);
     }
@@ -226,10 +223,9 @@ static enum ggml_status plan_get(struct ggml_gallocr *galloc, struct ggml_cgraph
 }
 
 // Makes room for what placing a graph of the plan's form will ask for: layouts that all differ, and an index if it wants one.
-static enum ggml_status graph_reserve(
-    struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs, const int *leaf_bufs) {
+static enum ggml_status graph_reserve(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_ids ids) {
     struct galloc_plan *plan;
-    const enum ggml_status status = plan_get(galloc, graph, node_bufs, leaf_bufs, &plan);
+    const enum ggml_status status = plan_get(galloc, graph, ids, &plan);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
@@ -242,7 +238,7 @@ static enum ggml_status graph_reserve(
 bool ggml_gallocr_reserve_n(
     ggml_gallocr_t galloc, struct ggml_cgraph *graph, const int *node_buffer_ids, const int *leaf_buffer_ids) {
     return berth_galloc_has_arguments(__func__, galloc, graph) &&
-           graph_reserve(galloc, graph, node_buffer_ids, leaf_buffer_ids) == GGML_STATUS_SUCCESS;
+           graph_reserve(galloc, graph, (struct galloc_ids){node_buffer_ids, leaf_buffer_ids}) == GGML_STATUS_SUCCESS;
 }
 
 bool ggml_gallocr_reserve(ggml_gallocr_t galloc, struct ggml_cgraph *graph) {
@@ -276,7 +272,7 @@ enum ggml_status berth_gallocr_sizes(
         return GGML_STATUS_FAILED;
     }
     struct galloc_plan *plan;
-    const enum ggml_status status = plan_get(galloc, graph, node_buffer_ids, leaf_buffer_ids, &plan);
+    const enum ggml_status status = plan_get(galloc, graph, (struct galloc_ids){node_buffer_ids, leaf_buffer_ids}, &plan);
     memset(sizes, 0, (size_t) galloc->n_bufs * sizeof sizes[0]);
     if (status == GGML_STATUS_SUCCESS) {
         berth_galloc_plan_sizes(galloc, plan, sizes);
@@ -401,7 +397,7 @@ static bool is_all_in_place(const struct galloc_plan *plan) {
 // A known graph: recognised, and placed on the way. A graph whose tensors lie elsewhere is placed by itself.
 static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_plan **plan) {
     bool in_place = false;
-    *plan = plan_find(galloc, graph, NULL, NULL, false, &in_place);
+    *plan = plan_find(galloc, graph, (struct galloc_ids){0}, false, &in_place);
     if (*plan == NULL) {
         return GGML_STATUS_SUCCESS;
     }
@@ -438,7 +434,7 @@ bool ggml_gallocr_alloc_graph(ggml_gallocr_t galloc, struct ggml_cgraph *graph) 
             graph->n_nodes, galloc->n_bufs);
         return false;
     }
-    if (plan_get(galloc, graph, NULL, NULL, &plan) != GGML_STATUS_SUCCESS ||
+    if (plan_get(galloc, graph, (struct galloc_ids){0}, &plan) != GGML_STATUS_SUCCESS ||
         berth_galloc_buffers_reserve(galloc, plan) != GGML_STATUS_SUCCESS) {
         return false;
     }
@@ -490,32 +486,30 @@ int64_t berth_gallocr_alive(ggml_gallocr_t galloc, struct ggml_cgraph *graph, in
     }
     const size_t n = plan->lives.n_items;
     const int32_t pool = galloc->pool_of[buffer_id];
-    int32_t *holders = berth_malloc((n + 1) * sizeof *holders);
-    struct berth_gallocr_live *live = berth_malloc((n + 1) * sizeof *live);
-    int64_t n_live = holders != NULL && live != NULL ? 0 : -1;
-    if (n_live < 0) {
+    struct berth_arrays mem = {0};
+    int32_t *holders = berth_arrays_new(&mem, n, sizeof *holders);
+    struct berth_gallocr_live *live = berth_arrays_new(&mem, n, sizeof *live);
+    int64_t n_live = 0;
+    if (mem.has_failed) {
+        berth_arrays_free(&mem);
         berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_alive: out of memory for %zu items", n);
-    } else {
-        if (step < 0) {
-            step = plan->needs[pool].report.bound_step;
-        }
-        find_holders(plan, step, holders);
-        for (size_t i = 0; i < n; i++) {
-            const struct berth_plan_item *item = &plan->lives.items[i];
-            if (item->pool == pool && item->size > 0 && item->first <= step && step <= item->last) {
-                live[n_live++] = (struct berth_gallocr_live){.tensor = plan->rec.tensors[holders[i]],
-                    .offset = plan->offsets[i],
-                    .size = item->size,
-                    .first = item->first,
-                    .last = item->last};
-            }
-        }
-        qsort(live, (size_t) n_live, sizeof *live, larger_first);
+        return -1;
     }
+    if (step < 0) {
+        step = plan->needs[pool].report.bound_step;
+    }
+    find_holders(plan, step, holders);
+    for (size_t i = 0; i < n; i++) {
+        const struct berth_plan_item *item = &plan->lives.items[i];
+        if (item->pool == pool && item->size > 0 && item->first <= step && step <= item->last) {
+            live[n_live++] =
+                (struct berth_gallocr_live){plan->rec.tensors[holders[i]], plan->offsets[i], item->size, item->first, item->last};
+        }
+    }
+    qsort(live, (size_t) n_live, sizeof *live, larger_first);
     for (int64_t i = 0; i < n_live && i < n_max && out != NULL; i++) {
         out[i] = live[i];
     }
-    berth_free(holders);
-    berth_free(live);
+    berth_arrays_free(&mem);
     return n_live;
 }

@@ -68,9 +68,10 @@ struct galloc_pool {
 struct ggml_gallocr {
     struct galloc_pool *pools; // one a buffer type
     int n_pools;
-    int32_t *pool_of; // [n_bufs]
-    int32_t *homes;   // [n_bufs] buffers of one home are reached alike, so that a node may stay in the memory of its source
-    size_t *aligns;   // [n_bufs]
+    struct berth_arrays mem; // of pools, pool_of, homes, aligns
+    int32_t *pool_of;        // [n_bufs]
+    int32_t *homes; // [n_bufs] buffers of one home are reached alike, so that a node may stay in the memory of its source
+    size_t *aligns; // [n_bufs]
     int n_bufs;
     struct berth_gallocr_options options;
     bool has_capture;          // graphs are written to files (capture.c)
@@ -86,9 +87,13 @@ struct ggml_gallocr {
 
 // ---- galloc_plan.c ----
 
+// Buffers that the caller gives to a graph's nodes and leafs.
+struct galloc_ids {
+    const int *nodes, *leafs;
+};
 // The record and the items of a graph.
-enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
-    const int *node_bufs, const int *leaf_bufs) BERTH_MUST_USE;
+enum ggml_status berth_galloc_plan_items(
+    struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph, struct galloc_ids ids) BERTH_MUST_USE;
 // What offsets for the items need: their room, which came with the items, and the largest chunk of each pool: the buffer
 // type's, and not less than an item.
 void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan);
@@ -98,9 +103,9 @@ enum ggml_status berth_galloc_plan_solve(
 // From offsets that are known: spots and needs; the plan is ready then.
 enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // Is this the plan's graph, or, unless it must be exact, one of its form that is nowhere larger? The rows point to the graph's
-// tensors then. ids NULL: as recorded. in_place, if not NULL: the tensors may be placed, and whether all of them are.
+// tensors then. ids of NULL: as recorded. in_place, if not NULL: the tensors may be placed, and whether all of them are.
 bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
-    const int *node_bufs, const int *leaf_bufs, bool is_exact, bool *in_place);
+    struct galloc_ids ids, bool is_exact, bool *in_place);
 
 // ---- galloc_buffers.c ----
 

@@ -24,7 +24,8 @@ struct span {
 struct check {
     struct ggml_gallocr *galloc;
     struct record rec;
-    struct span *spans; // [n_rows]
+    struct berth_arrays mem; // of the following
+    struct span *spans;      // [n_rows]
     struct berth_plan_item *items;
     uint64_t *offsets;
     int32_t *rows; // [n_items]
@@ -169,11 +170,7 @@ static void make_items(struct check *c) {
 
 static void check_fini(struct check *c) {
     berth_record_fini(&c->rec);
-    berth_free(c->spans);
-    berth_free(c->items);
-    berth_free(c->offsets);
-    berth_free(c->rows);
-    berth_free(c->late);
+    berth_arrays_free(&c->mem);
 }
 
 static enum ggml_status check_init(struct check *c, struct ggml_gallocr *galloc, struct ggml_cgraph *graph) {
@@ -185,12 +182,12 @@ static enum ggml_status check_init(struct check *c, struct ggml_gallocr *galloc,
         return status;
     }
     const size_t n = (size_t) c->rec.n_rows + 1;
-    c->spans = berth_malloc(n * sizeof c->spans[0]);
-    c->items = berth_malloc(n * sizeof c->items[0]);
-    c->offsets = berth_malloc(n * sizeof c->offsets[0]);
-    c->rows = berth_malloc(n * sizeof c->rows[0]);
-    c->late = berth_malloc(n * sizeof c->late[0]);
-    if (c->spans == NULL || c->items == NULL || c->offsets == NULL || c->rows == NULL || c->late == NULL) {
+    c->spans = berth_arrays_new(&c->mem, n, sizeof c->spans[0]);
+    c->items = berth_arrays_new(&c->mem, n, sizeof c->items[0]);
+    c->offsets = berth_arrays_new(&c->mem, n, sizeof c->offsets[0]);
+    c->rows = berth_arrays_new(&c->mem, n, sizeof c->rows[0]);
+    c->late = berth_arrays_new(&c->mem, n, sizeof c->late[0]);
+    if (c->mem.has_failed) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the check of %d tensors", c->rec.n_rows);
     }
     find_lifetimes(c);
@@ -313,7 +310,7 @@ enum ggml_status berth_gallocr_compute_checked(
     struct watch w = {.c = &c};
     enum ggml_status status = check_init(&c, galloc, graph);
     if (status == GGML_STATUS_SUCCESS) {
-        w.hashes = berth_calloc((size_t) c.n_items + 1, sizeof w.hashes[0]);
+        w.hashes = berth_arrays_new(&c.mem, (size_t) c.n_items, sizeof w.hashes[0]);
         status = w.hashes != NULL ? GGML_STATUS_SUCCESS : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a check");
     }
     for (int32_t i = 0; i < c.rec.n_nodes && status == GGML_STATUS_SUCCESS; i++) {
@@ -326,7 +323,6 @@ enum ggml_status berth_gallocr_compute_checked(
             status = watch_node(&w, i, false);
         }
     }
-    berth_free(w.hashes);
     berth_free(w.scratch);
     check_fini(&c);
     return status;

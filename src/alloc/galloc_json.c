@@ -19,7 +19,7 @@ struct chains {
     int32_t *step; // when it runs, -1: it does not
 };
 
-// Which steps read a row: steps[first[r] .. first[r + 1]). One block, from first on.
+// Which steps read a row: steps[first[r] .. first[r + 1]).
 struct uses {
     int32_t *first, *steps;
 };
@@ -61,17 +61,15 @@ static void uses_walk(const struct galloc_plan *plan, const struct found *found,
 }
 
 // False: out of memory.
-static bool uses_find(const struct galloc_plan *plan, struct uses *uses) {
+static bool uses_find(const struct galloc_plan *plan, struct berth_arrays *mem, struct uses *uses) {
     const size_t n = (size_t) plan->n_rows;
     const size_t n_most = (size_t) plan->lives.order.n_steps * GGML_MAX_SRC;
-    struct found *found = berth_malloc((n + 1) * sizeof *found);
-    uses->first = berth_calloc(n + 3 + n_most, sizeof *uses->first);
-    if (found == NULL || uses->first == NULL) {
-        berth_free(found);
-        berth_free(uses->first);
+    struct found *found = berth_arrays_new(mem, n, sizeof *found);
+    uses->first = berth_arrays_new(mem, n + 3, sizeof *uses->first);
+    uses->steps = berth_arrays_new(mem, n_most, sizeof *uses->steps);
+    if (mem->has_failed) {
         return false;
     }
-    uses->steps = uses->first + n + 3;
     for (int32_t r = 0; r < plan->n_rows; r++) {
         found[r] = (struct found){plan->tensors[r], r};
     }
@@ -83,7 +81,6 @@ static bool uses_find(const struct galloc_plan *plan, struct uses *uses) {
         uses->first[r] += uses->first[r - 1];
     }
     uses_walk(plan, found, uses, false);
-    berth_free(found);
     return true;
 }
 
@@ -124,16 +121,17 @@ static void chain_put(const struct galloc_plan *plan, int32_t *next, int32_t *ta
     }
 }
 
-// One block, from next on. False: out of memory.
-static bool chains_find(const struct galloc_plan *plan, struct chains *chains) {
+// False: out of memory.
+static bool chains_find(const struct galloc_plan *plan, struct berth_arrays *mem, struct chains *chains) {
     const struct lifetime_order *order = &plan->lives.order;
     const size_t n_rows = (size_t) plan->n_rows + 1, n_items = plan->lives.n_items;
-    int32_t *next = berth_malloc((2 * n_rows + n_items) * sizeof *next);
-    if (next == NULL) {
+    int32_t *next = berth_arrays_new(mem, n_rows, sizeof *next), *step = berth_arrays_new(mem, n_rows, sizeof *step);
+    int32_t *tail = berth_arrays_new(mem, n_items, sizeof *tail);
+    if (mem->has_failed) {
         return false;
     }
-    int32_t *step = next + n_rows, *tail = step + n_rows;
-    memset(next, -1, 2 * n_rows * sizeof *next);
+    memset(next, -1, n_rows * sizeof *next);
+    memset(step, -1, n_rows * sizeof *step);
     for (size_t i = 0; i < n_items; i++) {
         tail[i] = plan->lives.owners[i];
     }
@@ -180,10 +178,11 @@ static void write_buffers(struct berth_json_writer *w, const struct ggml_gallocr
 }
 
 enum ggml_status berth_galloc_plan_save(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, FILE *file) {
-    struct chains chains = {0};
+    struct berth_arrays mem = {0};
+    struct chains chains;
     struct uses uses;
-    if (!chains_find(plan, &chains) || !uses_find(plan, &uses)) {
-        berth_free(chains.next);
+    if (!chains_find(plan, &mem, &chains) || !uses_find(plan, &mem, &uses)) {
+        berth_arrays_free(&mem);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "saving a plan: out of memory for %d tensors", plan->n_rows);
     }
     struct berth_json_writer w = {.file = file};
@@ -212,8 +211,7 @@ enum ggml_status berth_galloc_plan_save(const struct ggml_gallocr *galloc, const
     berth_json_line(&w, 0);
     berth_json_end(&w);
     fputc('\n', file);
-    berth_free(chains.next);
-    berth_free(uses.first);
+    berth_arrays_free(&mem);
     if (fflush(file) != 0 || ferror(file)) {
         return berth_fail(GGML_STATUS_FAILED, "saving a plan: %s", strerror(errno));
     }
@@ -277,17 +275,17 @@ static enum ggml_status check_pool(struct galloc_plan *plan, int p, struct berth
 
 static enum ggml_status check_pools(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     const size_t n = plan->lives.n_items + 1;
-    struct berth_plan_item *items = berth_malloc(n * sizeof *items);
-    uint64_t *offsets = berth_malloc(n * sizeof *offsets);
+    struct berth_arrays mem = {0};
+    struct berth_plan_item *items = berth_arrays_new(&mem, n, sizeof *items);
+    uint64_t *offsets = berth_arrays_new(&mem, n, sizeof *offsets);
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    if (items == NULL || offsets == NULL) {
+    if (mem.has_failed) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_load: out of memory for %zu items", n);
     }
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
         status = check_pool(plan, p, items, offsets);
     }
-    berth_free(items);
-    berth_free(offsets);
+    berth_arrays_free(&mem);
     return status;
 }
 
@@ -341,7 +339,7 @@ enum ggml_status berth_gallocr_load(ggml_gallocr_t galloc, struct ggml_cgraph *g
     if (plan == NULL) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    enum ggml_status status = berth_galloc_plan_items(galloc, plan, graph, node_buffer_ids, leaf_buffer_ids);
+    enum ggml_status status = berth_galloc_plan_items(galloc, plan, graph, (struct galloc_ids){node_buffer_ids, leaf_buffer_ids});
     if (status == GGML_STATUS_SUCCESS) {
         status = plan_from(galloc, plan, set);
     }

@@ -113,15 +113,9 @@ static bool still_fits(struct ggml_gallocr *galloc, struct galloc_plan *plan, st
     return berth_lifetimes_still_fit(&plan->lives, rec, &sizes, galloc->aligns);
 }
 
-static bool same_ids(const struct record *rec, const int *node_bufs, const int *leaf_bufs) {
-    const struct lifetime_row *rows = lifetime_rows(rec);
-    for (int32_t i = 0; node_bufs != NULL && i < rec->n_nodes; i++) {
-        if (node_bufs[i] != rows[i].id) {
-            return false;
-        }
-    }
-    for (int32_t i = 0; leaf_bufs != NULL && i < rec->n_leafs; i++) {
-        if (leaf_bufs[i] != rows[rec->n_nodes + i].id) {
+static bool same_ids(const struct lifetime_row *rows, const int *bufs, int32_t n) {
+    for (int32_t i = 0; bufs != NULL && i < n; i++) {
+        if (bufs[i] != rows[i].id) {
             return false;
         }
     }
@@ -129,9 +123,11 @@ static bool same_ids(const struct record *rec, const int *node_bufs, const int *
 }
 
 bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
-    const int *node_bufs, const int *leaf_bufs, bool is_exact, bool *in_place) {
+    struct galloc_ids ids, bool is_exact, bool *in_place) {
+    const struct lifetime_row *rows = lifetime_rows(&plan->rec);
     if (!plan->is_ready || (is_exact && plan->is_reshaped) || graph->n_nodes != plan->rec.n_nodes ||
-        graph->n_leafs != plan->rec.n_leafs || !same_ids(&plan->rec, node_bufs, leaf_bufs)) {
+        graph->n_leafs != plan->rec.n_leafs || !same_ids(rows, ids.nodes, graph->n_nodes) ||
+        !same_ids(rows + graph->n_nodes, ids.leafs, graph->n_leafs)) {
         return false;
     }
     const struct record_rules rules = berth_galloc_record_rules(galloc);
@@ -256,15 +252,15 @@ static enum ggml_status lives_make(struct ggml_gallocr *galloc, struct galloc_pl
     return berth_lifetimes(&plan->lives, rec, &sizes, &rules, galloc->aligns, galloc->pool_of);
 }
 
-enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
-    const int *node_bufs, const int *leaf_bufs) {
+enum ggml_status berth_galloc_plan_items(
+    struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph, struct galloc_ids ids) {
     const struct record_rules owners = berth_galloc_record_rules(galloc);
-    enum ggml_status status = ids_are_sound(galloc, "node", node_bufs, graph->n_nodes);
+    enum ggml_status status = ids_are_sound(galloc, "node", ids.nodes, graph->n_nodes);
     if (status == GGML_STATUS_SUCCESS) {
-        status = ids_are_sound(galloc, "leaf", leaf_bufs, graph->n_leafs);
+        status = ids_are_sound(galloc, "leaf", ids.leafs, graph->n_leafs);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_lifetimes_record(&plan->lives, &plan->rec, graph, node_bufs, leaf_bufs, &owners);
+        status = berth_lifetimes_record(&plan->lives, &plan->rec, graph, ids.nodes, ids.leafs, &owners);
     }
     plan->tensors = plan->rec.tensors;
     return status == GGML_STATUS_SUCCESS ? lives_make(galloc, plan, &plan->rec) : status;
@@ -335,11 +331,12 @@ static enum ggml_status solve_pool(struct ggml_gallocr *galloc, struct galloc_pl
 
 static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) {
     const size_t n = plan->lives.n_items;
-    struct berth_plan_item *items = berth_malloc((n + 1) * sizeof *items);
-    int32_t *ids = berth_malloc((n + 1) * sizeof *ids);
-    uint64_t *offsets = berth_malloc((n + 1) * sizeof *offsets);
+    struct berth_arrays mem = {0};
+    struct berth_plan_item *items = berth_arrays_new(&mem, n, sizeof *items);
+    int32_t *ids = berth_arrays_new(&mem, n, sizeof *ids);
+    uint64_t *offsets = berth_arrays_new(&mem, n, sizeof *offsets);
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    if (items == NULL || ids == NULL || offsets == NULL) {
+    if (mem.has_failed) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items", n);
     }
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
@@ -353,9 +350,7 @@ static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_p
             status = solve_pool(galloc, plan, p, items, ids, offsets);
         }
     }
-    berth_free(items);
-    berth_free(ids);
-    berth_free(offsets);
+    berth_arrays_free(&mem);
     return status;
 }
 

@@ -7,88 +7,32 @@
 #include "core/graph.h"
 #include "core/op.h"
 #include "core/optable.h"
+#include "record/index.h"
 
-// from[i] was found as number i and to[i] is its copy. slots: open addressing, number + 1 of the tensor there, 0 = free;
-// n_slots is 0 or a power of two greater than n.
 struct copies {
-    struct ggml_tensor **from;
-    struct ggml_tensor **to;
-    size_t n, n_cap;
-    size_t *slots;
-    size_t n_slots;
+    struct record_list from; // in the order of discovery
+    struct ggml_tensor **to; // [from.n] their copies
 };
 
-static size_t *slot_of(const struct copies *c, const struct ggml_tensor *tensor) {
-    size_t i = ((uintptr_t) tensor >> 4) * 0x9E3779B97F4A7C15u;
-    for (i ^= i >> 32;; i++) {
-        size_t *slot = &c->slots[i & (c->n_slots - 1)];
-        if (*slot == 0 || c->from[*slot - 1] == tensor) {
-            return slot;
-        }
-    }
-}
-
-static bool slots_grow(struct copies *c) {
-    if (2 * (c->n + 1) <= c->n_slots) {
-        return true;
-    }
-    const size_t n_slots = c->n_slots == 0 ? 256 : 2 * c->n_slots;
-    size_t *slots = berth_calloc(n_slots, sizeof *slots);
-    if (slots == NULL) {
-        return false;
-    }
-    berth_free(c->slots);
-    c->slots = slots;
-    c->n_slots = n_slots;
-    for (size_t i = 0; i < c->n; i++) {
-        *slot_of(c, c->from[i]) = i + 1;
-    }
-    return true;
-}
-
-static bool copies_add(struct copies *c, struct ggml_tensor *tensor) {
-    if (tensor == NULL) {
-        return true;
-    }
-    if (!slots_grow(c) || !berth_grow((void **) &c->from, &c->n_cap, c->n + 1, sizeof c->from[0])) {
-        return false;
-    }
-    size_t *slot = slot_of(c, tensor);
-    if (*slot == 0) {
-        c->from[c->n] = tensor;
-        *slot = ++c->n;
-    }
-    return true;
-}
-
 static struct ggml_tensor *copy_of(const struct copies *c, const struct ggml_tensor *tensor) {
-    return tensor != NULL ? c->to[*slot_of(c, tensor) - 1] : NULL;
+    return tensor != NULL ? c->to[record_list_find(&c->from, tensor)] : NULL;
 }
 
 static void copies_fini(struct copies *c) {
-    berth_free(c->from);
+    berth_record_list_fini(&c->from);
     berth_free(c->to);
-    berth_free(c->slots);
 }
 
-// Finds all tensors; from[] is its own work list.
 static bool copies_find(struct copies *c, const struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n_nodes; i++) {
-        if (!copies_add(c, graph->nodes[i])) {
+        if (!berth_record_list_add(&c->from, graph->nodes[i])) {
             return false;
         }
     }
-    for (size_t i = 0; i < c->n; i++) {
-        const struct ggml_tensor *t = c->from[i];
-        bool ok = copies_add(c, t->view_src);
-        for (int j = 0; ok && j < GGML_MAX_SRC; j++) {
-            ok = copies_add(c, t->src[j]);
-        }
-        if (!ok) {
-            return false;
-        }
+    if (!berth_record_list_close(&c->from)) {
+        return false;
     }
-    c->to = berth_calloc(c->n > 0 ? c->n : 1, sizeof c->to[0]);
+    c->to = berth_calloc((size_t) c->from.n + 1, sizeof c->to[0]);
     return c->to != NULL;
 }
 
@@ -107,15 +51,15 @@ static struct ggml_tensor *dup_layout(struct ggml_context *ctx, const struct ggm
 }
 
 static bool copies_make(struct copies *c, const struct ggml_backend_graph_copy *out) {
-    for (size_t i = 0; i < c->n; i++) {
-        const struct ggml_tensor *src = c->from[i];
+    for (int32_t i = 0; i < c->from.n; i++) {
+        const struct ggml_tensor *src = c->from.at[i];
         c->to[i] = dup_layout(src->view_src == NULL ? out->ctx_allocated : out->ctx_unallocated, src);
         if (c->to[i] == NULL) {
             return false;
         }
     }
-    for (size_t i = 0; i < c->n; i++) {
-        const struct ggml_tensor *src = c->from[i];
+    for (int32_t i = 0; i < c->from.n; i++) {
+        const struct ggml_tensor *src = c->from.at[i];
         for (int j = 0; j < GGML_MAX_SRC; j++) {
             c->to[i]->src[j] = copy_of(c, src->src[j]);
         }
@@ -126,14 +70,14 @@ static bool copies_make(struct copies *c, const struct ggml_backend_graph_copy *
 }
 
 static bool copies_fill(const char *func, const struct copies *c) {
-    for (size_t i = 0; i < c->n; i++) {
+    for (int32_t i = 0; i < c->from.n; i++) {
         if (c->to[i]->view_src != NULL) {
             if (ggml_backend_view_init(c->to[i]) != GGML_STATUS_SUCCESS) {
                 return false;
             }
             continue;
         }
-        if (ggml_nbytes(c->from[i]) > 0 && !berth_tensor_copy(func, NULL, c->from[i], c->to[i], NULL)) {
+        if (ggml_nbytes(c->from.at[i]) > 0 && !berth_tensor_copy(func, NULL, c->from.at[i], c->to[i], NULL)) {
             return false;
         }
     }
@@ -146,9 +90,9 @@ static bool is_placed(const char *func, const struct ggml_cgraph *graph, const s
     if (berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
         return false;
     }
-    for (size_t i = 0; i < c->n; i++) {
-        if (ggml_nbytes(c->from[i]) > 0 &&
-            berth_tensor_memory(c->from[i], ggml_nbytes(c->from[i]), reason, sizeof reason) == NULL) {
+    for (int32_t i = 0; i < c->from.n; i++) {
+        if (ggml_nbytes(c->from.at[i]) > 0 &&
+            berth_tensor_memory(c->from.at[i], ggml_nbytes(c->from.at[i]), reason, sizeof reason) == NULL) {
             berth_fail(GGML_STATUS_FAILED, "%s: %s: the graph must be allocated", func, reason);
             return false;
         }
@@ -180,10 +124,10 @@ struct ggml_backend_graph_copy ggml_backend_graph_copy(ggml_backend_t backend, s
         return out;
     }
     if (!copies_find(&c, graph)) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_graph_copy: out of memory for a list of %zu tensors", c.n);
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_graph_copy: out of memory for a list of %d tensors", c.from.n);
         goto fail;
     }
-    if (!is_placed(__func__, graph, &c) || !contexts_make(&out, graph, c.n) || !copies_make(&c, &out)) {
+    if (!is_placed(__func__, graph, &c) || !contexts_make(&out, graph, (size_t) c.from.n) || !copies_make(&c, &out)) {
         goto fail;
     }
     out.buffer = ggml_backend_alloc_ctx_tensors(out.ctx_allocated, backend);

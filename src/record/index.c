@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// index.c: the memory of an index.
+// index.c: the memory of an index, and lists with one.
 
 #include "record/index.h"
 
@@ -35,4 +35,37 @@ bool berth_record_index_reserve(struct record_index *index, struct ggml_tensor *
 void berth_record_index_fini(struct record_index *index) {
     berth_free(index->slots);
     *index = (struct record_index){0};
+}
+
+// ---- lists ----
+
+bool berth_record_list_add(struct record_list *list, struct ggml_tensor *t) {
+    if (t == NULL || record_list_find(list, t) >= 0) {
+        return true;
+    }
+    const size_t n = (size_t) list->n + 1;
+    if (!berth_grow((void **) &list->at, &list->cap, n, sizeof *list->at) ||
+        !berth_record_index_reserve(&list->index, list->at, list->n, n)) {
+        return false;
+    }
+    list->at[list->n] = t;
+    record_index_add(&list->index, list->at, list->n++);
+    return true;
+}
+
+bool berth_record_list_close(struct record_list *list) {
+    for (int32_t i = 0; i < list->n; i++) { // which grows while it is walked
+        struct ggml_tensor *t = list->at[i];
+        for (int k = -1; k < GGML_MAX_SRC; k++) {
+            if (!berth_record_list_add(list, k < 0 ? t->view_src : t->src[k])) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+void berth_record_list_fini(struct record_list *list) {
+    berth_record_index_fini(&list->index);
+    berth_free(list->at);
 }

@@ -52,3 +52,21 @@ static inline int32_t record_index_find(
     const struct record_index *index, struct ggml_tensor *const *keys, const struct ggml_tensor *key) {
     return index->n_keys > 0 ? *record_index_slot(index, keys, key) - 1 : -1;
 }
+
+// A list of tensors, each once, with its index. Empty when zeroed.
+struct record_list {
+    struct ggml_tensor **at; // [n]
+    int32_t n;
+    size_t cap;
+    struct record_index index;
+};
+
+// Adds a tensor unless it is there, or NULL. False: out of memory.
+bool berth_record_list_add(struct record_list *list, struct ggml_tensor *t) BERTH_MUST_USE;
+// Adds all that the tensors of the list read or look at, and so on. False: out of memory.
+bool berth_record_list_close(struct record_list *list) BERTH_MUST_USE;
+void berth_record_list_fini(struct record_list *list);
+// -1: it is not there.
+static inline int32_t record_list_find(const struct record_list *list, const struct ggml_tensor *t) {
+    return record_index_find(&list->index, list->at, t);
+}
