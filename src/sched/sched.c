@@ -18,15 +18,14 @@
 
 static bool backends_init(struct ggml_backend_sched *sched, ggml_backend_t *backends, ggml_backend_buffer_type_t *bufts, int n) {
     const size_t n_backends = (size_t) n;
-    sched->backends = berth_calloc(n_backends, sizeof sched->backends[0]);
-    sched->bufts = berth_calloc(n_backends, sizeof sched->bufts[0]);
-    sched->limits = berth_calloc(n_backends, sizeof sched->limits[0]);
-    sched->sizes = berth_calloc(n_backends, sizeof sched->sizes[0]);
-    sched->first_alike = berth_calloc(n_backends, sizeof sched->first_alike[0]);
-    sched->in_flight = berth_calloc(n_backends, sizeof sched->in_flight[0]);
-    sched->reaches = berth_calloc(n_backends * n_backends, sizeof sched->reaches[0]);
-    if (sched->backends == NULL || sched->bufts == NULL || sched->limits == NULL || sched->sizes == NULL ||
-        sched->first_alike == NULL || sched->in_flight == NULL || sched->reaches == NULL) {
+    sched->backends = berth_arrays_new(&sched->mem, n_backends, sizeof sched->backends[0]);
+    sched->bufts = berth_arrays_new(&sched->mem, n_backends, sizeof sched->bufts[0]);
+    sched->limits = berth_arrays_new(&sched->mem, n_backends, sizeof sched->limits[0]);
+    sched->sizes = berth_arrays_new(&sched->mem, n_backends, sizeof sched->sizes[0]);
+    sched->first_alike = berth_arrays_new(&sched->mem, n_backends, sizeof sched->first_alike[0]);
+    sched->in_flight = berth_arrays_new(&sched->mem, n_backends, sizeof sched->in_flight[0]);
+    sched->reaches = berth_arrays_new(&sched->mem, n_backends * n_backends, sizeof sched->reaches[0]);
+    if (sched->mem.has_failed) {
         return false;
     }
     sched->n_backends = n;
@@ -107,13 +106,7 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     berth_free(sched->staging.bytes);
     berth_free(sched->carry.list);
     berth_free(sched->carry.bytes);
-    berth_free(sched->backends);
-    berth_free(sched->bufts);
-    berth_free(sched->reaches);
-    berth_free(sched->limits);
-    berth_free(sched->sizes);
-    berth_free(sched->first_alike);
-    berth_free(sched->in_flight);
+    berth_arrays_free(&sched->mem);
     berth_free(sched);
 }
 

@@ -144,6 +144,7 @@ struct sched_trace_event {
 };
 
 struct ggml_backend_sched {
+    struct berth_arrays mem;         // of all arrays by backend up to n_backends
     ggml_backend_t *backends;        // NULL: the program has freed it
     struct berth_backend_list watch; // of backends
     ggml_backend_buffer_type_t *bufts;

@@ -181,38 +181,17 @@ static bool graph_cut(struct cutter *c) {
 
 // ---- tensors of copies ----
 
-// At most n bytes of the text; where it ends.
-static char *name_add(char *to, const char *text, size_t n) {
-    const size_t length = strnlen(text, n);
-    memcpy(to, text, length);
-    return to + length;
-}
-
-static void name_slot(char *to, const char *end, int slot) {
-    char digits[16];
-    int n = 0;
-    do {
-        digits[n++] = (char) ('0' + slot % 10);
-        slot /= 10;
-    } while (slot > 0);
-    *to++ = '#';
-    while (n > 0 && to + 1 < end) {
-        *to++ = digits[--n];
-    }
-    *to = '\0';
+static void layout_copy(struct ggml_tensor *to, const struct ggml_tensor *t) {
+    to->type = t->type;
+    memcpy(to->ne, t->ne, sizeof to->ne);
+    memcpy(to->nb, t->nb, sizeof to->nb);
 }
 
 static void copy_init(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_copy *copy, int slot) {
     const struct ggml_tensor *t = memo->rec.tensors[copy->row];
     struct ggml_tensor *to = &memo->tensors[copy->tensor + (size_t) slot];
-
-    to->type = t->type;
-    memcpy(to->ne, t->ne, sizeof to->ne);
-    memcpy(to->nb, t->nb, sizeof to->nb);
-    char *at = name_add(to->name, ggml_backend_name(sched->backends[copy->backend]), 16);
-    *at++ = '#';
-    at = name_add(at, t->name, 32);
-    name_slot(at, to->name + sizeof to->name, slot);
+    layout_copy(to, t);
+    snprintf(to->name, sizeof to->name, "%.16s#%.32s#%d", ggml_backend_name(sched->backends[copy->backend]), t->name, slot);
 }
 
 // An input that ops read has one place for each graph in flight: the graph's own tensor stands in the slot's.
@@ -221,10 +200,8 @@ static void input_init(struct sched_memo *memo, int32_t r, int32_t i_input) {
     const size_t first = (size_t) memo->n_copies * (size_t) memo->n_slots;
     for (int slot = 1; slot < memo->n_slots; slot++) {
         struct ggml_tensor *to = &memo->tensors[first + (size_t) i_input * (size_t) (memo->n_slots - 1) + (size_t) slot - 1];
-        to->type = t->type;
-        memcpy(to->ne, t->ne, sizeof to->ne);
-        memcpy(to->nb, t->nb, sizeof to->nb);
-        name_slot(name_add(to->name, t->name, 50), to->name + sizeof to->name, slot);
+        layout_copy(to, t);
+        snprintf(to->name, sizeof to->name, "%.50s#%d", t->name, slot);
     }
     memo->rows[r].slots = i_input * memo->n_slots;
 }
