@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // op.h: what op constructors are made of. A constructor has three parts: BERTH_SOURCES, its shape rules as BERTH_REQUIRE
-// lines, and a result that berth_op_set completes:
+// lines, and a result that BERTH_OP completes:
 //
 //     struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
 //         BERTH_SOURCES(ctx, a, b);
 //         BERTH_REQUIRE(ctx, ggml_are_same_shape(a, b), "a is " BERTH_SHAPE ", b is " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
-//         return berth_op_set(ggml_dup_tensor(ctx, a), GGML_OP_SILU_BACK, NULL, 0, a, b, NULL);
+//         return BERTH_OP(ggml_dup_tensor(ctx, a), GGML_OP_SILU_BACK, a, b);
 //     }
 //
 // Poison in, poison out; a broken rule makes poison with a message that names the function and the numbers.
@@ -96,9 +96,9 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
     } while (0)
 #define BERTH_REQUIRE(ctx, cond, ...) BERTH_REQUIRE_AS(ctx, __func__, cond, __VA_ARGS__)
 
-// Completes a fresh result: op, op_params (params may be NULL), the first three sources. Poison passes through.
+// Completes a fresh result: op, op_params (params may be NULL), sources. Poison passes through.
 static inline struct ggml_tensor *berth_op_set(struct ggml_tensor *result, enum ggml_op op, const void *params,
-    size_t params_size, struct ggml_tensor *s0, struct ggml_tensor *s1, struct ggml_tensor *s2) {
+    size_t params_size, struct ggml_tensor *const *srcs, size_t n_srcs) {
     if (BERTH_UNLIKELY(result == NULL || berth_poisoned(result))) {
         return result;
     }
@@ -107,18 +107,16 @@ static inline struct ggml_tensor *berth_op_set(struct ggml_tensor *result, enum 
     if (params != NULL) {
         memcpy(result->op_params, params, params_size);
     }
-    result->src[0] = s0;
-    result->src[1] = s1;
-    result->src[2] = s2;
+    for (size_t i = 0; i < n_srcs; i++) {
+        result->src[i] = srcs[i];
+    }
     return result;
 }
-
-// Further sources of a result that may be poison.
-static inline void berth_op_src(struct ggml_tensor *result, int i, struct ggml_tensor *src) {
-    if (BERTH_LIKELY(result != NULL && !berth_poisoned(result))) {
-        result->src[i] = src;
-    }
-}
+// The same with the sources as arguments; _WITH: params is an object whose bytes become the op_params.
+#define BERTH_SRCS(...) \
+    (struct ggml_tensor *const[]){__VA_ARGS__}, sizeof((struct ggml_tensor *const[]){__VA_ARGS__}) / sizeof(struct ggml_tensor *)
+#define BERTH_OP(result, op, ...) berth_op_set(result, op, NULL, 0, BERTH_SRCS(__VA_ARGS__))
+#define BERTH_OP_WITH(result, op, params, ...) berth_op_set(result, op, &(params), sizeof(params), BERTH_SRCS(__VA_ARGS__))
 
 // For setters, which have no context: the op would now compute something else than was asked, so it becomes poison itself. text
 // lives as long as the program; the log has the numbers.
@@ -127,16 +125,18 @@ static inline void berth_poison_self(struct ggml_tensor *a, char *text) {
     a->extra = text;
 }
 
-// A view of view_src at view_offs bytes (NULL: a tensor of its own). The one place where tensors are made (tensor.c).
-struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims,
-    const int64_t *ne, struct ggml_tensor *view_src, size_t view_offs);
+// A tensor of its own, and a view of a at offset bytes. The one place where tensors are made (tensor.c).
+struct ggml_tensor *berth_tensor_new(
+    struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne);
+struct ggml_tensor *berth_view_new(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_dims, const int64_t *ne, size_t offset);
 
 // name = src's name and a suffix, cut to what fits. No-op on poison.
 void berth_name_suffix(struct ggml_tensor *t, const struct ggml_tensor *src, const char *suffix);
 
 // A new tensor of a's type and shape.
 static inline struct ggml_tensor *berth_like(struct ggml_context *ctx, const char *func, const struct ggml_tensor *a) {
-    return berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, a->ne, NULL, 0);
+    return berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, a->ne);
 }
 
 // The same, or a view of a for the inplace form.
@@ -145,14 +145,22 @@ static inline struct ggml_tensor *berth_like_or_view(
     return inplace ? ggml_view_tensor(ctx, a) : berth_like(ctx, func, a);
 }
 
-// The result of ops that write b into the part of a that starts at offset bytes and has strides nb[1..3]: a copy or a view of a.
-// op_params: [nb1, nb2, nb3, offset, inplace], 32 bits each. A stride that b does not use may be cut, as ggml does it.
+// The part of a tensor that starts at offset bytes and has strides nb[1..3]; the result is a view of the tensor or a copy.
+struct berth_part {
+    const size_t *nb; // [GGML_MAX_DIMS]
+    size_t offset;
+    bool inplace;
+};
+
+// The result of ops that write b into a part of a. op_params: [nb1, nb2, nb3, offset, inplace], 32 bits each. A stride that b
+// does not use may be cut, as ggml does it.
 static inline struct ggml_tensor *berth_op_set_part(struct ggml_context *ctx, const char *func, struct ggml_tensor *a,
-    struct ggml_tensor *b, enum ggml_op op, const size_t nb[GGML_MAX_DIMS], size_t offset, bool inplace) {
+    struct ggml_tensor *b, enum ggml_op op, const struct berth_part *part) {
+    const size_t *nb = part->nb, offset = part->offset;
     for (int i = 1; i < GGML_MAX_DIMS; i++) {
         BERTH_REQUIRE_AS(ctx, func, b->ne[i] <= 1 || nb[i] <= INT32_MAX, "stride nb[%d] = %zu does not fit 32 bits", i, nb[i]);
     }
     BERTH_REQUIRE_AS(ctx, func, offset <= INT32_MAX, "offset %zu does not fit 32 bits", offset);
-    const int32_t params[] = {(int32_t) nb[1], (int32_t) nb[2], (int32_t) nb[3], (int32_t) offset, inplace};
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, params, sizeof params, a, b, NULL);
+    const int32_t params[] = {(int32_t) nb[1], (int32_t) nb[2], (int32_t) nb[3], (int32_t) offset, part->inplace};
+    return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, part->inplace), op, params, a, b);
 }

@@ -32,11 +32,7 @@ struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx, struct ggml_te
     BERTH_REQUIRE(ctx, mask != NULL || !(max_bias > 0.0f), "max_bias is %g, but there is no mask", (double) max_bias);
     const int64_t ne[] = {v->ne[0], q->ne[2], q->ne[1], q->ne[3]};
     const float params[] = {scale, max_bias, logit_softcap};
-    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0);
-
-    result = berth_op_set(result, GGML_OP_FLASH_ATTN_EXT, params, sizeof params, q, k, v);
-    berth_op_src(result, 3, mask);
-    return result;
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_FLASH_ATTN_EXT, params, q, k, v, mask);
 }
 
 // The functions below work on a made tensor and have no context to poison.
@@ -127,11 +123,7 @@ struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx, struct ggml
         "mask is " BERTH_SHAPE ", k " BERTH_SHAPE " and q " BERTH_SHAPE " take [n_kv, n_token, 1, a divisor of n_seq]",
         BERTH_NE(mask), BERTH_NE(k), BERTH_NE(q));
     const int64_t ne[] = {k->ne[2], q->ne[2], 1, q->ne[3]};
-    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0);
-
-    result = berth_op_set(result, GGML_OP_LIGHTNING_INDEXER, NULL, 0, q, k, weights);
-    berth_op_src(result, 3, mask);
-    return result;
+    return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_LIGHTNING_INDEXER, q, k, weights, mask);
 }
 
 // ---- shapes ----

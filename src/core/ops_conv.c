@@ -42,9 +42,18 @@ static struct ggml_tensor *walk_refuse(
 
 // ---- windows into columns ----
 
+struct columns {
+    struct walk w[3];
+    bool is_2D;
+    enum ggml_type type;
+    int64_t n_channel; // in three dimensions, where channels and batch share ne[3]
+};
+
 // What ggml_im2col and the composites share; func is the public name in errors.
-static struct ggml_tensor *im2col_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
-    struct walk w0, struct walk w1, bool is_2D, enum ggml_type type) {
+static struct ggml_tensor *im2col_new(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, const struct columns *to) {
+    const struct walk w0 = to->w[0], w1 = to->w[1];
+    const bool is_2D = to->is_2D;
     BERTH_SOURCES_AS(ctx, func, a, b);
     const int i_channel = is_2D ? 2 : 1;
     BERTH_REQUIRE_AS(ctx, func, a->ne[i_channel] == b->ne[i_channel],
@@ -62,13 +71,13 @@ static struct ggml_tensor *im2col_new(struct ggml_context *ctx, const char *func
     BERTH_REQUIRE_AS(ctx, func, fits, "kernel " BERTH_SHAPE " has too many elements", BERTH_NE(a));
     const int64_t ne[] = {column, width, is_2D ? height : b->ne[2], is_2D ? b->ne[3] : 1};
     const int32_t params[] = {w0.stride, w1.stride, w0.pad, w1.pad, w0.dilation, w1.dilation, is_2D};
-    return berth_op_set(berth_tensor_new(ctx, func, type, 4, ne, NULL, 0), GGML_OP_IM2COL, params, sizeof params, a, b, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, func, to->type, 4, ne), GGML_OP_IM2COL, params, a, b);
 }
 
 struct ggml_tensor *ggml_im2col(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0,
     int p1, int d0, int d1, bool is_2D, enum ggml_type dst_type) {
     BERTH_SOURCES(ctx, a, b);
-    return im2col_new(ctx, __func__, a, b, (struct walk){s0, p0, d0}, (struct walk){s1, p1, d1}, is_2D, dst_type);
+    return im2col_new(ctx, __func__, a, b, &(struct columns){{{s0, p0, d0}, {s1, p1, d1}}, is_2D, dst_type, 0});
 }
 
 // a: the gradient of the columns, b: the kernel, ne: the shape of the data that im2col had.
@@ -77,13 +86,13 @@ struct ggml_tensor *ggml_im2col_back(struct ggml_context *ctx, struct ggml_tenso
     BERTH_SOURCES(ctx, a, b);
     BERTH_REQUIRE(ctx, ne != NULL, "ne is NULL");
     const int32_t params[] = {s0, s1, p0, p1, d0, d1, is_2D};
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_IM2COL_BACK, params, sizeof params, a, b, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_IM2COL_BACK, params, a, b);
 }
 
-// Channels and batch share ne[3] in three dimensions: n_channel tells them apart.
-static struct ggml_tensor *im2col_3d_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
-    int64_t n_channel, const struct walk w[3], enum ggml_type type) {
+static struct ggml_tensor *im2col_3d_new(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, const struct columns *to) {
+    const struct walk *w = to->w;
+    const int64_t n_channel = to->n_channel;
     BERTH_REQUIRE_AS(ctx, func, n_channel != 0 && n_channel == (int32_t) n_channel, "%" PRId64 " channels", n_channel);
     static const char *const axis[] = {"width", "height", "depth"};
     int64_t extent[3];
@@ -100,14 +109,14 @@ static struct ggml_tensor *im2col_3d_new(struct ggml_context *ctx, const char *f
     const int64_t ne[] = {column, extent[0], extent[1], depths};
     const int32_t params[] = {w[0].stride, w[1].stride, w[2].stride, w[0].pad, w[1].pad, w[2].pad, w[0].dilation, w[1].dilation,
         w[2].dilation, (int32_t) n_channel};
-    return berth_op_set(berth_tensor_new(ctx, func, type, 4, ne, NULL, 0), GGML_OP_IM2COL_3D, params, sizeof params, a, b, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, func, to->type, 4, ne), GGML_OP_IM2COL_3D, params, a, b);
 }
 
 struct ggml_tensor *ggml_im2col_3d(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int64_t IC, int s0,
     int s1, int s2, int p0, int p1, int p2, int d0, int d1, int d2, enum ggml_type dst_type) {
     BERTH_SOURCES(ctx, a, b);
-    const struct walk w[] = {{s0, p0, d0}, {s1, p1, d1}, {s2, p2, d2}};
-    return im2col_3d_new(ctx, __func__, a, b, IC, w, dst_type);
+    const struct columns to = {{{s0, p0, d0}, {s1, p1, d1}, {s2, p2, d2}}, false, dst_type, IC};
+    return im2col_3d_new(ctx, __func__, a, b, &to);
 }
 
 // Columns [k * oc, n] back into oc channels: overlapping windows add up.
@@ -126,8 +135,7 @@ struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor 
         ctx, fits, "%" PRId64 " windows of %" PRId64 " (stride %d, pad %d) leave nothing", a->ne[1], a->ne[0] / oc, s0, p0);
     const int64_t ne[] = {width, oc};
     const int32_t params[] = {s0, oc, p0};
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, a->type, 2, ne, NULL, 0), GGML_OP_COL2IM_1D, params, sizeof params, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, a->type, 2, ne), GGML_OP_COL2IM_1D, params, a);
 }
 
 // ---- composites: columns, then mul_mat ----
@@ -145,7 +153,7 @@ static enum ggml_type column_type(const struct ggml_tensor *kernel) {
 
 static struct ggml_tensor *conv_1d_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, struct walk w) {
-    struct ggml_tensor *col = im2col_new(ctx, func, a, b, w, (struct walk){0, 0, 0}, false, column_type(a));
+    struct ggml_tensor *col = im2col_new(ctx, func, a, b, &(struct columns){{w}, false, column_type(a), 0});
     struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], extent_mul(col->ne[2], col->ne[1]));
     struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, extent_mul(a->ne[0], a->ne[1]), a->ne[2]);
     struct ggml_tensor *out = ggml_mul_mat(ctx, rows, flat);
@@ -173,7 +181,7 @@ struct ggml_tensor *ggml_conv_1d_ph(struct ggml_context *ctx, struct ggml_tensor
 static struct ggml_tensor *conv_1d_dw_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, struct walk w) {
     struct ggml_tensor *data = ggml_reshape_4d(ctx, b, b->ne[0], 1, b->ne[1], b->ne[2]);
-    struct ggml_tensor *col = im2col_new(ctx, func, a, data, w, (struct walk){0, 0, 0}, false, column_type(a));
+    struct ggml_tensor *col = im2col_new(ctx, func, a, data, &(struct columns){{w}, false, column_type(a), 0});
     struct ggml_tensor *out = ggml_mul_mat(ctx, col, a);
     return ggml_reshape_3d(ctx, out, out->ne[0], out->ne[2], 1);
 }
@@ -193,7 +201,7 @@ struct ggml_tensor *ggml_conv_1d_dw_ph(struct ggml_context *ctx, struct ggml_ten
 
 static struct ggml_tensor *conv_2d_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, struct walk w0, struct walk w1) {
-    struct ggml_tensor *col = im2col_new(ctx, func, a, b, w0, w1, true, column_type(a));
+    struct ggml_tensor *col = im2col_new(ctx, func, a, b, &(struct columns){{w0, w1}, true, column_type(a), 0});
     struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], extent_mul(col->ne[3], extent_mul(col->ne[2], col->ne[1])));
     struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, extent_mul(a->ne[0], extent_mul(a->ne[1], a->ne[2])), a->ne[3]);
     struct ggml_tensor *out = ggml_mul_mat(ctx, rows, flat);
@@ -229,8 +237,8 @@ struct ggml_tensor *ggml_conv_2d_dw(
     BERTH_SOURCES(ctx, a, b);
     struct ggml_tensor *kernel = ggml_reshape_4d(ctx, a, a->ne[0], a->ne[1], 1, extent_mul(a->ne[2], a->ne[3]));
     struct ggml_tensor *data = ggml_reshape_4d(ctx, b, b->ne[0], b->ne[1], 1, extent_mul(b->ne[2], b->ne[3]));
-    struct ggml_tensor *col =
-        im2col_new(ctx, __func__, kernel, data, (struct walk){s0, p0, d0}, (struct walk){s1, p1, d1}, true, column_type(a));
+    const struct columns to = {{{s0, p0, d0}, {s1, p1, d1}}, true, column_type(a), 0};
+    struct ggml_tensor *col = im2col_new(ctx, __func__, kernel, data, &to);
     struct ggml_tensor *rows = ggml_reshape_4d(ctx, col, col->ne[0], extent_mul(col->ne[2], col->ne[1]), b->ne[2], b->ne[3]);
 
     kernel = ggml_reshape_4d(ctx, kernel, extent_mul(kernel->ne[0], kernel->ne[1]), kernel->ne[2], kernel->ne[3], 1);
@@ -245,8 +253,8 @@ struct ggml_tensor *ggml_conv_3d(struct ggml_context *ctx, struct ggml_tensor *a
     const int64_t n_batch = b->ne[3] / IC;
     const int64_t n_out = a->ne[3] / IC;
     BERTH_REQUIRE(ctx, n_batch != 0, "%" PRId64 " channels, but b " BERTH_SHAPE " has fewer", IC, BERTH_NE(b));
-    const struct walk w[] = {{s0, p0, d0}, {s1, p1, d1}, {s2, p2, d2}};
-    struct ggml_tensor *col = im2col_3d_new(ctx, __func__, a, b, IC, w, column_type(a));
+    const struct columns to = {{{s0, p0, d0}, {s1, p1, d1}, {s2, p2, d2}}, false, column_type(a), IC};
+    struct ggml_tensor *col = im2col_3d_new(ctx, __func__, a, b, &to);
     if (BERTH_UNLIKELY(berth_poisoned(col))) {
         return col;
     }
@@ -276,8 +284,7 @@ struct ggml_tensor *ggml_conv_2d_direct(
         return walk_refuse(ctx, __func__, "height", b->ne[1], a->ne[1], w1);
     }
     const int32_t params[] = {s0, s1, p0, p1, d0, d1};
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, b->type, 4, ne, NULL, 0), GGML_OP_CONV_2D, params, sizeof params, a, b, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, b->type, 4, ne), GGML_OP_CONV_2D, params, a, b);
 }
 
 struct ggml_tensor *ggml_conv_2d_dw_direct(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int stride0,
@@ -294,7 +301,7 @@ struct ggml_tensor *ggml_conv_2d_dw_direct(struct ggml_context *ctx, struct ggml
     if (!walk_extent(b->ne[1], a->ne[1], w1, &ne[1]) || ne[1] < 0) {
         return walk_refuse(ctx, __func__, "height", b->ne[1], a->ne[1], w1);
     }
-    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, b->type, 4, ne, NULL, 0);
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, b->type, 4, ne);
     if (BERTH_UNLIKELY(berth_poisoned(result))) {
         return result;
     }
@@ -305,7 +312,7 @@ struct ggml_tensor *ggml_conv_2d_dw_direct(struct ggml_context *ctx, struct ggml
         result->nb[1] = result->nb[0] * (size_t) result->ne[0];
     }
     const int32_t params[] = {stride0, stride1, pad0, pad1, dilation0, dilation1};
-    return berth_op_set(result, GGML_OP_CONV_2D_DW, params, sizeof params, a, b, NULL);
+    return BERTH_OP_WITH(result, GGML_OP_CONV_2D_DW, params, a, b);
 }
 
 struct ggml_tensor *ggml_conv_3d_direct(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1,
@@ -324,8 +331,7 @@ struct ggml_tensor *ggml_conv_3d_direct(struct ggml_context *ctx, struct ggml_te
         }
     }
     const int32_t params[] = {s0, s1, s2, p0, p1, p2, d0, d1, d2, n_channels, n_batch, n_channels_out};
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_CONV_3D, params, sizeof params, a, b, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_CONV_3D, params, a, b);
 }
 
 // What n windows of k cover in steps of stride.
@@ -345,8 +351,7 @@ struct ggml_tensor *ggml_conv_transpose_1d(
     BERTH_REQUIRE(ctx, transposed_extent(b->ne[0], a->ne[0], s0, &ne[0]),
         "a kernel of %" PRId64 " with stride %d makes no sound width from %" PRId64, a->ne[0], s0, b->ne[0]);
     const int32_t params[] = {s0, p0, d0};
-    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_CONV_TRANSPOSE_1D, params,
-        sizeof params, a, b, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_CONV_TRANSPOSE_1D, params, a, b);
 }
 
 // a: [width, height, channels out, channels in].
@@ -360,8 +365,7 @@ struct ggml_tensor *ggml_conv_transpose_2d_p0(
         transposed_extent(b->ne[0], a->ne[0], stride, &ne[0]) && transposed_extent(b->ne[1], a->ne[1], stride, &ne[1]),
         "kernel " BERTH_SHAPE " with stride %d makes no sound extent from " BERTH_SHAPE, BERTH_NE(a), stride, BERTH_NE(b));
     const int32_t params[] = {stride};
-    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_CONV_TRANSPOSE_2D, params,
-        sizeof params, a, b, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_CONV_TRANSPOSE_2D, params, a, b);
 }
 
 // ---- gradients ----

@@ -6,108 +6,90 @@
 #include "core/op.h"
 #include "core/sample.h"
 
-// Function and user data are copied as bytes: the four structs of custom.h have one layout.
-_Static_assert(sizeof(struct ggml_map_custom1_op_params) == 24 && sizeof(struct ggml_map_custom2_op_params) == 24 &&
-                   sizeof(struct ggml_map_custom3_op_params) == 24 && sizeof(struct ggml_custom_op_params) == 24,
+// One layout for the four structs of custom.h, so that what differs is the type of the function alone.
+struct custom {
+    void (*fun)(void);
+    int n_tasks;
+    void *userdata;
+};
+_Static_assert(sizeof(struct ggml_map_custom1_op_params) == sizeof(struct custom) &&
+                   sizeof(struct ggml_map_custom2_op_params) == sizeof(struct custom) &&
+                   sizeof(struct ggml_map_custom3_op_params) == sizeof(struct custom) &&
+                   sizeof(struct ggml_custom_op_params) == sizeof(struct custom),
     "custom ops share one layout of op_params");
 
-static bool n_tasks_ok(int n_tasks) {
-    return n_tasks == GGML_N_TASKS_MAX || n_tasks > 0;
+// op_params: padding bytes zero. Poison passes through.
+static void custom_put(struct ggml_tensor *result, const struct custom *custom) {
+    if (result != NULL && !berth_poisoned(result)) {
+        struct custom params;
+        memset(&params, 0, sizeof params);
+        params.fun = custom->fun;
+        params.n_tasks = custom->n_tasks;
+        params.userdata = custom->userdata;
+        memcpy(result->op_params, &params, sizeof params);
+    }
 }
 
-#define N_TASKS_RULE "n_tasks is %d, it must be positive or GGML_N_TASKS_MAX"
-
-static struct ggml_tensor *map_custom1(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, ggml_custom1_op_t fun,
-    int n_tasks, void *userdata, bool inplace) {
-    BERTH_SOURCES_AS(ctx, func, a);
-    BERTH_REQUIRE_AS(ctx, func, fun != NULL, "the function is NULL");
-    BERTH_REQUIRE_AS(ctx, func, n_tasks_ok(n_tasks), N_TASKS_RULE, n_tasks);
-    struct ggml_map_custom1_op_params params;
-    memset(&params, 0, sizeof params);
-    params.fun = fun;
-    params.n_tasks = n_tasks;
-    params.userdata = userdata;
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_MAP_CUSTOM1, &params, sizeof params, a, NULL, NULL);
+// srcs: three, of which the first must be there; the function is given NULL for the others that are.
+static struct ggml_tensor *map_custom(struct ggml_context *ctx, const char *func, enum ggml_op op,
+    struct ggml_tensor *const *srcs, const struct custom *custom, bool inplace) {
+    BERTH_SOURCES_AS(ctx, func, srcs[0]);
+    BERTH_SOURCE_OPT_AS(ctx, func, srcs[1]);
+    BERTH_SOURCE_OPT_AS(ctx, func, srcs[2]);
+    BERTH_REQUIRE_AS(ctx, func, custom->fun != NULL, "the function is NULL");
+    BERTH_REQUIRE_AS(ctx, func, custom->n_tasks == GGML_N_TASKS_MAX || custom->n_tasks > 0,
+        "n_tasks is %d, it must be positive or GGML_N_TASKS_MAX", custom->n_tasks);
+    struct ggml_tensor *result = berth_like_or_view(ctx, func, srcs[0], inplace);
+    custom_put(result, custom);
+    return berth_op_set(result, op, NULL, 0, srcs, 3);
 }
+
+#define CUSTOM (&(struct custom){(void (*)(void)) fun, n_tasks, userdata})
+#define THREE(...) ((struct ggml_tensor *[3]){__VA_ARGS__})
 
 struct ggml_tensor *ggml_map_custom1(
     struct ggml_context *ctx, struct ggml_tensor *a, ggml_custom1_op_t fun, int n_tasks, void *userdata) {
-    return map_custom1(ctx, __func__, a, fun, n_tasks, userdata, false);
+    return map_custom(ctx, __func__, GGML_OP_MAP_CUSTOM1, THREE(a), CUSTOM, false);
 }
 
 struct ggml_tensor *ggml_map_custom1_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, ggml_custom1_op_t fun, int n_tasks, void *userdata) {
-    return map_custom1(ctx, __func__, a, fun, n_tasks, userdata, true);
-}
-
-// b may be NULL: the function is then given NULL.
-static struct ggml_tensor *map_custom2(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
-    ggml_custom2_op_t fun, int n_tasks, void *userdata, bool inplace) {
-    BERTH_SOURCES_AS(ctx, func, a);
-    BERTH_SOURCE_OPT_AS(ctx, func, b);
-    BERTH_REQUIRE_AS(ctx, func, fun != NULL, "the function is NULL");
-    BERTH_REQUIRE_AS(ctx, func, n_tasks_ok(n_tasks), N_TASKS_RULE, n_tasks);
-    struct ggml_map_custom2_op_params params;
-    memset(&params, 0, sizeof params);
-    params.fun = fun;
-    params.n_tasks = n_tasks;
-    params.userdata = userdata;
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_MAP_CUSTOM2, &params, sizeof params, a, b, NULL);
+    return map_custom(ctx, __func__, GGML_OP_MAP_CUSTOM1, THREE(a), CUSTOM, true);
 }
 
 struct ggml_tensor *ggml_map_custom2(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, ggml_custom2_op_t fun, int n_tasks, void *userdata) {
-    return map_custom2(ctx, __func__, a, b, fun, n_tasks, userdata, false);
+    return map_custom(ctx, __func__, GGML_OP_MAP_CUSTOM2, THREE(a, b), CUSTOM, false);
 }
 
 struct ggml_tensor *ggml_map_custom2_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, ggml_custom2_op_t fun, int n_tasks, void *userdata) {
-    return map_custom2(ctx, __func__, a, b, fun, n_tasks, userdata, true);
-}
-
-// b and c may be NULL, as above.
-static struct ggml_tensor *map_custom3(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
-    struct ggml_tensor *c, ggml_custom3_op_t fun, int n_tasks, void *userdata, bool inplace) {
-    BERTH_SOURCES_AS(ctx, func, a);
-    BERTH_SOURCE_OPT_AS(ctx, func, b);
-    BERTH_SOURCE_OPT_AS(ctx, func, c);
-    BERTH_REQUIRE_AS(ctx, func, fun != NULL, "the function is NULL");
-    BERTH_REQUIRE_AS(ctx, func, n_tasks_ok(n_tasks), N_TASKS_RULE, n_tasks);
-    struct ggml_map_custom3_op_params params;
-    memset(&params, 0, sizeof params);
-    params.fun = fun;
-    params.n_tasks = n_tasks;
-    params.userdata = userdata;
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_MAP_CUSTOM3, &params, sizeof params, a, b, c);
+    return map_custom(ctx, __func__, GGML_OP_MAP_CUSTOM2, THREE(a, b), CUSTOM, true);
 }
 
 struct ggml_tensor *ggml_map_custom3(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, ggml_custom3_op_t fun, int n_tasks, void *userdata) {
-    return map_custom3(ctx, __func__, a, b, c, fun, n_tasks, userdata, false);
+    return map_custom(ctx, __func__, GGML_OP_MAP_CUSTOM3, THREE(a, b, c), CUSTOM, false);
 }
 
 struct ggml_tensor *ggml_map_custom3_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, ggml_custom3_op_t fun, int n_tasks, void *userdata) {
-    return map_custom3(ctx, __func__, a, b, c, fun, n_tasks, userdata, true);
+    return map_custom(ctx, __func__, GGML_OP_MAP_CUSTOM3, THREE(a, b, c), CUSTOM, true);
 }
 
 // ---- any number of sources ----
 
-// Completes result with the function and n_args sources from src[first] on.
-static struct ggml_tensor *custom_set(struct ggml_tensor *result, int first, struct ggml_tensor **args, int n_args,
-    ggml_custom_op_t fun, int n_tasks, void *userdata) {
+// Completes result with the function and its sources: a, unless that is NULL, and n_args more.
+static struct ggml_tensor *custom_set(
+    struct ggml_tensor *result, struct ggml_tensor *a, struct ggml_tensor **args, int n_args, const struct custom *custom) {
     if (result == NULL || berth_poisoned(result)) {
         return result;
     }
-    struct ggml_custom_op_params params;
-    memset(&params, 0, sizeof params);
-    params.fun = fun;
-    params.n_tasks = n_tasks;
-    params.userdata = userdata;
-    memcpy(result->op_params, &params, sizeof params);
+    custom_put(result, custom);
     result->op = GGML_OP_CUSTOM;
+    result->src[0] = a;
     for (int i = 0; i < n_args; i++) {
-        result->src[first + i] = args[i];
+        result->src[(a != NULL) + i] = args[i];
     }
     return result;
 }
@@ -132,8 +114,8 @@ struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx, enum ggml_type type
         return bad;
     }
     const int64_t ne[] = {ne0, ne1, ne2, ne3};
-    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, ne, NULL, 0);
-    return custom_set(result, 0, args, n_args, fun, n_tasks, userdata);
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, ne);
+    return custom_set(result, NULL, args, n_args, CUSTOM);
 }
 
 // The result is a view of a, which is also its first source.
@@ -144,9 +126,7 @@ struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx, struct ggml_te
     if (bad != NULL) {
         return bad;
     }
-    struct ggml_tensor *result = custom_set(ggml_view_tensor(ctx, a), 1, args, n_args, fun, n_tasks, userdata);
-    berth_op_src(result, 0, a);
-    return result;
+    return custom_set(ggml_view_tensor(ctx, a), a, args, n_args, CUSTOM);
 }
 
 // ---- rows ----

@@ -22,7 +22,7 @@ static bool is_padded_1d(const struct ggml_tensor *t) {
 static struct ggml_tensor *map_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_op op, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a);
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, NULL, 0, a, NULL, NULL);
+    return BERTH_OP(berth_like_or_view(ctx, func, a, inplace), op, a);
 }
 
 #define MAP(name, op) \
@@ -47,7 +47,7 @@ static struct ggml_tensor *binary(
     BERTH_SOURCES_AS(ctx, func, a, b);
     BERTH_REQUIRE_AS(
         ctx, func, ggml_can_repeat(b, a), "b " BERTH_SHAPE " cannot be repeated into a " BERTH_SHAPE, BERTH_NE(b), BERTH_NE(a));
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, NULL, 0, a, b, NULL);
+    return BERTH_OP(berth_like_or_view(ctx, func, a, inplace), op, a, b);
 }
 
 #define BINARY(name, op) \
@@ -69,7 +69,7 @@ struct ggml_tensor *ggml_add_cast(struct ggml_context *ctx, struct ggml_tensor *
         "b " BERTH_SHAPE " cannot be repeated row by row into a " BERTH_SHAPE, BERTH_NE(b), BERTH_NE(a));
     BERTH_REQUIRE(ctx, ggml_is_quantized(a->type) || a->type == GGML_TYPE_F16 || a->type == GGML_TYPE_BF16,
         "a is %s, it must be quantised, f16 or bf16", ggml_type_name(a->type));
-    return berth_op_set(berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, a->ne, NULL, 0), GGML_OP_ADD, NULL, 0, a, b, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, a->ne), GGML_OP_ADD, a, b);
 }
 
 // result[:, i, j] = a[:, i, j] + b[:, ids[i, j]]
@@ -79,7 +79,7 @@ struct ggml_tensor *ggml_add_id(struct ggml_context *ctx, struct ggml_tensor *a,
     BERTH_REQUIRE(ctx, ids->type == GGML_TYPE_I32, "ids are %s, they must be i32", ggml_type_name(ids->type));
     BERTH_REQUIRE(ctx, a->ne[1] == ids->ne[0] && a->ne[2] == ids->ne[1],
         "ids " BERTH_SHAPE " do not name a row for each row of a " BERTH_SHAPE, BERTH_NE(ids), BERTH_NE(a));
-    return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_ADD_ID, NULL, 0, a, b, ids);
+    return BERTH_OP(berth_like(ctx, __func__, a), GGML_OP_ADD_ID, a, b, ids);
 }
 
 static struct ggml_tensor *add1_new(
@@ -88,7 +88,7 @@ static struct ggml_tensor *add1_new(
     BERTH_REQUIRE_AS(ctx, func, ggml_is_scalar(b), "b is " BERTH_SHAPE ", it must be one element", BERTH_NE(b));
     BERTH_REQUIRE_AS(ctx, func, is_padded_1d(a), "a " BERTH_SHAPE " has strides " BERTH_STRIDE ", its rows must be evenly spaced",
         BERTH_NE(a), BERTH_NB(a));
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_ADD1, NULL, 0, a, b, NULL);
+    return BERTH_OP(berth_like_or_view(ctx, func, a, inplace), GGML_OP_ADD1, a, b);
 }
 
 struct ggml_tensor *ggml_add1(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
@@ -100,8 +100,8 @@ struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx, struct ggml_tens
 }
 
 // a with b added to the part of it that starts at offset and has strides nb1, nb2, nb3.
-static struct ggml_tensor *acc_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
-    const size_t nb[4], size_t offset, bool inplace) {
+static struct ggml_tensor *acc_new(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, const struct berth_part *part) {
     BERTH_SOURCES_AS(ctx, func, a, b);
     BERTH_REQUIRE_AS(ctx, func, ggml_nelements(b) <= ggml_nelements(a), "b " BERTH_SHAPE " has more elements than a " BERTH_SHAPE,
         BERTH_NE(b), BERTH_NE(a));
@@ -109,17 +109,17 @@ static struct ggml_tensor *acc_new(struct ggml_context *ctx, const char *func, s
         BERTH_NE(a), BERTH_NB(a));
     BERTH_REQUIRE_AS(ctx, func, a->type == GGML_TYPE_F32 && b->type == GGML_TYPE_F32, "a is %s and b is %s, both must be f32",
         ggml_type_name(a->type), ggml_type_name(b->type));
-    return berth_op_set_part(ctx, func, a, b, GGML_OP_ACC, nb, offset, inplace);
+    return berth_op_set_part(ctx, func, a, b, GGML_OP_ACC, part);
 }
 
 struct ggml_tensor *ggml_acc(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t nb2, size_t nb3, size_t offset) {
-    return acc_new(ctx, __func__, a, b, (size_t[]){0, nb1, nb2, nb3}, offset, false);
+    return acc_new(ctx, __func__, a, b, &(struct berth_part){(size_t[]){0, nb1, nb2, nb3}, offset, false});
 }
 
 struct ggml_tensor *ggml_acc_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t nb2, size_t nb3, size_t offset) {
-    return acc_new(ctx, __func__, a, b, (size_t[]){0, nb1, nb2, nb3}, offset, true);
+    return acc_new(ctx, __func__, a, b, &(struct berth_part){(size_t[]){0, nb1, nb2, nb3}, offset, true});
 }
 
 // ---- one source and numbers ----
@@ -130,7 +130,7 @@ static struct ggml_tensor *scale_new(
     BERTH_REQUIRE_AS(ctx, func, is_padded_1d(a), "a " BERTH_SHAPE " has strides " BERTH_STRIDE ", its rows must be evenly spaced",
         BERTH_NE(a), BERTH_NB(a));
     const float params[] = {s, b};
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_SCALE, params, sizeof params, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, inplace), GGML_OP_SCALE, params, a);
 }
 
 struct ggml_tensor *ggml_scale(struct ggml_context *ctx, struct ggml_tensor *a, float s) {
@@ -153,7 +153,7 @@ static struct ggml_tensor *clamp_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, float min, float max, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a);
     const float params[] = {min, max};
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_CLAMP, params, sizeof params, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, inplace), GGML_OP_CLAMP, params, a);
 }
 
 struct ggml_tensor *ggml_clamp(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max) {
@@ -166,8 +166,7 @@ struct ggml_tensor *ggml_clamp_inplace(struct ggml_context *ctx, struct ggml_ten
 
 struct ggml_tensor *ggml_leaky_relu(struct ggml_context *ctx, struct ggml_tensor *a, float negative_slope, bool inplace) {
     BERTH_SOURCES(ctx, a);
-    return berth_op_set(
-        berth_like_or_view(ctx, __func__, a, inplace), GGML_OP_LEAKY_RELU, &negative_slope, sizeof negative_slope, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_like_or_view(ctx, __func__, a, inplace), GGML_OP_LEAKY_RELU, negative_slope, a);
 }
 
 static struct ggml_tensor *fill_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, float c, bool inplace) {
@@ -176,7 +175,7 @@ static struct ggml_tensor *fill_new(struct ggml_context *ctx, const char *func, 
         ggml_type_name(a->type));
     BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous",
         BERTH_NE(a), BERTH_NB(a));
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_FILL, &c, sizeof c, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, inplace), GGML_OP_FILL, c, a);
 }
 
 struct ggml_tensor *ggml_fill(struct ggml_context *ctx, struct ggml_tensor *a, float c) {
@@ -195,7 +194,7 @@ struct ggml_tensor *ggml_tri(struct ggml_context *ctx, struct ggml_tensor *a, en
     BERTH_REQUIRE(ctx, a->ne[0] == a->ne[1], "a " BERTH_SHAPE " is not square", BERTH_NE(a));
     BERTH_REQUIRE(ctx, (unsigned) type <= GGML_TRI_TYPE_LOWER, "%d is no kind of triangle", (int) type);
     const int32_t param = (int32_t) type;
-    return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_TRI, &param, sizeof param, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_like(ctx, __func__, a), GGML_OP_TRI, param, a);
 }
 
 static float softplus_f32(float x) {
@@ -209,7 +208,7 @@ struct ggml_tensor *ggml_xielu(
         int32_t op;
         float alpha_n, alpha_p, beta, eps;
     } params = {GGML_UNARY_OP_XIELU, beta + softplus_f32(alpha_n), softplus_f32(alpha_p), beta, eps};
-    return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_UNARY, &params, sizeof params, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_like(ctx, __func__, a), GGML_OP_UNARY, params, a);
 }
 
 // ---- shapes ----

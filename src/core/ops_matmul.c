@@ -25,7 +25,7 @@ struct ggml_tensor *ggml_mul_mat(struct ggml_context *ctx, struct ggml_tensor *a
         BERTH_NE(b), BERTH_NE(a));
     BERTH_REQUIRE(ctx, !ggml_is_transposed(a), "a is transposed: strides " BERTH_STRIDE, BERTH_NB(a));
     const int64_t ne[] = {a->ne[1], b->ne[1], b->ne[2], b->ne[3]};
-    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_MUL_MAT, NULL, 0, a, b, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_MUL_MAT, a, b);
 }
 
 // The setters have no context to poison: they report and leave the tensor as it was.
@@ -102,7 +102,7 @@ struct ggml_tensor *ggml_mul_mat_id(
     BERTH_REQUIRE(ctx, b->ne[1] != 0 && ids->ne[0] % b->ne[1] == 0,
         "ids->ne[0] is %" PRId64 ", no multiple of b->ne[1], which is %" PRId64, ids->ne[0], b->ne[1]);
     const int64_t ne[] = {as->ne[1], ids->ne[0], b->ne[2], 1};
-    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_MUL_MAT_ID, NULL, 0, as, b, ids);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_MUL_MAT_ID, as, b, ids);
 }
 
 struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
@@ -112,7 +112,7 @@ struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml_tensor *
         BERTH_NE(b), BERTH_NE(a));
     BERTH_REQUIRE(ctx, !ggml_is_transposed(a), "a is transposed: strides " BERTH_STRIDE, BERTH_NB(a));
     const int64_t ne[] = {a->ne[0], b->ne[0], b->ne[2], b->ne[3]};
-    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_OUT_PROD, NULL, 0, a, b, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_OUT_PROD, a, b);
 }
 
 // Solves a x = b for the lower triangular a. The flags name cases that the op does not have yet.
@@ -127,8 +127,7 @@ struct ggml_tensor *ggml_solve_tri(
     BERTH_REQUIRE(ctx, ggml_is_contiguous(a), "a is not contiguous: strides " BERTH_STRIDE, BERTH_NB(a));
     BERTH_REQUIRE(ctx, ggml_is_contiguous(b), "b is not contiguous: strides " BERTH_STRIDE, BERTH_NB(b));
     BERTH_REQUIRE(ctx, left && lower && !uni, "left %d, lower %d, uni %d: only left, lower, not uni is there", left, lower, uni);
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, b->ne, NULL, 0), GGML_OP_SOLVE_TRI, NULL, 0, a, b, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, b->ne), GGML_OP_SOLVE_TRI, a, b);
 }
 
 // ---- shapes ----

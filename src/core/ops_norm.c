@@ -11,7 +11,7 @@
 static struct ggml_tensor *norm_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_op op, float eps, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a);
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, &eps, sizeof eps, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, inplace), op, eps, a);
 }
 
 struct ggml_tensor *ggml_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps) {
@@ -32,7 +32,7 @@ struct ggml_tensor *ggml_rms_norm_inplace(struct ggml_context *ctx, struct ggml_
 
 struct ggml_tensor *ggml_rms_norm_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float eps) {
     BERTH_SOURCES(ctx, a, b);
-    return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_RMS_NORM_BACK, &eps, sizeof eps, a, b, NULL);
+    return BERTH_OP_WITH(berth_like(ctx, __func__, a), GGML_OP_RMS_NORM_BACK, eps, a, b);
 }
 
 struct ggml_tensor *ggml_l2_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps) {
@@ -50,7 +50,7 @@ static struct ggml_tensor *group_norm_new(
         int32_t n_groups;
         float eps;
     } params = {n_groups, eps};
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_GROUP_NORM, &params, sizeof params, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, inplace), GGML_OP_GROUP_NORM, params, a);
 }
 
 struct ggml_tensor *ggml_group_norm(struct ggml_context *ctx, struct ggml_tensor *a, int n_groups, float eps) {

@@ -35,8 +35,7 @@ struct ggml_tensor *ggml_pool_1d(struct ggml_context *ctx, struct ggml_tensor *a
     BERTH_REQUIRE(ctx, pool_extent(a->ne[0], k0, s0, (float) p0, &ne[0]),
         "no window of %d fits into a width of %" PRId64 " (stride %d, pad %d)", k0, a->ne[0], s0, p0);
     const int32_t params[] = {(int32_t) op, k0, s0, p0};
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_POOL_1D, params, sizeof params, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_POOL_1D, params, a);
 }
 
 struct ggml_tensor *ggml_pool_2d(
@@ -50,8 +49,7 @@ struct ggml_tensor *ggml_pool_2d(
     BERTH_REQUIRE(ctx, pool_extent(a->ne[1], k1, s1, p1, &ne[1]),
         "no window of %d fits into a height of %" PRId64 " (stride %d, pad %g)", k1, a->ne[1], s1, (double) p1);
     const int32_t params[] = {(int32_t) op, k0, k1, s0, s1, (int32_t) p0, (int32_t) p1};
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_POOL_2D, params, sizeof params, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_POOL_2D, params, a);
 }
 
 // a: the gradient of the pooled picture, af: the picture.
@@ -61,8 +59,7 @@ struct ggml_tensor *ggml_pool_2d_back(struct ggml_context *ctx, struct ggml_tens
     BERTH_REQUIRE(ctx, is_pool(op), "%d is no way of pooling", (int) op);
     BERTH_REQUIRE(ctx, is_int32(p0) && is_int32(p1), "pad %g and %g", (double) p0, (double) p1);
     const int32_t params[] = {(int32_t) op, k0, k1, s0, s1, (int32_t) p0, (int32_t) p1};
-    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, af->ne, NULL, 0), GGML_OP_POOL_2D_BACK, params,
-        sizeof params, a, af, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, af->ne), GGML_OP_POOL_2D_BACK, params, a, af);
 }
 
 // ---- windows ----
@@ -79,8 +76,7 @@ struct ggml_tensor *ggml_win_part(struct ggml_context *ctx, struct ggml_tensor *
         n_x, n_y);
     const int64_t ne[] = {a->ne[0], w, w, n_x * n_y};
     const int32_t params[] = {(int32_t) n_x, (int32_t) n_y, w};
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_WIN_PART, params, sizeof params, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_WIN_PART, params, a);
 }
 
 struct ggml_tensor *ggml_win_unpart(struct ggml_context *ctx, struct ggml_tensor *a, int w0, int h0, int w) {
@@ -88,8 +84,7 @@ struct ggml_tensor *ggml_win_unpart(struct ggml_context *ctx, struct ggml_tensor
     BERTH_REQUIRE(ctx, a->type == GGML_TYPE_F32, "a is %s, must be f32", ggml_type_name(a->type));
     const int64_t ne[] = {a->ne[0], w0, h0};
     const int32_t params[] = {w};
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 3, ne, NULL, 0), GGML_OP_WIN_UNPART, params, sizeof params, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 3, ne), GGML_OP_WIN_UNPART, params, a);
 }
 
 // ---- relative positions ----
@@ -100,8 +95,7 @@ struct ggml_tensor *ggml_get_rel_pos(struct ggml_context *ctx, struct ggml_tenso
     BERTH_REQUIRE(ctx, qh == kh, "qh %d and kh %d must be the same", qh, kh);
     BERTH_REQUIRE(ctx, 2 * (int64_t) qh - 1 == a->ne[1], "%" PRId64 " rows for distances within %d", a->ne[1], qh);
     const int64_t ne[] = {a->ne[0], kh, qh};
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, GGML_TYPE_F16, 3, ne, NULL, 0), GGML_OP_GET_REL_POS, NULL, 0, a, NULL, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F16, 3, ne), GGML_OP_GET_REL_POS, a);
 }
 
 // a: [w * w, ...] scores; pw, ph: what the two directions add.
@@ -121,7 +115,7 @@ static struct ggml_tensor *add_rel_pos_new(struct ggml_context *ctx, const char 
         "a is " BERTH_SHAPE ", pw " BERTH_SHAPE " goes with [w * w, y * x, batch] for [w, x, y, batch]", BERTH_NE(a),
         BERTH_NE(pw));
     const int32_t params[] = {inplace};
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_ADD_REL_POS, params, sizeof params, a, pw, ph);
+    return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, inplace), GGML_OP_ADD_REL_POS, params, a, pw, ph);
 }
 
 struct ggml_tensor *ggml_add_rel_pos(

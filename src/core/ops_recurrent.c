@@ -19,7 +19,7 @@ struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml_tensor *
     const int64_t n_token = sx->ne[0] - c->ne[0] + 1;
     BERTH_REQUIRE(ctx, n_token >= 0, "rows of %" PRId64 " are shorter than a kernel of %" PRId64, sx->ne[0], c->ne[0]);
     const int64_t ne[] = {c->ne[1], n_token, sx->ne[2]};
-    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 3, ne, NULL, 0), GGML_OP_SSM_CONV, NULL, 0, sx, c, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 3, ne), GGML_OP_SSM_CONV, sx, c);
 }
 
 // Rows lie dense and follow each other.
@@ -79,14 +79,8 @@ struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *
     BERTH_REQUIRE(ctx, fits, "s " BERTH_SHAPE " and x " BERTH_SHAPE " with K %" PRId64 " make too many elements", BERTH_NE(s),
         BERTH_NE(x), K);
     const int32_t params[] = {(int32_t) K};
-    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 1, &n, NULL, 0);
-
-    result = berth_op_set(result, GGML_OP_SSM_SCAN, params, sizeof params, s, x, dt);
-    berth_op_src(result, 3, A);
-    berth_op_src(result, 4, B);
-    berth_op_src(result, 5, C);
-    berth_op_src(result, 6, ids);
-    return result;
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 1, &n);
+    return BERTH_OP_WITH(result, GGML_OP_SSM_SCAN, params, s, x, dt, A, B, C, ids);
 }
 
 // ---- linear attention with a state of d x d a head ----
@@ -95,17 +89,26 @@ static bool same_3d(const struct ggml_tensor *a, const struct ggml_tensor *b) {
     return a->ne[0] == b->ne[0] && a->ne[1] == b->ne[1] && a->ne[2] == b->ne[2];
 }
 
-// like: the source that gives [d, n_head, n_token]. src holds n sources of that shape, those with a bit in unlike in any shape,
-// then the state: [d * d * n_head, n_seq] or any shape with the same ne[1] and as many elements. The result is
+struct wkv {
+    enum ggml_op op;
+    const char *names[7]; // of the sources
+    int n;                // sources of [d, n_head, n_token] before the state
+    int like;             // the one that gives these
+    unsigned unlike;      // bit i: source i is taken in any shape
+};
+
+// After src[0..n) comes the state: [d * d * n_head, n_seq] or any shape with the same ne[1] and as many elements. The result is
 // [d * n_head, n_token + d * n_seq].
-static struct ggml_tensor *wkv_new(struct ggml_context *ctx, const char *func, enum ggml_op op, const struct ggml_tensor *like,
-    struct ggml_tensor *const *src, const char *const *names, int n, unsigned unlike) {
-    struct ggml_tensor *state = src[n];
+static struct ggml_tensor *wkv_new(
+    struct ggml_context *ctx, const char *func, const struct wkv *op, struct ggml_tensor *const *src) {
+    const struct ggml_tensor *like = src[op->like], *state = src[op->n];
+    const char *const *names = op->names;
+    const int n = op->n;
     for (int i = 0; i <= n; i++) {
         BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(src[i]), STRIDE_TEXT("%s"), names[i], BERTH_NB(src[i]));
     }
     for (int i = 0; i < n; i++) {
-        BERTH_REQUIRE_AS(ctx, func, (unlike >> i & 1) != 0 || same_3d(src[i], like),
+        BERTH_REQUIRE_AS(ctx, func, (op->unlike >> i & 1) != 0 || same_3d(src[i], like),
             "%s is " BERTH_SHAPE ", k is " BERTH_SHAPE ": ne[0] to ne[2] differ", names[i], BERTH_NE(src[i]), BERTH_NE(like));
     }
     const int64_t d = like->ne[0];
@@ -119,38 +122,30 @@ static struct ggml_tensor *wkv_new(struct ggml_context *ctx, const char *func, e
         "state is " BERTH_SHAPE ", must have %" PRId64 " x %" PRId64 " x %" PRId64 " elements for each of %" PRId64
         " sequences (ne[1])",
         BERTH_NE(state), d, d, like->ne[1], n_seq);
-    struct ggml_tensor *result =
-        berth_op_set(berth_tensor_new(ctx, func, GGML_TYPE_F32, 2, ne, NULL, 0), op, NULL, 0, NULL, NULL, NULL);
-    for (int i = 0; i <= n; i++) {
-        berth_op_src(result, i, src[i]);
-    }
-    return result;
+    return berth_op_set(berth_tensor_new(ctx, func, GGML_TYPE_F32, 2, ne), op->op, NULL, 0, src, (size_t) n + 1);
 }
 
 // tf is taken in any shape.
 struct ggml_tensor *ggml_rwkv_wkv6(struct ggml_context *ctx, struct ggml_tensor *k, struct ggml_tensor *v, struct ggml_tensor *r,
     struct ggml_tensor *tf, struct ggml_tensor *td, struct ggml_tensor *state) {
     BERTH_SOURCES(ctx, k, v, r, tf, td, state);
-    struct ggml_tensor *const src[] = {k, v, r, tf, td, state};
-    static const char *const names[] = {"k", "v", "r", "tf", "td", "state"};
-    return wkv_new(ctx, __func__, GGML_OP_RWKV_WKV6, k, src, names, 5, 1u << 3);
+    static const struct wkv op = {GGML_OP_RWKV_WKV6, {"k", "v", "r", "tf", "td", "state"}, 5, 0, 1u << 3};
+    return wkv_new(ctx, __func__, &op, (struct ggml_tensor *[]){k, v, r, tf, td, state});
 }
 
 // r is taken in any shape.
 struct ggml_tensor *ggml_rwkv_wkv7(struct ggml_context *ctx, struct ggml_tensor *r, struct ggml_tensor *w, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *state) {
     BERTH_SOURCES(ctx, r, w, k, v, a, b, state);
-    struct ggml_tensor *const src[] = {r, w, k, v, a, b, state};
-    static const char *const names[] = {"r", "w", "k", "v", "a", "b", "state"};
-    return wkv_new(ctx, __func__, GGML_OP_RWKV_WKV7, k, src, names, 6, 1u << 0);
+    static const struct wkv op = {GGML_OP_RWKV_WKV7, {"r", "w", "k", "v", "a", "b", "state"}, 6, 2, 1u << 0};
+    return wkv_new(ctx, __func__, &op, (struct ggml_tensor *[]){r, w, k, v, a, b, state});
 }
 
 struct ggml_tensor *ggml_gated_linear_attn(struct ggml_context *ctx, struct ggml_tensor *k, struct ggml_tensor *v,
     struct ggml_tensor *q, struct ggml_tensor *g, struct ggml_tensor *state, float scale) {
     BERTH_SOURCES(ctx, k, v, q, g, state);
-    struct ggml_tensor *const src[] = {k, v, q, g, state};
-    static const char *const names[] = {"k", "v", "q", "g", "state"};
-    struct ggml_tensor *result = wkv_new(ctx, __func__, GGML_OP_GATED_LINEAR_ATTN, k, src, names, 4, 0);
+    static const struct wkv op = {GGML_OP_GATED_LINEAR_ATTN, {"k", "v", "q", "g", "state"}, 4, 0, 0};
+    struct ggml_tensor *result = wkv_new(ctx, __func__, &op, (struct ggml_tensor *[]){k, v, q, g, state});
     if (BERTH_LIKELY(!berth_poisoned(result))) {
         memcpy(result->op_params, &scale, sizeof scale);
     }
@@ -185,13 +180,8 @@ struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx, struct ggml_t
                       berth_add_i64_ok(kept, v->ne[2], &ne[1]) && berth_mul_i64_ok(ne[1], v->ne[3], &ne[1]);
     BERTH_REQUIRE(ctx, fits, "v " BERTH_SHAPE " with K %" PRId64 " makes too many elements", BERTH_NE(v), K);
     const int32_t params[] = {(int32_t) K};
-    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, ne, NULL, 0);
-
-    result = berth_op_set(result, GGML_OP_GATED_DELTA_NET, params, sizeof params, q, k, v);
-    berth_op_src(result, 3, g);
-    berth_op_src(result, 4, beta);
-    berth_op_src(result, 5, state);
-    return result;
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, ne);
+    return BERTH_OP_WITH(result, GGML_OP_GATED_DELTA_NET, params, q, k, v, g, beta, state);
 }
 
 // ---- hyper-connections: n streams beside each other ----
@@ -227,8 +217,7 @@ struct ggml_tensor *ggml_dsv4_hc_comb(struct ggml_context *ctx, struct ggml_tens
         float eps;
         int32_t n_iter;
     } params = {eps, n_iter};
-    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 3, ne, NULL, 0), GGML_OP_DSV4_HC_COMB, &params,
-        sizeof params, mixes, scale, base);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 3, ne), GGML_OP_DSV4_HC_COMB, params, mixes, scale, base);
 }
 
 // op_params: scale, gated. A graph of ggml before 0.25 has 0 and 0: scale 1.
@@ -239,8 +228,7 @@ static struct ggml_tensor *hc_pre_new(
         float scale;
         int32_t gated;
     } params = {scale, gated};
-    return berth_op_set(
-        berth_tensor_new(ctx, func, GGML_TYPE_F32, 2, ne, NULL, 0), GGML_OP_DSV4_HC_PRE, &params, sizeof params, x, by, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, func, GGML_TYPE_F32, 2, ne), GGML_OP_DSV4_HC_PRE, params, x, by);
 }
 
 // x: [n_embd, n_stream, n_token], weights: [n_stream, n_token]. The result is one stream: [n_embd, n_token].
@@ -289,11 +277,8 @@ struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct ggml_tens
             "comb is " BERTH_SHAPE ", must be [%" PRId64 ", %" PRId64 ", %" PRId64 "]", BERTH_NE(comb), n_stream, n_stream,
             n_token);
     }
-    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, residual->ne, NULL, 0);
-
-    result = berth_op_set(result, GGML_OP_DSV4_HC_POST, NULL, 0, x, residual, post);
-    berth_op_src(result, 3, comb);
-    return result;
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, residual->ne);
+    return BERTH_OP(result, GGML_OP_DSV4_HC_POST, x, residual, post, comb);
 }
 
 // ---- rows ----

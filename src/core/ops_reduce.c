@@ -14,14 +14,14 @@
 struct ggml_tensor *ggml_sum(struct ggml_context *ctx, struct ggml_tensor *a) {
     BERTH_SOURCES(ctx, a);
     const int64_t one = 1;
-    return berth_op_set(berth_tensor_new(ctx, __func__, a->type, 1, &one, NULL, 0), GGML_OP_SUM, NULL, 0, a, NULL, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, a->type, 1, &one), GGML_OP_SUM, a);
 }
 
 // One number a row.
 static struct ggml_tensor *by_row(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_type type, enum ggml_op op) {
     const int64_t ne[] = {1, a->ne[1], a->ne[2], a->ne[3]};
-    return berth_op_set(berth_tensor_new(ctx, func, type, GGML_MAX_DIMS, ne, NULL, 0), op, NULL, 0, a, NULL, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, func, type, GGML_MAX_DIMS, ne), op, a);
 }
 
 struct ggml_tensor *ggml_sum_rows(struct ggml_context *ctx, struct ggml_tensor *a) {
@@ -37,23 +37,21 @@ struct ggml_tensor *ggml_mean(struct ggml_context *ctx, struct ggml_tensor *a) {
 struct ggml_tensor *ggml_cumsum(struct ggml_context *ctx, struct ggml_tensor *a) {
     BERTH_SOURCES(ctx, a);
     BERTH_REQUIRE(ctx, a->type == GGML_TYPE_F32, "a is %s, it must be f32", ggml_type_name(a->type));
-    return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_CUMSUM, NULL, 0, a, NULL, NULL);
+    return BERTH_OP(berth_like(ctx, __func__, a), GGML_OP_CUMSUM, a);
 }
 
 struct ggml_tensor *ggml_argmax(struct ggml_context *ctx, struct ggml_tensor *a) {
     BERTH_SOURCES(ctx, a);
     BERTH_REQUIRE(ctx, ggml_is_matrix(a), "a is " BERTH_SHAPE ", it must be a matrix", BERTH_NE(a));
     BERTH_REQUIRE(ctx, a->ne[0] <= INT32_MAX, "rows of %" PRId64 " elements, an i32 must be able to name one", a->ne[0]);
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, GGML_TYPE_I32, 1, &a->ne[1], NULL, 0), GGML_OP_ARGMAX, NULL, 0, a, NULL, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_I32, 1, &a->ne[1]), GGML_OP_ARGMAX, a);
 }
 
 struct ggml_tensor *ggml_count_equal(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
     BERTH_REQUIRE(ctx, ggml_are_same_shape(a, b), "a is " BERTH_SHAPE ", b is " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
     const int64_t one = 1;
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, GGML_TYPE_I64, 1, &one, NULL, 0), GGML_OP_COUNT_EQUAL, NULL, 0, a, b, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_I64, 1, &one), GGML_OP_COUNT_EQUAL, a, b);
 }
 
 // ---- repetition and concatenation ----
@@ -61,8 +59,7 @@ struct ggml_tensor *ggml_count_equal(struct ggml_context *ctx, struct ggml_tenso
 struct ggml_tensor *ggml_repeat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
     BERTH_REQUIRE(ctx, ggml_can_repeat(a, b), "a " BERTH_SHAPE " cannot be repeated into " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, b->ne, NULL, 0), GGML_OP_REPEAT, NULL, 0, a, NULL, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, b->ne), GGML_OP_REPEAT, a);
 }
 
 struct ggml_tensor *ggml_repeat_4d(
@@ -72,15 +69,13 @@ struct ggml_tensor *ggml_repeat_4d(
     BERTH_REQUIRE(ctx,
         ggml_is_empty(a) || (ne0 % a->ne[0] == 0 && ne1 % a->ne[1] == 0 && ne2 % a->ne[2] == 0 && ne3 % a->ne[3] == 0),
         "a " BERTH_SHAPE " cannot be repeated into " BERTH_SHAPE, BERTH_NE(a), ne0, ne1, ne2, ne3);
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_REPEAT, NULL, 0, a, NULL, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne), GGML_OP_REPEAT, a);
 }
 
 struct ggml_tensor *ggml_repeat_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
     BERTH_REQUIRE(ctx, ggml_can_repeat(b, a), "a " BERTH_SHAPE " is no repetition of " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, b->ne, NULL, 0), GGML_OP_REPEAT_BACK, NULL, 0, a, NULL, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, b->ne), GGML_OP_REPEAT_BACK, a);
 }
 
 struct ggml_tensor *ggml_concat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int dim) {
@@ -96,8 +91,7 @@ struct ggml_tensor *ggml_concat(struct ggml_context *ctx, struct ggml_tensor *a,
     BERTH_REQUIRE(ctx, berth_add_i64_ok(a->ne[dim], b->ne[dim], &ne[dim]),
         "%" PRId64 " and %" PRId64 " elements are more than 63 bits count", a->ne[dim], b->ne[dim]);
     const int32_t param = dim;
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_CONCAT, &param, sizeof param, a, b, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne), GGML_OP_CONCAT, param, a, b);
 }
 
 // ---- order ----
@@ -107,8 +101,7 @@ static struct ggml_tensor *argsort_new(
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, a->ne[0] <= INT32_MAX, "rows of %" PRId64 " elements, an i32 must be able to name one", a->ne[0]);
     const int32_t param = (int32_t) order;
-    return berth_op_set(berth_tensor_new(ctx, func, GGML_TYPE_I32, GGML_MAX_DIMS, a->ne, NULL, 0), GGML_OP_ARGSORT, &param,
-        sizeof param, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, func, GGML_TYPE_I32, GGML_MAX_DIMS, a->ne), GGML_OP_ARGSORT, param, a);
 }
 
 struct ggml_tensor *ggml_argsort(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_sort_order order) {
@@ -130,8 +123,7 @@ struct ggml_tensor *ggml_top_k(struct ggml_context *ctx, struct ggml_tensor *a, 
     BERTH_SOURCES(ctx, a);
     BERTH_REQUIRE(ctx, k >= 0 && a->ne[0] >= k, "%d of %" PRId64 " elements a row", k, a->ne[0]);
     const int64_t ne[] = {k, a->ne[1], a->ne[2], a->ne[3]};
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, GGML_TYPE_I32, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_TOP_K, NULL, 0, a, NULL, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_I32, GGML_MAX_DIMS, ne), GGML_OP_TOP_K, a);
 }
 
 // ---- made from numbers ----
@@ -143,16 +135,14 @@ struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, float sto
         (double) start, (double) stop);
     const int64_t ne = (int64_t) n;
     const float params[] = {start, stop, step};
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 1, &ne, NULL, 0), GGML_OP_ARANGE, params, sizeof params, NULL, NULL, NULL);
+    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 1, &ne), GGML_OP_ARANGE, params, sizeof params, NULL, 0);
 }
 
 struct ggml_tensor *ggml_timestep_embedding(struct ggml_context *ctx, struct ggml_tensor *timesteps, int dim, int max_period) {
     BERTH_SOURCES(ctx, timesteps);
     const int64_t ne[] = {dim, timesteps->ne[0]};
     const int32_t params[] = {dim, max_period};
-    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, ne, NULL, 0), GGML_OP_TIMESTEP_EMBEDDING, params,
-        sizeof params, timesteps, NULL, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, ne), GGML_OP_TIMESTEP_EMBEDDING, params, timesteps);
 }
 
 // ---- shapes ----

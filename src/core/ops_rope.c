@@ -27,9 +27,16 @@ struct rope_params {
 
 _Static_assert(sizeof(struct rope_params) == 64, "backends read these 16 words");
 
-// params comes without its sections: GGML_MROPE_SECTIONS of them, or NULL.
+struct rope {
+    enum ggml_op op;
+    bool inplace;
+    struct rope_params params; // without its sections
+    const int *sections;       // GGML_MROPE_SECTIONS of them, or NULL
+};
+
 static struct ggml_tensor *rope_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
-    struct ggml_tensor *c, struct rope_params *params, const int *sections, enum ggml_op op, bool inplace) {
+    struct ggml_tensor *c, struct rope rope) {
+    struct rope_params *params = &rope.params;
     BERTH_SOURCES_AS(ctx, func, a, b);
     BERTH_SOURCE_OPT_AS(ctx, func, c);
     BERTH_REQUIRE_AS(ctx, func, (params->mode & 1) == 0, "mode %d: bit 0 has no meaning any more", params->mode);
@@ -43,84 +50,72 @@ static struct ggml_tensor *rope_new(struct ggml_context *ctx, const char *func, 
     BERTH_REQUIRE_AS(ctx, func, c == NULL || (c->type == GGML_TYPE_F32 && c->ne[0] >= params->n_dims / 2),
         "frequency factors are %s, %" PRId64 " of them, must be f32 and at least n_dims / 2 = %d", ggml_type_name(c->type),
         c->ne[0], params->n_dims / 2);
-    if (mrope && sections != NULL) {
-        memcpy(params->sections, sections, sizeof params->sections);
+    if (mrope && rope.sections != NULL) {
+        memcpy(params->sections, rope.sections, sizeof params->sections);
     }
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, params, sizeof *params, a, b, c);
+    return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, rope.inplace), rope.op, *params, a, b, c);
 }
 
+// What the entry points get.
+#define ROPE_PLAIN \
+    { .n_dims = n_dims, .mode = mode, .freq_base = 10000.0f, .freq_scale = 1.0f, .attn_factor = 1.0f }
+#define ROPE_PARAMS \
+    { 0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0 }
+
 struct ggml_tensor *ggml_rope(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode) {
-    struct rope_params params = {.n_dims = n_dims, .mode = mode, .freq_base = 10000.0f, .freq_scale = 1.0f, .attn_factor = 1.0f};
-    return rope_new(ctx, __func__, a, b, NULL, &params, NULL, GGML_OP_ROPE, false);
+    return rope_new(ctx, __func__, a, b, NULL, (struct rope){GGML_OP_ROPE, false, ROPE_PLAIN, NULL});
 }
 
 struct ggml_tensor *ggml_rope_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode) {
-    struct rope_params params = {.n_dims = n_dims, .mode = mode, .freq_base = 10000.0f, .freq_scale = 1.0f, .attn_factor = 1.0f};
-    return rope_new(ctx, __func__, a, b, NULL, &params, NULL, GGML_OP_ROPE, true);
+    return rope_new(ctx, __func__, a, b, NULL, (struct rope){GGML_OP_ROPE, true, ROPE_PLAIN, NULL});
 }
 
 struct ggml_tensor *ggml_rope_ext(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c,
     int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast,
     float beta_slow) {
-    struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
-    return rope_new(ctx, __func__, a, b, c, &params, NULL, GGML_OP_ROPE, false);
+    return rope_new(ctx, __func__, a, b, c, (struct rope){GGML_OP_ROPE, false, ROPE_PARAMS, NULL});
 }
 
 struct ggml_tensor *ggml_rope_ext_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor,
     float attn_factor, float beta_fast, float beta_slow) {
-    struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
-    return rope_new(ctx, __func__, a, b, c, &params, NULL, GGML_OP_ROPE, true);
+    return rope_new(ctx, __func__, a, b, c, (struct rope){GGML_OP_ROPE, true, ROPE_PARAMS, NULL});
 }
 
 struct ggml_tensor *ggml_rope_ext_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor,
     float attn_factor, float beta_fast, float beta_slow) {
-    struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
-    return rope_new(ctx, __func__, a, b, c, &params, NULL, GGML_OP_ROPE_BACK, false);
+    return rope_new(ctx, __func__, a, b, c, (struct rope){GGML_OP_ROPE_BACK, false, ROPE_PARAMS, NULL});
 }
 
 struct ggml_tensor *ggml_rope_multi(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c,
     int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor,
     float beta_fast, float beta_slow) {
-    struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
-    return rope_new(ctx, __func__, a, b, c, &params, sections, GGML_OP_ROPE, false);
+    return rope_new(ctx, __func__, a, b, c, (struct rope){GGML_OP_ROPE, false, ROPE_PARAMS, sections});
 }
 
 struct ggml_tensor *ggml_rope_multi_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
     float ext_factor, float attn_factor, float beta_fast, float beta_slow) {
-    struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
-    return rope_new(ctx, __func__, a, b, c, &params, sections, GGML_OP_ROPE, true);
+    return rope_new(ctx, __func__, a, b, c, (struct rope){GGML_OP_ROPE, true, ROPE_PARAMS, sections});
 }
 
 struct ggml_tensor *ggml_rope_multi_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
     float ext_factor, float attn_factor, float beta_fast, float beta_slow) {
-    struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
-    return rope_new(ctx, __func__, a, b, c, &params, sections, GGML_OP_ROPE_BACK, false);
+    return rope_new(ctx, __func__, a, b, c, (struct rope){GGML_OP_ROPE_BACK, false, ROPE_PARAMS, sections});
 }
 
 struct ggml_tensor *ggml_rope_custom(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode,
     int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast, float beta_slow) {
-    struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
-    return rope_new(ctx, __func__, a, b, NULL, &params, NULL, GGML_OP_ROPE, false);
+    return rope_new(ctx, __func__, a, b, NULL, (struct rope){GGML_OP_ROPE, false, ROPE_PARAMS, NULL});
 }
 
 struct ggml_tensor *ggml_rope_custom_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims,
     int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast,
     float beta_slow) {
-    struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
-    return rope_new(ctx, __func__, a, b, NULL, &params, NULL, GGML_OP_ROPE, true);
+    return rope_new(ctx, __func__, a, b, NULL, (struct rope){GGML_OP_ROPE, true, ROPE_PARAMS, NULL});
 }
 
 struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs) {
@@ -179,8 +174,7 @@ static bool shape_rope(const struct ggml_tensor *r) {
 static void rope_turned(struct berth_grad *g, enum ggml_op op) {
     const struct ggml_tensor *node = g->node;
     struct ggml_tensor *result = berth_like(g->ctx, "ggml_build_backward_expand", g->grad);
-    berth_grad_put_add(
-        g, 0, berth_op_set(result, op, node->op_params, sizeof node->op_params, g->grad, node->src[1], node->src[2]));
+    berth_grad_put_add(g, 0, BERTH_OP_WITH(result, op, node->op_params, g->grad, node->src[1], node->src[2]));
 }
 
 static void grad_rope(struct berth_grad *g) {

@@ -23,7 +23,7 @@ struct ggml_tensor *ggml_get_rows(struct ggml_context *ctx, struct ggml_tensor *
     BERTH_REQUIRE(ctx, b->type == GGML_TYPE_I32, "row numbers are %s, they must be i32", ggml_type_name(b->type));
     const enum ggml_type type = a->type == GGML_TYPE_I32 ? GGML_TYPE_I32 : GGML_TYPE_F32;
     const int64_t ne[] = {a->ne[0], b->ne[0], b->ne[1], b->ne[2]};
-    return berth_op_set(berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_GET_ROWS, NULL, 0, a, b, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, ne), GGML_OP_GET_ROWS, a, b);
 }
 
 // c gives the shape alone.
@@ -35,8 +35,7 @@ struct ggml_tensor *ggml_get_rows_back(
         "row numbers are %s " BERTH_SHAPE ", they must be an i32 vector", ggml_type_name(b->type), BERTH_NE(b));
     BERTH_REQUIRE(ctx, ggml_is_matrix(c) && a->ne[0] == c->ne[0], "c " BERTH_SHAPE " is no matrix with rows like a " BERTH_SHAPE,
         BERTH_NE(c), BERTH_NE(a));
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, c->ne, NULL, 0), GGML_OP_GET_ROWS_BACK, NULL, 0, a, b, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, c->ne), GGML_OP_GET_ROWS_BACK, a, b);
 }
 
 // The rows of b go to the places in a that c names; the result is a view of a.
@@ -53,7 +52,7 @@ struct ggml_tensor *ggml_set_rows(struct ggml_context *ctx, struct ggml_tensor *
         ggml_type_name(c->type));
     BERTH_REQUIRE(ctx, ggml_is_contiguous_rows(a) && ggml_is_contiguous_rows(b),
         "rows of a (stride %zu) or of b (stride %zu) have holes", a->nb[0], b->nb[0]);
-    return berth_op_set(ggml_view_tensor(ctx, a), GGML_OP_SET_ROWS, NULL, 0, b, c, a);
+    return BERTH_OP(ggml_view_tensor(ctx, a), GGML_OP_SET_ROWS, b, c, a);
 }
 
 // ---- diagonals and masks ----
@@ -62,15 +61,14 @@ struct ggml_tensor *ggml_diag(struct ggml_context *ctx, struct ggml_tensor *a) {
     BERTH_SOURCES(ctx, a);
     BERTH_REQUIRE(ctx, a->ne[1] == 1, "a is " BERTH_SHAPE ", it must have one row", BERTH_NE(a));
     const int64_t ne[] = {a->ne[0], a->ne[0], a->ne[2], a->ne[3]};
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_DIAG, NULL, 0, a, NULL, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne), GGML_OP_DIAG, a);
 }
 
 static struct ggml_tensor *diag_mask(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_op op, int n_past, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a);
     const int32_t param = n_past;
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, &param, sizeof param, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, inplace), op, param, a);
 }
 
 struct ggml_tensor *ggml_diag_mask_inf(struct ggml_context *ctx, struct ggml_tensor *a, int n_past) {
@@ -91,8 +89,12 @@ struct ggml_tensor *ggml_diag_mask_zero_inplace(struct ggml_context *ctx, struct
 
 // ---- softmax ----
 
+struct soft_max_params {
+    float scale, max_bias;
+};
+
 static struct ggml_tensor *soft_max(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *mask,
-    float scale, float max_bias, bool inplace) {
+    struct soft_max_params params, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_SOURCE_OPT_AS(ctx, func, mask);
     BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous",
@@ -107,27 +109,26 @@ static struct ggml_tensor *soft_max(struct ggml_context *ctx, const char *func, 
                 is_multiple(a->ne[3], mask->ne[3]),
             "mask " BERTH_SHAPE " does not cover a " BERTH_SHAPE, BERTH_NE(mask), BERTH_NE(a));
     }
-    BERTH_REQUIRE_AS(ctx, func, mask != NULL || !(max_bias > 0.0f), "max_bias %g needs a mask", (double) max_bias);
-    const float params[] = {scale, max_bias};
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_SOFT_MAX, params, sizeof params, a, mask, NULL);
+    BERTH_REQUIRE_AS(ctx, func, mask != NULL || !(params.max_bias > 0.0f), "max_bias %g needs a mask", (double) params.max_bias);
+    return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, inplace), GGML_OP_SOFT_MAX, params, a, mask);
 }
 
 struct ggml_tensor *ggml_soft_max(struct ggml_context *ctx, struct ggml_tensor *a) {
-    return soft_max(ctx, __func__, a, NULL, 1.0f, 0.0f, false);
+    return soft_max(ctx, __func__, a, NULL, (struct soft_max_params){1.0f, 0.0f}, false);
 }
 
 struct ggml_tensor *ggml_soft_max_inplace(struct ggml_context *ctx, struct ggml_tensor *a) {
-    return soft_max(ctx, __func__, a, NULL, 1.0f, 0.0f, true);
+    return soft_max(ctx, __func__, a, NULL, (struct soft_max_params){1.0f, 0.0f}, true);
 }
 
 struct ggml_tensor *ggml_soft_max_ext(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *mask, float scale, float max_bias) {
-    return soft_max(ctx, __func__, a, mask, scale, max_bias, false);
+    return soft_max(ctx, __func__, a, mask, (struct soft_max_params){scale, max_bias}, false);
 }
 
 struct ggml_tensor *ggml_soft_max_ext_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *mask, float scale, float max_bias) {
-    return soft_max(ctx, __func__, a, mask, scale, max_bias, true);
+    return soft_max(ctx, __func__, a, mask, (struct soft_max_params){scale, max_bias}, true);
 }
 
 // There is no context to poison here: a tensor that cannot take its sinks becomes poison itself, so that no graph computes it.
@@ -161,20 +162,19 @@ void ggml_soft_max_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks) {
 }
 
 static struct ggml_tensor *soft_max_back(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
-    float scale, float max_bias, bool inplace) {
+    struct soft_max_params params, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a, b);
-    const float params[] = {scale, max_bias};
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_SOFT_MAX_BACK, params, sizeof params, a, b, NULL);
+    return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, inplace), GGML_OP_SOFT_MAX_BACK, params, a, b);
 }
 
 struct ggml_tensor *ggml_soft_max_ext_back(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float scale, float max_bias) {
-    return soft_max_back(ctx, __func__, a, b, scale, max_bias, false);
+    return soft_max_back(ctx, __func__, a, b, (struct soft_max_params){scale, max_bias}, false);
 }
 
 struct ggml_tensor *ggml_soft_max_ext_back_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float scale, float max_bias) {
-    return soft_max_back(ctx, __func__, a, b, scale, max_bias, true);
+    return soft_max_back(ctx, __func__, a, b, (struct soft_max_params){scale, max_bias}, true);
 }
 
 // ---- shifting and stretching ----
@@ -187,7 +187,7 @@ struct ggml_tensor *ggml_roll(struct ggml_context *ctx, struct ggml_tensor *a, i
         BERTH_REQUIRE(ctx, shifts[i] < a->ne[i] && -(int64_t) shifts[i] < a->ne[i],
             "shift%d is %d, it must stay within the %" PRId64 " elements there", i, shifts[i], a->ne[i]);
     }
-    return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_ROLL, shifts, sizeof shifts, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_like(ctx, __func__, a), GGML_OP_ROLL, shifts, a);
 }
 
 // sides: elements to add at the left and right end of each dimension. Negative ones cut off.
@@ -202,8 +202,7 @@ static struct ggml_tensor *pad_new(
     }
     memcpy(params, sides, 2 * GGML_MAX_DIMS * sizeof params[0]);
     params[2 * GGML_MAX_DIMS] = circular;
-    return berth_op_set(
-        berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_PAD, params, sizeof params, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne), GGML_OP_PAD, params, a);
 }
 
 struct ggml_tensor *ggml_pad(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1, int p2, int p3) {
@@ -233,8 +232,7 @@ struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_te
         BERTH_NB(a));
     const int64_t ne[] = {a->ne[0] + p0 + p1, a->ne[1], a->ne[2], a->ne[3]};
     const int32_t params[] = {p0, p1};
-    return berth_op_set(berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_PAD_REFLECT_1D, params,
-        sizeof params, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne), GGML_OP_PAD_REFLECT_1D, params, a);
 }
 
 // The low byte of mode is a ggml_scale_mode, above it come ggml_scale_flags.
@@ -246,8 +244,7 @@ static struct ggml_tensor *interpolate_new(
         "only bilinear interpolation can be antialiased, mode is %u", (unsigned) (mode & 0xFF));
     BERTH_REQUIRE_AS(ctx, func, a->type == GGML_TYPE_F32, "a is %s, it must be f32", ggml_type_name(a->type));
     const int32_t param = (int32_t) mode;
-    return berth_op_set(
-        berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_UPSCALE, &param, sizeof param, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne), GGML_OP_UPSCALE, param, a);
 }
 
 struct ggml_tensor *ggml_upscale(struct ggml_context *ctx, struct ggml_tensor *a, int scale_factor, enum ggml_scale_mode mode) {

@@ -10,8 +10,7 @@ struct ggml_tensor *ggml_cross_entropy_loss(struct ggml_context *ctx, struct ggm
     BERTH_SOURCES(ctx, a, b);
     BERTH_REQUIRE(ctx, ggml_are_same_shape(a, b), "a is " BERTH_SHAPE ", b is " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
     const int64_t one = 1;
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, a->type, 1, &one, NULL, 0), GGML_OP_CROSS_ENTROPY_LOSS, NULL, 0, a, b, NULL);
+    return BERTH_OP(berth_tensor_new(ctx, __func__, a->type, 1, &one), GGML_OP_CROSS_ENTROPY_LOSS, a, b);
 }
 
 // a is the gradient of the loss.
@@ -20,7 +19,7 @@ struct ggml_tensor *ggml_cross_entropy_loss_back(
     BERTH_SOURCES(ctx, a, b, c);
     BERTH_REQUIRE(ctx, ggml_is_scalar(a), "a is " BERTH_SHAPE ", it must be one element", BERTH_NE(a));
     BERTH_REQUIRE(ctx, ggml_are_same_shape(b, c), "b is " BERTH_SHAPE ", c is " BERTH_SHAPE, BERTH_NE(b), BERTH_NE(c));
-    return berth_op_set(berth_like(ctx, __func__, b), GGML_OP_CROSS_ENTROPY_LOSS_BACK, NULL, 0, a, b, c);
+    return BERTH_OP(berth_like(ctx, __func__, b), GGML_OP_CROSS_ENTROPY_LOSS_BACK, a, b, c);
 }
 
 // Rules that all optimisers share; returns NULL when they hold.
@@ -45,10 +44,7 @@ struct ggml_tensor *ggml_opt_step_adamw(struct ggml_context *ctx, struct ggml_te
     }
     BERTH_REQUIRE(ctx, ggml_are_same_shape(a, m) && ggml_are_same_shape(a, v),
         "a is " BERTH_SHAPE ", m " BERTH_SHAPE ", v " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(m), BERTH_NE(v));
-    struct ggml_tensor *result = berth_op_set(ggml_view_tensor(ctx, a), GGML_OP_OPT_STEP_ADAMW, NULL, 0, a, grad, m);
-    berth_op_src(result, 3, v);
-    berth_op_src(result, 4, adamw_params);
-    return result;
+    return BERTH_OP(ggml_view_tensor(ctx, a), GGML_OP_OPT_STEP_ADAMW, a, grad, m, v, adamw_params);
 }
 
 struct ggml_tensor *ggml_opt_step_sgd(
@@ -58,7 +54,7 @@ struct ggml_tensor *ggml_opt_step_sgd(
     if (bad != NULL) {
         return bad;
     }
-    return berth_op_set(ggml_view_tensor(ctx, a), GGML_OP_OPT_STEP_SGD, NULL, 0, a, grad, sgd_params);
+    return BERTH_OP(ggml_view_tensor(ctx, a), GGML_OP_OPT_STEP_SGD, a, grad, sgd_params);
 }
 
 // ---- gradients ----

@@ -19,7 +19,7 @@ static struct ggml_tensor *unary_new(
     BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous_rows(a),
         "the rows of a " BERTH_SHAPE " with strides " BERTH_STRIDE " have holes", BERTH_NE(a), BERTH_NB(a));
     const int32_t param = (int32_t) op;
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_UNARY, &param, sizeof param, a, NULL, NULL);
+    return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, inplace), GGML_OP_UNARY, param, a);
 }
 
 struct ggml_tensor *ggml_unary(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op) {
@@ -67,7 +67,7 @@ UNARY(trunc, GGML_UNARY_OP_TRUNC)
 // The gradient of silu. Shapes are not compared, as in ggml; kernels do.
 struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
-    return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_SILU_BACK, NULL, 0, a, b, NULL);
+    return BERTH_OP(berth_like(ctx, __func__, a), GGML_OP_SILU_BACK, a, b);
 }
 
 // ---- gated units ----
@@ -90,8 +90,7 @@ static struct ggml_tensor *glu_new(
     }
     const int64_t ne[] = {ne0, a->ne[1], a->ne[2], a->ne[3]};
     const int32_t params[] = {(int32_t) op, swapped};
-    return berth_op_set(
-        berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_GLU, params, sizeof params, a, b, NULL);
+    return BERTH_OP_WITH(berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne), GGML_OP_GLU, params, a, b);
 }
 
 struct ggml_tensor *ggml_glu(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_glu_op op, bool swapped) {

@@ -22,39 +22,38 @@ static bool has_elements(const int64_t ne[GGML_MAX_DIMS], int64_t n) {
 // ---- other looks at the same data ----
 
 static struct ggml_tensor *reshape_new(
-    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int64_t ne[GGML_MAX_DIMS]) {
     BERTH_SOURCES_AS(ctx, func, a);
-    const int64_t ne[] = {ne0, ne1, ne2, ne3};
     BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous",
         BERTH_NE(a), BERTH_NB(a));
     BERTH_REQUIRE_AS(ctx, func, has_elements(ne, ggml_nelements(a)),
-        "a " BERTH_SHAPE " does not have the elements of " BERTH_SHAPE, BERTH_NE(a), ne0, ne1, ne2, ne3);
-    struct ggml_tensor *result = berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne, a, 0);
+        "a " BERTH_SHAPE " does not have the elements of " BERTH_SHAPE, BERTH_NE(a), ne[0], ne[1], ne[2], ne[3]);
+    struct ggml_tensor *result = berth_view_new(ctx, func, a, GGML_MAX_DIMS, ne, 0);
     berth_name_suffix(result, a, " (reshaped)");
-    return berth_op_set(result, GGML_OP_RESHAPE, NULL, 0, a, NULL, NULL);
+    return BERTH_OP(result, GGML_OP_RESHAPE, a);
 }
 
 // b gives the shape alone.
 struct ggml_tensor *ggml_reshape(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
-    return reshape_new(ctx, __func__, a, b->ne[0], b->ne[1], b->ne[2], b->ne[3]);
+    return reshape_new(ctx, __func__, a, b->ne);
 }
 
 struct ggml_tensor *ggml_reshape_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0) {
-    return reshape_new(ctx, __func__, a, ne0, 1, 1, 1);
+    return reshape_new(ctx, __func__, a, (int64_t[]){ne0, 1, 1, 1});
 }
 
 struct ggml_tensor *ggml_reshape_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1) {
-    return reshape_new(ctx, __func__, a, ne0, ne1, 1, 1);
+    return reshape_new(ctx, __func__, a, (int64_t[]){ne0, ne1, 1, 1});
 }
 
 struct ggml_tensor *ggml_reshape_3d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2) {
-    return reshape_new(ctx, __func__, a, ne0, ne1, ne2, 1);
+    return reshape_new(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, 1});
 }
 
 struct ggml_tensor *ggml_reshape_4d(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
-    return reshape_new(ctx, __func__, a, ne0, ne1, ne2, ne3);
+    return reshape_new(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3});
 }
 
 // Whether strides nb[1..3] wrap: such a view would look before its source. That they lead past its end is found at compute.
@@ -69,56 +68,45 @@ static bool strides_wrap(const struct ggml_tensor *a, int n_dims, const int64_t 
     return berth_span(&t) == BERTH_SPAN_NONE;
 }
 
-// A view with strides nb[1..3], of which the callers put in those that are not contiguous.
-static struct ggml_tensor *view_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_dims,
-    const int64_t *ne, const size_t nb[GGML_MAX_DIMS], size_t offset) {
-    BERTH_SOURCES_AS(ctx, func, a);
-    BERTH_REQUIRE_AS(ctx, func, !strides_wrap(a, n_dims, ne, nb), "strides %zu, %zu, %zu lead past 63 bits", nb[1], nb[2], nb[3]);
-    struct ggml_tensor *result = berth_tensor_new(ctx, func, a->type, n_dims, ne, a, offset);
-    berth_name_suffix(result, a, " (view)");
-    return berth_op_set(result, GGML_OP_VIEW, &offset, sizeof offset, a, NULL, NULL);
-}
-
 static bool is_sound(const struct ggml_tensor *t) {
     return t != NULL && !berth_poisoned(t);
 }
 
+// part->nb NULL: contiguous.
+static struct ggml_tensor *view_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_dims,
+    const int64_t *ne, const struct berth_part *part) {
+    const size_t *nb = part->nb, offset = part->offset;
+    BERTH_SOURCES_AS(ctx, func, a);
+    BERTH_REQUIRE_AS(ctx, func, nb == NULL || !strides_wrap(a, n_dims, ne, nb), "strides %zu, %zu, %zu lead past 63 bits", nb[1],
+        nb[2], nb[3]);
+    struct ggml_tensor *result = berth_view_new(ctx, func, a, n_dims, ne, offset);
+    if (nb != NULL && is_sound(result)) {
+        memcpy(&result->nb[1], &nb[1], 3 * sizeof nb[1]);
+    }
+    berth_name_suffix(result, a, " (view)");
+    return BERTH_OP_WITH(result, GGML_OP_VIEW, offset, a);
+}
+
 struct ggml_tensor *ggml_view_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, size_t offset) {
-    return view_new(ctx, __func__, a, 1, &ne0, (size_t[GGML_MAX_DIMS]){0}, offset);
+    return view_new(ctx, __func__, a, 1, &ne0, &(struct berth_part){NULL, offset, true});
 }
 
 struct ggml_tensor *ggml_view_2d(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, size_t nb1, size_t offset) {
-    struct ggml_tensor *result = view_new(ctx, __func__, a, 2, (int64_t[]){ne0, ne1}, (size_t[]){0, nb1, 0, 0}, offset);
-    if (is_sound(result)) {
-        result->nb[1] = nb1;
-        result->nb[2] = nb1 * (size_t) ne1;
-        result->nb[3] = result->nb[2];
-    }
-    return result;
+    const size_t nb[] = {0, nb1, nb1 * (size_t) ne1, nb1 * (size_t) ne1};
+    return view_new(ctx, __func__, a, 2, (int64_t[]){ne0, ne1}, &(struct berth_part){nb, offset, true});
 }
 
 struct ggml_tensor *ggml_view_3d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2,
     size_t nb1, size_t nb2, size_t offset) {
-    struct ggml_tensor *result = view_new(ctx, __func__, a, 3, (int64_t[]){ne0, ne1, ne2}, (size_t[]){0, nb1, nb2, 0}, offset);
-    if (is_sound(result)) {
-        result->nb[1] = nb1;
-        result->nb[2] = nb2;
-        result->nb[3] = nb2 * (size_t) ne2;
-    }
-    return result;
+    const size_t nb[] = {0, nb1, nb2, nb2 * (size_t) ne2};
+    return view_new(ctx, __func__, a, 3, (int64_t[]){ne0, ne1, ne2}, &(struct berth_part){nb, offset, true});
 }
 
 struct ggml_tensor *ggml_view_4d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2,
     int64_t ne3, size_t nb1, size_t nb2, size_t nb3, size_t offset) {
-    struct ggml_tensor *result =
-        view_new(ctx, __func__, a, 4, (int64_t[]){ne0, ne1, ne2, ne3}, (size_t[]){0, nb1, nb2, nb3}, offset);
-    if (is_sound(result)) {
-        result->nb[1] = nb1;
-        result->nb[2] = nb2;
-        result->nb[3] = nb3;
-    }
-    return result;
+    const size_t nb[] = {0, nb1, nb2, nb3};
+    return view_new(ctx, __func__, a, 4, (int64_t[]){ne0, ne1, ne2, ne3}, &(struct berth_part){nb, offset, true});
 }
 
 // Dimension i of a becomes dimension axis_i of the result.
@@ -131,7 +119,7 @@ struct ggml_tensor *ggml_permute(struct ggml_context *ctx, struct ggml_tensor *a
         seen |= 1u << axes[i];
     }
     BERTH_REQUIRE(ctx, seen == 0xF, "axes %d, %d, %d, %d: each dimension must be named once", axis0, axis1, axis2, axis3);
-    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, a->ne, a, 0);
+    struct ggml_tensor *result = berth_view_new(ctx, __func__, a, GGML_MAX_DIMS, a->ne, 0);
     if (is_sound(result)) {
         for (int i = 0; i < GGML_MAX_DIMS; i++) {
             result->ne[axes[i]] = a->ne[i];
@@ -139,12 +127,12 @@ struct ggml_tensor *ggml_permute(struct ggml_context *ctx, struct ggml_tensor *a
         }
         berth_name_suffix(result, a, " (permuted)");
     }
-    return berth_op_set(result, GGML_OP_PERMUTE, axes, sizeof axes, a, NULL, NULL);
+    return BERTH_OP_WITH(result, GGML_OP_PERMUTE, axes, a);
 }
 
 struct ggml_tensor *ggml_transpose(struct ggml_context *ctx, struct ggml_tensor *a) {
     BERTH_SOURCES(ctx, a);
-    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, a->ne, a, 0);
+    struct ggml_tensor *result = berth_view_new(ctx, __func__, a, GGML_MAX_DIMS, a->ne, 0);
     if (is_sound(result)) {
         memcpy(result->nb, a->nb, sizeof result->nb);
         result->ne[0] = a->ne[1];
@@ -153,7 +141,7 @@ struct ggml_tensor *ggml_transpose(struct ggml_context *ctx, struct ggml_tensor 
         result->nb[1] = a->nb[0];
         berth_name_suffix(result, a, " (transposed)");
     }
-    return berth_op_set(result, GGML_OP_TRANSPOSE, NULL, 0, a, NULL, NULL);
+    return BERTH_OP(result, GGML_OP_TRANSPOSE, a);
 }
 
 // ---- copies ----
@@ -171,22 +159,22 @@ struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, st
     } else {
         berth_name_suffix(result, a, " (copy)");
     }
-    return berth_op_set(result, GGML_OP_CPY, NULL, 0, a, b, NULL);
+    return BERTH_OP(result, GGML_OP_CPY, a, b);
 }
 
 // A copy into a tensor of another type; src[1] is the result itself, so that it looks like any CPY.
 struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_type type) {
     BERTH_SOURCES(ctx, a);
-    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, a->ne, NULL, 0);
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, a->ne);
     berth_name_suffix(result, a, " (copy)");
-    return berth_op_set(result, GGML_OP_CPY, NULL, 0, a, result, NULL);
+    return BERTH_OP(result, GGML_OP_CPY, a, result);
 }
 
 static struct ggml_tensor *cont_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int64_t ne[GGML_MAX_DIMS]) {
-    struct ggml_tensor *result = berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne, NULL, 0);
+    struct ggml_tensor *result = berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne);
     berth_name_suffix(result, a, " (cont)");
-    return berth_op_set(result, GGML_OP_CONT, NULL, 0, a, NULL, NULL);
+    return BERTH_OP(result, GGML_OP_CONT, a);
 }
 
 struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a) {
@@ -195,57 +183,57 @@ struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a) {
 }
 
 static struct ggml_tensor *cont_as_new(
-    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int64_t ne[GGML_MAX_DIMS]) {
     BERTH_SOURCES_AS(ctx, func, a);
-    const int64_t ne[] = {ne0, ne1, ne2, ne3};
     BERTH_REQUIRE_AS(ctx, func, has_elements(ne, ggml_nelements(a)),
-        "a " BERTH_SHAPE " does not have the elements of " BERTH_SHAPE, BERTH_NE(a), ne0, ne1, ne2, ne3);
+        "a " BERTH_SHAPE " does not have the elements of " BERTH_SHAPE, BERTH_NE(a), ne[0], ne[1], ne[2], ne[3]);
     return cont_new(ctx, func, a, ne);
 }
 
 struct ggml_tensor *ggml_cont_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0) {
-    return cont_as_new(ctx, __func__, a, ne0, 1, 1, 1);
+    return cont_as_new(ctx, __func__, a, (int64_t[]){ne0, 1, 1, 1});
 }
 
 struct ggml_tensor *ggml_cont_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1) {
-    return cont_as_new(ctx, __func__, a, ne0, ne1, 1, 1);
+    return cont_as_new(ctx, __func__, a, (int64_t[]){ne0, ne1, 1, 1});
 }
 
 struct ggml_tensor *ggml_cont_3d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2) {
-    return cont_as_new(ctx, __func__, a, ne0, ne1, ne2, 1);
+    return cont_as_new(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, 1});
 }
 
 struct ggml_tensor *ggml_cont_4d(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
-    return cont_as_new(ctx, __func__, a, ne0, ne1, ne2, ne3);
+    return cont_as_new(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3});
 }
 
 // ---- writing into a part ----
 
 // a with b in the part of it that starts at offset and has strides nb1, nb2, nb3.
-static struct ggml_tensor *set_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
-    const size_t nb[GGML_MAX_DIMS], size_t offset, bool inplace) {
+static struct ggml_tensor *set_new(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, const struct berth_part *part) {
+    const size_t offset = part->offset;
     BERTH_REQUIRE_AS(ctx, func, ggml_nelements(a) >= ggml_nelements(b), "b " BERTH_SHAPE " has more elements than a " BERTH_SHAPE,
         BERTH_NE(b), BERTH_NE(a));
     BERTH_REQUIRE_AS(ctx, func, offset < (size_t) 1 << 30, "offset %zu is not below 2^30", offset);
-    return berth_op_set_part(ctx, func, a, b, GGML_OP_SET, nb, offset, inplace);
+    return berth_op_set_part(ctx, func, a, b, GGML_OP_SET, part);
 }
 
 #define SET(name, inplace) \
     struct ggml_tensor *ggml_set##name(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, \
         size_t nb2, size_t nb3, size_t offset) { \
         BERTH_SOURCES(ctx, a, b); \
-        return set_new(ctx, __func__, a, b, (size_t[]){0, nb1, nb2, nb3}, offset, inplace); \
+        return set_new(ctx, __func__, a, b, &(struct berth_part){(size_t[]){0, nb1, nb2, nb3}, offset, inplace}); \
     } \
     struct ggml_tensor *ggml_set_1d##name( \
         struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t offset) { \
         BERTH_SOURCES(ctx, a, b); \
-        return set_new(ctx, __func__, a, b, a->nb, offset, inplace); \
+        return set_new(ctx, __func__, a, b, &(struct berth_part){a->nb, offset, inplace}); \
     } \
     struct ggml_tensor *ggml_set_2d##name( \
         struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t offset) { \
         BERTH_SOURCES(ctx, a, b); \
-        return set_new(ctx, __func__, a, b, (size_t[]){0, nb1, a->nb[2], a->nb[3]}, offset, inplace); \
+        return set_new(ctx, __func__, a, b, &(struct berth_part){(size_t[]){0, nb1, a->nb[2], a->nb[3]}, offset, inplace}); \
     }
 
 SET(, false)
