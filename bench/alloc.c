@@ -11,12 +11,12 @@
 
 #include "base/base.h"
 #include "capture/ggraph.h"
+#include "clock.h"
 #include "core/graph.h"
 #include "support/oracle.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define N_AGAIN 4 // times that a graph is measured at most
 
@@ -59,12 +59,6 @@ static bool load_reference(void) {
     return r->new_n != NULL && r->free != NULL && r->reserve_n != NULL && r->alloc_graph != NULL && r->buffer_init != NULL;
 }
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
-}
-
 // ---- a graph ----
 
 struct job {
@@ -79,7 +73,7 @@ struct job {
 };
 
 static bool job_remember(struct job *job, struct ggml_tensor *t) {
-    if (t->data != NULL) {
+    if (t == NULL || t->data != NULL) {
         return true;
     }
     if (!berth_grow((void **) &job->ours, &job->ours_cap, job->n_ours + 1, sizeof job->ours[0])) {
@@ -90,18 +84,19 @@ static bool job_remember(struct job *job, struct ggml_tensor *t) {
 }
 
 static bool job_prepare(struct job *job) {
-    bool ok = true;
     for (int i = 0; i < job->graph->n_nodes; i++) {
-        ok = ok && job_remember(job, job->graph->nodes[i]);
-        for (int k = 0; k < GGML_MAX_SRC; k++) {
-            struct ggml_tensor *s = job->graph->nodes[i]->src[k];
-            ok = ok && (s == NULL || job_remember(job, s));
+        for (int k = -1; k < GGML_MAX_SRC; k++) {
+            if (!job_remember(job, k < 0 ? job->graph->nodes[i] : job->graph->nodes[i]->src[k])) {
+                return false;
+            }
         }
     }
     for (int i = 0; i < job->graph->n_leafs; i++) {
-        ok = ok && job_remember(job, job->graph->leafs[i]);
+        if (!job_remember(job, job->graph->leafs[i])) {
+            return false;
+        }
     }
-    return ok;
+    return true;
 }
 
 static void job_reset(struct job *job) {
@@ -136,9 +131,9 @@ static bool measure_once(struct job *job, int s, struct times *t) {
     if (s == 0) {
         berth_gallocr_set_options(galloc, &job->options);
     }
-    double t0 = now();
+    double t0 = clock_s(CLOCK_MONOTONIC);
     bool ok = making->reserve_n(galloc, job->graph, job->node_bufs, job->leaf_bufs);
-    keep_least(&t->least[RESERVE], now() - t0);
+    keep_least(&t->least[RESERVE], clock_s(CLOCK_MONOTONIC) - t0);
     t->size = 0;
     t->at_bound = t->at_once = s == 0;
     for (int i = 0; i < job->n_bufs && ok; i++) {
@@ -151,15 +146,15 @@ static bool measure_once(struct job *job, int s, struct times *t) {
     }
     for (int k = 0; k < 4 && ok; k++) {
         job_reset(job);
-        t0 = now();
+        t0 = clock_s(CLOCK_MONOTONIC);
         ok = making->alloc_graph(galloc, job->graph);
         if (k > 0) {
-            keep_least(&t->least[REBUILT], now() - t0);
+            keep_least(&t->least[REBUILT], clock_s(CLOCK_MONOTONIC) - t0);
         }
-        t0 = now();
+        t0 = clock_s(CLOCK_MONOTONIC);
         ok = ok && making->alloc_graph(galloc, job->graph);
         if (k > 0) {
-            keep_least(&t->least[PLACED], now() - t0);
+            keep_least(&t->least[PLACED], clock_s(CLOCK_MONOTONIC) - t0);
         }
     }
     job_reset(job);

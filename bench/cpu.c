@@ -12,7 +12,7 @@
 #include <sched.h>
 
 static double now_us(void) {
-    return runner_now_us(CLOCK_MONOTONIC);
+    return 1e6 * clock_s(CLOCK_MONOTONIC);
 }
 
 // Best of several runs within two seconds, in microseconds.

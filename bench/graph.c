@@ -2,11 +2,10 @@
 // graph.c: how long it takes to build a graph of 10,000 nodes, Berth against the reference in one run. The net is that of a
 // llama: 313 layers of 32 ops over weights that exist already. Timed are the context, the ops and the expansion; the two
 // take turns, each is the median of 20. Both graphs must have the same nodes. Without the reference Berth is timed alone.
+#include "clock.h"
 #include "support/oracle.h"
 
 #include "ggml.h"
-
-#include <time.h>
 
 #define N_LAYERS 313
 #define N_RUNS 20
@@ -158,32 +157,16 @@ static struct ggml_cgraph *build(const struct side *s, struct ggml_context *ctx)
     return g;
 }
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
-}
-
 static void run(struct side *s, int i) {
-    const double start = now();
+    const double start = clock_s(CLOCK_MONOTONIC);
     struct ggml_context *ctx = s->ggml_init((struct ggml_init_params){s->memory_size, s->memory, true});
     struct ggml_cgraph *g = build(s, ctx);
-    s->seconds[i] = now() - start;
+    s->seconds[i] = clock_s(CLOCK_MONOTONIC) - start;
     s->n_nodes = s->ggml_graph_n_nodes(g);
     for (int k = 0; k < s->n_nodes && k < MAX_NODES; k++) {
         s->ops[k] = (int) s->ggml_graph_node(g, k)->op;
     }
     s->ggml_free(ctx);
-}
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *) a, y = *(const double *) b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n) {
-    qsort(x, (size_t) n, sizeof(*x), by_value);
-    return (x[(n - 1) / 2] + x[n / 2]) / 2;
 }
 
 int main(void) {
@@ -207,11 +190,11 @@ int main(void) {
             run(&berth, k);
         }
     }
-    const double t = median(berth.seconds, N_RUNS);
+    const double t = clock_median(berth.seconds, N_RUNS);
     printf("graph of %d nodes: Berth %.0f us\n", berth.n_nodes, 1e6 * t);
     int rc = 0;
     if (with_ref) {
-        const double t_ref = median(ref.seconds, N_RUNS);
+        const double t_ref = clock_median(ref.seconds, N_RUNS);
         printf("graph of %d nodes: reference %.0f us\n", ref.n_nodes, 1e6 * t_ref);
         printf("ratio %.3f (median of %d, Berth / reference, 1.0 at most is wanted)\n", t / t_ref, N_RUNS);
         if (berth.n_nodes != ref.n_nodes || memcmp(berth.ops, ref.ops, sizeof(berth.ops)) != 0) {

@@ -57,12 +57,12 @@ static void lane_start(struct lane *l) {
 
 static void lane_run(struct lane *l) {
     const clockid_t clock = opt.n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-    const double start = runner_now_us(clock);
+    const double start = 1e6 * clock_s(clock);
     if (l->by->compute(l->graph, &l->plan) != GGML_STATUS_SUCCESS) {
         printf("%s failed\n", l->by->name);
         n_failed++;
     }
-    const double spent = runner_now_us(clock) - start;
+    const double spent = 1e6 * clock_s(clock) - start;
     l->best_us = spent < l->best_us ? spent : l->best_us;
 }
 
@@ -107,8 +107,8 @@ static void row_print(const char *name, int64_t m, const struct lane *lanes, int
 
 // Turns until the time is up; the answers of the first are kept.
 static void turns(struct lane *lanes, int n_lanes, float **answers) {
-    const double end = runner_now_us(CLOCK_MONOTONIC) + opt.seconds * 1e6;
-    for (int turn = 0; turn < 3 || runner_now_us(CLOCK_MONOTONIC) < end; turn++) {
+    const double end = 1e6 * clock_s(CLOCK_MONOTONIC) + opt.seconds * 1e6;
+    for (int turn = 0; turn < 3 || 1e6 * clock_s(CLOCK_MONOTONIC) < end; turn++) {
         for (int i = 0; i < n_lanes; i++) {
             lane_run(&lanes[i]);
             if (turn == 0) {
@@ -266,22 +266,28 @@ static void mul_mat(enum ggml_type type) {
 
 // ---- the other ops: heads of 128, 32 of q and 8 of k and v, rows of 4096, feed-forward of 11008 ----
 
-static struct ggml_tensor *op_rms_norm(struct ggml_context *ctx, int64_t m) {
+static struct ggml_tensor *op_rms_norm(struct ggml_context *ctx, int64_t m, int how) {
+    (void) how;
     return ggml_rms_norm(ctx, filled(ctx, GGML_TYPE_F32, 4096, m, 1), 1e-5f);
 }
-static struct ggml_tensor *op_add(struct ggml_context *ctx, int64_t m) {
+static struct ggml_tensor *op_add(struct ggml_context *ctx, int64_t m, int how) {
+    (void) how;
     return ggml_add(ctx, filled(ctx, GGML_TYPE_F32, 4096, m, 1), filled(ctx, GGML_TYPE_F32, 4096, m, 1));
 }
-static struct ggml_tensor *op_mul(struct ggml_context *ctx, int64_t m) {
+static struct ggml_tensor *op_mul(struct ggml_context *ctx, int64_t m, int how) {
+    (void) how;
     return ggml_mul(ctx, filled(ctx, GGML_TYPE_F32, 4096, m, 1), filled(ctx, GGML_TYPE_F32, 4096, 1, 1));
 }
-static struct ggml_tensor *op_silu(struct ggml_context *ctx, int64_t m) {
+static struct ggml_tensor *op_silu(struct ggml_context *ctx, int64_t m, int how) {
+    (void) how;
     return ggml_silu(ctx, filled(ctx, GGML_TYPE_F32, 11008, m, 1));
 }
-static struct ggml_tensor *op_gelu(struct ggml_context *ctx, int64_t m) {
+static struct ggml_tensor *op_gelu(struct ggml_context *ctx, int64_t m, int how) {
+    (void) how;
     return ggml_gelu(ctx, filled(ctx, GGML_TYPE_F32, 11008, m, 1));
 }
-static struct ggml_tensor *op_swiglu(struct ggml_context *ctx, int64_t m) {
+static struct ggml_tensor *op_swiglu(struct ggml_context *ctx, int64_t m, int how) {
+    (void) how;
     return ggml_swiglu_split(ctx, filled(ctx, GGML_TYPE_F32, 11008, m, 1), filled(ctx, GGML_TYPE_F32, 11008, m, 1));
 }
 static struct ggml_tensor *op_rope(struct ggml_context *ctx, int64_t m, int mode) {
@@ -291,39 +297,30 @@ static struct ggml_tensor *op_rope(struct ggml_context *ctx, int64_t m, int mode
     }
     return ggml_rope(ctx, filled(ctx, GGML_TYPE_F32, 128, 32, m), pos, 128, mode);
 }
-static struct ggml_tensor *op_rope_norm(struct ggml_context *ctx, int64_t m) {
-    return op_rope(ctx, m, 0);
-}
-static struct ggml_tensor *op_rope_neox(struct ggml_context *ctx, int64_t m) {
-    return op_rope(ctx, m, 2);
-}
-static struct ggml_tensor *op_soft_max(struct ggml_context *ctx, int64_t m) {
+static struct ggml_tensor *op_soft_max(struct ggml_context *ctx, int64_t m, int how) {
+    (void) how;
     return ggml_soft_max_ext(ctx, filled(ctx, GGML_TYPE_F32, 1024, m, 32), filled(ctx, GGML_TYPE_F32, 1024, m, 1), 0.088f, 0.0f);
 }
-static struct ggml_tensor *op_cpy_f16(struct ggml_context *ctx, int64_t m) {
+static struct ggml_tensor *op_cpy_f16(struct ggml_context *ctx, int64_t m, int how) {
+    (void) how;
     return ggml_cpy(ctx, filled(ctx, GGML_TYPE_F32, 1024, m, 1), ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 1024, m));
 }
-static struct ggml_tensor *op_cont(struct ggml_context *ctx, int64_t m) {
+static struct ggml_tensor *op_cont(struct ggml_context *ctx, int64_t m, int how) {
+    (void) how;
     return ggml_cont(ctx, ggml_permute(ctx, filled(ctx, GGML_TYPE_F32, 128, 32, m), 0, 2, 1, 3));
 }
-static struct ggml_tensor *op_get_rows(struct ggml_context *ctx, int64_t m, enum ggml_type type) {
+static struct ggml_tensor *op_get_rows(struct ggml_context *ctx, int64_t m, int type) {
     struct ggml_tensor *ids = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, m);
     for (int64_t i = 0; i < m; i++) {
         ((int32_t *) ids->data)[i] = (int32_t) (i * 37 % 512);
     }
-    return ggml_get_rows(ctx, filled(ctx, type, 4096, 512, 1), ids);
+    return ggml_get_rows(ctx, filled(ctx, (enum ggml_type) type, 4096, 512, 1), ids);
 }
-static struct ggml_tensor *op_get_rows_q4_K(struct ggml_context *ctx, int64_t m) {
-    return op_get_rows(ctx, m, GGML_TYPE_Q4_K);
-}
-static struct ggml_tensor *op_get_rows_q8_0(struct ggml_context *ctx, int64_t m) {
-    return op_get_rows(ctx, m, GGML_TYPE_Q8_0);
-}
-static struct ggml_tensor *op_attn(struct ggml_context *ctx, int64_t m, enum ggml_type type) {
+static struct ggml_tensor *op_attn(struct ggml_context *ctx, int64_t m, int type) {
     const int64_t n_kv = 1024;
     struct ggml_tensor *q = ggml_permute(ctx, filled(ctx, GGML_TYPE_F32, 128, 32, m), 0, 2, 1, 3);
-    struct ggml_tensor *k = ggml_permute(ctx, filled(ctx, type, 128, 8, n_kv), 0, 2, 1, 3);
-    struct ggml_tensor *v = ggml_permute(ctx, filled(ctx, type, 128, 8, n_kv), 0, 2, 1, 3);
+    struct ggml_tensor *k = ggml_permute(ctx, filled(ctx, (enum ggml_type) type, 128, 8, n_kv), 0, 2, 1, 3);
+    struct ggml_tensor *v = ggml_permute(ctx, filled(ctx, (enum ggml_type) type, 128, 8, n_kv), 0, 2, 1, 3);
     struct ggml_tensor *mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, n_kv, (m + 63) / 64 * 64);
     memset(mask->data, 0, ggml_nbytes(mask));
     for (int64_t i = 0; i < m; i++) { // causal: the last m tokens of n_kv ask
@@ -333,47 +330,35 @@ static struct ggml_tensor *op_attn(struct ggml_context *ctx, int64_t m, enum ggm
     }
     return ggml_flash_attn_ext(ctx, q, k, v, mask, 0.088f, 0.0f, 0.0f);
 }
-static struct ggml_tensor *op_attn_f16(struct ggml_context *ctx, int64_t m) {
-    return op_attn(ctx, m, GGML_TYPE_F16);
-}
-static struct ggml_tensor *op_attn_q8_0(struct ggml_context *ctx, int64_t m) {
-    return op_attn(ctx, m, GGML_TYPE_Q8_0);
-}
 
 // m tokens, each through 4 of 16 experts of 1024 rows.
-static struct ggml_tensor *op_experts(struct ggml_context *ctx, int64_t m, enum ggml_type type) {
+static struct ggml_tensor *op_experts(struct ggml_context *ctx, int64_t m, int type) {
     const int64_t n_expert = 16, n_used = 4;
     struct ggml_tensor *ids = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, n_used, m);
     for (int64_t i = 0; i < n_used * m; i++) {
         ((int32_t *) ids->data)[i] = (int32_t) ((i / n_used * 7 + i % n_used * 3) % n_expert);
     }
-    return ggml_mul_mat_id(ctx, filled(ctx, type, 2048, 1024, n_expert), filled(ctx, GGML_TYPE_F32, 2048, 1, m), ids);
-}
-static struct ggml_tensor *op_experts_q4_K(struct ggml_context *ctx, int64_t m) {
-    return op_experts(ctx, m, GGML_TYPE_Q4_K);
-}
-static struct ggml_tensor *op_experts_q8_0(struct ggml_context *ctx, int64_t m) {
-    return op_experts(ctx, m, GGML_TYPE_Q8_0);
-}
-static struct ggml_tensor *op_experts_f16(struct ggml_context *ctx, int64_t m) {
-    return op_experts(ctx, m, GGML_TYPE_F16);
+    return ggml_mul_mat_id(
+        ctx, filled(ctx, (enum ggml_type) type, 2048, 1024, n_expert), filled(ctx, GGML_TYPE_F32, 2048, 1, m), ids);
 }
 
 static const struct {
     const char *name;
-    struct ggml_tensor *(*build)(struct ggml_context *, int64_t m);
+    struct ggml_tensor *(*build)(struct ggml_context *, int64_t m, int how);
+    int how;      // the mode or the type, of those that have one
     double limit; // 0: 1e-4
-} ops[] = {{"attn_f16", op_attn_f16, 2e-3 /* the reference sums values of few queries in halves */},
-    {"attn_q8_0", op_attn_q8_0, 0}, {"rms_norm", op_rms_norm, 0}, {"rope", op_rope_norm, 0}, {"rope_neox", op_rope_neox, 0},
-    {"soft_max", op_soft_max, 0}, {"silu", op_silu, 0}, {"gelu", op_gelu, 0}, {"swiglu", op_swiglu, 0}, {"add", op_add, 0},
-    {"mul", op_mul, 0}, {"cpy_f16", op_cpy_f16, 0}, {"cont", op_cont, 0}, {"get_rows_q4_K", op_get_rows_q4_K, 0},
-    {"get_rows_q8_0", op_get_rows_q8_0, 0}, {"experts_q4_K", op_experts_q4_K, 0}, {"experts_q8_0", op_experts_q8_0, 0},
-    {"experts_f16", op_experts_f16, 0}};
+} ops[] = {{"attn_f16", op_attn, GGML_TYPE_F16, 2e-3 /* the reference sums values of few queries in halves */},
+    {"attn_q8_0", op_attn, GGML_TYPE_Q8_0, 0}, {"rms_norm", op_rms_norm, 0, 0}, {"rope", op_rope, 0, 0},
+    {"rope_neox", op_rope, 2, 0}, {"soft_max", op_soft_max, 0, 0}, {"silu", op_silu, 0, 0}, {"gelu", op_gelu, 0, 0},
+    {"swiglu", op_swiglu, 0, 0}, {"add", op_add, 0, 0}, {"mul", op_mul, 0, 0}, {"cpy_f16", op_cpy_f16, 0, 0},
+    {"cont", op_cont, 0, 0}, {"get_rows_q4_K", op_get_rows, GGML_TYPE_Q4_K, 0}, {"get_rows_q8_0", op_get_rows, GGML_TYPE_Q8_0, 0},
+    {"experts_q4_K", op_experts, GGML_TYPE_Q4_K, 0}, {"experts_q8_0", op_experts, GGML_TYPE_Q8_0, 0},
+    {"experts_f16", op_experts, GGML_TYPE_F16, 0}};
 
 static void one_op(int i) {
     for (int j = 0; j < opt.n_m; j++) {
         struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 512u << 20});
-        struct ggml_tensor *y = ops[i].build(ctx, opt.m[j]);
+        struct ggml_tensor *y = ops[i].build(ctx, opt.m[j], ops[i].how);
         struct ggml_cgraph *graph = graph_of(ctx, y);
         struct lane lanes[2] = {lane_of(&berth, graph)};
         if (has_reference) {

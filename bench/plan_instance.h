@@ -3,18 +3,12 @@
 #pragma once
 
 #include "base/base.h"
+#include "clock.h"
 #include "plan/solve/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-static double cpu_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double) t.tv_sec + (double) t.tv_nsec * 1e-9;
-}
 
 // ---- reading ----
 
@@ -98,9 +92,9 @@ static void one_pool_fini(struct one_pool *one) {
 static struct berth_plan_report solve(
     struct instance *in, const struct berth_plan_params *params, const char *name, double *seconds) {
     struct berth_plan_report report = {0};
-    double start = cpu_s();
+    double start = clock_s(CLOCK_PROCESS_CPUTIME_ID);
     enum ggml_status status = berth_plan_solve(in->items, in->n, params, in->offsets, &report);
-    *seconds = cpu_s() - start;
+    *seconds = clock_s(CLOCK_PROCESS_CPUTIME_ID) - start;
     struct berth_plan_fault fault = {0};
     if (status != GGML_STATUS_SUCCESS || berth_plan_check(in->items, in->n, params, in->offsets, &fault) != GGML_STATUS_SUCCESS ||
         report.peak < report.bound) {

@@ -38,11 +38,6 @@ static uint64_t made_next(struct plan_made *m, bool training, uint64_t seed) {
     }
 }
 
-static int by_double(const void *x, const void *y) {
-    const double a = *(const double *) x, b = *(const double *) y;
-    return a < b ? -1 : a > b;
-}
-
 struct made_tally {
     double ask_s[1024];
     int n, n_ask, n_least, n_behind, n_close;
@@ -91,7 +86,7 @@ static int run_made(bool training, int n, uint64_t seed, double seconds, const c
         made_run(&m, seed++, seconds, what, &t);
         made_free(&m);
     }
-    qsort(t.ask_s, (size_t) t.n, sizeof t.ask_s[0], by_double);
+    qsort(t.ask_s, (size_t) t.n, sizeof t.ask_s[0], clock_by_value);
     printf("%d problems: ", t.n);
     if (!training && strcmp(what, "least") != 0) {
         printf("%d of the questions answered, median %.3f s, 95%% in %.3f s; ", t.n_ask, t.ask_s[t.n / 2],

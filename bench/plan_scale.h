@@ -55,9 +55,9 @@ static double one_dive(struct instance *in, enum plan_priority priority, double 
     struct one_pool one;
     one_pool_init(&one, in->items, in->n);
     struct plan_dive *dive = berth_plan_dive_new(&one.pool.prob);
-    double start = cpu_s();
+    double start = clock_s(CLOCK_PROCESS_CPUTIME_ID);
     int64_t peak = berth_plan_dive_run(dive, priority, false, PLAN_NO_CAP, one.off);
-    double s = cpu_s() - start;
+    double s = clock_s(CLOCK_PROCESS_CPUTIME_ID) - start;
     *ratio = (double) peak / (double) one.pool.prob.bound;
     berth_plan_dive_free(dive);
     one_pool_fini(&one);

@@ -4,13 +4,13 @@
 // reference's. Exit code 1: an error is larger than the reference's.
 // Usage: bench-quant [--values N] [--only FORMAT]
 
+#include "clock.h"
 #include "ggml.h"
 #include "quant/formats.h"
 #include "support/oracle.h"
 
 #include <math.h>
 #include <stdint.h>
-#include <time.h>
 
 enum { ROW = 2048, N_TURNS = 5 };
 
@@ -30,12 +30,6 @@ static double normal(void) {
     return v;
 }
 
-static double cpu_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
-}
-
 static double error_of(enum ggml_type type, const void *blocks, const float *x, const float *w, int64_t n, float *y) {
     double sum = 0;
     ggml_get_type_traits(type)->to_float(blocks, y, n);
@@ -53,9 +47,9 @@ struct side {
 };
 
 static void turn(struct side *s, enum ggml_type type, const float *x, const float *w, int64_t n) {
-    const double start = cpu_seconds();
+    const double start = clock_s(CLOCK_THREAD_CPUTIME_ID);
     s->chunk(type, x, s->blocks, 0, n / ROW, ROW, w);
-    const double spent = cpu_seconds() - start;
+    const double spent = clock_s(CLOCK_THREAD_CPUTIME_ID) - start;
     s->seconds = spent < s->seconds ? spent : s->seconds;
 }
 

@@ -2,11 +2,10 @@
 // runner.h: Berth's CPU backend and the reference's best one for this machine, side by side in one process.
 #pragma once
 
+#include "clock.h"
 #include "support/oracle.h"
 
 #include "ggml-cpu.h"
-
-#include <time.h>
 
 struct runner {
     const char *name;
@@ -44,10 +43,4 @@ static inline bool runner_reference(struct runner *r) {
     }
     init();
     return true;
-}
-
-static inline double runner_now_us(clockid_t clock) {
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double) t.tv_sec * 1e6 + (double) t.tv_nsec * 1e-3;
 }

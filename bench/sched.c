@@ -7,6 +7,7 @@
 // nothing is computed.
 //
 //     bench-sched [MOST_NODES]
+#include "clock.h"
 #include "support/device_plain.h"
 #include "support/oracle.h"
 
@@ -15,7 +16,6 @@
 #include "ggml.h"
 
 #include <malloc.h>
-#include <time.h>
 
 enum { WIDTH = 64, BLOCK = 32, MAX_BACKENDS = 3, MAX_RUNS = 41 };
 
@@ -85,13 +85,6 @@ static bool side_load(struct side *s, void *handle) {
     FUNCTIONS(X)
 #undef X
     return all;
-}
-
-// Of this process, so that others on the machine do not count.
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
 }
 
 static bool side_init(struct side *s, int n_backends, int most_nodes) {
@@ -177,31 +170,21 @@ static struct ggml_cgraph *build(struct side *s, struct ggml_context *ctx, int n
 static void alloc_one(struct side *s, ggml_backend_sched_t sched, int n_nodes, int n_backends, int most_nodes, int run) {
     struct ggml_context *ctx = s->ggml_init((struct ggml_init_params){s->memory_size, s->memory, true});
     struct ggml_cgraph *graph = build(s, ctx, n_nodes, n_backends, most_nodes);
-    const double start = now();
+    const double start = clock_s(CLOCK_PROCESS_CPUTIME_ID);
     s->ggml_backend_sched_reset(sched);
     if (!s->ggml_backend_sched_alloc_graph(sched, graph)) {
         fprintf(stderr, "sched: a graph of %d nodes is refused\n", n_nodes);
         exit(1);
     }
-    const double between = now();
+    const double between = clock_s(CLOCK_PROCESS_CPUTIME_ID);
     if (s->ggml_backend_sched_graph_compute_async(sched, graph) != GGML_STATUS_SUCCESS) {
         fprintf(stderr, "sched: a graph of %d nodes is not computed\n", n_nodes);
         exit(1);
     }
-    s->compute_seconds[run] = now() - between;
+    s->compute_seconds[run] = clock_s(CLOCK_PROCESS_CPUTIME_ID) - between;
     s->seconds[run] = between - start;
     s->n_splits = s->ggml_backend_sched_get_n_splits(sched);
     s->ggml_free(ctx);
-}
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *) a, y = *(const double *) b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n) {
-    qsort(x, (size_t) n, sizeof(*x), by_value);
-    return (x[(n - 1) / 2] + x[n / 2]) / 2;
 }
 
 static size_t address_space(void) {
@@ -252,7 +235,17 @@ struct ratios {
 };
 
 static void worse(double *most, double ratio) {
-    *most = ratio > *most ? ratio : *most;
+    if (ratio > *most) {
+        *most = ratio;
+    }
+}
+
+static void time_print(const char *what, const double *seconds, int n_sides, double *worst) {
+    printf("%s %8.1f us", what, 1e6 * seconds[0]);
+    if (n_sides > 1) {
+        printf(" / %8.1f = %.2f", 1e6 * seconds[1], seconds[0] / seconds[1]);
+        worse(worst, seconds[0] / seconds[1]);
+    }
 }
 
 static void compare(int n_nodes, int n_backends, struct side *sides, int n_sides, struct ratios *worst) {
@@ -274,7 +267,7 @@ static void compare(int n_nodes, int n_backends, struct side *sides, int n_sides
         }
     }
     for (int k = 0; k < n_sides; k++) {
-        fresh[k] = median(sides[k].seconds, n_runs);
+        fresh[k] = clock_median(sides[k].seconds, n_runs);
         alloc_one(&sides[k], sched[k], n_nodes, n_backends, most, 0);
     }
     for (int i = 0; i < n_runs; i++) {
@@ -283,25 +276,14 @@ static void compare(int n_nodes, int n_backends, struct side *sides, int n_sides
         }
     }
     for (int k = 0; k < n_sides; k++) {
-        again[k] = median(sides[k].seconds, n_runs);
-        run[k] = again[k] + median(sides[k].compute_seconds, n_runs);
+        again[k] = clock_median(sides[k].seconds, n_runs);
+        run[k] = again[k] + clock_median(sides[k].compute_seconds, n_runs);
     }
-    printf("%s of %6d nodes, %d backend%s, %4d splits: new %8.1f us", has_layers ? "layers" : "chain ", n_nodes, n_backends,
-        n_backends > 1 ? "s" : " ", sides[0].n_splits, 1e6 * fresh[0]);
-    if (n_sides > 1) {
-        printf(" / %8.1f = %.2f", 1e6 * fresh[1], fresh[0] / fresh[1]);
-        worse(&worst->fresh, fresh[0] / fresh[1]);
-    }
-    printf(", again %7.1f us", 1e6 * again[0]);
-    if (n_sides > 1) {
-        printf(" / %8.1f = %.2f", 1e6 * again[1], again[0] / again[1]);
-        worse(&worst->again, again[0] / again[1]);
-    }
-    printf(", with run %7.1f us", 1e6 * run[0]);
-    if (n_sides > 1) {
-        printf(" / %8.1f = %.2f", 1e6 * run[1], run[0] / run[1]);
-        worse(&worst->run, run[0] / run[1]);
-    }
+    printf("%s of %6d nodes, %d backend%s, %4d splits:", has_layers ? "layers" : "chain ", n_nodes, n_backends,
+        n_backends > 1 ? "s" : " ", sides[0].n_splits);
+    time_print(" new", fresh, n_sides, &worst->fresh);
+    time_print(", again", again, n_sides, &worst->again);
+    time_print(", with run", run, n_sides, &worst->run);
     printf(", space %zu KiB", space[0] / 1024);
     if (n_sides > 1) {
         printf(" / %zu = %.3f", space[1] / 1024, (double) space[0] / (double) space[1]);

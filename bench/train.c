@@ -4,11 +4,11 @@
 // turns. Losses must agree. Prints the least times, tokens a second, their ratio (above 1: Berth is faster), and the memory of
 // the graph.
 
+#include "clock.h"
 #include "support/grad_api.h"
 #include "support/oracle.h"
 
 #include <math.h>
-#include <time.h>
 
 #define N_EMBD 320
 #define N_HEAD 5
@@ -124,14 +124,8 @@ static bool model_init(struct model *m, int64_t n, int n_threads) {
     return m->opt != NULL;
 }
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double) t.tv_sec + (double) t.tv_nsec * 1e-9;
-}
-
 static void step(struct model *m, int64_t n, int i) {
-    const double start = now();
+    const double start = clock_s(CLOCK_MONOTONIC);
     m->a.ggml_opt_alloc(m->opt, true);
     for (int64_t k = 0; k < n; k++) {
         ((int32_t *) m->tokens->data)[k] = (int32_t) ((k * 37 + i * 11) % 200);
@@ -143,7 +137,7 @@ static void step(struct model *m, int64_t n, int i) {
     }
     m->a.ggml_opt_result_reset(m->result);
     m->a.ggml_opt_eval(m->opt, m->result);
-    const double s = now() - start;
+    const double s = clock_s(CLOCK_MONOTONIC) - start;
     m->best_s = s < m->best_s ? s : m->best_s;
     m->a.ggml_opt_result_loss(m->result, &m->loss, NULL);
 }
