@@ -187,11 +187,29 @@ static void layout_copy(struct ggml_tensor *to, const struct ggml_tensor *t) {
     memcpy(to->nb, t->nb, sizeof to->nb);
 }
 
+// At most n bytes of the text; where it ends.
+static char *name_add(char *to, const char *text, size_t n) {
+    const size_t length = strnlen(text, n);
+    memcpy(to, text, length);
+    return to + length;
+}
+
+// There are as many copies as edges that cross: slot 0, that of most graphs, is not formatted.
+static void name_slot(char *to, int slot) {
+    if (slot == 0) {
+        memcpy(to, "#0", 3);
+    } else {
+        snprintf(to, 13, "#%d", slot);
+    }
+}
+
 static void copy_init(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_copy *copy, int slot) {
     const struct ggml_tensor *t = memo->rec.tensors[copy->row];
     struct ggml_tensor *to = &memo->tensors[copy->tensor + (size_t) slot];
     layout_copy(to, t);
-    snprintf(to->name, sizeof to->name, "%.16s#%.32s#%d", ggml_backend_name(sched->backends[copy->backend]), t->name, slot);
+    char *at = name_add(to->name, ggml_backend_name(sched->backends[copy->backend]), 16);
+    *at++ = '#';
+    name_slot(name_add(at, t->name, 32), slot);
 }
 
 // An input that ops read has one place for each graph in flight: the graph's own tensor stands in the slot's.
@@ -201,7 +219,7 @@ static void input_init(struct sched_memo *memo, int32_t r, int32_t i_input) {
     for (int slot = 1; slot < memo->n_slots; slot++) {
         struct ggml_tensor *to = &memo->tensors[first + (size_t) i_input * (size_t) (memo->n_slots - 1) + (size_t) slot - 1];
         layout_copy(to, t);
-        snprintf(to->name, sizeof to->name, "%.50s#%d", t->name, slot);
+        name_slot(name_add(to->name, t->name, 50), slot);
     }
     memo->rows[r].slots = i_input * memo->n_slots;
 }
