@@ -81,13 +81,11 @@ static void home_assign(struct ggml_gallocr *galloc, const ggml_backend_buffer_t
 
 ggml_gallocr_t ggml_gallocr_new_n(ggml_backend_buffer_type_t *bufts, int n_bufs) {
     if (bufts == NULL || n_bufs <= 0) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_new_n: %d buffer types", n_bufs);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_gallocr_new_n: %d buffer types", n_bufs);
     }
     for (int i = 0; i < n_bufs; i++) {
         if (bufts[i] == NULL) {
-            berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_new_n: buffer type %d of %d is NULL", i, n_bufs);
-            return NULL;
+            return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_gallocr_new_n: buffer type %d of %d is NULL", i, n_bufs);
         }
     }
     struct ggml_gallocr *galloc = berth_calloc(1, sizeof *galloc);
@@ -180,8 +178,7 @@ void berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
 
 bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const struct ggml_cgraph *graph) {
     if (galloc == NULL || graph == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "%s: the %s is NULL", func, galloc == NULL ? "allocator" : "graph");
-        return false;
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "%s: the %s is NULL", func, galloc == NULL ? "allocator" : "graph");
     }
     return true;
 }

@@ -31,7 +31,7 @@ bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_back
 // Room for one more.
 static bool own_room(struct ggml_gallocr *galloc) {
     const size_t n_few = sizeof galloc->few / sizeof galloc->few[0], n = galloc->n_owned + 1;
-    if (n > n_few && !berth_grow((void **) &galloc->many, &galloc->many_cap, n, sizeof galloc->many[0])) {
+    if (n > n_few && !BERTH_GROW(&galloc->many, &galloc->many_cap, n)) {
         return false;
     }
     if (n == n_few + 1) {
@@ -164,7 +164,7 @@ static bool chunks_grow(struct galloc_pool *pool, size_t n) {
     if (n <= pool->n_chunks) {
         return true;
     }
-    if (n > 1 && !berth_grow((void **) &pool->many, &pool->many_cap, n, sizeof pool->many[0])) {
+    if (n > 1 && !BERTH_GROW(&pool->many, &pool->many_cap, n)) {
         return false;
     }
     if (n > 1 && pool->n_chunks == 1) {

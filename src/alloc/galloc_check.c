@@ -251,7 +251,7 @@ struct watch {
 static bool hash_item(struct watch *w, int64_t i, uint64_t *hash) {
     const struct ggml_tensor *t = w->c->rec.tensors[w->c->rows[i]];
     const size_t n = ggml_nbytes(t);
-    if (!berth_grow((void **) &w->scratch, &w->scratch_cap, n, 1)) {
+    if (!BERTH_GROW(&w->scratch, &w->scratch_cap, n)) {
         return false;
     }
     ggml_backend_tensor_get(t, w->scratch, 0, n);

@@ -13,8 +13,7 @@ struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc, boo
     const bool ok = berth_mul_ok((size_t) galloc->n_pools, sizeof(struct galloc_need), &size);
     struct galloc_plan *plan = ok ? berth_calloc(1, sizeof *plan + size) : NULL;
     if (plan == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a plan of %d buffer types", galloc->n_pools);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_ALLOC_FAILED, "out of memory for a plan of %d buffer types", galloc->n_pools);
     }
     plan->rec.column_size = sizeof(struct lifetime_row);
     plan->lives.per_row = has_places ? 2 * sizeof plan->places[0] : 0;
@@ -373,7 +372,7 @@ enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct gal
 
 // Room for the sizes of n chunks.
 static bool need_grow(struct galloc_need *need, size_t n) {
-    if (n > 1 && !berth_grow((void **) &need->many, &need->many_cap, n, sizeof need->many[0])) {
+    if (n > 1 && !BERTH_GROW(&need->many, &need->many_cap, n)) {
         return false;
     }
     if (n > 1 && need->n == 1) {

@@ -93,8 +93,7 @@ static bool is_placed(const char *func, const struct ggml_cgraph *graph, const s
     for (int32_t i = 0; i < c->from.n; i++) {
         if (ggml_nbytes(c->from.at[i]) > 0 &&
             berth_tensor_memory(c->from.at[i], ggml_nbytes(c->from.at[i]), reason, sizeof reason) == NULL) {
-            berth_fail(GGML_STATUS_FAILED, "%s: %s: the graph must be allocated", func, reason);
-            return false;
+            return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "%s: %s: the graph must be allocated", func, reason);
         }
     }
     return true;
@@ -198,9 +197,8 @@ static bool compare_nodes(ggml_backend_t backend1, ggml_backend_t backend2, stru
 bool ggml_backend_compare_graph_backend(ggml_backend_t backend1, ggml_backend_t backend2, struct ggml_cgraph *graph,
     ggml_backend_eval_callback callback, void *user_data, const struct ggml_tensor *const *test_nodes, size_t num_test_nodes) {
     if (callback == NULL || (test_nodes == NULL && num_test_nodes > 0)) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_compare_graph_backend: the %s NULL",
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "ggml_backend_compare_graph_backend: the %s NULL",
             callback == NULL ? "callback is" : "chosen nodes are");
-        return false;
     }
     struct ggml_backend_graph_copy copy = ggml_backend_graph_copy(backend2, graph);
     if (copy.graph == NULL) {

@@ -72,8 +72,7 @@ static bool chunk_from(
         }
         size_t size = ggml_backend_buft_get_alloc_size(buft, t), sum;
         if (!berth_add_ok(size, align - 1, &size) || !berth_add_ok(chunk->size, size - size % align, &sum)) {
-            berth_fail(GGML_STATUS_ALLOC_FAILED, "the tensors of the context are larger than the address space");
-            return false;
+            return BERTH_FAIL_FALSE(GGML_STATUS_ALLOC_FAILED, "the tensors of the context are larger than the address space");
         }
         if (sum > max && chunk->size > 0) {
             break;
@@ -145,7 +144,7 @@ static void work_fini(struct work *w) {
 
 static enum ggml_status chunk_place(
     struct ggml_context *ctx, ggml_backend_buffer_type_t buft, const struct chunk *chunk, struct work *w) {
-    if (!berth_grow((void **) &w->buffers, &w->n_buffers_cap, w->n_buffers + 1, sizeof w->buffers[0])) {
+    if (!BERTH_GROW(&w->buffers, &w->n_buffers_cap, w->n_buffers + 1)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu buffers", w->n_buffers + 1);
     }
     berth_clear_error(); // what the backend says of it goes along
@@ -163,7 +162,7 @@ static enum ggml_status chunk_place(
         if (!wants_memory(t)) {
             continue;
         }
-        if (!berth_grow((void **) &w->placed, &w->n_placed_cap, w->n_placed + 1, sizeof w->placed[0])) {
+        if (!BERTH_GROW(&w->placed, &w->n_placed_cap, w->n_placed + 1)) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu tensors", w->n_placed + 1);
         }
         const enum ggml_status status = ggml_tallocr_alloc(&talloc, t);
@@ -180,7 +179,7 @@ static enum ggml_status views_place(struct ggml_context *ctx, struct work *w) {
         if (t->view_src == NULL || t->buffer != NULL || (t->view_src->buffer == NULL && t->view_src->data != NULL)) {
             continue; // no view, placed already, or a view of memory in an arena
         }
-        if (!berth_grow((void **) &w->placed, &w->n_placed_cap, w->n_placed + 1, sizeof w->placed[0])) {
+        if (!BERTH_GROW(&w->placed, &w->n_placed_cap, w->n_placed + 1)) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu tensors", w->n_placed + 1);
         }
         void *data_was = t->data;
@@ -213,13 +212,11 @@ static ggml_backend_buffer_t tensors_place(struct ggml_context *ctx, ggml_backen
 // NULL without an error if the context has no tensor that needs memory.
 struct ggml_backend_buffer *ggml_backend_alloc_ctx_tensors_from_buft(struct ggml_context *ctx, ggml_backend_buffer_type_t buft) {
     if (ctx == NULL || buft == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_alloc_ctx_tensors_from_buft: the %s is NULL",
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_alloc_ctx_tensors_from_buft: the %s is NULL",
             ctx == NULL ? "context" : "buffer type");
-        return NULL;
     }
     if (berth_context_error(ctx)[0] != '\0') {
-        berth_fail(GGML_STATUS_FAILED, "%s", berth_context_error(ctx));
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "%s", berth_context_error(ctx));
     }
     const struct berth_several *several = berth_several_get();
     if (several != NULL && several->is_one(buft)) {

@@ -30,16 +30,14 @@ const char *ggml_backend_buft_name(ggml_backend_buffer_type_t buft) {
 // Size 0 gives a buffer without memory, whatever the type.
 ggml_backend_buffer_t ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t buft, size_t size) {
     if (buft == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_buft_alloc_buffer: the buffer type is NULL");
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_buft_alloc_buffer: the buffer type is NULL");
     }
     if (size == 0) {
         return ggml_backend_buffer_init(buft, (struct ggml_backend_buffer_i){0}, NULL, 0);
     }
     if (buft->iface.alloc_buffer == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_buft_alloc_buffer: buffers of type %s cannot be allocated",
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_buft_alloc_buffer: buffers of type %s cannot be allocated",
             ggml_backend_buft_name(buft));
-        return NULL;
     }
     return buft->iface.alloc_buffer(buft, size);
 }
@@ -103,9 +101,9 @@ ggml_backend_buffer_t ggml_backend_buffer_init(
     ggml_backend_buffer_type_t buft, struct ggml_backend_buffer_i iface, void *context, size_t size) {
     ggml_backend_buffer_t buffer = berth_malloc(sizeof *buffer);
     if (buffer == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_buffer_init: out of memory for a buffer of %zu bytes of type %s", size,
+        return BERTH_FAIL_NULL(GGML_STATUS_ALLOC_FAILED,
+            "ggml_backend_buffer_init: out of memory for a buffer of %zu bytes of type %s", size,
             buft != NULL ? ggml_backend_buft_name(buft) : "(NULL)");
-        return NULL;
     }
     *buffer = (struct ggml_backend_buffer){
         .iface = iface,
@@ -250,15 +248,13 @@ static const struct ggml_backend_buffer_i multi_iface = {
 // On NULL the parts are still the caller's.
 ggml_backend_buffer_t ggml_backend_multi_buffer_alloc_buffer(ggml_backend_buffer_t *buffers, size_t n_buffers) {
     if (buffers == NULL || n_buffers == 0) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_multi_buffer_alloc_buffer: no buffers given");
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_multi_buffer_alloc_buffer: no buffers given");
     }
     size_t total = 0, size;
     for (size_t i = 0; i < n_buffers; i++) {
         if (buffers[i] == NULL || !berth_add_ok(total, buffers[i]->size, &total)) {
-            berth_fail(GGML_STATUS_FAILED, "ggml_backend_multi_buffer_alloc_buffer: buffer %zu of %zu %s", i, n_buffers,
-                buffers[i] == NULL ? "is NULL" : "makes the sum of sizes overflow");
-            return NULL;
+            return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_multi_buffer_alloc_buffer: buffer %zu of %zu %s", i,
+                n_buffers, buffers[i] == NULL ? "is NULL" : "makes the sum of sizes overflow");
         }
     }
     struct multi *multi = NULL;
@@ -266,8 +262,8 @@ ggml_backend_buffer_t ggml_backend_multi_buffer_alloc_buffer(ggml_backend_buffer
         multi = berth_malloc(size);
     }
     if (multi == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_multi_buffer_alloc_buffer: out of memory for %zu buffers", n_buffers);
-        return NULL;
+        return BERTH_FAIL_NULL(
+            GGML_STATUS_ALLOC_FAILED, "ggml_backend_multi_buffer_alloc_buffer: out of memory for %zu buffers", n_buffers);
     }
     multi->n_parts = n_buffers;
     memcpy(multi->parts, buffers, n_buffers * sizeof buffers[0]);

@@ -49,9 +49,8 @@ ggml_backend_reg_t ggml_backend_dev_backend_reg(ggml_backend_dev_t device) {
 
 ggml_backend_t ggml_backend_dev_init(ggml_backend_dev_t device, const char *params) {
     if (device == NULL || device->iface.init_backend == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_dev_init: %s",
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_dev_init: %s",
             device == NULL ? "the device is NULL" : "the device makes no backends");
-        return NULL;
     }
     return device->iface.init_backend(device, params);
 }
@@ -69,8 +68,8 @@ ggml_backend_buffer_t ggml_backend_dev_buffer_from_host_ptr(
     ggml_backend_dev_t device, void *ptr, size_t size, size_t max_tensor_size) {
     if (device == NULL || ptr == NULL || device->iface.buffer_from_host_ptr == NULL) {
         const char *why = ptr == NULL ? "the pointer is NULL" : "the device cannot use the host's memory";
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_dev_buffer_from_host_ptr: %s", device == NULL ? "the device is NULL" : why);
-        return NULL;
+        return BERTH_FAIL_NULL(
+            GGML_STATUS_FAILED, "ggml_backend_dev_buffer_from_host_ptr: %s", device == NULL ? "the device is NULL" : why);
     }
     return device->iface.buffer_from_host_ptr(device, ptr, size, max_tensor_size);
 }
@@ -100,8 +99,7 @@ size_t ggml_backend_reg_dev_count(ggml_backend_reg_t reg) {
 ggml_backend_dev_t ggml_backend_reg_dev_get(ggml_backend_reg_t reg, size_t index) {
     const size_t n = ggml_backend_reg_dev_count(reg);
     if (index >= n || reg->iface.get_device == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_reg_dev_get: device %zu of %zu", index, n);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_reg_dev_get: device %zu of %zu", index, n);
     }
     return reg->iface.get_device(reg, index);
 }

@@ -289,18 +289,6 @@ void ggml_backend_tensor_get_2d_async(ggml_backend_t backend, const struct ggml_
 
 // ---- copies ----
 
-static bool same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b) {
-    if (a->type != b->type) {
-        return false;
-    }
-    for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        if (a->ne[i] != b->ne[i] || a->nb[i] != b->nb[i]) {
-            return false;
-        }
-    }
-    return true;
-}
-
 // False: refused, with the failure kept. Both tensors have memory and one layout otherwise.
 static bool may_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, const struct ggml_tensor *dst) {
     char reason[320];
@@ -309,7 +297,7 @@ static bool may_copy(const char *func, ggml_backend_t backend, const struct ggml
         berth_backend_fail(backend, "%s: %s", func, reason);
         return false;
     }
-    if (!same_layout(src, dst)) {
+    if (!berth_span_same_layout(src, dst)) {
         berth_backend_fail(backend,
             "%s: layouts differ: %s is %s " BERTH_SHAPE " with strides " BERTH_STRIDE ", %s is %s " BERTH_SHAPE
             " with strides " BERTH_STRIDE,

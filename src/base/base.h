@@ -59,6 +59,9 @@ BERTH_API void berth_aligned_free(void *p);
 // untouched.
 BERTH_API bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) BERTH_MUST_USE;
 
+// p: the address of a pointer to the elements.
+#define BERTH_GROW(p, n_cap, n_want) berth_grow((void **) (p), n_cap, n_want, sizeof **(p))
+
 // ---- scratch (alloc.c): memory for the length of one call, the first of it on the caller's stack ----
 
 struct berth_scratch_mark {
@@ -97,6 +100,9 @@ BERTH_API void berth_arrays_free(struct berth_arrays *a);
 
 // Keeps the text as this thread's last error, logs it as one line, and returns status: `return berth_fail(...)`.
 BERTH_API enum ggml_status berth_fail(enum ggml_status status, const char *fmt, ...) BERTH_PRINTF(2, 3);
+// The same in functions that return a pointer or whether they did it: `return BERTH_FAIL_NULL(...)`.
+#define BERTH_FAIL_NULL(...) (berth_fail(__VA_ARGS__), NULL)
+#define BERTH_FAIL_FALSE(...) (berth_fail(__VA_ARGS__), false)
 // Keeps the text without a log line.
 BERTH_API void berth_set_error(const char *fmt, ...) BERTH_PRINTF(1, 2);
 BERTH_API void berth_set_error_v(const char *fmt, va_list args) BERTH_PRINTF(1, 0);

@@ -252,7 +252,7 @@ bool berth_replace_close(struct berth_replace *r, bool ok) {
 
 static ssize_t stream_write(void *cookie, const char *bytes, size_t size) {
     struct berth_stream *s = cookie;
-    if (s->has_failed || size >= SIZE_MAX - s->size || !berth_grow((void **) &s->text, &s->cap, s->size + size + 1, 1)) {
+    if (s->has_failed || size >= SIZE_MAX - s->size || !BERTH_GROW(&s->text, &s->cap, s->size + size + 1)) {
         s->has_failed = true;
         errno = ENOMEM;
         return 0;
@@ -272,7 +272,7 @@ bool berth_stream_close(struct berth_stream *s) {
     const bool is_written = s->file != NULL && fflush(s->file) == 0 && !ferror(s->file);
     const bool is_closed = s->file != NULL && fclose(s->file) == 0;
     s->file = NULL;
-    if (!is_written || !is_closed || s->has_failed || !berth_grow((void **) &s->text, &s->cap, s->size + 1, 1)) {
+    if (!is_written || !is_closed || s->has_failed || !BERTH_GROW(&s->text, &s->cap, s->size + 1)) {
         berth_stream_fini(s);
         errno = ENOMEM;
         return false;

@@ -36,7 +36,7 @@ static void skip_blanks(struct berth_json *r) {
 
 char berth_json_peek(struct berth_json *r) {
     skip_blanks(r);
-    return r->status == GGML_STATUS_SUCCESS && r->p < r->end ? *r->p : '\0';
+    return r->status != GGML_STATUS_SUCCESS || r->p == r->end ? '\0' : *r->p;
 }
 
 static bool list_enter(struct berth_json *r, char open, const char *what) {
@@ -100,7 +100,7 @@ bool berth_json_key(struct berth_json *r, struct berth_json_text *key) {
 // ---- strings ----
 
 static bool text_add(struct berth_json *r, size_t *len, const char *bytes, size_t n) {
-    if (!berth_grow((void **) &r->text, &r->n_text_cap, *len + n, 1)) {
+    if (!BERTH_GROW(&r->text, &r->n_text_cap, *len + n)) {
         r->status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s:%zu: out of memory", r->name, r->line);
         return false;
     }
@@ -318,5 +318,8 @@ bool berth_json_skip(struct berth_json *r) {
 
 bool berth_json_done(struct berth_json *r) {
     berth_json_peek(r);
-    return r->status == GGML_STATUS_SUCCESS && (r->p == r->end || berth_json_fail(r, "text behind the end"));
+    if (r->status != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    return r->p == r->end || berth_json_fail(r, "text behind the end");
 }

@@ -58,7 +58,7 @@ static void hand_out(enum ggml_log_level level, const char *text) {
 
 static void line_keep(enum ggml_log_level level, const char *text) {
     const size_t size = strlen(text) + 1;
-    if (!berth_grow((void **) &held.lines, &held.cap, held.size + 1 + size, 1)) {
+    if (!BERTH_GROW(&held.lines, &held.cap, held.size + 1 + size)) {
         held.n_lost++;
         return;
     }

@@ -77,8 +77,8 @@ struct ggml_context *ggml_init(struct ggml_init_params params) {
     const bool owned = params.mem_buffer == NULL;
     size_t size = params.mem_size == 0 ? GGML_MEM_ALIGN : params.mem_size;
     if (owned && !berth_pad_ok(size, GGML_MEM_ALIGN, &size)) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_init: %zu bytes are more than the address space holds", params.mem_size);
-        return NULL;
+        return BERTH_FAIL_NULL(
+            GGML_STATUS_ALLOC_FAILED, "ggml_init: %zu bytes are more than the address space holds", params.mem_size);
     }
     struct ggml_context *ctx = berth_malloc(sizeof *ctx);
     void *given = owned ? berth_aligned_alloc(64, size) : params.mem_buffer;

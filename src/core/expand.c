@@ -273,8 +273,7 @@ void ggml_build_forward_expand(struct ggml_cgraph *cgraph, struct ggml_tensor *t
 // All branches become part of the graph, only the one chosen is computed.
 struct ggml_tensor *ggml_build_forward_select(struct ggml_cgraph *cgraph, struct ggml_tensor **tensors, int n_tensors, int idx) {
     if (cgraph == NULL || tensors == NULL || idx < 0 || idx >= n_tensors) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_build_forward_select: branch %d of %d", idx, n_tensors);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_build_forward_select: branch %d of %d", idx, n_tensors);
     }
     for (int i = 0; i < n_tensors; i++) {
         graph_expand(__func__, cgraph, tensors[i], i == idx);

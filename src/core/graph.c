@@ -202,8 +202,7 @@ struct ggml_tensor *ggml_graph_node(struct ggml_cgraph *cgraph, int i) {
     const int n = cgraph != NULL ? cgraph->n_nodes : 0;
     const int at = i < 0 ? n + i : i;
     if (at < 0 || at >= n) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_graph_node: node %d of %d", i, n);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_graph_node: node %d of %d", i, n);
     }
     return cgraph->nodes[at];
 }

@@ -41,8 +41,8 @@ static bool is_flash_attn(const struct ggml_tensor *a, const char *func) {
         return false; // reported where it was made
     }
     if (a->op != GGML_OP_FLASH_ATTN_EXT) {
-        berth_fail(GGML_STATUS_FAILED, "%s: %s is %s, not the result of ggml_flash_attn_ext", func, a->name, ggml_op_name(a->op));
-        return false;
+        return BERTH_FAIL_FALSE(
+            GGML_STATUS_FAILED, "%s: %s is %s, not the result of ggml_flash_attn_ext", func, a->name, ggml_op_name(a->op));
     }
     return true;
 }

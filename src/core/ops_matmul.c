@@ -34,8 +34,8 @@ static bool is_mul_mat(const struct ggml_tensor *a, const char *func) {
         return false; // reported where it was made
     }
     if (a->op != GGML_OP_MUL_MAT) {
-        berth_fail(GGML_STATUS_FAILED, "%s: %s is %s, not the result of ggml_mul_mat", func, a->name, ggml_op_name(a->op));
-        return false;
+        return BERTH_FAIL_FALSE(
+            GGML_STATUS_FAILED, "%s: %s is %s, not the result of ggml_mul_mat", func, a->name, ggml_op_name(a->op));
     }
     return true;
 }
@@ -68,8 +68,8 @@ bool ggml_prec_set_src(struct ggml_tensor *a, enum ggml_prec prec, int idx) {
         return false;
     }
     if (idx < 0 || idx >= GGML_MAX_SRC) {
-        berth_fail(GGML_STATUS_FAILED, "%s: %s: source %d, there are 0 to %d", __func__, a->name, idx, GGML_MAX_SRC - 1);
-        return false;
+        return BERTH_FAIL_FALSE(
+            GGML_STATUS_FAILED, "%s: %s: source %d, there are 0 to %d", __func__, a->name, idx, GGML_MAX_SRC - 1);
     }
     return set_slot(a, is_product(a) && idx == 1 ? 3 : -1, prec);
 }

@@ -14,33 +14,21 @@ static struct ggml_tensor *norm_new(
     return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, inplace), op, eps, a);
 }
 
-struct ggml_tensor *ggml_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps) {
-    return norm_new(ctx, __func__, a, GGML_OP_NORM, eps, false);
-}
+#define NORM(name, op) \
+    struct ggml_tensor *ggml_##name(struct ggml_context *ctx, struct ggml_tensor *a, float eps) { \
+        return norm_new(ctx, __func__, a, op, eps, false); \
+    } \
+    struct ggml_tensor *ggml_##name##_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps) { \
+        return norm_new(ctx, __func__, a, op, eps, true); \
+    }
 
-struct ggml_tensor *ggml_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps) {
-    return norm_new(ctx, __func__, a, GGML_OP_NORM, eps, true);
-}
-
-struct ggml_tensor *ggml_rms_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps) {
-    return norm_new(ctx, __func__, a, GGML_OP_RMS_NORM, eps, false);
-}
-
-struct ggml_tensor *ggml_rms_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps) {
-    return norm_new(ctx, __func__, a, GGML_OP_RMS_NORM, eps, true);
-}
+NORM(norm, GGML_OP_NORM)
+NORM(rms_norm, GGML_OP_RMS_NORM)
+NORM(l2_norm, GGML_OP_L2_NORM)
 
 struct ggml_tensor *ggml_rms_norm_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float eps) {
     BERTH_SOURCES(ctx, a, b);
     return BERTH_OP_WITH(berth_like(ctx, __func__, a), GGML_OP_RMS_NORM_BACK, eps, a, b);
-}
-
-struct ggml_tensor *ggml_l2_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps) {
-    return norm_new(ctx, __func__, a, GGML_OP_L2_NORM, eps, false);
-}
-
-struct ggml_tensor *ggml_l2_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps) {
-    return norm_new(ctx, __func__, a, GGML_OP_L2_NORM, eps, true);
 }
 
 static struct ggml_tensor *group_norm_new(

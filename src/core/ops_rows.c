@@ -71,21 +71,16 @@ static struct ggml_tensor *diag_mask(
     return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, inplace), op, param, a);
 }
 
-struct ggml_tensor *ggml_diag_mask_inf(struct ggml_context *ctx, struct ggml_tensor *a, int n_past) {
-    return diag_mask(ctx, __func__, a, GGML_OP_DIAG_MASK_INF, n_past, false);
-}
+#define DIAG_MASK(name, op) \
+    struct ggml_tensor *ggml_##name(struct ggml_context *ctx, struct ggml_tensor *a, int n_past) { \
+        return diag_mask(ctx, __func__, a, op, n_past, false); \
+    } \
+    struct ggml_tensor *ggml_##name##_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past) { \
+        return diag_mask(ctx, __func__, a, op, n_past, true); \
+    }
 
-struct ggml_tensor *ggml_diag_mask_inf_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past) {
-    return diag_mask(ctx, __func__, a, GGML_OP_DIAG_MASK_INF, n_past, true);
-}
-
-struct ggml_tensor *ggml_diag_mask_zero(struct ggml_context *ctx, struct ggml_tensor *a, int n_past) {
-    return diag_mask(ctx, __func__, a, GGML_OP_DIAG_MASK_ZERO, n_past, false);
-}
-
-struct ggml_tensor *ggml_diag_mask_zero_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past) {
-    return diag_mask(ctx, __func__, a, GGML_OP_DIAG_MASK_ZERO, n_past, true);
-}
+DIAG_MASK(diag_mask_inf, GGML_OP_DIAG_MASK_INF)
+DIAG_MASK(diag_mask_zero, GGML_OP_DIAG_MASK_ZERO)
 
 // ---- softmax ----
 

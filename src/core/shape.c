@@ -105,33 +105,18 @@ static inline __attribute__((always_inline)) bool is_contiguous_between(const st
     return true;
 }
 
-bool ggml_is_contiguous(const struct ggml_tensor *tensor) {
-    return is_contiguous_between(tensor, 0, 3);
-}
+#define CONTIGUOUS(name, n_free, n_last) \
+    bool name(const struct ggml_tensor *tensor) { \
+        return is_contiguous_between(tensor, n_free, n_last); \
+    }
 
-bool ggml_is_contiguous_0(const struct ggml_tensor *tensor) {
-    return is_contiguous_between(tensor, 0, 3);
-}
-
-bool ggml_is_contiguous_1(const struct ggml_tensor *tensor) {
-    return is_contiguous_between(tensor, 1, 3);
-}
-
-bool ggml_is_contiguous_2(const struct ggml_tensor *tensor) {
-    return is_contiguous_between(tensor, 2, 3);
-}
-
-bool ggml_is_contiguous_to_1(const struct ggml_tensor *tensor) {
-    return is_contiguous_between(tensor, 0, 0);
-}
-
-bool ggml_is_contiguous_to_2(const struct ggml_tensor *tensor) {
-    return is_contiguous_between(tensor, 0, 1);
-}
-
-bool ggml_is_contiguous_to_3(const struct ggml_tensor *tensor) {
-    return is_contiguous_between(tensor, 0, 2);
-}
+CONTIGUOUS(ggml_is_contiguous, 0, 3)
+CONTIGUOUS(ggml_is_contiguous_0, 0, 3)
+CONTIGUOUS(ggml_is_contiguous_1, 1, 3)
+CONTIGUOUS(ggml_is_contiguous_2, 2, 3)
+CONTIGUOUS(ggml_is_contiguous_to_1, 0, 0)
+CONTIGUOUS(ggml_is_contiguous_to_2, 0, 1)
+CONTIGUOUS(ggml_is_contiguous_to_3, 0, 2)
 
 // Without holes, in whatever order.
 bool ggml_is_contiguously_allocated(const struct ggml_tensor *tensor) {

@@ -296,8 +296,7 @@ float *ggml_get_data_f32(const struct ggml_tensor *tensor) {
         return NULL;
     }
     if (tensor->type != GGML_TYPE_F32) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_get_data_f32: %s is %s", tensor->name, ggml_type_name(tensor->type));
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_get_data_f32: %s is %s", tensor->name, ggml_type_name(tensor->type));
     }
     return tensor->data;
 }

@@ -33,22 +33,19 @@ static bool is_sound(const uint8_t *p, enum berth_scale scale) {
 bool ggml_validate_row_data(enum ggml_type type, const void *data, size_t nbytes) {
     const struct berth_type_row *row = berth_type_row(type);
     if (row == NULL || row->scale == BERTH_SCALE_UNSTORED) {
-        (void) berth_fail(GGML_STATUS_FAILED, "ggml_validate_row_data: type %d has no rows to check", (int) type);
-        return false;
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "ggml_validate_row_data: type %d has no rows to check", (int) type);
     }
     const size_t size = row->traits.type_size;
     if (nbytes % size != 0 || (data == NULL && nbytes > 0)) {
-        (void) berth_fail(GGML_STATUS_FAILED, "ggml_validate_row_data: %zu bytes%s, a block of type %d has %zu", nbytes,
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "ggml_validate_row_data: %zu bytes%s, a block of type %d has %zu", nbytes,
             data == NULL ? " at NULL" : "", (int) type, size);
-        return false;
     }
     for (size_t i = 0; row->n_scales > 0 && i < nbytes / size; i++) {
         const uint8_t *p = (const uint8_t *) data + i * size + row->scale_off;
         for (int k = 0; k < row->n_scales; k++, p += scale_size[row->scale]) {
             if (!is_sound(p, row->scale)) {
-                (void) berth_fail(GGML_STATUS_FAILED,
+                return BERTH_FAIL_FALSE(GGML_STATUS_FAILED,
                     "ggml_validate_row_data: block %zu of type %d: its scale is NaN or infinite", i, (int) type);
-                return false;
             }
         }
     }

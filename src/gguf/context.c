@@ -6,8 +6,7 @@
 struct gguf_context *gguf_init_empty(void) {
     struct gguf_context *ctx = berth_calloc(1, sizeof *ctx);
     if (ctx == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf: out of memory: %zu bytes for a context", sizeof *ctx);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_ALLOC_FAILED, "gguf: out of memory: %zu bytes for a context", sizeof *ctx);
     }
     ctx->version = GGUF_VERSION;
     ctx->alignment = GGUF_DEFAULT_ALIGNMENT;
@@ -100,8 +99,8 @@ int64_t gguf_get_n_tensors(const struct gguf_context *ctx) {
 
 static const void *item_at(const struct gguf_table *table, int64_t id, const char *caller, const char *what) {
     if (id < 0 || (uint64_t) id >= table->n) {
-        berth_fail(GGML_STATUS_FAILED, "%s: there is no %s %lld, there are %zu", caller, what, (long long) id, table->n);
-        return NULL;
+        return BERTH_FAIL_NULL(
+            GGML_STATUS_FAILED, "%s: there is no %s %lld, there are %zu", caller, what, (long long) id, table->n);
     }
     return table->items[id];
 }

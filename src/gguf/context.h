@@ -67,6 +67,14 @@ struct gguf_kv {
     char key[];
 };
 
+// Types of numbers: the suffix of their functions, in C, in a file.
+// clang-format off
+#define GGUF_NUMBERS(X) \
+    X(u8, uint8_t, GGUF_TYPE_UINT8) X(i8, int8_t, GGUF_TYPE_INT8) X(u16, uint16_t, GGUF_TYPE_UINT16) X(i16, int16_t, GGUF_TYPE_INT16) \
+    X(u32, uint32_t, GGUF_TYPE_UINT32) X(i32, int32_t, GGUF_TYPE_INT32) X(f32, float, GGUF_TYPE_FLOAT32) X(u64, uint64_t, GGUF_TYPE_UINT64) \
+    X(i64, int64_t, GGUF_TYPE_INT64) X(f64, double, GGUF_TYPE_FLOAT64) X(bool, bool, GGUF_TYPE_BOOL)
+// clang-format on
+
 // The value of what is no number.
 struct gguf_list {
     size_t n;           // elements; for a string its bytes without NUL

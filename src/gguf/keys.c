@@ -62,17 +62,7 @@ static void get_number(const struct gguf_context *ctx, int64_t id, enum gguf_typ
         return value; \
     }
 
-GET_NUMBER(u8, uint8_t, GGUF_TYPE_UINT8)
-GET_NUMBER(i8, int8_t, GGUF_TYPE_INT8)
-GET_NUMBER(u16, uint16_t, GGUF_TYPE_UINT16)
-GET_NUMBER(i16, int16_t, GGUF_TYPE_INT16)
-GET_NUMBER(u32, uint32_t, GGUF_TYPE_UINT32)
-GET_NUMBER(i32, int32_t, GGUF_TYPE_INT32)
-GET_NUMBER(f32, float, GGUF_TYPE_FLOAT32)
-GET_NUMBER(u64, uint64_t, GGUF_TYPE_UINT64)
-GET_NUMBER(i64, int64_t, GGUF_TYPE_INT64)
-GET_NUMBER(f64, double, GGUF_TYPE_FLOAT64)
-GET_NUMBER(bool, bool, GGUF_TYPE_BOOL)
+GGUF_NUMBERS(GET_NUMBER)
 
 static const char *get_text(const struct gguf_context *ctx, int64_t id, size_t i, bool only, const char *caller) {
     const struct gguf_kv *kv = berth_gguf_kv_at(ctx, id, caller);
@@ -81,9 +71,8 @@ static const char *get_text(const struct gguf_context *ctx, int64_t id, size_t i
     }
     const size_t n = kv_n(kv);
     if (kv->type != GGUF_TYPE_STRING || i >= n || (only && n != 1)) {
-        berth_fail(GGML_STATUS_FAILED, "%s: '%s' holds %zu of type %s, string %zu is asked for", caller, kv->key, n,
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "%s: '%s' holds %zu of type %s, string %zu is asked for", caller, kv->key, n,
             gguf_type_name(kv->type), i);
-        return NULL;
     }
     const struct gguf_list *list = berth_gguf_kv_value(kv);
     return (const char *) list->data + (i == 0 ? 0 : list->ends[i - 1]);
@@ -108,9 +97,8 @@ static const void *get_data(const struct gguf_context *ctx, int64_t id, bool onl
         return NULL;
     }
     if (kv->type == GGUF_TYPE_STRING || (only && kv_n(kv) != 1)) {
-        berth_fail(GGML_STATUS_FAILED, "%s: '%s' holds %zu of type %s, %s is asked for", caller, kv->key, kv_n(kv),
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "%s: '%s' holds %zu of type %s, %s is asked for", caller, kv->key, kv_n(kv),
             gguf_type_name(kv->type), only ? "one number" : "an array of numbers");
-        return NULL;
     }
     return kv_numbers(kv);
 }

@@ -13,15 +13,13 @@ static bool data_is_there(const struct gguf_context *ctx, struct gguf_source *s)
     unsigned char last;
     if (s->size == GGUF_SIZE_UNKNOWN && ctx->data_size > 0) { // no memory on a promise: look at the last byte first
         if (s->callback == NULL) {
-            berth_gguf_source_fail(s, s->at, "%zu bytes of tensors need a file that can be seeked", ctx->data_size);
-            return false;
+            return berth_gguf_source_fail(s, s->at, "%zu bytes of tensors need a file that can be seeked", ctx->data_size);
         }
         return berth_gguf_source_seek(s, end - 1) && berth_gguf_source_read(s, &last, 1, "data of the tensors");
     }
     if (ctx->data_size > 0 && end > s->size) {
-        berth_gguf_source_fail(s, ctx->data_offset, "the tensors take %zu bytes, but %" PRIu64 " are there", ctx->data_size,
-            s->size > ctx->data_offset ? s->size - ctx->data_offset : 0);
-        return false;
+        return berth_gguf_source_fail(s, ctx->data_offset, "the tensors take %zu bytes, but %" PRIu64 " are there",
+            ctx->data_size, s->size > ctx->data_offset ? s->size - ctx->data_offset : 0);
     }
     return true;
 }

@@ -49,8 +49,7 @@ static bool file_map(struct berth_gguf_map *map, const char *path, bool read) {
     const char *why = "no name";
     const int fd = path == NULL ? -1 : berth_file_open_fd(path, &size, &why);
     if (fd < 0) {
-        berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be opened: %s", path == NULL ? "(NULL)" : path, why);
-        return false;
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: %s: cannot be opened: %s", path == NULL ? "(NULL)" : path, why);
     }
     void *p = NULL;
     if (size == 0 || size > SIZE_MAX) {
@@ -63,8 +62,7 @@ static bool file_map(struct berth_gguf_map *map, const char *path, bool read) {
     }
     close(fd);
     if (why != NULL) {
-        berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be %s: %s", path, read ? "read" : "mapped", why);
-        return false;
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: %s: cannot be %s: %s", path, read ? "read" : "mapped", why);
     }
     map->bytes = p;
     map->is_copy = read;
@@ -79,9 +77,8 @@ static bool tensors_place(struct berth_gguf_map *map, const char *path) {
     for (int64_t i = 0; i < gguf_get_n_tensors(map->meta); i++, t = ggml_get_next_tensor(map->tensors, t)) {
         const size_t end = gguf_get_tensor_offset(map->meta, i) + gguf_get_tensor_size(map->meta, i); // checked by the reader
         if (end > 0 && (data_offset > map->size || end > map->size - data_offset)) {
-            berth_fail(GGML_STATUS_FAILED, "gguf: %s: tensor '%s' ends at offset %zu, but the file has %zu bytes", path, t->name,
-                data_offset + end, map->size);
-            return false;
+            return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: %s: tensor '%s' ends at offset %zu, but the file has %zu bytes",
+                path, t->name, data_offset + end, map->size);
         }
         map->data_size = end;
         t->data = map->bytes + data_offset + gguf_get_tensor_offset(map->meta, i);
@@ -93,8 +90,8 @@ static bool progress_report(const struct berth_gguf_map_params *params, size_t d
     if (params->progress == NULL || params->progress(done, all, params->user_data)) {
         return true;
     }
-    berth_fail(GGML_STATUS_ABORTED, "gguf: %s: loading was stopped by the caller at %zu of %zu bytes", path, done, all);
-    return false;
+    return BERTH_FAIL_FALSE(
+        GGML_STATUS_ABORTED, "gguf: %s: loading was stopped by the caller at %zu of %zu bytes", path, done, all);
 }
 
 // Touches every page, so that the disk is read now and in order.
@@ -124,8 +121,7 @@ struct berth_gguf_map *berth_gguf_map_open(const char *path, const struct berth_
     static const struct berth_gguf_map_params none;
     struct berth_gguf_map *map = berth_calloc(1, sizeof *map);
     if (map == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf: out of memory: %zu bytes for a map", sizeof *map);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_ALLOC_FAILED, "gguf: out of memory: %zu bytes for a map", sizeof *map);
     }
     if (!file_map(map, path, params != NULL && params->read)) {
         goto fail;

@@ -31,9 +31,8 @@ static bool alignment_find(struct gguf_reader *r) {
         memcpy(&alignment, berth_gguf_kv_value(kv), sizeof alignment);
     }
     if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
-        berth_gguf_source_fail(r->s, r->s->at, "%s is %" PRIu32 " of type %s, but must be a power of two as u32",
+        return berth_gguf_source_fail(r->s, r->s->at, "%s is %" PRIu32 " of type %s, but must be a power of two as u32",
             GGUF_KEY_GENERAL_ALIGNMENT, alignment, gguf_type_name((enum gguf_type) kv->type));
-        return false;
     }
     r->ctx->alignment = alignment;
     return true;
@@ -47,8 +46,8 @@ static bool shape_read(struct gguf_reader *r, const char *name, int64_t ne[GGML_
         return false;
     }
     if (n_dims > GGML_MAX_DIMS) {
-        berth_gguf_source_fail(r->s, at, "tensor '%s' has %" PRIu32 " dimensions, the most are %d", name, n_dims, GGML_MAX_DIMS);
-        return false;
+        return berth_gguf_source_fail(
+            r->s, at, "tensor '%s' has %" PRIu32 " dimensions, the most are %d", name, n_dims, GGML_MAX_DIMS);
     }
     at = r->s->at;
     if (!berth_gguf_source_read(r->s, ne, n_dims * sizeof *ne, "extents")) {
@@ -59,18 +58,16 @@ static bool shape_read(struct gguf_reader *r, const char *name, int64_t ne[GGML_
         return false;
     }
     if (type >= GGML_TYPE_COUNT || berth_type_row((enum ggml_type) type) == NULL) {
-        berth_gguf_source_fail(r->s, type_at, "tensor '%s' is of type %" PRIu32 ", which is none", name, type);
-        return false;
+        return berth_gguf_source_fail(r->s, type_at, "tensor '%s' is of type %" PRIu32 ", which is none", name, type);
     }
     info->type = (uint8_t) type;
     if (!berth_gguf_nbytes((enum ggml_type) type, ne, size)) {
         const bool is_negative = ne[0] < 0 || ne[1] < 0 || ne[2] < 0 || ne[3] < 0;
         const bool is_whole = ne[0] % ggml_blck_size((enum ggml_type) type) == 0;
         const char *why = is_whole ? "more than 2^63 elements or bytes" : "no whole blocks";
-        berth_gguf_source_fail(r->s, at,
+        return berth_gguf_source_fail(r->s, at,
             "tensor '%s' of type %s with %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64 " elements: %s", name,
             ggml_type_name((enum ggml_type) type), ne[0], ne[1], ne[2], ne[3], is_negative ? "an extent is negative" : why);
-        return false;
     }
     return GGUF_READ(r, &info->offset, "offset of a tensor");
 }
@@ -84,13 +81,11 @@ static bool tensor_read(struct gguf_reader *r) {
     }
     const char *name = (const char *) berth_gguf_scratch(r);
     if (name_size >= GGML_MAX_NAME) {
-        berth_gguf_source_fail(
+        return berth_gguf_source_fail(
             r->s, at, "the tensor name '%.80s' has %zu bytes, the most are %d", name, name_size, GGML_MAX_NAME - 1);
-        return false;
     }
     if (berth_gguf_table_find(&ctx->info, name) >= 0) {
-        berth_gguf_source_fail(r->s, at, "tensor '%s' is there twice", name);
-        return false;
+        return berth_gguf_source_fail(r->s, at, "tensor '%s' is there twice", name);
     }
     int64_t ne[GGML_MAX_DIMS] = {1, 1, 1, 1};
     struct gguf_info shape = {0};
@@ -99,14 +94,12 @@ static bool tensor_read(struct gguf_reader *r) {
     }
     if (shape.offset != ctx->data_size) { // alignment included: data_size is always aligned
         const char *why = shape.offset < ctx->data_size ? "it overlaps another" : "there is a hole before it";
-        berth_gguf_source_fail(r->s, r->s->at - 8,
+        return berth_gguf_source_fail(r->s, r->s->at - 8,
             "tensor '%s' of %zu bytes lies at %" PRIu64 " of the data, but must at %zu: %s", name, size, shape.offset,
             ctx->data_size, shape.offset % ctx->alignment != 0 ? "not aligned" : why);
-        return false;
     }
     if (!berth_add_ok(ctx->data_size, size, &end) || !berth_pad_ok(end, ctx->alignment, &end) || end > INT64_MAX) {
-        berth_gguf_source_fail(r->s, at, "tensor '%s' of %zu bytes ends past 2^63", name, size);
-        return false;
+        return berth_gguf_source_fail(r->s, at, "tensor '%s' of %zu bytes ends past 2^63", name, size);
     }
     const bool ones = memcmp(ne, berth_gguf_ones, sizeof ne) == 0;
     const size_t before = ones ? 0 : sizeof ne;
@@ -132,23 +125,21 @@ static bool version_read(struct gguf_reader *r) {
         return false;
     }
     if (memcmp(magic, GGUF_MAGIC, sizeof magic) != 0) {
-        berth_gguf_source_fail(s, 0, "no GGUF file: it begins with %02x %02x %02x %02x, not with \"" GGUF_MAGIC "\"", magic[0],
-            magic[1], magic[2], magic[3]);
-        return false;
+        return berth_gguf_source_fail(s, 0, "no GGUF file: it begins with %02x %02x %02x %02x, not with \"" GGUF_MAGIC "\"",
+            magic[0], magic[1], magic[2], magic[3]);
     }
     uint32_t version;
     if (!GGUF_READ(r, &version, "version")) {
         return false;
     }
     if (version != 0 && (version & 0xFFFF) == 0) {
-        berth_gguf_source_fail(s, 4, "a big-endian file (version 0x%08" PRIx32 "): convert it to little-endian first", version);
-        return false;
+        return berth_gguf_source_fail(
+            s, 4, "a big-endian file (version 0x%08" PRIx32 "): convert it to little-endian first", version);
     }
     if (version < 2 || version > GGUF_VERSION) {
         static const char *const old[] = {"none", "no longer in use"};
-        berth_gguf_source_fail(s, 4, "version %" PRIu32 " is %s, 2 and %d are read", version,
+        return berth_gguf_source_fail(s, 4, "version %" PRIu32 " is %s, 2 and %d are read", version,
             version < 2 ? old[version] : "newer than this library", GGUF_VERSION);
-        return false;
     }
     r->ctx->version = version;
     return true;
@@ -161,8 +152,7 @@ static bool counts_read(struct gguf_reader *r) {
         return false;
     }
     if (n_tensors < 0 || (uint64_t) n_tensors > GGUF_TABLE_MAX || n_kv < 0 || (uint64_t) n_kv > GGUF_TABLE_MAX) {
-        berth_gguf_source_fail(s, 8, "%" PRId64 " tensors and %" PRId64 " keys", n_tensors, n_kv);
-        return false;
+        return berth_gguf_source_fail(s, 8, "%" PRId64 " tensors and %" PRId64 " keys", n_tensors, n_kv);
     }
     if (!berth_gguf_source_holds(s, (uint64_t) n_tensors, TENSOR_SIZE_MIN, "tensors") ||
         !berth_gguf_source_holds(s, (uint64_t) n_kv, KV_SIZE_MIN, "keys")) {
@@ -179,12 +169,10 @@ static bool data_find(struct gguf_reader *r) {
     size_t end;
     if (!berth_pad_ok((size_t) r->s->at, ctx->info.n > 0 ? ctx->alignment : 1, &ctx->data_offset) ||
         !berth_add_ok(ctx->data_offset, ctx->data_size, &end) || end > INT64_MAX) {
-        berth_gguf_source_fail(r->s, r->s->at, "%zu bytes of data end past 2^63", ctx->data_size);
-        return false;
+        return berth_gguf_source_fail(r->s, r->s->at, "%zu bytes of data end past 2^63", ctx->data_size);
     }
     if (ctx->data_offset > r->s->size) {
-        berth_gguf_source_fail(r->s, r->s->at, "the file ends before its data, which begins at %zu", ctx->data_offset);
-        return false;
+        return berth_gguf_source_fail(r->s, r->s->at, "the file ends before its data, which begins at %zu", ctx->data_offset);
     }
     return true;
 }
@@ -234,8 +222,7 @@ struct gguf_context *berth_gguf_read(struct gguf_source *s, struct gguf_init_par
 
 struct gguf_context *gguf_init_from_file_ptr(FILE *file, struct gguf_init_params params) {
     if (file == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "gguf_init_from_file_ptr: the file is NULL");
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "gguf_init_from_file_ptr: the file is NULL");
     }
     struct gguf_source s;
     berth_gguf_source_file(&s, file, "file");
@@ -247,8 +234,7 @@ struct gguf_context *gguf_init_from_file(const char *fname, struct gguf_init_par
     const char *why = "no name";
     FILE *file = fname == NULL ? NULL : berth_file_open(fname, &size, &why);
     if (file == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be opened: %s", fname == NULL ? "(NULL)" : fname, why);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "gguf: %s: cannot be opened: %s", fname == NULL ? "(NULL)" : fname, why);
     }
     struct gguf_source s;
     berth_gguf_source_file(&s, file, fname);
@@ -259,8 +245,7 @@ struct gguf_context *gguf_init_from_file(const char *fname, struct gguf_init_par
 
 struct gguf_context *gguf_init_from_buffer(const void *data, size_t size, struct gguf_init_params params) {
     if (data == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "gguf_init_from_buffer: the buffer is NULL");
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "gguf_init_from_buffer: the buffer is NULL");
     }
     struct gguf_source s;
     berth_gguf_source_buffer(&s, data, size);
@@ -270,8 +255,7 @@ struct gguf_context *gguf_init_from_buffer(const void *data, size_t size, struct
 struct gguf_context *gguf_init_from_callback(gguf_reader_callback_t callback, void *userdata, size_t max_chunk_read,
     uint64_t max_expected_size, struct gguf_init_params params) {
     if (callback == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "gguf_init_from_callback: the callback is NULL");
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "gguf_init_from_callback: the callback is NULL");
     }
     struct gguf_source s;
     berth_gguf_source_callback(&s, callback, userdata, max_chunk_read, max_expected_size);

@@ -34,8 +34,8 @@ bool berth_gguf_source_holds(const struct gguf_source *s, uint64_t n, uint64_t e
 bool berth_gguf_source_read(struct gguf_source *s, void *out, size_t size, const char *what) BERTH_MUST_USE;
 // Moves to a later position.
 bool berth_gguf_source_seek(struct gguf_source *s, uint64_t at) BERTH_MUST_USE;
-// berth_fail with the source's name before and the given offset behind.
-void berth_gguf_source_fail(const struct gguf_source *s, uint64_t at, const char *fmt, ...) BERTH_PRINTF(3, 4);
+// berth_fail with the source's name before and the given offset behind; false.
+bool berth_gguf_source_fail(const struct gguf_source *s, uint64_t at, const char *fmt, ...) BERTH_PRINTF(3, 4);
 
 struct gguf_reader {
     struct gguf_source *s;

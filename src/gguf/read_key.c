@@ -13,9 +13,8 @@
 #define STEP_SIZE ((size_t) 1 << 16)
 
 bool berth_gguf_no_memory(const struct gguf_reader *r, uint64_t size, const char *what) {
-    berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf: %.120s: out of memory: %" PRIu64 " bytes for the %s at offset %" PRIu64,
-        r->s->name, size, what, r->s->at);
-    return false;
+    return BERTH_FAIL_FALSE(GGML_STATUS_ALLOC_FAILED,
+        "gguf: %.120s: out of memory: %" PRIu64 " bytes for the %s at offset %" PRIu64, r->s->name, size, what, r->s->at);
 }
 
 // Reads size bytes behind the first n_have of the scratch, and one NUL behind them.
@@ -29,7 +28,7 @@ static bool scratch_read(struct gguf_reader *r, size_t n_have, uint64_t size, co
         const size_t step = unknown && left > STEP_SIZE ? STEP_SIZE : (size_t) left;
         size_t n_want;
         if (!berth_add_ok(n_have, step, &n_want) || !berth_add_ok(n_want, GGUF_CHUNK_HEAD + 1, &n_want) ||
-            !berth_grow((void **) &r->scratch, &r->scratch_cap, n_want, 1)) {
+            !BERTH_GROW(&r->scratch, &r->scratch_cap, n_want)) {
             return berth_gguf_no_memory(r, size, what);
         }
         if (!berth_gguf_source_read(r->s, berth_gguf_scratch(r) + n_have, step, what)) {
@@ -68,8 +67,7 @@ bool berth_gguf_name_read(struct gguf_reader *r, size_t *size, const char *what)
         return false;
     }
     if (memchr(berth_gguf_scratch(r), '\0', (size_t) n) != NULL) {
-        berth_gguf_source_fail(r->s, at, "the %s of %" PRIu64 " bytes holds a NUL", what, n);
-        return false;
+        return berth_gguf_source_fail(r->s, at, "the %s of %" PRIu64 " bytes holds a NUL", what, n);
     }
     *size = (size_t) n;
     return true;
@@ -122,7 +120,7 @@ static bool strings_read(struct gguf_reader *r, struct gguf_list *list) {
     for (size_t i = 0; ok && i < list->n; i++) {
         uint64_t n;
         ok = GGUF_READ(r, &n, "length of a string") && scratch_read(r, end, n, "string");
-        if (ok && !in_arena && !berth_grow((void **) &ends, &n_cap, i + 1, sizeof *ends)) {
+        if (ok && !in_arena && !BERTH_GROW(&ends, &n_cap, i + 1)) {
             ok = berth_gguf_no_memory(r, (i + 1) * sizeof *ends, "array of strings");
         }
         if (ok) {
@@ -151,8 +149,7 @@ static bool array_read(struct gguf_reader *r, enum gguf_type type, struct gguf_l
         return false;
     }
     if (n > SIZE_MAX / 8) {
-        berth_gguf_source_fail(r->s, at, "an array of %" PRIu64 " elements", n);
-        return false;
+        return berth_gguf_source_fail(r->s, at, "an array of %" PRIu64 " elements", n);
     }
     list->n = (size_t) n;
     if (type == GGUF_TYPE_STRING) {
@@ -176,9 +173,8 @@ static bool kv_type_read(struct gguf_reader *r, struct gguf_kv *shape, const cha
         }
         if (type >= GGUF_TYPE_COUNT || type == GGUF_TYPE_ARRAY) {
             const char *what = shape->flags != 0 ? "an array" : "a value";
-            berth_gguf_source_fail(
+            return berth_gguf_source_fail(
                 r->s, at, "key '%.100s': %s of type %" PRIu32, key, type == GGUF_TYPE_ARRAY ? "an array of arrays," : what, type);
-            return false;
         }
         shape->type = (uint8_t) type;
         return true;
@@ -194,8 +190,7 @@ bool berth_gguf_kv_read(struct gguf_reader *r) {
     const char *key = (const char *) berth_gguf_scratch(r);
     struct gguf_kv shape = {0};
     if (key_size == 0 || berth_gguf_table_find(&r->ctx->kv, key) >= 0) {
-        berth_gguf_source_fail(r->s, at, key_size == 0 ? "an empty key" : "key '%.100s' is there twice", key);
-        return false;
+        return berth_gguf_source_fail(r->s, at, key_size == 0 ? "an empty key" : "key '%.100s' is there twice", key);
     }
     if (!kv_type_read(r, &shape, key)) {
         return false;

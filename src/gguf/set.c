@@ -75,8 +75,7 @@ static struct gguf_kv *kv_new(const char *key, const struct value *v, const char
     }
     char *block = ok ? berth_malloc(size) : NULL;
     if (block == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory: '%s' takes %zu bytes", caller, key, size);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_ALLOC_FAILED, "%s: out of memory: '%s' takes %zu bytes", caller, key, size);
     }
     struct gguf_kv *kv = (struct gguf_kv *) (block + before);
     *kv = shape;
@@ -169,17 +168,7 @@ int64_t gguf_remove_key(struct gguf_context *ctx, const char *key) {
         kv_set(ctx, key, &(struct value){.type = gtype, .n = 1, .data = &val}, __func__); \
     }
 
-SET_NUMBER(u8, uint8_t, GGUF_TYPE_UINT8)
-SET_NUMBER(i8, int8_t, GGUF_TYPE_INT8)
-SET_NUMBER(u16, uint16_t, GGUF_TYPE_UINT16)
-SET_NUMBER(i16, int16_t, GGUF_TYPE_INT16)
-SET_NUMBER(u32, uint32_t, GGUF_TYPE_UINT32)
-SET_NUMBER(i32, int32_t, GGUF_TYPE_INT32)
-SET_NUMBER(f32, float, GGUF_TYPE_FLOAT32)
-SET_NUMBER(u64, uint64_t, GGUF_TYPE_UINT64)
-SET_NUMBER(i64, int64_t, GGUF_TYPE_INT64)
-SET_NUMBER(f64, double, GGUF_TYPE_FLOAT64)
-SET_NUMBER(bool, bool, GGUF_TYPE_BOOL)
+GGUF_NUMBERS(SET_NUMBER)
 
 void gguf_set_val_str(struct gguf_context *ctx, const char *key, const char *val) {
     if (val == NULL) {

@@ -38,13 +38,13 @@ void berth_gguf_source_callback(
         .size = max_size};
 }
 
-void berth_gguf_source_fail(const struct gguf_source *s, uint64_t at, const char *fmt, ...) {
+bool berth_gguf_source_fail(const struct gguf_source *s, uint64_t at, const char *fmt, ...) {
     char text[320];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    berth_fail(GGML_STATUS_FAILED, "gguf: %.120s: %s, at offset %" PRIu64, s->name, text, at);
+    return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: %.120s: %s, at offset %" PRIu64, s->name, text, at);
 }
 
 bool berth_gguf_source_holds(const struct gguf_source *s, uint64_t n, uint64_t elem_size, const char *what) {
@@ -52,9 +52,8 @@ bool berth_gguf_source_holds(const struct gguf_source *s, uint64_t n, uint64_t e
     if (n <= left / elem_size) {
         return true;
     }
-    berth_gguf_source_fail(
+    return berth_gguf_source_fail(
         s, s->at, "%s: %" PRIu64 " of at least %" PRIu64 " bytes, but %" PRIu64 " bytes are left", what, n, elem_size, left);
-    return false;
 }
 
 static size_t callback_read(struct gguf_source *s, unsigned char *out, size_t size) {
@@ -90,12 +89,10 @@ bool berth_gguf_source_read(struct gguf_source *s, void *out, size_t size, const
         }
     }
     if (s->file != NULL && ferror(s->file)) {
-        berth_gguf_source_fail(s, s->at, "the %s cannot be read: %s", what, strerror(errno));
-        return false;
+        return berth_gguf_source_fail(s, s->at, "the %s cannot be read: %s", what, strerror(errno));
     }
-    berth_gguf_source_fail(s, s->at, "the file ends in the %s: %zu bytes are wanted, %" PRIu64 " are left", what, size,
+    return berth_gguf_source_fail(s, s->at, "the file ends in the %s: %zu bytes are wanted, %" PRIu64 " are left", what, size,
         size <= left ? (uint64_t) n : left);
-    return false;
 }
 
 bool berth_gguf_source_seek(struct gguf_source *s, uint64_t at) {
@@ -104,8 +101,7 @@ bool berth_gguf_source_seek(struct gguf_source *s, uint64_t at) {
     }
     if (s->file != NULL && (s->base < 0 || at > (uint64_t) (INT64_MAX - s->base) ||
                                fseeko(s->file, (off_t) (s->base + (int64_t) at), SEEK_SET) != 0)) {
-        berth_gguf_source_fail(s, s->at, "no seeking to %" PRIu64 ": reading tensors needs a file, not a pipe", at);
-        return false;
+        return berth_gguf_source_fail(s, s->at, "no seeking to %" PRIu64 ": reading tensors needs a file, not a pipe", at);
     }
     s->at = at;
     return true;

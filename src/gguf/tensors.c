@@ -39,8 +39,7 @@ bool berth_gguf_offsets(struct gguf_context *ctx, size_t alignment, size_t i_fir
         size_t padded;
         if (!berth_pad_ok(info_size(ctx->info.items[i]), alignment, &padded) || !berth_add_ok(sum, padded, &sum) ||
             sum > INT64_MAX) {
-            berth_fail(GGML_STATUS_FAILED, "gguf: tensors of more than 2^63 bytes with alignment %zu", alignment);
-            return false;
+            return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: tensors of more than 2^63 bytes with alignment %zu", alignment);
         }
     }
     size_t end = 0;
@@ -88,8 +87,7 @@ static struct gguf_info *info_new(const char *name, enum ggml_type type, const i
     const size_t size = before + offsetof(struct gguf_info, name) + name_size;
     char *block = berth_calloc(1, max_size(size, before + sizeof(struct gguf_info)));
     if (block == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory: tensor '%s' takes %zu bytes", caller, name, size);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_ALLOC_FAILED, "%s: out of memory: tensor '%s' takes %zu bytes", caller, name, size);
     }
     struct gguf_info *info = (struct gguf_info *) (void *) (block + before);
     memcpy(block + sizeof(struct gguf_origin), ne, GGML_MAX_DIMS * sizeof *ne);

@@ -126,14 +126,13 @@ static bool put_from_buffer(struct sink *s, const struct gguf_info *info, size_t
     t.nb[3] = t.nb[2] * (size_t) t.ne[2];
 
     if (t.buffer->iface.get_tensor == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "gguf: the buffer of '%s' gives nothing back", info->name);
-        return false;
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: the buffer of '%s' gives nothing back", info->name);
     }
     const size_t step = min_size(size, COPY_SIZE);
     unsigned char *copy = berth_calloc(1, step);
     if (copy == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf: out of memory: %zu bytes to copy '%s' through", step, info->name);
-        return false;
+        return BERTH_FAIL_FALSE(
+            GGML_STATUS_ALLOC_FAILED, "gguf: out of memory: %zu bytes to copy '%s' through", step, info->name);
     }
     for (size_t at = 0; at < size && !s->failed; at += step) {
         const size_t n = min_size(size - at, step);
@@ -150,9 +149,8 @@ static bool data_is_given(const struct gguf_context *ctx) {
         const struct gguf_info *info = ctx->info.items[i];
         const struct gguf_origin *origin = berth_gguf_info_origin(info);
         if ((origin == NULL || origin->data == NULL) && gguf_get_tensor_size(ctx, (int64_t) i) > 0) {
-            berth_fail(
+            return BERTH_FAIL_FALSE(
                 GGML_STATUS_FAILED, "gguf: tensor %zu, '%s', has no data to write: gguf_set_tensor_data gives it", i, info->name);
-            return false;
         }
     }
     return true;
@@ -160,8 +158,7 @@ static bool data_is_given(const struct gguf_context *ctx) {
 
 bool gguf_write_to_file_ptr(const struct gguf_context *ctx, FILE *file, bool only_meta) {
     if (ctx == NULL || file == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "gguf_write_to_file_ptr: the %s is NULL", ctx == NULL ? "context" : "file");
-        return false;
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf_write_to_file_ptr: the %s is NULL", ctx == NULL ? "context" : "file");
     }
     if (!only_meta && !data_is_given(ctx)) {
         return false;
@@ -184,18 +181,15 @@ bool gguf_write_to_file_ptr(const struct gguf_context *ctx, FILE *file, bool onl
 
 bool gguf_write_to_file(const struct gguf_context *ctx, const char *fname, bool only_meta) {
     if (ctx == NULL || fname == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "gguf_write_to_file: the %s is NULL", ctx == NULL ? "context" : "name");
-        return false;
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf_write_to_file: the %s is NULL", ctx == NULL ? "context" : "name");
     }
     struct berth_replace to;
     if (!berth_replace_open(&to, fname)) {
-        berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be opened to write: %s", fname, strerror(errno));
-        return false;
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: %s: cannot be opened to write: %s", fname, strerror(errno));
     }
     const bool ok = gguf_write_to_file_ptr(ctx, to.file, only_meta);
     if (!berth_replace_close(&to, ok) && ok) { // the last bytes are written only now
-        berth_fail(GGML_STATUS_FAILED, "gguf: %s: writing failed: %s", fname, strerror(errno));
-        return false;
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: %s: writing failed: %s", fname, strerror(errno));
     }
     return ok;
 }

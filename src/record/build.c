@@ -23,7 +23,7 @@ int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t) {
         return at;
     }
     const size_t n = (size_t) rec->n_forms + 1;
-    if (n > rec->forms_cap && !berth_grow((void **) &rec->forms, &rec->forms_cap, n, sizeof rec->forms[0])) {
+    if (n > rec->forms_cap && !BERTH_GROW(&rec->forms, &rec->forms_cap, n)) {
         return -1;
     }
     struct record_form *form = &rec->forms[rec->n_forms];
@@ -86,7 +86,7 @@ bool berth_record_room(struct record *rec, size_t n_rows, size_t n_srcs) {
 }
 
 static bool room_forms(struct record *rec, int32_t n_rows) {
-    return berth_grow((void **) &rec->forms, &rec->forms_cap, (size_t) n_rows + 1, sizeof rec->forms[0]);
+    return BERTH_GROW(&rec->forms, &rec->forms_cap, (size_t) n_rows + 1);
 }
 
 bool berth_record_room_forms(struct record *rec) {
@@ -100,8 +100,8 @@ bool berth_record_room_like(struct record *rec, const struct record *other) {
     const size_t rows_cap = max_size(rec->rows_cap, other->rows_cap), srcs_cap = max_size(rec->srcs_cap, other->srcs_cap);
     const bool has_room = rows_cap == rec->rows_cap && srcs_cap == rec->srcs_cap;
     return (has_room || caps_set(rec, rows_cap, srcs_cap)) && room_forms(rec, other->n_rows) &&
-           (n_twice == 0 || berth_grow((void **) &rec->twice, &rec->twice_cap, n_twice, sizeof rec->twice[0])) &&
-           berth_grow((void **) &rec->index.slots, &rec->index.slots_cap, other->index.n_slots, sizeof rec->index.slots[0]);
+           (n_twice == 0 || BERTH_GROW(&rec->twice, &rec->twice_cap, n_twice)) &&
+           BERTH_GROW(&rec->index.slots, &rec->index.slots_cap, other->index.n_slots);
 }
 
 // ---- building ----
@@ -216,7 +216,7 @@ static bool index_listed(struct build *b, int32_t n_listed) {
         if (BERTH_LIKELY(record_index_add(b->index, rec->tensors, r) == r)) {
             continue;
         }
-        if (!berth_grow((void **) &rec->twice, &rec->twice_cap, (size_t) rec->n_twice + 1, sizeof rec->twice[0])) {
+        if (!BERTH_GROW(&rec->twice, &rec->twice_cap, (size_t) rec->n_twice + 1)) {
             return false;
         }
         rec->twice[rec->n_twice++] = r;

@@ -10,7 +10,7 @@ bool berth_record_index_reset(struct record_index *index, size_t n) {
     while (n_slots < n * 2) {
         n_slots *= 2;
     }
-    if (!berth_grow((void **) &index->slots, &index->slots_cap, n_slots, sizeof index->slots[0])) {
+    if (!BERTH_GROW(&index->slots, &index->slots_cap, n_slots)) {
         return false;
     }
     index->n_slots = n_slots;
@@ -44,8 +44,7 @@ bool berth_record_list_add(struct record_list *list, struct ggml_tensor *t) {
         return true;
     }
     const size_t n = (size_t) list->n + 1;
-    if (!berth_grow((void **) &list->at, &list->cap, n, sizeof *list->at) ||
-        !berth_record_index_reserve(&list->index, list->at, list->n, n)) {
+    if (!BERTH_GROW(&list->at, &list->cap, n) || !berth_record_index_reserve(&list->index, list->at, list->n, n)) {
         return false;
     }
     list->at[list->n] = t;

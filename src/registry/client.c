@@ -69,7 +69,7 @@ static void add_import(void *user, const char *name, bool is_defined, bool is_we
     }
     const size_t size = strlen(name) + 1;
     char *copy = look->n < ASKS_MAX ? berth_malloc(size) : NULL;
-    if (copy == NULL || !berth_grow((void **) &look->asks, &look->n_cap, look->n + 1, sizeof look->asks[0])) {
+    if (copy == NULL || !BERTH_GROW(&look->asks, &look->n_cap, look->n + 1)) {
         berth_free(copy);
         look->ok = false;
         return;
@@ -102,7 +102,7 @@ static int library_collect(struct dl_phdr_info *info, size_t size, void *user) {
     (void) size;
     tell_release(file_name(info->dlpi_name)); // a program may load libggml before what asks for it
     if (berth_elf_loaded(&elf, info) && is_client(&elf) && look->ok) {
-        look->ok = berth_grow((void **) &look->clients, &look->n_clients_cap, look->n_clients + 1, sizeof look->clients[0]);
+        look->ok = BERTH_GROW(&look->clients, &look->n_clients_cap, look->n_clients + 1);
         if (look->ok) {
             snprintf(look->clients[look->n_clients++], sizeof look->clients[0], "%s", file_name(info->dlpi_name));
             look->ok = berth_elf_symbols(&elf, add_import, look) && look->ok;

@@ -31,8 +31,7 @@ void *berth_library_open(const char *path) {
     char text[160];
     const char *flaw = berth_library_flaw(path, text, sizeof text);
     if (flaw != NULL) {
-        berth_fail(GGML_STATUS_FAILED, "backend %s cannot be loaded: %s", path, flaw);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "backend %s cannot be loaded: %s", path, flaw);
     }
     void *handle = dlopen(path, open_flags());
     if (handle == NULL) {
@@ -54,22 +53,20 @@ static ggml_backend_reg_t reg_of(void *handle, const char *path) {
     symbol_get(handle, "ggml_backend_score", &score);
     symbol_get(handle, "ggml_backend_init", &init);
     if (init == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "backend %s cannot be loaded: it is no backend, it has no ggml_backend_init", path);
-        return NULL;
+        return BERTH_FAIL_NULL(
+            GGML_STATUS_FAILED, "backend %s cannot be loaded: it is no backend, it has no ggml_backend_init", path);
     }
     if (score != NULL && score() <= 0) {
-        berth_fail(GGML_STATUS_FAILED, "backend %s cannot be loaded: it does not run on this machine", path);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "backend %s cannot be loaded: it does not run on this machine", path);
     }
     ggml_backend_reg_t reg = init();
     if (reg == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "backend %s cannot be loaded: its ggml_backend_init failed", path);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "backend %s cannot be loaded: its ggml_backend_init failed", path);
     }
     if (reg->api_version != GGML_BACKEND_API_VERSION) {
-        berth_fail(GGML_STATUS_FAILED, "backend %s cannot be loaded: it is written for API version %d, this is version %d", path,
-            reg->api_version, GGML_BACKEND_API_VERSION);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED,
+            "backend %s cannot be loaded: it is written for API version %d, this is version %d", path, reg->api_version,
+            GGML_BACKEND_API_VERSION);
     }
     return reg;
 }
@@ -95,8 +92,7 @@ enum ggml_status berth_library_load(const char *path, bool say, ggml_backend_reg
 
 ggml_backend_reg_t ggml_backend_load(const char *path) {
     if (path == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_load: the path is NULL");
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_load: the path is NULL");
     }
     berth_registry_ready(BERTH_REGISTRY_BUILT_IN);
     ggml_backend_reg_t reg;

@@ -53,8 +53,7 @@ static bool reg_append(ggml_backend_reg_t reg, void *handle, const ggml_backend_
     if (*known) {
         return true;
     }
-    if (!berth_grow((void **) &regs, &n_regs_cap, n_regs + 1, sizeof regs[0]) ||
-        !berth_grow((void **) &devs, &n_devs_cap, n_devs + n, sizeof devs[0])) {
+    if (!BERTH_GROW(&regs, &n_regs_cap, n_regs + 1) || !BERTH_GROW(&devs, &n_devs_cap, n_devs + n)) {
         return false;
     }
     regs[n_regs++] = (struct entry){reg, handle};
@@ -109,7 +108,7 @@ void ggml_backend_device_register(ggml_backend_dev_t device) {
     }
     berth_registry_ready(BERTH_REGISTRY_BUILT_IN);
     berth_lock_take(&table_lock);
-    const bool ok = berth_grow((void **) &devs, &n_devs_cap, n_devs + 1, sizeof devs[0]);
+    const bool ok = BERTH_GROW(&devs, &n_devs_cap, n_devs + 1);
     if (ok) {
         dev_append(device);
     }
@@ -191,7 +190,7 @@ static bool split_remove(ggml_backend_reg_t reg) {
     if (made == NULL) {
         return true;
     }
-    if (!berth_grow((void **) &devs, &n_devs_cap, n_devs + n_hidden, sizeof devs[0])) {
+    if (!BERTH_GROW(&devs, &n_devs_cap, n_devs + n_hidden)) {
         return false;
     }
     for (size_t i = 0; i < n_devs; i++) {

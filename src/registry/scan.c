@@ -51,7 +51,7 @@ static bool list_add(struct list *list, const char *dir, int i_dir, const char *
     if (n_name == 0 || (n_name == 4 && strncmp(core, "base", 4) == 0)) {
         return true;
     }
-    if (!berth_grow((void **) &list->items, &list->n_cap, list->n + 1, sizeof list->items[0])) {
+    if (!BERTH_GROW(&list->items, &list->n_cap, list->n + 1)) {
         return false;
     }
     const size_t n_path = strlen(dir) + 1 + len + 1;

@@ -13,8 +13,7 @@ struct carried {
 };
 
 static bool carry_room(struct sched_carry *carry, size_t n, size_t n_bytes) {
-    return berth_grow((void **) &carry->list, &carry->cap, n, sizeof carry->list[0]) &&
-           berth_grow((void **) &carry->bytes, &carry->bytes_cap, n_bytes, 1);
+    return BERTH_GROW(&carry->list, &carry->cap, n) && BERTH_GROW(&carry->bytes, &carry->bytes_cap, n_bytes);
 }
 
 bool sched_carry_room(struct ggml_backend_sched *sched, const struct sched_memo *memo) {

@@ -49,7 +49,7 @@ enum ggml_status sched_memo_build(struct ggml_backend_sched *sched, struct sched
         return status;
     }
     memo->rows = memo->rec.columns;
-    if (!berth_grow((void **) &memo->places, &memo->places_cap, (size_t) memo->rec.n_rows + 1, sizeof memo->places[0])) {
+    if (!BERTH_GROW(&memo->places, &memo->places_cap, (size_t) memo->rec.n_rows + 1)) {
         goto no_room;
     }
     columns_fill(sched, memo);

@@ -148,7 +148,7 @@ void sched_plans_free(struct ggml_backend_sched *sched) {
 // The spare plan becomes one that is kept, and a new one with as much room takes its place.
 bool sched_plan_keep(struct ggml_backend_sched *sched) {
     struct galloc_plan *plan = sched->spare, *spare = berth_galloc_plan_like(sched->galloc, plan);
-    if (spare == NULL || !berth_grow((void **) &sched->kept, &sched->kept_cap, sched->n_kept + 1, sizeof sched->kept[0])) {
+    if (spare == NULL || !BERTH_GROW(&sched->kept, &sched->kept_cap, sched->n_kept + 1)) {
         berth_galloc_plan_free(sched->galloc, spare);
         return false;
     }

@@ -14,7 +14,7 @@
 
 // ---- room ----
 
-#define ROOM(memo, list, n) berth_grow((void **) &(memo)->list, &(memo)->list##_cap, (size_t) (n), sizeof(memo)->list[0])
+#define ROOM(memo, list, n) BERTH_GROW(&(memo)->list, &(memo)->list##_cap, (size_t) (n))
 
 static bool memo_room(struct ggml_backend_sched *sched, struct sched_memo *to, const struct sched_memo *from) {
     const size_t n_backends = (size_t) sched->n_backends, n_slots = (size_t) from->n_slots, n_inputs = (size_t) from->n_inputs;

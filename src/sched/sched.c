@@ -57,15 +57,13 @@ ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends, ggml_backe
     size_t graph_size, bool parallel, bool op_offload) {
     (void) graph_size; // grows with the graphs it gets
     if (backends == NULL || n_backends <= 0 || n_backends > INT16_MAX) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_new: %d backends", n_backends);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_sched_new: %d backends", n_backends);
     }
     for (int b = 0; b < n_backends; b++) {
         if (backends[b] == NULL ||
             ((bufts == NULL || bufts[b] == NULL) && ggml_backend_get_default_buffer_type(backends[b]) == NULL)) {
-            berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_new: backend %d of %d %s", b, n_backends,
+            return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_sched_new: backend %d of %d %s", b, n_backends,
                 backends[b] == NULL ? "is NULL" : "has no buffer type");
-            return NULL;
         }
     }
     struct ggml_backend_sched *sched = berth_calloc(1, sizeof *sched);
@@ -311,16 +309,14 @@ static enum ggml_status prepare_and(struct ggml_backend_sched *sched, struct ggm
 
 static bool has_arguments(const char *func, ggml_backend_sched_t sched, const struct ggml_cgraph *graph) {
     if (sched == NULL || graph == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "%s: the %s is NULL", func, sched == NULL ? "scheduler" : "graph");
-        return false;
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "%s: the %s is NULL", func, sched == NULL ? "scheduler" : "graph");
     }
     if (!sched_is_idle(func, sched)) {
         return false;
     }
     for (int b = 0; b < sched->n_backends; b++) {
         if (sched->backends[b] == NULL) {
-            berth_fail(GGML_STATUS_FAILED, "%s: backend %d of %d has been freed", func, b, sched->n_backends);
-            return false;
+            return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "%s: backend %d of %d has been freed", func, b, sched->n_backends);
         }
     }
     return true;

@@ -44,8 +44,7 @@ size_t ggml_backend_sched_get_buffer_size(ggml_backend_sched_t sched, ggml_backe
 
 static bool choice_add(struct sched_choices *choices, struct ggml_tensor *t, int b) {
     const size_t n = (size_t) choices->n + 1;
-    if (!berth_grow((void **) &choices->tensors, &choices->tensors_cap, n, sizeof choices->tensors[0]) ||
-        !berth_grow((void **) &choices->backends, &choices->backends_cap, n, sizeof choices->backends[0]) ||
+    if (!BERTH_GROW(&choices->tensors, &choices->tensors_cap, n) || !BERTH_GROW(&choices->backends, &choices->backends_cap, n) ||
         !(n == 1 ? berth_record_index_reset(&choices->index, 1)
                  : berth_record_index_reserve(&choices->index, choices->tensors, choices->n, n))) {
         return false;

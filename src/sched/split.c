@@ -19,7 +19,7 @@ struct cutter {
 
 static bool split_push(struct cutter *c, int32_t i_start, int backend) {
     struct sched_memo *memo = c->memo;
-    if (!berth_grow((void **) &memo->splits, &memo->splits_cap, (size_t) memo->n_splits + 1, sizeof memo->splits[0])) {
+    if (!BERTH_GROW(&memo->splits, &memo->splits_cap, (size_t) memo->n_splits + 1)) {
         return false;
     }
     if (memo->n_splits > 0) {
@@ -47,7 +47,7 @@ static int32_t copy_find(const struct cutter *c, int32_t s, int b) {
 
 static int32_t copy_push(struct cutter *c, int32_t s, int b) {
     struct sched_memo *memo = c->memo;
-    if (!berth_grow((void **) &memo->copies, &memo->copies_cap, (size_t) memo->n_copies + 1, sizeof memo->copies[0])) {
+    if (!BERTH_GROW(&memo->copies, &memo->copies_cap, (size_t) memo->n_copies + 1)) {
         return -1;
     }
     const int32_t base = sched_base(memo, s);
@@ -69,7 +69,7 @@ static int32_t copy_push(struct cutter *c, int32_t s, int b) {
 
 static bool edge_push(struct cutter *c, int32_t node, int32_t src, int32_t copy) {
     struct sched_memo *memo = c->memo;
-    if (!berth_grow((void **) &memo->edges, &memo->edges_cap, (size_t) memo->n_edges + 1, sizeof memo->edges[0])) {
+    if (!BERTH_GROW(&memo->edges, &memo->edges_cap, (size_t) memo->n_edges + 1)) {
         return false;
     }
     memo->edges[memo->n_edges++] = (struct sched_edge){.node = node, .copy = copy, .src = src};
@@ -252,8 +252,8 @@ static bool tensors_init(struct ggml_backend_sched *sched, struct sched_memo *me
     inputs_mark(memo);
     const size_t n_slots = (size_t) memo->n_slots, n_inputs = (size_t) memo->n_inputs;
     const size_t n_tensors = (size_t) memo->n_copies * n_slots + n_inputs * (n_slots - 1);
-    if (!berth_grow((void **) &memo->tensors, &memo->tensors_cap, n_tensors, sizeof memo->tensors[0]) ||
-        !berth_grow((void **) &memo->slot_places, &memo->slot_places_cap, n_inputs * n_slots, sizeof memo->slot_places[0])) {
+    if (!BERTH_GROW(&memo->tensors, &memo->tensors_cap, n_tensors) ||
+        !BERTH_GROW(&memo->slot_places, &memo->slot_places_cap, n_inputs * n_slots)) {
         return false;
     }
     if (n_tensors > 0) {

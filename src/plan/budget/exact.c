@@ -153,7 +153,7 @@ static uint64_t bytes_in(const struct budget_words *w, const struct budget_state
 }
 
 static bool move_put(struct budget_moves *m, struct budget_state to, int32_t op, enum berth_budget_kind kind, uint64_t cost) {
-    if (!berth_grow((void **) &m->at, &m->cap, m->n + 1, sizeof *m->at)) {
+    if (!BERTH_GROW(&m->at, &m->cap, m->n + 1)) {
         return false;
     }
     m->at[m->n++] = (struct budget_move){to, {op, kind}, cost};
@@ -275,7 +275,7 @@ static bool is_before(const struct waiting *a, const struct waiting *b) {
 }
 
 static bool heap_push(struct search *s, struct waiting x) {
-    if (!berth_grow((void **) &s->heap, &s->heap_cap, s->n_heap + 1, sizeof *s->heap)) {
+    if (!BERTH_GROW(&s->heap, &s->heap_cap, s->n_heap + 1)) {
         return false;
     }
     size_t i = s->n_heap++;
@@ -344,7 +344,7 @@ static bool node_reach(
     int32_t *slot = slot_find(s, x);
     if (*slot == 0) {
         const uint64_t to_go = budget_to_go(&s->w, x);
-        if (!berth_grow((void **) &s->nodes, &s->nodes_cap, s->n_nodes + 1, sizeof *s->nodes)) {
+        if (!BERTH_GROW(&s->nodes, &s->nodes_cap, s->n_nodes + 1)) {
             return false;
         }
         s->nodes[s->n_nodes++] = (struct node){*x, step, parent, cost, to_go};

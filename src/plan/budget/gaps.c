@@ -30,15 +30,11 @@ void budget_gaps_fini(struct budget_gaps *x) {
 
 static bool gaps_room(struct budget_gaps *x) {
     const size_t n = (size_t) x->g->n, m = x->s->n, p = (size_t) x->g->n_pools;
-    return berth_grow((void **) &x->read_start, &x->cap[0], n + m + 2, sizeof *x->read_start) &&
-           berth_grow((void **) &x->reads, &x->cap[1], (size_t) x->t.start[m] + 1, sizeof *x->reads) &&
-           berth_grow((void **) &x->made_start, &x->cap[2], n + 2, sizeof *x->made_start) &&
-           berth_grow((void **) &x->made, &x->cap[3], n + m + 1, sizeof *x->made) &&
-           berth_grow((void **) &x->block_max, &x->cap[4], (m / BLOCK + 1) * p, sizeof *x->block_max) &&
-           berth_grow((void **) &x->over, &x->cap[5], (m + 1) * p, sizeof *x->over) &&
-           berth_grow((void **) &x->mark, &x->cap[6], n + 1, sizeof *x->mark) &&
-           berth_grow((void **) &x->put_at, &x->cap[7], n + 1, sizeof *x->put_at) &&
-           berth_grow((void **) &x->lock, &x->cap[8], n + m + 1, sizeof *x->lock);
+    return BERTH_GROW(&x->read_start, &x->cap[0], n + m + 2) && BERTH_GROW(&x->reads, &x->cap[1], (size_t) x->t.start[m] + 1) &&
+           BERTH_GROW(&x->made_start, &x->cap[2], n + 2) && BERTH_GROW(&x->made, &x->cap[3], n + m + 1) &&
+           BERTH_GROW(&x->block_max, &x->cap[4], (m / BLOCK + 1) * p) && BERTH_GROW(&x->over, &x->cap[5], (m + 1) * p) &&
+           BERTH_GROW(&x->mark, &x->cap[6], n + 1) && BERTH_GROW(&x->put_at, &x->cap[7], n + 1) &&
+           BERTH_GROW(&x->lock, &x->cap[8], n + m + 1);
 }
 
 static bool is_home(const struct budget_gaps *x, int32_t k) {
@@ -213,7 +209,7 @@ static bool cascade_find(struct cascade *c, struct budget_cut *cut, int32_t valu
     cut->cost = 0;
     x->stamp++;
     // An entry of the stack is a value and, below 0, one whose sources have been seen.
-    if (!berth_grow((void **) &cuts->stack, &cuts->stack_cap, 2, sizeof *cuts->stack)) {
+    if (!BERTH_GROW(&cuts->stack, &cuts->stack_cap, 2)) {
         return false;
     }
     cuts->stack[n_stack++] = value;
@@ -226,7 +222,7 @@ static bool cascade_find(struct cascade *c, struct budget_cut *cut, int32_t valu
         if (top < 0) {
             x->mark[i] = x->stamp;
             cut->cost += g->cost[i];
-            if (!berth_grow((void **) &cuts->ops, &cuts->ops_cap, cuts->n_ops + 1, sizeof *cuts->ops)) {
+            if (!BERTH_GROW(&cuts->ops, &cuts->ops_cap, cuts->n_ops + 1)) {
                 return false;
             }
             cuts->ops[cuts->n_ops++] = i;
@@ -235,7 +231,7 @@ static bool cascade_find(struct cascade *c, struct budget_cut *cut, int32_t valu
         }
         const size_t n_srcs = (size_t) (g->srcs.start[i + 1] - g->srcs.start[i]);
         *g->work += CASCADE_LOOKS * (int64_t) (n_srcs + 1);
-        if (!berth_grow((void **) &cuts->stack, &cuts->stack_cap, n_stack + n_srcs + 2, sizeof *cuts->stack)) {
+        if (!BERTH_GROW(&cuts->stack, &cuts->stack_cap, n_stack + n_srcs + 2)) {
             return false;
         }
         cuts->stack[n_stack++] = -1 - i;
@@ -346,8 +342,7 @@ bool budget_cuts_find(struct budget_gaps *x, const struct budget_style *style, i
         }
         bool ok;
         const size_t n_ops = cuts->n_ops;
-        if (!cut_rate(&c, style, step, excess, &cut, &ok) ||
-            !berth_grow((void **) &cuts->at, &cuts->cap, cuts->n + 1, sizeof *cuts->at)) {
+        if (!cut_rate(&c, style, step, excess, &cut, &ok) || !BERTH_GROW(&cuts->at, &cuts->cap, cuts->n + 1)) {
             return false;
         }
         if (ok) {
@@ -376,7 +371,7 @@ struct inserts {
 };
 
 static bool insert_put(struct inserts *in, int32_t before, int32_t op, enum berth_budget_kind kind) {
-    if (!berth_grow((void **) &in->at, &in->cap, in->n + 1, sizeof *in->at)) {
+    if (!BERTH_GROW(&in->at, &in->cap, in->n + 1)) {
         return false;
     }
     in->at[in->n] = (struct insert){before, (int32_t) in->n, {op, kind}};

@@ -90,8 +90,8 @@ static void backs_drop(struct improver *m, struct budget_steps *s) {
 // One round over all that was run again. False: out of memory.
 static bool backs_round(struct improver *m, struct budget_steps *s, bool is_noisy, int32_t *n_done) {
     *n_done = 0;
-    if (!budget_gaps_find(&m->x, m->g, s) || !berth_grow((void **) &m->backs, &m->backs_cap, s->n + 1, sizeof *m->backs) ||
-        !berth_grow((void **) &m->gone, &m->gone_cap, s->n + 1, sizeof *m->gone)) {
+    if (!budget_gaps_find(&m->x, m->g, s) || !BERTH_GROW(&m->backs, &m->backs_cap, s->n + 1) ||
+        !BERTH_GROW(&m->gone, &m->gone_cap, s->n + 1)) {
         return false;
     }
     memset(m->gone, 0, s->n * sizeof *m->gone);

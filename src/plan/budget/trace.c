@@ -10,7 +10,7 @@
 #define TRACE_LOOKS 8 // that an op or a step counts, with what is done with a trace
 
 bool budget_put(struct budget_steps *s, int32_t op, enum berth_budget_kind kind) {
-    if (!berth_grow((void **) &s->at, &s->cap, s->n + 1, sizeof *s->at)) {
+    if (!BERTH_GROW(&s->at, &s->cap, s->n + 1)) {
         return false;
     }
     s->at[s->n++] = (struct berth_budget_step){op, kind};
@@ -18,7 +18,7 @@ bool budget_put(struct budget_steps *s, int32_t op, enum berth_budget_kind kind)
 }
 
 bool budget_copy(struct budget_steps *to, const struct budget_steps *from) {
-    if (!berth_grow((void **) &to->at, &to->cap, from->n + 1, sizeof *to->at)) {
+    if (!BERTH_GROW(&to->at, &to->cap, from->n + 1)) {
         return false;
     }
     if (from->n > 0) {
@@ -57,14 +57,10 @@ static bool trace_room(const struct budget_graph *g, const struct budget_steps *
         n_src +=
             op < 0 || op >= g->n || s->at[k].kind != BERTH_BUDGET_RUN ? 1 : (size_t) (g->srcs.start[op + 1] - g->srcs.start[op]);
     }
-    return berth_grow((void **) &t->last, &t->last_cap, n + s->n + 1, sizeof *t->last) &&
-           berth_grow((void **) &t->src, &t->src_cap, n_src, sizeof *t->src) &&
-           berth_grow((void **) &t->start, &t->start_cap, s->n + 1, sizeof *t->start) &&
-           berth_grow((void **) &t->taken, &t->taken_cap, s->n + 1, sizeof *t->taken) &&
-           berth_grow((void **) &t->now, &t->now_cap, n + 1, sizeof *t->now) &&
-           berth_grow((void **) &t->out, &t->out_cap, n + 1, sizeof *t->out) &&
-           berth_grow((void **) &t->live, &t->live_cap, s->n * n_pools + 1, sizeof *t->live) &&
-           berth_grow((void **) &t->peak, &t->peak_cap, n_pools + 1, sizeof *t->peak);
+    return BERTH_GROW(&t->last, &t->last_cap, n + s->n + 1) && BERTH_GROW(&t->src, &t->src_cap, n_src) &&
+           BERTH_GROW(&t->start, &t->start_cap, s->n + 1) && BERTH_GROW(&t->taken, &t->taken_cap, s->n + 1) &&
+           BERTH_GROW(&t->now, &t->now_cap, n + 1) && BERTH_GROW(&t->out, &t->out_cap, n + 1) &&
+           BERTH_GROW(&t->live, &t->live_cap, s->n * n_pools + 1) && BERTH_GROW(&t->peak, &t->peak_cap, n_pools + 1);
 }
 
 static void step_refuse(struct budget_trace *t, size_t step, const char *why) {

@@ -104,7 +104,7 @@ static enum ggml_status quoted_field(struct csv *csv, struct field *field) {
             csv->p++;
         }
         csv->line += *csv->p == '\n';
-        if (!berth_grow((void **) &csv->field, &csv->n_field_cap, len + 1, 1)) {
+        if (!BERTH_GROW(&csv->field, &csv->n_field_cap, len + 1)) {
             return out_of_memory(csv);
         }
         csv->field[len++] = *csv->p;
@@ -189,7 +189,7 @@ static enum ggml_status read_header(struct csv *csv) {
             return berth_fail(GGML_STATUS_FAILED, "%s:%zu: column '%s' stands twice", csv->name, csv->line, columns[kind].name);
         }
         seen |= kind >= 0 ? (size_t) 1 << kind : 0;
-        if (!berth_grow((void **) &csv->kinds, &csv->n_kinds_cap, csv->n_kinds + 1, 1)) {
+        if (!BERTH_GROW(&csv->kinds, &csv->n_kinds_cap, csv->n_kinds + 1)) {
             return out_of_memory(csv);
         }
         csv->kinds[csv->n_kinds++] = kind;
@@ -269,8 +269,7 @@ static enum ggml_status read_item(struct csv *csv) {
             "%s:%zu: '%.*s' ends before it begins: lower %" PRId64 ", upper %" PRId64 " (exclusive)", csv->name, line, SHOWN,
             csv->builder.text + item.id, item.item.first, item.item.last + 1);
     }
-    if (!berth_set_add(&csv->builder, &item) ||
-        !berth_grow((void **) &csv->lines, &csv->n_lines_cap, csv->n_lines + 1, sizeof csv->lines[0])) {
+    if (!berth_set_add(&csv->builder, &item) || !BERTH_GROW(&csv->lines, &csv->n_lines_cap, csv->n_lines + 1)) {
         return out_of_memory(csv);
     }
     csv->lines[csv->n_lines++] = line;

@@ -42,7 +42,7 @@ static enum ggml_status read_all(FILE *file, const char *name, char **text, size
     *text = NULL;
     *size = 0;
     while (status == GGML_STATUS_SUCCESS) {
-        if (!berth_grow((void **) text, &n_cap, *size + 65536, 1)) {
+        if (!BERTH_GROW(text, &n_cap, *size + 65536)) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory behind %zu bytes", name, *size);
         }
         errno = 0;

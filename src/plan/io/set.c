@@ -19,8 +19,7 @@ bool berth_set_begin(struct berth_set_builder *b) {
 
 bool berth_set_text(struct berth_set_builder *b, const char *text, size_t len, size_t *at) {
     size_t size;
-    if (!berth_add_ok(b->text_size, len, &size) || !berth_add_ok(size, 1, &size) ||
-        !berth_grow((void **) &b->text, &b->n_text_cap, size, 1)) {
+    if (!berth_add_ok(b->text_size, len, &size) || !berth_add_ok(size, 1, &size) || !BERTH_GROW(&b->text, &b->n_text_cap, size)) {
         return false;
     }
     *at = b->text_size;
@@ -37,8 +36,7 @@ static bool cost_add(struct berth_set_builder *b, const struct berth_set_item *i
     if (!b->has_costs) {
         return true;
     }
-    if (!berth_grow((void **) &b->set->costs, &b->n_costs_cap, i + 1, sizeof *b->set->costs) ||
-        !berth_grow((void **) &b->read_texts, &b->n_reads_cap, i + 1, sizeof *b->read_texts)) {
+    if (!BERTH_GROW(&b->set->costs, &b->n_costs_cap, i + 1) || !BERTH_GROW(&b->read_texts, &b->n_reads_cap, i + 1)) {
         return false;
     }
     b->set->costs[i] = item->cost;
@@ -49,9 +47,8 @@ static bool cost_add(struct berth_set_builder *b, const struct berth_set_item *i
 bool berth_set_add(struct berth_set_builder *b, const struct berth_set_item *item) {
     struct berth_plan_set *set = b->set;
     const size_t i = set->n_items;
-    if (!berth_grow((void **) &set->items, &b->n_items_cap, i + 1, sizeof *set->items) ||
-        !berth_grow((void **) &set->offsets, &b->n_offsets_cap, i + 1, sizeof *set->offsets) ||
-        !berth_grow((void **) &b->starts, &b->n_starts_cap, i + 1, sizeof *b->starts) || !cost_add(b, item)) {
+    if (!BERTH_GROW(&set->items, &b->n_items_cap, i + 1) || !BERTH_GROW(&set->offsets, &b->n_offsets_cap, i + 1) ||
+        !BERTH_GROW(&b->starts, &b->n_starts_cap, i + 1) || !cost_add(b, item)) {
         return false;
     }
     b->starts[i] = item->id;
@@ -69,8 +66,7 @@ bool berth_set_add_tensor(
     struct berth_set_builder *b, const struct berth_plan_tensor *tensor, const struct berth_set_words *words) {
     struct berth_plan_set *set = b->set;
     const size_t i = set->n_tensors;
-    if (!berth_grow((void **) &set->tensors, &b->n_tensors_cap, i + 1, sizeof *set->tensors) ||
-        !berth_grow((void **) &b->words, &b->n_words_cap, i + 1, sizeof *b->words)) {
+    if (!BERTH_GROW(&set->tensors, &b->n_tensors_cap, i + 1) || !BERTH_GROW(&b->words, &b->n_words_cap, i + 1)) {
         return false;
     }
     set->tensors[i] = *tensor;
@@ -83,8 +79,7 @@ bool berth_set_add_tensor(
 bool berth_set_add_pool(struct berth_set_builder *b, const struct berth_plan_pool *pool, size_t name) {
     struct berth_plan_set *set = b->set;
     const size_t i = set->n_pools;
-    if (!berth_grow((void **) &set->pools, &b->n_pools_cap, i + 1, sizeof *set->pools) ||
-        !berth_grow((void **) &b->pool_names, &b->n_pool_names_cap, i + 1, sizeof *b->pool_names)) {
+    if (!BERTH_GROW(&set->pools, &b->n_pools_cap, i + 1) || !BERTH_GROW(&b->pool_names, &b->n_pool_names_cap, i + 1)) {
         return false;
     }
     set->pools[i] = *pool;

@@ -103,7 +103,7 @@ static bool state_follow(struct beam *m, int32_t s, int now) {
             if (peak >= m->limit) {
                 continue;
             }
-            if (!berth_grow((void **) &m->cands, &m->n_cands_cap, m->n_cands + 1, sizeof *m->cands)) {
+            if (!BERTH_GROW(&m->cands, &m->n_cands_cap, m->n_cands + 1)) {
                 return false;
             }
             if (is_free) {
@@ -205,7 +205,7 @@ static bool candidate_take(struct beam *m, const struct candidate *c, int32_t s,
             ready[t >> 6] |= (uint64_t) 1 << (t & 63);
         }
     }
-    if (m->n_traces >= UINT32_MAX || !berth_grow((void **) &m->traces, &m->n_traces_cap, m->n_traces + 1, sizeof *m->traces)) {
+    if (m->n_traces >= UINT32_MAX || !BERTH_GROW(&m->traces, &m->n_traces_cap, m->n_traces + 1)) {
         return false;
     }
     m->traces[m->n_traces] = (struct trace){m->states[now][c->state].trace, c->task};

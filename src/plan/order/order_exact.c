@@ -159,7 +159,7 @@ static bool heap_before(const struct exact *e, uint32_t x, uint32_t y) {
 }
 
 static bool heap_push(struct exact *e, uint32_t x) {
-    if (!berth_grow((void **) &e->heap, &e->n_heap_cap, e->n_heap + 1, sizeof *e->heap)) {
+    if (!BERTH_GROW(&e->heap, &e->n_heap_cap, e->n_heap + 1)) {
         return false;
     }
     size_t i = e->n_heap++;
@@ -233,7 +233,7 @@ static bool node_add(struct exact *e, const struct node *node, uint32_t *added) 
         }
         old->is_stale = true;
     }
-    if (e->n_nodes >= UINT32_MAX - 1 || !berth_grow((void **) &e->nodes, &e->n_cap, e->n_nodes + 1, sizeof *e->nodes)) {
+    if (e->n_nodes >= UINT32_MAX - 1 || !BERTH_GROW(&e->nodes, &e->n_cap, e->n_nodes + 1)) {
         return false;
     }
     e->nodes[e->n_nodes] = *node;
@@ -304,7 +304,7 @@ enum order_result order_exact(
     struct berth_arrays mem = {0};
     struct exact e = {.p = p};
     enum order_result result = ORDER_OUT_OF_MEMORY;
-    if (!exact_init(&e, &mem) || !berth_grow((void **) &e.nodes, &e.n_cap, 1024, sizeof *e.nodes) || !heap_push(&e, 0)) {
+    if (!exact_init(&e, &mem) || !BERTH_GROW(&e.nodes, &e.n_cap, 1024) || !heap_push(&e, 0)) {
         goto fail;
     }
     e.nodes[0] = (struct node){.live = p->live, .peak = max_u64(ask->aim, p->bound), .parent = UINT32_MAX};

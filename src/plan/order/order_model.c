@@ -18,7 +18,7 @@ struct pairs {
 };
 
 static bool pairs_add(struct pairs *pairs, int32_t key, int32_t value) {
-    if (!berth_grow((void **) &pairs->at, &pairs->n_cap, pairs->n + 1, sizeof *pairs->at)) {
+    if (!BERTH_GROW(&pairs->at, &pairs->n_cap, pairs->n + 1)) {
         return false;
     }
     pairs->at[pairs->n][0] = key;
@@ -279,7 +279,7 @@ static bool blocks_find(struct order_graph *g, struct berth_arrays *mem) {
             k++;
         }
         if (k == g->n_pools) {
-            if (!berth_grow((void **) &pools, &n_pools_cap, (size_t) k + 1, sizeof *pools)) {
+            if (!BERTH_GROW(&pools, &n_pools_cap, (size_t) k + 1)) {
                 berth_free(pools);
                 return false;
             }

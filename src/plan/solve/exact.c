@@ -59,7 +59,7 @@ static enum exact_answer descend_split(struct exact *x, struct exact_part part) 
     size_t base = x->n_lists;
     size_t n = (size_t) part.n;
     enum exact_answer answer = EXACT_FITS;
-    if (base + 2 * n > x->cap_lists && !berth_grow((void **) &x->lists, &x->cap_lists, base + 2 * n, sizeof *x->lists)) {
+    if (base + 2 * n > x->cap_lists && !BERTH_GROW(&x->lists, &x->cap_lists, base + 2 * n)) {
         x->is_out_of_memory = true;
         return EXACT_UNKNOWN;
     }

@@ -175,9 +175,8 @@ struct exact *berth_exact_new(const struct plan_prob *p) {
     x->begin_ids = berth_arrays_new(mem, n, sizeof *x->begin_ids);
     x->end_at = berth_arrays_new(mem, m + 2, sizeof *x->end_at);
     x->end_ids = berth_arrays_new(mem, n, sizeof *x->end_ids);
-    if (!berth_grow((void **) &x->lists, &x->cap_lists, 4 * n, sizeof *x->lists) ||
-        !berth_grow((void **) &x->trail, &x->cap_trail, 16 * (n + m), sizeof *x->trail) || !fill_sections(x) ||
-        !fill_neighbours(x)) {
+    if (!BERTH_GROW(&x->lists, &x->cap_lists, 4 * n) || !BERTH_GROW(&x->trail, &x->cap_trail, 16 * (n + m)) ||
+        !fill_sections(x) || !fill_neighbours(x)) {
         berth_exact_free(x);
         return NULL;
     }

@@ -9,7 +9,7 @@
 
 void berth_exact_set(struct exact *x, int64_t *at, int64_t value) {
     if (x->n_trail == x->cap_trail) {
-        if (!berth_grow((void **) &x->trail, &x->cap_trail, x->n_trail + 1, sizeof *x->trail)) {
+        if (!BERTH_GROW(&x->trail, &x->cap_trail, x->n_trail + 1)) {
             x->is_out_of_memory = true;
             return;
         }

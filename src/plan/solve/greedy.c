@@ -71,7 +71,7 @@ static bool free_list_give(struct free_list *f, int64_t off, int64_t size) {
     } else {
         if (f->n == f->cap) {
             size_t cap = (size_t) f->cap;
-            if (!berth_grow((void **) &f->gaps, &cap, cap + 1, sizeof *f->gaps)) {
+            if (!BERTH_GROW(&f->gaps, &cap, cap + 1)) {
                 return false;
             }
             f->cap = (int32_t) cap;
