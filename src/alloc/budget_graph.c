@@ -92,7 +92,7 @@ static bool src_set(struct rewrite *w, struct ggml_tensor *t, int slot, struct g
     if (t->src[slot] == src) {
         return true;
     }
-    if (!berth_grow((void **) &w->undos, &w->undos_cap, w->n_undos + 1, sizeof *w->undos)) {
+    if (!BERTH_GROW(&w->undos, &w->undos_cap, w->n_undos + 1)) {
         return false;
     }
     w->undos[w->n_undos++] = (struct undo){t, t->src[slot], slot};
@@ -329,13 +329,14 @@ enum ggml_status berth_graph_budget(struct ggml_cgraph *graph, const struct bert
     if (status == GGML_STATUS_SUCCESS) {
         status = task_run(&t, ctx, out, result);
     }
-    for (size_t i = 0; status == GGML_STATUS_SUCCESS && budget->on_alive != NULL && i < (*result)->n_alive; i++) {
-        const int32_t op = (*result)->alive[i];
-        budget->on_alive(i, t.o.tensors[op], t.o.ops[op].size, budget->user);
-    }
     if (status != GGML_STATUS_SUCCESS) {
         berth_budget_free(*result);
         *result = NULL;
+    } else if (budget->on_alive != NULL) {
+        for (size_t i = 0; i < (*result)->n_alive; i++) {
+            const int32_t op = (*result)->alive[i];
+            budget->on_alive(i, t.o.tensors[op], t.o.ops[op].size, budget->user);
+        }
     }
     graph_ops_fini(&t.o);
     return status;

@@ -207,13 +207,17 @@ PART bool is_settled(struct placing *p, const struct record_row *rows, int32_t i
         }
         const bool is_put =
             may_put(p) && t->buffer == NULL && (is_view || t->data == NULL) && tensor_put(p->written, t, buffer, data, !is_whole);
-        p->written = is_put ? p->written + 1 : p->written; // which may be NULL
+        if (is_put) { // otherwise it may be NULL
+            p->written++;
+        }
         p->is_in_place = p->is_in_place && is_put;
         return is_put;
     }
     if (is_view && (is_whole ? is_astray(t) : is_untold(t))) {
         const bool is_put = may_put(p) && rows[row->view_src].has_memory && put_view(p->written, t, is_whole);
-        p->written = is_put ? p->written + 1 : p->written; // which may be NULL
+        if (is_put) { // otherwise it may be NULL
+            p->written++;
+        }
         p->is_in_place = p->is_in_place && is_put;
     }
     return false;
@@ -233,7 +237,7 @@ PART bool match_rows(
     struct ggml_tensor *const *tensors = rec->tensors;
     struct owner_check owner = {.rules = rules};
     // Tensors of small graphs are near already.
-    const int32_t n_fetched = n_rows > (is_whole ? 1500 : 150) ? n_listed - RECORD_AHEAD : 0;
+    const int32_t n_near = is_whole ? 1500 : 150, n_fetched = n_rows > n_near ? n_listed - RECORD_AHEAD : 0;
     for (int32_t i = 0; i < n_rows; i++) {
         const struct record_row *row = &rows[i];
         struct ggml_tensor *t = tensors[i];

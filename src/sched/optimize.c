@@ -14,8 +14,7 @@ static bool reorder_init(struct sched_memo *memo) {
     if (memo->is_reordered) {
         return true;
     }
-    if (!berth_grow((void **) &memo->nodes, &memo->nodes_cap, n, sizeof memo->nodes[0]) ||
-        !berth_grow((void **) &memo->order, &memo->order_cap, n, sizeof memo->order[0])) {
+    if (!BERTH_GROW(&memo->nodes, &memo->nodes_cap, n) || !BERTH_GROW(&memo->order, &memo->order_cap, n)) {
         return false;
     }
     memcpy(memo->nodes, memo->rec.tensors, n * sizeof memo->nodes[0]);
@@ -60,7 +59,7 @@ static void add_alloc_dep(void *user_data, struct ggml_tensor *tensor, struct gg
             is_known ? "the latter is no node of its split" : "the former is no tensor of the graph");
         return;
     }
-    if (!berth_grow((void **) &memo->deps, &memo->deps_cap, (size_t) memo->n_deps + 1, sizeof memo->deps[0])) {
+    if (!BERTH_GROW(&memo->deps, &memo->deps_cap, (size_t) memo->n_deps + 1)) {
         w->status = berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %d wishes of backends", memo->n_deps + 1);
         return;
     }
@@ -113,11 +112,13 @@ static enum ggml_status split_optimize(struct ggml_backend_sched *sched, struct 
     sched_edges_to_copies(memo, split, 0);
     backend->iface.graph_optimize(backend, &view, &params); // those of older releases take two arguments and see the first two
     sched_edges_to_graph(memo, split);
-    if (w.status == GGML_STATUS_SUCCESS && (view.n_nodes != n || !take_order(memo, split, is_met))) {
-        w.status = berth_fail(GGML_STATUS_FAILED, "scheduler: backend %s changed more than the order of its %d nodes",
-            ggml_backend_name(backend), n);
+    if (w.status != GGML_STATUS_SUCCESS) {
+        return w.status;
     }
-    return w.status;
+    if (view.n_nodes != n || !take_order(memo, split, is_met)) {
+        return berth_fail(GGML_STATUS_FAILED, "scheduler: backend %s changed more than the order of its %d nodes", w.backend, n);
+    }
+    return GGML_STATUS_SUCCESS;
 }
 
 enum ggml_status sched_optimize(struct ggml_backend_sched *sched, struct sched_memo *memo) {

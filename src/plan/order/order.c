@@ -147,30 +147,19 @@ static bool part_exact(struct pass *s, const struct order_part *p, struct best *
 // One way after the other; each must pass under the peak of those before.
 static bool part_improve(struct pass *s, const struct order_part *p, struct best *best) {
     const bool is_small = p->n <= ORDER_EXACT_MAX;
-    uint64_t peak = 0;
-    enum order_result result = ORDER_GAVE_UP;
-    if (best->bound < best->peak) {
-        result = order_depth_first(p, best->peak, s->local, &peak);
+    const int32_t widths[] = {0, is_small ? BEAM_FIRST : 1, beam_width(s)}; // 0: depth first
+    for (int way = 0; way < (is_small ? 2 : 3) && best->bound < best->peak; way++) {
+        uint64_t peak = 0;
+        const enum order_result result = widths[way] == 0 ? order_depth_first(p, best->peak, s->local, &peak)
+                                                          : order_beam(p, best->peak, widths[way], s->local, &peak);
+        if (result == ORDER_OUT_OF_MEMORY) {
+            return false;
+        }
+        if (result == ORDER_BETTER) {
+            best_take(s, p, best, peak);
+        }
     }
-    if (result == ORDER_BETTER) {
-        best_take(s, p, best, peak);
-    }
-    if (result != ORDER_OUT_OF_MEMORY && best->bound < best->peak) {
-        result = order_beam(p, best->peak, is_small ? BEAM_FIRST : 1, s->local, &peak);
-    }
-    if (result == ORDER_BETTER) {
-        best_take(s, p, best, peak);
-    }
-    if (result != ORDER_OUT_OF_MEMORY && is_small) {
-        return part_exact(s, p, best);
-    }
-    if (result != ORDER_OUT_OF_MEMORY && best->bound < best->peak) {
-        result = order_beam(p, best->peak, beam_width(s), s->local, &peak);
-    }
-    if (result == ORDER_BETTER) {
-        best_take(s, p, best, peak);
-    }
-    return result != ORDER_OUT_OF_MEMORY;
+    return !is_small || part_exact(s, p, best);
 }
 
 static int by_peak(const void *a, const void *b) {
