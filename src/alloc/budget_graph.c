@@ -277,7 +277,10 @@ static enum ggml_status task_run(
         berth_budget_free(*result);
         *result = NULL;
         status = task_try(t, limits, &w, result, bytes);
-        const bool fits = status == GGML_STATUS_SUCCESS && (*result)->fits && bytes[0] <= asked[0] && bytes[1] <= asked[1];
+        bool fits = false;
+        if (status == GGML_STATUS_SUCCESS) {
+            fits = (*result)->fits && bytes[0] <= asked[0] && bytes[1] <= asked[1];
+        }
         if (fits) {
             *ctx = w.ctx;
             *out = w.graph;

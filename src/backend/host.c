@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT
-// host.c: buffers in host memory: allocated ones ("CPU") and ones over the caller's memory ("CPU_Mapped").
+// host.c: buffers in host memory: allocated ones ("CPU"), ones over the caller's memory ("CPU_Mapped"), and mapped files ("File").
 // They live in the base, not in the CPU backend, because every backend copies through them. context = first byte.
 
 #include "backend/backend.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define HOST_ALIGN 32       // what tensors may rely on
 #define HOST_ALLOC_ALIGN 64 // a cache line, and what vector loads like best
@@ -45,16 +51,6 @@ static void host_clear(ggml_backend_buffer_t buffer, uint8_t value) {
     memset(buffer->context, value, buffer->size);
 }
 
-static const struct ggml_backend_buffer_i owned_iface = {
-    .free_buffer = host_free,
-    .get_base = host_base,
-    .memset_tensor = host_memset,
-    .set_tensor = host_set,
-    .get_tensor = host_get,
-    .cpy_tensor = host_copy,
-    .clear = host_clear,
-};
-
 const struct ggml_backend_buffer_i berth_host_iface = {
     .get_base = host_base,
     .memset_tensor = host_memset,
@@ -89,46 +85,111 @@ static bool host_is_host(ggml_backend_buffer_type_t buft) {
 static ggml_backend_buffer_t host_alloc(ggml_backend_buffer_type_t buft, size_t size) {
     void *memory = berth_aligned_alloc(HOST_ALLOC_ALIGN, size);
     if (memory == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: cannot allocate a host buffer of %zu bytes", size);
-        return NULL;
+        return BERTH_FAIL_NULL(GGML_STATUS_ALLOC_FAILED, "out of memory: cannot allocate a host buffer of %zu bytes", size);
     }
 #if BERTH_DEBUG >= 3
     memset(memory, 0xFF, size);
 #endif
-    ggml_backend_buffer_t buffer = ggml_backend_buffer_init(buft, owned_iface, memory, size);
+    struct ggml_backend_buffer_i iface = berth_host_iface;
+    iface.free_buffer = host_free;
+    ggml_backend_buffer_t buffer = ggml_backend_buffer_init(buft, iface, memory, size);
     if (buffer == NULL) {
         berth_aligned_free(memory);
     }
     return buffer;
 }
 
+#define HOST_TYPE(name) \
+    { \
+        .iface = {.get_name = name, .alloc_buffer = host_alloc, .get_alignment = host_alignment, .is_host = host_is_host } \
+    }
+
 ggml_backend_buffer_type_t ggml_backend_cpu_buffer_type(void) {
-    static struct ggml_backend_buffer_type type = {
-        .iface =
-            {
-                .get_name = owned_name,
-                .alloc_buffer = host_alloc,
-                .get_alignment = host_alignment,
-                .is_host = host_is_host,
-            },
-    };
+    static struct ggml_backend_buffer_type type = HOST_TYPE(owned_name);
     return &type;
 }
 
 // A buffer over the caller's memory, which stays the caller's and must outlive it.
 ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size) {
-    static struct ggml_backend_buffer_type type = {
-        .iface =
-            {
-                .get_name = mapped_name,
-                .alloc_buffer = host_alloc,
-                .get_alignment = host_alignment,
-                .is_host = host_is_host,
-            },
-    };
+    static struct ggml_backend_buffer_type type = HOST_TYPE(mapped_name);
     if (ptr == NULL || (uintptr_t) ptr % HOST_ALIGN != 0) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_cpu_buffer_from_ptr: %p is no address aligned to %d", ptr, HOST_ALIGN);
-        return NULL;
+        return BERTH_FAIL_NULL(
+            GGML_STATUS_FAILED, "ggml_backend_cpu_buffer_from_ptr: %p is no address aligned to %d", ptr, HOST_ALIGN);
     }
     return ggml_backend_buffer_init(&type, berth_host_iface, ptr, size);
+}
+
+// ---- files ----
+
+// Buffers that are mapped files without a name, in a folder of the caller's: host memory that the system may write out and take
+// back, so that a value that moves there leaves the memory that counts. The space is taken before it is mapped: a full disk is a
+// buffer that is not to be had, not a signal later. context of a type = its folder.
+
+static void file_free(ggml_backend_buffer_t buffer) {
+    munmap(buffer->context, buffer->size > 0 ? buffer->size : 1);
+}
+
+// A file of so many bytes that has no name, or -1 and errno.
+static int file_open(const char *folder, size_t size) {
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0) { // a file system without such files: one that loses its name
+        char path[4096];
+        const int n = snprintf(path, sizeof path, "%s/berth-XXXXXX", folder);
+        fd = n > 0 && (size_t) n < sizeof path ? mkostemp(path, O_CLOEXEC) : -1;
+        if (fd >= 0) {
+            unlink(path);
+        }
+    }
+    const int rc = fd < 0 ? 0 : posix_fallocate(fd, 0, (off_t) size);
+    if (rc != 0) {
+        close(fd);
+        errno = rc;
+        return -1;
+    }
+    return fd;
+}
+
+static ggml_backend_buffer_t file_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+    const size_t n = size > 0 ? size : 1;
+    const int fd = file_open(buft->context, n);
+    void *memory = fd < 0 ? MAP_FAILED : mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "cannot create a file of %zu bytes in %s: %s", n, (const char *) buft->context,
+            strerror(errno));
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    struct ggml_backend_buffer_i iface = berth_host_iface;
+    iface.free_buffer = file_free;
+    ggml_backend_buffer_t buffer = memory == MAP_FAILED ? NULL : ggml_backend_buffer_init(buft, iface, memory, size);
+    if (buffer == NULL && memory != MAP_FAILED) {
+        munmap(memory, n);
+    }
+    return buffer;
+}
+
+static const char *file_name(ggml_backend_buffer_type_t buft) {
+    (void) buft;
+    return "File";
+}
+
+ggml_backend_buffer_type_t berth_file_buffer_type_new(const char *folder) {
+    const size_t n = folder == NULL ? 0 : strlen(folder);
+    if (n == 0) {
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "berth_file_buffer_type_new: no folder");
+    }
+    ggml_backend_buffer_type_t buft = berth_calloc(1, sizeof *buft + n + 1);
+    if (buft == NULL) {
+        return BERTH_FAIL_NULL(GGML_STATUS_ALLOC_FAILED, "out of memory: a buffer type in %s", folder);
+    }
+    buft->iface = ggml_backend_cpu_buffer_type()->iface;
+    buft->iface.get_name = file_name;
+    buft->iface.alloc_buffer = file_alloc;
+    buft->context = memcpy(buft + 1, folder, n + 1);
+    return buft;
+}
+
+void berth_file_buffer_type_free(ggml_backend_buffer_type_t buft) {
+    berth_free(buft);
 }

@@ -397,9 +397,8 @@ enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sc
 // is counted.
 struct sched_trace_event *sched_trace_add(
     struct ggml_backend_sched *sched, enum sched_trace_kind kind, const char *name, int split, int backend, int64_t start_ns);
-// trace_ops.c: nanoseconds; what is in use at each step of a graph that is to run, false: no memory to find out; the nodes of a
-// split one by one, each a bar.
-int64_t sched_clock_ns(clockid_t clock);
+// Nanoseconds; what is in use at each step of a graph that is to run, false: no memory to find out; the nodes of a split one by
+// one, each a bar.
 int64_t sched_trace_now(void);
 bool sched_trace_memory(struct ggml_backend_sched *sched, const struct sched_memo *memo) BERTH_MUST_USE;
 enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_split) BERTH_MUST_USE;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // budget.h: what the files of the budget solver share.
 //
-//   ops --model.c--> budget_graph --hoist.c, exact.c, chain.c, sets.c, trim.c, walk.c, improve.c--> steps --check.c--> cost, live bytes, packed peak
+//   ops --model.c--> budget_graph --reorder.c, exact.c, chain.c, sets.c, trim.c, walk.c, improve.c--> steps --check.c--> cost, live bytes, packed peak
 //
 // A schedule is a list of steps; when memory is given back follows from it. So one checker (check.c) is the law for every
 // method, and what one method finds another can improve. Everything above check.c counts live bytes; solve.c lowers the limit
@@ -160,7 +160,7 @@ enum budget_answer budget_improve(
 // Chains there and back, of values of one size: the optimum, by dynamic programming. BUDGET_GAVE_UP: no such chain.
 enum budget_answer budget_chain(const struct budget_graph *g, struct budget_steps *out) BERTH_MUST_USE;
 
-// ---- hoist.c, reorder.c: other orders ----
+// ---- reorder.c: other orders ----
 
 // order[k] is the op that runs k-th, inputs first; *is_new: it is not the given one. False: out of memory.
 bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) BERTH_MUST_USE;

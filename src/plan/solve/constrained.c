@@ -1,10 +1,135 @@
 // SPDX-License-Identifier: MIT
 // constrained.c: a search for better plans of blocks that may not lie anywhere: alignments that the unit does not settle, chunks,
-// fixed blocks. A few blocks are exhausted (exhaust.c), for half of the time at most. Then a
-// local search: blocks go one by one into the lowest gap; two change places in the order, and the change stays if the peak does
-// not rise. It proves nothing: the bound is bound.c's.
+// fixed blocks. A few blocks are exhausted, for half of the time at most. Then a local search: blocks go one by one into the
+// lowest gap; two change places in the order, and the change stays if the peak does not rise. It proves nothing: the bound is
+// bound.c's.
 
+#include "base/min.h"
 #include "plan/solve/plan.h"
+
+#include <string.h>
+
+// ---- exhaustion ----
+
+// Goes through all plans that can be the best. Some best plan has every block at the lowest place that those below it leave:
+// whoever can still slide down may. So it is enough to place blocks by rising offset, each at its lowest place. A branch ends
+// where a block has no place below the best plan so far, where two equal blocks only change places, and where one block passes the
+// end of another's place, which that one would then have to take too late. If all branches have ended, nothing is better: the
+// bound is lifted to the peak. O(n^2) a node.
+
+#define CLOCK_NODES 256 // nodes between two looks at the clock
+#define NODE_NS 100     // what a node counts
+#define NODE_PAIR_NS 3  // and each block to place beside one that is
+
+struct exhaust {
+    const struct plan_prob *p;
+    struct plan_state *state;
+    const struct plan_goal *goal;
+    int64_t *off;    // [n]
+    int32_t *placed; // [n] those that are not fixed, by rising offset
+    int32_t *open;   // [n] the others
+    int32_t n_placed, n_open;
+    int64_t n_left; // nodes
+    bool is_late;
+};
+
+static bool is_equal(const struct plan_prob *p, int32_t i, int32_t j) {
+    return p->a[i] == p->a[j] && p->b[i] == p->b[j] && p->size[i] == p->size[j] &&
+           (p->align == NULL || p->align[i] == p->align[j]);
+}
+
+// The lowest place of block i beside those that are placed, or -1: it would not end below the peak.
+static int64_t lowest_level(const struct exhaust *x, int32_t i) {
+    const struct plan_prob *p = x->p;
+    const int64_t limit = x->state->peak - 1 - p->size[i];
+    int64_t at = limit >= 0 ? berth_plan_lowest_at(p, i, 0, limit) : -1;
+    for (int32_t k = 0; k < x->n_placed && at >= 0;) {
+        const int32_t j = x->placed[k];
+        if (p->b[j] <= p->a[i] || p->b[i] <= p->a[j] || x->off[j] + p->size[j] <= at || at + p->size[i] <= x->off[j]) {
+            k++;
+            continue;
+        }
+        at = berth_plan_lowest_at(p, i, x->off[j] + p->size[j], limit);
+        k = 0; // a fixed block may have lifted it past one that was passed
+    }
+    return at;
+}
+
+static bool is_over(struct exhaust *x) {
+    if (x->n_left % CLOCK_NODES == 0 && x->goal->deadline_us > 0 &&
+        plan_is_over(x->goal->deadline_us, x->goal->work, x->goal->watch)) {
+        x->is_late = true;
+    }
+    x->is_late = x->is_late || x->n_left <= 0;
+    return x->is_late || plan_is_done(x->state, x->goal);
+}
+
+// Blocks below level are placed and end at peak, which is below that of the best plan.
+static void level_search(struct exhaust *x, int64_t level, int64_t peak) {
+    if (x->n_open == 0) {
+        memcpy(x->state->spare, x->off, (size_t) x->p->n * sizeof *x->off);
+        plan_state_take(x->state, peak, "exhaustion");
+        return;
+    }
+    const struct plan_prob *p = x->p;
+    int64_t low[PLAN_EXHAUST_MAX], least_end = INT64_MAX;
+    x->n_left--;
+    plan_work_add(x->goal->work, NODE_NS + NODE_PAIR_NS * (int64_t) x->n_open * (x->n_placed + 1));
+    for (int32_t k = 0; k < x->n_open; k++) {
+        const int32_t i = x->open[k];
+        low[k] = lowest_level(x, i);
+        if (low[k] < 0) {
+            return;
+        }
+        least_end = min_i64(low[k] + p->size[i], least_end);
+    }
+    const int32_t n_open = x->n_open;
+    for (int32_t k = 0; k < n_open && !is_over(x); k++) {
+        const int32_t i = x->open[k];
+        const int64_t top = max_i64(low[k] + p->size[i], peak);
+        bool is_twin = false;
+        for (int32_t t = 0; t < k && !is_twin; t++) {
+            is_twin = is_equal(p, i, x->open[t]);
+        }
+        if (low[k] < level || low[k] >= least_end || top >= x->state->peak || is_twin) {
+            continue;
+        }
+        x->off[i] = low[k];
+        x->placed[x->n_placed++] = i;
+        x->open[k] = x->open[--x->n_open];
+        level_search(x, low[k], top);
+        x->open[x->n_open++] = x->open[k];
+        x->open[k] = i;
+        x->n_placed--;
+    }
+}
+
+void berth_plan_exhaust(const struct plan_prob *p, const struct plan_goal *g, int64_t max_nodes, struct plan_state *s) {
+    if (p->n > PLAN_EXHAUST_MAX || p->chunk > 0 || s->peak == PLAN_NO_CAP) {
+        return;
+    }
+    int64_t peak = 0;
+    int64_t off[PLAN_EXHAUST_MAX];
+    int32_t placed[PLAN_EXHAUST_MAX], open[PLAN_EXHAUST_MAX];
+    struct exhaust x = {.p = p, .state = s, .goal = g, .off = off, .placed = placed, .open = open, .n_left = max_nodes};
+    for (int32_t i = 0; i < p->n; i++) {
+        if (p->fixed != NULL && p->fixed[i] >= 0) {
+            off[i] = p->fixed[i];
+            peak = max_i64(off[i] + p->size[i], peak);
+        } else {
+            open[x.n_open++] = i;
+        }
+    }
+    if (peak < s->peak) {
+        level_search(&x, 0, peak);
+    }
+    s->n_nodes += max_nodes - x.n_left;
+    if (!x.is_late && !p->is_loose && s->peak > s->bound && s->peak > g->enough) {
+        s->bound = s->peak;
+    }
+}
+
+// ---- local search ----
 
 #define TRIES_PER_BLOCK 400
 

@@ -3,7 +3,7 @@
 // largest first while its quadratic cost is small; last, if what decides is a core of a few blocks, that is searched
 // (critical.c). Keeps the best, stops as soon as a plan meets the bound or is enough. Each dive is aimed below the best plan so
 // far and gives up when it cannot get there. Where alignments differ a dive pads, so those with the largest go first once, what
-// lies above padding then slides into it, and a few blocks are exhausted (exhaust.c).
+// lies above padding then slides into it, and a few blocks are exhausted (constrained.c).
 
 #include "plan/solve/plan.h"
 

@@ -276,11 +276,11 @@ enum ggml_status berth_plan_window(const struct plan_prob *p, int64_t cap, int32
 // join.c: the problem with blocks that have one offset in every plan of peak cap made one; head[i]: what block i became. With
 // nothing to join, joined has no blocks. False: out of memory.
 bool berth_plan_join(const struct plan_prob *p, int64_t cap, int32_t *head, struct plan_prob *joined) BERTH_MUST_USE;
-// exhaust.c: the best plan of a constrained problem of at most PLAN_EXHAUST_MAX blocks without chunks, and the bound lifted to
+// constrained.c: the best plan of a constrained problem of at most PLAN_EXHAUST_MAX blocks without chunks, and the bound lifted to
 // it, if max_nodes and the goal's time (0: none) are enough. Nothing for others, nor before there is a plan.
 #define PLAN_EXHAUST_MAX 24
 void berth_plan_exhaust(const struct plan_prob *p, const struct plan_goal *g, int64_t max_nodes, struct plan_state *s);
-// constrained.c: the same for constrained problems, by local search over orders of placing.
+// The same for constrained problems, by local search over orders of placing.
 enum ggml_status berth_plan_search_constrained(
     const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 // chunked.c: a plan whose chunks are used less far, summed; that sum is the state's peak then. Without a deadline a few

@@ -2,7 +2,7 @@
 // pool.c: from the blocks of one pool to a problem, and offsets back: times become sections, bytes become units.
 //
 // Which unit: with one alignment A for all, sizes rounded up to A lose nothing but the last block's padding; with several, if
-// every size is a multiple of all of them. Else, and for a few blocks, which are exhausted (exhaust.c) so that nothing at all is
+// every size is a multiple of all of them. Else, and for a few blocks, which are exhausted (constrained.c) so that nothing at all is
 // lost, the alignments stay in the problem ("constrained") and the unit divides everything.
 // Sections: going through time, a new one begins where something starts after something has ended. O(n) when steps are dense,
 // else a sort.

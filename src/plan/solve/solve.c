@@ -218,13 +218,6 @@ done:
     return status;
 }
 
-static enum ggml_status offsets_check(const struct solve *s, const int32_t *ids, int32_t n) {
-    const int32_t i = far_item(s, ids, n);
-    return i < 0 ? GGML_STATUS_SUCCESS
-                 : berth_fail(GGML_STATUS_FAILED, "plan: item %d of %llu bytes would lie at offset %llu, past 2^62", i,
-                       (unsigned long long) s->items[i].size, (unsigned long long) s->offsets[i]);
-}
-
 static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
     struct outcome out;
     bool again;
@@ -236,9 +229,10 @@ static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
         return status;
     }
     if (out.peak > PLAN_SIZE_MAX || s->params.max_chunk > 0) {
-        status = offsets_check(s, ids, n);
-        if (status != GGML_STATUS_SUCCESS) {
-            return status;
+        const int32_t i = far_item(s, ids, n);
+        if (i >= 0) {
+            return berth_fail(GGML_STATUS_FAILED, "plan: item %d of %llu bytes would lie at offset %llu, past 2^62", i,
+                (unsigned long long) s->items[i].size, (unsigned long long) s->offsets[i]);
         }
     }
     s->n_left--;
