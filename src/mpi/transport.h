@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// transport.h: whole messages between ranks, and nothing about what is in them. Two of them: MPI (link/link.c, a library of its
-// own, so that libmpi is loaded only where mpirun started the program) and ranks as threads of one process (loop.c), which
-// sanitizers and fuzzers can watch.
+// transport.h: whole messages between ranks, and nothing about what is in them. MPI is one (link/link.c, a library of its own, so
+// that libmpi is loaded only where mpirun started the program); tests have another, between threads.
 //
 // No call waits. Messages from one rank to another arrive in the order in which they were given. Calls for one rank come one at a
 // time: mail.c holds its lock.
@@ -36,13 +35,3 @@ struct mpi_transport {
 typedef bool (*mpi_link_open_t)(struct mpi_transport *t, char *why, size_t why_size);
 #define MPI_LINK_FILE "libberth-mpi.so"
 #define MPI_LINK_OPEN "berth_mpi_link_open"
-
-// ---- ranks as threads of one process (loop.c), for tests that look closely ----
-
-struct mpi_loop;
-
-// NULL: out of memory.
-struct mpi_loop *mpi_loop_new(int n_ranks);
-// The transport of one rank; alloc and release are set.
-bool mpi_loop_open(struct mpi_loop *loop, int rank, struct mpi_transport *t);
-void mpi_loop_free(struct mpi_loop *loop); // when all transports are closed

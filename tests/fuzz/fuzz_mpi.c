@@ -5,8 +5,8 @@
 
 #include "fuzz/fuzz.h"
 
-#include "mpi/transport.h"
 #include "mpi/worker.h"
+#include "support/mpi_loop.h"
 
 #include "ggml-cpu.h"
 

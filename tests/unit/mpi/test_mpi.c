@@ -3,9 +3,9 @@
 // allocation failing. What MPI itself does is tests/mpi's.
 
 #include "mpi/remote.h"
-#include "mpi/transport.h"
 #include "mpi/worker.h"
 #include "support/check.h"
+#include "support/mpi_loop.h"
 
 #include "ggml-alloc.h"
 #include "ggml-cpu.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// loop.c: the transport between threads: a list of messages for each rank, under one lock. A message is sent when it is in the
-// list, so nothing is ever unsent.
+// mpi_loop.h: ranks as threads of one process, which sanitizers and fuzzers can watch: a list of messages for each rank, under one
+// lock. A message is sent when it is in the list, so nothing is ever unsent.
+#pragma once
 
 #include "mpi/transport.h"
 
@@ -23,7 +24,8 @@ struct mpi_loop {
     struct inbox inboxes[];
 };
 
-struct mpi_loop *mpi_loop_new(int n_ranks) {
+// NULL: out of memory.
+static struct mpi_loop *mpi_loop_new(int n_ranks) {
     struct mpi_loop *loop = shim_calloc(1, sizeof *loop + (size_t) n_ranks * sizeof loop->inboxes[0]);
     if (loop == NULL) {
         return NULL;
@@ -36,7 +38,8 @@ struct mpi_loop *mpi_loop_new(int n_ranks) {
     return loop;
 }
 
-void mpi_loop_free(struct mpi_loop *loop) {
+// When all transports are closed.
+static void mpi_loop_free(struct mpi_loop *loop) {
     for (int i = 0; loop != NULL && i < loop->n; i++) {
         for (struct queued *q = loop->inboxes[i].first, *next; q != NULL; q = next) {
             next = q->next;
@@ -92,7 +95,8 @@ static void loop_close(struct mpi_transport *t, bool all) {
     (void) all;
 }
 
-bool mpi_loop_open(struct mpi_loop *loop, int rank, struct mpi_transport *t) {
+// The transport of one rank; alloc and release are set.
+static bool mpi_loop_open(struct mpi_loop *loop, int rank, struct mpi_transport *t) {
     t->rank = rank;
     t->size = loop->n;
     t->context = loop;
