@@ -4,28 +4,10 @@
 // infinities and NaN included.
 
 #include "cpu/kernels.h"
-#include "cpu/x86/ahead.h"
 #include "cpu/x86/floats.h"
-
-#define V __m256
-#define V_LANES 8
-#define V_LOAD _mm256_loadu_ps
-#define V_STORE _mm256_storeu_ps
-#define V_ALL _mm256_set1_ps
-#define V_FMA _mm256_fmadd_ps
-#define V_WHERE_NOT_0(v, weight) _mm256_and_ps(v, _mm256_cmp_ps(weight, _mm256_setzero_ps(), _CMP_NEQ_UQ))
-#include "base/min.h"
-#include "cpu/x86/mix.h"
-
-#include <math.h>
+#include "cpu/x86/vector.h"
 
 // ---- arithmetic ----
-
-// Elements before the next multiple of a vector: a store that is in two lines of the cache takes twice as long.
-FLOATS_INLINE int64_t to_vector(const float *z, int64_t n) {
-    const int64_t i = (int64_t) (-((uintptr_t) z / sizeof *z) % 8);
-    return min_i64(i, n);
-}
 
 #define ROW2(name, op) \
     static void row_##name##__avx2(int64_t n, float *z, const float *x, const float *y) { \
@@ -164,131 +146,46 @@ static float row_max__avx2(int64_t n, const float *x) {
 
 // ---- the exponential ----
 
-struct parts {
-    __m256 p; // exp(r)
-    __m256i k;
-};
-
-// exp(x) = 2^k exp(r), |r| <= ln 2 / 2, for |x| <= 104. The series to the seventh power, which is spread over the lower ones so
-// that it need not be computed (Chebyshev): what is left out is below 2^-26.
-FLOATS_INLINE struct parts parts8(__m256 x) {
-    const __m256 magic = _mm256_set1_ps(0x1.8p23f);
-    const __m256 z = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic); // rounds to a whole number, in the low bits
-    const __m256 k = _mm256_sub_ps(z, magic);
-    const __m256 r = _mm256_fnmadd_ps(k, _mm256_set1_ps(0x1.7f7d1cp-20f), _mm256_fnmadd_ps(k, _mm256_set1_ps(0x1.62e4p-1f), x));
-    __m256 p = _mm256_fmadd_ps(r, _mm256_set1_ps(1.0f / 720), _mm256_set1_ps(0.00837503932f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f / 24));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.166664162f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
-    return (struct parts){p, _mm256_sub_epi32(_mm256_castps_si256(z), _mm256_castps_si256(magic))};
-}
-
 // 2^k, for -126 <= k <= 127; inf for 128.
 FLOATS_INLINE __m256 power2(__m256i k) {
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(k, 23), _mm256_castps_si256(_mm256_set1_ps(1.0f))));
 }
 
-// A NaN stays one: it is the second operand of both.
-FLOATS_INLINE __m256 within(__m256 x, float lo, float hi) {
-    return _mm256_min_ps(_mm256_set1_ps(hi), _mm256_max_ps(_mm256_set1_ps(lo), x));
-}
-
-// 2^k is multiplied in two parts, each of which a float can hold.
-FLOATS_INLINE __m256 exp8(__m256 x) {
-    const struct parts e = parts8(within(x, -104.0f, 89.0f)); // beyond: 0 and inf all the same
-    const __m256i half = _mm256_srai_epi32(e.k, 1);
-    return _mm256_mul_ps(_mm256_mul_ps(e.p, power2(half)), power2(_mm256_sub_epi32(e.k, half)));
-}
-
-// 1 + exp(-x): what is below 2^-126 does not count, and what is above 2^127.5 may as well be inf. -x is 2^k exp(-u); the number
-// that rounds is 127 larger than it need be, so that its low bits are the exponent of 2^k.
-FLOATS_INLINE __m256 one_and_exp8(__m256 x) {
-    x = within(x, -89.0f, 87.0f);
-    const __m256 magic = _mm256_set1_ps(0x1.8p23f + 127);
-    const __m256 z = _mm256_fnmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic), k = _mm256_sub_ps(z, magic);
-    const __m256 u = _mm256_fmadd_ps(k, _mm256_set1_ps(0x1.7f7d1cp-20f), _mm256_fmadd_ps(k, _mm256_set1_ps(0x1.62e4p-1f), x));
-    __m256 p = _mm256_fmadd_ps(u, _mm256_set1_ps(1.0f / 720), _mm256_set1_ps(-0.00837503932f));
-    p = _mm256_fmadd_ps(p, u, _mm256_set1_ps(1.0f / 24));
-    p = _mm256_fmadd_ps(p, u, _mm256_set1_ps(-0.166664162f));
-    p = _mm256_fmadd_ps(p, u, _mm256_set1_ps(0.5f));
-    p = _mm256_fmadd_ps(p, u, _mm256_set1_ps(-1.0f));
-    p = _mm256_fmadd_ps(p, u, _mm256_set1_ps(1.0f));
-    return _mm256_fmadd_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(z), 23)), _mm256_set1_ps(1.0f));
-}
-
-FLOATS_INLINE __m256 sigmoid8(__m256 x) {
-    return _mm256_div_ps(_mm256_set1_ps(1.0f), one_and_exp8(x));
-}
-
-FLOATS_INLINE __m256 silu8(__m256 x) {
-    return _mm256_div_ps(x, one_and_exp8(x));
+// exp(x) = 2^k exp(r). 2^k is multiplied in two parts, each of which a float can hold.
+FLOATS_INLINE __m256 exp_of(__m256 x) {
+    x = within(x, -104.0f, 89.0f); // beyond: 0 and inf all the same
+    const __m256 magic = _mm256_set1_ps(0x1.8p23f);
+    const __m256 z = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic); // rounds to a whole number, in the low bits
+    const __m256 k = _mm256_sub_ps(z, magic);
+    const __m256 r = _mm256_fnmadd_ps(k, _mm256_set1_ps(0x1.7f7d1cp-20f), _mm256_fnmadd_ps(k, _mm256_set1_ps(0x1.62e4p-1f), x));
+    const __m256 p = exp_series(r, 1.0f);
+    const __m256i whole = _mm256_sub_epi32(_mm256_castps_si256(z), _mm256_castps_si256(magic)), half = _mm256_srai_epi32(whole, 1);
+    return _mm256_mul_ps(_mm256_mul_ps(p, power2(half)), power2(_mm256_sub_epi32(whole, half)));
 }
 
 // As half and back: see ukr/unary.c.
-FLOATS_INLINE __m256 as_half8(__m256 x) {
+FLOATS_INLINE __m256 as_half(__m256 x) {
     return _mm256_cvtph_ps(_mm256_cvtps_ph(x, 0));
 }
 
 // 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)); beyond 10 the curve is 0 or x.
-FLOATS_INLINE __m256 gelu8(__m256 x) {
-    const __m256 v = as_half8(x);
+FLOATS_INLINE __m256 gelu_of(__m256 x) {
+    const __m256 v = as_half(x);
     const __m256 u = _mm256_mul_ps(_mm256_mul_ps(v, _mm256_set1_ps(2 * 0.79788456080286535587989211986876f)),
         _mm256_fmadd_ps(_mm256_mul_ps(v, v), _mm256_set1_ps(0.044715f), _mm256_set1_ps(1.0f)));
-    const __m256 y = as_half8(_mm256_div_ps(v, one_and_exp8(u)));
+    const __m256 y = as_half(_mm256_div_ps(v, one_and_exp(u)));
     const __m256 z = _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(-10.0f), _CMP_LE_OQ), y);
     return _mm256_blendv_ps(z, x, _mm256_cmp_ps(x, _mm256_set1_ps(10.0f), _CMP_GE_OQ));
 }
 
-FLOATS_INLINE __m256 gelu_quick8(__m256 x) {
-    const __m256 v = as_half8(x);
-    return as_half8(_mm256_mul_ps(v, sigmoid8(_mm256_mul_ps(v, _mm256_set1_ps(1.702f)))));
+FLOATS_INLINE __m256 gelu_quick_of(__m256 x) {
+    const __m256 v = as_half(x);
+    return as_half(_mm256_mul_ps(v, sigmoid_of(_mm256_mul_ps(v, _mm256_set1_ps(1.702f)))));
 }
 
-// The lanes below n.
-FLOATS_INLINE __m256i first(int64_t n) {
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int) n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-
-#define ROW1(name) \
-    static void row_##name##__avx2(int64_t n, float *y, const float *x) { \
-        int64_t i = 0; \
-        for (; i + 16 <= n; i += 16) { /* two at a time: the series is a chain */ \
-            fetch_far(x + i, 16); \
-            fetch_far(y + i, 16); \
-            const __m256 a = name##8(_mm256_loadu_ps(x + i)), b = name##8(_mm256_loadu_ps(x + i + 8)); \
-            _mm256_storeu_ps(y + i, a); \
-            _mm256_storeu_ps(y + i + 8, b); \
-        } \
-        for (; i < n; i += 8) { \
-            const __m256i some = first(n - i < 8 ? n - i : 8); \
-            _mm256_maskstore_ps(y + i, some, name##8(_mm256_maskload_ps(x + i, some))); \
-        } \
-    }
 ROW1(exp)
-ROW1(sigmoid)
-ROW1(silu)
 ROW1(gelu)
 ROW1(gelu_quick)
-
-static void row_silu_mul__avx2(int64_t n, float *z, const float *x, const float *y) {
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        fetch_far(x + i, 16);
-        fetch_far(y + i, 16);
-        fetch_far(z + i, 16);
-        const __m256 a = silu8(_mm256_loadu_ps(x + i)), b = silu8(_mm256_loadu_ps(x + i + 8));
-        const __m256 c = _mm256_loadu_ps(y + i), d = _mm256_loadu_ps(y + i + 8);
-        _mm256_storeu_ps(z + i, _mm256_mul_ps(a, c));
-        _mm256_storeu_ps(z + i + 8, _mm256_mul_ps(b, d));
-    }
-    for (; i < n; i += 8) {
-        const __m256i some = first(min_i64(n - i, 8));
-        const __m256 a = _mm256_mul_ps(silu8(_mm256_maskload_ps(x + i, some)), _mm256_maskload_ps(y + i, some));
-        _mm256_maskstore_ps(z + i, some, a);
-    }
-}
 
 // Floats add up within 256 elements, doubles over all.
 static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) {
@@ -298,16 +195,16 @@ static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) 
         const int64_t end = n - i < 256 ? n : i + 256;
         __m256 part0 = _mm256_setzero_ps(), part1 = part0;
         for (; i + 16 <= end; i += 16) {
-            const __m256 a = exp8(_mm256_sub_ps(_mm256_loadu_ps(x + i), m)),
-                         b = exp8(_mm256_sub_ps(_mm256_loadu_ps(x + i + 8), m));
+            const __m256 a = exp_of(_mm256_sub_ps(_mm256_loadu_ps(x + i), m)),
+                         b = exp_of(_mm256_sub_ps(_mm256_loadu_ps(x + i + 8), m));
             _mm256_storeu_ps(y + i, a);
             _mm256_storeu_ps(y + i + 8, b);
             part0 = _mm256_add_ps(part0, a);
             part1 = _mm256_add_ps(part1, b);
         }
         for (; i < end; i += 8) {
-            const __m256i some = first(min_i64(end - i, 8));
-            const __m256 a = exp8(_mm256_sub_ps(_mm256_maskload_ps(x + i, some), m));
+            const __m256i some = first(end - i);
+            const __m256 a = exp_of(_mm256_sub_ps(_mm256_maskload_ps(x + i, some), m));
             _mm256_maskstore_ps(y + i, some, a);
             part0 = _mm256_add_ps(part0, _mm256_and_ps(a, _mm256_castsi256_ps(some)));
         }
@@ -377,12 +274,12 @@ void CPU_TIER_FILL(vec)(struct cpu_kernels *k) {
     k->sum = row_sum__avx2;
     k->sum_sq = row_sum_sq__avx2;
     k->max = row_max__avx2;
-    k->exp = row_exp__avx2;
-    k->sigmoid = row_sigmoid__avx2;
-    k->silu = row_silu__avx2;
-    k->silu_mul = row_silu_mul__avx2;
-    k->gelu = row_gelu__avx2;
-    k->gelu_quick = row_gelu_quick__avx2;
+    k->exp = row_exp;
+    k->sigmoid = row_sigmoid;
+    k->silu = row_silu;
+    k->silu_mul = row_silu_mul;
+    k->gelu = row_gelu;
+    k->gelu_quick = row_gelu_quick;
     k->exp_sum = row_exp_sum__avx2;
     k->mix = rows_mix;
     k->turn = row_turn__avx2;

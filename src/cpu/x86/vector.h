@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+// vector.h: what rows of floats are computed with in vectors of 8 and of 16 lanes alike, as many as the tier has: one part of the
+// exponential, what is made of it, and sums of weighted rows, for attention (kernels.h:mix).
+#pragma once
+
+#include "base/min.h"
+#include "cpu/kernels.h"
+#include "cpu/x86/ahead.h"
+
+#include <immintrin.h>
+#include <math.h>
+
+#define V_INLINE static inline __attribute__((always_inline))
+
+// V_SOME: some lanes; V_LOAD_SOME gives 0 for the others.
+#ifdef __AVX512F__
+#    define V __m512
+#    define V_LANES 16
+#    define V_PS(op) _mm512_##op##_ps
+#    define V_POWER_2(bits) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(bits), 23))
+#    define V_WHERE_NOT_0(v, weight) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(weight, _mm512_setzero_ps(), _CMP_NEQ_UQ), v)
+#    define V_SOME __mmask16
+#    define V_LOAD_SOME(x, some) _mm512_maskz_loadu_ps(some, x)
+#    define V_STORE_SOME _mm512_mask_storeu_ps
+#else
+#    define V __m256
+#    define V_LANES 8
+#    define V_PS(op) _mm256_##op##_ps
+#    define V_POWER_2(bits) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(bits), 23))
+#    define V_WHERE_NOT_0(v, weight) _mm256_and_ps(v, _mm256_cmp_ps(weight, _mm256_setzero_ps(), _CMP_NEQ_UQ))
+#    define V_SOME __m256i
+#    define V_LOAD_SOME _mm256_maskload_ps
+#    define V_STORE_SOME _mm256_maskstore_ps
+#endif
+#define V_LOAD V_PS(loadu)
+#define V_STORE V_PS(storeu)
+#define V_ALL V_PS(set1)
+#define V_FMA V_PS(fmadd)
+
+// The lanes below n.
+V_INLINE V_SOME first(int64_t n) {
+#ifdef __AVX512F__
+    return (__mmask16) (n < 16 ? (1u << n) - 1 : 0xffff);
+#else
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int) min_i64(n, 8)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+#endif
+}
+
+// Elements before the next multiple of a vector: a store that is in two lines of the cache takes twice as long.
+V_INLINE int64_t to_vector(const float *z, int64_t n) {
+    const int64_t i = (int64_t) (-((uintptr_t) z / sizeof *z) % V_LANES);
+    return min_i64(i, n);
+}
+
+// ---- the exponential ----
+
+// A NaN stays one: it is the second operand of both.
+V_INLINE V within(V x, float lo, float hi) {
+    return V_PS(min)(V_ALL(hi), V_PS(max)(V_ALL(lo), x));
+}
+
+// exp(sign r), |r| <= ln 2 / 2. The series to the seventh power, which is spread over the lower ones so that it need not be
+// computed (Chebyshev): what is left out is below 2^-26.
+V_INLINE V exp_series(V r, const float sign) {
+    V p = V_FMA(r, V_ALL(1.0f / 720), V_ALL(sign * 0.00837503932f));
+    p = V_FMA(p, r, V_ALL(1.0f / 24));
+    p = V_FMA(p, r, V_ALL(sign * 0.166664162f));
+    p = V_FMA(p, r, V_ALL(0.5f));
+    p = V_FMA(p, r, V_ALL(sign * 1.0f));
+    return V_FMA(p, r, V_ALL(1.0f));
+}
+
+// 1 + exp(-x): what is below 2^-126 does not count, and what is above 2^127.5 may as well be inf. -x is 2^k exp(-u); the number
+// that rounds is 127 larger than it need be, so that its low bits are the exponent of 2^k.
+V_INLINE V one_and_exp(V x) {
+    x = within(x, -89.0f, 87.0f);
+    const V magic = V_ALL(0x1.8p23f + 127);
+    const V z = V_PS(fnmadd)(x, V_ALL(0x1.715476p+0f), magic), k = V_PS(sub)(z, magic);
+    const V u = V_FMA(k, V_ALL(0x1.7f7d1cp-20f), V_FMA(k, V_ALL(0x1.62e4p-1f), x));
+    const V p = exp_series(u, -1.0f);
+    return V_FMA(p, V_POWER_2(z), V_ALL(1.0f));
+}
+
+// Divided: with AVX-512 an estimate made better by a step (rcp14) takes a fifth longer.
+V_INLINE V sigmoid_of(V x) {
+    return V_PS(div)(V_ALL(1.0f), one_and_exp(x));
+}
+
+V_INLINE V silu_of(V x) {
+    return V_PS(div)(x, one_and_exp(x));
+}
+
+// row_<name> from <name>_of.
+#define ROW1(name) \
+    static void row_##name(int64_t n, float *y, const float *x) { \
+        int64_t i = 0; \
+        for (; i + 2 * V_LANES <= n; i += 2 * V_LANES) { /* two at a time: the series is a chain */ \
+            fetch_far(x + i, 2 * V_LANES); \
+            fetch_far(y + i, 2 * V_LANES); \
+            const V a = name##_of(V_LOAD(x + i)), b = name##_of(V_LOAD(x + i + V_LANES)); \
+            V_STORE(y + i, a); \
+            V_STORE(y + i + V_LANES, b); \
+        } \
+        for (; i < n; i += V_LANES) { \
+            const V_SOME some = first(n - i); \
+            V_STORE_SOME(y + i, some, name##_of(V_LOAD_SOME(x + i, some))); \
+        } \
+    }
+ROW1(sigmoid)
+ROW1(silu)
+
+static void row_silu_mul(int64_t n, float *z, const float *x, const float *y) {
+    int64_t i = 0;
+    for (; i + 2 * V_LANES <= n; i += 2 * V_LANES) {
+        fetch_far(x + i, 2 * V_LANES);
+        fetch_far(y + i, 2 * V_LANES);
+        fetch_far(z + i, 2 * V_LANES);
+        const V a = silu_of(V_LOAD(x + i)), b = silu_of(V_LOAD(x + i + V_LANES));
+        const V c = V_LOAD(y + i), d = V_LOAD(y + i + V_LANES);
+        V_STORE(z + i, V_PS(mul)(a, c));
+        V_STORE(z + i + V_LANES, V_PS(mul)(b, d));
+    }
+    for (; i < n; i += V_LANES) {
+        const V_SOME some = first(n - i);
+        const V a = V_PS(mul)(silu_of(V_LOAD_SOME(x + i, some)), V_LOAD_SOME(y + i, some));
+        V_STORE_SOME(z + i, some, a);
+    }
+}
+
+// ---- weighted rows ----
+
+#define MIX_ROWS 4                       // of y at once ...
+#define MIX_VECS (V_LANES == 16 ? 4 : 2) // ... and vectors of each: their sums stay in registers over all rows of x
+
+// some_0: a row of x has no part in a row of y that gives it weight 0, whatever it holds.
+V_INLINE void mix_tile(float *y, int64_t ld_y, const int ny, const int nv, const float *w, int64_t ld_w, const float *x,
+    int64_t ld_x, int n, const bool some_0) {
+    V a[MIX_ROWS][4];
+    for (int j = 0; j < ny; j++) {
+        for (int u = 0; u < nv; u++) {
+            a[j][u] = V_LOAD(y + j * ld_y + V_LANES * u);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        V v[4];
+        for (int u = 0; u < nv; u++) {
+            v[u] = V_LOAD(x + i * ld_x + V_LANES * u);
+        }
+        for (int j = 0; j < ny; j++) {
+            const V weight = V_ALL(w[i + j * ld_w]);
+            for (int u = 0; u < nv; u++) {
+                a[j][u] = V_FMA(some_0 ? V_WHERE_NOT_0(v[u], weight) : v[u], weight, a[j][u]);
+            }
+        }
+    }
+    for (int j = 0; j < ny; j++) {
+        for (int u = 0; u < nv; u++) {
+            V_STORE(y + j * ld_y + V_LANES * u, a[j][u]);
+        }
+    }
+}
+
+// ny rows of y, a number the compiler knows.
+V_INLINE void mix_rows(int64_t d, float *y, int64_t ld_y, const int ny, const float *w, int64_t ld_w, const float *x,
+    int64_t ld_x, int n, const bool some_0) {
+    int64_t k = 0;
+    for (; k + MIX_VECS * V_LANES <= d; k += MIX_VECS * V_LANES) {
+        mix_tile(y + k, ld_y, ny, MIX_VECS, w, ld_w, x + k, ld_x, n, some_0);
+    }
+    for (; k + V_LANES <= d; k += V_LANES) {
+        mix_tile(y + k, ld_y, ny, 1, w, ld_w, x + k, ld_x, n, some_0);
+    }
+    for (int j = 0; j < ny && k < d; j++) {
+        for (int i = 0; i < n; i++) {
+            for (int64_t u = k; u < d && w[i + j * ld_w] != 0.0f; u++) {
+                y[j * ld_y + u] = fmaf(w[i + j * ld_w], x[i * ld_x + u], y[j * ld_y + u]);
+            }
+        }
+    }
+}
+
+static bool has_0(int ny, const float *w, int64_t ld_w, int n) {
+    int n_0 = 0;
+    for (int j = 0; j < ny; j++) {
+        for (int i = 0; i < n; i++) {
+            n_0 += w[i + j * ld_w] == 0.0f;
+        }
+    }
+    return n_0 > 0;
+}
+
+static void rows_mix(
+    int64_t d, float *y, int64_t ld_y, int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
+    int j = 0;
+    for (; j + MIX_ROWS <= ny; j += MIX_ROWS) {
+        if (has_0(MIX_ROWS, w + j * ld_w, ld_w, n)) {
+            mix_rows(d, y + j * ld_y, ld_y, MIX_ROWS, w + j * ld_w, ld_w, x, ld_x, n, true);
+        } else {
+            mix_rows(d, y + j * ld_y, ld_y, MIX_ROWS, w + j * ld_w, ld_w, x, ld_x, n, false);
+        }
+    }
+    for (; j < ny; j++) {
+        if (has_0(1, w + j * ld_w, ld_w, n)) {
+            mix_rows(d, y + j * ld_y, ld_y, 1, w + j * ld_w, ld_w, x, ld_x, n, true);
+        } else {
+            mix_rows(d, y + j * ld_y, ld_y, 1, w + j * ld_w, ld_w, x, ld_x, n, false);
+        }
+    }
+}
