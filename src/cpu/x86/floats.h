@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// floats.h: elements of f32, f16 and bf16 rows as floats, eight and one at a time. Needs AVX2 and F16C.
+// floats.h: the vector of floats that a tier has, V, and elements of f32, f16 and bf16 rows as floats, eight and one at a time.
+// Needs AVX2 and F16C.
 #pragma once
 
 #include "quant/half.h"
@@ -7,6 +8,31 @@
 #include <immintrin.h>
 
 #define FLOATS_INLINE static inline __attribute__((always_inline))
+
+// V_SOME: some lanes; V_LOAD_SOME gives 0 for the others.
+#ifdef __AVX512F__
+#    define V __m512
+#    define V_LANES 16
+#    define V_PS(op) _mm512_##op##_ps
+#    define V_POWER_2(bits) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(bits), 23))
+#    define V_WHERE_NOT_0(v, weight) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(weight, _mm512_setzero_ps(), _CMP_NEQ_UQ), v)
+#    define V_SOME __mmask16
+#    define V_LOAD_SOME(x, some) _mm512_maskz_loadu_ps(some, x)
+#    define V_STORE_SOME _mm512_mask_storeu_ps
+#else
+#    define V __m256
+#    define V_LANES 8
+#    define V_PS(op) _mm256_##op##_ps
+#    define V_POWER_2(bits) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(bits), 23))
+#    define V_WHERE_NOT_0(v, weight) _mm256_and_ps(v, _mm256_cmp_ps(weight, _mm256_setzero_ps(), _CMP_NEQ_UQ))
+#    define V_SOME __m256i
+#    define V_LOAD_SOME _mm256_maskload_ps
+#    define V_STORE_SOME _mm256_maskstore_ps
+#endif
+#define V_LOAD V_PS(loadu)
+#define V_STORE V_PS(storeu)
+#define V_ALL V_PS(set1)
+#define V_FMA V_PS(fmadd)
 
 FLOATS_INLINE __m256 load_f32(const float *x) {
     return _mm256_loadu_ps(x);

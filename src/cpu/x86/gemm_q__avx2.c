@@ -19,37 +19,24 @@ UNPACK_INLINE __m256i pairs(__m256i x, __m256i y, const bool is_signed) {
     return is_signed ? _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(y, x)) : _mm256_maddubs_epi16(x, y);
 }
 
-UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int R,
-    const bool has_min, const bool is_signed) {
+UNPACK_INLINE void run_multiply(
+    __m256i t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_signed) {
+    (void) has_min;
     const __m256i ones = _mm256_set1_epi16(1);
-    __m256 sum[NR];
-    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
-        sum[c] = _mm256_setzero_ps();
-    }
-    for (int64_t i = 0; i < n; i += R, x += X_RUN(R, has_min), y += Y_RUN(R)) {
-        const char *xb = x + 4 * (1 + has_min) * MR, *yb = y + 4 * 2 * NR;
-        __m256i t[NR];
-        _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
-            t[c] = has_min || is_signed ? _mm256_setzero_si256() : quad_at(y + 4 * c);
-        }
-        int n_pairs = R / 8;
-        __asm__("" : "+r"(n_pairs)); // unrolled, the sums of a run no longer fit into the registers
-        for (int j = 0; j < n_pairs; j++, xb += 2 * 4 * MR, yb += 2 * 4 * NR) {
-            const __m256i x0 = load32(xb), x1 = load32(xb + 4 * MR);
-            _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
-                const __m256i p0 = pairs(x0, quad_at(yb + 4 * c), is_signed),
-                              p1 = pairs(x1, quad_at(yb + 4 * (NR + c)), is_signed);
-                if (is_signed) {
-                    t[c] = _mm256_add_epi32(t[c], _mm256_madd_epi16(p0, ones));
-                    t[c] = _mm256_add_epi32(t[c], _mm256_madd_epi16(p1, ones));
-                } else {
-                    t[c] = _mm256_add_epi32(t[c], _mm256_madd_epi16(_mm256_add_epi16(p0, p1), ones));
-                }
+    int n_pairs = R / 8;
+    __asm__("" : "+r"(n_pairs)); // unrolled, the sums of a run no longer fit into the registers
+    for (int j = 0; j < n_pairs; j++, x += 2 * 4 * MR, y += 2 * 4 * NR) {
+        const __m256i x0 = load32(x), x1 = load32(x + 4 * MR);
+        EACH_COLUMN(c) {
+            const __m256i p0 = pairs(x0, quad_at(y + 4 * c), is_signed), p1 = pairs(x1, quad_at(y + 4 * (NR + c)), is_signed);
+            if (is_signed) {
+                t[c][0] = _mm256_add_epi32(t[c][0], _mm256_madd_epi16(p0, ones));
+                t[c][0] = _mm256_add_epi32(t[c][0], _mm256_madd_epi16(p1, ones));
+            } else {
+                t[c][0] = _mm256_add_epi32(t[c][0], _mm256_madd_epi16(_mm256_add_epi16(p0, p1), ones));
             }
         }
-        add_run(sum, t, x, y, has_min);
     }
-    put_sums(s, ld_s, sum, nx, ny);
 }
 
 GEMM_Q_TIER(CPU_TIER_FILL(gemm_q))

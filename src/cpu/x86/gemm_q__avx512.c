@@ -12,26 +12,24 @@
 #define OFFSET_8BIT 0
 
 #include "cpu/x86/panel_q.h"
-#include "cpu/x86/product_q512.h"
-
-#define ROWS_2(v) _Pragma("GCC unroll 2") for (int v = 0; v < 2; v++) // vectors of 16 rows
+#include "cpu/x86/product_q.h"
 
 UNPACK_INLINE __m512i widened(__m512i sum, __m512i pairs) {
     return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
 }
 
 // Four bytes of every row and column, 8 bits each.
-UNPACK_INLINE void add_signed(__m512i t[NR][2], const char *xb, const char *yb) {
+UNPACK_INLINE void add_signed(__m512i t[NR][VECS], const char *xb, const char *yb) {
     __m512i x[2];
     __mmask64 is_negative[2];
-    ROWS_2(v) {
+    EACH_VEC(v) {
         const __m512i q = _mm512_loadu_si512(xb + 64 * v);
         is_negative[v] = _mm512_movepi8_mask(q);
         x[v] = _mm512_abs_epi8(q);
     }
     EACH_COLUMN(c) {
         const __m512i y = quad_at(yb + 4 * c);
-        ROWS_2(v) {
+        EACH_VEC(v) {
             const __m512i signs = _mm512_mask_sub_epi8(y, is_negative[v], _mm512_setzero_si512(), y);
             t[c][v] = widened(t[c][v], _mm512_maddubs_epi16(x[v], signs));
         }
@@ -39,49 +37,36 @@ UNPACK_INLINE void add_signed(__m512i t[NR][2], const char *xb, const char *yb) 
 }
 
 // n_quads times four bytes, which are added up in 16 bits.
-UNPACK_INLINE void add_unsigned(__m512i t[NR][2], const char *xb, const char *yb, const int n_quads) {
-    __m512i p[NR][2];
+UNPACK_INLINE void add_unsigned(__m512i t[NR][VECS], const char *xb, const char *yb, const int n_quads) {
+    __m512i p[NR][VECS];
     _Pragma("GCC unroll 4") for (int j = 0; j < n_quads; j++) {
         const __m512i x[2] = {_mm512_loadu_si512(xb + 4 * MR * j), _mm512_loadu_si512(xb + 4 * MR * j + 64)};
         EACH_COLUMN(c) {
             const __m512i y = quad_at(yb + 4 * (NR * j + c));
-            ROWS_2(v) {
+            EACH_VEC(v) {
                 const __m512i two = _mm512_maddubs_epi16(x[v], y);
                 p[c][v] = j == 0 ? two : _mm512_add_epi16(p[c][v], two);
             }
         }
     }
     EACH_COLUMN(c) {
-        ROWS_2(v) {
+        EACH_VEC(v) {
             t[c][v] = widened(t[c][v], p[c][v]);
         }
     }
 }
 
-UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int R,
-    const bool has_min, const bool is_signed) {
+UNPACK_INLINE void run_multiply(
+    __m512i t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_signed) {
     const int n_unsigned = R == 16 && !has_min ? 2 : 4; // q6_K alone has 6 bits
     const int n_quads = is_signed ? 1 : n_unsigned;
-    __m512 sum[NR][2];
-    EACH_COLUMN(c) {
-        sum[c][0] = sum[c][1] = _mm512_setzero_ps();
-    }
-    for (int64_t i = 0; i < n; i += R, x += X_RUN(R, has_min), y += Y_RUN(R)) {
-        const char *xb = x + 4 * (1 + has_min) * MR, *yb = y + 4 * 2 * NR;
-        __m512i t[NR][2];
-        EACH_COLUMN(c) {
-            t[c][0] = t[c][1] = has_min || is_signed ? _mm512_setzero_si512() : quad_at(y + 4 * c);
+    for (int j = 0; j < R / 4; j += n_quads, x += 4 * MR * n_quads, y += 4 * NR * n_quads) {
+        if (is_signed) {
+            add_signed(t, x, y);
+        } else {
+            add_unsigned(t, x, y, n_quads);
         }
-        for (int j = 0; j < R / 4; j += n_quads, xb += 4 * MR * n_quads, yb += 4 * NR * n_quads) {
-            if (is_signed) {
-                add_signed(t, xb, yb);
-            } else {
-                add_unsigned(t, xb, yb, n_quads);
-            }
-        }
-        add_run(sum, t, x, y, has_min);
     }
-    put_sums(s, ld_s, sum, nx, ny);
 }
 
 GEMM_Q_TIER(cpu_tier_avx512_gemm_q)

@@ -1,40 +1,38 @@
 // SPDX-License-Identifier: MIT
-// gemm_q__vnni.c: products of quantised rows with many columns, 32 rows times 6 columns: a vector holds four bytes of each of 16
-// rows, which meet four bytes of a column, the same for all, in one instruction that multiplies and adds. Twelve sums of
-// integers are enough to hide its latency (5 cycles, two a cycle).
+// gemm_q__vnni.c: products of quantised rows with many columns, 32 rows times 6 columns, by the instruction that multiplies four
+// bytes of each of 16 rows with four bytes of a column, the same for all, and adds. Twelve sums of integers are enough to hide
+// its latency (5 cycles, two a cycle). Tier avxvnni, of machines without AVX-512, has 8 rows and vectors of 8 lanes.
 
-#define MR 32
+#ifdef __AVX512F__
+#    define MR 32
+#    define MIN_COLS 5 // by_rows.h takes four at once
+#    define DOT_QUADS _mm512_dpbusd_epi32
+#else
+#    define MR 8
+#    define MIN_COLS 4
+#    define DOT_QUADS _mm256_dpbusd_avx_epi32
+#endif
 #define NR 6
-#define MIN_COLS 5 // by_rows.h takes four at once
 #define OFFSET_8BIT 128
 
 #include "cpu/x86/panel_q.h"
-#include "cpu/x86/product_q512.h"
+#include "cpu/x86/product_q.h"
 
-UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int R,
-    const bool has_min, const bool is_8bit) {
-    (void) is_8bit; // all bytes are unsigned here
-    __m512 sum[NR][2];
-    EACH_COLUMN(c) {
-        sum[c][0] = sum[c][1] = _mm512_setzero_ps();
-    }
-    for (int64_t i = 0; i < n; i += R, x += X_RUN(R, has_min), y += Y_RUN(R)) {
-        const char *xb = x + 4 * (1 + has_min) * MR, *yb = y + 4 * 2 * NR;
-        __m512i t[NR][2];
-        EACH_COLUMN(c) {
-            t[c][0] = t[c][1] = has_min ? _mm512_setzero_si512() : quad_at(y + 4 * c);
+UNPACK_INLINE void run_multiply(
+    VI t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_8bit) {
+    (void) has_min, (void) is_8bit; // all bytes are unsigned here
+    for (int j = 0; j < R / 4; j++, x += 4 * MR, y += 4 * NR) {
+        VI rows[VECS];
+        EACH_VEC(v) {
+            rows[v] = VI_LOAD(x + 4 * V_LANES * v);
         }
-        for (int j = 0; j < R / 4; j++, xb += 4 * MR, yb += 4 * NR) {
-            const __m512i x0 = _mm512_loadu_si512(xb), x1 = _mm512_loadu_si512(xb + 64);
-            EACH_COLUMN(c) {
-                const __m512i q = quad_at(yb + 4 * c);
-                t[c][0] = _mm512_dpbusd_epi32(t[c][0], x0, q);
-                t[c][1] = _mm512_dpbusd_epi32(t[c][1], x1, q);
+        EACH_COLUMN(c) {
+            const VI q = quad_at(y + 4 * c);
+            EACH_VEC(v) {
+                t[c][v] = DOT_QUADS(t[c][v], rows[v], q);
             }
         }
-        add_run(sum, t, x, y, has_min);
     }
-    put_sums(s, ld_s, sum, nx, ny);
 }
 
-GEMM_Q_TIER(cpu_tier_vnni_gemm_q)
+GEMM_Q_TIER(CPU_TIER_FILL(gemm_q))

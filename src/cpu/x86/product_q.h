@@ -1,38 +1,89 @@
 // SPDX-License-Identifier: MIT
-// product_q.h: what products of panels (panel_q.h) with vectors of 8 lanes have in common, one vector for MR = 8 rows. The file
-// that includes it has included panel_q.h.
+// product_q.h: what products of panels (panel_q.h) have in common over vector widths. The file that includes it has included
+// panel_q.h with MR a multiple of V_LANES.
 #pragma once
 
+#include "cpu/x86/floats.h"
+
+#ifdef __AVX512F__
+#    define VI __m512i
+#    define VI_OP(op) _mm512_##op
+#    define VI_LOAD _mm512_loadu_si512
+#    define VI_ZERO _mm512_setzero_si512
+#else
+#    define VI __m256i
+#    define VI_OP(op) _mm256_##op
+#    define VI_LOAD load32
+#    define VI_ZERO _mm256_setzero_si256
+#endif
+#define VECS (MR / V_LANES)
+#define EACH_VEC(v) _Pragma("GCC unroll 2") for (int v = 0; v < VECS; v++)
+#define EACH_COLUMN(c) _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++)
+
 // Four bytes of a column, or a float of it, for all rows.
-UNPACK_INLINE __m256i quad_at(const char *at) {
+UNPACK_INLINE VI quad_at(const char *at) {
     int32_t v;
     memcpy(&v, at, sizeof v);
-    return _mm256_set1_epi32(v);
+    return VI_OP(set1_epi32)(v);
 }
 
-UNPACK_INLINE __m256 float_at(const char *at) {
+UNPACK_INLINE V float_at(const char *at) {
     float v;
     memcpy(&v, at, sizeof v);
-    return _mm256_set1_ps(v);
+    return V_ALL(v);
+}
+
+UNPACK_INLINE V floats_at(const char *at, int v) {
+    return V_LOAD((const float *) (const void *) at + V_LANES * v);
 }
 
 // The integers of one run, t, scaled and added; x and y are where the run begins.
-UNPACK_INLINE void add_run(__m256 *sum, const __m256i *t, const char *x, const char *y, const bool has_min) {
-    const __m256 scale = _mm256_loadu_ps((const float *) (const void *) x);
-    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
-        sum[c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(t[c]), _mm256_mul_ps(scale, float_at(y + 4 * (NR + c))), sum[c]);
-        if (has_min) {
-            sum[c] = _mm256_fmadd_ps(_mm256_loadu_ps((const float *) (const void *) x + MR), float_at(y + 4 * c), sum[c]);
+UNPACK_INLINE void add_run(V sum[NR][VECS], VI t[NR][VECS], const char *x, const char *y, const bool has_min) {
+    EACH_COLUMN(c) {
+        const V d = float_at(y + 4 * (NR + c));
+        EACH_VEC(v) {
+            sum[c][v] = V_FMA(VI_OP(cvtepi32_ps)(t[c][v]), V_PS(mul)(floats_at(x, v), d), sum[c][v]);
+            if (has_min) {
+                sum[c][v] = V_FMA(floats_at(x + 4 * MR, v), float_at(y + 4 * c), sum[c][v]);
+            }
         }
     }
 }
 
-UNPACK_INLINE void put_sums(float *s, int64_t ld_s, const __m256 *sum, int nx, int ny) {
+UNPACK_INLINE void put_sums(float *s, int64_t ld_s, V sum[NR][VECS], int nx, int ny) {
     float tile[NR][MR];
-    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
-        _mm256_storeu_ps(tile[c], sum[c]);
+    EACH_COLUMN(c) {
+        EACH_VEC(v) {
+            V_STORE(tile[c] + V_LANES * v, sum[c][v]);
+        }
     }
     for (int c = 0; c < ny; c++) {
         memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
     }
+}
+
+// Adds the products of the R bytes of a run, which begin at x and y, to t: of the file that includes this.
+UNPACK_INLINE void run_multiply(
+    VI t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_8bit);
+
+UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int R,
+    const bool has_min, const bool is_8bit) {
+    const bool is_signed = is_8bit && OFFSET_8BIT == 0;
+    V sum[NR][VECS];
+    EACH_COLUMN(c) {
+        EACH_VEC(v) {
+            sum[c][v] = V_PS(setzero)();
+        }
+    }
+    for (int64_t i = 0; i < n; i += R, x += X_RUN(R, has_min), y += Y_RUN(R)) {
+        VI t[NR][VECS];
+        EACH_COLUMN(c) {
+            EACH_VEC(v) {
+                t[c][v] = has_min || is_signed ? VI_ZERO() : quad_at(y + 4 * c);
+            }
+        }
+        run_multiply(t, x + 4 * (1 + has_min) * MR, y + 4 * 2 * NR, R, has_min, is_8bit);
+        add_run(sum, t, x, y, has_min);
+    }
+    put_sums(s, ld_s, sum, nx, ny);
 }

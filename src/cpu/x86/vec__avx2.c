@@ -4,7 +4,6 @@
 // infinities and NaN included.
 
 #include "cpu/kernels.h"
-#include "cpu/x86/floats.h"
 #include "cpu/x86/vector.h"
 
 // ---- arithmetic ----
@@ -159,7 +158,8 @@ FLOATS_INLINE __m256 exp_of(__m256 x) {
     const __m256 k = _mm256_sub_ps(z, magic);
     const __m256 r = _mm256_fnmadd_ps(k, _mm256_set1_ps(0x1.7f7d1cp-20f), _mm256_fnmadd_ps(k, _mm256_set1_ps(0x1.62e4p-1f), x));
     const __m256 p = exp_series(r, 1.0f);
-    const __m256i whole = _mm256_sub_epi32(_mm256_castps_si256(z), _mm256_castps_si256(magic)), half = _mm256_srai_epi32(whole, 1);
+    const __m256i whole = _mm256_sub_epi32(_mm256_castps_si256(z), _mm256_castps_si256(magic)),
+                  half = _mm256_srai_epi32(whole, 1);
     return _mm256_mul_ps(_mm256_mul_ps(p, power2(half)), power2(_mm256_sub_epi32(whole, half)));
 }
 

@@ -35,7 +35,7 @@ ROW2(sub)
 ROW2(mul)
 ROW2(div)
 
-V_INLINE __m512 turn16(__m512 x, __m512 c, __m512 s) {
+FLOATS_INLINE __m512 turn16(__m512 x, __m512 c, __m512 s) {
     return _mm512_fmadd_ps(x, c, _mm512_mul_ps(_mm512_permute_ps(x, 0xb1), s));
 }
 
@@ -52,7 +52,7 @@ static void row_turn__avx512(int64_t n, float *z, const float *x, const float *c
 }
 
 // The machine scales by powers of two itself. Beyond the limits it is 0 and inf all the same.
-V_INLINE __m512 exp_of(__m512 x) {
+FLOATS_INLINE __m512 exp_of(__m512 x) {
     x = within(x, -104.0f, 89.0f);
     const __m512 magic = _mm512_set1_ps(0x1.8p23f); // rounds to a whole number
     const __m512 k = _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(0x1.715476p+0f), magic), magic);

@@ -6,39 +6,12 @@
 #include "base/min.h"
 #include "cpu/kernels.h"
 #include "cpu/x86/ahead.h"
+#include "cpu/x86/floats.h"
 
-#include <immintrin.h>
 #include <math.h>
 
-#define V_INLINE static inline __attribute__((always_inline))
-
-// V_SOME: some lanes; V_LOAD_SOME gives 0 for the others.
-#ifdef __AVX512F__
-#    define V __m512
-#    define V_LANES 16
-#    define V_PS(op) _mm512_##op##_ps
-#    define V_POWER_2(bits) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(bits), 23))
-#    define V_WHERE_NOT_0(v, weight) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(weight, _mm512_setzero_ps(), _CMP_NEQ_UQ), v)
-#    define V_SOME __mmask16
-#    define V_LOAD_SOME(x, some) _mm512_maskz_loadu_ps(some, x)
-#    define V_STORE_SOME _mm512_mask_storeu_ps
-#else
-#    define V __m256
-#    define V_LANES 8
-#    define V_PS(op) _mm256_##op##_ps
-#    define V_POWER_2(bits) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(bits), 23))
-#    define V_WHERE_NOT_0(v, weight) _mm256_and_ps(v, _mm256_cmp_ps(weight, _mm256_setzero_ps(), _CMP_NEQ_UQ))
-#    define V_SOME __m256i
-#    define V_LOAD_SOME _mm256_maskload_ps
-#    define V_STORE_SOME _mm256_maskstore_ps
-#endif
-#define V_LOAD V_PS(loadu)
-#define V_STORE V_PS(storeu)
-#define V_ALL V_PS(set1)
-#define V_FMA V_PS(fmadd)
-
 // The lanes below n.
-V_INLINE V_SOME first(int64_t n) {
+FLOATS_INLINE V_SOME first(int64_t n) {
 #ifdef __AVX512F__
     return (__mmask16) (n < 16 ? (1u << n) - 1 : 0xffff);
 #else
@@ -47,7 +20,7 @@ V_INLINE V_SOME first(int64_t n) {
 }
 
 // Elements before the next multiple of a vector: a store that is in two lines of the cache takes twice as long.
-V_INLINE int64_t to_vector(const float *z, int64_t n) {
+FLOATS_INLINE int64_t to_vector(const float *z, int64_t n) {
     const int64_t i = (int64_t) (-((uintptr_t) z / sizeof *z) % V_LANES);
     return min_i64(i, n);
 }
@@ -55,13 +28,13 @@ V_INLINE int64_t to_vector(const float *z, int64_t n) {
 // ---- the exponential ----
 
 // A NaN stays one: it is the second operand of both.
-V_INLINE V within(V x, float lo, float hi) {
+FLOATS_INLINE V within(V x, float lo, float hi) {
     return V_PS(min)(V_ALL(hi), V_PS(max)(V_ALL(lo), x));
 }
 
 // exp(sign r), |r| <= ln 2 / 2. The series to the seventh power, which is spread over the lower ones so that it need not be
 // computed (Chebyshev): what is left out is below 2^-26.
-V_INLINE V exp_series(V r, const float sign) {
+FLOATS_INLINE V exp_series(V r, const float sign) {
     V p = V_FMA(r, V_ALL(1.0f / 720), V_ALL(sign * 0.00837503932f));
     p = V_FMA(p, r, V_ALL(1.0f / 24));
     p = V_FMA(p, r, V_ALL(sign * 0.166664162f));
@@ -72,7 +45,7 @@ V_INLINE V exp_series(V r, const float sign) {
 
 // 1 + exp(-x): what is below 2^-126 does not count, and what is above 2^127.5 may as well be inf. -x is 2^k exp(-u); the number
 // that rounds is 127 larger than it need be, so that its low bits are the exponent of 2^k.
-V_INLINE V one_and_exp(V x) {
+FLOATS_INLINE V one_and_exp(V x) {
     x = within(x, -89.0f, 87.0f);
     const V magic = V_ALL(0x1.8p23f + 127);
     const V z = V_PS(fnmadd)(x, V_ALL(0x1.715476p+0f), magic), k = V_PS(sub)(z, magic);
@@ -82,11 +55,11 @@ V_INLINE V one_and_exp(V x) {
 }
 
 // Divided: with AVX-512 an estimate made better by a step (rcp14) takes a fifth longer.
-V_INLINE V sigmoid_of(V x) {
+FLOATS_INLINE V sigmoid_of(V x) {
     return V_PS(div)(V_ALL(1.0f), one_and_exp(x));
 }
 
-V_INLINE V silu_of(V x) {
+FLOATS_INLINE V silu_of(V x) {
     return V_PS(div)(x, one_and_exp(x));
 }
 
@@ -133,7 +106,7 @@ static void row_silu_mul(int64_t n, float *z, const float *x, const float *y) {
 #define MIX_VECS (V_LANES == 16 ? 4 : 2) // ... and vectors of each: their sums stay in registers over all rows of x
 
 // some_0: a row of x has no part in a row of y that gives it weight 0, whatever it holds.
-V_INLINE void mix_tile(float *y, int64_t ld_y, const int ny, const int nv, const float *w, int64_t ld_w, const float *x,
+FLOATS_INLINE void mix_tile(float *y, int64_t ld_y, const int ny, const int nv, const float *w, int64_t ld_w, const float *x,
     int64_t ld_x, int n, const bool some_0) {
     V a[MIX_ROWS][4];
     for (int j = 0; j < ny; j++) {
@@ -161,7 +134,7 @@ V_INLINE void mix_tile(float *y, int64_t ld_y, const int ny, const int nv, const
 }
 
 // ny rows of y, a number the compiler knows.
-V_INLINE void mix_rows(int64_t d, float *y, int64_t ld_y, const int ny, const float *w, int64_t ld_w, const float *x,
+FLOATS_INLINE void mix_rows(int64_t d, float *y, int64_t ld_y, const int ny, const float *w, int64_t ld_w, const float *x,
     int64_t ld_x, int n, const bool some_0) {
     int64_t k = 0;
     for (; k + MIX_VECS * V_LANES <= d; k += MIX_VECS * V_LANES) {

@@ -1,11 +1,34 @@
 // SPDX-License-Identifier: MIT
-// panel_f.h: panels of float rows, and of halves and bfloat16 as floats, for products with many columns: element k of MR rows (or
-// NR columns) side by side. The file that includes it gives MR, a multiple of 8, NR, and PART, after how many elements rows are
-// cut. Rows and columns that are missing are copies of the first; what they give is not stored.
+// gemm_f.h: products of rows of floats, halves and bfloat16 with many columns, MR rows times NR columns, element by element of all
+// of them; the sums stay in registers. In panels, element k of MR rows (or NR columns) is side by side. Rows and columns that are
+// missing are copies of the first; what they give is not stored. A tier may give MR, a multiple of V_LANES, and MIN_COLS_F16.
 #pragma once
 
 #include "cpu/kernels.h"
 #include "cpu/x86/floats.h"
+
+#include <string.h>
+
+#ifdef __AVX512F__
+#    define MR 32
+#    define NR 12
+#    define MIN_COLS_F32 24
+#    define MIN_COLS_F16 40
+#    define MIN_COLS_BF16 40
+#else
+#    ifndef MR // fewer where vectors are two registers
+#        define MR 16
+#    endif
+#    define NR 6
+#    define MIN_COLS_F32 10
+#    ifndef MIN_COLS_F16 // fewer where halves are widened one by one: once for all columns
+#        define MIN_COLS_F16 20
+#    endif
+#    define MIN_COLS_BF16 20
+#endif
+#define VECS (MR / V_LANES)
+#define EACH_VEC(v) _Pragma("GCC unroll 2") for (int v = 0; v < VECS; v++)
+#define EACH_COLUMN(c) _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++)
 
 FLOATS_INLINE void transpose8(__m256 v[8]) {
     __m256 a[8];
@@ -82,7 +105,41 @@ FLOATS_INLINE float as_it_is(float v) {
 PACK_Y(f32, as_it_is)
 PACK_Y(bf16, as_bf16)
 
-static void panels_fill(struct cpu_kernels *k, void (*run)(int64_t, float *, int64_t, const void *, int, const void *, int)) {
+static void panels_run(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) {
+    const float *x = panel_x, *y = panel_y;
+    V sum[NR][VECS];
+    EACH_COLUMN(c) {
+        EACH_VEC(v) {
+            sum[c][v] = V_PS(setzero)();
+        }
+    }
+    for (int64_t i = 0; i < n; i++, x += MR, y += NR) {
+        V rows[VECS];
+        EACH_VEC(v) {
+            rows[v] = V_LOAD(x + V_LANES * v);
+        }
+        EACH_COLUMN(c) {
+            const V column = V_ALL(y[c]);
+            EACH_VEC(v) {
+                sum[c][v] = V_FMA(rows[v], column, sum[c][v]);
+            }
+        }
+    }
+    float tile[NR][MR];
+    const bool whole = VECS > 1 && nx == MR && ny == NR;
+    float *to = whole ? s : tile[0];
+    const int64_t ld = whole ? ld_s : MR;
+    EACH_COLUMN(c) {
+        EACH_VEC(v) {
+            V_STORE(to + c * ld + V_LANES * v, sum[c][v]);
+        }
+    }
+    for (int c = 0; c < ny && !whole; c++) {
+        memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
+    }
+}
+
+void CPU_TIER_FILL(gemm_f)(struct cpu_kernels *k) {
     static const struct {
         enum ggml_type type;
         void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx);
@@ -93,7 +150,7 @@ static void panels_fill(struct cpu_kernels *k, void (*run)(int64_t, float *, int
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         k->gemm[rows[i].type] = (struct cpu_gemm){.pack_x = rows[i].pack_x,
             .pack_y = rows[i].pack_y,
-            .run = run,
+            .run = panels_run,
             .mr = MR,
             .nr = NR,
             .min_cols = rows[i].min_cols,
