@@ -20,7 +20,8 @@ typedef void (*cpu_row2_t)(int64_t n, float *z, const float *x, const float *y);
 
 // nx times ny dot products at once: s[ix + iy * ld_s] = dot(row ix of x, row iy of y), 1 <= nx <= mr, 1 <= ny <= nr.
 // x is of the slot's type, y of its vec_dot_type, both n elements a row, bx and by bytes from row to row.
-typedef void (*cpu_tile_t)(int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, int nx, const void *y, size_t by, int ny);
+#define CPU_TILE_ARGS int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, int nx, const void *y, size_t by, int ny
+typedef void (*cpu_tile_t)(CPU_TILE_ARGS);
 
 struct cpu_tile {
     cpu_tile_t run; // NULL: use vec_dot
@@ -122,6 +123,21 @@ static inline bool cpu_dot_is_length(int64_t n) {
 }
 static inline int cpu_dot_length(int64_t n) {
     return cpu_dot_is_length(n) ? (int) n : 0;
+}
+
+// The parameters of a vec_dot, which ggml_vec_dot_t gives; all kernels multiply one row with one other.
+#define CPU_DOT_ARGS \
+    int n, float *restrict s, size_t bs __attribute__((unused)), const void *restrict vx, size_t bx __attribute__((unused)), \
+        const void *restrict vy, size_t by __attribute__((unused)), int nrc __attribute__((unused))
+
+// A tile that is not full, one dot product at a time.
+static inline __attribute__((always_inline)) void cpu_tile_by_dot(ggml_vec_dot_t dot, CPU_TILE_ARGS) {
+    for (int c = 0; c < ny; c++) {
+        for (int r = 0; r < nx; r++) {
+            dot(cpu_dot_length(n), s + r + c * ld_s, 0, (const char *) x + (size_t) r * bx, 0, (const char *) y + (size_t) c * by,
+                0, 1);
+        }
+    }
 }
 
 // ---- for tiers ----

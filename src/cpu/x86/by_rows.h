@@ -3,9 +3,52 @@
 #pragma once
 
 #include "cpu/kernels.h"
+#include "cpu/x86/ahead.h"
+#include "cpu/x86/unpack.h"
 
 #define COLS 4 // at once
 #define EACH_COL(c) _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++)
+
+// rows_<type> of blocks of 32: SUMS_ADD adds 8 blocks and as much of the columns at a time. The file that includes this has Y_BLOCKS,
+// the struct of 8 blocks of a column, and the sums: SUMS declares them, SUMS_ZERO begins and SUMS_END gives those of column c.
+#define ROWS_32(type) \
+    UNPACK_INLINE void rows_##type( \
+        int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, const int ny) { \
+        for (int r = 0; r < nx; r++) { \
+            const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
+            const struct Y_BLOCKS *y[COLS]; \
+            SUMS; \
+            EACH_COL(c) { \
+                y[c] = vy[c]; \
+                SUMS_ZERO(c); \
+            } \
+            int64_t left = n / 32; \
+            for (; left >= 8; left -= 8, x += 8) { \
+                fetch_ahead(x, 8 * sizeof *x); \
+                SUMS_ADD(type, x); \
+                EACH_COL(c) { \
+                    y[c]++; \
+                } \
+            } \
+            if (left > 0) { /* the columns have zeros where the row ends */ \
+                block_##type last[8] = {0}; \
+                memcpy(last, x, (size_t) left * sizeof *x); \
+                SUMS_ADD(type, last); \
+            } \
+            EACH_COL(c) { \
+                s[c][r] = SUMS_END(c); \
+            } \
+        } \
+    } \
+    GEMV_BY_ROWS(type)
+
+// A row of the table: the gemv of a type.
+#define GEMV_ROW(TYPE, type, pack, n_step, y_blocks) \
+    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){.pack_y = pack_##pack, \
+        .run = gemv_##type, \
+        .run_cols = gemv_cols_##type, \
+        .step = n_step, \
+        .y_size = sizeof(struct y_blocks)};
 
 // gemv_<type> and gemv_cols_<type> (kernels.h:cpu_gemv) from rows_<type>(n, s, x, bx, nx, y, ny), which is inlined and so knows
 // ny, COLS at most, when it is compiled.

@@ -7,9 +7,6 @@
 #include "cpu/x86/ahead.h"
 #include "cpu/x86/unpack.h"
 
-#define DOT_ARGS \
-    int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc
-
 // ---- blocks of 32 ----
 
 UNPACK_INLINE __m256i pairs_signed(__m256i x, __m256i y) {
@@ -21,8 +18,7 @@ UNPACK_INLINE __m256 quads(__m256i pairs) {
 }
 
 #define DOT_32(type) \
-    static void vec_dot_##type##__avx2(DOT_ARGS) { \
-        (void) bs, (void) bx, (void) by, (void) nrc; \
+    static void vec_dot_##type##__avx2(CPU_DOT_ARGS) { \
         const block_##type *x = vx; \
         const block_q8_0 *y = vy; \
         __m256 sum0 = _mm256_setzero_ps(), sum1 = sum0; \
@@ -46,8 +42,7 @@ DOT_32(iq4_nl)
 DOT_32(mxfp4)
 
 #define DOT_32_MIN(type) \
-    static void vec_dot_##type##__avx2(DOT_ARGS) { \
-        (void) bs, (void) bx, (void) by, (void) nrc; \
+    static void vec_dot_##type##__avx2(CPU_DOT_ARGS) { \
         const block_##type *x = vx; \
         const block_q8_1 *y = vy; \
         __m256 sum = _mm256_setzero_ps(); \
@@ -95,8 +90,7 @@ UNPACK_INLINE __m128i twice(__m128i v) {
 }
 
 #define DOT_256(type, n_words, is_signed, more) \
-    static void vec_dot_##type##__avx2(DOT_ARGS) { \
-        (void) bs, (void) bx, (void) by, (void) nrc; \
+    static void vec_dot_##type##__avx2(CPU_DOT_ARGS) { \
         const block_##type *x = vx; \
         const block_q8_K *y = vy; \
         __m256 sum = _mm256_setzero_ps(); \
@@ -128,18 +122,6 @@ DOT_256(iq4_xs, 8, true, NOTHING)
 
 void CPU_TIER_FILL(dot_q)(struct cpu_kernels *k) {
 #define ROW(TYPE, type) k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type##__avx2;
-    ROW(Q8_0, q8_0)
-    ROW(Q4_0, q4_0)
-    ROW(Q5_0, q5_0)
-    ROW(IQ4_NL, iq4_nl)
-    ROW(MXFP4, mxfp4)
-    ROW(Q4_1, q4_1)
-    ROW(Q5_1, q5_1)
-    ROW(Q4_K, q4_K)
-    ROW(Q5_K, q5_K)
-    ROW(Q2_K, q2_K)
-    ROW(Q3_K, q3_K)
-    ROW(Q6_K, q6_K)
-    ROW(IQ4_XS, iq4_xs)
+    EACH_UNPACKED(ROW)
 #undef ROW
 }

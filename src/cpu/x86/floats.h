@@ -44,6 +44,23 @@ FLOATS_INLINE __m256 load_bf16(const uint16_t *x) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *) x)), 16));
 }
 
+// As many as a vector has.
+#ifdef __AVX512F__
+FLOATS_INLINE __m512 v_f32(const float *x) {
+    return _mm512_loadu_ps(x);
+}
+FLOATS_INLINE __m512 v_f16(const uint16_t *x) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const void *) x));
+}
+FLOATS_INLINE __m512 v_bf16(const uint16_t *x) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *) x)), 16));
+}
+#else
+#    define v_f32 load_f32
+#    define v_f16 load_f16
+#    define v_bf16 load_bf16
+#endif
+
 FLOATS_INLINE float one_f32(const float *x) {
     return *x;
 }

@@ -7,10 +7,7 @@
 // for each layout in `order`. An element's scale follows from its unit.
 #pragma once
 
-#include "cpu/kernels.h"
-#include "cpu/x86/ahead.h"
 #include "cpu/x86/by_rows.h"
-#include "cpu/x86/unpack.h"
 
 // Sums of two products of words.
 UNPACK_INLINE __m512i add_words(__m512i sum, __m512i a, __m512i b) {
@@ -218,9 +215,7 @@ GEMV(q6_K, order_plain, 16, WORDS(q6_K), false, OFFSET(5))
 GEMV(iq4_xs, order_halves, 32, WORDS(iq4_xs), true, NOTHING)
 
 void CPU_TIER_FILL(gemv_k)(struct cpu_kernels *k) {
-#define ROW(TYPE, type, y) \
-    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){ \
-        .pack_y = pack_##y, .run = gemv_##type, .run_cols = gemv_cols_##type, .step = QK_K, .y_size = sizeof(struct y_256)};
+#define ROW(TYPE, type, y) GEMV_ROW(TYPE, type, y, QK_K, y_256)
     ROW(Q4_K, q4_K, nibbles)
     ROW(Q5_K, q5_K, nibbles)
     ROW(Q2_K, q2_K, pairs)

@@ -4,7 +4,6 @@
 // all columns. Bytes of a row are unsigned, and the column has what they are above what they stand for; those of iq4_nl stay
 // signed and take the signs of the column, which brings its magnitudes; those of q8_0, which may be -128, give theirs to it.
 
-#include "cpu/x86/ahead.h"
 #include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
 
@@ -162,6 +161,12 @@ UNPACK_INLINE void group_q8_0(__m256 *sum, const block_q8_0 *x, const struct y_p
 
 // ---- rows ----
 
+#define Y_BLOCKS y_pairs
+#define SUMS __m256 sum[COLS]
+#define SUMS_ZERO(c) sum[c] = _mm256_setzero_ps()
+#define SUMS_ADD(type, x) add_##type(sum, x, y, ny)
+#define SUMS_END(c) sum8(sum[c])
+
 #define GEMV(type, scales_of, has_min, mins_of) \
     UNPACK_INLINE void add_##type(__m256 *sum, const block_##type *x, const struct y_pairs *const *y, const int ny) { \
         const __m256 scales = scales_of(x); \
@@ -174,35 +179,7 @@ UNPACK_INLINE void group_q8_0(__m256 *sum, const block_q8_0 *x, const struct y_p
         } \
         group_##type(sum, x, y, d, ny); \
     } \
-    UNPACK_INLINE void rows_##type( \
-        int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, const int ny) { \
-        for (int r = 0; r < nx; r++) { \
-            const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
-            const struct y_pairs *y[COLS]; \
-            __m256 sum[COLS]; \
-            EACH_COL(c) { \
-                y[c] = vy[c]; \
-                sum[c] = _mm256_setzero_ps(); \
-            } \
-            int64_t left = n / 32; \
-            for (; left >= 8; left -= 8, x += 8) { \
-                fetch_ahead(x, 8 * sizeof *x); \
-                add_##type(sum, x, y, ny); \
-                EACH_COL(c) { \
-                    y[c]++; \
-                } \
-            } \
-            if (left > 0) { /* the columns have zeros where the row ends */ \
-                block_##type last[8] = {0}; \
-                memcpy(last, x, (size_t) left * sizeof *x); \
-                add_##type(sum, last, y, ny); \
-            } \
-            EACH_COL(c) { \
-                s[c][r] = sum8(sum[c]); \
-            } \
-        } \
-    } \
-    GEMV_BY_ROWS(type)
+    ROWS_32(type)
 GEMV(q8_0, SCALES_HALF, false, MINS_NONE)
 GEMV(iq4_nl, SCALES_HALF, false, MINS_NONE)
 GEMV(q4_0, SCALES_HALF, false, MINS_NONE)
@@ -212,9 +189,7 @@ GEMV(q4_1, SCALES_HALF, true, MINS_HALF)
 GEMV(q5_1, SCALES_HALF, true, MINS_HALF)
 
 void CPU_TIER_FILL(gemv_q)(struct cpu_kernels *k) {
-#define ROW(TYPE, type, y) \
-    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){ \
-        .pack_y = pack_##y, .run = gemv_##type, .run_cols = gemv_cols_##type, .step = GROUP, .y_size = sizeof(struct y_pairs)};
+#define ROW(TYPE, type, y) GEMV_ROW(TYPE, type, y, GROUP, y_pairs)
     ROW(Q8_0, q8_0, plain)
     ROW(IQ4_NL, iq4_nl, signs)
     ROW(Q4_0, q4_0, less_8)

@@ -3,7 +3,6 @@
 // multiplied by magnitude and give their signs to the column (column_q.h). Other blocks of 32 stay with gemv_q__avx2.c: two of
 // their blocks of nibbles fill a vector of AVX2, and a longer one has fewer ports.
 
-#include "cpu/x86/ahead.h"
 #include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
 
@@ -66,44 +65,17 @@ UNPACK_INLINE void add_iq4_nl(__m512 *sum, const block_iq4_nl *x, const struct y
     }
 }
 
-#define ROWS(type) \
-    UNPACK_INLINE void rows_##type( \
-        int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, const int ny) { \
-        for (int r = 0; r < nx; r++) { \
-            const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
-            const struct y_group *y[COLS]; \
-            __m512 sum[COLS]; \
-            EACH_COL(c) { \
-                y[c] = vy[c]; \
-                sum[c] = _mm512_setzero_ps(); \
-            } \
-            int64_t left = n / 32; \
-            for (; left >= 8; left -= 8, x += 8) { \
-                fetch_ahead(x, 8 * sizeof *x); \
-                add_##type(sum, x, y, ny); \
-                EACH_COL(c) { \
-                    y[c]++; \
-                } \
-            } \
-            if (left > 0) { /* the columns have zeros where the row ends */ \
-                block_##type last[8] = {0}; \
-                memcpy(last, x, (size_t) left * sizeof *x); \
-                add_##type(sum, last, y, ny); \
-            } \
-            EACH_COL(c) { \
-                s[c][r] = _mm512_reduce_add_ps(sum[c]); \
-            } \
-        } \
-    } \
-    GEMV_BY_ROWS(type)
-ROWS(q8_0)
-ROWS(iq4_nl)
+#define Y_BLOCKS y_group
+#define SUMS __m512 sum[COLS]
+#define SUMS_ZERO(c) sum[c] = _mm512_setzero_ps()
+#define SUMS_ADD(type, x) add_##type(sum, x, y, ny)
+#define SUMS_END(c) _mm512_reduce_add_ps(sum[c])
+ROWS_32(q8_0)
+ROWS_32(iq4_nl)
 
 void cpu_tier_avx512_gemv_q(struct cpu_kernels *k) {
-    k->gemv[GGML_TYPE_Q8_0] = (struct cpu_gemv){
-        .pack_y = pack_plain, .run = gemv_q8_0, .run_cols = gemv_cols_q8_0, .step = GROUP, .y_size = sizeof(struct y_group)};
-    k->gemv[GGML_TYPE_IQ4_NL] = (struct cpu_gemv){
-        .pack_y = pack_fours, .run = gemv_iq4_nl, .run_cols = gemv_cols_iq4_nl, .step = GROUP, .y_size = sizeof(struct y_group)};
+    GEMV_ROW(Q8_0, q8_0, plain, GROUP, y_group)
+    GEMV_ROW(IQ4_NL, iq4_nl, fours, GROUP, y_group)
     // of gemm_q__avx512.c, which multiplies bytes of 8 bits no faster and fills up to four columns
     k->gemm[GGML_TYPE_Q8_0].min_cols = 11;
     k->gemm[GGML_TYPE_IQ4_NL].min_cols = 11;

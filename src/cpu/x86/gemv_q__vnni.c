@@ -2,7 +2,6 @@
 // gemv_q__vnni.c: products of rows in blocks of 32 with a few columns, 64 bytes at a time: two blocks of q8_0, or the nibbles of
 // four blocks, the low ones before the high ones. Columns (column_q.h) come in the same order; a row is unpacked once for all.
 
-#include "cpu/x86/ahead.h"
 #include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
 
@@ -112,7 +111,15 @@ UNPACK_INLINE __m512i dot(__m512i first, const __m512i v[2], const int8_t *y, co
     return per == 2 ? sums : _mm512_dpbusd_epi32(sums, v[1], load64(y + 64));
 }
 
-#define GROUP_DOT(type, per, scales_of, has_min, mins_of) \
+#define Y_BLOCKS y_group
+#define SUMS \
+    __m512 sum[COLS]; \
+    __m256 mins[COLS]
+#define SUMS_ZERO(c) sum[c] = _mm512_setzero_ps(), mins[c] = _mm256_setzero_ps()
+#define SUMS_ADD(type, x) group_##type(sum, mins, x, y, ny)
+#define SUMS_END(c) (_mm512_reduce_add_ps(sum[c]) + sum8(mins[c]))
+
+#define GEMV(type, per, scales_of, has_min, mins_of) \
     UNPACK_INLINE void group_##type( \
         __m512 *sum, __m256 *mins, const block_##type *x, const struct y_group *const *y, const int ny) { \
         const __m256 scales = scales_of(x); \
@@ -134,41 +141,8 @@ UNPACK_INLINE __m512i dot(__m512i first, const __m512i v[2], const int8_t *y, co
                 sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), _mm512_permutexvar_ps(at, d[c]), sum[c]); \
             } \
         } \
-    }
-
-#define GEMV(type, per, scales_of, has_min, mins_of) \
-    GROUP_DOT(type, per, scales_of, has_min, mins_of) \
-    UNPACK_INLINE void rows_##type( \
-        int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, const int ny) { \
-        for (int r = 0; r < nx; r++) { \
-            const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
-            const struct y_group *y[COLS]; \
-            __m512 sum[COLS]; \
-            __m256 mins[COLS]; \
-            EACH_COL(c) { \
-                y[c] = vy[c]; \
-                sum[c] = _mm512_setzero_ps(); \
-                mins[c] = _mm256_setzero_ps(); \
-            } \
-            int64_t left = n / 32; \
-            for (; left >= 8; left -= 8, x += 8) { \
-                fetch_ahead(x, 8 * sizeof *x); \
-                group_##type(sum, mins, x, y, ny); \
-                EACH_COL(c) { \
-                    y[c]++; \
-                } \
-            } \
-            if (left > 0) { /* the columns have zeros where the row ends */ \
-                block_##type last[8] = {0}; \
-                memcpy(last, x, (size_t) left * sizeof *x); \
-                group_##type(sum, mins, last, y, ny); \
-            } \
-            EACH_COL(c) { \
-                s[c][r] = _mm512_reduce_add_ps(sum[c]) + sum8(mins[c]); \
-            } \
-        } \
     } \
-    GEMV_BY_ROWS(type)
+    ROWS_32(type)
 GEMV(q8_0, 2, SCALES_HALF, false, MINS_NONE)
 GEMV(iq4_nl, 4, SCALES_18, false, MINS_NONE)
 GEMV(q4_0, 4, SCALES_18, false, MINS_NONE)
@@ -178,9 +152,7 @@ GEMV(q4_1, 4, SCALES_20, true, MINS_20)
 GEMV(q5_1, 4, SCALES_HALF, true, MINS_HALF)
 
 void cpu_tier_vnni_gemv_q(struct cpu_kernels *k) {
-#define ROW(TYPE, type, y) \
-    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){ \
-        .pack_y = pack_##y, .run = gemv_##type, .run_cols = gemv_cols_##type, .step = GROUP, .y_size = sizeof(struct y_group)};
+#define ROW(TYPE, type, y) GEMV_ROW(TYPE, type, y, GROUP, y_group)
     ROW(Q8_0, q8_0, q8_0)
     ROW(IQ4_NL, iq4_nl, iq4_nl)
     ROW(Q4_0, q4_0, q4_0)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// quantize__avx2.c: rows of floats to the formats that activations take in dot products. Bit for bit what the portable functions
-// make of finite rows; a row that is not finite goes to them.
+// quantize__avx2.c: rows of floats to the formats that activations take in dot products, and rows of halves and bfloat16 to floats.
+// Bit for bit what the portable functions make of finite rows; a row that is not finite goes to them.
 
 #include "cpu/kernels.h"
+#include "cpu/x86/floats.h"
 #include "cpu/x86/unpack.h"
 
 #include "quant/quants.h"
@@ -131,8 +132,47 @@ static void q8_K_from_f32__avx2(const float *restrict x, void *restrict vy, int6
     }
 }
 
+// ---- halves and bfloat16 ----
+
+static void half_from_f32__avx2(const float *restrict x, void *restrict vy, int64_t n) {
+    uint16_t *y = vy;
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        _mm_storeu_si128((void *) (y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), 0));
+    }
+    for (; i < n; i++) {
+        y[i] = (uint16_t) _cvtss_sh(x[i], 0);
+    }
+}
+
+#define TO_F32(name, type) \
+    static void name(const void *restrict vx, float *restrict y, int64_t n) { \
+        const uint16_t *x = vx; \
+        int64_t i = 0; \
+        for (; i + 8 <= n; i += 8) { \
+            _mm256_storeu_ps(y + i, load_##type(x + i)); \
+        } \
+        for (; i < n; i++) { \
+            y[i] = one_##type(x + i); \
+        } \
+    }
+TO_F32(half_to_f32__avx2, f16)
+TO_F32(bf16_to_f32__avx2, bf16)
+
+// The compiler's vectors, twice as wide as without this tier.
+static void bf16_from_f32__avx2(const float *restrict x, void *restrict vy, int64_t n) {
+    uint16_t *y = vy;
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = berth_float_to_bf16(x[i]);
+    }
+}
+
 void CPU_TIER_FILL(quantize)(struct cpu_kernels *k) {
     k->traits[GGML_TYPE_Q8_0].from_float = q8_0_from_f32__avx2;
     k->traits[GGML_TYPE_Q8_1].from_float = q8_1_from_f32__avx2;
     k->traits[GGML_TYPE_Q8_K].from_float = q8_K_from_f32__avx2;
+    k->traits[GGML_TYPE_F16].from_float = half_from_f32__avx2;
+    k->traits[GGML_TYPE_BF16].from_float = bf16_from_f32__avx2;
+    k->to_float[GGML_TYPE_F16] = half_to_f32__avx2;
+    k->to_float[GGML_TYPE_BF16] = bf16_to_f32__avx2;
 }

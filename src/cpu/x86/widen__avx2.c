@@ -100,18 +100,6 @@ WIDEN_256_MIN(q2_K, 16)
 
 void CPU_TIER_FILL(widen)(struct cpu_kernels *k) {
 #define ROW(TYPE, type) k->to_float[GGML_TYPE_##TYPE] = type##_to_f32__avx2;
-    ROW(Q8_0, q8_0)
-    ROW(Q4_0, q4_0)
-    ROW(Q5_0, q5_0)
-    ROW(IQ4_NL, iq4_nl)
-    ROW(MXFP4, mxfp4)
-    ROW(Q4_1, q4_1)
-    ROW(Q5_1, q5_1)
-    ROW(Q4_K, q4_K)
-    ROW(Q5_K, q5_K)
-    ROW(Q2_K, q2_K)
-    ROW(Q3_K, q3_K)
-    ROW(Q6_K, q6_K)
-    ROW(IQ4_XS, iq4_xs)
+    EACH_UNPACKED(ROW)
 #undef ROW
 }
