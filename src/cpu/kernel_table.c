@@ -37,10 +37,8 @@ const char *cpu_slot_tier(size_t slot_off) {
 
 static void fill_portable(struct cpu_kernels *k) {
     cpu_ukr_vec(k);
-    cpu_ukr_unary(k);
     cpu_ukr_convert(k);
     cpu_ukr_dot(k);
-    cpu_ukr_dot_quant(k);
     strcpy(k->tier, "portable");
 }
 

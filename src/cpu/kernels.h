@@ -20,7 +20,7 @@ typedef void (*cpu_row2_t)(int64_t n, float *z, const float *x, const float *y);
 
 // nx times ny dot products at once: s[ix + iy * ld_s] = dot(row ix of x, row iy of y), 1 <= nx <= mr, 1 <= ny <= nr.
 // x is of the slot's type, y of its vec_dot_type, both n elements a row, bx and by bytes from row to row.
-#define CPU_TILE_ARGS int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, int nx, const void *y, size_t by, int ny
+#define CPU_TILE_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, int nx, const void *vy, size_t by, int ny
 typedef void (*cpu_tile_t)(CPU_TILE_ARGS);
 
 struct cpu_tile {
@@ -33,20 +33,22 @@ struct cpu_kernels;
 #define CPU_TABLE const struct cpu_kernels *k __attribute__((unused))
 
 // A product of columns too few to pay for packing rows of x: mr of them as they lie, bx bytes apart, with a panel of columns.
+#define CPU_GEMM_ROWS_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, const void *vy, int ny
 struct cpu_gemm_rows {
-    void (*run)(int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, const void *y, int ny); // NULL: there is none
-    int step;                                                                                        // n is a multiple of it
-    int max_cols;                                                                                    // more pay for packing
+    void (*run)(CPU_GEMM_ROWS_ARGS); // NULL: there is none
+    int step;                        // n is a multiple of it
+    int max_cols;                    // more pay for packing
 };
 
 // A product of many columns. Rows of x, of the slot's type, and columns of y, which are floats, are first brought into panels: a
 // form the machine multiplies fast. What that costs is paid once for all panels of the other side. Panels of f32 are the same on
 // every machine: element k of all rows (or columns) side by side, then element k + 1; callers may fill them themselves.
+#define CPU_GEMM_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, int nx, const void *vy, int ny
 struct cpu_gemm {
     void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx);         // 1 <= nx <= mr rows
     void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny); // 1 <= ny <= nr columns
     // s[ix + iy * ld_s] = dot(row ix, column iy) for the nx and ny that were packed; NULL: use tile
-    void (*run)(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny);
+    void (*run)(CPU_GEMM_ARGS);
     int mr, nr;
     int min_cols;          // fewer do not pay for packing
     int step;              // a panel has whole steps of so many elements, n is rounded up ...
@@ -68,6 +70,8 @@ struct cpu_gemv {
     size_t y_size; // ... and so many bytes for each
     int max_cols;  // more are faster another way; 0: they are not
 };
+
+#define CPU_MIX_ARGS int64_t d, float *y, int64_t ld_y, int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n
 
 struct cpu_kernels {
     // By type. from_float and vec_dot are what ggml_get_type_traits_cpu shows; NULL: not to be had for this type.
@@ -102,7 +106,7 @@ struct cpu_kernels {
 
     // Weighted rows: y[j] += sum over i of w[j][i] x[i], for ny rows of y and n of x, of d elements each, ld floats from row to
     // row. A row of x has no part in a row of y that gives it weight 0, whatever it holds.
-    void (*mix)(int64_t d, float *y, int64_t ld_y, int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n);
+    void (*mix)(CPU_MIX_ARGS);
 
     char tier[96]; // "portable" or the tiers that are in: "neon+dotprod"
 };
@@ -134,8 +138,8 @@ static inline int cpu_dot_length(int64_t n) {
 static inline __attribute__((always_inline)) void cpu_tile_by_dot(ggml_vec_dot_t dot, CPU_TILE_ARGS) {
     for (int c = 0; c < ny; c++) {
         for (int r = 0; r < nx; r++) {
-            dot(cpu_dot_length(n), s + r + c * ld_s, 0, (const char *) x + (size_t) r * bx, 0, (const char *) y + (size_t) c * by,
-                0, 1);
+            dot(cpu_dot_length(n), s + r + c * ld_s, 0, (const char *) vx + (size_t) r * bx, 0,
+                (const char *) vy + (size_t) c * by, 0, 1);
         }
     }
 }
@@ -181,7 +185,5 @@ extern const struct cpu_tier *const cpu_tiers;
 // ---- portable kernels (ukr/), one filler a file ----
 
 void cpu_ukr_vec(struct cpu_kernels *k);
-void cpu_ukr_unary(struct cpu_kernels *k);
 void cpu_ukr_convert(struct cpu_kernels *k);
 void cpu_ukr_dot(struct cpu_kernels *k);
-void cpu_ukr_dot_quant(struct cpu_kernels *k);

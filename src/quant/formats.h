@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // formats.h: one row a block format. The table of types (core/type.c), the declarations of its functions (quants.h), the check of
-// its scales (core/type_validate.c), the numbers of file types and the portable dot product (cpu/ukr/dot_quant.c) come from it.
+// its scales (core/type_validate.c), the numbers of file types and the portable dot product (cpu/ukr/dot.c) come from it.
 //
 // X(TYPE, name, WITH, is_live, ...): GGML_TYPE_TYPE has blocks of QK_TYPE elements in block_name (blocks.h), is read by
 // dequantize_row_name and made by quantize_name (quants.h). WITH is the format of activations it is multiplied with. is_live:

@@ -14,53 +14,43 @@ static float sum_f32x8(const float32x4_t *a) {
     return vaddvq_f32(vaddq_f32(s0, s1));
 }
 
-static void vec_dot_f32__neon(
-    int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) {
-    (void) bs, (void) bx, (void) by, (void) nrc;
-    const float *x = vx, *y = vy;
-    float32x4_t a[8];
-    for (int j = 0; j < 8; j++) {
-        a[j] = vdupq_n_f32(0.0f);
-    }
-    int i = 0;
-    for (; i + 32 <= n; i += 32) {
-        for (int j = 0; j < 8; j++) {
-            a[j] = vfmaq_f32(a[j], vld1q_f32(x + i + 4 * j), vld1q_f32(y + i + 4 * j));
-        }
-    }
-    float sum = sum_f32x8(a);
-    for (; i < n; i++) {
-        sum += x[i] * y[i];
-    }
-    *s = sum;
+static inline float32x4_t load_f32(const float *x) {
+    return vld1q_f32(x);
 }
 
-static float32x4_t widen_f16(const uint16_t *x) {
+static inline float32x4_t load_f16(const uint16_t *x) {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x)));
 }
 
-static void vec_dot_f16__neon(
-    int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) {
-    (void) bs, (void) bx, (void) by, (void) nrc;
-    const uint16_t *x = vx, *y = vy;
-    float32x4_t a[8];
-    for (int j = 0; j < 8; j++) {
-        a[j] = vdupq_n_f32(0.0f);
-    }
-    int i = 0;
-    for (; i + 32 <= n; i += 32) {
-        for (int j = 0; j < 8; j++) {
-            a[j] = vfmaq_f32(a[j], widen_f16(x + i + 4 * j), widen_f16(y + i + 4 * j));
-        }
-    }
-    float sum = sum_f32x8(a);
-    for (; i < n; i++) {
-        uint16_t u[4] = {x[i], y[i], 0, 0};
-        const float32x4_t v = widen_f16(u);
-        sum += vgetq_lane_f32(v, 0) * vgetq_lane_f32(v, 1);
-    }
-    *s = sum;
+static inline float one_f32(const float *x) {
+    return *x;
 }
+
+static inline float one_f16(const uint16_t *x) {
+    return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(*x))), 0);
+}
+
+#define DOT(type, element) \
+    static void vec_dot_##type##__neon(CPU_DOT_ARGS) { \
+        const element *x = vx, *y = vy; \
+        float32x4_t a[8]; \
+        for (int j = 0; j < 8; j++) { \
+            a[j] = vdupq_n_f32(0.0f); \
+        } \
+        int i = 0; \
+        for (; i + 32 <= n; i += 32) { \
+            for (int j = 0; j < 8; j++) { \
+                a[j] = vfmaq_f32(a[j], load_##type(x + i + 4 * j), load_##type(y + i + 4 * j)); \
+            } \
+        } \
+        float sum = sum_f32x8(a); \
+        for (; i < n; i++) { \
+            sum += one_##type(x + i) * one_##type(y + i); \
+        } \
+        *s = sum; \
+    }
+DOT(f32, float)
+DOT(f16, uint16_t)
 
 static void half_from_f32__neon(const float *restrict x, void *restrict vy, int64_t n) {
     uint16_t *y = vy;
@@ -77,10 +67,10 @@ static void half_to_f32__neon(const void *restrict vx, float *restrict y, int64_
     const uint16_t *x = vx;
     int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
-        vst1q_f32(y + i, widen_f16(x + i));
+        vst1q_f32(y + i, load_f16(x + i));
     }
     for (; i < n; i++) {
-        y[i] = vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(x[i]))), 0);
+        y[i] = one_f16(x + i);
     }
 }
 
@@ -91,23 +81,6 @@ static void half_to_f32__neon(const void *restrict vx, float *restrict y, int64_
 #define MR 4
 #define NR 4
 
-static inline float32x4_t load_f32(const char *row, int64_t i) {
-    return vld1q_f32((const float *) (const void *) row + i);
-}
-
-static inline float32x4_t load_f16(const char *row, int64_t i) {
-    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *) (const void *) row + i)));
-}
-
-static inline float one_f32(const char *row, int64_t i) {
-    return ((const float *) (const void *) row)[i];
-}
-
-static inline float one_f16(const char *row, int64_t i) {
-    const uint16x4_t h = vdup_n_u16(((const uint16_t *) (const void *) row)[i]);
-    return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(h)), 0);
-}
-
 #define ROW_OF_FOUR(r) \
     a##r##0 = vfmaq_f32(a##r##0, x##r, y0); \
     a##r##1 = vfmaq_f32(a##r##1, x##r, y1); \
@@ -117,42 +90,38 @@ static inline float one_f16(const char *row, int64_t i) {
 // the four sums of one row of y, side by side as they lie in the result
 #define STORE(c) vst1q_f32(s + c * ld_s, vpaddq_f32(vpaddq_f32(a0##c, a1##c), vpaddq_f32(a2##c, a3##c)));
 
-#define TILE(name, load, one) \
-    static void name##_full(int64_t n, float *s, int64_t ld_s, const char *x, size_t bx, const char *y, size_t by) { \
-        const char *px1 = x + bx, *px2 = px1 + bx, *px3 = px2 + bx; \
-        const char *py1 = y + by, *py2 = py1 + by, *py3 = py2 + by; \
+// x and y are 4 rows, bx and by bytes apart.
+#define TILE(type, element) \
+    static void tile_##type##_full(int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, const void *vy, size_t by) { \
+        const element *x[MR], *y[NR]; \
+        for (int r = 0; r < 4; r++) { \
+            x[r] = (const void *) ((const char *) vx + (size_t) r * bx); \
+            y[r] = (const void *) ((const char *) vy + (size_t) r * by); \
+        } \
         ZEROS(0) ZEROS(1) ZEROS(2) ZEROS(3) int64_t i = 0; \
         for (; i + 4 <= n; i += 4) { \
-            const float32x4_t x0 = load(x, i), x1 = load(px1, i), x2 = load(px2, i), x3 = load(px3, i); \
-            const float32x4_t y0 = load(y, i), y1 = load(py1, i), y2 = load(py2, i), y3 = load(py3, i); \
+            const float32x4_t x0 = load_##type(x[0] + i), x1 = load_##type(x[1] + i), x2 = load_##type(x[2] + i), \
+                              x3 = load_##type(x[3] + i); \
+            const float32x4_t y0 = load_##type(y[0] + i), y1 = load_##type(y[1] + i), y2 = load_##type(y[2] + i), \
+                              y3 = load_##type(y[3] + i); \
             ROW_OF_FOUR(0) ROW_OF_FOUR(1) ROW_OF_FOUR(2) ROW_OF_FOUR(3) \
         } \
         STORE(0) STORE(1) STORE(2) STORE(3) for (; i < n; i++) { \
             for (int c = 0; c < NR; c++) { \
                 for (int r = 0; r < MR; r++) { \
-                    s[r + c * ld_s] += one(x + (size_t) r * bx, i) * one(y + (size_t) c * by, i); \
+                    s[r + c * ld_s] += one_##type(x[r] + i) * one_##type(y[c] + i); \
                 } \
             } \
         } \
     }
-TILE(tile_f32, load_f32, one_f32)
-TILE(tile_f16, load_f16, one_f16)
+TILE(f32, float)
+TILE(f16, uint16_t)
 
-static void tile_rest(
-    ggml_vec_dot_t dot, int64_t n, float *s, int64_t ld_s, const char *x, size_t bx, int nx, const char *y, size_t by, int ny) {
-    for (int c = 0; c < ny; c++) {
-        for (int r = 0; r < nx; r++) {
-            dot(cpu_dot_length(n), s + r + c * ld_s, 0, x + (size_t) r * bx, 0, y + (size_t) c * by, 0, 1);
-        }
-    }
-}
-
-static void tile_f32__neon(
-    int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, int nx, const void *y, size_t by, int ny) {
+static void tile_f32__neon(CPU_TILE_ARGS) {
     if (nx == MR && ny == NR) {
-        tile_f32_full(n, s, ld_s, x, bx, y, by);
+        tile_f32_full(n, s, ld_s, vx, bx, vy, by);
     } else {
-        tile_rest(vec_dot_f32__neon, n, s, ld_s, x, bx, nx, y, by, ny);
+        cpu_tile_by_dot(vec_dot_f32__neon, n, s, ld_s, vx, bx, nx, vy, by, ny);
     }
 }
 
@@ -171,7 +140,7 @@ static void row_widen(float *to, const char *row, int64_t i, int64_t n) {
         vst1q_f32(to + j + 4, vcvt_high_f32_f16(vreinterpretq_f16_u16(h)));
     }
     for (; j < n; j++) {
-        to[j] = one_f16((const char *) (const void *) x, j);
+        to[j] = one_f16(x + j);
     }
 }
 
@@ -190,10 +159,10 @@ static void tile_f16_wide(
         for (int c = 0; c < ny; c += NR) {
             float more[NR * MR];
             if (i == 0) {
-                tile_f32_full(n, s + r + c * ld_s, ld_s, (const char *) xs, row, (const char *) ys[c], row);
+                tile_f32_full(n, s + r + c * ld_s, ld_s, xs, row, ys[c], row);
                 continue;
             }
-            tile_f32_full(n, more, MR, (const char *) xs, row, (const char *) ys[c], row);
+            tile_f32_full(n, more, MR, xs, row, ys[c], row);
             for (int j = 0; j < NR; j++) {
                 float *to = s + r + (c + j) * ld_s;
                 vst1q_f32(to, vaddq_f32(vld1q_f32(to), vld1q_f32(more + j * MR)));
@@ -202,8 +171,7 @@ static void tile_f16_wide(
     }
 }
 
-static void tile_f16__neon(
-    int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, int nx, const void *vy, size_t by, int ny) {
+static void tile_f16__neon(CPU_TILE_ARGS) {
     const char *x = vx, *y = vy;
     const int nx4 = nx / MR * MR, ny4 = ny / NR * NR;
     if (ny4 == NR) { // too few for what storing floats takes
@@ -216,8 +184,8 @@ static void tile_f16__neon(
         }
     }
     const int done = ny4 > 0 ? nx4 : 0; // rows of which only the columns after ny4 are left
-    tile_rest(vec_dot_f16__neon, n, s + done, ld_s, x + (size_t) done * bx, bx, nx - done, y, by, ny);
-    tile_rest(vec_dot_f16__neon, n, s + ny4 * ld_s, ld_s, x, bx, done, y + (size_t) ny4 * by, by, ny - ny4);
+    cpu_tile_by_dot(vec_dot_f16__neon, n, s + done, ld_s, x + (size_t) done * bx, bx, nx - done, y, by, ny);
+    cpu_tile_by_dot(vec_dot_f16__neon, n, s + ny4 * ld_s, ld_s, x, bx, done, y + (size_t) ny4 * by, by, ny - ny4);
 }
 
 void cpu_tier_neon_dot(struct cpu_kernels *k) {

@@ -16,9 +16,7 @@ static float one_f16(const uint16_t *h) {
 }
 
 // One row at a time runs straight through memory, which is what its speed hangs on.
-static void vec_dot_f16__fhm(
-    int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) {
-    (void) bs, (void) bx, (void) by, (void) nrc;
+static void vec_dot_f16__fhm(CPU_DOT_ARGS) {
     const uint16_t *x = vx, *y = vy;
     float32x4_t a0 = vdupq_n_f32(0.0f), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0;
     int i = 0;
@@ -72,16 +70,11 @@ static void tile_full(int64_t n, float *s, int64_t ld_s, const uint16_t *x, size
     }
 }
 
-static void tile_f16__fhm(int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, int nx, const void *y, size_t by, int ny) {
+static void tile_f16__fhm(CPU_TILE_ARGS) {
     if (nx == 4 && ny == 4 && (bx | by) % sizeof(uint16_t) == 0) {
-        tile_full(n, s, ld_s, x, bx / sizeof(uint16_t), y, by / sizeof(uint16_t));
-        return;
-    }
-    for (int c = 0; c < ny; c++) {
-        for (int r = 0; r < nx; r++) {
-            vec_dot_f16__fhm(cpu_dot_length(n), s + r + c * ld_s, 0, (const char *) x + (size_t) r * bx, 0,
-                (const char *) y + (size_t) c * by, 0, 1);
-        }
+        tile_full(n, s, ld_s, vx, bx / sizeof(uint16_t), vy, by / sizeof(uint16_t));
+    } else {
+        cpu_tile_by_dot(vec_dot_f16__fhm, n, s, ld_s, vx, bx, nx, vy, by, ny);
     }
 }
 

@@ -138,9 +138,7 @@ UNPACK_INLINE int32x4_t block_iq4_xs_dot(const block_iq4_xs *x, const struct y_a
         sums = vfmaq_n_f32(sums, vcvtq_f32_s32(dots), half_at(&x->d) * d); \
         return has_min ? vfmaq_n_f32(sums, vcvtq_f32_s32(m), -half_at(min_of(x)) * d) : sums; \
     } \
-    static void vec_dot_##type( \
-        int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) { \
-        (void) bs, (void) bx, (void) by, (void) nrc; \
+    static void vec_dot_##type(CPU_DOT_ARGS) { \
         const block_##type *x = vx; \
         const block_q8_K *y = vy; \
         float32x4_t sums = vdupq_n_f32(0.0f); \

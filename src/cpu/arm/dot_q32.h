@@ -47,10 +47,8 @@ UNPACK_INLINE int32x4_t dot32(struct q32 x, const int8_t *y) {
         } \
         return sum; \
     } \
-    static void vec_dot_##type( \
-        int n, float *restrict s, size_t bs, const void *restrict x, size_t bx, const void *restrict y, size_t by, int nrc) { \
-        (void) bs, (void) bx, (void) by, (void) nrc; \
-        *s = row_##type(n, x, y); \
+    static void vec_dot_##type(CPU_DOT_ARGS) { \
+        *s = row_##type(n, vx, vy); \
     }
 
 DOT_Q32(q8_0, q8_0, 0, NO_MIN, NO_MINS, SUM_NONE)

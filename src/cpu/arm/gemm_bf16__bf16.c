@@ -20,9 +20,7 @@ static bfloat16x8_t bf16_at(const uint16_t *at) {
 // ---- dot products ----
 
 // One row at a time runs straight through memory, which is what its speed hangs on.
-static void vec_dot__bf16(
-    int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) {
-    (void) bs, (void) bx, (void) by, (void) nrc;
+static void vec_dot__bf16(CPU_DOT_ARGS) {
     const uint16_t *x = vx, *y = vy;
     float32x4_t a[8];
     for (int j = 0; j < 8; j++) {
@@ -88,8 +86,8 @@ static void pack_y__bf16(CPU_TABLE, int64_t n, void *panel, const float *const *
     vst1_f32(&tile[2 * q][2 * p], vget_low_f32(a##p##q)); \
     vst1_f32(&tile[2 * q + 1][2 * p], vget_high_f32(a##p##q));
 
-static void run__bf16(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) {
-    const uint16_t *x = panel_x, *y = panel_y;
+static void run__bf16(CPU_GEMM_ARGS) {
+    const uint16_t *x = vx, *y = vy;
     PAIRS(ZERO)
     for (int64_t i = 0; i < n; i += 4, x += MR * 4, y += NR * 4) {
         const bfloat16x8_t x0 = bf16_at(x), x1 = bf16_at(x + 8), x2 = bf16_at(x + 16), x3 = bf16_at(x + 24);

@@ -157,9 +157,7 @@ static inline void tile_put(int64_t n, float (*tile)[NR], int n_rows, const stru
 }
 
 // Panels multiplied by run, or rows as they lie; fewer than min_cols columns are faster another way.
-static inline struct cpu_gemm gemm_f16(
-    void (*run)(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny), int min_cols,
-    struct cpu_gemm_rows rows) {
+static inline struct cpu_gemm gemm_f16(void (*run)(CPU_GEMM_ARGS), int min_cols, struct cpu_gemm_rows rows) {
     return (struct cpu_gemm){.pack_x = pack_x,
         .pack_y = pack_y,
         .run = run,

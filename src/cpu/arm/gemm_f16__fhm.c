@@ -124,12 +124,12 @@ static inline __attribute__((always_inline)) void tile_run(
     tile_put(n, tile, MR, at, panel_y, s, ld_s, nx, ny);
 }
 
-static void run__fhm(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny) {
-    tile_run(n, s, ld_s, &(struct place){x, 8, 8 * MR}, nx, y, ny);
+static void run__fhm(CPU_GEMM_ARGS) {
+    tile_run(n, s, ld_s, &(struct place){vx, 8, 8 * MR}, nx, vy, ny);
 }
 
-static void run_rows__fhm(int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, const void *y, int ny) {
-    tile_run(n, s, ld_s, &(struct place){x, bx / sizeof(uint16_t), 8}, MR, y, ny);
+static void run_rows__fhm(CPU_GEMM_ROWS_ARGS) {
+    tile_run(n, s, ld_s, &(struct place){vx, bx / sizeof(uint16_t), 8}, MR, vy, ny);
 }
 
 void cpu_tier_fhm_gemm_f16(struct cpu_kernels *k) {

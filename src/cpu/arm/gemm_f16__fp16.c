@@ -119,8 +119,8 @@ static inline __attribute__((always_inline)) void add(float *to, float16x8_t v) 
     vst1q_f32(to + 4, vaddq_f32(vld1q_f32(to + 4), vcvt_high_f32_f16(v)));
 }
 
-static void run__fp16(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) {
-    const uint16_t *x = panel_x, *y = (const void *) ((const float *) panel_y + NR);
+static void run__fp16(CPU_GEMM_ARGS) {
+    const uint16_t *x = vx, *y = (const void *) ((const float *) vy + NR);
     float tile[MR][NR] = {{0}};
     for (int64_t left = (n + STEP - 1) / STEP; left > 0; left -= CHUNK) {
         float16_t part[MR][NR] = {{0}};
@@ -131,7 +131,7 @@ static void run__fp16(int64_t n, float *s, int64_t ld_s, const void *panel_x, in
             add(tile[r], vld1q_f16(part[r]));
         }
     }
-    tile_put(n, tile, MR, &(struct place){panel_x, 8, 8 * MR}, panel_y, s, ld_s, nx, ny);
+    tile_put(n, tile, MR, &(struct place){vx, 8, 8 * MR}, vy, s, ld_s, nx, ny);
 }
 
 static void rows__fp16(int64_t n, float *s, int64_t ld_s, const uint16_t *x, size_t bx, const void *panel_y, int ny) {
@@ -149,9 +149,9 @@ static void rows__fp16(int64_t n, float *s, int64_t ld_s, const uint16_t *x, siz
     tile_put(n, tile, ROWS, &at, panel_y, s, ld_s, ROWS, ny);
 }
 
-static void run_rows__fp16(int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, const void *panel_y, int ny) {
+static void run_rows__fp16(CPU_GEMM_ROWS_ARGS) {
     for (int r = 0; r < MR; r += ROWS) {
-        rows__fp16(n, s + r, ld_s, (const void *) ((const char *) x + (size_t) r * bx), bx, panel_y, ny);
+        rows__fp16(n, s + r, ld_s, (const void *) ((const char *) vx + (size_t) r * bx), bx, vy, ny);
     }
 }
 

@@ -75,8 +75,8 @@ static void pack_y__neon(CPU_TABLE, int64_t n, void *panel, const float *const *
     vst1q_f32(s + c * ld_s, a##c); \
     vst1q_f32(s + c * ld_s + 4, b##c);
 
-static void run__neon(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) {
-    const float *x = panel_x, *y = panel_y;
+static void run__neon(CPU_GEMM_ARGS) {
+    const float *x = vx, *y = vy;
     COLUMNS(ZERO)
     for (int64_t i = 0; i < n; i++, x += MR, y += NR) {
         const float32x4_t x0 = vld1q_f32(x), x1 = vld1q_f32(x + 4), y0 = vld1q_f32(y), y1 = vld1q_f32(y + 4);

@@ -156,11 +156,11 @@ UNPACK_INLINE void store_rows(float32x4_t *sum, float factor, float *s, int64_t 
 }
 
 #define ROWS_RUN(type, factor) \
-    static void rows_##type(int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, const void *y, int ny) { \
+    static void rows_##type(CPU_GEMM_ROWS_ARGS) { \
         const float base[4] = {BASE, BASE, BASE, BASE}; \
         float32x4_t sum[MR]; \
-        four_##type(n, x, bx, y, base, sum); \
-        four_##type(n, (const char *) x + 4 * bx, bx, y, base, sum + 4); \
+        four_##type(n, vx, bx, vy, base, sum); \
+        four_##type(n, (const char *) vx + 4 * bx, bx, vy, base, sum + 4); \
         store_rows(sum, factor, s, ld_s, ny); \
     }
 ROWS_RUN(q8_0, 1.0f)
@@ -218,7 +218,7 @@ UNPACK_INLINE void rows_256(float32x4_t *sum, float32x4_t d_x, const char *head,
 }
 
 #define ROWS_RUN_256(type, n_head, offset, n_runs, has_min) \
-    static void rows_##type(int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, const void *vy, int ny) { \
+    static void rows_##type(CPU_GEMM_ROWS_ARGS) { \
         const int nx = MR; \
         float32x4_t sum[MR]; \
         for (int g = 0; g < MR / GROUP; g++) { \

@@ -296,8 +296,8 @@ PACK_256(iq4_xs, 8, 0)
 
 // What a file ends with, once it has run_32(n, s, ld_s, x, nx, y, ny, has_min) and run_256(..., n_runs, has_min).
 #define GEMM_Q_RUN(name, call, ...) \
-    static void run_##name(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny) { \
-        call(n, s, ld_s, x, nx, y, ny, __VA_ARGS__); \
+    static void run_##name(CPU_GEMM_ARGS) { \
+        call(n, s, ld_s, vx, nx, vy, ny, __VA_ARGS__); \
     }
 #define GEMM_Q_ROW(TYPE, type, y, run, n_step, x_head, y_head) \
     k->gemm[GGML_TYPE_##TYPE] = (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##run, MR, NR, MIN_COLS, n_step, \

@@ -82,7 +82,7 @@ INLINE float32x4_t silu4(float32x4_t x) {
     return vdivq_f32(x, one_and_exp4(x));
 }
 
-// As half and back: see ukr/unary.c.
+// As half and back: see ukr/vec.c.
 INLINE float32x4_t as_half4(float32x4_t x) {
     return vcvt_f32_f16(vcvt_f16_f32(x));
 }
@@ -242,8 +242,7 @@ INLINE void mix_tile(float *y, int64_t ld_y, const float *w, int64_t ld_w, const
     }
 }
 
-static void mix__neon(
-    int64_t d, float *y, int64_t ld_y, int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
+static void mix__neon(CPU_MIX_ARGS) {
     int64_t d0 = 0;
     int j0 = 0;
     for (; j0 + Q <= ny; j0 += Q) {

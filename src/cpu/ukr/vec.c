@@ -1,35 +1,66 @@
 // SPDX-License-Identifier: MIT
-// vec.c: portable kernels over rows of floats: arithmetic and reductions. Sums run in LANES partial sums so that compilers can
+// vec.c: portable kernels over rows of floats: arithmetic, reductions, and the activations that are hot in models, of which the
+// rest is in op/eltwise.c. Sums run in LANES partial sums so that compilers can
 // keep them in vector registers; their order is fixed, so results do not depend on the compiler.
 
 #include "base/min.h"
 #include "cpu/kernels.h"
+#include "quant/half.h"
 
 #include <math.h>
 
 #define LANES 16
 
-static void row_add(int64_t n, float *z, const float *x, const float *y) {
+#define ROW2(name, value) \
+    static void row_##name(int64_t n, float *z, const float *x, const float *y) { \
+        for (int64_t i = 0; i < n; i++) { \
+            z[i] = value; \
+        } \
+    }
+ROW2(add, x[i] + y[i])
+ROW2(sub, x[i] - y[i])
+ROW2(mul, x[i] * y[i])
+ROW2(div, x[i] / y[i])
+ROW2(silu_mul, x[i] / (1.0f + expf(-x[i])) * y[i])
+
+#define ROW1(name, value) \
+    static void row_##name(int64_t n, float *y, const float *x) { \
+        for (int64_t i = 0; i < n; i++) { \
+            y[i] = value; \
+        } \
+    }
+ROW1(exp, expf(x[i]))
+ROW1(silu, x[i] / (1.0f + expf(-x[i])))
+ROW1(tanh, tanhf(x[i]))
+ROW1(sigmoid, 1.0f / (1.0f + expf(-x[i])))
+
+// Both gelu curves take and give the precision of a half: ggml has always read them from a table of halves, and models' outputs
+// are compared with its.
+static float as_half(float v) {
+    return berth_half_to_float(berth_float_to_half(v));
+}
+
+static void row_gelu(int64_t n, float *y, const float *x) {
+    const float a = 0.044715f, sqrt_2_over_pi = 0.79788456080286535587989211986876f;
     for (int64_t i = 0; i < n; i++) {
-        z[i] = x[i] + y[i];
+        const float v = as_half(x[i]);
+        // beyond 10 the curve is 0 or x to the last bit
+        const float far = x[i] <= -10.0f ? 0.0f : x[i];
+        y[i] = fabsf(x[i]) >= 10.0f ? far : as_half(0.5f * v * (1.0f + tanhf(sqrt_2_over_pi * v * (1.0f + a * v * v))));
     }
 }
 
-static void row_sub(int64_t n, float *z, const float *x, const float *y) {
+static void row_gelu_quick(int64_t n, float *y, const float *x) {
     for (int64_t i = 0; i < n; i++) {
-        z[i] = x[i] - y[i];
+        const float v = as_half(x[i]);
+        y[i] = as_half(v * (1.0f / (1.0f + expf(-1.702f * v))));
     }
 }
 
-static void row_mul(int64_t n, float *z, const float *x, const float *y) {
+static void row_cos_sin(int64_t n, float *c, float *s, const float *x) {
     for (int64_t i = 0; i < n; i++) {
-        z[i] = x[i] * y[i];
-    }
-}
-
-static void row_div(int64_t n, float *z, const float *x, const float *y) {
-    for (int64_t i = 0; i < n; i++) {
-        z[i] = x[i] / y[i];
+        c[i] = cosf(x[i]);
+        s[i] = sinf(x[i]);
     }
 }
 
@@ -57,41 +88,28 @@ static void row_fill(int64_t n, float *y, float v) {
     }
 }
 
-static double row_sum(int64_t n, const float *x) {
-    double lane[LANES] = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        for (int j = 0; j < LANES; j++) {
-            lane[j] += x[i + j];
-        }
+#define SUM(name, value_of) \
+    static double row_##name(int64_t n, const float *x) { \
+        double lane[LANES] = {0}; \
+        int64_t i = 0; \
+        for (; i + LANES <= n; i += LANES) { \
+            for (int j = 0; j < LANES; j++) { \
+                lane[j] += value_of(x[i + j]); \
+            } \
+        } \
+        double sum = 0; \
+        for (int j = 0; j < LANES; j++) { \
+            sum += lane[j]; \
+        } \
+        for (; i < n; i++) { \
+            sum += value_of(x[i]); \
+        } \
+        return sum; \
     }
-    double sum = 0;
-    for (int j = 0; j < LANES; j++) {
-        sum += lane[j];
-    }
-    for (; i < n; i++) {
-        sum += x[i];
-    }
-    return sum;
-}
-
-static double row_sum_sq(int64_t n, const float *x) {
-    double lane[LANES] = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        for (int j = 0; j < LANES; j++) {
-            lane[j] += (double) x[i + j] * x[i + j];
-        }
-    }
-    double sum = 0;
-    for (int j = 0; j < LANES; j++) {
-        sum += lane[j];
-    }
-    for (; i < n; i++) {
-        sum += (double) x[i] * x[i];
-    }
-    return sum;
-}
+#define AS_IT_IS(v) (v)
+#define SQUARE(v) (double) (v) * (v)
+SUM(sum, AS_IT_IS)
+SUM(sum_sq, SQUARE)
 
 static float row_max(int64_t n, const float *x) {
     float max = -INFINITY;
@@ -110,8 +128,7 @@ static double row_exp_sum(int64_t n, float *y, const float *x, float max) {
     return sum;
 }
 
-static void row_mix(
-    int64_t d, float *y, int64_t ld_y, int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
+static void row_mix(CPU_MIX_ARGS) {
     for (int i = 0; i < n; i++) {
         for (int j = 0; j < ny; j++) {
             if (w[j * ld_w + i] != 0.0f) {
@@ -143,4 +160,12 @@ void cpu_ukr_vec(struct cpu_kernels *k) {
     k->exp_sum = row_exp_sum;
     k->mix = row_mix;
     k->turn = row_turn;
+    k->exp = row_exp;
+    k->silu = row_silu;
+    k->silu_mul = row_silu_mul;
+    k->gelu = row_gelu;
+    k->gelu_quick = row_gelu_quick;
+    k->tanh = row_tanh;
+    k->sigmoid = row_sigmoid;
+    k->cos_sin = row_cos_sin;
 }

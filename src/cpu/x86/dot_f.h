@@ -129,13 +129,13 @@ DOT(bf16, uint16_t)
     } \
     static void tile_##type(CPU_TILE_ARGS) { \
         if (nx == MR && NR == 4 && ny == 4) { \
-            tile_##type##_of(n, s, ld_s, x, bx, y, by, NR); \
+            tile_##type##_of(n, s, ld_s, vx, bx, vy, by, NR); \
         } else if (nx == MR && ny == 3) { \
-            tile_##type##_of(n, s, ld_s, x, bx, y, by, 3); \
+            tile_##type##_of(n, s, ld_s, vx, bx, vy, by, 3); \
         } else if (nx == MR && ny == 2) { \
-            tile_##type##_of(n, s, ld_s, x, bx, y, by, 2); \
+            tile_##type##_of(n, s, ld_s, vx, bx, vy, by, 2); \
         } else { \
-            cpu_tile_by_dot(vec_dot_##type, n, s, ld_s, x, bx, nx, y, by, ny); \
+            cpu_tile_by_dot(vec_dot_##type, n, s, ld_s, vx, bx, nx, vy, by, ny); \
         } \
     }
 TILE(f32, float)

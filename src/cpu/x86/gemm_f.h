@@ -105,8 +105,8 @@ FLOATS_INLINE float as_it_is(float v) {
 PACK_Y(f32, as_it_is)
 PACK_Y(bf16, as_bf16)
 
-static void panels_run(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) {
-    const float *x = panel_x, *y = panel_y;
+static void panels_run(CPU_GEMM_ARGS) {
+    const float *x = vx, *y = vy;
     V sum[NR][VECS];
     EACH_COLUMN(c) {
         EACH_VEC(v) {

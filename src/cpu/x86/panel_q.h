@@ -110,7 +110,7 @@ PACK_Y_Q8_K(k_less_32, 16, 32, false)
 PACK_Y_Q8_K(k_min_32, 32, 0, true)
 PACK_Y_Q8_K(k_min_16, 16, 0, true)
 
-typedef void (*panels_run_t)(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny);
+typedef void (*panels_run_t)(CPU_GEMM_ARGS);
 
 // Every type with its panels and its product: run_8bit of runs of 32 of bytes of 8 bits, run_32 and run_16 of 6 bits at most,
 // _min with minima.
@@ -138,11 +138,11 @@ static void gemm_q_fill(struct cpu_kernels *k, panels_run_t run_8bit, panels_run
 
 // ---- a tier ----
 
-// What a file ends with, once it has product(n, s, ld_s, x, nx, y, ny, R, has_min, is_8bit): runs of R bytes under one scale, and
+// What a file ends with, once it has product(n, s, ld_s, vx, nx, vy, ny, R, has_min, is_8bit): runs of R bytes under one scale, and
 // whether they are bytes of 8 bits.
 #define GEMM_Q_RUN(how, R, has_min, is_8bit) \
-    static void run_##how(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny) { \
-        product(n, s, ld_s, x, nx, y, ny, R, has_min, is_8bit); \
+    static void run_##how(CPU_GEMM_ARGS) { \
+        product(n, s, ld_s, vx, nx, vy, ny, R, has_min, is_8bit); \
     }
 #define GEMM_Q_TIER(filler) \
     GEMM_Q_RUN(8bit, 32, false, true) \

@@ -163,7 +163,7 @@ FLOATS_INLINE __m256 exp_of(__m256 x) {
     return _mm256_mul_ps(_mm256_mul_ps(p, power2(half)), power2(_mm256_sub_epi32(whole, half)));
 }
 
-// As half and back: see ukr/unary.c.
+// As half and back: see ukr/vec.c.
 FLOATS_INLINE __m256 as_half(__m256 x) {
     return _mm256_cvtph_ps(_mm256_cvtps_ph(x, 0));
 }

@@ -162,8 +162,7 @@ static bool has_0(int ny, const float *w, int64_t ld_w, int n) {
     return n_0 > 0;
 }
 
-static void rows_mix(
-    int64_t d, float *y, int64_t ld_y, int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
+static void rows_mix(CPU_MIX_ARGS) {
     int j = 0;
     for (; j + MIX_ROWS <= ny; j += MIX_ROWS) {
         if (has_0(MIX_ROWS, w + j * ld_w, ld_w, n)) {
