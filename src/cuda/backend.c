@@ -78,34 +78,20 @@ static void get_async(ggml_backend_t backend, const struct ggml_tensor *tensor, 
 }
 
 static void set_2d_async(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size,
-    size_t n_copies, size_t stride_tensor, size_t stride_data) {
+    size_t n, size_t device_step, size_t host_step) {
     struct cuda_backend *b = backend->context;
-    const CUDA_MEMCPY2D copy = {.src_type = CU_MEMORYTYPE_HOST,
-        .src_host = data,
-        .src_pitch = stride_data,
-        .dst_type = CU_MEMORYTYPE_DEVICE,
-        .dst_device = cuda_ptr(tensor->data) + offset,
-        .dst_pitch = stride_tensor,
-        .width = size,
-        .height = n_copies};
+    const struct cuda_pieces p = {cuda_ptr(tensor->data) + offset, data, NULL, size, n, device_step, host_step};
     if (cuda_device_enter_or_keep(b->dev)) {
-        keep_result(backend, b->dev->cu->Memcpy2DAsync(&copy, b->stream), "copy to the device", size * n_copies);
+        keep_result(backend, cuda_pieces_copy(b->dev, b->stream, &p), "copy to the device", size * n);
     }
 }
 
 static void get_2d_async(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size,
-    size_t n_copies, size_t stride_tensor, size_t stride_data) {
+    size_t n, size_t device_step, size_t host_step) {
     struct cuda_backend *b = backend->context;
-    const CUDA_MEMCPY2D copy = {.src_type = CU_MEMORYTYPE_DEVICE,
-        .src_device = cuda_ptr(tensor->data) + offset,
-        .src_pitch = stride_tensor,
-        .dst_type = CU_MEMORYTYPE_HOST,
-        .dst_host = data,
-        .dst_pitch = stride_data,
-        .width = size,
-        .height = n_copies};
+    const struct cuda_pieces p = {cuda_ptr(tensor->data) + offset, NULL, data, size, n, device_step, host_step};
     if (cuda_device_enter_or_keep(b->dev)) {
-        keep_result(backend, b->dev->cu->Memcpy2DAsync(&copy, b->stream), "copy from the device", size * n_copies);
+        keep_result(backend, cuda_pieces_copy(b->dev, b->stream, &p), "copy from the device", size * n);
     }
 }
 

@@ -102,35 +102,36 @@ static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
     }
 }
 
+CUresult cuda_pieces_copy(struct cuda_device *dev, CUstream stream, const struct cuda_pieces *p) {
+    const bool is_set = p->from != NULL;
+    const CUDA_MEMCPY2D copy = {.src_type = is_set ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+        .src_host = p->from,
+        .src_device = is_set ? 0 : p->at,
+        .src_pitch = is_set ? p->host_step : p->device_step,
+        .dst_type = is_set ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
+        .dst_host = p->to,
+        .dst_device = is_set ? p->at : 0,
+        .dst_pitch = is_set ? p->device_step : p->host_step,
+        .width = p->size,
+        .height = p->n};
+    return dev->cu->Memcpy2DAsync(&copy, stream);
+}
+
 static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size,
-    size_t n_copies, size_t stride_tensor, size_t stride_data) {
+    size_t n, size_t device_step, size_t host_step) {
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
-    const CUDA_MEMCPY2D copy = {.src_type = CU_MEMORYTYPE_HOST,
-        .src_host = data,
-        .src_pitch = stride_data,
-        .dst_type = CU_MEMORYTYPE_DEVICE,
-        .dst_device = cuda_ptr(tensor->data) + offset,
-        .dst_pitch = stride_tensor,
-        .width = size,
-        .height = n_copies};
+    const struct cuda_pieces p = {cuda_ptr(tensor->data) + offset, data, NULL, size, n, device_step, host_step};
     if (cuda_device_enter_or_keep(dev)) {
-        stream_finish(dev, dev->cu->Memcpy2DAsync(&copy, dev->stream), "copy to the device", size * n_copies);
+        stream_finish(dev, cuda_pieces_copy(dev, dev->stream, &p), "copy to the device", size * n);
     }
 }
 
 static void buffer_get_2d(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size,
-    size_t n_copies, size_t stride_tensor, size_t stride_data) {
+    size_t n, size_t device_step, size_t host_step) {
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
-    const CUDA_MEMCPY2D copy = {.src_type = CU_MEMORYTYPE_DEVICE,
-        .src_device = cuda_ptr(tensor->data) + offset,
-        .src_pitch = stride_tensor,
-        .dst_type = CU_MEMORYTYPE_HOST,
-        .dst_host = data,
-        .dst_pitch = stride_data,
-        .width = size,
-        .height = n_copies};
+    const struct cuda_pieces p = {cuda_ptr(tensor->data) + offset, NULL, data, size, n, device_step, host_step};
     if (cuda_device_enter_or_keep(dev)) {
-        stream_finish(dev, dev->cu->Memcpy2DAsync(&copy, dev->stream), "copy from the device", size * n_copies);
+        stream_finish(dev, cuda_pieces_copy(dev, dev->stream, &p), "copy from the device", size * n);
     }
 }
 

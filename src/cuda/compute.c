@@ -88,17 +88,19 @@ static enum ggml_status plan_capture(struct cuda_backend *b, struct cuda_plan *p
     if (rc != CUDA_SUCCESS) {
         return cuda_fail(b->dev, rc, "beginning to capture a graph");
     }
-    enum ggml_status status = run_steps(b, plan, graph);
+    const enum ggml_status status = run_steps(b, plan, graph);
     rc = cu->StreamEndCapture(b->stream, &captured);
-    if (status == GGML_STATUS_SUCCESS && rc == CUDA_SUCCESS) {
+    if (status != GGML_STATUS_SUCCESS) {
+        rc = CUDA_SUCCESS; // the steps' own error is the one to report
+    } else if (rc == CUDA_SUCCESS) {
         rc = make_exec(b, plan, captured);
     }
     if (captured != NULL) {
         cu->GraphDestroy(captured);
     }
-    if (status == GGML_STATUS_SUCCESS && rc != CUDA_SUCCESS) {
+    if (rc != CUDA_SUCCESS) {
         plan->exec = NULL;
-        status = cuda_fail(b->dev, rc, "capturing a graph of %d nodes", graph->n_nodes);
+        return cuda_fail(b->dev, rc, "capturing a graph of %d nodes", graph->n_nodes);
     }
     return status;
 }

@@ -76,6 +76,9 @@ enum ggml_status cuda_copy_bytes(struct cuda_run *r, void *to, const void *from,
 
 // ---- rows ----
 
+// The first parameter of a row's functions, of which many do not ask what the device is.
+#define CUDA_DEV const struct cuda_device *dev __attribute__((unused))
+
 struct cuda_op_row {
     bool (*supports)(const struct cuda_device *dev, const struct ggml_tensor *op); // NULL: always
     // Bytes behind the result's own, planned by the allocator. Only for ops of which ggml_op_alloc_size_may_expand() is true.

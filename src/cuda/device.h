@@ -93,6 +93,15 @@ static inline CUdeviceptr cuda_ptr(const void *p) {
     return (CUdeviceptr) (uintptr_t) p;
 }
 
+// Pieces of `size` bytes each: of the host at `from`, to the device, or of the device, to the host at `to`.
+struct cuda_pieces {
+    CUdeviceptr at;
+    const void *from; // NULL: to the host
+    void *to;
+    size_t size, n, device_step, host_step;
+};
+CUresult cuda_pieces_copy(struct cuda_device *dev, CUstream stream, const struct cuda_pieces *p);
+
 void cuda_buft_init(struct cuda_device *dev);
 void cuda_host_buft_init(struct cuda_device *devices, int n); // host memory is pinned for all of them
 // A device whose context is current then, NULL: none is left.

@@ -9,11 +9,9 @@
 // clang-format off
 #define CUDA_FAMILIES(X) \
     X(eltwise) \
-    X(map) \
     X(norm) \
     X(rope) \
     X(rows) \
-    X(copy) \
     X(place) \
     X(reduce) \
     X(picture) \

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// eltwise.c: element by element, two sources: the second repeats to the first's shape.
+// eltwise.c: element by element: ops of one source, FILL, ops of two sources, of which the second repeats to the first's shape, and
+// GLU.
 
 #include "cuda/kernel/eltwise.h"
 
@@ -7,8 +8,52 @@
 
 #define BLOCK 256
 
-static bool binary_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool map_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && cuda_is_float(a->type) && cuda_is_float(op->type) && ggml_are_same_shape(a, op);
+}
+
+static bool unary_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    return map_supports(dev, op) && param_i32(op, 0) >= 0 && param_i32(op, 0) < GGML_UNARY_OP_COUNT;
+}
+
+static enum ggml_status map_launch(struct cuda_run *r, struct ggml_tensor *op, int32_t what, const float *p) {
+    const struct ggml_tensor *a = op->src[0] != NULL ? op->src[0] : op;
+    const int64_t n = ggml_nelements(op);
+    struct cuda_map_args args = {.dst = cuda_view_of(op), .a = cuda_view_of(a), .index = cuda_index_of(op), .n = n, .what = what};
+    memcpy(args.p, p, sizeof args.p);
+    const bool dense = cuda_is_f32_fours(op) && cuda_is_f32_fours(a) && n % 4 == 0 && what != CUDA_MAP_FILL;
+    return cuda_launch_one(r, dense ? "map_dense" : "map_any", cuda_flat(r, dense ? n / 4 : n, BLOCK), &args);
+}
+
+static enum ggml_status unary_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const float p[4] = {param_f32(op, 1), param_f32(op, 2), param_f32(op, 3), param_f32(op, 4)};
+    return map_launch(r, op, param_i32(op, 0), p);
+}
+
+static enum ggml_status map_run(struct cuda_run *r, struct ggml_tensor *op) {
+    static const int32_t whats[GGML_OP_COUNT] = {
+        [GGML_OP_SQR] = CUDA_MAP_SQR,
+        [GGML_OP_SQRT] = CUDA_MAP_SQRT,
+        [GGML_OP_LOG] = CUDA_MAP_LOG,
+        [GGML_OP_SIN] = CUDA_MAP_SIN,
+        [GGML_OP_COS] = CUDA_MAP_COS,
+        [GGML_OP_SCALE] = CUDA_MAP_SCALE,
+        [GGML_OP_CLAMP] = CUDA_MAP_CLAMP,
+        [GGML_OP_LEAKY_RELU] = CUDA_MAP_LEAKY_RELU,
+        [GGML_OP_FILL] = CUDA_MAP_FILL,
+    };
+    const float p[4] = {param_f32(op, 0), param_f32(op, 1), 0.0f, 0.0f};
+    return map_launch(r, op, whats[op->op], p);
+}
+
+static bool fill_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    return cuda_is_float(op->type);
+}
+
+// ---- two sources ----
+
+static bool binary_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return a != NULL && b != NULL && cuda_is_float(op->type) && cuda_is_float(a->type) && cuda_is_float(b->type) &&
            ggml_are_same_shape(a, op) && ggml_can_repeat(b, a);
@@ -58,13 +103,71 @@ static enum ggml_status binary_run(struct cuda_run *r, struct ggml_tensor *op) {
     return cuda_launch_one(r, "eltwise_binary", cuda_flat(r, n, BLOCK), &args);
 }
 
+// ---- GLU ----
+
+static bool glu_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    const int32_t what = param_i32(op, 0);
+    if (a == NULL || what < 0 || what >= GGML_GLU_OP_COUNT || !cuda_is_float(a->type) || !cuda_is_float(op->type) ||
+        (b != NULL && (!cuda_is_float(b->type) || !ggml_are_same_shape(a, b)))) {
+        return false;
+    }
+    return op->ne[0] == (b != NULL ? a->ne[0] : a->ne[0] / 2) && op->ne[1] == a->ne[1] && op->ne[2] == a->ne[2] &&
+           op->ne[3] == a->ne[3];
+}
+
+// f32, rows dense and at multiples of 16 bytes.
+static bool has_fours(const struct cuda_view *v) {
+    return v->type == GGML_TYPE_F32 && v->nb[0] == 4 &&
+           ((uintptr_t) v->p | (uintptr_t) v->nb[1] | (uintptr_t) v->nb[2] | (uintptr_t) v->nb[3]) % 16 == 0;
+}
+
+static enum ggml_status glu_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1] != NULL ? op->src[1] : a;
+    const int64_t half = op->src[1] != NULL ? 0 : op->ne[0];
+    const bool swapped = half > 0 && param_i32(op, 1) != 0;
+    struct cuda_glu_args args = {.dst = cuda_view_of(op),
+        .a = cuda_view_of(a),
+        .b = cuda_view_of(b),
+        .index = cuda_index_of(op),
+        .n = ggml_nelements(op),
+        .alpha = param_f32(op, 2),
+        .limit = param_f32(op, 3),
+        .what = param_i32(op, 0),
+        .a_is_16 = a->type == GGML_TYPE_F16};
+    args.a.p += (swapped ? half : 0) * args.a.nb[0];
+    args.b.p += (swapped ? 0 : half) * args.b.nb[0];
+    const bool fours =
+        op->ne[0] % 4 == 0 && has_fours(&args.dst) && has_fours(&args.a) && has_fours(&args.b) && args.n < CUDA_FLAT_MAX;
+    if (fours) {
+        struct ggml_tensor shape = *op;
+        shape.ne[0] /= 4;
+        args.index = cuda_index_of(&shape);
+        args.n /= 4;
+    }
+    return cuda_launch_one(r, fours ? "glu_fours" : "glu_any", cuda_flat(r, args.n, BLOCK), &args);
+}
+
 #define BINARY \
     { .supports = binary_supports, .run = binary_run }
+#define MAP \
+    { .supports = map_supports, .run = map_run }
 
 const struct cuda_op_entry cuda_ops_eltwise[] = {
     {GGML_OP_ADD, BINARY},
     {GGML_OP_SUB, BINARY},
     {GGML_OP_MUL, BINARY},
     {GGML_OP_DIV, BINARY},
+    {GGML_OP_SQR, MAP},
+    {GGML_OP_SQRT, MAP},
+    {GGML_OP_LOG, MAP},
+    {GGML_OP_SIN, MAP},
+    {GGML_OP_COS, MAP},
+    {GGML_OP_SCALE, MAP},
+    {GGML_OP_CLAMP, MAP},
+    {GGML_OP_LEAKY_RELU, MAP},
+    {GGML_OP_FILL, {.supports = fill_supports, .run = map_run}},
+    {GGML_OP_UNARY, {.supports = unary_supports, .run = unary_run}},
+    {GGML_OP_GLU, {.supports = glu_supports, .run = glu_run}},
     CUDA_OPS_END,
 };

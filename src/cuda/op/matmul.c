@@ -182,9 +182,8 @@ enum ggml_status cuda_mm_tiles(struct cuda_run *r, const struct cuda_mm_type *t,
 
 // ---- MUL_MAT ----
 
-static bool matmul_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+static bool matmul_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
-    (void) dev;
     if (w == NULL || x == NULL || cuda_mm_type(w->type) == NULL || op->type != GGML_TYPE_F32 || !cuda_is_float(x->type)) {
         return false;
     }

@@ -11,8 +11,7 @@
 
 #define ROWS_MAX INT32_MAX // of a grid
 
-static bool norm_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool norm_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op) &&
            ggml_nrows(op) <= ROWS_MAX;
@@ -128,8 +127,7 @@ static bool may_write(const struct chain *c) {
            (c->add == NULL || !cuda_overlap(c->sum, c->add));
 }
 
-static int chain_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
-    (void) dev;
+static int chain_match(CUDA_DEV, const struct ggml_cgraph *graph, int i) {
     struct chain c = {.n = 5};
     do { // where the packing forbids the longest, a shorter one may do
         c = chain_at(graph, i, c.n - 1);

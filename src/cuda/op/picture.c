@@ -22,6 +22,14 @@ static enum ggml_status window_launch(struct cuda_run *r, const char *kernel, co
     return cuda_launch_one(r, kernel, cuda_flat(r, g->n, BLOCK), g);
 }
 
+// What the parameters of an op say as they are.
+static enum ggml_status window_run(struct cuda_run *r, struct ggml_tensor *op) {
+    static const char *const kernels[GGML_OP_COUNT] = {
+        [GGML_OP_CONV_2D_DW] = "conv_dw", [GGML_OP_IM2COL_BACK] = "im2col_back", [GGML_OP_COL2IM_1D] = "col2im"};
+    const struct cuda_window_args g = window_args(op);
+    return window_launch(r, kernels[op->op], &g);
+}
+
 // ---- columns and what is convolved through them ----
 
 static void columns_walk(struct cuda_columns *c, const int32_t *q, int n) {
@@ -80,8 +88,7 @@ static int64_t count_of(const struct cuda_columns *c) {
     return c->out[0] * c->out[1] * c->out[2];
 }
 
-static bool im2col_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool im2col_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     if (a == NULL || b == NULL || !ggml_is_contiguous(op) || !cuda_is_float(op->type) ||
         (b->type != GGML_TYPE_F32 && b->type != op->type) ||
@@ -111,8 +118,7 @@ static int64_t channels_out(const struct ggml_tensor *op) {
     return op->op == GGML_OP_CONV_2D ? op->ne[2] : param_i32(op, 11);
 }
 
-static bool conv_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool conv_supports(CUDA_DEV, const struct ggml_tensor *op) {
     if (!kernel_and_f32(op) || !ggml_is_contiguous(op->src[0]) || !ggml_is_contiguous(op) ||
         (op->op == GGML_OP_CONV_3D && param_i32(op, 9) <= 0)) {
         return false;
@@ -133,20 +139,13 @@ static enum ggml_status conv_run(struct cuda_run *r, struct ggml_tensor *op) {
     return cuda_launch_one(r, op->src[0]->type == GGML_TYPE_F16 ? "conv_f16" : "conv_f32", dims, &g);
 }
 
-static bool dw_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool dw_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return kernel_and_f32(op) && a->ne[2] == 1 && a->ne[3] == b->ne[2] && op->ne[2] == b->ne[2] && op->ne[3] == b->ne[3] &&
            param_i32(op, 0) > 0;
 }
 
-static enum ggml_status dw_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_window_args g = window_args(op);
-    return window_launch(r, "conv_dw", &g);
-}
-
-static bool transpose_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool transpose_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int64_t s = param_i32(op, 0);
     if (!kernel_and_f32(op) || !ggml_is_contiguous(op) || s <= 0) {
@@ -168,8 +167,7 @@ static enum ggml_status transpose_run(struct cuda_run *r, struct ggml_tensor *op
 
 // ---- pooling ----
 
-static bool pool_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool pool_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int32_t kind = param_i32(op, 0);
     if (a == NULL || !cuda_is_float(a->type) || op->type != GGML_TYPE_F32 ||
@@ -195,36 +193,23 @@ static enum ggml_status pool_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- columns added up ----
 
-static bool im2col_back_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool im2col_back_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const bool is_2d = param_i32(op, 6) == 1;
     return a != NULL && b != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 &&
            a->ne[0] == op->ne[is_2d ? 2 : 1] * b->ne[0] * (is_2d ? b->ne[1] : 1) && a->ne[is_2d ? 3 : 2] == op->ne[is_2d ? 3 : 2];
 }
 
-static enum ggml_status im2col_back_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_window_args g = window_args(op);
-    return window_launch(r, "im2col_back", &g);
-}
-
-static bool col2im_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool col2im_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int32_t *q = op->op_params;
     return a != NULL && cuda_is_float(a->type) && op->type == a->type && q[0] > 0 && q[1] > 0 && a->ne[0] % q[1] == 0 &&
            op->ne[1] == q[1] && op->ne[2] == 1 && op->ne[3] == 1 && a->ne[2] == 1 && a->ne[3] == 1;
 }
 
-static enum ggml_status col2im_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_window_args g = window_args(op);
-    return window_launch(r, "col2im", &g);
-}
-
 // ---- another size ----
 
-static bool upscale_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool upscale_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int32_t mode = param_i32(op, 0) & 0xff;
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 &&
@@ -246,11 +231,11 @@ static enum ggml_status upscale_run(struct cuda_run *r, struct ggml_tensor *op) 
 const struct cuda_op_entry cuda_ops_picture[] = {
     {GGML_OP_IM2COL, {.supports = im2col_supports, .run = im2col_run}},
     {GGML_OP_IM2COL_3D, {.supports = im2col_supports, .run = im2col_run}},
-    {GGML_OP_IM2COL_BACK, {.supports = im2col_back_supports, .run = im2col_back_run}},
-    {GGML_OP_COL2IM_1D, {.supports = col2im_supports, .run = col2im_run}},
+    {GGML_OP_IM2COL_BACK, {.supports = im2col_back_supports, .run = window_run}},
+    {GGML_OP_COL2IM_1D, {.supports = col2im_supports, .run = window_run}},
     {GGML_OP_CONV_2D, {.supports = conv_supports, .run = conv_run}},
     {GGML_OP_CONV_3D, {.supports = conv_supports, .run = conv_run}},
-    {GGML_OP_CONV_2D_DW, {.supports = dw_supports, .run = dw_run}},
+    {GGML_OP_CONV_2D_DW, {.supports = dw_supports, .run = window_run}},
     {GGML_OP_CONV_TRANSPOSE_1D, {.supports = transpose_supports, .run = transpose_run}},
     {GGML_OP_CONV_TRANSPOSE_2D, {.supports = transpose_supports, .run = transpose_run}},
     {GGML_OP_POOL_1D, {.supports = pool_supports, .run = pool_run}},

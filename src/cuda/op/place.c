@@ -38,6 +38,20 @@ static enum ggml_status place_launch(struct cuda_run *r, struct ggml_tensor *op,
     return cuda_launch_one(r, "place_any", cuda_flat(r, args.n, BLOCK), &args);
 }
 
+// What the parameters of an op say as they are.
+static enum ggml_status place_run(struct cuda_run *r, struct ggml_tensor *op) {
+    static const enum cuda_place whats[GGML_OP_COUNT] = {
+        [GGML_OP_REPEAT] = CUDA_PLACE_REPEAT,
+        [GGML_OP_CONCAT] = CUDA_PLACE_CONCAT,
+        [GGML_OP_DIAG] = CUDA_PLACE_DIAG,
+        [GGML_OP_PAD_REFLECT_1D] = CUDA_PLACE_PAD_REFLECT,
+        [GGML_OP_ROLL] = CUDA_PLACE_ROLL,
+        [GGML_OP_WIN_PART] = CUDA_PLACE_WIN_PART,
+        [GGML_OP_GET_REL_POS] = CUDA_PLACE_REL_POS,
+    };
+    return place_launch(r, op, whats[op->op], op->op_params);
+}
+
 static bool same_cells(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == op->type && ggml_blck_size(a->type) == 1;
@@ -45,18 +59,12 @@ static bool same_cells(const struct ggml_tensor *op) {
 
 // ---- REPEAT, CONCAT, DIAG ----
 
-static bool repeat_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool repeat_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return is_movable(a) && is_movable(op) && a->type == op->type && ggml_can_repeat(a, op);
 }
 
-static enum ggml_status repeat_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place_launch(r, op, CUDA_PLACE_REPEAT, (const int32_t[4]){0});
-}
-
-static bool concat_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool concat_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int32_t dim = param_i32(op, 0);
     if (!is_movable(a) || !is_movable(b) || !is_movable(op) || a->type != op->type || b->type != op->type || dim < 0 || dim > 3) {
@@ -70,25 +78,15 @@ static bool concat_supports(const struct cuda_device *dev, const struct ggml_ten
     return dim != 0 || a->ne[0] % ggml_blck_size(a->type) == 0;
 }
 
-static enum ggml_status concat_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place_launch(r, op, CUDA_PLACE_CONCAT, (const int32_t[4]){param_i32(op, 0)});
-}
-
-static bool diag_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool diag_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return same_cells(op) && a->ne[1] == 1 && op->ne[0] == a->ne[0] && op->ne[1] == a->ne[0] && op->ne[2] == a->ne[2] &&
            op->ne[3] == a->ne[3];
 }
 
-static enum ggml_status diag_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place_launch(r, op, CUDA_PLACE_DIAG, (const int32_t[4]){0});
-}
-
 // ---- PAD, PAD_REFLECT_1D, ROLL, windows ----
 
-static bool pad_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool pad_supports(CUDA_DEV, const struct ggml_tensor *op) {
     bool fits = same_cells(op);
     for (int i = 0; i < 4 && fits; i++) {
         fits = op->ne[i] == op->src[0]->ne[i] + param_i32(op, 2 * i) + param_i32(op, 2 * i + 1);
@@ -101,40 +99,24 @@ static enum ggml_status pad_run(struct cuda_run *r, struct ggml_tensor *op) {
     return place_launch(r, op, param_i32(op, 8) != 0 ? CUDA_PLACE_PAD_CIRCULAR : CUDA_PLACE_PAD, p);
 }
 
-static bool reflect_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool reflect_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t left = param_i32(op, 0), right = param_i32(op, 1);
     return same_cells(op) && left >= 0 && right >= 0 && left < a->ne[0] && right < a->ne[0] &&
            op->ne[0] == a->ne[0] + left + right && op->ne[1] == a->ne[1] && op->ne[2] == a->ne[2] && op->ne[3] == a->ne[3];
 }
 
-static enum ggml_status reflect_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place_launch(r, op, CUDA_PLACE_PAD_REFLECT, (const int32_t[4]){param_i32(op, 0)});
-}
-
-static bool roll_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool roll_supports(CUDA_DEV, const struct ggml_tensor *op) {
     return same_cells(op) && ggml_are_same_shape(op->src[0], op);
 }
 
-static enum ggml_status roll_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place_launch(r, op, CUDA_PLACE_ROLL, op->op_params);
-}
-
-static bool win_part_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool win_part_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const int64_t n_x = param_i32(op, 0), n_y = param_i32(op, 1), w = param_i32(op, 2);
     return same_cells(op) && w > 0 && n_x > 0 && op->ne[0] == op->src[0]->ne[0] && op->ne[1] == w && op->ne[2] == w &&
            op->ne[3] == n_x * n_y;
 }
 
-static enum ggml_status win_part_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place_launch(r, op, CUDA_PLACE_WIN_PART, op->op_params);
-}
-
-static bool win_unpart_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool win_unpart_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t w = param_i32(op, 0);
     return same_cells(op) && w > 0 && op->ne[0] == a->ne[0] && op->ne[3] == 1 && w <= a->ne[1] && w <= a->ne[2] &&
@@ -146,24 +128,18 @@ static enum ggml_status win_unpart_run(struct cuda_run *r, struct ggml_tensor *o
     return place_launch(r, op, CUDA_PLACE_WIN_UNPART, (const int32_t[4]){w, (int32_t) ((op->ne[1] + w - 1) / w)});
 }
 
-static bool rel_pos_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool rel_pos_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && ggml_type_size(a->type) == ggml_type_size(op->type) && ggml_blck_size(a->type) == 1 &&
            ggml_blck_size(op->type) == 1 && op->ne[0] == a->ne[0] && op->ne[1] == op->ne[2] && a->ne[1] == 2 * op->ne[1] - 1 &&
            op->ne[3] == 1;
 }
 
-static enum ggml_status rel_pos_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return place_launch(r, op, CUDA_PLACE_REL_POS, (const int32_t[4]){0});
-}
-
 // ---- triangles ----
 
 #define FAR (INT64_C(1) << 40) // past every row, and small enough to add to
 
-static bool same_f32(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool same_f32(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op);
 }
@@ -223,8 +199,7 @@ static bool part_of(const struct ggml_tensor *op, struct cuda_view *part) {
     return end <= (int64_t) ggml_nbytes(op);
 }
 
-static bool part_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool part_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     struct cuda_view part;
     return a != NULL && b != NULL && a->type == op->type && b->type == op->type && ggml_are_same_shape(a, op) &&
@@ -251,16 +226,14 @@ static enum ggml_status part_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- ADD_ID, ADD1 ----
 
-static bool add_id_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool add_id_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1], *ids = op->src[2];
     return a != NULL && b != NULL && ids != NULL && cuda_is_float(a->type) && cuda_is_float(b->type) && cuda_is_float(op->type) &&
            ids->type == GGML_TYPE_I32 && ggml_are_same_shape(a, op) && a->ne[0] == b->ne[0] && a->ne[1] == ids->ne[0] &&
            a->ne[2] == ids->ne[1];
 }
 
-static bool add1_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool add1_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return a != NULL && b != NULL && op->type == a->type && cuda_is_float(a->type) && cuda_is_float(b->type) &&
            ggml_nelements(b) == 1 && ggml_are_same_shape(a, op);
@@ -281,13 +254,11 @@ static enum ggml_status add_id_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- ARANGE, TIMESTEP_EMBEDDING, ADD_REL_POS ----
 
-static bool arange_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool arange_supports(CUDA_DEV, const struct ggml_tensor *op) {
     return op->type == GGML_TYPE_F32;
 }
 
-static bool timestep_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool timestep_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && op->nb[0] == sizeof(float) &&
            op->ne[0] == param_i32(op, 0) && op->ne[1] == a->ne[0];
@@ -320,15 +291,15 @@ static enum ggml_status made_run(struct cuda_run *r, struct ggml_tensor *op) {
 }
 
 const struct cuda_op_entry cuda_ops_place[] = {
-    {GGML_OP_REPEAT, {.supports = repeat_supports, .run = repeat_run}},
-    {GGML_OP_CONCAT, {.supports = concat_supports, .run = concat_run}},
-    {GGML_OP_DIAG, {.supports = diag_supports, .run = diag_run}},
+    {GGML_OP_REPEAT, {.supports = repeat_supports, .run = place_run}},
+    {GGML_OP_CONCAT, {.supports = concat_supports, .run = place_run}},
+    {GGML_OP_DIAG, {.supports = diag_supports, .run = place_run}},
     {GGML_OP_PAD, {.supports = pad_supports, .run = pad_run}},
-    {GGML_OP_PAD_REFLECT_1D, {.supports = reflect_supports, .run = reflect_run}},
-    {GGML_OP_ROLL, {.supports = roll_supports, .run = roll_run}},
-    {GGML_OP_WIN_PART, {.supports = win_part_supports, .run = win_part_run}},
+    {GGML_OP_PAD_REFLECT_1D, {.supports = reflect_supports, .run = place_run}},
+    {GGML_OP_ROLL, {.supports = roll_supports, .run = place_run}},
+    {GGML_OP_WIN_PART, {.supports = win_part_supports, .run = place_run}},
     {GGML_OP_WIN_UNPART, {.supports = win_unpart_supports, .run = win_unpart_run}},
-    {GGML_OP_GET_REL_POS, {.supports = rel_pos_supports, .run = rel_pos_run}},
+    {GGML_OP_GET_REL_POS, {.supports = rel_pos_supports, .run = place_run}},
     {GGML_OP_DIAG_MASK_INF, {.supports = same_f32, .run = mask_run}},
     {GGML_OP_DIAG_MASK_ZERO, {.supports = same_f32, .run = mask_run}},
     {GGML_OP_TRI, {.supports = tri_supports, .run = tri_run}},

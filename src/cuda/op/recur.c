@@ -42,8 +42,7 @@ static struct wkv wkv_of(const struct ggml_tensor *op) {
     return op->op == GGML_OP_RWKV_WKV6 ? (struct wkv){5, 0, CUDA_RECUR_WKV6} : (struct wkv){4, 0, CUDA_RECUR_GLA};
 }
 
-static bool wkv_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool wkv_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct wkv wkv = wkv_of(op);
     const int n = wkv.n;
     if (!sources_f32(op, n + 1) || !ggml_is_contiguous(op)) {
@@ -81,8 +80,7 @@ static enum ggml_status wkv_run(struct cuda_run *r, struct ggml_tensor *op) {
     return recur_launch(r, &g);
 }
 
-static bool delta_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool delta_supports(CUDA_DEV, const struct ggml_tensor *op) {
     if (!sources_f32(op, 6) || !ggml_is_contiguous(op)) {
         return false;
     }
@@ -127,8 +125,7 @@ static int64_t scan_kept(const struct ggml_tensor *op) { // graphs of ggml befor
     return param_i32(op, 0) == 0 ? 1 : param_i32(op, 0);
 }
 
-static bool scan_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool scan_supports(CUDA_DEV, const struct ggml_tensor *op) {
     if (!sources_f32(op, 6) || op->src[6] == NULL || op->src[6]->type != GGML_TYPE_I32 || op->src[6]->nb[0] != sizeof(int32_t)) {
         return false;
     }
@@ -175,20 +172,19 @@ static struct cuda_rows3_args rows3_args(const struct ggml_tensor *op) {
     return g;
 }
 
-static bool ssm_conv_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+// A thread an element, and no parameter.
+static enum ggml_status rows3_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct cuda_rows3_args g = rows3_args(op);
+    return cuda_launch_one(r, op->op == GGML_OP_SSM_CONV ? "ssm_conv" : "hc_post", cuda_flat(r, g.n, 256), &g);
+}
+
+static bool ssm_conv_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *c = op->src[1];
     return sources_f32(op, 2) && x->ne[1] == c->ne[1] && op->ne[0] == c->ne[1] && op->ne[1] == x->ne[0] - c->ne[0] + 1 &&
            op->ne[2] == x->ne[2];
 }
 
-static enum ggml_status ssm_conv_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_rows3_args g = rows3_args(op);
-    return cuda_launch_one(r, "ssm_conv", cuda_flat(r, g.n, 256), &g);
-}
-
-static bool solve_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool solve_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return sources_f32(op, 2) && a->ne[0] == a->ne[1] && a->ne[1] == b->ne[1] && a->ne[2] == b->ne[2] && a->ne[3] == b->ne[3] &&
            ggml_are_same_shape(b, op);
@@ -203,8 +199,7 @@ static enum ggml_status solve_run(struct cuda_run *r, struct ggml_tensor *op) {
 #define HC 4                      // streams
 #define HC_MIX (2 * HC + HC * HC) // in, out, between all pairs
 
-static bool comb_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool comb_supports(CUDA_DEV, const struct ggml_tensor *op) {
     return sources_f32(op, 3) && op->src[1]->ne[0] >= 3 && op->src[2]->ne[0] >= HC_MIX && ggml_is_contiguous(op) &&
            op->src[0]->ne[0] == HC_MIX && op->ne[0] == HC && op->ne[1] == HC && op->ne[2] == op->src[0]->ne[1];
 }
@@ -216,8 +211,7 @@ static enum ggml_status comb_run(struct cuda_run *r, struct ggml_tensor *op) {
     return cuda_launch_one(r, "hc_comb", cuda_flat(r, op->ne[2], 64), &g);
 }
 
-static bool pre_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool pre_supports(CUDA_DEV, const struct ggml_tensor *op) {
     if (!sources_f32(op, 2)) {
         return false;
     }
@@ -233,21 +227,14 @@ static enum ggml_status pre_run(struct cuda_run *r, struct ggml_tensor *op) {
     return cuda_launch_one(r, "hc_pre", cuda_flat(r, g.n, 256), &g);
 }
 
-static bool post_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool post_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *post = op->src[2], *comb = op->src[3];
     return sources_f32(op, comb != NULL ? 4 : 3) && ggml_are_same_shape(op->src[1], op) && x->ne[0] == op->ne[0] &&
            x->ne[1] == op->ne[2] && post->ne[0] == op->ne[1] && post->ne[1] == op->ne[2] &&
            (comb == NULL || (comb->ne[0] == op->ne[1] && comb->ne[1] == op->ne[1] && comb->ne[2] == op->ne[2]));
 }
 
-static enum ggml_status post_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_rows3_args g = rows3_args(op);
-    return cuda_launch_one(r, "hc_post", cuda_flat(r, g.n, 256), &g);
-}
-
-static bool index_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool index_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *q = op->src[0], *k = op->src[1], *w = op->src[2], *mask = op->src[3];
     if (q == NULL || k == NULL || w == NULL || mask == NULL || q->type != GGML_TYPE_F32 || w->type != GGML_TYPE_F32 ||
         mask->type != GGML_TYPE_F16 || op->type != GGML_TYPE_F32 || q->ne[0] > D_MAX || op->ne[2] != 1) {
@@ -272,7 +259,7 @@ static enum ggml_status index_run(struct cuda_run *r, struct ggml_tensor *op) {
     { .supports = wkv_supports, .run = wkv_run }
 
 const struct cuda_op_entry cuda_ops_recur[] = {
-    {GGML_OP_SSM_CONV, {.supports = ssm_conv_supports, .run = ssm_conv_run}},
+    {GGML_OP_SSM_CONV, {.supports = ssm_conv_supports, .run = rows3_run}},
     {GGML_OP_SSM_SCAN, {.supports = scan_supports, .run = scan_run}},
     {GGML_OP_RWKV_WKV6, WKV},
     {GGML_OP_RWKV_WKV7, WKV},
@@ -281,7 +268,7 @@ const struct cuda_op_entry cuda_ops_recur[] = {
     {GGML_OP_SOLVE_TRI, {.supports = solve_supports, .run = solve_run}},
     {GGML_OP_DSV4_HC_COMB, {.supports = comb_supports, .run = comb_run}},
     {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports, .run = pre_run}},
-    {GGML_OP_DSV4_HC_POST, {.supports = post_supports, .run = post_run}},
+    {GGML_OP_DSV4_HC_POST, {.supports = post_supports, .run = rows3_run}},
     {GGML_OP_LIGHTNING_INDEXER, {.supports = index_supports, .run = index_run}},
     CUDA_OPS_END,
 };

@@ -14,21 +14,18 @@ static bool same_rows(const struct ggml_tensor *a, const struct ggml_tensor *op)
 
 // ---- one number from all ----
 
-static bool sum_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool sum_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && cuda_is_float(a->type) && op->type == a->type && ggml_nelements(op) == 1;
 }
 
-static bool count_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool count_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return a != NULL && b != NULL && a->type == GGML_TYPE_I32 && b->type == GGML_TYPE_I32 && op->type == GGML_TYPE_I64 &&
            ggml_are_same_shape(a, b) && ggml_nelements(op) == 1;
 }
 
-static size_t parts_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static size_t parts_size(CUDA_DEV, const struct ggml_tensor *op) {
     (void) op;
     return PARTS * sizeof(double);
 }
@@ -56,22 +53,19 @@ static enum ggml_status sum_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- one number a row, running sums ----
 
-static bool rows_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool rows_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && cuda_is_float(a->type) && op->type == (op->op == GGML_OP_MEAN ? GGML_TYPE_F32 : a->type) &&
            op->ne[0] == 1 && same_rows(a, op) && ggml_nrows(a) <= INT32_MAX;
 }
 
-static bool argmax_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool argmax_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && cuda_is_float(a->type) && op->type == GGML_TYPE_I32 && a->ne[1] == op->ne[0] && ggml_is_matrix(a) &&
            ggml_is_vector(op) && a->ne[1] <= INT32_MAX;
 }
 
-static bool cumsum_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool cumsum_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op) &&
            ggml_nrows(a) <= INT32_MAX;
@@ -101,8 +95,7 @@ static enum ggml_status rows_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 #define SORT_SHARED 4096 // elements of a row that sort in shared memory
 
-static bool sort_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool sort_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && cuda_is_float(a->type) && op->type == GGML_TYPE_I32 && op->ne[0] <= a->ne[0] &&
            a->ne[0] <= INT32_MAX / 2 && same_rows(a, op) && ggml_nrows(a) <= INT32_MAX;
@@ -116,8 +109,7 @@ static int64_t sort_padded(int64_t n) {
     return p;
 }
 
-static size_t sort_extra(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static size_t sort_extra(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t n = sort_padded(a->ne[0]);
     return n > SORT_SHARED ? (size_t) n * (size_t) ggml_nrows(a) * sizeof(uint64_t) : 0;

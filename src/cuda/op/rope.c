@@ -26,8 +26,7 @@ static bool modes_ok(const struct ggml_tensor *op) {
                          (int64_t) s[0] + s[1] + s[2] + s[3] <= op->ne[0]);
 }
 
-static bool rope_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool rope_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *pos = op->src[1], *factors = op->src[2];
     if (a == NULL || pos == NULL || !cuda_is_float(a->type) || a->type != op->type || !ggml_are_same_shape(a, op) ||
         pos->type != GGML_TYPE_I32 || ggml_nrows(op) >= INT32_MAX || !modes_ok(op)) {
@@ -146,8 +145,7 @@ static int set_at(const struct ggml_cgraph *graph, int i) {
     return cuda_overlap(set, rope->src[0]) ? 0 : n;
 }
 
-static int set_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
-    (void) dev;
+static int set_match(CUDA_DEV, const struct ggml_cgraph *graph, int i) {
     return set_at(graph, i);
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // rows.c: GET_ROWS and SET_ROWS: rows by number. A number out of range reads as zeros and writes nothing: the device cannot say
-// so, and nothing outside is touched.
+// so, and nothing outside is touched. DUP, CPY, CONT: elements in their order from one layout and type to another; shapes may
+// differ, the number of elements does not.
 
 #include "cuda/kernel/rows.h"
 
 #include "cuda/op/op.h"
 
-static bool get_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool get_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     if (a == NULL || b == NULL || b->type != GGML_TYPE_I32 || a->ne[0] != op->ne[0] || b->ne[3] != 1 || op->ne[1] != b->ne[0] ||
         op->ne[2] != b->ne[1] || op->ne[3] != b->ne[2] || a->ne[2] < op->ne[2] || a->ne[3] < op->ne[3]) {
@@ -34,8 +34,7 @@ static enum ggml_status get_run(struct cuda_run *r, struct ggml_tensor *op) {
     return cuda_launch_one(r, "rows_get", row_dims(args.n_rows, op->ne[0]), &args);
 }
 
-static bool set_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool set_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *rows = op->src[0], *numbers = op->src[1];
     if (rows == NULL || numbers == NULL || rows->ne[0] != op->ne[0] || rows->ne[2] != op->ne[2] || rows->ne[3] != op->ne[3]) {
         return false;
@@ -65,8 +64,106 @@ static enum ggml_status set_run(struct cuda_run *r, struct ggml_tensor *op) {
     return cuda_launch_one(r, "rows_set", row_dims(args.n_rows, rows->ne[0]), &args);
 }
 
+// ---- DUP, CPY, CONT ----
+
+#define BLOCK 256
+#define COPY_LONG (1u << 20)
+
+static bool is_plain(enum ggml_type t) {
+    return ggml_blck_size(t) == 1;
+}
+
+static bool is_number(enum ggml_type t) {
+    return cuda_is_float(t) || t == GGML_TYPE_I32;
+}
+
+static bool copy_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    if (a == NULL || ggml_nelements(a) != ggml_nelements(op)) {
+        return false;
+    }
+    if ((!is_plain(a->type) && a->nb[0] != ggml_type_size(a->type)) ||
+        (!is_plain(op->type) && op->nb[0] != ggml_type_size(op->type))) {
+        return false;
+    }
+    if (a->type == op->type) {
+        return is_plain(a->type) || a->ne[0] == op->ne[0] || (ggml_is_contiguous(a) && ggml_is_contiguous(op));
+    }
+    return (is_number(a->type) || cuda_can_widen(a->type)) && (is_number(op->type) || cuda_can_quantise(op->type)) &&
+           (is_plain(op->type) || op->ne[0] % 32 == 0);
+}
+
+// The tensor with its blocks counted as elements.
+static struct ggml_tensor in_blocks(const struct ggml_tensor *t) {
+    struct ggml_tensor b = *t;
+    b.ne[0] /= ggml_blck_size(t->type);
+    return b;
+}
+
+// Dense on both sides: the driver's copy, which is fastest at length; a kernel where little moves, since kernels overlap.
+static enum ggml_status copy_dense(struct cuda_run *r, struct ggml_tensor *op) {
+    const size_t size = ggml_nbytes(op);
+    if (op->data == op->src[0]->data) {
+        return GGML_STATUS_SUCCESS;
+    }
+    if (size >= COPY_LONG || size % 16 != 0 || ((uintptr_t) op->data | (uintptr_t) op->src[0]->data) % 16 != 0) {
+        return cuda_copy_bytes(r, op->data, op->src[0]->data, size);
+    }
+    const struct cuda_copy_args args = {.dst = {.p = op->data}, .a = {.p = op->src[0]->data}, .n = (int64_t) (size / 16)};
+    return cuda_launch_one(r, "copy_words", cuda_flat(r, args.n, BLOCK), &args);
+}
+
+static bool is_transpose(const struct ggml_tensor *op, const struct ggml_tensor *a) {
+    const size_t size = ggml_type_size(a->type);
+    return a->type == op->type && ggml_are_same_shape(a, op) && (size == 2 || size == 4) && is_plain(a->type) &&
+           a->nb[1] == size && op->nb[0] == size && a->ne[0] >= 16 && a->ne[1] >= 16 && (a->ne[1] + 31) / 32 <= 65535;
+}
+
+static enum ggml_status copy_transpose(struct cuda_run *r, struct ggml_tensor *op) {
+    const int64_t n_z = op->ne[2] * op->ne[3];
+    const struct cuda_copy_args args = {.dst = cuda_view_of(op), .a = cuda_view_of(op->src[0]), .n = n_z};
+    const struct cuda_dims dims = {
+        .grid = {(unsigned) ((op->ne[0] + 31) / 32), (unsigned) ((op->ne[1] + 31) / 32), (unsigned) min_i64(n_z, 65535)},
+        .block = {32, 8},
+        .overlap = true};
+    return cuda_launch_one(r, ggml_type_size(op->type) == 4 ? "copy_transpose_4" : "copy_transpose_2", dims, &args);
+}
+
+static enum ggml_status copy_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    if (a->type == op->type && ggml_is_contiguous(a) && ggml_is_contiguous(op)) {
+        return copy_dense(r, op);
+    }
+    if (is_transpose(op, a) && !cuda_overlap(op, a)) {
+        return copy_transpose(r, op);
+    }
+    const bool as_is = a->type == op->type;
+    const bool narrow = !as_is && !is_plain(op->type);
+    const struct ggml_tensor to = as_is ? in_blocks(op) : *op, from = as_is ? in_blocks(a) : *a;
+    const struct cuda_copy_args args = {.dst = cuda_view_of(&to),
+        .a = cuda_view_of(&from),
+        .dst_index = cuda_index_of(&to),
+        .a_index = cuda_index_of(&from),
+        .n = narrow ? ggml_nelements(op) / 32 : to.ne[0] * to.ne[1] * to.ne[2] * to.ne[3],
+        .size = as_is ? (int32_t) ggml_type_size(op->type) : 0,
+        .block = (int32_t) ggml_blck_size(a->type)};
+    const char *kernel = is_plain(a->type) ? "copy_convert" : "copy_widen";
+    if (as_is) {
+        kernel = "copy_as_is";
+    } else if (narrow) {
+        kernel = "copy_narrow";
+    }
+    return cuda_launch_one(r, kernel, cuda_flat(r, args.n, narrow ? 128 : BLOCK), &args);
+}
+
+#define COPY \
+    { .supports = copy_supports, .run = copy_run }
+
 const struct cuda_op_entry cuda_ops_rows[] = {
     {GGML_OP_GET_ROWS, {.supports = get_supports, .run = get_run}},
     {GGML_OP_SET_ROWS, {.supports = set_supports, .run = set_run}},
+    {GGML_OP_DUP, COPY},
+    {GGML_OP_CPY, COPY},
+    {GGML_OP_CONT, COPY},
     CUDA_OPS_END,
 };

@@ -31,14 +31,12 @@ static bool is_dense_f32(const struct ggml_tensor *t) {
 
 // ---- the loss ----
 
-static bool loss_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool loss_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return is_dense_f32(a) && is_dense_f32(b) && is_dense_f32(op) && ggml_are_same_shape(a, b) && ggml_is_scalar(op);
 }
 
-static size_t loss_work(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static size_t loss_work(CUDA_DEV, const struct ggml_tensor *op) {
     return (size_t) ggml_nrows(op->src[0]) * sizeof(double);
 }
 
@@ -55,8 +53,7 @@ static enum ggml_status loss_run(struct cuda_run *r, struct ggml_tensor *op) {
     return status == GGML_STATUS_SUCCESS ? cuda_launch_one(r, "loss_sum", a_row_a_block(1, g.n), &g) : status;
 }
 
-static bool loss_back_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool loss_back_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *d = op->src[0], *a = op->src[1], *b = op->src[2];
     return is_dense_f32(d) && is_dense_f32(a) && is_dense_f32(b) && is_dense_f32(op) && ggml_is_scalar(d) &&
            ggml_are_same_shape(a, b) && ggml_are_same_shape(a, op);
@@ -70,17 +67,19 @@ static enum ggml_status loss_back_run(struct cuda_run *r, struct ggml_tensor *op
 
 // ---- gradients of single ops ----
 
-static bool back_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool back_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return a != NULL && b != NULL && cuda_is_float(a->type) && cuda_is_float(b->type) && cuda_is_float(op->type) &&
            ggml_are_same_shape(a, b) && ggml_are_same_shape(a, op) && ggml_nrows(op) <= INT32_MAX &&
            (op->op != GGML_OP_SOFT_MAX_BACK || param_f32(op, 1) == 0.0f);
 }
 
-static enum ggml_status silu_back_run(struct cuda_run *r, struct ggml_tensor *op) {
+// A thread an element, and no parameter.
+static enum ggml_status flat_run(struct cuda_run *r, struct ggml_tensor *op) {
+    static const char *const kernels[GGML_OP_COUNT] = {
+        [GGML_OP_SILU_BACK] = "silu_back", [GGML_OP_REPEAT_BACK] = "repeat_back", [GGML_OP_GET_ROWS_BACK] = "get_rows_back"};
     const struct cuda_train_args g = train_args(op);
-    return cuda_launch_one(r, "silu_back", cuda_flat(r, g.n, 256), &g);
+    return cuda_launch_one(r, kernels[op->op], cuda_flat(r, g.n, 256), &g);
 }
 
 static enum ggml_status rows_back_run(struct cuda_run *r, struct ggml_tensor *op) {
@@ -91,28 +90,20 @@ static enum ggml_status rows_back_run(struct cuda_run *r, struct ggml_tensor *op
     return cuda_launch_one(r, "rows_back", a_row_a_block(ggml_nrows(op), op->ne[0]), &g);
 }
 
-static bool get_rows_back_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool get_rows_back_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *ids = op->src[1];
     return a != NULL && ids != NULL && cuda_is_float(a->type) && ids->type == GGML_TYPE_I32 && is_dense_f32(op) &&
            a->ne[0] == op->ne[0] && ggml_nelements(ids) <= ggml_nrows(a);
 }
 
-static enum ggml_status gather_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_train_args g = train_args(op);
-    return cuda_launch_one(r, op->op == GGML_OP_REPEAT_BACK ? "repeat_back" : "get_rows_back", cuda_flat(r, g.n, 256), &g);
-}
-
-static bool repeat_back_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool repeat_back_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && cuda_is_float(a->type) && is_dense_f32(op) && ggml_can_repeat(op, a);
 }
 
 // ---- optimisers: src[0], which the result is a view of, is changed where it lies ----
 
-static bool step_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool step_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const int n_moments = op->op == GGML_OP_OPT_STEP_ADAMW ? 2 : 0;
     for (int i = 0; i < 2 + n_moments; i++) {
         const struct ggml_tensor *t = op->src[i];
@@ -137,8 +128,7 @@ static enum ggml_status step_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- OUT_PROD ----
 
-static bool out_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    (void) dev;
+static bool out_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     if (a == NULL || b == NULL || b->type != GGML_TYPE_F32 || op->type != GGML_TYPE_F32 || !cuda_can_widen(a->type) ||
         (!cuda_is_float(a->type) && a->nb[0] != ggml_type_size(a->type))) {
@@ -162,11 +152,11 @@ static enum ggml_status out_run(struct cuda_run *r, struct ggml_tensor *op) {
 const struct cuda_op_entry cuda_ops_train[] = {
     {GGML_OP_CROSS_ENTROPY_LOSS, {.supports = loss_supports, .work_size = loss_work, .run = loss_run}},
     {GGML_OP_CROSS_ENTROPY_LOSS_BACK, {.supports = loss_back_supports, .run = loss_back_run}},
-    {GGML_OP_SILU_BACK, {.supports = back_supports, .run = silu_back_run}},
+    {GGML_OP_SILU_BACK, {.supports = back_supports, .run = flat_run}},
     {GGML_OP_RMS_NORM_BACK, {.supports = back_supports, .run = rows_back_run}},
     {GGML_OP_SOFT_MAX_BACK, {.supports = back_supports, .run = rows_back_run}},
-    {GGML_OP_GET_ROWS_BACK, {.supports = get_rows_back_supports, .run = gather_run}},
-    {GGML_OP_REPEAT_BACK, {.supports = repeat_back_supports, .run = gather_run}},
+    {GGML_OP_GET_ROWS_BACK, {.supports = get_rows_back_supports, .run = flat_run}},
+    {GGML_OP_REPEAT_BACK, {.supports = repeat_back_supports, .run = flat_run}},
     {GGML_OP_OPT_STEP_ADAMW, {.supports = step_supports, .run = step_run}},
     {GGML_OP_OPT_STEP_SGD, {.supports = step_supports, .run = step_run}},
     {GGML_OP_OUT_PROD, {.supports = out_supports, .run = out_run}},
