@@ -45,7 +45,7 @@ struct search {
 };
 
 static int nearest_scale(float v, int s_max) {
-    return (int) rintf(clampf(v, 0.0f, (float) s_max));
+    return (int) rintf(float_clamp(v, 0.0f, (float) s_max));
 }
 
 static void round_halves(const struct search *z, struct plan *p) {

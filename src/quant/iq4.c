@@ -70,32 +70,8 @@ static void pack_super(const int8_t *s, const uint8_t *q, block_iq4_xs *y) {
     }
 }
 
-static void quantize_blocks_iq4_xs(const float *x, block_iq4_xs *y, int64_t n, const float *w) {
-    for (int64_t i = 0; i < n; i++) {
-        struct frame f;
-        int8_t s[QK_K / RUN];
-        uint8_t q[QK_K];
-        if (!frame_init(&f, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, QK_K)) {
-            berth_block_nan(&y[i], sizeof(y[i]), &y[i].d);
-            continue;
-        }
-        y[i].d = berth_fit_super(&f, RUN, &grid_4, -32, s, q);
-        pack_super(s, q, &y[i]);
-    }
-}
-
-void quantize_row_iq4_xs_ref(const float *GGML_RESTRICT x, block_iq4_xs *GGML_RESTRICT y, int64_t k) {
-    for (int64_t i = 0; i < k / QK_K; i++) {
-        int8_t s[QK_K / RUN];
-        uint8_t q[QK_K];
-        if (!berth_is_finite(x + i * QK_K, QK_K)) {
-            berth_block_nan(&y[i], sizeof(y[i]), &y[i].d);
-            continue;
-        }
-        y[i].d = berth_plain_iq4_xs(x + i * QK_K, values, s, q);
-        pack_super(s, q, &y[i]);
-    }
-}
+BERTH_QUANTIZE_SUPER(
+    iq4_xs, berth_fit_super(&f, RUN, &grid_4, -32, s, q), berth_plain_iq4_xs(x + i * QK_K, values, s, q), pack_super)
 
 void dequantize_row_iq4_xs(const block_iq4_xs *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
@@ -106,5 +82,3 @@ void dequantize_row_iq4_xs(const block_iq4_xs *GGML_RESTRICT x, float *GGML_REST
         }
     }
 }
-
-BERTH_QUANTIZE_WEIGHTED(iq4_xs, QK_K)

@@ -47,32 +47,7 @@ static void q3_pack(const int8_t *s, const uint8_t *q, block_q3_K *y) {
     }
 }
 
-static void quantize_blocks_q3_K(const float *x, block_q3_K *y, int64_t n, const float *w) {
-    for (int64_t i = 0; i < n; i++) {
-        struct frame f;
-        int8_t s[N_RUNS];
-        uint8_t q[QK_K];
-        if (!frame_init(&f, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, QK_K)) {
-            berth_block_nan(&y[i], sizeof(y[i]), &y[i].d);
-            continue;
-        }
-        y[i].d = berth_fit_super(&f, RUN, &grid_q3, -32, s, q);
-        q3_pack(s, q, &y[i]);
-    }
-}
-
-void quantize_row_q3_K_ref(const float *GGML_RESTRICT x, block_q3_K *GGML_RESTRICT y, int64_t k) {
-    for (int64_t i = 0; i < k / QK_K; i++) {
-        int8_t s[N_RUNS];
-        uint8_t q[QK_K];
-        if (!berth_is_finite(x + i * QK_K, QK_K)) {
-            berth_block_nan(&y[i], sizeof(y[i]), &y[i].d);
-            continue;
-        }
-        y[i].d = berth_plain_q3(x + i * QK_K, s, q);
-        q3_pack(s, q, &y[i]);
-    }
-}
+BERTH_QUANTIZE_SUPER(q3_K, berth_fit_super(&f, RUN, &grid_q3, -32, s, q), berth_plain_q3(x + i * QK_K, s, q), q3_pack)
 
 void dequantize_row_q3_K(const block_q3_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
@@ -88,13 +63,12 @@ void dequantize_row_q3_K(const block_q3_K *GGML_RESTRICT x, float *GGML_RESTRICT
     }
 }
 
-BERTH_QUANTIZE_WEIGHTED(q3_K, QK_K)
-
 // ---- q6_K ----
 
 static const struct grid grid_q6 = {-32, 31, NULL};
 
-static void q6_pack(const uint8_t *q, block_q6_K *y) {
+static void q6_pack(const int8_t *s, const uint8_t *q, block_q6_K *y) {
+    memcpy(y->scales, s, sizeof(y->scales));
     for (int j = 0; j < 128; j++) {
         const uint8_t *from = q + j / 64 * 128 + j % 64;
         y->ql[j] = (uint8_t) ((from[0] & 15) | (from[64] & 15) << 4);
@@ -105,30 +79,7 @@ static void q6_pack(const uint8_t *q, block_q6_K *y) {
     }
 }
 
-static void quantize_blocks_q6_K(const float *x, block_q6_K *y, int64_t n, const float *w) {
-    for (int64_t i = 0; i < n; i++) {
-        struct frame f;
-        uint8_t q[QK_K];
-        if (!frame_init(&f, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, QK_K)) {
-            berth_block_nan(&y[i], sizeof(y[i]), &y[i].d);
-            continue;
-        }
-        y[i].d = berth_fit_super(&f, RUN, &grid_q6, -128, y[i].scales, q);
-        q6_pack(q, &y[i]);
-    }
-}
-
-void quantize_row_q6_K_ref(const float *GGML_RESTRICT x, block_q6_K *GGML_RESTRICT y, int64_t k) {
-    for (int64_t i = 0; i < k / QK_K; i++) {
-        uint8_t q[QK_K];
-        if (!berth_is_finite(x + i * QK_K, QK_K)) {
-            berth_block_nan(&y[i], sizeof(y[i]), &y[i].d);
-            continue;
-        }
-        y[i].d = berth_plain_q6(x + i * QK_K, y[i].scales, q);
-        q6_pack(q, &y[i]);
-    }
-}
+BERTH_QUANTIZE_SUPER(q6_K, berth_fit_super(&f, RUN, &grid_q6, -128, s, q), berth_plain_q6(x + i * QK_K, s, q), q6_pack)
 
 void dequantize_row_q6_K(const block_q6_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
@@ -143,8 +94,6 @@ void dequantize_row_q6_K(const block_q6_K *GGML_RESTRICT x, float *GGML_RESTRICT
         }
     }
 }
-
-BERTH_QUANTIZE_WEIGHTED(q6_K, QK_K)
 
 // ---- q8_K ----
 

@@ -20,7 +20,7 @@
         for (int64_t i = 0; i < n; i++) { \
             struct frame f; \
             uint8_t q[QK_K], s[QK_K / (run)], m[QK_K / (run)]; \
-            if (!frame_init(&f, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, QK_K)) { \
+            if (!frame_init(&f, x + i * QK_K, block_weights(w, i), QK_K)) { \
                 berth_block_nan(&y[i], sizeof(y[i]), &y[i].d); \
                 y[i].dmin = BERTH_HALF_NAN; \
                 continue; \
@@ -114,21 +114,24 @@ BLOCKS_WITH_MIN(q4_K, RUN, 15, 63, q4_pack(s, m, q, &y[i]))
 static const struct line_search line_q4 = {RUN, 15, -1.0f, 0.1f, 21, false};
 ROW_WITH_MIN(q4_K, line_q4, 63, q4_pack(s, m, q, &y[i]))
 
-void dequantize_row_q4_K(const block_q4_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
-    for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
-        uint8_t s[N_RUNS], m[N_RUNS];
-        const float d = berth_half_to_float(x[i].d);
-        const float dmin = berth_half_to_float(x[i].dmin);
-        unpack_scales(x[i].scales, s, m);
-        for (int r = 0; r < N_RUNS; r++) {
-            const float scale = d * (float) s[r];
-            const float offset = dmin * (float) m[r];
-            for (int j = 0; j < RUN; j++) {
-                y[r * RUN + j] = scale * (float) (x[i].qs[r / 2 * 32 + j] >> (4 * (r % 2)) & 15) - offset;
-            }
-        }
+#define DEQUANTIZE_WITH_MIN(name, level) \
+    void dequantize_row_##name(const block_##name *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) { \
+        for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) { \
+            uint8_t s[N_RUNS], m[N_RUNS]; \
+            const float d = berth_half_to_float(x[i].d); \
+            const float dmin = berth_half_to_float(x[i].dmin); \
+            unpack_scales(x[i].scales, s, m); \
+            for (int r = 0; r < N_RUNS; r++) { \
+                const float scale = d * (float) s[r]; \
+                const float offset = dmin * (float) m[r]; \
+                for (int j = 0; j < RUN; j++) { \
+                    y[r * RUN + j] = scale * (float) (level) -offset; \
+                } \
+            } \
+        } \
     }
-}
+#define LEVEL_4 (x[i].qs[r / 2 * 32 + j] >> (4 * (r % 2)) & 15)
+DEQUANTIZE_WITH_MIN(q4_K, LEVEL_4)
 
 BERTH_QUANTIZE_WEIGHTED(q4_K, QK_K)
 
@@ -151,22 +154,6 @@ BLOCKS_WITH_MIN(q5_K, RUN, 31, 63, q5_pack(s, m, q, &y[i]))
 static const struct line_search line_q5 = {RUN, 31, -0.5f, 0.1f, 16, false};
 ROW_WITH_MIN(q5_K, line_q5, 63, q5_pack(s, m, q, &y[i]))
 
-void dequantize_row_q5_K(const block_q5_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
-    for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
-        uint8_t s[N_RUNS], m[N_RUNS];
-        const float d = berth_half_to_float(x[i].d);
-        const float dmin = berth_half_to_float(x[i].dmin);
-        unpack_scales(x[i].scales, s, m);
-        for (int r = 0; r < N_RUNS; r++) {
-            const float scale = d * (float) s[r];
-            const float offset = dmin * (float) m[r];
-            for (int j = 0; j < RUN; j++) {
-                const int low = x[i].qs[r / 2 * 32 + j] >> (4 * (r % 2)) & 15;
-                const int high = x[i].qh[j] >> r & 1;
-                y[r * RUN + j] = scale * (float) (low | high << 4) - offset;
-            }
-        }
-    }
-}
+DEQUANTIZE_WITH_MIN(q5_K, LEVEL_4 | (x[i].qh[j] >> r & 1) << 4)
 
 BERTH_QUANTIZE_WEIGHTED(q5_K, QK_K)

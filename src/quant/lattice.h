@@ -9,11 +9,6 @@
 
 #include "quant/normalise.h"
 
-// The weights of block i; w: of all, or NULL.
-static inline const float *block_weights(const float *w, int64_t i) {
-    return w != NULL ? w + i * QK_K : NULL;
-}
-
 enum {
     LATTICE_MAX_CELLS = 16,
     LATTICE_MAX_UNITS = 4,

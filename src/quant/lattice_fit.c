@@ -254,7 +254,7 @@ static bool choose_levels(const struct search *z, int reach, float least, struct
     c->gain = 0.0f;
     for (int i = 0; i < z->n_cells; i++) {
         const float place = c->d > 0.0f ? (z->own[i] / c->d - z->levels[0]) / step : 0.0f;
-        const int middle = (int) (clampf(place, 0.0f, (float) (n_levels - 1)) + 0.5f);
+        const int middle = (int) (float_clamp(place, 0.0f, (float) (n_levels - 1)) + 0.5f);
         const int from = max_int(0, middle - reach);
         const int to = min_int(n_levels - 1, middle + reach);
         float best = -INFINITY;

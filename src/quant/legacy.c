@@ -90,7 +90,7 @@ static int fifth_bit(const uint8_t *qh, int j) {
     return (qh[j / 8] >> (j % 8) & 1) << 4;
 }
 
-// ---- q4_0 ----
+// ---- q4_0, q5_0 ----
 
 // The low byte of v with its sign, at most max: what overflows comes out as it does in the reference.
 static inline v4i low_byte(v4i v, int max) {
@@ -109,105 +109,71 @@ static void levels_biased(const float *x, float d, int bias, uint8_t *q) {
     v4_store_bytes(v, QK, q);
 }
 
-void quantize_row_q4_0_ref(const float *GGML_RESTRICT x, block_q4_0 *GGML_RESTRICT y, int64_t k) {
-    for (int64_t i = 0; i < k / QK; i++) {
-        uint8_t q[QK];
-        const float d = block_extreme(x + i * QK) / -8;
-        y[i].d = berth_float_to_half(d);
-        levels_biased(x + i * QK, d, 8, q);
-        pack_4(q, y[i].qs);
+#define PACK_4(y) pack_4(q, (y).qs)
+#define PACK_5(y) pack_5(q, (y).qs, (y).qh)
+#define LEVEL_4(x, j) nibble_at((x).qs, j)
+#define LEVEL_5(x, j) (nibble_at((x).qs, j) | fifth_bit((x).qh, j))
+
+#define BIASED(name, bias, PACK, LEVEL) \
+    void quantize_row_##name##_ref(const float *GGML_RESTRICT x, block_##name *GGML_RESTRICT y, int64_t k) { \
+        for (int64_t i = 0; i < k / QK; i++) { \
+            uint8_t q[QK]; \
+            const float d = block_extreme(x + i * QK) / -(bias); \
+            y[i].d = berth_float_to_half(d); \
+            levels_biased(x + i * QK, d, bias, q); \
+            PACK(y[i]); \
+        } \
+    } \
+    void dequantize_row_##name(const block_##name *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) { \
+        for (int64_t i = 0; i < k / QK; i++) { \
+            const float d = berth_half_to_float(x[i].d); \
+            for (int j = 0; j < QK; j++) { \
+                y[i * QK + j] = (float) (LEVEL(x[i], j) - (bias)) * d; \
+            } \
+        } \
     }
+BIASED(q4_0, 8, PACK_4, LEVEL_4)
+BIASED(q5_0, 16, PACK_5, LEVEL_5)
+
+// ---- q4_1, q5_1 ----
+
+static v4i low_byte_15(v4i v) {
+    return low_byte(v, 15);
 }
 
-void dequantize_row_q4_0(const block_q4_0 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
-    for (int64_t i = 0; i < k / QK; i++) {
-        const float d = berth_half_to_float(x[i].d);
-        for (int j = 0; j < QK; j++) {
-            y[i * QK + j] = (float) (nibble_at(x[i].qs, j) - 8) * d;
-        }
-    }
+static v4i level_as_is(v4i v) {
+    return v;
 }
 
-// ---- q4_1 ----
-
-void quantize_row_q4_1_ref(const float *GGML_RESTRICT x, block_q4_1 *GGML_RESTRICT y, int64_t k) {
-    for (int64_t i = 0; i < k / QK; i++) {
-        uint8_t q[QK];
-        float lo, hi;
-        block_range(x + i * QK, &lo, &hi);
-        const float d = (hi - lo) / 15;
-        const float id = inverse_or_0(d);
-        v4i v[QK / 4];
-        for (int j = 0; j < QK / 4; j++) {
-            v[j] = low_byte(berth_trunc_4((v4_load(x + i * QK + 4 * j) - v4_all(lo)) * v4_all(id) + v4_all(0.5f)), 15);
-        }
-        v4_store_bytes(v, QK, q);
-        y[i].d = berth_float_to_half(d);
-        y[i].m = berth_float_to_half(lo);
-        pack_4(q, y[i].qs);
+#define WITH_MIN(name, q_max, kept, PACK, LEVEL) \
+    void quantize_row_##name##_ref(const float *GGML_RESTRICT x, block_##name *GGML_RESTRICT y, int64_t k) { \
+        for (int64_t i = 0; i < k / QK; i++) { \
+            uint8_t q[QK]; \
+            float lo, hi; \
+            block_range(x + i * QK, &lo, &hi); \
+            const float d = (hi - lo) / (q_max); \
+            const float id = inverse_or_0(d); \
+            v4i v[QK / 4]; \
+            for (int j = 0; j < QK / 4; j++) { \
+                v[j] = kept(berth_trunc_4((v4_load(x + i * QK + 4 * j) - v4_all(lo)) * v4_all(id) + v4_all(0.5f))); \
+            } \
+            v4_store_bytes(v, QK, q); \
+            y[i].d = berth_float_to_half(d); \
+            y[i].m = berth_float_to_half(lo); \
+            PACK(y[i]); \
+        } \
+    } \
+    void dequantize_row_##name(const block_##name *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) { \
+        for (int64_t i = 0; i < k / QK; i++) { \
+            const float d = berth_half_to_float(x[i].d); \
+            const float m = berth_half_to_float(x[i].m); \
+            for (int j = 0; j < QK; j++) { \
+                y[i * QK + j] = (float) LEVEL(x[i], j) * d + m; \
+            } \
+        } \
     }
-}
-
-void dequantize_row_q4_1(const block_q4_1 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
-    for (int64_t i = 0; i < k / QK; i++) {
-        const float d = berth_half_to_float(x[i].d);
-        const float m = berth_half_to_float(x[i].m);
-        for (int j = 0; j < QK; j++) {
-            y[i * QK + j] = (float) nibble_at(x[i].qs, j) * d + m;
-        }
-    }
-}
-
-// ---- q5_0 ----
-
-void quantize_row_q5_0_ref(const float *GGML_RESTRICT x, block_q5_0 *GGML_RESTRICT y, int64_t k) {
-    for (int64_t i = 0; i < k / QK; i++) {
-        uint8_t q[QK];
-        const float d = block_extreme(x + i * QK) / -16;
-        y[i].d = berth_float_to_half(d);
-        levels_biased(x + i * QK, d, 16, q);
-        pack_5(q, y[i].qs, y[i].qh);
-    }
-}
-
-void dequantize_row_q5_0(const block_q5_0 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
-    for (int64_t i = 0; i < k / QK; i++) {
-        const float d = berth_half_to_float(x[i].d);
-        for (int j = 0; j < QK; j++) {
-            y[i * QK + j] = (float) ((nibble_at(x[i].qs, j) | fifth_bit(x[i].qh, j)) - 16) * d;
-        }
-    }
-}
-
-// ---- q5_1 ----
-
-void quantize_row_q5_1_ref(const float *GGML_RESTRICT x, block_q5_1 *GGML_RESTRICT y, int64_t k) {
-    for (int64_t i = 0; i < k / QK; i++) {
-        uint8_t q[QK];
-        float lo, hi;
-        block_range(x + i * QK, &lo, &hi);
-        const float d = (hi - lo) / 31;
-        const float id = inverse_or_0(d);
-        v4i v[QK / 4];
-        for (int j = 0; j < QK / 4; j++) {
-            v[j] = berth_trunc_4((v4_load(x + i * QK + 4 * j) - v4_all(lo)) * v4_all(id) + v4_all(0.5f));
-        }
-        v4_store_bytes(v, QK, q);
-        y[i].d = berth_float_to_half(d);
-        y[i].m = berth_float_to_half(lo);
-        pack_5(q, y[i].qs, y[i].qh);
-    }
-}
-
-void dequantize_row_q5_1(const block_q5_1 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
-    for (int64_t i = 0; i < k / QK; i++) {
-        const float d = berth_half_to_float(x[i].d);
-        const float m = berth_half_to_float(x[i].m);
-        for (int j = 0; j < QK; j++) {
-            y[i * QK + j] = (float) (nibble_at(x[i].qs, j) | fifth_bit(x[i].qh, j)) * d + m;
-        }
-    }
-}
+WITH_MIN(q4_1, 15, low_byte_15, PACK_4, LEVEL_4)
+WITH_MIN(q5_1, 31, level_as_is, PACK_5, LEVEL_5)
 
 // ---- q8_0, q8_1 ----
 
@@ -258,78 +224,32 @@ static const struct scale_search scale_5 = {QK, 16, false};
 static const struct line_search line_4 = {QK, 15, -0.9f, 0.05f, 37, false};
 static const struct line_search line_5 = {QK, 31, -0.9f, 0.05f, 37, false};
 
-// True: the block has to be searched, with these weights. False: it is done, without any.
-#define SEARCHED(name, x, y, w, power, weight, i) \
-    berth_weighted_init((x) + (i) *QK, (w) + (i) *QK, power, weight) || \
-        (quantize_row_##name##_ref((x) + (i) *QK, (y) + (i), QK), false)
-
-static void quantize_blocks_q4_0(const float *x, block_q4_0 *y, int64_t n, const float *w) {
-    if (w == NULL) {
-        quantize_row_q4_0_ref(x, y, n * QK);
-        return;
-    }
-    const float power = berth_row_power(x, n * QK);
-    for (int64_t i = 0; i < n; i++) {
-        float weight[QK];
-        uint8_t q[QK];
-        if (SEARCHED(q4_0, x, y, w, power, weight, i)) {
-            y[i].d = berth_float_to_half(berth_weighted_scale(x + i * QK, weight, &scale_4, q));
-            pack_4(q, y[i].qs);
-        }
-    }
-}
-
-static void quantize_blocks_q5_0(const float *x, block_q5_0 *y, int64_t n, const float *w) {
-    if (w == NULL) {
-        quantize_row_q5_0_ref(x, y, n * QK);
-        return;
-    }
-    const float power = berth_row_power(x, n * QK);
-    for (int64_t i = 0; i < n; i++) {
-        float weight[QK];
-        uint8_t q[QK];
-        if (SEARCHED(q5_0, x, y, w, power, weight, i)) {
-            y[i].d = berth_float_to_half(berth_weighted_scale(x + i * QK, weight, &scale_5, q));
-            pack_5(q, y[i].qs, y[i].qh);
-        }
-    }
-}
-
-static void quantize_blocks_q4_1(const float *x, block_q4_1 *y, int64_t n, const float *w) {
-    if (w == NULL) {
-        quantize_row_q4_1_ref(x, y, n * QK);
-        return;
-    }
-    const float power = berth_row_power(x, n * QK);
-    for (int64_t i = 0; i < n; i++) {
-        float weight[QK], m;
-        uint8_t q[QK];
-        if (SEARCHED(q4_1, x, y, w, power, weight, i)) {
-            y[i].d = berth_float_to_half(berth_weighted_line(x + i * QK, weight, &line_4, q, &m));
-            y[i].m = berth_float_to_half(m);
-            pack_4(q, y[i].qs);
-        }
-    }
-}
-
-static void quantize_blocks_q5_1(const float *x, block_q5_1 *y, int64_t n, const float *w) {
-    if (w == NULL) {
-        quantize_row_q5_1_ref(x, y, n * QK);
-        return;
-    }
-    const float power = berth_row_power(x, n * QK);
-    for (int64_t i = 0; i < n; i++) {
-        float weight[QK], m;
-        uint8_t q[QK];
-        if (SEARCHED(q5_1, x, y, w, power, weight, i)) {
-            y[i].d = berth_float_to_half(berth_weighted_line(x + i * QK, weight, &line_5, q, &m));
-            y[i].m = berth_float_to_half(m);
-            pack_5(q, y[i].qs, y[i].qh);
-        }
-    }
-}
-
-BERTH_QUANTIZE_WEIGHTED(q4_0, QK)
-BERTH_QUANTIZE_WEIGHTED(q4_1, QK)
-BERTH_QUANTIZE_WEIGHTED(q5_0, QK)
-BERTH_QUANTIZE_WEIGHTED(q5_1, QK)
+// search writes d, and m where there is one, and q; blocks whose weights say nothing are done without any.
+#define SEARCHED(name, search, PACK) \
+    static void quantize_blocks_##name(const float *x, block_##name *y, int64_t n, const float *w) { \
+        if (w == NULL) { \
+            quantize_row_##name##_ref(x, y, n *QK); \
+            return; \
+        } \
+        const float power = berth_row_power(x, n * QK); \
+        for (int64_t i = 0; i < n; i++) { \
+            float weight[QK]; \
+            uint8_t q[QK]; \
+            if (!berth_weighted_init(x + i * QK, w + i * QK, power, weight)) { \
+                quantize_row_##name##_ref(x + i * QK, y + i, QK); \
+                continue; \
+            } \
+            search; \
+            PACK(y[i]); \
+        } \
+    } \
+    BERTH_QUANTIZE_WEIGHTED(name, QK)
+#define SCALE(how) y[i].d = berth_float_to_half(berth_weighted_scale(x + i * QK, weight, how, q))
+#define LINE(how) \
+    float m; \
+    y[i].d = berth_float_to_half(berth_weighted_line(x + i * QK, weight, how, q, &m)); \
+    y[i].m = berth_float_to_half(m)
+SEARCHED(q4_0, SCALE(&scale_4), PACK_4)
+SEARCHED(q5_0, SCALE(&scale_5), PACK_5)
+SEARCHED(q4_1, LINE(&line_4), PACK_4)
+SEARCHED(q5_1, LINE(&line_5), PACK_5)

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline float clampf(float v, float lo, float hi) {
+static inline float float_clamp(float v, float lo, float hi) {
     return min_f32(hi, max_f32(lo, v)); // NaN stays
 }
 
@@ -107,6 +107,11 @@ static inline bool frame_init(struct frame *f, const float *x, const float *w, i
     f->amax = (float) (amax * inner);
     f->hard = frame_is_hard(f, n);
     return true;
+}
+
+// The weights of block i; w: of all, or NULL.
+static inline const float *block_weights(const float *w, int64_t i) {
+    return w != NULL ? w + i * QK_K : NULL;
 }
 
 // The half nearest to v of the frame, never infinite; its value in the frame goes to *v.

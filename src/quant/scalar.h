@@ -20,3 +20,33 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
 // A superblock in runs of len: x = d * s[run] * q - dmin * m[run], q in 0..q_max, s and m in 0..s_max.
 void berth_fit_affine_super(
     const struct frame *f, int len, int q_max, int s_max, uint8_t *s, uint8_t *m, uint8_t *q, uint16_t *d, uint16_t *dmin);
+
+// quantize_blocks_X, the long search, quantize_row_X_ref, the reference's bytes, and quantize_X of a superblock with scales s and
+// levels q. fit and plain return d; pack writes s and q into y[i].
+#define BERTH_QUANTIZE_SUPER(name, fit, plain, pack) \
+    static void quantize_blocks_##name(const float *x, block_##name *y, int64_t n, const float *w) { \
+        for (int64_t i = 0; i < n; i++) { \
+            struct frame f; \
+            int8_t s[16]; \
+            uint8_t q[QK_K]; \
+            if (!frame_init(&f, x + i * QK_K, block_weights(w, i), QK_K)) { \
+                berth_block_nan(&y[i], sizeof(y[i]), &y[i].d); \
+                continue; \
+            } \
+            y[i].d = fit; \
+            pack(s, q, &y[i]); \
+        } \
+    } \
+    void quantize_row_##name##_ref(const float *GGML_RESTRICT x, block_##name *GGML_RESTRICT y, int64_t k) { \
+        for (int64_t i = 0; i < k / QK_K; i++) { \
+            int8_t s[16]; \
+            uint8_t q[QK_K]; \
+            if (!berth_is_finite(x + i * QK_K, QK_K)) { \
+                berth_block_nan(&y[i], sizeof(y[i]), &y[i].d); \
+                continue; \
+            } \
+            y[i].d = plain; \
+            pack(s, q, &y[i]); \
+        } \
+    } \
+    BERTH_QUANTIZE_WEIGHTED(name, QK_K)

@@ -188,7 +188,7 @@ static inline float run_scale(
 static inline void write_levels(const float *x, int len, const struct grid *grid, float scale, uint8_t *q) {
     const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
     for (int i = 0; i < len && grid->values != NULL; i++) {
-        q[i] = (uint8_t) nearest_value(grid->values, clampf(x[i] * inverse, grid->lo, grid->hi));
+        q[i] = (uint8_t) nearest_value(grid->values, float_clamp(x[i] * inverse, grid->lo, grid->hi));
     }
     for (int i = 0; i < len && grid->values == NULL; i += 16) {
         v4i levels[4];

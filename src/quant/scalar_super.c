@@ -48,7 +48,7 @@ struct search {
 };
 
 static int nearest_scale(float v, int s_min) {
-    return (int) rintf(clampf(v, (float) s_min, (float) (-s_min - 1)));
+    return (int) rintf(float_clamp(v, (float) s_min, (float) (-s_min - 1)));
 }
 
 static float run_error(const struct search *z, int r, float scale) {
