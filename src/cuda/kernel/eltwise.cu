@@ -63,15 +63,15 @@ DEV float unary(int what, float v, const float *p) {
         case GGML_UNARY_OP_CEIL: return ceilf(v);
         case GGML_UNARY_OP_ROUND: return roundf(v);
         case GGML_UNARY_OP_TRUNC: return truncf(v);
-        case CUDA_MAP_SQR: return v * v;
-        case CUDA_MAP_SQRT: return sqrtf(v);
-        case CUDA_MAP_LOG: return logf(v);
-        case CUDA_MAP_SIN: return sinf(v);
-        case CUDA_MAP_COS: return cosf(v);
-        case CUDA_MAP_SCALE: return v * p[0] + p[1];
-        case CUDA_MAP_CLAMP: return fmaxf(fminf(v, p[1]), p[0]);
-        case CUDA_MAP_LEAKY_RELU: return (v > 0.0f ? v : 0.0f) + p[0] * (v < 0.0f ? v : 0.0f);
-        default: return p[0]; // CUDA_MAP_FILL
+        case CUDA_MAP(GGML_OP_SQR): return v * v;
+        case CUDA_MAP(GGML_OP_SQRT): return sqrtf(v);
+        case CUDA_MAP(GGML_OP_LOG): return logf(v);
+        case CUDA_MAP(GGML_OP_SIN): return sinf(v);
+        case CUDA_MAP(GGML_OP_COS): return cosf(v);
+        case CUDA_MAP(GGML_OP_SCALE): return v * p[0] + p[1];
+        case CUDA_MAP(GGML_OP_CLAMP): return fmaxf(fminf(v, p[1]), p[0]);
+        case CUDA_MAP(GGML_OP_LEAKY_RELU): return (v > 0.0f ? v : 0.0f) + p[0] * (v < 0.0f ? v : 0.0f);
+        default: return p[0]; // GGML_OP_FILL
     }
 }
 
@@ -80,7 +80,7 @@ KERNEL map_any(const __grid_constant__ struct cuda_map_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
-        const float v = g.what == CUDA_MAP_FILL ? 0.0f : load_number(at(g.a, x), g.a.type);
+        const float v = g.what == CUDA_MAP(GGML_OP_FILL) ? 0.0f : load_number(at(g.a, x), g.a.type);
         store_number(at(g.dst, x), g.dst.type, unary(g.what, v, g.p));
     }
 }
@@ -145,9 +145,9 @@ KERNEL glu_fours(const __grid_constant__ struct cuda_glu_args g) {
 
 DEV float binary(int what, float a, float b) {
     switch (what) {
-        case CUDA_BINARY_ADD: return a + b;
-        case CUDA_BINARY_SUB: return a - b;
-        case CUDA_BINARY_MUL: return a * b;
+        case GGML_OP_ADD: return a + b;
+        case GGML_OP_SUB: return a - b;
+        case GGML_OP_MUL: return a * b;
         default: return a / b;
     }
 }

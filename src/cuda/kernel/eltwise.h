@@ -4,18 +4,8 @@
 
 #include "cuda/kernel/args.h"
 
-/* What becomes of an element; the unary ops first, by their numbers. */
-enum cuda_map {
-    CUDA_MAP_SQR = 100,
-    CUDA_MAP_SQRT,
-    CUDA_MAP_LOG,
-    CUDA_MAP_SIN,
-    CUDA_MAP_COS,
-    CUDA_MAP_SCALE,
-    CUDA_MAP_CLAMP,
-    CUDA_MAP_LEAKY_RELU,
-    CUDA_MAP_FILL,
-};
+/* What becomes of an element: the kind of a unary op, or another op. */
+#define CUDA_MAP(op) (GGML_UNARY_OP_COUNT + (op))
 
 struct cuda_map_args {
     struct cuda_view dst, a;
@@ -36,13 +26,11 @@ struct cuda_glu_args {
     int32_t a_is_16; /* a holds halves */
 };
 
-enum cuda_binary { CUDA_BINARY_ADD, CUDA_BINARY_SUB, CUDA_BINARY_MUL, CUDA_BINARY_DIV };
-
 struct cuda_binary_args {
     struct cuda_view dst, a, b;
     struct cuda_index index; /* of dst; d0.d 0: it has too many elements */
     int64_t n;               /* elements of dst */
-    int32_t what;            /* enum cuda_binary */
+    int32_t what;            /* the op */
     int32_t pad;
 };
 

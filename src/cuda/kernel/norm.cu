@@ -20,7 +20,7 @@ DEV char *row_start_repeat(const struct cuda_view &v, const row_at &r) {
 
 DEV float norm_scale(int what, float sum_sq, int64_t n, float eps) {
     switch (what) {
-        case CUDA_NORM_L2: return 1.0f / fmaxf(sqrtf(sum_sq), eps);
+        case GGML_OP_L2_NORM: return 1.0f / fmaxf(sqrtf(sum_sq), eps);
         default: return 1.0f / sqrtf(sum_sq / (float) n + eps);
     }
 }
@@ -45,7 +45,7 @@ KERNEL norm_any(const __grid_constant__ struct cuda_norm_args g) {
     const char *x = b != nullptr ? sum : a;
     const int64_t x_step = b != nullptr ? g.sum.nb[0] : g.a.nb[0];
     float mean = 0.0f;
-    if (g.what == CUDA_NORM_PLAIN) {
+    if (g.what == GGML_OP_NORM) {
         mean = block_sum(s) / (float) n;
         s2 = 0.0f;
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
@@ -97,7 +97,7 @@ KERNEL norm_fours(const __grid_constant__ struct cuda_norm_args g) {
         s += sum4(v[j]);
         s2 += dot4(v[j]);
     }
-    if (g.what == CUDA_NORM_PLAIN) {
+    if (g.what == GGML_OP_NORM) {
         const float mean = block_sum(s) / (float) g.dst.ne[0];
         s2 = 0.0f;
 #pragma unroll

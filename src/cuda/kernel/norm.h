@@ -4,14 +4,12 @@
 
 #include "cuda/kernel/args.h"
 
-enum cuda_norm { CUDA_NORM_PLAIN, CUDA_NORM_RMS, CUDA_NORM_L2 };
-
 /* dst = norm(a) * mul + add over rows; a may be the sum of a and b, which then goes to sum. Views without p are left out; mul and
  * add repeat. Rows are numbered over dimensions 1 to 3. */
 struct cuda_norm_args {
     struct cuda_view dst, a, b, sum, mul, add;
     float eps;
-    int32_t what; /* enum cuda_norm */
+    int32_t what; /* the op */
 };
 
 struct cuda_group_norm_args {

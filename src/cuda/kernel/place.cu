@@ -13,8 +13,8 @@ DEV int64_t wrap(int64_t i, int64_t n) {
 // Where element x of the result comes from; NULL: zero.
 DEV const char *source_of(const struct cuda_place_args &g, at4 x) {
     switch (g.what) {
-        case CUDA_PLACE_REPEAT: return at_repeat(g.a, x);
-        case CUDA_PLACE_CONCAT: { // p: dimension
+        case GGML_OP_REPEAT: return at_repeat(g.a, x);
+        case GGML_OP_CONCAT: { // p: dimension
             int64_t i[4] = {x.i0, x.i1, x.i2, x.i3};
             if (i[g.p[0]] < g.a.ne[g.p[0]]) {
                 return at(g.a, x);
@@ -22,18 +22,17 @@ DEV const char *source_of(const struct cuda_place_args &g, at4 x) {
             i[g.p[0]] -= g.a.ne[g.p[0]];
             return at(g.b, i[0], i[1], i[2], i[3]);
         }
-        case CUDA_PLACE_DIAG: return x.i0 == x.i1 ? at(g.a, x.i0, 0, x.i2, x.i3) : nullptr;
-        case CUDA_PLACE_PAD: // p: elements before the first, of each dimension
+        case GGML_OP_DIAG: return x.i0 == x.i1 ? at(g.a, x.i0, 0, x.i2, x.i3) : nullptr;
+        case GGML_OP_PAD: // p: elements before the first, of each dimension
             x = {x.i0 - g.p[0], x.i1 - g.p[1], x.i2 - g.p[2], x.i3 - g.p[3]};
             return x.i0 >= 0 && x.i0 < g.a.ne[0] && x.i1 >= 0 && x.i1 < g.a.ne[1] && x.i2 >= 0 && x.i2 < g.a.ne[2] && x.i3 >= 0 &&
                            x.i3 < g.a.ne[3]
                        ? at(g.a, x)
                        : nullptr;
-        case CUDA_PLACE_PAD_CIRCULAR:
-        case CUDA_PLACE_ROLL:
+        case GGML_OP_ROLL:
             return at(g.a, wrap(x.i0 - g.p[0], g.a.ne[0]), wrap(x.i1 - g.p[1], g.a.ne[1]), wrap(x.i2 - g.p[2], g.a.ne[2]),
                 wrap(x.i3 - g.p[3], g.a.ne[3]));
-        case CUDA_PLACE_PAD_REFLECT: {
+        case GGML_OP_PAD_REFLECT_1D: {
             int64_t i = x.i0 - g.p[0];
             if (i < 0) {
                 i = -i;
@@ -42,11 +41,11 @@ DEV const char *source_of(const struct cuda_place_args &g, at4 x) {
             }
             return at(g.a, i, x.i1, x.i2, x.i3);
         }
-        case CUDA_PLACE_WIN_PART: { // p: windows along x, unused, their side
+        case GGML_OP_WIN_PART: { // p: windows along x, unused, their side
             const int64_t ix = x.i3 % g.p[0] * g.p[2] + x.i1, iy = x.i3 / g.p[0] * g.p[2] + x.i2;
             return ix < g.a.ne[1] && iy < g.a.ne[2] ? at(g.a, x.i0, ix, iy, 0) : nullptr;
         }
-        case CUDA_PLACE_WIN_UNPART: { // p: side, windows along x
+        case GGML_OP_WIN_UNPART: { // p: side, windows along x
             return at(g.a, x.i0, x.i1 % g.p[0], x.i2 % g.p[0], x.i2 / g.p[0] * g.p[1] + x.i1 / g.p[0]);
         }
         default: return at(g.a, x.i0, g.dst.ne[1] - 1 - x.i1 + x.i2, 0, 0);

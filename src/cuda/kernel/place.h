@@ -4,26 +4,13 @@
 
 #include "cuda/kernel/args.h"
 
-enum cuda_place {
-    CUDA_PLACE_REPEAT,
-    CUDA_PLACE_CONCAT,
-    CUDA_PLACE_DIAG,
-    CUDA_PLACE_PAD,
-    CUDA_PLACE_PAD_CIRCULAR,
-    CUDA_PLACE_PAD_REFLECT,
-    CUDA_PLACE_ROLL,
-    CUDA_PLACE_WIN_PART,
-    CUDA_PLACE_WIN_UNPART,
-    CUDA_PLACE_REL_POS,
-};
-
 struct cuda_place_args {
     struct cuda_view dst, a, b;
     struct cuda_index index; /* of dst; d0.d 0: it has too many elements */
     int64_t n;               /* elements, or blocks, of dst */
-    int32_t what;
-    int32_t size; /* bytes of one */
-    int32_t p[4]; /* by what: see place.cu:source_of */
+    int32_t what;            /* the op; ROLL of a PAD that goes around */
+    int32_t size;            /* bytes of one */
+    int32_t p[4];            /* by what: see place.cu:source_of */
 };
 
 /* A triangle of rows kept, the rest a value: row i1 keeps elements [i1 + first, i1 + end). */

@@ -29,7 +29,7 @@ DEV float step_columns(const struct cuda_recur_args &g, line &l, const float *co
         const int at = lane + 32 * i;
         if (at < g.d) {
             const float kv = k[at] * v;
-            if (g.what == CUDA_RECUR_WKV6) { // first, decay
+            if (g.what == GGML_OP_RWKV_WKV6) { // first, decay
                 sum += r[at] * l.s[i] + v * (r[at] * x[3][at] * k[at]);
                 l.s[i] = l.s[i] * x[4][at] + kv;
             } else { // gate
@@ -77,7 +77,7 @@ KERNEL recur(const __grid_constant__ struct cuda_recur_args g) {
     if (n >= g.d) {
         return;
     }
-    const bool columns = g.what == CUDA_RECUR_WKV6 || g.what == CUDA_RECUR_GLA;
+    const bool columns = g.what == GGML_OP_RWKV_WKV6 || g.what == GGML_OP_GATED_LINEAR_ATTN;
     const int64_t first = unit * g.d * g.d + (columns ? n : n * g.d), step = columns ? g.d : 1;
     line l;
 #pragma unroll
@@ -89,7 +89,7 @@ KERNEL recur(const __grid_constant__ struct cuda_recur_args g) {
     for (int64_t t = 0; t < g.n_token; t++) {
         const int64_t row = (seq * g.n_token + t) * g.n_head + h;
         float y;
-        if (g.what == CUDA_RECUR_DELTA) {
+        if (g.what == GGML_OP_GATED_DELTA_NET) {
             const float *q = (const float *) at(g.q, 0, h % g.q.ne[1], t, seq / (g.n_seq / g.q.ne[3]));
             const float *k = (const float *) at(g.k, 0, h % g.k.ne[1], t, seq / (g.n_seq / g.k.ne[3]));
             const float v = ((const float *) at(g.v, 0, h, t, seq))[n];
@@ -97,7 +97,7 @@ KERNEL recur(const __grid_constant__ struct cuda_recur_args g) {
         } else {
             const float *x[6];
             for (int i = 0; i < 6; i++) {
-                const int64_t at_row = g.what == CUDA_RECUR_WKV6 && i == 3 ? h : row;
+                const int64_t at_row = g.what == GGML_OP_RWKV_WKV6 && i == 3 ? h : row;
                 x[i] = g.x[i] != nullptr ? g.x[i] + at_row * g.d : nullptr;
             }
             y = columns ? step_columns(g, l, x, n, lane) : step_wkv7(g, l, x, n, lane);

@@ -4,8 +4,6 @@
 
 #include "cuda/kernel/args.h"
 
-enum cuda_recur { CUDA_RECUR_WKV6, CUDA_RECUR_GLA, CUDA_RECUR_WKV7, CUDA_RECUR_DELTA };
-
 struct cuda_recur_args {
     const float *x[6];          /* dense sources by the op's numbering, but for delta's q, k, v: views below */
     const float *state;         /* n_seq states of n_head matrices of d x d */
@@ -14,7 +12,7 @@ struct cuda_recur_args {
     int64_t d, n_head, n_token; /* tokens of a sequence */
     int64_t n_seq, n_kept, n_gate;
     float scale;
-    int32_t what;
+    int32_t what; /* the op */
 };
 
 struct cuda_scan_args {

@@ -75,7 +75,7 @@ KERNEL reduce_rows(const __grid_constant__ struct cuda_reduce_args g) {
     }
     sum = block_sum_f64(sum);
     if (threadIdx.x == 0) {
-        const float v = g.what == CUDA_REDUCE_MEAN ? (float) sum / (float) g.n : (float) sum;
+        const float v = g.what == GGML_OP_MEAN ? (float) sum / (float) g.n : (float) sum;
         store_number(at(g.dst, 0, i1, i2, i3), g.dst.type, v);
     }
 }

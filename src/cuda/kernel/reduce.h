@@ -4,8 +4,6 @@
 
 #include "cuda/kernel/args.h"
 
-enum cuda_reduce { CUDA_REDUCE_SUM, CUDA_REDUCE_MEAN, CUDA_REDUCE_ARGMAX, CUDA_REDUCE_CUMSUM };
-
 struct cuda_reduce_args {
     struct cuda_view dst, a, b;
     struct cuda_index index; /* of a */

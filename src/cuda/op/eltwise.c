@@ -22,7 +22,7 @@ static enum ggml_status map_launch(struct cuda_run *r, struct ggml_tensor *op, i
     const int64_t n = ggml_nelements(op);
     struct cuda_map_args args = {.dst = cuda_view_of(op), .a = cuda_view_of(a), .index = cuda_index_of(op), .n = n, .what = what};
     memcpy(args.p, p, sizeof args.p);
-    const bool dense = cuda_is_f32_fours(op) && cuda_is_f32_fours(a) && n % 4 == 0 && what != CUDA_MAP_FILL;
+    const bool dense = cuda_is_f32_fours(op) && cuda_is_f32_fours(a) && n % 4 == 0 && what != CUDA_MAP(GGML_OP_FILL);
     return cuda_launch_one(r, dense ? "map_dense" : "map_any", cuda_flat(r, dense ? n / 4 : n, BLOCK), &args);
 }
 
@@ -32,19 +32,8 @@ static enum ggml_status unary_run(struct cuda_run *r, struct ggml_tensor *op) {
 }
 
 static enum ggml_status map_run(struct cuda_run *r, struct ggml_tensor *op) {
-    static const int32_t whats[GGML_OP_COUNT] = {
-        [GGML_OP_SQR] = CUDA_MAP_SQR,
-        [GGML_OP_SQRT] = CUDA_MAP_SQRT,
-        [GGML_OP_LOG] = CUDA_MAP_LOG,
-        [GGML_OP_SIN] = CUDA_MAP_SIN,
-        [GGML_OP_COS] = CUDA_MAP_COS,
-        [GGML_OP_SCALE] = CUDA_MAP_SCALE,
-        [GGML_OP_CLAMP] = CUDA_MAP_CLAMP,
-        [GGML_OP_LEAKY_RELU] = CUDA_MAP_LEAKY_RELU,
-        [GGML_OP_FILL] = CUDA_MAP_FILL,
-    };
     const float p[4] = {param_f32(op, 0), param_f32(op, 1), 0.0f, 0.0f};
-    return map_launch(r, op, whats[op->op], p);
+    return map_launch(r, op, CUDA_MAP(op->op), p);
 }
 
 static bool fill_supports(CUDA_DEV, const struct ggml_tensor *op) {
@@ -57,15 +46,6 @@ static bool binary_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return a != NULL && b != NULL && cuda_is_float(op->type) && cuda_is_float(a->type) && cuda_is_float(b->type) &&
            ggml_are_same_shape(a, op) && ggml_can_repeat(b, a);
-}
-
-static enum cuda_binary what_of(enum ggml_op op) {
-    switch (op) {
-        case GGML_OP_ADD: return CUDA_BINARY_ADD;
-        case GGML_OP_SUB: return CUDA_BINARY_SUB;
-        case GGML_OP_MUL: return CUDA_BINARY_MUL;
-        default: return CUDA_BINARY_DIV;
-    }
 }
 
 // b repeats as a whole: its dimensions are those of a, up to one from which on they are 1.
@@ -91,7 +71,7 @@ static enum ggml_status binary_run(struct cuda_run *r, struct ggml_tensor *op) {
             .n = n,
             .n_b = n_b,
             .d_b = cuda_div_of(n_b / 4),
-            .what = what_of(op->op)};
+            .what = (int32_t) op->op};
         return cuda_launch_one(r, "eltwise_binary_dense", cuda_flat(r, n / 4, BLOCK), &args);
     }
     const struct cuda_binary_args args = {.dst = cuda_view_of(op),
@@ -99,7 +79,7 @@ static enum ggml_status binary_run(struct cuda_run *r, struct ggml_tensor *op) {
         .b = cuda_view_of(b),
         .index = cuda_index_of(op),
         .n = n,
-        .what = what_of(op->op)};
+        .what = (int32_t) op->op};
     return cuda_launch_one(r, "eltwise_binary", cuda_flat(r, n, BLOCK), &args);
 }
 

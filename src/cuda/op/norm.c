@@ -17,13 +17,6 @@ static bool norm_supports(CUDA_DEV, const struct ggml_tensor *op) {
            ggml_nrows(op) <= ROWS_MAX;
 }
 
-static enum cuda_norm what_of(const struct ggml_tensor *op) {
-    if (op->op == GGML_OP_NORM) {
-        return CUDA_NORM_PLAIN;
-    }
-    return op->op == GGML_OP_RMS_NORM ? CUDA_NORM_RMS : CUDA_NORM_L2;
-}
-
 // A view that can be read four at a time, or that is absent.
 static bool has_fours(const struct cuda_view *v, int64_t ne0) {
     return v->p == NULL || (v->ne[0] == ne0 && v->nb[0] == 4 &&
@@ -50,7 +43,7 @@ static enum ggml_status norm_launch(struct cuda_run *r, const struct cuda_norm_a
 
 static enum ggml_status norm_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_norm_args args = {
-        .dst = cuda_view_of(op), .a = cuda_view_of(op->src[0]), .eps = param_f32(op, 0), .what = what_of(op)};
+        .dst = cuda_view_of(op), .a = cuda_view_of(op->src[0]), .eps = param_f32(op, 0), .what = (int32_t) op->op};
     return norm_launch(r, &args);
 }
 
@@ -140,7 +133,7 @@ static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *
     struct cuda_norm_args args = {.dst = cuda_view_of(c.out),
         .a = cuda_view_of(c.sum != NULL ? c.sum->src[0] : c.norm->src[0]),
         .eps = param_f32(c.norm, 0),
-        .what = what_of(c.norm)};
+        .what = (int32_t) c.norm->op};
     if (c.sum != NULL) {
         args.b = cuda_view_of(c.sum->src[1]);
         args.sum = cuda_view_of(c.sum);

@@ -22,7 +22,7 @@ static struct cuda_view cells_of(const struct ggml_tensor *t) {
     return v;
 }
 
-static enum ggml_status place_launch(struct cuda_run *r, struct ggml_tensor *op, enum cuda_place what, const int32_t p[4]) {
+static enum ggml_status place_launch(struct cuda_run *r, struct ggml_tensor *op, enum ggml_op what, const int32_t p[4]) {
     struct ggml_tensor shape = *op;
     shape.ne[0] = op->ne[0] / ggml_blck_size(op->type);
     struct cuda_place_args args = {.dst = cells_of(op),
@@ -40,16 +40,7 @@ static enum ggml_status place_launch(struct cuda_run *r, struct ggml_tensor *op,
 
 // What the parameters of an op say as they are.
 static enum ggml_status place_run(struct cuda_run *r, struct ggml_tensor *op) {
-    static const enum cuda_place whats[GGML_OP_COUNT] = {
-        [GGML_OP_REPEAT] = CUDA_PLACE_REPEAT,
-        [GGML_OP_CONCAT] = CUDA_PLACE_CONCAT,
-        [GGML_OP_DIAG] = CUDA_PLACE_DIAG,
-        [GGML_OP_PAD_REFLECT_1D] = CUDA_PLACE_PAD_REFLECT,
-        [GGML_OP_ROLL] = CUDA_PLACE_ROLL,
-        [GGML_OP_WIN_PART] = CUDA_PLACE_WIN_PART,
-        [GGML_OP_GET_REL_POS] = CUDA_PLACE_REL_POS,
-    };
-    return place_launch(r, op, whats[op->op], op->op_params);
+    return place_launch(r, op, op->op, op->op_params);
 }
 
 static bool same_cells(const struct ggml_tensor *op) {
@@ -96,7 +87,7 @@ static bool pad_supports(CUDA_DEV, const struct ggml_tensor *op) {
 
 static enum ggml_status pad_run(struct cuda_run *r, struct ggml_tensor *op) {
     const int32_t p[4] = {param_i32(op, 0), param_i32(op, 2), param_i32(op, 4), param_i32(op, 6)};
-    return place_launch(r, op, param_i32(op, 8) != 0 ? CUDA_PLACE_PAD_CIRCULAR : CUDA_PLACE_PAD, p);
+    return place_launch(r, op, param_i32(op, 8) != 0 ? GGML_OP_ROLL : GGML_OP_PAD, p);
 }
 
 static bool reflect_supports(CUDA_DEV, const struct ggml_tensor *op) {
@@ -125,7 +116,7 @@ static bool win_unpart_supports(CUDA_DEV, const struct ggml_tensor *op) {
 
 static enum ggml_status win_unpart_run(struct cuda_run *r, struct ggml_tensor *op) {
     const int32_t w = param_i32(op, 0);
-    return place_launch(r, op, CUDA_PLACE_WIN_UNPART, (const int32_t[4]){w, (int32_t) ((op->ne[1] + w - 1) / w)});
+    return place_launch(r, op, GGML_OP_WIN_UNPART, (const int32_t[4]){w, (int32_t) ((op->ne[1] + w - 1) / w)});
 }
 
 static bool rel_pos_supports(CUDA_DEV, const struct ggml_tensor *op) {

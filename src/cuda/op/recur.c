@@ -32,14 +32,13 @@ static enum ggml_status recur_launch(struct cuda_run *r, const struct cuda_recur
 struct wkv {
     int n;     // sources of [d, n_head, n_token]; the state is after them
     int shape; // the source that has these numbers
-    enum cuda_recur what;
 };
 
 static struct wkv wkv_of(const struct ggml_tensor *op) {
     if (op->op == GGML_OP_RWKV_WKV7) {
-        return (struct wkv){6, 2, CUDA_RECUR_WKV7};
+        return (struct wkv){6, 2};
     }
-    return op->op == GGML_OP_RWKV_WKV6 ? (struct wkv){5, 0, CUDA_RECUR_WKV6} : (struct wkv){4, 0, CUDA_RECUR_GLA};
+    return op->op == GGML_OP_RWKV_WKV6 ? (struct wkv){5, 0} : (struct wkv){4, 0};
 }
 
 static bool wkv_supports(CUDA_DEV, const struct ggml_tensor *op) {
@@ -73,7 +72,7 @@ static enum ggml_status wkv_run(struct cuda_run *r, struct ggml_tensor *op) {
         .n_token = k->ne[2] / op->src[n]->ne[1],
         .n_kept = 1,
         .scale = op->op == GGML_OP_GATED_LINEAR_ATTN ? param_f32(op, 0) : 1.0f,
-        .what = wkv.what};
+        .what = (int32_t) op->op};
     for (int i = 0; i < n; i++) {
         g.x[i] = op->src[i]->data;
     }
@@ -115,7 +114,7 @@ static enum ggml_status delta_run(struct cuda_run *r, struct ggml_tensor *op) {
         .n_kept = param_i32(op, 0),
         .n_gate = op->src[3]->ne[0],
         .scale = 1.0f / sqrtf((float) v->ne[0]),
-        .what = CUDA_RECUR_DELTA};
+        .what = (int32_t) op->op};
     return recur_launch(r, &g);
 }
 

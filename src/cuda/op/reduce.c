@@ -73,10 +73,7 @@ static bool cumsum_supports(CUDA_DEV, const struct ggml_tensor *op) {
 
 static enum ggml_status rows_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const struct cuda_reduce_args args = {.dst = cuda_view_of(op),
-        .a = cuda_view_of(a),
-        .n = a->ne[0],
-        .what = op->op == GGML_OP_MEAN ? CUDA_REDUCE_MEAN : CUDA_REDUCE_SUM};
+    const struct cuda_reduce_args args = {.dst = cuda_view_of(op), .a = cuda_view_of(a), .n = a->ne[0], .what = (int32_t) op->op};
     const char *kernel = "reduce_rows";
     if (op->op == GGML_OP_CUMSUM) {
         kernel = "reduce_cumsum";
