@@ -35,73 +35,30 @@ int berth_2023_gguf_find_key(const struct gguf_context *ctx, const char *key) {
     return index_int(gguf_find_key(ctx, key));
 }
 
-const char *berth_2023_gguf_get_key(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_key(ctx, key_id);
-}
-
-enum gguf_type berth_2023_gguf_get_kv_type(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_kv_type(ctx, key_id);
-}
-
-enum gguf_type berth_2023_gguf_get_arr_type(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_arr_type(ctx, key_id);
-}
-
-uint8_t berth_2023_gguf_get_val_u8(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_val_u8(ctx, key_id);
-}
-
-int8_t berth_2023_gguf_get_val_i8(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_val_i8(ctx, key_id);
-}
-
-uint16_t berth_2023_gguf_get_val_u16(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_val_u16(ctx, key_id);
-}
-
-int16_t berth_2023_gguf_get_val_i16(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_val_i16(ctx, key_id);
-}
-
-uint32_t berth_2023_gguf_get_val_u32(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_val_u32(ctx, key_id);
-}
-
-int32_t berth_2023_gguf_get_val_i32(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_val_i32(ctx, key_id);
-}
-
-float berth_2023_gguf_get_val_f32(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_val_f32(ctx, key_id);
-}
-
-uint64_t berth_2023_gguf_get_val_u64(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_val_u64(ctx, key_id);
-}
-
-int64_t berth_2023_gguf_get_val_i64(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_val_i64(ctx, key_id);
-}
-
-double berth_2023_gguf_get_val_f64(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_val_f64(ctx, key_id);
-}
-
-bool berth_2023_gguf_get_val_bool(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_val_bool(ctx, key_id);
-}
-
-const char *berth_2023_gguf_get_val_str(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_val_str(ctx, key_id);
-}
-
-const void *berth_2023_gguf_get_val_data(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_val_data(ctx, key_id);
-}
-
-const void *berth_2023_gguf_get_arr_data(const struct gguf_context *ctx, int key_id) {
-    return gguf_get_arr_data(ctx, key_id);
-}
+// By the index of a key or of a tensor, which was an int.
+#define GET(type, name) \
+    type berth_2023_gguf_##name(const struct gguf_context *ctx, int i) { \
+        return gguf_##name(ctx, i); \
+    }
+GET(const char *, get_key)
+GET(enum gguf_type, get_kv_type)
+GET(enum gguf_type, get_arr_type)
+GET(uint8_t, get_val_u8)
+GET(int8_t, get_val_i8)
+GET(uint16_t, get_val_u16)
+GET(int16_t, get_val_i16)
+GET(uint32_t, get_val_u32)
+GET(int32_t, get_val_i32)
+GET(float, get_val_f32)
+GET(uint64_t, get_val_u64)
+GET(int64_t, get_val_i64)
+GET(double, get_val_f64)
+GET(bool, get_val_bool)
+GET(const char *, get_val_str)
+GET(const void *, get_val_data)
+GET(const void *, get_arr_data)
+GET(size_t, get_tensor_offset)
+GET(enum ggml_type, get_tensor_type)
 
 int berth_2023_gguf_get_arr_n(const struct gguf_context *ctx, int key_id) {
     return count_int("gguf_get_arr_n", gguf_get_arr_n(ctx, key_id));
@@ -119,17 +76,9 @@ int berth_2023_gguf_find_tensor(const struct gguf_context *ctx, const char *name
     return index_int(gguf_find_tensor(ctx, name));
 }
 
-size_t berth_2023_gguf_get_tensor_offset(const struct gguf_context *ctx, int i) {
-    return gguf_get_tensor_offset(ctx, i);
-}
-
 // Not to be written to, though its type allowed it.
 char *berth_2023_gguf_get_tensor_name(const struct gguf_context *ctx, int i) {
     return (char *) (uintptr_t) gguf_get_tensor_name(ctx, i);
-}
-
-enum ggml_type berth_2023_gguf_get_tensor_type(const struct gguf_context *ctx, int i) {
-    return gguf_get_tensor_type(ctx, i);
 }
 
 void berth_2023_gguf_set_arr_data(struct gguf_context *ctx, const char *key, enum gguf_type type, const void *data, int n) {

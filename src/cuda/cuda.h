@@ -86,6 +86,7 @@ struct cuda_op_row {
     // Bytes of the backend's arena, free for other ops before and after.
     size_t (*work_size)(const struct cuda_device *dev, const struct ggml_tensor *op); // NULL: none
     enum ggml_status (*run)(struct cuda_run *r, struct ggml_tensor *op);              // NULL: nothing to do (views)
+    const char *kernel;                                                               // of cuda_flat_run (op/op.h)
 };
 
 struct cuda_op_entry {
@@ -93,7 +94,7 @@ struct cuda_op_entry {
     struct cuda_op_row row;
 };
 // clang-format off
-#define CUDA_OPS_END {GGML_OP_COUNT, {NULL, NULL, NULL, NULL}}
+#define CUDA_OPS_END {GGML_OP_COUNT, {NULL, NULL, NULL, NULL, NULL}}
 // clang-format on
 
 // The row of an op, NULL if there is none.

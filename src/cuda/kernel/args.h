@@ -22,3 +22,15 @@ struct cuda_div {
 struct cuda_index {
     struct cuda_div d0, d01, d012; /* ne0, ne0 * ne1, ne0 * ne1 * ne2 */
 };
+
+/* An op of up to four sources. */
+struct cuda_op_args {
+    struct cuda_view dst, a, b, c, d; /* p NULL: there is no such source */
+    struct cuda_index index;          /* of dst */
+    int64_t n;                        /* elements of dst, unless the kernel says otherwise */
+    double *parts;                    /* of a loss: one a row */
+    int32_t p[8];                     /* the op's first parameters ... */
+    float f[4];                       /* ... and as floats */
+    int32_t what;                     /* the op */
+    int32_t pad;
+};

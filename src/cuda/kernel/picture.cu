@@ -82,7 +82,7 @@ KERNEL conv_f16(const __grid_constant__ struct cuda_conv_args g) {
 // ---- one thread an element of the result ----
 
 // p: s0 s1 p0 p1 d0 d1. A kernel a channel.
-KERNEL conv_dw(const __grid_constant__ struct cuda_window_args g) {
+KERNEL conv_dw(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
@@ -101,10 +101,10 @@ KERNEL conv_dw(const __grid_constant__ struct cuda_window_args g) {
 }
 
 // Transposed, p: stride, is it two-dimensional. What pixels give to this place: those whose window holds it.
-KERNEL conv_transpose(const __grid_constant__ struct cuda_window_args g) {
+KERNEL conv_transpose(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int64_t s = g.p[0];
-    const bool flat = g.p[1] == 0, halves = g.a.type == GGML_TYPE_F16;
+    const bool flat = g.what == GGML_OP_CONV_TRANSPOSE_1D, halves = g.a.type == GGML_TYPE_F16;
     const int64_t kx_n = g.a.ne[0], ky_n = flat ? 1 : g.a.ne[1], n_in = flat ? g.a.ne[2] : g.a.ne[3];
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
@@ -132,7 +132,7 @@ KERNEL conv_transpose(const __grid_constant__ struct cuda_window_args g) {
 }
 
 // p: kind, k0, k1, s0, s1, p0, p1, rows alone (1-D).
-KERNEL pool(const __grid_constant__ struct cuda_window_args g) {
+KERNEL pool(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const bool max = g.p[0] == GGML_OP_POOL_MAX, rows = g.p[7] != 0;
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -164,7 +164,7 @@ KERNEL pool(const __grid_constant__ struct cuda_window_args g) {
 }
 
 // The gradient: a is that of the pooled picture, b the picture. Each pixel gathers from the windows it is in.
-KERNEL pool_back(const __grid_constant__ struct cuda_window_args g) {
+KERNEL pool_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const bool max = g.p[0] == GGML_OP_POOL_MAX;
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -203,7 +203,7 @@ KERNEL pool_back(const __grid_constant__ struct cuda_window_args g) {
 }
 
 // Columns back to pictures, p: s0 s1 p0 p1 d0 d1 is_2d; a the columns, b the kernel's shape.
-KERNEL im2col_back(const __grid_constant__ struct cuda_window_args g) {
+KERNEL im2col_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const bool flat = g.p[6] != 1;
     const int64_t kw = g.b.ne[0], kh = flat ? 1 : g.b.ne[1], oh = flat ? 1 : g.a.ne[2];
@@ -231,7 +231,7 @@ KERNEL im2col_back(const __grid_constant__ struct cuda_window_args g) {
 }
 
 // p: stride, channels, pad.
-KERNEL col2im(const __grid_constant__ struct cuda_window_args g) {
+KERNEL col2im(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int64_t k = g.a.ne[0] / g.p[1];
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -309,7 +309,7 @@ DEV float antialias(const struct cuda_view &a, const char *plane, const float *f
 }
 
 // f: result pixels a source pixel, of each dimension; p: mode; the centre's offset is a half unless corners are aligned.
-KERNEL upscale(const __grid_constant__ struct cuda_window_args g) {
+KERNEL upscale(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int mode = g.p[0] & 0xff;
     const float offset = (g.p[0] & GGML_SCALE_FLAG_ALIGN_CORNERS) != 0 ? 0.0f : 0.5f;

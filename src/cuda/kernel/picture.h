@@ -20,12 +20,3 @@ struct cuda_conv_args {
     int32_t data_type, type, k_type; /* types of data, result and kernel */
     int32_t pad;
 };
-
-struct cuda_window_args { /* pooling, depthwise and transposed convolution, sums of columns */
-    struct cuda_view dst, a, b;
-    struct cuda_index index; /* of dst */
-    int64_t n;
-    int32_t p[8];
-    float f[4];
-    int32_t what, pad;
-};

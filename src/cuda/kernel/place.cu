@@ -92,39 +92,40 @@ KERNEL place_part(const __grid_constant__ struct cuda_part_args g) {
     }
 }
 
-KERNEL place_add_id(const __grid_constant__ struct cuda_add_id_args g) {
+// a + the row of b that c, the ids, name, or + one number.
+KERNEL place_add_id(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
         float v = load_number(at(g.a, x), g.a.type);
-        if (g.one) {
+        if (g.what == GGML_OP_ADD1) {
             v += load_number(g.b.p, g.b.type);
         } else {
-            const int32_t id = *(const int32_t *) at(g.ids, x.i1, x.i2, 0, 0);
+            const int32_t id = *(const int32_t *) at(g.c, x.i1, x.i2, 0, 0);
             v += id >= 0 && id < g.b.ne[1] ? load_number(at(g.b, x.i0, id, 0, 0), g.b.type) : 0.0f;
         }
         store_number(at(g.dst, x), g.dst.type, v);
     }
 }
 
-DEV float timestep(const struct cuda_made_args &g, int64_t i0, int64_t i1) {
+DEV float timestep(const struct cuda_op_args &g, int64_t i0, int64_t i1) {
     const int64_t half = g.dst.ne[0] / 2;
     if (i0 >= 2 * half) {
         return 0.0f;
     }
     const int64_t j = i0 < half ? i0 : i0 - half;
-    const float freq = expf(-logf(g.start) * (float) j / (float) half), t = *(const float *) (g.a.p + i1 * g.a.nb[0]);
+    const float freq = expf(-logf((float) g.p[1]) * (float) j / (float) half), t = *(const float *) (g.a.p + i1 * g.a.nb[0]);
     return i0 < half ? cosf(t * freq) : sinf(t * freq);
 }
 
-KERNEL place_made(const __grid_constant__ struct cuda_made_args g) {
+KERNEL place_made(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
         float v;
-        if (g.what == 0) {
-            v = fmaf(g.step, (float) x.i0, g.start);
-        } else if (g.what == 1) {
+        if (g.what == GGML_OP_ARANGE) {
+            v = fmaf(g.f[2], (float) x.i0, g.f[0]);
+        } else if (g.what == GGML_OP_TIMESTEP_EMBEDDING) {
             v = timestep(g, x.i0, x.i1);
         } else { // dense: rows of w * w numbers
             const int64_t w = g.b.ne[0], row = i / (w * w), at_row = i % (w * w);

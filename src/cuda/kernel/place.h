@@ -28,19 +28,3 @@ struct cuda_part_args {
     int64_t n;
     int32_t add, pad;
 };
-
-/* dst = a + the row of b that ids name, or + one number. */
-struct cuda_add_id_args {
-    struct cuda_view dst, a, b, ids;
-    struct cuda_index index;
-    int64_t n;
-    int32_t one; /* ADD1: b is one number */
-};
-
-struct cuda_made_args { /* ARANGE, TIMESTEP_EMBEDDING, ADD_REL_POS */
-    struct cuda_view dst, a, b, c;
-    struct cuda_index index;
-    int64_t n;
-    float start, step;
-    int32_t what; /* 0 arange, 1 timestep, 2 rel_pos */
-};

@@ -176,7 +176,7 @@ KERNEL ssm_scan(const __grid_constant__ struct cuda_scan_args g) {
 
 // ---- a thread an element ----
 
-KERNEL ssm_conv(const __grid_constant__ struct cuda_rows3_args g) {
+KERNEL ssm_conv(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne); // channel, token, sequence
@@ -189,7 +189,7 @@ KERNEL ssm_conv(const __grid_constant__ struct cuda_rows3_args g) {
 }
 
 // A thread a column, row by row from the top.
-KERNEL solve_tri(const __grid_constant__ struct cuda_rows3_args g) {
+KERNEL solve_tri(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const int64_t j = i % g.dst.ne[0], i2 = i / g.dst.ne[0] % g.dst.ne[2], i3 = i / (g.dst.ne[0] * g.dst.ne[2]);
@@ -222,8 +222,8 @@ DEV void comb_norm(float m[HC][HC], bool rows, float eps) {
     }
 }
 
-// A thread a token: f0 eps, i0 rounds.
-KERNEL hc_comb(const __grid_constant__ struct cuda_rows3_args g) {
+// A thread a token: f[0] eps, p[1] rounds.
+KERNEL hc_comb(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const float scale = *(const float *) at(g.b, 2, 0, 0, 0);
     for (int64_t t = thread_index(); t < g.a.ne[1]; t += thread_count()) {
@@ -240,13 +240,13 @@ KERNEL hc_comb(const __grid_constant__ struct cuda_rows3_args g) {
                 sum += m[i][j];
             }
             for (int j = 0; j < HC; j++) {
-                m[i][j] = m[i][j] / sum + g.f0;
+                m[i][j] = m[i][j] / sum + g.f[0];
             }
         }
-        comb_norm(m, false, g.f0);
-        for (int k = 1; k < g.i0; k++) {
-            comb_norm(m, true, g.f0);
-            comb_norm(m, false, g.f0);
+        comb_norm(m, false, g.f[0]);
+        for (int k = 1; k < g.p[1]; k++) {
+            comb_norm(m, true, g.f[0]);
+            comb_norm(m, false, g.f[0]);
         }
         for (int i = 0; i < HC * HC; i++) {
             ((float *) g.dst.p)[t * HC * HC + i] = m[i / HC][i % HC];
@@ -254,22 +254,24 @@ KERNEL hc_comb(const __grid_constant__ struct cuda_rows3_args g) {
     }
 }
 
-KERNEL hc_pre(const __grid_constant__ struct cuda_rows3_args g) {
+KERNEL hc_pre(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
+    const bool gated = g.p[1] != 0;
+    const float scale = g.p[0] == 0 && !gated ? 1.0f : g.f[0];
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
         float sum = 0.0f;
         for (int64_t s = 0; s < g.a.ne[1]; s++) {
             const float v = *(const float *) at(g.a, x.i0, s, x.i1, 0);
-            sum += g.gated ? v / (1.0f + expf(-*(const float *) at(g.b, x.i0, s, x.i1, 0)))
-                           : v * *(const float *) at(g.b, s, x.i1, 0, 0);
+            sum += gated ? v / (1.0f + expf(-*(const float *) at(g.b, x.i0, s, x.i1, 0)))
+                         : v * *(const float *) at(g.b, s, x.i1, 0, 0);
         }
-        *(float *) at(g.dst, x) = sum * g.f0;
+        *(float *) at(g.dst, x) = sum * scale;
     }
 }
 
 // a the new stream, b the old ones, c post, d comb or none.
-KERNEL hc_post(const __grid_constant__ struct cuda_rows3_args g) {
+KERNEL hc_post(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
@@ -285,7 +287,7 @@ KERNEL hc_post(const __grid_constant__ struct cuda_rows3_args g) {
 }
 
 // A warp a key and token: the sum over heads of weight * max(0, q k), and the mask. a q, b k, c weights, d mask.
-KERNEL lightning_indexer(const __grid_constant__ struct cuda_rows3_args g) {
+KERNEL lightning_indexer(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int lane = threadIdx.x;
     for (int64_t i = (int64_t) blockIdx.x * blockDim.y + threadIdx.y; i < g.n; i += (int64_t) gridDim.x * blockDim.y) {

@@ -21,11 +21,3 @@ struct cuda_scan_args {
     float *y, *states;
     int64_t n_kept; /* states */
 };
-
-struct cuda_rows3_args { /* SSM_CONV, SOLVE_TRI, DSV4_HC_*, LIGHTNING_INDEXER: up to four sources */
-    struct cuda_view dst, a, b, c, d;
-    struct cuda_index index; /* of dst */
-    int64_t n;
-    float f0;
-    int32_t i0, gated, pad;
-};

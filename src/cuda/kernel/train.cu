@@ -3,7 +3,6 @@
 // outer product that gradients of products are.
 
 #include "cuda/kernel/dequant.cuh"
-#include "cuda/kernel/train.h"
 
 DEV const char *row_at(const struct cuda_view &v, int64_t ir) {
     return at(v, 0, ir % v.ne[1], ir / v.ne[1] % v.ne[2], ir / (v.ne[1] * v.ne[2]));
@@ -45,7 +44,7 @@ DEV double sum_of_exp(const float *x, int64_t n, float *max) {
 }
 
 // A block a row: <labels, log softmax(logits)>. a logits, b labels.
-KERNEL loss_rows(const __grid_constant__ struct cuda_train_args g) {
+KERNEL loss_rows(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const float *x = (const float *) row_at(g.a, blockIdx.x), *label = (const float *) row_at(g.b, blockIdx.x);
     float max;
@@ -60,7 +59,7 @@ KERNEL loss_rows(const __grid_constant__ struct cuda_train_args g) {
         g.parts[blockIdx.x] = sum;
     }
 }
-KERNEL loss_sum(const __grid_constant__ struct cuda_train_args g) {
+KERNEL loss_sum(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     double sum = 0.0;
     for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
@@ -73,7 +72,7 @@ KERNEL loss_sum(const __grid_constant__ struct cuda_train_args g) {
 }
 
 // A block a row: (softmax(logits) - labels) * gradient / rows. a gradient, b logits, c labels.
-KERNEL loss_back(const __grid_constant__ struct cuda_train_args g) {
+KERNEL loss_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const float *x = (const float *) row_at(g.b, blockIdx.x), *label = (const float *) row_at(g.c, blockIdx.x);
     float *y = (float *) row_at(g.dst, blockIdx.x);
@@ -86,7 +85,7 @@ KERNEL loss_back(const __grid_constant__ struct cuda_train_args g) {
 }
 
 // A block a row: gradients of softmax and of the rms norm. a the gradient that comes in, b the result, or the norm's source.
-KERNEL rows_back(const __grid_constant__ struct cuda_train_args g) {
+KERNEL rows_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const char *d = row_at(g.a, blockIdx.x), *x = row_at(g.b, blockIdx.x);
     char *y = (char *) row_at(g.dst, blockIdx.x);
@@ -98,15 +97,16 @@ KERNEL rows_back(const __grid_constant__ struct cuda_train_args g) {
     }
     xd = block_sum_f64(xd);
     xx = block_sum_f64(xx);
-    const float along = (float) (-xd / (xx + (double) g.f0 * (double) g.n)),
-                scale = 1.0f / sqrtf((float) (xx / (double) g.n) + g.f0);
+    const float along = (float) (-xd / (xx + (double) g.f[0] * (double) g.n)),
+                scale = 1.0f / sqrtf((float) (xx / (double) g.n) + g.f[0]);
     for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
         const float v = load_number(x + i * g.b.nb[0], g.b.type), e = load_number(d + i * g.a.nb[0], g.a.type);
-        store_number(y + i * g.dst.nb[0], g.dst.type, g.what == 0 ? (e - (float) xd) * v * g.f0 : (e + v * along) * scale);
+        store_number(y + i * g.dst.nb[0], g.dst.type,
+            g.what == GGML_OP_SOFT_MAX_BACK ? (e - (float) xd) * v * g.f[0] : (e + v * along) * scale);
     }
 }
 
-KERNEL silu_back(const __grid_constant__ struct cuda_train_args g) {
+KERNEL silu_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
@@ -116,7 +116,7 @@ KERNEL silu_back(const __grid_constant__ struct cuda_train_args g) {
 }
 
 // Each element of the result its repetitions' sum.
-KERNEL repeat_back(const __grid_constant__ struct cuda_train_args g) {
+KERNEL repeat_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
@@ -135,7 +135,7 @@ KERNEL repeat_back(const __grid_constant__ struct cuda_train_args g) {
 }
 
 // Each row of the result the sum of the rows whose number is its own: all of them are looked at, in their order.
-KERNEL get_rows_back(const __grid_constant__ struct cuda_train_args g) {
+KERNEL get_rows_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int64_t n_ids = g.b.ne[0] * g.b.ne[1] * g.b.ne[2] * g.b.ne[3];
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -152,7 +152,7 @@ KERNEL get_rows_back(const __grid_constant__ struct cuda_train_args g) {
 }
 
 // Weights a by their gradient b, with means c and d; p: the numbers, nb bytes apart.
-KERNEL step_adamw(const __grid_constant__ struct cuda_train_args g, const float *p, int64_t nb) {
+KERNEL step_adamw(const __grid_constant__ struct cuda_op_args g, const float *p, int64_t nb) {
     dep_begin();
     float q[7];
     for (int i = 0; i < 7; i++) {
@@ -168,7 +168,7 @@ KERNEL step_adamw(const __grid_constant__ struct cuda_train_args g, const float 
         *w = *w * keep - q[0] * (*m * q[5]) / (sqrtf(*v * q[6]) + q[3]);
     }
 }
-KERNEL step_sgd(const __grid_constant__ struct cuda_train_args g, const float *p, int64_t nb) {
+KERNEL step_sgd(const __grid_constant__ struct cuda_op_args g, const float *p, int64_t nb) {
     dep_begin();
     const float alpha = p[0], keep = 1.0f - alpha * *(const float *) ((const char *) p + nb);
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -179,7 +179,7 @@ KERNEL step_sgd(const __grid_constant__ struct cuda_train_args g, const float *p
 }
 
 // result[i, j] = sum over k of a[i, k] b[j, k]: 16 x 16 of it a block, by tiles in shared memory.
-KERNEL out_prod(const __grid_constant__ struct cuda_train_args g) {
+KERNEL out_prod(const __grid_constant__ struct cuda_op_args g) {
     __shared__ float ta[16][17], tb[16][17];
     dep_begin();
     const int64_t i = (int64_t) blockIdx.x * 16 + threadIdx.x, j = (int64_t) blockIdx.y * 16 + threadIdx.y;

@@ -56,6 +56,26 @@ static inline struct cuda_dims cuda_flat(const struct cuda_run *r, int64_t n, in
     return cuda_grid(cuda_blocks(r, n, size), 1, 1, size, 0);
 }
 
+static inline struct cuda_op_args cuda_op_args_of(const struct ggml_tensor *op) {
+    struct cuda_op_args g = {
+        .dst = cuda_view_of(op), .index = cuda_index_of(op), .n = ggml_nelements(op), .what = (int32_t) op->op};
+    struct cuda_view *views[] = {&g.a, &g.b, &g.c, &g.d};
+    for (int i = 0; i < 4; i++) {
+        if (op->src[i] != NULL) {
+            *views[i] = cuda_view_of(op->src[i]);
+        }
+    }
+    memcpy(g.p, op->op_params, sizeof g.p);
+    memcpy(g.f, op->op_params, sizeof g.f);
+    return g;
+}
+
+// The run of a row with a kernel that needs nothing else: a thread an element.
+static inline enum ggml_status cuda_flat_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct cuda_op_args g = cuda_op_args_of(op);
+    return cuda_launch_one(r, cuda_op_row(op->op)->kernel, cuda_flat(r, g.n, 256), &g);
+}
+
 static inline bool cuda_is_float(enum ggml_type t) {
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16;
 }

@@ -8,28 +8,6 @@
 #define BLOCK 256
 #define CONV_OUT 8 // as in kernel/picture.cu
 
-static struct cuda_window_args window_args(const struct ggml_tensor *op) {
-    struct cuda_window_args g = {
-        .dst = cuda_view_of(op), .a = cuda_view_of(op->src[0]), .index = cuda_index_of(op), .n = ggml_nelements(op)};
-    if (op->src[1] != NULL) {
-        g.b = cuda_view_of(op->src[1]);
-    }
-    memcpy(g.p, op->op_params, sizeof g.p);
-    return g;
-}
-
-static enum ggml_status window_launch(struct cuda_run *r, const char *kernel, const struct cuda_window_args *g) {
-    return cuda_launch_one(r, kernel, cuda_flat(r, g->n, BLOCK), g);
-}
-
-// What the parameters of an op say as they are.
-static enum ggml_status window_run(struct cuda_run *r, struct ggml_tensor *op) {
-    static const char *const kernels[GGML_OP_COUNT] = {
-        [GGML_OP_CONV_2D_DW] = "conv_dw", [GGML_OP_IM2COL_BACK] = "im2col_back", [GGML_OP_COL2IM_1D] = "col2im"};
-    const struct cuda_window_args g = window_args(op);
-    return window_launch(r, kernels[op->op], &g);
-}
-
 // ---- columns and what is convolved through them ----
 
 static void columns_walk(struct cuda_columns *c, const int32_t *q, int n) {
@@ -159,12 +137,6 @@ static bool transpose_supports(CUDA_DEV, const struct ggml_tensor *op) {
            op->ne[2] == a->ne[2] && op->ne[3] == b->ne[3];
 }
 
-static enum ggml_status transpose_run(struct cuda_run *r, struct ggml_tensor *op) {
-    struct cuda_window_args g = window_args(op);
-    g.p[1] = op->op == GGML_OP_CONV_TRANSPOSE_2D;
-    return window_launch(r, "conv_transpose", &g);
-}
-
 // ---- pooling ----
 
 static bool pool_supports(CUDA_DEV, const struct ggml_tensor *op) {
@@ -181,14 +153,14 @@ static bool pool_supports(CUDA_DEV, const struct ggml_tensor *op) {
 }
 
 static enum ggml_status pool_run(struct cuda_run *r, struct ggml_tensor *op) {
-    struct cuda_window_args g = window_args(op);
+    struct cuda_op_args g = cuda_op_args_of(op);
     const int32_t *q = op->op_params;
     if (op->op == GGML_OP_POOL_1D) {
         memcpy(g.p, (const int32_t[8]){q[0], q[1], 1, q[2], 1, q[3], 0, 1}, sizeof g.p);
     } else {
         memcpy(g.p, (const int32_t[8]){q[0], q[1], q[2], q[3], q[4], q[5], q[6], 0}, sizeof g.p);
     }
-    return window_launch(r, op->op == GGML_OP_POOL_2D_BACK ? "pool_back" : "pool", &g);
+    return cuda_launch_one(r, op->op == GGML_OP_POOL_2D_BACK ? "pool_back" : "pool", cuda_flat(r, g.n, BLOCK), &g);
 }
 
 // ---- columns added up ----
@@ -218,26 +190,26 @@ static bool upscale_supports(CUDA_DEV, const struct ggml_tensor *op) {
 
 static enum ggml_status upscale_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    struct cuda_window_args g = window_args(op);
+    struct cuda_op_args g = cuda_op_args_of(op);
     for (int i = 0; i < 4; i++) {
         g.f[i] = (float) op->ne[i] / (float) a->ne[i];
         if (i < 2 && (param_i32(op, 0) & GGML_SCALE_FLAG_ALIGN_CORNERS) != 0 && op->ne[i] > 1 && a->ne[i] > 1) {
             g.f[i] = (float) (op->ne[i] - 1) / (float) (a->ne[i] - 1);
         }
     }
-    return window_launch(r, "upscale", &g);
+    return cuda_launch_one(r, "upscale", cuda_flat(r, g.n, BLOCK), &g);
 }
 
 const struct cuda_op_entry cuda_ops_picture[] = {
     {GGML_OP_IM2COL, {.supports = im2col_supports, .run = im2col_run}},
     {GGML_OP_IM2COL_3D, {.supports = im2col_supports, .run = im2col_run}},
-    {GGML_OP_IM2COL_BACK, {.supports = im2col_back_supports, .run = window_run}},
-    {GGML_OP_COL2IM_1D, {.supports = col2im_supports, .run = window_run}},
+    {GGML_OP_IM2COL_BACK, {.supports = im2col_back_supports, .run = cuda_flat_run, .kernel = "im2col_back"}},
+    {GGML_OP_COL2IM_1D, {.supports = col2im_supports, .run = cuda_flat_run, .kernel = "col2im"}},
     {GGML_OP_CONV_2D, {.supports = conv_supports, .run = conv_run}},
     {GGML_OP_CONV_3D, {.supports = conv_supports, .run = conv_run}},
-    {GGML_OP_CONV_2D_DW, {.supports = dw_supports, .run = window_run}},
-    {GGML_OP_CONV_TRANSPOSE_1D, {.supports = transpose_supports, .run = transpose_run}},
-    {GGML_OP_CONV_TRANSPOSE_2D, {.supports = transpose_supports, .run = transpose_run}},
+    {GGML_OP_CONV_2D_DW, {.supports = dw_supports, .run = cuda_flat_run, .kernel = "conv_dw"}},
+    {GGML_OP_CONV_TRANSPOSE_1D, {.supports = transpose_supports, .run = cuda_flat_run, .kernel = "conv_transpose"}},
+    {GGML_OP_CONV_TRANSPOSE_2D, {.supports = transpose_supports, .run = cuda_flat_run, .kernel = "conv_transpose"}},
     {GGML_OP_POOL_1D, {.supports = pool_supports, .run = pool_run}},
     {GGML_OP_POOL_2D, {.supports = pool_supports, .run = pool_run}},
     {GGML_OP_POOL_2D_BACK, {.supports = pool_supports, .run = pool_run}},

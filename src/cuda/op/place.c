@@ -230,19 +230,6 @@ static bool add1_supports(CUDA_DEV, const struct ggml_tensor *op) {
            ggml_nelements(b) == 1 && ggml_are_same_shape(a, op);
 }
 
-static enum ggml_status add_id_run(struct cuda_run *r, struct ggml_tensor *op) {
-    struct cuda_add_id_args args = {.dst = cuda_view_of(op),
-        .a = cuda_view_of(op->src[0]),
-        .b = cuda_view_of(op->src[1]),
-        .index = cuda_index_of(op),
-        .n = ggml_nelements(op),
-        .one = op->op == GGML_OP_ADD1};
-    if (op->src[2] != NULL) {
-        args.ids = cuda_view_of(op->src[2]);
-    }
-    return cuda_launch_one(r, "place_add_id", cuda_flat(r, args.n, BLOCK), &args);
-}
-
 // ---- ARANGE, TIMESTEP_EMBEDDING, ADD_REL_POS ----
 
 static bool arange_supports(CUDA_DEV, const struct ggml_tensor *op) {
@@ -263,24 +250,6 @@ static bool add_rel_pos_supports(const struct cuda_device *dev, const struct ggm
            pw->ne[3] == a->ne[2] && a->ne[3] == 1;
 }
 
-static enum ggml_status made_run(struct cuda_run *r, struct ggml_tensor *op) {
-    struct cuda_made_args args = {.dst = cuda_view_of(op), .index = cuda_index_of(op), .n = ggml_nelements(op)};
-    if (op->op == GGML_OP_ARANGE) {
-        args.start = param_f32(op, 0);
-        args.step = param_f32(op, 2);
-    } else if (op->op == GGML_OP_TIMESTEP_EMBEDDING) {
-        args.what = 1;
-        args.a = cuda_view_of(op->src[0]);
-        args.start = (float) param_i32(op, 1);
-    } else {
-        args.what = 2;
-        args.a = cuda_view_of(op->src[0]);
-        args.b = cuda_view_of(op->src[1]);
-        args.c = cuda_view_of(op->src[2]);
-    }
-    return cuda_launch_one(r, "place_made", cuda_flat(r, args.n, BLOCK), &args);
-}
-
 const struct cuda_op_entry cuda_ops_place[] = {
     {GGML_OP_REPEAT, {.supports = repeat_supports, .run = place_run}},
     {GGML_OP_CONCAT, {.supports = concat_supports, .run = place_run}},
@@ -296,10 +265,10 @@ const struct cuda_op_entry cuda_ops_place[] = {
     {GGML_OP_TRI, {.supports = tri_supports, .run = tri_run}},
     {GGML_OP_SET, {.supports = part_supports, .run = part_run}},
     {GGML_OP_ACC, {.supports = part_supports, .run = part_run}},
-    {GGML_OP_ADD_ID, {.supports = add_id_supports, .run = add_id_run}},
-    {GGML_OP_ADD1, {.supports = add1_supports, .run = add_id_run}},
-    {GGML_OP_ARANGE, {.supports = arange_supports, .run = made_run}},
-    {GGML_OP_TIMESTEP_EMBEDDING, {.supports = timestep_supports, .run = made_run}},
-    {GGML_OP_ADD_REL_POS, {.supports = add_rel_pos_supports, .run = made_run}},
+    {GGML_OP_ADD_ID, {.supports = add_id_supports, .run = cuda_flat_run, .kernel = "place_add_id"}},
+    {GGML_OP_ADD1, {.supports = add1_supports, .run = cuda_flat_run, .kernel = "place_add_id"}},
+    {GGML_OP_ARANGE, {.supports = arange_supports, .run = cuda_flat_run, .kernel = "place_made"}},
+    {GGML_OP_TIMESTEP_EMBEDDING, {.supports = timestep_supports, .run = cuda_flat_run, .kernel = "place_made"}},
+    {GGML_OP_ADD_REL_POS, {.supports = add_rel_pos_supports, .run = cuda_flat_run, .kernel = "place_made"}},
     CUDA_OPS_END,
 };

@@ -160,23 +160,6 @@ static enum ggml_status scan_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- the rest: a thread, or a warp, an element ----
 
-static struct cuda_rows3_args rows3_args(const struct ggml_tensor *op) {
-    struct cuda_rows3_args g = {.dst = cuda_view_of(op), .index = cuda_index_of(op), .n = ggml_nelements(op)};
-    struct cuda_view *views[] = {&g.a, &g.b, &g.c, &g.d};
-    for (int i = 0; i < 4; i++) {
-        if (op->src[i] != NULL) {
-            *views[i] = cuda_view_of(op->src[i]);
-        }
-    }
-    return g;
-}
-
-// A thread an element, and no parameter.
-static enum ggml_status rows3_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_rows3_args g = rows3_args(op);
-    return cuda_launch_one(r, op->op == GGML_OP_SSM_CONV ? "ssm_conv" : "hc_post", cuda_flat(r, g.n, 256), &g);
-}
-
 static bool ssm_conv_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *c = op->src[1];
     return sources_f32(op, 2) && x->ne[1] == c->ne[1] && op->ne[0] == c->ne[1] && op->ne[1] == x->ne[0] - c->ne[0] + 1 &&
@@ -190,7 +173,7 @@ static bool solve_supports(CUDA_DEV, const struct ggml_tensor *op) {
 }
 
 static enum ggml_status solve_run(struct cuda_run *r, struct ggml_tensor *op) {
-    struct cuda_rows3_args g = rows3_args(op);
+    struct cuda_op_args g = cuda_op_args_of(op);
     g.n = op->ne[0] * op->ne[2] * op->ne[3];
     return cuda_launch_one(r, "solve_tri", cuda_flat(r, g.n, 64), &g);
 }
@@ -204,9 +187,7 @@ static bool comb_supports(CUDA_DEV, const struct ggml_tensor *op) {
 }
 
 static enum ggml_status comb_run(struct cuda_run *r, struct ggml_tensor *op) {
-    struct cuda_rows3_args g = rows3_args(op);
-    g.f0 = param_f32(op, 0);
-    g.i0 = param_i32(op, 1);
+    const struct cuda_op_args g = cuda_op_args_of(op);
     return cuda_launch_one(r, "hc_comb", cuda_flat(r, op->ne[2], 64), &g);
 }
 
@@ -217,13 +198,6 @@ static bool pre_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *w = op->src[1];
     return op->ne[0] == x->ne[0] && op->ne[1] == x->ne[2] &&
            (param_i32(op, 1) != 0 ? ggml_are_same_shape(x, w) : w->ne[0] == x->ne[1] && w->ne[1] == x->ne[2]);
-}
-
-static enum ggml_status pre_run(struct cuda_run *r, struct ggml_tensor *op) {
-    struct cuda_rows3_args g = rows3_args(op);
-    g.gated = param_i32(op, 1) != 0;
-    g.f0 = param_i32(op, 0) == 0 && !g.gated ? 1.0f : param_f32(op, 0);
-    return cuda_launch_one(r, "hc_pre", cuda_flat(r, g.n, 256), &g);
 }
 
 static bool post_supports(CUDA_DEV, const struct ggml_tensor *op) {
@@ -247,7 +221,7 @@ static bool index_supports(CUDA_DEV, const struct ggml_tensor *op) {
 }
 
 static enum ggml_status index_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_rows3_args g = rows3_args(op);
+    const struct cuda_op_args g = cuda_op_args_of(op);
     struct cuda_dims dims = cuda_flat(r, g.n * 32, 32 * LINES);
     dims.block[0] = 32;
     dims.block[1] = LINES;
@@ -258,7 +232,7 @@ static enum ggml_status index_run(struct cuda_run *r, struct ggml_tensor *op) {
     { .supports = wkv_supports, .run = wkv_run }
 
 const struct cuda_op_entry cuda_ops_recur[] = {
-    {GGML_OP_SSM_CONV, {.supports = ssm_conv_supports, .run = rows3_run}},
+    {GGML_OP_SSM_CONV, {.supports = ssm_conv_supports, .run = cuda_flat_run, .kernel = "ssm_conv"}},
     {GGML_OP_SSM_SCAN, {.supports = scan_supports, .run = scan_run}},
     {GGML_OP_RWKV_WKV6, WKV},
     {GGML_OP_RWKV_WKV7, WKV},
@@ -266,8 +240,8 @@ const struct cuda_op_entry cuda_ops_recur[] = {
     {GGML_OP_GATED_DELTA_NET, {.supports = delta_supports, .run = delta_run}},
     {GGML_OP_SOLVE_TRI, {.supports = solve_supports, .run = solve_run}},
     {GGML_OP_DSV4_HC_COMB, {.supports = comb_supports, .run = comb_run}},
-    {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports, .run = pre_run}},
-    {GGML_OP_DSV4_HC_POST, {.supports = post_supports, .run = rows3_run}},
+    {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports, .run = cuda_flat_run, .kernel = "hc_pre"}},
+    {GGML_OP_DSV4_HC_POST, {.supports = post_supports, .run = cuda_flat_run, .kernel = "hc_post"}},
     {GGML_OP_LIGHTNING_INDEXER, {.supports = index_supports, .run = index_run}},
     CUDA_OPS_END,
 };

@@ -2,20 +2,7 @@
 // train.c: CROSS_ENTROPY_LOSS and its gradient, SILU_BACK, RMS_NORM_BACK, SOFT_MAX_BACK, GET_ROWS_BACK, REPEAT_BACK, OPT_STEP_*,
 // OUT_PROD.
 
-#include "cuda/kernel/train.h"
-
 #include "cuda/op/op.h"
-
-static struct cuda_train_args train_args(const struct ggml_tensor *op) {
-    struct cuda_train_args g = {.dst = cuda_view_of(op), .index = cuda_index_of(op), .n = ggml_nelements(op)};
-    struct cuda_view *views[] = {&g.a, &g.b, &g.c, &g.d};
-    for (int i = 0; i < 4; i++) {
-        if (op->src[i] != NULL) {
-            *views[i] = cuda_view_of(op->src[i]);
-        }
-    }
-    return g;
-}
 
 static struct cuda_dims a_row_a_block(int64_t n_rows, int64_t n) {
     unsigned block = 512;
@@ -42,7 +29,7 @@ static size_t loss_work(CUDA_DEV, const struct ggml_tensor *op) {
 
 static enum ggml_status loss_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    struct cuda_train_args g = train_args(op);
+    struct cuda_op_args g = cuda_op_args_of(op);
     g.n = a->ne[0];
     g.parts = cuda_work(r, loss_work(r->dev, op));
     if (g.parts == NULL) {
@@ -60,7 +47,7 @@ static bool loss_back_supports(CUDA_DEV, const struct ggml_tensor *op) {
 }
 
 static enum ggml_status loss_back_run(struct cuda_run *r, struct ggml_tensor *op) {
-    struct cuda_train_args g = train_args(op);
+    struct cuda_op_args g = cuda_op_args_of(op);
     g.n = op->ne[0];
     return cuda_launch_one(r, "loss_back", a_row_a_block(ggml_nrows(op), op->ne[0]), &g);
 }
@@ -74,19 +61,9 @@ static bool back_supports(CUDA_DEV, const struct ggml_tensor *op) {
            (op->op != GGML_OP_SOFT_MAX_BACK || param_f32(op, 1) == 0.0f);
 }
 
-// A thread an element, and no parameter.
-static enum ggml_status flat_run(struct cuda_run *r, struct ggml_tensor *op) {
-    static const char *const kernels[GGML_OP_COUNT] = {
-        [GGML_OP_SILU_BACK] = "silu_back", [GGML_OP_REPEAT_BACK] = "repeat_back", [GGML_OP_GET_ROWS_BACK] = "get_rows_back"};
-    const struct cuda_train_args g = train_args(op);
-    return cuda_launch_one(r, kernels[op->op], cuda_flat(r, g.n, 256), &g);
-}
-
 static enum ggml_status rows_back_run(struct cuda_run *r, struct ggml_tensor *op) {
-    struct cuda_train_args g = train_args(op);
+    struct cuda_op_args g = cuda_op_args_of(op);
     g.n = op->ne[0];
-    g.f0 = param_f32(op, 0);
-    g.what = op->op == GGML_OP_RMS_NORM_BACK;
     return cuda_launch_one(r, "rows_back", a_row_a_block(ggml_nrows(op), op->ne[0]), &g);
 }
 
@@ -119,7 +96,7 @@ static bool step_supports(CUDA_DEV, const struct ggml_tensor *op) {
 static enum ggml_status step_run(struct cuda_run *r, struct ggml_tensor *op) {
     const bool adamw = op->op == GGML_OP_OPT_STEP_ADAMW;
     const struct ggml_tensor *numbers = op->src[adamw ? 4 : 2];
-    struct cuda_train_args g = train_args(op);
+    struct cuda_op_args g = cuda_op_args_of(op);
     const float *p = numbers->data;
     int64_t nb = (int64_t) numbers->nb[0];
     void *args[] = {&g, &p, &nb};
@@ -140,7 +117,7 @@ static bool out_supports(CUDA_DEV, const struct ggml_tensor *op) {
 }
 
 static enum ggml_status out_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_train_args g = train_args(op);
+    const struct cuda_op_args g = cuda_op_args_of(op);
     const int64_t n_z = op->ne[2] * op->ne[3];
     const struct cuda_dims dims = {
         .grid = {(unsigned) ((op->ne[0] + 15) / 16), (unsigned) ((op->ne[1] + 15) / 16), (unsigned) min_i64(n_z, 65535)},
@@ -152,11 +129,11 @@ static enum ggml_status out_run(struct cuda_run *r, struct ggml_tensor *op) {
 const struct cuda_op_entry cuda_ops_train[] = {
     {GGML_OP_CROSS_ENTROPY_LOSS, {.supports = loss_supports, .work_size = loss_work, .run = loss_run}},
     {GGML_OP_CROSS_ENTROPY_LOSS_BACK, {.supports = loss_back_supports, .run = loss_back_run}},
-    {GGML_OP_SILU_BACK, {.supports = back_supports, .run = flat_run}},
+    {GGML_OP_SILU_BACK, {.supports = back_supports, .run = cuda_flat_run, .kernel = "silu_back"}},
     {GGML_OP_RMS_NORM_BACK, {.supports = back_supports, .run = rows_back_run}},
     {GGML_OP_SOFT_MAX_BACK, {.supports = back_supports, .run = rows_back_run}},
-    {GGML_OP_GET_ROWS_BACK, {.supports = get_rows_back_supports, .run = flat_run}},
-    {GGML_OP_REPEAT_BACK, {.supports = repeat_back_supports, .run = flat_run}},
+    {GGML_OP_GET_ROWS_BACK, {.supports = get_rows_back_supports, .run = cuda_flat_run, .kernel = "get_rows_back"}},
+    {GGML_OP_REPEAT_BACK, {.supports = repeat_back_supports, .run = cuda_flat_run, .kernel = "repeat_back"}},
     {GGML_OP_OPT_STEP_ADAMW, {.supports = step_supports, .run = step_run}},
     {GGML_OP_OPT_STEP_SGD, {.supports = step_supports, .run = step_run}},
     {GGML_OP_OUT_PROD, {.supports = out_supports, .run = out_run}},
