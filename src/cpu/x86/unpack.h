@@ -53,11 +53,11 @@ UNPACK_INLINE int sum_bytes(const int8_t *q) {
 }
 
 // X(TYPE, type) of every type that this file unpacks.
+// clang-format off
 #define EACH_UNPACKED(X) \
-    X(Q8_0, q8_0) \
-    X(Q4_0, q4_0) \
-    X(Q5_0, q5_0) X(IQ4_NL, iq4_nl) X(MXFP4, mxfp4) X(Q4_1, q4_1) X(Q5_1, q5_1) X(Q4_K, q4_K) X(Q5_K, q5_K) X(Q2_K, q2_K) \
-        X(Q3_K, q3_K) X(Q6_K, q6_K) X(IQ4_XS, iq4_xs)
+    X(Q8_0, q8_0) X(Q4_0, q4_0) X(Q5_0, q5_0) X(IQ4_NL, iq4_nl) X(MXFP4, mxfp4) X(Q4_1, q4_1) X(Q5_1, q5_1) \
+    X(Q4_K, q4_K) X(Q5_K, q5_K) X(Q2_K, q2_K) X(Q3_K, q3_K) X(Q6_K, q6_K) X(IQ4_XS, iq4_xs)
+// clang-format on
 
 // ---- blocks of 32 ----
 
