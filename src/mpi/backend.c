@@ -39,39 +39,18 @@ static const char *backend_name(ggml_backend_t backend) {
 // ---- bytes ----
 
 static void backend_set(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
-    uint32_t number = 0;
-    uint64_t at = 0;
-    struct mpi_device *d = mpi_tensor_device(tensor, &number, &at);
-    if (d == NULL) {
+    const struct mpi_place to = mpi_tensor_place(tensor, offset);
+    if (to.dev == NULL) {
         mpi_remote_keep(backend_of(backend)->dev->remote, "tensor '%s' is none of its", tensor->name);
         return;
     }
-    mpi_buffer_write(d, number, at + offset, data, size, false);
-}
-
-// Takes the pieces; NULL data: nobody wants them any more.
-static void pending_take(struct mpi_remote *r, const struct pending *p, bool is_wanted) {
-    bool ok = true;
-    for (size_t at = 0; ok && at < p->size;) {
-        struct mpi_mail_item *item = mpi_mail_take(r->mail, r->rank, MPI_ANSWER, p->ticket);
-        size_t n = 0;
-        const void *piece = item != NULL ? mpi_body_of(item, &n) : NULL;
-        ok = n > 0 && n <= p->size - at;
-        if (is_wanted && ok) {
-            memcpy((char *) p->data + at, piece, n);
-        } else if (is_wanted) {
-            memset((char *) p->data + at, 0, p->size - at);
-            mpi_remote_keep(r, "%zu of %zu bytes could not be read", p->size - at, p->size);
-        }
-        at += n;
-        mpi_item_free(item);
-    }
+    mpi_buffer_write(&to, data, size, false);
 }
 
 static void pending_take_all(struct backend *b, bool is_wanted) {
     for (struct pending *p = b->first, *next; p != NULL; p = next) {
         next = p->next;
-        pending_take(b->dev->remote, p, is_wanted);
+        mpi_remote_take(b->dev->remote, p->ticket, is_wanted ? p->data : NULL, p->size);
         shim_free(p);
     }
     b->first = NULL;
@@ -81,20 +60,19 @@ static void pending_take_all(struct backend *b, bool is_wanted) {
 static void backend_get(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
     struct backend *b = backend_of(backend);
     struct mpi_remote *r = b->dev->remote;
-    uint32_t number = 0;
-    uint64_t at = 0;
-    struct mpi_device *d = mpi_tensor_device(tensor, &number, &at);
-    struct pending *p = d == b->dev && size > 0 ? shim_malloc(sizeof *p) : NULL;
+    const struct mpi_place from = mpi_tensor_place(tensor, offset);
+    struct pending *p = from.dev == b->dev && size > 0 ? shim_malloc(sizeof *p) : NULL;
     if (p == NULL) {
-        if (d != NULL) { // no memory, or another device's: then it waits
-            mpi_buffer_read(d, number, at + offset, data, size);
+        if (from.dev != NULL) { // no memory, or another device's: then it waits
+            mpi_buffer_read(&from, data, size);
         } else {
             mpi_remote_keep(r, "tensor '%s' is none of its", tensor->name);
         }
         return;
     }
     *p = (struct pending){.ticket = mpi_remote_ticket(r), .data = data, .size = size};
-    if (mpi_remote_send(r, MPI_GET, number, (uint64_t[3]){at + offset, size, p->ticket}, NULL, 0) != GGML_STATUS_SUCCESS) {
+    if (mpi_remote_send(r, &(struct mpi_head){MPI_GET, from.buffer, from.offset, size, p->ticket}, NULL, 0) !=
+        GGML_STATUS_SUCCESS) {
         mpi_remote_keep(r, "%zu bytes could not be asked for", size);
         memset(data, 0, size);
         shim_free(p);
@@ -129,11 +107,8 @@ static void backend_sync(ggml_backend_t backend) {
     if (berth_backend_fail == NULL) {
         return; // the next compute tells
     }
-    char text[sizeof r->failure];
-    pthread_mutex_lock(&r->lock);
-    memcpy(text, r->failure, sizeof text);
-    r->failure[0] = '\0';
-    pthread_mutex_unlock(&r->lock);
+    char text[MPI_FAILURE_SIZE];
+    mpi_remote_failure(r, text);
     if (text[0] != '\0') {
         berth_backend_fail(backend, "%s", text);
     }
@@ -149,7 +124,10 @@ static void backend_free(ggml_backend_t backend) {
 // ---- graphs ----
 
 static bool place_of(const void *user, const struct ggml_tensor *t, uint32_t *buffer, uint64_t *offset) {
-    return mpi_tensor_device(t, buffer, offset) == user;
+    const struct mpi_place at = mpi_tensor_place(t, 0);
+    *buffer = at.buffer;
+    *offset = at.offset;
+    return at.dev == user;
 }
 
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
@@ -165,7 +143,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
         uint32_t number = 0;
         status = mpi_known_number(r, d->index, &number);
         if (status == GGML_STATUS_SUCCESS) {
-            status = mpi_remote_send(r, MPI_RUN, number, (uint64_t[3]){0}, NULL, 0);
+            status = mpi_remote_send(r, &(struct mpi_head){.kind = MPI_RUN, .id = number}, NULL, 0);
         }
     }
     pthread_mutex_unlock(&r->lock);
@@ -222,8 +200,10 @@ static void backend_wait(ggml_backend_t backend, ggml_backend_event_t event) {
         return;
     }
     const uint32_t ticket = mpi_remote_ticket(other), rank_me = (uint32_t) me->rank, rank_other = (uint32_t) other->rank;
-    if (mpi_remote_send(other, MPI_SIGNAL, ticket, (uint64_t[3]){0}, &rank_me, sizeof rank_me) != GGML_STATUS_SUCCESS ||
-        mpi_remote_send(me, MPI_AWAIT, ticket, (uint64_t[3]){0}, &rank_other, sizeof rank_other) != GGML_STATUS_SUCCESS) {
+    if (mpi_remote_send(other, &(struct mpi_head){.kind = MPI_SIGNAL, .id = ticket}, &rank_me, sizeof rank_me) !=
+            GGML_STATUS_SUCCESS ||
+        mpi_remote_send(me, &(struct mpi_head){.kind = MPI_AWAIT, .id = ticket}, &rank_other, sizeof rank_other) !=
+            GGML_STATUS_SUCCESS) {
         mpi_remote_keep(me, "rank %d cannot be waited for", other->rank);
     }
 }

@@ -36,7 +36,7 @@ static bool number_take(struct mpi_remote *r, uint32_t *number) {
 static void number_give_back(struct mpi_remote *r, uint32_t number, bool had_memory) {
     pthread_mutex_lock(&r->lock);
     if (had_memory && !mpi_mail_is_lost(r->mail, r->rank)) {
-        (void) !mpi_remote_send(r, MPI_BUFFER_FREE, number, (uint64_t[3]){0}, NULL, 0);
+        (void) !mpi_remote_send(r, &(struct mpi_head){.kind = MPI_BUFFER_FREE, .id = number}, NULL, 0);
     }
     if (had_memory) {
         mpi_known_forget(&r->known);
@@ -48,56 +48,45 @@ static void number_give_back(struct mpi_remote *r, uint32_t number, bool had_mem
 // ---- bytes ----
 
 // Whether the worker had these bytes in its cache.
-static bool is_known(struct mpi_device *d, uint32_t buffer, uint64_t offset, const void *bytes, size_t size) {
-    struct mpi_remote *r = d->remote;
+static bool is_known(const struct mpi_place *to, const void *bytes, size_t size) {
+    struct mpi_remote *r = to->dev->remote;
     uint8_t hash[16];
     const uint32_t ticket = mpi_remote_ticket(r);
     mpi_hash(bytes, size, hash);
     struct mpi_mail_item *item =
-        mpi_remote_ask(r, ticket, MPI_SET_KNOWN, buffer, (uint64_t[3]){offset, size, ticket}, hash, sizeof hash);
+        mpi_remote_ask(r, ticket, &(struct mpi_head){MPI_SET_KNOWN, to->buffer, to->offset, size, ticket}, hash, sizeof hash);
     const bool known = item != NULL && mpi_head_of(item)->a != 0;
     mpi_item_free(item);
     return known;
 }
 
-void mpi_buffer_write(struct mpi_device *d, uint32_t buffer, uint64_t offset, const void *bytes, size_t size, bool is_weight) {
-    const bool asks = is_weight && d->info.has_cache && size >= KNOWN_SIZE;
-    if (size == 0 || (asks && is_known(d, buffer, offset, bytes, size))) {
+void mpi_buffer_write(const struct mpi_place *to, const void *bytes, size_t size, bool is_weight) {
+    const bool asks = is_weight && to->dev->info.has_cache && size >= KNOWN_SIZE;
+    if (size == 0 || (asks && is_known(to, bytes, size))) {
         return;
     }
     for (size_t at = 0; at < size; at += MPI_PIECE) {
         const size_t n = min_size(size - at, MPI_PIECE);
         const bool keeps = asks && at + n == size;
-        const uint64_t abc[3] = {offset + at, keeps, 0};
-        if (mpi_remote_send(d->remote, MPI_SET, buffer, abc, (const char *) bytes + at, n) != GGML_STATUS_SUCCESS) {
-            mpi_remote_keep(d->remote, "%zu bytes could not be sent", size - at);
+        const struct mpi_head head = {MPI_SET, to->buffer, to->offset + at, keeps, 0};
+        if (mpi_remote_send(to->dev->remote, &head, (const char *) bytes + at, n) != GGML_STATUS_SUCCESS) {
+            mpi_remote_keep(to->dev->remote, "%zu bytes could not be sent", size - at);
             return;
         }
     }
 }
 
-void mpi_buffer_read(struct mpi_device *d, uint32_t buffer, uint64_t offset, void *bytes, size_t size) {
-    struct mpi_remote *r = d->remote;
-    const uint32_t ticket = mpi_remote_ticket(r);
-    size_t at = 0;
+void mpi_buffer_read(const struct mpi_place *from, void *bytes, size_t size) {
+    struct mpi_remote *r = from->dev->remote;
     if (size == 0) {
         return;
     }
-    bool ok = mpi_remote_send(r, MPI_GET, buffer, (uint64_t[3]){offset, size, ticket}, NULL, 0) == GGML_STATUS_SUCCESS;
-    while (ok && at < size) {
-        struct mpi_mail_item *item = mpi_mail_take(r->mail, r->rank, MPI_ANSWER, ticket);
-        size_t n = 0;
-        const void *piece = item != NULL ? mpi_body_of(item, &n) : NULL;
-        ok = n > 0 && n <= size - at;
-        if (ok) {
-            memcpy((char *) bytes + at, piece, n);
-            at += n;
-        }
-        mpi_item_free(item);
-    }
-    if (!ok) {
-        memset((char *) bytes + at, 0, size - at);
-        mpi_remote_keep(r, "%zu of %zu bytes could not be read", size - at, size);
+    const uint32_t ticket = mpi_remote_ticket(r);
+    const struct mpi_head head = {MPI_GET, from->buffer, from->offset, size, ticket};
+    if (mpi_remote_send(r, &head, NULL, 0) == GGML_STATUS_SUCCESS) {
+        mpi_remote_take(r, ticket, bytes, size);
+    } else {
+        mpi_remote_unread(r, bytes, size, size);
     }
 }
 
@@ -113,22 +102,31 @@ static void *buffer_base(ggml_backend_buffer_t buffer) {
     return ((struct buffer *) buffer->context)->base;
 }
 
-static uint64_t offset_of(const struct buffer *b, const struct ggml_tensor *t, size_t offset) {
-    return (uint64_t) ((uintptr_t) t->data - (uintptr_t) b->base) + offset;
+static struct mpi_place place_in(ggml_backend_buffer_t buffer, const struct ggml_tensor *t, size_t offset) {
+    const struct buffer *b = buffer->context;
+    return (struct mpi_place){b->dev, b->number, (uint64_t) ((uintptr_t) t->data - (uintptr_t) b->base) + offset};
 }
 
-static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size) {
-    struct buffer *b = buffer->context;
-    if (mpi_remote_send(b->dev->remote, MPI_MEMSET, b->number, (uint64_t[3]){offset_of(b, tensor, offset), size, value}, NULL,
-            0) != GGML_STATUS_SUCCESS) {
-        mpi_remote_keep(b->dev->remote, "%zu bytes could not be set", size);
+static void bytes_fill(const struct mpi_place *at, size_t size, uint8_t value, const char *done) {
+    const struct mpi_head head = {MPI_MEMSET, at->buffer, at->offset, size, value};
+    if (mpi_remote_send(at->dev->remote, &head, NULL, 0) != GGML_STATUS_SUCCESS) {
+        mpi_remote_keep(at->dev->remote, "%zu bytes could not be %s", size, done);
     }
 }
 
+static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size) {
+    const struct mpi_place at = place_in(buffer, tensor, offset);
+    bytes_fill(&at, size, value, "set");
+}
+
+static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
+    const struct buffer *b = buffer->context;
+    bytes_fill(&(struct mpi_place){b->dev, b->number, 0}, buffer->size, value, "cleared");
+}
+
 static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
-    struct buffer *b = buffer->context;
-    mpi_buffer_write(
-        b->dev, b->number, offset_of(b, tensor, offset), data, size, buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    const struct mpi_place to = place_in(buffer, tensor, offset);
+    mpi_buffer_write(&to, data, size, buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
 }
 
 // Pieces that lie side by side there, as rows of which each rank has a part do, go together: many would be a message each, and
@@ -151,16 +149,8 @@ static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tens
 }
 
 static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
-    struct buffer *b = buffer->context;
-    mpi_buffer_read(b->dev, b->number, offset_of(b, tensor, offset), data, size);
-}
-
-static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
-    struct buffer *b = buffer->context;
-    if (mpi_remote_send(b->dev->remote, MPI_MEMSET, b->number, (uint64_t[3]){0, buffer->size, value}, NULL, 0) !=
-        GGML_STATUS_SUCCESS) {
-        mpi_remote_keep(b->dev->remote, "%zu bytes could not be cleared", buffer->size);
-    }
+    const struct mpi_place from = place_in(buffer, tensor, offset);
+    mpi_buffer_read(&from, data, size);
 }
 
 static bool buffer_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *src, struct ggml_tensor *dst) {
@@ -179,41 +169,34 @@ static const struct ggml_backend_buffer_i buffer_iface = {
     .clear = buffer_clear,
 };
 
-struct mpi_device *mpi_tensor_device(const struct ggml_tensor *t, uint32_t *buffer, uint64_t *offset) {
+struct mpi_place mpi_tensor_place(const struct ggml_tensor *t, size_t offset) {
     ggml_backend_buffer_t in = t->view_src != NULL ? t->view_src->buffer : t->buffer;
-    if (in == NULL || in->iface.get_base != buffer_base) {
-        return NULL;
+    return in != NULL && in->iface.get_base == buffer_base ? place_in(in, t, offset) : (struct mpi_place){0};
+}
+
+// FAILED: one of the ranks is lost.
+static enum ggml_status copy_send(const struct mpi_place *from, const struct mpi_place *to, size_t size) {
+    struct mpi_remote *a = from->dev->remote, *b = to->dev->remote;
+    if (a == b) {
+        const struct mpi_wire_from source = {.buffer = from->buffer, .offset = from->offset};
+        return mpi_remote_send(b, &(struct mpi_head){MPI_COPY, to->buffer, to->offset, size, 0}, &source, sizeof source);
     }
-    const struct buffer *b = in->context;
-    *buffer = b->number;
-    *offset = offset_of(b, t, 0);
-    return b->dev;
+    const uint32_t ticket = mpi_remote_ticket(a), rank_a = (uint32_t) a->rank, rank_b = (uint32_t) b->rank;
+    const struct mpi_head out = {MPI_COPY_OUT, from->buffer, from->offset, size, ticket},
+                          in = {MPI_COPY_IN, to->buffer, to->offset, size, ticket};
+    const enum ggml_status status = mpi_remote_send(a, &out, &rank_b, sizeof rank_b);
+    return status == GGML_STATUS_SUCCESS ? mpi_remote_send(b, &in, &rank_a, sizeof rank_a) : status;
 }
 
 // After all that both ranks were given so far.
 bool mpi_buffer_copy(const struct ggml_tensor *src, struct ggml_tensor *dst) {
-    uint32_t from = 0, to = 0;
-    uint64_t from_offset = 0, to_offset = 0;
-    struct mpi_device *a = mpi_tensor_device(src, &from, &from_offset), *b = mpi_tensor_device(dst, &to, &to_offset);
+    const struct mpi_place from = mpi_tensor_place(src, 0), to = mpi_tensor_place(dst, 0);
     const size_t size = ggml_nbytes(src);
-    if (a == NULL || b == NULL || ggml_nbytes(dst) != size || !ggml_is_contiguous(src) || !ggml_is_contiguous(dst)) {
+    if (from.dev == NULL || to.dev == NULL || ggml_nbytes(dst) != size || !ggml_is_contiguous(src) || !ggml_is_contiguous(dst)) {
         return false;
     }
-    bool ok;
-    if (a->remote == b->remote) {
-        const struct mpi_wire_from source = {.buffer = from, .offset = from_offset};
-        ok = mpi_remote_send(b->remote, MPI_COPY, to, (uint64_t[3]){to_offset, size, 0}, &source, sizeof source) ==
-             GGML_STATUS_SUCCESS;
-    } else {
-        const uint32_t ticket = mpi_remote_ticket(a->remote), rank_a = (uint32_t) a->remote->rank,
-                       rank_b = (uint32_t) b->remote->rank;
-        ok = mpi_remote_send(a->remote, MPI_COPY_OUT, from, (uint64_t[3]){from_offset, size, ticket}, &rank_b, sizeof rank_b) ==
-                 GGML_STATUS_SUCCESS &&
-             mpi_remote_send(b->remote, MPI_COPY_IN, to, (uint64_t[3]){to_offset, size, ticket}, &rank_a, sizeof rank_a) ==
-                 GGML_STATUS_SUCCESS;
-    }
-    if (!ok) {
-        mpi_remote_keep(b->remote, "a copy of %zu bytes from rank %d could not be asked for", size, a->remote->rank);
+    if (copy_send(&from, &to, size) != GGML_STATUS_SUCCESS) {
+        mpi_remote_keep(to.dev->remote, "a copy of %zu bytes from rank %d could not be asked for", size, from.dev->remote->rank);
     }
     return true;
 }
@@ -228,7 +211,7 @@ static const char *buft_name(ggml_backend_buffer_type_t buft) {
 static bool memory_take(struct mpi_device *d, uint32_t number, size_t size) {
     const uint32_t ticket = mpi_remote_ticket(d->remote);
     struct mpi_mail_item *item =
-        mpi_remote_ask(d->remote, ticket, MPI_BUFFER_NEW, number, (uint64_t[3]){d->index, size, ticket}, NULL, 0);
+        mpi_remote_ask(d->remote, ticket, &(struct mpi_head){MPI_BUFFER_NEW, number, d->index, size, ticket}, NULL, 0);
     const bool ok = item != NULL && mpi_head_of(item)->a != 0;
     if (item != NULL && !ok) {
         size_t n;

@@ -44,7 +44,7 @@ void mpi_comm_free(void *comm) {
     for (int i = 0; i < c->group.n; i++) {
         struct mpi_remote *r = c->devices[i] != NULL ? c->devices[i]->remote : NULL;
         if (r != NULL && !mpi_mail_is_lost(r->mail, r->rank)) {
-            (void) !mpi_remote_send(r, MPI_GROUP_FREE, c->number, (uint64_t[3]){0}, NULL, 0);
+            (void) !mpi_remote_send(r, &(struct mpi_head){.kind = MPI_GROUP_FREE, .id = c->number}, NULL, 0);
         }
     }
     number_give_back(c);
@@ -105,7 +105,7 @@ void *mpi_comm_init(ggml_backend_t *backends, size_t n) {
     bool ok = c != NULL;
     for (size_t i = 0; ok && i < n; i++) {
         ok = c->devices[i] == NULL ||
-             mpi_remote_send(c->devices[i]->remote, MPI_GROUP_NEW, c->number, (uint64_t[3]){c->group.number, 0, 0},
+             mpi_remote_send(c->devices[i]->remote, &(struct mpi_head){MPI_GROUP_NEW, c->number, c->group.number, 0, 0},
                  c->group.ranks, n * sizeof c->group.ranks[0]) == GGML_STATUS_SUCCESS;
     }
     if (!ok) {
@@ -116,13 +116,11 @@ void *mpi_comm_init(ggml_backend_t *backends, size_t n) {
 }
 
 static bool can_sum(const struct comm *c, struct ggml_tensor **tensors) {
-    uint32_t buffer;
-    uint64_t offset;
     bool ok = c != NULL && tensors != NULL && tensors[0] != NULL;
     for (int i = 0; ok && i < c->group.n; i++) {
         const struct ggml_tensor *t = tensors[i];
         ok = t != NULL && t->type == GGML_TYPE_F32 && ggml_is_contiguous(t) && ggml_are_same_shape(t, tensors[0]) &&
-             (c->devices[i] != NULL ? mpi_tensor_device(t, &buffer, &offset) == c->devices[i] : t->data != NULL);
+             (c->devices[i] != NULL ? mpi_tensor_place(t, 0).dev == c->devices[i] : t->data != NULL);
     }
     return ok;
 }
@@ -152,14 +150,13 @@ bool mpi_comm_ask(void *comm, struct ggml_tensor **tensors) {
         return false;
     }
     for (int i = 0; i < c->group.n; i++) {
-        uint32_t buffer = 0;
-        uint64_t offset = 0;
         if (c->devices[i] == NULL) {
             continue;
         }
-        mpi_tensor_device(tensors[i], &buffer, &offset);
-        const uint64_t abc[3] = {buffer, offset, 2 * (uint64_t) ggml_nelements(tensors[i]) + is_zero(tensors[i])};
-        if (mpi_remote_send(c->devices[i]->remote, MPI_GROUP_SUM, c->number, abc, NULL, 0) != GGML_STATUS_SUCCESS) {
+        const struct mpi_place at = mpi_tensor_place(tensors[i], 0);
+        const uint64_t n = 2 * (uint64_t) ggml_nelements(tensors[i]) + is_zero(tensors[i]);
+        const struct mpi_head head = {MPI_GROUP_SUM, c->number, at.buffer, at.offset, n};
+        if (mpi_remote_send(c->devices[i]->remote, &head, NULL, 0) != GGML_STATUS_SUCCESS) {
             mpi_remote_keep(c->devices[i]->remote, "a sum could not be asked for");
         }
     }

@@ -22,9 +22,10 @@ static void dev_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) 
     struct mpi_device *d = device_of(dev);
     struct mpi_remote *r = d->remote;
     const uint32_t ticket = mpi_remote_ticket(r);
-    struct mpi_mail_item *item = !mpi_mail_is_lost(r->mail, r->rank)
-                                     ? mpi_remote_ask(r, ticket, MPI_ASK_MEMORY, ticket, (uint64_t[3]){d->index, 0, 0}, NULL, 0)
-                                     : NULL;
+    struct mpi_mail_item *item =
+        !mpi_mail_is_lost(r->mail, r->rank)
+            ? mpi_remote_ask(r, ticket, &(struct mpi_head){MPI_ASK_MEMORY, ticket, d->index, 0, 0}, NULL, 0)
+            : NULL;
     *n_free = item != NULL ? (size_t) mpi_head_of(item)->a : 0;
     *n_total = item != NULL ? (size_t) mpi_head_of(item)->b : 0;
     mpi_item_free(item);
@@ -106,8 +107,8 @@ static bool asked_grow(struct mpi_device *d) {
 static bool device_ask(struct mpi_device *d, struct mpi_asked *answer) {
     struct mpi_remote *r = d->remote;
     const uint32_t ticket = mpi_remote_ticket(r);
-    struct mpi_mail_item *item = mpi_remote_ask(
-        r, ticket, MPI_ASK, ticket, (uint64_t[3]){d->index, 0, 0}, d->asking.tensors, d->asking.n * sizeof d->asking.tensors[0]);
+    struct mpi_mail_item *item = mpi_remote_ask(r, ticket, &(struct mpi_head){MPI_ASK, ticket, d->index, 0, 0}, d->asking.tensors,
+        d->asking.n * sizeof d->asking.tensors[0]);
     if (item != NULL) {
         answer->is_supported = mpi_head_of(item)->a != 0;
         answer->size = mpi_head_of(item)->b;

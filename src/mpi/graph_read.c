@@ -24,9 +24,7 @@ static size_t alignment_of(enum ggml_type type) {
 }
 
 struct reading {
-    const struct mpi_wire_buffer *buffers;
-    size_t n_buffers;
-    uint32_t device;
+    const struct mpi_wire_memory *memory;
     struct ggml_tensor **tensors; // those read so far
     struct berth_span_room room;
     char *why;
@@ -61,14 +59,15 @@ static bool header_is_sound(struct reading *r, const struct mpi_wire_tensor *w) 
 }
 
 static bool memory_is_sound(struct reading *r, const struct mpi_wire_tensor *w, struct ggml_tensor *t) {
-    if (r->buffers == NULL || w->buffer == 0) {
+    if (r->memory == NULL || w->buffer == 0) {
         return true;
     }
     const size_t id = w->buffer - 1;
-    if (id >= r->n_buffers || r->buffers[id].buffer == NULL || r->buffers[id].device != r->device) {
+    const struct mpi_wire_buffer *in = id < r->memory->n ? &r->memory->buffers[id] : NULL;
+    if (in == NULL || in->buffer == NULL || in->device != r->memory->device) {
         return reading_refuse(r, "there is no such buffer", (long long) id);
     }
-    ggml_backend_buffer_t buffer = r->buffers[id].buffer;
+    ggml_backend_buffer_t buffer = in->buffer;
     if (w->offset > ggml_backend_buffer_get_size(buffer) || w->offset % alignment_of(t->type) != 0) {
         return reading_refuse(r, "its offset is none of its buffer", (long long) w->offset);
     }
@@ -154,7 +153,7 @@ static bool node_is_sound(struct reading *r, const struct ggml_tensor *t) {
     for (int i = 0; i < GGML_MAX_SRC; i++) {
         has_memory &= t->src[i] == NULL || t->src[i]->data != NULL;
     }
-    if (r->buffers != NULL && !has_memory) {
+    if (r->memory != NULL && !has_memory) {
         return reading_refuse(r, "it or a source has no memory", t->op);
     }
     if (berth_op_shape_holds == NULL || !berth_op_shape_holds(t)) {
@@ -209,14 +208,14 @@ static bool read_tensor(struct reading *r, const struct mpi_wire_tensor *w, stru
     return true;
 }
 
-struct ggml_context *mpi_wire_read(const void *bytes, size_t size, const struct mpi_wire_buffer *buffers, size_t n_buffers,
-    uint32_t device, struct ggml_cgraph **graph, char *why, size_t why_size) {
+struct ggml_context *mpi_wire_read(const void *bytes, size_t size, const struct mpi_wire_memory *memory,
+    struct ggml_cgraph **graph, char *why, size_t why_size) {
     const size_t n = size / sizeof(struct mpi_wire_tensor);
     if (n == 0 || n * sizeof(struct mpi_wire_tensor) != size || n > TENSORS_MAX) {
         snprintf(why, why_size, "%zu bytes are no graph", size);
         return NULL;
     }
-    struct reading r = {.buffers = buffers, .n_buffers = n_buffers, .device = device, .why = why, .why_size = why_size};
+    struct reading r = {.memory = memory, .why = why, .why_size = why_size};
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){
         .mem_size = (n + 1) * ggml_tensor_overhead() + ggml_graph_overhead_custom(n, false), .no_alloc = true});
     r.tensors = shim_calloc(n, sizeof r.tensors[0]);

@@ -27,21 +27,44 @@ uint32_t mpi_remote_ticket(struct mpi_remote *r) {
     return ticket;
 }
 
-enum ggml_status mpi_remote_send(
-    struct mpi_remote *r, uint32_t kind, uint32_t id, const uint64_t abc[3], const void *body, size_t size) {
-    const struct mpi_head head = {.kind = kind, .id = id, .a = abc[0], .b = abc[1], .c = abc[2]};
-    if (kind != MPI_SYNC && kind != MPI_ASK && kind != MPI_ASK_MEMORY) {
+enum ggml_status mpi_remote_send(struct mpi_remote *r, const struct mpi_head *head, const void *body, size_t size) {
+    if (head->kind != MPI_SYNC && head->kind != MPI_ASK && head->kind != MPI_ASK_MEMORY) {
         atomic_fetch_add(&r->n_sent, 1);
     }
-    return mpi_mail_send(r->mail, r->rank, &head, body, size);
+    return mpi_mail_send(r->mail, r->rank, head, body, size);
 }
 
 struct mpi_mail_item *mpi_remote_ask(
-    struct mpi_remote *r, uint32_t ticket, uint32_t kind, uint32_t id, const uint64_t abc[3], const void *body, size_t size) {
-    if (mpi_remote_send(r, kind, id, abc, body, size) != GGML_STATUS_SUCCESS) {
+    struct mpi_remote *r, uint32_t ticket, const struct mpi_head *head, const void *body, size_t size) {
+    if (mpi_remote_send(r, head, body, size) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
     return mpi_mail_take(r->mail, r->rank, MPI_ANSWER, ticket);
+}
+
+void mpi_remote_take(struct mpi_remote *r, uint32_t ticket, void *data, size_t size) {
+    for (size_t at = 0; at < size;) {
+        struct mpi_mail_item *item = mpi_mail_take(r->mail, r->rank, MPI_ANSWER, ticket);
+        size_t n = 0;
+        const void *piece = item != NULL ? mpi_body_of(item, &n) : NULL;
+        const bool ok = n > 0 && n <= size - at;
+        if (data != NULL && ok) {
+            memcpy((char *) data + at, piece, n);
+        }
+        mpi_item_free(item);
+        if (!ok) {
+            if (data != NULL) {
+                mpi_remote_unread(r, (char *) data + at, size - at, size);
+            }
+            return;
+        }
+        at += n;
+    }
+}
+
+void mpi_remote_unread(struct mpi_remote *r, void *data, size_t left, size_t size) {
+    memset(data, 0, left);
+    mpi_remote_keep(r, "%zu of %zu bytes could not be read", left, size);
 }
 
 void mpi_remote_keep(struct mpi_remote *r, const char *fmt, ...) {
@@ -56,12 +79,16 @@ void mpi_remote_keep(struct mpi_remote *r, const char *fmt, ...) {
     va_end(args);
 }
 
-enum ggml_status mpi_remote_report(struct mpi_remote *r) {
-    char text[sizeof r->failure];
+void mpi_remote_failure(struct mpi_remote *r, char text[MPI_FAILURE_SIZE]) {
     pthread_mutex_lock(&r->lock);
-    memcpy(text, r->failure, sizeof text);
+    memcpy(text, r->failure, sizeof r->failure);
     r->failure[0] = '\0';
     pthread_mutex_unlock(&r->lock);
+}
+
+enum ggml_status mpi_remote_report(struct mpi_remote *r) {
+    char text[MPI_FAILURE_SIZE];
+    mpi_remote_failure(r, text);
     if (mpi_mail_is_lost(r->mail, r->rank)) {
         return mpi_mail_tell_lost(r->mail, r->rank, "computing");
     }
@@ -75,7 +102,7 @@ void mpi_remote_sync(struct mpi_remote *r) {
         return;
     }
     const uint32_t ticket = mpi_remote_ticket(r);
-    struct mpi_mail_item *item = mpi_remote_ask(r, ticket, MPI_SYNC, ticket, (uint64_t[3]){0}, NULL, 0);
+    struct mpi_mail_item *item = mpi_remote_ask(r, ticket, &(struct mpi_head){.kind = MPI_SYNC, .id = ticket}, NULL, 0);
     if (item == NULL) {
         char why[192];
         mpi_mail_why(r->mail, r->rank, why, sizeof why);
@@ -146,7 +173,8 @@ static void make_room(struct mpi_remote *r, size_t size) {
             }
         }
         graph_drop(known, &known->graphs[oldest]);
-        (void) !mpi_remote_send(r, MPI_GRAPH_FREE, (uint32_t) oldest, (uint64_t[3]){0}, NULL, 0); // lost: the next call tells
+        (void) !mpi_remote_send(
+            r, &(struct mpi_head){.kind = MPI_GRAPH_FREE, .id = (uint32_t) oldest}, NULL, 0); // lost: the next call tells
     }
 }
 
@@ -183,7 +211,8 @@ static enum ggml_status graph_add(struct mpi_remote *r, uint32_t device, uint64_
         return shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a graph of %zu tensors", g->n);
     }
     memcpy(tensors, g->tensors, size);
-    const enum ggml_status status = mpi_remote_send(r, MPI_GRAPH, (uint32_t) *number, (uint64_t[3]){device, 0, 0}, tensors, size);
+    const enum ggml_status status =
+        mpi_remote_send(r, &(struct mpi_head){MPI_GRAPH, (uint32_t) *number, device, 0, 0}, tensors, size);
     if (status != GGML_STATUS_SUCCESS) {
         shim_free(tensors);
         return status;

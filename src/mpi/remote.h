@@ -58,6 +58,8 @@ struct mpi_known {
     uint64_t n_runs;
 };
 
+#define MPI_FAILURE_SIZE 256 // bytes of a text
+
 struct mpi_remote {
     struct mpi_mail *mail;
     int rank;
@@ -68,7 +70,7 @@ struct mpi_remote {
     struct mpi_numbers buffers;
     struct mpi_known known;
     struct mpi_wire_graph writing;
-    char failure[256]; // kept; "": none
+    char failure[MPI_FAILURE_SIZE]; // kept; "": none
 };
 
 struct mpi_asked; // answers to questions about ops, device.c
@@ -89,13 +91,18 @@ struct mpi_device {
 // ---- ranks (remote.c) ----
 
 uint32_t mpi_remote_ticket(struct mpi_remote *r);
-enum ggml_status mpi_remote_send(
-    struct mpi_remote *r, uint32_t kind, uint32_t id, const uint64_t abc[3], const void *body, size_t size) BERTH_MUST_USE;
+enum ggml_status mpi_remote_send(struct mpi_remote *r, const struct mpi_head *head, const void *body, size_t size) BERTH_MUST_USE;
 // Sends, and takes the answer with the ticket. NULL with an error.
-struct mpi_mail_item *mpi_remote_ask(struct mpi_remote *r, uint32_t ticket, uint32_t kind, uint32_t id, const uint64_t abc[3],
-    const void *body, size_t size) BERTH_MUST_USE;
+struct mpi_mail_item *mpi_remote_ask(
+    struct mpi_remote *r, uint32_t ticket, const struct mpi_head *head, const void *body, size_t size) BERTH_MUST_USE;
+// Takes an answer of that many bytes, which comes in pieces; data NULL: nobody wants it. What does not come is zeros, and kept.
+void mpi_remote_take(struct mpi_remote *r, uint32_t ticket, void *data, size_t size);
+// The last `left` of `size` bytes, at data, become zeros: a failure that is kept.
+void mpi_remote_unread(struct mpi_remote *r, void *data, size_t left, size_t size);
 // Keeps the last failure's text for the next call that can tell; the first stays.
 void mpi_remote_keep(struct mpi_remote *r, const char *fmt, ...) BERTH_PRINTF(2, 3);
+// It, and forgets it; "": none.
+void mpi_remote_failure(struct mpi_remote *r, char text[MPI_FAILURE_SIZE]);
 // Tells and forgets it: FAILED; SUCCESS if there is none.
 enum ggml_status mpi_remote_report(struct mpi_remote *r) BERTH_MUST_USE;
 // All that was sent has been done: what failed there is kept.
@@ -122,11 +129,17 @@ void mpi_event_free(ggml_backend_dev_t dev, ggml_backend_event_t event);
 void mpi_event_wait_host(ggml_backend_dev_t dev, ggml_backend_event_t event);
 
 void mpi_buft_init(struct mpi_device *d);
-// The device whose memory the tensor lies in, with its buffer's number and the offset; NULL: none of another rank.
-struct mpi_device *mpi_tensor_device(const struct ggml_tensor *t, uint32_t *buffer, uint64_t *offset);
-void mpi_buffer_write(struct mpi_device *d, uint32_t buffer, uint64_t offset, const void *bytes, size_t size, bool is_weight);
+// Memory of another rank; dev NULL: it is none.
+struct mpi_place {
+    struct mpi_device *dev;
+    uint32_t buffer;
+    uint64_t offset;
+};
+// That of a tensor, so many bytes behind its first.
+struct mpi_place mpi_tensor_place(const struct ggml_tensor *t, size_t offset);
+void mpi_buffer_write(const struct mpi_place *to, const void *bytes, size_t size, bool is_weight);
 // Bytes that could not be had are 0.
-void mpi_buffer_read(struct mpi_device *d, uint32_t buffer, uint64_t offset, void *bytes, size_t size);
+void mpi_buffer_read(const struct mpi_place *from, void *bytes, size_t size);
 // Between two tensors of other ranks, of one size, without passing through here. False: not possible.
 bool mpi_buffer_copy(const struct ggml_tensor *src, struct ggml_tensor *dst);
 

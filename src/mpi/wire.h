@@ -79,11 +79,18 @@ struct mpi_wire_buffer {
     uint32_t device;
 };
 
+// Where the tensors of a graph are.
+struct mpi_wire_memory {
+    const struct mpi_wire_buffer *buffers; // [n]
+    size_t n;
+    uint32_t device;
+};
+
 // A context with the graph's tensors, in `graph`; NULL with the reason in why. Every tensor lies in one of the buffers of that
 // device, every node keeps the rules of its op, so that whoever computes it stays inside.
-// buffers NULL: tensors without memory, to ask with.
-struct ggml_context *mpi_wire_read(const void *bytes, size_t size, const struct mpi_wire_buffer *buffers, size_t n_buffers,
-    uint32_t device, struct ggml_cgraph **graph, char *why, size_t why_size) BERTH_MUST_USE;
+// memory NULL: tensors without memory, to ask with.
+struct ggml_context *mpi_wire_read(const void *bytes, size_t size, const struct mpi_wire_memory *memory,
+    struct ggml_cgraph **graph, char *why, size_t why_size) BERTH_MUST_USE;
 
 // Nothing to compute: such nodes are everywhere.
 static inline bool mpi_op_is_empty(enum ggml_op op) {

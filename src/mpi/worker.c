@@ -102,7 +102,8 @@ static void graph_new(struct mpi_worker *w, const struct mpi_head *h, const void
     struct mpi_worker_graph *g = &w->graphs[h->id];
     ggml_free(g->ctx);
     *g = (struct mpi_worker_graph){.device = (uint32_t) h->a};
-    g->ctx = mpi_wire_read(body, size, w->buffers, w->n_buffers, g->device, &g->graph, why, sizeof why);
+    const struct mpi_wire_memory memory = {w->buffers, w->n_buffers, g->device};
+    g->ctx = mpi_wire_read(body, size, &memory, &g->graph, why, sizeof why);
     for (int i = 0; g->ctx != NULL && i < ggml_graph_n_nodes(g->graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(g->graph, i);
         if (!ggml_backend_dev_supports_op(w->devices[h->a].dev, node)) {
@@ -152,7 +153,7 @@ static void worker_sync(struct mpi_worker *w, const struct mpi_head *h, const vo
 static void worker_ask(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     char why[160];
     struct ggml_cgraph *graph;
-    struct ggml_context *ctx = h->a < w->n_devices ? mpi_wire_read(body, size, NULL, 0, 0, &graph, why, sizeof why) : NULL;
+    struct ggml_context *ctx = h->a < w->n_devices ? mpi_wire_read(body, size, NULL, &graph, why, sizeof why) : NULL;
     const struct ggml_tensor *t = NULL;
     for (struct ggml_tensor *i = ctx != NULL ? ggml_get_first_tensor(ctx) : NULL; i != NULL; i = ggml_get_next_tensor(ctx, i)) {
         t = i;

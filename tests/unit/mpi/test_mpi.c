@@ -782,7 +782,7 @@ static void test_groups(void **state) {
 static void refused(struct devices *d, uint32_t kind, uint32_t id, uint64_t a, uint64_t b, uint64_t c, const void *body,
     size_t size, const char *text) {
     struct mpi_remote *r = d->list[0].remote;
-    assert_int_equal(mpi_remote_send(r, kind, id, (uint64_t[3]){a, b, c}, body, size), GGML_STATUS_SUCCESS);
+    assert_int_equal(mpi_remote_send(r, &(struct mpi_head){kind, id, a, b, c}, body, size), GGML_STATUS_SUCCESS);
     mpi_remote_sync(r);
     if (mpi_remote_report(r) != GGML_STATUS_FAILED || strstr(berth_last_error(), text) == NULL ||
         strstr(berth_last_error(), "rank 1") == NULL) {
@@ -885,8 +885,8 @@ static void lies_taken(struct devices *d) {
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         struct mpi_wire_tensor g[2];
         lie_write(&lies[i], g);
-        assert_int_equal(mpi_remote_send(r, MPI_GRAPH, 0, (uint64_t[3]){0}, g, sizeof g), GGML_STATUS_SUCCESS);
-        assert_int_equal(mpi_remote_send(r, MPI_RUN, 0, (uint64_t[3]){0}, NULL, 0), GGML_STATUS_SUCCESS);
+        assert_int_equal(mpi_remote_send(r, &(struct mpi_head){.kind = MPI_GRAPH, .id = 0}, g, sizeof g), GGML_STATUS_SUCCESS);
+        assert_int_equal(mpi_remote_send(r, &(struct mpi_head){.kind = MPI_RUN, .id = 0}, NULL, 0), GGML_STATUS_SUCCESS);
         mpi_remote_sync(r);
         if (mpi_remote_report(r) != GGML_STATUS_SUCCESS) {
             fail_msg("case %zu: %s", i, berth_last_error());
@@ -941,7 +941,7 @@ static void refuses(struct mpi_world *w) {
     lies_taken(&d);
     lies_refused(&d);
     float out[4] = {1, 1, 1, 1};
-    mpi_buffer_read(&d.list[0], 0, 5000, out, sizeof out); // what cannot be had is 0
+    mpi_buffer_read(&(struct mpi_place){&d.list[0], 0, 5000}, out, sizeof out); // what cannot be had is 0
     assert_true(out[0] == 0 && mpi_remote_report(d.list[0].remote) == GGML_STATUS_FAILED);
     ggml_backend_buffer_free(buffer);
     devices_close(&d);
@@ -961,11 +961,11 @@ static bool copies(struct devices *d, uint8_t fill, uint32_t to, uint64_t out_si
     struct mpi_remote *a = d->list[0].remote, *b = d->list[1].remote;
     const uint32_t rank_a = 1, rank_b = 2;
     const uint64_t ticket = 7;
-    assert_int_equal(mpi_remote_send(a, MPI_MEMSET, 0, (uint64_t[3]){0, COPY_SIZE, fill}, NULL, 0), GGML_STATUS_SUCCESS);
+    assert_int_equal(mpi_remote_send(a, &(struct mpi_head){MPI_MEMSET, 0, 0, COPY_SIZE, fill}, NULL, 0), GGML_STATUS_SUCCESS);
+    assert_int_equal(mpi_remote_send(a, &(struct mpi_head){MPI_COPY_OUT, 0, 0, out_size, ticket}, &rank_b, sizeof rank_b),
+        GGML_STATUS_SUCCESS);
     assert_int_equal(
-        mpi_remote_send(a, MPI_COPY_OUT, 0, (uint64_t[3]){0, out_size, ticket}, &rank_b, sizeof rank_b), GGML_STATUS_SUCCESS);
-    assert_int_equal(
-        mpi_remote_send(b, MPI_COPY_IN, to, (uint64_t[3]){0, in_size, ticket}, &rank_a, sizeof rank_a), GGML_STATUS_SUCCESS);
+        mpi_remote_send(b, &(struct mpi_head){MPI_COPY_IN, to, 0, in_size, ticket}, &rank_a, sizeof rank_a), GGML_STATUS_SUCCESS);
     mpi_remote_sync(a);
     mpi_remote_sync(b);
     (void) !mpi_remote_report(a);
@@ -992,7 +992,7 @@ static void refuses_copies(struct mpi_world *w) {
         assert_false(copies(&d, 1, cases[i].to, cases[i].out_size, cases[i].in_size));
         assert_non_null(strstr(berth_last_error(), cases[i].text));
         assert_true(copies(&d, (uint8_t) (i + 2), 0, COPY_SIZE, COPY_SIZE));
-        mpi_buffer_read(&d.list[1], 0, 0, out, COPY_SIZE);
+        mpi_buffer_read(&(struct mpi_place){&d.list[1], 0, 0}, out, COPY_SIZE);
         for (size_t k = 0; k < COPY_SIZE; k++) {
             assert_int_equal(out[k], i + 2);
         }
