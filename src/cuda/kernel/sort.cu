@@ -9,9 +9,11 @@
 DEV uint64_t key_of(float f, int64_t i, bool down) {
     f += 0.0f; // -0 becomes 0
     const uint32_t u = __float_as_uint(f);
-    uint32_t k = (u & 0x7fffffffu) > 0x7f800000u ? 0xffffffffu : u & 0x80000000u ? ~u : u | 0x80000000u;
-    k = down ? ~k : k;
-    return (uint64_t) k << 32 | (uint64_t) (uint32_t) i;
+    uint32_t k = (u & 0x80000000u) != 0 ? ~u : u | 0x80000000u;
+    if ((u & 0x7fffffffu) > 0x7f800000u) {
+        k = 0xffffffffu; // NaN
+    }
+    return (uint64_t) (down ? ~k : k) << 32 | (uint64_t) (uint32_t) i;
 }
 DEV const char *row_at(const struct cuda_view &v, int64_t ir) {
     return at(v, 0, ir % v.ne[1], ir / v.ne[1] % v.ne[2], ir / (v.ne[1] * v.ne[2]));

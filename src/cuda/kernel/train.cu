@@ -191,9 +191,11 @@ KERNEL out_prod(const __grid_constant__ struct cuda_op_args g) {
         for (int64_t k0 = 0; k0 < g.a.ne[1]; k0 += 16) {
             const int64_t ka = k0 + threadIdx.y, jb = (int64_t) blockIdx.y * 16 + threadIdx.x;
             __syncthreads();
-            ta[threadIdx.y][threadIdx.x] = i >= g.dst.ne[0] || ka >= g.a.ne[1] ? 0.0f
-                                           : dense                             ? load_number(at(g.a, i, ka, a2, a3), g.a.type)
-                                                                               : row_element(at(g.a, 0, ka, a2, a3), g.a.type, i);
+            float v = 0.0f;
+            if (i < g.dst.ne[0] && ka < g.a.ne[1]) {
+                v = dense ? load_number(at(g.a, i, ka, a2, a3), g.a.type) : row_element(at(g.a, 0, ka, a2, a3), g.a.type, i);
+            }
+            ta[threadIdx.y][threadIdx.x] = v;
             tb[threadIdx.y][threadIdx.x] = jb < g.dst.ne[1] && ka < g.a.ne[1] ? *(const float *) at(g.b, jb, ka, i2, i3) : 0.0f;
             __syncthreads();
 #pragma unroll
