@@ -276,18 +276,16 @@ struct access {
     struct ggml_tensor *parts;
 };
 
-// n times size bytes, from part_off on in the part and from whole_off on in the root.
-static void piece_access(
-    const struct access *a, int j, size_t part_off, size_t whole_off, size_t size, const struct meta_piece *p, size_t n) {
-    struct ggml_tensor *part = &a->parts[j];
-    char *data = a->data != NULL ? a->data + (whole_off - a->offset) : NULL;
+static void piece_access(const struct access *a, const struct meta_piece *p) {
+    struct ggml_tensor *part = &a->parts[p->j];
+    char *data = a->data != NULL ? a->data + (p->whole - a->offset) : NULL;
     if (a->kind == ACCESS_SET) {
-        ggml_backend_tensor_set_2d(part, data, part_off, size, n, p->part_step, p->whole_step);
+        ggml_backend_tensor_set_2d(part, data, p->part, p->size, p->n_outer, p->part_step, p->whole_step);
     } else if (a->kind == ACCESS_GET) {
-        ggml_backend_tensor_get_2d(part, data, part_off, size, n, p->part_step, p->whole_step);
+        ggml_backend_tensor_get_2d(part, data, p->part, p->size, p->n_outer, p->part_step, p->whole_step);
     } else {
-        for (size_t i = 0; i < n; i++) {
-            ggml_backend_tensor_memset(part, a->value, part_off + i * p->part_step, size);
+        for (size_t i = 0; i < p->n_outer; i++) {
+            ggml_backend_tensor_memset(part, a->value, p->part + i * p->part_step, p->size);
         }
     }
 }
@@ -297,7 +295,12 @@ static void piece_access_clipped(const struct access *a, const struct meta_piece
     const size_t at = p->whole + i * p->whole_step, range_end = a->offset + a->size;
     const size_t from = max_size(at, a->offset), to = min_size(at + p->size, range_end);
     if (from < to) {
-        piece_access(a, p->j, p->part + i * p->part_step + (from - at), from, to - from, p, 1);
+        struct meta_piece one = *p;
+        one.part += i * p->part_step + (from - at);
+        one.whole = from;
+        one.size = to - from;
+        one.n_outer = 1;
+        piece_access(a, &one);
     }
 }
 
@@ -311,7 +314,11 @@ static bool touch_piece(const struct meta_piece *p, void *user) {
         end = (range_end - p->whole - p->size) / p->whole_step + 1;
     }
     if (first < end) {
-        piece_access(a, p->j, p->part + first * p->part_step, p->whole + first * p->whole_step, p->size, p, end - first);
+        struct meta_piece some = *p;
+        some.part += first * p->part_step;
+        some.whole += first * p->whole_step;
+        some.n_outer = end - first;
+        piece_access(a, &some);
     }
     if (first > 0 && first <= p->n_outer) {
         piece_access_clipped(a, p, first - 1);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // attn.c: FLASH_ATTN_EXT: softmax(scale q k + slope mask) v without the matrix of scores (Dao et al., arXiv 2205.14135).
 //   1. A unit is some queries that read the same keys: tokens of one head, and heads that share a head of k and v. Where there
-//   are
-//      many, they are multiplied as panels of f32 (kernels.h:cpu_gemm), whatever k and v are; few are by dot products.
+//      are many, they are multiplied as panels of f32 (kernels.h:cpu_gemm), whatever k and v are; few are by dot products.
 //   2. A unit walks the keys in tiles of K_ROWS. It keeps, per query, the largest score m, the sum s of exp(score - m), and the
 //      sum of exp(score - m) v; when m grows, both sums are scaled down.
 //   3. Few units over many keys are cut into runs of keys whose sums are joined at the end. How many does not depend on the
@@ -27,6 +26,7 @@
 #define N_ITEMS 16  // units are cut until there are so many items
 
 struct attn {
+    const struct cpu_kernels *table;
     const struct ggml_tensor *q, *k, *v, *mask, *sinks;
     const struct cpu_gemm *g; // panels; NULL: dot products
     float scale, softcap, max_bias;
@@ -45,6 +45,7 @@ static enum ggml_type dot_type(const struct attn *a) {
 
 static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     struct attn a = {
+        .table = k,
         .q = op->src[0],
         .k = op->src[1],
         .v = op->src[2],
@@ -121,6 +122,7 @@ struct room {
     int64_t weights;                 // panels of columns: the scores
     int64_t product;                 // [q_rows][d_v]
     int64_t x_k, x_v, y_k, y_v, end; // a panel
+    float *own;                      // the memory
 };
 
 static struct room room_of(const struct attn *a) {
@@ -228,8 +230,7 @@ static const char *mask_row(const struct attn *a, const struct unit *u, int j) {
 }
 
 // For query j and the n keys from k0 on, for which it is kept.
-static void bias_load(
-    const struct cpu_params *p, const struct attn *a, const struct unit *u, int j, int64_t k0, int n, struct bias *b) {
+static void bias_load(const struct attn *a, const struct unit *u, int j, int64_t k0, int n, struct bias *b) {
     const char *row = mask_row(a, u, j);
     if (row == b->row) {
         return;
@@ -242,17 +243,16 @@ static void bias_load(
     b->row = row;
     b->is_zero = (bits & 0x7fff) == 0;
     if (!b->is_zero) {
-        p->k->to_float[GGML_TYPE_F16](half, b->v, n);
+        a->table->to_float[GGML_TYPE_F16](half, b->v, n);
     }
 }
 
 // Scores of query j against n keys, finished in place. False if none is above -inf.
-static bool scores_finish(
-    const struct cpu_params *p, const struct attn *a, const struct unit *u, int j, const struct bias *b, int n, float *score) {
-    p->k->scale(n, score, score, a->scale, 0.0f);
+static bool scores_finish(const struct attn *a, const struct unit *u, int j, const struct bias *b, int n, float *score) {
+    a->table->scale(n, score, score, a->scale, 0.0f);
     if (a->softcap != 0.0f) {
-        p->k->tanh(n, score, score);
-        p->k->scale(n, score, score, a->softcap, 0.0f);
+        a->table->tanh(n, score, score);
+        a->table->scale(n, score, score, a->softcap, 0.0f);
     }
     if (a->mask == NULL || b->is_zero) {
         return true;
@@ -270,33 +270,35 @@ static bool scores_finish(
 }
 
 // m and s take n scores in; the scores become weights.
-static void scores_weigh(const struct cpu_params *p, const struct attn *a, struct sums *t, int j, int n, float *score) {
-    const float max = p->k->max(n, score);
+static void scores_weigh(const struct attn *a, struct sums *t, int j, int n, float *score) {
+    const float max = a->table->max(n, score);
     if (max > t->m[j]) {
         const float down = expf(t->m[j] - max); // 0 for the first
         t->m[j] = max;
         t->s[j] *= down;
-        p->k->scale(a->d_v, t->v + j * a->d_v, t->v + j * a->d_v, down, 0.0f);
+        a->table->scale(a->d_v, t->v + j * a->d_v, t->v + j * a->d_v, down, 0.0f);
     }
-    t->s[j] += (float) p->k->exp_sum(n, score, score, t->m[j] == -INFINITY ? 0.0f : t->m[j]);
+    t->s[j] += (float) a->table->exp_sum(n, score, score, t->m[j] == -INFINITY ? 0.0f : t->m[j]);
 }
 
-// n rows as floats: where they lie, or in buf. Returns the floats from row to row.
-static int64_t rows_load(
-    const struct cpu_params *p, const struct ggml_tensor *t, const char *rows, int n, float *buf, const float **found) {
+struct rows {
+    const float *at;
+    int64_t ld; // floats from row to row
+};
+
+// n rows as floats: where they lie, or in buf.
+static struct rows rows_load(const struct attn *a, const struct ggml_tensor *t, const char *rows, int n, float *buf) {
     if (cpu_is_f32_dense(t) && t->nb[1] % sizeof(float) == 0) {
-        *found = (const float *) (const void *) rows;
-        return (int64_t) (t->nb[1] / sizeof(float));
+        return (struct rows){(const float *) (const void *) rows, (int64_t) (t->nb[1] / sizeof(float))};
     }
     const int64_t d = t->ne[0];
     for (int i = 0; i < n; i++) {
-        const float *row = cpu_row_load(p->k, t, rows + (size_t) i * t->nb[1], 0, d, buf + i * d);
+        const float *row = cpu_row_load(a->table, t, rows + (size_t) i * t->nb[1], 0, d, buf + i * d);
         if (row != buf + i * d) {
             memcpy(buf + i * d, row, (size_t) d * sizeof *row);
         }
     }
-    *found = buf;
-    return d;
+    return (struct rows){buf, d};
 }
 
 static const char *query_at(const struct attn *a, const struct unit *u, int j) {
@@ -304,16 +306,16 @@ static const char *query_at(const struct attn *a, const struct unit *u, int j) {
 }
 
 // Query j in the type that k is multiplied with.
-static void query_load(const struct cpu_params *p, const struct attn *a, const struct unit *u, int j, float *buf, char *to) {
-    const float *row = cpu_row_load(p->k, a->q, query_at(a, u, j), 0, a->d_k, buf);
-    p->k->traits[dot_type(a)].from_float(row, to, a->d_k);
+static void query_load(const struct attn *a, const struct unit *u, int j, float *buf, char *to) {
+    const float *row = cpu_row_load(a->table, a->q, query_at(a, u, j), 0, a->d_k, buf);
+    a->table->traits[dot_type(a)].from_float(row, to, a->d_k);
 }
 
 // ---- panels ----
 
 // Queries are rounded as those of dot products are.
-static void queries_pack(
-    const struct cpu_params *p, const struct attn *a, const struct unit *u, const struct room *r, float *own) {
+static void queries_pack(const struct attn *a, const struct unit *u, const struct room *r) {
+    float *own = r->own;
     const struct cpu_gemm *g = a->g;
     const enum ggml_type type = dot_type(a);
     char *rounded = (char *) (own + r->keys); // there are none yet
@@ -325,37 +327,43 @@ static void queries_pack(
             float *row = own + r->rows + i * a->d_k;
             cols[i] = row;
             if (type == GGML_TYPE_F32) {
-                cols[i] = cpu_row_load(p->k, a->q, query_at(a, u, j + i), 0, a->d_k, row);
+                cols[i] = cpu_row_load(a->table, a->q, query_at(a, u, j + i), 0, a->d_k, row);
             } else {
-                query_load(p, a, u, j + i, row, rounded);
-                p->k->to_float[type](rounded, row, a->d_k);
+                query_load(a, u, j + i, row, rounded);
+                a->table->to_float[type](rounded, row, a->d_k);
             }
         }
-        g->pack_y(p->k, a->d_k, panel, cols, n);
+        g->pack_y(a->table, a->d_k, panel, cols, n);
     }
 }
 
-// s[row + column * ld] of n_x rows and n_y columns, of n elements, in panels of x_floats and y_floats.
-static void panels_run(const struct cpu_gemm *g, int64_t n, float *s, int64_t ld, const float *x, int64_t x_floats, int64_t n_x,
-    const float *y, int64_t y_floats, int n_y) {
-    for (int j = 0; j < n_y; j += g->nr, y += y_floats) {
-        const float *at = x;
-        for (int64_t i = 0; i < n_x; i += g->mr, at += x_floats) {
-            g->run(n, s + i + j * ld, ld, at, (int) min_i64(n_x - i, g->mr), y, min_int(n_y - j, g->nr));
+struct panels {
+    const float *at;
+    int64_t floats; // of a panel
+    int64_t n;      // rows or columns of all
+};
+
+// s[row + column * ld] of rows x and columns y of n elements.
+static void panels_run(const struct cpu_gemm *g, int64_t n, float *s, int64_t ld, struct panels x, struct panels y) {
+    for (int64_t j = 0; j < y.n; j += g->nr, y.at += y.floats) {
+        const float *at = x.at;
+        for (int64_t i = 0; i < x.n; i += g->mr, at += x.floats) {
+            g->run(n, s + i + j * ld, ld, at, (int) min_i64(x.n - i, g->mr), y.at, (int) min_i64(y.n - j, g->nr));
         }
     }
 }
 
 // Scores of the unit's queries with n keys.
-static void scores_by_panels(const struct cpu_params *p, const struct attn *a, const struct unit *u, const struct room *r,
-    float *own, const char *keys, int n) {
+static void scores_by_panels(const struct attn *a, const struct unit *u, const struct room *r, const char *keys, int n) {
     const struct cpu_gemm *g = a->g;
-    const float *x;
-    const int64_t ld = rows_load(p, a->k, keys, n, own + r->rows, &x);
+    float *own = r->own;
+    const struct rows x = rows_load(a, a->k, keys, n, own + r->rows);
     for (int i = 0; i < n; i += g->mr) {
-        g->pack_x(a->d_k, own + r->keys + r->x_k * (i / g->mr), x + i * ld, (size_t) ld * sizeof *x, min_int(n - i, g->mr));
+        g->pack_x(
+            a->d_k, own + r->keys + r->x_k * (i / g->mr), x.at + i * x.ld, (size_t) x.ld * sizeof *x.at, min_int(n - i, g->mr));
     }
-    panels_run(g, a->d_k, own, K_ROWS, own + r->keys, r->x_k, n, own + r->queries, r->y_k, u->n);
+    panels_run(
+        g, a->d_k, own, K_ROWS, (struct panels){own + r->keys, r->x_k, n}, (struct panels){own + r->queries, r->y_k, u->n});
 }
 
 static bool are_finite(int64_t n, const float *x) {
@@ -368,26 +376,28 @@ static bool are_finite(int64_t n, const float *x) {
 
 // Adds n rows of v to the sums, each as often as its scores say. False, with nothing done, if there are values that even a weight
 // of 0 would spread.
-static bool values_by_panels(const struct cpu_params *p, const struct attn *a, const struct unit *u, const struct room *r,
-    float *own, struct sums *t, const float *v, int64_t ld, int n) {
+static bool values_by_panels(
+    const struct attn *a, const struct unit *u, const struct room *r, struct sums *t, const struct rows *v, int n) {
     const struct cpu_gemm *g = a->g;
     for (int i = 0; i < n; i++) {
-        if (!are_finite(a->d_v, v + i * ld)) {
+        if (!are_finite(a->d_v, v->at + i * v->ld)) {
             return false;
         }
     }
-    cpu_gemm_pack_across(n, (char *) (own + r->values), (size_t) r->x_v * sizeof(float), g->mr, (const char *) v,
-        (size_t) ld * sizeof(float), a->d_v);
+    float *own = r->own;
+    cpu_gemm_pack_across(n, (char *) (own + r->values), (size_t) r->x_v * sizeof(float), g->mr, (const char *) v->at,
+        (size_t) v->ld * sizeof(float), a->d_v);
     for (int j = 0; j < u->n; j += g->nr) {
         const int n_cols = min_int(u->n - j, g->nr);
         const float *cols[CPU_GEMM_NR];
         for (int i = 0; i < n_cols; i++) {
             cols[i] = own + (j + i) * K_ROWS;
         }
-        g->pack_y(p->k, n, own + r->weights + r->y_v * (j / g->nr), cols, n_cols);
+        g->pack_y(a->table, n, own + r->weights + r->y_v * (j / g->nr), cols, n_cols);
     }
-    panels_run(g, n, own + r->product, a->d_v, own + r->values, r->x_v, a->d_v, own + r->weights, r->y_v, u->n);
-    p->k->add(u->n * a->d_v, t->v, t->v, own + r->product);
+    const struct panels x = {own + r->values, r->x_v, a->d_v}, y = {own + r->weights, r->y_v, u->n};
+    panels_run(g, n, own + r->product, a->d_v, x, y);
+    a->table->add(u->n * a->d_v, t->v, t->v, own + r->product);
     return true;
 }
 
@@ -412,26 +422,26 @@ static bool is_seen(const struct attn *a, const struct unit *u, int64_t k0, int 
 }
 
 // Keys k0 to k1; t is empty at first.
-static void unit_run(
-    const struct cpu_params *p, const struct attn *a, const struct unit *u, int64_t k0, int64_t k1, struct sums *t, float *own) {
+static void unit_run(const struct attn *a, const struct unit *u, int64_t k0, int64_t k1, struct sums *t, float *own) {
     const int64_t head = u->group * a->n_heads;
     const int64_t head_k = head / (a->q->ne[2] / a->k->ne[2]), head_v = head / (a->q->ne[2] / a->v->ne[2]);
     const bool has_keys = k0 < k1; // without any there may be no memory either
     const char *keys = has_keys ? cpu_row_at(a->k, 0, head_k, u->seq / (a->q->ne[3] / a->k->ne[3])) : NULL;
     const char *values = has_keys ? cpu_row_at(a->v, 0, head_v, u->seq / (a->q->ne[3] / a->v->ne[3])) : NULL;
-    const struct room r = room_of(a);
+    struct room r = room_of(a);
     float *score = own;
     bool live[Q_PANELS];
+    r.own = own;
     if (a->g != NULL) {
-        queries_pack(p, a, u, &r, own);
+        queries_pack(a, u, &r);
     } else {
         for (int j = 0; j < u->n; j++) {
-            query_load(p, a, u, j, own + r.rows, (char *) (own + r.queries) + (size_t) j * a->q_size);
+            query_load(a, u, j, own + r.rows, (char *) (own + r.queries) + (size_t) j * a->q_size);
         }
     }
-    p->k->fill(a->q_rows * a->d_v, t->v, 0.0f);
-    p->k->fill(a->q_rows, t->m, -INFINITY);
-    p->k->fill(a->q_rows, t->s, 0.0f);
+    a->table->fill(a->q_rows * a->d_v, t->v, 0.0f);
+    a->table->fill(a->q_rows, t->m, -INFINITY);
+    a->table->fill(a->q_rows, t->s, 0.0f);
     for (; k0 < k1; k0 += K_ROWS) {
         const int n = k1 - k0 < K_ROWS ? (int) (k1 - k0) : K_ROWS;
         const char *tile = keys + (size_t) k0 * a->k->nb[1];
@@ -439,55 +449,53 @@ static void unit_run(
             continue;
         }
         if (a->g != NULL) {
-            scores_by_panels(p, a, u, &r, own, tile, n);
+            scores_by_panels(a, u, &r, tile, n);
         } else {
-            cpu_dots(
-                p->k, a->k->type, a->d_k, score, K_ROWS, tile, a->k->nb[1], n, (const char *) (own + r.queries), a->q_size, u->n);
+            cpu_dots(a->table, a->k->type, a->d_k, score, K_ROWS, tile, a->k->nb[1], n, (const char *) (own + r.queries),
+                a->q_size, u->n);
         }
         bool any = false;
         struct bias b = {.row = NULL};
         for (int j = 0; j < u->n; j++) {
             if (a->mask != NULL) {
-                bias_load(p, a, u, j, k0, n, &b);
+                bias_load(a, u, j, k0, n, &b);
             }
-            live[j] = scores_finish(p, a, u, j, &b, n, score + j * K_ROWS);
+            live[j] = scores_finish(a, u, j, &b, n, score + j * K_ROWS);
             any = any || live[j];
             if (live[j]) {
-                scores_weigh(p, a, t, j, n, score + j * K_ROWS);
+                scores_weigh(a, t, j, n, score + j * K_ROWS);
             }
         }
         for (int j = 0; any && j < u->n; j++) {
             if (!live[j]) {
-                p->k->fill(n, score + j * K_ROWS, 0.0f);
+                a->table->fill(n, score + j * K_ROWS, 0.0f);
             }
         }
         if (any) {
-            const float *v;
-            const int64_t ld_v = rows_load(p, a->v, values + (size_t) k0 * a->v->nb[1], n, own + r.rows, &v);
-            if (a->g == NULL || !values_by_panels(p, a, u, &r, own, t, v, ld_v, n)) {
-                p->k->mix(a->d_v, t->v, a->d_v, u->n, score, K_ROWS, v, ld_v, n);
+            const struct rows v = rows_load(a, a->v, values + (size_t) k0 * a->v->nb[1], n, own + r.rows);
+            if (a->g == NULL || !values_by_panels(a, u, &r, t, &v, n)) {
+                a->table->mix(a->d_v, t->v, a->d_v, u->n, score, K_ROWS, v.at, v.ld, n);
             }
         }
     }
 }
 
 // Adds the sums of other keys.
-static void sums_join(const struct cpu_params *p, const struct attn *a, int n, struct sums *t, const struct sums *more) {
+static void sums_join(const struct attn *a, int n, struct sums *t, const struct sums *more) {
     for (int j = 0; j < n; j++) {
         if (more->m[j] == -INFINITY && more->s[j] == 0.0f) {
             continue;
         }
         const float m = max_f32(more->m[j], t->m[j]);
         const float t_down = t->m[j] == m ? 1.0f : expf(t->m[j] - m), more_down = more->m[j] == m ? 1.0f : expf(more->m[j] - m);
-        p->k->scale(a->d_v, t->v + j * a->d_v, t->v + j * a->d_v, t_down, 0.0f);
-        p->k->mad(a->d_v, t->v + j * a->d_v, more->v + j * a->d_v, more_down);
+        a->table->scale(a->d_v, t->v + j * a->d_v, t->v + j * a->d_v, t_down, 0.0f);
+        a->table->mad(a->d_v, t->v + j * a->d_v, more->v + j * a->d_v, more_down);
         t->s[j] = t->s[j] * t_down + more->s[j] * more_down;
         t->m[j] = m;
     }
 }
 
-static void unit_finish(
-    const struct cpu_params *p, const struct attn *a, struct ggml_tensor *op, const struct unit *u, struct sums *t) {
+static void unit_finish(const struct attn *a, struct ggml_tensor *op, const struct unit *u, struct sums *t) {
     for (int j = 0; j < u->n; j++) {
         const int64_t h = unit_head(a, u, j);
         float s = t->s[j], down = 1.0f;
@@ -497,7 +505,7 @@ static void unit_finish(
             s = s * down + expf(sink - m);
         }
         float *y = (float *) (void *) cpu_row_at(op, h, unit_token(a, u, j), u->seq);
-        p->k->scale(a->d_v, y, t->v + j * a->d_v, s == 0.0f ? 0.0f : down / s, 0.0f);
+        a->table->scale(a->d_v, y, t->v + j * a->d_v, s == 0.0f ? 0.0f : down / s, 0.0f);
     }
 }
 
@@ -510,9 +518,9 @@ static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
         const struct unit u = unit_of(&a, i / a.n_runs);
         const int64_t k0 = i % a.n_runs * a.run, k1 = min_i64(a.n_kv, k0 + a.run);
         struct sums t = sums_at(&a, a.n_runs > 1 ? joined + i * n_each : own);
-        unit_run(p, &a, &u, k0, k1, &t, own + n_each);
+        unit_run(&a, &u, k0, k1, &t, own + n_each);
         if (a.n_runs == 1) {
-            unit_finish(p, &a, op, &u, &t);
+            unit_finish(&a, op, &u, &t);
         }
     }
     if (a.n_runs == 1) {
@@ -525,9 +533,9 @@ static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
         struct sums t = sums_at(&a, joined + i * a.n_runs * n_each);
         for (int64_t r = 1; r < a.n_runs; r++) {
             const struct sums more = sums_at(&a, joined + (i * a.n_runs + r) * n_each);
-            sums_join(p, &a, u.n, &t, &more);
+            sums_join(&a, u.n, &t, &more);
         }
-        unit_finish(p, &a, op, &u, &t);
+        unit_finish(&a, op, &u, &t);
     }
 }
 

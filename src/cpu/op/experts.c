@@ -194,10 +194,16 @@ static void pack_wave(const struct cpu_params *p, const struct ggml_tensor *op, 
     }
 }
 
-// Rows r0 to r1 of expert e times its panels i0 to i1; the first of the wave is at `wave`.
-static void panels_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, int64_t e, int64_t r0,
-    int64_t r1, int64_t i0, int64_t i1, int64_t wave) {
+// Rows r0 to r1 of expert e.
+struct slab {
+    int64_t e, r0, r1;
+};
+
+// Its rows times panels i0 to i1 of its expert; w->rows holds those from `wave` on.
+static void panels_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, const struct slab *s,
+    const int64_t i[2], int64_t wave) {
     const struct ggml_tensor *a = op->src[0];
+    const int64_t e = s->e, r0 = s->r0, r1 = s->r1, i0 = i[0], i1 = i[1];
     const struct cpu_gemm *g = &p->k->gemm[a->type];
     const int64_t n = a->ne[0];
     const size_t x_size = cpu_gemm_x_size(g, n);
@@ -208,13 +214,13 @@ static void panels_run(const struct cpu_params *p, struct ggml_tensor *op, const
         }
         g->pack_x(n, w->own + x_size * (size_t) j, cpu_row_at(a, r, e, 0), a->nb[1], r1 - r < g->mr ? (int) (r1 - r) : g->mr);
     }
-    for (int64_t i = i0; i < i1; i++) {
-        const int32_t *pairs = w->pairs + w->first[e] + (i - w->panel[e]) * g->nr;
+    for (int64_t k = i0; k < i1; k++) {
+        const int32_t *pairs = w->pairs + w->first[e] + (k - w->panel[e]) * g->nr;
         const int64_t left = w->pairs + w->first[e + 1] - pairs;
         const int nc = left < g->nr ? (int) left : g->nr;
         for (int64_t r = r0, j = 0; r < r1; r += g->mr, j++) {
             const int nr = r1 - r < g->mr ? (int) (r1 - r) : g->mr;
-            const char *y = w->rows + w->row_size * (size_t) (i - wave);
+            const char *y = w->rows + w->row_size * (size_t) (k - wave);
             float out[CPU_GEMM_MR * CPU_GEMM_NR];
             if (lie && nr == g->mr) {
                 g->rows.run(n, out, g->mr, cpu_row_at(a, r, e, 0), a->nb[1], y, nc);
@@ -246,10 +252,10 @@ static void run_panels(const struct cpu_params *p, struct ggml_tensor *op, const
             e1++;
         }
         for (int64_t i = cpu_chunk_next(p); i < (e1 - e0) * n_rows; i = cpu_chunk_next(p)) {
-            const int64_t e = e0 + i / n_rows, r0 = i % n_rows * rows, r1 = min_i64(ne0, r0 + rows);
-            const int64_t from = max_i64(i0, w->panel[e]), to = min_i64(i1, w->panel[e + 1]);
-            if (from < to) {
-                panels_run(p, op, w, e, r0, r1, from, to, i0);
+            const int64_t e = e0 + i / n_rows, r0 = i % n_rows * rows;
+            const int64_t part[2] = {max_i64(i0, w->panel[e]), min_i64(i1, w->panel[e + 1])};
+            if (part[0] < part[1]) {
+                panels_run(p, op, w, &(struct slab){e, r0, min_i64(ne0, r0 + rows)}, part, i0);
             }
         }
         cpu_barrier(p);
@@ -269,26 +275,27 @@ static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *o
     }
 }
 
-// Rows r0 to r1 of expert e for n pairs, whose rows are in the form of single columns.
-static void columns_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, int64_t e, int64_t r0,
-    int64_t r1, const int32_t *pairs, int n) {
+// A slab for n pairs, whose rows are in the form of single columns.
+static void columns_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, const struct slab *slab,
+    const int32_t *pairs, int n) {
     const struct ggml_tensor *a = op->src[0];
     for (int c = 0; c < n; c += CPU_GEMV_COLS) {
         const int nc = min_int(n - c, CPU_GEMV_COLS);
         float *s[CPU_GEMV_COLS];
         const void *columns[CPU_GEMV_COLS];
         for (int j = 0; j < nc; j++) {
-            s[j] = result_row(op, pairs[c + j]) + r0;
+            s[j] = result_row(op, pairs[c + j]) + slab->r0;
             columns[j] = w->rows + w->row_size * (size_t) row_of(op, pairs[c + j]);
         }
-        const char *row = cpu_row_at(a, r0, e, 0);
-        cpu_gemv_columns(&p->k->gemv[a->type], a->ne[0], s, row, a->nb[1], (int) (r1 - r0), columns, nc);
+        const char *row = cpu_row_at(a, slab->r0, slab->e, 0);
+        cpu_gemv_columns(&p->k->gemv[a->type], a->ne[0], s, row, a->nb[1], (int) (slab->r1 - slab->r0), columns, nc);
     }
 }
 
-static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, int64_t e, int64_t r0, int64_t r1,
+static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, const struct slab *slab,
     const int32_t *pairs, int n) {
     const struct ggml_tensor *a = op->src[0];
+    const int64_t r0 = slab->r0, r1 = slab->r1;
     const char *cols = w->own;
     float out[TILE_PAIRS * TILE_ROWS];
     for (int c = 0; c < n; c++) {
@@ -299,7 +306,8 @@ static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const s
             memcpy(w->own + (size_t) c * w->row_size, row, w->row_size);
         }
     }
-    cpu_dots(p->k, a->type, a->ne[0], out, TILE_ROWS, cpu_row_at(a, r0, e, 0), a->nb[1], (int) (r1 - r0), cols, w->row_size, n);
+    cpu_dots(
+        p->k, a->type, a->ne[0], out, TILE_ROWS, cpu_row_at(a, r0, slab->e, 0), a->nb[1], (int) (r1 - r0), cols, w->row_size, n);
     for (int c = 0; c < n; c++) {
         memcpy(result_row(op, pairs[c]) + r0, out + c * TILE_ROWS, (size_t) (r1 - r0) * sizeof(float));
     }
@@ -328,10 +336,11 @@ static void run_tiles(const struct cpu_params *p, struct ggml_tensor *op, const 
             e_start += e_tiles;
         }
         if (e < n_expert) {
-            const int64_t r0 = (i - e_start) % n_rows * rows, r1 = min_i64(ne0, r0 + rows);
+            const int64_t r0 = (i - e_start) % n_rows * rows;
+            const struct slab slab = {e, r0, min_i64(ne0, r0 + rows)};
             const int64_t c0 = w->first[e] + (i - e_start) / n_rows * TILE_PAIRS;
             const int64_t n = min_i64(w->first[e + 1] - c0, TILE_PAIRS);
-            (w->way == COLUMNS ? columns_run : tile_run)(p, op, w, e, r0, r1, w->pairs + c0, (int) n);
+            (w->way == COLUMNS ? columns_run : tile_run)(p, op, w, &slab, w->pairs + c0, (int) n);
         }
     }
 }

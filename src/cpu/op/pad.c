@@ -34,26 +34,30 @@ static bool pad_supports(const struct ggml_tensor *op) {
     return true;
 }
 
-// Row `from` of n elements into a row of n_to, its first element at shift, repeated to both ends without end.
-static void row_wrap(
-    char *to, size_t to_step, int64_t n_to, const char *from, size_t from_step, int64_t n, int64_t shift, size_t size) {
-    for (int64_t i = 0; i < n_to;) {
-        const int64_t j = index_wrap(i - shift, n);
-        const int64_t m = min_i64(n_to - i, n - j);
-        cells_copy(to + (size_t) i * to_step, to_step, from + (size_t) j * from_step, from_step, m, size);
+struct line {
+    char *p;
+    size_t step;
+    int64_t n; // cells
+};
+
+// Row `from` into another, its first element at shift, repeated to both ends without end.
+static void row_wrap(struct line to, struct line from, int64_t shift, size_t size) {
+    for (int64_t i = 0; i < to.n;) {
+        const int64_t j = index_wrap(i - shift, from.n);
+        const int64_t m = min_i64(to.n - i, from.n - j);
+        cells_copy(to.p + (size_t) i * to.step, to.step, from.p + (size_t) j * from.step, from.step, m, size);
         i += m;
     }
 }
 
 // Likewise once, zeros around it.
-static void row_place(
-    char *to, size_t to_step, int64_t n_to, const char *from, size_t from_step, int64_t n, int64_t shift, size_t size) {
-    const int64_t begin = clamp_i64(shift, 0, n_to);
-    const int64_t end = max_i64(begin, min_i64(shift + n, n_to));
-    cells_zero(to, to_step, begin, size);
+static void row_place(struct line to, struct line from, int64_t shift, size_t size) {
+    const int64_t begin = clamp_i64(shift, 0, to.n);
+    const int64_t end = max_i64(begin, min_i64(shift + from.n, to.n));
+    cells_zero(to.p, to.step, begin, size);
     cells_copy(
-        to + (size_t) begin * to_step, to_step, from + (begin - shift) * (int64_t) from_step, from_step, end - begin, size);
-    cells_zero(to + (size_t) end * to_step, to_step, n_to - end, size);
+        to.p + (size_t) begin * to.step, to.step, from.p + (begin - shift) * (int64_t) from.step, from.step, end - begin, size);
+    cells_zero(to.p + (size_t) end * to.step, to.step, to.n - end, size);
 }
 
 static void pad_run(const struct cpu_params *p, struct ggml_tensor *op) {
@@ -78,8 +82,8 @@ static void pad_run(const struct cpu_params *p, struct ggml_tensor *op) {
             cells_zero(to, op->nb[0], op->ne[0], size);
             continue;
         }
-        (circular ? row_wrap : row_place)(
-            to, op->nb[0], op->ne[0], cpu_row_at(a, i[1], i[2], i[3]), a->nb[0], a->ne[0], param_i32(op, 0), size);
+        const struct line from = {cpu_row_at(a, i[1], i[2], i[3]), a->nb[0], a->ne[0]};
+        (circular ? row_wrap : row_place)((struct line){to, op->nb[0], op->ne[0]}, from, param_i32(op, 0), size);
     }
 }
 
@@ -94,9 +98,10 @@ static void roll_run(const struct cpu_params *p, struct ggml_tensor *op) {
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        const char *from = cpu_row_at(a, index_wrap(at.i1 - param_i32(op, 1), a->ne[1]),
-            index_wrap(at.i2 - param_i32(op, 2), a->ne[2]), index_wrap(at.i3 - param_i32(op, 3), a->ne[3]));
-        row_wrap(cpu_row(op, at), op->nb[0], op->ne[0], from, a->nb[0], a->ne[0], param_i32(op, 0), size);
+        char *from = cpu_row_at(a, index_wrap(at.i1 - param_i32(op, 1), a->ne[1]), index_wrap(at.i2 - param_i32(op, 2), a->ne[2]),
+            index_wrap(at.i3 - param_i32(op, 3), a->ne[3]));
+        const struct line to = {cpu_row(op, at), op->nb[0], op->ne[0]};
+        row_wrap(to, (struct line){from, a->nb[0], a->ne[0]}, param_i32(op, 0), size);
     }
 }
 
