@@ -434,8 +434,7 @@ static void plan_unbias(const struct search *z, struct plan *p) {
     round_halves(z, p);
 }
 
-void berth_fit_affine_super(
-    const struct frame *f, int len, int q_max, int s_max, uint8_t *s, uint8_t *m, uint8_t *q, uint16_t *d, uint16_t *dmin) {
+void berth_fit_affine_super(const struct frame *f, int len, int q_max, int s_max, struct affine_super *out) {
     struct search z = {.f = f,
         .len = len,
         .q_max = (float) q_max,
@@ -462,11 +461,11 @@ void berth_fit_affine_super(
         }
     }
     for (int r = 0; r < QK_K / len; r++) {
-        s[r] = (uint8_t) best.s[r];
-        m[r] = (uint8_t) best.m[r];
-        write_levels(f->x + r * len, len, best.d * (float) best.s[r], -best.dmin * (float) best.m[r], z.q_max, q + r * len);
+        out->s[r] = (uint8_t) best.s[r];
+        out->m[r] = (uint8_t) best.m[r];
+        write_levels(f->x + r * len, len, best.d * (float) best.s[r], -best.dmin * (float) best.m[r], z.q_max, out->q + r * len);
     }
     plan_unbias(&z, &best);
-    *d = best.h;
-    *dmin = best.hmin;
+    out->d = best.h;
+    out->dmin = best.hmin;
 }

@@ -14,55 +14,54 @@
 #include "quant/scalar.h"
 #include "quant/weighted.h"
 
-// quantize_blocks_X: the long search. pack writes s, m and q into y[i].
-#define BLOCKS_WITH_MIN(name, run, q_max, s_max, pack) \
+// quantize_blocks_X: the long search; quantize_row_X_ref: the reference's bytes, with lines searched as `how` says; quantize_X.
+// pack writes the superblock into y[i].
+#define WITH_MIN(name, run, q_max, s_max, how, pack) \
     static void quantize_blocks_##name(const float *x, block_##name *y, int64_t n, const float *w) { \
         for (int64_t i = 0; i < n; i++) { \
             struct frame f; \
-            uint8_t q[QK_K], s[QK_K / (run)], m[QK_K / (run)]; \
-            if (!frame_init(&f, x + i * QK_K, block_weights(w, i), QK_K)) { \
-                berth_block_nan(&y[i], sizeof(y[i]), &y[i].d); \
-                y[i].dmin = BERTH_HALF_NAN; \
-                continue; \
+            struct affine_super a = nan_super; \
+            if (frame_init(&f, x + i * QK_K, block_weights(w, i), QK_K)) { \
+                berth_fit_affine_super(&f, run, q_max, s_max, &a); \
             } \
-            berth_fit_affine_super(&f, run, q_max, s_max, s, m, q, &y[i].d, &y[i].dmin); \
-            pack; \
+            y[i].d = a.d; \
+            y[i].dmin = a.dmin; \
+            pack(&a, &y[i]); \
         } \
-    }
-
-// quantize_row_X_ref: the reference's bytes.
-#define ROW_WITH_MIN(name, how, s_max, pack) \
+    } \
     void quantize_row_##name##_ref(const float *GGML_RESTRICT x, block_##name *GGML_RESTRICT y, int64_t k) { \
+        static const struct line_search lines = how; \
         for (int64_t i = 0; i < k / QK_K; i++) { \
-            uint8_t q[QK_K], s[16], m[16]; \
-            if (!berth_is_finite(x + i * QK_K, QK_K)) { \
-                berth_block_nan(&y[i], sizeof(y[i]), &y[i].d); \
-                y[i].dmin = BERTH_HALF_NAN; \
-                continue; \
+            struct affine_super a = nan_super; \
+            if (berth_is_finite(x + i * QK_K, QK_K)) { \
+                berth_plain_affine(x + i * QK_K, &lines, s_max, &a); \
             } \
-            berth_plain_affine(x + i * QK_K, &(how), s_max, s, m, q, &y[i].d, &y[i].dmin); \
-            pack; \
+            y[i].d = a.d; \
+            y[i].dmin = a.dmin; \
+            pack(&a, &y[i]); \
         } \
-    }
+    } \
+    BERTH_QUANTIZE_WEIGHTED(name, QK_K)
+
+static const struct affine_super nan_super = {.d = BERTH_HALF_NAN, .dmin = BERTH_HALF_NAN};
 
 // ---- q2_K ----
 
 enum { RUN_Q2 = 16, N_RUNS_Q2 = QK_K / RUN_Q2 };
 
-static void q2_pack(const uint8_t *s, const uint8_t *m, const uint8_t *q, block_q2_K *y) {
+static void q2_pack(const struct affine_super *a, block_q2_K *y) {
     for (int r = 0; r < N_RUNS_Q2; r++) {
-        y->scales[r] = (uint8_t) (s[r] | m[r] << 4);
+        y->scales[r] = (uint8_t) (a->s[r] | a->m[r] << 4);
     }
     for (int j = 0; j < 64; j++) {
-        const uint8_t *from = q + j / 32 * 128 + j % 32;
+        const uint8_t *from = a->q + j / 32 * 128 + j % 32;
         y->qs[j] = (uint8_t) (from[0] | from[32] << 2 | from[64] << 4 | from[96] << 6);
     }
 }
 
-BLOCKS_WITH_MIN(q2_K, RUN_Q2, 3, 15, q2_pack(s, m, q, &y[i]))
-
-static const struct line_search line_q2 = {RUN_Q2, 3, -0.5f, 0.1f, 16, true};
-ROW_WITH_MIN(q2_K, line_q2, 15, q2_pack(s, m, q, &y[i]))
+#define LINES_Q2 \
+    { RUN_Q2, 3, -0.5f, 0.1f, 16, true }
+WITH_MIN(q2_K, RUN_Q2, 3, 15, LINES_Q2, q2_pack)
 
 void dequantize_row_q2_K(const block_q2_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
@@ -77,8 +76,6 @@ void dequantize_row_q2_K(const block_q2_K *GGML_RESTRICT x, float *GGML_RESTRICT
         }
     }
 }
-
-BERTH_QUANTIZE_WEIGHTED(q2_K, QK_K)
 
 // ---- q4_K, q5_K ----
 
@@ -101,18 +98,17 @@ static void unpack_scales(const uint8_t *packed, uint8_t *s, uint8_t *m) {
     }
 }
 
-static void q4_pack(const uint8_t *s, const uint8_t *m, const uint8_t *q, block_q4_K *y) {
-    pack_scales(s, m, y->scales);
+static void q4_pack(const struct affine_super *a, block_q4_K *y) {
+    pack_scales(a->s, a->m, y->scales);
     for (int j = 0; j < 128; j++) {
-        const uint8_t *from = q + j / 32 * 64 + j % 32;
+        const uint8_t *from = a->q + j / 32 * 64 + j % 32;
         y->qs[j] = (uint8_t) (from[0] | from[32] << 4);
     }
 }
 
-BLOCKS_WITH_MIN(q4_K, RUN, 15, 63, q4_pack(s, m, q, &y[i]))
-
-static const struct line_search line_q4 = {RUN, 15, -1.0f, 0.1f, 21, false};
-ROW_WITH_MIN(q4_K, line_q4, 63, q4_pack(s, m, q, &y[i]))
+#define LINES_Q4 \
+    { RUN, 15, -1.0f, 0.1f, 21, false }
+WITH_MIN(q4_K, RUN, 15, 63, LINES_Q4, q4_pack)
 
 #define DEQUANTIZE_WITH_MIN(name, level) \
     void dequantize_row_##name(const block_##name *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) { \
@@ -133,27 +129,22 @@ ROW_WITH_MIN(q4_K, line_q4, 63, q4_pack(s, m, q, &y[i]))
 #define LEVEL_4 (x[i].qs[r / 2 * 32 + j] >> (4 * (r % 2)) & 15)
 DEQUANTIZE_WITH_MIN(q4_K, LEVEL_4)
 
-BERTH_QUANTIZE_WEIGHTED(q4_K, QK_K)
-
-static void q5_pack(const uint8_t *s, const uint8_t *m, const uint8_t *q, block_q5_K *y) {
-    pack_scales(s, m, y->scales);
+static void q5_pack(const struct affine_super *a, block_q5_K *y) {
+    pack_scales(a->s, a->m, y->scales);
     for (int j = 0; j < 128; j++) {
-        const uint8_t *from = q + j / 32 * 64 + j % 32;
+        const uint8_t *from = a->q + j / 32 * 64 + j % 32;
         y->qs[j] = (uint8_t) ((from[0] & 15) | (from[32] & 15) << 4);
     }
     memset(y->qh, 0, sizeof(y->qh));
     for (int r = 0; r < N_RUNS; r++) {
         for (int j = 0; j < RUN; j++) {
-            y->qh[j] |= (uint8_t) (q[RUN * r + j] >> 4 << r);
+            y->qh[j] |= (uint8_t) (a->q[RUN * r + j] >> 4 << r);
         }
     }
 }
 
-BLOCKS_WITH_MIN(q5_K, RUN, 31, 63, q5_pack(s, m, q, &y[i]))
-
-static const struct line_search line_q5 = {RUN, 31, -0.5f, 0.1f, 16, false};
-ROW_WITH_MIN(q5_K, line_q5, 63, q5_pack(s, m, q, &y[i]))
+#define LINES_Q5 \
+    { RUN, 31, -0.5f, 0.1f, 16, false }
+WITH_MIN(q5_K, RUN, 31, 63, LINES_Q5, q5_pack)
 
 DEQUANTIZE_WITH_MIN(q5_K, LEVEL_4 | (x[i].qh[j] >> r & 1) << 4)
-
-BERTH_QUANTIZE_WEIGHTED(q5_K, QK_K)

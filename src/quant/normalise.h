@@ -31,6 +31,12 @@ struct frame {
 #define BERTH_HALF_NAN 0x7e00u
 #define BERTH_HALF_MAX 65504.0f
 
+// A superblock in runs: x = d * s[run] * q - dmin * m[run].
+struct affine_super {
+    uint16_t d, dmin;
+    uint8_t s[16], m[16], q[QK_K];
+};
+
 static inline bool berth_is_finite(const float *x, int n) {
     bool finite = true;
     for (int i = 0; i < n; i++) {

@@ -54,8 +54,7 @@ static void integers_of(const float *v, int n, float max, int s_max, uint8_t *s)
     }
 }
 
-void berth_plain_affine(
-    const float *x, const struct line_search *how, int s_max, uint8_t *s, uint8_t *m, uint8_t *q, uint16_t *d, uint16_t *dmin) {
+void berth_plain_affine(const float *x, const struct line_search *how, int s_max, struct affine_super *out) {
     const int n_runs = QK_K / how->len;
     float scale[MAX_RUNS], offset[MAX_RUNS];
     float max_scale = 0.0f;
@@ -63,20 +62,20 @@ void berth_plain_affine(
     for (int r = 0; r < n_runs; r++) {
         float weight[WEIGHTED_BLOCK], low;
         affine_weights(x + r * how->len, how, weight);
-        scale[r] = berth_weighted_line(x + r * how->len, weight, how, q + r * how->len, &low);
+        scale[r] = berth_weighted_line(x + r * how->len, weight, how, out->q + r * how->len, &low);
         offset[r] = -low;
         max_scale = max_f32(scale[r], max_scale);
         max_offset = max_f32(offset[r], max_offset);
     }
-    integers_of(scale, n_runs, max_scale, s_max, s);
-    integers_of(offset, n_runs, max_offset, s_max, m);
-    *d = berth_float_to_half(max_scale / (float) s_max);
-    *dmin = berth_float_to_half(max_offset / (float) s_max);
+    integers_of(scale, n_runs, max_scale, s_max, out->s);
+    integers_of(offset, n_runs, max_offset, s_max, out->m);
+    out->d = berth_float_to_half(max_scale / (float) s_max);
+    out->dmin = berth_float_to_half(max_offset / (float) s_max);
     for (int r = 0; r < n_runs; r++) {
-        const float step = berth_half_to_float(*d) * (float) s[r];
-        const float low = berth_half_to_float(*dmin) * (float) m[r];
+        const float step = berth_half_to_float(out->d) * (float) out->s[r];
+        const float low = berth_half_to_float(out->dmin) * (float) out->m[r];
         for (int i = r * how->len; i < (r + 1) * how->len && step != 0.0f; i++) {
-            q[i] = (uint8_t) nearest_in((x[i] + low) / step, 0, how->q_max);
+            out->q[i] = (uint8_t) nearest_in((x[i] + low) / step, 0, how->q_max);
         }
     }
 }

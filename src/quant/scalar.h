@@ -17,9 +17,8 @@ uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid
 // A superblock of 256 in runs of len: x = d * s[run] * g, s in s_min .. -s_min - 1, d a half, which is returned.
 uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid, int s_min, int8_t *s, uint8_t *q);
 
-// A superblock in runs of len: x = d * s[run] * q - dmin * m[run], q in 0..q_max, s and m in 0..s_max.
-void berth_fit_affine_super(
-    const struct frame *f, int len, int q_max, int s_max, uint8_t *s, uint8_t *m, uint8_t *q, uint16_t *d, uint16_t *dmin);
+// A superblock in runs of len, q in 0..q_max, s and m in 0..s_max.
+void berth_fit_affine_super(const struct frame *f, int len, int q_max, int s_max, struct affine_super *out);
 
 // quantize_blocks_X, the long search, quantize_row_X_ref, the reference's bytes, and quantize_X of a superblock with scales s and
 // levels q. fit and plain return d; pack writes s and q into y[i].

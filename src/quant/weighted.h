@@ -4,8 +4,7 @@
 // formats (plain.c).
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "quant/normalise.h"
 
 enum { WEIGHTED_BLOCK = 32 };
 
@@ -40,9 +39,8 @@ float berth_weighted_line(const float *x, const float *weight, const struct line
 // and devices write rows this way, so that all of them agree; ggml_quantize_chunk searches longer (scalar.h). x: finite, QK_K
 // elements but for iq4_nl's 32. Blocks of zeros in iq4_nl are all of level 8, where the reference leaves what happened to be there.
 
-// x = d * s[run] * q - dmin * m[run], s and m in 0 .. s_max: q2_K q4_K q5_K.
-void berth_plain_affine(
-    const float *x, const struct line_search *how, int s_max, uint8_t *s, uint8_t *m, uint8_t *q, uint16_t *d, uint16_t *dmin);
+// s and m in 0 .. s_max: q2_K q4_K q5_K.
+void berth_plain_affine(const float *x, const struct line_search *how, int s_max, struct affine_super *out);
 
 // x = d * s[run] * (q - 4), s in -32 .. 31; x = d * s[run] * (q - 32), s in -128 .. 127. Return d.
 uint16_t berth_plain_q3(const float *x, int8_t *s, uint8_t *q);
