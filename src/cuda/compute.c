@@ -53,6 +53,7 @@ static enum ggml_status run_steps(struct cuda_backend *b, const struct cuda_plan
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int i = 0; i < plan->n_steps && status == GGML_STATUS_SUCCESS; i++) {
         const struct cuda_step *step = &plan->steps[i];
+        r.row = step->row;
         status = step->fusion != NULL ? step->fusion->run(&r, graph, step->i_node, step->n_nodes)
                                       : step->row->run(&r, graph->nodes[step->i_node]);
     }

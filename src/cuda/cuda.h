@@ -22,6 +22,7 @@
 
 struct cuda_device;
 struct cuda_backend;
+struct cuda_op_row;
 
 // ---- a device, as ops see it ----
 
@@ -45,7 +46,8 @@ struct cuda_run {
     const struct cuda_traits *traits;
     CUstream stream;
     const struct ggml_cgraph *graph;
-    void *work; // the arena: as many bytes as the largest work_size of the graph's nodes, aligned to 256
+    const struct cuda_op_row *row; // of the node that runs; of a fusion NULL
+    void *work;                    // the arena: as many bytes as the largest work_size of the graph's nodes, aligned to 256
     size_t work_size;
     // What the arena holds from an earlier node of this run, so that a later one can use it again: the first work_size bytes of
     // a node whose row set both. cuda_work() forgets it.

@@ -73,7 +73,7 @@ static inline struct cuda_op_args cuda_op_args_of(const struct ggml_tensor *op) 
 // The run of a row with a kernel that needs nothing else: a thread an element.
 static inline enum ggml_status cuda_flat_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_op_args g = cuda_op_args_of(op);
-    return cuda_launch_one(r, cuda_op_row(op->op)->kernel, cuda_flat(r, g.n, 256), &g);
+    return cuda_launch_one(r, r->row->kernel, cuda_flat(r, g.n, 256), &g);
 }
 
 static inline bool cuda_is_float(enum ggml_type t) {
