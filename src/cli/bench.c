@@ -9,26 +9,17 @@
 #include "cli/help.h"
 #include "cli/models.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_LIST 16
-
 enum output { MD, CSV, JSON, JSONL };
-
-// Numbers of one option.
-struct list {
-    int64_t at[MAX_LIST];
-    int n;
-};
 
 struct options {
     struct model_options model;
-    struct list prompts, gens, depths, threads;
+    struct cli_ints prompts, gens, depths, threads;
     int64_t n_reps;
     enum output output;
     bool json;
@@ -36,27 +27,7 @@ struct options {
     const char *cluster; // NULL: models are measured
 };
 
-// "64,512"
-static int list_parse(const struct cli_option *option, const char *command, const char *value, void *target) {
-    struct list *out = target;
-    char copy[256], *rest = copy;
-    out->n = 0;
-    if (strlen(value) >= sizeof copy) {
-        return cli_usage(command, "--%s has too many numbers", option->name);
-    }
-    snprintf(copy, sizeof copy, "%s", value);
-    for (char *part; (part = strsep(&rest, ",")) != NULL;) {
-        if (out->n == MAX_LIST) {
-            return cli_usage(command, "--%s has more than %d numbers", option->name, MAX_LIST);
-        }
-        const int code = cli_option_int(option, command, part, &out->at[out->n++]);
-        if (code != CLI_OK) {
-            return code;
-        }
-    }
-    return CLI_OK;
-}
-#define LIST(least, most, field) .kind = CLI_INT, .min = least, .max = most, .parse = list_parse, CLI_TO(struct options, field)
+#define LIST(least, most, field) .min = least, .max = most, CLI_TO_LIST(CLI_INTS, struct options, field)
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
@@ -97,6 +68,8 @@ const struct cli_help cli_bench_help = {
     .about = "Measures how many tokens a second a model reads (pp) and writes (tg), once to warm up and then R times. Without "
              "MODEL it is the one that comes with Berth.",
     .options = option_rows,
+    .size = sizeof(struct options),
+    .initial = &(const struct options){.model = {.may_llama = true}},
     .examples = {{"How fast is it here?", "bench model.gguf"},
         {"What do these machines do?", "bench --cluster machines.json model.gguf"},
         {"Two models, prompts of two lengths, on one thread and on four", "bench -p 64,2048 -n 0 -t 1,4 a.gguf b.gguf"}},
@@ -108,21 +81,16 @@ struct test {
     double mean, deviation; // tokens a second
 };
 
-static int64_t most_of(const struct list *l) {
+static int64_t most_of(const struct cli_ints *l) {
     int64_t most = 0;
-    for (int i = 0; i < l->n; i++) {
-        most = max_i64(l->at[i], most);
+    for (size_t i = 0; i < l->n; i++) {
+        most = max_i64(l->items[i], most);
     }
     return most;
 }
 
-// -1 to go on, else the exit code.
-static int options_parse(int argc, char **argv, struct options *o) {
-    const int code = cli_options_parse(&cli_bench_help, argc, argv, o);
+static int options_check(struct options *o) {
     const int64_t n_prompt = most_of(&o->prompts), n_gen = most_of(&o->gens);
-    if (code >= 0) {
-        return code;
-    }
     if (n_prompt == 0 && n_gen == 0) {
         return cli_usage("bench", "--prompt 0 and --gen 0 leave nothing to measure");
     }
@@ -130,7 +98,7 @@ static int options_parse(int argc, char **argv, struct options *o) {
         o->output = JSON;
     }
     o->model.n_ctx = most_of(&o->depths) + max_i64(n_prompt, n_gen);
-    return -1;
+    return CLI_OK;
 }
 
 // ---- measuring ----
@@ -357,10 +325,11 @@ static int tests_run(struct bench *b, struct workbench *m, int64_t n_threads) {
         tokens_fill(tokens, o->model.n_ctx, m->model->params.n_vocab);
     }
     for (int kind = 0; kind < 2; kind++) {
-        const struct list *sizes = kind == 0 ? &o->prompts : &o->gens;
-        for (int i = 0; i < sizes->n; i++) {
-            for (int d = 0; ok && sizes->at[i] > 0 && d < o->depths.n; d++) {
-                const struct test test = {.kind = kind == 0 ? "pp" : "tg", .n_tokens = sizes->at[i], .n_depth = o->depths.at[d]};
+        const struct cli_ints *sizes = kind == 0 ? &o->prompts : &o->gens;
+        for (size_t i = 0; i < sizes->n; i++) {
+            for (size_t d = 0; ok && sizes->items[i] > 0 && d < o->depths.n; d++) {
+                const struct test test = {
+                    .kind = kind == 0 ? "pp" : "tg", .n_tokens = sizes->items[i], .n_depth = o->depths.items[d]};
                 ok = test_run(b, m, n_threads, &test, tokens, &error);
             }
         }
@@ -397,33 +366,42 @@ end:
     return code;
 }
 
-int cli_bench(int argc, char **argv) {
-    struct options o = {.model = {.may_llama = true}, .threads = {{model_n_cores()}, 1}};
-    struct bench b = {.o = &o};
-    int code = options_parse(argc, argv, &o);
-    if (code >= 0) {
-        return code;
-    }
-    if (o.cluster != NULL) {
-        return cli_cluster_bench(o.model.path, o.threads.at[0], o.cluster);
+static int models_run(struct bench *b, int n, char **operands) {
+    int64_t n_cores = model_n_cores();
+    const struct cli_ints threads = b->o->threads.n > 0 ? b->o->threads : (struct cli_ints){&n_cores, 1, 1};
+    if (b->o->cluster != NULL) {
+        return cli_cluster_bench(b->o->model.path, threads.items[0], b->o->cluster);
     }
     cli_catch_interrupt();
-    code = CLI_OK;
-    for (int i = optind - 1; code == CLI_OK && i < argc; i++) { // the first is model.path
-        const char *path = i >= optind ? argv[i] : o.model.path;
-        for (int t = 0; code == CLI_OK && t < o.threads.n; t++) {
-            code = model_run(&b, path, o.threads.at[t]);
+    for (int i = -1; i < n; i++) {
+        const char *path = i >= 0 ? operands[i] : b->o->model.path;
+        for (size_t t = 0; t < threads.n; t++) {
+            const int code = model_run(b, path, threads.items[t]);
+            if (code != CLI_OK) {
+                return code;
+            }
         }
     }
-    if (b.file != NULL && o.output == JSON && code == CLI_OK) {
-        fputs(b.n_rows > 0 ? "]\n" : "[]\n", b.file);
+    if (b->file != NULL && b->o->output == JSON) {
+        fputs(b->n_rows > 0 ? "]\n" : "[]\n", b->file);
     }
-    if (b.file != NULL && o.out != NULL) {
-        if (code != CLI_OK) {
-            cli_drop(b.file);
-            return code;
-        }
-        return cli_close(b.file, o.out, true);
+    return CLI_OK;
+}
+
+int cli_bench(const struct cli_args *args) {
+    struct options *o = args->options;
+    struct bench b = {.o = o};
+    int code = options_check(o);
+    if (code != CLI_OK) {
+        return code;
     }
+    code = models_run(&b, args->n, args->operands);
+    if (b.file == NULL || o->out == NULL) {
+        return code;
+    }
+    if (code == CLI_OK) {
+        return cli_close(b.file, o->out, true);
+    }
+    cli_drop(b.file);
     return code;
 }

@@ -7,7 +7,6 @@
 #include "cli/chat_line.h"
 #include "cli/generate_options.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +54,8 @@ const struct cli_help cli_chat_help = {
         "  /stats            positions, speed, memory\n"
         "  /help, /quit",
     .options = option_rows,
+    .size = sizeof(struct options),
+    .initial = &(const struct options){.model = {.may_llama = true}, .sampling = CLI_SAMPLING_INITIAL, .n_predict = -1},
     .examples = {{"Talk with a model", "chat -m model.gguf"},
         {"With a role, the same answers each time", "chat -m model.gguf --system \"You are a pirate.\" --temp 0"}},
 };
@@ -62,7 +63,6 @@ const struct cli_help cli_chat_help = {
 struct chat {
     const struct options *options;
     struct workbench *m;
-    const struct vocab *vocab;
     const struct chat_template *row;
     struct chat_history history;
     struct sampler sampler;
@@ -123,7 +123,7 @@ static bool tokens_unread(struct chat *c, struct token_list *tokens, struct mode
     int32_t first = -1;
     if (c->is_cached) { // all but the user's last words, and perhaps the last token of the answer
         from = words_end(c, c->history.n - 1);
-        first = c->made.n_made > 0 && !c->made.is_last_read && !vocab_is_end(c->vocab, c->made.last) ? c->made.last : -1;
+        first = c->made.n_made > 0 && !c->made.is_last_read && !vocab_is_end(c->m->vocab, c->made.last) ? c->made.last : -1;
     } else {
         session_reset(c->m->session);
     }
@@ -131,7 +131,7 @@ static bool tokens_unread(struct chat *c, struct token_list *tokens, struct mode
     if (ok && first >= 0) {
         ok = token_push(tokens, first, error);
     }
-    ok = ok && vocab_encode(c->vocab, text + from, strlen(text) - from, from == 0, true, tokens, error);
+    ok = ok && vocab_encode(c->m->vocab, text + from, strlen(text) - from, from == 0, true, tokens, error);
     model_alloc_free(text);
     return ok;
 }
@@ -177,7 +177,8 @@ static bool answer_make(struct chat *c) {
     const struct cli_sampling *sampling = &c->options->sampling;
     const struct generator g = {
         .session = c->m->session, .writer = &w, .sampler = &c->sampler, .guide = c->guide.guide, .stop = cli_is_interrupted};
-    bool ok = berth_stream_open(&copy) && text_writer_init(&w, c->vocab, sampling->stops, sampling->n_stops, stdout);
+    bool ok =
+        berth_stream_open(&copy) && text_writer_init(&w, c->m->vocab, sampling->stops.items, (int) sampling->stops.n, stdout);
     w.is_terminal = isatty(STDOUT_FILENO);
     w.copy = copy.file;
     ok = ok && (g.guide == NULL || guide_reset(g.guide, &error)) && take_in(c, &error);
@@ -227,7 +228,7 @@ static void stats_print(const struct chat *c) {
         c->history.n, s->n_past, s->params.n_ctx, c->n_read, c->read_us > 0 ? 1e6 * (double) c->n_read / (double) c->read_us : 0,
         c->n_made, c->made_us > 0 ? 1e6 * (double) c->n_made / (double) c->made_us : 0);
     cli_model_memory(stdout, c->m);
-    printf("; template %s; seed %" PRId64 "\n", c->row->name, c->options->sampling.params.seed);
+    printf("; template %s; seed %" PRId64 "\n", c->row->name, c->options->sampling.seed);
 }
 
 static const char *command_argument(const char *line, const char *name) {
@@ -295,43 +296,34 @@ static int chat_run(struct chat *c) {
 }
 
 static int chat_with(const struct options *o, struct workbench *m) {
-    struct model_error error = {""};
-    struct chat c = {.options = o, .m = m};
-    struct vocab *vocab = vocab_of_model(m->model, &error);
-    int code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text) : template_choose(&c);
-    if (code != CLI_OK || (o->lora != NULL && (code = cli_model_lora(m, o->lora)) != CLI_OK) ||
-        (code = cli_guide_open(&o->sampling, vocab, &c.guide)) != CLI_OK || (code = cli_model_session(m, &o->model)) != CLI_OK) {
+    struct chat c = {.options = o, .m = m, .sampler = o->sampling.sampler};
+    int code = template_choose(&c);
+    if (code == CLI_OK && o->lora != NULL) {
+        code = cli_model_lora(m, o->lora);
+    }
+    if (code != CLI_OK || (code = cli_guide_open(&o->sampling, m->vocab, &c.guide)) != CLI_OK ||
+        (code = cli_model_session(m, &o->model)) != CLI_OK || (code = chat_reset(&c, o->system)) != CLI_OK) {
         goto end;
     }
-    c.vocab = vocab;
-    sampling_params_start(&o->sampling.params, &c.sampler);
-    code = chat_reset(&c, o->system);
-    if (code == CLI_OK) {
-        code = chat_run(&c);
-    }
+    code = chat_run(&c);
+end:
     chat_history_fini(&c.history);
     sampler_fini(&c.sampler);
-end:
     text_guide_close(&c.guide);
-    vocab_free(vocab);
     return code;
 }
 
-int cli_chat(int argc, char **argv) {
-    struct options o = {.model = {.may_llama = true}, .sampling = {.params = sampling_params_default()}, .n_predict = -1};
+int cli_chat(const struct cli_args *args) {
+    struct options *o = args->options;
     struct workbench m;
-    int code = cli_options_parse(&cli_chat_help, argc, argv, &o);
-    if (code >= 0) {
-        return code;
-    }
-    sampling_params_seed(&o.sampling.params);
+    cli_sampling_init(&o->sampling);
     cli_catch_interrupt();
-    code = cli_model_open(&m, &o.model);
+    int code = cli_model_open_text(&m, &o->model);
     if (code != CLI_OK) {
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
-    code = chat_with(&o, &m);
+    code = chat_with(o, &m);
     workbench_close(&m);
     return code;
 }

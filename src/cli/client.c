@@ -13,7 +13,6 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +38,7 @@ const struct cli_help cli_client_help = {
              "and what happens with Berth in their place. Files that end in .so or .node, or hold .so. in their names, are read; "
              "nothing of them is run.",
     .options = option_rows,
+    .size = sizeof(bool),
     .no = "it would fail",
     .examples = {{"Will it run on Berth?", "client node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"},
         {"For a program", "client --json /opt/llama/lib"}},
@@ -560,13 +560,9 @@ static void json_print(const struct client_folder *folder) {
     putchar('\n');
 }
 
-int cli_client(int argc, char **argv) {
-    bool json = false;
-    int code = cli_options_parse(&cli_client_help, argc, argv, &json);
-    if (code >= 0) {
-        return code;
-    }
-    const char *path = argv[optind];
+int cli_client(const struct cli_args *args) {
+    int code;
+    const char *path = args->operands[0];
     struct client_folder folder;
     if (!client_folder_read(&folder, path)) {
         code = CLI_FAILURE;
@@ -575,7 +571,7 @@ int cli_client(int argc, char **argv) {
             folder.unreadable.n > 0 ? "; " : "", folder.unreadable.n > 0 ? folder.unreadable.items[0] : "");
     } else {
         code = client_folder_works(&folder) ? CLI_OK : CLI_NO;
-        if (json) {
+        if (*(const bool *) args->options) {
             json_print(&folder);
         } else {
             print_release(&folder);

@@ -22,6 +22,7 @@ const struct cli_help cli_devices_help = {
     .about = "Lists the devices that can compute: memory, features, what they are capable of, and their buffer types. Devices "
              "are built in, in the program's folder, or in the library that GGML_BACKEND_PATH names.",
     .options = option_rows,
+    .size = sizeof(bool),
     .no = "there is no device",
     .examples = {{"What is there", "devices"}, {"With a backend of one's own", "devices --json"}},
 };
@@ -134,12 +135,8 @@ static void json_device(struct berth_json_writer *w, ggml_backend_dev_t dev) {
     berth_json_end(w);
 }
 
-int cli_devices(int argc, char **argv) {
-    bool json = false;
-    int code = cli_options_parse(&cli_devices_help, argc, argv, &json);
-    if (code >= 0) {
-        return code;
-    }
+int cli_devices(const struct cli_args *args) {
+    const bool json = *(const bool *) args->options;
     ggml_backend_load_all();
     const size_t n = ggml_backend_dev_count();
     struct berth_json_writer w = {.file = stdout};

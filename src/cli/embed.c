@@ -7,7 +7,6 @@
 #include "cli/models.h"
 #include "model/vocab.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -50,23 +49,15 @@ const struct cli_help cli_embed_help = {
     .about = "Prints a line of numbers for each text: what the model makes of it before it would choose a token. Texts that mean "
              "the same have vectors that point the same way, as far as the model was made for it.",
     .options = option_rows,
+    .size = sizeof(struct options),
+    .initial = &(const struct options){.model = {.may_llama = true, .is_embedding = true}},
     .examples = {{"Two texts", "embed model.gguf 'the cat' 'the dog'"},
         {"A text a line, as JSON", "embed --json -f texts.txt -m model.gguf"}},
 };
 
-// -1 to go on, else the exit code.
-static int options_parse(int argc, char **argv, struct options *o) {
-    const int code = cli_options_parse(&cli_embed_help, argc, argv, o);
-    if (code >= 0) {
-        return code;
-    }
-    return optind < argc || o->prompt != NULL || o->file != NULL ? -1 : cli_usage("embed", "no text is given");
-}
-
 struct embedding {
     const struct options *o;
     struct workbench *m;
-    const struct vocab *vocab;
     int64_t n_done;
 };
 
@@ -95,7 +86,7 @@ static bool text_embed(struct embedding *e, const char *text, size_t size, struc
     struct session *s = e->m->session;
     const int64_t n = s->model->params.n_embd;
     struct token_list tokens = {0};
-    bool ok = vocab_encode(e->vocab, text, size, true, false, &tokens, error);
+    bool ok = vocab_encode(e->m->vocab, text, size, true, false, &tokens, error);
     if (ok && (tokens.n == 0 || (int64_t) tokens.n > s->params.n_ctx)) {
         ok = model_fail(error, "text %" PRId64 " has %zu tokens, from 1 to %" PRId64 " are possible: --ctx gives more",
             e->n_done + 1, tokens.n, s->params.n_ctx);
@@ -149,28 +140,23 @@ static int embed_all(struct embedding *e, char **texts, int n) {
     return cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
-int cli_embed(int argc, char **argv) {
-    struct options o = {.model = {.may_llama = true}};
-    struct model_error error = {""};
+int cli_embed(const struct cli_args *args) {
+    const struct options *o = args->options;
     struct workbench m;
-    int code = options_parse(argc, argv, &o);
-    if (code >= 0) {
-        return code;
+    if (args->n == 0 && o->prompt == NULL && o->file == NULL) {
+        return cli_usage("embed", "no text is given");
     }
-    o.model.is_embedding = true;
     cli_catch_interrupt();
-    code = cli_model_open(&m, &o.model);
+    int code = cli_model_open_text(&m, &o->model);
     if (code != CLI_OK) {
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
-    struct vocab *vocab = vocab_of_model(m.model, &error);
-    code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_session(&m, &o.model);
+    code = cli_model_session(&m, &o->model);
     if (code == CLI_OK) {
-        struct embedding e = {.o = &o, .m = &m, .vocab = vocab};
-        code = embed_all(&e, argv + optind, argc - optind);
+        struct embedding e = {.o = o, .m = &m};
+        code = embed_all(&e, args->operands, args->n);
     }
-    vocab_free(vocab);
     workbench_close(&m);
     return code;
 }

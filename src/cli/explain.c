@@ -9,7 +9,6 @@
 #include "cli/help.h"
 #include "cli/models.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,17 +60,14 @@ const struct cli_help cli_explain_help = {
              "shares and what that cost. With --fused it says which ops a device computed in one launch, and how often. Both "
              "load the model and compute both graphs once.",
     .options = option_rows,
+    .size = sizeof(struct options),
+    .initial = &(const struct options){.model = {.may_llama = true}, .layer = EXPLAIN_FOLDED},
     .no = "there is no such layer, or --fused with llama.cpp's own library",
     .examples = {{"Where does each op run?", "explain model.gguf"},
         {"The fourth layer, with a long context", "explain --layer 3 -c 32768 model.gguf"}},
 };
 
-// -1 to go on, else the exit code.
-static int options_parse(int argc, char **argv, struct options *o) {
-    const int code = cli_options_parse(&cli_explain_help, argc, argv, o);
-    if (code >= 0) {
-        return code;
-    }
+static int options_check(struct options *o) {
     if (o->all) {
         o->layer = EXPLAIN_ALL;
     }
@@ -85,7 +81,7 @@ static int options_parse(int argc, char **argv, struct options *o) {
         return cli_usage("explain", "--fused goes with none of --json, --layer, --all and --split tensor");
     }
     o->model.plan_only = !o->model.by_tensor && !o->fused;
-    return -1;
+    return CLI_OK;
 }
 
 // ---- layers that are alike are told once: their lines are the same, but for the numbers of nodes and layers ----
@@ -327,18 +323,14 @@ static int explain_model(struct workbench *m, const struct options *o) {
     return code;
 }
 
-int cli_explain(int argc, char **argv) {
-    struct options o = {.model = {.may_llama = true}, .layer = EXPLAIN_FOLDED};
+int cli_explain(const struct cli_args *args) {
+    struct options *o = args->options;
     struct workbench m;
-    int code = options_parse(argc, argv, &o);
-    if (code >= 0) {
+    int code = options_check(o);
+    if (code != CLI_OK || (code = cli_model_open(&m, &o->model)) != CLI_OK) {
         return code;
     }
-    code = cli_model_open(&m, &o.model);
-    if (code != CLI_OK) {
-        return code;
-    }
-    code = explain_model(&m, &o);
+    code = explain_model(&m, o);
     workbench_close(&m);
     return code;
 }

@@ -21,7 +21,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPTION(0, "memory", "N",
         "bytes of all devices together; takes K, M, G, KiB, MiB, ..., kB, MB, ... NAME=N: of the device NAME; may be repeated, "
         "or several with commas between, and all limits hold. A GPU that is not named has what it says is free",
-        .parse = cli_fit_memory, CLI_TO(struct options, question.limits)),
+        .parse = cli_fit_memory, .is_list = true, CLI_TO(struct options, question.limits)),
     CLI_OPTION(0, "allow", "LIST",
         "keep the context (--ctx, or what the model was trained for), and give up what it takes of this list: batch, recompute "
         "(ops run again in place of keeping their results), cache-type, spill (layers on the host that a GPU has no room for)",
@@ -64,6 +64,8 @@ const struct cli_help cli_fit_help = {
              "context is kept instead. Weights are not touched, but for models of at most 64 MiB, whose speed is tried. Without "
              "MODEL it is the one that comes with Berth.",
     .options = option_rows,
+    .size = sizeof(struct options),
+    .initial = &(const struct options){.question.model.may_llama = true},
     .no = "nothing fits",
     .examples = {{"What does 8 GiB allow?", "fit --memory 8GiB model.gguf"},
         {"Over machines that are not here yet", "fit --cluster machines.json -c 8192 model.gguf"},
@@ -98,15 +100,6 @@ int cli_fit_memory(const struct cli_option *option, const char *command, const c
 int cli_fit_allow(const struct cli_option *option, const char *command, const char *value, void *target) {
     (void) option;
     return cli_allow_parse(command, value, target);
-}
-
-// -1 to go on, else the exit code.
-static int options_parse(int argc, char **argv, struct options *o) {
-    const int code = cli_options_parse(&cli_fit_help, argc, argv, o);
-    if (code < 0 && (o->question.limits.n > 0) == (o->cluster != NULL)) {
-        return cli_usage("fit", o->cluster != NULL ? "--memory and --cluster cannot be combined" : "missing option: --memory N");
-    }
-    return code;
 }
 
 // "all devices" or a device's name.
@@ -347,14 +340,11 @@ static int model_fit(struct options *o) {
     return code;
 }
 
-int cli_fit(int argc, char **argv) {
-    struct options o = {.question = {.model = {.may_llama = true}, .watch = cli_watch}};
-    int code = options_parse(argc, argv, &o);
-    if (code < 0 && o.cluster != NULL) {
-        code = cli_cluster_fit(&o.question.model, o.cluster, o.json);
-    } else if (code < 0) {
-        code = model_fit(&o);
+int cli_fit(const struct cli_args *args) {
+    struct options *o = args->options;
+    if ((o->question.limits.n > 0) == (o->cluster != NULL)) {
+        return cli_usage("fit", o->cluster != NULL ? "--memory and --cluster cannot be combined" : "missing option: --memory N");
     }
-    fit_limits_fini(&o.question.limits);
-    return code;
+    o->question.watch = cli_watch;
+    return o->cluster != NULL ? cli_cluster_fit(&o->question.model, o->cluster, o->json) : model_fit(o);
 }

@@ -3,23 +3,26 @@
 
 #include "cli/generate_options.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 // ---- sampling ----
 
 int cli_sampling_mirostat(const struct cli_option *option, const char *command, const char *value, void *target) {
-    const int code = cli_option_int(option, command, value, target);
-    return code == CLI_OK && *(int64_t *) target == 1 ? cli_usage(command, "--mirostat 1 is not made; 2 is its successor") : code;
+    int64_t *mirostat = target;
+    const int code = cli_option_int(option, command, value, mirostat);
+    if (code != CLI_OK || *mirostat != 1) {
+        return code;
+    }
+    return cli_usage(command, "--mirostat 1 is not made; 2 is its successor");
 }
 
 // "15043+1", "15043-0.5", "15043-inf"
 int cli_sampling_bias(const struct cli_option *option, const char *command, const char *text, void *target) {
-    struct cli_sampling *o = target;
-    (void) option;
+    struct cli_biases *list = target;
     char *sign, *end;
     const long long token = strtoll(text, &sign, 10);
     const double x = strtod(sign, &end);
@@ -27,25 +30,15 @@ int cli_sampling_bias(const struct cli_option *option, const char *command, cons
         token > INT32_MAX || x > 1e6) {
         return cli_usage(command, "--logit-bias '%s' is not a token's number with + or - and a number behind it", text);
     }
-    if (o->params.n_biases == CLI_MAX_BIASES) {
-        return cli_usage(command, "more than %d biases are given", CLI_MAX_BIASES);
+    if (!berth_grow((void **) &list->items, &list->cap, list->n + 1, sizeof *list->items)) {
+        return cli_fail(CLI_FAILURE, "out of memory for --%s", option->name);
     }
-    o->params.biases = o->biases;
-    o->biases[o->params.n_biases++] = (struct sample_bias){(int32_t) token, (float) x};
+    list->items[list->n++] = (struct sample_bias){(int32_t) token, (float) x};
     return CLI_OK;
 }
 
 int cli_sampling_stop(const struct cli_option *option, const char *command, const char *text, void *target) {
-    struct cli_sampling *o = target;
-    (void) option;
-    if (text[0] == '\0') {
-        return cli_usage(command, "--stop is empty");
-    }
-    if (o->n_stops == CLI_MAX_STOPS) {
-        return cli_usage(command, "more than %d texts to stop at are given", CLI_MAX_STOPS);
-    }
-    o->stops[o->n_stops++] = text;
-    return CLI_OK;
+    return text[0] != '\0' ? cli_option_text(option, text, target) : cli_usage(command, "--stop is empty");
 }
 
 int cli_sampling_grammar(const struct cli_option *option, const char *command, const char *value, void *target) {
@@ -53,6 +46,18 @@ int cli_sampling_grammar(const struct cli_option *option, const char *command, c
     *(strcmp(option->name, "grammar") == 0 ? &o->grammar : &o->schema) = value;
     return o->grammar != NULL && o->schema != NULL ? cli_usage(command, "--grammar and --json-schema cannot be combined")
                                                    : CLI_OK;
+}
+
+void cli_sampling_init(struct cli_sampling *o) {
+    if (o->seed < 0) {
+        o->seed = (int64_t) (((uint64_t) time(NULL) * 1000003 + (uint64_t) ggml_time_us()) % 1000000000);
+    }
+    if (o->mirostat == 0) {
+        o->sampler.tau = 0;
+    }
+    o->sampler.biases = o->biases.items;
+    o->sampler.n_biases = (int64_t) o->biases.n;
+    sampler_seed(&o->sampler, (uint64_t) o->seed);
 }
 
 int cli_guide_open(const struct cli_sampling *o, const struct vocab *vocab, struct text_guide *guide) {
@@ -85,6 +90,7 @@ int cli_contexts_read(struct workbench *m, const struct cli_contexts *o, struct 
         return CLI_FAILURE;
     }
     r->session = m->session;
+    r->vocab = m->vocab;
     r->text = text;
     r->name = o->text;
     r->n_max = o->n_max;

@@ -8,59 +8,66 @@
 
 // ---- sampling ----
 
-#define CLI_MAX_BIASES 256
-#define CLI_MAX_STOPS 16
+struct cli_biases {
+    struct sample_bias *items;
+    size_t n, cap;
+};
 
 struct cli_sampling {
-    struct sampling_params params;
-    struct sample_bias biases[CLI_MAX_BIASES]; // params.biases, once there are some
-    const char *stops[CLI_MAX_STOPS];          // texts that end an answer
-    int n_stops;
+    struct sampler sampler; // with settings; a command works on a copy
+    struct cli_biases biases;
+    struct cli_texts stops; // texts that end an answer
+    int64_t mirostat;       // 0 or 2
+    int64_t seed;
     const char *grammar, *schema; // files; NULL: none
 };
+#define CLI_SAMPLING_INITIAL \
+    { .seed = -1 }
 
 // Rows of the struct cli_sampling at bases[CLI_IN_SAMPLING].
 #define CLI_TO_SAMPLING(field) .base = CLI_IN_SAMPLING, CLI_TO(struct cli_sampling, field)
 #define CLI_SAMPLING_ROWS \
     CLI_OPTION(0, "temp", "T", "0: always the likeliest token; higher: wilder", .preset = "0.8", CLI_REAL_IN(0, 1e6), \
-        CLI_TO_SAMPLING(params.temperature), .also = "temperature"), \
+        CLI_TO_SAMPLING(sampler.temperature), .also = "temperature"), \
         CLI_OPTION(0, "top-k", "K", "choose among the K likeliest, 0: all", .preset = "40", CLI_RANGE(0, 0), \
-            CLI_TO_SAMPLING(params.top_k)), \
+            CLI_TO_SAMPLING(sampler.top_k)), \
         CLI_OPTION(0, "typical", "P", "of those, the most typical that have P together, 1: all", .preset = "1", \
-            CLI_REAL_IN(0, 1), CLI_TO_SAMPLING(params.typical), .also = "typical-p"), \
+            CLI_REAL_IN(0, 1), CLI_TO_SAMPLING(sampler.typical), .also = "typical-p"), \
         CLI_OPTION(0, "top-p", "P", "of those, the likeliest that have P together", .preset = "0.95", CLI_REAL_IN(0, 1), \
-            CLI_TO_SAMPLING(params.top_p)), \
+            CLI_TO_SAMPLING(sampler.top_p)), \
         CLI_OPTION(0, "min-p", "P", "of those, the ones at least P times as likely as the likeliest", .preset = "0", \
-            CLI_REAL_IN(0, 1), CLI_TO_SAMPLING(params.min_p)), \
+            CLI_REAL_IN(0, 1), CLI_TO_SAMPLING(sampler.min_p)), \
         CLI_OPTION(0, "repeat-penalty", "X", "make tokens of the last ones less likely, 1: not", .preset = "1", \
-            CLI_REAL_IN(1e-6, 1e6), CLI_TO_SAMPLING(params.repeat)), \
+            CLI_REAL_IN((double) 1e-6f, 1e6), CLI_TO_SAMPLING(sampler.repeat)), \
         CLI_OPTION(0, "repeat-last-n", "N", "how many tokens are the last ones, 0: none", .preset = "64", CLI_RANGE(0, 1 << 24), \
-            CLI_TO_SAMPLING(params.last_n)), \
+            CLI_TO_SAMPLING(sampler.last_n)), \
         CLI_OPTION(0, "frequency-penalty", "X", "less likely by X for each time among the last ones", .preset = "0", \
-            CLI_REAL_IN(-1e6, 1e6), CLI_TO_SAMPLING(params.frequency)), \
+            CLI_REAL_IN(-1e6, 1e6), CLI_TO_SAMPLING(sampler.frequency)), \
         CLI_OPTION(0, "presence-penalty", "X", "less likely by X if among the last ones", .preset = "0", CLI_REAL_IN(-1e6, 1e6), \
-            CLI_TO_SAMPLING(params.presence)), \
+            CLI_TO_SAMPLING(sampler.presence)), \
         CLI_OPTION(0, "mirostat", "N", "2: keep the surprise at --mirostat-ent instead of top-k to min-p", .preset = "0", \
-            CLI_RANGE(0, 2), CLI_TO_SAMPLING(params.mirostat), .parse = cli_sampling_mirostat), \
-        CLI_OPTION( \
-            0, "mirostat-ent", "X", "the surprise in bits", .preset = "5", CLI_REAL_IN(1e-6, 1e6), CLI_TO_SAMPLING(params.tau)), \
+            CLI_RANGE(0, 2), CLI_TO_SAMPLING(mirostat), .parse = cli_sampling_mirostat), \
+        CLI_OPTION(0, "mirostat-ent", "X", "the surprise in bits", .preset = "5", CLI_REAL_IN((double) 1e-6f, 1e6), \
+            CLI_TO_SAMPLING(sampler.tau)), \
         CLI_OPTION(0, "mirostat-lr", "X", "how fast it is followed", .preset = "0.1", CLI_REAL_IN(0, 1e6), \
-            CLI_TO_SAMPLING(params.eta)), \
+            CLI_TO_SAMPLING(sampler.eta)), \
         CLI_OPTION(0, "logit-bias", "ID+X", "make token ID more likely by X; ID-X: less; ID-inf: never. May be given again", \
-            .base = CLI_IN_SAMPLING, CLI_TO_ALL(cli_sampling_bias)), \
-        CLI_OPTION(0, "stop", "TEXT", "end before TEXT is written; may be given again", .base = CLI_IN_SAMPLING, \
-            CLI_TO_ALL(cli_sampling_stop), .also = "reverse-prompt"), \
+            .is_list = true, CLI_TO_SAMPLING(biases), .parse = cli_sampling_bias), \
+        CLI_OPTION(0, "stop", "TEXT", "end before TEXT is written; may be given again", .is_list = true, CLI_TO_SAMPLING(stops), \
+            .parse = cli_sampling_stop, .also = "reverse-prompt"), \
         CLI_OPTION(0, "grammar", "FILE", "write only what the grammar in FILE allows (GBNF)", .takes = "*", .use = CLI_READ, \
             .base = CLI_IN_SAMPLING, CLI_TO_ALL(cli_sampling_grammar), .also = "grammar-file"), \
         CLI_OPTION(0, "json-schema", "FILE", "write only JSON that is valid by the schema in FILE", .takes = ".json", \
             .use = CLI_READ, .base = CLI_IN_SAMPLING, CLI_TO_ALL(cli_sampling_grammar), .also = "json-schema-file"), \
-        CLI_OPTION('s', "seed", "S", "seed of the choices (default: another one each time)", CLI_RANGE(0, 0), \
-            CLI_TO_SAMPLING(params.seed))
+        CLI_OPTION( \
+            's', "seed", "S", "seed of the choices (default: another one each time)", CLI_RANGE(0, 0), CLI_TO_SAMPLING(seed))
 
 int cli_sampling_mirostat(const struct cli_option *option, const char *command, const char *value, void *target);
 int cli_sampling_bias(const struct cli_option *option, const char *command, const char *value, void *target);
 int cli_sampling_grammar(const struct cli_option *option, const char *command, const char *value, void *target);
 int cli_sampling_stop(const struct cli_option *option, const char *command, const char *value, void *target);
+// After parsing: chooses a seed where none is given.
+void cli_sampling_init(struct cli_sampling *o);
 // Opens the grammar of --grammar or --json-schema, if there is one. CLI_OK, or the code of a message.
 int cli_guide_open(const struct cli_sampling *o, const struct vocab *vocab, struct text_guide *guide);
 
@@ -82,5 +89,5 @@ struct cli_contexts {
             'c', "ctx", "N", "tokens of a context", .preset = "512", CLI_INT_OF_MODEL(n_ctx, INT32_MAX), .also = "ctx-size"), \
         CLI_OPTION(0, "chunks", "N", "read at most N contexts (default: all)", CLI_RANGE(1, INT32_MAX), CLI_TO_CONTEXTS(n_max))
 
-// contexts_read over the file, until Ctrl-C; r has vocab, each and user. CLI_OK, or the code of a message.
+// contexts_read over the file, until Ctrl-C; r has each and user. CLI_OK, or the code of a message.
 int cli_contexts_read(struct workbench *m, const struct cli_contexts *o, struct context_reader *r, int64_t *n_read);

@@ -8,7 +8,6 @@
 #include "quantize/quantize.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -32,18 +31,20 @@ static void help_print(FILE *file) {
         file);
 }
 
-int cli_gguf(int argc, char **argv) {
-    const char *name = argc > 1 ? argv[1] : "";
+int cli_gguf(const struct cli_args *args) {
+    const char *name = args->n > 0 ? args->operands[0] : "";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         help_print(stdout);
         return CLI_OK;
     }
     const struct cli_command *part = cli_find(parts, name);
     if (part != NULL) {
-        return part->run(argc - 1, argv + 1);
+        return cli_command_run(part, args->n, args->operands);
     }
-    return *name == '\0' ? cli_usage("gguf", "no part is given")
-                         : cli_usage("gguf", "unknown %s '%s'", *name == '-' ? "option" : "part", name);
+    if (*name == '\0') {
+        return cli_usage("gguf", "no part is given");
+    }
+    return cli_usage("gguf", "unknown %s '%s'", *name == '-' ? "option" : "part", name);
 }
 
 // ---- shared ----
@@ -102,6 +103,7 @@ const struct cli_help cli_gguf_check_help = {
     .n_operands = {1, INT_MAX, INT_MAX},
     .about = "Reads all of a file: its header must be sound, every tensor must be there, and every number finite.",
     .options = options_of_gguf_check,
+    .size = sizeof(bool),
     .no = "a file is not sound",
     .examples = {{"Is it whole?", "gguf check model.gguf"}, {"All of a folder", "gguf check *.gguf"}},
 };
@@ -149,15 +151,10 @@ static int check_one(const char *path, bool json) {
     return code;
 }
 
-int cli_gguf_check(int argc, char **argv) {
-    bool json = false;
-    int code = cli_options_parse(&cli_gguf_check_help, argc, argv, &json);
-    if (code >= 0) {
-        return code;
-    }
-    code = CLI_OK;
-    for (; optind < argc; optind++) {
-        code = max_int(check_one(argv[optind], json), code);
+int cli_gguf_check(const struct cli_args *args) {
+    int code = CLI_OK;
+    for (int i = 0; i < args->n; i++) {
+        code = max_int(check_one(args->operands[i], *(const bool *) args->options), code);
     }
     return code;
 }
@@ -177,6 +174,7 @@ const struct cli_help cli_gguf_diff_help = {
     .n_operands = {2, 2, INT_MAX},
     .about = "Compares keys by name and value, and tensors by name, type, shape and bytes; their order does not matter.",
     .options = options_of_gguf_diff,
+    .size = sizeof(bool),
     .no = "the files differ",
     .examples = {{"What has quantising changed?", "gguf diff model.gguf small.gguf"},
         {"For a program", "gguf diff --json a.gguf b.gguf"}},
@@ -200,15 +198,12 @@ static void diff_report(const char *kind, const char *name, const char *how, voi
     d->n++;
 }
 
-int cli_gguf_diff(int argc, char **argv) {
-    struct diff d = {.out = {.file = stdout}};
-    int code = cli_options_parse(&cli_gguf_diff_help, argc, argv, &d.json);
-    if (code >= 0) {
-        return code;
-    }
-    struct berth_gguf_map *a = cli_gguf_open(argv[optind], false, &code), *b = NULL;
+int cli_gguf_diff(const struct cli_args *args) {
+    struct diff d = {.json = *(const bool *) args->options, .out = {.file = stdout}};
+    int code;
+    struct berth_gguf_map *a = cli_gguf_open(args->operands[0], false, &code), *b = NULL;
     if (a != NULL) {
-        b = cli_gguf_open(argv[optind + 1], false, &code);
+        b = cli_gguf_open(args->operands[1], false, &code);
     }
     if (b == NULL) { // exit code 1 would say that they differ
         berth_gguf_map_close(a);

@@ -8,7 +8,6 @@
 #include "cli/help.h"
 #include "cli/models.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -32,6 +31,7 @@ const struct cli_help cli_gguf_hash_help = {
     .n_operands = {1, INT_MAX, INT_MAX},
     .about = "Prints the SHA-256 of each tensor's bytes, and of all of them in the order of their names.",
     .options = options_of_gguf_hash,
+    .size = sizeof(struct options),
     .examples = {{"All of a model", "gguf hash model.gguf"}, {"One line a file", "gguf hash --no-layer *.gguf"}},
 };
 
@@ -97,15 +97,11 @@ static int hash_one(const char *path, bool all_only, bool json) {
     return CLI_OK;
 }
 
-int cli_gguf_hash(int argc, char **argv) {
-    struct options o = {0};
-    int code = cli_options_parse(&cli_gguf_hash_help, argc, argv, &o);
-    if (code >= 0) {
-        return code;
-    }
-    code = CLI_OK;
-    for (; optind < argc; optind++) {
-        code = max_int(hash_one(argv[optind], o.all_only, o.json), code);
+int cli_gguf_hash(const struct cli_args *args) {
+    const struct options *o = args->options;
+    int code = CLI_OK;
+    for (int i = 0; i < args->n; i++) {
+        code = max_int(hash_one(args->operands[i], o->all_only, o->json), code);
     }
     return code;
 }

@@ -7,7 +7,6 @@
 #include "cli/help.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -33,6 +32,7 @@ const struct cli_help cli_gguf_info_help = {
     .n_operands = {1, INT_MAX, INT_MAX},
     .about = "Prints the keys of a GGUF file, and its tensors by type.",
     .options = options_of_gguf_info,
+    .size = sizeof(struct options),
     .examples = {{"What is in it?", "gguf info model.gguf"}, {"Every tensor", "gguf info --tensors model.gguf"}},
 };
 
@@ -184,21 +184,17 @@ static void print_plain(const char *path, const struct gguf_context *g, const st
     }
 }
 
-int cli_gguf_info(int argc, char **argv) {
-    struct options o = {0};
-    int code = cli_options_parse(&cli_gguf_info_help, argc, argv, &o);
-    if (code >= 0) {
-        return code;
-    }
-    code = CLI_OK;
-    for (; optind < argc; optind++) {
-        struct gguf_context *g = gguf_init_from_file(argv[optind], (struct gguf_init_params){0});
+int cli_gguf_info(const struct cli_args *args) {
+    const struct options *o = args->options;
+    int code = CLI_OK;
+    for (int i = 0; i < args->n; i++) {
+        struct gguf_context *g = gguf_init_from_file(args->operands[i], (struct gguf_init_params){0});
         if (g == NULL) {
             code = cli_fail(CLI_FAILURE, "%s", berth_last_error());
-        } else if (o.json) {
-            print_json(argv[optind], g, &o);
+        } else if (o->json) {
+            print_json(args->operands[i], g, o);
         } else {
-            print_plain(argv[optind], g, &o);
+            print_plain(args->operands[i], g, o);
         }
         gguf_free(g);
     }

@@ -6,7 +6,6 @@
 #include "cli/models.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,6 +30,7 @@ const struct cli_help cli_gguf_merge_help = {
              "they have. In quantised weights a small change may drown in rounding: an adapter beside them ('berth run --lora') "
              "loses nothing.",
     .options = options_of_gguf_merge,
+    .size = sizeof(struct options),
     .examples = {{"One file of two", "gguf merge-lora model.gguf lora.gguf -o tuned.gguf"},
         {"Half as strong", "gguf merge-lora model.gguf lora.gguf:0.5 -o tuned.gguf"}},
 };
@@ -60,27 +60,23 @@ static int lora_write(const struct model *model, const struct model_lora *lora, 
     return CLI_OK;
 }
 
-int cli_gguf_merge(int argc, char **argv) {
-    struct options o = {0};
-    const int parsed = cli_options_parse(&cli_gguf_merge_help, argc, argv, &o);
-    if (parsed >= 0) {
-        return parsed;
-    }
+int cli_gguf_merge(const struct cli_args *args) {
+    const struct options *o = args->options;
     char path[4096];
     float scale;
     struct model_error error = {""};
-    if (!lora_parse(argv[optind + 1], path, &scale, &error)) {
+    if (!lora_parse(args->operands[1], path, &scale, &error)) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
-    if (cli_output_check(o.out) != CLI_OK) {
+    if (cli_output_check(o->out) != CLI_OK) {
         return CLI_FAILURE;
     }
-    if (access(argv[optind], R_OK) != 0) {
-        return cli_fail(CLI_FAILURE, "%s: cannot be read: %s", argv[optind], strerror(errno));
+    if (access(args->operands[0], R_OK) != 0) {
+        return cli_fail(CLI_FAILURE, "%s: cannot be read: %s", args->operands[0], strerror(errno));
     }
-    struct model *model = model_open(argv[optind], &error);
+    struct model *model = model_open(args->operands[0], &error);
     struct model_lora *lora = model != NULL ? lora_open(model, path, scale, &error) : NULL;
-    const int code = lora != NULL ? lora_write(model, lora, o.out, o.json) : cli_fail(CLI_FAILURE, "%s", error.text);
+    const int code = lora != NULL ? lora_write(model, lora, o->out, o->json) : cli_fail(CLI_FAILURE, "%s", error.text);
     lora_free(lora);
     model_free(model);
     return code;

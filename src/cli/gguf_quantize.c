@@ -6,7 +6,6 @@
 #include "cli/models.h"
 #include "quantize/quantize.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -58,6 +57,7 @@ const struct cli_help cli_gguf_quantize_help = {
              "q4_k_s, q4_k_m, q5_k_s, q5_k_m. Vectors, routers, tables of positions, and matrices whose rows are no whole number "
              "of TYPE's blocks, stay as they are. Prints the size and the mean squared error.",
     .options = options_of_gguf_quantize,
+    .size = sizeof(struct target),
     .examples = {{"A quarter of the size", "gguf quantize model.gguf small.gguf q4_k_m"},
         {"How large would it be?", "gguf quantize --dry-run model.gguf q4_k_m"}},
 };
@@ -151,40 +151,39 @@ static int model_quantize(const struct berth_gguf_map *map, const char *in, cons
     return code;
 }
 
-int cli_gguf_quantize(int argc, char **argv) {
-    static struct target to; // its rules are large
-    to = (struct target){.n_threads = (int) model_n_cores()};
-    int code = cli_options_parse(&cli_gguf_quantize_help, argc, argv, &to);
-    if (code >= 0) {
-        return code;
+int cli_gguf_quantize(const struct cli_args *args) {
+    struct target *to = args->options;
+    int code;
+    if (to->n_threads == 0) {
+        to->n_threads = model_n_cores();
     }
-    const bool has_out = to.out == NULL && !to.is_dry; // it is an operand
+    const bool has_out = to->out == NULL && !to->is_dry; // it is an operand
     const int n_wanted = has_out ? 3 : 2;
-    if (argc - optind != n_wanted && !(to.is_dry && argc - optind == 3)) {
-        return cli_usage(
-            "gguf quantize", "%s are wanted, %d are given", has_out ? "IN, OUT and TYPE" : "IN and TYPE", argc - optind);
+    if (args->n != n_wanted && !(to->is_dry && args->n == 3)) {
+        return cli_usage("gguf quantize", "%s are wanted, %d are given", has_out ? "IN, OUT and TYPE" : "IN and TYPE", args->n);
     }
-    const char *in = argv[optind], *path = to.out != NULL ? to.out : argv[optind + 1], *name = argv[argc - 1];
-    if (!recipe_parse(name, to.is_pure, &to.recipe)) {
+    const char *in = args->operands[0], *path = to->out != NULL ? to->out : args->operands[1],
+               *name = args->operands[args->n - 1];
+    if (!recipe_parse(name, to->is_pure, &to->recipe)) {
         return cli_usage("gguf quantize", "'%s' is no type and no mix", name);
     }
     struct model_error error = {""};
-    if (!recipe_check(&to.recipe, to.imatrix_path != NULL, &error)) {
+    if (!recipe_check(&to->recipe, to->imatrix_path != NULL, &error)) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
-    if (!to.is_dry && cli_output_check(path) != CLI_OK) {
+    if (!to->is_dry && cli_output_check(path) != CLI_OK) {
         return CLI_FAILURE;
     }
-    struct imatrix *imatrix = to.imatrix_path != NULL ? imatrix_open(to.imatrix_path, &error) : NULL;
-    if (to.imatrix_path != NULL && imatrix == NULL) {
+    struct imatrix *imatrix = to->imatrix_path != NULL ? imatrix_open(to->imatrix_path, &error) : NULL;
+    if (to->imatrix_path != NULL && imatrix == NULL) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
-    struct berth_gguf_map *map = cli_gguf_open(in, !to.is_dry, &code);
+    struct berth_gguf_map *map = cli_gguf_open(in, !to->is_dry, &code);
     code = CLI_FAILURE;
     if (map != NULL) {
-        to.imatrix = imatrix;
-        recipe_set_model(&to.recipe, berth_gguf_map_meta(map), imatrix != NULL);
-        code = model_quantize(map, in, path, &to);
+        to->imatrix = imatrix;
+        recipe_set_model(&to->recipe, berth_gguf_map_meta(map), imatrix != NULL);
+        code = model_quantize(map, in, path, to);
     }
     berth_gguf_map_close(map);
     imatrix_free(imatrix);

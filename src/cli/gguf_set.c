@@ -5,30 +5,17 @@
 #include "cli/models.h"
 #include "quantize/quantize.h"
 
-#include <getopt.h>
 #include <limits.h>
 
-#define MAX_REMOVED 64
-
 struct change {
-    const char *out, *removed[MAX_REMOVED];
-    int n_removed;
+    const char *out;
+    struct cli_texts removed;
     bool json;
 };
 
-static int removed_add(const struct cli_option *option, const char *command, const char *value, void *target) {
-    struct change *c = target;
-    (void) option;
-    if (c->n_removed == MAX_REMOVED) {
-        return cli_usage(command, "more than %d keys are removed", MAX_REMOVED);
-    }
-    c->removed[c->n_removed++] = value;
-    return CLI_OK;
-}
-
 static const struct cli_option options_of_gguf_set[] = {
     CLI_OPTION('o', "out", "OUT", "the file to write", .takes = ".gguf", CLI_TO(struct change, out), .is_required = true),
-    CLI_OPTION(0, "remove", "KEY", "leave KEY out; may be given again", CLI_TO_ALL(removed_add)),
+    CLI_OPTION(0, "remove", "KEY", "leave KEY out; may be given again", CLI_TO_LIST(CLI_TEXTS, struct change, removed)),
     CLI_OPT_JSON(CLI_TO(struct change, json), "print one JSON object: set, removed"),
     {0},
 };
@@ -42,6 +29,7 @@ const struct cli_help cli_gguf_set_help = {
     .about = "Writes FILE to OUT with keys changed or added. A key keeps its type; a new one is bool, u32, i32, f32 or a text, "
              "as its value looks. Lists cannot be set.",
     .options = options_of_gguf_set,
+    .size = sizeof(struct change),
     .examples = {{"Another name", "gguf set model.gguf general.name=Mine -o mine.gguf"},
         {"A longer context", "gguf set model.gguf llama.context_length=8192 -o long.gguf"}},
 };
@@ -63,12 +51,12 @@ static int change_write(struct berth_gguf_map *map, const struct change *c, char
             return cli_usage("gguf set", "%s", error.text);
         }
     }
-    for (int i = 0; i < c->n_removed; i++) {
-        if (gguf_find_key(g, c->removed[i]) < 0) {
+    for (size_t i = 0; i < c->removed.n; i++) {
+        if (gguf_find_key(g, c->removed.items[i]) < 0) {
             gguf_free(g);
-            return cli_fail(CLI_FAILURE, "there is no key '%s'", c->removed[i]);
+            return cli_fail(CLI_FAILURE, "there is no key '%s'", c->removed.items[i]);
         }
-        gguf_remove_key(g, c->removed[i]);
+        gguf_remove_key(g, c->removed.items[i]);
     }
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         gguf_add_tensor(g, t);
@@ -79,24 +67,21 @@ static int change_write(struct berth_gguf_map *map, const struct change *c, char
     return code;
 }
 
-int cli_gguf_set(int argc, char **argv) {
-    struct change c = {0};
-    int code = cli_options_parse(&cli_gguf_set_help, argc, argv, &c);
-    if (code >= 0) {
-        return code;
-    }
-    const int n = argc - optind - 1;
-    if (n + c.n_removed == 0) {
+int cli_gguf_set(const struct cli_args *args) {
+    const struct change *c = args->options;
+    int code;
+    const int n = args->n - 1;
+    if (n == 0 && c->removed.n == 0) {
         return cli_usage("gguf set", "neither KEY=VALUE nor --remove KEY is given");
     }
-    struct berth_gguf_map *map = cli_output_check(c.out) == CLI_OK ? cli_gguf_open(argv[optind], false, &code) : NULL;
+    struct berth_gguf_map *map = cli_output_check(c->out) == CLI_OK ? cli_gguf_open(args->operands[0], false, &code) : NULL;
     if (map == NULL) {
         return CLI_FAILURE;
     }
-    code = change_write(map, &c, argv + optind + 1, n);
+    code = change_write(map, c, args->operands + 1, n);
     if (code == CLI_OK) {
-        fprintf(cli_is_stdout(c.out) ? stderr : stdout, c.json ? "{\"set\": %d, \"removed\": %d}\n" : "%d set, %d removed\n", n,
-            c.n_removed);
+        fprintf(cli_is_stdout(c->out) ? stderr : stdout, c->json ? "{\"set\": %d, \"removed\": %zu}\n" : "%d set, %zu removed\n",
+            n, c->removed.n);
     }
     berth_gguf_map_close(map);
     return code;

@@ -5,7 +5,6 @@
 #include "cli/models.h"
 #include "quantize/quantize.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 
 struct options {
@@ -32,6 +31,7 @@ const struct cli_help cli_gguf_split_help = {
     .n_operands = {2, 2, 1},
     .about = "Writes the model as OUT-00001-of-00003.gguf and so on. A tensor is in one of them as a whole, however large it is.",
     .options = options_of_gguf_split,
+    .size = sizeof(struct options),
     .examples = {{"Files that fit anywhere", "gguf split --max-size 4G model.gguf part"},
         {"Ten tensors each", "gguf split --max-tensors 10 model.gguf part"}},
 };
@@ -50,6 +50,7 @@ const struct cli_help cli_gguf_join_help = {
     .n_operands = {1, 1, 1},
     .about = "FIRST is the first file, with -00001-of-N.gguf at its end; the others lie beside it.",
     .options = options_of_gguf_join,
+    .size = sizeof(struct options),
     .examples = {{"One file", "gguf merge part-00001-of-00003.gguf -o model.gguf"},
         {"To a pipe", "gguf merge part-00001-of-00003.gguf -o -"}},
 };
@@ -91,24 +92,21 @@ static int parts_write(struct rewrite_split *s, const char *out, bool json) {
     return CLI_OK;
 }
 
-int cli_gguf_split(int argc, char **argv) {
-    struct options o = {0};
-    int code = cli_options_parse(&cli_gguf_split_help, argc, argv, &o);
-    if (code >= 0) {
-        return code;
+int cli_gguf_split(const struct cli_args *args) {
+    struct options *o = args->options;
+    int code;
+    if (o->max_size == 0) {
+        o->max_size = o->max_tensors > 0 ? UINT64_MAX : (uint64_t) 2 << 30;
     }
-    if (o.max_size == 0) {
-        o.max_size = o.max_tensors > 0 ? UINT64_MAX : (uint64_t) 2 << 30;
+    if (o->max_tensors == 0) {
+        o->max_tensors = INT64_MAX;
     }
-    if (o.max_tensors == 0) {
-        o.max_tensors = INT64_MAX;
-    }
-    struct berth_gguf_map *map = cli_gguf_open(argv[optind], false, &code);
+    struct berth_gguf_map *map = cli_gguf_open(args->operands[0], false, &code);
     if (map == NULL) {
         return CLI_FAILURE;
     }
-    struct rewrite_split s = {.map = map, .max_size = o.max_size, .max_tensors = o.max_tensors};
-    code = parts_write(&s, argv[optind + 1], o.json);
+    struct rewrite_split s = {.map = map, .max_size = o->max_size, .max_tensors = o->max_tensors};
+    code = parts_write(&s, args->operands[1], o->json);
     rewrite_split_fini(&s);
     berth_gguf_map_close(map);
     return code;
@@ -148,16 +146,12 @@ static int parts_join(struct rewrite_join *j, const char *first, const char *out
     return code;
 }
 
-int cli_gguf_join(int argc, char **argv) {
-    struct options o = {0};
-    int code = cli_options_parse(&cli_gguf_join_help, argc, argv, &o);
-    if (code >= 0) {
-        return code;
-    }
+int cli_gguf_join(const struct cli_args *args) {
+    const struct options *o = args->options;
     struct rewrite_join j = {0};
-    code = parts_join(&j, argv[optind], o.out);
+    const int code = parts_join(&j, args->operands[0], o->out);
     if (code == CLI_OK) {
-        counts_print(o.json, j.n, j.n_tensors, cli_is_stdout(o.out) ? stderr : stdout);
+        counts_print(o->json, j.n, j.n_tensors, cli_is_stdout(o->out) ? stderr : stdout);
     }
     rewrite_join_fini(&j);
     return code;

@@ -12,12 +12,14 @@ struct cli_option;
 
 // What the value of an option is. A message about a wrong one says what is allowed.
 enum cli_kind {
-    CLI_TEXT, // const char *; of an option without a value: a bool, which becomes true
-    CLI_INT,  // an integer from min to max
-    CLI_REAL, // a finite number from min to max
-    CLI_SIZE, // bytes, from 1 to 2^62: cli_parse_size
-    CLI_MS,   // milliseconds, which may have a fraction, as int64_t microseconds
-    CLI_WORD, // one of the words of `takes`, as its place among them
+    CLI_TEXT,  // const char *; of an option without a value: a bool, which becomes true
+    CLI_INT,   // an integer from min to max
+    CLI_REAL,  // a finite number from min to max
+    CLI_SIZE,  // bytes, from 1 to 2^62: cli_parse_size
+    CLI_MS,    // milliseconds, which may have a fraction, as int64_t microseconds
+    CLI_WORD,  // one of the words of `takes`, as its place among them
+    CLI_INTS,  // a struct cli_ints: integers from min to max with commas between
+    CLI_TEXTS, // a struct cli_texts: one more each time it is given
 };
 
 // The struct that a target is in: the command's own, or one inside it that several commands have (cli_help.bases).
@@ -41,6 +43,7 @@ struct cli_option {
     enum cli_base base;     // CLI_TO sets these three
     size_t at, size;        // offset in the struct, and bytes: an integer may be a bool, an int or enum, or of 64 bits
     cli_option_parse parse; // NULL: by its kind
+    bool is_list;           // the target begins with a pointer that parsing gets from berth_realloc
     bool is_operand;        // a text that may also be given as an operand: the first, the next such option the second
     bool is_required;       // a text that must be given
 };
@@ -50,6 +53,17 @@ struct cli_option {
 #define CLI_TO_ALL(function) .size = 1, .parse = function
 // The command has no other option: its options are one bool.
 #define CLI_TO_BOOL .size = sizeof(bool)
+#define CLI_TO_LIST(kind_of, type, field) .kind = kind_of, .is_list = true, CLI_TO(type, field)
+
+// Lists grow as options are parsed and are freed after the command.
+struct cli_ints {
+    int64_t *items;
+    size_t n, cap;
+};
+struct cli_texts {
+    const char **items;
+    size_t n, cap;
+};
 
 struct cli_help {
     const char *command;  // "gguf info"
@@ -62,6 +76,8 @@ struct cli_help {
     } n_operands;
     const struct cli_command *parts;  // of a command that has them, which then has no options; NULL: none
     const struct cli_option *options; // until one without a name; --help and --quiet come by themselves
+    size_t size;                      // bytes of the struct that options are parsed into
+    const void *initial;              // what it is before presets and options; NULL: zeros
     size_t bases[CLI_N_BASES];        // offsets of the structs inside the command's
     const char *no, *more;            // what exit code 1 says, and "4 ..." beyond 0 to 3; or NULL
     struct {
@@ -127,11 +143,13 @@ struct cli_help {
 #define CLI_OPT_SEARCH_THREADS(type, field) \
     CLI_OPTION('t', "threads", "N", "search with N threads, 1 to 256", CLI_RANGE(1, 256), .preset = "1", CLI_TO(type, field))
 
-// Sets what the options are without any, then parses the command line into *options: -1 to go on, and optind is the first operand
-// that no option stands for; else the exit code: --help was printed, or a message.
-int cli_options_parse(const struct cli_help *help, int argc, char **argv, void *options);
+// Parses the command line, of which argv[0] is the command's name, and runs the command; returns its exit code. --help is
+// printed in its place.
+int cli_command_run(const struct cli_command *command, int argc, char **argv);
 // An integer in the range of the option, for custom functions; CLI_OK, or the exit code after a message.
 int cli_option_int(const struct cli_option *option, const char *command, const char *value, int64_t *out);
+// One more text in a list; the same.
+int cli_option_text(const struct cli_option *option, const char *value, struct cli_texts *list);
 // The place of a word in `takes`; the same.
 int cli_option_word(const struct cli_option *option, const char *command, const char *value, int64_t *out);
 void cli_help_print(const struct cli_help *help, FILE *file);
@@ -146,8 +164,8 @@ const char *cli_name(const struct cli_command *command);
 // `berth help --complete`: what bash completion asks (tools/completion/berth.bash).
 int cli_complete(const struct cli_command *commands, int argc, char **argv);
 
-// ---- the commands, in the order of their list: a file has cli_NAME, which gets its name as argv[0] and returns an exit code,
-// and the table cli_NAME_help. This is the only place that knows them all ----
+// ---- the commands, in the order of their list: a file has cli_NAME, which gets its options and the operands that no option stands
+// for and returns an exit code, and the table cli_NAME_help. This is the only place that knows them all ----
 
 #define CLI_COMMANDS(X) \
     X(bench) \
@@ -172,15 +190,22 @@ int cli_complete(const struct cli_command *commands, int argc, char **argv);
 #define CLI_GGUF_PARTS(X) \
     X(gguf_info) X(gguf_check) X(gguf_diff) X(gguf_quantize) X(gguf_merge) X(gguf_split) X(gguf_join) X(gguf_set) X(gguf_hash)
 
+// What a command is called with.
+struct cli_args {
+    void *options;   // the struct of help.size bytes; of a command with parts NULL
+    char **operands; // [n] those that no option stands for
+    int n;
+};
+
 #define CLI_DECLARE(name) \
     extern const struct cli_help cli_##name##_help; \
-    int cli_##name(int argc, char **argv);
+    int cli_##name(const struct cli_args *args);
 CLI_COMMANDS(CLI_DECLARE)
 CLI_GGUF_PARTS(CLI_DECLARE)
 #undef CLI_DECLARE
 
 struct cli_command {
     const struct cli_help *help; // NULL: the end of the list
-    int (*run)(int argc, char **argv);
+    int (*run)(const struct cli_args *args);
 };
 #define CLI_ROW(name) {&cli_##name##_help, cli_##name},

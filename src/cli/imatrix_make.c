@@ -6,7 +6,6 @@
 #include "cli/generate_options.h"
 #include "quantize/quantize.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 
 struct options {
@@ -33,6 +32,8 @@ const struct cli_help cli_imatrix_help = {
     .about = "Runs MODEL over the file TEXT, a context at a time, and writes the importance matrix to OUT, which 'berth gguf "
              "quantize --imatrix' takes. Ctrl-C ends reading; what was read by then is written.",
     .options = option_rows,
+    .size = sizeof(struct options),
+    .initial = &(const struct options){.read.model.all_outputs = true},
     .examples = {{"Over a text", "imatrix -o im.gguf model.gguf text.txt"},
         {"The first ten contexts of it", "imatrix --chunks 10 -o im.gguf -m model.gguf -f text.txt"}},
 };
@@ -80,7 +81,7 @@ static bool is_whole(void *user, const int32_t *ids, int64_t i, int64_t n, struc
     return true;
 }
 
-static int imatrix_collect(struct workbench *m, const struct options *o, const struct vocab *vocab) {
+static int imatrix_collect(struct workbench *m, const struct options *o) {
     struct imatrix_collector c;
     struct model_error error = {""};
     int64_t n = 0;
@@ -89,7 +90,7 @@ static int imatrix_collect(struct workbench *m, const struct options *o, const s
     }
     c.is_stopped = cli_is_interrupted;
     ggml_backend_sched_set_eval_callback(m->session->sched, imatrix_collector_eval, &c);
-    struct context_reader reader = {.vocab = vocab, .each = is_whole, .user = &c};
+    struct context_reader reader = {.each = is_whole, .user = &c};
     int code = cli_contexts_read(m, &o->read, &reader, &n);
     if (code == CLI_OK) {
         code = imatrix_write(&c, o, n);
@@ -98,30 +99,22 @@ static int imatrix_collect(struct workbench *m, const struct options *o, const s
     return code;
 }
 
-int cli_imatrix(int argc, char **argv) {
-    struct options o = {0};
-    struct model_error error = {""};
+int cli_imatrix(const struct cli_args *args) {
+    struct options *o = args->options;
     struct workbench m;
-    int code = cli_options_parse(&cli_imatrix_help, argc, argv, &o);
-    if (code >= 0) {
-        return code;
-    }
-    o.read.model.n_batch = o.read.model.n_ctx;
-    o.read.model.all_outputs = true;
+    o->read.model.n_batch = o->read.model.n_ctx;
     cli_catch_interrupt();
-    code = cli_model_open(&m, &o.read.model);
+    int code = cli_model_open_text(&m, &o->read.model);
     if (code != CLI_OK) {
         return code;
     }
-    struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
-    code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_output_check(o.out);
+    code = cli_output_check(o->out);
     if (code == CLI_OK) {
-        code = cli_model_session(&m, &o.read.model);
+        code = cli_model_session(&m, &o->read.model);
     }
     if (code == CLI_OK) {
-        code = imatrix_collect(&m, &o, vocab);
+        code = imatrix_collect(&m, o);
     }
-    vocab_free(vocab);
     workbench_close(&m);
     return code;
 }

@@ -112,7 +112,7 @@ static int help_of(int argc, char **argv) {
     }
     char flag[] = "--help";
     char *with[] = {argv[0], argc > 1 ? argv[1] : flag, argc > 1 ? flag : NULL, NULL};
-    return command->run(argc > 1 ? 3 : 2, with);
+    return cli_command_run(command, argc > 1 ? 3 : 2, with);
 }
 
 // MPI asks hwloc what the machine is like, whose plugins bring along libX11, OpenCL, libxml2 and what those need: 2.5 MB of every
@@ -123,12 +123,6 @@ static void mpi_prepare(void) {
     setenv("OMPI_MCA_opal_signal", "", 0);
     setenv(
         "HWLOC_PLUGINS_BLACKLIST", "hwloc_gl,hwloc_opencl,hwloc_xml_libxml,hwloc_cuda,hwloc_nvml,hwloc_rsmi,hwloc_levelzero", 0);
-}
-
-// Whatever a command made of Ctrl-C: a script must see that it did not run to its end.
-static int command_run(const struct cli_command *command, int argc, char **argv) {
-    const int code = command->run(argc, argv);
-    return cli_is_interrupted(NULL) ? CLI_STOPPED : code;
 }
 
 // libllama ends the process where it finds itself wrong.
@@ -156,5 +150,9 @@ int main(int argc, char **argv) {
         return CLI_USAGE;
     }
     const struct cli_command *command = cli_find(commands, name);
-    return command != NULL ? cli_finish(command_run(command, argc - 1, argv + 1)) : command_refuse(name);
+    if (command == NULL) {
+        return command_refuse(name);
+    }
+    const int code = cli_command_run(command, argc - 1, argv + 1);
+    return cli_finish(cli_is_interrupted(NULL) ? CLI_STOPPED : code); // a script must see that it did not run to its end
 }

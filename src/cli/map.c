@@ -7,7 +7,6 @@
 #include "cli/help.h"
 #include "cli/plans.h"
 
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +51,8 @@ const struct cli_help cli_map_help = {
              "peak and the proven bound. With OTHER, FILE is the plan before and OTHER the plan after, to compare. Files are "
              "what 'berth plan' takes. Those without offsets are planned first; offsets that they have are drawn as they are.",
     .options = option_rows,
+    .size = sizeof(struct options),
+    .initial = &(const struct options){.model = {.may_llama = true}},
     .examples = {{"A picture of a model's memory", "map model.gguf -o map.svg"},
         {"What a search is worth", "map fast.json best.json -o compare.html"}},
 };
@@ -106,15 +107,10 @@ int cli_map_saved(const char *text, size_t size, const char *title, const char *
 
 // ---- the command ----
 
-// -1 to go on, else the exit code.
-static int options_parse(int argc, char **argv, struct options *o) {
-    const int code = cli_options_parse(&cli_map_help, argc, argv, o);
-    if (code >= 0) {
-        return code;
-    }
+static int options_check(struct options *o, int n, char **operands) {
     o->paths[o->n_paths++] = o->model.path;
-    if (optind < argc) {
-        o->paths[o->n_paths++] = argv[optind];
+    if (n > 0) {
+        o->paths[o->n_paths++] = operands[0];
     }
     if (o->captured && o->n_paths > 1) {
         return cli_usage("map", "--captured compares one file with itself, and '%s' is a second", o->paths[1]);
@@ -122,7 +118,7 @@ static int options_parse(int argc, char **argv, struct options *o) {
     if (o->budget.spill > 0 && o->budget.bytes == 0) {
         return cli_usage("map", "--spill requires --budget");
     }
-    return cli_map_is_name(o->out) ? -1 : cli_usage("map", "--out '%s' ends neither in .svg nor in .html", o->out);
+    return cli_map_is_name(o->out) ? CLI_OK : cli_usage("map", "--out '%s' ends neither in .svg nor in .html", o->out);
 }
 
 // Reads a file, and plans it if it has no plan. *offsets is to be freed.
@@ -162,32 +158,32 @@ static int captured_get(const char *path, const struct view_plan *plan, struct m
                : cli_fail(CLI_FAILURE, "%s: the places that were captured are no valid plan by the rules of today", path);
 }
 
-int cli_map(int argc, char **argv) {
-    struct options o = {.model = {.may_llama = true}};
-    int code = options_parse(argc, argv, &o);
-    if (code >= 0) {
+int cli_map(const struct cli_args *args) {
+    struct options *o = args->options;
+    int code = options_check(o, args->n, args->operands);
+    if (code != CLI_OK) {
         return code;
     }
     struct view_plan plans[2] = {0};
     uint64_t *offsets[2] = {NULL};
     struct map_plan maps[2], before;
     bool is_stopped = false;
-    code = cli_output_check(o.out);
-    for (size_t i = 0; i < o.n_paths && code == CLI_OK; i++) {
-        code = map_load(o.paths[i], &o, &plans[i], &offsets[i], &is_stopped);
-        maps[i] = (struct map_plan){base_name(o.paths[i]), &plans[i], offsets[i]};
+    code = cli_output_check(o->out);
+    for (size_t i = 0; i < o->n_paths && code == CLI_OK; i++) {
+        code = map_load(o->paths[i], o, &plans[i], &offsets[i], &is_stopped);
+        maps[i] = (struct map_plan){base_name(o->paths[i]), &plans[i], offsets[i]};
     }
-    if (code == CLI_OK && o.captured) {
-        code = captured_get(o.paths[0], &plans[0], &before);
+    if (code == CLI_OK && o->captured) {
+        code = captured_get(o->paths[0], &plans[0], &before);
     }
     if (code == CLI_OK) {
-        const struct map_plan *old = o.captured ? &before : NULL;
-        if (o.n_paths > 1) {
+        const struct map_plan *old = o->captured ? &before : NULL;
+        if (o->n_paths > 1) {
             old = &maps[0];
         }
-        code = map_write(&maps[o.n_paths - 1], old, o.out);
+        code = map_write(&maps[o->n_paths - 1], old, o->out);
     }
-    for (size_t i = 0; i < o.n_paths; i++) {
+    for (size_t i = 0; i < o->n_paths; i++) {
         view_plan_free(&plans[i]);
         free(offsets[i]);
     }

@@ -5,7 +5,6 @@
 
 #include "cli/help.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
@@ -129,6 +128,16 @@ int cli_model_open(struct workbench *m, const struct model_options *o) {
     }
     cli_context_warn(o->n_ctx, m->model->params.n_ctx_train);
     return CLI_OK;
+}
+
+int cli_model_open_text(struct workbench *m, const struct model_options *o) {
+    struct model_error error = {""};
+    const int code = cli_model_open(m, o);
+    if (code != CLI_OK || workbench_vocab_open(m, &error)) {
+        return code;
+    }
+    workbench_close(m);
+    return cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
 int cli_model_lora(struct workbench *m, const char *text) {

@@ -18,6 +18,7 @@ int cli_fit_allow(const struct cli_option *option, const char *command, const ch
 // The calls of model/workbench.h with a message and an exit code, a progress bar and warnings.
 int cli_model_path(const struct model_options *options, char path[4096]);
 int cli_model_open(struct workbench *m, const struct model_options *options);
+int cli_model_open_text(struct workbench *m, const struct model_options *options); // with its vocabulary
 int cli_model_lora(struct workbench *m, const char *text);
 int cli_model_session(struct workbench *m, const struct model_options *options);
 // Warns of a context that is longer than the model was trained for.

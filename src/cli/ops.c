@@ -8,7 +8,6 @@
 #include "ggml-backend.h"
 #include "model/model.h"
 
-#include <getopt.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +34,7 @@ const struct cli_help cli_ops_help = {
              "portable C, or the instructions it was written for. Ops that the device does not compute are listed as such. With "
              "OP only those: a name as it is listed, such as MUL_MAT or GELU.",
     .options = option_rows,
+    .size = sizeof(struct options),
     .no = "an OP that was named is not computed",
     .examples = {{"All of them", "ops"}, {"One, on a GPU", "ops --device CUDA0 MUL_MAT"}},
 };
@@ -367,18 +367,14 @@ end:
     return code;
 }
 
-int cli_ops(int argc, char **argv) {
-    struct options o = {0};
-    int code = cli_options_parse(&cli_ops_help, argc, argv, &o);
-    if (code >= 0) {
-        return code;
-    }
-    struct asking q = {.json = o.json, .names = argv + optind, .n_names = argc - optind};
+int cli_ops(const struct cli_args *args) {
+    const struct options *o = args->options;
+    struct asking q = {.json = o->json, .names = args->operands, .n_names = args->n};
     ggml_backend_load_all();
-    q.dev = o.device != NULL ? ggml_backend_dev_by_name(o.device) : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    q.dev = o->device != NULL ? ggml_backend_dev_by_name(o->device) : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (q.dev == NULL) {
         struct model_error error = {""};
-        model_device_unknown(o.device != NULL ? o.device : "CPU", &error);
+        model_device_unknown(o->device != NULL ? o->device : "CPU", &error);
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
     return ops_print(&q);

@@ -20,10 +20,10 @@ static int value_refuse(const struct cli_option *o, const char *command, const c
         default: break;
     }
     if (o->max != 0) {
-        snprintf(most, sizeof most, o->kind == CLI_INT ? " to %.0f" : " to %g", o->max);
+        snprintf(most, sizeof most, o->kind == CLI_REAL ? " to %g" : " to %.0f", o->max);
     }
     return cli_usage(
-        command, "--%s '%s' is not %s from %g%s", o->name, value, o->kind == CLI_INT ? "an integer" : "a number", o->min, most);
+        command, "--%s '%s' is not %s from %g%s", o->name, value, o->kind == CLI_REAL ? "a number" : "an integer", o->min, most);
 }
 
 int cli_option_int(const struct cli_option *o, const char *command, const char *value, int64_t *out) {
@@ -68,6 +68,35 @@ static int real_parse(const struct cli_option *o, const char *command, const cha
     return CLI_OK;
 }
 
+static int ints_parse(const struct cli_option *o, const char *command, const char *value, struct cli_ints *list) {
+    char part[32];
+    list->n = 0;
+    for (const char *p = value; p != NULL; p = p[0] == ',' ? p + 1 : NULL) {
+        const size_t n = strcspn(p, ",");
+        if (n >= sizeof part) {
+            return value_refuse(o, command, value);
+        }
+        if (!berth_grow((void **) &list->items, &list->cap, list->n + 1, sizeof *list->items)) {
+            return cli_fail(CLI_FAILURE, "out of memory for --%s", o->name);
+        }
+        snprintf(part, sizeof part, "%.*s", (int) n, p);
+        const int code = cli_option_int(o, command, part, &list->items[list->n++]);
+        if (code != CLI_OK) {
+            return code;
+        }
+        p += n;
+    }
+    return CLI_OK;
+}
+
+int cli_option_text(const struct cli_option *o, const char *value, struct cli_texts *list) {
+    if (!berth_grow((void **) &list->items, &list->cap, list->n + 1, sizeof *list->items)) {
+        return cli_fail(CLI_FAILURE, "out of memory for --%s", o->name);
+    }
+    list->items[list->n++] = value;
+    return CLI_OK;
+}
+
 static int value_parse(const struct cli_option *o, const char *command, const char *value, void *target) {
     uint64_t size = 0;
     int64_t n = 0;
@@ -83,6 +112,8 @@ static int value_parse(const struct cli_option *o, const char *command, const ch
         case CLI_INT: code = cli_option_int(o, command, value, &n); break;
         case CLI_WORD: code = cli_option_word(o, command, value, &n); break;
         case CLI_REAL: return real_parse(o, command, value, target);
+        case CLI_INTS: return ints_parse(o, command, value, target);
+        case CLI_TEXTS: return cli_option_text(o, value, target);
         case CLI_SIZE:
             if (!cli_parse_size(value, &size) || size == 0) {
                 return value_refuse(o, command, value);
@@ -252,7 +283,7 @@ static int operands_take(const struct cli_help *help, int argc, char **argv, voi
     return -1;
 }
 
-int cli_options_parse(const struct cli_help *help, int argc, char **argv, void *options) {
+static int options_parse(const struct cli_help *help, int argc, char **argv, void *options) {
     struct names names;
     int code = -1;
     for (const struct cli_option *o = help->options; o->name != NULL; o++) {
@@ -270,4 +301,31 @@ int cli_options_parse(const struct cli_help *help, int argc, char **argv, void *
     }
     names_fini(&names);
     return code < 0 ? operands_take(help, argc, argv, options) : code;
+}
+
+int cli_command_run(const struct cli_command *command, int argc, char **argv) {
+    const struct cli_help *help = command->help;
+    if (help->parts != NULL) {
+        return command->run(&(struct cli_args){.operands = argv + 1, .n = argc - 1});
+    }
+    void *options = berth_calloc(1, help->size);
+    if (options == NULL) {
+        return cli_fail(CLI_FAILURE, "out of memory for the options of %s", help->command);
+    }
+    if (help->initial != NULL) {
+        memcpy(options, help->initial, help->size);
+    }
+    int code = options_parse(help, argc, argv, options);
+    if (code < 0) {
+        code = command->run(&(struct cli_args){options, argv + optind, argc - optind});
+    }
+    for (const struct cli_option *o = help->options; o->name != NULL; o++) {
+        if (o->is_list) {
+            void *items;
+            memcpy(&items, target_of(help, o, options), sizeof items);
+            berth_free(items);
+        }
+    }
+    berth_free(options);
+    return code;
 }

@@ -7,7 +7,6 @@
 #include "base/min.h"
 #include "cli/generate_options.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -34,6 +33,8 @@ const struct cli_help cli_perplexity_help = {
              "it was undecided, on average; less is better. The second half of each context counts. Ctrl-C ends reading; what "
              "was read by then is told.",
     .options = option_rows,
+    .size = sizeof(struct cli_contexts),
+    .initial = &(const struct cli_contexts){.model = {.may_llama = true, .all_outputs = true}},
     .examples = {{"Of a text", "perplexity model.gguf text.txt"},
         {"Of its first ten contexts of 1,024 tokens", "perplexity -c 1024 --chunks 10 -m model.gguf -f text.txt"}},
 };
@@ -45,16 +46,6 @@ struct sums {
     double sum, squares;
     int64_t n;
 };
-
-// -1 to go on, else the exit code.
-static int options_parse(int argc, char **argv, struct cli_contexts *o) {
-    const int code = cli_options_parse(&cli_perplexity_help, argc, argv, o);
-    o->model.n_batch = o->model.n_ctx;
-    o->model.all_outputs = true;
-    return code < 0 && o->model.n_ctx < 4
-               ? cli_usage("perplexity", "--ctx %" PRId64 ": half of a context has no token to foretell", o->model.n_ctx)
-               : code;
-}
 
 // Minus the logarithm of the share that `token` has.
 static double token_surprise(const float *logits, int64_t n, int32_t token) {
@@ -103,9 +94,9 @@ static void result_print(const struct cli_contexts *o, const struct sums *s, int
     }
 }
 
-static int perplexity_measure(struct workbench *m, const struct cli_contexts *o, const struct vocab *vocab) {
+static int perplexity_measure(struct workbench *m, const struct cli_contexts *o) {
     struct sums sums = {.session = m->session, .logits = malloc((size_t) m->model->params.n_vocab * sizeof sums.logits[0])};
-    struct context_reader reader = {.vocab = vocab, .each = context_add, .user = &sums};
+    struct context_reader reader = {.each = context_add, .user = &sums};
     int64_t n = 0;
     const int code = sums.logits != NULL ? cli_contexts_read(m, o, &reader, &n) : cli_fail(CLI_FAILURE, "out of memory");
     if (code == CLI_OK) {
@@ -115,26 +106,23 @@ static int perplexity_measure(struct workbench *m, const struct cli_contexts *o,
     return code;
 }
 
-int cli_perplexity(int argc, char **argv) {
-    struct cli_contexts o = {.model = {.may_llama = true}};
-    struct model_error error = {""};
+int cli_perplexity(const struct cli_args *args) {
+    struct cli_contexts *o = args->options;
     struct workbench m;
-    int code = options_parse(argc, argv, &o);
-    if (code >= 0) {
-        return code;
+    if (o->model.n_ctx < 4) {
+        return cli_usage("perplexity", "--ctx %" PRId64 ": half of a context has no token to foretell", o->model.n_ctx);
     }
+    o->model.n_batch = o->model.n_ctx;
     cli_catch_interrupt();
-    code = cli_model_open(&m, &o.model);
+    int code = cli_model_open_text(&m, &o->model);
     if (code != CLI_OK) {
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
-    struct vocab *vocab = vocab_of_model(m.model, &error);
-    code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_session(&m, &o.model);
+    code = cli_model_session(&m, &o->model);
     if (code == CLI_OK) {
-        code = perplexity_measure(&m, &o, vocab);
+        code = perplexity_measure(&m, o);
     }
-    vocab_free(vocab);
     workbench_close(&m);
     return code;
 }

@@ -7,7 +7,6 @@
 #include "cli/models.h"
 #include "cli/plans.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,18 +65,15 @@ const struct cli_help cli_plan_help = {
              "model of the llama family; '-' reads standard input. Offsets in FILE, if they are a valid plan, are where the "
              "search starts.",
     .options = option_rows,
+    .size = sizeof(struct options),
+    .initial = &(const struct options){.model = {.may_llama = true}},
     .no = "does not fit, proven",
     .more = "4 not found yet",
     .examples = {{"Does a graph fit into 64 MiB?", "plan --capacity 64MiB graph.ggraph.gz"},
         {"Search for half a second and keep the plan", "plan --time 500 -t 2 -o best.json hard.csv"}},
 };
 
-// -1 to go on, else the exit code.
-static int options_parse(int argc, char **argv, struct options *o) {
-    const int code = cli_options_parse(&cli_plan_help, argc, argv, o);
-    if (code >= 0) {
-        return code;
-    }
+static int options_check(struct options *o) {
     o->path = o->model.path;
     o->has_capacity = o->params.capacity > 0;
     if (o->budget.spill > 0 && o->budget.bytes == 0) {
@@ -86,7 +82,7 @@ static int options_parse(int argc, char **argv, struct options *o) {
     if (o->json && o->out != NULL && cli_is_stdout(o->out)) {
         return cli_usage("plan", "--json and --out - both want standard output");
     }
-    return -1;
+    return cli_output_check(o->out);
 }
 
 // What is said of all buffers and of each.
@@ -284,17 +280,14 @@ static int answer_code(const struct options *o, const struct view_plan *plan, co
     return report->proven ? CLI_NO : CLI_UNSURE;
 }
 
-int cli_plan(int argc, char **argv) {
-    struct options o = {.model = {.may_llama = true}};
-    int code = options_parse(argc, argv, &o);
-    if (code >= 0) {
+int cli_plan(const struct cli_args *args) {
+    struct options *o = args->options;
+    int code = options_check(o);
+    if (code != CLI_OK) {
         return code;
     }
-    if (cli_output_check(o.out) != CLI_OK) {
-        return CLI_FAILURE;
-    }
     struct view_plan plan;
-    if (cli_plan_open(o.path, &o.model, &o.budget, &plan) != CLI_OK) {
+    if (cli_plan_open(o->path, &o->model, &o->budget, &plan) != CLI_OK) {
         return CLI_FAILURE;
     }
     const struct berth_plan_set *set = plan.set;
@@ -302,34 +295,34 @@ int cli_plan(int argc, char **argv) {
     uint64_t *offsets = malloc((set->n_items + 1) * sizeof *offsets);
     if (set->has_offsets &&
         berth_plan_check(set->items, (int64_t) set->n_items, NULL, set->offsets, NULL) == GGML_STATUS_SUCCESS) {
-        o.params.start = set->offsets;
+        o->params.start = set->offsets;
     }
     if (offsets == NULL) {
         code = cli_fail(CLI_FAILURE, "out of memory");
         goto end;
     }
-    code = cli_plan_place(o.path, &plan, &o.params, offsets, &report, &o.is_stopped);
+    code = cli_plan_place(o->path, &plan, &o->params, offsets, &report, &o->is_stopped);
     if (code != CLI_OK) {
         goto end;
     }
-    FILE *file = o.out != NULL && cli_is_stdout(o.out) ? stderr : stdout;
+    FILE *file = o->out != NULL && cli_is_stdout(o->out) ? stderr : stdout;
     bool ok;
-    if (o.json) {
-        ok = print_json(&o, &plan, &report);
+    if (o->json) {
+        ok = print_json(o, &plan, &report);
     } else {
-        print_text(file, &o, &plan, &report);
+        print_text(file, o, &plan, &report);
         print_buffers(file, &plan);
         ok = cli_alive_print_most(file, &plan);
         print_homes(file, &plan);
-        cli_lower_print(file, o.path, &o.model, &plan, &report, o.params.budget_us);
+        cli_lower_print(file, o->path, &o->model, &plan, &report, o->params.budget_us);
     }
     if (!ok) {
-        code = cli_fail(CLI_FAILURE, "%s: out of memory for what is alive at the peak", o.path);
-    } else if (o.out != NULL) {
-        code = write_plan(&o, set, offsets, &report);
+        code = cli_fail(CLI_FAILURE, "%s: out of memory for what is alive at the peak", o->path);
+    } else if (o->out != NULL) {
+        code = write_plan(o, set, offsets, &report);
     }
     if (code == CLI_OK) {
-        code = answer_code(&o, &plan, &report);
+        code = answer_code(o, &plan, &report);
     }
 end:
     free(offsets);

@@ -9,20 +9,16 @@
 #include "fit/fit.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_LORAS 16
-
 struct options {
     struct model_options model;
     struct fit_question fit; // if --memory was given
     const char *prompt, *file, *trace, *map, *cache;
-    const char *loras[MAX_LORAS];
-    int n_loras;
+    struct cli_texts loras;
     size_t prompt_size;
     char *prompt_text; // if the prompt is of a file
     struct cli_sampling sampling;
@@ -30,17 +26,6 @@ struct options {
     int64_t n_logprobs; // -1: none are wanted
     bool echo, json;
 };
-
-// What is given more than once, or is a list.
-static int lora_add(const struct cli_option *option, const char *command, const char *value, void *target) {
-    struct options *o = target;
-    (void) option;
-    if (o->n_loras == MAX_LORAS) {
-        return cli_usage(command, "more than %d adapters are given", MAX_LORAS);
-    }
-    o->loras[o->n_loras++] = value;
-    return CLI_OK;
-}
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
@@ -53,7 +38,7 @@ static const struct cli_option option_rows[] = {
         CLI_RANGE(-1, 0), CLI_TO(struct options, n_predict), .also = "n-predict"),
     CLI_OPTION('e', "echo", NULL, "print the prompt too", CLI_TO(struct options, echo)),
     CLI_SAMPLING_ROWS,
-    CLI_OPT_LORA(CLI_TO_ALL(lora_add), "; may be given again for more"),
+    CLI_OPT_LORA(CLI_TO_LIST(CLI_TEXTS, struct options, loras), "; may be given again for more"),
     CLI_SESSION_ROWS,
     CLI_PLACE_ROWS,
     CLI_OPT_LLAMA,
@@ -61,7 +46,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPTION(0, "memory", "N",
         "stay within N bytes, or those of devices as in 'berth fit': the batch is smaller, then ops run again, then the cache is "
         "of another type, then layers on the host, then, if --ctx is not given, the context shorter, as far as it takes",
-        .parse = cli_fit_memory, CLI_TO(struct options, fit.limits)),
+        .parse = cli_fit_memory, .is_list = true, CLI_TO(struct options, fit.limits)),
     CLI_OPTION(0, "allow", "LIST",
         "with --memory: give up nothing but what is in the list of batch, recompute, cache-type, spill", .parse = cli_fit_allow,
         CLI_TO(struct options, fit.allow)),
@@ -91,6 +76,9 @@ const struct cli_help cli_run_help = {
         "Without MODEL it is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; "
         "then a line on standard error says how fast it was and what it took. Ctrl-C ends it after the token at hand.",
     .options = option_rows,
+    .size = sizeof(struct options),
+    .initial = &(
+        const struct options){.model = {.may_llama = true}, .sampling = CLI_SAMPLING_INITIAL, .n_predict = -1, .n_logprobs = -1},
     .examples = {{"A tale", "run"},
         {"A question from a file, answered the same way each time", "run -m model.gguf -f question.txt --temp 0 -n 200"}},
 };
@@ -104,29 +92,8 @@ struct result {
     bool is_full;    // the context has no position left
 };
 
-// The prompt behind the model. -1 to go on, else the exit code.
-static int prompt_take(int argc, char **argv, struct options *o) {
-    if (optind == argc) {
-        return -1;
-    }
-    const char *text = argv[optind];
-    if (berth_file_starts_with(text, CLI_GGUF)) {
-        return cli_usage("run", "unexpected argument '%s': run takes one model and one prompt", text);
-    }
-    if (o->prompt != NULL || o->file != NULL) {
-        return cli_usage(
-            "run", "unexpected argument '%s': the prompt is given by --%s", text, o->file != NULL ? "file" : "prompt");
-    }
-    o->prompt = text;
-    return -1;
-}
-
-// -1 to go on, else the exit code.
-static int options_parse(int argc, char **argv, struct options *o) {
-    const int code = cli_options_parse(&cli_run_help, argc, argv, o);
-    if (code >= 0) {
-        return code;
-    }
+// The prompt may also be behind the model.
+static int options_check(struct options *o, const struct cli_args *args) {
     if (o->n_logprobs >= 0 && !o->json) {
         return cli_usage("run", "--logprobs requires --json");
     }
@@ -136,7 +103,19 @@ static int options_parse(int argc, char **argv, struct options *o) {
     if (o->prompt != NULL && o->file != NULL) {
         return cli_usage("run", "--prompt and --file cannot be combined");
     }
-    return prompt_take(argc, argv, o);
+    if (args->n == 0) {
+        return CLI_OK;
+    }
+    const char *text = args->operands[0];
+    if (berth_file_starts_with(text, CLI_GGUF)) {
+        return cli_usage("run", "unexpected argument '%s': run takes one model and one prompt", text);
+    }
+    if (o->prompt != NULL || o->file != NULL) {
+        return cli_usage(
+            "run", "unexpected argument '%s': the prompt is given by --%s", text, o->file != NULL ? "file" : "prompt");
+    }
+    o->prompt = text;
+    return CLI_OK;
 }
 
 // The prompt: as given, of a file, of standard input, or how tales begin.
@@ -271,7 +250,7 @@ static void print_line(const struct options *o, const struct workbench *m, const
         fprintf(stderr, ", %.1f a second", per_second(r->made.n_decoded, r->made.made_us));
     }
     cli_model_memory(stderr, m);
-    fprintf(stderr, "; seed %" PRId64 "%s\n", o->sampling.params.seed, cli_colour(stderr, CLI_RESET));
+    fprintf(stderr, "; seed %" PRId64 "%s\n", o->sampling.seed, cli_colour(stderr, CLI_RESET));
 }
 
 static void print_json(const struct options *o, const struct workbench *m, const struct result *r,
@@ -287,7 +266,7 @@ static void print_json(const struct options *o, const struct workbench *m, const
         "'prompt_tokens': %" PRId64 ", 'prompt_kept': %" PRId64 ", 'prompt_per_second': %.3f, 'tokens': %" PRId64
         ", 'per_second': %.3f, 'seed': %" PRId64 ", 'stopped': %c",
         r->n_prompt, r->n_kept, per_second(r->n_prompt - r->n_kept, r->prompt_us), r->made.n_made,
-        per_second(r->made.n_decoded, r->made.made_us), o->sampling.params.seed, r->is_stopped);
+        per_second(r->made.n_decoded, r->made.made_us), o->sampling.seed, r->is_stopped);
     cli_model_memory_json(&w, "memory", m);
     const struct session_params *p = &m->session->params;
     char cache[64];
@@ -300,22 +279,21 @@ static void print_json(const struct options *o, const struct workbench *m, const
     puts("}");
 }
 
-static int run_text(const struct options *o, struct workbench *m, const struct vocab *vocab) {
+static int run_text(const struct options *o, struct workbench *m) {
     struct model_error error = {""};
     struct result r = {0};
     struct text_writer w = {0};
-    struct sampler sampler;
+    struct sampler sampler = o->sampling.sampler;
     struct berth_stream text = {0};
     struct logprobs logs = {.n_top = o->n_logprobs};
     struct text_guide guide;
-    const int guide_code = cli_guide_open(&o->sampling, vocab, &guide);
+    const int guide_code = cli_guide_open(&o->sampling, m->vocab, &guide);
     if (guide_code != CLI_OK) {
         return guide_code;
     }
     bool ok = (!o->json || berth_stream_open(&text)) &&
-              text_writer_init(&w, vocab, o->sampling.stops, o->sampling.n_stops, o->json ? text.file : stdout);
+              text_writer_init(&w, m->vocab, o->sampling.stops.items, (int) o->sampling.stops.n, o->json ? text.file : stdout);
     w.is_terminal = !o->json && isatty(STDOUT_FILENO);
-    sampling_params_start(&o->sampling.params, &sampler);
     const struct generator g = {.session = m->session,
         .writer = &w,
         .sampler = &sampler,
@@ -378,12 +356,12 @@ static int write_map(const char *path, struct workbench *m) {
 }
 
 // The text, and its timeline into a file that is opened before: a long run should not end with a name that cannot be written.
-static int run_traced(const struct options *o, struct workbench *m, const struct vocab *vocab) {
+static int run_traced(const struct options *o, struct workbench *m) {
     FILE *file = o->trace != NULL ? cli_open(o->trace) : NULL;
     if (file == NULL) {
-        return o->trace != NULL ? CLI_FAILURE : run_text(o, m, vocab);
+        return o->trace != NULL ? CLI_FAILURE : run_text(o, m);
     }
-    const int code = run_text(o, m, vocab);
+    const int code = run_text(o, m);
     if (code != CLI_OK) {
         cli_drop(file);
         return code;
@@ -402,7 +380,7 @@ static int memory_obey(struct options *o) {
     if (q->allow == 0) {
         q->allow = FIT_BATCH | FIT_RECOMPUTE | FIT_CACHE_TYPE | FIT_SPILL;
     }
-    if (o->n_loras > 0) { // an adapter's ops are not in the graph that is solved
+    if (o->loras.n > 0) { // an adapter's ops are not in the graph that is solved
         q->allow &= ~(unsigned) FIT_RECOMPUTE;
     }
     if (q->allow == 0) {
@@ -442,60 +420,45 @@ static int outputs_check(const struct options *o, const struct workbench *m) {
                : CLI_OK;
 }
 
-static int run_opened(const struct options *o, struct workbench *m, const struct vocab *vocab) {
+static int run_opened(const struct options *o, struct workbench *m) {
     int code = outputs_check(o, m);
-    for (int i = 0; code == CLI_OK && i < o->n_loras; i++) {
-        code = cli_model_lora(m, o->loras[i]);
+    for (size_t i = 0; code == CLI_OK && i < o->loras.n; i++) {
+        code = cli_model_lora(m, o->loras.items[i]);
     }
-    if (code != CLI_OK) {
+    if (code != CLI_OK || (code = cli_model_session(m, &o->model)) != CLI_OK) {
         return code;
     }
-    code = cli_model_session(m, &o->model);
-    if (code != CLI_OK) {
+    if (o->map != NULL && (code = write_map(o->map, m)) != CLI_OK) {
         return code;
     }
-    if (o->map != NULL) {
-        code = write_map(o->map, m);
-    }
-    return code == CLI_OK ? run_traced(o, m, vocab) : code;
+    return run_traced(o, m);
 }
 
 // Chooses what the options leave open, opens the model and runs it.
 static int run_model(struct options *o) {
-    struct model_error error = {""};
     struct workbench m;
     int code = o->model.by_best ? cli_cluster_choose(&o->model) : CLI_OK;
     if (code == CLI_OK && o->fit.limits.n > 0) {
         code = memory_obey(o);
     }
-    if (code != CLI_OK) {
-        return code;
-    }
-    code = cli_model_open(&m, &o->model);
-    if (code != CLI_OK) {
+    if (code != CLI_OK || (code = cli_model_open_text(&m, &o->model)) != CLI_OK) {
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
-    struct vocab *vocab = vocab_of_model(m.model, &error);
-    code = vocab != NULL ? run_opened(o, &m, vocab) : cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text);
-    vocab_free(vocab);
+    code = run_opened(o, &m);
     workbench_close(&m);
     return code;
 }
 
-int cli_run(int argc, char **argv) {
-    struct options o = {
-        .model = {.may_llama = true}, .sampling = {.params = sampling_params_default()}, .n_predict = -1, .n_logprobs = -1};
-    int code = options_parse(argc, argv, &o);
-    if (code < 0) {
-        sampling_params_seed(&o.sampling.params);
-        code = prompt_get(&o);
-        if (code == CLI_OK) {
-            cli_catch_interrupt();
-            code = run_model(&o);
-        }
+int cli_run(const struct cli_args *args) {
+    struct options *o = args->options;
+    int code = options_check(o, args);
+    if (code != CLI_OK || (code = prompt_get(o)) != CLI_OK) {
+        return code;
     }
-    fit_limits_fini(&o.fit.limits);
-    free(o.prompt_text);
+    cli_sampling_init(&o->sampling);
+    cli_catch_interrupt();
+    code = run_model(o);
+    free(o->prompt_text);
     return code;
 }

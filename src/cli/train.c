@@ -8,7 +8,6 @@
 #include "cli/help.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -78,6 +77,21 @@ const struct cli_help cli_train_help = {
              "saves. A loss that is no number ends it too, before it reaches a weight. Started by mpirun, ranks share the work: "
              "each takes its part of every batch.",
     .options = option_rows,
+    .size = sizeof(struct cli_train),
+    .initial = &(const struct cli_train){.n_epochs = -1,
+        .save_every = -1,
+        .seed = -1,
+        .optimizer = -1,
+        .schedule = -1,
+        .params = {.n_ctx = -1,
+            .n_seq = -1,
+            .n_steps = -1,
+            .n_warmup = -1,
+            .rank = -1,
+            .alpha = -1,
+            .lr = -1,
+            .decay = -1,
+            .clip = -1}},
     .examples = {{"An adapter that knows a text", "train model.gguf --lora 8 --data text.txt -o lora.gguf"},
         {"Three times over all files of a folder, with a picture",
             "train m.gguf --data texts/ --epochs 3 -o tuned.gguf --plot loss.svg"},
@@ -86,12 +100,7 @@ const struct cli_help cli_train_help = {
 
 // ---- options ----
 
-// -1 to go on, else the exit code.
-static int options_parse(int argc, char **argv, struct cli_train *o) {
-    const int code = cli_options_parse(&cli_train_help, argc, argv, o);
-    if (code >= 0) {
-        return code;
-    }
+static int options_check(const struct cli_train *o) {
     const bool is_look = o->params.n_steps == 0;
     if (o->data == NULL && !(is_look && o->val != NULL)) {
         return cli_usage("train", "no text is given to learn: --data TEXT");
@@ -105,7 +114,7 @@ static int options_parse(int argc, char **argv, struct cli_train *o) {
     if (o->n_epochs > 0 && o->params.n_steps >= 0) {
         return cli_usage("train", "--epochs and --steps cannot be combined");
     }
-    return -1;
+    return CLI_OK;
 }
 
 // ---- parameters: what is given, else the checkpoint's, else the usual ----
@@ -270,14 +279,14 @@ static int text_read(
     return cli_fail(CLI_FAILURE, "%s: %s", path, error.text);
 }
 
-static int model_train(const struct cli_train *o, struct workbench *m, const struct vocab *vocab) {
+static int model_train(const struct cli_train *o, struct workbench *m) {
     struct train_data data = {0}, val = {0};
     struct train_params p;
     struct model_error error = {""};
     struct trainer *t = NULL;
     int code = params_get(o, m->model, &p);
-    if (code != CLI_OK || (code = text_read(o, o->data, vocab, p.n_ctx, &data)) != CLI_OK ||
-        (code = text_read(o, o->val, vocab, p.n_ctx, &val)) != CLI_OK || (code = length_set(o, &data, &p)) != CLI_OK) {
+    if (code != CLI_OK || (code = text_read(o, o->data, m->vocab, p.n_ctx, &data)) != CLI_OK ||
+        (code = text_read(o, o->val, m->vocab, p.n_ctx, &val)) != CLI_OK || (code = length_set(o, &data, &p)) != CLI_OK) {
         goto end;
     }
     t = trainer_new(m->model, &m->devices, &p, &error);
@@ -294,26 +303,23 @@ end:
     return code;
 }
 
-int cli_train(int argc, char **argv) {
-    struct cli_train o = {.n_epochs = -1, .save_every = -1, .seed = -1, .optimizer = -1, .schedule = -1};
-    o.params = (struct train_params){
-        .n_ctx = -1, .n_seq = -1, .n_steps = -1, .n_warmup = -1, .rank = -1, .alpha = -1, .lr = -1, .decay = -1, .clip = -1};
-    struct model_error error = {""};
+int cli_train(const struct cli_args *args) {
+    struct cli_train *o = args->options;
     struct workbench m;
-    int code = options_parse(argc, argv, &o);
-    if (code >= 0) {
+    int code = options_check(o);
+    if (code != CLI_OK) {
         return code;
     }
     cli_catch_interrupt();
-    o.world = world_find();
-    if (o.config != NULL) {
-        code = cli_train_first(&o, cli_train_is_first(&o) ? new_make(&o) : CLI_OK);
+    o->world = world_find();
+    if (o->config != NULL) {
+        code = cli_train_first(o, cli_train_is_first(o) ? new_make(o) : CLI_OK);
         if (code != CLI_OK) {
             return code;
         }
-        o.model.path = o.out;
+        o->model.path = o->out;
     }
-    code = cli_model_open(&m, &o.model);
+    code = cli_model_open_text(&m, &o->model);
     if (code != CLI_OK) {
         return code;
     }
@@ -321,12 +327,10 @@ int cli_train(int argc, char **argv) {
         workbench_close(&m);
         return cli_fail(CLI_FAILURE, "%s: the model is in several files: 'berth gguf merge' makes one of them", m.path);
     }
-    struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
-    code = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : outputs_check(&o);
+    code = outputs_check(o);
     if (code == CLI_OK) {
-        code = model_train(&o, &m, vocab);
+        code = model_train(o, &m);
     }
-    vocab_free(vocab);
     workbench_close(&m);
     return code;
 }

@@ -5,7 +5,6 @@
 #include "base/min.h"
 #include "cli/help.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 
 static const struct cli_option option_rows[] = {
@@ -22,6 +21,7 @@ const struct cli_help cli_verify_help = {
     .about = "Checks a plan, CSV with a column 'offset' or JSON: no two buffers that are alive together may share bytes, and "
              "every one must lie as its alignment, fixed offset and alias group say. The first fault is named.",
     .options = option_rows,
+    .size = sizeof(bool),
     .no = "not valid",
     .examples = {{"Is it valid?", "verify plan.csv"}, {"For a program", "verify --json plan.json"}},
 };
@@ -65,13 +65,9 @@ static uint64_t plan_peak(const struct berth_plan_set *set) {
     return peak;
 }
 
-int cli_verify(int argc, char **argv) {
-    bool json = false;
-    int code = cli_options_parse(&cli_verify_help, argc, argv, &json);
-    if (code >= 0) {
-        return code;
-    }
-    const char *path = argv[optind];
+int cli_verify(const struct cli_args *args) {
+    const bool json = *(const bool *) args->options;
+    const char *path = args->operands[0];
     struct berth_plan_set *set = NULL;
     if (berth_plan_read_file(path, &set) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());

@@ -17,6 +17,7 @@ const struct cli_help cli_version_help = {
     .operands = "",
     .about = "Prints the version, the ggml API that is served, the compiler and the machine.",
     .options = option_rows,
+    .size = sizeof(bool),
     .examples = {{"For people", "version"}, {"For a program", "version --json"}},
 };
 
@@ -38,15 +39,10 @@ const struct cli_help cli_version_help = {
 #    define SANITIZED ""
 #endif
 
-int cli_version(int argc, char **argv) {
-    bool json = false;
-    int code = cli_options_parse(&cli_version_help, argc, argv, &json);
-    if (code >= 0) {
-        return code;
-    }
+int cli_version(const struct cli_args *args) {
     struct utsname os;
     const bool known = uname(&os) == 0;
-    if (json) {
+    if (*(const bool *) args->options) {
         berth_json_printf(&(struct berth_json_writer){.file = stdout},
             "{'version': %s, 'ggml': %s, 'compiler': %s, 'libraries': %s, 'machine': %s}\n", berth_version(), ggml_version(),
             COMPILER, LIBRARIES, known ? os.machine : "unknown");

@@ -7,7 +7,6 @@
 #include "cli/help.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +26,7 @@ const struct cli_help cli_which_help = {
              "memory, so the process must be one's own. A program that holds ggml inside itself shows none, one that holds Berth "
              "shows itself.",
     .options = option_rows,
+    .size = sizeof(bool),
     .no = "the process runs no library of Berth's",
     .examples = {{"Has the switch taken?", "which $(pgrep -n node)"}, {"For a program", "which --json 4711"}},
 };
@@ -105,14 +105,10 @@ static void maps_search(FILE *maps, const char *program, struct found *f) {
     free(last);
 }
 
-int cli_which(int argc, char **argv) {
-    struct found f = {.out = {.file = stdout}};
+int cli_which(const struct cli_args *args) {
+    struct found f = {.json = *(const bool *) args->options, .out = {.file = stdout}};
     int64_t pid = 0;
-    int code = cli_options_parse(&cli_which_help, argc, argv, &f.json);
-    if (code >= 0) {
-        return code;
-    }
-    const char *text = argv[optind];
+    const char *text = args->operands[0];
     if (!cli_parse_int(text, 1, INT32_MAX, &pid)) {
         return cli_usage("which", "'%s' is not the number of a process", text);
     }

@@ -7,7 +7,6 @@
 #include "berth-mpi.h"
 #include "model/model.h"
 
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,6 +37,7 @@ const struct cli_help cli_worker_help = {
              "of which docs/cluster.md says more:\n"
              "  mpirun --host here,there -n 1 berth run FILE : -n 1 berth worker",
     .options = option_rows,
+    .size = sizeof(struct flags),
     .examples = {{"With all its devices", "worker"}, {"With two threads and what they hold", "worker -t 2 --memory 8GiB"}},
 };
 
@@ -55,15 +55,11 @@ static bool devices_list(struct flags *f) {
     return f->params.devices != NULL;
 }
 
-int cli_worker(int argc, char **argv) {
-    struct flags f = {0};
+int cli_worker(const struct cli_args *args) {
+    struct flags *f = args->options;
     struct stat at;
-    int code = cli_options_parse(&cli_worker_help, argc, argv, &f);
-    if (code >= 0) {
-        return code;
-    }
-    if (f.params.cache != NULL && (stat(f.params.cache, &at) != 0 || !S_ISDIR(at.st_mode))) {
-        return cli_fail(CLI_FAILURE, "%s: is no folder", f.params.cache);
+    if (f->params.cache != NULL && (stat(f->params.cache, &at) != 0 || !S_ISDIR(at.st_mode))) {
+        return cli_fail(CLI_FAILURE, "%s: is no folder", f->params.cache);
     }
     setenv("BERTH_MPI_ROLE", "worker", 1);
     ggml_backend_load_all();
@@ -74,16 +70,17 @@ int cli_worker(int argc, char **argv) {
     if (serve == NULL) {
         return cli_fail(CLI_FAILURE, "this build has no MPI: 'make setup-mpi', then build again");
     }
-    if (!devices_list(&f)) {
+    if (!devices_list(f)) {
         return cli_fail(CLI_FAILURE, "out of memory");
     }
-    if (f.params.n_devices == 0) {
+    int code;
+    if (f->params.n_devices == 0) {
         struct model_error error = {""};
-        model_device_unknown(f.device != NULL ? f.device : "", &error);
+        model_device_unknown(f->device != NULL ? f->device : "", &error);
         code = cli_fail(CLI_FAILURE, "%s", error.text);
     } else {
-        code = serve(&f.params) ? CLI_OK : cli_fail(CLI_FAILURE, "%s", berth_last_error());
+        code = serve(&f->params) ? CLI_OK : cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
-    free(f.params.devices);
+    free(f->params.devices);
     return code;
 }

@@ -20,7 +20,7 @@ struct fit_limit {
 };
 
 struct fit_limits {
-    struct fit_limit *items;
+    struct fit_limit *items; // to be freed by berth_free
     size_t n;
 };
 
@@ -30,7 +30,6 @@ enum ggml_status fit_limits_add(
     struct fit_limits *limits, const char *text, size_t name_length, uint64_t bytes, struct model_error *error);
 // Finds the named devices, and adds a limit for each GPU that is not named: what it has free.
 bool fit_limits_resolve(struct fit_limits *limits, const struct model_devices *devices, struct model_error *error);
-void fit_limits_fini(struct fit_limits *limits);
 // The device that a limit names, FIT_ALL, or FIT_NONE if there is none of the name.
 int fit_limit_device(const struct fit_limit *limit, const struct model_devices *devices);
 // The limit of a device or of all; NULL: none.

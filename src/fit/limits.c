@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // limits.c: the bytes a device may give to a model, and whether the model stays within them.
 
+#include "base/base.h"
 #include "fit/fit.h"
 
 #include <string.h>
 
 static bool limit_put(struct fit_limits *limits, const struct fit_limit *limit, struct model_error *error) {
-    struct fit_limit *items = model_alloc_realloc(limits->items, (limits->n + 1) * sizeof *items);
+    struct fit_limit *items = berth_realloc(limits->items, (limits->n + 1) * sizeof *items);
     if (items == NULL) {
         return model_fail(error, "out of memory for %zu limits", limits->n + 1);
     }
@@ -59,11 +60,6 @@ bool fit_limits_resolve(struct fit_limits *limits, const struct model_devices *d
         }
     }
     return true;
-}
-
-void fit_limits_fini(struct fit_limits *limits) {
-    model_alloc_free(limits->items);
-    *limits = (struct fit_limits){0};
 }
 
 uint64_t fit_bytes(const struct workbench *m, int device) {

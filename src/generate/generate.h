@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// generate.h: what a model makes of a text: the next tokens (generate.c), chosen as the parameters say (sampling.c), held to a
-// grammar (schema.c) and with their probabilities (logprobs.c); or a measurement over a long text, context by context (contexts.c).
+// generate.h: what a model makes of a text: the next tokens (generate.c), held to a
+// grammar (guide.c, schema.c) and with their probabilities (logprobs.c); or a measurement over a long text, context by context (contexts.c).
 //
 // Nothing here knows a command line. A function that can fail returns false or NULL and says in a model_error what and why. Long
 // work asks a callback of the caller's whether to stop.
@@ -9,21 +9,7 @@
 #include "base/json.h"
 #include "model/grammar.h"
 
-// ---- how the next token is chosen (sampling.c) ----
-
-struct sampling_params {
-    double temperature, top_p, min_p, typical, repeat, frequency, presence, tau, eta;
-    int64_t top_k, last_n, mirostat;  // mirostat: 0 or 2
-    int64_t seed;                     // -1: another one each time
-    const struct sample_bias *biases; // [n_biases] the caller's
-    int64_t n_biases;
-};
-
-struct sampling_params sampling_params_default(void);
-// Chooses a seed where none is given.
-void sampling_params_seed(struct sampling_params *params);
-// The biases must outlive the sampler; the caller calls sampler_fini.
-void sampling_params_start(const struct sampling_params *params, struct sampler *sampler);
+// ---- the grammar that a text is held to (guide.c) ----
 
 // A grammar over a vocabulary.
 struct text_guide {

@@ -463,6 +463,8 @@ struct sampler {
 };
 
 void sampler_init(struct sampler *sampler, float temperature, int64_t top_k, float top_p, uint64_t seed);
+// Begins its choices anew by a seed.
+void sampler_seed(struct sampler *sampler, uint64_t seed);
 void sampler_fini(struct sampler *sampler);
 // Tells the sampler what was chosen, or read: penalties look back at it. False: out of memory.
 bool sampler_accept(struct sampler *sampler, int32_t token);

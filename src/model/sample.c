@@ -38,12 +38,16 @@ static double random_next(uint64_t s[4]) {
     return (double) (result >> 11) * 0x1p-53;
 }
 
-void sampler_init(struct sampler *s, float temperature, int64_t top_k, float top_p, uint64_t seed) {
-    *s = (struct sampler){
-        .temperature = temperature, .top_k = top_k, .top_p = top_p, .typical = 1, .repeat = 1, .last_n = 64, .eta = 0.1f};
+void sampler_seed(struct sampler *s, uint64_t seed) {
     for (int i = 0; i < 4; i++) {
         s->state[i] = random_seed(&seed);
     }
+}
+
+void sampler_init(struct sampler *s, float temperature, int64_t top_k, float top_p, uint64_t seed) {
+    *s = (struct sampler){
+        .temperature = temperature, .top_k = top_k, .top_p = top_p, .typical = 1, .repeat = 1, .last_n = 64, .eta = 0.1f};
+    sampler_seed(s, seed);
 }
 
 void sampler_fini(struct sampler *s) {

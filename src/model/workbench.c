@@ -2,6 +2,7 @@
 // workbench.c: finds, opens and places a model for a program.
 
 #include "model/workbench.h"
+#include "model/vocab.h"
 
 #include <errno.h>
 #ifdef __GLIBC__
@@ -122,6 +123,12 @@ bool workbench_lora_add(struct workbench *w, const char *text, struct model_erro
     return model_lora_add(w->model, &w->devices, path, scale, error);
 }
 
+bool workbench_vocab_open(struct workbench *w, struct model_error *error) {
+    struct model_error why = {""};
+    w->vocab = vocab_of_model(w->model, &why);
+    return w->vocab != NULL || model_fail(error, "%s: %s", w->path, why.text);
+}
+
 struct session_params workbench_session_params(const struct model_options *o) {
     return (struct session_params){.n_ctx = o->n_ctx,
         .n_batch = o->n_batch,
@@ -148,8 +155,10 @@ bool workbench_session_open(struct workbench *w, const struct model_options *o, 
 
 void workbench_close(struct workbench *w) {
     session_free(w->session);
+    vocab_free(w->vocab);
     model_free(w->model);
     model_devices_close(&w->devices);
     w->session = NULL;
+    w->vocab = NULL;
     w->model = NULL;
 }

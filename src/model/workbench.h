@@ -38,6 +38,7 @@ struct workbench {
     struct model *model;
     struct model_devices devices;
     struct session *session; // NULL until workbench_session_open
+    struct vocab *vocab;     // NULL until workbench_vocab_open
     char path[4096];
 };
 
@@ -51,6 +52,7 @@ bool workbench_open(struct workbench *w, const struct model_options *options, st
 bool workbench_lora_add(struct workbench *w, const char *text, struct model_error *error);
 // Splits "FILE" or "FILE:SCALE"; the file can be read.
 bool lora_parse(const char *text, char path[4096], float *scale, struct model_error *error);
+bool workbench_vocab_open(struct workbench *w, struct model_error *error);
 // What a session is asked for by these options.
 struct session_params workbench_session_params(const struct model_options *options);
 // The cache, and memory for the largest graphs.

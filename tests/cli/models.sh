@@ -35,7 +35,7 @@ expect 2 "--format 'xml' is not one of: md csv json jsonl" bench --output xml
 expect 2 "leave nothing to measure" bench -p 0,0 -n 0
 expect 2 "--prompt 'x' is not an integer from 0 to 16777216" bench -p 8,x
 expect 2 "--threads '' is not an integer from 1 to 1024" bench -t 1,
-expect 2 "--prompt has more than 16 numbers" bench -p 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17
+expect 0 "| pp4 |" bench -p 0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,4 -n 0 -r 1 -t 1
 expect 0 "| 2 | f16,f16 | tg2 @ d4 |" bench -p 8,16 -n 0,2 -t 1,2 -r 1 --depth 0,4 $tales
 [ "$(wc -l < "$tmp/out")" -eq 14 ] || fail "bench with lists: $(cat "$tmp/out")"
 expect 0 '"depth": 0, "mean"' bench -p 8 -n 0 -r 1 --format jsonl $tales -m $tales

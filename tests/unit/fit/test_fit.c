@@ -5,6 +5,7 @@
 
 #include "support/check.h"
 
+#include "base/base.h"
 #include "fit/fit.h"
 
 #include <string.h>
@@ -53,7 +54,7 @@ static void test_limits(void **state) {
     q.limits.items[0].bytes = taken - 1;
     assert_int_equal(fit_limits_exceeded(&q.limits, &m), FIT_ALL);
     workbench_close(&m);
-    fit_limits_fini(&q.limits);
+    berth_free(q.limits.items);
     assert_int_equal(model_alloc_n_alive(), 0);
 }
 
@@ -96,19 +97,19 @@ static void test_largest(void **state) {
     assert_true(answer_find(&q).fits);
     q.model.n_ctx++;
     assert_false(answer_find(&q).fits);
-    fit_limits_fini(&q.limits);
+    berth_free(q.limits.items);
 
     q = question_new(100 * MIB);
     q.max_ctx = 128;
     const struct fit_answer most = answer_find(&q);
     assert_true(most.fits && most.n_ctx == 128 && most.ctx_limit == FIT_MAX_CTX);
     assert_true(most.n_batch == 128 && most.batch_limit == FIT_CONTEXT);
-    fit_limits_fini(&q.limits);
+    berth_free(q.limits.items);
 
     q = question_new(MIB); // less than the weights
     const struct fit_answer none = answer_find(&q);
     assert_true(!none.fits && none.full == FIT_ALL);
-    fit_limits_fini(&q.limits);
+    berth_free(q.limits.items);
 }
 
 // The context is kept: the batch shrinks first, then the cache's type.
@@ -146,7 +147,7 @@ static void test_allowed(void **state) {
     a = answer_find(&q);
     fit_apply(&q, &a, &o);
     assert_true(o.n_ctx == 256 && o.n_batch == a.n_batch && o.has_cache_type && o.cache_v == GGML_TYPE_Q8_0);
-    fit_limits_fini(&q.limits);
+    berth_free(q.limits.items);
 }
 
 // More memory buys more; the limits are as before.
@@ -164,7 +165,7 @@ static void test_further(void **state) {
     assert_true(found.next[0].answer.n_ctx > found.answer.n_ctx);
     assert_int_equal(q.limits.items[0].bytes, 5 * MIB);
     workbench_close(&m);
-    fit_limits_fini(&q.limits);
+    berth_free(q.limits.items);
     assert_int_equal(model_alloc_n_alive(), 0);
 }
 
@@ -217,7 +218,7 @@ static void test_watch(void **state) {
     assert_string_equal(error.text, "stopped while looking for what fits");
     assert_int_equal(n_reports, 2);
     workbench_close(&m);
-    fit_limits_fini(&q.limits);
+    berth_free(q.limits.items);
 }
 
 static bool all_run(int64_t at) {
@@ -231,7 +232,7 @@ static bool all_run(int64_t at) {
         ok = fit_solve(&q, &m, &a, &error);
         workbench_close(&m);
     }
-    fit_limits_fini(&q.limits);
+    berth_free(q.limits.items);
     assert_int_equal(ok, error.text[0] == '\0');
     return ok;
 }

@@ -76,9 +76,7 @@ static struct answer answer_make(int64_t n_max, const char *const *stops, int n_
     struct answer a = {.logs = {.n_top = 1}};
     struct text_writer w;
     struct sampler sampler;
-    struct sampling_params p = sampling_params_default();
-    p.seed = 1;
-    sampling_params_start(&p, &sampler);
+    sampler_init(&sampler, 0.8f, 40, 0.95f, 1);
     assert_true(berth_stream_open(&a.text));
     const struct generator g = {.session = bench.session,
         .writer = &w,

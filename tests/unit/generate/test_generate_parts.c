@@ -21,37 +21,6 @@ static struct vocab *vocab_make(struct gguf_context **keys) {
     return vocab;
 }
 
-static void test_params(void **state) {
-    (void) state;
-    const struct sample_bias bias = {2, 50};
-    struct sampling_params p = sampling_params_default();
-    struct sampler s;
-    const float logits[] = {1, 3, 2, 0};
-    sampling_params_seed(&p);
-    assert_in_range(p.seed, 0, 999999999);
-    p.seed = 7;
-    sampling_params_seed(&p);
-    assert_int_equal(p.seed, 7);
-    sampling_params_start(&p, &s);
-    assert_true(s.temperature == 0.8f && s.top_p == 0.95f && s.typical == 1 && s.min_p == 0 && s.repeat == 1);
-    assert_true(s.top_k == 40 && s.last_n == 64 && s.tau == 0 && s.eta == 0.1f && s.n_biases == 0);
-    sampler_fini(&s);
-    p.temperature = 0;
-    sampling_params_start(&p, &s);
-    assert_int_equal(sampler_pick(&s, logits, 4), 1);
-    sampler_fini(&s);
-    p.biases = &bias;
-    p.n_biases = 1;
-    sampling_params_start(&p, &s);
-    assert_int_equal(sampler_pick(&s, logits, 4), 2);
-    sampler_fini(&s);
-    p = sampling_params_default();
-    p.mirostat = 2;
-    sampling_params_start(&p, &s);
-    assert_true(s.tau == 5);
-    sampler_fini(&s);
-}
-
 // The text that is written of these tokens, which are bytes; false: out of memory.
 static bool bytes_written(const struct vocab *v, const char *bytes, const char *const *stops, int n_stops, bool is_terminal,
     struct berth_stream *out, bool *is_over) {
@@ -214,7 +183,7 @@ static void test_schema(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_params), cmocka_unit_test(test_stops),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_stops),
         cmocka_unit_test(test_logprobs), cmocka_unit_test(test_schema)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
