@@ -93,6 +93,8 @@ FILE *cli_open_update(const char *path);
 // Flushes, closes and finds what went wrong on the way (a full disk); then what was there before is. `ok` is what the writers
 // said.
 int cli_close(FILE *file, const char *path, bool ok);
+// The same; where the writer failed, `why` is what it said.
+int cli_close_why(FILE *file, const char *path, bool ok, const char *why);
 // Closes what is not wanted any more, without a word.
 void cli_drop(FILE *file);
 // A signal's handler: leaves no part of a file behind, then ends as the signal does.

@@ -131,18 +131,12 @@ static int model_quantize(const struct berth_gguf_map *map, const char *in, cons
     if (header == NULL) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
-    int code = CLI_OK;
+    int code = to->is_dry ? CLI_OK : CLI_FAILURE;
     FILE *file = to->is_dry ? NULL : cli_open(path);
-    if (file != NULL && quantize_write(&job, header, file, &totals, &error)) {
+    if (file != NULL) {
+        const bool ok = quantize_write(&job, header, file, &totals, &error);
         cli_progress_end();
-        code = cli_close(file, path, true);
-    } else if (file != NULL && ferror(file)) {
-        code = cli_close(file, path, false);
-    } else if (file != NULL) {
-        cli_drop(file);
-        code = cli_fail(CLI_FAILURE, "%s: %s", path, error.text);
-    } else if (!to->is_dry) {
-        code = CLI_FAILURE;
+        code = ferror(file) ? cli_close(file, path, ok) : cli_close_why(file, path, ok, error.text);
     }
     if (code == CLI_OK) {
         print_totals(&totals, header, to, to->is_dry ? in : path);

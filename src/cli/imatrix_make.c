@@ -46,11 +46,7 @@ static int imatrix_write(const struct imatrix_collector *c, const struct options
     if (file == NULL) {
         return CLI_FAILURE;
     }
-    if (!imatrix_collector_write(c, &source, file, &n_tensors, &error)) {
-        cli_drop(file);
-        return cli_fail(CLI_FAILURE, "%s: %s", o->out, error.text);
-    }
-    const int code = cli_close(file, o->out, true);
+    const int code = cli_close_why(file, o->out, imatrix_collector_write(c, &source, file, &n_tensors, &error), error.text);
     FILE *told = cli_is_stdout(o->out) ? stderr : stdout;
     if (code == CLI_OK && o->read.json) {
         berth_json_printf(&(struct berth_json_writer){.file = told},

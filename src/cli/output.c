@@ -155,10 +155,10 @@ static FILE *output_open(const char *path, enum cli_use use) {
     if (cli_is_stdout(path)) {
         return stdout;
     }
-    struct output *o = calloc(1, sizeof *o);
+    struct output *o = berth_calloc(1, sizeof *o);
     if (o == NULL || !output_list(o, path)) {
         fail_to_open(path, o == NULL ? ENOMEM : errno);
-        free(o);
+        berth_free(o);
         return NULL;
     }
     return o->to.file;
@@ -199,7 +199,7 @@ static bool output_close(FILE *file, bool ok) {
     }
     ok = berth_replace_close(&o->to, ok);
     output_unlist(o);
-    free(o);
+    berth_free(o);
     return ok;
 }
 
@@ -208,6 +208,14 @@ int cli_close(FILE *file, const char *path, bool ok) {
         return CLI_OK;
     }
     return cli_fail(CLI_FAILURE, "%s: writing failed: %s", path, errno == 0 ? "unknown error" : strerror(errno));
+}
+
+int cli_close_why(FILE *file, const char *path, bool ok, const char *why) {
+    if (ok) {
+        return cli_close(file, path, true);
+    }
+    cli_drop(file);
+    return cli_fail(CLI_FAILURE, "%s: %s", path, why);
 }
 
 void cli_drop(FILE *file) {

@@ -7,7 +7,6 @@
 #include "cli/train.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -39,12 +38,7 @@ static int checkpoint_save(struct run *r) {
     if (file == NULL) {
         return CLI_FAILURE;
     }
-    const bool ok = train_state_write(r->t, r->data, file, &error);
-    if (!ok) {
-        cli_drop(file);
-        return cli_fail(CLI_FAILURE, "%s: %s", r->checkpoint, error.text);
-    }
-    const int code = cli_close(file, r->checkpoint, true);
+    const int code = cli_close_why(file, r->checkpoint, train_state_write(r->t, r->data, file, &error), error.text);
     if (code == CLI_OK) {
         r->n_saved = r->t->n_done;
     }
@@ -57,11 +51,7 @@ static int result_save(struct run *r) {
     if (file == NULL) {
         return r->o->out != NULL ? CLI_FAILURE : CLI_OK;
     }
-    if (!train_save(r->t, file, &error)) {
-        cli_drop(file);
-        return cli_fail(CLI_FAILURE, "%s: %s", r->o->out, error.text);
-    }
-    return cli_close(file, r->o->out, true);
+    return cli_close_why(file, r->o->out, train_save(r->t, file, &error), error.text);
 }
 
 static int plot_save(struct run *r) {

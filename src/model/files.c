@@ -50,10 +50,9 @@ static bool others_open(struct model *m, const char *path, bool read, int64_t n,
     return true;
 }
 
-// An adapter has the architecture of its model, but none of its other keys.
-static bool type_check(const struct berth_gguf_map *map, const char *path, struct model_error *error) {
+bool model_files_check(const struct model *m, const char *path, struct model_error *error) {
     const char *type = NULL;
-    return keys_text(berth_gguf_map_meta(map), "general.type", &type, error) &&
+    return keys_text(berth_gguf_map_meta(m->file), "general.type", &type, error) &&
            (type == NULL || strcmp(type, "adapter") != 0 ||
                model_fail(error,
                    "%s: it is an adapter, not a model; 'berth run MODEL --lora %s' runs the model that it was made for with it",
@@ -63,8 +62,7 @@ static bool type_check(const struct berth_gguf_map *map, const char *path, struc
 bool model_files_open(struct model *m, const char *path, bool read, struct model_error *error) {
     int64_t n = 1;
     m->file = file_open(path, read, error);
-    if (m->file == NULL || !type_check(m->file, path, error) ||
-        !keys_int(berth_gguf_map_meta(m->file), "split.count", 0, MAX_FILES, &n, error)) {
+    if (m->file == NULL || !keys_int(berth_gguf_map_meta(m->file), "split.count", 0, MAX_FILES, &n, error)) {
         return false;
     }
     n = max_i64(n, 1);

@@ -349,7 +349,7 @@ static struct model *open_as(const char *path, bool read, struct model_error *er
         return NULL;
     }
     m->engine = &engine_native;
-    if (!model_files_open(m, path, read, error)) {
+    if (!model_files_open(m, path, read, error) || !model_files_check(m, path, error)) {
         model_free(m);
         return NULL;
     }

@@ -200,8 +200,10 @@ struct model *model_open(const char *path, struct model_error *error);
 struct model *model_open_read(const char *path, struct model_error *error);
 // A model of any architecture that libllama knows, by libllama; no_mmap: its weights are read, not mapped.
 struct model *model_open_llama(const char *path, bool no_mmap, struct model_error *error);
-// files.c: opens what it consists of; its end.
+// files.c: opens what it consists of; that it is not an adapter, which has the architecture of its model but none of its other
+// keys; its end.
 bool model_files_open(struct model *model, const char *path, bool read, struct model_error *error);
+bool model_files_check(const struct model *model, const char *path, struct model_error *error);
 void model_files_close(struct model *model);
 // fingerprint.c: differs for models that differ in a key that can change a computed value, and with_weights also in their
 // weights. Not for a model that libllama runs.

@@ -153,20 +153,7 @@ void rewrite_split_fini(struct rewrite_split *s);
 struct gguf_context *rewrite_split_next(struct rewrite_split *s, struct model_error *error);
 const void *rewrite_split_bytes(int64_t i, void *split, struct model_error *error);
 
-// Several files as one. The maps are the caller's to open, and rewrite_join_fini's to close.
-struct rewrite_join {
-    struct berth_gguf_map **maps; // [n], of n_parts
-    const void **data;            // [n_tensors]
-    int64_t n, n_parts, n_tensors;
-    const char *first; // the name of the first file
-};
-
-// Takes the first file, whose name and keys say how many there are; the map is closed on failure too.
-bool rewrite_join_init(struct rewrite_join *j, struct berth_gguf_map *first, const char *path, struct model_error *error);
-// The name of the next file, which the caller opens and adds.
-void rewrite_join_path(const struct rewrite_join *j, char path[4096]);
-bool rewrite_join_add(struct rewrite_join *j, struct berth_gguf_map *map, const char *path, struct model_error *error);
-void rewrite_join_fini(struct rewrite_join *j);
-// The header of all, to be freed; NULL on failure. Then rewrite_join_bytes returns the tensors.
-struct gguf_context *rewrite_join_header(struct rewrite_join *j, struct model_error *error);
-const void *rewrite_join_bytes(int64_t i, void *join, struct model_error *error);
+// A model of several files as one: the header of all, to be freed; NULL on failure, or if the files are no parts of one. Then
+// rewrite_join_bytes returns the tensors of the model. path: of the first file, for errors.
+struct gguf_context *rewrite_join_header(const struct model *model, const char *path, struct model_error *error);
+const void *rewrite_join_bytes(int64_t i, void *model, struct model_error *error);

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PART_END "-%05" PRId64 "-of-%05" PRId64 ".gguf"
-
 // ---- keys ----
 
 // An integer of the key's type; false: it is not, or too large.
@@ -99,7 +97,7 @@ static struct gguf_context *header_check(struct gguf_context *g, struct model_er
 // ---- several files ----
 
 bool rewrite_part_path(char path[4096], const char *out, int64_t no, int64_t n, struct model_error *error) {
-    return snprintf(path, 4096, "%s" PART_END, out, no + 1, n) < 4096 ||
+    return snprintf(path, 4096, "%s-%05" PRId64 "-of-%05" PRId64 ".gguf", out, no + 1, n) < 4096 ||
            model_fail(error, "the name '%.64s...' is too long", out);
 }
 
@@ -165,74 +163,19 @@ const void *rewrite_split_bytes(int64_t i, void *split, struct model_error *erro
 
 // ---- one file again ----
 
-// A key's integer; -1: there is none.
-static int64_t key_integer(const struct gguf_context *g, const char *key) {
-    const int64_t id = gguf_find_key(g, key);
-    if (id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_UINT16) {
-        return gguf_get_val_u16(g, id);
-    }
-    return id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_INT32 ? gguf_get_val_i32(g, id) : -1;
-}
-
-bool rewrite_join_init(struct rewrite_join *j, struct berth_gguf_map *first, const char *path, struct model_error *error) {
-    const int64_t n = key_integer(berth_gguf_map_meta(first), "split.count");
-    const size_t size = strlen(path);
-    char end[40];
-    *j = (struct rewrite_join){.n_parts = n, .first = path};
-    snprintf(end, sizeof end, PART_END, (int64_t) 1, n);
-    if (n < 1) {
-        model_fail(error, "%s: it is no part of a model: key 'split.count' is missing", path);
-    } else if (size <= strlen(end) || size >= 4000 || strcmp(path + size - strlen(end), end) != 0) {
-        model_fail(error, "%s: the first of %" PRId64 " files has a name with %s at its end", path, n, end);
-    } else {
-        j->maps = model_alloc_calloc((size_t) n, sizeof *j->maps);
-        if (j->maps != NULL) {
-            j->maps[j->n++] = first;
-            return true;
-        }
-        model_fail(error, "out of memory for %" PRId64 " files", n);
-    }
-    berth_gguf_map_close(first);
-    return false;
-}
-
-void rewrite_join_path(const struct rewrite_join *j, char path[4096]) {
-    char end[40];
-    const int n_end = snprintf(end, sizeof end, PART_END, j->n + 1, j->n_parts);
-    snprintf(path, 4096, "%.*s%s", (int) strlen(j->first) - n_end, j->first, end);
-}
-
-bool rewrite_join_add(struct rewrite_join *j, struct berth_gguf_map *map, const char *path, struct model_error *error) {
-    const struct gguf_context *meta = berth_gguf_map_meta(map);
-    const int64_t no = j->n;
-    j->maps[j->n++] = map;
-    return (key_integer(meta, "split.no") == no && key_integer(meta, "split.count") == j->n_parts) ||
-           model_fail(error, "%s: it is not number %" PRId64 " of %" PRId64, path, no + 1, j->n_parts);
-}
-
-void rewrite_join_fini(struct rewrite_join *j) {
-    for (int64_t i = 0; i < j->n; i++) {
-        berth_gguf_map_close(j->maps[i]);
-    }
-    model_alloc_free(j->maps);
-    model_alloc_free(j->data);
-    *j = (struct rewrite_join){0};
-}
-
-struct gguf_context *rewrite_join_header(struct rewrite_join *j, struct model_error *error) {
-    const struct gguf_context *keys = berth_gguf_map_meta(j->maps[0]);
-    const int64_t n_wanted = key_integer(keys, "split.tensors.count");
+struct gguf_context *rewrite_join_header(const struct model *m, const char *path, struct model_error *error) {
+    const struct gguf_context *keys = berth_gguf_map_meta(m->file);
     int64_t n = 0;
-    for (int64_t i = 0; i < j->n; i++) {
-        j->n_tensors += gguf_get_n_tensors(berth_gguf_map_meta(j->maps[i]));
+    for (int64_t i = 0; i < m->n_files; i++) {
+        n += gguf_get_n_tensors(berth_gguf_map_meta(m->files[i]));
     }
-    if (n_wanted >= 0 && n_wanted != j->n_tensors) {
-        model_fail(error, "%s: there are %" PRId64 " tensors, by the keys there are %" PRId64, j->first, j->n_tensors, n_wanted);
+    int64_t n_wanted = n;
+    if (gguf_find_key(keys, "split.count") < 0) {
+        model_fail(error, "%s: it is no part of a model: key 'split.count' is missing", path);
         return NULL;
     }
-    j->data = model_alloc_calloc((size_t) j->n_tensors + 1, sizeof *j->data);
-    if (j->data == NULL) {
-        model_fail(error, "out of memory for %" PRId64 " tensors", j->n_tensors);
+    if (!keys_int(keys, "split.tensors.count", 0, INT32_MAX, &n_wanted, error) || n_wanted != n) {
+        model_fail(error, "%s: there are %" PRId64 " tensors, by the keys there are %" PRId64, path, n, n_wanted);
         return NULL;
     }
     struct gguf_context *g = gguf_init_empty();
@@ -241,17 +184,21 @@ struct gguf_context *rewrite_join_header(struct rewrite_join *j, struct model_er
     gguf_remove_key(g, "split.no");
     gguf_remove_key(g, "split.count");
     gguf_remove_key(g, "split.tensors.count");
-    for (int64_t i = 0; i < j->n; i++) {
-        struct ggml_context *ctx = berth_gguf_map_tensors(j->maps[i]);
+    for (int64_t i = 0; i < m->n_files; i++) {
+        struct ggml_context *ctx = berth_gguf_map_tensors(m->files[i]);
         for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
             gguf_add_tensor(g, t);
-            j->data[n++] = t->data;
         }
     }
     return header_check(g, error);
 }
 
-const void *rewrite_join_bytes(int64_t i, void *join, struct model_error *error) {
+const void *rewrite_join_bytes(int64_t i, void *model, struct model_error *error) {
+    const struct model *m = model;
+    int64_t file = 0;
     (void) error;
-    return ((const struct rewrite_join *) join)->data[i];
+    for (int64_t n; i >= (n = gguf_get_n_tensors(berth_gguf_map_meta(m->files[file]))); file++) {
+        i -= n;
+    }
+    return berth_gguf_map_data(m->files[file], i);
 }

@@ -41,7 +41,7 @@ expect 0 "4 files, 38 tensors" split --max-size 1M $tales "$tmp/piece"
 expect 0 "4 files, 38 tensors" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/joined"
 expect 0 "the same" diff $tales "$tmp/joined"
 expect 0 "19 files, 38 tensors" split --max-tensors 2 $tales "$tmp/two"
-expect 3 "the first of 4 files has a name with -00001-of-00004.gguf at its end" merge "$tmp/piece-00002-of-00004.gguf" -o "$tmp/none"
+expect 3 "the name of the first ends in -00001-of-00004.gguf" merge "$tmp/piece-00002-of-00004.gguf" -o "$tmp/none"
 expect 3 "it is no part of a model" merge $tales -o "$tmp/none"
 # A model in parts says what it says as one file.
 command=run
@@ -54,12 +54,12 @@ cmp "$tmp/out" "$tmp/whole" || n_bad=$((n_bad + 1))
 expect 3 "the name of the first ends in -00001-of-00004.gguf" -m "$tmp/piece-00002-of-00004.gguf"
 command=gguf
 mv "$tmp/piece-00003-of-00004.gguf" "$tmp/third"
-expect 3 "piece-00003-of-00004.gguf: cannot be read" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
+expect 3 "piece-00003-of-00004.gguf: cannot be opened" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
 cp "$tmp/piece-00002-of-00004.gguf" "$tmp/piece-00003-of-00004.gguf"
 command=run
 expect 3 "is part 2 of 4, not 3 of 4" -m "$tmp/piece-00001-of-00004.gguf"
 command=gguf
-expect 3 "it is not number 3 of 4" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
+expect 3 "is part 2 of 4, not 3 of 4" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
 expect 3 "this command reads this file" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/piece-00001-of-00004.gguf"
 expect 2 "--max-size 'x' is not a number of bytes" split --max-size x $tales "$tmp/piece"
 expect 0 "3 set, 1 removed" set $tales general.name=Mine llama.context_length=77 new.key=-3 --remove general.file_type -o "$tmp/set"

@@ -300,7 +300,7 @@ static bool header_write(const char *path, struct gguf_context *g, model_bytes_t
 
 static void test_split_and_join(void **state) {
     (void) state;
-    char out[32], path[4096], parts[32][4096];
+    char out[32], parts[32][4096];
     struct model_error error = {""};
     path_new(out);
     struct berth_gguf_map *map = berth_gguf_map_open(MODEL, NULL);
@@ -315,17 +315,16 @@ static void test_split_and_join(void **state) {
     }
     assert_int_equal(s.end, s.n_tensors);
 
-    struct rewrite_join j;
-    assert_true(rewrite_join_init(&j, berth_gguf_map_open(parts[0], NULL), parts[0], &error));
-    while (j.n < j.n_parts) {
-        rewrite_join_path(&j, path);
-        assert_string_equal(path, parts[j.n]);
-        assert_true(rewrite_join_add(&j, berth_gguf_map_open(path, NULL), path, &error));
-    }
-    struct gguf_context *g = rewrite_join_header(&j, &error);
+    struct model m = {0};
+    assert_true(model_files_open(&m, parts[0], false, &error));
+    struct gguf_context *g = rewrite_join_header(&m, parts[0], &error);
     assert_non_null(g);
-    assert_true(header_write(out, g, rewrite_join_bytes, &j));
-    rewrite_join_fini(&j);
+    assert_true(header_write(out, g, rewrite_join_bytes, &m));
+    m.n_files--;
+    assert_null(rewrite_join_header(&m, parts[0], &error)); // tensors are missing
+    assert_non_null(strstr(error.text, "tensors, by the keys there are"));
+    m.n_files++;
+    model_files_close(&m);
     FILE *a = fopen(MODEL, "rb"), *b = fopen(out, "rb");
     for (int x; (x = fgetc(a)) != EOF;) {
         assert_int_equal(x, fgetc(b));
@@ -334,21 +333,16 @@ static void test_split_and_join(void **state) {
     fclose(a);
     fclose(b);
 
-    assert_true(rewrite_join_init(&j, berth_gguf_map_open(parts[0], NULL), parts[0], &error));
-    assert_false(rewrite_join_add(&j, berth_gguf_map_open(parts[2], NULL), parts[2], &error));
-    assert_non_null(strstr(error.text, "it is not number 2 of"));
+    m = (struct model){0};
     error.text[0] = '\0';
-    assert_null(rewrite_join_header(&j, &error)); // tensors are missing
-    rewrite_join_fini(&j);
-    error.text[0] = '\0';
-    assert_false(rewrite_join_init(&j, berth_gguf_map_open(MODEL, NULL), MODEL, &error));
+    assert_true(model_files_open(&m, MODEL, false, &error));
+    assert_null(rewrite_join_header(&m, MODEL, &error));
     assert_non_null(strstr(error.text, "key 'split.count' is missing"));
+    model_files_close(&m);
+    m = (struct model){0};
     error.text[0] = '\0';
-    assert_false(rewrite_join_init(&j, berth_gguf_map_open(parts[1], NULL), parts[1], &error));
-    error.text[0] = '\0';
-    model_alloc_fail_at(1);
-    assert_false(rewrite_join_init(&j, berth_gguf_map_open(parts[0], NULL), parts[0], &error));
-    model_alloc_fail_at(0);
+    assert_false(model_files_open(&m, parts[1], false, &error));
+    model_files_close(&m);
     for (int64_t no = 0; no < s.n_parts; no++) {
         unlink(parts[no]);
     }
