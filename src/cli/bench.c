@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum output { MD, CSV, JSON, JSONL };
@@ -319,7 +318,7 @@ static bool test_run(struct bench *b, struct workbench *m, int64_t n_threads, co
 static int tests_run(struct bench *b, struct workbench *m, int64_t n_threads) {
     const struct options *o = b->o;
     struct model_error error = {""};
-    int32_t *tokens = malloc((size_t) o->model.n_ctx * sizeof *tokens);
+    int32_t *tokens = berth_malloc((size_t) o->model.n_ctx * sizeof *tokens);
     bool ok = tokens != NULL || model_fail(&error, "out of memory for %" PRId64 " tokens", o->model.n_ctx);
     if (ok) {
         tokens_fill(tokens, o->model.n_ctx, m->model->params.n_vocab);
@@ -334,7 +333,7 @@ static int tests_run(struct bench *b, struct workbench *m, int64_t n_threads) {
             }
         }
     }
-    free(tokens);
+    berth_free(tokens);
     return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 

@@ -2,13 +2,11 @@
 // chat.c: `berth chat [MODEL]`: a conversation, turn by turn. What was said stays in the model's cache, so that each turn reads
 // only what is new; where the context is full, the oldest turns are forgotten.
 
+#include "cli/chat.h"
 #include "base/base.h"
-#include "cli/chat_history.h"
-#include "cli/chat_line.h"
 #include "cli/generate_options.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

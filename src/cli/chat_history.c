@@ -1,28 +1,17 @@
 // SPDX-License-Identifier: MIT
-// chat_history.c: see chat_history.h.
-
-#include "cli/chat_history.h"
+// chat_history.c: see chat.h.
 
 #include "base/json.h"
-#include "cli/cli.h"
+#include "cli/chat.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const role_names[CHAT_N_ROLES] = {"system", "user", "assistant"};
 
 bool chat_history_add(struct chat_history *h, enum chat_role role, const char *text, size_t size) {
-    if (h->n == h->cap) {
-        const size_t cap = 2 * h->cap + 8;
-        struct chat_message *messages = realloc(h->messages, cap * sizeof *messages);
-        if (messages == NULL) {
-            return false;
-        }
-        h->messages = messages;
-        h->cap = cap;
-    }
-    char *copy = malloc(size + 1);
-    if (copy == NULL) {
+    char *copy = berth_malloc(size + 1);
+    if (copy == NULL || !berth_grow((void **) &h->messages, &h->cap, h->n + 1, sizeof *h->messages)) {
+        berth_free(copy);
         return false;
     }
     memcpy(copy, text, size);
@@ -32,7 +21,7 @@ bool chat_history_add(struct chat_history *h, enum chat_role role, const char *t
 }
 
 void chat_history_drop(struct chat_history *h, size_t i) {
-    free((char *) h->messages[i].text);
+    berth_free((char *) h->messages[i].text);
     h->n--;
     memmove(h->messages + i, h->messages + i + 1, (h->n - i) * sizeof *h->messages);
 }
@@ -41,7 +30,7 @@ void chat_history_fini(struct chat_history *h) {
     while (h->n > 0) {
         chat_history_drop(h, h->n - 1);
     }
-    free(h->messages);
+    berth_free(h->messages);
     *h = (struct chat_history){0};
 }
 
@@ -61,66 +50,76 @@ bool chat_history_save(const struct chat_history *h, const char *path) {
     return cli_close(file, path, !ferror(file)) == CLI_OK;
 }
 
-// One {"role": ..., "content": ...}
+// One {"role": ..., "content": ...}, in any order.
 static bool message_read(struct berth_json *r, struct chat_history *h) {
     struct berth_json_text key, text;
     int role = -1;
-    bool has_text = false;
-    size_t size = 0;
-    char *words = NULL;
-    bool ok = berth_json_object(r);
-    while (ok && berth_json_key(r, &key)) {
+    const size_t n = h->n;
+    if (!berth_json_object(r)) {
+        return false;
+    }
+    while (berth_json_key(r, &key)) {
         const bool is_role = berth_json_is(key, "role"), is_content = berth_json_is(key, "content");
-        ok = is_role || is_content ? berth_json_string(r, &text) : berth_json_skip(r);
-        for (int i = 0; ok && is_role && i < CHAT_N_ROLES; i++) {
+        if (!(is_role || is_content ? berth_json_string(r, &text) : berth_json_skip(r))) {
+            return false;
+        }
+        for (int i = 0; is_role && i < CHAT_N_ROLES; i++) {
             if (berth_json_is(text, role_names[i])) {
                 role = i;
             }
         }
-        if (ok && is_content) {
-            free(words);
-            words = malloc(text.len + 1);
-            has_text = words != NULL;
-            size = has_text ? text.len : 0;
-            memcpy(has_text ? words : (char *) "", text.text, size);
+        if (is_content && h->n > n) { // the last one counts
+            chat_history_drop(h, n);
+        }
+        if (is_content && !chat_history_add(h, CHAT_USER, text.text, text.len)) {
+            return false;
         }
     }
-    ok = ok && r->status == GGML_STATUS_SUCCESS && role >= 0 && has_text &&
-         chat_history_add(h, (enum chat_role) role, words, size);
-    free(words);
-    return ok;
+    if (r->status != GGML_STATUS_SUCCESS || role < 0 || h->n == n) {
+        return false;
+    }
+    h->messages[n].role = (enum chat_role) role;
+    return true;
+}
+
+static bool messages_read(struct berth_json *r, struct chat_history *h) {
+    struct berth_json_text key;
+    bool has_messages = false;
+    if (!berth_json_object(r)) {
+        return false;
+    }
+    while (berth_json_key(r, &key)) {
+        const bool is_list = berth_json_is(key, "messages");
+        if (!(is_list ? berth_json_array(r) : berth_json_skip(r))) {
+            return false;
+        }
+        while (is_list && berth_json_next(r)) {
+            if (!message_read(r, h)) {
+                return false;
+            }
+        }
+        has_messages = has_messages || is_list;
+    }
+    return has_messages && r->status == GGML_STATUS_SUCCESS && berth_json_done(r);
 }
 
 bool chat_history_load(struct chat_history *h, const char *path) {
     struct chat_history read = {0};
     struct berth_json r;
-    struct berth_json_text key;
     size_t size = 0;
     char *text = cli_read_text(path, &size);
     if (text == NULL) {
         return false;
     }
     berth_json_init(&r, text, size, path);
-    bool ok = berth_json_object(&r), has_messages = false;
-    while (ok && berth_json_key(&r, &key)) {
-        if (!berth_json_is(key, "messages")) {
-            ok = berth_json_skip(&r);
-            continue;
-        }
-        has_messages = true;
-        ok = berth_json_array(&r);
-        while (ok && berth_json_next(&r)) {
-            ok = message_read(&r, &read);
-        }
-    }
-    ok = ok && r.status == GGML_STATUS_SUCCESS && has_messages && berth_json_done(&r);
+    const bool ok = messages_read(&r, &read);
     if (!ok) {
         cli_fail(CLI_FAILURE, "%s: %s", path,
             r.status != GGML_STATUS_SUCCESS ? berth_last_error()
                                             : "no conversation: {\"messages\": [{\"role\": ..., \"content\": ...}]}");
     }
     berth_json_fini(&r);
-    free(text);
+    berth_free(text);
     if (ok) {
         chat_history_fini(h);
         *h = read;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// chat_line.c: see chat_line.h. The library is looked for when it is needed, since few programs of a machine need it: libedit
+// chat_line.c: see chat.h. The library is looked for when it is needed, since few programs of a machine need it: libedit
 // first.
 
-#include "cli/chat_line.h"
-
+#include "cli/chat.h"
 #include "cli/models.h"
 
 #include <dlfcn.h>
@@ -29,18 +28,12 @@ void chat_line_open(struct chat_line *l) {
 }
 
 void chat_line_close(struct chat_line *l) {
-    free(l->text); // the library stays: it has a handler for the end of the program
+    berth_free(l->text); // the library stays: it has a handler for the end of the program
 }
 
 static bool line_append(struct chat_line *l, const char *text, size_t n) {
-    if (l->n + n + 1 > l->cap) {
-        const size_t cap = 2 * (l->n + n) + 128;
-        char *more = realloc(l->text, cap);
-        if (more == NULL) {
-            return false;
-        }
-        l->text = more;
-        l->cap = cap;
+    if (!berth_grow((void **) &l->text, &l->cap, l->n + n + 1, 1)) {
+        return false;
     }
     memcpy(l->text + l->n, text, n);
     l->n += n;

@@ -7,7 +7,6 @@
 #include "cli/models.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 #define MEASURE_SECONDS 40
 
@@ -98,7 +97,7 @@ static int cluster_open(struct cluster *c, const char *file) {
         return CLI_FAILURE;
     }
     const bool ok = cluster_read(c, text, size, file, &error);
-    free(text);
+    berth_free(text);
     return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 

@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct options {
@@ -116,7 +115,7 @@ static bool lines_embed(struct embedding *e, const char *path, bool *is_read, st
         ok = n == 0 || text_embed(e, text + at, n, error);
         at += n + 1;
     }
-    free(text);
+    berth_free(text);
     return ok;
 }
 

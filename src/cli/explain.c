@@ -259,12 +259,12 @@ static void tell_fused(const struct workbench *m) {
 
 static int compute_and_tell(const struct workbench *m, int64_t n_tokens, tell_t tell) {
     struct model_error error = {""};
-    int32_t *tokens = calloc((size_t) n_tokens, sizeof *tokens);
+    int32_t *tokens = berth_calloc((size_t) n_tokens, sizeof *tokens);
     if (tokens == NULL) {
         return cli_fail(CLI_FAILURE, "out of memory for %" PRId64 " tokens", n_tokens);
     }
     const bool ok = session_decode(m->session, tokens, n_tokens, &error);
-    free(tokens);
+    berth_free(tokens);
     if (!ok) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }

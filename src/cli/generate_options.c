@@ -74,7 +74,7 @@ int cli_guide_open(const struct cli_sampling *o, const struct vocab *vocab, stru
     }
     source.text = text;
     const bool ok = text_guide_open(guide, &source, vocab, &error);
-    free(text);
+    berth_free(text);
     if (ok) {
         return CLI_OK;
     }
@@ -97,6 +97,6 @@ int cli_contexts_read(struct workbench *m, const struct cli_contexts *o, struct 
     r->stop = cli_is_interrupted;
     const bool ok = contexts_read(r, n_read, &error);
     cli_progress_end();
-    free(text);
+    berth_free(text);
     return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }

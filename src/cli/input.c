@@ -22,9 +22,9 @@ static char *read_all(FILE *file, size_t *size) {
     for (size_t n = 1; n > 0; *size += n) {
         if (*size == cap) {
             cap = cap > 0 ? 2 * cap : 1 << 16;
-            char *more = cap <= MAX_SIZE ? realloc(text, cap + 1) : NULL;
+            char *more = cap <= MAX_SIZE ? berth_realloc(text, cap + 1) : NULL;
             if (more == NULL) {
-                free(text);
+                berth_free(text);
                 errno = cap > MAX_SIZE ? EFBIG : ENOMEM;
                 return NULL;
             }
@@ -34,7 +34,7 @@ static char *read_all(FILE *file, size_t *size) {
     }
     if (ferror(file)) {
         const int why = errno;
-        free(text);
+        berth_free(text);
         errno = why;
         return NULL;
     }
@@ -79,15 +79,9 @@ static void input_note(const struct stat *st, enum cli_use use) {
     if (!S_ISREG(st->st_mode)) {
         return;
     }
-    if (inputs.n == inputs.cap) {
-        const size_t cap = 2 * inputs.cap + 16;
-        struct input *list = realloc(inputs.list, cap * sizeof *list);
-        if (list == NULL) {
-            inputs.is_incomplete = true;
-            return;
-        }
-        inputs.list = list;
-        inputs.cap = cap;
+    if (!berth_grow((void **) &inputs.list, &inputs.cap, inputs.n + 1, sizeof *inputs.list)) {
+        inputs.is_incomplete = true;
+        return;
     }
     inputs.list[inputs.n++] = (struct input){st->st_dev, st->st_ino, use};
 }

@@ -7,7 +7,6 @@
 #include "cli/help.h"
 #include "cli/plans.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct options {
@@ -129,7 +128,7 @@ static int map_load(const char *path, const struct options *o, struct view_plan 
     }
     const struct berth_plan_set *set = plan->set;
     struct berth_plan_report report;
-    *offsets = malloc((set->n_items + 1) * sizeof **offsets);
+    *offsets = berth_malloc((set->n_items + 1) * sizeof **offsets);
     if (*offsets == NULL) {
         return cli_fail(CLI_FAILURE, "out of memory");
     }
@@ -185,7 +184,7 @@ int cli_map(const struct cli_args *args) {
     }
     for (size_t i = 0; i < o->n_paths; i++) {
         view_plan_free(&plans[i]);
-        free(offsets[i]);
+        berth_free(offsets[i]);
     }
     return code == CLI_OK && is_stopped ? CLI_STOPPED : code;
 }

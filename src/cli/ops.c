@@ -9,7 +9,6 @@
 #include "model/model.h"
 
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct options {
@@ -80,7 +79,7 @@ static int tier_number(struct asking *q, const struct ggml_tensor *op) {
         i++;
     }
     if (i == q->n_tiers) {
-        char(*tiers)[TIER_SIZE] = realloc(q->tiers, ((size_t) i + 1) * sizeof *tiers);
+        char(*tiers)[TIER_SIZE] = berth_realloc(q->tiers, ((size_t) i + 1) * sizeof *tiers);
         if (tiers == NULL) {
             q->has_failed = true;
             return NOT_SUPPORTED;
@@ -317,8 +316,8 @@ static const char *kernels_name(const struct asking *q) {
 }
 
 static int ops_print(struct asking *q) {
-    struct answer *a = malloc(sizeof *a);
-    q->found = calloc((size_t) q->n_names + 1, sizeof *q->found);
+    struct answer *a = berth_malloc(sizeof *a);
+    q->found = berth_calloc((size_t) q->n_names + 1, sizeof *q->found);
     q->ctx = ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
     int code = CLI_OK;
     if (a == NULL || q->found == NULL || q->ctx == NULL) {
@@ -361,9 +360,9 @@ static int ops_print(struct asking *q) {
     }
 end:
     ggml_free(q->ctx);
-    free(q->found);
-    free(q->tiers);
-    free(a);
+    berth_free(q->found);
+    berth_free(q->tiers);
+    berth_free(a);
     return code;
 }
 

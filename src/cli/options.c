@@ -172,9 +172,9 @@ static void row_add(struct names *t, const struct cli_option *o, int val, char *
 }
 
 static void names_fini(struct names *t) {
-    free(t->list);
-    free(t->letters);
-    free(t->also);
+    berth_free(t->list);
+    berth_free(t->letters);
+    berth_free(t->also);
 }
 
 // False: out of memory.
@@ -184,7 +184,8 @@ static bool names_init(struct names *t, const struct cli_option *rows) {
     for (; rows[n_rows].name != NULL; n_rows++) {
         size += rows[n_rows].also != NULL ? strlen(rows[n_rows].also) + 1 : 0; // as many names as bytes at most
     }
-    *t = (struct names){calloc(n_rows + size + 3, sizeof *t->list), calloc(2 * n_rows + 4, 1), calloc(size, 1), 0};
+    *t = (struct names){
+        berth_calloc(n_rows + size + 3, sizeof *t->list), berth_calloc(2 * n_rows + 4, 1), berth_calloc(size, 1), 0};
     if (t->list == NULL || t->letters == NULL || t->also == NULL) {
         names_fini(t);
         return false;

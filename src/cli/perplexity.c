@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
@@ -95,14 +94,14 @@ static void result_print(const struct cli_contexts *o, const struct sums *s, int
 }
 
 static int perplexity_measure(struct workbench *m, const struct cli_contexts *o) {
-    struct sums sums = {.session = m->session, .logits = malloc((size_t) m->model->params.n_vocab * sizeof sums.logits[0])};
+    struct sums sums = {.session = m->session, .logits = berth_malloc((size_t) m->model->params.n_vocab * sizeof sums.logits[0])};
     struct context_reader reader = {.each = context_add, .user = &sums};
     int64_t n = 0;
     const int code = sums.logits != NULL ? cli_contexts_read(m, o, &reader, &n) : cli_fail(CLI_FAILURE, "out of memory");
     if (code == CLI_OK) {
         result_print(o, &sums, n);
     }
-    free(sums.logits);
+    berth_free(sums.logits);
     return code;
 }
 

@@ -8,7 +8,6 @@
 #include "cli/plans.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct options {
@@ -292,7 +291,7 @@ int cli_plan(const struct cli_args *args) {
     }
     const struct berth_plan_set *set = plan.set;
     struct berth_plan_report report;
-    uint64_t *offsets = malloc((set->n_items + 1) * sizeof *offsets);
+    uint64_t *offsets = berth_malloc((set->n_items + 1) * sizeof *offsets);
     if (set->has_offsets &&
         berth_plan_check(set->items, (int64_t) set->n_items, NULL, set->offsets, NULL) == GGML_STATUS_SUCCESS) {
         o->params.start = set->offsets;
@@ -325,7 +324,7 @@ int cli_plan(const struct cli_args *args) {
         code = answer_code(o, &plan, &report);
     }
 end:
-    free(offsets);
+    berth_free(offsets);
     view_plan_free(&plan);
     return code;
 }

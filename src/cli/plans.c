@@ -6,7 +6,6 @@
 #include "cli/help.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 // ---- reading and planning ----
 
@@ -54,7 +53,7 @@ bool cli_alive_print(FILE *file, const struct view_plan *plan, const struct view
     struct view_alive *list = view_alive_at_bound(plan, buffer, &n, &bytes);
     const bool is_out = list == NULL;
     if (is_out || n == 0) {
-        free(list);
+        berth_free(list);
         return !is_out;
     }
     fprintf(file, "  alive at step %" PRId64, buffer->report.bound_step);
@@ -80,7 +79,7 @@ bool cli_alive_print(FILE *file, const struct view_plan *plan, const struct view
         fprintf(file, "    %10s %5.1f%%  %zu others\n", cli_short_bytes(rest, text), 100 * share_of(rest, bytes),
             n - CLI_ALIVE_SHOWN);
     }
-    free(list);
+    berth_free(list);
     return true;
 }
 
@@ -100,7 +99,7 @@ bool cli_alive_json(struct berth_json_writer *w, const struct view_plan *plan, c
     }
     berth_json_end(w);
     berth_json_end(w);
-    free(list);
+    berth_free(list);
     return true;
 }
 

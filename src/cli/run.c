@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -459,6 +458,6 @@ int cli_run(const struct cli_args *args) {
     cli_sampling_init(&o->sampling);
     cli_catch_interrupt();
     code = run_model(o);
-    free(o->prompt_text);
+    berth_free(o->prompt_text);
     return code;
 }

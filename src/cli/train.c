@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -261,7 +260,7 @@ static int new_make(const struct cli_train *o) {
         cli_drop(file);
         cli_fail(CLI_FAILURE, "%s: %s", o->config, error.text);
     }
-    free(text);
+    berth_free(text);
     berth_gguf_map_close(from);
     return code;
 }

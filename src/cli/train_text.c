@@ -39,7 +39,7 @@ static int file_read(struct reading *r, const char *path) {
         snprintf(r->odd, sizeof r->odd, "%s", path);
     }
     const bool ok = train_data_add(r->data, r->vocab, text, size, r->split, &error);
-    free(text);
+    berth_free(text);
     return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s: %s", path, error.text);
 }
 

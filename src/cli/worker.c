@@ -44,7 +44,7 @@ const struct cli_help cli_worker_help = {
 // The devices of this machine, which the host's accelerators of the CPU are no devices of. False: out of memory.
 static bool devices_list(struct flags *f) {
     const size_t n = ggml_backend_dev_count();
-    f->params.devices = calloc(n + 1, sizeof *f->params.devices);
+    f->params.devices = berth_calloc(n + 1, sizeof *f->params.devices);
     for (size_t i = 0; f->params.devices != NULL && i < n; i++) {
         ggml_backend_dev_t dev = ggml_backend_dev_get(i);
         if (ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_ACCEL &&
@@ -81,6 +81,6 @@ int cli_worker(const struct cli_args *args) {
     } else {
         code = serve(&f->params) ? CLI_OK : cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
-    free(f->params.devices);
+    berth_free(f->params.devices);
     return code;
 }

@@ -29,7 +29,7 @@ static int by_name(const void *a, const void *b) {
 }
 
 static struct named *names_of(const struct ggraph *g, size_t *n) {
-    struct named *names = malloc(((size_t) g->n_places + 1) * sizeof *names);
+    struct named *names = berth_malloc(((size_t) g->n_places + 1) * sizeof *names);
     *n = 0;
     for (int64_t i = ggml_graph_n_nodes(g->graph); names != NULL && i < g->n_places; i++) {
         if (g->places[i].offset >= 0) {
@@ -92,7 +92,7 @@ static enum ggml_status set_captured(const struct ggraph *g, struct berth_plan_s
         set->offsets[i] = offset_in(
             view_pools_find(set, set->items[i].pool), has_tensor ? place_of(g, names, n_names, &set->tensors[t]) : NULL);
     }
-    free(names);
+    berth_free(names);
     return GGML_STATUS_SUCCESS;
 }
 
@@ -107,9 +107,9 @@ struct bufs {
 static enum ggml_status items_of(
     struct ggraph *g, ggml_gallocr_t galloc, const char *path, const struct bufs *bufs, struct berth_plan_set **set) {
     struct berth_stream s;
-    size_t *sizes = calloc((size_t) bufs->n, sizeof *sizes);
+    size_t *sizes = berth_calloc((size_t) bufs->n + 1, sizeof *sizes);
     if (sizes == NULL || !berth_stream_open(&s)) {
-        free(sizes);
+        berth_free(sizes);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for its plan", path);
     }
     enum ggml_status status = berth_gallocr_sizes(galloc, g->graph, bufs->nodes, bufs->leafs, sizes);
@@ -132,7 +132,7 @@ static enum ggml_status items_of(
         berth_plan_set_free(*set);
         *set = NULL;
     }
-    free(sizes);
+    berth_free(sizes);
     berth_stream_fini(&s);
     return status;
 }
@@ -211,9 +211,9 @@ static void write_item(
 
 // Through the file format of plans, which has all that a plan has.
 static enum ggml_status set_of(const struct ggraph *g, const char *path, struct berth_plan_set **set) {
-    uint64_t *chunks = calloc((size_t) g->n_bufs + 1, sizeof *chunks);
-    int64_t *tails = malloc(((size_t) g->n_items + 1) * sizeof *tails);
-    int64_t *next = malloc(((size_t) g->n_places + 1) * sizeof *next);
+    uint64_t *chunks = berth_calloc((size_t) g->n_bufs + 1, sizeof *chunks);
+    int64_t *tails = berth_malloc(((size_t) g->n_items + 1) * sizeof *tails);
+    int64_t *next = berth_malloc(((size_t) g->n_places + 1) * sizeof *next);
     struct berth_stream s = {0};
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (chunks != NULL && tails != NULL && next != NULL && berth_stream_open(&s)) {
@@ -237,9 +237,9 @@ static enum ggml_status set_of(const struct ggraph *g, const char *path, struct 
         berth_fail(status, "%s: out of memory for its %lld items", path, (long long) g->n_items);
     }
     berth_stream_fini(&s);
-    free(chunks);
-    free(tails);
-    free(next);
+    berth_free(chunks);
+    berth_free(tails);
+    berth_free(next);
     return status;
 }
 
@@ -281,7 +281,7 @@ static enum ggml_status items_budgeted(
     struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct view_plan *plan) {
     const int n = ggml_graph_n_nodes(g->graph), n_pools = plan->budget.spill > 0 ? 2 : 1;
     ggml_gallocr_t galloc = ggml_gallocr_new_n(types, n_pools);
-    int *pools = calloc((size_t) n + 1, sizeof *pools);
+    int *pools = berth_calloc((size_t) n + 1, sizeof *pools);
     enum ggml_status status;
     if (galloc != NULL && pools != NULL) {
         berth_budget_pools(g->graph, pools, n);
@@ -289,7 +289,7 @@ static enum ggml_status items_budgeted(
     } else {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a graph of %d nodes", path, n);
     }
-    free(pools);
+    berth_free(pools);
     ggml_gallocr_free(galloc);
     return status;
 }
@@ -326,7 +326,7 @@ enum ggml_status view_plan_read_graph(const char *path, struct view_plan *plan) 
         ggraph_free(&g);
         return status;
     }
-    ggml_backend_buffer_type_t *types = calloc((size_t) g.n_bufs + 1, sizeof(ggml_backend_buffer_type_t));
+    ggml_backend_buffer_type_t *types = berth_calloc((size_t) g.n_bufs + 1, sizeof(ggml_backend_buffer_type_t));
     if (types == NULL) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %d buffers", path, g.n_bufs);
     } else {
@@ -339,7 +339,7 @@ enum ggml_status view_plan_read_graph(const char *path, struct view_plan *plan) 
     if (status == GGML_STATUS_SUCCESS) {
         status = ctx != NULL ? items_budgeted(&g, types, path, plan) : items_plain(&g, types, path, plan);
     }
-    free(types);
+    berth_free(types);
     ggml_free(ctx);
     ggraph_free(&g);
     return status;

@@ -47,10 +47,10 @@ static int by_step(const void *a, const void *b) {
 }
 
 static void rows_fini(struct rows *r) {
-    free(r->names);
-    free(r->order);
-    free(r->ops);
-    free(r->starts);
+    berth_free(r->names);
+    berth_free(r->order);
+    berth_free(r->ops);
+    berth_free(r->starts);
     berth_free(r->srcs);
 }
 
@@ -82,10 +82,10 @@ static enum ggml_status set_check(const struct rows *r) {
 
 static enum ggml_status rows_sort(struct rows *r) {
     const size_t n = r->set->n_items;
-    r->names = calloc(n + 1, sizeof *r->names);
-    r->order = calloc(n + 1, sizeof *r->order);
-    r->ops = calloc(n + 1, sizeof *r->ops);
-    r->starts = calloc(n + 1, sizeof *r->starts);
+    r->names = berth_calloc(n + 1, sizeof *r->names);
+    r->order = berth_calloc(n + 1, sizeof *r->order);
+    r->ops = berth_calloc(n + 1, sizeof *r->ops);
+    r->starts = berth_calloc(n + 1, sizeof *r->starts);
     if (r->names == NULL || r->order == NULL || r->ops == NULL || r->starts == NULL) {
         return no_memory(r);
     }
@@ -185,9 +185,9 @@ static void item_write(
 static enum ggml_status schedule_write(
     const struct rows *r, const struct berth_budget_params *params, const struct berth_budget_result *b, FILE *file) {
     const size_t n = r->set->n_items, n_all = n + b->n_steps + 1;
-    struct berth_plan_item *items = calloc(n_all, sizeof *items);
-    int32_t *item_of = calloc(n_all, sizeof *item_of);
-    bool *has_run = calloc(n_all, sizeof *has_run);
+    struct berth_plan_item *items = berth_calloc(n_all, sizeof *items);
+    int32_t *item_of = berth_calloc(n_all, sizeof *item_of);
+    bool *has_run = berth_calloc(n_all, sizeof *has_run);
     size_t n_items = 0;
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (items != NULL && item_of != NULL && has_run != NULL) {
@@ -213,9 +213,9 @@ static enum ggml_status schedule_write(
     }
     berth_json_end(&w);
     berth_json_end(&w);
-    free(items);
-    free(item_of);
-    free(has_run);
+    berth_free(items);
+    berth_free(item_of);
+    berth_free(has_run);
     return status == GGML_STATUS_ALLOC_FAILED ? no_memory(r) : status;
 }
 

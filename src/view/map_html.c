@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 // The files of src/view/page; cmake/embed.cmake makes them part of the program.

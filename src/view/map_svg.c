@@ -9,7 +9,6 @@
 #include "berth-budget-graph.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define LEFT 92.0
@@ -255,7 +254,7 @@ static bool write_live(FILE *file, const struct scale *s, const struct map_view 
     fprintf(file,
         "<text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">alive</text><text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
         LEFT - 8, base, LEFT - 8, base - LIVE + 8, bytes_text(most, text));
-    free(live);
+    berth_free(live);
     return true;
 }
 

@@ -158,12 +158,12 @@ bool map_view_init(struct map_view *view, const struct map_plan *plan) {
     const struct berth_plan_set *set = plan->plan->set;
     const size_t n = set->n_items + 1;
     *view = (struct map_view){.title = plan->title, .n_items = set->n_items};
-    view->items = calloc(n, sizeof *view->items);
-    view->rects = calloc(n + set->n_tensors, sizeof *view->rects);
-    view->buffers = calloc(plan->plan->n_buffers + 1, sizeof *view->buffers);
+    view->items = berth_calloc(n, sizeof *view->items);
+    view->rects = berth_calloc(n + set->n_tensors, sizeof *view->rects);
+    view->buffers = berth_calloc(plan->plan->n_buffers + 1, sizeof *view->buffers);
     view->n_buffers = plan->plan->n_buffers;
-    struct place *places = calloc(n, sizeof *places);
-    struct berth_plan_item *items = calloc(n, sizeof *items);
+    struct place *places = berth_calloc(n, sizeof *places);
+    struct berth_plan_item *items = berth_calloc(n, sizeof *items);
     bool ok = view->items != NULL && view->rects != NULL && view->buffers != NULL && places != NULL && items != NULL;
     if (!ok) {
         berth_set_error("out of memory for a map of %zu items", set->n_items);
@@ -173,8 +173,8 @@ bool map_view_init(struct map_view *view, const struct map_plan *plan) {
     for (size_t b = 0; b < view->n_buffers && ok; b++) {
         ok = set_buffer(view, plan, b, places, items);
     }
-    free(places);
-    free(items);
+    berth_free(places);
+    berth_free(items);
     if (!ok) {
         map_view_fini(view);
     }
@@ -182,9 +182,9 @@ bool map_view_init(struct map_view *view, const struct map_plan *plan) {
 }
 
 void map_view_fini(struct map_view *view) {
-    free(view->items);
-    free(view->rects);
-    free(view->buffers);
+    berth_free(view->items);
+    berth_free(view->rects);
+    berth_free(view->buffers);
     *view = (struct map_view){0};
 }
 
@@ -203,8 +203,8 @@ static int by_step(const void *a, const void *b) {
 
 struct map_live *map_view_live(const struct map_view *view, size_t buffer, size_t *n) {
     const struct map_buffer *own = &view->buffers[buffer];
-    struct event *events = malloc((2 * own->n_items + 1) * sizeof *events);
-    struct map_live *live = malloc((2 * own->n_items + 1) * sizeof *live);
+    struct event *events = berth_malloc((2 * own->n_items + 1) * sizeof *events);
+    struct map_live *live = berth_malloc((2 * own->n_items + 1) * sizeof *live);
     size_t n_events = 0;
     uint64_t bytes = 0;
     *n = 0;
@@ -225,9 +225,9 @@ struct map_live *map_view_live(const struct map_view *view, size_t buffer, size_
         }
     }
     if (events == NULL) { // no picture is better than an empty one
-        free(live);
+        berth_free(live);
         live = NULL;
     }
-    free(events);
+    berth_free(events);
     return live;
 }

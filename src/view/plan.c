@@ -42,7 +42,7 @@ static int by_member(const void *a, const void *b) {
 
 // The items by pool, then by number, and how many pools there are.
 static struct member *members_of(const struct berth_plan_set *set, size_t *n_pools) {
-    struct member *members = malloc((set->n_items + 1) * sizeof *members);
+    struct member *members = berth_malloc((set->n_items + 1) * sizeof *members);
     *n_pools = 0;
     for (size_t i = 0; members != NULL && i < set->n_items; i++) {
         members[i] = (struct member){set->items[i].pool, i};
@@ -70,10 +70,10 @@ enum ggml_status view_plan_buffers(struct view_plan *plan) {
     const struct berth_plan_set *set = plan->set;
     size_t n_pools;
     struct member *members = members_of(set, &n_pools);
-    plan->order = malloc((set->n_items + 1) * sizeof *plan->order);
-    plan->buffers = malloc((n_pools + 1) * sizeof *plan->buffers);
+    plan->order = berth_malloc((set->n_items + 1) * sizeof *plan->order);
+    plan->buffers = berth_malloc((n_pools + 1) * sizeof *plan->buffers);
     if (members == NULL || plan->order == NULL || plan->buffers == NULL) {
-        free(members);
+        berth_free(members);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu buffers of %zu items", n_pools, set->n_items);
     }
     view_pools_sort(plan->set);
@@ -84,7 +84,7 @@ enum ggml_status view_plan_buffers(struct view_plan *plan) {
         }
         plan->buffers[plan->n_buffers - 1].n_items++;
     }
-    free(members);
+    berth_free(members);
     return GGML_STATUS_SUCCESS;
 }
 
@@ -98,9 +98,9 @@ void view_plan_alive_add(struct view_plan *plan, size_t i, const char *name, uin
 void view_plan_free(struct view_plan *plan) {
     berth_plan_set_free(plan->set);
     berth_budget_free(plan->budgeted);
-    free(plan->homes);
-    free(plan->buffers);
-    free(plan->order);
+    berth_free(plan->homes);
+    berth_free(plan->buffers);
+    berth_free(plan->order);
     *plan = (struct view_plan){0};
 }
 
@@ -186,7 +186,8 @@ static void sum_reports(const struct view_plan *plan, struct berth_plan_report *
 enum ggml_status view_plan_solve(struct view_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped) {
     const size_t n = plan->set->n_items + 1;
-    struct part part = {malloc(n * sizeof *part.items), malloc(n * sizeof *part.offsets), malloc(n * sizeof *part.start)};
+    struct part part = {
+        berth_malloc(n * sizeof *part.items), berth_malloc(n * sizeof *part.offsets), berth_malloc(n * sizeof *part.start)};
 
     struct search search = {.plan = plan, .start_us = ggml_time_us(), .budget_us = params->budget_us};
     struct berth_plan_params own = *params;
@@ -205,9 +206,9 @@ enum ggml_status view_plan_solve(struct view_plan *plan, const struct berth_plan
     if (status == GGML_STATUS_SUCCESS && !has_chunks && plan->n_buffers > 1) {
         status = berth_plan_check(plan->set->items, (int64_t) plan->set->n_items, NULL, offsets, NULL);
     }
-    free(part.items);
-    free(part.offsets);
-    free(part.start);
+    berth_free(part.items);
+    berth_free(part.offsets);
+    berth_free(part.start);
     if (status == GGML_STATUS_SUCCESS) {
         sum_reports(plan, sum);
     }
@@ -252,7 +253,7 @@ static struct view_alive alive_of(const struct berth_plan_set *set, size_t item,
 
 struct view_alive *view_alive_at_bound(
     const struct view_plan *plan, const struct view_buffer *buffer, size_t *n, uint64_t *bytes) {
-    struct view_alive *list = malloc((buffer->n_items + 1) * sizeof *list);
+    struct view_alive *list = berth_malloc((buffer->n_items + 1) * sizeof *list);
     const int64_t step = buffer->report.bound_step;
     *n = 0;
     *bytes = 0;

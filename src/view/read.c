@@ -6,7 +6,6 @@
 #include "model/workbench.h"
 #include "view/plan.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 // ---- models ----
@@ -29,7 +28,7 @@ static enum ggml_status plan_of(const struct session *session, const char *title
 
 static bool homes_set(const struct model *model, const struct session *session, struct view_plan *plan) {
     const struct model_devices *devices = session->devices;
-    plan->homes = calloc((size_t) devices->n + 1, sizeof *plan->homes);
+    plan->homes = berth_calloc((size_t) devices->n + 1, sizeof *plan->homes);
     for (int d = 0; d < devices->n && plan->homes != NULL; d++) {
         const struct session_memory *m = &session->memory[d];
         if (m->weights + m->cache + m->compute > 0) {
