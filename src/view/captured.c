@@ -96,44 +96,34 @@ static enum ggml_status set_captured(const struct ggraph *g, struct berth_plan_s
     return GGML_STATUS_SUCCESS;
 }
 
-// Through the allocator's own file format, which has all that a plan has.
-// has_places: the nodes are those of the file, which says where the captured program put them.
-struct bufs {
+// What an allocator is asked to plan.
+struct asked {
+    struct ggraph *g;
+    ggml_gallocr_t galloc;
     const int *nodes, *leafs; // whose buffer is which; NULL: the first
-    int n;
-    bool is_captured; // they are the program's
+    size_t *sizes;            // scratch, one per buffer
 };
 
-static enum ggml_status items_of(
-    struct ggraph *g, ggml_gallocr_t galloc, const char *path, const struct bufs *bufs, struct berth_plan_set **set) {
-    struct berth_stream s;
-    size_t *sizes = berth_calloc((size_t) bufs->n + 1, sizeof *sizes);
-    if (sizes == NULL || !berth_stream_open(&s)) {
-        berth_free(sizes);
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for its plan", path);
+static enum ggml_status asked_write(FILE *file, void *user) {
+    const struct asked *a = user;
+    const enum ggml_status status = berth_gallocr_sizes(a->galloc, a->g->graph, a->nodes, a->leafs, a->sizes);
+    return status == GGML_STATUS_SUCCESS ? berth_gallocr_save(a->galloc, a->g->graph, file) : status;
+}
+
+// The items of n buffers, whose allocator is freed. is_captured: the buffers are the program's, which says where it put its tensors.
+static enum ggml_status items_of(struct asked a, int n, bool is_captured, const char *path, struct berth_plan_set **set) {
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    a.sizes = berth_calloc((size_t) n + 1, sizeof *a.sizes);
+    if (a.galloc != NULL && a.sizes != NULL) {
+        status = view_set_make(asked_write, &a, path, set);
+    } else {
+        berth_fail(status, "%s: out of memory for %d buffers", path, n);
     }
-    enum ggml_status status = berth_gallocr_sizes(galloc, g->graph, bufs->nodes, bufs->leafs, sizes);
-    if (status == GGML_STATUS_SUCCESS) {
-        status = berth_gallocr_save(galloc, g->graph, s.file);
+    if (status == GGML_STATUS_SUCCESS && is_captured) {
+        status = set_captured(a.g, *set);
     }
-    if (!berth_stream_close(&s)) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for its plan as text", path);
-    }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = berth_plan_read_json(s.text, s.size, path, set);
-    }
-    if (status == GGML_STATUS_SUCCESS) {
-        (*set)->has_offsets = false; // the plan is to be made, not to be started from
-        if (bufs->is_captured) {
-            status = set_captured(g, *set);
-        }
-    }
-    if (status != GGML_STATUS_SUCCESS) {
-        berth_plan_set_free(*set);
-        *set = NULL;
-    }
-    berth_free(sizes);
-    berth_stream_fini(&s);
+    berth_free(a.sizes);
+    ggml_gallocr_free(a.galloc);
     return status;
 }
 
@@ -209,16 +199,15 @@ static void write_item(
     berth_json_end(w);
 }
 
-// Through the file format of plans, which has all that a plan has.
-static enum ggml_status set_of(const struct ggraph *g, const char *path, struct berth_plan_set **set) {
+static enum ggml_status graph_write(FILE *file, void *user) {
+    const struct ggraph *g = user;
     uint64_t *chunks = berth_calloc((size_t) g->n_bufs + 1, sizeof *chunks);
     int64_t *tails = berth_malloc(((size_t) g->n_items + 1) * sizeof *tails);
     int64_t *next = berth_malloc(((size_t) g->n_places + 1) * sizeof *next);
-    struct berth_stream s = {0};
-    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (chunks != NULL && tails != NULL && next != NULL && berth_stream_open(&s)) {
+    const bool ok = chunks != NULL && tails != NULL && next != NULL;
+    if (ok) {
         tensors_chain(g, tails, next);
-        struct berth_json_writer w = {.file = s.file};
+        struct berth_json_writer w = {.file = file};
         berth_json_begin(&w, NULL, '{');
         write_pools(&w, g, chunks);
         berth_json_begin(&w, "items", '[');
@@ -227,20 +216,11 @@ static enum ggml_status set_of(const struct ggraph *g, const char *path, struct 
         }
         berth_json_end(&w);
         berth_json_end(&w);
-        if (berth_stream_close(&s)) {
-            status = berth_plan_read_json(s.text, s.size, path, set);
-        }
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        (*set)->has_offsets = false; // the plan is to be made, not to be started from
-    } else if (status == GGML_STATUS_ALLOC_FAILED) {
-        berth_fail(status, "%s: out of memory for its %lld items", path, (long long) g->n_items);
-    }
-    berth_stream_fini(&s);
     berth_free(chunks);
     berth_free(tails);
     berth_free(next);
-    return status;
+    return ok ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
 }
 
 static void alive_tell(size_t i, const struct ggml_tensor *tensor, uint64_t size, void *user) {
@@ -280,17 +260,14 @@ static enum ggml_status graph_budget(
 static enum ggml_status items_budgeted(
     struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct view_plan *plan) {
     const int n = ggml_graph_n_nodes(g->graph), n_pools = plan->budget.spill > 0 ? 2 : 1;
-    ggml_gallocr_t galloc = ggml_gallocr_new_n(types, n_pools);
     int *pools = berth_calloc((size_t) n + 1, sizeof *pools);
-    enum ggml_status status;
-    if (galloc != NULL && pools != NULL) {
-        berth_budget_pools(g->graph, pools, n);
-        status = items_of(g, galloc, path, &(struct bufs){.nodes = pools, .n = n_pools}, &plan->set);
-    } else {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a graph of %d nodes", path, n);
+    if (pools == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a graph of %d nodes", path, n);
     }
+    berth_budget_pools(g->graph, pools, n);
+    const struct asked asked = {.g = g, .galloc = ggml_gallocr_new_n(types, n_pools), .nodes = pools};
+    const enum ggml_status status = items_of(asked, n_pools, false, path, &plan->set);
     berth_free(pools);
-    ggml_gallocr_free(galloc);
     return status;
 }
 
@@ -299,19 +276,14 @@ static enum ggml_status items_plain(
     struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct view_plan *plan) {
     ggml_gallocr_t galloc = ggml_gallocr_new_n(types, g->n_bufs);
     struct berth_gallocr_options options = berth_gallocr_options_default();
-    if (galloc == NULL) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %d buffers", path, g->n_bufs);
-    }
-    if (plan->budget.bytes == 0) { // a graph under a budget is Berth's own
+    if (galloc != NULL && plan->budget.bytes == 0) { // a graph under a budget is Berth's own
         options.inplace_via_views = false;
         options.in_place = ggraph_in_place;
         options.in_place_user = g;
         berth_gallocr_set_options(galloc, &options);
     }
-    const enum ggml_status status =
-        items_of(g, galloc, path, &(struct bufs){g->node_bufs, g->leaf_bufs, g->n_bufs, true}, &plan->set);
-    ggml_gallocr_free(galloc);
-    return status;
+    const struct asked asked = {.g = g, .galloc = galloc, .nodes = g->node_bufs, .leafs = g->leaf_bufs};
+    return items_of(asked, g->n_bufs, true, path, &plan->set);
 }
 
 enum ggml_status view_plan_read_graph(const char *path, struct view_plan *plan) {
@@ -322,7 +294,7 @@ enum ggml_status view_plan_read_graph(const char *path, struct view_plan *plan) 
         return status;
     }
     if (g.has_items && plan->budget.bytes == 0) {
-        status = set_of(&g, path, &plan->set);
+        status = view_set_make(graph_write, &g, path, &plan->set);
         ggraph_free(&g);
         return status;
     }

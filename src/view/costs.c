@@ -181,9 +181,18 @@ static void item_write(
         name, item->first, item->last, item->size, item->align, item->pool);
 }
 
+// A schedule that was found.
+struct schedule {
+    const struct rows *r;
+    const struct berth_budget_params *params;
+    const struct berth_budget_result *b;
+};
+
 // Times without the slots of rows that are there before.
-static enum ggml_status schedule_write(
-    const struct rows *r, const struct berth_budget_params *params, const struct berth_budget_result *b, FILE *file) {
+static enum ggml_status schedule_write(FILE *file, void *user) {
+    const struct schedule *s = user;
+    const struct rows *r = s->r;
+    const struct berth_budget_result *b = s->b;
     const size_t n = r->set->n_items, n_all = n + b->n_steps + 1;
     struct berth_plan_item *items = berth_calloc(n_all, sizeof *items);
     int32_t *item_of = berth_calloc(n_all, sizeof *item_of);
@@ -191,7 +200,7 @@ static enum ggml_status schedule_write(
     size_t n_items = 0;
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (items != NULL && item_of != NULL && has_run != NULL) {
-        status = berth_budget_items(r->ops, n, params, b->steps, b->n_steps, items, &n_items, item_of);
+        status = berth_budget_items(r->ops, n, s->params, b->steps, b->n_steps, items, &n_items, item_of);
     }
     struct berth_json_writer w = {.file = file};
     berth_json_begin(&w, NULL, '{');
@@ -216,24 +225,12 @@ static enum ggml_status schedule_write(
     berth_free(items);
     berth_free(item_of);
     berth_free(has_run);
-    return status == GGML_STATUS_ALLOC_FAILED ? no_memory(r) : status;
+    return status;
 }
 
-static enum ggml_status set_replace(const struct rows *r, const struct berth_budget_params *params,
-    const struct berth_budget_result *b, struct berth_plan_set **set) {
-    struct berth_stream s;
+static enum ggml_status set_replace(struct schedule s, struct berth_plan_set **set) {
     struct berth_plan_set *made = NULL;
-    if (!berth_stream_open(&s)) {
-        return no_memory(r);
-    }
-    enum ggml_status status = schedule_write(r, params, b, s.file);
-    if (!berth_stream_close(&s)) {
-        status = no_memory(r);
-    }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = berth_plan_read_json(s.text, s.size, r->path, &made);
-    }
-    berth_stream_fini(&s);
+    const enum ggml_status status = view_set_make(schedule_write, &s, s.r->path, &made);
     if (status == GGML_STATUS_SUCCESS) {
         berth_plan_set_free(*set);
         *set = made;
@@ -260,7 +257,7 @@ static enum ggml_status rows_solve(struct rows *r, struct view_plan *plan) {
         const int32_t row = r->order[plan->budgeted->alive[i]];
         view_plan_alive_add(plan, i, r->set->ids[row], r->set->items[row].size);
     }
-    return plan->budgeted->fits ? set_replace(r, &params, plan->budgeted, &plan->set) : status;
+    return plan->budgeted->fits ? set_replace((struct schedule){r, &params, plan->budgeted}, &plan->set) : status;
 }
 
 enum ggml_status view_plan_budget_set(const char *path, struct view_plan *plan) {

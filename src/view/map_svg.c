@@ -120,37 +120,32 @@ static bool has_mark(const struct map_rect *r, int mark) {
                      : berth_ends_with(r->name, BERTH_BUDGET_MOVED_OUT) || berth_ends_with(r->name, BERTH_BUDGET_MOVED_IN);
 }
 
+// Whether a rectangle is of a family of ops, or has a mark: numbers from map_n_families on.
+static bool has_legend(const struct map_view *view, const struct map_rect *r, int i) {
+    return i < map_n_families ? view->has_ops && r->family == i : has_mark(r, i - map_n_families);
+}
+
 static void write_legend(FILE *file, const struct map_view *views, size_t n_views) {
     double x = LEFT;
-    for (int f = 0; f < map_n_families; f++) {
-        bool is_there = false;
-        for (size_t v = 0; v < n_views && !is_there; v++) {
-            for (size_t i = 0; views[v].has_ops && i < views[v].n_rects && !is_there; i++) {
-                is_there = views[v].rects[i].family == f;
-            }
-        }
-        if (is_there) {
-            fprintf(file,
-                "<rect class=\"f%d\" x=\"%.0f\" y=\"56\" width=\"11\" height=\"11\" rx=\"2\"/><text x=\"%.0f\" "
-                "y=\"66\">%s</text>\n",
-                f, x, x + 16, map_families[f].name);
-            x += 38 + 5.6 * (double) strlen(map_families[f].name);
-        }
-    }
-    for (int m = 0; m < N_MARKS; m++) {
+    for (int f = 0; f < map_n_families + N_MARKS; f++) {
         bool is_there = false;
         for (size_t v = 0; v < n_views && !is_there; v++) {
             for (size_t i = 0; i < views[v].n_rects && !is_there; i++) {
-                is_there = has_mark(&views[v].rects[i], m);
+                is_there = has_legend(&views[v], &views[v].rects[i], f);
             }
         }
-        if (is_there) {
-            fprintf(file,
-                "<rect class=\"f0\" x=\"%.0f\" y=\"56\" width=\"11\" height=\"11\" rx=\"2\"/><rect class=\"%s\" x=\"%.0f\" "
-                "y=\"56\" width=\"11\" height=\"11\"/><text x=\"%.0f\" y=\"66\">%s</text>\n",
-                x, marks[m].class, x, x + 16, marks[m].text);
-            x += 38 + 5.6 * (double) strlen(marks[m].text);
+        if (!is_there) {
+            continue;
         }
+        const bool is_mark = f >= map_n_families;
+        const char *text = is_mark ? marks[f - map_n_families].text : map_families[f].name;
+        fprintf(file, "<rect class=\"f%d\" x=\"%.0f\" y=\"56\" width=\"11\" height=\"11\" rx=\"2\"/>", is_mark ? 0 : f, x);
+        if (is_mark) {
+            fprintf(
+                file, "<rect class=\"%s\" x=\"%.0f\" y=\"56\" width=\"11\" height=\"11\"/>", marks[f - map_n_families].class, x);
+        }
+        fprintf(file, "<text x=\"%.0f\" y=\"66\">%s</text>\n", x + 16, text);
+        x += 38 + 5.6 * (double) strlen(text);
     }
 }
 

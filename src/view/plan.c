@@ -7,6 +7,23 @@
 
 #include <stdlib.h>
 
+enum ggml_status view_set_make(
+    enum ggml_status (*write)(FILE *file, void *user), void *user, const char *path, struct berth_plan_set **set) {
+    struct berth_stream s;
+    enum ggml_status status = berth_stream_open(&s) ? write(s.file, user) : GGML_STATUS_ALLOC_FAILED;
+    if (!berth_stream_close(&s) || status == GGML_STATUS_ALLOC_FAILED) {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for its plan as text", path);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_plan_read_json(s.text, s.size, path, set);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        (*set)->has_offsets = false;
+    }
+    berth_stream_fini(&s);
+    return status;
+}
+
 // ---- what the file says of pools ----
 
 static int by_pool(const void *a, const void *b) {

@@ -5,6 +5,8 @@
 #include "berth-alloc.h"
 #include "berth-budget.h"
 
+#include <stdio.h>
+
 #define VIEW_BUDGET_US 1000000 // search for what to run again
 #define VIEW_BUDGET_N_ALIVE 8
 
@@ -77,6 +79,10 @@ enum ggml_status view_plan_read_model(const char *path, const struct model_optio
 
 // ---- plan.c ----
 
+// The set of a plan that `write` writes as JSON: a plan file has all that a plan has. The plan is to be made, so its offsets do not
+// count as a plan to start from.
+enum ggml_status view_set_make(
+    enum ggml_status (*write)(FILE *file, void *user), void *user, const char *path, struct berth_plan_set **set);
 // Fills the buffers of a plan that has a set only: the pools that its items name, with what the file says of them.
 enum ggml_status view_plan_buffers(struct view_plan *plan);
 void view_plan_free(struct view_plan *plan);

@@ -10,20 +10,8 @@
 
 // ---- models ----
 
-// Through the file format of plans, which has all that a plan has.
-static enum ggml_status plan_of(const struct session *session, const char *title, struct berth_plan_set **set) {
-    struct berth_stream s;
-    enum ggml_status status = berth_stream_open(&s) ? berth_sched_save(session->sched, s.file) : GGML_STATUS_ALLOC_FAILED;
-    if (!berth_stream_close(&s)) {
-        status = GGML_STATUS_ALLOC_FAILED;
-    }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = berth_plan_read_json(s.text, s.size, title, set);
-    } else if (status == GGML_STATUS_ALLOC_FAILED) {
-        berth_set_error("out of memory for the plan as text");
-    }
-    berth_stream_fini(&s);
-    return status;
+static enum ggml_status sched_write(FILE *file, void *sched) {
+    return berth_sched_save(sched, file);
 }
 
 static bool homes_set(const struct model *model, const struct session *session, struct view_plan *plan) {
@@ -56,15 +44,12 @@ enum ggml_status view_plan_read_model(const char *path, const struct model_optio
     }
     if (session != NULL && session_reserve(session, &error)) {
         plan->n_ctx_train = model->params.n_ctx_train;
-        status = plan_of(session, path, &plan->set);
+        status = view_set_make(sched_write, session->sched, path, &plan->set);
     } else {
         berth_set_error("%s", error.text);
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        plan->set->has_offsets = false; // the plan is to be made, not to be started from
-        if (!homes_set(model, session, plan)) {
-            status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory", path);
-        }
+    if (status == GGML_STATUS_SUCCESS && !homes_set(model, session, plan)) {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory", path);
     }
     session_free(session);
     model_free(model);
