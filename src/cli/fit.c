@@ -7,7 +7,6 @@
 #include "cli/help.h"
 #include "cli/models.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -90,17 +89,6 @@ struct found {
     struct workbench *m;
     struct fit_found f;
 };
-
-int cli_fit_memory(const struct cli_option *option, const char *command, const char *value, void *target) {
-    (void) option;
-    (void) value;
-    return cli_memory_add(target, command, optarg); // which is cut at its commas
-}
-
-int cli_fit_allow(const struct cli_option *option, const char *command, const char *value, void *target) {
-    (void) option;
-    return cli_allow_parse(command, value, target);
-}
 
 // "all devices" or a device's name.
 static const char *name_of(const struct found *s, int device) {

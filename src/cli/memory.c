@@ -29,13 +29,15 @@ static int limit_add(struct fit_limits *limits, const char *command, const char 
     }
 }
 
-int cli_memory_add(struct fit_limits *limits, const char *command, char *text) {
+int cli_fit_memory(const struct cli_option *option, const char *command, const char *value, void *target) {
+    (void) option;
+    char *text = (char *) (uintptr_t) value; // an argument of the command, which is cut at its commas
     for (char *next; text != NULL; text = next) {
         next = strchr(text, ',');
         if (next != NULL) {
             *next++ = '\0';
         }
-        const int code = limit_add(limits, command, text);
+        const int code = limit_add(target, command, text);
         if (code != CLI_OK) {
             return code;
         }
@@ -43,9 +45,10 @@ int cli_memory_add(struct fit_limits *limits, const char *command, char *text) {
     return CLI_OK;
 }
 
-int cli_allow_parse(const char *command, const char *text, unsigned *allow) {
+int cli_fit_allow(const struct cli_option *option, const char *command, const char *value, void *target) {
+    (void) option;
     struct model_error error = {""};
-    return fit_allow_parse(text, allow, &error) ? CLI_OK : cli_usage(command, "%s", error.text);
+    return fit_allow_parse(value, target, &error) ? CLI_OK : cli_usage(command, "%s", error.text);
 }
 
 // ---- what would lower it ----
@@ -100,7 +103,7 @@ void cli_peak_print(FILE *file, const char *path, const struct model_options *op
         fprintf(file, "  alive at the peak: not known: %s\n", error.text);
         return;
     }
-    if (cli_alive_print_most(file, &p.plan)) {
+    if (cli_alive_print(file, &p.plan)) {
         cli_lower_print(file, path, options, &p.plan, &p.report, HINT_US); // these commands have no --time
     } else {
         fputs("  alive at the peak: not known: out of memory\n", file);
@@ -112,7 +115,7 @@ void cli_peak_json(struct berth_json_writer *w, const char *path, const struct m
     struct fit_peak p;
     struct model_error error = {""};
     const bool is_known = fit_peak_init(&p, path, options, &error);
-    if (is_known && cli_alive_json_most(w, &p.plan)) {
+    if (is_known && cli_alive_json(w, &p.plan, view_plan_largest(&p.plan))) {
         cli_lower_json(w, path, options, &p.plan);
     } else {
         berth_json_printf(w, "'alive': {'error': %s}", is_known ? "out of memory" : error.text);

@@ -11,7 +11,7 @@ struct cli_option;
 int cli_model_cache_type(const struct cli_option *option, const char *command, const char *value, void *target);
 int cli_model_gpu_layers(const struct cli_option *option, const char *command, const char *value, void *target);
 int cli_model_split(const struct cli_option *option, const char *command, const char *value, void *target);
-// fit.c: --memory into a struct fit_limits, and --allow into an unsigned.
+// memory.c: --memory, one limit or several with commas between, into a struct fit_limits, and --allow into an unsigned.
 int cli_fit_memory(const struct cli_option *option, const char *command, const char *value, void *target);
 int cli_fit_allow(const struct cli_option *option, const char *command, const char *value, void *target);
 
@@ -37,14 +37,8 @@ int cli_gguf_write(const char *path, const struct gguf_context *header, model_by
 
 // ---- memory.c ----
 
-struct fit_limits;
 struct view_plan;
 struct berth_plan_report;
-// Adds the limits of --memory, one or several with commas between, where the text is cut. CLI_OK, or the exit code after a
-// message.
-int cli_memory_add(struct fit_limits *limits, const char *command, char *text);
-// --allow.
-int cli_allow_parse(const char *command, const char *text, unsigned *allow);
 // A line "lower ..." after what `berth plan` prints, or the member "lower" of its JSON: settings of a model, each planned for it,
 // which takes as long as its plan did. A longer search is offered unless one was made: searched_us is its time limit.
 void cli_lower_print(FILE *file, const char *path, const struct model_options *options, const struct view_plan *plan,

@@ -311,7 +311,7 @@ int cli_plan(const struct cli_args *args) {
     } else {
         print_text(file, o, &plan, &report);
         print_buffers(file, &plan);
-        ok = cli_alive_print_most(file, &plan);
+        ok = cli_alive_print(file, &plan);
         print_homes(file, &plan);
         cli_lower_print(file, o->path, &o->model, &plan, &report, o->params.budget_us);
     }

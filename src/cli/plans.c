@@ -46,10 +46,14 @@ static double share_of(uint64_t part, uint64_t all) {
     return all > 0 ? (double) part / (double) all : 0;
 }
 
-bool cli_alive_print(FILE *file, const struct view_plan *plan, const struct view_buffer *buffer) {
+bool cli_alive_print(FILE *file, const struct view_plan *plan) {
+    const struct view_buffer *buffer = view_plan_largest(plan);
     size_t n;
     uint64_t bytes, rest = 0;
     char text[32];
+    if (buffer == NULL) {
+        return true;
+    }
     struct view_alive *list = view_alive_at_bound(plan, buffer, &n, &bytes);
     const bool is_out = list == NULL;
     if (is_out || n == 0) {
@@ -86,9 +90,9 @@ bool cli_alive_print(FILE *file, const struct view_plan *plan, const struct view
 bool cli_alive_json(struct berth_json_writer *w, const struct view_plan *plan, const struct view_buffer *buffer) {
     size_t n = 0;
     uint64_t bytes = 0;
-    struct view_alive *list = view_alive_at_bound(plan, buffer, &n, &bytes);
+    struct view_alive *list = buffer != NULL ? view_alive_at_bound(plan, buffer, &n, &bytes) : NULL;
     if (list == NULL) {
-        return false;
+        return buffer == NULL;
     }
     berth_json_begin(w, "alive", '{');
     berth_json_printf(w, "'step': %" PRId64 ", 'bytes': %" PRIu64 ", 'pieces': %zu", buffer->report.bound_step, bytes, n);
@@ -101,14 +105,4 @@ bool cli_alive_json(struct berth_json_writer *w, const struct view_plan *plan, c
     berth_json_end(w);
     berth_free(list);
     return true;
-}
-
-bool cli_alive_print_most(FILE *file, const struct view_plan *plan) {
-    const struct view_buffer *most = view_plan_largest(plan);
-    return most == NULL || cli_alive_print(file, plan, most);
-}
-
-bool cli_alive_json_most(struct berth_json_writer *w, const struct view_plan *plan) {
-    const struct view_buffer *most = view_plan_largest(plan);
-    return most == NULL || cli_alive_json(w, plan, most);
 }

@@ -15,13 +15,10 @@ int cli_plan_open(
 int cli_plan_place(const char *path, struct view_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped);
 
-// The largest of what is alive at a buffer's peak, a line each; as a member "alive" of a JSON object.
-// False: out of memory, and nothing is printed.
-bool cli_alive_print(FILE *file, const struct view_plan *plan, const struct view_buffer *buffer);
+// The largest of what is alive at the peak of the buffer that needs most, a line each; of any buffer as a member "alive" of a JSON
+// object. Nothing where there is no buffer. False: out of memory, and nothing is printed.
+bool cli_alive_print(FILE *file, const struct view_plan *plan);
 bool cli_alive_json(struct berth_json_writer *w, const struct view_plan *plan, const struct view_buffer *buffer);
-// The same of the buffer that needs most; nothing where there is none.
-bool cli_alive_print_most(FILE *file, const struct view_plan *plan);
-bool cli_alive_json_most(struct berth_json_writer *w, const struct view_plan *plan);
 
 // ---- map.c ----
 

@@ -4,8 +4,10 @@
 #include "base/base.h"
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,29 +163,19 @@ int cli_usage(const char *command, const char *fmt, ...) {
     return CLI_USAGE;
 }
 
-static const struct unit {
-    const char *name;
-    double bytes;
-} units[] = {
-    {"", 1},
-    {"b", 1},
-    {"k", 1024.0},
-    {"ki", 1024.0},
-    {"kib", 1024.0},
-    {"kb", 1e3},
-    {"m", 1048576.0},
-    {"mi", 1048576.0},
-    {"mib", 1048576.0},
-    {"mb", 1e6},
-    {"g", 1073741824.0},
-    {"gi", 1073741824.0},
-    {"gib", 1073741824.0},
-    {"gb", 1e9},
-    {"t", 1099511627776.0},
-    {"ti", 1099511627776.0},
-    {"tib", 1099511627776.0},
-    {"tb", 1e12},
-};
+// Bytes of a unit: "", "b", or a letter and one of "", "i", "ib", which are powers of 1024, or "b", of 1000; 0: none.
+static double unit_bytes(const char *text) {
+    static const char letters[] = "kmgt";
+    const char *letter = *text != '\0' ? strchr(letters, tolower((unsigned char) *text)) : NULL;
+    if (letter == NULL) {
+        return *text == '\0' || strcasecmp(text, "b") == 0 ? 1 : 0;
+    }
+    const double power = (double) (letter - letters) + 1;
+    if (strcasecmp(text + 1, "b") == 0) {
+        return pow(1000, power);
+    }
+    return text[1] == '\0' || strcasecmp(text + 1, "i") == 0 || strcasecmp(text + 1, "ib") == 0 ? pow(1024, power) : 0;
+}
 
 bool cli_parse_size(const char *text, uint64_t *size) {
     if (*text < '0' || *text > '9' || (*text == '0' && (text[1] == 'x' || text[1] == 'X'))) {
@@ -197,18 +189,12 @@ bool cli_parse_size(const char *text, uint64_t *size) {
         return errno == 0 && raw <= (uint64_t) 1 << 62;
     }
     const double x = strtod(text, &end);
-    end += *end == ' ';
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        if (strcasecmp(end, units[i].name) == 0) {
-            const double bytes = x * units[i].bytes;
-            if (!(bytes >= 0 && bytes <= 4611686018427387904.0)) {
-                return false;
-            }
-            *size = (uint64_t) bytes;
-            return true;
-        }
+    const double unit = unit_bytes(end + (*end == ' ')), bytes = x * unit;
+    if (unit == 0 || !(bytes >= 0 && bytes <= 4611686018427387904.0)) {
+        return false;
     }
-    return false;
+    *size = (uint64_t) bytes;
+    return true;
 }
 
 bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out) {
