@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "cli/help.h"
 
-#include "ggml-backend.h"
+#include "model/model.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -37,16 +37,10 @@ static const char *type_name(enum ggml_backend_dev_type type) {
     }
 }
 
-// *function = what the device's library has under this name, or NULL; ISO C has no cast for it.
-static void function_find(ggml_backend_dev_t dev, const char *name, void *function) {
-    void *address = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), name);
-    memcpy(function, &address, sizeof address);
-}
-
 static const struct ggml_backend_feature *features_of(ggml_backend_dev_t dev) {
     static const struct ggml_backend_feature none[] = {{NULL, NULL}};
     ggml_backend_get_features_t get;
-    function_find(dev, "ggml_backend_get_features", &get);
+    model_device_proc(dev, "ggml_backend_get_features", &get);
     const struct ggml_backend_feature *features = get != NULL ? get(ggml_backend_dev_backend_reg(dev)) : NULL;
     return features != NULL ? features : none;
 }
@@ -65,7 +59,7 @@ static void each_buft(ggml_backend_dev_t dev, struct berth_json_writer *w, print
         print(w, hosts, "on the host", n++);
     }
     ggml_backend_dev_get_extra_bufts_t extra;
-    function_find(dev, "ggml_backend_dev_get_extra_bufts", &extra);
+    model_device_proc(dev, "ggml_backend_dev_get_extra_bufts", &extra);
     for (ggml_backend_buffer_type_t *b = extra != NULL ? extra(dev) : NULL; b != NULL && *b != NULL; b++) {
         print(w, *b, "extra", n++);
     }

@@ -243,8 +243,7 @@ static void tell_fused(const struct workbench *m) {
     for (int i = 0; i < m->devices.n; i++) {
         size_t (*explain)(ggml_backend_t, char *, size_t);
         char text[4096] = "", *rest = text;
-        void *proc = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(m->devices.dev[i]), "berth_backend_explain");
-        memcpy(&explain, &proc, sizeof proc);
+        model_device_proc(m->devices.dev[i], "berth_backend_explain", &explain);
         if (explain != NULL && explain(m->devices.backend[i], text, sizeof text) > 0) {
             printf("  %s computed together in its last graph:\n", ggml_backend_dev_name(m->devices.dev[i]));
             for (const char *line; (line = strsep(&rest, "\n")) != NULL && line[0] != '\0'; n_told++) {

@@ -75,17 +75,16 @@ static int keys_change(struct gguf_context *g, const struct options *o, char **w
 }
 
 static int change_write(struct berth_gguf_map *map, const struct options *o, char **words, int n_words) {
-    struct gguf_context *g = gguf_init_empty();
+    struct model_error error = {""};
+    struct gguf_context *g = model_header_new(berth_gguf_map_meta(map));
     struct ggml_context *ctx = berth_gguf_map_tensors(map);
-    berth_clear_error();
-    gguf_set_kv(g, berth_gguf_map_meta(map));
     int code = keys_change(g, o, words, n_words);
     if (code == CLI_OK) {
         for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
             gguf_add_tensor(g, t);
         }
-        code = g != NULL && *berth_last_error() == '\0' ? cli_gguf_write(o->out, g, tensor_bytes, map)
-                                                        : cli_fail(CLI_FAILURE, "%s", berth_last_error());
+        g = model_header_check(g, &error);
+        code = g != NULL ? cli_gguf_write(o->out, g, tensor_bytes, map) : cli_fail(CLI_FAILURE, "%s", error.text);
     }
     gguf_free(g);
     return code;

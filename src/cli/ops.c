@@ -310,8 +310,7 @@ static void each_op(struct asking *q, struct answer *a, visit_t visit) {
 
 static const char *kernels_name(const struct asking *q) {
     const char *(*isa)(void) = NULL;
-    void *address = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(q->dev), "berth_cpu_isa");
-    memcpy(&isa, &address, sizeof isa);
+    model_device_proc(q->dev, "berth_cpu_isa", &isa);
     return isa != NULL ? isa() : "unknown";
 }
 
@@ -331,8 +330,7 @@ static int ops_print(struct asking *q) {
             goto end;
         }
     }
-    void *address = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(q->dev), "berth_cpu_op_tier");
-    memcpy(&q->op_tier, &address, sizeof q->op_tier);
+    model_device_proc(q->dev, "berth_cpu_op_tier", &q->op_tier);
     struct berth_json_writer w = {.file = stdout};
     q->out = &w;
     if (q->json) {

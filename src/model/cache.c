@@ -160,11 +160,3 @@ bool cache_make(struct session *s, struct model_error *error) {
     }
     return ok;
 }
-
-void cache_free(struct session *s) {
-    for (int d = 0; s->caches != NULL && d < s->devices->n; d++) {
-        ggml_backend_buffer_free(s->caches[d].buffer);
-        ggml_free(s->caches[d].ctx);
-    }
-    model_alloc_free(s->caches);
-}

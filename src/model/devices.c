@@ -10,9 +10,17 @@
 #include <unistd.h>
 
 // ISO C has no conversion from object to function pointers; POSIX promises the bytes are the same.
-static void proc_of(ggml_backend_dev_t dev, const char *name, void *out) {
+void model_device_proc(ggml_backend_dev_t dev, const char *name, void *function) {
     void *p = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), name);
-    memcpy(out, &p, sizeof p);
+    memcpy(function, &p, sizeof p);
+}
+
+void model_device_set_threads(ggml_backend_t backend, int n_threads) {
+    ggml_backend_set_n_threads_t set;
+    model_device_proc(ggml_backend_get_device(backend), "ggml_backend_set_n_threads", &set);
+    if (set != NULL) {
+        set(backend, n_threads);
+    }
 }
 
 static bool device_add(struct model_devices *d, ggml_backend_dev_t dev, struct model_error *error) {
@@ -58,11 +66,7 @@ static void threads_set(struct model_devices *d, int n_threads) {
     }
     d->n_threads = n_threads;
     for (int i = 0; i < d->n; i++) {
-        ggml_backend_set_n_threads_t set;
-        proc_of(d->dev[i], "ggml_backend_set_n_threads", &set);
-        if (set != NULL) {
-            set(d->backend[i], n_threads);
-        }
+        model_device_set_threads(d->backend[i], n_threads);
     }
 }
 
@@ -110,7 +114,7 @@ static void parts_threads_set(ggml_backend_t meta, int n_threads) {
         for (size_t i = 0; i < ggml_backend_meta_n_backends(meta); i++) {
             ggml_backend_t part = ggml_backend_meta_simple_backend(meta, i);
             ggml_backend_set_n_threads_t set;
-            proc_of(ggml_backend_get_device(part), "ggml_backend_set_n_threads", &set);
+            model_device_proc(ggml_backend_get_device(part), "ggml_backend_set_n_threads", &set);
             n += pass == 0 && set != NULL;
             if (pass == 1 && set != NULL) {
                 set(part, n_threads > n ? n_threads / n : 1);
@@ -226,7 +230,7 @@ void model_devices_set_abort(struct model_devices *d, ggml_abort_callback callba
     d->abort_data = user_data;
     for (int i = 0; i < d->n; i++) {
         ggml_backend_set_abort_callback_t set;
-        proc_of(d->dev[i], "ggml_backend_set_abort_callback", &set);
+        model_device_proc(d->dev[i], "ggml_backend_set_abort_callback", &set);
         if (set != NULL) {
             set(d->backend[i], callback, user_data);
         }

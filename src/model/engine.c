@@ -20,6 +20,14 @@ bool model_place(struct model *m, const struct model_devices *devices, bool plan
     return m->engine->place(m, devices, plan_only, progress, user_data, error);
 }
 
+void model_parts_free(struct model_part *parts, int n) {
+    for (int i = 0; parts != NULL && i < n; i++) {
+        ggml_backend_buffer_free(parts[i].buffer);
+        ggml_free(parts[i].ctx);
+    }
+    model_alloc_free(parts);
+}
+
 struct vocab *vocab_of_model(const struct model *model, struct model_error *error) {
     return model->engine->vocab_new(model, error);
 }
@@ -90,7 +98,16 @@ bool session_decode(struct session *s, const int32_t *tokens, int64_t n, struct 
             return model_fail(error, "token %d is none of %" PRId64, tokens[i], s->model->params.n_vocab);
         }
     }
-    return s->model->engine->session_decode(s, tokens, n, error);
+    bool is_done = false;
+    if (s->model->engine->session_begin != NULL && !s->model->engine->session_begin(s, tokens, n, &is_done, error)) {
+        return false;
+    }
+    for (int64_t at = 0; at < n && !is_done; at += s->params.n_batch) {
+        if (!s->model->engine->batch_decode(s, tokens + at, min_i64(n - at, s->params.n_batch), error)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 bool session_row(const struct session *s, int64_t i, float *out, struct model_error *error) {

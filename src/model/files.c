@@ -85,6 +85,24 @@ void model_files_close(struct model *m) {
 
 // ---- writing ----
 
+struct gguf_context *model_header_new(const struct gguf_context *keys) {
+    struct gguf_context *g = gguf_init_empty();
+    berth_clear_error();
+    if (keys != NULL) {
+        gguf_set_kv(g, keys);
+    }
+    return g;
+}
+
+struct gguf_context *model_header_check(struct gguf_context *g, struct model_error *error) {
+    if (g != NULL && *berth_last_error() == '\0') {
+        return g;
+    }
+    model_fail(error, "%s", *berth_last_error() != '\0' ? berth_last_error() : "out of memory for the header");
+    gguf_free(g);
+    return NULL;
+}
+
 bool model_write(FILE *file, const struct gguf_context *meta, model_bytes_t bytes, void *user, struct model_error *error) {
     const char zeros[64] = {0};
     if (!gguf_write_to_file_ptr(meta, file, true)) {

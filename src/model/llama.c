@@ -418,29 +418,21 @@ static bool text_encode(struct session *s, const int32_t *tokens, int64_t n, str
         return model_fail(
             error, "a text of %" PRId64 " tokens is read at once by this model: --batch is %" PRId64, n, s->params.n_batch);
     }
-    llama_error_clear();
     batch_fill(s, tokens, n, false);
     return status_check(m->lib->llama_encode(own->ctx, own->batch), error) &&
            batch_decode(s, start >= 0 ? &start : tokens, 1, error);
 }
 
-static bool llama_session_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
+static bool llama_session_begin(struct session *s, const int32_t *tokens, int64_t n, bool *is_done, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
     const struct session_llama *own = s->engine_data;
     const bool is_writer = m->has_decoder && m->lib->llama_get_memory(own->ctx) != NULL;
     if (!is_writer && !s->params.is_embedding) {
         return model_fail(error, "architecture '%s' makes vectors of texts (berth embed), no text", s->model->params.arch);
     }
-    if (m->has_encoder && m->has_decoder && s->n_past == 0) {
-        return text_encode(s, tokens, n, error);
-    }
     llama_error_clear();
-    for (int64_t at = 0; at < n; at += s->params.n_batch) {
-        if (!batch_decode(s, tokens + at, min_i64(n - at, s->params.n_batch), error)) {
-            return false;
-        }
-    }
-    return true;
+    *is_done = m->has_encoder && m->has_decoder && s->n_past == 0;
+    return !*is_done || text_encode(s, tokens, n, error);
 }
 
 static void llama_session_reset(struct session *s) {
@@ -461,7 +453,8 @@ const struct model_engine engine_llama = {
     .session_fini = llama_session_fini,
     .session_reserve = llama_session_reserve,
     .session_graph = llama_session_graph,
-    .session_decode = llama_session_decode,
+    .session_begin = llama_session_begin,
+    .batch_decode = batch_decode,
     .session_row = llama_session_row,
     .session_reset = llama_session_reset,
 };

@@ -392,11 +392,7 @@ void model_free(struct model *m) {
         lora_free(lora);
         lora = next;
     }
-    for (int d = 0; d < m->n_parts; d++) {
-        ggml_backend_buffer_free(m->parts[d].buffer);
-        ggml_free(m->parts[d].ctx);
-    }
-    model_alloc_free(m->parts);
+    model_parts_free(m->parts, m->n_parts);
     model_alloc_free(m->layer_device);
     model_alloc_free(m->layers);
     model_alloc_free(m->weights);

@@ -32,11 +32,7 @@ void lora_free(struct model_lora *l) {
     if (l == NULL) {
         return;
     }
-    for (int d = 0; d < l->n_parts; d++) {
-        ggml_backend_buffer_free(l->parts[d].buffer);
-        ggml_free(l->parts[d].ctx);
-    }
-    model_alloc_free(l->parts);
+    model_parts_free(l->parts, l->n_parts);
     model_alloc_free(l->pairs);
     berth_gguf_map_close(l->file);
     model_alloc_free(l);
@@ -326,15 +322,13 @@ bool lora_merge(const struct model *model, const struct model_lora *lora, FILE *
     if (model->n_files > 1) {
         return model_fail(error, "the model is in %" PRId64 " files: 'berth gguf merge' makes one of them", model->n_files);
     }
-    struct gguf_context *meta = gguf_init_empty();
-    berth_clear_error();
-    gguf_set_kv(meta, old);
+    struct gguf_context *meta = model_header_new(old);
     for (int64_t i = 0; i < gguf_get_n_tensors(old); i++) {
         gguf_add_tensor(meta, model->by_id[i]);
     }
-    const bool ok = (meta != NULL && *berth_last_error() == '\0') || model_fail(error, "%s", berth_last_error());
-    const bool is_written = ok && model_write(file, meta, bytes_of, &m, error);
+    meta = model_header_check(meta, error);
+    const bool ok = meta != NULL && model_write(file, meta, bytes_of, &m, error);
     model_alloc_free(m.out);
     gguf_free(meta);
-    return is_written;
+    return ok;
 }

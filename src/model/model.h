@@ -117,6 +117,10 @@ struct model_devices {
     void *abort_data;
 };
 
+// *function = what the device's library has under this name, or NULL.
+void model_device_proc(ggml_backend_dev_t dev, const char *name, void *function);
+// Of a backend that has threads.
+void model_device_set_threads(ggml_backend_t backend, int n_threads);
 // Fails with the names that there are.
 bool model_device_unknown(const char *name, struct model_error *error);
 // name NULL: all GPUs and the CPU; "CPU" or another device's name: that one, with the CPU for what it cannot do. n_threads 0: as
@@ -163,13 +167,16 @@ struct model_weight {
     bool is_vector;                 // it is added or multiplied element by element
 };
 
-// The weights on one device.
+// Tensors on one device: weights, an adapter's, a cache, what is trained.
 struct model_part {
-    struct ggml_context *ctx;     // their tensors
+    struct ggml_context *ctx;
     ggml_backend_buffer_t buffer; // NULL: there are none
     size_t size;                  // bytes
     bool is_mapped;               // they lie in the file's own pages
 };
+
+// Frees the tensors of [n] parts, and the list. NULL is taken.
+void model_parts_free(struct model_part *parts, int n);
 
 struct model {
     struct berth_gguf_map *file;   // the keys
@@ -258,6 +265,9 @@ bool lora_merge(const struct model *model, const struct model_lora *lora, FILE *
 
 // ---- writing (files.c) ----
 
+// A header with these keys, NULL: none; then the header, or NULL with an error if something that was put into it failed.
+struct gguf_context *model_header_new(const struct gguf_context *keys);
+struct gguf_context *model_header_check(struct gguf_context *header, struct model_error *error);
 // The bytes of tensor i of a header, good until the next call; NULL with an error.
 typedef const void *(*model_bytes_t)(int64_t i, void *user, struct model_error *error);
 bool model_write(FILE *file, const struct gguf_context *meta, model_bytes_t bytes, void *user, struct model_error *error);
@@ -292,13 +302,6 @@ struct session_again {
     double slower;            // what the graph costs, over every node once
 };
 
-// The cache of the layers on one device.
-struct session_cache {
-    struct ggml_context *ctx;
-    ggml_backend_buffer_t buffer; // NULL: no layer is there
-    size_t size;                  // bytes
-};
-
 // What a graph is for.
 struct graph_shape {
     int64_t n_tokens;            // of one sequence
@@ -331,8 +334,8 @@ struct session {
     struct session_params params;
     bool has_flash;
     int64_t n_ring; // rows of the cache of a layer with a window: position p is in row p % n_ring; n_ctx: there is none
-    struct ggml_tensor **k, **v;  // [n_layer] cache: [row, n_ctx], or [row, n_ring]
-    struct session_cache *caches; // [devices->n]
+    struct ggml_tensor **k, **v; // [n_layer] cache: [row, n_ctx], or [row, n_ring]
+    struct model_part *caches;   // [devices->n]
     ggml_backend_sched_t sched;
     size_t max_nodes;
     struct session_memory *memory; // [devices->n] after session_reserve
@@ -395,7 +398,10 @@ struct model_engine {
     void (*session_fini)(struct session *session);
     bool (*session_reserve)(struct session *session, struct model_error *error);
     bool (*session_graph)(struct session *session, int64_t n_tokens, int64_t n_kv, struct model_error *error);
-    bool (*session_decode)(struct session *session, const int32_t *tokens, int64_t n, struct model_error *error);
+    // Tokens before the loop over batches: true with *is_done where it has read them all. NULL: there are none such.
+    bool (*session_begin)(struct session *session, const int32_t *tokens, int64_t n, bool *is_done, struct model_error *error);
+    // One batch, of n_batch tokens at most; session->n_past counts them already when it returns.
+    bool (*batch_decode)(struct session *session, const int32_t *tokens, int64_t n, struct model_error *error);
     bool (*session_row)(const struct session *session, int64_t i, float *out, struct model_error *error);
     void (*session_reset)(struct session *session);
 };
@@ -426,11 +432,10 @@ double model_speed_write(const struct model_speed *speed, const struct session *
 // The same by writing, in a session with memory that has read nothing; 0 after an error.
 double model_speed_try(struct session *session, struct model_error *error);
 
-// cache.c: rows of a layer with a window; its memory; whether the devices can do with it, and with flash attention; its end.
+// cache.c: rows of a layer with a window; its memory; whether the devices can do with it, and with flash attention.
 int64_t cache_ring(const struct session *session);
 bool cache_make(struct session *session, struct model_error *error);
 bool cache_choose(struct session *session, int64_t n_kv, struct model_error *error);
-void cache_free(struct session *session);
 // graph.c: all of a graph, with its inputs.
 void graph_build(const struct model *model, const struct graph_shape *shape, struct ggml_context *ctx, struct ggml_cgraph *graph,
     struct graph_inputs *in);

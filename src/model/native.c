@@ -70,7 +70,7 @@ static void native_session_fini(struct session *s) {
     ggml_backend_sched_free(s->sched);
     ggml_free(s->again_ctx);
     ggml_free(s->graph_ctx);
-    cache_free(s);
+    model_parts_free(s->caches, s->devices->n);
     model_alloc_free(s->steps);
     model_alloc_free(s->sizes);
     model_alloc_free(s->k);
@@ -333,15 +333,6 @@ static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, st
     return true;
 }
 
-static bool native_session_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
-    for (int64_t at = 0; at < n; at += s->params.n_batch) {
-        if (!batch_decode(s, tokens + at, min_i64(n - at, s->params.n_batch), error)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool native_session_row(const struct session *s, int64_t i, float *out, struct model_error *error) {
     const size_t size = (size_t) width_of(s) * sizeof *out;
     (void) error;
@@ -373,7 +364,7 @@ const struct model_engine engine_native = {
     .session_fini = native_session_fini,
     .session_reserve = native_session_reserve,
     .session_graph = native_session_graph,
-    .session_decode = native_session_decode,
+    .batch_decode = batch_decode,
     .session_row = native_session_row,
     .session_reset = native_session_reset,
 };

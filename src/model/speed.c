@@ -93,22 +93,6 @@ static double type_speed(const struct model *m, ggml_backend_t backend, enum ggm
     return seconds > 0 ? (double) size / seconds : 0;
 }
 
-// Seconds of an op on a token's vector.
-static double node_seconds(const struct model *m, ggml_backend_t backend) {
-    struct speed_test test;
-    if (!speed_test_init(&test, N_SMALL)) {
-        return 0;
-    }
-    struct ggml_tensor *a = ggml_new_tensor_1d(test.ctx, GGML_TYPE_F32, m->params.n_embd), *x = a;
-    for (int i = 0; i < N_SMALL; i++) {
-        x = i % 2 == 0 ? ggml_add(test.ctx, x, a) : ggml_rms_norm(test.ctx, x, 1e-5f);
-    }
-    ggml_build_forward_expand(speed_test_piece(&test, N_SMALL), x);
-    const double seconds = speed_test_run(&test, backend, 0);
-    ggml_free(test.ctx);
-    return seconds / N_SMALL;
-}
-
 bool model_speed_measure(const struct model *m, struct model_devices *devices, struct model_speed *speed) {
     speed->n = devices->n;
     speed->devices = model_alloc_calloc((size_t) devices->n, sizeof *speed->devices);
@@ -116,7 +100,7 @@ bool model_speed_measure(const struct model *m, struct model_devices *devices, s
         for (int t = 0; t < GGML_TYPE_COUNT; t++) {
             speed->devices[d].bytes[t] = type_speed(m, devices->backend[d], (enum ggml_type) t);
         }
-        speed->devices[d].node = node_seconds(m, devices->backend[d]);
+        speed->devices[d].node = speed_test_chain(devices->backend[d], N_SMALL, m->params.n_embd) / N_SMALL;
     }
     return speed->devices != NULL;
 }

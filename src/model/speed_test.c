@@ -91,3 +91,18 @@ double speed_test_run(struct speed_test *t, ggml_backend_t backend, double start
     ggml_backend_buffer_free(buffer);
     return sum;
 }
+
+double speed_test_chain(ggml_backend_t backend, int n, int64_t width) {
+    struct speed_test test;
+    if (!speed_test_init(&test, (size_t) n)) {
+        return 0;
+    }
+    struct ggml_tensor *a = ggml_new_tensor_1d(test.ctx, GGML_TYPE_F32, width), *x = a;
+    for (int i = 0; i < n; i++) {
+        x = i % 2 == 0 ? ggml_add(test.ctx, x, a) : ggml_rms_norm(test.ctx, x, 1e-5f);
+    }
+    ggml_build_forward_expand(speed_test_piece(&test, (size_t) n), x);
+    const double seconds = speed_test_run(&test, backend, 0);
+    ggml_free(test.ctx);
+    return seconds;
+}

@@ -29,3 +29,5 @@ double speed_test_run(struct speed_test *test, ggml_backend_t backend, double st
 // The same on average of some tenths of a second, with all that others do meanwhile: what a longer run has as well. For pieces
 // that take much longer than `start`.
 double speed_test_mean(struct speed_test *test, ggml_backend_t backend, double start);
+// The same of a chain of n small ops on a vector, as one graph.
+double speed_test_chain(ggml_backend_t backend, int n, int64_t width);

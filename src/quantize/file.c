@@ -43,9 +43,7 @@ struct gguf_context *quantize_header(const struct quantize_job *job, struct quan
     if (!imatrix_check(job, error)) {
         return NULL;
     }
-    struct gguf_context *out = gguf_init_empty();
-    berth_clear_error();
-    gguf_set_kv(out, berth_gguf_map_meta(job->map));
+    struct gguf_context *out = model_header_new(berth_gguf_map_meta(job->map));
     gguf_set_val_u32(out, "general.quantization_version", 2);
     if (file_type >= 0) {
         gguf_set_val_u32(out, "general.file_type", (uint32_t) file_type);
@@ -59,12 +57,8 @@ struct gguf_context *quantize_header(const struct quantize_job *job, struct quan
         }
         totals->before += ggml_nbytes(t);
     }
-    if (out == NULL || *berth_last_error() != '\0') {
-        model_fail(error, "%s", *berth_last_error() != '\0' ? berth_last_error() : "out of memory for the header");
-        gguf_free(out);
-        return NULL;
-    }
-    for (int64_t i = 0; i < gguf_get_n_tensors(out); i++) {
+    out = model_header_check(out, error);
+    for (int64_t i = 0; out != NULL && i < gguf_get_n_tensors(out); i++) {
         totals->after += gguf_get_tensor_size(out, i);
     }
     return out;

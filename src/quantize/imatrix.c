@@ -33,14 +33,8 @@ static int by_name(const void *a, const void *b) {
 
 // An entry with room for n values; NULL: out of memory.
 static struct entry *entry_add(struct imatrix *m, const char *name, size_t name_size, size_t n) {
-    if (m->n == m->cap) {
-        const size_t cap = m->cap > 0 ? 2 * m->cap : 64;
-        struct entry *entries = model_alloc_realloc(m->entries, cap * sizeof *entries);
-        if (entries == NULL) {
-            return NULL;
-        }
-        m->entries = entries;
-        m->cap = cap;
+    if (!model_list_grow((void **) &m->entries, m->n, &m->cap, sizeof *m->entries)) {
+        return NULL;
     }
     struct entry *e = &m->entries[m->n];
     *e = (struct entry){model_alloc_malloc(name_size + 1), model_alloc_malloc((n + 1) * sizeof *e->values), n};

@@ -84,16 +84,6 @@ bool rewrite_key_set(struct gguf_context *g, const char *word, struct model_erro
     return true;
 }
 
-// The header, or NULL if something of it failed.
-static struct gguf_context *header_check(struct gguf_context *g, struct model_error *error) {
-    if (g != NULL && *berth_last_error() == '\0') {
-        return g;
-    }
-    model_fail(error, "%s", *berth_last_error() != '\0' ? berth_last_error() : "out of memory for the header");
-    gguf_free(g);
-    return NULL;
-}
-
 // ---- several files ----
 
 bool rewrite_part_path(char path[4096], const char *out, int64_t no, int64_t n, struct model_error *error) {
@@ -138,21 +128,17 @@ void rewrite_split_fini(struct rewrite_split *s) {
 }
 
 struct gguf_context *rewrite_split_next(struct rewrite_split *s, struct model_error *error) {
-    struct gguf_context *g = gguf_init_empty();
     s->part++;
     s->first = s->end;
     s->end = part_end(s, s->first);
-    berth_clear_error();
-    if (s->part == 0) {
-        gguf_set_kv(g, berth_gguf_map_meta(s->map));
-    }
+    struct gguf_context *g = model_header_new(s->part == 0 ? berth_gguf_map_meta(s->map) : NULL);
     gguf_set_val_u16(g, "split.no", (uint16_t) s->part);
     gguf_set_val_u16(g, "split.count", (uint16_t) s->n_parts);
     gguf_set_val_i32(g, "split.tensors.count", (int32_t) s->n_tensors);
     for (int64_t i = s->first; i < s->end; i++) {
         gguf_add_tensor(g, s->tensors[i]);
     }
-    return header_check(g, error);
+    return model_header_check(g, error);
 }
 
 const void *rewrite_split_bytes(int64_t i, void *split, struct model_error *error) {
@@ -178,9 +164,7 @@ struct gguf_context *rewrite_join_header(const struct model *m, const char *path
         model_fail(error, "%s: there are %" PRId64 " tensors, by the keys there are %" PRId64, path, n, n_wanted);
         return NULL;
     }
-    struct gguf_context *g = gguf_init_empty();
-    berth_clear_error();
-    gguf_set_kv(g, keys);
+    struct gguf_context *g = model_header_new(keys);
     gguf_remove_key(g, "split.no");
     gguf_remove_key(g, "split.count");
     gguf_remove_key(g, "split.tensors.count");
@@ -190,7 +174,7 @@ struct gguf_context *rewrite_join_header(const struct model *m, const char *path
             gguf_add_tensor(g, t);
         }
     }
-    return header_check(g, error);
+    return model_header_check(g, error);
 }
 
 const void *rewrite_join_bytes(int64_t i, void *model, struct model_error *error) {

@@ -8,7 +8,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 
 enum { BAND_ELEMENTS = 1 << 16 };
 
@@ -24,14 +23,6 @@ struct work {
     pthread_t caller;
 };
 
-static void to_floats(enum ggml_type type, const void *from, float *to, int64_t n) {
-    if (type == GGML_TYPE_F32) {
-        memcpy(to, from, (size_t) n * sizeof *to);
-    } else {
-        ggml_get_type_traits(type)->to_float(from, to, n);
-    }
-}
-
 // real and back: floats of a band.
 static bool band_make(const struct work *w, int64_t band, float *real, float *back) {
     const struct ggml_tensor *t = w->params->tensor;
@@ -42,11 +33,12 @@ static bool band_make(const struct work *w, int64_t band, float *real, float *ba
     const int64_t i_row = i_matrix * t->ne[1] + first, n = n_rows * t->ne[0];
     const size_t row_size = ggml_row_size(type, t->ne[0]);
     char *out = w->out + (size_t) i_row * row_size;
-    to_floats(t->type, (const char *) t->data + (size_t) i_row * ggml_row_size(t->type, t->ne[0]), real, n);
-    if (ggml_quantize_chunk(type, real, out, 0, n_rows, t->ne[0], weights) != row_size * (size_t) n_rows) {
+    const char *from = (const char *) t->data + (size_t) i_row * ggml_row_size(t->type, t->ne[0]);
+    if (!rows_widen(t->type, from, real, n, NULL) ||
+        ggml_quantize_chunk(type, real, out, 0, n_rows, t->ne[0], weights) != row_size * (size_t) n_rows ||
+        !rows_widen(type, out, back, n, NULL)) {
         return false;
     }
-    to_floats(type, out, back, n);
     double sum = 0;
     for (int64_t i = 0; i < n; i++) {
         const double e = (double) back[i] - (double) real[i];

@@ -50,6 +50,9 @@ struct cluster_link *cluster_link_add(struct cluster *c);
 // Between devices i and k; of one host, if none is named, half of what its memory does.
 struct cluster_link cluster_link_of(const struct cluster *c, int i, int k);
 bool cluster_is_cpu(const struct cluster_device *d);
+// The devices that a model is split over by tensors, at most GGML_BACKEND_META_MAX_DEVICES of them: all GPUs; where there are none,
+// all CPUs. Returns how many there are, which may be more.
+int cluster_parts(const struct cluster *c, int *devices);
 
 // ---- file.c ----
 
@@ -85,11 +88,6 @@ void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, in
 // of a type of which a token reads `size` bytes. `together` is relative to the speed alone, so it exceeds 1 if that was measured
 // in a slow moment. False: `together` is unknown, because the devices' registry has no sums or they failed.
 bool cluster_sums_measure(struct cluster *c, ggml_backend_t *backends, enum ggml_type type, uint64_t size);
-
-// ---- cost.c ----
-
-// Seconds of an op by itself.
-double cluster_op_seconds(const struct cluster_device *d, const struct ggml_tensor *t);
 
 // ---- device.c: simulated devices ----
 

@@ -44,6 +44,28 @@ static struct sim_device *device_of(ggml_backend_dev_t dev) {
     return dev->context;
 }
 
+// ---- how long an op takes, by its cost (berth_op_cost) and the device's speeds: docs/scale.md ----
+
+static double speed_or(double special, double usual) {
+    return special > 0 ? special : usual;
+}
+
+static double op_seconds(const struct cluster_device *d, const struct ggml_tensor *t) {
+    const struct berth_op_cost c = berth_op_cost(t);
+    const double bytes = c.bytes_read + c.bytes_written;
+    if (bytes <= 0) {
+        return 0; // a view
+    }
+    if (t->op == GGML_OP_MUL_MAT || t->op == GGML_OP_MUL_MAT_ID) {
+        const enum ggml_type type = t->src[0]->type;
+        return max_f64(bytes / speed_or(d->read[type], d->bandwidth), c.flops / speed_or(d->product[type], d->flops));
+    }
+    if (t->op == GGML_OP_FLASH_ATTN_EXT) {
+        return d->op + max_f64(bytes / speed_or(d->attend_read, d->bandwidth), c.flops / speed_or(d->attend, d->flops));
+    }
+    return d->op + bytes / d->bandwidth;
+}
+
 // ---- the clock ----
 
 // Seconds for bytes from one device to another.
@@ -76,7 +98,7 @@ static void device_fetch(struct sim_device *d, size_t size) {
 static double graph_seconds(const struct sim_device *d, const struct ggml_cgraph *graph) {
     double seconds = 0;
     for (int i = 0; i < ggml_graph_n_nodes((struct ggml_cgraph *) (uintptr_t) graph); i++) {
-        seconds += cluster_op_seconds(d->is, ggml_graph_node((struct ggml_cgraph *) (uintptr_t) graph, i));
+        seconds += op_seconds(d->is, ggml_graph_node((struct ggml_cgraph *) (uintptr_t) graph, i));
     }
     const double together = d->sim->is_together ? d->sim->cluster->hosts[d->is->host].together : 1;
     return d->is->start + seconds / together;
@@ -476,11 +498,8 @@ static void device_init(struct simulation *sim, int i) {
         .device = &d->dev,
     };
     d->cpu = cluster_is_cpu(d->is) ? ggml_backend_dev_init(sim->real, NULL) : NULL;
-    ggml_backend_set_n_threads_t set;
-    void *proc = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(sim->real), "ggml_backend_set_n_threads");
-    memcpy(&set, &proc, sizeof set);
-    if (d->cpu != NULL && set != NULL) {
-        set(d->cpu, (int) d->is->threads);
+    if (d->cpu != NULL) {
+        model_device_set_threads(d->cpu, (int) d->is->threads);
     }
 }
 

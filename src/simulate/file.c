@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/min.h"
+#include "ggml-backend-impl.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -59,6 +60,23 @@ void cluster_fini(struct cluster *c) {
 bool cluster_is_cpu(const struct cluster_device *d) {
     const size_t n = strlen(d->name);
     return n >= 3 && strcmp(d->name + n - 3, "CPU") == 0;
+}
+
+int cluster_parts(const struct cluster *c, int *devices) {
+    int n = 0, n_gpus = 0;
+    for (int i = 1; i < c->n_devices; i++) {
+        n_gpus += !cluster_is_cpu(&c->devices[i]);
+    }
+    for (int i = 0; i < c->n_devices; i++) {
+        if (n_gpus > 0 && (i == 0 || cluster_is_cpu(&c->devices[i]))) {
+            continue;
+        }
+        if (n < GGML_BACKEND_META_MAX_DEVICES) {
+            devices[n] = i;
+        }
+        n++;
+    }
+    return n;
 }
 
 struct cluster_link cluster_link_of(const struct cluster *c, int i, int k) {

@@ -34,21 +34,6 @@ struct measuring {
 
 // ---- one device ----
 
-static double chain_seconds(ggml_backend_t backend, int n, int64_t width) {
-    struct speed_test test;
-    if (!speed_test_init(&test, N_SMALL)) {
-        return 0;
-    }
-    struct ggml_tensor *a = ggml_new_tensor_1d(test.ctx, GGML_TYPE_F32, width), *x = a;
-    for (int i = 0; i < n; i++) {
-        x = i % 2 == 0 ? ggml_add(test.ctx, x, a) : ggml_rms_norm(test.ctx, x, 1e-5f);
-    }
-    ggml_build_forward_expand(speed_test_piece(&test, N_SMALL), x);
-    const double seconds = speed_test_run(&test, backend, 0);
-    ggml_free(test.ctx);
-    return seconds;
-}
-
 // Products of matrices of a type with n tokens, a piece each, and of n_sweep more between.
 static bool products_make(struct speed_test *test, enum ggml_type type, int n_matrices, int64_t n_rows, int64_t n, int n_sweep) {
     if (!speed_test_init(test, (size_t) (n_matrices + n_sweep))) {
@@ -161,7 +146,7 @@ static bool type_begin(const struct measuring *m, int i, int type) {
 static bool device_measure(struct measuring *m, int i) {
     struct cluster_device *d = &m->c->devices[i];
     ggml_backend_t backend = m->backends[i];
-    const double tiny = chain_seconds(backend, 1, 64), chain = chain_seconds(backend, N_SMALL, N_COLUMNS);
+    const double tiny = speed_test_chain(backend, 1, 64), chain = speed_test_chain(backend, N_SMALL, N_COLUMNS);
     double unused;
     d->op = max_f64((chain - tiny) / (N_SMALL - 1), 0);
     d->start = tiny;
@@ -402,13 +387,11 @@ static bool device_add(struct measuring *m, ggml_backend_dev_t dev) {
     d->threads = m->params->n_threads > 0 ? m->params->n_threads : model_n_cores();
     ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
     m->backends[m->c->n_devices - 1] = backend;
-    ggml_backend_set_n_threads_t set;
-    void *proc = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), "ggml_backend_set_n_threads");
-    memcpy(&set, &proc, sizeof set);
-    if (set != NULL && backend != NULL) {
-        set(backend, (int) d->threads);
+    if (backend == NULL) {
+        return false;
     }
-    return backend != NULL && host_find(m->c, dev, d);
+    model_device_set_threads(backend, (int) d->threads);
+    return host_find(m->c, dev, d);
 }
 
 static bool devices_find(struct measuring *m) {

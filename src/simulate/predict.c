@@ -31,22 +31,15 @@ static bool by_layers_open(struct predicting *f, struct model_error *error) {
     return ok;
 }
 
-// As model/parallel.c chooses: all GPUs; where there are none, all CPUs.
 static bool by_tensors_open(struct predicting *f, struct model_error *error) {
-    const struct cluster *c = f->cluster;
     ggml_backend_dev_t parts[GGML_BACKEND_META_MAX_DEVICES];
-    int n = 0, n_gpus = 0;
-    for (int i = 1; i < c->n_devices; i++) {
-        n_gpus += !cluster_is_cpu(&c->devices[i]);
+    int devices[GGML_BACKEND_META_MAX_DEVICES];
+    const int n = cluster_parts(f->cluster, devices);
+    if (n > GGML_BACKEND_META_MAX_DEVICES) {
+        return model_fail(error, "tensors are split over at most %d devices", GGML_BACKEND_META_MAX_DEVICES);
     }
-    for (int i = 0; i < c->n_devices; i++) {
-        if (n_gpus > 0 && (i == 0 || cluster_is_cpu(&c->devices[i]))) {
-            continue;
-        }
-        if (n == GGML_BACKEND_META_MAX_DEVICES) {
-            return model_fail(error, "tensors are split over at most %d devices", GGML_BACKEND_META_MAX_DEVICES);
-        }
-        parts[n++] = simulation_device(f->sim, i);
+    for (int i = 0; i < n; i++) {
+        parts[i] = simulation_device(f->sim, devices[i]);
     }
     simulation_set_together(f->sim, true);
     return n > 1 ? model_devices_open_parts(&f->m.devices, f->m.model, parts, n, simulation_device(f->sim, 0), error)

@@ -59,24 +59,16 @@ static bool comm_open(struct adders *a) {
     return a->comm != NULL;
 }
 
-// All GPUs or, where there are none, all CPUs. False: they are too few or too many, or their registry has no sums for them.
+// False: the devices are too few or too many, or their registry has no sums for them.
 static bool adders_init(struct adders *a, const struct cluster *c, ggml_backend_t *backends) {
-    int n_gpus = 0;
     *a = (struct adders){.n = 0};
-    for (int i = 1; i < c->n_devices; i++) {
-        n_gpus += !cluster_is_cpu(&c->devices[i]);
+    const int n = cluster_parts(c, a->devices);
+    if (n > GGML_BACKEND_META_MAX_DEVICES) {
+        return false;
     }
-    for (int i = 0; i < c->n_devices; i++) {
-        if (n_gpus > 0 && (i == 0 || cluster_is_cpu(&c->devices[i]))) {
-            continue;
-        }
-        if (a->n == GGML_BACKEND_META_MAX_DEVICES) {
-            a->n = 0;
-            return false;
-        }
-        a->devices[a->n] = i;
-        a->is_own[a->n] = i == 0;
-        a->backends[a->n++] = backends[i];
+    for (; a->n < n; a->n++) {
+        a->is_own[a->n] = a->devices[a->n] == 0;
+        a->backends[a->n] = backends[a->devices[a->n]];
     }
     const size_t size = GGML_BACKEND_META_MAX_DEVICES * ggml_tensor_overhead();
     a->ctx = a->n > 1 ? ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true}) : NULL;

@@ -61,8 +61,7 @@ static const void *model_bytes(int64_t i, void *user, struct model_error *error)
 
 static struct gguf_context *model_meta(const struct trainer *t) {
     const struct gguf_context *old = berth_gguf_map_meta(t->model->file);
-    struct gguf_context *meta = gguf_init_empty();
-    gguf_set_kv(meta, old);
+    struct gguf_context *meta = model_header_new(old);
     for (int64_t i = 0; i < gguf_get_n_tensors(old); i++) {
         gguf_add_tensor(meta, t->model->by_id[i]);
     }
@@ -77,7 +76,7 @@ static const void *lora_bytes(int64_t i, void *user, struct model_error *error) 
 }
 
 static struct gguf_context *lora_meta(const struct trainer *t) {
-    struct gguf_context *meta = gguf_init_empty();
+    struct gguf_context *meta = model_header_new(NULL);
     gguf_set_val_str(meta, "general.type", "adapter");
     gguf_set_val_str(meta, "general.architecture", t->model->params.arch);
     gguf_set_val_str(meta, "adapter.type", "lora");
@@ -90,11 +89,8 @@ static struct gguf_context *lora_meta(const struct trainer *t) {
 
 bool train_save(const struct trainer *t, FILE *file, struct model_error *error) {
     struct saving s = {.t = t};
-    berth_clear_error();
-    struct gguf_context *meta = t->lora != NULL ? lora_meta(t) : model_meta(t);
-    const bool ok = meta != NULL && *berth_last_error() == '\0'
-                        ? model_write(file, meta, t->lora != NULL ? lora_bytes : model_bytes, &s, error)
-                        : model_fail(error, "%s", berth_last_error());
+    struct gguf_context *meta = model_header_check(t->lora != NULL ? lora_meta(t) : model_meta(t), error);
+    const bool ok = meta != NULL && model_write(file, meta, t->lora != NULL ? lora_bytes : model_bytes, &s, error);
     saving_fini(&s);
     gguf_free(meta);
     return ok;

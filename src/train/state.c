@@ -199,8 +199,7 @@ static bool summed_put(const struct gguf_context *g, struct writing *w, FILE *to
 
 bool train_state_write(const struct trainer *t, const struct train_data *data, FILE *file, struct model_error *error) {
     struct writing w = {.t = t};
-    berth_clear_error();
-    struct gguf_context *g = gguf_init_empty();
+    struct gguf_context *g = model_header_new(NULL);
     gguf_set_val_str(g, "general.type", "training state");
     gguf_set_val_str(g, "general.architecture", t->model->params.arch);
     gguf_set_val_i64(g, "train.version", VERSION);
@@ -211,16 +210,12 @@ bool train_state_write(const struct trainer *t, const struct train_data *data, F
     if (t->n_done > 0) {
         gguf_set_arr_data(g, "train.losses", GGUF_TYPE_FLOAT32, t->losses, (size_t) t->n_done);
     }
-    bool ok = looks_put(g, t) || model_fail(error, "out of memory for %zu losses", t->n_looks);
+    const bool has_looks = looks_put(g, t) || model_fail(error, "out of memory for %zu losses", t->n_looks);
     for (int64_t i = 0; i < n_kinds(t) * (int64_t) t->n_tensors; i++) {
         gguf_add_tensor(g, tensor_at(t, i));
     }
-    if (ok && (g == NULL || *berth_last_error() != '\0')) {
-        ok = model_fail(error, "%s", berth_last_error());
-    }
-    if (ok) {
-        ok = summed_put(g, &w, file, error);
-    }
+    g = model_header_check(g, error);
+    const bool ok = g != NULL && has_looks && summed_put(g, &w, file, error);
     model_alloc_free(w.bytes);
     gguf_free(g);
     return ok;

@@ -196,14 +196,8 @@ bool train_tensors_make(struct trainer *t, struct model_error *error) {
 }
 
 void train_tensors_free(struct trainer *t) {
-    for (int d = 0; t->values != NULL && t->grads != NULL && d < t->devices->n; d++) {
-        ggml_backend_buffer_free(t->values[d].buffer);
-        ggml_backend_buffer_free(t->grads[d].buffer);
-        ggml_free(t->values[d].ctx);
-        ggml_free(t->grads[d].ctx);
-    }
-    model_alloc_free(t->values);
-    model_alloc_free(t->grads);
+    model_parts_free(t->values, t->devices->n);
+    model_parts_free(t->grads, t->devices->n);
     model_alloc_free(t->tensors);
     model_alloc_free(t->rates);
     model_alloc_free(t->shrink);
