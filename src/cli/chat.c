@@ -110,7 +110,7 @@ static size_t words_end(const struct chat *c, size_t n) {
     char *text = chat_format(c->row, c->history.messages, n, false);
     const char *tail = c->row->says[CHAT_ASSISTANT].behind;
     const size_t size = text != NULL ? strlen(text) : 0, n_tail = text != NULL && tail != NULL ? strlen(tail) : 0;
-    model_alloc_free(text);
+    berth_free(text);
     return size - n_tail;
 }
 
@@ -130,7 +130,7 @@ static bool tokens_unread(struct chat *c, struct token_list *tokens, struct mode
         ok = token_push(tokens, first, error);
     }
     ok = ok && vocab_encode(c->m->vocab, text + from, strlen(text) - from, from == 0, true, tokens, error);
-    model_alloc_free(text);
+    berth_free(text);
     return ok;
 }
 

@@ -57,9 +57,9 @@ bool fit_peak_init(struct fit_peak *p, const char *path, const struct model_opti
     *p = (struct fit_peak){.report = {0}};
     own.is_quiet = true;
     if (view_plan_read(path, &own, &(struct view_budget){0}, &p->plan) == GGML_STATUS_SUCCESS) {
-        uint64_t *offsets = model_alloc_malloc((p->plan.set->n_items + 1) * sizeof *offsets);
+        uint64_t *offsets = berth_malloc((p->plan.set->n_items + 1) * sizeof *offsets);
         ok = offsets != NULL && view_plan_solve(&p->plan, &params, offsets, &p->report, &is_stopped) == GGML_STATUS_SUCCESS;
-        model_alloc_free(offsets);
+        berth_free(offsets);
     }
     if (!ok) {
         const char *why = berth_last_error();

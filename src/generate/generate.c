@@ -15,16 +15,16 @@ bool text_writer_init(struct text_writer *w, const struct vocab *vocab, const ch
     for (int i = 0; i < n_stops; i++) {
         w->max_stop = max_size(w->max_stop, strlen(stops[i]));
     }
-    w->piece = model_alloc_malloc(w->cap);
-    w->chars = model_alloc_malloc(3 * (w->cap + 4));
-    w->held = model_alloc_malloc(w->max_stop + 3 * (w->cap + 4));
+    w->piece = berth_malloc(w->cap);
+    w->chars = berth_malloc(3 * (w->cap + 4));
+    w->held = berth_malloc(w->max_stop + 3 * (w->cap + 4));
     return w->piece != NULL && w->chars != NULL && w->held != NULL;
 }
 
 void text_writer_fini(struct text_writer *w) {
-    model_alloc_free(w->piece);
-    model_alloc_free(w->chars);
-    model_alloc_free(w->held);
+    berth_free(w->piece);
+    berth_free(w->chars);
+    berth_free(w->held);
 }
 
 // Models come from anywhere: control characters, which could command a terminal, become '?'. The bytes are whole characters.

@@ -31,7 +31,7 @@ bool text_guide_open(
     struct text_guide *guide, const struct guide_source *source, const struct vocab *vocab, struct model_error *error);
 void text_guide_close(struct text_guide *guide);
 
-// schema.c: a JSON schema as a grammar in GBNF, to be freed by model_alloc_free. Takes time and memory proportional to its size.
+// schema.c: a JSON schema as a grammar in GBNF, to be freed by berth_free. Takes time and memory proportional to its size.
 char *schema_to_grammar(const struct guide_source *source, struct model_error *error);
 
 // ---- log probabilities of the tokens that were chosen (logprobs.c) ----

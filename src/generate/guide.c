@@ -21,7 +21,7 @@ bool text_guide_open(
         size = strlen(from_schema);
     }
     guide->grammar = grammar_new(text, size, source->stop, source->stop_data, &why);
-    model_alloc_free(from_schema);
+    berth_free(from_schema);
     guide->guide = guide->grammar != NULL ? guide_new(guide->grammar, vocab, &why) : NULL;
     if (guide->guide == NULL) {
         text_guide_close(guide);

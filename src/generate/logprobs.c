@@ -27,7 +27,7 @@ static void top_insert(struct logprob *top, int64_t n_top, int32_t token, float 
 }
 
 bool logprobs_look(struct logprobs *l, const float *logits, int64_t n) {
-    if (!model_list_grow((void **) &l->items, l->n, &l->room, ((size_t) l->n_top + 1) * sizeof *l->items)) {
+    if (!berth_grow((void **) &l->items, &l->room, l->n + 1, ((size_t) l->n_top + 1) * sizeof *l->items)) {
         return false;
     }
     l->n++;
@@ -76,7 +76,7 @@ static void item_write(
 
 void logprobs_write(struct berth_json_writer *w, const char *key, const struct logprobs *l, const struct vocab *vocab) {
     const size_t cap = vocab->max_size + 8;
-    char *piece = model_alloc_malloc(cap);
+    char *piece = berth_malloc(cap);
     berth_json_begin(w, key, '[');
     for (size_t i = 0; piece != NULL && i < l->n; i++) {
         const struct logprob *items = l->items + i * (size_t) (l->n_top + 1);
@@ -92,10 +92,10 @@ void logprobs_write(struct berth_json_writer *w, const char *key, const struct l
         berth_json_end(w);
     }
     berth_json_end(w);
-    model_alloc_free(piece);
+    berth_free(piece);
 }
 
 void logprobs_fini(struct logprobs *l) {
-    model_alloc_free(l->items);
+    berth_free(l->items);
     *l = (struct logprobs){0};
 }

@@ -84,9 +84,9 @@ static struct node *node_new(struct converter *c, struct node *up) {
     if (is_stopped(c)) {
         return NULL;
     }
-    struct node *node = model_alloc_calloc(1, sizeof *node);
-    if (node == NULL || !model_list_grow((void **) &c->nodes, c->n_nodes, &c->nodes_room, sizeof(struct node *))) {
-        model_alloc_free(node);
+    struct node *node = berth_calloc(1, sizeof *node);
+    if (node == NULL || !berth_grow((void **) &c->nodes, &c->nodes_room, c->n_nodes + 1, sizeof(struct node *))) {
+        berth_free(node);
         schema_fail(c, "out of memory");
         return NULL;
     }
@@ -156,7 +156,7 @@ static bool slots_fill(struct converter *c) {
         c->n_slots *= 2;
     }
     c->hash_key = berth_siphash_key_new(c);
-    c->slots = model_alloc_calloc(c->n_slots, sizeof *c->slots);
+    c->slots = berth_calloc(c->n_slots, sizeof *c->slots);
     if (c->slots == NULL) {
         return schema_fail(c, "out of memory");
     }
@@ -300,7 +300,7 @@ static bool rule_of(struct converter *c, struct node *node, int *rule) {
     }
     if (node->rule < 0) {
         if (c->n_rules >= INT_MAX ||
-            !model_list_grow((void **) &c->waiting, c->n_rules, &c->waiting_room, sizeof(struct node *))) {
+            !berth_grow((void **) &c->waiting, &c->waiting_room, c->n_rules + 1, sizeof(struct node *))) {
             return schema_fail(c, "out of memory");
         }
         c->waiting[c->n_rules] = node;
@@ -580,7 +580,7 @@ char *schema_to_grammar(const struct guide_source *source, struct model_error *e
     if (tree_read(&c)) {
         const bool is_written = berth_stream_open(&c.rules) && rules_write(&c);
         if (berth_stream_close(&c.rules) && is_written) {
-            copy = model_alloc_malloc(c.rules.size + 1);
+            copy = berth_malloc(c.rules.size + 1);
         }
     }
     if (copy != NULL) {
@@ -590,13 +590,13 @@ char *schema_to_grammar(const struct guide_source *source, struct model_error *e
         schema_fail(&c, "out of memory");
     }
     for (size_t i = 0; i < c.n_nodes; i++) {
-        model_alloc_free(c.nodes[i]);
+        berth_free(c.nodes[i]);
     }
     berth_json_fini(&c.json);
     berth_stream_fini(&c.keys);
     berth_stream_fini(&c.rules);
-    model_alloc_free(c.nodes);
-    model_alloc_free(c.slots);
-    model_alloc_free(c.waiting);
+    berth_free(c.nodes);
+    berth_free(c.slots);
+    berth_free(c.waiting);
     return copy;
 }

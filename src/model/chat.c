@@ -12,22 +12,19 @@
     "<\xef\xbd\x9c" \
     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"
 
+// Every role between the same two words, and nothing but what is asked for behind.
+#define ROLES(before, after, behind) \
+    .says = {{before "system" after, behind}, {before "user" after, behind}, {before "assistant" after, behind}}, \
+    .ask = before "assistant" after
+
 const struct chat_template chat_templates[] = {
-    {.name = "phi4",
-        .marks = {"<|im_start|>", "<|im_sep|>"},
-        .says = {{"<|im_start|>system<|im_sep|>", "<|im_end|>"}, {"<|im_start|>user<|im_sep|>", "<|im_end|>"},
-            {"<|im_start|>assistant<|im_sep|>", "<|im_end|>"}},
-        .ask = "<|im_start|>assistant<|im_sep|>"},
+    {.name = "phi4", .marks = {"<|im_start|>", "<|im_sep|>"}, ROLES("<|im_start|>", "<|im_sep|>", "<|im_end|>")},
     {.name = "smolvlm",
         .marks = {"<|im_start|>", "<end_of_utterance>"},
         .begin = "<|im_start|>",
         .says = {{"", "\n\n"}, {"User: ", "<end_of_utterance>\n"}, {"Assistant: ", "<end_of_utterance>\n"}},
         .ask = "Assistant:"},
-    {.name = "chatml",
-        .marks = {"<|im_start|>"},
-        .says = {{"<|im_start|>system\n", "<|im_end|>\n"}, {"<|im_start|>user\n", "<|im_end|>\n"},
-            {"<|im_start|>assistant\n", "<|im_end|>\n"}},
-        .ask = "<|im_start|>assistant\n"},
+    {.name = "chatml", .marks = {"<|im_start|>"}, ROLES("<|im_start|>", "\n", "<|im_end|>\n")},
     {.name = "mistral-v7",
         .marks = {"[INST]", "[SYSTEM_PROMPT] "},
         .says = {{"[SYSTEM_PROMPT] ", "[/SYSTEM_PROMPT]"}, {"[INST] ", "[/INST]"}, {" ", "</s>"}}},
@@ -68,16 +65,11 @@ const struct chat_template chat_templates[] = {
     {.name = "llama3",
         .marks = {"<|start_header_id|>", "<|end_header_id|>"},
         .trims = ALL,
-        .says = {{"<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"},
-            {"<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"},
-            {"<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"}},
-        .ask = "<|start_header_id|>assistant<|end_header_id|>\n\n"},
+        ROLES("<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>")},
     {.name = "llama4",
         .marks = {"<|header_start|>", "<|header_end|>"},
         .trims = ALL,
-        .says = {{"<|header_start|>system<|header_end|>\n\n", "<|eot|>"}, {"<|header_start|>user<|header_end|>\n\n", "<|eot|>"},
-            {"<|header_start|>assistant<|header_end|>\n\n", "<|eot|>"}},
-        .ask = "<|header_start|>assistant<|header_end|>\n\n"},
+        ROLES("<|header_start|>", "<|header_end|>\n\n", "<|eot|>")},
     {.name = "gemma",
         .marks = {"<start_of_turn>"},
         .is_system_in_user = true,
@@ -96,39 +88,17 @@ const struct chat_template chat_templates[] = {
             {"<|START_OF_TURN_TOKEN|><|USER_TOKEN|>", "<|END_OF_TURN_TOKEN|>"},
             {"<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"}},
         .ask = "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>"},
-    {.name = "chatglm4",
-        .marks = {"[gMASK]<sop>"},
-        .begin = "[gMASK]<sop>",
-        .says = {{"<|system|>\n", ""}, {"<|user|>\n", ""}, {"<|assistant|>\n", ""}},
-        .ask = "<|assistant|>\n"},
+    {.name = "chatglm4", .marks = {"[gMASK]<sop>"}, .begin = "[gMASK]<sop>", ROLES("<|", "|>\n", "")},
     {.name = "chatglm3",
         .marks = {"[gMASK]sop"},
         .begin = "[gMASK]sop",
         .says = {{"<|system|>\n ", ""}, {"<|user|>\n ", ""}, {"<|assistant|>\n ", ""}},
         .ask = "<|assistant|>"},
-    {.name = "phi3",
-        .marks = {"<|assistant|>", "<|end|>"},
-        .says = {{"<|system|>\n", "<|end|>\n"}, {"<|user|>\n", "<|end|>\n"}, {"<|assistant|>\n", "<|end|>\n"}},
-        .ask = "<|assistant|>\n"},
-    {.name = "exaone-moe",
-        .marks = {"<|assistant|>", "<|endofturn|>"},
-        .trims = ALL,
-        .says = {{"<|system|>\n", "<|endofturn|>\n"}, {"<|user|>\n", "<|endofturn|>\n"}, {"<|assistant|>\n", "<|endofturn|>\n"}},
-        .ask = "<|assistant|>\n"},
-    {.name = "zephyr",
-        .marks = {"<|user|>", "<|endoftext|>"},
-        .says = {{"<|system|>\n", "<|endoftext|>\n"}, {"<|user|>\n", "<|endoftext|>\n"}, {"<|assistant|>\n", "<|endoftext|>\n"}},
-        .ask = "<|assistant|>\n"},
-    {.name = "falcon3",
-        .marks = {"<|assistant|>", "<|user|>"},
-        .says = {{"<|system|>\n", "\n"}, {"<|user|>\n", "\n"}, {"<|assistant|>\n", "\n"}},
-        .ask = "<|assistant|>\n"},
-    {.name = "granite",
-        .marks = {"<|start_of_role|>"},
-        .says = {{"<|start_of_role|>system<|end_of_role|>", "<|end_of_text|>\n"},
-            {"<|start_of_role|>user<|end_of_role|>", "<|end_of_text|>\n"},
-            {"<|start_of_role|>assistant<|end_of_role|>", "<|end_of_text|>\n"}},
-        .ask = "<|start_of_role|>assistant<|end_of_role|>"},
+    {.name = "phi3", .marks = {"<|assistant|>", "<|end|>"}, ROLES("<|", "|>\n", "<|end|>\n")},
+    {.name = "exaone-moe", .marks = {"<|assistant|>", "<|endofturn|>"}, .trims = ALL, ROLES("<|", "|>\n", "<|endofturn|>\n")},
+    {.name = "zephyr", .marks = {"<|user|>", "<|endoftext|>"}, ROLES("<|", "|>\n", "<|endoftext|>\n")},
+    {.name = "falcon3", .marks = {"<|assistant|>", "<|user|>"}, ROLES("<|", "|>\n", "\n")},
+    {.name = "granite", .marks = {"<|start_of_role|>"}, ROLES("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>\n")},
     {.name = "deepseek3",
         .marks = {"<\xef\xbd\x9c"
                   "Assistant\xef\xbd\x9c>"},
@@ -164,17 +134,8 @@ const struct chat_template chat_templates[] = {
         .says = {{"<|im_system|>system<|im_middle|>", "<|im_end|>"}, {"<|im_user|>user<|im_middle|>", "<|im_end|>"},
             {"<|im_assistant|>assistant<|im_middle|>", "<|im_end|>"}},
         .ask = "<|im_assistant|>assistant<|im_middle|>"},
-    {.name = "seed_oss",
-        .marks = {"<seed:bos>"},
-        .trims = 1u << CHAT_ASSISTANT,
-        .says = {{"<seed:bos>system\n", "<seed:eos>"}, {"<seed:bos>user\n", "<seed:eos>"},
-            {"<seed:bos>assistant\n", "<seed:eos>"}},
-        .ask = "<seed:bos>assistant\n"},
-    {.name = "megrez",
-        .marks = {"<|role_start|>"},
-        .says = {{"<|role_start|>system<|role_end|>", "<|turn_end|>"}, {"<|role_start|>user<|role_end|>", "<|turn_end|>"},
-            {"<|role_start|>assistant<|role_end|>", "<|turn_end|>"}},
-        .ask = "<|role_start|>assistant<|role_end|>"},
+    {.name = "seed_oss", .marks = {"<seed:bos>"}, .trims = 1u << CHAT_ASSISTANT, ROLES("<seed:bos>", "\n", "<seed:eos>")},
+    {.name = "megrez", .marks = {"<|role_start|>"}, ROLES("<|role_start|>", "<|role_end|>", "<|turn_end|>")},
     {.name = "exaone3",
         .marks = {"[|system|]", "[|endofturn|]"},
         .trims = ALL,
@@ -219,7 +180,7 @@ const struct chat_template *chat_template_find(const char *name) {
 
 const struct chat_template *chat_template_recognise(const char *program) {
     for (const struct chat_template *t = chat_templates; t->name != NULL; t++) {
-        bool is_it = t->marks[0] != NULL && (t->no_mark == NULL || strstr(program, t->no_mark) == NULL);
+        bool is_it = t->marks[0] != NULL;
         for (int i = 0; is_it && i < 3 && t->marks[i] != NULL; i++) {
             is_it = strstr(program, t->marks[i]) != NULL;
         }
@@ -232,36 +193,13 @@ const struct chat_template *chat_template_recognise(const char *program) {
 
 // ---- writing ----
 
-struct text {
-    char *bytes;
-    size_t n, cap;
-    bool is_failed;
-};
-
-static void text_put(struct text *t, const char *bytes, size_t n) {
-    if (t->n + n + 1 > t->cap && !t->is_failed) {
-        const size_t cap = 2 * (t->n + n + 64);
-        char *more = model_alloc_realloc(t->bytes, cap);
-        t->is_failed = more == NULL;
-        if (more != NULL) {
-            t->bytes = more;
-            t->cap = cap;
-        }
-    }
-    if (!t->is_failed) {
-        memcpy(t->bytes + t->n, bytes, n);
-        t->n += n;
-        t->bytes[t->n] = '\0';
-    }
+static void put_text(FILE *file, const char *text) {
+    fputs(text != NULL ? text : "", file);
 }
 
-static void put_text(struct text *t, const char *text) {
-    if (text != NULL) {
-        text_put(t, text, strlen(text));
-    }
-}
-
-static void put_words(struct text *t, const struct chat_template *row, const struct chat_message *m) {
+// What a message says, between what its role has before and behind.
+static void put_message(
+    FILE *file, const struct chat_template *row, const struct chat_message *m, const struct chat_message *system) {
     static const char blanks[] = " \t\n\v\f\r";
     const char *words = m->text;
     size_t n = strlen(words);
@@ -273,46 +211,36 @@ static void put_words(struct text *t, const struct chat_template *row, const str
             n--;
         }
     }
-    text_put(t, words, n);
-}
-
-static void put_system(struct text *t, const struct chat_template *row, const struct chat_message *m) {
-    put_text(t, row->says[CHAT_SYSTEM].before);
-    put_words(t, row, m);
-    put_text(t, row->says[CHAT_SYSTEM].behind);
+    put_text(file, row->says[m->role].before);
+    if (system != NULL) {
+        put_message(file, row, system, NULL);
+    }
+    fwrite(words, 1, n, file);
+    put_text(file, row->says[m->role].behind);
 }
 
 char *chat_format(const struct chat_template *row, const struct chat_message *messages, size_t n, bool ask) {
-    struct text t = {0};
+    struct berth_stream s;
     const struct chat_message *system = NULL; // waits for the next user
     bool has_user = false;
-    put_text(&t, row->begin != NULL ? row->begin : "");
+    if (!berth_stream_open(&s)) {
+        return NULL;
+    }
+    put_text(s.file, row->begin);
     for (size_t i = 0; i < n; i++) {
         const struct chat_message *m = &messages[i];
+        const bool is_user = m->role == CHAT_USER;
         if (m->role == CHAT_SYSTEM && row->is_system_in_user) {
             system = m;
             continue;
         }
-        if (m->role == CHAT_SYSTEM) {
-            put_system(&t, row, m);
-            continue;
-        }
-        put_text(&t, m->role == CHAT_USER && has_user ? row->again : NULL);
-        has_user = has_user || m->role == CHAT_USER;
-        put_text(&t, row->says[m->role].before);
-        if (m->role == CHAT_USER && system != NULL) {
-            put_system(&t, row, system);
+        put_text(s.file, is_user && has_user ? row->again : NULL);
+        put_message(s.file, row, m, is_user ? system : NULL);
+        if (is_user) {
+            has_user = true;
             system = NULL;
         }
-        put_words(&t, row, m);
-        put_text(&t, row->says[m->role].behind);
     }
-    if (ask) {
-        put_text(&t, row->ask);
-    }
-    if (t.is_failed) {
-        model_alloc_free(t.bytes);
-        return NULL;
-    }
-    return t.bytes;
+    put_text(s.file, ask ? row->ask : NULL);
+    return berth_stream_close(&s) ? s.text : NULL;
 }

@@ -11,7 +11,6 @@ enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_N_ROLES };
 struct chat_template {
     const char *name;     // as llama.cpp calls it
     const char *marks[3]; // a file's program that has all of these is this family's
-    const char *no_mark;  // but not with this
     const char *begin;    // of every conversation
     struct {
         const char *before, *behind;
@@ -33,5 +32,5 @@ extern const struct chat_template chat_templates[]; // until one without a name
 const struct chat_template *chat_template_find(const char *name);
 // The family that a file's program belongs to; NULL: none that is known.
 const struct chat_template *chat_template_recognise(const char *program);
-// The conversation, and with `ask` what makes the model answer; to be freed with model_alloc_free. NULL: out of memory.
+// The conversation, and with `ask` what makes the model answer; to be freed with berth_free. NULL: out of memory.
 char *chat_format(const struct chat_template *row, const struct chat_message *messages, size_t n, bool ask);

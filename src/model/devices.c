@@ -25,11 +25,11 @@ void model_device_set_threads(ggml_backend_t backend, int n_threads) {
 
 static bool device_add(struct model_devices *d, ggml_backend_dev_t dev, struct model_error *error) {
     const size_t n = (size_t) d->n + 1;
-    ggml_backend_dev_t *all = model_alloc_realloc(d->dev, n * sizeof(ggml_backend_dev_t));
+    ggml_backend_dev_t *all = berth_realloc(d->dev, n * sizeof(ggml_backend_dev_t));
     if (all != NULL) {
         d->dev = all;
     }
-    ggml_backend_t *opened = model_alloc_realloc(d->backend, n * sizeof(ggml_backend_t));
+    ggml_backend_t *opened = berth_realloc(d->backend, n * sizeof(ggml_backend_t));
     if (opened != NULL) {
         d->backend = opened;
     }
@@ -206,7 +206,7 @@ bool model_devices_open_split(
 
 bool model_devices_set_room(struct model_devices *d, int i, size_t bytes) {
     if (d->room == NULL) {
-        d->room = model_alloc_calloc((size_t) d->n, sizeof *d->room);
+        d->room = berth_calloc((size_t) d->n, sizeof *d->room);
     }
     if (d->room != NULL) {
         d->room[i] = bytes;
@@ -218,10 +218,10 @@ void model_devices_close(struct model_devices *d) {
     for (int i = 0; i < d->n; i++) {
         ggml_backend_free(d->backend[i]);
     }
-    model_alloc_free(d->dev);
-    model_alloc_free(d->backend);
-    model_alloc_free(d->shares);
-    model_alloc_free(d->room);
+    berth_free(d->dev);
+    berth_free(d->backend);
+    berth_free(d->shares);
+    berth_free(d->room);
     *d = (struct model_devices){0};
 }
 

@@ -7,12 +7,22 @@
 #include <inttypes.h>
 #include <string.h>
 
+bool model_fail(struct model_error *error, const char *fmt, ...) {
+    if (error != NULL && error->text[0] == '\0') {
+        va_list args;
+        va_start(args, fmt);
+        vsnprintf(error->text, sizeof error->text, fmt, args);
+        va_end(args);
+    }
+    return false;
+}
+
 bool model_place(struct model *m, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error) {
     if (m->parts != NULL) {
         return model_fail(error, "the model is placed already");
     }
-    m->parts = model_alloc_calloc((size_t) devices->n, sizeof *m->parts);
+    m->parts = berth_calloc((size_t) devices->n, sizeof *m->parts);
     if (m->parts == NULL) {
         return model_fail(error, "out of memory for the parts on %d devices", devices->n);
     }
@@ -25,7 +35,7 @@ void model_parts_free(struct model_part *parts, int n) {
         ggml_backend_buffer_free(parts[i].buffer);
         ggml_free(parts[i].ctx);
     }
-    model_alloc_free(parts);
+    berth_free(parts);
 }
 
 struct vocab *vocab_of_model(const struct model *model, struct model_error *error) {
@@ -49,7 +59,7 @@ static void session_defaults(struct session_params *p, const struct model *model
 
 struct session *session_new(const struct model *model, const struct model_devices *devices, const struct session_params *params,
     struct model_error *error) {
-    struct session *s = model_alloc_calloc(1, sizeof *s);
+    struct session *s = berth_calloc(1, sizeof *s);
     if (s == NULL) {
         model_fail(error, "out of memory");
         return NULL;
@@ -58,7 +68,7 @@ struct session *session_new(const struct model *model, const struct model_device
     s->devices = devices;
     s->params = *params;
     session_defaults(&s->params, model);
-    s->memory = model_alloc_calloc((size_t) devices->n, sizeof *s->memory);
+    s->memory = berth_calloc((size_t) devices->n, sizeof *s->memory);
     if (s->memory == NULL) {
         model_fail(error, "out of memory for %d devices", devices->n);
     }
@@ -74,10 +84,10 @@ void session_free(struct session *s) {
         return;
     }
     s->model->engine->session_fini(s);
-    model_alloc_free(s->memory);
-    model_alloc_free(s->logits);
-    model_alloc_free(s->sums);
-    model_alloc_free(s);
+    berth_free(s->memory);
+    berth_free(s->logits);
+    berth_free(s->sums);
+    berth_free(s);
 }
 
 bool session_reserve(struct session *s, struct model_error *error) {

@@ -66,7 +66,7 @@ bool model_files_open(struct model *m, const char *path, bool read, struct model
         return false;
     }
     n = max_i64(n, 1);
-    m->files = model_alloc_calloc((size_t) n, sizeof *m->files);
+    m->files = berth_calloc((size_t) n, sizeof *m->files);
     if (m->files == NULL) {
         return model_fail(error, "out of memory for %" PRId64 " files", n);
     }
@@ -80,7 +80,7 @@ void model_files_close(struct model *m) {
         berth_gguf_map_close(m->files[i]);
     }
     berth_gguf_map_close(m->file);
-    model_alloc_free(m->files);
+    berth_free(m->files);
 }
 
 // ---- writing ----

@@ -195,14 +195,14 @@ bool grammar_check(struct grammar *g, struct model_error *error) {
     const size_t n = g->n_rules;
     struct search s = {.g = g};
     struct empties m = {.g = g};
-    s.visits = model_alloc_calloc(n + 1, sizeof *s.visits);
-    s.path = model_alloc_malloc((n + 1) * sizeof *s.path);
-    s.open = model_alloc_malloc((n + 1) * sizeof *s.open);
-    m.alts = model_alloc_malloc((g->n_alts + 1) * sizeof *m.alts);
-    m.first = model_alloc_malloc((n + 1) * sizeof *m.first);
-    m.found = model_alloc_malloc((n + 1) * sizeof *m.found);
-    g->members = model_alloc_malloc((n + 1) * sizeof *g->members);
-    g->first_member = model_alloc_calloc(n + 2, sizeof *g->first_member);
+    s.visits = berth_calloc(n + 1, sizeof *s.visits);
+    s.path = berth_malloc((n + 1) * sizeof *s.path);
+    s.open = berth_malloc((n + 1) * sizeof *s.open);
+    m.alts = berth_malloc((g->n_alts + 1) * sizeof *m.alts);
+    m.first = berth_malloc((n + 1) * sizeof *m.first);
+    m.found = berth_malloc((n + 1) * sizeof *m.found);
+    g->members = berth_malloc((n + 1) * sizeof *g->members);
+    g->first_member = berth_calloc(n + 2, sizeof *g->first_member);
     bool ok = false;
     if (s.visits == NULL || s.path == NULL || s.open == NULL || m.alts == NULL || m.first == NULL || m.found == NULL ||
         g->members == NULL || g->first_member == NULL) {
@@ -228,11 +228,11 @@ bool grammar_check(struct grammar *g, struct model_error *error) {
         members_list(g, &s);
     }
 end:
-    model_alloc_free(s.visits);
-    model_alloc_free(s.path);
-    model_alloc_free(s.open);
-    model_alloc_free(m.alts);
-    model_alloc_free(m.first);
-    model_alloc_free(m.found);
+    berth_free(s.visits);
+    berth_free(s.path);
+    berth_free(s.open);
+    berth_free(m.alts);
+    berth_free(m.first);
+    berth_free(m.found);
     return ok;
 }

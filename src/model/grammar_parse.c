@@ -51,7 +51,7 @@ static struct grammar_elem rule_call(uint32_t rule) {
 }
 
 static bool items_push(struct parser *p, struct items *s, struct grammar_elem e) {
-    if (!model_list_grow((void **) &s->elems, s->n, &s->room, sizeof *s->elems)) {
+    if (!berth_grow((void **) &s->elems, &s->room, s->n + 1, sizeof *s->elems)) {
         return out_of_memory(p);
     }
     s->elems[s->n++] = e;
@@ -62,7 +62,7 @@ static bool items_push(struct parser *p, struct items *s, struct grammar_elem e)
 
 static bool rule_new(struct parser *p, uint32_t *out) {
     struct grammar *g = p->g;
-    if (!model_list_grow((void **) &g->rules, g->n_rules, &g->rules_room, sizeof *g->rules)) {
+    if (!berth_grow((void **) &g->rules, &g->rules_room, g->n_rules + 1, sizeof *g->rules)) {
         return out_of_memory(p);
     }
     if (g->n_rules >= GRAMMAR_NONE - 1) {
@@ -76,7 +76,7 @@ static bool rule_new(struct parser *p, uint32_t *out) {
 // An alternative of n elements.
 static bool alt_add(struct parser *p, uint32_t rule, const struct grammar_elem *elems, size_t n) {
     struct grammar *g = p->g;
-    if (!model_list_grow((void **) &g->alts, g->n_alts, &g->alts_room, sizeof *g->alts)) {
+    if (!berth_grow((void **) &g->alts, &g->alts_room, g->n_alts + 1, sizeof *g->alts)) {
         return out_of_memory(p);
     }
     if (g->n_alts >= GRAMMAR_NONE || g->n_elems >= GRAMMAR_NONE - n - 1) {
@@ -85,7 +85,7 @@ static bool alt_add(struct parser *p, uint32_t rule, const struct grammar_elem *
     g->alts[g->n_alts] = (struct grammar_alt){(uint32_t) g->n_elems, g->rules[rule].first};
     g->rules[rule].first = (uint32_t) g->n_alts++;
     for (size_t i = 0; i <= n; i++) {
-        if (!model_list_grow((void **) &g->elems, g->n_elems, &g->elems_room, sizeof *g->elems)) {
+        if (!berth_grow((void **) &g->elems, &g->elems_room, g->n_elems + 1, sizeof *g->elems)) {
             return out_of_memory(p);
         }
         g->elems[g->n_elems++] = i < n ? elems[i] : (struct grammar_elem){.kind = GRAMMAR_END};
@@ -112,11 +112,11 @@ static bool names_grow(struct parser *p) {
         return true;
     }
     const size_t n_new = n->n_slots > 0 ? 2 * n->n_slots : 64;
-    uint32_t *slots = model_alloc_calloc(n_new, sizeof *slots);
+    uint32_t *slots = berth_calloc(n_new, sizeof *slots);
     if (slots == NULL) {
         return out_of_memory(p);
     }
-    model_alloc_free(n->slots);
+    berth_free(n->slots);
     n->slots = slots;
     n->n_slots = n_new;
     for (uint32_t i = 0; i < p->g->n_rules; i++) {
@@ -136,9 +136,9 @@ static bool rule_find(struct parser *p, const char *name, size_t size, uint32_t 
         *out = p->names.slots[slot] - 1;
         return true;
     }
-    char *copy = model_alloc_malloc(size + 1);
+    char *copy = berth_malloc(size + 1);
     if (copy == NULL || !rule_new(p, out)) {
-        model_alloc_free(copy);
+        berth_free(copy);
         return out_of_memory(p);
     }
     memcpy(copy, name, size);
@@ -353,7 +353,7 @@ static bool class_read(struct parser *p, struct items *s) {
                 join_at = 2 * n;
             }
         }
-        if (!model_list_grow((void **) &ranges, n, &room, sizeof *ranges)) {
+        if (!berth_grow((void **) &ranges, &room, n + 1, sizeof *ranges)) {
             out_of_memory(p);
             goto end;
         }
@@ -366,7 +366,7 @@ static bool class_read(struct parser *p, struct items *s) {
     p->at++;
     ok = (n > 0 || is_not || parser_fail(p, "a class of no characters")) && class_push(p, s, ranges, n, is_not);
 end:
-    model_alloc_free(ranges);
+    berth_free(ranges);
     return ok;
 }
 
@@ -411,7 +411,7 @@ static bool items_repeat(struct parser *p, struct items *s, size_t from, int64_t
     } else if (!rule_new(p, &rule) || !alt_add(p, rule, s->elems + from, s->n - from)) {
         return false;
     }
-    if (!model_list_grow((void **) &g->repeats, g->n_repeats, &g->repeats_room, sizeof *g->repeats)) {
+    if (!berth_grow((void **) &g->repeats, &g->repeats_room, g->n_repeats + 1, sizeof *g->repeats)) {
         return out_of_memory(p);
     }
     s->n = from;
@@ -533,7 +533,7 @@ static bool alternatives_read(struct parser *p, uint32_t rule) {
         }
         more = ok && parser_peek(p) == '|';
     }
-    model_alloc_free(s.elems);
+    berth_free(s.elems);
     return ok;
 }
 
@@ -578,7 +578,7 @@ static bool rules_read(struct parser *p) {
 }
 
 struct grammar *grammar_new(const char *text, size_t size, ggml_abort_callback stop, void *stop_data, struct model_error *error) {
-    struct grammar *g = model_alloc_calloc(1, sizeof *g);
+    struct grammar *g = berth_calloc(1, sizeof *g);
     struct parser p = {.g = g, .text = text, .size = size, .error = error, .names.key = berth_siphash_key_new(&p)};
     if (g == NULL) {
         model_fail(error, "out of memory");
@@ -589,7 +589,7 @@ struct grammar *grammar_new(const char *text, size_t size, ggml_abort_callback s
     g->max_stack_size = GRAMMAR_STACK_SIZE;
     g->max_steps = GRAMMAR_STEPS;
     const bool ok = rule_find(&p, "root", 4, &g->root) && rules_read(&p) && rules_check(&p) && grammar_check(g, error);
-    model_alloc_free(p.names.slots);
+    berth_free(p.names.slots);
     if (!ok) {
         grammar_free(g);
         return NULL;
@@ -599,15 +599,15 @@ struct grammar *grammar_new(const char *text, size_t size, ggml_abort_callback s
 
 void grammar_free(struct grammar *g) {
     for (size_t i = 0; g != NULL && i < g->n_rules; i++) {
-        model_alloc_free(g->rules[i].name);
+        berth_free(g->rules[i].name);
     }
     if (g != NULL) {
-        model_alloc_free(g->elems);
-        model_alloc_free(g->repeats);
-        model_alloc_free(g->alts);
-        model_alloc_free(g->rules);
-        model_alloc_free(g->members);
-        model_alloc_free(g->first_member);
+        berth_free(g->elems);
+        berth_free(g->repeats);
+        berth_free(g->alts);
+        berth_free(g->rules);
+        berth_free(g->members);
+        berth_free(g->first_member);
     }
-    model_alloc_free(g);
+    berth_free(g);
 }

@@ -12,22 +12,22 @@ bool stacks_init(struct grammar_stacks *s, size_t max_size, struct model_error *
     *s = (struct grammar_stacks){.max_size = max_size};
     s->key = berth_siphash_key_new(s);
     s->n_places = 1; // PLACE_OVER
-    if (!model_list_grow((void **) &s->places, 0, &s->places_room, sizeof *s->places)) {
+    if (!berth_grow((void **) &s->places, &s->places_room, 1, sizeof *s->places)) {
         return model_fail(error, "out of memory for the stacks of a grammar");
     }
     s->places[PLACE_OVER] = (struct grammar_place){GRAMMAR_NONE, 0, STACK_NONE};
-    s->place_stamps = model_alloc_calloc(s->places_room, sizeof *s->place_stamps);
+    s->place_stamps = berth_calloc(s->places_room, sizeof *s->place_stamps);
     return s->place_stamps != NULL || model_fail(error, "out of memory for the stacks of a grammar");
 }
 
 void stacks_fini(struct grammar_stacks *s) {
-    model_alloc_free(s->places);
-    model_alloc_free(s->place_stamps);
-    model_alloc_free(s->stacks);
-    model_alloc_free(s->stack_stamps);
-    model_alloc_free(s->members);
-    model_alloc_free(s->place_slots);
-    model_alloc_free(s->stack_slots);
+    berth_free(s->places);
+    berth_free(s->place_stamps);
+    berth_free(s->stacks);
+    berth_free(s->stack_stamps);
+    berth_free(s->members);
+    berth_free(s->place_slots);
+    berth_free(s->stack_slots);
     *s = (struct grammar_stacks){0};
 }
 
@@ -52,11 +52,11 @@ static bool is_full(const struct grammar_stacks *s, size_t n_more, struct model_
 // A list and the stamps next to it.
 static bool stamped_grow(void **list, size_t n, size_t *room, size_t size, uint32_t **stamps) {
     size_t new_room = *room;
-    if (!model_list_grow(list, n, &new_room, size)) {
+    if (!berth_grow(list, &new_room, n + 1, size)) {
         return false;
     }
     if (new_room != *room) {
-        uint32_t *more = model_alloc_realloc(*stamps, new_room * sizeof *more);
+        uint32_t *more = berth_realloc(*stamps, new_room * sizeof *more);
         if (more == NULL) {
             return false; // the list is larger than its room says
         }
@@ -65,19 +65,6 @@ static bool stamped_grow(void **list, size_t n, size_t *room, size_t size, uint3
         *room = new_room;
     }
     return true;
-}
-
-static bool members_grow(struct grammar_stacks *s, size_t n) {
-    if (n <= s->members_room - s->n_members) {
-        return true;
-    }
-    const size_t room = 2 * s->members_room > s->n_members + n ? 2 * s->members_room : s->n_members + n + 64;
-    uint32_t *more = model_alloc_realloc(s->members, room * sizeof *more);
-    if (more != NULL) {
-        s->members = more;
-        s->members_room = room;
-    }
-    return more != NULL;
 }
 
 // ---- hash tables ----
@@ -123,11 +110,11 @@ static bool slots_grow(
         return true;
     }
     const size_t n_new = *n_slots > 0 ? 2 * *n_slots : 256;
-    uint32_t *more = model_alloc_malloc(n_new * sizeof *more);
+    uint32_t *more = berth_malloc(n_new * sizeof *more);
     if (more == NULL) {
         return false;
     }
-    model_alloc_free(*slots);
+    berth_free(*slots);
     *slots = more;
     *n_slots = n_new;
     enter(s);
@@ -184,7 +171,7 @@ bool stacks_stack(struct grammar_stacks *s, uint32_t *places, size_t n, uint32_t
         return false;
     }
     if (!stamped_grow((void **) &s->stacks, s->n_stacks, &s->stacks_room, sizeof *s->stacks, &s->stack_stamps) ||
-        !members_grow(s, n_own)) {
+        !berth_grow((void **) &s->members, &s->members_room, s->n_members + n_own, sizeof *s->members)) {
         return model_fail(error, "out of memory for %zu stacks of a grammar", s->n_stacks);
     }
     *stack = (uint32_t) s->n_stacks++;
@@ -248,8 +235,8 @@ static void live_move(struct grammar_stacks *s, uint32_t *new_place, uint32_t *n
 }
 
 bool stacks_collect(struct grammar_stacks *s, uint32_t *live, size_t n) {
-    uint32_t *new_place = model_alloc_malloc((s->n_places + 1) * sizeof *new_place);
-    uint32_t *new_stack = model_alloc_malloc((s->n_stacks + 1) * sizeof *new_stack);
+    uint32_t *new_place = berth_malloc((s->n_places + 1) * sizeof *new_place);
+    uint32_t *new_stack = berth_malloc((s->n_stacks + 1) * sizeof *new_stack);
     const bool ok = new_place != NULL && new_stack != NULL;
     if (ok) {
         memset(new_place, 0xff, (s->n_places + 1) * sizeof *new_place);
@@ -264,7 +251,7 @@ bool stacks_collect(struct grammar_stacks *s, uint32_t *live, size_t n) {
         places_enter(s);
         stacks_enter(s);
     }
-    model_alloc_free(new_place);
-    model_alloc_free(new_stack);
+    berth_free(new_place);
+    berth_free(new_stack);
     return ok;
 }

@@ -100,7 +100,7 @@ static bool work_add(struct guide *u, uint32_t place) {
     if (u->stacks.place_stamps[place] == u->stamp) {
         return true;
     }
-    if (!model_list_grow((void **) &u->work, u->n_work, &u->work_room, sizeof *u->work)) {
+    if (!berth_grow((void **) &u->work, &u->work_room, u->n_work + 1, sizeof *u->work)) {
         return out_of_memory(u);
     }
     u->stacks.place_stamps[place] = u->stamp;
@@ -114,7 +114,7 @@ static bool look_at(struct guide *u, uint32_t elem, uint32_t below) {
 }
 
 static bool list_add(struct guide *u, struct place_list *list, struct grammar_place place) {
-    if (!model_list_grow((void **) &list->places, list->n, &list->room, sizeof *list->places)) {
+    if (!berth_grow((void **) &list->places, &list->room, list->n + 1, sizeof *list->places)) {
         return out_of_memory(u);
     }
     list->places[list->n++] = place;
@@ -165,7 +165,7 @@ static bool work_do(struct guide *u, bool *is_over) {
 
 static bool joined_add(struct guide *u, const uint32_t *places, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        if (!model_list_grow((void **) &u->joined, u->n_joined, &u->joined_room, sizeof *u->joined)) {
+        if (!berth_grow((void **) &u->joined, &u->joined_room, u->n_joined + 1, sizeof *u->joined)) {
             return out_of_memory(u);
         }
         u->joined[u->n_joined++] = places[i];
@@ -245,7 +245,7 @@ static uint32_t called_pop(struct guide *u) {
 }
 
 static bool source_add(struct guide *u, uint32_t component, uint32_t id, bool is_stack) {
-    if (!model_list_grow((void **) &u->sources, u->n_sources, &u->sources_room, sizeof *u->sources)) {
+    if (!berth_grow((void **) &u->sources, &u->sources_room, u->n_sources + 1, sizeof *u->sources)) {
         return out_of_memory(u);
     }
     if (u->first_source[component] == GRAMMAR_NONE) {
@@ -303,7 +303,7 @@ static bool sources_join(struct guide *u, uint32_t component, uint32_t *stack) {
 }
 
 static bool set_add(struct guide *u, struct place_set *set, uint32_t id) {
-    if (!model_list_grow((void **) &set->ids, set->n, &set->room, sizeof *set->ids)) {
+    if (!berth_grow((void **) &set->ids, &set->room, set->n + 1, sizeof *set->ids)) {
         return out_of_memory(u);
     }
     set->ids[set->n++] = id;
@@ -433,8 +433,8 @@ static bool pieces_make(struct guide *u) {
     for (int32_t i = 0; i < v->n_tokens; i++) {
         size += vocab_piece(v, i, NULL, 0);
     }
-    u->bytes = model_alloc_malloc(size + 1);
-    u->pieces = model_alloc_calloc((size_t) v->n_tokens + 1, sizeof *u->pieces);
+    u->bytes = berth_malloc(size + 1);
+    u->pieces = berth_calloc((size_t) v->n_tokens + 1, sizeof *u->pieces);
     if (u->bytes == NULL || u->pieces == NULL) {
         return false;
     }
@@ -449,12 +449,12 @@ static bool pieces_make(struct guide *u) {
     }
     qsort(u->pieces, (size_t) u->n_pieces, sizeof *u->pieces, by_bytes);
     u->n_sets = longest + 1;
-    u->sets = model_alloc_calloc(u->n_sets, sizeof *u->sets);
+    u->sets = berth_calloc(u->n_sets, sizeof *u->sets);
     return u->sets != NULL;
 }
 
 struct guide *guide_new(const struct grammar *grammar, const struct vocab *vocab, struct model_error *error) {
-    struct guide *u = model_alloc_calloc(1, sizeof *u);
+    struct guide *u = berth_calloc(1, sizeof *u);
     if (u == NULL) {
         model_fail(error, "out of memory");
         return NULL;
@@ -463,8 +463,8 @@ struct guide *guide_new(const struct grammar *grammar, const struct vocab *vocab
     u->vocab = vocab;
     u->error = error;
     u->collect_at = COLLECT_SIZE;
-    u->first_source = model_alloc_malloc((size_t) grammar->n_components * sizeof *u->first_source);
-    u->called = model_alloc_malloc((size_t) grammar->n_components * sizeof *u->called);
+    u->first_source = berth_malloc((size_t) grammar->n_components * sizeof *u->first_source);
+    u->called = berth_malloc((size_t) grammar->n_components * sizeof *u->called);
     if (u->first_source == NULL || u->called == NULL || !pieces_make(u)) {
         guide_free(u);
         model_fail(error, "out of memory for the tokens of a grammar");
@@ -483,24 +483,24 @@ void guide_free(struct guide *u) {
         return;
     }
     for (size_t i = 0; u->sets != NULL && i < u->n_sets; i++) {
-        model_alloc_free(u->sets[i].ids);
+        berth_free(u->sets[i].ids);
     }
     for (size_t i = 0; i < N_MASKS; i++) {
-        model_alloc_free(u->masks[i].set.ids);
-        model_alloc_free(u->masks[i].bits);
+        berth_free(u->masks[i].set.ids);
+        berth_free(u->masks[i].bits);
     }
-    model_alloc_free(u->sets);
-    model_alloc_free(u->bytes);
-    model_alloc_free(u->pieces);
+    berth_free(u->sets);
+    berth_free(u->bytes);
+    berth_free(u->pieces);
     stacks_fini(&u->stacks);
-    model_alloc_free(u->work);
-    model_alloc_free(u->ready.places);
-    model_alloc_free(u->calls.places);
-    model_alloc_free(u->sources);
-    model_alloc_free(u->first_source);
-    model_alloc_free(u->called);
-    model_alloc_free(u->joined);
-    model_alloc_free(u);
+    berth_free(u->work);
+    berth_free(u->ready.places);
+    berth_free(u->calls.places);
+    berth_free(u->sources);
+    berth_free(u->first_source);
+    berth_free(u->called);
+    berth_free(u->joined);
+    berth_free(u);
 }
 
 // ---- tokens ----
@@ -586,7 +586,7 @@ static const struct mask *mask_find(struct guide *u) {
     struct mask *m = &u->masks[u->next_mask++ % N_MASKS];
     m->is_made = false;
     if (m->bits == NULL) {
-        m->bits = model_alloc_malloc((size_t) u->vocab->n_tokens / 8 + 1);
+        m->bits = berth_malloc((size_t) u->vocab->n_tokens / 8 + 1);
     }
     if (m->bits == NULL) {
         out_of_memory(u);
@@ -621,7 +621,7 @@ bool guide_accept(struct guide *u, int32_t token, struct model_error *error) {
     u->error = error;
     u->n_steps = 0;
     if (n > sizeof piece) {
-        bytes = model_alloc_malloc(n);
+        bytes = berth_malloc(n);
         if (bytes == NULL) {
             return out_of_memory(u);
         }
@@ -635,7 +635,7 @@ bool guide_accept(struct guide *u, int32_t token, struct model_error *error) {
         u->sets[1] = moved;
     }
     if (bytes != piece) {
-        model_alloc_free(bytes);
+        berth_free(bytes);
     }
     return ok;
 }

@@ -101,13 +101,13 @@ static bool tensor_move(
 }
 
 static bool all_move(const struct session *s, const struct span *x, bool is_write, FILE *file, struct model_error *error) {
-    char *step = model_alloc_malloc(STEP);
+    char *step = berth_malloc(STEP);
     bool ok = step != NULL || model_fail(error, "out of memory");
     for (int64_t i = 0; ok && i < s->model->params.n_layer; i++) {
         ok = (tensor_move(s, i, false, x, is_write, step, file) && tensor_move(s, i, true, x, is_write, step, file)) ||
              (is_write ? model_fail(error, "writing failed: %s", strerror(errno)) : model_fail(error, "the file is cut short"));
     }
-    model_alloc_free(step);
+    berth_free(step);
     return ok;
 }
 

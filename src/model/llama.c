@@ -81,7 +81,7 @@ static bool cache_add(struct session *s, struct cache_list *list, const struct g
             return true;
         }
     }
-    if (!model_list_grow((void **) &list->items, list->n, &list->cap, sizeof(struct ggml_tensor *))) {
+    if (!berth_grow((void **) &list->items, &list->cap, list->n + 1, sizeof(struct ggml_tensor *))) {
         return false;
     }
     list->items[list->n++] = t;
@@ -107,7 +107,7 @@ static bool cache_count(struct session *s) {
         all += s->memory[d].cache;
     }
     s->memory[s->devices->n - 1].cache += all == 0 ? llama_said_cache() : 0;
-    model_alloc_free(list.items);
+    berth_free(list.items);
     return ok;
 }
 
@@ -115,10 +115,10 @@ static bool cache_count(struct session *s) {
 
 struct model *model_open_llama(const char *path, bool no_mmap, struct model_error *error) {
     const struct llama_library *lib = llama_library_get(error);
-    struct model *m = lib != NULL ? model_alloc_calloc(1, sizeof *m) : NULL;
-    struct model_llama *own = m != NULL ? model_alloc_calloc(1, sizeof *own) : NULL;
+    struct model *m = lib != NULL ? berth_calloc(1, sizeof *m) : NULL;
+    struct model_llama *own = m != NULL ? berth_calloc(1, sizeof *own) : NULL;
     if (own == NULL) {
-        model_alloc_free(m);
+        berth_free(m);
         model_fail(error, "out of memory");
         return NULL;
     }
@@ -164,7 +164,7 @@ static bool llama_place(struct model *m, const struct model_devices *devices, bo
     struct model_llama *own = m->engine_data;
     struct llama_model_params params = own->lib->llama_model_default_params();
     struct place_watch watch = {m, devices};
-    void **gpus = model_alloc_calloc((size_t) devices->n, sizeof *gpus); // NULL in the place of the CPU
+    void **gpus = berth_calloc((size_t) devices->n, sizeof *gpus); // NULL in the place of the CPU
     (void) progress;
     (void) user_data;
     if (gpus == NULL) {
@@ -186,13 +186,12 @@ static bool llama_place(struct model *m, const struct model_devices *devices, bo
     berth_tensors_on_place(on_weights, &watch);
     own->model = own->lib->llama_model_load_from_file(own->path, params);
     berth_tensors_on_place(NULL, NULL);
-    model_alloc_free(gpus);
+    berth_free(gpus);
     if (own->model == NULL) {
         return model_fail(error, "%s: libllama %s cannot load it: %s", own->path, own->lib->release, llama_error());
     }
     params_take(m);
-    m->layer_device =
-        model_alloc_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device); // 0: all on a GPU, if there is one
+    m->layer_device = berth_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device); // 0: all on a GPU, if there is one
     if (m->layer_device == NULL) {
         return model_fail(error, "out of memory for %" PRId64 " layers", m->params.n_layer);
     }
@@ -205,7 +204,7 @@ static void llama_model_fini(struct model *m) {
     if (own->model != NULL) {
         own->lib->llama_model_free(own->model);
     }
-    model_alloc_free(own);
+    berth_free(own);
 }
 
 // ---- its tokenizer ----
@@ -215,13 +214,13 @@ static bool llama_vocab_encode(const struct vocab *v, const char *text, size_t s
     const struct model_llama *m = v->ops_data;
     const int32_t n_text = (int32_t) size;
     int32_t n = abs(m->lib->llama_tokenize(m->vocab, text, n_text, NULL, 0, add_special, parse_special)); // as there would be
-    int32_t *ids = model_alloc_calloc((size_t) n + 1, sizeof *ids);
+    int32_t *ids = berth_calloc((size_t) n + 1, sizeof *ids);
     bool ok = ids != NULL || model_fail(error, "out of memory for %d tokens", n);
     n = ok && n > 0 ? m->lib->llama_tokenize(m->vocab, text, n_text, ids, n, add_special, parse_special) : 0;
     for (int32_t i = 0; ok && i < n; i++) {
         ok = token_push(out, ids[i], error);
     }
-    model_alloc_free(ids);
+    berth_free(ids);
     return ok;
 }
 
@@ -240,7 +239,7 @@ static const struct vocab_ops llama_vocab_ops = {
     .encode = llama_vocab_encode, .piece = llama_vocab_piece, .is_end = llama_vocab_is_end};
 
 static struct vocab *llama_vocab_new(const struct model *model, struct model_error *error) {
-    struct vocab *v = model_alloc_calloc(1, sizeof *v);
+    struct vocab *v = berth_calloc(1, sizeof *v);
     if (v == NULL) {
         model_fail(error, "out of memory");
         return NULL;
@@ -305,10 +304,10 @@ static bool context_make(struct session *s, int64_t n_batch, struct model_error 
 
 static bool llama_session_init(struct session *s, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
-    struct session_llama *own = s->engine_data = model_alloc_calloc(1, sizeof *own);
+    struct session_llama *own = s->engine_data = berth_calloc(1, sizeof *own);
     const int64_t n = max_i64(s->model->params.n_vocab, s->model->params.n_embd);
-    s->logits = model_alloc_calloc((size_t) n, sizeof *s->logits);
-    s->sums = model_alloc_calloc((size_t) s->model->params.n_embd, sizeof *s->sums);
+    s->logits = berth_calloc((size_t) n, sizeof *s->logits);
+    s->sums = berth_calloc((size_t) s->model->params.n_embd, sizeof *s->sums);
     if (own == NULL || s->logits == NULL || s->sums == NULL) {
         return model_fail(error, "out of memory for %" PRId64 " numbers", n);
     }
@@ -332,7 +331,7 @@ static void llama_session_fini(struct session *s) {
     if (own->batch.token != NULL) {
         m->lib->llama_batch_free(own->batch);
     }
-    model_alloc_free(own);
+    berth_free(own);
 }
 
 static bool llama_session_reserve(struct session *s, struct model_error *error) {

@@ -187,7 +187,7 @@ static bool ids_make(struct model *m, struct model_error *error) {
     for (int64_t f = 0; f < m->n_files; f++) {
         n += gguf_get_n_tensors(berth_gguf_map_meta(m->files[f]));
     }
-    m->by_id = model_alloc_calloc((size_t) n + 1, sizeof *m->by_id);
+    m->by_id = berth_calloc((size_t) n + 1, sizeof *m->by_id);
     if (m->by_id == NULL) {
         return model_fail(error, "out of memory for the table of %" PRId64 " tensors", n);
     }
@@ -281,8 +281,8 @@ static bool tensors_find(struct model *m, struct model_error *error) {
         return false;
     }
     const size_t n = N_MODEL_WEIGHTS + (size_t) p->n_layer * N_LAYER_ROWS;
-    m->layers = model_alloc_calloc((size_t) p->n_layer, sizeof *m->layers);
-    m->weights = model_alloc_calloc(n, sizeof *m->weights);
+    m->layers = berth_calloc((size_t) p->n_layer, sizeof *m->layers);
+    m->weights = berth_calloc(n, sizeof *m->weights);
     if (m->layers == NULL || m->weights == NULL) {
         return model_fail(error, "out of memory for the tables of %" PRId64 " layers", p->n_layer);
     }
@@ -343,7 +343,7 @@ bool model_shapes(const struct model_params *p, bool has_output, model_shape_t t
 }
 
 static struct model *open_as(const char *path, bool read, struct model_error *error) {
-    struct model *m = model_alloc_calloc(1, sizeof *m);
+    struct model *m = berth_calloc(1, sizeof *m);
     if (m == NULL) {
         model_fail(error, "out of memory");
         return NULL;
@@ -393,10 +393,10 @@ void model_free(struct model *m) {
         lora = next;
     }
     model_parts_free(m->parts, m->n_parts);
-    model_alloc_free(m->layer_device);
-    model_alloc_free(m->layers);
-    model_alloc_free(m->weights);
-    model_alloc_free(m->by_id);
+    berth_free(m->layer_device);
+    berth_free(m->layers);
+    berth_free(m->weights);
+    berth_free(m->by_id);
     model_files_close(m);
-    model_alloc_free(m);
+    berth_free(m);
 }

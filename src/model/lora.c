@@ -16,9 +16,9 @@
 // ---- life ----
 
 static struct model_lora *lora_make(const struct model *m, struct model_error *error) {
-    struct model_lora *l = model_alloc_calloc(1, sizeof *l);
+    struct model_lora *l = berth_calloc(1, sizeof *l);
     if (l != NULL) {
-        l->pairs = model_alloc_calloc(m->n_weights + 1, sizeof *l->pairs);
+        l->pairs = berth_calloc(m->n_weights + 1, sizeof *l->pairs);
     }
     if (l == NULL || l->pairs == NULL) {
         model_fail(error, "out of memory for an adapter of %zu weights", m->n_weights);
@@ -33,9 +33,9 @@ void lora_free(struct model_lora *l) {
         return;
     }
     model_parts_free(l->parts, l->n_parts);
-    model_alloc_free(l->pairs);
+    berth_free(l->pairs);
     berth_gguf_map_close(l->file);
-    model_alloc_free(l);
+    berth_free(l);
 }
 
 const struct lora_pair *lora_find(const struct model_lora *l, const struct ggml_tensor *weight) {
@@ -167,7 +167,7 @@ static int device_of(const struct model *m, const struct lora_pair *p) {
 
 // Tensors without memory, of each pair on its weight's device. shape: of a and b of this pair.
 static bool parts_make(struct model_lora *l, const struct model *m, int64_t rank, struct model_error *error) {
-    l->parts = model_alloc_calloc((size_t) m->n_parts, sizeof *l->parts);
+    l->parts = berth_calloc((size_t) m->n_parts, sizeof *l->parts);
     if (l->parts == NULL) {
         return model_fail(error, "out of memory for an adapter on %d devices", m->n_parts);
     }
@@ -262,18 +262,18 @@ struct merging {
 };
 
 static void halves_free(struct merging *m) {
-    model_alloc_free(m->a);
-    model_alloc_free(m->b);
-    model_alloc_free(m->row);
+    berth_free(m->a);
+    berth_free(m->b);
+    berth_free(m->row);
     m->a = m->b = m->row = NULL;
 }
 
 static bool halves_read(struct merging *m, const struct lora_pair *p, struct model_error *error) {
     const int64_t n_a = ggml_nelements(p->a), n_b = ggml_nelements(p->b);
-    m->a = model_alloc_malloc((size_t) n_a * sizeof *m->a);
-    m->b = model_alloc_malloc((size_t) n_b * sizeof *m->b);
-    m->row = model_alloc_malloc((size_t) p->weight->ne[0] * sizeof *m->row);
-    m->out = model_alloc_malloc(ggml_nbytes(p->weight));
+    m->a = berth_malloc((size_t) n_a * sizeof *m->a);
+    m->b = berth_malloc((size_t) n_b * sizeof *m->b);
+    m->row = berth_malloc((size_t) p->weight->ne[0] * sizeof *m->row);
+    m->out = berth_malloc(ggml_nbytes(p->weight));
     if (m->a == NULL || m->b == NULL || m->row == NULL || m->out == NULL) {
         return model_fail(error, "out of memory for %zu bytes of '%s'", ggml_nbytes(p->weight), p->weight->name);
     }
@@ -306,7 +306,7 @@ static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
     struct merging *m = user;
     const struct ggml_tensor *t = m->model->by_id[i];
     const struct lora_pair *p = lora_find(m->lora, t);
-    model_alloc_free(m->out);
+    berth_free(m->out);
     m->out = NULL;
     if (p == NULL) {
         return t->data;
@@ -328,7 +328,7 @@ bool lora_merge(const struct model *model, const struct model_lora *lora, FILE *
     }
     meta = model_header_check(meta, error);
     const bool ok = meta != NULL && model_write(file, meta, bytes_of, &m, error);
-    model_alloc_free(m.out);
+    berth_free(m.out);
     gguf_free(meta);
     return ok;
 }

@@ -8,7 +8,7 @@
 
 #include "model/arch.h"
 
-#include "berth.h"
+#include "base/base.h"
 #include "ggml-backend.h"
 
 #include <stdbool.h>
@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-// ---- errors (memory.c) ----
+// ---- errors (engine.c) ----
 
 struct model_error {
     char text[512]; // "" while all is well
@@ -24,19 +24,6 @@ struct model_error {
 
 // Keeps the text, the first one wins; always false.
 bool model_fail(struct model_error *error, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-// ---- memory (memory.c): as libc's ----
-
-void *model_alloc_malloc(size_t size) __attribute__((malloc, warn_unused_result));
-void *model_alloc_calloc(size_t n, size_t size) __attribute__((malloc, warn_unused_result));
-void *model_alloc_realloc(void *p, size_t size) __attribute__((warn_unused_result));
-void model_alloc_free(void *p);
-// Room for one more behind the n items of `size` bytes in *list. False: out of memory.
-bool model_list_grow(void **list, size_t n, size_t *room, size_t size);
-// For tests: the n-th allocation from now on fails, 0: none; how many there were since; how many live.
-void model_alloc_fail_at(int64_t n);
-int64_t model_alloc_n_made(void);
-int64_t model_alloc_n_alive(void);
 
 // ---- keys of a file (params.c): absent keys leave *out as it is; false only for a key of the wrong kind or out of range ----
 

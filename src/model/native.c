@@ -23,11 +23,11 @@ static bool scratch_make(struct session *s, struct model_error *error) {
     if (s->params.plan_only) {
         return true;
     }
-    s->mask_row = model_alloc_malloc(n_ctx * sizeof *s->mask_row);
-    s->logits = model_alloc_malloc((size_t) width_of(s) * sizeof *s->logits);
-    s->sums = model_alloc_calloc((size_t) s->model->params.n_embd, sizeof *s->sums);
-    s->rows = model_alloc_malloc(n_batch * sizeof *s->rows);
-    s->pos = model_alloc_malloc(n_batch * sizeof *s->pos);
+    s->mask_row = berth_malloc(n_ctx * sizeof *s->mask_row);
+    s->logits = berth_malloc((size_t) width_of(s) * sizeof *s->logits);
+    s->sums = berth_calloc((size_t) s->model->params.n_embd, sizeof *s->sums);
+    s->rows = berth_malloc(n_batch * sizeof *s->rows);
+    s->pos = berth_malloc(n_batch * sizeof *s->pos);
     return (s->mask_row != NULL && s->logits != NULL && s->sums != NULL && s->rows != NULL && s->pos != NULL) ||
            model_fail(error, "out of memory for batches of %zu tokens over %zu positions", n_batch, n_ctx);
 }
@@ -36,10 +36,10 @@ static bool native_session_init(struct session *s, struct model_error *error) {
     const struct model *model = s->model;
     const size_t n_layer = (size_t) model->params.n_layer, n_devices = (size_t) s->devices->n, compute = s->params.compute;
     s->max_nodes = graph_max_nodes(model);
-    s->k = model_alloc_calloc(n_layer, sizeof *s->k);
-    s->v = model_alloc_calloc(n_layer, sizeof *s->v);
-    s->caches = model_alloc_calloc(n_devices, sizeof *s->caches);
-    s->sizes = model_alloc_calloc(n_devices, sizeof *s->sizes);
+    s->k = berth_calloc(n_layer, sizeof *s->k);
+    s->v = berth_calloc(n_layer, sizeof *s->v);
+    s->caches = berth_calloc(n_devices, sizeof *s->caches);
+    s->sizes = berth_calloc(n_devices, sizeof *s->sizes);
     if (s->k == NULL || s->v == NULL || s->caches == NULL || s->sizes == NULL) {
         return model_fail(error, "out of memory for %zu layers on %zu devices", n_layer, n_devices);
     }
@@ -71,13 +71,13 @@ static void native_session_fini(struct session *s) {
     ggml_free(s->again_ctx);
     ggml_free(s->graph_ctx);
     model_parts_free(s->caches, s->devices->n);
-    model_alloc_free(s->steps);
-    model_alloc_free(s->sizes);
-    model_alloc_free(s->k);
-    model_alloc_free(s->v);
-    model_alloc_free(s->mask_row);
-    model_alloc_free(s->rows);
-    model_alloc_free(s->pos);
+    berth_free(s->steps);
+    berth_free(s->sizes);
+    berth_free(s->k);
+    berth_free(s->v);
+    berth_free(s->mask_row);
+    berth_free(s->rows);
+    berth_free(s->pos);
 }
 
 // ---- the graph of a session within a limit of bytes: values are not kept until they are wanted again, but computed again
@@ -90,7 +90,7 @@ static void native_session_fini(struct session *s) {
 // The schedule that was found, for graphs to come.
 static bool steps_keep(struct session *s, const struct berth_budget_result *r) {
     const size_t size = r->n_steps * sizeof *s->steps;
-    s->steps = model_alloc_malloc(size > 0 ? size : 1);
+    s->steps = berth_malloc(size > 0 ? size : 1);
     if (s->steps != NULL) {
         memcpy(s->steps, r->steps, size);
         s->n_steps = r->n_steps;

@@ -110,7 +110,7 @@ static int64_t block_of(const struct model *m, const char *name) {
 
 ggml_backend_dev_t model_device_parts(
     struct model_shares **shares, const struct model *m, ggml_backend_dev_t *parts, int n, struct model_error *error) {
-    struct model_shares *s = model_alloc_calloc(1, sizeof *s);
+    struct model_shares *s = berth_calloc(1, sizeof *s);
     if (s == NULL) {
         model_fail(error, "out of memory for the shares of %d devices", n);
         return NULL;
@@ -127,7 +127,7 @@ ggml_backend_dev_t model_device_parts(
     ggml_backend_dev_t dev = ggml_backend_meta_device(parts, (size_t) n, tensor_share, s);
     if (dev == NULL) {
         model_fail(error, "%s", berth_last_error());
-        model_alloc_free(s);
+        berth_free(s);
         return NULL;
     }
     *shares = s;

@@ -28,7 +28,7 @@ struct placing {
 
 // Bytes of each layer's weights, of the output's behind them; NULL: out of memory.
 static size_t *layer_sizes(const struct model *m) {
-    size_t *sizes = model_alloc_calloc((size_t) m->params.n_layer + 1, sizeof *sizes);
+    size_t *sizes = berth_calloc((size_t) m->params.n_layer + 1, sizeof *sizes);
     for (size_t i = 0; sizes != NULL && i < m->n_weights; i++) {
         if (m->weights[i].layer >= 0) {
             sizes[m->weights[i].layer] += ggml_nbytes(m->weights[i].file);
@@ -82,10 +82,10 @@ static double part_of_room(const struct placing *p, const size_t *sizes) {
 static bool layers_deal(struct placing *p) {
     struct model *m = p->model;
     const int cpu = p->devices->n - 1;
-    m->layer_device = model_alloc_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device);
+    m->layer_device = berth_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device);
     size_t *sizes = layer_sizes(m);
     if (m->layer_device == NULL || sizes == NULL) {
-        model_alloc_free(sizes);
+        berth_free(sizes);
         return model_fail(p->error, "out of memory for the places of %" PRId64 " layers", m->params.n_layer);
     }
     const double part = part_of_room(p, sizes);
@@ -102,7 +102,7 @@ static bool layers_deal(struct placing *p) {
         deal.room -= deal.d >= 0 ? sizes[i] : 0;
         deal.share -= (double) sizes[i];
     }
-    model_alloc_free(sizes);
+    berth_free(sizes);
     return true;
 }
 
@@ -201,7 +201,7 @@ static bool buffers_map(struct placing *p, int d, size_t largest, ggml_backend_b
 
 static bool weights_map(struct placing *p, int d, size_t largest) {
     struct model *m = p->model;
-    ggml_backend_buffer_t *buffers = model_alloc_calloc((size_t) m->n_files, sizeof(ggml_backend_buffer_t));
+    ggml_backend_buffer_t *buffers = berth_calloc((size_t) m->n_files, sizeof(ggml_backend_buffer_t));
     bool ok =
         (buffers != NULL || model_fail(p->error, "out of memory for %" PRId64 " buffers", m->n_files)) &&
         (buffers_map(p, d, largest, buffers) || model_fail(p->error, "the file cannot be used in place: %s", berth_last_error()));
@@ -220,7 +220,7 @@ static bool weights_map(struct placing *p, int d, size_t largest) {
                  model_fail(p->error, "tensor '%s' has no place: %s", w->file->name, berth_last_error())) &&
              pages_touch(p, w->file);
     }
-    model_alloc_free(buffers);
+    berth_free(buffers);
     return ok;
 }
 

@@ -51,9 +51,9 @@ void sampler_init(struct sampler *s, float temperature, int64_t top_k, float top
 }
 
 void sampler_fini(struct sampler *s) {
-    model_alloc_free(s->heap);
-    model_alloc_free(s->logits);
-    model_alloc_free(s->past);
+    berth_free(s->heap);
+    berth_free(s->logits);
+    berth_free(s->past);
     *s = (struct sampler){0};
 }
 
@@ -237,8 +237,8 @@ static int32_t mirostat_pick(struct sampler *s, struct sample_entry *heap, int64
 // Room for n candidates, and as many again.
 static bool heap_reserve(struct sampler *s, int64_t n) {
     if (s->n_heap < n) {
-        model_alloc_free(s->heap);
-        s->heap = model_alloc_malloc(2 * (size_t) n * sizeof *s->heap);
+        berth_free(s->heap);
+        s->heap = berth_malloc(2 * (size_t) n * sizeof *s->heap);
         s->n_heap = s->heap != NULL ? n : 0;
     }
     return s->heap != NULL;
@@ -257,8 +257,8 @@ bool sampler_accept(struct sampler *s, int32_t token) {
         return true;
     }
     if (s->past_room != s->last_n) { // set anew: what was is forgotten
-        model_alloc_free(s->past);
-        s->past = model_alloc_malloc((size_t) s->last_n * sizeof *s->past);
+        berth_free(s->past);
+        s->past = berth_malloc((size_t) s->last_n * sizeof *s->past);
         s->past_room = s->past != NULL ? s->last_n : 0;
         s->n_past = 0;
     }
@@ -292,7 +292,7 @@ const float *sampler_logits(struct sampler *s, const float *logits, int64_t n) {
     if (s->n_biases == 0 && (!has_penalties(s) || s->n_past == 0)) {
         return logits;
     }
-    float *changed = model_alloc_realloc(s->logits, (size_t) n * (sizeof *changed + sizeof(int32_t)));
+    float *changed = berth_realloc(s->logits, (size_t) n * (sizeof *changed + sizeof(int32_t)));
     if (changed == NULL) {
         return NULL;
     }

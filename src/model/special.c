@@ -111,10 +111,10 @@ static bool trie_make(struct special_trie *t, const struct vocab *v, size_t size
     while (t->n_slots < 2 * size) {
         t->n_slots *= 2;
     }
-    t->nodes = model_alloc_malloc((size + 1) * sizeof *t->nodes);
-    t->slots = model_alloc_calloc(t->n_slots, sizeof *t->slots);
-    uint32_t *depths = model_alloc_malloc((size + 1) * sizeof *depths), *order = model_alloc_malloc((size + 1) * sizeof *order);
-    uint32_t *starts = model_alloc_malloc((v->max_size + 2) * sizeof *starts);
+    t->nodes = berth_malloc((size + 1) * sizeof *t->nodes);
+    t->slots = berth_calloc(t->n_slots, sizeof *t->slots);
+    uint32_t *depths = berth_malloc((size + 1) * sizeof *depths), *order = berth_malloc((size + 1) * sizeof *order);
+    uint32_t *starts = berth_malloc((v->max_size + 2) * sizeof *starts);
     const bool ok = t->nodes != NULL && t->slots != NULL && depths != NULL && order != NULL && starts != NULL;
     if (ok) {
         t->nodes[0] = (struct special_node){.token = -1};
@@ -127,9 +127,9 @@ static bool trie_make(struct special_trie *t, const struct vocab *v, size_t size
         nodes_order(t, depths, order, starts, (uint32_t) v->max_size);
         links_make(t, v, order);
     }
-    model_alloc_free(depths);
-    model_alloc_free(order);
-    model_alloc_free(starts);
+    berth_free(depths);
+    berth_free(order);
+    berth_free(starts);
     return ok;
 }
 
@@ -141,16 +141,16 @@ bool specials_init(struct vocab *v) {
     if (size == 0) {
         return true;
     }
-    v->specials = size < UINT32_MAX ? model_alloc_calloc(1, sizeof *v->specials) : NULL;
+    v->specials = size < UINT32_MAX ? berth_calloc(1, sizeof *v->specials) : NULL;
     return v->specials != NULL && trie_make(v->specials, v, size);
 }
 
 void specials_free(struct special_trie *t) {
     if (t != NULL) {
-        model_alloc_free(t->nodes);
-        model_alloc_free(t->slots);
+        berth_free(t->nodes);
+        berth_free(t->slots);
     }
-    model_alloc_free(t);
+    berth_free(t);
 }
 
 // ---- candidates: a heap with the best one on top ----
@@ -219,7 +219,7 @@ static void best_settle(struct candidates *c, int kind, int32_t *at) {
 
 int32_t *specials_find(const struct vocab *v, const char *text, size_t size, bool with_control) {
     const int kind = with_control ? FOR_ALL : FOR_USER;
-    int32_t *at = model_alloc_malloc((size + 1) * sizeof *at); // the nodes of the longest tokens first
+    int32_t *at = berth_malloc((size + 1) * sizeof *at); // the nodes of the longest tokens first
     size_t n = 0;
     if (at == NULL) {
         return NULL;
@@ -229,9 +229,9 @@ int32_t *specials_find(const struct vocab *v, const char *text, size_t size, boo
         at[i] = v->specials != NULL ? (int32_t) v->specials->nodes[node].best[kind] : 0;
         n += at[i] != 0;
     }
-    struct candidates c = {.v = v, .heap = n > 0 ? model_alloc_malloc(n * sizeof *c.heap) : NULL};
+    struct candidates c = {.v = v, .heap = n > 0 ? berth_malloc(n * sizeof *c.heap) : NULL};
     if (n > 0 && c.heap == NULL) {
-        model_alloc_free(at);
+        berth_free(at);
         return NULL;
     }
     for (size_t i = 0; i < size; i++) {
@@ -246,6 +246,6 @@ int32_t *specials_find(const struct vocab *v, const char *text, size_t size, boo
     while (c.n > 0) {
         best_settle(&c, kind, at);
     }
-    model_alloc_free(c.heap);
+    berth_free(c.heap);
     return at;
 }

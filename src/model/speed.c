@@ -95,7 +95,7 @@ static double type_speed(const struct model *m, ggml_backend_t backend, enum ggm
 
 bool model_speed_measure(const struct model *m, struct model_devices *devices, struct model_speed *speed) {
     speed->n = devices->n;
-    speed->devices = model_alloc_calloc((size_t) devices->n, sizeof *speed->devices);
+    speed->devices = berth_calloc((size_t) devices->n, sizeof *speed->devices);
     for (int d = 0; speed->devices != NULL && d < devices->n; d++) {
         for (int t = 0; t < GGML_TYPE_COUNT; t++) {
             speed->devices[d].bytes[t] = type_speed(m, devices->backend[d], (enum ggml_type) t);
@@ -106,7 +106,7 @@ bool model_speed_measure(const struct model *m, struct model_devices *devices, s
 }
 
 void model_speed_fini(struct model_speed *speed) {
-    model_alloc_free(speed->devices);
+    berth_free(speed->devices);
     speed->devices = NULL;
 }
 

@@ -92,11 +92,11 @@ static struct merge_piece *merge_text(const char *text, size_t size, merge_cost_
     if (size > INT32_MAX / 4) {
         return NULL;
     }
-    m.pieces = model_alloc_malloc((size + 1) * sizeof *m.pieces);
-    m.heap = model_alloc_malloc((3 * size + 1) * sizeof *m.heap);
+    m.pieces = berth_malloc((size + 1) * sizeof *m.pieces);
+    m.heap = berth_malloc((3 * size + 1) * sizeof *m.heap);
     if (m.pieces == NULL || m.heap == NULL) {
-        model_alloc_free(m.pieces);
-        model_alloc_free(m.heap);
+        berth_free(m.pieces);
+        berth_free(m.heap);
         return NULL;
     }
     *n = pieces_start(&m, size);
@@ -118,7 +118,7 @@ static struct merge_piece *merge_text(const char *text, size_t size, merge_cost_
         pair_try(&m, a->before, pair.left);
         pair_try(&m, pair.left, a->next);
     }
-    model_alloc_free(m.heap);
+    berth_free(m.heap);
     return m.pieces;
 }
 
@@ -155,7 +155,7 @@ static bool spm_push(const struct vocab *v, const char *text, size_t size, struc
 }
 
 static bool spm_encode(const struct vocab *v, const char *text, size_t size, struct token_list *out, struct model_error *error) {
-    char *spaced = model_alloc_malloc(3 * size + 1);
+    char *spaced = berth_malloc(3 * size + 1);
     struct merge_piece *pieces = NULL;
     size_t n = 0, n_spaced = 0;
     for (size_t i = 0; spaced != NULL && i < size; i++) {
@@ -173,8 +173,8 @@ static bool spm_encode(const struct vocab *v, const char *text, size_t size, str
     for (size_t i = 0; ok && i < n; i++) {
         ok = pieces[i].size == 0 || spm_push(v, spaced + pieces[i].at, pieces[i].size, out, error);
     }
-    model_alloc_free(spaced);
-    model_alloc_free(pieces);
+    berth_free(spaced);
+    berth_free(pieces);
     return ok;
 }
 
@@ -221,7 +221,7 @@ static bool word_push(const struct vocab *v, const char *text, size_t size, stru
     for (size_t i = 0; ok && i < n; i++) {
         ok = pieces[i].size == 0 || bpe_push(v, text + pieces[i].at, pieces[i].size, out, error);
     }
-    model_alloc_free(pieces);
+    berth_free(pieces);
     return ok;
 }
 
@@ -235,10 +235,10 @@ struct written {
 };
 
 static bool written_init(struct written *w, const char *text, size_t size) {
-    w->chars = model_alloc_calloc(size + 1, sizeof *w->chars);
-    w->ends = model_alloc_malloc((size + 1) * sizeof *w->ends);
-    w->is_cut = model_alloc_calloc(size + 1, sizeof *w->is_cut);
-    w->text = model_alloc_malloc(2 * size + 4);
+    w->chars = berth_calloc(size + 1, sizeof *w->chars);
+    w->ends = berth_malloc((size + 1) * sizeof *w->ends);
+    w->is_cut = berth_calloc(size + 1, sizeof *w->is_cut);
+    w->text = berth_malloc(2 * size + 4);
     if (w->chars == NULL || w->ends == NULL || w->is_cut == NULL || w->text == NULL) {
         return false;
     }
@@ -273,10 +273,10 @@ static bool bpe_encode(const struct vocab *v, const char *text, size_t size, str
             }
         }
     }
-    model_alloc_free(w.chars);
-    model_alloc_free(w.ends);
-    model_alloc_free(w.is_cut);
-    model_alloc_free(w.text);
+    berth_free(w.chars);
+    berth_free(w.ends);
+    berth_free(w.is_cut);
+    berth_free(w.text);
     return ok;
 }
 
@@ -294,14 +294,14 @@ static bool plain_encode(
     if (!v->add_space) {
         return spm_encode(v, text, size, out, error);
     }
-    char *spaced = model_alloc_malloc(size + 1);
+    char *spaced = berth_malloc(size + 1);
     if (spaced == NULL) {
         return model_fail(error, "out of memory for a text of %zu bytes", size);
     }
     spaced[0] = ' ';
     memcpy(spaced + 1, text, size);
     const bool ok = spm_encode(v, spaced, size + 1, out, error);
-    model_alloc_free(spaced);
+    berth_free(spaced);
     return ok;
 }
 
@@ -319,7 +319,7 @@ static bool text_encode(const struct vocab *v, const char *text, size_t size, bo
             start = at + v->sizes[specials[at]];
         }
     }
-    model_alloc_free(specials);
+    berth_free(specials);
     return ok && plain_encode(v, text + start, size - start, out, error) &&
            (!add_special || !v->add_eos || v->eos < 0 || token_push(out, v->eos, error));
 }

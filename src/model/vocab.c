@@ -48,7 +48,7 @@ bool text_table_fill(struct text_table *table, const char *const *texts, const u
     while (table->n_slots < 2 * (size_t) n) {
         table->n_slots *= 2;
     }
-    table->slots = model_alloc_malloc(table->n_slots * sizeof *table->slots);
+    table->slots = berth_malloc(table->n_slots * sizeof *table->slots);
     table->key = berth_siphash_key_new(table->slots);
     if (table->slots == NULL) {
         return false;
@@ -67,7 +67,7 @@ bool text_table_fill(struct text_table *table, const char *const *texts, const u
 // ---- lists of tokens ----
 
 bool token_push(struct token_list *list, int32_t token, struct model_error *error) {
-    if (!model_list_grow((void **) &list->ids, list->n, &list->cap, sizeof *list->ids)) {
+    if (!berth_grow((void **) &list->ids, &list->cap, list->n + 1, sizeof *list->ids)) {
         return model_fail(error, "out of memory for %zu tokens", list->n + 1);
     }
     list->ids[list->n++] = token;
@@ -75,7 +75,7 @@ bool token_push(struct token_list *list, int32_t token, struct model_error *erro
 }
 
 void token_list_fini(struct token_list *list) {
-    model_alloc_free(list->ids);
+    berth_free(list->ids);
     *list = (struct token_list){0};
 }
 

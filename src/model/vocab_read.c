@@ -25,8 +25,8 @@ static bool texts_read(const struct gguf_context *meta, const char *key, const c
     if (n_texts > INT32_MAX / 4) {
         return model_fail(error, "key '%s' has %zu texts, too many", key, n_texts);
     }
-    *texts = model_alloc_malloc((n_texts + 1) * sizeof **texts);
-    *sizes = model_alloc_malloc((n_texts + 1) * sizeof **sizes);
+    *texts = berth_malloc((n_texts + 1) * sizeof **texts);
+    *sizes = berth_malloc((n_texts + 1) * sizeof **sizes);
     if (*texts == NULL || *sizes == NULL) {
         return model_fail(error, "out of memory for %zu texts of '%s'", n_texts, key);
     }
@@ -76,8 +76,8 @@ static bool tokens_read(struct vocab *v, const struct gguf_context *meta, int64_
         !numbers_read(meta, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, v->n_tokens, &types, error)) {
         return false;
     }
-    v->scores = model_alloc_malloc((size_t) v->n_tokens * sizeof *v->scores);
-    v->types = model_alloc_malloc((size_t) v->n_tokens * sizeof *v->types);
+    v->scores = berth_malloc((size_t) v->n_tokens * sizeof *v->scores);
+    v->types = berth_malloc((size_t) v->n_tokens * sizeof *v->types);
     if (v->scores == NULL || v->types == NULL) {
         return model_fail(error, "out of memory for %d tokens", v->n_tokens);
     }
@@ -166,7 +166,7 @@ static void bytes_find(struct vocab *v) {
 }
 
 struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct model_error *error) {
-    struct vocab *v = model_alloc_calloc(1, sizeof *v);
+    struct vocab *v = berth_calloc(1, sizeof *v);
     const char *name;
     if (v == NULL) {
         model_fail(error, "out of memory");
@@ -200,14 +200,14 @@ void vocab_free(struct vocab *v) {
     if (v == NULL) {
         return;
     }
-    model_alloc_free(v->texts);
-    model_alloc_free(v->sizes);
-    model_alloc_free(v->scores);
-    model_alloc_free(v->types);
+    berth_free(v->texts);
+    berth_free(v->sizes);
+    berth_free(v->scores);
+    berth_free(v->types);
     specials_free(v->specials);
-    model_alloc_free(v->table.slots);
-    model_alloc_free(v->merges);
-    model_alloc_free(v->merge_sizes);
-    model_alloc_free(v->merge_table.slots);
-    model_alloc_free(v);
+    berth_free(v->table.slots);
+    berth_free(v->merges);
+    berth_free(v->merge_sizes);
+    berth_free(v->merge_table.slots);
+    berth_free(v);
 }

@@ -94,7 +94,7 @@ static bool tensor_convert(struct writing *w, enum ggml_type type, struct model_
         .n_threads = w->job->n_threads,
         .progress = progress_report,
         .user = w};
-    w->converted = model_alloc_malloc(size + 1);
+    w->converted = berth_malloc(size + 1);
     w->totals->n_elements += ggml_nelements(w->t);
     if (w->converted == NULL || !quantize_rows_run(&rows, w->converted, &w->totals->squares)) {
         return model_fail(
@@ -109,7 +109,7 @@ static const void *tensor_bytes(int64_t i, void *user, struct model_error *error
         w->done += ggml_nbytes(w->t);
         w->t = tensor_next(w->job->map, w->t);
     }
-    model_alloc_free(w->converted);
+    berth_free(w->converted);
     w->converted = NULL;
     w->i = i;
     progress_report(0, w);
@@ -124,6 +124,6 @@ bool quantize_write(const struct quantize_job *job, const struct gguf_context *h
     struct model_error *error) {
     struct writing w = {.job = job, .header = header, .totals = totals, .t = tensor_first(job->map)};
     const bool ok = model_write(file, header, tensor_bytes, &w, error);
-    model_alloc_free(w.converted);
+    berth_free(w.converted);
     return ok;
 }

@@ -33,14 +33,14 @@ static int by_name(const void *a, const void *b) {
 
 // An entry with room for n values; NULL: out of memory.
 static struct entry *entry_add(struct imatrix *m, const char *name, size_t name_size, size_t n) {
-    if (!model_list_grow((void **) &m->entries, m->n, &m->cap, sizeof *m->entries)) {
+    if (!berth_grow((void **) &m->entries, &m->cap, m->n + 1, sizeof *m->entries)) {
         return NULL;
     }
     struct entry *e = &m->entries[m->n];
-    *e = (struct entry){model_alloc_malloc(name_size + 1), model_alloc_malloc((n + 1) * sizeof *e->values), n};
+    *e = (struct entry){berth_malloc(name_size + 1), berth_malloc((n + 1) * sizeof *e->values), n};
     if (e->name == NULL || e->values == NULL) {
-        model_alloc_free(e->name);
-        model_alloc_free(e->values);
+        berth_free(e->name);
+        berth_free(e->values);
         return NULL;
     }
     memcpy(e->name, name, name_size);
@@ -134,14 +134,14 @@ static const char *dat_read(struct imatrix *m, struct bytes b) {
 
 static const char *dat_load(struct imatrix *m, FILE *file, uint64_t size) {
     const char *why = "it cannot be read";
-    unsigned char *text = size < SIZE_MAX ? model_alloc_malloc((size_t) size + 1) : NULL;
+    unsigned char *text = size < SIZE_MAX ? berth_malloc((size_t) size + 1) : NULL;
     if (text == NULL) {
         return "out of memory";
     }
     if (fread(text, 1, (size_t) size, file) == (size_t) size) {
         why = dat_read(m, (struct bytes){text, (size_t) size});
     }
-    model_alloc_free(text);
+    berth_free(text);
     return why;
 }
 
@@ -168,7 +168,7 @@ static const char *imatrix_read(struct imatrix *m, const char *path) {
 }
 
 struct imatrix *imatrix_open(const char *path, struct model_error *error) {
-    struct imatrix *m = model_alloc_calloc(1, sizeof *m);
+    struct imatrix *m = berth_calloc(1, sizeof *m);
     const char *why = m != NULL ? imatrix_read(m, path) : "out of memory";
     if (why != NULL) {
         model_fail(error, "%s: %s", path, why);
@@ -184,11 +184,11 @@ void imatrix_free(struct imatrix *m) {
         return;
     }
     for (size_t i = 0; i < m->n; i++) {
-        model_alloc_free(m->entries[i].name);
-        model_alloc_free(m->entries[i].values);
+        berth_free(m->entries[i].name);
+        berth_free(m->entries[i].values);
     }
-    model_alloc_free(m->entries);
-    model_alloc_free(m);
+    berth_free(m->entries);
+    berth_free(m);
 }
 
 const float *imatrix_find(const struct imatrix *m, const struct ggml_tensor *t, bool *is_wrong) {
@@ -220,7 +220,7 @@ static struct imatrix_sums *sums_find(const struct imatrix_collector *c, const s
 }
 
 bool imatrix_collector_init(struct imatrix_collector *c, const struct model *m, struct model_error *error) {
-    *c = (struct imatrix_collector){.sums = model_alloc_calloc(m->n_weights + 1, sizeof *c->sums)};
+    *c = (struct imatrix_collector){.sums = berth_calloc(m->n_weights + 1, sizeof *c->sums)};
     for (size_t i = 0; c->sums != NULL && i < m->n_weights; i++) {
         const struct ggml_tensor *w = *m->weights[i].slot;
         if (w->ne[1] <= 1) {
@@ -229,7 +229,7 @@ bool imatrix_collector_init(struct imatrix_collector *c, const struct model *m, 
         const size_t n_mats = (size_t) (w->ne[2] * w->ne[3]);
         struct imatrix_sums *s = &c->sums[c->n++];
         *s = (struct imatrix_sums){
-            w, model_alloc_calloc((size_t) w->ne[0] * n_mats, sizeof(double)), model_alloc_calloc(n_mats, sizeof(double))};
+            w, berth_calloc((size_t) w->ne[0] * n_mats, sizeof(double)), berth_calloc(n_mats, sizeof(double))};
         if (s->sums == NULL || s->counts == NULL) {
             imatrix_collector_fini(c);
         }
@@ -243,19 +243,19 @@ bool imatrix_collector_init(struct imatrix_collector *c, const struct model *m, 
 
 void imatrix_collector_fini(struct imatrix_collector *c) {
     for (size_t i = 0; i < c->n; i++) {
-        model_alloc_free(c->sums[i].sums);
-        model_alloc_free(c->sums[i].counts);
+        berth_free(c->sums[i].sums);
+        berth_free(c->sums[i].counts);
     }
-    model_alloc_free(c->sums);
-    model_alloc_free(c->rows);
-    model_alloc_free(c->ids);
+    berth_free(c->sums);
+    berth_free(c->rows);
+    berth_free(c->ids);
     *c = (struct imatrix_collector){0};
 }
 
 static bool tensor_fetch(const struct ggml_tensor *t, void **to, size_t *cap) {
     const size_t size = ggml_nbytes(t);
     if (*cap < size) {
-        void *p = model_alloc_realloc(*to, size);
+        void *p = berth_realloc(*to, size);
         if (p == NULL) {
             return false;
         }

@@ -107,7 +107,7 @@ static int64_t part_end(const struct rewrite_split *s, int64_t first) {
 bool rewrite_split_init(struct rewrite_split *s, struct model_error *error) {
     struct ggml_context *ctx = berth_gguf_map_tensors(s->map);
     const int64_t n = gguf_get_n_tensors(berth_gguf_map_meta(s->map));
-    s->tensors = model_alloc_calloc((size_t) n + 1, sizeof *s->tensors);
+    s->tensors = berth_calloc((size_t) n + 1, sizeof *s->tensors);
     if (s->tensors == NULL) {
         return model_fail(error, "out of memory for %" PRId64 " tensors", n);
     }
@@ -123,7 +123,7 @@ bool rewrite_split_init(struct rewrite_split *s, struct model_error *error) {
 }
 
 void rewrite_split_fini(struct rewrite_split *s) {
-    model_alloc_free(s->tensors);
+    berth_free(s->tensors);
     s->tensors = NULL;
 }
 

@@ -51,7 +51,7 @@ static bool band_make(const struct work *w, int64_t band, float *real, float *ba
 static void *bands_make(void *data) {
     struct work *w = data;
     const size_t n = (size_t) (w->band_rows * w->params->tensor->ne[0]);
-    float *real = model_alloc_malloc(n * sizeof *real), *back = model_alloc_malloc(n * sizeof *back);
+    float *real = berth_malloc(n * sizeof *real), *back = berth_malloc(n * sizeof *back);
     bool ok = real != NULL && back != NULL;
     while (ok && !w->failed) {
         const int64_t band = atomic_fetch_add(&w->next, 1);
@@ -66,8 +66,8 @@ static void *bands_make(void *data) {
     if (!ok) {
         w->failed = true;
     }
-    model_alloc_free(real);
-    model_alloc_free(back);
+    berth_free(real);
+    berth_free(back);
     return NULL;
 }
 
@@ -93,8 +93,8 @@ bool quantize_rows_run(const struct quantize_rows *params, void *out, double *sq
     w.n_bands = (t->ne[1] + w.band_rows - 1) / w.band_rows;
     w.n_all = w.n_bands * t->ne[2] * t->ne[3];
     const int n = (int) min_i64(params->n_threads, w.n_all);
-    pthread_t *threads = model_alloc_calloc((size_t) n, sizeof *threads);
-    w.squares = model_alloc_calloc((size_t) w.n_all, sizeof *w.squares);
+    pthread_t *threads = berth_calloc((size_t) n, sizeof *threads);
+    w.squares = berth_calloc((size_t) w.n_all, sizeof *w.squares);
     w.failed = w.squares == NULL || threads == NULL;
     if (!w.failed) {
         threads_run(&w, threads, n - 1);
@@ -103,8 +103,8 @@ bool quantize_rows_run(const struct quantize_rows *params, void *out, double *sq
     for (int64_t i = 0; ok && i < w.n_all; i++) {
         *squares += w.squares[i];
     }
-    model_alloc_free(threads);
-    model_alloc_free(w.squares);
+    berth_free(threads);
+    berth_free(w.squares);
     return ok;
 }
 

@@ -115,7 +115,7 @@ struct sim_buffer {
 static void buffer_free(ggml_backend_buffer_t buffer) {
     struct sim_buffer *b = buffer->context;
     b->dev->bytes -= b->counted;
-    model_alloc_free(b);
+    berth_free(b);
 }
 
 static void *buffer_base(ggml_backend_buffer_t buffer) {
@@ -214,14 +214,14 @@ static bool buffer_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *
 }
 
 static ggml_backend_buffer_t buffer_new(struct sim_device *d, void *base, size_t size, uint64_t counted) {
-    struct sim_buffer *b = model_alloc_malloc(sizeof *b);
+    struct sim_buffer *b = berth_malloc(sizeof *b);
     if (b == NULL) {
         return NULL;
     }
     *b = (struct sim_buffer){.dev = d, .base = base, .counted = counted};
     ggml_backend_buffer_t buffer = ggml_backend_buffer_init(&d->buft, buffer_iface, b, size);
     if (buffer == NULL) {
-        model_alloc_free(b);
+        berth_free(b);
         return NULL;
     }
     d->bytes += counted;
@@ -255,7 +255,7 @@ static const char *backend_name(ggml_backend_t backend) {
 }
 
 static void backend_free(ggml_backend_t backend) {
-    model_alloc_free(backend);
+    berth_free(backend);
 }
 
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
@@ -298,7 +298,7 @@ struct sim_comm {
 };
 
 static void *comm_init(ggml_backend_t *backends, size_t n) {
-    struct sim_comm *c = model_alloc_malloc(sizeof *c + n * sizeof c->devices[0]);
+    struct sim_comm *c = berth_malloc(sizeof *c + n * sizeof c->devices[0]);
     if (c == NULL) {
         return NULL;
     }
@@ -310,7 +310,7 @@ static void *comm_init(ggml_backend_t *backends, size_t n) {
 }
 
 static void comm_free(void *comm) {
-    model_alloc_free(comm);
+    berth_free(comm);
 }
 
 static double sum_seconds(const struct sim_comm *c, double size) {
@@ -395,7 +395,7 @@ static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *pro
 
 static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
     static ggml_guid guid = {'s', 'i', 'm'};
-    ggml_backend_t backend = model_alloc_malloc(sizeof *backend);
+    ggml_backend_t backend = berth_malloc(sizeof *backend);
     (void) params;
     if (backend != NULL) {
         *backend = (struct ggml_backend){.guid = &guid, .iface = backend_iface, .device = dev};
@@ -504,14 +504,14 @@ static void device_init(struct simulation *sim, int i) {
 }
 
 struct simulation *simulation_new(const struct cluster *c) {
-    struct simulation *sim = model_alloc_calloc(1, sizeof *sim);
+    struct simulation *sim = berth_calloc(1, sizeof *sim);
     if (sim == NULL) {
         return NULL;
     }
     sim->cluster = c;
     sim->next_address = FIRST_ADDRESS;
     sim->real = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    sim->devices = model_alloc_calloc((size_t) c->n_devices, sizeof *sim->devices);
+    sim->devices = berth_calloc((size_t) c->n_devices, sizeof *sim->devices);
     if (sim->devices == NULL || sim->real == NULL) {
         simulation_free(sim);
         return NULL;
@@ -529,8 +529,8 @@ void simulation_free(struct simulation *sim) {
     for (int i = 0; sim->devices != NULL && i < sim->cluster->n_devices; i++) {
         ggml_backend_free(sim->devices[i].cpu);
     }
-    model_alloc_free(sim->devices);
-    model_alloc_free(sim);
+    berth_free(sim->devices);
+    berth_free(sim);
 }
 
 ggml_backend_dev_t simulation_device(struct simulation *sim, int i) {

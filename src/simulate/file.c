@@ -18,7 +18,7 @@
 // ---- the lists ----
 
 static void *list_add(void **items, int *n, size_t size) {
-    char *more = *n < CLUSTER_MAX ? model_alloc_realloc(*items, ((size_t) *n + 1) * size) : NULL;
+    char *more = *n < CLUSTER_MAX ? berth_realloc(*items, ((size_t) *n + 1) * size) : NULL;
     if (more == NULL) {
         return NULL;
     }
@@ -51,9 +51,9 @@ struct cluster_link *cluster_link_add(struct cluster *c) {
 }
 
 void cluster_fini(struct cluster *c) {
-    model_alloc_free(c->hosts);
-    model_alloc_free(c->devices);
-    model_alloc_free(c->links);
+    berth_free(c->hosts);
+    berth_free(c->devices);
+    berth_free(c->links);
     *c = (struct cluster){0};
 }
 

@@ -216,7 +216,7 @@ static double message_seconds(struct measuring *m, int i, int k, struct ggml_ten
 static bool link_measure(struct measuring *m, int i, int k) {
     const double program_latency = cluster_link_of(m->c, 0, k).latency; // before there is a link between i and k
     struct message from, to = {0};
-    void *here = model_alloc_malloc(BIG_SIZE);
+    void *here = berth_malloc(BIG_SIZE);
     const bool ok = message_init(&from, m->backends[i]) && (k == 0 || message_init(&to, m->backends[k])) && here != NULL;
     struct cluster_link *l = ok ? cluster_link_add(m->c) : NULL;
     if (l != NULL) {
@@ -233,7 +233,7 @@ static bool link_measure(struct measuring *m, int i, int k) {
     }
     message_fini(&from);
     message_fini(&to);
-    model_alloc_free(here);
+    berth_free(here);
     return l != NULL;
 }
 
@@ -299,9 +299,9 @@ static double tests_seconds(struct measuring *m, const struct speed_test *tests,
 
 static void host_measure(struct measuring *m, int h) {
     const int n = m->c->n_devices;
-    struct speed_test *tests = model_alloc_calloc((size_t) n, sizeof *tests);
-    ggml_backend_buffer_t *buffers = model_alloc_calloc((size_t) n, sizeof(ggml_backend_buffer_t));
-    bool *is_in = model_alloc_calloc((size_t) n, sizeof *is_in);
+    struct speed_test *tests = berth_calloc((size_t) n, sizeof *tests);
+    ggml_backend_buffer_t *buffers = berth_calloc((size_t) n, sizeof(ggml_backend_buffer_t));
+    bool *is_in = berth_calloc((size_t) n, sizeof *is_in);
     bool ok = tests != NULL && buffers != NULL && is_in != NULL;
     double alone = 0;
     int n_in = 0;
@@ -332,9 +332,9 @@ static void host_measure(struct measuring *m, int h) {
         ggml_backend_buffer_free(buffers[i]);
         ggml_free(tests[i].ctx);
     }
-    model_alloc_free(tests);
-    model_alloc_free(buffers);
-    model_alloc_free(is_in);
+    berth_free(tests);
+    berth_free(buffers);
+    berth_free(is_in);
 }
 
 // ---- all of it ----
@@ -373,7 +373,7 @@ static bool host_find(struct cluster *c, ggml_backend_dev_t dev, struct cluster_
 
 static bool device_add(struct measuring *m, ggml_backend_dev_t dev) {
     struct cluster_device *d = cluster_device_add(m->c);
-    ggml_backend_t *more = d != NULL ? model_alloc_realloc(m->backends, (size_t) m->c->n_devices * sizeof(ggml_backend_t)) : NULL;
+    ggml_backend_t *more = d != NULL ? berth_realloc(m->backends, (size_t) m->c->n_devices * sizeof(ggml_backend_t)) : NULL;
     size_t n_free = 0, n_total = 0;
     if (more == NULL) {
         m->c->n_devices -= d != NULL;
@@ -412,8 +412,8 @@ static bool devices_find(struct measuring *m) {
 static bool cluster_copy(struct cluster *out, const struct cluster *c) {
     *out = (struct cluster){.n_hosts = c->n_hosts, .n_devices = c->n_devices};
 
-    out->hosts = model_alloc_malloc((size_t) c->n_hosts * sizeof c->hosts[0]);
-    out->devices = model_alloc_malloc((size_t) c->n_devices * sizeof c->devices[0]);
+    out->hosts = berth_malloc((size_t) c->n_hosts * sizeof c->hosts[0]);
+    out->devices = berth_malloc((size_t) c->n_devices * sizeof c->devices[0]);
     if (out->hosts == NULL || out->devices == NULL) {
         cluster_fini(out);
         return false;
@@ -449,7 +449,7 @@ static bool round_measure(struct measuring *m) {
 static bool rounds_choose(struct measuring *m, const struct cluster *rounds, int n) {
     struct cluster *c = m->c;
     const size_t size = (size_t) rounds[0].n_links * sizeof c->links[0];
-    c->links = model_alloc_malloc(size + 1);
+    c->links = berth_malloc(size + 1);
     if (c->links == NULL) {
         return false;
     }
@@ -500,7 +500,7 @@ bool cluster_measure(struct cluster *c, const struct cluster_measure_params *par
     for (int i = 0; i < c->n_devices; i++) {
         ggml_backend_free(m.backends[i]);
     }
-    model_alloc_free(m.backends);
+    berth_free(m.backends);
     if (!ok) {
         cluster_fini(c);
         const char *why = berth_last_error();

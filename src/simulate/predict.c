@@ -19,7 +19,7 @@ struct predicting {
 
 static bool by_layers_open(struct predicting *f, struct model_error *error) {
     const int n = f->cluster->n_devices;
-    ggml_backend_dev_t *list = model_alloc_calloc((size_t) n, sizeof(ggml_backend_dev_t));
+    ggml_backend_dev_t *list = berth_calloc((size_t) n, sizeof(ggml_backend_dev_t));
     if (list == NULL) {
         return model_fail(error, "out of memory for %d devices", n);
     }
@@ -27,7 +27,7 @@ static bool by_layers_open(struct predicting *f, struct model_error *error) {
         list[i] = simulation_device(f->sim, (i + 1) % n); // the program's CPU is the last
     }
     const bool ok = model_devices_open_list(&f->m.devices, list, n, error);
-    model_alloc_free(list);
+    berth_free(list);
     return ok;
 }
 
@@ -105,7 +105,7 @@ static void memory_check(struct predicting *f) {
 // Seconds of so many tokens at this position, when their graph is known.
 static bool tokens_time(struct predicting *f, int64_t at, int64_t n, double *seconds, struct model_error *error) {
     struct session *s = f->m.session;
-    int32_t *tokens = model_alloc_calloc((size_t) n, sizeof *tokens);
+    int32_t *tokens = berth_calloc((size_t) n, sizeof *tokens);
     if (tokens == NULL) {
         return model_fail(error, "out of memory for the tokens");
     }
@@ -116,7 +116,7 @@ static bool tokens_time(struct predicting *f, int64_t at, int64_t n, double *sec
         ok = session_decode(s, tokens, n, error);
         *seconds = simulation_clock_now(f->sim);
     }
-    model_alloc_free(tokens);
+    berth_free(tokens);
     return ok;
 }
 
@@ -141,7 +141,7 @@ bool cluster_predict(
     const struct cluster *c, const char *path, const struct model_options *o, struct prediction *out, struct model_error *error) {
     struct model_error why = {""};
     *out = (struct prediction){.full = -1};
-    out->devices = model_alloc_calloc((size_t) c->n_devices, sizeof *out->devices);
+    out->devices = berth_calloc((size_t) c->n_devices, sizeof *out->devices);
     struct predicting f = {.cluster = c, .out = out, .sim = simulation_new(c)};
     if (f.sim == NULL || out->devices == NULL) {
         simulation_free(f.sim);
@@ -159,7 +159,7 @@ bool cluster_predict(
 }
 
 void prediction_fini(struct prediction *p) {
-    model_alloc_free(p->devices);
+    berth_free(p->devices);
     p->devices = NULL;
 }
 

@@ -160,8 +160,8 @@ static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
     struct making *m = user;
     const size_t n = gguf_get_tensor_size(m->meta, i) / sizeof(float);
     const char *name = gguf_get_tensor_name(m->meta, i);
-    model_alloc_free(m->values);
-    m->values = model_alloc_malloc(n * sizeof(float));
+    berth_free(m->values);
+    m->values = berth_malloc(n * sizeof(float));
     if (m->values == NULL) {
         model_fail(error, "out of memory for %zu numbers of '%s'", n, name);
         return NULL;
@@ -184,7 +184,7 @@ static bool weights_write(struct config *c, const struct model_params *p, uint64
     const bool is_listed = m.ctx != NULL && model_shapes(p, c->has_output, tensor_add, &m) && *berth_last_error() == '\0';
     const bool ok = (is_listed || model_fail(error, "%zu tensors cannot be made: %s", n, berth_last_error())) &&
                     model_write(file, c->meta, bytes_of, &m, error);
-    model_alloc_free(m.values);
+    berth_free(m.values);
     ggml_free(m.ctx);
     return ok;
 }

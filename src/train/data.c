@@ -69,7 +69,7 @@ bool train_data_add(struct train_data *d, const struct vocab *vocab, const char 
 
 void train_data_fini(struct train_data *d) {
     token_list_fini(&d->tokens);
-    model_alloc_free(d->order);
+    berth_free(d->order);
     d->order = NULL;
 }
 
@@ -87,7 +87,7 @@ bool train_data_cut(struct train_data *d, int64_t n_ctx, struct model_error *err
             ": give more text or a smaller --ctx",
             n, n_ctx, n_ctx + 1);
     }
-    d->order = model_alloc_malloc((size_t) d->n_windows * sizeof *d->order);
+    d->order = berth_malloc((size_t) d->n_windows * sizeof *d->order);
     if (d->order == NULL) {
         return model_fail(error, "out of memory for the order of %" PRId64 " windows", d->n_windows);
     }

@@ -73,7 +73,7 @@ bool train_ranks_make(struct trainer *t, struct model_error *error) {
     if (t->params.world == NULL) {
         return true;
     }
-    t->sums = model_alloc_malloc((size_t) PIECE * sizeof *t->sums);
+    t->sums = berth_malloc((size_t) PIECE * sizeof *t->sums);
     return t->sums != NULL || model_fail(error, "out of memory for %zu bytes of sums", (size_t) PIECE * sizeof *t->sums);
 }
 

@@ -12,15 +12,15 @@ struct saving {
 };
 
 static void saving_fini(struct saving *s) {
-    model_alloc_free(s->wide);
-    model_alloc_free(s->out);
+    berth_free(s->wide);
+    berth_free(s->out);
     s->wide = NULL;
     s->out = NULL;
 }
 
 static float *floats_get(struct saving *s, const struct ggml_tensor *w, struct model_error *error) {
     saving_fini(s);
-    s->wide = model_alloc_malloc(ggml_nbytes(w));
+    s->wide = berth_malloc(ggml_nbytes(w));
     if (s->wide == NULL) {
         model_fail(error, "out of memory for %zu bytes of '%s'", ggml_nbytes(w), w->name);
         return NULL;
@@ -51,7 +51,7 @@ static const void *model_bytes(int64_t i, void *user, struct model_error *error)
     if (wide == NULL || file->type == GGML_TYPE_F32) {
         return wide;
     }
-    s->out = model_alloc_malloc(ggml_nbytes(file));
+    s->out = berth_malloc(ggml_nbytes(file));
     if (s->out == NULL) {
         model_fail(error, "out of memory for %zu bytes of '%s'", ggml_nbytes(file), file->name);
         return NULL;

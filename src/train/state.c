@@ -111,7 +111,7 @@ static bool sum_read(FILE *file, uint64_t size, unsigned char *step, uint64_t *s
 }
 
 static bool sum_check(const char *path, struct model_error *error) {
-    unsigned char *step = model_alloc_malloc(SUM_STEP);
+    unsigned char *step = berth_malloc(SUM_STEP);
     FILE *file = fopen(path, "rb");
     uint64_t got = 0, want = 0;
     bool ok = true;
@@ -129,7 +129,7 @@ static bool sum_check(const char *path, struct model_error *error) {
     if (file != NULL) {
         fclose(file);
     }
-    model_alloc_free(step);
+    berth_free(step);
     return ok;
 }
 
@@ -155,8 +155,8 @@ struct writing {
 static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
     struct writing *w = user;
     const struct ggml_tensor *x = tensor_at(w->t, i);
-    model_alloc_free(w->bytes);
-    w->bytes = model_alloc_malloc(ggml_nbytes(x));
+    berth_free(w->bytes);
+    w->bytes = berth_malloc(ggml_nbytes(x));
     if (w->bytes == NULL) {
         model_fail(error, "out of memory for %zu bytes of '%s'", ggml_nbytes(x), x->name);
         return NULL;
@@ -166,8 +166,8 @@ static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
 }
 
 static bool looks_put(struct gguf_context *g, const struct trainer *t) {
-    int64_t *steps = model_alloc_malloc((t->n_looks + 1) * sizeof *steps);
-    float *losses = model_alloc_malloc((t->n_looks + 1) * sizeof *losses);
+    int64_t *steps = berth_malloc((t->n_looks + 1) * sizeof *steps);
+    float *losses = berth_malloc((t->n_looks + 1) * sizeof *losses);
     for (size_t i = 0; steps != NULL && losses != NULL && i < t->n_looks; i++) {
         steps[i] = t->looks[i].step;
         losses[i] = t->looks[i].loss;
@@ -177,8 +177,8 @@ static bool looks_put(struct gguf_context *g, const struct trainer *t) {
         gguf_set_arr_data(g, "train.look_steps", GGUF_TYPE_INT64, steps, t->n_looks);
         gguf_set_arr_data(g, "train.look_losses", GGUF_TYPE_FLOAT32, losses, t->n_looks);
     }
-    model_alloc_free(steps);
-    model_alloc_free(losses);
+    berth_free(steps);
+    berth_free(losses);
     return ok;
 }
 
@@ -216,7 +216,7 @@ bool train_state_write(const struct trainer *t, const struct train_data *data, F
     }
     g = model_header_check(g, error);
     const bool ok = g != NULL && has_looks && summed_put(g, &w, file, error);
-    model_alloc_free(w.bytes);
+    berth_free(w.bytes);
     gguf_free(g);
     return ok;
 }
@@ -307,7 +307,7 @@ static bool losses_read(struct trainer *t, const struct gguf_context *g, int64_t
     const int64_t *at = array_get(g, "train.look_steps", GGUF_TYPE_INT64, n);
     const float *values = array_get(g, "train.look_losses", GGUF_TYPE_FLOAT32, n);
     if (n > 0 && at != NULL && values != NULL) {
-        struct train_look *looks = model_alloc_realloc(t->looks, n * sizeof *looks);
+        struct train_look *looks = berth_realloc(t->looks, n * sizeof *looks);
         if (looks == NULL) {
             return model_fail(error, "out of memory for %zu losses", n);
         }

@@ -162,13 +162,13 @@ static void slots_turn(struct trainer *t) {
 
 bool train_tensors_make(struct trainer *t, struct model_error *error) {
     const size_t n_devices = (size_t) t->devices->n;
-    t->tensors = model_alloc_calloc(2 * t->model->n_weights + 1, sizeof *t->tensors);
-    t->values = model_alloc_calloc(n_devices, sizeof *t->values);
-    t->grads = model_alloc_calloc(n_devices, sizeof *t->grads);
-    t->rates = model_alloc_calloc(n_devices, sizeof *t->rates);
-    t->shrink = model_alloc_calloc(n_devices, sizeof *t->shrink);
+    t->tensors = berth_calloc(2 * t->model->n_weights + 1, sizeof *t->tensors);
+    t->values = berth_calloc(n_devices, sizeof *t->values);
+    t->grads = berth_calloc(n_devices, sizeof *t->grads);
+    t->rates = berth_calloc(n_devices, sizeof *t->rates);
+    t->shrink = berth_calloc(n_devices, sizeof *t->shrink);
     t->row_size = (size_t) max_i64(max_i64(t->model->params.n_vocab, t->params.n_ctx), WIDEN);
-    t->row = model_alloc_malloc(t->row_size * sizeof *t->row);
+    t->row = berth_malloc(t->row_size * sizeof *t->row);
     if (t->tensors == NULL || t->values == NULL || t->grads == NULL || t->rates == NULL || t->shrink == NULL || t->row == NULL) {
         return model_fail(error, "out of memory for the tables of %zu weights", t->model->n_weights);
     }
@@ -198,8 +198,8 @@ bool train_tensors_make(struct trainer *t, struct model_error *error) {
 void train_tensors_free(struct trainer *t) {
     model_parts_free(t->values, t->devices->n);
     model_parts_free(t->grads, t->devices->n);
-    model_alloc_free(t->tensors);
-    model_alloc_free(t->rates);
-    model_alloc_free(t->shrink);
-    model_alloc_free(t->row);
+    berth_free(t->tensors);
+    berth_free(t->rates);
+    berth_free(t->shrink);
+    berth_free(t->row);
 }

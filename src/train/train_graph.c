@@ -62,7 +62,7 @@ static void forward_build(struct trainer *t, struct train_graph *g) {
 // Where each node's gradient is gathered: those of what is trained, and the loss's own, which is 1.
 static struct ggml_tensor **places_of(const struct trainer *t, const struct train_graph *g) {
     const int n = ggml_graph_n_nodes(g->graph);
-    struct ggml_tensor **places = model_alloc_calloc((size_t) n + 1, sizeof *places);
+    struct ggml_tensor **places = berth_calloc((size_t) n + 1, sizeof *places);
     for (int i = 0; places != NULL && i < n; i++) {
         const struct ggml_tensor *node = ggml_graph_node(g->graph, i);
         places[i] = node == g->loss ? t->one : NULL;
@@ -115,7 +115,7 @@ bool train_graph_learn(struct trainer *t, struct model_error *error) {
         return model_fail(error, "out of memory for the places of gradients");
     }
     ggml_build_backward_expand(g->ctx, g->graph, places);
-    model_alloc_free(places);
+    berth_free(places);
     if (t->params.memory > 0 && !graph_budget(t, g, error)) {
         return false;
     }

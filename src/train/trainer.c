@@ -39,7 +39,7 @@ struct trainer *trainer_new(
         model_fail(error, "models of %s cannot be trained: their state has no gradient", model->params.arch);
         return NULL;
     }
-    struct trainer *t = params_check(model, params, error) ? model_alloc_calloc(1, sizeof *t) : NULL;
+    struct trainer *t = params_check(model, params, error) ? berth_calloc(1, sizeof *t) : NULL;
     if (t == NULL) {
         model_fail(error, "out of memory");
         return NULL;
@@ -48,7 +48,7 @@ struct trainer *trainer_new(
     t->devices = devices;
     t->params = *params;
     t->slower = 1;
-    t->losses = model_alloc_calloc((size_t) params->n_steps + 1, sizeof *t->losses);
+    t->losses = berth_calloc((size_t) params->n_steps + 1, sizeof *t->losses);
     if (t->losses == NULL) {
         model_fail(error, "out of memory for the losses of %" PRId64 " steps", params->n_steps);
     }
@@ -68,10 +68,10 @@ void trainer_free(struct trainer *t) {
     train_graph_fini(&t->look);
     train_graph_fini(&t->step);
     train_tensors_free(t);
-    model_alloc_free(t->losses);
-    model_alloc_free(t->looks);
-    model_alloc_free(t->sums);
-    model_alloc_free(t);
+    berth_free(t->losses);
+    berth_free(t->looks);
+    berth_free(t->sums);
+    berth_free(t);
 }
 
 // ---- inputs ----
@@ -278,7 +278,7 @@ bool trainer_step(struct trainer *t, struct train_data *data, struct model_error
 // ---- a look at other texts ----
 
 static bool look_add(struct trainer *t, float loss, struct model_error *error) {
-    if (!model_list_grow((void **) &t->looks, t->n_looks, &t->cap_looks, sizeof *t->looks)) {
+    if (!berth_grow((void **) &t->looks, &t->cap_looks, t->n_looks + 1, sizeof *t->looks)) {
         return model_fail(error, "out of memory for %zu losses", t->n_looks + 1);
     }
     t->looks[t->n_looks++] = (struct train_look){t->n_done, loss};

@@ -53,6 +53,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     expect(guide != NULL || error.text[0] != '\0', "refused without a word");
     guide_free(guide);
     grammar_free(g);
-    model_alloc_free(text);
+    berth_free(text);
     return 0;
 }

@@ -55,7 +55,6 @@ static void test_limits(void **state) {
     assert_int_equal(fit_limits_exceeded(&q.limits, &m), FIT_ALL);
     workbench_close(&m);
     berth_free(q.limits.items);
-    assert_int_equal(model_alloc_n_alive(), 0);
 }
 
 static void test_allow(void **state) {
@@ -153,6 +152,7 @@ static void test_allowed(void **state) {
 // More memory buys more; the limits are as before.
 static void test_further(void **state) {
     (void) state;
+    berth_alloc_watch(true);
     struct fit_question q = question_new(5 * MIB);
     struct model_error error = {""};
     struct fit_found found;
@@ -166,12 +166,13 @@ static void test_further(void **state) {
     assert_int_equal(q.limits.items[0].bytes, 5 * MIB);
     workbench_close(&m);
     berth_free(q.limits.items);
-    assert_int_equal(model_alloc_n_alive(), 0);
+    assert_int_equal(berth_alloc_alive(), 0);
 }
 
 // What would lower the memory of a plan: a smaller batch, and another cache unless its type is given.
 static void test_lower(void **state) {
     (void) state;
+    berth_alloc_watch(true);
     struct model_options o = {.device = "CPU", .n_threads = 1, .n_ctx = 256, .n_batch = 64};
     struct model_error error = {""};
     struct fit_way ways[FIT_MAX_WAYS];
@@ -190,7 +191,7 @@ static void test_lower(void **state) {
     fit_peak_fini(&peak);
     assert_false(fit_peak_init(&peak, "/nowhere.gguf", &o, &error));
     assert_true(error.text[0] != '\0');
-    assert_int_equal(model_alloc_n_alive(), 0);
+    assert_int_equal(berth_alloc_alive(), 0);
 }
 
 static int n_reports;
@@ -226,7 +227,8 @@ static bool all_run(int64_t at) {
     struct model_error error = {""};
     struct fit_answer a;
     struct workbench m;
-    model_alloc_fail_at(at);
+    berth_alloc_watch(true);
+    berth_alloc_fail_at(at);
     bool ok = fit_limits_add(&q.limits, "5M", 0, 5 * MIB, &error) == GGML_STATUS_SUCCESS && fit_open(&q, &m, &error);
     if (ok) {
         ok = fit_solve(&q, &m, &a, &error);
@@ -240,12 +242,12 @@ static bool all_run(int64_t at) {
 static void test_no_memory(void **state) {
     (void) state;
     assert_true(all_run(0));
-    const int64_t n = model_alloc_n_made();
+    const int64_t n = berth_alloc_made();
     int n_failed = 0;
     for (int64_t at = 1; at <= n; at += 1 + at / 40) {
         n_failed += !all_run(at);
-        model_alloc_fail_at(0);
-        assert_int_equal(model_alloc_n_alive(), 0);
+        berth_alloc_fail_at(0);
+        assert_int_equal(berth_alloc_alive(), 0);
     }
     print_message("%d failures of %lld allocations\n", n_failed, (long long) n);
     assert_true(n > 20 && n_failed > 20);

@@ -74,10 +74,10 @@ struct answer {
 // What the model appends to one token.
 static struct answer answer_make(int64_t n_max, const char *const *stops, int n_stops, struct guide *guide, int n_asks) {
     struct answer a = {.logs = {.n_top = 1}};
-    struct text_writer w;
+    struct text_writer w = {0};
     struct sampler sampler;
     sampler_init(&sampler, 0.8f, 40, 0.95f, 1);
-    assert_true(berth_stream_open(&a.text));
+    const bool is_open = berth_stream_open(&a.text);
     const struct generator g = {.session = bench.session,
         .writer = &w,
         .sampler = &sampler,
@@ -86,12 +86,12 @@ static struct answer answer_make(int64_t n_max, const char *const *stops, int n_
         .stop = n_asks >= 0 ? stop_later : NULL,
         .stop_data = &n_asks};
     session_reset(bench.session);
-    a.ok = text_writer_init(&w, bench.vocab, stops, n_stops, a.text.file) &&
+    a.ok = is_open && text_writer_init(&w, bench.vocab, stops, n_stops, a.text.file) &&
            session_decode(bench.session, &bench.vocab->bos, 1, &a.error) && text_generate(&g, n_max, &a.made, &a.error) &&
            text_writer_end(&w);
     text_writer_fini(&w);
     sampler_fini(&sampler);
-    assert_true(berth_stream_close(&a.text));
+    a.ok = berth_stream_close(&a.text) && a.ok;
     return a;
 }
 
@@ -140,14 +140,14 @@ static void test_guide(void **state) {
 
 static void test_memory(void **state) {
     (void) state;
-    const int64_t n_alive = model_alloc_n_alive();
     for (int64_t n = 1, is_whole = 0; !is_whole; n++) {
-        model_alloc_fail_at(n);
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(n);
         struct answer a = answer_make(4, (const char *const[]){"END"}, 1, NULL, -1);
-        model_alloc_fail_at(0);
+        berth_alloc_fail_at(0);
         is_whole = a.ok;
         answer_fini(&a);
-        assert_int_equal(model_alloc_n_alive(), n_alive);
+        assert_int_equal(berth_alloc_alive(), 0);
     }
 }
 
@@ -209,15 +209,15 @@ static void test_contexts(void **state) {
     assert_false(contexts_see(&seen, strlen(sample_text), 0, -1, &n, &error));
     assert_string_equal(error.text, "the second one");
     assert_int_equal(n, 1);
-    const int64_t n_alive = model_alloc_n_alive();
     for (int64_t at = 1, is_whole = 0; !is_whole; at++) {
         error.text[0] = '\0';
         seen = (struct seen){0};
-        model_alloc_fail_at(at);
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(at);
         is_whole = contexts_see(&seen, strlen(sample_text), 1, -1, &n, &error);
-        model_alloc_fail_at(0);
+        berth_alloc_fail_at(0);
         assert_int_equal(is_whole, error.text[0] == '\0');
-        assert_int_equal(model_alloc_n_alive(), n_alive);
+        assert_int_equal(berth_alloc_alive(), 0);
     }
 }
 

@@ -492,21 +492,22 @@ static void test_memory(void **state) {
     static float logits[SAMPLE_MAX_TOKENS];
     struct gguf_context *keys;
     struct vocab *v = vocab_make(&keys);
-    const int64_t n_alive = model_alloc_n_alive();
+    berth_alloc_watch(true);
     bool is_whole = false;
     for (int64_t n = 1; !is_whole; n++) {
         struct model_error error = {""};
-        model_alloc_fail_at(n);
+        berth_alloc_fail_at(n);
         struct grammar *g = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
         struct guide *guide = g != NULL ? guide_new(g, v, &error) : NULL;
         is_whole = guide != NULL && guide_mask(guide, logits, v->n_tokens, &error) > 0 && guide_accept(guide, 'b', &error) &&
                    guide_mask(guide, logits, v->n_tokens, &error) > 0;
         assert_true(guide != NULL || error.text[0] != '\0');
-        model_alloc_fail_at(0);
+        berth_alloc_fail_at(0);
         guide_free(guide);
         grammar_free(g);
-        assert_int_equal(model_alloc_n_alive(), n_alive);
+        assert_int_equal(berth_alloc_alive(), 0);
     }
+    berth_alloc_watch(false);
     vocab_free(v);
     gguf_free(keys);
 }

@@ -7,7 +7,6 @@
 #define N_TOKENS 20
 
 static struct model_devices devices;
-static int64_t devices_alive; // allocations that they hold
 
 // Logits of a fixed text by a model, with an adapter if there is one.
 static bool say(const char *path, const char *lora, float scale, float *logits, struct model_error *error) {
@@ -117,35 +116,30 @@ static void test_refused(void **state) {
     }
 }
 
-// Of the room's own memory, then of the libraries'.
 static void test_no_memory(void **state) {
     (void) state;
     const struct sample_lora lora = {.rank = 4, .alpha = 8, .type = GGML_TYPE_F16};
     const struct files f = files_make(&lora);
     float want[40], got[40];
     struct model_error error = {""};
-    for (int kind = 0; kind < 2; kind++) {
-        int64_t n_made = 1, n_failed = 0;
-        for (int64_t at = 0; at <= n_made; at++) { // 0: none fails, and they are counted
-            error.text[0] = '\0';
-            berth_alloc_watch(kind == 1);
-            kind == 0 ? model_alloc_fail_at(at) : berth_alloc_fail_at(at);
-            const bool ok = say(f.model, f.lora, 1, at == 0 ? want : got, &error) && merge(f.model, f.lora, 1, f.merged, &error);
-            if (at == 0) {
-                assert_true(ok);
-                n_made = kind == 0 ? model_alloc_n_made() : berth_alloc_made();
-            }
-            model_alloc_fail_at(0);
-            berth_alloc_fail_at(0);
-            assert_true(ok || error.text[0] != '\0');
-            assert_true(!ok || at == 0 || memcmp(want, got, sizeof got) == 0);
-            n_failed += !ok;
-            assert_int_equal(model_alloc_n_alive(), devices_alive);
+    int64_t n_made = 1, n_failed = 0;
+    for (int64_t at = 0; at <= n_made; at++) { // 0: none fails, and they are counted
+        error.text[0] = '\0';
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(at);
+        const bool ok = say(f.model, f.lora, 1, at == 0 ? want : got, &error) && merge(f.model, f.lora, 1, f.merged, &error);
+        if (at == 0) {
+            assert_true(ok);
+            n_made = berth_alloc_made();
         }
-        print_message(
-            "%s: %lld of %lld were missed\n", kind == 0 ? "models" : "libraries", (long long) n_failed, (long long) n_made);
-        assert_true(n_failed > n_made / 2);
+        berth_alloc_fail_at(0);
+        assert_true(ok || error.text[0] != '\0');
+        assert_true(!ok || at == 0 || memcmp(want, got, sizeof got) == 0);
+        n_failed += !ok;
+        assert_int_equal(berth_alloc_alive(), 0);
     }
+    print_message("%lld of %lld were missed\n", (long long) n_failed, (long long) n_made);
+    assert_true(n_failed > n_made / 2);
     berth_alloc_watch(false);
     files_remove(&f);
 }
@@ -159,7 +153,6 @@ int main(void) {
         print_error("%s\n", error.text);
         return 1;
     }
-    devices_alive = model_alloc_n_alive();
     const int result = cmocka_run_group_tests(tests, NULL, NULL);
     model_devices_close(&devices);
     return result;

@@ -443,7 +443,7 @@ static void test_specials_random(void **state) {
                 assert_int_equal(got[j], want[j]);
                 n_found += got[j] >= 0;
             }
-            model_alloc_free(got);
+            berth_free(got);
         }
         vocab_free(v);
         gguf_free(keys);
@@ -481,7 +481,7 @@ static void test_specials_many(void **state) {
             const size_t longest = with_control == 1 ? n : n - 1; // the last one is a control token
             assert_int_equal(at[kind == 0 ? size - longest : 0], longest - 1);
             assert_int_equal(at[kind == 0 ? 0 : 1], kind == 0 ? SPECIAL_NONE : SPECIAL_INSIDE);
-            model_alloc_free(at);
+            berth_free(at);
         }
         assert_true(clock() - start < 10 * CLOCKS_PER_SEC);
         vocab_free(v);

@@ -84,6 +84,7 @@ static void check_refused(const char *path, const char *why) {
 
 static void test_imatrix_read(void **state) {
     (void) state;
+    berth_alloc_watch(true);
     char path[32];
     bool is_wrong;
     path_new(path);
@@ -100,7 +101,7 @@ static void test_imatrix_read(void **state) {
     assert_null(imatrix_find(NULL, &(struct ggml_tensor){.name = "x"}, &is_wrong));
     imatrix_free(NULL);
     unlink(path);
-    assert_int_equal(model_alloc_n_alive(), 0);
+    assert_int_equal(berth_alloc_alive(), 0);
 }
 
 static bool collect_stop(void *user) {
@@ -161,18 +162,19 @@ static void test_imatrix_collect(void **state) {
     snprintf(model_path, sizeof model_path, "/tmp/berth-quantize-XXXXXX");
     sample_model_write(&sample, model_path);
     struct model_error error = {""};
-    model_alloc_fail_at(0);
+    berth_alloc_watch(true);
     if (!collect_run(model_path, out, &error)) {
         fail_msg("%s", error.text);
     }
-    const int64_t n = model_alloc_n_made();
+    const int64_t n = berth_alloc_made();
     for (int64_t at = 1; at <= n; at++) {
         error.text[0] = '\0';
-        model_alloc_fail_at(at);
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(at);
         const bool ok = collect_run(model_path, out, &error);
-        model_alloc_fail_at(0);
+        berth_alloc_fail_at(0);
         assert_int_equal(ok, error.text[0] == '\0');
-        assert_int_equal(model_alloc_n_alive(), 0);
+        assert_int_equal(berth_alloc_alive(), 0);
     }
     print_message("%lld allocations, each failed once\n", (long long) n);
     unlink(model_path);
@@ -205,10 +207,11 @@ static void test_rows(void **state) {
         assert_memory_equal(serial, threaded, size);
         assert_true(squares[0] == squares[1] && squares[0] > 0);
         for (int at = 1; at <= 4; at++) { // what a thread has no memory for is a failure
-            model_alloc_fail_at(at);
+            berth_alloc_watch(true);
+            berth_alloc_fail_at(at);
             assert_false(quantize_rows_run(&rows, threaded, &squares[1]));
-            model_alloc_fail_at(0);
-            assert_int_equal(model_alloc_n_alive(), 0);
+            berth_alloc_fail_at(0);
+            assert_int_equal(berth_alloc_alive(), 0);
         }
         free(serial);
         free(threaded);
@@ -223,6 +226,7 @@ static void test_rows(void **state) {
 // ---- files ----
 
 struct all {
+    const struct berth_gguf_map *map;
     const char *out;
     struct quantize_totals totals;
     int64_t n_reports;
@@ -236,13 +240,11 @@ static void count_reports(const char *what, uint64_t done, uint64_t all, const c
 
 static bool model_quantize(struct all *a, const char *type, struct model_error *error) {
     static struct recipe recipe;
-    struct berth_gguf_map *map = berth_gguf_map_open(MODEL, NULL);
     recipe = (struct recipe){0};
-    assert_non_null(map);
     assert_true(recipe_parse(type, false, &recipe) && recipe_check(&recipe, false, error));
-    recipe_set_model(&recipe, berth_gguf_map_meta(map), false);
+    recipe_set_model(&recipe, berth_gguf_map_meta(a->map), false);
     const struct quantize_job job = {
-        .map = map, .recipe = &recipe, .n_threads = 2, .watch = {.progress = count_reports, .user = a}};
+        .map = a->map, .recipe = &recipe, .n_threads = 2, .watch = {.progress = count_reports, .user = a}};
     struct gguf_context *header = quantize_header(&job, &a->totals, error);
     FILE *file = header != NULL ? fopen(a->out, "wb") : NULL;
     const bool ok = file != NULL && quantize_write(&job, header, file, &a->totals, error);
@@ -250,7 +252,6 @@ static bool model_quantize(struct all *a, const char *type, struct model_error *
         fclose(file);
     }
     gguf_free(header);
-    berth_gguf_map_close(map);
     return ok;
 }
 
@@ -258,13 +259,15 @@ static void test_file(void **state) {
     (void) state;
     char path[32];
     path_new(path);
-    struct all a = {.out = path};
+    struct berth_gguf_map *map = berth_gguf_map_open(MODEL, NULL);
+    struct all a = {.map = map, .out = path};
     struct model_error error = {""};
-    model_alloc_fail_at(0);
+    assert_non_null(map);
+    berth_alloc_watch(true);
     if (!model_quantize(&a, "q4_0", &error)) {
         fail_msg("%s", error.text);
     }
-    const int64_t n = model_alloc_n_made();
+    const int64_t n = berth_alloc_made();
     assert_true(a.totals.after < a.totals.before && a.totals.n_converted > 20 && a.totals.squares > 0);
     assert_true(a.n_reports > a.totals.n_converted);
     struct gguf_context *g = gguf_init_from_file(path, (struct gguf_init_params){.no_alloc = true});
@@ -273,14 +276,16 @@ static void test_file(void **state) {
     assert_true(id >= 0 && gguf_get_tensor_type(g, id) == GGML_TYPE_Q4_0);
     assert_int_equal(gguf_get_val_u32(g, gguf_find_key(g, "general.file_type")), 2);
     gguf_free(g);
-    for (int64_t at = 1; at <= n; at += 7) {
+    for (int64_t at = 1; at <= n; at += 1 + n / 60) {
         error.text[0] = '\0';
-        model_alloc_fail_at(at);
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(at);
         assert_false(model_quantize(&a, "q4_0", &error));
-        model_alloc_fail_at(0);
+        berth_alloc_fail_at(0);
         assert_true(error.text[0] != '\0');
-        assert_int_equal(model_alloc_n_alive(), 0);
+        assert_int_equal(berth_alloc_alive(), 0);
     }
+    berth_gguf_map_close(map);
     static struct recipe recipe;
     assert_true(recipe_parse("iq2_xxs", false, &recipe));
     error.text[0] = '\0';
@@ -300,6 +305,7 @@ static bool header_write(const char *path, struct gguf_context *g, model_bytes_t
 
 static void test_split_and_join(void **state) {
     (void) state;
+    berth_alloc_watch(true);
     char out[32], parts[32][4096];
     struct model_error error = {""};
     path_new(out);
@@ -347,13 +353,13 @@ static void test_split_and_join(void **state) {
         unlink(parts[no]);
     }
     rewrite_split_fini(&s);
-    model_alloc_fail_at(1);
+    berth_alloc_fail_at(1);
     assert_false(rewrite_split_init(&s, &error));
-    model_alloc_fail_at(0);
+    berth_alloc_fail_at(0);
     rewrite_split_fini(&s);
     berth_gguf_map_close(map);
     unlink(out);
-    assert_int_equal(model_alloc_n_alive(), 0);
+    assert_int_equal(berth_alloc_alive(), 0);
 }
 
 static void difference_count(const char *kind, const char *name, const char *how, void *user) {
@@ -367,10 +373,11 @@ static void test_compare(void **state) {
     char path[32];
     int n[2] = {0, 0}; // keys, tensors
     path_new(path);
-    struct all all = {.out = path};
+    struct berth_gguf_map *a = berth_gguf_map_open(MODEL, NULL);
+    struct all all = {.map = a, .out = path};
     struct model_error error = {""};
     assert_true(model_quantize(&all, "q4_0", &error));
-    struct berth_gguf_map *a = berth_gguf_map_open(MODEL, NULL), *b = berth_gguf_map_open(path, NULL);
+    struct berth_gguf_map *b = berth_gguf_map_open(path, NULL);
     files_compare(a, a, difference_count, n);
     assert_true(n[0] == 0 && n[1] == 0);
     files_compare(a, b, difference_count, n);

