@@ -125,13 +125,30 @@ static bool tokens_unread(struct chat *c, struct token_list *tokens, struct mode
     } else {
         session_reset(c->m->session);
     }
-    bool ok = text != NULL || model_fail(error, "out of memory");
-    if (ok && first >= 0) {
-        ok = token_push(tokens, first, error);
+    if (text == NULL) {
+        return model_fail(error, "out of memory");
     }
-    ok = ok && vocab_encode(c->m->vocab, text + from, strlen(text) - from, from == 0, true, tokens, error);
+    const unsigned how = ENCODE_PARSE | (from == 0 ? ENCODE_ADD : 0);
+    const bool ok = (first < 0 || token_push(tokens, first, error)) &&
+                    vocab_encode(c->m->vocab, text + from, strlen(text) - from, how, tokens, error);
     berth_free(text);
     return ok;
+}
+
+static bool tokens_decode(struct chat *c, const struct token_list *tokens, struct model_error *error) {
+    const int64_t start = ggml_time_us();
+    const bool ok = session_decode(c->m->session, tokens->ids, (int64_t) tokens->n, error);
+    c->read_us += ggml_time_us() - start;
+    if (!ok) {
+        return false;
+    }
+    c->n_read += (int64_t) tokens->n;
+    for (size_t i = 0; i < tokens->n; i++) {
+        if (!sampler_accept(&c->sampler, tokens->ids[i])) {
+            return model_fail(error, "out of memory");
+        }
+    }
+    return true;
 }
 
 // Reads what is new. Where that has no room, the oldest turns go, and the rest is read again.
@@ -154,13 +171,8 @@ static bool take_in(struct chat *c, struct model_error *error) {
         if (ok && n >= room) {
             ok = model_fail(
                 error, "this has %" PRId64 " tokens, the context has room for %" PRId64 ": give it more with --ctx", n, room);
-        }
-        const int64_t start = ggml_time_us();
-        ok = ok && session_decode(s, tokens.ids, n, error);
-        c->read_us += ggml_time_us() - start;
-        c->n_read += ok ? n : 0;
-        for (int64_t i = 0; ok && i < n; i++) {
-            ok = sampler_accept(&c->sampler, tokens.ids[i]) || model_fail(error, "out of memory");
+        } else if (ok) {
+            ok = tokens_decode(c, &tokens, error);
         }
         token_list_fini(&tokens);
         return ok;
@@ -179,9 +191,13 @@ static bool answer_make(struct chat *c) {
         berth_stream_open(&copy) && text_writer_init(&w, c->m->vocab, sampling->stops.items, (int) sampling->stops.n, stdout);
     w.is_terminal = isatty(STDOUT_FILENO);
     w.copy = copy.file;
-    ok = ok && (g.guide == NULL || guide_reset(g.guide, &error)) && take_in(c, &error);
+    if (ok) {
+        ok = (g.guide == NULL || guide_reset(g.guide, &error)) && take_in(c, &error);
+    }
     c->made = (struct generate_result){0};
-    ok = ok && text_generate(&g, c->options->n_predict, &c->made, &error);
+    if (ok) {
+        ok = text_generate(&g, c->options->n_predict, &c->made, &error);
+    }
     const bool is_stopped = cli_is_interrupted(NULL);
     ok = (w.chars == NULL || text_writer_end(&w)) && (ok || is_stopped);
     ok = berth_stream_close(&copy) && ok;
@@ -296,10 +312,8 @@ static int chat_run(struct chat *c) {
 static int chat_with(const struct options *o, struct workbench *m) {
     struct chat c = {.options = o, .m = m, .sampler = o->sampling.sampler};
     int code = template_choose(&c);
-    if (code == CLI_OK && o->lora != NULL) {
-        code = cli_model_lora(m, o->lora);
-    }
-    if (code != CLI_OK || (code = cli_guide_open(&o->sampling, m->vocab, &c.guide)) != CLI_OK ||
+    if (code != CLI_OK || (o->lora != NULL && (code = cli_model_lora(m, o->lora)) != CLI_OK) ||
+        (code = cli_guide_open(&o->sampling, m->vocab, &c.guide)) != CLI_OK ||
         (code = cli_model_session(m, &o->model)) != CLI_OK || (code = chat_reset(&c, o->system)) != CLI_OK) {
         goto end;
     }

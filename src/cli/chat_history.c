@@ -100,7 +100,7 @@ static bool messages_read(struct berth_json *r, struct chat_history *h) {
         }
         has_messages = has_messages || is_list;
     }
-    return has_messages && r->status == GGML_STATUS_SUCCESS && berth_json_done(r);
+    return berth_json_done(r) && has_messages;
 }
 
 bool chat_history_load(struct chat_history *h, const char *path) {

@@ -65,6 +65,7 @@ static void vector_print(const struct embedding *e, const char *text, size_t siz
     for (int64_t i = 0; i < n; i++) {
         length += (double) x[i] * (double) x[i];
     }
+    const char *between = e->o->json ? ", " : " ";
     const double scale = e->o->is_raw || length <= 0 ? 1 : 1 / sqrt(length);
     if (e->o->json) {
         fputs(e->n_done > 0 ? ",\n " : "", stdout);
@@ -75,68 +76,65 @@ static void vector_print(const struct embedding *e, const char *text, size_t siz
         berth_json_printf(&w, "'tokens': %" PRId64 ", 'embedding': [", n_tokens);
     }
     for (int64_t i = 0; i < n; i++) {
-        printf(i == 0 ? "%.7g" : e->o->json ? ", %.7g" : " %.7g", (double) x[i] * scale);
+        printf("%s%.7g", i > 0 ? between : "", (double) x[i] * scale);
     }
     fputs(e->o->json ? "]}" : "\n", stdout);
 }
 
-// One text; false with an error.
-static bool text_embed(struct embedding *e, const char *text, size_t size, struct model_error *error) {
+static int text_embed(struct embedding *e, const char *text, size_t size) {
     struct session *s = e->m->session;
     const int64_t n = s->model->params.n_embd;
+    struct model_error error = {""};
     struct token_list tokens = {0};
-    bool ok = vocab_encode(e->m->vocab, text, size, true, false, &tokens, error);
+    bool ok = vocab_encode(e->m->vocab, text, size, ENCODE_ADD, &tokens, &error);
     if (ok && (tokens.n == 0 || (int64_t) tokens.n > s->params.n_ctx)) {
-        ok = model_fail(error, "text %" PRId64 " has %zu tokens, from 1 to %" PRId64 " are possible: --ctx gives more",
+        ok = model_fail(&error, "text %" PRId64 " has %zu tokens, from 1 to %" PRId64 " are possible: --ctx gives more",
             e->n_done + 1, tokens.n, s->params.n_ctx);
     }
-    session_reset(s);
-    ok = ok && session_decode(s, tokens.ids, (int64_t) tokens.n, error);
-    for (int64_t i = 0; ok && !e->o->is_last && i < n; i++) {
-        s->sums[i] /= (float) tokens.n;
+    if (ok) {
+        session_reset(s);
+        ok = session_decode(s, tokens.ids, (int64_t) tokens.n, &error);
     }
     if (ok) {
+        for (int64_t i = 0; i < n; i++) {
+            s->sums[i] /= (float) tokens.n;
+        }
         vector_print(e, text, size, (int64_t) tokens.n, e->o->is_last ? s->logits : s->sums, n);
         e->n_done++;
     }
     token_list_fini(&tokens);
-    return ok;
+    return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
 // Each line of a file.
-static bool lines_embed(struct embedding *e, const char *path, bool *is_read, struct model_error *error) {
+static int lines_embed(struct embedding *e, const char *path) {
     size_t size = 0;
     char *text = cli_read_text(path, &size);
-    bool ok = text != NULL;
-    *is_read = ok;
-    for (size_t at = 0; ok && at < size;) {
+    int code = text != NULL ? CLI_OK : CLI_FAILURE;
+    for (size_t at = 0, n; at < size && code == CLI_OK; at += n + 1) {
         const char *end = memchr(text + at, '\n', size - at);
-        const size_t n = end != NULL ? (size_t) (end - text) - at : size - at;
-        ok = n == 0 || text_embed(e, text + at, n, error);
-        at += n + 1;
+        n = end != NULL ? (size_t) (end - text) - at : size - at;
+        code = n > 0 ? text_embed(e, text + at, n) : CLI_OK;
     }
     berth_free(text);
-    return ok;
+    return code;
 }
 
 static int embed_all(struct embedding *e, char **texts, int n) {
     const struct options *o = e->o;
-    struct model_error error = {""};
-    bool is_read = true;
     if (o->json) {
         berth_json_printf(&(struct berth_json_writer){.file = stdout}, "{'model': %s, 'pooling': %s, 'embeddings': [", e->m->path,
             o->is_last ? "last" : "mean");
     }
-    bool ok = o->prompt == NULL || text_embed(e, o->prompt, strlen(o->prompt), &error);
-    for (int i = 0; ok && i < n; i++) {
-        ok = text_embed(e, texts[i], strlen(texts[i]), &error);
+    int code = o->prompt != NULL ? text_embed(e, o->prompt, strlen(o->prompt)) : CLI_OK;
+    for (int i = 0; i < n && code == CLI_OK; i++) {
+        code = text_embed(e, texts[i], strlen(texts[i]));
     }
-    ok = ok && (o->file == NULL || lines_embed(e, o->file, &is_read, &error));
+    if (o->file != NULL && code == CLI_OK) {
+        code = lines_embed(e, o->file);
+    }
     fputs(o->json ? "]}\n" : "", stdout);
-    if (ok || !is_read) {
-        return ok ? CLI_OK : CLI_FAILURE;
-    }
-    return cli_fail(CLI_FAILURE, "%s", error.text);
+    return code;
 }
 
 int cli_embed(const struct cli_args *args) {

@@ -293,7 +293,7 @@ static int explain_json(const struct workbench *m, const struct model_options *o
         berth_json_put_key(&w, "prompt");
         code = tell_json(s, s->params.n_batch);
     }
-    if (code == CLI_OK && m->model->engine->can_replan) {
+    if (m->model->engine->can_replan && code == CLI_OK) {
         cli_peak_json(&w, m->path, options);
     }
     puts("}");
@@ -316,7 +316,7 @@ static int explain_model(struct workbench *m, const struct options *o) {
         return explain_json(m, &o->model);
     }
     code = explain_text(m, o->layer);
-    if (code == CLI_OK && o->layer < 0 && m->model->engine->can_replan) {
+    if (o->layer < 0 && m->model->engine->can_replan && code == CLI_OK) {
         cli_peak_print(stdout, m->path, &o->model);
     }
     return code;

@@ -47,17 +47,20 @@ static int imatrix_write(const struct imatrix_collector *c, const struct options
         return CLI_FAILURE;
     }
     const int code = cli_close_why(file, o->out, imatrix_collector_write(c, &source, file, &n_tensors, &error), error.text);
+    if (code != CLI_OK) {
+        return code;
+    }
     FILE *told = cli_is_stdout(o->out) ? stderr : stdout;
-    if (code == CLI_OK && o->read.json) {
+    if (o->read.json) {
         berth_json_printf(&(struct berth_json_writer){.file = told},
             "{'tensors': %" PRId64 ", 'chunks': %" PRId64 ", 'tokens': %" PRId64 "}\n", n_tensors, n_chunks,
             n_chunks * o->read.model.n_ctx);
-    } else if (code == CLI_OK) {
+    } else {
         cli_text(told, 0, o->out);
         fprintf(told, ": %" PRId64 " matrices, seen over %" PRId64 " context%s of %" PRId64 " tokens\n", n_tensors, n_chunks,
             n_chunks == 1 ? "" : "s", o->read.model.n_ctx);
     }
-    return code;
+    return CLI_OK;
 }
 
 // ---- the command ----

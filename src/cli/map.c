@@ -168,23 +168,21 @@ int cli_map(const struct cli_args *args) {
     struct map_plan maps[2], before;
     bool is_stopped = false;
     code = cli_output_check(o->out);
+    const struct map_plan *old = o->n_paths > 1 ? &maps[0] : NULL;
     for (size_t i = 0; i < o->n_paths && code == CLI_OK; i++) {
         code = map_load(o->paths[i], o, &plans[i], &offsets[i], &is_stopped);
         maps[i] = (struct map_plan){base_name(o->paths[i]), &plans[i], offsets[i]};
     }
-    if (code == CLI_OK && o->captured) {
+    if (o->captured && code == CLI_OK) {
+        old = &before;
         code = captured_get(o->paths[0], &plans[0], &before);
     }
     if (code == CLI_OK) {
-        const struct map_plan *old = o->captured ? &before : NULL;
-        if (o->n_paths > 1) {
-            old = &maps[0];
-        }
         code = map_write(&maps[o->n_paths - 1], old, o->out);
     }
     for (size_t i = 0; i < o->n_paths; i++) {
         view_plan_free(&plans[i]);
         berth_free(offsets[i]);
     }
-    return code == CLI_OK && is_stopped ? CLI_STOPPED : code;
+    return is_stopped && code == CLI_OK ? CLI_STOPPED : code;
 }

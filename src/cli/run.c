@@ -153,7 +153,8 @@ static bool cache_load(
         return o->cache == NULL || errno == ENOENT || model_fail(error, "%s: cannot be read: %s", o->cache, strerror(errno));
     }
     bool is_old;
-    const bool ok = session_load(s, tokens->ids, (int64_t) tokens->n, file, &r->n_kept, &is_old, &why);
+    const bool ok = session_load(s, tokens->ids, (int64_t) tokens->n, file, &is_old, &why);
+    r->n_kept = s->n_past;
     fclose(file);
     if (is_old) {
         cli_warn("%s: %s: the prompt is read anew and the file written again", o->cache, why.text);
@@ -181,7 +182,7 @@ static bool cache_save(const struct options *o, const struct session *s, const s
 static bool prompt_encode(
     const struct options *o, const struct generator *g, struct token_list *tokens, struct model_error *error) {
     const int64_t n_ctx = g->session->params.n_ctx;
-    if (!vocab_encode(g->writer->vocab, o->prompt, o->prompt_size, true, true, tokens, error)) {
+    if (!vocab_encode(g->writer->vocab, o->prompt, o->prompt_size, ENCODE_ADD | ENCODE_PARSE, tokens, error)) {
         return false;
     }
     if (tokens->n == 0) {
@@ -421,7 +422,7 @@ static int outputs_check(const struct options *o, const struct workbench *m) {
 
 static int run_opened(const struct options *o, struct workbench *m) {
     int code = outputs_check(o, m);
-    for (size_t i = 0; code == CLI_OK && i < o->loras.n; i++) {
+    for (size_t i = 0; i < o->loras.n && code == CLI_OK; i++) {
         code = cli_model_lora(m, o->loras.items[i]);
     }
     if (code != CLI_OK || (code = cli_model_session(m, &o->model)) != CLI_OK) {
@@ -437,10 +438,8 @@ static int run_opened(const struct options *o, struct workbench *m) {
 static int run_model(struct options *o) {
     struct workbench m;
     int code = o->model.by_best ? cli_cluster_choose(&o->model) : CLI_OK;
-    if (code == CLI_OK && o->fit.limits.n > 0) {
-        code = memory_obey(o);
-    }
-    if (code != CLI_OK || (code = cli_model_open_text(&m, &o->model)) != CLI_OK) {
+    if (code != CLI_OK || (o->fit.limits.n > 0 && (code = memory_obey(o)) != CLI_OK) ||
+        (code = cli_model_open_text(&m, &o->model)) != CLI_OK) {
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);

@@ -234,11 +234,10 @@ bool cli_train_is_first(const struct cli_train *o) {
 // What is written later: no long work before a refusal.
 static int outputs_check(const struct cli_train *o) {
     char checkpoint[4096];
-    int code = cli_output_check(o->out);
-    if (code == CLI_OK) {
-        code = cli_output_check(o->plot);
+    if (cli_output_check(o->out) != CLI_OK || cli_output_check(o->plot) != CLI_OK) {
+        return CLI_FAILURE;
     }
-    return code == CLI_OK && o->out != NULL ? cli_update_check(cli_train_checkpoint(o, checkpoint)) : code;
+    return o->out != NULL ? cli_update_check(cli_train_checkpoint(o, checkpoint)) : CLI_OK;
 }
 
 // ---- a new model ----

@@ -203,10 +203,12 @@ static int stop_ask(struct run *r) {
 static int steps_run(struct run *r) {
     struct trainer *t = r->t;
     int code = loss_look(r);
-    while (code == CLI_OK && t->n_done < t->params.n_steps && (code = stop_ask(r)) == CLI_OK && !t->is_stopped) {
+    while (t->n_done < t->params.n_steps) {
         struct model_error error = {""};
+        if (code != CLI_OK || (code = stop_ask(r)) != CLI_OK || t->is_stopped) {
+            break;
+        }
         if (!trainer_step(t, r->data, &error)) {
-            cli_progress_end();
             code = cli_fail(CLI_FAILURE, "%s", error.text);
             if (r->n_saved >= 0) {
                 fprintf(stderr, "The last checkpoint is that of step %" PRId64 ": %s\n", r->n_saved, r->checkpoint);

@@ -55,7 +55,7 @@ static int folder_read(struct reading *r, const char *path) {
         char name[4096];
         struct stat st;
         snprintf(name, sizeof name, "%s/%s", path, entries[i]->d_name);
-        if (code == CLI_OK && stat(name, &st) == 0 && S_ISREG(st.st_mode)) { // folders within are not looked into
+        if (stat(name, &st) == 0 && S_ISREG(st.st_mode) && code == CLI_OK) { // folders within are not looked into
             code = file_read(r, name);
         }
         free(entries[i]);
@@ -71,9 +71,12 @@ int cli_train_read(const struct cli_train *o, const char *path, const struct voc
     struct stat st;
     const bool is_folder = strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     const int code = is_folder ? folder_read(&r, path) : file_read(&r, path);
-    if (code == CLI_OK && r.n_odd == 1 && cli_train_is_first(o)) {
+    if (code != CLI_OK || !cli_train_is_first(o)) {
+        return code;
+    }
+    if (r.n_odd == 1) {
         cli_warn("%s: is not UTF-8 text but looks like binary data; the model learns its bytes", r.odd);
-    } else if (code == CLI_OK && r.n_odd > 1 && cli_train_is_first(o)) {
+    } else if (r.n_odd > 1) {
         cli_warn("%s and %zu other files are not UTF-8 text but look like binary data; the model learns their bytes", r.odd,
             r.n_odd - 1);
     }

@@ -35,7 +35,7 @@ static int64_t tokens_read(const struct context_reader *r, const struct token_li
 bool contexts_read(const struct context_reader *r, int64_t *n_read, struct model_error *error) {
     struct token_list tokens = {0};
     *n_read = 0;
-    if (vocab_encode(r->vocab, r->text, r->size, true, false, &tokens, error)) {
+    if (vocab_encode(r->vocab, r->text, r->size, ENCODE_ADD, &tokens, error)) {
         *n_read = tokens_read(r, &tokens, error);
     }
     token_list_fini(&tokens);

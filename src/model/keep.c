@@ -47,29 +47,36 @@ static bool is_state(const struct session *s) {
     return (s->model->params.desc->has & ARCH_STATE) != 0;
 }
 
-// Bytes at .. end of a tensor to the file, or from there; t NULL: what is read is dropped.
-static bool bytes_move(struct ggml_tensor *t, size_t at, size_t end, bool is_write, char *step, FILE *file) {
+// Which way, and through what.
+struct mover {
+    bool is_write; // to the file, else from there
+    char *step;    // [STEP]
+    FILE *file;
+};
+
+// Bytes at .. end of a tensor; t NULL: what is read is dropped.
+static bool bytes_move(const struct mover *m, struct ggml_tensor *t, size_t at, size_t end) {
     for (size_t n; at < end; at += n) {
         n = min_size(end - at, STEP);
-        if (is_write) {
-            ggml_backend_tensor_get(t, step, at, n);
+        if (m->is_write && t != NULL) {
+            ggml_backend_tensor_get(t, m->step, at, n);
         }
-        if ((is_write ? fwrite(step, 1, n, file) : fread(step, 1, n, file)) != n) {
+        if ((m->is_write ? fwrite(m->step, 1, n, m->file) : fread(m->step, 1, n, m->file)) != n) {
             return false;
         }
-        if (!is_write && t != NULL) {
-            ggml_backend_tensor_set(t, step, at, n);
+        if (!m->is_write && t != NULL) {
+            ggml_backend_tensor_set(t, m->step, at, n);
         }
     }
     return true;
 }
 
 // The rows of positions from .. to, which may go around the end of a ring.
-static bool rows_move(struct ggml_tensor *t, int64_t from, int64_t to, bool is_write, char *step, FILE *file) {
+static bool rows_move(const struct mover *m, struct ggml_tensor *t, int64_t from, int64_t to) {
     for (int64_t n; from < to; from += n) {
         const int64_t row = from % t->ne[1];
         n = min_i64(to - from, t->ne[1] - row);
-        if (!bytes_move(t, (size_t) row * t->nb[1], (size_t) (row + n) * t->nb[1], is_write, step, file)) {
+        if (!bytes_move(m, t, (size_t) row * t->nb[1], (size_t) (row + n) * t->nb[1])) {
             return false;
         }
     }
@@ -85,29 +92,27 @@ struct span {
 
 // Rows that are kept to or from the file; the file's others are passed over.
 static bool tensor_move(
-    const struct session *s, int64_t layer, bool is_v, const struct span *x, bool is_write, char *step, FILE *file) {
-    struct ggml_tensor *t = is_v ? s->v[layer] : s->k[layer];
+    const struct mover *m, const struct session *s, int64_t layer, struct ggml_tensor *t, const struct span *x) {
     if (t == NULL) {
         return true;
     }
     if (is_state(s)) {
-        return bytes_move(t, 0, ggml_nbytes(t), is_write, step, file);
+        return bytes_move(m, t, 0, ggml_nbytes(t));
     }
     const int64_t first = params_has_window(&s->model->params, layer) ? x->first : 0;
     const int64_t from = x->n_kept - first > t->ne[1] ? x->n_kept - t->ne[1] : first; // more has no room
-    return bytes_move(NULL, 0, (size_t) (from - first) * t->nb[1], false, step, file) &&
-           rows_move(t, from, x->n_kept, is_write, step, file) &&
-           bytes_move(NULL, 0, (size_t) (x->n - x->n_kept) * t->nb[1], false, step, file);
+    return bytes_move(m, NULL, 0, (size_t) (from - first) * t->nb[1]) && rows_move(m, t, from, x->n_kept) &&
+           bytes_move(m, NULL, 0, (size_t) (x->n - x->n_kept) * t->nb[1]);
 }
 
 static bool all_move(const struct session *s, const struct span *x, bool is_write, FILE *file, struct model_error *error) {
-    char *step = berth_malloc(STEP);
-    bool ok = step != NULL || model_fail(error, "out of memory");
+    const struct mover m = {is_write, berth_malloc(STEP), file};
+    bool ok = m.step != NULL || model_fail(error, "out of memory");
     for (int64_t i = 0; ok && i < s->model->params.n_layer; i++) {
-        ok = (tensor_move(s, i, false, x, is_write, step, file) && tensor_move(s, i, true, x, is_write, step, file)) ||
+        ok = (tensor_move(&m, s, i, s->k[i], x) && tensor_move(&m, s, i, s->v[i], x)) ||
              (is_write ? model_fail(error, "writing failed: %s", strerror(errno)) : model_fail(error, "the file is cut short"));
     }
-    berth_free(step);
+    berth_free(m.step);
     return ok;
 }
 
@@ -137,7 +142,9 @@ static bool common_find(
         if (fread(&token, sizeof token, 1, file) != 1) {
             return model_fail(error, "the file is cut short");
         }
-        is_same = is_same && x->n_kept < n - 1 && x->n_kept < s->params.n_ctx && token == tokens[i];
+        if (x->n_kept >= n - 1 || x->n_kept >= s->params.n_ctx || token != tokens[i]) {
+            is_same = false;
+        }
         x->n_kept += is_same;
     }
     const int64_t n_window = s->model->params.n_window;
@@ -148,11 +155,9 @@ static bool common_find(
     return true;
 }
 
-bool session_load(
-    struct session *s, const int32_t *tokens, int64_t n, FILE *file, int64_t *n_kept, bool *is_old, struct model_error *error) {
+bool session_load(struct session *s, const int32_t *tokens, int64_t n, FILE *file, bool *is_old, struct model_error *error) {
     char magic[8];
     uint64_t head[3];
-    *n_kept = 0;
     *is_old = false;
     if (!can_keep(s, error)) {
         return false;
@@ -180,6 +185,6 @@ bool session_load(
         session_reset(s);
         return false;
     }
-    s->n_past = *n_kept = x.n_kept;
+    s->n_past = x.n_kept;
     return true;
 }

@@ -209,14 +209,15 @@ static void llama_model_fini(struct model *m) {
 
 // ---- its tokenizer ----
 
-static bool llama_vocab_encode(const struct vocab *v, const char *text, size_t size, bool add_special, bool parse_special,
-    struct token_list *out, struct model_error *error) {
+static bool llama_vocab_encode(
+    const struct vocab *v, const char *text, size_t size, unsigned how, struct token_list *out, struct model_error *error) {
     const struct model_llama *m = v->ops_data;
+    const bool add = (how & ENCODE_ADD) != 0, parse = (how & ENCODE_PARSE) != 0;
     const int32_t n_text = (int32_t) size;
-    int32_t n = abs(m->lib->llama_tokenize(m->vocab, text, n_text, NULL, 0, add_special, parse_special)); // as there would be
+    int32_t n = abs(m->lib->llama_tokenize(m->vocab, text, n_text, NULL, 0, add, parse)); // as there would be
     int32_t *ids = berth_calloc((size_t) n + 1, sizeof *ids);
     bool ok = ids != NULL || model_fail(error, "out of memory for %d tokens", n);
-    n = ok && n > 0 ? m->lib->llama_tokenize(m->vocab, text, n_text, ids, n, add_special, parse_special) : 0;
+    n = ok && n > 0 ? m->lib->llama_tokenize(m->vocab, text, n_text, ids, n, add, parse) : 0;
     for (int32_t i = 0; ok && i < n; i++) {
         ok = token_push(out, ids[i], error);
     }

@@ -213,12 +213,21 @@ static struct ggml_tensor *tensor_find(const struct model *m, const char *name) 
     return NULL;
 }
 
-static bool weight_find(struct model *m, const char *name, const int64_t ne[3], int64_t layer, bool is_needed,
-    struct ggml_tensor **slot, struct model_error *error) {
-    struct ggml_tensor *t = tensor_find(m, name);
-    *slot = t;
+// A tensor that the model has, or may have.
+struct weight_wanted {
+    const char *name;
+    int64_t ne[3];
+    int64_t layer;
+    bool is_needed;
+    struct ggml_tensor **slot;
+};
+
+static bool weight_find(struct model *m, const struct weight_wanted *w, struct model_error *error) {
+    const char *name = w->name;
+    const int64_t *ne = w->ne;
+    struct ggml_tensor *t = *w->slot = tensor_find(m, name);
     if (t == NULL) {
-        return !is_needed || model_fail(error, "tensor '%s' is missing", name);
+        return !w->is_needed || model_fail(error, "tensor '%s' is missing", name);
     }
     if (t->ne[0] != ne[0] || t->ne[1] != ne[1] || t->ne[2] != ne[2] || t->ne[3] != 1) {
         return model_fail(error,
@@ -228,7 +237,7 @@ static bool weight_find(struct model *m, const char *name, const int64_t ne[3], 
     }
     const bool is_vector = (ne[1] == 1 && ne[2] == 1) || strstr(name, ".bias") != NULL || strstr(name, "_norm.") != NULL ||
                            strstr(name, ".ssm_conv1d") != NULL || ne[0] == 1;
-    m->weights[m->n_weights++] = (struct model_weight){.file = t, .slot = slot, .layer = layer, .is_vector = is_vector};
+    m->weights[m->n_weights++] = (struct model_weight){.file = t, .slot = w->slot, .layer = w->layer, .is_vector = is_vector};
     return type_check(t, is_vector, error);
 }
 
@@ -255,9 +264,12 @@ static bool layer_find(struct model *m, int64_t i, struct model_error *error) {
         }
         char name[GGML_MAX_NAME];
         snprintf(name, sizeof name, "blk.%" PRId64 ".%s", i, row->name);
-        const int64_t ne[3] = {extent_of(p, row->ne[0]), extent_of(p, row->ne[1]), extent_of(p, row->ne[2])};
-        struct ggml_tensor **slot = (struct ggml_tensor **) (void *) ((char *) &m->layers[i] + row->at);
-        if (!weight_find(m, name, ne, i, row->when != MAYBE, slot, error)) {
+        const struct weight_wanted wanted = {.name = name,
+            .ne = {extent_of(p, row->ne[0]), extent_of(p, row->ne[1]), extent_of(p, row->ne[2])},
+            .layer = i,
+            .is_needed = row->when != MAYBE,
+            .slot = (struct ggml_tensor **) (void *) ((char *) &m->layers[i] + row->at)};
+        if (!weight_find(m, &wanted, error)) {
             return false;
         }
     }
@@ -286,18 +298,23 @@ static bool tensors_find(struct model *m, struct model_error *error) {
     if (m->layers == NULL || m->weights == NULL) {
         return model_fail(error, "out of memory for the tables of %" PRId64 " layers", p->n_layer);
     }
-    const int64_t table[3] = {p->n_embd, p->n_vocab, 1}, row[3] = {p->n_embd, 1, 1}, half[3] = {p->n_rot / 2, 1, 1};
-    const int64_t places[3] = {p->n_embd, p->n_ctx_train, 1};
-    const bool is_placed = (p->desc->has & ARCH_POSITIONS) != 0, has_bias = (p->desc->has & ARCH_LAYER_NORM) != 0;
-    if ((is_placed && !weight_find(m, "position_embd.weight", places, -1, true, &m->position_embd, error)) ||
-        (has_bias && !weight_find(m, "output_norm.bias", row, p->n_layer, false, &m->output_norm_bias, error)) ||
-        !weight_find(m, "token_embd.weight", table, -1, true, &m->token_embd, error) ||
-        !weight_find(m, "output_norm.weight", row, p->n_layer, true, &m->output_norm, error) ||
-        !weight_find(m, "output.weight", table, p->n_layer, false, &m->output, error) ||
-        !weight_find(m, "rope_freqs.weight", half, 0, false, &m->rope_freqs, error) ||
-        !weight_find(m, "rope_factors_long.weight", half, 0, false, &m->rope_long, error) ||
-        !weight_find(m, "rope_factors_short.weight", half, 0, false, &m->rope_short, error)) {
-        return false;
+    const int64_t n_embd = p->n_embd, half = p->n_rot / 2, last = p->n_layer;
+    const struct weight_wanted rows[] = {
+        {"position_embd.weight", {n_embd, p->n_ctx_train, 1}, -1, true, &m->position_embd},
+        {"output_norm.bias", {n_embd, 1, 1}, last, false, &m->output_norm_bias},
+        {"token_embd.weight", {n_embd, p->n_vocab, 1}, -1, true, &m->token_embd},
+        {"output_norm.weight", {n_embd, 1, 1}, last, true, &m->output_norm},
+        {"output.weight", {n_embd, p->n_vocab, 1}, last, false, &m->output},
+        {"rope_freqs.weight", {half, 1, 1}, 0, false, &m->rope_freqs},
+        {"rope_factors_long.weight", {half, 1, 1}, 0, false, &m->rope_long},
+        {"rope_factors_short.weight", {half, 1, 1}, 0, false, &m->rope_short},
+    };
+    const unsigned needs[] = {ARCH_POSITIONS, ARCH_LAYER_NORM}; // of the first two
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const bool is_had = i >= sizeof needs / sizeof *needs || (p->desc->has & needs[i]) != 0;
+        if (is_had && !weight_find(m, &rows[i], error)) {
+            return false;
+        }
     }
     for (int64_t i = 0; i < p->n_layer; i++) {
         if (!layer_find(m, i, error)) {

@@ -355,12 +355,11 @@ bool session_decode(struct session *session, const int32_t *tokens, int64_t n, s
 void session_reset(struct session *session); // to position 0
 // With all_outputs: the logits of token i of the batch that was read last.
 bool session_row(const struct session *session, int64_t i, float *out, struct model_error *error);
-// keep.c: what the session has read, which is these tokens, into a file; and out of one at position 0: *n_kept of the tokens are
-// then read. A file that is of another model is an error that says so; of one that another version of Berth wrote, *is_old is
+// keep.c: what the session has read, which is these tokens, into a file; and out of one at position 0: the first n_past of the
+// tokens are then read. A file that is of another model is an error that says so; of one that another version of Berth wrote, *is_old is
 // true.
 bool session_save(const struct session *session, const int32_t *tokens, int64_t n, FILE *file, struct model_error *error);
-bool session_load(struct session *session, const int32_t *tokens, int64_t n, FILE *file, int64_t *n_kept, bool *is_old,
-    struct model_error *error);
+bool session_load(struct session *session, const int32_t *tokens, int64_t n, FILE *file, bool *is_old, struct model_error *error);
 // Builds the graph for n_tokens that see n_kv positions, without computing it: session->graph.
 bool session_graph(struct session *session, int64_t n_tokens, int64_t n_kv, struct model_error *error);
 

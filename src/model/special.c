@@ -37,7 +37,7 @@ static bool is_special(const struct vocab *v, int32_t id, bool with_control) {
 
 // Of tokens with the same text only the one that the text means.
 static bool is_found(const struct vocab *v, int32_t id) {
-    return is_special(v, id, true) && v->sizes[id] > 0 && vocab_find(v, v->texts[id], v->sizes[id]) == id;
+    return is_special(v, id, true) && v->tokens.sizes[id] > 0 && vocab_find(v, v->tokens.texts[id], v->tokens.sizes[id]) == id;
 }
 
 // ---- the trie ----
@@ -121,7 +121,7 @@ static bool trie_make(struct special_trie *t, const struct vocab *v, size_t size
         t->n_nodes = 1;
         for (int32_t i = 0; i < v->n_tokens; i++) {
             if (is_found(v, i)) {
-                token_add(t, v->texts[i], v->sizes[i], i);
+                token_add(t, v->tokens.texts[i], v->tokens.sizes[i], i);
             }
         }
         nodes_order(t, depths, order, starts, (uint32_t) v->max_size);
@@ -136,7 +136,7 @@ static bool trie_make(struct special_trie *t, const struct vocab *v, size_t size
 bool specials_init(struct vocab *v) {
     size_t size = 0;
     for (int32_t i = 0; i < v->n_tokens; i++) {
-        size += is_found(v, i) ? v->sizes[i] : 0;
+        size += is_found(v, i) ? v->tokens.sizes[i] : 0;
     }
     if (size == 0) {
         return true;
@@ -177,7 +177,7 @@ static bool is_better(const struct candidate *a, const struct candidate *b) {
 
 static struct candidate candidate_of(const struct vocab *v, uint32_t node, uint32_t at) {
     const int32_t id = v->specials->nodes[node].token;
-    return (struct candidate){node, at, v->sizes[id], id};
+    return (struct candidate){node, at, v->tokens.sizes[id], id};
 }
 
 static void heap_sink(struct candidates *c, size_t i) {
@@ -209,7 +209,7 @@ static void best_settle(struct candidates *c, int kind, int32_t *at) {
         at[best.at] = best.id;
     } else if (at[best.at] == SPECIAL_NONE) {
         node = nodes[nodes[best.node].link].best[kind];
-        while (node != 0 && at[best.at + c->v->sizes[nodes[node].token] - 1] != SPECIAL_NONE) {
+        while (node != 0 && at[best.at + c->v->tokens.sizes[nodes[node].token] - 1] != SPECIAL_NONE) {
             node = nodes[nodes[node].link].best[kind];
         }
     }

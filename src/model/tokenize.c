@@ -185,8 +185,7 @@ static bool spm_encode(const struct vocab *v, const char *text, size_t size, str
 static bool bpe_cost(const void *user, const char *left, size_t n_left, size_t n_right, double *cost) {
     const struct vocab *v = user;
     const struct text_part parts[] = {{left, n_left}, {" ", 1}, {left + n_left, n_right}};
-    const int32_t rank =
-        n_left + n_right + 1 > v->max_merge ? -1 : text_table_find(&v->merge_table, v->merges, v->merge_sizes, parts, 3);
+    const int32_t rank = n_left + n_right + 1 > v->merges.longest ? -1 : text_table_find(&v->merges, parts, 3);
     *cost = rank;
     return rank >= 0;
 }
@@ -305,35 +304,36 @@ static bool plain_encode(
     return ok;
 }
 
-static bool text_encode(const struct vocab *v, const char *text, size_t size, bool add_special, bool parse_special,
-    struct token_list *out, struct model_error *error) {
-    if (add_special && v->add_bos && v->bos >= 0 && !token_push(out, v->bos, error)) {
+static bool text_encode(
+    const struct vocab *v, const char *text, size_t size, unsigned how, struct token_list *out, struct model_error *error) {
+    const bool is_whole = (how & ENCODE_ADD) != 0;
+    if (is_whole && v->add_bos && v->bos >= 0 && !token_push(out, v->bos, error)) {
         return false;
     }
-    int32_t *specials = specials_find(v, text, size, parse_special);
+    int32_t *specials = specials_find(v, text, size, (how & ENCODE_PARSE) != 0);
     bool ok = specials != NULL || model_fail(error, "out of memory for the special tokens of %zu bytes", size);
     size_t start = 0;
     for (size_t at = 0; ok && at < size; at++) {
         if (specials[at] >= 0) {
             ok = plain_encode(v, text + start, at - start, out, error) && token_push(out, specials[at], error);
-            start = at + v->sizes[specials[at]];
+            start = at + v->tokens.sizes[specials[at]];
         }
     }
     berth_free(specials);
     return ok && plain_encode(v, text + start, size - start, out, error) &&
-           (!add_special || !v->add_eos || v->eos < 0 || token_push(out, v->eos, error));
+           (!is_whole || !v->add_eos || v->eos < 0 || token_push(out, v->eos, error));
 }
 
 // ---- any vocabulary ----
 
 const struct vocab_ops vocab_ops_file = {.encode = text_encode, .piece = token_piece, .is_end = token_is_end};
 
-bool vocab_encode(const struct vocab *v, const char *text, size_t size, bool add_special, bool parse_special,
-    struct token_list *out, struct model_error *error) {
+bool vocab_encode(
+    const struct vocab *v, const char *text, size_t size, unsigned how, struct token_list *out, struct model_error *error) {
     if (size > INT32_MAX / 16) {
         return model_fail(error, "a text of %zu bytes is too long", size);
     }
-    return v->ops->encode(v, text, size, add_special, parse_special, out, error);
+    return v->ops->encode(v, text, size, how, out, error);
 }
 
 size_t vocab_piece(const struct vocab *v, int32_t token, char *out, size_t cap) {

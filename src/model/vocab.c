@@ -20,32 +20,30 @@ static bool is_text(const char *text, uint32_t size, const struct text_part *par
     return at == size;
 }
 
-static size_t slot_find(
-    const struct text_table *table, const char *const *texts, const uint32_t *sizes, const struct text_part *parts, int n_parts) {
+static size_t slot_find(const struct text_table *table, const struct text_part *parts, int n_parts) {
     struct berth_siphash hash = berth_siphash_begin(&table->key);
     for (int i = 0; i < n_parts; i++) {
         berth_siphash_add(&hash, parts[i].text, parts[i].size);
     }
     size_t slot = (size_t) berth_siphash_end(&hash) & (table->n_slots - 1);
-    while (table->slots[slot] >= 0 && !is_text(texts[table->slots[slot]], sizes[table->slots[slot]], parts, n_parts)) {
+    for (int32_t i; (i = table->slots[slot]) >= 0 && !is_text(table->texts[i], table->sizes[i], parts, n_parts);) {
         slot = (slot + 1) & (table->n_slots - 1);
     }
     return slot;
 }
 
-int32_t text_table_find(
-    const struct text_table *table, const char *const *texts, const uint32_t *sizes, const struct text_part *parts, int n_parts) {
-    return table->n_slots == 0 ? -1 : table->slots[slot_find(table, texts, sizes, parts, n_parts)];
+int32_t text_table_find(const struct text_table *table, const struct text_part *parts, int n_parts) {
+    return table->n_slots == 0 ? -1 : table->slots[slot_find(table, parts, n_parts)];
 }
 
 int32_t vocab_find(const struct vocab *v, const char *text, size_t size) {
     const struct text_part part = {text, size};
-    return size > v->max_size ? -1 : text_table_find(&v->table, v->texts, v->sizes, &part, 1);
+    return size > v->max_size ? -1 : text_table_find(&v->tokens, &part, 1);
 }
 
-bool text_table_fill(struct text_table *table, const char *const *texts, const uint32_t *sizes, int32_t n, bool last_wins) {
+bool text_table_fill(struct text_table *table, bool last_wins) {
     table->n_slots = 16;
-    while (table->n_slots < 2 * (size_t) n) {
+    while (table->n_slots < 2 * (size_t) table->n) {
         table->n_slots *= 2;
     }
     table->slots = berth_malloc(table->n_slots * sizeof *table->slots);
@@ -54,9 +52,9 @@ bool text_table_fill(struct text_table *table, const char *const *texts, const u
         return false;
     }
     memset(table->slots, -1, table->n_slots * sizeof *table->slots);
-    for (int32_t i = 0; i < n; i++) {
-        const struct text_part part = {texts[i], sizes[i]};
-        const size_t slot = slot_find(table, texts, sizes, &part, 1);
+    for (int32_t i = 0; i < table->n; i++) {
+        const struct text_part part = {table->texts[i], table->sizes[i]};
+        const size_t slot = slot_find(table, &part, 1);
         if (table->slots[slot] < 0 || last_wins) {
             table->slots[slot] = i;
         }
@@ -153,8 +151,8 @@ size_t token_piece(const struct vocab *v, int32_t token, char *out, size_t cap) 
     if (token < 0 || token >= v->n_tokens || v->types[token] == TOKEN_CONTROL || v->types[token] == TOKEN_UNKNOWN) {
         return 0;
     }
-    const char *text = v->texts[token];
-    const size_t size = v->sizes[token];
+    const char *text = v->tokens.texts[token];
+    const size_t size = v->tokens.sizes[token];
     unsigned byte;
     if (v->types[token] == TOKEN_BYTE && sscanf(text, "<0x%2X>", &byte) == 1) {
         return byte_put(out, cap, 0, (char) byte);
@@ -170,7 +168,7 @@ size_t token_piece(const struct vocab *v, int32_t token, char *out, size_t cap) 
 }
 
 static bool is_named(const struct vocab *v, int32_t token, const char *name) {
-    return v->sizes[token] == strlen(name) && memcmp(v->texts[token], name, v->sizes[token]) == 0;
+    return v->tokens.sizes[token] == strlen(name) && memcmp(v->tokens.texts[token], name, v->tokens.sizes[token]) == 0;
 }
 
 static bool has_name(const struct vocab *v, const char *name) {

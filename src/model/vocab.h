@@ -17,9 +17,13 @@ enum token_type { // as files number them
     TOKEN_BYTE = 6,
 };
 
-// Texts by their bytes: open addressing, indices into a list of texts.
+// A list of texts of a file, and the way to them by their bytes: open addressing.
 struct text_table {
-    int32_t *slots;               // -1: free
+    const char **texts; // [n] borrowed from the file
+    uint32_t *sizes;    // [n] bytes
+    int32_t n;
+    size_t longest;               // bytes
+    int32_t *slots;               // indices of texts; -1: free
     size_t n_slots;               // a power of two
     struct berth_siphash_key key; // of the hash: a file cannot know which texts would collide
 };
@@ -33,18 +37,11 @@ struct vocab {
     const struct split_rule *split; // BPE: how texts are cut into words
     bool is_word_first;             // BPE: a word that is a token is that token, whatever the merges say
     int32_t n_tokens;
-    const char **texts; // [n_tokens] borrowed from the file
-    uint32_t *sizes;    // [n_tokens] bytes
-    float *scores;      // [n_tokens] SPM
-    uint8_t *types;     // [n_tokens] of token_type
-    size_t max_size;    // bytes of the longest token
-    struct text_table table;
-
-    const char **merges; // [n_merges] BPE: "left right", best first
-    uint32_t *merge_sizes;
-    int32_t n_merges;
-    size_t max_merge; // bytes of the longest
-    struct text_table merge_table;
+    float *scores;   // [n_tokens] SPM
+    uint8_t *types;  // [n_tokens] of token_type
+    size_t max_size; // bytes of the longest token
+    struct text_table tokens;
+    struct text_table merges; // BPE: "left right", best first
 
     int32_t byte_token[256];             // -1: none
     struct special_trie *specials;       // special.c; NULL: there are none
@@ -59,8 +56,8 @@ struct token_list {
 
 // What a tokenizer does: Berth's own for a file's tables, or an engine's.
 struct vocab_ops {
-    bool (*encode)(const struct vocab *vocab, const char *text, size_t size, bool add_special, bool parse_special,
-        struct token_list *out, struct model_error *error);
+    bool (*encode)(const struct vocab *vocab, const char *text, size_t size, unsigned how, struct token_list *out,
+        struct model_error *error);
     size_t (*piece)(const struct vocab *vocab, int32_t token, char *out, size_t cap);
     bool (*is_end)(const struct vocab *vocab, int32_t token);
 };
@@ -72,10 +69,11 @@ struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct
 struct vocab *vocab_of_model(const struct model *model, struct model_error *error);
 void vocab_free(struct vocab *vocab);
 
-// Appends the tokens of a text: with add_special those that begin and end every text, with parse_special control tokens that are
-// spelled out in it. O(n log n).
-bool vocab_encode(const struct vocab *vocab, const char *text, size_t size, bool add_special, bool parse_special,
-    struct token_list *out, struct model_error *error);
+// How a text becomes tokens: with those that begin and end every text; with control tokens that are spelled out in it.
+enum { ENCODE_PLAIN = 0, ENCODE_ADD = 1, ENCODE_PARSE = 2 };
+// Appends the tokens of a text. O(n log n).
+bool vocab_encode(
+    const struct vocab *vocab, const char *text, size_t size, unsigned how, struct token_list *out, struct model_error *error);
 void token_list_fini(struct token_list *list);
 // The bytes of a token, appended at *out (as much as fits into cap) and counted; parts of a character may come one by one.
 // Control tokens have none, nor has that for what is unknown.
@@ -90,10 +88,9 @@ struct text_part {
     size_t size;
 };
 // Of equal texts the last one counts if last_wins, else the first. False: out of memory.
-bool text_table_fill(struct text_table *table, const char *const *texts, const uint32_t *sizes, int32_t n, bool last_wins);
+bool text_table_fill(struct text_table *table, bool last_wins);
 // Index of the text that the parts make together; -1: none.
-int32_t text_table_find(
-    const struct text_table *table, const char *const *texts, const uint32_t *sizes, const struct text_part *parts, int n_parts);
+int32_t text_table_find(const struct text_table *table, const struct text_part *parts, int n_parts);
 int32_t vocab_find(const struct vocab *vocab, const char *text, size_t size); // -1: no token
 bool token_push(struct token_list *list, int32_t token, struct model_error *error);
 size_t token_piece(const struct vocab *vocab, int32_t token, char *out, size_t cap); // of vocab_ops_file

@@ -10,11 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-// A list of texts; *n is 0 if the key is absent.
-static bool texts_read(const struct gguf_context *meta, const char *key, const char ***texts, uint32_t **sizes, int32_t *n,
-    size_t *longest, struct model_error *error) {
+// A list of texts; empty if the key is absent.
+static bool texts_read(const struct gguf_context *meta, const char *key, struct text_table *table, struct model_error *error) {
     const int64_t id = gguf_find_key(meta, key);
-    *n = 0;
     if (id < 0) {
         return true;
     }
@@ -25,21 +23,21 @@ static bool texts_read(const struct gguf_context *meta, const char *key, const c
     if (n_texts > INT32_MAX / 4) {
         return model_fail(error, "key '%s' has %zu texts, too many", key, n_texts);
     }
-    *texts = berth_malloc((n_texts + 1) * sizeof **texts);
-    *sizes = berth_malloc((n_texts + 1) * sizeof **sizes);
-    if (*texts == NULL || *sizes == NULL) {
+    table->texts = berth_malloc((n_texts + 1) * sizeof *table->texts);
+    table->sizes = berth_malloc((n_texts + 1) * sizeof *table->sizes);
+    if (table->texts == NULL || table->sizes == NULL) {
         return model_fail(error, "out of memory for %zu texts of '%s'", n_texts, key);
     }
     for (size_t i = 0; i < n_texts; i++) {
-        (*texts)[i] = gguf_get_arr_str(meta, id, i);
-        const size_t size = strlen((*texts)[i]);
+        table->texts[i] = gguf_get_arr_str(meta, id, i);
+        const size_t size = strlen(table->texts[i]);
         if (size > INT32_MAX / 4) {
             return model_fail(error, "text %zu of key '%s' has %zu bytes, too many", i, key, size);
         }
-        (*sizes)[i] = (uint32_t) size;
-        *longest = max_size(size, *longest);
+        table->sizes[i] = (uint32_t) size;
+        table->longest = max_size(size, table->longest);
     }
-    *n = (int32_t) n_texts;
+    table->n = (int32_t) n_texts;
     return true;
 }
 
@@ -63,9 +61,11 @@ static bool numbers_read(const struct gguf_context *meta, const char *key, enum 
 
 static bool tokens_read(struct vocab *v, const struct gguf_context *meta, int64_t n_vocab, struct model_error *error) {
     const void *scores, *types;
-    if (!texts_read(meta, "tokenizer.ggml.tokens", &v->texts, &v->sizes, &v->n_tokens, &v->max_size, error)) {
+    if (!texts_read(meta, "tokenizer.ggml.tokens", &v->tokens, error)) {
         return false;
     }
+    v->n_tokens = v->tokens.n;
+    v->max_size = v->tokens.longest;
     if (v->n_tokens == 0) {
         return model_fail(error, "there is no tokenizer: key 'tokenizer.ggml.tokens' is missing or empty");
     }
@@ -90,17 +90,15 @@ static bool tokens_read(struct vocab *v, const struct gguf_context *meta, int64_
         v->scores[i] = isnan(score) ? -INFINITY : score;
         v->types[i] = (uint8_t) type;
     }
-    return text_table_fill(&v->table, v->texts, v->sizes, v->n_tokens, true) ||
-           model_fail(error, "out of memory for the table of %d tokens", v->n_tokens);
+    return text_table_fill(&v->tokens, true) || model_fail(error, "out of memory for the table of %d tokens", v->n_tokens);
 }
 
 static bool merges_read(struct vocab *v, const struct gguf_context *meta, struct model_error *error) {
     const char *pre;
-    if (!keys_text(meta, "tokenizer.ggml.pre", &pre, error) ||
-        !texts_read(meta, "tokenizer.ggml.merges", &v->merges, &v->merge_sizes, &v->n_merges, &v->max_merge, error)) {
+    if (!keys_text(meta, "tokenizer.ggml.pre", &pre, error) || !texts_read(meta, "tokenizer.ggml.merges", &v->merges, error)) {
         return false;
     }
-    if (v->n_merges == 0) {
+    if (v->merges.n == 0) {
         return model_fail(error, "key 'tokenizer.ggml.merges' is missing or empty");
     }
     if (pre == NULL) {
@@ -112,8 +110,7 @@ static bool merges_read(struct vocab *v, const struct gguf_context *meta, struct
             "words as '%.64s' cuts them are not supported; default, gpt-2, llama-bpe, qwen2, smollm, tekken and some others are",
             pre);
     }
-    return text_table_fill(&v->merge_table, v->merges, v->merge_sizes, v->n_merges, false) ||
-           model_fail(error, "out of memory for the table of %d merges", v->n_merges);
+    return text_table_fill(&v->merges, false) || model_fail(error, "out of memory for the table of %d merges", v->merges.n);
 }
 
 static bool id_read(
@@ -196,18 +193,20 @@ fail:
     return NULL;
 }
 
+static void texts_free(struct text_table *table) {
+    berth_free(table->texts);
+    berth_free(table->sizes);
+    berth_free(table->slots);
+}
+
 void vocab_free(struct vocab *v) {
     if (v == NULL) {
         return;
     }
-    berth_free(v->texts);
-    berth_free(v->sizes);
+    texts_free(&v->tokens);
+    texts_free(&v->merges);
     berth_free(v->scores);
     berth_free(v->types);
     specials_free(v->specials);
-    berth_free(v->table.slots);
-    berth_free(v->merges);
-    berth_free(v->merge_sizes);
-    berth_free(v->merge_table.slots);
     berth_free(v);
 }

@@ -11,7 +11,7 @@
 static bool text_add(struct train_data *d, const struct vocab *vocab, const char *text, size_t size, struct model_error *error) {
     d->n_texts++;
     return (vocab->bos < 0 || !vocab->add_bos || token_push(&d->tokens, vocab->bos, error)) &&
-           vocab_encode(vocab, text, size, false, false, &d->tokens, error) &&
+           vocab_encode(vocab, text, size, ENCODE_PLAIN, &d->tokens, error) &&
            (vocab->eos < 0 || token_push(&d->tokens, vocab->eos, error));
 }
 

@@ -312,7 +312,9 @@ bool trainer_look(struct trainer *t, const struct train_data *data, bool (*stop)
         if (t->is_stopped) {
             return model_fail(error, "computing was stopped");
         }
-        ok = ok && look_at(t, data, at + train_first_own(p), &sum, error);
+        if (ok) { // others take part in what follows, also without this one
+            ok = look_at(t, data, at + train_first_own(p), &sum, error);
+        }
     }
     float loss = (float) (sum / (double) data->n_windows * (p->world != NULL ? p->world->size : 1)); // ranks take the mean
     return train_ranks_loss(t, ok, &loss, error) && look_add(t, loss, error);

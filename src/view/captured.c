@@ -119,7 +119,7 @@ static enum ggml_status items_of(struct asked a, int n, bool is_captured, const 
     } else {
         berth_fail(status, "%s: out of memory for %d buffers", path, n);
     }
-    if (status == GGML_STATUS_SUCCESS && is_captured) {
+    if (is_captured && status == GGML_STATUS_SUCCESS) {
         status = set_captured(a.g, *set);
     }
     berth_free(a.sizes);

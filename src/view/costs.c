@@ -205,7 +205,7 @@ static enum ggml_status schedule_write(FILE *file, void *user) {
     struct berth_json_writer w = {.file = file};
     berth_json_begin(&w, NULL, '{');
     berth_json_begin(&w, "items", '[');
-    for (size_t k = 0; status == GGML_STATUS_SUCCESS && k < n + b->n_steps; k++) {
+    for (size_t k = 0; k < n + b->n_steps && status == GGML_STATUS_SUCCESS; k++) {
         const int32_t op = k < n ? (int32_t) k : b->steps[k - n].op;
         if (item_of[k] >= 0) {
             struct berth_plan_item item = items[item_of[k]];

@@ -168,7 +168,7 @@ static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct vi
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_plan_check(part->items, n, &own, part->offsets, NULL);
     }
-    for (size_t k = 0; status == GGML_STATUS_SUCCESS && k < buffer->n_items; k++) {
+    for (size_t k = 0; k < buffer->n_items && status == GGML_STATUS_SUCCESS; k++) {
         offsets[buffer->items[k]] = part->offsets[k];
     }
     return status;
@@ -220,7 +220,7 @@ enum ggml_status view_plan_solve(struct view_plan *plan, const struct berth_plan
     }
     *is_stopped = search.is_stopped;
     // An alias group over several buffers is no group. Each buffer alone was checked.
-    if (status == GGML_STATUS_SUCCESS && !has_chunks && plan->n_buffers > 1) {
+    if (!has_chunks && plan->n_buffers > 1 && status == GGML_STATUS_SUCCESS) {
         status = berth_plan_check(plan->set->items, (int64_t) plan->set->n_items, NULL, offsets, NULL);
     }
     berth_free(part.items);

@@ -42,14 +42,13 @@ enum ggml_status view_plan_read_model(const char *path, const struct model_optio
         model_place(model, &devices, true, NULL, NULL, &error)) {
         session = session_new(model, &devices, &params, &error);
     }
-    if (session != NULL && session_reserve(session, &error)) {
+    if (session == NULL || !session_reserve(session, &error)) {
+        berth_set_error("%s", error.text);
+    } else if (!homes_set(model, session, plan)) {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory", path);
+    } else {
         plan->n_ctx_train = model->params.n_ctx_train;
         status = view_set_make(sched_write, session->sched, path, &plan->set);
-    } else {
-        berth_set_error("%s", error.text);
-    }
-    if (status == GGML_STATUS_SUCCESS && !homes_set(model, session, plan)) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory", path);
     }
     session_free(session);
     model_free(model);
@@ -78,9 +77,9 @@ enum ggml_status view_plan_read(
         status = view_plan_read_model(path, options, plan);
     } else {
         status = berth_plan_read_file(path, &plan->set);
-    }
-    if (status == GGML_STATUS_SUCCESS && budget->bytes > 0 && !is_graph) {
-        status = view_plan_budget_set(path, plan);
+        if (budget->bytes > 0 && status == GGML_STATUS_SUCCESS) { // a graph keeps its own
+            status = view_plan_budget_set(path, plan);
+        }
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = view_plan_buffers(plan);

@@ -15,7 +15,7 @@ static void encode(const struct vocab *v, const char *text, size_t size, bool sp
     struct utf8_stream stream = {0};
     char *piece = malloc(v->max_size + 8), *chars = malloc(3 * (v->max_size + 12));
     expect(piece != NULL && chars != NULL, "out of memory");
-    expect(vocab_encode(v, text, size, special, special, &list, &error), "a text is refused");
+    expect(vocab_encode(v, text, size, special ? ENCODE_ADD | ENCODE_PARSE : ENCODE_PLAIN, &list, &error), "a text is refused");
     expect(list.n <= 4 * size + 8, "more tokens than bytes");
     for (size_t i = 0; i < list.n; i++) {
         expect(list.ids[i] >= 0 && list.ids[i] < v->n_tokens, "a token that is none");

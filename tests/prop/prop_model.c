@@ -49,7 +49,7 @@ static bool tokenize(const struct model *model, struct check_rng *r) {
     char text[600], piece[64];
     struct token_list list = {0};
     const size_t n = sample_random_text(r, text, sizeof text, true);
-    assert_true(vocab_encode(v, text, n, true, true, &list, &error));
+    assert_true(vocab_encode(v, text, n, ENCODE_ADD | ENCODE_PARSE, &list, &error));
     for (size_t i = 0; i < list.n; i++) {
         assert_in_range(list.ids[i], 0, model->params.n_vocab - 1);
         vocab_piece(v, list.ids[i], piece, sizeof piece);

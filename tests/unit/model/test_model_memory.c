@@ -19,7 +19,7 @@ static void test_words(void **state) {
         berth_alloc_watch(true);
         berth_alloc_fail_at(at);
         struct vocab *vocab = vocab_new(g, (int64_t) v.n_tokens, &error);
-        const bool ok = vocab != NULL && vocab_encode(vocab, text, strlen(text), true, true, &list, &error);
+        const bool ok = vocab != NULL && vocab_encode(vocab, text, strlen(text), ENCODE_ADD | ENCODE_PARSE, &list, &error);
         n_made = at == 0 ? berth_alloc_made() : n_made;
         berth_alloc_fail_at(0);
         vocab_free(vocab);

@@ -63,7 +63,7 @@ static struct vocab *vocab_of(const struct gguf_context *g, size_t n) {
 static void expect_tokens(const struct vocab *v, const char *text, bool add, bool parse, const int32_t *want, size_t n) {
     struct model_error error = {""};
     struct token_list list = {0};
-    assert_true(vocab_encode(v, text, strlen(text), add, parse, &list, &error));
+    assert_true(vocab_encode(v, text, strlen(text), (add ? ENCODE_ADD : 0u) | (parse ? ENCODE_PARSE : 0u), &list, &error));
     if (list.n != n || memcmp(list.ids, want, n * sizeof *want) != 0) {
         print_error("'%s':", text);
         for (size_t i = 0; i < list.n; i++) {
@@ -145,7 +145,7 @@ static void expect_back(const struct vocab *v, const char *text, size_t size, si
     struct token_list list = {0};
     char back[8192];
     size_t n = 0;
-    assert_true(vocab_encode(v, text, size, false, false, &list, &error));
+    assert_true(vocab_encode(v, text, size, ENCODE_PLAIN, &list, &error));
     for (size_t i = 0; i < list.n; i++) {
         n += vocab_piece(v, list.ids[i], back + n, sizeof back - n);
         assert_true(n <= sizeof back);
@@ -214,7 +214,7 @@ static void test_long(void **state) {
             text[i] = "ship  \n\n..=="[kind * 3 + (int) (i % 3 != 0) + (int) (i % 5 == 0)];
         }
         const int64_t start = ggml_time_us();
-        assert_true(vocab_encode(v, text, n, false, true, &list, &error));
+        assert_true(vocab_encode(v, text, n, ENCODE_PARSE, &list, &error));
         assert_true(ggml_time_us() - start < 20000000);
         assert_true(list.n > 0);
         token_list_fini(&list);
@@ -352,7 +352,7 @@ static void test_odd(void **state) {
         struct token_list list = {0};
         struct model_error error = {""};
         const size_t n = sample_random_text(&r, text, sizeof text, true);
-        assert_true(vocab_encode(v, text, n, true, true, &list, &error));
+        assert_true(vocab_encode(v, text, n, ENCODE_ADD | ENCODE_PARSE, &list, &error));
         token_list_fini(&list);
     }
     vocab_free(v);
@@ -398,8 +398,9 @@ static void specials_naive(const struct vocab *v, const char *text, size_t size,
         for (int32_t id = 0; id < v->n_tokens; id++) {
             const bool is_one =
                 v->types[id] == TOKEN_USER || (with_control && (v->types[id] == TOKEN_CONTROL || v->types[id] == TOKEN_UNKNOWN));
-            for (size_t i = 0; is_one && v->sizes[id] == n && vocab_find(v, v->texts[id], n) == id && i + n <= size; i++) {
-                bool is_free = memcmp(text + i, v->texts[id], n) == 0;
+            for (size_t i = 0; is_one && v->tokens.sizes[id] == n && vocab_find(v, v->tokens.texts[id], n) == id && i + n <= size;
+                 i++) {
+                bool is_free = memcmp(text + i, v->tokens.texts[id], n) == 0;
                 for (size_t k = i; k < i + n; k++) {
                     is_free = is_free && at[k] == SPECIAL_NONE;
                 }

@@ -172,7 +172,8 @@ static void compare_pieces(const struct vocab *ours, const void *theirs) {
         const size_t n = vocab_piece(ours, i, a, sizeof a);
         const int32_t m = reference.llama_token_to_piece(theirs, i, b, sizeof b, 0, false);
         if (m < 0 || n != (size_t) m || memcmp(a, b, n) != 0) {
-            print_error("token %d '%s' of type %d: '%.*s', theirs '%.*s'\n", i, ours->texts[i], ours->types[i], (int) n, a, m, b);
+            print_error(
+                "token %d '%s' of type %d: '%.*s', theirs '%.*s'\n", i, ours->tokens.texts[i], ours->types[i], (int) n, a, m, b);
             fail();
         }
     }
@@ -199,7 +200,7 @@ static void compare(const char *path, uint64_t seed, draw_t draw, int n_texts) {
         struct token_list list = {0};
         const size_t size = draw(&r, text, sizeof text);
         const bool add = check_rng_below(&r, 2) == 0, parse = check_rng_below(&r, 2) == 0;
-        assert_true(vocab_encode(ours, text, size, add, parse, &list, &error));
+        assert_true(vocab_encode(ours, text, size, (add ? ENCODE_ADD : 0u) | (parse ? ENCODE_PARSE : 0u), &list, &error));
         const int32_t n = reference.llama_tokenize(theirs, text, (int32_t) size, tokens, 2048 + 8, add, parse);
         if (n < 0 || (size_t) n != list.n || memcmp(tokens, list.ids, list.n * sizeof *tokens) != 0) {
             say(text, size, list.ids, list.n, tokens, n < 0 ? 0 : (size_t) n);
