@@ -16,10 +16,9 @@ static uint64_t plan_bytes(const struct view_plan *plan) {
 }
 
 // Is it worth naming?
-static bool way_try(const char *path, struct model_options *other, const struct view_plan *plan, struct fit_way *way) {
+static bool way_try(const char *path, const struct model_options *other, const struct view_plan *plan, struct fit_way *way) {
     const uint64_t taken = plan_bytes(plan);
     struct view_plan found = {0};
-    other->is_quiet = true;
     const bool ok = view_plan_read_model(path, other, &found) == GGML_STATUS_SUCCESS;
     way->less = ok && plan_bytes(&found) < taken ? taken - plan_bytes(&found) : 0;
     snprintf(way->error, sizeof way->error, "%s", ok ? "" : berth_last_error());
@@ -52,11 +51,9 @@ int fit_ways_find(
 
 bool fit_peak_init(struct fit_peak *p, const char *path, const struct model_options *options, struct model_error *error) {
     const struct berth_plan_params params = {0};
-    struct model_options own = *options;
     bool is_stopped = false, ok = false;
     *p = (struct fit_peak){.report = {0}};
-    own.is_quiet = true;
-    if (view_plan_read(path, &own, &(struct view_budget){0}, &p->plan) == GGML_STATUS_SUCCESS) {
+    if (view_plan_read(path, options, &(struct view_budget){0}, &p->plan) == GGML_STATUS_SUCCESS) {
         uint64_t *offsets = berth_malloc((p->plan.set->n_items + 1) * sizeof *offsets);
         ok = offsets != NULL && view_plan_solve(&p->plan, &params, offsets, &p->report, &is_stopped) == GGML_STATUS_SUCCESS;
         berth_free(offsets);

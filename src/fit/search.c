@@ -136,10 +136,9 @@ static bool recompute_try(struct search *s, struct model_options *o, int *full) 
 
 // Plans one setting; *fits is the answer.
 static bool setting_try(struct search *s, int64_t n_ctx, int64_t n_batch, bool *fits) {
-    const struct work_watch *watch = &s->q->watch;
     struct fit_answer *a = s->a;
     *fits = false;
-    if (watch->is_stopped != NULL && watch->is_stopped(watch->user)) {
+    if (work_is_stopped(&s->q->watch)) {
         return model_fail(s->error, "stopped while looking for what fits");
     }
     struct model_options o = s->q->model;
@@ -184,17 +183,11 @@ static int64_t batch_in(const struct search *s, int64_t n_ctx) {
 // ---- the largest ----
 
 static void progress_report(const struct search *s, const char *what, uint64_t n_asked, int64_t low, int64_t high) {
-    const struct work_watch *watch = &s->q->watch;
     uint64_t n_left = 0; // each answer halves what is open
-    char text[64];
-    if (watch->progress == NULL) {
-        return;
-    }
     for (int64_t open = high - low; open > 0; open /= 2) {
         n_left++;
     }
-    snprintf(text, sizeof text, "between %" PRId64 " and %" PRId64, low, high);
-    watch->progress(what, n_asked, n_asked + n_left, text, watch->user);
+    work_progress(&s->q->watch, what, n_asked, n_asked + n_left, "between %" PRId64 " and %" PRId64, low, high);
 }
 
 // The largest n in [low, high] that fits, where low does: of the batch in a context of n_ctx, or with n_ctx 0 of the context.

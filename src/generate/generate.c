@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// generate.c: the token loop and the text that comes of it (generate.h).
+// generate.c: the token loop, the text that comes of it and the grammar that it is held to; long texts, context by context
+// (generate.h).
 
 #include "generate/generate.h"
 
 #include "base/min.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 // ---- text ----
@@ -156,4 +158,78 @@ bool text_generate(const struct generator *g, int64_t n_max, struct generate_res
     const bool ok = tokens_make(g, n_max, r, error);
     r->made_us += ggml_time_us() - start;
     return ok;
+}
+
+// ---- the grammar that a text is held to ----
+
+bool text_guide_open(
+    struct text_guide *guide, const struct guide_source *source, const struct vocab *vocab, struct model_error *error) {
+    struct model_error why = {""};
+    char *from_schema = NULL;
+    const char *text = source->text;
+    size_t size = source->size;
+    *guide = (struct text_guide){NULL, NULL};
+    if (source->is_schema) {
+        from_schema = schema_to_grammar(source, error);
+        if (from_schema == NULL) {
+            return false;
+        }
+        text = from_schema;
+        size = strlen(from_schema);
+    }
+    guide->grammar = grammar_new(text, size, source->stop, source->stop_data, &why);
+    berth_free(from_schema);
+    guide->guide = guide->grammar != NULL ? guide_new(guide->grammar, vocab, &why) : NULL;
+    if (guide->guide == NULL) {
+        text_guide_close(guide);
+        return model_fail(error, "%s: %s", source->name, why.text);
+    }
+    return true;
+}
+
+void text_guide_close(struct text_guide *guide) {
+    guide_free(guide->guide);
+    grammar_free(guide->grammar);
+    *guide = (struct text_guide){NULL, NULL};
+}
+
+// ---- a long text, context by context ----
+
+static bool reader_is_stopped(const struct context_reader *r) {
+    return r->stop != NULL && r->stop(r->stop_data);
+}
+
+static int64_t tokens_read(const struct context_reader *r, const struct token_list *tokens, struct model_error *error) {
+    const int64_t n_ctx = r->session->params.n_ctx;
+    int64_t n = (int64_t) tokens->n / n_ctx, done = 0;
+    if (n == 0) {
+        model_fail(error, "%s: %zu tokens are less than a context of %" PRId64, r->name, tokens->n, n_ctx);
+    }
+    if (r->n_max > 0) {
+        n = min_i64(n, r->n_max);
+    }
+    for (; done < n && !reader_is_stopped(r); done++) {
+        int32_t *ids = tokens->ids + done * n_ctx;
+        if (r->vocab->add_bos && r->vocab->bos >= 0) {
+            ids[0] = r->vocab->bos;
+        }
+        session_reset(r->session);
+        if (!session_decode(r->session, ids, n_ctx, error) || !r->each(r->user, ids, done, n, error)) {
+            break;
+        }
+    }
+    return done;
+}
+
+bool contexts_read(const struct context_reader *r, int64_t *n_read, struct model_error *error) {
+    struct token_list tokens = {0};
+    *n_read = 0;
+    if (vocab_encode(r->vocab, r->text, r->size, ENCODE_ADD, &tokens, error)) {
+        *n_read = tokens_read(r, &tokens, error);
+    }
+    token_list_fini(&tokens);
+    if (*n_read > 0 && (error->text[0] == '\0' || reader_is_stopped(r))) {
+        return true;
+    }
+    return model_fail(error, "stopped within the first context");
 }

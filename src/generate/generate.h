@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // generate.h: what a model makes of a text: the next tokens (generate.c), held to a
-// grammar (guide.c, schema.c) and with their probabilities (logprobs.c); or a measurement over a long text, context by context (contexts.c).
+// grammar (schema.c) and with their probabilities (logprobs.c); or a measurement over a long text, context by context (generate.c).
 //
 // Nothing here knows a command line. A function that can fail returns false or NULL and says in a model_error what and why. Long
 // work asks a callback of the caller's whether to stop.
@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "model/grammar.h"
 
-// ---- the grammar that a text is held to (guide.c) ----
+// ---- the grammar that a text is held to ----
 
 // A grammar over a vocabulary.
 struct text_guide {
@@ -106,7 +106,7 @@ struct generate_result {
 // full, a stop word comes, the grammar allows no token, or stop returns true. Adds to *result.
 bool text_generate(const struct generator *g, int64_t n_max, struct generate_result *result, struct model_error *error);
 
-// ---- a long text, context by context (contexts.c) ----
+// ---- a long text, context by context (generate.c) ----
 
 struct context_reader {
     struct session *session; // a context has params.n_ctx tokens; params.n_batch is the same

@@ -11,27 +11,18 @@
 
 // ---- types ----
 
-static bool is_readable(enum ggml_type type) {
-    const struct ggml_type_traits *traits = ggml_get_type_traits(type);
-    return type == GGML_TYPE_F32 || (traits != NULL && traits->to_float != NULL);
-}
-
 // Heads are views into a row, so each must begin with a block.
 static bool type_check(enum ggml_type type, const char *what, int64_t head_size, struct model_error *error) {
     const int64_t block = ggml_blck_size(type);
     if (block <= 0) {
         return model_fail(error, "there is no type %d for the cache's %s", (int) type, what);
     }
-    if (!is_readable(type)) {
+    if (!type_is_real(type)) {
         return model_fail(error, "the cache's %s cannot be %s: it is no type of weights", what, ggml_type_name(type));
     }
     return head_size % block == 0 ||
            model_fail(error, "the cache's %s cannot be %s: it has blocks of %" PRId64 " elements, and a head has %" PRId64, what,
                ggml_type_name(type), block, head_size);
-}
-
-static const char *type_of(const struct session *s, bool is_v) {
-    return ggml_type_name(is_v ? s->params.cache_v : s->params.cache_k);
 }
 
 // What each layer has of its own: keys and values, or the one row that both are made of.
@@ -51,7 +42,7 @@ static bool rows_check(const struct session *s, struct model_error *error) {
             ggml_backend_dev_t dev = s->devices->dev[s->model->layer_device[layer]];
             if (!ggml_backend_dev_supports_op(dev, node)) {
                 return model_fail(error, "the cache's %s cannot be %s: %s writes no rows of it", is_v ? "values" : "keys",
-                    type_of(s, is_v), ggml_backend_dev_name(dev));
+                    ggml_type_name(is_v ? s->params.cache_v : s->params.cache_k), ggml_backend_dev_name(dev));
             }
             n_rows++;
         }

@@ -129,16 +129,20 @@ bool model_write(FILE *file, const struct gguf_context *meta, model_bytes_t byte
 
 // ---- rows in another type ----
 
-bool rows_widen(enum ggml_type type, const void *from, float *to, int64_t n, struct model_error *error) {
+bool type_is_real(enum ggml_type type) {
     const struct ggml_type_traits *traits = ggml_get_type_traits(type);
+    return type == GGML_TYPE_F32 || (traits != NULL && traits->to_float != NULL);
+}
+
+bool rows_widen(enum ggml_type type, const void *from, float *to, int64_t n, struct model_error *error) {
     if (type == GGML_TYPE_F32) {
         memcpy(to, from, (size_t) n * sizeof *to);
         return true;
     }
-    if (traits == NULL || traits->to_float == NULL) {
+    if (!type_is_real(type)) {
         return model_fail(error, "type %s holds no numbers that can be read", ggml_type_name(type));
     }
-    traits->to_float(from, to, n);
+    ggml_get_type_traits(type)->to_float(from, to, n);
     return true;
 }
 

@@ -171,14 +171,11 @@ static bool is_row_of(const struct layer_row *row, unsigned bits) {
 
 // Vectors are added to and multiplied with f32; only matrices come in other types.
 static bool type_check(const struct ggml_tensor *t, bool is_vector, struct model_error *error) {
-    const struct ggml_type_traits *traits = ggml_get_type_traits(t->type);
     if (is_vector && t->type != GGML_TYPE_F32) {
         return model_fail(error, "tensor '%s' is %s, f32 is wanted", t->name, ggml_type_name(t->type));
     }
-    if (!is_vector && t->type != GGML_TYPE_F32 && (traits == NULL || traits->to_float == NULL)) {
-        return model_fail(error, "tensor '%s' is %s, which is no type of weights", t->name, ggml_type_name(t->type));
-    }
-    return true;
+    return type_is_real(t->type) ||
+           model_fail(error, "tensor '%s' is %s, which is no type of weights", t->name, ggml_type_name(t->type));
 }
 
 // The tensors by their id: the context's own search by name would look at all of them.

@@ -83,8 +83,7 @@ static struct ggml_tensor *half_find(const struct model_lora *l, const char *wei
 }
 
 static bool half_check(const struct ggml_tensor *t, struct model_error *error) {
-    const struct ggml_type_traits *traits = ggml_get_type_traits(t->type);
-    return t->type == GGML_TYPE_F32 || (traits != NULL && traits->to_float != NULL) ||
+    return type_is_real(t->type) ||
            model_fail(error, "tensor '%s' is %s, which is no type of weights", t->name, ggml_type_name(t->type));
 }
 
@@ -161,10 +160,6 @@ struct model_lora *lora_open(const struct model *m, const char *path, float scal
 
 // ---- on devices ----
 
-static int device_of(const struct model *m, const struct lora_pair *p) {
-    return m->layer_device[p->layer];
-}
-
 // Tensors without memory, of each pair on its weight's device. shape: of a and b of this pair.
 static bool parts_make(struct model_lora *l, const struct model *m, int64_t rank, struct model_error *error) {
     l->parts = berth_calloc((size_t) m->n_parts, sizeof *l->parts);
@@ -182,7 +177,7 @@ static bool parts_make(struct model_lora *l, const struct model *m, int64_t rank
         for (size_t i = 0; i < l->n_pairs; i++) {
             struct lora_pair *p = &l->pairs[i];
             const struct ggml_tensor *w = p->weight;
-            if (device_of(m, p) != d) {
+            if (m->layer_device[p->layer] != d) {
                 continue;
             }
             p->a = p->a != NULL ? ggml_dup_tensor(ctx, p->a) : ggml_new_tensor_2d(ctx, GGML_TYPE_F32, w->ne[0], rank);

@@ -81,16 +81,13 @@ bool params_has_window(const struct model_params *params, int64_t i);
 // Whether its feed-forward part is of experts.
 bool params_has_experts(const struct model_params *params, int64_t i);
 
-// ---- devices (devices.c; parallel.c makes one of several) ----
+// ---- devices (devices.c) ----
 
 struct model;
 struct model_engine;
 struct model_shares;
 struct session;
 struct vocab;
-// One device of n. NULL after an error. *shares is the caller's and outlives the device's use.
-ggml_backend_dev_t model_device_parts(
-    struct model_shares **shares, const struct model *model, ggml_backend_dev_t *parts, int n, struct model_error *error);
 
 struct model_devices {
     int n;                       // the last is the host's CPU
@@ -258,6 +255,8 @@ struct gguf_context *model_header_check(struct gguf_context *header, struct mode
 // The bytes of tensor i of a header, good until the next call; NULL with an error.
 typedef const void *(*model_bytes_t)(int64_t i, void *user, struct model_error *error);
 bool model_write(FILE *file, const struct gguf_context *meta, model_bytes_t bytes, void *user, struct model_error *error);
+// Whether a type holds numbers that can be read, as weights do.
+bool type_is_real(enum ggml_type type);
 // n numbers of a type as floats, and back.
 bool rows_widen(enum ggml_type type, const void *from, float *to, int64_t n, struct model_error *error);
 bool rows_narrow(enum ggml_type type, const float *from, void *to, int64_t n_rows, int64_t n_per_row, struct model_error *error);

@@ -33,10 +33,6 @@ static int64_t read_rows(const struct model *m, const struct model_weight *w) {
     return w->file->ne[1] * w->file->ne[2] / (is_experts ? m->params.n_expert : 1) * (is_experts ? m->params.n_expert_used : 1);
 }
 
-static double read_bytes(const struct model *m, const struct model_weight *w) {
-    return (double) ggml_row_size(w->file->type, w->file->ne[0]) * (double) read_rows(m, w);
-}
-
 // ---- tests ----
 
 // Bytes of a test.
@@ -174,7 +170,7 @@ double model_speed_write(const struct model_speed *speed, const struct session *
         const double attention = of->node > 0 ? attention_seconds(s, s->devices->backend[d], &n_attention) : 0;
         for (size_t i = 0; i < m->n_weights; i++) {
             const struct model_weight *w = &m->weights[i];
-            const double size = read_bytes(m, w);
+            const double size = (double) ggml_row_size(w->file->type, w->file->ne[0]) * (double) read_rows(m, w);
             if (size == 0 || m->layer_device[w->layer >= 0 ? w->layer : m->params.n_layer] != d) {
                 continue;
             }

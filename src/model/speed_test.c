@@ -5,10 +5,12 @@
 #include "model/speed_test.h"
 #include "base/min.h"
 
+#include <limits.h>
+
 #define TEST_US 60000
 #define MAX_ROUNDS 32
 #define MEAN_US 200000
-#define MEAN_ROUNDS 4
+#define LEAST_ROUNDS 4
 #define MORE_LEAFS 8 // than nodes, for few nodes of many sources
 
 bool speed_test_init(struct speed_test *t, size_t n_nodes) {
@@ -52,43 +54,38 @@ static bool is_supported(const struct speed_test *t, ggml_backend_t backend) {
     return true;
 }
 
-double speed_test_mean(struct speed_test *t, ggml_backend_t backend, double start) {
+// Rounds with zeros in all tensors, after n_first that do not count: until `us` are over, but from LEAST_ROUNDS to `most` of them.
+// The mean seconds of a round; negative: the device cannot.
+static double rounds_run(struct speed_test *t, ggml_backend_t backend, int n_first, int most, int64_t us) {
     ggml_backend_buffer_t buffer = is_supported(t, backend) ? ggml_backend_alloc_ctx_tensors(t->ctx, backend) : NULL;
     bool ok = buffer != NULL;
-    int n = 0;
-    double seconds = 0;
-    if (ok) {
-        ggml_backend_buffer_clear(buffer, 0);
-        ok = round_run(t, backend); // finds its graphs
-        const int64_t begin = ggml_time_us();
-        for (; ok && (n < MEAN_ROUNDS || ggml_time_us() - begin < MEAN_US); n++) {
-            ok = round_run(t, backend);
+    int64_t begin = ggml_time_us();
+    int i = -n_first;
+    ggml_backend_buffer_clear(buffer, 0); // NULL is taken
+    for (; ok && (i < LEAST_ROUNDS || (i < most && ggml_time_us() - begin < us)); i++) {
+        if (i == 0) {
+            begin = ggml_time_us();
         }
-        seconds = (double) (ggml_time_us() - begin) / 1e6 / (n > 0 ? n : 1) - t->n_pieces * start;
+        ok = round_run(t, backend);
     }
+    const double seconds = (double) (ggml_time_us() - begin) / 1e6;
     ggml_backend_buffer_free(buffer);
-    if (!ok) {
-        return 0;
-    }
-    return seconds > 0 ? seconds : 1e-7;
+    return ok ? seconds / i : -1;
+}
+
+double speed_test_mean(struct speed_test *t, ggml_backend_t backend, double start) {
+    const double mean = rounds_run(t, backend, 1, INT_MAX, MEAN_US); // the first finds its graphs
+    return mean < 0 ? 0 : max_f64(mean - t->n_pieces * start, 1e-7);
 }
 
 double speed_test_run(struct speed_test *t, ggml_backend_t backend, double start) {
-    ggml_backend_buffer_t buffer = is_supported(t, backend) ? ggml_backend_alloc_ctx_tensors(t->ctx, backend) : NULL;
     double sum = 0;
-    bool ok = buffer != NULL;
-    if (ok) {
-        ggml_backend_buffer_clear(buffer, 0);
-        const int64_t begin = ggml_time_us();
-        for (int i = 0; ok && (i < 4 || (i < MAX_ROUNDS && ggml_time_us() - begin < TEST_US)); i++) {
-            ok = round_run(t, backend);
-        }
+    if (rounds_run(t, backend, 0, MAX_ROUNDS, TEST_US) < 0) {
+        return 0;
     }
-    for (int i = 0; ok && i < t->n_pieces; i++) {
-        const double seconds = (double) t->best[i] / 1e6 - start;
-        sum += seconds > 0 ? seconds : 1e-7;
+    for (int i = 0; i < t->n_pieces; i++) {
+        sum += max_f64((double) t->best[i] / 1e6 - start, 1e-7);
     }
-    ggml_backend_buffer_free(buffer);
     return sum;
 }
 

@@ -16,6 +16,21 @@
 
 #define SHIPPED "tales-q8_0.gguf"
 
+void work_progress(const struct work_watch *watch, const char *what, uint64_t done, uint64_t all, const char *fmt, ...) {
+    char text[128];
+    va_list args;
+    if (watch->progress != NULL) {
+        va_start(args, fmt);
+        vsnprintf(text, sizeof text, fmt, args);
+        va_end(args);
+        watch->progress(what, done, all, text, watch->user);
+    }
+}
+
+bool work_is_stopped(const struct work_watch *watch) {
+    return watch->is_stopped != NULL && watch->is_stopped(watch->user);
+}
+
 // Both places are relative to the program's folder, which may be moved: the installed model, and the link in a build folder.
 static bool shipped_find(char path[4096]) {
     static const char *const places[] = {BERTH_MODELS, "../models"};

@@ -18,7 +18,6 @@ struct model_options {
     bool by_best;                                                   // the caller sets by_tensor to what cluster_choose finds
     bool by_llama;                                                  // run by libllama, whatever the architecture
     bool may_llama;                                                 // run by libllama if Berth does not know the architecture
-    bool is_quiet;                                                  // without warnings
     bool all_outputs, is_embedding;                                 // as in session_params
     size_t compute;                                                 // as in session_params
     int64_t n_host;                                                 // layers, from the first, that stay on the host
@@ -33,6 +32,10 @@ struct work_watch {
     ggml_abort_callback is_stopped; // true: end now
     void *user;
 };
+
+void work_progress(const struct work_watch *watch, const char *what, uint64_t done, uint64_t all, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+bool work_is_stopped(const struct work_watch *watch);
 
 struct workbench {
     struct model *model;

@@ -8,9 +8,8 @@
 // A tensor's own type, unless it holds real numbers, and the importance matrix has it if the type requires one.
 static enum ggml_type type_of(const struct quantize_job *job, const struct ggml_tensor *t) {
     const enum ggml_type type = recipe_type(job->recipe, t);
-    const bool is_real = t->type == GGML_TYPE_F32 || ggml_get_type_traits(t->type)->to_float != NULL;
     bool is_wrong;
-    if (!is_real || (ggml_quantize_requires_imatrix(type) && imatrix_find(job->imatrix, t, &is_wrong) == NULL)) {
+    if (!type_is_real(t->type) || (ggml_quantize_requires_imatrix(type) && imatrix_find(job->imatrix, t, &is_wrong) == NULL)) {
         return t->type;
     }
     return type;
@@ -76,13 +75,8 @@ struct writing {
 
 static void progress_report(double part, void *user) {
     const struct writing *w = user;
-    const struct work_watch *watch = &w->job->watch;
-    char text[64];
-    if (watch->progress != NULL) {
-        snprintf(text, sizeof text, "tensor %" PRId64 " of %" PRId64, w->i + 1, gguf_get_n_tensors(w->header));
-        watch->progress("quantising", w->done + (size_t) (part * (double) ggml_nbytes(w->t)), berth_gguf_map_size(w->job->map),
-            text, watch->user);
-    }
+    work_progress(&w->job->watch, "quantising", w->done + (size_t) (part * (double) ggml_nbytes(w->t)),
+        berth_gguf_map_size(w->job->map), "tensor %" PRId64 " of %" PRId64, w->i + 1, gguf_get_n_tensors(w->header));
 }
 
 static bool tensor_convert(struct writing *w, enum ggml_type type, struct model_error *error) {

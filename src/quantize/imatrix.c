@@ -254,13 +254,8 @@ void imatrix_collector_fini(struct imatrix_collector *c) {
 
 static bool tensor_fetch(const struct ggml_tensor *t, void **to, size_t *cap) {
     const size_t size = ggml_nbytes(t);
-    if (*cap < size) {
-        void *p = berth_realloc(*to, size);
-        if (p == NULL) {
-            return false;
-        }
-        *to = p;
-        *cap = size;
+    if (!berth_grow(to, cap, size, 1)) {
+        return false;
     }
     ggml_backend_tensor_get(t, *to, 0, size);
     return true;

@@ -223,10 +223,6 @@ static enum ggml_type better_of(const struct better *b, int64_t i, int64_t n) {
     return is_good ? b->good : b->else_type;
 }
 
-static bool name_begins(const char *name, const char *part) {
-    return strncmp(name, part, strlen(part)) == 0;
-}
-
 // The mixes of two bits and less go ways of their own.
 static bool is_low(const struct recipe_mix *m) {
     return m->kv_of_8 == Q4;
@@ -235,7 +231,7 @@ static bool is_low(const struct recipe_mix *m) {
 // The layer of a tensor and what follows its number; -1: it is of none.
 static long layer_of(const char *name, const char **rest) {
     char *end = NULL;
-    const long layer = name_begins(name, "blk.") ? strtol(name + 4, &end, 10) : -1;
+    const long layer = strncmp(name, "blk.", 4) == 0 ? strtol(name + 4, &end, 10) : -1;
     *rest = layer >= 0 && *end == '.' ? end + 1 : name;
     return *rest == name ? -1 : layer;
 }

@@ -123,6 +123,12 @@ struct prediction {
 bool cluster_predict(
     const struct cluster *c, const char *path, const struct model_options *o, struct prediction *out, struct model_error *error);
 void prediction_fini(struct prediction *p);
+// By layers and by tensors; false if the model cannot be opened. The caller calls prediction_fini of both either way.
+enum { CLUSTER_LAYER, CLUSTER_TENSOR, CLUSTER_N_WAYS };
+bool cluster_predict_ways(const struct cluster *c, const char *path, const struct model_options *o,
+    struct prediction ways[CLUSTER_N_WAYS], struct model_error *error);
+// The faster one that is known and fits; -1: there is none.
+int prediction_best(const struct prediction ways[CLUSTER_N_WAYS]);
 static inline uint64_t prediction_bytes(const struct prediction_device *d) {
     return d->weights + d->cache + d->compute + d->work;
 }

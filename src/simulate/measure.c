@@ -132,15 +132,11 @@ static void attention_speed(ggml_backend_t backend, int64_t n, double start, dou
 
 // The progress of a type; false: the caller ends it.
 static bool type_begin(const struct measuring *m, int i, int type) {
-    const struct work_watch *watch = &m->params->watch;
     const int n = m->c->n_devices;
-    char text[128];
-    if (watch->progress != NULL) {
-        snprintf(text, sizeof text, "%s: %s", m->c->devices[i].name, ggml_type_name((enum ggml_type) type));
-        watch->progress("measuring", (uint64_t) ((m->round * n + i) * GGML_TYPE_COUNT + type),
-            (uint64_t) (CLUSTER_ROUNDS * n * GGML_TYPE_COUNT), text, watch->user);
-    }
-    return watch->is_stopped == NULL || !watch->is_stopped(watch->user);
+    work_progress(&m->params->watch, "measuring", (uint64_t) ((m->round * n + i) * GGML_TYPE_COUNT + type),
+        (uint64_t) (CLUSTER_ROUNDS * n * GGML_TYPE_COUNT), "%s: %s", m->c->devices[i].name,
+        ggml_type_name((enum ggml_type) type));
+    return !work_is_stopped(&m->params->watch);
 }
 
 static bool device_measure(struct measuring *m, int i) {

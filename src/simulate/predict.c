@@ -165,8 +165,28 @@ void prediction_fini(struct prediction *p) {
 
 // ---- choosing ----
 
-static bool is_possible(const struct prediction *p) {
-    return p->is_known && p->fits;
+bool cluster_predict_ways(const struct cluster *c, const char *path, const struct model_options *o,
+    struct prediction ways[CLUSTER_N_WAYS], struct model_error *error) {
+    bool ok = true;
+    for (int w = 0; w < CLUSTER_N_WAYS; w++) {
+        struct model_options own = *o;
+        own.by_tensor = w == CLUSTER_TENSOR;
+        ways[w] = (struct prediction){0};
+        if (ok) {
+            ok = cluster_predict(c, path, &own, &ways[w], error);
+        }
+    }
+    return ok;
+}
+
+int prediction_best(const struct prediction ways[CLUSTER_N_WAYS]) {
+    int best = -1;
+    for (int w = 0; w < CLUSTER_N_WAYS; w++) {
+        if (ways[w].is_known && ways[w].fits && (best < 0 || ways[w].decode > ways[best].decode)) {
+            best = w;
+        }
+    }
+    return best;
 }
 
 // How many devices there are to share a model among, in addition to the CPU.
@@ -180,20 +200,15 @@ static size_t n_others(void) {
 
 static bool ways_compare(
     const struct cluster *c, const char *path, struct model_options *o, char text[128], struct model_error *error) {
-    struct prediction layer = {0}, tensor = {0};
-    o->by_tensor = false;
-    bool ok = cluster_predict(c, path, o, &layer, error);
+    struct prediction ways[CLUSTER_N_WAYS];
+    const bool ok = cluster_predict_ways(c, path, o, ways, error);
     if (ok) {
-        o->by_tensor = true;
-        ok = cluster_predict(c, path, o, &tensor, error);
-        o->by_tensor = ok && is_possible(&tensor) && (!is_possible(&layer) || tensor.decode > layer.decode);
-    }
-    if (ok) {
+        o->by_tensor = prediction_best(ways) == CLUSTER_TENSOR;
         snprintf(text, 128, "--split %s: %.1f tokens a second foretold by layers, %.1f by tensors",
-            o->by_tensor ? "tensor" : "layer", layer.decode, tensor.decode);
+            o->by_tensor ? "tensor" : "layer", ways[CLUSTER_LAYER].decode, ways[CLUSTER_TENSOR].decode);
     }
-    prediction_fini(&layer);
-    prediction_fini(&tensor);
+    prediction_fini(&ways[CLUSTER_LAYER]);
+    prediction_fini(&ways[CLUSTER_TENSOR]);
     return ok;
 }
 

@@ -172,7 +172,9 @@ static bool token_run(struct rhythm *r) {
         ok = (has_halves || step_compute(r, s, false)) && step_compute(r, s, true) && ok;
         ok = (has_halves ? r->a->join : r->a->sum)(r->a->comm, r->a->shares) && ok;
         is_asked = has_halves ? is_next_asked : ok;
-        ok = ok && (is_asked || s + 1 == r->n_steps);
+        if (!is_asked && s + 1 < r->n_steps) {
+            ok = false;
+        }
     }
     adders_synchronize(r->a);
     return ok;

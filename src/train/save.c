@@ -7,27 +7,9 @@
 
 struct saving {
     const struct trainer *t;
-    float *wide; // a tensor as floats
-    void *out;   // ... and in its type
+    void *wide; // a tensor as floats
+    void *out;  // ... and in its type
 };
-
-static void saving_fini(struct saving *s) {
-    berth_free(s->wide);
-    berth_free(s->out);
-    s->wide = NULL;
-    s->out = NULL;
-}
-
-static float *floats_get(struct saving *s, const struct ggml_tensor *w, struct model_error *error) {
-    saving_fini(s);
-    s->wide = berth_malloc(ggml_nbytes(w));
-    if (s->wide == NULL) {
-        model_fail(error, "out of memory for %zu bytes of '%s'", ggml_nbytes(w), w->name);
-        return NULL;
-    }
-    ggml_backend_tensor_get(w, s->wide, 0, ggml_nbytes(w));
-    return s->wide;
-}
 
 // ---- a model ----
 
@@ -47,16 +29,17 @@ static const void *model_bytes(int64_t i, void *user, struct model_error *error)
     if (x == NULL) {
         return file->data;
     }
-    const float *wide = floats_get(s, x->w, error);
-    if (wide == NULL || file->type == GGML_TYPE_F32) {
-        return wide;
+    berth_free(s->out);
+    s->out = NULL;
+    if (train_tensor_get(x->w, &s->wide, error) == NULL || file->type == GGML_TYPE_F32) {
+        return s->wide;
     }
     s->out = berth_malloc(ggml_nbytes(file));
     if (s->out == NULL) {
         model_fail(error, "out of memory for %zu bytes of '%s'", ggml_nbytes(file), file->name);
         return NULL;
     }
-    return rows_narrow(file->type, wide, s->out, ggml_nrows(file), file->ne[0], error) ? s->out : NULL;
+    return rows_narrow(file->type, s->wide, s->out, ggml_nrows(file), file->ne[0], error) ? s->out : NULL;
 }
 
 static struct gguf_context *model_meta(const struct trainer *t) {
@@ -72,7 +55,7 @@ static struct gguf_context *model_meta(const struct trainer *t) {
 
 static const void *lora_bytes(int64_t i, void *user, struct model_error *error) {
     struct saving *s = user;
-    return floats_get(s, s->t->tensors[i].w, error);
+    return train_tensor_get(s->t->tensors[i].w, &s->wide, error);
 }
 
 static struct gguf_context *lora_meta(const struct trainer *t) {
@@ -91,7 +74,8 @@ bool train_save(const struct trainer *t, FILE *file, struct model_error *error) 
     struct saving s = {.t = t};
     struct gguf_context *meta = model_header_check(t->lora != NULL ? lora_meta(t) : model_meta(t), error);
     const bool ok = meta != NULL && model_write(file, meta, t->lora != NULL ? lora_bytes : model_bytes, &s, error);
-    saving_fini(&s);
+    berth_free(s.wide);
+    berth_free(s.out);
     gguf_free(meta);
     return ok;
 }

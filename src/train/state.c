@@ -154,15 +154,7 @@ struct writing {
 
 static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
     struct writing *w = user;
-    const struct ggml_tensor *x = tensor_at(w->t, i);
-    berth_free(w->bytes);
-    w->bytes = berth_malloc(ggml_nbytes(x));
-    if (w->bytes == NULL) {
-        model_fail(error, "out of memory for %zu bytes of '%s'", ggml_nbytes(x), x->name);
-        return NULL;
-    }
-    ggml_backend_tensor_get(x, w->bytes, 0, ggml_nbytes(x));
-    return w->bytes;
+    return train_tensor_get(tensor_at(w->t, i), &w->bytes, error);
 }
 
 static bool looks_put(struct gguf_context *g, const struct trainer *t) {

@@ -10,6 +10,17 @@
 
 #define WIDEN ((int64_t) 1 << 16) // numbers at once
 
+void *train_tensor_get(const struct ggml_tensor *t, void **bytes, struct model_error *error) {
+    berth_free(*bytes);
+    *bytes = berth_malloc(ggml_nbytes(t));
+    if (*bytes == NULL) {
+        model_fail(error, "out of memory for %zu bytes of '%s'", ggml_nbytes(t), t->name);
+    } else {
+        ggml_backend_tensor_get(t, *bytes, 0, ggml_nbytes(t));
+    }
+    return *bytes;
+}
+
 // ---- which ----
 
 // Rope's factors are part of what positions mean, not of what is learnt; a second copy of a tied output is the embedding.

@@ -146,7 +146,8 @@ bool train_graph_learn(struct trainer *trainer, struct model_error *error);
 bool train_graph_look(struct trainer *trainer, struct model_error *error);
 bool train_graph_step(struct trainer *trainer, struct model_error *error);
 void train_graph_fini(struct train_graph *graph);
-// tensors.c: the tensors that are trained, with their first values.
+// tensors.c: the bytes of a tensor in place of those in *bytes; NULL with an error. The tensors that are trained, with their first values.
+void *train_tensor_get(const struct ggml_tensor *tensor, void **bytes, struct model_error *error);
 bool train_tensors_make(struct trainer *trainer, struct model_error *error);
 void train_tensors_free(struct trainer *trainer);
 
