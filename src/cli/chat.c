@@ -2,11 +2,15 @@
 // chat.c: `berth chat [MODEL]`: a conversation, turn by turn. What was said stays in the model's cache, so that each turn reads
 // only what is new; where the context is full, the oldest turns are forgotten.
 
-#include "cli/chat.h"
+#include "model/chat.h"
 #include "base/base.h"
+#include "base/json.h"
 #include "cli/generate_options.h"
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -58,6 +62,242 @@ const struct cli_help cli_chat_help = {
         {"With a role, the same answers each time", "chat -m model.gguf --system \"You are a pirate.\" --temp 0"}},
 };
 
+// ---- what was said; saved as JSON ({"messages": [{"role": "user", "content": "..."}, ...]}) ----
+
+struct chat_history {
+    struct chat_message *messages; // texts are the history's own
+    size_t n, cap;
+};
+
+static const char *const role_names[CHAT_N_ROLES] = {"system", "user", "assistant"};
+
+// False: out of memory.
+static bool chat_history_add(struct chat_history *h, enum chat_role role, const char *text, size_t size) {
+    char *copy = berth_malloc(size + 1);
+    if (copy == NULL || !berth_grow((void **) &h->messages, &h->cap, h->n + 1, sizeof *h->messages)) {
+        berth_free(copy);
+        return false;
+    }
+    memcpy(copy, text, size);
+    copy[size] = '\0';
+    h->messages[h->n++] = (struct chat_message){role, copy};
+    return true;
+}
+
+static void chat_history_drop(struct chat_history *h, size_t i) {
+    berth_free((char *) h->messages[i].text);
+    h->n--;
+    memmove(h->messages + i, h->messages + i + 1, (h->n - i) * sizeof *h->messages);
+}
+
+static void chat_history_fini(struct chat_history *h) {
+    while (h->n > 0) {
+        chat_history_drop(h, h->n - 1);
+    }
+    berth_free(h->messages);
+    *h = (struct chat_history){0};
+}
+
+// This and the next print a message if they fail; then the history is as it was.
+static bool chat_history_save(const struct chat_history *h, const char *path) {
+    FILE *file = cli_open(path);
+    if (file == NULL) {
+        return false;
+    }
+    struct berth_json_writer w = {.file = file};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_begin(&w, "messages", '[');
+    for (size_t i = 0; i < h->n; i++) {
+        berth_json_line(&w, 2);
+        berth_json_printf(&w, "{'role': %s, 'content': %s}", role_names[h->messages[i].role], h->messages[i].text);
+    }
+    fputs("\n]}\n", file);
+    return cli_close(file, path, !ferror(file)) == CLI_OK;
+}
+
+// One {"role": ..., "content": ...}, in any order.
+static bool message_read(struct berth_json *r, struct chat_history *h) {
+    struct berth_json_text key, text;
+    int role = -1;
+    const size_t n = h->n;
+    if (!berth_json_object(r)) {
+        return false;
+    }
+    while (berth_json_key(r, &key)) {
+        const bool is_role = berth_json_is(key, "role"), is_content = berth_json_is(key, "content");
+        if (!(is_role || is_content ? berth_json_string(r, &text) : berth_json_skip(r))) {
+            return false;
+        }
+        for (int i = 0; is_role && i < CHAT_N_ROLES; i++) {
+            if (berth_json_is(text, role_names[i])) {
+                role = i;
+            }
+        }
+        if (is_content && h->n > n) { // the last one counts
+            chat_history_drop(h, n);
+        }
+        if (is_content && !chat_history_add(h, CHAT_USER, text.text, text.len)) {
+            return false;
+        }
+    }
+    if (r->status != GGML_STATUS_SUCCESS || role < 0 || h->n == n) {
+        return false;
+    }
+    h->messages[n].role = (enum chat_role) role;
+    return true;
+}
+
+static bool messages_read(struct berth_json *r, struct chat_history *h) {
+    struct berth_json_text key;
+    bool has_messages = false;
+    if (!berth_json_object(r)) {
+        return false;
+    }
+    while (berth_json_key(r, &key)) {
+        const bool is_list = berth_json_is(key, "messages");
+        if (!(is_list ? berth_json_array(r) : berth_json_skip(r))) {
+            return false;
+        }
+        while (is_list && berth_json_next(r)) {
+            if (!message_read(r, h)) {
+                return false;
+            }
+        }
+        has_messages = has_messages || is_list;
+    }
+    return berth_json_done(r) && has_messages;
+}
+
+static bool chat_history_load(struct chat_history *h, const char *path) {
+    struct chat_history read = {0};
+    struct berth_json r;
+    size_t size = 0;
+    char *text = cli_read_text(path, &size);
+    if (text == NULL) {
+        return false;
+    }
+    berth_json_init(&r, text, size, path);
+    const bool ok = messages_read(&r, &read);
+    if (!ok) {
+        cli_fail(CLI_FAILURE, "%s: %s", path,
+            r.status != GGML_STATUS_SUCCESS ? berth_last_error()
+                                            : "no conversation: {\"messages\": [{\"role\": ..., \"content\": ...}]}");
+    }
+    berth_json_fini(&r);
+    berth_free(text);
+    if (ok) {
+        chat_history_fini(h);
+        *h = read;
+    } else {
+        chat_history_fini(&read);
+    }
+    return ok;
+}
+
+// ---- lines that somebody types, with editing and a history where libedit or readline is installed. The library is looked for when
+// it is needed, since few programs of a machine need it: libedit first ----
+
+#define NO_END "\n(Ctrl-D or /quit ends)\n"
+
+struct chat_line {
+    bool is_terminal;
+    void *library;
+    char *(*read)(const char *prompt); // of the library, NULL: none
+    void (*remember)(const char *line);
+    char *text;
+    size_t n, cap;
+};
+
+static void chat_line_open(struct chat_line *l) {
+    static const char *const names[] = {"libedit.so.2", "libreadline.so.8", "libreadline.so.7"};
+    const char *term = getenv("TERM");
+    *l = (struct chat_line){.is_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
+    const bool is_wanted = l->is_terminal && term != NULL && strcmp(term, "dumb") != 0;
+    for (size_t i = 0; is_wanted && l->library == NULL && i < sizeof names / sizeof *names; i++) {
+        l->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    }
+    if (l->library != NULL) {
+        *(void **) &l->read = dlsym(l->library, "readline");
+        *(void **) &l->remember = dlsym(l->library, "add_history");
+    }
+}
+
+static bool line_append(struct chat_line *l, const char *text, size_t n) {
+    if (!berth_grow((void **) &l->text, &l->cap, l->n + n + 1, 1)) {
+        return false;
+    }
+    memcpy(l->text + l->n, text, n);
+    l->n += n;
+    l->text[l->n] = '\0';
+    return true;
+}
+
+// A line of standard input, its end included; false: there is none.
+static bool plain_line(struct chat_line *l) {
+    int c;
+    bool has_any = false;
+    while ((c = getchar()) != '\n') {
+        if (c == EOF && errno == EINTR && l->is_terminal) { // Ctrl-C while nothing is said
+            clearerr(stdin);
+            errno = 0;
+            cli_interrupt_clear();
+            fputs(NO_END "> ", stdout);
+            fflush(stdout);
+            continue;
+        }
+        const char byte = (char) c;
+        if (c == EOF || !line_append(l, &byte, 1)) {
+            return has_any;
+        }
+        has_any = true;
+    }
+    return line_append(l, "", 0);
+}
+
+static bool one_line(struct chat_line *l, const char *prompt) {
+    if (l->read == NULL) {
+        if (l->is_terminal) {
+            printf("%s%s%s", cli_colour(stdout, CLI_GREEN), prompt, cli_colour(stdout, CLI_RESET));
+            fflush(stdout);
+        }
+        errno = 0;
+        return plain_line(l);
+    }
+    char *text = l->read(prompt);
+    while (text == NULL && cli_is_interrupted(NULL)) { // Ctrl-C while nothing is said
+        cli_interrupt_clear();
+        fputs(NO_END, stdout);
+        fflush(stdout);
+        text = l->read(prompt);
+    }
+    const bool ok = text != NULL && line_append(l, text, strlen(text));
+    if (ok && text[0] != '\0' && l->remember != NULL) {
+        l->remember(text);
+    }
+    free(text);
+    cli_interrupt_clear();
+    return ok;
+}
+
+// The next line without its end, those joined that a backslash ends; NULL: there is none, or no memory. Valid until the next
+// call.
+static const char *chat_line_next(struct chat_line *l) {
+    l->n = 0;
+    bool is_first = true;
+    do {
+        if (!is_first) {
+            l->text[l->n - 1] = '\n';
+        }
+        if (!one_line(l, is_first ? "> " : ". ")) {
+            break;
+        }
+        is_first = false;
+    } while (l->n > 0 && l->text[l->n - 1] == '\\');
+    return is_first ? NULL : l->text;
+}
+
+// ---- a conversation ----
+
 struct chat {
     const struct options *options;
     struct workbench *m;
@@ -68,7 +308,7 @@ struct chat {
     bool is_script;              // nobody is at a terminal: Ctrl-C ends the conversation
     bool is_cached;              // the cache holds the history up to the end of the last answer's words
     struct generate_result made; // the last answer
-    int64_t n_read, read_us, n_made, made_us, n_turns;
+    int64_t n_read, read_us, n_made, made_us;
 };
 
 static void templates_list(void) {
@@ -206,7 +446,6 @@ static bool answer_make(struct chat *c) {
     c->is_cached = ok && !w.is_over && error.text[0] == '\0'; // a stop word's tokens are in the cache, but not in the history
     c->n_made += c->made.n_made;
     c->made_us += c->made.made_us;
-    c->n_turns++;
     if (ok && !chat_history_add(&c->history, CHAT_ASSISTANT, copy.text, copy.size)) {
         ok = false;
     }
@@ -305,7 +544,7 @@ static int chat_run(struct chat *c) {
         }
         code = text[0] != '/' && text[0] != '\0' ? turn_take(c, text) : CLI_OK;
     }
-    chat_line_close(&line);
+    berth_free(line.text); // the library stays: it has a handler for the end of the program
     return code;
 }
 

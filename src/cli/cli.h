@@ -38,8 +38,6 @@ bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out);
 bool cli_parse_ms(const char *text, int64_t *us);
 // A text of a file, at least `width` wide: files come from anywhere, so what would command the terminal becomes '?'.
 void cli_text(FILE *file, int width, const char *text);
-// A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
-#define CLI_GGUF "GGUF"
 // "1,048,576 bytes (1.00 MiB)"
 const char *cli_bytes(uint64_t size, char text[64]);
 // "6.25 MiB"

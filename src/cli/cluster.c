@@ -10,8 +10,7 @@
 
 #define MEASURE_SECONDS 40
 
-enum { LAYER, TENSOR, N_WAYS };
-static const char *const names[N_WAYS] = {"layer", "tensor"};
+static const char *const names[CLUSTER_N_WAYS] = {"layer", "tensor"};
 
 static void print_device(const struct cluster *c, const struct prediction *f, int i) {
     const struct cluster_device *d = &c->devices[i];
@@ -36,24 +35,14 @@ static void print_way(const struct cluster *c, const struct prediction *f, const
     }
 }
 
-static int best_of(const struct prediction *ways) {
-    int best = -1;
-    for (int w = 0; w < N_WAYS; w++) {
-        if (ways[w].is_known && ways[w].fits && (best < 0 || ways[w].decode > ways[best].decode)) {
-            best = w;
-        }
-    }
-    return best;
-}
-
 static void print_text(const struct cluster *c, const char *path, const struct prediction *ways) {
-    const struct prediction *known = ways[LAYER].is_known ? &ways[LAYER] : &ways[TENSOR];
-    const int best = best_of(ways);
+    const struct prediction *known = ways[CLUSTER_LAYER].is_known ? &ways[CLUSTER_LAYER] : &ways[CLUSTER_TENSOR];
+    const int best = prediction_best(ways);
     cli_text(stdout, 0, path);
     printf(" over %d device%s of %d host%s", c->n_devices, c->n_devices == 1 ? "" : "s", c->n_hosts, c->n_hosts == 1 ? "" : "s");
     printf(", context %" PRId64 ", batch %" PRId64 "; speeds are predicted, for decode with half of the context filled\n",
         known->n_ctx, known->n_batch);
-    for (int w = 0; w < N_WAYS; w++) {
+    for (int w = 0; w < CLUSTER_N_WAYS; w++) {
         print_way(c, &ways[w], names[w]);
     }
     if (best >= 0) {
@@ -79,11 +68,12 @@ static void print_way_json(struct berth_json_writer *w, const char *key, const s
 }
 
 static void print_json(const struct cluster *c, const char *path, const struct prediction *ways) {
-    const int best = best_of(ways);
+    const int best = prediction_best(ways);
     struct berth_json_writer w = {.file = stdout};
     berth_json_begin(&w, NULL, '{');
-    berth_json_printf(&w, "'model': %s, 'ctx': %" PRId64 ", 'batch': %" PRId64, path, ways[LAYER].n_ctx, ways[LAYER].n_batch);
-    for (int i = 0; i < N_WAYS; i++) {
+    berth_json_printf(
+        &w, "'model': %s, 'ctx': %" PRId64 ", 'batch': %" PRId64, path, ways[CLUSTER_LAYER].n_ctx, ways[CLUSTER_LAYER].n_batch);
+    for (int i = 0; i < CLUSTER_N_WAYS; i++) {
         print_way_json(&w, names[i], c, &ways[i]);
     }
     berth_json_printf(&w, "'faster': %s}\n", best >= 0 ? names[best] : NULL);
@@ -104,7 +94,7 @@ static int cluster_open(struct cluster *c, const char *file) {
 int cli_cluster_fit(const struct model_options *options, const char *file, bool json) {
     struct cluster c;
     struct model_error error = {""};
-    struct prediction ways[N_WAYS] = {{0}};
+    struct prediction ways[CLUSTER_N_WAYS];
     char path[4096];
     int code = cli_model_path(options, path);
     if (code == CLI_OK) {
@@ -114,18 +104,13 @@ int cli_cluster_fit(const struct model_options *options, const char *file, bool 
         return code;
     }
     ggml_backend_load_all();
-    for (int w = 0; w < N_WAYS && code == CLI_OK; w++) {
-        struct model_options o = *options;
-        o.by_tensor = w == TENSOR;
-        if (!cluster_predict(&c, path, &o, &ways[w], &error)) {
-            code = cli_fail(CLI_FAILURE, "%s", error.text);
-        }
-    }
-    if (code == CLI_OK) {
+    if (cluster_predict_ways(&c, path, options, ways, &error)) {
         (json ? print_json : print_text)(&c, path, ways);
-        code = best_of(ways) >= 0 ? CLI_OK : CLI_NO;
+        code = prediction_best(ways) >= 0 ? CLI_OK : CLI_NO;
+    } else {
+        code = cli_fail(CLI_FAILURE, "%s", error.text);
     }
-    for (int w = 0; w < N_WAYS; w++) {
+    for (int w = 0; w < CLUSTER_N_WAYS; w++) {
         prediction_fini(&ways[w]);
     }
     cluster_fini(&c);
@@ -144,8 +129,7 @@ static bool types_find(const char *path, struct cluster_measure_params *params, 
         return true;
     }
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-        const struct ggml_type_traits *traits = ggml_get_type_traits((enum ggml_type) t);
-        params->wants[t] = t == GGML_TYPE_F32 || (traits != NULL && traits->to_float != NULL && traits->blck_size > 0);
+        params->wants[t] = type_is_real((enum ggml_type) t) && ggml_blck_size((enum ggml_type) t) > 0;
     }
     return true;
 }

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/min.h"
 #include "cli/help.h"
-#include "cli/models.h"
+#include "cli/plans.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "fit/fit.h"
 #include "base/json.h"
 #include "cli/help.h"
-#include "cli/models.h"
+#include "cli/plans.h"
 
 #include <inttypes.h>
 #include <string.h>

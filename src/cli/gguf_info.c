@@ -69,15 +69,8 @@ static void print_text(const char *text, size_t n_most) {
         for (n = n_most; n > 0 && ((unsigned char) text[n] & 0xC0) == 0x80; n--) {
         }
     }
-    char cut[256];
-    if (n < sizeof cut) {
-        memcpy(cut, text, n);
-        cut[n] = '\0';
-        berth_json_write_string(cut, stdout);
-    } else {
-        berth_json_write_string(text, stdout);
-    }
-    fputs(text[n] != '\0' && n < sizeof cut ? "..." : "", stdout);
+    berth_json_write_text(text, n, stdout);
+    fputs(text[n] != '\0' ? "..." : "", stdout);
 }
 
 static void print_value(const struct gguf_context *g, int64_t i, const struct options *o) {

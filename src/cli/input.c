@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define MAX_SIZE ((size_t) 1 << 30)
+#define PIECE ((size_t) 1 << 16) // bytes that are read at once, at least
 
 // All of an open file; NULL with errno.
 static char *read_all(FILE *file, size_t *size) {
@@ -20,17 +21,12 @@ static char *read_all(FILE *file, size_t *size) {
     size_t cap = 0;
     *size = 0;
     for (size_t n = 1; n > 0; *size += n) {
-        if (*size == cap) {
-            cap = cap > 0 ? 2 * cap : 1 << 16;
-            char *more = cap <= MAX_SIZE ? berth_realloc(text, cap + 1) : NULL;
-            if (more == NULL) {
-                berth_free(text);
-                errno = cap > MAX_SIZE ? EFBIG : ENOMEM;
-                return NULL;
-            }
-            text = more;
+        if (*size > MAX_SIZE || !berth_grow((void **) &text, &cap, *size + PIECE, 1)) {
+            berth_free(text);
+            errno = *size > MAX_SIZE ? EFBIG : ENOMEM;
+            return NULL;
         }
-        n = fread(text + *size, 1, cap - *size, file);
+        n = fread(text + *size, 1, cap - *size - 1, file);
     }
     if (ferror(file)) {
         const int why = errno;

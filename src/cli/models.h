@@ -11,7 +11,7 @@ struct cli_option;
 int cli_model_cache_type(const struct cli_option *option, const char *command, const char *value, void *target);
 int cli_model_gpu_layers(const struct cli_option *option, const char *command, const char *value, void *target);
 int cli_model_split(const struct cli_option *option, const char *command, const char *value, void *target);
-// memory.c: --memory, one limit or several with commas between, into a struct fit_limits, and --allow into an unsigned.
+// plans.c: --memory, one limit or several with commas between, into a struct fit_limits, and --allow into an unsigned.
 int cli_fit_memory(const struct cli_option *option, const char *command, const char *value, void *target);
 int cli_fit_allow(const struct cli_option *option, const char *command, const char *value, void *target);
 
@@ -35,21 +35,6 @@ struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *
 // Writes a file by model_write: CLI_OK, or CLI_FAILURE after a message.
 int cli_gguf_write(const char *path, const struct gguf_context *header, model_bytes_t bytes, void *user);
 
-// ---- memory.c ----
-
-struct view_plan;
-struct berth_plan_report;
-// A line "lower ..." after what `berth plan` prints, or the member "lower" of its JSON: settings of a model, each planned for it,
-// which takes as long as its plan did. A longer search is offered unless one was made: searched_us is its time limit.
-void cli_lower_print(FILE *file, const char *path, const struct model_options *options, const struct view_plan *plan,
-    const struct berth_plan_report *report, int64_t searched_us);
-void cli_lower_json(
-    struct berth_json_writer *w, const char *path, const struct model_options *options, const struct view_plan *plan);
-// What is alive at the peak of a model's graph, and the line "lower", for commands that plan it otherwise; or why it cannot be
-// planned. In JSON: the members "alive" and "lower", or an "alive" with an "error" alone.
-void cli_peak_print(FILE *file, const char *path, const struct model_options *options);
-void cli_peak_json(struct berth_json_writer *w, const char *path, const struct model_options *options);
-
 // ---- cluster.c: the exit code, after a message or what was asked for ----
 
 // fit --cluster: a model over the cluster of a file.
@@ -58,6 +43,10 @@ int cli_cluster_fit(const struct model_options *options, const char *file, bool 
 int cli_cluster_bench(const char *path, int64_t n_threads, const char *out);
 // --split auto: sets by_tensor to what is faster on the devices here and of other ranks.
 int cli_cluster_choose(struct model_options *options);
+
+// train_plot.c: the losses of all steps, and those on other texts, as a picture.
+struct trainer;
+bool cli_train_plot(const struct trainer *t, FILE *file);
 
 // ---- Ctrl-C ----
 

@@ -20,6 +20,17 @@ int cli_plan_place(const char *path, struct view_plan *plan, const struct berth_
 bool cli_alive_print(FILE *file, const struct view_plan *plan);
 bool cli_alive_json(struct berth_json_writer *w, const struct view_plan *plan, const struct view_buffer *buffer);
 
+// A line "lower ..." after what `berth plan` prints, or the member "lower" of its JSON: settings of a model, each planned for it,
+// which takes as long as its plan did. A longer search is offered unless one was made: searched_us is its time limit.
+void cli_lower_print(FILE *file, const char *path, const struct model_options *options, const struct view_plan *plan,
+    const struct berth_plan_report *report, int64_t searched_us);
+void cli_lower_json(
+    struct berth_json_writer *w, const char *path, const struct model_options *options, const struct view_plan *plan);
+// What is alive at the peak of a model's graph, and the line "lower", for commands that plan it otherwise; or why it cannot be
+// planned. In JSON: the members "alive" and "lower", or an "alive" with an "error" alone.
+void cli_peak_print(FILE *file, const char *path, const struct model_options *options);
+void cli_peak_json(struct berth_json_writer *w, const char *path, const struct model_options *options);
+
 // ---- map.c ----
 
 // Is this a name that maps take: .svg or .html?

@@ -106,7 +106,7 @@ static int options_check(struct options *o, const struct cli_args *args) {
         return CLI_OK;
     }
     const char *text = args->operands[0];
-    if (berth_file_starts_with(text, CLI_GGUF)) {
+    if (berth_file_starts_with(text, "GGUF")) {
         return cli_usage("run", "unexpected argument '%s': run takes one model and one prompt", text);
     }
     if (o->prompt != NULL || o->file != NULL) {

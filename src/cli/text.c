@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "cli/cli.h"
+#include "model/vocab.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -74,37 +75,19 @@ void cli_progress_end(void) {
     line.what[0] = '\0';
 }
 
-// Bytes of the character at p; 0: it is none, as in names of another encoding, where terminals may see commands.
-static int char_size(const unsigned char *p) {
-    static const unsigned char starts[] = {0x80, 0xc2, 0xe0, 0xf0, 0xf5}; // first bytes, where another size begins
-    static const int sizes[] = {1, 0, 2, 3, 4, 0};
-    size_t row = 0;
-    while (row < sizeof starts && p[0] >= starts[row]) {
-        row++;
-    }
-    const int size = sizes[row];
-    for (int i = 1; i < size; i++) {
-        if (p[i] < 0x80 || p[i] > 0xbf) { // the NUL at the end too
-            return 0;
-        }
-    }
-    const bool is_long = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90); // more bytes than it needs
-    return is_long ? 0 : size;
-}
-
 void cli_text(FILE *file, int width, const char *text) {
     int n = 0;
-    for (const unsigned char *p = (const unsigned char *) text; *p != '\0';) {
-        const int size = char_size(p);
-        // U+0080 to U+009F are commands too.
-        const bool is_command = size == 0 || *p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0);
-        n += is_command ? 1 : size;
+    uint32_t c;
+    for (size_t size; *text != '\0'; text += size) {
+        size = utf8_next(text, strnlen(text, 4), &c);
+        const bool is_none = size == 1 && c == 0xFFFD; // as in names of another encoding, where terminals may see commands
+        const bool is_command = is_none || c < 0x20 || (c >= 0x7F && c <= 0x9F);
+        n += is_command ? 1 : (int) size;
         if (is_command) {
             fputc('?', file);
         } else {
-            fwrite(p, 1, (size_t) size, file);
+            fwrite(text, 1, size, file);
         }
-        p += size > 0 ? size : 1;
     }
     fprintf(file, "%*s", n < width ? width - n : 0, "");
 }
@@ -213,8 +196,7 @@ bool cli_parse_ms(const char *text, int64_t *us) {
 }
 
 const char *cli_bytes(uint64_t size, char text[64]) {
-    static const char *const names[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    char digits[32];
+    char digits[32], rounded[32];
     const int n = snprintf(digits, sizeof digits, "%" PRIu64, size);
     int at = 0;
     for (int i = 0; i < n; i++) {
@@ -225,12 +207,7 @@ const char *cli_bytes(uint64_t size, char text[64]) {
     }
     at += snprintf(text + at, (size_t) (64 - at), size == 1 ? " byte" : " bytes");
     if (size >= 1024) {
-        double x = (double) size / 1024;
-        int unit = 0;
-        for (; x >= 1024 && unit < 5; unit++) {
-            x /= 1024;
-        }
-        snprintf(text + at, (size_t) (64 - at), " (%.2f %s)", x, names[unit]);
+        snprintf(text + at, (size_t) (64 - at), " (%s)", cli_short_bytes(size, rounded));
     }
     return text;
 }

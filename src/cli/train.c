@@ -1,23 +1,39 @@
 // SPDX-License-Identifier: MIT
-// train.c: `berth train [MODEL] --data TEXT -o OUT`: its options, and from them a model, texts and a trainer. The steps are in
-// train_run.c.
+// train.c: `berth train [MODEL] --data TEXT -o OUT`: its options, and from them a model, texts and a trainer; the steps, what
+// is seen of them, and what they leave behind. What is written appears when it is whole (output.c), so that the last checkpoint
+// survives whatever happens to the next.
 
-#include "cli/train.h"
+#include "train/train.h"
+#include "base/json.h"
 #include "base/min.h"
-
 #include "cli/help.h"
+#include "cli/models.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+struct options {
+    struct model_options model;
+    const char *data, *val, *out, *resume, *plot, *config;
+    enum train_split split;
+    int64_t n_epochs, save_every; // -1: not given
+    struct train_params params;   // -1: not given, for whole numbers and rates alike
+    int64_t seed, optimizer, schedule;
+    bool json;
+    const struct berth_mpi_world *world; // NULL: no other ranks
+};
+
 // What is not given is -1: a checkpoint may say it.
-#define COUNT(least, field) .kind = CLI_INT, .min = least, .max = (double) ((int64_t) 1 << 40), CLI_TO(struct cli_train, field)
-#define RATE(field) .kind = CLI_REAL, CLI_TO(struct cli_train, field)
-#define WORD(field) .kind = CLI_WORD, CLI_TO(struct cli_train, field)
-#define TEXT(field) CLI_TO(struct cli_train, field)
+#define COUNT(least, field) .kind = CLI_INT, .min = least, .max = (double) ((int64_t) 1 << 40), CLI_TO(struct options, field)
+#define RATE(field) .kind = CLI_REAL, CLI_TO(struct options, field)
+#define WORD(field) .kind = CLI_WORD, CLI_TO(struct options, field)
+#define TEXT(field) CLI_TO(struct options, field)
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
@@ -69,15 +85,15 @@ const struct cli_help cli_train_help = {
     .operands = "[MODEL]",
     .takes = ".gguf",
     .n_operands = {0, 1, 1},
-    .bases = {[CLI_IN_MODEL] = offsetof(struct cli_train, model)},
+    .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
     .about = "Trains a language model (a GGUF file of the llama, mistral, qwen2 or qwen3 architecture with weights of f32, f16 "
              "or bf16) on a text, or with --lora an adapter for one of any type, which 'berth run --lora' and llama.cpp take. A "
              "run that is stopped and resumed equals the unbroken one bit by bit. Ctrl-C ends it after the step at hand and "
              "saves. A loss that is no number ends it too, before it reaches a weight. Started by mpirun, ranks share the work: "
              "each takes its part of every batch.",
     .options = option_rows,
-    .size = sizeof(struct cli_train),
-    .initial = &(const struct cli_train){.n_epochs = -1,
+    .size = sizeof(struct options),
+    .initial = &(const struct options){.n_epochs = -1,
         .save_every = -1,
         .seed = -1,
         .optimizer = -1,
@@ -99,7 +115,7 @@ const struct cli_help cli_train_help = {
 
 // ---- options ----
 
-static int options_check(const struct cli_train *o) {
+static int options_check(const struct options *o) {
     const bool is_look = o->params.n_steps == 0;
     if (o->data == NULL && !(is_look && o->val != NULL)) {
         return cli_usage("train", "no text is given to learn: --data TEXT");
@@ -118,11 +134,11 @@ static int options_check(const struct cli_train *o) {
 
 // ---- parameters: what is given, else the checkpoint's, else the usual ----
 
-static int n_ranks(const struct cli_train *o) {
+static int n_ranks(const struct options *o) {
     return o->world != NULL ? o->world->size : 1;
 }
 
-static int params_check(const struct cli_train *o, const struct train_params *p) {
+static int params_check(const struct options *o, const struct train_params *p) {
     const struct train_params *given = &o->params;
     const bool is_other =
         (given->n_ctx > 0 && given->n_ctx != p->n_ctx) || (given->n_seq > 0 && given->n_seq * n_ranks(o) != p->n_seq) ||
@@ -136,7 +152,7 @@ static int params_check(const struct cli_train *o, const struct train_params *p)
                : CLI_OK;
 }
 
-static struct train_params params_default(const struct cli_train *o, const struct model *m) {
+static struct train_params params_default(const struct options *o, const struct model *m) {
     const int64_t rank = max_i64(o->params.rank, 0);
     const float tuning_lr = rank > 0 ? 2e-4f : 1e-4f;
     return (struct train_params){.n_ctx = min_i64(m->params.n_ctx_train, 512),
@@ -163,7 +179,7 @@ static void given_real(float *x, float value) {
     }
 }
 
-static int params_get(const struct cli_train *o, const struct model *m, struct train_params *p) {
+static int params_get(const struct options *o, const struct model *m, struct train_params *p) {
     struct model_error error = {""};
     *p = params_default(o, m);
     if (o->resume != NULL && !train_state_params(o->resume, p, NULL, &error)) {
@@ -197,7 +213,7 @@ static int params_get(const struct cli_train *o, const struct model *m, struct t
 }
 
 // How long it is, once the text is known.
-static int length_set(const struct cli_train *o, const struct train_data *data, struct train_params *p) {
+static int length_set(const struct options *o, const struct train_data *data, struct train_params *p) {
     const int64_t n_epochs = o->n_epochs > 0 ? o->n_epochs : 1;
     int64_t n_windows;
     if (__builtin_mul_overflow(n_epochs, data->n_windows, &n_windows) || n_windows > INT64_MAX - p->n_seq) {
@@ -222,27 +238,34 @@ static const struct berth_mpi_world *world_find(void) {
     return world != NULL && world->size > 1 ? world : NULL;
 }
 
-int cli_train_first(const struct cli_train *o, int code) {
+// Rank 0 alone prints and writes files; its exit code is that of all. Every rank calls this.
+static int first_decide(const struct options *o, int code) {
     return o->world == NULL || o->world->broadcast(&code, sizeof code, 0) ? code
                                                                           : cli_fail(CLI_FAILURE, "%s", berth_last_error());
 }
 
-bool cli_train_is_first(const struct cli_train *o) {
+static bool is_first(const struct options *o) {
     return o->world == NULL || o->world->rank == 0;
 }
 
+// OUT.checkpoint
+static const char *checkpoint_name(const struct options *o, char path[4096]) {
+    snprintf(path, 4096, "%s.checkpoint", o->out);
+    return path;
+}
+
 // What is written later: no long work before a refusal.
-static int outputs_check(const struct cli_train *o) {
+static int outputs_check(const struct options *o) {
     char checkpoint[4096];
     if (cli_output_check(o->out) != CLI_OK || cli_output_check(o->plot) != CLI_OK) {
         return CLI_FAILURE;
     }
-    return o->out != NULL ? cli_update_check(cli_train_checkpoint(o, checkpoint)) : CLI_OK;
+    return o->out != NULL ? cli_update_check(checkpoint_name(o, checkpoint)) : CLI_OK;
 }
 
 // ---- a new model ----
 
-static int new_make(const struct cli_train *o) {
+static int new_make(const struct options *o) {
     struct model_error error = {""};
     size_t size;
     struct berth_gguf_map *from = o->model.path != NULL ? berth_gguf_map_open(o->model.path, NULL) : NULL;
@@ -264,27 +287,358 @@ static int new_make(const struct cli_train *o) {
     return code;
 }
 
+// ---- texts: a file, standard input, or all files of a folder by name ----
+
+struct reading {
+    enum train_split split;
+    const struct vocab *vocab;
+    struct train_data *data;
+    size_t n_odd;   // files that are not text
+    char odd[4096]; // the first of them
+};
+
+// Text in an old encoding has some bytes that are not UTF-8, but neither NUL nor a tenth of all.
+static bool is_text(const char *text, size_t size) {
+    size_t n_bad = 0;
+    uint32_t c;
+    for (size_t i = 0, n; i < size; i += n) {
+        n = utf8_next(text + i, size - i, &c);
+        n_bad += n == 1 && c == 0xFFFD;
+    }
+    return memchr(text, '\0', size) == NULL && n_bad <= size / 10;
+}
+
+static int text_file_read(struct reading *r, const char *path) {
+    struct model_error error = {""};
+    size_t size = 0;
+    char *text = cli_read_text(path, &size);
+    if (text == NULL) {
+        return CLI_FAILURE;
+    }
+    if (!is_text(text, size) && r->n_odd++ == 0) {
+        snprintf(r->odd, sizeof r->odd, "%s", path);
+    }
+    const bool ok = train_data_add(r->data, r->vocab, text, size, r->split, &error);
+    berth_free(text);
+    return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s: %s", path, error.text);
+}
+
+static int is_shown(const struct dirent *entry) {
+    return entry->d_name[0] != '.';
+}
+
+static int text_folder_read(struct reading *r, const char *path) {
+    struct dirent **entries;
+    const int n = scandir(path, &entries, is_shown, alphasort);
+    int code = n < 0 ? cli_fail(CLI_FAILURE, "%s: cannot be read: %s", path, strerror(errno)) : CLI_OK;
+    for (int i = 0; i < n; i++) {
+        char name[4096];
+        struct stat st;
+        snprintf(name, sizeof name, "%s/%s", path, entries[i]->d_name);
+        if (stat(name, &st) == 0 && S_ISREG(st.st_mode) && code == CLI_OK) { // folders within are not looked into
+            code = text_file_read(r, name);
+        }
+        free(entries[i]);
+    }
+    if (n >= 0) {
+        free(entries);
+    }
+    return code;
+}
+
+// The texts of a file or a folder; CLI_OK, or the exit code after a message. Warns of what is not text.
+static int texts_read(const struct options *o, const char *path, const struct vocab *vocab, struct train_data *data) {
+    struct reading r = {.split = o->split, .vocab = vocab, .data = data};
+    struct stat st;
+    const bool is_folder = strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    const int code = is_folder ? text_folder_read(&r, path) : text_file_read(&r, path);
+    if (code != CLI_OK || !is_first(o)) {
+        return code;
+    }
+    if (r.n_odd == 1) {
+        cli_warn("%s: is not UTF-8 text but looks like binary data; the model learns its bytes", r.odd);
+    } else if (r.n_odd > 1) {
+        cli_warn("%s and %zu other files are not UTF-8 text but look like binary data; the model learns their bytes", r.odd,
+            r.n_odd - 1);
+    }
+    return code;
+}
+
+// ---- the run ----
+
+#define QUIET_US 10000000 // between two lines of a log
+
+struct run {
+    const struct options *o;
+    struct trainer *t;
+    struct train_data *data;
+    const struct train_data *val; // NULL: none
+    char checkpoint[4096];
+    int64_t n_saved;            // steps in the checkpoint; -1: there is none
+    int64_t first;              // steps that were done before
+    size_t first_look;          // losses on other texts that were found before, maybe on another text
+    int64_t start_us, spent_us; // of all, of looking at other texts
+    int64_t told_us;            // when a line was last written to what is no terminal
+};
+
+// ---- files ----
+
+static int checkpoint_save(struct run *r) {
+    struct model_error error = {""};
+    FILE *file = cli_open_update(r->checkpoint);
+    if (file == NULL) {
+        return CLI_FAILURE;
+    }
+    const int code = cli_close_why(file, r->checkpoint, train_state_write(r->t, r->data, file, &error), error.text);
+    if (code == CLI_OK) {
+        r->n_saved = r->t->n_done;
+    }
+    return code;
+}
+
+static int result_save(struct run *r) {
+    struct model_error error = {""};
+    FILE *file = r->o->out != NULL ? cli_open(r->o->out) : NULL;
+    if (file == NULL) {
+        return r->o->out != NULL ? CLI_FAILURE : CLI_OK;
+    }
+    return cli_close_why(file, r->o->out, train_save(r->t, file, &error), error.text);
+}
+
+static int plot_save(struct run *r) {
+    FILE *file = r->o->plot != NULL ? cli_open(r->o->plot) : NULL;
+    if (file == NULL) {
+        return r->o->plot != NULL ? CLI_FAILURE : CLI_OK;
+    }
+    return cli_close(file, r->o->plot, cli_train_plot(r->t, file));
+}
+
+// Rank 0 does it, for all of them.
+static int by_first(struct run *r, int (*save)(struct run *r)) {
+    return first_decide(r->o, is_first(r->o) ? save(r) : CLI_OK);
+}
+
+// ---- what is seen ----
+
+static int64_t tokens_of(const struct run *r) {
+    return (r->t->n_done - r->first) * r->t->params.n_seq * r->t->params.n_ctx;
+}
+
+static double speed_of(const struct run *r) {
+    const int64_t us = ggml_time_us() - r->start_us - r->spent_us;
+    return us > 0 ? 1e6 * (double) tokens_of(r) / (double) us : 0;
+}
+
+static const char *duration_text(double seconds, char text[32]) {
+    const int64_t s = (int64_t) seconds;
+    if (s >= 3600) {
+        snprintf(text, 32, "%" PRId64 ":%02d:%02d", s / 3600, (int) (s / 60 % 60), (int) (s % 60));
+    } else {
+        snprintf(text, 32, "%d:%02d", (int) (s / 60), (int) (s % 60));
+    }
+    return text;
+}
+
+// A line where no bar can be: for logs, now and then, and none for short work.
+static bool is_due(struct run *r) {
+    const int64_t now_us = ggml_time_us();
+    if (cli_is_quiet() || isatty(STDERR_FILENO) || now_us < r->told_us + QUIET_US) {
+        return false;
+    }
+    r->told_us = now_us;
+    return true;
+}
+
+static void step_print(struct run *r) {
+    const struct trainer *t = r->t;
+    if (!is_first(r->o)) {
+        return;
+    }
+    const int64_t n_all = t->params.n_steps;
+    const double speed = speed_of(r), left = (double) ((n_all - t->n_done) * t->params.n_seq * t->params.n_ctx);
+    const double loss = (double) t->losses[t->n_done - 1];
+    char time[32];
+    duration_text(speed > 0 ? left / speed : 0, time);
+    cli_progress("training", (uint64_t) t->n_done, (uint64_t) n_all,
+        "%s left, loss %.4f, step %" PRId64 " of %" PRId64 ", %.0f tokens/s", time, loss, t->n_done, n_all, speed);
+    if (is_due(r)) {
+        fprintf(stderr, "step %" PRId64 " of %" PRId64 ": loss %.4f, %.0f tokens a second, %s left\n", t->n_done, n_all, loss,
+            speed, time);
+    }
+}
+
+static bool has_look_at(const struct trainer *t, int64_t step) {
+    return t->n_looks > 0 && t->looks[t->n_looks - 1].step == step;
+}
+
+// The loss on the other texts, unless this run has it of this step.
+static int loss_look(struct run *r) {
+    struct trainer *t = r->t;
+    struct model_error error = {""};
+    if (r->val == NULL || (t->n_looks > r->first_look && has_look_at(t, t->n_done))) {
+        return CLI_OK;
+    }
+    const int64_t start = ggml_time_us();
+    const bool ok = trainer_look(t, r->val, cli_is_interrupted, &error);
+    r->spent_us += ggml_time_us() - start;
+    if (!ok) {
+        return t->is_stopped ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    cli_progress_end();
+    if (!is_first(r->o) || cli_is_quiet() || (!isatty(STDERR_FILENO) && !is_due(r))) {
+        return CLI_OK;
+    }
+    fprintf(stderr, "step %" PRId64 ": loss on %s %.4f\n", t->n_done, r->o->val, (double) t->looks[t->n_looks - 1].loss);
+    return CLI_OK;
+}
+
+static int64_t parameters_of(const struct trainer *t) {
+    int64_t n = 0;
+    for (size_t i = 0; i < t->n_tensors; i++) {
+        n += ggml_nelements(t->tensors[i].w);
+    }
+    return n;
+}
+
+static void print_json(const struct run *r, double seconds, double speed) {
+    const struct trainer *t = r->t;
+    struct berth_json_writer w = {.file = stdout};
+    berth_json_begin(&w, NULL, '{');
+    berth_json_printf(&w,
+        "'out': %s, 'steps': %" PRId64 ", 'done': %" PRId64 ", 'stopped': %c, 'parameters': %" PRId64 ", 'tokens': %" PRId64
+        ", 'seconds': %.3f, 'per_second': %.3f, 'bytes_trained': %zu, 'bytes_compute': %zu, 'again': %zu, 'slower': %.4f",
+        r->o->out != NULL ? r->o->out : "", t->params.n_steps, t->n_done, t->is_stopped, parameters_of(t), tokens_of(r), seconds,
+        speed, t->size, t->compute, t->n_again, t->slower);
+    berth_json_begin(&w, "losses", '[');
+    for (int64_t i = 0; i < t->n_done; i++) {
+        berth_json_printf(&w, "%.9g", (double) t->losses[i]);
+    }
+    berth_json_end(&w);
+    berth_json_begin(&w, "val", '[');
+    for (size_t i = 0; i < t->n_looks; i++) {
+        berth_json_printf(&w, "{'step': %" PRId64 ", 'loss': %.9g}", t->looks[i].step, (double) t->looks[i].loss);
+    }
+    puts("]}");
+}
+
+static void print_text(const struct run *r, double seconds, double speed) {
+    const struct trainer *t = r->t;
+    char text[2][32], time[32];
+    if (r->o->out != NULL) {
+        cli_text(stdout, 0, r->o->out);
+        printf(": ");
+    }
+    printf("%" PRId64 " of %" PRId64 " steps, %" PRId64 " parameters", t->n_done, t->params.n_steps, parameters_of(t));
+    if (t->n_done > 0) {
+        printf(", loss %.4f to %.4f", (double) t->losses[0], (double) t->losses[t->n_done - 1]);
+    }
+    if (t->n_looks > r->first_look) {
+        printf(", on %s %.4f to %.4f", r->o->val, (double) t->looks[r->first_look].loss, (double) t->looks[t->n_looks - 1].loss);
+    }
+    printf("; %" PRId64 " tokens in %s, %.0f a second; trained %s, compute %s", tokens_of(r), duration_text(seconds, time), speed,
+        cli_short_bytes(t->size, text[0]), cli_short_bytes(t->compute, text[1]));
+    if (t->n_again > 0) {
+        printf(", %zu ops of a step run again: %.2f times the cost", t->n_again, t->slower);
+    }
+    fputs("\n", stdout);
+}
+
+// ---- the steps ----
+
+// t->is_stopped: whether to go on no further.
+static int stop_ask(struct run *r) {
+    struct model_error error = {""};
+    return train_ranks_stop(r->t, cli_is_interrupted(NULL), &error) ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
+}
+
+static int steps_run(struct run *r) {
+    struct trainer *t = r->t;
+    int code = loss_look(r);
+    while (t->n_done < t->params.n_steps) {
+        struct model_error error = {""};
+        if (code != CLI_OK || (code = stop_ask(r)) != CLI_OK || t->is_stopped) {
+            break;
+        }
+        if (!trainer_step(t, r->data, &error)) {
+            code = cli_fail(CLI_FAILURE, "%s", error.text);
+            if (r->n_saved >= 0) {
+                fprintf(stderr, "The last checkpoint is that of step %" PRId64 ": %s\n", r->n_saved, r->checkpoint);
+            }
+            return code;
+        }
+        step_print(r);
+        if (r->o->save_every > 0 && t->n_done % r->o->save_every == 0 && t->n_done < t->params.n_steps) {
+            cli_progress_end();
+            code = loss_look(r);
+            if (code == CLI_OK) {
+                code = by_first(r, checkpoint_save);
+            }
+        }
+    }
+    cli_progress_end();
+    return code == CLI_OK ? loss_look(r) : code;
+}
+
+// All steps, with what is seen of them and what they leave behind.
+static int train_run(const struct options *o, struct trainer *t, struct train_data *data, const struct train_data *val) {
+    struct run r = {.o = o, .t = t, .data = data, .val = val, .n_saved = -1, .first = t->n_done, .start_us = ggml_time_us()};
+    r.told_us = r.start_us;
+    r.first_look = t->n_looks;
+    if (val != NULL && has_look_at(t, t->n_done)) { // it is found again: nobody knows of which text it was
+        r.first_look = --t->n_looks;
+    }
+    if (o->out != NULL) {
+        checkpoint_name(o, r.checkpoint);
+    }
+    int code = steps_run(&r);
+    const double seconds = 1e-6 * (double) (ggml_time_us() - r.start_us), speed = speed_of(&r);
+    if (code != CLI_OK || (code = stop_ask(&r)) != CLI_OK) {
+        return code;
+    }
+    const bool has_to_save = o->out != NULL && (o->save_every > 0 || t->is_stopped);
+    if ((has_to_save && (code = by_first(&r, checkpoint_save)) != CLI_OK) || (code = by_first(&r, result_save)) != CLI_OK ||
+        (code = by_first(&r, plot_save)) != CLI_OK) {
+        return code;
+    }
+    const bool is_short = t->is_stopped && t->n_done < t->params.n_steps;
+    if (!is_first(o)) {
+        return is_short ? CLI_STOPPED : CLI_OK;
+    }
+    if (o->json) {
+        print_json(&r, seconds, speed);
+    } else {
+        print_text(&r, seconds, speed);
+    }
+    if (is_short) {
+        if (has_to_save && !cli_is_quiet()) {
+            fprintf(stderr, "stopped; --resume %s goes on from step %" PRId64 "\n", r.checkpoint, t->n_done);
+        }
+        return CLI_STOPPED;
+    }
+    return CLI_OK;
+}
+
 // ---- all together ----
 
 // A text in windows; path NULL: there is none.
-static int text_read(
-    const struct cli_train *o, const char *path, const struct vocab *vocab, int64_t n_ctx, struct train_data *data) {
+static int windows_read(
+    const struct options *o, const char *path, const struct vocab *vocab, int64_t n_ctx, struct train_data *data) {
     struct model_error error = {""};
-    const int code = path != NULL ? cli_train_read(o, path, vocab, data) : CLI_OK;
+    const int code = path != NULL ? texts_read(o, path, vocab, data) : CLI_OK;
     if (code != CLI_OK || path == NULL || train_data_cut(data, n_ctx, &error)) {
         return code;
     }
     return cli_fail(CLI_FAILURE, "%s: %s", path, error.text);
 }
 
-static int model_train(const struct cli_train *o, struct workbench *m) {
+static int model_train(const struct options *o, struct workbench *m) {
     struct train_data data = {0}, val = {0};
     struct train_params p;
     struct model_error error = {""};
     struct trainer *t = NULL;
     int code = params_get(o, m->model, &p);
-    if (code != CLI_OK || (code = text_read(o, o->data, m->vocab, p.n_ctx, &data)) != CLI_OK ||
-        (code = text_read(o, o->val, m->vocab, p.n_ctx, &val)) != CLI_OK || (code = length_set(o, &data, &p)) != CLI_OK) {
+    if (code != CLI_OK || (code = windows_read(o, o->data, m->vocab, p.n_ctx, &data)) != CLI_OK ||
+        (code = windows_read(o, o->val, m->vocab, p.n_ctx, &val)) != CLI_OK || (code = length_set(o, &data, &p)) != CLI_OK) {
         goto end;
     }
     t = trainer_new(m->model, &m->devices, &p, &error);
@@ -293,7 +647,7 @@ static int model_train(const struct cli_train *o, struct workbench *m) {
         code = cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text);
         goto end;
     }
-    code = cli_train_run(o, t, &data, o->val != NULL ? &val : NULL);
+    code = train_run(o, t, &data, o->val != NULL ? &val : NULL);
 end:
     trainer_free(t);
     train_data_fini(&data);
@@ -302,7 +656,7 @@ end:
 }
 
 int cli_train(const struct cli_args *args) {
-    struct cli_train *o = args->options;
+    struct options *o = args->options;
     struct workbench m;
     int code = options_check(o);
     if (code != CLI_OK) {
@@ -311,7 +665,7 @@ int cli_train(const struct cli_args *args) {
     cli_catch_interrupt();
     o->world = world_find();
     if (o->config != NULL) {
-        code = cli_train_first(o, cli_train_is_first(o) ? new_make(o) : CLI_OK);
+        code = first_decide(o, is_first(o) ? new_make(o) : CLI_OK);
         if (code != CLI_OK) {
             return code;
         }

@@ -2,7 +2,8 @@
 // train_plot.c: the losses of a run as an SVG picture: each step as a thin line, their running mean as a thick one, losses on
 // other texts as points. Light and dark follow the viewer's setting.
 
-#include "cli/train.h"
+#include "cli/models.h"
+#include "train/train.h"
 
 #include <inttypes.h>
 #include <math.h>
