@@ -51,15 +51,15 @@ static void make(struct instance *in, int64_t n, enum shape shape) {
     }
 }
 
-static double one_dive(struct instance *in, enum plan_priority priority, double *ratio) {
+static double one_pass(struct instance *in, enum plan_priority priority, double *ratio) {
     struct one_pool one;
     one_pool_init(&one, in->items, in->n);
-    struct plan_dive *dive = berth_plan_dive_new(&one.pool.prob);
+    struct greedy_pass *pass = berth_greedy_pass_new(&one.pool.prob);
     double start = clock_s(CLOCK_PROCESS_CPUTIME_ID);
-    int64_t peak = berth_plan_dive_run(dive, priority, false, PLAN_NO_CAP, one.off);
+    int64_t peak = berth_greedy_pass_run(pass, priority, false, PLAN_NO_CAP, one.off);
     double s = clock_s(CLOCK_PROCESS_CPUTIME_ID) - start;
     *ratio = (double) peak / (double) one.pool.prob.bound;
-    berth_plan_dive_free(dive);
+    berth_greedy_pass_free(pass);
     one_pool_fini(&one);
     return s;
 }
@@ -103,11 +103,11 @@ static int run_scale(int64_t n_max) {
             make(&in, n, (enum shape) shape);
             double bytes = bytes_per_item(&in);
             double ratio;
-            double dive = one_dive(&in, PLAN_TWA, &ratio);
+            double pass = one_pass(&in, PLAN_TWA, &ratio);
             double s;
             struct berth_plan_params params = {0};
             struct berth_plan_report r = solve(&in, &params, names[shape], &s);
-            printf("%-8s %8lld | %9.3f %8.4f | %9.3f %9.4f %-14s | %9.1f\n", names[shape], (long long) n, dive * 1e6 / (double) n,
+            printf("%-8s %8lld | %9.3f %8.4f | %9.3f %9.4f %-14s | %9.1f\n", names[shape], (long long) n, pass * 1e6 / (double) n,
                 ratio, s * 1e6 / (double) n, 1 + r.gap, r.method, bytes);
             fflush(stdout);
             instance_free(&in);

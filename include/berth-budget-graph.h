@@ -13,7 +13,7 @@ extern "C" {
 struct ggml_backend_buffer_type;
 
 // End of the name of a node that recomputes the value of another node.
-#define BERTH_BUDGET_AGAIN " (again)"
+#define BERTH_BUDGET_RECOMPUTE " (again)"
 // End of the name of a copy to the other pool.
 #define BERTH_BUDGET_MOVED_OUT " (out)"
 // End of the name of a copy back.

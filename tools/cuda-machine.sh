@@ -27,7 +27,7 @@ link="-L$build/lib -lggml -lggml-base -lggml-cpu -lm -Wl,-rpath,$(cd "$build/lib
 # shellcheck disable=SC2086
 gcc -std=c11 -D_GNU_SOURCE -O1 -Iinclude -Isrc -Itests -Itests/op tests/cuda/ops_main.c tests/cuda/fused.c $cases -o "$build/cuda-ops" $link || exit 1
 # shellcheck disable=SC2086
-gcc -std=c11 -D_GNU_SOURCE -O1 -Iinclude tests/cuda/promise_main.c -o "$build/cuda-promise" $link || exit 1
+gcc -std=c11 -D_GNU_SOURCE -O1 -Iinclude tests/cuda/no_alloc_main.c -o "$build/cuda-promise" $link || exit 1
 
 step "ops"
 ops=${OPS:-$("$build/cuda-ops" "$build/lib" --list)}

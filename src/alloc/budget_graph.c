@@ -76,7 +76,7 @@ static struct ggml_tensor *src_now(struct rewrite *w, struct ggml_tensor *src) {
         return w->now[op];
     }
     if (w->look_at[i] != w->now[op]) {
-        struct ggml_tensor *twin = twin_new(w, src, BERTH_BUDGET_AGAIN);
+        struct ggml_tensor *twin = twin_new(w, src, BERTH_BUDGET_RECOMPUTE);
         twin->view_src = w->now[op];
         twin->view_offs = src->view_offs;
         for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -117,7 +117,7 @@ static bool step_write(struct rewrite *w, const struct berth_budget_step *step) 
         }
         w->has_run[op] = true;
     } else {
-        struct ggml_tensor *twin = twin_new(w, own, BERTH_BUDGET_AGAIN);
+        struct ggml_tensor *twin = twin_new(w, own, BERTH_BUDGET_RECOMPUTE);
         for (int32_t k = 0; k < GGML_MAX_SRC; k++) {
             twin->src[k] = own->src[k]; // as first run: back to what the caller built
         }

@@ -67,7 +67,7 @@ static void write_head(const struct writer *w) {
         }
         berth_capture_write_buf(f, b, &buf);
     }
-    for (int32_t i = 0; i < n_early && rec->n_twice > 0; i++) {
+    for (int32_t i = 0; i < n_early && rec->n_duplicates > 0; i++) {
         const int32_t r = rec->n_nodes + i;
         fprintf(f, "%s%d:%d%s", i == 0 ? "leaforder " : ",", w->ids[rec->rows[r].same_as], plan->lives.rows[r].id,
             i + 1 == n_early ? "\n" : "");

@@ -40,13 +40,13 @@ static void pool_assign(struct ggml_gallocr *galloc, ggml_backend_buffer_type_t 
     }
     if (p == galloc->n_pools) {
         const size_t align = ggml_backend_buft_get_alignment(buft), max = ggml_backend_buft_get_max_size(buft);
-        const struct berth_several *several = berth_several_get();
+        const struct berth_composite_hooks *composite = berth_composite_hooks_get();
 
         galloc->pools[galloc->n_pools++] = (struct galloc_pool){
             .buft = buft,
             .align = align > 0 ? align : 1,
             .max_chunk = max < (size_t) 1 << 62 ? max : 0, // more than that is no limit
-            .several = several != NULL && several->is_one(buft) ? several : NULL,
+            .composite = composite != NULL && composite->is_composite(buft) ? composite : NULL,
         };
     }
     galloc->pool_of[i] = p;
@@ -226,7 +226,7 @@ static enum ggml_status graph_reserve(struct ggml_gallocr *galloc, struct ggml_c
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (!berth_record_room_forms(&plan->rec) || (plan->lives.n_loose > 0 && berth_record_is_tangled(&plan->rec))) {
+    if (!berth_record_reserve_forms(&plan->rec) || (plan->lives.n_loose > 0 && berth_record_has_unknown_duplicates(&plan->rec))) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the layouts of %d tensors", plan->rec.n_rows);
     }
     return berth_galloc_buffers_reserve(galloc, plan);
@@ -407,7 +407,7 @@ static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgr
         return status;
     }
     // a buffer that is told of its tensors may have put them elsewhere
-    if (!is_all_in_place(*plan) && ((*plan)->is_quiet || berth_record_is_tangled(&(*plan)->rec))) {
+    if (!is_all_in_place(*plan) && ((*plan)->is_quiet || berth_record_has_unknown_duplicates(&(*plan)->rec))) {
         *plan = NULL;
     }
     return GGML_STATUS_SUCCESS;

@@ -61,8 +61,8 @@ struct galloc_pool {
     size_t n_chunks;
     struct galloc_chunk one, *many;
     size_t many_cap;
-    const struct berth_several *several; // of a device made of several, else NULL
-    struct galloc_chunk parts;           // memory of layouts
+    const struct berth_composite_hooks *composite; // of a device made of several, else NULL
+    struct galloc_chunk parts;                     // memory of layouts
 };
 
 struct ggml_gallocr {

@@ -89,7 +89,7 @@ void berth_galloc_buffers_free(struct ggml_gallocr *galloc) {
 
 void berth_galloc_parts_drop(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p) {
     if (plan->needs[p].layout != NULL) {
-        galloc->pools[p].several->layout_free(plan->needs[p].layout);
+        galloc->pools[p].composite->layout_free(plan->needs[p].layout);
         plan->needs[p].layout = NULL;
         galloc->epoch++; // addresses in it are none any more
     }
@@ -99,7 +99,7 @@ enum ggml_status berth_galloc_parts_solve(struct ggml_gallocr *galloc, struct ga
     const struct berth_layout_params params = {
         .pool_of = galloc->pool_of, .pool = p, .budget_us = galloc->options.budget_us, .report = &plan->needs[p].report};
     berth_galloc_parts_drop(galloc, plan, p);
-    return galloc->pools[p].several->layout_new(
+    return galloc->pools[p].composite->layout_new(
         galloc->pools[p].buft, rec, &plan->lives, &params, plan->offsets, &plan->needs[p].layout);
 }
 
@@ -107,7 +107,7 @@ static enum ggml_status parts_back(struct ggml_gallocr *galloc, struct galloc_pl
     struct galloc_pool *pool = &galloc->pools[p];
     struct berth_layout *layout = plan->needs[p].layout;
     if (pool->parts.buffer == NULL) {
-        ggml_backend_buffer_t buffer = own_room(galloc) ? pool->several->layout_buffer(pool->buft) : NULL;
+        ggml_backend_buffer_t buffer = own_room(galloc) ? pool->composite->layout_buffer(pool->buft) : NULL;
         if (buffer == NULL) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a buffer of %s", ggml_backend_buft_name(pool->buft));
         }
@@ -117,7 +117,8 @@ static enum ggml_status parts_back(struct ggml_gallocr *galloc, struct galloc_pl
     }
     const size_t before = berth_galloc_parts_size(pool);
     bool is_moved = false;
-    const bool ok = pool->several->layout_back(pool->parts.buffer, layout, is_new && before < layout->bytes, &is_moved);
+    const bool ok =
+        pool->composite->layout_ensure_memory(pool->parts.buffer, layout, is_new && before < layout->bytes, &is_moved);
     galloc->epoch += is_moved;
     if (!ok) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED,
@@ -128,7 +129,7 @@ static enum ggml_status parts_back(struct ggml_gallocr *galloc, struct galloc_pl
 }
 
 size_t berth_galloc_parts_size(const struct galloc_pool *pool) {
-    return pool->parts.buffer != NULL ? pool->several->layout_bytes(pool->parts.buffer) : 0;
+    return pool->parts.buffer != NULL ? pool->composite->layout_bytes(pool->parts.buffer) : 0;
 }
 
 // ---- growing ----

@@ -293,7 +293,7 @@ static enum ggml_status check_pools(const struct ggml_gallocr *galloc, struct ga
 static enum ggml_status parts_from(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
-        if (galloc->pools[p].several != NULL) {
+        if (galloc->pools[p].composite != NULL) {
             status = berth_galloc_parts_solve(galloc, plan, &plan->rec, p);
         }
     }

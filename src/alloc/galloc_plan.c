@@ -104,7 +104,7 @@ static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_p
 
 // What the graph does not list has memory only from its first reader on: too little if it is a node after all.
 static bool is_bound_up(struct galloc_plan *plan) {
-    return plan->lives.n_loose > 0 && berth_record_is_tangled(&plan->rec);
+    return plan->lives.n_loose > 0 && berth_record_has_unknown_duplicates(&plan->rec);
 }
 
 static bool still_fits(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) {
@@ -147,7 +147,7 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
         plan->is_reshaped = true;
         return plan->is_ready;
     }
-    return match == RECORD_SAME && !(is_exact && berth_record_is_tangled(&plan->rec));
+    return match == RECORD_SAME && !(is_exact && berth_record_has_unknown_duplicates(&plan->rec));
 }
 
 // ---- plans of somebody else's record that are good for several graphs ----
@@ -181,7 +181,7 @@ static bool same_order(const struct lifetime_order *a, const struct lifetime_ord
 bool berth_galloc_plan_remember(struct galloc_plan *plan, const struct record *rec) {
     struct record *own = &plan->rec;
     const size_t n_rows = (size_t) rec->n_all, n_srcs = (size_t) rec->n_srcs;
-    if (!berth_record_room(own, n_rows + 1, n_srcs + 1)) {
+    if (!berth_record_reserve(own, n_rows + 1, n_srcs + 1)) {
         return false;
     }
     own->n_all = own->n_rows = rec->n_all;
@@ -339,7 +339,7 @@ static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_p
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items", n);
     }
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
-        if (galloc->pools[p].several != NULL) {
+        if (galloc->pools[p].composite != NULL) {
             status = berth_galloc_parts_solve(galloc, plan, rec, p);
             if (status != GGML_STATUS_SUCCESS) {
                 break;
@@ -357,7 +357,7 @@ enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct gal
     const int64_t n = (int64_t) plan->lives.n_items;
     enum ggml_status status;
     berth_galloc_plan_prepare(galloc, plan);
-    if (galloc->n_pools == 1 && galloc->pools[0].several == NULL) {
+    if (galloc->n_pools == 1 && galloc->pools[0].composite == NULL) {
         const struct berth_plan_params params = {.max_chunk = plan->needs[0].max_chunk,
             .budget_us = galloc->options.budget_us,
             .is_brief = galloc->options.budget_us == 0};

@@ -41,13 +41,13 @@ static void touch_step(const struct record *rec, int32_t r, int32_t step, int32_
     if (r < rec->n_nodes && row->view_src >= 0 && info != NULL && info->is_empty) {
         return;
     }
-    const bool is_whole = r < rec->n_nodes && node_overwrites(rec->tensors[r]);
+    const bool is_full_match = r < rec->n_nodes && node_overwrites(rec->tensors[r]);
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        if (!is_whole || rec->slots[k] + 1 != info->overwrites) {
+        if (!is_full_match || rec->slots[k] + 1 != info->overwrites) {
             late_touch(late, root_of(rec, rec->srcs[k]), READ);
         }
     }
-    late_touch(late, root_of(rec, r), is_whole ? step + 1 : READ);
+    late_touch(late, root_of(rec, r), is_full_match ? step + 1 : READ);
 }
 
 void berth_lifetimes_late(const struct record *rec, const struct lifetime_order *order, int32_t *late) {

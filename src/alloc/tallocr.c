@@ -93,7 +93,7 @@ void berth_tensors_on_place(berth_tensors_placed_t callback, void *user_data) {
     watcher.user_data = user_data;
 }
 
-static void tell_placed(ggml_backend_buffer_type_t buft, size_t size) {
+static void report_placed(ggml_backend_buffer_type_t buft, size_t size) {
     if (watcher.callback != NULL) {
         watcher.callback(buft, size, watcher.user_data);
     }
@@ -107,7 +107,7 @@ size_t ggml_backend_alloc_ctx_tensors_from_buft_size(struct ggml_context *ctx, g
             return SIZE_MAX;
         }
     }
-    tell_placed(buft, total);
+    report_placed(buft, total);
     return total;
 }
 
@@ -218,16 +218,16 @@ struct ggml_backend_buffer *ggml_backend_alloc_ctx_tensors_from_buft(struct ggml
     if (berth_context_error(ctx)[0] != '\0') {
         return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "%s", berth_context_error(ctx));
     }
-    const struct berth_several *several = berth_several_get();
-    if (several != NULL && several->is_one(buft)) {
-        return several->alloc_ctx(ctx, buft);
+    const struct berth_composite_hooks *composite = berth_composite_hooks_get();
+    if (composite != NULL && composite->is_composite(buft)) {
+        return composite->alloc_ctx(ctx, buft);
     }
     struct work w = {0};
     struct ggml_backend_buffer *all = tensors_place(ctx, buft, &w);
     if (all == NULL) {
         work_undo(&w);
     } else {
-        tell_placed(buft, ggml_backend_buffer_get_size(all));
+        report_placed(buft, ggml_backend_buffer_get_size(all));
     }
     work_fini(&w);
     return all;

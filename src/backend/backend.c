@@ -20,7 +20,7 @@ static enum ggml_status node_refuse(
     const struct ggml_cgraph *graph, int i, const struct ggml_tensor *bad, enum berth_span_fault fault) {
     const struct ggml_tensor *node = graph->nodes[i];
     char text[320];
-    berth_span_tell(fault, bad, text, sizeof text);
+    berth_span_report(fault, bad, text, sizeof text);
     return berth_fail(GGML_STATUS_FAILED, "node %d of %d, %s (%s), cannot be computed: %s %s", i, graph->n_nodes,
         berth_name_of(node), ggml_op_name(node->op), bad == node ? "the result" : "source", text);
 }
@@ -231,14 +231,14 @@ static bool proc_find(ggml_backend_t backend, const char *name, void *to) {
 }
 
 // A device made of several has no registry.
-static const struct berth_several *several_of(ggml_backend_t backend) {
-    const struct berth_several *several = berth_several_get();
+static const struct berth_composite_hooks *composite_hooks_of(ggml_backend_t backend) {
+    const struct berth_composite_hooks *several = berth_composite_hooks_get();
     return several != NULL && several->is_backend(backend) ? several : NULL;
 }
 
 size_t berth_backend_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     reserve_size_t size;
-    const struct berth_several *several = several_of(backend);
+    const struct berth_composite_hooks *several = composite_hooks_of(backend);
     if (several != NULL && graph != NULL) {
         return several->reserve_size(backend, graph);
     }
@@ -250,7 +250,7 @@ enum ggml_status berth_backend_reserve(ggml_backend_t backend, const struct ggml
     if (backend == NULL || graph == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "berth_backend_reserve: the %s is NULL", backend == NULL ? "backend" : "graph");
     }
-    const struct berth_several *several = several_of(backend);
+    const struct berth_composite_hooks *several = composite_hooks_of(backend);
     if (several != NULL) {
         return several->reserve(backend, graph);
     }

@@ -20,7 +20,7 @@ void berth_backend_forget(ggml_backend_t backend);
 // Waits for the backend's work, reports nothing.
 void berth_backend_wait(ggml_backend_t backend);
 
-// ---- backends that others keep (watch.c) ----
+// ---- backends that others keep (backend_lifetime.c) ----
 
 struct berth_backend_list {
     ggml_backend_t *backends; // [n]; NULL from the moment on that ggml_backend_free is called with it
@@ -83,9 +83,9 @@ struct berth_layout_params {
     struct berth_plan_report *report; // of the device that needs most
 };
 
-struct berth_several {
+struct berth_composite_hooks {
     void (*set_usage)(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage); // on to the parts, if it has any
-    bool (*is_one)(ggml_backend_buffer_type_t buft);
+    bool (*is_composite)(ggml_backend_buffer_type_t buft);
     ggml_backend_buffer_t (*alloc_ctx)(struct ggml_context *ctx, ggml_backend_buffer_type_t buft);
     bool (*is_backend)(ggml_backend_t backend);
     enum ggml_status (*reserve)(ggml_backend_t backend, const struct ggml_cgraph *graph); // as berth_backend_reserve
@@ -98,13 +98,13 @@ struct berth_several {
     ggml_backend_buffer_t (*layout_buffer)(ggml_backend_buffer_type_t buft); // that layouts lie in, without memory yet
     // Memory on each device for this layout, too. is_exact: and no more, if it has to grow. On failure it holds as much as
     // before.
-    bool (*layout_back)(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved);
+    bool (*layout_ensure_memory)(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved);
     size_t (*layout_bytes)(ggml_backend_buffer_t buffer); // that the buffer has on all devices
 };
 
 // Told by the first such device.
-void berth_several_set(const struct berth_several *functions);
-const struct berth_several *berth_several_get(void); // NULL: there is no such device
+void berth_composite_hooks_set(const struct berth_composite_hooks *functions);
+const struct berth_composite_hooks *berth_composite_hooks_get(void); // NULL: there is no such device
 
 // A name for messages: never NULL, never empty.
 static inline const char *berth_name_of(const struct ggml_tensor *tensor) {

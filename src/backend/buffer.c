@@ -11,13 +11,13 @@
 
 // ---- composite devices (src/meta), which are above this interface and register themselves ----
 
-static const struct berth_several *_Atomic told;
+static const struct berth_composite_hooks *_Atomic told;
 
-void berth_several_set(const struct berth_several *functions) {
+void berth_composite_hooks_set(const struct berth_composite_hooks *functions) {
     atomic_store_explicit(&told, functions, memory_order_release);
 }
 
-const struct berth_several *berth_several_get(void) {
+const struct berth_composite_hooks *berth_composite_hooks_get(void) {
     return atomic_load_explicit(&told, memory_order_acquire);
 }
 
@@ -61,7 +61,7 @@ static bool may_expand(const struct ggml_tensor *tensor) {
 }
 
 // Said once: every graph would say it again, and the size is taken as asked.
-static void tell_expansion(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor, size_t size, size_t least) {
+static void report_expansion(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor, size_t size, size_t least) {
     static atomic_bool is_told;
     if (!may_expand(tensor) && !atomic_exchange(&is_told, true)) {
         berth_log(GGML_LOG_LEVEL_WARN,
@@ -81,7 +81,7 @@ size_t ggml_backend_buft_get_alloc_size(ggml_backend_buffer_type_t buft, const s
     const size_t least = ggml_nbytes(tensor);
     const size_t size = buft->iface.get_alloc_size != NULL ? buft->iface.get_alloc_size(buft, tensor) : least;
     if (BERTH_UNLIKELY(size > least)) {
-        tell_expansion(buft, tensor, size, least);
+        report_expansion(buft, tensor, size, least);
     }
     return max_size(size, least);
 }
@@ -175,7 +175,7 @@ void ggml_backend_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backe
     if (ggml_backend_buffer_is_multi_buffer(buffer)) {
         ggml_backend_multi_buffer_set_usage(buffer, usage);
     }
-    const struct berth_several *several = berth_several_get();
+    const struct berth_composite_hooks *several = berth_composite_hooks_get();
     if (several != NULL) {
         several->set_usage(buffer, usage);
     }

@@ -83,9 +83,9 @@ ggml_backend_buffer_t berth_tensor_memory(const struct ggml_tensor *tensor, size
         return NULL;
     }
     const enum berth_span_fault fault =
-        n_bytes > 0 ? berth_span_part(&(struct berth_span_room){0}, tensor, n_bytes) : BERTH_SPAN_OK;
+        n_bytes > 0 ? berth_span_part(&(struct berth_span_reserve){0}, tensor, n_bytes) : BERTH_SPAN_OK;
     if (fault != BERTH_SPAN_OK) {
-        berth_span_tell(fault, tensor, reason, size);
+        berth_span_report(fault, tensor, reason, size);
         return NULL;
     }
     return buffer;

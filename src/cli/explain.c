@@ -192,7 +192,7 @@ static int graph_split(struct session *s, int64_t n_tokens) {
                                                                         : cli_fail(CLI_FAILURE, "%s", berth_last_error());
 }
 
-static int tell_json(struct session *s, int64_t n_tokens) {
+static int print_json(struct session *s, int64_t n_tokens) {
     const int code = graph_split(s, n_tokens);
     if (code != CLI_OK || berth_sched_explain_json(s->sched, stdout) == GGML_STATUS_SUCCESS) {
         return code;
@@ -200,7 +200,7 @@ static int tell_json(struct session *s, int64_t n_tokens) {
     return ferror(stdout) ? CLI_FAILURE : cli_fail(CLI_FAILURE, "%s", berth_last_error()); // cli_finish tells of a full disk
 }
 
-static int tell_text(struct session *s, int64_t n_tokens, int64_t layer) {
+static int print_text(struct session *s, int64_t n_tokens, int64_t layer) {
     int code = graph_split(s, n_tokens);
     struct berth_stream text;
     if (code != CLI_OK) {
@@ -221,24 +221,24 @@ static int explain_text(const struct workbench *m, int64_t layer) {
     cli_text(stdout, 0, m->path);
     printf(": %s, %" PRId64 " layers; one token over %" PRId64 " positions\n", m->model->params.arch, m->model->params.n_layer,
         s->params.n_ctx);
-    const int code = tell_text(s, 1, layer);
+    const int code = print_text(s, 1, layer);
     if (code != CLI_OK) {
         return code;
     }
     printf("\na batch of %" PRId64 " tokens over %" PRId64 " positions\n", s->params.n_batch, s->params.n_ctx);
-    return tell_text(s, s->params.n_batch, layer);
+    return print_text(s, s->params.n_batch, layer);
 }
 
 // What devices did with a graph shows when it is computed.
-typedef void (*tell_t)(const struct workbench *m);
+typedef void (*print_t)(const struct workbench *m);
 
-static void tell_shares(const struct workbench *m) {
+static void print_shares(const struct workbench *m) {
     fputs("  ", stdout);
     berth_meta_explain(m->devices.backend[0], stdout);
 }
 
 // The lines of a backend that says so: what it fused, and how often.
-static void tell_fused(const struct workbench *m) {
+static void print_fused(const struct workbench *m) {
     int n_told = 0;
     for (int i = 0; i < m->devices.n; i++) {
         size_t (*explain)(ggml_backend_t, char *, size_t);
@@ -256,7 +256,7 @@ static void tell_fused(const struct workbench *m) {
     }
 }
 
-static int compute_and_tell(const struct workbench *m, int64_t n_tokens, tell_t tell) {
+static int compute_and_print(const struct workbench *m, int64_t n_tokens, print_t tell) {
     struct model_error error = {""};
     int32_t *tokens = berth_calloc((size_t) n_tokens, sizeof *tokens);
     if (tokens == NULL) {
@@ -273,13 +273,13 @@ static int compute_and_tell(const struct workbench *m, int64_t n_tokens, tell_t 
 }
 
 // A batch, then one token.
-static int explain_computed(const struct workbench *m, tell_t tell) {
+static int explain_computed(const struct workbench *m, print_t tell) {
     const struct session *s = m->session;
     cli_text(stdout, 0, m->path);
     printf(": %s, %" PRId64 " layers\n", m->model->params.arch, m->model->params.n_layer);
     const int64_t n_batch = min_i64(s->params.n_batch, s->params.n_ctx - 1);
-    int code = n_batch > 1 ? compute_and_tell(m, n_batch, tell) : CLI_OK;
-    return code == CLI_OK ? compute_and_tell(m, 1, tell) : code;
+    int code = n_batch > 1 ? compute_and_print(m, n_batch, tell) : CLI_OK;
+    return code == CLI_OK ? compute_and_print(m, 1, tell) : code;
 }
 
 static int explain_json(const struct workbench *m, const struct model_options *options) {
@@ -288,10 +288,10 @@ static int explain_json(const struct workbench *m, const struct model_options *o
     berth_json_begin(&w, NULL, '{');
     berth_json_printf(&w, "'model': %s, 'ctx': %" PRId64 ", 'batch': %" PRId64, m->path, s->params.n_ctx, s->params.n_batch);
     berth_json_put_key(&w, "decode");
-    int code = tell_json(s, 1);
+    int code = print_json(s, 1);
     if (code == CLI_OK) {
         berth_json_put_key(&w, "prompt");
-        code = tell_json(s, s->params.n_batch);
+        code = print_json(s, s->params.n_batch);
     }
     if (m->model->engine->can_replan && code == CLI_OK) {
         cli_peak_json(&w, m->path, options);
@@ -310,7 +310,7 @@ static int explain_model(struct workbench *m, const struct options *o) {
         return code;
     }
     if (!o->model.plan_only) {
-        return explain_computed(m, o->fused ? tell_fused : tell_shares);
+        return explain_computed(m, o->fused ? print_fused : print_shares);
     }
     if (o->json) {
         return explain_json(m, &o->model);

@@ -150,7 +150,7 @@ static void print_device(const struct found *s, int d) {
 
 // What running again saves and costs. It says so too where nothing comes of it.
 static void print_again(const struct found *s) {
-    const struct session_again *again = &s->m->session->again;
+    const struct session_recompute_plan *again = &s->m->session->again;
     char text[2][64];
     if ((s->o->question.allow & FIT_RECOMPUTE) == 0) {
         return;
@@ -212,7 +212,7 @@ static void print_next(const struct found *s) {
 
 // Not by an engine that would load the model once more.
 // w: NULL, or where it goes as JSON.
-static void tell_peak(const struct found *s, struct berth_json_writer *w) {
+static void print_peak(const struct found *s, struct berth_json_writer *w) {
     if (!s->m->model->engine->can_replan) {
         return;
     }
@@ -252,7 +252,7 @@ static void print_text(const struct found *s) {
         }
     }
     print_next(s);
-    tell_peak(s, NULL);
+    print_peak(s, NULL);
     printf("  found with %d plan%s\n", a->n_plans, a->n_plans == 1 ? "" : "s");
 }
 
@@ -304,7 +304,7 @@ static void print_json(const struct found *s) {
         berth_json_end(&w);
     }
     berth_json_end(&w);
-    tell_peak(s, &w);
+    print_peak(s, &w);
     puts("}");
 }
 

@@ -121,15 +121,16 @@ static void forget_places(struct gen_sched *s, const struct ggml_cgraph *graph) 
 
 // Leafs with memory pull their ops where the buffer says so, unless they come from an allocator of this scheduler: those are
 // inputs.
-static void mark_weights(const struct gen_sched *s, struct sched_memo *memo) {
-    for (int32_t r = memo->rec.n_nodes; r < memo->rec.n_rows; r++) {
-        const struct ggml_tensor *t = memo->rec.tensors[r];
-        if (sched_base(memo, r) != r || !memo->rec.rows[r].has_memory || memo->rec.rows[r].buft == NULL || owner_of(s, t) >= 0) {
+static void mark_weights(const struct gen_sched *s, struct sched_cached *cached) {
+    for (int32_t r = cached->rec.n_nodes; r < cached->rec.n_rows; r++) {
+        const struct ggml_tensor *t = cached->rec.tensors[r];
+        if (sched_base(cached, r) != r || !cached->rec.rows[r].has_memory || cached->rec.rows[r].buft == NULL ||
+            owner_of(s, t) >= 0) {
             continue;
         }
         gen_buffer_t buffer = berth_2023_buffer_of(t->buffer);
         if (buffer != NULL ? gen_head(buffer)->date->pulls_ops(buffer) : s->date->number < 202402) {
-            memo->rec.rows[r].usage = GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+            cached->rec.rows[r].usage = GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
         }
     }
 }
@@ -154,7 +155,7 @@ static void forget_assignments(struct gen_sched *s) {
     }
 }
 
-static enum ggml_status graph_split(struct gen_sched *s, struct sched_memo *memo, struct ggml_cgraph *graph) {
+static enum ggml_status graph_split(struct gen_sched *s, struct sched_cached *cached, struct ggml_cgraph *graph) {
     forget_assignments(s);
     enum ggml_status status = sched_report(s);
     if (status == GGML_STATUS_SUCCESS) {
@@ -162,17 +163,17 @@ static enum ggml_status graph_split(struct gen_sched *s, struct sched_memo *memo
     }
     if (status == GGML_STATUS_SUCCESS) {
         forget_places(s, graph);
-        status = sched_memo_build(s->today, memo, graph);
+        status = sched_cached_build(s->today, cached, graph);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        mark_weights(s, memo);
-        status = sched_assign(s->today, memo);
+        mark_weights(s, cached);
+        status = sched_assign(s->today, cached);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = sched_split(s->today, memo);
+        status = sched_split(s->today, cached);
     }
-    s->today->cur = status == GGML_STATUS_SUCCESS ? memo : NULL;
-    s->today->last_n_splits = status == GGML_STATUS_SUCCESS ? memo->n_splits : 0;
+    s->today->cur = status == GGML_STATUS_SUCCESS ? cached : NULL;
+    s->today->last_n_splits = status == GGML_STATUS_SUCCESS ? cached->n_splits : 0;
     return status;
 }
 
@@ -195,8 +196,8 @@ static void placement_set(struct placement *p, struct ggml_tensor *t, gen_talloc
     p->tallocs[i] = talloc;
 }
 
-static bool placement_init(struct placement *p, const struct sched_memo *memo) {
-    const size_t n = (size_t) memo->rec.n_rows + (size_t) memo->n_copies;
+static bool placement_init(struct placement *p, const struct sched_cached *cached) {
+    const size_t n = (size_t) cached->rec.n_rows + (size_t) cached->n_copies;
     *p = (struct placement){.set.size = 2 * n + 1};
     p->nodes = berth_malloc((n + 1) * sizeof p->nodes[0]);
     p->set.keys = berth_calloc(p->set.size, sizeof p->set.keys[0]);
@@ -211,24 +212,24 @@ static void placement_fini(struct placement *p) {
 }
 
 // A copy is a node that reads what it copies, only while memory is planned.
-static void placement_fill(struct placement *p, const struct gen_sched *s, struct sched_memo *memo) {
-    for (int32_t i = 0; i < memo->n_splits; i++) {
-        const struct sched_split *split = &memo->splits[i];
+static void placement_fill(struct placement *p, const struct gen_sched *s, struct sched_cached *cached) {
+    for (int32_t i = 0; i < cached->n_splits; i++) {
+        const struct sched_split *split = &cached->splits[i];
         for (int32_t k = split->copies; k < split->copies + split->n_copies; k++) {
-            struct ggml_tensor *t = sched_copy_tensor(memo, k, 0);
+            struct ggml_tensor *t = sched_copy_tensor(cached, k, 0);
             t->op = GGML_OP_DUP;
-            t->src[0] = memo->rec.tensors[memo->copies[k].row];
+            t->src[0] = cached->rec.tensors[cached->copies[k].row];
             p->nodes[p->n_nodes++] = t;
             placement_set(p, t, s->tallocs[split->backend]);
         }
-        sched_edges_to_copies(memo, split, 0);
+        sched_edges_to_copies(cached, split, 0);
         for (int32_t k = split->i_start; k < split->i_end; k++) {
-            p->nodes[p->n_nodes++] = sched_nodes(memo)[k];
+            p->nodes[p->n_nodes++] = sched_nodes(cached)[k];
         }
     }
-    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
+    for (int32_t r = 0; r < cached->rec.n_rows; r++) {
         placement_set(
-            p, memo->rec.tensors[r], s->tallocs[memo->rows[r].backend >= 0 ? memo->rows[r].backend : s->n_backends - 1]);
+            p, cached->rec.tensors[r], s->tallocs[cached->rows[r].backend >= 0 ? cached->rows[r].backend : s->n_backends - 1]);
     }
 }
 
@@ -242,23 +243,23 @@ static enum ggml_status check_places(const struct placement *p) {
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status graph_place(struct gen_sched *s, struct sched_memo *memo, struct ggml_cgraph *graph) {
+static enum ggml_status graph_place(struct gen_sched *s, struct sched_cached *cached, struct ggml_cgraph *graph) {
     struct placement p;
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    if (!placement_init(&p, memo)) {
+    if (!placement_init(&p, cached)) {
         status =
-            berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler of 2023: out of memory for a graph of %d nodes", memo->rec.n_nodes);
+            berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler of 2023: out of memory for a graph of %d nodes", cached->rec.n_nodes);
     } else {
-        placement_fill(&p, s, memo);
+        placement_fill(&p, s, cached);
         struct ggml_cgraph all = {
             .size = p.n_nodes, .nodes = p.nodes, .n_nodes = p.n_nodes, .leafs = graph->leafs, .n_leafs = graph->n_leafs};
         berth_2023_gallocr_alloc_graph_n(s->galloc, &all, p.set, p.tallocs);
-        for (int32_t i = 0; i < memo->n_splits; i++) {
-            sched_edges_to_graph(memo, &memo->splits[i]);
+        for (int32_t i = 0; i < cached->n_splits; i++) {
+            sched_edges_to_graph(cached, &cached->splits[i]);
         }
-        for (int32_t i = 0; i < memo->n_copies; i++) {
-            sched_copy_tensor(memo, i, 0)->op = GGML_OP_NONE;
-            sched_copy_tensor(memo, i, 0)->src[0] = NULL;
+        for (int32_t i = 0; i < cached->n_copies; i++) {
+            sched_copy_tensor(cached, i, 0)->op = GGML_OP_NONE;
+            sched_copy_tensor(cached, i, 0)->src[0] = NULL;
         }
         status = check_places(&p);
     }
@@ -269,11 +270,11 @@ static enum ggml_status graph_place(struct gen_sched *s, struct sched_memo *memo
 // ---- measuring ----
 
 // The addresses of a measured graph are nobody's.
-static void forget_measured(struct gen_sched *s, struct sched_memo *memo) {
-    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
-        if (owner_of(s, memo->rec.tensors[r]) >= 0) {
-            memo->rec.tensors[r]->buffer = NULL;
-            memo->rec.tensors[r]->data = NULL;
+static void forget_measured(struct gen_sched *s, struct sched_cached *cached) {
+    for (int32_t r = 0; r < cached->rec.n_rows; r++) {
+        if (owner_of(s, cached->rec.tensors[r]) >= 0) {
+            cached->rec.tensors[r]->buffer = NULL;
+            cached->rec.tensors[r]->data = NULL;
         }
     }
 }
@@ -322,11 +323,11 @@ void berth_2023_sched_init_measure(gen_sched_t s, struct ggml_cgraph *measure_gr
         berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_init_measure: no scheduler, no graph, or measured before");
         return;
     }
-    struct sched_memo *memo = &s->today->memos[0];
-    enum ggml_status status = graph_split(s, memo, measure_graph);
+    struct sched_cached *cached = &s->today->cached_graphs[0];
+    enum ggml_status status = graph_split(s, cached, measure_graph);
     if (status == GGML_STATUS_SUCCESS) {
-        status = graph_place(s, memo, measure_graph);
-        forget_measured(s, memo);
+        status = graph_place(s, cached, measure_graph);
+        forget_measured(s, cached);
     }
     if (status == GGML_STATUS_SUCCESS) {
         s->is_ready = get_buffers(s) == GGML_STATUS_SUCCESS;
@@ -373,22 +374,22 @@ static enum ggml_status run_observed(
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status graph_run(struct gen_sched *s, struct sched_memo *memo, const struct ggml_cgraph *graph) {
+static enum ggml_status graph_run(struct gen_sched *s, struct sched_cached *cached, const struct ggml_cgraph *graph) {
     bool is_stopped = false;
-    for (int32_t i = 0; i < memo->n_splits && !is_stopped; i++) {
-        const struct sched_split *split = &memo->splits[i];
+    for (int32_t i = 0; i < cached->n_splits && !is_stopped; i++) {
+        const struct sched_split *split = &cached->splits[i];
         for (int32_t k = split->copies; k < split->copies + split->n_copies; k++) {
-            berth_2023_tensor_copy(memo->rec.tensors[memo->copies[k].row], sched_copy_tensor(memo, k, 0));
+            berth_2023_tensor_copy(cached->rec.tensors[cached->copies[k].row], sched_copy_tensor(cached, k, 0));
         }
-        sched_edges_to_copies(memo, split, 0);
+        sched_edges_to_copies(cached, split, 0);
         const enum ggml_status status = s->callback != NULL ? run_observed(s, split, graph, &is_stopped)
                                                             : run_part(s, split, graph, split->i_start, split->i_end);
-        sched_edges_to_graph(memo, split);
+        sched_edges_to_graph(cached, split);
         if (status != GGML_STATUS_SUCCESS) {
             char text[400];
             snprintf(text, sizeof text, "%s", berth_last_error());
             return berth_fail(status, "scheduler of 2023: backend %s failed at split %d of %d: %s",
-                s->date->name(s->facades[split->backend].gen), i, memo->n_splits, text);
+                s->date->name(s->facades[split->backend].gen), i, cached->n_splits, text);
         }
     }
     return GGML_STATUS_SUCCESS;
@@ -399,13 +400,13 @@ enum ggml_status berth_2023_sched_graph_compute_status(gen_sched_t s, struct ggm
         return berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_graph_compute: %s",
             s == NULL || graph == NULL ? "no scheduler, or no graph" : "ggml_backend_sched_init_measure comes first");
     }
-    struct sched_memo *memo = &s->today->memos[0];
-    enum ggml_status status = graph_split(s, memo, graph);
+    struct sched_cached *cached = &s->today->cached_graphs[0];
+    enum ggml_status status = graph_split(s, cached, graph);
     if (status == GGML_STATUS_SUCCESS) {
-        status = graph_place(s, memo, graph);
+        status = graph_place(s, cached, graph);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = graph_run(s, memo, graph);
+        status = graph_run(s, cached, graph);
     }
     if (status != GGML_STATUS_SUCCESS) {
         berth_2023_spoil(graph);

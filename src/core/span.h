@@ -70,7 +70,7 @@ enum berth_span_fault {
 };
 
 // The buffer asked last, so that tensors of one buffer ask it once. All zero at first.
-struct berth_span_room {
+struct berth_span_reserve {
     struct ggml_backend_buffer *buffer;
     uintptr_t base; // 0: the buffer has no addresses
 };
@@ -99,7 +99,7 @@ static inline bool berth_span_is_vast(const struct ggml_tensor *t) {
 }
 
 // The first size bytes of a tensor's memory, more than 0.
-static inline enum berth_span_fault berth_span_part(struct berth_span_room *room, const struct ggml_tensor *t, size_t size) {
+static inline enum berth_span_fault berth_span_part(struct berth_span_reserve *room, const struct ggml_tensor *t, size_t size) {
     const struct ggml_tensor *whole = t->view_src;
     struct ggml_backend_buffer *buffer = t->buffer;
     if (BERTH_UNLIKELY(size >= BERTH_SPAN_NONE)) {
@@ -128,7 +128,7 @@ static inline enum berth_span_fault berth_span_part(struct berth_span_room *room
 }
 
 static inline __attribute__((always_inline)) enum berth_span_fault berth_span_check(
-    struct berth_span_room *room, const struct ggml_tensor *t) {
+    struct berth_span_reserve *room, const struct ggml_tensor *t) {
     size_t type_size = sizeof(float), blck_size = 1;
     if (t->type != GGML_TYPE_F32) {
         type_size = ggml_type_size(t->type);
@@ -149,7 +149,7 @@ static inline __attribute__((always_inline)) enum berth_span_fault berth_span_ch
 }
 
 // Why, with the numbers.
-static inline void berth_span_tell(enum berth_span_fault fault, const struct ggml_tensor *t, char *text, size_t text_size) {
+static inline void berth_span_report(enum berth_span_fault fault, const struct ggml_tensor *t, char *text, size_t text_size) {
     const char *name = t->name[0] != '\0' ? t->name : "(unnamed)";
     switch (fault) {
         case BERTH_SPAN_OK: text[0] = '\0'; break;
@@ -187,7 +187,7 @@ static inline void berth_span_tell(enum berth_span_fault fault, const struct ggm
 // Tensors found sound a moment ago, by address: sources are results of the nodes before, or leafs that many nodes read.
 #define BERTH_SPAN_SLOTS 32
 struct berth_span_walk {
-    struct berth_span_room rooms[4]; // by address of the buffer
+    struct berth_span_reserve rooms[4]; // by address of the buffer
     const struct ggml_tensor *sound[BERTH_SPAN_SLOTS];
 };
 
@@ -195,7 +195,7 @@ static inline const struct ggml_tensor **berth_span_slot(struct berth_span_walk 
     return &walk->sound[((uintptr_t) t >> 5) % BERTH_SPAN_SLOTS];
 }
 
-static inline struct berth_span_room *berth_span_room(struct berth_span_walk *walk, const struct ggml_tensor *t) {
+static inline struct berth_span_reserve *berth_span_reserve(struct berth_span_walk *walk, const struct ggml_tensor *t) {
     return &walk->rooms[((uintptr_t) berth_span_buffer(t) >> 6) % 4];
 }
 
@@ -213,7 +213,7 @@ static __attribute__((noinline, unused)) enum berth_span_fault berth_span_look(
     const struct ggml_tensor *at = in_place ? whole : t;
     enum berth_span_fault fault = BERTH_SPAN_OK;
     if (!in_place || *berth_span_slot(walk, whole) != whole) {
-        fault = berth_span_check(berth_span_room(walk, at), at);
+        fault = berth_span_check(berth_span_reserve(walk, at), at);
     }
     if (BERTH_LIKELY(fault == BERTH_SPAN_OK)) {
         *berth_span_slot(walk, at) = at;
@@ -229,7 +229,7 @@ static inline enum berth_span_fault berth_span_walk(struct berth_span_walk *walk
 // The same of a node, which is new most of the time: what most are, floats of their own in the buffer of the node before, is
 // answered without a call.
 static inline enum berth_span_fault berth_span_walk_node(struct berth_span_walk *walk, const struct ggml_tensor *t) {
-    const struct berth_span_room *room = &walk->rooms[((uintptr_t) t->buffer >> 6) % 4];
+    const struct berth_span_reserve *room = &walk->rooms[((uintptr_t) t->buffer >> 6) % 4];
     if (BERTH_LIKELY(t->type == GGML_TYPE_F32 && t->view_src == NULL && t->data != NULL && room->buffer == t->buffer)) {
         const size_t size = berth_span_of(t, sizeof(float), 1), off = (uintptr_t) t->data - room->base;
         if (size != 0 && size < BERTH_SPAN_NONE && !berth_span_is_vast(t) &&

@@ -306,10 +306,10 @@ struct ggml_tensor *ggml_set_zero(struct ggml_tensor *tensor) {
         return tensor;
     }
     const size_t size = ggml_nbytes(tensor);
-    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_room){0}, tensor);
+    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_reserve){0}, tensor);
     if (fault > BERTH_SPAN_EMPTY) {
         char text[256];
-        berth_span_tell(fault, tensor, text, sizeof text);
+        berth_span_report(fault, tensor, text, sizeof text);
         berth_fail(GGML_STATUS_FAILED, "ggml_set_zero: %s", text);
         return tensor;
     }

@@ -203,7 +203,7 @@ static enum ggml_status poison_report(const struct ggml_tensor *t) {
 static __attribute__((noinline, cold)) enum ggml_status span_refuse(
     const struct ggml_tensor *node, int i, const struct ggml_tensor *bad, enum berth_span_fault fault) {
     char text[320];
-    berth_span_tell(fault, bad, text, sizeof text);
+    berth_span_report(fault, bad, text, sizeof text);
     return shim_error(GGML_STATUS_FAILED, "node %d '%s' (%s): %s %s", i, node->name, ggml_op_name(node->op),
         bad == node ? "the result" : "source", text);
 }

@@ -78,7 +78,7 @@ static const struct element *element_of(const struct ggml_tensor *t, const char 
 
 static void span_refuse(const struct ggml_tensor *t, const char *func, enum berth_span_fault fault) {
     char text[320];
-    berth_span_tell(fault, t, text, sizeof text);
+    berth_span_report(fault, t, text, sizeof text);
     shim_error(GGML_STATUS_FAILED, "%s: %s", func, text);
 }
 
@@ -96,7 +96,7 @@ static char *at_nd(const struct ggml_tensor *t, const char *func, const int64_t 
     if (!fits || !berth_add_ok(off, ggml_type_size(t->type), &end)) {
         end = BERTH_SPAN_NONE;
     }
-    const enum berth_span_fault fault = berth_span_part(&(struct berth_span_room){0}, t, end);
+    const enum berth_span_fault fault = berth_span_part(&(struct berth_span_reserve){0}, t, end);
     if (fault != BERTH_SPAN_OK) {
         span_refuse(t, func, fault);
         return NULL;
@@ -139,7 +139,7 @@ static struct ggml_tensor *value_fill(struct ggml_tensor *t, const char *func, d
     if (e == NULL) {
         return t;
     }
-    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_room){0}, t);
+    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_reserve){0}, t);
     if (fault > BERTH_SPAN_EMPTY) {
         span_refuse(t, func, fault);
         return t;

@@ -57,13 +57,13 @@ static void keep_result(ggml_backend_t backend, CUresult rc, const char *what, s
     if (berth_backend_fail != NULL) {
         berth_backend_fail(backend, "%s: %s of %zu bytes failed", b->dev->name, what, size);
     } else {
-        cuda_device_keep(b->dev);
+        cuda_device_defer_error(b->dev);
     }
 }
 
 static void set_async(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
     struct cuda_backend *b = backend->context;
-    if (cuda_device_enter_or_keep(b->dev)) {
+    if (cuda_device_enter_or_defer(b->dev)) {
         keep_result(backend, b->dev->cu->MemcpyHtoDAsync(cuda_ptr(tensor->data) + offset, data, size, b->stream),
             "copy to the device", size);
     }
@@ -71,7 +71,7 @@ static void set_async(ggml_backend_t backend, struct ggml_tensor *tensor, const 
 
 static void get_async(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
     struct cuda_backend *b = backend->context;
-    if (cuda_device_enter_or_keep(b->dev)) {
+    if (cuda_device_enter_or_defer(b->dev)) {
         keep_result(backend, b->dev->cu->MemcpyDtoHAsync(data, cuda_ptr(tensor->data) + offset, size, b->stream),
             "copy from the device", size);
     }
@@ -81,7 +81,7 @@ static void set_2d_async(ggml_backend_t backend, struct ggml_tensor *tensor, con
     size_t n, size_t device_step, size_t host_step) {
     struct cuda_backend *b = backend->context;
     const struct cuda_pieces p = {cuda_ptr(tensor->data) + offset, data, NULL, size, n, device_step, host_step};
-    if (cuda_device_enter_or_keep(b->dev)) {
+    if (cuda_device_enter_or_defer(b->dev)) {
         keep_result(backend, cuda_pieces_copy(b->dev, b->stream, &p), "copy to the device", size * n);
     }
 }
@@ -90,7 +90,7 @@ static void get_2d_async(ggml_backend_t backend, const struct ggml_tensor *tenso
     size_t n, size_t device_step, size_t host_step) {
     struct cuda_backend *b = backend->context;
     const struct cuda_pieces p = {cuda_ptr(tensor->data) + offset, NULL, data, size, n, device_step, host_step};
-    if (cuda_device_enter_or_keep(b->dev)) {
+    if (cuda_device_enter_or_defer(b->dev)) {
         keep_result(backend, cuda_pieces_copy(b->dev, b->stream, &p), "copy from the device", size * n);
     }
 }
@@ -132,7 +132,7 @@ static bool copy_async(
 
 static void backend_synchronize(ggml_backend_t backend) {
     struct cuda_backend *b = backend->context;
-    if (cuda_device_enter_or_keep(b->dev)) {
+    if (cuda_device_enter_or_defer(b->dev)) {
         keep_result(backend, b->dev->cu->StreamSynchronize(b->stream), "waiting for the device, after a graph", 0);
     }
 }
@@ -143,7 +143,7 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
 
 static void event_record(ggml_backend_t backend, ggml_backend_event_t event) {
     struct cuda_backend *b = backend->context;
-    if (cuda_device_enter_or_keep(b->dev)) {
+    if (cuda_device_enter_or_defer(b->dev)) {
         keep_result(backend, b->dev->cu->EventRecord(event->context, b->stream), "recording an event", 0);
     }
 }
@@ -152,7 +152,7 @@ static void event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
     struct cuda_backend *b = backend->context;
     if (event->device->iface.event_new != cuda_event_new) { // another kind of device's: the host waits for it
         event->device->iface.event_synchronize(event->device, event);
-    } else if (cuda_device_enter_or_keep(b->dev)) {
+    } else if (cuda_device_enter_or_defer(b->dev)) {
         keep_result(backend, b->dev->cu->StreamWaitEvent(b->stream, event->context, 0), "waiting for an event", 0);
     }
 }
@@ -281,7 +281,7 @@ void cuda_event_wait_host(ggml_backend_dev_t dev, ggml_backend_event_t event) {
         }
         cuda_fail(d, rc, "waiting for an event");
     }
-    cuda_device_keep(d);
+    cuda_device_defer_error(d);
 }
 
 // ---- what was made of the last graph ----

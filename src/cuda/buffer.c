@@ -67,13 +67,13 @@ static enum ggml_status stream_finish(struct cuda_device *dev, CUresult rc, cons
     if (rc == CUDA_SUCCESS) {
         return GGML_STATUS_SUCCESS;
     }
-    cuda_device_keep(dev);
+    cuda_device_defer_error(dev);
     return cuda_fail(dev, rc, "%s of %zu bytes", what, size);
 }
 
 static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
-    if (cuda_device_enter_or_keep(dev)) {
+    if (cuda_device_enter_or_defer(dev)) {
         stream_finish(
             dev, dev->cu->MemcpyHtoDAsync(cuda_ptr(tensor->data) + offset, data, size, dev->stream), "copy to the device", size);
     }
@@ -81,7 +81,7 @@ static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
 
 static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
-    if (cuda_device_enter_or_keep(dev)) {
+    if (cuda_device_enter_or_defer(dev)) {
         stream_finish(dev, dev->cu->MemcpyDtoHAsync(data, cuda_ptr(tensor->data) + offset, size, dev->stream),
             "copy from the device", size);
     }
@@ -89,7 +89,7 @@ static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *t
 
 static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size) {
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
-    if (cuda_device_enter_or_keep(dev)) {
+    if (cuda_device_enter_or_defer(dev)) {
         stream_finish(dev, dev->cu->MemsetD8Async(cuda_ptr(tensor->data) + offset, value, size, dev->stream), "set", size);
     }
 }
@@ -97,7 +97,7 @@ static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor *tens
 static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
     const struct buffer *b = buffer->context;
     struct cuda_device *dev = b->dev;
-    if (buffer->size > 0 && cuda_device_enter_or_keep(dev)) {
+    if (buffer->size > 0 && cuda_device_enter_or_defer(dev)) {
         stream_finish(dev, dev->cu->MemsetD8Async(cuda_ptr(b->base), value, buffer->size, dev->stream), "set", buffer->size);
     }
 }
@@ -121,7 +121,7 @@ static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tens
     size_t n, size_t device_step, size_t host_step) {
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
     const struct cuda_pieces p = {cuda_ptr(tensor->data) + offset, data, NULL, size, n, device_step, host_step};
-    if (cuda_device_enter_or_keep(dev)) {
+    if (cuda_device_enter_or_defer(dev)) {
         stream_finish(dev, cuda_pieces_copy(dev, dev->stream, &p), "copy to the device", size * n);
     }
 }
@@ -130,7 +130,7 @@ static void buffer_get_2d(ggml_backend_buffer_t buffer, const struct ggml_tensor
     size_t n, size_t device_step, size_t host_step) {
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
     const struct cuda_pieces p = {cuda_ptr(tensor->data) + offset, NULL, data, size, n, device_step, host_step};
-    if (cuda_device_enter_or_keep(dev)) {
+    if (cuda_device_enter_or_defer(dev)) {
         stream_finish(dev, cuda_pieces_copy(dev, dev->stream, &p), "copy from the device", size * n);
     }
 }

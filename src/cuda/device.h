@@ -65,15 +65,15 @@ enum ggml_status cuda_device_enter(struct cuda_device *dev) BERTH_MUST_USE;
 // Likewise to give something back: even where the driver says no, what follows is tried. False: all is gone with the device.
 bool cuda_device_enter_to_free(struct cuda_device *dev);
 // A call that returns nothing has failed: the next compute says so.
-static inline void cuda_device_keep(struct cuda_device *dev) {
+static inline void cuda_device_defer_error(struct cuda_device *dev) {
     atomic_store(&dev->has_failed, true);
 }
 // cuda_device_enter for calls that return nothing: a failure is kept for the next compute.
-static inline bool cuda_device_enter_or_keep(struct cuda_device *dev) {
+static inline bool cuda_device_enter_or_defer(struct cuda_device *dev) {
     if (cuda_device_enter(dev) == GGML_STATUS_SUCCESS) {
         return true;
     }
-    cuda_device_keep(dev);
+    cuda_device_defer_error(dev);
     return false;
 }
 // The context, the modules and all of it go back to the driver. For tests.

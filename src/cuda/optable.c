@@ -12,9 +12,9 @@
     X(norm) \
     X(rope) \
     X(rows) \
-    X(place) \
+    X(rearrange) \
     X(reduce) \
-    X(picture) \
+    X(conv) \
     X(recur) \
     X(train) \
     X(matmul) \

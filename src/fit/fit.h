@@ -103,7 +103,7 @@ struct fit_found {
 // fit_solve, the speed of the answer, and what up to FIT_N_NEXT GiB more would change. m is opened by fit_open.
 bool fit_find(struct fit_question *q, struct workbench *m, struct fit_found *out, struct model_error *error);
 
-// ---- lower.c ----
+// ---- suggest.c ----
 
 #define FIT_MAX_WAYS 2
 

@@ -16,7 +16,7 @@ struct meta_backend {
     struct meta_crew *crew;
     struct meta_program *programs[N_PROGRAMS];
     struct meta_scratch scratch;
-    struct meta_keep keep;
+    struct meta_plan_cache keep;
     uint64_t n_runs;
     struct berth_meta_stats stats;
 };
@@ -31,7 +31,7 @@ static void meta_free(struct meta_backend *m) {
         meta_program_free(m->programs[i]);
     }
     meta_scratch_fini(&m->scratch);
-    meta_keep_fini(&m->keep);
+    meta_plan_cache_fini(&m->keep);
     if (m->comm.free != NULL && m->comm.ctx != NULL) {
         m->comm.free(m->comm.ctx);
     }
@@ -120,11 +120,11 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
 // Of one program all is taken that any to come may need.
 static enum ggml_status reserve_like(struct meta_backend *m, struct meta_program *p, const struct ggml_cgraph *graph) {
     berth_clear_error(); // a part may tell why it has no memory
-    bool ok = meta_crew_room(m->crew, meta_share_size(p)) && meta_notes_room(p);
+    bool ok = meta_crew_reserve(m->crew, meta_share_size(p)) && meta_notes_reserve(p);
     for (int i = 0; i < N_PROGRAMS && ok; i++) {
-        ok = program_get(&m->programs[i], graph) && meta_program_room(m->programs[i], p);
+        ok = program_get(&m->programs[i], graph) && meta_program_reserve_rows(m->programs[i], p);
     }
-    if (!ok || !meta_keep_add(&m->keep, p)) {
+    if (!ok || !meta_plan_cache_add(&m->keep, p)) {
         return berth_last_error()[0] != '\0'
                    ? GGML_STATUS_ALLOC_FAILED
                    : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory to compute a graph of %d nodes on %d devices later",
@@ -138,7 +138,7 @@ enum ggml_status meta_reserve(ggml_backend_t backend, const struct ggml_cgraph *
     struct meta_program *p = NULL;
     enum ggml_status status = program_get(&p, graph) ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
     if (status == GGML_STATUS_SUCCESS) {
-        status = meta_program_make(p, m->parts, m->n, graph, &m->scratch, &(struct meta_keep){0});
+        status = meta_program_make(p, m->parts, m->n, graph, &m->scratch, &(struct meta_plan_cache){0});
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = reserve_like(m, p, graph);

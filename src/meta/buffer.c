@@ -64,7 +64,7 @@ static size_t state_use(struct meta_buffer *mb, const meta_state *state) {
     return i;
 }
 
-bool meta_buffer_room(struct meta_buffer *mb, size_t n_entries, size_t n_states) {
+bool meta_buffer_reserve(struct meta_buffer *mb, size_t n_entries, size_t n_states) {
     return berth_grow((void **) &mb->entries, &mb->entries_cap, n_entries, sizeof mb->entries[0]) &&
            berth_grow((void **) &mb->states, &mb->states_cap, n_states, sizeof mb->states[0]);
 }

@@ -102,7 +102,7 @@ static void cost_add(struct meta_builder *b, const struct ggml_tensor *t, int64_
 
 // What the node's rule makes of its sources. True: split is carried, or there is none.
 static bool node_decide(struct meta_builder *b, const struct ggml_tensor *t, const meta_state **have, struct meta_node *node) {
-    bool has_sum = false, may_stay = true, ok = true;
+    bool norm_weights = false, may_stay = true, ok = true;
     *node = (struct meta_node){.t = t, .n = b->n};
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         const bool is_source = t->src[k] != NULL && t->src[k] != t; // a cast names itself as where it goes
@@ -113,11 +113,11 @@ static bool node_decide(struct meta_builder *b, const struct ggml_tensor *t, con
             ok = false;
         }
         if (node->have[k] != NULL && meta_is_partial(node->have[k])) {
-            has_sum = true;
+            norm_weights = true;
             may_stay &= meta_row_of(b, t->src[k])->n_uses == 1;
         }
     }
-    if (has_sum && may_stay && ok && meta_rule_sum(node)) {
+    if (norm_weights && may_stay && ok && meta_rule_sum(node)) {
         return true;
     }
     for (int k = 0; k < GGML_MAX_SRC; k++) {

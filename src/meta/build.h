@@ -21,7 +21,7 @@ struct meta_row {
     bool has_whole;
 };
 
-#define META_N_KEPT 16 // states that are looked at before another is kept: a graph has few that differ
+#define META_N_CACHED_PLANS 16 // states that are looked at before another is kept: a graph has few that differ
 
 struct meta_builder {
     struct meta_program *p;
@@ -31,7 +31,7 @@ struct meta_builder {
     int64_t clock;
     bool is_running;     // a META_COMPUTE step is open
     int64_t whole_bytes; // moved for the node at hand
-    const meta_state *kept[META_N_KEPT];
+    const meta_state *kept[META_N_CACHED_PLANS];
     size_t n_kept;
     bool has_failed;            // memory
     bool has_grown;             // a root got other memory: what was built so far may not know

@@ -176,9 +176,9 @@ bool meta_is_device(ggml_backend_dev_t dev) {
 
 // ---- making one ----
 
-static const struct berth_several several = {
+static const struct berth_composite_hooks several = {
     .set_usage = ggml_backend_meta_buffer_set_usage,
-    .is_one = ggml_backend_buft_is_meta,
+    .is_composite = ggml_backend_buft_is_meta,
     .alloc_ctx = ggml_backend_meta_alloc_ctx_tensors_from_buft,
     .is_backend = ggml_backend_is_meta,
     .reserve = meta_reserve,
@@ -187,7 +187,7 @@ static const struct berth_several several = {
     .layout_new = meta_layout_new,
     .layout_free = meta_layout_free,
     .layout_buffer = meta_layout_buffer,
-    .layout_back = meta_layout_back,
+    .layout_ensure_memory = meta_layout_ensure_memory,
     .layout_bytes = meta_layout_bytes,
 };
 
@@ -238,7 +238,7 @@ static struct meta_device *device_make(
         .next = all,
     };
     all = d;
-    berth_several_set(&several);
+    berth_composite_hooks_set(&several);
     return d;
 }
 

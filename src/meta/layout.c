@@ -266,7 +266,7 @@ static bool part_resize(struct meta_buffer *mb, int j, size_t size) {
     return ok;
 }
 
-bool meta_layout_back(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved) {
+bool meta_layout_ensure_memory(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved) {
     struct meta_buffer *mb = meta_buffer_of(buffer);
     struct meta_layout *l = layout_of(layout);
     const uint64_t id = mb->id;

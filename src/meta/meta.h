@@ -131,7 +131,7 @@ const meta_state *meta_root_state(const struct ggml_tensor *root);
 // A root in graph memory holds this from now on, and what overlapped it is gone. False: out of memory.
 bool meta_root_note(const struct ggml_tensor *root, const meta_state *state) BERTH_MUST_USE;
 // Room for notes of so many roots in so many states. False: out of memory.
-bool meta_buffer_room(struct meta_buffer *mb, size_t n_entries, size_t n_states) BERTH_MUST_USE;
+bool meta_buffer_reserve(struct meta_buffer *mb, size_t n_entries, size_t n_states) BERTH_MUST_USE;
 // The root's part on device j: buffer, data, extents, strides. False: not of such a device.
 bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part);
 // NULL, or why its buffer has no memory where the root lies.
@@ -174,7 +174,7 @@ void meta_layout_free(struct berth_layout *layout);
 // The buffer goes.
 void meta_layouts_leave(struct meta_buffer *mb);
 ggml_backend_buffer_t meta_layout_buffer(ggml_backend_buffer_type_t buft);
-bool meta_layout_back(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved);
+bool meta_layout_ensure_memory(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved);
 size_t meta_layout_bytes(ggml_backend_buffer_t buffer);
 // For all memory beside the buffer's parts.
 void meta_layouts_apart(const struct meta_buffer *mb, void (*call)(ggml_backend_buffer_t apart, uint8_t value), uint8_t value);

@@ -94,11 +94,11 @@ static void items_set(struct meta_program *p, ggml_backend_t backend, int j) {
     }
 }
 
-static enum ggml_status plan_part(struct meta_program *p, ggml_backend_t backend, int j, const struct meta_kept *kept) {
+static enum ggml_status plan_part(struct meta_program *p, ggml_backend_t backend, int j, const struct meta_cached_plan *kept) {
     struct berth_plan_report report = {0};
     uint64_t *offsets = p->offsets + (size_t) j * p->n_temps;
     if (kept != NULL) {
-        report.peak = meta_kept_apply(kept, j, offsets);
+        report.peak = meta_cached_plan_apply(kept, j, offsets);
     } else {
         const enum ggml_status status =
             berth_plan_solve(p->items + (size_t) j * p->n_temps, (int64_t) p->n_temps, NULL, offsets, &report);
@@ -125,7 +125,7 @@ static bool temps_room(struct meta_program *p, size_t n_temps, size_t stage_size
            berth_grow((void **) &p->stage, &p->stage_cap, stage_size, 1);
 }
 
-static enum ggml_status plan_temps(struct meta_program *p, ggml_backend_t *backends, const struct meta_keep *keep) {
+static enum ggml_status plan_temps(struct meta_program *p, ggml_backend_t *backends, const struct meta_plan_cache *keep) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (!temps_room(p, p->n_temps, p->stage_size)) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu temporary tensors and %zu bytes on the way",
@@ -134,7 +134,7 @@ static enum ggml_status plan_temps(struct meta_program *p, ggml_backend_t *backe
     for (int j = 0; j < p->n && status == GGML_STATUS_SUCCESS; j++) {
         items_set(p, backends[j], j);
     }
-    const struct meta_kept *kept = status == GGML_STATUS_SUCCESS ? meta_keep_find(keep, p) : NULL;
+    const struct meta_cached_plan *kept = status == GGML_STATUS_SUCCESS ? meta_plan_cache_find(keep, p) : NULL;
     for (int j = 0; j < p->n && p->n_temps > 0 && status == GGML_STATUS_SUCCESS; j++) {
         status = plan_part(p, backends[j], j, kept);
     }
@@ -197,7 +197,7 @@ static bool is_ours(void *user, const struct ggml_tensor *t) {
 static const struct record_rules no_rules = {.is_ours = is_ours};
 
 // Steps first; then memory for what they need beside the graph.
-static enum ggml_status program_prepare(struct meta_builder *b, const struct meta_keep *keep) {
+static enum ggml_status program_prepare(struct meta_builder *b, const struct meta_plan_cache *keep) {
     enum ggml_status status = meta_build(b);
     for (int j = 0; j < b->n && status == GGML_STATUS_SUCCESS; j++) {
         if (!count_uses(b->p, j)) {
@@ -226,7 +226,7 @@ static bool rows_room(struct meta_program *p, size_t n_rows) {
 static enum ggml_status program_begin(struct meta_program *p, int n, const struct ggml_cgraph *graph) {
     program_clear(p);
     p->n = n;
-    p->rec.is_whole = true;
+    p->rec.is_full_match = true;
     const enum ggml_status status = berth_record_build(&p->rec, graph, &no_rules);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
@@ -239,7 +239,7 @@ static enum ggml_status program_begin(struct meta_program *p, int n, const struc
 }
 
 enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backends, int n, const struct ggml_cgraph *graph,
-    struct meta_scratch *scratch, const struct meta_keep *keep) {
+    struct meta_scratch *scratch, const struct meta_plan_cache *keep) {
     static atomic_uint_fast64_t last_id;
     enum ggml_status status;
     bool has_grown;
@@ -275,11 +275,11 @@ enum ggml_status meta_program_size(struct meta_sizing *s, const struct ggml_cgra
 
 #define ROOM(p, list, n) berth_grow((void **) &(p)->list, &(p)->list##_cap, (n), sizeof(p)->list[0])
 
-bool meta_program_room(struct meta_program *p, const struct meta_program *like) {
+bool meta_program_reserve_rows(struct meta_program *p, const struct meta_program *like) {
     program_clear(p);
     p->n = like->n;
-    p->rec.is_whole = true;
-    bool ok = berth_record_room_like(&p->rec, &like->rec) && rows_room(p, (size_t) like->rec.n_rows) &&
+    p->rec.is_full_match = true;
+    bool ok = berth_record_reserve_like(&p->rec, &like->rec) && rows_room(p, (size_t) like->rec.n_rows) &&
               ROOM(p, steps, like->n_steps) && ROOM(p, temps, like->n_temps) && ROOM(p, views, like->n_views) &&
               ROOM(p, costs, like->n_costs) && temps_room(p, like->n_temps, like->stage_size) &&
               arena_reset(&p->arena, like->arena.taken);

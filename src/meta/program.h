@@ -99,17 +99,17 @@ struct meta_program {
 
 void *meta_take(struct meta_arena *arena, size_t size); // zeroed; NULL: out of memory
 
-struct meta_kept;
+struct meta_cached_plan;
 // Plans of graphs that were reserved; zeroed: none.
-struct meta_keep {
-    struct meta_kept *list; // the newest first
+struct meta_plan_cache {
+    struct meta_cached_plan *list; // the newest first
 };
 
 // Makes p, which is zeroed or of another graph, the program of this one. What it has of memory is used again.
 enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backends, int n, const struct ggml_cgraph *graph,
-    struct meta_scratch *scratch, const struct meta_keep *keep) BERTH_MUST_USE;
+    struct meta_scratch *scratch, const struct meta_plan_cache *keep) BERTH_MUST_USE;
 // Room for a program like another one; of p itself nothing is left. False: out of memory.
-bool meta_program_room(struct meta_program *p, const struct meta_program *like) BERTH_MUST_USE;
+bool meta_program_reserve_rows(struct meta_program *p, const struct meta_program *like) BERTH_MUST_USE;
 // A program's graph of device j from a META_COMPUTE step on.
 struct ggml_cgraph meta_step_graph(struct meta_program *program, const struct meta_step *step, int j);
 void meta_program_free(struct meta_program *program);
@@ -121,14 +121,14 @@ bool meta_program_note(struct meta_program *program) BERTH_MUST_USE;
 // ---- reserve.c ----
 
 // The plan of temporary tensors that are as these, or nowhere smaller. NULL: none is known.
-const struct meta_kept *meta_keep_find(const struct meta_keep *keep, const struct meta_program *p);
-uint64_t meta_kept_apply(const struct meta_kept *kept, int j, uint64_t *offsets); // the peak of device j
-bool meta_keep_add(struct meta_keep *keep, const struct meta_program *p) BERTH_MUST_USE;
-void meta_keep_fini(struct meta_keep *keep);
+const struct meta_cached_plan *meta_plan_cache_find(const struct meta_plan_cache *keep, const struct meta_program *p);
+uint64_t meta_cached_plan_apply(const struct meta_cached_plan *kept, int j, uint64_t *offsets); // the peak of device j
+bool meta_plan_cache_add(struct meta_plan_cache *keep, const struct meta_program *p) BERTH_MUST_USE;
+void meta_plan_cache_fini(struct meta_plan_cache *keep);
 // All that a run of the program takes of its parts' backends.
 enum ggml_status meta_parts_reserve(ggml_backend_t *backends, struct meta_program *p) BERTH_MUST_USE;
 // Room in the buffers of the program's tensors for what is noted after a run.
-bool meta_notes_room(const struct meta_program *p) BERTH_MUST_USE;
+bool meta_notes_reserve(const struct meta_program *p) BERTH_MUST_USE;
 // The largest piece that goes from one device to another in a sum.
 size_t meta_share_size(const struct meta_program *p);
 
@@ -149,7 +149,7 @@ struct meta_comm {
 struct meta_crew *meta_crew_new(ggml_backend_t *backends, int n, const struct meta_comm *comm);
 void meta_crew_free(struct meta_crew *crew);
 // Memory for pieces of so many bytes between devices that cannot reach each other. False: there is none.
-bool meta_crew_room(struct meta_crew *crew, size_t size) BERTH_MUST_USE;
+bool meta_crew_reserve(struct meta_crew *crew, size_t size) BERTH_MUST_USE;
 enum ggml_status meta_crew_run(struct meta_crew *crew, struct meta_program *program) BERTH_MUST_USE;
 
 // ---- how an op carries what is split (rule.c) ----

@@ -12,8 +12,8 @@
 
 // ---- plans that are kept ----
 
-struct meta_kept {
-    struct meta_kept *next;
+struct meta_cached_plan {
+    struct meta_cached_plan *next;
     int n;
     size_t n_temps;
     uint64_t peak[META_MAX];
@@ -21,7 +21,7 @@ struct meta_kept {
     uint64_t *offsets;             // [n * n_temps]
 };
 
-static bool kept_takes(const struct meta_kept *kept, const struct meta_program *p) {
+static bool kept_takes(const struct meta_cached_plan *kept, const struct meta_program *p) {
     if (kept->n != p->n || kept->n_temps != p->n_temps) {
         return false;
     }
@@ -34,20 +34,20 @@ static bool kept_takes(const struct meta_kept *kept, const struct meta_program *
     return true;
 }
 
-const struct meta_kept *meta_keep_find(const struct meta_keep *keep, const struct meta_program *p) {
-    const struct meta_kept *kept = keep->list;
+const struct meta_cached_plan *meta_plan_cache_find(const struct meta_plan_cache *keep, const struct meta_program *p) {
+    const struct meta_cached_plan *kept = keep->list;
     while (kept != NULL && !kept_takes(kept, p)) {
         kept = kept->next;
     }
     return kept;
 }
 
-uint64_t meta_kept_apply(const struct meta_kept *kept, int j, uint64_t *offsets) {
+uint64_t meta_cached_plan_apply(const struct meta_cached_plan *kept, int j, uint64_t *offsets) {
     memcpy(offsets, kept->offsets + (size_t) j * kept->n_temps, kept->n_temps * sizeof *offsets);
     return kept->peak[j];
 }
 
-static void kept_free(struct meta_kept *kept) {
+static void kept_free(struct meta_cached_plan *kept) {
     if (kept != NULL) {
         berth_free(kept->items);
         berth_free(kept->offsets);
@@ -56,21 +56,21 @@ static void kept_free(struct meta_kept *kept) {
 }
 
 // All but the first n.
-static void keep_trim(struct meta_keep *keep, int n) {
-    struct meta_kept **at = &keep->list;
+static void keep_trim(struct meta_plan_cache *keep, int n) {
+    struct meta_cached_plan **at = &keep->list;
     for (; *at != NULL && n > 0; n--) {
         at = &(*at)->next;
     }
     while (*at != NULL) {
-        struct meta_kept *next = (*at)->next;
+        struct meta_cached_plan *next = (*at)->next;
         kept_free(*at);
         *at = next;
     }
 }
 
-bool meta_keep_add(struct meta_keep *keep, const struct meta_program *p) {
+bool meta_plan_cache_add(struct meta_plan_cache *keep, const struct meta_program *p) {
     const size_t n = (size_t) p->n * p->n_temps;
-    struct meta_kept *kept = berth_calloc(1, sizeof *kept);
+    struct meta_cached_plan *kept = berth_calloc(1, sizeof *kept);
     if (kept == NULL) {
         return false;
     }
@@ -93,7 +93,7 @@ bool meta_keep_add(struct meta_keep *keep, const struct meta_program *p) {
     return true;
 }
 
-void meta_keep_fini(struct meta_keep *keep) {
+void meta_plan_cache_fini(struct meta_plan_cache *keep) {
     keep_trim(keep, 0);
 }
 
@@ -125,12 +125,12 @@ size_t meta_share_size(const struct meta_program *p) {
     return most;
 }
 
-bool meta_notes_room(const struct meta_program *p) {
+bool meta_notes_reserve(const struct meta_program *p) {
     const size_t n = (size_t) p->rec.n_rows;
     bool ok = true;
     for (int32_t r = 0; r < p->rec.n_rows && ok; r++) { // each plan that is kept may have left its own
         struct meta_buffer *mb = meta_buffer_of(p->rec.tensors[r]->buffer);
-        ok = mb == NULL || mb->ctxs != NULL || meta_buffer_room(mb, mb->n_entries + n * KEPT_MAX, mb->n_states + n);
+        ok = mb == NULL || mb->ctxs != NULL || meta_buffer_reserve(mb, mb->n_entries + n * KEPT_MAX, mb->n_states + n);
     }
     return ok;
 }

@@ -434,7 +434,7 @@ void meta_crew_free(struct meta_crew *crew) {
     berth_free(crew);
 }
 
-bool meta_crew_room(struct meta_crew *crew, size_t size) {
+bool meta_crew_reserve(struct meta_crew *crew, size_t size) {
     bool ok = true;
     for (int j = 0; j < crew->n && ok; j++) {
         ok = berth_grow(&crew->staging[j].bytes, &crew->staging[j].size, size, 1);

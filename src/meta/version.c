@@ -32,7 +32,7 @@ const meta_state *meta_state_keep(struct meta_builder *b, const meta_state *s) {
     if (meta_is_mirrored(s) || meta_is_partial(s)) {
         return meta_is_mirrored(s) ? &meta_mirrored : &meta_partial;
     }
-    for (size_t i = 0; i < META_N_KEPT && i < b->n_kept; i++) {
+    for (size_t i = 0; i < META_N_CACHED_PLANS && i < b->n_kept; i++) {
         if (meta_same(b->kept[i], s, b->n)) {
             return b->kept[i];
         }
@@ -40,7 +40,7 @@ const meta_state *meta_state_keep(struct meta_builder *b, const meta_state *s) {
     meta_state *copy = meta_builder_take(b, 1, sizeof *copy);
     if (copy != NULL) {
         *copy = *s;
-        b->kept[b->n_kept++ % META_N_KEPT] = copy;
+        b->kept[b->n_kept++ % META_N_CACHED_PLANS] = copy;
     }
     return copy != NULL ? copy : &meta_mirrored;
 }

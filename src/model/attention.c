@@ -30,7 +30,7 @@ static struct qkv qkv_fused(struct graph_builder *b, const struct model_layer *l
         heads_part(b, flat, n_q + n_k, p->head_size_v, p->head_size_v, p->n_head_kv)};
 }
 
-static struct qkv qkv_apart(struct graph_builder *b, const struct model_layer *l, struct ggml_tensor *x) {
+static struct qkv qkv_separate(struct graph_builder *b, const struct model_layer *l, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
     struct ggml_tensor *q = builder_product(b, l->q, l->q_bias, x, "attn.q_flat");
     struct ggml_tensor *k = builder_product(b, l->k, l->k_bias, x, "attn.k_flat");
@@ -185,7 +185,7 @@ struct ggml_tensor *builder_attention(struct graph_builder *b, struct ggml_tenso
     if (builder_has(b, ARCH_MLA)) {
         return mla_build(b, x);
     }
-    struct qkv a = qkv_rotate(b, l, l->qkv != NULL ? qkv_fused(b, l, x) : qkv_apart(b, l, x));
+    struct qkv a = qkv_rotate(b, l, l->qkv != NULL ? qkv_fused(b, l, x) : qkv_separate(b, l, x));
     ggml_build_forward_expand(b->graph, a.q);
     if (b->s->k != NULL) {
         cache_write(b, b->s->k[b->i], a.k, "cache_k.write");

@@ -69,13 +69,13 @@ static struct choice experts_choose(struct graph_builder *b, struct ggml_tensor 
     struct choice c = {.chosen = ggml_top_k(b->ctx, by, (int) n_used)};
     c.shares = ggml_get_rows(b->ctx, ggml_reshape_3d(b->ctx, like, 1, p->n_expert, n_tokens), c.chosen);
     c.shares = ggml_reshape_2d(b->ctx, builder_named(b, c.shares, "ffn.chosen_like"), n_used, n_tokens);
-    if (p->has_sum) {
+    if (p->norm_weights) {
         c.shares = ggml_div(b->ctx, c.shares, builder_named(b, ggml_sum_rows(b->ctx, c.shares), "ffn.sum_like"));
     } else if (p->desc->share == SHARE_CHOSEN) {
         c.shares = ggml_soft_max(b->ctx, c.shares);
     }
-    if (p->share_scale != 1 && p->share_scale != 0) {
-        c.shares = ggml_scale(b->ctx, builder_named(b, c.shares, "ffn.shares"), p->share_scale);
+    if (p->expert_scale != 1 && p->expert_scale != 0) {
+        c.shares = ggml_scale(b->ctx, builder_named(b, c.shares, "ffn.shares"), p->expert_scale);
     }
     c.shares = ggml_reshape_3d(b->ctx, builder_named(b, c.shares, "ffn.shares"), 1, n_used, n_tokens);
     return c;
@@ -111,9 +111,9 @@ static struct ggml_tensor *ffn_experts(struct graph_builder *b, struct ggml_tens
 // The experts that every token goes through are one dense part.
 static struct ggml_tensor *ffn_shared(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[b->i];
-    struct ggml_tensor *up = builder_product(b, l->up_all, NULL, x, "ffn.up");
-    struct ggml_tensor *act = ffn_gate(b, builder_product(b, l->gate_all, NULL, x, "ffn.gate"), up);
-    return builder_product(b, l->down_all, NULL, builder_named(b, act, "ffn.act"), "ffn.down");
+    struct ggml_tensor *up = builder_product(b, l->up_shared, NULL, x, "ffn.up");
+    struct ggml_tensor *act = ffn_gate(b, builder_product(b, l->gate_shared, NULL, x, "ffn.gate"), up);
+    return builder_product(b, l->down_shared, NULL, builder_named(b, act, "ffn.act"), "ffn.down");
 }
 
 struct ggml_tensor *builder_ffn(struct graph_builder *b, struct ggml_tensor *x) {
@@ -122,6 +122,6 @@ struct ggml_tensor *builder_ffn(struct graph_builder *b, struct ggml_tensor *x) 
         return ffn_dense(b, x);
     }
     struct ggml_tensor *y = ffn_experts(b, x);
-    const bool has_shared = l->gate_all != NULL && l->up_all != NULL && l->down_all != NULL;
+    const bool has_shared = l->gate_shared != NULL && l->up_shared != NULL && l->down_shared != NULL;
     return has_shared ? builder_named(b, ggml_add(b->ctx, y, ffn_shared(b, x)), "ffn.all") : y;
 }

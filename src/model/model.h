@@ -71,8 +71,8 @@ struct model_params {
     float attn_factor;
     float attn_scale, embd_scale, residual_scale, logit_scale; // 1 or what they are multiplied with
     float attn_cap, logit_cap;                                 // 0: none
-    float share_scale;                                         // of what experts count
-    bool has_sigmoid, has_sum;                                 // of SHARE_KEYS: not softmax; together 1
+    float expert_scale;                                        // of what experts count
+    bool has_sigmoid, norm_weights;                            // of SHARE_KEYS: not softmax; together 1
 };
 
 bool model_params_read(const struct gguf_context *meta, struct model_params *params, struct model_error *error);
@@ -135,7 +135,7 @@ struct model_layer {
     struct ggml_tensor *state_in, *conv, *conv_bias, *step_bias, *decay, *skip, *state_norm, *state_out; // ARCH_STATE
     // NULL: none
     struct ggml_tensor *q_a, *q_a_norm, *q_b; // ARCH_MLA, in place of q
-    struct ggml_tensor *router_add, *gate_all, *up_all, *down_all;
+    struct ggml_tensor *router_add, *gate_shared, *up_shared, *down_shared;
     struct ggml_tensor *q_bias, *k_bias, *v_bias, *qkv_bias, *o_bias;
     struct ggml_tensor *gate_bias, *up_bias, *down_bias, *router_bias, *gates_bias, *ups_bias, *downs_bias;
     struct ggml_tensor *q_norm, *k_norm, *attn_norm_bias, *ffn_norm_bias, *post_attn_norm, *post_ffn_norm;
@@ -281,7 +281,7 @@ struct session_memory {
 };
 
 // What the limit of session_params.compute did to the graph at hand (native.c).
-struct session_again {
+struct session_recompute_plan {
     bool is_kept;             // else the graph is as it was built
     int64_t n_again, n_nodes; // nodes that run again, and of the graph as it was built
     uint64_t least;           // bytes that no schedule does without
@@ -327,9 +327,9 @@ struct session {
     struct session_memory *memory; // [devices->n] after session_reserve
     size_t *sizes;                 // [devices->n] scratch
 
-    struct ggml_context *graph_ctx; // of the graph below
-    struct ggml_context *again_ctx; // of its nodes that run again; NULL: there is no limit
-    struct session_again again;
+    struct ggml_context *graph_ctx;     // of the graph below
+    struct ggml_context *recompute_ctx; // of its nodes that run again; NULL: there is no limit
+    struct session_recompute_plan again;
     struct berth_budget_step *steps; // [n_steps] of a batch, once it is known how the limit is kept
     size_t n_steps;
     struct ggml_cgraph *graph;
@@ -354,7 +354,7 @@ bool session_decode(struct session *session, const int32_t *tokens, int64_t n, s
 void session_reset(struct session *session); // to position 0
 // With all_outputs: the logits of token i of the batch that was read last.
 bool session_row(const struct session *session, int64_t i, float *out, struct model_error *error);
-// keep.c: what the session has read, which is these tokens, into a file; and out of one at position 0: the first n_past of the
+// prompt_cache.c: what the session has read, which is these tokens, into a file; and out of one at position 0: the first n_past of the
 // tokens are then read. A file that is of another model is an error that says so; of one that another version of Berth wrote, *is_old is
 // true.
 bool session_save(const struct session *session, const int32_t *tokens, int64_t n, FILE *file, struct model_error *error);

@@ -68,7 +68,7 @@ static bool native_session_init(struct session *s, struct model_error *error) {
 
 static void native_session_fini(struct session *s) {
     ggml_backend_sched_free(s->sched);
-    ggml_free(s->again_ctx);
+    ggml_free(s->recompute_ctx);
     ggml_free(s->graph_ctx);
     model_parts_free(s->caches, s->devices->n);
     berth_free(s->steps);
@@ -108,11 +108,11 @@ static enum ggml_status schedule_find(struct session *s, struct ggml_cgraph **ou
     const bool is_first = s->steps == NULL;
     const int n_nodes = ggml_graph_n_nodes(s->graph);
     struct berth_budget_result *r = NULL;
-    enum ggml_status status = berth_graph_budget(s->graph, &params, &s->again_ctx, out, &r);
+    enum ggml_status status = berth_graph_budget(s->graph, &params, &s->recompute_ctx, out, &r);
     if (status != GGML_STATUS_SUCCESS) {
         model_fail(error, "%s", berth_last_error());
     } else if (is_first) {
-        s->again = (struct session_again){.is_kept = *out != NULL,
+        s->again = (struct session_recompute_plan){.is_kept = *out != NULL,
             .n_again = *out != NULL ? (int64_t) r->n_again : 0,
             .n_nodes = n_nodes,
             .least = r->n_uses > 0 ? r->uses[0].least : 0,
@@ -167,9 +167,9 @@ static bool native_session_graph(struct session *s, int64_t n_tokens, int64_t n_
         return true;
     }
     ggml_backend_sched_reset(s->sched);
-    ggml_free(s->again_ctx);
+    ggml_free(s->recompute_ctx);
     ggml_free(s->graph_ctx);
-    s->again_ctx = NULL;
+    s->recompute_ctx = NULL;
     s->graph = NULL;
     s->is_allocated = false;
     s->graph_tokens = 0;
@@ -202,7 +202,7 @@ static bool native_session_graph(struct session *s, int64_t n_tokens, int64_t n_
     return true;
 }
 
-static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *again_size, struct model_error *error) {
+static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *recompute_size, struct model_error *error) {
     if (!native_session_graph(s, n_tokens, s->params.n_ctx, error)) {
         return false;
     }
@@ -227,8 +227,8 @@ static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *again_siz
     for (int d = 0; d < s->devices->n; d++) {
         s->memory[d].work = max_size(s->memory[d].work, s->sizes[d]);
     }
-    const size_t again = s->again_ctx != NULL ? ggml_get_mem_size(s->again_ctx) : 0;
-    *again_size = max_size(*again_size, again);
+    const size_t again = s->recompute_ctx != NULL ? ggml_get_mem_size(s->recompute_ctx) : 0;
+    *recompute_size = max_size(*recompute_size, again);
     return true;
 }
 

@@ -224,8 +224,8 @@ static bool sizes_read(const struct gguf_context *meta, struct model_params *p, 
 static bool experts_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
     int64_t func = 0;
-    p->share_scale = 1;
-    p->has_sum = p->desc->share == SHARE_SUM;
+    p->expert_scale = 1;
+    p->norm_weights = p->desc->share == SHARE_SUM;
     if (p->desc->share != SHARE_KEYS || p->n_expert == 0) {
         return true;
     }
@@ -234,8 +234,8 @@ static bool experts_read(const struct gguf_context *meta, struct model_params *p
         !keys_int(meta, key_of(p, "expert_group_count", key), 0, p->n_expert, &p->n_group, error) ||
         !keys_int(meta, key_of(p, "expert_group_used_count", key), 0, p->n_group, &p->n_group_used, error) ||
         !keys_int(meta, key_of(p, "expert_gating_func", key), 0, 2, &func, error) ||
-        !keys_bool(meta, key_of(p, "expert_weights_norm", key), &p->has_sum, error) ||
-        !keys_real(meta, key_of(p, "expert_weights_scale", key), &p->share_scale, error)) {
+        !keys_bool(meta, key_of(p, "expert_weights_norm", key), &p->norm_weights, error) ||
+        !keys_real(meta, key_of(p, "expert_weights_scale", key), &p->expert_scale, error)) {
         return false;
     }
     p->has_sigmoid = func == 2;

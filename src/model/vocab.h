@@ -128,7 +128,7 @@ bool char_is_number(uint32_t c);      // N
 bool char_is_punctuation(uint32_t c); // P
 bool char_is_space(uint32_t c);       // White_Space
 
-// ---- words (split.c) ----
+// ---- words (pretokenize.c) ----
 
 struct split_rule;
 // The rule of a file's tokenizer.ggml.pre; NULL if it is not known. adds_bos: texts begin with a token unless the file says no.

@@ -41,7 +41,7 @@ static const char *backend_name(ggml_backend_t backend) {
 static void backend_set(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
     const struct mpi_place to = mpi_tensor_place(tensor, offset);
     if (to.dev == NULL) {
-        mpi_remote_keep(backend_of(backend)->dev->remote, "tensor '%s' is none of its", tensor->name);
+        mpi_remote_defer_error(backend_of(backend)->dev->remote, "tensor '%s' is none of its", tensor->name);
         return;
     }
     mpi_buffer_write(&to, data, size, false);
@@ -66,14 +66,14 @@ static void backend_get(ggml_backend_t backend, const struct ggml_tensor *tensor
         if (from.dev != NULL) { // no memory, or another device's: then it waits
             mpi_buffer_read(&from, data, size);
         } else {
-            mpi_remote_keep(r, "tensor '%s' is none of its", tensor->name);
+            mpi_remote_defer_error(r, "tensor '%s' is none of its", tensor->name);
         }
         return;
     }
     *p = (struct pending){.ticket = mpi_remote_ticket(r), .data = data, .size = size};
     if (mpi_remote_send(r, &(struct mpi_head){MPI_GET, from.buffer, from.offset, size, p->ticket}, NULL, 0) !=
         GGML_STATUS_SUCCESS) {
-        mpi_remote_keep(r, "%zu bytes could not be asked for", size);
+        mpi_remote_defer_error(r, "%zu bytes could not be asked for", size);
         memset(data, 0, size);
         shim_free(p);
         return;
@@ -141,7 +141,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     status = mpi_wire_write(&r->writing, graph->nodes, graph->n_nodes, place_of, d);
     if (status == GGML_STATUS_SUCCESS) {
         uint32_t number = 0;
-        status = mpi_known_number(r, d->index, &number);
+        status = mpi_graph_cache_number(r, d->index, &number);
         if (status == GGML_STATUS_SUCCESS) {
             status = mpi_remote_send(r, &(struct mpi_head){.kind = MPI_RUN, .id = number}, NULL, 0);
         }
@@ -204,7 +204,7 @@ static void backend_wait(ggml_backend_t backend, ggml_backend_event_t event) {
             GGML_STATUS_SUCCESS ||
         mpi_remote_send(me, &(struct mpi_head){.kind = MPI_AWAIT, .id = ticket}, &rank_other, sizeof rank_other) !=
             GGML_STATUS_SUCCESS) {
-        mpi_remote_keep(me, "rank %d cannot be waited for", other->rank);
+        mpi_remote_defer_error(me, "rank %d cannot be waited for", other->rank);
     }
 }
 
@@ -213,9 +213,9 @@ static void backend_wait(ggml_backend_t backend, ggml_backend_event_t event) {
 ggml_backend_t mpi_backend_new(struct mpi_device *d) {
     struct ggml_backend *backend = shim_calloc(1, sizeof *backend);
     struct backend *b = shim_calloc(1, sizeof *b);
-    if (backend == NULL || b == NULL || mpi_mail_is_lost(d->remote->mail, d->remote->rank)) {
+    if (backend == NULL || b == NULL || mpi_queue_is_lost(d->remote->queue, d->remote->rank)) {
         if (backend != NULL && b != NULL) {
-            mpi_mail_tell_lost(d->remote->mail, d->remote->rank, "a backend");
+            mpi_queue_report_lost(d->remote->queue, d->remote->rank, "a backend");
         } else {
             shim_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a backend", d->name);
         }

@@ -11,7 +11,7 @@
 
 #define ADDRESS_FIRST ((uintptr_t) 1 << 45) // far from what systems give
 #define ADDRESS_STEP ((uintptr_t) 1 << 21)
-#define KNOWN_SIZE ((size_t) 32 << 10) // weights of fewer bytes are sent without asking whether they are known
+#define CACHED_SIZE ((size_t) 32 << 10) // weights of fewer bytes are sent without asking whether they are known
 
 struct buffer {
     struct mpi_device *dev;
@@ -24,24 +24,24 @@ static atomic_uintptr_t next_address = ADDRESS_FIRST;
 // ---- numbers ----
 
 // False: out of memory.
-static bool number_take(struct mpi_remote *r, uint32_t *number) {
+static bool id_take(struct mpi_remote *r, uint32_t *number) {
     pthread_mutex_lock(&r->lock);
-    const bool ok = mpi_numbers_take(&r->buffers, number);
+    const bool ok = mpi_id_pool_take(&r->buffers, number);
     pthread_mutex_unlock(&r->lock);
     return ok;
 }
 
 // The worker forgets its graphs with a buffer's memory, and so do we: at once, since another thread must not ask for one of them
 // in between.
-static void number_give_back(struct mpi_remote *r, uint32_t number, bool had_memory) {
+static void id_give_back(struct mpi_remote *r, uint32_t number, bool had_memory) {
     pthread_mutex_lock(&r->lock);
-    if (had_memory && !mpi_mail_is_lost(r->mail, r->rank)) {
+    if (had_memory && !mpi_queue_is_lost(r->queue, r->rank)) {
         (void) !mpi_remote_send(r, &(struct mpi_head){.kind = MPI_BUFFER_FREE, .id = number}, NULL, 0);
     }
     if (had_memory) {
-        mpi_known_forget(&r->known);
+        mpi_graph_cache_forget(&r->graph_cache);
     }
-    mpi_numbers_give_back(&r->buffers, number);
+    mpi_id_pool_give_back(&r->buffers, number);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -53,15 +53,15 @@ static bool is_known(const struct mpi_place *to, const void *bytes, size_t size)
     uint8_t hash[16];
     const uint32_t ticket = mpi_remote_ticket(r);
     mpi_hash(bytes, size, hash);
-    struct mpi_mail_item *item =
-        mpi_remote_ask(r, ticket, &(struct mpi_head){MPI_SET_KNOWN, to->buffer, to->offset, size, ticket}, hash, sizeof hash);
-    const bool known = item != NULL && mpi_head_of(item)->a != 0;
+    struct mpi_queue_item *item =
+        mpi_remote_ask(r, ticket, &(struct mpi_head){MPI_SET_CACHED, to->buffer, to->offset, size, ticket}, hash, sizeof hash);
+    const bool graph_cache = item != NULL && mpi_head_of(item)->a != 0;
     mpi_item_free(item);
-    return known;
+    return graph_cache;
 }
 
 void mpi_buffer_write(const struct mpi_place *to, const void *bytes, size_t size, bool is_weight) {
-    const bool asks = is_weight && to->dev->info.has_cache && size >= KNOWN_SIZE;
+    const bool asks = is_weight && to->dev->info.has_cache && size >= CACHED_SIZE;
     if (size == 0 || (asks && is_known(to, bytes, size))) {
         return;
     }
@@ -70,7 +70,7 @@ void mpi_buffer_write(const struct mpi_place *to, const void *bytes, size_t size
         const bool keeps = asks && at + n == size;
         const struct mpi_head head = {MPI_SET, to->buffer, to->offset + at, keeps, 0};
         if (mpi_remote_send(to->dev->remote, &head, (const char *) bytes + at, n) != GGML_STATUS_SUCCESS) {
-            mpi_remote_keep(to->dev->remote, "%zu bytes could not be sent", size - at);
+            mpi_remote_defer_error(to->dev->remote, "%zu bytes could not be sent", size - at);
             return;
         }
     }
@@ -94,7 +94,7 @@ void mpi_buffer_read(const struct mpi_place *from, void *bytes, size_t size) {
 
 static void buffer_free(ggml_backend_buffer_t buffer) {
     struct buffer *b = buffer->context;
-    number_give_back(b->dev->remote, b->number, true);
+    id_give_back(b->dev->remote, b->number, true);
     shim_free(b);
 }
 
@@ -110,7 +110,7 @@ static struct mpi_place place_in(ggml_backend_buffer_t buffer, const struct ggml
 static void bytes_fill(const struct mpi_place *at, size_t size, uint8_t value, const char *done) {
     const struct mpi_head head = {MPI_MEMSET, at->buffer, at->offset, size, value};
     if (mpi_remote_send(at->dev->remote, &head, NULL, 0) != GGML_STATUS_SUCCESS) {
-        mpi_remote_keep(at->dev->remote, "%zu bytes could not be %s", size, done);
+        mpi_remote_defer_error(at->dev->remote, "%zu bytes could not be %s", size, done);
     }
 }
 
@@ -196,7 +196,8 @@ bool mpi_buffer_copy(const struct ggml_tensor *src, struct ggml_tensor *dst) {
         return false;
     }
     if (copy_send(&from, &to, size) != GGML_STATUS_SUCCESS) {
-        mpi_remote_keep(to.dev->remote, "a copy of %zu bytes from rank %d could not be asked for", size, from.dev->remote->rank);
+        mpi_remote_defer_error(
+            to.dev->remote, "a copy of %zu bytes from rank %d could not be asked for", size, from.dev->remote->rank);
     }
     return true;
 }
@@ -210,7 +211,7 @@ static const char *buft_name(ggml_backend_buffer_type_t buft) {
 // Its memory at the worker. False with an error.
 static bool memory_take(struct mpi_device *d, uint32_t number, size_t size) {
     const uint32_t ticket = mpi_remote_ticket(d->remote);
-    struct mpi_mail_item *item =
+    struct mpi_queue_item *item =
         mpi_remote_ask(d->remote, ticket, &(struct mpi_head){MPI_BUFFER_NEW, number, d->index, size, ticket}, NULL, 0);
     const bool ok = item != NULL && mpi_head_of(item)->a != 0;
     if (item != NULL && !ok) {
@@ -226,13 +227,13 @@ static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t 
     struct mpi_device *d = buft->context;
     struct buffer *b = shim_calloc(1, sizeof *b);
     uint32_t number = 0;
-    if (b == NULL || !number_take(d->remote, &number)) {
+    if (b == NULL || !id_take(d->remote, &number)) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a buffer", d->name);
         shim_free(b);
         return NULL;
     }
     if (!memory_take(d, number, size)) {
-        number_give_back(d->remote, number, false);
+        id_give_back(d->remote, number, false);
         shim_free(b);
         return NULL;
     }

@@ -2,7 +2,7 @@
 // comm.c: the sum of a tensor over devices of several ranks: each rank is told to add up with the others (sum.c). One of the
 // devices may be this rank's own, with memory that the host reads: then this rank adds up as well; otherwise nothing comes here.
 
-#include "mpi/mail.h"
+#include "mpi/message_queue.h"
 #include "mpi/remote.h"
 
 struct comm {
@@ -14,20 +14,20 @@ struct comm {
 // A rank's table of groups is as long as the largest number. What is left of a sum that failed must not be taken for a part of
 // another group's, so parts have the group's serial number on them, which no other has.
 static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct mpi_numbers numbers;
+static struct mpi_id_pool numbers;
 static uint32_t n_serials; // 0 is the programs' group
 
-static bool number_take(struct comm *c) {
+static bool id_take(struct comm *c) {
     pthread_mutex_lock(&numbers_lock);
-    const bool ok = mpi_numbers_take(&numbers, &c->number);
+    const bool ok = mpi_id_pool_take(&numbers, &c->number);
     c->group.number = ++n_serials;
     pthread_mutex_unlock(&numbers_lock);
     return ok;
 }
 
-static void number_give_back(const struct comm *c) {
+static void id_give_back(const struct comm *c) {
     pthread_mutex_lock(&numbers_lock);
-    mpi_numbers_give_back(&numbers, c->number);
+    mpi_id_pool_give_back(&numbers, c->number);
     pthread_mutex_unlock(&numbers_lock);
 }
 
@@ -43,11 +43,11 @@ void mpi_comm_free(void *comm) {
     }
     for (int i = 0; i < c->group.n; i++) {
         struct mpi_remote *r = c->devices[i] != NULL ? c->devices[i]->remote : NULL;
-        if (r != NULL && !mpi_mail_is_lost(r->mail, r->rank)) {
+        if (r != NULL && !mpi_queue_is_lost(r->queue, r->rank)) {
             (void) !mpi_remote_send(r, &(struct mpi_head){.kind = MPI_GROUP_FREE, .id = c->number}, NULL, 0);
         }
     }
-    number_give_back(c);
+    id_give_back(c);
     comm_release(c);
 }
 
@@ -84,15 +84,15 @@ static struct comm *comm_new(ggml_backend_t *backends, size_t n) {
     for (size_t i = 0; i < n; i++) {
         c->devices[i] = device_of(backends[i]);
         if (c->devices[i] != NULL) {
-            c->group.mail = c->devices[i]->remote->mail;
+            c->group.queue = c->devices[i]->remote->queue;
         }
     }
-    if (c->group.ranks == NULL || !number_take(c)) {
+    if (c->group.ranks == NULL || !id_take(c)) {
         comm_release(c);
         return NULL;
     }
     for (int i = 0; i < c->group.n; i++) {
-        c->group.ranks[i] = c->devices[i] != NULL ? c->devices[i]->remote->rank : c->group.mail->t.rank;
+        c->group.ranks[i] = c->devices[i] != NULL ? c->devices[i]->remote->rank : c->group.queue->t.rank;
         if (c->devices[i] == NULL) {
             c->group.me = i;
         }
@@ -138,7 +138,7 @@ static bool sum_here(struct comm *c, struct ggml_tensor *t) {
     const bool ok = mpi_group_sum(&c->group, t->data, (size_t) ggml_nelements(t));
     for (int i = 0; !ok && i < c->group.n; i++) {
         if (c->devices[i] != NULL) {
-            mpi_remote_keep(c->devices[i]->remote, "a sum of %lld numbers failed", (long long) ggml_nelements(t));
+            mpi_remote_defer_error(c->devices[i]->remote, "a sum of %lld numbers failed", (long long) ggml_nelements(t));
         }
     }
     return ok;
@@ -157,7 +157,7 @@ bool mpi_comm_ask(void *comm, struct ggml_tensor **tensors) {
         const uint64_t n = 2 * (uint64_t) ggml_nelements(tensors[i]) + is_zero(tensors[i]);
         const struct mpi_head head = {MPI_GROUP_SUM, c->number, at.buffer, at.offset, n};
         if (mpi_remote_send(c->devices[i]->remote, &head, NULL, 0) != GGML_STATUS_SUCCESS) {
-            mpi_remote_keep(c->devices[i]->remote, "a sum could not be asked for");
+            mpi_remote_defer_error(c->devices[i]->remote, "a sum could not be asked for");
         }
     }
     return true;

@@ -22,8 +22,8 @@ static void dev_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) 
     struct mpi_device *d = device_of(dev);
     struct mpi_remote *r = d->remote;
     const uint32_t ticket = mpi_remote_ticket(r);
-    struct mpi_mail_item *item =
-        !mpi_mail_is_lost(r->mail, r->rank)
+    struct mpi_queue_item *item =
+        !mpi_queue_is_lost(r->queue, r->rank)
             ? mpi_remote_ask(r, ticket, &(struct mpi_head){MPI_ASK_MEMORY, ticket, d->index, 0, 0}, NULL, 0)
             : NULL;
     *n_free = item != NULL ? (size_t) mpi_head_of(item)->a : 0;
@@ -61,13 +61,14 @@ static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t
 
 // ---- questions about ops, each asked once ----
 
-struct mpi_asked {
+struct mpi_supports_op_cache {
     uint64_t key[2]; // hash of the op and its sources without their places; 0, 0: free
     uint64_t size;
     bool is_supported;
 };
 
-static struct mpi_asked *asked_slot(struct mpi_asked *table, size_t n_cap, const uint64_t key[2]) {
+static struct mpi_supports_op_cache *supports_op_cache_slot(
+    struct mpi_supports_op_cache *table, size_t n_cap, const uint64_t key[2]) {
     size_t at = key[0] & (n_cap - 1);
     while ((table[at].key[0] != 0 || table[at].key[1] != 0) && (table[at].key[0] != key[0] || table[at].key[1] != key[1])) {
         at = (at + 1) & (n_cap - 1);
@@ -79,7 +80,7 @@ static struct mpi_asked *asked_slot(struct mpi_asked *table, size_t n_cap, const
 #define N_ASKED_CAP_MAX ((size_t) 1 << 17)
 
 // False: out of memory; then every question goes over the wire.
-static bool asked_grow(struct mpi_device *d) {
+static bool supports_op_cache_grow(struct mpi_device *d) {
     if (2 * (d->n_asked + 1) <= d->n_asked_cap) {
         return true;
     }
@@ -89,13 +90,13 @@ static bool asked_grow(struct mpi_device *d) {
         return true;
     }
     const size_t n_cap = d->n_asked_cap > 0 ? 2 * d->n_asked_cap : 256;
-    struct mpi_asked *table = shim_calloc(n_cap, sizeof *table);
+    struct mpi_supports_op_cache *table = shim_calloc(n_cap, sizeof *table);
     if (table == NULL) {
         return false;
     }
     for (size_t i = 0; i < d->n_asked_cap; i++) {
         if (d->asked[i].key[0] != 0 || d->asked[i].key[1] != 0) {
-            *asked_slot(table, n_cap, d->asked[i].key) = d->asked[i];
+            *supports_op_cache_slot(table, n_cap, d->asked[i].key) = d->asked[i];
         }
     }
     shim_free(d->asked);
@@ -104,11 +105,11 @@ static bool asked_grow(struct mpi_device *d) {
     return true;
 }
 
-static bool device_ask(struct mpi_device *d, struct mpi_asked *answer) {
+static bool device_ask(struct mpi_device *d, struct mpi_supports_op_cache *answer) {
     struct mpi_remote *r = d->remote;
     const uint32_t ticket = mpi_remote_ticket(r);
-    struct mpi_mail_item *item = mpi_remote_ask(r, ticket, &(struct mpi_head){MPI_ASK, ticket, d->index, 0, 0}, d->asking.tensors,
-        d->asking.n * sizeof d->asking.tensors[0]);
+    struct mpi_queue_item *item = mpi_remote_ask(r, ticket, &(struct mpi_head){MPI_ASK, ticket, d->index, 0, 0},
+        d->asking.tensors, d->asking.n * sizeof d->asking.tensors[0]);
     if (item != NULL) {
         answer->is_supported = mpi_head_of(item)->a != 0;
         answer->size = mpi_head_of(item)->b;
@@ -118,19 +119,20 @@ static bool device_ask(struct mpi_device *d, struct mpi_asked *answer) {
 }
 
 bool mpi_device_ask(struct mpi_device *d, const struct ggml_tensor *op, size_t *size) {
-    struct mpi_asked answer = {0};
+    struct mpi_supports_op_cache answer = {0};
     struct ggml_tensor *node[] = {(struct ggml_tensor *) (uintptr_t) op}; // which is only read
     pthread_mutex_lock(&d->ask_lock);
     if (mpi_wire_write(&d->asking, node, 1, NULL, NULL) == GGML_STATUS_SUCCESS) {
         uint8_t hash[16];
         mpi_hash(d->asking.tensors, d->asking.n * sizeof d->asking.tensors[0], hash);
         memcpy(answer.key, hash, sizeof hash);
-        const bool has_room = asked_grow(d);
-        struct mpi_asked *known = has_room ? asked_slot(d->asked, d->n_asked_cap, answer.key) : &answer;
-        if (has_room && (known->key[0] != 0 || known->key[1] != 0)) {
-            answer = *known;
-        } else if (!mpi_mail_is_lost(d->remote->mail, d->remote->rank) && device_ask(d, &answer) && has_room) {
-            *known = answer;
+        const bool has_room = supports_op_cache_grow(d);
+        struct mpi_supports_op_cache *graph_cache =
+            has_room ? supports_op_cache_slot(d->asked, d->n_asked_cap, answer.key) : &answer;
+        if (has_room && (graph_cache->key[0] != 0 || graph_cache->key[1] != 0)) {
+            answer = *graph_cache;
+        } else if (!mpi_queue_is_lost(d->remote->queue, d->remote->rank) && device_ask(d, &answer) && has_room) {
+            *graph_cache = answer;
             d->n_asked++;
         }
     }

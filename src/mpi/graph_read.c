@@ -26,7 +26,7 @@ static size_t alignment_of(enum ggml_type type) {
 struct reading {
     const struct mpi_wire_memory *memory;
     struct ggml_tensor **tensors; // those read so far
-    struct berth_span_room room;
+    struct berth_span_reserve room;
     char *why;
     size_t why_size, i; // the tensor that is being read
 };
@@ -111,7 +111,7 @@ static size_t span_in_ring(const struct ggml_tensor *t, size_t ring) {
 
 // Do they lie side by side, as columns or heads of one matrix do? Then it shows in a ring that is as long as one of the steps of
 // t. Both have elements, and their spans were found to be no longer than their buffer.
-static bool is_beside(const struct ggml_tensor *t, const struct ggml_tensor *a, const struct ggml_tensor *b) {
+static bool is_async_move(const struct ggml_tensor *t, const struct ggml_tensor *a, const struct ggml_tensor *b) {
     bool any = false;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         if (count_of(t, i) > 1 && t->nb[i] > 0) {
@@ -141,7 +141,7 @@ static bool is_across(const struct ggml_tensor *node, const struct ggml_tensor *
     if (a->buffer != b->buffer || b_size == 0 || size <= gap || (gap == 0 && is_same_layout(a, b))) {
         return false;
     }
-    return gap == 0 || !(is_beside(a, a, b) || is_beside(b, a, b));
+    return gap == 0 || !(is_async_move(a, a, b) || is_async_move(b, a, b));
 }
 
 // Who is computed lies in memory, as all it reads.

@@ -258,7 +258,7 @@ static int sibling_find(int launcher, int rank) {
 static void *watch_first(void *unused) {
     const struct timespec pause = {.tv_nsec = 200000000};
     const int launcher = (int) getppid();
-    const int64_t grace = mpi_mail_timeout() + 3 * MPI_SECOND; // in which it ends by itself
+    const int64_t grace = mpi_queue_timeout() + 3 * MPI_SECOND; // in which it ends by itself
     int pid = 0;
     int64_t gone = 0;
     (void) unused;
@@ -333,7 +333,7 @@ static int exit_status;
 // MPI_Finalize waits for ranks that may die meanwhile.
 static void *watch_leaving(void *unused) {
     (void) unused;
-    const struct timespec pause = {.tv_sec = (time_t) (process_world.mail.timeout / MPI_SECOND) + 1};
+    const struct timespec pause = {.tv_sec = (time_t) (process_world.queue.timeout / MPI_SECOND) + 1};
     nanosleep(&pause, NULL);
     _exit(exit_status);
 }
@@ -342,7 +342,7 @@ static void world_leave(int status, void *unused) {
     (void) unused;
     pthread_t thread;
     exit_status = status;
-    // Others may have work to do for long, so only what follows their good-byes is limited: mail.c's timeout limits those.
+    // Others may have work to do for long, so only what follows their good-byes is limited: queue.c's timeout limits those.
     if (process_state == JOINED) {
         process_state = NOT_JOINED;
         mpi_world_part(&process_world);
@@ -359,12 +359,12 @@ static void world_leave(int status, void *unused) {
 static char untold_why[sizeof joining.why]; // under process_lock: this rank is alone, and why
 static atomic_bool is_untold;
 
-void mpi_process_tell(void) {
+void mpi_process_report(void) {
     if (is_joining || !atomic_exchange(&is_untold, false)) {
         return;
     }
     if (process_state == JOINED) {
-        mpi_world_tell_left_out(&process_world);
+        mpi_world_report_left_out(&process_world);
     } else {
         shim_error(GGML_STATUS_FAILED, "MPI: %s", untold_why);
         shim_log(GGML_LOG_LEVEL_WARN, "MPI: this rank goes on without the others: %s", untold_why); // a program can
@@ -393,7 +393,7 @@ static bool world_join(const struct mpi_device_info *devices, size_t n_devices) 
     if (is_worker && rank_of((int) getpid()) > 0 && pthread_create(&thread, NULL, watch_first, NULL) == 0) {
         pthread_detach(thread);
     }
-    if (!wait_for_join(is_worker, 3 * mpi_mail_timeout(), untold_why, sizeof untold_why)) {
+    if (!wait_for_join(is_worker, 3 * mpi_queue_timeout(), untold_why, sizeof untold_why)) {
         if (is_worker) {
             shim_log(GGML_LOG_LEVEL_ERROR, "MPI: %s", untold_why);
             _exit(1); // MPI's own end would wait for ever

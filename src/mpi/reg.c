@@ -26,10 +26,10 @@ static size_t n_devices;
 
 bool mpi_devices_list(struct mpi_world *w, struct mpi_remote **remotes_out, struct mpi_device **devices_out, size_t *n_out) {
     size_t n = 0;
-    for (int i = 0; i < w->mail.t.size; i++) {
-        n += w->program == w->mail.t.rank && w->members[i].is_worker ? w->members[i].n_devices : 0;
+    for (int i = 0; i < w->queue.t.size; i++) {
+        n += w->program == w->queue.t.rank && w->members[i].is_worker ? w->members[i].n_devices : 0;
     }
-    struct mpi_remote *r = n > 0 ? shim_calloc((size_t) w->mail.t.size, sizeof *r) : NULL;
+    struct mpi_remote *r = n > 0 ? shim_calloc((size_t) w->queue.t.size, sizeof *r) : NULL;
     struct mpi_device *d = n > 0 ? shim_calloc(n, sizeof *d) : NULL;
     *n_out = 0;
     if (n > 0 && (r == NULL || d == NULL)) {
@@ -38,10 +38,10 @@ bool mpi_devices_list(struct mpi_world *w, struct mpi_remote **remotes_out, stru
         shim_free(d);
         return false;
     }
-    for (int i = 0; n > 0 && i < w->mail.t.size; i++) {
+    for (int i = 0; n > 0 && i < w->queue.t.size; i++) {
         const struct mpi_member *m = &w->members[i];
-        for (size_t k = 0; mpi_remote_init(&r[i], &w->mail, i) && m->is_worker && k < m->n_devices; k++) {
-            mpi_device_init(&d[*n_out], &r[i], &m->devices[k], (uint32_t) k, w->mail.peers[i].host);
+        for (size_t k = 0; mpi_remote_init(&r[i], &w->queue, i) && m->is_worker && k < m->n_devices; k++) {
+            mpi_device_init(&d[*n_out], &r[i], &m->devices[k], (uint32_t) k, w->queue.peers[i].host);
             d[(*n_out)++].ggml.reg = &mpi_reg;
         }
     }
@@ -63,7 +63,7 @@ static size_t reg_device_count(ggml_backend_reg_t reg) {
         return 0; // a log callback asks
     }
     pthread_once(&devices_once, devices_make);
-    mpi_process_tell();
+    mpi_process_report();
     return n_devices;
 }
 
@@ -90,13 +90,13 @@ static bool world_barrier(void) {
 
 static const char *world_host(int rank) {
     struct mpi_world *w = world_get();
-    return w != NULL && rank >= 0 && rank < w->programs.n ? w->mail.peers[w->programs.ranks[rank]].host : "";
+    return w != NULL && rank >= 0 && rank < w->programs.n ? w->queue.peers[w->programs.ranks[rank]].host : "";
 }
 
 static void *world_address(void) {
     static struct berth_mpi_world told;
     const struct mpi_world *w = world_get();
-    mpi_process_tell();
+    mpi_process_report();
     if (w == NULL) {
         return NULL;
     }
@@ -114,9 +114,9 @@ static void *world_address(void) {
 static void traffic_get(struct berth_mpi_traffic *out) {
     struct mpi_world *w = world_get();
     *out = (struct berth_mpi_traffic){0};
-    mpi_process_tell();
+    mpi_process_report();
     if (w != NULL) {
-        mpi_mail_traffic(&w->mail, out);
+        mpi_queue_traffic(&w->queue, out);
     }
 }
 

@@ -11,13 +11,13 @@
 
 // Names for what is at another rank, whose tables are as long as the largest: numbers that are given back are taken again, the
 // smallest first. As many as there is memory for.
-struct mpi_numbers {
+struct mpi_id_pool {
     bool *taken; // [n]
     size_t n;
 };
 
 // False: out of memory.
-static inline bool mpi_numbers_take(struct mpi_numbers *s, uint32_t *number) {
+static inline bool mpi_id_pool_take(struct mpi_id_pool *s, uint32_t *number) {
     size_t i = 0;
     while (i < s->n && s->taken[i]) {
         i++;
@@ -40,40 +40,40 @@ static inline bool mpi_numbers_take(struct mpi_numbers *s, uint32_t *number) {
     return true;
 }
 
-static inline void mpi_numbers_give_back(struct mpi_numbers *s, uint32_t number) {
+static inline void mpi_id_pool_give_back(struct mpi_id_pool *s, uint32_t number) {
     s->taken[number] = false;
 }
 
-struct mpi_known_graph {
+struct mpi_cached_graph {
     uint64_t hash, last_run;
     struct mpi_wire_tensor *tensors; // as they were sent; NULL: the number is free
     size_t n;
     uint32_t device;
 };
 
-struct mpi_known {
-    struct mpi_known_graph *graphs; // [n] by number
-    size_t n, size;                 // bytes of their tensors
-    size_t next;                    // behind the one that was run last
+struct mpi_graph_cache {
+    struct mpi_cached_graph *graphs; // [n] by number
+    size_t n, size;                  // bytes of their tensors
+    size_t next;                     // behind the one that was run last
     uint64_t n_runs;
 };
 
 #define MPI_FAILURE_SIZE 256 // bytes of a text
 
 struct mpi_remote {
-    struct mpi_mail *mail;
+    struct mpi_queue *queue;
     int rank;
     _Atomic uint64_t n_sent; // that a sync waits for, and ...
     _Atomic uint64_t n_done; // ... so many of them are known to be done
     pthread_mutex_t lock;    // of what follows
     uint32_t n_tickets;
-    struct mpi_numbers buffers;
-    struct mpi_known known;
+    struct mpi_id_pool buffers;
+    struct mpi_graph_cache graph_cache;
     struct mpi_wire_graph writing;
     char failure[MPI_FAILURE_SIZE]; // kept; "": none
 };
 
-struct mpi_asked; // answers to questions about ops, device.c
+struct mpi_supports_op_cache; // answers to questions about ops, device.c
 
 struct mpi_device {
     struct ggml_backend_device ggml;
@@ -82,8 +82,8 @@ struct mpi_device {
     uint32_t index; // at its rank
     struct mpi_device_info info;
     char name[96], description[256];
-    pthread_mutex_t ask_lock; // of what follows: one question about ops at a time
-    struct mpi_asked *asked;  // a hash table, at most half full
+    pthread_mutex_t ask_lock;            // of what follows: one question about ops at a time
+    struct mpi_supports_op_cache *asked; // a hash table, at most half full
     size_t n_asked, n_asked_cap;
     struct mpi_wire_graph asking;
 };
@@ -93,29 +93,29 @@ struct mpi_device {
 uint32_t mpi_remote_ticket(struct mpi_remote *r);
 enum ggml_status mpi_remote_send(struct mpi_remote *r, const struct mpi_head *head, const void *body, size_t size) BERTH_MUST_USE;
 // Sends, and takes the answer with the ticket. NULL with an error.
-struct mpi_mail_item *mpi_remote_ask(
+struct mpi_queue_item *mpi_remote_ask(
     struct mpi_remote *r, uint32_t ticket, const struct mpi_head *head, const void *body, size_t size) BERTH_MUST_USE;
 // Takes an answer of that many bytes, which comes in pieces; data NULL: nobody wants it. What does not come is zeros, and kept.
 void mpi_remote_take(struct mpi_remote *r, uint32_t ticket, void *data, size_t size);
 // The last `left` of `size` bytes, at data, become zeros: a failure that is kept.
 void mpi_remote_unread(struct mpi_remote *r, void *data, size_t left, size_t size);
 // Keeps the last failure's text for the next call that can tell; the first stays.
-void mpi_remote_keep(struct mpi_remote *r, const char *fmt, ...) BERTH_PRINTF(2, 3);
+void mpi_remote_defer_error(struct mpi_remote *r, const char *fmt, ...) BERTH_PRINTF(2, 3);
 // It, and forgets it; "": none.
 void mpi_remote_failure(struct mpi_remote *r, char text[MPI_FAILURE_SIZE]);
 // Tells and forgets it: FAILED; SUCCESS if there is none.
 enum ggml_status mpi_remote_report(struct mpi_remote *r) BERTH_MUST_USE;
 // All that was sent has been done: what failed there is kept.
 void mpi_remote_sync(struct mpi_remote *r);
-bool mpi_remote_init(struct mpi_remote *r, struct mpi_mail *mail, int rank);
+bool mpi_remote_init(struct mpi_remote *r, struct mpi_queue *queue, int rank);
 void mpi_remote_fini(struct mpi_remote *r);
 
 // ---- graphs that a rank knows (remote.c), under its lock ----
 
 // The number of the graph in r->writing at that rank; it is sent if it is new.
-enum ggml_status mpi_known_number(struct mpi_remote *r, uint32_t device, uint32_t *number) BERTH_MUST_USE;
-void mpi_known_forget(struct mpi_known *known);
-void mpi_known_fini(struct mpi_known *known);
+enum ggml_status mpi_graph_cache_number(struct mpi_remote *r, uint32_t device, uint32_t *number) BERTH_MUST_USE;
+void mpi_graph_cache_forget(struct mpi_graph_cache *graph_cache);
+void mpi_graph_cache_fini(struct mpi_graph_cache *graph_cache);
 
 // ---- devices (device.c), buffers (buffer.c), backends (backend.c), sums (comm.c) ----
 

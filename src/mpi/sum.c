@@ -3,7 +3,7 @@
 // the sum to the others, so that each sends and receives 2 (n - 1) / n of the vector; a short vector goes to all at once and each
 // adds up all of it. Parts are added in the order of the members: all get the same bits, whatever the order of arrival.
 
-#include "mpi/mail.h"
+#include "mpi/message_queue.h"
 
 #include "base/min.h"
 
@@ -14,12 +14,12 @@
 
 static bool part_send(struct mpi_group *g, int to, const void *data, size_t size) {
     const struct mpi_head head = {.kind = MPI_PART, .id = g->number, .a = g->n_done, .b = size};
-    return mpi_mail_send(g->mail, g->ranks[to], &head, data, size) == GGML_STATUS_SUCCESS;
+    return mpi_queue_send(g->queue, g->ranks[to], &head, data, size) == GGML_STATUS_SUCCESS;
 }
 
 // The next part of that member, of this size. NULL with an error.
-static struct mpi_mail_item *part_take(struct mpi_group *g, int from, size_t size, const void **data) {
-    struct mpi_mail_item *item = mpi_mail_take(g->mail, g->ranks[from], MPI_PART, g->number);
+static struct mpi_queue_item *part_take(struct mpi_group *g, int from, size_t size, const void **data) {
+    struct mpi_queue_item *item = mpi_queue_take(g->queue, g->ranks[from], MPI_PART, g->number);
     if (item == NULL) {
         return NULL;
     }
@@ -39,7 +39,7 @@ static struct mpi_mail_item *part_take(struct mpi_group *g, int from, size_t siz
 // empty part is never due, but in a barrier, of which this is the end as well. The group is no longer of use.
 static bool end_call(struct mpi_group *g, bool ok) {
     for (int i = 0; !ok && i < g->n; i++) {
-        if (i != g->me && !mpi_mail_is_lost(g->mail, g->ranks[i])) {
+        if (i != g->me && !mpi_queue_is_lost(g->queue, g->ranks[i])) {
             (void) !part_send(g, i, NULL, 0);
         }
     }
@@ -67,7 +67,7 @@ static bool take_pieces(struct mpi_group *g, int from, void *data, size_t size) 
     bool ok = true;
     for (size_t at = 0; ok && at < size; at += MPI_PIECE) {
         const void *bytes;
-        struct mpi_mail_item *item = part_take(g, from, piece_of(size, at), &bytes);
+        struct mpi_queue_item *item = part_take(g, from, piece_of(size, at), &bytes);
         ok = item != NULL;
         if (ok) {
             memcpy((char *) data + at, bytes, piece_of(size, at));
@@ -86,7 +86,7 @@ static bool add_piece(struct mpi_group *g, float *data, size_t n) {
     }
     for (int i = 0; ok && i < g->n; i++) {
         const void *bytes = data;
-        struct mpi_mail_item *item = i != g->me ? part_take(g, i, n * sizeof *sum, &bytes) : NULL;
+        struct mpi_queue_item *item = i != g->me ? part_take(g, i, n * sizeof *sum, &bytes) : NULL;
         ok = i == g->me || item != NULL;
         if (ok && i == 0) {
             memcpy(sum, bytes, n * sizeof *sum);
@@ -177,7 +177,7 @@ bool mpi_group_barrier(struct mpi_group *g) {
     }
     for (int i = 0; ok && i < g->n; i++) {
         const void *nothing;
-        struct mpi_mail_item *item = i != g->me ? part_take(g, i, 0, &nothing) : NULL;
+        struct mpi_queue_item *item = i != g->me ? part_take(g, i, 0, &nothing) : NULL;
         ok = i == g->me || item != NULL;
         mpi_item_free(item);
     }

@@ -3,13 +3,13 @@
 // that libmpi is loaded only where mpirun started the program); tests have another, between threads.
 //
 // No call waits. Messages from one rank to another arrive in the order in which they were given. Calls for one rank come one at a
-// time: mail.c holds its lock.
+// time: queue.c holds its lock.
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-struct mpi_letter {
+struct mpi_message {
     int from;
     size_t size;
     void *bytes; // of transport.alloc; NULL: the message is lost, transport.why says why
@@ -26,7 +26,7 @@ struct mpi_transport {
     // Bytes given for that rank and not sent yet.
     size_t (*unsent)(struct mpi_transport *t, int to);
     // The next message that is here as a whole, whoever it is from; its bytes become the caller's. False: none now.
-    bool (*receive)(struct mpi_transport *t, struct mpi_letter *out);
+    bool (*receive)(struct mpi_transport *t, struct mpi_message *out);
     // all: every rank is alive and closes too. Otherwise nothing is waited for.
     void (*close)(struct mpi_transport *t, bool all);
 };

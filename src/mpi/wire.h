@@ -7,7 +7,7 @@
 #pragma once
 
 #include "ggml-backend-impl.h"
-#include "mpi/mail.h"
+#include "mpi/message_queue.h"
 
 #pragma weak berth_op_shape_holds // on ggml's own base there is none, and a worker takes no graphs
 
@@ -16,7 +16,7 @@ enum mpi_command {
     MPI_BUFFER_NEW = MPI_COMMAND, // buffer device   size     ticket    -                   answered
     MPI_BUFFER_FREE,              // buffer -        -        -         -                   and all graphs are forgotten
     MPI_SET,                      // buffer offset   keep     -         the bytes           keep: they end what SET_KNOWN missed
-    MPI_SET_KNOWN,                // buffer offset   size     ticket    hash of 16 bytes    answered: a = 1 if they were known
+    MPI_SET_CACHED,               // buffer offset   size     ticket    hash of 16 bytes    answered: a = 1 if they were known
     MPI_MEMSET,                   // buffer offset   size     value     -
     MPI_GET,                      // buffer offset   size     ticket    -                   answered, in pieces
     MPI_COPY,                     // buffer offset   size     -         mpi_wire_from       between buffers of this worker
@@ -97,6 +97,6 @@ static inline bool mpi_op_is_empty(enum ggml_op op) {
     return op == GGML_OP_NONE || op == GGML_OP_RESHAPE || op == GGML_OP_VIEW || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
 }
 
-// A name for contents that a worker may have kept (cache.c). Two lanes of SipHash with known keys: no guard against who makes
+// A name for contents that a worker may have kept (content_cache.c). Two lanes of SipHash with known keys: no guard against who makes
 // some.
 void mpi_hash(const void *bytes, size_t size, uint8_t hash[16]);

@@ -14,7 +14,7 @@
 
 static void worker_answer(struct mpi_worker *w, uint32_t ticket, uint64_t a, uint64_t b, const char *text) {
     const struct mpi_head head = {.kind = MPI_ANSWER, .id = ticket, .a = a, .b = b};
-    (void) !mpi_mail_send(w->mail, w->program, &head, text, strlen(text)); // lost: the next command is the end
+    (void) !mpi_queue_send(w->queue, w->program, &head, text, strlen(text)); // lost: the next command is the end
 }
 
 // A table grows to hold entry `number`; new ones are all zero.
@@ -194,21 +194,21 @@ static void group_free(struct mpi_worker *w, const struct mpi_head *h, const voi
 
 static void group_new(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     const size_t n = size / sizeof(uint32_t);
-    if (n < 1 || n * sizeof(uint32_t) != size || n > (size_t) w->mail->t.size ||
+    if (n < 1 || n * sizeof(uint32_t) != size || n > (size_t) w->queue->t.size ||
         !table_hold(w, (void **) &w->groups, &w->n_groups, h->id, sizeof w->groups[0])) {
         mpi_worker_fail(w, "group %u of %zu bytes is none", h->id, size);
         return;
     }
     group_free(w, h, NULL, 0);
     struct mpi_group g = {
-        .mail = w->mail, .number = (uint32_t) h->a, .n = (int) n, .me = -1, .ranks = shim_malloc(n * sizeof g.ranks[0])};
+        .queue = w->queue, .number = (uint32_t) h->a, .n = (int) n, .me = -1, .ranks = shim_malloc(n * sizeof g.ranks[0])};
     bool ok = g.ranks != NULL;
     for (size_t i = 0; ok && i < n; i++) {
         uint32_t rank;
         memcpy(&rank, (const char *) body + i * sizeof rank, sizeof rank);
-        ok = rank < (uint32_t) w->mail->t.size;
+        ok = rank < (uint32_t) w->queue->t.size;
         g.ranks[i] = (int) rank;
-        if (g.ranks[i] == w->mail->t.rank) {
+        if (g.ranks[i] == w->queue->t.rank) {
             g.me = (int) i;
         }
     }
@@ -226,7 +226,7 @@ static void (*const commands[])(struct mpi_worker *w, const struct mpi_head *h, 
     [MPI_BUFFER_NEW - MPI_COMMAND] = buffer_new,
     [MPI_BUFFER_FREE - MPI_COMMAND] = buffer_free,
     [MPI_SET - MPI_COMMAND] = mpi_worker_set,
-    [MPI_SET_KNOWN - MPI_COMMAND] = mpi_worker_set_known,
+    [MPI_SET_CACHED - MPI_COMMAND] = mpi_worker_set_cached,
     [MPI_MEMSET - MPI_COMMAND] = mpi_worker_memset,
     [MPI_GET - MPI_COMMAND] = mpi_worker_get,
     [MPI_COPY - MPI_COMMAND] = mpi_worker_copy,
@@ -246,11 +246,11 @@ static void (*const commands[])(struct mpi_worker *w, const struct mpi_head *h, 
 };
 _Static_assert(sizeof commands / sizeof commands[0] == MPI_COMMAND_END - MPI_COMMAND, "each command has its function");
 
-void mpi_worker_do(struct mpi_worker *w, const struct mpi_mail_item *item) {
+void mpi_worker_do(struct mpi_worker *w, const struct mpi_queue_item *item) {
     struct mpi_head head;
     size_t size;
     const void *body = mpi_body_of(item, &size);
-    memcpy(&head, item->letter.bytes, sizeof head);
+    memcpy(&head, item->message.bytes, sizeof head);
     if (head.kind < MPI_COMMAND || head.kind >= MPI_COMMAND_END) {
         mpi_worker_fail(w, "%u is no command", head.kind);
         return;
@@ -259,8 +259,8 @@ void mpi_worker_do(struct mpi_worker *w, const struct mpi_mail_item *item) {
 }
 
 // Asked between two ops, so that one is done.
-static bool op_is_done(void *mail) {
-    atomic_fetch_add_explicit(&((struct mpi_mail *) mail)->n_steps, 1, memory_order_relaxed);
+static bool op_is_done(void *queue) {
+    atomic_fetch_add_explicit(&((struct mpi_queue *) queue)->n_steps, 1, memory_order_relaxed);
     return false;
 }
 
@@ -284,7 +284,7 @@ static bool device_open(struct mpi_worker *w, size_t i, const struct berth_mpi_s
     proc_find(d->dev, "ggml_backend_set_n_threads", &set);
     proc_find(d->dev, "ggml_backend_set_abort_callback", &watch);
     if (watch != NULL) {
-        watch(d->backend, op_is_done, w->mail);
+        watch(d->backend, op_is_done, w->queue);
     }
     if (set != NULL && params->n_threads > 0) {
         set(d->backend, params->n_threads);
@@ -292,8 +292,8 @@ static bool device_open(struct mpi_worker *w, size_t i, const struct berth_mpi_s
     return true;
 }
 
-bool mpi_worker_init(struct mpi_worker *w, struct mpi_mail *mail, int program, const struct berth_mpi_serve_params *params) {
-    *w = (struct mpi_worker){.mail = mail, .program = program, .cache = params->cache};
+bool mpi_worker_init(struct mpi_worker *w, struct mpi_queue *queue, int program, const struct berth_mpi_serve_params *params) {
+    *w = (struct mpi_worker){.queue = queue, .program = program, .cache = params->cache};
     w->devices = shim_calloc(params->n_devices, sizeof w->devices[0]);
     w->piece = shim_malloc(MPI_PIECE);
     bool ok = (w->devices != NULL || params->n_devices == 0) && w->piece != NULL;
@@ -361,23 +361,23 @@ bool mpi_serve_world(struct mpi_world *world, const struct berth_mpi_serve_param
     struct mpi_worker worker;
     if (world->program < 0) {
         int n_lost = 0;
-        for (int i = 0; i < world->mail.t.size; i++) {
-            n_lost += mpi_mail_is_lost(&world->mail, i);
+        for (int i = 0; i < world->queue.t.size; i++) {
+            n_lost += mpi_queue_is_lost(&world->queue, i);
         }
         shim_error(GGML_STATUS_FAILED, "MPI: there is no program to serve: of %d ranks %d are workers, %d were lost",
-            world->mail.t.size, world->mail.t.size - n_lost, n_lost);
+            world->queue.t.size, world->queue.t.size - n_lost, n_lost);
         return false;
     }
-    if (!mpi_worker_init(&worker, &world->mail, world->program, params)) {
+    if (!mpi_worker_init(&worker, &world->queue, world->program, params)) {
         return false;
     }
-    for (struct mpi_mail_item *item; (item = mpi_mail_command(&world->mail, world->program)) != NULL;) {
+    for (struct mpi_queue_item *item; (item = mpi_queue_command(&world->queue, world->program)) != NULL;) {
         mpi_worker_do(&worker, item);
         mpi_item_free(item);
     }
     mpi_worker_fini(&worker);
-    if (!mpi_mail_has_left(&world->mail, world->program)) {
-        mpi_mail_tell_lost(&world->mail, world->program, "its commands");
+    if (!mpi_queue_has_left(&world->queue, world->program)) {
+        mpi_queue_report_lost(&world->queue, world->program, "its commands");
         return false;
     }
     return true;
@@ -391,7 +391,7 @@ bool mpi_serve(const struct berth_mpi_serve_params *params) {
     struct mpi_device_info *infos = mpi_serve_infos(params);
     struct mpi_world *world = infos != NULL ? mpi_process_world(infos, params->n_devices) : NULL;
     shim_free(infos);
-    mpi_process_tell();
+    mpi_process_report();
     if (world == NULL) {
         return false;
     }

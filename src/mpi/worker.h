@@ -19,7 +19,7 @@ struct mpi_worker_graph {
 };
 
 struct mpi_worker {
-    struct mpi_mail *mail;
+    struct mpi_queue *queue;
     int program; // the rank that is served
     struct mpi_worker_device *devices;
     size_t n_devices;
@@ -40,10 +40,10 @@ struct mpi_worker {
 
 // Opens the devices. False with an error.
 bool mpi_worker_init(
-    struct mpi_worker *w, struct mpi_mail *mail, int program, const struct berth_mpi_serve_params *params) BERTH_MUST_USE;
+    struct mpi_worker *w, struct mpi_queue *queue, int program, const struct berth_mpi_serve_params *params) BERTH_MUST_USE;
 void mpi_worker_fini(struct mpi_worker *w);
 // One command, or what claims to be one.
-void mpi_worker_do(struct mpi_worker *w, const struct mpi_mail_item *item);
+void mpi_worker_do(struct mpi_worker *w, const struct mpi_queue_item *item);
 // Keeps the text unless there is one already.
 void mpi_worker_fail(struct mpi_worker *w, const char *fmt, ...) BERTH_PRINTF(2, 3);
 
@@ -54,7 +54,7 @@ ggml_backend_buffer_t mpi_worker_bytes(struct mpi_worker *w, uint32_t buffer, ui
 void mpi_worker_write(ggml_backend_buffer_t buffer, uint64_t offset, const void *bytes, size_t size);
 void mpi_worker_read(ggml_backend_buffer_t buffer, uint64_t offset, void *bytes, size_t size);
 void mpi_worker_set(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size);
-void mpi_worker_set_known(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size);
+void mpi_worker_set_cached(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size);
 void mpi_worker_memset(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size);
 void mpi_worker_get(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size);
 void mpi_worker_copy(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size);
@@ -64,7 +64,7 @@ void mpi_worker_signal(struct mpi_worker *w, const struct mpi_head *h, const voi
 void mpi_worker_await(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size);
 void mpi_worker_sum(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size);
 
-// ---- the cache of weights (cache.c) ----
+// ---- the cache of weights (content_cache.c) ----
 
 // Fills the bytes from the folder: only if the file has that many and they have that hash.
 bool mpi_cache_read(const char *folder, const uint8_t hash[16], void *bytes, size_t size);

@@ -80,17 +80,17 @@ void mpi_worker_set(struct mpi_worker *w, const struct mpi_head *h, const void *
     }
 }
 
-void mpi_worker_set_known(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+void mpi_worker_set_cached(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     const struct mpi_head no = {.kind = MPI_ANSWER, .id = (uint32_t) h->c};
     struct mpi_head yes = no;
     yes.a = 1;
-    bool known = false;
+    bool graph_cache = false;
     w->coming.is_open = false;
     ggml_backend_buffer_t buffer = size == sizeof w->coming.hash ? mpi_worker_bytes(w, h->id, h->a, h->b) : NULL;
     void *bytes = buffer != NULL && w->cache != NULL ? shim_malloc((size_t) h->b) : NULL;
     if (bytes != NULL) {
-        known = mpi_cache_read(w->cache, body, bytes, (size_t) h->b);
-        if (known) {
+        graph_cache = mpi_cache_read(w->cache, body, bytes, (size_t) h->b);
+        if (graph_cache) {
             mpi_worker_write(buffer, h->a, bytes, (size_t) h->b);
         } else {
             memcpy(w->coming.hash, body, sizeof w->coming.hash);
@@ -101,7 +101,7 @@ void mpi_worker_set_known(struct mpi_worker *w, const struct mpi_head *h, const 
         }
     }
     shim_free(bytes);
-    (void) !mpi_mail_send(w->mail, w->program, known ? &yes : &no, NULL, 0);
+    (void) !mpi_queue_send(w->queue, w->program, graph_cache ? &yes : &no, NULL, 0);
 }
 
 void mpi_worker_memset(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
@@ -121,13 +121,13 @@ void mpi_worker_get(struct mpi_worker *w, const struct mpi_head *h, const void *
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
     const struct mpi_head head = {.kind = MPI_ANSWER, .id = (uint32_t) h->c, .a = buffer != NULL};
     if (buffer == NULL || h->b == 0) {
-        (void) !mpi_mail_send(w->mail, w->program, &head, NULL, 0);
+        (void) !mpi_queue_send(w->queue, w->program, &head, NULL, 0);
         return;
     }
     for (uint64_t at = 0; at < h->b; at += MPI_PIECE) {
         const size_t n = (size_t) min_u64(h->b - at, MPI_PIECE);
         mpi_worker_read(buffer, h->a + at, w->piece, n);
-        if (mpi_mail_send(w->mail, w->program, &head, w->piece, n) != GGML_STATUS_SUCCESS) {
+        if (mpi_queue_send(w->queue, w->program, &head, w->piece, n) != GGML_STATUS_SUCCESS) {
             return;
         }
     }
@@ -160,7 +160,7 @@ void mpi_worker_copy(struct mpi_worker *w, const struct mpi_head *h, const void 
 static int other_of(struct mpi_worker *w, const void *body, size_t size) {
     uint32_t rank = UINT32_MAX;
     memcpy(&rank, body, min_size(size, sizeof rank));
-    if (size != sizeof rank || rank >= (uint32_t) w->mail->t.size || (int) rank == w->mail->t.rank) {
+    if (size != sizeof rank || rank >= (uint32_t) w->queue->t.size || (int) rank == w->queue->t.rank) {
         mpi_worker_fail(w, "rank %u is none to copy with", rank);
         return -1;
     }
@@ -176,13 +176,13 @@ void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const v
     for (uint64_t at = 0; to >= 0 && at < h->b; at += MPI_PIECE) {
         const size_t n = (size_t) min_u64(h->b - at, MPI_PIECE);
         if (buffer == NULL) {
-            (void) !mpi_mail_send(w->mail, to, &head, w->piece, 0);
+            (void) !mpi_queue_send(w->queue, to, &head, w->piece, 0);
             return;
         }
         head.a = h->b - at - n;
         mpi_worker_read(buffer, h->a + at, w->piece, n);
-        if (mpi_mail_send(w->mail, to, &head, w->piece, n) != GGML_STATUS_SUCCESS) {
-            mpi_worker_fail(w, "bytes for rank %d (%s) could not be sent", to, w->mail->peers[to].host);
+        if (mpi_queue_send(w->queue, to, &head, w->piece, n) != GGML_STATUS_SUCCESS) {
+            mpi_worker_fail(w, "bytes for rank %d (%s) could not be sent", to, w->queue->peers[to].host);
             return;
         }
     }
@@ -194,7 +194,7 @@ void mpi_worker_copy_in(struct mpi_worker *w, const struct mpi_head *h, const vo
     const int from = other_of(w, body, size);
     uint64_t came = 0, follow = UINT64_MAX; // bytes so far, and those that come behind
     while (from >= 0 && h->b > 0 && follow > 0) {
-        struct mpi_mail_item *item = mpi_mail_take(w->mail, from, MPI_TENSOR, (uint32_t) h->c);
+        struct mpi_queue_item *item = mpi_queue_take(w->queue, from, MPI_TENSOR, (uint32_t) h->c);
         const uint64_t before = follow;
         size_t n = 0;
         const void *bytes = item != NULL ? mpi_body_of(item, &n) : NULL;
@@ -207,7 +207,7 @@ void mpi_worker_copy_in(struct mpi_worker *w, const struct mpi_head *h, const vo
     }
     if (from >= 0 && came != h->b) {
         mpi_worker_fail(w, "of %llu bytes from rank %d (%s) %llu came", (unsigned long long) h->b, from,
-            w->mail->peers[from].host, (unsigned long long) came);
+            w->queue->peers[from].host, (unsigned long long) came);
     }
 }
 
@@ -217,15 +217,15 @@ void mpi_worker_signal(struct mpi_worker *w, const struct mpi_head *h, const voi
     const int to = other_of(w, body, size);
     const struct mpi_head head = {.kind = MPI_TENSOR, .id = h->id};
     if (to >= 0) {
-        (void) !mpi_mail_send(w->mail, to, &head, NULL, 0);
+        (void) !mpi_queue_send(w->queue, to, &head, NULL, 0);
     }
 }
 
 void mpi_worker_await(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     const int from = other_of(w, body, size);
-    struct mpi_mail_item *item = from >= 0 ? mpi_mail_take(w->mail, from, MPI_TENSOR, h->id) : NULL;
+    struct mpi_queue_item *item = from >= 0 ? mpi_queue_take(w->queue, from, MPI_TENSOR, h->id) : NULL;
     if (item == NULL && from >= 0) {
-        mpi_worker_fail(w, "rank %d (%s), which was waited for, is lost", from, w->mail->peers[from].host);
+        mpi_worker_fail(w, "rank %d (%s), which was waited for, is lost", from, w->queue->peers[from].host);
     }
     mpi_item_free(item);
 }

@@ -58,9 +58,9 @@ static bool hello_send(struct mpi_world *w, const struct mpi_hello *mine, const 
         memcpy(body + sizeof *mine, devices, size - sizeof *mine);
     }
     const struct mpi_head head = {.kind = MPI_HELLO};
-    for (int i = 0; i < w->mail.t.size; i++) {
+    for (int i = 0; i < w->queue.t.size; i++) {
         // One that is lost already is found so when it is needed.
-        ok = (i == w->mail.t.rank || mpi_mail_send(&w->mail, i, &head, body, size) != GGML_STATUS_ALLOC_FAILED) && ok;
+        ok = (i == w->queue.t.rank || mpi_queue_send(&w->queue, i, &head, body, size) != GGML_STATUS_ALLOC_FAILED) && ok;
     }
     shim_free(body);
     return ok;
@@ -85,17 +85,17 @@ static bool devices_are_sound(const struct mpi_device_info *d, size_t n) {
 static bool hello_check(struct mpi_world *w, int rank, const struct mpi_hello *h, size_t size) {
     if (size < sizeof *h || h->magic != MPI_MAGIC || !is_text(h->release, sizeof h->release) ||
         !is_text(h->host, sizeof h->host) || !is_text(h->place, sizeof h->place)) {
-        mpi_mail_lose(&w->mail, rank, "what it said of itself, %zu bytes, is not to be understood", size);
+        mpi_queue_lose(&w->queue, rank, "what it said of itself, %zu bytes, is not to be understood", size);
         return false;
     }
-    memcpy(w->mail.peers[rank].host, h->host, sizeof h->host);
+    memcpy(w->queue.peers[rank].host, h->host, sizeof h->host);
     if (h->version != MPI_WIRE_VERSION || strcmp(h->release, BERTH_VERSION) != 0) {
-        mpi_mail_lose(&w->mail, rank, "it is Berth %s with messages of version %u, and this is Berth %s with version %u",
+        mpi_queue_lose(&w->queue, rank, "it is Berth %s with messages of version %u, and this is Berth %s with version %u",
             h->release, h->version, BERTH_VERSION, MPI_WIRE_VERSION);
         return false;
     }
     if (h->n_devices > DEVICES_MAX || size != sizeof *h + h->n_devices * sizeof(struct mpi_device_info)) {
-        mpi_mail_lose(&w->mail, rank, "it told of %u devices in %zu bytes", h->n_devices, size);
+        mpi_queue_lose(&w->queue, rank, "it told of %u devices in %zu bytes", h->n_devices, size);
         return false;
     }
     return true;
@@ -103,7 +103,7 @@ static bool hello_check(struct mpi_world *w, int rank, const struct mpi_hello *h
 
 // False: out of memory. A rank that cannot be used is lost.
 static bool hello_take(struct mpi_world *w, int rank, const char *my_place) {
-    struct mpi_mail_item *item = mpi_mail_hello(&w->mail, rank);
+    struct mpi_queue_item *item = mpi_queue_hello(&w->queue, rank);
     struct mpi_hello h = {0};
     struct mpi_member *m = &w->members[rank];
     bool ok = true;
@@ -125,16 +125,16 @@ static bool hello_take(struct mpi_world *w, int rank, const char *my_place) {
         }
         memcpy(m->devices, body + sizeof h, h.n_devices * sizeof m->devices[0]);
         if (!devices_are_sound(m->devices, h.n_devices)) {
-            mpi_mail_lose(&w->mail, rank, "its list of devices is not to be understood");
+            mpi_queue_lose(&w->queue, rank, "its list of devices is not to be understood");
             goto end;
         }
     }
     m->is_worker = h.is_worker != 0;
     m->n_devices = h.n_devices;
-    pthread_mutex_lock(&w->mail.lock);
-    w->mail.peers[rank].has_hello = true;
-    w->mail.peers[rank].pid = h.place[0] != '\0' && strcmp(h.place, my_place) == 0 && h.pid > 0 && h.pid != getpid() ? h.pid : 0;
-    pthread_mutex_unlock(&w->mail.lock);
+    pthread_mutex_lock(&w->queue.lock);
+    w->queue.peers[rank].has_hello = true;
+    w->queue.peers[rank].pid = h.place[0] != '\0' && strcmp(h.place, my_place) == 0 && h.pid > 0 && h.pid != getpid() ? h.pid : 0;
+    pthread_mutex_unlock(&w->queue.lock);
 end:
     mpi_item_free(item);
     return ok;
@@ -144,8 +144,8 @@ end:
 
 // A thread that MPI does not let go cannot be told so. A program is its user's to end, unless it has said otherwise; nobody is
 // there to end a worker.
-static void held_tell(const struct mpi_world *w) {
-    const double seconds = (double) (3 * w->mail.timeout) / 1e9;
+static void held_report(const struct mpi_world *w) {
+    const double seconds = (double) (3 * w->queue.timeout) / 1e9;
     if (w->ends_if_held) {
         shim_log(GGML_LOG_LEVEL_ERROR, "MPI: a call has not come back for %.1f s: this process ends", seconds);
         _exit(1);
@@ -163,8 +163,8 @@ static void *world_tend(void *world) {
     for (bool stop = false; !stop;) {
         const struct timespec pause = {.tv_nsec = TEND_EVERY};
         nanosleep(&pause, NULL);
-        mpi_mail_tend(&w->mail);
-        if (w->exit_when_alone && w->program >= 0 && mpi_mail_is_lost(&w->mail, w->program)) {
+        mpi_queue_progress(&w->queue);
+        if (w->exit_when_alone && w->program >= 0 && mpi_queue_is_lost(&w->queue, w->program)) {
             if (alone == 0) {
                 alone = mpi_now();
             }
@@ -172,14 +172,14 @@ static void *world_tend(void *world) {
                 _exit(1);
             }
         }
-        const bool is_held = mpi_mail_inside_for(&w->mail) > 3 * w->mail.timeout;
+        const bool is_held = mpi_queue_inside_for(&w->queue) > 3 * w->queue.timeout;
         if (is_held && !was_held) {
-            held_tell(w);
+            held_report(w);
         }
         was_held = is_held;
-        pthread_mutex_lock(&w->mail.lock);
+        pthread_mutex_lock(&w->queue.lock);
         stop = w->stop;
-        pthread_mutex_unlock(&w->mail.lock);
+        pthread_mutex_unlock(&w->queue.lock);
     }
     return NULL;
 }
@@ -187,20 +187,20 @@ static void *world_tend(void *world) {
 // ---- all together ----
 
 static void world_drop(struct mpi_world *w, bool all) {
-    for (int i = 0; w->members != NULL && i < w->mail.t.size; i++) {
+    for (int i = 0; w->members != NULL && i < w->queue.t.size; i++) {
         shim_free(w->members[i].devices);
     }
     shim_free(w->members);
     shim_free(w->programs.ranks);
-    mpi_mail_fini(&w->mail, all);
+    mpi_queue_fini(&w->queue, all);
 }
 
 static void programs_list(struct mpi_world *w) {
-    w->programs = (struct mpi_group){.mail = &w->mail, .me = -1, .ranks = w->programs.ranks};
+    w->programs = (struct mpi_group){.queue = &w->queue, .me = -1, .ranks = w->programs.ranks};
     w->program = -1;
-    for (int i = 0; i < w->mail.t.size; i++) {
-        const bool me = i == w->mail.t.rank;
-        if (me ? w->is_worker : w->members[i].is_worker || w->mail.peers[i].is_lost) {
+    for (int i = 0; i < w->queue.t.size; i++) {
+        const bool me = i == w->queue.t.rank;
+        if (me ? w->is_worker : w->members[i].is_worker || w->queue.peers[i].is_lost) {
             continue;
         }
         if (me) {
@@ -214,11 +214,11 @@ static void programs_list(struct mpi_world *w) {
 }
 
 // They are no error: the program has fewer devices.
-void mpi_world_tell_left_out(struct mpi_world *w) {
-    for (int i = 0; i < w->mail.t.size; i++) {
-        pthread_mutex_lock(&w->mail.lock);
-        const struct mpi_peer p = w->mail.peers[i];
-        pthread_mutex_unlock(&w->mail.lock);
+void mpi_world_report_left_out(struct mpi_world *w) {
+    for (int i = 0; i < w->queue.t.size; i++) {
+        pthread_mutex_lock(&w->queue.lock);
+        const struct mpi_peer p = w->queue.peers[i];
+        pthread_mutex_unlock(&w->queue.lock);
         if (p.is_lost) {
             shim_log(GGML_LOG_LEVEL_WARN, "MPI: rank %d on %s is left out: %s", i, p.host[0] != '\0' ? p.host : "an unknown host",
                 p.why);
@@ -230,12 +230,12 @@ bool mpi_world_init(
     struct mpi_world *w, const struct mpi_transport *t, bool is_worker, const struct mpi_device_info *devices, size_t n_devices) {
     const char *held = getenv("BERTH_MPI_HELD");
     *w = (struct mpi_world){.is_worker = is_worker, .ends_if_held = is_worker || (held != NULL && strcmp(held, "end") == 0)};
-    if (!mpi_mail_init(&w->mail, t)) {
+    if (!mpi_queue_init(&w->queue, t)) {
         return false;
     }
     struct mpi_hello mine;
     hello_fill(&mine, is_worker, n_devices);
-    memcpy(w->mail.peers[t->rank].host, mine.host, sizeof mine.host);
+    memcpy(w->queue.peers[t->rank].host, mine.host, sizeof mine.host);
     w->members = shim_calloc((size_t) t->size, sizeof w->members[0]);
     w->programs.ranks = shim_calloc((size_t) t->size, sizeof w->programs.ranks[0]);
     if (w->members == NULL || w->programs.ranks == NULL) {
@@ -251,7 +251,7 @@ bool mpi_world_init(
         }
     }
     programs_list(w);
-    w->mail.counts_steps = is_worker; // from its first sign of life: it may hang before it takes its first command
+    w->queue.counts_steps = is_worker; // from its first sign of life: it may hang before it takes its first command
     w->has_tender = pthread_create(&w->tender, NULL, world_tend, w) == 0;
     if (!w->has_tender) {
         shim_error(GGML_STATUS_FAILED, "MPI: no thread can be started");
@@ -266,15 +266,15 @@ fail:
 // Whether all others have left, as opposed to being lost.
 static bool wait_for_all(struct mpi_world *w) {
     bool all = true;
-    for (int i = 0; i < w->mail.t.size; i++) {
-        for (bool gone = i == w->mail.t.rank; !gone;) {
+    for (int i = 0; i < w->queue.t.size; i++) {
+        for (bool gone = i == w->queue.t.rank; !gone;) {
             const struct timespec pause = {.tv_nsec = TEND_EVERY};
-            gone = mpi_mail_is_lost(&w->mail, i);
+            gone = mpi_queue_is_lost(&w->queue, i);
             if (!gone) {
                 nanosleep(&pause, NULL); // the tender takes in what comes
             }
         }
-        if (i != w->mail.t.rank && !mpi_mail_has_left(&w->mail, i)) {
+        if (i != w->queue.t.rank && !mpi_queue_has_left(&w->queue, i)) {
             all = false;
         }
     }
@@ -283,27 +283,27 @@ static bool wait_for_all(struct mpi_world *w) {
 
 void mpi_world_part(struct mpi_world *w) {
     w->exit_when_alone = false;
-    mpi_mail_bye(&w->mail);
+    mpi_queue_bye(&w->queue);
     w->all_left = wait_for_all(w);
 }
 
 void mpi_world_abandon(struct mpi_world *w) {
-    mpi_mail_bye(&w->mail);
-    pthread_mutex_lock(&w->mail.lock);
+    mpi_queue_bye(&w->queue);
+    pthread_mutex_lock(&w->queue.lock);
     w->stop = true;
-    pthread_mutex_unlock(&w->mail.lock);
+    pthread_mutex_unlock(&w->queue.lock);
 }
 
 static void tender_stop(struct mpi_world *w) {
-    pthread_mutex_lock(&w->mail.lock);
+    pthread_mutex_lock(&w->queue.lock);
     w->stop = true;
-    pthread_mutex_unlock(&w->mail.lock);
+    pthread_mutex_unlock(&w->queue.lock);
     pthread_join(w->tender, NULL);
 }
 
 void mpi_world_end(struct mpi_world *w) {
     tender_stop(w);
-    mpi_mail_close(&w->mail, w->all_left);
+    mpi_queue_close(&w->queue, w->all_left);
 }
 
 void mpi_world_fini(struct mpi_world *w) {

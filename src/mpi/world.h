@@ -3,7 +3,7 @@
 // A rank is a program, which is the default, or a worker, which serves devices to the first program.
 #pragma once
 
-#include "mpi/mail.h"
+#include "mpi/message_queue.h"
 
 #include <stdatomic.h>
 
@@ -35,14 +35,14 @@ struct mpi_member {
 };
 
 struct mpi_world {
-    struct mpi_mail mail;
+    struct mpi_queue queue;
     bool is_worker;
     bool ends_if_held;           // the process, where MPI does not let its thread go
-    struct mpi_member *members;  // [mail.t.size]; of a rank that is lost: nothing
+    struct mpi_member *members;  // [queue.t.size]; of a rank that is lost: nothing
     struct mpi_group programs;   // this rank among the programs; me < 0: it is a worker
     int program;                 // the rank that workers serve; -1: there is none
-    pthread_t tender;            // the thread that runs mpi_mail_tend
-    bool has_tender, stop;       // stop: under mail.lock
+    pthread_t tender;            // the thread that runs mpi_queue_progress
+    bool has_tender, stop;       // stop: under queue.lock
     bool all_left;               // nobody was lost: mpi_world_part
     atomic_bool exit_when_alone; // ends the process, some time after the program is lost
 };
@@ -52,7 +52,7 @@ struct mpi_world {
 bool mpi_world_init(struct mpi_world *w, const struct mpi_transport *t, bool is_worker, const struct mpi_device_info *devices,
     size_t n_devices) BERTH_MUST_USE;
 // Warns of each rank that is left out.
-void mpi_world_tell_left_out(struct mpi_world *w);
+void mpi_world_report_left_out(struct mpi_world *w);
 // Says good-bye and waits for all others that live to do the same.
 void mpi_world_part(struct mpi_world *w);
 // Says good-bye, and waits for nobody: MPI is left as it is.
@@ -69,4 +69,4 @@ bool mpi_process_is_worker(void);
 struct mpi_world *mpi_process_world(const struct mpi_device_info *devices, size_t n_devices);
 bool mpi_process_is_joining(void); // this thread is
 // Once, what there is to tell of joining: the error, or who is left out. To be called without a lock, after mpi_process_world.
-void mpi_process_tell(void);
+void mpi_process_report(void);

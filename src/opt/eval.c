@@ -196,7 +196,7 @@ static const struct ggml_tensor *find_bad(struct ggml_opt_context *o) {
     return ready_compute(o, &w) == GGML_STATUS_SUCCESS ? w.bad : NULL;
 }
 
-static enum ggml_status tell_bad(struct ggml_opt_context *o, float loss) {
+static enum ggml_status report_bad(struct ggml_opt_context *o, float loss) {
     const struct ggml_tensor *bad = find_bad(o);
     return berth_fail(GGML_STATUS_FAILED,
         "ggml_opt_eval: step %lld: the loss is %g, no step was taken; first not finite: %s (%s)", (long long) o->iter,
@@ -243,7 +243,7 @@ static enum ggml_status ready_eval(struct ggml_opt_context *o, struct ggml_opt_r
     }
     const bool is_sound = isfinite(w.loss) != 0;
     if (!is_sound) {
-        status = tell_bad(o, w.loss);
+        status = report_bad(o, w.loss);
     } else if (o->ready != o->forward) {
         o->i_period = (o->i_period + 1) % o->params.opt_period;
         o->iter += is_step;

@@ -208,7 +208,7 @@ static bool shift_scales(const struct search *z, struct plan *best) {
     return true;
 }
 
-static bool is_beside(const struct plan *a, const struct plan *b) {
+static bool is_async_move(const struct plan *a, const struct plan *b) {
     return fabsf(a->d - b->d) <= 0.02f * fabsf(a->d) && fabsf(a->dmin - b->dmin) <= 0.02f * fabsf(a->dmin);
 }
 
@@ -260,7 +260,7 @@ static void start_keep(const struct search *z, const struct side *a, const struc
     memcpy(p.s, a->integer, sizeof(p.s));
     memcpy(p.m, b->integer, sizeof(p.m));
     int last = 0;
-    while (last < z->effort.n_kept - 1 && !is_beside(&starts[last], &p)) {
+    while (last < z->effort.n_kept - 1 && !is_async_move(&starts[last], &p)) {
         last++;
     }
     if (p.error < starts[last].error) {

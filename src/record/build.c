@@ -11,7 +11,7 @@
 
 int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t) {
     uint64_t mix = (uint64_t) t->ne[0] + 31 * (uint64_t) t->ne[1] + 1009 * (uint64_t) t->ne[2] + 7 * t->nb[1] + t->nb[2];
-    if (rec->is_whole) {
+    if (rec->is_full_match) {
         uint64_t param;
         memcpy(&param, t->op_params, sizeof param);
         mix ^= (uint64_t) t->op << 40 ^ param << 16 ^ (uint64_t) t->view_offs << 24 ^ (uint64_t) t->flags << 56;
@@ -19,7 +19,7 @@ int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t) {
     const size_t slot = (size_t) (mix * 0x9E3779B97F4A7C15u >> 57);
     const int32_t at = rec->form_cache[slot];
     if (at < rec->n_forms &&
-        (rec->is_whole ? record_is_form(&rec->forms[at], t) : record_layout_differs(&rec->forms[at], t) == 0)) {
+        (rec->is_full_match ? record_is_form(&rec->forms[at], t) : record_layout_differs(&rec->forms[at], t) == 0)) {
         return at;
     }
     const size_t n = (size_t) rec->n_forms + 1;
@@ -78,7 +78,7 @@ static bool caps_set(struct record *rec, size_t rows_cap, size_t srcs_cap) {
     return true;
 }
 
-bool berth_record_room(struct record *rec, size_t n_rows, size_t n_srcs) {
+bool berth_record_reserve(struct record *rec, size_t n_rows, size_t n_srcs) {
     if (n_rows <= rec->rows_cap && n_srcs <= rec->srcs_cap) {
         return true;
     }
@@ -89,18 +89,18 @@ static bool room_forms(struct record *rec, int32_t n_rows) {
     return BERTH_GROW(&rec->forms, &rec->forms_cap, (size_t) n_rows + 1);
 }
 
-bool berth_record_room_forms(struct record *rec) {
+bool berth_record_reserve_forms(struct record *rec) {
     return room_forms(rec, rec->n_rows);
 }
 
 // Exactly the other's capacity, never more: two records that take turns in asking for more than the other has would grow for
 // ever.
-bool berth_record_room_like(struct record *rec, const struct record *other) {
-    const size_t n_twice = (size_t) other->n_twice;
+bool berth_record_reserve_like(struct record *rec, const struct record *other) {
+    const size_t n_duplicates = (size_t) other->n_duplicates;
     const size_t rows_cap = max_size(rec->rows_cap, other->rows_cap), srcs_cap = max_size(rec->srcs_cap, other->srcs_cap);
     const bool has_room = rows_cap == rec->rows_cap && srcs_cap == rec->srcs_cap;
     return (has_room || caps_set(rec, rows_cap, srcs_cap)) && room_forms(rec, other->n_rows) &&
-           (n_twice == 0 || BERTH_GROW(&rec->twice, &rec->twice_cap, n_twice)) &&
+           (n_duplicates == 0 || BERTH_GROW(&rec->duplicates, &rec->duplicates_cap, n_duplicates)) &&
            BERTH_GROW(&rec->index.slots, &rec->index.slots_cap, other->index.n_slots);
 }
 
@@ -118,7 +118,7 @@ static inline bool row_put(struct build *b, int32_t at, struct ggml_tensor *t) {
     struct record_row *row = record_put(b->rec, at, t, (int) t->op, t->flags);
     b->flags |= t->flags;
     row->has_memory = (t->data != NULL || t->buffer != NULL) && !b->rules->is_ours(b->rules->user, t);
-    if (!b->rec->is_whole && (row->has_memory || t->view_src != NULL)) {
+    if (!b->rec->is_full_match && (row->has_memory || t->view_src != NULL)) {
         return true;
     }
     if (row->has_memory && t->buffer != NULL) {
@@ -138,7 +138,7 @@ static inline int32_t row_of(struct build *b, struct ggml_tensor *t) {
     }
     const int32_t r = rec->n_rows;
     if (!berth_record_index_reserve(b->index, rec->tensors, r, (size_t) r + 1) ||
-        !berth_record_room(rec, (size_t) r + 1, (size_t) rec->n_srcs + 1) || !row_put(b, r, t)) {
+        !berth_record_reserve(rec, (size_t) r + 1, (size_t) rec->n_srcs + 1) || !row_put(b, r, t)) {
         return -1;
     }
     rec->n_rows++;
@@ -179,10 +179,10 @@ static bool link_srcs(struct build *b, int32_t r) {
     struct record *rec = b->rec;
     const struct ggml_tensor *t = rec->tensors[r];
     const size_t n_srcs = (size_t) rec->n_srcs + GGML_MAX_SRC;
-    if (n_srcs > rec->srcs_cap && !berth_record_room(rec, (size_t) rec->n_rows, n_srcs)) {
+    if (n_srcs > rec->srcs_cap && !berth_record_reserve(rec, (size_t) rec->n_rows, n_srcs)) {
         return false;
     }
-    const int n_slots = record_has_only_near(t) ? 3 : GGML_MAX_SRC;
+    const int n_slots = record_has_only_src_rows(t) ? 3 : GGML_MAX_SRC;
     rec->rows[r].src = rec->n_srcs;
     for (int k = 0; k < n_slots; k++) {
         if (t->src[k] == NULL) {
@@ -201,7 +201,7 @@ static bool link_srcs(struct build *b, int32_t r) {
         row->names_self = row->names_self || s == row->same_as;
         rec->has_self = rec->has_self || s == row->same_as;
         if (k < 3 && s < rec->n_nodes + rec->n_leafs) {
-            row->near[k] = s;
+            row->src_rows[k] = s;
         } else {
             row->is_plain = false;
         }
@@ -216,10 +216,10 @@ static bool index_listed(struct build *b, int32_t n_listed) {
         if (BERTH_LIKELY(record_index_add(b->index, rec->tensors, r) == r)) {
             continue;
         }
-        if (!BERTH_GROW(&rec->twice, &rec->twice_cap, (size_t) rec->n_twice + 1)) {
+        if (!BERTH_GROW(&rec->duplicates, &rec->duplicates_cap, (size_t) rec->n_duplicates + 1)) {
             return false;
         }
-        rec->twice[rec->n_twice++] = r;
+        rec->duplicates[rec->n_duplicates++] = r;
     }
     return true;
 }
@@ -228,7 +228,7 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
     struct record *rec = b->rec;
     const int32_t n_listed = g->n_nodes + g->n_leafs;
     const size_t n = (size_t) n_listed;
-    if (!berth_record_index_reset(b->index, n + 1) || !berth_record_room(rec, n + 1, n * 2) || !room_forms(rec, (int32_t) n)) {
+    if (!berth_record_index_reset(b->index, n + 1) || !berth_record_reserve(rec, n + 1, n * 2) || !room_forms(rec, (int32_t) n)) {
         return false;
     }
     if (g->n_nodes > 0) {
@@ -240,7 +240,7 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
     if (!index_listed(b, n_listed)) {
         return false;
     }
-    int32_t i_twice = 0;
+    int32_t i_duplicate = 0;
     rec->n_rows = n_listed;
     for (int32_t r = 0; r < rec->n_rows; r++) { // grows while it runs: what is named outside the graph follows
         struct ggml_tensor *t = rec->tensors[r];
@@ -250,23 +250,23 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
         if (r < n_listed && !row_put(b, r, t)) {
             return false;
         }
-        if (i_twice < rec->n_twice && rec->twice[i_twice] == r) {
+        if (i_duplicate < rec->n_duplicates && rec->duplicates[i_duplicate] == r) {
             rec->rows[r].same_as = row_of(b, t);
-            i_twice++;
+            i_duplicate++;
         }
         if (!link_view(b, r) || (r < n_listed && !link_srcs(b, r))) {
             return false;
         }
         struct record_row *row = &rec->rows[r];
         row->is_foreign = r >= rec->n_nodes && row->has_memory && row->view_src < 0 && row->n_src == 0 &&
-                          row->op == GGML_OP_NONE && !rec->is_whole;
+                          row->op == GGML_OP_NONE && !rec->is_full_match;
     }
     return true;
 }
 
 enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph *graph, const struct record_rules *rules) {
     struct record_index index = {0}; // of a record of memory, whose tensors nobody looks up
-    struct build b = {.rec = rec, .index = rec->is_whole ? &rec->index : &index, .rules = rules, .late = -1};
+    struct build b = {.rec = rec, .index = rec->is_full_match ? &rec->index : &index, .rules = rules, .late = -1};
 
     berth_record_clear(rec);
     rec->n_nodes = graph->n_nodes;
@@ -295,20 +295,20 @@ enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph
     if (is_poisoned) {
         return berth_fail(GGML_STATUS_FAILED, "a source of the graph of %d nodes is the poison of an error", graph->n_nodes);
     }
-    rec->has_index = ok && rec->is_whole;
+    rec->has_index = ok && rec->is_full_match;
     return ok ? GGML_STATUS_SUCCESS
               : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the record of a graph of %d nodes", graph->n_nodes);
 }
 
 void berth_record_clear(struct record *rec) {
-    rec->n_rows = rec->n_nodes = rec->n_leafs = rec->n_srcs = rec->n_forms = rec->n_twice = rec->n_all = rec->more_srcs = 0;
+    rec->n_rows = rec->n_nodes = rec->n_leafs = rec->n_srcs = rec->n_forms = rec->n_duplicates = rec->n_all = rec->more_srcs = 0;
     rec->has_index = rec->is_lost = rec->has_self = false;
 }
 
 void berth_record_fini(struct record *rec) {
     berth_free(rec->memory);
     berth_free(rec->forms);
-    berth_free(rec->twice);
+    berth_free(rec->duplicates);
     berth_record_index_fini(&rec->index);
     *rec = (struct record){0};
 }
@@ -330,7 +330,7 @@ int32_t berth_record_find(struct record *rec, const struct ggml_tensor *t) {
     return rec->has_index ? record_index_find(&rec->index, rec->tensors, t) : -1;
 }
 
-bool berth_record_is_tangled(struct record *rec) {
+bool berth_record_has_unknown_duplicates(struct record *rec) {
     rec->has_index = index_all(&rec->index, rec);
-    return !rec->has_index || rec->n_rows - (int32_t) rec->index.n_keys != rec->n_twice;
+    return !rec->has_index || rec->n_rows - (int32_t) rec->index.n_keys != rec->n_duplicates;
 }

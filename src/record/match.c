@@ -7,9 +7,9 @@
 
 // ---- lists ----
 
-static bool same_twice(const struct record *rec) {
-    for (int32_t k = 0; k < rec->n_twice; k++) {
-        const int32_t i = rec->twice[k];
+static bool same_duplicates(const struct record *rec) {
+    for (int32_t k = 0; k < rec->n_duplicates; k++) {
+        const int32_t i = rec->duplicates[k];
         if (rec->tensors[i] != rec->tensors[rec->rows[i].same_as]) {
             return false;
         }
@@ -24,7 +24,7 @@ static bool same_lists(struct record *rec, const struct ggml_cgraph *graph, bool
     }
     const size_t n_nodes = (size_t) rec->n_nodes, n_leafs = (size_t) rec->n_leafs, n_listed = n_nodes + n_leafs;
 
-    *is_moved = !rec->is_whole || rec->is_lost ||
+    *is_moved = !rec->is_full_match || rec->is_lost ||
                 (n_nodes > 0 && memcmp(rec->tensors, graph->nodes, n_nodes * sizeof rec->tensors[0]) != 0) ||
                 (n_leafs > 0 && memcmp(rec->tensors + n_nodes, graph->leafs, n_leafs * sizeof rec->tensors[0]) != 0);
     if (!*is_moved) {
@@ -41,7 +41,7 @@ static bool same_lists(struct record *rec, const struct ggml_cgraph *graph, bool
     if ((size_t) rec->n_rows > n_listed) {
         memset(rec->tensors + n_listed, 0, ((size_t) rec->n_rows - n_listed) * sizeof rec->tensors[0]);
     }
-    return same_twice(rec);
+    return same_duplicates(rec);
 }
 
 // ---- edges ----
@@ -77,12 +77,12 @@ static bool same_srcs(struct record *rec, const struct record_row *row, const st
 }
 
 // Sources that are all near, as most are, without a look at the list.
-static inline bool same_near(struct ggml_tensor *const *tensors, const struct record_row *row, const struct ggml_tensor *t) {
+static inline bool same_src_rows(struct ggml_tensor *const *tensors, const struct record_row *row, const struct ggml_tensor *t) {
     struct ggml_tensor *const *s = t->src;
-    const uintptr_t differ = ((uintptr_t) s[0] ^ (uintptr_t) tensors[row->near[0]]) |
-                             ((uintptr_t) s[1] ^ (uintptr_t) tensors[row->near[1]]) |
-                             ((uintptr_t) s[2] ^ (uintptr_t) tensors[row->near[2]]);
-    return differ == 0 && row->is_plain && record_has_only_near(t);
+    const uintptr_t differ = ((uintptr_t) s[0] ^ (uintptr_t) tensors[row->src_rows[0]]) |
+                             ((uintptr_t) s[1] ^ (uintptr_t) tensors[row->src_rows[1]]) |
+                             ((uintptr_t) s[2] ^ (uintptr_t) tensors[row->src_rows[2]]);
+    return differ == 0 && row->is_plain && record_has_only_src_rows(t);
 }
 
 // ---- owners ----
@@ -131,7 +131,7 @@ static inline bool is_astray(const struct ggml_tensor *t) {
 
 // A buffer that wants to be told of a tensor may look at what that is a view of, so this has its place before. False: all is as
 // it was.
-static bool buffer_tell(struct ggml_tensor *t, void *old_data) {
+static bool buffer_report(struct ggml_tensor *t, void *old_data) {
     if ((t->view_src == NULL || t->view_src->buffer != NULL) &&
         t->buffer->iface.init_tensor(t->buffer, t) == GGML_STATUS_SUCCESS) {
         return true;
@@ -147,20 +147,20 @@ static inline bool tensor_put(
     *undo = (struct record_undo){t, t->data};
     t->buffer = buffer;
     t->data = data;
-    return is_quiet || BERTH_LIKELY(buffer->iface.init_tensor == NULL) || buffer_tell(t, undo->data);
+    return is_quiet || BERTH_LIKELY(buffer->iface.init_tensor == NULL) || buffer_report(t, undo->data);
 }
 
 // Likewise, where its source is. That buffer may be anybody's.
-static inline bool put_view(struct record_undo *undo, struct ggml_tensor *t, const bool is_whole) {
+static inline bool put_view(struct record_undo *undo, struct ggml_tensor *t, const bool is_full_match) {
     const struct ggml_tensor *from = t->view_src;
-    return is_untold(t) && (is_whole || from->buffer->iface.init_tensor == NULL) &&
-           tensor_put(undo, t, from->buffer, (char *) from->data + t->view_offs, !is_whole);
+    return is_untold(t) && (is_full_match || from->buffer->iface.init_tensor == NULL) &&
+           tensor_put(undo, t, from->buffer, (char *) from->data + t->view_offs, !is_full_match);
 }
 
 // ---- the match ----
 
-static inline void fetch_ahead(const struct record_row *row, const struct ggml_tensor *next, bool is_whole) {
-    if (is_whole) {
+static inline void fetch_ahead(const struct record_row *row, const struct ggml_tensor *next, bool is_full_match) {
+    if (is_full_match) {
         record_fetch(next);
         return;
     }
@@ -175,9 +175,9 @@ static inline void fetch_ahead(const struct record_row *row, const struct ggml_t
 
 // All of it, or what tells who needs memory and for how long: layouts have an answer of their own then.
 static inline bool same_what(
-    const struct record_form *forms, const struct record_row *row, const struct ggml_tensor *t, const bool is_whole) {
-    return is_whole ? record_is_form(&forms[row->form], t)
-                    : (((int32_t) t->op ^ row->op) | ((t->flags & RECORD_FLAGS) ^ row->flags)) == 0;
+    const struct record_form *forms, const struct record_row *row, const struct ggml_tensor *t, const bool is_full_match) {
+    return is_full_match ? record_is_form(&forms[row->form], t)
+                         : (((int32_t) t->op ^ row->op) | ((t->flags & RECORD_FLAGS) ^ row->flags)) == 0;
 }
 
 // Parts of the loop below, put into it whole: what it uses all the time stays in registers.
@@ -196,7 +196,8 @@ static inline bool may_put(const struct placing *p) {
 }
 
 // A tensor that has a place is there now: it was, or has been put there. A view of somebody else's memory follows its source.
-PART bool is_settled(struct placing *p, const struct record_row *rows, int32_t i, struct ggml_tensor *t, const bool is_whole) {
+PART bool is_settled(
+    struct placing *p, const struct record_row *rows, int32_t i, struct ggml_tensor *t, const bool is_full_match) {
     const struct record_row *row = &rows[i];
     const bool is_view = row->view_src >= 0;
     ggml_backend_buffer_t buffer = p->places != NULL ? p->places[i].buffer : NULL;
@@ -205,16 +206,16 @@ PART bool is_settled(struct placing *p, const struct record_row *rows, int32_t i
         if (t->buffer == buffer && t->data == data) {
             return true;
         }
-        const bool is_put =
-            may_put(p) && t->buffer == NULL && (is_view || t->data == NULL) && tensor_put(p->written, t, buffer, data, !is_whole);
+        const bool is_put = may_put(p) && t->buffer == NULL && (is_view || t->data == NULL) &&
+                            tensor_put(p->written, t, buffer, data, !is_full_match);
         if (is_put) { // otherwise it may be NULL
             p->written++;
         }
         p->is_in_place = p->is_in_place && is_put;
         return is_put;
     }
-    if (is_view && (is_whole ? is_astray(t) : is_untold(t))) {
-        const bool is_put = may_put(p) && rows[row->view_src].has_memory && put_view(p->written, t, is_whole);
+    if (is_view && (is_full_match ? is_astray(t) : is_untold(t))) {
+        const bool is_put = may_put(p) && rows[row->view_src].has_memory && put_view(p->written, t, is_full_match);
         if (is_put) { // otherwise it may be NULL
             p->written++;
         }
@@ -223,50 +224,51 @@ PART bool is_settled(struct placing *p, const struct record_row *rows, int32_t i
     return false;
 }
 
-PART bool same_owner(struct owner_check *owner, const struct record_row *row, const struct ggml_tensor *t, const bool is_whole) {
-    return has_memory(owner, t) == row->has_memory && !(is_whole && row->has_memory && !same_kind(row, t));
+PART bool same_owner(
+    struct owner_check *owner, const struct record_row *row, const struct ggml_tensor *t, const bool is_full_match) {
+    return has_memory(owner, t) == row->has_memory && !(is_full_match && row->has_memory && !same_kind(row, t));
 }
 
 // Are all rows as recorded, but for layouts? What the loop uses all the time is in its own variables: what it writes into tensors
 // might be anything to the compiler.
 PART bool match_rows(
-    struct record *rec, const struct record_rules *rules, struct placing *p, bool *is_moved, const bool is_whole) {
+    struct record *rec, const struct record_rules *rules, struct placing *p, bool *is_moved, const bool is_full_match) {
     const int32_t n_rows = rec->n_rows, n_listed = rec->n_nodes + rec->n_leafs;
     const struct record_row *const rows = rec->rows;
     const struct record_form *const forms = rec->forms;
     struct ggml_tensor *const *tensors = rec->tensors;
     struct owner_check owner = {.rules = rules};
     // Tensors of small graphs are near already.
-    const int32_t n_near = is_whole ? 1500 : 150, n_fetched = n_rows > n_near ? n_listed - RECORD_AHEAD : 0;
+    const int32_t n_src_rows = is_full_match ? 1500 : 150, n_fetched = n_rows > n_src_rows ? n_listed - RECORD_AHEAD : 0;
     for (int32_t i = 0; i < n_rows; i++) {
         const struct record_row *row = &rows[i];
         struct ggml_tensor *t = tensors[i];
         if (BERTH_LIKELY(i < n_fetched)) {
-            fetch_ahead(&rows[i + RECORD_AHEAD], tensors[i + RECORD_AHEAD], is_whole);
+            fetch_ahead(&rows[i + RECORD_AHEAD], tensors[i + RECORD_AHEAD], is_full_match);
         }
         if (BERTH_UNLIKELY(t == NULL)) {
             return false;
         }
-        if (!is_whole && row->is_foreign) {
+        if (!is_full_match && row->is_foreign) {
             if (t->view_src != NULL || !has_memory(&owner, t)) {
                 return false;
             }
             continue;
         }
-        if (!same_what(forms, row, t, is_whole) || !same_view(rec, row, t) ||
-            (BERTH_LIKELY(i < n_listed) && BERTH_UNLIKELY(!same_near(tensors, row, t)) && !same_srcs(rec, row, t))) {
+        if (!same_what(forms, row, t, is_full_match) || !same_view(rec, row, t) ||
+            (BERTH_LIKELY(i < n_listed) && BERTH_UNLIKELY(!same_src_rows(tensors, row, t)) && !same_srcs(rec, row, t))) {
             return false;
         }
-        if (!is_whole && row->form >= 0) {
+        if (!is_full_match && row->form >= 0) {
             p->differs |= record_layout_differs(&forms[row->form], t);
         }
-        if (is_settled(p, rows, i, t, is_whole) || row->view_src >= 0) {
+        if (is_settled(p, rows, i, t, is_full_match) || row->view_src >= 0) {
             continue;
         }
-        if (!same_owner(&owner, row, t, is_whole)) {
+        if (!same_owner(&owner, row, t, is_full_match)) {
             return false;
         }
-        if (is_whole && row->has_memory && p->places != NULL && p->places[i].data != t->data) {
+        if (is_full_match && row->has_memory && p->places != NULL && p->places[i].data != t->data) {
             p->places[i].data = t->data;
             *is_moved = true;
         }
@@ -275,7 +277,7 @@ PART bool match_rows(
 }
 
 PART enum record_match match(
-    struct record *rec, const struct record_rules *rules, struct record_placer *placer, const bool is_whole) {
+    struct record *rec, const struct record_rules *rules, struct record_placer *placer, const bool is_full_match) {
     struct placing p = {.places = placer != NULL ? placer->places : NULL, .is_in_place = true};
     bool is_moved = false;
     struct record_undo nothing; // NULL cannot be counted on from, not even by none
@@ -283,7 +285,7 @@ PART enum record_match match(
 
     p.written = first;
     p.may_put = first != &nothing;
-    const bool is_known = match_rows(rec, rules, &p, &is_moved, is_whole);
+    const bool is_known = match_rows(rec, rules, &p, &is_moved, is_full_match);
     if (placer != NULL) {
         placer->is_moved = placer->is_moved || is_moved;
     }
@@ -317,7 +319,7 @@ enum record_match berth_record_match(
     if (placer != NULL) {
         placer->is_moved = is_moved;
     }
-    const enum record_match found = rec->is_whole ? match_whole(rec, rules, placer) : match_memory(rec, rules, placer);
+    const enum record_match found = rec->is_full_match ? match_whole(rec, rules, placer) : match_memory(rec, rules, placer);
     rec->is_lost = rec->is_lost && found == RECORD_DIFFERS;
     return found;
 }

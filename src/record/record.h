@@ -46,7 +46,7 @@ struct record_row {
     ggml_backend_buffer_type_t buft; // of memory of somebody else; NULL: none, or an address without a buffer. If whole
     int32_t form;                    // in record.forms, -1: its layout decides nothing
     int32_t view_src;                // row, -1: no view
-    int32_t near[3];                 // rows of src[0..2], -1 for NULL: all there is to compare if is_plain
+    int32_t src_rows[3];             // rows of src[0..2], -1 for NULL: all there is to compare if is_plain
     int32_t src;                     // first of its sources in record.srcs
     int32_t same_as;                 // row that stands for the same tensor: itself, or the first of several
     int16_t op;
@@ -69,15 +69,15 @@ struct record {
     int32_t n_rows, n_nodes, n_leafs, n_srcs, n_forms;
     int32_t n_all;               // rows with those that were appended, which no graph has
     int32_t more_srcs;           // where the sources of those begin
-    int32_t n_twice;             // rows that stand for a tensor of another row
-    int32_t *twice;              // [n_twice] which; of records that are compared with graphs
+    int32_t n_duplicates;        // rows that stand for a tensor of another row
+    int32_t *duplicates;         // [n_duplicates] which; of records that are compared with graphs
     int32_t form_cache[128];     // by what it is: a form that may be it; only below n_forms
     struct ggml_tensor **memory; // one block: tensors from -1 on, rows, columns, srcs, slots
-    size_t rows_cap, srcs_cap, forms_cap, twice_cap;
+    size_t rows_cap, srcs_cap, forms_cap, duplicates_cap;
     size_t column_size;        // a multiple of 4
     struct record_index index; // tensor to row
     bool has_index;            // of the graph that was seen last; a whole record has it when built, others make it when asked
-    bool is_whole;
+    bool is_full_match;
     bool has_self; // some row names itself
     bool is_lost;  // tensors are of a graph that turned out to be another
 };
@@ -98,11 +98,11 @@ void berth_record_clear(struct record *rec); // forgets the graph, keeps the mem
 void berth_record_fini(struct record *rec);
 
 // Room for rows and sources, appended ones too. Columns, rows and sources may move.
-bool berth_record_room(struct record *rec, size_t n_rows, size_t n_srcs) BERTH_MUST_USE;
+bool berth_record_reserve(struct record *rec, size_t n_rows, size_t n_srcs) BERTH_MUST_USE;
 // Room for the layouts of every graph that has the record's rows; room for a graph of another record's rows, whatever its
 // layouts. Afterwards neither building nor reshaping takes memory.
-bool berth_record_room_forms(struct record *rec) BERTH_MUST_USE;
-bool berth_record_room_like(struct record *rec, const struct record *other) BERTH_MUST_USE;
+bool berth_record_reserve_forms(struct record *rec) BERTH_MUST_USE;
+bool berth_record_reserve_like(struct record *rec, const struct record *other) BERTH_MUST_USE;
 // A row without sources, view source and form.
 static inline struct record_row *record_put(struct record *rec, int32_t at, struct ggml_tensor *t, int op, int flags) {
     struct record_row *row = &rec->rows[at];
@@ -112,7 +112,7 @@ static inline struct record_row *record_put(struct record *rec, int32_t at, stru
     *row = (struct record_row){
         .form = -1,
         .view_src = -1,
-        .near = {-1, -1, -1},
+        .src_rows = {-1, -1, -1},
         .src = rec->n_srcs,
         .same_as = at,
         .op = (int16_t) op,
@@ -141,7 +141,7 @@ int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t);
 int32_t berth_record_find(struct record *rec, const struct ggml_tensor *t);
 // Does a tensor stand at two rows that did not when the record was made? True also if memory for the question is lacking, which
 // the record keeps.
-bool berth_record_is_tangled(struct record *rec);
+bool berth_record_has_unknown_duplicates(struct record *rec);
 
 // The row whose memory row r is, or looks at.
 static inline int32_t record_base(const struct record *rec, int32_t r) {
@@ -205,7 +205,7 @@ static inline bool record_is_form(const struct record_form *form, const struct g
 }
 
 // All sources are in the first three slots: few ops have more.
-static inline bool record_has_only_near(const struct ggml_tensor *t) {
+static inline bool record_has_only_src_rows(const struct ggml_tensor *t) {
     struct ggml_tensor *const *s = t->src;
     return ((uintptr_t) s[3] | (uintptr_t) s[4] | (uintptr_t) s[5] | (uintptr_t) s[6] | (uintptr_t) s[7] | (uintptr_t) s[8] |
                (uintptr_t) s[9]) == 0;

@@ -78,7 +78,7 @@ static void add_import(void *user, const char *name, bool is_defined, bool is_we
     look->asks[look->n++] = (struct ask){copy, (uint32_t) look->n_clients - 1, false};
 }
 
-static void tell_release(const char *library) {
+static void report_release(const char *library) {
     char release[32];
     if (berth_client_release_of(library, release, sizeof release)) {
         berth_client_release(release);
@@ -91,7 +91,7 @@ static bool is_client(const struct berth_elf *elf) {
     bool found = false;
     for (size_t i = 0; (name = berth_elf_name(elf, DT_NEEDED, i)) != NULL; i++) {
         found = found || strncmp(name, "libggml", strlen("libggml")) == 0;
-        tell_release(name);
+        report_release(name);
     }
     return found;
 }
@@ -100,7 +100,7 @@ static int library_collect(struct dl_phdr_info *info, size_t size, void *user) {
     struct look *look = user;
     struct berth_elf elf;
     (void) size;
-    tell_release(file_name(info->dlpi_name)); // a program may load libggml before what asks for it
+    report_release(file_name(info->dlpi_name)); // a program may load libggml before what asks for it
     if (berth_elf_loaded(&elf, info) && is_client(&elf) && look->ok) {
         look->ok = BERTH_GROW(&look->clients, &look->n_clients_cap, look->n_clients + 1);
         if (look->ok) {

@@ -20,7 +20,7 @@
 
 struct assign {
     struct ggml_backend_sched *sched;
-    struct sched_memo *memo;
+    struct sched_cached *cached;
     uint8_t *known;       // [n_nodes * n_backends] 0: not asked, 1: supported, 2: not
     int32_t *next_writer; // [n_rows] from a root through the nodes that write into it, -1: end; NULL: no node writes to another
     int last;             // backend of the host
@@ -32,13 +32,13 @@ struct assign {
 static inline bool assign_supports(struct assign *a, int b, int32_t node) {
     uint8_t *known = &a->known[(size_t) node * (size_t) a->sched->n_backends + (size_t) b];
     if (*known == 0) {
-        *known = ggml_backend_supports_op(a->sched->backends[b], a->memo->rec.tensors[node]) ? 1 : 2;
+        *known = ggml_backend_supports_op(a->sched->backends[b], a->cached->rec.tensors[node]) ? 1 : 2;
     }
     return *known == 1;
 }
 
 static inline bool assign_is_node(const struct assign *a, int32_t r) {
-    return r < a->memo->rec.n_nodes && !a->memo->rows[r].is_empty;
+    return r < a->cached->rec.n_nodes && !a->cached->rows[r].is_empty;
 }
 
 static inline int32_t assign_writer_after(const struct assign *a, int32_t r) {
@@ -64,29 +64,29 @@ static bool assign_uses_buft(const struct ggml_backend_sched *sched, int b, ggml
 }
 
 static inline bool assign_is_set(const struct assign *a, int32_t r) {
-    return a->memo->rows[sched_root(a->memo, r)].backend >= 0;
+    return a->cached->rows[sched_root(a->cached, r)].backend >= 0;
 }
 
 static inline int assign_backend_of(const struct assign *a, int32_t r) {
-    return a->memo->rows[sched_root(a->memo, r)].backend;
+    return a->cached->rows[sched_root(a->cached, r)].backend;
 }
 
 static void assign_set(struct assign *a, int32_t r, int b, enum berth_sched_reason reason) {
-    struct sched_row *row = &a->memo->rows[sched_root(a->memo, r)];
+    struct sched_row *row = &a->cached->rows[sched_root(a->cached, r)];
     row->backend = (int16_t) b;
     row->reason = (uint8_t) reason;
 }
 
 // The first that should have run it is remembered; who has its weight, before all others.
 static void assign_refuse(struct assign *a, int32_t root, int b) {
-    struct sched_row *row = &a->memo->rows[root];
+    struct sched_row *row = &a->cached->rows[root];
     if (!row->lost_weight && (row->refused < 0 || b < row->refused)) {
         row->refused = (int16_t) b;
     }
 }
 
 static bool assign_set_if_able(struct assign *a, int32_t r, int b, enum berth_sched_reason reason) {
-    const int32_t root = sched_root(a->memo, r);
+    const int32_t root = sched_root(a->cached, r);
     if (assign_can_run(a, b, root)) {
         assign_set(a, root, b, reason);
         a->n_free--;
@@ -96,12 +96,12 @@ static bool assign_set_if_able(struct assign *a, int32_t r, int b, enum berth_sc
     return false;
 }
 
-bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_memo *memo, int b, int32_t i) {
-    const int32_t base = sched_base(memo, i);
-    if (memo->rows[i].is_placed) {
-        return assign_uses_buft(sched, b, memo->rec.rows[base].buft);
+bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_cached *cached, int b, int32_t i) {
+    const int32_t base = sched_base(cached, i);
+    if (cached->rows[i].is_placed) {
+        return assign_uses_buft(sched, b, cached->rec.rows[base].buft);
     }
-    const int owner = memo->rows[base].backend;
+    const int owner = cached->rows[base].backend;
     return owner >= 0 && sched->reaches[(size_t) b * (size_t) sched->n_backends + (size_t) owner];
 }
 
@@ -118,12 +118,12 @@ static int first_for_buft(struct assign *a, ggml_backend_buffer_type_t buft, int
 }
 
 static enum ggml_status fix_placed(struct assign *a, int32_t r) {
-    struct sched_memo *memo = a->memo;
-    const ggml_backend_buffer_type_t buft = memo->rec.rows[sched_base(memo, r)].buft;
-    struct sched_row *row = &memo->rows[r];
+    struct sched_cached *cached = a->cached;
+    const ggml_backend_buffer_type_t buft = cached->rec.rows[sched_base(cached, r)].buft;
+    struct sched_row *row = &cached->rows[r];
     const bool is_chosen = assign_is_node(a, r) && row->caller >= 0; // memory stays where it is whatever is chosen
     const int b = is_chosen ? row->caller : first_for_buft(a, buft, r);
-    const struct ggml_tensor *t = memo->rec.tensors[r];
+    const struct ggml_tensor *t = cached->rec.tensors[r];
     row->backend = (int16_t) b;
     row->reason = is_chosen ? BERTH_SCHED_CALLER : BERTH_SCHED_PLACED;
     if (assign_is_node(a, r) && (b < 0 || !assign_uses_buft(a->sched, b, buft))) {
@@ -146,14 +146,14 @@ static int64_t batch_of(const struct ggml_tensor *t) {
 }
 
 static bool wants_offload(struct assign *a, int b, int32_t node) {
-    const struct ggml_tensor *t = a->memo->rec.tensors[node];
+    const struct ggml_tensor *t = a->cached->rec.tensors[node];
     return (a->sched->offload_min_batch <= 0 || batch_of(t) >= a->sched->offload_min_batch) && assign_supports(a, b, node) &&
            ggml_backend_offload_op(a->sched->backends[b], t);
 }
 
 // The backend of a weight that node reads, or of a device that wants the op in spite of it.
 static bool follow_weight(struct assign *a, int32_t node, ggml_backend_buffer_type_t buft) {
-    struct sched_row *root = &a->memo->rows[sched_root(a->memo, node)];
+    struct sched_row *root = &a->cached->rows[sched_root(a->cached, node)];
     const int b = first_for_buft(a, buft, node);
     if (a->sched->op_offload && b == a->last && ggml_backend_buft_is_host(buft)) {
         for (int d = 0; d < b; d++) {
@@ -177,33 +177,33 @@ static bool follow_weight(struct assign *a, int32_t node, ggml_backend_buffer_ty
 
 // The largest weight decides, the first of equals; if its backend cannot run the op, another one may.
 static bool fix_by_weight(struct assign *a, int32_t node) {
-    struct sched_memo *memo = a->memo;
-    const struct record_row *row = &memo->rec.rows[node];
+    struct sched_cached *cached = a->cached;
+    const struct record_row *row = &cached->rec.rows[node];
     if (row->op == GGML_OP_ROPE) {
         return false; // its frequency factors are too small to decide anything
     }
     int32_t largest = -1;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        const int32_t s = memo->rec.srcs[k];
-        if (sched_is_weight(memo, s) && (largest < 0 || sched_nbytes(memo, s) > sched_nbytes(memo, largest))) {
+        const int32_t s = cached->rec.srcs[k];
+        if (sched_is_weight(cached, s) && (largest < 0 || sched_nbytes(cached, s) > sched_nbytes(cached, largest))) {
             largest = s;
         }
     }
-    if (largest < 0 || follow_weight(a, node, memo->rec.rows[sched_base(memo, largest)].buft)) {
+    if (largest < 0 || follow_weight(a, node, cached->rec.rows[sched_base(cached, largest)].buft)) {
         return largest >= 0;
     }
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        const int32_t s = memo->rec.srcs[k];
-        if (s != largest && sched_is_weight(memo, s) && follow_weight(a, node, memo->rec.rows[sched_base(memo, s)].buft)) {
+        const int32_t s = cached->rec.srcs[k];
+        if (s != largest && sched_is_weight(cached, s) && follow_weight(a, node, cached->rec.rows[sched_base(cached, s)].buft)) {
             return true;
         }
     }
     return false;
 }
 
-static inline bool reads_weight(const struct sched_memo *memo, const struct record_row *row) {
+static inline bool reads_weight(const struct sched_cached *cached, const struct record_row *row) {
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        if (sched_is_weight(memo, memo->rec.srcs[k])) {
+        if (sched_is_weight(cached, cached->rec.srcs[k])) {
             return true;
         }
     }
@@ -211,19 +211,19 @@ static inline bool reads_weight(const struct sched_memo *memo, const struct reco
 }
 
 static inline enum ggml_status fix_row(struct assign *a, int32_t r) {
-    struct sched_memo *memo = a->memo;
+    struct sched_cached *cached = a->cached;
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    const struct sched_row *row = &memo->rows[r];
+    const struct sched_row *row = &cached->rows[r];
     if (row->is_placed) {
         status = fix_placed(a, r);
-    } else if (!assign_is_set(a, r) && memo->rows[sched_root(memo, r)].is_input) {
+    } else if (!assign_is_set(a, r) && cached->rows[sched_root(cached, r)].is_input) {
         a->n_free += assign_set_if_able(a, r, a->last, BERTH_SCHED_INPUT); // it is none of those that are counted
     }
     if (assign_is_set(a, r)) {
         return status;
     }
     if (!assign_is_node(a, r)) {
-        a->has_unread = a->has_unread || sched_root(memo, r) == r; // a view follows its root
+        a->has_unread = a->has_unread || sched_root(cached, r) == r; // a view follows its root
         return status;
     }
     a->n_free++;
@@ -234,20 +234,21 @@ static inline enum ggml_status fix_row(struct assign *a, int32_t r) {
 }
 
 static enum ggml_status assign_fixed(struct assign *a) {
-    struct sched_memo *memo = a->memo;
+    struct sched_cached *cached = a->cached;
     // Roots and writers that were chosen come before all else.
-    for (int32_t r = 0; memo->has_choices && r < memo->rec.n_rows; r++) {
-        if (memo->rows[r].caller >= 0 && (sched_base(memo, r) == r || assign_is_node(a, r))) {
-            assign_set(a, r, memo->rows[r].caller, BERTH_SCHED_CALLER);
+    for (int32_t r = 0; cached->has_choices && r < cached->rec.n_rows; r++) {
+        if (cached->rows[r].caller >= 0 && (sched_base(cached, r) == r || assign_is_node(a, r))) {
+            assign_set(a, r, cached->rows[r].caller, BERTH_SCHED_CALLER);
         }
     }
     a->n_free = 0;
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int32_t r = memo->rec.n_nodes; r < memo->rec.n_rows && status == GGML_STATUS_SUCCESS; r++) { // memory before who uses it
+    for (int32_t r = cached->rec.n_nodes; r < cached->rec.n_rows && status == GGML_STATUS_SUCCESS;
+         r++) { // memory before who uses it
         status = fix_row(a, r);
     }
-    for (int32_t r = 0; r < memo->rec.n_nodes && status == GGML_STATUS_SUCCESS; r++) {
-        memo->rows[r].reads_weight = reads_weight(memo, &memo->rec.rows[r]);
+    for (int32_t r = 0; r < cached->rec.n_nodes && status == GGML_STATUS_SUCCESS; r++) {
+        cached->rows[r].reads_weight = reads_weight(cached, &cached->rec.rows[r]);
         status = fix_row(a, r);
     }
     return status;
@@ -259,11 +260,11 @@ static enum ggml_status assign_fixed(struct assign *a) {
 
 // Has one of the two the source row at hand and the other not? Then *is_left tells which.
 static bool one_has(struct assign *a, int32_t s, int left, int right, bool *is_left) {
-    if (sched_is_open(a->memo, s)) {
+    if (sched_is_open(a->cached, s)) {
         return false;
     }
-    *is_left = sched_reaches(a->sched, a->memo, left, s);
-    return *is_left != sched_reaches(a->sched, a->memo, right, s);
+    *is_left = sched_reaches(a->sched, a->cached, left, s);
+    return *is_left != sched_reaches(a->sched, a->cached, right, s);
 }
 
 // The nodes from g0 up to g1 are free; before them runs `left`, after them `right`. The number of them that go to left so that
@@ -271,21 +272,22 @@ static bool one_has(struct assign *a, int32_t s, int left, int right, bool *is_l
 // nodes lets a source of left's cross if its last reader is not among the first c, and one of right's if its first reader is.
 // Readers that are counted are marked in rows[].slots, which no other pass uses before places are given.
 static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, int right) {
-    struct sched_memo *memo = a->memo;
+    struct sched_cached *cached = a->cached;
     const int32_t n = g1 - g0;
     memset(a->change, 0, ((size_t) n + 2) * sizeof a->change[0]);
     bool has_right = false;
     int32_t end = g1 + 1; // readers behind the gap count as far as right is going to run
-    while (end < memo->rec.n_nodes && end < g1 + BORDER_AHEAD && (!assign_is_set(a, end) || assign_backend_of(a, end) == right)) {
+    while (
+        end < cached->rec.n_nodes && end < g1 + BORDER_AHEAD && (!assign_is_set(a, end) || assign_backend_of(a, end) == right)) {
         end++;
     }
     for (int32_t i = end - 1; i >= g0; i--) { // backwards: the last reader comes first
-        const struct record_row *row = &memo->rec.rows[i];
+        const struct record_row *row = &cached->rec.rows[i];
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-            const int32_t s = memo->rec.srcs[k], base = sched_base(memo, s);
+            const int32_t s = cached->rec.srcs[k], base = sched_base(cached, s);
             const bool in_gap = base >= g0 && base < g1;
             bool is_left = true;
-            if (memo->rows[s].slots >= 0 || (!in_gap && !one_has(a, s, left, right, &is_left))) {
+            if (cached->rows[s].slots >= 0 || (!in_gap && !one_has(a, s, left, right, &is_left))) {
                 continue;
             }
             if (!is_left) {
@@ -294,27 +296,27 @@ static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, i
             }
             const int32_t made = in_gap ? base - g0 + 1 : 0, until = min_i32(i - g0, n);
             if (made <= until) {
-                a->change[made] += sched_nbytes(memo, s);
-                a->change[until + 1] -= sched_nbytes(memo, s);
+                a->change[made] += sched_nbytes(cached, s);
+                a->change[until + 1] -= sched_nbytes(cached, s);
             }
-            memo->rows[s].slots = i;
+            cached->rows[s].slots = i;
         }
     }
     for (int32_t i = g0; has_right && i < g1; i++) {
-        const struct record_row *row = &memo->rec.rows[i];
+        const struct record_row *row = &cached->rec.rows[i];
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-            const int32_t s = memo->rec.srcs[k];
+            const int32_t s = cached->rec.srcs[k];
             bool is_left = true;
-            if (memo->rows[s].slots < 0 && one_has(a, s, left, right, &is_left) && !is_left) {
-                a->change[i - g0 + 1] += sched_nbytes(memo, s);
-                memo->rows[s].slots = i;
+            if (cached->rows[s].slots < 0 && one_has(a, s, left, right, &is_left) && !is_left) {
+                a->change[i - g0 + 1] += sched_nbytes(cached, s);
+                cached->rows[s].slots = i;
             }
         }
     }
     for (int32_t i = g0; i < end; i++) {
-        const struct record_row *row = &memo->rec.rows[i];
+        const struct record_row *row = &cached->rec.rows[i];
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-            memo->rows[memo->rec.srcs[k]].slots = -1;
+            cached->rows[cached->rec.srcs[k]].slots = -1;
         }
     }
     int32_t best = 0;
@@ -331,7 +333,7 @@ static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, i
 
 static void spread_down(struct assign *a, bool with_last) {
     int cur = -1;
-    for (int32_t i = 0; a->n_free > 0 && i < a->memo->rec.n_nodes; i++) {
+    for (int32_t i = 0; a->n_free > 0 && i < a->cached->rec.n_nodes; i++) {
         if (!assign_is_node(a, i)) {
             continue;
         }
@@ -346,10 +348,10 @@ static void spread_down(struct assign *a, bool with_last) {
             continue;
         }
         int32_t end = i;
-        while (end < a->memo->rec.n_nodes && (!assign_is_node(a, end) || !assign_is_set(a, end))) {
+        while (end < a->cached->rec.n_nodes && (!assign_is_node(a, end) || !assign_is_set(a, end))) {
             end++;
         }
-        const int right = end < a->memo->rec.n_nodes ? assign_backend_of(a, end) : -1;
+        const int right = end < a->cached->rec.n_nodes ? assign_backend_of(a, end) : -1;
         const bool meet = right >= 0 && right != cur && (right != a->last || with_last);
         const int32_t stop = meet ? i + border_find(a, i, end, cur, right) : end;
         for (; i < end; i++) {
@@ -363,7 +365,7 @@ static void spread_down(struct assign *a, bool with_last) {
 
 static void spread_up(struct assign *a, bool with_last) {
     int cur = -1;
-    for (int32_t i = a->memo->rec.n_nodes - 1; a->n_free > 0 && i >= 0; i--) {
+    for (int32_t i = a->cached->rec.n_nodes - 1; a->n_free > 0 && i >= 0; i--) {
         if (!assign_is_node(a, i)) {
             continue;
         }
@@ -381,18 +383,18 @@ static void spread_up(struct assign *a, bool with_last) {
 // ---- what is left ----
 
 static uint64_t bytes_at_hand(struct assign *a, int b, int32_t node) {
-    const struct record_row *row = &a->memo->rec.rows[node];
+    const struct record_row *row = &a->cached->rec.rows[node];
     uint64_t bytes = 0;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        if (sched_reaches(a->sched, a->memo, b, a->memo->rec.srcs[k])) {
-            bytes += sched_nbytes(a->memo, a->memo->rec.srcs[k]);
+        if (sched_reaches(a->sched, a->cached, b, a->cached->rec.srcs[k])) {
+            bytes += sched_nbytes(a->cached, a->cached->rec.srcs[k]);
         }
     }
     return bytes;
 }
 
 static enum ggml_status node_pick(struct assign *a, int32_t node) {
-    const int32_t root = sched_root(a->memo, node);
+    const int32_t root = sched_root(a->cached, node);
     int best = -1;
     uint64_t most = 0;
     for (int b = 0; b < a->sched->n_backends; b++) {
@@ -407,7 +409,7 @@ static enum ggml_status node_pick(struct assign *a, int32_t node) {
         }
     }
     if (best < 0) {
-        const struct ggml_tensor *t = a->memo->rec.tensors[node];
+        const struct ggml_tensor *t = a->cached->rec.tensors[node];
         return berth_fail(GGML_STATUS_FAILED, "scheduler: no backend can run %s (%s, %s%s)", berth_name_of(t), ggml_op_desc(t),
             ggml_type_name(t->type), assign_writer_after(a, root) >= 0 ? ", with the ops that share its memory" : "");
     }
@@ -417,19 +419,19 @@ static enum ggml_status node_pick(struct assign *a, int32_t node) {
 
 // A backend of the same memory and a higher priority takes the op over if it can: nothing crosses for it.
 static void node_upgrade(struct assign *a, int32_t node) {
-    struct sched_row *row = &a->memo->rows[sched_root(a->memo, node)];
+    struct sched_row *row = &a->cached->rows[sched_root(a->cached, node)];
     if (row->reason == BERTH_SCHED_CALLER || (row->is_input && row->reason == BERTH_SCHED_INPUT)) {
         return;
     }
     for (int b = a->sched->first_alike[row->backend]; b < row->backend; b++) {
-        if (a->sched->bufts[b] != a->sched->bufts[row->backend] || !assign_can_run(a, b, sched_root(a->memo, node))) {
+        if (a->sched->bufts[b] != a->sched->bufts[row->backend] || !assign_can_run(a, b, sched_root(a->cached, node))) {
             continue;
         }
-        const struct record_row *n = &a->memo->rec.rows[node];
+        const struct record_row *n = &a->cached->rec.rows[node];
         bool reaches_all = true;
         for (int32_t k = n->src; k < n->src + n->n_src && reaches_all; k++) {
-            const int32_t s = a->memo->rec.srcs[k];
-            reaches_all = sched_is_open(a->memo, s) || sched_reaches(a->sched, a->memo, b, s);
+            const int32_t s = a->cached->rec.srcs[k];
+            reaches_all = sched_is_open(a->cached, s) || sched_reaches(a->sched, a->cached, b, s);
         }
         if (reaches_all) {
             row->backend = (int16_t) b;
@@ -439,9 +441,9 @@ static void node_upgrade(struct assign *a, int32_t node) {
 }
 
 static enum ggml_status assign_rest(struct assign *a) {
-    struct sched_memo *memo = a->memo;
+    struct sched_cached *cached = a->cached;
     const bool is_done = a->n_free == 0 && !a->sched->has_alike; // most often
-    for (int32_t r = 0; !is_done && r < memo->rec.n_nodes; r++) {
+    for (int32_t r = 0; !is_done && r < cached->rec.n_nodes; r++) {
         if (!assign_is_node(a, r)) {
             continue;
         }
@@ -456,23 +458,23 @@ static enum ggml_status assign_rest(struct assign *a) {
             node_upgrade(a, r);
         }
     }
-    for (int32_t r = 0; a->has_unread && r < memo->rec.n_nodes; r++) { // what only lies there follows its first reader
-        const struct record_row *row = &memo->rec.rows[r];
-        for (int32_t k = row->src; !memo->rows[r].is_empty && k < row->src + row->n_src; k++) {
-            if (!memo->rows[memo->rec.srcs[k]].is_placed && !assign_is_set(a, memo->rec.srcs[k])) {
-                assign_set(a, memo->rec.srcs[k], assign_backend_of(a, r), BERTH_SCHED_READER);
+    for (int32_t r = 0; a->has_unread && r < cached->rec.n_nodes; r++) { // what only lies there follows its first reader
+        const struct record_row *row = &cached->rec.rows[r];
+        for (int32_t k = row->src; !cached->rows[r].is_empty && k < row->src + row->n_src; k++) {
+            if (!cached->rows[cached->rec.srcs[k]].is_placed && !assign_is_set(a, cached->rec.srcs[k])) {
+                assign_set(a, cached->rec.srcs[k], assign_backend_of(a, r), BERTH_SCHED_READER);
             }
         }
     }
-    for (int32_t r = 0; a->has_unread && r < memo->rec.n_rows; r++) {
-        const int32_t root = sched_root(memo, r);
-        if (root == r && !memo->rows[r].is_placed && memo->rows[r].backend < 0) {
+    for (int32_t r = 0; a->has_unread && r < cached->rec.n_rows; r++) {
+        const int32_t root = sched_root(cached, r);
+        if (root == r && !cached->rows[r].is_placed && cached->rows[r].backend < 0) {
             assign_set(a, r, a->last, BERTH_SCHED_READER); // nobody reads it
         }
     }
-    for (int32_t r = 0; memo->has_views && r < memo->rec.n_rows; r++) { // the root's word holds for its views
-        const struct sched_row *root = &memo->rows[sched_root(memo, r)];
-        struct sched_row *row = &memo->rows[r];
+    for (int32_t r = 0; cached->has_views && r < cached->rec.n_rows; r++) { // the root's word holds for its views
+        const struct sched_row *root = &cached->rows[sched_root(cached, r)];
+        struct sched_row *row = &cached->rows[r];
         if (root == row) {
             continue;
         }
@@ -484,9 +486,9 @@ static enum ggml_status assign_rest(struct assign *a) {
 }
 
 static bool assign_init(struct assign *a) {
-    const size_t n_nodes = (size_t) a->memo->rec.n_nodes, n_rows = (size_t) a->memo->rec.n_rows;
+    const size_t n_nodes = (size_t) a->cached->rec.n_nodes, n_rows = (size_t) a->cached->rec.n_rows;
     const size_t n_known = n_nodes * (size_t) a->sched->n_backends;
-    const size_t n_writers = a->memo->n_writers > 0 ? n_rows : 0;
+    const size_t n_writers = a->cached->n_writers > 0 ? n_rows : 0;
     a->last = a->sched->n_backends - 1;
     a->change = sched_scratch(a->sched, (n_nodes + 2) * sizeof a->change[0] + n_writers * sizeof a->next_writer[0] + n_known);
     if (a->change == NULL) {
@@ -500,8 +502,8 @@ static bool assign_init(struct assign *a) {
     }
     a->next_writer = after_change;
     memset(a->next_writer, -1, n_rows * sizeof a->next_writer[0]);
-    for (int32_t r = a->memo->rec.n_nodes - 1; r >= 0; r--) {
-        const int32_t root = sched_root(a->memo, r);
+    for (int32_t r = a->cached->rec.n_nodes - 1; r >= 0; r--) {
+        const int32_t root = sched_root(a->cached, r);
         if (root != r && assign_is_node(a, r)) {
             a->next_writer[r] = a->next_writer[root];
             a->next_writer[root] = r;
@@ -510,11 +512,11 @@ static bool assign_init(struct assign *a) {
     return true;
 }
 
-enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    struct assign a = {.sched = sched, .memo = memo};
+enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+    struct assign a = {.sched = sched, .cached = cached};
     if (!assign_init(&a)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %d backends of %d nodes", sched->n_backends,
-            memo->rec.n_nodes);
+            cached->rec.n_nodes);
     }
     const enum ggml_status status = assign_fixed(&a);
     if (status != GGML_STATUS_SUCCESS) {

@@ -59,15 +59,15 @@ static bool supports_as_f32(ggml_backend_t backend, const struct ggml_tensor *t)
 }
 
 // A backend that comes first, or that has the weight, was passed over, and not because the op was wanted where it is.
-enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t r) {
-    const struct sched_row *row = &memo->rows[r];
+enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t r) {
+    const struct sched_row *row = &cached->rows[r];
     const bool is_free = row->reason == BERTH_SCHED_EXPANSION || row->reason == BERTH_SCHED_PRIORITY;
     const bool is_behind = row->refused >= row->backend && !row->lost_weight;
-    if (!is_free || row->refused < 0 || is_behind || r >= memo->rec.n_nodes || row->is_empty) {
+    if (!is_free || row->refused < 0 || is_behind || r >= cached->rec.n_nodes || row->is_empty) {
         return row->reason;
     }
     ggml_backend_t wanted = sched->backends[row->refused];
-    const struct ggml_tensor *t = memo->rec.tensors[r];
+    const struct ggml_tensor *t = cached->rec.tensors[r];
     if (ggml_backend_supports_op(wanted, t)) {
         return BERTH_SCHED_FALLBACK_BUFFER; // it could, but not with memory it shares
     }
@@ -89,38 +89,39 @@ static const char *plural_end(int n) {
     return n == 1 ? "" : "s";
 }
 
-static void split_text(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t s, bool with_nodes, FILE *file) {
-    const struct sched_split *split = &memo->splits[s];
+static void split_text(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t s, bool with_nodes, FILE *file) {
+    const struct sched_split *split = &cached->splits[s];
     size_t bytes = 0;
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
-        bytes += sched_nbytes(memo, memo->copies[i].row);
+        bytes += sched_nbytes(cached, cached->copies[i].row);
     }
     const int n_nodes = split->i_end - split->i_start;
     fprintf(file, "split %d: %s, %d node%s, %d input%s, %zu bytes\n", s, backend_name(sched, split->backend), n_nodes,
         plural_end(n_nodes), split->n_copies, plural_end(split->n_copies), bytes);
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
-        const struct sched_copy *copy = &memo->copies[i];
-        const struct ggml_tensor *t = memo->rec.tensors[copy->row];
+        const struct sched_copy *copy = &cached->copies[i];
+        const struct ggml_tensor *t = cached->rec.tensors[copy->row];
         fprintf(file, "  input %s from %s: %zu bytes\n", berth_name_of(t), backend_name(sched, copy->from), ggml_nbytes(t));
     }
     for (int32_t i = split->i_start; with_nodes && i < split->i_end; i++) {
-        const int32_t r = sched_order(memo, i);
-        const struct ggml_tensor *t = memo->rec.tensors[r];
-        if (!memo->rows[r].is_empty) {
+        const int32_t r = sched_order(cached, i);
+        const struct ggml_tensor *t = cached->rec.tensors[r];
+        if (!cached->rows[r].is_empty) {
             fprintf(file, "  node %d %s (%s, %s " BERTH_SHAPE "): %s, %s", i, berth_name_of(t), ggml_op_desc(t),
-                ggml_type_name(t->type), BERTH_NE(t), backend_name(sched, memo->rows[r].backend),
-                berth_sched_reason_name(sched_reason(sched, memo, r)));
-            fprintf(file, memo->rows[r].refused >= 0 ? " (not by %s)\n" : "\n", backend_name(sched, memo->rows[r].refused));
+                ggml_type_name(t->type), BERTH_NE(t), backend_name(sched, cached->rows[r].backend),
+                berth_sched_reason_name(sched_reason(sched, cached, r)));
+            fprintf(file, cached->rows[r].refused >= 0 ? " (not by %s)\n" : "\n", backend_name(sched, cached->rows[r].refused));
         }
     }
 }
 
 static void explain_text(struct ggml_backend_sched *sched, bool with_nodes, FILE *file) {
-    struct sched_memo *memo = sched->cur;
-    fprintf(file, "graph: %d node%s, %d split%s, %d %s, %d in flight\n", memo->rec.n_nodes, plural_end(memo->rec.n_nodes),
-        memo->n_splits, plural_end(memo->n_splits), memo->n_copies, memo->n_copies == 1 ? "copy" : "copies", memo->n_slots);
-    for (int32_t s = 0; s < memo->n_splits; s++) {
-        split_text(sched, memo, s, with_nodes, file);
+    struct sched_cached *cached = sched->cur;
+    fprintf(file, "graph: %d node%s, %d split%s, %d %s, %d in flight\n", cached->rec.n_nodes, plural_end(cached->rec.n_nodes),
+        cached->n_splits, plural_end(cached->n_splits), cached->n_copies, cached->n_copies == 1 ? "copy" : "copies",
+        cached->n_slots);
+    for (int32_t s = 0; s < cached->n_splits; s++) {
+        split_text(sched, cached, s, with_nodes, file);
     }
     for (int b = 0; b < sched->n_backends; b++) { // devices made of several tell of what they computed last
         berth_meta_explain(sched->backends[b], file);
@@ -168,34 +169,34 @@ void sched_explain_log(struct ggml_backend_sched *sched) {
 
 // ---- JSON ----
 
-static void split_json(struct berth_json_writer *w, struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t s) {
-    const struct sched_split *split = &memo->splits[s];
+static void split_json(struct berth_json_writer *w, struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t s) {
+    const struct sched_split *split = &cached->splits[s];
     berth_json_line(w, 2);
     berth_json_begin(w, NULL, '{');
     berth_json_printf(
         w, "'backend': %s, 'first': %d, 'end': %d", backend_name(sched, split->backend), split->i_start, split->i_end);
     berth_json_begin(w, "inputs", '[');
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
-        const struct ggml_tensor *t = memo->rec.tensors[memo->copies[i].row];
+        const struct ggml_tensor *t = cached->rec.tensors[cached->copies[i].row];
         berth_json_printf(
-            w, "{'name': %s, 'from': %s, 'bytes': %zu}", t->name, backend_name(sched, memo->copies[i].from), ggml_nbytes(t));
+            w, "{'name': %s, 'from': %s, 'bytes': %zu}", t->name, backend_name(sched, cached->copies[i].from), ggml_nbytes(t));
     }
     berth_json_end(w);
     berth_json_end(w);
 }
 
-static void node_json(struct berth_json_writer *w, struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i) {
-    const int32_t r = sched_order(memo, i);
-    const struct ggml_tensor *t = memo->rec.tensors[r];
+static void node_json(struct berth_json_writer *w, struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t i) {
+    const int32_t r = sched_order(cached, i);
+    const struct ggml_tensor *t = cached->rec.tensors[r];
     berth_json_line(w, 2);
     berth_json_begin(w, NULL, '{');
     berth_json_printf(w,
         "'name': %s, 'op': %s, 'type': %s, 'ne': [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
         "], 'backend': %s, 'reason': %s",
         t->name, ggml_op_desc(t), ggml_type_name(t->type), t->ne[0], t->ne[1], t->ne[2], t->ne[3],
-        backend_name(sched, memo->rows[r].backend), berth_sched_reason_name(sched_reason(sched, memo, r)));
-    if (memo->rows[r].refused >= 0) {
-        berth_json_printf(w, "'refused_by': %s", backend_name(sched, memo->rows[r].refused));
+        backend_name(sched, cached->rows[r].backend), berth_sched_reason_name(sched_reason(sched, cached, r)));
+    if (cached->rows[r].refused >= 0) {
+        berth_json_printf(w, "'refused_by': %s", backend_name(sched, cached->rows[r].refused));
     }
     berth_json_printf(w, "'bytes': %zu", ggml_nbytes(t));
     berth_json_end(w);
@@ -205,7 +206,7 @@ enum ggml_status berth_sched_explain_json(ggml_backend_sched_t sched, FILE *file
     if (has_graph(__func__, sched, file) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
-    struct sched_memo *memo = sched->cur;
+    struct sched_cached *cached = sched->cur;
     struct berth_json_writer w = {.file = file};
     berth_json_begin(&w, NULL, '{');
     berth_json_begin(&w, "backends", '[');
@@ -215,17 +216,17 @@ enum ggml_status berth_sched_explain_json(ggml_backend_sched_t sched, FILE *file
     }
     berth_json_end(&w);
     berth_json_line(&w, 0);
-    berth_json_printf(&w, "'in_flight': %d", memo->n_slots);
+    berth_json_printf(&w, "'in_flight': %d", cached->n_slots);
     berth_json_line(&w, 0);
     berth_json_begin(&w, "splits", '[');
-    for (int32_t s = 0; s < memo->n_splits; s++) {
-        split_json(&w, sched, memo, s);
+    for (int32_t s = 0; s < cached->n_splits; s++) {
+        split_json(&w, sched, cached, s);
     }
     berth_json_end(&w);
     berth_json_line(&w, 0);
     berth_json_begin(&w, "nodes", '[');
-    for (int32_t i = 0; i < memo->rec.n_nodes; i++) {
-        node_json(&w, sched, memo, i);
+    for (int32_t i = 0; i < cached->rec.n_nodes; i++) {
+        node_json(&w, sched, cached, i);
     }
     berth_json_end(&w);
     berth_json_end(&w);

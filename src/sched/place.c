@@ -6,8 +6,8 @@
 
 // ---- sizes ----
 
-enum ggml_status sched_measure(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes) {
-    const enum ggml_status status = sched_plan(sched, memo, SCHED_PLAN_OWN);
+enum ggml_status sched_measure(struct ggml_backend_sched *sched, struct sched_cached *cached, size_t *sizes) {
+    const enum ggml_status status = sched_plan(sched, cached, SCHED_PLAN_OWN);
     if (status == GGML_STATUS_SUCCESS) {
         berth_galloc_plan_sizes(sched->galloc, sched->plan, sizes);
     }
@@ -38,8 +38,8 @@ static size_t buffers_size(const struct ggml_backend_sched *sched) {
 }
 
 // Plans and gets the buffers. What runs must not lose its memory, hence the wait: new graphs are rare.
-enum ggml_status sched_get_buffers(struct ggml_backend_sched *sched, struct sched_memo *memo, enum sched_plan_use use) {
-    enum ggml_status status = sched_plan(sched, memo, use);
+enum ggml_status sched_get_buffers(struct ggml_backend_sched *sched, struct sched_cached *cached, enum sched_plan_use use) {
+    enum ggml_status status = sched_plan(sched, cached, use);
     if (status == GGML_STATUS_SUCCESS) {
         status = check_limits(sched);
     }
@@ -49,13 +49,13 @@ enum ggml_status sched_get_buffers(struct ggml_backend_sched *sched, struct sche
     sched_drain(sched);
     const size_t before = buffers_size(sched);
     if (berth_galloc_buffers_reserve(sched->galloc, sched->plan) != GGML_STATUS_SUCCESS) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: no memory for a graph of %d nodes: %s", memo->rec.n_nodes,
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: no memory for a graph of %d nodes: %s", cached->rec.n_nodes,
             berth_last_error()); // the device's own words, with bytes asked and free
     }
     const size_t after = buffers_size(sched);
     if (sched->was_reserved && after > before) {
         berth_log(GGML_LOG_LEVEL_INFO, "scheduler: a graph of %d nodes needs more than was reserved: %zu bytes instead of %zu\n",
-            memo->rec.n_nodes, after, before);
+            cached->rec.n_nodes, after, before);
     }
     return status;
 }
@@ -76,20 +76,20 @@ static inline enum ggml_status tensor_put(struct ggml_tensor *t, ggml_backend_bu
 }
 
 // Where the plan puts a row and its further places.
-static void note_row(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t r) {
-    const struct sched_row *row = &memo->rows[r];
-    memo->places[r] = berth_galloc_place(sched->galloc, sched->plan, r);
-    for (int slot = 0; row->slots >= 0 && slot < memo->n_slots; slot++) {
-        memo->slot_places[row->slots + slot] =
-            slot == 0 ? memo->places[r] : berth_galloc_place(sched->galloc, sched->plan, sched_ghost_row(memo, row, slot));
+static void note_row(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t r) {
+    const struct sched_row *row = &cached->rows[r];
+    cached->places[r] = berth_galloc_place(sched->galloc, sched->plan, r);
+    for (int slot = 0; row->slots >= 0 && slot < cached->n_slots; slot++) {
+        cached->slot_places[row->slots + slot] =
+            slot == 0 ? cached->places[r] : berth_galloc_place(sched->galloc, sched->plan, sched_ghost_row(cached, row, slot));
     }
 }
 
-void sched_note_copies(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    for (int32_t i = 0; i < memo->n_copies; i++) {
-        for (int slot = 0; slot < memo->n_slots; slot++) {
-            const struct record_place place = berth_galloc_place(sched->galloc, sched->plan, sched_copy_row(memo, i, slot));
-            struct ggml_tensor *t = sched_copy_tensor(memo, i, slot);
+void sched_note_copies(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+    for (int32_t i = 0; i < cached->n_copies; i++) {
+        for (int slot = 0; slot < cached->n_slots; slot++) {
+            const struct record_place place = berth_galloc_place(sched->galloc, sched->plan, sched_copy_row(cached, i, slot));
+            struct ggml_tensor *t = sched_copy_tensor(cached, i, slot);
             t->buffer = place.buffer;
             t->data = place.data;
         }
@@ -97,48 +97,48 @@ void sched_note_copies(struct ggml_backend_sched *sched, struct sched_memo *memo
 }
 
 // A view, or a tensor that is listed again.
-static enum ggml_status put_view(struct sched_memo *memo, int32_t r) {
-    const int32_t base = sched_base(memo, r);
-    struct ggml_tensor *t = memo->rec.tensors[r];
-    const struct ggml_tensor *root = memo->rec.tensors[base];
-    const bool is_known = !memo->rows[r].is_placed && memo->rec.rows[base].view_src < 0;
-    memo->places[r] = is_known ? memo->places[base] : (struct record_place){NULL, NULL};
+static enum ggml_status put_view(struct sched_cached *cached, int32_t r) {
+    const int32_t base = sched_base(cached, r);
+    struct ggml_tensor *t = cached->rec.tensors[r];
+    const struct ggml_tensor *root = cached->rec.tensors[base];
+    const bool is_known = !cached->rows[r].is_placed && cached->rec.rows[base].view_src < 0;
+    cached->places[r] = is_known ? cached->places[base] : (struct record_place){NULL, NULL};
     return root != t && root->data != NULL ? tensor_put(t, root->buffer, (char *) root->data + t->view_offs)
                                            : GGML_STATUS_SUCCESS;
 }
 
 // A view whose root may still have to be put: it is a later row, or a view itself, which no op of ggml's makes.
-static inline bool is_early_view(const struct sched_memo *memo, int32_t r) {
-    const int32_t v = memo->rec.rows[r].view_src;
-    return v >= 0 && !memo->rows[v].is_placed && (v > r || memo->rec.rows[v].view_src >= 0);
+static inline bool is_early_view(const struct sched_cached *cached, int32_t r) {
+    const int32_t v = cached->rec.rows[r].view_src;
+    return v >= 0 && !cached->rows[v].is_placed && (v > r || cached->rec.rows[v].view_src >= 0);
 }
 
 // All but early views. With is_new the plan is asked for the places.
-static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_memo *memo, bool is_new, bool *has_early) {
-    const struct record *rec = &memo->rec;
+static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_cached *cached, bool is_new, bool *has_early) {
+    const struct record *rec = &cached->rec;
     for (int32_t r = 0; r < rec->n_rows; r++) {
         if (r + RECORD_AHEAD < rec->n_rows) {
             record_fetch(rec->tensors[r + RECORD_AHEAD]);
         }
-        if (sched_base(memo, r) != r) {
-            const bool is_early = is_early_view(memo, r);
+        if (sched_base(cached, r) != r) {
+            const bool is_early = is_early_view(cached, r);
             *has_early = *has_early || is_early;
-            if (!is_early && put_view(memo, r) != GGML_STATUS_SUCCESS) {
+            if (!is_early && put_view(cached, r) != GGML_STATUS_SUCCESS) {
                 return GGML_STATUS_FAILED;
             }
             continue;
         }
         if (rec->rows[r].has_memory) {
-            memo->places[r] = (struct record_place){NULL, rec->tensors[r]->data};
+            cached->places[r] = (struct record_place){NULL, rec->tensors[r]->data};
             continue;
         }
         if (is_new) {
-            note_row(sched, memo, r);
+            note_row(sched, cached, r);
         }
-        if (memo->rows[r].slots >= 0) {
-            memo->places[r] = memo->slot_places[memo->rows[r].slots + sched->slot];
+        if (cached->rows[r].slots >= 0) {
+            cached->places[r] = cached->slot_places[cached->rows[r].slots + sched->slot];
         }
-        const struct record_place *place = &memo->places[r];
+        const struct record_place *place = &cached->places[r];
         if (place->buffer != NULL && tensor_put(rec->tensors[r], place->buffer, place->data) != GGML_STATUS_SUCCESS) {
             return GGML_STATUS_FAILED;
         }
@@ -146,20 +146,20 @@ static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status put_early_views(struct sched_memo *memo) {
+static enum ggml_status put_early_views(struct sched_cached *cached) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int32_t r = 0; r < memo->rec.n_rows && status == GGML_STATUS_SUCCESS; r++) {
-        if (is_early_view(memo, r)) {
-            status = put_view(memo, r);
+    for (int32_t r = 0; r < cached->rec.n_rows && status == GGML_STATUS_SUCCESS; r++) {
+        if (is_early_view(cached, r)) {
+            status = put_view(cached, r);
         }
     }
     return status;
 }
 
 // Copies are the scheduler's: their buffers are told of them once.
-static enum ggml_status put_copies(struct sched_memo *memo) {
-    for (size_t i = 0; i < (size_t) memo->n_copies * (size_t) memo->n_slots; i++) {
-        struct ggml_tensor *t = &memo->tensors[i];
+static enum ggml_status put_copies(struct sched_cached *cached) {
+    for (size_t i = 0; i < (size_t) cached->n_copies * (size_t) cached->n_slots; i++) {
+        struct ggml_tensor *t = &cached->tensors[i];
         if (t->buffer != NULL && t->buffer->iface.init_tensor != NULL &&
             ggml_backend_buffer_init_tensor(t->buffer, t) != GGML_STATUS_SUCCESS) {
             return berth_fail(GGML_STATUS_FAILED, "scheduler: %s cannot be placed", berth_name_of(t));
@@ -168,42 +168,42 @@ static enum ggml_status put_copies(struct sched_memo *memo) {
     return GGML_STATUS_SUCCESS;
 }
 
-bool sched_is_all_put(const struct sched_memo *memo) {
-    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
-        const struct record_place *place = &memo->places[r];
-        const struct ggml_tensor *t = memo->rec.tensors[r];
-        if (sched_base(memo, r) == r && place->buffer != NULL && (t->buffer != place->buffer || t->data != place->data)) {
+bool sched_is_all_put(const struct sched_cached *cached) {
+    for (int32_t r = 0; r < cached->rec.n_rows; r++) {
+        const struct record_place *place = &cached->places[r];
+        const struct ggml_tensor *t = cached->rec.tensors[r];
+        if (sched_base(cached, r) == r && place->buffer != NULL && (t->buffer != place->buffer || t->data != place->data)) {
             return false;
         }
     }
     return true;
 }
 
-static enum ggml_status put_all(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    const bool is_new = !sched_has_places(sched, memo);
+static enum ggml_status put_all(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+    const bool is_new = !sched_has_places(sched, cached);
     enum ggml_status status;
     if (is_new) {
-        memo->uid_slot = -1;
-        status = sched_get_buffers(sched, memo, SCHED_PLAN_ANY);
+        cached->uid_slot = -1;
+        status = sched_get_buffers(sched, cached, SCHED_PLAN_ANY);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
-        sched_note_copies(sched, memo);
-        status = put_copies(memo);
+        sched_note_copies(sched, cached);
+        status = put_copies(cached);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
     }
     bool has_early = false;
-    status = put_rows(sched, memo, is_new, &has_early);
+    status = put_rows(sched, cached, is_new, &has_early);
     if (status != GGML_STATUS_SUCCESS || !has_early) {
         return status;
     }
-    return put_early_views(memo);
+    return put_early_views(cached);
 }
 
-enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    const enum ggml_status status = put_all(sched, memo);
-    memo->epoch = status == GGML_STATUS_SUCCESS ? berth_galloc_epoch(sched->galloc) : 0; // 0: the next try does all of it
+enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+    const enum ggml_status status = put_all(sched, cached);
+    cached->epoch = status == GGML_STATUS_SUCCESS ? berth_galloc_epoch(sched->galloc) : 0; // 0: the next try does all of it
     return status;
 }

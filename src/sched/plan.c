@@ -14,7 +14,7 @@
 #define KEPT_MAX 8 // plans, as many as the allocator keeps
 
 struct planner {
-    struct sched_memo *memo;
+    struct sched_cached *cached;
     struct galloc_columns cols; // of all rows
     int32_t n_steps;
     int32_t *first_dep; // [n_nodes] the first wish for the row, -1: none; NULL: there are none
@@ -24,7 +24,7 @@ struct planner {
 // ---- rows that are appended ----
 
 static struct record_row *row_append(struct planner *p, struct ggml_tensor *t, int op, int flags, int32_t form, int backend) {
-    struct record *rec = &p->memo->rec;
+    struct record *rec = &p->cached->rec;
     struct record_row *row = record_append(rec, t, op, flags);
     row->form = form;
     p->cols.rows[row->same_as] = lifetime_row_in(max_int(backend, 0));
@@ -33,26 +33,26 @@ static struct record_row *row_append(struct planner *p, struct ggml_tensor *t, i
 
 // In the order of the rows: sched_ghost_row.
 static void ghosts_append(struct planner *p) {
-    const struct sched_memo *memo = p->memo;
-    for (int32_t r = 0; memo->n_inputs > 0 && r < memo->rec.n_rows; r++) {
-        const struct sched_row *row = &memo->rows[r];
-        for (int slot = 1; row->slots >= 0 && slot < memo->n_slots; slot++) {
-            row_append(p, sched_ghost(memo, row, slot), GGML_OP_NONE, RECORD_FLAGS, memo->rec.rows[r].form, row->backend);
+    const struct sched_cached *cached = p->cached;
+    for (int32_t r = 0; cached->n_inputs > 0 && r < cached->rec.n_rows; r++) {
+        const struct sched_row *row = &cached->rows[r];
+        for (int slot = 1; row->slots >= 0 && slot < cached->n_slots; slot++) {
+            row_append(p, sched_ghost(cached, row, slot), GGML_OP_NONE, RECORD_FLAGS, cached->rec.rows[r].form, row->backend);
         }
     }
 }
 
 // A copy has the layout of what it copies.
 static void copies_append(struct planner *p) {
-    struct sched_memo *memo = p->memo;
-    const int flags = memo->n_slots > 1 ? RECORD_FLAGS : 0;
-    for (int32_t i = 0; i < memo->n_copies; i++) {
-        const struct sched_copy *copy = &memo->copies[i];
-        for (int slot = 0; slot < memo->n_slots; slot++) {
-            struct record_row *row = row_append(p, sched_copy_tensor(memo, i, slot), slot == 0 ? GGML_OP_DUP : GGML_OP_NONE,
-                flags, memo->rec.rows[copy->row].form, copy->backend);
+    struct sched_cached *cached = p->cached;
+    const int flags = cached->n_slots > 1 ? RECORD_FLAGS : 0;
+    for (int32_t i = 0; i < cached->n_copies; i++) {
+        const struct sched_copy *copy = &cached->copies[i];
+        for (int slot = 0; slot < cached->n_slots; slot++) {
+            struct record_row *row = row_append(p, sched_copy_tensor(cached, i, slot), slot == 0 ? GGML_OP_DUP : GGML_OP_NONE,
+                flags, cached->rec.rows[copy->row].form, copy->backend);
             if (slot == 0) {
-                record_src_put(&memo->rec, row, copy->row, 0);
+                record_src_put(&cached->rec, row, copy->row, 0);
             }
         }
     }
@@ -65,50 +65,50 @@ static void step_put(struct planner *p, int32_t row) {
 }
 
 static void deps_link(struct planner *p) {
-    struct sched_memo *memo = p->memo;
-    memset(p->first_dep, -1, (size_t) memo->rec.n_nodes * sizeof p->first_dep[0]);
-    for (int32_t d = memo->n_deps - 1; d >= 0; d--) {
-        memo->deps[d].next = p->first_dep[memo->deps[d].until];
-        p->first_dep[memo->deps[d].until] = d;
+    struct sched_cached *cached = p->cached;
+    memset(p->first_dep, -1, (size_t) cached->rec.n_nodes * sizeof p->first_dep[0]);
+    for (int32_t d = cached->n_deps - 1; d >= 0; d--) {
+        cached->deps[d].next = p->first_dep[cached->deps[d].until];
+        p->first_dep[cached->deps[d].until] = d;
     }
-    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
-        p->is_there[r] = r >= memo->rec.n_nodes;
+    for (int32_t r = 0; r < cached->rec.n_rows; r++) {
+        p->is_there[r] = r >= cached->rec.n_nodes;
     }
-    memset(p->is_there + memo->rec.n_rows, 0, (size_t) memo->n_copies * sizeof p->is_there[0]);
+    memset(p->is_there + cached->rec.n_rows, 0, (size_t) cached->n_copies * sizeof p->is_there[0]);
 }
 
 // Readers behind a node. What is computed later, or has memory of the caller's, needs none.
 static void deps_put(struct planner *p, int32_t until, int backend) {
-    struct sched_memo *memo = p->memo;
-    for (int32_t d = p->first_dep[until]; d >= 0; d = memo->deps[d].next) {
-        const struct sched_dep *dep = &memo->deps[d];
+    struct sched_cached *cached = p->cached;
+    for (int32_t d = p->first_dep[until]; d >= 0; d = cached->deps[d].next) {
+        const struct sched_dep *dep = &cached->deps[d];
         const bool is_copy = dep->row < 0;
-        if (!p->is_there[is_copy ? memo->rec.n_rows + dep->copy : dep->row] || (!is_copy && memo->rows[dep->row].is_placed)) {
+        if (!p->is_there[is_copy ? cached->rec.n_rows + dep->copy : dep->row] || (!is_copy && cached->rows[dep->row].is_placed)) {
             continue;
         }
-        const int32_t kept = is_copy ? sched_copy_row(memo, dep->copy, 0) : dep->row;
-        struct record_row *reader = row_append(p, memo->rec.tensors[kept], GGML_OP_NONE, 0, -1, backend);
-        reader->view_src = is_copy ? kept : sched_base(memo, kept);
-        record_src_put(&memo->rec, reader, kept, 0);
+        const int32_t kept = is_copy ? sched_copy_row(cached, dep->copy, 0) : dep->row;
+        struct record_row *reader = row_append(p, cached->rec.tensors[kept], GGML_OP_NONE, 0, -1, backend);
+        reader->view_src = is_copy ? kept : sched_base(cached, kept);
+        record_src_put(&cached->rec, reader, kept, 0);
         step_put(p, reader->same_as);
     }
 }
 
 // Copies before their split, nodes as they run.
 static void steps_put(struct planner *p) {
-    const struct sched_memo *memo = p->memo;
-    for (int32_t s = 0; s < memo->n_splits; s++) {
-        const struct sched_split *split = &memo->splits[s];
+    const struct sched_cached *cached = p->cached;
+    for (int32_t s = 0; s < cached->n_splits; s++) {
+        const struct sched_split *split = &cached->splits[s];
         for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
-            for (int slot = 0; slot < memo->n_slots; slot++) {
-                step_put(p, sched_copy_row(memo, i, slot));
+            for (int slot = 0; slot < cached->n_slots; slot++) {
+                step_put(p, sched_copy_row(cached, i, slot));
             }
             if (p->first_dep != NULL) {
-                p->is_there[memo->rec.n_rows + i] = true;
+                p->is_there[cached->rec.n_rows + i] = true;
             }
         }
         for (int32_t i = split->i_start; i < split->i_end; i++) {
-            const int32_t row = sched_order(memo, i);
+            const int32_t row = sched_order(cached, i);
             step_put(p, row);
             if (p->first_dep != NULL) {
                 p->is_there[row] = true;
@@ -167,31 +167,31 @@ bool sched_plan_keep(struct ggml_backend_sched *sched) {
 
 // ---- the plan ----
 
-static void edges_lead(struct sched_memo *memo, bool to_copies) {
-    for (int32_t i = 0; i < memo->n_edges; i++) {
-        const struct sched_edge *e = &memo->edges[i];
-        memo->rec.srcs[e->src] = to_copies ? sched_copy_row(memo, e->copy, 0) : memo->copies[e->copy].row;
+static void edges_lead(struct sched_cached *cached, bool to_copies) {
+    for (int32_t i = 0; i < cached->n_edges; i++) {
+        const struct sched_edge *e = &cached->edges[i];
+        cached->rec.srcs[e->src] = to_copies ? sched_copy_row(cached, e->copy, 0) : cached->copies[e->copy].row;
     }
 }
 
 static void columns_put(struct planner *p) {
-    const struct sched_memo *memo = p->memo;
-    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
-        const int32_t at = record_is_again(&memo->rec, r) ? memo->rec.rows[r].same_as : r;
-        p->cols.rows[r] = lifetime_row_in(max_int(memo->rows[at].backend, 0));
-        p->cols.rows[r].is_kept = sched_is_apart(memo, at);
+    const struct sched_cached *cached = p->cached;
+    for (int32_t r = 0; r < cached->rec.n_rows; r++) {
+        const int32_t at = record_is_again(&cached->rec, r) ? cached->rec.rows[r].same_as : r;
+        p->cols.rows[r] = lifetime_row_in(max_int(cached->rows[at].backend, 0));
+        p->cols.rows[r].is_kept = sched_is_per_slot_input(cached, at);
     }
 }
 
 static bool make_room(struct ggml_backend_sched *sched, struct planner *p, bool is_plain) {
-    struct sched_memo *memo = p->memo;
-    const size_t n_rows = (size_t) memo->rec.n_rows, n_nodes = (size_t) memo->rec.n_nodes, n_deps = (size_t) memo->n_deps;
-    const size_t n_copies = (size_t) memo->n_copies, n_slots = (size_t) memo->n_slots;
-    const size_t n_all = n_rows + (size_t) memo->n_inputs * (n_slots - 1) + n_copies * n_slots + n_deps;
-    if (!berth_record_room(&memo->rec, n_all, (size_t) memo->rec.n_srcs + n_copies + n_deps)) {
+    struct sched_cached *cached = p->cached;
+    const size_t n_rows = (size_t) cached->rec.n_rows, n_nodes = (size_t) cached->rec.n_nodes, n_deps = (size_t) cached->n_deps;
+    const size_t n_copies = (size_t) cached->n_copies, n_slots = (size_t) cached->n_slots;
+    const size_t n_all = n_rows + (size_t) cached->n_inputs * (n_slots - 1) + n_copies * n_slots + n_deps;
+    if (!berth_record_reserve(&cached->rec, n_all, (size_t) cached->rec.n_srcs + n_copies + n_deps)) {
         return false;
     }
-    memo->rows = memo->rec.columns; // which may have moved
+    cached->rows = cached->rec.columns; // which may have moved
     if (n_deps > 0) {
         p->first_dep = sched_scratch(sched, n_nodes * sizeof p->first_dep[0] + (n_rows + n_copies) * sizeof p->is_there[0]);
         p->is_there = p->first_dep != NULL ? (bool *) (p->first_dep + n_nodes) : NULL;
@@ -203,7 +203,7 @@ static bool make_room(struct ggml_backend_sched *sched, struct planner *p, bool 
 // For the record as it is now, with all that was appended.
 static enum ggml_status plan_get(
     struct ggml_backend_sched *sched, struct planner *p, const struct lifetime_order *order, enum sched_plan_use use) {
-    struct record *rec = &p->memo->rec;
+    struct record *rec = &p->cached->rec;
     struct galloc_plan *kept = use == SCHED_PLAN_ANY ? kept_find(sched, rec, p->cols.rows, order) : NULL;
     if (kept != NULL) {
         sched->plan = kept;
@@ -219,9 +219,9 @@ static enum ggml_status plan_get(
     return status;
 }
 
-enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo *memo, enum sched_plan_use use) {
-    struct planner p = {.memo = memo};
-    const bool is_plain = memo->n_copies == 0 && memo->n_inputs == 0 && memo->n_deps == 0 && !memo->is_reordered;
+enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_cached *cached, enum sched_plan_use use) {
+    struct planner p = {.cached = cached};
+    const bool is_plain = cached->n_copies == 0 && cached->n_inputs == 0 && cached->n_deps == 0 && !cached->is_reordered;
     if (sched->spare == NULL) {
         sched->spare = berth_galloc_plan_new(sched->galloc, false);
     }
@@ -231,12 +231,12 @@ enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo 
         return GGML_STATUS_ALLOC_FAILED;
     }
     if (!make_room(sched, &p, is_plain)) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the plan of %d nodes", memo->rec.n_nodes);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the plan of %d nodes", cached->rec.n_nodes);
     }
     columns_put(&p);
     ghosts_append(&p);
     copies_append(&p);
-    struct lifetime_order order = {.n_steps = memo->rec.n_nodes, .n_early = sched_copy_row(memo, 0, 0) - memo->rec.n_nodes};
+    struct lifetime_order order = {.n_steps = cached->rec.n_nodes, .n_early = sched_copy_row(cached, 0, 0) - cached->rec.n_nodes};
     if (!is_plain) {
         if (p.first_dep != NULL) {
             deps_link(&p);
@@ -245,10 +245,10 @@ enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo 
         order.steps = p.cols.steps;
         order.n_steps = p.n_steps;
     }
-    edges_lead(memo, true);
+    edges_lead(cached, true);
     const enum ggml_status status = plan_get(sched, &p, &order, use);
-    edges_lead(memo, false);
-    record_cut(&memo->rec);
-    sched->planned = status == GGML_STATUS_SUCCESS ? memo : NULL;
+    edges_lead(cached, false);
+    record_cut(&cached->rec);
+    sched->planned = status == GGML_STATUS_SUCCESS ? cached : NULL;
     return status;
 }

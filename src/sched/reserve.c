@@ -3,7 +3,7 @@
 // more memory, however often. So all that is made on the way has its room before:
 //   1. The plan is kept. A graph that it is large enough for is put where it says, and no other is made (plan.c).
 //   2. Every memo has room for the graph, since a smaller one is another graph; so have the passes, and inputs that move
-//   (carry.c).
+//   (preserved.c).
 //   3. Copies between devices that cannot reach each other have memory of the host's to go through.
 //   4. Backends that can reserve have done so for each part that they will be given: work memory, threads.
 // Backends that choose other ops when extents shrink (offloading by batch) are told of by a graph of either kind.
@@ -14,19 +14,19 @@
 
 // ---- room ----
 
-#define ROOM(memo, list, n) BERTH_GROW(&(memo)->list, &(memo)->list##_cap, (size_t) (n))
+#define ROOM(cached, list, n) BERTH_GROW(&(cached)->list, &(cached)->list##_cap, (size_t) (n))
 
-static bool memo_room(struct ggml_backend_sched *sched, struct sched_memo *to, const struct sched_memo *from) {
+static bool cached_reserve(struct ggml_backend_sched *sched, struct sched_cached *to, const struct sched_cached *from) {
     const size_t n_backends = (size_t) sched->n_backends, n_slots = (size_t) from->n_slots, n_inputs = (size_t) from->n_inputs;
     const struct ggml_tensor *tensors = to->tensors;
 
-    to->rec.is_whole = true;
+    to->rec.is_full_match = true;
     to->rec.column_size = sizeof to->rows[0];
     if (to->conflict == NULL) {
         to->conflict = berth_malloc(n_backends * n_backends * sizeof to->conflict[0]);
     }
 
-    const bool ok = to->conflict != NULL && berth_record_room_like(&to->rec, &from->rec) &&
+    const bool ok = to->conflict != NULL && berth_record_reserve_like(&to->rec, &from->rec) &&
                     ROOM(to, places, from->rec.n_rows + 1) && ROOM(to, splits, from->n_splits) &&
                     ROOM(to, copies, from->n_copies) && ROOM(to, edges, from->n_edges) && ROOM(to, deps, from->n_deps) &&
                     ROOM(to, slot_places, n_inputs * n_slots) &&
@@ -39,29 +39,29 @@ static bool memo_room(struct ggml_backend_sched *sched, struct sched_memo *to, c
     return ok;
 }
 
-static bool memos_room(struct ggml_backend_sched *sched, const struct sched_memo *memo) {
-    for (int m = 0; m < SCHED_N_MEMOS; m++) {
-        if (!memo_room(sched, &sched->memos[m], memo)) {
+static bool cached_reserve_all(struct ggml_backend_sched *sched, const struct sched_cached *cached) {
+    for (int m = 0; m < SCHED_N_CACHED; m++) {
+        if (!cached_reserve(sched, &sched->cached_graphs[m], cached)) {
             return false;
         }
     }
-    return sched_scratch(sched, ((size_t) memo->rec.n_rows + 1) * sizeof(struct record_undo)) != NULL &&
-           sched_carry_room(sched, memo);
+    return sched_scratch(sched, ((size_t) cached->rec.n_rows + 1) * sizeof(struct record_undo)) != NULL &&
+           sched_preserved_reserve(sched, cached);
 }
 
 static bool is_host(ggml_backend_buffer_type_t buft) {
     return buft == NULL || ggml_backend_buft_is_host(buft);
 }
 
-static size_t staging_size(const struct ggml_backend_sched *sched, const struct sched_memo *memo) {
+static size_t staging_size(const struct ggml_backend_sched *sched, const struct sched_cached *cached) {
     size_t most = 0;
-    for (int32_t i = 0; i < memo->n_copies; i++) {
-        const struct sched_copy *copy = &memo->copies[i];
-        const struct sched_row *base = &memo->rows[sched_base(memo, copy->row)];
+    for (int32_t i = 0; i < cached->n_copies; i++) {
+        const struct sched_copy *copy = &cached->copies[i];
+        const struct sched_row *base = &cached->rows[sched_base(cached, copy->row)];
         const ggml_backend_buffer_type_t from =
-            base->is_placed ? memo->rec.rows[base - memo->rows].buft : sched->bufts[base->backend];
+            base->is_placed ? cached->rec.rows[base - cached->rows].buft : sched->bufts[base->backend];
         if (!is_host(from) && !is_host(sched->bufts[copy->backend])) {
-            most = max_size(most, sched_nbytes(memo, copy->row));
+            most = max_size(most, sched_nbytes(cached, copy->row));
         }
     }
     return most;
@@ -70,9 +70,10 @@ static size_t staging_size(const struct ggml_backend_sched *sched, const struct 
 // ---- backends ----
 
 // The part of a graph that a split is, with its sources as the backend will get them, until part_end.
-static struct ggml_cgraph part_begin(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_split *split) {
-    sched_edges_to_copies(memo, split, 0);
-    return sched_part(sched, memo, split->i_start, split->i_end);
+static struct ggml_cgraph part_begin(
+    struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_split *split) {
+    sched_edges_to_copies(cached, split, 0);
+    return sched_part(sched, cached, split->i_start, split->i_end);
 }
 
 // While backends reserve, tensors are where the plan has them: a device made of several looks at that.
@@ -83,11 +84,11 @@ static void row_swap(struct ggml_tensor *t, struct record_place *place) {
     *place = last;
 }
 
-static void places_find(struct ggml_backend_sched *sched, const struct sched_memo *memo, struct record_place *places) {
-    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
-        const struct ggml_tensor *t = memo->rec.tensors[r];
-        const int32_t base = sched_base(memo, r);
-        const bool is_planned = base < memo->rec.n_rows && !memo->rec.rows[base].has_memory;
+static void places_find(struct ggml_backend_sched *sched, const struct sched_cached *cached, struct record_place *places) {
+    for (int32_t r = 0; r < cached->rec.n_rows; r++) {
+        const struct ggml_tensor *t = cached->rec.tensors[r];
+        const int32_t base = sched_base(cached, r);
+        const bool is_planned = base < cached->rec.n_rows && !cached->rec.rows[base].has_memory;
         places[r] = (struct record_place){t->buffer, t->data};
         if (is_planned) {
             places[r] = berth_galloc_place(sched->galloc, sched->plan, base);
@@ -98,50 +99,50 @@ static void places_find(struct ggml_backend_sched *sched, const struct sched_mem
     }
 }
 
-static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    struct record_place *places = berth_calloc((size_t) memo->rec.n_rows + 1, sizeof *places);
+    struct record_place *places = berth_calloc((size_t) cached->rec.n_rows + 1, sizeof *places);
     if (places == NULL) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the places of %d rows", memo->rec.n_rows);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the places of %d rows", cached->rec.n_rows);
     }
-    memo->epoch = 0; // its copies are elsewhere from now on
-    memo->uid_slot = -1;
-    sched_note_copies(sched, memo);
-    places_find(sched, memo, places);
-    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
-        row_swap(memo->rec.tensors[r], &places[r]);
+    cached->epoch = 0; // its copies are elsewhere from now on
+    cached->uid_slot = -1;
+    sched_note_copies(sched, cached);
+    places_find(sched, cached, places);
+    for (int32_t r = 0; r < cached->rec.n_rows; r++) {
+        row_swap(cached->rec.tensors[r], &places[r]);
     }
-    for (int32_t s = 0; s < memo->n_splits && status == GGML_STATUS_SUCCESS; s++) {
-        const struct ggml_cgraph part = part_begin(sched, memo, &memo->splits[s]);
-        status = berth_backend_reserve(sched->backends[memo->splits[s].backend], &part);
-        sched_edges_to_graph(memo, &memo->splits[s]);
+    for (int32_t s = 0; s < cached->n_splits && status == GGML_STATUS_SUCCESS; s++) {
+        const struct ggml_cgraph part = part_begin(sched, cached, &cached->splits[s]);
+        status = berth_backend_reserve(sched->backends[cached->splits[s].backend], &part);
+        sched_edges_to_graph(cached, &cached->splits[s]);
     }
-    for (int32_t r = memo->rec.n_rows; r-- > 0;) { // backwards: a tensor may be listed twice
-        row_swap(memo->rec.tensors[r], &places[r]);
+    for (int32_t r = cached->rec.n_rows; r-- > 0;) { // backwards: a tensor may be listed twice
+        row_swap(cached->rec.tensors[r], &places[r]);
     }
     berth_free(places);
     return status;
 }
 
-void sched_work_sizes(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes) {
-    for (int32_t s = 0; s < memo->n_splits; s++) {
-        const int b = memo->splits[s].backend;
-        const struct ggml_cgraph part = part_begin(sched, memo, &memo->splits[s]);
+void sched_work_sizes(struct ggml_backend_sched *sched, struct sched_cached *cached, size_t *sizes) {
+    for (int32_t s = 0; s < cached->n_splits; s++) {
+        const int b = cached->splits[s].backend;
+        const struct ggml_cgraph part = part_begin(sched, cached, &cached->splits[s]);
         sizes[b] = max_size(sizes[b], berth_backend_reserve_size(sched->backends[b], &part));
-        sched_edges_to_graph(memo, &memo->splits[s]);
+        sched_edges_to_graph(cached, &cached->splits[s]);
     }
-    sizes[sched->n_backends - 1] += staging_size(sched, memo);
+    sizes[sched->n_backends - 1] += staging_size(sched, cached);
 }
 
-enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    const enum ggml_status status = sched_get_buffers(sched, memo, SCHED_PLAN_KEPT);
+enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+    const enum ggml_status status = sched_get_buffers(sched, cached, SCHED_PLAN_KEPT);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (!sched_plan_keep(sched) || !memos_room(sched, memo) ||
-        !berth_grow(&sched->staging.bytes, &sched->staging.size, staging_size(sched, memo), 1)) {
+    if (!sched_plan_keep(sched) || !cached_reserve_all(sched, cached) ||
+        !berth_grow(&sched->staging.bytes, &sched->staging.size, staging_size(sched, cached), 1)) {
         return berth_fail(
-            GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to compute a graph of %d nodes later", memo->rec.n_nodes);
+            GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to compute a graph of %d nodes later", cached->rec.n_nodes);
     }
-    return backends_reserve(sched, memo);
+    return backends_reserve(sched, cached);
 }

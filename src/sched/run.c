@@ -142,10 +142,10 @@ static void wait_on(struct ggml_backend_sched *sched, int b, int other) {
 
 // From an address of the host's that no buffer stands for, a view of one too.
 static bool copy_unbuffered(const struct ggml_tensor *src, struct ggml_tensor *dst) {
-    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_room){0}, src);
+    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_reserve){0}, src);
     if (fault > BERTH_SPAN_EMPTY) {
         char text[256];
-        berth_span_tell(fault, src, text, sizeof text);
+        berth_span_report(fault, src, text, sizeof text);
         berth_set_error("%s", text);
         return false;
     }
@@ -154,7 +154,7 @@ static bool copy_unbuffered(const struct ggml_tensor *src, struct ggml_tensor *d
 }
 
 // True: done, or in order on both backends.
-static bool copy_between(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_copy *copy,
+static bool copy_between(struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_copy *copy,
     const struct ggml_tensor *src, struct ggml_tensor *dst) {
     ggml_backend_t to = sched->backends[copy->backend];
     const int from = copy->from;
@@ -162,27 +162,27 @@ static bool copy_between(struct ggml_backend_sched *sched, struct sched_memo *me
         wait_for(sched, copy->writer);
     }
     const bool has_buffer = berth_tensor_buffer(src) != NULL;
-    if (has_buffer && !copy->is_users && from >= 0 && to->iface.cpy_tensor_async != NULL &&
+    if (has_buffer && !copy->copies_caller_bytes && from >= 0 && to->iface.cpy_tensor_async != NULL &&
         to->iface.cpy_tensor_async(sched->backends[from], to, src, dst)) {
         sched->in_flight[from] = sched->in_flight[from] || sched->backends[from]->iface.synchronize != NULL;
         sched->in_flight[copy->backend] = to->iface.synchronize != NULL;
         return true;
     }
-    if (!copy->is_users || memo->rows[copy->row].is_placed) {
+    if (!copy->copies_caller_bytes || cached->rows[copy->row].is_placed) {
         wait_for(sched, from);
     }
     return has_buffer ? berth_tensor_copy("scheduler", to, src, dst, &sched->staging) : copy_unbuffered(src, dst);
 }
 
-static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_copy, int32_t i_split) {
-    const struct sched_copy *copy = &memo->copies[i_copy];
-    struct ggml_tensor *src = memo->rec.tensors[copy->row], *dst = sched_copy_tensor(memo, i_copy, sched->slot);
+static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t i_copy, int32_t i_split) {
+    const struct sched_copy *copy = &cached->copies[i_copy];
+    struct ggml_tensor *src = cached->rec.tensors[copy->row], *dst = sched_copy_tensor(cached, i_copy, sched->slot);
     const int64_t start_ns = sched->is_tracing ? sched_trace_now() : 0;
-    const bool is_copied = copy_between(sched, memo, copy, src, dst);
+    const bool is_copied = copy_between(sched, cached, copy, src, dst);
     // Both ends can keep a failure that a void call had.
     if (berth_backend_report(sched->backends[copy->backend]) != GGML_STATUS_SUCCESS || !is_copied) {
         return berth_fail(GGML_STATUS_FAILED, "scheduler: %s could not be copied to backend %s for split %d of %d: %s",
-            berth_name_of(src), ggml_backend_name(sched->backends[copy->backend]), i_split, memo->n_splits, berth_last_error());
+            berth_name_of(src), ggml_backend_name(sched->backends[copy->backend]), i_split, cached->n_splits, berth_last_error());
     }
     sched->stats.n_copies_made++;
     sched->stats.copy_bytes += (int64_t) ggml_nbytes(src);
@@ -201,7 +201,7 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
 
 // Node by node as far as the caller wants to look. *go_on is false if it has seen enough.
 static enum ggml_status compute_watched(
-    struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_split *split, bool *go_on) {
+    struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_split *split, bool *go_on) {
     ggml_backend_t backend = sched->backends[split->backend];
     enum ggml_status status = GGML_STATUS_SUCCESS;
     // The callback may set another one, for the splits to come.
@@ -209,11 +209,11 @@ static enum ggml_status compute_watched(
     void *const user_data = sched->callback_data;
     for (int32_t i = split->i_start; i < split->i_end && *go_on;) {
         int32_t end = i + 1;
-        bool wanted = callback(sched_nodes(memo)[i], true, user_data);
+        bool wanted = callback(sched_nodes(cached)[i], true, user_data);
         while (!wanted && end < split->i_end) {
-            wanted = callback(sched_nodes(memo)[end++], true, user_data);
+            wanted = callback(sched_nodes(cached)[end++], true, user_data);
         }
-        struct ggml_cgraph part = sched_part(sched, memo, i, end);
+        struct ggml_cgraph part = sched_part(sched, cached, i, end);
 
         status = ggml_backend_graph_compute_async(backend, &part);
         const enum ggml_status late = berth_backend_synchronize(backend);
@@ -224,18 +224,18 @@ static enum ggml_status compute_watched(
             break;
         }
         if (wanted) {
-            *go_on = callback(sched_nodes(memo)[end - 1], false, user_data);
+            *go_on = callback(sched_nodes(cached)[end - 1], false, user_data);
         }
         i = end;
     }
     return status;
 }
 
-static void wait_conflicts(struct ggml_backend_sched *sched, const struct sched_memo *memo, int b) {
+static void wait_conflicts(struct ggml_backend_sched *sched, const struct sched_cached *cached, int b) {
     const size_t n = (size_t) sched->n_backends;
     for (int other = 0; other < sched->n_backends; other++) {
         const bool shares =
-            sched->bufts[other] == sched->bufts[b] || (memo->has_conflict && memo->conflict[(size_t) b * n + (size_t) other]);
+            sched->bufts[other] == sched->bufts[b] || (cached->has_conflict && cached->conflict[(size_t) b * n + (size_t) other]);
         if (other != b && shares) {
             wait_for(sched, other);
         }
@@ -243,52 +243,52 @@ static void wait_conflicts(struct ggml_backend_sched *sched, const struct sched_
 }
 
 // A split that is one move, whose copy has reached the memory of the move itself: nothing is left to compute.
-static bool is_moved(const struct ggml_backend_sched *sched, const struct sched_memo *memo, const struct sched_split *split) {
+static bool is_moved(const struct ggml_backend_sched *sched, const struct sched_cached *cached, const struct sched_split *split) {
     bool is_done = split->n_copies == 1;
     for (int32_t i = split->i_start; i < split->i_end && is_done; i++) {
-        const struct ggml_tensor *node = sched_nodes(memo)[i];
+        const struct ggml_tensor *node = sched_nodes(cached)[i];
         is_done =
-            memo->rows[sched_order(memo, i)].is_empty ||
-            (berth_move_of(node) != BERTH_MOVE_NONE && node->data == sched_copy_tensor(memo, split->copies, sched->slot)->data);
+            cached->rows[sched_order(cached, i)].is_empty ||
+            (berth_move_of(node) != BERTH_MOVE_NONE && node->data == sched_copy_tensor(cached, split->copies, sched->slot)->data);
     }
     return is_done;
 }
 
-static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_split, bool *go_on) {
-    struct sched_split *split = &memo->splits[i_split];
+static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t i_split, bool *go_on) {
+    struct sched_split *split = &cached->splits[i_split];
     const int b = split->backend;
     ggml_backend_t backend = sched->backends[b];
 
-    wait_conflicts(sched, memo, b);
-    if (memo->n_slots == 1 && split->n_copies > 0) {
+    wait_conflicts(sched, cached, b);
+    if (cached->n_slots == 1 && split->n_copies > 0) {
         wait_for(sched, b);
     }
-    if (split->n_copies == 0 && i_split > 0 && memo->splits[i_split - 1].backend != b) {
-        wait_on(sched, b, memo->splits[i_split - 1].backend);
+    if (split->n_copies == 0 && i_split > 0 && cached->splits[i_split - 1].backend != b) {
+        wait_on(sched, b, cached->splits[i_split - 1].backend);
     }
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int32_t i = split->copies; i < split->copies + split->n_copies && status == GGML_STATUS_SUCCESS; i++) {
-        status = copy_run(sched, memo, i, i_split);
+        status = copy_run(sched, cached, i, i_split);
     }
-    if (status != GGML_STATUS_SUCCESS || (sched->callback == NULL && is_moved(sched, memo, split))) {
+    if (status != GGML_STATUS_SUCCESS || (sched->callback == NULL && is_moved(sched, cached, split))) {
         return status;
     }
     const int64_t start_ns = sched->is_tracing ? sched_trace_now() : 0;
-    sched_edges_to_copies(memo, split, sched->slot);
+    sched_edges_to_copies(cached, split, sched->slot);
     if (sched->callback != NULL) {
-        status = compute_watched(sched, memo, split, go_on);
+        status = compute_watched(sched, cached, split, go_on);
     } else if (sched->is_tracing) {
-        status = sched_trace_ops(sched, memo, i_split);
+        status = sched_trace_ops(sched, cached, i_split);
     } else {
-        struct ggml_cgraph part = sched_part(sched, memo, split->i_start, split->i_end);
+        struct ggml_cgraph part = sched_part(sched, cached, split->i_start, split->i_end);
         part.uid = split->uid;
         status = ggml_backend_graph_compute_async(backend, &part);
         sched->in_flight[b] = backend->iface.synchronize != NULL;
-        if (memo->n_slots > 1) {
+        if (cached->n_slots > 1) {
             event_record(sched, b);
         }
     }
-    sched_edges_to_graph(memo, split);
+    sched_edges_to_graph(cached, split);
     if (sched->is_tracing) {
         wait_for(sched, b);
         sched_trace_add(sched, SCHED_TRACE_SPLIT, NULL, i_split, b, start_ns);
@@ -296,25 +296,25 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
     if (status != GGML_STATUS_SUCCESS && status != GGML_STATUS_ABORTED) {
         const char *why = berth_last_error();
         return berth_fail(status, "scheduler: backend %s failed at split %d of %d (%s to %s, %d nodes): %s",
-            ggml_backend_name(backend), i_split, memo->n_splits, berth_name_of(sched_nodes(memo)[split->i_start]),
-            berth_name_of(sched_nodes(memo)[split->i_end - 1]), split->i_end - split->i_start,
+            ggml_backend_name(backend), i_split, cached->n_splits, berth_name_of(sched_nodes(cached)[split->i_start]),
+            berth_name_of(sched_nodes(cached)[split->i_end - 1]), split->i_end - split->i_start,
             why[0] != '\0' ? why : "no reason given");
     }
     return status;
 }
 
 enum ggml_status sched_run(struct ggml_backend_sched *sched) {
-    struct sched_memo *memo = sched->cur;
+    struct sched_cached *cached = sched->cur;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     bool go_on = true;
-    sched->has_in_use = sched->is_tracing && sched_trace_memory(sched, memo);
+    sched->has_in_use = sched->is_tracing && sched_trace_memory(sched, cached);
     sched->n_trace_lost += sched->is_tracing && !sched->has_in_use;
-    if (memo->n_slots > 1) {
+    if (cached->n_slots > 1) {
         sched_wait_slot(sched, sched->slot);
     }
     sched->is_running = true;
-    for (int32_t s = 0; s < memo->n_splits && go_on && status == GGML_STATUS_SUCCESS; s++) {
-        status = split_run(sched, memo, s, &go_on);
+    for (int32_t s = 0; s < cached->n_splits && go_on && status == GGML_STATUS_SUCCESS; s++) {
+        status = split_run(sched, cached, s, &go_on);
     }
     sched->is_running = false;
     if (status != GGML_STATUS_SUCCESS) { // nothing of this graph may reach the next one
@@ -326,7 +326,7 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
             (void) known; // a follow-up of what failed first
         }
         berth_set_error("%s", text);
-    } else if (memo->n_slots > 1) {
+    } else if (cached->n_slots > 1) {
         events_record(sched);
     }
     return status;

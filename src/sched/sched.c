@@ -90,8 +90,8 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     sched_finish(sched); // what has nothing to do is left alone: programs free their backends first, and in ways of their own
     berth_backend_unwatch(&sched->watch);
     sched_events_fini(sched);
-    for (int m = 0; m < SCHED_N_MEMOS; m++) {
-        sched_memo_fini(&sched->memos[m]);
+    for (int m = 0; m < SCHED_N_CACHED; m++) {
+        sched_cached_fini(&sched->cached_graphs[m]);
     }
     berth_free(sched->chosen.tensors);
     berth_free(sched->chosen.backends);
@@ -102,8 +102,8 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     berth_free(sched->in_use);
     berth_free(sched->scratch);
     berth_free(sched->staging.bytes);
-    berth_free(sched->carry.list);
-    berth_free(sched->carry.bytes);
+    berth_free(sched->preserved.list);
+    berth_free(sched->preserved.bytes);
     berth_arrays_free(&sched->mem);
     berth_free(sched);
 }
@@ -120,86 +120,87 @@ void ggml_backend_sched_reset(ggml_backend_sched_t sched) {
 
 // ---- a graph becomes splits ----
 
-static enum ggml_status check_strict(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    for (int32_t r = 0; sched->is_strict && r < memo->rec.n_nodes; r++) {
-        const enum berth_sched_reason reason = sched_reason(sched, memo, r);
-        if (!memo->rows[r].is_empty && reason >= BERTH_SCHED_FALLBACK_OP) {
-            const struct ggml_tensor *t = memo->rec.tensors[r];
+static enum ggml_status check_strict(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+    for (int32_t r = 0; sched->is_strict && r < cached->rec.n_nodes; r++) {
+        const enum berth_sched_reason reason = sched_reason(sched, cached, r);
+        if (!cached->rows[r].is_empty && reason >= BERTH_SCHED_FALLBACK_OP) {
+            const struct ggml_tensor *t = cached->rec.tensors[r];
             return berth_fail(GGML_STATUS_FAILED, "scheduler, strict: %s (%s) would run on %s: %s by %s", berth_name_of(t),
-                ggml_op_desc(t), ggml_backend_name(sched->backends[memo->rows[r].backend]), berth_sched_reason_name(reason),
-                ggml_backend_name(sched->backends[memo->rows[r].refused]));
+                ggml_op_desc(t), ggml_backend_name(sched->backends[cached->rows[r].backend]), berth_sched_reason_name(reason),
+                ggml_backend_name(sched->backends[cached->rows[r].refused]));
         }
     }
     return GGML_STATUS_SUCCESS;
 }
 
-static void uids_renew(struct sched_memo *memo, int slot) {
-    for (int32_t s = 0; memo->uid_slot != slot && s < memo->n_splits; s++) {
-        memo->splits[s].uid = ggml_graph_next_uid();
+static void uids_renew(struct sched_cached *cached, int slot) {
+    for (int32_t s = 0; cached->uid_slot != slot && s < cached->n_splits; s++) {
+        cached->splits[s].uid = ggml_graph_next_uid();
     }
-    memo->uid_slot = slot;
+    cached->uid_slot = slot;
 }
 
-static struct sched_memo *memo_find(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph, bool put) {
-    for (int k = 0; k < SCHED_N_MEMOS; k++) { // the last one first
-        struct sched_memo *memo = NULL;
-        for (int m = 0; m < SCHED_N_MEMOS; m++) {
-            const bool is_next = k == 0 ? sched->memos[m].used == sched->clock : sched->memos[m].used != sched->clock;
-            if (is_next && (memo == NULL || k == 0)) {
-                memo = &sched->memos[m];
+static struct sched_cached *cached_find(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph, bool put) {
+    for (int k = 0; k < SCHED_N_CACHED; k++) { // the last one first
+        struct sched_cached *cached = NULL;
+        for (int m = 0; m < SCHED_N_CACHED; m++) {
+            const bool is_next =
+                k == 0 ? sched->cached_graphs[m].used == sched->clock : sched->cached_graphs[m].used != sched->clock;
+            if (is_next && (cached == NULL || k == 0)) {
+                cached = &sched->cached_graphs[m];
             }
         }
-        if (memo == NULL || !memo->is_split || memo->n_slots != sched->n_copies) {
+        if (cached == NULL || !cached->is_split || cached->n_slots != sched->n_copies) {
             continue;
         }
-        const enum sched_match match = sched_memo_match(sched, memo, graph, put && memo->n_slots == 1);
+        const enum sched_match match = sched_cached_match(sched, cached, graph, put && cached->n_slots == 1);
         if (match != SCHED_OTHER) {
             sched->is_put = match == SCHED_SAME_PLACED;
-            return memo;
+            return cached;
         }
     }
     return NULL;
 }
 
-static struct sched_memo *memo_oldest(struct ggml_backend_sched *sched) {
-    struct sched_memo *oldest = &sched->memos[0];
-    for (int m = 1; m < SCHED_N_MEMOS; m++) {
-        if (sched->memos[m].used < oldest->used) {
-            oldest = &sched->memos[m];
+static struct sched_cached *cached_oldest(struct ggml_backend_sched *sched) {
+    struct sched_cached *oldest = &sched->cached_graphs[0];
+    for (int m = 1; m < SCHED_N_CACHED; m++) {
+        if (sched->cached_graphs[m].used < oldest->used) {
+            oldest = &sched->cached_graphs[m];
         }
     }
     return oldest;
 }
 
-static enum ggml_status memo_make(struct ggml_backend_sched *sched, struct sched_memo *memo, struct ggml_cgraph *graph) {
-    if (sched->planned == memo) {
+static enum ggml_status cached_make(struct ggml_backend_sched *sched, struct sched_cached *cached, struct ggml_cgraph *graph) {
+    if (sched->planned == cached) {
         sched->planned = NULL;
     }
-    enum ggml_status status = sched_memo_build(sched, memo, graph);
+    enum ggml_status status = sched_cached_build(sched, cached, graph);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    status = sched_assign(sched, memo);
+    status = sched_assign(sched, cached);
     if (status != GGML_STATUS_SUCCESS) {
         goto fail;
     }
-    status = check_strict(sched, memo);
+    status = check_strict(sched, cached);
     if (status != GGML_STATUS_SUCCESS) {
         goto fail;
     }
     sched->graph = graph;
-    status = sched_split(sched, memo);
+    status = sched_split(sched, cached);
     if (status != GGML_STATUS_SUCCESS) {
         goto fail;
     }
-    status = sched_optimize(sched, memo);
+    status = sched_optimize(sched, cached);
     if (status != GGML_STATUS_SUCCESS) {
         goto fail;
     }
-    memo->is_split = true;
+    cached->is_split = true;
     return GGML_STATUS_SUCCESS;
 fail:
-    sched_memo_drop(memo);
+    sched_cached_drop(cached);
     return status;
 }
 
@@ -207,10 +208,10 @@ static enum ggml_status graph_prepare(struct ggml_backend_sched *sched, struct g
     sched->is_alloc = false;
     sched->is_put = false;
     sched->cur = NULL;
-    struct sched_memo *memo = memo_find(sched, graph, put);
-    if (memo == NULL) {
-        memo = memo_oldest(sched);
-        const enum ggml_status status = memo_make(sched, memo, graph);
+    struct sched_cached *cached = cached_find(sched, graph, put);
+    if (cached == NULL) {
+        cached = cached_oldest(sched);
+        const enum ggml_status status = cached_make(sched, cached, graph);
         if (status != GGML_STATUS_SUCCESS) {
             sched->graph = NULL;
             return status;
@@ -219,10 +220,10 @@ static enum ggml_status graph_prepare(struct ggml_backend_sched *sched, struct g
     } else {
         sched->stats.n_reused++;
     }
-    memo->used = ++sched->clock;
-    sched->cur = memo;
+    cached->used = ++sched->clock;
+    sched->cur = cached;
     sched->graph = graph;
-    sched->last_n_splits = memo->n_splits;
+    sched->last_n_splits = cached->n_splits;
     if (sched->debug > 0) {
         sched_explain_log(sched);
     }
@@ -230,58 +231,58 @@ static enum ggml_status graph_prepare(struct ggml_backend_sched *sched, struct g
 }
 
 // A graph that lists a tensor twice was taken for one that lists two of the same form: it is another.
-static enum ggml_status memo_remake(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    const enum ggml_status status = memo_make(sched, memo, sched->graph);
+static enum ggml_status cached_remake(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+    const enum ggml_status status = cached_make(sched, cached, sched->graph);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    sched->last_n_splits = memo->n_splits;
+    sched->last_n_splits = cached->n_splits;
     sched->stats.n_reused--;
     sched->stats.n_planned++;
-    return sched_place(sched, memo);
+    return sched_place(sched, cached);
 }
 
-static enum ggml_status tensors_place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+static enum ggml_status tensors_place(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (sched->is_carrying) {
-        status = sched_carry_take(sched, sched->graph);
+        status = sched_preserved_save(sched, sched->graph);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
     }
-    status = sched_place(sched, memo);
-    if (status != GGML_STATUS_SUCCESS || sched_is_all_put(memo) || !berth_record_is_tangled(&memo->rec)) {
+    status = sched_place(sched, cached);
+    if (status != GGML_STATUS_SUCCESS || sched_is_all_put(cached) || !berth_record_has_unknown_duplicates(&cached->rec)) {
         return status;
     }
-    return memo_remake(sched, memo);
+    return cached_remake(sched, cached);
 }
 
-static enum ggml_status graph_place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+static enum ggml_status graph_place(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     enum ggml_status status = sched_events_init(sched);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (memo->n_slots > 1) {
-        sched->slot = sched->next_slot % memo->n_slots;
-        sched->next_slot = (sched->slot + 1) % memo->n_slots;
-        if (memo != sched->last_run) {
+    if (cached->n_slots > 1) {
+        sched->slot = sched->next_slot % cached->n_slots;
+        sched->next_slot = (sched->slot + 1) % cached->n_slots;
+        if (cached != sched->last_run) {
             sched_drain(sched); // the plans of two graphs know nothing of each other, and inputs are about to be written
         }
         sched_wait_slot(sched, sched->slot);
     } else {
         sched->slot = 0;
     }
-    sched->last_run = memo;
+    sched->last_run = cached;
     if (!sched->is_put) {
-        status = tensors_place(sched, memo);
+        status = tensors_place(sched, cached);
     }
-    uids_renew(memo, sched->slot);
+    uids_renew(cached, sched->slot);
     return status;
 }
 
 // graph_prepare, then what step does with it; with fewer graphs in flight if memory does not suffice.
 static enum ggml_status prepare_and(struct ggml_backend_sched *sched, struct ggml_cgraph *graph,
-    enum ggml_status (*step)(struct ggml_backend_sched *, struct sched_memo *)) {
+    enum ggml_status (*step)(struct ggml_backend_sched *, struct sched_cached *)) {
     const int n_copies = sched->n_copies;
     for (;;) {
         enum ggml_status status = graph_prepare(sched, graph, step == graph_place);
@@ -343,7 +344,7 @@ void berth_sched_on_plan(berth_sched_planned_t callback, void *user_data) {
     watcher.user_data = user_data;
 }
 
-static void tell_planned(struct ggml_backend_sched *sched, struct ggml_cgraph *graph, const size_t *sizes) {
+static void report_planned(struct ggml_backend_sched *sched, struct ggml_cgraph *graph, const size_t *sizes) {
     if (watcher.callback != NULL) {
         watcher.callback(sched, graph, sizes, watcher.user_data);
     }
@@ -357,7 +358,7 @@ bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *
     const enum ggml_status status = prepare_and(sched, measure_graph, sched_reserve);
     sched->was_reserved = true;
     if (status == GGML_STATUS_SUCCESS) {
-        tell_planned(sched, measure_graph, NULL);
+        report_planned(sched, measure_graph, NULL);
     }
     ggml_backend_sched_reset(sched);
     return status == GGML_STATUS_SUCCESS;
@@ -370,7 +371,7 @@ void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched, struct ggml_cgr
     memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
     if (graph_prepare(sched, measure_graph, false) == GGML_STATUS_SUCCESS) {
         if (sched_measure(sched, sched->cur, sizes) == GGML_STATUS_SUCCESS) {
-            tell_planned(sched, measure_graph, sizes);
+            report_planned(sched, measure_graph, sizes);
         } else {
             memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
         }
@@ -405,11 +406,11 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
 
 // The graph that has its memory, as it was then: nothing that decides a result or a place has changed.
 static bool is_allocated(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
-    struct sched_memo *memo = sched->cur;
-    if (!sched->is_alloc || sched_memo_match(sched, memo, graph, true) != SCHED_SAME_PLACED) {
+    struct sched_cached *cached = sched->cur;
+    if (!sched->is_alloc || sched_cached_match(sched, cached, graph, true) != SCHED_SAME_PLACED) {
         return false;
     }
-    uids_renew(memo, sched->slot);
+    uids_renew(cached, sched->slot);
     return true;
 }
 
@@ -421,7 +422,7 @@ static enum ggml_status make_ready(struct ggml_backend_sched *sched, struct ggml
     sched->is_carrying = true;
     const enum ggml_status status = alloc_graph(sched, graph);
     sched->is_carrying = false;
-    sched_carry_give(sched);
+    sched_preserved_restore(sched);
     return status;
 }
 

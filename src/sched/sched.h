@@ -17,7 +17,7 @@
 
 #include <time.h>
 
-#define SCHED_N_MEMOS 2 // e.g. a long batch and a single token in turns
+#define SCHED_N_CACHED 2 // e.g. a long batch and a single token in turns
 
 // The backends that the caller chose.
 struct sched_choices {
@@ -39,7 +39,7 @@ static inline int sched_choice(const struct sched_choices *choices, const struct
 // where it lies. A tensor that is listed again counts as a view of its first row.
 struct sched_row {
     int32_t base;    // record_base
-    int32_t slots;   // first of its places in memo.slot_places, -1: it has one place only
+    int32_t slots;   // first of its places in cached.slot_places, -1: it has one place only
     int16_t caller;  // backend the caller chose, -1: none
     int16_t backend; // -1: none
     int16_t refused; // first backend that should have run it and does not support it, -1: none
@@ -54,13 +54,13 @@ struct sched_row {
 // A tensor that crosses to a backend: made once for each version of its bytes.
 struct sched_copy {
     int32_t row;
-    int32_t version; // of the root's bytes: counts the nodes that wrote to it before
-    int32_t next;    // next copy of the same row, -1: last
-    int16_t backend; // that needs it
-    int16_t from;    // backend of the memory, -1: none of ours
-    int16_t writer;  // backend that computed these bytes, -1: they were there before the first node
-    bool is_users;   // the caller's bytes: copied before compute returns
-    size_t tensor;   // first of its n_slots tensors in memo.tensors
+    int32_t version;          // of the root's bytes: counts the nodes that wrote to it before
+    int32_t next;             // next copy of the same row, -1: last
+    int16_t backend;          // that needs it
+    int16_t from;             // backend of the memory, -1: none of ours
+    int16_t writer;           // backend that computed these bytes, -1: they were there before the first node
+    bool copies_caller_bytes; // the caller's bytes: copied before compute returns
+    size_t tensor;            // first of its n_slots tensors in cached.tensors
 };
 
 // An edge that crosses: while a split is handed out, the node's source is the copy.
@@ -78,14 +78,14 @@ struct sched_dep {
 };
 
 struct sched_split {
-    int32_t i_start, i_end;   // in memo.order
-    int32_t copies, n_copies; // its inputs, in memo.copies
-    int32_t edges, n_edges;   // in memo.edges
+    int32_t i_start, i_end;   // in cached.order
+    int32_t copies, n_copies; // its inputs, in cached.copies
+    int32_t edges, n_edges;   // in cached.edges
     int16_t backend;
     uint64_t uid; // backends may take the same one for the same nodes at the same addresses
 };
 
-struct sched_memo {
+struct sched_cached {
     struct record rec;
     struct sched_row *rows;      // its columns
     struct record_place *places; // [n_rows] where the scheduler put them, while the buffers are those of epoch
@@ -117,11 +117,11 @@ struct sched_memo {
     int64_t used;   // clock of the last use
 };
 
-// Bytes of inputs on their way from one place to another (carry.c). The memory stays for the next time.
-struct sched_carry {
+// Bytes of inputs on their way from one place to another (preserved.c). The memory stays for the next time.
+struct sched_preserved {
     bool is_taken;
-    struct carried *list; // [n]
-    char *bytes;          // [n_bytes] of them, one after the other
+    struct preserved_input *list; // [n]
+    char *bytes;                  // [n_bytes] of them, one after the other
     size_t n, cap, n_bytes, bytes_cap;
 };
 
@@ -163,22 +163,22 @@ struct ggml_backend_sched {
     void *scratch; // of one pass at a time
     size_t scratch_size;
     ggml_gallocr_t galloc;
-    struct galloc_plan *plan;   // of the graph that was planned last: spare, or one of kept. NULL: none yet
-    struct galloc_plan *spare;  // for the next graph, NULL: none yet
-    struct galloc_plan **kept;  // [n_kept] of reserved graphs, the newest last
-    struct sched_memo *planned; // whose plan it is, NULL: the graph's memo is another's by now
+    struct galloc_plan *plan;     // of the graph that was planned last: spare, or one of kept. NULL: none yet
+    struct galloc_plan *spare;    // for the next graph, NULL: none yet
+    struct galloc_plan **kept;    // [n_kept] of reserved graphs, the newest last
+    struct sched_cached *planned; // whose plan it is, NULL: the graph's memo is another's by now
     size_t n_kept, kept_cap;
     struct berth_staging staging;
 
     struct sched_choices chosen;
-    struct sched_memo memos[SCHED_N_MEMOS];
-    struct sched_memo *cur;      // the graph that was split last, NULL after reset
-    struct sched_memo *last_run; // of the graph that was placed last
-    struct ggml_cgraph *graph;   // of cur
+    struct sched_cached cached_graphs[SCHED_N_CACHED];
+    struct sched_cached *cur;      // the graph that was split last, NULL after reset
+    struct sched_cached *last_run; // of the graph that was placed last
+    struct ggml_cgraph *graph;     // of cur
     bool is_alloc;
     bool is_put;     // all addresses of cur are given
     bool is_running; // inside sched_run: cur is in use, and whoever is called from there must not change it
-    struct sched_carry carry;
+    struct sched_preserved preserved;
     bool is_carrying;  // while a graph is placed to be computed: its inputs hold what the program wrote
     bool was_reserved; // growing again is worth a line
     int64_t clock;
@@ -217,62 +217,62 @@ static inline bool sched_is_idle(const char *func, const struct ggml_backend_sch
     return false;
 }
 
-// ---- memo.c ----
+// ---- cached.c ----
 
 // Fills rows from the graph.
-enum ggml_status sched_memo_build(
-    struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph) BERTH_MUST_USE;
+enum ggml_status sched_cached_build(
+    struct ggml_backend_sched *sched, struct sched_cached *cached, const struct ggml_cgraph *graph) BERTH_MUST_USE;
 // Whether the graph is the memo's; then the rows' tensors are its tensors. With put, they get their addresses on the way, so that
 // a graph that comes again is looked at once.
 enum sched_match { SCHED_OTHER, SCHED_SAME, SCHED_SAME_PLACED };
-enum sched_match sched_memo_match(
-    struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph, bool put);
-void sched_memo_drop(struct sched_memo *memo); // forgets the graph, keeps the memory
-void sched_memo_fini(struct sched_memo *memo);
+enum sched_match sched_cached_match(
+    struct ggml_backend_sched *sched, struct sched_cached *cached, const struct ggml_cgraph *graph, bool put);
+void sched_cached_drop(struct sched_cached *cached); // forgets the graph, keeps the memory
+void sched_cached_fini(struct sched_cached *cached);
 
-static inline struct ggml_tensor **sched_nodes(const struct sched_memo *memo) {
-    return memo->is_reordered ? memo->nodes : memo->rec.tensors;
+static inline struct ggml_tensor **sched_nodes(const struct sched_cached *cached) {
+    return cached->is_reordered ? cached->nodes : cached->rec.tensors;
 }
 
 // The row that runs as number i.
-static inline int32_t sched_order(const struct sched_memo *memo, int32_t i) {
-    return memo->is_reordered ? memo->order[i] : i;
+static inline int32_t sched_order(const struct sched_cached *cached, int32_t i) {
+    return cached->is_reordered ? cached->order[i] : i;
 }
 
 // The row whose memory row i looks at.
-static inline int32_t sched_base(const struct sched_memo *memo, int32_t i) {
-    return memo->rows[i].base;
+static inline int32_t sched_base(const struct sched_cached *cached, int32_t i) {
+    return cached->rows[i].base;
 }
 
 // The row that decides for row i: its root if that is not placed, else itself.
-static inline int32_t sched_root(const struct sched_memo *memo, int32_t i) {
-    return memo->rows[i].is_placed ? i : memo->rows[i].base;
+static inline int32_t sched_root(const struct sched_cached *cached, int32_t i) {
+    return cached->rows[i].is_placed ? i : cached->rows[i].base;
 }
 
 // Its memory is neither placed nor given a backend yet.
-static inline bool sched_is_open(const struct sched_memo *memo, int32_t i) {
-    return !memo->rows[i].is_placed && memo->rows[memo->rows[i].base].backend < 0;
+static inline bool sched_is_open(const struct sched_cached *cached, int32_t i) {
+    return !cached->rows[i].is_placed && cached->rows[cached->rows[i].base].backend < 0;
 }
 
 // Its memory holds weights, which no op writes.
-static inline bool sched_in_weights(const struct sched_memo *memo, int32_t i) {
-    return memo->rows[i].is_placed && memo->rec.rows[memo->rows[i].base].usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+static inline bool sched_in_weights(const struct sched_cached *cached, int32_t i) {
+    return cached->rows[i].is_placed && cached->rec.rows[cached->rows[i].base].usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 }
 
 // What pulls the ops that read it. What an op makes of a weight, as a view of some rows, does not: it is often smaller than
 // the values that would have to cross to it (prop_sched_rival.c).
-static inline bool sched_is_weight(const struct sched_memo *memo, int32_t i) {
-    return memo->rec.rows[i].op == GGML_OP_NONE && sched_in_weights(memo, i);
+static inline bool sched_is_weight(const struct sched_cached *cached, int32_t i) {
+    return cached->rec.rows[i].op == GGML_OP_NONE && sched_in_weights(cached, i);
 }
 
 // An input that the scheduler places and the program writes while other graphs are in flight: it shares its memory with nobody.
-static inline bool sched_is_apart(const struct sched_memo *memo, int32_t r) {
-    const struct sched_row *row = &memo->rows[r];
-    return memo->n_slots > 1 && row->is_input && !row->is_placed && row->base == r && row->is_empty;
+static inline bool sched_is_per_slot_input(const struct sched_cached *cached, int32_t r) {
+    const struct sched_row *row = &cached->rows[r];
+    return cached->n_slots > 1 && row->is_input && !row->is_placed && row->base == r && row->is_empty;
 }
 
-static inline size_t sched_nbytes(const struct sched_memo *memo, int32_t r) {
-    return memo->rec.forms[memo->rec.rows[r].form].n_bytes;
+static inline size_t sched_nbytes(const struct sched_cached *cached, int32_t r) {
+    return cached->rec.forms[cached->rec.rows[r].form].n_bytes;
 }
 
 // Memory for one pass, good until the next call, not zeroed. NULL: out of memory.
@@ -282,41 +282,41 @@ static inline void *sched_scratch(struct ggml_backend_sched *sched, size_t size)
 
 // ---- assign.c ----
 
-enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_cached *cached) BERTH_MUST_USE;
 // Can backend b use the memory of row i as it is?
-bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_memo *memo, int b, int32_t i);
+bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_cached *cached, int b, int32_t i);
 
 // ---- split.c ----
 
 // sched_optimize follows; then the memo is_split.
-enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_cached *cached) BERTH_MUST_USE;
 // Lets the edges of a split lead to the copies of the slot, and back to the graph's tensors.
-void sched_edges_to_copies(struct sched_memo *memo, const struct sched_split *split, int slot);
-void sched_edges_to_graph(struct sched_memo *memo, const struct sched_split *split);
+void sched_edges_to_copies(struct sched_cached *cached, const struct sched_split *split, int slot);
+void sched_edges_to_graph(struct sched_cached *cached, const struct sched_split *split);
 
 // ---- optimize.c ----
 
 // Lets the backends put the nodes of their splits into an order they like better, and wish for memory to stay.
-enum ggml_status sched_optimize(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+enum ggml_status sched_optimize(struct ggml_backend_sched *sched, struct sched_cached *cached) BERTH_MUST_USE;
 
-static inline struct ggml_tensor *sched_copy_tensor(const struct sched_memo *memo, int32_t copy, int slot) {
-    return &memo->tensors[memo->copies[copy].tensor + (size_t) slot];
+static inline struct ggml_tensor *sched_copy_tensor(const struct sched_cached *cached, int32_t copy, int slot) {
+    return &cached->tensors[cached->copies[copy].tensor + (size_t) slot];
 }
 
 // The tensor that stands for a further place of an input.
-static inline struct ggml_tensor *sched_ghost(const struct sched_memo *memo, const struct sched_row *row, int slot) {
-    const size_t n = (size_t) memo->n_slots;
-    return &memo->tensors[(size_t) memo->n_copies * n + (size_t) row->slots / n * (n - 1) + (size_t) slot - 1];
+static inline struct ggml_tensor *sched_ghost(const struct sched_cached *cached, const struct sched_row *row, int slot) {
+    const size_t n = (size_t) cached->n_slots;
+    return &cached->tensors[(size_t) cached->n_copies * n + (size_t) row->slots / n * (n - 1) + (size_t) slot - 1];
 }
 
 // ---- plan.c ----
 
 // Rows that are appended for a plan, see plan.c: of a further place of an input, of a copy.
-static inline int32_t sched_ghost_row(const struct sched_memo *memo, const struct sched_row *row, int slot) {
-    return memo->rec.n_rows + row->slots / memo->n_slots * (memo->n_slots - 1) + slot - 1;
+static inline int32_t sched_ghost_row(const struct sched_cached *cached, const struct sched_row *row, int slot) {
+    return cached->rec.n_rows + row->slots / cached->n_slots * (cached->n_slots - 1) + slot - 1;
 }
-static inline int32_t sched_copy_row(const struct sched_memo *memo, int32_t copy, int slot) {
-    return memo->rec.n_rows + memo->n_inputs * (memo->n_slots - 1) + copy * memo->n_slots + slot;
+static inline int32_t sched_copy_row(const struct sched_cached *cached, int32_t copy, int slot) {
+    return cached->rec.n_rows + cached->n_inputs * (cached->n_slots - 1) + copy * cached->n_slots + slot;
 }
 
 // What a plan is for: sizes alone; a graph that is reserved, and the plan kept; a graph that is placed, by any plan that is good
@@ -324,7 +324,8 @@ static inline int32_t sched_copy_row(const struct sched_memo *memo, int32_t copy
 enum sched_plan_use { SCHED_PLAN_OWN, SCHED_PLAN_KEPT, SCHED_PLAN_ANY };
 
 // The memory plan of a split graph into sched->plan. No buffer is touched.
-enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo *memo, enum sched_plan_use use) BERTH_MUST_USE;
+enum ggml_status sched_plan(
+    struct ggml_backend_sched *sched, struct sched_cached *cached, enum sched_plan_use use) BERTH_MUST_USE;
 // Keeps the plan that was made last, of a graph that is reserved; the oldest ones make room. False: out of memory.
 bool sched_plan_keep(struct ggml_backend_sched *sched) BERTH_MUST_USE;
 void sched_plans_free(struct ggml_backend_sched *sched);
@@ -332,44 +333,44 @@ void sched_plans_free(struct ggml_backend_sched *sched);
 // ---- place.c ----
 
 // What the backends' buffers would need for this graph; nothing is allocated.
-enum ggml_status sched_measure(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes) BERTH_MUST_USE;
+enum ggml_status sched_measure(struct ggml_backend_sched *sched, struct sched_cached *cached, size_t *sizes) BERTH_MUST_USE;
 enum ggml_status sched_get_buffers(
-    struct ggml_backend_sched *sched, struct sched_memo *memo, enum sched_plan_use use) BERTH_MUST_USE;
+    struct ggml_backend_sched *sched, struct sched_cached *cached, enum sched_plan_use use) BERTH_MUST_USE;
 // Whether the memo's places are good for the buffers as they are.
-static inline bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched_memo *memo) {
-    return memo->epoch != 0 && memo->epoch == berth_galloc_epoch(sched->galloc);
+static inline bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched_cached *cached) {
+    return cached->epoch != 0 && cached->epoch == berth_galloc_epoch(sched->galloc);
 }
 // Gives every tensor of the graph its address.
-enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_cached *cached) BERTH_MUST_USE;
 // Copies are where the plan at hand has them.
-void sched_note_copies(struct ggml_backend_sched *sched, struct sched_memo *memo);
+void sched_note_copies(struct ggml_backend_sched *sched, struct sched_cached *cached);
 // Is every tensor where its row says? One that stands at two rows is not, nor one that its buffer has put elsewhere.
-bool sched_is_all_put(const struct sched_memo *memo);
+bool sched_is_all_put(const struct sched_cached *cached);
 
-// ---- carry.c ----
+// ---- preserved.c ----
 
 // Takes the inputs that the scheduler has placed out of their places, once; then the graph is placed, or not; then they are given
 // their bytes, or their old places.
-enum ggml_status sched_carry_take(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) BERTH_MUST_USE;
-void sched_carry_give(struct ggml_backend_sched *sched);
+enum ggml_status sched_preserved_save(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) BERTH_MUST_USE;
+void sched_preserved_restore(struct ggml_backend_sched *sched);
 // Room for the inputs of a graph.
-bool sched_carry_room(struct ggml_backend_sched *sched, const struct sched_memo *memo) BERTH_MUST_USE;
+bool sched_preserved_reserve(struct ggml_backend_sched *sched, const struct sched_cached *cached) BERTH_MUST_USE;
 
 // ---- reserve.c ----
 
 // Buffers, and all else that computing the graph takes, or one of its rows and edges that is nowhere larger.
-enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_cached *cached) BERTH_MUST_USE;
 // What that takes of each backend beside buffers, and of the host.
-void sched_work_sizes(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes);
+void sched_work_sizes(struct ggml_backend_sched *sched, struct sched_cached *cached, size_t *sizes);
 
 // ---- run.c ----
 
 // The nodes i0 to i1 in execution order, as a graph of their own.
 static inline struct ggml_cgraph sched_part(
-    const struct ggml_backend_sched *sched, const struct sched_memo *memo, int32_t i0, int32_t i1) {
+    const struct ggml_backend_sched *sched, const struct sched_cached *cached, int32_t i0, int32_t i1) {
     return (struct ggml_cgraph){
         .n_nodes = i1 - i0,
-        .nodes = sched_nodes(memo) + i0,
+        .nodes = sched_nodes(cached) + i0,
         .use_counts = sched->graph->use_counts,
         .visited_hash_set = sched->graph->visited_hash_set,
         .order = sched->graph->order,
@@ -392,7 +393,7 @@ void sched_events_fini(struct ggml_backend_sched *sched);
 
 void sched_explain_log(struct ggml_backend_sched *sched);
 // Of a row, with the cause of a fallback looked up.
-enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t row);
+enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t row);
 // What ended now; the name is that of the tensor that was copied or computed, NULL: the split was. NULL: no memory for it, which
 // is counted.
 struct sched_trace_event *sched_trace_add(
@@ -400,5 +401,5 @@ struct sched_trace_event *sched_trace_add(
 // Nanoseconds; what is in use at each step of a graph that is to run, false: no memory to find out; the nodes of a split one by
 // one, each a bar.
 int64_t sched_trace_now(void);
-bool sched_trace_memory(struct ggml_backend_sched *sched, const struct sched_memo *memo) BERTH_MUST_USE;
-enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_split) BERTH_MUST_USE;
+bool sched_trace_memory(struct ggml_backend_sched *sched, const struct sched_cached *cached) BERTH_MUST_USE;
+enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t i_split) BERTH_MUST_USE;

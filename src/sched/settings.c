@@ -97,9 +97,9 @@ void berth_sched_set_moves(
 }
 
 // Everything known was made under another rule.
-static void memos_forget(struct ggml_backend_sched *sched) {
-    for (int m = 0; m < SCHED_N_MEMOS; m++) {
-        sched_memo_drop(&sched->memos[m]);
+static void cached_forget_all(struct ggml_backend_sched *sched) {
+    for (int m = 0; m < SCHED_N_CACHED; m++) {
+        sched_cached_drop(&sched->cached_graphs[m]);
     }
     sched->cur = NULL;
     sched->graph = NULL;
@@ -109,7 +109,7 @@ static void memos_forget(struct ggml_backend_sched *sched) {
 void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict) {
     if (sched != NULL && sched->is_strict != strict && sched_is_idle(__func__, sched)) {
         sched->is_strict = strict;
-        memos_forget(sched);
+        cached_forget_all(sched);
     }
 }
 
@@ -123,7 +123,7 @@ void berth_sched_set_limit(ggml_backend_sched_t sched, ggml_backend_t backend, s
         return;
     }
     sched->limits[b] = bytes;
-    memos_forget(sched);
+    cached_forget_all(sched);
 }
 
 void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies) {
@@ -137,7 +137,7 @@ void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies) {
     sched_drain(sched);
     sched->n_copies = n_copies;
     sched->slot = sched->next_slot = 0;
-    memos_forget(sched);
+    cached_forget_all(sched);
 }
 
 void berth_sched_get_stats(ggml_backend_sched_t sched, struct berth_sched_stats *stats) {

@@ -11,25 +11,25 @@
 
 struct cutter {
     struct ggml_backend_sched *sched;
-    struct sched_memo *memo;
+    struct sched_cached *cached;
     int32_t *first_copy; // [n_rows] of the row, -1: none
     int32_t *version;    // [n_rows] of a root's bytes
     int16_t *writer;     // [n_rows] who wrote a root last in this graph, -1: nobody
 };
 
 static bool split_push(struct cutter *c, int32_t i_start, int backend) {
-    struct sched_memo *memo = c->memo;
-    if (!BERTH_GROW(&memo->splits, &memo->splits_cap, (size_t) memo->n_splits + 1)) {
+    struct sched_cached *cached = c->cached;
+    if (!BERTH_GROW(&cached->splits, &cached->splits_cap, (size_t) cached->n_splits + 1)) {
         return false;
     }
-    if (memo->n_splits > 0) {
-        memo->splits[memo->n_splits - 1].i_end = i_start;
+    if (cached->n_splits > 0) {
+        cached->splits[cached->n_splits - 1].i_end = i_start;
     }
-    memo->splits[memo->n_splits++] = (struct sched_split){
+    cached->splits[cached->n_splits++] = (struct sched_split){
         .i_start = i_start,
-        .i_end = memo->rec.n_nodes,
-        .copies = memo->n_copies,
-        .edges = memo->n_edges,
+        .i_end = cached->rec.n_nodes,
+        .copies = cached->n_copies,
+        .edges = cached->n_edges,
         .backend = (int16_t) backend,
     };
     return true;
@@ -37,71 +37,71 @@ static bool split_push(struct cutter *c, int32_t i_start, int backend) {
 
 // The copy of row s for backend b as it is now, or -1.
 static int32_t copy_find(const struct cutter *c, int32_t s, int b) {
-    const int32_t version = c->version[sched_base(c->memo, s)];
+    const int32_t version = c->version[sched_base(c->cached, s)];
     int32_t i = c->first_copy[s];
-    while (i >= 0 && (c->memo->copies[i].backend != b || c->memo->copies[i].version != version)) {
-        i = c->memo->copies[i].next;
+    while (i >= 0 && (c->cached->copies[i].backend != b || c->cached->copies[i].version != version)) {
+        i = c->cached->copies[i].next;
     }
     return i;
 }
 
 static int32_t copy_push(struct cutter *c, int32_t s, int b) {
-    struct sched_memo *memo = c->memo;
-    if (!BERTH_GROW(&memo->copies, &memo->copies_cap, (size_t) memo->n_copies + 1)) {
+    struct sched_cached *cached = c->cached;
+    if (!BERTH_GROW(&cached->copies, &cached->copies_cap, (size_t) cached->n_copies + 1)) {
         return -1;
     }
-    const int32_t base = sched_base(memo, s);
+    const int32_t base = sched_base(cached, s);
 
-    memo->copies[memo->n_copies] = (struct sched_copy){
+    cached->copies[cached->n_copies] = (struct sched_copy){
         .row = s,
         .version = c->version[base],
         .next = c->first_copy[s],
         .backend = (int16_t) b,
-        .from = memo->rows[base].backend,
+        .from = cached->rows[base].backend,
         .writer = c->writer[base],
-        .is_users = c->writer[base] < 0 && memo->rows[base].is_input,
-        .tensor = (size_t) memo->n_copies * (size_t) memo->n_slots,
+        .copies_caller_bytes = c->writer[base] < 0 && cached->rows[base].is_input,
+        .tensor = (size_t) cached->n_copies * (size_t) cached->n_slots,
     };
-    c->first_copy[s] = memo->n_copies;
-    memo->splits[memo->n_splits - 1].n_copies++;
-    return memo->n_copies++;
+    c->first_copy[s] = cached->n_copies;
+    cached->splits[cached->n_splits - 1].n_copies++;
+    return cached->n_copies++;
 }
 
 static bool edge_push(struct cutter *c, int32_t node, int32_t src, int32_t copy) {
-    struct sched_memo *memo = c->memo;
-    if (!BERTH_GROW(&memo->edges, &memo->edges_cap, (size_t) memo->n_edges + 1)) {
+    struct sched_cached *cached = c->cached;
+    if (!BERTH_GROW(&cached->edges, &cached->edges_cap, (size_t) cached->n_edges + 1)) {
         return false;
     }
-    memo->edges[memo->n_edges++] = (struct sched_edge){.node = node, .copy = copy, .src = src};
-    memo->splits[memo->n_splits - 1].n_edges++;
+    cached->edges[cached->n_edges++] = (struct sched_edge){.node = node, .copy = copy, .src = src};
+    cached->splits[cached->n_splits - 1].n_edges++;
     return true;
 }
 
 // Two backends touch the same memory: while one has work in flight, the other must wait.
 static bool conflict_set(struct cutter *c, int a, int b) {
-    struct sched_memo *memo = c->memo;
+    struct sched_cached *cached = c->cached;
     const size_t n = (size_t) c->sched->n_backends;
-    if (memo->conflict == NULL) {
-        memo->conflict = berth_malloc(n * n * sizeof memo->conflict[0]);
-        if (memo->conflict == NULL) {
+    if (cached->conflict == NULL) {
+        cached->conflict = berth_malloc(n * n * sizeof cached->conflict[0]);
+        if (cached->conflict == NULL) {
             return false;
         }
     }
-    if (!memo->has_conflict) {
-        memset(memo->conflict, 0, n * n * sizeof memo->conflict[0]);
-        memo->has_conflict = true;
+    if (!cached->has_conflict) {
+        memset(cached->conflict, 0, n * n * sizeof cached->conflict[0]);
+        cached->has_conflict = true;
     }
-    memo->conflict[(size_t) a * n + (size_t) b] = memo->conflict[(size_t) b * n + (size_t) a] = true;
+    cached->conflict[(size_t) a * n + (size_t) b] = cached->conflict[(size_t) b * n + (size_t) a] = true;
     return true;
 }
 
 static bool wants_new_weight(const struct cutter *c, int32_t node, int b) {
-    const struct sched_memo *memo = c->memo;
-    const struct record_row *row = &memo->rec.rows[node];
+    const struct sched_cached *cached = c->cached;
+    const struct record_row *row = &cached->rec.rows[node];
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        const int32_t s = memo->rec.srcs[k];
-        if (sched_is_weight(memo, s) && memo->rows[sched_base(memo, s)].backend != b && !sched_reaches(c->sched, memo, b, s) &&
-            copy_find(c, s, b) < 0) {
+        const int32_t s = cached->rec.srcs[k];
+        if (sched_is_weight(cached, s) && cached->rows[sched_base(cached, s)].backend != b &&
+            !sched_reaches(c->sched, cached, b, s) && copy_find(c, s, b) < 0) {
             return true;
         }
     }
@@ -109,18 +109,18 @@ static bool wants_new_weight(const struct cutter *c, int32_t node, int b) {
 }
 
 static bool node_add(struct cutter *c, int32_t node) {
-    struct sched_memo *memo = c->memo;
-    const struct record_row *row = &memo->rec.rows[node];
-    const int b = memo->rows[node].backend;
-    const bool is_move = record_move(&memo->rec, node) != BERTH_MOVE_NONE;
+    struct sched_cached *cached = c->cached;
+    const struct record_row *row = &cached->rec.rows[node];
+    const int b = cached->rows[node].backend;
+    const bool is_move = record_move(&cached->rec, node) != BERTH_MOVE_NONE;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        const int32_t s = memo->rec.srcs[k], base = sched_base(memo, s);
-        if (!memo->rows[s].is_placed && memo->rows[base].backend == b) {
+        const int32_t s = cached->rec.srcs[k], base = sched_base(cached, s);
+        if (!cached->rows[s].is_placed && cached->rows[base].backend == b) {
             continue; // its own, and only it writes there
         }
-        if (sched_reaches(c->sched, memo, b, s)) {
-            const int owner = memo->rows[base].backend, writer = c->writer[base];
-            if ((owner >= 0 && owner != b && !sched_in_weights(memo, s) && !conflict_set(c, b, owner)) ||
+        if (sched_reaches(c->sched, cached, b, s)) {
+            const int owner = cached->rows[base].backend, writer = c->writer[base];
+            if ((owner >= 0 && owner != b && !sched_in_weights(cached, s) && !conflict_set(c, b, owner)) ||
                 (writer >= 0 && writer != b && !conflict_set(c, b, writer))) {
                 return false;
             }
@@ -131,17 +131,17 @@ static bool node_add(struct cutter *c, int32_t node) {
             copy = copy_push(c, s, b);
         }
         if (copy >= 0 && is_move) { // the move's alone: the copy is at the address of the move, whose lifetime is the plan's
-            c->first_copy[s] = memo->copies[copy].next;
+            c->first_copy[s] = cached->copies[copy].next;
         }
         if (copy < 0 || !edge_push(c, node, k, copy)) {
             return false;
         }
     }
-    const int32_t base = sched_base(memo, node);
+    const int32_t base = sched_base(cached, node);
     const int before = c->writer[base];
     if (base != node) { // writes into memory that others may have read
         c->version[base]++;
-        const int owner = memo->rows[base].backend;
+        const int owner = cached->rows[base].backend;
         if ((before >= 0 && before != b && !conflict_set(c, b, before)) ||
             (owner >= 0 && owner != b && !conflict_set(c, b, owner))) {
             return false;
@@ -152,19 +152,19 @@ static bool node_add(struct cutter *c, int32_t node) {
 }
 
 static bool graph_cut(struct cutter *c) {
-    struct sched_memo *memo = c->memo;
+    struct sched_cached *cached = c->cached;
     int cur = -1;
-    for (int32_t i = 0; i < memo->rec.n_nodes; i++) {
-        const struct sched_row *row = &memo->rows[i];
+    for (int32_t i = 0; i < cached->rec.n_nodes; i++) {
+        const struct sched_row *row = &cached->rows[i];
         if (row->is_empty) {
             continue;
         }
         // An offloaded weight starts a split of its own, so that the memory of the one before it can be used again.
         // So does a move, whose place in the order says when memory is free.
-        if (row->backend != cur || record_move(&memo->rec, i) != BERTH_MOVE_NONE ||
-            (row->reads_weight && memo->splits[memo->n_splits - 1].n_copies > 0 && wants_new_weight(c, i, cur))) {
+        if (row->backend != cur || record_move(&cached->rec, i) != BERTH_MOVE_NONE ||
+            (row->reads_weight && cached->splits[cached->n_splits - 1].n_copies > 0 && wants_new_weight(c, i, cur))) {
             cur = row->backend;
-            if (!split_push(c, memo->n_splits == 0 ? 0 : i, cur)) {
+            if (!split_push(c, cached->n_splits == 0 ? 0 : i, cur)) {
                 return false;
             }
         }
@@ -172,8 +172,8 @@ static bool graph_cut(struct cutter *c) {
             return false;
         }
     }
-    if (memo->n_splits == 0 && memo->rec.n_nodes > 0) {
-        const int b = memo->rows[0].backend;
+    if (cached->n_splits == 0 && cached->rec.n_nodes > 0) {
+        const int b = cached->rows[0].backend;
         return split_push(c, 0, b >= 0 ? b : c->sched->n_backends - 1);
     }
     return true;
@@ -203,9 +203,9 @@ static void name_slot(char *to, int slot) {
     }
 }
 
-static void copy_init(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_copy *copy, int slot) {
-    const struct ggml_tensor *t = memo->rec.tensors[copy->row];
-    struct ggml_tensor *to = &memo->tensors[copy->tensor + (size_t) slot];
+static void copy_init(struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_copy *copy, int slot) {
+    const struct ggml_tensor *t = cached->rec.tensors[copy->row];
+    struct ggml_tensor *to = &cached->tensors[copy->tensor + (size_t) slot];
     layout_copy(to, t);
     char *at = name_add(to->name, ggml_backend_name(sched->backends[copy->backend]), 16);
     *at++ = '#';
@@ -213,61 +213,61 @@ static void copy_init(struct ggml_backend_sched *sched, struct sched_memo *memo,
 }
 
 // An input that ops read has one place for each graph in flight: the graph's own tensor stands in the slot's.
-static void input_init(struct sched_memo *memo, int32_t r, int32_t i_input) {
-    const struct ggml_tensor *t = memo->rec.tensors[r];
-    const size_t first = (size_t) memo->n_copies * (size_t) memo->n_slots;
-    for (int slot = 1; slot < memo->n_slots; slot++) {
-        struct ggml_tensor *to = &memo->tensors[first + (size_t) i_input * (size_t) (memo->n_slots - 1) + (size_t) slot - 1];
+static void input_init(struct sched_cached *cached, int32_t r, int32_t i_input) {
+    const struct ggml_tensor *t = cached->rec.tensors[r];
+    const size_t first = (size_t) cached->n_copies * (size_t) cached->n_slots;
+    for (int slot = 1; slot < cached->n_slots; slot++) {
+        struct ggml_tensor *to = &cached->tensors[first + (size_t) i_input * (size_t) (cached->n_slots - 1) + (size_t) slot - 1];
         layout_copy(to, t);
         name_slot(name_add(to->name, t->name, 50), slot);
     }
-    memo->rows[r].slots = i_input * memo->n_slots;
+    cached->rows[r].slots = i_input * cached->n_slots;
 }
 
-static void input_mark(struct sched_memo *memo, int32_t r) {
-    if (sched_is_apart(memo, r) && memo->rows[r].slots < 0) {
-        memo->rows[r].slots = 0;
-        memo->n_inputs++;
+static void input_mark(struct sched_cached *cached, int32_t r) {
+    if (sched_is_per_slot_input(cached, r) && cached->rows[r].slots < 0) {
+        cached->rows[r].slots = 0;
+        cached->n_inputs++;
     }
 }
 
 // Inputs that an op reads, or writes. What no op looks at is written by the program alone, whatever is in flight.
-static void inputs_mark(struct sched_memo *memo) {
-    memo->n_inputs = 0;
-    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
-        memo->rows[r].slots = -1;
+static void inputs_mark(struct sched_cached *cached) {
+    cached->n_inputs = 0;
+    for (int32_t r = 0; r < cached->rec.n_rows; r++) {
+        cached->rows[r].slots = -1;
     }
-    for (int32_t i = 0; memo->n_slots > 1 && i < memo->rec.n_nodes; i++) {
-        const struct record_row *row = &memo->rec.rows[i];
-        for (int32_t k = row->src; k < row->src + row->n_src && !memo->rows[i].is_empty; k++) {
-            input_mark(memo, sched_base(memo, memo->rec.srcs[k]));
+    for (int32_t i = 0; cached->n_slots > 1 && i < cached->rec.n_nodes; i++) {
+        const struct record_row *row = &cached->rec.rows[i];
+        for (int32_t k = row->src; k < row->src + row->n_src && !cached->rows[i].is_empty; k++) {
+            input_mark(cached, sched_base(cached, cached->rec.srcs[k]));
         }
-        if (!memo->rows[i].is_empty) {
-            input_mark(memo, sched_base(memo, i));
+        if (!cached->rows[i].is_empty) {
+            input_mark(cached, sched_base(cached, i));
         }
     }
 }
 
-static bool tensors_init(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    inputs_mark(memo);
-    const size_t n_slots = (size_t) memo->n_slots, n_inputs = (size_t) memo->n_inputs;
-    const size_t n_tensors = (size_t) memo->n_copies * n_slots + n_inputs * (n_slots - 1);
-    if (!BERTH_GROW(&memo->tensors, &memo->tensors_cap, n_tensors) ||
-        !BERTH_GROW(&memo->slot_places, &memo->slot_places_cap, n_inputs * n_slots)) {
+static bool tensors_init(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+    inputs_mark(cached);
+    const size_t n_slots = (size_t) cached->n_slots, n_inputs = (size_t) cached->n_inputs;
+    const size_t n_tensors = (size_t) cached->n_copies * n_slots + n_inputs * (n_slots - 1);
+    if (!BERTH_GROW(&cached->tensors, &cached->tensors_cap, n_tensors) ||
+        !BERTH_GROW(&cached->slot_places, &cached->slot_places_cap, n_inputs * n_slots)) {
         return false;
     }
     if (n_tensors > 0) {
-        memset(memo->tensors, 0, n_tensors * sizeof memo->tensors[0]);
+        memset(cached->tensors, 0, n_tensors * sizeof cached->tensors[0]);
     }
-    for (int32_t i = 0; i < memo->n_copies; i++) {
-        for (int slot = 0; slot < memo->n_slots; slot++) {
-            copy_init(sched, memo, &memo->copies[i], slot);
+    for (int32_t i = 0; i < cached->n_copies; i++) {
+        for (int slot = 0; slot < cached->n_slots; slot++) {
+            copy_init(sched, cached, &cached->copies[i], slot);
         }
     }
     int32_t i_input = 0;
-    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
-        if (memo->rows[r].slots >= 0) {
-            input_init(memo, r, i_input++);
+    for (int32_t r = 0; r < cached->rec.n_rows; r++) {
+        if (cached->rows[r].slots >= 0) {
+            input_init(cached, r, i_input++);
         }
     }
     return true;
@@ -275,32 +275,32 @@ static bool tensors_init(struct ggml_backend_sched *sched, struct sched_memo *me
 
 // ---- edges ----
 
-static struct ggml_tensor **edge_end(const struct sched_memo *memo, const struct sched_edge *e) {
-    return &memo->rec.tensors[e->node]->src[memo->rec.slots[e->src]];
+static struct ggml_tensor **edge_end(const struct sched_cached *cached, const struct sched_edge *e) {
+    return &cached->rec.tensors[e->node]->src[cached->rec.slots[e->src]];
 }
 
-void sched_edges_to_copies(struct sched_memo *memo, const struct sched_split *split, int slot) {
+void sched_edges_to_copies(struct sched_cached *cached, const struct sched_split *split, int slot) {
     for (int32_t i = split->edges; i < split->edges + split->n_edges; i++) {
-        *edge_end(memo, &memo->edges[i]) = sched_copy_tensor(memo, memo->edges[i].copy, slot);
+        *edge_end(cached, &cached->edges[i]) = sched_copy_tensor(cached, cached->edges[i].copy, slot);
     }
 }
 
-void sched_edges_to_graph(struct sched_memo *memo, const struct sched_split *split) {
+void sched_edges_to_graph(struct sched_cached *cached, const struct sched_split *split) {
     for (int32_t i = split->edges; i < split->edges + split->n_edges; i++) {
-        *edge_end(memo, &memo->edges[i]) = memo->rec.tensors[memo->copies[memo->edges[i].copy].row];
+        *edge_end(cached, &cached->edges[i]) = cached->rec.tensors[cached->copies[cached->edges[i].copy].row];
     }
 }
 
 // ---- all of it ----
 
-enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    struct cutter c = {.sched = sched, .memo = memo};
-    const size_t n_rows = (size_t) memo->rec.n_rows + 1;
+enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+    struct cutter c = {.sched = sched, .cached = cached};
+    const size_t n_rows = (size_t) cached->rec.n_rows + 1;
 
-    memo->n_splits = memo->n_copies = memo->n_edges = 0;
-    memo->n_slots = sched->n_copies;
-    memo->uid_slot = -1;
-    memo->has_conflict = false;
+    cached->n_splits = cached->n_copies = cached->n_edges = 0;
+    cached->n_slots = sched->n_copies;
+    cached->uid_slot = -1;
+    cached->has_conflict = false;
     c.first_copy = sched_scratch(sched, n_rows * (sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0]));
     if (c.first_copy != NULL) {
         c.version = c.first_copy + n_rows;
@@ -309,8 +309,8 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo
         memset(c.version, 0, n_rows * sizeof c.version[0]);
         memset(c.writer, -1, n_rows * sizeof c.writer[0]);
     }
-    if (c.first_copy == NULL || !graph_cut(&c) || !tensors_init(sched, memo)) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the splits of %d nodes", memo->rec.n_nodes);
+    if (c.first_copy == NULL || !graph_cut(&c) || !tensors_init(sched, cached)) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the splits of %d nodes", cached->rec.n_nodes);
     }
     return GGML_STATUS_SUCCESS;
 }

@@ -60,20 +60,20 @@ struct life {
     int32_t first, last; // steps; first -1: nobody asked for it
 };
 
-static bool is_ours(const struct ggml_backend_sched *sched, const struct sched_memo *memo, int32_t base) {
-    const struct ggml_tensor *t = memo->rec.tensors[base];
-    return !memo->rows[base].is_placed && t->buffer != NULL && berth_galloc_owns(sched->galloc, t->buffer);
+static bool is_ours(const struct ggml_backend_sched *sched, const struct sched_cached *cached, int32_t base) {
+    const struct ggml_tensor *t = cached->rec.tensors[base];
+    return !cached->rows[base].is_placed && t->buffer != NULL && berth_galloc_owns(sched->galloc, t->buffer);
 }
 
-static void lives_find(const struct sched_memo *memo, struct life *lives) {
-    const struct record *rec = &memo->rec;
+static void lives_find(const struct sched_cached *cached, struct life *lives) {
+    const struct record *rec = &cached->rec;
     for (int32_t r = 0; r < rec->n_rows; r++) {
         lives[r] = (struct life){-1, -1};
     }
     for (int32_t i = 0; i < rec->n_nodes; i++) {
-        const int32_t r = sched_order(memo, i), own = sched_base(memo, r);
+        const int32_t r = sched_order(cached, i), own = sched_base(cached, r);
         for (int k = 0; k < rec->rows[r].n_src; k++) {
-            const int32_t base = sched_base(memo, rec->srcs[rec->rows[r].src + k]);
+            const int32_t base = sched_base(cached, rec->srcs[rec->rows[r].src + k]);
             struct life *life = &lives[base];
             if (base == own && rec->rows[r].names_self) {
                 continue;
@@ -90,9 +90,9 @@ static void lives_find(const struct sched_memo *memo, struct life *lives) {
     }
     // Memory that a result took over from its source is counted once.
     for (int32_t i = 0; i < rec->n_nodes; i++) {
-        const int32_t r = sched_order(memo, i), own = sched_base(memo, r);
+        const int32_t r = sched_order(cached, i), own = sched_base(cached, r);
         for (int k = 0; k < rec->rows[r].n_src; k++) {
-            const int32_t base = sched_base(memo, rec->srcs[rec->rows[r].src + k]);
+            const int32_t base = sched_base(cached, rec->srcs[rec->rows[r].src + k]);
             if (base != own && lives[base].last == i && lives[own].first == i &&
                 rec->tensors[base]->data == rec->tensors[own]->data) {
                 lives[base].last = i - 1;
@@ -101,18 +101,18 @@ static void lives_find(const struct sched_memo *memo, struct life *lives) {
     }
 }
 
-bool sched_trace_memory(struct ggml_backend_sched *sched, const struct sched_memo *memo) {
-    const struct record *rec = &memo->rec;
+bool sched_trace_memory(struct ggml_backend_sched *sched, const struct sched_cached *cached) {
+    const struct record *rec = &cached->rec;
     const size_t n_steps = (size_t) rec->n_nodes + 1, n = n_steps * (size_t) sched->n_backends;
     struct life *lives = berth_malloc(((size_t) rec->n_rows + 1) * sizeof *lives);
     const bool ok = lives != NULL && BERTH_GROW(&sched->in_use, &sched->in_use_cap, n);
     if (ok) {
         memset(sched->in_use, 0, n * sizeof sched->in_use[0]);
-        lives_find(memo, lives);
+        lives_find(cached, lives);
     }
     for (int32_t r = 0; ok && r < rec->n_rows; r++) {
-        const int b = memo->rows[r].backend;
-        if (lives[r].first >= 0 && lives[r].last >= lives[r].first && b >= 0 && is_ours(sched, memo, r)) {
+        const int b = cached->rows[r].backend;
+        if (lives[r].first >= 0 && lives[r].last >= lives[r].first && b >= 0 && is_ours(sched, cached, r)) {
             const int64_t size = (int64_t) ggml_nbytes(rec->tensors[r]);
             int64_t *steps = sched->in_use + (size_t) b * n_steps;
             steps[lives[r].first] += size;
@@ -128,31 +128,32 @@ bool sched_trace_memory(struct ggml_backend_sched *sched, const struct sched_mem
 
 // ---- running ----
 
-static enum ggml_status nodes_run(struct ggml_backend_sched *sched, struct sched_memo *memo, int b, int32_t i, int32_t end) {
+static enum ggml_status nodes_run(struct ggml_backend_sched *sched, struct sched_cached *cached, int b, int32_t i, int32_t end) {
     ggml_backend_t backend = sched->backends[b];
-    struct ggml_cgraph part = sched_part(sched, memo, i, end);
+    struct ggml_cgraph part = sched_part(sched, cached, i, end);
     enum ggml_status status = ggml_backend_graph_compute_async(backend, &part);
     const enum ggml_status late = berth_backend_synchronize(backend);
     return status != GGML_STATUS_SUCCESS ? status : late;
 }
 
-enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_split) {
-    const struct sched_split *split = &memo->splits[i_split];
-    const int64_t *in_use = sched->has_in_use ? sched->in_use + (size_t) split->backend * ((size_t) memo->rec.n_nodes + 1) : NULL;
+enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t i_split) {
+    const struct sched_split *split = &cached->splits[i_split];
+    const int64_t *in_use =
+        sched->has_in_use ? sched->in_use + (size_t) split->backend * ((size_t) cached->rec.n_nodes + 1) : NULL;
     for (int32_t i = split->i_start, end; i < split->i_end; i = end) {
         end = i + 1;
-        while (end < split->i_end && memo->rows[sched_order(memo, end - 1)].is_empty) { // with the op that follows
+        while (end < split->i_end && cached->rows[sched_order(cached, end - 1)].is_empty) { // with the op that follows
             end++;
         }
         const int64_t start_ns = sched_trace_now(), cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-        const enum ggml_status status = nodes_run(sched, memo, split->backend, i, end);
+        const enum ggml_status status = nodes_run(sched, cached, split->backend, i, end);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
-        if (memo->rows[sched_order(memo, end - 1)].is_empty) {
+        if (cached->rows[sched_order(cached, end - 1)].is_empty) {
             continue;
         }
-        const struct ggml_tensor *node = sched_nodes(memo)[end - 1];
+        const struct ggml_tensor *node = sched_nodes(cached)[end - 1];
         struct sched_trace_event *e = sched_trace_add(sched, SCHED_TRACE_OP, node->name, i_split, split->backend, start_ns);
         if (e != NULL) {
             const struct berth_op_cost cost = berth_op_cost(node);

@@ -223,7 +223,7 @@ static enum ggml_status graph_write(FILE *file, void *user) {
     return ok ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
 }
 
-static void alive_tell(size_t i, const struct ggml_tensor *tensor, uint64_t size, void *user) {
+static void alive_report(size_t i, const struct ggml_tensor *tensor, uint64_t size, void *user) {
     view_plan_alive_add(user, i, tensor->name, size);
 }
 
@@ -242,7 +242,7 @@ static enum ggml_status graph_budget(
         .spill_buft = plan->budget.spill > 0 ? types[1] : NULL,
         .spill_bytes = plan->budget.spill,
         .spill_cost = SPILL_FLOPS,
-        .on_alive = alive_tell,
+        .on_alive = alive_report,
         .user = plan};
     if (g->n_bufs > 1) {
         return berth_fail(

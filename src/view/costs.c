@@ -173,7 +173,7 @@ static enum ggml_status ops_fill(struct rows *r) {
 static void item_write(
     struct berth_json_writer *w, const struct rows *r, const struct berth_plan_item *item, int32_t op, const char *word) {
     char name[4096];
-    snprintf(name, sizeof name, "%.*s%s", (int) (sizeof name - sizeof BERTH_BUDGET_AGAIN), r->set->ids[r->order[op]], word);
+    snprintf(name, sizeof name, "%.*s%s", (int) (sizeof name - sizeof BERTH_BUDGET_RECOMPUTE), r->set->ids[r->order[op]], word);
     berth_json_line(w, 0);
     berth_json_printf(w,
         "{'id': %s, 'first': %" PRId64 ", 'last': %" PRId64 ", 'size': %" PRIu64 ", 'alignment': %" PRIu64 ", 'pool': %" PRId32
@@ -212,7 +212,7 @@ static enum ggml_status schedule_write(FILE *file, void *user) {
             item.first = item.first < (int64_t) n ? 0 : item.first - (int64_t) n;
             item.last = item.last < (int64_t) n ? 0 : item.last - (int64_t) n;
             const enum berth_budget_kind kind = k < n ? BERTH_BUDGET_RUN : b->steps[k - n].kind;
-            const char *suffix = has_run[op] ? BERTH_BUDGET_AGAIN : "";
+            const char *suffix = has_run[op] ? BERTH_BUDGET_RECOMPUTE : "";
             if (kind != BERTH_BUDGET_RUN) {
                 suffix = kind == BERTH_BUDGET_OUT ? BERTH_BUDGET_MOVED_OUT : BERTH_BUDGET_MOVED_IN;
             }

@@ -116,7 +116,7 @@ static const struct { const char *class, *text; } marks[] = {{"again", "run agai
 enum { N_MARKS = sizeof marks / sizeof *marks };
 
 static bool has_mark(const struct map_rect *r, int mark) {
-    return mark == 0 ? berth_ends_with(r->name, BERTH_BUDGET_AGAIN)
+    return mark == 0 ? berth_ends_with(r->name, BERTH_BUDGET_RECOMPUTE)
                      : berth_ends_with(r->name, BERTH_BUDGET_MOVED_OUT) || berth_ends_with(r->name, BERTH_BUDGET_MOVED_IN);
 }
 

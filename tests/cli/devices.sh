@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# devices.sh BERTH MODULE: commands over several devices: two GPUs on paper beside the CPU (paper.c). Runs in the root of the sources.
+# devices.sh BERTH MODULE: commands over several devices: two GPUs on paper beside the CPU (sim_device.c). Runs in the root of the sources.
 
 . "$(dirname "$0")/expect.sh"
 export GGML_BACKEND_PATH="$2"

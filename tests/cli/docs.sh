@@ -132,7 +132,7 @@ asked=$(find src -name '*.[ch]' -exec cat {} + | tr '\n' ' ' |
     grep -rhoE '"BERTH_[A-Z_]+"' src | tr -d '"')
 same "environment variables of the man page" "$asked" \
     "$(sed -n '/^\.Sh ENVIRONMENT/,/^\.Sh EXIT/p' $page | sed -n 's/^\.It Ev //p' | sed 's/, Ev//g')"
-same "functions that are given a variable's name" "src/base/launcher.h src/cuda/backend.c src/mpi/mail.c src/mpi/process.c src/sched/sched.c" \
+same "functions that are given a variable's name" "src/base/launcher.h src/cuda/backend.c src/mpi/message_queue.c src/mpi/process.c src/sched/sched.c" \
     "$(grep -rlE 'getenv\([a-z]' src)"
 
 if command -v mandoc > /dev/null; then

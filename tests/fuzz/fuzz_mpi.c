@@ -18,18 +18,18 @@ static bool waits(uint32_t kind) {
 }
 
 static void command(struct mpi_worker *w, const uint8_t *bytes, size_t size) {
-    struct mpi_mail_item item = {.letter = {.size = size, .bytes = malloc(size)}}; // its own end, which sanitizers watch
+    struct mpi_queue_item item = {.message = {.size = size, .bytes = malloc(size)}}; // its own end, which sanitizers watch
     struct mpi_head head;
-    memcpy(item.letter.bytes, bytes, size);
+    memcpy(item.message.bytes, bytes, size);
     memcpy(&head, bytes, sizeof head);
     head.kind = head.kind < 256 ? MPI_COMMAND + head.kind % (MPI_COMMAND_END - MPI_COMMAND + 1) : head.kind;
     // Numbers of things are small, or too large: a long table is empty, and takes its time to go through.
     head.id = head.id < 1 << 12 ? head.id % 32 : head.id | (uint32_t) 1 << 20;
-    memcpy(item.letter.bytes, &head, sizeof head);
+    memcpy(item.message.bytes, &head, sizeof head);
     if (!waits(head.kind)) {
         mpi_worker_do(w, &item);
     }
-    free(item.letter.bytes);
+    free(item.message.bytes);
 }
 
 static void command_of(struct mpi_worker *w, uint32_t kind, size_t id, uint64_t b) {
@@ -75,20 +75,20 @@ static void commands_do(struct mpi_worker *w, const uint8_t *data, size_t size) 
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static struct mpi_mail mail; // its address is the worker's for good
+    static struct mpi_queue queue; // its address is the worker's for good
     static struct mpi_worker w;
     struct mpi_transport t = {.alloc = shim_malloc, .release = shim_free};
     struct mpi_loop *loop = mpi_loop_new(2);
-    expect(loop != NULL && mpi_loop_open(loop, 1, &t) && mpi_mail_init(&mail, &t), "no mail");
-    if (w.mail == NULL) {
+    expect(loop != NULL && mpi_loop_open(loop, 1, &t) && mpi_queue_init(&queue, &t), "no mail");
+    if (w.queue == NULL) {
         ggml_backend_dev_t cpu = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
         struct berth_mpi_serve_params params = {.devices = &cpu, .n_devices = 1, .n_threads = 1, .memory_limit = 1 << 16};
         ggml_log_set(quiet, NULL);
-        expect(mpi_worker_init(&w, &mail, 0, &params), "no worker");
+        expect(mpi_worker_init(&w, &queue, 0, &params), "no worker");
     }
     commands_do(&w, data, size);
     worker_empty(&w);
-    mpi_mail_fini(&mail, true);
+    mpi_queue_fini(&queue, true);
     mpi_loop_free(loop);
     return 0;
 }

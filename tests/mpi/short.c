@@ -91,8 +91,8 @@ static int send_all(struct mpi_transport *t) {
     if (t->send(t, 1, unsent, sizeof unsent) || !is_why(t->why, MPI_ERR_BUFFER)) {
         return fail(t, "was sent, or for another reason not", N);
     }
-    struct mpi_letter letter;
-    for (int ms = 0; !t->receive(t, &letter); ms++) { // the other is done
+    struct mpi_message message;
+    for (int ms = 0; !t->receive(t, &message); ms++) { // the other is done
         if (ms == PATIENCE_MS) {
             return fail(t, "is not answered", N);
         }
@@ -103,24 +103,24 @@ static int send_all(struct mpi_transport *t) {
 
 static int receive_all(struct mpi_transport *t) {
     for (int i = 0; i < N; i++) {
-        struct mpi_letter letter = {0};
-        for (int ms = 0; !t->receive(t, &letter); ms++) {
+        struct mpi_message message = {0};
+        for (int ms = 0; !t->receive(t, &message); ms++) {
             if (ms == PATIENCE_MS) {
                 return fail(t, "does not come", i);
             }
             pause_1ms();
         }
-        if (letter.from != 0 || letter.size != sizes[i]) {
+        if (message.from != 0 || message.size != sizes[i]) {
             return fail(t, "is of another size", i);
         }
         if (!is_why(t->why, error_of(sizes[i]))) {
             return fail(t, "has another reason", i);
         }
-        if ((letter.bytes == NULL) != (is_short[i] || error_of(sizes[i]) != MPI_SUCCESS) ||
-            (letter.bytes != NULL && ((const char *) letter.bytes)[sizes[i] - 1] != i + 1)) {
+        if ((message.bytes == NULL) != (is_short[i] || error_of(sizes[i]) != MPI_SUCCESS) ||
+            (message.bytes != NULL && ((const char *) message.bytes)[sizes[i] - 1] != i + 1)) {
             return fail(t, "has other bytes", i);
         }
-        free(letter.bytes);
+        free(message.bytes);
     }
     if (n_refused != 3 || !t->send(t, 0, malloc(1), 1)) {
         return fail(t, "memory was asked for again, or there is no answer", N);

@@ -24,11 +24,11 @@ static size_t stuck_unsent(struct mpi_transport *t, int to) {
     return 0;
 }
 
-static bool hello_receive(struct mpi_transport *t, struct mpi_letter *out) {
+static bool hello_receive(struct mpi_transport *t, struct mpi_message *out) {
     static const struct mpi_head head = {.kind = MPI_HELLO};
     static const struct mpi_hello hello = {
         .magic = MPI_MAGIC, .version = MPI_WIRE_VERSION, .release = BERTH_VERSION, .host = "elsewhere"};
-    *out = (struct mpi_letter){.from = 1, .size = sizeof head + sizeof hello, .bytes = t->alloc(sizeof head + sizeof hello)};
+    *out = (struct mpi_message){.from = 1, .size = sizeof head + sizeof hello, .bytes = t->alloc(sizeof head + sizeof hello)};
     if (out->bytes != NULL) {
         memcpy(out->bytes, &head, sizeof head);
         memcpy((char *) out->bytes + sizeof head, &hello, sizeof hello);
@@ -36,7 +36,7 @@ static bool hello_receive(struct mpi_transport *t, struct mpi_letter *out) {
     return true;
 }
 
-static bool stuck_receive(struct mpi_transport *t, struct mpi_letter *out) {
+static bool stuck_receive(struct mpi_transport *t, struct mpi_message *out) {
     static pid_t joiner; // the thread that joins is let go
     const char *held = getenv("BERTH_TEST_HELD");
     if (held != NULL && joiner == 0) {

@@ -75,19 +75,19 @@ static inline void chain_compare_even(int32_t l, uint64_t budget) {
 }
 
 // The least cost of running x[s + 1] .. x[t] so often that each is there once for the way back, x[s] being kept, with m slots.
-static inline uint64_t chain_least(const uint64_t *sum, uint64_t *memo, int32_t n, int32_t s, int32_t t, int32_t m) {
+static inline uint64_t chain_least(const uint64_t *sum, uint64_t *known_cost, int32_t n, int32_t s, int32_t t, int32_t m) {
     if (t <= s) {
         return 0;
     }
     if (m < 1) {
         return UINT64_MAX / 4;
     }
-    uint64_t *known = &memo[((size_t) m * (size_t) n + (size_t) s) * (size_t) n + (size_t) t];
+    uint64_t *known = &known_cost[((size_t) m * (size_t) n + (size_t) s) * (size_t) n + (size_t) t];
     if (*known == 0) {
         uint64_t best = UINT64_MAX / 4;
         for (int32_t k = s + 1; k <= t; k++) {
             const uint64_t cost =
-                sum[k] - sum[s] + chain_least(sum, memo, n, k, t, m - 1) + chain_least(sum, memo, n, s, k - 1, m);
+                sum[k] - sum[s] + chain_least(sum, known_cost, n, k, t, m - 1) + chain_least(sum, known_cost, n, s, k - 1, m);
             best = cost < best ? cost : best;
         }
         *known = best;
@@ -99,15 +99,15 @@ static inline uint64_t chain_least(const uint64_t *sum, uint64_t *memo, int32_t 
 static inline void chain_compare_costs(int32_t l, struct check_rng *rng) {
     struct chain_case c = chain_make(l, rng);
     uint64_t *sum = calloc((size_t) l + 1, sizeof *sum);
-    uint64_t *memo = calloc((size_t) (l + 2) * (size_t) (l + 1) * (size_t) (l + 1), sizeof *memo);
+    uint64_t *known_cost = calloc((size_t) (l + 2) * (size_t) (l + 1) * (size_t) (l + 1), sizeof *known_cost);
     for (int32_t k = 1; k < l; k++) {
         sum[k] = sum[k - 1] + c.ops[k - 1].cost;
     }
     for (int32_t budget = 3; budget <= l + 3; budget++) {
-        const uint64_t least = chain_least(sum, memo, l + 1, 0, l - 1, budget - 2);
+        const uint64_t least = chain_least(sum, known_cost, l + 1, 0, l - 1, budget - 2);
         assert_int_equal(chain_extra(&c, (uint64_t) budget), least - sum[l - 1]);
     }
     free(sum);
-    free(memo);
+    free(known_cost);
     chain_free(&c);
 }

@@ -176,7 +176,7 @@ static void promise_check(enum rig_kind kind) {
     rig_fini(&r);
 }
 
-static void test_promise(void **state) {
+static void test_no_alloc(void **state) {
     (void) state;
     for (int kind = 0; kind < RIG_N; kind++) {
         promise_check((enum rig_kind) kind);
@@ -393,7 +393,7 @@ int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files),
-        cmocka_unit_test(test_promise),
+        cmocka_unit_test(test_no_alloc),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_lost),
         cmocka_unit_test(test_turns),

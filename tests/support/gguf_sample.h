@@ -168,13 +168,13 @@ static inline struct ggml_context *gguf_sample_tensors(
 
 // ---- telling ----
 
-static inline void gguf_tell_bytes(FILE *out, const void *data, size_t size) {
+static inline void gguf_describe_bytes(FILE *out, const void *data, size_t size) {
     for (size_t i = 0; i < size; i++) {
         fprintf(out, "%02x", ((const unsigned char *) data)[i]);
     }
 }
 
-static inline void gguf_tell_value(const struct gguf_api *api, const struct gguf_context *g, int64_t i, FILE *out) {
+static inline void gguf_describe_value(const struct gguf_api *api, const struct gguf_context *g, int64_t i, FILE *out) {
     switch (api->gguf_get_kv_type(g, i)) {
         case GGUF_TYPE_UINT8: fprintf(out, "%u", api->gguf_get_val_u8(g, i)); break;
         case GGUF_TYPE_INT8: fprintf(out, "%d", api->gguf_get_val_i8(g, i)); break;
@@ -197,7 +197,7 @@ static inline void gguf_tell_value(const struct gguf_api *api, const struct gguf
                 fprintf(out, "'%s' ", api->gguf_get_arr_str(g, i, j));
             }
             if (type != GGUF_TYPE_STRING && n > 0) {
-                gguf_tell_bytes(out, api->gguf_get_arr_data(g, i), n * sizes[type]);
+                gguf_describe_bytes(out, api->gguf_get_arr_data(g, i), n * sizes[type]);
             }
             break;
         }
@@ -206,7 +206,7 @@ static inline void gguf_tell_value(const struct gguf_api *api, const struct gguf
 }
 
 // All that can be asked of a context and of its tensors, as text. The caller frees it.
-static inline char *gguf_tell(const struct gguf_api *api, const struct gguf_context *g, const struct ggml_context *tensors) {
+static inline char *gguf_describe(const struct gguf_api *api, const struct gguf_context *g, const struct ggml_context *tensors) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
@@ -217,7 +217,7 @@ static inline char *gguf_tell(const struct gguf_api *api, const struct gguf_cont
         const char *key = api->gguf_get_key(g, i);
         fprintf(out, "%lld %s (%lld): type %d ", (long long) i, key, (long long) api->gguf_find_key(g, key),
             (int) api->gguf_get_kv_type(g, i));
-        gguf_tell_value(api, g, i, out);
+        gguf_describe_value(api, g, i, out);
         fputc('\n', out);
     }
     for (int64_t i = 0; i < api->gguf_get_n_tensors(g); i++) {
@@ -233,7 +233,7 @@ static inline char *gguf_tell(const struct gguf_api *api, const struct gguf_cont
             fprintf(out, "%s type %d ne %lld %lld %lld %lld nb %zu %zu %zu %zu: ", t->name, (int) t->type, (long long) t->ne[0],
                 (long long) t->ne[1], (long long) t->ne[2], (long long) t->ne[3], t->nb[0], t->nb[1], t->nb[2], t->nb[3]);
             if (t->data != NULL) {
-                gguf_tell_bytes(out, t->data, api->ggml_nbytes(t));
+                gguf_describe_bytes(out, t->data, api->ggml_nbytes(t));
             }
             fputc('\n', out);
         }

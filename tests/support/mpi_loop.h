@@ -10,7 +10,7 @@
 #include <pthread.h>
 
 struct queued {
-    struct mpi_letter letter;
+    struct mpi_message message;
     struct queued *next;
 };
 
@@ -43,7 +43,7 @@ static void mpi_loop_free(struct mpi_loop *loop) {
     for (int i = 0; loop != NULL && i < loop->n; i++) {
         for (struct queued *q = loop->inboxes[i].first, *next; q != NULL; q = next) {
             next = q->next;
-            shim_free(q->letter.bytes);
+            shim_free(q->message.bytes);
             shim_free(q);
         }
     }
@@ -59,7 +59,7 @@ static bool loop_send(struct mpi_transport *t, int to, void *bytes, size_t size)
     if (q == NULL) {
         return false;
     }
-    *q = (struct queued){.letter = {.from = t->rank, .size = size, .bytes = bytes}};
+    *q = (struct queued){.message = {.from = t->rank, .size = size, .bytes = bytes}};
     pthread_mutex_lock(&loop->lock);
     *loop->inboxes[to].end = q;
     loop->inboxes[to].end = &q->next;
@@ -73,7 +73,7 @@ static size_t loop_unsent(struct mpi_transport *t, int to) {
     return 0;
 }
 
-static bool loop_receive(struct mpi_transport *t, struct mpi_letter *out) {
+static bool loop_receive(struct mpi_transport *t, struct mpi_message *out) {
     struct mpi_loop *loop = t->context;
     struct inbox *box = &loop->inboxes[t->rank];
     pthread_mutex_lock(&loop->lock);
@@ -83,7 +83,7 @@ static bool loop_receive(struct mpi_transport *t, struct mpi_letter *out) {
         if (box->first == NULL) {
             box->end = &box->first;
         }
-        *out = q->letter;
+        *out = q->message;
     }
     pthread_mutex_unlock(&loop->lock);
     shim_free(q);

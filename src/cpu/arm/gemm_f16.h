@@ -13,7 +13,7 @@
 #pragma once
 
 #include "base/min.h"
-#include "cpu/arm/halves.h"
+#include "cpu/arm/f16_columns.h"
 #include "cpu/kernels.h"
 
 #include <arm_neon.h>

@@ -4,7 +4,7 @@
 // that are not finite: it is multiplied again as floats.
 #pragma once
 
-#include "cpu/arm/halves.h"
+#include "cpu/arm/f16_columns.h"
 
 #include <arm_neon.h>
 #include <math.h>

@@ -27,7 +27,7 @@ struct sending {
 
 struct receiving {
     MPI_Request request;
-    struct mpi_letter letter;
+    struct mpi_message message;
     int error; // of MPI, by which it has no bytes
 };
 
@@ -130,7 +130,7 @@ static void sent_reap(struct mpi_transport *t) {
     for (size_t i = 0; i < l->n_out; i++) {
         int done = 0;
         if (MPI_Test(&l->out[i].request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
-            done = 0; // the rank is gone, and mail.c finds that out; the bytes stay MPI's
+            done = 0; // the rank is gone, and queue.c finds that out; the bytes stay MPI's
         }
         if (done) {
             l->unsent[l->out[i].to] -= l->out[i].size;
@@ -186,14 +186,14 @@ static bool receive_begin(struct mpi_transport *t, int from) {
     }
     MPI_Get_count(&status, MPI_BYTE, &size);
     struct receiving *r = &l->in[l->n_in];
-    *r = (struct receiving){.letter = {.from = status.MPI_SOURCE, .size = size > 0 ? (size_t) size : 0}};
-    r->letter.bytes = t->alloc(r->letter.size > 0 ? r->letter.size : 1);
+    *r = (struct receiving){.message = {.from = status.MPI_SOURCE, .size = size > 0 ? (size_t) size : 0}};
+    r->message.bytes = t->alloc(r->message.size > 0 ? r->message.size : 1);
     // Out of memory: it stays with MPI and is handed on without bytes. Open MPI 4.1 does not live through one that is received
     // with too little room: over TCP it writes to where there is none.
-    r->error = r->letter.bytes != NULL ? MPI_Imrecv(r->letter.bytes, size, MPI_BYTE, &message, &r->request) : MPI_SUCCESS;
-    if (r->letter.bytes == NULL || r->error != MPI_SUCCESS) {
-        t->release(r->letter.bytes);
-        r->letter.bytes = NULL;
+    r->error = r->message.bytes != NULL ? MPI_Imrecv(r->message.bytes, size, MPI_BYTE, &message, &r->request) : MPI_SUCCESS;
+    if (r->message.bytes == NULL || r->error != MPI_SUCCESS) {
+        t->release(r->message.bytes);
+        r->message.bytes = NULL;
         r->request = MPI_REQUEST_NULL; // which is done at once
     }
     l->n_in++;
@@ -202,7 +202,7 @@ static bool receive_begin(struct mpi_transport *t, int from) {
 
 static bool is_receiving(const struct link *l, int from) {
     size_t i = 0;
-    while (i < l->n_in && l->in[i].letter.from != from) {
+    while (i < l->n_in && l->in[i].message.from != from) {
         i++;
     }
     return i < l->n_in;
@@ -223,23 +223,23 @@ static void receives_begin(struct mpi_transport *t) {
     }
 }
 
-static bool message_next(struct mpi_transport *t, struct mpi_letter *out) {
+static bool message_next(struct mpi_transport *t, struct mpi_message *out) {
     struct link *l = t->context;
     receives_begin(t);
     for (size_t i = 0; i < l->n_in; i++) {
         bool is_first = true;
         int done = 0;
         for (size_t j = 0; is_first && j < i; j++) {
-            is_first = l->in[j].letter.from != l->in[i].letter.from;
+            is_first = l->in[j].message.from != l->in[i].message.from;
         }
         const int error = is_first ? MPI_Test(&l->in[i].request, &done, MPI_STATUS_IGNORE) : MPI_SUCCESS;
         if (error != MPI_SUCCESS) {
             l->in[i].error = error;
-            l->in[i].letter.bytes = NULL; // they are MPI's for good
+            l->in[i].message.bytes = NULL; // they are MPI's for good
         } else if (!done) {
             continue;
         }
-        *out = l->in[i].letter;
+        *out = l->in[i].message;
         t->why = words_of(l, l->in[i].error);
         l->n_in--;
         memmove(&l->in[i], &l->in[i + 1], (l->n_in - i) * sizeof l->in[0]);
@@ -248,7 +248,7 @@ static bool message_next(struct mpi_transport *t, struct mpi_letter *out) {
     return false;
 }
 
-static bool link_receive(struct mpi_transport *t, struct mpi_letter *out) {
+static bool link_receive(struct mpi_transport *t, struct mpi_message *out) {
     const struct hush h = hush_begin();
     const bool found = message_next(t, out);
     hush_end(&h);
@@ -260,9 +260,9 @@ static bool link_settle(struct mpi_transport *t) {
     const struct timespec pause = {.tv_nsec = 1000000};
     struct link *l = t->context;
     for (int i = 0; i < SETTLE_MS; i++) {
-        struct mpi_letter letter;
-        while (link_receive(t, &letter)) {
-            t->release(letter.bytes);
+        struct mpi_message message;
+        while (link_receive(t, &message)) {
+            t->release(message.bytes);
         }
         link_unsent(t, t->rank);
         if (l->n_out == 0 && l->n_in == 0) {

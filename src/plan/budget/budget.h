@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // budget.h: what the files of the budget solver share.
 //
-//   ops --model.c--> budget_graph --reorder.c, exact.c, chain.c, sets.c, trim.c, walk.c, improve.c--> steps --check.c--> cost, live bytes, packed peak
+//   ops --model.c--> budget_graph --reorder.c, exact.c, chain.c, initial_sets.c, trim.c, evict.c, improve.c--> steps --check.c--> cost, live bytes, packed peak
 //
 // A schedule is a list of steps; when memory is given back follows from it. So one checker (check.c) is the law for every
 // method, and what one method finds another can improve. Everything above check.c counts live bytes; solve.c lowers the limit
@@ -167,7 +167,7 @@ bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) BE
 // The same by the order pass, for less memory.
 enum ggml_status budget_reorder(const struct budget_graph *g, int32_t *order, bool *is_new) BERTH_MUST_USE;
 
-// ---- gaps.c: what trim.c and improve.c know of a schedule ----
+// ---- reuse_gaps.c: what trim.c and improve.c know of a schedule ----
 
 struct budget_gaps {
     const struct budget_graph *g;

@@ -12,7 +12,7 @@
 #define PACKED_OPS_MAX 12      // graphs small enough to list all schedules
 #define N_LOWER 12             // times that the limit on live bytes sinks
 #define WAYS_WORK 500000000    // of all ways to a schedule, about two seconds
-#define WAYS_AGAIN 16          // with lower limits this part of it
+#define WAYS_RECOMPUTE 16      // with lower limits this part of it
 #define KICKS_A_SECOND 4000000 // local search ends by the clock long before
 
 struct solver {
@@ -227,7 +227,7 @@ static enum ggml_status heuristics_run(struct solver *s, const int32_t *order, s
     bool fits = false;
     for (int round = 0; round < N_LOWER && !fits; round++) {
         const char *method;
-        const int64_t end = *s->g.work + (round == 0 ? WAYS_WORK : WAYS_WORK / WAYS_AGAIN);
+        const int64_t end = *s->g.work + (round == 0 ? WAYS_WORK : WAYS_WORK / WAYS_RECOMPUTE);
         enum budget_answer answer = ways_run(s, order, end, steps, &method);
         if (answer == BUDGET_OUT_OF_MEMORY) {
             return GGML_STATUS_ALLOC_FAILED;
@@ -311,7 +311,7 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
 }
 
 // The values alive where the pool that lacks most, or has least left, is tightest.
-static enum ggml_status tight_tell(const struct solver *s, struct berth_budget_result *r) {
+static enum ggml_status tight_report(const struct solver *s, struct berth_budget_result *r) {
     bool *scratch = berth_calloc(3 * (size_t) s->g.n + 1, sizeof *scratch);
     int32_t pool = -1;
     double worst = -1;
@@ -443,7 +443,7 @@ static enum ggml_status result_make(struct solver *s, struct berth_budget_result
         r->cost_bound = s->bound;
         r->method = s->has_best ? s->method : "none fits";
         r->n_nodes = s->n_nodes;
-        status = tight_tell(s, r);
+        status = tight_report(s, r);
     }
     if (status != GGML_STATUS_SUCCESS) {
         berth_budget_free(*result);

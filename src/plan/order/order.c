@@ -107,7 +107,7 @@ static void best_take(struct pass *s, const struct order_part *p, struct best *b
     best->is_new = true;
 }
 
-// Exact search for the optimum with a share of the nodes; if that does not end, dives at aims between what is proven and what is
+// Exact search for the optimum with a share of the nodes; if that does not end, greedy passes at aims between what is proven and what is
 // known, halving the distance: each either finds an order, or proves that there is none, or gives up.
 static bool part_exact(struct pass *s, const struct order_part *p, struct best *best) {
     const int64_t most = max_nodes(s);

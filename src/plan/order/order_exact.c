@@ -9,7 +9,7 @@
 // down-sets, so no order that follows gets worse if the move comes first.
 //
 // Sets are taken by (peak so far, most tasks done, least alive): the first full set is the optimum, and as long as nothing passes
-// the current peak the search dives. Each set is kept once, with its lowest peak.
+// the current peak the search goes depth-first. Each set is kept once, with its lowest peak.
 
 #include "base/min.h"
 #include "plan/order/order.h"

@@ -68,7 +68,7 @@ enum ggml_status berth_plan_items_check(
 
 // Enters the members ids[members[0..n)] of one group as block. *is_loose: its hull is larger than the group.
 static enum ggml_status group_merge(struct raw_block *block, const struct berth_plan_item *items, const int32_t *ids,
-    const int32_t *members, int32_t n, bool *is_loose) {
+    const int32_t *members, int32_t n, bool *bound_is_inexact) {
     *block = (struct raw_block){INT64_MAX, INT64_MIN, 0, 1, BERTH_PLAN_ANY, items[ids[members[0]]].alias};
     for (int32_t k = 0; k < n; k++) {
         int32_t i = ids[members[k]];
@@ -104,7 +104,7 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
             }
         }
     }
-    *is_loose |= !is_whole || (block->fixed != BERTH_PLAN_ANY && n > 1);
+    *bound_is_inexact |= !is_whole || (block->fixed != BERTH_PLAN_ANY && n > 1);
     return GGML_STATUS_SUCCESS;
 }
 
@@ -173,7 +173,7 @@ static enum ggml_status pool_merge(
             end++;
         }
         enum ggml_status status =
-            group_merge(&blocks[*n_blocks], pool->items, pool->ids, members + k, end - k, &pool->prob.is_loose);
+            group_merge(&blocks[*n_blocks], pool->items, pool->ids, members + k, end - k, &pool->prob.bound_is_inexact);
         if (status == GGML_STATUS_SUCCESS) {
             status = group_check(&blocks[*n_blocks], pool->max_chunk);
         }

@@ -235,7 +235,7 @@ enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
         return GGML_STATUS_SUCCESS;
     }
     pool->bound_step = section_step(pool, p->bound_sec);
-    if (p->is_loose) {
+    if (p->bound_is_inexact) {
         enum ggml_status status = loose_live(pool);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
@@ -250,7 +250,7 @@ enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
         pool->bound = (uint64_t) p->bound * pool->unit;
         pool->bound -= pool->least_end > 0 ? top_slack(pool, p->bound_sec) : 0;
     }
-    if (p->align != NULL && p->chunk == 0 && !p->is_loose) {
+    if (p->align != NULL && p->chunk == 0 && !p->bound_is_inexact) {
         const enum ggml_status status = raise_by_alignments(pool);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
@@ -263,7 +263,7 @@ enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
     for (int32_t i = 0; i < p->n; i++) {
         int64_t at = p->fixed[i];
         if (at < 0) {
-            at = p->is_loose ? 0 : berth_plan_lowest_at(p, i, 0, INT64_MAX - p->size[i]);
+            at = p->bound_is_inexact ? 0 : berth_plan_lowest_at(p, i, 0, INT64_MAX - p->size[i]);
         }
         if (at >= 0 && at + p->size[i] > p->bound) {
             p->bound = at + p->size[i];

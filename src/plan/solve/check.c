@@ -225,7 +225,7 @@ static enum berth_plan_fault_kind item_fault(const struct berth_plan_item *item,
     return max_chunk > 0 && item->size > max_chunk - in ? BERTH_PLAN_CHUNK : BERTH_PLAN_SOUND;
 }
 
-static enum ggml_status fault_tell(struct berth_plan_fault *fault, enum berth_plan_fault_kind kind, int64_t i, int64_t j) {
+static enum ggml_status fault_report(struct berth_plan_fault *fault, enum berth_plan_fault_kind kind, int64_t i, int64_t j) {
     if (fault != NULL) {
         *fault = (struct berth_plan_fault){kind, j >= 0 && j < i ? j : i, j >= 0 && j < i ? i : j};
     }
@@ -236,7 +236,7 @@ enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n
     const uint64_t *offsets, struct berth_plan_fault *fault) {
     uint64_t max_chunk = params != NULL ? params->max_chunk : 0;
     if (n <= 0 || items == NULL || offsets == NULL) {
-        return n == 0 ? fault_tell(fault, BERTH_PLAN_SOUND, -1, -1)
+        return n == 0 ? fault_report(fault, BERTH_PLAN_SOUND, -1, -1)
                       : berth_fail(GGML_STATUS_FAILED, "plan check: no items to check (n = %lld)", (long long) n);
     }
     if (n > INT32_MAX / 4) { // as many as can be planned
@@ -246,7 +246,7 @@ enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n
     for (int64_t i = 0; i < n; i++) {
         enum berth_plan_fault_kind kind = item_fault(&items[i], offsets[i], max_chunk);
         if (kind != BERTH_PLAN_SOUND) {
-            return fault_tell(fault, kind, i, -1);
+            return fault_report(fault, kind, i, -1);
         }
     }
     struct order o = {0};
@@ -263,7 +263,7 @@ enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n
         o.idx[o.n++] = (int32_t) k;
     }
     if (has_alias && alias_fault(spots, &o, &i, &j)) {
-        status = fault_tell(fault, BERTH_PLAN_ALIAS, i, j);
+        status = fault_report(fault, BERTH_PLAN_ALIAS, i, j);
         goto done;
     }
     o.n = 0;
@@ -278,7 +278,7 @@ enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n
     if (i == -2) {
         status = GGML_STATUS_ALLOC_FAILED;
     } else {
-        status = i < 0 ? fault_tell(fault, BERTH_PLAN_SOUND, -1, -1) : fault_tell(fault, BERTH_PLAN_COLLIDE, i, j);
+        status = i < 0 ? fault_report(fault, BERTH_PLAN_SOUND, -1, -1) : fault_report(fault, BERTH_PLAN_COLLIDE, i, j);
     }
 done:
     if (status == GGML_STATUS_ALLOC_FAILED) {

@@ -124,7 +124,7 @@ void berth_plan_exhaust(const struct plan_prob *p, const struct plan_goal *g, in
         level_search(&x, 0, peak);
     }
     s->n_nodes += max_nodes - x.n_left;
-    if (!x.is_late && !p->is_loose && s->peak > s->bound && s->peak > g->enough) {
+    if (!x.is_late && !p->bound_is_inexact && s->peak > s->bound && s->peak > g->enough) {
         s->bound = s->peak;
     }
 }

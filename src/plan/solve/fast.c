@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fast.c: the first plan, in near-linear time: a walk outward from the peak, dives by several priorities, online best fit, and
+// fast.c: the first plan, in near-linear time: a walk outward from the peak, greedy passes by several priorities, online best fit, and
 // largest first while its quadratic cost is small; last, if what decides is a core of a few blocks, that is searched
 // (critical.c). Keeps the best, stops as soon as a plan meets the bound or is enough. Each dive is aimed below the best plan so
 // far and gives up when it cannot get there. Where alignments differ a dive pads, so those with the largest go first once, what
@@ -16,7 +16,7 @@
 #define BRIEF_MIN 64 // blocks; with fewer all methods take no time to speak of
 #define N_BRIEF 6    // methods for those who are in a hurry
 
-enum way { OUTWARD, DIVE, AIMED_DIVE, ALIGNED_DIVE, BEST_FIT, LARGEST_FIRST, MOST_ALIGNED_FIRST };
+enum way { OUTWARD, GREEDY_PASS, AIMED_PASS, ALIGNED_PASS, BEST_FIT, LARGEST_FIRST, MOST_ALIGNED_FIRST };
 
 static const struct {
     const char *name;
@@ -25,17 +25,17 @@ static const struct {
 } methods[] = {
     {"outward", OUTWARD, 0},
     {"most aligned first", MOST_ALIGNED_FIRST, 0},
-    {"dive LWA", ALIGNED_DIVE, PLAN_LWA},
-    {"dive TWA", DIVE, PLAN_TWA},
-    {"dive TAW", DIVE, PLAN_TAW},
+    {"dive LWA", ALIGNED_PASS, PLAN_LWA},
+    {"dive TWA", GREEDY_PASS, PLAN_TWA},
+    {"dive TAW", GREEDY_PASS, PLAN_TAW},
     {"best fit", BEST_FIT, 0},
-    {"dive WAT", DIVE, PLAN_WAT}, // the first that is left out where the caller is in a hurry
+    {"dive WAT", GREEDY_PASS, PLAN_WAT}, // the first that is left out where the caller is in a hurry
     {"largest first", LARGEST_FIRST, 0},
-    {"dive ZW", DIVE, PLAN_ZW},
-    {"dive AT", DIVE, PLAN_AT},
-    {"aimed dive TWA", AIMED_DIVE, PLAN_TWA},
-    {"aimed dive WAT", AIMED_DIVE, PLAN_WAT},
-    {"aimed dive TAW", AIMED_DIVE, PLAN_TAW},
+    {"dive ZW", GREEDY_PASS, PLAN_ZW},
+    {"dive AT", GREEDY_PASS, PLAN_AT},
+    {"aimed dive TWA", AIMED_PASS, PLAN_TWA},
+    {"aimed dive WAT", AIMED_PASS, PLAN_WAT},
+    {"aimed dive TAW", AIMED_PASS, PLAN_TAW},
 };
 
 // What lies above a gap that it fits into goes there, again and again. False: out of memory.
@@ -51,7 +51,7 @@ static bool slide_down(const struct plan_prob *p, const struct plan_goal *g, str
 }
 
 enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
-    struct plan_dive *dive = NULL;
+    struct greedy_pass *pass = NULL;
     bool is_out_of_memory = false;
     const bool is_brief = g->is_brief && p->n > BRIEF_MIN && !plan_prob_is_constrained(p);
     for (size_t m = 0; m < sizeof methods / sizeof methods[0] && !plan_is_done(s, g); m++) {
@@ -60,18 +60,18 @@ enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_go
         }
         int64_t target = s->peak == PLAN_NO_CAP ? PLAN_NO_CAP : s->peak - 1;
         int64_t peak = -1;
-        const bool is_aimed = methods[m].way == AIMED_DIVE;
+        const bool is_aimed = methods[m].way == AIMED_PASS;
         if (methods[m].way == OUTWARD && !plan_prob_is_constrained(p)) {
             peak = berth_plan_from_peak(p, s->spare);
-        } else if (methods[m].way == DIVE || (is_aimed && p->n <= AIMED_MAX) ||
-                   (methods[m].way == ALIGNED_DIVE && p->align != NULL)) {
-            if (dive == NULL) {
-                dive = berth_plan_dive_new(p);
+        } else if (methods[m].way == GREEDY_PASS || (is_aimed && p->n <= AIMED_MAX) ||
+                   (methods[m].way == ALIGNED_PASS && p->align != NULL)) {
+            if (pass == NULL) {
+                pass = berth_greedy_pass_new(p);
             }
-            if (dive == NULL) {
+            if (pass == NULL) {
                 return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for a dive over %d blocks", p->n);
             }
-            peak = berth_plan_dive_run(dive, methods[m].priority, is_aimed, target, s->spare);
+            peak = berth_greedy_pass_run(pass, methods[m].priority, is_aimed, target, s->spare);
         } else if (methods[m].way == BEST_FIT && !plan_prob_is_constrained(p)) {
             peak = berth_plan_best_fit(p, target, s->spare);
         } else if (methods[m].way == LARGEST_FIRST && p->n <= LARGEST_FIRST_MAX) {
@@ -84,12 +84,12 @@ enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_go
             plan_state_take(s, peak, methods[m].name);
         }
     }
-    berth_plan_dive_free(dive);
+    berth_greedy_pass_free(pass);
     if (plan_prob_is_constrained(p) && p->n <= LARGEST_FIRST_MAX) {
         is_out_of_memory |= !slide_down(p, g, s);
         berth_plan_exhaust(p, g, FEW_WORK / ((int64_t) p->n * p->n) + 1, s);
     }
-    if (p->n <= LARGEST_FIRST_MAX && !is_brief && !plan_is_done(s, g) && !plan_prob_is_constrained(p) && !p->is_loose) {
+    if (p->n <= LARGEST_FIRST_MAX && !is_brief && !plan_is_done(s, g) && !plan_prob_is_constrained(p) && !p->bound_is_inexact) {
         const struct plan_goal untimed = {.enough = g->enough, .deadline_us = INT64_MAX};
         enum ggml_status status = berth_plan_critical(p, g->enough > 0 ? g->enough : s->bound, CORE_MAX, &untimed, s);
         if (status != GGML_STATUS_SUCCESS) {

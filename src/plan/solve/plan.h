@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // plan.h: what the files of the planner's solver share. A pool of items becomes one plan_prob: blocks over sections.
 //
-//   items --blocks.c, pool.c--> plan_prob --fast.c: from_peak.c, dive.c, greedy.c--> first plan --search.c: critical.c,
+//   items --blocks.c, pool.c--> plan_prob --fast.c: from_peak.c, pass.c, best_fit.c--> first plan --search.c: critical.c,
 //   window.c, exact.c--> better plan, lifted bound
 //
 // A section is a maximal set of blocks alive together; steps that add nothing to a neighbour are gone, so n_sec <= n. Sizes and
@@ -16,7 +16,7 @@
 #define PLAN_SIZE_MAX ((uint64_t) 1 << 62)
 #define PLAN_NO_CAP INT64_MAX
 
-// One pool, ready for placing. Blocks are sorted by (width class, a), see dive.c.
+// One pool, ready for placing. Blocks are sorted by (width class, a), see pass.c.
 // Invariants: 0 <= a[i] < b[i] <= n_sec; size[i] > 0; total[s] = sum of size[i] over a[i] <= s < b[i]; bound >= max(total).
 struct plan_prob {
     int32_t n;          // blocks
@@ -32,8 +32,9 @@ struct plan_prob {
     int64_t chunk;      // units a chunk holds, 0: no chunks
     int32_t *fixed_ids; // [n_fixed] the fixed blocks by rising offset
     int32_t n_fixed;
-    void *room;    // of a, b, size and total, if it is the problem's own
-    bool is_loose; // an alias group was widened to its hull, or counts more than once: totals and "does not fit" prove nothing
+    void *room; // of a, b, size and total, if it is the problem's own
+    bool
+        bound_is_inexact; // an alias group was widened to its hull, or counts more than once: totals and "does not fit" prove nothing
 };
 
 // Time as work that is counted, each piece at a price of its own, about what it takes: the same on every machine.
@@ -76,8 +77,8 @@ static inline uint64_t plan_coarse(double x, int bits) {
 
 // A problem with room for n blocks and n_sec sections, in the caller's room of so many bytes, or in its own, which
 // berth_plan_prob_fini takes back, also after a failure.
-size_t berth_plan_prob_room(int32_t n, int32_t n_sec);
-void berth_plan_prob_lay(struct plan_prob *p, int32_t n, int32_t n_sec, void *room);
+size_t berth_plan_prob_reserve(int32_t n, int32_t n_sec);
+void berth_plan_prob_place(struct plan_prob *p, int32_t n, int32_t n_sec, void *room);
 bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) BERTH_MUST_USE;
 void berth_plan_prob_fini(struct plan_prob *p);
 // Fills total, bound and bound_sec from a, b and size. False: live units pass 2^63.
@@ -103,7 +104,7 @@ int64_t berth_plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level
 // Sorts idx[0..n) by key[], stable. tmp_* have n elements. Both arrays are moved.
 void berth_plan_sort(uint64_t *key, int32_t *idx, uint64_t *tmp_key, int32_t *tmp_idx, int32_t n);
 
-// ---- dive.c ----
+// ---- pass.c ----
 
 // Which block first: by W width, Z size, A their product, T the most that is alive, or still to place, in a section of its life, L
 // alignment.
@@ -122,15 +123,15 @@ static inline uint64_t plan_priority_key(enum plan_priority by, double w, double
     }
 }
 
-struct plan_dive; // scratch memory for dives over one problem
+struct greedy_pass; // scratch memory for greedy passes over one problem
 
-struct plan_dive *berth_plan_dive_new(const struct plan_prob *p) BERTH_MUST_USE;
-void berth_plan_dive_free(struct plan_dive *d);
+struct greedy_pass *berth_greedy_pass_new(const struct plan_prob *p) BERTH_MUST_USE;
+void berth_greedy_pass_free(struct greedy_pass *d);
 // Places every block below target; returns the peak, or -1 if that did not work out (off then holds nothing of use).
 // is_aimed: the fullest section of a valley is served first, and blocks by priority only then.
-int64_t berth_plan_dive_run(struct plan_dive *d, enum plan_priority priority, bool is_aimed, int64_t target, int64_t *off);
+int64_t berth_greedy_pass_run(struct greedy_pass *d, enum plan_priority priority, bool is_aimed, int64_t target, int64_t *off);
 
-// ---- greedy.c ----
+// ---- best_fit.c ----
 
 // Online best fit in the order of first sections, as ggml does it. Peak, or -1: above target, -2: out of memory.
 int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off);
@@ -237,7 +238,7 @@ static inline void plan_state_take(struct plan_state *s, int64_t peak, const cha
     s->method = method;
 }
 
-// ---- watch.c ----
+// ---- progress.c ----
 
 // Somebody who looks on and may end the search. The state changes only while one thread searches.
 struct plan_watch {

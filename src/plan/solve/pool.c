@@ -156,10 +156,10 @@ static bool fill_fixed(struct plan_prob *p, const struct raw_block *blocks, uint
 static enum ggml_status pool_fill(
     struct plan_pool *pool, const struct raw_block *blocks, int32_t n, void *room, struct berth_scratch *scratch) {
     const struct scale scale = pool_scale(pool, blocks, n);
-    const bool is_loose = pool->prob.is_loose;
+    const bool bound_is_inexact = pool->prob.bound_is_inexact;
     struct plan_prob *p = &pool->prob;
-    berth_plan_prob_lay(p, n, n, room);
-    p->is_loose = is_loose;
+    berth_plan_prob_place(p, n, n, room);
+    p->bound_is_inexact = bound_is_inexact;
     int32_t *sec_at = berth_scratch_take(scratch, times_max(n) * sizeof *sec_at);
     const int32_t n_times = sec_at != NULL ? dense_times(blocks, n, p->a, scratch) : -1; // and into b, right behind a
     if (n_times < 0) {
@@ -196,7 +196,7 @@ enum ggml_status berth_plan_pool_init(struct plan_pool *pool, const struct plan_
     const int32_t n_ids = pool->n_ids;
     pool->unit = 1;
     pool->block_of = berth_scratch_take(scratch, (size_t) n_ids * sizeof *pool->block_of);
-    void *room = berth_scratch_take(scratch, berth_plan_prob_room(n_ids, n_ids));
+    void *room = berth_scratch_take(scratch, berth_plan_prob_reserve(n_ids, n_ids));
     if (pool->block_of == NULL || room == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d items", n_ids);
     }

@@ -6,11 +6,11 @@
 
 #include <string.h>
 
-size_t berth_plan_prob_room(int32_t n, int32_t n_sec) {
+size_t berth_plan_prob_reserve(int32_t n, int32_t n_sec) {
     return ((size_t) n + (size_t) n_sec + 1) * sizeof(int64_t) + 2 * (size_t) n * sizeof(int32_t);
 }
 
-void berth_plan_prob_lay(struct plan_prob *p, int32_t n, int32_t n_sec, void *room) {
+void berth_plan_prob_place(struct plan_prob *p, int32_t n, int32_t n_sec, void *room) {
     *p = (struct plan_prob){.n = n, .n_sec = n_sec};
     p->size = room;
     p->total = p->size + n;
@@ -19,8 +19,8 @@ void berth_plan_prob_lay(struct plan_prob *p, int32_t n, int32_t n_sec, void *ro
 }
 
 bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) {
-    void *room = berth_malloc(berth_plan_prob_room(n, n_sec));
-    berth_plan_prob_lay(p, n, n_sec, room);
+    void *room = berth_malloc(berth_plan_prob_reserve(n, n_sec));
+    berth_plan_prob_place(p, n, n_sec, room);
     p->room = room;
     return room != NULL;
 }
@@ -154,7 +154,7 @@ bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32
         sub->size[k] = p->size[ids[k]];
     }
     berth_plan_prob_cut(sub, sec_at, p->n_sec); // sections that add nothing to a neighbour go
-    sub->is_loose = p->is_loose;
+    sub->bound_is_inexact = p->bound_is_inexact;
     berth_free(sec_at);
     return berth_plan_prob_totals(sub); // cannot fail: the whole did not
 }

@@ -446,7 +446,7 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
     if (p->chunk > 0 && p->n_fixed == 0) {
         return berth_plan_chunked(p, g, st);
     }
-    if (plan_prob_is_constrained(p) || p->is_loose) {
+    if (plan_prob_is_constrained(p) || p->bound_is_inexact) {
         return berth_plan_search_constrained(p, g, st);
     }
     int64_t cap = g->enough > 0 ? g->enough : st->bound;

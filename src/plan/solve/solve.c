@@ -85,7 +85,7 @@ struct outcome {
 // A bound in units as a bound in bytes: the block on top may fall short of its rounded end.
 static void outcome_lift(struct outcome *out, const struct plan_pool *pool, int64_t bound) {
     const struct plan_prob *p = &pool->prob;
-    if (!p->is_loose && p->chunk == 0 && bound > p->bound && bound <= INT64_MAX / (int64_t) pool->unit) {
+    if (!p->bound_is_inexact && p->chunk == 0 && bound > p->bound && bound <= INT64_MAX / (int64_t) pool->unit) {
         uint64_t bytes = (uint64_t) bound * pool->unit - pool->least_end;
         out->bound = max_u64(bytes, out->bound);
     }
@@ -108,7 +108,7 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     }
     if (p->chunk == 0 && s->params.start != NULL && berth_plan_pool_take(pool, s->params.start, state.off)) {
         state.peak = berth_plan_peak(p, state.off);
-        if (!p->is_loose || berth_plan_is_valid(p, state.off)) {
+        if (!p->bound_is_inexact || berth_plan_is_valid(p, state.off)) {
             memcpy(state.spare, state.off, (size_t) p->n * sizeof *state.off);
         } else {
             state.peak = PLAN_NO_CAP;

@@ -178,7 +178,7 @@ static void every_source_gives_the_same(void **state) {
                     continue;
                 }
                 assert_non_null(g);
-                char *text = gguf_tell(&gguf_berth, g, tensors);
+                char *text = gguf_describe(&gguf_berth, g, tensors);
                 if (first != NULL) {
                     // The first line has the data's place, which is another there: data_of_a_file_within_another.
                     const bool is_moved = source == FROM_MIDDLE;
@@ -216,19 +216,19 @@ static void what_is_read_is_written_again(void **state) {
         }
     }
     assert_true(gguf_write_to_file(g, path, false));
-    size_t again_size;
-    unsigned char *again = gguf_sample_load(path, &again_size);
-    assert_int_equal(again_size, size);
+    size_t recompute_size;
+    unsigned char *again = gguf_sample_load(path, &recompute_size);
+    assert_int_equal(recompute_size, size);
     assert_memory_equal(again, bytes, size);
     free(again);
 
     assert_true(gguf_write_to_file(g, path, true)); // the header alone
-    again = gguf_sample_load(path, &again_size);
-    assert_int_equal(again_size, gguf_get_data_offset(g));
-    assert_int_equal(again_size, gguf_get_meta_size(g));
-    assert_memory_equal(again, bytes, again_size);
+    again = gguf_sample_load(path, &recompute_size);
+    assert_int_equal(recompute_size, gguf_get_data_offset(g));
+    assert_int_equal(recompute_size, gguf_get_meta_size(g));
+    assert_memory_equal(again, bytes, recompute_size);
     gguf_get_meta_data(g, again);
-    assert_memory_equal(again, bytes, again_size);
+    assert_memory_equal(again, bytes, recompute_size);
     free(again);
 
     gguf_free(g);

@@ -97,7 +97,7 @@ static char *tell_file(const struct gguf_api *api, const char *path, int mode) {
     if (g == NULL) {
         return strdup("refused");
     }
-    char *text = gguf_tell(api, g, tensors);
+    char *text = gguf_describe(api, g, tensors);
     api->gguf_free(g);
     api->ggml_free(tensors);
     return text;
@@ -169,7 +169,7 @@ static char *change(const struct gguf_api *api, uint64_t seed, unsigned char **m
     *meta = malloc(*meta_size);
     assert_non_null(*meta);
     api->gguf_get_meta_data(h, *meta);
-    char *text = gguf_tell(api, g, NULL);
+    char *text = gguf_describe(api, g, NULL);
     api->gguf_free(g);
     api->gguf_free(h);
     api->ggml_free(tensors);

@@ -64,12 +64,12 @@ static void each_part_is_as_planned_alone(void **state) {
 
 // ---- layers of one shape, split in one way or another ----
 
-static bool is_whole;
+static bool is_full_match;
 
 static struct ggml_backend_meta_split_state state_of(const struct ggml_tensor *t, void *user) {
     static const struct ggml_backend_meta_split_state whole = {
         .axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
-    return is_whole ? whole : layer_state(t, user);
+    return is_full_match ? whole : layer_state(t, user);
 }
 
 struct placed {
@@ -128,9 +128,9 @@ static void memory_of_another_split_grows(void **state) {
     ggml_backend_dev_t dev = device(&n, state_of);
     ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
     ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
-    is_whole = false;
+    is_full_match = false;
     struct placed a = placed_new(buft);
-    is_whole = true;
+    is_full_match = true;
     struct placed b = placed_new(buft);
     ggml_gallocr_t galloc = ggml_gallocr_new(buft);
     assert_true(ggml_gallocr_alloc_graph(galloc, a.l.graph));

@@ -435,7 +435,7 @@ static void test_upload_drops_its_own(void **state) {
     FILE *pagemap = fopen("/proc/self/pagemap", "rb");
     struct model *model = model_open("models/tales-q8_0.gguf", &error);
     const size_t n_page = (size_t) sysconf(_SC_PAGESIZE);
-    size_t n_near = 0, n_far = 0, sum = 0;
+    size_t n_src_rows = 0, n_far = 0, sum = 0;
     if (pagemap == NULL) {
         skip();
     }
@@ -462,11 +462,11 @@ static void test_upload_drops_its_own(void **state) {
         }
         for (size_t at = n_page; ggml_nbytes(w->file) > 3 * n_page && at < ggml_nbytes(w->file) - n_page; at += n_page) {
             assert_int_equal(is_held(pagemap, (const char *) w->file->data + at), !is_far);
-            n_near += !is_far;
+            n_src_rows += !is_far;
             n_far += is_far;
         }
     }
-    assert_true(n_near > 10 && n_far > 10);
+    assert_true(n_src_rows > 10 && n_far > 10);
     fclose(pagemap);
     model_free(model);
     device_stop(&dev);

@@ -108,24 +108,24 @@ static void test_nothing_follows_a_bye(void **state) {
     static const uint32_t kinds[] = {MPI_ALIVE, MPI_BYE};
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport mine, other;
-    struct mpi_mail mail;
-    struct mpi_letter letter;
+    struct mpi_queue queue;
+    struct mpi_message message;
     transport_open(loop, 0, &mine);
     transport_open(loop, 1, &other);
-    assert_true(mpi_mail_init(&mail, &mine));
-    mail.peers[1].has_hello = true;
-    mail.peers[1].told = 0;
-    mpi_mail_tend(&mail);
-    mpi_mail_bye(&mail);
-    mail.peers[1].told = 0;
-    mpi_mail_tend(&mail);
+    assert_true(mpi_queue_init(&queue, &mine));
+    queue.peers[1].has_hello = true;
+    queue.peers[1].told = 0;
+    mpi_queue_progress(&queue);
+    mpi_queue_bye(&queue);
+    queue.peers[1].told = 0;
+    mpi_queue_progress(&queue);
     for (int i = 0; i < 2; i++) {
-        assert_true(other.receive(&other, &letter));
-        assert_int_equal(((const struct mpi_head *) letter.bytes)->kind, kinds[i]);
-        shim_free(letter.bytes);
+        assert_true(other.receive(&other, &message));
+        assert_int_equal(((const struct mpi_head *) message.bytes)->kind, kinds[i]);
+        shim_free(message.bytes);
     }
-    assert_false(other.receive(&other, &letter));
-    mpi_mail_fini(&mail, true);
+    assert_false(other.receive(&other, &message));
+    mpi_queue_fini(&queue, true);
     other.close(&other, true);
     mpi_loop_free(loop);
 }
@@ -143,72 +143,72 @@ static void message_send(struct mpi_transport *from, const struct mpi_head *head
 }
 
 // A mail of rank 0 with as much in it as it takes in of itself, and one message more on its way. Both ranks are here.
-static void mail_fill(struct mpi_loop *loop, struct mpi_transport *other, struct mpi_mail *mail) {
+static void queue_fill(struct mpi_loop *loop, struct mpi_transport *other, struct mpi_queue *queue) {
     struct mpi_transport mine;
     check_quiet();
     setenv("BERTH_MPI_TIMEOUT", "0.5", 1);
     setenv("BERTH_MPI_STALL", "0.5", 1);
     transport_open(loop, 0, &mine);
     transport_open(loop, 1, other);
-    assert_true(mpi_mail_init(mail, &mine));
+    assert_true(mpi_queue_init(queue, &mine));
     for (int i = 0; i < 9; i++) {
         message_send(other, &part, MPI_PIECE);
     }
-    mpi_mail_tend(mail);
+    mpi_queue_progress(queue);
     alarm(60); // where waiting has no end
 }
 
-static void mail_end(struct mpi_loop *loop, struct mpi_mail *mail) {
+static void queue_end(struct mpi_loop *loop, struct mpi_queue *queue) {
     alarm(0);
-    mpi_mail_fini(mail, false);
+    mpi_queue_fini(queue, false);
     mpi_loop_free(loop);
     unsetenv("BERTH_MPI_STALL");
 }
 
-static void tend_for(struct mpi_mail *mail, int64_t time) {
+static void tend_for(struct mpi_queue *queue, int64_t time) {
     for (const int64_t end = mpi_now() + time; mpi_now() < end;) {
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-        mpi_mail_tend(mail);
+        mpi_queue_progress(queue);
     }
 }
 
 // What nobody wants stays where it is, and who may have said something behind it is not silent; what somebody waits for is found
 // there.
-static void test_silence_behind_mail_is_excused(void **state) {
+static void test_silence_before_messages_is_excused(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport other;
-    struct mpi_mail mail;
-    mail_fill(loop, &other, &mail);
+    struct mpi_queue queue;
+    queue_fill(loop, &other, &queue);
     message_send(&other, &answer, sizeof answer);
-    tend_for(&mail, 5 * MPI_SECOND / 2);
-    assert_true(mail.kept_size < 9 * MPI_PIECE);
-    assert_false(mpi_mail_is_lost(&mail, 1));
-    struct mpi_mail_item *item = mpi_mail_take(&mail, 1, MPI_ANSWER, 1);
+    tend_for(&queue, 5 * MPI_SECOND / 2);
+    assert_true(queue.kept_size < 9 * MPI_PIECE);
+    assert_false(mpi_queue_is_lost(&queue, 1));
+    struct mpi_queue_item *item = mpi_queue_take(&queue, 1, MPI_ANSWER, 1);
     assert_non_null(item);
     mpi_item_free(item);
-    mail_end(loop, &mail);
+    queue_end(loop, &queue);
 }
 
 struct tending {
-    struct mpi_mail *mail;
+    struct mpi_queue *queue;
     atomic_bool stop;
 };
 
 static void *tend_thread(void *arg) {
     struct tending *t = arg;
     while (!atomic_load(&t->stop)) {
-        tend_for(t->mail, MPI_SECOND / 100);
+        tend_for(t->queue, MPI_SECOND / 100);
     }
     return NULL;
 }
 
-static void lost_within(struct mpi_mail *mail, int64_t time, const char *text) {
-    struct tending tending = {.mail = mail};
+static void lost_within(struct mpi_queue *queue, int64_t time, const char *text) {
+    struct tending tending = {.queue = queue};
     pthread_t thread;
     const int64_t start = mpi_now();
     assert_int_equal(pthread_create(&thread, NULL, tend_thread, &tending), 0);
-    assert_null(mpi_mail_take(mail, 1, MPI_ANSWER, 1));
+    assert_null(mpi_queue_take(queue, 1, MPI_ANSWER, 1));
     assert_true(mpi_now() - start < time);
     atomic_store(&tending.stop, true);
     pthread_join(thread, NULL);
@@ -218,41 +218,41 @@ static void lost_within(struct mpi_mail *mail, int64_t time, const char *text) {
 }
 
 // One that freezes after it has sent much is found out by whoever waits for it.
-static void test_silence_after_mail_is_found(void **state) {
+static void test_silence_after_messages_is_found(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport other;
-    struct mpi_mail mail;
-    mail_fill(loop, &other, &mail);
-    tend_for(&mail, 3 * MPI_SECOND / 2);
-    lost_within(&mail, 5 * MPI_SECOND, "nothing was heard of it for");
-    mail_end(loop, &mail);
+    struct mpi_queue queue;
+    queue_fill(loop, &other, &queue);
+    tend_for(&queue, 3 * MPI_SECOND / 2);
+    lost_within(&queue, 5 * MPI_SECOND, "nothing was heard of it for");
+    queue_end(loop, &queue);
 }
 
 // More than is kept even for who waits: it ends, and says what is in the way.
-static void test_mail_that_stuffs_ends(void **state) {
+static void test_full_queue_ends(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport other;
-    struct mpi_mail mail;
-    mail_fill(loop, &other, &mail);
+    struct mpi_queue queue;
+    queue_fill(loop, &other, &queue);
     message_send(&other, &part, MPI_MESSAGE_MAX);
     message_send(&other, &answer, sizeof answer);
-    lost_within(&mail, 5 * MPI_SECOND, "bytes that nobody asked for");
-    mail_end(loop, &mail);
+    lost_within(&queue, 5 * MPI_SECOND, "bytes that nobody asked for");
+    queue_end(loop, &queue);
 }
 
 // Who was waited for in vain is lost; others are not, and can be sent to at once.
-static void test_mail_that_stuffs_spares_others(void **state) {
+static void test_full_queue_spares_others(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(3);
     struct mpi_transport other;
-    struct mpi_mail mail;
-    mail_fill(loop, &other, &mail);
+    struct mpi_queue queue;
+    queue_fill(loop, &other, &queue);
     message_send(&other, &part, MPI_MESSAGE_MAX);
-    lost_within(&mail, 5 * MPI_SECOND, "bytes that nobody asked for");
-    assert_int_equal(mpi_mail_send(&mail, 2, &answer, NULL, 0), GGML_STATUS_SUCCESS);
-    mail_end(loop, &mail);
+    lost_within(&queue, 5 * MPI_SECOND, "bytes that nobody asked for");
+    assert_int_equal(mpi_queue_send(&queue, 2, &answer, NULL, 0), GGML_STATUS_SUCCESS);
+    queue_end(loop, &queue);
 }
 
 // A message that there is no memory for, of the transport or of the mail: who sent it is lost at once, since what comes behind
@@ -260,26 +260,26 @@ static void test_mail_that_stuffs_spares_others(void **state) {
 static void gap_found(bool is_transport, const char *why, const char *text) {
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport mine, other;
-    struct mpi_mail mail;
+    struct mpi_queue queue;
     check_quiet();
     setenv("BERTH_MPI_TIMEOUT", "20", 1);
     transport_open(loop, 0, &mine);
     transport_open(loop, 1, &other);
-    assert_true(mpi_mail_init(&mail, &mine));
+    assert_true(mpi_queue_init(&queue, &mine));
     if (is_transport) {
-        mail.t.why = why;
+        queue.t.why = why;
         assert_true(other.send(&other, 0, NULL, 1000));
     } else {
         message_send(&other, &answer, 1000);
         berth_alloc_fail_at(1);
     }
-    mpi_mail_tend(&mail);
+    mpi_queue_progress(&queue);
     berth_alloc_fail_at(0);
     message_send(&other, &answer, sizeof answer);
     alarm(60);
-    lost_within(&mail, 5 * MPI_SECOND, text);
-    assert_int_equal(mail.kept_size, 0);
-    mail_end(loop, &mail);
+    lost_within(&queue, 5 * MPI_SECOND, text);
+    assert_int_equal(queue.kept_size, 0);
+    queue_end(loop, &queue);
 }
 
 static void test_gap_is_found(void **state) {
@@ -302,20 +302,20 @@ static void test_refused_is_told(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport mine;
-    struct mpi_mail mail;
+    struct mpi_queue queue;
     check_quiet();
     transport_open(loop, 0, &mine);
     mine.send = refuse;
-    assert_true(mpi_mail_init(&mail, &mine));
-    assert_int_equal(mpi_mail_send(&mail, 1, &answer, NULL, 0), GGML_STATUS_FAILED);
+    assert_true(mpi_queue_init(&queue, &mine));
+    assert_int_equal(mpi_queue_send(&queue, 1, &answer, NULL, 0), GGML_STATUS_FAILED);
     assert_non_null(strstr(berth_last_error(), "could not be sent to it: no luck"));
-    assert_true(mpi_mail_is_lost(&mail, 1));
-    mail_end(loop, &mail);
+    assert_true(mpi_queue_is_lost(&queue, 1));
+    queue_end(loop, &queue);
 }
 
 static atomic_bool is_held, is_in;
 
-static bool receive_held(struct mpi_transport *t, struct mpi_letter *out) {
+static bool receive_held(struct mpi_transport *t, struct mpi_message *out) {
     (void) t;
     (void) out;
     atomic_store(&is_in, true);
@@ -325,8 +325,8 @@ static bool receive_held(struct mpi_transport *t, struct mpi_letter *out) {
     return false;
 }
 
-static void *tend_once(void *mail) {
-    mpi_mail_tend(mail);
+static void *tend_once(void *queue) {
+    mpi_queue_progress(queue);
     return NULL;
 }
 
@@ -335,31 +335,31 @@ static void test_held_is_found(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport mine;
-    struct mpi_mail mail;
+    struct mpi_queue queue;
     pthread_t thread;
     check_quiet();
     setenv("BERTH_MPI_TIMEOUT", "0.5", 1);
     transport_open(loop, 0, &mine);
     mine.receive = receive_held;
     atomic_store(&is_held, true);
-    assert_true(mpi_mail_init(&mail, &mine));
+    assert_true(mpi_queue_init(&queue, &mine));
     alarm(60); // where waiting has no end
-    assert_int_equal(pthread_create(&thread, NULL, tend_once, &mail), 0);
+    assert_int_equal(pthread_create(&thread, NULL, tend_once, &queue), 0);
     while (!atomic_load(&is_in)) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    assert_false(mpi_mail_is_lost(&mail, 1));
+    assert_false(mpi_queue_is_lost(&queue, 1));
     const int64_t start = mpi_now();
-    assert_null(mpi_mail_take(&mail, 1, MPI_ANSWER, 1));
+    assert_null(mpi_queue_take(&queue, 1, MPI_ANSWER, 1));
     assert_non_null(strstr(berth_last_error(), "MPI has not come back from a call for"));
-    assert_int_equal(mpi_mail_send(&mail, 1, &answer, NULL, 0), GGML_STATUS_FAILED);
-    mpi_mail_bye(&mail);
-    assert_true(mpi_mail_is_lost(&mail, 1) && mpi_now() - start < 10 * MPI_SECOND);
-    assert_true(mpi_mail_inside_for(&mail) > MPI_SECOND / 2);
+    assert_int_equal(mpi_queue_send(&queue, 1, &answer, NULL, 0), GGML_STATUS_FAILED);
+    mpi_queue_bye(&queue);
+    assert_true(mpi_queue_is_lost(&queue, 1) && mpi_now() - start < 10 * MPI_SECOND);
+    assert_true(mpi_queue_inside_for(&queue) > MPI_SECOND / 2);
     atomic_store(&is_held, false);
     pthread_join(thread, NULL);
-    assert_int_equal(mpi_mail_inside_for(&mail), 0);
-    mail_end(loop, &mail);
+    assert_int_equal(mpi_queue_inside_for(&queue), 0);
+    queue_end(loop, &queue);
 }
 
 // Rank 1 joins, sends much, and then its last word or nothing.
@@ -379,7 +379,7 @@ static bool parts_beside(bool has_bye) {
     memcpy(bytes + sizeof head, &hello, sizeof hello);
     assert_true(there.send(&there, 0, bytes, sizeof head + sizeof hello));
     assert_true(mpi_world_init(&w, &here, false, NULL, 0));
-    assert_false(mpi_mail_is_lost(&w.mail, 1));
+    assert_false(mpi_queue_is_lost(&w.queue, 1));
     for (int i = 0; i < 40; i++) {
         message_send(&there, &part, MPI_PIECE);
     }
@@ -391,14 +391,14 @@ static bool parts_beside(bool has_bye) {
     mpi_world_part(&w);
     alarm(0);
     assert_true(mpi_now() - start < 5 * MPI_SECOND);
-    assert_int_equal(w.mail.kept_size, 0);
+    assert_int_equal(w.queue.kept_size, 0);
     const bool all_left = w.all_left;
     mpi_world_fini(&w);
     mpi_loop_free(loop);
     return all_left;
 }
 
-static void test_parting_ends_behind_mail(void **state) {
+static void test_parting_ends_after_messages(void **state) {
     (void) state;
     assert_true(parts_beside(true));
     assert_false(parts_beside(false));
@@ -461,7 +461,7 @@ struct devices {
 };
 
 static struct devices devices_open(struct mpi_world *w) {
-    struct devices d = {.n_ranks = w->mail.t.size};
+    struct devices d = {.n_ranks = w->queue.t.size};
     assert_true(mpi_devices_list(w, &d.remotes, &d.list, &d.n));
     return d;
 }
@@ -556,7 +556,7 @@ static void computes(struct mpi_world *w) {
     assert_non_null(comm);
     struct berth_mpi_traffic before, after;
     for (int step = 0; step < 20; step++) {
-        mpi_mail_traffic(&w->mail, &before);
+        mpi_queue_traffic(&w->queue, &before);
         for (int i = 0; i < N; i++) {
             in[i] = (float) (i + step);
         }
@@ -576,7 +576,7 @@ static void computes(struct mpi_world *w) {
         for (int i = 0; i < N; i++) {
             assert_true(out[0][i] == 7 * in[i] && out[1][i] == out[0][i]);
         }
-        mpi_mail_traffic(&w->mail, &after);
+        mpi_queue_traffic(&w->queue, &after);
         assert_true(step == 0 || after.sent_size - before.sent_size < 2 * (sizeof in + 512));
     }
     mpi_comm_free(comm);
@@ -721,9 +721,9 @@ static void shares(struct mpi_world *w) {
     ggml_backend_tensor_get(a.y, want, 0, sizeof want);
     for (int step = 0; step < 3; step++) {
         struct berth_mpi_traffic before, after;
-        mpi_mail_traffic(&w->mail, &before);
+        mpi_queue_traffic(&w->queue, &before);
         assert_int_equal(ggml_backend_graph_compute(several, b.graph), GGML_STATUS_SUCCESS);
-        mpi_mail_traffic(&w->mail, &after);
+        mpi_queue_traffic(&w->queue, &after);
         const size_t sums = N_LAYERS * d.n * sizeof want, sent = after.sent_size - before.sent_size;
         if (step > 0 && sent - sums > 4 * sizeof(struct mpi_head) * d.n * (N_LAYERS + 2)) {
             fail_msg("step %d sent %zu bytes, %zu of them for sums", step, sent, sums);
@@ -1021,7 +1021,7 @@ static void is_lost(struct mpi_world *w) {
     buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, &d.list[0].buft);
     assert_non_null(buffer);
     assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
-    mpi_mail_lose(&w->mail, 1, "the test says so");
+    mpi_queue_lose(&w->queue, 1, "the test says so");
     float out[4] = {1, 2, 3, 4};
     size_t n_free, n_total;
     assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_FAILED);
@@ -1041,9 +1041,9 @@ static void is_lost(struct mpi_world *w) {
     ggml_free(ctx);
     devices_close(&d);
     // The worker lives, and is to end: it hears of it as if it had not been lost.
-    pthread_mutex_lock(&w->mail.lock);
-    w->mail.peers[1].is_lost = false;
-    pthread_mutex_unlock(&w->mail.lock);
+    pthread_mutex_lock(&w->queue.lock);
+    w->queue.peers[1].is_lost = false;
+    pthread_mutex_unlock(&w->queue.lock);
 }
 
 static void test_is_lost(void **state) {
@@ -1053,10 +1053,10 @@ static void test_is_lost(void **state) {
 
 // Rank 1 goes on now, and is to end.
 static void let_go_on(struct mpi_world *w) {
-    pthread_mutex_lock(&w->mail.lock);
-    w->mail.peers[1].is_lost = false;
-    w->mail.peers[1].moved = w->mail.peers[1].stuck = 0;
-    pthread_mutex_unlock(&w->mail.lock);
+    pthread_mutex_lock(&w->queue.lock);
+    w->queue.peers[1].is_lost = false;
+    w->queue.peers[1].moved = w->queue.peers[1].stuck = 0;
+    pthread_mutex_unlock(&w->queue.lock);
 }
 
 // It gives signs of life all the while, but nothing is done.
@@ -1106,7 +1106,7 @@ static ggml_backend_t hanging_init_at_all(ggml_backend_dev_t dev, const char *pa
 static void is_stuck_early(struct mpi_world *w) {
     const int64_t start = mpi_now();
     alarm(60); // where waiting has no end
-    assert_null(mpi_mail_take(&w->mail, 1, MPI_ANSWER, 1));
+    assert_null(mpi_queue_take(&w->queue, 1, MPI_ANSWER, 1));
     alarm(0);
     assert_true(mpi_now() - start < 6 * MPI_SECOND);
     assert_non_null(strstr(berth_last_error(), "has been in one op for"));
@@ -1153,12 +1153,12 @@ static void joins_beside(const void *hello, size_t size, const char *text) {
     assert_true(there.send(&there, 0, bytes, sizeof head + size));
     assert_true(mpi_world_init(&w, &here, false, NULL, 0));
     assert_string_equal(warned, ""); // whoever joins says it, when no lock is held
-    mpi_world_tell_left_out(&w);
+    mpi_world_report_left_out(&w);
     check_quiet();
     assert_true(strstr(warned, "rank 1 on") != NULL && strstr(warned, text) != NULL);
-    assert_true(w.mail.peers[1].is_lost && w.programs.n == 1 && w.members[1].n_devices == 0);
-    if (strstr(w.mail.peers[1].why, text) == NULL) {
-        fail_msg("not '%s': %s", text, w.mail.peers[1].why);
+    assert_true(w.queue.peers[1].is_lost && w.programs.n == 1 && w.members[1].n_devices == 0);
+    if (strstr(w.queue.peers[1].why, text) == NULL) {
+        fail_msg("not '%s': %s", text, w.queue.peers[1].why);
     }
     mpi_world_part(&w);
     mpi_world_fini(&w);
@@ -1227,7 +1227,7 @@ static bool place_by_row(const void *user, const struct ggml_tensor *t, uint32_t
 
 static void do_command(struct mpi_worker *w, const struct mpi_head *head, const void *body, size_t size) {
     char bytes[4096];
-    const struct mpi_mail_item item = {.letter = {.size = sizeof *head + size, .bytes = bytes}};
+    const struct mpi_queue_item item = {.message = {.size = sizeof *head + size, .bytes = bytes}};
     memcpy(bytes, head, sizeof *head);
     memcpy(bytes + sizeof *head, body, size);
     mpi_worker_do(w, &item);
@@ -1236,16 +1236,16 @@ static void do_command(struct mpi_worker *w, const struct mpi_head *head, const 
 // A graph from the program's memory to the worker's result, without threads.
 static bool graph_through(struct mpi_loop *loop) {
     struct mpi_transport t = {.alloc = shim_malloc, .release = shim_free};
-    struct mpi_mail mail;
+    struct mpi_queue queue;
     struct mpi_worker w;
     struct mpi_wire_graph wire_graph = {0};
     ggml_backend_dev_t cpu = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
     const struct berth_mpi_serve_params params = {.devices = &cpu, .n_devices = 1, .n_threads = 1};
-    if (!mpi_loop_open(loop, 1, &t) || !mpi_mail_init(&mail, &t)) {
+    if (!mpi_loop_open(loop, 1, &t) || !mpi_queue_init(&queue, &t)) {
         return false;
     }
     struct ggml_context *ctx = arena();
-    bool ok = ctx != NULL && mpi_worker_init(&w, &mail, 0, &params);
+    bool ok = ctx != NULL && mpi_worker_init(&w, &queue, 0, &params);
     if (ok) {
         struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4), *y = ggml_sqr(ctx, x);
         const struct ggml_tensor *all[] = {x, y};
@@ -1267,7 +1267,7 @@ static bool graph_through(struct mpi_loop *loop) {
     }
     mpi_wire_fini(&wire_graph);
     ggml_free(ctx);
-    mpi_mail_fini(&mail, true);
+    mpi_queue_fini(&queue, true);
     return ok;
 }
 
@@ -1289,14 +1289,14 @@ static void test_each_allocation_fails(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_follows_a_bye),
-        cmocka_unit_test(test_silence_behind_mail_is_excused),
-        cmocka_unit_test(test_silence_after_mail_is_found),
-        cmocka_unit_test(test_mail_that_stuffs_ends),
-        cmocka_unit_test(test_mail_that_stuffs_spares_others),
+        cmocka_unit_test(test_silence_before_messages_is_excused),
+        cmocka_unit_test(test_silence_after_messages_is_found),
+        cmocka_unit_test(test_full_queue_ends),
+        cmocka_unit_test(test_full_queue_spares_others),
         cmocka_unit_test(test_gap_is_found),
         cmocka_unit_test(test_refused_is_told),
         cmocka_unit_test(test_held_is_found),
-        cmocka_unit_test(test_parting_ends_behind_mail),
+        cmocka_unit_test(test_parting_ends_after_messages),
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_sums_without_one),
         cmocka_unit_test(test_bytes),

@@ -33,9 +33,9 @@ static bool is_ours(void *user, const struct ggml_tensor *t) {
     return t->buffer != NULL && t->buffer == user;
 }
 
-static struct record recorded(const struct made *m, bool is_whole, void *ours) {
+static struct record recorded(const struct made *m, bool is_full_match, void *ours) {
     const struct record_rules rules = {.is_ours = is_ours, .user = ours};
-    struct record rec = {.is_whole = is_whole, .column_size = 4};
+    struct record rec = {.is_full_match = is_full_match, .column_size = 4};
     assert_int_equal(berth_record_build(&rec, m->graph, &rules), GGML_STATUS_SUCCESS);
     return rec;
 }
@@ -47,9 +47,9 @@ static enum record_match compared(struct record *rec, const struct made *m, void
 
 static void rows(void **state) {
     (void) state;
-    for (int is_whole = 0; is_whole < 2; is_whole++) {
+    for (int is_full_match = 0; is_full_match < 2; is_full_match++) {
         struct made m = made_new();
-        struct record rec = recorded(&m, is_whole, NULL);
+        struct record rec = recorded(&m, is_full_match, NULL);
         assert_int_equal(rec.n_rows, 6);
         assert_ptr_equal(rec.tensors[4], m.x);
         assert_ptr_equal(rec.tensors[5], m.w);
@@ -59,8 +59,8 @@ static void rows(void **state) {
         assert_int_equal(rec.srcs[rec.rows[2].src + 1], 5);
         assert_int_equal(berth_record_find(&rec, m.w), 5);
         assert_int_equal(berth_record_find(&rec, m.c), 3);
-        assert_int_equal(rec.rows[1].form >= 0, is_whole); // a view takes no memory
-        assert_false(berth_record_is_tangled(&rec));
+        assert_int_equal(rec.rows[1].form >= 0, is_full_match); // a view takes no memory
+        assert_false(berth_record_has_unknown_duplicates(&rec));
         berth_record_fini(&rec);
         ggml_free(m.ctx);
     }
@@ -107,16 +107,16 @@ static void change(struct made *m, enum change what, float *memory) {
 static void one_change(void **state) {
     (void) state;
     float memory[32];
-    for (int is_whole = 0; is_whole < 2; is_whole++) {
+    for (int is_full_match = 0; is_full_match < 2; is_full_match++) {
         for (int is_fresh = 0; is_fresh < 2; is_fresh++) { // another graph of the same form, or the same one
             for (enum change what = NOTHING; what < N_CHANGES; what++) {
                 struct made m = made_new(), other = made_new();
-                struct record rec = recorded(&m, is_whole, NULL);
+                struct record rec = recorded(&m, is_full_match, NULL);
                 struct made *seen = is_fresh ? &other : &m;
                 change(seen, what, memory);
-                const enum record_match want = is_whole ? changes[what].whole : changes[what].memory;
+                const enum record_match want = is_full_match ? changes[what].whole : changes[what].memory;
                 if (compared(&rec, seen, NULL) != want) {
-                    fail_msg("%s record, %s graph: %s is not seen rightly", is_whole ? "whole" : "memory",
+                    fail_msg("%s record, %s graph: %s is not seen rightly", is_full_match ? "whole" : "memory",
                         is_fresh ? "another" : "the same", changes[what].name);
                 }
                 if (want == RECORD_SAME) {
@@ -133,27 +133,27 @@ static void one_change(void **state) {
 // A graph that lists a node twice matches one that does, and is told from one that does not.
 static void listed_twice(void **state) {
     (void) state;
-    for (int is_whole = 0; is_whole < 2; is_whole++) {
-        struct made once = made_new(), twice = made_new(), again = made_new();
+    for (int is_full_match = 0; is_full_match < 2; is_full_match++) {
+        struct made once = made_new(), duplicates = made_new(), again = made_new();
         once.graph->nodes[once.graph->n_nodes++] = ggml_dup_tensor(once.ctx, once.x);
         once.graph->nodes[4]->op = GGML_OP_SCALE;
         once.graph->nodes[4]->src[0] = once.x;
-        twice.graph->nodes[twice.graph->n_nodes++] = twice.a;
+        duplicates.graph->nodes[duplicates.graph->n_nodes++] = duplicates.a;
         again.graph->nodes[again.graph->n_nodes++] = again.a;
         memcpy(once.graph->nodes[4]->op_params, once.a->op_params, sizeof once.a->op_params);
-        struct record of_once = recorded(&once, is_whole, NULL), of_twice = recorded(&twice, is_whole, NULL);
-        assert_int_equal(of_twice.n_twice, 1);
+        struct record of_once = recorded(&once, is_full_match, NULL), of_twice = recorded(&duplicates, is_full_match, NULL);
+        assert_int_equal(of_twice.n_duplicates, 1);
         assert_int_equal(of_twice.rows[4].same_as, 0);
         assert_int_equal(compared(&of_twice, &again, NULL), RECORD_SAME);
         assert_int_equal(compared(&of_twice, &once, NULL), RECORD_DIFFERS);
-        assert_int_equal(compared(&of_once, &twice, NULL), RECORD_SAME); // row by row it is
-        assert_true(berth_record_is_tangled(&of_once));
-        assert_int_equal(compared(&of_twice, &twice, NULL), RECORD_SAME);
-        assert_false(berth_record_is_tangled(&of_twice));
+        assert_int_equal(compared(&of_once, &duplicates, NULL), RECORD_SAME); // row by row it is
+        assert_true(berth_record_has_unknown_duplicates(&of_once));
+        assert_int_equal(compared(&of_twice, &duplicates, NULL), RECORD_SAME);
+        assert_false(berth_record_has_unknown_duplicates(&of_twice));
         berth_record_fini(&of_once);
         berth_record_fini(&of_twice);
         ggml_free(once.ctx);
-        ggml_free(twice.ctx);
+        ggml_free(duplicates.ctx);
         ggml_free(again.ctx);
     }
 }
@@ -209,10 +209,10 @@ static void placed_on_the_way(void **state) {
 static void columns_stay(void **state) {
     (void) state;
     struct record rec = {.column_size = 4};
-    assert_true(berth_record_room(&rec, 3, 1));
+    assert_true(berth_record_reserve(&rec, 3, 1));
     int32_t *column = rec.columns;
     column[2] = 42;
-    assert_true(berth_record_room(&rec, 1000, 500));
+    assert_true(berth_record_reserve(&rec, 1000, 500));
     column = rec.columns;
     assert_int_equal(column[2], 42);
     assert_null(rec.tensors[-1]);
@@ -221,12 +221,12 @@ static void columns_stay(void **state) {
 
 static void without_memory(void **state) {
     (void) state;
-    for (int is_whole = 0; is_whole < 2; is_whole++) {
+    for (int is_full_match = 0; is_full_match < 2; is_full_match++) {
         enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
         for (int n = 1; status != GGML_STATUS_SUCCESS; n++) {
             struct made m = made_new();
             const struct record_rules rules = {.is_ours = is_ours};
-            struct record rec = {.is_whole = is_whole};
+            struct record rec = {.is_full_match = is_full_match};
             m.graph->nodes[m.graph->n_nodes++] = m.a; // so that the list of those is made too
             berth_alloc_fail_at(n);
             status = berth_record_build(&rec, m.graph, &rules);

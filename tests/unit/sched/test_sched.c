@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_sched.c: where the scheduler puts ops and why, what crosses, and when it plans anew. test_sched_tell.c has what it tells.
+// test_sched.c: where the scheduler puts ops and why, what crosses, and when it plans anew. test_sched_explain.c has what it tells.
 
 #include "support/device_net.h"
 

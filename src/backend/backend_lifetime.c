@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// backend_lifetime.c: lists of backends that outlive them. A program may free its backends before what was made over them, as libllama does
+// with its scheduler: whoever keeps a list lets it be watched, and finds NULL where a backend was.
+
+#include "backend/backend.h"
+#include "base/lock.h"
+
+static struct berth_lock watch_lock = BERTH_LOCK_INIT;
+static struct berth_backend_list *watched;
+BERTH_LOCK_ACROSS_FORK(watch_lock, 102)
+
+void berth_backend_watch(struct berth_backend_list *list) {
+    berth_lock_take(&watch_lock);
+    list->next = watched;
+    watched = list;
+    berth_lock_drop(&watch_lock);
+}
+
+void berth_backend_unwatch(struct berth_backend_list *list) {
+    berth_lock_take(&watch_lock);
+    struct berth_backend_list **at = &watched;
+    while (*at != NULL && *at != list) {
+        at = &(*at)->next;
+    }
+    if (*at != NULL) {
+        *at = list->next;
+    }
+    berth_lock_drop(&watch_lock);
+}
+
+void berth_backend_is_gone(ggml_backend_t backend) {
+    berth_lock_take(&watch_lock);
+    for (struct berth_backend_list *list = watched; list != NULL; list = list->next) {
+        for (int i = 0; i < list->n; i++) {
+            if (list->backends[i] == backend) { // others' are only read: their threads read them too
+                list->backends[i] = NULL;
+            }
+        }
+    }
+    berth_lock_drop(&watch_lock);
+}

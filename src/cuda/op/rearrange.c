@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+// rearrange.c: elements moved as they are: REPEAT, CONCAT, DIAG, PAD, PAD_REFLECT_1D, ROLL, WIN_PART, WIN_UNPART, GET_REL_POS; parts
+// set or added to: SET, ACC, ADD1, ADD_ID; triangles: DIAG_MASK_*, TRI; made from numbers: ARANGE, TIMESTEP_EMBEDDING,
+// ADD_REL_POS.
+
+#include "cuda/kernel/rearrange.h"
+
+#include "cuda/op/op.h"
+
+#include <math.h>
+
+#define BLOCK 256
+
+// Blocks count as elements: those of a quantised row lie dense.
+static bool is_movable(const struct ggml_tensor *t) {
+    return t != NULL && (ggml_blck_size(t->type) == 1 || t->nb[0] == ggml_type_size(t->type));
+}
+
+static struct cuda_view cells_of(const struct ggml_tensor *t) {
+    struct cuda_view v = cuda_view_of(t);
+    v.ne[0] /= ggml_blck_size(t->type);
+    return v;
+}
+
+static enum ggml_status place_launch(struct cuda_run *r, struct ggml_tensor *op, enum ggml_op what, const int32_t p[4]) {
+    struct ggml_tensor shape = *op;
+    shape.ne[0] = op->ne[0] / ggml_blck_size(op->type);
+    struct cuda_rearrange_args args = {.dst = cells_of(op),
+        .a = cells_of(op->src[0]),
+        .index = cuda_index_of(&shape),
+        .n = ggml_nelements(op) / ggml_blck_size(op->type),
+        .what = (int32_t) what,
+        .size = (int32_t) ggml_type_size(op->type)};
+    memcpy(args.p, p, sizeof args.p);
+    if (op->src[1] != NULL) {
+        args.b = cells_of(op->src[1]);
+    }
+    return cuda_launch_one(r, "place_any", cuda_flat(r, args.n, BLOCK), &args);
+}
+
+// What the parameters of an op say as they are.
+static enum ggml_status place_run(struct cuda_run *r, struct ggml_tensor *op) {
+    return place_launch(r, op, op->op, op->op_params);
+}
+
+static bool same_cells(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && a->type == op->type && ggml_blck_size(a->type) == 1;
+}
+
+// ---- REPEAT, CONCAT, DIAG ----
+
+static bool repeat_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    return is_movable(a) && is_movable(op) && a->type == op->type && ggml_can_repeat(a, op);
+}
+
+static bool concat_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    const int32_t dim = param_i32(op, 0);
+    if (!is_movable(a) || !is_movable(b) || !is_movable(op) || a->type != op->type || b->type != op->type || dim < 0 || dim > 3) {
+        return false;
+    }
+    for (int i = 0; i < 4; i++) {
+        if (i == dim ? op->ne[i] != a->ne[i] + b->ne[i] : op->ne[i] != a->ne[i] || op->ne[i] != b->ne[i]) {
+            return false;
+        }
+    }
+    return dim != 0 || a->ne[0] % ggml_blck_size(a->type) == 0;
+}
+
+static bool diag_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    return same_cells(op) && a->ne[1] == 1 && op->ne[0] == a->ne[0] && op->ne[1] == a->ne[0] && op->ne[2] == a->ne[2] &&
+           op->ne[3] == a->ne[3];
+}
+
+// ---- PAD, PAD_REFLECT_1D, ROLL, windows ----
+
+static bool pad_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    bool fits = same_cells(op);
+    for (int i = 0; i < 4 && fits; i++) {
+        fits = op->ne[i] == op->src[0]->ne[i] + param_i32(op, 2 * i) + param_i32(op, 2 * i + 1);
+    }
+    return fits;
+}
+
+static enum ggml_status pad_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const int32_t p[4] = {param_i32(op, 0), param_i32(op, 2), param_i32(op, 4), param_i32(op, 6)};
+    return place_launch(r, op, param_i32(op, 8) != 0 ? GGML_OP_ROLL : GGML_OP_PAD, p);
+}
+
+static bool reflect_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    const int64_t left = param_i32(op, 0), right = param_i32(op, 1);
+    return same_cells(op) && left >= 0 && right >= 0 && left < a->ne[0] && right < a->ne[0] &&
+           op->ne[0] == a->ne[0] + left + right && op->ne[1] == a->ne[1] && op->ne[2] == a->ne[2] && op->ne[3] == a->ne[3];
+}
+
+static bool roll_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    return same_cells(op) && ggml_are_same_shape(op->src[0], op);
+}
+
+static bool win_part_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    const int64_t n_x = param_i32(op, 0), n_y = param_i32(op, 1), w = param_i32(op, 2);
+    return same_cells(op) && w > 0 && n_x > 0 && op->ne[0] == op->src[0]->ne[0] && op->ne[1] == w && op->ne[2] == w &&
+           op->ne[3] == n_x * n_y;
+}
+
+static bool win_unpart_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    const int64_t w = param_i32(op, 0);
+    return same_cells(op) && w > 0 && op->ne[0] == a->ne[0] && op->ne[3] == 1 && w <= a->ne[1] && w <= a->ne[2] &&
+           ((op->ne[1] + w - 1) / w) * ((op->ne[2] + w - 1) / w) <= a->ne[3];
+}
+
+static enum ggml_status win_unpart_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const int32_t w = param_i32(op, 0);
+    return place_launch(r, op, GGML_OP_WIN_UNPART, (const int32_t[4]){w, (int32_t) ((op->ne[1] + w - 1) / w)});
+}
+
+static bool rel_pos_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && ggml_type_size(a->type) == ggml_type_size(op->type) && ggml_blck_size(a->type) == 1 &&
+           ggml_blck_size(op->type) == 1 && op->ne[0] == a->ne[0] && op->ne[1] == op->ne[2] && a->ne[1] == 2 * op->ne[1] - 1 &&
+           op->ne[3] == 1;
+}
+
+// ---- triangles ----
+
+#define FAR (INT64_C(1) << 40) // past every row, and small enough to add to
+
+static bool same_f32(CUDA_DEV, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op);
+}
+
+static enum ggml_status band_launch(struct cuda_run *r, struct ggml_tensor *op, int64_t first, int64_t end, float value) {
+    const struct cuda_band_args args = {.dst = cuda_view_of(op),
+        .a = cuda_view_of(op->src[0]),
+        .index = cuda_index_of(op),
+        .n = ggml_nelements(op),
+        .first = first,
+        .end = end,
+        .value = value};
+    return cuda_launch_one(r, "place_band", cuda_flat(r, args.n, BLOCK), &args);
+}
+
+static enum ggml_status mask_run(struct cuda_run *r, struct ggml_tensor *op) {
+    return band_launch(r, op, -FAR, (int64_t) param_i32(op, 0) + 1, op->op == GGML_OP_DIAG_MASK_INF ? -INFINITY : 0.0f);
+}
+
+static bool tri_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    return same_f32(dev, op) && (unsigned) param_i32(op, 0) <= GGML_TRI_TYPE_LOWER;
+}
+
+static enum ggml_status tri_run(struct cuda_run *r, struct ggml_tensor *op) {
+    switch ((enum ggml_tri_type) param_i32(op, 0)) {
+        case GGML_TRI_TYPE_UPPER_DIAG: return band_launch(r, op, 0, FAR, 0.0f);
+        case GGML_TRI_TYPE_UPPER: return band_launch(r, op, 1, FAR, 0.0f);
+        case GGML_TRI_TYPE_LOWER_DIAG: return band_launch(r, op, -FAR, 1, 0.0f);
+        default: return band_launch(r, op, -FAR, 0, 0.0f);
+    }
+}
+
+// ---- SET, ACC ----
+
+// The part of the result, of b's shape; false: it does not lie on elements within the result, or its rows overlap.
+static bool part_of(const struct ggml_tensor *op, struct cuda_view *part) {
+    const struct ggml_tensor *b = op->src[1];
+    const int64_t off = param_i32(op, 3);
+    int64_t end = off + 4;
+    *part = cuda_view_of(b);
+    part->nb[0] = 4;
+    if (off < 0 || off % 4 != 0) {
+        return false;
+    }
+    for (int i = 0; i < 4; i++) {
+        const int64_t nb = i == 0 ? 4 : param_i32(op, i - 1);
+        if (b->ne[i] == 1) {
+            continue;
+        }
+        if (nb < 0 || nb % 4 != 0 || b->ne[i] > INT32_MAX || (i > 0 && nb < b->ne[i - 1] * part->nb[i - 1])) {
+            return false;
+        }
+        part->nb[i] = nb;
+        end += (b->ne[i] - 1) * nb;
+    }
+    part->p = (char *) op->data + off;
+    return end <= (int64_t) ggml_nbytes(op);
+}
+
+static bool part_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    struct cuda_view part;
+    return a != NULL && b != NULL && a->type == op->type && b->type == op->type && ggml_are_same_shape(a, op) &&
+           ggml_is_contiguous(op) && ggml_is_contiguous(a) &&
+           (op->type == GGML_TYPE_F32 || (op->op == GGML_OP_SET && op->type == GGML_TYPE_I32)) && part_of(op, &part);
+}
+
+static enum ggml_status part_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct ggml_tensor *b = op->src[1];
+    struct cuda_part_args args = {
+        .b = cuda_view_of(b), .index = cuda_index_of(b), .n = ggml_nelements(b), .add = op->op == GGML_OP_ACC};
+    if (!part_of(op, &args.part)) {
+        return shim_error(
+            GGML_STATUS_FAILED, "CUDA: %s '%s' names a part that is not within its result", ggml_op_name(op->op), op->name);
+    }
+    if (op->data != op->src[0]->data) {
+        const enum ggml_status status = cuda_copy_bytes(r, op->data, op->src[0]->data, ggml_nbytes(op));
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    }
+    return cuda_launch_one(r, "place_part", cuda_flat(r, args.n, BLOCK), &args);
+}
+
+// ---- ADD_ID, ADD1 ----
+
+static bool add_id_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1], *ids = op->src[2];
+    return a != NULL && b != NULL && ids != NULL && cuda_is_float(a->type) && cuda_is_float(b->type) && cuda_is_float(op->type) &&
+           ids->type == GGML_TYPE_I32 && ggml_are_same_shape(a, op) && a->ne[0] == b->ne[0] && a->ne[1] == ids->ne[0] &&
+           a->ne[2] == ids->ne[1];
+}
+
+static bool add1_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    return a != NULL && b != NULL && op->type == a->type && cuda_is_float(a->type) && cuda_is_float(b->type) &&
+           ggml_nelements(b) == 1 && ggml_are_same_shape(a, op);
+}
+
+// ---- ARANGE, TIMESTEP_EMBEDDING, ADD_REL_POS ----
+
+static bool arange_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    return op->type == GGML_TYPE_F32;
+}
+
+static bool timestep_supports(CUDA_DEV, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && op->nb[0] == sizeof(float) &&
+           op->ne[0] == param_i32(op, 0) && op->ne[1] == a->ne[0];
+}
+
+static bool add_rel_pos_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *pw = op->src[1], *ph = op->src[2];
+    return same_f32(dev, op) && pw != NULL && ph != NULL && pw->type == GGML_TYPE_F32 && ph->type == GGML_TYPE_F32 &&
+           ggml_are_same_shape(pw, ph) && ggml_is_contiguous(a) && ggml_is_contiguous(op) && ggml_is_contiguous(pw) &&
+           ggml_is_contiguous(ph) && pw->ne[0] * pw->ne[0] == a->ne[0] && pw->ne[1] * pw->ne[2] == a->ne[1] &&
+           pw->ne[3] == a->ne[2] && a->ne[3] == 1;
+}
+
+const struct cuda_op_entry cuda_ops_rearrange[] = {
+    {GGML_OP_REPEAT, {.supports = repeat_supports, .run = place_run}},
+    {GGML_OP_CONCAT, {.supports = concat_supports, .run = place_run}},
+    {GGML_OP_DIAG, {.supports = diag_supports, .run = place_run}},
+    {GGML_OP_PAD, {.supports = pad_supports, .run = pad_run}},
+    {GGML_OP_PAD_REFLECT_1D, {.supports = reflect_supports, .run = place_run}},
+    {GGML_OP_ROLL, {.supports = roll_supports, .run = place_run}},
+    {GGML_OP_WIN_PART, {.supports = win_part_supports, .run = place_run}},
+    {GGML_OP_WIN_UNPART, {.supports = win_unpart_supports, .run = win_unpart_run}},
+    {GGML_OP_GET_REL_POS, {.supports = rel_pos_supports, .run = place_run}},
+    {GGML_OP_DIAG_MASK_INF, {.supports = same_f32, .run = mask_run}},
+    {GGML_OP_DIAG_MASK_ZERO, {.supports = same_f32, .run = mask_run}},
+    {GGML_OP_TRI, {.supports = tri_supports, .run = tri_run}},
+    {GGML_OP_SET, {.supports = part_supports, .run = part_run}},
+    {GGML_OP_ACC, {.supports = part_supports, .run = part_run}},
+    {GGML_OP_ADD_ID, {.supports = add_id_supports, .run = cuda_flat_run, .kernel = "place_add_id"}},
+    {GGML_OP_ADD1, {.supports = add1_supports, .run = cuda_flat_run, .kernel = "place_add_id"}},
+    {GGML_OP_ARANGE, {.supports = arange_supports, .run = cuda_flat_run, .kernel = "place_made"}},
+    {GGML_OP_TIMESTEP_EMBEDDING, {.supports = timestep_supports, .run = cuda_flat_run, .kernel = "place_made"}},
+    {GGML_OP_ADD_REL_POS, {.supports = add_rel_pos_supports, .run = cuda_flat_run, .kernel = "place_made"}},
+    CUDA_OPS_END,
+};

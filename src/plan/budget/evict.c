@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+// evict.c: a schedule for tight budgets: the ops in their order, with a memory of fixed size. What lacks is made again, with all
+// it needs; what is thrown out is cheap to make, large, and not wanted soon. Finds a schedule whenever each op with its sources,
+// and theirs while these are made, fits; how good it is, improve.c decides.
+
+#include "base/min.h"
+#include "plan/budget/budget.h"
+
+#include <math.h>
+#include <string.h>
+
+#define GROW_MAX 40    // steps an op, at most
+#define DEPTH_MAX 4000 // values that wait for each other
+#define LOOK_MAX 48    // ops looked at for the cost of making a value again
+
+struct walk {
+    const struct budget_graph *g;
+    struct budget_steps *out;
+    bool *is_there;    // [n]
+    int32_t *n_locks;  // [n]
+    int32_t *hold;     // [n] the last op of the order that may need the value, itself or through others that are made again
+    int32_t *there;    // [n_there] resident values with bytes, in no order
+    int32_t *there_at; // [n]
+    int32_t n_there;
+    int32_t *seen; // [n] stamp of the last look
+    int32_t stamp;
+    uint64_t *bytes; // [n_pools]
+    int32_t pos;     // op of the order
+    double power;
+    const struct budget_end *end;
+    size_t max_steps;
+    enum budget_answer answer; // BUDGET_NONE while all is well
+};
+
+// An op that is made again for op `last` of the order runs before what ends it.
+static int32_t hold_most(const struct budget_graph *g, int32_t i, int32_t last) {
+    return g->until[i] >= 0 && g->until[i] < last ? g->until[i] : last;
+}
+
+static void hold_find(struct walk *w) {
+    const struct budget_graph *g = w->g;
+    for (int pass = 0; pass < 2; pass++) { // inputs may stand behind their readers
+        for (int32_t i = g->n; i-- > 0;) {
+            int32_t last = g->keep[i] ? g->n : -1;
+            for (int32_t k = g->readers.start[i]; k < g->readers.start[i + 1]; k++) {
+                const int32_t r = g->readers.at[k], at = g->again[r] && w->hold[r] > r ? hold_most(g, r, w->hold[r]) : r;
+                last = max_i32(at, last);
+            }
+            w->hold[i] = last;
+        }
+    }
+}
+
+static void there_put(struct walk *w, int32_t i) {
+    w->is_there[i] = true;
+    if (w->g->size[i] > 0) {
+        w->there_at[i] = w->n_there;
+        w->there[w->n_there++] = i;
+        w->bytes[w->g->pool[i]] += w->g->size[i];
+    }
+}
+
+static void there_drop(struct walk *w, int32_t i) {
+    w->is_there[i] = false;
+    if (w->g->size[i] > 0) {
+        const int32_t other = w->there[--w->n_there];
+        w->there[w->there_at[i]] = other;
+        w->there_at[other] = w->there_at[i];
+        w->bytes[w->g->pool[i]] -= w->g->size[i];
+    }
+}
+
+static int32_t next_use(const struct walk *w, int32_t i) {
+    const struct budget_graph *g = w->g;
+    int32_t lo = g->readers.start[i], hi = g->readers.start[i + 1];
+    while (lo < hi) {
+        const int32_t mid = lo + (hi - lo) / 2;
+        if (g->readers.at[mid] < w->pos) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    if (lo < g->readers.start[i + 1]) {
+        return g->readers.at[lo];
+    }
+    return w->hold[i] > w->pos ? (w->hold[i] + 3 * g->n) / 4 : g->n;
+}
+
+// What making the value again costs now, with what lacks for it; the first few ops of that.
+static double recompute_cost(struct walk *w, int32_t value) {
+    const struct budget_graph *g = w->g;
+    int32_t list[LOOK_MAX];
+    int32_t n = 0;
+    double cost = 0;
+    w->stamp++;
+    list[n++] = value;
+    w->seen[value] = w->stamp;
+    for (int32_t at = 0; at < n; at++) {
+        cost += (double) g->cost[list[at]];
+        for (int32_t k = g->srcs.start[list[at]]; k < g->srcs.start[list[at] + 1] && n < LOOK_MAX; k++) {
+            const int32_t src = g->srcs.at[k];
+            if (!w->is_there[src] && w->seen[src] != w->stamp) {
+                w->seen[src] = w->stamp;
+                list[n++] = src;
+            }
+        }
+    }
+    *g->work += 4 * n;
+    return n == LOOK_MAX ? cost * 2 : cost;
+}
+
+static bool pool_evict(struct walk *w, int32_t pool) {
+    const struct budget_graph *g = w->g;
+    int32_t best = -1;
+    double best_score = INFINITY;
+    *g->work += 4 * (int64_t) w->n_there;
+    for (int32_t k = 0; k < w->n_there; k++) {
+        const int32_t i = w->there[k];
+        if (g->pool[i] != pool || w->n_locks[i] > 0 || !g->again[i] || (g->until[i] >= 0 && g->until[i] <= next_use(w, i))) {
+            continue;
+        }
+        const double far = pow((double) (next_use(w, i) - w->pos + 1), w->power);
+        const double score = (recompute_cost(w, i) + 1e-3) / ((double) g->size[i] * far);
+        if (score < best_score) {
+            best_score = score;
+            best = i;
+        }
+    }
+    if (best >= 0) {
+        there_drop(w, best);
+    }
+    return best >= 0;
+}
+
+static void srcs_leave(struct walk *w, int32_t i) {
+    const struct budget_graph *g = w->g;
+    for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
+        const int32_t src = g->srcs.at[k];
+        w->n_locks[src]--;
+        if (w->is_there[src] && w->n_locks[src] == 0 && !g->keep[src] && w->hold[src] <= w->pos) {
+            there_drop(w, src);
+        }
+    }
+}
+
+static bool takes_over(const struct walk *w, int32_t i) {
+    const struct budget_graph *g = w->g;
+    for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1] && k - g->srcs.start[i] < 64; k++) {
+        const int32_t src = g->srcs.at[k];
+        if ((g->takeover[i] >> (k - g->srcs.start[i]) & 1) != 0 && w->n_locks[src] == 1 && w->hold[src] <= w->pos) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void value_make(struct walk *w, int32_t i, int32_t depth) {
+    const struct budget_graph *g = w->g;
+    const uint64_t limit = g->pools[g->pool[i]].limit;
+    if (depth > DEPTH_MAX || w->out->n > w->max_steps || budget_is_over(g, w->end) ||
+        (i != w->pos && (!g->again[i] || (g->until[i] >= 0 && g->until[i] < w->pos)))) {
+        w->answer = BUDGET_GAVE_UP;
+        return;
+    }
+    for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
+        w->n_locks[g->srcs.at[k]]++;
+    }
+    for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1] && w->answer == BUDGET_NONE; k++) {
+        if (!w->is_there[g->srcs.at[k]]) {
+            value_make(w, g->srcs.at[k], depth + 1);
+        }
+    }
+    const uint64_t size = takes_over(w, i) ? 0 : g->size[i];
+    while (w->answer == BUDGET_NONE && w->bytes[g->pool[i]] + size > limit) {
+        w->answer = pool_evict(w, g->pool[i]) ? BUDGET_NONE : BUDGET_GAVE_UP;
+    }
+    if (w->answer == BUDGET_NONE && !budget_put(w->out, i, BERTH_BUDGET_RUN)) {
+        w->answer = BUDGET_OUT_OF_MEMORY;
+    }
+    if (w->answer == BUDGET_NONE) {
+        there_put(w, i);
+        w->n_locks[i]++; // not to be dropped as a source of itself
+        srcs_leave(w, i);
+        w->n_locks[i]--;
+    }
+}
+
+static void walk_all(struct walk *w) {
+    const struct budget_graph *g = w->g;
+    for (int32_t i = 0; i < g->n; i++) {
+        if (budget_is_input(g, i)) {
+            there_put(w, i);
+        }
+    }
+    for (int32_t i = 0; i < g->n && w->answer == BUDGET_NONE; i++) {
+        w->pos = i;
+        if (!budget_is_input(g, i) && !w->is_there[i]) {
+            value_make(w, i, 0);
+        }
+    }
+}
+
+enum budget_answer budget_walk(
+    const struct budget_graph *g, double power, const struct budget_end *end, struct budget_steps *out) {
+    const size_t n = (size_t) g->n;
+    struct berth_arrays mem = {0};
+    struct walk w = {.g = g, .out = out, .power = power, .end = end, .max_steps = GROW_MAX * n + 64};
+    w.is_there = berth_arrays_new(&mem, n, sizeof *w.is_there);
+    w.n_locks = berth_arrays_new(&mem, n, sizeof *w.n_locks);
+    w.hold = berth_arrays_new(&mem, n, sizeof *w.hold);
+    w.there = berth_arrays_new(&mem, n, sizeof *w.there);
+    w.there_at = berth_arrays_new(&mem, n, sizeof *w.there_at);
+    w.seen = berth_arrays_new(&mem, n, sizeof *w.seen);
+    w.bytes = berth_arrays_new(&mem, (size_t) g->n_pools, sizeof *w.bytes);
+    w.answer = BUDGET_OUT_OF_MEMORY;
+    out->n = 0;
+    if (!mem.has_failed) {
+        w.answer = BUDGET_NONE;
+        hold_find(&w);
+        walk_all(&w);
+        if (w.answer == BUDGET_NONE) {
+            w.answer = BUDGET_FOUND;
+        }
+    }
+    berth_arrays_free(&mem);
+    return w.answer;
+}

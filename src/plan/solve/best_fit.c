@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+// best_fit.c: the two classic placements that complete the greedy passes: online best fit in the order of arrival, which is what ggml does
+// (so a plan is never worse than ggml's), and largest first into the lowest gap.
+// Best fit gives up when its free list makes it superlinear; largest first is quadratic and the caller's to ration.
+
+#include "base/min.h"
+#include "plan/solve/plan.h"
+
+#include <string.h>
+
+// ---- online best fit ----
+
+#define WORK_PER_BLOCK 64 // steps through the free list, on average
+
+struct gap {
+    int64_t off, size;
+};
+
+struct free_list {
+    struct gap *gaps; // by rising offset, none adjacent; above the last one lies the end
+    int32_t n, cap;
+    int64_t end;  // everything from here on is free
+    int64_t work; // steps taken
+};
+
+static int64_t free_list_take(struct free_list *f, int64_t size, int64_t target) {
+    int32_t best = -1;
+    for (int32_t i = 0; i < f->n; i++) {
+        if (f->gaps[i].size >= size && (best < 0 || f->gaps[i].size <= f->gaps[best].size)) {
+            best = i;
+        }
+    }
+    f->work += f->n;
+    if (best < 0) {
+        // The end swallows a gap below it (free_list_give), so the tail is one piece.
+        if (size > target - f->end) {
+            return -1;
+        }
+        int64_t at = f->end;
+        f->end += size;
+        return at;
+    }
+    struct gap *g = &f->gaps[best];
+    int64_t at = g->off;
+    g->off += size;
+    g->size -= size;
+    if (g->size == 0) {
+        memmove(g, g + 1, (size_t) (f->n - best - 1) * sizeof *g);
+        f->n--;
+    }
+    return at;
+}
+
+static bool free_list_give(struct free_list *f, int64_t off, int64_t size) {
+    int32_t i = f->n; // first gap above
+    while (i > 0 && f->gaps[i - 1].off > off) {
+        i--;
+    }
+    f->work += f->n - i + 1;
+    bool below = i > 0 && f->gaps[i - 1].off + f->gaps[i - 1].size == off;
+    bool above = i < f->n && off + size == f->gaps[i].off;
+    if (below && above) {
+        f->gaps[i - 1].size += size + f->gaps[i].size;
+        memmove(f->gaps + i, f->gaps + i + 1, (size_t) (f->n - i - 1) * sizeof *f->gaps);
+        f->n--;
+    } else if (below) {
+        f->gaps[i - 1].size += size;
+    } else if (above) {
+        f->gaps[i].off = off;
+        f->gaps[i].size += size;
+    } else {
+        if (f->n == f->cap) {
+            size_t cap = (size_t) f->cap;
+            if (!BERTH_GROW(&f->gaps, &cap, cap + 1)) {
+                return false;
+            }
+            f->cap = (int32_t) cap;
+        }
+        memmove(f->gaps + i + 1, f->gaps + i, (size_t) (f->n - i) * sizeof *f->gaps);
+        f->gaps[i] = (struct gap){off, size};
+        f->n++;
+    }
+    if (f->gaps[f->n - 1].off + f->gaps[f->n - 1].size == f->end) {
+        f->end = f->gaps[--f->n].off;
+    }
+    return true;
+}
+
+int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off) {
+    // Blocks that end with section s - 1, in the order of arrival: ends[ends_at[s]..ends_at[s + 1]).
+    size_t m = (size_t) p->n_sec;
+    int32_t *ends_at = berth_calloc(m + 2 + (size_t) p->n, sizeof *ends_at);
+    if (ends_at == NULL) {
+        return -2;
+    }
+    int32_t *ends = ends_at + m + 2;
+    for (int32_t i = 0; i < p->n; i++) {
+        ends_at[p->b[i] + 1]++;
+    }
+    for (size_t s = 1; s < m + 2; s++) {
+        ends_at[s] += ends_at[s - 1];
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        ends[ends_at[p->b[i]]++] = i;
+    }
+    struct free_list f = {0};
+    int64_t peak = 0;
+    int32_t i_end = 0;
+    for (int32_t i = 0; i < p->n && peak >= 0; i++) {
+        for (; i_end < p->n && p->b[ends[i_end]] <= p->a[i]; i_end++) {
+            if (!free_list_give(&f, off[ends[i_end]], p->size[ends[i_end]])) {
+                peak = -2;
+                break;
+            }
+        }
+        if (peak < 0) {
+            break;
+        }
+        off[i] = free_list_take(&f, p->size[i], target);
+        if (off[i] < 0 || f.work > (int64_t) p->n * WORK_PER_BLOCK) {
+            peak = -1;
+            break;
+        }
+        peak = max_i64(off[i] + p->size[i], peak);
+    }
+    berth_free(f.gaps);
+    berth_free(ends_at);
+    return peak;
+}
+
+// ---- one by one into the lowest gap ----
+
+int64_t berth_plan_place_around(const struct plan_prob *p, const struct plan_placing *how, int64_t target, int64_t *off) {
+    const bool is_odd = p->align != NULL || p->chunk > 0;
+    int32_t *placed = how->placed;
+    int32_t n_placed = 0; // placed[]: by rising offset
+    int64_t peak = 0;
+    for (; n_placed < how->n_set; n_placed++) {
+        int32_t i = how->set[n_placed];
+        placed[n_placed] = i;
+        off[i] = p->fixed[i];
+        peak = max_i64(off[i] + p->size[i], peak);
+    }
+    for (int32_t o = 0; o < how->n_order && peak <= target; o++) {
+        int32_t i = how->order[o];
+        int64_t level = 0;
+        for (int32_t k = 0; level >= 0 && k < n_placed; k++) {
+            int32_t j = placed[k];
+            if (p->b[j] <= p->a[i] || p->b[i] <= p->a[j] || off[j] + p->size[j] <= level) {
+                continue;
+            }
+            if (off[j] - level >= p->size[i]) {
+                break;
+            }
+            level = off[j] + p->size[j];
+            if (is_odd) {
+                level = berth_plan_lowest_at(p, i, level, target);
+            }
+        }
+        if (level < 0 || p->size[i] > target - level) {
+            return -1;
+        }
+        off[i] = level;
+        peak = max_i64(level + p->size[i], peak);
+        int32_t k = n_placed++;
+        for (; k > 0 && off[placed[k - 1]] > level; k--) {
+            placed[k] = placed[k - 1];
+        }
+        placed[k] = i;
+    }
+    return peak > target ? -1 : peak;
+}
+
+int64_t berth_plan_place_in_order(
+    const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off) {
+    const struct plan_placing how = {p->fixed_ids, order, p->n_fixed, n_order, placed};
+    return berth_plan_place_around(p, &how, target, off);
+}
+
+int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->n; i++) {
+        if (p->fixed == NULL || p->fixed[i] < 0) {
+            order[n] = i;
+            key[n++] = ~(uint64_t) p->size[i];
+        }
+    }
+    berth_plan_sort(key, order, key + p->n, tmp_idx, n);
+    return n;
+}
+
+// By falling size, and then, if it is given, by rising more[].
+static int64_t place_by(const struct plan_prob *p, const int64_t *more, int64_t sign, int64_t target, int64_t *off) {
+    size_t n = (size_t) p->n;
+    struct berth_arrays mem = {0};
+    int32_t *order = berth_arrays_new(&mem, 2 * n, sizeof *order);
+    uint64_t *key = berth_arrays_new(&mem, 2 * n, sizeof *key);
+    int64_t peak = -2;
+    if (!mem.has_failed) {
+        int32_t n_order = berth_plan_order_by_size(p, order, order + n, key);
+        for (int32_t k = 0; more != NULL && k < n_order; k++) {
+            key[k] = (uint64_t) (sign * more[order[k]]) ^ (uint64_t) 1 << 63;
+        }
+        if (more != NULL) {
+            berth_plan_sort(key, order, key + n, order + n, n_order);
+        }
+        peak = berth_plan_place_in_order(p, order, n_order, target, order + n, off);
+    }
+    berth_arrays_free(&mem);
+    return peak;
+}
+
+int64_t berth_plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off) {
+    return place_by(p, NULL, 1, target, off);
+}
+
+int64_t berth_plan_most_aligned_first(const struct plan_prob *p, int64_t target, int64_t *off) {
+    return place_by(p, p->align, -1, target, off);
+}
+
+int64_t berth_plan_lowest_first(const struct plan_prob *p, const int64_t *plan, int64_t target, int64_t *off) {
+    return place_by(p, plan, 1, target, off);
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// cached.c: a graph as the scheduler sees it: a record of all that decides where ops run and what crosses, and its columns.
+
+#include "sched/sched.h"
+
+#include <string.h>
+
+// ---- building ----
+
+// Needs no look at a tensor.
+static void columns_fill(const struct ggml_backend_sched *sched, struct sched_cached *cached) {
+    struct record *rec = &cached->rec;
+    for (int32_t r = 0; r < rec->n_rows; r++) {
+        const struct berth_op_info *info = berth_op_info((enum ggml_op) rec->rows[r].op);
+        const int32_t base = record_base(rec, r);
+
+        cached->rows[r] = (struct sched_row){
+            .base = base,
+            .slots = -1,
+            .caller = (int16_t) sched_choice(&sched->chosen, rec->tensors[r]),
+            .backend = -1,
+            .refused = -1,
+            .is_placed = rec->rows[base].has_memory,
+            .is_empty = info == NULL || info->is_empty,
+            .is_input = (rec->rows[r].flags & GGML_TENSOR_FLAG_INPUT) != 0,
+        };
+        cached->has_choices = cached->has_choices || cached->rows[r].caller >= 0;
+        if (base != r) {
+            cached->has_views = true;
+            cached->n_writers += !cached->rows[r].is_empty && r < rec->n_nodes;
+            rec->rows[r].has_memory = rec->rows[base].has_memory; // a view may not have been told yet
+        }
+    }
+}
+
+enum ggml_status sched_cached_build(
+    struct ggml_backend_sched *sched, struct sched_cached *cached, const struct ggml_cgraph *graph) {
+    const struct record_rules rules = berth_galloc_record_rules(sched->galloc);
+    sched_cached_drop(cached);
+    cached->rec.is_full_match = true;
+    cached->rec.column_size = sizeof cached->rows[0];
+    // Room for copies too: a plan would have to move the record for them.
+    const size_t n_listed = (size_t) graph->n_nodes + (size_t) graph->n_leafs;
+    if (sched->n_backends > 1 && !berth_record_reserve(&cached->rec, n_listed + n_listed / 8 + 16, n_listed * 2)) {
+        goto no_room;
+    }
+    const enum ggml_status status = berth_record_build(&cached->rec, graph, &rules);
+    if (status != GGML_STATUS_SUCCESS) {
+        sched_cached_drop(cached);
+        return status;
+    }
+    cached->rows = cached->rec.columns;
+    if (!BERTH_GROW(&cached->places, &cached->places_cap, (size_t) cached->rec.n_rows + 1)) {
+        goto no_room;
+    }
+    columns_fill(sched, cached);
+    return GGML_STATUS_SUCCESS;
+no_room:
+    sched_cached_drop(cached);
+    return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for a graph of %d nodes", graph->n_nodes);
+}
+
+// ---- comparing ----
+
+static bool same_choices(const struct ggml_backend_sched *sched, const struct sched_cached *cached) {
+    for (int32_t r = 0; (cached->has_choices || sched->chosen.n > 0) && r < cached->rec.n_rows; r++) {
+        if (cached->rows[r].caller != sched_choice(&sched->chosen, cached->rec.tensors[r])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Another graph of the same form: its tensors take the place of the old ones.
+static void nodes_renew(struct sched_cached *cached) {
+    for (int32_t i = 0; cached->is_reordered && i < cached->rec.n_nodes; i++) {
+        cached->nodes[i] = cached->rec.tensors[cached->order[i]];
+    }
+    cached->uid_slot = -1;
+}
+
+enum sched_match sched_cached_match(
+    struct ggml_backend_sched *sched, struct sched_cached *cached, const struct ggml_cgraph *graph, bool put) {
+    const struct record_rules rules = berth_galloc_record_rules(sched->galloc);
+    struct record_placer placer = {.places = sched_has_places(sched, cached) ? cached->places : NULL};
+    if (put && placer.places != NULL) {
+        placer.undo = sched_scratch(sched, (size_t) cached->rec.n_rows * sizeof placer.undo[0]);
+        placer.may_write = placer.undo != NULL;
+    }
+    if (berth_record_match(&cached->rec, graph, &rules, &placer) != RECORD_SAME) {
+        return SCHED_OTHER;
+    }
+    if (placer.is_moved) {
+        nodes_renew(cached);
+    }
+    if (!same_choices(sched, cached)) {
+        return SCHED_OTHER;
+    }
+    return put && placer.is_done ? SCHED_SAME_PLACED : SCHED_SAME;
+}
+
+// ---- end ----
+
+void sched_cached_drop(struct sched_cached *cached) {
+    berth_record_clear(&cached->rec);
+    cached->n_writers = cached->n_splits = cached->n_copies = cached->n_edges = cached->n_deps = cached->n_inputs = 0;
+    cached->has_views = cached->has_choices = cached->is_reordered = cached->is_split = false;
+    cached->epoch = 0;
+}
+
+void sched_cached_fini(struct sched_cached *cached) {
+    berth_record_fini(&cached->rec);
+    berth_free(cached->places);
+    berth_free(cached->nodes);
+    berth_free(cached->order);
+    berth_free(cached->splits);
+    berth_free(cached->copies);
+    berth_free(cached->edges);
+    berth_free(cached->deps);
+    berth_free(cached->tensors);
+    berth_free(cached->slot_places);
+    berth_free(cached->conflict);
+    *cached = (struct sched_cached){0};
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// preserved.c: a graph that was changed after it had got its memory is placed anew when it is computed. What the program has written
+// into its inputs by then goes along: the bytes are kept on the host while places change.
+// O(graph) and the inputs' bytes; graphs that stay where they are never come here.
+
+#include "sched/sched.h"
+
+struct preserved_input {
+    struct ggml_tensor *tensor;
+    ggml_backend_buffer_t buffer; // where it was
+    void *data;
+    size_t at; // its bytes in preserved.bytes
+};
+
+static bool preserved_reserve(struct sched_preserved *preserved, size_t n, size_t n_bytes) {
+    return BERTH_GROW(&preserved->list, &preserved->cap, n) && BERTH_GROW(&preserved->bytes, &preserved->bytes_cap, n_bytes);
+}
+
+bool sched_preserved_reserve(struct ggml_backend_sched *sched, const struct sched_cached *cached) {
+    size_t n = 0, n_bytes = 0;
+    for (int32_t r = 0; r < cached->rec.n_rows; r++) {
+        if (cached->rec.rows[r].op == GGML_OP_NONE && sched_base(cached, r) == r && !cached->rows[r].is_placed) {
+            n++;
+            n_bytes += sched_nbytes(cached, r);
+        }
+    }
+    return preserved_reserve(&sched->preserved, n, n_bytes);
+}
+
+// Takes its place from a tensor that nobody computes, which marks it as taken. False: out of memory.
+static bool input_take(struct ggml_backend_sched *sched, struct ggml_tensor *t) {
+    struct sched_preserved *preserved = &sched->preserved;
+    if (t != NULL && t->view_src != NULL) {
+        t = t->view_src;
+    }
+    if (t == NULL || t->op != GGML_OP_NONE || t->buffer == NULL || t->data == NULL ||
+        ggml_backend_buffer_get_size(t->buffer) == 0 || !berth_galloc_owns(sched->galloc, t->buffer)) {
+        return true;
+    }
+    const size_t size = ggml_nbytes(t);
+    if (!preserved_reserve(preserved, preserved->n + 1, preserved->n_bytes + size)) {
+        return false;
+    }
+    ggml_backend_tensor_get(t, preserved->bytes + preserved->n_bytes, 0, size);
+    preserved->list[preserved->n++] = (struct preserved_input){t, t->buffer, t->data, preserved->n_bytes};
+    preserved->n_bytes += size;
+    t->buffer = NULL;
+    t->data = NULL;
+    return true;
+}
+
+enum ggml_status sched_preserved_save(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
+    bool ok = true;
+    if (sched->preserved.is_taken) {
+        return GGML_STATUS_SUCCESS;
+    }
+    sched->preserved.is_taken = true;
+    sched_drain(sched);
+    for (int i = 0; i < graph->n_leafs && ok; i++) {
+        ok = input_take(sched, graph->leafs[i]);
+    }
+    for (int i = 0; i < graph->n_nodes && ok; i++) {
+        ok = input_take(sched, graph->nodes[i]);
+        for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
+            ok = input_take(sched, graph->nodes[i]->src[k]);
+        }
+    }
+    if (!ok) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED,
+            "scheduler: out of memory for the inputs of a graph of %d nodes that was changed after it was allocated",
+            graph->n_nodes);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+void sched_preserved_restore(struct ggml_backend_sched *sched) {
+    struct sched_preserved *preserved = &sched->preserved;
+    for (size_t i = 0; i < preserved->n; i++) {
+        const struct preserved_input *c = &preserved->list[i];
+        if (c->tensor->buffer == NULL) { // no new place
+            c->tensor->buffer = c->buffer;
+            c->tensor->data = c->data;
+        } else if (c->tensor->buffer != c->buffer || c->tensor->data != c->data) {
+            ggml_backend_tensor_set(c->tensor, preserved->bytes + c->at, 0, ggml_nbytes(c->tensor));
+        }
+    }
+    preserved->is_taken = false;
+    preserved->n = preserved->n_bytes = 0;
+}
