@@ -243,6 +243,7 @@ static bool plain_line(struct chat_line *l) {
             cli_interrupt_clear();
             fputs(NO_END "> ", stdout);
             fflush(stdout);
+            cli_interrupt_wake_reads(true);
             continue;
         }
         const char byte = (char) c;
@@ -261,15 +262,21 @@ static bool one_line(struct chat_line *l, const char *prompt) {
             fflush(stdout);
         }
         errno = 0;
-        return plain_line(l);
+        cli_interrupt_wake_reads(true);
+        const bool has_line = plain_line(l);
+        cli_interrupt_wake_reads(false);
+        return has_line;
     }
+    cli_interrupt_wake_reads(true);
     char *text = l->read(prompt);
     while (text == NULL && cli_is_interrupted(NULL)) { // Ctrl-C while nothing is said
         cli_interrupt_clear();
         fputs(NO_END, stdout);
         fflush(stdout);
+        cli_interrupt_wake_reads(true);
         text = l->read(prompt);
     }
+    cli_interrupt_wake_reads(false);
     const bool ok = text != NULL && line_append(l, text, strlen(text));
     if (ok && text[0] != '\0' && l->remember != NULL) {
         l->remember(text);

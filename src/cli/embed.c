@@ -109,7 +109,9 @@ static int text_embed(struct embedding *e, const char *text, size_t size) {
 // Each line of a file.
 static int lines_embed(struct embedding *e, const char *path) {
     size_t size = 0;
+    cli_interrupt_wake_reads(true);
     char *text = cli_read_text(path, &size);
+    cli_interrupt_wake_reads(false);
     int code = text != NULL ? CLI_OK : CLI_FAILURE;
     for (size_t at = 0, n; at < size && code == CLI_OK; at += n + 1) {
         const char *end = memchr(text + at, '\n', size - at);

@@ -69,10 +69,24 @@ static void on_interrupt(int number) {
     signal(number, cli_output_stop);
 }
 
-void cli_catch_interrupt(void) {
-    const struct sigaction action = {.sa_handler = on_interrupt}; // who waits for a line is woken
+static bool is_caught;
+
+// flags: SA_RESTART, or 0 for signals that interrupt system calls.
+static void interrupt_install(int flags) {
+    const struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = flags};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+}
+
+void cli_catch_interrupt(void) {
+    is_caught = true;
+    interrupt_install(SA_RESTART);
+}
+
+void cli_interrupt_wake_reads(bool wake) {
+    if (is_caught && !cli_is_interrupted(NULL)) {
+        interrupt_install(wake ? 0 : SA_RESTART);
+    }
 }
 
 bool cli_is_interrupted(void *unused) {

@@ -55,6 +55,8 @@ extern const struct work_watch cli_watch;
 
 // Ctrl-C: the first one sets a flag, a second one ends the program as usual.
 void cli_catch_interrupt(void);
+// true: a read that waits for input returns EINTR at Ctrl-C. Otherwise reads and writes continue after the signal.
+void cli_interrupt_wake_reads(bool wake);
 bool cli_is_interrupted(void *unused);
 // As if there had been none: the next one is the first again.
 void cli_interrupt_clear(void);
