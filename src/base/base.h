@@ -29,6 +29,7 @@
 #    define BERTH_DEBUG 0
 #endif
 #if BERTH_DEBUG >= 1
+#    undef NDEBUG // builds with sanitizers define it for other headers
 #    include <assert.h>
 #    define BERTH_ASSERT(x) assert(x)
 #else
