@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// backend.c: a stream of one caller on a device. Everything is asynchronous and in order; synchronize waits and tells what
-// failed. The arena for work memory is sized when a graph is optimised, which schedulers do while they reserve, or first
-// computed.
+// backend.c: a backend, which is one stream on a device. All work is asynchronous and in order; synchronize waits and reports
+// failures. The arena for work memory gets its size when a graph is optimised, which schedulers do while they reserve, or when it
+// is first computed.
 
 #include "cuda/backend.h"
 
@@ -23,18 +23,18 @@ static const char *backend_name(ggml_backend_t backend) {
 static void backend_free(ggml_backend_t backend) {
     struct cuda_backend *b = backend->context;
     const struct cuda_driver *cu = b->dev->cu;
-    const bool is_there = cuda_device_enter_to_free(b->dev);
+    const bool can_free = cuda_device_enter_to_free(b->dev);
     shim_log(GGML_LOG_LEVEL_DEBUG, "%s: %llu kernels launched one by one, %llu graphs captured, %llu updated, %llu replayed\n",
         b->dev->name, (unsigned long long) b->n_launched, (unsigned long long) b->n_captured, (unsigned long long) b->n_updated,
         (unsigned long long) b->n_replayed);
-    if (is_there && b->stream != NULL) {
+    if (can_free && b->stream != NULL) {
         cu->StreamSynchronize(b->stream);
     }
     for (int i = 0; i < CUDA_MAX_PLANS; i++) {
         cuda_plan_fini(b, &b->plans[i]);
     }
     shim_free(b->slots);
-    if (is_there) {
+    if (can_free) {
         cuda_memory_give_back(b->dev, b->arena);
         if (b->event != NULL) {
             cu->EventDestroy(b->event);
@@ -47,7 +47,7 @@ static void backend_free(ggml_backend_t backend) {
     shim_free(backend);
 }
 
-// Where a call that returns nothing has failed, the next synchronize or compute of this backend says so.
+// Keeps the failure of a call that returns nothing. The next synchronize or compute of this backend reports it.
 static void keep_result(ggml_backend_t backend, CUresult rc, const char *what, size_t size) {
     if (rc == CUDA_SUCCESS) {
         return;
@@ -99,7 +99,8 @@ static ggml_backend_buffer_t memory_of(const struct ggml_tensor *t) {
     return t->view_src != NULL ? t->view_src->buffer : t->buffer;
 }
 
-// On the source's stream, so that it comes after what makes the source; the other backend's stream waits for it.
+// Copies on the source's stream, so that the copy runs after the work that computes the source. The stream of the other backend
+// waits for the copy.
 static bool copy_async(
     ggml_backend_t backend_src, ggml_backend_t backend_dst, const struct ggml_tensor *src, struct ggml_tensor *dst) {
     if (!ggml_backend_is_cuda(backend_src) || !ggml_backend_is_cuda(backend_dst)) {
@@ -133,7 +134,7 @@ static bool copy_async(
 static void backend_synchronize(ggml_backend_t backend) {
     struct cuda_backend *b = backend->context;
     if (cuda_device_enter_or_defer(b->dev)) {
-        keep_result(backend, b->dev->cu->StreamSynchronize(b->stream), "waiting for the device, after a graph", 0);
+        keep_result(backend, b->dev->cu->StreamSynchronize(b->stream), "waiting for the device", 0);
     }
 }
 
@@ -150,15 +151,15 @@ static void event_record(ggml_backend_t backend, ggml_backend_event_t event) {
 
 static void event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
     struct cuda_backend *b = backend->context;
-    if (event->device->iface.event_new != cuda_event_new) { // another kind of device's: the host waits for it
+    if (event->device->iface.event_new != cuda_event_new) { // an event of another kind of device: the host waits for it
         event->device->iface.event_synchronize(event->device, event);
     } else if (cuda_device_enter_or_defer(b->dev)) {
         keep_result(backend, b->dev->cu->StreamWaitEvent(b->stream, event->context, 0), "waiting for an event", 0);
     }
 }
 
-// Schedulers call it while they reserve and before they allocate: nodes come into an order that can be fused, and the arena gets
-// its size here, and if it cannot be had, the allocation that follows is refused.
+// Reorders nodes so that they can be fused, and sizes the arena. Schedulers call it while they reserve, before they allocate. If
+// the arena cannot be allocated, the next buffer allocation of the device fails with the reason.
 static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params) {
     struct cuda_backend *b = backend->context;
     (void) params;
@@ -216,7 +217,7 @@ ggml_backend_t cuda_backend_new(struct cuda_device *dev) {
         rc = dev->cu->EventCreate(&b->event, CU_EVENT_DISABLE_TIMING);
     }
     if (rc != CUDA_SUCCESS) {
-        cuda_fail(dev, rc, "a stream");
+        cuda_fail(dev, rc, "creating a stream");
         backend_free(backend);
         return NULL;
     }
@@ -251,7 +252,7 @@ ggml_backend_event_t cuda_event_new(ggml_backend_dev_t dev) {
     }
     const CUresult rc = d->cu->EventCreate(&event, CU_EVENT_DISABLE_TIMING);
     if (rc != CUDA_SUCCESS) {
-        cuda_fail(d, rc, "an event");
+        cuda_fail(d, rc, "creating an event");
         return NULL;
     }
     ggml_backend_event_t e = shim_calloc(1, sizeof *e);
@@ -284,7 +285,7 @@ void cuda_event_wait_host(ggml_backend_dev_t dev, ggml_backend_event_t event) {
     cuda_device_defer_error(d);
 }
 
-// ---- what was made of the last graph ----
+// ---- fusions of the last graph ----
 
 size_t cuda_backend_explain(ggml_backend_t backend, char *buf, size_t size) {
     if (!ggml_backend_is_cuda(backend) || buf == NULL || size == 0) {

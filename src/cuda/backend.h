@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// backend.h: one stream of work on a device, with its arena and the graphs it has captured.
+// backend.h: one backend of a device: a stream, an arena for work memory, and the plans and captured CUDA graphs of its last
+// graphs.
 #pragma once
 
 #include "cuda/device.h"
 
 #include "core/graph.h"
 
-// ---- the plan of a graph: what is launched, in order (plan.c) ----
+// ---- the plan of a graph: the launches in their order (plan.c) ----
 
-// One step: a node by its row, or several by a fusion.
+// One step of a plan: one node that its op row runs, or several nodes that a fusion runs.
 struct cuda_step {
     int i_node;
     int n_nodes;
@@ -16,30 +17,30 @@ struct cuda_step {
     const struct cuda_fusion *fusion; // NULL with a row
 };
 
-// All that a launch depends on, of one tensor.
+// Copy of all properties of a tensor on which a launch depends. A plan applies to a graph whose tensors equal these copies.
 struct cuda_seen {
     const struct ggml_tensor *tensor;
     void *data;
     int64_t ne[GGML_MAX_DIMS];
     size_t nb[GGML_MAX_DIMS];
-    int32_t op_params[GGML_MAX_OP_PARAMS / sizeof(int32_t)]; // of nodes
+    int32_t op_params[GGML_MAX_OP_PARAMS / sizeof(int32_t)]; // only set for nodes
     int32_t op, type, flags, n_src;
-    bool is_inner; // a source that is a node of the graph: looked at as such
+    bool is_inner; // this source is also a node of the graph, so its properties are compared at that node
 };
 
 struct cuda_plan {
-    struct cuda_seen *seen; // [n_seen]: the nodes, each followed by its sources
+    struct cuda_seen *seen; // [n_seen]: each node, followed by its sources
     size_t n_seen, seen_cap;
     struct cuda_step *steps; // [n_steps]
     int n_steps;
     size_t steps_cap;
-    size_t work_size; // the most that a step wants
+    size_t work_size; // bytes; the largest work memory that a step requires
     uint64_t n_runs;
     uint64_t last_used;
     CUgraphExec exec; // NULL: not captured
 };
 
-#define CUDA_MAX_PLANS 16 // graphs that a backend knows at a time; the one unused for longest makes room
+#define CUDA_MAX_PLANS 16 // plans that a backend keeps; a new plan replaces the least recently used one
 
 struct cuda_backend {
     struct cuda_device *dev;
@@ -48,39 +49,43 @@ struct cuda_backend {
     void *arena;
     size_t arena_size;
     struct cuda_plan plans[CUDA_MAX_PLANS];
-    const struct ggml_tensor **slots; // a table of nodes, for a plan in the making
+    const struct ggml_tensor **slots; // hash table of nodes, used while a plan is made
     size_t slots_cap;
-    size_t n_reserved; // plans that were given room, one after the other
-    uint64_t clock;    // counts computes
+    size_t n_reserved; // calls of cuda_plan_reserve(); each call reserves for the next entry of plans[], cyclically
+    uint64_t clock;    // number of computes
     uint64_t n_captured, n_replayed, n_updated, n_launched;
     bool no_graphs, no_fusion;
 };
 
-// Finds or makes the plan of a graph. NULL: out of memory, or an op that is not supported; the last error says so.
+// Finds or makes the plan of a graph. Returns NULL if memory is exhausted or an op is not supported; the last error says which.
 struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
-// Room for a plan of the graph, so that cuda_plan_get() of one that is no larger needs none. False: it cannot be had.
+// Allocates memory for a plan of the graph, so that cuda_plan_get() allocates nothing for a graph of this size or smaller.
+// Returns false if memory is exhausted.
 bool cuda_plan_reserve(struct cuda_backend *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
 void cuda_plan_fini(struct cuda_backend *b, struct cuda_plan *plan);
-// Room for the largest step. False: it cannot be had.
+// Makes the arena large enough for a step that requires `size` bytes. Returns false if memory is exhausted.
 bool cuda_arena_grow(struct cuda_backend *b, size_t size) BERTH_MUST_USE;
-// Largest work_size of the graph's nodes.
+// Returns the largest work_size of the graph's nodes.
 size_t cuda_graph_work_size(const struct cuda_backend *b, const struct ggml_cgraph *graph);
 
 enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
 
-// As berth_backend_reserve(): work memory and a plan's room, so that computing takes no memory of the host or the device.
+// Implements berth_backend_reserve(): allocates work memory and the memory of a plan, so that a compute allocates neither host
+// nor device memory.
 enum ggml_status cuda_backend_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph) BERTH_MUST_USE;
-// The fusions of the last graph computed and how often each, a line each, into buf: for `berth explain`. Returns its length.
+// Writes the fusions of the last computed graph into buf, one per line with its count. `berth explain` prints them. Returns the
+// length of the text.
 size_t cuda_backend_explain(ggml_backend_t backend, char *buf, size_t size);
-// How often device memory was taken from the driver so far.
+// Returns how many times the device's memory was allocated so far.
 size_t cuda_backend_n_allocs(ggml_backend_t backend);
-extern const char cuda_archs[]; // "800,860,890,900"; made by the build
+extern const char cuda_archs[]; // "800,860,890,900"; the build generates it
 
-// ---- sums over several backends (comm.c), by the names that a registry is asked for ----
+// ---- sums over several backends (comm.c); the registry exports these functions by name ----
 
-// For backends that are all CUDA, on devices that reach each other's memory. NULL: not so, or no memory.
+// Makes a communicator. All backends must be CUDA backends, and their devices must be able to access each other's memory. Returns
+// NULL if they are not, or if memory is exhausted.
 void *cuda_comm_init(ggml_backend_t *backends, size_t n);
 void cuda_comm_free(void *comm);
-// Every tensor becomes the sum of all, in order with each backend's work; one that is not computed counts as zeros. False: not
-// done.
+// Replaces each tensor by the sum of all tensors, in stream order on each backend. A tensor that is not computed counts as zeros.
+// Returns false if the sum was not computed.
 bool cuda_comm_allreduce(void *comm, struct ggml_tensor **tensors);

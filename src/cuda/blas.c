@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// blas.c: cuBLAS 13 or 12, opened when the first dense product is planned and kept. One handle a device, behind a lock: a call
-// sets stream and memory anew. BERTH_CUDA_BLAS=0 does without; so does a driver of another name (BERTH_CUDA_DRIVER), which cuBLAS
-// would not use.
+// blas.c: loads cuBLAS 13 or 12 when the first dense product is planned; the library stays loaded. Each device has one handle,
+// which a lock protects: each call sets its stream and work memory. BERTH_CUDA_BLAS=0 disables cuBLAS. BERTH_CUDA_DRIVER disables
+// it too, because cuBLAS would not use that driver.
 
 #include "cuda/blas.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The library's names and numbers.
+// Function types and enum values of cuBLAS.
 typedef int (*create_fn)(void **handle);
 typedef int (*set_stream_fn)(void *handle, CUstream stream);
 typedef int (*set_workspace_fn)(void *handle, void *work, size_t size);
@@ -28,7 +28,7 @@ static struct {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *handles[CUDA_MAX_DEVICES]; // NULL: not made, or not to be had
+static void *handles[CUDA_MAX_DEVICES]; // NULL: not created yet, or cublasCreate failed
 static bool is_tried[CUDA_MAX_DEVICES];
 
 static bool symbol_take(void *lib, const char *name, void *to) {
@@ -96,8 +96,8 @@ enum ggml_status cuda_blas_gemm(struct cuda_run *r, const struct cuda_gemm *g) {
     r->has_gap = true;
     r->n_launches++;
     if (rc != 0) {
-        return shim_error(GGML_STATUS_FAILED, "%s: cuBLAS answers %d to a product of %lld x %lld x %lld", r->dev->name, rc,
-            (long long) g->m, (long long) g->n, (long long) g->k);
+        return shim_error(GGML_STATUS_FAILED, "%s: cuBLAS returned error %d for a product of %lld x %lld x %lld", r->dev->name,
+            rc, (long long) g->m, (long long) g->n, (long long) g->k);
     }
     return GGML_STATUS_SUCCESS;
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// blas.h: dense products by NVIDIA's cuBLAS, where it is installed: on its home ground it is hard to beat. Taken with dlopen;
-// without it our own kernels serve.
+// blas.h: dense products by NVIDIA's cuBLAS. The library is loaded with dlopen if it is installed; otherwise Berth's own kernels
+// compute these products.
 #pragma once
 
 #include "cuda/cuda.h"
 
-#define CUDA_BLAS_WORK ((size_t) 32 << 20) // bytes it wants to work in
+#define CUDA_BLAS_WORK ((size_t) 32 << 20) // bytes of device memory that cuBLAS works in
 
-// y[col][row] = sum over k of w[row][k] * x[col][k]: columns of y are y_col floats apart. w and x: f32 (multiplied with 10 bits
-// of mantissa), f16 or bf16 alike; strides in elements.
+// y[col][row] = sum over k of w[row][k] * x[col][k]. Strides are in elements; y_col is the stride between columns of y. w and x
+// have the same type: f32 (multiplied as TF32, with 10 mantissa bits), f16 or bf16.
 struct cuda_gemm {
     enum ggml_type type;
     const void *w, *x;
@@ -17,6 +17,7 @@ struct cuda_gemm {
     void *work; // CUDA_BLAS_WORK bytes
 };
 
-// Whether it is there and works on this device. Takes device memory when first asked: ask before a compute.
+// Returns whether cuBLAS is installed and works on this device. The first call allocates device memory, so it must precede a
+// compute.
 bool cuda_blas_is_ready(const struct cuda_device *dev);
 enum ggml_status cuda_blas_gemm(struct cuda_run *r, const struct cuda_gemm *g) BERTH_MUST_USE;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// buffer.c: device memory as ggml's buffers: one cuMemAlloc each, nothing pooled. Calls that wait use the device's own stream,
-// and wait for their own copy alone. What cannot be reported (set and get return nothing) fails the next compute of the device.
+// buffer.c: device memory as ggml buffers, one cuMemAlloc per buffer and no pool. Synchronous calls use the device's stream, and
+// wait only for the copies on that stream. Set and get return nothing, so their failures make the next compute of the device
+// fail.
 
 #include "cuda/device.h"
 
@@ -11,7 +12,7 @@
 struct buffer {
     struct cuda_device *dev;
     void *base;
-    void *registered; // host memory that is mapped here, NULL: the memory is the device's
+    void *registered; // host memory that is mapped into the device; NULL: the buffer has device memory
 };
 
 // ---- memory ----
@@ -27,17 +28,17 @@ void *cuda_memory_take(struct cuda_device *dev, size_t size, const char *what) {
     if (dev->cu->MemGetInfo(&n_free, &n_total) != CUDA_SUCCESS) {
         n_free = n_total = 0;
     }
-    cuda_fail(dev, rc, "%zu bytes for %s, %zu of %zu free", size, what, n_free, n_total);
+    cuda_fail(dev, rc, "cannot allocate %zu bytes for %s, %zu of %zu free", size, what, n_free, n_total);
     return NULL;
 }
 
 void cuda_memory_give_back(struct cuda_device *dev, void *p) {
-    if (p == NULL || atomic_load(&dev->is_lost)) { // a lost device has given back all of it
+    if (p == NULL || atomic_load(&dev->is_lost)) { // the driver has freed all memory of a lost device
         return;
     }
     const CUresult rc = dev->cu->MemFree(cuda_ptr(p));
     if (rc != CUDA_SUCCESS) {
-        cuda_fail(dev, rc, "giving memory back");
+        cuda_fail(dev, rc, "freeing device memory");
     }
 }
 
@@ -59,7 +60,7 @@ static void *buffer_base(ggml_backend_buffer_t buffer) {
     return ((struct buffer *) buffer->context)->base;
 }
 
-// Waits for what was put on the device's stream, if rc says that it is there.
+// Waits for the work on the device's stream if rc is CUDA_SUCCESS. Reports and defers an error of rc or of the wait.
 static enum ggml_status stream_finish(struct cuda_device *dev, CUresult rc, const char *what, size_t size) {
     if (rc == CUDA_SUCCESS) {
         rc = dev->cu->StreamSynchronize(dev->stream);
@@ -165,7 +166,8 @@ struct cuda_device *cuda_buffer_device(ggml_backend_buffer_t buffer) {
     return buffer != NULL && buffer->iface.get_base == buffer_base ? ((struct buffer *) buffer->context)->dev : NULL;
 }
 
-// The memory at base, which is the device's or registered host memory, becomes the buffer's unless NULL is returned.
+// Makes a buffer that takes over the memory at base: device memory, or registered host memory. If it returns NULL, the caller
+// keeps the memory.
 static ggml_backend_buffer_t buffer_wrap(struct cuda_device *dev, void *base, void *registered, size_t size) {
     struct buffer *b = shim_calloc(1, sizeof *b);
     if (b == NULL) {
@@ -194,7 +196,7 @@ ggml_backend_buffer_t cuda_buffer_from_host(struct cuda_device *dev, void *ptr, 
     ggml_backend_buffer_t buffer = rc == CUDA_SUCCESS ? buffer_wrap(dev, (void *) (uintptr_t) p, ptr, size) : NULL;
     if (buffer == NULL) {
         if (rc != CUDA_SUCCESS) {
-            cuda_fail(dev, rc, "the device's address of host memory");
+            cuda_fail(dev, rc, "mapping host memory into the device");
         }
         dev->cu->MemHostUnregister(ptr);
     }
@@ -212,7 +214,7 @@ static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t 
     if (cuda_device_enter(dev) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
-    // The arena of a graph that is being reserved could not be had: this is the one place that can say so.
+    // Reports that graph_optimize could not allocate an arena. graph_optimize itself returns no status.
     char why[sizeof dev->arena_text];
     pthread_mutex_lock(&dev->lock);
     memcpy(why, dev->arena_text, sizeof why);
@@ -238,7 +240,7 @@ static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
     return ALIGNMENT;
 }
 
-// More than the tensor has only where a row asks for room behind its result.
+// Returns more than the tensor's size only if the op's row requests extra_size bytes after the result.
 static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor) {
     const struct cuda_device *dev = buft->context;
     const size_t size = ggml_nbytes(tensor);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// comm.c: the sum of a tensor over devices that reach each other's memory. Each device adds up all parts into memory of its own;
-// when all have, each takes its sum over its part: nobody writes what another still reads.
+// comm.c: the sum of a tensor over devices that can access each other's memory. Each device adds all parts into its own separate
+// memory. After all devices have added, each copies its sum over its part. No device therefore writes memory that another one
+// still reads. Each stream runs these steps:
 //
-//     stream of each:   ... made | ready ->  waits for all ready, adds up | added ->  waits for all added, copies over its part
+//     compute the part, record `ready` | wait for all `ready`, add, record `added` | wait for all `added`, copy over the part
 //
-// The memory for sums grows to the largest tensor and stays: after that nothing is allocated.
+// The memory for sums grows to the size of the largest tensor and is kept, so later sums allocate nothing.
 
 #include "cuda/backend.h"
 
@@ -58,7 +59,7 @@ static bool member_init(struct member *m, ggml_backend_t backend) {
         rc = cu->EventCreate(&m->added, CU_EVENT_DISABLE_TIMING);
     }
     if (rc != CUDA_SUCCESS) {
-        cuda_fail(m->b->dev, rc, "an event");
+        cuda_fail(m->b->dev, rc, "creating an event");
     }
     return rc == CUDA_SUCCESS;
 }
@@ -93,7 +94,7 @@ static bool member_grow(struct member *m, size_t size) {
     }
     const CUresult rc = m->b->dev->cu->StreamSynchronize(m->b->stream);
     if (rc != CUDA_SUCCESS) {
-        cuda_fail(m->b->dev, rc, "waiting before the memory for sums grows");
+        cuda_fail(m->b->dev, rc, "waiting before enlarging the memory for sums");
         return false;
     }
     cuda_memory_give_back(m->b->dev, m->sum);
@@ -102,7 +103,7 @@ static bool member_grow(struct member *m, size_t size) {
     return m->sum != NULL;
 }
 
-// Its stream waits for what all others have recorded.
+// Makes the stream of m wait for the `ready` or `added` events of all other members.
 static CUresult wait_for_all(const struct comm *c, const struct member *m, bool added) {
     CUresult rc = CUDA_SUCCESS;
     for (int j = 0; j < c->n && rc == CUDA_SUCCESS; j++) {
@@ -114,7 +115,7 @@ static CUresult wait_for_all(const struct comm *c, const struct member *m, bool 
     return rc;
 }
 
-static CUresult add_up(const struct comm *c, const struct member *m, struct ggml_tensor **tensors) {
+static CUresult parts_add(const struct comm *c, const struct member *m, struct ggml_tensor **tensors) {
     struct cuda_run r = {.dev = m->b->dev, .traits = &m->b->dev->traits, .stream = m->b->stream, .has_gap = true};
     struct cuda_comm_args args = {.to = m->sum,
         .n = ggml_nelements(tensors[0]),
@@ -135,7 +136,7 @@ static CUresult add_up(const struct comm *c, const struct member *m, struct ggml
                : CUDA_ERROR_INVALID_VALUE;
 }
 
-static bool is_sum(const struct comm *c, struct ggml_tensor **tensors) {
+static bool can_sum(const struct comm *c, struct ggml_tensor **tensors) {
     const enum ggml_type type = tensors[0]->type;
     bool ok = type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
     for (int i = 0; ok && i < c->n; i++) {
@@ -148,7 +149,7 @@ static bool is_sum(const struct comm *c, struct ggml_tensor **tensors) {
 
 bool cuda_comm_allreduce(void *comm, struct ggml_tensor **tensors) {
     struct comm *c = comm;
-    if (c == NULL || tensors == NULL || tensors[0] == NULL || !is_sum(c, tensors)) {
+    if (c == NULL || tensors == NULL || tensors[0] == NULL || !can_sum(c, tensors)) {
         return false;
     }
     const size_t size = ggml_nbytes(tensors[0]);
@@ -165,7 +166,7 @@ bool cuda_comm_allreduce(void *comm, struct ggml_tensor **tensors) {
             if (rc == CUDA_SUCCESS && step == 0) {
                 rc = cu->EventRecord(m->ready, m->b->stream);
             } else if (rc == CUDA_SUCCESS && step == 1) {
-                rc = add_up(c, m, tensors);
+                rc = parts_add(c, m, tensors);
             } else if (rc == CUDA_SUCCESS) {
                 rc = wait_for_all(c, m, true);
                 if (rc == CUDA_SUCCESS) {

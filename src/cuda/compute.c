@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// compute.c: a graph onto the stream: step by step the first time it is seen; the second time it is captured into a CUDA graph,
-// and from then on replayed. Invariant: a captured graph names the arena, so a new arena drops all of them.
+// compute.c: enqueues a graph on the stream. The first compute launches the steps of its plan separately. The second captures
+// them into a CUDA graph. Later computes replay the CUDA graph. Invariant: a captured graph contains the address of the arena, so
+// a new arena destroys all captured graphs.
 
 #include "cuda/backend.h"
 
@@ -15,9 +16,9 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
         return true;
     }
     const struct cuda_driver *cu = b->dev->cu;
-    const CUresult rc = cu->StreamSynchronize(b->stream); // what runs still uses the old one
+    const CUresult rc = cu->StreamSynchronize(b->stream); // running kernels still use the old arena
     if (rc != CUDA_SUCCESS) {
-        cuda_fail(b->dev, rc, "waiting before the work memory grows");
+        cuda_fail(b->dev, rc, "waiting before enlarging the work memory");
         return false;
     }
     for (int i = 0; i < CUDA_MAX_PLANS; i++) {
@@ -33,7 +34,7 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
         b->arena_size = size;
         return true;
     }
-    if (b->arena_size > 0) { // what was reserved before stays so
+    if (b->arena_size > 0) { // the size that was reserved before stays reserved
         b->arena = arena_take(b, b->arena_size);
         if (b->arena == NULL) {
             b->arena_size = 0;
@@ -42,7 +43,7 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
     return false;
 }
 
-static enum ggml_status run_steps(struct cuda_backend *b, const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
+static enum ggml_status steps_run(struct cuda_backend *b, const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
     struct cuda_run r = {.dev = b->dev,
         .traits = &b->dev->traits,
         .stream = b->stream,
@@ -61,8 +62,8 @@ static enum ggml_status run_steps(struct cuda_backend *b, const struct cuda_plan
     return status;
 }
 
-// From graph to an executable one: the plan's own brought up to date, or a new one.
-static CUresult make_exec(struct cuda_backend *b, struct cuda_plan *plan, CUgraph graph) {
+// Makes the executable graph of a plan from a captured graph: updates the existing one, or instantiates a new one.
+static CUresult exec_make(struct cuda_backend *b, struct cuda_plan *plan, CUgraph graph) {
     const struct cuda_driver *cu = b->dev->cu;
     if (plan->exec != NULL) {
         CUgraphExecUpdateResultInfo info;
@@ -87,14 +88,14 @@ static enum ggml_status plan_capture(struct cuda_backend *b, struct cuda_plan *p
     CUgraph captured = NULL;
     CUresult rc = cu->StreamBeginCapture(b->stream, CU_CAPTURE_RELAXED);
     if (rc != CUDA_SUCCESS) {
-        return cuda_fail(b->dev, rc, "beginning to capture a graph");
+        return cuda_fail(b->dev, rc, "starting the capture of a graph");
     }
-    const enum ggml_status status = run_steps(b, plan, graph);
+    const enum ggml_status status = steps_run(b, plan, graph);
     rc = cu->StreamEndCapture(b->stream, &captured);
     if (status != GGML_STATUS_SUCCESS) {
-        rc = CUDA_SUCCESS; // the steps' own error is the one to report
+        rc = CUDA_SUCCESS; // the error of the steps is reported instead
     } else if (rc == CUDA_SUCCESS) {
-        rc = make_exec(b, plan, captured);
+        rc = exec_make(b, plan, captured);
     }
     if (captured != NULL) {
         cu->GraphDestroy(captured);
@@ -118,7 +119,7 @@ enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *
         return status;
     }
     if (atomic_exchange(&b->dev->has_failed, false)) {
-        return shim_error(GGML_STATUS_FAILED, "%s: a copy to or from the device has failed before this compute", b->dev->name);
+        return shim_error(GGML_STATUS_FAILED, "%s: an earlier copy to or from the device failed", b->dev->name);
     }
     b->clock++;
     struct cuda_plan *plan = cuda_plan_get(b, graph);
@@ -130,13 +131,13 @@ enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *
     }
     plan->n_runs++;
     if (plan->n_steps < 2 || b->no_graphs || plan->n_runs < 2) {
-        return run_steps(b, plan, graph);
+        return steps_run(b, plan, graph);
     }
     if (plan->n_runs == 2) {
         status = plan_capture(b, plan, graph);
         if (status != GGML_STATUS_SUCCESS && !atomic_load(&b->dev->is_lost)) {
-            b->no_graphs = true; // the steps one by one tell what is wrong, if anything is
-            return run_steps(b, plan, graph);
+            b->no_graphs = true; // the steps run separately report the failing one, if one fails
+            return steps_run(b, plan, graph);
         }
     }
     return status == GGML_STATUS_SUCCESS ? plan_replay(b, plan) : status;

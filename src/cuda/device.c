@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// device.c: a GPU's face towards ggml: what it is, what it can do, its buffer types and events.
+// device.c: ggml's device interface of a GPU: properties, supported ops, buffer types and events.
 
 #include "cuda/device.h"
 
@@ -17,7 +17,7 @@ static void dev_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) 
     if (!atomic_load(&d->is_lost) && cuda_device_enter(d) == GGML_STATUS_SUCCESS) {
         const CUresult rc = d->cu->MemGetInfo(n_free, n_total);
         if (rc != CUDA_SUCCESS) {
-            cuda_fail(d, rc, "asking for free memory");
+            cuda_fail(d, rc, "querying free memory");
             *n_free = *n_total = 0;
         }
     }
@@ -27,8 +27,8 @@ static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
     return cuda_device_of(dev)->traits.integrated ? GGML_BACKEND_DEVICE_TYPE_IGPU : GGML_BACKEND_DEVICE_TYPE_GPU;
 }
 
-// Weights are read where they lie only if that is the device's own memory: a program that finds buffer_from_host_ptr would leave
-// them in the host's.
+// buffer_from_host_ptr is true only for a GPU that uses the host's memory. A program that finds it leaves its weights in host
+// memory, where another GPU would read them slowly.
 static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
     struct cuda_device *d = cuda_device_of(dev);
     *props = (struct ggml_backend_dev_props){
@@ -73,7 +73,7 @@ static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t
     return buft == &d->buft || (d->traits.integrated && buft == cuda_host_buft());
 }
 
-// Weights that lie in the host's memory are worth their copy when many columns are multiplied with them.
+// Minimum number of columns of a product for which weights in host memory are worth copying to the device.
 #define OFFLOAD_COLUMNS 32
 
 static bool dev_offload_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {

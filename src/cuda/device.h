@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// device.h: one GPU: its context, its kernels, its failures, and its faces towards ggml. Devices are made once, when the registry
-// is first asked, and live as long as the process; a context is taken when memory or a backend is first asked for.
+// device.h: one GPU: its context, its kernels, its errors, and the ggml objects that represent it. Devices are created once, when
+// the registry is first used, and exist until the process ends. A device's context is created when memory or a backend is first
+// requested.
 #pragma once
 
 #include "cuda/cuda.h"
@@ -10,65 +11,67 @@
 
 #define CUDA_MAX_DEVICES 16
 #define CUDA_MAX_MODULES 64
-#define CUDA_KERNEL_SLOTS 2048 // more than twice as many as there are kernels; a power of two
+#define CUDA_KERNEL_SLOTS 2048 // more than twice the number of kernels; a power of two
 
-// ---- the kernels' image: one module a .cu file, made by the build (or by a test) ----
+// ---- the kernels' images: one module per .cu file, embedded by the build (or by a test) ----
 
 struct cuda_image {
     const char *name;
-    const void *data; // a fat binary, which knows its own length
+    const void *data; // a fat binary, which contains its own length
 };
-extern const struct cuda_image cuda_images[]; // ended by a NULL name
+extern const struct cuda_image cuda_images[]; // the last entry has a NULL name
 
 struct cuda_kernel {
-    const char *name; // NULL: a free slot
+    const char *name; // NULL: the slot is free
     CUfunction function;
-    size_t shared_size; // dynamic shared memory it has been allowed so far
+    size_t shared_size; // bytes of dynamic shared memory that the kernel may use so far
 };
 
 struct cuda_device {
     const struct cuda_driver *cu;
-    CUdevice number; // the driver's
+    CUdevice number; // the driver's device handle
     struct cuda_traits traits;
     char name[16];         // "CUDA0"
-    char description[160]; // the product's name
+    char description[160]; // product name
     char pci[24];          // "0000:01:00.0"
     struct ggml_backend_device ggml;
     struct ggml_backend_buffer_type buft;
 
     atomic_bool is_lost;
-    atomic_bool has_failed; // a set or get has, and no compute has told so yet
-    atomic_size_t n_allocs; // calls that took device memory: tests count them
+    atomic_bool has_failed; // a set or get has failed, and no compute has reported it yet
+    atomic_size_t n_allocs; // calls of cuMemAlloc; tests count them
 
-    pthread_mutex_t lock; // of all below
-    CUcontext ctx;        // NULL until needed
-    CUstream stream;      // for buffers' own copies
+    pthread_mutex_t lock; // protects all fields below
+    CUcontext ctx;        // NULL until first needed
+    CUstream stream;      // for copies by buffers
     CUmodule modules[CUDA_MAX_MODULES];
     int n_modules;
-    bool has_kernels;     // all of them are on the device (cuda_kernels_load)
-    unsigned peers;       // bit i: memory of device i is within reach of kernels and copies
-    char lost_text[256];  // why it is lost
-    char arena_text[256]; // why an arena could not be had while a graph was reserved: "" if none
+    bool has_kernels;     // all kernels are loaded (cuda_kernels_load)
+    unsigned peers;       // bit i: kernels and copies can access the memory of device i
+    char lost_text[256];  // why the device is lost
+    char arena_text[256]; // why the arena of a graph being reserved could not be allocated; "": no such failure
     struct cuda_kernel kernels[CUDA_KERNEL_SLOTS];
 };
 
-// The devices; *n is how many. Made on the first call.
+// Returns the devices and stores their number in *n. The first call creates them.
 struct cuda_device *cuda_devices(int *n);
 static inline struct cuda_device *cuda_device_of(ggml_backend_dev_t dev) {
     return dev->context;
 }
-// For tests: forgets all of them.
+// Frees all devices. For tests.
 void cuda_devices_reset(void);
 
-// Makes the device's context the calling thread's, and takes it first if nobody has. An error if it is lost.
+// Makes the device's context current for the calling thread, and creates it first if necessary. Returns an error if the device is
+// lost.
 enum ggml_status cuda_device_enter(struct cuda_device *dev) BERTH_MUST_USE;
-// Likewise to give something back: even where the driver says no, what follows is tried. False: all is gone with the device.
+// Makes the context current to free resources. If the driver reports an error, the caller still frees. Returns false if the
+// device is lost, because its resources are then gone.
 bool cuda_device_enter_to_free(struct cuda_device *dev);
-// A call that returns nothing has failed: the next compute says so.
+// Notes that a call without a return value has failed. The next compute reports it.
 static inline void cuda_device_defer_error(struct cuda_device *dev) {
     atomic_store(&dev->has_failed, true);
 }
-// cuda_device_enter for calls that return nothing: a failure is kept for the next compute.
+// cuda_device_enter() for calls without a return value: the next compute reports a failure.
 static inline bool cuda_device_enter_or_defer(struct cuda_device *dev) {
     if (cuda_device_enter(dev) == GGML_STATUS_SUCCESS) {
         return true;
@@ -76,44 +79,47 @@ static inline bool cuda_device_enter_or_defer(struct cuda_device *dev) {
     cuda_device_defer_error(dev);
     return false;
 }
-// The context, the modules and all of it go back to the driver. For tests.
+// Releases the context, the modules and all other resources of the device. For tests.
 void cuda_device_close(struct cuda_device *dev);
 
-// The kernel of that name. NULL: none has it, or the driver cannot load it; the last error says so.
-// Brings all kernels to the device, once: later launches take no memory for them.
+// Loads all kernels onto the device, once, so that later launches allocate no memory for them.
 enum ggml_status cuda_kernels_load(struct cuda_device *dev) BERTH_MUST_USE;
+// Returns the kernel of that name. Returns NULL if no module has it or the driver cannot load it; the last error says which.
 struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) BERTH_MUST_USE;
 
 // ---- memory (buffer.c, host_buffer.c) ----
 
-// Device memory, counted. The context is current. NULL: the last error has the device, bytes asked and bytes free.
+// Allocates device memory and counts the call. The device's context must be current. If it returns NULL, the last error contains
+// the device, the requested bytes and the free bytes.
 void *cuda_memory_take(struct cuda_device *dev, size_t size, const char *what) BERTH_MUST_USE;
 void cuda_memory_give_back(struct cuda_device *dev, void *p);
 static inline CUdeviceptr cuda_ptr(const void *p) {
     return (CUdeviceptr) (uintptr_t) p;
 }
 
-// Pieces of `size` bytes each: of the host at `from`, to the device, or of the device, to the host at `to`.
+// A copy of n pieces of `size` bytes each, either from host memory at `from` to the device, or from the device to host memory at
+// `to`.
 struct cuda_pieces {
     CUdeviceptr at;
-    const void *from; // NULL: to the host
+    const void *from; // NULL: copy to the host
     void *to;
     size_t size, n, device_step, host_step;
 };
 CUresult cuda_pieces_copy(struct cuda_device *dev, CUstream stream, const struct cuda_pieces *p);
 
 void cuda_buft_init(struct cuda_device *dev);
-void cuda_host_buft_init(struct cuda_device *devices, int n); // host memory is pinned for all of them
-// A device whose context is current then, NULL: none is left.
+void cuda_host_buft_init(struct cuda_device *devices, int n); // host memory is pinned for all n devices
+// Makes the context of any usable device current and returns that device; NULL: no device is usable.
 struct cuda_device *cuda_device_enter_any(void);
 ggml_backend_buffer_type_t cuda_host_buft(void);
 ggml_backend_buffer_t cuda_buffer_from_host(struct cuda_device *dev, void *ptr, size_t size);
-// The device whose memory a buffer is, NULL for other kinds of buffers.
+// Returns the device whose memory a buffer is in, or NULL for other kinds of buffers.
 struct cuda_device *cuda_buffer_device(ggml_backend_buffer_t buffer);
-// Whether a copy from `from` to `to` goes straight between them. Asks once a pair. `to`'s context becomes current.
+// Returns whether copies and kernels of `to` can access the memory of `from` directly. Enables the access if it is not enabled
+// yet. Makes the context of `to` current if the devices differ.
 bool cuda_peer_reach(struct cuda_device *to, struct cuda_device *from);
 
-// ---- faces ----
+// ---- ggml objects ----
 
 ggml_backend_t cuda_backend_new(struct cuda_device *dev);
 extern struct ggml_backend_reg cuda_reg;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// driver.c: libcuda.so.1, opened when it is first asked for and kept: a library that has threads of its own is never closed.
-// BERTH_CUDA_DRIVER names another file, for tests.
+// driver.c: loads libcuda.so.1 on first use. The library is never closed, because it runs threads. Tests set BERTH_CUDA_DRIVER to
+// load another file instead.
 
 #include "cuda/driver.h"
 
@@ -12,26 +12,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The oldest driver whose functions are all there: CUDA 11.8.
+// CUDA 11.8: the oldest driver that has all of CUDA_DRIVER_WANTED.
 #define OLDEST 11080
 
 static struct cuda_driver table;
-static bool is_there;
+static bool is_loaded;
 static char reason[256];
 
 const char *cuda_error_text(const struct cuda_driver *cu, CUresult error, char *buf, size_t size) {
     const char *name = NULL, *text = NULL;
     if (cu->GetErrorName(error, &name) != CUDA_SUCCESS || name == NULL) {
-        name = "an error without a name";
+        name = "unknown error";
     }
     if (cu->GetErrorString(error, &text) != CUDA_SUCCESS || text == NULL) {
-        text = "the driver does not say more";
+        text = "no description";
     }
     snprintf(buf, size, "%s %d (%s)", name, error, text);
     return buf;
 }
 
-// False: a function that must be there is missing.
+// Returns false if a required function is missing.
 static bool driver_resolve(void *lib) {
     const struct {
         const char *symbol;
@@ -47,7 +47,7 @@ static bool driver_resolve(void *lib) {
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         void *address = dlsym(lib, all[i].symbol);
         if (address == NULL && all[i].wanted) {
-            snprintf(reason, sizeof reason, "the driver has no %s: it is older than CUDA 11.8", all[i].symbol);
+            snprintf(reason, sizeof reason, "the driver lacks %s: CUDA 11.8 or newer is required", all[i].symbol);
             return false;
         }
         memcpy((char *) &table + all[i].off, &address, sizeof address);
@@ -63,7 +63,7 @@ static void driver_load(void) {
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (lib == NULL) {
         const char *text = dlerror();
-        snprintf(reason, sizeof reason, "no driver: %s", text != NULL ? text : path);
+        snprintf(reason, sizeof reason, "cannot load the driver: %s", text != NULL ? text : path);
         return;
     }
     if (!driver_resolve(lib)) {
@@ -76,11 +76,11 @@ static void driver_load(void) {
         return;
     }
     if (table.DriverGetVersion(&table.version) != CUDA_SUCCESS || table.version < OLDEST) {
-        snprintf(reason, sizeof reason, "the driver is of CUDA %d.%d, at least 11.8 is needed", table.version / 1000,
+        snprintf(reason, sizeof reason, "the driver supports CUDA %d.%d, and 11.8 or newer is required", table.version / 1000,
             table.version % 1000 / 10);
         return;
     }
-    is_there = true;
+    is_loaded = true;
 }
 
 const struct cuda_driver *cuda_driver(const char **why) {
@@ -89,5 +89,5 @@ const struct cuda_driver *cuda_driver(const char **why) {
     if (why != NULL) {
         *why = reason;
     }
-    return is_there ? &table : NULL;
+    return is_loaded ? &table : NULL;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// driver.h: the part of NVIDIA's driver API that Berth calls, written by hand, so that no CUDA toolkit is needed to build the
-// host side. The functions are taken from libcuda.so.1 when the first device is asked for (driver.c); names and numbers are those
-// of the driver's ABI, which never change their meaning.
+// driver.h: the part of NVIDIA's driver API that Berth calls, declared by hand, so that building the host side requires no CUDA
+// toolkit. driver.c loads the functions from libcuda.so.1 when devices are first listed. Names and values are those of the
+// driver's ABI, which is stable.
 #pragma once
 
 #include <stdbool.h>
@@ -100,8 +100,8 @@ typedef struct {
     void *node, *from;
 } CUgraphExecUpdateResultInfo;
 
-// X(name here, symbol, parameters). All return a CUresult. CUDA_DRIVER_WANTED has those without which no device is listed,
-// CUDA_DRIVER_EXTRA those that an older driver (before 12.4) may lack: NULL then.
+// X(field name, symbol, parameters). All functions return a CUresult. Without one of CUDA_DRIVER_WANTED, no device is listed. A
+// driver before 12.4 may lack functions of CUDA_DRIVER_EXTRA; their fields are then NULL.
 // clang-format off
 #define CUDA_DRIVER_WANTED(X) \
     X(Init, cuInit, (unsigned flags)) \
@@ -170,7 +170,8 @@ struct cuda_driver {
     int version; // 13000 for CUDA 13.0
 };
 
-// The driver's functions, loaded and initialised once. NULL: there is none to be had, and why says so in one line.
+// Returns the driver's functions, which are loaded and initialised once. Returns NULL if no driver can be used; *why is then the
+// reason, in one line.
 const struct cuda_driver *cuda_driver(const char **why);
-// What the driver calls an error: "CUDA_ERROR_OUT_OF_MEMORY (out of memory)". buf is where it may be put together.
+// Returns the driver's text for an error: "CUDA_ERROR_OUT_OF_MEMORY 2 (out of memory)". The text is written into buf.
 const char *cuda_error_text(const struct cuda_driver *cu, CUresult error, char *buf, size_t size);

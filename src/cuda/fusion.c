@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fusion.c: what fusions ask about graphs.
+// fusion.c: functions that fusions use to inspect graphs.
 
 #include "core/graph.h"
 #include "cuda/cuda.h"
@@ -32,7 +32,8 @@ bool cuda_writes_into(const struct ggml_tensor *node, const struct ggml_tensor *
     return !is_view && node->view_src != NULL && node->view_src == (t->view_src != NULL ? t->view_src : t);
 }
 
-// A tensor with one reader has no view through which it could be written: most weights need no look at the nodes.
+// Most weights have one reader. A tensor with one reader has no view through which it could be written, so the nodes need not be
+// searched.
 bool cuda_is_const(const struct ggml_cgraph *graph, const struct ggml_tensor *t) {
     bool is_const = t->op == GGML_OP_NONE && t->view_src == NULL;
     const int n_look = is_const && cuda_n_uses(graph, t) != 1 ? graph->n_nodes : 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// gpu.c: a device: its context and its failures.
+// gpu.c: the context and the errors of a device.
 //
-// Invariants: a device's ctx, stream and modules are all there or none of them is; is_lost is set once and for good, and its
-// lost_text is written before.
+// Invariants: the ctx, stream and modules of a device are either all valid or all absent. is_lost is set once and never cleared,
+// and lost_text is written before it is set.
 
 #include "cuda/device.h"
 
@@ -10,7 +10,7 @@
 
 // ---- failures ----
 
-// Errors after which a context answers everything with the same error.
+// Returns whether the context returns this error from every later call.
 static bool is_fatal(CUresult error) {
     switch (error) {
         case 4:   // the driver is shutting down
@@ -47,7 +47,7 @@ enum ggml_status cuda_fail(struct cuda_device *dev, CUresult error, const char *
             atomic_store(&dev->is_lost, true);
         }
         pthread_mutex_unlock(&dev->lock);
-        return shim_error(GGML_STATUS_FAILED, "%s: %s: %s; the device is lost to this process", dev->name, what, words);
+        return shim_error(GGML_STATUS_FAILED, "%s: %s: %s; the device is lost for this process", dev->name, what, words);
     }
     return shim_error(
         error == CUDA_ERROR_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED, "%s: %s: %s", dev->name, what, words);
@@ -55,8 +55,8 @@ enum ggml_status cuda_fail(struct cuda_device *dev, CUresult error, const char *
 
 // ---- contexts ----
 
-// Under the device's lock.
-static CUresult open_locked(struct cuda_device *dev, const char **what) {
+// The caller holds the device's lock.
+static CUresult context_open_locked(struct cuda_device *dev, const char **what) {
     const struct cuda_driver *cu = dev->cu;
     CUcontext ctx = NULL;
     *what = "cuDevicePrimaryCtxRetain";
@@ -93,13 +93,13 @@ static CUresult open_locked(struct cuda_device *dev, const char **what) {
 
 enum ggml_status cuda_device_enter(struct cuda_device *dev) {
     if (atomic_load(&dev->is_lost)) {
-        return shim_error(GGML_STATUS_FAILED, "%s: the device was lost: %s", dev->name, dev->lost_text);
+        return shim_error(GGML_STATUS_FAILED, "%s: the device is lost since an error: %s", dev->name, dev->lost_text);
     }
     const char *what = "";
     CUresult rc = CUDA_SUCCESS;
     pthread_mutex_lock(&dev->lock);
     if (dev->ctx == NULL) {
-        rc = open_locked(dev, &what);
+        rc = context_open_locked(dev, &what);
     }
     const CUcontext ctx = dev->ctx;
     pthread_mutex_unlock(&dev->lock);

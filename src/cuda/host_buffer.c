@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// host_buffer.c: host memory that the driver has pinned, so that copies run beside everything else; and a caller's memory pinned
-// for as long as it wishes. Where nothing can be pinned, plain memory takes its place: that is slower, not wrong.
+// host_buffer.c: host buffers in memory that the driver has pinned, so that copies overlap with other work. If memory cannot be
+// pinned, the buffer uses ordinary memory, which is only slower.
 
 #include "cuda/device.h"
 
@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-static struct cuda_device *devices; // of this machine, as listed by reg.c
+static struct cuda_device *devices; // the devices that reg.c lists
 static int n_devices;
 
 static const char *host_name(ggml_backend_buffer_type_t buft) {
@@ -16,7 +16,7 @@ static const char *host_name(ggml_backend_buffer_type_t buft) {
     return GGML_CUDA_NAME "_Host";
 }
 
-// Any device's context will do: the memory is pinned for all of them.
+// Any device's context is suitable, because memory is pinned for all devices.
 struct cuda_device *cuda_device_enter_any(void) {
     for (int i = 0; i < n_devices; i++) {
         if (!atomic_load(&devices[i].is_lost) && cuda_device_enter(&devices[i]) == GGML_STATUS_SUCCESS) {
@@ -27,7 +27,7 @@ struct cuda_device *cuda_device_enter_any(void) {
 }
 
 static void host_free(ggml_backend_buffer_t buffer) {
-    for (int i = 0; i < n_devices; i++) { // without a device left, the driver gives it back at the process's end
+    for (int i = 0; i < n_devices; i++) { // if no device is left, the driver frees the memory when the process ends
         if (devices[i].ctx != NULL && cuda_device_enter_to_free(&devices[i])) {
             devices[i].cu->MemFreeHost(buffer->context);
             return;
@@ -49,12 +49,12 @@ static ggml_backend_buffer_t host_alloc(ggml_backend_buffer_type_t buft, size_t 
     if (rc != CUDA_SUCCESS) {
         if (dev != NULL && size > 0) {
             char text[192];
-            shim_log(GGML_LOG_LEVEL_WARN, "CUDA: %zu bytes of host memory are not pinned: %s", size,
+            shim_log(GGML_LOG_LEVEL_WARN, "CUDA: cannot pin %zu bytes of host memory, copies will be slower: %s", size,
                 cuda_error_text(dev->cu, rc, text, sizeof text));
         }
         return ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size);
     }
-    // All of it is that of the CPU's buffers, but where it comes from and goes to.
+    // The buffer is a CPU buffer, except for its type and for how its memory is allocated and freed.
     ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(p, size);
     if (buffer == NULL) {
         dev->cu->MemFreeHost(p);

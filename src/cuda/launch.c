@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// launch.c: kernels by name, and what a run puts on its stream.
+// launch.c: finds kernels by name, and launches kernels and copies on the stream of a run.
 
 #include "cuda/device.h"
 
@@ -15,8 +15,9 @@ static uint32_t name_hash(const char *name) {
     return h;
 }
 
-// Loads it too: a kernel that the driver brings in at its first launch would take memory in the middle of a compute.
-static CUresult look_up(struct cuda_device *dev, const char *name, CUfunction *function) {
+// Finds a kernel and loads it. Without the load, the driver would allocate memory for the kernel at its first launch, during a
+// compute.
+static CUresult kernel_look_up(struct cuda_device *dev, const char *name, CUfunction *function) {
     CUresult rc = CUDA_ERROR_NOT_FOUND;
     for (int i = 0; i < dev->n_modules && rc == CUDA_ERROR_NOT_FOUND; i++) {
         rc = dev->cu->ModuleGetFunction(function, dev->modules[i], name);
@@ -25,8 +26,8 @@ static CUresult look_up(struct cuda_device *dev, const char *name, CUfunction *f
     return rc == CUDA_SUCCESS ? dev->cu->FuncGetAttribute(&n_regs, CU_FUNC_ATTRIBUTE_NUM_REGS, *function) : rc;
 }
 
-// The driver loads a kernel when it is first asked about.
-static CUresult load_module(const struct cuda_driver *cu, CUmodule module) {
+// Loads all kernels of a module: the driver loads a kernel when one of its attributes is first queried.
+static CUresult module_load(const struct cuda_driver *cu, CUmodule module) {
     CUfunction functions[256];
     unsigned n = 0;
     CUresult rc = cu->ModuleGetFunctionCount(&n, module);
@@ -46,7 +47,7 @@ enum ggml_status cuda_kernels_load(struct cuda_device *dev) {
     pthread_mutex_lock(&dev->lock);
     if (!dev->has_kernels && dev->cu->ModuleGetFunctionCount != NULL && dev->cu->ModuleEnumerateFunctions != NULL) {
         for (int i = 0; i < dev->n_modules && rc == CUDA_SUCCESS; i++) {
-            rc = load_module(dev->cu, dev->modules[i]);
+            rc = module_load(dev->cu, dev->modules[i]);
         }
         dev->has_kernels = rc == CUDA_SUCCESS;
     }
@@ -68,7 +69,7 @@ struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) 
     struct cuda_kernel *k = &dev->kernels[at];
     if (rc == CUDA_SUCCESS && k->name == NULL) {
         CUfunction function = NULL;
-        rc = look_up(dev, name, &function);
+        rc = kernel_look_up(dev, name, &function);
         if (rc == CUDA_SUCCESS) {
             *k = (struct cuda_kernel){.name = name, .function = function, .shared_size = 48 * 1024};
         }
@@ -81,8 +82,8 @@ struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) 
     return k;
 }
 
-// Shared memory beyond what every kernel may have.
-static enum ggml_status allow_shared(struct cuda_device *dev, struct cuda_kernel *k, size_t size) {
+// Raises the dynamic shared memory limit of a kernel above the 48 KiB that every kernel may use.
+static enum ggml_status kernel_allow_shared(struct cuda_device *dev, struct cuda_kernel *k, size_t size) {
     if (size <= k->shared_size) {
         return GGML_STATUS_SUCCESS;
     }
@@ -136,7 +137,7 @@ enum ggml_status cuda_launch(struct cuda_run *r, const char *kernel, struct cuda
     if (k == NULL) {
         return GGML_STATUS_FAILED;
     }
-    const enum ggml_status status = allow_shared(r->dev, k, dims.shared_size);
+    const enum ggml_status status = kernel_allow_shared(r->dev, k, dims.shared_size);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
@@ -165,8 +166,8 @@ enum ggml_status cuda_copy_bytes(struct cuda_run *r, void *to, const void *from,
 void *cuda_work(struct cuda_run *r, size_t size) {
     r->kept = NULL;
     if (size > r->work_size) {
-        shim_error(GGML_STATUS_FAILED, "%s: an op wants %zu bytes of work memory and has asked for %zu", r->dev->name, size,
-            r->work_size);
+        shim_error(
+            GGML_STATUS_FAILED, "%s: an op uses %zu bytes of work memory but requested %zu", r->dev->name, size, r->work_size);
         return NULL;
     }
     return r->work;

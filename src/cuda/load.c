@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// load.c: the two functions by which the library is loaded at run time. Only in the library: backends in one program would clash
-// over the names.
+// load.c: the two functions that a program calls to load the library at run time. They are only in the loadable library, because
+// several backends in one program would define the same names.
 
 #include "ggml-backend-impl.h"
 #include "ggml-cuda.h"
@@ -12,7 +12,7 @@ ggml_backend_reg_t ggml_backend_init(void) {
     return ggml_backend_cuda_reg();
 }
 
-// One build serves every GPU.
+// One build supports every GPU, so the score is constant.
 int ggml_backend_score(void) {
     return 1;
 }

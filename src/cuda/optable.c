@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// optable.c: the rows of the CUDA backend by op, gathered from the families in op/, and its fusions.
+// optable.c: the CUDA backend's op rows, collected from the families in op/, and its fusions.
 
 #include "cuda/cuda.h"
 
 #include <pthread.h>
 
-// The families of op drivers. Add a line for op/<name>.c, which defines cuda_ops_<name>[].
+// The families of op drivers. A new op/<name>.c that defines cuda_ops_<name>[] needs a line here.
 // clang-format off
 #define CUDA_FAMILIES(X) \
     X(eltwise) \
@@ -56,8 +56,9 @@ const struct cuda_op_row *cuda_op_row(enum ggml_op op) {
     return (unsigned) op < GGML_OP_COUNT ? rows[op] : NULL;
 }
 
-// Whether sources have elements; CONCAT can do with none in one of them, as models without earlier tokens have it.
-static bool is_whole(const struct ggml_tensor *op) {
+// Returns whether all sources have elements. A source of CONCAT may be empty: models have such a CONCAT when there are no earlier
+// tokens.
+static bool has_nonempty_sources(const struct ggml_tensor *op) {
     for (int i = 0; i < GGML_MAX_SRC; i++) {
         if (op->src[i] != NULL && ggml_nelements(op->src[i]) == 0 && op->op != GGML_OP_CONCAT) {
             return false;
@@ -74,15 +75,15 @@ bool cuda_supports_op(const struct cuda_device *dev, const struct ggml_tensor *o
     if (row->run == NULL) {
         return true;
     }
-    return (ggml_nelements(op) == 0 || is_whole(op)) && (row->supports == NULL || row->supports(dev, op));
+    return (ggml_nelements(op) == 0 || has_nonempty_sources(op)) && (row->supports == NULL || row->supports(dev, op));
 }
 
 // ---- fusions ----
 
-// The widest first. Add a struct cuda_fusion of op/*.c here.
-extern const struct cuda_fusion cuda_fusion_mv, cuda_fusion_norm, cuda_fusion_rope_turn, cuda_fusion_rope_set;
+// A fusion of more nodes comes before a fusion of fewer nodes. A new struct cuda_fusion of op/*.c needs an entry here.
+extern const struct cuda_fusion cuda_fusion_mv, cuda_fusion_norm, cuda_fusion_rope_qkv, cuda_fusion_rope_set;
 static const struct cuda_fusion *const fusions[] = {
-    &cuda_fusion_mv, &cuda_fusion_norm, &cuda_fusion_rope_turn, &cuda_fusion_rope_set, NULL};
+    &cuda_fusion_mv, &cuda_fusion_norm, &cuda_fusion_rope_qkv, &cuda_fusion_rope_set, NULL};
 
 const struct cuda_fusion *const *cuda_fusions(void) {
     return fusions;

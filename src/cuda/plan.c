@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// plan.c: what a graph becomes: a list of steps, each a node's row or a fusion, made once and used again as long as the graph is
-// the same to the last address. Invariant: a plan's seen[] holds its nodes in order, each followed by its sources; a plan without
-// any is free.
+// plan.c: the plan of a graph: a list of steps, each one node or one fusion. A plan is reused as long as all addresses and
+// properties of the graph stay the same. Invariant: seen[] holds the nodes in order, each followed by its sources; a plan whose
+// n_seen is 0 is free.
 
 #include "cuda/backend.h"
 
@@ -22,7 +22,7 @@ static bool array_grow(void **p, size_t *cap, size_t n, size_t elem_size) {
     return true;
 }
 
-// ---- what the graph is ----
+// ---- comparison of a graph with a plan ----
 
 static int count_src(const struct ggml_tensor *t) {
     int n = GGML_MAX_SRC;
@@ -57,19 +57,20 @@ static void seen_set(struct cuda_seen *s, const struct ggml_tensor *t, bool is_n
     }
 }
 
-static bool is_same(const struct cuda_seen *s, const struct ggml_tensor *t) {
+static bool seen_equals(const struct cuda_seen *s, const struct ggml_tensor *t) {
     return s->data == t->data && s->type == (int32_t) t->type && memcmp(s->ne, t->ne, sizeof s->ne) == 0 &&
            memcmp(s->nb, t->nb, sizeof s->nb) == 0;
 }
 
-// A decode step's graph has a thousand nodes and is looked at for every token: no record is made, and sources that are nodes
-// themselves are told by their address.
-static bool is_plan_of(const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
+// A decode step's graph has about a thousand nodes and is compared for every token. The comparison therefore builds no copy of
+// the graph. A source that is also a node of the graph is recognised by its address alone, as long as all nodes so far have the
+// same addresses as in the plan.
+static bool plan_matches(const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
     const struct cuda_seen *s = plan->seen, *end = s + plan->n_seen;
-    bool are_same_nodes = true; // to the address, so far
+    bool are_same_nodes = true; // all nodes so far have the same address as in the plan
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
-        if (s == end || s->op != (int32_t) node->op || s->flags != node->flags || !is_same(s, node) ||
+        if (s == end || s->op != (int32_t) node->op || s->flags != node->flags || !seen_equals(s, node) ||
             memcmp(s->op_params, node->op_params, sizeof s->op_params) != 0) {
             return false;
         }
@@ -79,7 +80,7 @@ static bool is_plan_of(const struct cuda_plan *plan, const struct ggml_cgraph *g
         for (int j = 0; j < n_src; j++, s++) {
             const struct ggml_tensor *src = node->src[j];
             const bool is_known = s->tensor == src && (src == NULL || (s->is_inner && are_same_nodes));
-            if (!is_known && (src == NULL || s->tensor == NULL || !is_same(s, src))) {
+            if (!is_known && (src == NULL || s->tensor == NULL || !seen_equals(s, src))) {
                 return false;
             }
         }
@@ -90,7 +91,7 @@ static bool is_plan_of(const struct cuda_plan *plan, const struct ggml_cgraph *g
     return s == end;
 }
 
-// Of the table of nodes: a power of two.
+// Returns the size of the hash table of nodes, a power of two.
 static size_t count_slots(const struct ggml_cgraph *graph) {
     size_t n = 64;
     while (n < 2 * (size_t) graph->n_nodes) {
@@ -99,7 +100,7 @@ static size_t count_slots(const struct ggml_cgraph *graph) {
     return n;
 }
 
-// The record of the graph into plan->seen, which has room, by a table of nodes, which has room too.
+// Copies the properties of the graph into plan->seen. The caller has allocated plan->seen and slots, the hash table of nodes.
 static void plan_keep_graph(struct cuda_plan *plan, const struct ggml_tensor **slots, const struct ggml_cgraph *graph) {
     const size_t n_slots = count_slots(graph);
     size_t at = 0;
@@ -128,8 +129,8 @@ static void plan_keep_graph(struct cuda_plan *plan, const struct ggml_tensor **s
 
 // ---- steps ----
 
-// Why the device cannot read or write a tensor; NULL: it can.
-static const char *out_of_reach(struct cuda_device *dev, const struct ggml_tensor *t) {
+// Returns why the device cannot access a tensor; NULL: it can.
+static const char *why_unreachable(struct cuda_device *dev, const struct ggml_tensor *t) {
     const ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
     if (ggml_nelements(t) == 0) {
         return NULL;
@@ -141,19 +142,20 @@ static const char *out_of_reach(struct cuda_device *dev, const struct ggml_tenso
     if (at == dev || (at != NULL && cuda_peer_reach(dev, at)) || buffer->buft == cuda_host_buft()) {
         return NULL;
     }
-    return at != NULL ? "lies in another device's memory, which is not within reach" : "lies in host memory";
+    return at != NULL ? "is in the memory of another device, which this device cannot access"
+                      : "is in host memory, which this device cannot access";
 }
 
-static enum ggml_status check_node(struct cuda_device *dev, const struct ggml_tensor *node) {
+static enum ggml_status node_check(struct cuda_device *dev, const struct ggml_tensor *node) {
     if (!cuda_supports_op(dev, node)) {
         return shim_error(GGML_STATUS_FAILED, "%s: %s '%s' is not supported", dev->name, ggml_op_desc(node), node->name);
     }
-    const char *why = out_of_reach(dev, node);
+    const char *why = why_unreachable(dev, node);
     if (why != NULL) {
         return shim_error(GGML_STATUS_FAILED, "%s: the result of %s '%s' %s", dev->name, ggml_op_desc(node), node->name, why);
     }
     for (int i = 0; i < GGML_MAX_SRC; i++) {
-        why = node->src[i] != NULL ? out_of_reach(dev, node->src[i]) : NULL;
+        why = node->src[i] != NULL ? why_unreachable(dev, node->src[i]) : NULL;
         if (why != NULL) {
             return shim_error(
                 GGML_STATUS_FAILED, "%s: source %d of %s '%s' %s", dev->name, i, ggml_op_desc(node), node->name, why);
@@ -162,11 +164,12 @@ static enum ggml_status check_node(struct cuda_device *dev, const struct ggml_te
     return GGML_STATUS_SUCCESS;
 }
 
-static bool is_run(const struct ggml_tensor *node, const struct cuda_op_row *row) {
+static bool is_computed(const struct ggml_tensor *node, const struct cuda_op_row *row) {
     return row->run != NULL && ggml_nelements(node) > 0 && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0;
 }
 
-// The widest fusion that starts at node i; n: its nodes, 1 where there is none.
+// Returns the first fusion in the list that starts at node i, and stores its number of nodes in *n. Returns NULL and sets *n to 1
+// if no fusion applies.
 static const struct cuda_fusion *fusion_at(const struct cuda_backend *b, const struct ggml_cgraph *graph, int i, int *n) {
     for (const struct cuda_fusion *const *f = cuda_fusions(); !b->no_fusion && *f != NULL; f++) {
         *n = (*f)->match(b->dev, graph, i);
@@ -178,7 +181,7 @@ static const struct cuda_fusion *fusion_at(const struct cuda_backend *b, const s
     return NULL;
 }
 
-static enum ggml_status make_steps(struct cuda_backend *b, struct cuda_plan *plan, const struct ggml_cgraph *graph) {
+static enum ggml_status plan_make_steps(struct cuda_backend *b, struct cuda_plan *plan, const struct ggml_cgraph *graph) {
     plan->n_steps = 0;
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
@@ -186,7 +189,7 @@ static enum ggml_status make_steps(struct cuda_backend *b, struct cuda_plan *pla
         if (row != NULL && row->run == NULL) {
             continue;
         }
-        const enum ggml_status status = check_node(b->dev, node);
+        const enum ggml_status status = node_check(b->dev, node);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
@@ -196,7 +199,7 @@ static enum ggml_status make_steps(struct cuda_backend *b, struct cuda_plan *pla
         const struct ggml_tensor *node = graph->nodes[i];
         const struct cuda_op_row *row = cuda_op_row(node->op);
         n = 1;
-        if (!is_run(node, row)) {
+        if (!is_computed(node, row)) {
             continue;
         }
         const struct cuda_fusion *fusion = fusion_at(b, graph, i, &n);
@@ -229,18 +232,18 @@ void cuda_plan_fini(struct cuda_backend *b, struct cuda_plan *plan) {
     *plan = (struct cuda_plan){0};
 }
 
-static bool no_room(const struct ggml_cgraph *graph, size_t n_seen) {
+static bool report_no_memory(const struct ggml_cgraph *graph, size_t n_seen) {
     shim_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the plan of a graph of %d nodes (%zu bytes)", graph->n_nodes,
         n_seen * sizeof(struct cuda_seen) + (size_t) graph->n_nodes * sizeof(struct cuda_step));
     return false;
 }
 
-static bool has_room(const struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_seen) {
+static bool plan_has_room(const struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_seen) {
     return plan->seen_cap >= n_seen && plan->steps_cap >= (size_t) graph->n_nodes;
 }
 
-static bool make_room(struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_seen) {
-    plan->n_seen = 0; // what it held is lost
+static bool plan_make_room(struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_seen) {
+    plan->n_seen = 0; // the old contents are discarded
     plan->n_steps = 0;
     return array_grow((void **) &plan->seen, &plan->seen_cap, n_seen, sizeof *plan->seen) &&
            array_grow((void **) &plan->steps, &plan->steps_cap, (size_t) graph->n_nodes, sizeof *plan->steps);
@@ -250,14 +253,15 @@ bool cuda_plan_reserve(struct cuda_backend *b, const struct ggml_cgraph *graph) 
     struct cuda_plan *plan = &b->plans[b->n_reserved % CUDA_MAX_PLANS];
     const size_t n_seen = count_seen(graph);
     if (!array_grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots) ||
-        (!has_room(plan, graph, n_seen) && !make_room(plan, graph, n_seen))) {
-        return no_room(graph, n_seen);
+        (!plan_has_room(plan, graph, n_seen) && !plan_make_room(plan, graph, n_seen))) {
+        return report_no_memory(graph, n_seen);
     }
     b->n_reserved++;
     return true;
 }
 
-// The one unused for longest; where its room is too small and cannot be had, the one of those that have it.
+// Returns the least recently used plan, made large enough. If it cannot be enlarged, returns the least recently used plan that is
+// large enough; NULL if there is none.
 static struct cuda_plan *plan_evict(struct cuda_backend *b, const struct ggml_cgraph *graph, size_t n_seen) {
     struct cuda_plan *oldest = &b->plans[0], *roomy = NULL;
     for (int i = 0; i < CUDA_MAX_PLANS; i++) {
@@ -265,17 +269,17 @@ static struct cuda_plan *plan_evict(struct cuda_backend *b, const struct ggml_cg
         if (plan->last_used < oldest->last_used) {
             oldest = plan;
         }
-        if (has_room(plan, graph, n_seen) && (roomy == NULL || plan->last_used < roomy->last_used)) {
+        if (plan_has_room(plan, graph, n_seen) && (roomy == NULL || plan->last_used < roomy->last_used)) {
             roomy = plan;
         }
     }
-    return make_room(oldest, graph, n_seen) ? oldest : roomy;
+    return plan_make_room(oldest, graph, n_seen) ? oldest : roomy;
 }
 
 struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph *graph) {
     for (int i = 0; i < CUDA_MAX_PLANS; i++) {
         struct cuda_plan *plan = &b->plans[i];
-        if (plan->n_seen > 0 && is_plan_of(plan, graph)) {
+        if (plan->n_seen > 0 && plan_matches(plan, graph)) {
             plan->last_used = b->clock;
             return plan;
         }
@@ -284,13 +288,13 @@ struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph
     const bool has_slots = array_grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots);
     struct cuda_plan *plan = has_slots ? plan_evict(b, graph, n_seen) : NULL;
     if (plan == NULL) {
-        no_room(graph, n_seen);
+        report_no_memory(graph, n_seen);
         return NULL;
     }
     plan->n_seen = 0;
     plan->n_steps = 0;
     plan->n_runs = 0;
-    if (make_steps(b, plan, graph) != GGML_STATUS_SUCCESS) {
+    if (plan_make_steps(b, plan, graph) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
     plan_keep_graph(plan, b->slots, graph);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// reg.c: the devices of this machine, the registry entry "CUDA" and the functions of ggml-cuda.h.
+// reg.c: lists the devices of this machine, and defines the registry entry "CUDA" and the functions of ggml-cuda.h.
 
 #include "cuda/backend.h"
 #include "cuda/device.h"
@@ -21,7 +21,7 @@ static int device_attribute(const struct cuda_driver *cu, CUdevice number, int w
     return cu->DeviceGetAttribute(&value, which, number) == CUDA_SUCCESS ? value : 0;
 }
 
-// False: the driver does not tell of it.
+// Returns false if the driver does not describe the device, or if Berth does not support it.
 static bool device_describe(struct cuda_device *dev, const struct cuda_driver *cu, int ordinal) {
     CUdevice number;
     if (cu->DeviceGet(&number, ordinal) != CUDA_SUCCESS ||
@@ -46,8 +46,8 @@ static bool device_describe(struct cuda_device *dev, const struct cuda_driver *c
         (unsigned) device_attribute(cu, number, CU_ATTRIBUTE_PCI_BUS_ID) & 0xff,
         (unsigned) device_attribute(cu, number, CU_ATTRIBUTE_PCI_DEVICE_ID) & 0xff);
     if (dev->traits.cc < 80) {
-        shim_log(GGML_LOG_LEVEL_WARN, "CUDA: %s has compute capability %d.%d, and 8.0 is the least: not used", dev->description,
-            major, minor);
+        shim_log(GGML_LOG_LEVEL_WARN, "CUDA: %s is not used: its compute capability is %d.%d, and at least 8.0 is required",
+            dev->description, major, minor);
         return false;
     }
     return true;
@@ -62,7 +62,7 @@ static void devices_list(void) {
     if (rc != CUDA_SUCCESS) {
         why = cuda_error_text(cu, rc, text, sizeof text);
     } else if (cu != NULL && n <= 0) {
-        why = "the driver lists none";
+        why = "the driver lists no device";
     }
     if (cu == NULL || rc != CUDA_SUCCESS || n <= 0) {
         shim_log(GGML_LOG_LEVEL_DEBUG, "CUDA: no device: %s", why);
@@ -189,7 +189,8 @@ int ggml_backend_cuda_get_device_count(void) {
 ggml_backend_t ggml_backend_cuda_init(int device) {
     struct cuda_device *dev = device_at(device);
     if (dev == NULL) {
-        shim_error(GGML_STATUS_FAILED, "CUDA: no device %d: there are %d", device, ggml_backend_cuda_get_device_count());
+        shim_error(GGML_STATUS_FAILED, "CUDA: device %d does not exist: this machine has %d", device,
+            ggml_backend_cuda_get_device_count());
         return NULL;
     }
     return cuda_backend_new(dev);
@@ -221,7 +222,7 @@ void ggml_backend_cuda_get_device_memory(int device, size_t *free, size_t *total
     }
 }
 
-// Any device, listed before.
+// Lists the devices if necessary, and makes the context of any usable device current.
 static struct cuda_device *list_and_enter_any(void) {
     return ggml_backend_cuda_get_device_count() > 0 ? cuda_device_enter_any() : NULL;
 }
@@ -241,7 +242,7 @@ bool ggml_backend_cuda_register_host_buffer(void *buffer, size_t size) {
     const CUresult rc = dev->cu->MemHostRegister(buffer, size, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_READ_ONLY);
     if (rc != CUDA_SUCCESS) {
         char text[192];
-        shim_log(GGML_LOG_LEVEL_WARN, "CUDA: %zu bytes of host memory cannot be registered: %s", size,
+        shim_log(GGML_LOG_LEVEL_WARN, "CUDA: cannot register %zu bytes of host memory: %s", size,
             cuda_error_text(dev->cu, rc, text, sizeof text));
     }
     return rc == CUDA_SUCCESS;

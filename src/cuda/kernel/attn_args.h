@@ -1,38 +1,41 @@
-/* SPDX-License-Identifier: MIT
- * attn_args.h: what an attention is told; the driver in C and the kernels read the same struct. */
+// SPDX-License-Identifier: MIT
+// attn_args.h: arguments of the attention kernels; the driver in C and the kernels use the same struct.
 #pragma once
 
 #include <stdint.h>
 
-#define ATTN_SPLITS 512 /* at most */
-#define ATTN_WIDE 576   /* dimensions of attn_wide, at most */
+#define ATTN_SPLITS 512 // largest number of splits
+#define ATTN_WIDE 576   // largest head dimension of attn_wide
 
-/* y[b][query][head][d_v] = softmax(scale q k + slope mask) v. Strides in bytes but for y. A group: heads that share keys. */
+// y[b][query][head][d_v] = softmax(scale q k + slope mask) v. Strides are in bytes, except for y, which is contiguous. A group is
+// the set of heads that share keys.
 struct attn_args {
     const char *q, *k, *v, *mask;
     const float *sinks;
     float *y;
-    float *part;          /* [split][row][d_v] sums that are not divided yet, when there are several splits */
-    float *limit;         /* [split][row][2]: the largest score, and the sum of exp(score - largest) */
-    const uint8_t *kinds; /* attn90: what a tile of the mask holds (attn_mask.cu), NULL without a mask */
+    float *part;  // several splits: [split][row][d_v], weighted sums of values before division by the sum of weights
+    float *limit; // several splits: [split][row][2]: largest score, and sum of exp2(score - largest); scores are in units of log2
+    const uint8_t *kinds; // attn90: ATTN_MASK_* of each tile of the mask (attn_mask in attn90.cu); NULL: no mask
     int64_t q_1, q_2, q_3, k_1, k_2, k_3, v_1, v_2, v_3, mask_1, mask_2, mask_3;
-    float scale, softcap; /* scale is divided by softcap where there is one */
-    float slope_base[2];  /* log2 of the slopes' bases, for heads below n_slope and from it on */
-    int n_slope;          /* 0: no slopes */
+    float scale, softcap; // scale is already divided by softcap if softcap is not 0
+    float slope_base[2];  // log2 of the bases of the slopes: for heads below n_slope, and for the others
+    int n_slope;          // 0: no slopes (ALiBi)
     int mask_ne2, mask_ne3;
     int d_k, d_v, n_kv, n_q, n_head, n_group, n_batch;
-    int k_type, v_type;         /* enum ggml_type */
-    int k_row_size, v_row_size; /* bytes of a key, of a value */
-    int k_r3, v_r3;             /* batches that share keys, values */
-    int n_stages;               /* of a warp's ring, 1 to 3 */
-    int warp_shared;            /* attn_few: bytes of a warp's ring */
+    int k_type, v_type;         // enum ggml_type
+    int k_row_size, v_row_size; // bytes per key, bytes per value
+    int k_r3, v_r3;             // batches that share keys; batches that share values
+    int n_stages;               // stages of a warp's ring, 1 to 3
+    int warp_shared;            // attn_few: bytes of a warp's ring
     int n_split,
-        split_keys; /* keys of a split: a multiple of 64 for attn (which looks at n_kv alone), 16 attn_few, 32 attn_wide */
-    int n_rows;     /* rows of part: all splits alike */
+        // Keys per split: a multiple of 64 for attn (which compares with n_kv only), 16 for attn_few, 32 for attn_wide.
+        split_keys;
+    int n_rows; // rows of `part` per split
     int wait;
 };
 
-/* With maps of k and v for the copy engine: rows of 64 halves of a key, [batch][group][key][d], swapped as in wgmma.cuh. */
+// Arguments of attn90: tensor maps of k and v for the copy engine (TMA). Boxes have 64 f16 of a key per row,
+// [batch][group][key][d], swizzled as wgmma.cuh describes.
 struct attn90_map {
     uint64_t opaque[16];
 }
@@ -45,7 +48,7 @@ struct attn90_args {
     struct attn_args a;
 };
 
-/* attn_mask: kinds[batch][head][tile of queries][tile of keys]. */
+// Arguments of attn_mask, which writes kinds[batch][head][tile of queries][tile of keys].
 struct attn_mask_args {
     const char *mask;
     uint8_t *kinds;
@@ -53,4 +56,5 @@ struct attn_mask_args {
     int ne2, n_q, n_kv, q_rows, k_rows;
     int wait;
 };
+// Kind of a tile of the mask: all -INFINITY, all 0, or other values.
 enum { ATTN_MASK_NOTHING = 0, ATTN_MASK_ALL = 1, ATTN_MASK_SOME = 2 };

@@ -1,54 +1,54 @@
-/* SPDX-License-Identifier: MIT
- * eltwise.h: arguments of kernel/eltwise.cu. */
+// SPDX-License-Identifier: MIT
+// eltwise.h: arguments of kernel/eltwise.cu.
 #pragma once
 
 #include "cuda/kernel/args.h"
 
-/* What becomes of an element: the kind of a unary op, or another op. */
+// Value of cuda_map_args.what for an op other than GGML_OP_UNARY. For GGML_OP_UNARY, it is the enum ggml_unary_op.
 #define CUDA_MAP(op) (GGML_UNARY_OP_COUNT + (op))
 
 struct cuda_map_args {
     struct cuda_view dst, a;
-    struct cuda_index index; /* of dst; d0.d 0: it has too many elements */
-    int64_t n;               /* elements of dst */
+    struct cuda_index index; // of dst; d0.d 0: dst has too many elements
+    int64_t n;               // elements of dst
     float p[4];
     int32_t what;
     int32_t pad;
 };
 
-/* Rows of dst from halves of rows of a, or of a and b. */
+// GLU: rows of dst are computed from the two halves of the rows of a, or from rows of a and b.
 struct cuda_glu_args {
-    struct cuda_view dst, a, b; /* a and b begin where their sides do */
+    struct cuda_view dst, a, b; // a and b point to the first element of their half
     struct cuda_index index;
     int64_t n;
     float alpha, limit;
-    int32_t what;    /* enum ggml_glu_op */
-    int32_t a_is_16; /* a holds halves */
+    int32_t what;    // enum ggml_glu_op
+    int32_t a_is_16; // a is f16
 };
 
 struct cuda_binary_args {
     struct cuda_view dst, a, b;
-    struct cuda_index index; /* of dst; d0.d 0: it has too many elements */
-    int64_t n;               /* elements of dst */
-    int32_t what;            /* the op */
+    struct cuda_index index; // of dst; d0.d 0: dst has too many elements
+    int64_t n;               // elements of dst
+    int32_t what;            // enum ggml_op
     int32_t pad;
 };
 
-/* Dense f32: b has n_b elements and repeats; n and n_b are multiples of 4. */
+// Contiguous f32. b has n_b elements and repeats. n and n_b are multiples of 4.
 struct cuda_binary_dense_args {
     float *dst;
     const float *a, *b;
     int64_t n, n_b;
-    struct cuda_div d_b; /* n_b / 4 */
+    struct cuda_div d_b; // n_b / 4
     int32_t what;
 };
 
-#define CUDA_COMM_MAX 16 /* devices */
+#define CUDA_COMM_MAX 16 // largest number of devices
 
 struct cuda_comm_args {
     char *to;
-    const char *from[CUDA_COMM_MAX]; /* one a device; NULL: zeros */
-    int64_t n;                       /* elements */
+    const char *from[CUDA_COMM_MAX]; // one per device; NULL: zeros
+    int64_t n;                       // elements
     int32_t n_from;
     int32_t type, size;
     int32_t pad;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// mf_args.h: what a product of floats with few columns is told; the driver in C and the kernel read the same struct.
+// mf_args.h: arguments of products of f32 weights with few f32 columns; the driver in C and the kernel use the same struct.
 #pragma once
 
 #include <stdint.h>
 
 enum { MF_THREADS = 512, MF_ROWS = 4, MF_COLS = 8 };
 
-// y[z][col][row] = sum over k of w[z][row][k] * x[z][col][k], n columns. Strides: bytes for w, floats for x and y. Rows and
-// columns begin and end at multiples of 16 bytes.
+// y[z][col][row] = sum over k of w[z][row][k] * x[z][col][k], for n columns. Strides are in bytes for w and in floats for x and
+// y. Rows and columns begin and end at multiples of 16 bytes.
 struct mf_args {
     const char *w;
     const float *x;
@@ -16,9 +16,9 @@ struct mf_args {
     int64_t x_col, x_z2, x_z3;
     int64_t y_col, y_z2, y_z3;
     int m, k, n;
-    int ne2, r2, r3; // z = i2 + i3 * ne2; weights are shared by r2 of dimension 2, r3 of dimension 3
-    int w_const;     // w is not written by kernels of this graph
-    int wait;        // launched so that the kernel ahead may still run
+    int ne2, r2, r3; // z = i2 + i3 * ne2; r2 indices of dimension 2 and r3 indices of dimension 3 share weights
+    int w_const;     // no kernel of this graph writes w
+    int wait;        // the previous kernel may still run: wait for it before its results are read
 };
 #ifndef __cplusplus
 typedef struct mf_args mf_args;

@@ -1,38 +1,41 @@
 // SPDX-License-Identifier: MIT
-// mv_args.h: what products of one column are told; the driver in C and the kernel read the same struct.
+// mv_args.h: arguments of products with one column; the driver in C and the kernels use the same struct. mv (mv.cuh) copies rows
+// through a ring per warp. mvb (mv_block.cuh) is for dense weights at multiples of 16 bytes: a turn is the few rows that a block
+// computes at a time.
 #pragma once
 
 #include <stdint.h>
 
-enum { MV_WARPS = 16, MV_PARTS = 3, MV_NORM_MAX = 8192, MVB_BLOCKS = 2 }; // blocks: of mvb a multiprocessor
+enum { MV_WARPS = 16, MV_PARTS = 3, MV_NORM_MAX = 8192, MVB_BLOCKS = 2 }; // MVB_BLOCKS: blocks of mvb per multiprocessor
 enum mv_glu { MV_GLU_NONE, MV_GLU_SWIGLU, MV_GLU_GEGLU };
 
-// y[i][z][row] = sum over k of w[i][z][row][k] * x[z][k], for each of n_parts matrices with rows of the same type and length.
-// Strides: bytes for w, floats for x and y.
-// norm: x is brought to a root mean square of 1 first, and multiplied by the k floats of norm. n_parts 1, add: y = sum + add.
-// n_parts 2, glu: y[0][row] = act(sum of part 0) * sum of part 1. All three without ids and with z = 0 alone.
+// y[i][z][row] = sum over k of w[i][z][row][k] * x[z][k], for each of n_parts matrices whose rows have the same type and length.
+// Strides are in bytes for w and in floats for x and y.
+// If norm is not NULL, x is first scaled to a root mean square of 1 and multiplied by the k floats of norm. If add is not NULL,
+// n_parts is 1 and y = sum + add. If glu is not MV_GLU_NONE, n_parts is 2 and y[0][row] = act(sum of part 0) * sum of part 1.
+// norm, add and glu require ids to be NULL and z to be 0.
 struct mv_args {
     const char *w[MV_PARTS];
     float *y[MV_PARTS];
-    int m[MV_PARTS]; // rows
+    int m[MV_PARTS]; // rows per part
     int n_parts;
     const float *x, *norm, *add;
-    const int32_t *ids; // NULL, or the expert of each (token, slot) = z
+    const int32_t *ids; // NULL, or the expert of each (token, slot) pair; z is the index of the pair
     int64_t w_row, w_z2, w_z3;
     int64_t x_col, x_z2, x_z3;
     int64_t y_col, y_z2, y_z3;
-    int64_t ids_row; // in elements
+    int64_t ids_row; // stride in elements
     float eps;
     int glu;
     int k;
-    int ne2, r2, r3;       // z = i2 + i3 * ne2; weights are shared by r2 of dimension 2, r3 of dimension 3
-    int n_used, n_experts; // slots of a token; experts there are
-    int x_ne1;             // columns of x a token has: 1, or one a slot
-    int n_turns, n_full;   // of mvb: all, and those of as many rows as a turn has at most; the rest have n_last
-    int n_last;
-    int n_stages; // steps of two rows in a warp's ring, 1 to 7
-    int w_const;  // w is not written by kernels of this graph
-    int wait;     // launched so that the kernel ahead may still run
+    int ne2, r2, r3;       // z = i2 + i3 * ne2; r2 indices of dimension 2 and r3 indices of dimension 3 share weights
+    int n_used, n_experts; // slots per token; number of experts
+    int x_ne1;             // columns of x per token: 1, or one per slot
+    int n_turns, n_full;   // mvb: number of all turns, and of turns with the largest number of rows
+    int n_last;            // mvb: rows of each of the last n_turns - n_full turns
+    int n_stages;          // steps of two rows in a warp's ring, 1 to 7
+    int w_const;           // no kernel of this graph writes w
+    int wait;              // the previous kernel may still run: wait for it before its results are read
 };
 #ifndef __cplusplus
 typedef struct mv_args mv_args;

@@ -1,19 +1,19 @@
-/* SPDX-License-Identifier: MIT
- * rearrange.h: arguments of kernel/place.cu: elements that move as they are, to other places. */
+// SPDX-License-Identifier: MIT
+// rearrange.h: arguments of kernel/rearrange.cu, which moves elements unchanged.
 #pragma once
 
 #include "cuda/kernel/args.h"
 
 struct cuda_rearrange_args {
     struct cuda_view dst, a, b;
-    struct cuda_index index; /* of dst; d0.d 0: it has too many elements */
-    int64_t n;               /* elements, or blocks, of dst */
-    int32_t what;            /* the op; ROLL of a PAD that goes around */
-    int32_t size;            /* bytes of one */
-    int32_t p[4];            /* by what: see rearrange.cu:source_of */
+    struct cuda_index index; // of dst; d0.d 0: dst has too many elements
+    int64_t n;               // elements, or blocks of a quantised type, of dst
+    int32_t what;            // enum ggml_op; GGML_OP_ROLL for a circular PAD
+    int32_t size;            // bytes per element or block
+    int32_t p[4];            // meaning depends on `what`: see source_of in rearrange.cu
 };
 
-/* A triangle of rows kept, the rest a value: row i1 keeps elements [i1 + first, i1 + end). */
+// Keeps a triangle or band: row i1 keeps elements [i1 + first, i1 + end), and all others become value.
 struct cuda_band_args {
     struct cuda_view dst, a;
     struct cuda_index index;
@@ -21,10 +21,10 @@ struct cuda_band_args {
     float value;
 };
 
-/* Part of dst, of b's shape: b goes there, or is added. */
+// Writes b into a part of dst that has b's shape, or adds it there.
 struct cuda_part_args {
     struct cuda_view part, b;
-    struct cuda_index index; /* of b */
+    struct cuda_index index; // of b
     int64_t n;
     int32_t add, pad;
 };

@@ -1,22 +1,22 @@
-/* SPDX-License-Identifier: MIT
- * reduce.h: arguments of kernel/reduce.cu and kernel/sort.cu. */
+// SPDX-License-Identifier: MIT
+// reduce.h: arguments of kernel/reduce.cu and kernel/sort.cu.
 #pragma once
 
 #include "cuda/kernel/args.h"
 
 struct cuda_reduce_args {
     struct cuda_view dst, a, b;
-    struct cuda_index index; /* of a */
-    int64_t n;               /* elements of a; ne0 of a over rows */
-    double *parts;           /* one a block */
+    struct cuda_index index; // of a
+    int64_t n;               // elements of a; for kernels over rows, elements per row
+    double *parts;           // [n_parts], one partial sum per block
     int32_t n_parts;
     int32_t what;
 };
 
-/* Rows of a by the order of their elements: the first dst.ne[0] indices of each. */
+// Sorts rows of a: each row of dst receives the first dst.ne[0] indices in sorted order.
 struct cuda_sort_args {
     struct cuda_view dst, a;
-    uint64_t *keys; /* n_pad a row */
+    uint64_t *keys; // [n_rows][n_pad]
     int64_t n_rows, n_pad, k, j;
-    int32_t down, swap; /* the largest first; the first two change places */
+    int32_t down, swap; // down: largest element first; swap: exchange the first two indices (TOP_K)
 };

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// attention.c: FLASH_ATTN_EXT. Many queries over halves on sm_90a: attn90 (kernel/attn90.cuh), after a look at which tiles of the
-// mask need work. Else split over keys until every multiprocessor has blocks, with one reduction: up to 8 rows (queries times
-// heads that share keys) of halves or q8_0 by attn_few, heads wider than 256 by attn_wide, the rest by attn (kernel/attn*.cuh).
+// attention.c: FLASH_ATTN_EXT. One of four kernels computes it. attn90 (kernel/attn90.cuh) computes many queries with f16 keys
+// and values on sm_90a, after attn_mask has found which tiles of the mask need work. The other kernels (kernel/attn*.cuh) split
+// the keys until every multiprocessor has blocks, and attn_join combines the splits. Of these, attn_few computes up to 8 rows
+// (queries times heads that share keys) with f16 or q8_0 keys and values, attn_wide computes heads wider than 256, and attn
+// computes the rest.
 
 #include "cuda/kernel/attn_args.h"
 
@@ -13,21 +15,21 @@ enum { ROWS = 16, WARPS = 4, ROWS_90 = 128, MANY_QUERIES = 64, BLOCKS_MAX = 3, M
 
 struct split_kernel {
     const char *name;
-    int rows, warps, blocks; // rows and warps of a block, blocks of a multiprocessor
-    int unit;                // keys of a split are a multiple of this
+    int rows, warps, blocks; // rows per block, warps per block, blocks per multiprocessor
+    int unit;                // the number of keys per split is a multiple of this
 };
 
 struct attn {
     const struct ggml_tensor *q, *k, *v, *mask, *sinks;
-    int d; // what the kernel is made for: 64, 128, 256, ATTN_WIDE
+    int d; // head dimension that the kernel is compiled for: 64, 128, 256 or ATTN_WIDE
     int64_t group, n_rows, n_tiles;
     size_t shared;
-    // split
+    // for the kernels that split the keys
     struct split_kernel kernel;
-    bool bf; // products of bf16: floats may be out of a half's reach
+    bool bf; // multiply bf16: f32 and bf16 values may exceed the f16 range
     int n_stages, warp_shared;
     int64_t n_split, split_keys;
-    // attn90
+    // for attn90
     bool many;
     int k_rows;
     int64_t q_tiles, k_tiles;
@@ -38,7 +40,8 @@ static bool is_known_type(enum ggml_type t) {
     return cuda_is_float(t) || t == GGML_TYPE_Q8_0 || t == GGML_TYPE_Q4_0;
 }
 
-static bool can_map(const struct ggml_tensor *t) { // the copy engine's conditions
+// Conditions of a tensor map (TMA): f16, addresses and strides are multiples of 16.
+static bool can_map(const struct ggml_tensor *t) {
     return t->type == GGML_TYPE_F16 && ((uintptr_t) t->data | t->nb[1] | t->nb[2] | t->nb[3]) % 16 == 0;
 }
 
@@ -46,32 +49,35 @@ static bool is_direct(const struct attn *a) {
     return can_map(a->k) && can_map(a->v) && a->k->ne[0] == a->d && a->v->ne[0] == a->d;
 }
 
-static size_t pitch_of(const struct ggml_tensor *t) { // of a row in shared memory: attn_pitch
+// Bytes between rows in shared memory; equals attn_pitch() in kernel/attn.cuh.
+static size_t pitch_of(const struct ggml_tensor *t) {
     return (((ggml_row_size(t->type, t->ne[0]) + 30) / 16) | 1) * 16;
 }
 
-// Shared memory of attn, or what its warps' sums need at the end.
+// Returns the bytes of shared memory of attn: its rings and unpacked rows, or the sums of its warps at the end, which use the
+// same memory.
 static size_t split_shared(const struct attn *a, int n_stages) {
     const size_t stage = ROWS * (pitch_of(a->k) + pitch_of(a->v));
     const size_t halves = is_direct(a) ? 0 : (size_t) (WARPS * ROWS * (a->d + 8) * 2);
     return max_size(WARPS * (size_t) n_stages * stage + halves, (size_t) (WARPS * ROWS * (a->d + 2) * 4));
 }
 
-static void choose_attn(const struct cuda_traits *traits, struct attn *a) {
-    // By what keys and values are, and by the width of heads.
+static void use_attn(const struct cuda_traits *traits, struct attn *a) {
+    // Kernels by the type of keys and values and by the head dimension.
     static const struct split_kernel direct[3] = {
         {"attn_64", ROWS, WARPS, 2, 64}, {"attn_128", ROWS, WARPS, 2, 64}, {"attn_256", ROWS, WARPS, 1, 64}};
     static const struct split_kernel any[3] = {{"attn_any_64", ROWS, WARPS, BLOCKS_MAX, 64},
         {"attn_any_128", ROWS, WARPS, BLOCKS_MAX, 64}, {"attn_any_256", ROWS, WARPS, 1, 64}};
     static const struct split_kernel bf16[3] = {
         {"attn_bf16_64", ROWS, WARPS, 2, 64}, {"attn_bf16_128", ROWS, WARPS, 2, 64}, {"attn_bf16_256", ROWS, WARPS, 1, 64}};
-    const int i_width = a->d / 128; // of 64, 128, 256
+    const int i_width = a->d / 128; // index of 64, 128, 256
     if (a->bf) {
         a->kernel = bf16[i_width];
     } else {
         a->kernel = is_direct(a) ? direct[i_width] : any[i_width];
     }
-    // As many blocks a multiprocessor as its registers have room for, with two stages at least.
+    // Use as many stages as leave shared memory for all blocks that the registers of a multiprocessor allow, but at least two
+    // if they fit.
     a->n_stages = 3;
     while (a->n_stages > 2 && (split_shared(a, a->n_stages) + 1024) * (size_t) a->kernel.blocks > traits->shared_max) {
         a->n_stages--;
@@ -82,8 +88,9 @@ static void choose_attn(const struct cuda_traits *traits, struct attn *a) {
     a->shared = split_shared(a, a->n_stages);
 }
 
-// Heads of 64 or 128 and up to 8 rows. With many keys, one block of many warps a multiprocessor: fewer splits are left to add up.
-static bool choose_few(const struct cuda_traits *traits, struct attn *a) {
+// Chooses attn_few for head dimensions 64 and 128 and up to 8 rows; returns false if it does not apply. With many keys, one block
+// of many warps runs per multiprocessor, so that fewer splits have to be combined.
+static bool try_few(const struct cuda_traits *traits, struct attn *a) {
     enum { FEW = 8, STAGES = 3, KEYS = 16, MANY_KEYS = 768 };
     static const struct split_kernel few[2] = {{"attn_few_f16_64", FEW, 4, 4, 64}, {"attn_few_f16_128", FEW, 4, 3, 64}};
     static const struct split_kernel many[2][2] = {
@@ -102,13 +109,13 @@ static bool choose_few(const struct cuda_traits *traits, struct attn *a) {
     return a->shared <= traits->shared_max;
 }
 
-static void choose_wide(struct attn *a) {
+static void use_wide(struct attn *a) {
     enum { WIDE_ROWS = 32, WIDE_KEYS = 32, WIDE_WARPS = 8 };
     a->kernel = (struct split_kernel){a->bf ? "attn_wide_bf16" : "attn_wide_f16", WIDE_ROWS, WIDE_WARPS, 1, WIDE_KEYS};
     a->shared = (size_t) ((WIDE_ROWS + WIDE_KEYS) * (ATTN_WIDE + 8) * 2 + WIDE_WARPS * 16 * WIDE_KEYS * 4);
 }
 
-// How many splits, for the kernel chosen.
+// Sets the number of splits for the chosen kernel.
 static void set_splits(const struct cuda_traits *traits, struct attn *a) {
     const int64_t n_kv = a->k->ne[1], unit = a->kernel.unit;
     a->n_tiles = (a->q->ne[1] * a->group + a->kernel.rows - 1) / a->kernel.rows;
@@ -148,9 +155,9 @@ static struct attn attn_of(const struct cuda_device *dev, const struct ggml_tens
         a.bf = !ggml_is_quantized(a.k->type) && !ggml_is_quantized(a.v->type) &&
                (a.k->type != GGML_TYPE_F16 || a.v->type != GGML_TYPE_F16);
         if (a.d == ATTN_WIDE) {
-            choose_wide(&a);
-        } else if (!choose_few(traits, &a)) {
-            choose_attn(traits, &a);
+            use_wide(&a);
+        } else if (!try_few(traits, &a)) {
+            use_attn(traits, &a);
         }
         set_splits(traits, &a);
     }
@@ -177,12 +184,13 @@ static bool attention_supports(const struct cuda_device *dev, const struct ggml_
            attn_of(dev, op).shared <= cuda_traits(dev)->shared_max;
 }
 
-// What this many queries and keys take, or fewer: those may go the other way, or be split into more parts. A split has at most as
-// many rows as all blocks that run at once.
+// Returns enough bytes for this number of queries and keys and for any smaller number. A smaller number may use another kernel or
+// more splits. The rows of all splits together are at most the rows of all blocks that run at the same time.
 static size_t attention_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct attn a = attn_of(dev, op);
     const int64_t n_kv = a.k->ne[1];
-    // 32 rows of attn_wide's one block, or 8 of attn_few's, are fewer.
+    // One block of attn_wide (32 rows) or of attn_few (8 rows) per multiprocessor has fewer rows than BLOCKS_MAX blocks of
+    // attn.
     const int64_t rows = min_i64(a.n_rows * ATTN_SPLITS, BLOCKS_MAX * cuda_traits(dev)->n_sm * ROWS);
     const size_t split = n_kv > MIN_SPLIT ? (size_t) (rows * (a.v->ne[0] + 2)) * sizeof(float) : 0;
     const size_t tiles = a.mask != NULL
@@ -255,7 +263,8 @@ static struct attn_args args_of(const struct attn *p, const struct ggml_tensor *
     return a;
 }
 
-// How the copy engine reads keys or values: rows of 64 halves, k_rows of them, in the order wgmma takes.
+// Encodes the tensor map by which the copy engine (TMA) reads keys or values: boxes of k_rows rows of 64 f16, in the swizzled
+// order that wgmma reads.
 static enum ggml_status set_map(struct cuda_run *r, const struct ggml_tensor *t, int k_rows, struct attn90_map *map) {
     enum { FLOAT16 = 6, SWIZZLE_128 = 3, PROMOTE_256 = 3 };
     const uint64_t dims[4] = {(uint64_t) t->ne[0], (uint64_t) t->ne[1], (uint64_t) t->ne[2], (uint64_t) t->ne[3]};
@@ -263,7 +272,7 @@ static enum ggml_status set_map(struct cuda_run *r, const struct ggml_tensor *t,
     const uint32_t box[4] = {64, (uint32_t) k_rows, 1, 1}, steps[4] = {1, 1, 1, 1};
     const CUresult rc = cuda_api(r->dev)->TensorMapEncodeTiled(
         map, FLOAT16, 4, t->data, dims, strides, box, steps, 0, SWIZZLE_128, PROMOTE_256, 0);
-    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(r->dev, rc, "a map of %s for the copy engine", t->name);
+    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(r->dev, rc, "encoding a tensor map of %s", t->name);
 }
 
 static enum ggml_status run_many(struct cuda_run *r, const struct attn *p, struct attn_args *a, char *work) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// conv.c: windows over pictures: IM2COL*, COL2IM_1D, CONV_*, POOL_*, and UPSCALE.
+// conv.c: ops with sliding windows over images: IM2COL*, COL2IM_1D, CONV_*, POOL_*; and UPSCALE.
 
 #include "cuda/kernel/conv.h"
 
 #include "cuda/op/op.h"
 
 #define BLOCK 256
-#define CONV_OUT 8 // as in kernel/conv.cu
+#define CONV_OUT 8 // equals CONV_OUT in kernel/conv.cu
 
-// ---- columns and what is convolved through them ----
+// ---- im2col and convolutions ----
 
 static void columns_walk(struct cuda_columns *c, const int32_t *q, int n) {
     for (int i = 0; i < 3; i++) {
@@ -18,7 +18,7 @@ static void columns_walk(struct cuda_columns *c, const int32_t *q, int n) {
     }
 }
 
-// k: the tensor whose first dimensions are the window's, b: the data.
+// k: tensor whose first n dimensions are the extents of the window; b: the data.
 static struct cuda_columns columns_over(
     const struct ggml_tensor *k, const struct ggml_tensor *b, int n, int64_t n_channels, int64_t n_batch) {
     struct cuda_columns c = {.n_channels = n_channels, .n_batch = n_batch, .nb_channel = (int64_t) b->nb[n == 3 ? 3 : n]};
@@ -163,7 +163,7 @@ static enum ggml_status pool_run(struct cuda_run *r, struct ggml_tensor *op) {
     return cuda_launch_one(r, op->op == GGML_OP_POOL_2D_BACK ? "pool_back" : "pool", cuda_flat(r, g.n, BLOCK), &g);
 }
 
-// ---- columns added up ----
+// ---- sums of columns into images ----
 
 static bool im2col_back_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -179,7 +179,7 @@ static bool col2im_supports(CUDA_DEV, const struct ggml_tensor *op) {
            op->ne[1] == q[1] && op->ne[2] == 1 && op->ne[3] == 1 && a->ne[2] == 1 && a->ne[3] == 1;
 }
 
-// ---- another size ----
+// ---- UPSCALE ----
 
 static bool upscale_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];

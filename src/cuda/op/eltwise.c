@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// eltwise.c: element by element: ops of one source, FILL, ops of two sources, of which the second repeats to the first's shape, and
-// GLU.
+// eltwise.c: element-wise ops: ops of one source, FILL, ops of two sources, of which the second repeats to the shape of the
+// first, and GLU.
 
 #include "cuda/kernel/eltwise.h"
 
@@ -22,7 +22,7 @@ static enum ggml_status map_launch(struct cuda_run *r, struct ggml_tensor *op, i
     const int64_t n = ggml_nelements(op);
     struct cuda_map_args args = {.dst = cuda_view_of(op), .a = cuda_view_of(a), .index = cuda_index_of(op), .n = n, .what = what};
     memcpy(args.p, p, sizeof args.p);
-    const bool dense = cuda_is_f32_fours(op) && cuda_is_f32_fours(a) && n % 4 == 0 && what != CUDA_MAP(GGML_OP_FILL);
+    const bool dense = cuda_is_float4(op) && cuda_is_float4(a) && n % 4 == 0 && what != CUDA_MAP(GGML_OP_FILL);
     return cuda_launch_one(r, dense ? "map_dense" : "map_any", cuda_flat(r, dense ? n / 4 : n, BLOCK), &args);
 }
 
@@ -48,7 +48,7 @@ static bool binary_supports(CUDA_DEV, const struct ggml_tensor *op) {
            ggml_are_same_shape(a, op) && ggml_can_repeat(b, a);
 }
 
-// b repeats as a whole: its dimensions are those of a, up to one from which on they are 1.
+// Returns whether the elements of b repeat in memory order: the leading extents of b equal those of a, and all others are 1.
 static bool repeats_whole(const struct ggml_tensor *b, const struct ggml_tensor *a) {
     int i = 0;
     while (i < 4 && b->ne[i] == a->ne[i]) {
@@ -63,8 +63,8 @@ static bool repeats_whole(const struct ggml_tensor *b, const struct ggml_tensor 
 static enum ggml_status binary_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int64_t n = ggml_nelements(op), n_b = ggml_nelements(b);
-    if (cuda_is_f32_fours(op) && cuda_is_f32_fours(a) && cuda_is_f32_fours(b) && n % 4 == 0 && n_b % 4 == 0 &&
-        repeats_whole(b, a) && n / 4 < CUDA_FLAT_MAX) {
+    if (cuda_is_float4(op) && cuda_is_float4(a) && cuda_is_float4(b) && n % 4 == 0 && n_b % 4 == 0 && repeats_whole(b, a) &&
+        n / 4 < CUDA_FLAT_MAX) {
         const struct cuda_binary_dense_args args = {.dst = op->data,
             .a = a->data,
             .b = b->data,
@@ -96,8 +96,8 @@ static bool glu_supports(CUDA_DEV, const struct ggml_tensor *op) {
            op->ne[3] == a->ne[3];
 }
 
-// f32, rows dense and at multiples of 16 bytes.
-static bool has_fours(const struct cuda_view *v) {
+// Returns whether a view is f32 with contiguous rows at multiples of 16 bytes, so that it can be read as float4.
+static bool can_read_float4(const struct cuda_view *v) {
     return v->type == GGML_TYPE_F32 && v->nb[0] == 4 &&
            ((uintptr_t) v->p | (uintptr_t) v->nb[1] | (uintptr_t) v->nb[2] | (uintptr_t) v->nb[3]) % 16 == 0;
 }
@@ -117,8 +117,8 @@ static enum ggml_status glu_run(struct cuda_run *r, struct ggml_tensor *op) {
         .a_is_16 = a->type == GGML_TYPE_F16};
     args.a.p += (swapped ? half : 0) * args.a.nb[0];
     args.b.p += (swapped ? 0 : half) * args.b.nb[0];
-    const bool fours =
-        op->ne[0] % 4 == 0 && has_fours(&args.dst) && has_fours(&args.a) && has_fours(&args.b) && args.n < CUDA_FLAT_MAX;
+    const bool fours = op->ne[0] % 4 == 0 && can_read_float4(&args.dst) && can_read_float4(&args.a) && can_read_float4(&args.b) &&
+                       args.n < CUDA_FLAT_MAX;
     if (fours) {
         struct ggml_tensor shape = *op;
         shape.ne[0] /= 4;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// matmul.c: MUL_MAT. One column: mv.c. Few: mmv, columns made halves first. Many, on sm_90a: mma90, columns in
-// tiles; dense weights go to cuBLAS then, where it is installed. Columns that several products in a row read are made ready once:
-// they stay in the arena until something else needs it.
+// matmul.c: MUL_MAT. One column: mv.c. Up to 16 columns: mmv, which reads columns converted to f16 or bf16. More columns: on
+// sm_90a mma90, which reads the converted columns in tiles, and for dense weights cuBLAS if it is installed. If several
+// consecutive products read the same columns, the columns are converted once and stay in the arena until another op uses it.
 
 #include "cuda/op/matmul.h"
 
@@ -62,7 +62,7 @@ int cuda_column_type(enum ggml_type t) {
     return t == GGML_TYPE_F16 ? 1 : 2;
 }
 
-// Where the columns of op's second source are ready. NULL: the launch failed, or the arena is too small.
+// Returns the converted columns of op's second source, in the arena. Returns NULL if the launch failed or the arena is too small.
 static char *columns_get(
     struct cuda_run *r, const struct cuda_mm_type *t, const struct ggml_tensor *x, const struct cuda_columns *c) {
     const int kind = 1 + (c->nt << 3 | t->bf << 1 | c->rest);
@@ -101,10 +101,11 @@ static char *columns_get(
 
 // ---- few columns ----
 
-static int64_t mmv_chunk(enum ggml_type t) { // elements, as the kernels have it: decode.cuh
+static int64_t mmv_chunk(enum ggml_type t) { // elements per chunk; equals the chunk size in kernel/decode.cuh
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16 ? 128 : 256;
 }
-// 16 need room for twice the rings: with less they have too few stages, or columns in too many parts.
+// 16 warps need twice the shared memory for rings. With less shared memory they would have too few stages, or columns in too many
+// parts.
 static int64_t mmv_warps(const struct cuda_run *r, enum ggml_type t) {
     const bool has_room = r->traits->shared_max >= 200 * 1024;
     return t == GGML_TYPE_F32 || t == GGML_TYPE_Q8_0 || !has_room ? MMV_WARPS_LARGE : MMV_WARPS;
@@ -121,7 +122,7 @@ static enum ggml_status mmv_launch(struct cuda_run *r, const struct cuda_mm_type
     }
     const int64_t cols = fixed + parts * n * (k_part * ch + 8) * 2, fit = (most - cols) / stage;
     a->k_part = (int) k_part;
-    // With 16 warps three are 4% slower than two (H200).
+    // With 16 warps and quantised weights, three stages are 4% slower than two (H200).
     const int64_t useful = ggml_is_quantized(t->type) && warps == MMV_WARPS ? 2 : 7;
     a->n_stages = (int) min_i64(fit, useful);
     a->wait = 1;
@@ -132,7 +133,7 @@ static enum ggml_status mmv_launch(struct cuda_run *r, const struct cuda_mm_type
     return cuda_launch_one(r, warps == MMV_WARPS ? many : few, dims, a);
 }
 
-// What a product with several columns is told, whichever way it goes: weights and results, their strides, counts.
+// Initialisers that all products with several columns have in common: weights and results, their strides, and counts.
 // clang-format off
 #define MM_OPERANDS(w_, x_, op) \
     .w = (w_)->data, .w_row = (int64_t) (w_)->nb[1], .w_z2 = (int64_t) (w_)->nb[2], .w_z3 = (int64_t) (w_)->nb[3], \
@@ -141,13 +142,13 @@ static enum ggml_status mmv_launch(struct cuda_run *r, const struct cuda_mm_type
     .ne2 = (int) (x_)->ne[2], .r2 = (int) ((x_)->ne[2] / (w_)->ne[2]), .r3 = (int) ((x_)->ne[3] / (w_)->ne[3])
 // clang-format on
 
-// ---- floats as they are ----
+// ---- f32 columns and weights without conversion ----
 
-static size_t floats_shared(const struct ggml_tensor *x) { // columns, and sums
+static size_t floats_shared(const struct ggml_tensor *x) { // bytes of the columns and of the sums
     return (size_t) (MF_COLS * x->ne[0]) * sizeof(float) + 2 * MF_THREADS / 32 * MF_ROWS * MF_COLS * sizeof(float);
 }
 
-static bool is_for_floats(const struct cuda_device *dev, const struct ggml_tensor *op) {
+static bool can_run_floats(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     const uintptr_t all =
         (uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3] | (uintptr_t) x->data | x->nb[1] | x->nb[2] | x->nb[3];
@@ -191,13 +192,13 @@ static bool matmul_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const bool fits = w->ne[0] == x->ne[0] && w->ne[0] > 0 && w->ne[0] < INT32_MAX && w->ne[1] < INT32_MAX &&
                       x->ne[1] < INT32_MAX && x->ne[2] % w->ne[2] == 0 && x->ne[3] % w->ne[3] == 0 &&
                       x->ne[2] * x->ne[3] < 65536 && (op->nb[1] | op->nb[2] | op->nb[3]) % sizeof(float) == 0;
-    // words of a block are read as such
+    // The kernels read words of 4 bytes of a block.
     const bool aligned = !ggml_is_quantized(w->type) || ggml_type_size(w->type) % 4 != 0 || w->nb[1] % 4 == 0;
     return rows && fits && aligned && x->ne[1] / 8 < 65535;
 }
 
-// Many columns of dense weights, one product: cuBLAS's.
-static bool is_for_blas(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
+// cuBLAS computes a single product of dense weights with many columns.
+static bool can_run_blas(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     return !ggml_is_quantized(t->type) && x->ne[1] > CUDA_MM_WIDE && x->ne[2] * x->ne[3] == 1 && x->type == GGML_TYPE_F32 &&
            w->nb[1] % ggml_type_size(w->type) == 0 && w->nb[1] / ggml_type_size(w->type) < INT32_MAX && cuda_blas_is_ready(dev);
@@ -206,9 +207,9 @@ static bool is_for_blas(const struct cuda_device *dev, const struct cuda_mm_type
 static struct cuda_columns matmul_columns(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
     const struct ggml_tensor *x = op->src[1];
-    if (is_for_blas(dev, t, op)) {
+    if (can_run_blas(dev, t, op)) {
         struct cuda_columns c = {.nt = 1, .plain = true, .n = x->ne[1], .nz = 1};
-        if (t->type != GGML_TYPE_F32) { // floats are taken as they are
+        if (t->type != GGML_TYPE_F32) { // cuBLAS reads f32 columns unconverted
             c.halves_size = (size_t) cuda_round_up(x->ne[1] * cuda_round_up(x->ne[0], 8) * (int64_t) sizeof(uint16_t), 256);
         }
         c.size = c.halves_size + CUDA_BLAS_WORK;
@@ -217,18 +218,18 @@ static struct cuda_columns matmul_columns(const struct cuda_device *dev, const s
     return cuda_columns_of(t, x->ne[0], x->ne[1], x->ne[2] * x->ne[3], cuda_mm_tile(dev, t, x->ne[1]));
 }
 
-// Fewer columns may go another way that takes more: what is reserved serves those too.
+// Also covers fewer columns, because another kernel may need more memory for them, and the reserved memory must suffice for both.
 static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
     const struct ggml_tensor *x = op->src[1];
     size_t size = cuda_is_vector(dev, t, op) ? 0 : matmul_columns(dev, op).size;
-    static const int64_t ways[] = {CUDA_MM_FEW, CUDA_MM_WIDE};
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        if (x->ne[1] > ways[i]) {
-            size = max_size(size, cuda_columns_of(t, x->ne[0], ways[i], x->ne[2] * x->ne[3], 0).size);
+    static const int64_t limits[] = {CUDA_MM_FEW, CUDA_MM_WIDE};
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        if (x->ne[1] > limits[i]) {
+            size = max_size(size, cuda_columns_of(t, x->ne[0], limits[i], x->ne[2] * x->ne[3], 0).size);
         }
     }
-    if (x->ne[2] * x->ne[3] > 1) { // one product may be cuBLAS's
+    if (x->ne[2] * x->ne[3] > 1) { // a single product may use cuBLAS
         struct ggml_tensor column = *x, one = *op;
         column.ne[2] = column.ne[3] = 1;
         one.src[1] = &column;
@@ -303,7 +304,7 @@ static enum ggml_status matmul_run(struct cuda_run *r, struct ggml_tensor *op) {
     if (cuda_is_vector(r->dev, t, op)) {
         return run_one(r, t, op);
     }
-    if (is_for_floats(r->dev, op)) {
+    if (can_run_floats(r->dev, op)) {
         return run_floats(r, op);
     }
     const struct cuda_columns c = matmul_columns(r->dev, op);

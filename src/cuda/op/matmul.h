@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// matmul.h: what products have in common: which kernels a type of weights has, and how they are launched.
+// matmul.h: declarations shared by the drivers of products: the kernels for each type of weights, and how to launch them.
 #pragma once
 
 #include "cuda/kernel/mf_args.h"
@@ -8,36 +8,37 @@
 #include "cuda/kernel/mv_args.h"
 #include "cuda/op/op.h"
 
-// Kernels by type. mv: one column, NULL if it has none. mvb: the same for dense rows at multiples of 16 bytes. mmv: up to 8
-// columns, fine for at most 4 where it differs from wide; _8: with 8 warps. mma: by tile width, NULL where there is none.
+// Kernels by type of weights; NULL: no such kernel. mv computes one column. mvb does the same for dense rows at multiples of 16
+// bytes. mmv and mmv_wide compute up to 8 columns per block; if they differ, mmv also multiplies the rounding residuals of the
+// columns. The kernels with _8 use 8 warps per block instead of 16. mma_N uses tiles of N columns.
 struct cuda_mm_type {
     enum ggml_type type;
     const char *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256;
-    bool bf; // columns become bf16
+    bool bf; // columns are converted to bf16 instead of f16
     const char *mvb, *mmv_8, *mmv_wide_8;
 };
-const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: no product with such weights
+const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: products with such weights are not supported
 
-#define CUDA_MM_FEW 4   // columns up to which what a half leaves out goes along
-#define CUDA_MM_WIDE 16 // columns from which on tensor cores have enough to do for tiles of many rows
+#define CUDA_MM_FEW 4   // up to this many columns, the rounding residual of f16 or bf16 columns is also multiplied
+#define CUDA_MM_WIDE 16 // above this many columns, tensor cores compute tiles of many rows (mma90, cuBLAS)
 
-// Columns of a product made ready for tensor cores, in the arena.
+// Columns of a product, converted for tensor cores, in the arena.
 struct cuda_columns {
-    int nt;     // columns a tile; 0: flat
-    bool plain; // for cuBLAS: nt is 1
-    bool rest;  // flat: with what rounding took off
-    int64_t n;  // columns, filled up to whole tiles
-    int64_t nz; // products
+    int nt;     // columns per tile; 0: flat, the columns are contiguous and not in tiles
+    bool plain; // in the layout that cuBLAS reads; nt is 1
+    bool rest;  // only if flat: the residuals (values minus their rounded values) follow the columns
+    int64_t n;  // number of columns, rounded up to whole tiles
+    int64_t nz; // number of products in the batch
     size_t halves_size, size;
 };
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt);
-// Tiles' width for n columns; 0: mmv.
+// Returns the columns per tile for n columns; 0: mmv computes the product.
 int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t n);
-int cuda_column_type(enum ggml_type t); // x_type of struct act_args
+int cuda_column_type(enum ggml_type t); // value for x_type of struct act_args
 enum ggml_status cuda_mm_tiles(
     struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz) BERTH_MUST_USE;
-// Whether mv has room for a column of k.
+// Returns whether a column of k elements fits into the shared memory of mv.
 bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t k);
-// Whether a MUL_MAT has one column of floats that mv has room for.
+// Returns whether a MUL_MAT has one f32 column that fits into the shared memory of mv.
 bool cuda_is_vector(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op);
 enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) BERTH_MUST_USE;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// mmid.c: MUL_MAT_ID. Few tokens: each (token, slot) is a product of one column (kernel/mv.cuh). Many: columns are sorted by
-// expert into tiles of one expert each, and one launch has all of them (kernel/mmid.cu, mma90.cuh).
+// mmid.c: MUL_MAT_ID. With few tokens, each (token, slot) pair is a product of one column (kernel/mv.cuh). With many, the columns
+// are sorted by expert into tiles that have one expert each, and one launch computes all tiles (kernel/mmid.cu, mma90.cuh).
 
 #include "cuda/op/matmul.h"
 
-#define MV_PAIRS 32 // (token, slot) up to which columns are not sorted
+#define MV_PAIRS 32 // up to this many (token, slot) pairs, columns are not sorted
 
-// Arena: [columns][scales][mmid_lists]
+// Layout of the arena: [columns][scales][lists: expert of each tile, source and destination of each column].
 struct plan {
     bool vectors;
     int nt;

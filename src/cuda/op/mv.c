@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// mv.c: products of one column (kernel/mv.cuh), and what stands around them in models computed by the same launch: the norm of
-// the column, up to three products of it, the sum with the residual or the gate behind. graph_optimize brings products of one
-// column's together (cuda_mv_gather).
+// mv.c: products of one column (kernel/mv.cuh). A fusion computes the surrounding ops of models in the same launch: the norm of
+// the column, up to three products of the column, and the addition of the residual or the gate (GLU) after the products.
+// graph_optimize moves products of the same column next to each other (cuda_mv_gather).
 
 #include "cuda/op/matmul.h"
 
@@ -18,11 +18,11 @@ static int64_t step_of(const struct cuda_mm_type *t) {
 static int64_t column_size(const struct cuda_mm_type *t, int64_t k) {
     return ggml_is_quantized(t->type) ? k / 32 * 48 : cuda_round_up(k, 8) * 4;
 }
-static int64_t stage_size(const struct cuda_mm_type *t) { // of a warp, two rows
+static int64_t stage_size(const struct cuda_mm_type *t) { // bytes of one stage of one warp: two rows
     const int64_t bytes = step_of(t) / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
     return ((bytes + 30) / 16 * 16 + 16) * 2;
 }
-static int64_t fixed_size(const struct cuda_mm_type *t, int64_t k) { // barriers and column
+static int64_t fixed_size(const struct cuda_mm_type *t, int64_t k) { // bytes of shared memory for barriers and the column
     return MV_WARPS * 64 + cuda_round_up(column_size(t, k), 16) + 64;
 }
 
@@ -30,8 +30,8 @@ bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, i
     return t->mv != NULL && fixed_size(t, k) + MV_WARPS * stage_size(t) <= (int64_t) cuda_traits(dev)->shared_max;
 }
 
-// Whether rows begin at multiples of 16 bytes and end there.
-static bool are_sixteens(const struct cuda_mm_type *t, const mv_args *a) {
+// Returns whether all rows begin and end at multiples of 16 bytes.
+static bool rows_are_aligned_16(const struct cuda_mm_type *t, const mv_args *a) {
     uintptr_t all = (uintptr_t) a->w_row | (uintptr_t) a->w_z2 | (uintptr_t) a->w_z3 | (uintptr_t) a->k * ggml_type_size(t->type);
     for (int i = 0; i < a->n_parts; i++) {
         all |= (uintptr_t) a->w[i];
@@ -50,7 +50,7 @@ static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type 
     const int64_t grid = min_i64(n_turns, all);
     a->n_full = a->n_turns = (int) n_turns;
     a->n_last = (int) per;
-    if (a->n_parts == 1 || a->glu != MV_GLU_NONE) { // what is left in the end goes to all blocks alike
+    if (a->n_parts == 1 || a->glu != MV_GLU_NONE) { // distribute the remaining rows evenly over all blocks
         const int64_t n_full = a->m[0] / (grid * per) * grid, rest = a->m[0] - n_full * per;
         a->n_full = (int) n_full;
         a->n_last = (int) (rest > 0 ? (rest + grid - 1) / grid : per);
@@ -62,16 +62,16 @@ static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type 
 
 enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) {
     a->wait = 1;
-    if (t->mvb != NULL && are_sixteens(t, a)) {
+    if (t->mvb != NULL && rows_are_aligned_16(t, a)) {
         return run_block(r, t, a, nz);
     }
-    int64_t n_turns = a->glu != MV_GLU_NONE ? a->m[0] : 0; // of two rows
+    int64_t n_turns = a->glu != MV_GLU_NONE ? a->m[0] : 0; // a turn is two rows of one warp
     for (int i = 0; i < a->n_parts && a->glu == MV_GLU_NONE; i++) {
         n_turns += (a->m[i] + 1) / 2;
     }
     const int64_t n_blocks = (n_turns + MV_WARPS - 1) / MV_WARPS, all = (int64_t) r->traits->n_sm;
-    // All of the shared memory: a block a multiprocessor. Two of half the size, so that the next kernel's could begin to copy
-    // beside this one's, took a fifth longer: their rings are too short.
+    // One block per multiprocessor uses all of the shared memory. Two blocks of half the size would let the copies of the
+    // next kernel overlap with this one, but took a fifth longer because their rings are too short.
     const int64_t fixed = fixed_size(t, a->k), stage = MV_WARPS * stage_size(t),
                   fit = ((int64_t) r->traits->shared_max - fixed) / stage;
     a->n_stages = (int) min_i64(fit, 7);
@@ -82,19 +82,19 @@ enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_ar
 bool cuda_is_vector(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     const bool sixteens = (t->type != GGML_TYPE_Q4_K && t->type != GGML_TYPE_Q5_K) ||
-                          ((uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3]) % 16 == 0; // those two are read so
+                          ((uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3]) % 16 == 0; // both are read in 16-byte words
     return x->ne[1] == 1 && x->type == GGML_TYPE_F32 && sixteens && cuda_mv_fits(dev, t, x->ne[0]);
 }
 
-// ---- what stands around products ----
+// ---- fusion with the surrounding ops ----
 
 struct chain {
-    const struct ggml_tensor *norm, *scale; // RMS_NORM and the weights it is multiplied by; NULL: none
+    const struct ggml_tensor *norm, *scale; // RMS_NORM and the weights that multiply its result; NULL: no norm
     const struct ggml_tensor *x;            // the column, before the norm
     const struct ggml_tensor *mm[MV_PARTS];
     int n_mm;
-    const struct ggml_tensor *glu, *sum, *other; // the gate behind two products; the sum behind one, and its other source
-    int n;                                       // nodes
+    const struct ggml_tensor *glu, *sum, *other; // gate (GLU) of two products; or the ADD of one product, and its other source
+    int n;                                       // number of nodes of the chain
 };
 
 static const struct ggml_tensor *node_at(const struct ggml_cgraph *graph, int i, enum ggml_op op) {
@@ -102,11 +102,11 @@ static const struct ggml_tensor *node_at(const struct ggml_cgraph *graph, int i,
     return node != NULL && node->op == op && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 ? node : NULL;
 }
 
-static bool is_row(const struct ggml_tensor *t) { // one of floats
+static bool is_row(const struct ggml_tensor *t) { // whether t is one contiguous row of f32
     return t->type == GGML_TYPE_F32 && t->ne[0] > 0 && ggml_nrows(t) == 1 && ggml_is_contiguous(t) && t->data != NULL;
 }
 
-// RMS_NORM and MUL from node i on, of one row; what the products read then is the second.
+// Matches RMS_NORM and MUL of one row at nodes i and i + 1. Fills c and returns the MUL, which the products read; NULL: no match.
 static const struct ggml_tensor *norm_at(const struct ggml_cgraph *graph, int i, struct chain *c) {
     const struct ggml_tensor *norm = node_at(graph, i, GGML_OP_RMS_NORM), *mul = node_at(graph, i + 1, GGML_OP_MUL);
     if (norm == NULL || mul == NULL || !cuda_is_used_once(graph, norm) || norm->ne[0] > MV_NORM_MAX) {
@@ -122,8 +122,8 @@ static const struct ggml_tensor *norm_at(const struct ggml_cgraph *graph, int i,
     return mul;
 }
 
-// Whether a product goes well with the others of the chain.
-static bool is_alike(
+// Returns whether a product can be computed in the same launch as the other products of the chain.
+static bool chain_accepts(
     const struct cuda_device *dev, const struct ggml_cgraph *graph, const struct chain *c, const struct ggml_tensor *mm) {
     const struct ggml_tensor *w = mm->src[0], *first = c->n_mm > 0 ? c->mm[0]->src[0] : w;
     const struct cuda_mm_type *t = cuda_mm_type(w->type);
@@ -131,7 +131,7 @@ static bool is_alike(
            ggml_nrows(w) == w->ne[1] && cuda_is_const(graph, w) && w->type == first->type && w->nb[1] == first->nb[1];
 }
 
-// Takes what is after the products into the chain: a gate of two, or a sum of one.
+// Adds the node after the products to the chain, if it is a gate of two products or an ADD of one product.
 static void chain_extend(const struct ggml_cgraph *graph, int i, struct chain *c) {
     const struct ggml_tensor *glu = node_at(graph, i, GGML_OP_GLU), *sum = node_at(graph, i, GGML_OP_ADD);
     if (c->n_mm == 2 && glu != NULL && is_row(glu) && cuda_is_used_once(graph, c->mm[0]) && cuda_is_used_once(graph, c->mm[1]) &&
@@ -149,7 +149,7 @@ static void chain_extend(const struct ggml_cgraph *graph, int i, struct chain *c
     }
 }
 
-// What the products, or what is computed of them, write first.
+// Returns the first tensor that the launch writes: the gate, the sum, or the first product.
 static const struct ggml_tensor *first_result(const struct chain *c) {
     if (c->glu != NULL) {
         return c->glu;
@@ -157,7 +157,7 @@ static const struct ggml_tensor *first_result(const struct chain *c) {
     return c->sum != NULL ? c->sum : c->mm[0];
 }
 
-// Nothing that is written lies on something that another thread may still read.
+// Returns whether no result overlaps memory that another thread may still read.
 static bool may_write(const struct chain *c) {
     const struct ggml_tensor *out[MV_PARTS] = {first_result(c), c->mm[1], c->mm[2]};
     const int n_out = c->glu != NULL ? 1 : c->n_mm;
@@ -175,13 +175,13 @@ static bool may_write(const struct chain *c) {
     return true;
 }
 
-// The chain that starts at node i; n is 0 if there is none of two or more.
+// Returns the chain that starts at node i; n is 0 if there is no chain of at least two nodes.
 static struct chain chain_at(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
     struct chain c = {0};
     const struct ggml_tensor *in = norm_at(graph, i, &c), *mm;
     c.n = in != NULL ? 2 : 0;
     while (c.n_mm < MV_PARTS && (mm = node_at(graph, i + c.n, GGML_OP_MUL_MAT)) != NULL && (in == NULL || mm->src[1] == in) &&
-           is_alike(dev, graph, &c, mm)) {
+           chain_accepts(dev, graph, &c, mm)) {
         in = mm->src[1];
         c.mm[c.n_mm++] = mm;
         c.n++;
@@ -247,7 +247,7 @@ void cuda_mv_gather(struct ggml_cgraph *graph) {
         if (first->op != GGML_OP_MUL_MAT) {
             continue;
         }
-        int at = i + 1; // where the next one goes
+        int at = i + 1; // position of the next product of the same column
         for (int j = i + 1; j < graph->n_nodes && j <= i + AHEAD; j++) {
             struct ggml_tensor *node = graph->nodes[j];
             if (cuda_writes_into(node, first->src[1])) {

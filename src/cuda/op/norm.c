@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// norm.c: NORM, RMS_NORM, L2_NORM and SOFT_MAX over rows, GROUP_NORM over groups of channels; and norms with what stands around
-// them in models: the sum before, the weights and the bias after.
+// norm.c: NORM, RMS_NORM, L2_NORM and SOFT_MAX over rows, GROUP_NORM over groups of channels. A fusion computes a norm together
+// with the ADD before it and the MUL by weights and ADD of a bias after it.
 
 #include "cuda/kernel/norm.h"
 
@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#define ROWS_MAX INT32_MAX // of a grid
+#define ROWS_MAX INT32_MAX // largest grid dimension x
 
 static bool norm_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
@@ -17,8 +17,8 @@ static bool norm_supports(CUDA_DEV, const struct ggml_tensor *op) {
            ggml_nrows(op) <= ROWS_MAX;
 }
 
-// A view that can be read four at a time, or that is absent.
-static bool has_fours(const struct cuda_view *v, int64_t ne0) {
+// Returns whether a view can be read as float4. True for an absent view.
+static bool can_read_float4(const struct cuda_view *v, int64_t ne0) {
     return v->p == NULL || (v->ne[0] == ne0 && v->nb[0] == 4 &&
                                ((uintptr_t) v->p | (uintptr_t) v->nb[1] | (uintptr_t) v->nb[2] | (uintptr_t) v->nb[3]) % 16 == 0);
 }
@@ -33,9 +33,9 @@ static unsigned block_for(int64_t n) {
 
 static enum ggml_status norm_launch(struct cuda_run *r, const struct cuda_norm_args *args) {
     const int64_t ne0 = args->dst.ne[0], n4 = ne0 / 4;
-    const bool fours = ne0 % 4 == 0 && n4 <= 4 * 1024 && has_fours(&args->dst, ne0) && has_fours(&args->a, ne0) &&
-                       has_fours(&args->b, ne0) && has_fours(&args->sum, ne0) && has_fours(&args->mul, ne0) &&
-                       has_fours(&args->add, ne0);
+    const bool fours = ne0 % 4 == 0 && n4 <= 4 * 1024 && can_read_float4(&args->dst, ne0) && can_read_float4(&args->a, ne0) &&
+                       can_read_float4(&args->b, ne0) && can_read_float4(&args->sum, ne0) && can_read_float4(&args->mul, ne0) &&
+                       can_read_float4(&args->add, ne0);
     const struct cuda_dims dims =
         cuda_grid(args->dst.ne[1] * args->dst.ne[2] * args->dst.ne[3], 1, 1, block_for(fours ? n4 : ne0), 0);
     return cuda_launch_one(r, fours ? "norm_fours" : "norm_any", dims, args);
@@ -49,7 +49,8 @@ static enum ggml_status norm_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- fusions: [ADD] NORM [MUL [ADD]] ----
 
-// Node i reads `from`, which nothing else reads, and `other` beside it; both f32, and other repeats to the shape of the node.
+// Returns the other source of node i, which must be an `op` that reads `from`. Returns NULL unless node i is the only reader of
+// `from`, all tensors are f32, and the other source repeats to the shape of the node.
 static const struct ggml_tensor *other_of(
     const struct ggml_cgraph *graph, int i, enum ggml_op op, const struct ggml_tensor *from) {
     if (i >= graph->n_nodes || graph->nodes[i]->op != op || !cuda_is_used_once(graph, from)) {
@@ -64,12 +65,12 @@ static const struct ggml_tensor *other_of(
 }
 
 struct chain {
-    const struct ggml_tensor *sum; // the ADD before, NULL: none
+    const struct ggml_tensor *sum; // the ADD before the norm; NULL: none
     const struct ggml_tensor *norm, *mul, *add, *out;
-    int n; // nodes
+    int n; // number of nodes of the chain
 };
 
-// The chain of at most `most` nodes that starts at node i; n is 0 if there is none of two or more.
+// Returns the chain of at most `most` nodes that starts at node i; n is 0 if there is no chain of at least two nodes.
 static struct chain chain_at(const struct ggml_cgraph *graph, int i, int most) {
     struct chain c = {0};
     const struct ggml_tensor *node = graph->nodes[i];
@@ -103,8 +104,8 @@ static struct chain chain_at(const struct ggml_cgraph *graph, int i, int most) {
     return c;
 }
 
-// Every element of the row is read before the first is written (norm_fours) or just before its own is (norm_any, in its last
-// pass): the result may lie on what has its layout, and on nothing that is read across rows.
+// norm_fours reads all elements of a row before it writes one. norm_any reads an element just before it writes the element, in
+// its last pass. The result may therefore overlap a source with the same layout, but not a source that several rows read.
 static bool may_write(const struct chain *c) {
     const struct ggml_tensor *x = c->sum != NULL ? c->sum : c->norm->src[0];
     if ((c->mul != NULL && cuda_overlap(c->out, c->mul)) || (c->add != NULL && !cuda_may_write_over(c->out, c->add))) {
@@ -113,7 +114,7 @@ static bool may_write(const struct chain *c) {
     if (c->sum == NULL) {
         return cuda_may_write_over(c->out, x);
     }
-    // the sum goes out too, and must stay
+    // The launch also writes the sum, which must keep its value.
     return !cuda_overlap(c->out, c->sum) && !cuda_overlap(c->out, c->sum->src[1]) &&
            cuda_may_write_over(c->out, c->sum->src[0]) && cuda_may_write_over(c->sum, c->sum->src[0]) &&
            cuda_may_write_over(c->sum, c->sum->src[1]) && (c->mul == NULL || !cuda_overlap(c->sum, c->mul)) &&
@@ -122,7 +123,7 @@ static bool may_write(const struct chain *c) {
 
 static int chain_match(CUDA_DEV, const struct ggml_cgraph *graph, int i) {
     struct chain c = {.n = 5};
-    do { // where the packing forbids the longest, a shorter one may do
+    do { // if the placement of tensors forbids the longest chain, a shorter one may be possible
         c = chain_at(graph, i, c.n - 1);
     } while (c.n > 0 && !(ggml_nrows(c.norm) <= ROWS_MAX && may_write(&c)));
     return c.n;
@@ -183,7 +184,7 @@ static bool softmax_supports(const struct cuda_device *dev, const struct ggml_te
 static enum ggml_status softmax_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *mask = op->src[1], *sinks = op->src[2];
     const float max_bias = param_f32(op, 1);
-    int32_t n = 1; // the largest power of two that is no more than the heads
+    int32_t n = 1; // largest power of two that is at most the number of heads
     while ((int64_t) n * 2 <= op->ne[2]) {
         n *= 2;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// op.h: what the drivers of small ops share: views of tensors, indices, grids, and questions about layouts.
+// op.h: helpers of op drivers: views of tensors, element indices, launch grids, and checks of layouts.
 #pragma once
 
 #include "core/op_params.h"
@@ -17,7 +17,7 @@ static inline struct cuda_view cuda_view_of(const struct ggml_tensor *t) {
     return v;
 }
 
-// d: 1 .. 2^31 - 1
+// Returns the constants for a fast division by d, where 1 <= d < 2^31.
 static inline struct cuda_div cuda_div_of(int64_t d) {
     uint32_t shift = 0;
     while (shift < 31 && (1u << shift) < (uint32_t) d) {
@@ -27,7 +27,7 @@ static inline struct cuda_div cuda_div_of(int64_t d) {
     return (struct cuda_div){.mul = (uint32_t) mul, .shift = shift, .d = (uint32_t) d};
 }
 
-#define CUDA_FLAT_MAX (INT64_C(1) << 31) // a flat index of fewer elements can be split by cuda_index
+#define CUDA_FLAT_MAX (INT64_C(1) << 31) // cuda_index can split the index of an element of a tensor with fewer elements than this
 
 static inline struct cuda_index cuda_index_of(const struct ggml_tensor *t) {
     if (ggml_nelements(t) >= CUDA_FLAT_MAX) {
@@ -38,12 +38,13 @@ static inline struct cuda_index cuda_index_of(const struct ggml_tensor *t) {
         .d012 = cuda_div_of(t->ne[0] * t->ne[1] * t->ne[2])};
 }
 
-// Blocks of `size` threads for n of them, at most as many as keep every multiprocessor busy: kernels go on in steps of the grid.
+// Returns the number of blocks of `size` threads for n elements. It is limited to a number that keeps every multiprocessor busy;
+// a kernel loops over the elements in strides of the grid.
 static inline unsigned cuda_blocks(const struct cuda_run *r, int64_t n, int size) {
     return (unsigned) max_i64(1, min_i64((n + size - 1) / size, (int64_t) r->traits->n_sm * (2048 / size) * 4));
 }
 
-// For a kernel that waits for the one before (dep_wait): x * y * z blocks of `block` threads.
+// Returns launch dimensions of x * y * z blocks with `block` threads each, for a kernel that calls dep_wait().
 static inline struct cuda_dims cuda_grid(int64_t x, int64_t y, int64_t z, int64_t block, int64_t shared_size) {
     return (struct cuda_dims){.grid = {(unsigned) x, (unsigned) y, (unsigned) z},
         .block = {(unsigned) block},
@@ -51,7 +52,7 @@ static inline struct cuda_dims cuda_grid(int64_t x, int64_t y, int64_t z, int64_
         .overlap = true};
 }
 
-// One dimension of blocks for n elements.
+// Returns a one-dimensional launch for n elements.
 static inline struct cuda_dims cuda_flat(const struct cuda_run *r, int64_t n, int size) {
     return cuda_grid(cuda_blocks(r, n, size), 1, 1, size, 0);
 }
@@ -70,7 +71,7 @@ static inline struct cuda_op_args cuda_op_args_of(const struct ggml_tensor *op) 
     return g;
 }
 
-// The run of a row with a kernel that needs nothing else: a thread an element.
+// Implements .run of a row with one kernel that needs no further arguments and uses one thread per element.
 static inline enum ggml_status cuda_flat_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_op_args g = cuda_op_args_of(op);
     return cuda_launch_one(r, r->row->kernel, cuda_flat(r, g.n, 256), &g);
@@ -79,18 +80,18 @@ static inline enum ggml_status cuda_flat_run(struct cuda_run *r, struct ggml_ten
 static inline bool cuda_is_float(enum ggml_type t) {
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16;
 }
-// Elements of a row follow each other; of a single one the stride says nothing.
+// Returns whether the elements of a row are contiguous. The stride of a single element has no meaning.
 static inline bool cuda_rows_are_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) || t->ne[0] == 1;
 }
-// f32 without gaps, to be read four at a time.
-static inline bool cuda_is_f32_fours(const struct ggml_tensor *t) {
+// Returns whether a tensor is contiguous f32 and aligned, so that it can be read as float4.
+static inline bool cuda_is_float4(const struct ggml_tensor *t) {
     return t->type == GGML_TYPE_F32 && ggml_is_contiguous(t) && (uintptr_t) t->data % 16 == 0;
 }
 static inline int64_t cuda_round_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
 }
-// The source next to `from` of a node with two; NULL: `from` is neither, or both.
+// Returns the other source of a node with two sources, of which one is `from`. Returns NULL if neither or both are `from`.
 static inline const struct ggml_tensor *cuda_other_source(const struct ggml_tensor *node, const struct ggml_tensor *from) {
     if ((node->src[0] == from) == (node->src[1] == from)) {
         return NULL;
@@ -103,7 +104,7 @@ static inline bool cuda_can_widen(enum ggml_type t) {
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16 || ggml_is_quantized(t);
 }
 
-// Blocks of 32 that kernel/quantize.cuh writes.
+// Types with blocks of 32 that kernel/quantize.cuh writes.
 static inline bool cuda_can_quantise(enum ggml_type t) {
     return t == GGML_TYPE_Q8_0 || t == GGML_TYPE_Q4_0 || t == GGML_TYPE_Q4_1 || t == GGML_TYPE_Q5_0 || t == GGML_TYPE_Q5_1 ||
            t == GGML_TYPE_IQ4_NL || t == GGML_TYPE_MXFP4;

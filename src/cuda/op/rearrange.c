@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// rearrange.c: elements moved as they are: REPEAT, CONCAT, DIAG, PAD, PAD_REFLECT_1D, ROLL, WIN_PART, WIN_UNPART, GET_REL_POS; parts
-// set or added to: SET, ACC, ADD1, ADD_ID; triangles: DIAG_MASK_*, TRI; made from numbers: ARANGE, TIMESTEP_EMBEDDING,
-// ADD_REL_POS.
+// rearrange.c: ops that move elements unchanged: REPEAT, CONCAT, DIAG, PAD, PAD_REFLECT_1D, ROLL, WIN_PART, WIN_UNPART,
+// GET_REL_POS; ops that set or add to a part of a tensor: SET, ACC, ADD1, ADD_ID; triangles: DIAG_MASK_*, TRI; ops that compute
+// values from parameters: ARANGE, TIMESTEP_EMBEDDING, ADD_REL_POS.
 
 #include "cuda/kernel/rearrange.h"
 
@@ -11,7 +11,8 @@
 
 #define BLOCK 256
 
-// Blocks count as elements: those of a quantised row lie dense.
+// Returns whether elements can be moved unchanged. A block of a quantised type moves as one element, so its blocks must be
+// contiguous in a row.
 static bool is_movable(const struct ggml_tensor *t) {
     return t != NULL && (ggml_blck_size(t->type) == 1 || t->nb[0] == ggml_type_size(t->type));
 }
@@ -38,7 +39,7 @@ static enum ggml_status place_launch(struct cuda_run *r, struct ggml_tensor *op,
     return cuda_launch_one(r, "place_any", cuda_flat(r, args.n, BLOCK), &args);
 }
 
-// What the parameters of an op say as they are.
+// Passes the op's parameters to the kernel unchanged.
 static enum ggml_status place_run(struct cuda_run *r, struct ggml_tensor *op) {
     return place_launch(r, op, op->op, op->op_params);
 }
@@ -128,7 +129,7 @@ static bool rel_pos_supports(CUDA_DEV, const struct ggml_tensor *op) {
 
 // ---- triangles ----
 
-#define FAR (INT64_C(1) << 40) // past every row, and small enough to add to
+#define FAR (INT64_C(1) << 40) // beyond every row, and small enough that additions do not overflow
 
 static bool same_f32(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
@@ -165,7 +166,8 @@ static enum ggml_status tri_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- SET, ACC ----
 
-// The part of the result, of b's shape; false: it does not lie on elements within the result, or its rows overlap.
+// Sets *part to the part of the result that b is written to, which has b's shape. Returns false if the part is not at element
+// boundaries within the result, or if its rows overlap.
 static bool part_of(const struct ggml_tensor *op, struct cuda_view *part) {
     const struct ggml_tensor *b = op->src[1];
     const int64_t off = param_i32(op, 3);
@@ -204,7 +206,7 @@ static enum ggml_status part_run(struct cuda_run *r, struct ggml_tensor *op) {
         .b = cuda_view_of(b), .index = cuda_index_of(b), .n = ggml_nelements(b), .add = op->op == GGML_OP_ACC};
     if (!part_of(op, &args.part)) {
         return shim_error(
-            GGML_STATUS_FAILED, "CUDA: %s '%s' names a part that is not within its result", ggml_op_name(op->op), op->name);
+            GGML_STATUS_FAILED, "CUDA: the part that %s '%s' writes is not within its result", ggml_op_name(op->op), op->name);
     }
     if (op->data != op->src[0]->data) {
         const enum ggml_status status = cuda_copy_bytes(r, op->data, op->src[0]->data, ggml_nbytes(op));

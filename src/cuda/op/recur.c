@@ -8,8 +8,8 @@
 
 #include <math.h>
 
-#define D_MAX 256 // numbers of a line that a warp holds: 8 a lane
-#define LINES 4   // warps of a block
+#define D_MAX 256 // largest row of a state that a warp holds, 8 elements per lane
+#define LINES 4   // warps per block; each computes one row of a state
 
 static bool sources_f32(const struct ggml_tensor *op, int n) {
     for (int i = 0; i < n; i++) {
@@ -20,7 +20,7 @@ static bool sources_f32(const struct ggml_tensor *op, int n) {
     return op->type == GGML_TYPE_F32;
 }
 
-// ---- matrices of d x d a head ----
+// ---- states of d x d matrices, one per head ----
 
 static enum ggml_status recur_launch(struct cuda_run *r, const struct cuda_recur_args *g) {
     const struct cuda_dims dims = {.grid = {(unsigned) (g->n_head * g->n_seq), (unsigned) ((g->d + LINES - 1) / LINES)},
@@ -30,8 +30,8 @@ static enum ggml_status recur_launch(struct cuda_run *r, const struct cuda_recur
 }
 
 struct wkv {
-    int n;     // sources of [d, n_head, n_token]; the state is after them
-    int shape; // the source that has these numbers
+    int n;     // number of sources with shape [d, n_head, n_token]; the state is the next source
+    int shape; // index of the source from which this shape is read
 };
 
 static struct wkv wkv_of(const struct ggml_tensor *op) {
@@ -120,7 +120,8 @@ static enum ggml_status delta_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- SSM_SCAN ----
 
-static int64_t scan_kept(const struct ggml_tensor *op) { // graphs of ggml before 0.25 have nothing there
+// Number of states to keep; graphs built by ggml before 0.25 have 0 there and keep 1.
+static int64_t scan_kept(const struct ggml_tensor *op) {
     return param_i32(op, 0) == 0 ? 1 : param_i32(op, 0);
 }
 
@@ -158,7 +159,7 @@ static enum ggml_status scan_run(struct cuda_run *r, struct ggml_tensor *op) {
     return cuda_launch_one(r, "ssm_scan", dims, &g);
 }
 
-// ---- the rest: a thread, or a warp, an element ----
+// ---- ops with one thread, or one warp, per element ----
 
 static bool ssm_conv_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *c = op->src[1];
@@ -178,8 +179,8 @@ static enum ggml_status solve_run(struct cuda_run *r, struct ggml_tensor *op) {
     return cuda_launch_one(r, "solve_tri", cuda_flat(r, g.n, 64), &g);
 }
 
-#define HC 4                      // streams
-#define HC_MIX (2 * HC + HC * HC) // in, out, between all pairs
+#define HC 4                      // number of residual streams
+#define HC_MIX (2 * HC + HC * HC) // coefficients: HC into the layer, HC out of it, and one for each pair of streams
 
 static bool comb_supports(CUDA_DEV, const struct ggml_tensor *op) {
     return sources_f32(op, 3) && op->src[1]->ne[0] >= 3 && op->src[2]->ne[0] >= HC_MIX && ggml_is_contiguous(op) &&

@@ -6,13 +6,13 @@
 #include "cuda/op/op.h"
 
 #define BLOCK 256
-#define PARTS 512 // blocks that a sum of everything is made of
+#define PARTS 512 // largest number of blocks, and of partial sums, of a reduction to one number
 
 static bool same_rows(const struct ggml_tensor *a, const struct ggml_tensor *op) {
     return a->ne[1] == op->ne[1] && a->ne[2] == op->ne[2] && a->ne[3] == op->ne[3];
 }
 
-// ---- one number from all ----
+// ---- reductions of a tensor to one number ----
 
 static bool sum_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
@@ -51,7 +51,7 @@ static enum ggml_status sum_run(struct cuda_run *r, struct ggml_tensor *op) {
     return status == GGML_STATUS_SUCCESS ? cuda_launch_one(r, "reduce_parts", one, &args) : status;
 }
 
-// ---- one number a row, running sums ----
+// ---- reductions of rows, running sums ----
 
 static bool rows_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
@@ -88,9 +88,9 @@ static enum ggml_status rows_run(struct cuda_run *r, struct ggml_tensor *op) {
     return cuda_launch_one(r, kernel, dims, &args);
 }
 
-// ---- orders ----
+// ---- sorting ----
 
-#define SORT_SHARED 4096 // elements of a row that sort in shared memory
+#define SORT_SHARED 4096 // longest row that is sorted in shared memory, in elements after padding
 
 static bool sort_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// rope.c: ROPE and ROPE_BACK, and ROPE with the copy of its rows into a cache.
+// rope.c: ROPE, ROPE_BACK, and fusions of ROPE with the SET_ROWS that copies its rows into a cache.
 
 #include "cuda/kernel/rope.h"
 
@@ -8,9 +8,9 @@
 
 #include <math.h>
 
-enum { EARLY_TOKENS = 8 }; // with more, there is enough to do for waiting not to matter
+enum { EARLY_TOKENS = 8 }; // with more tokens, a kernel has enough work that an early start does not matter
 
-static bool modes_ok(const struct ggml_tensor *op) {
+static bool mode_is_valid(const struct ggml_tensor *op) {
     const int32_t n_dims = param_i32(op, 1), mode = param_i32(op, 2), n_offs = param_i32(op, 15);
     const int32_t *s = &op->op_params[11];
     const bool multi = (mode & GGML_ROPE_TYPE_MROPE) != 0, vision = mode == GGML_ROPE_TYPE_VISION;
@@ -29,7 +29,7 @@ static bool modes_ok(const struct ggml_tensor *op) {
 static bool rope_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *pos = op->src[1], *factors = op->src[2];
     if (a == NULL || pos == NULL || !cuda_is_float(a->type) || a->type != op->type || !ggml_are_same_shape(a, op) ||
-        pos->type != GGML_TYPE_I32 || ggml_nrows(op) >= INT32_MAX || !modes_ok(op)) {
+        pos->type != GGML_TYPE_I32 || ggml_nrows(op) >= INT32_MAX || !mode_is_valid(op)) {
         return false;
     }
     const int32_t mode = param_i32(op, 2);
@@ -76,7 +76,7 @@ static struct cuda_rope_args args_of(const struct ggml_cgraph *graph, const stru
     return g;
 }
 
-// n of them, in one launch.
+// Launches n jobs in one kernel launch.
 static enum ggml_status rope_launch(struct cuda_run *r, const struct cuda_rope_jobs *jobs, int n) {
     unsigned x = 32;
     int64_t n_rows = 0;
@@ -91,7 +91,7 @@ static enum ggml_status rope_launch(struct cuda_run *r, const struct cuda_rope_j
     if (n_blocks == 0) {
         return GGML_STATUS_SUCCESS;
     }
-    // in place a row is read and written pair by pair
+    // The kernel reads and writes a row pair by pair, so it also works in place.
     const struct cuda_dims dims = {
         .grid = {(unsigned) min_i64(n_blocks, 1 << 20), (unsigned) n}, .block = {x, y}, .overlap = true};
     return n == 1 ? cuda_launch_one(r, "rope", dims, &jobs->job[0]) : cuda_launch_one(r, "rope_jobs", dims, jobs);
@@ -102,9 +102,10 @@ static enum ggml_status rope_run(struct cuda_run *r, struct ggml_tensor *op) {
     return rope_launch(r, &jobs, 1);
 }
 
-// ---- ROPE, views of it, SET_ROWS: the turned rows go straight into the cache ----
+// ---- fusion of ROPE, views of it, SET_ROWS: the rotated rows are written directly into the cache ----
 
-// The SET_ROWS that takes all of rope's result, flattened to a row a token; NULL: there is none after views alone.
+// Returns the SET_ROWS that reads the whole result of the rope at node i, flattened to one row per token. Returns NULL if any
+// node except views is between them.
 static const struct ggml_tensor *set_rows_after(const struct ggml_cgraph *graph, int i, int *n) {
     const struct ggml_tensor *from = graph->nodes[i];
     for (int at = i + 1; at < graph->n_nodes && at < i + 4; at++) {
@@ -123,22 +124,22 @@ static const struct ggml_tensor *set_rows_after(const struct ggml_cgraph *graph,
     return NULL;
 }
 
-// Rows of floats that go to a cache by one number a token?
-static bool is_to_cache(const struct ggml_tensor *set) {
+// Returns whether a SET_ROWS writes rows of floats into a cache, by one row index per token.
+static bool sets_cache_rows(const struct ggml_tensor *set) {
     return cuda_is_float(set->type) && cuda_is_float(set->src[0]->type) && set->ne[2] == 1 && set->ne[3] == 1 &&
            set->nb[0] == ggml_type_size(set->type) && ggml_nrows(set->src[1]) == 1 &&
            (set->flags & GGML_TENSOR_FLAG_COMPUTE) != 0;
 }
 
-// How many nodes from i on are a ROPE whose rows go to the cache; 0: none are.
-static int set_at(const struct ggml_cgraph *graph, int i) {
+// Returns how many nodes from i on are a ROPE whose rows go into the cache; 0: no such ROPE.
+static int rope_set_at(const struct ggml_cgraph *graph, int i) {
     const struct ggml_tensor *rope = graph->nodes[i];
     int n = 0;
     if (rope->op != GGML_OP_ROPE || rope->ne[3] != 1 || !ggml_is_contiguous(rope)) {
         return 0;
     }
     const struct ggml_tensor *set = set_rows_after(graph, i, &n);
-    if (set == NULL || !is_to_cache(set) || set->src[0]->ne[0] != rope->ne[0] * rope->ne[1] ||
+    if (set == NULL || !sets_cache_rows(set) || set->src[0]->ne[0] != rope->ne[0] * rope->ne[1] ||
         set->src[0]->ne[1] != rope->ne[2]) {
         return 0;
     }
@@ -146,10 +147,10 @@ static int set_at(const struct ggml_cgraph *graph, int i) {
 }
 
 static int set_match(CUDA_DEV, const struct ggml_cgraph *graph, int i) {
-    return set_at(graph, i);
+    return rope_set_at(graph, i);
 }
 
-static void to_cache(const struct ggml_cgraph *graph, struct cuda_rope_args *g, const struct ggml_tensor *set) {
+static void args_set_cache(const struct ggml_cgraph *graph, struct cuda_rope_args *g, const struct ggml_tensor *set) {
     const struct ggml_tensor *numbers = set->src[1];
     g->dst.p = set->data;
     g->dst.type = (int32_t) set->type;
@@ -164,21 +165,21 @@ static void to_cache(const struct ggml_cgraph *graph, struct cuda_rope_args *g, 
 
 static enum ggml_status set_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
     struct cuda_rope_jobs jobs = {.job = {args_of(graph, graph->nodes[i])}};
-    to_cache(graph, &jobs.job[0], graph->nodes[i + n - 1]);
+    args_set_cache(graph, &jobs.job[0], graph->nodes[i + n - 1]);
     return rope_launch(r, &jobs, 1);
 }
 
 const struct cuda_fusion cuda_fusion_rope_set = {.name = "rope into the cache", .match = set_match, .run = set_run};
 
-// ---- ROPE of queries, ROPE of keys into the cache, values into the cache: one launch ----
+// ---- fusion of ROPE of queries, ROPE of keys into the cache, and values into the cache: one launch ----
 
-struct turn {
+struct rope_qkv {
     const struct ggml_tensor *query, *key, *key_set, *value_set;
-    int n; // nodes
+    int n; // number of nodes
 };
 
-// The next node from i on that computes something.
-static int next_at(const struct ggml_cgraph *graph, int i) {
+// Returns the index of the next node from i on that is not a view.
+static int next_computed(const struct ggml_cgraph *graph, int i) {
     while (i < graph->n_nodes && (graph->nodes[i]->op == GGML_OP_RESHAPE || graph->nodes[i]->op == GGML_OP_VIEW ||
                                      graph->nodes[i]->op == GGML_OP_PERMUTE || graph->nodes[i]->op == GGML_OP_TRANSPOSE)) {
         i++;
@@ -186,14 +187,14 @@ static int next_at(const struct ggml_cgraph *graph, int i) {
     return i;
 }
 
-// Rows of values as pieces of a head's length, so that they spread over threads as keys do.
+// Returns whether rows of values can be cut into pieces of one head, so that the threads process them like keys.
 static bool is_in_heads(const struct ggml_tensor *set, int64_t head) {
     const struct ggml_tensor *rows = set->src[0];
     return rows->ne[0] % head == 0 && rows->nb[0] == ggml_type_size(rows->type) && rows->ne[2] == 1 && rows->ne[3] == 1;
 }
 
-// Nothing that one of the three writes lies on what another writes or reads; queries may be turned in place.
-static bool may_share(const struct turn *t) {
+// Returns whether no result of the three jobs overlaps a result or a source of another job. Queries may be rotated in place.
+static bool may_run_together(const struct rope_qkv *t) {
     const struct ggml_tensor *out[] = {t->query, t->key_set, t->value_set};
     const struct ggml_tensor *in[] = {t->query->src[0], t->query->src[1], t->query->src[2], t->key->src[0], t->key->src[1],
         t->key->src[2], t->key_set->src[1], t->value_set->src[0], t->value_set->src[1]};
@@ -213,11 +214,11 @@ static bool may_share(const struct turn *t) {
     return true;
 }
 
-static struct turn turn_at(const struct ggml_cgraph *graph, int i) {
-    struct turn t = {.query = graph->nodes[i]};
-    const int key = next_at(graph, i + 1);
-    const int n_set = key < graph->n_nodes && t.query->op == GGML_OP_ROPE ? set_at(graph, key) : 0;
-    const int value = n_set > 0 ? next_at(graph, key + n_set) : graph->n_nodes;
+static struct rope_qkv qkv_at(const struct ggml_cgraph *graph, int i) {
+    struct rope_qkv t = {.query = graph->nodes[i]};
+    const int key = next_computed(graph, i + 1);
+    const int n_set = key < graph->n_nodes && t.query->op == GGML_OP_ROPE ? rope_set_at(graph, key) : 0;
+    const int value = n_set > 0 ? next_computed(graph, key + n_set) : graph->n_nodes;
     if (value >= graph->n_nodes || graph->nodes[value]->op != GGML_OP_SET_ROWS) {
         return t;
     }
@@ -225,41 +226,41 @@ static struct turn turn_at(const struct ggml_cgraph *graph, int i) {
     t.key_set = graph->nodes[key + n_set - 1];
     t.value_set = graph->nodes[value];
     if ((t.query->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && (t.key->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 &&
-        is_to_cache(t.value_set) && is_in_heads(t.value_set, t.key->ne[0]) && may_share(&t)) {
+        sets_cache_rows(t.value_set) && is_in_heads(t.value_set, t.key->ne[0]) && may_run_together(&t)) {
         t.n = value - i + 1;
     }
     return t;
 }
 
-static int turn_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
-    const struct turn t = turn_at(graph, i);
+static int qkv_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
+    const struct rope_qkv t = qkv_at(graph, i);
     return t.n > 0 && ggml_nelements(t.value_set->src[0]) < INT32_MAX && cuda_supports_op(dev, t.query) &&
                    cuda_supports_op(dev, t.key) && cuda_supports_op(dev, t.value_set)
                ? t.n
                : 0;
 }
 
-static enum ggml_status turn_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
-    const struct turn t = turn_at(graph, i);
+static enum ggml_status qkv_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
+    const struct rope_qkv t = qkv_at(graph, i);
     const struct ggml_tensor *rows = t.value_set->src[0];
     const int64_t head = t.key->ne[0], n_heads = rows->ne[0] / head;
     struct cuda_rope_jobs jobs = {.job = {args_of(graph, t.query), args_of(graph, t.key),
                                       {.a = cuda_view_of(rows), .is_early = rows->ne[1] <= EARLY_TOKENS}}};
     struct cuda_rope_args *value = &jobs.job[2];
     (void) n;
-    to_cache(graph, &jobs.job[1], t.key_set);
+    args_set_cache(graph, &jobs.job[1], t.key_set);
     value->a.ne[0] = head;
     value->a.ne[1] = n_heads;
     value->a.ne[2] = rows->ne[1];
     value->a.nb[2] = (int64_t) rows->nb[1];
     value->a.nb[1] = head * (int64_t) rows->nb[0];
     value->n_rows = n_heads * rows->ne[1];
-    to_cache(graph, value, t.value_set);
+    args_set_cache(graph, value, t.value_set);
     return rope_launch(r, &jobs, CUDA_ROPE_JOBS);
 }
 
-const struct cuda_fusion cuda_fusion_rope_turn = {
-    .name = "rope of queries and keys, keys and values into the cache", .match = turn_match, .run = turn_run};
+const struct cuda_fusion cuda_fusion_rope_qkv = {
+    .name = "rope of queries and keys, keys and values into the cache", .match = qkv_match, .run = qkv_run};
 
 const struct cuda_op_entry cuda_ops_rope[] = {
     {GGML_OP_ROPE, {.supports = rope_supports, .run = rope_run}},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// rows.c: GET_ROWS and SET_ROWS: rows by number. A number out of range reads as zeros and writes nothing: the device cannot say
-// so, and nothing outside is touched. DUP, CPY, CONT: elements in their order from one layout and type to another; shapes may
-// differ, the number of elements does not.
+// rows.c: GET_ROWS and SET_ROWS, which access rows by index. An index out of range reads as zeros and writes nothing: kernels
+// cannot report an error, and no memory outside the tensors is accessed. DUP, CPY, CONT: copies of elements, in order, between
+// layouts and types. Their shapes may differ, but not the number of elements.
 
 #include "cuda/kernel/rows.h"
 
@@ -93,14 +93,15 @@ static bool copy_supports(CUDA_DEV, const struct ggml_tensor *op) {
            (is_plain(op->type) || op->ne[0] % 32 == 0);
 }
 
-// The tensor with its blocks counted as elements.
+// Returns the tensor with blocks counted as elements.
 static struct ggml_tensor in_blocks(const struct ggml_tensor *t) {
     struct ggml_tensor b = *t;
     b.ne[0] /= ggml_blck_size(t->type);
     return b;
 }
 
-// Dense on both sides: the driver's copy, which is fastest at length; a kernel where little moves, since kernels overlap.
+// Copies between contiguous tensors. The driver's copy is fastest for large sizes. A kernel copies small sizes, because kernels
+// can overlap with other kernels.
 static enum ggml_status copy_dense(struct cuda_run *r, struct ggml_tensor *op) {
     const size_t size = ggml_nbytes(op);
     if (op->data == op->src[0]->data) {

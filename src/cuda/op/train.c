@@ -4,7 +4,7 @@
 
 #include "cuda/op/op.h"
 
-static struct cuda_dims a_row_a_block(int64_t n_rows, int64_t n) {
+static struct cuda_dims block_per_row(int64_t n_rows, int64_t n) {
     unsigned block = 512;
     if (n <= 1024) {
         block = n <= 128 ? 32 : 128;
@@ -35,9 +35,9 @@ static enum ggml_status loss_run(struct cuda_run *r, struct ggml_tensor *op) {
     if (g.parts == NULL) {
         return GGML_STATUS_FAILED;
     }
-    const enum ggml_status status = cuda_launch_one(r, "loss_rows", a_row_a_block(ggml_nrows(a), a->ne[0]), &g);
+    const enum ggml_status status = cuda_launch_one(r, "loss_rows", block_per_row(ggml_nrows(a), a->ne[0]), &g);
     g.n = ggml_nrows(a);
-    return status == GGML_STATUS_SUCCESS ? cuda_launch_one(r, "loss_sum", a_row_a_block(1, g.n), &g) : status;
+    return status == GGML_STATUS_SUCCESS ? cuda_launch_one(r, "loss_sum", block_per_row(1, g.n), &g) : status;
 }
 
 static bool loss_back_supports(CUDA_DEV, const struct ggml_tensor *op) {
@@ -49,7 +49,7 @@ static bool loss_back_supports(CUDA_DEV, const struct ggml_tensor *op) {
 static enum ggml_status loss_back_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_op_args g = cuda_op_args_of(op);
     g.n = op->ne[0];
-    return cuda_launch_one(r, "loss_back", a_row_a_block(ggml_nrows(op), op->ne[0]), &g);
+    return cuda_launch_one(r, "loss_back", block_per_row(ggml_nrows(op), op->ne[0]), &g);
 }
 
 // ---- gradients of single ops ----
@@ -64,7 +64,7 @@ static bool back_supports(CUDA_DEV, const struct ggml_tensor *op) {
 static enum ggml_status rows_back_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_op_args g = cuda_op_args_of(op);
     g.n = op->ne[0];
-    return cuda_launch_one(r, "rows_back", a_row_a_block(ggml_nrows(op), op->ne[0]), &g);
+    return cuda_launch_one(r, "rows_back", block_per_row(ggml_nrows(op), op->ne[0]), &g);
 }
 
 static bool get_rows_back_supports(CUDA_DEV, const struct ggml_tensor *op) {
@@ -78,7 +78,7 @@ static bool repeat_back_supports(CUDA_DEV, const struct ggml_tensor *op) {
     return a != NULL && cuda_is_float(a->type) && is_dense_f32(op) && ggml_can_repeat(op, a);
 }
 
-// ---- optimisers: src[0], which the result is a view of, is changed where it lies ----
+// ---- optimisers: the result is a view of src[0], which is updated in place ----
 
 static bool step_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const int n_moments = op->op == GGML_OP_OPT_STEP_ADAMW ? 2 : 0;
