@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// act.cu: columns of a product as tensor cores take them (mma_args.h). A block has a column; each thread writes runs of 16.
+// act.cu: converts the columns of a product to f16 or bf16 in the layout that tensor cores read (mma_args.h). A block converts
+// one column; each thread writes runs of 16 elements.
 #include "lane.cuh"
 #include "mma_args.h"
 
@@ -11,7 +12,8 @@ LANE float act_value(const char *x, int type, int k) {
     return type == 1 ? __half2float(__ushort_as_half(v)) : __uint_as_float((uint32_t) v << 16);
 }
 
-// The power of two that brings the largest magnitude to 2^14.
+// Returns the power of two by which a column is divided, so that its largest magnitude is at least 2^14 and less than 2^15.
+// Returns 1 for a column of zeros.
 LANE float act_scale(const char *x, int type, int k_n) {
     __shared__ float most[8];
     float mine = 0.0f;
@@ -32,7 +34,7 @@ LANE float act_scale(const char *x, int type, int k_n) {
     return mine > 0.0f ? __uint_as_float((uint32_t) (e - 14 + 127) << 23) : 1.0f;
 }
 
-// Every other of 16 values, in pairs.
+// Packs the 8 elements v[0], v[2] ... v[14] as pairs of f16, or of bf16 if bf is set.
 LANE void act_eight(const float *v, int bf, uint4 *w) {
     if (bf) {
         *w = make_uint4(bf2_pack(v[0], v[2]), bf2_pack(v[4], v[6]), bf2_pack(v[8], v[10]), bf2_pack(v[12], v[14]));
@@ -40,7 +42,7 @@ LANE void act_eight(const float *v, int bf, uint4 *w) {
         *w = make_uint4(h2_pack(v[0], v[2]), h2_pack(v[4], v[6]), h2_pack(v[8], v[10]), h2_pack(v[12], v[14]));
     }
 }
-// What the pairs in w leave of the values.
+// Subtracts the packed elements w from v[0], v[2] ... v[14], which leaves their rounding residuals.
 LANE void act_less(float *v, int bf, uint4 w) {
     const uint32_t p[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
@@ -52,7 +54,7 @@ LANE void act_less(float *v, int bf, uint4 w) {
     }
 }
 
-// A column in its own order, not scaled, what is too large for a half kept at the largest one.
+// Converts a column in its own order, without scaling. Magnitudes above the largest f16 become the largest f16; NaN stays NaN.
 LANE void act_plain(const act_args &a, const char *x, int c) {
     uint16_t *to = a.tiles + (int64_t) c * ((a.k + 7) / 8 * 8);
     for (int i = threadIdx.x; i < (a.k + 7) / 8; i += blockDim.x) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attn.cu: attention for few queries (attn.cuh), and the reduction over its splits.
+// attn.cu: the attention kernels that split the keys (attn.cuh, attn_few.cuh, attn_wide.cuh), and the combination of their
+// splits.
 #include "attn_few.cuh"
 #include "attn_wide.cuh"
 
@@ -37,7 +38,8 @@ extern "C" __global__ void __launch_bounds__(WIDE_WARPS * 32) attn_wide_bf16(con
 
 enum { ATTN_AHEAD = 64, JOIN_WARPS = 4 };
 
-// What each split counts, for a row: the largest score of all, and one over the sum of all weights. By a warp, for itself.
+// Weights with which the splits of a row are combined. base: the largest score of all splits. total: 1 / the sum of all weights.
+// weight[s]: weight of split s, for the first ATTN_AHEAD splits. Each warp computes them for itself.
 struct join_weights {
     float base, total;
 
@@ -74,7 +76,7 @@ struct join_weights {
     }
 };
 
-// A block a row of the result.
+// Combines the splits. One block computes one row of the result.
 extern "C" __global__ void __launch_bounds__(JOIN_WARPS * 32) attn_join(const __grid_constant__ attn_args a) {
     let_next_start();
     if (a.wait) {
@@ -83,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(JOIN_WARPS * 32) attn_join(const __
     __shared__ float weights[JOIN_WARPS][ATTN_AHEAD];
     const int64_t row = blockIdx.x, all = (int64_t) a.n_rows * a.d_v;
     const int lane = threadIdx.x % 32;
-    // Sums are on their way while the weights are worked out.
+    // The loads of the first sums overlap with the computation of the weights.
     float ahead[ATTN_AHEAD];
     const float *part = a.part + row * a.d_v;
 #pragma unroll

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
-// attn.cuh: attention for few queries: split over keys, one reduction at the end.
+// attn.cuh: attention for few queries. The keys are split over blocks, and attn_join combines the splits.
 //
-// A block has 16 rows (queries of one token after the other, heads of a group side by side, so that keys are read once for all of
-// them) and a split of the keys. Each of its 4 warps takes 16 keys at a time through a ring of its own in shared memory, with
-// sums of its own: no warp waits for another until the end. Keys and values that are no halves are unpacked by the warp that
-// copied them.
+// A block computes 16 rows and one split of the keys. A row is one head of one query. Rows are ordered by query first, then by
+// the heads of a group, which share keys, so that keys are read once for all of them. Each of the 4 warps of a block processes 16
+// keys at a time. It has its own ring of stages in shared memory and its own sums, so no warp waits for another until the end.
+// Keys and values that are not f16 are unpacked by the warp that copied them.
+//
+// Of the mma.sync fragments, thread (g, t) = (lane / 4, lane % 4) holds rows g and g + 8.
 #pragma once
 
 #include "attn_args.h"
 #include "dot.cuh"
 #include "wgmma.cuh"
 
-enum { ATTN_WARPS = 4, ATTN_ROWS = 16, ATTN_KEYS = 16, ATTN_STAGES = 3 }; // stages: at most
+enum { ATTN_WARPS = 4, ATTN_ROWS = 16, ATTN_KEYS = 16, ATTN_STAGES = 3 }; // ATTN_STAGES: largest number of stages
 #define LOG2_E 1.4426950408889634f
 enum { TYPE_F32 = 0, TYPE_F16 = 1, TYPE_Q4_0 = 2, TYPE_Q8_0 = 8, TYPE_BF16 = 30 };
 
@@ -21,7 +23,8 @@ LANE float attn_exp2(float v) {
     return r;
 }
 
-LANE int attn_pitch(int row_size) { // of a key's bytes in shared memory: room for 15 bytes before, rows in different banks
+// Bytes between rows in shared memory: up to 15 bytes of misalignment fit before a row, and rows start in different banks.
+LANE int attn_pitch(int row_size) {
     return ((row_size + 30) / 16 | 1) * 16;
 }
 LANE float attn_slope(const attn_args &a, int head) {
@@ -32,7 +35,8 @@ LANE float attn_slope(const attn_args &a, int head) {
         head < a.n_slope ? a.slope_base[0] * (float) (head + 1) : a.slope_base[1] * (float) (2 * (head - a.n_slope) + 1));
 }
 
-// How a warp copies 16 rows of keys or values, 16 bytes a thread: neighbouring threads have neighbouring pieces of a row.
+// The pieces of 16 bytes of 16 rows of keys or values that a thread copies. Neighbouring threads copy neighbouring pieces of a
+// row.
 struct attn_way {
     int pieces, row, piece, row_step, piece_step;
 };
@@ -46,7 +50,8 @@ template <bool DIRECT> LANE attn_way attn_way_of(const char *p, int64_t stride, 
     return w;
 }
 
-// Rows from first on, those behind last are zeros. DIRECT: rows of D halves that begin at multiples of 16 bytes.
+// Copies the 16 rows from `first` on to shared memory; rows from `last` on are filled with zeros. DIRECT: rows of D f16 that
+// begin at multiples of 16 bytes.
 template <int D, bool DIRECT>
 LANE void attn_copy(const char *p, int64_t stride, int size, int first, int last, uint32_t to, int pitch, attn_way w) {
     if (DIRECT) {
@@ -73,13 +78,13 @@ LANE void attn_copy(const char *p, int64_t stride, int size, int first, int last
     }
 }
 
-// ---- what is no halves ----
+// ---- unpacking of types other than f16 ----
 
 template <bool BF> LANE uint32_t attn_pack(float lo, float hi) {
     return BF ? bf2_pack(lo, hi) : h2_pack(lo, hi);
 }
 
-// Four elements of a row of bytes, as two pairs of halves, of bf16 where BF.
+// Returns four elements of a packed row from index i on, as two pairs of f16, or of bf16 if BF.
 template <int TYPE, bool BF> LANE uint2 attn_four(bytes p, int i) {
     if (TYPE == TYPE_Q4_0) {
         const bytes b = p.at(i / 32 * 18);
@@ -103,7 +108,8 @@ template <int TYPE, bool BF> LANE uint2 attn_four(bytes p, int i) {
     return o;
 }
 
-// 16 rows of n elements to halves, zeros up to D. odd: of row 0; step: how it grows from row to row.
+// Converts 16 rows of n elements to f16 or bf16, padded with zeros to D. odd: misalignment of row 0 in bytes; step: its increase
+// per row.
 template <int D, int TYPE, bool BF>
 LANE void attn_unpack_fours(bytes raw, int pitch, uint32_t odd, uint32_t step, int n, uint16_t *to, int lane) {
 #pragma unroll 4
@@ -117,7 +123,7 @@ LANE void attn_unpack_fours(bytes raw, int pitch, uint32_t odd, uint32_t step, i
     }
 }
 
-// A block of q8_0 a thread at a time: two threads have a row.
+// Unpacks q8_0 with two threads per row. Each thread converts one block at a time.
 template <int D> LANE void attn_unpack_q8_0(bytes raw, int pitch, uint32_t odd, uint32_t step, int n, uint16_t *to, int lane) {
     const int r = lane / 2;
     const bytes row = raw.at(r * pitch + ((odd + r * step) & 15));
@@ -162,7 +168,7 @@ LANE void attn_unpack(bytes raw, int pitch, const char *p, int64_t stride, int t
 // ---- rows ----
 
 struct attn_row {
-    int query, head; // -1: no such row
+    int query, head; // -1: the row does not exist
     const uint16_t *mask;
     float slope;
 };
@@ -181,7 +187,8 @@ LANE attn_row attn_row_of(const attn_args &a, int r, int group, int batch) {
     return row;
 }
 
-// The mask of a row at the keys a thread has of 16: first, first + 1, first + 8, first + 9. Read ahead of its use.
+// Loads the mask of a row for the 4 of 16 keys whose scores the thread holds: first, first + 1, first + 8, first + 9. Callers
+// load it one step before its use.
 LANE void attn_mask_of(const attn_args &a, const attn_row &row, int first, uint16_t *mask) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -190,7 +197,7 @@ LANE void attn_mask_of(const attn_args &a, const attn_row &row, int first, uint1
     }
 }
 
-// A score in units of log2.
+// Applies softcap and mask to a product. Returns the score in units of log2.
 LANE float attn_score(const attn_args &a, const attn_row &row, int key, uint16_t mask, float v) {
     if (a.softcap != 0.0f) {
         v = a.softcap * tanhf(v);
@@ -199,9 +206,10 @@ LANE float attn_score(const attn_args &a, const attn_row &row, int key, uint16_t
     return key >= a.n_kv || row.query < 0 ? -INFINITY : v * LOG2_E;
 }
 
+// Sums of the two rows of a thread: o: weighted values, m: largest score, l: sum of weights.
 template <int D> struct attn_sums { float o[D / 8][4], m[2], l[2]; };
 
-// Queries, as the first operand.
+// Loads and scales the queries as the A operand of mma.
 template <int D, bool BF> LANE void attn_queries(const attn_args &a, const attn_row *row, int batch, int t, uint32_t (*q)[4]) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -220,13 +228,14 @@ template <int D, bool BF> LANE void attn_queries(const attn_args &a, const attn_
     }
 }
 
-// 16 keys: scores, what they do to the sums, and their weights as the first operand of the product with the values.
+// Processes 16 keys: computes their scores, updates the sums, and stores their weights in p, as the A operand of the product with
+// the values.
 template <int D, bool BF>
 LANE void attn_weigh(const attn_args &a, const attn_row *row, const uint32_t (*q)[4], uint32_t k_lane, int key,
     const uint16_t (*mask)[4], attn_sums<D> *sum, uint32_t *p) {
     const int t = threadIdx.x % 4;
     float s[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}, more[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-    // several loads before their use: they are not reordered
+    // Load four fragments before their use: the compiler does not reorder the asm volatile statements.
 #pragma unroll
     for (int i = 0; i < D / 16; i += 4) {
         uint32_t b[4][4];
@@ -289,7 +298,7 @@ template <int D, bool BF> LANE void attn_values(const uint32_t *p, uint32_t v_la
     }
 }
 
-// A row's sums, not divided yet: of all keys, or of a part of them.
+// Sums of one element of a row before the division: over all keys, or over some of them.
 struct attn_total {
     float value, most, l;
 };
@@ -302,7 +311,7 @@ LANE void attn_finish(const attn_args &a, attn_total t, int head, int64_t row, i
     a.y[row * a.d_v + e] = t.l > 0.0f ? t.value / t.l : 0.0f;
 }
 
-// Element e of row r over the warps of a block. all: [warp][row][element], then [warp][row]{most, l}.
+// Combines the sums of the warps of a block for element e of row r. all: [warp][row][element], then [warp][row]{most, l}.
 template <int D, int ROWS, int WARPS> LANE attn_total attn_of_warps(const float *all, int r, int e) {
     const float *ml = all + WARPS * ROWS * D;
     attn_total t = {0.0f, -INFINITY, 0.0f};
@@ -320,7 +329,8 @@ template <int D, int ROWS, int WARPS> LANE attn_total attn_of_warps(const float 
     return t;
 }
 
-// Which rows of the result a tile's are: worked out before anything is waited for, since it takes divisions.
+// Computes the result rows of the rows of a tile. Callers do this before they wait for the previous kernel, because it needs
+// divisions.
 LANE void attn_rows(const attn_args &a, int n_rows, int tile, int group, int batch, int *rows) {
     if (threadIdx.x < n_rows) {
         const int at = tile * n_rows + threadIdx.x;
@@ -328,7 +338,7 @@ LANE void attn_rows(const attn_args &a, int n_rows, int tile, int group, int bat
     }
 }
 
-// The warps' sums, put side by side in all by then, meet: row by row, an element a thread.
+// Combines the sums of all warps, which are in `all`, and stores the rows of the tile. Each thread handles one element at a time.
 template <int D, int ROWS, int WARPS>
 LANE void attn_merge(const attn_args &a, int tile, const int *rows, int split, const float *all) {
     const int n = min(ROWS, a.n_q * a.n_group - tile * ROWS);
@@ -351,7 +361,7 @@ LANE void attn_merge(const attn_args &a, int tile, const int *rows, int split, c
     }
 }
 
-// A warp's sums to their place in all.
+// Stores the sums of a warp in `all`.
 template <int D> LANE void attn_put(const attn_sums<D> &sum, int n, float *all) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     float *ml = all + ATTN_WARPS * ATTN_ROWS * D;
@@ -371,7 +381,7 @@ template <int D> LANE void attn_put(const attn_sums<D> &sum, int n, float *all) 
     }
 }
 
-// DIRECT: keys and values are halves that need no unpacking, in rows of D that begin at multiples of 16 bytes.
+// DIRECT: keys and values are f16 and need no unpacking; their rows have D elements and begin at multiples of 16 bytes.
 template <int D, bool BF, bool DIRECT> LANE void attn_split(const attn_args &a) {
     extern __shared__ __align__(128) uint32_t smem[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -437,7 +447,7 @@ template <int D, bool BF, bool DIRECT> LANE void attn_split(const attn_args &a) 
             k_addr = v_addr = smem_addr(halves), k_pitch = v_pitch = (D + 8) * 2;
         }
         attn_weigh<D, BF>(a, row, q, k_addr + (lane % 8 + lane / 16 * 8) * k_pitch + lane / 8 % 2 * 16, key, mask, &sum, p);
-        if (!DIRECT) { // where the keys were
+        if (!DIRECT) { // the values overwrite the unpacked keys
             __syncwarp();
             attn_unpack<D, BF>({smem, at + ATTN_KEYS * pitch_k}, pitch_v, v + key * a.v_1, a.v_1, a.v_type, a.d_v, halves, lane);
             __syncwarp();

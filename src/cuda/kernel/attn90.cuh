@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// attn90.cuh: attention for many queries on sm_90a: 128 queries of a head a block, KT keys at a time.
+// attn90.cuh: attention for many queries on sm_90a. A block computes 128 queries of one head, with KT keys at a time.
 //
-// One warp has the copy engine bring keys and values; two warp groups have 64 queries each: scores by wgmma from shared memory,
-// softmax in registers (Dao, arXiv 2205.14135; Shah et al., arXiv 2407.08608), weights straight from registers into the product
-// with the values. The groups run free of each other, so that one's softmax hides behind the other's products. Tiles of the mask
-// that let nothing through are skipped, those that are all zeros not looked at (attn_mask).
+// One thread starts the copies of keys and values by the copy engine (TMA). Two warp groups compute 64 queries each: scores by
+// wgmma from shared memory, softmax in registers (Dao, arXiv 2205.14135; Shah et al., arXiv 2407.08608), and the product of
+// weights in registers with the values. The groups are not synchronised with each other, so the softmax of one overlaps with the
+// products of the other. Tiles of the mask that are all -INFINITY are skipped; for tiles that are all zeros, the mask is not read
+// (attn_mask).
 #pragma once
 
 #include "attn.cuh"
@@ -14,7 +15,7 @@ enum { ATTN90_ROWS = 128, ATTN90_STAGES = 2 };
 
 template <int D, int KT> struct attn90_plan {
     enum {
-        Q_SIZE = 64 * D * 2, // of a group
+        Q_SIZE = 64 * D * 2, // bytes of the queries of a warp group
         KV_SIZE = KT * D * 2,
         K_OFF = 2 * Q_SIZE,
         V_OFF = K_OFF + ATTN90_STAGES * KV_SIZE,
@@ -23,7 +24,7 @@ template <int D, int KT> struct attn90_plan {
     };
 };
 
-LANE uint64_t attn90_desc_v(uint32_t addr, uint32_t block) { // 64 wide blocks of values, `block` bytes apart
+LANE uint64_t attn90_desc_v(uint32_t addr, uint32_t block) { // descriptor of values: blocks of 64 columns, `block` bytes apart
     return (uint64_t) (addr >> 4 & 0x3fff) | (uint64_t) (block >> 4) << 16 | (uint64_t) 64 << 32 | (uint64_t) 1 << 62;
 }
 LANE void attn90_copy(uint32_t to, const attn90_map *map, int d, int key, int group, int batch, uint32_t bar) {
@@ -33,7 +34,7 @@ LANE void attn90_copy(uint32_t to, const attn90_map *map, int d, int key, int gr
                  : "memory");
 }
 
-// Queries of a warp group to shared memory, scaled.
+// Converts the queries of a warp group to f16, scaled, in shared memory.
 template <int D> LANE void attn90_queries(const attn_args &a, int query0, int head, int batch, float scale, char *to) {
     const int tid = threadIdx.x % 128;
     for (int i = tid; i < 64 * (D / 8); i += 128) {
@@ -49,7 +50,7 @@ template <int D> LANE void attn90_queries(const attn_args &a, int query0, int he
     }
 }
 
-// Mask and cap of a tile that needs them, in units of log2.
+// Applies softcap, mask and the end of the keys to the scores of a tile that needs them. Scores are in units of log2.
 template <int KT>
 LANE void attn90_mask(const attn_args &a, const uint16_t *const *mask, float slope, int key0, int kind, float *s) {
     const int t = threadIdx.x % 4;
@@ -79,7 +80,7 @@ LANE void attn90_eat(const attn_args &a, uint32_t base, const char *smem, int qu
     const uint32_t full_k = base + P::BAR_OFF, full_v = full_k + 16, empty_k = full_k + 32, empty_v = full_k + 48;
     const uint32_t q_addr = base + wg * P::Q_SIZE;
     const int q0 = query0 + 64 * wg;
-    // log2(e) goes with the scale, but for capped scores, which need it later
+    // The scale includes log2(e), except for capped scores, which are multiplied by it after the cap.
     attn90_queries<D>(
         a, q0, head, batch, a.softcap != 0.0f ? a.scale : a.scale * LOG2_E, const_cast<char *>(smem) + wg * P::Q_SIZE);
     asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
-// attn_few.cuh: attention of up to 8 rows: keys and values become operands in the registers of the threads that read them.
+// attn_few.cuh: attention for up to 8 rows (queries times heads of a group). Each thread converts the keys and values that it
+// reads into mma operands in registers.
 //
-// Keys are the first operand: a warp has 16 of them at a time, scores come out as [key][row]. Which dimension is which of a product's
-// does not matter as long as queries and keys agree, so a thread has dimensions that lie side by side, of keys g and g + 8. Values are
-// the first operand too, as [dimension][key]: a thread has dimensions side by side of the keys 2t, 2t + 1, 2t + 8 and 2t + 9, which
-// it pairs by bytes. Weights become the second operand by a transposition within the warp.
+// Keys are the A operand: a warp processes 16 at a time, and scores are [key][row]. The order of the dimensions of a product does
+// not matter as long as queries and keys use the same order. A thread therefore holds adjacent dimensions of keys g and g + 8.
+// Values are also the A operand, as [dimension][key]: a thread holds adjacent dimensions of the keys 2t, 2t + 1, 2t + 8 and 2t +
+// 9, and interleaves their bytes into pairs. A transposition within the warp turns weights into the B operand.
 #pragma once
 
 #include "attn.cuh"
 
 enum { FEW_ROWS = 8 };
-#define FEW_SLACK 8.0f // a largest score is kept until another is 2^8 times as much: weights still are halves
+#define FEW_SLACK 8.0f // the running maximum stays until a score exceeds it by 8 (a factor of 2^8); weights still fit into f16
 
 LANE uint4 few_read(const char *p, bool there) {
     uint4 v = make_uint4(0, 0, 0, 0);
@@ -28,17 +29,18 @@ LANE uint32_t few_transposed(uint32_t v) {
 }
 
 template <int D> struct few_sums {
-    float o[D / 16][4], m[2], l[2]; // o[i]: dimensions value_dim(i) and the next, of rows 2t, 2t + 1
+    float o[D / 16][4], m[2], l[2]; // o[i]: dimensions value_dim(i) and value_dim(i) + 1, of rows 2t and 2t + 1
 };
 
-// What a warp reads: where keys and values are, of which it has every stride-th 16 from first to last.
+// The keys and values that a warp reads: 16 at a time, from `first` up to and excluding `last`, in steps of `stride`.
 struct few_from {
     const char *k, *v;
     int64_t k_1, v_1;
     int first, last, stride, g, t;
 };
 
-// The first keys and values into the L2 cache, before it is known that they are written: there they are seen by all.
+// Prefetches the first keys and values into the L2 cache. This is allowed before the previous kernel has written them, because
+// all writes go through L2.
 LANE void few_touch(const attn_args &a, const few_from &f) {
     const int lane = threadIdx.x % 32, key = f.first + lane % 16;
     const char *p = lane < 16 ? f.k + key * f.k_1 : f.v + key * f.v_1;
@@ -48,13 +50,13 @@ LANE void few_touch(const attn_args &a, const few_from &f) {
     }
 }
 
-// ---- halves: from memory into registers, the next 16 while these are at work ----
+// ---- f16: the next 16 keys are loaded into registers while the current ones are processed ----
 
 template <int D> struct few_halves {
     enum { STAGES = 0 };
     uint4 k[2][D / 32], v[4][D / 64];
 
-    // Which dimension is the first of the i-th pair of queries, of sums.
+    // query_dim: first dimension of the i-th pair of query elements; value_dim: first dimension of the i-th pair of sums.
     LANE static int query_dim(int i, int t) {
         return i / 4 * 32 + 8 * t + i % 4 * 2;
     }
@@ -114,13 +116,14 @@ template <int D> struct few_halves {
     }
 };
 
-// ---- q8_0: rows lie at any even address, so they are copied into a ring in shared memory first ----
+// ---- q8_0: rows can begin at any even address, so they are copied through a ring in shared memory ----
 
-// Which pieces of 16 rows a thread copies: the same for every 16, since 16 rows are a multiple of 16 bytes.
+// The pieces of 16 bytes of 16 rows that a thread copies. They are the same for every 16 rows, because 16 rows are a multiple of
+// 16 bytes.
 template <int ROW, int PITCH> struct few_pieces {
     enum { PIECES = (ROW + 30) / 16, N = (ATTN_KEYS * PIECES + 31) / 32 };
-    int from[N];      // offset in memory
-    uint32_t what[N]; // row, bytes, offset in the ring
+    int from[N];      // byte offset in global memory
+    uint32_t what[N]; // row, number of bytes, and offset in the ring, packed
 
     LANE void init(const char *p, int64_t stride, int lane) {
 #pragma unroll
@@ -131,7 +134,8 @@ template <int ROW, int PITCH> struct few_pieces {
             what[j] = (uint32_t) row << 24 | (uint32_t) max(min(left, 16), 0) << 16 | (uint32_t) (row * PITCH + 16 * piece);
         }
     }
-    // n rows from p on are there. With more than 16, pieces may be whole where rows end.
+    // Copies 16 rows; n rows exist from p on. If n exceeds 16, a piece at the end of a row may be copied completely, because
+    // the bytes after it exist.
     LANE void copy(const char *p, int n, uint32_t to) const {
         if (n > ATTN_KEYS) {
 #pragma unroll
@@ -154,8 +158,8 @@ template <int ROW, int PITCH> struct few_pieces {
 template <int D> struct few_q8_0 {
     enum { STAGES = 3, ROW = D / 32 * 34, PITCH = ((ROW + 30) / 16 | 1) * 16, STAGE = 2 * ATTN_KEYS * PITCH };
     few_pieces<ROW, PITCH> keys, values;
-    uint32_t ring;                   // offset in shared memory
-    uint32_t key_at[2], value_at[4]; // where the blocks are that the thread reads
+    uint32_t ring;                   // byte offset in shared memory
+    uint32_t key_at[2], value_at[4]; // byte offsets of the blocks that the thread reads
     int stage, ahead;
 
     LANE static int query_dim(int i, int t) {
@@ -226,12 +230,12 @@ template <int D> struct few_q8_0 {
         for (int i = 0; i < 4; i++) {
             const bytes b = {shared_words(), base + value_at[i]};
             words_at<D / 32>(b, 2 + f.g * (D / 8) % 32, w[i]);
-            d[i] = key + 2 * f.t + i % 2 + i / 2 * 8 < f.last ? b.u16(0) : 0; // behind the last is anything
+            d[i] = key + 2 * f.t + i % 2 + i / 2 * 8 < f.last ? b.u16(0) : 0; // data after the last key is undefined
         }
         const uint32_t d01 = d[0] | d[1] << 16, d23 = d[2] | d[3] << 16;
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
-            const uint32_t half = i % 2 ? 0x7362 : 0x5140; // bytes of two keys in turn
+            const uint32_t half = i % 2 ? 0x7362 : 0x5140; // interleaves the bytes of two keys
             const uint32_t x = __byte_perm(w[0][i / 2], w[1][i / 2], half) ^ 0x80808080u,
                            y = __byte_perm(w[2][i / 2], w[3][i / 2], half) ^ 0x80808080u;
             const uint32_t a[4] = {
@@ -242,9 +246,9 @@ template <int D> struct few_q8_0 {
     }
 };
 
-// ---- both ----
+// ---- common parts ----
 
-// Queries as the second operand.
+// Loads and scales the queries as the B operand of mma.
 template <class S, int D> LANE void few_queries(const attn_args &a, const attn_row &row, int batch, int t, uint32_t *q) {
     const float *p = reinterpret_cast<const float *>(a.q + max(row.query, 0) * a.q_1 + row.head * a.q_2 + batch * a.q_3);
     const bool is_even = (uintptr_t) p % 8 == 0;
@@ -256,7 +260,7 @@ template <class S, int D> LANE void few_queries(const attn_args &a, const attn_r
     }
 }
 
-// What 16 scores do to the sums, and their weights as the second operand. s[2 h + r]: key g + 8 h, row 2t + r.
+// Updates the sums with 16 scores, and stores their weights in p as the B operand. s[2 h + r]: key g + 8 h, row 2t + r.
 template <int D> LANE void few_weigh(float *s, few_sums<D> *sum, uint32_t *p) {
     const float top[2] = {fmaxf(s[0], s[2]), fmaxf(s[1], s[3])};
     if (__any_sync(~0u, top[0] > sum->m[0] + FEW_SLACK || top[1] > sum->m[1] + FEW_SLACK)) {
@@ -285,7 +289,8 @@ template <int D> LANE void few_weigh(float *s, few_sums<D> *sum, uint32_t *p) {
     p[1] = few_transposed(h2_pack(s[2], s[3]));
 }
 
-// Scores in units of log2, as attn_score has them, from their two parts. Rows that are missing have some too, which nobody reads.
+// Computes scores in units of log2, as attn_score does, from the two partial products s and more. Missing rows get scores too,
+// which are never used.
 LANE void few_score(
     const attn_args &a, const attn_row *row, int key, int last, const uint16_t *mask, const float *more, float *s) {
 #pragma unroll
@@ -305,7 +310,7 @@ LANE void few_score(
     }
 }
 
-// The mask of rows 2t, 2t + 1 at keys g, g + 8: as s of few_weigh.
+// Loads the mask of rows 2t, 2t + 1 at keys g, g + 8, in the order of s in few_weigh.
 LANE void few_mask(const attn_args &a, const attn_row *row, int key, int g, uint16_t *mask) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -314,7 +319,7 @@ LANE void few_mask(const attn_args &a, const attn_row *row, int key, int g, uint
     }
 }
 
-// A warp's sums to their place in all.
+// Stores the sums of a warp in `all`.
 template <class S, int D, int WARPS>
 LANE void few_put(const few_sums<D> &sum, const attn_row *row, int warp, int g, int t, float *all) {
     float *ml = all + WARPS * FEW_ROWS * D;
@@ -371,7 +376,7 @@ template <class S, int D, int WARPS> LANE void attn_few(const attn_args &a) {
         few_weigh<D>(s, &sum, p);
         source.add(from, key, p, &sum);
     }
-    __syncthreads(); // rings are where the sums meet
+    __syncthreads(); // the sums overwrite the rings
     float *all = reinterpret_cast<float *>(smem);
     few_put<S, D, WARPS>(sum, row, warp, g, t, all);
     attn_merge<D, FEW_ROWS, WARPS>(a, 0, rows, split, all);

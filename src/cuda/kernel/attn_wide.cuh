@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// attn_wide.cuh: attention with heads of more than 256 dimensions, up to 576. A row of sums is too long for one warp's registers:
-// a block has 32 rows, and four warps share 16 of them. For 32 keys each of the four makes scores from a quarter of the dimensions,
-// the quarters meet in shared memory, and each adds the values of its quarter. Any type that attn.cuh takes.
+// attn_wide.cuh: attention with head dimensions of more than 256, up to 576. A row of sums does not fit into the registers of one
+// warp. A block computes 32 rows, and four warps share 16 of them. For 32 keys at a time, each of the four warps computes partial
+// scores from a quarter of the dimensions, the partial scores are added through shared memory, and each warp adds the values of
+// its quarter. Keys and values have any type that attn.cuh supports.
 #pragma once
 
 #include "attn.cuh"
 
 enum { WIDE_D = 576, WIDE_PART = WIDE_D / 4, WIDE_KEYS = 32, WIDE_ROWS = 32, WIDE_WARPS = 8, WIDE_PITCH = WIDE_D + 8 };
 
-// Elements e to e + 3 of a row, as two pairs of halves, of bf16 where BF.
+// Returns elements e to e + 3 of a row as two pairs of f16, or of bf16 if BF.
 template <bool BF> LANE uint2 wide_four(const char *row, int type, int e) {
     const uint16_t *h = reinterpret_cast<const uint16_t *>(row) + e;
     float v[4];
@@ -44,7 +45,7 @@ template <bool BF> LANE uint2 wide_four(const char *row, int type, int e) {
     return make_uint2(attn_pack<BF>(v[0], v[1]), attn_pack<BF>(v[2], v[3]));
 }
 
-// Rows of keys or values, n elements each, zeros behind them and for rows behind last.
+// Loads rows of keys or values with n elements each. Elements from n on and rows from `last` on are zeros.
 template <bool BF> LANE void wide_load(const char *p, int64_t stride, int type, int n, int first, int last, uint16_t *tile) {
     const bool eights = type == TYPE_F16 && !BF && (((uintptr_t) p | (uintptr_t) stride) & 7) == 0;
     for (int i = threadIdx.x; i < WIDE_KEYS * (WIDE_D / 4); i += WIDE_WARPS * 32) {
@@ -71,7 +72,7 @@ template <bool BF> LANE void wide_queries(const attn_args &a, int tile, int grou
     }
 }
 
-// Scores of 16 rows and 32 keys from a quarter of the dimensions. q, k: addresses of the thread's rows for ldmatrix.
+// Computes the scores of 16 rows and 32 keys from a quarter of the dimensions. q, k: addresses of the thread's rows for ldmatrix.
 template <bool BF> LANE void wide_scores(uint32_t q, uint32_t k, float (*s)[4]) {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
@@ -94,7 +95,7 @@ struct wide_sums {
     float o[WIDE_PART / 8][4], m[2], l[2];
 };
 
-// What the scores do to the sums; s becomes weights.
+// Updates the sums with the scores s, and replaces s by weights.
 LANE void wide_weigh(const attn_args &a, const attn_row *row, int key, int last, float (*s)[4], wide_sums *sum) {
     const int t = threadIdx.x % 4;
 #pragma unroll
@@ -195,7 +196,7 @@ template <bool BF> LANE void attn_wide(const attn_args &a) {
     sum.m[0] = sum.m[1] = -INFINITY, sum.l[0] = sum.l[1] = 0.0f;
     for (int key = split * a.split_keys; key < last; key += WIDE_KEYS) {
         float s[4][4];
-        __syncthreads(); // the values of the keys before are read
+        __syncthreads(); // wait until the values of the previous keys are read
         wide_load<BF>(k, a.k_1, a.k_type, a.d_k, key, last, tile);
         __syncthreads();
         wide_scores<BF>(q_lane, k_lane, s);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// common.cuh: what every kernel file stands on: launches that overlap, numbers of all types, indices, sums over warps and blocks.
+// common.cuh: helpers of all kernel files: overlapping launches, loads and stores of all number types, element indices, sums over
+// warps and blocks.
 #pragma once
 
 #include "cuda/kernel/args.h"
@@ -12,7 +13,8 @@
 #define KERNEL extern "C" __global__ void
 #define DEV static __device__ __forceinline__
 
-// ---- overlap: a kernel launched with cuda_dims.overlap waits here before it touches memory; it lets the next one start ----
+// ---- overlap: a kernel that is launched with cuda_dims.overlap may start early; it calls dep_wait() before it accesses memory
+// ----
 
 DEV void dep_wait() {
 #if __CUDA_ARCH__ >= 900
@@ -25,7 +27,8 @@ DEV void dep_launch() {
 #endif
 }
 
-// Both, for kernels with nothing to do before: all blocks are there by then, so the next kernel's take no room from them.
+// Waits for the previous kernel, then lets the next one start. For kernels that can do nothing before the wait. All blocks of
+// this kernel are already running at this point, so the next kernel takes no resources from them.
 DEV void dep_begin() {
     dep_wait();
     dep_launch();
@@ -46,7 +49,7 @@ DEV uint16_t float_to_bf16(float f) {
     return __bfloat16_as_ushort(__float2bfloat16_rn(f));
 }
 
-// One number of a type that is known at run time: f32, f16, bf16, and whole numbers.
+// Loads one number whose type is known at run time: f32, f16, bf16, f64 or an integer type.
 DEV float load_number(const char *p, int type) {
     switch (type) {
         case GGML_TYPE_F32: return *(const float *) p;
@@ -87,7 +90,7 @@ DEV at4 index_split(int64_t i, const struct cuda_index &x) {
     const uint32_t i1 = div_by(r2, x.d0);
     return {r2 - i1 * x.d0.d, i1, i2, i3};
 }
-// Of a tensor of any size: by its lengths.
+// Splits the index of an element of a tensor of any size.
 DEV at4 index_split(int64_t i, const int64_t ne[4]) {
     const int64_t i3 = i / (ne[0] * ne[1] * ne[2]);
     i -= i3 * ne[0] * ne[1] * ne[2];
@@ -101,7 +104,7 @@ DEV char *at(const struct cuda_view &v, int64_t i0, int64_t i1, int64_t i2, int6
 DEV char *at(const struct cuda_view &v, const at4 &i) {
     return at(v, i.i0, i.i1, i.i2, i.i3);
 }
-// The element that broadcasts to i: each index modulo its length.
+// Returns the element that broadcasts to index i: each index is taken modulo the extent.
 DEV char *at_repeat(const struct cuda_view &v, const at4 &i) {
     const int64_t i0 = i.i0 < v.ne[0] ? i.i0 : i.i0 % v.ne[0], i1 = i.i1 < v.ne[1] ? i.i1 : i.i1 % v.ne[1];
     const int64_t i2 = i.i2 < v.ne[2] ? i.i2 : i.i2 % v.ne[2], i3 = i.i3 < v.ne[3] ? i.i3 : i.i3 % v.ne[3];
@@ -114,7 +117,7 @@ DEV int64_t thread_count() {
     return (int64_t) gridDim.x * blockDim.x;
 }
 
-// ---- sums: all threads of the warp or block call, all get the result ----
+// ---- reductions: all threads of the warp or block must call, and all receive the result ----
 
 DEV float warp_sum(float v) {
 #pragma unroll
@@ -130,7 +133,7 @@ DEV float warp_max(float v) {
     }
     return v;
 }
-// A block of whole warps, at most 1024 threads.
+// The block has full warps and at most 1024 threads. none: the neutral element of Over.
 template <float (*Over)(float)> DEV float block_reduce(float v, float none) {
     __shared__ float part[33];
     v = Over(v);
@@ -138,7 +141,7 @@ template <float (*Over)(float)> DEV float block_reduce(float v, float none) {
         return v;
     }
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    __syncthreads(); // an earlier result may still be read
+    __syncthreads(); // another thread may still read an earlier result
     if (lane == 0) {
         part[warp] = v;
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// conv.cu: windows over pictures: as columns, convolved, pooled; and pictures at another size.
+// conv.cu: im2col, convolutions and pooling of images, and image resizing.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/conv.h"
 
-// ---- columns ----
+// ---- im2col and convolutions ----
 
-// A thread an element of the result: [k0 k1 k2 channel] a row, windows, batches.
+// Uses one thread per element of the result. A row is [channel][kz][ky][kx]; rows are ordered by batch and window.
 KERNEL im2col(const __grid_constant__ struct cuda_conv_args g) {
     dep_begin();
     const struct cuda_columns &c = g.c;
@@ -30,9 +30,9 @@ KERNEL im2col(const __grid_constant__ struct cuda_conv_args g) {
     }
 }
 
-#define CONV_OUT 8 // channels of the result a thread makes: a pixel is read once for so many
+#define CONV_OUT 8 // channels of the result per thread; a pixel is read once for all of them
 
-// A thread a window and CONV_OUT channels; blockIdx.y: groups of channels, z: batches.
+// Uses one thread per window and CONV_OUT channels. blockIdx.y is the group of channels, blockIdx.z the batch.
 template <bool HALVES> DEV void conv(const struct cuda_conv_args &g) {
     dep_begin();
     const struct cuda_columns &c = g.c;
@@ -79,9 +79,10 @@ KERNEL conv_f16(const __grid_constant__ struct cuda_conv_args g) {
     conv<true>(g);
 }
 
-// ---- one thread an element of the result ----
+// ---- one thread per element of the result ----
 
-// p: s0 s1 p0 p1 d0 d1. A kernel a channel.
+// Depthwise convolution: each channel has its own filter. a: filters; b: data. p: s0 s1 p0 p1 d0 d1 (strides, padding,
+// dilations).
 KERNEL conv_dw(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -100,7 +101,8 @@ KERNEL conv_dw(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Transposed, p: stride, is it two-dimensional. What pixels give to this place: those whose window holds it.
+// Transposed convolution in one or two dimensions. p[0]: stride. Sums the contributions of all pixels whose window contains this
+// element.
 KERNEL conv_transpose(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int64_t s = g.p[0];
@@ -131,7 +133,7 @@ KERNEL conv_transpose(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// p: kind, k0, k1, s0, s1, p0, p1, rows alone (1-D).
+// p: kind, k0, k1, s0, s1, p0, p1 (window, strides, padding), and 1 for POOL_1D.
 KERNEL pool(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const bool max = g.p[0] == GGML_OP_POOL_MAX, rows = g.p[7] != 0;
@@ -163,7 +165,8 @@ KERNEL pool(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// The gradient: a is that of the pooled picture, b the picture. Each pixel gathers from the windows it is in.
+// Gradient of pooling. a: gradient of the pooled image; b: the image. Each pixel sums the gradients of the windows that contain
+// it.
 KERNEL pool_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const bool max = g.p[0] == GGML_OP_POOL_MAX;
@@ -202,7 +205,7 @@ KERNEL pool_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Columns back to pictures, p: s0 s1 p0 p1 d0 d1 is_2d; a the columns, b the kernel's shape.
+// Gradient of im2col: sums columns into images. a: columns; b: tensor with the shape of the filter. p: s0 s1 p0 p1 d0 d1 is_2d.
 KERNEL im2col_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const bool flat = g.p[6] != 1;
@@ -230,7 +233,7 @@ KERNEL im2col_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// p: stride, channels, pad.
+// Sums columns into a signal. p: stride, channels, padding.
 KERNEL col2im(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int64_t k = g.a.ne[0] / g.p[1];
@@ -247,7 +250,7 @@ KERNEL col2im(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// ---- another size ----
+// ---- resizing ----
 
 DEV int64_t clip(int64_t i, int64_t n) {
     if (i < 0) {
@@ -258,6 +261,7 @@ DEV int64_t clip(int64_t i, int64_t n) {
 DEV float pixel(const struct cuda_view &v, const char *plane, int64_t x, int64_t y) {
     return *(const float *) (plane + clip(x, v.ne[0]) * v.nb[0] + clip(y, v.ne[1]) * v.nb[1]);
 }
+// Returns the source pixel to the left of result pixel i, and sets *part to the weight of the pixel to its right.
 DEV int64_t between(int64_t i, float f, float offset, int64_t n, float *part) {
     const float at = ((float) i + offset) / f - offset;
     const int64_t j = (int64_t) floorf(at);
@@ -308,7 +312,8 @@ DEV float antialias(const struct cuda_view &a, const char *plane, const float *f
     return weights > 0.0f ? sum / weights : sum;
 }
 
-// f: result pixels a source pixel, of each dimension; p: mode; the centre's offset is a half unless corners are aligned.
+// f: result pixels per source pixel in each dimension; p[0]: mode and flags. The offset of a pixel's centre is 0.5, or 0 if the
+// corners are aligned.
 KERNEL upscale(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int mode = g.p[0] & 0xff;

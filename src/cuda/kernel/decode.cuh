@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// decode.cuh: weights of every type as operands of tensor cores.
+// decode.cuh: decodes weights of every type into operands of tensor cores.
 //
-// A warp holds 16 rows of weights; thread (g, t) = (lane / 4, lane % 4) has rows g and g + 8. A chunk is CH elements of a row in
-// shared memory, as the file has them; a sub is 32 elements of it, a run 16. For one row and one sub, get() gives the thread
+// A warp holds 16 rows of weights; thread (g, t) = (lane / 4, lane % 4) holds rows g and g + 8. A chunk is CH elements of a row
+// in shared memory, in the format of the file; a sub is 32 elements of a chunk, a run 16. For one row and one sub, get() returns
+// to the thread
 //     o[0] = elements 4t, 4t + 2 of run 0       o[1] = elements 4t + 1, 4t + 3 of run 0       o[2], o[3]: the same of run 1
-// as pairs of halves (of bf16 where BF). So within a run the even elements come first, then the odd ones: activations are laid
-// out to match (act.cuh). prep() reads what a whole chunk shares; valid: elements of the chunk that exist, for dense rows whose
-// length is no multiple of 32.
+// as pairs of f16, or of bf16 if BF. Within a run, the even elements thus come before the odd ones; columns are stored in the
+// same order (act.cu). prep() reads the data that all elements of a chunk share. valid: number of elements of the chunk that
+// exist, for dense rows whose length is not a multiple of 32.
 //
-// Integers become halves by bits: 0x6400 | q is 1024 + q for q < 1024, and taking 1024 off is exact.
+// Integers become f16 by bit operations: 0x6400 | q is 1024 + q for q < 1024, and the subtraction of 1024 is exact.
 #pragma once
 
 #include "decode_dense.cuh"
@@ -16,32 +17,33 @@
 
 #define MAGIC 0x64006400u
 
-// (q - bias) for pairs of biased integers, exact.
+// Subtracts the bias from a pair of biased integers, exactly.
 LANE uint32_t h2_less(uint32_t q, float bias) {
     return h2_add(q, h2_all(-bias));
 }
-// Bytes 0 and 2, or 1 and 3, of a word of four integers.
+// Returns bytes 0 and 2, or 1 and 3, of a word of four integers, plus 1024, as f16.
 LANE uint32_t even_bytes(uint32_t w) {
     return __byte_perm(w, MAGIC, 0x7270);
 }
 LANE uint32_t odd_bytes(uint32_t w) {
     return __byte_perm(w, MAGIC, 0x7371);
 }
-// (w & MASK) | MAGIC in one instruction.
+// Returns (w & MASK) | MAGIC in one instruction.
 template <uint32_t MASK> LANE uint32_t fields(uint32_t w) {
     uint32_t o;
     asm("lop3.b32 %0, %1, %2, %3, 0xea;\n" : "=r"(o) : "r"(w), "n"(MASK), "r"(MAGIC));
     return o;
 }
-// Fields of the low bits of bytes 0 and 2, or 1 and 3.
+// Returns the low bits (MASK) of bytes 0 and 2, or 1 and 3, plus 1024, as f16.
 template <uint32_t MASK> LANE uint32_t even_fields(uint32_t w) {
     return fields<MASK * 0x00010001u>(w);
 }
 template <uint32_t MASK> LANE uint32_t odd_fields(uint32_t w) {
     return even_fields<MASK>(w >> 8);
 }
-// Less bias, of nibbles of four bytes: the low ones of bytes 0 and 2, of 1 and 3, then the high ones. Those come as 1024 + 16 q, and
-// are brought down by the same instruction that takes the bias off; all of it is exact.
+// Decodes the nibbles of four bytes and subtracts the bias: the low nibbles of bytes 0 and 2, of bytes 1 and 3, then the high
+// ones. High nibbles are read as 1024 + 16 q, and the instruction that subtracts the bias also divides them by 16. All steps are
+// exact.
 LANE void nibbles(uint32_t w, float bias, uint32_t *o) {
     const uint32_t odd = w >> 8;
     o[0] = h2_less(fields<0x000f000fu>(w), 1024 + bias);
@@ -49,13 +51,13 @@ LANE void nibbles(uint32_t w, float bias, uint32_t *o) {
     o[2] = h2_fma(fields<0x00f000f0u>(w), h2_all(0.0625f), h2_all(-64 - bias));
     o[3] = h2_fma(fields<0x00f000f0u>(odd), h2_all(0.0625f), h2_all(-64 - bias));
 }
-// Low nibbles alone, or high ones.
+// Decodes only the low nibbles, or only the high ones.
 template <bool HIGH> LANE void nibbles_of(uint32_t w, uint32_t *o) {
     const uint32_t odd = w >> 8;
     o[0] = HIGH ? h2_fma(fields<0x00f000f0u>(w), h2_all(0.0625f), h2_all(-64)) : h2_less(fields<0x000f000fu>(w), 1024);
     o[1] = HIGH ? h2_fma(fields<0x00f000f0u>(odd), h2_all(0.0625f), h2_all(-64)) : h2_less(fields<0x000f000fu>(odd), 1024);
 }
-// Bits 0..3 of h to bit BIT of the elements of a pair: 0 and 2, or 1 and 3.
+// Moves bits 0 and 2 of h (even_bits), or bits 1 and 3 (odd_bits), to bit BIT of the two elements of a pair.
 template <int BIT> LANE uint32_t even_bits(uint32_t h) {
     return (h & 1) << BIT | (h & 4) << (BIT + 14);
 }
@@ -63,9 +65,9 @@ template <int BIT> LANE uint32_t odd_bits(uint32_t h) {
     return even_bits<BIT>(h >> 1);
 }
 
-// ---- 32 elements and a half: q4_0 q4_1 q5_0 q5_1 q8_0 ----
+// ---- blocks of 32 elements with an f16 scale: q4_0 q4_1 q5_0 q5_1 q8_0 ----
 
-struct decode_plain { // a chunk shares nothing
+struct decode_plain { // for types whose chunks share no data
     template <class P> LANE void prep(P, int) {
     }
 };
@@ -98,7 +100,7 @@ struct decode_q4_1 : decode_plain {
     }
 };
 
-// Four elements a run: nibbles of w, fifth bits from h.
+// Decodes four elements per run: nibbles from w, fifth bits from h.
 LANE void fives(uint32_t w, uint32_t h, uint32_t *o) {
     const uint32_t lo = h & 15, hi = h >> 16 & 15;
     o[0] = even_fields<15>(w) | even_bits<4>(lo);
@@ -192,18 +194,18 @@ struct decode_q3_K {
     }
 };
 
-// Scales and offsets of q4_K and q5_K: 8 each, 6 bits wide.
+// Scales and minimums of q4_K and q5_K: 8 of each, 6 bits wide.
 struct scales_6 {
     uint32_t s[2], m[2], dm;
     template <class P> LANE void prep(P p) {
         const uint32_t a = p.w32(4), b = p.w32(8), c = p.w32(12);
-        dm = p.w32(0) ^ 0x80000000u; // offsets are taken off
+        dm = p.w32(0) ^ 0x80000000u; // negate dmin, because minimums are subtracted
         s[0] = a & 0x3f3f3f3fu;
         m[0] = b & 0x3f3f3f3fu;
         s[1] = (c & 0x0f0f0f0fu) | (a >> 2 & 0x30303030u);
         m[1] = (c >> 4 & 0x0f0f0f0fu) | (b >> 2 & 0x30303030u);
     }
-    // Scale in the low half, offset in the high one.
+    // Returns the scale as the lower f16 and the minimum as the upper one.
     LANE uint32_t pair(int sub) const {
         const int i = sub >> 2, j = sub & 3;
         const uint32_t q = __byte_perm(s[i], m[i], j | (4 + j) << 8) & 0x00ff00ffu;
@@ -324,7 +326,7 @@ struct decode_tq1_0 {
     template <class P> LANE void prep(P p, int) {
         d = h2_low(p.u16(52));
     }
-    // Bytes as fractions in base 3: the trit after n others.
+    // A byte is a fraction in base 3. Returns the digit (trit) after n others.
     LANE static uint32_t trit_after(uint32_t pair, int n) {
         const uint32_t power = n == 0 ? 1 : n == 1 ? 3 : n == 2 ? 9 : n == 3 ? 27 : 81;
         const uint32_t part = (pair * power) & 0x00ff00ffu; // no carry: 255 * 81 < 65536
@@ -333,7 +335,8 @@ struct decode_tq1_0 {
     template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            const int run = 2 * sub + r; // 10 runs in pairs, 5 of one, 1 of four bytes
+            // 10 runs in the first 32 bytes, 5 in the next 16, 1 in the last 4.
+            const int run = 2 * sub + r;
             int at, n;
             if (run < 10) {
                 at = 16 * r + 4 * t, n = sub;

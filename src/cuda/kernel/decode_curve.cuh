@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
-// decode_curve.cuh: four bits that number uneven values, by decode.cuh's rules: iq4_nl iq4_xs mxfp4 nvfp4.
+// decode_curve.cuh: decoders, by the rules of decode.cuh, of types whose four bits are an index into a table of 16 values: iq4_nl
+// iq4_xs mxfp4 nvfp4.
 #pragma once
 
 #include "lane.cuh"
 
-// The 16 values of iq4_*, plus 128, four a word.
+// The 16 values of iq4_* plus 128, four per word.
 #define CURVE_0 0x3f2d1801u
 #define CURVE_1 0x766a5d4fu
 #define CURVE_2 0xa6998d81u
 #define CURVE_3 0xf1d9c5b5u
 
-// Values of four nibbles, one a byte, in the order of the nibbles in the low 16 bits of w.
+// Looks up the values of the four nibbles in the low 16 bits of w. Returns one per byte, in the order of the nibbles.
 LANE uint32_t curve_4(uint32_t w) {
     const uint32_t pick = w & 0x7777u;
     const uint32_t low = __byte_perm(CURVE_0, CURVE_1, pick), high = __byte_perm(CURVE_2, CURVE_3, pick);
     return __byte_perm(low, high, 0x3210u | (w >> 1 & 0x4444u));
 }
 
-// A word of nibbles, low ones for run 0 and high ones for run 1, times s.
+// Decodes a word of nibbles times s: low nibbles belong to run 0, high nibbles to run 1.
 LANE void curve_word(uint32_t w, uint32_t s, uint32_t *o) {
     const uint32_t a = curve_4(w), b = curve_4(w >> 16); // l0 h0 l1 h1, l2 h2 l3 h3
     const uint32_t low = __byte_perm(a, b, 0x6420), high = __byte_perm(a, b, 0x7531);
@@ -51,7 +52,8 @@ struct decode_iq4_xs {
     }
 };
 
-// Floats of 4 bits: their exponent and mantissa in place of a half's are the value times 2^-14, subnormal ones too.
+// Converts 4-bit floats at bytes 0 and 2. Their exponent and mantissa, placed at those of an f16, give the value times 2^-14,
+// also for subnormal values.
 LANE uint32_t even_fp4(uint32_t w) {
     return h2_mul((w & 0x00070007u) << 9 | (w & 0x00080008u) << 12, 0x74007400u);
 }
@@ -71,7 +73,7 @@ struct decode_mxfp4 : decode_plain {
 
 struct decode_nvfp4 : decode_plain {
     enum { QK = 64, BYTES = 36, CH = 256, BF = 0 };
-    LANE static float scale_value(uint32_t s) { // an unsigned float of 4 bits of exponent and 3 of mantissa
+    LANE static float scale_value(uint32_t s) { // an unsigned float with 4 bits of exponent and 3 of mantissa
         const uint32_t exponent = s >> 3 & 15, mantissa = s & 7;
         const float normal = __uint_as_float((exponent + 120) << 23 | mantissa << 20);
         return s == 0x7f ? 0.0f : exponent == 0 ? (float) mantissa * 0x1p-9f : normal;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// decode_dense.cuh: f16, bf16 and f32 rows by decode.cuh's rules. A float is split into two bf16, get() and rest(), which
-// together hold 16 bits of it.
+// decode_dense.cuh: decoders of f16, bf16 and f32 rows, by the rules of decode.cuh. An f32 is split into two bf16, get() and
+// rest(), which together hold 16 bits of its mantissa.
 #pragma once
 
 #include "lane.cuh"
 
-// Four 16-bit elements at 2 * i; those from valid on are zeros: what lies there may be anything.
+// Returns four 16-bit elements from index i on. Elements from `valid` on are zeros, because the bytes there are undefined.
 template <class P> LANE void four_16(P p, int i, int valid, uint32_t *o) {
     uint32_t a = p.u32(2 * i), b = p.u32(2 * i + 4);
     if (i + 4 > valid) {
@@ -29,10 +29,10 @@ template <int IS_BF, int N = 128> struct decode_16 {
 };
 typedef decode_16<0> decode_f16;
 typedef decode_16<1> decode_bf16;
-typedef decode_16<0, 64> decode_f16_short; // chunks for many rows at once
+typedef decode_16<0, 64> decode_f16_short; // shorter chunks, for kernels with many rows per block
 typedef decode_16<1, 64> decode_bf16_short;
 
-// A float as one bf16.
+// An f32 as one bf16.
 template <int CHUNK> struct decode_f32_bf {
     enum { QK = 1, BYTES = 4, CH = CHUNK, BF = 1 };
     int valid;
@@ -51,9 +51,9 @@ template <int CHUNK> struct decode_f32_bf {
         }
     }
 };
-typedef decode_f32_bf<64> decode_f32_short; // chunks for many rows at once
+typedef decode_f32_bf<64> decode_f32_short; // shorter chunks, for kernels with many rows per block
 
-// And as another bf16 what rounding took off.
+// An f32 as two bf16: rest() returns the rounding residual of get() as the second one.
 struct decode_f32 : decode_f32_bf<128> {
     LANE static float less_bf(float v, uint32_t bits) {
         return v - __uint_as_float(bits);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// decode_grid.cuh: points of codebooks, by decode.cuh's rules: iq1_* iq2_* iq3_*. A thread's four elements of a run are half a
-// point of 8 values (group t / 2 of the run, half t % 2) or a point of 4.
+// decode_grid.cuh: decoders of codebook types by the rules of decode.cuh: iq1_* iq2_* iq3_*. The four elements of a run that a
+// thread holds are half a point of 8 values (group t / 2 of the run, half t % 2), or a point of 4 values.
 #pragma once
 
 #include "lane.cuh"
@@ -8,24 +8,24 @@
 #define BERTH_GRID static __device__ const
 #include "quant/grids.h"
 
-// Four fields of 2 or 3 bits, one a nibble: what __byte_perm picks by.
+// Expand four fields of 2 or 3 bits to one per nibble, which is the selector of __byte_perm.
 LANE uint32_t fields_2(uint32_t p) {
     return (p & 3) | (p & 0xc) << 2 | (p & 0x30) << 4 | (p & 0xc0) << 6;
 }
 LANE uint32_t fields_3(uint32_t p) {
     return (p & 7) | (p & 0x38) << 1 | (p & 0x1c0) << 2 | (p & 0xe00) << 3;
 }
-LANE uint32_t even_parity(uint32_t seven) { // signs of 7 bits: the eighth makes their number even
+LANE uint32_t even_parity(uint32_t seven) { // signs of 7 elements; the eighth makes the number of minus signs even
     return seven | (__popc(seven) & 1) << 7;
 }
 
-// Four magnitudes, their signs in the low bits of sign, times s.
+// Decodes four magnitudes times s; their signs are the low bits of `sign`.
 LANE void signed_4(uint32_t v, uint32_t sign, uint32_t s, uint32_t *o) {
     o[0] = h2_mul(h2_less(even_bytes(v), 1024), s) ^ even_bits<15>(sign);
     o[1] = h2_mul(h2_less(odd_bytes(v), 1024), s) ^ odd_bits<15>(sign);
 }
 
-// ---- iq2: values 8 25 43, half a point a thread ----
+// ---- iq2: values 8 25 43, half a point per thread ----
 
 LANE void half_point_iq2(uint32_t point, int t, uint32_t sign, uint32_t s, uint32_t *o) {
     const uint32_t v = __byte_perm(0x002b1908u, 0, fields_2(point >> (8 * (t & 1)) & 0xff));
@@ -84,7 +84,7 @@ struct decode_iq2_s {
     }
 };
 
-// ---- iq3: a point a thread ----
+// ---- iq3: one point per thread ----
 
 struct decode_iq3_xxs {
     enum { QK = 256, BYTES = 98, CH = 256, BF = 0 };
@@ -124,11 +124,11 @@ struct decode_iq3_s {
     }
 };
 
-// ---- iq1: values -1 0 1 and a shift of an eighth, half a point a thread ----
+// ---- iq1: values -1 0 1 plus or minus an eighth, half a point per thread ----
 
 LANE void half_point_iq1(uint32_t index, int t, bool down, float scale, uint32_t *o) {
     const uint32_t v = fields_2(grid_iq1[index] >> (8 * (t & 1)) & 0xff);
-    const uint32_t shift = h2_all(down ? -1.125f : -0.875f); // fields are one above their value
+    const uint32_t shift = h2_all(down ? -1.125f : -0.875f); // fields are the value plus one
     const uint32_t s = h2_all(scale);
     o[0] = h2_mul(h2_add(h2_less((v & 3) | (v & 0x300) << 8 | MAGIC, 1024), shift), s);
     o[1] = h2_mul(h2_add(h2_less((v >> 4 & 3) | (v >> 4 & 0x300) << 8 | MAGIC, 1024), shift), s);
@@ -159,7 +159,7 @@ struct decode_iq1_m {
         d = half_value((a >> 12 & 15) | (a >> 28) << 4 | (b >> 12 & 15) << 8 | (b >> 28) << 12);
     }
     template <class P> LANE void get(P p, int sub, int t, uint32_t *o) const {
-        const uint32_t word = p.u16(48 + 2 * (sub >> 1)); // four scales, a run each
+        const uint32_t word = p.u16(48 + 2 * (sub >> 1)); // four scales of 3 bits, one per run
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int g = 4 * sub + 2 * r + (t >> 1);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dequant.cuh: one element of a row of any type, as quant/*.c has it to the bit: for ops that move rows, not for products.
+// dequant.cuh: dequantises single elements of rows of any type, with the same bits as quant/*.c. Ops that move rows use it;
+// products do not.
 #pragma once
 
 #include "cuda/kernel/common.cuh"
@@ -13,7 +14,7 @@
 static __device__ const int8_t values_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static __device__ const int8_t values_fp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// Blocks are aligned to their halves, or not at all: everything is read through these.
+// Blocks are aligned to 2 bytes or to 1 byte, so all fields are read through these functions.
 DEV float half_at(const void *p) {
     return half_to_float(*(const uint16_t *) p);
 }
@@ -21,7 +22,7 @@ DEV int nibble_of(const uint8_t *qs, int j, int half) {
     return j < half ? qs[j] & 15 : qs[j - half] >> 4;
 }
 
-// ---- 32 elements ----
+// ---- blocks of 32 and 64 elements ----
 
 DEV float element(const block_q4_0 *b, int j) {
     return (float) (nibble_of(b->qs, j, 16) - 8) * half_at(&b->d);
@@ -65,7 +66,7 @@ DEV float element(const block_nvfp4 *b, int j) {
     return (float) values_fp4[nibble_of(b->qs + j / 16 * 8, j % 16, 8)] * half_scale_ue4m3(b->d[j / 16]);
 }
 
-// ---- low bits ----
+// ---- 1 and 2 bits per element ----
 
 DEV float element(const block_q1_0 *b, int j) {
     const float d = half_at(&b->d);
@@ -150,7 +151,7 @@ DEV float element(const block_iq4_xs *b, int j) {
 DEV float with_sign(float v, unsigned signs, int k) {
     return signs >> k & 1 ? -v : v;
 }
-DEV unsigned even_signs(unsigned seven) { // the eighth makes the number of minus signs even
+DEV unsigned even_signs(unsigned seven) { // the eighth sign makes the number of minus signs even
     return seven | (unsigned) (__popc(seven) & 1) << 7;
 }
 DEV float value_iq2(unsigned point, int k) {
@@ -215,7 +216,7 @@ DEV float element(const block_iq1_m *b, int j) {
     return value_iq1(b->qs[g] | (head & 7) << 8, j % 8, head >> 3, half_to_float((uint16_t) h) * (float) (2 * s + 1));
 }
 
-// Element i of a dense row. Types the drivers refuse (cuda_can_widen) give 0.
+// Returns element i of a dense row. Types that the drivers refuse (cuda_can_widen) give 0.
 DEV float row_element(const char *row, int type, int64_t i) {
 #define OF(TYPE, name, ...) \
     case GGML_TYPE_##TYPE: return element((const block_##name *) row + i / QK_##TYPE, (int) (i % QK_##TYPE));

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT
-// dot.cuh: 32 weights of a row times 32 elements of a column in 8 bits: the inner part of mv.cuh, one struct a format.
+// dot.cuh: products of 32 weights of a row with 32 elements of a column in 8 bits. This is the inner part of mv.cuh, with one
+// struct per format.
 //
-// A thread has a sub: 32 elements; which one of its block never changes, so init() works out offsets, masks and factors once.
-// of() takes the bytes of 1,024 elements. Where two subs share bytes a thread has both (SUBS 2) and of() takes 2,048; sub_place() is
-// where a sub of the column lies then: the first ones, then the second ones. Fields are not shifted down but masked where they are: a field at bit b counts 2^b
-// fold, which its factor takes back, and fields in two places are two products (__dp4a costs as much as the shift would).
-// x: 32 integers in two halves (runs), and head = {scale, scale * sum of run 0, of run 1, of both}.
+// A thread processes a sub, which is 32 elements. The position of its sub within a block never changes, so init() computes
+// offsets, masks and factors once. of() receives the bytes of 1,024 elements. If two subs share bytes, a thread processes both
+// (SUBS 2), and of() receives the bytes of 2,048 elements. sub_place() returns the position of a sub of the column: with SUBS 2,
+// the first subs of all pairs come before the second ones. Fields are masked but not shifted down: a field at bit b counts 2^b
+// times its value, and a factor corrects this. Fields at two positions take two products, because __dp4a costs as much as a
+// shift.
+// x: 32 integers in two runs of 16, and head = {scale, scale * sum of run 0, scale * sum of run 1, scale * sum of both}.
 #pragma once
 
 #include "decode.cuh"
 
-// N words from an offset on, whatever its alignment.
+// Loads N words from byte offset i on, with any alignment.
 template <int N> LANE void words_at(bytes p, uint32_t i, uint32_t *v) {
     const uint32_t o = p.off + i, shift = 8 * (o & 3);
     uint32_t w[N + 1];
@@ -23,7 +26,7 @@ template <int N> LANE void words_at(bytes p, uint32_t i, uint32_t *v) {
         v[j] = __funnelshift_r(w[j], w[j + 1], shift);
     }
 }
-// The same from a multiple of 4 on.
+// Loads N words from byte offset i on, a multiple of 4.
 template <int N> LANE void aligned_at(bytes p, uint32_t i, uint32_t *v) {
 #pragma unroll
     for (int j = 0; j < N; j++) {
@@ -31,18 +34,18 @@ template <int N> LANE void aligned_at(bytes p, uint32_t i, uint32_t *v) {
     }
 }
 
-LANE int dot_u(uint32_t w, int x, int c) { // bytes of w without sign
+LANE int dot_u(uint32_t w, int x, int c) { // bytes of w are unsigned
     int r;
     asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(w), "r"(x), "r"(c));
     return r;
 }
-// Sums begin with the bits of 1.5 * 2^23: they are those of a float then, which takes a subtraction where a conversion would take
-// a pipe that is slower by four. No sum reaches 2^22.
+// Sums start with the bits of 1.5 * 2^23, so their bits are those of a float. A subtraction then converts the sum; a conversion
+// instruction would run on a pipe with a quarter of the throughput. No sum reaches 2^22.
 enum { DOT_ZERO = 0x4b400000 };
 LANE float dot_value(int sum) {
     return __int_as_float(sum) - 12582912.0f;
 }
-// Byte i of w, 0 or 1, likewise.
+// Converts byte 0 or 1 of w to a float in the same way.
 LANE float byte_0(uint32_t w) {
     return __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7540)) - 8388608.0f;
 }
@@ -79,7 +82,7 @@ struct dot_single {
         return sub;
     }
 };
-struct dot_pair { // subs 2 i and 2 i + 1
+struct dot_pair { // subs 2 i and 2 i + 1 share bytes
     enum { SUBS = 2 };
     LANE static int sub_place(int sub, int n_sub) {
         return sub / 2 + (sub & 1) * (n_sub / 2);
@@ -114,7 +117,7 @@ struct dot_q4_1 : dot_32<20> {
     }
 };
 
-// Bits of h, one an element, as bytes of 0 or 1.
+// Multiplies the bits of h, one per element, as bytes of 0 or 1.
 LANE float dot_bits(uint32_t h, int4 a, int4 b) {
     uint32_t w[8];
 #pragma unroll
@@ -150,7 +153,7 @@ struct dot_q8_0 : dot_32<34> {
     }
 };
 
-// ---- superblocks: a thread's sub is lane % 8 ----
+// ---- superblocks: the sub of a thread is lane % 8 ----
 
 LANE float power(int n) { // 2^n
     return __uint_as_float((uint32_t) (127 + n) << 23);
@@ -201,9 +204,9 @@ struct dot_q3_K : dot_single {
     }
 };
 
-// Scales and offsets of a pair of subs of q4_K and q5_K, of the block's first 16 bytes.
+// Scales and minimums of a pair of subs of q4_K and q5_K, from the first 16 bytes of the block.
 struct dot_scale_6 {
-    uint32_t shift, first, low, high; // masks: subs below 4 have their 6 bits in one byte
+    uint32_t shift, first, low, high; // masks; a sub below 4 has its 6 bits in one byte
     LANE void init(int pair) {
         shift = 16 * (pair & 1);
         first = pair < 2 ? 0x3f3f : 0, low = pair < 2 ? 0 : 0x0f0f, high = pair < 2 ? 0 : 0x3030;
@@ -275,7 +278,7 @@ struct dot_q6_K {
     enum { QK = 256, BYTES = 210, SUBS = 2 };
     uint32_t at, ql, qh, scales, bits;
     float factor;
-    // Four subs a half: 0 and 2 share bytes, 1 and 3 do.
+    // A half of a block has four subs: 0 and 2 share bytes, and so do 1 and 3.
     LANE static int sub_place(int sub, int n_sub) {
         return sub / 4 * 2 + (sub & 1) + (sub >> 1 & 1) * (n_sub / 2);
     }
@@ -301,9 +304,9 @@ struct dot_q6_K {
     }
 };
 
-// ---- values by number ----
+// ---- nibbles that index a table of values ----
 
-// Of 16 nibbles: low ones to v[0..n), high ones to v[n..2n).
+// Looks up the values of the nibbles of 4 words: low nibbles to v[0..4), high nibbles to v[4..8).
 LANE void curve_words(const uint32_t *w, uint32_t *v) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -339,7 +342,7 @@ struct dot_iq4_xs : dot_single {
     }
 };
 
-// Twice the values of 4-bit floats, 0 1 2 3 4 6 8 12, with their signs.
+// Returns twice the values of four 4-bit floats (0 1 2 3 4 6 8 12), with their signs, one per byte.
 LANE uint32_t fp4_4(uint32_t w) {
     const uint32_t pick = w & 0x7777u;
     const uint32_t low = __byte_perm(0x03020100u, 0x0c080604u, pick), high = __byte_perm(0xfdfeff00u, 0xf4f8fafcu, pick);

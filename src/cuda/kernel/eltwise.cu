@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// eltwise.cu: element by element: one source, two sources, and GLU: any floats in any layout, and the common case of dense f32 four
-// at a time. The formulas are those of cpu/op/eltwise.c and glu.c.
+// eltwise.cu: element-wise ops of one and two sources, and GLU, for any float type in any layout. Contiguous f32 tensors, the
+// common case, are processed as float4. The formulas are those of cpu/op/eltwise.c and glu.c.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/eltwise.h"
@@ -33,7 +33,7 @@ DEV float sign(float v) {
     return v < 0.0f ? -1.0f : 0.0f;
 }
 DEV float gelu_quick(float v) {
-    if (fabsf(v) >= 65520.0f) { // the CPU's curve goes through f16, which ends there
+    if (fabsf(v) >= 65520.0f) { // the CPU computes this function in f16, which overflows here
         v = copysignf(INFINITY, v);
     }
     return v * (1.0f / (1.0f + expf(-1.702f * v)));
@@ -75,7 +75,7 @@ DEV float unary(int what, float v, const float *p) {
     }
 }
 
-// Any floats in any layout.
+// Any float type in any layout.
 KERNEL map_any(const __grid_constant__ struct cuda_map_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -85,7 +85,7 @@ KERNEL map_any(const __grid_constant__ struct cuda_map_args g) {
     }
 }
 
-// Dense f32, a multiple of 4 elements.
+// Contiguous f32, a multiple of 4 elements.
 KERNEL map_dense(const __grid_constant__ struct cuda_map_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n / 4; i += thread_count()) {
@@ -106,7 +106,7 @@ DEV float glu(const struct cuda_glu_args &g, float x, float u) {
     switch (g.what) {
         case GGML_GLU_OP_REGLU: return x > 0.0f ? x * u : 0.0f;
         case GGML_GLU_OP_GEGLU:
-            if (g.a_is_16) { // as the table of halves has it: inf * 0 at one end
+            if (g.a_is_16) { // the CPU's f16 table gives inf * 0 at this end
                 return (x == -INFINITY ? NAN : gelu(x)) * u;
             }
             return x <= -10.0f ? 0.0f : gelu(x) * u;
@@ -132,7 +132,7 @@ KERNEL glu_any(const __grid_constant__ struct cuda_glu_args g) {
     }
 }
 
-// f32 rows that begin at multiples of 16 bytes and hold a multiple of 4 elements: index and n count fours.
+// f32 rows that begin at multiples of 16 bytes and hold a multiple of 4 elements. index and n count float4.
 KERNEL glu_fours(const __grid_constant__ struct cuda_glu_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -172,7 +172,7 @@ KERNEL eltwise_binary_dense(const __grid_constant__ struct cuda_binary_dense_arg
     }
 }
 
-// The sum of the same tensor of several devices, read where it is.
+// Adds the same tensor of several devices, and reads each directly from the memory of its device.
 KERNEL comm_sum(const __grid_constant__ struct cuda_comm_args g) {
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         float sum = 0.0f;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lane.cuh: what a thread does with words: bytes at any offset of shared memory, pairs of halves, copies that do not wait,
-// products of tensor cores. Knows no format and no op.
+// lane.cuh: operations of one thread on words: bytes at any offset of shared memory, pairs of f16, asynchronous copies, tensor
+// core products. It knows no format and no op.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,7 +9,8 @@
 
 #define LANE __device__ __forceinline__
 
-// Bytes in shared memory. Offsets keep the address space known to the compiler, as pointers made from integers would not.
+// Bytes in shared memory. With a base and an offset, the compiler knows the address space; with a pointer made from an integer it
+// would not.
 struct bytes {
     const uint32_t *base;
     uint32_t off;
@@ -23,19 +24,19 @@ struct bytes {
     LANE uint32_t u16(uint32_t i) const {
         return reinterpret_cast<const uint16_t *>(base)[(off + i) >> 1];
     }
-    // Four bytes, off + i a multiple of 4.
+    // Four bytes; off + i is a multiple of 4.
     LANE uint32_t w32(uint32_t i) const {
         return base[(off + i) >> 2];
     }
-    // Four bytes anywhere; reads up to the next word.
+    // Four bytes at any offset; reads up to the end of the next word.
     LANE uint32_t u32(uint32_t i) const {
         const uint32_t o = off + i;
         return __funnelshift_r(base[o >> 2], base[(o >> 2) + 1], 8 * (o & 3));
     }
 };
 
-// The same from a multiple of 4 bytes on, for offsets that are known when compiling but for a thread's multiple of 4: which words
-// hold four bytes then is known too, and costs nothing.
+// The same interface for a base at a multiple of 4 bytes. Offsets are compile-time constants plus a multiple of 4 per thread. The
+// compiler then knows which words contain four bytes, and unaligned reads need no run-time shift.
 struct words {
     const char *base;
     uint32_t off;
@@ -59,7 +60,7 @@ struct words {
     }
 };
 
-// ---- pairs of halves in a word ----
+// ---- pairs of f16 in a word ----
 
 LANE __half2 as_h2(uint32_t v) {
     return *reinterpret_cast<__half2 *>(&v);
@@ -76,7 +77,7 @@ LANE uint32_t h2_mul(uint32_t a, uint32_t b) {
 LANE uint32_t h2_fma(uint32_t a, uint32_t b, uint32_t c) {
     return as_u32(__hfma2(as_h2(a), as_h2(b), as_h2(c)));
 }
-LANE uint32_t h2_low(uint32_t v) { // both halves the lower one
+LANE uint32_t h2_low(uint32_t v) { // the lower f16 in both places
     return __byte_perm(v, 0, 0x1010);
 }
 LANE uint32_t h2_high(uint32_t v) {
@@ -102,14 +103,14 @@ LANE uint32_t smem_addr(const void *p) {
     return (uint32_t) __cvta_generic_to_shared(p);
 }
 
-// 16 bytes, of which the first n are taken and the rest are zeros.
+// Copies 16 bytes asynchronously. The first n are read; the others are zeros.
 LANE void copy16(uint32_t to, const void *from, uint32_t n) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(n) : "memory");
 }
 LANE void copy_commit() {
     asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
-// All but the n newest groups are there.
+// Waits until all copy groups except the n newest are complete.
 LANE void copy_wait(int n) {
     switch (n) {
         case 0: asm volatile("cp.async.wait_group 0;\n" ::: "memory"); break;
@@ -149,7 +150,8 @@ LANE void ldmatrix4t(uint32_t addr, uint32_t *r) {
                  : "memory");
 }
 
-// A kernel of the stream may start before the one ahead of it has ended: what that one writes is there after this.
+// Waits for the previous kernel of the stream, which may still run because this kernel was allowed to start early. Afterwards the
+// results of the previous kernel are visible.
 LANE void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;\n" ::: "memory");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// mf.cu: rows of floats times 2 to 8 columns, without rounding them first. A block has four rows at a time, read side by side by all its
-// threads, two pieces of 16 bytes of each row ahead; columns lie in shared memory.
+// mf.cu: products of f32 rows with 2 to 8 f32 columns, without rounding the operands. A block computes four rows at a time. All
+// its threads read adjacent pieces of 16 bytes of each row, and each thread loads two pieces per row in advance. The columns are
+// in shared memory.
 #include "mf_args.h"
 #include "mv_block.cuh"
 
@@ -10,7 +11,7 @@ static_assert(MF_SUMS == 32, "a sum a thread of a warp");
 struct mf_piece {
     uint4 w[MF_ROWS];
 };
-// Which piece of which rows comes next.
+// Position of the next piece: which rows (turn), and which piece of each row (pass).
 struct mf_place {
     int turn, pass;
 };
@@ -25,7 +26,7 @@ struct mf_walk {
             p->turn += gridDim.x;
         }
     }
-    // A row that is missing is the last one again.
+    // Reads a piece of four rows. For a row that does not exist, reads the last row instead.
     LANE void read(const mf_args &a, const mf_place &p, mf_piece *to) const {
         const int i = p.pass * MF_THREADS + threadIdx.x;
         if (p.turn < n_turns && i < n_pieces) {
@@ -44,7 +45,8 @@ LANE float mf_dot(uint4 w, float4 x, float sum) {
     return fmaf(__uint_as_float(w.w), x.w, sum);
 }
 
-// A warp's 32 sums over its threads: thread i has the i-th in sum[0]. In each step a thread keeps half of what it has.
+// One step of adding up the 32 sums of a warp over its threads. After all steps, thread i holds sum i in sum[0]. In each step, a
+// thread keeps half of its sums.
 template <int HALF> LANE void mf_reduce(float *sum, int lane) {
     const bool upper = (lane & HALF) != 0;
 #pragma unroll
@@ -57,10 +59,10 @@ template <int HALF> LANE void mf_reduce(float *sum, int lane) {
 struct mf_work {
     mf_walk walk;
     const float4 *xs; // [column][piece]
-    float *y, *red;   // red: two times a sum of each warp for each row and column
+    float *y, *red;   // red: [2][warp][row][column], partial sums
     int buffer;
 
-    // The piece at p, which is there by then; the one behind the next takes its room.
+    // Processes the piece at p, which is loaded, and loads the piece after the next one into its registers.
     LANE void step(const mf_args &a, mf_place p, mf_place *ahead, mf_piece *piece, float *sum) {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, i = p.pass * MF_THREADS + threadIdx.x;
         if (i < walk.n_pieces) {

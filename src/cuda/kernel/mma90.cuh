@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// mma90.cuh: weights times many columns on sm_90a: 128 rows by NT columns a block.
+// mma90.cuh: products of weights with many columns on sm_90a. A block computes 128 rows by NT columns.
 //
-// One warp group copies: rows of weights as they are (a chunk of decode.cuh's at a time), columns in tiles of 64 elements
-// (mma_args.h). Two warp groups have 64 rows each: they unpack weights from shared memory straight into the registers that wgmma
-// takes its first operand from, while the product of the step before runs; columns are the second operand, in shared memory.
+// One warp group copies: rows of weights in the format of the file, one chunk (decode.cuh) at a time, and columns in tiles of 64
+// elements (mma_args.h). Two warp groups compute 64 rows each. They unpack weights from shared memory into the registers of
+// wgmma's A operand while the previous product runs. The columns are the B operand, in shared memory.
 #pragma once
 
 #include "decode.cuh"
@@ -31,7 +31,7 @@ struct mma_bars {
     uint32_t full_a, empty_a, full_b, empty_b;
 };
 
-// The copying warp group.
+// The warp group that copies.
 template <class D, int NT>
 LANE void mma_feed(
     const mma_args &a, const char *w, const char *tiles, int row0, uint32_t smem_a, uint32_t smem_b, mma_bars bar) {
@@ -44,7 +44,7 @@ LANE void mma_feed(
         const int64_t from = (int64_t) c * P::BYTES;
         const int n_bytes = (int) min((int64_t) P::BYTES, row_bytes - from);
         bar_wait(bar.empty_a + 8 * s, (c / P::N_A + 1) & 1);
-        // a row a thread, from and to multiples of 16 bytes around it
+        // Each thread copies one row, extended to multiples of 16 bytes at both ends.
         const char *src = w + (int64_t) (row0 + threadIdx.x) * a.w_row + from;
         const int odd = (int) ((uintptr_t) src & 15);
         if (row0 + (int) threadIdx.x < a.m) {
@@ -89,7 +89,7 @@ LANE void mma_eat(const mma_args &args, const char *w, int row0, const uint32_t 
     mma_bars bar, float *c) {
     typedef mma_plan<D, NT> P;
     const int n_chunks = (args.k + D::CH - 1) / D::CH;
-    const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4; // warps 0..7 of both groups
+    const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4; // warps 0 to 7 of the two groups
     const int row = 16 * warp + g;
     int step = 0;
     uint32_t a[2][16];
@@ -122,7 +122,7 @@ LANE void mma_eat(const mma_args &args, const char *w, int row0, const uint32_t 
                 wgmma<NT, D::BF>::template rs<0>(c, a[q & 1] + 4 * i, b + 2 * i, step + i > 0);
             }
             wgmma_commit();
-            wgmma_wait<P::STEPS == 1 ? 0 : 1>(); // the other half of a[] is free then
+            wgmma_wait<P::STEPS == 1 ? 0 : 1>(); // the other half of a[] is free after this wait
             if (step > 0 && lane == 0) {
                 bar_arrive(bar.empty_b + 8 * ((step - 1) % P::N_B));
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mma90_block.cu: products of many columns on sm_90a: blocks of 32 elements and superblocks with scales.
+// mma90_block.cu: products with many columns on sm_90a, for types with blocks of 32 elements and with superblocks.
 #include "mma90.cuh"
 
 MMA90_KERNELS(q4_0, q4_0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mma90_curve.cu: products of many columns on sm_90a: values by number, and dense weights.
+// mma90_curve.cu: products with many columns on sm_90a, for types whose nibbles index a table of values, and for dense weights.
 #include "mma90.cuh"
 
 MMA90_KERNELS(iq4_nl, iq4_nl)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mma90_grid.cu: products of many columns on sm_90a: codebooks, trits and single bits.
+// mma90_grid.cu: products with many columns on sm_90a, for codebook types, ternary types and types with 1 or 2 bits.
 #include "mma90.cuh"
 
 MMA90_KERNEL(iq2_xxs, iq2_xxs, 128)

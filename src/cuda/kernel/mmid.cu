@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mmid.cu: pairs of token and slot sorted by expert, into tiles of columns that have one expert each. One block: there are few.
+// mmid.cu: sorts (token, slot) pairs by expert into tiles of columns that have one expert each. One block does this, because
+// there are few pairs.
 #include "lane.cuh"
 #include "mma_args.h"
 
@@ -26,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(1024) mmid_sort(const __grid_consta
         }
     }
     __syncthreads();
-    // Tiles of each expert, one after the other; a column of the sum a thread.
+    // Each thread counts the tiles of one expert. A prefix sum gives the first tile of each expert.
     const int mine = threadIdx.x < a.n_experts ? (count[threadIdx.x] + a.nt - 1) / a.nt : 0;
     first[threadIdx.x] = mine;
     __syncthreads();
@@ -41,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(1024) mmid_sort(const __grid_consta
         a.experts[start + i] = threadIdx.x;
     }
     __syncthreads();
-    first[threadIdx.x] = start * a.nt; // the next column of the expert
+    first[threadIdx.x] = start * a.nt; // next column of the expert
     __syncthreads();
     for (int i = threadIdx.x; i < a.n_pairs; i += blockDim.x) {
         const int token = i / a.n_used, slot = i % a.n_used, expert = a.ids[token * a.ids_row + slot];

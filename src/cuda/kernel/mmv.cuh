@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// mmv.cuh: weights times up to 8 columns, at the speed of memory.
+// mmv.cuh: products of weights with up to 8 columns, at the speed of memory.
 //
-// A block has 8 columns (grid.y) and walks over tiles of 16 rows. Its 8 or 16 warps share a tile's elements by chunks (decode.cuh): each
-// has a ring of chunks of its own in shared memory, copied ahead over the ends of tiles, so that copies never pause. At the end of a
-// tile their sums meet. Columns come as halves (bf16 for bf16 and f32 weights; act.cu), with XP = 2 also what rounding took off them.
-// Those that do not fit into shared memory are taken in parts of k_part chunks; then y is added to, after a barrier of the block.
+// A block has 8 columns (blockIdx.y) and loops over tiles of 16 rows. Its 8 or 16 warps divide the elements of a tile by chunks
+// (decode.cuh). Each warp has its own ring of chunks in shared memory. Copies run ahead across the ends of tiles, so that they
+// never pause. At the end of a tile, the sums of the warps are added. The columns are f16 (bf16 for bf16 and f32 weights;
+// act.cu), and with XP = 2 also their rounding residuals. Columns that do not fit into shared memory are processed in parts of
+// k_part chunks; parts after the first add to y, after a barrier of the block.
 #pragma once
 
 #include "decode.cuh"
@@ -15,14 +16,14 @@ enum { MMV_ROWS = 16, MMV_COLS = 8 };
 
 template <class D> struct mmv_stage {
     enum {
-        BYTES = D::CH / D::QK * D::BYTES,     // of a row
-        PIECES = ((BYTES + 14) / 16 + 1) | 1, // copies of 16 bytes; odd, so that rows begin in different banks
+        BYTES = D::CH / D::QK * D::BYTES,     // bytes per row
+        PIECES = ((BYTES + 14) / 16 + 1) | 1, // copies of 16 bytes per row; odd, so that rows begin in different banks
         PITCH = PIECES * 16,
         SIZE = PITCH * MMV_ROWS,
     };
 };
 
-// Where a warp is: chunk of a tile of a part.
+// Position of a warp: a chunk of a tile of a part.
 struct mmv_place {
     int part, tile, chunk;
 };
@@ -44,13 +45,13 @@ struct mmv_walk {
     }
 };
 
-// Which pieces of a chunk's rows a thread copies, where rows begin at multiples of 16 bytes: the same for all chunks. (One bulk copy a
-// row takes more instructions than all of these: threads issue them one by one.)
+// The pieces of 16 bytes of a chunk's rows that a thread copies if rows begin at multiples of 16 bytes. They are the same for all
+// chunks. (One bulk copy per row would take more instructions than these copies, because threads issue bulk copies serially.)
 template <class D> struct mmv_pieces {
     typedef mmv_stage<D> S;
     enum { EACH = S::BYTES % 16 == 0 ? S::BYTES / 16 : (S::BYTES + 30) / 16, N = (MMV_ROWS * EACH + 31) / 32 };
-    int from[N];      // offset in memory
-    uint32_t what[N]; // row, offset in the row, offset in the stage
+    int from[N];      // byte offset in global memory
+    uint32_t what[N]; // row, offset in the row, and offset in the stage, packed
 
     LANE void init(int64_t w_row, int lane) {
 #pragma unroll
@@ -70,7 +71,7 @@ template <class D> struct mmv_pieces {
     }
 };
 
-// A chunk of 16 rows on its way, in pieces that begin and end at multiples of 16 bytes around it.
+// Starts the copy of a chunk of 16 rows, in pieces that begin and end at multiples of 16 bytes.
 template <class D>
 LANE void mmv_fetch(const mmv_args &a, const char *w, const mmv_walk &walk, const mmv_place &p, const mmv_pieces<D> &pieces,
     uint32_t stage, int lane) {
@@ -95,7 +96,7 @@ LANE void mmv_fetch(const mmv_args &a, const char *w, const mmv_walk &walk, cons
     copy_commit();
 }
 
-// Columns of a part, 16 bytes a thread at a time.
+// Loads the columns of a part, 16 bytes per thread at a time.
 template <int XP, int WARPS>
 LANE void mmv_columns(const mmv_args &a, int n, const uint16_t *x, int k_from, int k_n, int pitch, uint16_t *xs) {
     for (int piece = threadIdx.x; piece < k_n / 8; piece += WARPS * 32) {
@@ -119,7 +120,7 @@ LANE void mmv_columns(const mmv_args &a, int n, const uint16_t *x, int k_from, i
     __syncthreads();
 }
 
-// f32 has a second part of weights.
+// For f32 weights, returns the residuals of the weights; other types have none.
 template <class D, class P> LANE void mmv_rest(const D &d, P p, int sub, int t, const uint32_t *o, uint32_t *lo) {
 }
 template <class P> LANE void mmv_rest(const decode_f32 &d, P p, int sub, int t, const uint32_t *o, uint32_t *lo) {
@@ -157,7 +158,7 @@ LANE void mmv_sub(
     }
 }
 
-// A chunk that is whole is one run of instructions; of others only subs that begin within valid are looked at.
+// A complete chunk is processed without branches. Of an incomplete chunk, only subs that begin before `valid` are processed.
 template <class D, int XP, class P>
 LANE void mmv_chunk(P p0, P p1, int valid, uint32_t x_addr, uint32_t x_part, int t, float *acc, float *more) {
     D d0, d1;
@@ -178,7 +179,7 @@ LANE void mmv_chunk(P p0, P p1, int valid, uint32_t x_addr, uint32_t x_part, int
     }
 }
 
-// Sums of the warps for a tile, by one warp: four columns of a row a thread.
+// Adds and stores the sums of all warps for a tile. One warp does this; each thread handles four columns of a row.
 template <int WARPS>
 LANE void mmv_store(const mmv_args &a, int n, const float *red, const float *scale, float *y, int row0, bool add, int lane) {
     const int r = lane / 2, j0 = lane % 2 * 4;
@@ -198,11 +199,11 @@ LANE void mmv_store(const mmv_args &a, int n, const float *red, const float *sca
     }
 }
 
-// How the sums of tiles meet: a warp puts its own into one of MMV_TILES places and goes on; one of them, another for each tile, waits
-// for all, adds and stores. Without barriers in shared memory (before sm_90) all wait at every tile.
+// Combination of the warps' sums. A warp stores its sums in one of MMV_TILES places and continues. For each tile, another warp
+// waits for all sums, adds and stores them. Before sm_90, which has no barriers in shared memory, all warps wait at every tile.
 template <int WARPS> struct mmv_meeting {
     float *red;
-    uint32_t bars; // of each place: all are there; it is free again
+    uint32_t bars; // two per place: all sums are stored; the place is free
     int place, warp;
     uint32_t lap;
 
@@ -254,7 +255,7 @@ template <int WARPS> struct mmv_meeting {
 template <class D, int XP, int WARPS> LANE void mmv(const mmv_args &a) {
     typedef mmv_stage<D> S;
     extern __shared__ __align__(128) uint32_t smem[];
-    float *red = reinterpret_cast<float *>(smem); // MMV_TILES times a tile of 16 x 8 for each warp, then the barriers
+    float *red = reinterpret_cast<float *>(smem);                         // [MMV_TILES][warp][16 x 8], then the barriers
     const int n = min((int) MMV_COLS, a.n - (int) blockIdx.y * MMV_COLS); // columns of this block
     const int pitch = a.k_part * D::CH + 8;
     uint16_t *xs = reinterpret_cast<uint16_t *>(red + MMV_FIXED(WARPS) / 4);
@@ -279,7 +280,7 @@ template <class D, int XP, int WARPS> LANE void mmv(const mmv_args &a) {
     walk.warp = warp;
     mmv_pieces<D> pieces;
     pieces.init(a.w_row, lane);
-    // Weights may be on their way before the kernel ahead has written the columns.
+    // If no kernel writes the weights, their copies start before the previous kernel has written the columns.
     if (!a.w_const && a.wait) {
         wait_for_previous();
     }
@@ -311,7 +312,7 @@ template <class D, int XP, int WARPS> LANE void mmv(const mmv_args &a) {
                     walk.settle(&next);
                     fill = fill + 1 == a.n_stages ? 0 : fill + 1;
                 }
-                if (a.n_stages == 1) { // none is ahead
+                if (a.n_stages == 1) { // no chunk is copied ahead
                     copy_wait(0);
                     __syncwarp();
                 }
@@ -320,7 +321,7 @@ template <class D, int XP, int WARPS> LANE void mmv(const mmv_args &a) {
                 const uint32_t odd0 = (uint32_t) (uintptr_t) row & 15, odd1 = (uint32_t) (uintptr_t) (row + 8 * a.w_row) & 15;
                 const uint32_t at = ring_off + stage * S::SIZE + g * S::PITCH, x_at = x_addr + c * D::CH * 2,
                                x_part = n * pitch * 2;
-                if (a.w_fours) { // rows at multiples of 4: chunks are, too, or at odd multiples of 2
+                if (a.w_fours) { // rows begin at multiples of 4 bytes; chunks begin there or at odd multiples of 2
                     const uint32_t two = S::BYTES % 4 == 0 ? 0 : odd0 & 2;
                     const char *p0 = reinterpret_cast<const char *>(smem) + at + odd0 - two,
                                *p1 = p0 + 8 * S::PITCH + odd1 - odd0;
@@ -345,7 +346,7 @@ template <class D, int XP, int WARPS> LANE void mmv(const mmv_args &a) {
     }
 }
 
-// With 16 warps, and with 8 for GPUs with less shared memory; types with large chunks have 8 alone.
+// Kernels with 16 warps, and with 8 for GPUs with less shared memory. Types with large chunks have only the kernel with 8 warps.
 #define MMV_KERNEL(name, type, parts, warps) \
     extern "C" __global__ void __launch_bounds__(warps * 32, 1) mmv_##name(const __grid_constant__ mmv_args a) { \
         mmv<decode_##type, parts, warps>(a); \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mmv_dense.cu: products of few columns with f16, bf16 and f32 weights. The fine ones keep what rounding takes off the columns;
-// from 5 columns on that would cost more than the weights.
+// mmv_dense.cu: products with few columns for f16, bf16 and f32 weights. The kernels with 2 parts also multiply the rounding
+// residuals of the columns; for more than 4 columns, that would cost more than reading the weights.
 #include "mmv.cuh"
 
 MMV_KERNELS(f16, f16, 2)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mmv_quant.cu: products of few columns, the common block formats.
+// mmv_quant.cu: products with few columns for the common block formats.
 #include "mmv.cuh"
 
 MMV_KERNELS(q4_0, q4_0, 1)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mmv_small.cu: products of few columns, formats of values by number, of codebooks and of trits.
+// mmv_small.cu: products with few columns for types whose nibbles index a table of values, codebook types, and types with 1 or 2
+// bits.
 #include "mmv.cuh"
 
 MMV_KERNELS(iq4_nl, iq4_nl, 1)

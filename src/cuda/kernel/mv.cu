@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mv.cu: products of one column: a warp a row (mv.cuh), or a block a row for dense weights (mv_block.cuh).
+// mv.cu: products with one column: two rows per warp (mv.cuh), or four rows per block for dense weights (mv_block.cuh).
 #include "mv_block.cuh"
 
 MV_KERNEL(q4_0, mv_blocks<dot_q4_0>)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// mv.cuh: weights times one column. A warp has two rows at a time, which share what is read of the column: it copies steps of both
-// ahead into a ring of its own in shared memory, over the ends of rows, so that memory never rests; no warp waits for another. The
-// column lies in shared memory: in 8 bits with a scale for 32 elements for block formats (dot.cuh), in floats for dense rows. Around the
-// product: several matrices with one column, the norm of the column before, a sum or a gate behind (mv_args.h).
+// mv.cuh: products of weights with one column. A warp computes two rows at a time, which share the loads of the column. It copies
+// steps of both rows ahead into its own ring in shared memory, across the ends of rows, so that memory is always busy. No warp
+// waits for another. The column is in shared memory: for block formats in 8 bits with a scale per 32 elements (dot.cuh), for
+// dense rows as f32. A launch can also compute several matrices with the same column, the norm of the column before the products,
+// and an addition or a gate after them (mv_args.h).
 #pragma once
 
 #include "dot.cuh"
@@ -14,9 +15,9 @@
 enum { MV_THREADS = MV_WARPS * 32, MV_AHEAD = 4, MV_NORMED = 2 };
 static_assert(MV_NORM_MAX <= MV_NORMED * MV_THREADS * 8, "a column with a norm is loaded in one round");
 
-// ---- the column, eight elements at a time ----
+// ---- eight elements of the column ----
 
-LANE float more_of(float a, float b) { // unlike fmaxf, not a number if one is not
+LANE float more_of(float a, float b) { // maximum; unlike fmaxf, NaN if an operand is NaN
     float r;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
     return r;
@@ -49,16 +50,17 @@ LANE float approx_rcp(float v) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
     return r;
 }
-// Four floats of at most 127 in size as bytes: added to 1.5 * 2^23 they are the lowest ones of its bits.
+// Converts four floats times `up`, of magnitude at most 127, to bytes: after the addition of 1.5 * 2^23, the integer is in the
+// lowest byte.
 LANE uint32_t mv_whole(float4 v, float up) {
     const uint32_t x = __float_as_uint(fmaf(v.x, up, 12582912.0f)), y = __float_as_uint(fmaf(v.y, up, 12582912.0f)),
                    z = __float_as_uint(fmaf(v.z, up, 12582912.0f)), w = __float_as_uint(fmaf(v.w, up, 12582912.0f));
     return __byte_perm(__byte_perm(x, y, 0x0040), __byte_perm(z, w, 0x0040), 0x5410);
 }
 
-// ---- block formats: 32 elements a thread at a time, or 64 ----
+// ---- block formats: 32 or 64 elements per thread at a time ----
 
-// Two rows' bytes of a step, and what is added to their sums.
+// The bytes of two rows of a step.
 struct mv_rows {
     bytes row[2];
 };
@@ -73,7 +75,8 @@ template <class T> struct mv_blocks {
     enum { QK = T::QK, BYTES = T::BYTES, STEP = 2048, STEP_BYTES = STEP / QK * BYTES };
     T dot;
 
-    // Shared memory of a column of n_sub subs: two planes of 16 bytes a sub, then {scale, scaled sums of the two runs, of both}.
+    // Bytes of shared memory of a column. Layout: two planes of 16 bytes per sub, then {scale, scaled sum of run 0, of run 1,
+    // of both} per sub.
     LANE static uint32_t column_size(int k) {
         return (uint32_t) (k / 32) * 48;
     }
@@ -81,13 +84,15 @@ template <class T> struct mv_blocks {
         dot.init(lane);
     }
 
-    // Elements 8 i to 8 i + 7: four threads that follow each other have a sub, two a run. All threads of a warp come here.
+    // Converts elements 8 i to 8 i + 7. Four consecutive threads convert a sub, two of them a run. All threads of a warp must
+    // call.
     LANE static void column_put(int i, const mv_eight &v, int k_n, char *xs) {
         const int n_sub = k_n / 32;
         float most = v.most();
         most = more_of(most, __shfl_xor_sync(~0u, most, 1));
         most = more_of(most, __shfl_xor_sync(~0u, most, 2));
-        const float up = most >= 1e-36f ? 7.9375f * approx_rcp(most * 0.0625f) : 0.0f; // 127 / most, where that is a float
+        // 127 / most, computed without overflow; 0 if most is too small.
+        const float up = most >= 1e-36f ? 7.9375f * approx_rcp(most * 0.0625f) : 0.0f;
         const uint32_t lo = mv_whole(v.a, up), hi = mv_whole(v.b, up);
         int sum = __dp4a((int) lo, 0x01010101, __dp4a((int) hi, 0x01010101, 0));
         sum += __shfl_xor_sync(~0u, sum, 1);
@@ -98,7 +103,7 @@ template <class T> struct mv_blocks {
         const uint32_t w = threadIdx.x % 4, sub = T::sub_place((uint32_t) i / 4, n_sub);
         reinterpret_cast<uint2 *>(xs)[(w / 2 * n_sub + sub) * 2 + w % 2] = make_uint2(lo, hi);
         if (w == 0) {
-            const float d = most <= FLT_MAX ? most * (1.0f / 127.0f) : NAN; // bytes have no infinity
+            const float d = most <= FLT_MAX ? most * (1.0f / 127.0f) : NAN; // bytes cannot represent infinity
             reinterpret_cast<float4 *>(xs)[2 * n_sub + sub] =
                 make_float4(d, d * (float) sum, d * (float) other, d * (float) (sum + other));
         }
@@ -112,13 +117,13 @@ template <class T> struct mv_blocks {
         sum[1] += dot.of(r.row[1].at(more), a, b, head);
     }
 
-    // The thread's part of a step of n elements, from: its first element.
+    // Processes the thread's part of a step of n elements. from: first element of the step.
     LANE void step(const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum) const {
         mv_step(*this, r, from, n, k, xs, lane, sum, mv_kind<T::SUBS>());
     }
 };
 
-// A sub a thread, twice.
+// SUBS 1: each thread processes one sub of each half of the step.
 template <class B>
 LANE void mv_step(const B &t, const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum, mv_kind<1>) {
     const int i = from / 32 + lane;
@@ -130,7 +135,7 @@ LANE void mv_step(const B &t, const mv_rows &r, int from, int n, int k, const ch
     }
 }
 
-// Two subs a thread that share bytes.
+// SUBS 2: each thread processes two subs that share bytes.
 template <class B>
 LANE void mv_step(const B &t, const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum, mv_kind<2>) {
     const int n_sub = k / 32;
@@ -154,7 +159,7 @@ struct mv_dense {
     }
     LANE void init(int) {
     }
-    // planes of four: elements 8i..8i+3, then 8i+4..8i+7
+    // Two planes of float4: elements 8i to 8i + 3, then elements 8i + 4 to 8i + 7.
     LANE static void column_put(int i, const mv_eight &v, int k_n, char *xs) {
         float4 *to = reinterpret_cast<float4 *>(xs);
         if (8 * i < k_n) {
@@ -171,7 +176,7 @@ struct mv_dense {
         }
         return fmaf(b, x1, fmaf(a, x0, sum));
     }
-    // Eight elements of a row, of which `left` are there: what lies behind the row may be anything.
+    // Adds the products of eight elements of a row, of which `left` exist. The bytes after the row are undefined.
     LANE static float add_eight(bytes row, int i, int left, float4 a, float4 b, float sum) {
         uint32_t w[4];
         if (row.off % 16 == 0) {
@@ -246,9 +251,10 @@ struct mv_floats {
     }
 };
 
-// ---- the column ----
+// ---- loading the column ----
 
-// One over the root mean square of the column, of which each thread has a part of the sum. part: a float a warp, 64 bytes apart.
+// Returns 1 / the root mean square of the column. sum: the thread's part of the sum of squares. part: one float per warp, 64
+// bytes apart.
 LANE float mv_rms(const mv_args &a, float sum, char *part) {
 #pragma unroll
     for (int i = 16; i > 0; i /= 2) {
@@ -266,7 +272,7 @@ LANE float mv_rms(const mv_args &a, float sum, char *part) {
     return 1.0f / sqrtf(sum / (float) a.k + a.eps);
 }
 
-// Columns of any length, at any address.
+// Loads eight elements of a column of any length at any address; elements from k on are 0.
 LANE mv_eight mv_part(const float *x, int i, int k) {
     float v[8];
 #pragma unroll
@@ -294,7 +300,7 @@ template <class T> LANE void mv_odd_column(const mv_args &a, const float *x, cha
     }
 }
 
-// All of a thread's loads are on their way before the first is used; AHEAD of them are one round.
+// Loads AHEAD groups of eight elements per thread. All loads of a thread are issued before the first is used.
 template <int AHEAD> LANE void mv_round(const mv_args &a, const float *x, int first, mv_eight *v) {
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
@@ -308,7 +314,7 @@ template <int AHEAD> LANE void mv_round(const mv_args &a, const float *x, int fi
 template <class T, int AHEAD> LANE void mv_puts(const mv_args &a, int first, const mv_eight *v, char *xs) {
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
-        if (8 * (first + j * MV_THREADS + (int) (threadIdx.x & ~31u)) < a.k) { // a warp together
+        if (8 * (first + j * MV_THREADS + (int) (threadIdx.x & ~31u)) < a.k) { // true or false for all threads of a warp
             T::column_put(first + j * MV_THREADS + threadIdx.x, v[j], a.k, xs);
         }
     }
@@ -317,7 +323,7 @@ template <class T, int AHEAD> LANE void mv_puts(const mv_args &a, int first, con
 template <class T, int AHEAD> LANE void mv_column(const mv_args &a, const float *x, char *xs, char *part) {
     if ((((uintptr_t) x | (uintptr_t) a.norm) % 16 | a.k % 8) != 0) {
         mv_odd_column<T>(a, x, xs, part);
-    } else if (a.norm != NULL) { // MV_NORM_MAX: one round
+    } else if (a.norm != NULL) { // MV_NORM_MAX elements fit into one round
         mv_eight v[MV_NORMED], by[MV_NORMED];
         mv_round<MV_NORMED>(a, x, 0, v);
         mv_round<MV_NORMED>(a, a.norm, 0, by);
@@ -341,15 +347,16 @@ template <class T, int AHEAD> LANE void mv_column(const mv_args &a, const float 
     }
 }
 
-// ---- the walk over rows ----
+// ---- loop over rows ----
 
-// Turns of two rows: neighbours of one matrix, or with a gate row i of both. Where a second row is missing the first is taken twice.
+// A turn is two rows: neighbouring rows of one matrix, or with a gate row i of both matrices. If the second row does not exist,
+// the first is processed twice.
 struct mv_place {
-    const char *w[2]; // the rows from the next step on, back to a multiple of 16 bytes
-    int odd[2];       // how far back that is: steps are multiples of 16 bytes
-    int left;         // bytes of a row from there on
-    int turn;         // of all turns
-    int part, row;    // which matrix, and which of its rows is the first
+    const char *w[2]; // the rows at the next step, rounded down to a multiple of 16 bytes
+    int odd[2];       // bytes by which w was rounded down; constant per row, because steps are multiples of 16 bytes
+    int left;         // bytes of a row that remain
+    int turn;         // index of the turn
+    int part, row;    // index of the matrix, and its first row in this turn
 };
 
 struct mv_walk {
@@ -413,7 +420,7 @@ template <class T> LANE void mv_fetch(const mv_place &p, uint32_t to, uint32_t s
 #endif
 }
 
-// Which weights, column and result a block has.
+// Finds the weights, the column and the result of a block.
 LANE void mv_operands(const mv_args &a, int64_t *w_off, const float **x, int64_t *y_off) {
     const int z = blockIdx.z;
     *x = a.x;
@@ -438,7 +445,7 @@ LANE float mv_gate(int glu, float x) {
     return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * x * (1.0f + 0.044715f * x * x)));
 }
 
-// The sums of a warp's threads: of the first row in threads 0 to 15, of the second in 16 to 31.
+// Adds the sums of a warp's threads. Threads 0 to 15 return the sum of the first row, threads 16 to 31 that of the second.
 LANE float mv_sum(const float *sum, int lane) {
     const bool second = lane >= 16;
     float mine = second ? sum[1] : sum[0];
@@ -450,7 +457,7 @@ LANE float mv_sum(const float *sum, int lane) {
     return mine;
 }
 
-// What becomes of a turn's sums.
+// Applies the gate or the addition to the sums of a turn, and stores the result.
 LANE void mv_store(const mv_args &a, const mv_place &p, float sum, int64_t y_off, float more, int lane) {
     if (a.glu != MV_GLU_NONE) {
         const float up = __shfl_down_sync(~0u, sum, 16);
@@ -466,12 +473,12 @@ template <class T> LANE void mv(const mv_args &a) {
     enum { ROW = (T::STEP_BYTES + 30) / 16 * 16 + 16, STAGE = 2 * ROW };
     extern __shared__ __align__(128) uint32_t smem[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    // [a warp's barriers, and a float behind them][column][rings]
+    // Layout: [per warp: barriers, then one float][column][rings].
     char *xs = reinterpret_cast<char *>(smem) + MV_WARPS * 64;
     const uint32_t ring_off = MV_WARPS * 64 + (T::column_size(a.k) + 15) / 16 * 16 + warp * a.n_stages * STAGE;
     const uint32_t ring = smem_addr(smem) + ring_off, bars = smem_addr(smem) + warp * 64;
     let_next_start();
-    // Weights may be on their way before the kernel ahead has written the column.
+    // If no kernel writes the weights, their copies start before the previous kernel has written the column.
     if (a.wait && (a.ids != NULL || !a.w_const)) {
         wait_for_previous();
     }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// mv_block.cuh: dense weights times one column, rows that begin at multiples of 16 bytes. A block has four rows at a time: all its
-// threads read them side by side, 16 bytes of each row a thread, straight into registers, the next while sums of these are still
-// being made. So neighbouring blocks read neighbouring memory, which it gives out fastest. Around the product: as mv.cuh.
+// mv_block.cuh: products of dense weights with one column, for rows that begin at multiples of 16 bytes. A block computes four
+// rows at a time. Its threads read adjacent pieces of 16 bytes of each row directly into registers, and load the next pieces
+// while they add the current ones. Neighbouring blocks therefore read neighbouring memory, which is the fastest access pattern.
+// Norm, sum and gate are those of mv.cuh.
 #pragma once
 
 #include "mv.cuh"
 
 enum { MVB_ROWS = 4 };
 
-// What no kernel of the graph writes may be read past all caches but L2 and out of order. What the kernel ahead wrote may not: such a
-// read could be moved before the wait for it.
+// Reads 16 bytes. Memory that no kernel of the graph writes may be read through the non-coherent path, which bypasses L1 and
+// allows reordering. Memory that the previous kernel writes may not: the read could be moved before the wait for that kernel.
 LANE uint4 mvb_read(const char *p, bool is_const) {
     uint4 v;
     if (is_const) {
@@ -25,11 +26,11 @@ LANE uint4 mvb_read(const char *p, bool is_const) {
     return v;
 }
 
-template <int TYPE> // of mv_dense
+template <int TYPE> // 1 f16, 2 bf16, as in mv_dense
 struct mvb_16 : mv_dense<TYPE> {
     enum { PIECE = 8 };
     float4 a, b;
-    LANE void column(int i, int k, const char *xs) { // of piece i
+    LANE void column(int i, int k, const char *xs) { // loads the column elements of piece i
         const float4 *x = reinterpret_cast<const float4 *>(xs) + i;
         a = x[0], b = x[k / 8];
     }
@@ -52,15 +53,16 @@ struct mvb_32 : mv_floats {
     }
 };
 
-// A turn: four neighbouring rows of one matrix, or with a gate two of both. Where a row is missing another is read in its place.
+// A turn: four neighbouring rows of one matrix, or with a gate two neighbouring rows of both matrices. For a row that does not
+// exist, another row is read.
 struct mvb_place {
     const char *p0, *p1, *p2, *p3; // the rows, at the thread's next piece
-    int turn, part, row, end;      // end: behind its last row
+    int turn, part, row, end;      // end: one past the last row of the turn
 };
 
 struct mvb_walk {
-    int64_t w_off, step; // step: from a turn's rows behind their last piece to those of the block's next turn
-    int per;             // rows of a turn of each matrix
+    int64_t w_off, step; // step: bytes from the end of a turn's rows to the rows of the block's next turn
+    int per;             // rows per turn of each matrix
     LANE int turns(const mv_args &a, int part) const {
         return (a.m[part] + per - 1) / per;
     }
@@ -83,7 +85,7 @@ struct mvb_walk {
         p->p2 = second;
         p->p3 = second + (left > per - 1 ? a.w_row : 0);
     }
-    // Most turns are a fixed way further.
+    // Most turns are a constant distance apart, so their addresses need only an addition.
     LANE void next(const mv_args &a, mvb_place *p) const {
         p->turn += gridDim.x;
         if (p->turn < a.n_full && p->row + (int) (gridDim.x + 1) * per <= a.m[p->part]) {
@@ -96,7 +98,7 @@ struct mvb_walk {
     }
 };
 
-// The sums of a warp's threads for four rows: thread i has that of row i / 8.
+// Adds the sums of a warp's threads for four rows. Thread i returns the sum of row i / 8.
 LANE float mvb_sum(const float *sum, int lane) {
     const bool upper = lane >= 16, odd = lane % 16 >= 8;
     float a = upper ? sum[2] : sum[0], b = upper ? sum[3] : sum[1];
@@ -111,7 +113,7 @@ LANE float mvb_sum(const float *sum, int lane) {
     return mine;
 }
 
-// What becomes of a turn's sums, by one warp: red has one of each warp for each row.
+// Adds the sums of all warps for a turn, applies gate or addition, and stores the result. One warp does this. red: [warp][row].
 LANE void mvb_store(const mv_args &a, int part, int row, int end, const float *red, int64_t y_off, int lane) {
     float sum = red[lane] + red[lane + 32];
     sum += __shfl_xor_sync(~0u, sum, 4);
@@ -170,7 +172,7 @@ template <class T> LANE void mv_block(const mv_args &a) {
                 t.column(i, a.k, xs);
                 sum[0] = t.dot(w0, sum[0]), sum[1] = t.dot(w1, sum[1]), sum[2] = t.dot(w2, sum[2]), sum[3] = t.dot(w3, sum[3]);
             }
-            int next = i + MV_THREADS; // what the thread reads now: further on, or the beginning of the next turn
+            int next = i + MV_THREADS; // piece that the thread loads now: the next one, or the first of the next turn
             at.p0 += 16 * MV_THREADS, at.p1 += 16 * MV_THREADS, at.p2 += 16 * MV_THREADS, at.p3 += 16 * MV_THREADS;
             if (first + MV_THREADS >= n_pieces) {
                 walk.next(a, &at);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// norm.cu: norms and softmax over rows, one block a row. A row of up to 16 Ki floats stays in registers between its two passes.
+// norm.cu: norms and softmax over rows, one block per row. norm_fours keeps rows of up to 16 Ki floats in registers between its
+// passes.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/norm.h"
@@ -25,7 +26,7 @@ DEV float norm_scale(int what, float sum_sq, int64_t n, float eps) {
     }
 }
 
-// Any strides.
+// Rows with any strides.
 KERNEL norm_any(const __grid_constant__ struct cuda_norm_args g) {
     dep_begin();
     const int64_t n = g.dst.ne[0];
@@ -71,10 +72,10 @@ DEV float dot4(float4 v) {
     return (v.x * v.x + v.y * v.y) + (v.z * v.z + v.w * v.w);
 }
 
-// Dense rows of 4 * n4 floats at multiples of 16 bytes, with n4 <= 4 * blockDim.x; mul, add and b have whole rows.
+// Dense rows of 4 * n4 floats at multiples of 16 bytes, with n4 <= 4 * blockDim.x. mul, add and b have full rows.
 KERNEL norm_fours(const __grid_constant__ struct cuda_norm_args g) {
     const int n4 = (int) (g.dst.ne[0] / 4);
-    float4 v[4], m[4], p[4]; // weights and bias come along with the row: one wait for all of them
+    float4 v[4], m[4], p[4]; // weights and bias are loaded together with the row, so that the thread waits once
     const row_at r = row_of(g.dst, blockIdx.x);
     dep_begin();
     const float4 *a = (const float4 *) row_start(g.a, r),
@@ -120,7 +121,7 @@ KERNEL norm_fours(const __grid_constant__ struct cuda_norm_args g) {
     }
 }
 
-// One block a group.
+// One block per group.
 KERNEL group_norm(const __grid_constant__ struct cuda_group_norm_args g) {
     dep_begin();
     const int64_t i3 = blockIdx.x / g.n_groups, c0 = blockIdx.x % g.n_groups * g.n_each;

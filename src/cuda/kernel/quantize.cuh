@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// quantize.cuh: 32 floats to a block of a type that caches hold, by one thread, with the bytes of the CPU backend: those of
-// quant/legacy.c, but for q8_0, which the CPU backend rounds as quant/blocks.h says.
+// quantize.cuh: quantises 32 floats to a block of a type that caches can have. One thread converts one block. The bytes equal
+// those of the CPU backend, which are those of quant/legacy.c, except for q8_0: the CPU backend rounds it as quant/blocks.h
+// describes.
 #pragma once
 
 #include "cuda/kernel/dequant.cuh"
@@ -8,7 +9,7 @@
 DEV float reciprocal(float d) {
     return d != 0.0f ? __fdiv_rn(1.0f, d) : 0.0f;
 }
-// The element of the largest magnitude, the first of equals.
+// Returns the element of the largest magnitude; of equal ones, the first.
 DEV float extreme(const float *x) {
     float amax = 0.0f, at = 0.0f;
     for (int j = 0; j < 32; j++) {
@@ -19,7 +20,7 @@ DEV float extreme(const float *x) {
     }
     return at;
 }
-// The low byte with its sign, at most max.
+// Returns the low byte as a signed number, limited to max.
 DEV int low_byte(int v, int max) {
     v = (int) (int8_t) v;
     return min(v, max);
@@ -105,7 +106,7 @@ DEV void quantize(const float *x, block_q5_1 *y) {
         y->qh[i] = (uint8_t) (qh >> (8 * i));
     }
 }
-// The level nearest to v, the upper of two as near.
+// Returns the index of the value nearest to v; of two equally near values, the upper one.
 DEV int nearest_iq4(float v) {
     int at = 0;
     for (int i = 1; i < 16; i++) {
@@ -156,7 +157,7 @@ DEV void quantize(const float *x, block_mxfp4 *y) {
     }
 }
 
-// 32 floats to elements i .. i + 31 of a dense row; types that cuda_can_quantise names.
+// Quantises 32 floats to elements i to i + 31 of a dense row. type: one that cuda_can_quantise accepts.
 DEV void row_quantize(const float *x, char *row, int type, int64_t i) {
     switch (type) {
         case GGML_TYPE_Q8_0: quantize(x, (block_q8_0 *) row + i / 32); break;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rearrange.cu: every element of the result is one of a source, or zero: where from is all that differs. And what is made of next to
-// nothing: bands, ranges, parts.
+// rearrange.cu: ops whose result elements are unchanged elements of a source, or zero; they differ only in the index of the
+// source element. Also ops that compute elements from few inputs: bands, ranges, parts.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/rearrange.h"
@@ -10,11 +10,11 @@ DEV int64_t wrap(int64_t i, int64_t n) {
     return r < 0 ? r + n : r;
 }
 
-// Where element x of the result comes from; NULL: zero.
+// Returns the source of element x of the result; NULL: zero.
 DEV const char *source_of(const struct cuda_rearrange_args &g, at4 x) {
     switch (g.what) {
         case GGML_OP_REPEAT: return at_repeat(g.a, x);
-        case GGML_OP_CONCAT: { // p: dimension
+        case GGML_OP_CONCAT: { // p[0]: dimension
             int64_t i[4] = {x.i0, x.i1, x.i2, x.i3};
             if (i[g.p[0]] < g.a.ne[g.p[0]]) {
                 return at(g.a, x);
@@ -23,7 +23,7 @@ DEV const char *source_of(const struct cuda_rearrange_args &g, at4 x) {
             return at(g.b, i[0], i[1], i[2], i[3]);
         }
         case GGML_OP_DIAG: return x.i0 == x.i1 ? at(g.a, x.i0, 0, x.i2, x.i3) : nullptr;
-        case GGML_OP_PAD: // p: elements before the first, of each dimension
+        case GGML_OP_PAD: // p: padding before the first element, per dimension
             x = {x.i0 - g.p[0], x.i1 - g.p[1], x.i2 - g.p[2], x.i3 - g.p[3]};
             return x.i0 >= 0 && x.i0 < g.a.ne[0] && x.i1 >= 0 && x.i1 < g.a.ne[1] && x.i2 >= 0 && x.i2 < g.a.ne[2] && x.i3 >= 0 &&
                            x.i3 < g.a.ne[3]
@@ -41,11 +41,11 @@ DEV const char *source_of(const struct cuda_rearrange_args &g, at4 x) {
             }
             return at(g.a, i, x.i1, x.i2, x.i3);
         }
-        case GGML_OP_WIN_PART: { // p: windows along x, unused, their side
+        case GGML_OP_WIN_PART: { // p[0]: windows along x; p[2]: side of a window
             const int64_t ix = x.i3 % g.p[0] * g.p[2] + x.i1, iy = x.i3 / g.p[0] * g.p[2] + x.i2;
             return ix < g.a.ne[1] && iy < g.a.ne[2] ? at(g.a, x.i0, ix, iy, 0) : nullptr;
         }
-        case GGML_OP_WIN_UNPART: { // p: side, windows along x
+        case GGML_OP_WIN_UNPART: { // p[0]: side of a window; p[1]: windows along x
             return at(g.a, x.i0, x.i1 % g.p[0], x.i2 % g.p[0], x.i2 / g.p[0] * g.p[1] + x.i1 / g.p[0]);
         }
         default: return at(g.a, x.i0, g.dst.ne[1] - 1 - x.i1 + x.i2, 0, 0);
@@ -79,7 +79,7 @@ KERNEL place_band(const __grid_constant__ struct cuda_band_args g) {
     }
 }
 
-// Rows of the part may overlap in SET's and ACC's sense only if the driver says so, and then one thread does all of them.
+// The driver refuses parts whose rows overlap, so no two threads write the same element.
 KERNEL place_part(const __grid_constant__ struct cuda_part_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -92,7 +92,7 @@ KERNEL place_part(const __grid_constant__ struct cuda_part_args g) {
     }
 }
 
-// a + the row of b that c, the ids, name, or + one number.
+// ADD_ID: adds the row of b that the index in c selects. ADD1: adds one number.
 KERNEL place_add_id(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -127,7 +127,7 @@ KERNEL place_made(const __grid_constant__ struct cuda_op_args g) {
             v = fmaf(g.f[2], (float) x.i0, g.f[0]);
         } else if (g.what == GGML_OP_TIMESTEP_EMBEDDING) {
             v = timestep(g, x.i0, x.i1);
-        } else { // dense: rows of w * w numbers
+        } else { // contiguous rows of w * w elements
             const int64_t w = g.b.ne[0], row = i / (w * w), at_row = i % (w * w);
             v = ((const float *) g.a.p)[i] + ((const float *) g.b.p)[row * w + at_row % w] +
                 ((const float *) g.c.p)[row * w + at_row / w];

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// recur.cu: recurrences over tokens. A line is a row of a head's d x d state (or a column, where rows belong to keys): lines do not
-// meet, so each has a warp of its own, which keeps it in registers over all tokens of a sequence.
+// recur.cu: recurrences over tokens. A line is a row of the d x d state of a head, or a column if the rows belong to keys. Lines
+// do not depend on each other. Each has one warp, which keeps it in registers over all tokens of a sequence.
 
 #include "cuda/kernel/dequant.cuh"
 #include "cuda/kernel/recur.h"
 
-#define PER_LANE 8 // numbers of a line that a lane holds: d <= 256
+#define PER_LANE 8 // elements of a line per lane, so d <= 256
 
 struct line {
     float s[PER_LANE];
@@ -20,7 +20,7 @@ DEV float sum_of(const struct cuda_recur_args &g, const line &l, const float *x,
     return warp_sum(sum);
 }
 
-// One token: x points at this token's and head's numbers, n is the line's own.
+// Processes one token. x: the sources of this token and head; n: index of the line.
 DEV float step_columns(const struct cuda_recur_args &g, line &l, const float *const *x, int64_t n, int lane) {
     const float *k = x[0], *r = x[2], v = x[1][n];
     float sum = 0.0f;
@@ -29,10 +29,10 @@ DEV float step_columns(const struct cuda_recur_args &g, line &l, const float *co
         const int at = lane + 32 * i;
         if (at < g.d) {
             const float kv = k[at] * v;
-            if (g.what == GGML_OP_RWKV_WKV6) { // first, decay
+            if (g.what == GGML_OP_RWKV_WKV6) { // x[3]: bonus of the first occurrence; x[4]: decay
                 sum += r[at] * l.s[i] + v * (r[at] * x[3][at] * k[at]);
                 l.s[i] = l.s[i] * x[4][at] + kv;
-            } else { // gate
+            } else { // x[3]: gate
                 l.s[i] = l.s[i] * x[3][at] + kv;
                 sum += l.s[i] * (r[at] * g.scale);
             }
@@ -50,7 +50,7 @@ DEV float step_wkv7(const struct cuda_recur_args &g, line &l, const float *const
     }
     return sum_of(g, l, r, lane);
 }
-// q, k, v of this token and head; gate: one number or d of them.
+// q, k, v: of this token and head. gate: one number, or d numbers.
 DEV float step_delta(
     const struct cuda_recur_args &g, line &l, const float *q, const float *k, float v, const float *gate, float beta, int lane) {
 #pragma unroll
@@ -68,7 +68,7 @@ DEV float step_delta(
     return sum_of(g, l, q, lane) * g.scale;
 }
 
-// blockIdx.x: heads of sequences; y: lines, blockDim.y at a time.
+// blockIdx.x: index of a head of a sequence; blockIdx.y: group of blockDim.y lines.
 KERNEL recur(const __grid_constant__ struct cuda_recur_args g) {
     dep_begin();
     const int64_t n = (int64_t) blockIdx.y * blockDim.y + threadIdx.y, unit = blockIdx.x, seq = unit / g.n_head,
@@ -123,7 +123,7 @@ KERNEL recur(const __grid_constant__ struct cuda_recur_args g) {
     }
 }
 
-// ---- SSM_SCAN: h = exp(dt A) h + dt B x, y = C h. A warp an element of a head. ----
+// ---- SSM_SCAN: h = exp(dt A) h + dt B x, y = C h. One warp per element of a head. ----
 
 KERNEL ssm_scan(const __grid_constant__ struct cuda_scan_args g) {
     dep_begin();
@@ -174,7 +174,7 @@ KERNEL ssm_scan(const __grid_constant__ struct cuda_scan_args g) {
     }
 }
 
-// ---- a thread an element ----
+// ---- one thread per element ----
 
 KERNEL ssm_conv(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
@@ -188,7 +188,7 @@ KERNEL ssm_conv(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// A thread a column, row by row from the top.
+// Each thread solves one column, from the first row to the last.
 KERNEL solve_tri(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -222,7 +222,7 @@ DEV void comb_norm(float m[HC][HC], bool rows, float eps) {
     }
 }
 
-// A thread a token: f[0] eps, p[1] rounds.
+// Each thread computes one token. f[0]: eps; p[1]: number of normalisation rounds.
 KERNEL hc_comb(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const float scale = *(const float *) at(g.b, 2, 0, 0, 0);
@@ -270,7 +270,7 @@ KERNEL hc_pre(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// a the new stream, b the old ones, c post, d comb or none.
+// a: new stream; b: old streams; c: post; d: comb, or absent.
 KERNEL hc_post(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -286,7 +286,8 @@ KERNEL hc_post(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// A warp a key and token: the sum over heads of weight * max(0, q k), and the mask. a q, b k, c weights, d mask.
+// Each warp computes one key and token: the sum over heads of weight * max(0, q k), plus the mask. a: q; b: k; c: weights; d:
+// mask.
 KERNEL lightning_indexer(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int lane = threadIdx.x;

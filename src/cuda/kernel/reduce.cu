@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// reduce.cu: rows, or all of a tensor, to one number; running sums. Sums of everything are kept in double, in an order that does
+// reduce.cu: reductions of rows or of a whole tensor to one number, and running sums. Reductions use double, and their order does
 // not depend on how blocks are scheduled.
 
 #include "cuda/kernel/common.cuh"
@@ -21,10 +21,10 @@ DEV double block_sum_f64(double v) {
     }
     __syncthreads();
     v = threadIdx.x < blockDim.x / 32 ? part[threadIdx.x] : 0.0;
-    return warp_sum_f64(v); // right in the first warp
+    return warp_sum_f64(v); // valid only in the first warp
 }
 
-// Each block its part; then one block all parts.
+// Sums in two launches: each block of reduce_all sums a part, then the single block of reduce_parts sums the parts.
 KERNEL reduce_all(const __grid_constant__ struct cuda_reduce_args g) {
     dep_begin();
     double sum = 0.0;
@@ -64,7 +64,7 @@ DEV int64_t row_of(const struct cuda_view &v, int64_t ir, int d) {
     return d == 2 ? ir / v.ne[1] % v.ne[2] : ir / (v.ne[1] * v.ne[2]);
 }
 
-// A block a row: sum, mean.
+// One block per row: sum or mean.
 KERNEL reduce_rows(const __grid_constant__ struct cuda_reduce_args g) {
     dep_begin();
     const int64_t ir = blockIdx.x, i1 = row_of(g.a, ir, 1), i2 = row_of(g.a, ir, 2), i3 = row_of(g.a, ir, 3);
@@ -80,7 +80,8 @@ KERNEL reduce_rows(const __grid_constant__ struct cuda_reduce_args g) {
     }
 }
 
-// The last of equal maxima; after a NaN the search starts anew. One warp a row: each lane the elements of its stretch, in order.
+// Finds the last of equal maxima; after a NaN, the search restarts. One block per row; each thread searches a contiguous stretch
+// of the row.
 KERNEL reduce_argmax(const __grid_constant__ struct cuda_reduce_args g) {
     dep_begin();
     const int64_t ir = blockIdx.x;
@@ -111,7 +112,7 @@ KERNEL reduce_argmax(const __grid_constant__ struct cuda_reduce_args g) {
             if (t * each >= g.n) {
                 break;
             }
-            if (resets[t]) { // what a NaN leaves is what this stretch found, at its end
+            if (resets[t]) { // after a NaN, only the result of this stretch counts
                 best = maxima[t];
                 if (places[t] >= 0) {
                     place = places[t];
@@ -129,7 +130,7 @@ KERNEL reduce_argmax(const __grid_constant__ struct cuda_reduce_args g) {
     }
 }
 
-// Running sums: a block a row, a tile of as many elements as it has threads after the other.
+// Running sums: one block per row. Tiles of blockDim.x elements are processed serially.
 KERNEL reduce_cumsum(const __grid_constant__ struct cuda_reduce_args g) {
     __shared__ float warps[32];
     dep_begin();

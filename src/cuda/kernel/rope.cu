@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// rope.cu: turns pairs of a row by angles that grow with its position; a thread a pair. The angle of pair i is position * step^i by
-// repeated multiplication, as on the CPU: at positions in the 100,000s another way of rounding would be visible.
-// rope_set writes rows to where numbers say, in the cache's type: the copy into the cache is part of it.
+// rope.cu: rotates pairs of elements of a row by angles proportional to the row's position, with one thread per pair. The angle
+// of pair i is position * step^i, computed by repeated multiplication as on the CPU: at positions above 100,000, other rounding
+// would be visible. If row indices (numbers) are given, rows are written directly into a cache, in its type.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/rope.h"
@@ -15,14 +15,14 @@ DEV int section_of(const struct cuda_rope_args &g, int at) {
     return at < s[0] ? 0 : at < s[0] + s[1] ? 1 : at < s[0] + s[1] + s[2] ? 2 : 3;
 }
 
-// The plain angle of pair i of a token.
+// Returns the angle of pair i of a token before scaling.
 DEV float angle_of(const struct cuda_rope_args &g, int i, int64_t token) {
     int n_steps = i, section = 0;
     if (g.is_multi) {
         const int32_t *s = g.sections;
         const int round = s[0] + s[1] + s[2] + s[3], at = i % round;
         section = section_of(g, at);
-        if (g.is_vision) { // every section starts anew; of those without pairs that begin here, only the first does
+        if (g.is_vision) { // each section starts at power 0; of several empty sections at the same start, only the first does
             const int starts[4] = {0, s[0], s[0] + s[1], s[0] + s[1] + s[2]};
             const int begin = starts[section];
             bool is_first = true;
@@ -54,7 +54,7 @@ DEV float2 cos_sin(const struct cuda_rope_args &g, int i, int64_t token) {
     return make_float2(c * g.length, s * g.length * g.sin_sign);
 }
 
-// Row of dst that thread y works on: its start in a, and in dst or the cache.
+// Processes the rows of one job. Each threadIdx.y has one row at a time.
 DEV void rope_rows(const struct cuda_rope_args &g) {
     const int64_t ne0 = g.a.ne[0];
     bool has_waited = g.is_early == 0;
@@ -68,7 +68,7 @@ DEV void rope_rows(const struct cuda_rope_args &g) {
                       i3 = rest / (uint32_t) g.a.ne[2];
         const char *x = at(g.a, 0, i1, i2, i3);
         char *y = at(g.dst, 0, i1, i2, i3);
-        if (g.numbers != nullptr) { // heads of a token follow each other in a row of the cache
+        if (g.numbers != nullptr) { // the heads of a token are contiguous in a row of the cache
             const char *p = g.numbers + i2 * g.numbers_nb;
             const int64_t row = g.numbers_are_64 ? *(const int64_t *) p : *(const int32_t *) p;
             if (row < 0 || row >= g.to_ne1) {
@@ -97,7 +97,7 @@ DEV void rope_rows(const struct cuda_rope_args &g) {
             store_number(y + j * g.dst.nb[0], g.dst.type, load_number(x + j * g.a.nb[0], g.a.type));
         }
     }
-    if (!has_waited) { // whoever waits for this kernel waits for those before
+    if (!has_waited) { // a kernel that waits for this one must also wait for the previous ones
         dep_wait();
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rows.cu: rows by number, of any type, and into any that caches hold.
+// rows.cu: reads rows of any type by index, and writes rows by index into any type that caches can have; copies between layouts
+// and types.
 
 #include "cuda/kernel/quantize.cuh"
 #include "cuda/kernel/rows.h"
@@ -22,7 +23,7 @@ DEV int64_t number_at(const struct cuda_view &v, int64_t i0, int64_t i1, int64_t
     return v.type == GGML_TYPE_I64 ? *(const int64_t *) p : *(const int32_t *) p;
 }
 
-// blockIdx.y counts pieces of a row.
+// blockIdx.y is the piece of a row.
 KERNEL rows_get(const __grid_constant__ struct cuda_rows_args g) {
     dep_begin();
     for (int64_t ir = blockIdx.x; ir < g.n_rows; ir += gridDim.x) {
@@ -48,7 +49,7 @@ KERNEL rows_get(const __grid_constant__ struct cuda_rows_args g) {
     }
 }
 
-// Elements one by one: dst is f32, f16, bf16, or of a's own type.
+// Writes single elements: dst is f32, f16, bf16, or has the type of a.
 KERNEL rows_set(const __grid_constant__ struct cuda_rows_args g) {
     dep_begin();
     for (int64_t ir = blockIdx.x; ir < g.n_rows; ir += gridDim.x) {
@@ -69,7 +70,7 @@ KERNEL rows_set(const __grid_constant__ struct cuda_rows_args g) {
     }
 }
 
-// Blocks of 32: dst is quantised.
+// Writes blocks of 32: dst is quantised.
 KERNEL rows_set_blocks(const __grid_constant__ struct cuda_rows_args g) {
     dep_begin();
     const int64_t n_blocks = g.a.ne[0] / 32;
@@ -95,7 +96,7 @@ DEV at4 place_of(int64_t i, const struct cuda_view &v, const struct cuda_index &
     return x.d0.d != 0 ? index_split(i, x) : index_split(i, v.ne);
 }
 
-// As they are: elements, or blocks, of g.size bytes. Views count elements or blocks alike.
+// Copies elements or blocks of g.size bytes unchanged. The views count elements or blocks accordingly.
 KERNEL copy_as_is(const __grid_constant__ struct cuda_copy_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -103,7 +104,7 @@ KERNEL copy_as_is(const __grid_constant__ struct cuda_copy_args g) {
     }
 }
 
-// Elements of types that are no blocks, one rounding.
+// Converts elements of types without blocks, with one rounding.
 KERNEL copy_convert(const __grid_constant__ struct cuda_copy_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -112,7 +113,7 @@ KERNEL copy_convert(const __grid_constant__ struct cuda_copy_args g) {
     }
 }
 
-// From blocks to elements.
+// Converts quantised elements to floats.
 KERNEL copy_widen(const __grid_constant__ struct cuda_copy_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -122,7 +123,7 @@ KERNEL copy_widen(const __grid_constant__ struct cuda_copy_args g) {
     }
 }
 
-// Into blocks of 32, from anything; n counts blocks. A block lies in one row of dst, and anywhere in a.
+// Quantises into blocks of 32, from any type. n counts blocks. A block is within one row of dst, but may cross rows of a.
 KERNEL copy_narrow(const __grid_constant__ struct cuda_copy_args g) {
     dep_begin();
     for (int64_t ib = thread_index(); ib < g.n; ib += thread_count()) {
@@ -137,7 +138,7 @@ KERNEL copy_narrow(const __grid_constant__ struct cuda_copy_args g) {
     }
 }
 
-// Dense 16-byte words; n of them.
+// Copies n contiguous words of 16 bytes.
 KERNEL copy_words(const __grid_constant__ struct cuda_copy_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -145,7 +146,8 @@ KERNEL copy_words(const __grid_constant__ struct cuda_copy_args g) {
     }
 }
 
-// 32 x 32 squares of 2- or 4-byte elements whose rows lie dense along dimension 1 of a, and along 0 of dst. A block of 32 x 8.
+// Transposes squares of 32 x 32 elements of 2 or 4 bytes. a is contiguous along dimension 1, dst along dimension 0. Thread blocks
+// are 32 x 8.
 template <typename T> DEV void transpose(const struct cuda_copy_args &g) {
     __shared__ T square[32][33];
     dep_begin();

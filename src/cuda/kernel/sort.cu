@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// sort.cu: the order of each row by 64-bit keys, the float as an unsigned number of the same order above, the index below: no two
-// are the same, and equal elements keep their order. Rows of up to 4,096 sort in shared memory, longer ones in work memory, step by
-// step of the same network.
+// sort.cu: sorts the indices of each row by 64-bit keys. The upper half of a key is the float, mapped to an unsigned integer of
+// the same order; the lower half is the index. All keys differ, and equal elements keep their order. Rows of up to 4,096 elements
+// are sorted in shared memory. Longer ones are sorted in device memory, with one launch per step of the same bitonic network.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/reduce.h"
@@ -25,7 +25,7 @@ DEV void store_index(const struct cuda_sort_args &g, int64_t ir, int64_t i, uint
     }
 }
 
-// A block a row.
+// One block per row.
 KERNEL sort_shared(const __grid_constant__ struct cuda_sort_args g) {
     extern __shared__ uint64_t keys[];
     dep_begin();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train.cu: what training adds: the loss with its gradient, gradients of ops that have one of their own, optimiser steps, and the
-// outer product that gradients of products are.
+// train.cu: kernels for training: the loss and its gradient, gradients of ops that have a gradient op, optimiser steps, and the
+// outer product, which is the gradient of a matrix product.
 
 #include "cuda/kernel/dequant.cuh"
 
@@ -29,7 +29,7 @@ DEV double block_sum_f64(double v) {
     return part[32];
 }
 
-// The row's maximum, and the sum of exp(x - maximum).
+// Returns the sum of exp(x - maximum) over a row, and stores the maximum.
 DEV double sum_of_exp(const float *x, int64_t n, float *max) {
     float most = -INFINITY;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
@@ -43,7 +43,8 @@ DEV double sum_of_exp(const float *x, int64_t n, float *max) {
     return block_sum_f64(sum);
 }
 
-// A block a row: <labels, log softmax(logits)>. a logits, b labels.
+// One block per row: sum over i of label[i] * log softmax(logits)[i]. g.a: logits; g.b: labels; g.n: elements per row. In the
+// code, `rest` is the logarithm of the sum of exp(logits).
 KERNEL loss_rows(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const float *x = (const float *) row_at(g.a, blockIdx.x), *label = (const float *) row_at(g.b, blockIdx.x);
@@ -59,6 +60,7 @@ KERNEL loss_rows(const __grid_constant__ struct cuda_op_args g) {
         g.parts[blockIdx.x] = sum;
     }
 }
+// Computes the loss: minus the mean of the sums of all rows. g.n: number of rows.
 KERNEL loss_sum(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     double sum = 0.0;
@@ -71,7 +73,7 @@ KERNEL loss_sum(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// A block a row: (softmax(logits) - labels) * gradient / rows. a gradient, b logits, c labels.
+// One block per row: (softmax(logits) - labels) * gradient / number of rows. g.a: gradient; g.b: logits; g.c: labels.
 KERNEL loss_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const float *x = (const float *) row_at(g.b, blockIdx.x), *label = (const float *) row_at(g.c, blockIdx.x);
@@ -84,7 +86,8 @@ KERNEL loss_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// A block a row: gradients of softmax and of the rms norm. a the gradient that comes in, b the result, or the norm's source.
+// One block per row: gradients of softmax and RMS norm. g.a: incoming gradient. SOFT_MAX_BACK: g.b is the result of softmax,
+// g.f[0] its scale. RMS_NORM_BACK: g.b is the source of the norm, g.f[0] its eps.
 KERNEL rows_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const char *d = row_at(g.a, blockIdx.x), *x = row_at(g.b, blockIdx.x);
@@ -115,7 +118,7 @@ KERNEL silu_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Each element of the result its repetitions' sum.
+// Each element of the result is the sum of its repetitions.
 KERNEL repeat_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -134,7 +137,7 @@ KERNEL repeat_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Each row of the result the sum of the rows whose number is its own: all of them are looked at, in their order.
+// Row i of the result is the sum of the rows of g.a whose index in g.b is i. Each thread reads all indices in their order.
 KERNEL get_rows_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int64_t n_ids = g.b.ne[0] * g.b.ne[1] * g.b.ne[2] * g.b.ne[3];
@@ -151,7 +154,8 @@ KERNEL get_rows_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Weights a by their gradient b, with means c and d; p: the numbers, nb bytes apart.
+// Updates the weights g.a with their gradient g.b and the moments g.c and g.d. p: hyperparameters, nb bytes apart, which become
+// q[0] to q[6]: alpha, beta1, beta2, eps, weight decay, and the bias corrections of the two moments.
 KERNEL step_adamw(const __grid_constant__ struct cuda_op_args g, const float *p, int64_t nb) {
     dep_begin();
     float q[7];
@@ -168,6 +172,7 @@ KERNEL step_adamw(const __grid_constant__ struct cuda_op_args g, const float *p,
         *w = *w * keep - q[0] * (*m * q[5]) / (sqrtf(*v * q[6]) + q[3]);
     }
 }
+// Updates the weights g.a with their gradient g.b. p: alpha and weight decay, nb bytes apart.
 KERNEL step_sgd(const __grid_constant__ struct cuda_op_args g, const float *p, int64_t nb) {
     dep_begin();
     const float alpha = p[0], keep = 1.0f - alpha * *(const float *) ((const char *) p + nb);
@@ -178,7 +183,7 @@ KERNEL step_sgd(const __grid_constant__ struct cuda_op_args g, const float *p, i
     }
 }
 
-// result[i, j] = sum over k of a[i, k] b[j, k]: 16 x 16 of it a block, by tiles in shared memory.
+// result[i, j] = sum over k of a[i, k] b[j, k]. Each block computes 16 x 16 elements, from tiles in shared memory.
 KERNEL out_prod(const __grid_constant__ struct cuda_op_args g) {
     __shared__ float ta[16][17], tb[16][17];
     dep_begin();

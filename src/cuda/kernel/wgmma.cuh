@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// wgmma.cuh: products of a warp group (4 warps, 64 rows) on sm_90a, and the barriers that go with them.
-// c[4 j + i] of a thread: rows g, g, g + 8, g + 8 of its warp's 16, columns 8 j + 2t, 8 j + 2t + 1 in turn.
-// B lies in shared memory in rows of 128 bytes (64 halves of a column), 8 rows an atom of 1,024 bytes, pieces of 16 bytes
-// swapped by the row (piece ^ row % 8).
+// wgmma.cuh: matrix products of a warp group (4 warps, 64 rows) on sm_90a, and barriers in shared memory.
+// c[4 j + i] of a thread (g, t) = (lane / 4, lane % 4), for i = 0 to 3: rows g, g, g + 8, g + 8 of its warp's 16 rows, columns 8
+// j + 2t and 8 j + 2t + 1 alternately.
+// B is in shared memory in rows of 128 bytes (64 f16 of a column). 8 rows are an atom of 1,024 bytes. Pieces of 16 bytes are
+// swizzled by the row: piece ^ row % 8.
 #pragma once
 
 #include "lane.cuh"
@@ -19,7 +20,7 @@ LANE void wgmma_commit() {
 template <int N> LANE void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(N) : "memory");
 }
-// Keeps the compiler from moving what touches c over a wait.
+// Prevents the compiler from moving accesses of c across a wait.
 template <int N> LANE void wgmma_pin(float *c) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
@@ -50,7 +51,7 @@ LANE void bar_wait(uint32_t bar, uint32_t parity) {
                  "r"(parity)
                  : "memory");
 }
-// n_bytes in one piece, all multiples of 16.
+// Copies n_bytes in one piece. Addresses and size are multiples of 16.
 LANE void bulk_copy(uint32_t to, const void *from, uint32_t n_bytes, uint32_t bar) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to), "l"(from),
                  "r"(n_bytes), "r"(bar)
@@ -64,7 +65,7 @@ template <int N> LANE void setmaxnreg_more() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(N));
 }
 
-// ---- c += a * b: a from registers ----
+// ---- c += a * b: a in registers (rs) or in shared memory (ss) ----
 
 template <int N, bool BF> struct wgmma;
 
@@ -91,7 +92,8 @@ template <int N, bool BF> struct wgmma;
         105, 106, 107, 108, 109, 110, \
         111) "," T8(112, 113, 114, 115, 116, 117, 118, 119) "," T8(120, 121, 122, 123, 124, 125, 126, 127)
 
-// After the registers of c: a (four registers, or its descriptor), the descriptor of b, whether c is added to.
+// Operands after the registers of c: a (four registers, or its descriptor), the descriptor of b, and whether the product is added
+// to c.
 #define WGMMA(N, REGS, TYPE, IS_BF, LIST, A0, A1, A2, A3, A4, A5, A6) \
     template <> struct wgmma<N, IS_BF> { \
         template <int TRANSPOSED> LANE static void rs(float *c, const uint32_t *a, uint64_t b, int add) { \
