@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// affine.c: x = d * s * q - dmin * m for a superblock, in runs that share halves d and dmin and have integers s and m each.
+// affine.c: fits x = d * s * q - dmin * m to a superblock. All runs share the f16 values d and dmin; each run has integers s and
+// m.
 //
-// The runs' own results (affine_run.h) say which d and dmin to start from; from the best starts on, two steps are repeated: with
-// both fixed each run takes the best of the neighbouring (s, m); with those and the levels fixed, d and dmin are refitted by
-// least squares over all 256. In the end one s or m at a time moves while d and dmin follow. Kept only if better after rounding
-// to halves. dmin < 0 is a block whose runs sit above zero: tried where most do. Cost: about 40 roundings an element, ten times
-// that in hard blocks (normalise.h).
+// The search starts from d and dmin that follow from the best line of each run (affine_run.h). From the best starts, it repeats
+// two steps. With d and dmin fixed, each run takes the best neighbouring (s, m). With these and the levels fixed, d and dmin are
+// refitted by least squares over all 256 elements. At the end, one s or m at a time moves while d and dmin follow. A change is
+// kept only if the error after rounding to f16 is smaller. A negative dmin is for blocks whose runs are above zero; it is tried
+// if most runs are. Cost: about 40 roundings per element, ten times as many for hard blocks (normalise.h).
 #include "base/min.h"
 #include "quant/affine_run.h"
 
@@ -21,13 +22,13 @@ struct plan {
     int m[MAX_RUNS];
 };
 
-// How far a search goes. More than this little gains a hundredth of the error where neither weights nor elements are odd.
+// Limits of a search. If neither weights nor elements are unusual, a longer search would lower the error by about 1%.
 struct effort {
-    int n_trials;              // of a run's line
-    int first_start, n_starts; // d and dmin tried, in steps from the largest scale
-    int n_kept;                // starts that are improved
+    int n_trials;              // trials per line of a run
+    int first_start, n_starts; // d and dmin that are tried, in steps relative to the largest scale
+    int n_kept;                // number of starts that are improved
     int n_rounds, n_shifts;
-    int reach; // in the first round
+    int reach; // largest change of s and m in the first round
 };
 static const struct effort plain_effort = {4, -1, 3, 1, 1, 0, 1};
 static const struct effort weighted_effort = {4, -1, 4, 1, 2, 1, 1};
@@ -41,7 +42,7 @@ struct search {
     enum sign sign;
     struct effort effort;
     struct line own[MAX_RUNS];
-    struct sums sums[MAX_RUNS]; // of the elements
+    struct sums sums[MAX_RUNS]; // sums over the elements of each run
 };
 
 static int nearest_scale(float v, int s_max) {
@@ -53,8 +54,9 @@ static void round_halves(const struct search *z, struct plan *p) {
     p->hmin = frame_round_half(z->f, &p->dmin);
 }
 
-// The best (s, m) within reach of s0 and m0 for one run: s-wise, the first of equals. Returns its error. All errors come before
-// any comparison: its outcome is random, so a branch on it would often be mispredicted.
+// Finds the best (s, m) of one run within `reach` of the given one; of equal ones, the first in the order of s. Returns its
+// error. All errors are computed before the comparisons: the outcome of a comparison is random, so a branch on it would often be
+// mispredicted.
 static inline float choose_run(const struct search *z, int len, int r, int reach, float d, float dmin, int *s_io, int *m_io) {
     float error[MAX_REACH * MAX_REACH] = {INFINITY};
     const float *x = z->f->x + r * len;
@@ -92,8 +94,8 @@ static int own_m(const struct search *z, int r, float dmin) {
     return dmin != 0.0f ? nearest_scale(-z->own[r].offset / dmin, z->s_max) : 0;
 }
 
-// With d and dmin fixed, each run takes the best (s, m) within reach of its middle: its own result, or what p holds. Gives up
-// once the error is above most: it only grows.
+// With d and dmin fixed, each run takes the best (s, m) within `reach` of a start: its own line if from_own, otherwise the values
+// in p. Stops as soon as the error exceeds `most`, because it only grows.
 static inline void choose_scales_of(const struct search *z, int len, int reach, bool from_own, float most, struct plan *p) {
     p->error = 0.0f;
     for (int r = 0; r < QK_K / len && p->error <= most; r++) {
@@ -122,7 +124,7 @@ static void choose_scales(const struct search *z, int reach, bool from_own, floa
     }
 }
 
-// Normal equations of d and -dmin: each element is d * (s * q) + (-dmin) * m.
+// Normal equations for d and -dmin: each element is approximated by d * (s * q) + (-dmin) * m.
 struct normal {
     double aa, ab, bb;
     double ax, bx;
@@ -140,7 +142,7 @@ static struct normal normal_add(struct normal a, struct normal b, double sign) {
     return (struct normal){a.aa + sign * b.aa, a.ab + sign * b.ab, a.bb + sign * b.bb, a.ax + sign * b.ax, a.bx + sign * b.bx};
 }
 
-// Returns what the solution takes off the sum of squares.
+// Returns the reduction of the sum of squares by the solution.
 static double normal_solve(const struct normal *n, float *d, float *dmin) {
     const double det = n->aa * n->bb - n->ab * n->ab;
     double u = 0;
@@ -158,7 +160,7 @@ static double normal_solve(const struct normal *n, float *d, float *dmin) {
     return u * n->ax + v * n->bx;
 }
 
-// Least squares for d and dmin over the whole superblock, levels and integers fixed.
+// Least-squares fit of d and dmin over the whole superblock, with levels and integers fixed.
 static void plan_refit(const struct search *z, struct plan *p) {
     struct normal n = {0};
     for (int r = 0; r < QK_K / z->len; r++) {
@@ -167,8 +169,8 @@ static void plan_refit(const struct search *z, struct plan *p) {
     (void) normal_solve(&n, &p->d, &p->dmin);
 }
 
-// One s or m at a time moves by a step, d and dmin following at once: what choosing and refitting do not reach alone. True: the
-// error is less.
+// Moves one s or m at a time by one step and refits d and dmin at once. This reaches solutions that the two alternating steps
+// miss. Returns whether the error became smaller.
 static bool shift_scales(const struct search *z, struct plan *best) {
     static const int8_t moves[][2] = {{-1, 0}, {1, 0}, {0, -1}, {0, 1}, {1, 1}, {-1, -1}};
     struct plan p = *best;
@@ -208,11 +210,11 @@ static bool shift_scales(const struct search *z, struct plan *best) {
     return true;
 }
 
-static bool is_async_move(const struct plan *a, const struct plan *b) {
+static bool is_close_to(const struct plan *a, const struct plan *b) {
     return fabsf(a->d - b->d) <= 0.02f * fabsf(a->d) && fabsf(a->dmin - b->dmin) <= 0.02f * fabsf(a->dmin);
 }
 
-// One d, or one dmin, with what the runs make of it: s, scale and its inverse; or m and the offset.
+// One d with the s, scale and inverse scale of each run; or one dmin with the m and offset of each run.
 struct side {
     float v;
     uint16_t h;
@@ -240,7 +242,7 @@ static void side_of_dmin(const struct search *z, float dmin, struct side *b) {
     }
 }
 
-// Error of the runs at these two; more than most as soon as it is.
+// Returns the error of all runs with d of a and dmin of b; stops as soon as it exceeds `most`.
 static inline float error_of(const struct search *z, int len, const struct side *a, const struct side *b, float most) {
     float error = 0.0f;
     for (int r = 0; r < QK_K / len && error <= most; r++) {
@@ -249,7 +251,7 @@ static inline float error_of(const struct search *z, int len, const struct side 
     return error;
 }
 
-// A start, kept in order of the error; of two that are close together, the better one.
+// Keeps a start in the list, sorted by error. Of two starts that are close together, only the better one stays.
 static void start_keep(const struct search *z, const struct side *a, const struct side *b, struct plan *starts) {
     const float most = starts[z->effort.n_kept - 1].error;
     const float error = z->len == 16 ? error_of(z, 16, a, b, most) : error_of(z, 32, a, b, most);
@@ -260,7 +262,7 @@ static void start_keep(const struct search *z, const struct side *a, const struc
     memcpy(p.s, a->integer, sizeof(p.s));
     memcpy(p.m, b->integer, sizeof(p.m));
     int last = 0;
-    while (last < z->effort.n_kept - 1 && !is_async_move(&starts[last], &p)) {
+    while (last < z->effort.n_kept - 1 && !is_close_to(&starts[last], &p)) {
         last++;
     }
     if (p.error < starts[last].error) {
@@ -272,7 +274,7 @@ static void start_keep(const struct search *z, const struct side *a, const struc
     }
 }
 
-// Choosing and refitting in turn, until neither gains.
+// Alternates choosing and refitting until neither reduces the error.
 static void plan_improve(const struct search *z, struct plan *best) {
     for (int round = 0; round < z->effort.n_rounds && (best->d != 0.0f || best->dmin != 0.0f); round++) {
         struct plan p = *best;
@@ -294,12 +296,13 @@ static void plan_improve(const struct search *z, struct plan *best) {
     }
 }
 
-// ---- blocks of one value and zeros ----
+// ---- blocks that contain one value and zeros ----
 
-// Exact but for the rounding of the halves. d and dmin with s, m and the level q that come nearest to value.
+// Such blocks are exact except for the rounding of d and dmin. This is the combination of d, dmin, s, m and level q that is
+// nearest to the value.
 struct near {
     double off;
-    struct plan p; // s[0] and m[0]: of the runs that hold the value
+    struct plan p; // s[0] and m[0]: for the runs that contain the value
 };
 
 static void try_near(const struct search *z, float value, float d, int s, int q, float dmin, int m, struct near *best) {
@@ -311,7 +314,7 @@ static void try_near(const struct search *z, float value, float d, int s, int q,
     }
 }
 
-// mixed: some run holds the value and zeros.
+// mixed: some run contains both the value and zeros.
 static void try_one_value(const struct search *z, float value, bool mixed, struct plan *best) {
     struct near n = {.off = INFINITY};
     for (int s = 1; s <= z->s_max; s++) {
@@ -321,7 +324,7 @@ static void try_one_value(const struct search *z, float value, bool mixed, struc
         if (mixed && value < 0.0f) {
             try_near(z, value, -value / (float) s, s, 0, -value / (float) s, s, &n); // zeros are level 1
         } else if (!mixed) {
-            // The offset falls short of the value by a rounding, or goes beyond it: the scale makes up for that.
+            // The rounded offset misses the value by a rounding error, which the scale corrects.
             float dmin = -value / (float) s;
             (void) frame_round_half(z->f, &dmin);
             const float rest = value + dmin * (float) s;
@@ -344,7 +347,7 @@ static void try_one_value(const struct search *z, float value, bool mixed, struc
     }
 }
 
-// The value that all elements have that are not zero; 0 if they differ.
+// Returns the value of all elements that are not zero; 0 if they differ.
 static float only_value(const struct search *z, bool *mixed) {
     float v = 0.0f;
     *mixed = false;
@@ -380,11 +383,11 @@ static struct plan plan_search(struct search *z) {
         }
         sum_elements(z->f->x + r * z->len, z->f->w + r * z->len, z->len, &z->sums[r]);
     }
-    choose_scales(z, 0, true, INFINITY, &best); // all zero
+    choose_scales(z, 0, true, INFINITY, &best); // all levels zero
     for (int i = 0; i < z->effort.n_kept; i++) {
         starts[i] = (struct plan){.error = INFINITY};
     }
-    // The largest scale and offset become s_max, less, or more: clipped.
+    // Try d and dmin with which the largest scale and offset become s_max, less than s_max, or more (clipped).
     const float step = z->s_max < 32 ? 0.04f : 0.02f;
     struct side as[MAX_SIDES], bs[MAX_SIDES];
     const int n_sides = z->effort.n_starts;
@@ -417,7 +420,7 @@ static struct plan plan_search(struct search *z) {
     return best;
 }
 
-// d and dmin to be written with the levels of the plan's, so that products keep their size (frame_growth).
+// Scales d and dmin so that products keep their size (frame_growth). The levels stay those of the plan.
 static void plan_unbias(const struct search *z, struct plan *p) {
     float xx = 0.0f, xy = 0.0f;
     for (int r = 0; r < QK_K / z->len; r++) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// affine_run.h: x = scale * q + offset for one run of elements, q in 0..q_max: which scale and offset have the least squared
-// error? Trials spread the levels over the run's range, widened or narrowed about its middle; for the levels each one rounds to,
-// the best scale and offset solve two linear equations. The best trial is then rounded and solved again until it stands still.
+// affine_run.h: fits x = scale * q + offset to one run of elements, q in 0..q_max, with the least squared error. Trials spread
+// the levels over the range of the run, widened or narrowed about its middle. For the levels of each trial, two linear equations
+// give the best scale and offset. The best trial is then rounded and solved repeatedly until it no longer improves.
 #pragma once
 
 #include "base/min.h"
 #include "quant/scalar.h"
 #include "quant/vec.h"
 
-// Sums over a run: of w, wx, wxx, and of wq, wqq, wqx for its levels q.
+// Sums over a run: of w, wx, wxx; and of wq, wqq, wqx for the levels q.
 struct sums {
     float w, x, xx;
     float q, qq, qx;
@@ -47,7 +47,7 @@ static inline void sum_levels(const float *x, const float *w, int len, float inv
     s->qx = v4_sum(sqx);
 }
 
-// inverse: reciprocal of scale.
+// inverse: 1 / scale.
 static inline float error_with(const float *x, const float *w, int len, float scale, float inverse, float offset, float q_max) {
     v4f sum = v4_all(0.0f);
     for (int i = 0; i < len; i += 4) {
@@ -62,15 +62,15 @@ static inline float error_at(const float *x, const float *w, int len, float scal
     return error_with(x, w, len, scale, inverse_or_0(scale), offset, q_max);
 }
 
-// Which offsets a run may have.
+// Offsets that a run may have.
 enum sign { NOT_ABOVE_ZERO = -1, ANY = 0, NOT_BELOW_ZERO = 1 };
 
 struct line {
     float scale, offset;
-    float gain; // what it takes off sum(w x x)
+    float gain; // reduction of sum(w x x)
 };
 
-// Least squares for the levels summed in s.
+// Least-squares fit for the levels whose sums are in s.
 static inline struct line line_solve(const struct sums *s, enum sign sign) {
     struct line l = {0};
     const float det = s->w * s->qq - s->q * s->q;
@@ -90,7 +90,7 @@ static inline struct line line_solve(const struct sums *s, enum sign sign) {
     return l;
 }
 
-// Four trials in the lanes. Sums of a lane are added up in the order of sum_levels, and so come out alike.
+// Four trials, one per lane. The sums of a lane are added in the order of sum_levels, so they are bitwise equal.
 struct lanes {
     v4f scale, offset, gain;
 };
@@ -117,7 +117,7 @@ static inline void sum_levels_4(
     *qx_out = (sqx[0] + sqx[2]) + (sqx[1] + sqx[3]);
 }
 
-// line_solve() for four.
+// line_solve() for four trials.
 static inline struct lanes solve_4(const struct sums *s, v4f q, v4f qq, v4f qx, enum sign sign) {
     const v4f zero = v4_all(0.0f);
     const v4f w = v4_all(s->w);
@@ -134,7 +134,7 @@ static inline struct lanes solve_4(const struct sums *s, v4f q, v4f qq, v4f qx, 
     return (struct lanes){scale, offset, gain};
 }
 
-// A range held at the lower end, the middle or the upper end, or moved so that zero is on the grid.
+// Returns the offsets of a range fixed at its lower end, its middle or its upper end, or moved so that zero is on the grid.
 static inline v4f offsets_of(float lo, float range, float wide, float q_max, enum sign sign) {
     const float slack = (1.0f - wide) * range;
     const float step = wide * range / q_max;
@@ -164,7 +164,7 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
     if (hi == lo) {
         return best;
     }
-    // Ranges narrowed by up to three steps of the grid and widened by one.
+    // Narrow the range by up to three steps of the grid, and widen it by one.
     for (int t = n_trials - 1; t >= 0; t--) {
         const float narrow = (1.0f - 4.0f / (float) (n_trials - 1) * (float) t) / q_max;
         const float wide = narrow > -0.9f ? 1.0f + narrow : 0.1f;
@@ -172,7 +172,7 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
         v4f q, qq, qx;
         sum_levels_4(x, w, len, q_max / (wide * (hi - lo)), offset, q_max, &q, &qq, &qx);
         const struct lanes l = solve_4(&s, q, qq, qx, sign);
-        // A wider range has to be better by more than a trifle: a large scale or offset costs the other runs.
+        // A trial must be better by more than 0.5%: a larger scale or offset makes the scales of the other runs coarser.
         const v4i better = v4_all(s.xx) - l.gain < v4_all(0.995f * (s.xx - best.gain));
         for (int k = v4_any(better) ? 3 : -1; k >= 0; k--) {
             if (s.xx - l.gain[k] < 0.995f * (s.xx - best.gain)) {
@@ -191,7 +191,7 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
     return best;
 }
 
-// len is a multiple of 16.
+// Writes the levels of a run. len is a multiple of 16.
 static inline void write_levels(const float *x, int len, float scale, float offset, float q_max, uint8_t *q) {
     const float inverse = inverse_or_0(scale);
     for (int i = 0; i < len; i += 16) {

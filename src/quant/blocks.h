@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// blocks.h: the bytes of every quantised block. Little endian, packed by nature: no block has padding. The build compares
-// them with cmake/abi.tsv. Where two halves sit side by side (d and its companion), one 32-bit name covers both.
+// blocks.h: the memory layout of every quantised block. Blocks are little endian and have no padding. The build compares them
+// with cmake/abi.tsv. If two f16 values are adjacent (such as d and m), one 32-bit field also covers both.
 #pragma once
 
 #include <stddef.h>
@@ -9,26 +9,26 @@
 typedef uint16_t ggml_half;
 typedef uint32_t ggml_half2;
 
-// How CPU and GPU backends compute the levels of a q8_0 or q8_1 block from floats with the largest magnitude max: 1: x * (127 /
-// max), 0: x * (1 / (max / 127)), rounded to the nearest integer, ties to even. The reference's CPU backend differs by
-// architecture in this way, and only in the last bit of the factor.
+// How CPU and GPU backends compute the levels of a q8_0 or q8_1 block from floats with the largest magnitude max. 1: x * (127 /
+// max), 0: x * (1 / (max / 127)); the product is rounded to the nearest integer, ties to even. The reference's CPU backend
+// differs by architecture in this way; the factors differ only in the last bit.
 #ifdef __x86_64__
 #    define BERTH_Q8_FACTOR_OF_MAX 1
 #else
 #    define BERTH_Q8_FACTOR_OF_MAX 0
 #endif
-// A smaller max, or one that is not finite, is quantised as quantize_row_q8_0_ref does.
+// If max is smaller or not finite, the block is quantised by the rules of quantize_row_q8_0_ref.
 #define BERTH_Q8_MAX_LEAST 0x1p-100f
 
-// Whether a * b + c of the offline quantisers is rounded once, as in the reference's builds: where the base architecture has such
-// an instruction.
+// Whether the offline quantisers round a * b + c once, as the reference's builds do on architectures whose base instruction set
+// has a fused multiply-add.
 #ifdef __aarch64__
 #    define BERTH_MAD_IS_FUSED 1
 #else
 #    define BERTH_MAD_IS_FUSED 0
 #endif
 
-// Elements a block holds; those of 256 are the superblocks.
+// Elements per block. Blocks of 256 elements are superblocks.
 enum {
     QK_K = 256,
     QK_Q1_0 = 128,

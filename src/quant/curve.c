@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
-// curve.c: every scale at once. As the inverse scale grows from zero, elements move from level to level, each move at a known
-// place: half way between two levels, divided by the element. So the sums of all scales are those of no scale and, in the order
-// of their places, what each move adds. Places are the upper bits of a float: 32 or 64 to the factor of two, four factors around
-// the scale that puts the largest element at the end of the grid. Cost: a move for each element and level, and a pass over the
-// places.
+// curve.c: evaluates every scale of a run at once. As the inverse scale grows from zero, an element moves from level to level.
+// Each move happens at a known inverse scale: the middle between two levels, divided by the element. The sums at any inverse
+// scale are therefore the sums at zero plus the changes of all moves before it. Inverse scales are grouped by the upper bits of
+// their float into places: 32 or 64 per factor of two, for four factors of two around the scale that puts the largest element at
+// the end of the grid. Cost: one move per element and level, and one pass over the places.
 #include "quant/curve.h"
 
 #include "base/min.h"
 
 #include <string.h>
 
-// Moves away from zero in one direction.
+// The moves of an element away from zero in one direction.
 struct moves {
     int n;
-    float place[16]; // inverse scale, for an element of 1
-    float by[16];    // what is added to the level, as a magnitude with its direction's sign
+    float place[16]; // inverse scale of the move, for an element of magnitude 1
+    float by[16];    // change of the level
     float square[16];
 };
 
@@ -33,7 +33,7 @@ static void moves_init(struct moves *m, const struct grid *grid, int direction) 
     while (grid->values[i] < 0) {
         i++;
     }
-    // From the least level not below zero, where elements are at first.
+    // Elements start at the smallest level that is not negative.
     for (; direction > 0 ? i < 15 : i > 0; i += direction, m->n++) {
         const float here = grid->values[i];
         const float next = grid->values[i + direction];
@@ -43,7 +43,7 @@ static void moves_init(struct moves *m, const struct grid *grid, int direction) 
     }
 }
 
-static void add_moves(struct curve *c, int sign, float x, float w, const struct moves *m) {
+static void curve_add_moves(struct curve *c, int sign, float x, float w, const struct moves *m) {
     const float wx = sign ? -w * x : w * x;
     const float inverse = 1.0f / fabsf(x);
     for (int k = 0; k < m->n; k++) {
@@ -56,7 +56,7 @@ static void add_moves(struct curve *c, int sign, float x, float w, const struct 
     }
 }
 
-static void put_peak(struct curve *c, float scale, float gain) {
+static void curve_add_peak(struct curve *c, float scale, float gain) {
     int at = c->n_peaks < CURVE_PEAKS ? c->n_peaks++ : CURVE_PEAKS;
     while (at > 0 && c->gain[at - 1] < gain) {
         if (at < CURVE_PEAKS) {
@@ -71,8 +71,9 @@ static void put_peak(struct curve *c, float scale, float gain) {
     }
 }
 
-// Adds the moves up, and notes where the gain is higher than beside, or as high: an element alone can sit on any level.
-static void sum_up(struct curve *c, int sign, float a, float b) {
+// Adds the changes up over the places. Keeps the scales where the gain is not lower than at the neighbouring ones: a single
+// element can be at any level with the same gain.
+static void curve_sum(struct curve *c, int sign, float a, float b) {
     static const float near = 0.9999f;
     float before = 0.0f;
     float here = 0.0f;
@@ -86,7 +87,7 @@ static void sum_up(struct curve *c, int sign, float a, float b) {
         if (moved || i == 0) {
             const float next = a > 0.0f && b > 0.0f ? a * a / b : 0.0f;
             if (here > 0.0f && here > near * before && here > near * next) {
-                put_peak(c, scale, here);
+                curve_add_peak(c, scale, here);
             }
             before = here;
             here = next;
@@ -97,7 +98,7 @@ static void sum_up(struct curve *c, int sign, float a, float b) {
         }
     }
     if (here > 0.0f && here > near * before) {
-        put_peak(c, scale, here);
+        curve_add_peak(c, scale, here);
     }
 }
 
@@ -124,12 +125,12 @@ void berth_curve_init(struct curve *c, const float *x, const float *w, int len, 
         ww += w[j];
         wxx += w[j] * x[j] * x[j];
         if (x[j] != 0.0f) {
-            add_moves(c, 0, x[j], w[j], x[j] > 0.0f ? &up : &down);
-            add_moves(c, 1, x[j], w[j], x[j] > 0.0f ? &down : &up);
+            curve_add_moves(c, 0, x[j], w[j], x[j] > 0.0f ? &up : &down);
+            curve_add_moves(c, 1, x[j], w[j], x[j] > 0.0f ? &down : &up);
         }
     }
-    sum_up(c, 0, rest * wx, rest * rest * ww);
-    sum_up(c, 1, -rest * wx, rest * rest * ww);
+    curve_sum(c, 0, rest * wx, rest * rest * ww);
+    curve_sum(c, 1, -rest * wx, rest * rest * ww);
     while (c->n_peaks > 1 && wxx - c->gain[c->n_peaks - 1] > 2.0f * (wxx - c->gain[0]) + 1e-3f * wxx) {
         c->n_peaks--;
     }

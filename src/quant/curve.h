@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// curve.h: what a run of elements gains at every scale, on a grid of few levels.
+// curve.h: the reduction of the squared error (gain) of a run at every scale, for grids with few levels.
 #pragma once
 
 #include "base/min.h"
@@ -7,21 +7,22 @@
 
 enum { CURVE_OCTAVES = 4, CURVE_MAX_PLACES = CURVE_OCTAVES << 6, CURVE_PEAKS = 8 };
 
-// Writing a run as scale * g takes 2 * scale * a - scale^2 * b off its sum of squares, with a = sum(w x g) and b = sum(w g g).
-// Place i holds both for the levels g of inverse scales about there; [1] is for negative scales.
+// Writing a run as scale * g reduces its sum of squares by 2 * scale * a - scale^2 * b, with a = sum(w x g) and b = sum(w g g).
+// Place i holds a and b for the levels g at the inverse scales of that place. Index [1] is for negative scales.
 struct curve {
     uint32_t first; // bits of the inverse scale at place 0
-    int shift;      // from bits to places: 32 or 64 of them to the octave
+    int shift;      // number of low bits of the float that are dropped: 32 or 64 places per octave
     int n_places;
     float a[2][CURVE_MAX_PLACES];
     float b[2][CURVE_MAX_PLACES];
     int n_peaks;
-    float peak[CURVE_PEAKS]; // scales with the largest gains, best first; none that leaves far more error than the best
-    float gain[CURVE_PEAKS]; // theirs
+    // Scales with the largest gains, best first, without those whose error is much larger than that of the best.
+    float peak[CURVE_PEAKS];
+    float gain[CURVE_PEAKS]; // gains of these scales
 };
 
-// amax: largest magnitude of the run, above zero. The grid has at most 16 levels. fine: 64 places to
-// the octave, not 32.
+// amax: largest magnitude of the run, greater than zero. The grid has at most 16 levels. fine: 64 places per octave instead of
+// 32.
 void berth_curve_init(struct curve *c, const float *x, const float *w, int len, float amax, const struct grid *grid, bool fine);
 
 static inline int curve_place(const struct curve *c, float inverse) {
@@ -29,7 +30,7 @@ static inline int curve_place(const struct curve *c, float inverse) {
     return max_int(0, off);
 }
 
-// The gain at a scale other than zero, that of levels within some hundredths of the best. inverse: 1 / scale.
+// Returns the gain at a scale other than zero, for levels whose inverse scale is within a few percent. inverse: 1 / scale.
 static inline float curve_gain(const struct curve *c, float scale, float inverse) {
     const int sign = scale < 0.0f;
     const float size = fabsf(scale);

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT
-// grids.h: the codebooks of the iq formats, packed: each word is one point, a field of 2 or 3 bits for each of its values.
+// grids.h: the codebooks of the iq formats, packed: each word is one point, with a field of 2 or 3 bits for each of its values.
 // They are facts of the file format, observed by dequantising: a block with d such that the scale is 1, all signs positive, and
-// index i in its first group yields point i of the grid; so for every i. Fields number the values that occur, in rising order:
+// index i in its first group gives point i of the grid. A field is the index of a value in this list:
 //
-//     iq2_*     8, 25, 43                           8 values a point
-//     iq3_xxs   4, 12, 20, 28, 36, 44, 52, 62       4 values a point
-//     iq3_s     1, 3, 5, 7, 9, 11, 13, 15           4 values a point
-//     iq1_*     -1, 0, 1                            8 values a point
+//     iq2_*     8, 25, 43                           8 values per point
+//     iq3_xxs   4, 12, 20, 28, 36, 44, 52, 62       4 values per point
+//     iq3_s     1, 3, 5, 7, 9, 11, 13, 15           4 values per point
+//     iq1_*     -1, 0, 1                            8 values per point
 //
-// Points come in rising order, so those that share their upper half stand together: runs_X[r] is the first with upper half r or
-// one above, and the last entry is the number of points.
+// Points are in ascending order, so points with the same upper half are adjacent and form a run. runs_X[r] is the first point
+// whose upper half is r or more. The last entry is the number of points.
 #pragma once
 
 #include <stdint.h>
 
-// Where the tables lie: a device has its own.
+// Storage class of the tables; device code defines it differently.
 #ifndef BERTH_GRID
 #    define BERTH_GRID static const
 #endif
 
 // clang-format off
 
-// iq2_xxs: 8 values of 2 bits, first in the low bits
+// iq2_xxs: 8 values of 2 bits, the first in the low bits
 BERTH_GRID uint16_t grid_iq2_xxs[256] = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0020, 0x0022, 0x0028, 0x002a, 0x0041, 0x0044, 0x0050, 0x0058, 0x0061,
     0x0064, 0x0080, 0x0082, 0x008a, 0x00a2, 0x0101, 0x0104, 0x0110, 0x0115, 0x0140, 0x0184, 0x0198, 0x0200, 0x0202, 0x0222, 0x0282,
@@ -47,7 +47,7 @@ BERTH_GRID uint16_t runs_iq2_xxs[82] = {
     248, 251, 252, 253, 254, 254, 254, 255, 256, 256,
 };
 
-// iq2_xs: the same
+// iq2_xs: layout as iq2_xxs
 BERTH_GRID uint16_t grid_iq2_xs[512] = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0016, 0x0019, 0x0020, 0x0022, 0x0025, 0x0028, 0x0041, 0x0044, 0x0046,
     0x0049, 0x0050, 0x0052, 0x0055, 0x0058, 0x0061, 0x0064, 0x0080, 0x0082, 0x0085, 0x0088, 0x0091, 0x0094, 0x0099, 0x00a0, 0x0101,
@@ -89,7 +89,7 @@ BERTH_GRID uint16_t runs_iq2_xs[82] = {
     479, 486, 489, 495, 497, 497, 499, 505, 508, 512,
 };
 
-// iq2_s: the same
+// iq2_s: layout as iq2_xxs
 BERTH_GRID uint16_t grid_iq2_s[1024] = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0016, 0x0019, 0x0020, 0x0022, 0x0025, 0x0028, 0x0041, 0x0044, 0x0046,
     0x0049, 0x0050, 0x0052, 0x0055, 0x0058, 0x0061, 0x0064, 0x0066, 0x0069, 0x0080, 0x0082, 0x0085, 0x0088, 0x0091, 0x0094, 0x00a0,
@@ -163,7 +163,7 @@ BERTH_GRID uint16_t runs_iq2_s[82] = {
     981, 992, 994, 1003, 1009, 1011, 1012, 1015, 1017, 1024,
 };
 
-// iq3_xxs: 4 values of 3 bits
+// iq3_xxs: 4 values of 3 bits, the first in the low bits
 BERTH_GRID uint16_t grid_iq3_xxs[256] = {
     0x0000, 0x0002, 0x0004, 0x0009, 0x000b, 0x000f, 0x0010, 0x0012, 0x0019, 0x0022, 0x003b, 0x003d, 0x0041, 0x0043, 0x0048, 0x004a,
     0x0051, 0x0055, 0x0058, 0x005a, 0x0061, 0x006c, 0x0078, 0x0080, 0x0082, 0x0084, 0x0089, 0x0090, 0x0092, 0x0099, 0x009b, 0x009f,
@@ -188,7 +188,7 @@ BERTH_GRID uint16_t runs_iq3_xxs[65] = {
     219, 223, 225, 227, 229, 230, 232, 233, 235, 241, 243, 246, 250, 252, 255, 256, 256,
 };
 
-// iq3_s: the same
+// iq3_s: layout as iq3_xxs
 BERTH_GRID uint16_t grid_iq3_s[512] = {
     0x0000, 0x0001, 0x0002, 0x0005, 0x0007, 0x0008, 0x0009, 0x000a, 0x000c, 0x000e, 0x0010, 0x0011, 0x0015, 0x001b, 0x0020, 0x0022,
     0x0025, 0x0027, 0x0029, 0x002b, 0x0030, 0x0032, 0x0039, 0x003c, 0x003f, 0x0040, 0x0041, 0x0042, 0x0044, 0x0048, 0x0049, 0x004d,
@@ -229,7 +229,7 @@ BERTH_GRID uint16_t runs_iq3_s[65] = {
     446, 452, 456, 462, 466, 469, 473, 475, 477, 486, 491, 498, 502, 507, 509, 511, 512,
 };
 
-// iq1_s and iq1_m: 8 values of 2 bits
+// iq1_s and iq1_m: 8 values of 2 bits, the first in the low bits
 BERTH_GRID uint16_t grid_iq1[2048] = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0015, 0x0020, 0x0022, 0x0028, 0x002a, 0x0045, 0x0051, 0x0054, 0x0056, 0x0065,
     0x0080, 0x0082, 0x0088, 0x008a, 0x0095, 0x00a0, 0x00a2, 0x00a8, 0x00aa, 0x0104, 0x0105, 0x0111, 0x0114, 0x0116, 0x0119, 0x011a,

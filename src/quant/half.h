@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// half.h: IEEE binary16 and bfloat16 to and from float, round to nearest even, one rounding each.
-// NaN: half keeps the sign and becomes the plain quiet NaN; bfloat16 keeps the upper payload and is made quiet; widening a half
-// keeps the payload and makes it quiet; widening a bfloat16 keeps every bit. Subnormals are kept in all four directions.
-// No table and no branch on the common path but what the compiler turns into selects.
+// half.h: conversions between float and f16 (IEEE binary16) or bf16. All round once, to nearest even.
+// NaN: float to f16 keeps the sign and gives the default quiet NaN. float to bf16 keeps the upper payload and sets the quiet bit.
+// f16 to float keeps the payload and sets the quiet bit. bf16 to float keeps every bit. All four conversions keep subnormals.
+// There are no tables, and the compiler turns the branches of the common path into selects.
 #pragma once
 
 #include <stdint.h>
@@ -40,12 +40,12 @@ static inline uint16_t berth_float_to_half(float f) {
     uint32_t half;
     if (mag > 0x7f800000u) {
         half = 0x7e00u;
-    } else if (mag >= 0x477ff000u) { // half way from the largest half to the next step, and beyond
+    } else if (mag >= 0x477ff000u) { // from the middle between the largest f16 and the next step on
         half = 0x7c00u;
     } else if (mag >= 0x38800000u) {
         half = (mag - (112u << 23) + 0x0fffu + ((mag >> 13) & 1u)) >> 13;
     } else {
-        // Steps of 2^-24 are those of a float in [0.5, 1): the addition does the rounding.
+        // The subnormal step of 2^-24 is the step of a float in [0.5, 1), so the addition rounds.
         half = berth_float_bits(berth_bits_float(mag) + 0.5f) - 0x3f000000u;
     }
     return (uint16_t) ((bits >> 16 & 0x8000u) | half);

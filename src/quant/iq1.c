@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // iq1.c: iq1_s iq1_m: groups of 8 elements as points of a ternary codebook, shifted up or down by an eighth.
 //
-//     iq1_s   x = d * (2 * scale + 1) * (value + shift); scale of 3 bits and one shift for 32 elements, in qh with the upper
+//     iq1_s   x = d * (2 * scale + 1) * (value + shift); a 3-bit scale and one shift per 32 elements, in qh with the upper
 //             3 bits of four indices
-//     iq1_m   the same with a scale for 16 elements and a shift for 8: a nibble of qh is the upper 3 bits of an index and its
-//     shift.
-//             scales: four words of 12 bits for four scales; their upper nibbles make the half d
+//     iq1_m   the same with a scale per 16 elements and a shift per 8: a nibble of qh is 3 bits of an index and its shift;
+//             scales: four words with 12 bits for four scales each; their upper nibbles form the f16 d
 #include "quant/grids.h"
 #include "quant/lattice.h"
 #include "quant/quants.h"
@@ -17,7 +16,7 @@ static const struct lattice lattice = LATTICE(grid_iq1, runs_iq1, GROUP, 2, 3, -
 static const float levels[8] = {1, 3, 5, 7, 9, 11, 13, 15};
 static const float shift = 0.125f;
 
-// What of the growth is taken (frame_growth): all of it would leave more squared error than the reference has.
+// Share of the growth that is applied (frame_growth): with all of it, the squared error would exceed the reference's.
 #define PART_M 0.9f
 
 // ---- search ----
@@ -25,11 +24,11 @@ static const float shift = 0.125f;
 struct result {
     uint16_t d;
     uint16_t point[N_GROUPS];
-    uint8_t down[N_GROUPS]; // shifted down
+    uint8_t down[N_GROUPS]; // 1: shifted down
     uint8_t scale[N_GROUPS / 2];
 };
 
-// A cell whose groups may be shifted either way at any scale.
+// Prepares a cell in which each group may be shifted either way at any scale.
 static void cell_both(const struct frame *f, int at, int n_groups, bool shared_shift, struct cell *cell) {
     memset(cell->unit, 0, sizeof(cell->unit));
     cell->n_units = shared_shift ? 1 : n_groups;
@@ -45,7 +44,7 @@ static void cell_both(const struct frame *f, int at, int n_groups, bool shared_s
     }
 }
 
-// One whose shifts are chosen at the middle scale.
+// Prepares a cell whose shifts are chosen at the middle scale.
 static void cell_one(const struct frame *f, int at, int n_groups, bool shared_shift, struct cell *cell, uint8_t *down) {
     const float middle = 0.5f * (cell->lo + cell->hi);
     const int step = shared_shift ? n_groups : 1;
@@ -60,7 +59,7 @@ static void cell_one(const struct frame *f, int at, int n_groups, bool shared_sh
     }
 }
 
-// n_groups groups share a scale; they share a shift too, or have one each.
+// n_groups groups share a scale. shared_shift: they also share a shift.
 static bool block_fit(int n_groups, bool shared_shift, const float *x, const float *w, struct result *out) {
     struct frame f;
     struct cell cells[LATTICE_MAX_CELLS];
@@ -73,7 +72,7 @@ static bool block_fit(int n_groups, bool shared_shift, const float *x, const flo
         struct cell *cell = &cells[c];
         const int at = c * n_groups * GROUP;
         const float amax = v4_largest(f.x + at, n_groups * GROUP);
-        // From clipping the largest element to a third, or further where few elements count.
+        // The range starts at a scale that clips the largest element to a third, or to less if few elements matter.
         cell->lo = amax * (shared_shift ? 0.35f : 0.4f);
         cell->hi = amax * (shared_shift ? 0.75f : 0.8f);
         if (f.hard) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// iq2.c: iq2_xxs iq2_xs iq2_s: groups of 8 elements as points of a codebook, magnitudes and signs apart.
+// iq2.c: iq2_xxs iq2_xs iq2_s: groups of 8 elements as points of a codebook, with separate magnitudes and signs.
 //
-//     iq2_xxs   256 points, a scale of 4 bits for 32 elements; 64 bits for 32: four indices of 8, four signs of 7, the scale
-//     iq2_xs    512 points, a scale of 4 bits for 16 elements; 16 bits for 8: index of 9, signs of 7
-//     iq2_s    1024 points, a scale of 4 bits for 16 elements; indices of 8 + 2 (qh), signs of 8 (second half of qs)
+//     iq2_xxs   256 points, a 4-bit scale per 32 elements; 64 bits per 32: four 8-bit indices, four 7-bit signs, the scale
+//     iq2_xs    512 points, a 4-bit scale per 16 elements; 16 bits per 8: 9-bit index, 7-bit signs
+//     iq2_s    1024 points, a 4-bit scale per 16 elements; indices of 8 + 2 bits (qh), 8-bit signs (second half of qs)
 //
-// x = d * (0.5 + scale) / 4 * value * sign. Signs of 7 bits: the eighth makes their number even; a group with an odd number of
-// minus signs has to get one of them wrong.
+// x = d * (0.5 + scale) / 4 * value * sign. With 7-bit signs, the eighth sign makes the number of minus signs even. A group with
+// an odd number of minus signs must write one of its signs wrong.
 #include "base/min.h"
 #include "quant/grids.h"
 #include "quant/lattice.h"
@@ -22,7 +22,7 @@ static const struct lattice lattice_s = LATTICE(grid_iq2_s, runs_iq2_s, GROUP, 2
 static const float levels[16] = {0.125f, 0.375f, 0.625f, 0.875f, 1.125f, 1.375f, 1.625f, 1.875f, 2.125f, 2.375f, 2.625f, 2.875f,
     3.125f, 3.375f, 3.625f, 3.875f};
 
-// What of the growth is taken (frame_growth): all of it would leave more squared error than the reference has.
+// Share of the growth that is applied (frame_growth): with all of it, the squared error would exceed the reference's.
 #define PART_XXS 0.85f
 
 static int is_odd(unsigned bits) {
@@ -40,7 +40,7 @@ struct result {
     uint16_t d;
     uint16_t point[N_GROUPS];
     uint8_t sign[N_GROUPS];
-    uint8_t scale[N_GROUPS / 2]; // of each cell
+    uint8_t scale[N_GROUPS / 2]; // one per cell
 };
 
 // n_units groups share a scale. even: the number of minus signs of a group must be even.
@@ -64,8 +64,8 @@ static bool block_fit(const struct lattice *lattice, int n_units, bool even, con
         for (int j = c * n_units * GROUP; j < (c + 1) * n_units * GROUP; j++) {
             amax = max_f32(f.x[j], amax);
         }
-        // From clipping the largest element to half, to writing it below the largest value; where a block is hard from a third
-        // to the least value.
+        // The range goes from a scale that clips the largest element to half, to one that writes it below the largest
+        // value. For a hard block, it goes from clipping to a third, to the smallest value.
         cell->lo = (even ? 0.55f : 0.65f) * amax / 43;
         cell->hi = (even ? 1.6f : 1.4f) * amax / 43;
         int depth = even ? 2 : 1;
@@ -210,7 +210,7 @@ BERTH_QUANTIZE_WEIGHTED(iq2_s, QK_K)
 
 // ---- tables ----
 
-// Other implementations build search tables here; ours are constant.
+// Other implementations build search tables here; Berth's tables are constant.
 void iq2xs_init_impl(enum ggml_type type) {
     (void) type;
 }

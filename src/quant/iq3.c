@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// iq3.c: iq3_xxs iq3_s: groups of 4 elements as points of a codebook, magnitudes and signs apart.
+// iq3.c: iq3_xxs iq3_s: groups of 4 elements as points of a codebook, with separate magnitudes and signs.
 //
-//     iq3_xxs   256 points; 64 indices, then for each 32 elements 32 bits: signs of 7 bits for each 8 elements, scale of 4 bits
+//     iq3_xxs   256 points; 64 indices, then 32 bits per 32 elements: 7-bit signs per 8 elements, a 4-bit scale
 //               x = d * (0.5 + scale) / 2 * value * sign; the eighth sign makes the number of minus signs even
-//     iq3_s     512 points, indices of 8 + 1 (qh) bits, signs of 8 bits for each 8 elements, a scale of 4 bits for 32
+//     iq3_s     512 points, indices of 8 + 1 bits (qh), 8-bit signs per 8 elements, a 4-bit scale per 32
 //               x = d * (1 + 2 * scale) * value * sign
 #include "base/min.h"
 #include "quant/grids.h"
@@ -33,7 +33,8 @@ struct result {
     uint8_t scale[N_CELLS];
 };
 
-// Parts 4u and 4u + 1 of a cell: the two groups of octet u as they are; 4u + 2 and 4u + 3: with one sign wrong.
+// Parts 4u and 4u + 1 of a cell are the two groups of octet u with correct signs; 4u + 2 and 4u + 3 are the same groups with one
+// wrong sign.
 static void octet_init(const struct lattice *lattice, const struct frame *f, int octet, bool odd, struct cell *cell) {
     const int u = octet % 4;
     const int depth = f->hard ? LATTICE_MAX_DEPTH : 1;
@@ -73,7 +74,8 @@ static bool block_fit(
         for (int j = c * CELL; j < (c + 1) * CELL; j++) {
             amax = max_f32(f.x[j], amax);
         }
-        // From clipping the largest element a little to writing it well below the largest value; further where a block is hard.
+        // The range goes from a scale that clips the largest element a little, to one that writes it well below the
+        // largest value. It is wider for a hard block.
         cells[c].lo = (f.hard ? 0.5f : 0.8f) * amax / lattice->values[7];
         cells[c].hi = (f.hard ? 3.0f : 1.5f) * amax / lattice->values[7];
         cells[c].n_units = 4;
@@ -98,7 +100,7 @@ static bool block_fit(
             out->point[2 * o + h] = (uint16_t) point;
         }
         if (odd) {
-            const int at = o * 8 + way * GROUP; // way h has the wrong sign in half h
+            const int at = o * 8 + way * GROUP; // way h writes a wrong sign in half h
             out->sign[o] ^=
                 (uint8_t) (1 << (way * GROUP + berth_lattice_flip(lattice, out->point[2 * o + way], f.x + at, f.w + at)));
         }
@@ -199,7 +201,7 @@ BERTH_QUANTIZE_WEIGHTED(iq3_s, QK_K)
 
 // ---- tables ----
 
-// Other implementations build search tables here; ours are constant.
+// Other implementations build search tables here; Berth's tables are constant.
 void iq3xs_init_impl(int grid_size) {
     (void) grid_size;
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// kquant.c: q3_K q6_K q8_K: superblocks of 256 with a scale and no offset.
+// kquant.c: q3_K q6_K q8_K: superblocks of 256 elements with a scale and no offset.
 //
 //     q3_K   16 runs of 16: x = d * (s - 32) * (q - 4)    s of 6 bits, q of 3: two in qs, the third in hmask
 //     q6_K   16 runs of 16: x = d * s * (q - 32)          s of 8 bits, q of 6: four in ql, two in qh
-//     q8_K   x = d * q, d a float, with the sums of 16 for dot products; an intermediate, byte for byte the reference's
+//     q8_K   x = d * q, d is an f32; with the sum of each 16 levels; for dot products only; bytes equal those of the reference
 //
-// qs and hmask of q3_K: the 2-bit fields of a byte are 32 elements apart, 128 elements to 32 bytes; the bits of hmask likewise
-// over all 256. ql and qh of q6_K: halves of 128 elements; nibbles of ql are 64 apart, fields of qh 32 apart.
+// qs and hmask of q3_K: the 2-bit fields of a byte are 32 elements apart, and 32 bytes hold 128 elements; the bits of a byte of
+// hmask are also 32 elements apart, over all 256. ql and qh of q6_K: each half of the block has 128 elements; the nibbles of a
+// byte of ql are 64 elements apart, the fields of qh 32.
 #include "quant/quants.h"
 #include "quant/round.h"
 #include "quant/scalar.h"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// lattice.c: which point of a codebook leaves the least squared error, at every scale?
+// lattice.c: finds the point of a codebook with the least squared error, for every scale.
 //
-// Writing a group as scale * g takes f(scale) = 2 * scale * a - scale^2 * b off its sum of squares, where a = sum(w x g) and
-// b = sum(w g g) depend on the point g but not on the scale. f / scale = 2a - scale * b is a straight line for each point, so the
-// best point as a function of the scale is the upper envelope of lines: a handful of steps, found once a group. From then on
-// every scale is tried exactly, for all groups of a superblock, without going back to the codebook (lattice_fit.c).
+// Writing a group as scale * g reduces its sum of squares by f(scale) = 2 * scale * a - scale^2 * b, where a = sum(w x g) and b =
+// sum(w g g) depend on the point g but not on the scale. f / scale = 2a - scale * b is a straight line for each point. The best
+// point as a function of the scale is therefore the upper envelope of lines, which has few steps and is computed once per group.
+// Afterwards every scale can be evaluated exactly, for all groups of a superblock, without the codebook (lattice_fit.c).
 //
-// The best point at one scale: the line of a point is the sum of those of its halves, of which there are 64 or 81 each. Points
-// that share an upper half stand together, and a run is passed over if its upper half, with the best of all lower halves, falls
-// short of the best point so far. A few runs in a hundred are left; none, as a rule, where a point has to show above a known one.
+// The best point at one scale: the line of a point is the sum of the lines of its two halves, of which there are 64 or 81 each.
+// Points that share an upper half are adjacent and form a run. A run is skipped if its upper half plus the best of all lower
+// halves is below the best point so far. A few percent of the runs remain, and usually none if a point must be above a known one.
 #include "quant/lattice.h"
 
 #include "base/base.h"
@@ -17,14 +17,14 @@
 
 #include <string.h>
 
-// With constants for kind and sizes.
+// Inlined, so that kind and sizes are constants.
 #define PART static inline __attribute__((always_inline))
 
 // ---- one group: the envelope ----
 
-enum { MAX_HALVES = 96, BLOCK = 16 }; // 81, and void ones up to a whole number of blocks
+enum { MAX_HALVES = 96, BLOCK = 16 }; // MAX_HALVES: 81, padded with unused entries to full blocks
 
-// Number of a half among all that there are: its fields are digits of base 3, or of base 8 as they stand.
+// Index of a half of a point among all halves: its fields are digits of base 3, or of base 8 without change.
 #define ONE_3(n) n, n + 1, n + 2, 0
 #define TWO_3(n) ONE_3(n), ONE_3(n + 3), ONE_3(n + 6), ONE_3(0)
 #define THREE_3(n) TWO_3(n), TWO_3(n + 9), TWO_3(n + 18), TWO_3(0)
@@ -32,7 +32,7 @@ enum { MAX_HALVES = 96, BLOCK = 16 }; // 81, and void ones up to a whole number 
 static const uint8_t codes_3[192] = {THREE_3(0), THREE_3(27), THREE_3(54)};
 static const uint8_t codes_8[64] = {ONE_8(0), ONE_8(8), ONE_8(16), ONE_8(24), ONE_8(32), ONE_8(40), ONE_8(48), ONE_8(56)};
 
-// Lines of the halves of all points: twice a, b, and, for flipped points alone, the least cost of a wrong sign, four times.
+// Lines of all halves: 2 a, b, and, only for flipped points, four times the least cost of a wrong sign.
 struct half {
     _Alignas(16) float a2[MAX_HALVES];
     _Alignas(16) float b[MAX_HALVES];
@@ -42,17 +42,18 @@ struct half {
 struct group {
     const struct lattice *lattice;
     bool flipped;
-    int width;            // bits of half a point
-    const uint8_t *codes; // from half a point to the number of the half
-    int n_halves;         // a multiple of 4, the last ones void
-    float a2_size;        // no sum of 2 w x g is larger
-    float b_size;         // nor of w g g
+    int width;            // bits per half of a point
+    const uint8_t *codes; // maps half a point to the index of the half
+    int n_halves;         // a multiple of 4; the last ones are unused
+    float a2_size;        // upper bound of the sums of 2 w x g
+    float b_size;         // upper bound of the sums of w g g
     struct half low, high;
 };
 
 enum { LINE_A2, LINE_B, LINE_FLIP };
 
-// out[v * n + i] = in[i] and term[v], for all values v: summed, or the lesser. Writes up to 3 beyond the last, reads as many.
+// For all values v: out[v * n + i] is the sum of in[i] and term[v], or for LINE_FLIP the smaller of the two. Reads and writes up
+// to 3 floats past the end.
 PART void spread(const float *in, int n, const float *term, int n_values, int line, float *out) {
     for (int v = 0; v < n_values; v++) {
         const v4f t = v4_all(term[v]);
@@ -63,7 +64,7 @@ PART void spread(const float *in, int n, const float *term, int n_values, int li
     }
 }
 
-// One sum of all halves: fields are added one at a time above those that are done.
+// Computes one kind of line for all halves. Fields are added one at a time, above the fields already added.
 PART void half_line(
     const float *x, const float *w, const float *values, float shift, int n_fields, int n_values, int line, float *out) {
     _Alignas(16) float before[2][32] = {{line == LINE_FLIP ? INFINITY : 0.0f}};
@@ -90,7 +91,7 @@ PART void half_lines(const struct lattice *l, const float *x, const float *w, fl
     }
 }
 
-// Returns how many there are, a multiple of 4: the last ones are void, never the best.
+// Computes the lines of all halves. Returns their number, a multiple of 4; the last ones are unused and never the best.
 static int half_init(const struct lattice *l, const float *x, const float *w, float shift, bool flipped, struct half *h) {
     if (l->n_values == 8) {
         half_lines(l, x, w, shift, flipped, 2, 8, h);
@@ -113,7 +114,7 @@ static void group_init(const struct lattice *l, const float *x, const float *w, 
     g->codes = l->n_values == 3 ? codes_3 : codes_8;
     g->n_halves = half_init(l, x, w, shift, flipped, &g->low);
     (void) half_init(l, x + half_dim, w + half_dim, shift, flipped, &g->high);
-    const float size = fabsf(l->values[l->n_values - 1]) + fabsf(shift); // the first is no larger
+    const float size = fabsf(l->values[l->n_values - 1]) + fabsf(shift); // the first value is not larger
     float wx = 0.0f, ww = 0.0f;
     for (int k = 0; k < l->dim; k++) {
         wx += w[k] * fabsf(x[k]);
@@ -123,25 +124,25 @@ static void group_init(const struct lattice *l, const float *x, const float *w, 
     g->b_size = ww * size * size;
 }
 
-// A point with its line.
+// A point and its line.
 struct point {
     int index;
     float a2, b;
 };
 
-// Heights at one scale.
+// Heights of the lines at one scale.
 struct heights {
     float scale;
-    _Alignas(16) float low[MAX_HALVES];     // of lower halves
-    _Alignas(16) float flipped[MAX_HALVES]; // of those with their cheapest sign wrong
-    _Alignas(16) float bound[MAX_HALVES];   // no point of the run is higher
+    _Alignas(16) float low[MAX_HALVES];     // lower halves
+    _Alignas(16) float flipped[MAX_HALVES]; // lower halves with their cheapest sign wrong
+    _Alignas(16) float bound[MAX_HALVES];   // upper bound of the points of each run
 };
 
 static inline float line_at(const struct half *h, int i, float scale) {
     return h->a2[i] - scale * h->b[i];
 }
 
-// Fills all; returns the highest bound, and the run that has it.
+// Fills t. Returns the highest bound, and stores the run that has it in *first.
 PART float heights_init(const struct group *g, bool flipped, float scale, int *first, struct heights *t) {
     const v4f s = v4_all(scale);
     v4f top = v4_all(-INFINITY);
@@ -191,7 +192,7 @@ PART float point_at(const struct heights *t, bool flipped, const struct run *run
     return flipped ? berth_larger(run->y + t->flipped[code], run->y_flipped + t->low[code]) : run->y + t->low[code];
 }
 
-// Height of the best point of a run.
+// Returns the height of the best point of a run.
 PART float run_top(const struct group *g, const struct heights *t, bool flipped, int i) {
     const struct run run = run_get(g, flipped, t->scale, i);
     const uint8_t *codes = g->codes;
@@ -210,7 +211,7 @@ PART float run_top(const struct group *g, const struct heights *t, bool flipped,
     return berth_larger(berth_larger(a, b), berth_larger(c, d));
 }
 
-// Its first point of that height.
+// Returns the first point of a run that has this height.
 PART int run_find(const struct group *g, const struct heights *t, bool flipped, int i, float top) {
     const struct run run = run_get(g, flipped, t->scale, i);
     const uint8_t *codes = g->codes;
@@ -259,7 +260,7 @@ PART struct point highest_of(const struct group *g, bool flipped, float scale, f
     return (struct point){index, g->low.a2[code] + g->high.a2[run] - cost, g->low.b[code] + g->high.b[run]};
 }
 
-// The best point at this scale. above: index is -1 if none is higher.
+// Returns the best point at this scale; index is -1 if no point is higher than `above`.
 static struct point point_highest(const struct group *g, float scale, float above) {
     return g->flipped ? highest_of(g, true, scale, above) : highest_of(g, false, scale, above);
 }
@@ -268,12 +269,12 @@ static float point_height(struct point p, float scale) {
     return p.a2 - scale * p.b;
 }
 
-// More than the roundings of a line's height can come to.
+// An upper bound of the rounding errors of a line's height.
 static float height_slack(const struct group *g, float scale) {
     return 1e-5f * (g->a2_size + scale * g->b_size);
 }
 
-static void put_step(struct point at, float from, struct part *p) {
+static void part_add_step(struct point at, float from, struct part *p) {
     p->step[p->n] = from;
     p->a[p->n] = 0.5f * at.a2;
     p->b[p->n] = at.b;
@@ -281,18 +282,18 @@ static void put_step(struct point at, float from, struct part *p) {
     p->n++;
 }
 
-// Steps after point i, the last of them to point j. Both are on the envelope, b of i above b of j.
+// Adds the steps after point i, of which the last is point j. Both points are on the envelope, and b of i is greater than b of j.
 static void envelope_add(const struct group *g, struct point i, struct point j, int depth, struct part *p) {
     const float at = (i.a2 - j.a2) / (i.b - j.b);
     const float yi = point_height(i, at);
-    // A point that shows by less than a thousandth is left out.
+    // A point that exceeds the others by less than a thousandth is omitted.
     const float least = yi + 1e-3f * fabsf(yi);
     const struct point k = depth > 0 ? point_highest(g, at, least - height_slack(g, fabsf(at))) : i;
     if (k.index >= 0 && point_height(k, at) > least && k.b < i.b && k.b > j.b) {
         envelope_add(g, i, k, depth - 1, p);
         envelope_add(g, k, j, depth - 1, p);
     } else {
-        put_step(j, at, p);
+        part_add_step(j, at, p);
     }
 }
 
@@ -300,8 +301,8 @@ static void part_init(const struct group *g, float lo, float hi, int depth, stru
     const struct point first = point_highest(g, lo, -INFINITY);
     const struct point last = point_highest(g, hi, point_height(first, hi) - height_slack(g, hi));
     part->n = 0;
-    put_step(first, 0.0f, part);
-    // No last point: there is but one scale, zero.
+    part_add_step(first, 0.0f, part);
+    // If there is no last point, the only scale is zero.
     if (last.index >= 0 && last.index != first.index && first.b > last.b) {
         envelope_add(g, first, last, depth, part);
     }
@@ -323,12 +324,12 @@ void berth_lattice_parts(const struct lattice *lattice, const float *x, const fl
     part_init(&g, lo, hi, depth, plain);
 }
 
-// One more step, to point j of a larger scale, if it shows after point i. Returns the last point.
-static struct point step_to(struct point i, struct point j, struct part *p) {
+// Adds a step to point j, which is for larger scales than i, if j is better than i there. Returns the last point.
+static struct point part_step_to(struct point i, struct point j, struct part *p) {
     if (j.index < 0 || j.index == i.index || !(j.b < i.b)) {
         return i;
     }
-    put_step(j, (i.a2 - j.a2) / (i.b - j.b), p);
+    part_add_step(j, (i.a2 - j.a2) / (i.b - j.b), p);
     return j;
 }
 
@@ -340,7 +341,7 @@ int berth_lattice_shift(const struct lattice *lattice, const float *x, const flo
     for (int i = 0; i < n_groups; i++) {
         for (int down = 0; down < 2; down++) {
             group_init(lattice, x + i * lattice->dim, w + i * lattice->dim, down ? -shift : shift, false, &g[down][i]);
-            // Of one group alone, a worse point need not be found.
+            // For a single group, a worse point need not be found.
             at[down][i] = point_highest(&g[down][i], middle, n_groups == 1 && down ? sum[0] : -INFINITY);
             sum[down] += at[down][i].index >= 0 ? point_height(at[down][i], middle) : -INFINITY;
         }
@@ -353,8 +354,8 @@ int berth_lattice_shift(const struct lattice *lattice, const float *x, const flo
         const struct point last = point_highest(chosen, hi, point_height(p, hi) + height_slack(chosen, hi));
         const bool has_first = first.index >= 0 && first.b > p.b;
         parts[i].n = 0;
-        put_step(has_first ? first : p, 0.0f, &parts[i]);
-        (void) step_to(has_first ? step_to(first, p, &parts[i]) : p, last, &parts[i]);
+        part_add_step(has_first ? first : p, 0.0f, &parts[i]);
+        (void) part_step_to(has_first ? part_step_to(first, p, &parts[i]) : p, last, &parts[i]);
     }
     return down;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// lattice.h: x = d * level[cell] * point, for groups of elements that are written as points of a codebook.
+// lattice.h: fits x = d * level[cell] * point to groups of elements that are written as points of a codebook.
 //
-// A superblock is a row of cells: elements that share a level. A cell is made of units; a unit may be written in one of up to two
-// ways (a sign flipped here or there, a shift up or down), each a sum of parts. A part is one point of the codebook.
+// A superblock consists of cells; the elements of a cell share a level. A cell consists of units. A unit can be written in one or
+// two ways (which sign is flipped, or a shift up or down). A way is a sum of parts. A part is one point of the codebook.
 //
 //     superblock --> cell (8 or 16) --> unit --> way (1 or 2) --> part --> point
 #pragma once
@@ -17,7 +17,8 @@ enum {
     LATTICE_MAX_STEPS = 1 + (1 << LATTICE_MAX_DEPTH)
 };
 
-// A codebook: words of dim fields of n_bits, each numbering one of n_values values, and its runs (grids.h).
+// A codebook and its runs (grids.h). A point is a word with dim fields of n_bits; each field is the index of one of n_values
+// values.
 struct lattice {
     const uint16_t *points;
     const uint16_t *runs;
@@ -32,8 +33,8 @@ struct lattice {
         } \
     }
 
-// The best point for every scale: point[i] from step[i] up to step[i + 1]. With a = sum(w x g) and b = sum(w g g) over its values
-// g, writing the elements as scale * g takes 2 * scale * a - scale^2 * b off their sum of squares.
+// The best point for every scale: point[i] for scales from step[i] up to step[i + 1]. With a = sum(w x g) and b = sum(w g g) over
+// the values g of the point, writing the elements as scale * g reduces their sum of squares by 2 * scale * a - scale^2 * b.
 struct part {
     int n;
     float step[LATTICE_MAX_STEPS];
@@ -44,7 +45,7 @@ struct part {
 
 struct way {
     int n_parts;
-    uint8_t part[4]; // of the cell
+    uint8_t part[4]; // indices into the parts of the cell
 };
 
 struct unit {
@@ -53,40 +54,40 @@ struct unit {
 };
 
 struct cell {
-    float lo, hi; // scales the parts were made for
+    float lo, hi; // range of scales for which the parts were computed
     int n_units, n_parts;
     struct unit unit[LATTICE_MAX_UNITS];
     struct part part[LATTICE_MAX_PARTS];
 };
 
-// Fills the part for dim elements. x: signed, or magnitudes where signs are kept apart. shift is added to every value. flipped:
-// one element, the one that costs least, is written with the wrong sign. Scales from lo to hi are told apart; beyond, the ends
-// hold. depth: 1 + 2^depth steps at most; LATTICE_MAX_DEPTH where a block is hard.
+// Computes the part of dim elements. x: signed, or magnitudes if signs are stored separately. shift is added to every value.
+// flipped: one element, the one with the least cost, is written with the wrong sign. Scales between lo and hi are distinguished;
+// beyond them, the points at the ends are used. depth: the part has at most 1 + 2^depth steps; LATTICE_MAX_DEPTH for hard blocks.
 void berth_lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo,
     float hi, int depth, struct part *part);
 
-// Both, as it is and flipped, without a shift.
+// Computes both parts without a shift: not flipped and flipped.
 void berth_lattice_parts(const struct lattice *lattice, const float *x, const float *w, float lo, float hi, int depth,
     struct part *plain, struct part *flipped);
 
-// The shift, up (0) or down (1), that is better at the middle scale for n_groups groups together, and their parts with it: the
-// best points at three scales.
+// Returns the shift, up (0) or down (1), that is better at the middle scale for n_groups groups together. Computes their parts
+// with this shift, from the best points at three scales.
 int berth_lattice_shift(const struct lattice *lattice, const float *x, const float *w, int n_groups, float shift, float lo,
     float middle, float hi, struct part *parts);
 
-// The point of a part (an index into the codebook) at one scale; -1 for a scale that the cell was not made for.
+// Returns the point of a part (an index into the codebook) at one scale; -1 if the scale is outside the range of the cell.
 int berth_lattice_point(const struct cell *cell, int part, float scale);
-// The best point at one scale, exactly. Arguments as in lattice_part.
+// Returns the exactly best point at one scale. Arguments as in berth_lattice_part.
 int berth_lattice_best(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float scale);
-// The way a unit is written at this scale.
+// Returns the way in which a unit is written at this scale.
 int berth_lattice_way(const struct cell *cell, const struct unit *unit, float scale);
 
-// Chooses a level of levels[0..n_levels) for each cell, and d: *d is the one that points are chosen for; the half returned, a
-// little larger, is the one to be written with them (frame_growth, part).
+// Chooses one of levels[0..n_levels) for each cell, and d. *d is the value for which points are chosen. Returns the f16 to be
+// written with these points, which is a little larger (frame_growth, part).
 uint16_t berth_lattice_fit(const struct frame *f, const struct cell *cells, int n_cells, const float *levels, int n_levels,
     float part, float *d, uint8_t *level);
 
-// Element to be flipped so that a point written with one wrong sign costs least.
+// Returns the element whose wrong sign costs least if a point is written with one wrong sign.
 int berth_lattice_flip(const struct lattice *lattice, int point, const float *x, const float *w);
 
 static inline float lattice_value(const struct lattice *l, int point, int k) {

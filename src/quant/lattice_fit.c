@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// lattice_fit.c: which scales of a superblock leave the least squared error, once the best points at every scale are known?
-//   - a cell's own scale is the best of some places, moved to a / b of the points chosen there until it stands still;
-//   - d is tried over a range of places for the largest cell, then refitted by least squares to the points it chose. Where a
-//     block is not hard only the places of the least distance are tried, by the parabola each cell's gain is near its own scale.
-// The steps of a cell's parts stand in one order, with the sums of a and b between them (struct bundle): a scale is one look-up.
+// lattice_fit.c: finds the scales of a superblock with the least squared error, once the best points at every scale are known.
+//   - The own scale of a cell is the best of some trial scales, moved repeatedly to a / b of the points chosen there.
+//   - d is tried for a range of positions of the largest cell among the levels, then refitted by least squares to the chosen
+//     points. If a block is not hard, only the two trials with the least distance are evaluated; the distance approximates the
+//     gain of each cell by a parabola at its own scale.
+// The steps of all parts of a cell are sorted into one list, with the sums of a and b between them (struct bundle), so that a
+// scale needs one look-up.
 #include "base/base.h"
 #include "base/min.h"
 #include "quant/lattice.h"
@@ -53,19 +55,20 @@ int berth_lattice_way(const struct cell *cell, const struct unit *unit, float sc
 enum {
     MAX_BUNDLE_PARTS = 8,
     MAX_BUNDLE_STEPS = 1 + MAX_BUNDLE_PARTS * (LATTICE_MAX_STEPS - 1),
-    PLACE_BITS = 4, // places to the octave, as a power of two
+    PLACE_BITS = 4, // places per octave, as a power of two
     N_PLACES = 6 << PLACE_BITS
 };
 
-// The units of a cell, or one unit that has two ways: the sums of each way between one step of some part and the next.
+// The units of a cell, or one unit that has two ways: the sums of each way between consecutive steps of its parts. A place is a
+// range of scales with the same upper bits of the float.
 struct bundle {
     int n;
     int n_ways;
     uint32_t first;                   // bits of the scale at place 0
-    uint8_t start[N_PLACES];          // steps up to this place
+    uint8_t start[N_PLACES];          // number of steps before this place
     float from[MAX_BUNDLE_STEPS + 3]; // ends with INFINITY
     struct ab sum[2][MAX_BUNDLE_STEPS];
-    float most; // no scale gains more
+    float most; // no scale has a larger gain
 };
 
 struct steps {
@@ -78,13 +81,13 @@ struct event {
     int part;
 };
 
-// Adds the steps of a part to the sorted events. One that lies before the step it follows is taken with that one.
+// Adds the steps of a part to the sorted events. A step that is not after its predecessor is moved to the predecessor's scale.
 static int add_events(const struct cell *cell, int part, struct event *events, int n) {
     const struct part *p = &cell->part[part];
     float at = -INFINITY;
     for (int k = 1; k < p->n; k++) {
         if (!(p->step[k] <= at)) {
-            at = p->step[k] > at ? p->step[k] : INFINITY; // INFINITY: a step that is NaN
+            at = p->step[k] > at ? p->step[k] : INFINITY; // INFINITY: the step is NaN
         }
         int i = n++;
         for (; i > 0 && events[i - 1].at > at; i--) {
@@ -95,7 +98,7 @@ static int add_events(const struct cell *cell, int part, struct event *events, i
     return n;
 }
 
-// Sums of one way of n_units units, each part at the step that at[] says.
+// Returns the sums of one way of n_units units, with each part at the step in at[].
 static struct ab sum_units(const struct cell *cell, const struct unit *units, int n_units, int way, const uint8_t *at) {
     struct ab sum = {0.0f, 0.0f};
     for (int u = 0; u < n_units; u++) {
@@ -144,7 +147,7 @@ static void bundle_init(const struct cell *cell, const struct unit *units, int n
                 b->most = t.a * t.a / t.b;
             }
         }
-        // Places whose lower end comes before the next step start here.
+        // Places that begin before the next step start at this step.
         int last = N_PLACES - 1;
         if (k < n) {
             last = events[k].at > 0.0f ? place_of(b, events[k].at) : 0;
@@ -211,7 +214,7 @@ int berth_lattice_flip(const struct lattice *lattice, int point, const float *x,
 
 // ---- a superblock ----
 
-// The scale a cell would choose alone is a / b of what this returns.
+// Returns the sums at the scale that the cell would choose alone, which is their a / b.
 static struct ab own_best(const struct cell *cell, const struct steps *steps, int n_trials, int n_rounds) {
     const float factor = cell->lo > 0.0f ? powf(cell->hi / cell->lo, 1.0f / (float) (n_trials - 1)) : 1.0f;
     float most = 0.0f;
@@ -243,11 +246,12 @@ struct search {
     int n_levels;
     struct steps steps[LATTICE_MAX_CELLS];
     _Alignas(16) float own[LATTICE_MAX_CELLS];  // best scale of each cell
-    _Alignas(16) float bend[LATTICE_MAX_CELLS]; // b there: a scale off by e gains b e^2 less
-    float rest[LATTICE_MAX_CELLS];              // what the cells after this one can gain at most
+    _Alignas(16) float bend[LATTICE_MAX_CELLS]; // b at that scale: a scale that differs by e gains b e^2 less
+    float rest[LATTICE_MAX_CELLS];              // largest possible gain of the cells after this one
 };
 
-// With d fixed, each cell takes the best level next to its own scale. False: given up, since the gain cannot be above least.
+// With d fixed, each cell takes the best level next to its own scale. Returns false if it stopped because the gain cannot exceed
+// `least`.
 static bool choose_levels(const struct search *z, int reach, float least, struct choice *c) {
     const int n_levels = z->n_levels;
     const float step = z->levels[1] - z->levels[0];
@@ -288,7 +292,7 @@ static float choice_refit(const struct search *z, const struct choice *c) {
     return a > 0.0f ? a / b : 0.0f;
 }
 
-// By how much d grows so that products keep their size.
+// Returns the factor by which d grows so that products keep their size.
 static float choice_growth(const struct frame *f, const struct search *z, const struct choice *c, float part) {
     float xx = 0.0f, xy = 0.0f;
     for (int i = 0; i < QK_K; i++) {
@@ -301,14 +305,14 @@ static float choice_growth(const struct frame *f, const struct search *z, const 
     return frame_growth(f, xx, xy, part);
 }
 
-// Steps and bounds of all cells. Returns the largest of their own scales.
+// Computes the steps and bounds of all cells. Returns the largest of their own scales.
 static float search_init(const struct frame *f, const struct cell *cells, struct search *z) {
     const int n_trials = f->hard ? 16 : 4;
     const int n_rounds = f->hard ? 3 : 1;
     float max = 0.0f;
     float rest = 0.0f;
     for (int i = z->n_cells - 1; i >= 0; i--) {
-        z->rest[i] = 1.00001f * rest; // and roundings
+        z->rest[i] = 1.00001f * rest; // includes rounding errors
         steps_init(&cells[i], &z->steps[i]);
         const struct ab own = own_best(&cells[i], &z->steps[i], n_trials, n_rounds);
         z->own[i] = own.a / own.b;
@@ -321,7 +325,7 @@ static float search_init(const struct frame *f, const struct cell *cells, struct
     return max;
 }
 
-// What cells miss of their own best if d is this and each takes the level nearest to its own scale, about.
+// Approximates the loss of gain of all cells if each takes the level nearest to its own scale with this d.
 static float search_distance(const struct search *z, float d) {
     const v4f step = v4_all(z->levels[1] - z->levels[0]);
     const v4f low = v4_all(z->levels[0]);
@@ -346,8 +350,8 @@ static void try_d(const struct frame *f, const struct search *z, float d, struct
     }
 }
 
-// d for the largest cell at the top level, beyond it, or as low as the middle, in quarter steps. All are tried where a block is
-// hard, else the two of the least distance.
+// Tries d for which the largest cell is at the top level, beyond it, or as low as the middle, in quarter steps of a level.
+// Evaluates all for a hard block, otherwise the two with the least distance.
 static void try_places(const struct frame *f, const struct search *z, float max, struct choice *best) {
     const float top = z->levels[z->n_levels - 1];
     const float quarter = 0.25f * (z->levels[1] - z->levels[0]);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// legacy.c: q4_0 q4_1 q5_0 q5_1 q8_0 q8_1: blocks of 32 with one scale, or a scale and an offset.
+// legacy.c: q4_0 q4_1 q5_0 q5_1 q8_0 q8_1: blocks of 32 elements with one scale, or with a scale and an offset.
 //
 //     q4_0, q5_0, q8_0   x = d * (q - bias)      bias 8, 16, 0
 //     q4_1, q5_1         x = d * q + m           m the least element
 //     q8_1               x = d * q               s = d * sum(q), for dot products with the offset of q4_1 and q5_1
 //
-// Byte j of qs holds element j in its low nibble and element j + 16 in its high one; bit i of qh is the fifth bit of element i.
-// Rows are those of the reference, byte for byte: the order of the operations below is the format's. With weights the scale is
-// searched (weighted.c), except in blocks whose weights say nothing.
+// Byte j of qs holds element j in its low nibble and element j + 16 in its high nibble; bit i of qh is the fifth bit of element
+// i. The bytes of rows equal those of the reference, so the order of the operations below is part of the format. With an
+// importance matrix, the scale is searched (weighted.c), except in blocks whose weights are unusable.
 #include "base/min.h"
 #include "quant/half.h"
 #include "quant/quants.h"
@@ -35,7 +35,7 @@ static void block_range(const float *x, float *lo, float *hi) {
     }
 }
 
-// The element of the largest magnitude, the first of equals, with its sign; 0 if there is none but NaN.
+// Returns the element of the largest magnitude, with its sign; of equal ones, the first. Returns 0 if all elements are NaN.
 static float block_extreme(const float *x) {
     float lo, hi;
     if (!v4_range(x, QK, &lo, &hi)) {
@@ -54,7 +54,7 @@ static float block_extreme(const float *x) {
     return hi > 0.0f && j < QK ? x[j] : 0.0f;
 }
 
-// Levels that overflowed spill into the neighbour, as they do in the reference.
+// Levels that overflowed change the neighbouring nibble, as in the reference.
 static void pack_4(const uint8_t *restrict q, uint8_t *restrict qs) {
     for (int j = 0; j < QK / 2; j++) {
         qs[j] = (uint8_t) (q[j] | q[j + QK / 2] << 4);
@@ -74,7 +74,8 @@ static void pack_5(const uint8_t *restrict q, uint8_t *restrict qs, uint8_t *res
     memcpy(qh, &bits, sizeof(bits));
 #else
     for (int i = 0; i < 4; i++) {
-        // Bit 4 of eight bytes; the product moves that of byte b to bit 56 + b, and no two sums meet.
+        // Extracts bit 4 of eight bytes. The multiplication moves the bit of byte b to bit 56 + b, and no two partial
+        // products share a bit there.
         uint64_t eight;
         memcpy(&eight, q + 8 * i, sizeof(eight));
         qh[i] = (uint8_t) ((eight >> 4 & 0x0101010101010101u) * 0x0102040810204080u >> 56);
@@ -92,7 +93,7 @@ static int fifth_bit(const uint8_t *qh, int j) {
 
 // ---- q4_0, q5_0 ----
 
-// The low byte of v with its sign, at most max: what overflows comes out as it does in the reference.
+// Returns the low byte of v as a signed number, limited to max. Overflowing values give the same result as in the reference.
 static inline v4i low_byte(v4i v, int max) {
     v = v << 24 >> 24;
     const v4i above = v > max;
@@ -217,14 +218,14 @@ void quantize_row_q8_1_ref(const float *GGML_RESTRICT x, block_q8_1 *GGML_RESTRI
 
 BERTH_QUANTIZE_PLAIN(q8_0, QK)
 
-// ---- with weights ----
+// ---- with an importance matrix ----
 
 static const struct scale_search scale_4 = {QK, 8, false};
 static const struct scale_search scale_5 = {QK, 16, false};
 static const struct line_search line_4 = {QK, 15, -0.9f, 0.05f, 37, false};
 static const struct line_search line_5 = {QK, 31, -0.9f, 0.05f, 37, false};
 
-// search writes d, and m where there is one, and q; blocks whose weights say nothing are done without any.
+// search writes d, m if the format has it, and q. Blocks whose weights are unusable are quantised without weights.
 #define SEARCHED(name, search, PACK) \
     static void quantize_blocks_##name(const float *x, block_##name *y, int64_t n, const float *w) { \
         if (w == NULL) { \

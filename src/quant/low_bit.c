@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
-// low_bit.c: formats of one to two bits with one scale a block.
+// low_bit.c: formats of one to two bits per element with one scale per block.
 //
-//     q1_0    128 elements, d * (bit ? 1 : -1)               d the mean magnitude
-//     q2_0     64 elements, d * (q - 1), q of 2 bits         d the largest magnitude, so that q = 3 is never written
-//     tq1_0   256 elements, d * (t - 1), five trits a byte   d the largest magnitude
-//     tq2_0   256 elements, d * (q - 1), q of 2 bits         d the largest magnitude
+//     q1_0    128 elements, d * (bit ? 1 : -1)               d is the mean magnitude
+//     q2_0     64 elements, d * (q - 1), q of 2 bits         d is the largest magnitude, so q = 3 is never written
+//     tq1_0   256 elements, d * (t - 1), five trits per byte d is the largest magnitude
+//     tq2_0   256 elements, d * (q - 1), q of 2 bits         d is the largest magnitude
 //
-// A byte of tq1_0 is the fraction 0.t0t1t2t3t4 in base 3, scaled to 256 and rounded up: multiplying by 3 moves the next trit
-// above the byte. Its elements are laid out in runs: 5 runs of 32 in the first 32 bytes, 5 of 16 in the next 16, 4 of 4 in qh.
-// Rows are those of the reference, byte for byte; weights are not looked at.
+// A byte of tq1_0 is the fraction 0.t0t1t2t3t4 in base 3, scaled to 256 and rounded up: a multiplication by 3 moves the next trit
+// above the byte. Its elements are stored in runs: 5 runs of 32 in the first 32 bytes, 5 of 16 in the next 16, 4 of 4 in qh.
+// The bytes of rows equal those of the reference. Importance weights are ignored.
 #include "quant/half.h"
 #include "quant/quants.h"
 #include "quant/round.h"
 #include "quant/vec.h"
 
-// To nearest, ties away from zero; the low half of the 64-bit result, which is what an overflow leaves of it.
+// Rounds to nearest, ties away from zero. On overflow, returns the low 32 bits of the 64-bit result.
 static int round_low(float v) {
     const float r = roundf(v);
     if (!(fabsf(r) < 0x1p31f)) {
@@ -84,7 +84,7 @@ BERTH_QUANTIZE_PLAIN(q2_0, QK_Q2_0)
 
 // ---- tq1_0 ----
 
-// n_bytes bytes of n_runs trits each; trit r of byte j is element r * n_bytes + j. Returns the elements taken.
+// Packs n_bytes bytes of n_runs trits each; trit r of byte j is element r * n_bytes + j. Returns the number of elements packed.
 static int pack_trits(const float *x, float id, int n_bytes, int n_runs, uint8_t *qs) {
     for (int j = 0; j < n_bytes; j++) {
         int v = 0;

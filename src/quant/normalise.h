@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// normalise.h: a superblock made ready for a search.
-// Elements are scaled by a power of two so that the largest is in [1, 2), weights so that their mean is 1: squares neither
-// overflow nor vanish, whatever the row. A scale found in the frame becomes a half outside it; round_half says which, and what it
-// is worth. In the frame: |x| < 2, w > 0, nothing is NaN or infinite.
+// normalise.h: prepares a superblock for a search, as a frame. Elements are scaled by a power of two so that the largest
+// magnitude is in [1, 2), and weights so that their mean is 1. Squares then neither overflow nor underflow, for any row. A scale
+// found in the frame becomes an f16 outside of it; frame_round_half returns this f16 and its value in the frame. In the frame,
+// |x| < 2, w > 0, and all values are finite.
 #pragma once
 
 #include "base/min.h"
@@ -16,16 +16,16 @@
 #include <string.h>
 
 static inline float float_clamp(float v, float lo, float hi) {
-    return min_f32(hi, max_f32(lo, v)); // NaN stays
+    return min_f32(hi, max_f32(lo, v)); // NaN stays NaN
 }
 
 struct frame {
     _Alignas(16) float x[QK_K];
     _Alignas(16) float w[QK_K];
-    double outer; // what 1 in the frame is outside
+    double outer; // outer value of 1 in the frame
     float amax;   // largest |x|: in [1, 2), or 0 for a block of zeros
     bool uneven;  // weights differ
-    bool hard;    // few elements make up most of the weights or squares, or most have one sign: searches have to look further
+    bool hard;    // few elements have most of the weight or of the squares, or most have one sign: a longer search is needed
 };
 
 #define BERTH_HALF_NAN 0x7e00u
@@ -45,14 +45,14 @@ static inline bool berth_is_finite(const float *x, int n) {
     return finite;
 }
 
-// A block of NaN throughout: zeros but for d.
+// Makes a block that dequantises to NaN: all zeros except for d.
 static inline void berth_block_nan(void *block, size_t size, uint16_t *d) {
     memset(block, 0, size);
     *d = BERTH_HALF_NAN;
 }
 
-// Sets uneven too. Were all alike, sum(v)^2 would be n * sum(v^2): squares of normal rows come to a third of that, weights of one
-// magnitude to more. Elements of one sign leave half of a grid unused.
+// Also sets uneven. If all values v were equal, sum(v)^2 would be n * sum(v^2). The squares of normally distributed rows give a
+// third of that; weights of similar magnitude give more. Elements of one sign leave half of a grid unused.
 static inline bool frame_is_hard(struct frame *f, int n) {
     v4f sum = v4_all(0.0f), power = sum, power2 = sum, weight2 = sum;
     for (int i = 0; i < n; i += 4) {
@@ -67,7 +67,7 @@ static inline bool frame_is_hard(struct frame *f, int n) {
     const float count = (float) n;
     const float all = v4_sum(sum);
     const float p = v4_sum(power);
-    f->uneven = v4_sum(weight2) > 1.001f * count; // their mean is 1
+    f->uneven = v4_sum(weight2) > 1.001f * count; // the mean of the weights is 1
     return count < 0.25f * v4_sum(weight2) || p * p < 0.2f * count * v4_sum(power2) || all * all > 0.3f * count * p;
 }
 
@@ -83,8 +83,8 @@ static inline void frame_weights(struct frame *f, const float *w, int n) {
     }
 }
 
-// False: some element is not finite. w: NULL or n weights; what is no positive number counts as next to nothing. n: a multiple
-// of 4.
+// Returns false if an element is not finite. w: NULL or n weights; a weight that is not a positive finite number becomes a tiny
+// one. n: a multiple of 4.
 static inline bool frame_init(struct frame *f, const float *x, const float *w, int n) {
     float lo, hi;
     if (!v4_range(x, n, &lo, &hi) || !isfinite(lo) || !isfinite(hi)) {
@@ -96,7 +96,7 @@ static inline bool frame_init(struct frame *f, const float *x, const float *w, i
     exponent = amax > 0.0f ? exponent - 1 : 0;
     f->outer = ldexp(1.0, exponent);
     const double inner = ldexp(1.0, -exponent);
-    const bool simple = exponent > -120 && exponent < 120; // a float has the factor
+    const bool simple = exponent > -120 && exponent < 120; // the factor is a float
     for (int i = 0; i < n && simple; i += 4) {
         v4_store(f->x + i, v4_load(x + i) * v4_all((float) inner));
     }
@@ -115,26 +115,27 @@ static inline bool frame_init(struct frame *f, const float *x, const float *w, i
     return true;
 }
 
-// The weights of block i; w: of all, or NULL.
+// Returns the weights of block i. w: weights of all blocks, or NULL.
 static inline const float *block_weights(const float *w, int64_t i) {
     return w != NULL ? w + i * QK_K : NULL;
 }
 
-// The half nearest to v of the frame, never infinite; its value in the frame goes to *v.
+// Returns the f16 nearest to v of the frame, never infinite. Stores its value in the frame in *v.
 static inline uint16_t frame_round_half(const struct frame *f, float *v) {
     const double out = *v * f->outer;
     const float kept = (float) min_f64(BERTH_HALF_MAX, max_f64(-BERTH_HALF_MAX, out));
     const uint16_t h = berth_float_to_half(kept);
     const double back = berth_half_to_float(h) / f->outer;
-    *v = (float) min_f64(1e30, max_f64(-1e30, back)); // beyond: the outer value is nothing anyway
+    *v = (float) min_f64(1e30, max_f64(-1e30, back)); // beyond the limit, all outer elements are negligible
     return h;
 }
 
-// By how much scales have to grow so that products keep their size. Least squares leave levels y a little too small: what they
-// cannot follow is missing from every product with the like of x. xx / xy mends that for the product with x itself, at the price
-// of the error's own share of the square. Levels stay those of the smaller scale: rounding anew would make them small again.
-// part: how much of it is taken, all but where the price is too high; half of that where weights say what counts. xx, xy: sums of
-// w x x and w x y.
+// Returns the factor by which scales grow so that products keep their size. A least-squares fit makes the dequantised values y a
+// little too small: the part of x that they cannot represent is missing from every product with a row similar to x. The factor xx
+// / xy corrects this for the product with x itself, but it increases the squared error. The levels stay those of the smaller
+// scale, because rounding with the larger scale would make them smaller again. part: share of the correction that is applied; it
+// is below 1 for formats whose error would grow too much. With uneven weights, half of the share is applied. xx, xy: sums of w x
+// x and w x y.
 static inline float frame_growth(const struct frame *f, float xx, float xy, float part) {
     const float most = 0.2f;
     const float growth = xy > 0.5f * xx ? part * (xx / xy - 1.0f) : 0.0f;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// plain.c: the reference's choice of scales, observed through its results. Each run finds a scale, or a line, of its own under
-// weights that grow with its elements; the largest of them becomes the largest integer scale, all are rounded, and the levels are
-// rounded anew with what the scales have become. Nothing is refitted: scalar.c and affine.c do better, and take longer.
-// The order of the sums, and where one rounding does for a product and its sum (berth_mad), are part of the bytes.
+// plain.c: chooses scales as the reference does; its rules were observed through its results. Each run finds its own scale, or
+// line, under weights that grow with its elements. The largest of these scales becomes the largest integer scale, all are
+// rounded, and the levels are rounded again with the resulting scales. Nothing is refitted: scalar.c and affine.c give a smaller
+// error but take longer. The bytes depend on the order of the sums, and on where a product and a sum are rounded once
+// (berth_mad).
 #include "base/min.h"
 #include "quant/blocks.h"
 #include "quant/half.h"
 #include "quant/round.h"
 #include "quant/weighted.h"
 
-static const float least = 1e-15f; // a run or block of less counts as zeros
+static const float least = 1e-15f; // a run or block of smaller magnitude counts as zeros
 
 enum { MAX_RUNS = 16, RUN = 16, IQ4_RUN = 32 };
 
@@ -33,9 +34,9 @@ static void run_squares(const float *x, int len, float *weight) {
     }
 }
 
-// ---- with an offset ----
+// ---- formats with an offset ----
 
-// Two-bit runs weigh errors by the magnitude alone, finer ones by that and the run's own.
+// Runs with 2-bit levels weigh errors by the magnitude of the element; others add the root mean square of the run.
 static void affine_weights(const float *x, const struct line_search *how, float *weight) {
     float power = 0.0f;
     for (int i = 0; i < how->len && !how->absolute; i++) {
@@ -80,9 +81,10 @@ void berth_plain_affine(const float *x, const struct line_search *how, int s_max
     }
 }
 
-// ---- without ----
+// ---- formats without an offset ----
 
-// The scales of 16 runs become integers of s_min .. -s_min - 1, the largest s_min itself; levels follow. Returns d.
+// Rounds the scales of 16 runs to integers in s_min .. -s_min - 1, of which the largest becomes s_min, and computes the levels.
+// Returns d.
 static uint16_t scales_of(const float *x, const float *scale, int bias, int s_min, int8_t *s, uint8_t *q) {
     const float max = run_extreme(scale, MAX_RUNS);
     const float inverse = (float) s_min / max;
@@ -97,8 +99,8 @@ static uint16_t scales_of(const float *x, const float *scale, int bias, int s_mi
     return d;
 }
 
-// The scale of a run of q3_K: the largest element goes to the end of the grid; then one element at a time moves to the level that
-// the others' scale rounds it to, where that helps.
+// Finds the scale of a run of q3_K. The largest element goes to the end of the grid. Then one element at a time moves to the
+// level to which the scale of the others rounds it, if that reduces the error.
 static float q3_run(const float *x, uint8_t *q) {
     enum { BIAS = 4, N_ROUNDS = 5 };
     const float max = run_extreme(x, RUN);
@@ -172,9 +174,9 @@ uint16_t berth_plain_q6(const float *x, int8_t *s, uint8_t *q) {
     return scales_of(x, scale, 32, -128, s, q);
 }
 
-// ---- uneven values ----
+// ---- formats with a table of values ----
 
-// Index of the nearest of 16 sorted values, the upper of two as near.
+// Returns the index of the nearest of 16 sorted values; of two equally near ones, the upper.
 static int nearest_value(const int8_t *values, float v) {
     int i = 0;
     for (int step = 8; step > 0; step /= 2) {

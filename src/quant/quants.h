@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// quants.h: rows of floats to blocks and back, one pair of functions a format.
-// quantize_row_X_ref(x, y, k) and dequantize_row_X(x, y, k): k elements, a whole number of blocks; a rest is left alone.
-// quantize_row_X_ref writes the reference's bytes (but in iq3_xxs, iq3_s and iq2_s): copies and caches use it.
-// quantize_X(src, dst, nrows, n_per_row, imatrix): whole rows, returns the bytes written, 0 with the last error set if n_per_row
-// is no whole number of blocks; K and iq formats are searched longer. imatrix: NULL, or n_per_row weights of the squared error,
-// the same for every row. Non-finite input: the simple formats follow the reference; a K or iq block that holds any becomes NaN
-// throughout, so that ggml_validate_row_data finds it. All of them are pure and safe on any thread; the init and free calls have
-// nothing to do, since the tables are constant.
+// quants.h: conversion of rows of floats to blocks and back, with one set of functions per format.
+// quantize_row_X_ref(x, y, k) and dequantize_row_X(x, y, k) convert k elements in full blocks; a remainder is ignored.
+// quantize_row_X_ref writes the bytes of the reference (except in iq3_xxs, iq3_s and iq2_s); copies and caches use it.
+// quantize_X(src, dst, nrows, n_per_row, imatrix) converts rows and returns the bytes written. If n_per_row is not a multiple of
+// the block size, it returns 0 and sets the last error. K and iq formats are searched longer. imatrix: NULL, or n_per_row weights
+// of the squared error, the same for every row. Non-finite input: the simple formats follow the reference; a K or iq block with a
+// non-finite element becomes NaN completely, so that ggml_validate_row_data finds it. All functions are pure and thread-safe. The
+// init and free functions do nothing, because the tables are constant.
 #pragma once
 
 #include "quant/formats.h"
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-// The functions of every format; one that lacks some (formats.h) does not define them.
+// The functions of every format. A format that lacks a function (formats.h) does not define it.
 #define BERTH_FORMAT_DECLARE(TYPE, name, ...) \
     GGML_API void quantize_row_##name##_ref(const float *GGML_RESTRICT x, block_##name *GGML_RESTRICT y, int64_t k); \
     GGML_API void dequantize_row_##name(const block_##name *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k); \

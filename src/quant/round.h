@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// round.h: float to integer without undefined behaviour, and what the row functions share.
-// A cast of a float that does not fit its target is undefined; these saturate, and NaN becomes 0, as the conversion instructions
-// of the reference's machine do, so that the simple formats agree with it on non-finite rows too.
+// round.h: conversion of float to integer without undefined behaviour, and helpers of the row functions. A cast of a float that
+// does not fit into its target is undefined in C. These functions saturate, and NaN becomes 0, as the conversion instructions do
+// on the reference's machine. The simple formats therefore agree with the reference on non-finite rows too.
 #pragma once
 
 #include "base/base.h"
@@ -18,8 +18,8 @@
 #endif
 
 #if defined(__aarch64__)
-// Toward zero; to nearest, ties away from zero: one instruction each that does just this. The first as a vector, since
-// vcvts_s32_f32 is a plain cast to some compilers.
+// Toward zero, and to nearest with ties away from zero: one instruction each. The first uses a vector, because some compilers
+// implement vcvts_s32_f32 as a plain cast.
 static inline int32_t berth_trunc_i32(float v) {
     return vget_lane_s32(vcvt_s32_f32(vdup_n_f32(v)), 0);
 }
@@ -43,7 +43,8 @@ static inline int32_t berth_round_i32(float v) {
 }
 #endif
 
-// To nearest even by adding 1.5 * 2^23 and reading the mantissa; what does not fit leaves whatever is there, as in the reference.
+// Rounds to nearest even by adding 1.5 * 2^23 and reading the mantissa. For values that do not fit, the result is the bits that
+// are there, as in the reference.
 static inline int32_t berth_rint_wrapped(float v) {
     return (int32_t) (berth_float_bits(v + 0x1.8p23f) & 0x7fffff) - 0x400000;
 }
@@ -52,12 +53,12 @@ static inline int32_t berth_clamp_i32(int32_t v, int32_t lo, int32_t hi) {
     return min_i32(max_i32(v, lo), hi);
 }
 
-// Four at once, as the functions above.
+// The functions above for four floats.
 static inline v4i berth_trunc_4(v4f v) {
 #if defined(__aarch64__)
     return (v4i) vcvtq_s32_f32((float32x4_t) v);
 #elif defined(__SSE2__)
-    // The instruction gives INT32_MIN for all that does not fit.
+    // The instruction gives INT32_MIN for all values that do not fit.
     return ((v4i) _mm_cvttps_epi32((__m128) v) ^ (v >= v4_all(0x1p31f))) & (v == v);
 #else
     return (v4i){berth_trunc_i32(v[0]), berth_trunc_i32(v[1]), berth_trunc_i32(v[2]), berth_trunc_i32(v[3])};
@@ -68,7 +69,7 @@ static inline v4i berth_round_4(v4f v) {
 #if defined(__aarch64__)
     return (v4i) vcvtaq_s32_f32((float32x4_t) v);
 #elif defined(__SSE2__)
-    // What is cut off says whether to go on by one; from 2^23 on there is nothing to cut off.
+    // The fraction that was cut off decides whether to add one. From 2^23 on, floats have no fraction.
     const v4i cut = berth_trunc_4(v);
     const v4f rest = v - __builtin_convertvector(cut, v4f);
     const v4i small = v4_abs(v) < v4_all(0x1p23f);
@@ -82,7 +83,8 @@ static inline float berth_mad(float a, float b, float c) {
     return BERTH_MAD_IS_FUSED ? fmaf(a, b, c) : a * b + c;
 }
 
-// The largest magnitude of n elements, a multiple of 4. A NaN makes it start anew: the result is NaN only if the last element is.
+// Returns the largest magnitude of n elements, n a multiple of 4. A NaN restarts the search, so the result is NaN only if the
+// last element is.
 static inline float berth_amax(const float *x, int n) {
     int from = n;
     float lo, hi;
@@ -99,23 +101,23 @@ static inline float berth_amax(const float *x, int n) {
     return amax;
 }
 
-// Bytes of nrows rows, or 0 with the last error set if a row is no whole number of blocks.
+// Returns the bytes of nrows rows. Returns 0 and sets the last error if a row is not a whole number of blocks.
 static inline size_t berth_rows_size(const char *what, int64_t nrows, int64_t n_per_row, int64_t qk, size_t block_size) {
     size_t size;
     if (nrows < 0 || n_per_row < 0 || n_per_row % qk != 0) {
-        (void) berth_fail(GGML_STATUS_FAILED, "%s: %lld rows of %lld elements, a block has %lld", what, (long long) nrows,
-            (long long) n_per_row, (long long) qk);
+        (void) berth_fail(GGML_STATUS_FAILED, "%s: cannot quantise %lld rows of %lld elements: a block has %lld", what,
+            (long long) nrows, (long long) n_per_row, (long long) qk);
         return 0;
     }
     if (!berth_mul_ok((size_t) (n_per_row / qk), block_size, &size) || !berth_mul_ok(size, (size_t) nrows, &size)) {
-        (void) berth_fail(GGML_STATUS_FAILED, "%s: %lld rows of %lld elements do not fit the address space", what,
-            (long long) nrows, (long long) n_per_row);
+        (void) berth_fail(GGML_STATUS_FAILED, "%s: %lld rows of %lld elements exceed the address space", what, (long long) nrows,
+            (long long) n_per_row);
         return 0;
     }
     return size;
 }
 
-// A quantize_X that takes no notice of the importance matrix: all rows are one long row.
+// Defines a quantize_X that ignores the importance matrix: all rows are treated as one long row.
 #define BERTH_QUANTIZE_PLAIN(name, block) \
     size_t quantize_##name( \
         const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix) { \
@@ -127,7 +129,8 @@ static inline size_t berth_rows_size(const char *what, int64_t nrows, int64_t n_
         return size; \
     }
 
-// A quantize_X whose search weighs elements: quantize_blocks_X(x, y, n_blocks, w), w NULL or one weight an element of the row.
+// Defines a quantize_X with a weighted search: quantize_blocks_X(x, y, n_blocks, w), where w is NULL or has one weight per
+// element of the row.
 #define BERTH_QUANTIZE_WEIGHTED(name, block) \
     size_t quantize_##name( \
         const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix) { \

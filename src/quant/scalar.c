@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// scalar.c: x = scale * g for a run of elements, g on an even grid or in a codebook: which scale has the least squared error?
+// scalar.c: fits x = scale * g to a run of elements with the least squared error; g is on an even grid or in a table of values.
 //
-// The levels g that some scale rounds to have a best scale of their own, A / B, and the squared error it leaves is
-// sum(w x x) - A * A / B, with A = sum(w x g) and B = sum(w g g). On grids of few levels all scales are looked at (curve.c); on
-// finer ones some that put the largest element near an end of the grid, beyond it too: clipping one element can serve the others.
-// A run of one value and zeros is exact but for the rounding of d: there every level is tried.
+// The levels g to which a scale rounds have their own best scale A / B, and the squared error at that scale is sum(w x x) - A * A
+// / B, with A = sum(w x g) and B = sum(w g g). On grids with few levels, all scales are evaluated (curve.c). On finer grids, some
+// scales are tried that put the largest element near an end of the grid or beyond it: clipping one element can reduce the error
+// of the others. A run that contains one value and zeros is exact except for the rounding of d; for such a run every level is
+// tried.
 #include "quant/scalar_run.h"
 
 struct run {
@@ -13,7 +14,7 @@ struct run {
     float error;
 };
 
-// Takes scale as a half if it leaves less error.
+// Takes the scale, rounded to f16, if its error is smaller.
 static void try_scale(const struct frame *f, int at, int len, const struct grid *grid, float scale, struct run *best) {
     struct run r = {.d = scale};
     r.h = frame_round_half(f, &r.d);
@@ -25,7 +26,7 @@ static void try_scale(const struct frame *f, int at, int len, const struct grid 
     }
 }
 
-// The scale to be written with the levels of this one, so that products keep their size (frame_growth).
+// Returns the scale to be written with the levels of `scale`, so that products keep their size (frame_growth).
 static uint16_t run_unbiased(const struct frame *f, int at, int len, const struct grid *grid, float scale) {
     float a, b;
     run_project(f->x + at, f->w + at, len, grid, 1.0f / scale, &a, &b);
@@ -36,7 +37,7 @@ static uint16_t run_unbiased(const struct frame *f, int at, int len, const struc
 uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid *grid, uint8_t *q) {
     const float *x = f->x + at;
     const float *w = f->w + at;
-    struct run best = {.error = error_at(x, w, len, grid, 0.0f)}; // what zeros leave
+    struct run best = {.error = error_at(x, w, len, grid, 0.0f)}; // error if all levels are zero
     struct curve c;
     float a, b;
     if (v4_largest(x, len) != 0.0f) {

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT
-// scalar.h: scales, or scales and offsets, that let runs of elements be written on a one-dimensional grid with the least squared
-// error. All of them work in a frame; weights are the frame's.
+// scalar.h: finds scales, or scales and offsets, with which runs of elements are written on a one-dimensional grid with the least
+// squared error. All functions work in a frame (normalise.h) and use its weights.
 #pragma once
 
 #include "quant/normalise.h"
 
-// What a format's grid looks like: even steps lo..hi, or the values of a codebook (sorted), then lo and hi are its ends.
+// The grid of a format: even steps lo..hi, or a sorted table of values whose ends are lo and hi.
 struct grid {
     float lo, hi;
     const int8_t *values; // NULL, or 16 values
 };
 
-// One run of len elements at x[at]: x = d * g, g in the grid, d a half, which is returned. q: index into the codebook or g - lo.
+// Fits one run of len elements at x[at]: x = d * g, g in the grid. Returns d as f16. q: index into the table, or g - lo.
 uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid *grid, uint8_t *q);
 
-// A superblock of 256 in runs of len: x = d * s[run] * g, s in s_min .. -s_min - 1, d a half, which is returned.
+// Fits a superblock of 256 elements in runs of len: x = d * s[run] * g, s in s_min .. -s_min - 1. Returns d as f16.
 uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid, int s_min, int8_t *s, uint8_t *q);
 
-// A superblock in runs of len, q in 0..q_max, s and m in 0..s_max.
+// Fits a superblock in runs of len, q in 0..q_max, s and m in 0..s_max.
 void berth_fit_affine_super(const struct frame *f, int len, int q_max, int s_max, struct affine_super *out);
 
-// quantize_blocks_X, the long search, quantize_row_X_ref, the reference's bytes, and quantize_X of a superblock with scales s and
-// levels q. fit and plain return d; pack writes s and q into y[i].
+// Defines quantize_blocks_X (the long search), quantize_row_X_ref (the bytes of the reference) and quantize_X for a superblock
+// with scales s and levels q. fit and plain return d; pack writes s and q into y[i].
 #define BERTH_QUANTIZE_SUPER(name, fit, plain, pack) \
     static void quantize_blocks_##name(const float *x, block_##name *y, int64_t n, const float *w) { \
         for (int64_t i = 0; i < n; i++) { \

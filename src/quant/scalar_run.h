@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_run.h: what the searches for one run (scalar.c) and for a superblock (scalar_super.c) share: projections, errors and
-// levels of a run at a scale. In a header, so that both have loops of their own for the lengths and grids there are.
+// scalar_run.h: projections, errors and levels of a run at a scale, used by the searches for one run (scalar.c) and for a
+// superblock (scalar_super.c). They are in a header, so that the compiler makes separate loops for each length and grid.
 #pragma once
 
 #include "base/min.h"
@@ -8,7 +8,7 @@
 #include "quant/scalar.h"
 #include "quant/vec.h"
 
-// Index of the nearest of 16 sorted values.
+// Returns the index of the nearest of 16 sorted values.
 static inline int nearest_value(const int8_t *values, float v) {
     int i = 0;
     for (int step = 8; step > 0; step /= 2) {
@@ -17,13 +17,13 @@ static inline int nearest_value(const int8_t *values, float v) {
     return i;
 }
 
-// Four grid points nearest to v.
+// Returns the grid points nearest to v, for four lanes.
 static inline v4f grid_snap(const struct grid *grid, v4f v) {
     v = v4_max(v4_min(v, v4_all(grid->hi)), v4_all(grid->lo));
     if (grid->values == NULL) {
         return v4_round(v);
     }
-    // One comparison for each pair of neighbours: no look-up, and the lanes stay together.
+    // One comparison per pair of neighbouring values: this needs no look-up and keeps the lanes together.
     v4f g = v4_all(grid->values[0]);
     for (int i = 1; i < 16; i++) {
         const float middle = 0.5f * (float) (grid->values[i - 1] + grid->values[i]);
@@ -33,7 +33,7 @@ static inline v4f grid_snap(const struct grid *grid, v4f v) {
     return g;
 }
 
-// A and B of the points that x * inverse rounds to.
+// Computes A and B (scalar.c) of the grid points to which x * inverse rounds.
 static inline void project_run(
     const float *x, const float *w, int len, const struct grid *grid, float inverse, float *a_out, float *b_out) {
     v4f a = v4_all(0.0f);
@@ -49,7 +49,7 @@ static inline void project_run(
     *b_out = v4_sum(b);
 }
 
-// The same for four inverses, in the lanes. Sums of a lane are added up in the same order, and so come out alike.
+// The same for four inverses, one per lane. The sums of a lane are added in the same order, so they are bitwise equal.
 static inline void project_lanes(
     const float *x, const float *w, int len, const struct grid *grid, v4f inverse, v4f *a_out, v4f *b_out) {
     v4f a[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
@@ -67,7 +67,7 @@ static inline void project_lanes(
     *b_out = (b[0] + b[2]) + (b[1] + b[3]);
 }
 
-// Squared error of the run at this scale.
+// Returns the squared error of the run at this scale.
 static inline float error_run(const float *x, const float *w, int len, const struct grid *grid, float scale) {
     const v4f inverse = v4_all(scale != 0.0f ? 1.0f / scale : 0.0f);
     v4f sum = v4_all(0.0f);
@@ -79,7 +79,7 @@ static inline float error_run(const float *x, const float *w, int len, const str
     return v4_sum(sum);
 }
 
-// The same for four scales, in the lanes.
+// The same for four scales, one per lane.
 static inline v4f error_lanes(const float *x, const float *w, int len, const struct grid *grid, v4f scale) {
     const v4f inverse = v4_select(scale != v4_all(0.0f), v4_all(1.0f) / scale, v4_all(0.0f));
     v4f sum[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
@@ -93,7 +93,7 @@ static inline v4f error_lanes(const float *x, const float *w, int len, const str
     return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
-// Each of three, with what is a constant in all formats made one.
+// Calls a function with constant arguments for the most common length and grid.
 #define BY_GRID(call) \
     do { \
         if (grid->values == NULL && len == 16) { \
@@ -128,7 +128,7 @@ static inline float power_of(const float *x, const float *w, int len) {
     return v4_sum(sum);
 }
 
-// The element of the largest magnitude, the first of equals.
+// Returns the element of the largest magnitude; of equal ones, the first.
 static inline float run_extreme(const float *x, int len) {
     const float amax = v4_largest(x, len);
     int i = 0;
@@ -138,7 +138,7 @@ static inline float run_extreme(const float *x, int len) {
     return amax != 0.0f ? x[i] : 0.0f;
 }
 
-// Best scale of the run without regard to what a half or an integer can hold; 0 for a run of zeros. n_trials: a multiple of 4.
+// Returns the best scale of the run, without rounding to f16 or an integer; 0 for a run of zeros. n_trials: a multiple of 4.
 static inline float run_scale(
     const float *x, const float *w, int len, const struct grid *grid, int n_ends, int n_trials, int n_rounds) {
     const float max = run_extreme(x, len);
@@ -153,14 +153,14 @@ static inline float run_scale(
     v4f scales = gains;
     for (int end = 0; end < n_ends; end++) {
         const float edge = end == 0 ? grid->lo : grid->hi;
-        // From a little inside the end to beyond it; coarse grids gain more from clipping.
+        // Try positions from a little inside the end of the grid to beyond it; coarse grids gain more from clipping.
         const float from = (1.0f - 0.6f / fabsf(edge) - 0.04f) * edge;
         const float step = ((1.0f + 3.0f / fabsf(edge) + 0.06f) * edge - from) / (float) (n_trials - 1);
         for (int t = 0; t < n_trials; t += 4) {
             const v4f ts = {(float) t, (float) (t + 1), (float) (t + 2), (float) (t + 3)};
             v4f as, bs;
             project_4(x, w, len, grid, (v4_all(from) + v4_all(step) * ts) * inverse_max, &as, &bs);
-            // The largest element keeps a level other than zero: bs is none.
+            // bs is not zero, because the level of the largest element is never zero.
             const v4f own = as / bs;
             const v4i better = own * as > gains;
             gains = v4_select(better, own * as, gains);
@@ -184,7 +184,7 @@ static inline float run_scale(
     return scale;
 }
 
-// len is a multiple of 16.
+// Writes the levels of a run. len is a multiple of 16.
 static inline void write_levels(const float *x, int len, const struct grid *grid, float scale, uint8_t *q) {
     const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
     for (int i = 0; i < len && grid->values != NULL; i++) {
@@ -199,7 +199,7 @@ static inline void write_levels(const float *x, int len, const struct grid *grid
     }
 }
 
-// The value that all elements have that are not zero; 0 if they differ.
+// Returns the value of all elements that are not zero; 0 if they differ.
 static inline float only_value(const float *x, int len) {
     float v = 0.0f;
     for (int i = 0; i < len; i++) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// scalar_super.c: x = d * s * g for a superblock, in runs that share a half d and have integer scales s each.
+// scalar_super.c: fits x = d * s * g to a superblock. All runs share the f16 value d; each run has an integer scale s.
 //
-// The best scales of the largest run say which d to try; for each d the runs take the s nearest to one of their own best scales.
-// From the best few on, two steps are repeated: with s and g fixed d is refitted by least squares over all 256; with d fixed each
-// run takes the best of the neighbouring s. Every step is kept only if the error after rounding d to a half is less: the result
-// is never worse than the start. A block of one value and zeros is exact but for the rounding of d: there all products s * g are
-// tried.
+// The best scales of the largest run determine which d are tried. For each d, a run takes the s nearest to one of its own best
+// scales. From the best few starts, two steps are repeated. With s and g fixed, d is refitted by least squares over all 256
+// elements. With d fixed, each run takes the best neighbouring s. A step is kept only if it reduces the error after d is rounded
+// to f16, so the result is never worse than the start. A block that contains one value and zeros is exact except for the rounding
+// of d; for such a block all products s * g are tried.
 #include "base/min.h"
 #include "quant/scalar_run.h"
 
@@ -21,14 +21,14 @@ struct plan {
     int s[MAX_RUNS];
 };
 
-// How far a search goes on a fine grid; grids of few levels have curves, and take the last.
+// Limits of a search. On grids with few levels, all scales are known (curve.c), and curve_effort or hard_effort applies.
 struct effort {
-    int n_ends;              // of the grid where a run's largest element may go
-    int n_trials, n_settles; // of a run's own scale
-    int n_starts;            // d tried, a multiple of 4
-    int n_rounds, n_shifts;  // 0 rounds: there are no starts
+    int n_ends;              // ends of the grid at which the largest element of a run is tried
+    int n_trials, n_settles; // trials and refinements of a run's own scale
+    int n_starts;            // number of d that are tried, a multiple of 4
+    int n_rounds, n_shifts;  // 0 rounds: no starts are improved
 };
-static const struct effort quick_effort = {1, 8, 0, 0, 0, 0}; // 3 bits, whose plain rows are quick too
+static const struct effort quick_effort = {1, 8, 0, 0, 0, 0}; // 3-bit levels; the reference's rows are quick too
 static const struct effort plain_effort = {2, 4, 1, 4, 2, 0};
 static const struct effort weighted_effort = {2, 8, 1, 4, 2, 0};
 static const struct effort curve_effort = {0, 0, 0, 16, 2, 0}; // all scales of a run are known
@@ -41,10 +41,10 @@ struct search {
     int s_min;
     int n_starts;
     struct effort effort;
-    const struct curve *curves; // of the runs; NULL on fine grids
-    int n_peaks[MAX_RUNS];      // best scales of each run
+    const struct curve *curves; // one per run; NULL on fine grids
+    int n_peaks[MAX_RUNS];      // number of best scales of each run
     float peak[MAX_RUNS][CURVE_PEAKS];
-    float rest[MAX_RUNS]; // what the runs after this one can gain at most, about
+    float rest[MAX_RUNS]; // approximate largest gain of the runs after this one
 };
 
 static int nearest_scale(float v, int s_min) {
@@ -55,7 +55,7 @@ static float run_error(const struct search *z, int r, float scale) {
     return error_at(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, scale);
 }
 
-// What a run gains with s, by its curve, or exactly: then its error, taken negative.
+// Returns the gain of a run with s: approximately, from its curve, or if `exact` the negative exact error.
 static float run_gain(const struct search *z, bool exact, int r, float d, float inverse_d, int s) {
     if (exact) {
         return -run_error(z, r, d * (float) s);
@@ -63,7 +63,7 @@ static float run_gain(const struct search *z, bool exact, int r, float d, float 
     return s != 0 ? curve_gain(&z->curves[r], d * (float) s, inverse_d / (float) s) : 0.0f;
 }
 
-// The s within reach of the run's best scales, and of the s it has; each once. Returns their number.
+// Lists each s within `reach` of the run's best scales or of its current s, once. Returns their number.
 static inline int near_scales(const struct search *z, int r, int reach, float inverse_d, int here, int *tried) {
     int middle[1 + CURVE_PEAKS];
     int n = 0;
@@ -81,19 +81,20 @@ static inline int near_scales(const struct search *z, int r, int reach, float in
     return n;
 }
 
-// With d fixed, each run takes the best s among reach neighbours of its best scales, and of the s it has.
+// With d fixed, each run takes the best s within `reach` of its best scales and of its current s.
 static void choose_scales(const struct search *z, int reach, struct plan *p) {
     const float inverse_d = inverse_or_0(p->d);
     const bool exact = z->curves == NULL || z->f->hard;
     p->error = 0.0f;
     for (int r = 0; r < z->n_runs; r++) {
         enum { MAX_TRIED = 3 * (1 + CURVE_PEAKS) };
-        int tried[MAX_TRIED + 1]; // the last one written may not count
+        int tried[MAX_TRIED + 1]; // near_scales may write one entry past those it counts
         float gains[MAX_TRIED];
         const int n = near_scales(z, r, reach, inverse_d, p->s[r], tried);
         int chosen = p->s[r];
         float best = -INFINITY;
-        // All before the first comparison, which the processor cannot predict.
+        // All gains are computed before the comparisons, because the processor cannot predict the outcome of a
+        // comparison.
         for (int i = 0; i < n; i++) {
             gains[i] = run_gain(z, exact, r, p->d, inverse_d, tried[i]);
         }
@@ -131,8 +132,8 @@ static float plan_refit(const struct search *z, const struct plan *p) {
     return bb > 0.0f ? aa / bb : 0.0f;
 }
 
-// Starts are kept in order of the error; of two that are close together, the better one.
-static void put_start(const struct search *z, const struct plan *p, struct plan *starts) {
+// Keeps a start in the list, sorted by error. Of two starts that are close together, only the better one stays.
+static void start_keep(const struct search *z, const struct plan *p, struct plan *starts) {
     int last = 0;
     while (last < z->n_starts - 1 && fabsf(starts[last].d - p->d) > 0.01f * fabsf(p->d)) {
         last++;
@@ -146,7 +147,7 @@ static void put_start(const struct search *z, const struct plan *p, struct plan 
     }
 }
 
-// A start: d, and the s nearest to the runs' best scales, by their curves.
+// Tries a start: d, and for each run the s nearest to its best scales, with gains from the curves.
 static void try_start(const struct search *z, float d, struct plan *starts) {
     struct plan p = {.d = d};
     p.h = frame_round_half(z->f, &p.d);
@@ -166,10 +167,10 @@ static void try_start(const struct search *z, float d, struct plan *starts) {
             return;
         }
     }
-    put_start(z, &p, starts);
+    start_keep(z, &p, starts);
 }
 
-// Four of them where there are no curves: the runs have one best scale each, and errors are exact.
+// Tries four starts if there are no curves: each run then has one best scale, and errors are exact.
 static void try_starts_4(const struct search *z, const float *d, struct plan *starts) {
     struct plan p[4] = {{.d = d[0]}, {.d = d[1]}, {.d = d[2]}, {.d = d[3]}};
     const struct grid even = {z->grid->lo, z->grid->hi, NULL};
@@ -191,11 +192,11 @@ static void try_starts_4(const struct search *z, const float *d, struct plan *st
     }
     for (int k = 0; k < 4; k++) {
         p[k].error = p[k].d != 0.0f ? error[k] : 0.0f;
-        put_start(z, &p[k], starts);
+        start_keep(z, &p[k], starts);
     }
 }
 
-// Both steps in turn, until neither gains.
+// Alternates the two steps until neither reduces the error.
 static void plan_improve(const struct search *z, struct plan *best) {
     choose_scales(z, 1, best);
     for (int round = 1; round < z->effort.n_rounds; round++) {
@@ -213,8 +214,8 @@ static void plan_improve(const struct search *z, struct plan *best) {
     }
 }
 
-// One s at a time moves by a step or two, d following at once: what neither of the two steps reaches alone.
-// True: the error is less.
+// Moves one s at a time by one or two steps and refits d at once. This reaches solutions that the two alternating steps miss.
+// Returns whether the error became smaller.
 static bool shift_scales(const struct search *z, struct plan *best) {
     struct plan p = *best;
     float a[MAX_RUNS], b[MAX_RUNS];
@@ -229,7 +230,7 @@ static bool shift_scales(const struct search *z, struct plan *best) {
         const float s0 = (float) p.s[r];
         const float a0 = aa - s0 * a[r];
         const float b0 = bb - s0 * s0 * b[r];
-        // As long as none is better, d stays, and all four are known at once.
+        // As long as no move is better, d is unchanged, so all four moves can be evaluated at once.
         const v4f inverses = {inverse_or_0(p.d * (s0 - 2.0f)), inverse_or_0(p.d * (s0 - 1.0f)), inverse_or_0(p.d * (s0 + 1.0f)),
             inverse_or_0(p.d * (s0 + 2.0f))};
         bool moved = false;
@@ -264,7 +265,7 @@ static bool shift_scales(const struct search *z, struct plan *best) {
     return true;
 }
 
-// A block of one value and zeros: the product of a scale and a level whose d is next to a half.
+// A block that contains one value and zeros: finds the product of a scale and a level whose d is nearest to an f16.
 static void try_products(const struct search *z, float value, struct plan *best) {
     struct plan found = *best;
     double least = INFINITY;
@@ -288,7 +289,7 @@ static void try_products(const struct search *z, float value, struct plan *best)
     if (found.error < best->error) {
         *best = found;
     }
-    // Where zeros are not exact, the best half may lie beside.
+    // If zeros are not exact, a neighbouring f16 may be better.
     for (int step = -8; step <= 8; step++) {
         found = *best;
         found.h = (uint16_t) (best->h + step);
@@ -302,8 +303,8 @@ static void try_products(const struct search *z, float value, struct plan *best)
     }
 }
 
-// The smallest scale that serves the run as well as its best, or nearly: an element alone can sit on any level.
-static float least_need(const struct curve *c, int n_peaks) {
+// Returns the smallest scale whose gain is within 3% of the best: a single element can be at any level.
+static float least_scale(const struct curve *c, int n_peaks) {
     float scale = n_peaks > 0 ? c->peak[0] : 0.0f;
     for (int i = 1; i < n_peaks; i++) {
         if (c->gain[i] > 0.97f * c->gain[0] && fabsf(c->peak[i]) < fabsf(scale)) {
@@ -313,7 +314,7 @@ static float least_need(const struct curve *c, int n_peaks) {
     return scale;
 }
 
-// The d to be written with the levels of the plan's, so that products keep their size (frame_growth).
+// Returns the d to be written with the levels of the plan, so that products keep their size (frame_growth).
 static uint16_t unbiased_super(const struct search *z, const struct plan *p) {
     float xy = 0.0f;
     for (int r = 0; r < z->n_runs; r++) {
@@ -339,7 +340,7 @@ static struct effort effort_of(const struct frame *f, const struct grid *grid) {
     return n_levels(grid) <= 8 ? quick_effort : plain_effort;
 }
 
-// Best scales of each run by itself. Returns the largest that a run needs; 0: all elements are zero.
+// Computes the best scales of each run. Returns the largest scale that a run needs; 0: all elements are zero.
 static float runs_init(struct search *z, struct curve *curves) {
     const struct frame *f = z->f;
     const int len = z->len;
@@ -357,7 +358,7 @@ static float runs_init(struct search *z, struct curve *curves) {
         }
         float need = z->n_peaks[r] > 0 ? z->peak[r][0] : 0.0f;
         if (z->curves != NULL) {
-            need = least_need(&curves[r], z->n_peaks[r]);
+            need = least_scale(&curves[r], z->n_peaks[r]);
         }
         if (fabsf(need) > fabsf(max)) {
             max = need;
@@ -369,8 +370,8 @@ static float runs_init(struct search *z, struct curve *curves) {
     return max;
 }
 
-// The best few d to start from. The largest scale becomes s_min, a neighbour, or more: a run of few large elements may do with
-// less.
+// Finds the best few d to start from. The largest scale becomes s_min, a neighbour of it, or more (clipped): a run with few large
+// elements may need less.
 static void starts_find(const struct search *z, float max, struct plan *starts) {
     enum { N_HARD_TRIALS = 128 };
     const bool hard = z->f->hard;
@@ -380,7 +381,7 @@ static void starts_find(const struct search *z, float max, struct plan *starts) 
     for (int t = 0; t < n_trials && max != 0.0f && z->curves != NULL; t++, d *= factor) {
         try_start(z, d, starts);
         if (hard) {
-            try_start(z, -d, starts); // s reaches one further down than up
+            try_start(z, -d, starts); // s has one more negative value than positive ones
         }
     }
     for (int t = 0; t < z->effort.n_starts && max != 0.0f && z->curves == NULL; t += 4) {
@@ -392,8 +393,8 @@ static void starts_find(const struct search *z, float max, struct plan *starts) 
     }
 }
 
-// Without a search: each run the s nearest to its own scale.
-static struct plan plan_at_once(const struct search *z, float max) {
+// Makes a plan without a search: each run takes the s nearest to its own scale.
+static struct plan plan_direct(const struct search *z, float max) {
     struct plan p = {.d = max / (float) z->s_min, .error = INFINITY};
     p.h = frame_round_half(z->f, &p.d);
     for (int r = 0; r < z->n_runs; r++) {
@@ -411,13 +412,13 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
     z.effort = effort_of(f, grid);
     z.curves = n_levels(grid) <= 16 && (f->hard || grid->values != NULL) ? curves : NULL; // NULL: len is FINE_RUN
     const float max = runs_init(&z, curves);
-    best.error = power_of(f->x, f->w, QK_K); // d = 0: what zeros leave
+    best.error = power_of(f->x, f->w, QK_K); // d = 0: the error if all levels are zero
     for (int i = 0; i < z.n_starts; i++) {
         starts[i] = (struct plan){.error = INFINITY};
     }
     starts_find(&z, max, starts);
     if (z.effort.n_starts == 0 && max != 0.0f) {
-        best = plan_at_once(&z, max);
+        best = plan_direct(&z, max);
     }
     for (int i = 0; i < z.n_starts && starts[i].d != 0.0f; i++) {
         plan_improve(&z, &starts[i]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// vec.h: four floats at a time, for the searches. The lanes are fixed by the source, so sums come out alike on every machine.
+// vec.h: vectors of four floats, for the searches. The source fixes the lanes, so sums are equal on every machine.
 #pragma once
 
 #include "base/min.h"
@@ -34,7 +34,7 @@ static inline v4f v4_select(v4i mask, v4f a, v4f b) {
     return (v4f) ((mask & (v4i) a) | (~mask & (v4i) b));
 }
 
-// Neither takes NaN.
+// v4_min and v4_max: no operand may be NaN.
 static inline v4f v4_min(v4f a, v4f b) {
 #if defined(__aarch64__)
     return (v4f) vminq_f32((float32x4_t) a, (float32x4_t) b);
@@ -45,7 +45,7 @@ static inline v4f v4_min(v4f a, v4f b) {
 #endif
 }
 
-// The same of one number; a compiler makes a comparison and a choice of it otherwise, which takes twice as long.
+// Maximum of two floats, neither of them NaN. Otherwise the compiler emits a comparison and a select, which takes twice as long.
 static inline float berth_larger(float a, float b) {
 #if defined(__aarch64__)
     return fmaxf(a, b);
@@ -72,7 +72,7 @@ static inline float v4_sum(v4f v) {
     return (v[0] + v[2]) + (v[1] + v[3]);
 }
 
-// The largest lane; none is NaN.
+// Returns the largest lane; no lane may be NaN.
 static inline float v4_highest(v4f v) {
 #if defined(__aarch64__)
     return vmaxvq_f32((float32x4_t) v);
@@ -82,7 +82,7 @@ static inline float v4_highest(v4f v) {
 #endif
 }
 
-// Whether some lane of a comparison is true.
+// Returns whether a lane of a comparison is true.
 static inline int v4_any(v4i v) {
 #if defined(__aarch64__)
     return vmaxvq_u32((uint32x4_t) v) != 0;
@@ -93,7 +93,7 @@ static inline int v4_any(v4i v) {
 #endif
 }
 
-// The least index, of lanes where the comparison is true; some lane is.
+// Returns the smallest index of the lanes in which the comparison is true; at least one lane must be true.
 static inline int v4_first(v4i is, v4i index) {
     const v4i i = (is & index) | (~is & INT32_MAX);
 #if defined(__aarch64__)
@@ -105,7 +105,7 @@ static inline int v4_first(v4i is, v4i index) {
 #endif
 }
 
-// To nearest even; |v| < 2^22.
+// Rounds to nearest even; |v| < 2^22.
 static inline v4f v4_round(v4f v) {
 #if defined(__aarch64__)
     return (v4f) vrndnq_f32((float32x4_t) v);
@@ -119,7 +119,7 @@ static inline v4f v4_abs(v4f v) {
     return (v4f) ((v4i) v & 0x7fffffff);
 }
 
-// Largest magnitude of n elements, a multiple of 4; NaN does not count.
+// Returns the largest magnitude of n elements, n a multiple of 4; NaN is ignored.
 static inline float v4_largest(const float *x, int n) {
     v4f m = v4_all(0.0f);
     for (int j = 0; j < n; j += 4) {
@@ -129,7 +129,8 @@ static inline float v4_largest(const float *x, int n) {
     return v4_highest(m);
 }
 
-// The least and the largest of n elements, a multiple of 4; 0 if one is NaN. Which zero comes out is open.
+// Computes the smallest and the largest of n elements, n a multiple of 4. Returns 0 if one is NaN. The sign of a zero is
+// unspecified.
 static inline int v4_range(const float *x, int n, float *lo, float *hi) {
     v4f low = v4_load(x);
     v4f high = low;
@@ -142,19 +143,19 @@ static inline int v4_range(const float *x, int n, float *lo, float *hi) {
         nan |= v != v;
 #endif
     }
-    // On arm a NaN stays in the maximum.
+    // On Arm, the maximum keeps a NaN.
     nan |= high != high;
     *lo = -v4_highest(-low);
     *hi = v4_highest(high);
     return !v4_any(nan);
 }
 
-// To whole numbers; the lanes are whole already, and small.
+// Converts to integers. The lanes must be small integers already.
 static inline v4i v4_int(v4f v) {
     return __builtin_convertvector(v, v4i);
 }
 
-// The low bytes of n lanes, a multiple of 16.
+// Stores the low bytes of n lanes, n a multiple of 16.
 static inline void v4_store_bytes(const v4i *v, int n, uint8_t *out) {
     for (int j = 0; j < n / 4; j += 4) {
 #if defined(__aarch64__)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// weighted.c: scales, and scales and offsets, under weights. What is tried, and what counts as better, is the reference's,
-// observed through its results; which of several all but equal trials wins depends on the last bit, so every sum is taken element
-// by element in the order of the row. Four trials go side by side in the lanes of a vector, which leaves each one's order alone.
+// weighted.c: finds scales, and scales and offsets, under weights. The trials and the comparison of trials are the reference's,
+// observed through its results. The last bit decides between almost equal trials, so every sum is computed element by element in
+// the order of the row. Four trials run in the lanes of a vector, which does not change the order within a trial.
 //
-// A scale. Trials put the element of the largest magnitude on bias + t / 10, t from -9 to 9, and round all others with it. Each
-// has its least-squares scale A / B, with A = sum(w x q) and B = sum(w q q); the largest A * A / B wins, t = 0 first, then
-// upward.
+// A scale: trials put the element of the largest magnitude at bias + t / 10, t from -9 to 9, and round all others with it. Each
+// trial has its least-squares scale A / B, with A = sum(w x q) and B = sum(w q q). The largest A * A / B wins; t = 0 is compared
+// first, then the others in ascending order.
 //
-// A line. Trials spread the levels over the range from the offset to the largest element, with about q_max steps; each has its
-// least-squares line. One that leaves a smaller error is kept at once, and its offset is where the following
-// trials start: so lanes after the first that is kept are computed anew.
+// A line: trials spread the levels over the range from the offset to the largest element, with about q_max steps. Each trial has
+// its least-squares line. A trial with a smaller error is taken at once, and the following trials start from its offset. The
+// lanes after the first trial that is taken are therefore recomputed.
 #include "quant/weighted.h"
 
 #include "base/min.h"
@@ -29,7 +29,8 @@ static inline v4f v4_mad(v4f a, v4f b, v4f c) {
 #endif
 }
 
-// Levels nearest to v, within lo and hi. What does not fit a float's mantissa leaves whatever is there, as in the reference.
+// Returns the levels nearest to v, within lo and hi. For values that do not fit into a mantissa, the result is the bits that are
+// there, as in the reference.
 static inline v4f level_snap(v4f v, int lo, int hi) {
     const v4i bits = (v4i) (v + v4_all(0x1.8p23f));
     v4i q = (bits & 0x7fffff) - 0x400000;
@@ -79,7 +80,7 @@ bool berth_weighted_init(const float *x, const float *w, float power, float *wei
 
 enum { N_SCALES = 19, SCALE_SLOTS = 20 };
 
-// A and B of all trials.
+// Computes A and B of all trials.
 static inline void scale_sums(
     const float *x, const float *weight, const float *inverse, const struct scale_search *how, float *a, float *b) {
     float wx[WEIGHTED_BLOCK];
@@ -114,7 +115,7 @@ static inline void scale_sums(
 }
 
 float berth_weighted_scale(const float *x, const float *weight, const struct scale_search *how, uint8_t *q) {
-    static const float least = 1e-15f; // what is smaller counts as zero
+    static const float least = 1e-15f; // smaller magnitudes count as zero
     float max = 0.0f;
     float inverse[SCALE_SLOTS], a[SCALE_SLOTS], b[SCALE_SLOTS];
     for (int j = 0; j < how->len; j++) {
@@ -150,7 +151,7 @@ float berth_weighted_scale(const float *x, const float *weight, const struct sca
 
 // ---- a line ----
 
-// Four trials: what rounds x to levels, the line that fits them, and the error it leaves; INFINITY where there is none.
+// Four trials: the inverse scale that rounds x to levels, the line that fits these levels, and its error; INFINITY: no line.
 struct lines {
     v4f inverse;
     v4f scale, offset;
@@ -168,7 +169,7 @@ static inline v4f line_error(
     return error;
 }
 
-// sum_w, sum_x: of weight and weight * x.
+// sum_w, sum_x: sums of weight and of weight * x.
 static inline void fit_lines(const float *x, const float *weight, float sum_w, float sum_x, const struct line_search *how,
     float from, float top, int first, struct lines *l) {
     v4f q[WEIGHTED_BLOCK];
@@ -216,7 +217,7 @@ static inline float fit_line(const float *x, const float *weight, const struct l
     write_levels(x, how->len, from, inverse, 0, how->q_max, q);
     for (int j = 0; j < how->len; j++) {
         const float e = berth_mad(scale, (float) q[j], from) - x[j];
-        // Of squares the reference rounds the product and the sum.
+        // For squares, the reference rounds the product and the sum separately.
         best = how->absolute ? berth_mad(weight[j], fabsf(e), best) : best + weight[j] * (e * e);
     }
     for (int t = 0; t < how->n_trials;) {
