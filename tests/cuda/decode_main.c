@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// decode_main.c: where the time of one token goes on a GPU: a made llama of 8B weights' layers (4,096 wide, 32 layers), one token
-// at a time, whole and without one part after the other.
+// decode_main.c: measures where the time of one token goes on a GPU. The model is synthetic, with the layers of an 8B llama
+// (width 4,096, 32 layers). It runs one token at a time, completely and with one part left out at a time.
 //
 //     cuda-decode FOLDER [TYPE [KEYS [DEVICE]]]
 //
-// FOLDER holds the backends. "in a row": computes queued behind each other, the device's own time; "one by one": each waited for,
-// as programs do that choose a token from it. Exit: 0, 1 a compute failed or its result is not finite, 2 wrong usage, 77 no
-// device.
+// FOLDER holds the backends. "queued": computes are enqueued without waiting, which gives the time of the device alone.
+// "synchronised": the program waits after each compute, like programs that choose a token from its result. Exit code: 0; 1: a
+// compute failed or its result is not finite; 2: wrong usage; 77: no device.
 
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
@@ -113,33 +113,33 @@ static bool measure(const struct rig *r, const char *name, int parts) {
     for (int i = 0; ok && i < 3; i++) {
         ok = ggml_backend_sched_graph_compute(sched, g) == GGML_STATUS_SUCCESS;
     }
-    double row = INFINITY, single = INFINITY;
+    double queued = INFINITY, synchronised = INFINITY;
     for (int turn = 0; ok && turn < 4; turn++) {
         double t = now();
         for (int i = 0; i < N_TIMES; i++) {
             ok = ok && ggml_backend_sched_graph_compute_async(sched, g) == GGML_STATUS_SUCCESS;
         }
         ggml_backend_sched_synchronize(sched);
-        row = fmin(row, (now() - t) / N_TIMES);
+        queued = fmin(queued, (now() - t) / N_TIMES);
         t = now();
         for (int i = 0; i < N_TIMES; i++) {
             ok = ok && ggml_backend_sched_graph_compute(sched, g) == GGML_STATUS_SUCCESS;
         }
-        single = fmin(single, (now() - t) / N_TIMES);
+        synchronised = fmin(synchronised, (now() - t) / N_TIMES);
     }
     float value = NAN;
     if (ok) {
         ggml_backend_tensor_get(x, &value, 0, sizeof value);
     }
     ok = ok && isfinite(value);
-    printf("%-32s in a row %8.1f us, one by one %8.1f us%s\n", name, 1e6 * row, 1e6 * single, ok ? "" : ", FAILED");
+    printf("%-32s queued %8.1f us, synchronised %8.1f us%s\n", name, 1e6 * queued, 1e6 * synchronised, ok ? "" : ", FAILED");
     fflush(stdout);
     ggml_backend_sched_free(sched);
     ggml_free(c);
     return ok;
 }
 
-// Rows of 64 different ones: the device reads random numbers, and the host need not make all of them.
+// Fills a tensor with 64 different rows: the device reads random numbers, and the host need not compute all of them.
 static void fill(struct ggml_tensor *t) {
     enum { N = 64 };
     const size_t row = ggml_row_size(t->type, t->ne[0]), n_rows = (size_t) ggml_nrows(t);
@@ -221,11 +221,11 @@ int main(int n_args, char **args) {
     r.backends[0] = dev != NULL ? ggml_backend_dev_init(dev, NULL) : NULL;
     r.backends[1] = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     if (r.backends[0] == NULL || r.backends[1] == NULL) {
-        puts("skipped: no such device");
+        puts("skipped: the device does not exist, or it cannot be opened");
         return 77;
     }
     if (r.n_keys < 1 || !rig_init(&r)) {
-        fputs("cuda-decode: no memory\n", stderr);
+        fputs("cuda-decode: cannot allocate the weights on the device\n", stderr);
         return 1;
     }
     printf("8B weights in %s, %d keys\n", ggml_type_name(r.type), r.n_keys);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// fused.c: cases of several ops that a backend may compute by one launch: norms with what stands around them, rope into a cache,
+// fused.c: cases of several ops that a backend may compute in one launch: norms with the ops around them, rope into a cache,
 // products of one column with norm, sum and gate.
 
 #include "fused.h"
 
 struct norm_case {
-    bool rms, sum, mul, add, keep; // keep: the sum is read again, as in a residual stream
+    bool rms, sum, mul, add, keep; // keep: another op reads the sum too, as in a residual stream
     int64_t ne[4];
 };
 
@@ -22,7 +22,7 @@ static struct ggml_tensor *build_norm(struct op_build *b, const void *arg) {
     if (c->add) {
         y = ggml_add(b->ctx, y, op_input(b, GGML_TYPE_F32, NE(c->ne[0], 1, 1, 1)));
     }
-    y = ggml_silu(b->ctx, y); // something that comes after
+    y = ggml_silu(b->ctx, y); // an op after the fusion
     return c->keep ? ggml_add(b->ctx, y, s) : y;
 }
 
@@ -42,8 +42,8 @@ static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
     return ggml_set_rows(b->ctx, cache, ggml_reshape_2d(b->ctx, k, c->d * c->n_head, c->n_token), to);
 }
 
-// Queries turned, keys turned into their cache, values into theirs: what becomes of all three.
-static struct ggml_tensor *build_turn(struct op_build *b, const void *arg) {
+// Rotates queries, rotates keys into their cache, and copies values into theirs. Returns all three results.
+static struct ggml_tensor *build_rope_qkv(struct op_build *b, const void *arg) {
     const struct rope_case *c = arg;
     const int64_t width = c->d * c->n_head;
     struct ggml_tensor *q = op_input(b, GGML_TYPE_F32, NE(c->d, 2 * c->n_head, c->n_token, 1));
@@ -66,13 +66,13 @@ struct mv_case {
     enum ggml_type type;
     int64_t k, m;
     bool norm;
-    int kind; // 0: a sum behind, 1: SWIGLU, 2: GEGLU the other way round, 3: two products, 4: three
+    int kind; // 0: ADD after the product, 1: SWIGLU, 2: GEGLU, 3: two products, 4: three products
 };
 
 static struct ggml_tensor *build_mv(struct op_build *b, const void *arg) {
     const struct mv_case *c = arg;
     struct ggml_tensor *x = op_input(b, GGML_TYPE_F32, NE(c->k, 1, 1, 1)), *w[3];
-    for (int i = 0; i < 3; i++) { // of three, the last has other rows
+    for (int i = 0; i < 3; i++) { // with two or three products, the last has another number of rows
         w[i] = op_input(b, c->type, NE(c->k, c->kind > 2 && i == 2 ? c->m / 2 + 1 : c->m, 1, 1));
     }
     if (c->norm) {
@@ -125,8 +125,10 @@ void op_suite_fused(struct op_suite *s) {
             op_case(s, "FUSED_ROPE", op_text("mode %d %s", mode, ggml_type_name(caches[t])), OP_F32, build_rope, &one);
             op_case(s, "FUSED_ROPE", op_text("mode %d %s many", mode, ggml_type_name(caches[t])), OP_F32, build_rope, &many);
             if (caches[t] != GGML_TYPE_Q8_0) {
-                op_case(s, "FUSED_TURN", op_text("mode %d %s", mode, ggml_type_name(caches[t])), OP_F32, build_turn, &one);
-                op_case(s, "FUSED_TURN", op_text("mode %d %s many", mode, ggml_type_name(caches[t])), OP_F32, build_turn, &many);
+                op_case(
+                    s, "FUSED_ROPE_QKV", op_text("mode %d %s", mode, ggml_type_name(caches[t])), OP_F32, build_rope_qkv, &one);
+                op_case(s, "FUSED_ROPE_QKV", op_text("mode %d %s many", mode, ggml_type_name(caches[t])), OP_F32, build_rope_qkv,
+                    &many);
             }
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fused.h: a family of the op suite that only devices run.
+// fused.h: a family of the op suite that runs only on devices.
 #pragma once
 
 #include "op.h"

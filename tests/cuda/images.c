@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// images.c: what a build with nvcc has for kernels: here none, the stand-in (standin.h) takes any bytes for some.
+// images.c: replaces the kernel images of a build with nvcc. There are no kernels; the simulated driver (standin.h) accepts any
+// bytes.
 
 #include "cuda/backend.h"
 #include "cuda/device.h"

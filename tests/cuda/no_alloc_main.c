@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// no_alloc_main.c: after a graph is reserved on a GPU, computing it or a smaller one of its form takes no memory there:
+// no_alloc_main.c: checks that after a graph is reserved on a GPU, computing it or a smaller one of its form allocates no memory
+// there:
 //
-//     cuda-promise FOLDER steps [DEVICE]   a thousand steps over a dozen shapes; counts what was taken from the driver, and what
-//                                          is free before and after
-//     cuda-promise FOLDER fill [DEVICE]    the GPU filled beforehand to every level between "fits" and "does not", in a process
-//                                          that has computed nothing yet: whatever is refused is refused by the reserve
-// FOLDER holds the backends. Exit: 0 kept, 1 broken, 2 wrong usage, 77 no such device. tools/cuda-machine.sh runs it.
+//     cuda-promise FOLDER steps [DEVICE]   1,000 steps over a dozen shapes; counts the driver's allocations, and compares the free
+//                                          memory before and after
+//     cuda-promise FOLDER fill [DEVICE]    fills the GPU first, to every level between "fits" and "does not fit", in a process
+//                                          that has computed nothing yet: only the reserve may fail
+// FOLDER holds the backends. Exit code: 0: passed; 1: failed; 2: wrong usage; 77: no such device. tools/cuda-machine.sh runs it.
 
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
@@ -85,7 +86,7 @@ static bool rig_init(struct rig *r, const char *folder, const char *device) {
     struct ggml_context *c = r->ctx = ggml_init(params);
     static const int sizes[N_WEIGHTS][2] = {{WIDTH, 1}, {WIDTH, HEAD * HEADS}, {WIDTH, HEAD * HEADS_KV}, {WIDTH, HEAD * HEADS_KV},
         {HEAD * HEADS, WIDTH}, {WIDTH, HIDDEN}, {WIDTH, HIDDEN}, {HIDDEN, WIDTH}};
-    for (int i = 0; i < N_WEIGHTS; i++) { // floats go to cuBLAS where it is, the others do not
+    for (int i = 0; i < N_WEIGHTS; i++) { // W_O is f16: cuBLAS multiplies it if it is installed
         const enum ggml_type type = i == W_NORM ? GGML_TYPE_F32 : i == W_O ? GGML_TYPE_F16 : GGML_TYPE_Q4_K;
         r->w[i] = ggml_new_tensor_2d(c, type, sizes[i][0], sizes[i][1]);
     }
@@ -143,7 +144,7 @@ static int steps(struct rig *r) {
     shapes_make(r);
     ggml_backend_sched_t sched = sched_new(r->backends);
     if (address == NULL || !ggml_backend_sched_reserve(sched, r->shapes[0].graph)) {
-        printf("no count, or no reserve\n");
+        printf("the backend does not count allocations, or the reserve failed\n");
         return 1;
     }
     const size_t allocs = n_allocs(r->backends[0]), before = n_free(r);
@@ -161,7 +162,7 @@ static int steps(struct rig *r) {
     return n_failed > 0 || taken > 0;
 }
 
-// Fills the GPU so that about `left` bytes are free. NULL: it could not be filled.
+// Fills the GPU so that about `left` bytes are free. Returns NULL if it could not be filled.
 static ggml_backend_buffer_t fill_to(const struct rig *r, size_t left) {
     const size_t now = n_free(r);
     return now > left ? ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(r->dev), now - left) : NULL;
@@ -180,7 +181,7 @@ static int fill(struct rig *r) {
             continue;
         }
         ggml_backend_t backends[] = {gpu, r->backends[1]};
-        shapes_make(r); // anew: tensors keep the memory that a scheduler gave them
+        shapes_make(r); // new ones: tensors keep the memory that a scheduler allocated for them
         ggml_backend_sched_t sched = sched_new(backends);
         if (ggml_backend_sched_reserve(sched, r->shapes[0].graph)) {
             n_fit++;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// ops_main.c: the op suite's cases (tests/op) on a device against Berth's CPU: cuda-ops FOLDER [-d DEVICE] [-v] [-k OP] [--part
-// I/N] [--seed N] [--list]. FOLDER holds the backends. A line an op: passed, failed, unsupported, and the worst error. Every
-// tensor of a case lies between bytes that must not change. Exit: 0 none failed, 1 some failed, 2 wrong usage, 3 the device was
-// lost, 77 no such device.
+// ops_main.c: runs the cases of the op suite (tests/op) on a device and compares them with Berth's CPU backend: cuda-ops FOLDER
+// [-d DEVICE] [-v] [-k OP] [--part I/N] [--seed N] [--list]. FOLDER holds the backends. It prints one line per op: passed,
+// failed, unsupported, and the largest error. Every tensor of a case is between guard bytes that must not change. Exit code: 0:
+// no case failed; 1: some failed; 2: wrong usage; 3: the device was lost; 77: no such device.
 
 #include "fused.h"
 #include "runner.h"
@@ -23,20 +23,21 @@ struct device_suite {
     struct op_suite suite;
     char *bytes;
     ggml_backend_t cpu, gpu;
-    ggml_backend_buffer_t memory; // all tensors of a case, on the device
+    ggml_backend_buffer_t memory; // holds all tensors of a case, on the device
 };
 
-// ---- how close ----
+// ---- tolerances ----
 
-// Results of two machines: sums in another order, functions of other libraries. Products may go through halves or bytes.
+// The results come from two machines: sums have another order, functions are from other libraries, and products may use f16 or
+// 8-bit integers.
 static double tolerance(const char *op, enum ggml_type type, double max_nmse, int64_t n) {
     static const char *const product[] = {"MUL_MAT", "MUL_MAT_ID", "FLASH_ATTN_EXT", "LIGHTNING_INDEXER", "FUSED_MV"};
     for (size_t i = 0; i < sizeof product / sizeof product[0]; i++) {
         if (strcmp(op, product[i]) == 0) {
-            return n < 64 ? 1e-2 : 5e-4; // a few numbers may be all cancellation, and the CPU's columns have 8 bits
+            return n < 64 ? 1e-2 : 5e-4; // few numbers may cancel out, and the CPU's columns have 8 bits
         }
     }
-    // the CPU's curves go through halves, and single numbers of them may be all cancellation
+    // The CPU computes these functions in f16, and single numbers may cancel out.
     if (strstr(op, "GELU") != NULL || strcmp(op, "GLU") == 0) {
         return 2e-4;
     }
@@ -51,38 +52,39 @@ static bool is_sum(const struct ggml_tensor *t) {
     return t->op == GGML_OP_SUM || t->op == GGML_OP_SUM_ROWS || t->op == GGML_OP_MEAN;
 }
 
-// Weights of zero times values that are not finite: products on tensor cores have no way to leave them out. Elsewhere the result
-// is held to what it is on the CPU.
-static void forgive_hidden(const struct op_case *c, const double *values, double *is, const double *want) {
+// Ignores results with zero weights times values that are not finite: products on tensor cores cannot omit them. All other
+// results must equal those of the CPU.
+static void forgive_hidden(const struct op_case *c, const double *values, double *got, const double *want) {
     const struct ggml_tensor *v = c->t->src[2];
     for (int64_t e = 0; e < ggml_nelements(c->t); e++) {
         bool is_hidden = false; // a value of this element's column, of any head, is not finite
-        for (int64_t i = e % c->t->ne[0]; i < ggml_nelements(v) && !isfinite(is[e]); i += v->ne[0]) {
+        for (int64_t i = e % c->t->ne[0]; i < ggml_nelements(v) && !isfinite(got[e]); i += v->ne[0]) {
             is_hidden |= !isfinite(values[i]);
         }
-        is[e] = is_hidden ? want[e] : is[e];
+        got[e] = is_hidden ? want[e] : got[e];
     }
 }
 
-// Sums over numbers of which one is far larger than the result: what their order alone can change is no error.
-static void forgive_order(const struct op_case *c, const double *values, double *is, const double *want) {
+// Ignores differences of sums that their order alone can cause, if one summand is much larger than the result.
+static void forgive_order(const struct op_case *c, const double *values, double *got, const double *want) {
     const struct ggml_tensor *from = c->t->src[0];
     double most = 0;
     for (int64_t i = 0; i < ggml_nelements(from); i++) {
         most = isfinite(values[i]) && fabs(values[i]) > most ? fabs(values[i]) : most;
     }
     for (int64_t i = 0; i < ggml_nelements(c->t); i++) {
-        is[i] = fabs(is[i] - want[i]) <= 0x1p-52 * (double) ggml_nelements(from) * most ? want[i] : is[i];
+        got[i] = fabs(got[i] - want[i]) <= 0x1p-52 * (double) ggml_nelements(from) * most ? want[i] : got[i];
     }
 }
 
-// ---- the device's copy of a case ----
+// ---- a case on the device ----
 
 static char *align(char *p, size_t to) {
     return (char *) (((uintptr_t) p + to - 1) / to * to);
 }
 
-// Every tensor its place, guarded on both sides, with its bytes. False: it does not fit.
+// Places every tensor on the device with guard bytes on both sides, and copies its bytes. Returns false if the tensors do not
+// fit.
 static bool place(struct device_suite *s, struct ggml_context *ctx) {
     char *base = ggml_backend_buffer_get_base(s->memory), *at = base;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
@@ -114,7 +116,7 @@ static bool place(struct device_suite *s, struct ggml_context *ctx) {
     return true;
 }
 
-// Whether the bytes before each tensor and behind it are what they were.
+// Returns whether the guard bytes before and after each tensor are unchanged.
 static bool is_guarded(struct device_suite *s, struct ggml_context *ctx) {
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         if (t->view_src != NULL) {
@@ -142,9 +144,9 @@ static double *cpu_values(struct device_suite *s, const struct op_case *c) {
     return s->cpu->iface.graph_compute(s->cpu, c->graph) == GGML_STATUS_SUCCESS ? op_values(c->t) : NULL;
 }
 
-// The result's values; NULL with *why.
+// Returns the values of the result; on failure NULL, and the reason in *why.
 static double *gpu_values(struct device_suite *s, const struct op_case *c, const char **why) {
-    // several ops: launched, captured and replayed, each time on the same bytes
+    // Fused cases are launched, captured and replayed, each time on the same bytes.
     for (int i = 0; i < (strncmp(c->op, "FUSED", 5) == 0 ? 3 : 1); i++) {
         op_case_restore(&s->suite, c);
         if (!place(s, c->ctx)) {
@@ -197,13 +199,13 @@ static void case_compare(struct op_suite *suite, struct op_tally *tally, const s
         return;
     }
     const char *why = NULL;
-    double *is = gpu_values(s, c, &why);
-    if (is != NULL && values != NULL) {
-        (attends ? forgive_hidden : forgive_order)(c, values, is, want);
+    double *got = gpu_values(s, c, &why);
+    if (got != NULL && values != NULL) {
+        (attends ? forgive_hidden : forgive_order)(c, values, got, want);
     }
     const double max = tolerance(c->op, c->t->type, c->max_nmse, ggml_nelements(c->t)),
-                 error = is != NULL ? op_nmse(is, want, ggml_nelements(c->t)) : INFINITY;
-    if (is == NULL || !(error <= max)) {
+                 error = got != NULL ? op_nmse(got, want, ggml_nelements(c->t)) : INFINITY;
+    if (got == NULL || !(error <= max)) {
         tally->n_failed++;
         op_report(&s->suite, "FAIL", c, why != NULL ? why : "nmse", error);
     } else {
@@ -211,7 +213,7 @@ static void case_compare(struct op_suite *suite, struct op_tally *tally, const s
         tally->worst = error > tally->worst ? error : tally->worst;
         op_report(&s->suite, "pass", c, "nmse", error);
     }
-    free(want), free(is), free(values);
+    free(want), free(got), free(values);
     if (why != NULL && strcmp(why, "compute failed") == 0 && strstr(berth_last_error(), "lost") != NULL) {
         printf("LOST the device: %s\n", berth_last_error());
         fflush(stdout);
@@ -262,7 +264,7 @@ static int print_tallies(const struct device_suite *s) {
 static bool open_devices(struct device_suite *s, const char *folder, const char *device) {
     ggml_backend_load_all_from_path(folder);
     s->cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
-    // its portable kernels: sums in double, the reference's bytes
+    // Use the portable kernels of the CPU backend, which sum in double and write the reference's bytes.
     void (*use_ref)(ggml_backend_t, bool) = NULL;
     void *address = s->cpu != NULL
                         ? ggml_backend_reg_get_proc_address(

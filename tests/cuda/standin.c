@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// standin.c: see standin.h. Everything is done at once, in the caller's thread; a stream that captures counts what it is given.
-// A call that takes something back does so even where it answers with an error, as the driver's do.
+// standin.c: the simulated driver of standin.h. All work is done at once, in the caller's thread. A stream in capture only counts
+// its work. A call that frees an object frees it even if it returns an error, as the real driver does.
 
 #include "standin.h"
 
@@ -41,11 +41,11 @@ struct CUgraphExec_st {
 struct block {
     void *p;
     size_t size;
-    int device; // -1: pinned
+    int device; // -1: pinned host memory
     struct block *next;
 };
 
-// Everything handed out, so that what a lost device leaves behind can be dropped.
+// All objects that exist, so that those of a lost device can be freed.
 struct object {
     struct object *next;
     max_align_t bytes[];
@@ -118,8 +118,9 @@ EXPORT void standin_drop(void) {
     pthread_mutex_unlock(&lock);
 }
 
-// Every call begins here, with the lock: what it must answer. device -1: the current context's.
-static CUresult begin(int device) {
+// Starts every call: takes the lock and returns the status that the call must return. device -1: the device of the current
+// context.
+static CUresult call_begin(int device) {
     pthread_mutex_lock(&lock);
     state.n_calls++;
     if (state.fail_at > 0 && --state.fail_at == 0) {
@@ -128,11 +129,11 @@ static CUresult begin(int device) {
     device = device >= 0 ? device : current != NULL ? current->device : 0;
     return device < STANDIN_MAX_DEVICES ? state.lost[device] : CUDA_ERROR_INVALID_VALUE;
 }
-static CUresult end(CUresult rc) {
+static CUresult call_end(CUresult rc) {
     pthread_mutex_unlock(&lock);
     return rc;
 }
-static int here(void) {
+static int current_device(void) {
     return current != NULL ? current->device : 0;
 }
 
@@ -141,16 +142,16 @@ static int here(void) {
 EXPORT CUresult cuInit(unsigned flags) {
     (void) flags;
     const char *version = getenv("STANDIN_VERSION"), *error = getenv("STANDIN_INIT_ERROR"), *n = getenv("STANDIN_DEVICES");
-    CUresult rc = begin(0);
+    CUresult rc = call_begin(0);
     state.version = version != NULL ? atoi(version) : state.version;
     state.n_devices = n != NULL ? atoi(n) : state.n_devices;
     rc = error != NULL ? atoi(error) : rc;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuDriverGetVersion(int *version) {
-    const CUresult rc = begin(0);
+    const CUresult rc = call_begin(0);
     *version = state.version;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuGetErrorName(CUresult error, const char **name) {
     *name = error == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : error == 719 ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_OF_THE_STANDIN";
@@ -161,17 +162,17 @@ EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
     return error == 12345 ? 1 : 0;
 }
 EXPORT CUresult cuDeviceGetCount(int *n) {
-    const CUresult rc = begin(0);
+    const CUresult rc = call_begin(0);
     *n = state.n_devices;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal) {
     *device = ordinal;
-    return end(begin(0));
+    return call_end(call_begin(0));
 }
 EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device) {
     snprintf(name, (size_t) size, "Stand-in %d", device);
-    return end(begin(0));
+    return call_end(call_begin(0));
 }
 EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
     (void) device;
@@ -181,55 +182,55 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
         case CU_ATTRIBUTE_MAX_SHARED_PER_BLOCK_OPTIN: *value = state.shared; break;
         default: *value = 0;
     }
-    return end(begin(0));
+    return call_end(call_begin(0));
 }
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device) {
-    const CUresult rc = begin(device);
+    const CUresult rc = call_begin(device);
     if (rc == CUDA_SUCCESS) {
         contexts[device].device = device;
         *ctx = &contexts[device];
         state.n_contexts += retained[device]++ == 0;
     }
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-    const CUresult rc = begin(device);
+    const CUresult rc = call_begin(device);
     state.n_contexts -= --retained[device] == 0;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuCtxSetCurrent(CUcontext ctx) {
-    const CUresult rc = begin(ctx != NULL ? ctx->device : 0);
+    const CUresult rc = call_begin(ctx != NULL ? ctx->device : 0);
     current = rc == CUDA_SUCCESS ? ctx : current;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
-    const CUresult rc = begin(device);
+    const CUresult rc = call_begin(device);
     *can = device != peer && !state.no_peers;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
     (void) peer;
     (void) flags;
-    return end(begin(-1));
+    return call_end(call_begin(-1));
 }
 
 // ---- modules and launches ----
 
 EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     (void) image;
     *module = rc == CUDA_SUCCESS ? object_new(sizeof **module) : NULL;
     state.n_modules += rc == CUDA_SUCCESS;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuModuleUnload(CUmodule module) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     object_free(module);
     state.n_modules--;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
-    CUresult rc = begin(-1);
+    CUresult rc = call_begin(-1);
     (void) module;
     if (rc == CUDA_SUCCESS) {
         struct CUfunc_st *f = calloc(1, sizeof *f);
@@ -238,31 +239,31 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const
         functions = f;
         *function = f;
     }
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuModuleGetFunctionCount(unsigned *n, CUmodule module) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     (void) module;
     *n = 2;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *list, unsigned n, CUmodule module) {
     static struct CUfunc_st any;
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     (void) module;
     for (unsigned i = 0; i < n; i++) {
         list[i] = &any;
     }
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
     (void) function, (void) attribute, (void) value;
-    return end(begin(-1));
+    return call_end(call_begin(-1));
 }
 EXPORT CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function) {
     (void) attribute, (void) function;
     *value = 32;
-    return end(begin(-1));
+    return call_end(call_begin(-1));
 }
 static CUresult launched(CUresult rc, CUfunction function, CUstream stream) {
     if (rc == CUDA_SUCCESS && stream->capturing) {
@@ -271,18 +272,18 @@ static CUresult launched(CUresult rc, CUfunction function, CUstream stream) {
         state.n_launches++;
         memcpy(state.last_kernel, function->name, sizeof state.last_kernel);
     }
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
     unsigned shared_size, CUstream stream, void **params, void **extra) {
-    CUresult rc = begin(-1);
+    CUresult rc = call_begin(-1);
     (void) params, (void) extra;
     const bool is_sane = shared_size <= (unsigned) state.shared && gx > 0 && gy > 0 && gy < 65536 && gz > 0 && gz < 65536 &&
                          bx * by * bz > 0 && bx * by * bz <= 1024;
     return launched(rc == CUDA_SUCCESS && !is_sane ? CUDA_ERROR_INVALID_VALUE : rc, function, stream);
 }
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra) {
-    CUresult rc = begin(-1);
+    CUresult rc = call_begin(-1);
     (void) params, (void) extra;
     state.n_overlaps += config->n_attrs > 0;
     const bool is_sane = config->shared_size <= (unsigned) state.shared;
@@ -332,58 +333,58 @@ static void block_free(void *p) {
     }
 }
 EXPORT CUresult cuMemGetInfo_v2(size_t *n_free, size_t *n_total) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     *n_total = state.memory;
-    *n_free = state.memory - state.used[here()];
-    return end(rc);
+    *n_free = state.memory - state.used[current_device()];
+    return call_end(rc);
 }
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size) {
     void *at = NULL;
-    const CUresult rc = block_take(begin(-1), &at, size, here());
+    const CUresult rc = block_take(call_begin(-1), &at, size, current_device());
     state.n_allocs++;
     *p = (CUdeviceptr) (uintptr_t) at;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     block_free((void *) (uintptr_t) p);
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuMemHostAlloc(void **p, size_t size, unsigned flags) {
     (void) flags;
-    return end(block_take(begin(-1), p, size, -1));
+    return call_end(block_take(call_begin(-1), p, size, -1));
 }
 EXPORT CUresult cuMemFreeHost(void *p) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     block_free(p);
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned flags) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     (void) p, (void) size, (void) flags;
     state.n_registered += rc == CUDA_SUCCESS;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuMemHostUnregister(void *p) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     (void) p;
     state.n_registered--;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *p, unsigned flags) {
     (void) flags;
     *device = (CUdeviceptr) (uintptr_t) p;
-    return end(begin(-1));
+    return call_end(call_begin(-1));
 }
 static CUresult copy(void *to, const void *from, size_t size, CUstream stream) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     if (rc == CUDA_SUCCESS && stream->capturing) {
         stream->n_captured++;
     } else if (rc == CUDA_SUCCESS) {
         memmove(to, from, size);
         state.n_copies++;
     }
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, CUstream stream) {
     return copy((void *) (uintptr_t) to, from, size, stream);
@@ -400,7 +401,7 @@ EXPORT CUresult cuMemcpyPeerAsync(
     return copy((void *) (uintptr_t) to, (const void *) (uintptr_t) from, size, stream);
 }
 EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     (void) stream;
     const char *from = c->src_type == CU_MEMORYTYPE_HOST ? c->src_host : (const char *) (uintptr_t) c->src_device;
     char *to = c->dst_type == CU_MEMORYTYPE_HOST ? c->dst_host : (char *) (uintptr_t) c->dst_device;
@@ -408,53 +409,53 @@ EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream) {
         memcpy(to + i * c->dst_pitch, from + i * c->src_pitch, c->width);
     }
     state.n_copies++;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t size, CUstream stream) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     if (rc == CUDA_SUCCESS && stream->capturing) {
         stream->n_captured++;
     } else if (rc == CUDA_SUCCESS) {
         memset((void *) (uintptr_t) p, value, size);
     }
-    return end(rc);
+    return call_end(rc);
 }
 
 // ---- streams, events, graphs ----
 
 EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     (void) flags;
     if (rc == CUDA_SUCCESS) {
         *stream = object_new(sizeof **stream);
-        (*stream)->device = here();
+        (*stream)->device = current_device();
         state.n_streams++;
     }
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     object_free(stream);
     state.n_streams--;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuStreamSynchronize(CUstream stream) {
-    const CUresult rc = begin(-1);
-    return end(rc == CUDA_SUCCESS && stream->capturing ? CUDA_ERROR_INVALID_VALUE : rc);
+    const CUresult rc = call_begin(-1);
+    return call_end(rc == CUDA_SUCCESS && stream->capturing ? CUDA_ERROR_INVALID_VALUE : rc);
 }
 EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
     (void) stream, (void) event, (void) flags;
-    return end(begin(-1));
+    return call_end(call_begin(-1));
 }
 EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     (void) mode;
     stream->capturing = rc == CUDA_SUCCESS;
     stream->n_captured = 0;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     stream->capturing = false;
     *graph = NULL;
     if (rc == CUDA_SUCCESS) {
@@ -462,33 +463,33 @@ EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
         (*graph)->n_nodes = stream->n_captured;
         state.n_graphs++;
     }
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuEventCreate(CUevent *event, unsigned flags) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     (void) flags;
     if (rc == CUDA_SUCCESS) {
         *event = object_new(sizeof **event);
         state.n_events++;
     }
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuEventDestroy_v2(CUevent event) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     object_free(event);
     state.n_events--;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
     (void) event, (void) stream;
-    return end(begin(-1));
+    return call_end(call_begin(-1));
 }
 EXPORT CUresult cuEventSynchronize(CUevent event) {
     (void) event;
-    return end(begin(-1));
+    return call_end(call_begin(-1));
 }
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     (void) flags;
     if (rc == CUDA_SUCCESS) {
         *exec = object_new(sizeof **exec);
@@ -496,32 +497,32 @@ EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, un
         state.n_execs++;
         state.n_instantiated++;
     }
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     (void) info;
     if (rc == CUDA_SUCCESS && exec->n_nodes != graph->n_nodes) {
-        return end(CUDA_ERROR_GRAPH_EXEC_UPDATE);
+        return call_end(CUDA_ERROR_GRAPH_EXEC_UPDATE);
     }
     state.n_updates += rc == CUDA_SUCCESS;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     (void) exec, (void) stream;
     state.n_graph_launches += rc == CUDA_SUCCESS;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuGraphDestroy(CUgraph graph) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     object_free(graph);
     state.n_graphs--;
-    return end(rc);
+    return call_end(rc);
 }
 EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
-    const CUresult rc = begin(-1);
+    const CUresult rc = call_begin(-1);
     object_free(exec);
     state.n_execs--;
-    return end(rc);
+    return call_end(rc);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// standin.h: a libcuda.so.1 for machines without a GPU: memory on the host, launches counted, and every call that can fail made
-// to. Tests name it in BERTH_CUDA_DRIVER, open it too, and turn these knobs.
+// standin.h: a simulated libcuda.so.1 for machines without a GPU. It keeps device memory on the host, counts launches, and can
+// make any call fail. Tests set BERTH_CUDA_DRIVER to its path, open it too, and change these settings.
 #pragma once
 
 #include <stdbool.h>
@@ -9,25 +9,25 @@
 #define STANDIN_MAX_DEVICES 8
 
 struct standin {
-    // knobs
+    // settings, with their defaults
     int n_devices;                 // 1
     int version;                   // 13000
-    int init_error;                // what cuInit answers
-    size_t memory;                 // bytes each device has: 1 GiB
-    int major;                     // of the compute capability: 9
-    int shared;                    // bytes of shared memory a block may have: 232,448; a launch that wants more is refused
-    long fail_at;                  // the n-th call from now on fails, 0: none does ...
-    int fail_with;                 // ... with this error
-    bool no_peers;                 // no device reaches another's memory
-    int lost[STANDIN_MAX_DEVICES]; // the error that all calls of a device answer; 0: it is well
-    // what was seen
+    int init_error;                // error that cuInit returns
+    size_t memory;                 // bytes per device: 1 GiB
+    int major;                     // major number of the compute capability: 9
+    int shared;                    // largest shared memory of a block in bytes: 232,448; a launch with more fails
+    long fail_at;                  // the n-th call from now on fails; 0: no call fails
+    int fail_with;                 // error that the call at fail_at returns
+    bool no_peers;                 // no device can access the memory of another
+    int lost[STANDIN_MAX_DEVICES]; // error that all calls of a device return; 0: the device works
+    // counts of calls
     long n_calls, n_launches, n_overlaps, n_graph_launches, n_updates, n_instantiated, n_allocs, n_copies;
-    // what is there
+    // objects that exist now
     long n_contexts, n_modules, n_streams, n_events, n_graphs, n_execs, n_buffers, n_pinned, n_registered;
     size_t used[STANDIN_MAX_DEVICES];
     char last_kernel[64];
 };
 
 struct standin *standin_state(void);
-void standin_drop(void);  // what is still there goes: a lost device has left it
-void standin_reset(void); // knobs to their defaults, counts of what was seen to 0
+void standin_drop(void);  // frees all objects that a lost device has left
+void standin_reset(void); // sets the settings to their defaults and the counts of calls to 0

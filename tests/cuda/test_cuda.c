@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_cuda.c: the CUDA backend's host side on a driver of our own (standin.h): buffers, streams, events, plans and captures,
-// copies between four devices; and the same with each call of the driver, and each allocation, failing in turn. Every failure
-// must be told, nothing may stay behind, and other devices go on.
+// test_cuda.c: tests the host side of the CUDA backend on a simulated driver (standin.h): buffers, streams, events, plans and
+// captures, copies between four devices; and the same with each call of the driver, and each allocation, failing in turn. Every
+// failure must be reported, no object may be left, and other devices must keep working.
 
 #include "standin.h"
 
@@ -23,7 +23,7 @@
 
 #include <cmocka.h>
 
-static struct standin *st; // the stand-in's state
+static struct standin *st; // state of the simulated driver
 static void (*reset)(void), (*drop)(void);
 
 static void log_drop(enum ggml_log_level level, const char *text, void *user_data) {
@@ -36,7 +36,7 @@ static int set_up(void **unused) {
     return 0;
 }
 
-// Nothing of the driver's is held any more.
+// Checks that no object of the driver is left.
 static void check_nothing_left(void) {
     cuda_devices_reset();
     assert_int_equal(st->n_contexts, 0);
@@ -58,7 +58,7 @@ static int tear_down(void **unused) {
     return 0;
 }
 
-// ---- a graph of a few ops: a fusion, a step that wants the arena, one that wants room behind its result ----
+// ---- a graph of a few ops: a fusion, a step that uses the arena, one that uses extra bytes after its result ----
 
 struct small {
     struct ggml_context *ctx;
@@ -90,7 +90,7 @@ static void small_free(struct small *s) {
     ggml_free(s->ctx);
 }
 
-// ---- what there is ----
+// ---- devices and buffers ----
 
 static void devices_are_listed(void **unused) {
     (void) unused;
@@ -102,7 +102,7 @@ static void devices_are_listed(void **unused) {
     ggml_backend_dev_t dev = ggml_backend_reg_dev_get(reg, 1);
     assert_string_equal(ggml_backend_dev_name(dev), "CUDA1");
     assert_ptr_equal(ggml_backend_dev_backend_reg(dev), reg);
-    assert_int_equal(st->n_contexts, 0); // looking costs nothing
+    assert_int_equal(st->n_contexts, 0); // listing creates no context
     ggml_backend_dev_get_props(dev, &props);
     assert_int_equal(props.type, GGML_BACKEND_DEVICE_TYPE_GPU);
     assert_true(props.caps.async && props.caps.events && props.caps.host_buffer && props.caps.mmap_support);
@@ -153,7 +153,7 @@ static void host_memory_is_pinned(void **unused) {
     ggml_backend_buffer_free(buffer);
     assert_int_equal(st->n_pinned, 0);
     static char mine[4096];
-    assert_false(ggml_backend_cuda_register_host_buffer(mine, sizeof mine)); // asked for by the environment alone
+    assert_false(ggml_backend_cuda_register_host_buffer(mine, sizeof mine)); // only with the environment variable
     setenv("GGML_CUDA_REGISTER_HOST", "1", 1);
     assert_true(ggml_backend_cuda_register_host_buffer(mine, sizeof mine));
     ggml_backend_cuda_unregister_host_buffer(mine);
@@ -184,11 +184,11 @@ static void graphs_are_captured(void **unused) {
         assert_int_equal(ggml_backend_graph_compute(backend, s.graph), GGML_STATUS_SUCCESS);
     }
     assert_int_equal(st->n_graph_launches, 1001);
-    assert_int_equal(st->n_allocs, n_allocs); // not a byte while computing
+    assert_int_equal(st->n_allocs, n_allocs); // computing allocates nothing
     assert_int_equal(st->n_instantiated, 1);
     assert_int_equal(st->n_launches, n_steps);
     assert_true(st->n_overlaps > 0);
-    // another parameter is another graph
+    // A graph with another parameter is another graph.
     memcpy(s.order->op_params, &(int32_t){GGML_SORT_ORDER_DESC}, sizeof(int32_t));
     assert_int_equal(ggml_backend_graph_compute(backend, s.graph), GGML_STATUS_SUCCESS);
     assert_int_equal(st->n_launches, 2 * n_steps);
@@ -199,7 +199,7 @@ static void graphs_are_captured(void **unused) {
     ggml_backend_free(backend);
 }
 
-static void old_graphs_make_room(void **unused) {
+static void oldest_plans_are_replaced(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
     struct small s[CUDA_MAX_PLANS + 4];
@@ -210,7 +210,7 @@ static void old_graphs_make_room(void **unused) {
         }
     }
     assert_int_equal(st->n_execs, CUDA_MAX_PLANS);
-    assert_int_equal(st->n_updates, 4); // those that took another's place
+    assert_int_equal(st->n_updates, 4); // plans that replaced another one
     for (int i = 0; i < CUDA_MAX_PLANS + 4; i++) {
         small_free(&s[i]);
     }
@@ -235,8 +235,8 @@ static void without_graphs_and_fusions(void **unused) {
     ggml_backend_free(backend);
 }
 
-// A result that the packing has put on what a fusion still reads: shorter ones are tried, then none.
-static void packing_may_forbid_a_fusion(void **unused) {
+// The allocator has placed a result over memory that a fusion still reads: shorter fusions are tried, then none.
+static void placement_may_prevent_a_fusion(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
@@ -247,7 +247,7 @@ static void packing_may_forbid_a_fusion(void **unused) {
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
     char text[128];
     assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
-    assert_int_equal(st->n_launches, 1); // all of it
+    assert_int_equal(st->n_launches, 1); // one fusion
     out->data = sum->data;
     assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
     assert_int_equal(st->n_launches, 3); // sum and norm, product
@@ -260,7 +260,8 @@ static void packing_may_forbid_a_fusion(void **unused) {
     ggml_backend_free(backend);
 }
 
-// Products of one column stand apart in the graph and become one launch with their norm; a gate and a sum go with theirs.
+// Products of one column are separate in the graph and become one launch with their norm. A gate and a sum are fused with their
+// products.
 static void products_of_a_column_are_one_launch(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
@@ -284,7 +285,7 @@ static void products_of_a_column_are_one_launch(void **unused) {
     assert_ptr_equal(ggml_graph_node(g, 4)->src[0], w[2]);
     assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
     assert_int_equal(
-        st->n_launches, 1 + 4 + 1 + 1); // norm and three products; neg, abs, two products; two with a gate; one with a sum
+        st->n_launches, 1 + 4 + 1 + 1); // norm and three products; neg, abs, two MUL; two products with a gate; one with a sum
     const long before = st->n_launches;
     c->data = b->data; // the sum would overwrite the column that others still read
     assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
@@ -294,8 +295,8 @@ static void products_of_a_column_are_one_launch(void **unused) {
     ggml_backend_free(backend);
 }
 
-// Weights into which the same graph copies are not read early, and products with them stay behind the copy.
-static void written_weights_are_not_early(void **unused) {
+// Weights that the same graph copies into are not read early, and products with them stay after the copy.
+static void written_weights_are_not_read_early(void **unused) {
     (void) unused;
     ggml_backend_t b = ggml_backend_cuda_init(0);
     struct ggml_context *c = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
@@ -319,8 +320,8 @@ static void written_weights_are_not_early(void **unused) {
     ggml_backend_free(b);
 }
 
-// Queries turned, keys turned into their cache, values into theirs: one launch, unless one of them writes where another reads, or
-// the keys are read once more.
+// ROPE of queries, ROPE of keys into their cache, and values into theirs are one launch, unless one of them writes memory that
+// another reads, or another op reads the keys.
 static void rope_and_cache_are_one_launch(void **unused) {
     (void) unused;
     enum { HEAD = 64, HEADS = 2, TOKENS = 3, WIDTH = HEAD * HEADS };
@@ -336,17 +337,17 @@ static void rope_and_cache_are_one_launch(void **unused) {
         struct ggml_tensor *keys = ggml_new_tensor_2d(c, GGML_TYPE_F16, WIDTH, 8),
                            *values = ggml_new_tensor_2d(c, GGML_TYPE_F16, WIDTH, 8);
         struct ggml_cgraph *graph = ggml_new_graph(c);
-        struct ggml_tensor *turned = ggml_rope(c, k, pos, HEAD, 0), *queries = ggml_rope(c, q, pos, HEAD, 0);
+        struct ggml_tensor *rotated = ggml_rope(c, k, pos, HEAD, 0), *queries = ggml_rope(c, q, pos, HEAD, 0);
         ggml_build_forward_expand(graph, queries);
-        ggml_build_forward_expand(graph, ggml_set_rows(c, keys, ggml_reshape_2d(c, turned, WIDTH, TOKENS), to));
+        ggml_build_forward_expand(graph, ggml_set_rows(c, keys, ggml_reshape_2d(c, rotated, WIDTH, TOKENS), to));
         ggml_build_forward_expand(graph, ggml_set_rows(c, values, v, to));
         if (how == 1) {
-            ggml_build_forward_expand(graph, ggml_silu(c, turned));
+            ggml_build_forward_expand(graph, ggml_silu(c, rotated));
         }
         ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(c, b);
         assert_non_null(buffer);
         if (how == 2) {
-            queries->data = v->data; // as no packing would: values are read after it
+            queries->data = v->data; // no allocator would do this: values are read after it
         } else if (how == 3) {
             queries->data = pos->data;
         }
@@ -410,9 +411,9 @@ static void devices_copy_to_each_other(void **unused) {
     ggml_free(ctx);
 }
 
-// A sum over four devices: what is launched and copied, in which order the stand-in cannot tell; the numbers are the GPU's to
-// show.
-static void devices_add_up(void **unused) {
+// A sum over four devices: checks the launches and copies. The simulated driver cannot check their order, and only a GPU computes
+// the numbers.
+static void devices_sum_a_tensor(void **unused) {
     (void) unused;
     st->n_devices = 4;
     ggml_backend_t backends[4];
@@ -437,7 +438,7 @@ static void devices_add_up(void **unused) {
     assert_int_equal(st->n_allocs, n_allocs);
     struct ggml_tensor *odd[4] = {t[0], t[1], t[2], ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 32)};
     assert_false(cuda_comm_allreduce(comm, odd));
-    for (long n = 1; n < 60; n++) { // a failing call: told, and not done
+    for (long n = 1; n < 60; n++) { // a failing call is reported, and the sum is not done
         st->fail_at = n;
         st->fail_with = 1;
         const bool ok = cuda_comm_allreduce(comm, t);
@@ -456,7 +457,7 @@ static void devices_add_up(void **unused) {
     ggml_free(ctx);
 }
 
-// The first weight by rows, the second by columns: a sum of what the devices have.
+// Splits the first weight by rows and the second by columns, so that the result is a sum over the devices.
 static struct ggml_backend_meta_split_state share(const struct ggml_tensor *t, void *unused) {
     (void) unused;
     struct ggml_backend_meta_split_state state = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
@@ -469,8 +470,8 @@ static struct ggml_backend_meta_split_state share(const struct ggml_tensor *t, v
     return state;
 }
 
-// One device made of four: each holds a quarter of the weights, computes its part and adds up by the backend's own sum.
-static void devices_are_one(void **unused) {
+// A composite device of four: each holds a quarter of the weights, computes its part, and adds with the backend's sum.
+static void devices_form_a_composite(void **unused) {
     (void) unused;
     st->n_devices = 4;
     ggml_backend_dev_t parts[4];
@@ -493,7 +494,7 @@ static void devices_are_one(void **unused) {
     }
     struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 2);
     struct ggml_tensor *y = ggml_mul_mat(ctx, down, ggml_silu(ctx, ggml_mul_mat(ctx, up, x)));
-    struct ggml_tensor *z = ggml_rms_norm(ctx, y, 1e-5f); // wants it whole
+    struct ggml_tensor *z = ggml_rms_norm(ctx, y, 1e-5f); // needs the complete sum
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, z);
     ggml_gallocr_t alloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend));
@@ -502,17 +503,17 @@ static void devices_are_one(void **unused) {
     for (int round = 1; round <= 3; round++) {
         const long n_launches = st->n_launches + st->n_graph_launches;
         assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
-        assert_true(st->n_launches + st->n_graph_launches >= n_launches + 4 * 3); // two runs of nodes and a sum, each
+        assert_true(st->n_launches + st->n_graph_launches >= n_launches + 4 * 3); // two runs of nodes and a sum per device
         assert_true(berth_meta_stats(backend, &stats));
         assert_int_equal(stats.n_sums, round);
         assert_int_equal(stats.sum_bytes, round * (int64_t) ggml_nbytes(y));
         assert_int_equal(stats.n_whole, 0);
         assert_int_equal(stats.n_built, 1);
     }
-    st->lost[2] = 999; // one of the four: the whole fails, and is told so
+    st->lost[2] = 999; // one of four devices is lost: the compute fails and reports it
     assert_int_not_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
     assert_non_null(strstr(berth_last_error(), "CUDA2"));
-    st->lost[2] = 0; // so that the stand-in takes everything back
+    st->lost[2] = 0; // so that the simulated driver frees everything
     cuda_devices(&(int){0})[2].is_lost = false;
     ggml_gallocr_free(alloc);
     ggml_backend_buffer_free(held);
@@ -525,7 +526,7 @@ static void devices_are_one(void **unused) {
 
 // ---- failures ----
 
-static void memory_runs_out_by_name(void **unused) {
+static void out_of_memory_names_device_and_bytes(void **unused) {
     (void) unused;
     st->memory = 1 << 20;
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cuda_buffer_type(0), 2 << 20);
@@ -542,8 +543,8 @@ static void place_all(ggml_backend_sched_t sched, struct ggml_cgraph *g, ggml_ba
     }
 }
 
-// Reserving either fails, or nothing fails after it: with every amount of memory from too little to enough.
-static void reserve_is_the_last_to_fail(void **unused) {
+// Either the reserve fails, or nothing fails after it. Checked with every amount of memory from too little to enough.
+static void nothing_fails_after_a_reserve(void **unused) {
     (void) unused;
     int n_refused = 0, n_done = 0;
     for (size_t memory = 64 << 10; memory <= 4 << 20; memory += 64 << 10) {
@@ -578,7 +579,7 @@ static void reserve_is_the_last_to_fail(void **unused) {
     assert_true(n_refused > 2 && n_done > 2);
 }
 
-static void a_lost_device_is_lost_alone(void **unused) {
+static void a_lost_device_leaves_others_working(void **unused) {
     (void) unused;
     st->n_devices = 2;
     ggml_backend_t first = ggml_backend_cuda_init(0), second = ggml_backend_cuda_init(1), cpu = ggml_backend_cpu_init();
@@ -591,7 +592,7 @@ static void a_lost_device_is_lost_alone(void **unused) {
     assert_int_not_equal(ggml_backend_graph_compute(first, a.graph), GGML_STATUS_SUCCESS);
     assert_non_null(strstr(berth_last_error(), "lost"));
     float v = 1;
-    ggml_backend_tensor_set(a.w, &v, 0, sizeof v); // says so, and does nothing
+    ggml_backend_tensor_set(a.w, &v, 0, sizeof v); // reports the error and does nothing
     size_t n_free = 1, n_total = 1;
     ggml_backend_dev_memory(ggml_backend_get_device(first), &n_free, &n_total);
     assert_int_equal(n_free, 0);
@@ -599,7 +600,7 @@ static void a_lost_device_is_lost_alone(void **unused) {
         assert_int_equal(ggml_backend_graph_compute(second, b.graph), GGML_STATUS_SUCCESS);
         assert_int_equal(ggml_backend_graph_compute(cpu, c.graph), GGML_STATUS_SUCCESS);
     }
-    st->lost[0] = 0; // so that the stand-in takes everything back
+    st->lost[0] = 0; // so that the simulated driver frees everything
     cuda_devices(&(int){0})[0].is_lost = false;
     small_free(&a), small_free(&b), small_free(&c);
     ggml_backend_free(first), ggml_backend_free(second), ggml_backend_free(cpu);
@@ -622,8 +623,8 @@ static void a_failed_set_fails_the_compute(void **unused) {
     ggml_backend_free(backend);
 }
 
-// All that a program does, in one go; returns whether everything worked.
-static bool whole_life(void) {
+// Uses all functions that a program uses; returns whether everything worked.
+static bool use_all_functions(void) {
     bool ok = true;
     float v[4] = {1, 2, 3, 4}, w[4] = {0};
     ggml_backend_t one = ggml_backend_cuda_init(0), two = one != NULL ? ggml_backend_cuda_init(1) : NULL;
@@ -658,8 +659,7 @@ static bool whole_life(void) {
     return ok;
 }
 
-// The n-th call of the driver fails, for every n there is: with an error that passes, with no memory, with a device lost for
-// good.
+// The n-th call of the driver fails, for every n: with a temporary error, with no memory, and with a lost device.
 static void every_call_may_fail(void **unused) {
     (void) unused;
     static const int errors[] = {1, 2, 719, 12345};
@@ -670,11 +670,11 @@ static void every_call_may_fail(void **unused) {
             st->n_devices = 2;
             st->fail_at = n;
             st->fail_with = errors[e];
-            const bool ok = whole_life();
+            const bool ok = use_all_functions();
             const bool is_over = st->fail_at > 0;
             st->fail_at = 0;
             n_failed += !ok;
-            if (errors[e] == 719) { // what a lost device holds is the driver's to take back
+            if (errors[e] == 719) { // the driver frees the objects of a lost device
                 cuda_devices_reset();
                 drop();
             } else {
@@ -693,7 +693,7 @@ static void every_allocation_may_fail(void **unused) {
     (void) unused;
     st->n_devices = 2;
     berth_alloc_watch(true);
-    assert_true(whole_life());
+    assert_true(use_all_functions());
     const int64_t n_all = berth_alloc_made();
     berth_alloc_watch(false);
     check_nothing_left();
@@ -701,14 +701,13 @@ static void every_allocation_may_fail(void **unused) {
         reset();
         st->n_devices = 2;
         berth_alloc_fail_at(n);
-        whole_life();
+        use_all_functions();
         berth_alloc_fail_at(0);
         check_nothing_left();
     }
 }
 
-// After a reserve graphs of that form, and smaller ones, are computed without any memory: known ones, new ones, one after the
-// other.
+// After a reserve, graphs of that form and smaller ones are computed without allocations, whether their plan exists or is new.
 static void reserved_graphs_need_no_memory(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
@@ -735,7 +734,7 @@ static void reserved_graphs_need_no_memory(void **unused) {
     ggml_backend_free(backend);
 }
 
-// Work memory of a product with n columns, or of attention with n queries over 8 n keys.
+// Returns the work memory of a product with n columns, or of attention with n queries over 8 n keys.
 static size_t work_of(struct cuda_backend *b, enum ggml_type type, int64_t n, bool is_attention) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
     struct ggml_tensor *w = ggml_new_tensor_2d(ctx, type, 512, 64), *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 512, n);
@@ -749,8 +748,8 @@ static size_t work_of(struct cuda_backend *b, enum ggml_type type, int64_t n, bo
     return size;
 }
 
-// What is reserved for a graph is enough for a smaller one, whichever way that goes.
-static void smaller_graphs_want_no_more(void **unused) {
+// The memory reserved for a graph is enough for a smaller one, whichever kernels that uses.
+static void smaller_graphs_need_no_more_memory(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
     for (int how = 0; how < 6; how++) {
@@ -762,7 +761,7 @@ static void smaller_graphs_want_no_more(void **unused) {
         for (int64_t n = 2, before = 0; n < 300; n++) {
             const int64_t size = (int64_t) work_of(backend->context, type, n, is_attention);
             if (size < before) {
-                print_error("%s, %s: %lld bytes for %lld, %lld for one less\n", ggml_type_name(type),
+                print_error("%s, %s: %lld bytes for %lld columns, but %lld bytes for one column less\n", ggml_type_name(type),
                     is_attention ? "attention" : "product", (long long) size, (long long) n, (long long) before);
             }
             assert_true(size >= before);
@@ -772,7 +771,7 @@ static void smaller_graphs_want_no_more(void **unused) {
     ggml_backend_free(backend);
 }
 
-// A product of a long column, or attention: with as much shared memory as a GPU has, and no more.
+// Computes a product with a long column, or attention. It must fit into the shared memory of the GPU.
 static void compute_one(ggml_backend_t backend, enum ggml_type type, int64_t n, int64_t d) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
     struct ggml_cgraph *g = ggml_new_graph(ctx);
@@ -817,8 +816,8 @@ static void kernels_fit_every_gpu(void **unused) {
     }
 }
 
-// A reserve that fails leaves what was reserved before.
-static void a_failed_reserve_takes_nothing(void **unused) {
+// A reserve that fails keeps the earlier reservation.
+static void a_failed_reserve_keeps_the_earlier_one(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
     struct cuda_backend *b = backend->context;
@@ -866,23 +865,23 @@ static void threads_share_devices(void **unused) {
     }
 }
 
-// ---- other drivers: each in a process of its own ----
+// ---- other drivers, each in a separate process ----
 
-static char told[256];
+static char logged[256];
 static void log_keep(enum ggml_log_level level, const char *text, void *user_data) {
     (void) user_data;
     if (level == GGML_LOG_LEVEL_DEBUG && strncmp(text, "CUDA: no device", 15) == 0) {
-        snprintf(told, sizeof told, "%s", text);
+        snprintf(logged, sizeof logged, "%s", text);
     }
 }
 
-// 0: no device, and the log says why with these words.
-static int list_none(const char *words) {
+// Returns 0 if no device is listed and the log contains these words.
+static int lists_none(const char *words) {
     ggml_log_set(log_keep, NULL);
-    return ggml_backend_reg_dev_count(ggml_backend_cuda_reg()) == 0 && strstr(told, words) != NULL ? 0 : 1;
+    return ggml_backend_reg_dev_count(ggml_backend_cuda_reg()) == 0 && strstr(logged, words) != NULL ? 0 : 1;
 }
 
-static void no_device_is_no_error(void **state) {
+static void a_missing_device_is_not_an_error(void **state) {
     const char *self = *state;
     static const char *const cases[][3] = {{"BERTH_CUDA_DRIVER", "/nowhere/libcuda.so.1", "cannot load the driver"},
         {"STANDIN_INIT_ERROR", "100", "cuInit"}, {"STANDIN_VERSION", "11040", "11.4"},
@@ -907,12 +906,12 @@ static void no_device_is_no_error(void **state) {
 
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "--none") == 0) {
-        return list_none(argv[2]);
+        return lists_none(argv[2]);
     }
     setenv("BERTH_CUDA_DRIVER", STANDIN, 1);
     void *lib = dlopen(STANDIN, RTLD_NOW);
     if (lib == NULL) {
-        printf("no stand-in: %s\n", dlerror());
+        printf("cannot load the simulated driver: %s\n", dlerror());
         return 1;
     }
     struct standin *(*get)(void);
@@ -930,28 +929,28 @@ int main(int argc, char **argv) {
         TEST(buffers_hold_bytes),
         TEST(host_memory_is_pinned),
         TEST(graphs_are_captured),
-        TEST(old_graphs_make_room),
+        TEST(oldest_plans_are_replaced),
         TEST(without_graphs_and_fusions),
-        TEST(packing_may_forbid_a_fusion),
+        TEST(placement_may_prevent_a_fusion),
         TEST(products_of_a_column_are_one_launch),
-        TEST(written_weights_are_not_early),
+        TEST(written_weights_are_not_read_early),
         TEST(rope_and_cache_are_one_launch),
         TEST(host_tensors_are_refused),
         TEST(devices_copy_to_each_other),
-        TEST(devices_add_up),
-        TEST(devices_are_one),
-        TEST(memory_runs_out_by_name),
-        TEST(reserve_is_the_last_to_fail),
-        TEST(a_lost_device_is_lost_alone),
+        TEST(devices_sum_a_tensor),
+        TEST(devices_form_a_composite),
+        TEST(out_of_memory_names_device_and_bytes),
+        TEST(nothing_fails_after_a_reserve),
+        TEST(a_lost_device_leaves_others_working),
         TEST(a_failed_set_fails_the_compute),
         TEST(every_call_may_fail),
         TEST(every_allocation_may_fail),
         TEST(reserved_graphs_need_no_memory),
         TEST(kernels_fit_every_gpu),
-        TEST(smaller_graphs_want_no_more),
-        TEST(a_failed_reserve_takes_nothing),
+        TEST(smaller_graphs_need_no_more_memory),
+        TEST(a_failed_reserve_keeps_the_earlier_one),
         TEST(threads_share_devices),
-        cmocka_unit_test_prestate(no_device_is_no_error, argv[0]),
+        cmocka_unit_test_prestate(a_missing_device_is_not_an_error, argv[0]),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// test_cuda_corpus.c: whether the CUDA backend takes every op of the graphs captured from language models, stable diffusion and
-// whisper, by the host side on a driver of the tests' own (standin.h): nothing of them may fall back to the CPU. The graphs have
-// shapes, types and strides and no parameters; those that a shape does not tell are set to what such graphs have. The folder
-// `graphs` is looked for in $BERTH_DATA, ../shared and build/data (tools/graphs.sh); without it the test is skipped.
+// test_cuda_corpus.c: checks that the CUDA backend supports every op of the graphs captured from language models, stable
+// diffusion and whisper, so that no op falls back to the CPU. It runs the host side on a simulated driver (standin.h). The
+// captured graphs have shapes, types and strides but no parameters; parameters that do not follow from a shape are set to usual
+// values. The folder `graphs` is searched in $BERTH_DATA, ../shared and build/data (tools/graphs.sh); without it the test is
+// skipped.
 
 #include "standin.h"
 
@@ -30,7 +31,7 @@ static bool find_folder(void) {
     return false;
 }
 
-// Where a parameter of 0 would be one that no program gives: what the shapes tell, else what is usual.
+// Sets parameters for which no program uses 0: from the shapes, otherwise to usual values.
 static void set_params(struct ggml_tensor *node) {
     int32_t *p = node->op_params;
     switch (node->op) {
@@ -51,7 +52,7 @@ static void set_params(struct ggml_tensor *node) {
             p[0] = (int32_t) node->ne[0];
             p[1] = 10000;
             break;
-        case GGML_OP_IM2COL: // strides, padding, dilation; whether of two dimensions
+        case GGML_OP_IM2COL: // strides, padding, dilation; whether it is two-dimensional
             p[0] = p[1] = p[4] = p[5] = 1;
             p[6] = node->src[1]->ne[2] * node->src[0]->ne[0] * node->src[0]->ne[1] == node->ne[0];
             break;
@@ -70,8 +71,8 @@ static void set_params(struct ggml_tensor *node) {
     }
 }
 
-static int n_nodes, n_refused;
-static enum ggml_op last; // refused
+static int n_nodes, n_unsupported;
+static enum ggml_op last; // last refused op
 
 static void one_graph(const char *path) {
     struct ggraph g;
@@ -83,7 +84,7 @@ static void one_graph(const char *path) {
         set_params(node);
         n_nodes++;
         if (!ggml_backend_dev_supports_op(dev, node)) {
-            if (n_refused++ < 40 || node->op != last) {
+            if (n_unsupported++ < 40 || node->op != last) {
                 last = node->op;
                 printf("%s: node %d, %s of %s [%lld %lld %lld %lld]", path, i, ggml_op_name(node->op), ggml_type_name(node->type),
                     (long long) node->ne[0], (long long) node->ne[1], (long long) node->ne[2], (long long) node->ne[3]);
@@ -99,7 +100,7 @@ static void one_graph(const char *path) {
     ggraph_free(&g);
 }
 
-static void every_op_is_taken(void **state) {
+static void every_op_is_supported(void **state) {
     (void) state;
     static const char *const groups[] = {"llama", "arch", "sd", "whisper"};
     if (!find_folder()) {
@@ -121,9 +122,9 @@ static void every_op_is_taken(void **state) {
         }
         closedir(d);
     }
-    printf("%d nodes, %d of them are refused\n", n_nodes, n_refused);
+    printf("%d nodes, %d of them unsupported\n", n_nodes, n_unsupported);
     assert_true(n_nodes > 0);
-    assert_int_equal(n_refused, 0);
+    assert_int_equal(n_unsupported, 0);
 }
 
 int main(void) {
@@ -132,11 +133,11 @@ int main(void) {
     void (*reset)(void);
     void *address = lib != NULL ? dlsym(lib, "standin_reset") : NULL;
     if (address == NULL) {
-        printf("no stand-in: %s\n", dlerror());
+        printf("cannot load the simulated driver: %s\n", dlerror());
         return 1;
     }
     memcpy(&reset, &address, sizeof reset);
     reset();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_op_is_taken)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_op_is_supported)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

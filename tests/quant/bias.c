@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// bias.c: the least squared error is had by levels that are a little too small: what cannot be followed is left out, and the
-// product of the quantised row with anything like the row comes out low. Sums of such products do not average that away.
+// bias.c: measures the bias of products. A fit with the least squared error makes levels a little too small: the part of a row
+// that they cannot represent is missing, and products of the quantised row with similar rows come out too small. Sums of such
+// products do not average this out.
 //
-// Rows of 4,096 of two kinds: waves, 0.1 + 2 cos(i + phase), times the wave one radian on; and normal rows, times one with the
-// same correlation, cos(1). Each is |product - exact product| / length, its mean over the phases, or rows.
+// There are two kinds of rows of 4,096 elements: waves, 0.1 + 2 cos(i + phase), multiplied with the wave shifted by one radian;
+// and normal rows, multiplied with a row of the same correlation, cos(1). The measure is |product - exact product| / length,
+// averaged over phases or rows.
 #include "bias.h"
 #include "rows.h"
 
@@ -27,7 +29,7 @@ static double off_by(const struct bias_side *s, const float *x, const float *y, 
     return fabs(product(back, y) - product(x, y));
 }
 
-bool bias_compare(const struct bias_side *ours, const struct bias_side *theirs, bool wants_matrix, int n_phases) {
+bool bias_compare(const struct bias_side *ours, const struct bias_side *theirs, bool needs_matrix, int n_phases) {
     static float x[N], y[N], w[N];
     double us[2] = {0}, them[2] = {0};
     for (int i = 0; i < N; i++) {
@@ -40,12 +42,12 @@ bool bias_compare(const struct bias_side *ours, const struct bias_side *theirs, 
                 x[i] = (float) (normal ? a : 0.1 + 2 * cos(i + 0.37 * phase));
                 y[i] = (float) (normal ? cos(1) * a + sin(1) * gauss() : 0.1 + 2 * cos(i + 0.37 * phase + 1));
             }
-            us[normal] += off_by(ours, x, y, wants_matrix ? w : NULL) / n_phases;
-            them[normal] += off_by(theirs, x, y, wants_matrix ? w : NULL) / n_phases;
+            us[normal] += off_by(ours, x, y, needs_matrix ? w : NULL) / n_phases;
+            them[normal] += off_by(theirs, x, y, needs_matrix ? w : NULL) / n_phases;
         }
     }
-    printf(" | products off by %.5f of %.5f, normal %.5f of %.5f", us[0], them[0], us[1], them[1]);
-    // What is left without a bias is chance, and so is the reference's; the more phases the less.
+    printf(" | product error %.5f, reference %.5f; normal rows %.5f, reference %.5f", us[0], them[0], us[1], them[1]);
+    // Without a bias, the remaining difference is random, also the reference's; more phases make it smaller.
     const double luck = 1 + 2 / sqrt(n_phases);
     return us[0] <= luck * them[0] && us[1] <= luck * them[1];
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// bias.h: the second measure of a quantiser: by how much products of its rows with rows that go along with them are off.
+// bias.h: a second measure of a quantiser: the error of products of its rows with correlated rows.
 #pragma once
 
 #include <stdbool.h>
@@ -11,5 +11,5 @@ struct bias_side {
     void (*deq)(const void *, float *, int64_t);
 };
 
-// Prints both kinds of rows side by side. False: ours is off by more.
-bool bias_compare(const struct bias_side *ours, const struct bias_side *theirs, bool wants_matrix, int n_phases);
+// Prints the errors of both sides for both kinds of rows. Returns false if the error of `ours` is larger.
+bool bias_compare(const struct bias_side *ours, const struct bias_side *theirs, bool needs_matrix, int n_phases);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// quant_diff.c: every block format beside the reference's, on the same rows in one process.
+// quant_diff.c: compares every block format with the reference, on the same rows in one process.
 //
 //     quant_diff [--rows N] [--phases N] [--only FORMAT] [--kind KIND] [--seed S] [--verbose]
 //
-// Five questions a format, N rows of each kind and length:
+// Five comparisons per format, with N rows of each kind and length:
 //   dequantise   random blocks, every bit of the result compared;
-//   rows         what from_float_ref and the CPU's from_float write, as copies and caches use it: bytes equal;
-//   plain        ggml_quantize_chunk: bytes equal for the simple formats, else the squared error side by side;
+//   rows         the bytes that from_float_ref and the CPU's from_float write, as in copies and caches: must be equal;
+//   plain        ggml_quantize_chunk: bytes equal for the simple formats, otherwise the squared errors compared;
 //   weighted     the same with an importance matrix, error weighted by it;
-//   products     the error of dot products with rows that go along with the quantised one (bias.c).
-// A format fails if a byte differs where all must be equal, or if an error is above the reference's: the squared error on
-// ordinary rows, taken together, and on normal rows alone, or the products'; or if that of some kind of rows is above it by more
-// than a twentieth. Squared errors are relative to the row's own (weighted) sum of squares, so that rows of all magnitudes count
-// alike.
+//   products     the error of dot products with rows that are correlated with the quantised one (bias.c).
+// A format fails if a byte differs where all must be equal. It also fails if an error exceeds the reference's: the squared error
+// on all ordinary rows together, on normal rows alone, or the error of products; or if the squared error of one kind of rows
+// exceeds it by more than 5%. Squared errors are relative to the (weighted) sum of squares of the row, so that rows of all
+// magnitudes count equally.
 #include "bias.h"
 #include "ggml-cpu.h"
 #include "quant/blocks.h"
@@ -41,9 +41,9 @@ struct format {
     enum ggml_type type;
     int qk;
     size_t block_size;
-    bool simple;       // no search of our own: bytes must be equal throughout
+    bool simple;       // no search: all bytes must equal the reference's
     bool own_rows;     // rows are searched too: the reference's CPU writes none in this format
-    bool wants_matrix; // equal weights stand for none
+    bool needs_matrix; // requires a matrix; equal weights replace a missing one
     deq_fn deq;
     rows_fn rows;
 };
@@ -53,8 +53,8 @@ struct format {
     { #name, type, qk, sizeof(block_##name), true, false, false, DEQ(name), quantize_##name }
 #define SEARCHED(name, type, qk) \
     { #name, type, qk, sizeof(block_##name), false, false, false, DEQ(name), quantize_##name }
-#define CODEBOOK(name, type, wants_matrix) \
-    { #name, type, QK_K, sizeof(block_##name), false, true, wants_matrix, DEQ(name), quantize_##name }
+#define CODEBOOK(name, type, needs_matrix) \
+    { #name, type, QK_K, sizeof(block_##name), false, true, needs_matrix, DEQ(name), quantize_##name }
 
 static const struct format formats[] = {
     SIMPLE(q1_0, GGML_TYPE_Q1_0, QK_Q1_0),
@@ -89,9 +89,9 @@ static const struct format formats[] = {
 enum { MAX_ROW = 5 * QK_K, MAX_BYTES = 8192 };
 
 static bool verbose;
-static const char *only_kind; // NULL: all
+static const char *only_kind; // NULL: all kinds
 
-static bool is_wanted(enum kind kind) {
+static bool is_selected(enum kind kind) {
     return only_kind == NULL || strcmp(only_kind, kind_names[kind]) == 0;
 }
 
@@ -133,8 +133,8 @@ static int dequantise(const struct format *f, deq_fn theirs, int n_rows) {
 
 // ---- rows ----
 
-// A block of zeros in iq4_nl holds what happened to be there in the reference; any level is as good.
-static void settle_zeros(const struct format *f, uint8_t *bytes, int n) {
+// Sets the levels of zero blocks of iq4_nl to 0: the reference leaves them undefined, and every level gives zero.
+static void zero_levels_clear(const struct format *f, uint8_t *bytes, int n) {
     block_iq4_nl *blocks = (block_iq4_nl *) (void *) bytes;
     for (int i = 0; f->type == GGML_TYPE_IQ4_NL && i < n / f->qk; i++) {
         if (blocks[i].d == 0) {
@@ -143,19 +143,19 @@ static void settle_zeros(const struct format *f, uint8_t *bytes, int n) {
     }
 }
 
-// Rows that two functions write differently; 0 if neither can.
+// Returns the number of rows that the two functions write differently; 0 if neither function exists.
 static int row_bytes(const struct format *f, const char *what, int n_kinds, row_fn ours, row_fn theirs, int n_rows) {
     static float x[MAX_ROW];
     static _Alignas(8) uint8_t a[MAX_BYTES], b[MAX_BYTES];
     int n_bad = 0;
     if (ours == NULL || theirs == NULL) {
         if (ours != theirs) {
-            printf(" %s: %s has it, the other has not;", what, ours != NULL ? "Berth" : "the reference");
+            printf(" %s: only %s has it;", what, ours != NULL ? "Berth" : "the reference");
         }
         return ours != theirs;
     }
     for (int kind = 0; kind < n_kinds; kind++) {
-        for (int r = 0; r < n_rows && is_wanted((enum kind) kind); r++) {
+        for (int r = 0; r < n_rows && is_selected((enum kind) kind); r++) {
             const int n = random_length(f);
             const size_t size = bytes_of(f, n);
             fill((enum kind) kind, x, n);
@@ -163,8 +163,8 @@ static int row_bytes(const struct format *f, const char *what, int n_kinds, row_
             memset(b, 0, size);
             ours(x, a, n);
             theirs(x, b, n);
-            settle_zeros(f, a, n);
-            settle_zeros(f, b, n);
+            zero_levels_clear(f, a, n);
+            zero_levels_clear(f, b, n);
             if (memcmp(a, b, size) != 0) {
                 size_t at = 0;
                 while (a[at] == b[at]) {
@@ -216,8 +216,9 @@ struct reference {
     rows_fn rows;
 };
 
-// The reference's turn. Its codebook searches abort on some rows: those run in a child that shares out. False: it died.
-static bool ask_reference(
+// Quantises a row with the reference. Its codebook searches abort on some rows, so they run in a child process that shares `out`.
+// Returns false if the child aborted.
+static bool reference_quantise(
     const struct format *f, const struct reference *ref, const float *x, const float *w, int n, uint8_t *out) {
     const bool in_child = f->name[0] == 'i';
     const pid_t child = in_child ? fork() : 0;
@@ -242,9 +243,9 @@ static void quantise(const struct format *f, const struct reference *ref, bool w
     static _Alignas(8) uint8_t ours[MAX_BYTES];
     uint8_t *theirs = mmap(NULL, MAX_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     const int n_kinds = f->simple ? N_COMPARED_KINDS : N_FINITE_KINDS;
-    const float *w = weighted || f->wants_matrix ? weights : NULL;
+    const float *w = weighted || f->needs_matrix ? weights : NULL;
     for (int kind = 0; kind < n_kinds; kind++) {
-        for (int r = 0; r < n_rows && is_wanted((enum kind) kind); r++) {
+        for (int r = 0; r < n_rows && is_selected((enum kind) kind); r++) {
             const int n = random_length(f);
             const size_t size = bytes_of(f, n);
             fill((enum kind) kind, x, n);
@@ -261,7 +262,7 @@ static void quantise(const struct format *f, const struct reference *ref, bool w
                 printf("%s: wrong size returned\n", f->name);
                 t->kind[kind].ours = INFINITY;
             }
-            if (!ask_reference(f, ref, x, w, n, theirs)) {
+            if (!reference_quantise(f, ref, x, w, n, theirs)) {
                 t->n_died++;
                 continue;
             }
@@ -283,7 +284,7 @@ static void quantise(const struct format *f, const struct reference *ref, bool w
     munmap(theirs, MAX_BYTES);
 }
 
-// Prints, and says whether the format failed.
+// Prints the result, and returns whether the format failed.
 static bool report(const char *what, const struct format *f, const struct tally *t) {
     double ours = 0, theirs = 0, worst = 1;
     const char *worst_kind = NULL;
@@ -299,11 +300,11 @@ static bool report(const char *what, const struct format *f, const struct tally 
             worst_kind = kind_names[kind];
         }
     }
-    const bool worse = !(worst < 1.05) || ours > theirs || t->kind[GAUSS].ours > 1.02 * t->kind[GAUSS].theirs; // few rows: luck
+    const bool worse = !(worst < 1.05) || ours > theirs || t->kind[GAUSS].ours > 1.02 * t->kind[GAUSS].theirs; // 2%: few rows
     printf(" | %s %d rows, %.1f%% equal, error x%.4f, better %d worse %d", what, t->n_rows, 100.0 * t->n_equal / t->n_rows,
         theirs > 0 ? ours / theirs : 1.0, t->n_better, t->n_worse);
     if (t->n_died > 0) {
-        printf(" (aborts on %d)", t->n_died);
+        printf(" (reference aborts on %d rows)", t->n_died);
     }
     if (worst_kind != NULL) {
         printf(" (x%.4g %s)", worst, worst_kind);
@@ -322,7 +323,7 @@ static bool compare(const struct format *f, const struct reference *ref, int n_r
     printf("%-8s deq %d/%d differ", f->name, n_bad, f->deq != NULL ? 50 * n_rows : 0);
     const row_fn ours = f->type == GGML_TYPE_Q8_K ? (row_fn) (void (*)(void)) quantize_row_q8_K_ref : traits->from_float_ref;
     const int n_kinds = f->simple ? N_COMPARED_KINDS : N_FINITE_KINDS;
-    const int n_finite = n_kinds < N_FINITE_KINDS ? n_kinds : N_FINITE_KINDS; // what is not finite each CPU has its own way with
+    const int n_finite = n_kinds < N_FINITE_KINDS ? n_kinds : N_FINITE_KINDS; // each CPU treats non-finite elements differently
     const int n_bad_rows = f->own_rows ? 0 : row_bytes(f, "row", n_kinds, ours, ref->row, n_rows);
     const int n_bad_copies = row_bytes(f, "CPU row", n_finite, cpu_traits->from_float, ref->cpu_row, n_rows);
     printf(", rows %d, by CPU %d", n_bad_rows, n_bad_copies);
@@ -335,7 +336,7 @@ static bool compare(const struct format *f, const struct reference *ref, int n_r
     }
     if (f->rows != NULL && !f->simple) {
         const struct bias_side us = {f->rows, f->deq}, them = {ref->rows, ref->deq};
-        failed = !bias_compare(&us, &them, f->wants_matrix, n_phases) || failed;
+        failed = !bias_compare(&us, &them, f->needs_matrix, n_phases) || failed;
     }
     printf("%s\n", failed ? " FAILED" : "");
     fflush(stdout);
@@ -348,7 +349,7 @@ static void *symbol(void *lib, const char *prefix, const char *name, const char 
     return dlsym(lib, full);
 }
 
-// A variant of the reference's CPU library that the machines of today run.
+// A variant of the reference's CPU library that runs on all current machines.
 #if defined(__aarch64__)
 #    define CPU_LIBRARY "libggml-cpu-armv8.0_1.so"
 #else
@@ -378,7 +379,7 @@ int main(int argc, char **argv) {
             return 2;
         }
     }
-    setenv("GGML_NO_BACKTRACE", "1", 1); // its C library takes the environment as it is when loaded
+    setenv("GGML_NO_BACKTRACE", "1", 1); // the reference's C library reads the environment when it is loaded
     void *lib = oracle_load("libggml-base.so");
     void *cpu = lib != NULL ? oracle_load(CPU_LIBRARY) : NULL;
     if (cpu == NULL) {

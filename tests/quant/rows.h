@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// rows.h: random rows of every kind that a quantiser may meet, and importance matrices.
+// rows.h: random rows of every kind that a quantiser may receive, and importance matrices.
 #pragma once
 
 #include <math.h>
@@ -43,8 +43,9 @@ enum kind {
     NONFINITE = N_FINITE_KINDS,
     N_KINDS,
 };
-// Scales that overflow turn numbers beyond the range of an int into ints, which C leaves open: the reference's build for arm
-// takes the nearest, as Berth does everywhere; its build for x86 takes what the instruction gives.
+// Scales that overflow cause conversions of numbers beyond the range of int, which is undefined in C. The reference's build for
+// Arm saturates, as Berth always does. Its build for x86 returns the result of the x86 instruction, so these kinds are not
+// compared there.
 #if defined(__x86_64__)
 #    define N_COMPARED_KINDS HUGE_ROW
 #else
@@ -88,7 +89,8 @@ static inline void fill(enum kind kind, float *x, int n) {
     }
 }
 
-// Importance as activations have it: of one magnitude, of many, or with elements that never count; none is zero in a whole block.
+// Fills weights like those of activations: of similar magnitude, of many magnitudes, or with some zeros, but never zero in a
+// whole block.
 static inline void fill_weights(float *w, int n) {
     const double spread = 1 + 2 * (double) (rng() % 2);
     const bool sparse = rng() % 4 == 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attn.cu: the attention kernels by themselves, on a GPU: against sums in double, and their times.
-//     attn [time]
+// attn.cu: tests the attention kernels alone on a GPU: compares them with sums in double, and measures their times.
+//     attn [time|quick]
 #include "attn_args.h"
 #include "gpu.cuh"
 
@@ -34,7 +34,7 @@ struct shape {
     int mask;                                  // 0 none, 1 zeros, 2 causal
     float softcap, max_bias;
     bool sinks, wg;
-    bool apart; // heads of a token side by side, as in a cache
+    bool apart; // the heads of a token are adjacent, as in a cache
 };
 
 static size_t row_size(int type, int d) {

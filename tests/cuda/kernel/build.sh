@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the kernel tests in the folder given, for sm_90a: build.sh FOLDER
+# Builds the kernel tests for sm_90a into a folder: build.sh FOLDER
 set -e
 out=$1
 root=$(cd "$(dirname "$0")/../../.." && pwd)

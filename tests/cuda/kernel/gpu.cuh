@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gpu.cuh: what the tests of kernels share: a stream, launching, timing, numbers.
+// gpu.cuh: helpers of the kernel tests: a stream, launches, timing, random numbers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -33,7 +33,7 @@ static float unit() {
 static int n_sm;
 static cudaStream_t stream;
 
-// overlap: it may begin before the kernel before it ends.
+// overlap: the kernel may start before the previous one ends.
 static void launch(const void *fn, dim3 grid, dim3 block, size_t shared, void *arg, bool overlap) {
     OK(cudaFuncSetAttribute(fn, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) shared));
     cudaLaunchConfig_t c = {};
@@ -53,7 +53,7 @@ static void gpu_open() {
     OK(cudaStreamCreate(&stream));
 }
 
-// Microseconds of one of n calls, which are captured and replayed.
+// Returns the microseconds per call of n calls, which are captured and replayed.
 template <class F> static double timed(F f, int n) {
     cudaGraph_t graph;
     cudaGraphExec_t exec;

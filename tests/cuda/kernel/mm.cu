@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mm.cu: the product kernels by themselves, on a GPU: every type against sums in double, and their times.
-//     mm [time [few]]        needs tests/cuda/kernel/build.sh
+// mm.cu: tests the product kernels alone on a GPU: compares every type with sums in double, and measures their times.
+//     mm [quick | time [few]]        built by tests/cuda/kernel/build.sh
 #include "gpu.cuh"
 #include "mm_types.h"
 #include "mma_args.h"
@@ -9,7 +9,7 @@
 
 struct weights {
     std::vector<char> row;    // N_DISTINCT rows
-    std::vector<float> value; // the same as floats
+    std::vector<float> value; // the same rows as floats
     size_t row_size;
 };
 enum { N_DISTINCT = 61 };
@@ -287,7 +287,7 @@ static void test_mma(const mm_type &t, int nt, int m, int k, int n, bool time) {
 
 int main(int argc, char **argv) {
     const bool time = argc > 1 && !strcmp(argv[1], "time");
-    const bool few = argc > 2 && !strcmp(argv[2], "few"); // "time few": two and eight columns alone
+    const bool few = argc > 2 && !strcmp(argv[2], "few"); // "time few": only two and eight columns
     const bool quick = argc > 1 && !strcmp(argv[1], "quick");
     gpu_open();
     OK(cudaMalloc(&d_w, time ? (size_t) 16 * 14336 * 4096 * 4 : (size_t) 1 << 28));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mm_types.h: the types of weights for mm.cu: their blocks, kernels, and how random bytes become a block whose scales are
-// numbers.
+// mm_types.h: the types of weights for mm.cu: their blocks, their kernels, and functions that make a valid block from random
+// bytes by setting its scales.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -23,7 +23,7 @@ struct mm_type {
     const void *mvb;
 };
 
-static void tame_half(char *at, uint32_t random) { // 0.01 to 0.04, both signs
+static void tame_half(char *at, uint32_t random) { // magnitudes from 0.01 to 0.04, both signs
     const uint16_t v = (uint16_t) (0x2100 + random % 0x0800 + (random >> 16 & 0x8000));
     memcpy(at, &v, 2);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_quant.c: block formats without a reference at hand: known bytes, bounds on the error, edge rows, row checks.
+// test_quant.c: tests block formats without the reference: known bytes, bounds of the error, edge cases, row checks.
 #include "berth.h"
 #include "quant/half.h"
 #include "quant/quants.h"
@@ -26,16 +26,16 @@ struct format {
     size_t block_size;
     rows_fn rows;
     deq_fn deq;
-    double bound;            // relative squared error on a normal row
-    bool nan_spread;         // a block with a non-finite element is NaN throughout
-    uint64_t bytes;          // hash of the blocks of a normal row, as the reference writes them; 0: the search is our own
+    double bound;            // largest relative squared error on a normal row
+    bool nan_spread;         // a block with a non-finite element dequantises to NaN completely
+    uint64_t bytes;          // hash of the blocks of a normal row, as the reference writes them; 0: Berth's own search
     uint64_t weighted_bytes; // the same with weights
 };
 
 #define DEQ(name) ((deq_fn) (void (*)(void)) dequantize_row_##name)
 #define SIMPLE(name, type, bound, bytes) \
     { #name, GGML_TYPE_##type, QK_##type, sizeof(block_##name), quantize_##name, DEQ(name), bound, false, bytes, bytes }
-#define STEERED(name, type, bound, bytes, weighted_bytes) \
+#define WEIGHTED(name, type, bound, bytes, weighted_bytes) \
     { #name, GGML_TYPE_##type, QK_##type, sizeof(block_##name), quantize_##name, DEQ(name), bound, false, bytes, weighted_bytes }
 #define SEARCHED(name, type, bound) \
     { #name, GGML_TYPE_##type, QK_##type, sizeof(block_##name), quantize_##name, DEQ(name), bound, true, 0, 0 }
@@ -43,10 +43,10 @@ struct format {
 static const struct format formats[] = {
     SIMPLE(q1_0, Q1_0, 0.40, 0x3ddca04838c2a40c),
     SIMPLE(q2_0, Q2_0, 0.60, 0xf2d9557d2691d94d),
-    STEERED(q4_0, Q4_0, 0.012, 0xbf8148bb1eb829b4, 0xdf6e7285adfc9447),
-    STEERED(q4_1, Q4_1, 0.008, 0xa1f964bcef554c74, 0x83e2c4a60e6aaa7e),
-    STEERED(q5_0, Q5_0, 0.003, 0x997773f269443099, 0xe90a0f53d27bfdf2),
-    STEERED(q5_1, Q5_1, 0.002, 0x5b153c1963b8505f, 0x5ae7335af0108d75),
+    WEIGHTED(q4_0, Q4_0, 0.012, 0xbf8148bb1eb829b4, 0xdf6e7285adfc9447),
+    WEIGHTED(q4_1, Q4_1, 0.008, 0xa1f964bcef554c74, 0x83e2c4a60e6aaa7e),
+    WEIGHTED(q5_0, Q5_0, 0.003, 0x997773f269443099, 0xe90a0f53d27bfdf2),
+    WEIGHTED(q5_1, Q5_1, 0.002, 0x5b153c1963b8505f, 0x5ae7335af0108d75),
     SIMPLE(q8_0, Q8_0, 5e-5, 0xa677043a3821cc89),
     SIMPLE(tq1_0, TQ1_0, 0.75, 0x676885217e4d4cb5),
     SIMPLE(tq2_0, TQ2_0, 0.75, 0x6224a32ab4e3daae),
@@ -76,7 +76,7 @@ static double uniform(void) {
     return (double) (rng_state >> 11) * 0x1p-53;
 }
 
-// Twelve uniforms: near enough to a normal row, and the same floats everywhere.
+// The sum of twelve uniform numbers is close enough to a normal distribution, and gives the same floats on every machine.
 static void normal_row(float *x, int n, uint64_t seed) {
     rng_state = seed;
     for (int i = 0; i < n; i++) {
@@ -241,7 +241,7 @@ static void test_bad_weights(void **state) {
     }
 }
 
-// Blocks of one value and zeros lose no more than a good choice among products of scale and level leaves: far less than a half.
+// Blocks of one value and zeros: a good product of scale and level has an error far below the rounding of an f16.
 static void test_one_value(void **state) {
     (void) state;
     static const float values[] = {0.7317f, -1.2345f, 3.1416e-3f};
@@ -257,14 +257,14 @@ static void test_one_value(void **state) {
             f->rows(x, blocks, 1, N, NULL);
             f->deq(blocks, y, N);
             if (!(relative_error(NULL) < 1e-8)) {
-                fail_msg(
-                    "%s: %s of %g: error %g", f->name, k < 3 ? "a row" : "one", (double) values[k % 3], relative_error(NULL));
+                fail_msg("%s: %s of %g has error %g", f->name, k < 3 ? "a row" : "a single value", (double) values[k % 3],
+                    relative_error(NULL));
             }
         }
     }
 }
 
-// The same of a grid without zero, 127 steps at its longer end: a value alone has 31 neighbours of one step each.
+// The same for a grid without zero, whose longer end is at 127: the 31 zeros next to a single value are off by one step each.
 static void test_one_value_without_zero(void **state) {
     (void) state;
     static const float values[] = {0.7317f, -1.2345f, 3.1416e-3f};
@@ -278,8 +278,9 @@ static void test_one_value_without_zero(void **state) {
     }
 }
 
-// Of two elements of the largest magnitude the first decides the sign of the scale: it is exact, the other a level short.
-static void test_the_first_of_two(void **state) {
+// If two elements have the largest magnitude, the first one determines the sign of the scale: it is exact, the other is one level
+// short.
+static void test_first_of_equal_extremes(void **state) {
     (void) state;
     static const struct {
         enum ggml_type type;
@@ -300,8 +301,8 @@ static void test_the_first_of_two(void **state) {
     }
 }
 
-// What is written without a search takes runs of next to nothing for zeros, alone or beside others.
-static void test_next_to_nothing(void **state) {
+// Row functions without a search treat runs of tiny elements as zeros, both alone and next to other runs.
+static void test_tiny_runs_are_zeros(void **state) {
     (void) state;
     static _Alignas(8) uint8_t zeros[sizeof(blocks)];
     for (int i = 0; i < N_FORMATS; i++) {
@@ -337,7 +338,7 @@ static void test_next_to_nothing(void **state) {
     }
 }
 
-// In a search a weight without end counts as none, and the others keep their say.
+// A search ignores an infinite weight, and still uses the other weights.
 static void test_infinite_weights(void **state) {
     (void) state;
     static _Alignas(8) uint8_t without[sizeof(blocks)];
@@ -354,7 +355,7 @@ static void test_infinite_weights(void **state) {
     }
 }
 
-static void test_weights_that_say_nothing(void **state) {
+static void test_unusable_weights(void **state) {
     (void) state;
     static const float nothing[] = {0.0f, -1.0f, NAN, INFINITY};
     for (int i = 0; i < N_FORMATS; i++) {
@@ -387,7 +388,8 @@ static void test_non_finite(void **state) {
                 assert_false(ggml_validate_row_data(f->type, blocks, size_of(f, N)));
             }
         }
-        // Whole rows of them, and half: every conversion meets them, and sanitizers watch.
+        // Rows in which all or half of the elements are not finite: every conversion receives them, and sanitizers check
+        // it.
         for (int k = 0; k < 6; k++) {
             for (int j = 0; j < N; j++) {
                 x[j] = k < 3 || j % 2 ? odd[k % 3] : (float) j;
@@ -405,8 +407,8 @@ static void test_non_finite(void **state) {
     }
 }
 
-// The rows that copies and caches write are those of the reference in the searched formats too. These are its build's for arm,
-// where a product and its sum round once; quant_diff asks the library itself.
+// Rows that copies and caches write equal those of the reference in the searched formats too. The hashes are from its build for
+// Arm, which fuses multiply-adds; quant_diff compares with the library itself.
 #if defined(__aarch64__)
 static void test_known_rows(void **state) {
     (void) state;
@@ -460,7 +462,7 @@ static void test_bad_row_length(void **state) {
         assert_int_equal(formats[i].rows(x, blocks, INT64_MAX, N, NULL), 0);
         assert_non_null(strstr(berth_last_error(), "exceed the address space"));
     }
-    // No format's row alone is that long; a block of more bytes than twice its elements could make one.
+    // No row of an existing format is that long. A format with more than two bytes per element could have one.
     berth_clear_error();
     assert_int_equal(berth_rows_size("it", 1, INT64_MAX, 1, 3), 0);
     assert_string_equal(berth_last_error(), "it: 1 rows of 9223372036854775807 elements exceed the address space");
@@ -496,8 +498,8 @@ static void test_intermediate_formats(void **state) {
     assert_memory_equal(b, &nothing, sizeof(nothing));
 }
 
-// Tables are constant: to set them up, or to take them down, is allowed at any time and changes nothing.
-static void test_tables_stay(void **state) {
+// The tables are constant, so init and free may be called at any time and change nothing.
+static void test_init_and_free_change_nothing(void **state) {
     (void) state;
     static _Alignas(8) uint8_t before[sizeof(blocks)];
     for (int round = 0; round < 3; round++) {
@@ -536,7 +538,7 @@ static void test_validate(void **state) {
     assert_true(ggml_validate_row_data(GGML_TYPE_F32, NULL, 0));
 }
 
-// Four at once go as one does, to the last bit of what does not fit.
+// The functions for four floats equal those for one in every bit, also for values that do not fit.
 static void test_round_four(void **state) {
     (void) state;
     uint32_t bits = 1;
@@ -570,10 +572,10 @@ int main(void) {
         cmocka_unit_test(test_bad_weights),
         cmocka_unit_test(test_one_value),
         cmocka_unit_test(test_one_value_without_zero),
-        cmocka_unit_test(test_the_first_of_two),
-        cmocka_unit_test(test_next_to_nothing),
+        cmocka_unit_test(test_first_of_equal_extremes),
+        cmocka_unit_test(test_tiny_runs_are_zeros),
         cmocka_unit_test(test_infinite_weights),
-        cmocka_unit_test(test_weights_that_say_nothing),
+        cmocka_unit_test(test_unusable_weights),
 #if defined(__aarch64__)
         cmocka_unit_test(test_known_rows),
 #endif
@@ -581,7 +583,7 @@ int main(void) {
         cmocka_unit_test(test_any_bytes_dequantise),
         cmocka_unit_test(test_bad_row_length),
         cmocka_unit_test(test_intermediate_formats),
-        cmocka_unit_test(test_tables_stay),
+        cmocka_unit_test(test_init_and_free_change_nothing),
         cmocka_unit_test(test_validate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
