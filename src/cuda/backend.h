@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// backend.h: one backend of a device: a stream, an arena for work memory, and the plans and captured CUDA graphs of its last
-// graphs.
+// backend.h: one backend of a device: a stream, an arena for work memory, and the plans of its last graphs.
 #pragma once
 
 #include "cuda/device.h"
@@ -18,7 +17,7 @@ struct cuda_step {
 };
 
 // Copy of all properties of a tensor on which a launch depends. A plan applies to a graph whose tensors equal these copies.
-struct cuda_seen {
+struct cuda_snapshot {
     const struct ggml_tensor *tensor;
     void *data;
     int64_t ne[GGML_MAX_DIMS];
@@ -29,8 +28,8 @@ struct cuda_seen {
 };
 
 struct cuda_plan {
-    struct cuda_seen *seen; // [n_seen]: each node, followed by its sources
-    size_t n_seen, seen_cap;
+    struct cuda_snapshot *snapshots; // [n_snapshots]: each node, followed by its sources
+    size_t n_snapshots, snapshots_cap;
     struct cuda_step *steps; // [n_steps]
     int n_steps;
     size_t steps_cap;
@@ -70,8 +69,7 @@ size_t cuda_graph_work_size(const struct cuda_backend *b, const struct ggml_cgra
 
 enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
 
-// Implements berth_backend_reserve(): allocates work memory and the memory of a plan, so that a compute allocates neither host
-// nor device memory.
+// Implements berth_backend_reserve(): allocates work memory and a plan, so that a compute allocates no host or device memory.
 enum ggml_status cuda_backend_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph) BERTH_MUST_USE;
 // Writes the fusions of the last computed graph into buf, one per line with its count. `berth explain` prints them. Returns the
 // length of the text.

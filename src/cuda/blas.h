@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// blas.h: dense products by NVIDIA's cuBLAS. The library is loaded with dlopen if it is installed; otherwise Berth's own kernels
-// compute these products.
+// blas.h: dense products by NVIDIA's cuBLAS. If the library is not installed (dlopen), Berth's own kernels compute them.
 #pragma once
 
 #include "cuda/cuda.h"
@@ -17,7 +16,6 @@ struct cuda_gemm {
     void *work; // CUDA_BLAS_WORK bytes
 };
 
-// Returns whether cuBLAS is installed and works on this device. The first call allocates device memory, so it must precede a
-// compute.
+// Returns whether cuBLAS works on this device. The first call allocates device memory, so it must precede a compute.
 bool cuda_blas_is_ready(const struct cuda_device *dev);
 enum ggml_status cuda_blas_gemm(struct cuda_run *r, const struct cuda_gemm *g) BERTH_MUST_USE;

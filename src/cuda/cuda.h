@@ -59,8 +59,7 @@ struct cuda_run {
     bool has_gap; // the last work on the stream was not a kernel, so the next kernel must not start early
 };
 
-// Returns the work memory of an op. Returns NULL if size exceeds the work_size of every row of the graph, which is an error in
-// the op's row.
+// Returns the work memory of an op. NULL: size exceeds the work_size of all rows of the graph, an error in the op's row.
 void *cuda_work(struct cuda_run *r, size_t size);
 // Returns the bytes after the result that extra_size requested, aligned to 256.
 void *cuda_extra(const struct ggml_tensor *op);
@@ -86,13 +85,12 @@ enum ggml_status cuda_copy_bytes(struct cuda_run *r, void *to, const void *from,
 
 struct cuda_op_row {
     bool (*supports)(const struct cuda_device *dev, const struct ggml_tensor *op); // NULL: always
-    // Additional bytes after the result, which the allocator plans. Only for ops for which ggml_op_alloc_size_may_expand() is
-    // true.
+    // Bytes after the result, planned by the allocator. Only for ops with ggml_op_alloc_size_may_expand().
     size_t (*extra_size)(const struct cuda_device *dev, const struct ggml_tensor *op); // NULL: none
     // Bytes of the backend's arena. Other ops use the same bytes before and after this op.
     size_t (*work_size)(const struct cuda_device *dev, const struct ggml_tensor *op); // NULL: none
     enum ggml_status (*run)(struct cuda_run *r, struct ggml_tensor *op);              // NULL: the op computes nothing (views)
-    const char *kernel; // kernel that cuda_flat_run (op/op.h) launches
+    const char *kernel; // kernel that cuda_elementwise_run (op/op.h) launches
 };
 
 struct cuda_op_entry {

@@ -61,8 +61,7 @@ static inline struct cuda_device *cuda_device_of(ggml_backend_dev_t dev) {
 // Frees all devices. For tests.
 void cuda_devices_reset(void);
 
-// Makes the device's context current for the calling thread, and creates it first if necessary. Returns an error if the device is
-// lost.
+// Makes the device's context current for the calling thread; creates it if necessary. Fails if the device is lost.
 enum ggml_status cuda_device_enter(struct cuda_device *dev) BERTH_MUST_USE;
 // Makes the context current to free resources. If the driver reports an error, the caller still frees. Returns false if the
 // device is lost, because its resources are then gone.
@@ -97,8 +96,7 @@ static inline CUdeviceptr cuda_ptr(const void *p) {
     return (CUdeviceptr) (uintptr_t) p;
 }
 
-// A copy of n pieces of `size` bytes each, either from host memory at `from` to the device, or from the device to host memory at
-// `to`.
+// A copy of n pieces of `size` bytes each, from host memory at `from` to the device, or from the device to the host at `to`.
 struct cuda_pieces {
     CUdeviceptr at;
     const void *from; // NULL: copy to the host

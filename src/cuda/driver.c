@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// CUDA 11.8: the oldest driver that has all of CUDA_DRIVER_WANTED.
+// CUDA 11.8: the oldest driver that has all of CUDA_DRIVER_REQUIRED.
 #define OLDEST 11080
 
 static struct cuda_driver table;
@@ -36,17 +36,17 @@ static bool driver_resolve(void *lib) {
     const struct {
         const char *symbol;
         size_t off;
-        bool wanted;
+        bool required;
     } all[] = {
-#define WANTED(name, symbol, params) {#symbol, offsetof(struct cuda_driver, name), true},
+#define REQUIRED(name, symbol, params) {#symbol, offsetof(struct cuda_driver, name), true},
 #define EXTRA(name, symbol, params) {#symbol, offsetof(struct cuda_driver, name), false},
-        CUDA_DRIVER_WANTED(WANTED) CUDA_DRIVER_EXTRA(EXTRA)
-#undef WANTED
+        CUDA_DRIVER_REQUIRED(REQUIRED) CUDA_DRIVER_EXTRA(EXTRA)
+#undef REQUIRED
 #undef EXTRA
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         void *address = dlsym(lib, all[i].symbol);
-        if (address == NULL && all[i].wanted) {
+        if (address == NULL && all[i].required) {
             snprintf(reason, sizeof reason, "the driver lacks %s: CUDA 11.8 or newer is required", all[i].symbol);
             return false;
         }

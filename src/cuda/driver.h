@@ -100,10 +100,10 @@ typedef struct {
     void *node, *from;
 } CUgraphExecUpdateResultInfo;
 
-// X(field name, symbol, parameters). All functions return a CUresult. Without one of CUDA_DRIVER_WANTED, no device is listed. A
+// X(field name, symbol, parameters). All functions return a CUresult. Without one of CUDA_DRIVER_REQUIRED, no device is listed. A
 // driver before 12.4 may lack functions of CUDA_DRIVER_EXTRA; their fields are then NULL.
 // clang-format off
-#define CUDA_DRIVER_WANTED(X) \
+#define CUDA_DRIVER_REQUIRED(X) \
     X(Init, cuInit, (unsigned flags)) \
     X(DriverGetVersion, cuDriverGetVersion, (int *version)) \
     X(GetErrorName, cuGetErrorName, (CUresult error, const char **name)) \
@@ -164,14 +164,13 @@ typedef struct {
 
 struct cuda_driver {
 #define CUDA_DRIVER_FIELD(name, symbol, params) CUresult(*name) params;
-    CUDA_DRIVER_WANTED(CUDA_DRIVER_FIELD)
+    CUDA_DRIVER_REQUIRED(CUDA_DRIVER_FIELD)
     CUDA_DRIVER_EXTRA(CUDA_DRIVER_FIELD)
 #undef CUDA_DRIVER_FIELD
     int version; // 13000 for CUDA 13.0
 };
 
-// Returns the driver's functions, which are loaded and initialised once. Returns NULL if no driver can be used; *why is then the
-// reason, in one line.
+// Returns the driver's functions, loaded and initialised once. NULL: no usable driver; *why is the reason, in one line.
 const struct cuda_driver *cuda_driver(const char **why);
 // Returns the driver's text for an error: "CUDA_ERROR_OUT_OF_MEMORY 2 (out of memory)". The text is written into buf.
 const char *cuda_error_text(const struct cuda_driver *cu, CUresult error, char *buf, size_t size);

@@ -15,8 +15,7 @@ static uint32_t name_hash(const char *name) {
     return h;
 }
 
-// Finds a kernel and loads it. Without the load, the driver would allocate memory for the kernel at its first launch, during a
-// compute.
+// Finds a kernel and loads it. Otherwise the driver would load it, and allocate memory, at its first launch.
 static CUresult kernel_look_up(struct cuda_device *dev, const char *name, CUfunction *function) {
     CUresult rc = CUDA_ERROR_NOT_FOUND;
     for (int i = 0; i < dev->n_modules && rc == CUDA_ERROR_NOT_FOUND; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // plan.c: the plan of a graph: a list of steps, each one node or one fusion. A plan is reused as long as all addresses and
-// properties of the graph stay the same. Invariant: seen[] holds the nodes in order, each followed by its sources; a plan whose
-// n_seen is 0 is free.
+// properties of the graph stay the same. Invariant: snapshots[] holds the nodes in order, each followed by its sources; a plan
+// whose n_snapshots is 0 is free.
 
 #include "cuda/backend.h"
 
@@ -32,7 +32,7 @@ static int count_src(const struct ggml_tensor *t) {
     return n;
 }
 
-static size_t count_seen(const struct ggml_cgraph *graph) {
+static size_t count_snapshots(const struct ggml_cgraph *graph) {
     size_t n = 0;
     for (int i = 0; i < graph->n_nodes; i++) {
         n += 1 + (size_t) count_src(graph->nodes[i]);
@@ -40,8 +40,8 @@ static size_t count_seen(const struct ggml_cgraph *graph) {
     return n;
 }
 
-static void seen_set(struct cuda_seen *s, const struct ggml_tensor *t, bool is_node) {
-    *s = (struct cuda_seen){.tensor = t};
+static void snapshot_set(struct cuda_snapshot *s, const struct ggml_tensor *t, bool is_node) {
+    *s = (struct cuda_snapshot){.tensor = t};
     if (t == NULL) {
         return;
     }
@@ -57,7 +57,7 @@ static void seen_set(struct cuda_seen *s, const struct ggml_tensor *t, bool is_n
     }
 }
 
-static bool seen_equals(const struct cuda_seen *s, const struct ggml_tensor *t) {
+static bool snapshot_equals(const struct cuda_snapshot *s, const struct ggml_tensor *t) {
     return s->data == t->data && s->type == (int32_t) t->type && memcmp(s->ne, t->ne, sizeof s->ne) == 0 &&
            memcmp(s->nb, t->nb, sizeof s->nb) == 0;
 }
@@ -66,11 +66,11 @@ static bool seen_equals(const struct cuda_seen *s, const struct ggml_tensor *t) 
 // the graph. A source that is also a node of the graph is recognised by its address alone, as long as all nodes so far have the
 // same addresses as in the plan.
 static bool plan_matches(const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
-    const struct cuda_seen *s = plan->seen, *end = s + plan->n_seen;
+    const struct cuda_snapshot *s = plan->snapshots, *end = s + plan->n_snapshots;
     bool are_same_nodes = true; // all nodes so far have the same address as in the plan
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
-        if (s == end || s->op != (int32_t) node->op || s->flags != node->flags || !seen_equals(s, node) ||
+        if (s == end || s->op != (int32_t) node->op || s->flags != node->flags || !snapshot_equals(s, node) ||
             memcmp(s->op_params, node->op_params, sizeof s->op_params) != 0) {
             return false;
         }
@@ -80,7 +80,7 @@ static bool plan_matches(const struct cuda_plan *plan, const struct ggml_cgraph 
         for (int j = 0; j < n_src; j++, s++) {
             const struct ggml_tensor *src = node->src[j];
             const bool is_known = s->tensor == src && (src == NULL || (s->is_inner && are_same_nodes));
-            if (!is_known && (src == NULL || s->tensor == NULL || !seen_equals(s, src))) {
+            if (!is_known && (src == NULL || s->tensor == NULL || !snapshot_equals(s, src))) {
                 return false;
             }
         }
@@ -100,7 +100,7 @@ static size_t count_slots(const struct ggml_cgraph *graph) {
     return n;
 }
 
-// Copies the properties of the graph into plan->seen. The caller has allocated plan->seen and slots, the hash table of nodes.
+// Copies the properties of the graph into plan->snapshots. The caller has allocated them and the hash table of nodes.
 static void plan_keep_graph(struct cuda_plan *plan, const struct ggml_tensor **slots, const struct ggml_cgraph *graph) {
     const size_t n_slots = count_slots(graph);
     size_t at = 0;
@@ -108,10 +108,10 @@ static void plan_keep_graph(struct cuda_plan *plan, const struct ggml_tensor **s
 #define SLOT(t) (((uintptr_t) (t) >> 4) * 0x9E3779B97F4A7C15u >> 20 & (n_slots - 1))
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
-        seen_set(&plan->seen[at++], node, true);
+        snapshot_set(&plan->snapshots[at++], node, true);
         for (int j = 0; j < count_src(node); j++) {
-            struct cuda_seen *s = &plan->seen[at++];
-            seen_set(s, node->src[j], false);
+            struct cuda_snapshot *s = &plan->snapshots[at++];
+            snapshot_set(s, node->src[j], false);
             size_t k = SLOT(node->src[j]);
             while (slots[k] != NULL && slots[k] != node->src[j]) {
                 k = (k + 1) & (n_slots - 1);
@@ -227,34 +227,34 @@ void cuda_plan_fini(struct cuda_backend *b, struct cuda_plan *plan) {
     if (plan->exec != NULL && !atomic_load(&b->dev->is_lost)) {
         b->dev->cu->GraphExecDestroy(plan->exec);
     }
-    shim_free(plan->seen);
+    shim_free(plan->snapshots);
     shim_free(plan->steps);
     *plan = (struct cuda_plan){0};
 }
 
-static bool report_no_memory(const struct ggml_cgraph *graph, size_t n_seen) {
+static bool report_no_memory(const struct ggml_cgraph *graph, size_t n_snapshots) {
     shim_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the plan of a graph of %d nodes (%zu bytes)", graph->n_nodes,
-        n_seen * sizeof(struct cuda_seen) + (size_t) graph->n_nodes * sizeof(struct cuda_step));
+        n_snapshots * sizeof(struct cuda_snapshot) + (size_t) graph->n_nodes * sizeof(struct cuda_step));
     return false;
 }
 
-static bool plan_has_room(const struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_seen) {
-    return plan->seen_cap >= n_seen && plan->steps_cap >= (size_t) graph->n_nodes;
+static bool plan_has_room(const struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_snapshots) {
+    return plan->snapshots_cap >= n_snapshots && plan->steps_cap >= (size_t) graph->n_nodes;
 }
 
-static bool plan_make_room(struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_seen) {
-    plan->n_seen = 0; // the old contents are discarded
+static bool plan_make_room(struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_snapshots) {
+    plan->n_snapshots = 0; // the old contents are discarded
     plan->n_steps = 0;
-    return array_grow((void **) &plan->seen, &plan->seen_cap, n_seen, sizeof *plan->seen) &&
+    return array_grow((void **) &plan->snapshots, &plan->snapshots_cap, n_snapshots, sizeof *plan->snapshots) &&
            array_grow((void **) &plan->steps, &plan->steps_cap, (size_t) graph->n_nodes, sizeof *plan->steps);
 }
 
 bool cuda_plan_reserve(struct cuda_backend *b, const struct ggml_cgraph *graph) {
     struct cuda_plan *plan = &b->plans[b->n_reserved % CUDA_MAX_PLANS];
-    const size_t n_seen = count_seen(graph);
+    const size_t n_snapshots = count_snapshots(graph);
     if (!array_grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots) ||
-        (!plan_has_room(plan, graph, n_seen) && !plan_make_room(plan, graph, n_seen))) {
-        return report_no_memory(graph, n_seen);
+        (!plan_has_room(plan, graph, n_snapshots) && !plan_make_room(plan, graph, n_snapshots))) {
+        return report_no_memory(graph, n_snapshots);
     }
     b->n_reserved++;
     return true;
@@ -262,43 +262,43 @@ bool cuda_plan_reserve(struct cuda_backend *b, const struct ggml_cgraph *graph) 
 
 // Returns the least recently used plan, made large enough. If it cannot be enlarged, returns the least recently used plan that is
 // large enough; NULL if there is none.
-static struct cuda_plan *plan_evict(struct cuda_backend *b, const struct ggml_cgraph *graph, size_t n_seen) {
+static struct cuda_plan *plan_evict(struct cuda_backend *b, const struct ggml_cgraph *graph, size_t n_snapshots) {
     struct cuda_plan *oldest = &b->plans[0], *roomy = NULL;
     for (int i = 0; i < CUDA_MAX_PLANS; i++) {
         struct cuda_plan *plan = &b->plans[i];
         if (plan->last_used < oldest->last_used) {
             oldest = plan;
         }
-        if (plan_has_room(plan, graph, n_seen) && (roomy == NULL || plan->last_used < roomy->last_used)) {
+        if (plan_has_room(plan, graph, n_snapshots) && (roomy == NULL || plan->last_used < roomy->last_used)) {
             roomy = plan;
         }
     }
-    return plan_make_room(oldest, graph, n_seen) ? oldest : roomy;
+    return plan_make_room(oldest, graph, n_snapshots) ? oldest : roomy;
 }
 
 struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph *graph) {
     for (int i = 0; i < CUDA_MAX_PLANS; i++) {
         struct cuda_plan *plan = &b->plans[i];
-        if (plan->n_seen > 0 && plan_matches(plan, graph)) {
+        if (plan->n_snapshots > 0 && plan_matches(plan, graph)) {
             plan->last_used = b->clock;
             return plan;
         }
     }
-    const size_t n_seen = count_seen(graph);
+    const size_t n_snapshots = count_snapshots(graph);
     const bool has_slots = array_grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots);
-    struct cuda_plan *plan = has_slots ? plan_evict(b, graph, n_seen) : NULL;
+    struct cuda_plan *plan = has_slots ? plan_evict(b, graph, n_snapshots) : NULL;
     if (plan == NULL) {
-        report_no_memory(graph, n_seen);
+        report_no_memory(graph, n_snapshots);
         return NULL;
     }
-    plan->n_seen = 0;
+    plan->n_snapshots = 0;
     plan->n_steps = 0;
     plan->n_runs = 0;
     if (plan_make_steps(b, plan, graph) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
     plan_keep_graph(plan, b->slots, graph);
-    plan->n_seen = n_seen;
+    plan->n_snapshots = n_snapshots;
     plan->last_used = b->clock;
     return plan;
 }

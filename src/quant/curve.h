@@ -21,8 +21,7 @@ struct curve {
     float gain[CURVE_PEAKS]; // gains of these scales
 };
 
-// amax: largest magnitude of the run, greater than zero. The grid has at most 16 levels. fine: 64 places per octave instead of
-// 32.
+// amax: largest magnitude of the run, above 0. The grid has at most 16 levels. fine: 64 places per octave, not 32.
 void berth_curve_init(struct curve *c, const float *x, const float *w, int len, float amax, const struct grid *grid, bool fine);
 
 static inline int curve_place(const struct curve *c, float inverse) {

@@ -33,8 +33,7 @@ struct result {
     uint8_t scale[N_CELLS];
 };
 
-// Parts 4u and 4u + 1 of a cell are the two groups of octet u with correct signs; 4u + 2 and 4u + 3 are the same groups with one
-// wrong sign.
+// Parts 4u and 4u + 1 of a cell: the two groups of octet u with correct signs; 4u + 2 and 4u + 3: with one wrong sign.
 static void octet_init(const struct lattice *lattice, const struct frame *f, int octet, bool odd, struct cell *cell) {
     const int u = octet % 4;
     const int depth = f->hard ? LATTICE_MAX_DEPTH : 1;

@@ -17,8 +17,7 @@ enum {
     LATTICE_MAX_STEPS = 1 + (1 << LATTICE_MAX_DEPTH)
 };
 
-// A codebook and its runs (grids.h). A point is a word with dim fields of n_bits; each field is the index of one of n_values
-// values.
+// A codebook and its runs (grids.h). A point is a word of dim fields of n_bits, which index n_values values.
 struct lattice {
     const uint16_t *points;
     const uint16_t *runs;

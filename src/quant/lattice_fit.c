@@ -250,8 +250,7 @@ struct search {
     float rest[LATTICE_MAX_CELLS];              // largest possible gain of the cells after this one
 };
 
-// With d fixed, each cell takes the best level next to its own scale. Returns false if it stopped because the gain cannot exceed
-// `least`.
+// With d fixed, each cell takes the best level next to its own scale. False: stopped, as the gain cannot exceed `least`.
 static bool choose_levels(const struct search *z, int reach, float least, struct choice *c) {
     const int n_levels = z->n_levels;
     const float step = z->levels[1] - z->levels[0];

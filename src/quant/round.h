@@ -83,8 +83,7 @@ static inline float berth_mad(float a, float b, float c) {
     return BERTH_MAD_IS_FUSED ? fmaf(a, b, c) : a * b + c;
 }
 
-// Returns the largest magnitude of n elements, n a multiple of 4. A NaN restarts the search, so the result is NaN only if the
-// last element is.
+// Returns the largest magnitude of n elements, n a multiple of 4. A NaN restarts the search: only a NaN at the end is returned.
 static inline float berth_amax(const float *x, int n) {
     int from = n;
     float lo, hi;
@@ -101,7 +100,7 @@ static inline float berth_amax(const float *x, int n) {
     return amax;
 }
 
-// Returns the bytes of nrows rows. Returns 0 and sets the last error if a row is not a whole number of blocks.
+// Returns the bytes of nrows rows. Returns 0 and sets the last error if the length of a row is not a multiple of the block size.
 static inline size_t berth_rows_size(const char *what, int64_t nrows, int64_t n_per_row, int64_t qk, size_t block_size) {
     size_t size;
     if (nrows < 0 || n_per_row < 0 || n_per_row % qk != 0) {

@@ -93,8 +93,7 @@ static void choose_scales(const struct search *z, int reach, struct plan *p) {
         const int n = near_scales(z, r, reach, inverse_d, p->s[r], tried);
         int chosen = p->s[r];
         float best = -INFINITY;
-        // All gains are computed before the comparisons, because the processor cannot predict the outcome of a
-        // comparison.
+        // All gains are computed before the comparisons, as their outcome is unpredictable.
         for (int i = 0; i < n; i++) {
             gains[i] = run_gain(z, exact, r, p->d, inverse_d, tried[i]);
         }

@@ -129,8 +129,7 @@ static inline float v4_largest(const float *x, int n) {
     return v4_highest(m);
 }
 
-// Computes the smallest and the largest of n elements, n a multiple of 4. Returns 0 if one is NaN. The sign of a zero is
-// unspecified.
+// Computes the smallest and the largest of n elements, n a multiple of 4. Returns 0 if one is NaN. Zeros may have either sign.
 static inline int v4_range(const float *x, int n, float *lo, float *hi) {
     v4f low = v4_load(x);
     v4f high = low;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// images.c: replaces the kernel images of a build with nvcc. There are no kernels; the simulated driver (standin.h) accepts any
-// bytes.
+// images.c: replaces the kernel images of a build with nvcc. The simulated driver (standin.h) accepts any bytes as kernels.
 
 #include "cuda/backend.h"
 #include "cuda/device.h"

@@ -28,8 +28,7 @@ struct device_suite {
 
 // ---- tolerances ----
 
-// The results come from two machines: sums have another order, functions are from other libraries, and products may use f16 or
-// 8-bit integers.
+// Two devices differ in the order of sums and in their math libraries, and products may use f16 or 8-bit integers.
 static double tolerance(const char *op, enum ggml_type type, double max_nmse, int64_t n) {
     static const char *const product[] = {"MUL_MAT", "MUL_MAT_ID", "FLASH_ATTN_EXT", "LIGHTNING_INDEXER", "FUSED_MV"};
     for (size_t i = 0; i < sizeof product / sizeof product[0]; i++) {
@@ -83,8 +82,7 @@ static char *align(char *p, size_t to) {
     return (char *) (((uintptr_t) p + to - 1) / to * to);
 }
 
-// Places every tensor on the device with guard bytes on both sides, and copies its bytes. Returns false if the tensors do not
-// fit.
+// Places every tensor on the device between guard bytes, and copies its bytes. Returns false if the tensors do not fit.
 static bool place(struct device_suite *s, struct ggml_context *ctx) {
     char *base = ggml_backend_buffer_get_base(s->memory), *at = base;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {

@@ -118,8 +118,7 @@ EXPORT void standin_drop(void) {
     pthread_mutex_unlock(&lock);
 }
 
-// Starts every call: takes the lock and returns the status that the call must return. device -1: the device of the current
-// context.
+// Starts every call: takes the lock and returns the status that the call must return. device -1: the current one.
 static CUresult call_begin(int device) {
     pthread_mutex_lock(&lock);
     state.n_calls++;

@@ -260,8 +260,7 @@ static void placement_may_prevent_a_fusion(void **unused) {
     ggml_backend_free(backend);
 }
 
-// Products of one column are separate in the graph and become one launch with their norm. A gate and a sum are fused with their
-// products.
+// Products of one column that are apart in the graph become one launch with their norm; so do products with a gate or a sum.
 static void products_of_a_column_are_one_launch(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);

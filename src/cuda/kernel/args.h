@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// args.h: arguments that drivers pass to kernels: plain structs with the same layout in C and CUDA.
+// args.h: arguments that op drivers pass to kernels: plain structs with the same layout in C and CUDA.
 #pragma once
 
 #include <stdint.h>

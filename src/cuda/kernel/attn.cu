@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attn.cu: the attention kernels that split the keys (attn.cuh, attn_few.cuh, attn_wide.cuh), and the combination of their
-// splits.
+// attn.cu: attention kernels that split the keys (attn.cuh, attn_few.cuh, attn_wide.cuh), and their combination.
 #include "attn_few.cuh"
 #include "attn_wide.cuh"
 

@@ -35,8 +35,7 @@ LANE float attn_slope(const attn_args &a, int head) {
         head < a.n_slope ? a.slope_base[0] * (float) (head + 1) : a.slope_base[1] * (float) (2 * (head - a.n_slope) + 1));
 }
 
-// The pieces of 16 bytes of 16 rows of keys or values that a thread copies. Neighbouring threads copy neighbouring pieces of a
-// row.
+// The pieces of 16 bytes of 16 rows of keys or values that a thread copies. Adjacent threads copy adjacent pieces.
 struct attn_way {
     int pieces, row, piece, row_step, piece_step;
 };
@@ -228,8 +227,7 @@ template <int D, bool BF> LANE void attn_queries(const attn_args &a, const attn_
     }
 }
 
-// Processes 16 keys: computes their scores, updates the sums, and stores their weights in p, as the A operand of the product with
-// the values.
+// Processes 16 keys: computes their scores, updates the sums, stores their weights in p as A operand for the values.
 template <int D, bool BF>
 LANE void attn_weigh(const attn_args &a, const attn_row *row, const uint32_t (*q)[4], uint32_t k_lane, int key,
     const uint16_t (*mask)[4], attn_sums<D> *sum, uint32_t *p) {
@@ -329,8 +327,7 @@ template <int D, int ROWS, int WARPS> LANE attn_total attn_of_warps(const float 
     return t;
 }
 
-// Computes the result rows of the rows of a tile. Callers do this before they wait for the previous kernel, because it needs
-// divisions.
+// Computes the result rows of the rows of a tile. Called before the wait for the previous kernel: divisions are slow.
 LANE void attn_rows(const attn_args &a, int n_rows, int tile, int group, int batch, int *rows) {
     if (threadIdx.x < n_rows) {
         const int at = tile * n_rows + threadIdx.x;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attn_args.h: arguments of the attention kernels; the driver in C and the kernels use the same struct.
+// attn_args.h: arguments of the attention kernels; the op driver in C and the kernels use the same struct.
 #pragma once
 
 #include <stdint.h>

@@ -118,8 +118,7 @@ template <int D> struct few_halves {
 
 // ---- q8_0: rows can begin at any even address, so they are copied through a ring in shared memory ----
 
-// The pieces of 16 bytes of 16 rows that a thread copies. They are the same for every 16 rows, because 16 rows are a multiple of
-// 16 bytes.
+// The pieces of 16 bytes of 16 rows that a thread copies. The same for every 16 rows: 16 rows are a multiple of 16 bytes.
 template <int ROW, int PITCH> struct few_pieces {
     enum { PIECES = (ROW + 30) / 16, N = (ATTN_KEYS * PIECES + 31) / 32 };
     int from[N];      // byte offset in global memory
@@ -289,8 +288,7 @@ template <int D> LANE void few_weigh(float *s, few_sums<D> *sum, uint32_t *p) {
     p[1] = few_transposed(h2_pack(s[2], s[3]));
 }
 
-// Computes scores in units of log2, as attn_score does, from the two partial products s and more. Missing rows get scores too,
-// which are never used.
+// Computes scores in units of log2, like attn_score, from the partial products s and more. Scores of missing rows are not used.
 LANE void few_score(
     const attn_args &a, const attn_row *row, int key, int last, const uint16_t *mask, const float *more, float *s) {
 #pragma unroll

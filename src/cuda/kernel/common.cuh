@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// common.cuh: helpers of all kernel files: overlapping launches, loads and stores of all number types, element indices, sums over
-// warps and blocks.
+// common.cuh: helpers of all kernel files: overlapping launches, number types, element indices, sums over warps and blocks.
 #pragma once
 
 #include "cuda/kernel/args.h"
@@ -13,8 +12,7 @@
 #define KERNEL extern "C" __global__ void
 #define DEV static __device__ __forceinline__
 
-// ---- overlap: a kernel that is launched with cuda_dims.overlap may start early; it calls dep_wait() before it accesses memory
-// ----
+// ---- overlap: a kernel launched with cuda_dims.overlap starts early and calls dep_wait() before it accesses memory ----
 
 DEV void dep_wait() {
 #if __CUDA_ARCH__ >= 900

@@ -81,8 +81,7 @@ KERNEL conv_f16(const __grid_constant__ struct cuda_conv_args g) {
 
 // ---- one thread per element of the result ----
 
-// Depthwise convolution: each channel has its own filter. a: filters; b: data. p: s0 s1 p0 p1 d0 d1 (strides, padding,
-// dilations).
+// Depthwise convolution: one filter per channel. a: filters; b: data. p: s0 s1 p0 p1 d0 d1 (strides, padding, dilations).
 KERNEL conv_dw(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -101,8 +100,7 @@ KERNEL conv_dw(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Transposed convolution in one or two dimensions. p[0]: stride. Sums the contributions of all pixels whose window contains this
-// element.
+// Transposed convolution in one or two dimensions. p[0]: stride. Sums all pixels whose window contains this element.
 KERNEL conv_transpose(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int64_t s = g.p[0];
@@ -165,8 +163,7 @@ KERNEL pool(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Gradient of pooling. a: gradient of the pooled image; b: the image. Each pixel sums the gradients of the windows that contain
-// it.
+// Gradient of pooling. a: gradient of the pooled image; b: the image. A pixel sums the gradients of all its windows.
 KERNEL pool_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const bool max = g.p[0] == GGML_OP_POOL_MAX;

@@ -42,8 +42,7 @@ template <uint32_t MASK> LANE uint32_t odd_fields(uint32_t w) {
     return even_fields<MASK>(w >> 8);
 }
 // Decodes the nibbles of four bytes and subtracts the bias: the low nibbles of bytes 0 and 2, of bytes 1 and 3, then the high
-// ones. High nibbles are read as 1024 + 16 q, and the instruction that subtracts the bias also divides them by 16. All steps are
-// exact.
+// ones. High nibbles are read as 1024 + 16 q, and the subtraction of the bias also divides them by 16. All steps are exact.
 LANE void nibbles(uint32_t w, float bias, uint32_t *o) {
     const uint32_t odd = w >> 8;
     o[0] = h2_less(fields<0x000f000fu>(w), 1024 + bias);

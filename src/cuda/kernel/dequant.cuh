@@ -216,7 +216,7 @@ DEV float element(const block_iq1_m *b, int j) {
     return value_iq1(b->qs[g] | (head & 7) << 8, j % 8, head >> 3, half_to_float((uint16_t) h) * (float) (2 * s + 1));
 }
 
-// Returns element i of a dense row. Types that the drivers refuse (cuda_can_widen) give 0.
+// Returns element i of a dense row. Types that the op drivers refuse (cuda_can_widen) give 0.
 DEV float row_element(const char *row, int type, int64_t i) {
 #define OF(TYPE, name, ...) \
     case GGML_TYPE_##TYPE: return element((const block_##name *) row + i / QK_##TYPE, (int) (i % QK_##TYPE));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mmid.cu: sorts (token, slot) pairs by expert into tiles of columns that have one expert each. One block does this, because
-// there are few pairs.
+// mmid.cu: sorts (token, slot) pairs by expert into tiles of columns with one expert each. One block is enough for the few pairs.
 #include "lane.cuh"
 #include "mma_args.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mmv_args.h: arguments of products with few columns; the driver in C and the kernel use the same struct.
+// mmv_args.h: arguments of products with few columns; the op driver in C and the kernel use the same struct.
 #pragma once
 
 #include <stdint.h>

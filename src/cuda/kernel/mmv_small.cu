@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mmv_small.cu: products with few columns for types whose nibbles index a table of values, codebook types, and types with 1 or 2
-// bits.
+// mmv_small.cu: products with few columns for types with tables of values, codebook types, and types with 1 or 2 bits.
 #include "mmv.cuh"
 
 MMV_KERNELS(iq4_nl, iq4_nl, 1)

@@ -75,8 +75,7 @@ template <class T> struct mv_blocks {
     enum { QK = T::QK, BYTES = T::BYTES, STEP = 2048, STEP_BYTES = STEP / QK * BYTES };
     T dot;
 
-    // Bytes of shared memory of a column. Layout: two planes of 16 bytes per sub, then {scale, scaled sum of run 0, of run 1,
-    // of both} per sub.
+    // Bytes of a column in shared memory: two planes of 16 bytes per sub, then {scale, scaled sums of run 0, 1, both} per sub.
     LANE static uint32_t column_size(int k) {
         return (uint32_t) (k / 32) * 48;
     }
@@ -84,8 +83,7 @@ template <class T> struct mv_blocks {
         dot.init(lane);
     }
 
-    // Converts elements 8 i to 8 i + 7. Four consecutive threads convert a sub, two of them a run. All threads of a warp must
-    // call.
+    // Converts elements 8 i to 8 i + 7. Four adjacent threads convert a sub, two a run. All threads of a warp must call.
     LANE static void column_put(int i, const mv_eight &v, int k_n, char *xs) {
         const int n_sub = k_n / 32;
         float most = v.most();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// norm.cu: norms and softmax over rows, one block per row. norm_fours keeps rows of up to 16 Ki floats in registers between its
-// passes.
+// norm.cu: norms and softmax over rows, one block per row. norm_fours keeps rows of up to 16 Ki floats in registers.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/norm.h"

@@ -79,7 +79,7 @@ KERNEL place_band(const __grid_constant__ struct cuda_band_args g) {
     }
 }
 
-// The driver refuses parts whose rows overlap, so no two threads write the same element.
+// The op driver refuses parts whose rows overlap, so no two threads write the same element.
 KERNEL place_part(const __grid_constant__ struct cuda_part_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {

@@ -286,8 +286,7 @@ KERNEL hc_post(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Each warp computes one key and token: the sum over heads of weight * max(0, q k), plus the mask. a: q; b: k; c: weights; d:
-// mask.
+// One warp per key and token: the sum over heads of weight * max(0, q k), plus the mask. a: q; b: k; c: weights; d: mask.
 KERNEL lightning_indexer(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int lane = threadIdx.x;

@@ -80,8 +80,7 @@ KERNEL reduce_rows(const __grid_constant__ struct cuda_reduce_args g) {
     }
 }
 
-// Finds the last of equal maxima; after a NaN, the search restarts. One block per row; each thread searches a contiguous stretch
-// of the row.
+// Finds the last of equal maxima; after a NaN, the search restarts. One block per row; each thread searches one stretch.
 KERNEL reduce_argmax(const __grid_constant__ struct cuda_reduce_args g) {
     dep_begin();
     const int64_t ir = blockIdx.x;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// rows.cu: reads rows of any type by index, and writes rows by index into any type that caches can have; copies between layouts
-// and types.
+// rows.cu: reads rows of any type by index; writes rows by index into cache types; copies between layouts and types.
 
 #include "cuda/kernel/quantize.cuh"
 #include "cuda/kernel/rows.h"
@@ -146,8 +145,7 @@ KERNEL copy_words(const __grid_constant__ struct cuda_copy_args g) {
     }
 }
 
-// Transposes squares of 32 x 32 elements of 2 or 4 bytes. a is contiguous along dimension 1, dst along dimension 0. Thread blocks
-// are 32 x 8.
+// Transposes squares of 32 x 32 elements of 2 or 4 bytes. a is contiguous along axis 1, dst along axis 0. Blocks: 32 x 8.
 template <typename T> DEV void transpose(const struct cuda_copy_args &g) {
     __shared__ T square[32][33];
     dep_begin();

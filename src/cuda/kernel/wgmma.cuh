@@ -92,8 +92,7 @@ template <int N, bool BF> struct wgmma;
         105, 106, 107, 108, 109, 110, \
         111) "," T8(112, 113, 114, 115, 116, 117, 118, 119) "," T8(120, 121, 122, 123, 124, 125, 126, 127)
 
-// Operands after the registers of c: a (four registers, or its descriptor), the descriptor of b, and whether the product is added
-// to c.
+// Operands after the registers of c: a (four registers, or its descriptor), the descriptor of b, and whether to add to c.
 #define WGMMA(N, REGS, TYPE, IS_BF, LIST, A0, A1, A2, A3, A4, A5, A6) \
     template <> struct wgmma<N, IS_BF> { \
         template <int TRANSPOSED> LANE static void rs(float *c, const uint32_t *a, uint64_t b, int add) { \

@@ -54,8 +54,7 @@ static size_t pitch_of(const struct ggml_tensor *t) {
     return (((ggml_row_size(t->type, t->ne[0]) + 30) / 16) | 1) * 16;
 }
 
-// Returns the bytes of shared memory of attn: its rings and unpacked rows, or the sums of its warps at the end, which use the
-// same memory.
+// Returns the bytes of shared memory of attn: its rings and unpacked rows, or at the end the sums of its warps.
 static size_t split_shared(const struct attn *a, int n_stages) {
     const size_t stage = ROWS * (pitch_of(a->k) + pitch_of(a->v));
     const size_t halves = is_direct(a) ? 0 : (size_t) (WARPS * ROWS * (a->d + 8) * 2);
@@ -189,8 +188,7 @@ static bool attention_supports(const struct cuda_device *dev, const struct ggml_
 static size_t attention_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct attn a = attn_of(dev, op);
     const int64_t n_kv = a.k->ne[1];
-    // One block of attn_wide (32 rows) or of attn_few (8 rows) per multiprocessor has fewer rows than BLOCKS_MAX blocks of
-    // attn.
+    // One block of attn_wide (32 rows) or attn_few (8) per multiprocessor has fewer rows than BLOCKS_MAX blocks of attn.
     const int64_t rows = min_i64(a.n_rows * ATTN_SPLITS, BLOCKS_MAX * cuda_traits(dev)->n_sm * ROWS);
     const size_t split = n_kv > MIN_SPLIT ? (size_t) (rows * (a.v->ne[0] + 2)) * sizeof(float) : 0;
     const size_t tiles = a.mask != NULL

@@ -83,7 +83,7 @@ static enum ggml_status im2col_run(struct cuda_run *r, struct ggml_tensor *op) {
         .dst = op->data,
         .data_type = (int32_t) op->src[1]->type,
         .type = (int32_t) op->type};
-    return cuda_launch_one(r, "im2col", cuda_flat(r, ggml_nelements(op), BLOCK), &g);
+    return cuda_launch_one(r, "im2col", cuda_dims_1d(r, ggml_nelements(op), BLOCK), &g);
 }
 
 static bool kernel_and_f32(const struct ggml_tensor *op) {
@@ -160,7 +160,7 @@ static enum ggml_status pool_run(struct cuda_run *r, struct ggml_tensor *op) {
     } else {
         memcpy(g.p, (const int32_t[8]){q[0], q[1], q[2], q[3], q[4], q[5], q[6], 0}, sizeof g.p);
     }
-    return cuda_launch_one(r, op->op == GGML_OP_POOL_2D_BACK ? "pool_back" : "pool", cuda_flat(r, g.n, BLOCK), &g);
+    return cuda_launch_one(r, op->op == GGML_OP_POOL_2D_BACK ? "pool_back" : "pool", cuda_dims_1d(r, g.n, BLOCK), &g);
 }
 
 // ---- sums of columns into images ----
@@ -197,19 +197,19 @@ static enum ggml_status upscale_run(struct cuda_run *r, struct ggml_tensor *op) 
             g.f[i] = (float) (op->ne[i] - 1) / (float) (a->ne[i] - 1);
         }
     }
-    return cuda_launch_one(r, "upscale", cuda_flat(r, g.n, BLOCK), &g);
+    return cuda_launch_one(r, "upscale", cuda_dims_1d(r, g.n, BLOCK), &g);
 }
 
 const struct cuda_op_entry cuda_ops_conv[] = {
     {GGML_OP_IM2COL, {.supports = im2col_supports, .run = im2col_run}},
     {GGML_OP_IM2COL_3D, {.supports = im2col_supports, .run = im2col_run}},
-    {GGML_OP_IM2COL_BACK, {.supports = im2col_back_supports, .run = cuda_flat_run, .kernel = "im2col_back"}},
-    {GGML_OP_COL2IM_1D, {.supports = col2im_supports, .run = cuda_flat_run, .kernel = "col2im"}},
+    {GGML_OP_IM2COL_BACK, {.supports = im2col_back_supports, .run = cuda_elementwise_run, .kernel = "im2col_back"}},
+    {GGML_OP_COL2IM_1D, {.supports = col2im_supports, .run = cuda_elementwise_run, .kernel = "col2im"}},
     {GGML_OP_CONV_2D, {.supports = conv_supports, .run = conv_run}},
     {GGML_OP_CONV_3D, {.supports = conv_supports, .run = conv_run}},
-    {GGML_OP_CONV_2D_DW, {.supports = dw_supports, .run = cuda_flat_run, .kernel = "conv_dw"}},
-    {GGML_OP_CONV_TRANSPOSE_1D, {.supports = transpose_supports, .run = cuda_flat_run, .kernel = "conv_transpose"}},
-    {GGML_OP_CONV_TRANSPOSE_2D, {.supports = transpose_supports, .run = cuda_flat_run, .kernel = "conv_transpose"}},
+    {GGML_OP_CONV_2D_DW, {.supports = dw_supports, .run = cuda_elementwise_run, .kernel = "conv_dw"}},
+    {GGML_OP_CONV_TRANSPOSE_1D, {.supports = transpose_supports, .run = cuda_elementwise_run, .kernel = "conv_transpose"}},
+    {GGML_OP_CONV_TRANSPOSE_2D, {.supports = transpose_supports, .run = cuda_elementwise_run, .kernel = "conv_transpose"}},
     {GGML_OP_POOL_1D, {.supports = pool_supports, .run = pool_run}},
     {GGML_OP_POOL_2D, {.supports = pool_supports, .run = pool_run}},
     {GGML_OP_POOL_2D_BACK, {.supports = pool_supports, .run = pool_run}},

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// eltwise.c: element-wise ops: ops of one source, FILL, ops of two sources, of which the second repeats to the shape of the
-// first, and GLU.
+// eltwise.c: element-wise ops: ops of one source, FILL, ops of two sources (the second repeats to the first's shape), and GLU.
 
 #include "cuda/kernel/eltwise.h"
 
@@ -23,7 +22,7 @@ static enum ggml_status map_launch(struct cuda_run *r, struct ggml_tensor *op, i
     struct cuda_map_args args = {.dst = cuda_view_of(op), .a = cuda_view_of(a), .index = cuda_index_of(op), .n = n, .what = what};
     memcpy(args.p, p, sizeof args.p);
     const bool dense = cuda_is_float4(op) && cuda_is_float4(a) && n % 4 == 0 && what != CUDA_MAP(GGML_OP_FILL);
-    return cuda_launch_one(r, dense ? "map_dense" : "map_any", cuda_flat(r, dense ? n / 4 : n, BLOCK), &args);
+    return cuda_launch_one(r, dense ? "map_dense" : "map_any", cuda_dims_1d(r, dense ? n / 4 : n, BLOCK), &args);
 }
 
 static enum ggml_status unary_run(struct cuda_run *r, struct ggml_tensor *op) {
@@ -64,7 +63,7 @@ static enum ggml_status binary_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int64_t n = ggml_nelements(op), n_b = ggml_nelements(b);
     if (cuda_is_float4(op) && cuda_is_float4(a) && cuda_is_float4(b) && n % 4 == 0 && n_b % 4 == 0 && repeats_whole(b, a) &&
-        n / 4 < CUDA_FLAT_MAX) {
+        n / 4 < CUDA_INDEX_MAX) {
         const struct cuda_binary_dense_args args = {.dst = op->data,
             .a = a->data,
             .b = b->data,
@@ -72,7 +71,7 @@ static enum ggml_status binary_run(struct cuda_run *r, struct ggml_tensor *op) {
             .n_b = n_b,
             .d_b = cuda_div_of(n_b / 4),
             .what = (int32_t) op->op};
-        return cuda_launch_one(r, "eltwise_binary_dense", cuda_flat(r, n / 4, BLOCK), &args);
+        return cuda_launch_one(r, "eltwise_binary_dense", cuda_dims_1d(r, n / 4, BLOCK), &args);
     }
     const struct cuda_binary_args args = {.dst = cuda_view_of(op),
         .a = cuda_view_of(a),
@@ -80,7 +79,7 @@ static enum ggml_status binary_run(struct cuda_run *r, struct ggml_tensor *op) {
         .index = cuda_index_of(op),
         .n = n,
         .what = (int32_t) op->op};
-    return cuda_launch_one(r, "eltwise_binary", cuda_flat(r, n, BLOCK), &args);
+    return cuda_launch_one(r, "eltwise_binary", cuda_dims_1d(r, n, BLOCK), &args);
 }
 
 // ---- GLU ----
@@ -118,14 +117,14 @@ static enum ggml_status glu_run(struct cuda_run *r, struct ggml_tensor *op) {
     args.a.p += (swapped ? half : 0) * args.a.nb[0];
     args.b.p += (swapped ? 0 : half) * args.b.nb[0];
     const bool fours = op->ne[0] % 4 == 0 && can_read_float4(&args.dst) && can_read_float4(&args.a) && can_read_float4(&args.b) &&
-                       args.n < CUDA_FLAT_MAX;
+                       args.n < CUDA_INDEX_MAX;
     if (fours) {
         struct ggml_tensor shape = *op;
         shape.ne[0] /= 4;
         args.index = cuda_index_of(&shape);
         args.n /= 4;
     }
-    return cuda_launch_one(r, fours ? "glu_fours" : "glu_any", cuda_flat(r, args.n, BLOCK), &args);
+    return cuda_launch_one(r, fours ? "glu_fours" : "glu_any", cuda_dims_1d(r, args.n, BLOCK), &args);
 }
 
 #define BINARY \

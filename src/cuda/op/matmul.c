@@ -49,9 +49,9 @@ struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int
     struct cuda_columns c = {.nt = nt, .nz = nz, .rest = nt == 0 && n <= CUDA_MM_FEW && t->mmv != t->mmv_wide};
     c.rest |= nt == 0 && t->type == GGML_TYPE_F32;
     c.n = nt > 0 ? cuda_round_up(n, nt) : n;
-    c.halves_size = (size_t) (nz * c.n * (c.rest ? 2 : 1) * cuda_round_up(k, 256)) * sizeof(uint16_t);
-    c.halves_size = (size_t) cuda_round_up((int64_t) c.halves_size, 256);
-    c.size = c.halves_size + (size_t) (nz * c.n) * sizeof(float);
+    c.columns_size = (size_t) (nz * c.n * (c.rest ? 2 : 1) * cuda_round_up(k, 256)) * sizeof(uint16_t);
+    c.columns_size = (size_t) cuda_round_up((int64_t) c.columns_size, 256);
+    c.size = c.columns_size + (size_t) (nz * c.n) * sizeof(float);
     return c;
 }
 
@@ -75,7 +75,7 @@ static char *columns_get(
     }
     const act_args a = {.x = x->data,
         .tiles = (uint16_t *) work,
-        .scale = (float *) (work + c->halves_size),
+        .scale = (float *) (work + c->columns_size),
         .x_col = (int64_t) x->nb[1],
         .x_z2 = (int64_t) x->nb[2],
         .x_z3 = (int64_t) x->nb[3],
@@ -210,9 +210,9 @@ static struct cuda_columns matmul_columns(const struct cuda_device *dev, const s
     if (can_run_blas(dev, t, op)) {
         struct cuda_columns c = {.nt = 1, .plain = true, .n = x->ne[1], .nz = 1};
         if (t->type != GGML_TYPE_F32) { // cuBLAS reads f32 columns unconverted
-            c.halves_size = (size_t) cuda_round_up(x->ne[1] * cuda_round_up(x->ne[0], 8) * (int64_t) sizeof(uint16_t), 256);
+            c.columns_size = (size_t) cuda_round_up(x->ne[1] * cuda_round_up(x->ne[0], 8) * (int64_t) sizeof(uint16_t), 256);
         }
-        c.size = c.halves_size + CUDA_BLAS_WORK;
+        c.size = c.columns_size + CUDA_BLAS_WORK;
         return c;
     }
     return cuda_columns_of(t, x->ne[0], x->ne[1], x->ne[2] * x->ne[3], cuda_mm_tile(dev, t, x->ne[1]));
@@ -265,7 +265,7 @@ static enum ggml_status run_few(
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     const int64_t kpad = cuda_round_up(x->ne[0], 256);
     const uintptr_t starts = (uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3];
-    mmv_args a = {MM_OPERANDS(w, x, op), .xh = (const uint16_t *) columns, .scale = (const float *) (columns + c->halves_size),
+    mmv_args a = {MM_OPERANDS(w, x, op), .xh = (const uint16_t *) columns, .scale = (const float *) (columns + c->columns_size),
         .xh_col = kpad, .xh_z = kpad * x->ne[1] * (c->rest ? 2 : 1), .xh_rest = x->ne[1], .scale_z = x->ne[1],
         .w_fours = starts % 4 == 0, .w_sixteens = starts % 16 == 0 && w->nb[1] < (1u << 26),
         .w_const = cuda_is_const(r->graph, w)};
@@ -276,7 +276,7 @@ static enum ggml_status run_many(
     struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, const char *columns) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     const mma_args a = {MM_OPERANDS(w, x, op), .tiles = (const uint16_t *) columns,
-        .scale = (const float *) (columns + c->halves_size), .tiles_z = c->n * cuda_round_up(x->ne[0], 256), .scale_z = c->n,
+        .scale = (const float *) (columns + c->columns_size), .tiles_z = c->n * cuda_round_up(x->ne[0], 256), .scale_z = c->n,
         .n_tiles = (int) (c->n / c->nt), .wait = 1};
     return cuda_mm_tiles(r, t, c->nt, &a, c->nz);
 }
@@ -295,7 +295,7 @@ static enum ggml_status run_blas(
         .w_row = (int64_t) (w->nb[1] / ggml_type_size(w->type)),
         .x_col = floats ? (int64_t) (x->nb[1] / sizeof(float)) : cuda_round_up(x->ne[0], 8),
         .y_col = (int64_t) (op->nb[1] / sizeof(float)),
-        .work = columns + c->halves_size};
+        .work = columns + c->columns_size};
     return cuda_blas_gemm(r, &g);
 }
 
@@ -308,7 +308,7 @@ static enum ggml_status matmul_run(struct cuda_run *r, struct ggml_tensor *op) {
         return run_floats(r, op);
     }
     const struct cuda_columns c = matmul_columns(r->dev, op);
-    const bool as_they_are = c.plain && c.halves_size == 0;
+    const bool as_they_are = c.plain && c.columns_size == 0;
     char *columns = as_they_are ? cuda_work(r, c.size) : columns_get(r, t, op->src[1], &c);
     if (columns == NULL) {
         return GGML_STATUS_FAILED;

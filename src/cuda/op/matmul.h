@@ -24,12 +24,12 @@ const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: products 
 
 // Columns of a product, converted for tensor cores, in the arena.
 struct cuda_columns {
-    int nt;     // columns per tile; 0: flat, the columns are contiguous and not in tiles
-    bool plain; // in the layout that cuBLAS reads; nt is 1
-    bool rest;  // only if flat: the residuals (values minus their rounded values) follow the columns
-    int64_t n;  // number of columns, rounded up to whole tiles
-    int64_t nz; // number of products in the batch
-    size_t halves_size, size;
+    int nt;                    // columns per tile; 0: flat, the columns are contiguous and not in tiles
+    bool plain;                // in the layout that cuBLAS reads; nt is 1
+    bool rest;                 // only if flat: the residuals (values minus their rounded values) follow the columns
+    int64_t n;                 // number of columns, rounded up to whole tiles
+    int64_t nz;                // number of products in the batch
+    size_t columns_size, size; // bytes of the converted columns; bytes with scales or with the work memory of cuBLAS
 };
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt);
 // Returns the columns per tile for n columns; 0: mmv computes the product.

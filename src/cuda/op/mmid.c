@@ -104,7 +104,7 @@ static enum ggml_status mmid_run(struct cuda_run *r, struct ggml_tensor *op) {
     enum ggml_status status = cuda_launch_one(r, "mmid_sort", cuda_grid(1, 1, 1, 1024, 0), &sort);
     const act_args act = {.x = x->data,
         .tiles = (uint16_t *) work,
-        .scale = (float *) (work + p.c.halves_size),
+        .scale = (float *) (work + p.c.columns_size),
         .from = from,
         .x_col = (int64_t) x->nb[1],
         .from_z2 = (int64_t) x->nb[2],
@@ -122,7 +122,7 @@ static enum ggml_status mmid_run(struct cuda_run *r, struct ggml_tensor *op) {
     }
     const mma_args a = {.w = w->data,
         .tiles = (const uint16_t *) work,
-        .scale = (const float *) (work + p.c.halves_size),
+        .scale = (const float *) (work + p.c.columns_size),
         .y = op->data,
         .tile_expert = experts,
         .to = to,

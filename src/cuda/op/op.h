@@ -27,10 +27,11 @@ static inline struct cuda_div cuda_div_of(int64_t d) {
     return (struct cuda_div){.mul = (uint32_t) mul, .shift = shift, .d = (uint32_t) d};
 }
 
-#define CUDA_FLAT_MAX (INT64_C(1) << 31) // cuda_index can split the index of an element of a tensor with fewer elements than this
+#define CUDA_INDEX_MAX \
+    (INT64_C(1) << 31) // cuda_index can split the index of an element of a tensor with fewer elements than this
 
 static inline struct cuda_index cuda_index_of(const struct ggml_tensor *t) {
-    if (ggml_nelements(t) >= CUDA_FLAT_MAX) {
+    if (ggml_nelements(t) >= CUDA_INDEX_MAX) {
         return (struct cuda_index){.d0 = {.d = 0}};
     }
     return (struct cuda_index){.d0 = cuda_div_of(t->ne[0]),
@@ -53,7 +54,7 @@ static inline struct cuda_dims cuda_grid(int64_t x, int64_t y, int64_t z, int64_
 }
 
 // Returns a one-dimensional launch for n elements.
-static inline struct cuda_dims cuda_flat(const struct cuda_run *r, int64_t n, int size) {
+static inline struct cuda_dims cuda_dims_1d(const struct cuda_run *r, int64_t n, int size) {
     return cuda_grid(cuda_blocks(r, n, size), 1, 1, size, 0);
 }
 
@@ -72,9 +73,9 @@ static inline struct cuda_op_args cuda_op_args_of(const struct ggml_tensor *op) 
 }
 
 // Implements .run of a row with one kernel that needs no further arguments and uses one thread per element.
-static inline enum ggml_status cuda_flat_run(struct cuda_run *r, struct ggml_tensor *op) {
+static inline enum ggml_status cuda_elementwise_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_op_args g = cuda_op_args_of(op);
-    return cuda_launch_one(r, r->row->kernel, cuda_flat(r, g.n, 256), &g);
+    return cuda_launch_one(r, r->row->kernel, cuda_dims_1d(r, g.n, 256), &g);
 }
 
 static inline bool cuda_is_float(enum ggml_type t) {

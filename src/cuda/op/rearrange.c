@@ -11,8 +11,7 @@
 
 #define BLOCK 256
 
-// Returns whether elements can be moved unchanged. A block of a quantised type moves as one element, so its blocks must be
-// contiguous in a row.
+// Returns whether elements can be moved unchanged. Quantised blocks move as one element; they must be contiguous.
 static bool is_movable(const struct ggml_tensor *t) {
     return t != NULL && (ggml_blck_size(t->type) == 1 || t->nb[0] == ggml_type_size(t->type));
 }
@@ -36,7 +35,7 @@ static enum ggml_status place_launch(struct cuda_run *r, struct ggml_tensor *op,
     if (op->src[1] != NULL) {
         args.b = cells_of(op->src[1]);
     }
-    return cuda_launch_one(r, "place_any", cuda_flat(r, args.n, BLOCK), &args);
+    return cuda_launch_one(r, "place_any", cuda_dims_1d(r, args.n, BLOCK), &args);
 }
 
 // Passes the op's parameters to the kernel unchanged.
@@ -144,7 +143,7 @@ static enum ggml_status band_launch(struct cuda_run *r, struct ggml_tensor *op, 
         .first = first,
         .end = end,
         .value = value};
-    return cuda_launch_one(r, "place_band", cuda_flat(r, args.n, BLOCK), &args);
+    return cuda_launch_one(r, "place_band", cuda_dims_1d(r, args.n, BLOCK), &args);
 }
 
 static enum ggml_status mask_run(struct cuda_run *r, struct ggml_tensor *op) {
@@ -214,7 +213,7 @@ static enum ggml_status part_run(struct cuda_run *r, struct ggml_tensor *op) {
             return status;
         }
     }
-    return cuda_launch_one(r, "place_part", cuda_flat(r, args.n, BLOCK), &args);
+    return cuda_launch_one(r, "place_part", cuda_dims_1d(r, args.n, BLOCK), &args);
 }
 
 // ---- ADD_ID, ADD1 ----
@@ -267,10 +266,10 @@ const struct cuda_op_entry cuda_ops_rearrange[] = {
     {GGML_OP_TRI, {.supports = tri_supports, .run = tri_run}},
     {GGML_OP_SET, {.supports = part_supports, .run = part_run}},
     {GGML_OP_ACC, {.supports = part_supports, .run = part_run}},
-    {GGML_OP_ADD_ID, {.supports = add_id_supports, .run = cuda_flat_run, .kernel = "place_add_id"}},
-    {GGML_OP_ADD1, {.supports = add1_supports, .run = cuda_flat_run, .kernel = "place_add_id"}},
-    {GGML_OP_ARANGE, {.supports = arange_supports, .run = cuda_flat_run, .kernel = "place_made"}},
-    {GGML_OP_TIMESTEP_EMBEDDING, {.supports = timestep_supports, .run = cuda_flat_run, .kernel = "place_made"}},
-    {GGML_OP_ADD_REL_POS, {.supports = add_rel_pos_supports, .run = cuda_flat_run, .kernel = "place_made"}},
+    {GGML_OP_ADD_ID, {.supports = add_id_supports, .run = cuda_elementwise_run, .kernel = "place_add_id"}},
+    {GGML_OP_ADD1, {.supports = add1_supports, .run = cuda_elementwise_run, .kernel = "place_add_id"}},
+    {GGML_OP_ARANGE, {.supports = arange_supports, .run = cuda_elementwise_run, .kernel = "place_made"}},
+    {GGML_OP_TIMESTEP_EMBEDDING, {.supports = timestep_supports, .run = cuda_elementwise_run, .kernel = "place_made"}},
+    {GGML_OP_ADD_REL_POS, {.supports = add_rel_pos_supports, .run = cuda_elementwise_run, .kernel = "place_made"}},
     CUDA_OPS_END,
 };

@@ -176,7 +176,7 @@ static bool solve_supports(CUDA_DEV, const struct ggml_tensor *op) {
 static enum ggml_status solve_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_op_args g = cuda_op_args_of(op);
     g.n = op->ne[0] * op->ne[2] * op->ne[3];
-    return cuda_launch_one(r, "solve_tri", cuda_flat(r, g.n, 64), &g);
+    return cuda_launch_one(r, "solve_tri", cuda_dims_1d(r, g.n, 64), &g);
 }
 
 #define HC 4                      // number of residual streams
@@ -189,7 +189,7 @@ static bool comb_supports(CUDA_DEV, const struct ggml_tensor *op) {
 
 static enum ggml_status comb_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_op_args g = cuda_op_args_of(op);
-    return cuda_launch_one(r, "hc_comb", cuda_flat(r, op->ne[2], 64), &g);
+    return cuda_launch_one(r, "hc_comb", cuda_dims_1d(r, op->ne[2], 64), &g);
 }
 
 static bool pre_supports(CUDA_DEV, const struct ggml_tensor *op) {
@@ -223,7 +223,7 @@ static bool index_supports(CUDA_DEV, const struct ggml_tensor *op) {
 
 static enum ggml_status index_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_op_args g = cuda_op_args_of(op);
-    struct cuda_dims dims = cuda_flat(r, g.n * 32, 32 * LINES);
+    struct cuda_dims dims = cuda_dims_1d(r, g.n * 32, 32 * LINES);
     dims.block[0] = 32;
     dims.block[1] = LINES;
     return cuda_launch_one(r, "lightning_indexer", dims, &g);
@@ -233,7 +233,7 @@ static enum ggml_status index_run(struct cuda_run *r, struct ggml_tensor *op) {
     { .supports = wkv_supports, .run = wkv_run }
 
 const struct cuda_op_entry cuda_ops_recur[] = {
-    {GGML_OP_SSM_CONV, {.supports = ssm_conv_supports, .run = cuda_flat_run, .kernel = "ssm_conv"}},
+    {GGML_OP_SSM_CONV, {.supports = ssm_conv_supports, .run = cuda_elementwise_run, .kernel = "ssm_conv"}},
     {GGML_OP_SSM_SCAN, {.supports = scan_supports, .run = scan_run}},
     {GGML_OP_RWKV_WKV6, WKV},
     {GGML_OP_RWKV_WKV7, WKV},
@@ -241,8 +241,8 @@ const struct cuda_op_entry cuda_ops_recur[] = {
     {GGML_OP_GATED_DELTA_NET, {.supports = delta_supports, .run = delta_run}},
     {GGML_OP_SOLVE_TRI, {.supports = solve_supports, .run = solve_run}},
     {GGML_OP_DSV4_HC_COMB, {.supports = comb_supports, .run = comb_run}},
-    {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports, .run = cuda_flat_run, .kernel = "hc_pre"}},
-    {GGML_OP_DSV4_HC_POST, {.supports = post_supports, .run = cuda_flat_run, .kernel = "hc_post"}},
+    {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports, .run = cuda_elementwise_run, .kernel = "hc_pre"}},
+    {GGML_OP_DSV4_HC_POST, {.supports = post_supports, .run = cuda_elementwise_run, .kernel = "hc_post"}},
     {GGML_OP_LIGHTNING_INDEXER, {.supports = index_supports, .run = index_run}},
     CUDA_OPS_END,
 };

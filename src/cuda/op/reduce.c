@@ -113,7 +113,7 @@ static size_t sort_extra(CUDA_DEV, const struct ggml_tensor *op) {
 }
 
 static enum ggml_status sort_long(struct cuda_run *r, struct cuda_sort_args *args) {
-    const struct cuda_dims dims = cuda_flat(r, args->n_rows * args->n_pad, BLOCK);
+    const struct cuda_dims dims = cuda_dims_1d(r, args->n_rows * args->n_pad, BLOCK);
     enum ggml_status status = cuda_launch_one(r, "sort_fill", dims, args);
     for (args->k = 2; args->k <= args->n_pad; args->k *= 2) {
         for (args->j = args->k / 2; args->j > 0 && status == GGML_STATUS_SUCCESS; args->j /= 2) {
@@ -121,7 +121,7 @@ static enum ggml_status sort_long(struct cuda_run *r, struct cuda_sort_args *arg
         }
     }
     return status == GGML_STATUS_SUCCESS
-               ? cuda_launch_one(r, "sort_store", cuda_flat(r, args->n_rows * args->dst.ne[0], BLOCK), args)
+               ? cuda_launch_one(r, "sort_store", cuda_dims_1d(r, args->n_rows * args->dst.ne[0], BLOCK), args)
                : status;
 }
 

@@ -59,7 +59,7 @@ static enum ggml_status set_run(struct cuda_run *r, struct ggml_tensor *op) {
         return GGML_STATUS_SUCCESS;
     }
     if (ggml_is_quantized(op->type)) {
-        return cuda_launch_one(r, "rows_set_blocks", cuda_flat(r, args.n_rows * (rows->ne[0] / 32), 128), &args);
+        return cuda_launch_one(r, "rows_set_blocks", cuda_dims_1d(r, args.n_rows * (rows->ne[0] / 32), 128), &args);
     }
     return cuda_launch_one(r, "rows_set", row_dims(args.n_rows, rows->ne[0]), &args);
 }
@@ -111,7 +111,7 @@ static enum ggml_status copy_dense(struct cuda_run *r, struct ggml_tensor *op) {
         return cuda_copy_bytes(r, op->data, op->src[0]->data, size);
     }
     const struct cuda_copy_args args = {.dst = {.p = op->data}, .a = {.p = op->src[0]->data}, .n = (int64_t) (size / 16)};
-    return cuda_launch_one(r, "copy_words", cuda_flat(r, args.n, BLOCK), &args);
+    return cuda_launch_one(r, "copy_words", cuda_dims_1d(r, args.n, BLOCK), &args);
 }
 
 static bool is_transpose(const struct ggml_tensor *op, const struct ggml_tensor *a) {
@@ -154,7 +154,7 @@ static enum ggml_status copy_run(struct cuda_run *r, struct ggml_tensor *op) {
     } else if (narrow) {
         kernel = "copy_narrow";
     }
-    return cuda_launch_one(r, kernel, cuda_flat(r, args.n, narrow ? 128 : BLOCK), &args);
+    return cuda_launch_one(r, kernel, cuda_dims_1d(r, args.n, narrow ? 128 : BLOCK), &args);
 }
 
 #define COPY \

@@ -100,7 +100,7 @@ static enum ggml_status step_run(struct cuda_run *r, struct ggml_tensor *op) {
     const float *p = numbers->data;
     int64_t nb = (int64_t) numbers->nb[0];
     void *args[] = {&g, &p, &nb};
-    return cuda_launch(r, adamw ? "step_adamw" : "step_sgd", cuda_flat(r, g.n, 256), args);
+    return cuda_launch(r, adamw ? "step_adamw" : "step_sgd", cuda_dims_1d(r, g.n, 256), args);
 }
 
 // ---- OUT_PROD ----
@@ -129,11 +129,11 @@ static enum ggml_status out_run(struct cuda_run *r, struct ggml_tensor *op) {
 const struct cuda_op_entry cuda_ops_train[] = {
     {GGML_OP_CROSS_ENTROPY_LOSS, {.supports = loss_supports, .work_size = loss_work, .run = loss_run}},
     {GGML_OP_CROSS_ENTROPY_LOSS_BACK, {.supports = loss_back_supports, .run = loss_back_run}},
-    {GGML_OP_SILU_BACK, {.supports = back_supports, .run = cuda_flat_run, .kernel = "silu_back"}},
+    {GGML_OP_SILU_BACK, {.supports = back_supports, .run = cuda_elementwise_run, .kernel = "silu_back"}},
     {GGML_OP_RMS_NORM_BACK, {.supports = back_supports, .run = rows_back_run}},
     {GGML_OP_SOFT_MAX_BACK, {.supports = back_supports, .run = rows_back_run}},
-    {GGML_OP_GET_ROWS_BACK, {.supports = get_rows_back_supports, .run = cuda_flat_run, .kernel = "get_rows_back"}},
-    {GGML_OP_REPEAT_BACK, {.supports = repeat_back_supports, .run = cuda_flat_run, .kernel = "repeat_back"}},
+    {GGML_OP_GET_ROWS_BACK, {.supports = get_rows_back_supports, .run = cuda_elementwise_run, .kernel = "get_rows_back"}},
+    {GGML_OP_REPEAT_BACK, {.supports = repeat_back_supports, .run = cuda_elementwise_run, .kernel = "repeat_back"}},
     {GGML_OP_OPT_STEP_ADAMW, {.supports = step_supports, .run = step_run}},
     {GGML_OP_OPT_STEP_SGD, {.supports = step_supports, .run = step_run}},
     {GGML_OP_OUT_PROD, {.supports = out_supports, .run = out_run}},

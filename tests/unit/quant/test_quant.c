@@ -278,8 +278,7 @@ static void test_one_value_without_zero(void **state) {
     }
 }
 
-// If two elements have the largest magnitude, the first one determines the sign of the scale: it is exact, the other is one level
-// short.
+// Of two elements of the largest magnitude, the first sets the sign of the scale: it is exact, the other one level short.
 static void test_first_of_equal_extremes(void **state) {
     (void) state;
     static const struct {
@@ -311,10 +310,10 @@ static void test_tiny_runs_are_zeros(void **state) {
         if (!is_k && f->type != GGML_TYPE_IQ4_NL && f->type != GGML_TYPE_IQ4_XS) {
             continue;
         }
-        for (int beside = 0; beside < 2; beside++) {
+        for (int with_others = 0; with_others < 2; with_others++) {
             normal_row(x, N, 16);
             for (int j = 0; j < N; j++) {
-                x[j] = beside && j % 64 >= 32 ? x[j] : 0.0f;
+                x[j] = with_others && j % 64 >= 32 ? x[j] : 0.0f;
             }
             ggml_get_type_traits(f->type)->from_float_ref(x, zeros, N);
             f->deq(zeros, y, N);
@@ -323,7 +322,7 @@ static void test_tiny_runs_are_zeros(void **state) {
                     fail_msg("%s: element %d is %g, not zero", f->name, j, (double) y[j]);
                 }
             }
-            assert_true(!beside || relative_error(NULL) < 4 * f->bound);
+            assert_true(!with_others || relative_error(NULL) < 4 * f->bound);
             for (int j = 0; j < N; j++) {
                 x[j] = x[j] == 0.0f ? (j % 2 ? 1e-20f : -1e-20f) : x[j];
             }
@@ -331,7 +330,7 @@ static void test_tiny_runs_are_zeros(void **state) {
             f->deq(blocks, w, N);
             for (int j = 0; j < N; j++) {
                 if (w[j] != y[j]) {
-                    fail_msg("%s: element %d is %g, and %g beside zeros", f->name, j, (double) w[j], (double) y[j]);
+                    fail_msg("%s: element %d is %g, and %g next to zeros", f->name, j, (double) w[j], (double) y[j]);
                 }
             }
         }
@@ -388,8 +387,7 @@ static void test_non_finite(void **state) {
                 assert_false(ggml_validate_row_data(f->type, blocks, size_of(f, N)));
             }
         }
-        // Rows in which all or half of the elements are not finite: every conversion receives them, and sanitizers check
-        // it.
+        // Rows with all or half of their elements not finite: every conversion receives them; sanitizers check it.
         for (int k = 0; k < 6; k++) {
             for (int j = 0; j < N; j++) {
                 x[j] = k < 3 || j % 2 ? odd[k % 3] : (float) j;
