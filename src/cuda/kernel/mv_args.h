@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// mv_args.h: arguments of products with one column; the op driver in C and the kernels use the same struct. mv (mv.cuh) copies rows
-// through a ring per warp. mvb (mv_block.cuh) is for dense weights at multiples of 16 bytes: a turn is the few rows that a block
-// computes at a time.
+// mv_args.h: arguments of products with one column; the op driver in C and the kernels use the same struct. mv (mv.cuh) copies
+// rows through a ring per warp. mvb (mv_block.cuh) is for dense weights at multiples of 16 bytes: a turn is the few rows that a
+// block computes at a time.
 #pragma once
 
 #include <stdint.h>
