@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// affine.c: fits x = d * s * q - dmin * m to a superblock. All runs share the f16 values d and dmin; each run has integers s and
-// m.
+// affine.c: fits x = d * s * q - dmin * m to a superblock. All runs share d and dmin (f16); each run has integers s and m.
 //
 // The search starts from d and dmin that follow from the best line of each run (affine_run.h). From the best starts, it repeats
 // two steps. With d and dmin fixed, each run takes the best neighbouring (s, m). With these and the levels fixed, d and dmin are
@@ -55,8 +54,7 @@ static void round_halves(const struct search *z, struct plan *p) {
 }
 
 // Finds the best (s, m) of one run within `reach` of the given one; of equal ones, the first in the order of s. Returns its
-// error. All errors are computed before the comparisons: the outcome of a comparison is random, so a branch on it would often be
-// mispredicted.
+// error. All errors are computed before the comparisons, whose random outcome would cause mispredicted branches.
 static inline float choose_run(const struct search *z, int len, int r, int reach, float d, float dmin, int *s_io, int *m_io) {
     float error[MAX_REACH * MAX_REACH] = {INFINITY};
     const float *x = z->f->x + r * len;
@@ -298,8 +296,8 @@ static void plan_improve(const struct search *z, struct plan *best) {
 
 // ---- blocks that contain one value and zeros ----
 
-// Such blocks are exact except for the rounding of d and dmin. This is the combination of d, dmin, s, m and level q that is
-// nearest to the value.
+// The combination of d, dmin, s, m and level q that is nearest to the value. A block of one value and zeros is exact except for
+// the rounding of d and dmin.
 struct near {
     double off;
     struct plan p; // s[0] and m[0]: for the runs that contain the value

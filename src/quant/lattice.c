@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // lattice.c: finds the point of a codebook with the least squared error, for every scale.
 //
-// Writing a group as scale * g reduces its sum of squares by f(scale) = 2 * scale * a - scale^2 * b, where a = sum(w x g) and b =
-// sum(w g g) depend on the point g but not on the scale. f / scale = 2a - scale * b is a straight line for each point. The best
+// Writing a group as scale * g reduces its sum of squares by f(scale) = 2 * scale * a - scale^2 * b, where a = sum(w x g) and
+// b = sum(w g g) depend on the point g but not on the scale. f / scale = 2a - scale * b is a straight line for each point. The best
 // point as a function of the scale is therefore the upper envelope of lines, which has few steps and is computed once per group.
 // Afterwards every scale can be evaluated exactly, for all groups of a superblock, without the codebook (lattice_fit.c).
 //

@@ -131,11 +131,11 @@ static inline uint16_t frame_round_half(const struct frame *f, float *v) {
 }
 
 // Returns the factor by which scales grow so that products keep their size. A least-squares fit makes the dequantised values y a
-// little too small: the part of x that they cannot represent is missing from every product with a row similar to x. The factor xx
-// / xy corrects this for the product with x itself, but it increases the squared error. The levels stay those of the smaller
+// little too small: the part of x that they cannot represent is missing from every product with a row similar to x. The factor
+// xx / xy corrects this for the product with x itself, but it increases the squared error. The levels stay those of the smaller
 // scale, because rounding with the larger scale would make them smaller again. part: share of the correction that is applied; it
-// is below 1 for formats whose error would grow too much. With uneven weights, half of the share is applied. xx, xy: sums of w x
-// x and w x y.
+// is below 1 for formats whose error would grow too much. With uneven weights, half of the share is applied. xx and xy are the
+// sums of w x x and w x y.
 static inline float frame_growth(const struct frame *f, float xx, float xy, float part) {
     const float most = 0.2f;
     const float growth = xy > 0.5f * xx ? part * (xx / xy - 1.0f) : 0.0f;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // scalar.c: fits x = scale * g to a run of elements with the least squared error; g is on an even grid or in a table of values.
 //
-// The levels g to which a scale rounds have their own best scale A / B, and the squared error at that scale is sum(w x x) - A * A
-// / B, with A = sum(w x g) and B = sum(w g g). On grids with few levels, all scales are evaluated (curve.c). On finer grids, some
+// The levels g to which a scale rounds have their own best scale A / B, with A = sum(w x g) and B = sum(w g g). The squared error
+// at that scale is sum(w x x) - A * A / B. On grids with few levels, all scales are evaluated (curve.c). On finer grids, some
 // scales are tried that put the largest element near an end of the grid or beyond it: clipping one element can reduce the error
-// of the others. A run that contains one value and zeros is exact except for the rounding of d; for such a run every level is
-// tried.
+// of the others. For a run of one value and zeros, which is exact except for the rounding of d, every level is tried.
 #include "quant/scalar_run.h"
 
 struct run {

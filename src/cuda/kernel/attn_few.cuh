@@ -4,8 +4,8 @@
 //
 // Keys are the A operand: a warp processes 16 at a time, and scores are [key][row]. The order of the dimensions of a product does
 // not matter as long as queries and keys use the same order. A thread therefore holds adjacent dimensions of keys g and g + 8.
-// Values are also the A operand, as [dimension][key]: a thread holds adjacent dimensions of the keys 2t, 2t + 1, 2t + 8 and 2t +
-// 9, and interleaves their bytes into pairs. A transposition within the warp turns weights into the B operand.
+// Values are also the A operand, as [dimension][key]: a thread holds adjacent dimensions of the keys 2t, 2t + 1, 2t + 8 and
+// 2t + 9, and interleaves their bytes into pairs. A transposition within the warp turns weights into the B operand.
 #pragma once
 
 #include "attn.cuh"

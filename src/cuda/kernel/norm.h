@@ -23,6 +23,6 @@ struct cuda_softmax_args {
     struct cuda_view dst, a, mask;
     const char *sinks;
     int64_t sinks_nb;
-    float scale, max_bias, m0, m1;
+    float scale, max_bias, m0, m1; // m0, m1: bases of the ALiBi slopes of heads below n_head_log2 and of the others
     int32_t n_head_log2;
 };

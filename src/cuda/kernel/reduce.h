@@ -16,7 +16,7 @@ struct cuda_reduce_args {
 // Sorts rows of a: each row of dst receives the first dst.ne[0] indices in sorted order.
 struct cuda_sort_args {
     struct cuda_view dst, a;
-    uint64_t *keys; // [n_rows][n_pad]
-    int64_t n_rows, n_pad, k, j;
-    int32_t down, swap; // down: largest element first; swap: exchange the first two indices (TOP_K)
+    uint64_t *keys;              // [n_rows][n_pad]
+    int64_t n_rows, n_pad, k, j; // n_pad: elements per row after padding; k, j: step of the bitonic network
+    int32_t down, swap;          // down: largest element first; swap: exchange the first two indices (TOP_K)
 };

@@ -9,9 +9,12 @@ struct cuda_rope_args {
     const char *pos, *factors; // positions; frequency factors, or NULL
     int64_t pos_nb, factors_nb;
     int64_t n_rows;                   // product of dimensions 1 to 3 of dst
-    int32_t n_pairs, n_apart, n_offs; // rotated pairs; elements between the two of a pair; first rotated element
+    int32_t n_pairs, n_apart, n_offs; // rotated pairs; distance of the two elements of a pair; first rotated element
+    // is_halves: the first elements of pairs are adjacent (NEOX). The other flags are ggml's multi-section modes.
     int32_t is_halves, is_multi, is_vision, is_interleaved;
     int32_t sections[4];
+    // step: ratio of the angles of consecutive pairs. length: factor of the result. ramp, ext_factor: YaRN. sin_sign: -1 for
+    // ROPE_BACK.
     float step, freq_scale, ext_factor, ramp[2], length, sin_sign;
     // Row indices for writing into a cache, one per index of dst's dimension 2. NULL: write to dst in its own order.
     const char *numbers;

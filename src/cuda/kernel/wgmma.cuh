@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // wgmma.cuh: matrix products of a warp group (4 warps, 64 rows) on sm_90a, and barriers in shared memory.
-// c[4 j + i] of a thread (g, t) = (lane / 4, lane % 4), for i = 0 to 3: rows g, g, g + 8, g + 8 of its warp's 16 rows, columns 8
-// j + 2t and 8 j + 2t + 1 alternately.
+// c[4 j + i] of a thread (g, t) = (lane / 4, lane % 4), for i = 0 to 3: rows g, g, g + 8, g + 8 of its warp's 16 rows,
+// columns 8 j + 2t and 8 j + 2t + 1 alternately.
 // B is in shared memory in rows of 128 bytes (64 f16 of a column). 8 rows are an atom of 1,024 bytes. Pieces of 16 bytes are
 // swizzled by the row: piece ^ row % 8.
 #pragma once
