@@ -24,7 +24,7 @@ static void backend_free(ggml_backend_t backend) {
     struct cuda_backend *b = backend->context;
     const struct cuda_driver *cu = b->dev->cu;
     const bool can_free = cuda_device_enter_to_free(b->dev);
-    shim_log(GGML_LOG_LEVEL_DEBUG, "%s: %llu kernels launched one by one, %llu graphs captured, %llu updated, %llu replayed\n",
+    shim_log(GGML_LOG_LEVEL_DEBUG, "%s: %llu kernels launched separately, %llu graphs captured, %llu updated, %llu replayed\n",
         b->dev->name, (unsigned long long) b->n_launched, (unsigned long long) b->n_captured, (unsigned long long) b->n_updated,
         (unsigned long long) b->n_replayed);
     if (can_free && b->stream != NULL) {
@@ -53,9 +53,9 @@ static void keep_result(ggml_backend_t backend, CUresult rc, const char *what, s
         return;
     }
     struct cuda_backend *b = backend->context;
-    cuda_fail(b->dev, rc, "%s of %zu bytes", what, size);
+    cuda_fail(b->dev, rc, "%s, %zu bytes", what, size);
     if (berth_backend_fail != NULL) {
-        berth_backend_fail(backend, "%s: %s of %zu bytes failed", b->dev->name, what, size);
+        berth_backend_fail(backend, "%s: %s failed (%zu bytes)", b->dev->name, what, size);
     } else {
         cuda_device_defer_error(b->dev);
     }
@@ -65,7 +65,7 @@ static void set_async(ggml_backend_t backend, struct ggml_tensor *tensor, const 
     struct cuda_backend *b = backend->context;
     if (cuda_device_enter_or_defer(b->dev)) {
         keep_result(backend, b->dev->cu->MemcpyHtoDAsync(cuda_ptr(tensor->data) + offset, data, size, b->stream),
-            "copy to the device", size);
+            "copying to the device", size);
     }
 }
 
@@ -73,7 +73,7 @@ static void get_async(ggml_backend_t backend, const struct ggml_tensor *tensor, 
     struct cuda_backend *b = backend->context;
     if (cuda_device_enter_or_defer(b->dev)) {
         keep_result(backend, b->dev->cu->MemcpyDtoHAsync(data, cuda_ptr(tensor->data) + offset, size, b->stream),
-            "copy from the device", size);
+            "copying from the device", size);
     }
 }
 
@@ -82,7 +82,7 @@ static void set_2d_async(ggml_backend_t backend, struct ggml_tensor *tensor, con
     struct cuda_backend *b = backend->context;
     const struct cuda_pieces p = {cuda_ptr(tensor->data) + offset, data, NULL, size, n, device_step, host_step};
     if (cuda_device_enter_or_defer(b->dev)) {
-        keep_result(backend, cuda_pieces_copy(b->dev, b->stream, &p), "copy to the device", size * n);
+        keep_result(backend, cuda_pieces_copy(b->dev, b->stream, &p), "copying to the device", size * n);
     }
 }
 
@@ -91,7 +91,7 @@ static void get_2d_async(ggml_backend_t backend, const struct ggml_tensor *tenso
     struct cuda_backend *b = backend->context;
     const struct cuda_pieces p = {cuda_ptr(tensor->data) + offset, NULL, data, size, n, device_step, host_step};
     if (cuda_device_enter_or_defer(b->dev)) {
-        keep_result(backend, cuda_pieces_copy(b->dev, b->stream, &p), "copy from the device", size * n);
+        keep_result(backend, cuda_pieces_copy(b->dev, b->stream, &p), "copying from the device", size * n);
     }
 }
 
@@ -125,7 +125,7 @@ static bool copy_async(
         }
     }
     if (rc != CUDA_SUCCESS) {
-        keep_result(backend_src, rc, "copy between backends", size);
+        keep_result(backend_src, rc, "copying between backends", size);
         return false;
     }
     return true;

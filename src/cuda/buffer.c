@@ -69,14 +69,14 @@ static enum ggml_status stream_finish(struct cuda_device *dev, CUresult rc, cons
         return GGML_STATUS_SUCCESS;
     }
     cuda_device_defer_error(dev);
-    return cuda_fail(dev, rc, "%s of %zu bytes", what, size);
+    return cuda_fail(dev, rc, "%s, %zu bytes", what, size);
 }
 
 static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
     if (cuda_device_enter_or_defer(dev)) {
-        stream_finish(
-            dev, dev->cu->MemcpyHtoDAsync(cuda_ptr(tensor->data) + offset, data, size, dev->stream), "copy to the device", size);
+        stream_finish(dev, dev->cu->MemcpyHtoDAsync(cuda_ptr(tensor->data) + offset, data, size, dev->stream),
+            "copying to the device", size);
     }
 }
 
@@ -84,14 +84,15 @@ static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *t
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
     if (cuda_device_enter_or_defer(dev)) {
         stream_finish(dev, dev->cu->MemcpyDtoHAsync(data, cuda_ptr(tensor->data) + offset, size, dev->stream),
-            "copy from the device", size);
+            "copying from the device", size);
     }
 }
 
 static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size) {
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
     if (cuda_device_enter_or_defer(dev)) {
-        stream_finish(dev, dev->cu->MemsetD8Async(cuda_ptr(tensor->data) + offset, value, size, dev->stream), "set", size);
+        stream_finish(
+            dev, dev->cu->MemsetD8Async(cuda_ptr(tensor->data) + offset, value, size, dev->stream), "setting memory", size);
     }
 }
 
@@ -99,7 +100,8 @@ static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
     const struct buffer *b = buffer->context;
     struct cuda_device *dev = b->dev;
     if (buffer->size > 0 && cuda_device_enter_or_defer(dev)) {
-        stream_finish(dev, dev->cu->MemsetD8Async(cuda_ptr(b->base), value, buffer->size, dev->stream), "set", buffer->size);
+        stream_finish(
+            dev, dev->cu->MemsetD8Async(cuda_ptr(b->base), value, buffer->size, dev->stream), "setting memory", buffer->size);
     }
 }
 
@@ -123,7 +125,7 @@ static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tens
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
     const struct cuda_pieces p = {cuda_ptr(tensor->data) + offset, data, NULL, size, n, device_step, host_step};
     if (cuda_device_enter_or_defer(dev)) {
-        stream_finish(dev, cuda_pieces_copy(dev, dev->stream, &p), "copy to the device", size * n);
+        stream_finish(dev, cuda_pieces_copy(dev, dev->stream, &p), "copying to the device", size * n);
     }
 }
 
@@ -132,7 +134,7 @@ static void buffer_get_2d(ggml_backend_buffer_t buffer, const struct ggml_tensor
     struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
     const struct cuda_pieces p = {cuda_ptr(tensor->data) + offset, NULL, data, size, n, device_step, host_step};
     if (cuda_device_enter_or_defer(dev)) {
-        stream_finish(dev, cuda_pieces_copy(dev, dev->stream, &p), "copy from the device", size * n);
+        stream_finish(dev, cuda_pieces_copy(dev, dev->stream, &p), "copying from the device", size * n);
     }
 }
 
@@ -147,7 +149,7 @@ static bool buffer_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *
     const CUresult rc =
         from == to ? to->cu->MemcpyDtoDAsync(cuda_ptr(dst->data), cuda_ptr(src->data), size, to->stream)
                    : to->cu->MemcpyPeerAsync(cuda_ptr(dst->data), to->ctx, cuda_ptr(src->data), from->ctx, size, to->stream);
-    return stream_finish(to, rc, "copy", size) == GGML_STATUS_SUCCESS;
+    return stream_finish(to, rc, "copying", size) == GGML_STATUS_SUCCESS;
 }
 
 static const struct ggml_backend_buffer_i buffer_iface = {

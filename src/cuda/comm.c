@@ -174,7 +174,7 @@ bool cuda_comm_allreduce(void *comm, struct ggml_tensor **tensors) {
                 }
             }
             if (rc != CUDA_SUCCESS) {
-                cuda_fail(m->b->dev, rc, "a sum over %d devices", c->n);
+                cuda_fail(m->b->dev, rc, "summing over %d devices", c->n);
                 return false;
             }
         }

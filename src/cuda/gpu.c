@@ -47,7 +47,8 @@ enum ggml_status cuda_fail(struct cuda_device *dev, CUresult error, const char *
             atomic_store(&dev->is_lost, true);
         }
         pthread_mutex_unlock(&dev->lock);
-        return shim_error(GGML_STATUS_FAILED, "%s: %s: %s; the device is lost for this process", dev->name, what, words);
+        return shim_error(
+            GGML_STATUS_FAILED, "%s: %s: %s; the device is lost until the program restarts", dev->name, what, words);
     }
     return shim_error(
         error == CUDA_ERROR_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED, "%s: %s: %s", dev->name, what, words);
@@ -93,7 +94,8 @@ static CUresult context_open_locked(struct cuda_device *dev, const char **what) 
 
 enum ggml_status cuda_device_enter(struct cuda_device *dev) {
     if (atomic_load(&dev->is_lost)) {
-        return shim_error(GGML_STATUS_FAILED, "%s: the device is lost since an error: %s", dev->name, dev->lost_text);
+        return shim_error(GGML_STATUS_FAILED, "%s: the device is lost until the program restarts, after this error: %s",
+            dev->name, dev->lost_text);
     }
     const char *what = "";
     CUresult rc = CUDA_SUCCESS;

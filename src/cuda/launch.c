@@ -75,7 +75,7 @@ struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) 
     }
     pthread_mutex_unlock(&dev->lock);
     if (rc != CUDA_SUCCESS) {
-        cuda_fail(dev, rc, "kernel %s", name);
+        cuda_fail(dev, rc, "loading kernel %s", name);
         return NULL;
     }
     return k;
@@ -93,7 +93,7 @@ static enum ggml_status kernel_allow_shared(struct cuda_device *dev, struct cuda
     }
     pthread_mutex_unlock(&dev->lock);
     return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS
-                              : cuda_fail(dev, rc, "%zu bytes of shared memory for kernel %s", size, k->name);
+                              : cuda_fail(dev, rc, "raising the shared memory limit to %zu bytes for kernel %s", size, k->name);
 }
 
 // ---- launches ----
@@ -144,9 +144,10 @@ enum ggml_status cuda_launch(struct cuda_run *r, const char *kernel, struct cuda
     const CUresult rc = function_launch(r->dev->cu, k->function, &dims, r->stream, overlap, args);
     r->has_gap = false;
     r->n_launches++;
-    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS
-                              : cuda_fail(r->dev, rc, "kernel %s, grid %u x %u x %u, block %u x %u, %u bytes shared", kernel,
-                                    dims.grid[0], dims.grid[1], dims.grid[2], dims.block[0], dims.block[1], dims.shared_size);
+    return rc == CUDA_SUCCESS
+               ? GGML_STATUS_SUCCESS
+               : cuda_fail(r->dev, rc, "launching kernel %s, grid %u x %u x %u, block %u x %u, %u bytes shared", kernel,
+                     dims.grid[0], dims.grid[1], dims.grid[2], dims.block[0], dims.block[1], dims.shared_size);
 }
 
 enum ggml_status cuda_launch_one(struct cuda_run *r, const char *kernel, struct cuda_dims dims, const void *arg) {

@@ -79,7 +79,7 @@ static bool rig_init(struct rig *r, const char *folder, const char *device) {
     r->backends[0] = r->dev != NULL ? ggml_backend_dev_init(r->dev, NULL) : NULL;
     r->backends[1] = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     if (r->backends[0] == NULL || r->backends[1] == NULL) {
-        printf("no device %s in %s\n", device, folder);
+        printf("skipped: no device %s with the backends in %s\n", device, folder);
         return false;
     }
     struct ggml_init_params params = {.mem_size = 1 << 16, .no_alloc = true};
@@ -153,9 +153,8 @@ static int steps(struct rig *r) {
         n_failed += !compute(sched, &r->shapes[(i * 7 + i / N_SHAPES * 5) % N_SHAPES]);
     }
     const size_t taken = n_allocs(r->backends[0]) - allocs, after = n_free(r);
-    printf("%d steps over %d shapes after a reserve: %d failed, %zu allocations, free %zu before and %zu after (captured graphs "
-           "are the "
-           "driver's)\n",
+    printf("%d steps over %d shapes after a reserve: %d failed, %zu allocations, free %zu before and %zu after "
+           "(the driver allocates captured graphs itself)\n",
         N_STEPS, N_SHAPES, n_failed, taken, before, after);
     ggml_backend_sched_free(sched);
     shapes_free(r);

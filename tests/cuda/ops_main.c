@@ -294,7 +294,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     if (!s.suite.is_list && !open_devices(&s, argv[1], device)) {
-        printf("no device %s in %s: %s\n", device, argv[1], berth_last_error());
+        printf("skipped: no device %s with the backends in %s: %s\n", device, argv[1], berth_last_error());
         return 77;
     }
     op_suite_run(&s.suite);
