@@ -118,11 +118,12 @@ static void use_wide(struct attn *a) {
 static void set_splits(const struct cuda_traits *traits, struct attn *a) {
     const int64_t n_kv = a->k->ne[1], unit = a->kernel.unit;
     a->n_tiles = (a->q->ne[1] * a->group + a->kernel.rows - 1) / a->kernel.rows;
-    const int64_t room = (int64_t) (traits->shared_max / (a->shared + 1024));
-    const int64_t all = traits->n_sm * clamp_i64(room, 1, a->kernel.blocks);
-    const int64_t others = a->n_tiles * a->k->ne[2] * a->q->ne[3], share = others > 0 ? all / others : 1;
-    const int64_t want = clamp_i64(share, 1, ATTN_SPLITS);
-    a->split_keys = max_i64(cuda_round_up((n_kv + want - 1) / want, unit), MIN_SPLIT);
+    const int64_t blocks_per_sm = (int64_t) (traits->shared_max / (a->shared + 1024));
+    const int64_t max_blocks = traits->n_sm * clamp_i64(blocks_per_sm, 1, a->kernel.blocks);
+    const int64_t n_other_blocks = a->n_tiles * a->k->ne[2] * a->q->ne[3],
+                  splits_per_tile = n_other_blocks > 0 ? max_blocks / n_other_blocks : 1;
+    const int64_t n_splits = clamp_i64(splits_per_tile, 1, ATTN_SPLITS);
+    a->split_keys = max_i64(cuda_round_up((n_kv + n_splits - 1) / n_splits, unit), MIN_SPLIT);
     a->n_split = (n_kv + a->split_keys - 1) / a->split_keys;
     a->work = a->n_split > 1 ? (size_t) (a->n_split * a->n_rows * (a->v->ne[0] + 2)) * sizeof(float) : 0;
 }

@@ -9,6 +9,7 @@
 
 // ---- types ----
 
+// HOT: common types, with kernels for one column and for two tile widths. COLD: types without mv and with one tile width.
 // clang-format off
 #define HOT(TYPE, name)   {GGML_TYPE_##TYPE, "mv_" #name, "mmv_" #name, "mmv_" #name, "mma90_" #name "_64", NULL, "mma90_" #name "_256", false, NULL, "mmv_" #name "_8", "mmv_" #name "_8"}
 #define COLD(TYPE, name)  {GGML_TYPE_##TYPE, NULL, "mmv_" #name, "mmv_" #name, NULL, "mma90_" #name "_128", NULL, false, NULL, "mmv_" #name "_8", "mmv_" #name "_8"}
@@ -112,19 +113,19 @@ static int64_t mmv_warps(const struct cuda_run *r, enum ggml_type t) {
 }
 
 static enum ggml_status mmv_launch(struct cuda_run *r, const struct cuda_mm_type *t, mmv_args *a, const struct cuda_columns *c) {
-    const int64_t ch = mmv_chunk(t->type), warps = mmv_warps(r, t->type), n = min_i64(a->n, 8), fixed = MMV_FIXED(warps);
-    const int64_t bytes = ch / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
-    const int64_t stage = (((bytes + 14) / 16 + 1) | 1) * 16 * 16 * warps, most = (int64_t) r->traits->shared_max;
-    const int64_t n_chunks = (a->k + ch - 1) / ch, parts = c->rest ? 2 : 1;
+    const int64_t chunk = mmv_chunk(t->type), warps = mmv_warps(r, t->type), n = min_i64(a->n, 8), fixed = MMV_FIXED(warps);
+    const int64_t bytes = chunk / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
+    const int64_t stage = (((bytes + 14) / 16 + 1) | 1) * 16 * 16 * warps, shared_max = (int64_t) r->traits->shared_max;
+    const int64_t n_chunks = (a->k + chunk - 1) / chunk, parts = c->rest ? 2 : 1;
     int64_t k_part = n_chunks;
-    while (fixed + parts * n * (k_part * ch + 8) * 2 + 2 * stage > most && k_part > 1) {
+    while (fixed + parts * n * (k_part * chunk + 8) * 2 + 2 * stage > shared_max && k_part > 1) {
         k_part = (k_part + 1) / 2;
     }
-    const int64_t cols = fixed + parts * n * (k_part * ch + 8) * 2, fit = (most - cols) / stage;
+    const int64_t cols = fixed + parts * n * (k_part * chunk + 8) * 2, max_stages = (shared_max - cols) / stage;
     a->k_part = (int) k_part;
     // With 16 warps and quantised weights, three stages are 4% slower than two (H200).
-    const int64_t useful = ggml_is_quantized(t->type) && warps == MMV_WARPS ? 2 : 7;
-    a->n_stages = (int) min_i64(fit, useful);
+    const int64_t useful_stages = ggml_is_quantized(t->type) && warps == MMV_WARPS ? 2 : 7;
+    a->n_stages = (int) min_i64(max_stages, useful_stages);
     a->wait = 1;
     const int64_t tiles = (a->m + 15) / 16, blocks = (int64_t) r->traits->n_sm;
     const struct cuda_dims dims =
@@ -150,9 +151,9 @@ static size_t floats_shared(const struct ggml_tensor *x) { // bytes of the colum
 
 static bool can_run_floats(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
-    const uintptr_t all =
+    const uintptr_t bits =
         (uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3] | (uintptr_t) x->data | x->nb[1] | x->nb[2] | x->nb[3];
-    return w->type == GGML_TYPE_F32 && x->type == GGML_TYPE_F32 && x->ne[1] <= MF_COLS && x->ne[0] % 4 == 0 && all % 16 == 0 &&
+    return w->type == GGML_TYPE_F32 && x->type == GGML_TYPE_F32 && x->ne[1] <= MF_COLS && x->ne[0] % 4 == 0 && bits % 16 == 0 &&
            floats_shared(x) <= cuda_traits(dev)->shared_max;
 }
 
@@ -161,8 +162,8 @@ static enum ggml_status run_floats(struct cuda_run *r, struct ggml_tensor *op) {
     const mf_args a = {MM_OPERANDS(w, x, op), .x = x->data, .x_col = (int64_t) (x->nb[1] / sizeof(float)),
         .x_z2 = (int64_t) (x->nb[2] / sizeof(float)), .x_z3 = (int64_t) (x->nb[3] / sizeof(float)),
         .w_const = cuda_is_const(r->graph, w), .wait = 1};
-    const int64_t turns = (a.m + MF_ROWS - 1) / MF_ROWS, all = r->traits->n_sm;
-    const struct cuda_dims dims = cuda_grid(min_i64(turns, all), 1, x->ne[2] * x->ne[3], MF_THREADS, floats_shared(x));
+    const int64_t n_turns = (a.m + MF_ROWS - 1) / MF_ROWS, max_blocks = r->traits->n_sm;
+    const struct cuda_dims dims = cuda_grid(min_i64(n_turns, max_blocks), 1, x->ne[2] * x->ne[3], MF_THREADS, floats_shared(x));
     return cuda_launch_one(r, "mf_f32", dims, &a);
 }
 
@@ -170,7 +171,7 @@ static enum ggml_status run_floats(struct cuda_run *r, struct ggml_tensor *op) {
 
 enum ggml_status cuda_mm_tiles(struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz) {
     const bool dense = !ggml_is_quantized(t->type);
-    const int64_t ch = dense ? 64 : 256, bytes = ch / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
+    const int64_t chunk = dense ? 64 : 256, bytes = chunk / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
     const int64_t pitch = (((bytes + 14) / 16 + 1) | 1) * 16;
     const int64_t n_a = dense && t->type != GGML_TYPE_F32 ? 4 : 2, n_b = nt == 256 ? 4 : 6;
     const struct cuda_dims dims =

@@ -32,29 +32,30 @@ bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, i
 
 // Returns whether all rows begin and end at multiples of 16 bytes.
 static bool rows_are_aligned_16(const struct cuda_mm_type *t, const mv_args *a) {
-    uintptr_t all = (uintptr_t) a->w_row | (uintptr_t) a->w_z2 | (uintptr_t) a->w_z3 | (uintptr_t) a->k * ggml_type_size(t->type);
+    uintptr_t bits =
+        (uintptr_t) a->w_row | (uintptr_t) a->w_z2 | (uintptr_t) a->w_z3 | (uintptr_t) a->k * ggml_type_size(t->type);
     for (int i = 0; i < a->n_parts; i++) {
-        all |= (uintptr_t) a->w[i];
+        bits |= (uintptr_t) a->w[i];
     }
-    return all % 16 == 0;
+    return bits % 16 == 0;
 }
 
 static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) {
-    const int64_t per = a->glu != MV_GLU_NONE ? 2 : 4, shared = fixed_size(t, a->k);
+    const int64_t rows_per_turn = a->glu != MV_GLU_NONE ? 2 : 4, shared = fixed_size(t, a->k);
     int64_t n_turns = 0;
     for (int i = 0; i < (a->glu != MV_GLU_NONE ? 1 : a->n_parts); i++) {
-        n_turns += (a->m[i] + per - 1) / per;
+        n_turns += (a->m[i] + rows_per_turn - 1) / rows_per_turn;
     }
-    const int64_t all =
+    const int64_t max_blocks =
         (int64_t) r->traits->n_sm * (MVB_BLOCKS * (shared + 2048) <= (int64_t) r->traits->shared_max ? MVB_BLOCKS : 1);
-    const int64_t grid = min_i64(n_turns, all);
+    const int64_t grid = min_i64(n_turns, max_blocks);
     a->n_full = a->n_turns = (int) n_turns;
-    a->n_last = (int) per;
+    a->n_last = (int) rows_per_turn;
     if (a->n_parts == 1 || a->glu != MV_GLU_NONE) { // distribute the remaining rows evenly over all blocks
-        const int64_t n_full = a->m[0] / (grid * per) * grid, rest = a->m[0] - n_full * per;
+        const int64_t n_full = a->m[0] / (grid * rows_per_turn) * grid, rows_left = a->m[0] - n_full * rows_per_turn;
         a->n_full = (int) n_full;
-        a->n_last = (int) (rest > 0 ? (rest + grid - 1) / grid : per);
-        a->n_turns = (int) (n_full + (rest + a->n_last - 1) / a->n_last);
+        a->n_last = (int) (rows_left > 0 ? (rows_left + grid - 1) / grid : rows_per_turn);
+        a->n_turns = (int) (n_full + (rows_left + a->n_last - 1) / a->n_last);
     }
     const struct cuda_dims dims = cuda_grid(grid, 1, nz, MV_WARPS * 32, shared);
     return cuda_launch_one(r, t->mvb, dims, a);
@@ -69,13 +70,13 @@ enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_ar
     for (int i = 0; i < a->n_parts && a->glu == MV_GLU_NONE; i++) {
         n_turns += (a->m[i] + 1) / 2;
     }
-    const int64_t n_blocks = (n_turns + MV_WARPS - 1) / MV_WARPS, all = (int64_t) r->traits->n_sm;
+    const int64_t n_blocks = (n_turns + MV_WARPS - 1) / MV_WARPS, max_blocks = (int64_t) r->traits->n_sm;
     // One block per multiprocessor uses all of the shared memory. Two blocks of half the size would let the copies of the
     // next kernel overlap with this one, but took a fifth longer because their rings are too short.
     const int64_t fixed = fixed_size(t, a->k), stage = MV_WARPS * stage_size(t),
-                  fit = ((int64_t) r->traits->shared_max - fixed) / stage;
-    a->n_stages = (int) min_i64(fit, 7);
-    const struct cuda_dims dims = cuda_grid(min_i64(n_blocks, all), 1, nz, MV_WARPS * 32, fixed + a->n_stages * stage);
+                  max_stages = ((int64_t) r->traits->shared_max - fixed) / stage;
+    a->n_stages = (int) min_i64(max_stages, 7);
+    const struct cuda_dims dims = cuda_grid(min_i64(n_blocks, max_blocks), 1, nz, MV_WARPS * 32, fixed + a->n_stages * stage);
     return cuda_launch_one(r, t->mv, dims, a);
 }
 
