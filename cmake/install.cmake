@@ -8,7 +8,7 @@ install(TARGETS berth RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES models/tales-q8_0.gguf DESTINATION ${CMAKE_INSTALL_DATADIR}/berth/models)
 install(FILES ${PROJECT_BINARY_DIR}/berth.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL) # none where the program cannot run
 install(FILES tools/completion/berth.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME berth)
-# Side by side as in the sources, so that `docs/models.md` is found below the folder and the README's links lead somewhere.
+# Side by side as in the sources, so that `docs/user/models.md` is found below the folder and the README's links lead somewhere.
 install(FILES LICENSE README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN "man" EXCLUDE)
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "ggml-cuda.h" EXCLUDE)
@@ -51,7 +51,7 @@ endif()
 configure_file(cmake/ggml.pc.in ${PROJECT_BINARY_DIR}/ggml.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ggml.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# The libraries again, under the names that llama.cpp's binaries ask for: docs/llama.cpp.md. Links, also in the build folder: a file
+# The libraries again, under the names that llama.cpp's binaries ask for: docs/user/llama.cpp.md. Links, also in the build folder: a file
 # has one copy in a process, whatever it was asked for as.
 if(BUILD_SHARED_LIBS)
     install(TARGETS ggml-base-so0 ggml-cpu-so0 ggml-so0 LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)

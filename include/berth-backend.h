@@ -21,7 +21,7 @@ BERTH_API size_t berth_backend_reserve_size(ggml_backend_t backend, const struct
 // Makes the backend allocate its work memory, threads and other state for this graph. Afterwards, computing this graph, or one
 // with the same nodes and edges in which no extent is larger, allocates nothing. The graph's memory is reserved separately, for
 // example by ggml_gallocr_reserve. A composite device requires that the tensors have addresses. Backends that cannot reserve
-// return SUCCESS and promise nothing (docs/adding-a-backend.md).
+// return SUCCESS and promise nothing (docs/dev/adding-a-backend.md).
 BERTH_API enum ggml_status berth_backend_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph);
 
 // ---- buffers in files ----

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // berth-budget.h: schedules within a memory limit. The solver decides which ops to recompute and which values to spill, so that
 // the packed memory of a graph stays within the limit at the lowest cost found. Part of berth.h, whose general rules hold.
-// docs/budget.md is the guide.
+// docs/user/budget.md is the guide.
 //
 // The functions have no state. Any number of threads can use them at the same time.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // berth-meta.h: statistics of composite devices (ggml_backend_meta_device). Part of berth.h, whose general rules hold.
-// docs/meta.md is the guide.
+// docs/user/meta.md is the guide.
 #pragma once
 
 #include "ggml-backend.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// berth-mpi.h: functions of libggml-mpi.so, which is loaded at run time. docs/cluster.md is the guide.
+// berth-mpi.h: functions of libggml-mpi.so, which is loaded at run time. docs/user/cluster.md is the guide.
 //
 // ggml_backend_reg_get_proc_address of the registry "MPI" returns the addresses of the objects and functions below by their
 // names. In a process that mpirun did not start, "berth_mpi_world" is NULL and the counters of "berth_mpi_traffic" are 0.

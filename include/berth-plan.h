@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // berth-plan.h: the memory planner without graphs: items with lifetimes in, offsets and a proven bound out. Part of berth.h,
-// whose general rules hold. docs/planner.md explains the planner.
+// whose general rules hold. docs/user/planner.md explains the planner.
 //
 // The planner has no state. Any number of threads can use it at the same time. It owns nothing after it returns.
 #pragma once

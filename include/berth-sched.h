@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // berth-sched.h: reasons, reports, limits, a strict mode and a timeline of Berth's scheduler. It extends the scheduler of
-// ggml-backend.h. Part of berth.h, whose general rules hold. docs/scheduler.md is the guide.
+// ggml-backend.h. Part of berth.h, whose general rules hold. docs/user/scheduler.md is the guide.
 //
 // A scheduler is used by one thread at a time. While it computes a graph, its eval callback and the graph's ops may query it,
 // wait for it and set another callback. Calls that change it are refused: they return GGML_STATUS_FAILED or false, or log an
@@ -58,7 +58,7 @@ BERTH_API enum berth_sched_reason berth_sched_reason(ggml_backend_sched_t sched,
 // and reason. GGML_SCHED_DEBUG=2 logs the same. Returns GGML_STATUS_FAILED if there is no such graph or the stream fails.
 BERTH_API enum ggml_status berth_sched_explain_text(ggml_backend_sched_t sched, FILE *file);
 
-// Like berth_sched_explain_text, as one JSON object. docs/scheduler.md describes the keys.
+// Like berth_sched_explain_text, as one JSON object. docs/user/scheduler.md describes the keys.
 BERTH_API enum ggml_status berth_sched_explain_json(ggml_backend_sched_t sched, FILE *file);
 
 // ---- memory ----

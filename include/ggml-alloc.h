@@ -47,7 +47,7 @@ GGML_API enum ggml_status ggml_tallocr_alloc(struct ggml_tallocr *talloc, struct
 
 // ---- whole graphs, memory shared over time ----
 
-// Tensors whose lifetimes do not overlap share memory; docs/allocators.md states the rules. Tensors that have memory, such
+// Tensors whose lifetimes do not overlap share memory; docs/user/allocators.md states the rules. Tensors that have memory, such
 // as weights, keep it. An allocator keeps the plans of up to eight graphs, so graphs that alternate are planned once each.
 
 // Creates a graph allocator with one buffer of the given type. No buffer is allocated yet. Free it with ggml_gallocr_free.

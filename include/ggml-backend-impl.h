@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ggml-backend-impl.h: the tables that a backend fills in. For authors of backends; docs/adding-a-backend.md is the guide.
+// ggml-backend-impl.h: the tables that a backend fills in. For authors of backends; docs/dev/adding-a-backend.md is the guide.
 //
 // A backend fills in one table per object: registry, device, buffer type, buffer, backend. Each object is a struct with its table
 // (iface) and a context pointer, which belongs to the backend. A member that may be NULL is marked as optional.

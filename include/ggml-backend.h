@@ -550,9 +550,10 @@ GGML_API void ggml_backend_sched_set_eval_callback(
 // Returns the name of a split axis, such as "0" or "MIRRORED". Returns "UNKNOWN", with an error, for other values.
 GGML_API const char *ggml_backend_meta_split_axis_name(enum ggml_backend_meta_split_axis split_axis);
 
-// Returns one composite device over 1 to 16 devices, for tensor parallelism in one process (docs/meta.md). get_split_state states
-// the distribution of each weight and cache; NULL means that every tensor is mirrored. The same arguments give the same device.
-// It lives as long as the process. Returns NULL on failure, and if a device is itself a composite device.
+// Returns one composite device over 1 to 16 devices, for tensor parallelism in one process (docs/user/meta.md).
+// get_split_state states the distribution of each weight and cache; NULL means that every tensor is mirrored. The same
+// arguments give the same device. It lives as long as the process. Returns NULL on failure, and if a device is itself a composite
+// device.
 GGML_API ggml_backend_dev_t ggml_backend_meta_device(
     ggml_backend_dev_t *devs, size_t n_devs, ggml_backend_meta_get_split_state_t get_split_state, void *get_split_state_ud);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ggml-opt.h: training: data sets, losses, optimisers, epochs. docs/training.md is the guide.
+// ggml-opt.h: training: data sets, losses, optimisers, epochs. docs/user/training.md is the guide.
 //
 // Two ways to use it:
 //   - Static graphs: ggml_opt_init gets the context, inputs and outputs. Its graphs are built once. For each batch call

@@ -1680,7 +1680,7 @@ GGML_API struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx, struc
     int n_args, ggml_custom_op_t fun, int n_tasks, void *userdata);
 
 // ---- training ----
-// These functions build loss and optimiser nodes. ggml-opt.h uses them; docs/training.md describes gradients.
+// These functions build loss and optimiser nodes. ggml-opt.h uses them; docs/user/training.md describes gradients.
 
 // Computes the mean over all rows of -sum(b * log(softmax(a))): `a [n, ...]` are logits, `b [n, ...]` are the target
 // probabilities -> `[1]`. The CPU backend computes f32.

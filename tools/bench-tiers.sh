@@ -1,6 +1,6 @@
 #!/bin/bash
 # bench-tiers.sh BUILD_DIR [PART...]: each tier of kernels that this machine has beside the reference's library for that tier, and the
-# tables of it in docs/speed.md. A part is TIER/kernels, TIER/ops or TIER/TYPE (a model of 1.1B weights of that type
+# tables of it in docs/user/speed.md. A part is TIER/kernels, TIER/ops or TIER/TYPE (a model of 1.1B weights of that type
 # through libllama; q4_K, q8_0, f16), or `write`, which makes the tables of the parts that are there. Without any: all parts that are
 # not there yet, in BUILD_DIR/tiers, then `write`. A whole run takes about ten minutes a tier and 3 GB of disk; it may be broken off.
 # PIN='taskset -c 1' goes before every measurement. Needs npm for the reference, once.
@@ -131,16 +131,16 @@ replace() {
 
 write() {
     local tier begin="<!-- tiers:$machine:begin -->" end="<!-- tiers:$machine:end -->"
-    grep -qxF "$begin" docs/speed.md || sed -i "s|^<!-- tiers:more -->\$|$begin\n$end\n\n&|" docs/speed.md
+    grep -qxF "$begin" docs/user/speed.md || sed -i "s|^<!-- tiers:more -->\$|$begin\n$end\n\n&|" docs/user/speed.md
     for tier in $(tiers); do
         [ -d "$out/$tier" ] && tier_section "$tier"
-    done | cat -s | replace docs/speed.md "$begin" "$end"
+    done | cat -s | replace docs/user/speed.md "$begin" "$end"
     { # rows of other machines stay as they are
-        sed -n '/^<!-- speed:begin -->$/,/^<!-- speed:end -->$/p' docs/speed.md | grep '^|' | grep -v "^| $machine, " || true
+        sed -n '/^<!-- speed:begin -->$/,/^<!-- speed:end -->$/p' docs/user/speed.md | grep '^|' | grep -v "^| $machine, " || true
         for tier in $(tiers); do
             [ -f "$out/$tier/kernels" ] && summary_row "$tier"
         done
-    } | replace docs/speed.md "<!-- speed:begin -->" "<!-- speed:end -->"
+    } | replace docs/user/speed.md "<!-- speed:begin -->" "<!-- speed:end -->"
 }
 
 if [ $# = 0 ]; then

@@ -1,6 +1,6 @@
 #!/bin/sh
 # check-layers.sh [BUILD]: what a file of src/ includes, and what its object takes from others, is of its own folder or of a lower
-# level. The levels are those of docs/code-tour.md; ggml's and Berth's public headers have the level of the folder that does what
+# level. The levels are those of docs/dev/code-tour.md; ggml's and Berth's public headers have the level of the folder that does what
 # they say. Where BUILD (build, if none is named) holds no objects yet, the includes alone are looked at.
 set -eu
 cd "$(dirname "$0")/.."

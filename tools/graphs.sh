@@ -2,7 +2,7 @@
 # graphs.sh [DIR]: unpacks the graphs that were captured from released programs (tests/data/graphs.tar.xz, 501 of them) into DIR/graphs,
 # build/data if no DIR is named: a folder a group, index.csv beside them. Does nothing where they are. Then
 #     BERTH_DATA=build/data build/tests/test_corpus            the figures of memory in the README, by group
-#     build/bin/bench-alloc build/data/graphs/*/*.ggraph.gz    the allocators' times (docs/allocators.md)
+#     build/bin/bench-alloc build/data/graphs/*/*.ggraph.gz    the allocators' times (docs/user/allocators.md)
 #     build/bin/berth map build/data/graphs/sd/NAME.ggraph.gz -o map.html
 # Names say what they are: llama/MODEL.pp512 a prompt of 512 tokens, .tg1 one token, .nofa without flash attention; arch/ every
 # architecture of llama.cpp, small; multi/ several devices; sd/ stable-diffusion.cpp; whisper/; api/ training and vision.

@@ -118,7 +118,8 @@ class Writer:
     """Text of comments as Markdown."""
 
     def __init__(self, headers, guides, folder):
-        self.links = {"docs/" + os.path.basename(path): os.path.relpath(path, folder) for path in guides}
+        root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        self.links = {os.path.relpath(path, root): os.path.relpath(path, folder) for path in guides}
         for header in headers:
             self.links[header.name] = header.page
             for section in header.sections:
@@ -207,7 +208,7 @@ def main():
         return check(headers)
     folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(root, "build", "docs")
     os.makedirs(folder, exist_ok=True)
-    writer = Writer(headers, glob.glob(os.path.join(root, "docs", "*.md")), folder)
+    writer = Writer(headers, glob.glob(os.path.join(root, "docs", "**", "*.md"), recursive=True), folder)
     for header in headers:
         page_write(folder, header, writer)
     index_write(folder, headers)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // toy.c: the smallest useful backend: one device, "Toy0", that adds and multiplies float tensors in host memory.
-// docs/adding-a-backend.md walks through it. Build it as a library that programs load:
+// docs/dev/adding-a-backend.md walks through it. Build it as a library that programs load:
 //     cc -std=c11 -shared -fPIC -Iinclude -DGGML_BACKEND_DL -o libggml-toy.so examples/backend/toy.c
 
 #include "ggml-backend-impl.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // 2023/ggml-alloc.h: the two allocator APIs of 2023, ggml_allocr_* and later ggml_tallocr_* and ggml_gallocr_*, for programs
 // written for them. Put include/2023 before include on the include path. The functions have their own symbols, so all generations
-// of the API can be in one process; one source file uses one generation. docs/allocators.md compares the three.
+// of the API can be in one process; one source file uses one generation. docs/user/allocators.md compares the three.
 //
 // A tensor that does not fit gets no data; berth_last_error() has the reason, and max_size returns the bytes that are needed.
 #pragma once

@@ -4,8 +4,8 @@
 // Changed functions have their own symbols (berth_2023_*), so all generations of the API can be in one process.
 //
 // BERTH_2023 selects the date (YYYYMM) of the prototypes, from 202308 to 202402. Without it the date is 202312, and calls in the
-// form of other dates compile too if the number or the types of their arguments differ. docs/allocators.md lists the differences
-// from the original headers. A function that is not available fails to compile, and the message names its replacement.
+// form of other dates compile too if the number or the types of their arguments differ. docs/user/allocators.md lists the
+// differences from the original headers. A function that is not available fails to compile, and the message names its replacement.
 #pragma once
 
 #ifndef BERTH_2023

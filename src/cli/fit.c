@@ -26,7 +26,7 @@ static const struct cli_option option_rows[] = {
         "(ops run again in place of keeping their results), cache-type, spill (layers on the host that a GPU has no room for)",
         .parse = cli_fit_allow, CLI_TO(struct options, question.allow)),
     CLI_OPTION(0, "cluster", "FILE",
-        "in place of --memory: over the machines of FILE, which 'berth bench --cluster' writes and docs/scale.md tells of; by "
+        "in place of --memory: over the machines of FILE, which 'berth bench --cluster' writes (docs/user/scale.md); by "
         "layers and by tensors, the bytes on each device and the predicted speed",
         .takes = ".json", .use = CLI_READ, CLI_TO(struct options, cluster)),
     CLI_OPT_MODEL,

@@ -71,7 +71,7 @@ const struct cli_help cli_run_help = {
     .n_operands = {0, 2, 1},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model), [CLI_IN_SAMPLING] = offsetof(struct options, sampling)},
     .about =
-        "Lets a language model of the llama family (a GGUF file; docs/models.md has the architectures) go on with a text. "
+        "Lets a language model of the llama family (a GGUF file; docs/user/models.md has the architectures) go on with a text. "
         "Without MODEL it is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; "
         "then a line on standard error says how fast it was and what it took. Ctrl-C ends it after the token at hand.",
     .options = option_rows,

@@ -34,7 +34,7 @@ const struct cli_help cli_worker_help = {
     .operands = "",
     .about = "Started by mpirun beside a program, serves the devices of this machine to it: the program lists them as MPI1:CPU, "
              "MPI2:CUDA0 and so on, and any ggml program can use them. Ends when the program does.\nA model over two machines, "
-             "of which docs/cluster.md says more:\n"
+             "of which docs/user/cluster.md says more:\n"
              "  mpirun --host here,there -n 1 berth run FILE : -n 1 berth worker",
     .options = option_rows,
     .size = sizeof(struct flags),

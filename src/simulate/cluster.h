@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cluster.h: machines as numbers: the memory and the speeds of each device, and how long messages take. They are measured
 // (measure.c) or read from a file (file.c), and become simulated devices (device.c), on which a model is run as on real ones,
-// with a clock in place of results (predict.c). docs/scale.md has the model.
+// with a clock in place of results (predict.c). docs/user/scale.md has the model.
 #pragma once
 
 #include "model/workbench.h"

@@ -44,7 +44,7 @@ static struct sim_device *device_of(ggml_backend_dev_t dev) {
     return dev->context;
 }
 
-// ---- how long an op takes, by its cost (berth_op_cost) and the device's speeds: docs/scale.md ----
+// ---- how long an op takes, by its cost (berth_op_cost) and the device's speeds: docs/user/scale.md ----
 
 static double speed_or(double special, double usual) {
     return special > 0 ? special : usual;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// file.c: machines in a JSON file (docs/scale.md), read and written. A device requires "memory", "bandwidth" and "flops"; other
-// speeds default to these.
+// file.c: machines in a JSON file (docs/user/scale.md), read and written. A device requires "memory", "bandwidth" and "flops";
+// other speeds default to these.
 
 #include "simulate/cluster.h"
 

@@ -173,5 +173,5 @@ bool train_state_params(const char *path, struct train_params *params, int64_t *
 bool train_state_read(struct trainer *trainer, const struct train_data *data, const char *path, struct model_error *error);
 // The model in its types, or the adapter.
 bool train_save(const struct trainer *trainer, FILE *file, struct model_error *error);
-// A model of random weights by a description (docs/training.md), with the tokenizer of another.
+// A model of random weights by a description (docs/user/training.md), with the tokenizer of another.
 bool train_new(const char *config, const struct gguf_context *tokenizer, uint64_t seed, FILE *file, struct model_error *error);

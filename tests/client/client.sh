@@ -174,7 +174,7 @@ step_node() {
     done
 }
 
-# The two commands of docs/llama.cpp.md.
+# The two commands of docs/user/llama.cpp.md.
 step_switch() {
     local name
     name=$(basename "$shipped" .gguf)

@@ -9,7 +9,7 @@ static bool is_constructor(int id) {
     return id <= CALL_ggml_opt_step_sgd;
 }
 
-// ---- purposeful differences: docs/differences.md gives the same reasons at length ----
+// ---- purposeful differences: docs/user/differences.md gives the same reasons at length ----
 
 // Whether some tensor of the reference has wrapped: a negative extent or stride, or more bytes than 63 bits count.
 static bool has_wrapped(const struct outcome *ref) {

@@ -10,7 +10,7 @@ struct counts {
     int64_t same;       // succeeded in both, with equal results
     int64_t poison;     // aborts of constructors that became poison
     int64_t survived;   // aborts of other functions, after which Berth went on
-    int64_t purposeful; // differences that docs/differences.md explains
+    int64_t purposeful; // differences that docs/user/differences.md explains
     int64_t different;
     int64_t missing; // Berth lacks the function
     int64_t ref_ok;  // sets that the reference accepts

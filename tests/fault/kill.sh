@@ -12,7 +12,7 @@ RANDOM=$seed
 tmp=$(mktemp -d) || exit 3
 trap 'rm -rf "$tmp"' EXIT
 model=models/tales-q8_0.gguf
-text=docs/training.md
+text=docs/user/training.md
 n=0
 n_bad=0
 n_old=0

@@ -73,7 +73,7 @@ def case(i):
             try:
                 launcher.wait(20)
             except subprocess.TimeoutExpired:
-                # All ranks have ended. Open MPI's launcher may miss that where one was lost while MPI started: docs/cluster.md.
+                # All ranks have ended. Open MPI's launcher may miss that where one was lost while MPI started: docs/user/cluster.md.
                 if delay < MPI_STARTS:
                     is_launcher_stuck = True
                     launcher.kill()
@@ -88,7 +88,7 @@ def case(i):
     if problem is None and victim != 0:
         code = [line for line in said.splitlines() if line.startswith("code ")]
         if code in ([], ["code 1"]) and delay < MPI_STARTS:
-            pass  # a rank was lost within MPI_Init, and Open MPI ended the others, the shell too, or did not pass on what it printed: docs/cluster.md
+            pass  # a rank was lost within MPI_Init, and Open MPI ended the others, the shell too, or did not pass on what it printed: docs/user/cluster.md
         elif len(code) != 1 or code[0] not in codes:
             problem = f"it ended with {code}, not one of {codes}"
         elif code[0] == codes[1] and took > TIMEOUT + 12:
@@ -101,7 +101,7 @@ def case(i):
 
 
 # A rank that is lost between MPI_Init and its first words: the program goes on without it, and names it. Unless Open MPI still starts: then
-# it may end the program, or mpirun may not end (docs/cluster.md).
+# it may end the program, or mpirun may not end (docs/user/cluster.md).
 def lost_before_first_words():
     command = MPIRUN + ["-n", "1", "sh", "-c", '"$@"; echo "code $?"', "sh", f"{build}/tests/mpi-steps", "3", "3",
                         ":", "-n", "1", f"{build}/tests/mpi-gone"]

@@ -30,18 +30,18 @@ fi
 BERTH_MPI_TIMEOUT=3 ranks --enable-recovery -q --mca btl tcp,self -n 3 "$world" freeze || [ $? = 137 ] || { say "a rank that freezes"; exit 1; }
 say "a rank that freezes amid its messages is lost alone"
 
-# The command of docs/cluster.md, on this machine alone: its exit code is the program's.
+# The command of docs/user/cluster.md, on this machine alone: its exit code is the program's.
 documented() { # MODEL
-    line=$(sed -n 's/^    mpirun \(.*berth worker\) .*/\1/p' "$root/docs/cluster.md" | head -n 1)
+    line=$(sed -n 's/^    mpirun \(.*berth worker\) .*/\1/p' "$root/docs/user/cluster.md" | head -n 1)
     line=$(echo "$line" | sed "s|--host here,there||; s|build/bin/berth|$build/bin/berth|g; s|MODEL.gguf|$1 -n 1|")
     # shellcheck disable=SC2086
     ranks -q $line > /dev/null 2>&1 < /dev/null
 }
 code=0
 documented "$root/models/tales-q8_0.gguf" || code=$?
-[ $code = 0 ] || { say "the command of docs/cluster.md: exit code $code"; exit 1; }
+[ $code = 0 ] || { say "the command of docs/user/cluster.md: exit code $code"; exit 1; }
 documented /none.gguf || code=$?
-[ $code = 3 ] || { say "the command of docs/cluster.md with a model that is not there: exit code $code"; exit 1; }
+[ $code = 3 ] || { say "the command of docs/user/cluster.md with a model that is not there: exit code $code"; exit 1; }
 say "the documented command has the exit code of its program"
 
 # A model by layers: the tale is the one that this machine tells alone, word for word.

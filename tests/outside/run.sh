@@ -65,7 +65,7 @@ docs=$tree/share/doc/berth
 for command in $("$berth" help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     "$berth" "$command" --help
 done >"$scratch/help"
-cited=$(cat "$scratch/help" "$tree/share/man/man1/berth.1" | grep -o 'docs/[a-z0-9.-]*\.md' | sort -u)
+cited=$(cat "$scratch/help" "$tree/share/man/man1/berth.1" | grep -o 'docs/[a-z0-9./-]*\.md' | sort -u)
 [ -n "$cited" ] || fail "the program cites no documentation"
 for file in $cited; do
     [ -s "$docs/$file" ] || fail "$file is cited and not installed"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_backend_example_foreign.c: the example of docs/adding-a-backend.md, compiled with the command it gives, loaded and run.
+// test_backend_example_foreign.c: the example of docs/dev/adding-a-backend.md, compiled with the command it gives, loaded and run.
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // GGUF beside the reference: the same calls make the same bytes, each reads the other's files alike, and both accept and
-// refuse the same broken headers, but for what docs/differences.md lists.
+// refuse the same broken headers, but for what docs/user/differences.md lists.
 
 #include "support/oracle.h"
 
