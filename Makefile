@@ -27,7 +27,7 @@ help:
 	@echo "make coverage     lines and branches that the tests reach"
 	@echo "make corpus       plan 501 captured graphs beside what ggml took: the README's figures of memory"
 	@echo "make bench        benchmarks, side by side with the reference"
-	@echo "make bench-tiers  every tier of kernels beside the reference's, and the tables of docs/user/speed.md"
+	@echo "make bench-tiers  measure every tier of kernels against the reference; write docs/data and docs/user/speed.md"
 	@echo "make check        layers, exported symbols, formatting, comments of the public functions"
 	@echo "make format       format the sources"
 	@echo "make docs         write the reference of the public headers to build/docs, as Markdown"

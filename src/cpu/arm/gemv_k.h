@@ -2,7 +2,7 @@
 // gemv_k.h: one column times rows of q4_K and q5_K, two rows at a time (streams.h). The core's queues of waiting instructions are
 // short, so an instruction had better not wait: while a section of 64 elements is multiplied, the next one is loaded, the sums of
 // the one before are folded, and those of the one before that are scaled. That is worth a quarter of the time on a Neoverse V1
-// (docs/user/speed.md).
+// (docs/dev/cpu-kernels.md).
 //
 // Vectors hold both rows, a and b:
 //   folded dots of a section  {a low, a high, b low, b high}: low nibbles are a run of 32 elements, high ones the next
