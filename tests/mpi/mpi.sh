@@ -32,7 +32,7 @@ say "a rank that freezes amid its messages is lost alone"
 
 # The command of docs/user/cluster.md, on this machine alone: its exit code is the program's.
 documented() { # MODEL
-    line=$(sed -n 's/^    mpirun \(.*berth worker\) .*/\1/p' "$root/docs/user/cluster.md" | head -n 1)
+    line=$(sed -n 's/^mpirun \(.*berth worker\) .*/\1/p' "$root/docs/user/cluster.md" | head -n 1)
     line=$(echo "$line" | sed "s|--host here,there||; s|build/bin/berth|$build/bin/berth|g; s|MODEL.gguf|$1 -n 1|")
     # shellcheck disable=SC2086
     ranks -q $line > /dev/null 2>&1 < /dev/null
