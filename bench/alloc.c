@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// alloc.c: Berth's graph allocator against ggml's, in one process and on the same graphs: time of a reserve, time of alloc_graph
-// for a graph that is built again (what a program does for every token) and for one that is placed already, and the bytes asked
-// for. Buffers have addresses and no memory, so that only the allocators are timed.
+// alloc.c: compares Berth's graph allocator with ggml's, in one process and on the same graphs. Measures the time of reserve, the
+// time of alloc_graph for a rebuilt graph (a program rebuilds its graph for every token) and for a graph that already has its
+// addresses, and the requested bytes. Buffers have addresses and no memory, so only the allocators are timed.
 //
-//     bench-alloc                      graphs of 100 to 100,000 nodes
-//     bench-alloc FILE.ggraph[.gz]...  captured graphs as well; BENCH_VERBOSE=1 prints a line for each
+//     bench-alloc                      generated graphs of 100 to 100,000 nodes
+//     bench-alloc FILE.ggraph[.gz]...  captured graphs in addition; BENCH_VERBOSE=1 prints a line per captured graph
 //
-// Ratios are Berth's time over ggml's, each of the least of many interleaved runs, and each graph is judged by itself; one that
-// misses a bar is measured again, since noise only adds. Exit code 1 if a size is larger than ggml's or a bar is missed.
+// A ratio is Berth's shortest time divided by ggml's shortest time over many alternating runs. Each graph has a limit per ratio. A
+// graph above a limit is measured up to N_REPEATS times, because other load only makes runs slower. The exit code is 1 if a size is
+// larger than ggml's or a ratio is above its limit.
 
 #include "base/base.h"
 #include "capture/ggraph.h"
@@ -18,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_AGAIN 4 // times that a graph is measured at most
+#define N_REPEATS 4 // measurements of a graph, at most
 
 // ---- the two sides ----
 
@@ -32,7 +33,7 @@ struct side {
 };
 
 static struct side sides[2]; // Berth, ggml
-static struct side *making;  // who asks for buffers right now
+static struct side *making;  // the side whose allocator runs; no_memory creates buffers for it
 
 static void *base_of(ggml_backend_buffer_t buffer) {
     return buffer->context;
@@ -68,7 +69,7 @@ struct job {
     int n_bufs;
     const int *node_bufs, *leaf_bufs;
     struct berth_gallocr_options options;
-    struct ggml_tensor **ours; // tensors without memory of their own, to be reset
+    struct ggml_tensor **ours; // tensors that the allocator places; job_reset clears their addresses
     size_t n_ours, ours_cap;
 };
 
@@ -110,14 +111,14 @@ enum what { RESERVE, REBUILT, PLACED, N_WHAT };
 
 static const struct {
     const char *name;
-    double bar;
-} whats[N_WHAT] = {{"reserve", 1.0}, {"alloc_graph, built again", 0.5}, {"alloc_graph, placed already", 1.0}};
+    double limit; // of Berth's time divided by ggml's
+} whats[N_WHAT] = {{"reserve", 1.0}, {"alloc_graph, graph rebuilt", 0.5}, {"alloc_graph, has addresses", 1.0}};
 
 struct times {
     double least[N_WHAT]; // seconds
-    size_t size;
-    bool at_bound;
-    bool at_once; // by the first way that the planner tries
+    size_t size;          // bytes of all buffers
+    bool at_bound;        // every buffer's peak equals its bound
+    bool at_once;         // every plan was found by the planner's first method
 };
 
 static void keep_least(double *least, double t) {
@@ -162,16 +163,16 @@ static bool measure_once(struct job *job, int s, struct times *t) {
     return ok;
 }
 
-// ---- verdicts ----
+// ---- results ----
 
 struct ratio {
     double value;
     char name[96];
 };
 
-// All graphs of one kind.
+// The results of the generated or of the captured graphs.
 struct tally {
-    struct ratio *ratios[N_WHAT + 1]; // of reserve: where the bound is met at once; the last: where it is not
+    struct ratio *ratios[N_WHAT + 1]; // RESERVE: graphs whose bound is reached at once; N_WHAT: reserve of the other graphs
     size_t n[N_WHAT + 1], cap[N_WHAT + 1];
     double sizes[2];
     int n_graphs, n_at_bound, n_larger;
@@ -190,17 +191,17 @@ static bool tally_add(struct tally *tally, int what, double value, const char *n
 static bool is_missed(const struct times t[2]) {
     bool missed = false;
     for (int w = 0; w < N_WHAT; w++) {
-        missed = missed || t[0].least[w] > whats[w].bar * t[1].least[w];
+        missed = missed || t[0].least[w] > whats[w].limit * t[1].least[w];
     }
     return missed;
 }
 
-// Both in turn, so that noise of the machine hits both.
+// The sides alternate, so that other load on the machine affects both.
 static bool measure(struct job *job, struct tally *tally, bool print) {
     struct times t[2] = {0};
     const int n_times = job->graph->n_nodes > 20000 ? 5 : job->graph->n_nodes > 2000 ? 15 : 50;
     bool ok = job_prepare(job);
-    for (int again = 0; again < N_AGAIN && ok && (again == 0 || is_missed(t)); again++) {
+    for (int again = 0; again < N_REPEATS && ok && (again == 0 || is_missed(t)); again++) {
         for (int k = 0; k < 2 * n_times && ok; k++) {
             ok = measure_once(job, k % 2, &t[k % 2]);
             if (!ok) {
@@ -235,30 +236,30 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// One line of the table. Returns how many miss the bar.
-static size_t print_ratios(const char *name, struct ratio *r, size_t n, double bar) {
+// Prints one line of the table. Returns the number of graphs above the limit.
+static size_t print_ratios(const char *name, struct ratio *r, size_t n, double limit) {
     size_t n_within = 0;
     if (n == 0) {
         return 0;
     }
     qsort(r, n, sizeof *r, by_value);
-    while (n_within < n && r[n_within].value <= bar) {
+    while (n_within < n && r[n_within].value <= limit) {
         n_within++;
     }
     printf("  %-32s %4zu %6.2f %6.2f %6.2f %6.2f   at most %.1f: %5.1f%%   worst: %s\n", name, n, r[0].value, r[n / 2].value,
-        r[n * 9 / 10].value, r[n - 1].value, bar, 100.0 * (double) n_within / (double) n, r[n - 1].name);
+        r[n * 9 / 10].value, r[n - 1].value, limit, 100.0 * (double) n_within / (double) n, r[n - 1].name);
     return n - n_within;
 }
 
 static bool conclude(const char *what, struct tally *t) {
     printf("%s: %d graphs, %d at the bound, %d larger than ggml's; sum of sizes %.4f of ggml's\n", what, t->n_graphs,
         t->n_at_bound, t->n_larger, t->sizes[0] / t->sizes[1]);
-    printf("  %-32s %4s %6s %6s %6s %6s\n", "time over ggml's", "n", "best", "median", "90%", "worst");
+    printf("  %-32s %4s %6s %6s %6s %6s\n", "time / ggml's time", "n", "best", "median", "90%", "worst");
     size_t n_missed = 0;
     for (int w = 0; w < N_WHAT; w++) {
-        n_missed += print_ratios(whats[w].name, t->ratios[w], t->n[w], whats[w].bar);
-        if (w == RESERVE) { // told, not judged
-            print_ratios("reserve, bound not met at once", t->ratios[N_WHAT], t->n[N_WHAT], whats[w].bar);
+        n_missed += print_ratios(whats[w].name, t->ratios[w], t->n[w], whats[w].limit);
+        if (w == RESERVE) { // printed only: these graphs have no limit
+            print_ratios("reserve, bound not at once", t->ratios[N_WHAT], t->n[N_WHAT], whats[w].limit);
         }
     }
     for (int w = 0; w <= N_WHAT; w++) {
@@ -269,7 +270,7 @@ static bool conclude(const char *what, struct tally *t) {
 
 // ---- graphs ----
 
-// Blocks of attention and a gated unit over external weights, the shape of what programs run; width n.
+// One transformer layer: attention and a gated feed-forward part, over weights that have memory.
 static struct ggml_tensor *block(
     struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *w, struct ggml_tensor *wide) {
     struct ggml_tensor *n = ggml_mul(ctx, ggml_rms_norm(ctx, x, 1e-5f), w);
@@ -292,7 +293,7 @@ static bool bench_made(struct ggml_backend_buffer_type *buft, int n_nodes, struc
     struct ggml_tensor *w = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 64),
                        *wide = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 256);
     struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 64);
-    w->data = wide->data = w; // somebody else's
+    w->data = wide->data = w; // any address: the allocator must not place weights
     ggml_set_input(x);
     struct ggml_tensor *y = x;
     while (graph->n_nodes + 20 <= n_nodes) {
@@ -302,7 +303,7 @@ static bool bench_made(struct ggml_backend_buffer_type *buft, int n_nodes, struc
     ggml_set_output(y);
     ggml_backend_buffer_type_t types[] = {buft};
     char name[32];
-    snprintf(name, sizeof name, "made of %d nodes", graph->n_nodes);
+    snprintf(name, sizeof name, "generated, %d nodes", graph->n_nodes);
     struct job job = {.name = name, .graph = graph, .bufts = types, .n_bufs = 1, .options = berth_gallocr_options_default()};
     const bool ok = berth_graph_check(graph) == GGML_STATUS_SUCCESS && measure(&job, tally, true);
     ggml_free(ctx);
@@ -354,7 +355,7 @@ int main(int argc, char **argv) {
         ok = bench_made(&buft, n, &made) && ok;
         ok = (n == 100000 || bench_made(&buft, 3 * n, &made)) && ok;
     }
-    ok = conclude("made graphs", &made) && ok;
+    ok = conclude("generated graphs", &made) && ok;
     for (int i = 1; i < argc; i++) {
         ok = bench_file(argv[i], &files) && ok;
     }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// bench/budget.c: what a budget costs: training graphs at shares of the memory that they take unbudgeted, beside two rules of
-// thumb: square-root checkpointing (every k-th value of the way there is kept, for the best k) and greedy by size over cost (as
-// many values as it takes are made again, for the best number). Every schedule is replayed by the checker.
+// budget.c: measures the cost of memory limits on training graphs. The limits are shares of the memory that a graph takes without a
+// limit. The budget solver is compared with two heuristics: square-root checkpointing, which keeps every k-th value of the forward
+// pass, with the best k; and greedy by size over cost, which recomputes the values with the largest ratio, with the best number of
+// values. The checker replays every schedule.
 //
-//     bench-budget                             a made training graph of 10,000 ops; fails above 5 s
-//     bench-budget graphs/api/train-*.ggraph.gz    -t MS: local search, default 500; -n NODES: exact search, default 1,000,000
+//     bench-budget                               a generated training graph of 10,000 ops; fails above 5 s
+//     bench-budget graphs/api/train-*.ggraph.gz  captured graphs
+//         -t MS     time limit of the local search, default 500
+//         -n NODES  limit of the exact search, default 1,000,000
 
 #include "alloc/budget.h"
 #include "capture/ggraph.h"
@@ -17,18 +20,18 @@
 struct subject {
     const struct berth_budget_op *ops;
     int32_t n;
-    int32_t turn; // the last op of the way there
-    int32_t *readers;
+    int32_t turn;     // the last op of the forward pass
+    int32_t *readers; // [n] number of ops that read a result
 };
 
-static int64_t max_nodes = 1000000; // a table may take its time
+static int64_t max_nodes = 1000000; // of the exact search
 
-// ---- schedules of a set of values that are not kept ----
+// ---- schedules that keep all values of the forward pass except a set ----
 
 struct plan {
     const struct subject *s;
-    const bool *drop;
-    bool *is_back; // made again
+    const bool *drop; // [n] the values that are not kept
+    bool *is_back;    // [n] the value has been recomputed
     struct berth_budget_step *steps;
     size_t n, cap;
 };
@@ -42,25 +45,25 @@ static bool step_put(struct plan *p, int32_t op) {
     return p->steps != NULL;
 }
 
-static void make_again(struct plan *p, int32_t op) {
+static void value_recompute(struct plan *p, int32_t op) {
     p->is_back[op] = true;
     for (int32_t k = 0; k < p->s->ops[op].n_srcs; k++) {
         const int32_t src = p->s->ops[op].srcs[k];
         if (p->drop[src] && !p->is_back[src]) {
-            make_again(p, src);
+            value_recompute(p, src);
         }
     }
     step_put(p, op);
 }
 
-// The cost if it keeps the budget, UINT64_MAX if not.
+// The cost of the schedule, UINT64_MAX if it exceeds the memory limit.
 static uint64_t drop_cost(const struct subject *s, const bool *drop, const struct berth_budget_params *params) {
     struct plan p = {.s = s, .drop = drop, .is_back = calloc((size_t) s->n + 1, 1)};
     for (int32_t i = 0; i < s->n; i++) {
         for (int32_t k = 0; i > s->turn && k < s->ops[i].n_srcs; k++) {
             const int32_t src = s->ops[i].srcs[k];
             if (drop[src] && !p.is_back[src]) {
-                make_again(&p, src);
+                value_recompute(&p, src);
             }
         }
         if ((s->ops[i].flags & BERTH_BUDGET_INPUT) == 0) {
@@ -82,9 +85,9 @@ static bool may_drop(const struct subject *s, int32_t i) {
     return i <= s->turn && s->ops[i].flags == 0 && s->ops[i].size > 0 && s->readers[i] > 0;
 }
 
-// ---- the rules of thumb ----
+// ---- the heuristics ----
 
-static uint64_t rule_root(const struct subject *s, const struct berth_budget_params *params) {
+static uint64_t heuristic_root(const struct subject *s, const struct berth_budget_params *params) {
     bool *drop = calloc((size_t) s->n + 1, sizeof *drop);
     uint64_t best = UINT64_MAX;
     for (int32_t length = 2; length <= s->turn + 1; length += 1 + length / 12) {
@@ -106,7 +109,7 @@ static int by_ratio(const void *a, const void *b) {
     return u != v ? (u > v ? -1 : 1) : *(const int32_t *) a - *(const int32_t *) b;
 }
 
-static uint64_t rule_greedy(const struct subject *s, const struct berth_budget_params *params) {
+static uint64_t heuristic_greedy(const struct subject *s, const struct berth_budget_params *params) {
     bool *drop = calloc((size_t) s->n + 1, sizeof *drop);
     int32_t *sorted = calloc((size_t) s->n + 1, sizeof *sorted), n = 0;
     uint64_t best = UINT64_MAX;
@@ -153,12 +156,13 @@ static bool row(const struct subject *s, const char *what, uint64_t bytes, int64
         fprintf(stderr, "%s\n", berth_last_error());
         return false;
     }
-    const uint64_t root = rule_root(s, &params), greedy = rule_greedy(s, &params), cost = r->fits ? r->cost : UINT64_MAX;
+    const uint64_t root = heuristic_root(s, &params), greedy = heuristic_greedy(s, &params),
+                   cost = r->fits ? r->cost : UINT64_MAX;
     printf("  %-12s %14" PRIu64, what, bytes);
     cell(cost, r->cost_once);
     cell(root, r->cost_once);
     cell(greedy, r->cost_once);
-    printf("   %7.0f ms  %s, %zu again%s\n", (double) r->time_us / 1000, r->method, r->n_again, r->proven ? ", proven" : "");
+    printf("   %7.0f ms  %s, %zu recomputed%s\n", (double) r->time_us / 1000, r->method, r->n_again, r->proven ? ", proven" : "");
     const uint64_t rival = root < greedy ? root : greedy;
     sum.n_cases++;
     sum.n_worse += cost > rival;
@@ -167,7 +171,7 @@ static bool row(const struct subject *s, const char *what, uint64_t bytes, int64
         sum.saved += 1 - (double) (cost - r->cost_once) / (double) (rival - r->cost_once);
     }
     if (r->fits && r->uses[0].peak > bytes) {
-        fprintf(stderr, "a schedule takes %" PRIu64 " bytes of %" PRIu64 "\n", r->uses[0].peak, bytes);
+        fprintf(stderr, "the plan of a schedule takes %" PRIu64 " bytes, the limit is %" PRIu64 "\n", r->uses[0].peak, bytes);
         return false;
     }
     berth_budget_free(r);
@@ -183,7 +187,7 @@ static bool table(struct subject *s, const char *name, int64_t time_us) {
     }
     const uint64_t peak = r->uses[0].peak, least = r->uses[0].least;
     bool ok = true, was_least = false;
-    printf("%s: %d ops, %" PRIu64 " bytes unbudgeted, no schedule lives on less than %" PRIu64 "\n", name, s->n, peak, least);
+    printf("%s: %d ops, %" PRIu64 " bytes without a limit, every schedule needs at least %" PRIu64 "\n", name, s->n, peak, least);
     printf("  %-12s %14s  %8s  %8s  %8s\n", "share", "bytes", "berth", "root", "greedy");
     for (size_t k = 0; ok && k < sizeof shares / sizeof *shares; k++) {
         const uint64_t bytes = (uint64_t) (shares[k] * (double) peak);
@@ -231,7 +235,7 @@ static bool file_run(const char *path, int64_t time_us) {
             turn = (o.tensors[i]->flags & GGML_TENSOR_FLAG_LOSS) != 0 ? i : turn;
         }
         if (turn < 0) {
-            printf("%s: has no loss\n", path);
+            printf("%s: skipped, the graph has no loss\n", path);
         } else {
             const char *name = strrchr(path, '/');
             ok = subject_init(&s, o.ops, o.n, turn) && table(&s, name == NULL ? path : name + 1, time_us);
@@ -243,12 +247,12 @@ static bool file_run(const char *path, int64_t time_us) {
     return ok;
 }
 
-// ---- a made one ----
+// ---- a generated graph ----
 
 #define LAYER 8
 
-// A deep net there and back: in each layer products that cost and plain steps that do not, all of which the way back reads.
-static bool made_run(int32_t n_layers, int64_t time_us) {
+// A deep network with its backward pass. In each layer, expensive and cheap ops alternate. The backward pass reads all results.
+static bool generated_run(int32_t n_layers, int64_t time_us) {
     const int32_t n_there = n_layers * LAYER, n = 2 * n_there;
     struct berth_budget_op *ops = calloc((size_t) n + 1, sizeof *ops);
     int32_t(*srcs)[3] = calloc((size_t) n + 1, sizeof *srcs);
@@ -278,8 +282,9 @@ static bool made_run(int32_t n_layers, int64_t time_us) {
         r = NULL;
         ok = berth_budget_solve(ops, (size_t) n, &params, &r) == GGML_STATUS_SUCCESS && r->fits && r->time_us <= 5000000;
         if (r != NULL) {
-            printf("%d ops at %d%%: %s, cost %.4f of once, %.2f s, %s%s\n", n, 90 - 20 * k, r->fits ? "fits" : "does not fit",
-                (double) r->cost / (double) r->cost_once, (double) r->time_us / 1e6, r->method, ok ? "" : ": FAILED");
+            printf("%d ops at %d%% of the memory: %s, cost %.4f times that of running every op once, %.2f s, %s%s\n", n,
+                90 - 20 * k, r->fits ? "fits" : "does not fit", (double) r->cost / (double) r->cost_once,
+                (double) r->time_us / 1e6, r->method, ok ? "" : ": FAILED");
         }
         berth_budget_free(r);
     }
@@ -300,13 +305,14 @@ int main(int argc, char **argv) {
     }
     bool ok = true;
     if (optind == argc) {
-        ok = made_run(625, 0);
+        ok = generated_run(625, 0);
     }
     for (int i = optind; ok && i < argc; i++) {
         ok = file_run(argv[i], time_us);
     }
     if (sum.n_cases > 0) {
-        printf("%d cases: worse than a rule in %d; of the extra cost of the better rule %.1f%% saved on average over %d\n",
+        printf("%d cases: worse than a heuristic in %d; saves %.1f%% of the extra cost of the better heuristic on average over "
+               "%d cases\n",
             sum.n_cases, sum.n_worse, sum.n_compared == 0 ? 0 : 100 * sum.saved / sum.n_compared, sum.n_compared);
         ok = ok && sum.n_worse == 0;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// clock.h: seconds of a clock, and the median of several.
+// clock.h: reads a clock in seconds, and computes a median.
 #pragma once
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static inline int clock_by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Sorts x.
+// The median of x[0..n). Sorts x.
 static inline double clock_median(double *x, int n) {
     qsort(x, (size_t) n, sizeof *x, clock_by_value);
     return (x[(n - 1) / 2] + x[n / 2]) / 2;

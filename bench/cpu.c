@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// cpu.c: what running a graph on the CPU costs besides its kernels, beside the reference in one process.
-//   dispatch: a chain of ops of one element, sums or multiples: time a node
-//   barrier:  a chain of ops that all threads share: time a node beyond its work
-//   crowd:    the same graph with as many threads as processors, and with four times as many: the ratio is at most 1.5
-// Usage: bench-cpu [crowd threads]
+// cpu.c: measures the overhead of running a graph on the CPU, for Berth and for the reference in one process.
+//   dispatch: the time per node of a chain of ops on one element (additions, multiplications by a number)
+//   barrier:  the time per node of a chain of ops that all threads share
+//   crowd:    a graph with one thread per processor, and with THREADS (default: four per processor); the ratio should be at most 1.5
+// Usage: bench-cpu [THREADS]
 
 #include "runner.h"
 
@@ -15,7 +15,7 @@ static double now_us(void) {
     return 1e6 * clock_s(CLOCK_MONOTONIC);
 }
 
-// Best of several runs within two seconds, in microseconds.
+// The shortest of up to n_runs runs within two seconds, in microseconds.
 static double best_us(const struct runner *r, struct ggml_cgraph *graph, int n_threads, int n_runs) {
     struct ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
     struct ggml_threadpool *pool = r->pool_new(&params);
@@ -69,7 +69,7 @@ int main(int argc, char **argv) {
     struct runner both[2] = {runner_berth()};
     const int n_runners = runner_reference(&both[1]) ? 2 : 1;
     if (n_runners == 1) {
-        printf("no reference: %s\n", oracle_why());
+        printf("without the reference: %s\n", oracle_why());
     }
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 256u << 20});
     struct ggml_cgraph *tiny = chain(ctx, 1, 1, 2000, false);
@@ -81,9 +81,9 @@ int main(int argc, char **argv) {
         const struct runner *r = &both[i];
         printf("%s\n", r->name);
         for (int n = 1; n <= n_cpus; n *= 2) {
-            printf("  dispatch, %2d threads: %8.3f us a sum, %8.3f us a multiple\n", n, best_us(r, tiny, n, 50) / 2000,
-                best_us(r, scale, n, 50) / 2000);
-            printf("  barrier,  %2d threads: %8.3f us a node\n", n, best_us(r, wide, n, 50) / 500);
+            printf("  dispatch, %2d threads: %8.3f us per addition, %8.3f us per multiplication\n", n,
+                best_us(r, tiny, n, 50) / 2000, best_us(r, scale, n, 50) / 2000);
+            printf("  barrier,  %2d threads: %8.3f us per node\n", n, best_us(r, wide, n, 50) / 500);
         }
         const double fit = best_us(r, model, n_cpus, 40), crowd = best_us(r, model, n_crowd, 40);
         printf("  crowd:    %2d threads %.0f us, %2d threads %.0f us, ratio %.2f\n", n_cpus, fit, n_crowd, crowd, crowd / fit);

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-# estimate.py BERTH MAKER [FOLDER]: what `berth fit` says that a model takes beside what the process then has: resident memory of its
-# own (RssAnon) at its largest while a whole context is read in one batch, the file's mapped pages left out. Models are made
-# (MAKER is build/tests/client-model). Fails if one of 1 GiB or more is off by more than 1%, or a smaller one by more than 8 MiB.
-# With --speed before them: tokens a second that it foretells for one thread beside those that `berth bench` writes in a second of CPU
-# time, so that others on the machine count little; fails if a model of 1 GB is off by more than a tenth, or the shipped one, which fit
-# tries itself, by more than 15%.
+# estimate.py [--speed] BERTH MAKER [FOLDER]: compares the predictions of `berth fit` with measurements. MAKER is
+# build/tests/client-model, which generates the models, into FOLDER if one is given.
+#
+# Without --speed: compares the reported bytes of a model with the peak of the process's own resident memory (RssAnon, which
+# excludes the pages of the mapped file) while it processes a complete context in one batch. Fails if the difference is above 1% for
+# a model of 1 GiB or more, or above 8 MiB for a smaller one.
+#
+# With --speed: compares the predicted tokens per second for one thread with those that `berth bench` generates per second of
+# processor time, because other programs may use the machine. Fails if the difference is above 10% for a model of 1 GB, or above 15%
+# for the shipped model, whose speed `berth fit` measures by running it.
 import json, os, resource, subprocess, sys, tempfile, time
 
 MIB = 1 << 20
@@ -54,7 +58,8 @@ def cpu_seconds(command):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-# n tokens a repetition: of few and of many repetitions, so that loading drops out.
+# Generates n tokens per repetition, with few and with many repetitions. The difference of both times excludes the time to load the
+# model.
 def speed(berth, path, n, few, many):
     said, seconds = 0, [float("inf")] * 2
     for _ in range(3):
@@ -70,7 +75,7 @@ def speed(berth, path, n, few, many):
 
 
 def speeds(berth, maker, folder):
-    print("| model | tokens a second, foretold | written | off |\n|---|---|---|---|")
+    print("| model | predicted | measured | difference |\n|---|---|---|---|")
     results = [speed(berth, "models/tales-q8_0.gguf", 64, 2, 22) <= 0.15]
     for kind in ("q8_0", "q4_0", "f16"):
         path = os.path.join(folder, f"llama-1b-{kind}.gguf")
@@ -88,7 +93,7 @@ def main():
         folder = sys.argv[3] if len(sys.argv) > 3 else made
         if is_speed:
             return 0 if all(speeds(berth, maker, folder)) else 1
-        print("| model | context, batch | weights are | weights | cache | compute | work | said | taken | off |\n"
+        print("| model | context, batch | weights are | weights | cache | compute | work | reported | used | difference |\n"
               "|---|---|---|---|---|---|---|---|---|---|")
         results = [case(berth, maker, folder, *c) for c in CASES]
     return 0 if all(results) else 1

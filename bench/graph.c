@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// graph.c: how long it takes to build a graph of 10,000 nodes, Berth against the reference in one run. The net is that of a
-// llama: 313 layers of 32 ops over weights that exist already. Timed are the context, the ops and the expansion; the two
-// take turns, each is the median of 20. Both graphs must have the same nodes. Without the reference Berth is timed alone.
+// graph.c: measures the time to build a graph of 10,000 nodes, for Berth and the reference in one run. The graph is that of a llama
+// model: 313 layers of 32 ops over existing weights. The time covers creating the context, calling the constructors and expanding
+// the graph. The two implementations alternate, and the result is the median of 20 runs. Both graphs must have the same nodes.
+// Without the reference, only Berth is timed.
 #include "clock.h"
 #include "support/oracle.h"
 
@@ -46,7 +47,7 @@
     X(ggml_add) \
     X(ggml_silu)
 
-// One implementation. Both are called through pointers, so that the calls cost the same.
+// One implementation. Both are called through function pointers, so that the calls cost the same.
 struct side {
 #define X(f) __typeof__(f) *f;
     FUNCTIONS(X)
@@ -56,7 +57,7 @@ struct side {
     struct layer {
         struct ggml_tensor *attn_norm, *wq, *wk, *wv, *wo, *ffn_norm, *gate, *up, *down, *k_cache, *v_cache;
     } layers[N_LAYERS];
-    void *memory; // of the compute context
+    void *memory; // for the context of the graph
     size_t memory_size;
     double seconds[N_RUNS];
     int n_nodes;
@@ -178,7 +179,7 @@ int main(void) {
         fprintf(stderr, "graph: cannot set up Berth\n");
         return 1;
     }
-    for (int i = -2; i < N_RUNS; i++) { // two rounds to warm up
+    for (int i = -2; i < N_RUNS; i++) { // the first two runs are not counted
         const int k = i < 0 ? 0 : i;
         if (i % 2 == 0) {
             run(&berth, k);
@@ -196,13 +197,13 @@ int main(void) {
     if (with_ref) {
         const double t_ref = clock_median(ref.seconds, N_RUNS);
         printf("graph of %d nodes: reference %.0f us\n", ref.n_nodes, 1e6 * t_ref);
-        printf("ratio %.3f (median of %d, Berth / reference, 1.0 at most is wanted)\n", t / t_ref, N_RUNS);
+        printf("ratio %.3f (Berth / reference, medians of %d runs; the goal is at most 1.0)\n", t / t_ref, N_RUNS);
         if (berth.n_nodes != ref.n_nodes || memcmp(berth.ops, ref.ops, sizeof(berth.ops)) != 0) {
             printf("graph: the nodes differ\n");
             rc = 1;
         }
     } else {
-        printf("graph: no comparison: %s\n", oracle_why());
+        printf("graph: without the reference: %s\n", oracle_why());
     }
     side_fini(&berth);
     side_fini(&ref);

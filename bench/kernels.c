@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
-// kernels.c: the ops language models spend their time in, computed by Berth and by the reference's best CPU variant from the same
-// graph in one process, in turns. Times are the least of all turns: of the thread (one thread) or of the clock (more). Answers
-// are compared: a row is a failure if the normalised mean squared error between the two is above its limit.
-//   MUL_MAT rows: weights of n rows of k, m columns. "plain" is the reference on the weights as they lie, "repacked" with its
-//   extra buffer type, where it has one for the type.
-// Usage: bench-kernels [-t threads] [-k k] [-n rows] [-m m,m,...] [-s seconds a row] [name ...]   names: types, or ops
+// kernels.c: measures the ops that take most of the time of language models. Berth and the reference's best CPU library for this
+// machine compute the same graph in one process and alternate. A time is the shortest of all runs: processor time with one thread,
+// elapsed time with more threads. The results are compared. A row fails if the normalised mean squared error between the two is
+// above its limit.
+//
+// A MUL_MAT row multiplies weights of n rows and k elements per row with m columns. "plain" is the reference with the weights as
+// the file holds them. "repacked" is the reference with its extra buffer type, if it has one for the type of the weights.
+//
+// Usage: bench-kernels [-t threads] [-k k] [-n rows] [-m m,m,...] [-s seconds per row] [name ...]
+// A name is a type of weights or an op. tools/bench-tiers.sh reads the output.
 
 #include "runner.h"
 
@@ -34,7 +38,7 @@ static bool wanted(const char *name) {
     return opt.n_names == 0;
 }
 
-// ---- one graph, several ways to run it ----
+// ---- lanes: one graph, run by Berth, by the reference, and by the reference with repacked weights ----
 
 struct lane {
     const struct runner *by;
@@ -105,7 +109,7 @@ static void row_print(const char *name, int64_t m, const struct lane *lanes, int
     printf("  %8.1e%s\n", err, err <= limit ? "" : " WRONG");
 }
 
-// Turns until the time is up; the answers of the first are kept.
+// Runs the lanes alternately until the time is up. Keeps the results of the first run in answers.
 static void turns(struct lane *lanes, int n_lanes, float **answers) {
     const double end = 1e6 * clock_s(CLOCK_MONOTONIC) + opt.seconds * 1e6;
     for (int turn = 0; turn < 3 || 1e6 * clock_s(CLOCK_MONOTONIC) < end; turn++) {
@@ -118,8 +122,8 @@ static void turns(struct lane *lanes, int n_lanes, float **answers) {
     }
 }
 
-// Threads of a pool that has nothing to do may still spin, on processors that the next lane wants: with several, one lane after
-// the other, and its pool is gone before the next begins.
+// Compares the lanes and prints a row. With several threads, each lane runs alone and frees its pool at the end, because the idle
+// threads of a pool may spin and slow down the next lane.
 static void race(const char *name, int64_t m, struct ggml_tensor *out, struct lane *lanes, int n_lanes, double limit) {
     float *answers[3] = {NULL};
     double err = 0;
@@ -159,7 +163,7 @@ static float noise(void) {
     return (float) ((double) (state >> 11) / 4503599627370496.0 - 1.0);
 }
 
-// A few different rows, then copies of them: making blocks is slow in some formats.
+// Fills up to 32 rows with random numbers and copies them to the other rows, because some formats quantise slowly.
 static void fill(struct ggml_tensor *t) {
     const int64_t n = t->ne[0], n_rows = ggml_nrows(t), n_own = n_rows < 32 ? n_rows : 32;
     const size_t row = ggml_row_size(t->type, n);
@@ -190,7 +194,7 @@ static struct ggml_tensor *filled(struct ggml_context *ctx, enum ggml_type type,
 
 // ---- MUL_MAT ----
 
-// The same weights in the reference's extra buffer type, which rewrites them; NULL if it has none for them.
+// The same weights in the reference's extra buffer type, which repacks them. NULL: the reference has none for this type.
 static struct ggml_tensor *repacked(struct ggml_context *ctx, const struct ggml_tensor *w, void **buffer) {
     ggml_backend_reg_t (*reg_of)(void) = NULL;
     void *(*proc)(ggml_backend_reg_t, const char *) = NULL;
@@ -264,7 +268,7 @@ static void mul_mat(enum ggml_type type) {
     ggml_free(ctx);
 }
 
-// ---- the other ops: heads of 128, 32 of q and 8 of k and v, rows of 4096, feed-forward of 11008 ----
+// ---- the other ops: 32 query heads and 8 key and value heads of 128 elements, rows of 4096, feed-forward rows of 11008 ----
 
 static struct ggml_tensor *op_rms_norm(struct ggml_context *ctx, int64_t m, int how) {
     (void) how;
@@ -323,7 +327,7 @@ static struct ggml_tensor *op_attn(struct ggml_context *ctx, int64_t m, int type
     struct ggml_tensor *v = ggml_permute(ctx, filled(ctx, (enum ggml_type) type, 128, 8, n_kv), 0, 2, 1, 3);
     struct ggml_tensor *mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, n_kv, (m + 63) / 64 * 64);
     memset(mask->data, 0, ggml_nbytes(mask));
-    for (int64_t i = 0; i < m; i++) { // causal: the last m tokens of n_kv ask
+    for (int64_t i = 0; i < m; i++) { // causal mask: the queries are the last m of n_kv tokens
         for (int64_t j = n_kv - m + i + 1; j < n_kv; j++) {
             ((uint16_t *) mask->data)[i * n_kv + j] = 0xfc00; // -inf
         }
@@ -331,7 +335,7 @@ static struct ggml_tensor *op_attn(struct ggml_context *ctx, int64_t m, int type
     return ggml_flash_attn_ext(ctx, q, k, v, mask, 0.088f, 0.0f, 0.0f);
 }
 
-// m tokens, each through 4 of 16 experts of 1024 rows.
+// m tokens; each uses 4 of 16 experts of 1024 rows.
 static struct ggml_tensor *op_experts(struct ggml_context *ctx, int64_t m, int type) {
     const int64_t n_expert = 16, n_used = 4;
     struct ggml_tensor *ids = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, n_used, m);
@@ -345,9 +349,9 @@ static struct ggml_tensor *op_experts(struct ggml_context *ctx, int64_t m, int t
 static const struct {
     const char *name;
     struct ggml_tensor *(*build)(struct ggml_context *, int64_t m, int how);
-    int how;      // the mode or the type, of those that have one
+    int how;      // the mode of RoPE or the type, for ops that have one
     double limit; // 0: 1e-4
-} ops[] = {{"attn_f16", op_attn, GGML_TYPE_F16, 2e-3 /* the reference sums values of few queries in halves */},
+} ops[] = {{"attn_f16", op_attn, GGML_TYPE_F16, 2e-3 /* the reference sums in f16 if there are few queries */},
     {"attn_q8_0", op_attn, GGML_TYPE_Q8_0, 0}, {"rms_norm", op_rms_norm, 0, 0}, {"rope", op_rope, 0, 0},
     {"rope_neox", op_rope, 2, 0}, {"soft_max", op_soft_max, 0, 0}, {"silu", op_silu, 0, 0}, {"gelu", op_gelu, 0, 0},
     {"swiglu", op_swiglu, 0, 0}, {"add", op_add, 0, 0}, {"mul", op_mul, 0, 0}, {"cpy_f16", op_cpy_f16, 0, 0},

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// bench/order.c: how good and how fast the order pass is. Without arguments: random cells against their proven optimum. With
-// .ggraph(.gz) files: peak of live bytes and solved peak, given and ordered, with the sum of gains by folder.
+// order.c: measures the quality and the speed of the order pass.
 //
-//     bench-order                                   100 graphs of each kind; fails above 1.01 of the optimum or 1 ms
-//     bench-order graphs/*/*.ggraph.gz              -v: a line for each graph; -t US: budget of the solver; -b N: width of the
-//     beam
+//     bench-order                       compares the peaks of random graphs (cells) with the proven optimum, 100 graphs per kind;
+//                                       fails above 1.01 times the optimum or above 1 ms
+//     bench-order graphs/*/*.ggraph.gz  compares the peaks of captured graphs in the given and in the new order, by live bytes and
+//                                       by plan, and prints the mean gain per folder
+//         -v     prints a line per graph
+//         -t US  time limit of the solver in microseconds
+//         -b N   width of the beam
 
 #include "clock.h"
 #include "order_ops.h"
@@ -45,13 +48,13 @@ static void src_add(struct cell *c, int32_t op, int32_t src) {
     c->srcs[op][c->ops[op].n_srcs++] = src;
 }
 
-static bool is_even; // all values of one size, as in cells of one width; otherwise 1 to 16 pages
+static bool is_even; // true: all values have one size; false: 1 to 16 pages
 
 static uint64_t some_size(void) {
     return is_even ? 65536 : (uint64_t) (1 + roll(16)) * 4096;
 }
 
-// All values that no one reads go into one result.
+// Adds the output: an op that reads all values that no other op reads.
 static void cell_close(struct cell *c) {
     bool is_read[MAX_OPS] = {0};
     for (int32_t i = 0; i < c->n; i++) {
@@ -68,7 +71,8 @@ static void cell_close(struct cell *c) {
     }
 }
 
-// A ring of n ops, each tied to its two neighbours on either side, three of four ties rewired; ties point upwards.
+// A Watts-Strogatz graph: a ring of n ops with edges to the two neighbours on either side, three of four edges rewired at random.
+// An edge leads from the op with the lower number to the op with the higher number.
 static void cell_watts_strogatz(struct cell *c, int32_t n) {
     c->n = 0;
     const int32_t in = op_add(c, some_size());
@@ -96,7 +100,7 @@ static void cell_watts_strogatz(struct cell *c, int32_t n) {
     cell_close(c);
 }
 
-// Branches that grow from random earlier values, some of them joined again, about 56 ops, listed breadth first.
+// Branches that start from random earlier values, some of which join; about 56 ops in breadth-first order.
 static void cell_branched(struct cell *c) {
     c->n = 0;
     const int32_t in = op_add(c, some_size());
@@ -168,8 +172,8 @@ struct gains {
     double live, solved, best, ms, worst_ms;
 };
 
-// Do all that read or write memory that is written into keep their order, and effects theirs? Looked up pair by pair, apart from
-// the pass's own books.
+// Whether ops that access memory into which some op writes keep their order, and ops with outside effects theirs. Checks all pairs,
+// without the data structures of the order pass.
 static bool effects_are_kept(const struct order_ops *g, const int32_t *order) {
     int32_t *slot = malloc(((size_t) g->n_ops + 1) * sizeof *slot), *root = malloc(((size_t) g->n_ops + 1) * sizeof *root);
     bool ok = slot != NULL && root != NULL;
@@ -187,7 +191,7 @@ static bool effects_are_kept(const struct order_ops *g, const int32_t *order) {
             last = slot[w];
         }
         for (int32_t i = 0; writes && i < g->n_nodes; i++) {
-            // views read nothing; their readers count
+            // a view does not access memory; the ops that read it do
             bool uses = root[i] == root[w] && (g->ops[i].flags & BERTH_ORDER_WRITES) != 0;
             for (int32_t k = 0; k < g->ops[i].n_srcs; k++) {
                 uses |= root[g->srcs[i][k]] == root[w] && (g->ops[i].view_of < 0 || (g->ops[i].flags & BERTH_ORDER_WRITES) != 0);
@@ -206,7 +210,7 @@ static int bench_files(char **paths, int n_paths, bool verbose, int64_t budget_u
     for (int i = 0; i < n_paths; i++) {
         struct order_ops g;
         if (!order_ops_read(paths[i], &g)) {
-            fprintf(stderr, "%s: no graph\n", paths[i]);
+            fprintf(stderr, "%s: cannot be read as a captured graph\n", paths[i]);
             n_bad++;
             continue;
         }
@@ -276,10 +280,11 @@ static int bench_files(char **paths, int n_paths, bool verbose, int64_t budget_u
             x->ms / x->n, x->worst_ms);
         n_bad += x->n_higher;
     }
-    printf("effects keep their order in all %d graphs that changed%s\n", n_effects, n_broken == 0 ? "" : ": NO");
+    printf("%s: ops with effects keep their order in the %d graphs whose order changed\n", n_broken == 0 ? "ok" : "FAILED",
+        n_effects);
     n_bad += n_broken;
     if (n_split > 0) {
-        printf("%d graphs were captured behind the scheduler's split, which fixes their order: left out\n", n_split);
+        printf("%d graphs left out: a scheduler has split them over buffers, which fixes their order\n", n_split);
     }
     return n_bad == 0 ? 0 : 1;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// order_ops.h: a captured graph as ops for the order pass, by ggml's rules of memory: what is a view, what writes, what may run
-// in place, what is kept.
+// order_ops.h: converts a captured graph to ops of the order pass. ggml's rules decide which nodes are views, which write into
+// memory of other tensors, which may run in place, and which results are kept to the end.
 #pragma once
 
 #include "berth.h"
@@ -13,7 +13,7 @@
 struct order_ops {
     struct berth_order_op *ops;
     int32_t n_ops, n_nodes;
-    bool is_split; // over several buffers: copies between them have no edges, so the scheduler's order is the only one
+    bool is_split; // the graph uses several buffers: copies between them have no edges, so the order must not change
     int32_t (*srcs)[GGML_MAX_SRC];
 };
 
@@ -53,7 +53,7 @@ static inline void order_op_set(struct order_ops *o, struct ggraph *g, int32_t i
     }
 }
 
-// What stays to the end by ggml's rules: outputs, results that nobody reads, and memory with a view that nobody reads.
+// Marks the results that ggml keeps to the end: outputs, results without a reader, and memory with a view that has no reader.
 static inline bool order_mark_kept(struct order_ops *o) {
     bool *is_read = calloc((size_t) o->n_ops + 1, sizeof *is_read);
     for (int32_t i = 0; is_read != NULL && i < o->n_ops; i++) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// bench-plan: how good and how fast the planner is. Every plan is checked; a wrong one ends the run with status 1.
+// plan.c: measures the quality and the speed of the planner. Every plan is checked; an invalid plan ends the run with exit code 1.
 //
 //   bench-plan instances DIR [SECONDS]
-//       packing instances NAME.csv or NAME.CAPACITY.csv: the capacity question, the minimum, 10 ms
+//       problems NAME.csv or NAME.CAPACITY.csv: does it fit into the capacity, the minimum, the result within 10 ms
 //   bench-plan graphs DIR [BUDGET_US]
-//       a corpus with index.csv and GROUP/NAME[.bufI].csv.gz: fast path and budget beside it
+//       problems of captured graphs, DIR/index.csv and DIR/GROUP/NAME[.bufI].csv.gz: fast path, and search with a time limit
 //   bench-plan scale [N_MAX]
-//       made-up lifetimes from 10^3 to N_MAX (10^6): one dive, the portfolio, memory
+//       generated problems of 10^3 to N_MAX (default 10^6) items: one greedy pass, the fast path, memory
 //   bench-plan hard|training [N] [SEED] [SECONDS] [asks|least]
-//       N made problems from a seed on (support/plan_made.h): the question at the known optimum, the minimum
+//       N generated problems from SEED on (support/plan_made.h): a plan at the known optimum (asks), the minimum (least), or both
 //   bench-plan make hard|training SEED
-//       the problem as CSV
+//       prints the problem as CSV
 //
-// Times are user time of this process, since other processes may share the machine.
+// Times are processor time of this process, because other processes may use the machine.
 
 #include "plan_instance.h"
 #include "plan_known.h"
@@ -104,7 +104,7 @@ struct row {
     unsigned long long lb, ggml, best;
 };
 
-// The fields of index.csv that matter, by their place in its header.
+// Reads a line of index.csv. at: the number of each needed column.
 static bool row_read(struct row *r, char *line, const int *at) {
     char *fields[64];
     int n = 0;
@@ -186,7 +186,7 @@ static void graph_run(const char *dir, const struct row *r, int64_t budget_us, s
     t->n_proven += proven;
     t->n_above_ggml += peak_fast > r->ggml;
     t->n_above_best += peak > r->best;
-    // What ggml's own reserve takes, by nodes, in microseconds.
+    // The time of ggml's reserve in microseconds, estimated from the number of nodes.
     double ggml_us = 0.143 * (double) r->nodes;
     bool is_slow = peak_fast == r->lb && s_fast * 1e6 > ggml_us;
     if (peak_fast != r->lb || peak != r->lb || bound != r->lb || is_slow) {
@@ -209,7 +209,7 @@ static int run_graphs(const char *dir, int64_t budget_us) {
     snprintf(path, sizeof path, "%s/index.csv", dir);
     FILE *f = fopen(path, "r");
     if (f == NULL || fgets(line, sizeof line, f) == NULL) {
-        fprintf(stderr, "no index at %s\n", path);
+        fprintf(stderr, "%s: cannot be opened\n", path);
         return 1;
     }
     for (int k = 0; k < 8; k++) {

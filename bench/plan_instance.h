@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plan_instance.h: problems of bench-plan: read, and solved with the answer checked.
+// plan_instance.h: reads the problems of bench-plan, solves them and checks the plans.
 #pragma once
 
 #include "base/base.h"
@@ -24,7 +24,7 @@ static void instance_free(struct instance *in) {
     *in = (struct instance){0};
 }
 
-// id,lower,upper,size from a stream. False: no such line was found.
+// Reads lines id,lower,upper,size from a stream. False: the stream has no such line.
 static bool instance_read(struct instance *in, FILE *f) {
     char line[512];
     int64_t cap = 0;
@@ -59,7 +59,7 @@ static bool instance_open(struct instance *in, const char *path) {
     return ok;
 }
 
-// All items as one problem, for a part of the solver.
+// All items as one problem of the solver, to call its methods directly.
 struct one_pool {
     struct plan_pool pool;
     struct berth_scratch scratch;

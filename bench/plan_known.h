@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// plan_known.h: bench-plan hard and training: problems made from a seed (support/plan_made.h), whose optimum is known.
+// plan_known.h: bench-plan hard and training: generated problems (support/plan_made.h), whose optimum is known.
 #pragma once
 
 #include "plan_instance.h"
 #include "support/plan_made.h"
 
-// What largest first, the usual greedy method, makes of a problem, by its bound.
+// The peak of largest first, the usual greedy method, divided by the bound.
 static double greedy_ratio(const struct plan_made *m) {
     struct one_pool one;
     one_pool_init(&one, m->items, m->n);
@@ -14,7 +14,7 @@ static double greedy_ratio(const struct plan_made *m) {
     return ratio;
 }
 
-// Hard: greedy is 10 to 50% above the bound, and the whole fast path misses it too. Seeds of easy ones are passed over.
+// A problem is hard if largest first is 10 to 50% above the bound and the fast path does not reach the optimum.
 static bool is_hard(struct plan_made *m) {
     const double ratio = greedy_ratio(m);
     uint64_t *offsets = malloc((size_t) m->n * sizeof *offsets);
@@ -70,7 +70,7 @@ static void made_run(struct plan_made *m, uint64_t seed, double seconds, const c
         t->n_least += r.proven;
         t->n_close += r.gap <= 0.0005;
         t->n_behind += fits && !r.proven;
-        printf("%s", fits && !r.proven ? "  BEHIND" : "");
+        printf("%s", fits && !r.proven ? "  MINIMUM NOT FOUND" : "");
     }
     printf("\n");
     fflush(stdout);
@@ -89,11 +89,11 @@ static int run_made(bool training, int n, uint64_t seed, double seconds, const c
     qsort(t.ask_s, (size_t) t.n, sizeof t.ask_s[0], clock_by_value);
     printf("%d problems: ", t.n);
     if (!training && strcmp(what, "least") != 0) {
-        printf("%d of the questions answered, median %.3f s, 95%% in %.3f s; ", t.n_ask, t.ask_s[t.n / 2],
+        printf("a plan at the optimum found for %d, median %.3f s, 95%% within %.3f s; ", t.n_ask, t.ask_s[t.n / 2],
             t.ask_s[(t.n * 19 + 19) / 20 - 1]);
     }
-    printf("%d at the optimum, %d within 0.05%%, %d that the question finds but the minimum does not\n", t.n_least, t.n_close,
-        t.n_behind);
+    printf("minimised to the optimum: %d, to within 0.05%%: %d, optimum found with a capacity but not by minimising: %d\n",
+        t.n_least, t.n_close, t.n_behind);
     return t.n_behind > 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plan_scale.h: bench-plan scale: lifetimes made up, by the thousand and the million.
+// plan_scale.h: bench-plan scale: generated problems of thousands to millions of items.
 #pragma once
 
 #include "plan_instance.h"
@@ -40,7 +40,7 @@ static void make(struct instance *in, int64_t n, enum shape shape) {
         } else if (shape == DENSE) {
             first = (int64_t) (rng() % (uint64_t) n);
             width = 1 + (int64_t) (rng() % (uint64_t) (n / 10));
-        } else if (i % 2 == 0) { // teeth: every other block lives long, so that gaps never join
+        } else if (i % 2 == 0) { // every other item has a long lifetime, so that free gaps never join
             first = i / 2;
             width = n - i;
         } else {
@@ -64,7 +64,7 @@ static double one_pass(struct instance *in, enum plan_priority priority, double 
     return s;
 }
 
-// Bytes an item that solving takes at most beyond the items and their offsets, measured in a child.
+// The bytes per item that solving takes at its peak, in addition to the items and offsets. Measured in a child process.
 static double bytes_per_item(struct instance *in) {
     int ends[2];
     double bytes = -1;
@@ -94,7 +94,7 @@ static double bytes_per_item(struct instance *in) {
 
 static int run_scale(int64_t n_max) {
     static const char *const names[] = {"network", "dense", "comb"};
-    printf("%-8s %8s | %9s %8s | %9s %9s %-14s | %9s\n", "shape", "n", "dive us/n", "ratio", "fast us/n", "ratio", "method",
+    printf("%-8s %8s | %9s %8s | %9s %9s %-14s | %9s\n", "shape", "n", "pass us/n", "ratio", "fast us/n", "ratio", "method",
         "bytes/n");
     mallopt(M_MMAP_THRESHOLD, 1 << 16);
     for (int shape = NETWORK; shape <= COMB; shape++) {

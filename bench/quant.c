@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// quant.c: time to quantise rows, every block format, beside the reference in one process and on one thread.
-// Times are CPU time, the least of several runs that take turns; error is the (weighted) squared error as a ratio to the
-// reference's. Exit code 1: an error is larger than the reference's.
-// Usage: bench-quant [--values N] [--only FORMAT]
+// quant.c: measures the time and the error of quantising rows in every block format, for Berth and the reference in one process and
+// on one thread. A time is the shortest processor time of several alternating runs. The error is the (weighted) squared error
+// divided by the reference's. The exit code is 1 if an error is larger than the reference's. Usage: bench-quant [--values N]
+// [--only FORMAT]
 
 #include "clock.h"
 #include "ggml.h"
@@ -53,7 +53,7 @@ static void turn(struct side *s, enum ggml_type type, const float *x, const floa
     s->seconds = spent < s->seconds ? spent : s->seconds;
 }
 
-// Prints nanoseconds a value and the ratios of time and error. False: our error is larger.
+// Prints the nanoseconds per value and the ratios of time and error. False: Berth's error is larger.
 static bool compare(
     struct side *ours, struct side *theirs, enum ggml_type type, const float *x, const float *w, int64_t n, float *y) {
     ours->seconds = theirs->seconds = 1e30;
@@ -101,7 +101,7 @@ int main(int argc, char **argv) {
         w[i] = (float) exp(normal());
     }
     bool good = true;
-    printf("%-8s %35s %35s\n", "", "plain: ns a value, theirs, x, error", "weighted");
+    printf("%-8s %35s %35s\n", "", "plain: ns/value, ref., time, error", "weighted");
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         const enum ggml_type type = types[i];
         if (only != NULL && strcmp(only, ggml_type_name(type)) != 0) {
@@ -109,7 +109,7 @@ int main(int argc, char **argv) {
         }
         init(type);
         printf("%-8s", ggml_type_name(type));
-        // Some are refused without weights; there equal ones stand for none.
+        // The formats that require an importance matrix are not measured without one.
         if (ggml_quantize_requires_imatrix(type)) {
             printf(" %35s", "");
         } else {

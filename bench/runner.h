@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// runner.h: Berth's CPU backend and the reference's best one for this machine, side by side in one process.
+// runner.h: calls Berth's CPU backend and the reference's best one for this machine in one process.
 #pragma once
 
 #include "clock.h"
@@ -30,7 +30,7 @@ static inline bool runner_symbol(void *lib, const char *name, void *function) {
     return found != NULL;
 }
 
-// The variant of the reference that its own loader would take here. False, with oracle_why(), if there is none.
+// Loads the CPU library that the reference's own loader selects on this machine. False: there is none, oracle_why() has the reason.
 static inline bool runner_reference(struct runner *r) {
     void (*init)(void) = NULL;
     r->base = oracle_load("libggml-base.so");

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// sched.c: what the scheduler costs, Berth against the reference in one run: time to split and allocate a graph that is new and
-// one that comes again, on one backend and on three, the latter with handing out its splits too (when Berth compares the graph
-// once more), and the address space that making and reserving a scheduler takes.
-// Chains of 100 to 100,000 nodes; every 32nd reads a weight, which lies on the backends in turns. Then layers as models have
-// them. Every graph is built anew, as programs do. The devices are the same for both (support/device_plain.h), without a kernel:
-// nothing is computed.
+// sched.c: measures the overhead of the scheduler, for Berth and the reference in one run, on one and on three backends:
+//   new       time to split and allocate a new graph
+//   hit       the same for a graph that equals the previous one
+//   with run  hit, and the time to pass the splits to the backends; Berth then compares the graph once more
+//   space     address space that creating and reserving a scheduler takes
+// The graphs are chains of 100 to 100,000 nodes, in which every 32nd node reads a weight of the next backend. Then they are layers
+// with views and a cache. Every graph is rebuilt before it is used, as programs do. Both sides use the same devices
+// (support/device_plain.h), which compute nothing.
 //
-//     bench-sched [MOST_NODES]
+//     bench-sched [MAX_NODES]
 #include "clock.h"
 #include "support/device_plain.h"
 #include "support/oracle.h"
@@ -57,7 +59,7 @@ enum { WIDTH = 64, BLOCK = 32, MAX_BACKENDS = 3, MAX_RUNS = 41 };
     X(ggml_backend_sched_get_n_splits) \
     X(ggml_backend_sched_get_buffer_size)
 
-// One implementation, with devices of its own.
+// One implementation and its devices.
 struct side {
 #define X(f) __typeof__(f) *f;
     FUNCTIONS(X)
@@ -117,10 +119,10 @@ static void side_fini(struct side *s, int n_backends) {
 
 // ---- graphs ----
 
-static bool has_layers; // else chains
+static bool has_layers; // true: graphs of layers; false: chains
 
-// Layers as models have them, SIDE * SIDE values a tensor: views, a cache that is written and read, branches. They lie on the
-// backends one part after the other.
+// Layers with views, branches, and a cache that is written and read, SIDE * SIDE values per tensor. The first layers use the first
+// backend, the next layers the second one, and so on.
 static struct ggml_tensor *build_layers(
     struct side *s, struct ggml_context *ctx, struct ggml_cgraph *graph, struct ggml_tensor *x, int n_nodes, int n_backends) {
     enum { LAYER = 15, SIDE = 8, ROW = SIDE * sizeof(float) };
@@ -166,19 +168,19 @@ static struct ggml_cgraph *build(struct side *s, struct ggml_context *ctx, int n
     return graph;
 }
 
-// A chain of n_nodes, built, then split and allocated, then handed out; the seconds of the latter two.
+// Builds a graph of n_nodes, splits and allocates it (seconds), and passes its splits to the backends (compute_seconds).
 static void alloc_one(struct side *s, ggml_backend_sched_t sched, int n_nodes, int n_backends, int most_nodes, int run) {
     struct ggml_context *ctx = s->ggml_init((struct ggml_init_params){s->memory_size, s->memory, true});
     struct ggml_cgraph *graph = build(s, ctx, n_nodes, n_backends, most_nodes);
     const double start = clock_s(CLOCK_PROCESS_CPUTIME_ID);
     s->ggml_backend_sched_reset(sched);
     if (!s->ggml_backend_sched_alloc_graph(sched, graph)) {
-        fprintf(stderr, "sched: a graph of %d nodes is refused\n", n_nodes);
+        fprintf(stderr, "sched: allocating a graph of %d nodes failed\n", n_nodes);
         exit(1);
     }
     const double between = clock_s(CLOCK_PROCESS_CPUTIME_ID);
     if (s->ggml_backend_sched_graph_compute_async(sched, graph) != GGML_STATUS_SUCCESS) {
-        fprintf(stderr, "sched: a graph of %d nodes is not computed\n", n_nodes);
+        fprintf(stderr, "sched: computing a graph of %d nodes failed\n", n_nodes);
         exit(1);
     }
     s->compute_seconds[run] = clock_s(CLOCK_PROCESS_CPUTIME_ID) - between;
@@ -197,8 +199,8 @@ static size_t address_space(void) {
     return got == 1 ? (size_t) pages * (size_t) sysconf(_SC_PAGESIZE) : 0;
 }
 
-// Bytes of address space that new and reserve take, compute buffers apart. The heap is trimmed first: what is free in it would
-// hide what is taken.
+// The bytes of address space that new and reserve take, without compute buffers. The heap is trimmed first, because free memory in
+// it would hide a part of these bytes.
 static size_t space_here(struct side *s, int n_nodes, int n_backends) {
     struct ggml_context *ctx = s->ggml_init((struct ggml_init_params){s->memory_size, s->memory, true});
     struct ggml_cgraph *graph = build(s, ctx, n_nodes, n_backends, n_nodes);
@@ -213,7 +215,7 @@ static size_t space_here(struct side *s, int n_nodes, int n_backends) {
     return size;
 }
 
-// The same in a process of its own, with a heap that nothing else has used.
+// space_here in a new process, whose heap has not been used.
 static size_t space_of(int i_side, int n_nodes, int n_backends) {
     char command[128];
     size_t size = 0;
@@ -222,7 +224,7 @@ static size_t space_of(int i_side, int n_nodes, int n_backends) {
     FILE *f = popen(command, "r");
     const int got = f != NULL ? fscanf(f, "%zu", &size) : 0;
     if (f == NULL || pclose(f) != 0 || got != 1) {
-        fprintf(stderr, "sched: no figure from %s\n", command);
+        fprintf(stderr, "sched: no number from %s\n", command);
         exit(1);
     }
     return size;
@@ -259,9 +261,9 @@ static void compare(int n_nodes, int n_backends, struct side *sides, int n_sides
         }
         space[k] = space_of(k, n_nodes, n_backends);
         sched[k] = sides[k].ggml_backend_sched_new(sides[k].backends, NULL, n_backends, (size_t) most + 64, false, false);
-        alloc_one(&sides[k], sched[k], most, n_backends, most, 0); // what is reserved
+        alloc_one(&sides[k], sched[k], most, n_backends, most, 0); // plans and allocates the largest graph first
     }
-    for (int i = 0; i < n_runs; i++) { // each has a node more than the one before
+    for (int i = 0; i < n_runs; i++) { // each graph has one node more than the previous one, so it is new
         for (int k = 0; k < n_sides; k++) {
             alloc_one(&sides[k], sched[k], n_nodes + i, n_backends, most, i);
         }
@@ -282,13 +284,13 @@ static void compare(int n_nodes, int n_backends, struct side *sides, int n_sides
     printf("%s of %6d nodes, %d backend%s, %4d splits:", has_layers ? "layers" : "chain ", n_nodes, n_backends,
         n_backends > 1 ? "s" : " ", sides[0].n_splits);
     time_print(" new", fresh, n_sides, &worst->fresh);
-    time_print(", again", again, n_sides, &worst->again);
+    time_print(", hit", again, n_sides, &worst->again);
     time_print(", with run", run, n_sides, &worst->run);
     printf(", space %zu KiB", space[0] / 1024);
     if (n_sides > 1) {
         printf(" / %zu = %.3f", space[1] / 1024, (double) space[0] / (double) space[1]);
         worse(&worst->space, (double) space[0] / (double) space[1]);
-        printf("%s", sides[0].n_splits == sides[1].n_splits ? "" : " (other splits!)");
+        printf("%s", sides[0].n_splits == sides[1].n_splits ? "" : " (THE SPLITS DIFFER)");
     }
     printf("\n");
     for (int k = 0; k < n_sides; k++) {
@@ -304,7 +306,7 @@ int main(int argc, char **argv) {
     const int most = argc > 1 ? atoi(argv[1]) : 100000;
     side_load_own(&sides[0]);
     if (n_sides == 1) {
-        printf("sched: no comparison: %s\n", oracle_why());
+        printf("sched: without the reference: %s\n", oracle_why());
     }
     if (argc == 6 && strcmp(argv[1], "--space") == 0) {
         has_layers = atoi(argv[5]) != 0;
@@ -324,7 +326,7 @@ int main(int argc, char **argv) {
             compare(n_nodes, MAX_BACKENDS, sides, n_sides, &worst);
         }
         if (n_sides == 2) {
-            printf("%s, worst ratios, Berth / reference: new %.2f (0.7 at most is wanted), again %.2f (0.2), with run %.2f, "
+            printf("%s, worst ratios, Berth / reference: new %.2f (goal: at most 0.7), hit %.2f (0.2), with run %.2f, "
                    "space %.3f (0.1)\n",
                 has_layers ? "layers" : "chains", worst.fresh, worst.again, worst.run, worst.space);
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// bench-train [-t threads] [-n steps] [-c tokens]: one step of training a transformer of ten million parameters: forward, back,
-// AdamW, by ggml-opt.h with Berth's libraries and with the reference's best CPU variant for the machine, in one process and in
-// turns. Losses must agree. Prints the least times, tokens a second, their ratio (above 1: Berth is faster), and the memory of
-// the graph.
+// train.c: measures a training step of a transformer of ten million parameters (forward pass, backward pass, AdamW) through
+// ggml-opt.h. Berth and the reference's best CPU library for this machine alternate in one process. Their losses must agree. Prints
+// the shortest times, the tokens per second, their ratio (above 1: Berth is faster), and the memory of the graph. Usage:
+// bench-train [-t threads] [-n steps] [-c tokens]
 
 #include "clock.h"
 #include "support/grad_api.h"
@@ -44,7 +44,7 @@ static T *norm(struct model *m, T *x) {
     return m->a.ggml_mul(m->compute, m->a.ggml_rms_norm(m->compute, x, 1e-5f), param(m, N_EMBD, 1));
 }
 
-// [d, n_token, n_head], turned by the tokens' positions.
+// Queries or keys with RoPE, [d, n_token, n_head].
 static T *heads(struct model *m, T *x, int64_t n) {
     const int64_t d = N_EMBD / N_HEAD;
     T *y = m->a.ggml_reshape_3d(m->compute, m->a.ggml_mul_mat(m->compute, param(m, N_EMBD, N_EMBD), x), d, N_HEAD, n);
@@ -143,7 +143,7 @@ static void step(struct model *m, int64_t n, int i) {
 }
 
 static void show(const struct model *m, int64_t n) {
-    printf("%-28s %8.1f ms a step, %8.1f tokens/s, %7.2f MiB of memory for the graph\n", m->name, m->best_s * 1e3,
+    printf("%-28s %8.1f ms per step, %8.1f tokens/s, %7.2f MiB of memory for the graph\n", m->name, m->best_s * 1e3,
         (double) n / m->best_s, (double) m->a.ggml_backend_sched_get_buffer_size(m->sched, m->backend) / 1048576.0);
 }
 
@@ -153,7 +153,7 @@ int main(int argc, char **argv) {
     while ((opt = getopt(argc, argv, "t:n:c:")) != -1) {
         const int value = atoi(optarg != NULL ? optarg : "0");
         if (opt == '?' || value <= 0) {
-            fprintf(stderr, "bench-train [-t threads] [-n steps] [-c tokens]\n");
+            fprintf(stderr, "usage: bench-train [-t threads] [-n steps] [-c tokens]\n");
             return 2;
         }
         *(opt == 't' ? &n_threads : &n_steps) = opt == 'c' ? n_steps : value;
@@ -164,7 +164,7 @@ int main(int argc, char **argv) {
     const int n_models = cpu != NULL && grad_api_of(&both[1].a, oracle_load("libggml-base.so"), cpu) ? 2 : 1;
     for (int i = 0; i < n_models; i++) {
         if (!model_init(&both[i], n, n_threads)) {
-            printf("%s: no memory\n", both[i].name);
+            printf("%s: cannot allocate the model\n", both[i].name);
             return 1;
         }
     }
@@ -172,7 +172,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < both[0].n_params; i++) {
         n_numbers += ggml_nelements(both[0].params[i]);
     }
-    printf("%.1f million parameters, %lld tokens a step, %d thread%s\n", (double) n_numbers * 1e-6, (long long) n, n_threads,
+    printf("%.1f million parameters, %lld tokens per step, %d thread%s\n", (double) n_numbers * 1e-6, (long long) n, n_threads,
         n_threads == 1 ? "" : "s");
     double off = 0;
     for (int i = 0; i < n_steps; i++) {
@@ -185,10 +185,10 @@ int main(int argc, char **argv) {
         show(&both[k], n);
     }
     if (n_models == 1) {
-        printf("no reference: %s\n", oracle_why());
+        printf("without the reference: %s\n", oracle_why());
         return 0;
     }
-    printf("%.2fx the tokens a second, %.2fx the memory; loss %.5f, apart by %.1e of it at most\n",
+    printf("%.2fx the tokens per second, %.2fx the memory; loss %.5f, largest relative difference %.1e\n",
         both[1].best_s / both[0].best_s,
         (double) both[0].a.ggml_backend_sched_get_buffer_size(both[0].sched, both[0].backend) /
             (double) both[1].a.ggml_backend_sched_get_buffer_size(both[1].sched, both[1].backend),

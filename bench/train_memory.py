@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-# train_memory.py BERTH [PART...]: the shipped model's sizes trained from random weights, with a part (default 0.5) of the memory that
-# the graphs of a step take, beside all of it: are the losses the same, and is it as much slower as was foretold? A step's CPU
-# seconds on one thread, of runs of few and of many steps, so that starting and planning drop out; the least of several runs, in
-# turns. Run in the root of the sources. Fails if a loss differs or the slowdown is off by more than a tenth.
+# train_memory.py BERTH [SHARE...]: trains a model of the shipped model's size from random weights, without a memory limit and with
+# limits that give the graphs of a step only a SHARE (default 0.5) of their memory. Compares the losses, and compares the slowdown
+# with the predicted one. The time of a step is processor time of one thread. It is the difference between runs of many and of few
+# steps, which excludes starting and planning, and the shortest of several alternating runs. Run it in the root of the sources.
+# Fails if a loss differs or the slowdown differs from the prediction by more than 10%.
 import json, os, resource, subprocess, sys, tempfile
 
 FEW, MANY, N_RUNS = 2, 10, 3
@@ -35,7 +36,7 @@ def main():
                     seconds, said[i] = train(berth, folder, steps, limit)
                     least[i][k] = min(least[i][k], seconds)
         step = [(many - few) / (MANY - FEW) for few, many in least]
-        print("| graphs of a step, of all | MiB | losses | CPU ms a step | slower | foretold | off |\n|---|---|---|---|---|---|---|")
+        print("| share of the graphs' memory | MiB | losses | CPU ms per step | slower | predicted | error |\n|---|---|---|---|---|---|---|")
         for i, part in enumerate([1.0] + parts):
             same, slower = said[i]["losses"] == whole["losses"], step[i] / step[0]
             off = slower / said[i]["slower"] - 1

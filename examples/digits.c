@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// digits.c: handwritten digits, 8x8 pixels each, told apart by a small net that learns them: ggml-opt from the data to the
-// answer.
+// digits.c: trains a small network to recognise handwritten digits of 8x8 pixels, with ggml-opt.
 //
 //     zcat /usr/lib/python3/dist-packages/sklearn/datasets/data/digits.csv.gz | digits
 //
-// The file (of Debian's python3-sklearn) has a line a digit: 64 pixels from 0 to 16, then which digit it is. A fifth of them is
-// held back: the net never learns from it. Exit code 0: at least 97% of these are told right.
+// The file is part of Debian's python3-sklearn. It has one line per image: 64 pixels from 0 to 16, then the digit. A fifth of the
+// images is held back, so the network does not learn from them. The exit code is 0 if it recognises at least 97% of these.
 #include "berth-opt.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
@@ -21,7 +20,7 @@
 
 enum { PIXELS = 64, DIGITS = 10, HIDDEN = 128, BATCH = 16, MOST = 4096, EPOCHS = 30 };
 
-static uint64_t state = 1; // of the random numbers: the same in each run
+static uint64_t state = 1; // state of the random numbers, the same in each run
 
 static double even(void) { // from 0 to 1
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -35,7 +34,7 @@ static int read_rows(FILE *file) {
     for (int i = 0; n < MOST && fscanf(file, i < PIXELS ? "%d," : "%d", &rows[n][i]) == 1; i = (i + 1) % (PIXELS + 1)) {
         n += i == PIXELS;
     }
-    for (int i = n - 1; i > 0; i--) { // the writers come one after the other: mix them
+    for (int i = n - 1; i > 0; i--) { // the file is sorted by writer, so shuffle it
         const int j = (int) (even() * (i + 1));
         for (int k = 0; k <= PIXELS; k++) {
             const int swap = rows[i][k];
@@ -43,7 +42,7 @@ static int read_rows(FILE *file) {
             rows[j][k] = swap;
         }
     }
-    return n / BATCH * BATCH; // whole batches
+    return n / BATCH * BATCH; // complete batches only
 }
 
 static ggml_opt_dataset_t data_make(int n) {
@@ -60,7 +59,8 @@ static ggml_opt_dataset_t data_make(int n) {
     return data;
 }
 
-// A parameter with random values as wide as suits its columns; biases, which have none, begin with 0.
+// A parameter. param_fill gives a matrix random values, in a range that depends on the length of its rows, and a bias (n1 = 0)
+// zeros.
 static struct ggml_tensor *param(struct ggml_context *ctx, int64_t n0, int64_t n1) {
     struct ggml_tensor *t = n1 > 0 ? ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n0, n1) : ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n0);
     ggml_set_param(t);
@@ -107,7 +107,7 @@ static bool learn(ggml_backend_t backend, ggml_opt_dataset_t data, int64_t n, do
         ok = berth_opt_status(opt) == GGML_STATUS_SUCCESS;
         ggml_opt_result_loss(train, &loss, NULL);
         ggml_opt_result_accuracy(held_back, accuracy, NULL);
-        printf("epoch %2d: loss %.4f, %5.2f%% of %lld digits that it has not seen\n", epoch, loss, 100 * *accuracy,
+        printf("epoch %2d: loss %.4f, %5.2f%% of %lld held-back digits recognised\n", epoch, loss, 100 * *accuracy,
             (long long) (n - n_train));
     }
     ggml_opt_result_free(train);
@@ -127,7 +127,8 @@ int main(void) {
     ggml_backend_t backend = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(backend, 1);
     if (data == NULL || backend == NULL) {
-        fprintf(stderr, "%d digits are too few: lines of 64 pixels and a digit are wanted on standard input\n", n);
+        fprintf(stderr, "%d images on standard input, at least %d required: give one line per image, 64 pixels and the digit\n",
+            n, 10 * BATCH);
         return 2;
     }
     const bool ok = learn(backend, data, n, &accuracy);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// toy.c: the smallest useful backend: one device, "Toy0", that adds and multiplies float tensors in host memory.
-// docs/dev/adding-a-backend.md walks through it. Build it as a library that programs load:
+// toy.c: a minimal backend with one device, "Toy0", which adds and multiplies f32 tensors in host memory.
+// docs/dev/adding-a-backend.md explains it. This command builds it as a library that programs load:
 //     cc -std=c11 -shared -fPIC -Iinclude -DGGML_BACKEND_DL -o libggml-toy.so examples/backend/toy.c
 
 #include "ggml-backend-impl.h"
@@ -9,7 +9,7 @@
 
 static struct ggml_backend_device toy_device; // filled at the end of the file
 
-// ---- the backend: what runs graphs ----
+// ---- the backend: runs graphs ----
 
 static const char *toy_name(ggml_backend_t backend) {
     (void) backend;
@@ -24,7 +24,7 @@ static bool is_floats(const struct ggml_tensor *t) {
     return t != NULL && t->type == GGML_TYPE_F32 && ggml_is_contiguous(t);
 }
 
-// What supports_op promised is all that ever arrives here.
+// Computes one node. The scheduler only assigns nodes that toy_dev_supports_op accepts.
 static void toy_run(struct ggml_tensor *node) {
     const float *a = node->src[0]->data, *b = node->src[1]->data;
     float *out = node->data;
@@ -48,7 +48,7 @@ static enum ggml_status toy_compute(ggml_backend_t backend, struct ggml_cgraph *
 }
 
 static ggml_backend_t toy_init(ggml_backend_dev_t device, const char *params) {
-    // 16 random bytes of your own: programs tell backends apart by them.
+    // Programs identify a backend by its GUID. Use 16 random bytes.
     static ggml_guid guid = {0x74, 0x6f, 0x79, 0x1b, 0x3c, 0x5d, 0x4e, 0x21, 0x90, 0xa4, 0x0f, 0x66, 0xd2, 0x13, 0x8e, 0x07};
     (void) params;
     ggml_backend_t backend = calloc(1, sizeof *backend);
@@ -61,7 +61,7 @@ static ggml_backend_t toy_init(ggml_backend_dev_t device, const char *params) {
     return backend;
 }
 
-// ---- the device: what it is and what it can do ----
+// ---- the device: its properties and capabilities ----
 
 static const char *toy_dev_name(ggml_backend_dev_t device) {
     (void) device;
@@ -75,7 +75,7 @@ static const char *toy_dev_description(ggml_backend_dev_t device) {
 
 static void toy_dev_memory(ggml_backend_dev_t device, size_t *free, size_t *total) {
     (void) device;
-    *free = 0; // host memory: its size is the CPU device's to tell
+    *free = 0; // the device uses host memory, whose size the CPU device reports
     *total = 0;
 }
 
@@ -116,7 +116,7 @@ static bool toy_dev_supports_buft(ggml_backend_dev_t device, ggml_backend_buffer
     return ggml_backend_buft_is_host(buft);
 }
 
-// ---- the registry: the way in ----
+// ---- the registry: the entry point of the library ----
 
 static const char *toy_reg_name(ggml_backend_reg_t reg) {
     (void) reg;
