@@ -1,5 +1,4 @@
-# A toolchain file for the other of the two architectures that Debian's cross compilers serve; programs run under qemu-user.
-# BERTH_CROSS names it: x86_64 or aarch64.
+# A toolchain file for Debian's cross compilers. BERTH_CROSS is the target, x86_64 or aarch64. Programs run under qemu-user.
 if(NOT DEFINED BERTH_CROSS AND DEFINED ENV{BERTH_CROSS})
     set(BERTH_CROSS $ENV{BERTH_CROSS})
 endif()

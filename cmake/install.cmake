@@ -1,31 +1,32 @@
-# What `make install` puts where: libraries, headers, the program with man page, completion and documentation, a CMake package and a
-# pkg-config file.
+# The files that `make install` installs: libraries, headers, the program with man page, completion and documentation, a CMake
+# package and a pkg-config file.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS ggml-base ggml-cpu ggml EXPORT ggml-targets
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS berth RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES models/tales-q8_0.gguf DESTINATION ${CMAKE_INSTALL_DATADIR}/berth/models)
-install(FILES ${PROJECT_BINARY_DIR}/berth.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL) # none where the program cannot run
+install(FILES ${PROJECT_BINARY_DIR}/berth.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL) # OPTIONAL: a cross build has no man page
 install(FILES tools/completion/berth.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME berth)
-# Side by side as in the sources, so that `docs/user/models.md` is found below the folder and the README's links lead somewhere.
+# The documentation keeps the folders of the sources, so that the links of README.md work and messages can name docs/user/models.md.
 install(FILES LICENSE README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN "man" EXCLUDE)
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "ggml-cuda.h" EXCLUDE)
-# The CUDA backend, where it has been built: `make cuda`. Programs load it; none links it.
+# The CUDA backend, if `make cuda` has built it. Programs load it at run time.
 if(TARGET ggml-cuda)
     install(FILES $<TARGET_FILE:ggml-cuda> DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
     install(FILES include/ggml-cuda.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endif()
 
-# Devices of other ranks, where MPI was found. Loaded as well.
+# The backend for devices of other ranks, if MPI was found. Programs load it at run time.
 if(TARGET ggml-mpi)
     install(TARGETS ggml-mpi berth-mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ggml)
 install(EXPORT ggml-targets NAMESPACE ggml:: DESTINATION ${package_dir})
-# The version of ggml's API that is served, since that is what find_package(ggml 0.x) asks for; it has all of the older ones.
+# The package has the version of ggml's API that Berth implements, so that find_package(ggml 0.x) succeeds for this and older
+# versions.
 set(ggml_version 0.25.1)
 if(BUILD_SHARED_LIBS)
     set(ggml_is_shared ON)
@@ -38,7 +39,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/ggml-config-version.cmake
     VERSION ${ggml_version} COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ggml-config.cmake ${PROJECT_BINARY_DIR}/ggml-config-version.cmake DESTINATION ${package_dir})
 
-# The prefix is only known when installing, so the file finds it from its own place.
+# The pkg-config file has a prefix relative to its own folder, because an installation can be moved.
 file(RELATIVE_PATH pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 if(BUILD_SHARED_LIBS)
     set(pc_defines "-DGGML_SHARED -DGGML_BACKEND_SHARED")
@@ -51,8 +52,8 @@ endif()
 configure_file(cmake/ggml.pc.in ${PROJECT_BINARY_DIR}/ggml.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ggml.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# The libraries again, under the names that llama.cpp's binaries ask for: docs/user/llama.cpp.md. Links, also in the build folder: a file
-# has one copy in a process, whatever it was asked for as.
+# Links to the libraries under the names that llama.cpp's binaries ask for (docs/user/llama.cpp.md), also in the build folder. They
+# are links because a process loads a file once, under any of its names.
 if(BUILD_SHARED_LIBS)
     install(TARGETS ggml-base-so0 ggml-cpu-so0 ggml-so0 LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
     set(link_dir ${PROJECT_BINARY_DIR}/lib/berth)

@@ -1,12 +1,12 @@
 #!/bin/bash
-# bench-tiers.sh BUILD_DIR [PART...]: measures each tier of kernels of this machine against the reference's library for that tier. Writes
-# all measurements to docs/data/tiers-MACHINE.csv and a row per tier to the table of docs/user/speed.md.
+# bench-tiers.sh BUILD_DIR [PART...]: measures each tier of kernels of this machine against the reference's library for that tier.
+# Writes all measurements to docs/data/tiers-MACHINE.csv and a row per tier to the table of docs/user/speed.md.
 #
-# A part is TIER/kernels, TIER/ops, TIER/TYPE or `write`. TIER/TYPE measures a model of 1.1B weights of TYPE (q4_K, q8_0 or f16) through
-# libllama. `write` writes the table and the CSV from the parts that have been measured. Without a part, the script measures all parts
-# that are missing in BUILD_DIR/tiers, then runs `write`. A complete run takes about ten minutes per tier and 3 GB of disk. An
-# interrupted run continues with the next part. PIN='taskset -c 1' is put before every measurement. The first run requires npm, which
-# fetches the reference.
+# A part is TIER/kernels, TIER/ops, TIER/TYPE or `write`. TIER/TYPE measures a model of 1.1B weights of TYPE (q4_K, q8_0 or f16)
+# through libllama. `write` writes the table and the CSV from the parts that have been measured. Without a part, the script measures
+# all parts that are missing in BUILD_DIR/tiers, then runs `write`. A complete run takes about ten minutes per tier and 3 GB of
+# disk. An interrupted run continues with the next part. PIN='taskset -c 1' is put before every measurement. The first run requires
+# npm, which fetches the reference.
 set -eu
 cd "$(dirname "$0")/.."
 build=$1
@@ -69,8 +69,8 @@ part_run() {
 
 # ---- tables ----
 
-# rows FILE NAMES BEGIN: the rows of a file of bench-kernels whose names are in NAMES, as CSV: BEGIN, name, columns, the ratio to plain
-# weights, the ratio to repacked weights.
+# rows FILE NAMES BEGIN: the rows of a file of bench-kernels whose names are in NAMES, as CSV: BEGIN, name, columns, the ratio to
+# plain weights, the ratio to repacked weights.
 rows() {
     awk -v names=" $2 " -v begin="$3" '$2 ~ /^[0-9]+$/ && index(names, " " $1 " ") { print begin "," $1 "," $2 "," $5 "," ($7 == "-" ? "" : $7) }' "$1"
 }
@@ -95,7 +95,8 @@ tier_rows() {
     done
 }
 
-# span TIER COLUMNS FIELD: the least and the largest ratio of a tier's products of quantised types; FIELD is 7 (plain) or 8 (repacked).
+# span TIER COLUMNS FIELD: the least and the largest ratio of a tier's products of quantised types; FIELD is 7 (plain) or 8
+# (repacked).
 span() {
     awk -F, -v tier="$1" -v m="$2" -v f="$3" '$1 == tier && $4 == "product" && $5 ~ /^(q|iq|mx)/ && $6 == m && $f != "" {
         if (!n++ || $f + 0 < lo) lo = $f + 0

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Runs every benchmark that has something to compare with, and says what it skipped.
+# bench.sh [BUILD]: runs all benchmarks whose inputs are available, and prints the names of the others.
 set -eu
 cd "$(dirname "$0")/.."
 dir=${1:-build}
 data=${BERTH_DATA:-../shared}
 
-BERTH_REFERENCE=$(tools/fetch-reference.sh) || echo "bench: without the reference libraries; ratios to them are left out"
+BERTH_REFERENCE=$(tools/fetch-reference.sh) || echo "bench: the reference libraries are unavailable; benchmarks that compare with them are left out"
 export BERTH_REFERENCE
 echo "== building graphs"
 "$dir/bin/bench-graph"
@@ -25,7 +25,7 @@ echo "== ordering ops"
 "$dir/bin/bench-order"
 echo "== planning: scale"
 "$dir/bin/bench-plan" scale
-echo "== planning: made problems"
+echo "== planning: generated problems"
 "$dir/bin/bench-plan" hard 20
 "$dir/bin/bench-plan" training 10
 if [ -d "$data/planner" ]; then
@@ -35,5 +35,5 @@ if [ -d "$data/planner" ]; then
     "$dir/bin/bench-plan" graphs "$data/graphs"
     "$dir/bin/bench-plan" graphs "$data/graphs" 20000
 else
-    echo "bench: SKIPPED instances and captured graphs, there is no $data (set BERTH_DATA)"
+    echo "bench: SKIPPED instances and captured graphs: $data/planner does not exist; set BERTH_DATA"
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# check-clang.py BUILD CLANG: clang reads, with every warning an error, the C files that BUILD compiles and CLANG, a build that clang made,
-# does not: together it has seen them all. It makes no code of them.
+# check-clang.py BUILD CLANG: checks with clang, with warnings as errors, the C files that BUILD compiles and that CLANG, a build
+# with clang, does not compile. Together both cover all files. Only the syntax is checked; no code is generated.
 import concurrent.futures
 import json
 import os
@@ -16,7 +16,7 @@ def commands(build):
 
 def read(command):
     args = shlex.split(command["command"])
-    first = next(i for i, a in enumerate(args) if a.startswith("-"))  # before it: the compiler, and what starts it
+    first = next(i for i, a in enumerate(args) if a.startswith("-"))  # the words before it are the compiler and its launcher
     return subprocess.run(
         ["clang", "-fsyntax-only", "-Werror"] + args[first:], cwd=command["directory"], capture_output=True, text=True)
 
@@ -30,7 +30,7 @@ def main():
             if result.returncode != 0:
                 print(result.stderr, end="")
                 bad += 1
-    print(f"clang: {len(left)} files read that it did not compile, {bad} with warnings")
+    print(f"clang: checked {len(left)} files that the clang build leaves out, {bad} with warnings")
     return bad > 0
 
 

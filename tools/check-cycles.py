@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""check-cycles.py [BUILD]: cycles between the object files of one folder of src, by the symbols that they take from each other.
+"""check-cycles.py [BUILD]: finds cycles between the object files of one folder of src, by the symbols that they use.
 
-tools/cycles.txt lists the cycles that are meant, one per line: FILE FILE...: the reason. Any other cycle, and a listed one that is gone,
-is an error.
+tools/cycles.txt lists the intended cycles, one per line: FILE FILE...: the reason. Any other cycle is an error, and so is a listed cycle
+that does not exist.
 """
 import glob
 import os
@@ -12,7 +12,7 @@ import sys
 
 
 def objects_read(build):
-    """{source file: (defined symbols, taken symbols)}"""
+    """{source file: (defined symbols, used symbols)}"""
     found = {}
     for path in glob.glob(build + "/src/CMakeFiles/*.dir/**/*.c.o", recursive=True):
         source = "src/" + re.sub(r"^.*\.dir/", "", path)[:-2]
@@ -27,7 +27,7 @@ def objects_read(build):
 
 
 def components(edges):
-    """Strongly connected components of two files or more (Tarjan, with a stack of its own)."""
+    """Strongly connected components of two files or more, by Tarjan's algorithm without recursion."""
     index, low, on_stack, stack, result = {}, {}, set(), [], []
     for root in edges:
         if root in index:
@@ -75,7 +75,7 @@ def main():
             target = owner.get(name, source)
             if target != source and target.split("/")[1] == source.split("/")[1]:
                 edges[source].add(target)
-    # A machine compiles the kernels of one architecture only.
+    # A build has the kernels of one architecture only, so they are not part of the listed cycles.
     found = [tuple(f for f in cycle if not re.match("src/cpu/(arm|x86)/", f)) or cycle for cycle in components(edges)]
     meant = {}
     with open("tools/cycles.txt", encoding="utf-8") as file:
@@ -91,11 +91,11 @@ def main():
             for source in cycle:
                 for target in sorted(edges[source] & set(cycle)):
                     names = sorted(n for n in objects[source][1] if owner.get(n) == target)
-                    print(f"    {source} takes of {target}: {' '.join(names)}")
+                    print(f"    {source} uses from {target}: {' '.join(names)}")
     for cycle in meant:
         if cycle not in found and all(source in objects for source in cycle):
             bad += 1
-            print("cycles: listed, but gone:", " ".join(cycle))
+            print("cycles: listed in tools/cycles.txt, but not found:", " ".join(cycle))
     if bad:
         sys.exit(1)
     print(f"cycles: {len(found)} inside folders, all listed with a reason")

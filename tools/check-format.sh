@@ -1,5 +1,5 @@
 #!/bin/sh
-# Are all C and CUDA sources formatted as .clang-format says? With --fix: make them so.
+# check-format.sh [--fix]: checks that all C and CUDA sources are formatted by .clang-format. --fix formats them.
 set -eu
 cd "$(dirname "$0")/.."
 files=$(git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh')
@@ -9,5 +9,5 @@ if [ "${1:-}" = --fix ]; then
 else
     # shellcheck disable=SC2086
     clang-format --dry-run -Werror $files
-    echo "format: $(printf '%s\n' "$files" | wc -l) files are fine"
+    echo "format: $(printf '%s\n' "$files" | wc -l) files are formatted"
 fi

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The C example in the README is examples/hello.c, line by line.
+# check-readme.sh: checks that the C example of README.md equals examples/hello.c.
 set -eu
 cd "$(dirname "$0")/.."
 awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' README.md | diff - examples/hello.c
-echo "readme: the example is examples/hello.c"
+echo "readme: the example equals examples/hello.c"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# check-skips.sh BUILD: what the last `ctest` in BUILD skipped must be listed in tests/skips.txt with a reason: a test that quietly
-# stops to run is a test less. `make test` calls it with BERTH_STRICT=1, as CI does.
+# check-skips.sh BUILD: checks that tests/skips.txt lists every test that the last `ctest` in BUILD skipped, with the reason. So no
+# test stops running unnoticed. `make test` calls it with BERTH_STRICT=1, as CI does.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
@@ -26,6 +26,6 @@ FNR == NR {
     bad = 1
 }
 END {
-    if (bad) { print "skips: not in tests/skips.txt (preset " preset ", " machine ")"; exit 1 }
+    if (bad) { print "skips: the tests above are not listed in tests/skips.txt (preset " preset ", " machine ")"; exit 1 }
     printf "skips: %d, all listed\n", n_seen
 }' tests/skips.txt "$build/Testing/Temporary/LastTest.log"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# check-symbols.sh [BUILD]: the libraries, shared or archives, export only ggml_*, gguf_*, berth_*, the quantize_*/dequantize_* names
-# of the ABI, and the one C++ name in it.
+# check-symbols.sh [BUILD]: checks that the libraries, shared or static, export only ggml_*, gguf_*, berth_*, and the quantize_*,
+# dequantize_* and C++ names that are part of ggml's ABI.
 set -eu
 dir=${1:-build}
 bad=0
@@ -18,7 +18,7 @@ for name in libggml-base libggml-cpu libggml $([ ! -e "$dir/lib/libggml-cuda.so"
     fi
     others=$(printf '%s\n' "$names" | grep -Ev '^((ggml|gguf|berth)_[a-z0-9_A-Z]+|(quantize|dequantize)_[a-z0-9_A-Z]+|iq[23]xs_(init|free)_impl|_Z14gguf_type_size9gguf_type|)$' || true)
     if [ -n "$others" ]; then
-        printf '%s exports what it should not:\n%s\n' "$lib" "$others" >&2
+        printf '%s exports names that are not part of an API:\n%s\n' "$lib" "$others" >&2
         bad=1
     fi
     echo "symbols: $(basename "$lib") exports $(printf '%s\n' "$names" | grep -c .)"

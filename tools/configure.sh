@@ -1,11 +1,11 @@
 #!/bin/sh
-# configure.sh PRESET DIR [-D NAME=VALUE...]: lets CMake configure the folder DIR, unless it did with these values already. What CMake
-# prints is in DIR/configure.log.
+# configure.sh PRESET DIR [-D NAME=VALUE...]: configures the build folder DIR with CMake, unless DIR is already configured with
+# these values. The output of CMake is in DIR/configure.log.
 set -eu
 preset=$1 dir=$2
 shift 2
 
-# Does the cache have NAME=VALUE, whatever its type?
+# has NAME=VALUE: whether CMake's cache has this value, with any type
 has() {
     awk -v want="$1" 'BEGIN { name = want; sub(/=.*/, "", name) }
         { line = $0; sub(/:[A-Z]*=/, "=", line) }

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Fetches the reference libraries and compares Berth with them. Says so and succeeds where npm cannot be reached.
+# conformance.sh [BUILD]: fetches the reference libraries and compares Berth with them. If they cannot be fetched, it prints SKIPPED
+# and succeeds.
 set -eu
 cd "$(dirname "$0")/.."
 dir=${1:-build}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""count-shape.py [--list KIND] [--by-folder] [DIR...]: counts what the style guide asks to avoid, in C and CUDA files below DIR (src).
+"""count-shape.py [--list KIND] [--by-folder] [DIR...]: counts constructs that the style rules avoid, in the C and CUDA files of DIR (src).
 
-KIND is one of the names printed; --list prints each place as FILE:LINE. The counts have no pass mark: compare two trees.
+KIND is one of the printed names; --list prints each place as FILE:LINE. There is no limit for a count: compare the counts of two trees.
 """
 import os
 import re
@@ -33,7 +33,7 @@ def stripped(text):
 
 
 def statements(text):
-    """(line, tokens) of what is between ; { and }."""
+    """(line, tokens) of each sequence of tokens between ; { and }."""
     line, start, tokens = 1, 1, []
     at = 0
     for match in TOKEN.finditer(text):
@@ -77,7 +77,7 @@ def conditionals(tokens):
                         break
                     level -= 1
             yield part[:first], part[first + 1:end], part[end + 1:], "?" in part[:first] + part[first + 1:]
-        # what brackets hold, item by item
+        # the items inside brackets
         i = 0
         while i < len(part):
             if part[i] in "([":

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-# coverage.py BUILD [--lines FOLDER]: lines and branches of src/ that the last tests in BUILD (preset coverage) reached, by folder, beside
-# the least that tests/coverage.txt asks for. Exit code 1 where a folder has less, or is not there. --lines lists what was not reached
-# in a folder.
-# A line that several programs contain counts as reached if one of them reached it; so does each branch of it. Branches are those of
-# the compiler without optimising: two a condition, each part of && and || by itself, one a case of a switch. Asserts are not
-# compiled in; nothing else is left out.
+# coverage.py BUILD [--lines FOLDER]: prints the share of lines and branches of src/ that the last tests in BUILD (preset coverage)
+# reached, per folder, and the share that tests/coverage.txt requires. The exit code is 1 if a folder has less, or if a required
+# folder is missing. --lines lists the lines and branches of a folder that were not reached.
+#
+# A line or branch that several programs contain counts as reached if one program reached it. Branches are those of the compiler
+# without optimisation: two per condition, each part of && and || separately, one per case of a switch. Asserts are not compiled in.
+# Nothing else is excluded.
 import collections
 import gzip
 import json
@@ -15,7 +16,7 @@ import tempfile
 
 
 def gcov(build):
-    """All records of gcov: one a source file and object."""
+    """All records of gcov: one per pair of a source file and an object."""
     objects = []
     for root, _, names in os.walk(build):
         objects += [os.path.abspath(os.path.join(root, n)) for n in names if n.endswith(".gcda")]
@@ -49,7 +50,7 @@ def folder_of(path):
 
 
 def read_gates(path):
-    """By folder: the least percent of lines and branches."""
+    """{folder: (required percentage of lines, of branches)}"""
     gates = {}
     with open(path) as file:
         for row in file:
@@ -77,13 +78,13 @@ def main():
             s[3] += len(branches)
     gates = read_gates(os.path.join(source, "tests/coverage.txt"))
     bad = 0
-    print(f"{'folder':<16} {'lines':>7} {'least':>6} {'branches':>9} {'least':>6}")
+    print(f"{'folder':<16} {'lines':>7} {'needed':>6} {'branches':>9} {'needed':>6}")
     for folder in sorted(set(sums) | set(gates)):
         s, least = sums[folder], gates.get(folder, (0, 0))
         got = 100 * s[0] / max(s[1], 1), 100 * s[2] / max(s[3], 1)
         is_less = got[0] < least[0] or got[1] < least[1]
         bad += is_less
-        print(f"{folder:<16} {got[0]:7.2f} {least[0]:6.1f} {got[1]:9.2f} {least[1]:6.1f}{'  LESS' if is_less else ''}")
+        print(f"{folder:<16} {got[0]:7.2f} {least[0]:6.1f} {got[1]:9.2f} {least[1]:6.1f}{'  BELOW' if is_less else ''}")
     return bad > 0
 
 

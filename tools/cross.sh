@@ -1,16 +1,15 @@
 #!/bin/sh
-# cross.sh [PART]: builds Berth for the other architecture (x86_64 on arm64 and the other way round) with every warning an error, and
-# runs random products, one in PART of them, and quantised formats there under qemu-user, tier by tier. Kernels and formats are compiled
-# as they are shipped, the rest quickly. Installs what that needs from Debian's packages.
-# The attention of avx2 is left out: qemu 7.2 ends in its masked loads.
-# Exit code 77: not to be had here.
+# cross.sh [PART]: builds Berth for the other architecture (x86_64 on arm64, arm64 on x86_64) with warnings as errors. Under
+# qemu-user it tests the quantised formats and, for each tier, one in PART of the random products. Kernels and formats are compiled
+# as they are shipped, all other files with -O1. Installs missing Debian packages. The attention of tier avx2 is not tested, because
+# qemu 7.2 crashes at its masked loads. The exit code is 77 if the packages are unavailable.
 set -eu
 cd "$(dirname "$0")/.."
 
 case $(uname -m) in
     aarch64 | arm64) cross=x86_64 deb=amd64 packages="gcc-x86-64-linux-gnu" tiers="sse42 avx2" ;;
     x86_64 | amd64) cross=aarch64 deb=arm64 packages="gcc-aarch64-linux-gnu" tiers="neon fp16 dotprod i8mm bf16" ;;
-    *) echo "cross: no other architecture is set up for $(uname -m)" >&2; exit 77 ;;
+    *) echo "cross: $(uname -m) is not supported, only arm64 and x86_64 are" >&2; exit 77 ;;
 esac
 packages="$packages qemu-user libcmocka-dev:$deb zlib1g-dev:$deb"
 
@@ -24,7 +23,7 @@ if [ -n "$missing" ]; then
     export DEBIAN_FRONTEND=noninteractive
     dpkg --add-architecture $deb && apt-get update -qq
     # shellcheck disable=SC2086
-    apt-get install -y -qq --no-install-recommends $missing >/dev/null || { echo "cross: not to be had here:$missing" >&2; exit 77; }
+    apt-get install -y -qq --no-install-recommends $missing >/dev/null || { echo "cross: these packages cannot be installed:$missing" >&2; exit 77; }
 fi
 
 dir=build/cross
@@ -32,7 +31,7 @@ export BERTH_CROSS=$cross
 cmake -G Ninja -S . -B $dir --toolchain cmake/cross.cmake -D CMAKE_BUILD_TYPE=Release -D BERTH_WERROR=ON -D BERTH_BENCH=OFF \
     -D BERTH_CHECK_PART="${1:-1}" -D CMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG -Wno-format-truncation -Wno-maybe-uninitialized"
 cmake --build $dir --target ggml ggml-cpu ggml-base berth prop_matmul test_quant
-# Two at a time: each has mostly one thread.
+# Two run at a time, because each uses mostly one thread.
 export run="qemu-$cross -cpu max -L / $dir/tests"
 # shellcheck disable=SC2016,SC2086
 printf '%s\n' formats $tiers | xargs -P 2 -I TIER sh -c '

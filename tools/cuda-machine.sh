@@ -1,9 +1,13 @@
 #!/bin/bash
-# cuda-machine.sh [BUILD] [LOGS]: all that needs a GPU, on a machine that has one: builds the libraries with kernels for that GPU alone, runs
-# the op suite's cases on it against the CPU (an op a process, so that a lost device is that op's alone), tries that
-# computing takes no memory after a reserve (cuda-promise), the benchmark GPUBENCH names (gpubench.c), and compute-sanitizer over a part of
-# the cases. Goes on after failures; what failed is in the last lines and in LOGS.
-# ARCHS (90a), PART (1/1) of the cases, SANITIZE (memcheck racecheck; empty: none), SANITIZE_PART (1/40), OPS (all of them), JOBS, LIMIT (500 s).
+# cuda-machine.sh [BUILD] [LOGS]: runs all tests that require a GPU:
+#   - builds the libraries with kernels for the GPU's architecture only;
+#   - runs the cases of the op suite on the GPU and compares with the CPU. Each op has a process, so that a lost device fails one op only;
+#   - checks that computing allocates no memory after a reserve (cuda-promise);
+#   - compiles and runs the benchmark in the C file GPUBENCH, if it is set;
+#   - runs compute-sanitizer on a part of the cases.
+# It continues after failures. The last lines and LOGS report them. Environment variables, with their defaults: ARCHS=90a,
+# PART=1/1 (share of the cases), SANITIZE='memcheck racecheck' (empty: none), SANITIZE_PART=1/40, OPS (all ops), JOBS (all cores),
+# LIMIT=500 (seconds after which no further step starts).
 set -u
 cd "$(dirname "$0")/.."
 build=${1:-build/cuda}
@@ -48,7 +52,7 @@ grep -E 'FAIL|LOST|exit ' "$logs/ops.log" | awk '{n[$2]++} n[$2] <= 3' | cut -c1
 awk '{p += $2; f += $4; u += $6} $4 > 0 {bad = bad " " $1 "(" $4 ")"} $6 > 0 {no = no " " $1 "(" $6 ")"}
     END {print "ops: " p " passed, " f " failed:" bad; print "unsupported " u ":" no}' "$logs/ops.txt"
 
-step "promise"
+step "no allocation after reserve"
 for what in steps fill; do
     timeout 120 "$build/cuda-promise" "$build/lib" $what > "$logs/promise-$what.log" 2>&1 || echo "FAIL cuda-promise $what: exit $?"
     tail -1 "$logs/promise-$what.log"

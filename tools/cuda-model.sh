@@ -1,9 +1,11 @@
 #!/bin/bash
-# cuda-model.sh BUILD CLIENT...: libllama on Berth's CUDA backend, on a machine with a GPU. BUILD: where cuda-machine.sh built; CLIENT: a
-# folder of libllama's binaries of one release (of the npm package @node-llama-cpp/linux-x64), of which Berth's libraries take ggml's
-# place. For each: the text of the tales model on the GPU and on the CPU, logits of a made model against f32, and tokens per second of a
-# made llama of 8B weights, prompt of 2,048 and 128 tokens one by one. TYPES (q4_K f16), TALES (a tales model in f16: of the shipped one in
-# q8_0 rounding alone may choose another word), SCRATCH (/dev/shm/berth): room for 21 GB.
+# cuda-model.sh BUILD CLIENT...: tests libllama on Berth's CUDA backend, on a machine with a GPU. BUILD is the build folder of
+# cuda-machine.sh. CLIENT is a folder with libllama's binaries of one release, from the npm package @node-llama-cpp/linux-x64;
+# Berth's libraries replace ggml's. For each CLIENT the script compares the text of the tales model on the GPU and on the CPU,
+# compares the logits of a generated model with those of f32, and measures the tokens per second of a generated llama model of 8B
+# weights, with a prompt of 2,048 tokens and 128 generated tokens. Environment variables, with their defaults: TYPES='q4_K f16';
+# TALES, a tales model (set it to one in f16, because rounding may change a word of the shipped q8_0 model); SCRATCH=/dev/shm/berth,
+# a folder with 21 GB of space.
 set -u
 cd "$(dirname "$0")/.."
 build=$(cd "$1" && pwd) || exit 1
@@ -37,7 +39,7 @@ for client in "$@"; do
     for kind in gpu cpu; do
         "$build/probe" "$scratch/$llama-$kind" text "${TALES:-models/tales-q8_0.gguf}" "Once upon a time" 100 > "$scratch/$kind.txt" 2> "$scratch/log" || fail "text on the $kind: $(cat "$scratch/log")"
     done
-    cmp "$scratch/gpu.txt" "$scratch/cpu.txt" && echo "the same text of 100 tokens on the GPU and on the CPU" || fail "another text"
+    cmp "$scratch/gpu.txt" "$scratch/cpu.txt" && echo "the same text of 100 tokens on the GPU and on the CPU" || fail "the texts of the GPU and of the CPU differ"
     for type in f32 q4_K; do
         "$build/make-model" llama small $type "$scratch/logits.gguf" || fail "the small model of $type"
         for kind in gpu cpu; do

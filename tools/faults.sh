@@ -1,12 +1,13 @@
 #!/bin/bash
-# faults.sh BERTH PRELOAD SYSCALLS [JOBS]: the campaigns fault_memory_all, fault_system_all and fault_kill_all of `make test-long`, shared by
-# JOBS processes (default: one per core). PRELOAD and SYSCALLS are the libraries of tests/fault. Prints the failures and the totals; the exit
-# code is 1 if there are failures. A signal (timeout) ends the processes that run; what the others found is printed all the same.
+# faults.sh BERTH PRELOAD SYSCALLS [JOBS]: runs the tests fault_memory_all, fault_system_all and fault_kill_all of `make test-long`,
+# divided among JOBS processes (default: one per core). PRELOAD and SYSCALLS are the libraries of tests/fault. Prints the failures
+# and the totals. The exit code is 1 if there are failures. A signal, for example of timeout, ends the running processes; the
+# results so far are printed.
 set -u
 cd "$(dirname "$0")/.."
 export berth=$1 preload=$2 syscalls=$3
 export jobs=${4:-$(nproc)}
-export kills=$(((200 + jobs - 1) / jobs)) # of each command, per process
+export kills=$(((200 + jobs - 1) / jobs)) # kills of each command per process
 logs=$(mktemp -d) || exit 3
 export logs
 trap 'rm -rf "$logs"' EXIT

@@ -1,17 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# follow-reference.sh VERSION [BUILD_DIR]: what another release of the reference changes. VERSION is one of node-llama-cpp's packages
-# (npm view @node-llama-cpp/linux-arm64 versions). Compared with the release that Berth follows (fetch-reference.sh's own):
+# follow-reference.sh VERSION [BUILD_DIR]: reports the changes of another release of the reference. VERSION is a version of
+# node-llama-cpp (npm view @node-llama-cpp/linux-arm64 versions). It is compared with the release that Berth follows, the default of
+# fetch-reference.sh:
 #
-#   exports    functions of ggml's libraries that are new, have vanished, or are of another size, which hints at another behaviour
-#   imports    functions that the client's libraries begin or cease to call, and whether Berth has them
+#   exports    functions of ggml's libraries that are new, removed, or of another size, which suggests another behaviour
+#   imports    functions that the client's libraries start or stop calling, and those of them that Berth lacks
 #   client     `berth client` on the new release
-#   conformance, tests   both suites against the new release; they report and go on
+#   conformance, tests   both test suites with the new release; a failure does not end the script
 #
-# STEPS='exports imports' chooses some. Exit code: 0 nothing is missing and nothing differs, 1 something, 77 it cannot be had.
+# STEPS='exports imports' selects steps. Exit codes: 0 Berth lacks nothing and no test fails, 1 otherwise, 77 no such release.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-[ $# -ge 1 ] || { sed -n '3,12s/^# \{0,1\}//p' "tools/$(basename "$0")"; exit 2; }
+[ $# -ge 1 ] || { sed -n '3,13s/^# \{0,1\}//p' "tools/$(basename "$0")"; exit 2; }
 version=$1
 build=${2:-build}
 steps=${STEPS:-exports imports client conformance tests}
@@ -21,7 +22,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 n_bad=0
 
-# The names of a release's files without what differs by release: libllama.v0.5.0.so -> libllama.
+# libraries FOLDER: the libraries of a release. kind_of FILE: the name without the release: libllama.v0.5.0.so -> libllama.
 libraries() {
     find "$1" -maxdepth 1 \( -name '*.so' -o -name '*.node' \) -printf '%f\n' | sort
 }
@@ -30,7 +31,7 @@ kind_of() {
     sed -E 's/^(libggml|libllama)\.[a-z0-9.]+\.so$/\1/; s/\.(so|node)$//' <<<"$1"
 }
 
-# file_of FOLDER KIND
+# file_of FOLDER KIND: the library of that kind
 file_of() {
     local file
     for file in $(libraries "$1"); do
@@ -38,10 +39,10 @@ file_of() {
     done
 }
 
-# What this project has to know of: C functions of ggml's.
+# The names of ggml's C functions.
 is_ggml='^(ggml|gguf|quantize|dequantize)_'
 
-exports() { # FILE: name and size
+exports() { # FILE: prints name and size of each function
     nm -DS -t d --defined-only "$1" 2>/dev/null | awk 'NF == 4 && $3 ~ /[TWDBR]/ { print $4, $2 }' | grep -E "$is_ggml" | sort
 }
 
@@ -49,7 +50,7 @@ imports() { # FILE
     nm -D --undefined-only "$1" 2>/dev/null | awk '$1 == "U" { print $2 }' | grep -E "$is_ggml" | sort
 }
 
-# list WHAT FILE: one name a line, under a heading with their number
+# list WHAT FILE: prints the lines of FILE under a heading with their number
 list() {
     [ ! -s "$2" ] || { echo "  $1 ($(wc -l <"$2")):"; sed 's/^/    /' "$2"; }
 }
@@ -69,9 +70,9 @@ step_exports() {
         comm -23 "$work/a.names" "$work/b.names" >"$work/gone"
         join "$work/a" "$work/b" | awk '$2 != $3 { printf "%s (%d bytes, was %d)\n", $1, $3, $2 }' >"$work/changed"
         list new "$work/new"
-        list vanished "$work/gone"
+        list removed "$work/gone"
         list "of another size" "$work/changed"
-        case $kind in libggml-cpu-*) continue ;; esac # kernels, which nobody calls from outside
+        case $kind in libggml-cpu-*) continue ;; esac # other libraries do not call the kernels
         comm -23 "$work/new" "$work/berth" >"$work/lacking"
         list "new, and not in Berth" "$work/lacking"
         [ ! -s "$work/lacking" ] || n_bad=$((n_bad + 1))
@@ -115,7 +116,7 @@ step_tests() {
 }
 
 for file in libggml-base libggml libggml-cpu; do
-    [ -f "$build/lib/$file.so" ] || { echo "follow-reference: there is no $build/lib/$file.so: make build-all first" >&2; exit 1; }
+    [ -f "$build/lib/$file.so" ] || { echo "follow-reference: $build/lib/$file.so does not exist: run make build-all first" >&2; exit 1; }
     nm -D --defined-only "$build/lib/$file.so" | awk '{ print $3 }'
 done | sort -u >"$work/berth"
 [ -s "$work/berth" ] || exit 1
@@ -124,5 +125,5 @@ echo "to   $new"
 for step in $steps; do
     "step_$step"
 done
-echo "follow-reference: $([ $n_bad = 0 ] && echo "$version changes nothing that Berth lacks" || echo "$n_bad parts report differences")"
+echo "follow-reference: $([ $n_bad = 0 ] && echo "Berth lacks nothing of $version" || echo "$n_bad parts report differences")"
 [ $n_bad = 0 ]

@@ -1,10 +1,10 @@
 #!/bin/bash
-# fuzz.sh MINUTES [TARGET...]: each fuzz target (all, if none is named) for MINUTES, two at a time, from its corpus under tests/fuzz;
-# prints what was run. Inputs that crash, hang or are slow lie in build/fuzz/artefacts afterwards, TARGET-crash-* and so on; those that
-# reach new code in build/fuzz/found/TARGET.
-#   BERTH_FUZZ_FAST=1   without sanitizers (build/fuzz-fast): several times as many runs, and what they found is the other's to begin from
-#   BERTH_FUZZ_MERGE=1  adds to the corpus what reaches code that it does not, the smallest input for each
-#   BERTH_FUZZ_JOBS=N   so many targets at a time
+# fuzz.sh MINUTES [TARGET...]: runs each fuzz target (default: all) for MINUTES, two at a time, from its corpus in tests/fuzz, and
+# prints the number of runs. Inputs that crash, hang or are slow are written to build/fuzz/artefacts as TARGET-crash-*,
+# TARGET-slow-unit-* and so on. Inputs that reach new code are written to build/fuzz/found/TARGET.
+#   BERTH_FUZZ_FAST=1   runs without sanitizers (build/fuzz-fast), several times as fast; later runs with sanitizers start from its inputs
+#   BERTH_FUZZ_MERGE=1  adds a minimal set of inputs that reach new code to the corpus
+#   BERTH_FUZZ_JOBS=N   runs N targets at a time
 set -u
 cd "$(dirname "$0")/.."
 minutes=${1:?usage: fuzz.sh MINUTES [TARGET...]}
@@ -18,7 +18,8 @@ targets=${*:-$(cd tests/fuzz && ls fuzz_*.c | sed 's/^fuzz_//; s/\.c$//')}
 # shellcheck disable=SC2086
 cmake --build $dir --target $(printf 'fuzz_%s ' $targets) > $dir/build.log 2>&1 || { tail -20 $dir/build.log; exit 3; }
 
-# Bytes of an input at most: what a target makes use of. A few changes of a model's file refuse it; more are more of the same.
+# length_of TARGET: the largest input in bytes that a target can use. For model, an input is a list of changes to a file, of which a
+# few are enough to have it refused.
 length_of() {
     case $1 in
         model) echo 48 ;;
@@ -32,8 +33,8 @@ length_of() {
 one() { # TARGET
     local target=$1 found=$kept/found/$1 log=$dir/fuzz-$1.log code
     mkdir -p "$found" "$kept/artefacts"
-    # What the target says itself is not kept: it refuses millions of inputs with a message each. Leaks are looked for at the end: after
-    # each input that keeps a buffer for the next one it would be most of the time.
+    # The output of the target is not kept, because it prints a message for each refused input. Leaks are detected at the end only,
+    # because a check after each input would take most of the time.
     ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:quarantine_size_mb=16 "$dir/tests/fuzz_$target" -entropic=0 -detect_leaks=0 \
         -max_total_time=$((minutes * 60)) -max_len="$(length_of "$target")" -rss_limit_mb=4096 -timeout=20 -close_fd_mask=3 \
         -print_final_stats=1 -artifact_prefix="$kept/artefacts/$target-" \

@@ -1,11 +1,13 @@
 #!/bin/sh
-# graphs.sh [DIR]: unpacks the graphs that were captured from released programs (tests/data/graphs.tar.xz, 501 of them) into DIR/graphs,
-# build/data if no DIR is named: a folder a group, index.csv beside them. Does nothing where they are. Then
-#     BERTH_DATA=build/data build/tests/test_corpus            the figures of memory in the README, by group
-#     build/bin/bench-alloc build/data/graphs/*/*.ggraph.gz    the allocators' times (docs/user/allocators.md)
+# graphs.sh [DIR]: unpacks 501 graphs that were captured from released programs (tests/data/graphs.tar.xz) into DIR/graphs, with a
+# folder per group and index.csv. DIR is build/data by default. Graphs that are already unpacked are not unpacked a second time.
+# Uses:
+#     BERTH_DATA=build/data build/tests/test_corpus            the memory figures of the README, per group
+#     build/bin/bench-alloc build/data/graphs/*/*.ggraph.gz    the times of the allocators (docs/user/allocators.md)
 #     build/bin/berth map build/data/graphs/sd/NAME.ggraph.gz -o map.html
-# Names say what they are: llama/MODEL.pp512 a prompt of 512 tokens, .tg1 one token, .nofa without flash attention; arch/ every
-# architecture of llama.cpp, small; multi/ several devices; sd/ stable-diffusion.cpp; whisper/; api/ training and vision.
+# The groups are llama/ (models: MODEL.pp512 is a prompt of 512 tokens, .tg1 is one token, .nofa is without flash attention), arch/
+# (a small model of every architecture of llama.cpp), multi/ (several devices), sd/ (stable-diffusion.cpp), whisper/, and api/
+# (training and vision).
 set -eu
 cd "$(dirname "$0")/.."
 dir=${1:-build/data}

@@ -23,8 +23,8 @@ HEADING = re.compile(r"// ---- (.*) ----$")
 UNNAMED = "types and constants"  # the section before the first heading
 
 
-# A declaration, or several that share a comment: their names are in names. code and comment are lists of lines. link is the address of
-# the heading.
+# A declaration, or several that share a comment: their names are in names. code and comment are lists of lines. link is the address
+# of the heading.
 Item = collections.namedtuple("Item", "kind name names line code comment link")
 
 

@@ -1,13 +1,13 @@
 #!/bin/sh
-# setup.sh [--check]: are the tools here that building and testing need? Asks for the tools themselves, so that any distribution will do.
-# Does nothing when all are there; else installs what is missing from Debian's packages, as root or with sudo, or says what to install.
-# --check never installs. BERTH_SETUP=build asks only for what a build requires, BERTH_SETUP=mpi for that and MPI, BERTH_SETUP=ci for
-# what the tests require and what only CI does.
+# setup.sh [--check]: installs the tools that building and testing require. It looks for the tools, not for packages, so it works on
+# any distribution where they exist. If tools are missing, it installs Debian's packages as root or with sudo, or prints the command
+# that does. --check never installs. BERTH_SETUP=build requires the tools of a build only, BERTH_SETUP=mpi these and MPI,
+# BERTH_SETUP=ci the tools of the tests and of CI. Without it, the tools of builds and tests are required.
 set -eu
 part=${BERTH_SETUP:-test}
 
 missing="" packages=""
-# need PACKAGE WHAT COMMAND...: the command succeeds where WHAT is there, which is of Debian's PACKAGE
+# need PACKAGE WHAT COMMAND...: WHAT, which Debian's PACKAGE contains, is missing if COMMAND fails
 need() {
     package=$1 what=$2
     shift 2
@@ -20,7 +20,7 @@ header() { echo "#include <stdarg.h>
 #include <setjmp.h>
 #include <$1>
 int main(void) { return 0; }" | ${CC:-cc} -x c -o /dev/null - "$2"; }
-# A compiler's own library of sanitizers and fuzzing.
+# Whether clang has its libraries for sanitizers and fuzzing.
 fuzzer() { echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d == 0 && n == 0; }' | clang -x c -fsanitize=fuzzer -o /dev/null -; }
 
 look() {
@@ -51,14 +51,14 @@ look() {
     esac
 }
 
-# A cmake that is too old is no missing package: the distribution's is that old, or another one is first in PATH.
+# A cmake that is too old is an error: the distribution has no newer one, or PATH has another one first.
 cmake_check() {
     version=$(cmake --version 2>/dev/null | sed -n '1s/^[^0-9]*//p')
     case $version in
         "" | [4-9].* | [1-9][0-9]*.* | 3.2[5-9]* | 3.[3-9][0-9]*) return ;;
     esac
-    echo "berth: $(command -v cmake) is version $version, and 3.25 or newer is required. Newer ones: Debian 12's package, 'pip install" \
-        "cmake', or cmake.org/download; let PATH find the newer one first" >&2
+    echo "berth: $(command -v cmake) is version $version, and 3.25 or newer is required. Install the package of Debian 12, run 'pip install" \
+        "cmake', or download it from cmake.org/download, and put its folder first in PATH" >&2
     exit 1
 }
 
@@ -67,11 +67,11 @@ look
 [ -n "$missing" ] || exit 0
 
 if [ "${1:-}" = --check ]; then
-    echo "berth: missing here: $missing. On Debian 'make setup' installs them:$packages" >&2
+    echo "berth: missing: $missing. On Debian, 'make setup' installs the packages:$packages" >&2
     exit 1
 fi
 if ! command -v apt-get >/dev/null 2>&1; then
-    echo "berth: missing here: $missing. This is no Debian system; install what it has in place of:$packages" >&2
+    echo "berth: missing: $missing. This system has no apt-get: install the packages that correspond to Debian's:$packages" >&2
     exit 1
 fi
 if [ "$(id -u)" = 0 ]; then
@@ -79,7 +79,7 @@ if [ "$(id -u)" = 0 ]; then
 elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
     as_root="sudo"
 else
-    echo "berth: missing here: $missing. Install with: sudo apt-get install --no-install-recommends libc6-dev$packages" >&2
+    echo "berth: missing: $missing. Install with: sudo apt-get install --no-install-recommends libc6-dev$packages" >&2
     exit 1
 fi
 echo "berth: installing$packages"

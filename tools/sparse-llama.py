@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""sparse-llama.py 70b|405b FILE: a llama model at its real dimensions, q4_K with a q6_K output, and a hole in place of the weights:
-a few KiB on disk, which `berth fit` and `berth plan` take for the whole. What it computes means nothing."""
+"""sparse-llama.py 70b|405b FILE: writes a sparse model file: a llama model with real dimensions, in q4_K with a q6_K output, whose weights
+are a hole in the file. It takes a few KiB on disk. `berth fit` and `berth plan` accept it; its results have no meaning."""
 import struct
 import sys
 

@@ -1,7 +1,7 @@
 #!/bin/bash
-# test-tiers.sh [BUILD]: kernels and ops on every tier of both architectures: those of this machine as it is, those that it lacks and
-# the other architecture's (tools/cross.sh) under qemu-user. The op suite runs a part under qemu, against the reference in a program
-# of its own that the machine runs as it is. Takes half an hour on two cores.
+# test-tiers.sh [BUILD]: tests kernels and ops on every tier of both architectures. Tiers that this machine does not have, and those
+# of the other architecture (tools/cross.sh), run under qemu-user. Under qemu the op suite runs a part of its cases; the reference
+# runs in a separate program without qemu. The script takes half an hour on two cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
@@ -14,9 +14,9 @@ has=$("$build/bin/berth" devices | sed -n 's/.*BERTH=//p' | head -1 | tr + ' ')
 for tier in $tiers; do
     run=() part=1/1 random=(random_products)
     if [ "$tier" != portable ] && ! [[ " $has " == *" $tier "* ]]; then
-        command -v $qemu > /dev/null || { echo "skipped: tier $tier: no $qemu"; continue; }
+        command -v $qemu > /dev/null || { echo "skipped: tier $tier: $qemu is not installed"; continue; }
         run=($qemu -cpu max) part=1/24
-        [ "$qemu" = qemu-aarch64 ] || { echo "skipped: tier $tier: $qemu does not know it"; continue; }
+        [ "$qemu" = qemu-aarch64 ] || { echo "skipped: tier $tier: $qemu does not support it"; continue; }
     fi
     echo "==== $tier ${run[*]:+(${run[*]})}"
     BERTH_CPU_ISA=$tier "${run[@]}" "$build/tests/test_cpu_kernels" 2>&1 | tail -2

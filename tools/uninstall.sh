@@ -1,10 +1,10 @@
 #!/bin/sh
-# uninstall.sh BUILD PREFIX: removes what the last `make install` of the folder BUILD put below PREFIX, and Berth's own folders once they
-# are empty. DESTDIR is honoured.
+# uninstall.sh BUILD PREFIX: removes the files that the last `make install` of the folder BUILD installed below PREFIX, then Berth's
+# own folders if they are empty. DESTDIR is respected.
 set -eu
 manifest=$1/install_manifest.txt prefix=${2%/}
 if [ ! -r "$manifest" ]; then
-    echo "berth: nothing to uninstall: there is no $manifest, which 'make install' writes" >&2
+    echo "berth: nothing to uninstall: $manifest, which 'make install' writes, does not exist" >&2
     exit 1
 fi
 other=$(awk -v prefix="$prefix/" 'index($0, prefix) != 1 { print; exit }' "$manifest")
@@ -12,7 +12,7 @@ if [ -n "$other" ]; then
     echo "berth: the last installation is not below $prefix: it has $other; nothing was removed. Give its PREFIX" >&2
     exit 1
 fi
-# The manifest's last line has no line end.
+# awk adds the missing newline at the end of the manifest.
 awk 1 "$manifest" | while IFS= read -r file; do
     rm -f "${DESTDIR:-}$file"
 done

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-# berth.bash: completion of the program `berth` in bash. Everything is asked of the program that is called (`berth help --complete`,
-# src/cli/complete.c), so that this file knows no command, option or type.
+# berth.bash: bash completion of the program `berth`. The program itself returns all commands, options and values
+# (`berth help --complete`, src/cli/complete.c), so this file contains none of them.
 
-# Files of the given endings (all files for none, folders alone for "/"), and folders.
+# _berth_files WORD [ENDING...]: offers folders, and files with one of the endings. Without endings it offers all files, with "/" folders only.
 _berth_files() {
     local cur=$1 ending
     shift
@@ -23,7 +23,7 @@ _berth_from() {
     mapfile -t COMPREPLY < <(compgen -W "$*" -- "$cur")
 }
 
-# What a value may be, as the program says it.
+# _berth_value WORD TAKES: offers values for WORD. TAKES is the program's description of them (src/cli/complete.c).
 _berth_value() {
     local cur=$1 takes=$2
     case "$takes" in
@@ -40,7 +40,7 @@ _berth() {
     local berth=${COMP_WORDS[0]} cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} line names takes
     local -a path=() lines=() operands=()
     COMPREPLY=()
-    # Down to the command or part that has options; the words on the way are commands.
+    # Finds the command or the part of a command that has options. The words before it are commands.
     while mapfile -t lines < <("$berth" help --complete "${path[@]}" 2>/dev/null) && [[ ${lines[0]} != -* ]]; do
         [ ${#lines[@]} -gt 0 ] || return
         if [ "$COMP_CWORD" -le $((${#path[@]} + 1)) ]; then
