@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// arch.c: a row an architecture. tests/unit/model/test_model_arch_oracle.c holds each against llama.cpp on a made model.
+// arch.c: one row per architecture. tests/unit/model/test_model_arch_oracle.c compares each architecture with llama.cpp on a
+// generated model.
 
 #include "model/arch.h"
 
@@ -11,7 +12,7 @@
 #define NORMAL GGML_ROPE_TYPE_NORMAL
 #define NEOX GGML_ROPE_TYPE_NEOX
 
-// A window that a file of llama, qwen2, qwen3 or phi3 names is without effect in llama.cpp, and so it is here.
+// llama.cpp ignores an attention window that a file of llama, qwen2, qwen3 or phi3 specifies. Berth ignores it, too.
 static const struct model_arch archs[] = {
     {"llama", NORMAL, 0, ACT_SILU, SHARE_SUM, 0, 0, 0},
     {"mistral", NORMAL, 0, ACT_SILU, SHARE_SUM, 1, 0, 0},

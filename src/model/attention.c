@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attention.c: the attention of a layer as a graph: queries, keys and values by one matrix or by three, their norms, rope, the
-// cache, and who looks at whom.
+// attention.c: builds the attention of a layer: queries, keys and values from one matrix or three, their norms, RoPE, the cache and
+// the masks.
 
 #include "base/min.h"
 #include "model/graph.h"
@@ -13,7 +13,7 @@ static struct ggml_tensor *heads_view(struct graph_builder *b, struct ggml_tenso
     return ggml_reshape_4d(b->ctx, flat, size, n, b->s->n_tokens, b->s->n_seq);
 }
 
-// n elements of each of n_heads heads of head_size in a product, from element `at` on.
+// Returns a view of n elements of each of n_heads heads of head_size elements, starting at element `at` of each row of flat.
 static struct ggml_tensor *heads_part(
     struct graph_builder *b, struct ggml_tensor *flat, int64_t at, int64_t n, int64_t head_size, int64_t n_heads) {
     const size_t one = ggml_element_size(flat);
@@ -53,7 +53,7 @@ static struct ggml_tensor *heads_rope(struct graph_builder *b, struct ggml_tenso
     }
     return ggml_rope_ext(b->ctx, x, b->in->pos, factors, (int) p->n_rot, p->desc->rope_type, (int) p->n_ctx_orig,
         is_local ? p->freq_base_window : p->freq_base, is_local ? p->freq_scale_window : p->freq_scale, p->ext_factor,
-        p->attn_factor, 32, 1); // yarn's betas are these, whatever the file says: llama.cpp's are
+        p->attn_factor, 32, 1); // llama.cpp always uses these YaRN betas, whatever the file specifies
 }
 
 // ---- the cache ----
@@ -63,7 +63,7 @@ int64_t builder_seen(const struct graph_builder *b, int64_t i) {
     return min_i64(n, b->s->n_kv);
 }
 
-// Writes rows of x into the layer's cache.
+// Writes the rows of x to the cache of the current layer.
 static void cache_write(struct graph_builder *b, struct ggml_tensor *cache, struct ggml_tensor *x, const char *name) {
     struct ggml_tensor *rows = ggml_is_contiguous(x)
                                    ? ggml_reshape_2d(b->ctx, x, cache->ne[0], b->s->n_tokens)
@@ -72,7 +72,7 @@ static void cache_write(struct graph_builder *b, struct ggml_tensor *cache, stru
     ggml_build_forward_expand(b->graph, builder_named(b, ggml_set_rows(b->ctx, cache, rows, where), name));
 }
 
-// The rows of a layer's cache that it sees as [size, rows, n_head_kv].
+// Returns the cache rows that the current layer attends to, as [size, rows, n_head_kv].
 static struct ggml_tensor *cache_view(struct graph_builder *b, struct ggml_tensor *cache, int64_t size) {
     return ggml_view_3d(
         b->ctx, cache, size, builder_seen(b, b->i), b->p->n_head_kv, cache->nb[1], ggml_row_size(cache->type, size), 0);
@@ -80,7 +80,8 @@ static struct ggml_tensor *cache_view(struct graph_builder *b, struct ggml_tenso
 
 // ---- attention ----
 
-// q: [head_size, n_tokens, n_head, n_seq], k and v alike; the result is [head_size_v, n_head, n_tokens, n_seq].
+// q is [head_size, n_tokens, n_head, n_seq]; k and v have the same order of axes. The result is [head_size_v, n_head, n_tokens,
+// n_seq].
 static struct ggml_tensor *heads_attend(
     struct graph_builder *b, struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v) {
     const struct model_params *p = b->p;
@@ -105,13 +106,13 @@ static struct ggml_tensor *heads_attend(
     return ggml_permute(b->ctx, y, 0, 2, 1, 3);
 }
 
-// That as a row a token.
+// Returns the result of heads_attend as one row per token.
 static struct ggml_tensor *heads_join(struct graph_builder *b, struct ggml_tensor *y) {
     const int64_t width = y->ne[0] * y->ne[1], n_rows = b->s->n_tokens * b->s->n_seq;
     return ggml_is_contiguous(y) ? ggml_reshape_2d(b->ctx, y, width, n_rows) : ggml_cont_2d(b->ctx, y, width, n_rows);
 }
 
-// Norms of heads and rope.
+// Applies the norms of the heads and RoPE.
 static struct qkv qkv_rotate(struct graph_builder *b, const struct model_layer *l, struct qkv a) {
     const int every = b->p->desc->no_rope_every;
     const bool is_head = !builder_has(b, ARCH_QK_WIDE);
@@ -128,23 +129,23 @@ static struct qkv qkv_rotate(struct graph_builder *b, const struct model_layer *
     return (struct qkv){builder_named(b, a.q, "attn.q"), builder_named(b, a.k, "attn.k"), builder_named(b, a.v, "attn.v")};
 }
 
-// ---- ARCH_MLA: attention whose keys and values, of all heads, are made of one short row a token (DeepSeek's). What would make keys
-// of the row is applied to the queries, and what would make values to the result, so that the cache holds nothing but the row and
-// the elements of the key that are rotated: [latent | rotated] ----
+// ---- ARCH_MLA: multi-head latent attention (DeepSeek). Keys and values of all heads derive from one latent row per token. The
+// matrix that would expand the row to keys is applied to the queries instead, and the matrix that would expand it to values is
+// applied to the result. So the cache holds only the latent row and the rotated elements of the key: [latent | rotated] ----
 
 static struct ggml_tensor *mla_queries(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
     const struct model_layer *l = &b->m->layers[b->i];
-    const int64_t n_still = p->mla_key - p->n_rot;
+    const int64_t n_unrotated = p->mla_key - p->n_rot;
     if (l->q_a != NULL) {
         x = builder_norm(b, builder_product(b, l->q_a, NULL, x, "attn.q_low"), l->q_a_norm, NULL, "attn.q_low_norm");
     }
     struct ggml_tensor *flat = builder_product(b, l->q_a != NULL ? l->q_b : l->q, NULL, x, "attn.q_flat");
-    struct ggml_tensor *still = heads_part(b, flat, 0, n_still, p->mla_key, p->n_head);
-    struct ggml_tensor *turned = heads_rope(b, heads_part(b, flat, n_still, p->n_rot, p->mla_key, p->n_head));
-    still = builder_named(b, ggml_mul_mat(b->ctx, l->k_b, ggml_permute(b->ctx, still, 0, 2, 1, 3)), "attn.q_latent");
-    still = ggml_permute(b->ctx, still, 0, 2, 1, 3); // [latent, heads, n_tokens, n_seq]
-    return builder_named(b, ggml_concat(b->ctx, still, builder_named(b, turned, "attn.q_turned"), 0), "attn.q");
+    struct ggml_tensor *unrotated = heads_part(b, flat, 0, n_unrotated, p->mla_key, p->n_head);
+    struct ggml_tensor *rotated = heads_rope(b, heads_part(b, flat, n_unrotated, p->n_rot, p->mla_key, p->n_head));
+    unrotated = builder_named(b, ggml_mul_mat(b->ctx, l->k_b, ggml_permute(b->ctx, unrotated, 0, 2, 1, 3)), "attn.q_latent");
+    unrotated = ggml_permute(b->ctx, unrotated, 0, 2, 1, 3); // [latent, heads, n_tokens, n_seq]
+    return builder_named(b, ggml_concat(b->ctx, unrotated, builder_named(b, rotated, "attn.q_turned"), 0), "attn.q");
 }
 
 static struct ggml_tensor *mla_keys(struct graph_builder *b, struct ggml_tensor *x) {
@@ -152,9 +153,9 @@ static struct ggml_tensor *mla_keys(struct graph_builder *b, struct ggml_tensor 
     const struct model_layer *l = &b->m->layers[b->i];
     struct ggml_tensor *flat = builder_product(b, l->kv_a, NULL, x, "attn.kv_flat");
     struct ggml_tensor *latent = heads_part(b, flat, 0, p->head_size_v, p->head_size, 1);
-    struct ggml_tensor *turned = heads_rope(b, heads_part(b, flat, p->head_size_v, p->n_rot, p->head_size, 1));
+    struct ggml_tensor *rotated = heads_rope(b, heads_part(b, flat, p->head_size_v, p->n_rot, p->head_size, 1));
     latent = builder_norm(b, latent, l->kv_a_norm, NULL, "attn.kv_norm");
-    return builder_named(b, ggml_concat(b->ctx, latent, builder_named(b, turned, "attn.k_turned"), 0), "attn.k");
+    return builder_named(b, ggml_concat(b->ctx, latent, builder_named(b, rotated, "attn.k_turned"), 0), "attn.k");
 }
 
 static struct ggml_tensor *mla_build(struct graph_builder *b, struct ggml_tensor *x) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// builder.c: what the parts of a graph are made of: names, norms, products with adapters, soft caps.
+// builder.c: helpers that all parts of a graph use: names, norms, products with adapters, soft caps.
 
 #include "model/graph.h"
 
@@ -14,7 +14,7 @@ struct ggml_tensor *builder_named(const struct graph_builder *b, struct ggml_ten
     return t;
 }
 
-// name: of the result and, with .rms or .norm, of what the weight is multiplied with.
+// The result gets `name`. The normalised value before the weight gets `name` with the suffix .rms or .norm.
 struct ggml_tensor *builder_norm(
     struct graph_builder *b, struct ggml_tensor *x, struct ggml_tensor *weight, struct ggml_tensor *bias, const char *name) {
     const bool has_mean = builder_has(b, ARCH_LAYER_NORM);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// cache.c: where a session keeps keys and values: a row a position, for each layer on the layer's device. Any type will do that
-// the devices can write rows of and attend to; what they cannot is refused before the first token.
+// cache.c: allocates the cache of a session: one row of keys and values per position, for each layer on the layer's device. A type
+// is accepted if the devices can write its rows and attend to them; otherwise session_new fails.
 //
-// A layer with a window keeps a ring of n_ring rows, position p in row p % n_ring. A batch is written before it is looked at, so
-// the positions that its first token sees must outlive the writing of its last: n_ring >= n_window + n_batch - 1.
+// The cache of a layer with a window is a ring of n_ring rows: position p is in row p % n_ring. A batch is written before it is
+// attended to. So the positions that the first token of a batch attends to must remain until the last token is written: n_ring >=
+// n_window + n_batch - 1.
 
 #include "model/model.h"
 
@@ -11,38 +12,41 @@
 
 // ---- types ----
 
-// Heads are views into a row, so each must begin with a block.
+// Heads are views of parts of a row, so each head must start at a block boundary.
 static bool type_check(enum ggml_type type, const char *what, int64_t head_size, struct model_error *error) {
     const int64_t block = ggml_blck_size(type);
     if (block <= 0) {
-        return model_fail(error, "there is no type %d for the cache's %s", (int) type, what);
+        return model_fail(error, "unknown type %d for the %s of the cache", (int) type, what);
     }
     if (!type_is_real(type)) {
-        return model_fail(error, "the cache's %s cannot be %s: it is no type of weights", what, ggml_type_name(type));
+        return model_fail(error, "the %s of the cache cannot be %s: values of this type cannot be converted to f32", what,
+            ggml_type_name(type));
     }
-    return head_size % block == 0 ||
-           model_fail(error, "the cache's %s cannot be %s: it has blocks of %" PRId64 " elements, and a head has %" PRId64, what,
-               ggml_type_name(type), block, head_size);
+    return head_size % block == 0 || model_fail(error,
+                                         "the %s of the cache cannot be %s: a head has %" PRId64
+                                         " elements, which is not a multiple of its block of %" PRId64,
+                                         what, ggml_type_name(type), head_size, block);
 }
 
-// What each layer has of its own: keys and values, or the one row that both are made of.
-static int64_t n_kinds(const struct session *s) {
+// Cache tensors per layer: keys and values, or with ARCH_MLA one tensor for both.
+static int64_t tensors_per_layer(const struct session *s) {
     return (s->model->params.desc->has & ARCH_MLA) != 0 ? 1 : 2;
 }
 
-// Rows are written in the order keys, values of each layer.
+// The graph writes the cache in the order of layers, keys before values.
 static bool rows_check(const struct session *s, struct model_error *error) {
-    const int64_t n_all = s->model->params.n_layer * n_kinds(s);
+    const int64_t n_all = s->model->params.n_layer * tensors_per_layer(s);
     int64_t n_rows = 0;
     for (int i = 0; i < ggml_graph_n_nodes(s->graph) && n_rows < n_all; i++) {
         const struct ggml_tensor *node = ggml_graph_node(s->graph, i);
-        const int64_t layer = n_rows / n_kinds(s);
-        const bool is_v = n_rows % n_kinds(s) == 1;
+        const int64_t layer = n_rows / tensors_per_layer(s);
+        const bool is_v = n_rows % tensors_per_layer(s) == 1;
         if (node->op == GGML_OP_SET_ROWS && node->view_src == (is_v ? s->v[layer] : s->k[layer])) {
             ggml_backend_dev_t dev = s->devices->dev[s->model->layer_device[layer]];
             if (!ggml_backend_dev_supports_op(dev, node)) {
-                return model_fail(error, "the cache's %s cannot be %s: %s writes no rows of it", is_v ? "values" : "keys",
-                    ggml_type_name(is_v ? s->params.cache_v : s->params.cache_k), ggml_backend_dev_name(dev));
+                return model_fail(error, "the %s of the cache cannot be %s: %s does not support SET_ROWS to this type",
+                    is_v ? "values" : "keys", ggml_type_name(is_v ? s->params.cache_v : s->params.cache_k),
+                    ggml_backend_dev_name(dev));
             }
             n_rows++;
         }
@@ -50,7 +54,8 @@ static bool rows_check(const struct session *s, struct model_error *error) {
     return true;
 }
 
-// Flash attention if every device that has layers can do it. Without it values are transposed, and blocks cannot be.
+// Uses flash attention if every device with layers supports it. Without flash attention values are transposed, which is impossible
+// for block formats.
 static bool flash_choose(struct session *s, struct model_error *error) {
     int64_t layer = 0;
     for (int i = 0; i < ggml_graph_n_nodes(s->graph); i++) {
@@ -59,22 +64,22 @@ static bool flash_choose(struct session *s, struct model_error *error) {
             s->has_flash &= ggml_backend_dev_supports_op(s->devices->dev[s->model->layer_device[layer++]], node);
         }
     }
-    const enum ggml_type type = n_kinds(s) == 1 ? s->params.cache_k : s->params.cache_v;
+    const enum ggml_type type = tensors_per_layer(s) == 1 ? s->params.cache_k : s->params.cache_v;
     return s->has_flash || ggml_blck_size(type) == 1 ||
-           model_fail(error, "the cache's values cannot be %s: without flash attention%s they must be f32, f16 or bf16",
-               ggml_type_name(type), s->params.no_flash ? "" : ", which a device has not for such a cache,");
+           model_fail(error, "the values of the cache cannot be %s: without flash attention%s they must be f32, f16 or bf16",
+               ggml_type_name(type), s->params.no_flash ? "" : " (a device does not support it for this type)");
 }
 
 bool cache_choose(struct session *s, int64_t n_kv, struct model_error *error) {
     s->has_flash = !s->params.no_flash;
     const bool ok = session_graph(s, 1, n_kv, error) && rows_check(s, error) && flash_choose(s, error);
-    s->graph_tokens = 0; // not to be used again
+    s->graph_tokens = 0; // this graph must not be reused
     return ok;
 }
 
 // ---- memory ----
 
-// What a layer carries on from token to token.
+// Creates the tensors that hold the state of a layer with ARCH_STATE: the inputs of the convolution and the state of the scan.
 static void states_make(struct session *s, int64_t i, struct ggml_context *ctx) {
     const struct model_params *p = &s->model->params;
     s->k[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, p->n_conv - 1, p->n_inner + 2 * p->n_group_state * p->n_state);
@@ -88,7 +93,7 @@ int64_t cache_ring(const struct session *s) {
     return s->model->params.n_window > 0 && rounded < s->params.n_ctx ? rounded : s->params.n_ctx;
 }
 
-// Tensors of one device's layers.
+// Creates the cache tensors of the layers of one device.
 static bool tensors_make(struct session *s, int d, struct model_error *error) {
     const struct model_params *p = &s->model->params;
     size_t n = 0;
@@ -107,14 +112,14 @@ static bool tensors_make(struct session *s, int d, struct model_error *error) {
             const int64_t n_rows = params_has_window(p, i) ? s->n_ring : s->params.n_ctx;
             s->k[i] = ggml_new_tensor_2d(ctx, s->params.cache_k, p->head_size * p->n_head_kv, n_rows);
             ggml_format_name(s->k[i], "cache_k-%d", (int) i);
-            if (n_kinds(s) == 2) {
+            if (tensors_per_layer(s) == 2) {
                 s->v[i] = ggml_new_tensor_2d(ctx, s->params.cache_v, p->head_size_v * p->n_head_kv, n_rows);
                 ggml_format_name(s->v[i], "cache_v-%d", (int) i);
             }
         }
     }
     const char *why = berth_context_error(s->caches[d].ctx);
-    return *why == '\0' || model_fail(error, "no cache for %" PRId64 " positions: %s", s->params.n_ctx, why);
+    return *why == '\0' || model_fail(error, "cannot create a cache of %" PRId64 " positions: %s", s->params.n_ctx, why);
 }
 
 static bool device_make(struct session *s, int d, struct model_error *error) {
@@ -128,17 +133,17 @@ static bool device_make(struct session *s, int d, struct model_error *error) {
     s->caches[d].size = ggml_backend_alloc_ctx_tensors_from_buft_size(s->caches[d].ctx, buft);
     if (!s->params.plan_only) {
         s->caches[d].buffer = ggml_backend_alloc_ctx_tensors_from_buft(s->caches[d].ctx, buft);
-        ggml_backend_buffer_clear(s->caches[d].buffer, 0); // what was never written is masked, and must be numbers
+        ggml_backend_buffer_clear(s->caches[d].buffer, 0); // masked positions are read, so they must hold finite numbers
     } else {
         s->caches[d].buffer = ggml_backend_buft_alloc_buffer(buft, 0);
         for (struct ggml_tensor *t = ggml_get_first_tensor(s->caches[d].ctx); t != NULL;
              t = ggml_get_next_tensor(s->caches[d].ctx, t)) {
             t->buffer = s->caches[d].buffer;
-            t->data = (void *) (uintptr_t) 4096; // nobody follows it
+            t->data = (void *) (uintptr_t) 4096; // placeholder that is never dereferenced
         }
     }
     return s->caches[d].buffer != NULL ||
-           model_fail(error, "no memory for a cache of %zu bytes (%" PRId64 " positions) on %s: %s", s->caches[d].size,
+           model_fail(error, "cannot allocate the cache of %zu bytes (%" PRId64 " positions) on %s: %s", s->caches[d].size,
                s->params.n_ctx, ggml_backend_dev_name(s->devices->dev[d]), berth_last_error());
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// devices.c: the devices a model runs on: opened by name, the host's CPU always the last, as the scheduler wants it;
-// and one device made of several.
+// devices.c: opens the devices of a model by name. The host's CPU is always the last device, as the scheduler requires. Also opens
+// a composite device.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// ISO C has no conversion from object to function pointers; POSIX promises the bytes are the same.
+// ISO C has no conversion from object pointers to function pointers. POSIX guarantees that their representation is the same.
 void model_device_proc(ggml_backend_dev_t dev, const char *name, void *function) {
     void *p = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), name);
     memcpy(function, &p, sizeof p);
@@ -40,7 +40,7 @@ static bool device_add(struct model_devices *d, ggml_backend_dev_t dev, struct m
     }
     ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
     if (backend == NULL) {
-        return model_fail(error, "device '%s' cannot be opened: %s", ggml_backend_dev_name(dev), berth_last_error());
+        return model_fail(error, "cannot open device '%s': %s", ggml_backend_dev_name(dev), berth_last_error());
     }
     d->dev[d->n] = dev;
     d->backend[d->n++] = backend;
@@ -79,7 +79,7 @@ bool model_device_unknown(const char *name, struct model_error *error) {
         n += (size_t) snprintf(
             known + n, sizeof known - n, "%s%s", i > 0 ? ", " : "", ggml_backend_dev_name(ggml_backend_dev_get(i)));
     }
-    return model_fail(error, "there is no device '%.64s'; the devices are: %s", name, known);
+    return model_fail(error, "unknown device '%.64s'; available: %s", name, known);
 }
 
 bool model_devices_open(struct model_devices *d, const char *name, int n_threads, struct model_error *error) {
@@ -88,7 +88,7 @@ bool model_devices_open(struct model_devices *d, const char *name, int n_threads
     ggml_backend_dev_t dev = name != NULL ? ggml_backend_dev_by_name(name) : NULL;
     bool ok = true;
     if (cpu == NULL) {
-        return model_fail(error, "there is no CPU device");
+        return model_fail(error, "no CPU device is available");
     }
     if (name != NULL && dev == NULL) {
         return model_device_unknown(name, error);
@@ -106,7 +106,7 @@ bool model_devices_open(struct model_devices *d, const char *name, int n_threads
     return true;
 }
 
-// The host's threads are shared out, too, among the parts that have any.
+// Divides the host's threads among the devices of a composite device that have threads.
 static void parts_threads_set(ggml_backend_t meta, int n_threads) {
     int n = 0;
     if (n_threads <= 0) {
@@ -136,26 +136,26 @@ bool model_devices_open_list(struct model_devices *d, ggml_backend_dev_t *list, 
     return true;
 }
 
-// ---- one device made of several for a model: heads and the rows of the feed-forward part are shared out, the residual stream is
-// everywhere. A tensor that no rule names is mirrored, which is always right; shares are whole heads and whole blocks, so that no
-// product is divided within a block ----
+// ---- a composite device for a model: attention heads and feed-forward rows are divided among the devices; every device has the
+// residual stream. A tensor without a rule is mirrored, which is always correct. Shares consist of complete heads and complete
+// blocks, so that no product is divided within a block ----
 
-// What the device asks while it lives; the model's numbers.
+// Data of the split callback of a composite device; lives as long as the device is used.
 struct model_shares {
     int n;                        // devices
-    int64_t head, head_v, gqa;    // sizes of a head, queries for each key
-    int64_t attn_block, ff_block; // elements of a block of what is summed over
+    int64_t head, head_v, gqa;    // elements per query or key head, elements per value head, query heads per key head
+    int64_t attn_block, ff_block; // block sizes of the axes over which attn_output and ffn_down sum
 };
 
 static int64_t gcd_i64(int64_t a, int64_t b) {
     return b == 0 ? a : gcd_i64(b, a % b);
 }
 
-// Elements that stay together of one key's head, and so of its queries' and values'.
+// The unit in which an axis is divided: the elements that belong to one group of key heads, a feed-forward block, or a row.
 enum share_unit { UNIT_QUERY, UNIT_KEY, UNIT_VALUE, UNIT_OUT, UNIT_FF, UNIT_ROW };
 
 static const struct {
-    const char *name; // what the tensor's ends with, or begins with
+    const char *name; // suffix of the tensor's name after a dot, or its prefix
     int axis;
     enum share_unit unit;
 } rules[] = {
@@ -185,7 +185,7 @@ static bool is_named(const char *tensor, const char *rule) {
     return strncmp(tensor, rule, m) == 0 || (is_end && tensor[n - m - 1] == '.');
 }
 
-// Keys' heads that go together: their queries fill whole blocks of the output's rows.
+// Returns the number of key heads that must stay together, so that their queries fill complete blocks of the output's rows.
 static int64_t heads_together(const struct model_shares *s) {
     const int64_t width = s->head_v * s->gqa;
     return s->attn_block / gcd_i64(width, s->attn_block);
@@ -226,7 +226,7 @@ static struct ggml_backend_meta_split_state tensor_share(const struct ggml_tenso
     return state;
 }
 
-// The largest block of the weights that end so.
+// Returns the largest block size of the weights with this name.
 static int64_t block_of(const struct model *m, const char *name) {
     int64_t block = 1;
     for (size_t i = 0; i < m->n_weights; i++) {
@@ -237,7 +237,7 @@ static int64_t block_of(const struct model *m, const char *name) {
     return block;
 }
 
-// One device of n. NULL after an error. *shares outlives the device's use.
+// Creates a composite device of n devices. NULL: an error. The caller frees *shares after the last use of the device.
 static ggml_backend_dev_t device_of_parts(
     struct model_shares **shares, const struct model *m, ggml_backend_dev_t *parts, int n, struct model_error *error) {
     struct model_shares *s = berth_calloc(1, sizeof *s);
@@ -275,7 +275,7 @@ bool model_devices_open_parts(struct model_devices *d, const struct model *model
     return true;
 }
 
-// All GPUs. Where those are nothing but CPUs of other ranks, this rank's CPU is one of them.
+// Lists all GPUs. If these are only CPUs of other ranks, the CPU of this rank is added as the first device.
 static int parts_all(ggml_backend_dev_t *parts) {
     int n = 0, n_cpus = 0;
     for (size_t i = 0; i < ggml_backend_dev_count() && n < GGML_BACKEND_META_MAX_DEVICES; i++) {
@@ -294,7 +294,8 @@ static int parts_all(ggml_backend_dev_t *parts) {
     return n;
 }
 
-// Names with commas between; NULL: all. A name may be there twice. At most GGML_BACKEND_META_MAX_DEVICES, 0 after an error.
+// Finds devices by a comma-separated list of names; NULL: all. A name may occur twice. Returns their number, at most
+// GGML_BACKEND_META_MAX_DEVICES; 0 after an error.
 static int parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error) {
     int n = names == NULL ? parts_all(parts) : 0;
     for (const char *at = names; at != NULL && n < GGML_BACKEND_META_MAX_DEVICES;) {
@@ -309,9 +310,10 @@ static int parts_find(const char *names, ggml_backend_dev_t *parts, struct model
         at = comma != NULL ? comma + 1 : NULL;
     }
     if (n < 2) {
-        const char *why = berth_last_error(); // a backend that could not be loaded, ranks that did not join
-        model_fail(error, "tensors are split over two devices or more, here %s %d: --device names them, as in CPU,CPU%s%s",
-            n == 1 ? "is" : "are", n, why[0] != '\0' ? "; before that: " : "", why);
+        const char *why = berth_last_error(); // reason why a backend was not loaded, or why ranks did not join
+        model_fail(error,
+            "splitting tensors requires two or more devices, but %d %s given; set them with --device, as in --device CPU,CPU%s%s",
+            n, n == 1 ? "is" : "are", why[0] != '\0' ? "; earlier error: " : "", why);
         return 0;
     }
     return n;
@@ -322,7 +324,7 @@ bool model_devices_open_split(
     *d = (struct model_devices){0};
     ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (cpu == NULL) {
-        return model_fail(error, "there is no CPU device");
+        return model_fail(error, "no CPU device is available");
     }
     ggml_backend_dev_t parts[GGML_BACKEND_META_MAX_DEVICES];
     const int n = parts_find(names, parts, error);

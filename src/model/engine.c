@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// engine.c: models and sessions whatever runs them: what all engines share, and the call of the model's own (struct model_engine).
+// engine.c: the part of models and sessions that is the same for all engines; it calls the functions of the model's engine (struct
+// model_engine).
 
 #include "base/min.h"
 #include "model/vocab.h"
@@ -20,11 +21,11 @@ bool model_fail(struct model_error *error, const char *fmt, ...) {
 bool model_place(struct model *m, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error) {
     if (m->parts != NULL) {
-        return model_fail(error, "the model is placed already");
+        return model_fail(error, "the model is already placed");
     }
     m->parts = berth_calloc((size_t) devices->n, sizeof *m->parts);
     if (m->parts == NULL) {
-        return model_fail(error, "out of memory for the parts on %d devices", devices->n);
+        return model_fail(error, "out of memory for the weights of %d devices", devices->n);
     }
     m->n_parts = devices->n;
     return m->engine->place(m, devices, plan_only, progress, user_data, error);
@@ -100,12 +101,14 @@ bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct mod
 
 bool session_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
     if (n > s->params.n_ctx - s->n_past) {
-        return model_fail(error, "%" PRId64 " tokens do not fit: %" PRId64 " of %" PRId64 " positions are taken", n, s->n_past,
+        return model_fail(error,
+            "%" PRId64 " tokens do not fit into the context: %" PRId64 " of %" PRId64 " positions are in use", n, s->n_past,
             s->params.n_ctx);
     }
     for (int64_t i = 0; i < n; i++) {
         if (tokens[i] < 0 || tokens[i] >= s->model->params.n_vocab) {
-            return model_fail(error, "token %d is none of %" PRId64, tokens[i], s->model->params.n_vocab);
+            return model_fail(
+                error, "token %d is outside the vocabulary of %" PRId64 " tokens", tokens[i], s->model->params.n_vocab);
         }
     }
     bool is_done = false;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// ffn.c: the feed-forward part of a layer as a graph, dense or by experts, with the activation that its architecture has.
+// ffn.c: builds the feed-forward part of a layer, dense or with experts, with the activation of its architecture.
 
 #include "model/graph.h"
 
 #include <math.h>
 
-// The activation of gate, times up; with up NULL gate holds both, one behind the other.
+// Returns the activation of gate, multiplied with up. up NULL: each row of gate holds the gate, then up.
 static struct ggml_tensor *ffn_gate(struct graph_builder *b, struct ggml_tensor *gate, struct ggml_tensor *up) {
     switch (b->p->desc->act) {
         case ACT_GELU: return up != NULL ? ggml_geglu_split(b->ctx, gate, up) : ggml_geglu(b->ctx, gate);
@@ -34,40 +34,40 @@ struct choice {
     struct ggml_tensor *shares; // f32 [1, n_used, n_tokens]
 };
 
-// Those within the groups whose two best are best together keep what they have, the others are never chosen.
-static struct ggml_tensor *groups_mask(struct graph_builder *b, struct ggml_tensor *like) {
+// Sets the scores of experts outside the selected groups to -infinity. The score of a group is the sum of its two highest scores.
+static struct ggml_tensor *groups_mask(struct graph_builder *b, struct ggml_tensor *scores) {
     const struct model_params *p = b->p;
-    const int64_t n_tokens = like->ne[1], size = p->n_expert / p->n_group, n_out = p->n_group - p->n_group_used;
-    struct ggml_tensor *each = ggml_reshape_4d(b->ctx, like, 1, size, p->n_group, n_tokens);
-    struct ggml_tensor *two = ggml_reshape_3d(b->ctx, like, size, p->n_group, n_tokens);
-    two = ggml_get_rows(b->ctx, each, builder_named(b, ggml_top_k(b->ctx, two, 2), "ffn.group_two"));
-    two = ggml_reshape_3d(b->ctx, builder_named(b, two, "ffn.group_best"), 2, p->n_group, n_tokens);
-    two = builder_named(b, ggml_sum_rows(b->ctx, two), "ffn.group_sum"); // [1, n_group, n_tokens]
-    two = ggml_scale(b->ctx, ggml_reshape_2d(b->ctx, two, p->n_group, n_tokens), -1);
-    struct ggml_tensor *out = ggml_top_k(b->ctx, builder_named(b, two, "ffn.group_worst"), (int) n_out); // [n_out, n_tokens]
-    struct ggml_tensor *to = ggml_reshape_3d(b->ctx, like, size, p->n_group, n_tokens);
-    struct ggml_tensor *none = ggml_view_3d(b->ctx, to, size, n_out, n_tokens, to->nb[1], to->nb[2], 0);
-    none = builder_named(b, ggml_fill(b->ctx, ggml_cont(b->ctx, none), -INFINITY), "ffn.group_none");
-    to = ggml_set_rows(b->ctx, ggml_cont(b->ctx, to), none, out);
-    return ggml_reshape_2d(b->ctx, builder_named(b, to, "ffn.grouped"), p->n_expert, n_tokens);
+    const int64_t n_tokens = scores->ne[1], size = p->n_expert / p->n_group, n_out = p->n_group - p->n_group_used;
+    struct ggml_tensor *each = ggml_reshape_4d(b->ctx, scores, 1, size, p->n_group, n_tokens);
+    struct ggml_tensor *top_two = ggml_reshape_3d(b->ctx, scores, size, p->n_group, n_tokens);
+    top_two = ggml_get_rows(b->ctx, each, builder_named(b, ggml_top_k(b->ctx, top_two, 2), "ffn.group_two"));
+    top_two = ggml_reshape_3d(b->ctx, builder_named(b, top_two, "ffn.group_best"), 2, p->n_group, n_tokens);
+    top_two = builder_named(b, ggml_sum_rows(b->ctx, top_two), "ffn.group_sum"); // [1, n_group, n_tokens]
+    top_two = ggml_scale(b->ctx, ggml_reshape_2d(b->ctx, top_two, p->n_group, n_tokens), -1);
+    struct ggml_tensor *out = ggml_top_k(b->ctx, builder_named(b, top_two, "ffn.group_worst"), (int) n_out); // [n_out, n_tokens]
+    struct ggml_tensor *grouped = ggml_reshape_3d(b->ctx, scores, size, p->n_group, n_tokens);
+    struct ggml_tensor *excluded = ggml_view_3d(b->ctx, grouped, size, n_out, n_tokens, grouped->nb[1], grouped->nb[2], 0);
+    excluded = builder_named(b, ggml_fill(b->ctx, ggml_cont(b->ctx, excluded), -INFINITY), "ffn.group_none");
+    grouped = ggml_set_rows(b->ctx, ggml_cont(b->ctx, grouped), excluded, out);
+    return ggml_reshape_2d(b->ctx, builder_named(b, grouped, "ffn.grouped"), p->n_expert, n_tokens);
 }
 
-// Which experts a token goes through, and how much each counts.
+// Selects the experts of each token and computes their weights.
 static struct choice experts_choose(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
     const struct model_layer *l = &b->m->layers[b->i];
     const int64_t n_tokens = x->ne[1], n_used = p->n_expert_used;
-    struct ggml_tensor *like = builder_product(b, l->router, l->router_bias, x, "ffn.router");
+    struct ggml_tensor *scores = builder_product(b, l->router, l->router_bias, x, "ffn.router");
     if (p->desc->share != SHARE_CHOSEN) {
-        like = builder_named(b, p->has_sigmoid ? ggml_sigmoid(b->ctx, like) : ggml_soft_max(b->ctx, like), "ffn.like");
+        scores = builder_named(b, p->has_sigmoid ? ggml_sigmoid(b->ctx, scores) : ggml_soft_max(b->ctx, scores), "ffn.like");
     }
-    struct ggml_tensor *by =
-        l->router_add != NULL ? builder_named(b, ggml_add(b->ctx, like, l->router_add), "ffn.like_added") : like;
+    struct ggml_tensor *selection_scores =
+        l->router_add != NULL ? builder_named(b, ggml_add(b->ctx, scores, l->router_add), "ffn.like_added") : scores;
     if (p->n_group > 0) {
-        by = groups_mask(b, by);
+        selection_scores = groups_mask(b, selection_scores);
     }
-    struct choice c = {.chosen = ggml_top_k(b->ctx, by, (int) n_used)};
-    c.shares = ggml_get_rows(b->ctx, ggml_reshape_3d(b->ctx, like, 1, p->n_expert, n_tokens), c.chosen);
+    struct choice c = {.chosen = ggml_top_k(b->ctx, selection_scores, (int) n_used)};
+    c.shares = ggml_get_rows(b->ctx, ggml_reshape_3d(b->ctx, scores, 1, p->n_expert, n_tokens), c.chosen);
     c.shares = ggml_reshape_2d(b->ctx, builder_named(b, c.shares, "ffn.chosen_like"), n_used, n_tokens);
     if (p->norm_weights) {
         c.shares = ggml_div(b->ctx, c.shares, builder_named(b, ggml_sum_rows(b->ctx, c.shares), "ffn.sum_like"));
@@ -81,7 +81,7 @@ static struct choice experts_choose(struct graph_builder *b, struct ggml_tensor 
     return c;
 }
 
-// The product of each token with the matrices of its experts.
+// Multiplies each token with the matrices of its selected experts.
 static struct ggml_tensor *experts_product(struct graph_builder *b, struct ggml_tensor *weight, struct ggml_tensor *bias,
     struct ggml_tensor *x, struct ggml_tensor *chosen, const char *name) {
     struct ggml_tensor *y = builder_named(b, ggml_mul_mat_id(b->ctx, weight, x, chosen), name);
@@ -108,7 +108,7 @@ static struct ggml_tensor *ffn_experts(struct graph_builder *b, struct ggml_tens
     return p->n_expert_used == 1 ? builder_named(b, ggml_cont(b->ctx, result), "ffn.experts") : result;
 }
 
-// The experts that every token goes through are one dense part.
+// The experts that process every token are stored as one dense feed-forward part.
 static struct ggml_tensor *ffn_shared(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[b->i];
     struct ggml_tensor *up = builder_product(b, l->up_shared, NULL, x, "ffn.up");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// files.c: the files of a model: one, or several as llama.cpp's gguf-split cuts them: NAME-00001-of-00003.gguf has the keys, and
-// each has some of the tensors.
+// files.c: opens and writes model files. A model is one file or several files in the format of llama.cpp's gguf-split:
+// NAME-00001-of-00003.gguf has the keys, and each file has some of the tensors.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -24,23 +24,24 @@ static bool part_check(const struct berth_gguf_map *map, const char *path, int64
     return keys_int(berth_gguf_map_meta(map), "split.no", 0, MAX_FILES, &is_no, error) &&
            keys_int(berth_gguf_map_meta(map), "split.count", 0, MAX_FILES, &is_of, error) &&
            ((is_no == no && is_of == n) ||
-               model_fail(error, "%s: is part %" PRId64 " of %" PRId64 ", not %" PRId64 " of %" PRId64, path, is_no + 1, is_of,
-                   no + 1, n));
+               model_fail(error,
+                   "%s: this file is part %" PRId64 " of %" PRId64 ", but part %" PRId64 " of %" PRId64 " was expected", path,
+                   is_no + 1, is_of, no + 1, n));
 }
 
-// The others lie beside the first.
+// The other files are in the folder of the first one.
 static bool others_open(struct model *m, const char *path, bool read, int64_t n, struct model_error *error) {
     char end[32], other[4096];
     snprintf(end, sizeof end, "-00001-of-%05" PRId64 ".gguf", n);
     const size_t size = strlen(path), tail = strlen(end);
     if (size < tail || strcmp(path + size - tail, end) != 0) {
-        return model_fail(error, "%s: the model is in %" PRId64 " files, and the name of the first ends in %s", path, n, end);
+        return model_fail(error, "%s: the model has %" PRId64 " files; give the first one, whose name ends in %s", path, n, end);
     }
     for (int64_t i = 1; i < n; i++) {
         const int length =
             snprintf(other, sizeof other, "%.*s-%05" PRId64 "-of-%05" PRId64 ".gguf", (int) (size - tail), path, i + 1, n);
         if (length < 0 || (size_t) length >= sizeof other) {
-            return model_fail(error, "%s: the name is too long", path);
+            return model_fail(error, "%s: the file name is too long", path);
         }
         m->files[i] = file_open(other, read, error);
         if (m->files[i] == NULL || !part_check(m->files[i], other, i, n, error)) {
@@ -54,9 +55,8 @@ bool model_files_check(const struct model *m, const char *path, struct model_err
     const char *type = NULL;
     return keys_text(berth_gguf_map_meta(m->file), "general.type", &type, error) &&
            (type == NULL || strcmp(type, "adapter") != 0 ||
-               model_fail(error,
-                   "%s: it is an adapter, not a model; 'berth run MODEL --lora %s' runs the model that it was made for with it",
-                   path, path));
+               model_fail(
+                   error, "%s is an adapter, not a model; run its base model with 'berth run MODEL --lora %s'", path, path));
 }
 
 bool model_files_open(struct model *m, const char *path, bool read, struct model_error *error) {
@@ -112,7 +112,7 @@ bool model_write(FILE *file, const struct gguf_context *meta, model_bytes_t byte
         const size_t size = gguf_get_tensor_size(meta, i);
         const void *data = bytes(i, user, error);
         if (data == NULL) {
-            return model_fail(error, "tensor '%s' cannot be written", gguf_get_tensor_name(meta, i));
+            return model_fail(error, "cannot write tensor '%s'", gguf_get_tensor_name(meta, i));
         }
         bool ok = fwrite(data, 1, size, file) == size;
         for (size_t left = -size & (gguf_get_alignment(meta) - 1); ok && left > 0;) {
@@ -121,13 +121,13 @@ bool model_write(FILE *file, const struct gguf_context *meta, model_bytes_t byte
             left -= n;
         }
         if (!ok) {
-            return model_fail(error, "writing failed: %s", strerror(errno));
+            return model_fail(error, "cannot write the file: %s", strerror(errno));
         }
     }
     return true;
 }
 
-// ---- rows in another type ----
+// ---- type conversion ----
 
 bool type_is_real(enum ggml_type type) {
     const struct ggml_type_traits *traits = ggml_get_type_traits(type);
@@ -140,7 +140,7 @@ bool rows_widen(enum ggml_type type, const void *from, float *to, int64_t n, str
         return true;
     }
     if (!type_is_real(type)) {
-        return model_fail(error, "type %s holds no numbers that can be read", ggml_type_name(type));
+        return model_fail(error, "values of type %s cannot be converted to f32", ggml_type_name(type));
     }
     ggml_get_type_traits(type)->to_float(from, to, n);
     return true;
@@ -149,5 +149,5 @@ bool rows_widen(enum ggml_type type, const void *from, float *to, int64_t n, str
 bool rows_narrow(enum ggml_type type, const float *from, void *to, int64_t n_rows, int64_t n_per_row, struct model_error *error) {
     berth_clear_error();
     return ggml_quantize_chunk(type, from, to, 0, n_rows, n_per_row, NULL) > 0 ||
-           model_fail(error, "%s cannot be made: %s", ggml_type_name(type), berth_last_error());
+           model_fail(error, "cannot convert to %s: %s", ggml_type_name(type), berth_last_error());
 }

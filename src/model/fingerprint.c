@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
-// fingerprint.c: a number that tells models apart. It is of all keys of the file but those that cannot change a computed value
-// (names, the tokenizer, how the file is cut), so that a parameter that is added to an architecture is in it without a word here;
-// and, if wanted, of every weight's name, type, shape and a part of its bytes: all bytes would be a pass over the whole file.
+// fingerprint.c: computes a number that identifies a model. It covers all keys of the file except those that cannot change a
+// computed value (names, the tokenizer, the division into files). So a key that a later architecture adds is covered without a
+// change here. Optionally it also covers the name, type and shape of every weight and a sample of its bytes, because hashing all
+// bytes would require reading the whole file.
 
 #include "base/siphash.h"
 #include "model/model.h"
 
 #include <string.h>
 
-#define SAMPLES 16 // places of a weight
-#define SAMPLE 64  // bytes of each
+#define SAMPLES 16 // samples per weight
+#define SAMPLE 64  // bytes per sample
 
 static struct berth_siphash hash_begin(void) {
-    static const struct berth_siphash_key key = {{0x6265727468206d6fu, 0x64656c206d61726bu}}; // the same in every run
+    static const struct berth_siphash_key key = {{0x6265727468206d6fu, 0x64656c206d61726bu}}; // constant, so that runs agree
     return berth_siphash_begin(&key);
 }
 
@@ -20,7 +21,7 @@ static void text_add(struct berth_siphash *hash, const char *text) {
     berth_siphash_add(hash, text, strlen(text) + 1);
 }
 
-static bool is_value(const char *key) {
+static bool can_change_value(const char *key) {
     static const char *const others[] = {"general.", "tokenizer.", "split.", "quantize."};
     if (strcmp(key, "general.architecture") == 0) {
         return true;
@@ -73,9 +74,9 @@ static uint64_t weight_hash(const struct ggml_tensor *t) {
 
 uint64_t model_fingerprint(const struct model *m, bool with_weights) {
     const struct gguf_context *meta = berth_gguf_map_meta(m->file);
-    uint64_t sum = 0; // the order of keys and of weights changes no value
+    uint64_t sum = 0; // a sum, because the order of keys and weights does not matter
     for (int64_t i = 0; i < gguf_get_n_kv(meta); i++) {
-        sum += is_value(gguf_get_key(meta, i)) ? key_hash(meta, i) : 0;
+        sum += can_change_value(gguf_get_key(meta, i)) ? key_hash(meta, i) : 0;
     }
     for (size_t i = 0; with_weights && i < m->n_weights; i++) {
         sum += weight_hash(m->weights[i].file);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// graph.c: a batch of tokens through the model as one graph. With a cache new keys and values are written into rows of it that an
-// input names, so that the graph of every token is the same and is planned once for each length of the view on the cache. Without
-// one, sequences of a batch lie side by side, and each sees only itself: what training needs.
-// Constructors never fail here: a mistake is poison, which the caller finds.
+// graph.c: builds one graph that computes a batch of tokens. With a cache, the graph writes new keys and values to the cache rows
+// that an input names, so the graphs of consecutive tokens are equal and are planned once per length of the cache view. Without a
+// cache, a batch holds several sequences, and each sequence attends only to itself, as training requires.
+// No error is checked while building: a failed constructor returns poison, which the caller finds with berth_graph_check.
 
 #include "model/graph.h"
 
@@ -17,7 +17,7 @@ static struct ggml_tensor *builder_scaled(struct graph_builder *b, struct ggml_t
     return scale != 1 ? builder_named(b, ggml_scale(b->ctx, x, scale), name) : x;
 }
 
-// What a part of a layer says, as it is added to the stream.
+// Returns the output of a branch of a layer as it is added to the residual stream: with the post-norm and the residual scale.
 static struct ggml_tensor *branch_out(
     struct graph_builder *b, struct ggml_tensor *y, struct ggml_tensor *norm, const char *name) {
     if (norm != NULL) {
@@ -26,8 +26,8 @@ static struct ggml_tensor *branch_out(
     return builder_scaled(b, y, b->p->residual_scale, name);
 }
 
-// Only the wanted token goes on after the last layer has looked at the others.
-static struct ggml_tensor *rows_wanted(struct graph_builder *b, struct ggml_tensor *x, const char *name) {
+// After the attention of the last layer only the token whose logits are needed is computed further.
+static struct ggml_tensor *rows_select(struct graph_builder *b, struct ggml_tensor *x, const char *name) {
     const bool is_last = b->i + 1 == b->p->n_layer && b->in->out != NULL;
     return is_last ? builder_named(b, ggml_get_rows(b->ctx, x, b->in->out), name) : x;
 }
@@ -37,14 +37,14 @@ static struct ggml_tensor *layer_build(struct graph_builder *b, struct ggml_tens
     struct ggml_tensor *in = builder_norm(b, x, l->attn_norm, l->attn_norm_bias, "attn_norm");
     struct ggml_tensor *y;
     if (builder_has(b, ARCH_STATE)) {
-        y = rows_wanted(b, builder_state(b, in), "wanted_state");
-        return builder_named(b, ggml_add(b->ctx, rows_wanted(b, x, "wanted_in"), y), "state.added");
+        y = rows_select(b, builder_state(b, in), "wanted_state");
+        return builder_named(b, ggml_add(b->ctx, rows_select(b, x, "wanted_in"), y), "state.added");
     }
     y = builder_attention(b, in);
-    x = rows_wanted(b, x, "wanted_in");
-    y = branch_out(b, rows_wanted(b, y, "wanted_attn"), l->post_attn_norm, "attn.said");
+    x = rows_select(b, x, "wanted_in");
+    y = branch_out(b, rows_select(b, y, "wanted_attn"), l->post_attn_norm, "attn.said");
     x = builder_named(b, ggml_add(b->ctx, x, y), "attn.sum");
-    in = builder_has(b, ARCH_PARALLEL) ? rows_wanted(b, in, "wanted_norm")
+    in = builder_has(b, ARCH_PARALLEL) ? rows_select(b, in, "wanted_norm")
                                        : builder_norm(b, x, l->ffn_norm, l->ffn_norm_bias, "ffn_norm");
     y = branch_out(b, builder_ffn(b, in), l->post_ffn_norm, "ffn.said");
     return builder_named(b, ggml_add(b->ctx, x, y), "ffn.sum");
@@ -63,7 +63,7 @@ static void inputs_make(struct graph_builder *b) {
     struct graph_inputs *in = b->in;
     const bool has_state = builder_has(b, ARCH_STATE);
     bool has_window = false, has_all = false;
-    int64_t window = 0; // a layer that has one
+    int64_t window = 0; // index of a layer with a window
     for (int64_t i = 0; !has_state && i < b->p->n_layer; i++) {
         if (params_has_window(b->p, i)) {
             window = i;
@@ -82,7 +82,7 @@ static void inputs_make(struct graph_builder *b) {
     in->out = s->all_outputs ? NULL : input_new(b, GGML_TYPE_I32, 1, 0, "wanted");
 }
 
-// Where a position has an embedding of its own it is added to each sequence's tokens.
+// Adds the position embedding, if the model has one, to the tokens of each sequence.
 static struct ggml_tensor *embedding_build(struct graph_builder *b) {
     struct ggml_tensor *x = builder_named(b, ggml_get_rows(b->ctx, b->m->token_embd, b->in->tokens), "embedding");
     x = builder_scaled(b, x, b->p->embd_scale, "embedding_scaled");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// graph.h: what the parts of a graph share while it is built (graph.c, attention.c, state.c, ffn.c).
+// graph.h: the state and the helpers that graph.c, attention.c, state.c and ffn.c share while they build a graph.
 #pragma once
 
 #include "model/model.h"
@@ -11,7 +11,7 @@ struct graph_builder {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
     struct graph_inputs *in;
-    int64_t i; // the layer, -1: none
+    int64_t i; // current layer; -1: none
 };
 
 static inline bool builder_has(const struct graph_builder *b, unsigned has) {
@@ -20,18 +20,18 @@ static inline bool builder_has(const struct graph_builder *b, unsigned has) {
 
 // ---- builder.c ----
 
-// t with its name: blk.3.ffn.up for the builder's layer.
+// Sets the name of t, in a layer with its prefix: blk.3.ffn.up. Returns t.
 struct ggml_tensor *builder_named(const struct graph_builder *b, struct ggml_tensor *t, const char *name);
-// The architecture's norm of x; weight and bias may be NULL.
+// Returns the architecture's norm of x. weight and bias may be NULL.
 struct ggml_tensor *builder_norm(
     struct graph_builder *b, struct ggml_tensor *x, struct ggml_tensor *weight, struct ggml_tensor *bias, const char *name);
-// weight * x with what adapters add, and a bias if there is one.
+// Returns weight * x plus the products of all adapters for this weight, plus the bias unless it is NULL.
 struct ggml_tensor *builder_product(
     struct graph_builder *b, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *x, const char *name);
 // cap * tanh(x / cap)
 struct ggml_tensor *builder_capped(struct graph_builder *b, struct ggml_tensor *x, float cap, const char *name);
 
-// How many rows layer i sees: of its cache, if there is one (attention.c).
+// Returns the number of rows that layer i attends to, in its cache if it has one (attention.c).
 int64_t builder_seen(const struct graph_builder *b, int64_t i);
 
 // ---- parts of layer b->i ----

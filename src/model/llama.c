@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// llama.c: the engine of libllama: its models, sessions and tokenizers as those of model.h. A context of libllama reserves its graphs
-// when it is made; what Berth is asked for then is watched and becomes the session's scheduler, graph and memory.
+// llama.c: the engine that implements the models, sessions and tokenizers of model.h with libllama. A libllama context reserves its
+// graphs when it is created. Hooks record its calls to Berth's scheduler and set the scheduler, graph and memory of the session.
 
 #include "model/llama.h"
 #include "base/min.h"
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- what is watched ----
+// ---- hooks ----
 
-// The device of a buffer type; memory of the host is the CPU's, which is the last.
+// Returns the device of a buffer type. Host memory counts as the CPU, the last device.
 static int device_of(const struct model_devices *devices, ggml_backend_buffer_type_t buft) {
     ggml_backend_dev_t dev = ggml_backend_buft_get_device(buft);
     for (int d = 0; d < devices->n - 1 && !ggml_backend_buft_is_host(buft); d++) {
@@ -23,7 +23,7 @@ static int device_of(const struct model_devices *devices, ggml_backend_buffer_ty
     return devices->n - 1;
 }
 
-// Weights beside those that stay in the file's pages.
+// The hook's data while weights are placed. Weights in the file's mapped pages are not reported to the hook.
 struct place_watch {
     struct model *model;
     const struct model_devices *devices;
@@ -39,7 +39,7 @@ static void on_cache(ggml_backend_buffer_type_t buft, size_t size, void *user) {
     s->memory[device_of(s->devices, buft)].cache += size;
 }
 
-// A context may make more than one scheduler; the last is the one it works with.
+// A context may create several schedulers. The last one runs its graphs.
 static void on_plan(ggml_backend_sched_t sched, struct ggml_cgraph *graph, const size_t *sizes, void *user) {
     struct session *s = user;
     for (int d = 0; d < s->devices->n && s->sched != sched; d++) {
@@ -61,8 +61,8 @@ static void on_plan(ggml_backend_sched_t sched, struct ggml_cgraph *graph, const
     }
 }
 
-// Planned only, most of the cache has no memory that could be watched, but buffers of no bytes: its tensors are those that graphs
-// write into.
+// With plan_only, most tensors of the cache have empty buffers, so the hook sees no sizes. The cache tensors are then found in the
+// graph that writes to them.
 struct cache_list {
     const struct ggml_tensor **items;
     size_t n, cap;
@@ -91,7 +91,7 @@ static bool cache_add(struct session *s, struct cache_list *list, const struct g
     return true;
 }
 
-// A cache that no graph writes into (an encoder's) is as large as libllama says. False: out of memory.
+// A cache that no graph writes to (of an encoder) has the size that libllama logged. False: out of memory.
 static bool cache_count(struct session *s) {
     struct cache_list list = {0};
     bool ok = true;
@@ -106,7 +106,7 @@ static bool cache_count(struct session *s) {
     for (int d = 0; d < s->devices->n; d++) {
         all += s->memory[d].cache;
     }
-    s->memory[s->devices->n - 1].cache += all == 0 ? llama_said_cache() : 0;
+    s->memory[s->devices->n - 1].cache += all == 0 ? llama_logged_cache_size() : 0;
     berth_free(list.items);
     return ok;
 }
@@ -148,7 +148,7 @@ static void params_take(struct model *m) {
     m->params.n_ctx_train = lib->llama_model_n_ctx_train(own->model);
 }
 
-// Weights that are on no other device are the CPU's, in the file's own pages or as they were read.
+// Weights that are not on another device belong to the CPU, mapped or read.
 static void weights_count(struct model *m, int n_devices) {
     const struct model_llama *own = m->engine_data;
     size_t all = (size_t) own->lib->llama_model_size(own->model);
@@ -164,11 +164,11 @@ static bool llama_place(struct model *m, const struct model_devices *devices, bo
     struct model_llama *own = m->engine_data;
     struct llama_model_params params = own->lib->llama_model_default_params();
     struct place_watch watch = {m, devices};
-    void **gpus = berth_calloc((size_t) devices->n, sizeof *gpus); // NULL in the place of the CPU
+    void **gpus = berth_calloc((size_t) devices->n, sizeof *gpus); // NULL-terminated; the CPU is not in the list
     (void) progress;
     (void) user_data;
     if (gpus == NULL) {
-        return model_fail(error, "out of memory for the parts on %d devices", devices->n);
+        return model_fail(error, "out of memory for the weights of %d devices", devices->n);
     }
     for (int d = 0; d + 1 < devices->n; d++) {
         gpus[d] = devices->dev[d];
@@ -188,10 +188,10 @@ static bool llama_place(struct model *m, const struct model_devices *devices, bo
     berth_tensors_on_place(NULL, NULL);
     berth_free(gpus);
     if (own->model == NULL) {
-        return model_fail(error, "%s: libllama %s cannot load it: %s", own->path, own->lib->release, llama_error());
+        return model_fail(error, "%s: libllama %s cannot load the model: %s", own->path, own->lib->release, llama_error());
     }
     params_take(m);
-    m->layer_device = berth_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device); // 0: all on a GPU, if there is one
+    m->layer_device = berth_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device); // 0: all layers on the first device
     if (m->layer_device == NULL) {
         return model_fail(error, "out of memory for %" PRId64 " layers", m->params.n_layer);
     }
@@ -207,14 +207,14 @@ static void llama_model_fini(struct model *m) {
     berth_free(own);
 }
 
-// ---- its tokenizer ----
+// ---- tokenizer ----
 
 static bool llama_vocab_encode(
     const struct vocab *v, const char *text, size_t size, unsigned how, struct token_list *out, struct model_error *error) {
     const struct model_llama *m = v->ops_data;
     const bool add = (how & ENCODE_ADD) != 0, parse = (how & ENCODE_PARSE) != 0;
     const int32_t n_text = (int32_t) size;
-    int32_t n = abs(m->lib->llama_tokenize(m->vocab, text, n_text, NULL, 0, add, parse)); // as there would be
+    int32_t n = abs(m->lib->llama_tokenize(m->vocab, text, n_text, NULL, 0, add, parse)); // number of tokens that the text needs
     int32_t *ids = berth_calloc((size_t) n + 1, sizeof *ids);
     bool ok = ids != NULL || model_fail(error, "out of memory for %d tokens", n);
     n = ok && n > 0 ? m->lib->llama_tokenize(m->vocab, text, n_text, ids, n, add, parse) : 0;
@@ -254,7 +254,7 @@ static struct vocab *llama_vocab_new(const struct model *model, struct model_err
     return v;
 }
 
-// ---- a session ----
+// ---- sessions ----
 
 static void context_free(struct session *s) {
     const struct model_llama *m = s->model->engine_data;
@@ -263,7 +263,7 @@ static void context_free(struct session *s) {
         m->lib->llama_free(own->ctx);
     }
     own->ctx = NULL;
-    s->sched = NULL; // was the context's
+    s->sched = NULL; // owned by the context, which was freed
     s->graph = NULL;
 }
 
@@ -285,7 +285,7 @@ static bool context_make(struct session *s, int64_t n_batch, struct model_error 
         params.pooling_type = 0;
     }
     context_free(s);
-    llama_said_cache();
+    llama_logged_cache_size();
     llama_error_clear();
     for (int d = 0; d < s->devices->n; d++) {
         s->memory[d] = (struct session_memory){.weights = s->model->parts[d].size};
@@ -297,7 +297,7 @@ static bool context_make(struct session *s, int64_t n_batch, struct model_error 
     berth_sched_on_plan(NULL, NULL);
     s->graph_tokens = n_batch;
     if (own->ctx == NULL || s->sched == NULL) {
-        return model_fail(error, "libllama %s makes no context of %" PRId64 " positions with batches of %" PRId64 ": %s",
+        return model_fail(error, "libllama %s cannot create a context of %" PRId64 " positions with batches of %" PRId64 ": %s",
             m->lib->release, s->params.n_ctx, n_batch, llama_error());
     }
     return !m->plan_only || cache_count(s) || model_fail(error, "out of memory for the tensors of the cache");
@@ -310,7 +310,7 @@ static bool llama_session_init(struct session *s, struct model_error *error) {
     s->logits = berth_calloc((size_t) n, sizeof *s->logits);
     s->sums = berth_calloc((size_t) s->model->params.n_embd, sizeof *s->sums);
     if (own == NULL || s->logits == NULL || s->sums == NULL) {
-        return model_fail(error, "out of memory for %" PRId64 " numbers", n);
+        return model_fail(error, "out of memory for %" PRId64 " values", n);
     }
     if (!context_make(s, s->params.n_batch, error)) {
         return false;
@@ -338,10 +338,10 @@ static void llama_session_fini(struct session *s) {
 static bool llama_session_reserve(struct session *s, struct model_error *error) {
     (void) s;
     (void) error;
-    return true; // a context reserves when it is made
+    return true; // a libllama context reserves its graphs when it is created
 }
 
-// The graph of a context is that of its largest batch, so that another size takes another context.
+// A context has the graph of its largest batch. Another batch size requires another context.
 static bool llama_session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct model_error *error) {
     (void) n_kv;
     return (s->graph != NULL && s->graph_tokens == n_tokens) || context_make(s, n_tokens, error);
@@ -362,10 +362,10 @@ static void batch_fill(struct session *s, const int32_t *tokens, int64_t n, bool
 }
 
 static bool status_check(int32_t status, struct model_error *error) {
-    return status == 0 || model_fail(error, "%s", status == 2 ? "computing was stopped" : llama_error());
+    return status == 0 || model_fail(error, "%s", status == 2 ? "computation was interrupted" : llama_error());
 }
 
-// The vector of each token is added to the sum of all.
+// Adds the vector of each token to s->sums.
 static bool vectors_take(struct session *s, int64_t n, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
     const struct session_llama *own = s->engine_data;
@@ -373,7 +373,7 @@ static bool vectors_take(struct session *s, int64_t n, struct model_error *error
     for (int64_t i = 0; i < n; i++) {
         const float *row = m->lib->llama_get_embeddings_ith(own->ctx, (int32_t) i);
         if (row == NULL) {
-            return model_fail(error, "libllama has no vector of token %" PRId64, i);
+            return model_fail(error, "libllama returned no embedding for token %" PRId64, i);
         }
         memcpy(s->logits, row, (size_t) width * sizeof *row);
         for (int64_t k = 0; k < width; k++) {
@@ -388,7 +388,7 @@ static bool llama_session_row(const struct session *s, int64_t i, float *out, st
     const struct session_llama *own = s->engine_data;
     const float *row = m->lib->llama_get_logits_ith(own->ctx, (int32_t) i);
     if (row == NULL) {
-        return model_fail(error, "libllama has no logits of token %" PRId64, i);
+        return model_fail(error, "libllama returned no logits for token %" PRId64, i);
     }
     memcpy(out, row, (size_t) s->model->params.n_vocab * sizeof *row);
     return true;
@@ -409,14 +409,15 @@ static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, st
     return true;
 }
 
-// A model of two halves reads the first text with one of them; the other then begins to write.
+// An encoder-decoder model processes the prompt with its encoder. The decoder then starts with its start token.
 static bool text_encode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
     const struct session_llama *own = s->engine_data;
     const int32_t start = m->lib->llama_model_decoder_start_token(m->model);
     if (n > s->params.n_batch) {
-        return model_fail(
-            error, "a text of %" PRId64 " tokens is read at once by this model: --batch is %" PRId64, n, s->params.n_batch);
+        return model_fail(error,
+            "this model encodes the whole prompt in one batch: --batch must be at least %" PRId64 ", but is %" PRId64, n,
+            s->params.n_batch);
     }
     batch_fill(s, tokens, n, false);
     return status_check(m->lib->llama_encode(own->ctx, own->batch), error) &&
@@ -426,9 +427,10 @@ static bool text_encode(struct session *s, const int32_t *tokens, int64_t n, str
 static bool llama_session_begin(struct session *s, const int32_t *tokens, int64_t n, bool *is_done, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
     const struct session_llama *own = s->engine_data;
-    const bool is_writer = m->has_decoder && m->lib->llama_get_memory(own->ctx) != NULL;
-    if (!is_writer && !s->params.is_embedding) {
-        return model_fail(error, "architecture '%s' makes vectors of texts (berth embed), no text", s->model->params.arch);
+    const bool can_generate = m->has_decoder && m->lib->llama_get_memory(own->ctx) != NULL;
+    if (!can_generate && !s->params.is_embedding) {
+        return model_fail(
+            error, "architecture '%s' cannot generate text; 'berth embed' computes its embeddings", s->model->params.arch);
     }
     llama_error_clear();
     *is_done = m->has_encoder && m->has_decoder && s->n_past == 0;

@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: MIT
-// llama.h: models by llama.cpp itself: libllama, found and loaded into this process with Berth under it. What it asks of Berth is
-// watched: the scheduler and the graphs that it reserves, the bytes of weights and cache. Everything else of the room then works
-// on a session of it as on one of Berth's own. One model at a time is loaded or reserved.
+// llama.h: runs models with llama.cpp itself: finds libllama and loads it into this process, with Berth's libraries as its ggml.
+// Hooks in Berth record the scheduler and the graphs that libllama reserves, and the bytes of weights and cache, so that the other
+// modules handle such a session like a session of Berth's own engine. Only one model may be loaded or reserved at a time.
 #pragma once
 
 #include "model/llama_abi.h"
 #include "model/model.h"
 
-// The library; once a process.
+// The library, loaded at most once per process.
 struct llama_library {
-    const char *release; // of llama.cpp
+    const char *release; // release of llama.cpp
     char path[4096];
 #define LLAMA_FIELD(name, result, arguments) result(*name) arguments;
     LLAMA_FUNCTIONS(LLAMA_FIELD)
 #undef LLAMA_FIELD
 };
 
-// llama_find.c: NULL with an error that says where it was looked for and how to get it.
+// llama_find.c: NULL: *error states where libllama was searched and how to install it.
 const struct llama_library *llama_library_get(struct model_error *error);
-// The first error that libllama has logged since the last llama_error_clear, else Berth's last one: libllama logs a reason first,
-// then that each caller of the failed function failed.
+// llama_error returns the first error that libllama logged since llama_error_clear, otherwise Berth's last error. The first one is
+// the cause: after it, libllama logs a line for each caller of the failed function.
 void llama_error_clear(void);
 const char *llama_error(void);
-// The bytes of caches that it spoke of since the last call; it says two digits of MiB.
-size_t llama_said_cache(void);
+// Returns the bytes of caches that libllama logged since the last call. The log has two decimals of MiB.
+size_t llama_logged_cache_size(void);
 
 // model->engine_data of engine_llama.
 struct model_llama {
     const struct llama_library *lib;
-    struct llama_model *model; // NULL until it is placed
+    struct llama_model *model; // NULL until model_place
     const struct llama_vocab *vocab;
     char path[4096];
     bool no_mmap, plan_only;
     bool has_encoder, has_decoder;
 };
 
-// session->engine_data: sched and graph of the session are libllama's own.
+// session->engine_data of engine_llama. session->sched and session->graph belong to libllama.
 struct session_llama {
     struct llama_context *ctx;
     struct llama_batch batch;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// llama_abi.h: the few functions of libllama that Berth and its tests call, taken from a library with dlopen, of b10361 and of
-// v0.5.0. Field names are those of llama.h; offsets were found by filling the structs that the *_default_params functions return
-// and by watching what a changed field does. A field that nobody sets has no name. Where the releases differ, a struct has the
-// size of the larger: both read the first bytes of what they are given.
+// llama_abi.h: the functions of libllama b10361 and v0.5.0 that Berth and its tests call through dlopen. Field names are those of
+// llama.h. The offsets were found by examining the structs that the *_default_params functions return and by observing the effect
+// of a changed field. Fields that nobody sets have placeholder names. If a struct differs between the releases, it has the larger
+// size here: both releases read only the leading bytes that they know.
 #pragma once
 
 #include <assert.h>
@@ -18,17 +18,17 @@ struct llama_memory;
 struct llama_adapter;
 
 struct llama_model_params {
-    void **devices; // NULL at the end; NULL: all there are
+    void **devices; // NULL-terminated; NULL: all devices
     void *p8;
     int32_t n_gpu_layers;
     int32_t split_mode; // 0 none, 1 layers, 2 rows, 3 tensors
-    int32_t load_mode;  // -1 whichever suits (v0.5.0), 0 read, 1 map
+    int32_t load_mode;  // -1: automatic (v0.5.0), 0: read, 1: map
     int32_t i28;
-    char bytes[48]; // no_alloc is in there: llama_no_alloc
+    char bytes[48]; // contains no_alloc, see llama_no_alloc
 };
 
 struct llama_context_params {
-    uint32_t n_ctx; // 0: the model's own
+    uint32_t n_ctx; // 0: the context of the model
     uint32_t n_batch;
     uint32_t n_ubatch;
     uint32_t n_seq_max;
@@ -36,9 +36,9 @@ struct llama_context_params {
     int32_t n_threads;
     int32_t n_threads_batch;
     int32_t i36[2];
-    int32_t pooling_type; // -1 the model's, 0 none, 1 mean
+    int32_t pooling_type; // -1: the model's, 0: none, 1: mean
     int32_t i48;
-    int32_t flash_attn; // -1 where supported, 0 off, 1 on
+    int32_t flash_attn; // -1: where supported, 0: off, 1: on
     float f56[8];
     void *p88[2];
     int32_t type_k;
@@ -50,8 +50,8 @@ struct llama_context_params {
 };
 
 struct llama_model_quantize_params {
-    int32_t n_threads; // 0: as many as there are
-    int32_t ftype;     // what a file is called after: 7 Q8_0, 15 Q4_K_M, ...
+    int32_t n_threads; // 0: one per core
+    int32_t ftype;     // type of the file: 7 Q8_0, 15 Q4_K_M, ...
     int32_t i8[14];
 };
 
@@ -108,7 +108,7 @@ static_assert(sizeof(struct llama_batch) == 56, "as returned by llama_batch_init
     X(llama_model_n_ctx_train, int32_t, (const struct llama_model *) ) \
     X(llama_model_size, uint64_t, (const struct llama_model *) )
 
-// The tensors are made without memory. Where that is said differs.
+// Sets no_alloc: tensors are created without memory. The offset of the field depends on the release.
 static inline void llama_no_alloc(struct llama_model_params *params, const char *release) {
     ((char *) params)[strcmp(release, "b10361") == 0 ? 68 : 76] = true;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// llama_find.c: finds libllama and loads it on Berth. Its releases differ in their structs, so only those that llama_abi.h knows
-// are taken; their names say which they are. The libraries of ggml's that it asks for are loaded first, by the names of Berth's
-// (the program looks for them in its own folders), so that the linker has them when libllama comes.
+// llama_find.c: finds libllama and loads it on top of Berth. The structs of libllama differ between releases, so only the releases
+// in llama_abi.h are accepted; the file name states the release. Before libllama, Berth's libraries are loaded under the ggml names
+// that libllama depends on (the program searches them in its own folders), so that the dynamic linker uses them.
 
 #include "model/llama.h"
 
@@ -14,17 +14,17 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const releases[] = {"v0.5.0", "b10361"}; // the newest first
+static const char *const releases[] = {"v0.5.0", "b10361"}; // newest first
 
-#define HOW "npm install node-llama-cpp@3.22.1 brings it; BERTH_LLAMA=DIR names another folder"
+#define HOW "'npm install node-llama-cpp@3.22.1' installs it; BERTH_LLAMA=DIR sets the folder to search"
 
 struct search {
-    char path[4096]; // of the library, once it is found
+    char path[4096]; // path of libllama, once found
     const char *release;
-    char flawed[4096 + 200]; // the first file that cannot be loaded, and why; "": none
+    char flawed[4096 + 200]; // the first file that cannot be loaded, with the reason; "": none
 };
 
-// A pipe, or a file that was cut short, must not reach the linker: it waits for the one and is killed by the other.
+// A pipe or a truncated file must not reach the dynamic linker: it would wait for the pipe, and a truncated file would crash it.
 static bool library_is_sound(struct search *s) {
     char why[160];
     struct berth_elf elf;
@@ -46,7 +46,7 @@ static bool folder_look(struct search *s, const char *folder) {
     return s->release != NULL;
 }
 
-// Below a folder those of node-llama-cpp's packages: node_modules/@node-llama-cpp/NAME/bins/NAME.
+// Searches the packages of node-llama-cpp below a folder: node_modules/@node-llama-cpp/NAME/bins/NAME.
 static bool node_look(struct search *s, const char *folder) {
     char at[4096];
     DIR *d = snprintf(at, sizeof at, "%s/node_modules/@node-llama-cpp", folder) < (int) sizeof at ? opendir(at) : NULL;
@@ -61,7 +61,7 @@ static bool node_look(struct search *s, const char *folder) {
     return s->release != NULL;
 }
 
-// Where npm installs for all, and for one user.
+// Searches the folders where npm installs globally and for one user.
 static bool npm_look(struct search *s) {
     static const char *const folders[] = {"/usr/local/lib", "/usr/lib"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders && s->release == NULL; i++) {
@@ -99,8 +99,8 @@ static bool usual_look(struct search *s) {
     return s->release != NULL || npm_look(s);
 }
 
-// Never in the current folder unless it is asked for: a folder of downloaded files must not bring code. It is said if it is
-// there.
+// The current folder is never searched unless BERTH_LLAMA names it: a folder of downloaded files must not be able to run code. The
+// error message states if libllama is there.
 static bool is_here(void) {
     struct search s = {.release = NULL};
     return node_look(&s, ".");
@@ -114,14 +114,14 @@ static bool library_find(struct search *s, struct model_error *error) {
         }
         return s->flawed[0] != '\0'
                    ? model_fail(error, "%s" HOW, s->flawed)
-                   : model_fail(error, "BERTH_LLAMA=%s: there is neither libllama.v0.5.0.so nor libllama.b10361.so; " HOW, given);
+                   : model_fail(error, "BERTH_LLAMA=%s contains neither libllama.v0.5.0.so nor libllama.b10361.so; " HOW, given);
     }
-    return usual_look(s) || model_fail(error, "%slibllama is not found; " HOW "%s", s->flawed,
-                                is_here() ? ", BERTH_LLAMA=. that of node_modules here" : "");
+    return usual_look(s) || model_fail(error, "%slibllama was not found; " HOW "%s", s->flawed,
+                                is_here() ? "; BERTH_LLAMA=. uses the one in ./node_modules" : "");
 }
 
-// Berth's libraries under the names that it asks for. Where one has none, ggml's own would be loaded beside Berth's, whose
-// functions come first nevertheless.
+// Loads Berth's libraries under the ggml names that libllama depends on. If Berth has no library of a name, the linker loads ggml's
+// own library in addition; Berth's functions still take precedence.
 static void names_load(const char *path) {
     char why[160];
     struct berth_elf elf;
@@ -129,7 +129,7 @@ static void names_load(const char *path) {
     if (berth_elf_open(&elf, path, why, sizeof why)) {
         for (size_t i = 0; (name = berth_elf_name(&elf, DT_NEEDED, i)) != NULL; i++) {
             if (strncmp(name, "libggml", 7) == 0) {
-                dlopen(name, RTLD_NOW | RTLD_GLOBAL); // stays loaded
+                dlopen(name, RTLD_NOW | RTLD_GLOBAL); // never unloaded
             }
         }
     }
@@ -142,34 +142,34 @@ static bool symbol_get(void *handle, const char *name, void *out) {
     return p != NULL;
 }
 
-// What it said since the last look: the first error, which is the reason of those that follow it, and the caches.
+// Data from the log since the last query: the first error, which is the cause of the errors after it, and the sizes of caches.
 static struct {
     char error[512];
     double cache_mib;
-} said;
+} logged;
 
 static void log_keep(int level, const char *text, void *user) {
     const char *size = strstr(text, " size = "), *unit = size != NULL ? strstr(size, " MiB (") : NULL;
     (void) user;
-    if (level == GGML_LOG_LEVEL_ERROR && said.error[0] == '\0') {
-        snprintf(said.error, sizeof said.error, "%.*s", (int) strcspn(text, "\n"), text);
+    if (level == GGML_LOG_LEVEL_ERROR && logged.error[0] == '\0') {
+        snprintf(logged.error, sizeof logged.error, "%.*s", (int) strcspn(text, "\n"), text);
     }
     if (unit != NULL) {
-        said.cache_mib += strtod(size + 8, NULL);
+        logged.cache_mib += strtod(size + 8, NULL);
     }
 }
 
 void llama_error_clear(void) {
-    said.error[0] = '\0';
+    logged.error[0] = '\0';
 }
 
 const char *llama_error(void) {
-    return said.error[0] != '\0' ? said.error : berth_last_error();
+    return logged.error[0] != '\0' ? logged.error : berth_last_error();
 }
 
-size_t llama_said_cache(void) {
-    const double mib = said.cache_mib;
-    said.cache_mib = 0;
+size_t llama_logged_cache_size(void) {
+    const double mib = logged.cache_mib;
+    logged.cache_mib = 0;
     return mib > 0 ? (size_t) (mib * 1024 * 1024) : 0;
 }
 
@@ -183,7 +183,7 @@ const struct llama_library *llama_library_get(struct model_error *error) {
         return NULL;
     }
     names_load(s.path);
-    void *handle = dlopen(s.path, RTLD_NOW | RTLD_LOCAL); // stays loaded
+    void *handle = dlopen(s.path, RTLD_NOW | RTLD_LOCAL); // never unloaded
     const char *missing = handle == NULL ? dlerror() : NULL;
 #define LLAMA_TAKE(name, result, arguments) \
     if (missing == NULL && !symbol_get(handle, #name, &lib.name)) { \

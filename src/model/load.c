@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// load.c: opens a model: finds every tensor that the graph needs and holds its shape against the hyper-parameters. Weights are
-// not touched: a file whose weights are a hole is opened as fast as any.
+// load.c: opens a model: finds every tensor that the graph needs and compares its shape with the hyper-parameters. It reads no
+// weights, so sparse files open as fast as others.
 
 #include "model/model.h"
 
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- what a layer holds ----
+// ---- tensors of a layer ----
 
 enum extent {
     ONE,
@@ -43,21 +43,21 @@ enum extent {
     GROUPS
 };
 
-// What a layer is beside what its architecture has; bits behind those of arch_has.
+// Properties of one layer in addition to the properties of its architecture. The bits do not overlap with arch_has.
 enum layer_is {
-    LAYER_EXPERT = 1 << 28,
-    LAYER_FUSED = 1 << 29, // the file has one matrix for queries, keys and values
-    LAYER_RANK = 1 << 30,  // the file makes queries out of a short row
+    LAYER_EXPERT = 1 << 28, // the layer has experts
+    LAYER_FUSED = 1 << 29,  // the file has one matrix for queries, keys and values
+    LAYER_RANK = 1 << 30,   // the file has a low-rank query projection
 };
 
-enum when { ALWAYS, MAYBE }; // MAYBE: NULL if it is not there
+enum when { ALWAYS, MAYBE }; // MAYBE: optional, NULL if absent
 
 static const struct layer_row {
-    const char *name; // behind "blk.N."
-    size_t at;        // in struct model_layer
+    const char *name; // without the prefix "blk.N."
+    size_t at;        // offset in struct model_layer
     enum extent ne[3];
     enum when when;
-    unsigned with, without; // bits that must be, or must not be
+    unsigned with, without; // bits of arch_has and layer_is that must be set; that must be clear
 } layer_rows[] = {
 #define ROW(name, field, a, b, c, when, with, without) \
     { name, offsetof(struct model_layer, field), {a, b, c}, when, with, without }
@@ -126,7 +126,7 @@ static const struct layer_row {
 #undef ROW
 };
 #define N_LAYER_ROWS (sizeof layer_rows / sizeof *layer_rows)
-#define N_MODEL_WEIGHTS 10 // with room for a second copy of a tied output
+#define N_MODEL_WEIGHTS 10 // tensors outside layers, including a copy of the embedding for a tied output
 
 static int64_t extent_of(const struct model_params *p, enum extent e) {
     switch (e) {
@@ -154,7 +154,7 @@ static int64_t extent_of(const struct model_params *p, enum extent e) {
         case CHANNELS: return p->n_inner + 2 * p->n_group_state * p->n_state;
         case STATE_IN: return 2 * p->n_inner + 2 * p->n_group_state * p->n_state + p->n_state_head;
         case STATE_HEADS: return p->n_state_head;
-        case GROUP_INNER: return p->n_group_state > 0 ? p->n_inner / p->n_group_state : 0; // no state, no groups
+        case GROUP_INNER: return p->n_group_state > 0 ? p->n_inner / p->n_group_state : 0; // 0 groups without ARCH_STATE
         case GROUPS: return p->n_group_state;
         case MLA_O: return p->n_head * p->mla_value;
         case HALF_ROT: return p->n_rot / 2;
@@ -162,23 +162,23 @@ static int64_t extent_of(const struct model_params *p, enum extent e) {
     }
 }
 
-// Whether a layer with these bits has a row's tensor. One that carries a state has none of the others'.
+// Returns whether a layer with these bits has the tensor of a row. State-space layers have only the rows with ARCH_STATE.
 static bool is_row_of(const struct layer_row *row, unsigned bits) {
     return (row->with & ~bits) == 0 && (row->without & bits) == 0 && (row->with & ARCH_STATE) == (bits & ARCH_STATE);
 }
 
-// ---- finding ----
+// ---- search ----
 
-// Vectors are added to and multiplied with f32; only matrices come in other types.
+// Vectors must be f32, because they are added to f32 values or multiplied with them. Matrices may have other types.
 static bool type_check(const struct ggml_tensor *t, bool is_vector, struct model_error *error) {
     if (is_vector && t->type != GGML_TYPE_F32) {
-        return model_fail(error, "tensor '%s' is %s, f32 is wanted", t->name, ggml_type_name(t->type));
+        return model_fail(error, "tensor '%s' has type %s, but must be f32", t->name, ggml_type_name(t->type));
     }
     return type_is_real(t->type) ||
-           model_fail(error, "tensor '%s' is %s, which is no type of weights", t->name, ggml_type_name(t->type));
+           model_fail(error, "tensor '%s' has type %s, which cannot be converted to f32", t->name, ggml_type_name(t->type));
 }
 
-// The tensors by their id: the context's own search by name would look at all of them.
+// Makes the table of tensors by id. A search by name in a ggml_context would visit all tensors.
 static bool ids_make(struct model *m, struct model_error *error) {
     int64_t n = 0, i = 0;
     for (int64_t f = 0; f < m->n_files; f++) {
@@ -210,7 +210,7 @@ static struct ggml_tensor *tensor_find(const struct model *m, const char *name) 
     return NULL;
 }
 
-// A tensor that the model has, or may have.
+// A tensor that a model must or may have.
 struct weight_wanted {
     const char *name;
     int64_t ne[3];
@@ -228,7 +228,7 @@ static bool weight_find(struct model *m, const struct weight_wanted *w, struct m
     }
     if (t->ne[0] != ne[0] || t->ne[1] != ne[1] || t->ne[2] != ne[2] || t->ne[3] != 1) {
         return model_fail(error,
-            "tensor '%s' is [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "], by the keys it is [%" PRId64 ", %" PRId64
+            "tensor '%s' is [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "], but the keys require [%" PRId64 ", %" PRId64
             ", %" PRId64 ", 1]",
             name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], ne[0], ne[1], ne[2]);
     }
@@ -273,7 +273,7 @@ static bool layer_find(struct model *m, int64_t i, struct model_error *error) {
     return true;
 }
 
-// The embedding has a row a token: the vocabulary's size is what it says.
+// The vocabulary size is the number of rows of the embedding.
 static bool vocab_size_find(struct model *m, struct model_error *error) {
     const struct ggml_tensor *t = tensor_find(m, "token_embd.weight");
     if (t == NULL) {
@@ -281,7 +281,7 @@ static bool vocab_size_find(struct model *m, struct model_error *error) {
     }
     m->params.n_vocab = t->ne[1];
     return (t->ne[1] > 0 && t->ne[1] <= INT32_MAX) ||
-           model_fail(error, "tensor 'token_embd.weight' has %" PRId64 " rows, one a token", t->ne[1]);
+           model_fail(error, "tensor 'token_embd.weight' has an invalid number of rows (one per token): %" PRId64, t->ne[1]);
 }
 
 static bool tensors_find(struct model *m, struct model_error *error) {
@@ -306,10 +306,10 @@ static bool tensors_find(struct model *m, struct model_error *error) {
         {"rope_factors_long.weight", {half, 1, 1}, 0, false, &m->rope_long},
         {"rope_factors_short.weight", {half, 1, 1}, 0, false, &m->rope_short},
     };
-    const unsigned needs[] = {ARCH_POSITIONS, ARCH_LAYER_NORM}; // of the first two
+    const unsigned needs[] = {ARCH_POSITIONS, ARCH_LAYER_NORM}; // for the first two rows
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const bool is_had = i >= sizeof needs / sizeof *needs || (p->desc->has & needs[i]) != 0;
-        if (is_had && !weight_find(m, &rows[i], error)) {
+        const bool is_used = i >= sizeof needs / sizeof *needs || (p->desc->has & needs[i]) != 0;
+        if (is_used && !weight_find(m, &rows[i], error)) {
             return false;
         }
     }
@@ -322,9 +322,10 @@ static bool tensors_find(struct model *m, struct model_error *error) {
     return true;
 }
 
-// ---- a model that is not there yet ----
+// ---- shapes of a model without a file ----
 
-// What may be there is so in the architectures that have it: qwen2 has biases, qwen3 norms of queries and keys.
+// Optional tensors are assumed only for the architectures that use them: qwen2 has biases, qwen3 and gemma3 have norms of queries
+// and keys.
 static bool is_usual(const struct model_params *p, const struct layer_row *row) {
     const char *arch = p->arch;
     return row->when == ALWAYS ||
@@ -333,12 +334,12 @@ static bool is_usual(const struct model_params *p, const struct layer_row *row) 
            ((strcmp(arch, "qwen3") == 0 || strcmp(arch, "qwen3moe") == 0 || strcmp(arch, "gemma3") == 0) && row->ne[0] == HEAD);
 }
 
-bool model_shapes(const struct model_params *p, bool has_output, model_shape_t tell, void *user) {
+bool model_shapes(const struct model_params *p, bool has_output, model_shape_t each, void *user) {
     const int64_t table[3] = {p->n_embd, p->n_vocab, 1}, one[3] = {p->n_embd, 1, 1};
     const int64_t places[3] = {p->n_embd, p->n_ctx_train, 1};
-    if (((p->desc->has & ARCH_POSITIONS) != 0 && !tell("position_embd.weight", places, user)) ||
-        !tell("token_embd.weight", table, user) || !tell("output_norm.weight", one, user) ||
-        (has_output && !tell("output.weight", table, user))) {
+    if (((p->desc->has & ARCH_POSITIONS) != 0 && !each("position_embd.weight", places, user)) ||
+        !each("token_embd.weight", table, user) || !each("output_norm.weight", one, user) ||
+        (has_output && !each("output.weight", table, user))) {
         return false;
     }
     for (int64_t i = 0; i < p->n_layer; i++) {
@@ -348,7 +349,7 @@ bool model_shapes(const struct model_params *p, bool has_output, model_shape_t t
             const int64_t ne[3] = {extent_of(p, row->ne[0]), extent_of(p, row->ne[1]), extent_of(p, row->ne[2])};
             char name[GGML_MAX_NAME];
             snprintf(name, sizeof name, "blk.%" PRId64 ".%s", i, row->name);
-            if (is_row_of(row, bits) && is_usual(p, row) && !tell(name, ne, user)) {
+            if (is_row_of(row, bits) && is_usual(p, row) && !each(name, ne, user)) {
                 return false;
             }
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// lora.c: adapters: pairs of thin matrices that a small file, in llama.cpp's format, adds to the weights of a model; and the
-// empty adapter that training begins with. A pair lies on the device of its weight. What a file says is held against the model:
-// a pair that has no weight, or another shape, is refused with both.
+// lora.c: adapters: pairs of low-rank matrices, from a small file in llama.cpp's format, that are added to the weights of a model;
+// and the new adapter with which training starts. A pair is on the device of its weight. A pair without a weight in the model, or
+// with the wrong shape, is an error that states the tensor or both shapes.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP_SIZE ((size_t) 8 << 20) // bytes at once to a device
+#define STEP_SIZE ((size_t) 8 << 20) // bytes per copy to a device
 
-// ---- life ----
+// ---- creation and destruction ----
 
 static struct model_lora *lora_make(const struct model *m, struct model_error *error) {
     struct model_lora *l = berth_calloc(1, sizeof *l);
@@ -47,12 +47,12 @@ const struct lora_pair *lora_find(const struct model_lora *l, const struct ggml_
     return NULL;
 }
 
-// A matrix of a layer, or the output: what has a row for each token is looked up, not multiplied with.
+// A matrix of a layer, or the output, can be adapted. The embeddings cannot: their rows are looked up, not multiplied.
 static bool can_adapt(const struct model_weight *w) {
     return w->layer >= 0 && !w->is_vector && w->file->ne[1] > 1 && w->file->ne[2] == 1;
 }
 
-// ---- a file ----
+// ---- adapter files ----
 
 static bool keys_check(const struct model *m, const struct gguf_context *meta, float *alpha, struct model_error *error) {
     const char *type = NULL, *kind = NULL, *arch = NULL, *own = NULL;
@@ -64,48 +64,48 @@ static bool keys_check(const struct model *m, const struct gguf_context *meta, f
     }
     if (type == NULL || strcmp(type, "adapter") != 0) {
         return model_fail(
-            error, "it is no adapter: key 'general.type' is %s%.64s", type == NULL ? "missing" : "", type != NULL ? type : "");
+            error, "not an adapter: key 'general.type' is %s%.64s", type == NULL ? "missing" : "", type != NULL ? type : "");
     }
     if (kind == NULL || strcmp(kind, "lora") != 0) {
         return model_fail(
-            error, "key 'adapter.type' is %s%.64s, not lora", kind == NULL ? "missing" : "", kind != NULL ? kind : "");
+            error, "key 'adapter.type' is %s%.64s, but must be lora", kind == NULL ? "missing" : "", kind != NULL ? kind : "");
     }
     return (arch != NULL && own != NULL && strcmp(arch, own) == 0) ||
-           model_fail(error, "it is for models of the architecture '%.64s', not '%.64s'", arch != NULL ? arch : "",
+           model_fail(error, "the adapter is for architecture '%.64s', but the model has '%.64s'", arch != NULL ? arch : "",
                own != NULL ? own : "");
 }
 
-static struct ggml_tensor *half_find(const struct model_lora *l, const char *weight, const char *end) {
+static struct ggml_tensor *matrix_find(const struct model_lora *l, const char *weight, const char *end) {
     char name[GGML_MAX_NAME + 16];
     snprintf(name, sizeof name, "%s.lora_%s", weight, end);
     return gguf_find_tensor(berth_gguf_map_meta(l->file), name) >= 0 ? ggml_get_tensor(berth_gguf_map_tensors(l->file), name)
                                                                      : NULL;
 }
 
-static bool half_check(const struct ggml_tensor *t, struct model_error *error) {
+static bool matrix_check(const struct ggml_tensor *t, struct model_error *error) {
     return type_is_real(t->type) ||
-           model_fail(error, "tensor '%s' is %s, which is no type of weights", t->name, ggml_type_name(t->type));
+           model_fail(error, "tensor '%s' has type %s, which cannot be converted to f32", t->name, ggml_type_name(t->type));
 }
 
 static bool pair_check(const struct lora_pair *p, const struct model_weight *w, struct model_error *error) {
     const char *name = w->file->name;
     if (p->a == NULL || p->b == NULL) {
-        return model_fail(error, "tensor '%s.lora_%s' is there without '%s.lora_%s'", name, p->a != NULL ? "a" : "b", name,
+        return model_fail(error, "tensor '%s.lora_%s' exists, but '%s.lora_%s' is missing", name, p->a != NULL ? "a" : "b", name,
             p->a != NULL ? "b" : "a");
     }
     if (!can_adapt(w)) {
-        return model_fail(error, "tensor '%s' cannot be adapted here: matrices of layers and the output can", name);
+        return model_fail(error, "tensor '%s' cannot be adapted: only matrices of layers and the output can", name);
     }
     if (p->a->ne[0] != w->file->ne[0] || p->b->ne[1] != w->file->ne[1] || p->a->ne[1] != p->b->ne[0] || p->a->ne[2] != 1 ||
         p->b->ne[2] != 1 || p->a->ne[3] != 1 || p->b->ne[3] != 1) {
         return model_fail(error,
-            "tensors [%" PRId64 ", %" PRId64 "] and [%" PRId64 ", %" PRId64 "] do not make '%s' of [%" PRId64 ", %" PRId64 "]",
+            "shapes A [%" PRId64 ", %" PRId64 "] and B [%" PRId64 ", %" PRId64 "] do not match '%s' [%" PRId64 ", %" PRId64 "]",
             p->a->ne[0], p->a->ne[1], p->b->ne[0], p->b->ne[1], name, w->file->ne[0], w->file->ne[1]);
     }
-    return half_check(p->a, error) && half_check(p->b, error);
+    return matrix_check(p->a, error) && matrix_check(p->b, error);
 }
 
-// The first tensor of the file that is half of no pair.
+// Returns the name of the first tensor of the file that belongs to no pair.
 static const char *stray_find(const struct model_lora *l) {
     struct ggml_context *ctx = berth_gguf_map_tensors(l->file);
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
@@ -124,19 +124,19 @@ static bool pairs_find(struct model_lora *l, const struct model *m, float alpha,
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct model_weight *w = &m->weights[i];
         struct lora_pair p = {.weight = *w->slot, .layer = w->layer};
-        p.a = half_find(l, w->file->name, "a");
-        p.b = half_find(l, w->file->name, "b");
+        p.a = matrix_find(l, w->file->name, "a");
+        p.b = matrix_find(l, w->file->name, "b");
         if (p.a == NULL && p.b == NULL) {
             continue;
         }
         if (!pair_check(&p, w, error)) {
             return false;
         }
-        p.scale = alpha != 0 ? scale * alpha / (float) p.b->ne[0] : scale; // without alpha: as it is
+        p.scale = alpha != 0 ? scale * alpha / (float) p.b->ne[0] : scale; // without alpha the scale is not divided by the rank
         l->pairs[l->n_pairs++] = p;
     }
     const char *stray = stray_find(l);
-    return stray == NULL || model_fail(error, "tensor '%s' belongs to no weight of the model", stray);
+    return stray == NULL || model_fail(error, "tensor '%s' does not match any weight of the model", stray);
 }
 
 struct model_lora *lora_open(const struct model *m, const char *path, float scale, struct model_error *error) {
@@ -158,9 +158,10 @@ struct model_lora *lora_open(const struct model *m, const char *path, float scal
     return NULL;
 }
 
-// ---- on devices ----
+// ---- placement ----
 
-// Tensors without memory, of each pair on its weight's device. shape: of a and b of this pair.
+// Creates the tensors of each pair, without memory, on the device of its weight. rank is used for pairs without tensors from a
+// file.
 static bool parts_make(struct model_lora *l, const struct model *m, int64_t rank, struct model_error *error) {
     l->parts = berth_calloc((size_t) m->n_parts, sizeof *l->parts);
     if (l->parts == NULL) {
@@ -196,7 +197,8 @@ static bool part_fill(struct model_lora *l, ggml_backend_dev_t dev, int d, struc
     }
     l->parts[d].buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, ggml_backend_dev_buffer_type(dev));
     if (l->parts[d].buffer == NULL) {
-        return model_fail(error, "no memory for the adapter on %s: %s", ggml_backend_dev_name(dev), berth_last_error());
+        return model_fail(
+            error, "cannot allocate memory for the adapter on %s: %s", ggml_backend_dev_name(dev), berth_last_error());
     }
     ggml_backend_buffer_set_usage(l->parts[d].buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     l->parts[d].size = ggml_backend_buffer_get_size(l->parts[d].buffer);
@@ -245,25 +247,25 @@ struct model_lora *lora_new(const struct model *m, int64_t rank, float alpha, st
     return l;
 }
 
-// ---- merging: a model with an adapter in its weights: W + scale B A, row by row in floats, back in the type of W. Models that
-// are not placed: their weights are read from the file. ----
+// ---- merging: writes a model with the adapter added to its weights: W + scale B A, row by row in f32, converted back to the type
+// of W. The weights are read from the file, so the model must not be placed. ----
 
-// Both halves as floats, and room for one tensor.
+// Both matrices of a pair in f32, and the bytes of one result.
 struct merging {
     const struct model *model;
     const struct model_lora *lora;
     float *a, *b, *row; // [rank][columns], [rows][rank], [columns]
-    void *out;          // the last tensor's bytes
+    void *out;          // bytes of the last tensor
 };
 
-static void halves_free(struct merging *m) {
+static void matrices_free(struct merging *m) {
     berth_free(m->a);
     berth_free(m->b);
     berth_free(m->row);
     m->a = m->b = m->row = NULL;
 }
 
-static bool halves_read(struct merging *m, const struct lora_pair *p, struct model_error *error) {
+static bool matrices_read(struct merging *m, const struct lora_pair *p, struct model_error *error) {
     const int64_t n_a = ggml_nelements(p->a), n_b = ggml_nelements(p->b);
     m->a = berth_malloc((size_t) n_a * sizeof *m->a);
     m->b = berth_malloc((size_t) n_b * sizeof *m->b);
@@ -306,8 +308,8 @@ static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
     if (p == NULL) {
         return t->data;
     }
-    const bool ok = halves_read(m, p, error) && pair_merge(m, p, error);
-    halves_free(m);
+    const bool ok = matrices_read(m, p, error) && pair_merge(m, p, error);
+    matrices_free(m);
     return ok ? m->out : NULL;
 }
 
@@ -315,7 +317,7 @@ bool lora_merge(const struct model *model, const struct model_lora *lora, FILE *
     struct merging m = {.model = model, .lora = lora};
     const struct gguf_context *old = berth_gguf_map_meta(model->file);
     if (model->n_files > 1) {
-        return model_fail(error, "the model is in %" PRId64 " files: 'berth gguf merge' makes one of them", model->n_files);
+        return model_fail(error, "the model has %" PRId64 " files; join them with 'berth gguf merge' first", model->n_files);
     }
     struct gguf_context *meta = model_header_new(old);
     for (int64_t i = 0; i < gguf_get_n_tensors(old); i++) {

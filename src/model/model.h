@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// model.h: language models of the llama family over ggml's public API: a file, its weights on devices, a session that computes.
+// model.h: language models on ggml's public API: model files, weights on devices, and sessions that compute tokens.
 //
 //   file --model_open--> parameters, tensors --model_place--> weights on devices --session_new--> cache, scheduler, graphs
 //
-// Nothing here knows a command line. Every function that can fail takes a model_error and says in it what and why.
+// Nothing here depends on a command line. Every function that can fail takes a model_error and writes the cause into it.
 #pragma once
 
 #include "model/arch.h"
@@ -19,66 +19,67 @@
 // ---- errors (engine.c) ----
 
 struct model_error {
-    char text[512]; // "" while all is well
+    char text[512]; // "": no error
 };
 
-// Keeps the text, the first one wins; always false.
+// Stores the text unless *error already holds one: the first error is kept. Always returns false.
 bool model_fail(struct model_error *error, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// ---- keys of a file (params.c): absent keys leave *out as it is; false only for a key of the wrong kind or out of range ----
+// ---- keys of a file (params.c). An absent key leaves *out unchanged. False: the key has the wrong type or is out of range ----
 
 bool keys_int(
     const struct gguf_context *meta, const char *key, int64_t min, int64_t max, int64_t *out, struct model_error *error);
 bool keys_real(const struct gguf_context *meta, const char *key, float *out, struct model_error *error);
 bool keys_bool(const struct gguf_context *meta, const char *key, bool *out, struct model_error *error);
-// Borrowed from the file; NULL if absent.
+// *out is borrowed from the file; NULL: the key is absent.
 bool keys_text(const struct gguf_context *meta, const char *key, const char **out, struct model_error *error);
 
 // ---- hyper-parameters (params.c) ----
 
 struct model_params {
-    const char *arch;              // its name
-    const struct model_arch *desc; // what it is made of
-    int64_t n_layer;               // blocks
+    const char *arch;              // name of the architecture
+    const struct model_arch *desc; // description of the architecture
+    int64_t n_layer;               // layers
     int64_t n_embd;                // width of the residual stream
     int64_t n_head;                // query heads
     int64_t n_head_kv;             // key and value heads; divides n_head
-    int64_t head_size;             // of queries and keys
-    int64_t head_size_v;           // of values
-    int64_t n_ff;                  // width of the feed-forward part
-    int64_t n_vocab;               // tokens
-    int64_t n_ctx_train;           // positions it was trained for
-    int64_t n_rot;                 // elements of a head that are rotated
-    int64_t n_expert;              // 0: a dense feed-forward part
-    int64_t n_expert_used;         // experts a token goes through
-    int64_t n_ff_expert;           // width of an expert's part
-    int64_t n_shared;              // experts that every token goes through
-    int64_t n_dense;               // layers at the beginning that have none
-    int64_t n_group;               // groups that experts are chosen from, 0: none
-    int64_t n_group_used;          // of them
-    int64_t n_rank;                // ARCH_MLA: elements of the short row that queries are made of, 0: none
-    int64_t mla_key;               // of a head before keys are made short, and of its value
-    int64_t mla_value;
-    int64_t n_inner; // ARCH_STATE: width inside a layer
+    int64_t head_size;             // elements per query head and key head
+    int64_t head_size_v;           // elements per value head
+    int64_t n_ff;                  // width of the dense feed-forward part
+    int64_t n_vocab;               // size of the vocabulary
+    int64_t n_ctx_train;           // context that the model was trained for
+    int64_t n_rot;                 // elements of a head that RoPE rotates
+    int64_t n_expert;              // 0: the feed-forward part is dense
+    int64_t n_expert_used;         // experts that the router selects per token
+    int64_t n_ff_expert;           // width of one expert
+    int64_t n_shared;              // experts that process every token
+    int64_t n_dense;               // dense layers before the first layer with experts
+    int64_t n_group;               // groups of experts for the selection; 0: no groups
+    int64_t n_group_used;          // groups that the router selects per token
+    int64_t n_rank;                // ARCH_MLA: rank of the query projection; 0: a single matrix projects queries
+    int64_t mla_key;               // ARCH_MLA: elements of one head's key before compression
+    int64_t mla_value;             // ARCH_MLA: elements of one head's value before compression
+    int64_t n_inner;               // ARCH_STATE: width inside a layer
+    // ARCH_STATE: state size, heads, groups of heads, kernel size of the convolution.
     int64_t n_state, n_state_head, n_group_state, n_conv;
-    int64_t n_ctx_orig; // positions before rope was stretched
-    int64_t n_window;   // positions that a token sees in a layer with a window, its own the last of them; 0: all
-    int window_every;   // params_has_window
-    float eps;          // of norms
-    float freq_base, freq_base_window;
-    float freq_scale, freq_scale_window;
-    float ext_factor; // 1 for yarn, else 0
-    float attn_factor;
-    float attn_scale, embd_scale, residual_scale, logit_scale; // 1 or what they are multiplied with
-    float attn_cap, logit_cap;                                 // 0: none
-    float expert_scale;                                        // of what experts count
-    bool has_sigmoid, norm_weights;                            // of SHARE_KEYS: not softmax; together 1
+    int64_t n_ctx_orig;                  // context that the model was trained for before its RoPE was scaled
+    int64_t n_window;                    // positions that a token attends to in a layer with a window, including its own; 0: all
+    int window_every;                    // see params_has_window; every window_every-th layer has no window
+    float eps;                           // epsilon of the norms
+    float freq_base, freq_base_window;   // RoPE base frequency; in layers with a window
+    float freq_scale, freq_scale_window; // RoPE frequency scale; in layers with a window
+    float ext_factor;                    // YaRN extrapolation: 1 for yarn, otherwise 0
+    float attn_factor;                   // RoPE magnitude scale
+    float attn_scale, embd_scale, residual_scale, logit_scale; // factors; 1: no scaling
+    float attn_cap, logit_cap;                                 // soft caps; 0: none
+    float expert_scale;                                        // factor of the weights of the selected experts
+    bool has_sigmoid, norm_weights; // router: sigmoid instead of softmax; the selected weights are divided by their sum
 };
 
 bool model_params_read(const struct gguf_context *meta, struct model_params *params, struct model_error *error);
-// Whether layer i looks at no more than a window.
+// Returns whether attention in layer i is limited to a window.
 bool params_has_window(const struct model_params *params, int64_t i);
-// Whether its feed-forward part is of experts.
+// Returns whether layer i has experts.
 bool params_has_experts(const struct model_params *params, int64_t i);
 
 // ---- devices (devices.c) ----
@@ -90,291 +91,295 @@ struct session;
 struct vocab;
 
 struct model_devices {
-    int n;                       // the last is the host's CPU
+    int n;                       // the last device is the host's CPU
     ggml_backend_dev_t *dev;     // [n]
     ggml_backend_t *backend;     // [n]
-    struct model_shares *shares; // of a device made of several; NULL: there is none
-    size_t *room;                // [n] bytes that layers and their cache may fill, 0: what is free. NULL: likewise of all
-    int64_t n_host;              // layers, from the first, that stay on the host
-    int n_threads;               // of the CPU
-    ggml_abort_callback abort;   // as model_devices_set_abort was told
+    struct model_shares *shares; // split of a composite device; NULL: there is no composite device
+    size_t *room;                // [n] bytes that layers and their cache may use; 0: the free memory. NULL: 0 for all devices
+    int64_t n_host;              // the first n_host layers stay on the host
+    int n_threads;               // CPU threads
+    ggml_abort_callback abort;   // set by model_devices_set_abort
     void *abort_data;
 };
 
-// *function = what the device's library has under this name, or NULL.
+// Sets *function to the address of this function in the device's library, or to NULL.
 void model_device_proc(ggml_backend_dev_t dev, const char *name, void *function);
-// Of a backend that has threads.
+// Sets the number of threads, if the backend has threads.
 void model_device_set_threads(ggml_backend_t backend, int n_threads);
-// Fails with the names that there are.
+// Always fails. The message lists the names of the existing devices.
 bool model_device_unknown(const char *name, struct model_error *error);
-// name NULL: all GPUs and the CPU; "CPU" or another device's name: that one, with the CPU for what it cannot do. n_threads 0: as
-// many as the machine has cores.
+// name NULL: all GPUs and the CPU. "CPU" or another device's name: that device, and the CPU for ops that it does not support.
+// n_threads 0: one thread per core.
 bool model_devices_open(struct model_devices *devices, const char *name, int n_threads, struct model_error *error);
-// One device made of those that are named, with commas between, or of all GPUs; and the CPU.
+// Opens one composite device of the named devices (a comma-separated list; NULL: all GPUs), and the CPU.
 bool model_devices_open_split(
     struct model_devices *devices, const struct model *model, const char *names, int n_threads, struct model_error *error);
-// The same of devices at hand: the last one is the host's, or `host` is.
+// The same two functions for given devices. The last device of `list` must be the host's CPU; model_devices_open_parts takes the
+// CPU as `host`.
 bool model_devices_open_list(struct model_devices *devices, ggml_backend_dev_t *list, int n, struct model_error *error);
 bool model_devices_open_parts(struct model_devices *devices, const struct model *model, ggml_backend_dev_t *parts, int n,
     ggml_backend_dev_t host, struct model_error *error);
 int model_n_cores(void);
-// Layers fill no more of device d than that. False: out of memory.
+// Limits the bytes that layers may use on device d. False: out of memory.
 bool model_devices_set_room(struct model_devices *devices, int d, size_t bytes);
 void model_devices_close(struct model_devices *devices);
-// While it returns true for user_data, computing stops. For devices that can.
+// Computing stops when callback(user_data) returns true, on devices that can stop.
 void model_devices_set_abort(struct model_devices *devices, ggml_abort_callback callback, void *user_data);
 
-// ---- weights (load.c finds and checks, place.c brings them to devices) ----
+// ---- weights (load.c finds and checks them, place.c copies or maps them to devices) ----
 
 struct model_layer {
     struct ggml_tensor *attn_norm, *q, *k, *v, *o;
-    struct ggml_tensor *qkv;                          // in place of q, k and v
-    struct ggml_tensor *ffn_norm, *gate, *up, *down;  // dense, NULL with experts
-    struct ggml_tensor *router, *gates, *ups, *downs; // experts, NULL if dense
+    struct ggml_tensor *qkv;                          // instead of q, k and v
+    struct ggml_tensor *ffn_norm, *gate, *up, *down;  // dense layers; NULL with experts
+    struct ggml_tensor *router, *gates, *ups, *downs; // layers with experts; NULL if dense
     struct ggml_tensor *kv_a, *kv_a_norm, *k_b, *v_b; // ARCH_MLA
     struct ggml_tensor *state_in, *conv, *conv_bias, *step_bias, *decay, *skip, *state_norm, *state_out; // ARCH_STATE
-    // NULL: none
-    struct ggml_tensor *q_a, *q_a_norm, *q_b; // ARCH_MLA, in place of q
+    // Each of the following is NULL if the model does not have it.
+    struct ggml_tensor *q_a, *q_a_norm, *q_b; // ARCH_MLA: instead of q
     struct ggml_tensor *router_add, *gate_shared, *up_shared, *down_shared;
     struct ggml_tensor *q_bias, *k_bias, *v_bias, *qkv_bias, *o_bias;
     struct ggml_tensor *gate_bias, *up_bias, *down_bias, *router_bias, *gates_bias, *ups_bias, *downs_bias;
     struct ggml_tensor *q_norm, *k_norm, *attn_norm_bias, *ffn_norm_bias, *post_attn_norm, *post_ffn_norm;
     struct ggml_tensor *sinks;
-    struct ggml_tensor *freq_factors; // of rope, NULL: all 1
+    struct ggml_tensor *freq_factors; // of RoPE; NULL: all 1
 };
 
-// One tensor of the file and where the graph finds it.
+// One tensor of the file and the field of struct model that holds it.
 struct model_weight {
-    const struct ggml_tensor *file; // its bytes in the file
-    struct ggml_tensor **slot;      // in struct model; the file's tensor until it is placed
+    const struct ggml_tensor *file; // the tensor in the file's map
+    struct ggml_tensor **slot;      // in struct model; holds the file's tensor until the weight is placed
     int64_t layer;                  // -1: input, n_layer: output
-    bool is_vector;                 // it is added or multiplied element by element
+    bool is_vector;                 // the graph adds it or multiplies with it element by element
 };
 
-// Tensors on one device: weights, an adapter's, a cache, what is trained.
+// Tensors on one device: weights, an adapter, a cache or trained tensors.
 struct model_part {
     struct ggml_context *ctx;
-    ggml_backend_buffer_t buffer; // NULL: there are none
+    ggml_backend_buffer_t buffer; // NULL: no tensors on this device
     size_t size;                  // bytes
-    bool is_mapped;               // they lie in the file's own pages
+    bool is_mapped;               // the tensors are in the mapped pages of the file
 };
 
-// Frees the tensors of [n] parts, and the list. NULL is taken.
+// Frees the tensors of the n parts, and the array. parts may be NULL.
 void model_parts_free(struct model_part *parts, int n);
 
 struct model {
-    struct berth_gguf_map *file;   // the keys
-    struct berth_gguf_map **files; // [n_files] the tensors; file is the first
+    struct berth_gguf_map *file;   // the file with the keys, files[0]
+    struct berth_gguf_map **files; // [n_files] the files with the tensors
     int64_t n_files;
     struct model_params params;
     struct ggml_tensor *token_embd, *output_norm, *output;
     struct ggml_tensor *position_embd, *output_norm_bias;    // NULL: none
     struct ggml_tensor *rope_freqs, *rope_long, *rope_short; // NULL: none
     struct model_layer *layers;                              // [n_layer]
-    struct ggml_tensor **by_id;                              // the tensors of all files, one after another
+    struct ggml_tensor **by_id;                              // all tensors of all files, in file order
     struct model_weight *weights;
     size_t n_weights;
-    bool is_tied;             // the output is the embedding once more
-    struct model_lora *loras; // adapters, a list
+    bool is_tied;             // the output uses the matrix of the token embedding
+    struct model_lora *loras; // linked list of adapters
     const struct model_engine *engine;
-    void *engine_data; // the engine's own
+    void *engine_data; // owned by the engine
 
-    // after model_place
-    int *layer_device;        // [n_layer + 1] the last is the output's
-    struct model_part *parts; // [n_parts] one a device
+    // The following fields are valid after model_place.
+    int *layer_device;        // [n_layer + 1]; the last entry is the output's device
+    struct model_part *parts; // [n_parts] one per device
     int n_parts;
 };
 
-// Reads the header and finds every tensor; touches no weight. NULL with an error.
+// Reads the header and finds every tensor. Does not read weights. NULL: *error holds the cause.
 struct model *model_open(const char *path, struct model_error *error);
-// The same with the file read into memory instead of mapped: another program may do with it what it likes afterwards.
+// The same, but the file is read into memory instead of mapped, so that other programs may change the file afterwards.
 struct model *model_open_read(const char *path, struct model_error *error);
-// A model of any architecture that libllama knows, by libllama; no_mmap: its weights are read, not mapped.
+// Opens a model of any architecture that libllama supports, to be run by libllama. no_mmap: the weights are read, not mapped.
 struct model *model_open_llama(const char *path, bool no_mmap, struct model_error *error);
-// files.c: opens what it consists of; that it is not an adapter, which has the architecture of its model but none of its other
-// keys; its end.
+// files.c: model_files_open opens all files of a model. model_files_check refuses an adapter, which has the architecture key of its
+// model but none of the model's other keys.
 bool model_files_open(struct model *model, const char *path, bool read, struct model_error *error);
 bool model_files_check(const struct model *model, const char *path, struct model_error *error);
 void model_files_close(struct model *model);
-// fingerprint.c: differs for models that differ in a key that can change a computed value, and with_weights also in their
-// weights. Not for a model that libllama runs.
+// fingerprint.c: returns a number that differs for two models if a key that can change a computed value differs, and, with
+// with_weights, if their weights differ. Does not support models that libllama runs.
 uint64_t model_fingerprint(const struct model *model, bool with_weights);
-// Whether Berth's own graphs run the architecture of a file. True also for what is no model, so that opening it says why.
+// Returns whether Berth's own graphs support the architecture of a file. Also true for a file that is not a model, so that opening
+// it reports the reason.
 bool model_is_native(const char *path);
 void model_free(struct model *model);
 
-// The tensors of a model with these parameters, one call each, until one says false.
+// Calls `each` for every tensor of a model with these parameters, until a call returns false.
 typedef bool (*model_shape_t)(const char *name, const int64_t ne[3], void *user);
-bool model_shapes(const struct model_params *params, bool has_output, model_shape_t tell, void *user);
+bool model_shapes(const struct model_params *params, bool has_output, model_shape_t each, void *user);
 
-// Brings the weights to the devices: the CPU's stay in the map, others are uploaded. With plan_only nothing is allocated or
-// read: tensors only know their device, so that graphs can be planned. Once a model.
+// Places the weights on the devices: the CPU uses the file's mapped pages, other devices get copies. With plan_only nothing is
+// allocated or read: tensors only know their device, so that graphs can be planned. May be called once per model.
 bool model_place(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error);
 
-// ---- adapters (lora.c): what a small file adds to the weights of a model, W x + scale B (A x) in place of W x ----
+// ---- adapters (lora.c): a small file that changes the weights of a model: W x + scale B (A x) instead of W x ----
 
 struct lora_pair {
-    const struct ggml_tensor *weight; // W, where the model has it
+    const struct ggml_tensor *weight; // W, the model's tensor
     struct ggml_tensor *a, *b;        // [columns of W, rank], [rank, rows of W]
-    int64_t layer;                    // of W
+    int64_t layer;                    // layer of W
     float scale;
 };
 
 struct model_lora {
     struct model_lora *next;
-    struct berth_gguf_map *file; // NULL: it is made in training
+    struct berth_gguf_map *file; // NULL: an adapter that training creates
     struct lora_pair *pairs;     // in the order of the model's weights
     size_t n_pairs;
-    struct model_part *parts; // [n_parts] their tensors, one a device
+    struct model_part *parts; // [n_parts] tensors a and b, one part per device
     int n_parts;
 };
 
-// Reads an adapter in llama.cpp's format for a model that is placed, brings it to the devices of the weights and lists it with
-// the model, which frees it.
+// Reads an adapter in llama.cpp's format for a placed model, copies its tensors to the devices of the weights and appends it to
+// model->loras. The model frees it.
 bool model_lora_add(
     struct model *model, const struct model_devices *devices, const char *path, float scale, struct model_error *error);
-// An adapter of random A and zero B for every matrix of the layers, in f32 and without memory for them: training's beginning. It
-// is not listed.
+// Creates the adapter with which training starts: random A and zero B in f32 for every matrix of the layers, without memory for the
+// tensors. It is not in model->loras.
 struct model_lora *lora_new(const struct model *model, int64_t rank, float alpha, struct model_error *error);
 void lora_free(struct model_lora *lora);
-// NULL: the adapter says nothing of this weight.
+// NULL: the adapter does not change this weight.
 const struct lora_pair *lora_find(const struct model_lora *lora, const struct ggml_tensor *weight);
 
-// An adapter's file by itself, for a model that need not be placed: the pairs' weights are the file's, a and b are in the map.
+// Opens an adapter for a model that need not be placed. The pairs refer to the weights of the model's file; a and b are in the
+// adapter's map.
 struct model_lora *lora_open(const struct model *model, const char *path, float scale, struct model_error *error);
 
-// The model with the adapter in its weights, as a file; for a model that is not placed.
+// Writes the model with the adapter added to its weights. The model must not be placed.
 bool lora_merge(const struct model *model, const struct model_lora *lora, FILE *file, struct model_error *error);
 
 // ---- writing (files.c) ----
 
-// A header with these keys, NULL: none; then the header, or NULL with an error if something that was put into it failed.
+// model_header_new returns a header with these keys (NULL: no keys). model_header_check returns the header, or NULL with an error
+// if an addition to the header failed.
 struct gguf_context *model_header_new(const struct gguf_context *keys);
 struct gguf_context *model_header_check(struct gguf_context *header, struct model_error *error);
-// The bytes of tensor i of a header, good until the next call; NULL with an error.
+// Returns the bytes of tensor i of a header, valid until the next call; NULL: *error holds the cause.
 typedef const void *(*model_bytes_t)(int64_t i, void *user, struct model_error *error);
 bool model_write(FILE *file, const struct gguf_context *meta, model_bytes_t bytes, void *user, struct model_error *error);
-// Whether a type holds numbers that can be read, as weights do.
+// Returns whether values of the type can be converted to f32, as the graph requires of weights.
 bool type_is_real(enum ggml_type type);
-// n numbers of a type as floats, and back.
+// rows_widen converts n values of a type to f32. rows_narrow converts f32 rows to a type.
 bool rows_widen(enum ggml_type type, const void *from, float *to, int64_t n, struct model_error *error);
 bool rows_narrow(enum ggml_type type, const float *from, void *to, int64_t n_rows, int64_t n_per_row, struct model_error *error);
 
-// ---- a session (engine.c), its cache (cache.c), its graphs (graph.c) ----
+// ---- sessions (engine.c), their cache (cache.c) and their graphs (graph.c) ----
 
 struct session_params {
-    int64_t n_ctx;                   // positions in the cache; 0: what the model was trained for, but 512 to 4096
-    int64_t n_batch;                 // most tokens at once; 0: 512, or n_ctx if that is less
+    int64_t n_ctx;                   // positions in the cache; 0: the context of training, limited to 512 ... 4096
+    int64_t n_batch;                 // largest number of tokens per graph; 0: min(512, n_ctx)
     enum ggml_type cache_k, cache_v; // types of keys and values
-    bool no_flash;                   // attention as separate products
+    bool no_flash;                   // attention without flash attention, as separate products
     bool plan_only;                  // nothing is allocated
-    bool is_embedding;               // what the last norm says of every token is the result: n_embd numbers, not logits
-    bool all_outputs;                // every token goes through all of the last layer, not only the one whose logits are wanted
-    size_t compute;                  // bytes that a graph's values may take together: ops run again for it; 0: no limit
+    bool is_embedding;               // the result is the output of the last norm for every token: n_embd values instead of logits
+    bool all_outputs;                // the last layer computes logits for every token, not only for the last one
+    size_t compute;                  // limit in bytes for the values of a graph, reached by recomputing ops; 0: no limit
 };
 
 struct session_memory {
     size_t weights, cache, compute;  // bytes on a device
-    size_t work;                     // what its backend takes beside them; of the host: the session's own memory too
-    struct berth_plan_report report; // of compute
+    size_t work;                     // work memory of the backend; on the host also the session's own memory
+    struct berth_plan_report report; // the plan of the compute buffer
 };
 
-// What the limit of session_params.compute did to the graph at hand (native.c).
+// How session_params.compute changed the current graph (native.c).
 struct session_recompute_plan {
-    bool is_kept;             // else the graph is as it was built
-    int64_t n_again, n_nodes; // nodes that run again, and of the graph as it was built
-    uint64_t least;           // bytes that no schedule does without
-    double slower;            // what the graph costs, over every node once
+    bool is_kept;             // a schedule within the limit was found; false: the graph is as it was built
+    int64_t n_again, n_nodes; // recomputed nodes; nodes of the graph as it was built
+    uint64_t least;           // bytes that every schedule needs
+    double slower;            // cost of the graph with recomputing, divided by its cost without
 };
 
-// What a graph is for.
+// The size and the kind of a graph.
 struct graph_shape {
-    int64_t n_tokens;            // of one sequence
-    int64_t n_seq;               // sequences side by side; 1 with a cache
-    int64_t n_kv;                // positions that a token may see: of the cache, or n_tokens
-    int64_t n_ctx;               // positions there may ever be
-    struct ggml_tensor **k, **v; // [n_layer] the cache; NULL: tokens see those of their own sequence
+    int64_t n_tokens;            // per sequence
+    int64_t n_seq;               // sequences of the batch; 1 with a cache
+    int64_t n_kv;                // positions that a token may attend to: of the cache, or n_tokens
+    int64_t n_ctx;               // context of the session
+    struct ggml_tensor **k, **v; // [n_layer] the cache; NULL: no cache, a token attends only to its own sequence
     bool has_flash, all_outputs, is_embedding;
 };
 
-// Inputs of a graph: written before it is computed.
+// Inputs of a graph, which are written before the graph is computed.
 struct graph_inputs {
     struct ggml_tensor *tokens;      // i32 [n_tokens * n_seq]
-    struct ggml_tensor *pos;         // i32 [n_tokens]; NULL: nobody asks
-    struct ggml_tensor *rows;        // i64 [n_tokens] of the cache that are written; NULL without, or no layer looks at all
-    struct ggml_tensor *mask;        // [n_kv, n_tokens] 0 or -inf; NULL: no layer looks at all
-    struct ggml_tensor *window_rows; // the same of layers with a window; NULL: there are none
-    struct ggml_tensor *window;      // [rows of their cache, at most n_kv, n_tokens]
-    struct ggml_tensor *states;      // i32 [1] 0: whose state it is; NULL without
-    struct ggml_tensor *out;         // i32 [1] the token whose logits are wanted; NULL with all_outputs
+    struct ggml_tensor *pos;         // i32 [n_tokens]; NULL: the architecture uses no positions
+    struct ggml_tensor *rows;        // i64 [n_tokens] rows of the cache to write; NULL: no cache, or every layer has a window
+    struct ggml_tensor *mask;        // [n_kv, n_tokens] 0 or -inf; NULL: every layer has a window
+    struct ggml_tensor *window_rows; // the same as rows, for layers with a window; NULL: no layer has a window
+    struct ggml_tensor *window;      // [rows of their cache, at most n_kv, n_tokens] the mask of layers with a window
+    struct ggml_tensor *states;      // i32 [1] 0, the index of the state; NULL without ARCH_STATE
+    struct ggml_tensor *out;         // i32 [1] index of the token whose logits are computed; NULL with all_outputs
     struct ggml_tensor *logits;      // f32 [n_vocab, 1], or [n_vocab, n_tokens * n_seq] with all_outputs
 };
 
-#define KV_STEP 256 // the view on the cache grows in steps, so that graphs repeat
+#define KV_STEP 256 // n_kv is a multiple of this, so that consecutive graphs are equal
 
 struct session {
     const struct model *model;
-    void *engine_data; // the engine's own
+    void *engine_data; // owned by the engine
     const struct model_devices *devices;
     struct session_params params;
     bool has_flash;
-    int64_t n_ring; // rows of the cache of a layer with a window: position p is in row p % n_ring; n_ctx: there is none
+    int64_t n_ring;              // rows of the cache of a layer with a window; position p is in row p % n_ring; n_ctx: no ring
     struct ggml_tensor **k, **v; // [n_layer] cache: [row, n_ctx], or [row, n_ring]
     struct model_part *caches;   // [devices->n]
     ggml_backend_sched_t sched;
     size_t max_nodes;
     struct session_memory *memory; // [devices->n] after session_reserve
-    size_t *sizes;                 // [devices->n] scratch
+    size_t *sizes;                 // [devices->n] work memory
 
-    struct ggml_context *graph_ctx;     // of the graph below
-    struct ggml_context *recompute_ctx; // of its nodes that run again; NULL: there is no limit
+    struct ggml_context *graph_ctx;     // holds graph
+    struct ggml_context *recompute_ctx; // holds the recomputed nodes of graph; NULL: no limit
     struct session_recompute_plan again;
-    struct berth_budget_step *steps; // [n_steps] of a batch, once it is known how the limit is kept
+    struct berth_budget_step *steps; // [n_steps] the schedule of a batch that keeps the limit, once it is found
     size_t n_steps;
     struct ggml_cgraph *graph;
     struct graph_inputs in;
-    int64_t graph_tokens, graph_kv; // its shape, 0: none
-    bool is_allocated;              // it has its memory
-    int64_t n_past;                 // positions filled
+    int64_t graph_tokens, graph_kv; // shape of graph; 0: none
+    bool is_allocated;              // graph has its memory
+    int64_t n_past;                 // number of positions in the cache
     float *logits;                  // [n_vocab] of the last token; [n_embd] with is_embedding
-    float *sums;                    // [n_embd] with is_embedding: over all tokens since the beginning
-    ggml_fp16_t *mask_row;          // [n_ctx] scratch
-    int64_t *rows;                  // [n_batch] scratch
-    int32_t *pos;
+    float *sums;                    // [n_embd] with is_embedding: sum over all tokens since position 0
+    ggml_fp16_t *mask_row;          // [n_ctx] work memory
+    int64_t *rows;                  // [n_batch] work memory
+    int32_t *pos;                   // [n_batch] work memory
 };
 
 struct session *session_new(const struct model *model, const struct model_devices *devices, const struct session_params *params,
     struct model_error *error);
 void session_free(struct session *session);
-// Plans the largest graphs, and gets their memory unless plan_only: session->memory says how much.
+// Plans the largest graphs and, unless plan_only, allocates their memory. Stores the sizes in session->memory.
 bool session_reserve(struct session *session, struct model_error *error);
-// Tokens at the next positions, in batches; session->logits are then those of the last one.
+// Computes n tokens at the next positions, in batches. session->logits then holds the logits of the last token.
 bool session_decode(struct session *session, const int32_t *tokens, int64_t n, struct model_error *error);
 void session_reset(struct session *session); // to position 0
-// With all_outputs: the logits of token i of the batch that was read last.
+// With all_outputs: the logits of token i of the last batch.
 bool session_row(const struct session *session, int64_t i, float *out, struct model_error *error);
-// prompt_cache.c: what the session has read, which is these tokens, into a file; and out of one at position 0: the first n_past of the
-// tokens are then read. A file that is of another model is an error that says so; of one that another version of Berth wrote, *is_old is
-// true.
+// prompt_cache.c: session_save writes the state of the session, which has processed these tokens, to a file. session_load restores
+// it into a session at position 0 and sets n_past to the number of leading tokens that are now processed. A file of another model
+// is an error. *is_old: another version of Berth wrote the file.
 bool session_save(const struct session *session, const int32_t *tokens, int64_t n, FILE *file, struct model_error *error);
 bool session_load(struct session *session, const int32_t *tokens, int64_t n, FILE *file, bool *is_old, struct model_error *error);
-// Builds the graph for n_tokens that see n_kv positions, without computing it: session->graph.
+// Builds session->graph for n_tokens that attend to n_kv positions. Does not compute it.
 bool session_graph(struct session *session, int64_t n_tokens, int64_t n_kv, struct model_error *error);
 
-// ---- engines: what computes a model ----
+// ---- engines: implementations that compute a model ----
 
-// The functions do what those of model.h do whose names they have; engine.c checks arguments before it calls them. place finds
-// model->parts allocated. session_init finds the parameters complete and session->memory allocated; session_fini frees what it
-// made, also after it failed halfway.
+// Each function implements the function of model.h with the same name; engine.c checks the arguments first. When place is called,
+// model->parts is allocated. When session_init is called, the parameters are complete and session->memory is allocated.
+// session_fini frees what session_init allocated, also after session_init failed.
 struct model_engine {
-    const char *name; // as messages have it
-    bool can_split;   // a share of every layer to each device
-    bool can_lora;    // model_lora_add
-    bool can_save;    // session_save, session_load
-    bool can_limit;   // session_params.compute
-    bool can_replan;  // another session with plan_only costs little: no weight is read for it
-    bool has_fused;   // graphs run on the backends of model_devices, which say what they fuse
+    const char *name; // as printed in messages
+    bool can_split;   // composite devices are supported
+    bool can_lora;    // model_lora_add is supported
+    bool can_save;    // session_save and session_load are supported
+    bool can_limit;   // session_params.compute is supported
+    bool can_replan;  // a further session with plan_only is cheap, because it reads no weights
+    bool has_fused;   // graphs run on the backends of model_devices, which report what they fuse
     bool (*place)(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
         void *user_data, struct model_error *error);
     void (*model_fini)(struct model *model); // NULL: nothing to do
@@ -383,25 +388,25 @@ struct model_engine {
     void (*session_fini)(struct session *session);
     bool (*session_reserve)(struct session *session, struct model_error *error);
     bool (*session_graph)(struct session *session, int64_t n_tokens, int64_t n_kv, struct model_error *error);
-    // Tokens before the loop over batches: true with *is_done where it has read them all. NULL: there are none such.
+    // Runs before the loop over batches. Sets *is_done if it processed all tokens. NULL: not needed.
     bool (*session_begin)(struct session *session, const int32_t *tokens, int64_t n, bool *is_done, struct model_error *error);
-    // One batch, of n_batch tokens at most; session->n_past counts them already when it returns.
+    // Computes one batch of at most n_batch tokens and adds n to session->n_past.
     bool (*batch_decode)(struct session *session, const int32_t *tokens, int64_t n, struct model_error *error);
     bool (*session_row)(const struct session *session, int64_t i, float *out, struct model_error *error);
     void (*session_reset)(struct session *session);
 };
 
 extern const struct model_engine engine_native; // native.c: Berth's own graphs
-extern const struct model_engine engine_llama;  // llama.c: libllama; such a model has no weights here
+extern const struct model_engine engine_llama;  // llama.c: libllama; its models have no weights here
 
-// place.c: engine_native's place.
+// place.c: the place function of engine_native.
 bool weights_place(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error);
 
 // ---- speed (speed.c) ----
 
-// What a device does: bytes of weights of each type that it multiplies a token with in a second, 0: there are none, or it cannot;
-// seconds of a small op.
+// Measured speed of a device. bytes: bytes of weights of each type that it multiplies with one column per second; 0: no such
+// weights, or unsupported. node: seconds per small op.
 struct model_speed_of {
     double bytes[GGML_TYPE_COUNT];
     double node;
@@ -412,16 +417,17 @@ struct model_speed {
 };
 bool model_speed_measure(const struct model *model, struct model_devices *devices, struct model_speed *speed);
 void model_speed_fini(struct model_speed *speed);
-// Tokens a second that a session will write with half of its context filled, as it was reserved; 0: not known.
+// Predicts tokens per second of decode at half of the context, for the plan of session_reserve; 0: unknown.
 double model_speed_write(const struct model_speed *speed, const struct session *session);
-// The same by writing, in a session with memory that has read nothing; 0 after an error.
+// Measures the same by generating tokens, in a session with memory at position 0; 0 after an error.
 double model_speed_try(struct session *session, struct model_error *error);
 
-// cache.c: rows of a layer with a window; its memory; whether the devices can do with it, and with flash attention.
+// cache.c: cache_ring returns the rows of a layer with a window, cache_make allocates the cache, cache_choose checks whether the
+// devices support the cache and flash attention.
 int64_t cache_ring(const struct session *session);
 bool cache_make(struct session *session, struct model_error *error);
 bool cache_choose(struct session *session, int64_t n_kv, struct model_error *error);
-// graph.c: all of a graph, with its inputs.
+// graph.c: builds a complete graph with its inputs.
 void graph_build(const struct model *model, const struct graph_shape *shape, struct ggml_context *ctx, struct ggml_cgraph *graph,
     struct graph_inputs *in);
 size_t graph_max_nodes(const struct model *model);
@@ -430,37 +436,37 @@ size_t graph_max_nodes(const struct model *model);
 
 struct sample_bias {
     int32_t token;
-    float bias; // added to its logit; -INFINITY: never chosen
+    float bias; // added to the logit; -INFINITY: the token is never chosen
 };
 
-// The settings may be changed between choices. In this order: biases, penalties, then either mirostat, or top_k, typical, top_p
+// The settings may be changed between calls. Order of application: biases, penalties, then either mirostat or top_k, typical, top_p
 // and min_p; last the temperature.
 struct sampler {
-    float temperature;                 // 0: always the likeliest
-    int64_t top_k;                     // 0: all
-    float typical, top_p, min_p;       // 1, 1, 0: all
-    float repeat, frequency, presence; // penalties of what was chosen lately; 1, 0, 0: none
-    int64_t last_n;                    // so many tokens are "lately"
-    float tau, eta;                    // mirostat 2: the surprise that is kept, and how fast; tau 0: off
-    const struct sample_bias *biases;  // the caller's
+    float temperature;                 // 0: always the most probable token
+    int64_t top_k;                     // 0: no limit
+    float typical, top_p, min_p;       // 1, 1, 0: no limit
+    float repeat, frequency, presence; // penalties for the last tokens; 1, 0, 0: none
+    int64_t last_n;                    // number of last tokens to which penalties apply
+    float tau, eta;                    // mirostat 2: target surprise in bits and learning rate; tau 0: off
+    const struct sample_bias *biases;  // owned by the caller
     int64_t n_biases;
 
-    float mu;                  // of mirostat: the most surprise allowed now
-    int32_t *past;             // [last_n] a ring of what was chosen
-    int64_t n_past, past_room; // all that were ever chosen; room of the ring
-    float *logits;             // [n_vocab] changed ones, and counts behind them
+    float mu;                  // mirostat: largest surprise allowed now
+    int32_t *past;             // [past_room] ring of the last tokens
+    int64_t n_past, past_room; // tokens accepted since the start; capacity of the ring
+    float *logits;             // [2 n_vocab] modified logits, then the counts of tokens
     struct sample_entry *heap; // [n_heap] >= n_vocab
     int64_t n_heap;
     uint64_t state[4];
 };
 
 void sampler_init(struct sampler *sampler, float temperature, int64_t top_k, float top_p, uint64_t seed);
-// Begins its choices anew by a seed.
+// Restarts the random numbers from a seed.
 void sampler_seed(struct sampler *sampler, uint64_t seed);
 void sampler_fini(struct sampler *sampler);
-// Tells the sampler what was chosen, or read: penalties look back at it. False: out of memory.
+// Adds a chosen or prefilled token to the history that penalties use. False: out of memory.
 bool sampler_accept(struct sampler *sampler, int32_t token);
-// Logits with biases and penalties; those given, if there are none of either. NULL: out of memory.
+// Applies biases and penalties. Returns `logits` itself if there are neither. NULL: out of memory.
 const float *sampler_logits(struct sampler *sampler, const float *logits, int64_t n);
-// The next token by its logits; -1: none is a number, or out of memory.
+// Chooses the next token by its logits. -1: no logit is a number, or out of memory.
 int32_t sampler_pick(struct sampler *sampler, const float *logits, int64_t n);

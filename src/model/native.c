@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// native.c: the engine of Berth's own graphs: a scheduler, and a graph for each shape of batch, over the cache of cache.c.
-// Positions 0 .. n_past - 1 have been read; a token sees those that are not behind it, as far as the model's window goes, and the
-// cache of a layer with a window holds the last n_ring of them.
+// native.c: the engine of Berth's own graphs: a scheduler, and one graph per batch shape, on the cache of cache.c. Positions 0 ...
+// n_past - 1 are in the cache. A token attends to itself and to earlier positions, within the model's window in layers that have
+// one. The cache of a layer with a window holds the last n_ring positions.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -11,10 +11,10 @@
 #include <math.h>
 #include <string.h>
 
-// ---- life ----
+// ---- creation and destruction ----
 
-// Numbers of a token's result.
-static int64_t width_of(const struct session *s) {
+// Number of values per token of the result.
+static int64_t result_width(const struct session *s) {
     return s->params.is_embedding ? s->model->params.n_embd : s->model->params.n_vocab;
 }
 
@@ -24,7 +24,7 @@ static bool scratch_make(struct session *s, struct model_error *error) {
         return true;
     }
     s->mask_row = berth_malloc(n_ctx * sizeof *s->mask_row);
-    s->logits = berth_malloc((size_t) width_of(s) * sizeof *s->logits);
+    s->logits = berth_malloc((size_t) result_width(s) * sizeof *s->logits);
     s->sums = berth_calloc((size_t) s->model->params.n_embd, sizeof *s->sums);
     s->rows = berth_malloc(n_batch * sizeof *s->rows);
     s->pos = berth_malloc(n_batch * sizeof *s->pos);
@@ -44,8 +44,9 @@ static bool native_session_init(struct session *s, struct model_error *error) {
         return model_fail(error, "out of memory for %zu layers on %zu devices", n_layer, n_devices);
     }
     if (model->position_embd != NULL && s->params.n_ctx > model->position_embd->ne[1]) {
-        return model_fail(error, "a context of %" PRId64 " is too long: the model has embeddings of %" PRId64 " positions",
-            s->params.n_ctx, model->position_embd->ne[1]);
+        return model_fail(error,
+            "a context of %" PRId64 " is too long: the model has position embeddings for %" PRId64 " positions", s->params.n_ctx,
+            model->position_embd->ne[1]);
     }
     s->n_ring = cache_ring(s);
     if (!cache_make(s, error)) {
@@ -55,7 +56,7 @@ static bool native_session_init(struct session *s, struct model_error *error) {
     if (s->sched == NULL) {
         return model_fail(error, "%s", berth_last_error());
     }
-    s->params.compute = 0; // the limit is for graphs that are computed
+    s->params.compute = 0; // the limit does not apply to the graph of cache_choose
     if (!cache_choose(s, min_i64(s->params.n_ctx, KV_STEP), error) || !scratch_make(s, error)) {
         return false;
     }
@@ -80,14 +81,15 @@ static void native_session_fini(struct session *s) {
     berth_free(s->pos);
 }
 
-// ---- the graph of a session within a limit of bytes: values are not kept until they are wanted again, but computed again
-// (berth-budget-graph.h), so that the results are the same bits. What writes the cache, and what reads it afterwards, runs once.
+// ---- graphs within the memory limit session_params.compute. Values are recomputed instead of kept until their last use
+// (berth-budget-graph.h), so the results are the same bits. Nodes that write the cache, and nodes that read it afterwards, run
+// once.
 //
-// The schedule is found once, for the largest batch, when that is reserved; every later one, with fewer tokens or positions,
-// takes the same, and so the memory that is there. A token alone takes less as it is. On one device: over several the limit would
-// have to be each one's. ----
+// The schedule is searched once, for the largest batch, in session_reserve. Graphs with fewer tokens or positions use the same
+// schedule and so fit into the same memory. The graph of a single token needs less memory and is not changed. Only one device is
+// supported: several devices would need one limit each. ----
 
-// The schedule that was found, for graphs to come.
+// Stores the schedule for later graphs.
 static bool steps_keep(struct session *s, const struct berth_budget_result *r) {
     const size_t size = r->n_steps * sizeof *s->steps;
     s->steps = berth_malloc(size > 0 ? size : 1);
@@ -98,7 +100,8 @@ static bool steps_keep(struct session *s, const struct berth_budget_result *r) {
     return s->steps != NULL;
 }
 
-// GGML_STATUS_SUCCESS with *out NULL: the limit is not kept. A schedule that is given keeps it: its tensors are no larger.
+// Finds a schedule, or applies the stored one, which fits because no tensor of a later graph is larger. GGML_STATUS_SUCCESS with
+// *out NULL: no schedule within the limit was found.
 static enum ggml_status schedule_find(struct session *s, struct ggml_cgraph **out, struct model_error *error) {
     const struct berth_graph_budget_params params = {.bytes = s->steps == NULL ? s->params.compute : UINT64_MAX,
         .buft = ggml_backend_get_default_buffer_type(s->devices->backend[0]),
@@ -134,7 +137,7 @@ static bool session_recompute(struct session *s, int64_t n_tokens, struct model_
     const bool is_first = s->steps == NULL;
     const enum ggml_status status = schedule_find(s, &graph, error);
     if (status != GGML_STATUS_SUCCESS) {
-        return !is_first && status == GGML_STATUS_FAILED; // a graph of other ops runs as it was built
+        return !is_first && status == GGML_STATUS_FAILED; // a graph with other ops runs as it was built
     }
     if (graph != NULL) {
         s->graph = graph;
@@ -148,18 +151,18 @@ static size_t graph_ctx_size(const struct session *s) {
     return s->max_nodes * 2 * ggml_tensor_overhead() + ggml_graph_overhead_custom(s->max_nodes, false);
 }
 
-// Where nothing is allocated, a limit that is not kept is an answer.
-static bool limit_obey(struct session *s, int64_t n_tokens, struct model_error *error) {
+// Applies the limit to s->graph. With plan_only an unreachable limit is a result, not an error: s->again reports it.
+static bool limit_apply(struct session *s, int64_t n_tokens, struct model_error *error) {
     if (!session_recompute(s, n_tokens, error)) {
         return false;
     }
     if (s->again.is_kept || s->params.plan_only || n_tokens < s->params.n_batch) {
         return true;
     }
-    return s->devices->n > 1
-               ? model_fail(error, "a limit of %zu bytes is kept on one device, not on %d", s->params.compute, s->devices->n)
-               : model_fail(error, "no schedule was found within %zu bytes; every one takes %" PRIu64 " at least",
-                     s->params.compute, s->again.least);
+    return s->devices->n > 1 ? model_fail(error, "the limit of %zu bytes (--compute) requires one device, but %d are used",
+                                   s->params.compute, s->devices->n)
+                             : model_fail(error, "no schedule fits into %zu bytes: every schedule needs at least %" PRIu64,
+                                   s->params.compute, s->again.least);
 }
 
 static bool native_session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct model_error *error) {
@@ -191,9 +194,9 @@ static bool native_session_graph(struct session *s, int64_t n_tokens, int64_t n_
     ggml_set_output(s->in.logits);
     if (berth_graph_check(s->graph) != GGML_STATUS_SUCCESS) {
         s->graph = NULL;
-        return model_fail(error, "the graph cannot be built: %s", berth_last_error());
+        return model_fail(error, "cannot build the graph: %s", berth_last_error());
     }
-    if (s->params.compute > 0 && !limit_obey(s, n_tokens, error)) {
+    if (s->params.compute > 0 && !limit_apply(s, n_tokens, error)) {
         s->graph = NULL;
         return false;
     }
@@ -209,8 +212,8 @@ static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *recompute
     berth_clear_error();
     ggml_backend_sched_reserve_size(s->sched, s->graph, s->sizes);
     if (*berth_last_error() != '\0' || (!s->params.plan_only && !ggml_backend_sched_reserve(s->sched, s->graph))) {
-        return model_fail(error, "no plan for %" PRId64 " tokens over %" PRId64 " positions: %s", n_tokens, s->params.n_ctx,
-            berth_last_error());
+        return model_fail(error, "cannot plan a batch of %" PRId64 " tokens with a context of %" PRId64 ": %s", n_tokens,
+            s->params.n_ctx, berth_last_error());
     }
     for (int d = 0; d < s->devices->n; d++) {
         struct session_memory *m = &s->memory[d];
@@ -232,7 +235,7 @@ static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *recompute
     return true;
 }
 
-// The graph at hand, and what goes into it and comes out.
+// Host memory of the session itself: the current graph, its inputs and its result.
 static size_t own_size(const struct session *s) {
     const size_t n_batch = (size_t) s->params.n_batch, n_ctx = (size_t) s->params.n_ctx;
     return graph_ctx_size(s) + n_ctx * sizeof *s->mask_row + (size_t) s->model->params.n_vocab * sizeof *s->logits +
@@ -246,39 +249,40 @@ static bool native_session_reserve(struct session *s, struct model_error *error)
     size_t again = 0;
     const bool ok = shape_reserve(s, 1, &again, error) && shape_reserve(s, s->params.n_batch, &again, error);
     s->memory[s->devices->n - 1].work += own_size(s) + again;
-    for (int d = 0; ok && !s->params.plan_only && d < s->devices->n; d++) { // what was planned is what there is
+    // Report the allocated sizes instead of the planned ones.
+    for (int d = 0; ok && !s->params.plan_only && d < s->devices->n; d++) {
         s->memory[d].compute = ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[d]);
     }
     return ok;
 }
 
-// ---- computing ----
+// ---- computation ----
 
-// Token i at position n_past + i sees itself and those before it, as far as the window goes; a position is in the row of the mask
-// that it has in the cache, which goes around where positions are more than rows. Row by row: a mask may be as large as all else
-// that is computed. Nothing for a mask that no layer has.
+// Fills a mask. Token i at position n_past + i attends to itself and to earlier positions within the window. The column of a
+// position in the mask is its row in the cache, modulo the number of rows of a ring. The mask is written row by row, because a
+// complete copy may be as large as all other values together. A NULL mask is skipped.
 static void mask_set(struct session *s, struct ggml_tensor *mask, int64_t window, int64_t n) {
-    const ggml_fp16_t yes = ggml_fp32_to_fp16(0), no = ggml_fp32_to_fp16(-INFINITY);
+    const ggml_fp16_t visible = ggml_fp32_to_fp16(0), hidden = ggml_fp32_to_fp16(-INFINITY);
     const int64_t n_rows = mask != NULL ? mask->ne[0] : 0;
-    const size_t size = (size_t) n_rows * sizeof no;
+    const size_t size = (size_t) n_rows * sizeof hidden;
     for (int64_t j = 0; j < n_rows; j++) {
-        s->mask_row[j] = no;
+        s->mask_row[j] = hidden;
     }
     for (int64_t pos = max_i64(0, s->n_past - window); mask != NULL && pos < s->n_past;
-         pos++) { // what the token before these saw
-        s->mask_row[pos % n_rows] = yes;
+         pos++) { // positions that the token before the batch attended to
+        s->mask_row[pos % n_rows] = visible;
     }
     for (int64_t i = 0; mask != NULL && i < n; i++) {
         const int64_t pos = s->n_past + i;
         if (pos >= window) {
-            s->mask_row[(pos - window) % n_rows] = no;
+            s->mask_row[(pos - window) % n_rows] = hidden;
         }
-        s->mask_row[pos % n_rows] = yes;
+        s->mask_row[pos % n_rows] = visible;
         ggml_backend_tensor_set(mask, s->mask_row, (size_t) i * size, size);
     }
 }
 
-// Which rows of a cache of n_rows the tokens are written to.
+// Sets the cache rows to which the tokens are written, in a cache of n_rows rows.
 static void rows_set(struct session *s, struct ggml_tensor *rows, int64_t n_rows, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         s->rows[i] = (s->n_past + i) % n_rows;
@@ -310,22 +314,22 @@ static void inputs_set(struct session *s, const int32_t *tokens, int64_t n) {
 
 static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
     const int64_t n_kv = min_i64(s->params.n_ctx, (s->n_past + n + KV_STEP - 1) / KV_STEP * KV_STEP);
-    const bool is_known = s->graph != NULL && s->graph_tokens == n && s->graph_kv == n_kv && s->is_allocated;
-    if (!is_known) {
+    const bool is_current = s->graph != NULL && s->graph_tokens == n && s->graph_kv == n_kv && s->is_allocated;
+    if (!is_current) {
         s->is_allocated = native_session_graph(s, n, n_kv, error) && ggml_backend_sched_alloc_graph(s->sched, s->graph);
         if (!s->is_allocated) {
-            return model_fail(error, "no memory for %" PRId64 " tokens: %s", n, berth_last_error());
+            return model_fail(error, "cannot allocate memory for a batch of %" PRId64 " tokens: %s", n, berth_last_error());
         }
     }
     inputs_set(s, tokens, n);
     const enum ggml_status status = ggml_backend_sched_graph_compute(s->sched, s->graph);
     if (status != GGML_STATUS_SUCCESS) {
-        return model_fail(error, "%s", status == GGML_STATUS_ABORTED ? "computing was stopped" : berth_last_error());
+        return model_fail(error, "%s", status == GGML_STATUS_ABORTED ? "computation was interrupted" : berth_last_error());
     }
-    const size_t size = (size_t) width_of(s) * sizeof *s->logits;
+    const size_t size = (size_t) result_width(s) * sizeof *s->logits;
     for (int64_t i = s->params.is_embedding ? 0 : s->in.logits->ne[1] - 1; i < s->in.logits->ne[1]; i++) {
         ggml_backend_tensor_get(s->in.logits, s->logits, (size_t) i * size, size);
-        for (int64_t k = 0; s->params.is_embedding && k < width_of(s); k++) {
+        for (int64_t k = 0; s->params.is_embedding && k < result_width(s); k++) {
             s->sums[k] += s->logits[k];
         }
     }
@@ -334,7 +338,7 @@ static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, st
 }
 
 static bool native_session_row(const struct session *s, int64_t i, float *out, struct model_error *error) {
-    const size_t size = (size_t) width_of(s) * sizeof *out;
+    const size_t size = (size_t) result_width(s) * sizeof *out;
     (void) error;
     ggml_backend_tensor_get(s->in.logits, out, (size_t) i * size, size);
     return true;
@@ -342,7 +346,7 @@ static bool native_session_row(const struct session *s, int64_t i, float *out, s
 
 static void native_session_reset(struct session *s) {
     for (int d = 0; (s->model->params.desc->has & ARCH_STATE) != 0 && d < s->devices->n; d++) {
-        ggml_backend_buffer_clear(s->caches[d].buffer, 0); // NULL is taken
+        ggml_backend_buffer_clear(s->caches[d].buffer, 0); // accepts NULL
     }
 }
 

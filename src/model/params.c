@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// params.c: keys of a file with their kind and range checked, since files come from anywhere, and the hyper-parameters of a model
-// from its keys. load.c holds them against the tensors' shapes; here only ranges are checked, so that no product below can
-// overflow.
+// params.c: reads keys of a file and checks their types and ranges, because files come from untrusted sources, and reads the
+// hyper-parameters of a model. load.c compares them with the shapes of the tensors. The ranges checked here ensure that no product
+// of hyper-parameters overflows.
 
 #include "model/model.h"
 
@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_WIDTH ((int64_t) 1 << 24)   // elements of a row
+#define MAX_WIDTH ((int64_t) 1 << 24)   // elements per row
 #define MAX_CONTEXT ((int64_t) 1 << 30) // positions
-#define MAX_LAYERS 4096                 // of a model that has no tensors yet
+#define MAX_LAYERS 4096                 // for a model without tensors, whose layers cannot be counted
 
 // ---- keys ----
 
-// Any integer type as i64; false for other types and for what does not fit.
+// Reads any integer type as i64. False: another type, or the value does not fit.
 static bool as_int(const struct gguf_context *meta, int64_t id, int64_t *out) {
     switch (gguf_get_kv_type(meta, id)) {
         case GGUF_TYPE_UINT8: *out = gguf_get_val_u8(meta, id); return true;
@@ -36,7 +36,7 @@ static bool as_int(const struct gguf_context *meta, int64_t id, int64_t *out) {
     }
 }
 
-// Some keys may have a value for each layer; here they must be the same.
+// Some keys may hold one value per layer. The values must be equal.
 static bool as_equal_ints(const struct gguf_context *meta, int64_t id, int64_t *out) {
     const size_t n = gguf_get_arr_n(meta, id);
     const void *data = NULL;
@@ -65,12 +65,11 @@ bool keys_int(
     }
     const bool is_list = gguf_get_kv_type(meta, id) == GGUF_TYPE_ARRAY;
     if (is_list ? !as_equal_ints(meta, id, &value) : !as_int(meta, id, &value)) {
-        return model_fail(error, "key '%s' is %s, a whole number is wanted", key,
-            is_list ? "a list that is no list of equal whole numbers" : gguf_type_name(gguf_get_kv_type(meta, id)));
+        return model_fail(error, "key '%s' has type %s, but must be an integer", key,
+            is_list ? "array (its values are not equal integers)" : gguf_type_name(gguf_get_kv_type(meta, id)));
     }
     if (value < min || value > max) {
-        return model_fail(
-            error, "key '%s' is %" PRId64 ", from %" PRId64 " to %" PRId64 " is possible here", key, value, min, max);
+        return model_fail(error, "key '%s' is %" PRId64 ", but must be between %" PRId64 " and %" PRId64, key, value, min, max);
     }
     *out = value;
     return true;
@@ -83,7 +82,7 @@ bool keys_real(const struct gguf_context *meta, const char *key, float *out, str
     }
     const enum gguf_type type = gguf_get_kv_type(meta, id);
     if (type != GGUF_TYPE_FLOAT32 && type != GGUF_TYPE_FLOAT64) {
-        return model_fail(error, "key '%s' is %s, a real number is wanted", key, gguf_type_name(type));
+        return model_fail(error, "key '%s' has type %s, but must be a float", key, gguf_type_name(type));
     }
     *out = type == GGUF_TYPE_FLOAT32 ? gguf_get_val_f32(meta, id) : (float) gguf_get_val_f64(meta, id);
     return isfinite(*out) || model_fail(error, "key '%s' is not finite", key);
@@ -95,7 +94,7 @@ bool keys_bool(const struct gguf_context *meta, const char *key, bool *out, stru
         return true;
     }
     if (gguf_get_kv_type(meta, id) != GGUF_TYPE_BOOL) {
-        return model_fail(error, "key '%s' is %s, bool is wanted", key, gguf_type_name(gguf_get_kv_type(meta, id)));
+        return model_fail(error, "key '%s' has type %s, but must be a bool", key, gguf_type_name(gguf_get_kv_type(meta, id)));
     }
     *out = gguf_get_val_bool(meta, id);
     return true;
@@ -108,7 +107,7 @@ bool keys_text(const struct gguf_context *meta, const char *key, const char **ou
         return true;
     }
     if (gguf_get_kv_type(meta, id) != GGUF_TYPE_STRING) {
-        return model_fail(error, "key '%s' is %s, a text is wanted", key, gguf_type_name(gguf_get_kv_type(meta, id)));
+        return model_fail(error, "key '%s' has type %s, but must be a string", key, gguf_type_name(gguf_get_kv_type(meta, id)));
     }
     *out = gguf_get_val_str(meta, id);
     return true;
@@ -122,13 +121,13 @@ static bool arch_read(const struct gguf_context *meta, struct model_params *p, s
         return false;
     }
     if (name == NULL) {
-        return model_fail(error, "it is no model: key 'general.architecture' is missing");
+        return model_fail(error, "not a model: key 'general.architecture' is missing");
     }
     p->desc = arch_find(name);
     if (p->desc == NULL) {
         char known[256];
         arch_names(known, sizeof known);
-        return model_fail(error, "architecture '%.64s' is not supported; known are %s", name, known);
+        return model_fail(error, "architecture '%.64s' is not supported; supported: %s", name, known);
     }
     p->arch = p->desc->name;
     return true;
@@ -139,7 +138,7 @@ static const char *key_of(const struct model_params *p, const char *rest, char t
     return text;
 }
 
-// *out is 0 for an absent key.
+// Sets *out to 0 if the key is absent.
 static bool count_get(const struct gguf_context *meta, const struct model_params *p, const char *rest, int64_t max, int64_t *out,
     struct model_error *error) {
     char key[96];
@@ -162,7 +161,7 @@ static bool count_need(const struct gguf_context *meta, const struct model_param
     return *out > 0 || model_fail(error, "key '%s' is missing", key_of(p, rest, key));
 }
 
-// Of layers that carry a state.
+// Reads the sizes of state-space layers.
 static bool state_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     if (!count_need(meta, p, "ssm.inner_size", MAX_WIDTH, &p->n_inner, error) ||
         !count_need(meta, p, "ssm.state_size", MAX_WIDTH, &p->n_state, error) ||
@@ -171,10 +170,10 @@ static bool state_read(const struct gguf_context *meta, struct model_params *p, 
         !count_need(meta, p, "ssm.conv_kernel", 1024, &p->n_conv, error)) {
         return false;
     }
-    p->n_head = p->n_head_kv = p->head_size = p->head_size_v = p->n_ff = 1; // of attention, which there is not
+    p->n_head = p->n_head_kv = p->head_size = p->head_size_v = p->n_ff = 1; // attention and feed-forward do not exist here
     if (p->n_inner % p->n_state_head != 0 || p->n_state_head % p->n_group_state != 0 || p->n_conv < 2) {
         return model_fail(error,
-            "%" PRId64 " elements cannot be dealt to %" PRId64 " heads in %" PRId64 " groups with a kernel of %" PRId64,
+            "invalid state sizes: %" PRId64 " elements, %" PRId64 " heads, %" PRId64 " groups, convolution kernel %" PRId64,
             p->n_inner, p->n_state_head, p->n_group_state, p->n_conv);
     }
     return true;
@@ -195,10 +194,11 @@ static bool heads_read(const struct gguf_context *meta, struct model_params *p, 
     count_default(&p->n_ff_expert, p->n_ff);
     count_default(&p->n_head_kv, p->n_head);
     if (p->n_head % p->n_head_kv != 0) {
-        return model_fail(error, "%" PRId64 " heads cannot share %" PRId64 " heads of keys and values", p->n_head, p->n_head_kv);
+        return model_fail(
+            error, "%" PRId64 " heads are not a multiple of %" PRId64 " key and value heads", p->n_head, p->n_head_kv);
     }
     if (p->head_size == 0 && p->n_embd % p->n_head != 0) {
-        return model_fail(error, "%" PRId64 " elements cannot be dealt to %" PRId64 " heads", p->n_embd, p->n_head);
+        return model_fail(error, "embedding length %" PRId64 " is not a multiple of %" PRId64 " heads", p->n_embd, p->n_head);
     }
     count_default(&p->head_size, p->n_embd / p->n_head);
     count_default(&p->head_size_v, p->head_size);
@@ -210,7 +210,8 @@ static bool heads_read(const struct gguf_context *meta, struct model_params *p, 
 }
 
 static bool sizes_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
-    const int64_t n_most = gguf_get_n_tensors(meta) > 0 ? gguf_get_n_tensors(meta) : MAX_LAYERS; // a layer has tensors
+    // Every layer has at least one tensor.
+    const int64_t n_most = gguf_get_n_tensors(meta) > 0 ? gguf_get_n_tensors(meta) : MAX_LAYERS;
     if (!count_need(meta, p, "block_count", n_most, &p->n_layer, error) ||
         !count_need(meta, p, "embedding_length", MAX_WIDTH, &p->n_embd, error) ||
         !count_get(meta, p, "context_length", MAX_CONTEXT, &p->n_ctx_train, error)) {
@@ -220,7 +221,7 @@ static bool sizes_read(const struct gguf_context *meta, struct model_params *p, 
     return (p->desc->has & ARCH_STATE) != 0 ? state_read(meta, p, error) : heads_read(meta, p, error);
 }
 
-// Experts of SHARE_KEYS.
+// Reads how experts are selected and weighted; from keys of the file with SHARE_KEYS.
 static bool experts_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
     int64_t func = 0;
@@ -244,16 +245,16 @@ static bool experts_read(const struct gguf_context *meta, struct model_params *p
     }
     if (p->n_group > 0 && (p->n_expert % p->n_group != 0 || p->n_expert / p->n_group < 2)) {
         return model_fail(
-            error, "%" PRId64 " experts cannot be dealt to %" PRId64 " groups of two or more", p->n_expert, p->n_group);
+            error, "%" PRId64 " experts cannot be divided into %" PRId64 " equal groups of two or more", p->n_expert, p->n_group);
     }
     if (p->n_group > 0 && p->n_expert_used > p->n_expert / p->n_group * p->n_group_used) {
-        return model_fail(error, "%" PRId64 " experts cannot be chosen from %" PRId64 " groups of %" PRId64, p->n_expert_used,
+        return model_fail(error, "cannot select %" PRId64 " experts from %" PRId64 " groups of %" PRId64, p->n_expert_used,
             p->n_group_used, p->n_expert / p->n_group);
     }
     return true;
 }
 
-// Heads whose keys and values are made of one short row: head_size and head_size_v are those of what is kept.
+// Reads the sizes of multi-head latent attention. head_size and head_size_v are the sizes of the cached row and of its latent part.
 static bool mla_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     int64_t n_latent;
     if ((p->desc->has & ARCH_MLA) == 0) {
@@ -267,13 +268,14 @@ static bool mla_read(const struct gguf_context *meta, struct model_params *p, st
     }
     if (p->n_head_kv != 1 || p->head_size_v != n_latent || p->head_size != n_latent + p->n_rot || p->mla_key <= p->n_rot) {
         return model_fail(error,
-            "heads of %" PRId64 " and %" PRId64 " elements, %" PRId64 " turned, cannot be made of a row of %" PRId64,
+            "key length %" PRId64 ", value length %" PRId64 " and %" PRId64
+            " rotated elements do not match a latent row of %" PRId64,
             p->head_size, p->head_size_v, p->n_rot, n_latent);
     }
     return true;
 }
 
-// How positions beyond those of training are squeezed in.
+// Reads how RoPE is scaled for positions beyond the original context.
 static bool scaling_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
     const char *type;
@@ -297,7 +299,7 @@ static bool scaling_read(const struct gguf_context *meta, struct model_params *p
     if (factor < 0) {
         return model_fail(error, "rope scaling factor %g is negative", (double) factor);
     }
-    if (factor > 0 && factor < FLT_MIN) { // its inverse may be infinite
+    if (factor > 0 && factor < FLT_MIN) { // the inverse could be infinite
         return model_fail(error, "rope scaling factor %g is too small", (double) factor);
     }
     p->ext_factor = is_yarn ? 1 : 0;
@@ -307,7 +309,7 @@ static bool scaling_read(const struct gguf_context *meta, struct model_params *p
     return true;
 }
 
-// Who sees how far.
+// Reads the size of the attention window and which layers have one.
 static bool window_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
     int64_t every = p->desc->window_every;
@@ -318,7 +320,7 @@ static bool window_read(const struct gguf_context *meta, struct model_params *p,
     return every == 0 || keys_int(meta, key_of(p, "attention.sliding_window", key), 0, MAX_CONTEXT, &p->n_window, error);
 }
 
-// What is multiplied and capped on the way.
+// Reads scales and soft caps.
 static bool scales_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
     const unsigned has = p->desc->has;
@@ -345,16 +347,16 @@ static bool scales_read(const struct gguf_context *meta, struct model_params *p,
             return false;
         }
     }
-    if ((has & ARCH_MLA) != 0) { // what yarn would do to the turned elements alone is done to all
-        float by = 0;
-        if (!keys_real(meta, key_of(p, "rope.scaling.yarn_log_multiplier", key), &by, error)) {
+    if ((has & ARCH_MLA) != 0) { // apply the magnitude scale of YaRN to all elements, not only to the rotated ones
+        float log_multiplier = 0;
+        if (!keys_real(meta, key_of(p, "rope.scaling.yarn_log_multiplier", key), &log_multiplier, error)) {
             return false;
         }
-        const float grown = logf(1 / p->freq_scale), factor = p->attn_factor * (1 + by * grown);
+        const float log_scale = logf(1 / p->freq_scale), factor = p->attn_factor * (1 + log_multiplier * log_scale);
         p->attn_scale *= factor * factor;
-        p->attn_factor /= 1 + 0.1f * grown;
+        p->attn_factor /= 1 + 0.1f * log_scale;
     }
-    if ((has & ARCH_SCALES) != 0) { // 0: as if the key were absent
+    if ((has & ARCH_SCALES) != 0) { // a value of 0 means that the key is absent
         if (p->attn_scale == 0) {
             p->attn_scale = 1 / sqrtf((float) p->head_size);
         }
@@ -393,9 +395,9 @@ static bool rope_read(const struct gguf_context *meta, struct model_params *p, s
         }
     }
     if (p->n_rot % 2 != 0) {
-        return model_fail(error, "rope turns pairs, but %" PRId64 " elements are to be turned", p->n_rot);
+        return model_fail(error, "RoPE rotates pairs of elements, but key 'rope.dimension_count' is odd: %" PRId64, p->n_rot);
     }
-    return (p->freq_base > 0 && p->freq_base_window > 0) || model_fail(error, "the base of rope's frequencies is not positive");
+    return (p->freq_base > 0 && p->freq_base_window > 0) || model_fail(error, "the RoPE base frequency is not positive");
 }
 
 bool model_params_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {

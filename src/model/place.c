@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// place.c: brings the weights of a model to its devices. A device that can use the host's memory gets the file's own pages, so
-// nothing is copied, if the file has them aligned; the others get theirs uploaded. Layers go to GPUs from the last on, shared out
-// by their memory, or as many as fit.
+// place.c: places the weights of a model on its devices. A device that can use host memory uses the file's mapped pages without a
+// copy, if they are aligned; other devices get copies. Layers go to GPUs from the last layer on, in proportion to the memory of
+// each GPU, or as many as fit.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -12,21 +12,21 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAP_ALIGNMENT 8              // bytes: of the largest number in any type
-#define STEP_SIZE ((size_t) 2 << 20) // between two words on progress; pages of the file that are held beside what is uploaded
+#define MAP_ALIGNMENT 8              // bytes; size of the largest number in any type
+#define STEP_SIZE ((size_t) 2 << 20) // bytes between two progress reports; also the mapped bytes held while uploading
 
 struct placing {
     struct model *model;
     const struct model_devices *devices;
     berth_gguf_progress_t progress;
     void *user_data;
-    size_t done, all; // bytes
+    size_t done, all; // bytes placed; bytes in total
     struct model_error *error;
 };
 
-// ---- which layer goes where ----
+// ---- assignment of layers to devices ----
 
-// Bytes of each layer's weights, of the output's behind them; NULL: out of memory.
+// Returns the bytes of the weights of each layer; the last entry is the output. NULL: out of memory.
 static size_t *layer_sizes(const struct model *m) {
     size_t *sizes = berth_calloc((size_t) m->params.n_layer + 1, sizeof *sizes);
     for (size_t i = 0; sizes != NULL && i < m->n_weights; i++) {
@@ -40,8 +40,8 @@ static size_t *layer_sizes(const struct model *m) {
     return sizes;
 }
 
-// A tenth of a device stays free for the cache and for computing.
-static size_t room_of(const struct model_devices *devices, int d) {
+// Returns the bytes of device d for weights. A tenth of its free memory is kept for the cache and the compute buffer.
+static size_t device_room(const struct model_devices *devices, int d) {
     size_t n_free = 0, n_total = 0;
     ggml_backend_dev_memory(devices->dev[d], &n_free, &n_total);
     const size_t limit = devices->room != NULL ? devices->room[d] : 0;
@@ -51,56 +51,56 @@ static size_t room_of(const struct model_devices *devices, int d) {
     return n_total == 0 && limit == 0 ? SIZE_MAX : n_free - n_free / 10;
 }
 
-// Layers in a row, the last ones on the last GPU. Where the GPUs can hold all, each takes its share by the memory that it has, so
-// that each keeps room for its cache; otherwise each takes what fits.
-struct dealing {
-    int d;        // who takes layers now, -1: no GPU is left
-    size_t room;  // bytes that it has left
-    double share; // bytes that it should take before another's turn; what it left or took too much is the next one's
+// Assigns consecutive layers, the last layers to the last GPU. If the GPUs can hold all layers, each GPU takes a share in
+// proportion to its memory, so that each has memory left for its cache. Otherwise each GPU takes as many layers as fit.
+struct assignment {
+    int d;        // device that takes layers now; -1: no GPU is left
+    size_t room;  // bytes left on device d
+    double share; // bytes that device d should still take; the difference is added to the share of the next device
     bool has_share;
 };
 
-static void dealing_next(struct dealing *deal, const struct placing *p, double part) {
-    deal->d--;
-    deal->room = deal->d >= 0 ? room_of(p->devices, deal->d) : 0;
-    deal->share += part * (double) deal->room;
-    deal->has_share = deal->d > 0 && part > 0; // the first one takes the rest
+static void assignment_next(struct assignment *assign, const struct placing *p, double part) {
+    assign->d--;
+    assign->room = assign->d >= 0 ? device_room(p->devices, assign->d) : 0;
+    assign->share += part * (double) assign->room;
+    assign->has_share = assign->d > 0 && part > 0; // the first GPU takes all remaining layers
 }
 
-// The part of each GPU's room that all layers take; 0: they do not fit, or the room is not known.
+// Returns the fraction of each GPU's memory that all layers need; 0: they do not fit, or the memory is unknown.
 static double part_of_room(const struct placing *p, const size_t *sizes) {
     double all = 0, rooms = 0;
     for (int64_t i = 0; i <= p->model->params.n_layer; i++) {
         all += (double) sizes[i];
     }
     for (int d = 0; d < p->devices->n - 1; d++) {
-        rooms += (double) room_of(p->devices, d);
+        rooms += (double) device_room(p->devices, d);
     }
     return all < rooms && rooms < (double) SIZE_MAX ? all / rooms : 0;
 }
 
-static bool layers_deal(struct placing *p) {
+static bool layers_assign(struct placing *p) {
     struct model *m = p->model;
     const int cpu = p->devices->n - 1;
     m->layer_device = berth_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device);
     size_t *sizes = layer_sizes(m);
     if (m->layer_device == NULL || sizes == NULL) {
         berth_free(sizes);
-        return model_fail(p->error, "out of memory for the places of %" PRId64 " layers", m->params.n_layer);
+        return model_fail(p->error, "out of memory for the placement of %" PRId64 " layers", m->params.n_layer);
     }
     const double part = part_of_room(p, sizes);
-    struct dealing deal = {.d = cpu};
-    dealing_next(&deal, p, part); // the last GPU first
+    struct assignment assign = {.d = cpu};
+    assignment_next(&assign, p, part); // start with the last GPU
     for (int64_t i = m->params.n_layer; i >= 0; i--) {
         if (i < p->devices->n_host) {
-            deal.d = -1;
+            assign.d = -1;
         }
-        while (deal.d >= 0 && (sizes[i] > deal.room || (deal.has_share && (double) sizes[i] / 2 > deal.share))) {
-            dealing_next(&deal, p, part);
+        while (assign.d >= 0 && (sizes[i] > assign.room || (assign.has_share && (double) sizes[i] / 2 > assign.share))) {
+            assignment_next(&assign, p, part);
         }
-        m->layer_device[i] = deal.d >= 0 ? deal.d : cpu;
-        deal.room -= deal.d >= 0 ? sizes[i] : 0;
-        deal.share -= (double) sizes[i];
+        m->layer_device[i] = assign.d >= 0 ? assign.d : cpu;
+        assign.room -= assign.d >= 0 ? sizes[i] : 0;
+        assign.share -= (double) sizes[i];
     }
     berth_free(sizes);
     return true;
@@ -110,14 +110,14 @@ static int device_of(const struct placing *p, const struct model_weight *w) {
     return w->layer < 0 ? p->devices->n - 1 : p->model->layer_device[w->layer];
 }
 
-// ---- one device ----
+// ---- weights of one device ----
 
 static bool progress_add(struct placing *p, size_t size) {
     p->done += size;
-    return p->progress == NULL || p->progress(p->done, p->all, p->user_data) || model_fail(p->error, "loading was stopped");
+    return p->progress == NULL || p->progress(p->done, p->all, p->user_data) || model_fail(p->error, "loading was interrupted");
 }
 
-// The tensors of a device, without memory.
+// Creates the tensors of a device without memory.
 static bool tensors_make(struct placing *p, int d) {
     struct model *m = p->model;
     size_t n = 0;
@@ -138,7 +138,7 @@ static bool tensors_make(struct placing *p, int d) {
     return true;
 }
 
-// Kernels load numbers, so weights that a file has at odd bytes are brought to memory of their own.
+// Kernels need aligned numbers. If the file does not align its tensors, its weights are copied to other memory.
 static bool can_map(const struct model *m, ggml_backend_dev_t dev) {
     struct ggml_backend_dev_props props;
     ggml_backend_dev_get_props(dev, &props);
@@ -158,7 +158,7 @@ static size_t bytes_of(const struct placing *p, int d, size_t *largest) {
     return sum;
 }
 
-// Reads a page's first byte, so that the disk is read now and in order.
+// Reads one byte per page, so that the disk is read now and in order. Reports progress.
 static bool pages_touch(struct placing *p, const struct ggml_tensor *t) {
     const size_t size = ggml_nbytes(t);
     for (size_t at = 0; at < size && p->progress != NULL;) {
@@ -174,7 +174,7 @@ static bool pages_touch(struct placing *p, const struct ggml_tensor *t) {
     return true;
 }
 
-// The buffer in which a weight lies in the file's own pages.
+// Returns the buffer of the mapped file that contains a weight.
 static ggml_backend_buffer_t buffer_of(const struct model *m, const ggml_backend_buffer_t *buffers, const struct ggml_tensor *t) {
     for (int64_t f = 0; f < m->n_files; f++) {
         const uintptr_t base = (uintptr_t) berth_gguf_map_base(m->files[f]), at = (uintptr_t) t->data;
@@ -185,11 +185,11 @@ static ggml_backend_buffer_t buffer_of(const struct model *m, const ggml_backend
     return buffers[0];
 }
 
-// A buffer a file; several become one. NULL in a place that has none.
+// Makes one buffer per file and combines several buffers into one. False: entries that could not be made are NULL.
 static bool buffers_map(struct placing *p, int d, size_t largest, ggml_backend_buffer_t *buffers) {
     struct model *m = p->model;
     for (int64_t f = 0; f < m->n_files; f++) {
-        void *base = (void *) (uintptr_t) berth_gguf_map_base(m->files[f]); // read only, and so are weights
+        void *base = (void *) (uintptr_t) berth_gguf_map_base(m->files[f]); // the map is read-only, and weights are never written
         buffers[f] = ggml_backend_dev_buffer_from_host_ptr(p->devices->dev[d], base, berth_gguf_map_size(m->files[f]), largest);
         if (buffers[f] == NULL) {
             return false;
@@ -202,9 +202,9 @@ static bool buffers_map(struct placing *p, int d, size_t largest, ggml_backend_b
 static bool weights_map(struct placing *p, int d, size_t largest) {
     struct model *m = p->model;
     ggml_backend_buffer_t *buffers = berth_calloc((size_t) m->n_files, sizeof(ggml_backend_buffer_t));
-    bool ok =
-        (buffers != NULL || model_fail(p->error, "out of memory for %" PRId64 " buffers", m->n_files)) &&
-        (buffers_map(p, d, largest, buffers) || model_fail(p->error, "the file cannot be used in place: %s", berth_last_error()));
+    bool ok = (buffers != NULL || model_fail(p->error, "out of memory for %" PRId64 " buffers", m->n_files)) &&
+              (buffers_map(p, d, largest, buffers) ||
+                  model_fail(p->error, "cannot use the mapped file as a buffer: %s", berth_last_error()));
     for (int64_t f = 0; !ok && buffers != NULL && f < m->n_files; f++) {
         ggml_backend_buffer_free(buffers[f]);
     }
@@ -217,22 +217,22 @@ static bool weights_map(struct placing *p, int d, size_t largest) {
             continue;
         }
         ok = (ggml_backend_tensor_alloc(buffer_of(m, buffers, w->file), *w->slot, w->file->data) == GGML_STATUS_SUCCESS ||
-                 model_fail(p->error, "tensor '%s' has no place: %s", w->file->name, berth_last_error())) &&
+                 model_fail(p->error, "cannot place tensor '%s': %s", w->file->name, berth_last_error())) &&
              pages_touch(p, w->file);
     }
     berth_free(buffers);
     return ok;
 }
 
-// The file's pages of these bytes: the process does not hold them any more.
+// Removes the pages of these bytes from the process's memory.
 static void pages_drop(const struct model *m, const void *bytes, size_t size) {
     for (int64_t f = 0; f < m->n_files; f++) {
-        berth_gguf_map_drop(m->files[f], bytes, size); // none of its own: nothing
+        berth_gguf_map_drop(m->files[f], bytes, size); // no effect on bytes of other files
     }
 }
 
-// Of what was uploaded to a device: pages that two pieces or two weights share were held by both, others came along unasked.
-// Those of other devices stay as they are, to be read but once.
+// Drops the remaining pages of weights that were uploaded to a device: pages shared by two pieces or two weights, and pages that
+// the kernel read ahead. Pages of weights for other devices stay, so that each page is read only once.
 static void device_drop(const struct placing *p, int d) {
     const struct model *m = p->model;
     const uintptr_t n_page = (uintptr_t) sysconf(_SC_PAGESIZE);
@@ -250,8 +250,8 @@ static void device_drop(const struct placing *p, int d) {
     }
 }
 
-// What the keys say has been read.
-static void heads_drop(const struct model *m) {
+// Drops the pages of the headers, which are no longer needed.
+static void headers_drop(const struct model *m) {
     for (int64_t f = 0; f < m->n_files; f++) {
         const char *data = berth_gguf_map_base(m->files[f]);
         if (data != NULL) {
@@ -266,7 +266,7 @@ static bool weights_upload(struct placing *p, int d) {
     m->parts[d].buffer =
         ggml_backend_alloc_ctx_tensors_from_buft(m->parts[d].ctx, ggml_backend_dev_buffer_type(p->devices->dev[d]));
     if (m->parts[d].buffer == NULL) {
-        return model_fail(p->error, "no memory for %zu bytes of weights on %s: %s", m->parts[d].size,
+        return model_fail(p->error, "cannot allocate %zu bytes of weights on %s: %s", m->parts[d].size,
             ggml_backend_dev_name(p->devices->dev[d]), berth_last_error());
     }
     ggml_backend_buffer_set_usage(m->parts[d].buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
@@ -276,7 +276,7 @@ static bool weights_upload(struct placing *p, int d) {
         for (size_t at = 0; device_of(p, w) == d && at < size;) {
             const size_t step = min_size(size - at, STEP_SIZE);
             ggml_backend_tensor_set(*w->slot, (const char *) w->file->data + at, at, step);
-            pages_drop(m, (const char *) w->file->data + at, step); // it is there now
+            pages_drop(m, (const char *) w->file->data + at, step); // the device has its copy
             at += step;
             if (!progress_add(p, step)) {
                 return false;
@@ -287,8 +287,8 @@ static bool weights_upload(struct placing *p, int d) {
     return true;
 }
 
-// In name only: the tensors have a buffer of the right type and an address that nobody follows.
-static bool weights_pretend(struct placing *p, int d) {
+// With plan_only: sets a buffer of the right type without memory and an address that is never dereferenced.
+static bool weights_plan(struct placing *p, int d) {
     struct model *m = p->model;
     m->parts[d].buffer = ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(p->devices->dev[d]), 0);
     if (m->parts[d].buffer == NULL) {
@@ -318,7 +318,7 @@ static bool device_fill(struct placing *p, int d, bool plan_only) {
                                              : ggml_backend_alloc_ctx_tensors_from_buft_size(
                                                    m->parts[d].ctx, ggml_backend_dev_buffer_type(p->devices->dev[d]));
     if (plan_only) {
-        return weights_pretend(p, d);
+        return weights_plan(p, d);
     }
     return m->parts[d].is_mapped ? weights_map(p, d, largest) : weights_upload(p, d);
 }
@@ -326,10 +326,10 @@ static bool device_fill(struct placing *p, int d, bool plan_only) {
 bool weights_place(struct model *m, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error) {
     struct placing p = {.model = m, .devices = devices, .progress = progress, .user_data = user_data, .error = error};
-    if (!layers_deal(&p)) {
+    if (!layers_assign(&p)) {
         return false;
     }
-    // A tied output on another device than the embedding needs its own copy of it.
+    // A tied output on another device than the embedding needs a copy of the embedding.
     const bool is_copied = m->is_tied && m->layer_device[m->params.n_layer] != devices->n - 1;
     if (is_copied) {
         m->weights[m->n_weights++] = (struct model_weight){.file = m->token_embd, .slot = &m->output, .layer = m->params.n_layer};
@@ -345,7 +345,7 @@ bool weights_place(struct model *m, const struct model_devices *devices, bool pl
         is_uploaded |= !plan_only && m->parts[d].size > 0 && !m->parts[d].is_mapped;
     }
     if (is_uploaded) {
-        heads_drop(m);
+        headers_drop(m);
     }
     if (m->is_tied && !is_copied) {
         m->output = m->token_embd;

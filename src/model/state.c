@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// state.c: layers that look at no token again but carry a state (Mamba 2): a short convolution over the last inputs, then a scan
-// that lets the state of each head fade and adds what is new. What is kept of a sequence has one size, however long it is:
-// s->k[i] the inputs of the convolution [kernel - 1, channels], s->v[i] the heads' states [state, head, heads].
+// state.c: builds state-space layers (Mamba 2), which carry a state instead of attending to earlier tokens. A layer is a short
+// convolution over the last inputs, then a scan that decays the state of each head and adds the new input. The size of the state
+// does not depend on the length of the sequence. s->k[i] holds the last inputs of the convolution [kernel - 1, channels], s->v[i]
+// the states of the heads [state, head, heads].
 
 #include "model/graph.h"
 
@@ -13,7 +14,7 @@ static void state_write(struct graph_builder *b, struct ggml_tensor *x, struct g
     ggml_build_forward_expand(b->graph, builder_named(b, ggml_cpy(b->ctx, x, to), name));
 }
 
-// Each channel's last inputs and these, weighed; [channels, n_tokens].
+// Convolves each channel over its previous and current inputs. Returns [channels, n_tokens].
 static struct ggml_tensor *state_convolve(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[b->i];
     struct ggml_tensor *before = b->s->k[b->i];
@@ -27,7 +28,7 @@ static struct ggml_tensor *state_convolve(struct graph_builder *b, struct ggml_t
     return builder_named(b, ggml_silu(b->ctx, y), "state.conv_act");
 }
 
-// Heads' states over the tokens; [head, heads, n_tokens].
+// Scans the states of the heads over the tokens. Returns [head, heads, n_tokens].
 static struct ggml_tensor *state_scan(struct graph_builder *b, struct ggml_tensor *x, struct ggml_tensor *step) {
     const struct model_params *p = b->p;
     const struct model_layer *l = &b->m->layers[b->i];
