@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// chat.c: see chat.h.
+// chat.c: the table of chat formats and the functions of chat.h.
 
 #include "model/chat.h"
 
 #include <string.h>
 
-// The first row that recognises a program has it, so the particular ones come before the general ones.
+// chat_template_recognise takes the first matching row, so specific rows precede general ones.
 
 #define ALL (1u << CHAT_SYSTEM | 1u << CHAT_USER | 1u << CHAT_ASSISTANT)
 #define EOS_CN \
     "<\xef\xbd\x9c" \
     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"
 
-// Every role between the same two words, and nothing but what is asked for behind.
+// A format in which every role has the same texts, except for its name, before and after its messages.
 #define ROLES(before, after, behind) \
     .says = {{before "system" after, behind}, {before "user" after, behind}, {before "assistant" after, behind}}, \
     .ask = before "assistant" after
@@ -191,13 +191,13 @@ const struct chat_template *chat_template_recognise(const char *program) {
     return NULL;
 }
 
-// ---- writing ----
+// ---- formatting ----
 
 static void put_text(FILE *file, const char *text) {
     fputs(text != NULL ? text : "", file);
 }
 
-// What a message says, between what its role has before and behind.
+// Writes a message between the texts of its role. system: a message to insert before the text; NULL: none.
 static void put_message(
     FILE *file, const struct chat_template *row, const struct chat_message *m, const struct chat_message *system) {
     static const char blanks[] = " \t\n\v\f\r";
@@ -221,7 +221,7 @@ static void put_message(
 
 char *chat_format(const struct chat_template *row, const struct chat_message *messages, size_t n, bool ask) {
     struct berth_stream s;
-    const struct chat_message *system = NULL; // waits for the next user
+    const struct chat_message *system = NULL; // written with the next user message
     bool has_user = false;
     if (!berth_stream_open(&s)) {
         return NULL;

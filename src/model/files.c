@@ -121,7 +121,7 @@ bool model_write(FILE *file, const struct gguf_context *meta, model_bytes_t byte
             left -= n;
         }
         if (!ok) {
-            return model_fail(error, "cannot write the file: %s", strerror(errno));
+            return model_fail(error, "writing failed: %s", strerror(errno));
         }
     }
     return true;

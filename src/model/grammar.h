@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// grammar.h: texts that a model may write, as a grammar in GBNF, and the tokens that such a text may go on with.
+// grammar.h: restricts generated text to a grammar in GBNF: parses the grammar and computes the tokens that may follow.
 //
 //     text --grammar_new--> rules over bytes --guide_new--> a guide over a vocabulary --guide_mask, guide_accept--> text
 //
-// A character class becomes the byte sequences of its characters' UTF-8, so that nothing below knows characters, and tokens that
-// hold parts of a character need no care of their own. Grammars come from anywhere: reading one takes time and memory
-// proportional to its size, and a guide has limits.
+// A character class becomes the UTF-8 byte sequences of its characters. So no later step handles characters, and tokens that hold
+// parts of a character need no special case. Grammars come from untrusted sources: parsing takes time and memory proportional to
+// the size of the grammar, and a guide has limits.
 #pragma once
 
 #include "model/vocab.h"
@@ -13,31 +13,32 @@
 enum grammar_kind { GRAMMAR_END, GRAMMAR_BYTE, GRAMMAR_RULE, GRAMMAR_REPEAT };
 
 struct grammar_elem {
-    uint8_t kind;      // of grammar_kind
-    uint8_t low, high; // of GRAMMAR_BYTE
-    uint32_t rule;     // of GRAMMAR_RULE; of GRAMMAR_REPEAT the index of the repetition
+    uint8_t kind;      // grammar_kind
+    uint8_t low, high; // GRAMMAR_BYTE: range of bytes
+    uint32_t rule;     // GRAMMAR_RULE: the rule; GRAMMAR_REPEAT: index of the repetition
 };
 
 #define GRAMMAR_NONE UINT32_MAX
 
 struct grammar_repeat {
     uint32_t rule;
-    uint32_t least; // 0 if the rule may be empty
-    uint32_t most;  // GRAMMAR_NONE: any number; never 0
+    uint32_t least; // minimum count; 0 if the rule may be empty
+    uint32_t most;  // maximum count, never 0; GRAMMAR_NONE: unlimited
 };
 
 struct grammar_alt {
-    uint32_t at;   // its first element; they end with GRAMMAR_END
-    uint32_t next; // of the same rule, or GRAMMAR_NONE
+    uint32_t at;   // first element; the elements end with GRAMMAR_END
+    uint32_t next; // next alternative of the same rule; GRAMMAR_NONE: none
 };
 
 struct grammar_rule {
-    char *name; // NULL: made on the way
+    char *name; // NULL: a rule that the parser created
     size_t name_size;
-    uint32_t first; // alternative, GRAMMAR_NONE: none yet
-    // grammar_check.c
-    bool is_empty;      // it matches the empty text
-    uint32_t component; // rules that begin with each other have the same one; a rule's is greater than those it begins with
+    uint32_t first; // first alternative; GRAMMAR_NONE: none yet
+    // The following fields are set by grammar_check.c.
+    bool is_empty; // the rule matches the empty text
+    // Strongly connected component of the "begins with" relation; greater than the components of the rules it begins with.
+    uint32_t component;
 };
 
 struct grammar {
@@ -49,26 +50,27 @@ struct grammar {
     size_t elems_room, repeats_room, alts_room, rules_room;
     uint32_t root;
     uint32_t n_components;
-    uint32_t *members;        // [n_rules] by component
-    uint32_t *first_member;   // [n_components + 1] in members
-    ggml_abort_callback stop; // asked during all work with the grammar; NULL: nothing stops it
+    uint32_t *members;        // [n_rules] rules, sorted by component
+    uint32_t *first_member;   // [n_components + 1] start of each component in members
+    ggml_abort_callback stop; // polled while the grammar is parsed or used; true stops the work; NULL: never
     void *stop_data;
-    size_t max_stack_size; // bytes that the stacks of a guide may take: GRAMMAR_STACK_SIZE
-    uint64_t max_steps;    // of a guide for one token: GRAMMAR_STEPS
+    size_t max_stack_size; // bytes, limit for the stacks of a guide; default GRAMMAR_STACK_SIZE
+    uint64_t max_steps;    // limit for the steps of a guide per token; default GRAMMAR_STEPS
 };
 
 #define GRAMMAR_STACK_SIZE ((size_t) 1 << 30)
 #define GRAMMAR_STEPS ((uint64_t) 1 << 31)
 
-// grammar_parse.c: NULL with an error that has the line. While stop returns true the work ends with an error; it may be NULL.
+// grammar_parse.c: NULL: *error holds the line and the cause. If stop, which may be NULL, returns true, the work ends with an
+// error.
 struct grammar *grammar_new(const char *text, size_t size, ggml_abort_callback stop, void *stop_data, struct model_error *error);
 void grammar_free(struct grammar *grammar);
-// False with an error if the program is to stop.
+// Polls grammar->stop. False with an error if the work must stop.
 bool grammar_go_on(const struct grammar *grammar, struct model_error *error);
-// grammar_check.c: that no rule begins with itself, and what rules have of it.
+// grammar_check.c: refuses rules that begin with themselves, and sets the fields of rules that describe how they begin.
 bool grammar_check(struct grammar *grammar, struct model_error *error);
 
-// Whether the rule of a call may be absent, `count` times after the first.
+// Returns whether the call e may be skipped after `count` matches of its rule.
 static inline bool grammar_can_skip(const struct grammar *g, const struct grammar_elem *e, uint32_t count) {
     if (e->kind == GRAMMAR_REPEAT) {
         return count >= g->repeats[e->rule].least;
@@ -80,7 +82,7 @@ static inline uint32_t grammar_callee(const struct grammar *g, const struct gram
     return e->kind == GRAMMAR_REPEAT ? g->repeats[e->rule].rule : e->rule;
 }
 
-// Whether nothing of the alternative follows the call that comes after `count` others.
+// Returns whether no element of the alternative follows the call e after `count` matches of its rule.
 static inline bool grammar_is_tail(const struct grammar *g, const struct grammar_elem *e, uint32_t count) {
     return e[1].kind == GRAMMAR_END && (e->kind == GRAMMAR_RULE || g->repeats[e->rule].most == count + 1);
 }
@@ -88,13 +90,13 @@ static inline bool grammar_is_tail(const struct grammar *g, const struct grammar
 // ---- guide.c ----
 
 struct guide;
-// The vocabulary and the grammar must live as long. NULL with an error.
+// The vocabulary and the grammar must live as long as the guide. NULL: *error holds the cause.
 struct guide *guide_new(const struct grammar *grammar, const struct vocab *vocab, struct model_error *error);
 void guide_free(struct guide *guide);
 bool guide_reset(struct guide *guide, struct model_error *error); // to the beginning of a text
-// Logits of tokens that no text of the grammar has here become -infinity; those that end a text stay where one may end. How many
-// tokens are left, 0: the text can only end, and the vocabulary has no token for that; -1 with an error: out of memory, beyond a
-// limit of the grammar, or stopped.
+// Sets the logits of tokens that the grammar does not allow here to -infinity. Tokens that end a text are allowed where a text may
+// end. Returns the number of allowed tokens. 0: the text can only end, and the vocabulary has no token that ends it. -1 with an
+// error: out of memory, a limit of the grammar is exceeded, or the work was stopped.
 int64_t guide_mask(struct guide *guide, float *logits, int64_t n, struct model_error *error);
-// Tells it what was chosen. False with an error as above.
+// Advances the guide by a chosen token. False with an error for the same reasons as guide_mask.
 bool guide_accept(struct guide *guide, int32_t token, struct model_error *error);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// grammar_check.c: refuses rules that begin with themselves: what follows them would be put aside without end before a byte is
-// read. A rule may end with itself, also where all before it is nothing: that leaves nothing behind. Linear in the grammar.
+// grammar_check.c: refuses rules that begin with themselves, because their stack would grow without limit before a byte is read. A
+// rule may end with itself, even if everything before the call may be empty: such a call pushes nothing. Time is linear in the size
+// of the grammar.
 
 #include "base/min.h"
 #include "model/grammar.h"
@@ -8,20 +9,20 @@
 #include <string.h>
 
 bool grammar_go_on(const struct grammar *g, struct model_error *error) {
-    return g->stop == NULL || !g->stop(g->stop_data) || model_fail(error, "stopped while the grammar was worked on");
+    return g->stop == NULL || !g->stop(g->stop_data) || model_fail(error, "interrupted while the grammar was processed");
 }
 
-// Rules that a rule may begin with: those before which only what may be nothing stands.
+// Iterates over the calls with which a rule may begin: the calls after elements that may be empty.
 struct walk {
-    uint32_t alt;                    // GRAMMAR_NONE: all are done
-    const struct grammar_elem *elem; // NULL: the alternative's first
+    uint32_t alt;                    // GRAMMAR_NONE: all alternatives are done
+    const struct grammar_elem *elem; // last call that was returned; NULL: none in this alternative yet
 };
 
 static bool is_call(const struct grammar_elem *e) {
     return e->kind == GRAMMAR_RULE || e->kind == GRAMMAR_REPEAT;
 }
 
-// The next of them, NULL: there are no more.
+// Returns the next call; NULL: there are no more.
 static const struct grammar_elem *walk_next(const struct grammar *g, struct walk *w) {
     while (w->alt != GRAMMAR_NONE) {
         const struct grammar_elem *e = w->elem == NULL ? g->elems + g->alts[w->alt].at : w->elem + 1;
@@ -35,24 +36,24 @@ static const struct grammar_elem *walk_next(const struct grammar *g, struct walk
     return NULL;
 }
 
-// ---- rules that may be empty ----
+// ---- rules that match the empty text ----
 
-// An alternative waits for the first of its elements that is not known to be empty yet.
+// An alternative waits for its first element that is not yet known to match the empty text.
 struct waiting {
-    uint32_t rule; // it is an alternative of this one
-    uint32_t elem; // that it waits for
-    uint32_t next; // alternative that waits for the same rule
+    uint32_t rule; // rule of the alternative
+    uint32_t elem; // element that it waits for
+    uint32_t next; // next alternative that waits for the same rule
 };
 
-struct empties {
+struct empty_search {
     struct grammar *g;
     struct waiting *alts; // [n_alts]
-    uint32_t *first;      // [n_rules] alternative that waits for the rule
-    uint32_t *found;      // [n_rules] empty rules that are still to be told to those that wait
+    uint32_t *first;      // [n_rules] first alternative that waits for the rule
+    uint32_t *found; // [n_rules] stack of rules that match the empty text and whose waiting alternatives must still be visited
     size_t n_found;
 };
 
-static void alt_look(struct empties *s, uint32_t alt) {
+static void alt_visit(struct empty_search *s, uint32_t alt) {
     struct grammar *g = s->g;
     struct waiting *w = &s->alts[alt];
     const struct grammar_elem *e = &g->elems[w->elem];
@@ -69,7 +70,7 @@ static void alt_look(struct empties *s, uint32_t alt) {
     }
 }
 
-// A repetition of what may be empty may be empty: its rule then need not be there at all.
+// A repetition of a rule that matches the empty text also matches it, so its minimum count becomes 0.
 static void repeats_loosen(struct grammar *g) {
     for (size_t i = 0; i < g->n_repeats; i++) {
         if (g->rules[g->repeats[i].rule].is_empty) {
@@ -78,7 +79,7 @@ static void repeats_loosen(struct grammar *g) {
     }
 }
 
-static bool empties_find(struct empties *s, struct model_error *error) {
+static bool empties_find(struct empty_search *s, struct model_error *error) {
     struct grammar *g = s->g;
     for (uint32_t r = 0; r < g->n_rules; r++) {
         s->first[r] = GRAMMAR_NONE;
@@ -86,7 +87,7 @@ static bool empties_find(struct empties *s, struct model_error *error) {
     for (uint32_t r = 0; r < g->n_rules; r++) {
         for (uint32_t a = g->rules[r].first; a != GRAMMAR_NONE; a = g->alts[a].next) {
             s->alts[a] = (struct waiting){r, g->alts[a].at, GRAMMAR_NONE};
-            alt_look(s, a);
+            alt_visit(s, a);
         }
         if (!grammar_go_on(g, error)) {
             return false;
@@ -96,8 +97,8 @@ static bool empties_find(struct empties *s, struct model_error *error) {
         const uint32_t rule = s->found[--s->n_found];
         for (uint32_t a = s->first[rule], next; a != GRAMMAR_NONE; a = next) {
             next = s->alts[a].next;
-            s->alts[a].elem++; // it waited for this rule, once or repeated
-            alt_look(s, a);
+            s->alts[a].elem++; // the alternative waited for this rule, called once or repeated
+            alt_visit(s, a);
         }
         s->first[rule] = GRAMMAR_NONE;
     }
@@ -107,11 +108,11 @@ static bool empties_find(struct empties *s, struct model_error *error) {
 
 // ---- components ----
 
-// What Tarjan's search for strongly connected rules keeps of each.
+// State of each rule in Tarjan's search for strongly connected components.
 struct visit {
     struct walk walk;
-    uint32_t index, low; // index 0: not seen
-    uint32_t component;  // 0: still open
+    uint32_t index, low; // index 0: not visited
+    uint32_t component;  // 0: not yet assigned
 };
 
 struct search {
@@ -128,7 +129,7 @@ static void search_enter(struct search *s, uint32_t rule) {
     s->path[s->n_path++] = s->open[s->n_open++] = rule;
 }
 
-// Steps on from the last rule of the path, or leaves it.
+// Continues from the last rule of the path, or leaves that rule.
 static void search_step(struct search *s) {
     const uint32_t rule = s->path[s->n_path - 1];
     struct visit *v = &s->visits[rule];
@@ -157,8 +158,8 @@ static void search_step(struct search *s) {
     }
 }
 
-// A rule that is not the last of its alternative leaves a frame behind; one that comes back to itself that way before a byte is
-// read would leave frames without end.
+// A call that is not the last element of its alternative pushes a place. If such a call reaches its own rule before a byte is read,
+// the stack would grow without limit.
 static bool frames_check(const struct search *s, struct model_error *error) {
     for (size_t r = 0; r < s->g->n_rules; r++) {
         struct walk w = {s->g->rules[r].first, NULL};
@@ -166,14 +167,14 @@ static bool frames_check(const struct search *s, struct model_error *error) {
             const uint32_t callee = grammar_callee(s->g, e);
             if (!grammar_is_tail(s->g, e, 0) && s->visits[callee].component == s->visits[r].component) {
                 const char *name = s->g->rules[r].name != NULL ? s->g->rules[r].name : s->g->rules[callee].name;
-                return model_fail(error, "rule '%.64s' begins with itself", name != NULL ? name : "(...)");
+                return model_fail(error, "rule '%.64s' begins with itself (left recursion)", name != NULL ? name : "(...)");
             }
         }
     }
     return true;
 }
 
-// Components number from 0 on, and the rules of each.
+// Numbers the components from 0 on and lists the rules of each.
 static void members_list(struct grammar *g, const struct search *s) {
     g->n_components = s->n_components;
     for (size_t r = 0; r < g->n_rules; r++) {
@@ -184,7 +185,8 @@ static void members_list(struct grammar *g, const struct search *s) {
         g->first_member[c + 1] += g->first_member[c];
     }
     for (size_t r = g->n_rules;
-         r-- > 0;) { // each component is filled from its end: the next one's beginning moves down to its own
+         // Each component is filled from its end, so the entry of the next component moves down to the start of this one.
+         r-- > 0;) {
         g->members[--g->first_member[g->rules[r].component + 1]] = (uint32_t) r;
     }
     memmove(g->first_member, g->first_member + 1, g->n_components * sizeof *g->first_member);
@@ -194,7 +196,7 @@ static void members_list(struct grammar *g, const struct search *s) {
 bool grammar_check(struct grammar *g, struct model_error *error) {
     const size_t n = g->n_rules;
     struct search s = {.g = g};
-    struct empties m = {.g = g};
+    struct empty_search m = {.g = g};
     s.visits = berth_calloc(n + 1, sizeof *s.visits);
     s.path = berth_malloc((n + 1) * sizeof *s.path);
     s.open = berth_malloc((n + 1) * sizeof *s.open);

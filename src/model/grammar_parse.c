@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// grammar_parse.c: reads GBNF into rules over bytes.
+// grammar_parse.c: parses a grammar in GBNF into rules over bytes.
 
 #include "model/grammar.h"
 
@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DEPTH 500      // parentheses within each other
-#define MAX_TIMES 100000   // of {n}
-#define MAX_CHAR 0x10ffffu // of Unicode
+#define MAX_DEPTH 500      // nested parentheses
+#define MAX_TIMES 100000   // largest count in {n}
+#define MAX_CHAR 0x10ffffu // largest character of Unicode
 
-// Names of rules: open addressing.
+// A hash table (open addressing) of the names of rules.
 struct names {
-    uint32_t *slots; // rule + 1, 0: free
+    uint32_t *slots; // rule + 1; 0: free
     size_t n_slots, n;
     struct berth_siphash_key key;
 };
@@ -28,7 +28,7 @@ struct parser {
     struct model_error *error;
 };
 
-// Elements of a sequence while it is read.
+// The elements of a sequence while it is parsed.
 struct items {
     struct grammar_elem *elems;
     size_t n, room;
@@ -66,21 +66,21 @@ static bool rule_new(struct parser *p, uint32_t *out) {
         return out_of_memory(p);
     }
     if (g->n_rules >= GRAMMAR_NONE - 1) {
-        return parser_fail(p, "there are too many rules");
+        return parser_fail(p, "too many rules");
     }
     *out = (uint32_t) g->n_rules;
     g->rules[g->n_rules++] = (struct grammar_rule){.first = GRAMMAR_NONE};
     return true;
 }
 
-// An alternative of n elements.
+// Adds an alternative of n elements to a rule.
 static bool alt_add(struct parser *p, uint32_t rule, const struct grammar_elem *elems, size_t n) {
     struct grammar *g = p->g;
     if (!berth_grow((void **) &g->alts, &g->alts_room, g->n_alts + 1, sizeof *g->alts)) {
         return out_of_memory(p);
     }
     if (g->n_alts >= GRAMMAR_NONE || g->n_elems >= GRAMMAR_NONE - n - 1) {
-        return parser_fail(p, "there are too many elements");
+        return parser_fail(p, "too many elements");
     }
     g->alts[g->n_alts] = (struct grammar_alt){(uint32_t) g->n_elems, g->rules[rule].first};
     g->rules[rule].first = (uint32_t) g->n_alts++;
@@ -180,7 +180,7 @@ static size_t name_size(const struct parser *p) {
     return n;
 }
 
-// Does "NAME ::=" stand here?
+// Returns whether the text here is "NAME ::=".
 static bool is_rule_here(const struct parser *p) {
     struct parser q = *p;
     const size_t n = name_size(&q);
@@ -196,18 +196,18 @@ static bool hex_read(struct parser *p, int n, uint32_t *c) {
         const char x = parser_peek(p);
         const char *digit = x != '\0' ? strchr(digits, x) : NULL;
         if (digit == NULL) {
-            return parser_fail(p, "hexadecimal digits are missing behind \\x, \\u or \\U");
+            return parser_fail(p, "hexadecimal digits are missing after \\x, \\u or \\U");
         }
         const uint32_t value = (uint32_t) (digit - digits);
         *c = *c * 16 + (value < 16 ? value : value - 6);
     }
-    return *c <= MAX_CHAR || parser_fail(p, "there is no such character");
+    return *c <= MAX_CHAR || parser_fail(p, "the character is above U+10FFFF");
 }
 
-// One character of a literal or a class.
+// Parses one character of a literal or a class.
 static bool char_read(struct parser *p, uint32_t *c) {
     if (p->at >= p->size) {
-        return parser_fail(p, "the text ends within a literal or a class");
+        return parser_fail(p, "the grammar ends within a literal or a class");
     }
     if (!grammar_go_on(p->g, p->error)) {
         return false;
@@ -234,7 +234,7 @@ static bool char_read(struct parser *p, uint32_t *c) {
         case '^': *c = (uint32_t) x; return true;
         default:
             return parser_fail(
-                p, "there is no such escape: \\n \\r \\t \\xHH \\uHHHH \\UHHHHHHHH and \\ before \\ \" [ ] - ^ are");
+                p, "unknown escape; supported: \\n \\r \\t \\xHH \\uHHHH \\UHHHHHHHH, and \\ before \\ \" [ ] - ^");
     }
 }
 
@@ -244,7 +244,7 @@ struct range {
     uint32_t low, high;
 };
 
-// The byte sequences of the characters from low to high: alternatives of a rule.
+// Adds the UTF-8 byte sequences of the characters from low to high as alternatives of a rule.
 static bool range_add(struct parser *p, uint32_t rule, uint32_t low, uint32_t high) {
     static const uint32_t ends[] = {0x7f, 0x7ff, 0xd7ff, 0xdfff, 0xffff};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
@@ -252,7 +252,7 @@ static bool range_add(struct parser *p, uint32_t rule, uint32_t low, uint32_t hi
             return range_add(p, rule, low, ends[i]) && range_add(p, rule, ends[i] + 1, high);
         }
     }
-    if (low >= 0xd800 && high <= 0xdfff) { // halves of pairs are no characters
+    if (low >= 0xd800 && high <= 0xdfff) { // surrogates are not characters
         return true;
     }
     const int n = 1 + (low > 0x7f) + (low > 0x7ff) + (low > 0xffff);
@@ -282,7 +282,7 @@ static int by_low(const void *a, const void *b) {
     return (x->low > y->low) - (x->low < y->low);
 }
 
-// Sorts ranges; those that meet become one.
+// Sorts ranges and joins overlapping and adjacent ones.
 static void ranges_join(struct range *ranges, size_t *n) {
     size_t n_joined = 0;
     if (*n > 1) {
@@ -299,9 +299,9 @@ static void ranges_join(struct range *ranges, size_t *n) {
     *n = n_joined;
 }
 
-static bool class_push(struct parser *p, struct items *s, struct range *ranges, size_t n, bool is_not) {
+static bool class_push(struct parser *p, struct items *s, struct range *ranges, size_t n, bool is_negated) {
     uint32_t rule, next = 0;
-    if (n == 1 && !is_not && ranges[0].high <= 0x7f) { // the usual one needs no rule
+    if (n == 1 && !is_negated && ranges[0].high <= 0x7f) { // the most frequent case needs no rule
         return items_push(
             p, s, (struct grammar_elem){.kind = GRAMMAR_BYTE, .low = (uint8_t) ranges[0].low, .high = (uint8_t) ranges[0].high});
     }
@@ -310,19 +310,19 @@ static bool class_push(struct parser *p, struct items *s, struct range *ranges, 
     }
     ranges_join(ranges, &n);
     for (size_t i = 0; i < n; i++) {
-        const uint32_t low = is_not ? next : ranges[i].low, end = is_not ? ranges[i].low : ranges[i].high + 1;
+        const uint32_t low = is_negated ? next : ranges[i].low, end = is_negated ? ranges[i].low : ranges[i].high + 1;
         if (low < end && !range_add(p, rule, low, end - 1)) {
             return false;
         }
         next = ranges[i].high + 1;
     }
-    if (is_not && next <= MAX_CHAR && !range_add(p, rule, next, MAX_CHAR)) {
+    if (is_negated && next <= MAX_CHAR && !range_add(p, rule, next, MAX_CHAR)) {
         return false;
     }
     return items_push(p, s, rule_call(rule));
 }
 
-// A character, or two with '-' between.
+// Parses a character, or two with '-' between them.
 static bool range_read(struct parser *p, struct range *r) {
     if (!char_read(p, &r->low)) {
         return false;
@@ -332,16 +332,16 @@ static bool range_read(struct parser *p, struct range *r) {
         return true;
     }
     p->at++;
-    return char_read(p, &r->high) && (r->high >= r->low || parser_fail(p, "a range of characters ends before it begins"));
+    return char_read(p, &r->high) && (r->high >= r->low || parser_fail(p, "the end of a character range is below its start"));
 }
 
-// Behind '['.
+// Parses a class after its '['.
 static bool class_read(struct parser *p, struct items *s) {
     struct range *ranges = NULL;
-    size_t n = 0, room = 0, join_at = 4096; // joined ranges are at most half of all characters
-    const bool is_not = parser_peek(p) == '^';
+    size_t n = 0, room = 0, join_at = 4096; // after joining, there are at most half as many ranges as characters
+    const bool is_negated = parser_peek(p) == '^';
     bool ok = false;
-    p->at += is_not;
+    p->at += is_negated;
     while (p->at < p->size && parser_peek(p) != ']') {
         struct range r;
         if (!range_read(p, &r)) {
@@ -364,13 +364,13 @@ static bool class_read(struct parser *p, struct items *s) {
         goto end;
     }
     p->at++;
-    ok = (n > 0 || is_not || parser_fail(p, "a class of no characters")) && class_push(p, s, ranges, n, is_not);
+    ok = (n > 0 || is_negated || parser_fail(p, "the class contains no characters")) && class_push(p, s, ranges, n, is_negated);
 end:
     berth_free(ranges);
     return ok;
 }
 
-// Behind '"'.
+// Parses a literal after its '"'.
 static bool literal_read(struct parser *p, struct items *s) {
     while (p->at < p->size && parser_peek(p) != '"') {
         uint32_t c;
@@ -395,12 +395,12 @@ static bool literal_read(struct parser *p, struct items *s) {
 
 // ---- repetitions ----
 
-// What stands from `from` on, least to most times; most < 0: any.
+// Replaces the elements from `from` on by a repetition of them, least to most times; most < 0: unlimited.
 static bool items_repeat(struct parser *p, struct items *s, size_t from, int64_t least, int64_t most) {
     struct grammar *g = p->g;
     uint32_t rule;
     if (s->n == from || (least == 1 && most == 1)) {
-        return true; // nothing, so many times; or as it stands
+        return true; // empty, or exactly once: nothing to do
     }
     if (most == 0) {
         s->n = from;
@@ -424,10 +424,10 @@ static bool number_read(struct parser *p, int64_t *out) {
     for (*out = 0; parser_peek(p) >= '0' && parser_peek(p) <= '9' && *out <= MAX_TIMES; p->at++) {
         *out = *out * 10 + (parser_peek(p) - '0');
     }
-    return (p->at > start && *out <= MAX_TIMES) || parser_fail(p, "{} wants numbers from 0 to 100000");
+    return (p->at > start && *out <= MAX_TIMES) || parser_fail(p, "{} requires integers from 0 to 100000");
 }
 
-// Behind '{': 3} 3,} 3,5} ,5}
+// Parses a repetition count after '{': 3} 3,} 3,5} ,5}
 static bool times_read(struct parser *p, int64_t *least, int64_t *most) {
     *least = 0;
     blanks_skip(p);
@@ -449,7 +449,7 @@ static bool times_read(struct parser *p, int64_t *least, int64_t *most) {
         return parser_fail(p, "'}' is missing");
     }
     p->at++;
-    return *most < 0 || *most >= *least || parser_fail(p, "{} ends before it begins");
+    return *most < 0 || *most >= *least || parser_fail(p, "the maximum count in {} is below the minimum count");
 }
 
 static bool suffix_read(struct parser *p, struct items *s, size_t from) {
@@ -478,7 +478,7 @@ static bool alternatives_read(struct parser *p, uint32_t rule);
 static bool group_read(struct parser *p, struct items *s) {
     uint32_t rule;
     if (++p->depth > MAX_DEPTH) {
-        return parser_fail(p, "parentheses within each other are too many");
+        return parser_fail(p, "parentheses are nested too deeply (the limit is 500)");
     }
     if (!rule_new(p, &rule) || !alternatives_read(p, rule)) {
         return false;
@@ -513,7 +513,7 @@ static bool item_read(struct parser *p, struct items *s, bool *is_end) {
             case '[': ok = class_read(p, s); break;
             case '(': ok = group_read(p, s); break;
             case '.': ok = class_push(p, s, &(struct range){0, MAX_CHAR}, 1, false); break;
-            default: ok = parser_fail(p, "a literal, a class, a name or '(' is wanted here");
+            default: ok = parser_fail(p, "expected a literal, a class, a name or '('");
         }
     }
     return ok && suffix_read(p, s, from);
@@ -537,14 +537,14 @@ static bool alternatives_read(struct parser *p, uint32_t rule) {
     return ok;
 }
 
-// ---- the whole ----
+// ---- complete grammars ----
 
 static bool rules_check(struct parser *p) {
     for (size_t i = 0; i < p->g->n_rules; i++) {
         if (p->g->rules[i].first == GRAMMAR_NONE && p->g->rules[i].name != NULL) {
             return model_fail(p->error,
-                i == p->g->root ? "there is no rule '%.64s', which is where a text begins"
-                                : "rule '%.64s' is used, but there is none",
+                i == p->g->root ? "rule '%.64s', with which every text begins, is missing"
+                                : "rule '%.64s' is used, but not defined",
                 p->g->rules[i].name);
         }
     }
@@ -556,13 +556,13 @@ static bool rules_read(struct parser *p) {
         const size_t n = name_size(p);
         uint32_t rule;
         if (!is_rule_here(p)) {
-            return parser_fail(p, "a rule is wanted here: NAME ::= ...");
+            return parser_fail(p, "expected a rule: NAME ::= ...");
         }
         if (!rule_find(p, p->text + p->at, n, &rule)) {
             return false;
         }
         if (p->g->rules[rule].first != GRAMMAR_NONE) {
-            return parser_fail(p, "this rule is there already");
+            return parser_fail(p, "this rule is already defined");
         }
         p->at += n;
         blanks_skip(p);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// grammar_stack.c: see grammar_stack.h.
+// grammar_stack.c: stores the places and stacks of a guide without duplicates, and removes unused ones (see grammar_stack.h).
 
 #include "model/grammar_stack.h"
 
@@ -32,7 +32,7 @@ void stacks_fini(struct grammar_stacks *s) {
 }
 
 size_t stacks_size(const struct grammar_stacks *s) {
-    const size_t slot = 4 * sizeof *s->place_slots; // tables are a quarter full at least
+    const size_t slot = 4 * sizeof *s->place_slots; // the hash tables are at least a quarter full
     return s->n_places * (sizeof *s->places + sizeof *s->place_stamps + slot) +
            s->n_stacks * (sizeof *s->stacks + sizeof *s->stack_stamps + slot) + s->n_members * sizeof *s->members;
 }
@@ -42,14 +42,14 @@ size_t stacks_size(const struct grammar_stacks *s) {
 static bool is_full(const struct grammar_stacks *s, size_t n_more, struct model_error *error) {
     const size_t size = stacks_size(s) + n_more * sizeof *s->members;
     if (size > s->max_size || s->n_places >= GONE || s->n_stacks >= GONE) {
-        model_fail(error, "the grammar is too ambiguous: the stacks of this text take %zu bytes, and %zu are the limit", size,
+        model_fail(error, "the grammar is too ambiguous: the stacks of this text need %zu bytes, but the limit is %zu", size,
             s->max_size);
         return true;
     }
     return false;
 }
 
-// A list and the stamps next to it.
+// Grows a list and its array of stamps together.
 static bool stamped_grow(void **list, size_t n, size_t *room, size_t size, uint32_t **stamps) {
     size_t new_room = *room;
     if (!berth_grow(list, &new_room, n + 1, size)) {
@@ -58,7 +58,7 @@ static bool stamped_grow(void **list, size_t n, size_t *room, size_t size, uint3
     if (new_room != *room) {
         uint32_t *more = berth_realloc(*stamps, new_room * sizeof *more);
         if (more == NULL) {
-            return false; // the list is larger than its room says
+            return false; // the list has grown, but *room keeps the old, valid value
         }
         memset(more + *room, 0, (new_room - *room) * sizeof *more);
         *stamps = more;
@@ -103,7 +103,7 @@ static void stacks_enter(struct grammar_stacks *s) {
     }
 }
 
-// Keeps a table at most half full. False: out of memory.
+// Keeps a hash table at most half full. False: out of memory.
 static bool slots_grow(
     struct grammar_stacks *s, uint32_t **slots, size_t *n_slots, size_t n, void (*enter)(struct grammar_stacks *)) {
     if (2 * n + 2 <= *n_slots) {
@@ -182,17 +182,17 @@ bool stacks_stack(struct grammar_stacks *s, uint32_t *places, size_t n, uint32_t
     return true;
 }
 
-// ---- what is not used any more ----
+// ---- removal of unused places and stacks ----
 
-// new_place and new_stack become 0 for what is reached, and stay GONE for the rest. All that something refers to is older than it
-// is: backwards, each is reached before it is looked at.
+// Sets new_place and new_stack to 0 for reachable entries; the others stay GONE. An entry refers only to older entries. So in a
+// pass from the newest to the oldest, every entry is marked before it is visited.
 static void live_mark(const struct grammar_stacks *s, const uint32_t *live, size_t n, uint32_t *new_place, uint32_t *new_stack) {
     new_place[PLACE_OVER] = 0;
     for (size_t i = 0; i < n; i++) {
         new_place[live[i]] = 0;
     }
     for (size_t k = s->n_stacks, p = s->n_places; k > 0 || p > 1;) {
-        if (k > 0 && (p <= 1 || s->stacks[k - 1].born >= p)) { // the youngest is a stack
+        if (k > 0 && (p <= 1 || s->stacks[k - 1].born >= p)) { // the newest entry is a stack
             k--;
             for (uint32_t i = 0; new_stack[k] != GONE && i < s->stacks[k].n; i++) {
                 new_place[s->members[s->stacks[k].at + i]] = 0;
@@ -206,7 +206,7 @@ static void live_mark(const struct grammar_stacks *s, const uint32_t *live, size
     }
 }
 
-// Moves what is alive to the front, the oldest first, so that all that it refers to has its new number.
+// Moves reachable entries to the front, oldest first, so that entries they refer to already have their new numbers.
 static void live_move(struct grammar_stacks *s, uint32_t *new_place, uint32_t *new_stack) {
     size_t n_stacks = 0, n_places = 1, n_members = 0;
     for (size_t k = 0, p = 1; k < s->n_stacks || p < s->n_places;) {

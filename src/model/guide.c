@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// guide.c: which tokens a text may go on with. Where the text stands is a set of places before bytes, over stacks that share all
-// that is equal (grammar_stack.h).
+// guide.c: computes which tokens may follow a text. The position of the text in the grammar is a set of places before bytes, on
+// stacks without duplicates (grammar_stack.h).
 //
-// A byte leads from one set to the next in two passes. The first one moves places across the byte, and goes on with what is below
-// where a rule ends. The second one enters the rules that are called there, callers before callees, so that the stack below a
-// rule is known once and as a whole: it has all places that called the rule. A rule's last call leaves nothing on the stack:
-// repetitions do not grow it.
+// A byte leads from one set to the next in two passes. The first pass moves places past the byte and, at the end of a rule,
+// continues at the places below. The second pass enters the rules that are called there, callers before callees. So all places that
+// called a rule are known when it is entered, and the stack below it is built once. The last call of a rule pushes nothing, so
+// repetitions do not grow the stack.
 //
-// Tokens are tried in the order of their bytes: what several begin with is read once, and what cannot begin is left with one
-// look. Masks of the sets met last are kept: within a string or a word the set is the same again and again.
+// Tokens are tested in the order of their bytes: a common prefix is processed once, and all tokens with a prefix that the grammar
+// does not allow are skipped. The masks of the last sets are cached, because within a string or a word the set often stays the
+// same.
 
 #include "base/min.h"
 #include "model/grammar_stack.h"
@@ -18,9 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_MASKS 16                       // that are kept
-#define STEPS_ASK 4096                   // steps after which the program is asked whether to stop
-#define COLLECT_SIZE ((size_t) 16 << 20) // bytes of stacks that are not looked through for what is not used any more
+#define N_MASKS 16                       // cached masks
+#define STEPS_ASK 4096                   // steps between two polls of grammar.stop
+#define COLLECT_SIZE ((size_t) 16 << 20) // bytes of stacks below which unused stacks are not removed
 
 struct place_set {
     uint32_t *ids;
@@ -34,7 +35,7 @@ struct piece {
     int32_t token;
 };
 
-// The tokens that may come where a set is.
+// The tokens that may follow at a set.
 struct mask {
     struct place_set set;
     uint8_t *bits; // [n_tokens / 8 + 1]
@@ -47,7 +48,7 @@ struct place_list {
     size_t n, room;
 };
 
-// Something on the stack of a component.
+// An entry of the stack below a component.
 struct source {
     uint32_t id; // place or stack
     uint32_t next;
@@ -57,44 +58,44 @@ struct source {
 struct guide {
     const struct grammar *g;
     const struct vocab *vocab;
-    char *bytes;          // of all tokens, one behind the other
-    struct piece *pieces; // [n_pieces] tokens that have bytes, by these
+    char *bytes;          // bytes of all tokens, concatenated
+    struct piece *pieces; // [n_pieces] tokens with bytes, sorted by their bytes
     int32_t n_pieces;
     struct grammar_stacks stacks;
-    size_t collect_at; // bytes
-    uint32_t stamp;    // of this round
-    uint32_t *work;    // places that are to be looked at
+    size_t collect_at; // bytes of stacks at which unused stacks are removed
+    uint32_t stamp;    // number of the current round, which marks visited places and stacks
+    uint32_t *work;    // places to visit
     size_t n_work, work_room;
-    struct place_list ready, calls; // places before bytes and before calls, that the first pass found
+    struct place_list ready, calls; // places before bytes and before calls that the first pass found
     struct source *sources;
     size_t n_sources, sources_room;
-    uint32_t *first_source; // [n_components] GRAMMAR_NONE: it is not called
-    uint32_t *called;       // [n_called] components, a heap with the greatest on top
+    uint32_t *first_source; // [n_components] GRAMMAR_NONE: the component is not called
+    uint32_t *called;       // [n_called] called components, a heap with the greatest on top
     size_t n_called;
-    uint32_t *joined; // places of a stack that is made
+    uint32_t *joined; // places of a stack under construction
     size_t n_joined, joined_room;
-    struct place_set *sets; // [n_sets] after each byte of a token; 0: where the text stands
+    struct place_set *sets; // [n_sets] the set after each byte of a token; sets[0]: the current position of the text
     size_t n_sets;
     struct mask masks[N_MASKS];
     size_t next_mask;
-    uint64_t n_steps;          // for this token
-    struct model_error *error; // of this call
+    uint64_t n_steps;          // steps for the current token
+    struct model_error *error; // error of the current call
 };
 
 static bool out_of_memory(struct guide *u) {
-    return model_fail(u->error, "out of memory for the places of a grammar");
+    return model_fail(u->error, "out of memory for the places of the grammar");
 }
 
-// Counts a step. False: there are too many, or the program is to stop.
+// Counts a step. False: the limit is exceeded, or the work must stop.
 static bool step_count(struct guide *u) {
     if (++u->n_steps > u->g->max_steps) {
         return model_fail(
-            u->error, "the grammar is too ambiguous: one token takes more than %" PRIu64 " steps, the limit", u->g->max_steps);
+            u->error, "the grammar is too ambiguous: one token needs more than the limit of %" PRIu64 " steps", u->g->max_steps);
     }
     return u->n_steps % STEPS_ASK != 0 || grammar_go_on(u->g, u->error);
 }
 
-// ---- the first pass: across a byte, and to where rules end ----
+// ---- first pass: past a byte, and out of rules that end ----
 
 static bool work_add(struct guide *u, uint32_t place) {
     if (u->stacks.place_stamps[place] == u->stamp) {
@@ -108,7 +109,7 @@ static bool work_add(struct guide *u, uint32_t place) {
     return true;
 }
 
-static bool look_at(struct guide *u, uint32_t elem, uint32_t below) {
+static bool place_visit(struct guide *u, uint32_t elem, uint32_t below) {
     uint32_t place;
     return stacks_place(&u->stacks, elem, 0, below, &place, u->error) && work_add(u, place);
 }
@@ -121,7 +122,7 @@ static bool list_add(struct guide *u, struct place_list *list, struct grammar_pl
     return true;
 }
 
-// The end of a rule: the text goes on with any place of the stack.
+// At the end of a rule: visits all places of the stack below it.
 static bool stack_pop(struct guide *u, uint32_t stack, bool *is_over) {
     const struct grammar_stack k = u->stacks.stacks[stack];
     if (u->stacks.stack_stamps[stack] == u->stamp) {
@@ -139,7 +140,7 @@ static bool stack_pop(struct guide *u, uint32_t stack, bool *is_over) {
     return true;
 }
 
-static bool work_do(struct guide *u, bool *is_over) {
+static bool work_run(struct guide *u, bool *is_over) {
     while (u->n_work > 0) {
         const struct grammar_place at = u->stacks.places[u->work[--u->n_work]];
         const struct grammar_elem *e = &u->g->elems[at.elem];
@@ -152,7 +153,7 @@ static bool work_do(struct guide *u, bool *is_over) {
         } else if (e->kind == GRAMMAR_END) {
             ok = stack_pop(u, at.below, is_over);
         } else {
-            ok = list_add(u, &u->calls, at) && (!grammar_can_skip(u->g, e, at.count) || look_at(u, at.elem + 1, at.below));
+            ok = list_add(u, &u->calls, at) && (!grammar_can_skip(u->g, e, at.count) || place_visit(u, at.elem + 1, at.below));
         }
         if (!ok) {
             return false;
@@ -161,7 +162,7 @@ static bool work_do(struct guide *u, bool *is_over) {
     return true;
 }
 
-// ---- stacks of several ----
+// ---- joined stacks ----
 
 static bool joined_add(struct guide *u, const uint32_t *places, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -192,7 +193,7 @@ static int by_place(const void *a, const void *b) {
     return (x->below > y->below) - (x->below < y->below);
 }
 
-// Places that differ only in what is below become one, over all of it.
+// Joins places that differ only in their stacks into one place on the union of these stacks.
 static bool list_join(struct guide *u, struct place_list *list) {
     size_t n = 0;
     if (list->n > 1) {
@@ -220,7 +221,7 @@ static bool list_join(struct guide *u, struct place_list *list) {
     return true;
 }
 
-// ---- the second pass: into the rules that are called ----
+// ---- second pass: into called rules ----
 
 static void called_push(struct guide *u, uint32_t component) {
     size_t i = u->n_called++;
@@ -256,11 +257,12 @@ static bool source_add(struct guide *u, uint32_t component, uint32_t id, bool is
     return true;
 }
 
-// A call at element `elem`, the rule of which was matched `count` times before; from a rule of a component, or GRAMMAR_NONE.
+// Adds the call at element `elem`, whose rule was matched `count` times before. from: component of the calling rule, or
+// GRAMMAR_NONE.
 static bool call_add(struct guide *u, uint32_t elem, uint32_t count, uint32_t below, uint32_t from) {
     const struct grammar_elem *e = &u->g->elems[elem];
     const uint32_t component = u->g->rules[grammar_callee(u->g, e)].component;
-    if (component == from) { // a last call: grammar_check
+    if (component == from) { // always a last call, as grammar_check ensures
         return true;
     }
     if (grammar_is_tail(u->g, e, count)) {
@@ -280,7 +282,7 @@ static bool call_add(struct guide *u, uint32_t elem, uint32_t count, uint32_t be
            source_add(u, component, place, false);
 }
 
-// The stack below a component, from all that called it.
+// Builds the stack below a component from all its callers.
 static bool sources_join(struct guide *u, uint32_t component, uint32_t *stack) {
     const uint32_t first = u->first_source[component];
     bool is_one = u->sources[first].is_stack;
@@ -315,7 +317,7 @@ static bool set_add_place(struct guide *u, struct place_set *set, uint32_t elem,
     return stacks_place(&u->stacks, elem, 0, below, &place, u->error) && set_add(u, set, place);
 }
 
-// What a rule can begin with.
+// Adds the places with which a rule can begin.
 static bool rule_enter(struct guide *u, uint32_t rule, uint32_t below, struct place_set *set) {
     const struct grammar *g = u->g;
     for (uint32_t a = g->rules[rule].first; a != GRAMMAR_NONE; a = g->alts[a].next) {
@@ -357,17 +359,17 @@ static bool called_enter(struct guide *u, struct place_set *set) {
     return true;
 }
 
-// ---- a round of both ----
+// ---- one round of both passes ----
 
 static void round_begin(struct guide *u, struct place_set *set) {
     set->n = 0;
     set->is_over = false;
     u->ready.n = u->calls.n = 0;
     u->n_sources = u->n_work = 0;
-    while (u->n_called > 0) { // of a round that failed
+    while (u->n_called > 0) { // left by a round that failed
         u->first_source[u->called[--u->n_called]] = GRAMMAR_NONE;
     }
-    if (++u->stamp == 0) { // after 2^32 rounds
+    if (++u->stamp == 0) { // overflow after 2^32 rounds
         memset(u->stacks.place_stamps, 0, u->stacks.places_room * sizeof *u->stacks.place_stamps);
         if (u->stacks.stacks_room > 0) {
             memset(u->stacks.stack_stamps, 0, u->stacks.stacks_room * sizeof *u->stacks.stack_stamps);
@@ -381,11 +383,11 @@ static bool places_step(struct guide *u, const struct place_set *from, uint8_t b
     for (size_t i = 0; i < from->n; i++) {
         const struct grammar_place at = u->stacks.places[from->ids[i]];
         const struct grammar_elem e = u->g->elems[at.elem];
-        if (!step_count(u) || (byte >= e.low && byte <= e.high && !look_at(u, at.elem + 1, at.below))) {
+        if (!step_count(u) || (byte >= e.low && byte <= e.high && !place_visit(u, at.elem + 1, at.below))) {
             return false;
         }
     }
-    if (!work_do(u, &to->is_over) || !list_join(u, &u->ready) || !list_join(u, &u->calls)) {
+    if (!work_run(u, &to->is_over) || !list_join(u, &u->ready) || !list_join(u, &u->calls)) {
         return false;
     }
     for (size_t i = 0; i < u->ready.n; i++) {
@@ -412,7 +414,7 @@ bool guide_reset(struct guide *u, struct model_error *error) {
            called_enter(u, &u->sets[0]);
 }
 
-// ---- life ----
+// ---- creation and destruction ----
 
 static int by_bytes(const void *a, const void *b) {
     const struct piece *x = a, *y = b;
@@ -426,7 +428,7 @@ static int by_bytes(const void *a, const void *b) {
     return x->token < y->token ? -1 : 1;
 }
 
-// The bytes of every token that has some, in order.
+// Lists the bytes of every token that has some, sorted.
 static bool pieces_make(struct guide *u) {
     const struct vocab *v = u->vocab;
     size_t size = 0;
@@ -505,7 +507,7 @@ void guide_free(struct guide *u) {
 
 // ---- tokens ----
 
-// How many bytes a token and the one before it have in common at the beginning.
+// Returns the length of the common prefix of two tokens.
 static size_t pieces_shared(const struct piece *a, const struct piece *b) {
     const size_t most = min_size(a->n, b->n);
     size_t n = 0;
@@ -516,13 +518,13 @@ static size_t pieces_shared(const struct piece *a, const struct piece *b) {
 }
 
 static bool mask_fill(struct guide *u, struct mask *m) {
-    size_t n_alive = 0; // bytes of the piece before that could be read
+    size_t n_alive = 0; // bytes of the previous piece that the grammar allowed
     m->n_left = 0;
     memset(m->bits, 0, (size_t) u->vocab->n_tokens / 8 + 1);
     for (int32_t i = 0; i < u->n_pieces; i++) {
         const struct piece *piece = &u->pieces[i];
         const size_t n_same = i > 0 ? pieces_shared(piece - 1, piece) : 0;
-        if (n_same > n_alive) { // it fails where that failed
+        if (n_same > n_alive) { // fails at the same byte as the previous piece
             continue;
         }
         size_t n = n_same;
@@ -559,7 +561,7 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Stacks that the text cannot come back to are dropped from time to time. Without memory for that they stay.
+// Removes unreachable stacks from time to time. If memory for this is unavailable, they stay.
 static void stacks_trim(struct guide *u) {
     if (stacks_size(&u->stacks) < u->collect_at || !stacks_collect(&u->stacks, u->sets[0].ids, u->sets[0].n)) {
         return;
@@ -571,7 +573,7 @@ static void stacks_trim(struct guide *u) {
     u->collect_at = max_size(2 * size, COLLECT_SIZE);
 }
 
-// The mask of where the text stands; NULL with an error.
+// Returns the mask of the current position; NULL with an error.
 static const struct mask *mask_find(struct guide *u) {
     struct place_set *now = &u->sets[0];
     stacks_trim(u);

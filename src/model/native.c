@@ -159,10 +159,11 @@ static bool limit_apply(struct session *s, int64_t n_tokens, struct model_error 
     if (s->again.is_kept || s->params.plan_only || n_tokens < s->params.n_batch) {
         return true;
     }
-    return s->devices->n > 1 ? model_fail(error, "the limit of %zu bytes (--compute) requires one device, but %d are used",
-                                   s->params.compute, s->devices->n)
-                             : model_fail(error, "no schedule fits into %zu bytes: every schedule needs at least %" PRIu64,
-                                   s->params.compute, s->again.least);
+    return s->devices->n > 1
+               ? model_fail(error, "a limit of %zu bytes for the compute buffer requires one device, but %d are used",
+                     s->params.compute, s->devices->n)
+               : model_fail(error, "no schedule fits into %zu bytes: every schedule needs at least %" PRIu64, s->params.compute,
+                     s->again.least);
 }
 
 static bool native_session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct model_error *error) {

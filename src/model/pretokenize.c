@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// pretokenize.c: cuts a text into words before byte-pair encoding, as the patterns do that models were trained with. A rule is a list
-// of passes; each cuts what the ones before left, and a pass is a function that says how many characters its pattern takes here.
+// pretokenize.c: splits a text into words before byte-pair encoding, by the patterns with which models were trained. A rule is a
+// list of passes. Each pass splits the words of the previous pass. A pass is a function that returns how many characters its
+// pattern matches at a position.
 
 #include "base/min.h"
 #include "model/vocab.h"
@@ -9,7 +10,7 @@
 
 #define MAX_PASSES 4
 
-// Characters from i on that the pattern takes, 0: none begins here. The text ends at n.
+// Returns the number of characters that the pattern matches at i; 0: no match. The text ends at n.
 typedef size_t (*match_t)(const uint32_t *c, size_t i, size_t n);
 
 struct split_rule {
@@ -40,7 +41,7 @@ static uint32_t char_lower(uint32_t c) {
 
 // ---- parts of patterns ----
 
-// 's 't 're 've 'm 'll 'd
+// Matches 's 't 're 've 'm 'll 'd.
 static size_t contraction_size(const uint32_t *c, size_t i, size_t n, bool any_case) {
     if (c[i] != '\'' || i + 1 >= n) {
         return 0;
@@ -53,20 +54,20 @@ static size_t contraction_size(const uint32_t *c, size_t i, size_t n, bool any_c
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-// An optional space, then one or more of a kind.
+// Matches an optional space, then one or more characters of a kind.
 static size_t spaced_size(const uint32_t *c, size_t i, size_t n, kind_t kind) {
     const size_t skip = c[i] == ' ' ? 1 : 0;
     const size_t size = run_size(c, i + skip, n, kind);
     return size > 0 ? skip + size : 0;
 }
 
-// Spaces up to the end, or all but the one that belongs to what follows.
+// Matches spaces up to the end of the text, otherwise all but the last space, which belongs to the next word.
 static size_t spaces_size(const uint32_t *c, size_t i, size_t n) {
     const size_t size = run_size(c, i, n, char_is_space);
     return size > 1 && i + size < n ? size - 1 : size;
 }
 
-// Spaces up to the last line end among them; 0 if there is none.
+// Matches spaces up to their last line end; 0: there is no line end.
 static size_t lines_size(const uint32_t *c, size_t i, size_t n) {
     size_t size = run_size(c, i, n, char_is_space);
     while (size > 0 && !is_line_end(c[i + size - 1])) {
@@ -117,11 +118,11 @@ static size_t match_qwen2(const uint32_t *c, size_t i, size_t n) {
     return match_modern(c, i, n, 1);
 }
 
-static bool is_big(uint32_t c) {
+static bool is_upper(uint32_t c) {
     return char_is_letter(c) && !(c >= 'a' && c <= 'z');
 }
 
-static bool is_small(uint32_t c) {
+static bool is_lower(uint32_t c) {
     return char_is_letter(c) && !(c >= 'A' && c <= 'Z');
 }
 
@@ -129,18 +130,19 @@ static bool is_line_end_or_slash(uint32_t c) {
     return is_line_end(c) || c == '/';
 }
 
-// [^\r\n\p{L}\p{N}]?, then big letters and at least one small one, or at least one big letter; \p{N}; and the rest as above, with
-// slashes beside line ends. Letters beyond ASCII are both big and small, so the big ones may have to give one back.
+// Matches [^\r\n\p{L}\p{N}]? followed by upper-case letters and at least one lower-case letter, or by at least one upper-case
+// letter; then \p{N}; the rest is as in match_modern, with slashes after line ends. Letters outside ASCII count as both cases, so
+// the match of upper-case letters may have to return one letter.
 static size_t match_tekken(const uint32_t *c, size_t i, size_t n) {
     const size_t skip = !is_line_end(c[i]) && !char_is_letter(c[i]) && !char_is_number(c[i]) ? 1 : 0;
     const size_t start = i + skip;
-    const size_t n_big = run_size(c, start, n, is_big), n_small = run_size(c, start + n_big, n, is_small);
-    if (n_big + n_small > 0) {
-        size_t n_kept = n_big; // that follow the first pattern: the last of them must be small too
-        while (n_small == 0 && n_kept > 0 && !is_small(c[start + n_kept - 1])) {
+    const size_t n_upper = run_size(c, start, n, is_upper), n_lower = run_size(c, start + n_upper, n, is_lower);
+    if (n_upper + n_lower > 0) {
+        size_t n_kept = n_upper; // letters that match the first alternative, whose last letter must also count as lower-case
+        while (n_lower == 0 && n_kept > 0 && !is_lower(c[start + n_kept - 1])) {
             n_kept--;
         }
-        return skip + (n_small > 0 || n_kept == 0 ? n_big + n_small : n_kept);
+        return skip + (n_lower > 0 || n_kept == 0 ? n_upper + n_lower : n_kept);
     }
     if (char_is_number(c[i])) {
         return 1;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// prompt_cache.c: what a session has read, as a file, so that another run need not read it again.
+// prompt_cache.c: saves the cache of a session to a file, so that another run need not process the prompt again.
 //
-//   "BERTHPC3", then u64: mark of the model, number of tokens, first position that layers with a window still have; the tokens,
-//   i32; then of each layer the rows of keys and those of values that the tokens have, in their order, or the whole state of a
-//   layer that has one. All in the machine's own byte order.
+//   "BERTHPC3", then u64: mark of the model, number of tokens, first position of layers with a window; the tokens, i32; then
+//   for each layer the rows of keys and of values of these tokens, in order, or the complete state of a state-space layer.
+//   Everything is in the machine's byte order.
 //
-// The mark is of the model's parameters and weights (fingerprint.c), its adapters, the cache's types and what else decides a row,
-// so that a file of another model is told apart. A text that begins as the kept one does goes on behind what is common; a state
-// cannot be taken back, so all of it must be the beginning, and a window not further than the rows reach that were kept.
+// The mark is a hash of the model's parameters and weights (fingerprint.c), its adapters, the types of the cache and everything
+// else that changes a row. It identifies files of other models. A text that shares its beginning with the saved tokens continues
+// after the shared part. A state cannot be reversed, so all saved tokens must be the beginning of the text. In layers with a
+// window, the shared part must not end before the saved rows allow.
 
 #include "base/min.h"
 #include "base/siphash.h"
@@ -17,18 +18,18 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MAGIC "BERTHPC3" // the last byte is the version
+#define MAGIC "BERTHPC3" // the last character is the version
 #define STEP ((size_t) 1 << 20)
 
-// ---- the mark ----
+// ---- mark ----
 
-// Of all that decides a row of the cache. A model's fingerprint has its parameters and its weights.
+// Hashes everything that decides a row of the cache. The fingerprint covers the parameters and the weights of the model.
 static uint64_t mark_of(const struct session *s) {
-    static const struct berth_siphash_key key = {{0x6265727468206b65u, 0x70742070726f6d70u}}; // the same in every run
+    static const struct berth_siphash_key key = {{0x6265727468206b65u, 0x70742070726f6d70u}}; // constant, so that runs agree
     const struct model *m = s->model;
     struct berth_siphash hash = berth_siphash_begin(&key);
     const uint64_t numbers[] = {model_fingerprint(m, true), (uint64_t) s->params.cache_k, (uint64_t) s->params.cache_v,
-        m->rope_long != NULL && s->params.n_ctx > m->params.n_ctx_orig}; // these rows are turned otherwise
+        m->rope_long != NULL && s->params.n_ctx > m->params.n_ctx_orig}; // RoPE uses other factors for these rows
     berth_siphash_add(&hash, numbers, sizeof numbers);
     for (const struct model_lora *l = m->loras; l != NULL; l = l->next) {
         for (size_t i = 0; i < l->n_pairs; i++) {
@@ -47,15 +48,15 @@ static bool is_state(const struct session *s) {
     return (s->model->params.desc->has & ARCH_STATE) != 0;
 }
 
-// Which way, and through what.
-struct mover {
-    bool is_write; // to the file, else from there
+// The direction and the buffer of a transfer.
+struct transfer {
+    bool is_write; // to the file; false: from the file
     char *step;    // [STEP]
     FILE *file;
 };
 
-// Bytes at .. end of a tensor; t NULL: what is read is dropped.
-static bool bytes_move(const struct mover *m, struct ggml_tensor *t, size_t at, size_t end) {
+// Transfers bytes at ... end of a tensor. t NULL: skips the bytes in the file.
+static bool bytes_transfer(const struct transfer *m, struct ggml_tensor *t, size_t at, size_t end) {
     for (size_t n; at < end; at += n) {
         n = min_size(end - at, STEP);
         if (m->is_write && t != NULL) {
@@ -71,56 +72,57 @@ static bool bytes_move(const struct mover *m, struct ggml_tensor *t, size_t at, 
     return true;
 }
 
-// The rows of positions from .. to, which may go around the end of a ring.
-static bool rows_move(const struct mover *m, struct ggml_tensor *t, int64_t from, int64_t to) {
+// Transfers the rows of positions from ... to, which may wrap around the end of a ring.
+static bool rows_transfer(const struct transfer *m, struct ggml_tensor *t, int64_t from, int64_t to) {
     for (int64_t n; from < to; from += n) {
         const int64_t row = from % t->ne[1];
         n = min_i64(to - from, t->ne[1] - row);
-        if (!bytes_move(m, t, (size_t) row * t->nb[1], (size_t) (row + n) * t->nb[1])) {
+        if (!bytes_transfer(m, t, (size_t) row * t->nb[1], (size_t) (row + n) * t->nb[1])) {
             return false;
         }
     }
     return true;
 }
 
-// What a file has of positions, and what is wanted of it.
+// The positions in a file, and those to use.
 struct span {
-    int64_t first;  // of layers with a window; others have all from 0 on
-    int64_t n;      // all
-    int64_t n_kept; // of these; of a file that is written: all
+    int64_t first;  // first position of layers with a window; other layers have all positions from 0 on
+    int64_t n;      // number of positions in the file
+    int64_t n_kept; // positions to use; all when a file is written
 };
 
-// Rows that are kept to or from the file; the file's others are passed over.
-static bool tensor_move(
-    const struct mover *m, const struct session *s, int64_t layer, struct ggml_tensor *t, const struct span *x) {
+// Transfers the rows to use and skips the other rows of the file.
+static bool tensor_transfer(
+    const struct transfer *m, const struct session *s, int64_t layer, struct ggml_tensor *t, const struct span *x) {
     if (t == NULL) {
         return true;
     }
     if (is_state(s)) {
-        return bytes_move(m, t, 0, ggml_nbytes(t));
+        return bytes_transfer(m, t, 0, ggml_nbytes(t));
     }
     const int64_t first = params_has_window(&s->model->params, layer) ? x->first : 0;
-    const int64_t from = x->n_kept - first > t->ne[1] ? x->n_kept - t->ne[1] : first; // more has no room
-    return bytes_move(m, NULL, 0, (size_t) (from - first) * t->nb[1]) && rows_move(m, t, from, x->n_kept) &&
-           bytes_move(m, NULL, 0, (size_t) (x->n - x->n_kept) * t->nb[1]);
+    const int64_t from = x->n_kept - first > t->ne[1] ? x->n_kept - t->ne[1] : first; // the tensor has no room for more rows
+    return bytes_transfer(m, NULL, 0, (size_t) (from - first) * t->nb[1]) && rows_transfer(m, t, from, x->n_kept) &&
+           bytes_transfer(m, NULL, 0, (size_t) (x->n - x->n_kept) * t->nb[1]);
 }
 
-static bool all_move(const struct session *s, const struct span *x, bool is_write, FILE *file, struct model_error *error) {
-    const struct mover m = {is_write, berth_malloc(STEP), file};
+static bool layers_transfer(const struct session *s, const struct span *x, bool is_write, FILE *file, struct model_error *error) {
+    const struct transfer m = {is_write, berth_malloc(STEP), file};
     bool ok = m.step != NULL || model_fail(error, "out of memory");
     for (int64_t i = 0; ok && i < s->model->params.n_layer; i++) {
-        ok = (tensor_move(&m, s, i, s->k[i], x) && tensor_move(&m, s, i, s->v[i], x)) ||
-             (is_write ? model_fail(error, "writing failed: %s", strerror(errno)) : model_fail(error, "the file is cut short"));
+        ok = (tensor_transfer(&m, s, i, s->k[i], x) && tensor_transfer(&m, s, i, s->v[i], x)) ||
+             (is_write ? model_fail(error, "writing failed: %s", strerror(errno)) : model_fail(error, "the file is truncated"));
     }
     berth_free(m.step);
     return ok;
 }
 
 static bool can_keep(const struct session *s, struct model_error *error) {
-    return s->model->engine->can_save || model_fail(error, "what %s has read cannot be kept in a file", s->model->engine->name);
+    return s->model->engine->can_save ||
+           model_fail(error, "a prompt cache is not supported for models that %s runs", s->model->engine->name);
 }
 
-// ---- the file ----
+// ---- files ----
 
 bool session_save(const struct session *s, const int32_t *tokens, int64_t n, FILE *file, struct model_error *error) {
     if (!can_keep(s, error)) {
@@ -130,17 +132,18 @@ bool session_save(const struct session *s, const int32_t *tokens, int64_t n, FIL
     const uint64_t head[3] = {mark_of(s), (uint64_t) n, (uint64_t) all.first};
     const bool ok = fwrite(MAGIC, 1, 8, file) == 8 && fwrite(head, sizeof head, 1, file) == 1 &&
                     fwrite(tokens, sizeof *tokens, (size_t) n, file) == (size_t) n;
-    return ok ? all_move(s, &all, true, file, error) : model_fail(error, "writing failed: %s", strerror(errno));
+    return ok ? layers_transfer(s, &all, true, file, error) : model_fail(error, "writing failed: %s", strerror(errno));
 }
 
-// How many of the n_kept tokens in the file are those of the text and can be taken: one at least is left to read.
+// Sets x->n_kept to the number of leading tokens of the file that equal those of the text and can be used. At least one token of
+// the text remains to be processed.
 static bool common_find(
     const struct session *s, FILE *file, struct span *x, const int32_t *tokens, int64_t n, struct model_error *error) {
     bool is_same = true;
     for (int64_t i = 0; i < x->n; i++) {
         int32_t token;
         if (fread(&token, sizeof token, 1, file) != 1) {
-            return model_fail(error, "the file is cut short");
+            return model_fail(error, "the file is truncated");
         }
         if (x->n_kept >= n - 1 || x->n_kept >= s->params.n_ctx || token != tokens[i]) {
             is_same = false;
@@ -148,8 +151,9 @@ static bool common_find(
         x->n_kept += is_same;
     }
     const int64_t n_window = s->model->params.n_window;
-    const bool is_far = n_window > 0 && x->first > 0 && x->n_kept - n_window + 1 < x->first; // the next token sees further
-    if (is_far || (is_state(s) && x->n_kept < x->n)) {
+    // The next token attends to rows that were not saved.
+    const bool is_beyond_window = n_window > 0 && x->first > 0 && x->n_kept - n_window + 1 < x->first;
+    if (is_beyond_window || (is_state(s) && x->n_kept < x->n)) {
         x->n_kept = 0;
     }
     return true;
@@ -165,23 +169,24 @@ bool session_load(struct session *s, const int32_t *tokens, int64_t n, FILE *fil
     const bool has_magic = fread(magic, 1, 8, file) == 8;
     if (has_magic && memcmp(magic, MAGIC, 7) == 0 && magic[7] != MAGIC[7]) {
         *is_old = true;
-        return model_fail(error, "it has format '%.8s' of another version of Berth, and this one has '" MAGIC "'", magic);
+        return model_fail(error, "the file has format '%.8s' of another version of Berth; this version uses '" MAGIC "'", magic);
     }
     if (!has_magic || memcmp(magic, MAGIC, 8) != 0 || fread(head, sizeof head, 1, file) != 1) {
-        return model_fail(error, "it is no prompt cache");
+        return model_fail(error, "not a prompt cache");
     }
     if (head[0] != mark_of(s)) {
         return model_fail(error,
-            "it is of another model, of other adapters, or of a cache of another type: name another file, or remove this one");
+            "the file was saved with another model, other adapters or another cache type; use another file, or remove this one");
     }
     if (head[1] > INT32_MAX || head[2] > head[1]) {
-        return model_fail(error, "it has %" PRIu64 " tokens from %" PRIu64 " on", head[1], head[2]);
+        return model_fail(
+            error, "the file is damaged: it states %" PRIu64 " tokens with windows from position %" PRIu64, head[1], head[2]);
     }
     struct span x = {.first = (int64_t) head[2], .n = (int64_t) head[1]};
     if (!common_find(s, file, &x, tokens, n, error)) {
         return false;
     }
-    if (x.n_kept > 0 && !all_move(s, &x, false, file, error)) {
+    if (x.n_kept > 0 && !layers_transfer(s, &x, false, file, error)) {
         session_reset(s);
         return false;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sample.c: chooses the next token: the most likely, or by chance among the likely ones. The candidates are popped off a heap, so
-// that only as many are put in order as are looked at: O(n + k log n).
+// sample.c: chooses the next token: the most probable one, or a random one of the probable ones. Candidates are popped from a heap,
+// so that only the candidates that are used are sorted: O(n + k log n).
 
 #include "base/min.h"
 #include "model/model.h"
@@ -13,7 +13,7 @@ struct sample_entry {
     int32_t token;
 };
 
-// ---- chance: xoshiro256**, seeded by splitmix64 ----
+// ---- random numbers: xoshiro256**, seeded by splitmix64 ----
 
 static uint64_t random_seed(uint64_t *x) {
     uint64_t z = *x += 0x9e3779b97f4a7c15u;
@@ -26,7 +26,7 @@ static uint64_t rotate_left(uint64_t x, int k) {
     return x << k | x >> (64 - k);
 }
 
-// From 0 to below 1.
+// Returns a number in [0, 1).
 static double random_next(uint64_t s[4]) {
     const uint64_t result = rotate_left(s[1] * 5, 7) * 9, t = s[1] << 17;
     s[2] ^= s[0];
@@ -77,7 +77,8 @@ static void heap_sift(struct sample_entry *heap, int64_t n, int64_t i) {
     heap[i] = moved;
 }
 
-// The best of a heap goes behind its end: what was popped lies there, the best last.
+// Moves the best entry to the free place at the end of the heap. So popped entries follow the heap in ascending order, the best
+// entry last.
 static void heap_pop(struct sample_entry *heap, int64_t *n) {
     const struct sample_entry best = heap[0];
     heap[0] = heap[--*n];
@@ -95,51 +96,52 @@ static int32_t most_likely(const float *logits, int64_t n) {
     return (int32_t) best;
 }
 
-// The candidates: entries that were popped, the best first.
-struct taken {
-    struct sample_entry *best; // the others lie before it
+// The popped entries, best first.
+struct candidate_list {
+    struct sample_entry *best; // the other entries precede it in memory
     int64_t n;
 };
 
-static struct sample_entry *taken_at(const struct taken *t, int64_t i) {
+static struct sample_entry *candidate_at(const struct candidate_list *t, int64_t i) {
     return t->best - i;
 }
 
-// How likely, beside the best.
-static double taken_weight(const struct taken *t, int64_t i) {
-    return exp((double) taken_at(t, i)->logit - (double) t->best->logit);
+// Returns the probability relative to that of the best entry.
+static double candidate_weight(const struct candidate_list *t, int64_t i) {
+    return exp((double) candidate_at(t, i)->logit - (double) t->best->logit);
 }
 
-static double weight_of_all(const struct taken *t) {
+static double weight_of_all(const struct candidate_list *t) {
     double sum = 0;
     for (int64_t i = 0; i < t->n; i++) {
-        sum += taken_weight(t, i);
+        sum += candidate_weight(t, i);
     }
     return sum;
 }
 
-// The likeliest that together have this share.
-static void keep_share(struct taken *t, double share) {
+// Keeps the most probable entries that together have this share of the probability.
+static void keep_share(struct candidate_list *t, double share) {
     const double all = weight_of_all(t);
     double sum = 0;
     for (int64_t i = 0; i < t->n; i++) {
-        sum += taken_weight(t, i);
+        sum += candidate_weight(t, i);
         if (sum >= all * share) {
-            t->n = i + 1; // ends the loop too
+            t->n = i + 1; // also ends the loop
         }
     }
 }
 
-// Those whose surprise is nearest to the mean surprise, until together they have this share. spare: [t->n].
-static void keep_typical(struct taken *t, double share, struct sample_entry *spare) {
+// Keeps the entries whose surprise is nearest to the mean surprise, until together they have this share. spare: work memory of t->n
+// entries.
+static void keep_typical(struct candidate_list *t, double share, struct sample_entry *spare) {
     const double all = weight_of_all(t);
     double mean = 0, sum = 0;
     for (int64_t i = 0; i < t->n; i++) {
-        const double p = taken_weight(t, i) / all;
+        const double p = candidate_weight(t, i) / all;
         mean -= p > 0 ? p * log(p) : 0;
     }
     for (int64_t i = 0; i < t->n; i++) {
-        const double p = taken_weight(t, i) / all;
+        const double p = candidate_weight(t, i) / all;
         spare[i] = (struct sample_entry){p > 0 ? (float) -fabs(-log(p) - mean) : -INFINITY, (int32_t) i};
     }
     for (int64_t i = t->n / 2; i-- > 0;) {
@@ -147,24 +149,24 @@ static void keep_typical(struct taken *t, double share, struct sample_entry *spa
     }
     for (int64_t left = t->n; left > 0 && sum < all * share;) {
         heap_pop(spare, &left);
-        sum += taken_weight(t, spare[left].token);
-        taken_at(t, spare[left].token)->token = ~taken_at(t, spare[left].token)->token; // a mark
+        sum += candidate_weight(t, spare[left].token);
+        candidate_at(t, spare[left].token)->token = ~candidate_at(t, spare[left].token)->token; // marks the entry as kept
     }
-    // The best may be gone: what stays moves up to its place, in order.
+    // The best entry may be dropped, so the kept entries move to the front, in order.
     int64_t n = 0;
     for (int64_t i = 0; i < t->n; i++) {
-        if (taken_at(t, i)->token < 0) {
-            *taken_at(t, n) = *taken_at(t, i);
-            taken_at(t, n)->token = ~taken_at(t, n)->token;
+        if (candidate_at(t, i)->token < 0) {
+            *candidate_at(t, n) = *candidate_at(t, i);
+            candidate_at(t, n)->token = ~candidate_at(t, n)->token;
             n++;
         }
     }
     t->n = n;
 }
 
-// Pops the candidates: at most top_k, and as many of those as have top_p together; the fewer are looked at the better.
-static struct taken candidates_take(const struct sampler *s, struct sample_entry *heap, int64_t n) {
-    struct taken t = {.best = heap + n - 1};
+// Pops the candidates: at most top_k, and of these as many as are needed for a probability of top_p. Pops as few as possible.
+static struct candidate_list candidates_take(const struct sampler *s, struct sample_entry *heap, int64_t n) {
+    struct candidate_list t = {.best = heap + n - 1};
     const int64_t top = s->top_k > 0 && s->top_k < n ? s->top_k : n;
     const float best = heap[0].logit;
     const bool is_all = top == n && s->typical >= 1;
@@ -175,7 +177,7 @@ static struct taken candidates_take(const struct sampler *s, struct sample_entry
     }
     while (t.n < top && (!is_all || t.n == 0 || sum < all * (double) s->top_p)) {
         heap_pop(heap, &left);
-        sum += taken_weight(&t, t.n++);
+        sum += candidate_weight(&t, t.n++);
     }
     if (s->typical < 1) {
         keep_typical(&t, (double) s->typical, s->heap + s->n_heap);
@@ -183,31 +185,31 @@ static struct taken candidates_take(const struct sampler *s, struct sample_entry
     if (!is_all) {
         keep_share(&t, (double) s->top_p);
     }
-    while (t.n > 1 && taken_weight(&t, t.n - 1) < (double) s->min_p) {
+    while (t.n > 1 && candidate_weight(&t, t.n - 1) < (double) s->min_p) {
         t.n--;
     }
     return t;
 }
 
-// One of them by chance, flatter or steeper by the temperature.
-static int64_t candidate_draw(struct sampler *s, const struct taken *t) {
+// Draws a random candidate, with probabilities adjusted by the temperature.
+static int64_t candidate_draw(struct sampler *s, const struct candidate_list *t) {
     double sum = 0;
     for (int64_t i = 0; i < t->n; i++) {
-        sum += pow(taken_weight(t, i), 1 / (double) s->temperature);
+        sum += pow(candidate_weight(t, i), 1 / (double) s->temperature);
     }
     double left = random_next(s->state) * sum;
     for (int64_t i = 0; i < t->n; i++) {
-        left -= pow(taken_weight(t, i), 1 / (double) s->temperature);
+        left -= pow(candidate_weight(t, i), 1 / (double) s->temperature);
         if (left < 0) {
             return i;
         }
     }
-    return 0; // rounding
+    return 0; // reached only by rounding
 }
 
-// Mirostat 2: what surprises more than mu is left out, and mu follows the surprise of what was chosen.
+// Mirostat 2: drops tokens with a surprise above mu, then adjusts mu by the surprise of the chosen token.
 static int32_t mirostat_pick(struct sampler *s, struct sample_entry *heap, int64_t n) {
-    struct taken t = {.best = heap + n - 1};
+    struct candidate_list t = {.best = heap + n - 1};
     const double temperature = (double) s->temperature;
     const float best = heap[0].logit;
     double all = 0;
@@ -225,16 +227,16 @@ static int32_t mirostat_pick(struct sampler *s, struct sample_entry *heap, int64
         surprise = left > 0 ? -log2(exp(((double) heap[0].logit - (double) best) / temperature) / all) : 0;
     }
     const int64_t i = candidate_draw(s, &t);
-    double kept = 0; // the surprise of what was chosen is that among those left
+    double kept = 0; // the surprise of the chosen token is relative to the kept tokens
     for (int64_t j = 0; j < t.n; j++) {
-        kept += exp(((double) taken_at(&t, j)->logit - (double) best) / temperature);
+        kept += exp(((double) candidate_at(&t, j)->logit - (double) best) / temperature);
     }
-    surprise = -log2(exp(((double) taken_at(&t, i)->logit - (double) best) / temperature) / kept);
+    surprise = -log2(exp(((double) candidate_at(&t, i)->logit - (double) best) / temperature) / kept);
     s->mu -= s->eta * ((float) surprise - s->tau);
-    return taken_at(&t, i)->token;
+    return candidate_at(&t, i)->token;
 }
 
-// Room for n candidates, and as many again.
+// Reserves memory for n candidates and for n entries of work memory.
 static bool heap_reserve(struct sampler *s, int64_t n) {
     if (s->n_heap < n) {
         berth_free(s->heap);
@@ -244,9 +246,9 @@ static bool heap_reserve(struct sampler *s, int64_t n) {
     return s->heap != NULL;
 }
 
-// ---- logits changed before the choice: biases of the caller's, and penalties of what was chosen lately, as llama.cpp has them: a
-// logit above 0 is divided by `repeat`, one below is multiplied; then `frequency` for each time and `presence` once are taken off
-// ----
+// ---- logits before the choice: the caller's biases, and penalties for the last tokens as in llama.cpp. A positive logit is
+// divided by `repeat`, a negative one is multiplied with it. Then `frequency` times the number of occurrences and `presence` once
+// are subtracted. ----
 
 static bool has_penalties(const struct sampler *s) {
     return s->last_n > 0 && (s->repeat != 1 || s->frequency != 0 || s->presence != 0);
@@ -256,7 +258,7 @@ bool sampler_accept(struct sampler *s, int32_t token) {
     if (!has_penalties(s)) {
         return true;
     }
-    if (s->past_room != s->last_n) { // set anew: what was is forgotten
+    if (s->past_room != s->last_n) { // last_n has changed: the history is cleared
         berth_free(s->past);
         s->past = berth_malloc((size_t) s->last_n * sizeof *s->past);
         s->past_room = s->past != NULL ? s->last_n : 0;
@@ -269,7 +271,7 @@ bool sampler_accept(struct sampler *s, int32_t token) {
     return true;
 }
 
-// counts: [n] zeros, and zeros again afterwards.
+// counts: [n] zeros, which are zeros again on return.
 static void logits_penalise(const struct sampler *s, float *logits, int32_t *counts, int64_t n) {
     const int64_t n_past = min_i64(s->n_past, s->past_room);
     for (int64_t i = 0; i < n_past; i++) {
@@ -334,6 +336,6 @@ int32_t sampler_pick(struct sampler *s, const float *logits, int64_t n) {
     if (s->tau > 0) {
         return mirostat_pick(s, s->heap, n_all);
     }
-    const struct taken t = candidates_take(s, s->heap, n_all);
-    return taken_at(&t, candidate_draw(s, &t))->token;
+    const struct candidate_list t = candidates_take(s, s->heap, n_all);
+    return candidate_at(&t, candidate_draw(s, &t))->token;
 }

@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: MIT
-// special.c: which special tokens stand in a text, spelled out. The longest are looked for first, in all of the text, and take
-// their bytes; of two of one size that overlap, the token of the lower id.
+// special.c: finds the special tokens that are spelled out in a text. Longer tokens take precedence everywhere in the text; of two
+// overlapping tokens of the same size, the one with the lower id.
 //
-// The special tokens, read from their ends, are a trie with suffix links (Aho and Corasick). One pass over the text from its end
-// finds at every byte the longest special token that begins there; shorter ones that begin there follow by links. These are
-// candidates, and the best one of all is taken or makes way for the next shorter one at its byte. So the time depends on the text
-// and on how often tokens overlap, not on how many special tokens there are.
+// The special tokens, reversed, form a trie with suffix links (Aho and Corasick). One pass over the text from its end finds, for
+// every byte, the longest special token that begins there; links lead to the shorter ones that begin there. These are candidates in
+// a heap. The best candidate is accepted if its bytes are free; otherwise the next shorter token at its byte replaces it. So the
+// time depends on the text and on the number of overlaps, not on the number of special tokens.
 
 #include "model/vocab.h"
 
 #include <string.h>
 
-// Special tokens by whom they are for.
+// Sets of special tokens: all, or only those of type TOKEN_USER.
 enum { FOR_ALL, FOR_USER, N_KINDS };
 
 struct special_node {
     uint32_t parent;
-    uint32_t link;          // the longest suffix of it that is a node
-    uint32_t best[N_KINDS]; // node of the longest token that is a suffix of it, itself maybe; 0: none
-    int32_t token;          // -1: none
-    uint8_t byte;           // from the parent
+    uint32_t link;          // node of its longest proper suffix
+    uint32_t best[N_KINDS]; // node of the longest token that is a suffix of this node, or the node itself; 0: none
+    int32_t token;          // token that ends at this node; -1: none
+    uint8_t byte;           // byte on the edge from the parent
 };
 
-// The root is node 0.
+// Node 0 is the root.
 struct special_trie {
     struct special_node *nodes;
     uint32_t n_nodes;
-    uint32_t *slots; // [n_slots] hash of (parent, byte) to node, 0: free
+    uint32_t *slots; // [n_slots] hash table from (parent, byte) to node; 0: free
     size_t n_slots;
-    struct berth_siphash_key key; // of the hash
+    struct berth_siphash_key key; // hash key
 };
 
 static bool is_special(const struct vocab *v, int32_t id, bool with_control) {
     return v->types[id] == TOKEN_USER || (with_control && (v->types[id] == TOKEN_CONTROL || v->types[id] == TOKEN_UNKNOWN));
 }
 
-// Of tokens with the same text only the one that the text means.
-static bool is_found(const struct vocab *v, int32_t id) {
+// Of several tokens with the same text, only the one that vocab_find returns is used.
+static bool is_indexed(const struct vocab *v, int32_t id) {
     return is_special(v, id, true) && v->tokens.sizes[id] > 0 && vocab_find(v, v->tokens.texts[id], v->tokens.sizes[id]) == id;
 }
 
@@ -68,7 +68,7 @@ static void token_add(struct special_trie *t, const char *text, uint32_t size, i
     t->nodes[at].token = id;
 }
 
-// The node that a byte leads to, from a node or the longest of its suffixes that has one.
+// Returns the node that a byte leads to, from this node or from its longest suffix that has an edge for the byte.
 static uint32_t node_step(const struct special_trie *t, uint32_t node, uint8_t byte) {
     for (;; node = t->nodes[node].link) {
         const uint32_t next = t->slots[slot_of(t, node, byte)];
@@ -78,11 +78,11 @@ static uint32_t node_step(const struct special_trie *t, uint32_t node, uint8_t b
     }
 }
 
-// Nodes by their depth: parents and suffixes come before them. depths and order have room for all nodes and one more.
+// Sorts nodes by depth, so that parents and suffixes precede them. depths and order have room for n_nodes + 1 entries.
 static void nodes_order(const struct special_trie *t, uint32_t *depths, uint32_t *order, uint32_t *starts, uint32_t max_depth) {
     memset(starts, 0, ((size_t) max_depth + 2) * sizeof *starts);
     depths[0] = 0;
-    for (uint32_t i = 1; i < t->n_nodes; i++) { // a parent is made before its children
+    for (uint32_t i = 1; i < t->n_nodes; i++) { // parents have lower numbers than their children
         depths[i] = depths[t->nodes[i].parent] + 1;
         starts[depths[i] + 1]++;
     }
@@ -120,7 +120,7 @@ static bool trie_make(struct special_trie *t, const struct vocab *v, size_t size
         t->nodes[0] = (struct special_node){.token = -1};
         t->n_nodes = 1;
         for (int32_t i = 0; i < v->n_tokens; i++) {
-            if (is_found(v, i)) {
+            if (is_indexed(v, i)) {
                 token_add(t, v->tokens.texts[i], v->tokens.sizes[i], i);
             }
         }
@@ -136,7 +136,7 @@ static bool trie_make(struct special_trie *t, const struct vocab *v, size_t size
 bool specials_init(struct vocab *v) {
     size_t size = 0;
     for (int32_t i = 0; i < v->n_tokens; i++) {
-        size += is_found(v, i) ? v->tokens.sizes[i] : 0;
+        size += is_indexed(v, i) ? v->tokens.sizes[i] : 0;
     }
     if (size == 0) {
         return true;
@@ -153,11 +153,11 @@ void specials_free(struct special_trie *t) {
     berth_free(t);
 }
 
-// ---- candidates: a heap with the best one on top ----
+// ---- candidates: a heap with the best candidate on top ----
 
 struct candidate {
     uint32_t node;
-    uint32_t at; // in the text
+    uint32_t at; // offset in the text
     uint32_t size;
     int32_t id;
 };
@@ -192,13 +192,13 @@ static void heap_sink(struct candidates *c, size_t i) {
     c->heap[i] = moved;
 }
 
-// What is taken is at least n bytes long, so it lies over n bytes only if it does over the first or the last of them.
+// Accepted tokens are at least n bytes long. So one of them overlaps n bytes only if it covers the first or the last of them.
 static bool is_free(const int32_t *at, size_t i, size_t n) {
     return at[i] == SPECIAL_NONE && at[i + n - 1] == SPECIAL_NONE;
 }
 
-// Takes the best candidate, or lets the next shorter token at its byte have its place.
-static void best_settle(struct candidates *c, int kind, int32_t *at) {
+// Accepts the best candidate, or replaces it by the next shorter token at its byte.
+static void best_resolve(struct candidates *c, int kind, int32_t *at) {
     const struct candidate best = c->heap[0];
     const struct special_node *nodes = c->v->specials->nodes;
     uint32_t node = 0;
@@ -219,7 +219,7 @@ static void best_settle(struct candidates *c, int kind, int32_t *at) {
 
 int32_t *specials_find(const struct vocab *v, const char *text, size_t size, bool with_control) {
     const int kind = with_control ? FOR_ALL : FOR_USER;
-    int32_t *at = berth_malloc((size + 1) * sizeof *at); // the nodes of the longest tokens first
+    int32_t *at = berth_malloc((size + 1) * sizeof *at); // first holds the node of the longest token at each byte
     size_t n = 0;
     if (at == NULL) {
         return NULL;
@@ -244,7 +244,7 @@ int32_t *specials_find(const struct vocab *v, const char *text, size_t size, boo
         heap_sink(&c, i);
     }
     while (c.n > 0) {
-        best_settle(&c, kind, at);
+        best_resolve(&c, kind, at);
     }
     berth_free(c.heap);
     return at;

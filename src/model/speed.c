@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// speed.c: how fast a model will write, foretold from what its devices do. Writing a token reads every weight once, and that is
-// nearly all of it; so each device is measured with products of a matrix and a vector in the shapes that the model has, a test
-// for each type of weights, with as many as the model has or enough not to stay in a cache. The other ops are small: each counts
-// as a sum or a norm of a vector.
-//   Of a model of a few MiB that is not enough: its weights stay in a cache, and what stands between the products, around the
-// graph and in the scheduler is a third of a token's time. Such a model is tried itself.
-//   A GPU takes longer to begin a graph than to read some MiB, and its caches are large: its tests are one graph of many times as
-//   much.
+// speed.c: predicts the decode speed of a model from measurements of its devices. Decode reads every weight once per token, which
+// takes most of the time. So each device is measured with matrix-vector products in the shapes of the model, one test per type of
+// weights, with all weights of the model or enough to exceed the processor's caches. Each of the other ops is small and counts as a
+// sum or a norm of a vector.
+// This is inaccurate for a model of a few MiB: its weights stay in the caches, and a third of the time per token is spent between
+// the products, around the graph and in the scheduler. For such a model the speed is measured by generating tokens
+// (model_speed_try).
+// A GPU takes longer to start a graph than to read some MiB, and its caches are large. So its test is one graph with many times as
+// many bytes.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -15,16 +16,16 @@
 #include <string.h>
 
 #define N_PRODUCTS 256
-#define N_ATTENTION 16 // of a GPU's test
+#define N_ATTENTION 16 // attention ops in the test of a GPU
 #define N_SMALL 64
-#define TRY_US 200000 // of a trial
-#define TRY_TOKENS 8  // ... that are timed together
-#define TRY_MOST 256  // times
+#define TRY_US 200000 // microseconds of a trial
+#define TRY_TOKENS 8  // tokens that are timed together in a trial
+#define TRY_MOST 256  // largest number of repetitions of a trial
 
-// ---- what a token reads ----
+// ---- weights read per token ----
 
-// Rows of a weight that a token is multiplied with, of all experts together.
-static int64_t read_rows(const struct model *m, const struct model_weight *w) {
+// Returns the rows of a weight that one token is multiplied with, over all selected experts.
+static int64_t rows_per_token(const struct model *m, const struct model_weight *w) {
     const bool is_output = w->layer >= 0 || (m->is_tied && w->slot == &m->token_embd);
     if (w->is_vector || !is_output || w->slot == &m->position_embd || w->file->ne[1] < 2) {
         return 0;
@@ -35,12 +36,12 @@ static int64_t read_rows(const struct model *m, const struct model_weight *w) {
 
 // ---- tests ----
 
-// Bytes of a test.
+// Sizes of a test in bytes.
 struct sizes {
-    size_t all;    // weights, or keys and values
-    size_t matrix; // one of them, at most
-    size_t piece;  // those that are timed together: others seldom get in between in so short a time
-    int n_attention;
+    size_t all;      // all weights, or all keys and values
+    size_t matrix;   // largest matrix
+    size_t piece;    // weights that are timed together; short, so that other processes rarely interfere
+    int n_attention; // attention ops per test
 };
 
 static struct sizes sizes_of(ggml_backend_t backend) {
@@ -54,7 +55,7 @@ static struct sizes sizes_of(ggml_backend_t backend) {
     return (struct sizes){.all = all, .matrix = all / 8 + 1, .piece = most, .n_attention = N_ATTENTION};
 }
 
-// Bytes of weights of a type a second, 0: not known.
+// Returns bytes of weights of a type per second; 0: unknown.
 static double type_speed(const struct model *m, ggml_backend_t backend, enum ggml_type type) {
     const struct sizes sizes = sizes_of(backend);
     struct speed_test test;
@@ -67,7 +68,7 @@ static double type_speed(const struct model *m, ggml_backend_t backend, enum ggm
     for (size_t i = 0; i < m->n_weights && size < sizes.all && n_products < N_PRODUCTS; i++) {
         const struct model_weight *w = &m->weights[i];
         const size_t row = ggml_row_size(type, w->file->ne[0]);
-        const int64_t all = w->file->type == type ? read_rows(m, w) : 0;
+        const int64_t all = w->file->type == type ? rows_per_token(m, w) : 0;
         const int64_t most = row > 0 && row < sizes.matrix ? (int64_t) (sizes.matrix / row) : 1;
         const int64_t n = min_i64(all, most);
         if (n == 0) {
@@ -106,10 +107,10 @@ void model_speed_fini(struct model_speed *speed) {
     speed->devices = NULL;
 }
 
-// ---- what comes of it ----
+// ---- prediction ----
 
-// Ops of the graph that run and are no products, a layer.
-static double small_ops(const struct session *s) {
+// Returns the ops of the graph per layer that compute something and are not products.
+static double small_ops_per_layer(const struct session *s) {
     int64_t n = 0;
     for (int i = 0; s->graph != NULL && i < ggml_graph_n_nodes(s->graph); i++) {
         switch (ggml_graph_node(s->graph, i)->op) {
@@ -126,7 +127,8 @@ static double small_ops(const struct session *s) {
     return (double) n / (double) (s->model->params.n_layer + 1);
 }
 
-// Seconds of a token's attention in one layer, with half of the context filled; *n of them are in the graph. 0: not known.
+// Returns the seconds of one token's attention in one layer at half of the context; *n is the number of attention ops in the graph.
+// 0: unknown.
 static double attention_seconds(const struct session *s, ggml_backend_t backend, int *n) {
     const struct ggml_tensor *node = NULL;
     struct speed_test test;
@@ -137,7 +139,7 @@ static double attention_seconds(const struct session *s, ggml_backend_t backend,
             *n += 1;
         }
     }
-    if (node == NULL || !speed_test_init(&test, 2 * N_ATTENTION)) { // each has four sources
+    if (node == NULL || !speed_test_init(&test, 2 * N_ATTENTION)) { // an attention op has four sources
         return 0;
     }
     const int64_t step = (s->params.n_ctx / 2 + KV_STEP - 1) / KV_STEP * KV_STEP, n_kv = min_i64(step, s->params.n_ctx);
@@ -170,7 +172,7 @@ double model_speed_write(const struct model_speed *speed, const struct session *
         const double attention = of->node > 0 ? attention_seconds(s, s->devices->backend[d], &n_attention) : 0;
         for (size_t i = 0; i < m->n_weights; i++) {
             const struct model_weight *w = &m->weights[i];
-            const double size = (double) ggml_row_size(w->file->type, w->file->ne[0]) * (double) read_rows(m, w);
+            const double size = (double) ggml_row_size(w->file->type, w->file->ne[0]) * (double) rows_per_token(m, w);
             if (size == 0 || m->layer_device[w->layer >= 0 ? w->layer : m->params.n_layer] != d) {
                 continue;
             }
@@ -182,36 +184,36 @@ double model_speed_write(const struct model_speed *speed, const struct session *
         }
         for (int64_t i = 0; i <= m->params.n_layer; i++) {
             if (m->layer_device[i] == d) {
-                seconds +=
-                    small_ops(s) * of->node + (i < m->params.n_layer ? attention * n_attention / (double) m->params.n_layer : 0);
+                seconds += small_ops_per_layer(s) * of->node +
+                           (i < m->params.n_layer ? attention * n_attention / (double) m->params.n_layer : 0);
             }
         }
-        // Where attention was not to be measured, the cache as if it were weights; half of it is filled, on the way.
+        // If attention could not be measured, the cache counts like weights; half of it is filled.
         const double cache = attention > 0 ? 0 : (double) s->memory[d].cache / 2;
         seconds += bytes > 0 ? reading * (1 + cache / bytes) : 0;
     }
     return seconds > 0 ? 1 / seconds : 0;
 }
 
-// ---- a trial ----
+// ---- trial ----
 
 double model_speed_try(struct session *s, struct model_error *error) {
     int64_t half = s->params.n_ctx / 2;
     const int64_t n = min_i64(s->params.n_ctx - half, TRY_TOKENS);
     if (half / KV_STEP != (half + n - 1) / KV_STEP) {
-        half = half / KV_STEP * KV_STEP; // all tokens have one graph
+        half = half / KV_STEP * KV_STEP; // all tokens use the same graph
     }
     const int64_t begin = ggml_time_us();
     double best = 0;
     bool ok = true;
     for (int i = 0; ok && i < TRY_MOST && (i < 4 || ggml_time_us() - begin < TRY_US); i++) {
-        s->n_past = half; // what is there is zeros, or was read before: it takes the same time
+        s->n_past = half; // the contents of the cache do not change the time
         const int64_t start = ggml_time_us();
         for (int64_t k = 0; ok && k < n; k++) {
             ok = session_decode(s, &(int32_t){0}, 1, error);
         }
         const double seconds = (double) (ggml_time_us() - start) / 1e6;
-        if (i > 0 && (best == 0 || seconds < best)) { // the first one plans its graph
+        if (i > 0 && (best == 0 || seconds < best)) { // the first repetition plans the graph
             best = seconds;
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// speed_test.c: graphs that are timed on a device. Each is timed by itself and counts at its best: others that work on the
-// machine seldom get in between in so short a time. Or all on average, where what others do is part of the answer.
+// speed_test.c: measures the speed of graphs on a device. speed_test_run times each piece separately and uses its shortest time,
+// because other processes rarely interfere in so short a time. speed_test_mean uses the mean over all pieces, where interference is
+// part of the result.
 
 #include "model/speed_test.h"
 #include "base/min.h"
@@ -11,7 +12,7 @@
 #define MAX_ROUNDS 32
 #define MEAN_US 200000
 #define LEAST_ROUNDS 4
-#define MORE_LEAFS 8 // than nodes, for few nodes of many sources
+#define MORE_LEAFS 8 // leafs in addition to 2 per node, for small graphs whose nodes have many sources
 
 bool speed_test_init(struct speed_test *t, size_t n_nodes) {
     const size_t graphs =
@@ -54,14 +55,14 @@ static bool is_supported(const struct speed_test *t, ggml_backend_t backend) {
     return true;
 }
 
-// Rounds with zeros in all tensors, after n_first that do not count: until `us` are over, but from LEAST_ROUNDS to `most` of them.
-// The mean seconds of a round; negative: the device cannot.
+// Runs rounds with zeros in all tensors, after n_first uncounted ones, until `us` microseconds have passed, but at least
+// LEAST_ROUNDS and at most `most`. Returns the mean seconds per round; negative: the device does not support an op, or an error.
 static double rounds_run(struct speed_test *t, ggml_backend_t backend, int n_first, int most, int64_t us) {
     ggml_backend_buffer_t buffer = is_supported(t, backend) ? ggml_backend_alloc_ctx_tensors(t->ctx, backend) : NULL;
     bool ok = buffer != NULL;
     int64_t begin = ggml_time_us();
     int i = -n_first;
-    ggml_backend_buffer_clear(buffer, 0); // NULL is taken
+    ggml_backend_buffer_clear(buffer, 0); // accepts NULL
     for (; ok && (i < LEAST_ROUNDS || (i < most && ggml_time_us() - begin < us)); i++) {
         if (i == 0) {
             begin = ggml_time_us();
@@ -74,7 +75,7 @@ static double rounds_run(struct speed_test *t, ggml_backend_t backend, int n_fir
 }
 
 double speed_test_mean(struct speed_test *t, ggml_backend_t backend, double start) {
-    const double mean = rounds_run(t, backend, 1, INT_MAX, MEAN_US); // the first finds its graphs
+    const double mean = rounds_run(t, backend, 1, INT_MAX, MEAN_US); // the first round plans its graphs
     return mean < 0 ? 0 : max_f64(mean - t->n_pieces * start, 1e-7);
 }
 

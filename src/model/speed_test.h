@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// speed_test.h: graphs that are timed on a device (speed_test.c).
+// speed_test.h: measures the speed of graphs on a device (speed_test.c).
 #pragma once
 
 #include "ggml-backend.h"
@@ -10,24 +10,24 @@
 
 #define SPEED_TEST_PIECES 64
 
-// Graphs that are computed in turn, so that the first one's weights have left the caches when it comes again.
+// Graphs ("pieces") that are computed in turn, so that the weights of a piece have left the caches when it runs the next time.
 struct speed_test {
-    struct ggml_context *ctx; // of all tensors; the caller frees it
+    struct ggml_context *ctx; // all tensors; freed by the caller
     struct ggml_cgraph *pieces[SPEED_TEST_PIECES];
-    int64_t best[SPEED_TEST_PIECES]; // microseconds
+    int64_t best[SPEED_TEST_PIECES]; // microseconds, shortest time of each piece
     int n_pieces;
-    struct ggml_cgraph *sweep; // NULL, or computed behind all of them, untimed: what else drives their weights out
+    struct ggml_cgraph *sweep; // NULL, or a graph that runs after all pieces, untimed, to evict their weights from the caches
 };
 
-// For so many nodes of at most three sources each. False: out of memory.
+// Prepares a test of at most n_nodes nodes with at most three sources each. False: out of memory.
 bool speed_test_init(struct speed_test *test, size_t n_nodes);
 struct ggml_cgraph *speed_test_piece(struct speed_test *test, size_t n_nodes);
 struct ggml_cgraph *speed_test_sweep(struct speed_test *test, size_t n_nodes);
-// The seconds that all pieces take with zeros in their tensors, each at its best and less `start`, which any graph takes; 0: the
-// device cannot.
+// Returns the seconds of all pieces with zeros in their tensors: the sum of their shortest times, each minus `start`, the time to
+// start any graph. 0: the device does not support an op.
 double speed_test_run(struct speed_test *test, ggml_backend_t backend, double start);
-// The same on average of some tenths of a second, with all that others do meanwhile: what a longer run has as well. For pieces
-// that take much longer than `start`.
+// Returns the mean seconds of all pieces over some tenths of a second, including interference by other processes, as in a longer
+// run. The pieces should take much longer than `start`.
 double speed_test_mean(struct speed_test *test, ggml_backend_t backend, double start);
-// The same of a chain of n small ops on a vector, as one graph.
+// Returns the seconds of a chain of n small ops on a vector, as one graph; see speed_test_run.
 double speed_test_chain(ggml_backend_t backend, int n, int64_t width);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// tokenize.c: text to tokens: special tokens are found first (special.c); what is between them is cut by SentencePiece's BPE or by
-// GPT-2's.
+// tokenize.c: converts text to tokens. Special tokens are found first (special.c). The text between them is encoded by
+// SentencePiece BPE or by GPT-2 BPE.
 
 #include "model/vocab.h"
 
 #include <string.h>
 
-// ---- merging: neighbours become one piece, the cheapest pair first. Pairs wait in a heap; one whose pieces have changed since is
-// dropped when its turn comes. Each merge adds at most two pairs: O(n log n) ----
+// ---- merging: adjacent pieces are merged, the cheapest pair first. Pairs wait in a heap. A pair whose pieces have changed is
+// dropped when it is popped. Each merge adds at most two pairs: O(n log n) ----
 
-// Cost of making one piece of two neighbours; false: never.
+// Computes the cost of merging two adjacent pieces; false: they cannot be merged.
 typedef bool (*merge_cost_t)(const void *user, const char *left, size_t n_left, size_t n_right, double *cost);
 struct merge_piece {
     uint32_t at, size;
@@ -19,13 +19,13 @@ struct merge_piece {
 struct pair {
     double cost;
     int32_t left, right;
-    uint32_t size; // of both when the pair was made
+    uint32_t size; // size of both pieces when the pair was added
 };
 
 struct merger {
     const char *text;
     struct merge_piece *pieces;
-    struct pair *heap; // room for 3 * n_pieces: each piece begins with one pair, each merge adds two
+    struct pair *heap; // capacity 3 * n_pieces: one pair per piece at the start, two per merge
     size_t n_heap;
     merge_cost_t cost;
     const void *user;
@@ -84,8 +84,8 @@ static size_t pieces_start(struct merger *m, size_t size) {
     return n;
 }
 
-// Starts with the characters of a text and merges the cheapest pair, the leftmost of equals, until none can be. Pieces of size 0
-// are gone; the others are the result, in order. NULL: out of memory.
+// Starts with the characters of a text and merges the cheapest pair, the leftmost of equal ones, until no pair can be merged. The
+// remaining pieces in order are the result; merged pieces have size 0. NULL: out of memory.
 static struct merge_piece *merge_text(const char *text, size_t size, merge_cost_t cost, const void *user, size_t *n) {
     struct merger m = {.text = text, .cost = cost, .user = user};
     *n = 0;
@@ -122,8 +122,8 @@ static struct merge_piece *merge_text(const char *text, size_t size, merge_cost_
     return m.pieces;
 }
 
-// ---- SentencePiece's BPE: spaces are written as U+2581, pieces are merged by their scores, and a character that is no token
-// becomes its bytes ----
+// ---- SentencePiece BPE: a space is written as U+2581, pieces are merged by score, and a character without a token becomes its
+// bytes ----
 
 #define SPACE "\xE2\x96\x81"
 
@@ -144,7 +144,7 @@ static bool spm_push(const struct vocab *v, const char *text, size_t size, struc
     }
     for (size_t i = 0; i < size; i++) {
         const int32_t byte = v->byte_token[(unsigned char) text[i]];
-        if (byte < 0) { // a vocabulary without bytes
+        if (byte < 0) { // the vocabulary has no byte tokens
             return v->unknown < 0 || token_push(out, v->unknown, error);
         }
         if (!token_push(out, byte, error)) {
@@ -178,10 +178,10 @@ static bool spm_encode(const struct vocab *v, const char *text, size_t size, str
     return ok;
 }
 
-// ---- GPT-2's BPE: a text is cut into words, the bytes of a word are written in an alphabet of visible characters, and pieces are
-// merged in the order of the file's merges ----
+// ---- GPT-2 BPE: a text is split into words, the bytes of a word are written in an alphabet of printable characters, and pieces
+// are merged in the order of the file's merges ----
 
-// A merge is written "left right".
+// The file writes a merge as "left right".
 static bool bpe_cost(const void *user, const char *left, size_t n_left, size_t n_right, double *cost) {
     const struct vocab *v = user;
     const struct text_part parts[] = {{left, n_left}, {" ", 1}, {left + n_left, n_right}};
@@ -190,7 +190,7 @@ static bool bpe_cost(const void *user, const char *left, size_t n_left, size_t n
     return rank >= 0;
 }
 
-// A piece that is no token, which merges of a broken file can make, falls apart into its characters.
+// A piece without a token, which merges of an inconsistent file can produce, is encoded character by character.
 static bool bpe_push(const struct vocab *v, const char *text, size_t size, struct token_list *out, struct model_error *error) {
     int32_t token = vocab_find(v, text, size);
     if (token >= 0) {
@@ -224,16 +224,16 @@ static bool word_push(const struct vocab *v, const char *text, size_t size, stru
     return ok;
 }
 
-// The text once as characters, to be cut, and once in the alphabet, to be merged.
-struct written {
+// A text as characters, to be split into words, and in the alphabet of GPT-2, to be merged.
+struct gpt2_text {
     uint32_t *chars; // [n]
-    size_t *ends;    // [n] of each character, in `text`
+    size_t *ends;    // [n] end of each character in `text`
     bool *is_cut;    // [n + 1]
     char *text;
     size_t n;
 };
 
-static bool written_init(struct written *w, const char *text, size_t size) {
+static bool gpt2_text_init(struct gpt2_text *w, const char *text, size_t size) {
     w->chars = berth_calloc(size + 1, sizeof *w->chars);
     w->ends = berth_malloc((size + 1) * sizeof *w->ends);
     w->is_cut = berth_calloc(size + 1, sizeof *w->is_cut);
@@ -257,8 +257,8 @@ static bool written_init(struct written *w, const char *text, size_t size) {
 }
 
 static bool bpe_encode(const struct vocab *v, const char *text, size_t size, struct token_list *out, struct model_error *error) {
-    struct written w = {0};
-    bool ok = size < SIZE_MAX / 16 && written_init(&w, text, size);
+    struct gpt2_text w = {0};
+    bool ok = size < SIZE_MAX / 16 && gpt2_text_init(&w, text, size);
     if (!ok) {
         model_fail(error, "out of memory for the words of %zu bytes", size);
     } else {
@@ -279,9 +279,9 @@ static bool bpe_encode(const struct vocab *v, const char *text, size_t size, str
     return ok;
 }
 
-// ---- all of a text ----
+// ---- complete texts ----
 
-// A stretch of text without special tokens: it begins the text or follows a special token.
+// Encodes text without special tokens, at the start of a text or after a special token.
 static bool plain_encode(
     const struct vocab *v, const char *text, size_t size, struct token_list *out, struct model_error *error) {
     if (size == 0) {
@@ -306,8 +306,8 @@ static bool plain_encode(
 
 static bool text_encode(
     const struct vocab *v, const char *text, size_t size, unsigned how, struct token_list *out, struct model_error *error) {
-    const bool is_whole = (how & ENCODE_ADD) != 0;
-    if (is_whole && v->add_bos && v->bos >= 0 && !token_push(out, v->bos, error)) {
+    const bool is_complete = (how & ENCODE_ADD) != 0;
+    if (is_complete && v->add_bos && v->bos >= 0 && !token_push(out, v->bos, error)) {
         return false;
     }
     int32_t *specials = specials_find(v, text, size, (how & ENCODE_PARSE) != 0);
@@ -321,10 +321,10 @@ static bool text_encode(
     }
     berth_free(specials);
     return ok && plain_encode(v, text + start, size - start, out, error) &&
-           (!is_whole || !v->add_eos || v->eos < 0 || token_push(out, v->eos, error));
+           (!is_complete || !v->add_eos || v->eos < 0 || token_push(out, v->eos, error));
 }
 
-// ---- any vocabulary ----
+// ---- all tokenizers ----
 
 const struct vocab_ops vocab_ops_file = {.encode = text_encode, .piece = token_piece, .is_end = token_is_end};
 

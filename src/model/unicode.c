@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// unicode.c: characters of UTF-8 texts, bytes that come piece by piece turned into whole characters, and which characters are
-// letters, numbers, punctuation, spaces: what patterns mean by \p{L}, \p{N}, \p{P} and \s.
+// unicode.c: decodes and encodes UTF-8, converts bytes that arrive in pieces to complete characters, and classifies characters as
+// \p{L}, \p{N}, \p{P} and \s of regular expressions do.
 
 #include "model/unicode_table.h"
 #include "model/vocab.h"
 
 #include <string.h>
 
-#define WRONG 0xFFFDu
+#define REPLACEMENT 0xFFFDu
 
-// Bytes of a character by its first byte; 0: none begins so.
+// Returns the number of bytes of a character by its first byte; 0: no character begins with this byte.
 static size_t size_of(unsigned char first) {
     if (first < 0xC2) {
         return first < 0x80;
@@ -17,7 +17,7 @@ static size_t size_of(unsigned char first) {
     return first < 0xF5 ? 2 + (first >= 0xE0) + (first >= 0xF0) : 0;
 }
 
-// Is `second` possible behind `first`? Excludes overlong forms, surrogates and what lies beyond U+10FFFF.
+// Returns whether `second` may follow `first`. Excludes overlong forms, surrogates and values above U+10FFFF.
 static bool is_second(unsigned char first, unsigned char second) {
     switch (first) {
         case 0xE0: return second >= 0xA0 && second <= 0xBF;
@@ -28,7 +28,7 @@ static bool is_second(unsigned char first, unsigned char second) {
     }
 }
 
-// Bytes at text that may be the begin of a character, up to a whole one; 0: not even the first may.
+// Returns how many bytes at p form a valid beginning of a character, at most one character; 0: not even the first byte is valid.
 static size_t prefix_of(const unsigned char *p, size_t size) {
     const size_t whole = size > 0 ? size_of(p[0]) : 0;
     size_t n = whole > 0 ? 1 : 0;
@@ -42,7 +42,7 @@ size_t utf8_next(const char *text, size_t size, uint32_t *c) {
     const unsigned char *p = (const unsigned char *) text;
     const size_t n = prefix_of(p, size);
     if (n == 0 || n < size_of(p[0])) {
-        *c = WRONG;
+        *c = REPLACEMENT;
         return size > 0;
     }
     *c = n == 1 ? p[0] : p[0] & (0x7Fu >> n);
@@ -74,7 +74,7 @@ size_t utf8_stream_put(struct utf8_stream *s, const char *bytes, size_t size, ch
             const unsigned char *held = (const unsigned char *) s->held;
             const size_t prefix = prefix_of(held, s->n_held);
             if (prefix == s->n_held && prefix < size_of(held[0])) {
-                break; // more may follow
+                break; // incomplete character: wait for more bytes
             }
             const bool is_whole = prefix > 0 && prefix == size_of(held[0]);
             const size_t n_gone = prefix > 0 ? prefix : 1;
@@ -82,7 +82,7 @@ size_t utf8_stream_put(struct utf8_stream *s, const char *bytes, size_t size, ch
                 memcpy(out + n, s->held, prefix);
                 n += prefix;
             } else {
-                n += utf8_put(WRONG, out + n);
+                n += utf8_put(REPLACEMENT, out + n);
             }
             s->n_held -= n_gone;
             memmove(s->held, s->held + n_gone, s->n_held);
@@ -92,16 +92,16 @@ size_t utf8_stream_put(struct utf8_stream *s, const char *bytes, size_t size, ch
 }
 
 size_t utf8_stream_end(struct utf8_stream *s, char *out) {
-    const size_t n = s->n_held > 0 ? utf8_put(WRONG, out) : 0;
+    const size_t n = s->n_held > 0 ? utf8_put(REPLACEMENT, out) : 0;
     s->n_held = 0;
     return n;
 }
 
-// ---- kinds ----
+// ---- categories ----
 
 static bool is_in(const struct char_run *runs, size_t n, uint32_t c) {
     size_t low = 0;
-    while (low < n) { // the first run that begins behind c
+    while (low < n) { // find the first run that begins after c
         const size_t mid = low + (n - low) / 2;
         if (runs[mid].first <= c) {
             low = mid + 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// unicode_table.h: characters of the general categories L, N and P as runs {first, how many}, ascending. As in the Unicode
-// Character Database, version 15.1.0, which is the reference's.
+// unicode_table.h: the characters of the general categories L, N and P as ascending runs {first, n}. They are those of the Unicode
+// Character Database, version 15.1.0, which the reference uses.
 #pragma once
 
 #include <stdint.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// vocab.c: a vocabulary of a file: its texts in a table, the bytes of a token, which tokens end a text. vocab_read.c reads it,
-// tokenize.c cuts texts into its tokens.
+// vocab.c: the vocabulary of a file: the hash table of its texts, the bytes of a token, and the tokens that end a text.
+// vocab_read.c reads it, tokenize.c encodes texts with it.
 
 #include "model/vocab.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// ---- texts by their bytes ----
+// ---- hash table of texts ----
 
 static bool is_text(const char *text, uint32_t size, const struct text_part *parts, int n_parts) {
     size_t at = 0;
@@ -77,13 +77,13 @@ void token_list_fini(struct token_list *list) {
     *list = (struct token_list){0};
 }
 
-// ---- GPT-2's alphabet: a visible character for every byte ----
+// ---- the alphabet of GPT-2: one printable character per byte ----
 
 static bool is_visible(uint32_t byte) {
     return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
 }
 
-// Bytes that are no visible character of Latin-1 get the characters from U+0100 on, in their order.
+// Bytes that are not printable characters of Latin-1 map to the characters from U+0100 on, in order.
 uint32_t byte_to_char(uint8_t byte) {
     if (is_visible(byte)) {
         return byte;
@@ -117,7 +117,7 @@ static size_t byte_put(char *out, size_t cap, size_t n, char c) {
     return n + 1;
 }
 
-// U+2581 is a space.
+// Replaces U+2581 by a space.
 static size_t piece_spm(const char *text, size_t size, char *out, size_t cap) {
     size_t n = 0;
     for (size_t i = 0; i < size; i++) {
@@ -137,7 +137,7 @@ static size_t piece_bpe(const char *text, size_t size, char *out, size_t cap) {
     for (size_t at = 0, step; at < size; at += step) {
         step = utf8_next(text + at, size - at, &c);
         const int byte = byte_of_char(c);
-        for (size_t i = 0; byte < 0 && i < step; i++) { // not of the alphabet: as it is
+        for (size_t i = 0; byte < 0 && i < step; i++) { // not in the alphabet: copied unchanged
             n = byte_put(out, cap, n, text[at + i]);
         }
         if (byte >= 0) {
@@ -175,7 +175,7 @@ static bool has_name(const struct vocab *v, const char *name) {
     return vocab_find(v, name, strlen(name)) >= 0;
 }
 
-// Where a text is of several messages, "<|end|>" ends one of them, and others end the text.
+// In formats with several messages per text, "<|end|>" ends a message, and other tokens end the text.
 static bool has_messages(const struct vocab *v) {
     return (has_name(v, "<|return|>") || has_name(v, "<|flush|>")) && (has_name(v, "<|call|>") || has_name(v, "<|calls|>"));
 }

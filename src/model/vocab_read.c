@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// vocab_read.c: reads a tokenizer from a file's keys: lists that must be of one length, ids that must be tokens, all of it
-// checked.
+// vocab_read.c: reads a tokenizer from the keys of a file. It checks that lists have the same length and that ids are tokens.
 
 #include "base/min.h"
 #include "model/vocab.h"
@@ -10,29 +9,29 @@
 #include <stdio.h>
 #include <string.h>
 
-// A list of texts; empty if the key is absent.
+// Reads a list of texts. The table stays empty if the key is absent.
 static bool texts_read(const struct gguf_context *meta, const char *key, struct text_table *table, struct model_error *error) {
     const int64_t id = gguf_find_key(meta, key);
     if (id < 0) {
         return true;
     }
     if (gguf_get_kv_type(meta, id) != GGUF_TYPE_ARRAY || gguf_get_arr_type(meta, id) != GGUF_TYPE_STRING) {
-        return model_fail(error, "key '%s' is no list of texts", key);
+        return model_fail(error, "key '%s' is not an array of strings", key);
     }
     const size_t n_texts = gguf_get_arr_n(meta, id);
     if (n_texts > INT32_MAX / 4) {
-        return model_fail(error, "key '%s' has %zu texts, too many", key, n_texts);
+        return model_fail(error, "key '%s' has too many strings: %zu", key, n_texts);
     }
     table->texts = berth_malloc((n_texts + 1) * sizeof *table->texts);
     table->sizes = berth_malloc((n_texts + 1) * sizeof *table->sizes);
     if (table->texts == NULL || table->sizes == NULL) {
-        return model_fail(error, "out of memory for %zu texts of '%s'", n_texts, key);
+        return model_fail(error, "out of memory for %zu strings of key '%s'", n_texts, key);
     }
     for (size_t i = 0; i < n_texts; i++) {
         table->texts[i] = gguf_get_arr_str(meta, id, i);
         const size_t size = strlen(table->texts[i]);
         if (size > INT32_MAX / 4) {
-            return model_fail(error, "text %zu of key '%s' has %zu bytes, too many", i, key, size);
+            return model_fail(error, "string %zu of key '%s' is too long: %zu bytes", i, key, size);
         }
         table->sizes[i] = (uint32_t) size;
         table->longest = max_size(size, table->longest);
@@ -41,7 +40,7 @@ static bool texts_read(const struct gguf_context *meta, const char *key, struct 
     return true;
 }
 
-// A list of numbers that goes with the tokens; NULL if the key is absent.
+// Reads an array with one number per token; NULL: the key is absent.
 static bool numbers_read(const struct gguf_context *meta, const char *key, enum gguf_type type, int32_t n, const void **out,
     struct model_error *error) {
     const int64_t id = gguf_find_key(meta, key);
@@ -50,7 +49,7 @@ static bool numbers_read(const struct gguf_context *meta, const char *key, enum 
         return true;
     }
     if (gguf_get_kv_type(meta, id) != GGUF_TYPE_ARRAY || gguf_get_arr_type(meta, id) != type) {
-        return model_fail(error, "key '%s' is no list of %s", key, gguf_type_name(type));
+        return model_fail(error, "key '%s' is not an array of %s", key, gguf_type_name(type));
     }
     if (gguf_get_arr_n(meta, id) != (size_t) n) {
         return model_fail(error, "key '%s' has %zu values for %d tokens", key, gguf_get_arr_n(meta, id), n);
@@ -67,10 +66,10 @@ static bool tokens_read(struct vocab *v, const struct gguf_context *meta, int64_
     v->n_tokens = v->tokens.n;
     v->max_size = v->tokens.longest;
     if (v->n_tokens == 0) {
-        return model_fail(error, "there is no tokenizer: key 'tokenizer.ggml.tokens' is missing or empty");
+        return model_fail(error, "the file has no tokenizer: key 'tokenizer.ggml.tokens' is missing or empty");
     }
     if (v->n_tokens != n_vocab) {
-        return model_fail(error, "there are %d tokens, but the model has %" PRId64, v->n_tokens, n_vocab);
+        return model_fail(error, "the tokenizer has %d tokens, but the model has embeddings for %" PRId64, v->n_tokens, n_vocab);
     }
     if (!numbers_read(meta, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, v->n_tokens, &scores, error) ||
         !numbers_read(meta, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, v->n_tokens, &types, error)) {
@@ -85,7 +84,7 @@ static bool tokens_read(struct vocab *v, const struct gguf_context *meta, int64_
         const float score = scores != NULL ? ((const float *) scores)[i] : 0;
         const int32_t type = types != NULL ? ((const int32_t *) types)[i] : TOKEN_NORMAL;
         if (type < 0 || type > TOKEN_BYTE) {
-            return model_fail(error, "token %d is of type %d, which is none", i, type);
+            return model_fail(error, "token %d has the unknown type %d", i, type);
         }
         v->scores[i] = isnan(score) ? -INFINITY : score;
         v->types[i] = (uint8_t) type;
@@ -107,7 +106,7 @@ static bool merges_read(struct vocab *v, const struct gguf_context *meta, struct
     v->split = split_find(pre, &v->is_word_first, &v->add_bos);
     if (v->split == NULL) {
         return model_fail(error,
-            "words as '%.64s' cuts them are not supported; default, gpt-2, llama-bpe, qwen2, smollm, tekken and some others are",
+            "pre-tokenizer '%.64s' is not supported; supported: default, gpt-2, llama-bpe, qwen2, smollm, tekken and some others",
             pre);
     }
     return text_table_fill(&v->merges, false) || model_fail(error, "out of memory for the table of %d merges", v->merges.n);
@@ -118,7 +117,7 @@ static bool id_read(
     char key[96];
     int64_t id = -1;
     snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", name);
-    // Files write -1 as u32 for "none".
+    // Some files store -1 as u32 for "none".
     const int64_t at = gguf_find_key(meta, key);
     if (at >= 0 && gguf_get_kv_type(meta, at) == GGUF_TYPE_UINT32 && gguf_get_val_u32(meta, at) == UINT32_MAX) {
         *out = -1;
@@ -152,7 +151,7 @@ static bool specials_read(struct vocab *v, const struct gguf_context *meta, stru
     return specials_init(v) || model_fail(error, "out of memory for the special tokens");
 }
 
-// "<0x0A>" is byte 10.
+// Finds the token of each byte: the token "<0x0A>" stands for byte 10.
 static void bytes_find(struct vocab *v) {
     for (int b = 0; b < 256; b++) {
         char text[8];
@@ -174,11 +173,11 @@ struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct
         goto fail;
     }
     if (name == NULL || strcmp(name, "no_vocab") == 0) {
-        model_fail(error, "there is no tokenizer in the file");
+        model_fail(error, "the file has no tokenizer: key 'tokenizer.ggml.model' is missing or 'no_vocab'");
         goto fail;
     }
     if (strcmp(name, "llama") != 0 && strcmp(name, "gpt2") != 0) {
-        model_fail(error, "tokenizer '%.64s' is not supported; llama and gpt2 are", name);
+        model_fail(error, "tokenizer '%.64s' is not supported; supported: llama, gpt2", name);
         goto fail;
     }
     v->kind = strcmp(name, "llama") == 0 ? VOCAB_SPM : VOCAB_BPE;

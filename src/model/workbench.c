@@ -31,7 +31,7 @@ bool work_is_stopped(const struct work_watch *watch) {
     return watch->is_stopped != NULL && watch->is_stopped(watch->user);
 }
 
-// Both places are relative to the program's folder, which may be moved: the installed model, and the link in a build folder.
+// Both folders are relative to the program's folder, which may be moved: the installed models, and the link in a build folder.
 static bool shipped_find(char path[4096]) {
     static const char *const places[] = {BERTH_MODELS, "../models"};
     char program[4096];
@@ -52,7 +52,7 @@ static bool shipped_find(char path[4096]) {
 
 bool workbench_path(const struct model_options *o, char path[4096], struct model_error *error) {
     if (o->path == NULL) {
-        return shipped_find(path) || model_fail(error, "the shipped model is not at %s: %s", path, strerror(errno));
+        return shipped_find(path) || model_fail(error, "the shipped model was not found at %s: %s", path, strerror(errno));
     }
     snprintf(path, 4096, "%s", o->path);
     return access(path, R_OK) == 0 || model_fail(error, "%s: cannot be read: %s", path, strerror(errno));
@@ -64,7 +64,7 @@ struct model *workbench_model(const char *path, const struct model_options *o, s
     }
     struct model_error why = {""};
     struct model *model = model_open_llama(path, o->no_mmap, &why);
-    if (model == NULL && !o->by_llama) { // what Berth says of it comes first
+    if (model == NULL && !o->by_llama) { // Berth's own error comes first
         model_free(model_open(path, error));
     }
     if (model == NULL) {
@@ -79,7 +79,7 @@ static bool devices_open(struct workbench *w, const struct model_options *o, str
         return model_devices_open(&w->devices, o->device, (int) o->n_threads, error);
     }
     if (!w->model->engine->can_split) {
-        return model_fail(error, "--split tensor: a model that %s runs is not shared out so", w->model->engine->name);
+        return model_fail(error, "--split tensor is not supported for models that %s runs", w->model->engine->name);
     }
     return model_devices_open_split(&w->devices, w->model, o->device, (int) o->n_threads, error);
 }
@@ -91,7 +91,7 @@ static bool model_load(struct workbench *w, const struct model_options *o, struc
     }
     w->devices.n_host = o->n_host;
     if (o->rooms != NULL && !o->rooms(&w->devices, o->rooms_user)) {
-        return model_fail(error, "out of memory for limits");
+        return model_fail(error, "out of memory for the memory limits of devices");
     }
     return model_place(w->model, &w->devices, o->plan_only, o->progress, NULL, error);
 }
@@ -115,12 +115,13 @@ bool lora_parse(const char *text, char path[4096], float *scale, struct model_er
     const float x = colon != NULL ? strtof(colon + 1, &end) : 1;
     *scale = 1;
     snprintf(path, 4096, "%s", text);
-    if (colon != NULL && end != colon + 1 && *end == '\0' && access(text, R_OK) != 0) { // else the colon is part of a name
+    // Otherwise the colon is part of the file name.
+    if (colon != NULL && end != colon + 1 && *end == '\0' && access(text, R_OK) != 0) {
         snprintf(path, 4096, "%.*s", (int) (colon - text), text);
         *scale = x;
     }
     if (!isfinite(*scale)) {
-        return model_fail(error, "%s: the adapter's scale is not a number", text);
+        return model_fail(error, "%s: the scale of the adapter is not a finite number", text);
     }
     return access(path, R_OK) == 0 || model_fail(error, "%s: cannot be read: %s", path, strerror(errno));
 }
@@ -133,7 +134,7 @@ bool workbench_lora_add(struct workbench *w, const char *text, struct model_erro
     }
     if (!w->model->engine->can_lora) {
         return model_fail(
-            error, "%s: adapters are for models that Berth runs itself, and this one %s runs", path, w->model->engine->name);
+            error, "%s: adapters require a model that Berth runs itself, but %s runs this model", path, w->model->engine->name);
     }
     return model_lora_add(w->model, &w->devices, path, scale, error);
 }
@@ -163,7 +164,7 @@ bool workbench_session_open(struct workbench *w, const struct model_options *o, 
         return model_fail(error, "%s: %s", w->path, why.text);
     }
 #ifdef __GLIBC__
-    malloc_trim(0); // what loading and planning took is given back: from here on memory stays as it is
+    malloc_trim(0); // return the memory that loading and planning used; from here on memory use is constant
 #endif
     return true;
 }
