@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// further.c: how fast a setting that was found generates, and what more memory would change.
+// further.c: predicts or measures the decode speed of a setting, and finds the effect of more memory.
 
 #include "fit/fit.h"
 
-#define TRIED_SIZE ((uint64_t) 64 << 20) // a model that takes no more is run to measure its speed
+#define TRIED_SIZE ((uint64_t) 64 << 20) // bytes; a model of at most this size is run to measure its speed
 #define STEP ((uint64_t) 1 << 30)
 
-static bool is_held_back(const struct fit_answer *a) {
+static bool is_limited_by_memory(const struct fit_answer *a) {
     return !a->fits || a->ctx_limit == FIT_MEMORY || a->batch_limit == FIT_MEMORY || a->n_host > 0 ||
            (a->cache != GGML_TYPE_F16 && a->full != FIT_NONE);
 }
 
-// One more GiB for the limit that was exceeded.
+// Adds one GiB to the exceeded limit and solves again.
 static bool next_find(struct fit_next *next, struct fit_question *q, int full, const struct model_speed *speed, double tried,
     struct model_error *error) {
     struct fit_limit *limit = fit_limits_get(&q->limits, full);
@@ -29,13 +29,13 @@ static bool next_find(struct fit_next *next, struct fit_question *q, int full, c
     return ok;
 }
 
-// A GiB more for whatever limit is exceeded, each on top of those before. Afterwards the limits are as they were.
+// Adds a GiB to the exceeded limit, several times. Restores the limits afterwards.
 static bool further_find(
     struct fit_found *f, struct fit_question *q, const struct model_speed *speed, struct model_error *error) {
     const struct fit_answer *a = &f->answer;
     int n_raised = 0;
     bool ok = true;
-    while (ok && f->n_next < FIT_N_NEXT && is_held_back(a) && a->full != FIT_NONE) {
+    while (ok && f->n_next < FIT_N_NEXT && is_limited_by_memory(a) && a->full != FIT_NONE) {
         struct fit_next *next = &f->next[f->n_next];
         ok = next_find(next, q, a->full, speed, f->tried, error);
         a = &next->answer;
@@ -48,7 +48,7 @@ static bool further_find(
     return ok;
 }
 
-// Measured tokens a second of a small model as it was found; 0: it is large, or cannot be tried.
+// Returns the measured tokens per second of a small model; 0: the model is large, or cannot run.
 static double speed_try(const struct fit_question *q, const struct workbench *m, const struct fit_answer *a) {
     struct model_options o = q->model;
     struct model_error error = {""};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// limits.c: the bytes a device may give to a model, and whether the model stays within them.
+// limits.c: the memory limits of devices, and whether a model stays within them.
 
 #include "base/base.h"
 #include "fit/fit.h"
@@ -21,7 +21,7 @@ enum ggml_status fit_limits_add(
     for (size_t i = 0; i < limits->n; i++) {
         const struct fit_limit *other = &limits->items[i];
         if (other->name_length == name_length && strncmp(other->text, text, name_length) == 0) {
-            model_fail(error, "--memory '%s' and '%s' are for the same", other->text, text);
+            model_fail(error, "--memory '%s' and --memory '%s' limit the same device", other->text, text);
             return GGML_STATUS_FAILED;
         }
     }
@@ -47,11 +47,11 @@ bool fit_limits_resolve(struct fit_limits *limits, const struct model_devices *d
         struct fit_limit *limit = &limits->items[i];
         limit->device = fit_limit_device(limit, devices);
         if (limit->device == FIT_NONE) {
-            return model_fail(error, "--memory '%s': the model has nothing on a device '%.*s'; 'berth devices' lists them",
+            return model_fail(error, "--memory '%s': the model does not use a device '%.*s'; 'berth devices' lists the devices",
                 limit->text, (int) limit->name_length, limit->text);
         }
     }
-    for (int d = 0; d + 1 < devices->n; d++) { // the last is the CPU: the question may be for another host
+    for (int d = 0; d + 1 < devices->n; d++) { // not the last device, the CPU: the result may be for another host
         size_t n_free = 0, n_total = 0;
         ggml_backend_dev_memory(devices->dev[d], &n_free, &n_total);
         if (n_total > 0 && fit_limits_get(limits, d) == NULL &&

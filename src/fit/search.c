@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// search.c: the best setting of a model within limits.
-//   If nothing may be given up: the largest context, found by bisection between one that fits and one that does not, then the
-// largest batch likewise.
-//   Otherwise a context that is wanted is kept, and the least is given up that makes it fit: first tokens of a batch, which cost
-// speed with prompts only, as does recomputing, the next; then bits of the cache, then layers that leave the GPUs, which costs
-// the most. If all of that does not suffice: the largest context with all of it given up.
+// search.c: finds the best setting of a model within memory limits.
+// If no compromise is allowed, it finds the largest context by bisection, then the largest batch.
+// Otherwise it keeps the requested context and makes the smallest compromise that fits. The order is: a smaller batch, then
+// recomputing, which both slow only prefill; then fewer bits in the cache; then layers on the host instead of GPUs, which costs the
+// most speed. If all compromises together do not suffice, it finds the largest context with all of them.
 
 #include "fit/fit.h"
 
@@ -13,10 +12,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define BATCH 512             // a context is worth more than a batch beyond this
-#define BATCH_LEAST 32        // ... and less is worth little
-#define RECOMPUTE_TRIES 8     // for a limit on graphs: what is missing shrinks from one to the next
-#define RECOMPUTE_US 20000000 // for all of them together, except those of the answer
+#define BATCH 512             // a larger context is preferred to a batch above this
+#define BATCH_LEAST 32        // smallest batch that is tried
+#define RECOMPUTE_TRIES 8     // planning attempts per setting; the missing bytes shrink with each
+#define RECOMPUTE_US 20000000 // microseconds for all attempts together, except those of the final setting
 
 struct search {
     const struct fit_question *q;
@@ -24,8 +23,8 @@ struct search {
     struct fit_answer *a;
     struct model_error *error;
     bool may_recompute;
-    bool is_last;  // it fitted before: this is the answer
-    int64_t until; // end of the search for what to recompute
+    bool is_last;  // the final setting, which is known to fit
+    int64_t until; // end of the search for ops to recompute, ggml_time_us
 };
 
 bool fit_allow_parse(const char *text, unsigned *allow, struct model_error *error) {
@@ -34,7 +33,7 @@ bool fit_allow_parse(const char *text, unsigned *allow, struct model_error *erro
         unsigned bit;
     } names[] = {{"cache-type", FIT_CACHE_TYPE}, {"batch", FIT_BATCH}, {"spill", FIT_SPILL}, {"recompute", FIT_RECOMPUTE}};
     if (*text == '\0') {
-        return model_fail(error, "--allow '' names none of cache-type, batch, spill, recompute");
+        return model_fail(error, "--allow is empty; use a list of cache-type, batch, spill, recompute");
     }
     while (*text != '\0') {
         const size_t n = strcspn(text, ",");
@@ -45,7 +44,7 @@ bool fit_allow_parse(const char *text, unsigned *allow, struct model_error *erro
             }
         }
         if (bit == 0) {
-            return model_fail(error, "--allow '%.*s' is none of cache-type, batch, spill, recompute", (int) n, text);
+            return model_fail(error, "--allow: unknown value '%.*s'; use cache-type, batch, spill, recompute", (int) n, text);
         }
         *allow |= bit;
         text += n + (text[n] == ',');
@@ -55,8 +54,8 @@ bool fit_allow_parse(const char *text, unsigned *allow, struct model_error *erro
 
 // ---- one setting ----
 
-// A GPU takes no more layers than its limit has room for.
-static bool rooms_set(struct model_devices *devices, const void *user) {
+// Limits the layers of each GPU to the bytes of its limit.
+static bool limits_set(struct model_devices *devices, const void *user) {
     const struct fit_question *q = user;
     for (size_t i = 0; i < q->limits.n; i++) {
         const int d = fit_limit_device(&q->limits.items[i], devices);
@@ -69,7 +68,7 @@ static bool rooms_set(struct model_devices *devices, const void *user) {
 
 static void options_set(const struct fit_question *q, struct model_options *o, int64_t n_host) {
     o->n_host = n_host;
-    o->rooms = (q->allow & FIT_SPILL) != 0 ? rooms_set : NULL;
+    o->rooms = (q->allow & FIT_SPILL) != 0 ? limits_set : NULL;
     o->rooms_user = q;
 }
 
@@ -105,8 +104,8 @@ static size_t compute_of(const struct workbench *m) {
     return bytes;
 }
 
-// The same with less memory for graphs, by what is missing. If no schedule was found that keeps the limit, the session is planned
-// without one.
+// Plans the setting with a lower limit for its graphs, reduced by the missing bytes. If no schedule keeps that limit, the session
+// is planned without one.
 static bool recompute_try(struct search *s, struct model_options *o, int *full) {
     size_t limit = s->a->compute_once;
     for (int i = 0; i < RECOMPUTE_TRIES && *full != FIT_NONE; i++) {
@@ -134,12 +133,12 @@ static bool recompute_try(struct search *s, struct model_options *o, int *full) 
     return *full == FIT_NONE || session_plan(s, o);
 }
 
-// Plans one setting; *fits is the answer.
+// Plans one setting. *fits: it stays within all limits.
 static bool setting_try(struct search *s, int64_t n_ctx, int64_t n_batch, bool *fits) {
     struct fit_answer *a = s->a;
     *fits = false;
     if (work_is_stopped(&s->q->watch)) {
-        return model_fail(s->error, "stopped while looking for what fits");
+        return model_fail(s->error, "interrupted while searching for a setting that fits");
     }
     struct model_options o = s->q->model;
     o.plan_only = true;
@@ -168,8 +167,8 @@ static bool setting_try(struct search *s, int64_t n_ctx, int64_t n_batch, bool *
     return true;
 }
 
-// What fitted before, once more, so that the session is planned for it.
-static bool setting_take(struct search *s, int64_t n_ctx, int64_t n_batch) {
+// Plans a setting that is known to fit as the answer, so that the session is planned for it.
+static bool setting_accept(struct search *s, int64_t n_ctx, int64_t n_batch) {
     s->is_last = true;
     const bool ok = setting_try(s, n_ctx, n_batch, &s->a->fits);
     s->is_last = false;
@@ -180,17 +179,18 @@ static int64_t batch_in(const struct search *s, int64_t n_ctx) {
     return min_i64(s->q->model.n_batch > 0 ? s->q->model.n_batch : BATCH, n_ctx);
 }
 
-// ---- the largest ----
+// ---- the largest setting ----
 
 static void progress_report(const struct search *s, const char *what, uint64_t n_asked, int64_t low, int64_t high) {
-    uint64_t n_left = 0; // each answer halves what is open
+    uint64_t n_left = 0; // each attempt halves the interval
     for (int64_t open = high - low; open > 0; open /= 2) {
         n_left++;
     }
     work_progress(&s->q->watch, what, n_asked, n_asked + n_left, "between %" PRId64 " and %" PRId64, low, high);
 }
 
-// The largest n in [low, high] that fits, where low does: of the batch in a context of n_ctx, or with n_ctx 0 of the context.
+// Finds the largest n in [low, high] that fits, where low is known to fit. n is the batch for a context of n_ctx, or the context if
+// n_ctx is 0.
 static bool largest_find(struct search *s, int64_t low, int64_t high, int64_t n_ctx, int64_t *out) {
     int64_t n = high;
     for (uint64_t n_asked = 0; low < high; n_asked++) {
@@ -210,15 +210,15 @@ static bool largest_find(struct search *s, int64_t low, int64_t high, int64_t n_
     return true;
 }
 
-// A context that is looked for ends where the model's own positions do, if it learned these.
-static int64_t ctx_most(const struct search *s) {
+// Returns the largest context to try. A model with learned position embeddings has no further positions.
+static int64_t ctx_largest(const struct search *s) {
     const int64_t most = s->q->max_ctx > 0 ? s->q->max_ctx : s->m->model->params.n_ctx_train;
     const struct ggml_tensor *learned = s->m->model->position_embd;
     return learned != NULL ? min_i64(learned->ne[1], most) : most;
 }
 
-// What limits a context that the memory does not.
-static enum fit_limit_kind ctx_end(const struct search *s, int64_t n_ctx) {
+// Returns the reason why a context that memory does not limit is not larger.
+static enum fit_limit_kind ctx_reason(const struct search *s, int64_t n_ctx) {
     const struct ggml_tensor *learned = s->m->model->position_embd;
     if (n_ctx == s->q->max_ctx) {
         return FIT_MAX_CTX;
@@ -226,7 +226,7 @@ static enum fit_limit_kind ctx_end(const struct search *s, int64_t n_ctx) {
     return learned != NULL && n_ctx == learned->ne[1] ? FIT_LEARNED : FIT_MODEL;
 }
 
-// a->fits says whether anything does; the rest of the answer is then of that, and the session is planned for it.
+// a->fits: some setting fits. Then the answer holds the largest one, and the session is planned for it.
 static bool largest_solve(struct search *s) {
     const struct model_options *given = &s->q->model;
     struct fit_answer *a = s->a;
@@ -243,11 +243,11 @@ static bool largest_solve(struct search *s) {
         return true;
     }
     if (n_ctx == 0) {
-        const int64_t max = ctx_most(s);
+        const int64_t max = ctx_largest(s);
         if (!largest_find(s, 1, max, 0, &n_ctx)) {
             return false;
         }
-        a->ctx_limit = n_ctx < max ? FIT_MEMORY : ctx_end(s, max);
+        a->ctx_limit = n_ctx < max ? FIT_MEMORY : ctx_reason(s, max);
         a->ctx_full = a->full;
         n_batch = batch_in(s, n_ctx);
     }
@@ -258,10 +258,10 @@ static bool largest_solve(struct search *s) {
         a->batch_limit = n_batch < n_ctx ? FIT_MEMORY : FIT_CONTEXT;
         a->batch_full = a->full;
     }
-    return setting_take(s, n_ctx, n_batch);
+    return setting_accept(s, n_ctx, n_batch);
 }
 
-// ---- the least that is given up: each returns false on failure, and a->fits says whether something fits ----
+// ---- the smallest compromise: each function returns false on failure; a->fits: the setting found fits ----
 
 static int64_t batch_least(const struct search *s, int64_t n_ctx) {
     const int64_t most = batch_in(s, n_ctx);
@@ -269,8 +269,8 @@ static int64_t batch_least(const struct search *s, int64_t n_ctx) {
     return may ? min_i64(most, BATCH_LEAST) : most;
 }
 
-// The largest batch of a context that fits, with the current types and places: as wanted, or less.
-static bool sizes_try(struct search *s, int64_t n_ctx) {
+// Finds the largest batch that fits for a context, with the current cache type and placement.
+static bool batch_sizes_try(struct search *s, int64_t n_ctx) {
     const int64_t most = batch_in(s, n_ctx), least = batch_least(s, n_ctx);
     int64_t n = most;
     if (!setting_try(s, n_ctx, most, &s->a->fits)) {
@@ -282,29 +282,29 @@ static bool sizes_try(struct search *s, int64_t n_ctx) {
     if (!setting_try(s, n_ctx, least, &s->a->fits)) {
         return false;
     }
-    return !s->a->fits || (largest_find(s, least, most - 1, n_ctx, &n) && setting_take(s, n_ctx, n));
+    return !s->a->fits || (largest_find(s, least, most - 1, n_ctx, &n) && setting_accept(s, n_ctx, n));
 }
 
-// Every op once, else some recomputed.
-static bool batches_try(struct search *s, int64_t n_ctx) {
+// Tries without recomputing, then with recomputing.
+static bool recomputes_try(struct search *s, int64_t n_ctx) {
     s->may_recompute = false;
-    if (!sizes_try(s, n_ctx)) {
+    if (!batch_sizes_try(s, n_ctx)) {
         return false;
     }
     if (s->a->fits || (s->q->allow & FIT_RECOMPUTE) == 0 || !s->m->model->engine->can_limit || s->m->devices.n != 1) {
         return true;
     }
     s->may_recompute = true;
-    return sizes_try(s, n_ctx);
+    return batch_sizes_try(s, n_ctx);
 }
 
 static bool caches_try(struct search *s, int64_t n_ctx) {
-    static const enum ggml_type types[] = {GGML_TYPE_COUNT, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0}; // the first: as given, or f16
+    static const enum ggml_type types[] = {GGML_TYPE_COUNT, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0}; // COUNT: the given type, or f16
     const bool may = (s->q->allow & FIT_CACHE_TYPE) != 0 && !s->q->model.has_cache_type;
     s->a->fits = false;
     for (size_t i = 0; !s->a->fits && i < (may ? sizeof types / sizeof types[0] : 1); i++) {
         s->a->cache = types[i];
-        if (!batches_try(s, n_ctx)) {
+        if (!recomputes_try(s, n_ctx)) {
             return false;
         }
     }
@@ -326,7 +326,7 @@ static bool place_try(struct search *s, int64_t n_host, int64_t n_ctx) {
     return model_open_with(s->q, s->m, n_host, s->error) && caches_try(s, n_ctx);
 }
 
-// As many layers on GPUs as possible: by bisection, since fewer there only leave more room there.
+// Keeps as many layers on GPUs as possible. Bisection is possible because fewer layers only leave more memory on a GPU.
 static bool places_try(struct search *s, int64_t n_ctx) {
     if (!caches_try(s, n_ctx)) {
         return false;
@@ -334,7 +334,7 @@ static bool places_try(struct search *s, int64_t n_ctx) {
     if (s->a->fits || (s->q->allow & FIT_SPILL) == 0 || !has_gpu_layer(s->m)) {
         return true;
     }
-    int64_t low = 0, high = s->m->model->params.n_layer + 1; // low does not fit; all on the host may
+    int64_t low = 0, high = s->m->model->params.n_layer + 1; // low does not fit; high, all layers on the host, may fit
     while (low + 1 < high) {
         const int64_t n = low + (high - low) / 2;
         if (!place_try(s, n, n_ctx)) {
@@ -348,14 +348,14 @@ static bool places_try(struct search *s, int64_t n_ctx) {
 static bool allowed_solve(struct search *s) {
     const struct fit_question *q = s->q;
     struct fit_answer *a = s->a;
-    const int64_t most = min_i64(ctx_most(s), s->m->model->params.n_ctx_train);
+    const int64_t most = min_i64(ctx_largest(s), s->m->model->params.n_ctx_train);
     const int64_t wanted = q->model.n_ctx > 0 ? q->model.n_ctx : most;
     a->ctx_wanted = wanted;
     a->batch_wanted = batch_in(s, wanted);
     if (!places_try(s, wanted)) {
         return false;
     }
-    a->ctx_limit = q->model.n_ctx > 0 ? FIT_GIVEN : ctx_end(s, most);
+    a->ctx_limit = q->model.n_ctx > 0 ? FIT_GIVEN : ctx_reason(s, most);
     a->batch_limit = q->model.n_batch > 0 ? FIT_GIVEN : FIT_WANTED;
     if (a->n_batch < batch_in(s, wanted)) {
         a->batch_limit = FIT_MEMORY;
@@ -364,7 +364,7 @@ static bool allowed_solve(struct search *s) {
     if (a->fits || q->model.n_ctx > 0) {
         return true;
     }
-    struct fit_question small = *q; // all is given up by now, and the context too
+    struct fit_question small = *q; // all compromises are made; now the context is reduced, too
     small.model.n_batch = batch_least(s, wanted);
     small.max_ctx = wanted;
     s->q = &small;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// suggest.c: settings of a model that would lower the memory that its plan takes.
+// suggest.c: finds settings of a model that would lower the memory of its plan.
 
 #include "fit/fit.h"
 
 #include <inttypes.h>
 
-#define BATCH 512 // of a session that is asked for none
+#define BATCH 512 // default batch of a session
 
 static uint64_t plan_bytes(const struct view_plan *plan) {
     uint64_t sum = 0;
@@ -15,7 +15,7 @@ static uint64_t plan_bytes(const struct view_plan *plan) {
     return sum;
 }
 
-// Is it worth naming?
+// Plans another setting. Returns whether it should be reported: it saves memory, or it failed.
 static bool way_try(const char *path, const struct model_options *other, const struct view_plan *plan, struct fit_way *way) {
     const uint64_t taken = plan_bytes(plan);
     struct view_plan found = {0};

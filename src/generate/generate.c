@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// generate.c: the token loop, the text that comes of it and the grammar that it is held to; long texts, context by context
+// generate.c: generates tokens, writes their text, opens the grammar of a text, and processes long texts context by context
 // (generate.h).
 
 #include "generate/generate.h"
@@ -29,7 +29,8 @@ void text_writer_fini(struct text_writer *w) {
     berth_free(w->held);
 }
 
-// Models come from anywhere: control characters, which could command a terminal, become '?'. The bytes are whole characters.
+// Model files come from untrusted sources: control characters, which could send commands to a terminal, are replaced by '?'. The
+// bytes must be complete characters.
 static void controls_replace(char *chars, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const unsigned char c = (unsigned char) chars[i];
@@ -54,7 +55,7 @@ static bool bytes_write(struct text_writer *w, char *chars, size_t n) {
     return fwrite(chars, 1, n, w->file) == n && fflush(w->file) == 0;
 }
 
-// How many of the held bytes can be written: all before a stop word, or before what may be the beginning of one.
+// Returns how many of the held bytes can be written: all bytes before a stop word, or before a possible beginning of one.
 static size_t held_count(struct text_writer *w) {
     size_t n = w->n_held;
     for (int i = 0; i < w->n_stops; i++) {
@@ -70,7 +71,7 @@ static size_t held_count(struct text_writer *w) {
     return n;
 }
 
-// Writes the first m bytes of w->chars, as far as no stop word can begin in them.
+// Writes the first m bytes of w->chars, except for the end that may be the beginning of a stop word.
 static bool chars_put(struct text_writer *w, size_t m) {
     if (w->max_stop == 0) {
         return bytes_write(w, w->chars, m);
@@ -100,7 +101,7 @@ bool text_writer_end(struct text_writer *w) {
 
 enum { TOKEN_FAILED = -1, TOKEN_NONE = -2 };
 
-// The next token; TOKEN_FAILED with an error; TOKEN_NONE: the grammar allows none.
+// Returns the next token. TOKEN_FAILED: *error holds the cause. TOKEN_NONE: the grammar allows no token.
 static int32_t token_choose(const struct generator *g, struct model_error *error) {
     struct session *s = g->session;
     const int64_t n = s->model->params.n_vocab;
@@ -116,7 +117,7 @@ static int32_t token_choose(const struct generator *g, struct model_error *error
     const int32_t token = n_left > 0 ? sampler_pick(g->sampler, s->logits, n) : TOKEN_FAILED;
     if (token < 0 || !sampler_accept(g->sampler, token) || (g->guide != NULL && !guide_accept(g->guide, token, error))) {
         logprobs_drop(g->logs);
-        model_fail(error, "the model's answer holds no number, or memory is out");
+        model_fail(error, "the model computed no finite logits, or memory is exhausted");
         return TOKEN_FAILED;
     }
     if (g->logs != NULL) {
@@ -160,7 +161,7 @@ bool text_generate(const struct generator *g, int64_t n_max, struct generate_res
     return ok;
 }
 
-// ---- the grammar that a text is held to ----
+// ---- grammars ----
 
 bool text_guide_open(
     struct text_guide *guide, const struct guide_source *source, const struct vocab *vocab, struct model_error *error) {
@@ -193,7 +194,7 @@ void text_guide_close(struct text_guide *guide) {
     *guide = (struct text_guide){NULL, NULL};
 }
 
-// ---- a long text, context by context ----
+// ---- long texts, context by context ----
 
 static bool reader_is_stopped(const struct context_reader *r) {
     return r->stop != NULL && r->stop(r->stop_data);
@@ -203,7 +204,7 @@ static int64_t tokens_read(const struct context_reader *r, const struct token_li
     const int64_t n_ctx = r->session->params.n_ctx;
     int64_t n = (int64_t) tokens->n / n_ctx, done = 0;
     if (n == 0) {
-        model_fail(error, "%s: %zu tokens are less than a context of %" PRId64, r->name, tokens->n, n_ctx);
+        model_fail(error, "%s: the text has %zu tokens, but a context needs %" PRId64, r->name, tokens->n, n_ctx);
     }
     if (r->n_max > 0) {
         n = min_i64(n, r->n_max);
@@ -231,5 +232,5 @@ bool contexts_read(const struct context_reader *r, int64_t *n_read, struct model
     if (*n_read > 0 && (error->text[0] == '\0' || reader_is_stopped(r))) {
         return true;
     }
-    return model_fail(error, "stopped within the first context");
+    return model_fail(error, "interrupted within the first context");
 }

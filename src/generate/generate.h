@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT
-// generate.h: what a model makes of a text: the next tokens (generate.c), held to a
-// grammar (schema.c) and with their probabilities (logprobs.c); or a measurement over a long text, context by context (generate.c).
+// generate.h: generates the next tokens of a text (generate.c), restricted to a grammar (schema.c) and with their probabilities
+// (logprobs.c), or processes a long text context by context for a measurement (generate.c).
 //
-// Nothing here knows a command line. A function that can fail returns false or NULL and says in a model_error what and why. Long
-// work asks a callback of the caller's whether to stop.
+// Nothing here depends on a command line. A function that can fail returns false or NULL and writes the cause into a model_error.
+// Long operations poll a callback of the caller that can stop them.
 #pragma once
 
 #include "base/json.h"
 #include "model/grammar.h"
 
-// ---- the grammar that a text is held to ----
+// ---- grammars ----
 
-// A grammar over a vocabulary.
+// A grammar and its guide for a vocabulary.
 struct text_guide {
     struct grammar *grammar;
-    struct guide *guide; // NULL: any text is allowed
+    struct guide *guide; // NULL: every text is allowed
 };
 
-// A grammar as its file has it.
+// The text of a grammar file.
 struct guide_source {
     const char *text;
     size_t size;
-    const char *name;         // of the file, for errors
-    bool is_schema;           // a JSON schema, else GBNF
-    ggml_abort_callback stop; // opening fails once it returns true, and so does all use of the grammar; NULL: nothing stops it
+    const char *name;         // of the file, for error messages
+    bool is_schema;           // a JSON schema; false: GBNF
+    ggml_abort_callback stop; // once it returns true, opening and every use of the grammar fail; NULL: never
     void *stop_data;
 };
 
@@ -31,65 +31,67 @@ bool text_guide_open(
     struct text_guide *guide, const struct guide_source *source, const struct vocab *vocab, struct model_error *error);
 void text_guide_close(struct text_guide *guide);
 
-// schema.c: a JSON schema as a grammar in GBNF, to be freed by berth_free. Takes time and memory proportional to its size.
+// schema.c: converts a JSON schema to a grammar in GBNF, which the caller frees with berth_free. Time and memory are proportional
+// to the size of the schema.
 char *schema_to_grammar(const struct guide_source *source, struct model_error *error);
 
-// ---- log probabilities of the tokens that were chosen (logprobs.c) ----
+// ---- log probabilities of the chosen tokens (logprobs.c) ----
 
 struct logprob {
     int32_t token;
-    float log; // natural logarithm of its probability, before a grammar, penalties or sampling change it
+    float log; // natural logarithm of the probability before a grammar, penalties or sampling change it
 };
 
 struct logprobs {
-    int64_t n_top;         // likeliest tokens that are kept of each choice
-    struct logprob *items; // [n * (n_top + 1)] what was chosen, then the likeliest; token -1: the vocabulary has no more
+    int64_t n_top; // number of most probable tokens kept per choice
+    // [n * (n_top + 1)] per choice the chosen token, then the most probable ones; token -1: the vocabulary has no more.
+    struct logprob *items;
     size_t n, room;
 };
 
-// Reads the logits of a choice; false: out of memory.
+// Computes the log probabilities of a choice. False: out of memory.
 bool logprobs_look(struct logprobs *l, const float *logits, int64_t n);
-// The token that was chosen by them.
+// Stores the token that was chosen after logprobs_look.
 void logprobs_choose(struct logprobs *l, const float *logits, int32_t token);
-// No token was chosen: removes the last look. NULL is taken.
+// Removes the last logprobs_look, because no token was chosen. l may be NULL.
 void logprobs_drop(struct logprobs *l);
-// Writes a JSON list.
+// Writes a JSON array.
 void logprobs_write(struct berth_json_writer *w, const char *key, const struct logprobs *l, const struct vocab *vocab);
 void logprobs_fini(struct logprobs *l);
 
-// ---- the text of tokens as they come (generate.c) ----
+// ---- text of the generated tokens (generate.c) ----
 
-// Writes whole characters, and nothing from a stop word on, even where its bytes come in several tokens.
+// Writes complete characters, and nothing from a stop word on, even if its bytes come in several tokens.
 struct text_writer {
     const struct vocab *vocab;
-    const char *const *stops; // [n_stops] the caller's
+    const char *const *stops; // [n_stops] owned by the caller
     int n_stops;
     FILE *file;
-    FILE *copy;       // gets the same text, control characters included; NULL: none
-    bool is_terminal; // control characters become '?' in file
+    FILE *copy;       // gets the same text, with control characters; NULL: none
+    bool is_terminal; // control characters are replaced by '?' in file
     struct utf8_stream stream;
     char *piece, *chars;
     size_t cap;
-    char *held; // [n_held] may be the beginning of a stop word, not written yet
+    char *held; // [n_held] unwritten bytes that may be the beginning of a stop word
     size_t n_held, max_stop;
-    bool is_over; // a stop word came
+    bool is_over; // a stop word was found
 };
 
-// False: out of memory; text_writer_fini also then.
+// False: out of memory. text_writer_fini must be called in any case.
 bool text_writer_init(struct text_writer *w, const struct vocab *vocab, const char *const *stops, int n_stops, FILE *file);
 // False: writing failed.
 bool text_writer_put(struct text_writer *w, int32_t token);
-// Writes what is held: no stop word became of it.
+// Writes the held bytes, which did not become a stop word.
 bool text_writer_end(struct text_writer *w);
 void text_writer_fini(struct text_writer *w);
 
-// All but session, writer and sampler may be NULL.
+// Every field except session, writer and sampler may be NULL.
 struct generator {
     struct session *session;
     struct text_writer *writer;
     struct sampler *sampler;
-    struct guide *guide;   // the tokens that are allowed
-    struct logprobs *logs; // gets the log probabilities
+    struct guide *guide;   // restricts the tokens
+    struct logprobs *logs; // collects log probabilities
     ggml_abort_callback stop;
     void *stop_data;
 };
@@ -98,30 +100,30 @@ struct generate_result {
     int64_t n_made;
     int64_t n_decoded; // tokens of n_made that were decoded in made_us
     int64_t made_us;
-    int32_t last;      // the last token that was chosen
-    bool is_last_read; // it is in the cache
+    int32_t last;      // the last chosen token
+    bool is_last_read; // the last token is in the cache
 };
 
-// Appends tokens to what the session has read, until the model ends the text, n_max tokens are made (-1: no limit), the context is
-// full, a stop word comes, the grammar allows no token, or stop returns true. Adds to *result.
+// Generates tokens after the tokens that the session has processed, until the model ends the text, n_max tokens are generated (-1:
+// no limit), the context is full, a stop word occurs, the grammar allows no token, or stop returns true. Adds to *result.
 bool text_generate(const struct generator *g, int64_t n_max, struct generate_result *result, struct model_error *error);
 
-// ---- a long text, context by context (generate.c) ----
+// ---- long texts, context by context (generate.c) ----
 
 struct context_reader {
-    struct session *session; // a context has params.n_ctx tokens; params.n_batch is the same
+    struct session *session; // a context has params.n_ctx tokens; params.n_batch has the same value
     const struct vocab *vocab;
     const char *text;
     size_t size;
-    const char *name; // of the text, for errors
-    int64_t n_max;    // contexts, 0: all
-    // Called after context i of n, whose tokens are ids; false ends reading without counting it, with an error if there is one.
+    const char *name; // of the text, for error messages
+    int64_t n_max;    // largest number of contexts; 0: all
+    // Called after context i of n with its tokens. False stops without counting this context, with an error if one is set.
     bool (*each)(void *user, const int32_t *ids, int64_t i, int64_t n, struct model_error *error);
     void *user;
-    ggml_abort_callback stop; // asked before each context; NULL: nothing stops it
+    ggml_abort_callback stop; // polled before each context; NULL: never
     void *stop_data;
 };
 
-// Reads whole contexts, the first token of each replaced by the one that begins a text: *n_read of them, at least one. True also
-// if it was stopped after the first one.
+// Processes complete contexts. The first token of each is replaced by the BOS token, if the vocabulary adds one. *n_read is their
+// number, at least 1. Also returns true if it was stopped after the first context.
 bool contexts_read(const struct context_reader *r, int64_t *n_read, struct model_error *error);

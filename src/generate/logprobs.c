@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// logprobs.c: log probabilities of the tokens that were chosen (generate.h). The likeliest tokens of a choice are sorted by
-// insertion.
+// logprobs.c: log probabilities of the chosen tokens (generate.h). Insertion sort keeps the most probable tokens of a choice.
 
 #include "base/json.h"
 #include "base/min.h"
@@ -12,7 +11,7 @@ static struct logprob *logprobs_last(const struct logprobs *l) {
     return l->items + (l->n - 1) * (size_t) (l->n_top + 1);
 }
 
-// Inserts a token into the list of the likeliest, the best first; token -1: a free place.
+// Inserts a token into the list of the most probable tokens, best first. token -1 marks a free place.
 static void top_insert(struct logprob *top, int64_t n_top, int32_t token, float logit) {
     int64_t i = n_top;
     while (i > 0 && (top[i - 1].token < 0 || top[i - 1].log < logit)) {
@@ -47,7 +46,7 @@ bool logprobs_look(struct logprobs *l, const float *logits, int64_t n) {
         sum += isnan(logits[i]) ? 0 : exp((double) logits[i] - (double) most);
     }
     const float all = most + (float) log(sum);
-    logprobs_last(l)->log = all; // until it is chosen
+    logprobs_last(l)->log = all; // logarithm of the sum, until logprobs_choose
     logprobs_last(l)->token = -1;
     for (int64_t i = 0; i < l->n_top; i++) {
         top[i].log -= all;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// schema.c: a JSON schema as a grammar (generate.h). The file becomes a tree whose members are found by a hash table; every schema in it becomes a rule, and
-// one that is named by $ref is one rule however often it is named, so that it may hold itself. Properties come in the order of
-// the file. A key that a grammar cannot express is refused by its name, never left out: a text that is only nearly valid helps
-// nobody.
+// schema.c: converts a JSON schema to a grammar (generate.h). The file becomes a tree with a hash table of its members. Every
+// schema in the file becomes one rule. A schema that $ref names is one rule however often it is named, so a schema may contain
+// itself. Properties keep the order of the file. A key that a grammar cannot express is refused with its name and never ignored,
+// because an almost valid text is useless.
 
 #include "base/json.h"
 #include "base/min.h"
@@ -20,12 +20,12 @@ struct slice {
 
 // A value of the file.
 struct node {
-    struct slice text;                // as it stands in the file, without blanks around it
-    size_t key, key_size;             // in converter.keys, of a member of an object
-    struct node *up;                  // object or list that it is in
-    struct node *first, *last, *next; // its own values; the next one of `up`
+    struct slice text;                // as in the file, without surrounding blanks
+    size_t key, key_size;             // offset and size in converter.keys, of a member of an object
+    struct node *up;                  // object or array that contains this value
+    struct node *first, *last, *next; // its own values; the next value of `up`
     int rule;                         // -1: none yet
-    bool is_required;                 // as a property
+    bool is_required;                 // as a property: listed in "required"
     bool has_properties;              // the rules of its properties are written
 };
 
@@ -33,14 +33,14 @@ struct converter {
     const struct guide_source *source;
     struct model_error *error;
     struct berth_json json;
-    struct node **nodes; // [n_nodes] in the order of the file
+    struct node **nodes; // [n_nodes] in file order
     size_t n_nodes, nodes_room;
-    struct berth_stream keys; // of all members, without escapes
+    struct berth_stream keys; // keys of all members, without escapes
     size_t keys_size;
-    struct node **slots; // [n_slots] members by their object and key; of equal ones the last
+    struct node **slots; // [n_slots] hash table of members by object and key; of equal keys the last one
     size_t n_slots;
     struct berth_siphash_key hash_key;
-    struct node **waiting; // [n_rules] schemas by their rule; the rules from n_written on are still to be written
+    struct node **waiting; // [n_rules] schemas in the order of their rules; rules from n_written on are not yet written
     size_t n_rules, n_written, waiting_room;
     struct berth_stream rules;
 };
@@ -57,7 +57,7 @@ static const char common[] = "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n"
                              "object ::= \"{\" ws (member (\",\" ws member)* ws)? \"}\"\n"
                              "array ::= \"[\" ws (value (\",\" ws value)* ws)? \"]\"\n";
 
-// Keeps the first error; always false.
+// Stores the first error. Always returns false.
 static bool schema_fail(struct converter *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static bool schema_fail(struct converter *c, const char *fmt, ...) {
     char why[256];
@@ -68,13 +68,13 @@ static bool schema_fail(struct converter *c, const char *fmt, ...) {
     return model_fail(c->error, "%s: %s", c->source->name, why);
 }
 
-// Whether the caller wants to stop; then the message says so.
+// Returns whether the caller requests a stop, and then sets the error.
 static bool is_stopped(struct converter *c) {
     return c->source->stop != NULL && c->source->stop(c->source->stop_data) &&
-           !schema_fail(c, "stopped while the schema was read");
+           !schema_fail(c, "interrupted while the schema was read");
 }
 
-// ---- the file as a tree ----
+// ---- tree of the file ----
 
 static char first_of(const struct node *node) {
     return node->text.at[0];
@@ -104,7 +104,8 @@ static struct node *node_new(struct converter *c, struct node *up) {
     return node;
 }
 
-// The value that is next in the file. Recursion is bounded by BERTH_JSON_DEPTH_MAX. False with a message of the reader or fail.
+// Reads the next value of the file. The recursion depth is limited by BERTH_JSON_DEPTH_MAX. False: an error of the JSON reader or
+// of schema_fail.
 static bool value_read(struct converter *c, struct node *node) {
     struct berth_json *r = &c->json;
     const char kind = berth_json_peek(r);
@@ -187,14 +188,14 @@ static bool tree_read(struct converter *c) {
     berth_json_init(&c->json, c->source->text, c->source->size, c->source->name);
     const bool is_read = values_read(c), is_closed = berth_stream_close(&c->keys);
     if (c->json.status != GGML_STATUS_SUCCESS) {
-        return model_fail(c->error, "%s", berth_last_error()); // it has the name and the line
+        return model_fail(c->error, "%s", berth_last_error()); // contains the file name and the line
     }
     return is_read && is_closed ? slots_fill(c) : schema_fail(c, "out of memory");
 }
 
-// ---- looking into it ----
+// ---- access to the tree ----
 
-// NULL: not there.
+// NULL: absent.
 static struct node *field_sized(struct converter *c, const struct node *object, const char *key, size_t size) {
     return first_of(object) == '{' ? c->slots[slot_of(c, object, key, size)] : NULL;
 }
@@ -216,7 +217,7 @@ static bool has_kind(struct converter *c, const struct node *node, char kind) {
                                          text_width(node->text), node->text.at);
 }
 
-// Calls use for the text of a string without escapes.
+// Calls `use` with the text of a string without escapes.
 static bool string_use(struct converter *c, const struct node *node,
     bool (*use)(struct converter *c, struct berth_json_text text, void *user), void *user) {
     struct berth_json_text text;
@@ -234,7 +235,7 @@ static bool is_text(const struct node *node, const char *text) {
     return s.size == strlen(text) + 2 && s.at[0] == '"' && memcmp(s.at + 1, text, s.size - 2) == 0;
 }
 
-// A whole number from 0, or `otherwise` where there is none.
+// Reads an integer from 0 on; `otherwise` if the key is absent.
 static bool count_read(struct converter *c, const struct node *object, const char *key, int64_t otherwise, int64_t *out) {
     const struct node *node = field_get(c, object, key);
     struct berth_json r;
@@ -245,12 +246,12 @@ static bool count_read(struct converter *c, const struct node *object, const cha
     berth_json_init(&r, node->text.at, node->text.size, c->source->name);
     const bool ok = berth_json_int(&r, 0, 100000, out);
     berth_json_fini(&r);
-    return ok || schema_fail(c, "%s is not a whole number from 0 to 100000", key);
+    return ok || schema_fail(c, "%s is not an integer from 0 to 100000", key);
 }
 
-// ---- writing ----
+// ---- literals ----
 
-// A literal that is these bytes.
+// Writes a GBNF literal of these bytes.
 static void literal_write(FILE *to, const char *bytes, size_t n) {
     fputc('"', to);
     for (size_t i = 0; i < n; i++) {
@@ -266,7 +267,7 @@ static void literal_write(FILE *to, const char *bytes, size_t n) {
     fputc('"', to);
 }
 
-// A literal that is this text as JSON writes it.
+// Writes a GBNF literal of this text as a JSON string.
 static bool text_literal(struct converter *c, struct berth_json_text text, void *user) {
     FILE *to = user;
     struct berth_stream s;
@@ -282,7 +283,7 @@ static bool text_literal(struct converter *c, struct berth_json_text text, void 
     return ok || schema_fail(c, "out of memory");
 }
 
-// A value of enum or const: texts are written anew, all else stands as it does in the file.
+// Writes a value of enum or const. Strings are escaped anew; other values are copied from the file.
 static bool value_literal(struct converter *c, FILE *to, const struct node *value) {
     if (first_of(value) == '"') {
         return string_use(c, value, text_literal, to);
@@ -293,7 +294,7 @@ static bool value_literal(struct converter *c, FILE *to, const struct node *valu
 
 // ---- schemas ----
 
-// The rule of a schema. It is written later, so that a chain of references is no chain of calls.
+// Returns the rule of a schema. The rule is written later, so that a chain of references is not a chain of function calls.
 static bool rule_of(struct converter *c, struct node *node, int *rule) {
     if (is_stopped(c)) {
         return false;
@@ -316,7 +317,7 @@ static bool string_body(struct converter *c, const struct node *s, FILE *to) {
         return false;
     }
     if (most >= 0 && most < least) {
-        return schema_fail(c, "minLength is %" PRId64 ", maxLength %" PRId64, least, most);
+        return schema_fail(c, "minLength %" PRId64 " is greater than maxLength %" PRId64, least, most);
     }
     fprintf(
         to, most < 0 ? "\"\\\"\" char{%" PRId64 ",} \"\\\"\"" : "\"\\\"\" char{%" PRId64 ",%" PRId64 "} \"\\\"\"", least, most);
@@ -332,7 +333,7 @@ static bool array_body(struct converter *c, const struct node *s, FILE *to) {
         return false;
     }
     if (most >= 0 && most < least) {
-        return schema_fail(c, "minItems is %" PRId64 ", maxItems %" PRId64, least, most);
+        return schema_fail(c, "minItems %" PRId64 " is greater than maxItems %" PRId64, least, most);
     }
     char item[32];
     snprintf(item, sizeof item, rule >= 0 ? "r%d" : "value", rule);
@@ -348,7 +349,7 @@ static bool array_body(struct converter *c, const struct node *s, FILE *to) {
     return true;
 }
 
-// ---- objects: rule rN-I-0 is the I-th property and those behind it where none came before, rN-I-1 where some did ----
+// ---- objects: rule rN-I-0 is property I and those after it if no property precedes them, rN-I-1 if one precedes them ----
 
 static bool property_write(struct converter *c, struct node *property, int id, int i) {
     FILE *to = c->rules.file;
@@ -367,7 +368,7 @@ static bool property_write(struct converter *c, struct node *property, int id, i
     return true;
 }
 
-// What may come behind the n properties that are named.
+// Writes the rules for properties after the n named ones.
 static bool others_write(struct converter *c, const struct node *s, int id, int n) {
     struct node *more = field_get(c, s, "additionalProperties");
     const bool is_all = n == 0 && more == NULL;
@@ -391,7 +392,7 @@ static bool required_mark(struct converter *c, struct berth_json_text name, void
     const struct node *all = user;
     struct node *property = all != NULL ? field_sized(c, all, name.text, name.len) : NULL;
     if (property == NULL) {
-        return schema_fail(c, "'%.*s' is required, but no property", (int) min_size(name.len, 64), name.text);
+        return schema_fail(c, "'%.*s' is listed in 'required', but not in 'properties'", (int) min_size(name.len, 64), name.text);
     }
     property->is_required = true;
     return true;
@@ -402,7 +403,7 @@ static bool object_body(struct converter *c, struct node *s, int id, FILE *to) {
     const struct node *required = field_get(c, s, "required");
     int n = 0;
     fprintf(to, "\"{\" ws r%d-0-0 ws \"}\"", id);
-    if (s->has_properties) { // "object" twice in a list of types
+    if (s->has_properties) { // "object" occurs twice in a list of types
         return true;
     }
     s->has_properties = true;
@@ -416,7 +417,8 @@ static bool object_body(struct converter *c, struct node *s, int id, FILE *to) {
     }
     for (struct node *property = all != NULL ? all->first : NULL; property != NULL; property = property->next) {
         const struct berth_json_text key = key_of(c, property);
-        property->is_required = field_sized(c, all, key.text, key.len)->is_required; // of equal ones the last is marked
+        property->is_required =
+            field_sized(c, all, key.text, key.len)->is_required; // of equal keys, required_mark marks the last
         if (!property_write(c, property, id, n++)) {
             return false;
         }
@@ -424,7 +426,7 @@ static bool object_body(struct converter *c, struct node *s, int id, FILE *to) {
     return others_write(c, s, id, n);
 }
 
-// Of one type.
+// Writes a schema of one type.
 static bool type_body(struct converter *c, struct node *s, const struct node *type, int id, FILE *to) {
     static const char *const plain[] = {"integer", "number", "boolean", "null"};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
@@ -439,16 +441,16 @@ static bool type_body(struct converter *c, struct node *s, const struct node *ty
         return array_body(c, s, to);
     }
     return is_text(type, "object") ? object_body(c, s, id, to)
-                                   : schema_fail(c, "there is no type %.*s", text_width(type->text), type->text.at);
+                                   : schema_fail(c, "unknown type %.*s", text_width(type->text), type->text.at);
 }
 
-// "#/$defs/name": a path from the top of the file.
+// Writes the rule that a path from the top of the file names, such as "#/$defs/name".
 static bool reference_write(struct converter *c, struct berth_json_text path, void *user) {
     struct node *s = c->nodes[0];
     const struct slice ref = {path.text, path.len};
     int rule;
     if (path.len < 1 || path.text[0] != '#') {
-        return schema_fail(c, "$ref \"%.*s\": only what is in the file itself can be named, as #/...", text_width(ref), ref.at);
+        return schema_fail(c, "$ref \"%.*s\": only references within the file (#/...) are supported", text_width(ref), ref.at);
     }
     const char *at = path.text + 1, *end = path.text + path.len;
     while (s != NULL && at < end) {
@@ -459,12 +461,12 @@ static bool reference_write(struct converter *c, struct berth_json_text path, vo
         at += n;
     }
     if (s == NULL) {
-        return schema_fail(c, "$ref \"%.*s\": there is no such place", text_width(ref), ref.at);
+        return schema_fail(c, "$ref \"%.*s\": the path does not exist in the file", text_width(ref), ref.at);
     }
     return rule_of(c, s, &rule) && fprintf(user, "r%d", rule) > 0;
 }
 
-// Keys that change nothing of what is valid are passed over, others must be known here.
+// Ignores keys that do not change which values are valid. Other keys must be supported here.
 static bool keys_check(struct converter *c, const struct node *s) {
     static const char *const keys[] = {"type", "properties", "required", "additionalProperties", "items", "minItems", "maxItems",
         "minLength", "maxLength", "enum", "const", "anyOf", "oneOf", "$ref", "$defs", "definitions", "title", "description",
@@ -476,13 +478,14 @@ static bool keys_check(struct converter *c, const struct node *s) {
             i++;
         }
         if (i == sizeof keys / sizeof *keys) {
-            return schema_fail(c, "'%.*s' cannot be told by a grammar", (int) min_size(key.len, 64), key.text);
+            return schema_fail(
+                c, "key '%.*s' is not supported: a grammar cannot express it", (int) min_size(key.len, 64), key.text);
         }
     }
     return true;
 }
 
-// What alternatives are made of.
+// The kind of values in a list of alternatives.
 enum choice { CHOICE_LITERAL, CHOICE_SCHEMA, CHOICE_TYPE };
 
 static bool choice_write(struct converter *c, struct node *s, struct node *value, enum choice kind, int id, FILE *to) {
@@ -500,8 +503,8 @@ static bool choices_write(struct converter *c, struct node *s, const struct node
     if (!has_kind(c, list, '[')) {
         return false;
     }
-    if (list->first == NULL) { // no value is valid; a rule without alternatives would take the empty text
-        return schema_fail(c, "an empty list of alternatives, which no value satisfies: %.*s", text_width(s->text), s->text.at);
+    if (list->first == NULL) { // no value would be valid; a rule without alternatives would match the empty text
+        return schema_fail(c, "the list of alternatives is empty, so no value is valid: %.*s", text_width(s->text), s->text.at);
     }
     for (struct node *value = list->first; value != NULL; value = value->next) {
         fputs(value != list->first ? " | " : "", to);
@@ -514,7 +517,7 @@ static bool choices_write(struct converter *c, struct node *s, const struct node
 
 static bool rule_body(struct converter *c, struct node *s, int id, FILE *to) {
     if (first_of(s) != '{') {
-        return first_of(s) == 't' ? fputs("value", to) >= 0 : schema_fail(c, "a schema is an object or true");
+        return first_of(s) == 't' ? fputs("value", to) >= 0 : schema_fail(c, "a schema must be an object or true");
     }
     const struct node *ref = field_get(c, s, "$ref"), *one = field_get(c, s, "const"), *some = field_get(c, s, "enum"),
                       *type = field_get(c, s, "type"), *any = field_get(c, s, "anyOf");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// compare.c: what differs between two model files: keys by name and value, tensors by name, shape, type and bytes.
+// compare.c: reports the differences between two model files: keys by name and value, tensors by name, shape, type and bytes.
 
 #include "quantize/quantize.h"
 
@@ -34,14 +34,14 @@ static void keys_compare(const struct gguf_context *a, const struct gguf_context
         const char *key = gguf_get_key(a, i);
         const int64_t j = gguf_find_key(b, key);
         if (j < 0) {
-            report("key", key, "only in the first", user);
+            report("key", key, "only in the first file", user);
         } else if (!value_is_same(a, i, b, j)) {
-            report("key", key, "another value", user);
+            report("key", key, "the values differ", user);
         }
     }
     for (int64_t j = 0; j < gguf_get_n_kv(b); j++) {
         if (gguf_find_key(a, gguf_get_key(b, j)) < 0) {
-            report("key", gguf_get_key(b, j), "only in the second", user);
+            report("key", gguf_get_key(b, j), "only in the second file", user);
         }
     }
 }
@@ -53,21 +53,21 @@ void files_compare(const struct berth_gguf_map *map_a, const struct berth_gguf_m
         const char *name = gguf_get_tensor_name(a, i);
         const int64_t j = gguf_find_tensor(b, name);
         if (j < 0) {
-            report("tensor", name, "only in the first", user);
+            report("tensor", name, "only in the first file", user);
         } else if (memcmp(gguf_get_tensor_ne(a, i), gguf_get_tensor_ne(b, j), GGML_MAX_DIMS * sizeof(int64_t)) != 0) {
-            report("tensor", name, "another shape", user);
+            report("tensor", name, "the shapes differ", user);
         } else if (gguf_get_tensor_type(a, i) != gguf_get_tensor_type(b, j)) {
             char how[96];
-            snprintf(how, sizeof how, "%s, then %s", ggml_type_name(gguf_get_tensor_type(a, i)),
+            snprintf(how, sizeof how, "type %s in the first file, %s in the second", ggml_type_name(gguf_get_tensor_type(a, i)),
                 ggml_type_name(gguf_get_tensor_type(b, j)));
             report("tensor", name, how, user);
         } else if (memcmp(berth_gguf_map_data(map_a, i), berth_gguf_map_data(map_b, j), gguf_get_tensor_size(a, i)) != 0) {
-            report("tensor", name, "other bytes", user);
+            report("tensor", name, "the bytes differ", user);
         }
     }
     for (int64_t j = 0; j < gguf_get_n_tensors(b); j++) {
         if (gguf_find_tensor(a, gguf_get_tensor_name(b, j)) < 0) {
-            report("tensor", gguf_get_tensor_name(b, j), "only in the second", user);
+            report("tensor", gguf_get_tensor_name(b, j), "only in the second file", user);
         }
     }
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// file.c: a model file with its tensors in other types, written tensor by tensor.
+// file.c: writes a model file with its tensors in other types, tensor by tensor.
 
 #include "quantize/quantize.h"
 
 #include <inttypes.h>
 
-// A tensor's own type, unless it holds real numbers, and the importance matrix has it if the type requires one.
+// Returns the type that a tensor gets. It keeps its type if it does not hold numbers, or if the new type requires an importance
+// matrix that does not contain the tensor.
 static enum ggml_type type_of(const struct quantize_job *job, const struct ggml_tensor *t) {
     const enum ggml_type type = recipe_type(job->recipe, t);
     bool is_wrong;
@@ -23,14 +24,14 @@ static struct ggml_tensor *tensor_next(const struct berth_gguf_map *map, struct 
     return ggml_get_next_tensor(berth_gguf_map_tensors(map), t);
 }
 
-// Every matrix that the importance matrix has is of the size that the model has.
+// Checks that every tensor in the importance matrix has the size that the model requires.
 static bool imatrix_check(const struct quantize_job *job, struct model_error *error) {
     for (struct ggml_tensor *t = tensor_first(job->map); t != NULL; t = tensor_next(job->map, t)) {
         bool is_wrong;
         (void) imatrix_find(job->imatrix, t, &is_wrong);
         if (is_wrong) {
             return model_fail(
-                error, "the importance matrix is of another model: tensor '%s' has rows of %" PRId64, t->name, t->ne[0]);
+                error, "the importance matrix belongs to another model: tensor '%s' has rows of %" PRId64, t->name, t->ne[0]);
         }
     }
     return true;
@@ -67,10 +68,10 @@ struct writing {
     const struct quantize_job *job;
     const struct gguf_context *header;
     struct quantize_totals *totals;
-    struct ggml_tensor *t; // the next one
-    void *converted;       // its bytes; NULL: it stays as it is
+    struct ggml_tensor *t; // current tensor
+    void *converted;       // bytes of the current tensor; NULL: not converted
     int64_t i;
-    size_t done; // bytes of the input before it
+    size_t done; // bytes of the input before the current tensor
 };
 
 static void progress_report(double part, void *user) {
@@ -91,8 +92,7 @@ static bool tensor_convert(struct writing *w, enum ggml_type type, struct model_
     w->converted = berth_malloc(size + 1);
     w->totals->n_elements += ggml_nelements(w->t);
     if (w->converted == NULL || !quantize_rows_run(&rows, w->converted, &w->totals->squares)) {
-        return model_fail(
-            error, "tensor '%s' cannot be made as %s, which takes %zu bytes", w->t->name, ggml_type_name(type), size);
+        return model_fail(error, "cannot convert tensor '%s' to %s (%zu bytes)", w->t->name, ggml_type_name(type), size);
     }
     return true;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// imatrix.c: importance matrices: read, collected while a model computes, and written. Files of both formats come from anywhere:
-// no count is believed before the bytes for it are there.
+// imatrix.c: importance matrices: reads them, collects them while a model computes, and writes them. Files of both formats come
+// from untrusted sources: a count is not used before the file is known to hold that many bytes.
 
 #include "quantize/quantize.h"
 
@@ -23,7 +23,7 @@ struct entry {
 };
 
 struct imatrix {
-    struct entry *entries; // by name
+    struct entry *entries; // sorted by name
     size_t n, cap;
 };
 
@@ -31,7 +31,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const struct entry *) a)->name, ((const struct entry *) b)->name);
 }
 
-// An entry with room for n values; NULL: out of memory.
+// Adds an entry with memory for n values. NULL: out of memory.
 static struct entry *entry_add(struct imatrix *m, const char *name, size_t name_size, size_t n) {
     if (!berth_grow((void **) &m->entries, &m->cap, m->n + 1, sizeof *m->entries)) {
         return NULL;
@@ -49,7 +49,7 @@ static struct entry *entry_add(struct imatrix *m, const char *name, size_t name_
     return e;
 }
 
-// A column that nobody looked at is as important as any.
+// Returns the mean. A column without data counts as average: 1.
 static float mean_of(float sum, float count) {
     const float mean = sum / count;
     return count > 0 && isfinite(mean) && mean >= 0 ? mean : 1;
@@ -59,7 +59,8 @@ static float mean_of(float sum, float count) {
 
 static const char *gguf_read(struct imatrix *m, const struct berth_gguf_map *map) {
     struct ggml_context *tensors = berth_gguf_map_tensors(map);
-    const struct gguf_context *meta = berth_gguf_map_meta(map); // finds by name; a walk along all tensors each time would not end
+    // Finds tensors by name; a walk over all tensors per lookup would take quadratic time.
+    const struct gguf_context *meta = berth_gguf_map_meta(map);
     for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
         const size_t length = strlen(t->name), size = length - strlen(SUMS);
         if (length < strlen(SUMS) || strcmp(t->name + size, SUMS) != 0) {
@@ -71,7 +72,7 @@ static const char *gguf_read(struct imatrix *m, const struct berth_gguf_map *map
         const int64_t n_mats = t->ne[1] * t->ne[2] * t->ne[3];
         if (t->type != GGML_TYPE_F32 || id < 0 || gguf_get_tensor_type(meta, id) != GGML_TYPE_F32 ||
             gguf_get_tensor_size(meta, id) != (size_t) n_mats * sizeof(float)) {
-            return "a sum has no count";
+            return "a tensor '...in_sum2' has no matching '...counts'";
         }
         const float *counts = berth_gguf_map_data(map, id);
         struct entry *e = entry_add(m, t->name, size, (size_t) ggml_nelements(t));
@@ -82,10 +83,10 @@ static const char *gguf_read(struct imatrix *m, const struct berth_gguf_map *map
             e->values[i] = mean_of(((const float *) t->data)[i], counts[i / t->ne[0]]);
         }
     }
-    return m->n > 0 ? NULL : "it holds no importance matrix";
+    return m->n > 0 ? NULL : "the file contains no importance matrix";
 }
 
-// ---- the older format ----
+// ---- .dat, the older format ----
 
 struct bytes {
     const unsigned char *p;
@@ -102,21 +103,22 @@ static bool take_i32(struct bytes *b, int32_t *out) {
     return true;
 }
 
-// i32 how many; of each: i32 and text of the name, i32 calls, i32 and f32 of the values. What follows is not needed.
+// Format: i32 number of entries; per entry i32 size and text of the name, i32 number of calls, i32 number and f32 values. Bytes
+// after the entries are ignored.
 static const char *dat_read(struct imatrix *m, struct bytes b) {
     int32_t n, name_size, n_calls, n_values;
     if (!take_i32(&b, &n) || n <= 0) {
-        return "it holds no importance matrix";
+        return "the file contains no importance matrix";
     }
     for (int32_t i = 0; i < n; i++) {
         if (!take_i32(&b, &name_size) || name_size <= 0 || (size_t) name_size > b.left) {
-            return "it ends within a name";
+            return "the file ends within a name";
         }
         const char *name = (const char *) b.p;
         b.p += name_size;
         b.left -= (size_t) name_size;
         if (!take_i32(&b, &n_calls) || !take_i32(&b, &n_values) || n_values <= 0 || (size_t) n_values > b.left / sizeof(float)) {
-            return "it ends within the values of a tensor";
+            return "the file ends within the values of a tensor";
         }
         struct entry *e = entry_add(m, name, (size_t) name_size, (size_t) n_values);
         if (e == NULL) {
@@ -133,7 +135,7 @@ static const char *dat_read(struct imatrix *m, struct bytes b) {
 }
 
 static const char *dat_load(struct imatrix *m, FILE *file, uint64_t size) {
-    const char *why = "it cannot be read";
+    const char *why = "the file cannot be read";
     unsigned char *text = size < SIZE_MAX ? berth_malloc((size_t) size + 1) : NULL;
     if (text == NULL) {
         return "out of memory";
@@ -145,7 +147,7 @@ static const char *dat_load(struct imatrix *m, FILE *file, uint64_t size) {
     return why;
 }
 
-// ---- both ----
+// ---- both formats ----
 
 static const char *imatrix_read(struct imatrix *m, const char *path) {
     uint64_t size;
@@ -199,13 +201,13 @@ const float *imatrix_find(const struct imatrix *m, const struct ggml_tensor *t, 
     return e == NULL || *is_wrong ? NULL : e->values;
 }
 
-// ---- collecting ----
+// ---- collection ----
 
-// What one weight was multiplied with.
+// Sums over the inputs with which one weight was multiplied.
 struct imatrix_sums {
-    const struct ggml_tensor *weight; // as the graph has it
-    double *sums;                     // of squares [ne[0], matrices]
-    double *counts;                   // [matrices] rows; a float would stop counting at 2^24
+    const struct ggml_tensor *weight; // the tensor in the graph
+    double *sums;                     // [ne[0], matrices] sums of squares
+    double *counts;                   // [matrices] number of rows; double, because a float cannot count beyond 2^24
 };
 
 static int by_weight(const void *a, const void *b) {
@@ -269,7 +271,7 @@ static void row_add(struct imatrix_sums *s, int64_t mat, const float *row) {
     s->counts[mat]++;
 }
 
-// Rows of a product: all go through the matrix, or each through the experts that were chosen for its token.
+// Adds the inputs of a product: all rows to the one matrix, or each row to the matrices of the experts selected for its token.
 static bool product_add(struct imatrix_collector *c, struct imatrix_sums *s, const struct ggml_tensor *t) {
     const struct ggml_tensor *x = t->src[1], *ids = t->src[2];
     const int64_t n_rows = x->ne[1] * x->ne[2] * x->ne[3];
@@ -316,7 +318,7 @@ struct header {
     struct ggml_context *ctx;
 };
 
-// A tensor NAME.END of [n0, matrices of the weight].
+// Adds a tensor NAME.END of [n0, matrices of the weight] to the header.
 static bool tensor_put(struct header *h, const struct ggml_tensor *weight, const char *end, int64_t n0, const double *data) {
     const int64_t n1 = weight->ne[2] * weight->ne[3];
     struct ggml_tensor *t = ggml_new_tensor_2d(h->ctx, GGML_TYPE_F32, n0, n1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// recipe.c: which type each tensor gets. A mix gives more bits to what suffers most: values of attention, the feed-forward part's
-// way back, the output. A row per mix; tests/unit/quantize/test_quantize_recipe_oracle.c holds them against what llama.cpp's own quantiser does.
+// recipe.c: decides the type of each tensor. A mix gives more bits to the tensors that lose most by quantisation: attn_v, ffn_down
+// and the output. There is one row per mix. tests/unit/quantize/test_quantize_recipe_oracle.c compares them with llama.cpp's own
+// quantiser.
 
 #include "quantize/quantize.h"
 
@@ -15,7 +16,8 @@
 #include <string.h>
 #include <strings.h>
 
-// In which layers a tensor gets the better type.
+// The layers in which a tensor gets the better type. EDGES: the first and last eighth. MORE: EDGES and every third layer in
+// between.
 enum where { NOWHERE, EVERYWHERE, FIRST_2, FIRST_4, FIRST_16TH, FIRST_8TH, EDGES, MORE };
 
 struct better {
@@ -26,14 +28,14 @@ struct better {
 struct recipe_mix {
     const char *name;
     int file_type;
-    enum ggml_type base, query;       // of most; of attn_q and attn_k
-    enum ggml_type embedding, output; // of the embedding where there is an output
-    enum ggml_type wide;              // attn_v where four heads or more share it; COUNT: as others
+    enum ggml_type base, query;       // type of most tensors; of attn_q and attn_k
+    enum ggml_type embedding, output; // type of the embedding of a model with an output; of the output
+    enum ggml_type wide;              // attn_v if four or more heads share it; COUNT: no special case
     struct better value, fused, down; // attn_v, attn_qkv, ffn_down
     struct better up;                 // ffn_up, ffn_gate
-    enum ggml_type out, out_of_8;     // attn_output, and of a model with 8 experts
-    enum ggml_type kv_of_8;           // attn_k and attn_v of that
-    bool is_blind;                    // with an importance matrix value, fused and down are as most
+    enum ggml_type out, out_of_8;     // attn_output; the same in a model with 8 experts
+    enum ggml_type kv_of_8;           // attn_k and attn_v in a model with 8 experts
+    bool ignores_rules;               // with an importance matrix, value, fused and down are not used: these tensors get base
 };
 
 #define NO GGML_TYPE_COUNT
@@ -54,9 +56,9 @@ struct recipe_mix {
 #define I4XS GGML_TYPE_IQ4_XS
 #define ALL(type) \
     { type, type, NOWHERE }
-// Queries, keys, the embedding and ffn_up as most.
+// Queries, keys, the embedding and ffn_up get the type of most tensors.
 #define BASE(type) .base = type, .query = type, .embedding = type, .output = Q6, .up = ALL(type), .kv_of_8 = Q8
-// Two bits and less: the rest has another type, ffn_down in the first layers.
+// Mixes of two bits and fewer: the embedding, attn_v, and ffn_down in the first layers get another type (rest).
 #define LOW(type, rest, to) \
     .base = type, .query = type, .embedding = rest, .output = Q5, .wide = Q4, .value = ALL(rest), .fused = ALL(rest), \
     .down = {rest, type, FIRST_8TH}, .up = ALL(type), .out = to, .out_of_8 = Q5, .kv_of_8 = Q4
@@ -73,9 +75,9 @@ static const struct recipe_mix mixes[] = {
     {"iq3_s", 26, BASE(I3S), .wide = Q4, BOTH(I3S, I3S, NOWHERE), .down = ALL(I3S), .out = I3S, .out_of_8 = Q5},
     {"iq3_m", 27, BASE(I3S), .wide = Q4, BOTH(Q4, Q4, NOWHERE), .down = {Q4, I3S, FIRST_8TH}, .out = Q4, .out_of_8 = Q5},
     {"iq4_nl", 25, BASE(I4NL), .wide = Q5, BOTH(I4NL, I4NL, NOWHERE), .down = {Q5, I4NL, FIRST_8TH}, .out = I4NL, .out_of_8 = Q5,
-        .is_blind = true},
+        .ignores_rules = true},
     {"iq4_xs", 30, BASE(I4XS), .wide = Q5, BOTH(I4XS, I4XS, NOWHERE), .down = {Q5, I4XS, FIRST_8TH}, .out = I4XS, .out_of_8 = Q5,
-        .is_blind = true},
+        .ignores_rules = true},
     {"q2_K", 10, BASE(Q2), .wide = Q4, BOTH(Q3, Q3, NOWHERE), .down = ALL(Q3), .out = Q3, .out_of_8 = Q5},
     {"q2_K_S", 21, BASE(Q2), .wide = Q4, BOTH(Q2, Q2, NOWHERE), .down = {Q4, Q2, FIRST_8TH}, .out = Q2, .out_of_8 = Q2},
     {"q3_K_S", 11, BASE(Q3), .wide = NO, BOTH(Q3, Q3, NOWHERE), .down = ALL(Q3), .out = Q3, .out_of_8 = Q5},
@@ -92,7 +94,7 @@ const char *recipe_mix_name(int i) {
     return i >= 0 && i < N_MIXES ? mixes[i].name : NULL;
 }
 
-// ---- what is asked for ----
+// ---- parsing ----
 
 bool recipe_type_parse(const char *text, enum ggml_type *type) {
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
@@ -143,8 +145,7 @@ static bool recipe_needs_imatrix(const struct recipe *r) {
 
 bool recipe_check(const struct recipe *r, bool has_imatrix, struct model_error *error) {
     if (recipe_needs_imatrix(r) && !has_imatrix) {
-        return model_fail(error,
-            "%s cannot be made without an importance matrix: make one with berth imatrix and give it by --imatrix",
+        return model_fail(error, "%s requires an importance matrix: create one with 'berth imatrix' and pass it with --imatrix",
             recipe_name(r));
     }
     bool ok = quantize_can_make(r->type, has_imatrix);
@@ -154,9 +155,9 @@ bool recipe_check(const struct recipe *r, bool has_imatrix, struct model_error *
     return ok || model_fail(error, "%s", berth_last_error());
 }
 
-// ---- the model ----
+// ---- properties of the model ----
 
-// The number, or the largest of a list that has one for each layer; 0: there is none.
+// Returns the value of an integer key, or the largest value of a list with one value per layer; 0: absent.
 static int64_t model_integer(const struct gguf_context *meta, const char *rest) {
     const int64_t arch = gguf_find_key(meta, "general.architecture");
     char key[160];
@@ -192,9 +193,9 @@ void recipe_set_model(struct recipe *r, const struct gguf_context *meta, bool ha
     r->has_imatrix = has_imatrix;
 }
 
-// ---- a tensor ----
+// ---- types of tensors ----
 
-// What is a table of positions, a router, a short filter or a bias keeps its numbers: it is small, and everything hangs on it.
+// Position tables, routers, short filters and biases keep their types: they are small, and the results depend strongly on them.
 static bool is_kept(const char *name) {
     const size_t n = strlen(name);
     static const char *const parts[] = {"position_embd", "token_types", "ffn_gate_inp", "ssm_conv1d", "shortconv.conv", "_norm.",
@@ -223,12 +224,12 @@ static enum ggml_type better_of(const struct better *b, int64_t i, int64_t n) {
     return is_good ? b->good : b->else_type;
 }
 
-// The mixes of two bits and less go ways of their own.
+// The mixes of two bits and fewer (LOW) have their own rules.
 static bool is_low(const struct recipe_mix *m) {
     return m->kv_of_8 == Q4;
 }
 
-// The layer of a tensor and what follows its number; -1: it is of none.
+// Returns the layer of a tensor, and in *rest its name after the layer; -1: not in a layer.
 static long layer_of(const char *name, const char **rest) {
     char *end = NULL;
     const long layer = strncmp(name, "blk.", 4) == 0 ? strtol(name + 4, &end, 10) : -1;
@@ -236,7 +237,7 @@ static long layer_of(const char *name, const char **rest) {
     return *rest == name ? -1 : layer;
 }
 
-// What a matrix of a layer is.
+// The role of a matrix in a layer.
 enum part { PART_OTHER, PART_QUERY, PART_KEY, PART_VALUE, PART_FUSED, PART_OUT, PART_DOWN, PART_UP, PART_GATE };
 
 static enum part part_of(const char *rest) {
@@ -254,8 +255,8 @@ static enum part part_of(const char *rest) {
     return PART_OTHER;
 }
 
-// The how-manyth of its kind a tensor is, in the order of layers and names, and how many there are: not every layer has one, and
-// one may have several. What is fused counts as values.
+// Returns the index of a tensor among the tensors of its role, ordered by layer and name; *n is their number. A layer may have none
+// or several. Fused tensors count as values.
 static int64_t index_of(const struct recipe *r, const char *name, enum part part, int64_t *n) {
     const char *rest;
     const long layer = layer_of(name, &rest);
@@ -273,33 +274,33 @@ static int64_t index_of(const struct recipe *r, const char *name, enum part part
     return index;
 }
 
-static bool is_plain(const struct recipe *r) {
-    return r->mix->is_blind && r->has_imatrix;
+static bool has_base_only(const struct recipe *r) {
+    return r->mix->ignores_rules && r->has_imatrix;
 }
 
-// Values: they suffer the more, the more heads share them.
+// Returns the type of values. Their errors matter more, the more heads share them.
 static enum ggml_type value_type(const struct recipe *r, const char *name, enum part part) {
     const struct recipe_mix *m = r->mix;
     const bool is_wide = m->wide != NO && (r->n_share >= 4 || (is_low(m) && r->n_expert >= 4));
     int64_t n;
     const int64_t i = index_of(r, name, PART_VALUE, &n);
     const struct better *b = part == PART_FUSED ? &m->fused : &m->value;
-    enum ggml_type type = is_plain(r) ? m->base : better_of(b, i, n);
+    enum ggml_type type = has_base_only(r) ? m->base : better_of(b, i, n);
     if (is_wide) {
         type = m->wide;
     }
     return r->is_70b && !is_low(m) && (type == Q3 || type == Q4) ? Q5 : type;
 }
 
-// The feed-forward part: counted by layers where there are experts, else by tensors.
+// Returns the type of a feed-forward tensor. Its position is its layer in a model with experts, otherwise its index.
 static enum ggml_type ffn_type(const struct recipe *r, const char *name, long layer, enum part part) {
     const struct recipe_mix *m = r->mix;
     struct better b = part == PART_DOWN ? m->down : m->up;
     int64_t n;
-    if (part == PART_DOWN && is_plain(r)) {
+    if (part == PART_DOWN && has_base_only(r)) {
         return m->base;
     }
-    if (b.good == Q4 && b.else_type == I3S && r->n_expert == 8) { // iq3_m
+    if (b.good == Q4 && b.else_type == I3S && r->n_expert == 8) { // the mix iq3_m
         b.where = MORE;
     }
     return better_of(&b, r->n_expert > 1 && !is_low(m) ? layer : index_of(r, name, part, &n), r->n_layer);
@@ -331,7 +332,7 @@ static enum ggml_type mix_type(const struct recipe *r, const char *name) {
     return m->base;
 }
 
-// The nearest type that rows of n can have.
+// Returns the type, or the nearest type whose block divides rows of n elements.
 static enum ggml_type type_fit(enum ggml_type type, int64_t n) {
     static const struct {
         enum ggml_type from, to;
@@ -347,7 +348,8 @@ static enum ggml_type type_fit(enum ggml_type type, int64_t n) {
 }
 
 enum ggml_type recipe_type(const struct recipe *r, const struct ggml_tensor *t) {
-    for (int i = 0; t->ne[1] > 1 && i < r->n_rules; i++) { // vectors are added and multiplied as they are
+    for (int i = 0; t->ne[1] > 1 && i < r->n_rules;
+         i++) { // vectors keep their type, because ops add and multiply them as they are
         if (fnmatch(r->rules[i].pattern, t->name, 0) == 0) {
             const enum ggml_type type = r->rules[i].type;
             return t->ne[0] % ggml_blck_size(type) == 0 ? type : t->type;

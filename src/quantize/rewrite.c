@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rewrite.c: model files rewritten with their tensors as they are: other keys, several files, one file again. Of several files
-// the first has the keys, and each says which of how many it is, as llama.cpp's gguf-split writes them.
+// rewrite.c: rewrites model files without changing their tensors: with other keys, as several files, or joined to one file. Of
+// several files the first has the keys, and each states its number and the number of files, as in llama.cpp's gguf-split.
 
 #include "quantize/quantize.h"
 
@@ -12,7 +12,7 @@
 
 // ---- keys ----
 
-// An integer of the key's type; false: it is not, or too large.
+// Sets an integer of the key's type. False: not an integer, or out of range.
 static bool integer_set(struct gguf_context *g, const char *key, enum gguf_type type, const char *text) {
     char *end;
     errno = 0;
@@ -66,18 +66,18 @@ bool rewrite_key_set(struct gguf_context *g, const char *word, struct model_erro
     const char *equals = strchr(word, '=');
     char key[256];
     if (equals == NULL || equals == word || equals - word >= (int) sizeof key) {
-        return model_fail(error, "'%s' is no KEY=VALUE", word);
+        return model_fail(error, "'%s' is not of the form KEY=VALUE", word);
     }
     snprintf(key, sizeof key, "%.*s", (int) (equals - word), word);
     if (strcmp(key, GGUF_KEY_GENERAL_ALIGNMENT) == 0) {
-        return model_fail(error, "'%s' says where the tensors are and cannot be changed", key);
+        return model_fail(error, "key '%s' cannot be changed: it determines the positions of the tensors", key);
     }
     const int64_t id = gguf_find_key(g, key);
     if (id >= 0) {
         const enum gguf_type type = gguf_get_kv_type(g, id);
         return value_set(g, key, type, equals + 1) ||
-               model_fail(error, "'%s': key '%s' is %s", word, key,
-                   type == GGUF_TYPE_ARRAY ? "a list, which cannot be set" : gguf_type_name(type));
+               model_fail(error, "'%s': key '%s' has type %s", word, key,
+                   type == GGUF_TYPE_ARRAY ? "array, which cannot be set" : gguf_type_name(type));
     }
     for (size_t i = 0; i < sizeof tries / sizeof *tries && !value_set(g, key, tries[i], equals + 1); i++) {
     }
@@ -88,10 +88,10 @@ bool rewrite_key_set(struct gguf_context *g, const char *word, struct model_erro
 
 bool rewrite_part_path(char path[4096], const char *out, int64_t no, int64_t n, struct model_error *error) {
     return snprintf(path, 4096, "%s-%05" PRId64 "-of-%05" PRId64 ".gguf", out, no + 1, n) < 4096 ||
-           model_fail(error, "the name '%.64s...' is too long", out);
+           model_fail(error, "the file name '%.64s...' is too long", out);
 }
 
-// The tensor after the last of the file that begins with first.
+// Returns the tensor after the last one of the file that begins with `first`.
 static int64_t part_end(const struct rewrite_split *s, int64_t first) {
     uint64_t size = 0;
     int64_t i = first;
@@ -119,7 +119,7 @@ bool rewrite_split_init(struct rewrite_split *s, struct model_error *error) {
     }
     s->part = -1;
     return s->n_parts <= UINT16_MAX ||
-           model_fail(error, "%" PRId64 " files are more than the %d that can be numbered", s->n_parts, UINT16_MAX);
+           model_fail(error, "the split would create %" PRId64 " files, but at most %d are possible", s->n_parts, UINT16_MAX);
 }
 
 void rewrite_split_fini(struct rewrite_split *s) {
@@ -147,7 +147,7 @@ const void *rewrite_split_bytes(int64_t i, void *split, struct model_error *erro
     return s->tensors[s->first + i]->data;
 }
 
-// ---- one file again ----
+// ---- joining ----
 
 struct gguf_context *rewrite_join_header(const struct model *m, const char *path, struct model_error *error) {
     const struct gguf_context *keys = berth_gguf_map_meta(m->file);
@@ -155,13 +155,13 @@ struct gguf_context *rewrite_join_header(const struct model *m, const char *path
     for (int64_t i = 0; i < m->n_files; i++) {
         n += gguf_get_n_tensors(berth_gguf_map_meta(m->files[i]));
     }
-    int64_t n_wanted = n;
+    int64_t n_stated = n;
     if (gguf_find_key(keys, "split.count") < 0) {
-        model_fail(error, "%s: it is no part of a model: key 'split.count' is missing", path);
+        model_fail(error, "%s: not part of a split model: key 'split.count' is missing", path);
         return NULL;
     }
-    if (!keys_int(keys, "split.tensors.count", 0, INT32_MAX, &n_wanted, error) || n_wanted != n) {
-        model_fail(error, "%s: there are %" PRId64 " tensors, by the keys there are %" PRId64, path, n, n_wanted);
+    if (!keys_int(keys, "split.tensors.count", 0, INT32_MAX, &n_stated, error) || n_stated != n) {
+        model_fail(error, "%s: the files have %" PRId64 " tensors, but the keys state %" PRId64, path, n, n_stated);
         return NULL;
     }
     struct gguf_context *g = model_header_new(keys);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rows.c: a tensor in another type, its rows shared out among threads. Rows go in bands; a thread that is done takes the next
-// one. Sums of errors are kept by band and added up in the end, in the order of the rows.
+// rows.c: converts a tensor to another type with several threads. Rows are grouped into bands; a thread that has finished a band
+// takes the next one. Squared errors are stored per band and summed at the end, in the order of rows.
 
 #include "quantize/quantize.h"
 
@@ -14,17 +14,17 @@ enum { BAND_ELEMENTS = 1 << 16 };
 struct work {
     const struct quantize_rows *params;
     char *out;
-    int64_t band_rows; // rows of a band; the last one of a matrix may have less
-    int64_t n_bands;   // of a matrix
-    int64_t n_all;     // of the tensor
-    double *squares;   // of each band
+    int64_t band_rows; // rows per band; the last band of a matrix may have fewer
+    int64_t n_bands;   // bands per matrix
+    int64_t n_all;     // bands of the tensor
+    double *squares;   // [n_all] squared error of each band
     _Atomic int64_t next;
     _Atomic bool failed;
     pthread_t caller;
 };
 
-// real and back: floats of a band.
-static bool band_make(const struct work *w, int64_t band, float *real, float *back) {
+// Converts one band. real and back are work memory for its values before and after.
+static bool band_convert(const struct work *w, int64_t band, float *real, float *back) {
     const struct ggml_tensor *t = w->params->tensor;
     const enum ggml_type type = w->params->type;
     const float *weights = w->params->weights != NULL ? w->params->weights + band / w->n_bands * t->ne[0] : NULL;
@@ -48,7 +48,7 @@ static bool band_make(const struct work *w, int64_t band, float *real, float *ba
     return true;
 }
 
-static void *bands_make(void *data) {
+static void *bands_convert(void *data) {
     struct work *w = data;
     const size_t n = (size_t) (w->band_rows * w->params->tensor->ne[0]);
     float *real = berth_malloc(n * sizeof *real), *back = berth_malloc(n * sizeof *back);
@@ -58,7 +58,7 @@ static void *bands_make(void *data) {
         if (band >= w->n_all) {
             break;
         }
-        ok = band_make(w, band, real, back);
+        ok = band_convert(w, band, real, back);
         if (w->params->progress != NULL && pthread_equal(pthread_self(), w->caller)) {
             w->params->progress((double) band / (double) w->n_all, w->params->user);
         }
@@ -71,13 +71,13 @@ static void *bands_make(void *data) {
     return NULL;
 }
 
-// A thread that does not start leaves its share to the others.
+// If a thread does not start, the others process its share.
 static void threads_run(struct work *w, pthread_t *threads, int n) {
     int n_started = 0;
-    while (n_started < n && pthread_create(&threads[n_started], NULL, bands_make, w) == 0) {
+    while (n_started < n && pthread_create(&threads[n_started], NULL, bands_convert, w) == 0) {
         n_started++;
     }
-    (void) bands_make(w);
+    (void) bands_convert(w);
     for (int i = 0; i < n_started; i++) {
         pthread_join(threads[i], NULL);
     }

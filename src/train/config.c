@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// config.c: a model of random weights from a description: lines "name = value" with the names of the architecture's keys, '#'
-// before what is only for the reader. The tokenizer is another model's. Weights are normal with a deviation of 0.02, norms 1,
-// biases 0, each tensor from the seed and its number alone.
+// config.c: creates a model with random weights from a description: lines "name = value" with the names of the architecture's keys;
+// '#' starts a comment. The tokenizer is copied from another model. Matrices get normally distributed values with a standard
+// deviation of 0.02, norms 1, biases 0. Each tensor depends only on the seed and its number.
 
 #include "train/train.h"
 
@@ -18,7 +18,7 @@
 struct config {
     struct gguf_context *meta;
     char arch[32];
-    bool has_output; // of its own
+    bool has_output; // the output has its own matrix
 };
 
 static char *text_trim(char *text) {
@@ -32,9 +32,9 @@ static char *text_trim(char *text) {
 static bool value_put(struct config *c, const char *name, const char *value, struct model_error *error) {
     char key[128], *end;
     snprintf(key, sizeof key, "%s.%s", c->arch, name);
-    const unsigned long long whole = strtoull(value, &end, 10);
-    if (*end == '\0' && end != value && whole <= UINT32_MAX && *value != '-') {
-        gguf_set_val_u32(c->meta, key, (uint32_t) whole);
+    const unsigned long long integer = strtoull(value, &end, 10);
+    if (*end == '\0' && end != value && integer <= UINT32_MAX && *value != '-') {
+        gguf_set_val_u32(c->meta, key, (uint32_t) integer);
         return true;
     }
     const float real = strtof(value, &end);
@@ -42,7 +42,7 @@ static bool value_put(struct config *c, const char *name, const char *value, str
         gguf_set_val_f32(c->meta, key, real);
         return true;
     }
-    return model_fail(error, "'%.64s' is no number", value);
+    return model_fail(error, "'%.64s' is not a number", value);
 }
 
 static bool line_read(struct config *c, char *line, int pass, struct model_error *error) {
@@ -53,7 +53,7 @@ static bool line_read(struct config *c, char *line, int pass, struct model_error
         return true;
     }
     if (equals == NULL) {
-        return model_fail(error, "'%.64s' has no '='", name);
+        return model_fail(error, "'%.64s' contains no '='", name);
     }
     *equals = '\0';
     name = text_trim(name);
@@ -65,14 +65,14 @@ static bool line_read(struct config *c, char *line, int pass, struct model_error
         gguf_set_val_str(c->meta, "general.name", value);
     } else if (strcmp(name, "tied") == 0) {
         c->has_output = strcmp(value, "false") == 0;
-        return strcmp(value, "true") == 0 || c->has_output || model_fail(error, "tied is true or false, not '%.64s'", value);
-    } else if (pass == 1) { // once the architecture is known
+        return strcmp(value, "true") == 0 || c->has_output || model_fail(error, "tied must be true or false, not '%.64s'", value);
+    } else if (pass == 1) { // the architecture is known in the second pass
         return value_put(c, name, value, error);
     }
     return true;
 }
 
-// Pass 0: what the model is; pass 1: its numbers, which are called after it.
+// Pass 0 reads the architecture; pass 1 reads the numbers, whose keys contain the architecture.
 static bool config_read(struct config *c, const char *text, int pass, struct model_error *error) {
     int number = 1;
     for (const char *p = text; *p != '\0'; number++) {
@@ -90,7 +90,7 @@ static bool config_read(struct config *c, const char *text, int pass, struct mod
 
 // ---- keys ----
 
-// What every description would say.
+// Sets the defaults of keys that most descriptions would state.
 static void defaults_put(struct config *c) {
     static const struct {
         const char *name;
@@ -106,7 +106,7 @@ static void defaults_put(struct config *c) {
     gguf_set_val_u32(c->meta, key, 512);
 }
 
-// The other model's keys, those of the tokenizer alone.
+// Copies the tokenizer keys of another model.
 static void tokenizer_take(struct config *c, const struct gguf_context *from) {
     gguf_set_kv(c->meta, from);
     for (int64_t i = gguf_get_n_kv(c->meta) - 1; i >= 0; i--) {
@@ -123,7 +123,7 @@ static void tokenizer_take(struct config *c, const struct gguf_context *from) {
 
 struct making {
     struct gguf_context *meta;
-    struct ggml_context *ctx; // names and shapes
+    struct ggml_context *ctx; // names and shapes of the tensors
     uint64_t seed;
     float *values;
 };
@@ -143,7 +143,7 @@ static bool tensor_count(const char *name, const int64_t ne[3], void *user) {
     return true;
 }
 
-// Two normal numbers of two even ones (Box and Muller).
+// Fills values with normally distributed numbers, two from two uniform ones (Box and Muller).
 static void normal_fill(float *values, int64_t n, uint64_t state) {
     for (int64_t i = 0; i < n; i += 2) {
         const double u = (double) ((train_random(&state) >> 11) + 1) * 0x1p-53,
@@ -163,7 +163,7 @@ static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
     berth_free(m->values);
     m->values = berth_malloc(n * sizeof(float));
     if (m->values == NULL) {
-        model_fail(error, "out of memory for %zu numbers of '%s'", n, name);
+        model_fail(error, "out of memory for %zu values of '%s'", n, name);
         return NULL;
     }
     if (gguf_get_tensor_ne(m->meta, i)[1] > 1) {
@@ -182,7 +182,7 @@ static bool weights_write(struct config *c, const struct model_params *p, uint64
     m.ctx = ggml_init((struct ggml_init_params){.mem_size = n * ggml_tensor_overhead(), .no_alloc = true});
     berth_clear_error();
     const bool is_listed = m.ctx != NULL && model_shapes(p, c->has_output, tensor_add, &m) && *berth_last_error() == '\0';
-    const bool ok = (is_listed || model_fail(error, "%zu tensors cannot be made: %s", n, berth_last_error())) &&
+    const bool ok = (is_listed || model_fail(error, "cannot create %zu tensors: %s", n, berth_last_error())) &&
                     model_write(file, c->meta, bytes_of, &m, error);
     berth_free(m.values);
     ggml_free(m.ctx);
@@ -199,7 +199,7 @@ bool train_new(const char *text, const struct gguf_context *tokenizer, uint64_t 
         return model_fail(error, "out of memory");
     }
     tokenizer_take(&c, tokenizer);
-    bool ok = (n > 0 || model_fail(error, "the model has no tokenizer to take over")) && config_read(&c, text, 0, error);
+    bool ok = (n > 0 || model_fail(error, "the tokenizer model has no tokenizer to copy")) && config_read(&c, text, 0, error);
     if (ok) {
         defaults_put(&c);
         ok = config_read(&c, text, 1, error) && model_params_read(c.meta, &p, error);

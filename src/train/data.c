@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// data.c: texts as one row of tokens, cut into windows, dealt in an order that the seed and the epoch decide.
+// data.c: concatenates texts to one sequence of tokens, cuts it into windows, and orders the windows by seed and epoch.
 
 #include "train/train.h"
 
@@ -15,14 +15,14 @@ static bool text_add(struct train_data *d, const struct vocab *vocab, const char
            (vocab->eos < 0 || token_push(&d->tokens, vocab->eos, error));
 }
 
-// Bytes of the first text, and of what splits it from the next.
+// Returns the bytes of the first text; *n_between is the size of the separator after it.
 static size_t text_size(const char *text, size_t size, enum train_split split, size_t *n_between) {
     size_t n = 0;
     *n_between = 0;
     if (split == TRAIN_SPLIT_FILE) {
         return size;
     }
-    const size_t n_wanted = split == TRAIN_SPLIT_LINE ? 1 : 2; // line ends
+    const size_t n_separator = split == TRAIN_SPLIT_LINE ? 1 : 2; // line ends that separate texts
     for (size_t n_ends = 0, blank = 0; n < size; n++) {
         if (text[n] == '\n') {
             n_ends++;
@@ -30,9 +30,9 @@ static size_t text_size(const char *text, size_t size, enum train_split split, s
             n_ends = 0;
         }
         if (n_ends == 0) {
-            blank = n + 1; // behind the last character that is not blank
+            blank = n + 1; // after the last character that is not blank
         }
-        if (n_ends == n_wanted) {
+        if (n_ends == n_separator) {
             *n_between = n + 1 - blank;
             return blank;
         }
@@ -56,7 +56,7 @@ bool train_data_add(struct train_data *d, const struct vocab *vocab, const char 
         const size_t n = text_size(text, size, split, &n_between);
         size_t n_text = n;
         while (split == TRAIN_SPLIT_FILE && n_text > 0 && strchr("\r\n", text[n_text - 1]) != NULL && text[n_text - 1] != '\0') {
-            n_text--; // the end of the last line is no part of a text
+            n_text--; // the final line end is not part of a text
         }
         if (!is_blank(text, n_text) && !text_add(d, vocab, text, n_text, error)) {
             return false;
@@ -83,7 +83,7 @@ bool train_data_cut(struct train_data *d, int64_t n_ctx, struct model_error *err
     d->epoch = -1;
     if (d->n_windows == 0) {
         return model_fail(error,
-            "the texts have %" PRId64 " tokens, and a sequence of %" PRId64 " takes %" PRId64
+            "the texts have %" PRId64 " tokens, but a sequence of %" PRId64 " needs %" PRId64
             ": give more text or a smaller --ctx",
             n, n_ctx, n_ctx + 1);
     }
@@ -102,7 +102,7 @@ const int32_t *train_data_plain(const struct train_data *d, int64_t i) {
     return d->tokens.ids + i * d->n_ctx;
 }
 
-// Fisher and Yates.
+// Shuffles the windows (Fisher and Yates).
 static void order_make(struct train_data *d, uint64_t seed, int64_t epoch) {
     uint64_t state = seed ^ (uint64_t) epoch * 0xD1342543DE82EF95u;
     for (int64_t i = 0; i < d->n_windows; i++) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// ranks.c: one run on several ranks (berth-mpi.h). Each has all weights and takes its share of every batch; gradients and losses
-// are summed over all of them, which gives every rank the same bits: clipping and steps follow from these, so that weights stay
-// the same everywhere without being sent. What decides how a run goes on (an end by Ctrl-C, a failure) is summed too.
-//   1. Every function here is called by all ranks, in the same order.
-//   2. The gradient of the loss by itself is 1 / ranks (tensors.c): sums of gradients are means over the whole batch.
+// ranks.c: one training run on several ranks (berth-mpi.h). Every rank has all weights and processes its share of every batch.
+// Gradients and losses are summed over all ranks, and every rank gets the same bits. Clipping and optimiser steps depend only on
+// these sums, so the weights stay equal on all ranks without being sent. The conditions that end a run (Ctrl-C, a failure) are
+// summed, too.
+//   1. All ranks call every function here, in the same order.
+//   2. The gradient of the loss with respect to itself is 1 / ranks (tensors.c), so sums of gradients are means over the whole batch.
 
 #include "base/min.h"
 #include "train/train.h"
@@ -11,14 +12,14 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define PIECE ((int64_t) 1 << 20) // floats that go in one sum
-#define SAMPLE 4096               // bytes of each given tensor that are compared
+#define PIECE ((int64_t) 1 << 20) // floats per sum
+#define SAMPLE 4096               // bytes of each tensor of the file that are compared
 
 static bool ranks_lost(struct model_error *error) {
     return model_fail(error, "%s", berth_last_error());
 }
 
-// How many ranks say yes.
+// Counts the ranks for which `mine` is true.
 static bool ranks_count(const struct berth_mpi_world *w, bool mine, int *n, struct model_error *error) {
     float sum = mine ? 1 : 0;
     if (!w->sum_f32(&sum, 1)) {
@@ -48,8 +49,7 @@ bool train_ranks_loss(struct trainer *t, bool ok, float *loss, struct model_erro
         return ranks_lost(error);
     }
     *loss = sum;
-    return n_failed == 0 ||
-           model_fail(error, "step %" PRId64 ": %d of %d ranks could not compute it", t->n_done + 1, n_failed, w->size);
+    return n_failed == 0 || model_fail(error, "step %" PRId64 " failed on %d of %d ranks", t->n_done + 1, n_failed, w->size);
 }
 
 bool train_ranks_sum(struct trainer *t, struct model_error *error) {
@@ -77,18 +77,18 @@ bool train_ranks_make(struct trainer *t, struct model_error *error) {
     return t->sums != NULL || model_fail(error, "out of memory for %zu bytes of sums", (size_t) PIECE * sizeof *t->sums);
 }
 
-// ---- the same run on all ranks ----
+// ---- equal runs on all ranks ----
 
 static void numbers_add(struct berth_siphash *s, const struct trainer *t, const struct train_data *data) {
     const struct train_params *p = &t->params;
-    const int64_t whole[] = {p->n_ctx, p->n_seq, p->n_steps, p->n_warmup, p->rank, p->schedule, p->optimizer, (int64_t) p->seed,
-        t->n_done, (int64_t) data->hash};
-    const float real[] = {p->alpha, p->lr, p->decay, p->clip};
-    berth_siphash_add(s, whole, sizeof whole);
-    berth_siphash_add(s, real, sizeof real);
+    const int64_t integers[] = {p->n_ctx, p->n_seq, p->n_steps, p->n_warmup, p->rank, p->schedule, p->optimizer,
+        (int64_t) p->seed, t->n_done, (int64_t) data->hash};
+    const float reals[] = {p->alpha, p->lr, p->decay, p->clip};
+    berth_siphash_add(s, integers, sizeof integers);
+    berth_siphash_add(s, reals, sizeof reals);
 }
 
-// All that is trained, and the beginning of each tensor of the file.
+// Hashes all trained tensors and the beginning of each tensor of the file.
 static void weights_add(struct berth_siphash *s, struct trainer *t) {
     for (size_t i = 0; i < t->n_tensors; i++) {
         const int64_t n = ggml_nelements(t->tensors[i].w);
@@ -120,6 +120,6 @@ bool train_ranks_check(struct trainer *t, const struct train_data *data, struct 
     if (!w->broadcast(&first, sizeof first, 0) || !ranks_count(w, mine != first, &n_others, error)) {
         return ranks_lost(error);
     }
-    return n_others == 0 || model_fail(error, "rank %d of %d: %d %s another model, another text or other options than rank 0",
-                                w->rank, w->size, n_others, n_others == 1 ? "rank has" : "ranks have");
+    return n_others == 0 || model_fail(error, "rank %d of %d: %d %s a different model, text or options than rank 0", w->rank,
+                                w->size, n_others, n_others == 1 ? "rank has" : "ranks have");
 }

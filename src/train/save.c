@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// save.c: what comes out of training: the model with its keys and in its types, or the adapter in llama.cpp's format.
+// save.c: writes the result of training: the model with its keys and types, or the adapter in llama.cpp's format.
 
 #include "train/train.h"
 
@@ -7,11 +7,11 @@
 
 struct saving {
     const struct trainer *t;
-    void *wide; // a tensor as floats
-    void *out;  // ... and in its type
+    void *wide; // a tensor in f32
+    void *out;  // the tensor in its own type
 };
 
-// ---- a model ----
+// ---- models ----
 
 static const struct train_tensor *trained_find(const struct trainer *t, const struct ggml_tensor *file) {
     for (size_t i = 0; i < t->n_tensors; i++) {
@@ -51,7 +51,7 @@ static struct gguf_context *model_meta(const struct trainer *t) {
     return meta;
 }
 
-// ---- an adapter ----
+// ---- adapters ----
 
 static const void *lora_bytes(int64_t i, void *user, struct model_error *error) {
     struct saving *s = user;

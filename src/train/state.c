@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// state.c: a run as a file that it can go on from: a GGUF file with the trained tensors in f32, the optimiser's means beside
-// them, and keys for what the run was started with, where it is, and its losses so far. Everything else follows from these: the
-// order of windows from the seed and the step. A file that belongs to another text or another model is refused: an adapter
-// belongs to the weights of a model, all weights of one to its parameters.
+// state.c: a checkpoint from which a run resumes. It is a GGUF file with the trained tensors in f32, the moments of the optimiser,
+// and keys for the parameters, the progress and the losses of the run. Everything else follows from these; for example the order of
+// windows follows from the seed and the step. A checkpoint of another text or another model is refused: with an adapter the weights
+// of the model must be the same, otherwise its parameters.
 //
-// Behind the GGUF file are 16 bytes: SUM_MAGIC, and a hash of all bytes before the hash. A file that is damaged anywhere is
+// The GGUF file is followed by 16 bytes: SUM_MAGIC, and a hash of all bytes before the hash. A file that is damaged anywhere is
 // refused.
 
 #include "train/train.h"
@@ -15,8 +15,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define VERSION 2                   // 1 had neither a checksum nor the model's fingerprint
-#define SUM_STEP ((size_t) 1 << 20) // bytes that are read at once
+#define VERSION 2                   // version 1 had neither a checksum nor the fingerprint of the model
+#define SUM_STEP ((size_t) 1 << 20) // bytes per read
 
 // ---- parameters as keys ----
 
@@ -35,7 +35,7 @@ static void params_put(struct gguf_context *g, const struct train_params *p) {
     gguf_set_val_f32(g, "train.clip", p->clip);
 }
 
-static bool key_whole(
+static bool key_int(
     const struct gguf_context *g, const char *key, int64_t min, int64_t max, int64_t *out, struct model_error *error) {
     const int64_t id = gguf_find_key(g, key);
     if (id < 0 || gguf_get_kv_type(g, id) != GGUF_TYPE_INT64) {
@@ -43,21 +43,21 @@ static bool key_whole(
     }
     *out = gguf_get_val_i64(g, id);
     return (*out >= min && *out <= max) ||
-           model_fail(error, "key '%s' is %" PRId64 ", from %" PRId64 " to %" PRId64 " it may be", key, *out, min, max);
+           model_fail(error, "key '%s' is %" PRId64 ", but must be between %" PRId64 " and %" PRId64, key, *out, min, max);
 }
 
 static bool params_get(const struct gguf_context *g, struct train_params *p, int64_t *n_done, struct model_error *error) {
     int64_t schedule, optimizer, seed;
     *p = (struct train_params){0};
-    if (!key_whole(g, "train.ctx", 1, INT32_MAX, &p->n_ctx, error) ||
-        !key_whole(g, "train.sequences", 1, INT32_MAX, &p->n_seq, error) ||
-        !key_whole(g, "train.steps", 0, INT64_MAX / 8, &p->n_steps, error) ||
-        !key_whole(g, "train.warmup", 0, INT64_MAX, &p->n_warmup, error) ||
-        !key_whole(g, "train.rank", 0, INT32_MAX, &p->rank, error) ||
-        !key_whole(g, "train.schedule", TRAIN_COSINE, TRAIN_CONSTANT, &schedule, error) ||
-        !key_whole(g, "train.optimizer", 0, GGML_OPT_OPTIMIZER_TYPE_COUNT - 1, &optimizer, error) ||
-        !key_whole(g, "train.seed", INT64_MIN, INT64_MAX, &seed, error) ||
-        !key_whole(g, "train.done", 0, p->n_steps, n_done, error) || !keys_real(g, "train.alpha", &p->alpha, error) ||
+    if (!key_int(g, "train.ctx", 1, INT32_MAX, &p->n_ctx, error) ||
+        !key_int(g, "train.sequences", 1, INT32_MAX, &p->n_seq, error) ||
+        !key_int(g, "train.steps", 0, INT64_MAX / 8, &p->n_steps, error) ||
+        !key_int(g, "train.warmup", 0, INT64_MAX, &p->n_warmup, error) ||
+        !key_int(g, "train.rank", 0, INT32_MAX, &p->rank, error) ||
+        !key_int(g, "train.schedule", TRAIN_COSINE, TRAIN_CONSTANT, &schedule, error) ||
+        !key_int(g, "train.optimizer", 0, GGML_OPT_OPTIMIZER_TYPE_COUNT - 1, &optimizer, error) ||
+        !key_int(g, "train.seed", INT64_MIN, INT64_MAX, &seed, error) ||
+        !key_int(g, "train.done", 0, p->n_steps, n_done, error) || !keys_real(g, "train.alpha", &p->alpha, error) ||
         !keys_real(g, "train.rate", &p->lr, error) || !keys_real(g, "train.decay", &p->decay, error) ||
         !keys_real(g, "train.clip", &p->clip, error)) {
         return false;
@@ -68,14 +68,14 @@ static bool params_get(const struct gguf_context *g, struct train_params *p, int
     return true;
 }
 
-// ---- the checksum ----
+// ---- checksum ----
 
 static struct berth_siphash sum_begin(void) {
-    static const struct berth_siphash_key key = {{0x6265727468207472u, 0x61696e2073746174u}}; // the same in every run
+    static const struct berth_siphash_key key = {{0x6265727468207472u, 0x61696e2073746174u}}; // constant, so that runs agree
     return berth_siphash_begin(&key);
 }
 
-// A stream to a file that sums what is written.
+// A stream that writes to a file and hashes the bytes.
 struct summed {
     FILE *to;
     struct berth_siphash sum;
@@ -95,7 +95,7 @@ static bool summed_end(struct summed *s) {
     return fwrite(&sum, sizeof sum, 1, s->to) == 1;
 }
 
-// The sum of the file's first `size` bytes, and what follows them. False: reading failed.
+// Hashes the first `size` bytes of the file; *after is the hash stored after them. False: reading failed.
 static bool sum_read(FILE *file, uint64_t size, unsigned char *step, uint64_t *sum, uint64_t *after) {
     struct berth_siphash hash = sum_begin();
     for (uint64_t left = size; left > 0;) {
@@ -124,7 +124,7 @@ static bool sum_check(const char *path, struct model_error *error) {
         rewind(file);
         ok = (size > 0 && sum_read(file, (uint64_t) size, step, &got, &want) && got == want) ||
              model_fail(
-                 error, "it is damaged: its bytes have the checksum %016" PRIx64 ", and %016" PRIx64 " was written", got, want);
+                 error, "the checkpoint is damaged: its checksum is %016" PRIx64 ", but %016" PRIx64 " is stored", got, want);
     }
     if (file != NULL) {
         fclose(file);
@@ -135,7 +135,7 @@ static bool sum_check(const char *path, struct model_error *error) {
 
 // ---- writing ----
 
-// Tensor i of the file: the weights first, then the means m, then v.
+// Returns tensor i of the file: first the weights, then the moments m, then the moments v.
 static const struct ggml_tensor *tensor_at(const struct trainer *t, int64_t i) {
     const size_t kind = (size_t) i / t->n_tensors;
     const struct train_tensor *x = &t->tensors[(size_t) i % t->n_tensors];
@@ -143,7 +143,7 @@ static const struct ggml_tensor *tensor_at(const struct trainer *t, int64_t i) {
     return all[kind];
 }
 
-static int64_t n_kinds(const struct trainer *t) {
+static int64_t n_tensor_kinds(const struct trainer *t) {
     return t->params.optimizer == GGML_OPT_OPTIMIZER_TYPE_ADAMW ? 3 : 1;
 }
 
@@ -203,7 +203,7 @@ bool train_state_write(const struct trainer *t, const struct train_data *data, F
         gguf_set_arr_data(g, "train.losses", GGUF_TYPE_FLOAT32, t->losses, (size_t) t->n_done);
     }
     const bool has_looks = looks_put(g, t) || model_fail(error, "out of memory for %zu losses", t->n_looks);
-    for (int64_t i = 0; i < n_kinds(t) * (int64_t) t->n_tensors; i++) {
+    for (int64_t i = 0; i < n_tensor_kinds(t) * (int64_t) t->n_tensors; i++) {
         gguf_add_tensor(g, tensor_at(t, i));
     }
     g = model_header_check(g, error);
@@ -217,13 +217,13 @@ bool train_state_write(const struct trainer *t, const struct train_data *data, F
 
 static bool version_check(const struct gguf_context *g, struct model_error *error) {
     int64_t version;
-    if (!key_whole(g, "train.version", 1, INT64_MAX, &version, error)) {
+    if (!key_int(g, "train.version", 1, INT64_MAX, &version, error)) {
         return false;
     }
     return version == VERSION ||
            model_fail(error,
-               "it has format %" PRId64 ", and this version of Berth reads format %d: finish the run with the "
-               "version that began it, or begin a new one with the model that it wrote",
+               "the checkpoint has format %" PRId64 ", but this version of Berth reads format %d: finish the run with the "
+               "version that started it, or start a new run from its model",
                version, VERSION);
 }
 
@@ -238,7 +238,7 @@ static struct berth_gguf_map *state_open(
     }
     const struct gguf_context *g = berth_gguf_map_meta(map);
     if (!keys_text(g, "general.type", &type, &why) || type == NULL || strcmp(type, "training state") != 0) {
-        model_fail(error, "%s: it is no checkpoint of training", path);
+        model_fail(error, "%s: not a training checkpoint", path);
     } else if (!version_check(g, &why) || !sum_check(path, &why) || !params_get(g, params, n_done, &why)) {
         model_fail(error, "%s: %s", path, why.text);
     } else {
@@ -257,10 +257,10 @@ bool train_state_params(const char *path, struct train_params *params, int64_t *
 
 static bool tensors_read(struct trainer *t, const struct berth_gguf_map *map, struct model_error *error) {
     const struct gguf_context *g = berth_gguf_map_meta(map);
-    const int64_t n = n_kinds(t) * (int64_t) t->n_tensors;
+    const int64_t n = n_tensor_kinds(t) * (int64_t) t->n_tensors;
     if (gguf_get_n_tensors(g) != n) {
         return model_fail(error,
-            "it has %" PRId64 " tensors, this run %" PRId64 ": it is of another model or another way to train",
+            "the checkpoint has %" PRId64 " tensors, but this run has %" PRId64 ": the model or the training options differ",
             gguf_get_n_tensors(g), n);
     }
     for (int64_t i = 0; i < n; i++) {
@@ -268,7 +268,8 @@ static bool tensors_read(struct trainer *t, const struct berth_gguf_map *map, st
         const int64_t id = gguf_find_tensor(g, x->name);
         if (id < 0 || gguf_get_tensor_type(g, id) != GGML_TYPE_F32 ||
             memcmp(gguf_get_tensor_ne(g, id), x->ne, sizeof x->ne) != 0) {
-            return model_fail(error, "tensor '%s' is missing, or of another shape: it is of another model", x->name);
+            return model_fail(
+                error, "tensor '%s' is missing or has another shape: the checkpoint belongs to another model", x->name);
         }
     }
     for (int64_t i = 0; i < n; i++) {
@@ -278,7 +279,7 @@ static bool tensors_read(struct trainer *t, const struct berth_gguf_map *map, st
     return true;
 }
 
-// An array of numbers; NULL: none of this kind and length.
+// Returns the data of an array of n numbers; NULL: the key is absent or has another type or length.
 static const void *array_get(const struct gguf_context *g, const char *key, enum gguf_type type, size_t n) {
     const int64_t id = gguf_find_key(g, key);
     return id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_ARRAY && gguf_get_arr_type(g, id) == type && gguf_get_arr_n(g, id) == n
@@ -317,21 +318,22 @@ static bool map_read(struct trainer *t, const struct train_data *data, const str
     struct model_error *error) {
     const struct gguf_context *g = berth_gguf_map_meta(map);
     int64_t hash = 0, model = 0;
-    if (!key_whole(g, "train.data", INT64_MIN, INT64_MAX, &hash, error)) {
+    if (!key_int(g, "train.data", INT64_MIN, INT64_MAX, &hash, error)) {
         return false;
     }
     if ((uint64_t) hash != data->hash) {
-        return model_fail(error, "it was trained on another text, or in sequences of another length");
+        return model_fail(error, "the checkpoint was trained on another text, or with another sequence length");
     }
-    if (!key_whole(g, "train.model", INT64_MIN, INT64_MAX, &model, error)) {
+    if (!key_int(g, "train.model", INT64_MIN, INT64_MAX, &model, error)) {
         return false;
     }
     if (model != trainer_fingerprint(t)) {
-        return model_fail(error, "it is of another model: its %s are others",
+        return model_fail(error, "the checkpoint belongs to another model: the %s differ",
             t->lora != NULL ? "parameters or the weights that the adapter changes" : "parameters");
     }
     if (n_done > t->params.n_steps) {
-        return model_fail(error, "it has %" PRId64 " steps done, and %" PRId64 " are wanted", n_done, t->params.n_steps);
+        return model_fail(
+            error, "the checkpoint has %" PRId64 " steps, but the run ends after %" PRId64, n_done, t->params.n_steps);
     }
     return tensors_read(t, map, error) && losses_read(t, g, n_done, error);
 }

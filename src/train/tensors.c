@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tensors.c: what is trained: all weights of a model as f32, or the pairs of an adapter over weights of any type, each with its
-// gradient and the optimiser's means, on the device where the model has the weight.
+// tensors.c: the trained tensors: all weights of a model as f32, or the pairs of an adapter for weights of any type. Each has its
+// gradient and the moments of the optimiser, on the device of the weight.
 
 #include "base/min.h"
 #include "train/train.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define WIDEN ((int64_t) 1 << 16) // numbers at once
+#define WIDEN ((int64_t) 1 << 16) // values per conversion
 
 void *train_tensor_get(const struct ggml_tensor *t, void **bytes, struct model_error *error) {
     berth_free(*bytes);
@@ -21,9 +21,9 @@ void *train_tensor_get(const struct ggml_tensor *t, void **bytes, struct model_e
     return *bytes;
 }
 
-// ---- which ----
+// ---- selection ----
 
-// Rope's factors are part of what positions mean, not of what is learnt; a second copy of a tied output is the embedding.
+// RoPE factors define positions and are not trained. The copy of a tied output is trained as the embedding.
 static bool is_trained(const struct model *m, const struct model_weight *w) {
     return strstr(w->file->name, "rope_") == NULL && !(m->is_tied && w->slot == &m->output);
 }
@@ -38,8 +38,9 @@ static bool weights_list(struct trainer *t, struct model_error *error) {
         }
         if (type != GGML_TYPE_F32 && type != GGML_TYPE_F16 && type != GGML_TYPE_BF16) {
             return model_fail(error,
-                "tensor '%s' is %s: weights of f32, f16 or bf16 can be trained, an adapter (--lora RANK) over any", w->file->name,
-                ggml_type_name(type));
+                "tensor '%s' has type %s, but only f32, f16 and bf16 weights can be trained; train an adapter instead (--lora "
+                "RANK)",
+                w->file->name, ggml_type_name(type));
         }
         const int device = w->layer < 0 ? t->devices->n - 1 : m->layer_device[w->layer];
         t->tensors[t->n_tensors++] = (struct train_tensor){.file = w->file, .device = device};
@@ -56,7 +57,7 @@ static void pairs_list(struct trainer *t) {
     }
 }
 
-// ---- their memory ----
+// ---- memory ----
 
 static struct ggml_tensor *tensor_like(struct ggml_context *ctx, const struct ggml_tensor *t, const char *end) {
     struct ggml_tensor *r = ggml_new_tensor(ctx, GGML_TYPE_F32, GGML_MAX_DIMS, t->ne);
@@ -64,7 +65,7 @@ static struct ggml_tensor *tensor_like(struct ggml_context *ctx, const struct gg
     return r;
 }
 
-static bool part_take(struct trainer *t, struct model_part *part, int d, struct model_error *error) {
+static bool part_alloc(struct trainer *t, struct model_part *part, int d, struct model_error *error) {
     ggml_backend_dev_t dev = t->devices->dev[d];
     ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
     if (ggml_get_first_tensor(part->ctx) == NULL) {
@@ -72,7 +73,7 @@ static bool part_take(struct trainer *t, struct model_part *part, int d, struct 
     }
     part->buffer = ggml_backend_alloc_ctx_tensors_from_buft(part->ctx, buft);
     if (part->buffer == NULL) {
-        return model_fail(error, "no memory to train on %s, which takes %zu bytes: %s", ggml_backend_dev_name(dev),
+        return model_fail(error, "cannot allocate memory for training on %s (%zu bytes): %s", ggml_backend_dev_name(dev),
             ggml_backend_alloc_ctx_tensors_from_buft_size(part->ctx, buft), berth_last_error());
     }
     part->size = ggml_backend_buffer_get_size(part->buffer);
@@ -110,11 +111,11 @@ static bool device_make(struct trainer *t, int d, struct model_error *error) {
         t->one = ggml_new_tensor_1d(t->values[d].ctx, GGML_TYPE_F32, 1);
         ggml_set_name(t->one, "loss.grad");
     }
-    return (t->lora == NULL || part_take(t, &t->lora->parts[d], d, error)) && part_take(t, &t->values[d], d, error) &&
-           part_take(t, &t->grads[d], d, error);
+    return (t->lora == NULL || part_alloc(t, &t->lora->parts[d], d, error)) && part_alloc(t, &t->values[d], d, error) &&
+           part_alloc(t, &t->grads[d], d, error);
 }
 
-// ---- their first values ----
+// ---- initial values ----
 
 static bool weight_fill(struct trainer *t, struct train_tensor *x, struct model_error *error) {
     const int64_t n = ggml_nelements(x->file);
@@ -129,8 +130,8 @@ static bool weight_fill(struct trainer *t, struct train_tensor *x, struct model_
     return true;
 }
 
-// Half A is even within 1 / sqrt(columns), half B is 0: together they change nothing yet.
-static void half_fill(struct trainer *t, struct train_tensor *x, uint64_t *state) {
+// Fills A with uniform values in +-1 / sqrt(columns). B stays 0, so the new adapter changes nothing.
+static void lora_a_fill(struct trainer *t, struct train_tensor *x, uint64_t *state) {
     const double range = 1 / sqrt((double) x->w->ne[0]);
     const int64_t n = ggml_nelements(x->w);
     for (int64_t at = 0; at < n; at += WIDEN) {
@@ -150,7 +151,7 @@ static bool values_fill(struct trainer *t, struct model_error *error) {
             return false;
         }
         if (x->file == NULL && i % 2 == 0) {
-            half_fill(t, x, &state);
+            lora_a_fill(t, x, &state);
         }
     }
     const float one = t->params.world != NULL ? 1.0f / (float) t->params.world->size : 1;
@@ -158,8 +159,8 @@ static bool values_fill(struct trainer *t, struct model_error *error) {
     return true;
 }
 
-// The graph takes the trained tensors for the file's.
-static void slots_turn(struct trainer *t) {
+// Makes the graph use the trained tensors instead of the file's.
+static void slots_set(struct trainer *t) {
     struct model *m = t->model;
     for (size_t i = 0, k = 0; i < m->n_weights && t->lora == NULL; i++) {
         if (is_trained(m, &m->weights[i])) {
@@ -188,7 +189,7 @@ bool train_tensors_make(struct trainer *t, struct model_error *error) {
         if (t->lora == NULL) {
             return false;
         }
-        t->lora->next = t->model->loras; // the model frees it
+        t->lora->next = t->model->loras; // freed by the model
         t->model->loras = t->lora;
         pairs_list(t);
     } else if (!weights_list(t, error)) {
@@ -202,7 +203,7 @@ bool train_tensors_make(struct trainer *t, struct model_error *error) {
     if (!values_fill(t, error)) {
         return false;
     }
-    slots_turn(t);
+    slots_set(t);
     return true;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train_graph.c: the three graphs of training: forward and backward, forward alone, and the optimiser's step. Each has a
-// scheduler of its own, so that each is planned once.
+// train_graph.c: builds the three graphs of training: forward and backward pass, forward pass alone, and optimiser step. Each has
+// its own scheduler, so each is planned once.
 
 #include "train/train.h"
 
@@ -8,8 +8,8 @@
 
 #include <inttypes.h>
 
-#define BUDGET_US 1000000 // search for what to run again
-#define BACKWARD 12       // most nodes that one of the forward graph brings with it
+#define BUDGET_US 1000000 // microseconds; time limit of the search for nodes to recompute
+#define BACKWARD 12       // largest number of nodes in the backward pass per forward node
 
 void train_graph_fini(struct train_graph *g) {
     ggml_backend_sched_free(g->sched);
@@ -29,13 +29,13 @@ static bool graph_new(struct trainer *t, struct train_graph *g, size_t n_nodes, 
     return g->sched != NULL || model_fail(error, "%s", berth_last_error());
 }
 
-// Its memory, once.
+// Checks the graph and allocates its memory.
 static bool graph_place(struct trainer *t, struct train_graph *g, const char *what, struct model_error *error) {
     if (berth_graph_check(g->graph) != GGML_STATUS_SUCCESS) {
-        return model_fail(error, "%s cannot be built: %s", what, berth_last_error());
+        return model_fail(error, "cannot build %s: %s", what, berth_last_error());
     }
     if (!ggml_backend_sched_alloc_graph(g->sched, g->graph)) {
-        return model_fail(error, "no memory for %s: %s", what, berth_last_error());
+        return model_fail(error, "cannot allocate memory for %s: %s", what, berth_last_error());
     }
     for (int d = 0; d < t->devices->n; d++) {
         t->compute += ggml_backend_sched_get_buffer_size(g->sched, t->devices->backend[d]);
@@ -43,7 +43,7 @@ static bool graph_place(struct trainer *t, struct train_graph *g, const char *wh
     return true;
 }
 
-// From tokens to the loss.
+// Builds the forward pass from tokens to the loss.
 static void forward_build(struct trainer *t, struct train_graph *g) {
     const struct train_params *p = &t->params;
     const struct graph_shape shape = {
@@ -59,23 +59,24 @@ static void forward_build(struct trainer *t, struct train_graph *g) {
     ggml_build_forward_expand(g->graph, g->loss);
 }
 
-// Where each node's gradient is gathered: those of what is trained, and the loss's own, which is 1.
-static struct ggml_tensor **places_of(const struct trainer *t, const struct train_graph *g) {
+// Returns for each node the tensor that accumulates its gradient: those of trained tensors, and t->one for the loss. NULL: out of
+// memory.
+static struct ggml_tensor **accumulators_new(const struct trainer *t, const struct train_graph *g) {
     const int n = ggml_graph_n_nodes(g->graph);
-    struct ggml_tensor **places = berth_calloc((size_t) n + 1, sizeof *places);
-    for (int i = 0; places != NULL && i < n; i++) {
+    struct ggml_tensor **accumulators = berth_calloc((size_t) n + 1, sizeof *accumulators);
+    for (int i = 0; accumulators != NULL && i < n; i++) {
         const struct ggml_tensor *node = ggml_graph_node(g->graph, i);
-        places[i] = node == g->loss ? t->one : NULL;
+        accumulators[i] = node == g->loss ? t->one : NULL;
         for (size_t k = 0; node->op == GGML_OP_NONE && k < t->n_tensors; k++) {
             if (t->tensors[k].w == node) {
-                places[i] = t->tensors[k].grad;
+                accumulators[i] = t->tensors[k].grad;
             }
         }
     }
-    return places;
+    return accumulators;
 }
 
-// The same within the memory that is left: some nodes run again.
+// Replaces the graph by one that fits into the remaining memory by recomputing some nodes.
 static bool graph_budget(struct trainer *t, struct train_graph *g, struct model_error *error) {
     const uint64_t most = t->params.memory, taken = t->size + t->compute;
     const struct berth_graph_budget_params params = {.bytes = most > taken ? most - taken : 0,
@@ -85,15 +86,15 @@ static bool graph_budget(struct trainer *t, struct train_graph *g, struct model_
     struct berth_budget_result *r = NULL;
     struct ggml_cgraph *graph = NULL;
     if (t->devices->n > 1) {
-        return model_fail(error, "%d devices share the model: a limit on memory is for one", t->devices->n);
+        return model_fail(error, "a memory limit requires one device, but the model uses %d", t->devices->n);
     }
     if (berth_graph_budget(g->graph, &params, &g->again, &graph, &r) != GGML_STATUS_SUCCESS) {
         return model_fail(error, "%s", berth_last_error());
     }
     if (graph == NULL) {
         model_fail(error,
-            "%" PRIu64 " bytes are too few: what is trained and the optimiser take %" PRIu64 ", a step at least %" PRIu64
-            " more; a smaller --ctx or --batch takes less",
+            "%" PRIu64 " bytes are too few: trained tensors and optimiser need %" PRIu64 ", a step at least %" PRIu64
+            " more; use a smaller --ctx or --batch",
             most, taken, r->uses[0].least);
     } else {
         g->graph = graph;
@@ -110,16 +111,16 @@ bool train_graph_learn(struct trainer *t, struct model_error *error) {
         return false;
     }
     forward_build(t, g);
-    struct ggml_tensor **places = places_of(t, g);
-    if (places == NULL) {
-        return model_fail(error, "out of memory for the places of gradients");
+    struct ggml_tensor **accumulators = accumulators_new(t, g);
+    if (accumulators == NULL) {
+        return model_fail(error, "out of memory for the list of gradients");
     }
-    ggml_build_backward_expand(g->ctx, g->graph, places);
-    berth_free(places);
+    ggml_build_backward_expand(g->ctx, g->graph, accumulators);
+    berth_free(accumulators);
     if (t->params.memory > 0 && !graph_budget(t, g, error)) {
         return false;
     }
-    return graph_place(t, g, "the graph of forward and backward", error);
+    return graph_place(t, g, "the graph of the forward and backward pass", error);
 }
 
 bool train_graph_look(struct trainer *t, struct model_error *error) {
@@ -130,7 +131,7 @@ bool train_graph_look(struct trainer *t, struct model_error *error) {
         return false;
     }
     forward_build(t, &t->look);
-    return graph_place(t, &t->look, "the graph of forward", error);
+    return graph_place(t, &t->look, "the graph of the forward pass", error);
 }
 
 bool train_graph_step(struct trainer *t, struct model_error *error) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// trainer.c: steps: the next windows through the graph, the gradient's length, the optimiser. Mask, positions and labels are
-// written anew each time: a plan may give their memory to others once they are read.
+// trainer.c: computes training steps: the next windows through the graph, the norm of the gradient, the optimiser. Masks, positions
+// and labels are written for every step, because a plan may reuse their memory after they are read.
 
 #include "base/min.h"
 #include "train/train.h"
@@ -13,22 +13,23 @@
 #define BETA2 0.95f
 #define EPSILON 1e-8f
 
-// ---- life ----
+// ---- creation and destruction ----
 
 static bool params_check(const struct model *m, const struct train_params *p, struct model_error *error) {
     if (p->n_ctx < 1 || p->n_seq < 1 || p->n_steps < 0 || p->rank < 0 || p->n_ctx > INT32_MAX / p->n_seq) {
-        return model_fail(error, "%" PRId64 " sequences of %" PRId64 " tokens, %" PRId64 " steps, rank %" PRId64 ": no such run",
+        return model_fail(error, "invalid run: %" PRId64 " sequences of %" PRId64 " tokens, %" PRId64 " steps, rank %" PRId64,
             p->n_seq, p->n_ctx, p->n_steps, p->rank);
     }
     if (p->world != NULL && p->n_seq % p->world->size != 0) {
-        return model_fail(error, "%" PRId64 " sequences a step are no even share of %d ranks", p->n_seq, p->world->size);
+        return model_fail(
+            error, "%" PRId64 " sequences per step cannot be divided evenly among %d ranks", p->n_seq, p->world->size);
     }
-    if (m->params.n_expert > 0) { // the choice of experts has no gradient
-        return model_fail(error, "a model of %" PRId64 " experts cannot be trained: dense ones can", m->params.n_expert);
+    if (m->params.n_expert > 0) { // the selection of experts has no gradient
+        return model_fail(error, "a model with %" PRId64 " experts cannot be trained; only dense models can", m->params.n_expert);
     }
     if (p->rank > m->params.n_embd) {
-        return model_fail(
-            error, "an adapter of rank %" PRId64 " is larger than a model of width %" PRId64, p->rank, m->params.n_embd);
+        return model_fail(error, "adapter rank %" PRId64 " is greater than the embedding length %" PRId64 " of the model",
+            p->rank, m->params.n_embd);
     }
     return true;
 }
@@ -36,7 +37,7 @@ static bool params_check(const struct model *m, const struct train_params *p, st
 struct trainer *trainer_new(
     struct model *model, const struct model_devices *devices, const struct train_params *params, struct model_error *error) {
     if ((model->params.desc->has & ARCH_STATE) != 0) {
-        model_fail(error, "models of %s cannot be trained: their state has no gradient", model->params.arch);
+        model_fail(error, "models of architecture %s cannot be trained: their state has no gradient", model->params.arch);
         return NULL;
     }
     struct trainer *t = params_check(model, params, error) ? berth_calloc(1, sizeof *t) : NULL;
@@ -76,14 +77,14 @@ void trainer_free(struct trainer *t) {
 
 // ---- inputs ----
 
-// A token sees itself and those before it, as far as the model's window goes.
+// A token attends to itself and to earlier tokens within the window.
 static void mask_set(struct trainer *t, struct ggml_tensor *mask, int64_t window) {
-    const ggml_fp16_t yes = ggml_fp32_to_fp16(0), no = ggml_fp32_to_fp16(-INFINITY);
+    const ggml_fp16_t visible = ggml_fp32_to_fp16(0), hidden = ggml_fp32_to_fp16(-INFINITY);
     const int64_t n = mask != NULL ? t->params.n_ctx : 0;
     ggml_fp16_t *row = (ggml_fp16_t *) (void *) t->row;
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < n; j++) {
-            row[j] = j <= i && j > i - window ? yes : no;
+            row[j] = j <= i && j > i - window ? visible : hidden;
         }
         ggml_backend_tensor_set(mask, row, (size_t) (i * n) * sizeof *row, (size_t) n * sizeof *row);
     }
@@ -102,7 +103,8 @@ static void positions_set(struct trainer *t, struct ggml_tensor *pos) {
     ggml_backend_tensor_set(pos, row, 0, (size_t) t->params.n_ctx * sizeof *row);
 }
 
-// Sequence s of a batch: its tokens, and for each the one that follows, or nothing (all labels 0) where it is not to count.
+// Sets sequence s of a batch: its tokens, and for each token the next one as label. counts false: all labels are 0, so the sequence
+// adds nothing to the loss.
 static void window_set(struct trainer *t, struct train_graph *g, int64_t s, const int32_t *tokens, bool counts) {
     const int64_t n = t->params.n_ctx, n_vocab = t->model->params.n_vocab;
     const size_t size = (size_t) n_vocab * sizeof *t->row;
@@ -118,7 +120,7 @@ static void window_set(struct trainer *t, struct train_graph *g, int64_t s, cons
 static bool graph_compute(struct train_graph *g, struct model_error *error) {
     const enum ggml_status status = ggml_backend_sched_graph_compute(g->sched, g->graph);
     return status == GGML_STATUS_SUCCESS ||
-           model_fail(error, "%s", status == GGML_STATUS_ABORTED ? "computing was stopped" : berth_last_error());
+           model_fail(error, "%s", status == GGML_STATUS_ABORTED ? "computation was interrupted" : berth_last_error());
 }
 
 static float loss_get(const struct train_graph *g) {
@@ -127,7 +129,7 @@ static float loss_get(const struct train_graph *g) {
     return loss;
 }
 
-// ---- a step ----
+// ---- parts of a step ----
 
 float train_rate(const struct train_params *p, int64_t step) {
     if (step < p->n_warmup) {
@@ -141,7 +143,7 @@ float train_rate(const struct train_params *p, int64_t step) {
     }
 }
 
-// The length of all gradients as one vector, in the order of the tensors, so that it is the same in every run.
+// Returns the norm of all gradients as one vector. The sum has a fixed order, so that every run gets the same value.
 static double norm_of(struct trainer *t) {
     double sum = 0;
     for (size_t i = 0; i < t->n_tensors; i++) {
@@ -190,16 +192,16 @@ static bool train_learn(struct trainer *t, struct train_data *data, struct model
     return graph_compute(&t->learn, error);
 }
 
-// ---- where a number that is not finite came from ----
+// ---- search for the first value that is not finite ----
 
-// The step that failed is computed once more, node by node, until one of them holds it; weights come first, since they are read
-// first.
-struct hunt {
+// The failed step is computed again, node by node, until a node contains such a value. Weights are checked first, because nodes
+// read them.
+struct fault_search {
     struct trainer *t;
     const struct ggml_tensor *found;
 };
 
-// f32 alone: other types are only read here.
+// Checks only contiguous f32 tensors; other types are only read by the graph.
 static bool is_sound(struct trainer *t, const struct ggml_tensor *x) {
     const int64_t n = ggml_nelements(x), row = (int64_t) t->row_size;
     if (x->type != GGML_TYPE_F32 || !ggml_is_contiguous(x)) {
@@ -217,36 +219,36 @@ static bool is_sound(struct trainer *t, const struct ggml_tensor *x) {
     return true;
 }
 
-// Asked before a node whether to stop behind it, then called behind it: false ends the graph.
+// The scheduler calls this before a node (ask) and after it; false stops the graph.
 static bool on_node(struct ggml_tensor *node, bool ask, void *user) {
-    struct hunt *hunt = user;
+    struct fault_search *fault_search = user;
     if (ask) {
         return true;
     }
-    if (!is_sound(hunt->t, node)) {
-        hunt->found = node;
+    if (!is_sound(fault_search->t, node)) {
+        fault_search->found = node;
     }
-    return hunt->found == NULL;
+    return fault_search->found == NULL;
 }
 
 static bool fault_report(struct trainer *t, struct train_data *data, const char *what, struct model_error *error) {
-    struct hunt hunt = {.t = t};
+    struct fault_search fault_search = {.t = t};
     struct model_error why = {""};
-    for (size_t i = 0; i < t->n_tensors && hunt.found == NULL; i++) {
-        hunt.found = is_sound(t, t->tensors[i].w) ? NULL : t->tensors[i].w;
+    for (size_t i = 0; i < t->n_tensors && fault_search.found == NULL; i++) {
+        fault_search.found = is_sound(t, t->tensors[i].w) ? NULL : t->tensors[i].w;
     }
-    if (hunt.found == NULL) {
-        ggml_backend_sched_set_eval_callback(t->learn.sched, on_node, &hunt);
-        (void) train_learn(t, data, &why); // that it fails is what is known
+    if (fault_search.found == NULL) {
+        ggml_backend_sched_set_eval_callback(t->learn.sched, on_node, &fault_search);
+        (void) train_learn(t, data, &why); // expected to fail
         ggml_backend_sched_set_eval_callback(t->learn.sched, NULL, NULL);
     }
-    const struct ggml_tensor *x = hunt.found;
-    char name[96 + GGML_MAX_NAME] = "none is found a second time";
+    const struct ggml_tensor *x = fault_search.found;
+    char name[96 + GGML_MAX_NAME] = "repeating the step does not reproduce it";
     if (x == NULL && t->params.world != NULL) {
-        snprintf(name, sizeof name, "rank %d of %d holds none", t->params.world->rank, t->params.world->size);
+        snprintf(name, sizeof name, "rank %d of %d has none", t->params.world->rank, t->params.world->size);
     }
     if (x != NULL) {
-        snprintf(name, sizeof name, "the first tensor with one that is none is '%s' (%s)", x->name,
+        snprintf(name, sizeof name, "the first tensor with such a value is '%s' (%s)", x->name,
             x->op == GGML_OP_NONE ? "a weight" : ggml_op_desc(x));
     }
     return model_fail(error, "step %" PRId64 ": the %s is not a finite number; %s", t->n_done + 1, what, name);
@@ -275,7 +277,7 @@ bool trainer_step(struct trainer *t, struct train_data *data, struct model_error
     return true;
 }
 
-// ---- a look at other texts ----
+// ---- validation ----
 
 static bool look_add(struct trainer *t, float loss, struct model_error *error) {
     if (!berth_grow((void **) &t->looks, &t->cap_looks, t->n_looks + 1, sizeof *t->looks)) {
@@ -285,19 +287,19 @@ static bool look_add(struct trainer *t, float loss, struct model_error *error) {
     return true;
 }
 
-// The sum of the losses of up to n_own windows from `at` on.
-static bool look_at(struct trainer *t, const struct train_data *data, int64_t at, double *sum, struct model_error *error) {
+// Adds the losses of at most n_own windows, from `at` on, to *sum.
+static bool windows_look(struct trainer *t, const struct train_data *data, int64_t at, double *sum, struct model_error *error) {
     const int64_t n_own = train_n_own(&t->params);
     masks_set(t, &t->look.in);
     positions_set(t, t->look.in.pos);
-    for (int64_t s = 0; s < n_own; s++) { // the last batch may be larger than what is left
+    for (int64_t s = 0; s < n_own; s++) { // the last batch may be only partly filled
         const bool counts = at + s < data->n_windows;
         window_set(t, &t->look, s, train_data_plain(data, counts ? at + s : 0), counts);
     }
     if (!graph_compute(&t->look, error)) {
         return false;
     }
-    *sum += (double) loss_get(&t->look) * (double) n_own; // a mean over all rows, those that do not count included
+    *sum += (double) loss_get(&t->look) * (double) n_own; // the loss is a mean over all rows, including rows that do not count
     return true;
 }
 
@@ -310,12 +312,13 @@ bool trainer_look(struct trainer *t, const struct train_data *data, bool (*stop)
             return false;
         }
         if (t->is_stopped) {
-            return model_fail(error, "computing was stopped");
+            return model_fail(error, "computation was interrupted");
         }
-        if (ok) { // others take part in what follows, also without this one
-            ok = look_at(t, data, at + train_first_own(p), &sum, error);
+        if (ok) { // other ranks take part in the following sums, even if this rank failed
+            ok = windows_look(t, data, at + train_first_own(p), &sum, error);
         }
     }
-    float loss = (float) (sum / (double) data->n_windows * (p->world != NULL ? p->world->size : 1)); // ranks take the mean
+    // Train_ranks_loss takes the mean over ranks.
+    float loss = (float) (sum / (double) data->n_windows * (p->world != NULL ? p->world->size : 1));
     return train_ranks_loss(t, ok, &loss, error) && look_add(t, loss, error);
 }
