@@ -41,7 +41,7 @@ expect 0 "4 files, 38 tensors" split --max-size 1M $tales "$tmp/piece"
 expect 0 "4 files, 38 tensors" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/joined"
 expect 0 "the same" diff $tales "$tmp/joined"
 expect 0 "19 files, 38 tensors" split --max-tensors 2 $tales "$tmp/two"
-expect 3 "the name of the first ends in -00001-of-00004.gguf" merge "$tmp/piece-00002-of-00004.gguf" -o "$tmp/none"
+expect 3 "give the first one, whose name ends in -00001-of-00004.gguf" merge "$tmp/piece-00002-of-00004.gguf" -o "$tmp/none"
 expect 3 "it is no part of a model" merge $tales -o "$tmp/none"
 # A model in parts says what it says as one file.
 command=run
@@ -51,7 +51,7 @@ expect 0 "" -m "$tmp/piece-00001-of-00004.gguf" -t 1 -n 20 --temp 0 -p "Once"
 cmp "$tmp/out" "$tmp/whole" || n_bad=$((n_bad + 1))
 expect 0 "" -m "$tmp/piece-00001-of-00004.gguf" --no-mmap -t 1 -n 20 --temp 0 -p "Once"
 cmp "$tmp/out" "$tmp/whole" || n_bad=$((n_bad + 1))
-expect 3 "the name of the first ends in -00001-of-00004.gguf" -m "$tmp/piece-00002-of-00004.gguf"
+expect 3 "give the first one, whose name ends in -00001-of-00004.gguf" -m "$tmp/piece-00002-of-00004.gguf"
 command=gguf
 mv "$tmp/piece-00003-of-00004.gguf" "$tmp/third"
 expect 3 "piece-00003-of-00004.gguf: cannot be opened" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
@@ -68,10 +68,10 @@ grep -q '"Mine"' "$tmp/out" && grep -q ' 77$' "$tmp/out" && grep -q ' -3$' "$tmp
     echo "FAILED: set: $(cat "$tmp/out")"
     n_bad=$((n_bad + 1))
 }
-expect 1 "key     general.name                             another value" diff $tales "$tmp/set"
+expect 1 "key     general.name                             the values differ" diff $tales "$tmp/set"
 expect 2 "key 'llama.context_length' is u32" set $tales llama.context_length=x -o "$tmp/none"
-expect 2 "a list, which cannot be set" set $tales tokenizer.ggml.tokens=x -o "$tmp/none"
-expect 2 "'x' is no KEY=VALUE" set $tales x -o "$tmp/none"
+expect 2 "array, which cannot be set" set $tales tokenizer.ggml.tokens=x -o "$tmp/none"
+expect 2 "'x' is not of the form KEY=VALUE" set $tales x -o "$tmp/none"
 expect 3 "there is no key 'x'" set $tales --remove x -o "$tmp/none"
 [ "$("$berth" gguf hash --no-layer $tales | cut -d' ' -f1)" = "$("$berth" gguf hash --no-layer "$tmp/set" | cut -d' ' -f1)" ] || {
     echo "FAILED: hash: other keys, another sum"
@@ -122,7 +122,7 @@ expect 3 "cannot be read" check "$tmp/matrix" "$tmp/none"
 
 expect 0 "the same" diff $corpus/keys $corpus/keys
 expect 1 "only in the second" diff $corpus/keys $corpus/arrays
-expect 1 "other bytes" diff "$tmp/matrix" "$tmp/nan"
+expect 1 "the bytes differ" diff "$tmp/matrix" "$tmp/nan"
 expect 1 '"same": false' diff --json "$tmp/matrix" $corpus/tensors
 expect 3 "No such file" diff "$tmp/none" $corpus/keys
 expect 3 "no GGUF file" diff $corpus/keys "$tmp/noise"

@@ -96,7 +96,7 @@ expect 0 "tokens per second predicted, with half of the context filled, by a tri
 expect 0 "of all devices: context 256, batch 256, cache f16" fit --memory 5M --allow batch
 expect 0 '"next": [{"device": "all", "memory": 1078984704, "ctx": 256' fit --json --memory 5M
 expect 0 '"next": []' fit --json --memory 1G
-expect 2 "--allow 'all' is none of cache-type, batch, spill, recompute" fit --memory 5M --allow batch,all
+expect 2 "--allow: unknown value 'all'; use cache-type, batch, spill, recompute" fit --memory 5M --allow batch,all
 expect 0 "again    nothing: it fits with every op once" fit --memory 10M --allow recompute
 expect 1 "again    nothing: no schedule was found that fits; compute takes 2.63 MiB" fit --memory 6M -c 256 -b 256 --allow recompute
 expect 1 "again    nothing: more is missing than graphs take" fit --memory 2M -c 256 -b 256 --allow recompute
@@ -164,8 +164,8 @@ for part in "bench -p 8 -n 2 -r 1" explain "fit --memory 1G" plan "run -n 2" "ma
     expect 0 "" $part --cache-type Q4_0,bf16 $tales
     expect 2 "--cache-type 'q9' is no type such as f16 or q8_0, nor two such as q8_0,f16" $part --cache-type q9 $tales
     expect 2 "--cache-type 'f16,' is no type" $part --cache-type f16, $tales
-    expect 3 "the cache's values cannot be q4_K: it has blocks of 256 elements, and a head has 32" $part --cache-type f16,q4_K $tales
-    expect 3 "the cache's keys cannot be i32: it is no type of weights" $part --cache-type i32 $tales
+    expect 3 "the values of the cache cannot be q4_K: a head has 32 elements, which is not a multiple of its block of 256" $part --cache-type f16,q4_K $tales
+    expect 3 "the keys of the cache cannot be i32: values of this type cannot be converted to f32" $part --cache-type i32 $tales
 done
 expect 0 "cache 544.00 KiB" run -n 2 --cache-type q8_0
 expect 0 "cache 784.00 KiB" run -n 2 --cache-type q8_0,f16
@@ -205,7 +205,7 @@ if [ -r "$sparse/make.sh" ]; then
         expect 0 "the optimum, proven" plan --ctx 4096 --batch 512 "$tmp/$model.gguf"
         expect 0 "context 8192" fit --memory 64G "$tmp/$model.gguf"
         expect 0 "nodes, 1 split, 0 copies" explain "$tmp/$model.gguf"
-        expect 3 "there is no tokenizer in the file" run "$tmp/$model.gguf"
+        expect 3 "the file has no tokenizer" run "$tmp/$model.gguf"
     done
     for part in plan explain run; do
         expect 3 "architecture 'rwkv7' is not supported" $part "$tmp/rwkv7-2.9b.gguf"

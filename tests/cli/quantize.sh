@@ -82,8 +82,8 @@ expect 2 "'0' is not an integer from 1 to 1024" gguf quantize -t 0 "$f16" "$tmp/
 head -c 5000 "$tmp/imatrix.dat" > "$tmp/cut.dat"
 expect 3 "it ends within" gguf quantize --imatrix "$tmp/cut.dat" "$f16" "$tmp/model.gguf" q4_k
 : > "$tmp/empty.dat"
-expect 3 "it holds no importance matrix" gguf quantize --imatrix "$tmp/empty.dat" "$f16" "$tmp/model.gguf" q4_k
-expect 3 "it holds no importance matrix" gguf quantize --imatrix "$f16" "$f16" "$tmp/model.gguf" q4_k
+expect 3 "the file contains no importance matrix" gguf quantize --imatrix "$tmp/empty.dat" "$f16" "$tmp/model.gguf" q4_k
+expect 3 "the file contains no importance matrix" gguf quantize --imatrix "$f16" "$f16" "$tmp/model.gguf" q4_k
 expect 3 "No such file" gguf quantize --imatrix "$tmp/none" "$f16" "$tmp/model.gguf" q4_k
 expect 2 "needs a value" gguf quantize --imatrix
 {
@@ -94,7 +94,7 @@ expect 2 "needs a value" gguf quantize --imatrix
     le 8
     head -c 32 "$tmp/ones"
 } > "$tmp/small.dat"
-expect 3 "the importance matrix is of another model: tensor 'blk.0.attn_q.weight' has rows of 256" gguf quantize --imatrix "$tmp/small.dat" "$f16" "$tmp/model.gguf" q4_k
+expect 3 "the importance matrix belongs to another model: tensor 'blk.0.attn_q.weight' has rows of 256" gguf quantize --imatrix "$tmp/small.dat" "$f16" "$tmp/model.gguf" q4_k
 
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]

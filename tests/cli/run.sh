@@ -42,8 +42,8 @@ head -c 3000 /dev/urandom > "$tmp/noise"
 expect 3 "no GGUF file" "$tmp/noise"
 head -c 100000 $tales > "$tmp/cut"
 expect 3 "but the file has 100000 bytes" "$tmp/cut"
-expect 3 "it is no model: key 'general.architecture' is missing" tests/fuzz/corpus/gguf/keys
-expect 3 "there is no device 'abacus'" --device abacus
+expect 3 "not a model: key 'general.architecture' is missing" tests/fuzz/corpus/gguf/keys
+expect 3 "unknown device 'abacus'" --device abacus
 expect 3 "the prompt has 10 tokens, the context 4 positions: give it more with --ctx" --ctx 4 $tales
 # A name that commands the terminal: the check for colours in expect finds it.
 {
@@ -143,8 +143,8 @@ for parts in CPU,CPU CPU,CPU,CPU; do
         n_bad=$((n_bad + 1))
     }
 done
-expect 3 "tensors are split over two devices or more, here is 1" --split tensor --device CPU
-expect 3 "there is no device 'abacus'" --split tensor --device CPU,abacus
+expect 3 "splitting tensors requires two or more devices, but 1 is given" --split tensor --device CPU
+expect 3 "unknown device 'abacus'" --split tensor --device CPU,abacus
 expect 2 "--split 'rows' is not one of: layer tensor auto" --split rows
 # A prompt that was kept: the same text, also behind a longer prompt and a shorter one.
 keep() { # KEPT PROMPT
@@ -171,12 +171,12 @@ done
 "$berth" gguf set models/tales-q8_0.gguf general.name=Other tokenizer.ggml.add_eos_token=true -o "$tmp/other.gguf" > /dev/null
 expect 0 "of them kept" -n 1 --prompt-cache "$tmp/kept" -p "Once upon a time there" "$tmp/other.gguf"
 { printf BERTHPC2; tail -c +9 "$tmp/kept"; } > "$tmp/old"
-expect 0 "it has format 'BERTHPC2' of another version of Berth" -n 1 --prompt-cache "$tmp/old" -p "Once upon a time there"
+expect 0 "the file has format 'BERTHPC2' of another version of Berth" -n 1 --prompt-cache "$tmp/old" -p "Once upon a time there"
 expect 0 "of them kept" -n 1 --prompt-cache "$tmp/old" -p "Once upon a time there"
 head -c 200 "$tmp/kept" > "$tmp/short"
 expect 3 "cut short" -n 1 --prompt-cache "$tmp/short" -p "Once upon a time there was"
 echo none > "$tmp/short"
-expect 3 "it is no prompt cache" -n 1 --prompt-cache "$tmp/short"
+expect 3 "not a prompt cache" -n 1 --prompt-cache "$tmp/short"
 expect 0 "" -n 4 --trace "$tmp/trace.json" --map "$tmp/map.json"
 command=
 expect 0 '"proven": true' plan --json "$tmp/map.json"
@@ -289,8 +289,8 @@ expect 2 "--predict '-2' is not an integer from -1" $tales -n -2
 expect 0 "" $tales -n 2 --quiet -c 512
 [ -s "$tmp/out" ] && [ ! -s "$tmp/err" ] || { echo "FAILED: run --quiet: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
 expect 3 "cannot be read" -q "$tmp/nowhere.gguf" # errors are still told
-expect 3 "there is no device 'abacus'; the devices are: CPU" --device abacus
-expect 3 "there is no device 'abacus'; the devices are: CPU" --split tensor --device CPU,abacus
+expect 3 "unknown device 'abacus'; available: CPU" --device abacus
+expect 3 "unknown device 'abacus'; available: CPU" --split tensor --device CPU,abacus
 
 # What --memory gives up is said.
 expect 0 "warning: to stay within --memory: a context of " $tales --memory 4M -n 1

@@ -110,7 +110,7 @@ def constrained(tmp):
                 if 'context is full' not in run.stderr:
                     yield f'{shape}: {error}: {run.stdout[:100]!r} {run.stderr}'
     for shape, want in (({'type': 'number', 'minimum': 3}, "'minimum' cannot be told"), ({'type': 'thing'}, 'no type "thing"'),
-                        ({'$ref': '#/$defs/x'}, 'there is no such place'), ({'required': ['a'], 'properties': {}}, "'a' is required"),
+                        ({'$ref': '#/$defs/x'}, 'does not exist in the file'), ({'required': ['a'], 'properties': {}}, "'a' is listed in 'required'"),
                         ({'type': 'string', 'minLength': 3, 'maxLength': 2}, 'minLength is 3'), ([], 'a schema is an object')):
         with open(f'{tmp}/shape.json', 'w') as file:
             json.dump(shape, file)

@@ -39,14 +39,14 @@ expect 3 "is q8_0: weights of f32, f16 or bf16 can be trained" "$tokenizer" $sma
 expect 3 "this command reads this file" "$tokenizer" $small --lora 2 --steps 1 -o "$tokenizer"
 expect 3 "No such file" "$tokenizer" --lora 2 --data "$tmp/none" -o "$tmp/x"
 expect 3 "give more text or a smaller --ctx" "$tokenizer" --lora 2 --data "$tmp/tiny.conf" -c 4096 -o "$tmp/x"
-expect 3 "it is no checkpoint of training" "$tokenizer" $small --lora 2 -o "$tmp/x" --resume "$tokenizer"
+expect 3 "not a training checkpoint" "$tokenizer" $small --lora 2 -o "$tmp/x" --resume "$tokenizer"
 [ ! -e "$tmp/x" ] || failed "a run that fails leaves a file"
 
 # a description that is wrong
 echo "block_count 3" > "$tmp/wrong.conf"
-expect 3 "line 1: 'block_count 3' has no '='" "$tokenizer" --new "$tmp/wrong.conf" $small -o "$tmp/x"
+expect 3 "line 1: 'block_count 3' contains no '='" "$tokenizer" --new "$tmp/wrong.conf" $small -o "$tmp/x"
 echo "block_count = three" > "$tmp/wrong.conf"
-expect 3 "line 1: 'three' is no number" "$tokenizer" --new "$tmp/wrong.conf" $small -o "$tmp/x"
+expect 3 "line 1: 'three' is not a number" "$tokenizer" --new "$tmp/wrong.conf" $small -o "$tmp/x"
 echo "block_count = 3" > "$tmp/wrong.conf"
 expect 3 "key 'llama.embedding_length' is missing" "$tokenizer" --new "$tmp/wrong.conf" $small -o "$tmp/x"
 
@@ -139,7 +139,7 @@ grep -q "stopped; --resume $tmp/stopped.checkpoint" "$tmp/err" || failed "Ctrl-C
 "$berth" gguf check "$tmp/stopped" "$tmp/stopped.checkpoint" > /dev/null || failed "Ctrl-C: what is saved is not sound"
 
 # a rate that is far too high ends the run before the weights are lost
-expect 3 "is not a finite number; the first tensor with one that is none is '" "$tmp/half" $small --optimizer sgd --clip 0 \
+expect 3 "is not a finite number; the first tensor with such a value is '" "$tmp/half" $small --optimizer sgd --clip 0 \
     --lr 1e30 --schedule constant --warmup 0 --steps 20 --save-every 1 -o "$tmp/lost"
 grep -q "The last checkpoint is that of step" "$tmp/err" || failed "no word of the checkpoint: $(cat "$tmp/err")"
 [ ! -e "$tmp/lost" ] || failed "a lost run leaves a model"
@@ -162,7 +162,7 @@ expect 0 "" "$tmp/merged" --temp 0 -n 12 -p "Once upon"
 cmp -s "$tmp/out" "$tmp/beside" || failed "merged it says something else: $(cat "$tmp/out"), not $(cat "$tmp/beside")"
 expect 3 "No such file" "$tmp/new" --lora "$tmp/none"
 expect 3 "it is no adapter" "$tmp/new" --lora "$tmp/new"
-expect 3 "$tmp/lora: it is an adapter, not a model; 'berth run MODEL --lora $tmp/lora' runs" "$tmp/lora"
+expect 3 "$tmp/lora is an adapter, not a model; run its base model with 'berth run MODEL --lora $tmp/lora'" "$tmp/lora"
 
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]

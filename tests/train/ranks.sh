@@ -60,7 +60,7 @@ sed -i 's/"val": .*/"val": []}/' "$tmp/whole.json" "$tmp/alone.json" # they look
 # Weights of 8 bits make levels of what they meet: one that rounding tips moves the loss in its third digit.
 near "$tmp/whole.json" "$tmp/alone.json" 8 1e-2 || failed "one rank goes on otherwise"
 ranks 3 $model $common --resume "$tmp/part.checkpoint" -o "$tmp/odd" > /dev/null 2> "$tmp/log" && failed "four sequences on three ranks"
-grep -q "4 sequences a step are no even share of 3 ranks" "$tmp/log" || failed "four sequences on three ranks: $(cat "$tmp/log")"
+grep -q "4 sequences per step cannot be divided evenly among 3 ranks" "$tmp/log" || failed "four sequences on three ranks: $(cat "$tmp/log")"
 
 # ranks that do not do the same
 cat > "$tmp/other.sh" << 'END'
@@ -69,7 +69,7 @@ exec "$@" --seed 7
 END
 timeout 60 mpirun --allow-run-as-root --oversubscribe -q -n 2 sh "$tmp/other.sh" "$berth" train $model --lora 2 $common -b 2 --steps 2 \
     -o "$tmp/mixed" > /dev/null 2> "$tmp/log" && failed "two seeds in one run"
-grep -q "1 rank has another model, another text or other options than rank 0" "$tmp/log" || failed "two seeds: $(cat "$tmp/log")"
+grep -q "1 rank has a different model, text or options than rank 0" "$tmp/log" || failed "two seeds: $(cat "$tmp/log")"
 [ ! -e "$tmp/mixed" ] || failed "a run that does not begin leaves a file"
 
 # no number
@@ -86,7 +86,7 @@ kill -INT $pid
 wait $pid && failed "a stopped run ends as a whole one"
 grep -q "goes on from step" "$tmp/log" || failed "no end by Ctrl-C: $(cat "$tmp/log")"
 $berth train $model $common --resume "$tmp/stopped.checkpoint" --steps 1 -o "$tmp/x" 2> "$tmp/log" > /dev/null
-grep -q "steps done, and 1 are wanted" "$tmp/log" || failed "no checkpoint of a stopped run: $(cat "$tmp/log")"
+grep -q "steps, but the run ends after 1" "$tmp/log" || failed "no checkpoint of a stopped run: $(cat "$tmp/log")"
 
 [ $n_bad = 0 ] && echo "ranks: all is well"
 [ $n_bad = 0 ]

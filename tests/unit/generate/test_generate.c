@@ -199,7 +199,7 @@ static void test_contexts(void **state) {
     assert_int_equal(n, 2);
     seen = (struct seen){0};
     assert_false(contexts_see(&seen, strlen(sample_text), 0, 0, &n, &error));
-    assert_string_equal(error.text, "stopped within the first context");
+    assert_string_equal(error.text, "interrupted within the first context");
     error.text[0] = '\0';
     assert_false(contexts_see(&seen, 10, 0, -1, &n, &error));
     assert_non_null(strstr(error.text, "made.txt: "));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Models of the llama family: what the loader refuses and how it says so; that results do not depend on batches, kernels of
-// attention or devices; that plans are what is taken.
+// test_model.c: tests models of the llama family: the errors of the loader; results that do not depend on batches, attention
+// kernels or devices; and plans that equal the allocated memory.
 
 #include "support/model_sample.h"
 
@@ -8,7 +8,7 @@
 
 #define PATH "/tmp/berth-model-XXXXXX"
 
-// ---- refusals ----
+// ---- errors of the loader ----
 
 static void refuse(const struct sample_model *m, const char *text) {
     char path[] = PATH;
@@ -17,7 +17,7 @@ static void refuse(const struct sample_model *m, const char *text) {
     struct model *model = model_open(path, &error);
     unlink(path);
     if (model != NULL || strstr(error.text, text) == NULL) {
-        print_error("wanted '%s', got '%s'\n", text, error.text);
+        print_error("expected '%s', got '%s'\n", text, error.text);
         fail();
     }
 }
@@ -39,15 +39,15 @@ static void test_shapes(void **state) {
     (void) state;
     struct sample_model m = sample_model_default();
     m.twist = "blk.1.attn_k.weight";
-    refuse(&m, "tensor 'blk.1.attn_k.weight' is [33, 16, 1, 1], by the keys it is [32, 16, 1, 1]");
+    refuse(&m, "tensor 'blk.1.attn_k.weight' is [33, 16, 1, 1], but the keys require [32, 16, 1, 1]");
     m.twist = "output.weight";
     refuse(&m, "tensor 'output.weight' is [33, 40, 1, 1]");
     m = sample_model_default();
     m.n_head_kv = 3;
-    refuse(&m, "4 heads cannot share 3");
+    refuse(&m, "4 heads are not a multiple of 3");
     m = sample_model_default();
     m.n_head = m.n_head_kv = 5;
-    refuse(&m, "cannot be dealt to 5 heads");
+    refuse(&m, "is not a multiple of 5 heads");
 }
 
 static void set_u32(struct gguf_context *g, void *x) {
@@ -68,21 +68,22 @@ static void set_str(struct gguf_context *g, void *x) {
 static void test_keys(void **state) {
     (void) state;
     static const char *const numbers[][3] = {{"llama.block_count", "4000000000", "key 'llama.block_count' is 4000000000"},
-        {"llama.embedding_length", "0", "key 'llama.embedding_length' is 0, from 1"},
+        {"llama.embedding_length", "0", "key 'llama.embedding_length' is 0, but must be between 1"},
         {"llama.attention.head_count", "1000000", "key 'llama.attention.head_count' is 1000000"},
-        {"llama.rope.dimension_count", "7", "7 elements are to be turned"}, {"llama.rope.dimension_count", "100", "from 2 to 8"},
-        {"llama.attention.layer_norm_rms_epsilon", "1", "is u32, a real number is wanted"},
+        {"llama.rope.dimension_count", "7", "'rope.dimension_count' is odd: 7"},
+        {"llama.rope.dimension_count", "100", "between 2 and 8"},
+        {"llama.attention.layer_norm_rms_epsilon", "1", "has type u32, but must be a float"},
         {"llama.expert_count", "9999", "key 'llama.expert_count' is 9999"}};
-    static const char *const texts[][3] = {{"llama.block_count", "three", "is str, a whole number is wanted"},
+    static const char *const texts[][3] = {{"llama.block_count", "three", "has type str, but must be an integer"},
         {"general.architecture", "rwkv7", "architecture 'rwkv7' is not supported"},
         {"llama.rope.scaling.type", "magic", "rope scaling 'magic' is not supported"}};
     static const char *const reals[][3] = {{"llama.rope.scaling.factor", "1e-40", "e-41 is too small"},
         {"llama.rope.scaling.factor", "-2", "rope scaling factor -2 is negative"},
-        {"llama.rope.freq_base", "0", "the base of rope's frequencies is not positive"},
+        {"llama.rope.freq_base", "0", "the RoPE base frequency is not positive"},
         {"llama.rope.freq_base", "nan", "key 'llama.rope.freq_base' is not finite"},
         {"llama.attention.layer_norm_rms_epsilon", "-1", "the epsilon of the norm is missing or not positive"},
         {"llama.rope.scaling.attn_factor", "inf", "key 'llama.rope.scaling.attn_factor' is not finite"},
-        {"llama.block_count", "3", "is f32, a whole number is wanted"}};
+        {"llama.block_count", "3", "has type f32, but must be an integer"}};
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
         struct sample_model m = sample_model_default();
         m.last = set_f32;
@@ -103,7 +104,7 @@ static void test_keys(void **state) {
     }
 }
 
-// Cut at many places, it is refused each time.
+// A file that is truncated at any of many positions is refused.
 static void test_cut(void **state) {
     (void) state;
     char path[] = PATH;
@@ -113,7 +114,7 @@ static void test_cut(void **state) {
     fseek(file, 0, SEEK_END);
     const long size = ftell(file);
     fclose(file);
-    for (long at = size - 32; at >= 0; at -= at > 6000 ? 997 : 61) { // the padding behind the last tensor may be missing
+    for (long at = size - 32; at >= 0; at -= at > 6000 ? 997 : 61) { // the padding after the last tensor may be missing
         struct model_error error = {""};
         assert_int_equal(truncate(path, at), 0);
         assert_null(model_open(path, &error));
@@ -161,7 +162,7 @@ static void tokens_fill(int32_t *tokens, int n_vocab) {
     }
 }
 
-static void decode_in(struct session *s, const int32_t *tokens, int step, float *logits) {
+static void logits_in_steps(struct session *s, const int32_t *tokens, int step, float *logits) {
     struct model_error error = {""};
     session_reset(s);
     for (int i = 0; i < N_TOKENS; i += step) {
@@ -173,7 +174,7 @@ static void decode_in(struct session *s, const int32_t *tokens, int step, float 
     memcpy(logits, s->logits, (size_t) s->model->params.n_vocab * sizeof *logits);
 }
 
-static void near(const float *a, const float *b, int n, float most) {
+static void assert_near(const float *a, const float *b, int n, float most) {
     for (int i = 0; i < n; i++) {
         if (!(fabsf(a[i] - b[i]) <= most)) {
             print_error("logit %d: %g and %g\n", i, (double) a[i], (double) b[i]);
@@ -189,7 +190,7 @@ static struct model_devices cpu_open(void) {
     return d;
 }
 
-// Every kind of layer: in one batch, in many, without flash attention.
+// Every kind of layer gives the same results in one batch, in many batches, and without flash attention.
 static void test_batches(void **state) {
     (void) state;
     struct sample_model kinds[7];
@@ -213,23 +214,22 @@ static void test_batches(void **state) {
         struct opened o = open_with(&kinds[i], &d, &params);
         assert_true(o.session->has_flash);
         tokens_fill(tokens, kinds[i].n_vocab);
-        decode_in(o.session, tokens, N_TOKENS, one);
-        decode_in(o.session, tokens, 7, many);
-        near(one, many, kinds[i].n_vocab, 2e-3f);
+        logits_in_steps(o.session, tokens, N_TOKENS, one);
+        logits_in_steps(o.session, tokens, 7, many);
+        assert_near(one, many, kinds[i].n_vocab, 2e-3f);
         assert_true(fabsf(one[0]) > 1e-3f && fabsf(one[0] - one[1]) > 1e-4f);
         close_opened(&o);
         params.no_flash = true;
         o = open_with(&kinds[i], &d, &params);
         assert_false(o.session->has_flash);
-        decode_in(o.session, tokens, 64, plain);
-        near(one, plain, kinds[i].n_vocab, 2e-3f);
+        logits_in_steps(o.session, tokens, 64, plain);
+        assert_near(one, plain, kinds[i].n_vocab, 2e-3f);
         close_opened(&o);
     }
     model_devices_close(&d);
 }
 
-// What one layer sees decides the other's place in it: a changed token changes the answer, a token behind the asked one does not
-// exist.
+// A changed earlier token changes the result. Tokens outside the vocabulary and tokens beyond the context are refused.
 static void test_causal(void **state) {
     (void) state;
     struct model_devices d = cpu_open();
@@ -239,9 +239,9 @@ static void test_causal(void **state) {
     int32_t tokens[N_TOKENS];
     float a[64], b[64];
     tokens_fill(tokens, m.n_vocab);
-    decode_in(o.session, tokens, N_TOKENS, a);
+    logits_in_steps(o.session, tokens, N_TOKENS, a);
     tokens[3] = (tokens[3] + 1) % m.n_vocab;
-    decode_in(o.session, tokens, N_TOKENS, b);
+    logits_in_steps(o.session, tokens, N_TOKENS, b);
     float most = 0;
     for (int i = 0; i < m.n_vocab; i++) {
         most = fmaxf(most, fabsf(a[i] - b[i]));
@@ -250,16 +250,16 @@ static void test_causal(void **state) {
     struct model_error error = {""};
     const int32_t wrong = m.n_vocab;
     assert_false(session_decode(o.session, &wrong, 1, &error));
-    assert_non_null(strstr(error.text, "token 40 is none of 40"));
+    assert_non_null(strstr(error.text, "token 40 is outside the vocabulary of 40 tokens"));
     error.text[0] = '\0';
     assert_false(session_decode(o.session, tokens, 301, &error));
-    assert_non_null(strstr(error.text, "301 tokens do not fit: 300 of 600 positions are taken"));
+    assert_non_null(strstr(error.text, "301 tokens do not fit into the context: 300 of 600 positions are in use"));
     close_opened(&o);
     model_devices_close(&d);
 }
 
-// Of a model of one layer with a window, the last token's answer is that of the window's tokens alone, at whatever positions:
-// rope turns by distances. In batches that the window begins and ends in the middle of, and one by one.
+// In a model of one layer with a window, the result of the last token depends only on the tokens in its window, at any position,
+// because RoPE depends on distances. The test uses batches that start and end inside the window, and single tokens.
 static void test_window(void **state) {
     (void) state;
     static const char *const key[] = {"mistral.attention.sliding_window", "16"};
@@ -284,10 +284,10 @@ static void test_window(void **state) {
         memcpy(want, all.session->logits, sizeof want[0] * (size_t) m.n_vocab);
         static const int steps[] = {N_TOKENS, 1, 7, 64};
         for (size_t k = 0; n == 16 && k < sizeof steps / sizeof *steps; k++) {
-            decode_in(o.session, tokens, steps[k], got);
-            near(want, got, m.n_vocab, 2e-3f);
+            logits_in_steps(o.session, tokens, steps[k], got);
+            assert_near(want, got, m.n_vocab, 2e-3f);
         }
-        decode_in(o.session, tokens, N_TOKENS, got);
+        logits_in_steps(o.session, tokens, N_TOKENS, got);
         for (int i = 0; i < m.n_vocab; i++) {
             most = fmaxf(most, fabsf(want[i] - got[i]));
         }
@@ -298,8 +298,8 @@ static void test_window(void **state) {
     model_devices_close(&d);
 }
 
-// Every type, for keys and for values: as near to f32 as its bits allow, or refused with a reason. Without flash attention blocks
-// of values are, blocks of keys are not.
+// Every type of keys and values gives a result as close to f32 as its bits allow, or is refused with a reason. Without flash
+// attention, block formats are refused for values, but not for keys.
 static void test_cache_types(void **state) {
     (void) state;
     struct model_devices d = cpu_open();
@@ -308,11 +308,11 @@ static void test_cache_types(void **state) {
     int32_t tokens[N_TOKENS];
     float want[64], got[64];
     int n_taken = 0;
-    m.n_embd = 128; // heads of 32
+    m.n_embd = 128; // heads of 32 elements
     m.n_layer = 1;
     tokens_fill(tokens, m.n_vocab);
     struct opened o = open_with(&m, &d, &params);
-    decode_in(o.session, tokens, 50, want);
+    logits_in_steps(o.session, tokens, 50, want);
     for (int i = 0; i < 3 * GGML_TYPE_COUNT; i++) {
         const enum ggml_type type = (enum ggml_type)(i / 3);
         const struct session_params as = {
@@ -321,12 +321,12 @@ static void test_cache_types(void **state) {
         struct session *s = session_new(o.model, &d, &as, &error);
         assert_true((s == NULL) == (error.text[0] != '\0'));
         if (s == NULL) {
-            assert_non_null(strstr(error.text, ggml_blck_size(type) > 0 ? "cannot be" : "there is no type"));
+            assert_non_null(strstr(error.text, ggml_blck_size(type) > 0 ? "cannot be" : "unknown type"));
             continue;
         }
         const float bits = 8 * (float) ggml_type_size(type) / (float) ggml_blck_size(type);
         assert_true(session_reserve(s, &error));
-        decode_in(s, tokens, 50, got);
+        logits_in_steps(s, tokens, 50, got);
         double error_2 = 0, size_2 = 0;
         for (int k = 0; k < m.n_vocab; k++) {
             error_2 += ((double) want[k] - (double) got[k]) * ((double) want[k] - (double) got[k]);
@@ -336,24 +336,25 @@ static void test_cache_types(void **state) {
         n_taken++;
         session_free(s);
     }
-    print_message("%d caches taken\n", n_taken);
+    print_message("%d cache types accepted\n", n_taken);
     assert_true(n_taken >= 20);
     params = (struct session_params){.cache_k = GGML_TYPE_Q8_0, .cache_v = GGML_TYPE_F32, .no_flash = true};
     struct model_error error = {""};
     struct session *s = session_new(o.model, &d, &params, &error);
     assert_non_null(s);
     assert_true(session_reserve(s, &error));
-    decode_in(s, tokens, 50, got);
-    near(want, got, m.n_vocab, 0.03f);
+    logits_in_steps(s, tokens, 50, got);
+    assert_near(want, got, m.n_vocab, 0.03f);
     session_free(s);
     params.cache_v = GGML_TYPE_Q8_0;
     assert_null(session_new(o.model, &d, &params, &error));
-    assert_string_equal(error.text, "the cache's values cannot be q8_0: without flash attention they must be f32, f16 or bf16");
+    assert_string_equal(
+        error.text, "the values of the cache cannot be q8_0: without flash attention they must be f32, f16 or bf16");
     close_opened(&o);
     model_devices_close(&d);
 }
 
-// Weights that begin at any byte of the file.
+// Weights may begin at any byte of the file.
 static void test_misaligned(void **state) {
     (void) state;
     struct model_devices d = cpu_open();
@@ -363,12 +364,12 @@ static void test_misaligned(void **state) {
     float want[64], got[64];
     tokens_fill(tokens, m.n_vocab);
     struct opened o = open_with(&m, &d, &params);
-    decode_in(o.session, tokens, 50, want);
+    logits_in_steps(o.session, tokens, 50, want);
     close_opened(&o);
     for (m.alignment = 1; m.alignment <= 64; m.alignment *= 2) {
         o = open_with(&m, &d, &params);
-        decode_in(o.session, tokens, 50, got);
-        near(want, got, m.n_vocab, 1e-5f);
+        logits_in_steps(o.session, tokens, 50, got);
+        assert_near(want, got, m.n_vocab, 1e-5f);
         close_opened(&o);
     }
     model_devices_close(&d);
@@ -381,19 +382,19 @@ static void device_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_tota
     *n_free = *n_total = device_room;
 }
 
-// All layers on a device with memory of its own, then as many as fit, against the CPU alone.
+// All layers on a device with its own memory, as many layers as fit, and no layers give the results of the CPU.
 static void test_devices(void **state) {
     (void) state;
     static const size_t rooms[] = {(size_t) 1 << 30, 80000, 1};
     struct sample_model m = sample_model_default();
-    m.has_output = false; // the output is a second copy there
+    m.has_output = false; // the output on the device is a copy of the embedding
     struct model_devices cpu = cpu_open();
     struct session_params params = {.cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
     int32_t tokens[N_TOKENS];
     float want[64], got[64];
     tokens_fill(tokens, m.n_vocab);
     struct opened o = open_with(&m, &cpu, &params);
-    decode_in(o.session, tokens, 50, want);
+    logits_in_steps(o.session, tokens, 50, want);
     close_opened(&o);
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
         struct device dev;
@@ -406,10 +407,10 @@ static void test_devices(void **state) {
         o = open_with(&m, &d, &params);
         const struct session_memory *far = &o.session->memory[0], *near_by = &o.session->memory[1];
         assert_int_equal(far->weights > 0, i < 2);
-        assert_true(near_by->weights > 0); // the embedding at least
+        assert_true(near_by->weights > 0); // at least the embedding
         assert_int_equal(o.model->layer_device[0] == 0, i == 0);
-        decode_in(o.session, tokens, 50, got);
-        near(want, got, m.n_vocab, 2e-3f);
+        logits_in_steps(o.session, tokens, 50, got);
+        assert_near(want, got, m.n_vocab, 2e-3f);
         assert_int_equal(far->weights + far->cache + far->compute > 0, i < 2);
         close_opened(&o);
         device_stop(&dev);
@@ -417,7 +418,7 @@ static void test_devices(void **state) {
     model_devices_close(&cpu);
 }
 
-// Whether the process holds the page of an address.
+// Returns whether the page of an address is in the memory of the process.
 static bool is_held(FILE *pagemap, const void *at) {
     uint64_t entry = 0;
     assert_int_equal(fseek(pagemap, (long) ((uintptr_t) at / (uintptr_t) sysconf(_SC_PAGESIZE) * sizeof entry), SEEK_SET), 0);
@@ -425,8 +426,8 @@ static bool is_held(FILE *pagemap, const void *at) {
     return entry >> 63;
 }
 
-// Weights that go to a device are no memory of this process afterwards; those of others, and of the host itself, that it has
-// read already are not to be read again.
+// After weights are copied to a device, their pages of the file are not in memory any more. Pages of weights on the host, which
+// were read before, stay in memory, so that they are not read again.
 static void test_upload_drops_its_own(void **state) {
     (void) state;
     struct model_devices cpu = cpu_open();
@@ -435,7 +436,7 @@ static void test_upload_drops_its_own(void **state) {
     FILE *pagemap = fopen("/proc/self/pagemap", "rb");
     struct model *model = model_open("models/tales-q8_0.gguf", &error);
     const size_t n_page = (size_t) sysconf(_SC_PAGESIZE);
-    size_t n_src_rows = 0, n_far = 0, sum = 0;
+    size_t n_host_pages = 0, n_far_pages = 0, sum = 0;
     if (pagemap == NULL) {
         skip();
     }
@@ -458,22 +459,22 @@ static void test_upload_drops_its_own(void **state) {
         const struct model_weight *w = &model->weights[i];
         const bool is_far = w->layer >= 0 && model->layer_device[w->layer] == 0;
         if (w->layer < 0 || w->layer == model->params.n_layer) {
-            continue; // the embedding, which is the output as well
+            continue; // the embedding, which is also the output
         }
         for (size_t at = n_page; ggml_nbytes(w->file) > 3 * n_page && at < ggml_nbytes(w->file) - n_page; at += n_page) {
             assert_int_equal(is_held(pagemap, (const char *) w->file->data + at), !is_far);
-            n_src_rows += !is_far;
-            n_far += is_far;
+            n_host_pages += !is_far;
+            n_far_pages += is_far;
         }
     }
-    assert_true(n_src_rows > 10 && n_far > 10);
+    assert_true(n_host_pages > 10 && n_far_pages > 10);
     fclose(pagemap);
     model_free(model);
     device_stop(&dev);
     model_devices_close(&cpu);
 }
 
-// More devices than ggml's schedulers take, each with room for little: as with the CPU alone.
+// More devices than ggml's schedulers support, each with memory for few layers, give the results of the CPU.
 static void test_many_devices(void **state) {
     (void) state;
     enum { N = 21 };
@@ -488,7 +489,7 @@ static void test_many_devices(void **state) {
     int n_used = 0;
     tokens_fill(tokens, m.n_vocab);
     struct opened o = open_with(&m, &cpu, &params);
-    decode_in(o.session, tokens, 50, want);
+    logits_in_steps(o.session, tokens, 50, want);
     close_opened(&o);
     device_room = 80000;
     for (int i = 0; i < N; i++) {
@@ -500,12 +501,12 @@ static void test_many_devices(void **state) {
     dev[N] = cpu.dev[0];
     backend[N] = cpu.backend[0];
     o = open_with(&m, &(struct model_devices){.n = N + 1, .dev = dev, .backend = backend}, &params);
-    decode_in(o.session, tokens, 50, got);
-    near(want, got, m.n_vocab, 2e-3f);
+    logits_in_steps(o.session, tokens, 50, got);
+    assert_near(want, got, m.n_vocab, 2e-3f);
     for (int i = 0; i < N; i++) {
         n_used += o.session->memory[i].weights > 0;
     }
-    assert_true(n_used > 1 && o.session->memory[N - 1].weights > 0); // the last ones first
+    assert_true(n_used > 1 && o.session->memory[N - 1].weights > 0); // the last devices are filled first
     close_opened(&o);
     for (int i = 0; i < N; i++) {
         device_stop(&devs[i]);
@@ -513,7 +514,7 @@ static void test_many_devices(void **state) {
     model_devices_close(&cpu);
 }
 
-// Planned is what is taken: the same bytes with and without memory.
+// A session with plan_only reports the bytes that a real session allocates.
 static void test_plan_only(void **state) {
     (void) state;
     struct model_devices d = cpu_open();
@@ -534,8 +535,8 @@ static void test_plan_only(void **state) {
     model_devices_close(&d);
 }
 
-// The scheduler's plan from outside: nothing before there is one, then what its buffers are; as a file it can be read and is
-// valid.
+// The public functions for the scheduler's plan fail before there is a plan. Then they report the size of the buffer, and the saved
+// plan can be read and is valid.
 static void test_plan_outside(void **state) {
     (void) state;
     struct model_devices d = cpu_open();
@@ -588,14 +589,14 @@ static void test_stopped(void **state) {
     struct model *model = model_open(path, &error);
     assert_non_null(model);
     assert_false(model_place(model, &d, false, stop_now, &n, &error));
-    assert_string_equal(error.text, "loading was stopped");
+    assert_string_equal(error.text, "loading was interrupted");
     assert_int_equal(n, 1);
     model_free(model);
     model_devices_close(&d);
     unlink(path);
 }
 
-// Each allocation of the libraries fails once: an error or, where they can do without, the same answer.
+// Each allocation fails once. The result is an error, or the same logits where the allocation is not essential.
 static void test_no_memory(void **state) {
     (void) state;
     char path[] = PATH;
@@ -608,7 +609,7 @@ static void test_no_memory(void **state) {
     for (int i = 0; i < 9; i++) {
         tokens[i] = i;
     }
-    for (int64_t at = 0, n_made = 0; at <= n_made; at++) { // 0: none fails, and they are counted
+    for (int64_t at = 0, n_made = 0; at <= n_made; at++) { // 0: no failure, allocations are counted
         const struct session_params params = {.n_ctx = 16, .n_batch = 4, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
         struct model_error error = {""};
         struct model_devices d = {0};
@@ -624,7 +625,7 @@ static void test_no_memory(void **state) {
         if (ok && at == 0) {
             memcpy(want, s->logits, sizeof(float) * (size_t) m.n_vocab);
         } else if (ok) {
-            near(want, s->logits, m.n_vocab, 0);
+            assert_near(want, s->logits, m.n_vocab, 0);
         } else {
             assert_true(error.text[0] != '\0');
             n_failed++;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Each architecture beside the reference's program library: a made model, a prompt in one batch and then token by token, logits
-// of the last. Behind a row's name: what make_model is to put into the file beside the usual.
+// test_model_arch_oracle.c: compares each architecture with the reference's libllama on a generated model: a prompt in batches,
+// then token by token, and the logits of the last token. The words after the name in a row are additional arguments of make_model.
 
 #include "support/llama_oracle.h"
 
@@ -13,23 +13,23 @@
 #define N_VOCAB 512
 #define MAX_ERROR 1e-6
 
-// A text: so many tokens at once, in batches, and the others one by one.
+// A text of n_tokens tokens: the first n_prompt in batches, the others one by one.
 struct text {
     int n_prompt, n_tokens, n_ctx, n_batch;
 };
 static const struct text usual = {70, 74, 256, 128};
-// Further than the cache of a layer with a window reaches, which is rounded up to 256 rows.
+// Longer than the cache of a layer with a window, which is rounded up to 256 rows.
 static const struct text long_text = {700, 710, 1024, 64};
 
-// ---- both sides ----
+// ---- results of the reference and of Berth ----
 
-static void theirs(const char *path, const struct text *x, int32_t *tokens, float *logits) {
+static void reference_run(const char *path, const struct text *x, int32_t *tokens, float *logits) {
     void *model = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
     struct reference_context_params params = reference.llama_context_default_params();
     params.n_ctx = (uint32_t) x->n_ctx;
     params.n_threads = params.n_threads_batch = 1;
     params.type_k = params.type_v = GGML_TYPE_F32;
-    params.flash_attn = 0; // it rounds to halves there
+    params.flash_attn = 0; // the reference rounds to f16 in flash attention
     params.n_batch = params.n_ubatch = (uint32_t) x->n_batch;
     void *ctx = model != NULL ? reference.llama_init_from_model(model, params) : NULL;
     bool ok = ctx != NULL;
@@ -47,7 +47,7 @@ static void theirs(const char *path, const struct text *x, int32_t *tokens, floa
     reference.llama_model_free(model);
 }
 
-static void ours(const char *path, const struct text *x, const int32_t *tokens, bool no_flash, float *logits) {
+static void berth_run(const char *path, const struct text *x, const int32_t *tokens, bool no_flash, float *logits) {
     struct model_error error = {""};
     struct model_devices d;
     const struct session_params params = {
@@ -65,7 +65,7 @@ static void ours(const char *path, const struct text *x, const int32_t *tokens, 
         fail();
     }
     memcpy(logits, s->logits, N_VOCAB * sizeof *logits);
-    session_reset(s); // what was said before is forgotten
+    session_reset(s); // the first run must have no effect on the second
     assert_true(session_decode(s, tokens, x->n_prompt, &error) &&
                 session_decode(s, tokens + x->n_prompt, x->n_tokens - x->n_prompt, &error));
     double difference = 0;
@@ -78,7 +78,7 @@ static void ours(const char *path, const struct text *x, const int32_t *tokens, 
     model_devices_close(&d);
 }
 
-// ---- a row ----
+// ---- comparison ----
 
 static void model_make(const char *words, const char *path) {
     char command[1024], arch[32];
@@ -98,12 +98,12 @@ static double error_of(const float *a, const float *b) {
     return error / size;
 }
 
-// Tokens that are no words of the vocabulary's first, special ones.
+// Compares the logits for random tokens. The tokens exclude the special ones at the start of the vocabulary.
 static void compare(const char *words, const struct text *x) {
     char path[] = "/tmp/berth-arch-XXXXXX";
     int32_t tokens[1024];
     float reference_logits[N_VOCAB], flash[N_VOCAB], plain[N_VOCAB];
-    struct check_rng r = check_rng_new(6); // with 5 two experts are level, and rounding decides
+    struct check_rng r = check_rng_new(6); // with seed 5 two experts have equal scores, so rounding decides
     assert_in_range(x->n_tokens, 1, sizeof tokens / sizeof *tokens);
     for (int i = 0; i < x->n_tokens; i++) {
         tokens[i] = 10 + (int32_t) check_rng_below(&r, N_VOCAB - 10);
@@ -112,9 +112,9 @@ static void compare(const char *words, const struct text *x) {
     assert_true(fd >= 0);
     close(fd);
     model_make(words, path);
-    theirs(path, x, tokens, reference_logits);
-    ours(path, x, tokens, false, flash);
-    ours(path, x, tokens, true, plain);
+    reference_run(path, x, tokens, reference_logits);
+    berth_run(path, x, tokens, false, flash);
+    berth_run(path, x, tokens, true, plain);
     unlink(path);
     const double a = error_of(reference_logits, flash), b = error_of(reference_logits, plain);
     printf("%-60s normalised error %.2g, without flash attention %.2g\n", words, a, b);
@@ -123,7 +123,7 @@ static void compare(const char *words, const struct text *x) {
 
 static void rows_compare(const char *const *rows, const struct text *x) {
     if (getenv("BERTH_MAKE_MODEL") == NULL) {
-        printf("skipped: BERTH_MAKE_MODEL names no maker of models\n");
+        printf("skipped: set BERTH_MAKE_MODEL to the program make_model\n");
         skip();
     }
     need_reference();
@@ -159,17 +159,17 @@ static void test_state(void **state) {
     rows_compare(rows, &usual);
 }
 
-// A text that is longer than what layers with a window keep of it.
+// A text that is longer than the cache of layers with a window.
 static void test_long(void **state) {
     (void) state;
     static const char *const rows[] = {"gemma2", "gemma2 W=8", "gemma3", "gemma3 W=100", "gpt-oss", "gpt-oss W=8", NULL};
     rows_compare(rows, &long_text);
 }
 
-// What the last norm says of the last token, and the mean of all.
+// The output of the last norm for the last token, and its mean over all tokens.
 static void test_embedding(void **state) {
     (void) state;
-    enum { N = 20, WIDTH = 128 }; // the maker's "deep" is so wide
+    enum { N = 20, WIDTH = 128 }; // width of models of make_model's size "deep"
     char path[] = "/tmp/berth-arch-XXXXXX";
     int32_t tokens[N];
     if (getenv("BERTH_MAKE_MODEL") == NULL) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Conversations spelled out: beside llama.cpp's own for every family that both know, on 200 made ones; families recognised by
-// their programs; and memory that is not there.
+// test_model_chat.c: tests chat formats: 200 random conversations equal those of llama.cpp for every family; Jinja templates are
+// recognised; and failing allocations are handled.
 
 #include "support/oracle.h"
 
@@ -25,8 +25,8 @@ static bool reference_load(void) {
     return reference_apply != NULL;
 }
 
-// Words with blanks around them, lines, nothing.
-static void words_make(struct check_rng *rng, char text[80]) {
+// Makes a text of words with blanks around them, line ends, or nothing.
+static void text_make(struct check_rng *rng, char text[80]) {
     static const char *const words[] = {
         "", " ", "Tell me", "a tale\n", "\n of 3 ships", "\t", "?", "<b>", "\xc3\xa4", "It was.", "  "};
     text[0] = '\0';
@@ -52,8 +52,8 @@ static void test_as_the_reference(void **state) {
             const enum chat_role role = has_system && k == 0        ? CHAT_SYSTEM
                                         : (k - has_system) % 2 == 0 ? CHAT_USER
                                                                     : CHAT_ASSISTANT;
-            words_make(&rng, texts[k]);
-            if (role == CHAT_SYSTEM) { // empty ones are dropped in some families and kept in others
+            text_make(&rng, texts[k]);
+            if (role == CHAT_SYSTEM) { // some families drop empty system messages, others keep them
                 strcat(texts[k], " Be brief. ");
             }
             messages[k] = (struct chat_message){role, texts[k]};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a model is said to take is what it gets: cache and compute buffers of a session that plans only beside those of one that
-// reserves, of the model that ships and of published ones at their real dimensions (headers with holes for weights, where the
-// data folder has them). Nothing is computed: no page of a cache is touched.
+// test_model_estimate.c: tests that the predicted memory of a model equals its allocated memory: cache and compute buffers of a
+// session with plan_only and of a session that reserves. It uses the shipped model and published models at their real dimensions
+// (sparse files, if the data folder has them). Nothing is computed, so no page of a cache is touched.
 
 #include "support/check.h"
 
@@ -12,7 +12,8 @@
 
 static const struct session_params shape = {.n_ctx = 256, .n_batch = 64, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_Q8_0};
 
-// Of a session like this one. False: such a model, or such a cache of it, there is not.
+// Returns the memory that a session reports and the memory of its buffers. False: the model cannot be opened, or does not support
+// this cache.
 static bool memory_of(const char *path, bool plan_only, struct session_memory *memory, struct session_memory *held) {
     struct model_error error = {""};
     struct session_params params = shape;
@@ -34,27 +35,28 @@ static bool memory_of(const char *path, bool plan_only, struct session_memory *m
     return ok;
 }
 
-static bool is_as_said(const char *path) {
-    struct session_memory said = {0}, got = {0}, none = {0}, held = {0};
-    if (!memory_of(path, true, &said, &none)) {
+static bool is_as_predicted(const char *path) {
+    struct session_memory predicted = {0}, got = {0}, none = {0}, held = {0};
+    if (!memory_of(path, true, &predicted, &none)) {
         return false;
     }
     assert_true(memory_of(path, false, &got, &held));
     const char *name = strrchr(path, '/') + 1;
-    if (said.compute != held.compute || said.cache != held.cache || said.work != got.work) {
-        fail_msg("%s: compute %zu was said and is %zu, cache %zu and %zu, work %zu and %zu", name, said.compute, held.compute,
-            said.cache, held.cache, said.work, got.work);
+    if (predicted.compute != held.compute || predicted.cache != held.cache || predicted.work != got.work) {
+        fail_msg("%s: compute predicted %zu, is %zu; cache predicted %zu, is %zu; work predicted %zu, is %zu", name,
+            predicted.compute, held.compute, predicted.cache, held.cache, predicted.work, got.work);
     }
-    print_message("%-24s cache %12zu, compute %12zu, work %11zu: as said\n", name, said.cache, said.compute, said.work);
+    print_message(
+        "%-24s cache %12zu, compute %12zu, work %11zu: as predicted\n", name, predicted.cache, predicted.compute, predicted.work);
     return true;
 }
 
 static void shipped(void **state) {
     (void) state;
-    assert_true(is_as_said("models/tales-q8_0.gguf"));
+    assert_true(is_as_predicted("models/tales-q8_0.gguf"));
 }
 
-// A token reads every weight but the embedding's rows, and the filled half of the cache.
+// A token reads every weight except the rows of the embedding, and the filled half of the cache.
 static void speed(void **state) {
     (void) state;
     struct model_error error = {""};
@@ -76,7 +78,7 @@ static void speed(void **state) {
     const double seconds = 1 / model_speed_write(&speed, s);
     assert_true(seconds > bytes / 1e6 * 0.9999 && seconds < bytes / 1e6 * 1.0001);
     of.node = 0.5;
-    assert_true(1 / model_speed_write(&speed, s) > seconds + 4 * 8 * 0.5); // norms, rope, attention, ... of four layers
+    assert_true(1 / model_speed_write(&speed, s) > seconds + 4 * 8 * 0.5); // norms, RoPE, attention, ... of four layers
     of.bytes[GGML_TYPE_Q8_0] = 0;
     assert_true(model_speed_write(&speed, s) == 0);
     assert_true(model_speed_measure(model, &d, &speed));
@@ -88,7 +90,7 @@ static void speed(void **state) {
     model_devices_close(&d);
 }
 
-// A trial writes, and leaves the session as if nothing had been read.
+// A trial generates tokens and leaves the session at position 0.
 static void trial(void **state) {
     (void) state;
     static const int32_t tokens[] = {1, 5, 9, 7};
@@ -98,7 +100,7 @@ static void trial(void **state) {
     struct model *model = model_open("models/tales-q8_0.gguf", &error);
     assert_true(model != NULL && model_devices_open(&d, "CPU", 1, &error));
     assert_true(model_place(model, &d, false, NULL, NULL, &error));
-    for (int64_t n_ctx = 8; n_ctx <= 256; n_ctx *= 32) { // of which there is a half, and less than is timed at once
+    for (int64_t n_ctx = 8; n_ctx <= 256; n_ctx *= 32) { // 8: fewer tokens than are timed together
         const struct session_params params = {.n_ctx = n_ctx, .n_batch = 4, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
         for (int i = 0; i < 2; i++) {
             struct session *s = session_new(model, &d, &params, &error);
@@ -122,20 +124,20 @@ static void published(void **state) {
     assert_non_null(mkdtemp(folder));
     snprintf(text, sizeof text, "sh '%s/models/sparse/make.sh' %s 2> /dev/null", data != NULL ? data : "../shared", folder);
     glob_t found = {0};
-    int n_said = 0;
+    int n_predicted = 0;
     const bool has = system(text) == 0;
     snprintf(text, sizeof text, "%s/*.gguf", folder);
     for (size_t i = 0; has && (i > 0 || glob(text, 0, NULL, &found) == 0) && i < found.gl_pathc; i++) {
-        n_said += is_as_said(found.gl_pathv[i]);
+        n_predicted += is_as_predicted(found.gl_pathv[i]);
     }
     globfree(&found);
     snprintf(text, sizeof text, "rm -r %s", folder);
     assert_int_equal(system(text), 0);
     if (!has) {
-        print_message("no headers of published models at ../shared (BERTH_DATA)\n");
+        print_message("skipped: no sparse files of published models in ../shared (set BERTH_DATA)\n");
         return;
     }
-    assert_true(n_said >= 10);
+    assert_true(n_predicted >= 10);
 }
 
 int main(void) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Grammars: what they allow of a vocabulary against all texts that a made grammar has, texts that end, mistakes with their line,
-// and every allocation failing.
+// test_model_grammar.c: tests grammars: compares the allowed tokens with all texts of a random grammar; tests recursion, error
+// messages with their lines, limits, stopping, and every allocation failing.
 
 #include "support/vocab_sample.h"
 
@@ -8,9 +8,9 @@
 
 #include <math.h>
 
-#define MAX_TEXTS 200 // that a made grammar may have
-#define MAX_SIZE 48   // bytes of one
-#define N_MADE 300
+#define MAX_TEXTS 200 // texts of a random grammar
+#define MAX_SIZE 48   // bytes per text
+#define N_RANDOM 300
 
 static struct vocab *vocab_make(struct gguf_context **keys) {
     struct sample_vocab v;
@@ -23,7 +23,7 @@ static struct vocab *vocab_make(struct gguf_context **keys) {
     return vocab;
 }
 
-// ---- made grammars: an expression as GBNF, and all texts that it has ----
+// ---- random grammars: an expression in GBNF, and all its texts ----
 
 struct texts {
     char text[MAX_TEXTS][MAX_SIZE];
@@ -38,7 +38,7 @@ static void texts_add(struct texts *t, const char *a, const char *b) {
     }
 }
 
-static void texts_times(const struct texts *a, const struct texts *b, struct texts *out) {
+static void texts_product(const struct texts *a, const struct texts *b, struct texts *out) {
     out->n = a->n > MAX_TEXTS || b->n > MAX_TEXTS ? MAX_TEXTS + 1 : 0;
     for (int i = 0; i < a->n && out->n <= MAX_TEXTS; i++) {
         for (int j = 0; j < b->n && out->n <= MAX_TEXTS; j++) {
@@ -87,7 +87,7 @@ static void repeated(struct check_rng *r, int depth, char *gbnf, size_t cap, str
             texts_add(out, power[depth].n <= MAX_TEXTS ? power[depth].text[j] : "", "");
         }
         static struct texts next[4];
-        texts_times(&power[depth], &one[depth], &next[depth]);
+        texts_product(&power[depth], &one[depth], &next[depth]);
         power[depth] = next[depth];
         if (power[depth].n > MAX_TEXTS && k < rows[i].most) {
             out->n = MAX_TEXTS + 1;
@@ -110,7 +110,7 @@ static void expression(struct check_rng *r, int depth, char *gbnf, size_t cap, s
             repeated(r, depth, text, sizeof text, &part[depth]);
             n += (size_t) snprintf(gbnf + n, cap - n, " %s", text);
             assert_true(n < cap);
-            texts_times(&sequence[depth], &part[depth], &product[depth]);
+            texts_product(&sequence[depth], &part[depth], &product[depth]);
             sequence[depth] = product[depth];
         }
         for (int j = 0; j < sequence[depth].n && out->n <= MAX_TEXTS; j++) {
@@ -123,7 +123,7 @@ static void expression(struct check_rng *r, int depth, char *gbnf, size_t cap, s
     }
 }
 
-// ---- a guide against all texts ----
+// ---- comparison of a guide with all texts ----
 
 static bool has_prefix(const struct texts *t, const char *prefix, size_t n) {
     for (int i = 0; i < t->n; i++) {
@@ -143,8 +143,8 @@ static bool has_text(const struct texts *t, const char *text) {
     return false;
 }
 
-// Walks by chance through what is allowed, and compares every token on the way.
-static void walk(struct guide *guide, const struct vocab *v, const struct texts *t, struct check_rng *r) {
+// Chooses random allowed tokens until the text ends, and checks for every token of the vocabulary whether it is allowed.
+static void walk_compare(struct guide *guide, const struct vocab *v, const struct texts *t, struct check_rng *r) {
     static float logits[SAMPLE_MAX_TOKENS];
     char so_far[MAX_SIZE + 256] = "";
     struct model_error error = {""};
@@ -158,7 +158,7 @@ static void walk(struct guide *guide, const struct vocab *v, const struct texts 
             const bool want =
                 vocab_is_end(v, i) ? (so_far[n] = '\0', has_text(t, so_far)) : size > 0 && has_prefix(t, so_far, n + size);
             if (want != (logits[i] == 0)) {
-                print_error("token %d behind '%.*s': %s\n", i, (int) n, so_far, want ? "is refused" : "is allowed");
+                print_error("token %d after '%.*s': %s\n", i, (int) n, so_far, want ? "is refused" : "is allowed");
             }
             assert_int_equal(want, logits[i] == 0);
             assert_true(logits[i] == 0 || isinf(logits[i]));
@@ -177,14 +177,14 @@ static void walk(struct guide *guide, const struct vocab *v, const struct texts 
     }
 }
 
-static void test_made(void **state) {
+static void test_random(void **state) {
     (void) state;
     struct gguf_context *keys;
     struct vocab *v = vocab_make(&keys);
     struct check_rng r = check_rng_new(check_seed(17));
     static struct texts t;
     int n_tried = 0;
-    for (int i = 0; i < N_MADE; i++) {
+    for (int i = 0; i < N_RANDOM; i++) {
         struct model_error error = {""};
         char body[4000], gbnf[4200];
         expression(&r, 2, body, sizeof body, &t);
@@ -200,7 +200,7 @@ static void test_made(void **state) {
         struct guide *guide = guide_new(g, v, &error);
         assert_non_null(guide);
         for (int k = 0; k < 3; k++) {
-            walk(guide, v, &t, &r);
+            walk_compare(guide, v, &t, &r);
             assert_true(guide_reset(guide, &error));
         }
         guide_free(guide);
@@ -208,12 +208,12 @@ static void test_made(void **state) {
         n_tried++;
     }
     printf("%d grammars\n", n_tried);
-    assert_true(n_tried > N_MADE / 3);
+    assert_true(n_tried > N_RANDOM / 3);
     vocab_free(v);
     gguf_free(keys);
 }
 
-// ---- without end ----
+// ---- recursion ----
 
 static bool takes(const struct vocab *v, const char *gbnf, const char *text) {
     struct model_error error = {""};
@@ -270,14 +270,15 @@ static void test_errors(void **state) {
     (void) state;
     static const struct {
         const char *gbnf, *want;
-    } rows[] = {{"", "no rule 'root'"}, {"x ::= \"a\"", "no rule 'root'"}, {"root ::= y", "rule 'y' is used"},
+    } rows[] = {{"", "rule 'root', with which"}, {"x ::= \"a\"", "rule 'root', with which"}, {"root ::= y", "rule 'y' is used"},
         {"root ::= \"a\nb", "line 2: '\"' is missing"}, {"root ::= [a", "']' is missing"},
-        {"root ::= []", "a class of no characters"}, {"root ::= [z-a]", "ends before it begins"},
-        {"root ::= (\"a\"", "')' is missing"}, {"root ::= \"a\")", "')' without '('"}, {"root ::= \"\\q\"", "no such escape"},
-        {"root ::= \"\\u12\"", "hexadecimal"}, {"root ::= \"\\U00110000\"", "no such character"},
-        {"root ::= \"a\"{3,2}", "ends before it begins"}, {"root ::= \"a\"{x}", "{} wants numbers"},
-        {"root ::= \"a\"{100001}", "{} wants numbers"}, {"root ::= \"a\"{2", "'}' is missing"}, {"root ::= *", "is wanted here"},
-        {"\"a\"", "line 1: a rule is wanted"}, {"root ::= \"a\"\nroot ::= \"b\"", "line 2: this rule is there already"},
+        {"root ::= []", "the class contains no characters"}, {"root ::= [z-a]", "is below its start"},
+        {"root ::= (\"a\"", "')' is missing"}, {"root ::= \"a\")", "')' without '('"}, {"root ::= \"\\q\"", "unknown escape"},
+        {"root ::= \"\\u12\"", "hexadecimal"}, {"root ::= \"\\U00110000\"", "above U+10FFFF"},
+        {"root ::= \"a\"{3,2}", "is below the minimum count"}, {"root ::= \"a\"{x}", "{} requires integers"},
+        {"root ::= \"a\"{100001}", "{} requires integers"}, {"root ::= \"a\"{2", "'}' is missing"},
+        {"root ::= *", "expected a literal"}, {"\"a\"", "line 1: expected a rule"},
+        {"root ::= \"a\"\nroot ::= \"b\"", "line 2: this rule is already defined"},
         {"root ::= root \"a\" | \"b\"", "rule 'root' begins with itself"},
         {"root ::= x\nx ::= \"b\"? y \"c\"\ny ::= root \"d\"", "begins with itself"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -290,13 +291,13 @@ static void test_errors(void **state) {
     }
 }
 
-// ---- grammars that are made to take memory and time ----
+// ---- grammars that are designed to use much memory and time ----
 
 static int32_t token_of(const struct vocab *v, char letter) {
     return vocab_find(v, &letter, 1);
 }
 
-// Feeds n times a byte; the number of bytes that were allowed and read without an error.
+// Feeds a byte n times. Returns the number of bytes that were allowed and accepted.
 static int feed(struct guide *guide, const struct vocab *v, char letter, int n, struct model_error *error) {
     static float logits[SAMPLE_MAX_TOKENS];
     const int32_t token = token_of(v, letter);
@@ -309,7 +310,7 @@ static int feed(struct guide *guide, const struct vocab *v, char letter, int n, 
     return n;
 }
 
-// Alternatives that differ only in what follows share a stack: 2^500 of them take less than a megabyte.
+// Alternatives that differ only in their continuation share a stack: 2^500 of them use less than a megabyte.
 static void test_shared_stacks(void **state) {
     (void) state;
     static const char *const rows[] = {"root ::= \"a\" root \"x\" | \"a\" root \"y\" | \"b\"",
@@ -337,7 +338,7 @@ static void test_shared_stacks(void **state) {
     gguf_free(keys);
 }
 
-// Every way to split a text into two, at every byte: stacks grow with the text, not with the ways.
+// Every split of a text into two parts, at every byte, is possible. The stacks grow with the text, not with the number of splits.
 static void test_splits(void **state) {
     (void) state;
     static const char gbnf[] = "root ::= s \"b\"\ns ::= \"a\" s s | \"a\" s | \"a\"";
@@ -375,8 +376,8 @@ static void test_repetitions(void **state) {
     free(gbnf);
 }
 
-// Stacks that the text has left behind are dropped: a text of any length keeps within a small limit.
-static void test_left_stacks(void **state) {
+// Unreachable stacks are removed: a text of any length stays within a small limit.
+static void test_unreachable_stacks(void **state) {
     (void) state;
     static const char gbnf[] = "root ::= (\"a\" | \"(\" root \")\"){0,100000}";
     struct gguf_context *keys;
@@ -406,7 +407,8 @@ static void test_limits(void **state) {
         size_t size;
         uint64_t steps;
         const char *want;
-    } rows[] = {{8 << 10, GRAMMAR_STEPS, "and 8192 are the limit"}, {GRAMMAR_STACK_SIZE, 5000, "more than 5000 steps"}};
+    } rows[] = {
+        {8 << 10, GRAMMAR_STEPS, "but the limit is 8192"}, {GRAMMAR_STACK_SIZE, 5000, "more than the limit of 5000 steps"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct model_error error = {""};
         struct grammar *g = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
@@ -418,7 +420,7 @@ static void test_limits(void **state) {
         assert_true(feed(guide, v, 'a', 1000, &error) < 1000);
         assert_non_null(strstr(error.text, rows[i].want));
         error = (struct model_error){""};
-        if (rows[i].size == GRAMMAR_STACK_SIZE) { // another text can begin
+        if (rows[i].size == GRAMMAR_STACK_SIZE) { // the guide can start another text
             assert_true(guide_reset(guide, &error));
             assert_int_equal(feed(guide, v, 'b', 1, &error), 1);
         }
@@ -429,7 +431,7 @@ static void test_limits(void **state) {
     gguf_free(keys);
 }
 
-// ---- the program is to stop ----
+// ---- stopping ----
 
 struct countdown {
     int n_asked, n_left;
@@ -441,7 +443,7 @@ static bool countdown_ask(void *data) {
     return c->n_left-- <= 0;
 }
 
-// Grammars of one kind of work each: the program is asked at least once in a thousand bytes of it.
+// Each grammar tests one kind of work: the stop callback is polled at least once per thousand bytes.
 static void test_stop(void **state) {
     (void) state;
     static const char *const rows[][3] = {{"root ::= \"", "x", "\""}, {"root ::= [", "x", "]"}, {"root ::= \"x\"", " root", ""},
@@ -460,11 +462,11 @@ static void test_stop(void **state) {
         grammar_free(g);
         struct countdown some = {0, all.n_asked / 2};
         assert_null(grammar_new(gbnf, n, countdown_ask, &some, &error));
-        assert_non_null(strstr(error.text, "stopped"));
+        assert_non_null(strstr(error.text, "interrupted"));
     }
 }
 
-// ... also while tokens are tried.
+// The stop callback is also polled while tokens are tested.
 static void test_stop_guide(void **state) {
     (void) state;
     static const char gbnf[] = "root ::= (.{0,1000} | .{2,1000} | .{3,1000})*";
@@ -478,14 +480,14 @@ static void test_stop_guide(void **state) {
     assert_non_null(guide);
     c.n_left = 0;
     assert_int_equal(guide_mask(guide, logits, v->n_tokens, &error), -1);
-    assert_non_null(strstr(error.text, "stopped"));
+    assert_non_null(strstr(error.text, "interrupted"));
     guide_free(guide);
     grammar_free(g);
     vocab_free(v);
     gguf_free(keys);
 }
 
-// Every allocation fails once: an error each time, and nothing is lost.
+// Every allocation fails once: the result is an error each time, and no memory is leaked.
 static void test_memory(void **state) {
     (void) state;
     static const char gbnf[] = "root ::= (\"the\" | [a-z\xC3\xA4]{2,4} x)*\nx ::= [^a]+ \".\"";
@@ -493,14 +495,14 @@ static void test_memory(void **state) {
     struct gguf_context *keys;
     struct vocab *v = vocab_make(&keys);
     berth_alloc_watch(true);
-    bool is_whole = false;
-    for (int64_t n = 1; !is_whole; n++) {
+    bool is_complete = false;
+    for (int64_t n = 1; !is_complete; n++) {
         struct model_error error = {""};
         berth_alloc_fail_at(n);
         struct grammar *g = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
         struct guide *guide = g != NULL ? guide_new(g, v, &error) : NULL;
-        is_whole = guide != NULL && guide_mask(guide, logits, v->n_tokens, &error) > 0 && guide_accept(guide, 'b', &error) &&
-                   guide_mask(guide, logits, v->n_tokens, &error) > 0;
+        is_complete = guide != NULL && guide_mask(guide, logits, v->n_tokens, &error) > 0 && guide_accept(guide, 'b', &error) &&
+                      guide_mask(guide, logits, v->n_tokens, &error) > 0;
         assert_true(guide != NULL || error.text[0] != '\0');
         berth_alloc_fail_at(0);
         guide_free(guide);
@@ -513,9 +515,9 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_made), cmocka_unit_test(test_recursion),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_recursion),
         cmocka_unit_test(test_errors), cmocka_unit_test(test_shared_stacks), cmocka_unit_test(test_splits),
-        cmocka_unit_test(test_repetitions), cmocka_unit_test(test_left_stacks), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_repetitions), cmocka_unit_test(test_unreachable_stacks), cmocka_unit_test(test_limits),
         cmocka_unit_test(test_stop), cmocka_unit_test(test_stop_guide), cmocka_unit_test(test_memory)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Keys of a model's file: every type that may hold a whole number gives it, lists of equal ones too, and what does not fit, is of
-// another kind or differs from layer to layer is refused by name.
+// test_model_keys.c: tests keys of a model file: every integer type is read, as are lists of equal integers. A value that is out of
+// range, has another type or differs between layers is refused with its key.
 
 #include "support/check.h"
 
@@ -42,11 +42,11 @@ static void test_types(void **state) {
     expect(g, "i32", INT32_MIN);
     expect(g, "u64", INT64_MAX);
     expect(g, "i64", INT64_MIN);
-    expect(g, "none", -77); // stays as it was
-    refuse(g, "large", INT64_MIN, INT64_MAX, "key 'large' is u64, a whole number is wanted");
-    refuse(g, "yes", 0, 1, "key 'yes' is bool, a whole number is wanted");
-    refuse(g, "i8", 0, 127, "key 'i8' is -128, from 0 to 127 is possible here");
-    refuse(g, "u8", 0, 254, "key 'u8' is 255, from 0 to 254 is possible here");
+    expect(g, "none", -77); // unchanged
+    refuse(g, "large", INT64_MIN, INT64_MAX, "key 'large' has type u64, but must be an integer");
+    refuse(g, "yes", 0, 1, "key 'yes' has type bool, but must be an integer");
+    refuse(g, "i8", 0, 127, "key 'i8' is -128, but must be between 0 and 127");
+    refuse(g, "u8", 0, 254, "key 'u8' is 255, but must be between 0 and 254");
     gguf_free(g);
 }
 
@@ -65,12 +65,12 @@ static void test_lists(void **state) {
     gguf_set_arr_str(g, "words", words, 1);
     expect(g, "heads", 8);
     expect(g, "below", -3);
-    refuse(g, "heads", 1, 7, "key 'heads' is 8, from 1 to 7 is possible here");
-    refuse(g, "below", 0, 9, "key 'below' is -3, from 0 to 9 is possible here");
-    refuse(g, "others", 0, 9, "key 'others' is a list that is no list of equal whole numbers, a whole number is wanted");
-    refuse(g, "wide", 0, 9, "key 'wide' is a list that is no list of equal whole numbers, a whole number is wanted");
-    refuse(g, "none", 0, 9, "key 'none' is a list that is no list of equal whole numbers, a whole number is wanted");
-    refuse(g, "words", 0, 9, "key 'words' is a list that is no list of equal whole numbers, a whole number is wanted");
+    refuse(g, "heads", 1, 7, "key 'heads' is 8, but must be between 1 and 7");
+    refuse(g, "below", 0, 9, "key 'below' is -3, but must be between 0 and 9");
+    refuse(g, "others", 0, 9, "key 'others' has type array (its values are not equal integers), but must be an integer");
+    refuse(g, "wide", 0, 9, "key 'wide' has type array (its values are not equal integers), but must be an integer");
+    refuse(g, "none", 0, 9, "key 'none' has type array (its values are not equal integers), but must be an integer");
+    refuse(g, "words", 0, 9, "key 'words' has type array (its values are not equal integers), but must be an integer");
     gguf_free(g);
 }
 
@@ -91,16 +91,16 @@ static void test_others(void **state) {
     assert_true(keys_text(g, "text", &text, &error));
     assert_string_equal(text, "llama");
     assert_true(keys_text(g, "none", &text, &error) && text == NULL);
-    assert_false(keys_real(g, "large", &real, &error)); // no float
+    assert_false(keys_real(g, "large", &real, &error)); // too large for a float
     assert_string_equal(error.text, "key 'large' is not finite");
-    assert_false(keys_bool(g, "text", &yes, &error)); // the first error stays
+    assert_false(keys_bool(g, "text", &yes, &error)); // the first error is kept
     assert_string_equal(error.text, "key 'large' is not finite");
     error.text[0] = '\0';
     assert_false(keys_bool(g, "text", &yes, &error));
-    assert_string_equal(error.text, "key 'text' is str, bool is wanted");
+    assert_string_equal(error.text, "key 'text' has type str, but must be a bool");
     error.text[0] = '\0';
     assert_false(keys_text(g, "yes", &text, &error));
-    assert_string_equal(error.text, "key 'yes' is bool, a text is wanted");
+    assert_string_equal(error.text, "key 'yes' has type bool, but must be a string");
     gguf_free(g);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Adapters: beside the weights and merged into them they say the same; wrong files are refused with the reason; each allocation
-// failing in turn leaves nothing behind.
+// test_model_lora.c: tests adapters: an adapter next to the weights and merged into them gives the same result; invalid files are
+// refused with a reason; after a failing allocation no memory is leaked.
 
 #include "support/lora_sample.h"
 
@@ -8,8 +8,8 @@
 
 static struct model_devices devices;
 
-// Logits of a fixed text by a model, with an adapter if there is one.
-static bool say(const char *path, const char *lora, float scale, float *logits, struct model_error *error) {
+// Computes the logits of a fixed text by a model, with an adapter unless lora is NULL.
+static bool logits_compute(const char *path, const char *lora, float scale, float *logits, struct model_error *error) {
     const struct session_params params = {.n_ctx = 32, .n_batch = 32, .cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32};
     int32_t tokens[N_TOKENS];
     for (int i = 0; i < N_TOKENS; i++) {
@@ -74,15 +74,15 @@ static void test_merge(void **state) {
     const struct sample_lora lora = {.rank = 4, .alpha = 8, .type = GGML_TYPE_F32};
     const struct files f = files_make(&lora);
     struct model_error error = {""};
-    float plain[40], beside[40], twice[40], merged[40];
-    assert_true(say(f.model, NULL, 1, plain, &error) && say(f.model, f.lora, 1, beside, &error));
-    assert_true(say(f.model, f.lora, 2, twice, &error) && merge(f.model, f.lora, 1, f.merged, &error));
-    assert_true(say(f.merged, NULL, 1, merged, &error));
-    assert_true(distance(plain, beside) > 1e-2);
-    assert_true(distance(beside, twice) > 1e-2);
-    assert_true(distance(beside, merged) < 1e-10);
-    // Taken off again it is the first model.
-    assert_true(say(f.merged, f.lora, -1, merged, &error));
+    float plain[40], adapted[40], twice[40], merged[40];
+    assert_true(logits_compute(f.model, NULL, 1, plain, &error) && logits_compute(f.model, f.lora, 1, adapted, &error));
+    assert_true(logits_compute(f.model, f.lora, 2, twice, &error) && merge(f.model, f.lora, 1, f.merged, &error));
+    assert_true(logits_compute(f.merged, NULL, 1, merged, &error));
+    assert_true(distance(plain, adapted) > 1e-2);
+    assert_true(distance(adapted, twice) > 1e-2);
+    assert_true(distance(adapted, merged) < 1e-10);
+    // Subtracting the adapter from the merged model gives the original model.
+    assert_true(logits_compute(f.merged, f.lora, -1, merged, &error));
     assert_true(distance(plain, merged) < 1e-10);
     files_remove(&f);
 }
@@ -93,12 +93,12 @@ static void test_refused(void **state) {
         struct sample_lora lora;
         const char *why;
     } rows[] = {
-        {{.type_key = "model"}, "it is no adapter"},
-        {{.kind_key = "control_vector"}, "not lora"},
-        {{.arch = "qwen2"}, "it is for models of the architecture 'qwen2'"},
-        {{.leave_out = "blk.1.ffn_up.weight.lora_b"}, "'blk.1.ffn_up.weight.lora_a' is there without"},
-        {{.stray = "blk.7.ffn_up.weight.lora_a"}, "'blk.7.ffn_up.weight.lora_a' belongs to no weight"},
-        {{.more = 1}, "do not make 'blk.0.attn_q.weight' of [32, 32]"},
+        {{.type_key = "model"}, "not an adapter"},
+        {{.kind_key = "control_vector"}, "but must be lora"},
+        {{.arch = "qwen2"}, "the adapter is for architecture 'qwen2'"},
+        {{.leave_out = "blk.1.ffn_up.weight.lora_b"}, "'blk.1.ffn_up.weight.lora_a' exists, but"},
+        {{.stray = "blk.7.ffn_up.weight.lora_a"}, "'blk.7.ffn_up.weight.lora_a' does not match any weight"},
+        {{.more = 1}, "do not match 'blk.0.attn_q.weight' [32, 32]"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sample_lora lora = rows[i].lora;
@@ -107,7 +107,7 @@ static void test_refused(void **state) {
         struct model_error error = {""};
         float logits[40];
         const struct files f = files_make(&lora);
-        assert_false(say(f.model, f.lora, 1, logits, &error));
+        assert_false(logits_compute(f.model, f.lora, 1, logits, &error));
         if (strstr(error.text, rows[i].why) == NULL) {
             print_error("%s\n", error.text);
             fail();
@@ -123,11 +123,12 @@ static void test_no_memory(void **state) {
     float want[40], got[40];
     struct model_error error = {""};
     int64_t n_made = 1, n_failed = 0;
-    for (int64_t at = 0; at <= n_made; at++) { // 0: none fails, and they are counted
+    for (int64_t at = 0; at <= n_made; at++) { // 0: no failure, allocations are counted
         error.text[0] = '\0';
         berth_alloc_watch(true);
         berth_alloc_fail_at(at);
-        const bool ok = say(f.model, f.lora, 1, at == 0 ? want : got, &error) && merge(f.model, f.lora, 1, f.merged, &error);
+        const bool ok =
+            logits_compute(f.model, f.lora, 1, at == 0 ? want : got, &error) && merge(f.model, f.lora, 1, f.merged, &error);
         if (at == 0) {
             assert_true(ok);
             n_made = berth_alloc_made();
@@ -138,7 +139,7 @@ static void test_no_memory(void **state) {
         n_failed += !ok;
         assert_int_equal(berth_alloc_alive(), 0);
     }
-    print_message("%lld of %lld were missed\n", (long long) n_failed, (long long) n_made);
+    print_message("%lld of %lld failed allocations caused an error\n", (long long) n_failed, (long long) n_made);
     assert_true(n_failed > n_made / 2);
     berth_alloc_watch(false);
     files_remove(&f);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// A tokenizer with each allocation failing in turn: an error, nothing left behind. test_model.c:test_no_memory does that for a model,
-// test_generate.c for the text that it writes.
+// test_model_memory.c: tests a tokenizer with each allocation failing in turn: the result is an error without a memory leak.
+// test_model.c:test_no_memory tests this for a model, test_generate.c for generated text.
 
 #include "support/vocab_sample.h"
 
 #include "model/model.h"
 
-// Over a text with words, special tokens and characters that fall apart.
+// The text has words, special tokens and characters that are encoded as bytes.
 static void test_words(void **state) {
     (void) state;
     static const char text[] = "It's the ship<tool>\xE8\x88\xB9 12345  more shores<|end|>";
     struct sample_vocab v;
     sample_vocab_init(&v);
     struct gguf_context *g = sample_vocab_keys(&v, "qwen2");
-    for (int64_t at = 0, n_made = 1; at <= n_made; at++) { // 0: none fails, and they are counted
+    for (int64_t at = 0, n_made = 1; at <= n_made; at++) { // 0: no failure, allocations are counted
         struct model_error error = {""};
         struct token_list list = {0};
         berth_alloc_watch(true);

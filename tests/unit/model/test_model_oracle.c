@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Models beside the reference's program library: the same file, the same tokens, logits that are as near as the kernels allow.
-// Every kind of layer and of rope.
+// test_model_oracle.c: compares models with the reference's libllama: the same file and tokens give logits that differ only by the
+// rounding of kernels. It covers every kind of layer and of RoPE.
 
 #include "support/llama_oracle.h"
 
@@ -8,15 +8,15 @@
 
 #define N_TOKENS 70
 
-// An adapter that both take; NULL: none.
+// Path of the adapter that both sides use; NULL: none.
 static const char *adapter;
 static float adapter_scale = 1;
 
-static void theirs(const char *path, int32_t *tokens, int n_vocab, enum ggml_type cache, float *logits) {
+static void reference_run(const char *path, int32_t *tokens, int n_vocab, enum ggml_type cache, float *logits) {
     void *model = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
     struct reference_context_params params = reference.llama_context_default_params();
     params.n_ctx = 256;
-    params.n_threads = params.n_threads_batch = 1; // more would wait for each other where there is other work
+    params.n_threads = params.n_threads_batch = 1; // more threads would wait for each other if the machine is busy
     params.type_k = params.type_v = (int32_t) cache;
     params.n_batch = params.n_ubatch = 128;
     void *ctx = model != NULL ? reference.llama_init_from_model(model, params) : NULL;
@@ -34,7 +34,7 @@ static void theirs(const char *path, int32_t *tokens, int n_vocab, enum ggml_typ
     reference.llama_model_free(model);
 }
 
-static void ours(const char *path, const int32_t *tokens, int n_vocab, enum ggml_type cache, float *logits) {
+static void berth_run(const char *path, const int32_t *tokens, int n_vocab, enum ggml_type cache, float *logits) {
     struct model_error error = {""};
     struct model_devices d;
     const struct session_params params = {.n_ctx = 256, .n_batch = 128, .cache_k = cache, .cache_v = cache};
@@ -63,8 +63,8 @@ static double error_of(const struct sample_model *m, enum ggml_type cache) {
         tokens[i] = (int32_t) check_rng_below(&r, (uint64_t) m->n_vocab);
     }
     sample_model_write(m, path);
-    theirs(path, tokens, m->n_vocab, cache, a);
-    ours(path, tokens, m->n_vocab, cache, b);
+    reference_run(path, tokens, m->n_vocab, cache, a);
+    berth_run(path, tokens, m->n_vocab, cache, b);
     unlink(path);
     for (int i = 0; i < m->n_vocab; i++) {
         error += ((double) a[i] - (double) b[i]) * ((double) a[i] - (double) b[i]);
@@ -85,7 +85,7 @@ struct rope_keys {
     float factor;
     uint32_t n_orig;
     uint32_t window;
-    const char *real; // a key beside
+    const char *real; // an additional f32 key; NULL: none
     float value;
 };
 
@@ -172,7 +172,7 @@ static void test_rope(void **state) {
     m.has_long_freqs = false;
     keys.n_orig = 64;
     compare(&m, "rope: yarn, attn");
-    // Keys beside: what counts there does here, and nothing else.
+    // Additional keys have an effect here exactly if they have one in the reference.
     static const struct {
         const char *key;
         float value;
@@ -184,20 +184,20 @@ static void test_rope(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         keys.real = rows[i].key;
         keys.value = rows[i].value;
-        keys.n_orig = i < 2 ? 100000 : 64; // so that the betas would show
+        keys.n_orig = i < 2 ? 100000 : 64; // so that different betas would have an effect
         m.n_expert = strncmp(rows[i].key, "expert", 6) == 0 ? 4 : 0;
         compare(&m, rows[i].key);
     }
 }
 
-// A cache of fewer bits is read by kernels that round on the way, each in its own.
+// The kernels of the reference and of Berth round a cache of fewer bits in different ways.
 static void test_cache_types(void **state) {
     (void) state;
     need_reference();
     static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q5_1, GGML_TYPE_Q4_0};
     struct sample_model m = sample_model_default();
     struct rope_keys keys = {.arch = "llama"};
-    m.n_embd = 128; // heads of 32
+    m.n_embd = 128; // heads of 32 elements
     m.last = keys_put;
     m.last_arg = &keys;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -207,7 +207,7 @@ static void test_cache_types(void **state) {
     }
 }
 
-// The window that a file of these architectures names is none in the reference either.
+// The reference also ignores the window that a file of these architectures specifies.
 static void test_window(void **state) {
     (void) state;
     need_reference();
@@ -228,7 +228,7 @@ static void test_window(void **state) {
     compare(&m, "window: qwen3");
 }
 
-// An adapter's file means the same in both.
+// An adapter has the same effect on both sides.
 static void test_adapter(void **state) {
     (void) state;
     need_reference();

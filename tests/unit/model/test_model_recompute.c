@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Sessions whose graphs keep a limit of bytes because ops run again: the same bits as without, token by token and in batches of
-// any size; no byte more than was reserved; over two devices no limit is kept; one that cannot be kept; each allocation fails
-// once.
+// test_model_recompute.c: tests sessions whose graphs keep a memory limit by recomputing ops: the results are the same bits as
+// without the limit, token by token and in batches of any size; no byte more than reserved is used; a limit is refused on two
+// devices and if it is too low; each allocation fails once.
 
 #include "support/device_graph.h"
 #include "support/model_sample.h"
@@ -10,7 +10,7 @@
 #define N_TOKENS 300
 #define N_BATCH 64
 
-// Queries and keys are wide beside the rest, so that norms and products wait for each other.
+// Queries and keys are much wider than the other values, so that recomputing norms and products saves memory.
 static struct sample_model wide_model(void) {
     struct sample_model m = sample_model_default();
     m.n_layer = 2;
@@ -54,7 +54,7 @@ static size_t compute_of(const struct session *s) {
     return bytes;
 }
 
-// The lowest limit that is kept, nearly, between what no schedule goes without and what the graph takes as it is.
+// Returns nearly the lowest limit that can be kept, between 1 and the size without recomputing, by bisection.
 static size_t lowest_limit(const struct model *model, const struct model_devices *d, size_t whole) {
     size_t low = 1, high = whole;
     while (high - low > whole / 256) {
@@ -66,7 +66,7 @@ static size_t lowest_limit(const struct model *model, const struct model_devices
     return high;
 }
 
-// A prompt in batches of all sizes, then tokens one by one; all logits.
+// Processes a prompt in batches of many sizes, then single tokens, and stores the logits of each batch.
 static void decode_all(struct session *s, float *logits) {
     static const int steps[] = {N_BATCH, N_BATCH, 1, 7, 40, N_BATCH, 50, 1, 1, 1, 2, 3};
     const size_t n_vocab = (size_t) s->model->params.n_vocab;
@@ -85,14 +85,14 @@ static void decode_all(struct session *s, float *logits) {
             fail_msg("%s", error.text);
         }
         memcpy(logits + i * n_vocab, s->logits, n_vocab * sizeof *logits);
-        for (int d = 0; d < s->devices->n; d++) { // nothing grew
+        for (int d = 0; d < s->devices->n; d++) { // no buffer has grown
             assert_int_equal(ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[d]), before[d]);
             assert_true(before[d] <= s->memory[d].compute);
         }
     }
 }
 
-// Batches of every size, at the start and with most of the context behind them: no memory is taken that was not reserved.
+// Batches of every size, at position 0 and near the end of the context, allocate no additional memory.
 static void sizes_check(struct session *s) {
     const size_t before = ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[0]);
     struct model_error error = {""};
@@ -102,14 +102,14 @@ static void sizes_check(struct session *s) {
             session_reset(s);
             s->n_past = far ? 512 - N_BATCH : 0;
             assert_true(session_decode(s, tokens, n, &error));
-            assert_true((s->recompute_ctx != NULL) == (n > 1)); // as the largest batch is
+            assert_true((s->recompute_ctx != NULL) == (n > 1)); // every batch of several tokens uses the schedule
             assert_int_equal(ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[0]), before);
         }
     }
 }
 
-// At limits from the lowest to all.
-static void limits_check(const struct sample_model *m, const struct model_devices *d, bool must_again) {
+// Tests limits from the lowest to the size without recomputing.
+static void limits_check(const struct sample_model *m, const struct model_devices *d, bool must_recompute) {
     static float want[12 * 64], got[12 * 64];
     struct model *model = model_of(m, d, false);
     struct session *once = session_of(model, d, false, 0);
@@ -134,8 +134,8 @@ static void limits_check(const struct sample_model *m, const struct model_device
         session_free(plan);
         session_free(s);
     }
-    printf("%s: %zu bytes, within %zu with %d ops again\n", m->arch, whole, lowest, (int) n_again);
-    assert_true(!must_again || (n_again > 0 && lowest < whole));
+    printf("%s: %zu bytes, within %zu with %d recomputed ops\n", m->arch, whole, lowest, (int) n_again);
+    assert_true(!must_recompute || (n_again > 0 && lowest < whole));
     model_free(model);
 }
 
@@ -148,13 +148,13 @@ static void test_limits(void **state) {
     limits_check(&m, &d, true);
     m.arch = "qwen3";
     limits_check(&m, &d, true);
-    m = sample_model_default(); // where there is little to win
+    m = sample_model_default(); // recomputing saves little here
     m.n_expert = 3;
     limits_check(&m, &d, false);
     model_devices_close(&d);
 }
 
-// Over two devices a limit is an answer while planning, no, and an error at work.
+// On two devices, a planned session reports that the limit is not kept, and a real session fails.
 static void test_devices(void **state) {
     (void) state;
     const struct sample_model m = wide_model();
@@ -174,7 +174,7 @@ static void test_devices(void **state) {
         .n_ctx = 64, .n_batch = 8, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .compute = 100000};
     struct session *s = session_new(model, &d, &params, &error);
     assert_true(s != NULL && !session_reserve(s, &error));
-    assert_non_null(strstr(error.text, "a limit of 100000 bytes is kept on one device, not on 2"));
+    assert_non_null(strstr(error.text, "a limit of 100000 bytes for the compute buffer requires one device, but 2 are used"));
     session_free(s);
     session_free(plan);
     session_free(once);
@@ -183,7 +183,8 @@ static void test_devices(void **state) {
     model_devices_close(&cpu);
 }
 
-// A limit below what any schedule takes is an answer while planning, an error with numbers at work.
+// For a limit below the minimum of every schedule, a planned session reports that it is not kept, and a real session fails with
+// numbers.
 static void test_too_low(void **state) {
     (void) state;
     const struct sample_model m = wide_model();
@@ -198,7 +199,7 @@ static void test_too_low(void **state) {
         .n_ctx = 64, .n_batch = 8, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .compute = 1000};
     struct session *s = session_new(model, &d, &params, &error);
     assert_true(s != NULL && !session_reserve(s, &error));
-    assert_non_null(strstr(error.text, "no schedule was found within 1000 bytes; every one takes "));
+    assert_non_null(strstr(error.text, "no schedule fits into 1000 bytes: every schedule needs at least "));
     session_free(s);
     session_free(plan);
     session_free(once);
@@ -206,7 +207,7 @@ static void test_too_low(void **state) {
     model_devices_close(&d);
 }
 
-// The lowest limit of the wide model on one thread.
+// Returns the lowest limit of the wide model on one thread.
 static size_t wide_limit(const struct sample_model *m) {
     struct model_error error = {""};
     struct model_devices d;
@@ -220,7 +221,7 @@ static size_t wide_limit(const struct sample_model *m) {
     return limit;
 }
 
-// A file, a session within the limit, some tokens.
+// Opens a file, creates a session within the limit and processes some tokens.
 static bool all_run(const char *path, const struct session_params *params, float *logits, struct model_error *error) {
     static const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     struct model_devices d = {0};
@@ -239,7 +240,7 @@ static bool all_run(const char *path, const struct session_params *params, float
     return ok;
 }
 
-// Allocations from first to last fail once: an error, or the same numbers.
+// A sample of the allocations fails, one per run. The result is an error or the same numbers.
 static void test_no_memory(void **state) {
     (void) state;
     char path[] = PATH;
@@ -249,7 +250,7 @@ static void test_no_memory(void **state) {
     float want[64] = {0};
     int n_failed = 0;
     sample_model_write(&m, path);
-    // 0: none fails, and they are counted. The solver's are thousands, and have a test of their own (prop_budget).
+    // 0: no failure, allocations are counted. The solver makes thousands of allocations, which prop_budget tests.
     for (int64_t at = 0, n_made = 0; at <= n_made; at += at == 0 ? 1 : 1 + n_made * check_step() / 120) {
         struct model_error error = {""};
         float got[64] = {0};
@@ -268,7 +269,7 @@ static void test_no_memory(void **state) {
         berth_alloc_watch(false);
     }
     unlink(path);
-    printf("%d allocations were missed\n", n_failed);
+    printf("%d failed allocations caused an error\n", n_failed);
     assert_true(n_failed > 60 / check_step());
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The sampler: the likeliest at temperature 0, frequencies as the logits say, limits, seeds, and logits that are no numbers.
+// test_sampler.c: tests the sampler: the most probable token at temperature 0, frequencies that match the logits, limits, seeds,
+// penalties, and logits that are NaN.
 
 #include "support/check.h"
 
@@ -13,14 +14,14 @@ static void test_greedy(void **state) {
     const float logits[] = {0.5f, NAN, 3, 3, -INFINITY};
     sampler_init(&s, 0, 0, 1, 1);
     for (int i = 0; i < 10; i++) {
-        assert_int_equal(sampler_pick(&s, logits, 5), 2); // the first of equals
+        assert_int_equal(sampler_pick(&s, logits, 5), 2); // the first of equal ones
     }
     const float none[] = {NAN, NAN};
     assert_int_equal(sampler_pick(&s, none, 2), -1);
     sampler_fini(&s);
 }
 
-// Shares of 200,000 picks against the softmax.
+// Compares the frequencies of 200,000 picks with the softmax.
 static void test_frequencies(void **state) {
     (void) state;
     const float logits[] = {0, 1, 2, -1, 0.5f, NAN};
@@ -66,9 +67,9 @@ static void test_limits(void **state) {
     }
     assert_int_equal(n_seen, 10);
     sampler_fini(&s);
-    const float three[] = {0, logf(6), logf(3)}; // shares 0.1, 0.6, 0.3
+    const float three[] = {0, logf(6), logf(3)}; // probabilities 0.1, 0.6, 0.3
     int counts[3] = {0};
-    sampler_init(&s, 1, 0, 0.85f, 3); // 0.6 and 0.3 are needed for it
+    sampler_init(&s, 1, 0, 0.85f, 3); // top_p needs 0.6 and 0.3
     for (int i = 0; i < 9000; i++) {
         counts[sampler_pick(&s, three, 3)]++;
     }
@@ -101,7 +102,7 @@ static void test_seeds(void **state) {
     sampler_fini(&c);
 }
 
-// Shares of many picks.
+// Measures the frequency of each token in many picks.
 static void shares(struct sampler *s, const float *logits, int n, double *share) {
     const int n_picks = 20000;
     memset(share, 0, (size_t) n * sizeof *share);
@@ -118,7 +119,7 @@ static void test_min_p(void **state) {
     double share[4];
     struct sampler s;
     sampler_init(&s, 1, 0, 1, 5);
-    s.min_p = 0.4f; // of 0.5: 0.2
+    s.min_p = 0.4f; // 0.4 * 0.5 = 0.2
     shares(&s, logits, 4, share);
     assert_true(fabs(share[0] - 0.625) < 0.02 && fabs(share[1] - 0.375) < 0.02 && share[2] == 0 && share[3] == 0);
     s.top_k = 3, s.min_p = 0.2f;
@@ -127,7 +128,7 @@ static void test_min_p(void **state) {
     sampler_fini(&s);
 }
 
-// Of 0.6, 0.2, 0.1, 0.1 the mean surprise is 1.09 nats; 0.2 (1.61) and 0.6 (0.51) are nearest to it.
+// For 0.6, 0.2, 0.1, 0.1 the mean surprise is 1.09 nats; 0.2 (1.61) and 0.6 (0.51) are nearest to it.
 static void test_typical(void **state) {
     (void) state;
     const float logits[] = {logf(0.1f), logf(0.6f), logf(0.2f), logf(0.1f)};
@@ -154,7 +155,7 @@ static void test_penalties(void **state) {
     assert_int_equal(sampler_pick(&s, logits, 4), 3);
     assert_true(sampler_accept(&s, 3)); // 2.5 becomes 1.25
     assert_int_equal(sampler_pick(&s, logits, 4), 0);
-    assert_true(sampler_accept(&s, 0)); // and 1 is forgotten
+    assert_true(sampler_accept(&s, 0)); // token 1 leaves the history
     assert_int_equal(sampler_pick(&s, logits, 4), 1);
     assert_true(sampler_accept(&s, 2));
     const float *changed = sampler_logits(&s, logits, 4);
@@ -175,7 +176,7 @@ static void test_penalties(void **state) {
     sampler_fini(&s);
 }
 
-// The mean surprise goes to tau, whatever the logits: then what mu has moved by is little.
+// The mean surprise converges to tau for any logits. After convergence mu changes little.
 static void test_mirostat(void **state) {
     (void) state;
     float logits[500];
@@ -196,7 +197,7 @@ static void test_mirostat(void **state) {
             seen[token] = i >= 1000;
         }
         assert_true(fabsf(s.mu - early) / (s.eta * 3000) < 0.02f);
-        assert_true(n_seen > 1 << t && n_seen < 8 << (2 * t + 2)); // about 2^tau of them matter
+        assert_true(n_seen > 1 << t && n_seen < 8 << (2 * t + 2)); // about 2^tau tokens are likely
         sampler_fini(&s);
     }
 }

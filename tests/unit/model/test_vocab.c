@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tokenizers: known pieces, texts that come back whole, characters out of bytes, and vocabularies that lie.
+// test_vocab.c: tests tokenizers: known tokens, round trips of texts, characters from bytes, and invalid vocabularies.
 
 #include "support/vocab_sample.h"
 
@@ -83,14 +83,14 @@ static void test_spm(void **state) {
     struct gguf_context *g = spm_keys(&s);
     struct vocab *v = vocab_of(g, s.n);
     const int32_t byte = N_SPM;
-    EXPECT(v, "a", true, true, 1, 9);                                // the space before a text
-    EXPECT(v, "abc", false, true, 11);                               // "bc" has the best score, then " a", then both
+    EXPECT(v, "a", true, true, 1, 9);                                // a space is added before the text
+    EXPECT(v, "abc", false, true, 11);                               // "bc" has the best score, then " a", then both together
     EXPECT(v, "c ab", false, true, 3, 6, 3, 7);                      // "ab" (-1) before " a" (-2)
-    EXPECT(v, "", true, true, 1);                                    // nothing but the begin
-    EXPECT(v, "d", false, true, 3, byte + 'd');                      // a byte
-    EXPECT(v, "\xC3\xA4", false, true, 3, byte + 0xC3, byte + 0xA4); // bytes of a character
-    EXPECT(v, "a<tag>a", false, false, 9, 12, 9);                    // a user's token, always; a space behind it
-    EXPECT(v, "</s>", false, true, 2);                               // a control token, spelled out
+    EXPECT(v, "", true, true, 1);                                    // only the BOS token
+    EXPECT(v, "d", false, true, 3, byte + 'd');                      // a byte token
+    EXPECT(v, "\xC3\xA4", false, true, 3, byte + 0xC3, byte + 0xA4); // the bytes of a character
+    EXPECT(v, "a<tag>a", false, false, 9, 12, 9); // a user token is always recognised; a space is added after it
+    EXPECT(v, "</s>", false, true, 2);            // a control token that is spelled out
     EXPECT(v, "\n", false, true, 3, byte + '\n');
     char piece[8];
     assert_int_equal(vocab_piece(v, 9, piece, sizeof piece), 2);
@@ -100,7 +100,7 @@ static void test_spm(void **state) {
     assert_int_equal(vocab_piece(v, 1, piece, sizeof piece), 0);
     assert_int_equal(vocab_piece(v, -1, piece, sizeof piece), 0);
     assert_int_equal(vocab_piece(v, 1 << 30, piece, sizeof piece), 0);
-    assert_int_equal(vocab_piece(v, 12, piece, 2), 5); // counted beyond what fits
+    assert_int_equal(vocab_piece(v, 12, piece, 2), 5); // the full size, although it does not fit
     assert_true(vocab_is_end(v, 2) && !vocab_is_end(v, 1) && vocab_is_end(v, -1));
     gguf_set_val_bool(g, "tokenizer.ggml.add_space_prefix", false);
     gguf_set_val_bool(g, "tokenizer.ggml.add_bos_token", false);
@@ -112,7 +112,7 @@ static void test_spm(void **state) {
     gguf_free(g);
 }
 
-// Special tokens of any size; where they overlap the longest wins, of equally long ones the lower id.
+// Special tokens of any size. Where they overlap, the longest wins; of equally long ones, the lower id.
 static void test_specials(void **state) {
     (void) state;
     struct spm s;
@@ -130,7 +130,7 @@ static void test_specials(void **state) {
     const int32_t b = N_SPM + '<';
     snprintf(text, sizeof text, "a%s%sb", longer, longer);
     EXPECT(v, text, false, false, 4, 7, 7, 5);
-    snprintf(text, sizeof text, "bb%sab", longer); // the longest first, though others begin before it and in it
+    snprintf(text, sizeof text, "bb%sab", longer); // the longest token wins, although others begin before it and inside it
     EXPECT(v, text, false, false, 5, 5, 7, 4, 5);
     EXPECT(v, "bb<ab", false, false, 8, 4, 5);
     EXPECT(v, "<<ab<tag>", false, false, b, 9, 12);
@@ -138,7 +138,7 @@ static void test_specials(void **state) {
     gguf_free(g);
 }
 
-// ---- whole texts ----
+// ---- complete texts ----
 
 static void expect_back(const struct vocab *v, const char *text, size_t size, size_t skip) {
     struct model_error error = {""};
@@ -156,7 +156,7 @@ static void expect_back(const struct vocab *v, const char *text, size_t size, si
     token_list_fini(&list);
 }
 
-// Any bytes come back, valid UTF-8 or not.
+// Any bytes survive a round trip, valid UTF-8 or not.
 static void test_round_trip(void **state) {
     (void) state;
     static const char *const rules[] = {"gpt-2", "llama-bpe", "qwen2", "default", "smollm", "tekken"};
@@ -180,14 +180,14 @@ static void test_round_trip_spm(void **state) {
     (void) state;
     struct spm s;
     spm_fill(&s);
-    s.types[N_SPM - 1] = TOKEN_NORMAL; // a user's token would put a space behind itself
+    s.types[N_SPM - 1] = TOKEN_NORMAL; // a user token would add a space after it
     struct gguf_context *g = spm_keys(&s);
     struct vocab *v = vocab_of(g, s.n);
     struct check_rng r = check_rng_new(check_seed(8));
     for (int k = 0; k < 2000; k++) {
         char text[600];
         size_t n = sample_random_text(&r, text, sizeof text, true);
-        for (size_t i = 0; i + 3 <= n; i++) { // the sign for a space comes back as one
+        for (size_t i = 0; i + 3 <= n; i++) { // U+2581 would become a space
             if (memcmp(text + i, "\xE2\x96\x81", 3) == 0) {
                 memcpy(text + i, "abc", 3);
             }
@@ -198,7 +198,7 @@ static void test_round_trip_spm(void **state) {
     gguf_free(g);
 }
 
-// A long text of one word must not take the square of its length.
+// The time for a long text of one word must not be quadratic.
 static void test_long(void **state) {
     (void) state;
     const size_t n = 400000;
@@ -248,7 +248,7 @@ static void test_kinds(void **state) {
     assert_false(char_is_letter(0) || char_is_letter(UINT32_MAX) || char_is_number(UINT32_MAX));
 }
 
-// Byte by byte or at once: the same whole characters.
+// Byte by byte or at once, the result is the same complete characters.
 static void test_stream(void **state) {
     (void) state;
     static const struct {
@@ -281,13 +281,13 @@ static void test_stream(void **state) {
     }
 }
 
-// ---- lies ----
+// ---- invalid vocabularies ----
 
 static void refuse(const struct gguf_context *g, int64_t n, const char *text) {
     struct model_error error = {""};
     struct vocab *v = vocab_new(g, n, &error);
     if (v != NULL || strstr(error.text, text) == NULL) {
-        print_error("wanted '%s', got '%s'\n", text, error.text);
+        print_error("expected '%s', got '%s'\n", text, error.text);
         fail();
     }
 }
@@ -298,44 +298,44 @@ static void test_refused(void **state) {
     spm_fill(&s);
     const int64_t n = (int64_t) s.n;
     struct gguf_context *g = spm_keys(&s);
-    refuse(g, n + 1, "there are 269 tokens, but the model has 270");
+    refuse(g, n + 1, "the tokenizer has 269 tokens, but the model has embeddings for 270");
     gguf_set_arr_data(g, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, s.scores, s.n - 1);
     refuse(g, n, "key 'tokenizer.ggml.scores' has 268 values for 269 tokens");
     gguf_set_arr_data(g, "tokenizer.ggml.scores", GGUF_TYPE_INT32, s.scores, s.n);
-    refuse(g, n, "key 'tokenizer.ggml.scores' is no list of f32");
+    refuse(g, n, "key 'tokenizer.ggml.scores' is not an array of f32");
     gguf_free(g);
     g = spm_keys(&s);
     s.types[7] = 77;
     gguf_set_arr_data(g, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, s.types, s.n);
-    refuse(g, n, "token 7 is of type 77");
+    refuse(g, n, "token 7 has the unknown type 77");
     s.types[7] = TOKEN_NORMAL;
     gguf_set_arr_data(g, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, s.types, s.n);
     gguf_set_val_u32(g, "tokenizer.ggml.bos_token_id", 269);
-    refuse(g, n, "key 'tokenizer.ggml.bos_token_id' is 269, from -1 to 268");
+    refuse(g, n, "key 'tokenizer.ggml.bos_token_id' is 269, but must be between -1 and 268");
     gguf_set_val_u32(g, "tokenizer.ggml.bos_token_id", UINT32_MAX); // none
     vocab_free(vocab_of(g, s.n));
     gguf_set_val_str(g, "tokenizer.ggml.add_bos_token", "yes");
-    refuse(g, n, "is str, bool is wanted");
+    refuse(g, n, "has type str, but must be a bool");
     gguf_set_val_str(g, "tokenizer.ggml.model", "bert");
     refuse(g, n, "tokenizer 'bert' is not supported");
     gguf_set_val_str(g, "tokenizer.ggml.model", "no_vocab");
-    refuse(g, n, "there is no tokenizer in the file");
+    refuse(g, n, "the file has no tokenizer");
     gguf_set_val_u32(g, "tokenizer.ggml.model", 3);
-    refuse(g, n, "a text is wanted");
+    refuse(g, n, "but must be a string");
     gguf_set_val_str(g, "tokenizer.ggml.model", "gpt2");
     gguf_remove_key(g, "tokenizer.ggml.add_bos_token");
     refuse(g, n, "key 'tokenizer.ggml.merges' is missing");
     const char *merges[] = {"a b"};
     gguf_set_arr_str(g, "tokenizer.ggml.merges", merges, 1);
     gguf_set_val_str(g, "tokenizer.ggml.pre", "someday");
-    refuse(g, n, "words as 'someday' cuts them are not supported");
+    refuse(g, n, "pre-tokenizer 'someday' is not supported");
     gguf_set_val_u32(g, "tokenizer.ggml.tokens", 1);
-    refuse(g, n, "key 'tokenizer.ggml.tokens' is no list of texts");
+    refuse(g, n, "key 'tokenizer.ggml.tokens' is not an array of strings");
     gguf_free(g);
 }
 
-// Scores that are no numbers, merges that make no token, tokens that are empty or there twice: odd, but no harm.
-static void test_odd(void **state) {
+// Scores that are NaN, merges that produce no token, and empty or duplicate tokens are accepted.
+static void test_inconsistent(void **state) {
     (void) state;
     struct spm s;
     spm_fill(&s);
@@ -365,16 +365,16 @@ static void test_odd(void **state) {
     gguf_set_arr_str(g, "tokenizer.ggml.merges", merges, 7);
     v = vocab_of(g, 4);
     EXPECT(v, "ab", false, true, 2);
-    EXPECT(v, "ba", false, true, 1, 0);         // the merge makes "ba", which is no token
-    EXPECT(v, "abab", false, true, 0, 1, 0, 1); // "b a" comes first, then nothing fits
-    EXPECT(v, "axb", false, true, 0, 1);        // no token, and none for what is unknown
+    EXPECT(v, "ba", false, true, 1, 0);         // the merge produces "ba", which is not a token
+    EXPECT(v, "abab", false, true, 0, 1, 0, 1); // "b a" is merged first; then no merge applies
+    EXPECT(v, "axb", false, true, 0, 1);        // 'x' has no token, and there is no unknown token
     vocab_free(v);
     gguf_free(g);
 }
 
 // ---- many special tokens ----
 
-// Tokens of a SentencePiece vocabulary: <unk>, then these.
+// Makes a SentencePiece vocabulary of these tokens.
 static struct vocab *specials_make(char **texts, const int32_t *types, size_t n, struct gguf_context **keys) {
     struct model_error error = {""};
     float *scores = calloc(n, sizeof *scores);
@@ -389,7 +389,8 @@ static struct vocab *specials_make(char **texts, const int32_t *types, size_t n,
     return v;
 }
 
-// By the definition: the longest first, of one size the lower id, then the first in the text; each takes its bytes.
+// Finds special tokens by their definition: the longest first, of one size the lower id, then the first in the text. Each occupies
+// its bytes.
 static void specials_naive(const struct vocab *v, const char *text, size_t size, bool with_control, int32_t *at) {
     for (size_t i = 0; i < size; i++) {
         at[i] = SPECIAL_NONE;
@@ -421,7 +422,7 @@ static void test_specials_random(void **state) {
         int32_t types[24];
         struct gguf_context *keys;
         const size_t n = 2 + check_rng_below(&r, 22);
-        for (size_t k = 0; k < n; k++) { // equal ones too
+        for (size_t k = 0; k < n; k++) { // including equal ones
             const size_t size = 1 + check_rng_below(&r, 6);
             texts[k] = calloc(1, size + 1);
             types[k] = (int32_t) (1 + check_rng_below(&r, 4));
@@ -455,8 +456,8 @@ static void test_specials_random(void **state) {
     assert_true(n_found > 1000);
 }
 
-// Special tokens of 1,500 sizes in a text that has all of them, or the beginning of all of them, everywhere: looking for each
-// size took a minute of a core.
+// Special tokens of 1,500 sizes, in a text that contains all of them, or the beginnings of all of them, everywhere. A search per
+// size took a minute on one core.
 static void test_specials_many(void **state) {
     (void) state;
     static char *texts[1500];
@@ -479,7 +480,7 @@ static void test_specials_many(void **state) {
         for (int with_control = 0; with_control < 2; with_control++) {
             int32_t *at = specials_find(v, text, size, with_control == 1);
             assert_non_null(at);
-            const size_t longest = with_control == 1 ? n : n - 1; // the last one is a control token
+            const size_t longest = with_control == 1 ? n : n - 1; // the last token is a control token
             assert_int_equal(at[kind == 0 ? size - longest : 0], longest - 1);
             assert_int_equal(at[kind == 0 ? 0 : 1], kind == 0 ? SPECIAL_NONE : SPECIAL_INSIDE);
             berth_free(at);
@@ -498,7 +499,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_spm), cmocka_unit_test(test_specials),
         cmocka_unit_test(test_specials_random), cmocka_unit_test(test_specials_many), cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_round_trip_spm), cmocka_unit_test(test_long), cmocka_unit_test(test_alphabet),
-        cmocka_unit_test(test_kinds), cmocka_unit_test(test_stream), cmocka_unit_test(test_refused), cmocka_unit_test(test_odd)};
+        cmocka_unit_test(test_kinds), cmocka_unit_test(test_stream), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_inconsistent)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

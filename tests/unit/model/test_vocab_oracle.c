@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tokenizers beside the reference's: the same tokens for the same texts, in both kinds and for every rule that cuts words.
+// test_vocab_oracle.c: compares tokenizers with the reference's: the same tokens for the same texts, for both kinds and every
+// pre-tokenizer.
 
 #include "support/oracle.h"
 
@@ -11,7 +12,7 @@
 #define N_WIDE 300
 #define LONG 700 // bytes of a long special token
 
-// As the reference's library returns and takes it: 80 bytes, of which this test sets one.
+// The struct of the reference's library: 80 bytes, of which this test sets one.
 struct reference_params {
     char before[72];
     bool vocab_only;
@@ -66,26 +67,27 @@ static void need_reference(void) {
     }
 }
 
-static void say(const char *text, size_t size, const int32_t *a, size_t n, const int32_t *b, size_t m) {
-    printf("'%.*s'\n  ours:", (int) size, text);
+static void tokens_print(const char *text, size_t size, const int32_t *a, size_t n, const int32_t *b, size_t m) {
+    printf("'%.*s'\n  Berth:", (int) size, text);
     for (size_t i = 0; i < n; i++) {
         printf(" %d", a[i]);
     }
-    printf("\n  theirs:");
+    printf("\n  reference:");
     for (size_t i = 0; i < m; i++) {
         printf(" %d", b[i]);
     }
     printf("\n");
 }
 
-// A text put together by chance, at most cap bytes; its size is returned.
+// Makes a random text of at most cap bytes and returns its size.
 typedef size_t (*draw_t)(struct check_rng *r, char *out, size_t cap);
 
 static size_t any_text(struct check_rng *r, char *out, size_t cap) {
     return sample_random_text(r, out, cap, false);
 }
 
-// Characters from all over Unicode, runs of one of them, of spaces and of digits, controls, and emoji of several characters.
+// Characters from all ranges of Unicode, runs of one character, of spaces and of digits, control characters, and emoji of several
+// characters.
 static size_t wide_text(struct check_rng *r, char *out, size_t cap) {
     static const uint32_t spaces[] = {' ', ' ', '\n', '\t', '\r', 0x0B, 0x0C, 0x85, 0xA0, 0x1680, 0x2003, 0x2028, 0x202F, 0x3000};
     static const uint32_t joined[] = {0x1F468, 0x200D, 0x1F469, 0x1F3FD, 0xFE0F, 0x1F1E9, 0x1F1EA, 0x20E3, 0x301, 0x5D0, 0x663};
@@ -112,7 +114,7 @@ static size_t wide_text(struct check_rng *r, char *out, size_t cap) {
     return n;
 }
 
-// Of few letters, so that special tokens stand in it often, and lie over each other.
+// A text of few letters, so that special tokens are frequent and overlap.
 static size_t specials_text(struct check_rng *r, char *out, size_t cap) {
     static const char *const parts[] = {
         "k", "q", "z", "w", "j", "<", "<<", "|", "end", "ab", ">", " ", "<|end|>", "<tool>", "qzw"};
@@ -135,7 +137,7 @@ static size_t specials_text(struct check_rng *r, char *out, size_t cap) {
     return n;
 }
 
-// A character behind one of each kind.
+// Writes a character after a letter, a digit, a punctuation mark and a line end.
 static size_t kinds_put(uint32_t c, char *out) {
     size_t n = 0;
     for (const char *before = "a1!\n"; *before != '\0'; before++) {
@@ -146,8 +148,8 @@ static size_t kinds_put(uint32_t c, char *out) {
 }
 
 #define EVERY 64
-#define LAST_CHAR 0x33480 // behind it nothing is assigned but marks without width and what is private
-// The next characters of all that there are.
+#define LAST_CHAR 0x33480 // after it, only characters without width and private ones are assigned
+// Writes the next characters of all that exist.
 static size_t every_text(struct check_rng *r, char *out, size_t cap) {
     static uint32_t c;
     size_t n = 0;
@@ -158,22 +160,22 @@ static size_t every_text(struct check_rng *r, char *out, size_t cap) {
     return n;
 }
 
-// Some of those that are marks, or near them.
+// Writes a random character of ranges with punctuation.
 static size_t marks_text(struct check_rng *r, char *out, size_t cap) {
     static const uint32_t first[] = {0x20, 0x2000, 0x3000, 0x11B00, 0x11F40, 0x16E90, 0xFE30, 0x1E950, 0x10A50, 0xAAD0};
     (void) cap;
     return kinds_put(first[check_rng_below(r, sizeof first / sizeof *first)] + (uint32_t) check_rng_below(r, 0x20), out);
 }
 
-// Every token's bytes.
+// Compares the bytes of every token.
 static void compare_pieces(const struct vocab *ours, const void *theirs) {
     for (int32_t i = 0; i < ours->n_tokens; i++) {
         char a[1024], b[1024];
         const size_t n = vocab_piece(ours, i, a, sizeof a);
         const int32_t m = reference.llama_token_to_piece(theirs, i, b, sizeof b, 0, false);
         if (m < 0 || n != (size_t) m || memcmp(a, b, n) != 0) {
-            print_error(
-                "token %d '%s' of type %d: '%.*s', theirs '%.*s'\n", i, ours->tokens.texts[i], ours->types[i], (int) n, a, m, b);
+            print_error("token %d '%s' of type %d: Berth '%.*s', reference '%.*s'\n", i, ours->tokens.texts[i], ours->types[i],
+                (int) n, a, m, b);
             fail();
         }
     }
@@ -203,7 +205,7 @@ static void compare(const char *path, uint64_t seed, draw_t draw, int n_texts) {
         assert_true(vocab_encode(ours, text, size, (add ? ENCODE_ADD : 0u) | (parse ? ENCODE_PARSE : 0u), &list, &error));
         const int32_t n = reference.llama_tokenize(theirs, text, (int32_t) size, tokens, 2048 + 8, add, parse);
         if (n < 0 || (size_t) n != list.n || memcmp(tokens, list.ids, list.n * sizeof *tokens) != 0) {
-            say(text, size, list.ids, list.n, tokens, n < 0 ? 0 : (size_t) n);
+            tokens_print(text, size, list.ids, list.n, tokens, n < 0 ? 0 : (size_t) n);
             fail();
         }
         token_list_fini(&list);
@@ -260,8 +262,8 @@ static struct gguf_context *pairs_keys(
     return g;
 }
 
-// Any two bytes are a token, and so is any one: wherever two characters stand in one word, some of their bytes are merged, so
-// each cut shows, between characters from all over Unicode.
+// Every byte and every pair of bytes is a token. If two characters are in one word, some of their bytes are merged. So every word
+// boundary between characters from all over Unicode has an effect.
 static void test_bpe_wide(void **state) {
     enum { N_PAIRS = 256 * 256 };
     static char texts[256 + 2 * N_PAIRS][10]; // tokens, then merges
@@ -273,7 +275,7 @@ static void test_bpe_wide(void **state) {
         utf8_put(byte_to_char((uint8_t) i), texts[i]);
     }
     for (int i = 0; i < N_PAIRS; i++) {
-        const unsigned pair = (unsigned) i * 40503u % N_PAIRS; // in no order that a rule could go along with
+        const unsigned pair = (unsigned) i * 40503u % N_PAIRS; // in an order that favours no pre-tokenizer
         tokens[256 + i] = texts[256 + i];
         merges[i] = texts[256 + N_PAIRS + i];
         snprintf(texts[256 + i], 10, "%s%s", tokens[pair / 256], tokens[pair % 256]);
@@ -288,8 +290,8 @@ static void test_bpe_wide(void **state) {
     }
 }
 
-// Each character behind a letter, a digit, a mark and a line end, which it makes a token with unless a word begins there: so its
-// kind shows.
+// Each character follows a letter, a digit, a punctuation mark and a line end, and forms a token with it unless a word begins
+// there. So the category of the character has an effect.
 static void test_kinds(void **state) {
     static const char before[] = "a1!\n";
     enum { N = 4 * 256 };
@@ -311,12 +313,13 @@ static void test_kinds(void **state) {
     struct gguf_context *g = pairs_keys(tokens, 256 + N, merges, N, "gpt-2");
     compare_keys(g, 0, every_text, (LAST_CHAR + EVERY - 1) / EVERY);
     gguf_free(g);
-    g = pairs_keys(tokens, 256 + N, merges, N, "default"); // knows marks too, and is slow in the reference
+    g = pairs_keys(
+        tokens, 256 + N, merges, N, "default"); // this pre-tokenizer also knows punctuation; it is slow in the reference
     compare_keys(g, check_seed(60), marks_text, N_WIDE);
     gguf_free(g);
 }
 
-// Special tokens that overlap each other, and one that is long: which are found, and where.
+// Special tokens that overlap, and a long one: the same ones are found at the same positions.
 static void test_specials(void **state) {
     static const char *const specials[] = {"kq", "qz", "kqzw", "zwj", "jjz", "<<<<<<", "<<<", "ab<", "<|end|", "d|><t"};
     (void) state;
@@ -337,8 +340,8 @@ static void test_specials(void **state) {
     sample_vocab_fini(&v);
 }
 
-// How many tokens of a file with these names, of one type, end a text here and not in the reference, or the other way round.
-// `key`, if given, ends a text by the file's key.
+// Returns the number of tokens for which Berth and the reference disagree whether they end a text, for a file with tokens of these
+// names and this type. key, if not NULL, is the EOS token by the file's key.
 static int ends_differ(const char *const *names, size_t n_names, int32_t type, const char *key) {
     struct sample_vocab v;
     sample_vocab_init(&v);
@@ -376,7 +379,7 @@ static int ends_differ(const char *const *names, size_t n_names, int32_t type, c
     return n_bad;
 }
 
-// Tokens that end a text, by their names and by the file's keys, whatever their type.
+// Tokens that end a text, by their names and by the file's keys, for every type.
 static void test_ends(void **state) {
     static const char *const names[] = {"<|eot_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>",
         "<|eom_id|>", "<EOT>", "_<EOT>", "< EOT >", "_< EOT >", "[EOT]", "[EOS]", "</s>", "<eos>", "<|eos|>",
@@ -391,7 +394,8 @@ static void test_ends(void **state) {
     }
 }
 
-// Tokens that end a text, or only a part of it if the file has others: every set of them beside "<|end|>".
+// Tokens that end a text, or only a part of it if the file has certain other tokens: every subset of these tokens together with
+// "<|end|>".
 static void test_ends_of_parts(void **state) {
     static const char *const names[] = {"<|return|>", "<|call|>", "<|calls|>", "<|flush|>"};
     enum { N = sizeof names / sizeof *names };

@@ -149,7 +149,7 @@ static void test_ranks_apart(void **state) {
     p.world = &three;
     assert_true(model_devices_open(&both[0].devices, "CPU", 1, &error));
     assert_false(run_open_on(&r, &both[0].devices, &p, &error));
-    assert_non_null(strstr(error.text, "2 sequences a step are no even share of 3 ranks"));
+    assert_non_null(strstr(error.text, "2 sequences per step cannot be divided evenly among 3 ranks"));
     run_close(&r);
     model_devices_close(&both[0].devices);
 }
