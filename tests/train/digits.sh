@@ -1,16 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# digits.sh PROGRAM: examples/digits.c on 1,792 digits that are drawn here: strokes of ink shifted, of uneven weight and with specks. With
-# the file BERTH_DIGITS (CSV packed by gzip, as python3-sklearn has it) on those.
+# digits.sh PROGRAM: runs examples/digits.c on 1,792 generated digits, which are shifted, of uneven intensity and with noise. If
+# BERTH_DIGITS names a file (CSV compressed by gzip, as in python3-sklearn), it uses the digits of that file.
 set -eu
 if [ -n "${BERTH_DIGITS:-}" ]; then
     zcat "$BERTH_DIGITS" | "$1"
     exit
 fi
 
-# Glyphs of 5x7, a row of a letter for each set of five pixels. The random numbers are awk's own in no awk, so that all draw the same.
+# Glyphs of 5x7 pixels, one word per row. The script has its own random number generator, because those of awk implementations
+# differ.
 awk '
-function even() {
+function uniform() {
     seed = seed * 16807 % 2147483647
     return seed / 2147483647
 }
@@ -27,15 +28,15 @@ BEGIN {
         "|01110 10001 10001 01110 10001 10001 01110" \
         "|01110 10001 10001 01111 00001 00010 01100", glyphs, "|")
     for (i = 0; i < 1792; i++) {
-        digit = int(even() * n_glyphs)
+        digit = int(uniform() * n_glyphs)
         n_rows = split(glyphs[digit + 1], rows, " ")
-        right = int(even() * 4)
-        down = int(even() * 2)
+        right = int(uniform() * 4)
+        down = int(uniform() * 2)
         line = ""
         for (y = 0; y < 8; y++) {
             for (x = 0; x < 8; x++) {
                 has_ink = y >= down && y - down < n_rows && x >= right && substr(rows[y - down + 1], x - right + 1, 1) == "1"
-                pixel = has_ink ? 7 + int(even() * 10) : even() < 0.1 ? int(even() * 12) : 0
+                pixel = has_ink ? 7 + int(uniform() * 10) : uniform() < 0.1 ? int(uniform() * 12) : 0
                 line = line pixel ","
             }
         }

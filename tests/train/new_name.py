@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tales with a name that the shipped model does not know: new_name.py FOLDER writes
-   new.txt      tales to learn, a hero of each second one called by that name
-   old.txt      other tales without it
-   prompts.txt  20 beginnings that new.txt does not have
+"""new_name.py FOLDER: generates tales with a name that the shipped model does not know, in these files:
+new.txt      tales for training; every second one has a hero of that name
+old.txt      other tales without the name
+prompts.txt  20 beginnings that do not occur in new.txt
 """
 import os
 import random
@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../models"))
 import grammar
 
-NAME = "Bettina"  # of pieces that the tokenizer knows
+NAME = "Bettina" # consists of pieces of the tokenizer
 folder = sys.argv[1]
 r = random.Random(11)
 

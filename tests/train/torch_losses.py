@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The losses of PyTorch from the weights and windows of a run of `berth train`: torch_losses.py MODEL WINDOWS N_SEQ STEPS LR WARMUP
+"""torch_losses.py MODEL WINDOWS N_SEQ STEPS LR WARMUP: computes the losses of PyTorch for a run of `berth train`.
 
-MODEL is a GGUF file with f32 weights of the llama architecture, tied; WINDOWS are lines of tests/train/windows.c. Prints a loss a step.
-AdamW with betas 0.9 and 0.95, gradients clipped to 1, a cosine to 0 after the warm-up: as `berth train` does it.
+MODEL is a GGUF file with f32 weights of the llama architecture with a tied output. WINDOWS has the lines that tests/train/windows.c
+prints. The script prints one loss per step. Like `berth train`, it uses AdamW with betas 0.9 and 0.95, clips gradients to a norm of 1 and
+lowers the learning rate to 0 by a cosine after the warm-up.
 """
 import math
 import struct

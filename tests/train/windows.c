@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// windows.c: the windows that `berth train` deals, one a line: windows MODEL TEXT CTX SEED N. For programs that train beside it
-// (torch_losses.py).
+// windows.c: prints the windows of tokens that `berth train` uses, one per line: windows MODEL TEXT CTX SEED N. Its output is the
+// input of torch_losses.py.
 
 #include "train/train.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory limits (fit/limits.c) and the search within them (fit/search.c, fit/further.c), on the shipped model: limits that are
-// the same, unknown or exceeded; the largest context and batch; what is given up for a context; a search that is stopped; each
+// test_fit.c: tests memory limits (fit/limits.c) and the search within them (fit/search.c, fit/further.c) on the shipped model:
+// duplicate, unknown and exceeded limits; the largest context and batch; compromises for a context; a search that is stopped; each
 // allocation failing once.
 
 #include "support/check.h"
@@ -37,7 +37,7 @@ static void test_limits(void **state) {
     error.text[0] = '\0';
     q.limits.n--;
     assert_true(fit_open(&q, &m, &error));
-    assert_int_equal(q.limits.n, 2); // the CPU is not a GPU
+    assert_int_equal(q.limits.n, 2); // no limit is added, because the CPU is not a GPU
     assert_int_equal(fit_limits_get(&q.limits, 0)->bytes, 7 * MIB);
     assert_int_equal(fit_limits_get(&q.limits, FIT_ALL)->bytes, 5 * MIB);
     assert_null(fit_limits_get(&q.limits, 1));
@@ -71,7 +71,7 @@ static void test_allow(void **state) {
     assert_false(fit_allow_parse("", &allow, &error));
 }
 
-// What is found for the question; it stays within the limit if it fits.
+// Solves the question and checks that an answer that fits stays within the limits.
 static struct fit_answer answer_find(struct fit_question *q) {
     struct model_error error = {""};
     struct fit_answer a;
@@ -91,7 +91,7 @@ static void test_largest(void **state) {
     struct fit_question q = question_new(5 * MIB);
     const struct fit_answer a = answer_find(&q);
     assert_true(a.fits && a.ctx_limit == FIT_MEMORY && a.ctx_full == FIT_ALL);
-    q.model.n_ctx = a.n_ctx; // with its batch, one position more does not fit
+    q.model.n_ctx = a.n_ctx; // with this batch, one more position does not fit
     q.model.n_batch = a.n_batch;
     assert_true(answer_find(&q).fits);
     q.model.n_ctx++;
@@ -105,13 +105,13 @@ static void test_largest(void **state) {
     assert_true(most.n_batch == 128 && most.batch_limit == FIT_CONTEXT);
     berth_free(q.limits.items);
 
-    q = question_new(MIB); // less than the weights
+    q = question_new(MIB); // less than the size of the weights
     const struct fit_answer none = answer_find(&q);
     assert_true(!none.fits && none.full == FIT_ALL);
     berth_free(q.limits.items);
 }
 
-// The context is kept: the batch shrinks first, then the cache's type.
+// The context is kept: the batch is reduced first, then the type of the cache is changed.
 static void test_allowed(void **state) {
     (void) state;
     struct fit_question q = question_new(100 * MIB);
@@ -149,7 +149,7 @@ static void test_allowed(void **state) {
     berth_free(q.limits.items);
 }
 
-// More memory buys more; the limits are as before.
+// More memory allows a larger context. The limits are restored.
 static void test_further(void **state) {
     (void) state;
     berth_alloc_watch(true);
@@ -169,8 +169,8 @@ static void test_further(void **state) {
     assert_int_equal(berth_alloc_alive(), 0);
 }
 
-// What would lower the memory of a plan: a smaller batch, and another cache unless its type is given.
-static void test_lower(void **state) {
+// Settings that lower the memory of a plan: a smaller batch, and another cache type unless one is given.
+static void test_suggestions(void **state) {
     (void) state;
     berth_alloc_watch(true);
     struct model_options o = {.device = "CPU", .n_threads = 1, .n_ctx = 256, .n_batch = 64};
@@ -249,7 +249,7 @@ static void test_no_memory(void **state) {
         berth_alloc_fail_at(0);
         assert_int_equal(berth_alloc_alive(), 0);
     }
-    print_message("%d failures of %lld allocations\n", n_failed, (long long) n);
+    print_message("%d of %lld allocations failed with an error\n", n_failed, (long long) n);
     assert_true(n > 20 && n_failed > 20);
 }
 
@@ -260,7 +260,7 @@ int main(void) {
         cmocka_unit_test(test_largest),
         cmocka_unit_test(test_allowed),
         cmocka_unit_test(test_further),
-        cmocka_unit_test(test_lower),
+        cmocka_unit_test(test_suggestions),
         cmocka_unit_test(test_watch),
         cmocka_unit_test(test_no_memory),
     };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The token loop and the reader of contexts over a small model: limits, stop words, a grammar, cancellation, memory that runs out.
+// test_generate.c: tests the token loop and the processing of contexts on a small model: limits, stop words, a grammar, stopping,
+// and failing allocations.
 
 #include "support/model_sample.h"
 #include "support/vocab_sample.h"
@@ -57,7 +58,7 @@ static int bench_close(void **state) {
     return 0;
 }
 
-// True from the user's n-th question on.
+// Returns true from the n-th call on, counted down in *user.
 static bool stop_later(void *user) {
     int *n = user;
     return --*n < 0;
@@ -71,8 +72,8 @@ struct answer {
     bool ok;
 };
 
-// What the model appends to one token.
-static struct answer answer_make(int64_t n_max, const char *const *stops, int n_stops, struct guide *guide, int n_asks) {
+// Generates text after the BOS token.
+static struct answer answer_generate(int64_t n_max, const char *const *stops, int n_stops, struct guide *guide, int n_asks) {
     struct answer a = {.logs = {.n_top = 1}};
     struct text_writer w = {0};
     struct sampler sampler;
@@ -102,19 +103,19 @@ static void answer_fini(struct answer *a) {
 
 static void test_limits(void **state) {
     (void) state;
-    struct answer a = answer_make(5, NULL, 0, NULL, -1);
+    struct answer a = answer_generate(5, NULL, 0, NULL, -1);
     assert_true(a.ok && a.made.n_made == 5 && a.made.n_decoded == 4 && !a.made.is_last_read && a.logs.n == 5);
     assert_int_equal(a.logs.items[4 * 2].token, a.made.last);
-    struct answer all = answer_make(-1, NULL, 0, NULL, -1);
+    struct answer all = answer_generate(-1, NULL, 0, NULL, -1);
     assert_true(all.ok && bench.session->n_past == N_CTX && all.made.n_made == N_CTX);
     assert_true(all.text.size > a.text.size && memcmp(all.text.text, a.text.text, a.text.size - 4) == 0);
-    // A stop word that begins within one token and ends within another.
+    // The stop word begins within one token and ends within another.
     char stop[8] = "";
     memcpy(stop, all.text.text + all.text.size / 2, 4);
-    struct answer stopped = answer_make(-1, (const char *const[]){stop}, 1, NULL, -1);
+    struct answer stopped = answer_generate(-1, (const char *const[]){stop}, 1, NULL, -1);
     assert_true(stopped.ok && stopped.made.n_made < N_CTX && stopped.text.size <= all.text.size / 2);
     assert_null(strstr(stopped.text.text, stop));
-    struct answer cancelled = answer_make(-1, NULL, 0, NULL, 3);
+    struct answer cancelled = answer_generate(-1, NULL, 0, NULL, 3);
     assert_true(cancelled.ok && cancelled.made.n_made == 3);
     answer_fini(&a);
     answer_fini(&all);
@@ -129,7 +130,7 @@ static void test_guide(void **state) {
     struct model_error error = {""};
     const struct guide_source source = {.text = gbnf, .size = strlen(gbnf), .name = "made"};
     assert_true(text_guide_open(&guide, &source, bench.vocab, &error));
-    struct answer a = answer_make(-1, NULL, 0, guide.guide, -1);
+    struct answer a = answer_generate(-1, NULL, 0, guide.guide, -1);
     assert_true(a.ok && a.text.size == 4 && strspn(a.text.text, "abc") == 4);
     answer_fini(&a);
     text_guide_close(&guide);
@@ -140,12 +141,12 @@ static void test_guide(void **state) {
 
 static void test_memory(void **state) {
     (void) state;
-    for (int64_t n = 1, is_whole = 0; !is_whole; n++) {
+    for (int64_t n = 1, is_complete = 0; !is_complete; n++) {
         berth_alloc_watch(true);
         berth_alloc_fail_at(n);
-        struct answer a = answer_make(4, (const char *const[]){"END"}, 1, NULL, -1);
+        struct answer a = answer_generate(4, (const char *const[]){"END"}, 1, NULL, -1);
         berth_alloc_fail_at(0);
-        is_whole = a.ok;
+        is_complete = a.ok;
         answer_fini(&a);
         assert_int_equal(berth_alloc_alive(), 0);
     }
@@ -153,32 +154,33 @@ static void test_memory(void **state) {
 
 // ---- contexts ----
 
-struct seen {
+struct contexts_seen {
     int64_t n, n_max;
     bool fails;
 };
 
-static bool context_see(void *user, const int32_t *ids, int64_t i, int64_t n, struct model_error *error) {
-    struct seen *seen = user;
+static bool context_count(void *user, const int32_t *ids, int64_t i, int64_t n, struct model_error *error) {
+    struct contexts_seen *contexts_seen = user;
     assert_int_equal(ids[0], bench.vocab->bos);
-    assert_int_equal(i, seen->n);
-    seen->n_max = n;
-    if (seen->fails && i == 1) {
-        return model_fail(error, "the second one");
+    assert_int_equal(i, contexts_seen->n);
+    contexts_seen->n_max = n;
+    if (contexts_seen->fails && i == 1) {
+        return model_fail(error, "the second context");
     }
-    seen->n++;
+    contexts_seen->n++;
     return true;
 }
 
-static bool contexts_see(struct seen *seen, size_t size, int64_t n_max, int n_asks, int64_t *n_read, struct model_error *error) {
+static bool contexts_count(
+    struct contexts_seen *contexts_seen, size_t size, int64_t n_max, int n_asks, int64_t *n_read, struct model_error *error) {
     const struct context_reader r = {.session = bench.session,
         .vocab = bench.vocab,
         .text = sample_text,
         .size = size,
         .name = "made.txt",
         .n_max = n_max,
-        .each = context_see,
-        .user = seen,
+        .each = context_count,
+        .user = contexts_seen,
         .stop = n_asks >= 0 ? stop_later : NULL,
         .stop_data = &n_asks};
     return contexts_read(&r, n_read, error);
@@ -187,36 +189,36 @@ static bool contexts_see(struct seen *seen, size_t size, int64_t n_max, int n_as
 static void test_contexts(void **state) {
     (void) state;
     struct model_error error = {""};
-    struct seen seen = {0};
+    struct contexts_seen contexts_seen = {0};
     int64_t n;
-    assert_true(contexts_see(&seen, strlen(sample_text), 0, -1, &n, &error));
-    assert_true(n > 4 && n == seen.n && n == seen.n_max);
-    seen = (struct seen){0};
-    assert_true(contexts_see(&seen, strlen(sample_text), 3, -1, &n, &error));
-    assert_true(n == 3 && seen.n_max == 3);
-    seen = (struct seen){0};
-    assert_true(contexts_see(&seen, strlen(sample_text), 0, 2, &n, &error)); // stopped after two
+    assert_true(contexts_count(&contexts_seen, strlen(sample_text), 0, -1, &n, &error));
+    assert_true(n > 4 && n == contexts_seen.n && n == contexts_seen.n_max);
+    contexts_seen = (struct contexts_seen){0};
+    assert_true(contexts_count(&contexts_seen, strlen(sample_text), 3, -1, &n, &error));
+    assert_true(n == 3 && contexts_seen.n_max == 3);
+    contexts_seen = (struct contexts_seen){0};
+    assert_true(contexts_count(&contexts_seen, strlen(sample_text), 0, 2, &n, &error)); // stopped after two contexts
     assert_int_equal(n, 2);
-    seen = (struct seen){0};
-    assert_false(contexts_see(&seen, strlen(sample_text), 0, 0, &n, &error));
+    contexts_seen = (struct contexts_seen){0};
+    assert_false(contexts_count(&contexts_seen, strlen(sample_text), 0, 0, &n, &error));
     assert_string_equal(error.text, "interrupted within the first context");
     error.text[0] = '\0';
-    assert_false(contexts_see(&seen, 10, 0, -1, &n, &error));
+    assert_false(contexts_count(&contexts_seen, 10, 0, -1, &n, &error));
     assert_non_null(strstr(error.text, "made.txt: "));
-    assert_non_null(strstr(error.text, " tokens are less than a context of 16"));
+    assert_non_null(strstr(error.text, " tokens, but a context needs 16"));
     error.text[0] = '\0';
-    seen = (struct seen){.fails = true};
-    assert_false(contexts_see(&seen, strlen(sample_text), 0, -1, &n, &error));
-    assert_string_equal(error.text, "the second one");
+    contexts_seen = (struct contexts_seen){.fails = true};
+    assert_false(contexts_count(&contexts_seen, strlen(sample_text), 0, -1, &n, &error));
+    assert_string_equal(error.text, "the second context");
     assert_int_equal(n, 1);
-    for (int64_t at = 1, is_whole = 0; !is_whole; at++) {
+    for (int64_t at = 1, is_complete = 0; !is_complete; at++) {
         error.text[0] = '\0';
-        seen = (struct seen){0};
+        contexts_seen = (struct contexts_seen){0};
         berth_alloc_watch(true);
         berth_alloc_fail_at(at);
-        is_whole = contexts_see(&seen, strlen(sample_text), 1, -1, &n, &error);
+        is_complete = contexts_count(&contexts_seen, strlen(sample_text), 1, -1, &n, &error);
         berth_alloc_fail_at(0);
-        assert_int_equal(is_whole, error.text[0] == '\0');
+        assert_int_equal(is_complete, error.text[0] == '\0');
         assert_int_equal(berth_alloc_alive(), 0);
     }
 }

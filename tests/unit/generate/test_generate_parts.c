@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The parts of the token loop without a model: parameters to a sampler, stop words across tokens, log probabilities, schemas as
-// grammars. Those that allocate also with every allocation failing once.
+// test_generate_parts.c: tests the parts of the token loop without a model: stop words across tokens, log probabilities, and
+// schemas as grammars. Parts that allocate memory also run with each allocation failing once.
 
 #include "base/json.h"
 #include "support/vocab_sample.h"
@@ -21,8 +21,8 @@ static struct vocab *vocab_make(struct gguf_context **keys) {
     return vocab;
 }
 
-// The text that is written of these tokens, which are bytes; false: out of memory.
-static bool bytes_written(const struct vocab *v, const char *bytes, const char *const *stops, int n_stops, bool is_terminal,
+// Writes the text of these tokens, which are bytes. False: out of memory.
+static bool bytes_write(const struct vocab *v, const char *bytes, const char *const *stops, int n_stops, bool is_terminal,
     struct berth_stream *out, bool *is_over) {
     struct text_writer w = {0};
     bool ok = berth_stream_open(out) && text_writer_init(&w, v, stops, n_stops, out->file);
@@ -40,7 +40,7 @@ static void text_check(
     const struct vocab *v, const char *bytes, const char *const *stops, int n_stops, bool is_terminal, const char *want) {
     struct berth_stream out;
     bool is_over;
-    assert_true(bytes_written(v, bytes, stops, n_stops, is_terminal, &out, &is_over));
+    assert_true(bytes_write(v, bytes, stops, n_stops, is_terminal, &out, &is_over));
     assert_string_equal(out.text, want);
     assert_int_equal(is_over, strlen(want) < strlen(bytes) && n_stops > 0);
     berth_stream_fini(&out);
@@ -53,21 +53,21 @@ static void test_stops(void **state) {
     struct vocab *v = vocab_make(&keys);
     text_check(v, "plain text", NULL, 0, false, "plain text");
     text_check(v, "a tale END of it", stops, 2, false, "a tale ");
-    text_check(v, "x abaabab y", stops, 2, false, "x aba"); // the beginning of one, then another that is whole
+    text_check(v, "x abaabab y", stops, 2, false, "x aba"); // the beginning of a stop word, then a complete one
     text_check(v, "ends in ababEN", stops + 1, 1, false, "ends in ababEN");
-    text_check(v, "aba", stops, 2, false, "aba"); // held until the end
+    text_check(v, "aba", stops, 2, false, "aba"); // held until the end of the text
     text_check(v, "\xC3\xA4 END", stops, 2, false, "\xC3\xA4 ");
     text_check(v, "cut \xC3", NULL, 0, false, "cut \xEF\xBF\xBD");
     text_check(v, "bell \a, \x1B[2J, \xC2\x9B", NULL, 0, true, "bell ?, ?[2J, ??");
     text_check(v, "bell \a", NULL, 0, false, "bell \a");
-    for (int64_t n = 1, is_whole = 0; !is_whole; n++) {
+    for (int64_t n = 1, is_complete = 0; !is_complete; n++) {
         struct berth_stream out;
         bool is_over;
         berth_alloc_watch(true);
         berth_alloc_fail_at(n);
-        is_whole = bytes_written(v, "a tale END", stops, 2, false, &out, &is_over);
+        is_complete = bytes_write(v, "a tale END", stops, 2, false, &out, &is_over);
         berth_alloc_fail_at(0);
-        assert_true(is_whole || n < 20);
+        assert_true(is_complete || n < 20);
         berth_stream_fini(&out);
         assert_int_equal(berth_alloc_alive(), 0);
     }
@@ -102,7 +102,7 @@ static void test_logprobs(void **state) {
     assert_non_null(strstr(out.text, "[{\"token\": 0, \"text\": \"\\u0000\", \"logprob\": -2.30259, \"top\": [{\"token\": 2, "));
     berth_stream_fini(&out);
     logprobs_fini(&l);
-    l.n_top = 8; // more than there are
+    l.n_top = 8; // more than there are tokens
     assert_true(logprobs_look(&l, logits, 5));
     assert_int_equal(l.items[4].token, 4);
     assert_int_equal(l.items[5].token, -1);
@@ -117,7 +117,7 @@ static void test_logprobs(void **state) {
     gguf_free(keys);
 }
 
-// Whether the grammar of a schema allows a text, byte by byte, and its end.
+// Returns whether the grammar of a schema allows a text, byte by byte, and its end.
 static bool schema_allows(const char *schema, const struct vocab *v, const char *text) {
     static float logits[SAMPLE_MAX_TOKENS];
     struct model_error error = {""};
@@ -136,7 +136,7 @@ static bool schema_allows(const char *schema, const struct vocab *v, const char 
     return ok;
 }
 
-static bool stop_at_once(void *user) {
+static bool stop_always(void *user) {
     (void) user;
     return true;
 }
@@ -163,17 +163,17 @@ static void test_schema(void **state) {
     schema_refuse("{", NULL, "made:1");
     schema_refuse(
         "{\"type\": \"number\", \"minimum\": 3}", NULL, "made: key 'minimum' is not supported: a grammar cannot express it");
-    schema_refuse(object, stop_at_once, "made: interrupted while the schema was read");
-    for (int64_t n = 1, is_whole = 0; !is_whole; n++) {
+    schema_refuse(object, stop_always, "made: interrupted while the schema was read");
+    for (int64_t n = 1, is_complete = 0; !is_complete; n++) {
         struct model_error error = {""};
         struct text_guide g;
         const struct guide_source source = {.text = object, .size = strlen(object), .name = "made", .is_schema = true};
         berth_alloc_watch(true);
         berth_alloc_fail_at(n);
-        is_whole = text_guide_open(&g, &source, v, &error);
+        is_complete = text_guide_open(&g, &source, v, &error);
         berth_alloc_fail_at(0);
-        assert_int_equal(is_whole, error.text[0] == '\0');
-        assert_true(is_whole || strncmp(error.text, "made:", 5) == 0);
+        assert_int_equal(is_complete, error.text[0] == '\0');
+        assert_true(is_complete || strncmp(error.text, "made:", 5) == 0);
         text_guide_close(&g);
         assert_int_equal(berth_alloc_alive(), 0);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Importance matrices (quantize/imatrix.c): read in both forms, refused, collected and written; rows by threads (quantize/rows.c):
-// the same bytes and errors as by one; files split, joined, given other keys (quantize/rewrite.c) and quantised (quantize/file.c);
-// each allocation failing once.
+// test_quantize.c: tests importance matrices (quantize/imatrix.c): both formats are read, invalid files are refused, matrices are
+// collected and written. Tests rows by threads (quantize/rows.c): the same bytes and errors as with one thread. Tests files that
+// are split, joined, given other keys (quantize/rewrite.c) and quantised (quantize/file.c). Each allocation fails once.
 
 #include "support/model_sample.h"
 
@@ -22,7 +22,7 @@ static void path_new(char path[32]) {
 
 static const char weight_name[] = "blk.0.ffn_up.weight";
 
-// Two matrices of four columns; the second was never used.
+// Writes sums of two matrices of four columns. The second matrix was never used.
 static void sums_write(const char *path, int64_t n_counts) {
     static const float sums[8] = {2, 4, 6, 8, 1, 1, 1, 1}, counts[2] = {2, 0};
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16});
@@ -89,7 +89,7 @@ static void test_imatrix_read(void **state) {
     bool is_wrong;
     path_new(path);
     sums_write(path, 2);
-    check_values(path, (const float[]){1, 2, 3, 4, 1, 1, 1, 1}); // what was not used is as important as any
+    check_values(path, (const float[]){1, 2, 3, 4, 1, 1, 1, 1}); // columns without data count as average
     dat_write(path, 8);
     check_values(path, (const float[]){1, 2, 3, 4, 1, 1, 0.5f, 0.5f});
     sums_write(path, 1);
@@ -109,7 +109,8 @@ static bool collect_stop(void *user) {
     return true;
 }
 
-// Collects over one batch of a small model, writes, and reads again: the values are those of the sums.
+// Collects an importance matrix over one batch of a small model, writes and reads it. Every matrix that the test looks for must
+// have values.
 static bool collect_run(const char *model_path, const char *out, struct model_error *error) {
     const struct model_options options = {.path = model_path, .device = "CPU", .n_threads = 1, .n_ctx = 8, .n_batch = 8};
     const int32_t tokens[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -145,7 +146,7 @@ static bool collect_run(const char *model_path, const char *out, struct model_er
         imatrix_free(im);
     }
     if (ok) {
-        c.is_stopped = collect_stop; // a graph that ends early is not a failure
+        c.is_stopped = collect_stop; // a graph that is stopped early is not a failure
         session_reset(m.session);
         ok = session_decode(m.session, tokens, 8, error);
     }
@@ -187,7 +188,7 @@ static void test_rows(void **state) {
     (void) state;
     static const enum ggml_type types[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_IQ4_XS, GGML_TYPE_F16};
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 8 << 20});
-    struct ggml_tensor *t = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 512, 301, 2); // no whole number of bands
+    struct ggml_tensor *t = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 512, 301, 2); // the rows do not divide evenly into bands
     struct check_rng r = check_rng_new(7);
     float *weights = calloc(1024, sizeof *weights);
     for (int64_t i = 0; i < ggml_nelements(t); i++) {
@@ -206,7 +207,7 @@ static void test_rows(void **state) {
         assert_true(quantize_rows_run(&rows, threaded, &squares[1]));
         assert_memory_equal(serial, threaded, size);
         assert_true(squares[0] == squares[1] && squares[0] > 0);
-        for (int at = 1; at <= 4; at++) { // what a thread has no memory for is a failure
+        for (int at = 1; at <= 4; at++) { // a failed allocation in a thread is a failure
             berth_alloc_watch(true);
             berth_alloc_fail_at(at);
             assert_false(quantize_rows_run(&rows, threaded, &squares[1]));
@@ -328,7 +329,7 @@ static void test_split_and_join(void **state) {
     assert_true(header_write(out, g, rewrite_join_bytes, &m));
     m.n_files--;
     assert_null(rewrite_join_header(&m, parts[0], &error)); // tensors are missing
-    assert_non_null(strstr(error.text, "tensors, by the keys there are"));
+    assert_non_null(strstr(error.text, "tensors, but the keys state"));
     m.n_files++;
     model_files_close(&m);
     FILE *a = fopen(MODEL, "rb"), *b = fopen(out, "rb");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Mixes of `berth gguf quantize` beside the reference's own quantiser: the same made model, the same mix, the same type for every
-// tensor: by the files that both make, and of many more models by what the reference says that it would make.
+// test_quantize_recipe_oracle.c: compares the mixes of `berth gguf quantize` with the reference's quantiser: for the same generated
+// model and mix, every tensor must have the same type. For some models it compares the written files; for many more models it
+// compares Berth's recipe with the types that the reference logs in a dry run.
 
 #include "quantize/quantize.h"
 #include "support/llama_oracle.h"
@@ -17,7 +18,7 @@ struct importance {
 struct quantize_params {
     int32_t n_threads, ftype, types[2];
     bool others[5], is_dry;
-    const struct importance *importance; // NULL: none; ends with a name NULL
+    const struct importance *importance; // ends with a NULL name; NULL: none
     int32_t more[8];
 };
 
@@ -31,9 +32,9 @@ static void path_new(char *path) {
     close(fd);
 }
 
-static void types_compare(const char *mix, const char *theirs, const char *ours) {
+static void types_compare(const char *mix, const char *reference_path, const char *berth_path) {
     const struct gguf_init_params params = {.no_alloc = true};
-    struct gguf_context *a = gguf_init_from_file(theirs, params), *b = gguf_init_from_file(ours, params);
+    struct gguf_context *a = gguf_init_from_file(reference_path, params), *b = gguf_init_from_file(berth_path, params);
     assert_non_null(a);
     assert_non_null(b);
     assert_int_equal(gguf_get_n_tensors(a), gguf_get_n_tensors(b));
@@ -43,7 +44,7 @@ static void types_compare(const char *mix, const char *theirs, const char *ours)
         const int64_t j = gguf_find_tensor(b, name);
         assert_true(j >= 0);
         if (gguf_get_tensor_type(a, i) != gguf_get_tensor_type(b, j)) {
-            print_error("%s: %s is %s there, %s here\n", mix, name, ggml_type_name(gguf_get_tensor_type(a, i)),
+            print_error("%s: %s is %s in the reference, %s in Berth\n", mix, name, ggml_type_name(gguf_get_tensor_type(a, i)),
                 ggml_type_name(gguf_get_tensor_type(b, j)));
             n_wrong++;
         }
@@ -56,28 +57,28 @@ static void types_compare(const char *mix, const char *theirs, const char *ours)
 }
 
 static void compare(const char *arch, const char *words, const char *mix, int file_type) {
-    char model[32], theirs[32], ours[32], command[1024];
+    char model[32], reference_path[32], berth_path[32], command[1024];
     struct quantize_params params = default_params();
     params.n_threads = 2;
     params.ftype = file_type;
     path_new(model);
-    path_new(theirs);
-    path_new(ours);
+    path_new(reference_path);
+    path_new(berth_path);
     snprintf(command, sizeof command, "%s %s tiny f16 %s 1 %s", getenv("BERTH_MAKE_MODEL"), arch, model, words);
     assert_int_equal(system(command), 0);
-    assert_int_equal(quantize(model, theirs, &params), 0);
-    snprintf(command, sizeof command, "%s gguf quantize %s %s %s > /dev/null", getenv("BERTH_PROGRAM"), model, ours, mix);
+    assert_int_equal(quantize(model, reference_path, &params), 0);
+    snprintf(command, sizeof command, "%s gguf quantize %s %s %s > /dev/null", getenv("BERTH_PROGRAM"), model, berth_path, mix);
     assert_int_equal(system(command), 0);
     printf("%s %s %s\n", arch, words, mix);
-    types_compare(mix, theirs, ours);
+    types_compare(mix, reference_path, berth_path);
     unlink(model);
-    unlink(theirs);
-    unlink(ours);
+    unlink(reference_path);
+    unlink(berth_path);
 }
 
 static void reference_open(void) {
     if (getenv("BERTH_MAKE_MODEL") == NULL || getenv("BERTH_PROGRAM") == NULL) {
-        printf("skipped: BERTH_MAKE_MODEL and BERTH_PROGRAM name no programs\n");
+        printf("skipped: set BERTH_MAKE_MODEL and BERTH_PROGRAM to make_model and berth\n");
         skip();
     }
     need_reference();
@@ -86,24 +87,25 @@ static void reference_open(void) {
     *(void **) &quantize = dlsym(llama, "llama_model_quantize");
 }
 
-// ---- by the headers alone: the reference tells what it would do ----
+// ---- dry runs: the reference logs the types that it would use ----
 
-static char told[1 << 20]; // what the reference says of its work
-static size_t n_told;
+static char reference_log[1 << 20]; // log of the reference
+static size_t n_reference_log;
 
-static void told_keep(int level, const char *text, void *user) {
+static void reference_log_keep(int level, const char *text, void *user) {
     (void) level;
     (void) user;
-    n_told += (size_t) snprintf(told + n_told, n_told < sizeof told ? sizeof told - n_told : 0, "%s", text);
-    n_told = n_told < sizeof told ? n_told : sizeof told - 1;
+    n_reference_log += (size_t) snprintf(reference_log + n_reference_log,
+        n_reference_log < sizeof reference_log ? sizeof reference_log - n_reference_log : 0, "%s", text);
+    n_reference_log = n_reference_log < sizeof reference_log ? n_reference_log : sizeof reference_log - 1;
 }
 
-// "[  4/ 21] NAME - [256, 128, 1, 1], type = f16, size = 0.06 MiB -> 0.01 MiB (q2_K)": the type; "": it stays as it is; NULL:
-// nothing is said of it.
-static const char *told_type(const char *name, char *type, size_t cap) {
+// Returns the type in the log line of a tensor, such as "[  4/ 21] NAME - [256, 128, 1, 1], type = f16, size = 0.06 MiB -> 0.01 MiB
+// (q2_K)". "": the tensor keeps its type. NULL: there is no line.
+static const char *reference_log_type(const char *name, char *type, size_t cap) {
     char start[96];
     snprintf(start, sizeof start, "] %s ", name);
-    const char *at = strstr(told, start);
+    const char *at = strstr(reference_log, start);
     if (at == NULL) {
         return NULL;
     }
@@ -113,7 +115,7 @@ static const char *told_type(const char *name, char *type, size_t cap) {
     return type;
 }
 
-// The mixes of one model, with an importance matrix of ones and without.
+// A generated model, and an importance matrix of ones for it.
 struct header {
     struct gguf_context *gguf;
     struct ggml_context *tensors;
@@ -124,7 +126,7 @@ struct header {
 
 static float ones[1 << 14];
 
-// words: of the maker: architecture, size, what else.
+// words: the architecture, the size and further arguments of make_model.
 static struct header header_open(const char *words) {
     struct header h = {0};
     char command[512], arch[32], size[8], more[32] = "";
@@ -161,17 +163,17 @@ static int mix_compare(const struct header *h, const char *mix, int file_type, b
     types = (struct recipe){0};
     assert_true(recipe_parse(mix, false, &types));
     recipe_set_model(&types, h->gguf, has_importance);
-    n_told = 0;
+    n_reference_log = 0;
     assert_int_equal(quantize(h->path, "/dev/null", &params), 0);
     int n_wrong = 0, n_seen = 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(h->tensors); t != NULL; t = ggml_get_next_tensor(h->tensors, t)) {
         char type[32];
-        const char *there = told_type(t->name, type, sizeof type), *here = ggml_type_name(recipe_type(&types, t));
+        const char *there = reference_log_type(t->name, type, sizeof type), *here = ggml_type_name(recipe_type(&types, t));
         assert_non_null(there);
         n_seen += *there != '\0';
         if (strcmp(*there != '\0' ? there : ggml_type_name(t->type), here) != 0) {
-            print_error("%s: %s%s: %s is %s there, %s here\n", h->words, mix, has_importance ? " with importance" : "", t->name,
-                *there != '\0' ? there : "as it was", here);
+            print_error("%s: %s%s: %s is %s in the reference, %s in Berth\n", h->words, mix,
+                has_importance ? " with importance" : "", t->name, *there != '\0' ? there : "unchanged", here);
             n_wrong++;
         }
     }
@@ -180,8 +182,9 @@ static int mix_compare(const struct header *h, const char *mix, int file_type, b
     return n_wrong;
 }
 
-// Every mix over: heads that share values or not, 8 experts and others, one matrix for queries, keys and values, shared experts
-// beside a dense layer, rows that are no whole blocks, a tied output, states, and the sizes that count as the largest.
+// Tests every mix with models that have: shared and separate value heads, 8 and other numbers of experts, one matrix for queries,
+// keys and values, shared experts after a dense layer, rows that are not a multiple of the block size, a tied output, states, and
+// the sizes that count as 70B.
 static void test_all(void **state) {
     (void) state;
     static const struct {
@@ -198,7 +201,7 @@ static void test_all(void **state) {
         "rwkv7 tiny N=8", "bert tiny N=9"};
     int n_wrong = 0, n = 0;
     reference_open();
-    reference.llama_log_set(told_keep, NULL);
+    reference.llama_log_set(reference_log_keep, NULL);
     for (size_t k = 0; k < sizeof models / sizeof *models; k++) {
         struct header h = header_open(models[k]);
         for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++) {

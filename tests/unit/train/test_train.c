@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Training of models: it learns, along the gradient; a resumed run equals the unbroken one bit by bit; what it writes can be
-// read; numbers that are none are found and reach no weight; each allocation failing in turn leaves
-// nothing behind.
+// test_train.c: tests the training of models: the loss falls along the gradient; a resumed run equals an uninterrupted one bit by
+// bit; saved files can be read; values that are not finite are found and do not change weights; after a failing allocation no
+// memory is leaked.
 
 #include "support/train_sample.h"
 
@@ -11,7 +11,7 @@ static bool run_open(struct run *r, const struct train_params *p, struct model_e
     return run_open_on(r, &devices, p, error);
 }
 
-// ---- it learns ----
+// ---- learning ----
 
 static void test_learns(void **state) {
     (void) state;
@@ -29,7 +29,7 @@ static void test_learns(void **state) {
     }
 }
 
-// A small step along the gradient takes its square times the rate off the loss.
+// A small step along the gradient lowers the loss by the square of the gradient norm times the learning rate.
 static void test_gradient(void **state) {
     (void) state;
     struct model_error error = {""};
@@ -38,17 +38,17 @@ static void test_gradient(void **state) {
     p.optimizer = GGML_OPT_OPTIMIZER_TYPE_SGD;
     p.schedule = TRAIN_CONSTANT;
     p.n_warmup = 0, p.clip = 0, p.decay = 0, p.lr = 1e-3f;
-    p.n_seq = 12; // all windows: the same batch in each epoch
+    p.n_seq = 12; // all windows, so that every epoch has the same batch
     must(run_open(&r, &p, &error) && run_steps(&r, 1, &error));
     const double want = r.t->grad_norm * r.t->grad_norm * (double) p.lr;
     must(run_steps(&r, 1, &error));
     const double got = (double) r.t->losses[0] - (double) r.t->losses[1];
-    print_message("loss falls by %.6f, the gradient says %.6f\n", got, want);
+    print_message("the loss falls by %.6f, the gradient predicts %.6f\n", got, want);
     assert_true(fabs(got - want) < 0.05 * want);
     run_close(&r);
 }
 
-// The rates of a run, and lengths of gradients that are too long.
+// The learning rates of a run.
 static void test_rates(void **state) {
     (void) state;
     struct train_params p = {.n_steps = 110, .n_warmup = 10, .lr = 2};
@@ -78,12 +78,12 @@ static void test_resume(void **state) {
         struct model_error error = {""};
         struct train_params p = usual, q;
         char path[] = "/tmp/berth-state-XXXXXX";
-        struct run whole, first, second;
+        struct run uninterrupted, first, second;
         int64_t n_done;
         close(mkstemp(path));
         p.rank = rows[i].rank;
         p.optimizer = rows[i].optimizer;
-        must(run_open(&whole, &p, &error) && run_steps(&whole, 6, &error));
+        must(run_open(&uninterrupted, &p, &error) && run_steps(&uninterrupted, 6, &error));
         must(run_open(&first, &p, &error) && run_steps(&first, 2, &error) && trainer_look(first.t, &first.data, NULL, &error) &&
              run_steps(&first, 2, &error) && state_save(&first, path, &error));
         run_close(&first);
@@ -93,16 +93,16 @@ static void test_resume(void **state) {
              run_steps(&second, 2, &error));
         assert_int_equal(second.t->n_done, 6);
         assert_int_equal(second.t->n_looks, 1);
-        assert_memory_equal(whole.t->losses, second.t->losses, 6 * sizeof(float));
-        for (size_t k = 0; k < whole.t->n_tensors; k++) {
-            assert_true(same_bytes(whole.t->tensors[k].w, second.t->tensors[k].w));
+        assert_memory_equal(uninterrupted.t->losses, second.t->losses, 6 * sizeof(float));
+        for (size_t k = 0; k < uninterrupted.t->n_tensors; k++) {
+            assert_true(same_bytes(uninterrupted.t->tensors[k].w, second.t->tensors[k].w));
         }
-        // Another text is refused.
+        // A checkpoint of another text is refused.
         second.data.hash++;
         assert_false(train_state_read(second.t, &second.data, path, &error));
         assert_non_null(strstr(error.text, "another text"));
         run_close(&second);
-        run_close(&whole);
+        run_close(&uninterrupted);
         unlink(path);
     }
 }
@@ -136,7 +136,7 @@ static void test_save(void **state) {
     unlink(path);
 }
 
-// ---- numbers that are none ----
+// ---- values that are not finite ----
 
 static void test_faults(void **state) {
     (void) state;
@@ -182,7 +182,7 @@ static void test_refused(void **state) {
     assert_false(train_data_cut(&few, 4, &error));
     assert_non_null(strstr(error.text, "1 tokens"));
     train_data_fini(&few);
-    // Experts are chosen, which has no gradient.
+    // The selection of experts has no gradient.
     struct sample_model x = sample_model_default();
     char path[] = "/tmp/berth-model-XXXXXX";
     x.n_expert = 4;
@@ -194,7 +194,7 @@ static void test_refused(void **state) {
     assert_non_null(strstr(error.text, "4 experts"));
     model_free(experts);
     unlink(path);
-    // A quantised model's weights cannot be trained.
+    // The weights of a quantised model cannot be trained.
     error.text[0] = '\0';
     struct model *m = model_open("models/tales-q8_0.gguf", &error);
     assert_true(m != NULL && model_place(m, &devices, false, NULL, NULL, &error));
@@ -229,7 +229,7 @@ static void test_texts(void **state) {
         assert_int_equal(n_ends, rows[i].n);
         train_data_fini(&d);
     }
-    // Each epoch has every window once, in another order.
+    // Each epoch uses every window once, in another order.
     struct train_data d = {0};
     must(data_make(&d, &error));
     int seen[3][12], n_moved = 0;
@@ -250,7 +250,7 @@ static void test_texts(void **state) {
     model_free(m);
 }
 
-// ---- files that are not what was written ----
+// ---- damaged and foreign checkpoints ----
 
 static bool bytes_read(const char *path, unsigned char **bytes, size_t *size) {
     FILE *file = fopen(path, "rb");
@@ -268,7 +268,7 @@ static void bytes_write(const char *path, const unsigned char *bytes, size_t siz
     assert_true(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
 }
 
-// A byte that changed anywhere, a file that is cut or one that is longer: each is refused, and the trainer is as it was.
+// A file with a changed byte anywhere, a truncated file and a longer file are refused.
 static void test_damage(void **state) {
     (void) state;
     struct model_error error = {""};
@@ -309,10 +309,10 @@ static void test_damage(void **state) {
     error = (struct model_error){""};
     bytes_write(path, bytes, size);
     must(train_state_read(r.t, &r.data, path, &error));
-    // A file of the version without a checksum.
+    // A checkpoint of the version without a checksum.
     unsigned char *version = memmem(bytes, size, "train.version", 13);
     assert_non_null(version);
-    version[13 + 4] = 1; // behind the type
+    version[13 + 4] = 1; // after the type of the key
     error = (struct model_error){""};
     bytes_write(path, bytes, size - 8);
     assert_false(train_state_read(r.t, &r.data, path, &error));
@@ -327,7 +327,8 @@ static void other_base(struct gguf_context *g, void *x) {
     gguf_set_val_f32(g, "llama.rope.freq_base", 5000);
 }
 
-// An adapter belongs to the weights that it was trained on; all weights of a model, to its parameters.
+// A checkpoint of an adapter belongs to the weights with which it was trained. A checkpoint of all weights belongs to the
+// parameters of the model.
 static void test_other_model(void **state) {
     (void) state;
     static const char *const whats[] = {"weights", "rope"};
@@ -348,7 +349,7 @@ static void test_other_model(void **state) {
         other.n_layer = 2;
         other.last = is_rope ? other_base : NULL;
         sample_model_write(&other, model_path);
-        if (!is_rope) { // the last weight
+        if (!is_rope) { // change the last weight
             unsigned char *bytes;
             size_t size;
             assert_true(bytes_read(model_path, &bytes, &size));
@@ -370,9 +371,9 @@ static void test_other_model(void **state) {
     }
 }
 
-// ---- memory ----
+// ---- failing allocations ----
 
-static bool story(const char *path, const struct train_params *p, float *loss, struct model_error *error) {
+static bool train_save_resume(const char *path, const struct train_params *p, float *loss, struct model_error *error) {
     struct run r;
     bool ok = run_open(&r, p, error) && run_steps(&r, 1, error) && trainer_look(r.t, &r.data, NULL, error) &&
               state_save(&r, path, error) && train_state_read(r.t, &r.data, path, error) && run_steps(&r, 1, error);
@@ -395,11 +396,11 @@ static void test_no_memory(void **state) {
         float want = 0, got;
         int64_t n_made = 1, n_failed = 0;
         p.rank = kind == 0 ? 0 : 4;
-        for (int64_t at = 0; at <= n_made; at += at > 0 ? CHECK_PART : 1) { // 0: none fails, and they are counted
+        for (int64_t at = 0; at <= n_made; at += at > 0 ? CHECK_PART : 1) { // 0: no failure, allocations are counted
             struct model_error error = {""};
             berth_alloc_watch(true);
             berth_alloc_fail_at(at);
-            const bool ok = story(path, &p, &got, &error);
+            const bool ok = train_save_resume(path, &p, &got, &error);
             if (at == 0) {
                 must(ok);
                 want = got;
@@ -411,7 +412,8 @@ static void test_no_memory(void **state) {
             n_failed += !ok;
             assert_int_equal(berth_alloc_alive(), 0);
         }
-        print_message("rank %d: %lld of %lld were missed\n", (int) p.rank, (long long) n_failed, (long long) n_made);
+        print_message(
+            "rank %d: %lld of %lld failed allocations caused an error\n", (int) p.rank, (long long) n_failed, (long long) n_made);
         assert_true(n_failed > n_made / CHECK_PART / 2);
     }
     berth_alloc_watch(false);

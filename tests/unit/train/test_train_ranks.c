@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Training on several ranks, which are threads here: they learn what one would, with the same weights to the bit; ranks that
-// differ or get lost end the run on all of them.
+// test_train_ranks.c: tests training on several ranks, which are threads here: they learn the same as one rank, and their weights
+// are equal to the bit. A rank that differs or is lost ends the run on all ranks.
 
 #include "support/train_sample.h"
 
@@ -11,21 +11,21 @@
 #define N_RANKS 2
 
 static struct {
-    pthread_barrier_t meet;
+    pthread_barrier_t barrier;
     const void *data[N_RANKS];
-    int n_sums; // that go well; then all ranks are lost
+    int n_sums; // sums before all ranks are lost
 } links;
 static _Thread_local int own_rank;
 
 static bool links_sum(float *data, size_t n) {
     float *sum = malloc(n * sizeof *sum);
     links.data[own_rank] = data;
-    pthread_barrier_wait(&links.meet);
+    pthread_barrier_wait(&links.barrier);
     for (size_t i = 0; i < n; i++) {
         sum[i] = ((const float *) links.data[0])[i] + ((const float *) links.data[1])[i];
     }
     const bool ok = links.n_sums > 0;
-    pthread_barrier_wait(&links.meet);
+    pthread_barrier_wait(&links.barrier);
     if (ok) {
         memcpy(data, sum, n * sizeof *sum);
     } else {
@@ -35,17 +35,17 @@ static bool links_sum(float *data, size_t n) {
         links.n_sums--;
     }
     free(sum);
-    pthread_barrier_wait(&links.meet);
+    pthread_barrier_wait(&links.barrier);
     return ok;
 }
 
 static bool links_broadcast(void *data, size_t size, int root) {
     links.data[own_rank] = data;
-    pthread_barrier_wait(&links.meet);
+    pthread_barrier_wait(&links.barrier);
     if (own_rank != root) {
         memcpy(data, links.data[root], size);
     }
-    pthread_barrier_wait(&links.meet);
+    pthread_barrier_wait(&links.barrier);
     return true;
 }
 
@@ -68,10 +68,10 @@ static void *ranked_run(void *user) {
     return NULL;
 }
 
-// Both ranks, which differ in their seeds by other. They are open afterwards.
+// Runs both ranks. `other` is the difference of their seeds. They stay open.
 static void ranks_run(struct ranked both[N_RANKS], int64_t rank, int n_sums, int other) {
     pthread_t threads[N_RANKS];
-    assert_int_equal(pthread_barrier_init(&links.meet, NULL, N_RANKS), 0);
+    assert_int_equal(pthread_barrier_init(&links.barrier, NULL, N_RANKS), 0);
     links.n_sums = n_sums;
     for (int i = 0; i < N_RANKS; i++) {
         both[i] = (struct ranked){.rank = i, .params = usual};
@@ -86,7 +86,7 @@ static void ranks_run(struct ranked both[N_RANKS], int64_t rank, int n_sums, int
     for (int i = 0; i < N_RANKS; i++) {
         pthread_join(threads[i], NULL);
     }
-    pthread_barrier_destroy(&links.meet);
+    pthread_barrier_destroy(&links.barrier);
 }
 
 static void ranks_close(struct ranked both[N_RANKS]) {
@@ -96,7 +96,7 @@ static void ranks_close(struct ranked both[N_RANKS]) {
     }
 }
 
-// Two ranks with two sequences each are one with four, to rounding, and have the same weights, to the bit.
+// Two ranks with two sequences each learn the same as one rank with four, except for rounding. Their weights are equal to the bit.
 static void test_ranks(void **state) {
     (void) state;
     for (int64_t rank = 0; rank <= 4; rank += 4) {
@@ -127,15 +127,15 @@ static void test_ranks(void **state) {
     }
 }
 
-static void test_ranks_apart(void **state) {
+static void test_ranks_fail(void **state) {
     (void) state;
     struct ranked both[N_RANKS];
     ranks_run(both, 0, INT32_MAX, 1);
     for (int i = 0; i < N_RANKS; i++) {
-        assert_true(!both[i].ok && strstr(both[i].error.text, "1 rank has another model") != NULL);
+        assert_true(!both[i].ok && strstr(both[i].error.text, "1 rank has a different model") != NULL);
     }
     ranks_close(both);
-    for (int n = 0; n < 12; n++) { // lost sooner or later
+    for (int n = 0; n < 12; n++) { // lost after a different number of sums
         ranks_run(both, 4, n * n, 0);
         for (int i = 0; i < N_RANKS; i++) {
             assert_true(!both[i].ok && strstr(both[i].error.text, "a rank is lost") != NULL);
@@ -155,7 +155,7 @@ static void test_ranks_apart(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks), cmocka_unit_test(test_ranks_apart)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks), cmocka_unit_test(test_ranks_fail)};
     struct sample_model m = sample_model_default();
     check_quiet();
     m.n_layer = 2;
