@@ -28,7 +28,7 @@ expect 0 '"lower": [' fit --json --memory Paper1=2M $tales
 expect 1 "of Paper1: no, a context of 1 with a batch of 1 takes" fit --memory Paper1=900K $tales
 expect 1 "    missing  " fit --memory Paper1=900K $tales
 expect 3 "--memory 'Abacus=1G': the model does not use a device 'Abacus'" fit --memory Abacus=1G $tales
-expect 3 "nothing on a device 'Paper0'" fit --device CPU --memory Paper0=1G $tales
+expect 3 "the model does not use a device 'Paper0'" fit --device CPU --memory Paper0=1G $tales
 expect 2 "--memory '=1G' is not a number of bytes" fit --memory =1G $tales
 expect 2 "--memory 'Paper0=' is not a number of bytes" fit --memory Paper0= $tales
 expect 2 "--memory 'Paper0=1G' and --memory 'Paper0=2G' limit the same device" fit --memory Paper0=1G --memory Paper0=2G $tales

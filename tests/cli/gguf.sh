@@ -42,7 +42,7 @@ expect 0 "4 files, 38 tensors" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/j
 expect 0 "the same" diff $tales "$tmp/joined"
 expect 0 "19 files, 38 tensors" split --max-tensors 2 $tales "$tmp/two"
 expect 3 "give the first one, whose name ends in -00001-of-00004.gguf" merge "$tmp/piece-00002-of-00004.gguf" -o "$tmp/none"
-expect 3 "it is no part of a model" merge $tales -o "$tmp/none"
+expect 3 "not part of a split model" merge $tales -o "$tmp/none"
 # A model in parts says what it says as one file.
 command=run
 expect 0 "" -m $tales -t 1 -n 20 --temp 0 -p "Once"
@@ -57,9 +57,9 @@ mv "$tmp/piece-00003-of-00004.gguf" "$tmp/third"
 expect 3 "piece-00003-of-00004.gguf: cannot be opened" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
 cp "$tmp/piece-00002-of-00004.gguf" "$tmp/piece-00003-of-00004.gguf"
 command=run
-expect 3 "is part 2 of 4, not 3 of 4" -m "$tmp/piece-00001-of-00004.gguf"
+expect 3 "is part 2 of 4, but part 3 of 4 was expected" -m "$tmp/piece-00001-of-00004.gguf"
 command=gguf
-expect 3 "is part 2 of 4, not 3 of 4" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
+expect 3 "is part 2 of 4, but part 3 of 4 was expected" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
 expect 3 "this command reads this file" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/piece-00001-of-00004.gguf"
 expect 2 "--max-size 'x' is not a number of bytes" split --max-size x $tales "$tmp/piece"
 expect 0 "3 set, 1 removed" set $tales general.name=Mine llama.context_length=77 new.key=-3 --remove general.file_type -o "$tmp/set"
@@ -69,7 +69,7 @@ grep -q '"Mine"' "$tmp/out" && grep -q ' 77$' "$tmp/out" && grep -q ' -3$' "$tmp
     n_bad=$((n_bad + 1))
 }
 expect 1 "key     general.name                             the values differ" diff $tales "$tmp/set"
-expect 2 "key 'llama.context_length' is u32" set $tales llama.context_length=x -o "$tmp/none"
+expect 2 "key 'llama.context_length' has type u32" set $tales llama.context_length=x -o "$tmp/none"
 expect 2 "array, which cannot be set" set $tales tokenizer.ggml.tokens=x -o "$tmp/none"
 expect 2 "'x' is not of the form KEY=VALUE" set $tales x -o "$tmp/none"
 expect 3 "there is no key 'x'" set $tales --remove x -o "$tmp/none"
@@ -129,7 +129,7 @@ expect 3 "no GGUF file" diff $corpus/keys "$tmp/noise"
 
 expect 0 "1 of 1 tensors as q8_0, 68 bytes, before 256 bytes" quantize "$tmp/matrix" "$tmp/q8" q8_0
 expect 0 "sound" check "$tmp/q8"
-expect 1 "f32, then q8_0" diff "$tmp/matrix" "$tmp/q8"
+expect 1 "type f32 in the first file, q8_0 in the second" diff "$tmp/matrix" "$tmp/q8"
 expect 0 '"converted": 0' quantize --json "$tmp/matrix" "$tmp/q4" Q4_K
 expect 2 "'q9' is no type and no mix" quantize "$tmp/matrix" "$tmp/q9" q9
 expect 0 "29 of 38 tensors as q4_K_M, 2,004,480 bytes" quantize --dry-run models/tales-q8_0.gguf q4_k_m

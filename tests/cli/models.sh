@@ -20,7 +20,7 @@ for part in bench explain fit; do
     expect 3 "cannot be read: No such file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/none"
     expect 3 "no GGUF file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/noise"
     [ $part = bench ] || [ $part = run ] || expect 2 "unexpected argument 'b': $part takes" $part $([ $part = fit ] && echo --memory 1G) a b
-    expect 3 "no device 'abacus'" $part $([ $part = fit ] && echo --memory 1G) --device abacus
+    expect 3 "unknown device 'abacus'" $part $([ $part = fit ] && echo --memory 1G) --device abacus
     "$berth" $part $([ $part = fit ] && echo --memory 1G) $([ $part = bench ] && echo -p 8 -n 2 -r 1) > /dev/full 2> "$tmp/err"
     [ $? -eq 3 ] || fail "$part: a full standard output is no failure"
 done
@@ -58,7 +58,7 @@ expect 2 "missing argument: -o OUT MODEL TEXT" imatrix -o "$tmp/x" $tales
 expect 3 "cannot be read: No such file" imatrix -o "$tmp/x" $tales "$tmp/none"
 cp $tales "$tmp/model"
 expect 3 "this command reads this file" imatrix -c 8 --chunks 1 -o "$tmp/model" "$tmp/model" README.md
-expect 3 "tokens are less than a context of 512" imatrix -o "$tmp/x" $tales .gitignore
+expect 3 "tokens, but a context needs 512" imatrix -o "$tmp/x" $tales .gitignore
 expect 3 "writing failed: No space left on device" imatrix -c 8 --chunks 1 -o /dev/full $tales README.md
 
 # explain
@@ -102,7 +102,7 @@ expect 1 "again    nothing: no schedule was found that fits; compute takes 2.63 
 expect 1 "again    nothing: more is missing than graphs take" fit --memory 2M -c 256 -b 256 --allow recompute
 expect 0 '"again": 0, "slower": 1.000000, "saved": 0' fit --json --memory 10M --allow recompute
 expect 2 "--allow requires --memory" run --allow batch
-expect 2 "--allow 'some' is none of" run --memory 5M --allow some
+expect 2 "--allow: unknown value 'some'" run --memory 5M --allow some
 expect 3 "--memory is not enough: a context of 256 takes" run --memory 6M -c 256 -b 256 --allow recompute -n 2
 expect 3 "--memory is not enough: a context of 256 takes" run --memory 4200K -c 256 -n 2
 expect 2 "--memory 'little' is not a number of bytes" run --memory little
@@ -217,7 +217,7 @@ if [ -r "$sparse/make.sh" ]; then
         expect 0 "" map --ctx 1024 -o "$tmp/map.svg" "$tmp/$model.gguf"
         expect 0 "nodes, 1 split, 0 copies" explain "$tmp/$model.gguf"
     done
-    expect 3 "a context of 1025 is too long: the model has embeddings of 1024 positions" plan --ctx 1025 "$tmp/gpt2-xl.gguf"
+    expect 3 "a context of 1025 is too long: the model has position embeddings for 1024 positions" plan --ctx 1025 "$tmp/gpt2-xl.gguf"
     # Looked for is no more than it learned, and less where memory ends before.
     expect 0 "context 1024, batch 1024" fit --memory 640G --max-ctx 4096 "$tmp/gpt2-xl.gguf"
     expect 0 "context  all positions that the model learned" fit --memory 640G --max-ctx 4096 "$tmp/gpt2-xl.gguf"

@@ -80,7 +80,7 @@ for threads in 1 3 64; do
 done
 expect 2 "'0' is not an integer from 1 to 1024" gguf quantize -t 0 "$f16" "$tmp/model.gguf" q4_k
 head -c 5000 "$tmp/imatrix.dat" > "$tmp/cut.dat"
-expect 3 "it ends within" gguf quantize --imatrix "$tmp/cut.dat" "$f16" "$tmp/model.gguf" q4_k
+expect 3 "the file ends within" gguf quantize --imatrix "$tmp/cut.dat" "$f16" "$tmp/model.gguf" q4_k
 : > "$tmp/empty.dat"
 expect 3 "the file contains no importance matrix" gguf quantize --imatrix "$tmp/empty.dat" "$f16" "$tmp/model.gguf" q4_k
 expect 3 "the file contains no importance matrix" gguf quantize --imatrix "$f16" "$f16" "$tmp/model.gguf" q4_k

@@ -88,7 +88,7 @@ command=perplexity
 expect 2 "missing argument: MODEL TEXT" $tales
 expect 2 "half of a context has no token to foretell" -c 3 $tales README.md
 echo Short > "$tmp/short.txt"
-expect 3 "tokens are less than a context of 64" -c 64 $tales "$tmp/short.txt"
+expect 3 "tokens, but a context needs 64" -c 64 $tales "$tmp/short.txt"
 command=run
 
 # how tokens are chosen
@@ -161,12 +161,12 @@ keep "" "Once upon a time there was a boy"
 keep "13" "Once upon a time there was a boy"
 keep "14" "Once upon a time there was a boy and a girl"
 keep "" "Once upon a time there"
-expect 3 "it is of another model" -n 1 --cache-type q8_0 --prompt-cache "$tmp/kept" -p "Once upon a time there"
+expect 3 "the file was saved with another model" -n 1 --cache-type q8_0 --prompt-cache "$tmp/kept" -p "Once upon a time there"
 # Every parameter that changes a value makes another model of it; a name does not. A file of another version is made anew.
 for key in llama.rope.freq_base=20000.0 llama.attention.layer_norm_rms_epsilon=0.001 llama.rope.dimension_count=16 llama.rope.scaling.factor=2.0 \
     llama.rope.scale_linear=4.0 llama.context_length=128; do
     "$berth" gguf set models/tales-q8_0.gguf $key -o "$tmp/other.gguf" > /dev/null
-    expect 3 "it is of another model" -n 1 -c 256 --prompt-cache "$tmp/kept" -p "Once upon a time there" "$tmp/other.gguf"
+    expect 3 "the file was saved with another model" -n 1 -c 256 --prompt-cache "$tmp/kept" -p "Once upon a time there" "$tmp/other.gguf"
 done
 "$berth" gguf set models/tales-q8_0.gguf general.name=Other tokenizer.ggml.add_eos_token=true -o "$tmp/other.gguf" > /dev/null
 expect 0 "of them kept" -n 1 --prompt-cache "$tmp/kept" -p "Once upon a time there" "$tmp/other.gguf"
@@ -174,7 +174,7 @@ expect 0 "of them kept" -n 1 --prompt-cache "$tmp/kept" -p "Once upon a time the
 expect 0 "the file has format 'BERTHPC2' of another version of Berth" -n 1 --prompt-cache "$tmp/old" -p "Once upon a time there"
 expect 0 "of them kept" -n 1 --prompt-cache "$tmp/old" -p "Once upon a time there"
 head -c 200 "$tmp/kept" > "$tmp/short"
-expect 3 "cut short" -n 1 --prompt-cache "$tmp/short" -p "Once upon a time there was"
+expect 3 "the file is truncated" -n 1 --prompt-cache "$tmp/short" -p "Once upon a time there was"
 echo none > "$tmp/short"
 expect 3 "not a prompt cache" -n 1 --prompt-cache "$tmp/short"
 expect 0 "" -n 4 --trace "$tmp/trace.json" --map "$tmp/map.json"

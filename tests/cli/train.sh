@@ -35,7 +35,7 @@ expect 2 "--lr '-1' is not a number from 0" --lr -1
 expect 2 "--lora '0' is not an integer from 1" --lora 0
 expect 2 "--epochs and --steps cannot be combined" --data a -o b --epochs 1 --steps 1
 expect 2 "without --lora and --resume" --new a --lora 1 --data a -o b
-expect 3 "is q8_0: weights of f32, f16 or bf16 can be trained" "$tokenizer" $small --steps 1 -o "$tmp/x"
+expect 3 "has type q8_0, but only f32, f16 and bf16 weights can be trained" "$tokenizer" $small --steps 1 -o "$tmp/x"
 expect 3 "this command reads this file" "$tokenizer" $small --lora 2 --steps 1 -o "$tokenizer"
 expect 3 "No such file" "$tokenizer" --lora 2 --data "$tmp/none" -o "$tmp/x"
 expect 3 "give more text or a smaller --ctx" "$tokenizer" --lora 2 --data "$tmp/tiny.conf" -c 4096 -o "$tmp/x"
@@ -65,7 +65,7 @@ whole=$(sed 's/.*"bytes_trained": \([0-9]*\), "bytes_compute": \([0-9]*\).*/\1 \
 expect 0 "" "$tokenizer" --new "$tmp/tiny.conf" $small --steps 30 --memory $whole -o "$tmp/again" --json
 cmp -s "$tmp/new" "$tmp/again" || failed "another model comes out within $whole bytes"
 grep -q '"again": [1-9]' "$tmp/out" || failed "nothing ran again: $(cat "$tmp/out")"
-expect 3 "1000 bytes are too few: what is trained and the optimiser take " "$tokenizer" --new "$tmp/tiny.conf" $small --steps 1 --memory 1000 -o "$tmp/x"
+expect 3 "1000 bytes are too few: trained tensors and optimiser need " "$tokenizer" --new "$tmp/tiny.conf" $small --steps 1 --memory 1000 -o "$tmp/x"
 expect 2 "--memory 'x' is not a number of bytes" --memory x
 command="gguf check"
 expect 0 "sound" "$tmp/new"
@@ -155,13 +155,13 @@ expect 0 "" "$tmp/new" --temp 0 -n 12 -p "Once upon"
 cmp -s "$tmp/out" "$tmp/without" || failed "an adapter of no strength says something else"
 command="gguf merge-lora"
 expect 2 "missing option: --out OUT" "$tmp/new" "$tmp/lora"
-expect 3 "it is no adapter" "$tmp/new" "$tmp/new" -o "$tmp/merged"
+expect 3 "not an adapter" "$tmp/new" "$tmp/new" -o "$tmp/merged"
 expect 0 "7 of 11 tensors changed" "$tmp/new" "$tmp/lora" -o "$tmp/merged"
 command=run
 expect 0 "" "$tmp/merged" --temp 0 -n 12 -p "Once upon"
 cmp -s "$tmp/out" "$tmp/beside" || failed "merged it says something else: $(cat "$tmp/out"), not $(cat "$tmp/beside")"
 expect 3 "No such file" "$tmp/new" --lora "$tmp/none"
-expect 3 "it is no adapter" "$tmp/new" --lora "$tmp/new"
+expect 3 "not an adapter" "$tmp/new" --lora "$tmp/new"
 expect 3 "$tmp/lora is an adapter, not a model; run its base model with 'berth run MODEL --lora $tmp/lora'" "$tmp/lora"
 
 echo "$n cases, $n_bad failed"
