@@ -23,7 +23,7 @@ static bool next_find(struct fit_next *next, struct fit_question *q, int full, c
     }
     const bool ok = fit_solve(q, &m, &next->answer, error);
     if (ok && next->answer.fits) {
-        next->per_second = model_speed_write(speed, m.session) * (tried > 0 ? tried : 1);
+        next->per_second = model_speed_predict(speed, m.session) * (tried > 0 ? tried : 1);
     }
     workbench_close(&m);
     return ok;
@@ -60,7 +60,7 @@ static double speed_try(const struct fit_question *q, const struct workbench *m,
     if (!workbench_open(&own, &o, &error)) {
         return 0;
     }
-    const double per_second = workbench_session_open(&own, &o, &error) ? model_speed_try(own.session, &error) : 0;
+    const double per_second = workbench_session_open(&own, &o, &error) ? model_speed_trial(own.session, &error) : 0;
     workbench_close(&own);
     return per_second;
 }
@@ -70,7 +70,7 @@ bool fit_find(struct fit_question *q, struct workbench *m, struct fit_found *out
     *out = (struct fit_found){.n_next = 0};
     bool ok = fit_solve(q, m, &out->answer, error);
     if (ok && out->answer.fits && model_speed_measure(m->model, &m->devices, &speed)) {
-        out->per_second = model_speed_write(&speed, m->session);
+        out->per_second = model_speed_predict(&speed, m->session);
         const double tried = out->per_second > 0 ? speed_try(q, m, &out->answer) : 0;
         if (tried > 0) {
             out->tried = tried / out->per_second;

@@ -105,7 +105,7 @@ enum { TOKEN_FAILED = -1, TOKEN_NONE = -2 };
 static int32_t token_choose(const struct generator *g, struct model_error *error) {
     struct session *s = g->session;
     const int64_t n = s->model->params.n_vocab;
-    if (g->logs != NULL && !logprobs_look(g->logs, s->logits, n)) {
+    if (g->logs != NULL && !logprobs_compute(g->logs, s->logits, n)) {
         model_fail(error, "out of memory for the log probabilities of %zu tokens", g->logs->n);
         return TOKEN_FAILED;
     }

@@ -50,10 +50,10 @@ struct logprobs {
 };
 
 // Computes the log probabilities of a choice. False: out of memory.
-bool logprobs_look(struct logprobs *l, const float *logits, int64_t n);
-// Stores the token that was chosen after logprobs_look.
+bool logprobs_compute(struct logprobs *l, const float *logits, int64_t n);
+// Stores the token that was chosen after logprobs_compute.
 void logprobs_choose(struct logprobs *l, const float *logits, int32_t token);
-// Removes the last logprobs_look, because no token was chosen. l may be NULL.
+// Removes the last logprobs_compute, because no token was chosen. l may be NULL.
 void logprobs_drop(struct logprobs *l);
 // Writes a JSON array.
 void logprobs_write(struct berth_json_writer *w, const char *key, const struct logprobs *l, const struct vocab *vocab);

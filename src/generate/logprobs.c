@@ -25,7 +25,7 @@ static void top_insert(struct logprob *top, int64_t n_top, int32_t token, float 
     }
 }
 
-bool logprobs_look(struct logprobs *l, const float *logits, int64_t n) {
+bool logprobs_compute(struct logprobs *l, const float *logits, int64_t n) {
     if (!berth_grow((void **) &l->items, &l->room, l->n + 1, ((size_t) l->n_top + 1) * sizeof *l->items)) {
         return false;
     }

@@ -58,7 +58,7 @@ static struct ggml_tensor *heads_rope(struct graph_builder *b, struct ggml_tenso
 
 // ---- the cache ----
 
-int64_t builder_seen(const struct graph_builder *b, int64_t i) {
+int64_t builder_n_visible(const struct graph_builder *b, int64_t i) {
     const int64_t n = b->s->k != NULL ? b->s->k[i]->ne[1] : b->s->n_kv;
     return min_i64(n, b->s->n_kv);
 }
@@ -75,7 +75,7 @@ static void cache_write(struct graph_builder *b, struct ggml_tensor *cache, stru
 // Returns the cache rows that the current layer attends to, as [size, rows, n_head_kv].
 static struct ggml_tensor *cache_view(struct graph_builder *b, struct ggml_tensor *cache, int64_t size) {
     return ggml_view_3d(
-        b->ctx, cache, size, builder_seen(b, b->i), b->p->n_head_kv, cache->nb[1], ggml_row_size(cache->type, size), 0);
+        b->ctx, cache, size, builder_n_visible(b, b->i), b->p->n_head_kv, cache->nb[1], ggml_row_size(cache->type, size), 0);
 }
 
 // ---- attention ----

@@ -66,7 +66,7 @@ struct grammar {
 struct grammar *grammar_new(const char *text, size_t size, ggml_abort_callback stop, void *stop_data, struct model_error *error);
 void grammar_free(struct grammar *grammar);
 // Polls grammar->stop. False with an error if the work must stop.
-bool grammar_go_on(const struct grammar *grammar, struct model_error *error);
+bool grammar_poll(const struct grammar *grammar, struct model_error *error);
 // grammar_check.c: refuses rules that begin with themselves, and sets the fields of rules that describe how they begin.
 bool grammar_check(struct grammar *grammar, struct model_error *error);
 

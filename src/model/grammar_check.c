@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-bool grammar_go_on(const struct grammar *g, struct model_error *error) {
+bool grammar_poll(const struct grammar *g, struct model_error *error) {
     return g->stop == NULL || !g->stop(g->stop_data) || model_fail(error, "interrupted while the grammar was processed");
 }
 
@@ -89,7 +89,7 @@ static bool empties_find(struct empty_search *s, struct model_error *error) {
             s->alts[a] = (struct waiting){r, g->alts[a].at, GRAMMAR_NONE};
             alt_visit(s, a);
         }
-        if (!grammar_go_on(g, error)) {
+        if (!grammar_poll(g, error)) {
             return false;
         }
     }
@@ -103,7 +103,7 @@ static bool empties_find(struct empty_search *s, struct model_error *error) {
         s->first[rule] = GRAMMAR_NONE;
     }
     repeats_loosen(g);
-    return grammar_go_on(g, error);
+    return grammar_poll(g, error);
 }
 
 // ---- components ----
@@ -221,7 +221,7 @@ bool grammar_check(struct grammar *g, struct model_error *error) {
         while (s.n_path > 0) {
             search_step(&s);
         }
-        if (!grammar_go_on(g, error)) {
+        if (!grammar_poll(g, error)) {
             goto end;
         }
     }

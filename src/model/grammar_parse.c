@@ -209,7 +209,7 @@ static bool char_read(struct parser *p, uint32_t *c) {
     if (p->at >= p->size) {
         return parser_fail(p, "the grammar ends within a literal or a class");
     }
-    if (!grammar_go_on(p->g, p->error)) {
+    if (!grammar_poll(p->g, p->error)) {
         return false;
     }
     if (p->text[p->at] != '\\') {
@@ -499,7 +499,7 @@ static bool item_read(struct parser *p, struct items *s, bool *is_end) {
     if (*is_end) {
         return true;
     }
-    if (!grammar_go_on(p->g, p->error)) {
+    if (!grammar_poll(p->g, p->error)) {
         return false;
     }
     bool ok;

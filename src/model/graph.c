@@ -78,7 +78,7 @@ static void inputs_make(struct graph_builder *b) {
     in->rows = s->k != NULL && has_all ? input_new(b, GGML_TYPE_I64, s->n_tokens, 0, "cache_rows") : NULL;
     in->mask = has_all ? input_new(b, GGML_TYPE_F16, s->n_kv, s->n_tokens, "mask") : NULL;
     in->window_rows = s->k != NULL && has_window ? input_new(b, GGML_TYPE_I64, s->n_tokens, 0, "window_rows") : NULL;
-    in->window = has_window ? input_new(b, GGML_TYPE_F16, builder_seen(b, window), s->n_tokens, "mask_window") : NULL;
+    in->window = has_window ? input_new(b, GGML_TYPE_F16, builder_n_visible(b, window), s->n_tokens, "mask_window") : NULL;
     in->out = s->all_outputs ? NULL : input_new(b, GGML_TYPE_I32, 1, 0, "wanted");
 }
 

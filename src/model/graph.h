@@ -32,7 +32,7 @@ struct ggml_tensor *builder_product(
 struct ggml_tensor *builder_capped(struct graph_builder *b, struct ggml_tensor *x, float cap, const char *name);
 
 // Returns the number of rows that layer i attends to, in its cache if it has one (attention.c).
-int64_t builder_seen(const struct graph_builder *b, int64_t i);
+int64_t builder_n_visible(const struct graph_builder *b, int64_t i);
 
 // ---- parts of layer b->i ----
 

@@ -35,7 +35,7 @@ struct piece {
     int32_t token;
 };
 
-// The tokens that may follow at a set.
+// The tokens that may follow at a set of places.
 struct mask {
     struct place_set set;
     uint8_t *bits; // [n_tokens / 8 + 1]
@@ -92,7 +92,7 @@ static bool step_count(struct guide *u) {
         return model_fail(
             u->error, "the grammar is too ambiguous: one token needs more than the limit of %" PRIu64 " steps", u->g->max_steps);
     }
-    return u->n_steps % STEPS_ASK != 0 || grammar_go_on(u->g, u->error);
+    return u->n_steps % STEPS_ASK != 0 || grammar_poll(u->g, u->error);
 }
 
 // ---- first pass: past a byte, and out of rules that end ----

@@ -114,8 +114,8 @@ bool model_devices_open(struct model_devices *devices, const char *name, int n_t
 // Opens one composite device of the named devices (a comma-separated list; NULL: all GPUs), and the CPU.
 bool model_devices_open_split(
     struct model_devices *devices, const struct model *model, const char *names, int n_threads, struct model_error *error);
-// The same two functions for given devices. The last device of `list` must be the host's CPU; model_devices_open_parts takes the
-// CPU as `host`.
+// model_devices_open_list opens the given devices; the last one must be the host's CPU. model_devices_open_parts opens one
+// composite device of the n given devices, and the host's CPU `host`.
 bool model_devices_open_list(struct model_devices *devices, ggml_backend_dev_t *list, int n, struct model_error *error);
 bool model_devices_open_parts(struct model_devices *devices, const struct model *model, ggml_backend_dev_t *parts, int n,
     ggml_backend_dev_t host, struct model_error *error);
@@ -407,20 +407,20 @@ bool weights_place(struct model *model, const struct model_devices *devices, boo
 
 // Measured speed of a device. bytes: bytes of weights of each type that it multiplies with one column per second; 0: no such
 // weights, or unsupported. node: seconds per small op.
-struct model_speed_of {
+struct device_speed {
     double bytes[GGML_TYPE_COUNT];
     double node;
 };
 struct model_speed {
-    struct model_speed_of *devices; // [n]
+    struct device_speed *devices; // [n]
     int n;
 };
 bool model_speed_measure(const struct model *model, struct model_devices *devices, struct model_speed *speed);
 void model_speed_fini(struct model_speed *speed);
 // Predicts tokens per second of decode at half of the context, for the plan of session_reserve; 0: unknown.
-double model_speed_write(const struct model_speed *speed, const struct session *session);
+double model_speed_predict(const struct model_speed *speed, const struct session *session);
 // Measures the same by generating tokens, in a session with memory at position 0; 0 after an error.
-double model_speed_try(struct session *session, struct model_error *error);
+double model_speed_trial(struct session *session, struct model_error *error);
 
 // cache.c: cache_ring returns the rows of a layer with a window, cache_make allocates the cache, cache_choose checks whether the
 // devices support the cache and flash attention.
@@ -455,7 +455,7 @@ struct sampler {
     int32_t *past;             // [past_room] ring of the last tokens
     int64_t n_past, past_room; // tokens accepted since the start; capacity of the ring
     float *logits;             // [2 n_vocab] modified logits, then the counts of tokens
-    struct sample_entry *heap; // [n_heap] >= n_vocab
+    struct sample_entry *heap; // [2 * n_heap], n_heap >= n_vocab; the second part is work memory
     int64_t n_heap;
     uint64_t state[4];
 };

@@ -81,8 +81,8 @@ static void native_session_fini(struct session *s) {
     berth_free(s->pos);
 }
 
-// ---- graphs within the memory limit session_params.compute. Values are recomputed instead of kept until their last use
-// (berth-budget-graph.h), so the results are the same bits. Nodes that write the cache, and nodes that read it afterwards, run
+// ---- graphs within the memory limit session_params.compute. Values are recomputed instead of kept from one use to the
+// next (berth-budget-graph.h), so the results are the same bits. Nodes that write the cache, and nodes that read it afterwards, run
 // once.
 //
 // The schedule is searched once, for the largest batch, in session_reserve. Graphs with fewer tokens or positions use the same

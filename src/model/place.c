@@ -6,7 +6,7 @@
 #include "base/min.h"
 #include "model/model.h"
 
-#include "ggml-backend-impl.h" // a buffer of several
+#include "ggml-backend-impl.h" // ggml_backend_multi_buffer_alloc_buffer
 
 #include <inttypes.h>
 #include <string.h>

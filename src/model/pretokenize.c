@@ -132,7 +132,7 @@ static bool is_line_end_or_slash(uint32_t c) {
 
 // Matches [^\r\n\p{L}\p{N}]? followed by upper-case letters and at least one lower-case letter, or by at least one upper-case
 // letter; then \p{N}; the rest is as in match_modern, with slashes after line ends. Letters outside ASCII count as both cases, so
-// the match of upper-case letters may have to return one letter.
+// the greedy match of upper-case letters may have to give back its last letters.
 static size_t match_tekken(const uint32_t *c, size_t i, size_t n) {
     const size_t skip = !is_line_end(c[i]) && !char_is_letter(c[i]) && !char_is_number(c[i]) ? 1 : 0;
     const size_t start = i + skip;

@@ -7,8 +7,8 @@
 //
 // The mark is a hash of the model's parameters and weights (fingerprint.c), its adapters, the types of the cache and everything
 // else that changes a row. It identifies files of other models. A text that shares its beginning with the saved tokens continues
-// after the shared part. A state cannot be reversed, so all saved tokens must be the beginning of the text. In layers with a
-// window, the shared part must not end before the saved rows allow.
+// after the shared part. A state cannot be reversed, so all saved tokens must be the beginning of the text. For layers with
+// a window, the saved rows must contain all positions in the window of the next token.
 
 #include "base/min.h"
 #include "base/siphash.h"

@@ -5,7 +5,7 @@
 // sum or a norm of a vector.
 // This is inaccurate for a model of a few MiB: its weights stay in the caches, and a third of the time per token is spent between
 // the products, around the graph and in the scheduler. For such a model the speed is measured by generating tokens
-// (model_speed_try).
+// (model_speed_trial).
 // A GPU takes longer to start a graph than to read some MiB, and its caches are large. So its test is one graph with many times as
 // many bytes.
 
@@ -162,11 +162,11 @@ static double attention_seconds(const struct session *s, ggml_backend_t backend,
     return seconds / n_tests;
 }
 
-double model_speed_write(const struct model_speed *speed, const struct session *s) {
+double model_speed_predict(const struct model_speed *speed, const struct session *s) {
     const struct model *m = s->model;
     double seconds = 0;
     for (int d = 0; d < speed->n && d < s->devices->n; d++) {
-        const struct model_speed_of *of = &speed->devices[d];
+        const struct device_speed *of = &speed->devices[d];
         double bytes = 0, reading = 0;
         int n_attention = 0;
         const double attention = of->node > 0 ? attention_seconds(s, s->devices->backend[d], &n_attention) : 0;
@@ -197,7 +197,7 @@ double model_speed_write(const struct model_speed *speed, const struct session *
 
 // ---- trial ----
 
-double model_speed_try(struct session *s, struct model_error *error) {
+double model_speed_trial(struct session *s, struct model_error *error) {
     int64_t half = s->params.n_ctx / 2;
     const int64_t n = min_i64(s->params.n_ctx - half, TRY_TOKENS);
     if (half / KV_STEP != (half + n - 1) / KV_STEP) {

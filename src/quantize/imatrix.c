@@ -59,7 +59,7 @@ static float mean_of(float sum, float count) {
 
 static const char *gguf_read(struct imatrix *m, const struct berth_gguf_map *map) {
     struct ggml_context *tensors = berth_gguf_map_tensors(map);
-    // Finds tensors by name; a walk over all tensors per lookup would take quadratic time.
+    // meta finds a tensor by name with a hash table. A walk over all tensors for each lookup would take quadratic time.
     const struct gguf_context *meta = berth_gguf_map_meta(map);
     for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
         const size_t length = strlen(t->name), size = length - strlen(SUMS);

@@ -4,7 +4,7 @@
 // these sums, so the weights stay equal on all ranks without being sent. The conditions that end a run (Ctrl-C, a failure) are
 // summed, too.
 //   1. All ranks call every function here, in the same order.
-//   2. The gradient of the loss with respect to itself is 1 / ranks (tensors.c), so sums of gradients are means over the whole batch.
+//   2. The gradient of the loss with respect to itself is 1 / ranks (tensors.c), so sums of gradients are means over the batch.
 
 #include "base/min.h"
 #include "train/train.h"

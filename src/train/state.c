@@ -4,8 +4,7 @@
 // windows follows from the seed and the step. A checkpoint of another text or another model is refused: with an adapter the weights
 // of the model must be the same, otherwise its parameters.
 //
-// The GGUF file is followed by 16 bytes: SUM_MAGIC, and a hash of all bytes before the hash. A file that is damaged anywhere is
-// refused.
+// The GGUF file is followed by 8 bytes: a hash of all bytes before the hash. A file that is damaged anywhere is refused.
 
 #include "train/train.h"
 

@@ -137,7 +137,7 @@ static void lora_a_fill(struct trainer *t, struct train_tensor *x, uint64_t *sta
     for (int64_t at = 0; at < n; at += WIDEN) {
         const int64_t step = min_i64(n - at, WIDEN);
         for (int64_t i = 0; i < step; i++) {
-            t->row[i] = (float) (range * train_random_even(state));
+            t->row[i] = (float) (range * train_random_uniform(state));
         }
         ggml_backend_tensor_set(x->w, t->row, (size_t) at * sizeof *t->row, (size_t) step * sizeof *t->row);
     }

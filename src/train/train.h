@@ -22,7 +22,7 @@ static inline uint64_t train_random(uint64_t *state) {
     return x ^ x >> 31;
 }
 // Returns a number in [-1, 1).
-static inline double train_random_even(uint64_t *state) {
+static inline double train_random_uniform(uint64_t *state) {
     return (double) (train_random(state) >> 11) * 0x1p-52 - 1;
 }
 

@@ -82,10 +82,10 @@ static void test_logprobs(void **state) {
     struct vocab *v = vocab_make(&keys);
     struct logprobs l = {.n_top = 2};
     for (int i = 0; i < 200; i++) {
-        assert_true(logprobs_look(&l, logits, 5));
+        assert_true(logprobs_compute(&l, logits, 5));
         logprobs_choose(&l, logits, 0);
     }
-    assert_true(logprobs_look(&l, logits, 5));
+    assert_true(logprobs_compute(&l, logits, 5));
     logprobs_drop(&l);
     logprobs_drop(NULL);
     assert_int_equal(l.n, 200);
@@ -103,13 +103,13 @@ static void test_logprobs(void **state) {
     berth_stream_fini(&out);
     logprobs_fini(&l);
     l.n_top = 8; // more than there are tokens
-    assert_true(logprobs_look(&l, logits, 5));
+    assert_true(logprobs_compute(&l, logits, 5));
     assert_int_equal(l.items[4].token, 4);
     assert_int_equal(l.items[5].token, -1);
     logprobs_fini(&l);
     berth_alloc_watch(true);
     berth_alloc_fail_at(1);
-    assert_false(logprobs_look(&l, logits, 5));
+    assert_false(logprobs_compute(&l, logits, 5));
     berth_alloc_fail_at(0);
     assert_int_equal(l.n, 0);
     assert_int_equal(berth_alloc_alive(), 0);

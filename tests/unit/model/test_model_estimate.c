@@ -62,7 +62,7 @@ static void speed(void **state) {
     struct model_error error = {""};
     struct session_params params = shape;
     struct model_devices d = {0};
-    struct model_speed_of of = {.bytes = {[GGML_TYPE_Q8_0] = 1e6}};
+    struct device_speed of = {.bytes = {[GGML_TYPE_Q8_0] = 1e6}};
     struct model_speed speed = {.devices = &of, .n = 1};
     params.plan_only = true;
     struct model *model = model_open("models/tales-q8_0.gguf", &error);
@@ -75,15 +75,15 @@ static void speed(void **state) {
         const struct ggml_tensor *t = model->weights[i].file;
         bytes += t->ne[1] > 1 && (model->weights[i].layer >= 0 || model->is_tied) ? (double) ggml_nbytes(t) : 0;
     }
-    const double seconds = 1 / model_speed_write(&speed, s);
+    const double seconds = 1 / model_speed_predict(&speed, s);
     assert_true(seconds > bytes / 1e6 * 0.9999 && seconds < bytes / 1e6 * 1.0001);
     of.node = 0.5;
-    assert_true(1 / model_speed_write(&speed, s) > seconds + 4 * 8 * 0.5); // norms, RoPE, attention, ... of four layers
+    assert_true(1 / model_speed_predict(&speed, s) > seconds + 4 * 8 * 0.5); // norms, RoPE, attention, ... of four layers
     of.bytes[GGML_TYPE_Q8_0] = 0;
-    assert_true(model_speed_write(&speed, s) == 0);
+    assert_true(model_speed_predict(&speed, s) == 0);
     assert_true(model_speed_measure(model, &d, &speed));
     assert_true(speed.devices[0].bytes[GGML_TYPE_Q8_0] > 1e6 && speed.devices[0].bytes[GGML_TYPE_Q4_0] == 0);
-    assert_true(model_speed_write(&speed, s) > 1);
+    assert_true(model_speed_predict(&speed, s) > 1);
     model_speed_fini(&speed);
     session_free(s);
     model_free(model);
@@ -105,7 +105,7 @@ static void trial(void **state) {
         for (int i = 0; i < 2; i++) {
             struct session *s = session_new(model, &d, &params, &error);
             assert_true(s != NULL && session_reserve(s, &error));
-            assert_true(i == 0 || model_speed_try(s, &error) > 1);
+            assert_true(i == 0 || model_speed_trial(s, &error) > 1);
             assert_int_equal(s->n_past, 0);
             assert_true(session_decode(s, tokens, 4, &error));
             memcpy(logits[i], s->logits, sizeof logits[i]);
