@@ -52,16 +52,16 @@ static bool further_find(
 static double speed_try(const struct fit_question *q, const struct workbench *m, const struct fit_answer *a) {
     struct model_options o = q->model;
     struct model_error error = {""};
-    struct workbench own;
+    struct workbench trial;
     if (!m->model->engine->can_replan || fit_bytes(m, FIT_ALL) > TRIED_SIZE) {
         return 0;
     }
     fit_apply(q, a, &o);
-    if (!workbench_open(&own, &o, &error)) {
+    if (!workbench_open(&trial, &o, &error)) {
         return 0;
     }
-    const double per_second = workbench_session_open(&own, &o, &error) ? model_speed_trial(own.session, &error) : 0;
-    workbench_close(&own);
+    const double per_second = workbench_session_open(&trial, &o, &error) ? model_speed_trial(trial.session, &error) : 0;
+    workbench_close(&trial);
     return per_second;
 }
 

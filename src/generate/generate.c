@@ -61,10 +61,10 @@ static size_t held_count(struct text_writer *w) {
     for (int i = 0; i < w->n_stops; i++) {
         const size_t size = strlen(w->stops[i]);
         for (size_t at = 0; at < n; at++) {
-            const size_t some = min_size(w->n_held - at, size);
-            if (memcmp(w->held + at, w->stops[i], some) == 0) {
+            const size_t n_compared = min_size(w->n_held - at, size);
+            if (memcmp(w->held + at, w->stops[i], n_compared) == 0) {
                 n = at;
-                w->is_over = w->is_over || some == size;
+                w->is_over = w->is_over || n_compared == size;
             }
         }
     }

@@ -31,21 +31,21 @@ bool logprobs_compute(struct logprobs *l, const float *logits, int64_t n) {
     }
     l->n++;
     struct logprob *top = logprobs_last(l) + 1;
-    float most = -INFINITY;
+    float largest = -INFINITY;
     double sum = 0;
     for (int64_t i = 0; i < l->n_top; i++) {
         top[i] = (struct logprob){-1, 0};
     }
     for (int64_t i = 0; i < n; i++) {
         if (!isnan(logits[i])) {
-            most = max_f32(logits[i], most);
+            largest = max_f32(logits[i], largest);
             top_insert(top, l->n_top, (int32_t) i, logits[i]);
         }
     }
     for (int64_t i = 0; i < n; i++) {
-        sum += isnan(logits[i]) ? 0 : exp((double) logits[i] - (double) most);
+        sum += isnan(logits[i]) ? 0 : exp((double) logits[i] - (double) largest);
     }
-    const float all = most + (float) log(sum);
+    const float all = largest + (float) log(sum);
     logprobs_last(l)->log = all; // logarithm of the sum, until logprobs_choose
     logprobs_last(l)->token = -1;
     for (int64_t i = 0; i < l->n_top; i++) {

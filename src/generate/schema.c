@@ -357,28 +357,28 @@ static bool property_write(struct converter *c, struct node *property, int id, i
     if (!rule_of(c, property, &rule)) {
         return false;
     }
-    for (int some = 0; some < 2; some++) {
-        fprintf(to, "r%d-%d-%d ::= %s", id, i, some, some ? "\",\" ws " : "");
+    for (int has_previous = 0; has_previous < 2; has_previous++) {
+        fprintf(to, "r%d-%d-%d ::= %s", id, i, has_previous, has_previous ? "\",\" ws " : "");
         if (!text_literal(c, key_of(c, property), to)) {
             return false;
         }
         fprintf(to, " \":\" ws r%d r%d-%d-1", rule, id, i + 1);
-        fprintf(to, property->is_required ? "\n" : " | r%d-%d-%d\n", id, i + 1, some);
+        fprintf(to, property->is_required ? "\n" : " | r%d-%d-%d\n", id, i + 1, has_previous);
     }
     return true;
 }
 
 // Writes the rules for properties after the n named ones.
 static bool others_write(struct converter *c, const struct node *s, int id, int n) {
-    struct node *more = field_get(c, s, "additionalProperties");
-    const bool is_all = n == 0 && more == NULL;
+    struct node *additional = field_get(c, s, "additionalProperties");
+    const bool is_all = n == 0 && additional == NULL;
     int rule = -1;
     FILE *to = c->rules.file;
-    if (!is_all && (more == NULL || first_of(more) == 'f')) {
+    if (!is_all && (additional == NULL || first_of(additional) == 'f')) {
         fprintf(to, "r%d-%d-0 ::=\nr%d-%d-1 ::=\n", id, n, id, n);
         return true;
     }
-    if (more != NULL && first_of(more) == '{' && !rule_of(c, more, &rule)) {
+    if (additional != NULL && first_of(additional) == '{' && !rule_of(c, additional, &rule)) {
         return false;
     }
     char value[32];
@@ -519,10 +519,10 @@ static bool rule_body(struct converter *c, struct node *s, int id, FILE *to) {
     if (first_of(s) != '{') {
         return first_of(s) == 't' ? fputs("value", to) >= 0 : schema_fail(c, "a schema must be an object or true");
     }
-    const struct node *ref = field_get(c, s, "$ref"), *one = field_get(c, s, "const"), *some = field_get(c, s, "enum"),
-                      *type = field_get(c, s, "type"), *any = field_get(c, s, "anyOf");
-    if (any == NULL) {
-        any = field_get(c, s, "oneOf");
+    const struct node *ref = field_get(c, s, "$ref"), *constant = field_get(c, s, "const"), *values = field_get(c, s, "enum"),
+                      *type = field_get(c, s, "type"), *alternatives = field_get(c, s, "anyOf");
+    if (alternatives == NULL) {
+        alternatives = field_get(c, s, "oneOf");
     }
     if (!keys_check(c, s)) {
         return false;
@@ -530,14 +530,14 @@ static bool rule_body(struct converter *c, struct node *s, int id, FILE *to) {
     if (ref != NULL) {
         return string_use(c, ref, reference_write, to);
     }
-    if (one != NULL) {
-        return value_literal(c, to, one);
+    if (constant != NULL) {
+        return value_literal(c, to, constant);
     }
-    if (some != NULL) {
-        return choices_write(c, s, some, CHOICE_LITERAL, id, to);
+    if (values != NULL) {
+        return choices_write(c, s, values, CHOICE_LITERAL, id, to);
     }
-    if (any != NULL) {
-        return choices_write(c, s, any, CHOICE_SCHEMA, id, to);
+    if (alternatives != NULL) {
+        return choices_write(c, s, alternatives, CHOICE_SCHEMA, id, to);
     }
     if (type != NULL) {
         return first_of(type) == '[' ? choices_write(c, s, type, CHOICE_TYPE, id, to) : type_body(c, s, type, id, to);

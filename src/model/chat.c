@@ -180,11 +180,11 @@ const struct chat_template *chat_template_find(const char *name) {
 
 const struct chat_template *chat_template_recognise(const char *program) {
     for (const struct chat_template *t = chat_templates; t->name != NULL; t++) {
-        bool is_it = t->marks[0] != NULL;
-        for (int i = 0; is_it && i < 3 && t->marks[i] != NULL; i++) {
-            is_it = strstr(program, t->marks[i]) != NULL;
+        bool is_match = t->marks[0] != NULL;
+        for (int i = 0; is_match && i < 3 && t->marks[i] != NULL; i++) {
+            is_match = strstr(program, t->marks[i]) != NULL;
         }
-        if (is_it) {
+        if (is_match) {
             return t;
         }
     }
@@ -201,13 +201,13 @@ static void put_text(FILE *file, const char *text) {
 static void put_message(
     FILE *file, const struct chat_template *row, const struct chat_message *m, const struct chat_message *system) {
     static const char blanks[] = " \t\n\v\f\r";
-    const char *words = m->text;
-    size_t n = strlen(words);
+    const char *content = m->text;
+    size_t n = strlen(content);
     if ((row->trims >> m->role & 1) != 0) {
-        const size_t skip = strspn(words, blanks);
-        words += skip;
+        const size_t skip = strspn(content, blanks);
+        content += skip;
         n -= skip;
-        while (n > 0 && strchr(blanks, words[n - 1]) != NULL) {
+        while (n > 0 && strchr(blanks, content[n - 1]) != NULL) {
             n--;
         }
     }
@@ -215,7 +215,7 @@ static void put_message(
     if (system != NULL) {
         put_message(file, row, system, NULL);
     }
-    fwrite(words, 1, n, file);
+    fwrite(content, 1, n, file);
     put_text(file, row->says[m->role].behind);
 }
 

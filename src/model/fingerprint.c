@@ -22,12 +22,12 @@ static void text_add(struct berth_siphash *hash, const char *text) {
 }
 
 static bool can_change_value(const char *key) {
-    static const char *const others[] = {"general.", "tokenizer.", "split.", "quantize."};
+    static const char *const ignored_prefixes[] = {"general.", "tokenizer.", "split.", "quantize."};
     if (strcmp(key, "general.architecture") == 0) {
         return true;
     }
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (strncmp(key, others[i], strlen(others[i])) == 0) {
+    for (size_t i = 0; i < sizeof ignored_prefixes / sizeof *ignored_prefixes; i++) {
+        if (strncmp(key, ignored_prefixes[i], strlen(ignored_prefixes[i])) == 0) {
             return false;
         }
     }

@@ -522,7 +522,7 @@ static bool item_read(struct parser *p, struct items *s, bool *is_end) {
 static bool alternatives_read(struct parser *p, uint32_t rule) {
     struct items s = {0};
     bool ok = true;
-    for (bool more = true; ok && more; p->at += more) {
+    for (bool has_more = true; ok && has_more; p->at += has_more) {
         s.n = 0;
         blanks_skip(p);
         for (bool is_end = false; ok && !is_end; blanks_skip(p)) {
@@ -531,7 +531,7 @@ static bool alternatives_read(struct parser *p, uint32_t rule) {
         if (ok) {
             ok = alt_add(p, rule, s.elems, s.n);
         }
-        more = ok && parser_peek(p) == '|';
+        has_more = ok && parser_peek(p) == '|';
     }
     berth_free(s.elems);
     return ok;

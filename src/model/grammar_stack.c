@@ -56,12 +56,12 @@ static bool stamped_grow(void **list, size_t n, size_t *room, size_t size, uint3
         return false;
     }
     if (new_room != *room) {
-        uint32_t *more = berth_realloc(*stamps, new_room * sizeof *more);
-        if (more == NULL) {
+        uint32_t *grown = berth_realloc(*stamps, new_room * sizeof *grown);
+        if (grown == NULL) {
             return false; // the list has grown, but *room keeps the old, valid value
         }
-        memset(more + *room, 0, (new_room - *room) * sizeof *more);
-        *stamps = more;
+        memset(grown + *room, 0, (new_room - *room) * sizeof *grown);
+        *stamps = grown;
         *room = new_room;
     }
     return true;
@@ -110,12 +110,12 @@ static bool slots_grow(
         return true;
     }
     const size_t n_new = *n_slots > 0 ? 2 * *n_slots : 256;
-    uint32_t *more = berth_malloc(n_new * sizeof *more);
-    if (more == NULL) {
+    uint32_t *grown = berth_malloc(n_new * sizeof *grown);
+    if (grown == NULL) {
         return false;
     }
     berth_free(*slots);
-    *slots = more;
+    *slots = grown;
     *n_slots = n_new;
     enter(s);
     return true;

@@ -116,17 +116,17 @@ static bool cache_count(struct session *s) {
 struct model *model_open_llama(const char *path, bool no_mmap, struct model_error *error) {
     const struct llama_library *lib = llama_library_get(error);
     struct model *m = lib != NULL ? berth_calloc(1, sizeof *m) : NULL;
-    struct model_llama *own = m != NULL ? berth_calloc(1, sizeof *own) : NULL;
-    if (own == NULL) {
+    struct model_llama *data = m != NULL ? berth_calloc(1, sizeof *data) : NULL;
+    if (data == NULL) {
         berth_free(m);
         model_fail(error, "out of memory");
         return NULL;
     }
     m->engine = &engine_llama;
-    m->engine_data = own;
-    own->lib = lib;
-    own->no_mmap = no_mmap;
-    snprintf(own->path, sizeof own->path, "%s", path);
+    m->engine_data = data;
+    data->lib = lib;
+    data->no_mmap = no_mmap;
+    snprintf(data->path, sizeof data->path, "%s", path);
     m->params.arch = "no architecture";
     if (!model_files_open(m, path, false, error) || !model_files_check(m, path, error) ||
         !keys_text(berth_gguf_map_meta(m->file), "general.architecture", &m->params.arch, error)) {
@@ -137,32 +137,32 @@ struct model *model_open_llama(const char *path, bool no_mmap, struct model_erro
 }
 
 static void params_take(struct model *m) {
-    struct model_llama *own = m->engine_data;
-    const struct llama_library *lib = own->lib;
-    own->vocab = lib->llama_model_get_vocab(own->model);
-    own->has_encoder = lib->llama_model_has_encoder(own->model);
-    own->has_decoder = lib->llama_model_has_decoder(own->model);
-    m->params.n_layer = lib->llama_model_n_layer(own->model);
-    m->params.n_embd = lib->llama_model_n_embd(own->model);
-    m->params.n_vocab = lib->llama_vocab_n_tokens(own->vocab);
-    m->params.n_ctx_train = lib->llama_model_n_ctx_train(own->model);
+    struct model_llama *data = m->engine_data;
+    const struct llama_library *lib = data->lib;
+    data->vocab = lib->llama_model_get_vocab(data->model);
+    data->has_encoder = lib->llama_model_has_encoder(data->model);
+    data->has_decoder = lib->llama_model_has_decoder(data->model);
+    m->params.n_layer = lib->llama_model_n_layer(data->model);
+    m->params.n_embd = lib->llama_model_n_embd(data->model);
+    m->params.n_vocab = lib->llama_vocab_n_tokens(data->vocab);
+    m->params.n_ctx_train = lib->llama_model_n_ctx_train(data->model);
 }
 
 // Weights that are not on another device belong to the CPU, mapped or read.
 static void weights_count(struct model *m, int n_devices) {
-    const struct model_llama *own = m->engine_data;
-    size_t all = (size_t) own->lib->llama_model_size(own->model);
+    const struct model_llama *data = m->engine_data;
+    size_t all = (size_t) data->lib->llama_model_size(data->model);
     for (int d = 0; d + 1 < n_devices; d++) {
         all -= min_size(m->parts[d].size, all);
     }
     m->parts[n_devices - 1].size = all;
-    m->parts[n_devices - 1].is_mapped = !own->no_mmap;
+    m->parts[n_devices - 1].is_mapped = !data->no_mmap;
 }
 
 static bool llama_place(struct model *m, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error) {
-    struct model_llama *own = m->engine_data;
-    struct llama_model_params params = own->lib->llama_model_default_params();
+    struct model_llama *data = m->engine_data;
+    struct llama_model_params params = data->lib->llama_model_default_params();
     struct place_watch watch = {m, devices};
     void **gpus = berth_calloc((size_t) devices->n, sizeof *gpus); // NULL-terminated; the CPU is not in the list
     (void) progress;
@@ -176,19 +176,19 @@ static bool llama_place(struct model *m, const struct model_devices *devices, bo
     params.devices = gpus;
     params.n_gpu_layers = devices->n > 1 ? 999 : 0;
     if (plan_only) {
-        llama_no_alloc(&params, own->lib->release);
+        llama_no_alloc(&params, data->lib->release);
     }
-    if (plan_only || own->no_mmap) {
+    if (plan_only || data->no_mmap) {
         params.load_mode = 0;
     }
-    own->plan_only = plan_only;
+    data->plan_only = plan_only;
     llama_error_clear();
     berth_tensors_on_place(on_weights, &watch);
-    own->model = own->lib->llama_model_load_from_file(own->path, params);
+    data->model = data->lib->llama_model_load_from_file(data->path, params);
     berth_tensors_on_place(NULL, NULL);
     berth_free(gpus);
-    if (own->model == NULL) {
-        return model_fail(error, "%s: libllama %s cannot load the model: %s", own->path, own->lib->release, llama_error());
+    if (data->model == NULL) {
+        return model_fail(error, "%s: libllama %s cannot load the model: %s", data->path, data->lib->release, llama_error());
     }
     params_take(m);
     m->layer_device = berth_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device); // 0: all layers on the first device
@@ -200,11 +200,11 @@ static bool llama_place(struct model *m, const struct model_devices *devices, bo
 }
 
 static void llama_model_fini(struct model *m) {
-    struct model_llama *own = m->engine_data;
-    if (own->model != NULL) {
-        own->lib->llama_model_free(own->model);
+    struct model_llama *data = m->engine_data;
+    if (data->model != NULL) {
+        data->lib->llama_model_free(data->model);
     }
-    berth_free(own);
+    berth_free(data);
 }
 
 // ---- tokenizer ----
@@ -258,18 +258,18 @@ static struct vocab *llama_vocab_new(const struct model *model, struct model_err
 
 static void context_free(struct session *s) {
     const struct model_llama *m = s->model->engine_data;
-    struct session_llama *own = s->engine_data;
-    if (own->ctx != NULL) {
-        m->lib->llama_free(own->ctx);
+    struct session_llama *data = s->engine_data;
+    if (data->ctx != NULL) {
+        m->lib->llama_free(data->ctx);
     }
-    own->ctx = NULL;
+    data->ctx = NULL;
     s->sched = NULL; // owned by the context, which was freed
     s->graph = NULL;
 }
 
 static bool context_make(struct session *s, int64_t n_batch, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
-    struct session_llama *own = s->engine_data;
+    struct session_llama *data = s->engine_data;
     struct llama_context_params params = m->lib->llama_context_default_params();
     params.n_ctx = (uint32_t) s->params.n_ctx;
     params.n_batch = params.n_ubatch = (uint32_t) n_batch;
@@ -292,11 +292,11 @@ static bool context_make(struct session *s, int64_t n_batch, struct model_error 
     }
     berth_tensors_on_place(on_cache, s);
     berth_sched_on_plan(on_plan, s);
-    own->ctx = m->lib->llama_init_from_model(m->model, params);
+    data->ctx = m->lib->llama_init_from_model(m->model, params);
     berth_tensors_on_place(NULL, NULL);
     berth_sched_on_plan(NULL, NULL);
     s->graph_tokens = n_batch;
-    if (own->ctx == NULL || s->sched == NULL) {
+    if (data->ctx == NULL || s->sched == NULL) {
         return model_fail(error, "libllama %s cannot create a context of %" PRId64 " positions with batches of %" PRId64 ": %s",
             m->lib->release, s->params.n_ctx, n_batch, llama_error());
     }
@@ -305,34 +305,34 @@ static bool context_make(struct session *s, int64_t n_batch, struct model_error 
 
 static bool llama_session_init(struct session *s, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
-    struct session_llama *own = s->engine_data = berth_calloc(1, sizeof *own);
+    struct session_llama *data = s->engine_data = berth_calloc(1, sizeof *data);
     const int64_t n = max_i64(s->model->params.n_vocab, s->model->params.n_embd);
     s->logits = berth_calloc((size_t) n, sizeof *s->logits);
     s->sums = berth_calloc((size_t) s->model->params.n_embd, sizeof *s->sums);
-    if (own == NULL || s->logits == NULL || s->sums == NULL) {
+    if (data == NULL || s->logits == NULL || s->sums == NULL) {
         return model_fail(error, "out of memory for %" PRId64 " values", n);
     }
     if (!context_make(s, s->params.n_batch, error)) {
         return false;
     }
     if (!s->params.plan_only) {
-        own->batch = m->lib->llama_batch_init((int32_t) s->params.n_batch, 0, 1);
-        m->lib->llama_set_abort_callback(own->ctx, s->devices->abort, s->devices->abort_data);
+        data->batch = m->lib->llama_batch_init((int32_t) s->params.n_batch, 0, 1);
+        m->lib->llama_set_abort_callback(data->ctx, s->devices->abort, s->devices->abort_data);
     }
     return true;
 }
 
 static void llama_session_fini(struct session *s) {
     const struct model_llama *m = s->model->engine_data;
-    struct session_llama *own = s->engine_data;
-    if (own == NULL) {
+    struct session_llama *data = s->engine_data;
+    if (data == NULL) {
         return;
     }
     context_free(s);
-    if (own->batch.token != NULL) {
-        m->lib->llama_batch_free(own->batch);
+    if (data->batch.token != NULL) {
+        m->lib->llama_batch_free(data->batch);
     }
-    berth_free(own);
+    berth_free(data);
 }
 
 static bool llama_session_reserve(struct session *s, struct model_error *error) {
@@ -368,10 +368,10 @@ static bool status_check(int32_t status, struct model_error *error) {
 // Adds the vector of each token to s->sums.
 static bool vectors_take(struct session *s, int64_t n, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
-    const struct session_llama *own = s->engine_data;
+    const struct session_llama *data = s->engine_data;
     const int64_t width = s->model->params.n_embd;
     for (int64_t i = 0; i < n; i++) {
-        const float *row = m->lib->llama_get_embeddings_ith(own->ctx, (int32_t) i);
+        const float *row = m->lib->llama_get_embeddings_ith(data->ctx, (int32_t) i);
         if (row == NULL) {
             return model_fail(error, "libllama returned no embedding for token %" PRId64, i);
         }
@@ -385,8 +385,8 @@ static bool vectors_take(struct session *s, int64_t n, struct model_error *error
 
 static bool llama_session_row(const struct session *s, int64_t i, float *out, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
-    const struct session_llama *own = s->engine_data;
-    const float *row = m->lib->llama_get_logits_ith(own->ctx, (int32_t) i);
+    const struct session_llama *data = s->engine_data;
+    const float *row = m->lib->llama_get_logits_ith(data->ctx, (int32_t) i);
     if (row == NULL) {
         return model_fail(error, "libllama returned no logits for token %" PRId64, i);
     }
@@ -396,11 +396,11 @@ static bool llama_session_row(const struct session *s, int64_t i, float *out, st
 
 static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
-    const struct session_llama *own = s->engine_data;
+    const struct session_llama *data = s->engine_data;
     const bool is_embedding = s->params.is_embedding;
     batch_fill(s, tokens, n, is_embedding || s->params.all_outputs);
     const int32_t status =
-        m->has_decoder ? m->lib->llama_decode(own->ctx, own->batch) : m->lib->llama_encode(own->ctx, own->batch);
+        m->has_decoder ? m->lib->llama_decode(data->ctx, data->batch) : m->lib->llama_encode(data->ctx, data->batch);
     if (!status_check(status, error) ||
         !(is_embedding ? vectors_take(s, n, error) : llama_session_row(s, n - 1, s->logits, error))) {
         return false;
@@ -412,7 +412,7 @@ static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, st
 // An encoder-decoder model processes the prompt with its encoder. The decoder then starts with its start token.
 static bool text_encode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
-    const struct session_llama *own = s->engine_data;
+    const struct session_llama *data = s->engine_data;
     const int32_t start = m->lib->llama_model_decoder_start_token(m->model);
     if (n > s->params.n_batch) {
         return model_fail(error,
@@ -420,14 +420,14 @@ static bool text_encode(struct session *s, const int32_t *tokens, int64_t n, str
             s->params.n_batch);
     }
     batch_fill(s, tokens, n, false);
-    return status_check(m->lib->llama_encode(own->ctx, own->batch), error) &&
+    return status_check(m->lib->llama_encode(data->ctx, data->batch), error) &&
            batch_decode(s, start >= 0 ? &start : tokens, 1, error);
 }
 
 static bool llama_session_begin(struct session *s, const int32_t *tokens, int64_t n, bool *is_done, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
-    const struct session_llama *own = s->engine_data;
-    const bool can_generate = m->has_decoder && m->lib->llama_get_memory(own->ctx) != NULL;
+    const struct session_llama *data = s->engine_data;
+    const bool can_generate = m->has_decoder && m->lib->llama_get_memory(data->ctx) != NULL;
     if (!can_generate && !s->params.is_embedding) {
         return model_fail(
             error, "architecture '%s' cannot generate text; 'berth embed' computes its embeddings", s->model->params.arch);
@@ -439,8 +439,8 @@ static bool llama_session_begin(struct session *s, const int32_t *tokens, int64_
 
 static void llama_session_reset(struct session *s) {
     const struct model_llama *m = s->model->engine_data;
-    const struct session_llama *own = s->engine_data;
-    struct llama_memory *memory = m->lib->llama_get_memory(own->ctx);
+    const struct session_llama *data = s->engine_data;
+    struct llama_memory *memory = m->lib->llama_get_memory(data->ctx);
     if (memory != NULL) {
         m->lib->llama_memory_clear(memory, true);
     }

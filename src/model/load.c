@@ -238,9 +238,9 @@ static bool weight_find(struct model *m, const struct weight_wanted *w, struct m
     return type_check(t, is_vector, error);
 }
 
-static bool has_tensor(const struct model *m, int64_t i, const char *rest) {
+static bool has_tensor(const struct model *m, int64_t i, const char *suffix) {
     char name[GGML_MAX_NAME];
-    snprintf(name, sizeof name, "blk.%" PRId64 ".%s", i, rest);
+    snprintf(name, sizeof name, "blk.%" PRId64 ".%s", i, suffix);
     return tensor_find(m, name) != NULL;
 }
 

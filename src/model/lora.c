@@ -55,11 +55,11 @@ static bool can_adapt(const struct model_weight *w) {
 // ---- adapter files ----
 
 static bool keys_check(const struct model *m, const struct gguf_context *meta, float *alpha, struct model_error *error) {
-    const char *type = NULL, *kind = NULL, *arch = NULL, *own = NULL;
+    const char *type = NULL, *kind = NULL, *arch = NULL, *model_arch = NULL;
     *alpha = 0;
     if (!keys_text(meta, "general.type", &type, error) || !keys_text(meta, "adapter.type", &kind, error) ||
         !keys_text(meta, "general.architecture", &arch, error) || !keys_real(meta, "adapter.lora.alpha", alpha, error) ||
-        !keys_text(berth_gguf_map_meta(m->file), "general.architecture", &own, error)) {
+        !keys_text(berth_gguf_map_meta(m->file), "general.architecture", &model_arch, error)) {
         return false;
     }
     if (type == NULL || strcmp(type, "adapter") != 0) {
@@ -70,9 +70,9 @@ static bool keys_check(const struct model *m, const struct gguf_context *meta, f
         return model_fail(
             error, "key 'adapter.type' is %s%.64s, but must be lora", kind == NULL ? "missing" : "", kind != NULL ? kind : "");
     }
-    return (arch != NULL && own != NULL && strcmp(arch, own) == 0) ||
+    return (arch != NULL && model_arch != NULL && strcmp(arch, model_arch) == 0) ||
            model_fail(error, "the adapter is for architecture '%.64s', but the model has '%.64s'", arch != NULL ? arch : "",
-               own != NULL ? own : "");
+               model_arch != NULL ? model_arch : "");
 }
 
 static struct ggml_tensor *matrix_find(const struct model_lora *l, const char *weight, const char *end) {

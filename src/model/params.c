@@ -133,17 +133,17 @@ static bool arch_read(const struct gguf_context *meta, struct model_params *p, s
     return true;
 }
 
-static const char *key_of(const struct model_params *p, const char *rest, char text[96]) {
-    snprintf(text, 96, "%s.%s", p->arch, rest);
+static const char *key_of(const struct model_params *p, const char *suffix, char text[96]) {
+    snprintf(text, 96, "%s.%s", p->arch, suffix);
     return text;
 }
 
 // Sets *out to 0 if the key is absent.
-static bool count_get(const struct gguf_context *meta, const struct model_params *p, const char *rest, int64_t max, int64_t *out,
-    struct model_error *error) {
+static bool count_get(const struct gguf_context *meta, const struct model_params *p, const char *suffix, int64_t max,
+    int64_t *out, struct model_error *error) {
     char key[96];
     *out = 0;
-    return keys_int(meta, key_of(p, rest, key), 1, max, out, error);
+    return keys_int(meta, key_of(p, suffix, key), 1, max, out, error);
 }
 
 static void count_default(int64_t *x, int64_t value) {
@@ -152,13 +152,13 @@ static void count_default(int64_t *x, int64_t value) {
     }
 }
 
-static bool count_need(const struct gguf_context *meta, const struct model_params *p, const char *rest, int64_t max, int64_t *out,
-    struct model_error *error) {
+static bool count_need(const struct gguf_context *meta, const struct model_params *p, const char *suffix, int64_t max,
+    int64_t *out, struct model_error *error) {
     char key[96];
-    if (!count_get(meta, p, rest, max, out, error)) {
+    if (!count_get(meta, p, suffix, max, out, error)) {
         return false;
     }
-    return *out > 0 || model_fail(error, "key '%s' is missing", key_of(p, rest, key));
+    return *out > 0 || model_fail(error, "key '%s' is missing", key_of(p, suffix, key));
 }
 
 // Reads the sizes of state-space layers.
@@ -294,13 +294,13 @@ static bool scaling_read(const struct gguf_context *meta, struct model_params *p
     }
     const bool is_yarn = strcmp(type, "yarn") == 0;
     if (!is_yarn && strcmp(type, "linear") != 0 && strcmp(type, "none") != 0 && strcmp(type, "longrope") != 0) {
-        return model_fail(error, "rope scaling '%.64s' is not supported; none, linear, yarn and longrope are", type);
+        return model_fail(error, "RoPE scaling '%.64s' is not supported; supported: none, linear, yarn, longrope", type);
     }
     if (factor < 0) {
-        return model_fail(error, "rope scaling factor %g is negative", (double) factor);
+        return model_fail(error, "RoPE scaling factor %g is negative", (double) factor);
     }
     if (factor > 0 && factor < FLT_MIN) { // the inverse could be infinite
-        return model_fail(error, "rope scaling factor %g is too small", (double) factor);
+        return model_fail(error, "RoPE scaling factor %g is too small", (double) factor);
     }
     p->ext_factor = is_yarn ? 1 : 0;
     if (factor > 0 && strcmp(type, "none") != 0) {

@@ -166,25 +166,25 @@ double model_speed_predict(const struct model_speed *speed, const struct session
     const struct model *m = s->model;
     double seconds = 0;
     for (int d = 0; d < speed->n && d < s->devices->n; d++) {
-        const struct device_speed *of = &speed->devices[d];
+        const struct device_speed *measured = &speed->devices[d];
         double bytes = 0, reading = 0;
         int n_attention = 0;
-        const double attention = of->node > 0 ? attention_seconds(s, s->devices->backend[d], &n_attention) : 0;
+        const double attention = measured->node > 0 ? attention_seconds(s, s->devices->backend[d], &n_attention) : 0;
         for (size_t i = 0; i < m->n_weights; i++) {
             const struct model_weight *w = &m->weights[i];
             const double size = (double) ggml_row_size(w->file->type, w->file->ne[0]) * (double) rows_per_token(m, w);
             if (size == 0 || m->layer_device[w->layer >= 0 ? w->layer : m->params.n_layer] != d) {
                 continue;
             }
-            if (of->bytes[w->file->type] <= 0) {
+            if (measured->bytes[w->file->type] <= 0) {
                 return 0;
             }
             bytes += size;
-            reading += size / of->bytes[w->file->type];
+            reading += size / measured->bytes[w->file->type];
         }
         for (int64_t i = 0; i <= m->params.n_layer; i++) {
             if (m->layer_device[i] == d) {
-                seconds += small_ops_per_layer(s) * of->node +
+                seconds += small_ops_per_layer(s) * measured->node +
                            (i < m->params.n_layer ? attention * n_attention / (double) m->params.n_layer : 0);
             }
         }

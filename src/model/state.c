@@ -42,12 +42,12 @@ static struct ggml_tensor *state_scan(struct graph_builder *b, struct ggml_tenso
         row * (size_t) n_tokens, (size_t) (p->n_inner + n_all) * one);
     step = builder_named(b, ggml_add(b->ctx, step, l->step_bias), "state.step");
     struct ggml_tensor *state = b->s->v[b->i];
-    struct ggml_tensor *both =
+    struct ggml_tensor *scan =
         builder_named(b, ggml_ssm_scan(b->ctx, state, v, step, l->decay, in, out, b->in->states, 1), "state.scan");
-    state_write(b, ggml_view_1d(b->ctx, both, ggml_nelements(state), (size_t) ggml_nelements(v) * one),
+    state_write(b, ggml_view_1d(b->ctx, scan, ggml_nelements(state), (size_t) ggml_nelements(v) * one),
         ggml_view_1d(b->ctx, state, ggml_nelements(state), 0), "state.kept");
     struct ggml_tensor *y =
-        ggml_view_3d(b->ctx, both, head, p->n_state_head, n_tokens, (size_t) head * one, (size_t) p->n_inner * one, 0);
+        ggml_view_3d(b->ctx, scan, head, p->n_state_head, n_tokens, (size_t) head * one, (size_t) p->n_inner * one, 0);
     v = ggml_view_3d(b->ctx, x, head, p->n_state_head, n_tokens, (size_t) head * one, row, 0);
     return builder_named(b, ggml_add(b->ctx, y, builder_named(b, ggml_mul(b->ctx, v, l->skip), "state.skip")), "state.sum");
 }

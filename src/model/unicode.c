@@ -30,9 +30,9 @@ static bool is_second(unsigned char first, unsigned char second) {
 
 // Returns how many bytes at p form a valid beginning of a character, at most one character; 0: not even the first byte is valid.
 static size_t prefix_of(const unsigned char *p, size_t size) {
-    const size_t whole = size > 0 ? size_of(p[0]) : 0;
-    size_t n = whole > 0 ? 1 : 0;
-    while (n > 0 && n < whole && n < size && (n == 1 ? is_second(p[0], p[1]) : (p[n] & 0xC0) == 0x80)) {
+    const size_t full_size = size > 0 ? size_of(p[0]) : 0;
+    size_t n = full_size > 0 ? 1 : 0;
+    while (n > 0 && n < full_size && n < size && (n == 1 ? is_second(p[0], p[1]) : (p[n] & 0xC0) == 0x80)) {
         n++;
     }
     return n;

@@ -76,7 +76,7 @@ bool rewrite_key_set(struct gguf_context *g, const char *word, struct model_erro
     if (id >= 0) {
         const enum gguf_type type = gguf_get_kv_type(g, id);
         return value_set(g, key, type, equals + 1) ||
-               model_fail(error, "'%s': key '%s' has type %s", word, key,
+               model_fail(error, "'%s' does not fit: key '%s' has type %s", word, key,
                    type == GGUF_TYPE_ARRAY ? "array, which cannot be set" : gguf_type_name(type));
     }
     for (size_t i = 0; i < sizeof tries / sizeof *tries && !value_set(g, key, tries[i], equals + 1); i++) {

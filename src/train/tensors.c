@@ -119,10 +119,10 @@ static bool device_make(struct trainer *t, int d, struct model_error *error) {
 
 static bool weight_fill(struct trainer *t, struct train_tensor *x, struct model_error *error) {
     const int64_t n = ggml_nelements(x->file);
-    const size_t of = ggml_type_size(x->file->type);
+    const size_t type_size = ggml_type_size(x->file->type);
     for (int64_t at = 0; at < n; at += WIDEN) {
         const int64_t step = min_i64(n - at, WIDEN);
-        if (!rows_widen(x->file->type, (const char *) x->file->data + (size_t) at * of, t->row, step, error)) {
+        if (!rows_widen(x->file->type, (const char *) x->file->data + (size_t) at * type_size, t->row, step, error)) {
             return false;
         }
         ggml_backend_tensor_set(x->w, t->row, (size_t) at * sizeof *t->row, (size_t) step * sizeof *t->row);

@@ -245,7 +245,8 @@ static bool fault_report(struct trainer *t, struct train_data *data, const char 
     const struct ggml_tensor *x = fault_search.found;
     char name[96 + GGML_MAX_NAME] = "repeating the step does not reproduce it";
     if (x == NULL && t->params.world != NULL) {
-        snprintf(name, sizeof name, "rank %d of %d has none", t->params.world->rank, t->params.world->size);
+        snprintf(
+            name, sizeof name, "rank %d of %d has no tensor with such a value", t->params.world->rank, t->params.world->size);
     }
     if (x != NULL) {
         snprintf(name, sizeof name, "the first tensor with such a value is '%s' (%s)", x->name,

@@ -76,9 +76,9 @@ static void test_keys(void **state) {
         {"llama.expert_count", "9999", "key 'llama.expert_count' is 9999"}};
     static const char *const texts[][3] = {{"llama.block_count", "three", "has type str, but must be an integer"},
         {"general.architecture", "rwkv7", "architecture 'rwkv7' is not supported"},
-        {"llama.rope.scaling.type", "magic", "rope scaling 'magic' is not supported"}};
+        {"llama.rope.scaling.type", "magic", "RoPE scaling 'magic' is not supported"}};
     static const char *const reals[][3] = {{"llama.rope.scaling.factor", "1e-40", "e-41 is too small"},
-        {"llama.rope.scaling.factor", "-2", "rope scaling factor -2 is negative"},
+        {"llama.rope.scaling.factor", "-2", "RoPE scaling factor -2 is negative"},
         {"llama.rope.freq_base", "0", "the RoPE base frequency is not positive"},
         {"llama.rope.freq_base", "nan", "key 'llama.rope.freq_base' is not finite"},
         {"llama.attention.layer_norm_rms_epsilon", "-1", "the epsilon of the norm is missing or not positive"},
