@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plan_exact_cases.h: the cases of prop_plan_exact.c and long_plan_exact.c, which differ in how many they run.
+// plan_exact_cases.h: the cases of prop_plan_exact.c and long_plan_exact.c. The two programs differ in the number of cases.
 #pragma once
 
 #include "plan/solve/exact.h"
@@ -14,7 +14,8 @@ static void fail_case(
     exit(1);
 }
 
-// The search in breadth: what it finds is a plan, what it denies is below the optimum. Narrow ones may know nothing.
+// Checks the breadth-first search: if it finds a plan, the plan is valid; if it says no, the capacity is below the optimum. A
+// narrow beam may give no answer.
 static void check_beams(
     const struct berth_plan_item *items, int64_t n, struct exact *x, const struct plan_prob *p, unsigned rules, int64_t best) {
     static const int32_t widths[] = {1, 3, 500};
@@ -41,12 +42,12 @@ static void check_beams(
     }
 }
 
-// Blocks of one place made one: at the live bound that changes no answer, and a plan of them is a plan of all.
+// Checks joined blocks (join.c): at the live bound joining changes no answer, and a joined plan is a plan of all blocks.
 static void check_joined(const struct berth_plan_item *items, int64_t n, const struct plan_prob *p, int64_t best) {
-    int32_t head[BRUTE_MAX];
-    int64_t off[BRUTE_MAX], whole[BRUTE_MAX];
+    int32_t joined_id[BRUTE_MAX];
+    int64_t off[BRUTE_MAX], unjoined[BRUTE_MAX];
     struct plan_prob joined;
-    if (!berth_plan_join(p, p->bound, head, &joined)) {
+    if (!berth_plan_join(p, p->bound, joined_id, &joined)) {
         fail_case(items, n, "no memory for joining", 0, 0);
     }
     if (joined.n == 0) {
@@ -58,9 +59,9 @@ static void check_joined(const struct berth_plan_item *items, int64_t n, const s
     struct exact *x = berth_exact_new(&joined);
     const enum exact_answer answer = x != NULL ? berth_exact_ask(x, &ask, off, &next, &n_nodes, &is_late) : EXACT_UNKNOWN;
     for (int32_t i = 0; i < p->n && answer == EXACT_FITS; i++) {
-        whole[i] = off[head[i]];
+        unjoined[i] = off[joined_id[i]];
     }
-    const bool is_right = best == p->bound ? answer == EXACT_FITS && berth_plan_is_valid(p, whole) : answer == EXACT_NO;
+    const bool is_right = best == p->bound ? answer == EXACT_FITS && berth_plan_is_valid(p, unjoined) : answer == EXACT_NO;
     if (!is_right || joined.n >= p->n || joined.bound != p->bound) {
         fail_case(items, n, "wrong answer of joined blocks (answer, blocks)", (unsigned) answer, (unsigned) joined.n);
     }
@@ -69,7 +70,8 @@ static void check_joined(const struct berth_plan_item *items, int64_t n, const s
     berth_plan_prob_fini(&joined);
 }
 
-// The exact search itself, with each rule switched off in turn: at the optimum it says yes, below it no, and never passes it.
+// Checks the exact search with each rule switched off in turn: at the optimum it finds a plan, below the optimum it proves that
+// there is none, and next never exceeds the optimum.
 static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t optimum) {
     struct plan_traits traits;
     int32_t ids[BRUTE_MAX];
@@ -89,8 +91,8 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
         fail_case(items, n, "no search", 0, 0);
     }
     int64_t best = (int64_t) (optimum / pool.unit);
-    for (int off_rule = 0; x != NULL && off_rule <= EXACT_N_RULES; off_rule++) {
-        struct exact_ask ask = {.rules = EXACT_ALL & ~(off_rule < EXACT_N_RULES ? 1u << off_rule : 0u),
+    for (int i_rule_off = 0; x != NULL && i_rule_off <= EXACT_N_RULES; i_rule_off++) {
+        struct exact_ask ask = {.rules = EXACT_ALL & ~(i_rule_off < EXACT_N_RULES ? 1u << i_rule_off : 0u),
             .preorder = (enum plan_priority) brute_random(EXACT_N_PREORDERS),
             .valley = (enum exact_valley) brute_random(EXACT_N_VALLEYS),
             .max_nodes = 2000000,
@@ -99,19 +101,19 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
         bool is_late;
         ask.cap = best;
         if (berth_exact_ask(x, &ask, off, &next, &n_nodes, &is_late) != EXACT_FITS || !berth_plan_is_valid(&pool.prob, off)) {
-            fail_case(items, n, "no plan at the optimum without rule", (unsigned long long) off_rule, optimum);
+            fail_case(items, n, "no plan at the optimum without rule", (unsigned long long) i_rule_off, optimum);
         }
-        // From the live bound upwards, as the proof says where to go on.
+        // From the live bound upwards. Each proof gives the next capacity.
         ask.cap = pool.prob.bound;
         while (ask.cap < best) {
             if (berth_exact_ask(x, &ask, off, &next, &n_nodes, &is_late) != EXACT_NO || next > best || next <= ask.cap) {
-                fail_case(items, n, "wrong proof without rule (next capacity)", (unsigned long long) off_rule,
+                fail_case(items, n, "wrong proof without rule (next capacity)", (unsigned long long) i_rule_off,
                     (unsigned long long) next);
             }
             ask.cap = next;
             n_no++;
         }
-        if (off_rule == EXACT_N_RULES || brute_random(4) == 0) {
+        if (i_rule_off == EXACT_N_RULES || brute_random(4) == 0) {
             check_beams(items, n, x, &pool.prob, ask.rules, best);
         }
     }
@@ -123,7 +125,7 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
     berth_scratch_fini(&scratch);
 }
 
-// The three paths of the solver on one instance.
+// Checks the three paths of the solver on one instance: without search, with a short search, with a long search.
 static void check_instance(const struct berth_plan_item *items, int64_t n, bool with_rules) {
     uint64_t optimum = brute_optimum(items, n);
     uint64_t live = brute_live(items, n);
@@ -169,8 +171,8 @@ static void check_random(int n_instances, int64_t n_max, uint64_t size_max, uint
     }
 }
 
-// Random items, then fillers of one step that leave next to no room anywhere. Only those that the fast path does not solve are
-// checked: many of them are above live bytes.
+// Makes random items, then fillers of one step that leave almost no free memory at any step. Only instances that the fast path does
+// not solve are checked; for many of them the optimum is above the live bytes.
 static void check_tight(int n_instances, int64_t n_free, uint64_t size_max, int64_t steps, bool with_rules) {
     struct berth_plan_item items[BRUTE_MAX];
     for (int k = 0; k < n_instances;) {
@@ -206,7 +208,7 @@ static void check_tight(int n_instances, int64_t n_free, uint64_t size_max, int6
     }
 }
 
-// All multisets of n items with sizes 1..size_max and lifetimes within steps; every stride-th one.
+// Checks every stride-th of all multisets of n items with sizes 1..size_max and lifetimes within `steps` steps.
 static void check_exhaustive(int64_t n, int size_max, int steps, uint64_t stride) {
     struct berth_plan_item kinds[256];
     int n_kinds = 0;

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: MIT
-// beam.c: the exact search's question, asked in breadth: of all states with k blocks placed only the most promising are kept, and
-// from each of them every next block of its first valley is tried. The exact search's conclusions are drawn in every state, so a
-// wrong turn shows early; what is left of it is seen in the sections' slack. A state is worth the more, the less its sections are
-// near the point where they can waste nothing: the sum of 1 / slack^2. D of MiniMalloc's set, where depth first ended 3% above
-// the bound after a minute, fits into the bound with 100 states in 3.6 s.
-// If no state was ever dropped, the answer "no" is a proof like the exact search's.
+// beam.c: answers an ask of the exact search breadth first. Of all states with k placed blocks it keeps only the best ones. In each
+// state it tries every next block of the first valley. Each state gets all conclusions of the exact search, so many wrong choices
+// fail early. The others reduce the slack of the sections. The best states have the least sum of 1 / slack^2 over the sections.
+// Instance D of MiniMalloc's set fits into the bound with 100 states in 3.6 s; the depth-first search ended 3% above the bound
+// after a minute. If no state was dropped, the answer "no" is a proof, as in the depth-first search.
 
 #include "plan/solve/exact_state.h"
 
 #include <string.h>
 
 #define BRANCHES 10    // blocks that are tried in a state
-#define SLACK_ONE 0.01 // of the capacity: where less slack hardly counts any more
-#define SEEN_FACTOR 16 // places for hashes, for each state
+#define SLACK_ONE 0.01 // fraction of the capacity; limits the weight of sections with even less slack
+#define SEEN_FACTOR 16 // hash table entries per state
 
-struct kid {
+// A state of the next level.
+struct child {
     double badness;
-    int32_t slot; // of beam.next
+    int32_t slot; // index in beam.next
 };
 
 struct beam {
     struct exact *x;
     struct berth_arrays mem;
-    size_t size;         // numbers of a state: x->low and all that lies behind it up to the spans
-    int64_t *now, *next; // [width][size]
-    struct kid *kids;    // [width] what next holds, the worst on top of a heap
-    int32_t n_now, n_kids, width;
-    uint64_t *seen; // [n_seen] hashes of this level's states; a power of two; 0: none
+    size_t size;            // numbers per state: the array that starts at x->low and ends with the spans
+    int64_t *now, *next;    // [width][size]
+    struct child *children; // [width] heap of the states in next, the worst at the top
+    int32_t n_now, n_children, width;
+    uint64_t *seen; // [n_seen] hash table of the states of this level; n_seen is a power of two; 0: empty entry
     size_t n_seen;
-    bool is_whole; // nothing was dropped
+    bool is_complete; // no state was dropped
 };
 
 static double state_badness(const struct exact *x) {
@@ -49,7 +49,7 @@ static uint64_t hash_mix(uint64_t hash, const int64_t *v, int32_t n) {
     return hash;
 }
 
-// Has a state with the same bounds been seen on this level? Other orders of choice lead to it.
+// Returns whether a state with the same lows and floors was seen on this level. Different orders of choices lead to the same state.
 static bool is_seen(struct beam *b) {
     const uint64_t hash = hash_mix(hash_mix(1, b->x->low, b->x->p->n), b->x->floor, b->x->p->n_sec) | 1;
     for (size_t k = 0; k < 8; k++) {
@@ -62,53 +62,53 @@ static bool is_seen(struct beam *b) {
             return false;
         }
     }
-    return false; // crowded: it may come twice
+    return false; // the table is crowded here: the state may be kept twice
 }
 
-static void kids_sink(struct kid *kids, int32_t n) {
+static void children_sink(struct child *children, int32_t n) {
     for (int32_t i = 0;;) {
         int32_t worse = 2 * i + 1;
-        worse += worse + 1 < n && kids[worse + 1].badness > kids[worse].badness;
-        if (worse >= n || kids[worse].badness <= kids[i].badness) {
+        worse += worse + 1 < n && children[worse + 1].badness > children[worse].badness;
+        if (worse >= n || children[worse].badness <= children[i].badness) {
             return;
         }
-        const struct kid k = kids[i];
-        kids[i] = kids[worse];
-        kids[worse] = k;
+        const struct child k = children[i];
+        children[i] = children[worse];
+        children[worse] = k;
         i = worse;
     }
 }
 
-static void kids_add(struct kid *kids, int32_t at, struct kid kid) {
-    for (; at > 0 && kids[(at - 1) / 2].badness < kid.badness; at = (at - 1) / 2) {
-        kids[at] = kids[(at - 1) / 2];
+static void children_add(struct child *children, int32_t at, struct child child) {
+    for (; at > 0 && children[(at - 1) / 2].badness < child.badness; at = (at - 1) / 2) {
+        children[at] = children[(at - 1) / 2];
     }
-    kids[at] = kid;
+    children[at] = child;
 }
 
-// Keeps the state of x for the next level, if it is among the best.
+// Keeps the state of x for the next level if it is among the best.
 static void beam_keep(struct beam *b) {
     const double bad = state_badness(b->x);
-    const bool is_full = b->n_kids == b->width;
-    if (is_full && bad >= b->kids[0].badness) {
-        b->is_whole = false;
+    const bool is_full = b->n_children == b->width;
+    if (is_full && bad >= b->children[0].badness) {
+        b->is_complete = false;
         return;
     }
     if (is_seen(b)) {
         return;
     }
-    const int32_t slot = is_full ? b->kids[0].slot : b->n_kids;
+    const int32_t slot = is_full ? b->children[0].slot : b->n_children;
     if (is_full) {
-        b->is_whole = false;
-        b->kids[0].badness = bad;
-        kids_sink(b->kids, b->n_kids);
+        b->is_complete = false;
+        b->children[0].badness = bad;
+        children_sink(b->children, b->n_children);
     } else {
-        kids_add(b->kids, b->n_kids++, (struct kid){bad, slot});
+        children_add(b->children, b->n_children++, (struct child){bad, slot});
     }
     memcpy(b->next + (size_t) slot * b->size, b->x->low, b->size * sizeof *b->next);
 }
 
-// Takes state k of this level into x. Its unplaced blocks are the part.
+// Loads state k of this level into x. Returns its unplaced blocks as a part.
 static struct exact_part state_load(struct beam *b, int32_t k) {
     struct exact *x = b->x;
     struct exact_part part = {0, 0, 0, x->p->n_sec};
@@ -125,8 +125,8 @@ static struct exact_part state_load(struct beam *b, int32_t k) {
     return part;
 }
 
-// Tries the next blocks of a state, each with the knowledge that those before it come higher. True: all blocks are placed.
-static bool state_spread(struct beam *b, int32_t k) {
+// Tries the next blocks of a state. Each try knows that the blocks tried before it are above their sky. True: all are placed.
+static bool state_expand(struct beam *b, int32_t k) {
     struct exact *x = b->x;
     const struct exact_part part = state_load(b, k);
     for (int branch = 0; branch < BRANCHES; branch++) {
@@ -147,40 +147,40 @@ static bool state_spread(struct beam *b, int32_t k) {
             return false;
         }
     }
-    b->is_whole = false;
+    b->is_complete = false;
     return false;
 }
 
 static enum exact_answer levels_run(struct beam *b) {
     struct exact *x = b->x;
     while (b->n_now > 0) {
-        b->n_kids = 0;
+        b->n_children = 0;
         memset(b->seen, 0, b->n_seen * sizeof *b->seen);
         for (int32_t k = 0; k < b->n_now; k++) {
             if (berth_exact_is_over(x)) {
                 return EXACT_UNKNOWN;
             }
-            if (state_spread(b, k)) {
+            if (state_expand(b, k)) {
                 return EXACT_FITS;
             }
         }
         int64_t *swap = b->now;
         b->now = b->next;
         b->next = swap;
-        b->n_now = b->n_kids;
+        b->n_now = b->n_children;
     }
-    return b->is_whole && !x->is_out_of_memory ? EXACT_NO : EXACT_UNKNOWN;
+    return b->is_complete && !x->is_out_of_memory ? EXACT_NO : EXACT_UNKNOWN;
 }
 
 static bool beam_init(struct beam *b, struct exact *x, int32_t width) {
-    *b = (struct beam){.x = x, .width = width, .is_whole = true, .n_now = 1, .n_seen = 1};
+    *b = (struct beam){.x = x, .width = width, .is_complete = true, .n_now = 1, .n_seen = 1};
     b->size = (size_t) (x->span - x->low) + (size_t) x->p->n_sec + 1;
     while (b->n_seen < SEEN_FACTOR * (size_t) width) {
         b->n_seen *= 2;
     }
     b->now = berth_arrays_new(&b->mem, (size_t) width, b->size * sizeof *b->now);
     b->next = berth_arrays_new(&b->mem, (size_t) width, b->size * sizeof *b->next);
-    b->kids = berth_arrays_new(&b->mem, (size_t) width, sizeof *b->kids);
+    b->children = berth_arrays_new(&b->mem, (size_t) width, sizeof *b->children);
     b->seen = berth_arrays_new(&b->mem, b->n_seen, sizeof *b->seen);
     return !b->mem.has_failed;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// best_fit.c: the two classic placements that complete the greedy passes: online best fit in the order of arrival, which is what ggml does
-// (so a plan is never worse than ggml's), and largest first into the lowest gap.
-// Best fit gives up when its free list makes it superlinear; largest first is quadratic and the caller's to ration.
+// best_fit.c: two classic placements in addition to the greedy passes. Online best fit in the order of arrival is ggml's method, so
+// that a plan is never worse than ggml's. The other placement puts blocks one by one, largest first, into the lowest gap.
+// Best fit ends without a plan if its free list makes it superlinear. Largest first is quadratic; the caller limits n.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -10,16 +10,16 @@
 
 // ---- online best fit ----
 
-#define WORK_PER_BLOCK 64 // steps through the free list, on average
+#define WORK_PER_BLOCK 64 // limit on the average number of steps through the free list
 
 struct gap {
     int64_t off, size;
 };
 
 struct free_list {
-    struct gap *gaps; // by rising offset, none adjacent; above the last one lies the end
+    struct gap *gaps; // by rising offset, none adjacent; all are below end
     int32_t n, cap;
-    int64_t end;  // everything from here on is free
+    int64_t end;  // all units from here on are free
     int64_t work; // steps taken
 };
 
@@ -32,7 +32,7 @@ static int64_t free_list_take(struct free_list *f, int64_t size, int64_t target)
     }
     f->work += f->n;
     if (best < 0) {
-        // The end swallows a gap below it (free_list_give), so the tail is one piece.
+        // The free units from end on are one piece, because free_list_give merges the last gap into end.
         if (size > target - f->end) {
             return -1;
         }
@@ -52,7 +52,7 @@ static int64_t free_list_take(struct free_list *f, int64_t size, int64_t target)
 }
 
 static bool free_list_give(struct free_list *f, int64_t off, int64_t size) {
-    int32_t i = f->n; // first gap above
+    int32_t i = f->n; // first gap with a higher offset
     while (i > 0 && f->gaps[i - 1].off > off) {
         i--;
     }
@@ -87,7 +87,7 @@ static bool free_list_give(struct free_list *f, int64_t off, int64_t size) {
 }
 
 int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off) {
-    // Blocks that end with section s - 1, in the order of arrival: ends[ends_at[s]..ends_at[s + 1]).
+    // The blocks whose last section is s - 1, in the order of arrival, are ends[ends_at[s]..ends_at[s + 1]).
     size_t m = (size_t) p->n_sec;
     int32_t *ends_at = berth_calloc(m + 2 + (size_t) p->n, sizeof *ends_at);
     if (ends_at == NULL) {
@@ -131,9 +131,9 @@ int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *
 // ---- one by one into the lowest gap ----
 
 int64_t berth_plan_place_around(const struct plan_prob *p, const struct plan_placing *how, int64_t target, int64_t *off) {
-    const bool is_odd = p->align != NULL || p->chunk > 0;
+    const bool is_constrained = p->align != NULL || p->chunk > 0;
     int32_t *placed = how->placed;
-    int32_t n_placed = 0; // placed[]: by rising offset
+    int32_t n_placed = 0; // placed[] is sorted by rising offset
     int64_t peak = 0;
     for (; n_placed < how->n_set; n_placed++) {
         int32_t i = how->set[n_placed];
@@ -153,7 +153,7 @@ int64_t berth_plan_place_around(const struct plan_prob *p, const struct plan_pla
                 break;
             }
             level = off[j] + p->size[j];
-            if (is_odd) {
+            if (is_constrained) {
                 level = berth_plan_lowest_at(p, i, level, target);
             }
         }
@@ -189,8 +189,8 @@ int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int3
     return n;
 }
 
-// By falling size, and then, if it is given, by rising more[].
-static int64_t place_by(const struct plan_prob *p, const int64_t *more, int64_t sign, int64_t target, int64_t *off) {
+// Places the blocks by falling size. If primary is not NULL, rising sign * primary[] decides first, and size only among equals.
+static int64_t place_by(const struct plan_prob *p, const int64_t *primary, int64_t sign, int64_t target, int64_t *off) {
     size_t n = (size_t) p->n;
     struct berth_arrays mem = {0};
     int32_t *order = berth_arrays_new(&mem, 2 * n, sizeof *order);
@@ -198,10 +198,10 @@ static int64_t place_by(const struct plan_prob *p, const int64_t *more, int64_t 
     int64_t peak = -2;
     if (!mem.has_failed) {
         int32_t n_order = berth_plan_order_by_size(p, order, order + n, key);
-        for (int32_t k = 0; more != NULL && k < n_order; k++) {
-            key[k] = (uint64_t) (sign * more[order[k]]) ^ (uint64_t) 1 << 63;
+        for (int32_t k = 0; primary != NULL && k < n_order; k++) {
+            key[k] = (uint64_t) (sign * primary[order[k]]) ^ (uint64_t) 1 << 63;
         }
-        if (more != NULL) {
+        if (primary != NULL) {
             berth_plan_sort(key, order, key + n, order + n, n_order);
         }
         peak = berth_plan_place_in_order(p, order, n_order, target, order + n, off);

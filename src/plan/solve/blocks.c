@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// blocks.c: from the caller's items to the blocks of one pool: checks them, leaves out those without bytes, makes one block of an
-// alias group, and refuses fixed places that exclude each other. O(n), with alias groups or items out of order a sort.
+// blocks.c: makes the blocks of one pool from the caller's items. It checks the items, leaves out items without bytes, makes one
+// block of each alias group, and refuses fixed offsets that exclude each other.
+// The block of an alias group covers the hull of the group: all steps from the first to the last, at the size of the largest
+// member. If the hull is larger than the group itself, live units of sections are upper estimates (bound_is_inexact).
+// Cost: O(n); alias groups or items out of order need a sort.
 
 #include "plan/solve/blocks.h"
 #include "base/min.h"
@@ -17,7 +20,7 @@ static enum ggml_status item_check(const struct berth_plan_item *item, int64_t i
             GGML_STATUS_FAILED, "plan: item %lld has %llu bytes, more than 2^62", (long long) i, (unsigned long long) item->size);
     }
     if (max_chunk > 0 && item->size > max_chunk) {
-        return berth_fail(GGML_STATUS_FAILED, "plan: item %lld has %llu bytes, more than a chunk holds (%llu)", (long long) i,
+        return berth_fail(GGML_STATUS_FAILED, "plan: item %lld has %llu bytes, but a chunk has only %llu", (long long) i,
             (unsigned long long) item->size, (unsigned long long) max_chunk);
     }
     if (item->align > (uint64_t) INT64_MAX) {
@@ -34,7 +37,7 @@ static enum ggml_status item_check(const struct berth_plan_item *item, int64_t i
     if (item->fixed > (uint64_t) INT64_MAX - item->size || (item->align > 1 && in % item->align != 0) ||
         (max_chunk > 0 && item->size > max_chunk - in)) {
         return berth_fail(GGML_STATUS_FAILED,
-            "plan: item %lld cannot lie at its fixed offset %llu: %llu bytes, alignment %llu, chunks of %llu", (long long) i,
+            "plan: item %lld cannot have its fixed offset %llu: %llu bytes, alignment %llu, chunks of %llu", (long long) i,
             (unsigned long long) item->fixed, (unsigned long long) item->size, (unsigned long long) item->align,
             (unsigned long long) max_chunk);
     }
@@ -45,7 +48,7 @@ enum ggml_status berth_plan_items_check(
     const struct berth_plan_item *items, int64_t n, uint64_t max_chunk, struct plan_traits *traits) {
     *traits = (struct plan_traits){.is_by_first = true};
     if (n < 0 || n > INT32_MAX / 4 || (n > 0 && items == NULL)) {
-        return berth_fail(GGML_STATUS_FAILED, "plan: %lld items cannot be planned (0 to %d can)", (long long) n, INT32_MAX / 4);
+        return berth_fail(GGML_STATUS_FAILED, "plan: cannot plan %lld items (allowed: 0 to %d)", (long long) n, INT32_MAX / 4);
     }
     for (int64_t i = 0; i < n; i++) {
         const struct berth_plan_item *item = &items[i];
@@ -66,7 +69,7 @@ enum ggml_status berth_plan_items_check(
 
 // ---- alias groups ----
 
-// Enters the members ids[members[0..n)] of one group as block. *is_loose: its hull is larger than the group.
+// Makes one block of the members ids[members[0..n)] of one group. Sets *bound_is_inexact if its hull is larger than the group.
 static enum ggml_status group_merge(struct raw_block *block, const struct berth_plan_item *items, const int32_t *ids,
     const int32_t *members, int32_t n, bool *bound_is_inexact) {
     *block = (struct raw_block){INT64_MAX, INT64_MIN, 0, 1, BERTH_PLAN_ANY, items[ids[members[0]]].alias};
@@ -76,7 +79,7 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
         if (item->is_fixed) {
             if (block->fixed != BERTH_PLAN_ANY && block->fixed != item->fixed) {
                 return berth_fail(GGML_STATUS_FAILED,
-                    "plan: item %d is fixed at %llu, but another one of its alias group %d at %llu", i,
+                    "plan: item %d has the fixed offset %llu, but another item of its alias group %d has %llu", i,
                     (unsigned long long) item->fixed, item->alias, (unsigned long long) block->fixed);
             }
             block->fixed = item->fixed;
@@ -92,34 +95,34 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
         block->last = max_i64(item->last, block->last);
         block->size = max_u64(item->size, block->size);
     }
-    // Members come by rising first step. The hull is exact if those of the full size cover it without a hole.
-    int64_t covered = block->first; // [block->first, covered) is covered by the full size
-    bool is_whole = block->size == 0;
-    for (int32_t k = 0; k < n && !is_whole; k++) {
+    // The members are sorted by rising first step. The hull is exact if members of the full size cover all of its steps.
+    int64_t covered = block->first; // the full size covers [block->first, covered)
+    bool is_covered = block->size == 0;
+    for (int32_t k = 0; k < n && !is_covered; k++) {
         const struct berth_plan_item *item = &items[ids[members[k]]];
         if (item->size == block->size && item->first <= covered) {
-            is_whole = item->last >= block->last;
-            if (!is_whole && item->last >= covered) {
+            is_covered = item->last >= block->last;
+            if (!is_covered && item->last >= covered) {
                 covered = item->last + 1;
             }
         }
     }
-    *bound_is_inexact |= !is_whole || (block->fixed != BERTH_PLAN_ANY && n > 1);
+    *bound_is_inexact |= !is_covered || (block->fixed != BERTH_PLAN_ANY && n > 1);
     return GGML_STATUS_SUCCESS;
 }
 
-// One member's fixed offset must suit the alignments of all, also of those without bytes.
+// The fixed offset of one member must suit the alignments of all members, also of members without bytes.
 static enum ggml_status group_check(const struct raw_block *group, uint64_t max_chunk) {
     const uint64_t in = group->fixed != BERTH_PLAN_ANY && max_chunk > 0 ? group->fixed % max_chunk : group->fixed;
     if (group->fixed == BERTH_PLAN_ANY || in % group->align == 0) {
         return GGML_STATUS_SUCCESS;
     }
-    return berth_fail(GGML_STATUS_FAILED, "plan: alias group %d cannot lie at %llu: common alignment %llu, chunks of %llu",
+    return berth_fail(GGML_STATUS_FAILED, "plan: alias group %d cannot have offset %llu: common alignment %llu, chunks of %llu",
         group->group, (unsigned long long) group->fixed, (unsigned long long) group->align, (unsigned long long) max_chunk);
 }
 
-// Gives the members of a merged group their blocks: one for all; or, where the group is fixed and so needs no place, one for
-// each, since a hull could lie where it has no right to.
+// Assigns blocks to the members of a merged group. A group without a fixed offset is one block. In a group with a fixed offset each
+// member is a block, because the hull could overlap other fixed items although the members do not.
 static void group_enter(struct plan_pool *pool, const int32_t *members, int32_t n, struct raw_block *blocks, int32_t *n_blocks) {
     struct raw_block group = blocks[*n_blocks];
     if (group.fixed == BERTH_PLAN_ANY) {
@@ -146,7 +149,7 @@ static void group_enter(struct plan_pool *pool, const int32_t *members, int32_t 
     }
 }
 
-// One block per group and per free item. Items without bytes keep a block only where a group or a fixed offset gives one.
+// Makes one block per group and per item outside groups. An item without bytes shares its group's block or has none.
 static enum ggml_status pool_merge(
     struct plan_pool *pool, struct raw_block *blocks, int32_t *n_blocks, struct berth_scratch *scratch) {
     size_t n = (size_t) pool->n_ids;
@@ -186,7 +189,7 @@ static enum ggml_status pool_merge(
     return GGML_STATUS_SUCCESS;
 }
 
-// Fixed blocks that collide, or break their group's alignment or a chunk, leave no plan.
+// Refuses fixed blocks that collide, or that violate the alignment of their group or the border of a chunk.
 static enum ggml_status fixed_check(
     const struct plan_pool *pool, const struct raw_block *blocks, int32_t n, struct berth_scratch *scratch) {
     struct berth_plan_item *items = berth_scratch_take(scratch, (size_t) n * sizeof *items);
@@ -207,11 +210,11 @@ static enum ggml_status fixed_check(
     const enum ggml_status status = berth_plan_check(items, n_fixed, &params, off, &fault);
     if (status == GGML_STATUS_FAILED && fault.kind == BERTH_PLAN_COLLIDE) {
         berth_fail(status,
-            "plan: items fixed at %llu (%llu bytes) and at %llu (%llu bytes) share bytes and live together at step %lld",
+            "plan: items with fixed offsets %llu (%llu bytes) and %llu (%llu bytes) share bytes and are both alive at step %lld",
             (unsigned long long) off[fault.i], (unsigned long long) items[fault.i].size, (unsigned long long) off[fault.j],
             (unsigned long long) items[fault.j].size, (long long) max_i64(items[fault.i].first, items[fault.j].first));
     } else if (status == GGML_STATUS_FAILED) {
-        berth_fail(status, "plan: alias group %d cannot lie at %llu: %llu bytes, common alignment %llu, chunks of %llu",
+        berth_fail(status, "plan: alias group %d cannot have offset %llu: %llu bytes, common alignment %llu, chunks of %llu",
             items[fault.i].alias, (unsigned long long) off[fault.i], (unsigned long long) items[fault.i].size,
             (unsigned long long) items[fault.i].align, (unsigned long long) pool->max_chunk);
     }
@@ -220,7 +223,7 @@ static enum ggml_status fixed_check(
 
 // ---- the blocks ----
 
-// Sorts the blocks by rising first step and renames them in block_of.
+// Sorts the blocks by rising first step and updates their numbers in block_of.
 static bool sort_blocks(struct plan_pool *pool, struct raw_block **blocks, int32_t n, struct berth_scratch *scratch) {
     size_t m = (size_t) n;
     uint64_t *key = berth_scratch_take(scratch, 2 * m * sizeof *key);
@@ -247,7 +250,7 @@ static bool sort_blocks(struct plan_pool *pool, struct raw_block **blocks, int32
     return true;
 }
 
-// A block for each item that has bytes.
+// Makes one block of each item that has bytes.
 static int32_t pool_copy(struct plan_pool *pool, struct raw_block *blocks) {
     int32_t n = 0;
     for (int32_t k = 0; k < pool->n_ids; k++) {

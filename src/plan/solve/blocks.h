@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// blocks.h: what a pool's items become on their way to a problem, between blocks.c and pool.c.
+// blocks.h: the blocks of a pool before they become a problem; blocks.c makes them, pool.c uses them.
 #pragma once
 
 #include "plan/solve/plan.h"
 
-// A block before its times are sections and its bytes units.
+// A block with times in steps and sizes in bytes.
 struct raw_block {
     int64_t first, last;
     uint64_t size, align, fixed;
@@ -20,16 +20,16 @@ static inline uint64_t plan_gcd(uint64_t x, uint64_t y) {
     return x;
 }
 
-// False: the least common multiple is not below 2^63.
+// False: the least common multiple is 2^63 or more.
 static inline bool plan_lcm_ok(uint64_t x, uint64_t y, uint64_t *out) {
     return !__builtin_mul_overflow(x, y / plan_gcd(x, y), out) && *out <= (uint64_t) INT64_MAX;
 }
 
-// Times as numbers of the same order.
+// Maps a time to an unsigned number, so that both have the same order.
 static inline uint64_t plan_time_key(int64_t t) {
     return (uint64_t) t ^ (uint64_t) 1 << 63;
 }
 
-// The pool's blocks by rising first step, in scratch; fills block_of and says if the problem is loose.
+// Makes the pool's blocks, by rising first step, in scratch. Fills pool->block_of and sets pool->prob.bound_is_inexact.
 enum ggml_status berth_plan_blocks(struct plan_pool *pool, const struct plan_traits *traits, struct berth_scratch *scratch,
     struct raw_block **blocks, int32_t *n_blocks) BERTH_MUST_USE;

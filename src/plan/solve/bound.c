@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT
-// bound.c: how much every plan of a pool needs, without searching.
-//   live       the largest sum of sizes alive at one step; of an alias group its largest living member counts
-//   padding    all but one of the blocks alive together end at a multiple of the common alignment; where alignments differ,
-//              those of the blocks whose alignment is a multiple of it, for each alignment by itself
-//   fixed      a fixed block's end; where a block fits at the lowest between the fixed ones it lives with
-// With chunks the need is the sum over chunks, where padding at the end of each is not counted and a hole below a fixed block
-// may be a chunk's unused end: only live holds.
+// bound.c: computes a lower bound of the peak of a pool, without searching. The bound is the maximum of:
+//   live       the largest sum of sizes that are alive at one step; of an alias group only the largest live member counts
+//   padding    of the blocks that are alive together, all but the highest end at a multiple of their common alignment. If
+//              alignments differ, this holds for each alignment A and the blocks whose alignment is a multiple of A
+//   fixed      the end of each fixed block, and the lowest possible end of each block between the fixed blocks that it lives with
+// With chunks, only the live bytes are a bound: the peak is then a sum over chunks, padding at the end of a chunk does not count,
+// and a hole below a fixed block may be the unused end of a chunk.
 
 #include "base/min.h"
 #include "plan/solve/blocks.h"
 
 #include <string.h>
 
-// ---- live bytes where the hull of an alias group is larger than the group ----
+// ---- live bytes if the hull of an alias group is larger than the group ----
 
-// Changes of the live sum, to be sorted by time.
+// Changes of the number of live bytes, to be sorted by time.
 struct events {
-    uint64_t *key;   // [2 * cap] time, and scratch
-    int32_t *idx;    // [2 * cap] into delta, and scratch
+    uint64_t *key;   // [2 * cap] time; the second part is scratch
+    int32_t *idx;    // [2 * cap] index in delta; the second part is scratch
     uint64_t *delta; // [cap]
     int32_t n, cap;
-    uint64_t *times; // [2n + 1] scratch of a group
-    int32_t *next;   // [2n + 1]
+    uint64_t *times; // [2n + 1] scratch for a group
+    int32_t *next;   // [2n + 1] scratch for a group
 };
 
 static uint64_t end_key(int64_t last) {
@@ -48,7 +48,7 @@ static int32_t find_time(const uint64_t *times, int32_t n, uint64_t key) {
     return lo;
 }
 
-// Enters one group, members[0..n) by falling size: each paints what no larger one has painted.
+// Adds one group, members[0..n), sorted by falling size. Each member counts at the times that no larger member covers.
 static void events_add_group(struct events *e, const struct plan_pool *pool, const int32_t *members, int32_t n) {
     uint64_t *times = e->times;
     int32_t *next = e->next;
@@ -59,7 +59,7 @@ static void events_add_group(struct events *e, const struct plan_pool *pool, con
     }
     berth_plan_sort(times, next, e->key + e->cap, e->idx + e->cap, 2 * n);
     for (int32_t t = 0; t <= 2 * n; t++) {
-        next[t] = t; // from t on, the first cell not yet painted; cell t is [times[t], times[t + 1])
+        next[t] = t; // first uncovered cell from t on; cell t is [times[t], times[t + 1])
     }
     for (int32_t k = 0; k < n; k++) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
@@ -72,7 +72,7 @@ static void events_add_group(struct events *e, const struct plan_pool *pool, con
             while (next[to] != to) {
                 to = next[to];
             }
-            while (next[t] != to) { // halve the way for the next one
+            while (next[t] != to) { // path compression
                 int32_t step = next[t];
                 next[t] = to;
                 t = step;
@@ -87,7 +87,7 @@ static void events_add_group(struct events *e, const struct plan_pool *pool, con
     }
 }
 
-static enum ggml_status loose_live(struct plan_pool *pool) {
+static enum ggml_status live_bound_without_hulls(struct plan_pool *pool) {
     size_t n = (size_t) pool->n_ids;
     size_t cap = 4 * n;
     struct berth_arrays mem = {0};
@@ -141,8 +141,9 @@ static enum ggml_status loose_live(struct plan_pool *pool) {
 
 // ---- the bound ----
 
-// The bytes by which the blocks of section s may fall short of their rounded ends: one of them is on top.
-static uint64_t top_slack(const struct plan_pool *pool, int32_t s) {
+// Returns the largest difference in bytes between a block's rounded size and its size, over the blocks of section s. One of these
+// blocks is the highest, and its padding does not count.
+static uint64_t max_padding(const struct plan_pool *pool, int32_t s) {
     uint64_t most = 0;
     for (int32_t k = 0; k < pool->n_ids; k++) {
         int32_t i = pool->block_of[k];
@@ -165,14 +166,14 @@ static int64_t section_step(const struct plan_pool *pool, int32_t s) {
     return step;
 }
 
-// What the blocks whose alignment is a multiple of align need in the section s where they need most.
+// Returns the units that the blocks whose alignment is a multiple of align require in the section *s where they require most.
 static int64_t aligned_need(const struct plan_prob *p, int64_t align, int64_t *total, int32_t *s) {
     memset(total, 0, ((size_t) p->n_sec + 1) * sizeof *total);
     for (int32_t i = 0; i < p->n; i++) {
         if (p->align[i] % align == 0) {
             const int64_t pad = (align - p->size[i] % align) % align;
             if (pad > INT64_MAX - p->size[i] || p->n > INT64_MAX / (p->size[i] + pad)) {
-                return 0; // sums might not fit
+                return 0; // a sum might overflow
             }
             total[p->a[i]] += p->size[i] + pad;
             total[p->b[i]] -= p->size[i] + pad;
@@ -195,7 +196,7 @@ static int64_t aligned_need(const struct plan_prob *p, int64_t align, int64_t *t
     return most - slack;
 }
 
-// Alignments are few; beyond N_ALIGNS different ones the bound is left as it is.
+// There are few alignments. Only the first N_ALIGNS different ones can raise the bound.
 #define N_ALIGNS 16
 
 static enum ggml_status raise_by_alignments(struct plan_pool *pool) {
@@ -236,19 +237,20 @@ enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
     }
     pool->bound_step = section_step(pool, p->bound_sec);
     if (p->bound_is_inexact) {
-        enum ggml_status status = loose_live(pool);
+        enum ggml_status status = live_bound_without_hulls(pool);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
-        // The hulls say nothing about the group: units only for blocks that are fixed or meet fixed ones.
+        // The hulls give no bound of the group. The units below serve only for fixed blocks and blocks that live with them.
         p->bound = (int64_t) (pool->bound / pool->unit + (pool->bound % pool->unit != 0));
     } else {
         if (p->bound > INT64_MAX / (int64_t) pool->unit) {
-            return berth_fail(GGML_STATUS_FAILED, "plan: %lld units of %llu bytes are alive together, more than 2^63 - 1 bytes",
-                (long long) p->bound, (unsigned long long) pool->unit);
+            return berth_fail(GGML_STATUS_FAILED,
+                "plan: %lld units of %llu bytes are alive at one step, more than 2^63 - 1 bytes", (long long) p->bound,
+                (unsigned long long) pool->unit);
         }
         pool->bound = (uint64_t) p->bound * pool->unit;
-        pool->bound -= pool->least_end > 0 ? top_slack(pool, p->bound_sec) : 0;
+        pool->bound -= pool->pad_max > 0 ? max_padding(pool, p->bound_sec) : 0;
     }
     if (p->align != NULL && p->chunk == 0 && !p->bound_is_inexact) {
         const enum ggml_status status = raise_by_alignments(pool);
@@ -268,7 +270,7 @@ enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
         if (at >= 0 && at + p->size[i] > p->bound) {
             p->bound = at + p->size[i];
             if (p->bound <= INT64_MAX / (int64_t) pool->unit) {
-                uint64_t end = (uint64_t) p->bound * pool->unit - pool->least_end;
+                uint64_t end = (uint64_t) p->bound * pool->unit - pool->pad_max;
                 pool->bound = max_u64(end, pool->bound);
             }
             i_top = i;

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT
-// check.c: is a plan valid? The law that every plan passes before it leaves the planner in debug builds.
-// Items are taken by rising offset; a tree over time knows the highest end so far. An item collides if and only if the highest
-// end over its life lies above its offset. Members of one alias group are asked first and entered together. O(n log n).
+// check.c: checks whether a plan is valid. In debug builds every plan passes this check before it leaves the planner.
+// The check takes the items by rising offset. A tree over time holds the highest end so far. An item collides if and only if the
+// highest end in its lifetime is above its offset. Members of one alias group may share bytes: all of them are checked before any
+// is entered into the tree. O(n log n).
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
 
-// ---- highest end over a range of time ----
+// ---- the highest end in a range of time ----
 
 struct tops {
-    uint64_t *over; // [2 * n] the highest end entered for all of the node
-    uint64_t *most; // [2 * n] the highest end anywhere below the node
+    uint64_t *over; // [2 * n] the highest end entered for the complete range of the node
+    uint64_t *most; // [2 * n] the highest end at any time in the range of the node
     size_t n;
 };
 
-static uint64_t tops_ask(const struct tops *t, size_t lo, size_t hi) {
+static uint64_t tops_query(const struct tops *t, size_t lo, size_t hi) {
     uint64_t most = 0;
     size_t l = lo + t->n;
     size_t h = hi + t->n;
@@ -30,7 +31,7 @@ static uint64_t tops_ask(const struct tops *t, size_t lo, size_t hi) {
             most = max_u64(t->most[y], most);
         }
     }
-    // what was entered above either border covers part of the range
+    // Ends entered at the ancestors of both borders cover a part of the range.
     for (size_t x = l; x > 0; x /= 2) {
         most = max_u64(t->over[x], most);
     }
@@ -60,7 +61,7 @@ static void tops_enter(struct tops *t, size_t lo, size_t hi, uint64_t top) {
 
 // ---- collisions ----
 
-// What the sweep needs of an item.
+// The properties of an item that the check needs.
 struct spot {
     uint64_t off, size;
     int64_t first, last;
@@ -72,7 +73,7 @@ static bool spots_meet(const struct spot *x, const struct spot *y) {
            y->off < x->off + x->size && !(x->alias > 0 && x->alias == y->alias);
 }
 
-// Numbers of spots, and what sorting them takes. Sorting is stable: by one key after the other, the last one counts most.
+// Numbers of spots, and scratch memory for sorting them. The sort is stable, so the last of several sorts is the most significant.
 struct order {
     int32_t *idx, *tmp_idx;
     uint64_t *key, *tmp_key;
@@ -107,13 +108,14 @@ static void order_sort(struct order *o, const struct spot *spots, enum order_key
     berth_plan_sort(o->key, o->idx, o->tmp_key, o->tmp_idx, o->n);
 }
 
-// The steps at which something begins or ends, each once.
+// Fills o->key with the steps at which items begin or end, sorted and unique. Returns their number.
 static size_t times_sort(struct order *o, const struct spot *spots, const int32_t *idx, int32_t n) {
     for (int32_t k = 0; k < n; k++) {
-        o->key[2 * k] = (uint64_t) spots[idx[k]].first ^ (uint64_t) INT64_MIN; // so that negative ones come first
+        o->key[2 * k] =
+            (uint64_t) spots[idx[k]].first ^ (uint64_t) INT64_MIN; // flips the sign bit, so that negative steps come first
         o->key[2 * k + 1] = (uint64_t) spots[idx[k]].last ^ (uint64_t) INT64_MIN;
     }
-    memset(o->idx, 0, (size_t) n * 2 * sizeof *o->idx); // nobody asks where they came from
+    memset(o->idx, 0, (size_t) n * 2 * sizeof *o->idx); // the sort needs indices, but nothing reads them
     berth_plan_sort(o->key, o->idx, o->tmp_key, o->tmp_idx, 2 * n);
     size_t n_unique = 0;
     for (int32_t k = 0; k < 2 * n; k++) {
@@ -141,7 +143,7 @@ static bool is_group(const struct spot *x, const struct spot *y) {
     return x->alias > 0 && x->alias == y->alias && x->off == y->off;
 }
 
-// The first of the sorted spots of one pool that meets an earlier one, or -1; -2: out of memory.
+// Returns the first of the sorted spots of one pool that collides with an earlier one. -1: none, -2: out of memory.
 static int64_t sweep_pool(const struct spot *spots, const int32_t *idx, int32_t n) {
     int64_t found = -1;
     struct order times;
@@ -156,13 +158,13 @@ static int64_t sweep_pool(const struct spot *spots, const int32_t *idx, int32_t 
     }
     tops.most = tops.over + 2 * tops.n;
     for (int32_t i = 0; i < n && found < 0;) {
-        int32_t end = i + 1; // of the members of one group
+        int32_t end = i + 1; // end of the members of one group
         while (end < n && is_group(&spots[idx[i]], &spots[idx[end]])) {
             end++;
         }
         for (int32_t j = i; j < end && found < 0; j++) {
             const struct spot *x = &spots[idx[j]];
-            if (tops_ask(&tops, time_index(times.key, tops.n, x->first), time_index(times.key, tops.n, x->last) + 1) > x->off) {
+            if (tops_query(&tops, time_index(times.key, tops.n, x->first), time_index(times.key, tops.n, x->last) + 1) > x->off) {
                 found = idx[j];
             }
         }
@@ -177,7 +179,7 @@ static int64_t sweep_pool(const struct spot *spots, const int32_t *idx, int32_t 
     return found;
 }
 
-// The same over all pools, each with the times of its own items: many pools cost no more than one.
+// Checks all pools with sweep_pool. Each pool has a tree over its own times, so many pools cost no more than one.
 static int64_t spots_sweep(const struct spot *spots, struct order *o) {
     int64_t found = -1;
     order_sort(o, spots, BY_ALIAS);
@@ -192,7 +194,7 @@ static int64_t spots_sweep(const struct spot *spots, struct order *o) {
     return found;
 }
 
-// Two members of one alias group that are not at one offset of one pool; false: there are none.
+// Finds two members of one alias group with different offsets or pools. False: there are none.
 static bool alias_fault(const struct spot *spots, struct order *o, int64_t *i, int64_t *j) {
     order_sort(o, spots, BY_ALIAS);
     for (int32_t k = 1; k < o->n; k++) {
@@ -239,9 +241,9 @@ enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n
         return n == 0 ? fault_report(fault, BERTH_PLAN_SOUND, -1, -1)
                       : berth_fail(GGML_STATUS_FAILED, "plan check: no items to check (n = %lld)", (long long) n);
     }
-    if (n > INT32_MAX / 4) { // as many as can be planned
+    if (n > INT32_MAX / 4) { // the same limit as for planning
         return berth_fail(
-            GGML_STATUS_FAILED, "plan check: %lld items cannot be checked (0 to %d can)", (long long) n, INT32_MAX / 4);
+            GGML_STATUS_FAILED, "plan check: cannot check %lld items (allowed: 0 to %d)", (long long) n, INT32_MAX / 4);
     }
     for (int64_t i = 0; i < n; i++) {
         enum berth_plan_fault_kind kind = item_fault(&items[i], offsets[i], max_chunk);
@@ -308,12 +310,12 @@ bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off) {
     if (spots != NULL && order_init(&o, p->n)) {
         for (; o.n < p->n; o.n++) {
             const int32_t i = o.n;
-            // Fixed blocks at one offset are of one alias group; others would have been refused.
+            // Fixed blocks at one offset belong to one alias group. Other fixed blocks that collide were refused before.
             int32_t group = p->fixed != NULL && p->fixed[i] >= 0 ? 0 : -1;
             spots[i] = (struct spot){(uint64_t) off[i], (uint64_t) p->size[i], p->a[i], p->b[i] - 1, 0, group};
             o.idx[i] = i;
         }
-        ok = spots_sweep(spots, &o) < 0; // out of memory proves nothing
+        ok = spots_sweep(spots, &o) < 0; // out of memory counts as valid
     }
     order_fini(&o);
     berth_free(spots);

@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: MIT
-// chunked.c: better plans for a pool of several chunks. What counts there is how far each chunk is used, summed, not where the
-// last block ends: a block that lengthens no chunk costs nothing, wherever it lies. Blocks are placed one by one, each where it
-// lengthens a chunk least, and of such places into the tightest gap; several orders are tried, then two blocks change places in
-// the best one as long as that does not make it worse. Taken in the order of their first steps this is online best fit, what
-// ggml does, so a plan that needs more than ggml's is rare. It proves nothing. O(n^2) an order.
+// chunked.c: finds better plans for a pool of several chunks. Its cost is the sum of the used lengths of the chunks. The used
+// length of a chunk is the highest end of a block in it. A block that does not increase a used length costs nothing at any offset.
+// The blocks are placed one by one. Each goes to the place that increases a used length least; among equal places, into the
+// smallest gap. Several orders of blocks are tried. Then pairs of blocks are exchanged in the best order, as long as the cost does
+// not rise. The order of first steps is online best fit, which is ggml's method, so a plan that requires more than ggml's is rare.
+// This method proves no bound. It takes O(n^2) per order.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
 
-#define BLOCKS_MAX 2000   // that are placed anew at all
-#define FAST_WORK 2000000 // of the exchange without a deadline, in blocks * blocks; 4 ms at most
+#define BLOCKS_MAX 2000   // larger problems keep their plan
+#define FAST_WORK 2000000 // limit on exchanges without a deadline, in blocks * blocks; 4 ms at most
 #define TRIES_PER_BLOCK 400
 
 struct chunked {
     const struct plan_prob *p;
     uint64_t *key;   // [2n] scratch of the sort
-    int32_t *spare;  // [n] the same
+    int32_t *spare;  // [n] scratch of the sort
     int32_t *order;  // [n]
     int32_t *placed; // [n] by rising offset
-    int64_t *used;   // [n + 1] how far each chunk is used; no order opens more chunks than blocks
+    int64_t *used;   // [n + 1] used length of each chunk; no order opens more chunks than there are blocks
     int64_t *plan;   // [n] offsets of the order that was placed last
-    int64_t *most;   // [n] the largest total over each block's life
+    int64_t *most;   // [n] the largest total in each block's lifetime
 };
 
-// How far the chunks are used, summed.
+// Returns the sum of the used lengths of all chunks.
 static int64_t total_used(struct chunked *c, const int64_t *off) {
     const struct plan_prob *p = c->p;
     int64_t sum = 0;
@@ -33,7 +34,7 @@ static int64_t total_used(struct chunked *c, const int64_t *off) {
     for (int32_t i = 0; i < p->n; i++) {
         const int64_t k = off[i] / p->chunk, end = off[i] % p->chunk + p->size[i];
         if (k > p->n) {
-            return PLAN_NO_CAP; // a fast path may leave chunks empty; such a plan is not one to keep
+            return PLAN_NO_CAP; // the fast path may leave chunks empty; such a plan is not worth keeping
         }
         if (end > c->used[k]) {
             sum += end - c->used[k];
@@ -43,7 +44,7 @@ static int64_t total_used(struct chunked *c, const int64_t *off) {
     return sum;
 }
 
-// Where a block may go: what it adds to the chunk there, and what is left of the gap.
+// A place for a block: its offset, the increase of the chunk's used length, and the units of the gap that stay free.
 struct choice {
     int64_t at, adds, left;
 };
@@ -56,7 +57,7 @@ static void choice_offer(struct choice *best, const struct chunked *c, int64_t a
     }
 }
 
-// The end of the gap that begins at `at` and reaches to `end` at most: a chunk's end ends it too.
+// Returns the end of the gap that begins at `at` and reaches at most to `end`. The end of the chunk also ends the gap.
 static int64_t gap_end(const struct plan_prob *p, int64_t at, int64_t end) {
     const int64_t chunk_end = (at / p->chunk + 1) * p->chunk;
     return min_i64(end, chunk_end);
@@ -72,7 +73,7 @@ static struct choice best_place(const struct chunked *c, int32_t n_placed, int32
         if (p->b[j] <= p->a[i] || p->b[i] <= p->a[j] || c->plan[j] + p->size[j] <= at) {
             continue;
         }
-        // Before this block there may be room in several chunks; the first and the next are looked at.
+        // There may be gaps before this block in several chunks. Each of them is offered.
         while (at >= 0 && c->plan[j] - at >= p->size[i]) {
             choice_offer(&best, c, at, gap_end(p, at, c->plan[j]), p->size[i]);
             at = berth_plan_lowest_at(p, i, (at / p->chunk + 1) * p->chunk, limit);
@@ -81,7 +82,7 @@ static struct choice best_place(const struct chunked *c, int32_t n_placed, int32
             at = berth_plan_lowest_at(p, i, c->plan[j] + p->size[j], limit);
         }
     }
-    // Behind all of them: in the chunk of the last one, or in every chunk from there to the first that is empty.
+    // After all placed blocks: in the chunk of the last one, and in each later chunk up to the first empty one.
     while (at >= 0) {
         choice_offer(&best, c, at, gap_end(p, at, PLAN_NO_CAP), p->size[i]);
         if (c->used[at / p->chunk] == 0) {
@@ -92,7 +93,7 @@ static struct choice best_place(const struct chunked *c, int32_t n_placed, int32
     return best;
 }
 
-// The blocks by their order into c->plan. What they take, or PLAN_NO_CAP: more than target.
+// Places the blocks in their order into c->plan. Returns the cost, or PLAN_NO_CAP if it exceeds target.
 static int64_t place_all(struct chunked *c, int64_t target) {
     int64_t sum = 0;
     memset(c->used, 0, ((size_t) c->p->n + 1) * sizeof *c->used);
@@ -116,7 +117,7 @@ static int64_t place_all(struct chunked *c, int64_t target) {
     return sum;
 }
 
-// Takes what was placed if it is better.
+// Makes c->plan the current plan if its cost is lower.
 static void keep_better(struct chunked *c, struct plan_state *s, int64_t sum) {
     if (sum < s->peak) {
         memcpy(s->spare, c->plan, (size_t) c->p->n * sizeof *c->plan);
@@ -144,7 +145,7 @@ static void order_by(struct chunked *c, enum order by) {
         c->order[i] = i;
         key[i] = ~(uint64_t) c->p->size[i];
     }
-    if (by != BY_FIRST) { // those that come at once come in the caller's order
+    if (by != BY_FIRST) { // blocks with the same first step keep the caller's order
         berth_plan_sort(key, c->order, key + c->p->n, c->spare, c->p->n);
     }
     for (int32_t k = 0; k < c->p->n; k++) {
@@ -153,10 +154,10 @@ static void order_by(struct chunked *c, enum order by) {
     berth_plan_sort(key, c->order, key + c->p->n, c->spare, c->p->n);
 }
 
-// Two blocks of the order change places, again and again.
+// Exchanges pairs of blocks in the order and keeps each exchange that does not raise the cost.
 static void plan_exchange(struct chunked *c, const struct plan_goal *g, struct plan_state *s, int64_t last) {
     const int32_t n = c->p->n;
-    int64_t tries = (int64_t) n * TRIES_PER_BLOCK; // a few blocks have few orders
+    int64_t tries = (int64_t) n * TRIES_PER_BLOCK; // few blocks have few orders
     uint64_t random = g->seed;
     if (g->deadline_us <= 0 && tries > FAST_WORK / ((int64_t) n * n)) {
         tries = FAST_WORK / ((int64_t) n * n);

@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: MIT
-// constrained.c: a search for better plans of blocks that may not lie anywhere: alignments that the unit does not settle, chunks,
-// fixed blocks. A few blocks are exhausted, for half of the time at most. Then a local search: blocks go one by one into the
-// lowest gap; two change places in the order, and the change stays if the peak does not rise. It proves nothing: the bound is
-// bound.c's.
+// constrained.c: finds better plans for constrained problems: alignments that rounding does not cover, chunks, fixed blocks. If
+// there are few blocks, an exhaustive search tries all plans, for at most half of the time. Then a local search places the blocks
+// one by one into the lowest gap, exchanges two blocks in the order, and keeps the exchange if the peak does not rise. The local
+// search proves no bound; bound.c computes the bound.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
 
-// ---- exhaustion ----
+// ---- exhaustive search ----
 
-// Goes through all plans that can be the best. Some best plan has every block at the lowest place that those below it leave:
-// whoever can still slide down may. So it is enough to place blocks by rising offset, each at its lowest place. A branch ends
-// where a block has no place below the best plan so far, where two equal blocks only change places, and where one block passes the
-// end of another's place, which that one would then have to take too late. If all branches have ended, nothing is better: the
-// bound is lifted to the peak. O(n^2) a node.
+// Some optimal plan has every block at the lowest offset that the blocks below it allow, because any other block can slide down. It
+// is therefore sufficient to place blocks by rising offset, each at its lowest offset. A branch ends
+// - if some block has no offset that ends below the best plan so far,
+// - if two equal blocks would only be exchanged,
+// - if a block would start above the lowest possible end of another unplaced block, which would then be placed too late.
+// If all branches have ended, no plan is better, and the bound is raised to the peak. A node takes O(n^2).
 
-#define CLOCK_NODES 256 // nodes between two looks at the clock
-#define NODE_NS 100     // what a node counts
-#define NODE_PAIR_NS 3  // and each block to place beside one that is
+#define CLOCK_NODES 256 // nodes between two readings of the clock
+#define NODE_NS 100     // price of a node
+#define NODE_PAIR_NS 3  // price of each pair of an unplaced and a placed block
 
 struct exhaust {
     const struct plan_prob *p;
     struct plan_state *state;
     const struct plan_goal *goal;
     int64_t *off;    // [n]
-    int32_t *placed; // [n] those that are not fixed, by rising offset
-    int32_t *open;   // [n] the others
+    int32_t *placed; // [n] placed blocks that are not fixed, by rising offset
+    int32_t *open;   // [n] unplaced blocks
     int32_t n_placed, n_open;
-    int64_t n_left; // nodes
+    int64_t n_left; // nodes until the node limit
     bool is_late;
 };
 
@@ -38,7 +39,7 @@ static bool is_equal(const struct plan_prob *p, int32_t i, int32_t j) {
            (p->align == NULL || p->align[i] == p->align[j]);
 }
 
-// The lowest place of block i beside those that are placed, or -1: it would not end below the peak.
+// Returns the lowest offset of block i among the placed blocks, or -1 if it would not end below the peak.
 static int64_t lowest_level(const struct exhaust *x, int32_t i) {
     const struct plan_prob *p = x->p;
     const int64_t limit = x->state->peak - 1 - p->size[i];
@@ -50,7 +51,7 @@ static int64_t lowest_level(const struct exhaust *x, int32_t i) {
             continue;
         }
         at = berth_plan_lowest_at(p, i, x->off[j] + p->size[j], limit);
-        k = 0; // a fixed block may have lifted it past one that was passed
+        k = 0; // a fixed block may have raised the offset to a block that was already passed
     }
     return at;
 }
@@ -64,7 +65,7 @@ static bool is_over(struct exhaust *x) {
     return x->is_late || plan_is_done(x->state, x->goal);
 }
 
-// Blocks below level are placed and end at peak, which is below that of the best plan.
+// Places the remaining blocks. The placed blocks start at or below level. They end at peak, below the best peak.
 static void level_search(struct exhaust *x, int64_t level, int64_t peak) {
     if (x->n_open == 0) {
         memcpy(x->state->spare, x->off, (size_t) x->p->n * sizeof *x->off);
@@ -151,7 +152,7 @@ enum ggml_status berth_plan_search_constrained(const struct plan_prob *p, const 
     }
     berth_plan_exhaust(p, &half, INT64_MAX, s);
     int32_t n_order = berth_plan_order_by_size(p, order, order + n, key);
-    int64_t last_peak = INT64_MAX; // of the order as it is
+    int64_t last_peak = INT64_MAX; // of the current order
     uint64_t random = g->seed;
     for (int64_t tries = (int64_t) n_order * TRIES_PER_BLOCK; tries > 0 && n_order > 1 && !plan_is_done(s, g); tries--) {
         if (plan_is_over(g->deadline_us, g->work, g->watch)) {

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT
-// critical.c: most blocks of a real graph live where much less than the peak is alive; what decides is a small core: the blocks
-// alive in some section whose total is near the bound (10 of 1,404 in an upscaler, 547 of 18,692 in a language model). The core
-// is searched exactly at the capacity wanted; if it fits, the others go one by one into the lowest gap, those of the fuller
-// sections first. If a core does not fit, the whole does not: that lifts the bound. Where the others find no room, the core
-// grows.
+// critical.c: plans a problem by an exact search over its core: the blocks that are alive in some section whose total is near the
+// bound. Most blocks of a real graph live in sections with far fewer live bytes, so the core is small (10 of 1,404 blocks in an
+// upscaler, 547 of 18,692 in a language model). If the core fits into the requested capacity, the other blocks go one by one into
+// the lowest gap, those of fuller sections first. If the core does not fit, the complete problem does not fit, which raises the
+// bound. If some other block finds no gap, the core grows.
 
 #include "base/min.h"
 #include "plan/solve/exact.h"
 
 #include <string.h>
 
-#define ROUND_NODES 4      // nodes per block of the core and ask
-#define SPLIT_BLOCK_NS 100 // that a block counts, a core
+#define ROUND_NODES 4      // node limit of an ask, per block of the core
+#define SPLIT_BLOCK_NS 100 // price of a block for each core that is tried
 
 struct core {
     const struct plan_prob *p;
     int64_t cap;
     const struct plan_goal *goal;
     struct plan_state *state;
-    int64_t *most;     // [n] the largest total over a block's life
-    int32_t *ids;      // [n] the core, then the others in the order of placing
-    int64_t *core_off; // [n] offsets of the core by its numbers
+    int64_t *most;     // [n] the largest total in a block's lifetime
+    int32_t *ids;      // [n] the core, then the other blocks in the order in which they are placed
+    int64_t *core_off; // [n] offsets of the blocks of the core, by their index in the core
     int32_t *scratch;  // [2n]
     uint64_t *key;     // [2n]
     int32_t n_core;
 };
 
-// Splits the blocks at a total of at least least: core by rising number, others by falling (total, size).
+// Makes the core of the blocks with most[i] >= least, sorted by number. Sorts the others by falling (most, size).
 static void core_split(struct core *c, int64_t least) {
     const struct plan_prob *p = c->p;
     int32_t n_others = 0;
@@ -51,17 +51,17 @@ static void core_split(struct core *c, int64_t least) {
     berth_plan_sort(c->key, others, c->key + p->n, c->scratch, n_others);
 }
 
-// Asks for a plan of the core alone. EXACT_NO lifts the bound.
+// Asks for a plan of the core alone. EXACT_NO raises the bound.
 static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
     static const struct {
         enum exact_valley valley;
         enum plan_priority preorder;
     } members[] = {{EXACT_TIGHTEST, PLAN_TWA}, {EXACT_TIGHTEST, PLAN_TAW}, {EXACT_NARROWEST, PLAN_TWA}, {EXACT_LOWEST, PLAN_WAT}};
     const int64_t new_us = berth_exact_pairs(sub) / 1000 * EXACT_PAIR_NS;
-    const bool is_dear = new_us > c->goal->deadline_us - plan_now_us(c->goal->work);
-    struct exact *x = is_dear ? NULL : berth_exact_new(sub);
+    const bool is_too_slow = new_us > c->goal->deadline_us - plan_now_us(c->goal->work);
+    struct exact *x = is_too_slow ? NULL : berth_exact_new(sub);
     enum exact_answer answer = EXACT_UNKNOWN;
-    plan_work_add(c->goal->work, is_dear ? 0 : new_us * 1000);
+    plan_work_add(c->goal->work, is_too_slow ? 0 : new_us * 1000);
     for (int m = 0; x != NULL && m < 4 && answer == EXACT_UNKNOWN; m++) {
         struct exact_ask ask = {.cap = c->cap,
             .preorder = members[m].preorder,
@@ -82,7 +82,7 @@ static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
     return answer;
 }
 
-// Places the others around the core. The peak, -1: no room, -2: out of memory.
+// Places the other blocks around the core. Returns the peak. -1: some block has no gap, -2: out of memory.
 static int64_t core_complete(struct core *c) {
     const struct plan_prob *p = c->p;
     size_t n = (size_t) p->n;
@@ -101,7 +101,7 @@ static int64_t core_complete(struct core *c) {
     }
     berth_plan_sort(c->key, c->scratch, c->key + n, c->scratch + n, c->n_core);
     plan_work_add(c->goal->work, plan_work_place(p->n));
-    // Fixed to berth_plan_place_in_order, which sets them first; otherwise not constrained, so no gap needs a second look.
+    // The core is fixed only in this copy. The problem has no alignments, so each gap needs to be checked only once.
     const struct plan_placing how = {c->scratch, c->ids + c->n_core, c->n_core, p->n - c->n_core, c->scratch};
     const int64_t peak = berth_plan_place_around(&whole, &how, c->cap, c->state->spare);
     berth_free(whole.fixed);

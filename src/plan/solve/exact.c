@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: MIT
-// exact.c: does a problem fit into C units? Branch and bound over plans in canonical form: no block can slide down, so each one
-// lies on the ground or on another block.
+// exact.c: answers "does this problem fit into C units?" by branch and bound over plans in canonical form. In a canonical plan no
+// block can slide down, so each block is at offset 0 or directly on another block. exact_state.h defines the numbers known at a
+// node (low, sky, floor, slack, ...).
 //
-// exact_state.h has what is known at a node.
-//
-// A candidate is a block with low == sky on a flat floor: nothing can come under it any more. A canonical plan has it at its sky
-// or on top of an unplaced neighbour; the node tries the first and then adds the second as a fact. So the order in which
-// valleys are worked on is free. Working on the one with the least slack first makes wrong choices show near where they were
-// made (G: 420 nodes, against 466,637 from the bottom up).
-// Facts: (resting) where low > sky, low[i] >= min(low[j] + size[j]) over unplaced neighbours j, and one of them keeps i from
-// sliding to its sky; (valley) a floor lower than both sides that no candidate can use rises to the lower side; (not first) in a
-// section, a block that cannot be lowest lies above one that can.
-// Every comparison with C that prunes notes the value that failed: below the least of them the proof is the same proof, so that
-// is the next capacity worth asking (*next).
-// All state is in one array with a trail; a node costs 3 to 10 us at 200 to 300 blocks.
+// A candidate is a block with low == sky on a flat floor: no other block can get below it. In a canonical plan a candidate is
+// either at its sky or on an unplaced neighbour. A node first tries the sky; if that fails, it adds "is higher than its sky" as a
+// fact. Therefore valleys may be filled in any order. Filling the valley with the least slack first makes wrong choices fail soon
+// after they were made (instance G of MiniMalloc's set: 420 nodes, 466,637 nodes with the lowest valley first).
+// Facts that hold at each node:
+// - Resting: if low[i] > sky[i], then low[i] >= min(low[j] + size[j]) over unplaced neighbours j, and one of these neighbours keeps
+//   i from sliding to its sky.
+// - Valley: a floor that is lower than both sides and that no candidate can use rises to the lower side.
+// - Not first: a block that cannot be the lowest of a section is above a block that can.
+// Each comparison with C that prunes records the value that failed. For capacities below the least such value the same proof holds,
+// so that value is the next capacity worth asking (*next). The state is one array. A trail records its changes, so that they can be
+// undone. A node takes 3 to 10 us at 200 to 300 blocks.
 
 #include "base/min.h"
 #include "plan/solve/exact_state.h"
 
 #include <string.h>
 
-#define BLAME_LEAST 0.1   // failures of every valley
-#define BLAME_UNIT 1e6    // keeps the digits of a ratio
-#define NODE_NS 300       // what a node counts
-#define LOOK_NS 5         // and each look at a block or a section
-#define ASK_LOOKS 20      // that each block and section count when an ask begins
-#define CLOCK_NODES 16    // nodes between two looks at the clock
-#define CLOCK_BLOCKS 1000 // with more, a node takes so long that each looks
+#define BLAME_LEAST 0.1   // failures added to each valley, so that none has 0
+#define BLAME_UNIT 1e6    // scale of the ratio candidates / failures, which becomes an integer
+#define NODE_NS 300       // price of a node
+#define LOOK_NS 5         // price of one inspection of a block or section
+#define ASK_LOOKS 20      // inspections per block and section that starting an ask counts
+#define CLOCK_NODES 16    // nodes between two readings of the clock
+#define CLOCK_BLOCKS 1000 // with more blocks, every node reads the clock because nodes are slow
 
+// Sorts the list of a part by the preorder of the ask.
 static void sort_part(struct exact *x, const struct exact_part *part) {
     const struct plan_prob *p = x->p;
     int32_t *list = x->lists + part->list;
@@ -53,7 +55,7 @@ static void sort_part(struct exact *x, const struct exact_part *part) {
 
 static enum exact_answer part_descend(struct exact *x, struct exact_part part);
 
-// Searches the pieces of a part, whose blocks no longer connect, each by itself. They are sorted anew, and put back after.
+// Searches the pieces of a part that no unplaced block connects, each separately. Restores the preorder of the part afterwards.
 static enum exact_answer descend_split(struct exact *x, struct exact_part part) {
     const struct plan_prob *p = x->p;
     size_t base = x->n_lists;
@@ -63,7 +65,7 @@ static enum exact_answer descend_split(struct exact *x, struct exact_part part) 
         x->is_out_of_memory = true;
         return EXACT_UNKNOWN;
     }
-    // By rising first section (numbers rise with it), cut where a border is crossed by nothing.
+    // Sort by first section (block numbers rise with it) and cut at borders that no block crosses.
     int32_t *by_start = x->lists + base;
     for (size_t k = 0; k < n; k++) {
         int32_t i = x->lists[part.list + k];
@@ -74,7 +76,7 @@ static enum exact_answer descend_split(struct exact *x, struct exact_part part) 
     berth_plan_sort(x->key, by_start, x->key + n, x->tmp, part.n);
     x->n_lists = base + 2 * n;
     for (size_t from = 0; from < n && answer == EXACT_FITS;) {
-        by_start = x->lists + base; // may have moved
+        by_start = x->lists + base; // the recursion may have moved the array
         int32_t lo = p->a[by_start[from]];
         int32_t end = p->b[by_start[from]];
         size_t to = from + 1;
@@ -110,7 +112,7 @@ bool berth_exact_is_over(struct exact *x) {
     return x->is_late || x->is_out_of_memory || x->n_nodes > x->ask->max_nodes;
 }
 
-// The fewer candidates a valley has, and the more its sections have failed, the sooner: there mistakes show.
+// Ranks a valley by candidates per failure: valleys with few candidates and many failures come first, because mistakes show there.
 static int64_t valley_blame(const struct exact *x, const struct exact_run *r) {
     double n_candidates = 0, n_failed = BLAME_LEAST;
     for (int32_t s = r->lo; s < r->hi; s++) {
@@ -120,7 +122,7 @@ static int64_t valley_blame(const struct exact *x, const struct exact_run *r) {
     return (int64_t) (n_candidates / n_failed * BLAME_UNIT);
 }
 
-// How soon a valley is worked on, least first.
+// Returns the rank of a valley. The valley with the least rank is filled first.
 static int64_t valley_rank(const struct exact *x, const struct exact_run *r) {
     int64_t slack = EXACT_PLACED;
     switch (x->ask->valley) {
@@ -135,7 +137,7 @@ static int64_t valley_rank(const struct exact *x, const struct exact_run *r) {
     }
 }
 
-// berth_exact_settle() has seen to it that every valley has a candidate.
+// berth_exact_settle() ensures that every valley has a candidate.
 int32_t berth_exact_choose(struct exact *x, struct exact_part part) {
     struct exact_run best = {.best = -1};
     if (part.n == 0) {
@@ -164,7 +166,7 @@ int32_t berth_exact_choose(struct exact *x, struct exact_part part) {
     return best.best;
 }
 
-// May i lie higher than its sky in a canonical plan? Only if an unplaced neighbour gets under it.
+// Returns whether i may be above its sky in a canonical plan. This requires an unplaced neighbour that can be below it.
 static bool can_be_higher(const struct exact *x, int32_t i) {
     for (int32_t k = x->near_at[i]; k < x->near_at[i + 1]; k++) {
         int32_t j = x->near_ids[k];
@@ -195,7 +197,7 @@ bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_through, struct 
            berth_exact_settle(x, part);
 }
 
-// Searches a part that is settled. The caller undoes what is left in the trail.
+// Searches a part that is settled. The caller undoes the changes in the trail.
 static enum exact_answer part_descend(struct exact *x, struct exact_part part) {
     for (;;) {
         int32_t i = berth_exact_choose(x, part);
@@ -226,7 +228,7 @@ static enum exact_answer part_descend(struct exact *x, struct exact_part part) {
     }
 }
 
-// Nothing is placed. False: a block or a section is larger than the capacity.
+// Initialises the state: no block is placed. False: the size of a block or the total of a section exceeds the capacity.
 static bool exact_start(struct exact *x, const struct exact_ask *ask) {
     const struct plan_prob *p = x->p;
     const size_t n = (size_t) p->n;
@@ -248,8 +250,8 @@ static bool exact_start(struct exact *x, const struct exact_ask *ask) {
             x->span[s]++;
         }
         x->lists[i] = i;
-        x->under[i] = i;
-        x->block[i] = i;
+        x->support[i] = i;
+        x->blocker[i] = i;
     }
     for (int32_t i = 0; ask->blame != NULL && i < p->n; i++) {
         x->blame_max = max_f64((double) ask->blame[i], x->blame_max);

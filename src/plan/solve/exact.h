@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// exact.h: the yes/no question "does this fit into C units?" by branch and bound; plain problems only.
+// exact.h: answers "does this plain problem fit into C units?" by branch and bound. One such question is called an ask.
 #pragma once
 
 #include "plan/solve/plan.h"
@@ -8,58 +8,60 @@
 
 enum exact_answer {
     EXACT_FITS,    // a plan was found
-    EXACT_NO,      // there is none; next is the least capacity that this proof does not rule out
-    EXACT_UNKNOWN, // out of nodes or time
+    EXACT_NO,      // there is no plan; next is the least capacity that this proof does not rule out
+    EXACT_UNKNOWN, // the node limit or the time limit ended the search
 };
 
-// Rules that prune. All are on but in tests, where each is switched off in turn.
+// Pruning rules. The sky of a block is the highest end of its placed neighbours. Tests switch off single rules.
 enum exact_rule {
-    EXACT_DOMINANCE = 1, // a block that nothing keeps from sliding to its sky lies there
-    EXACT_LONELY = 2,    // a candidate that no unplaced neighbour can get under is never at fault
-    EXACT_SPLIT = 4,     // parts of time that nothing unplaced connects are searched apart
-    EXACT_NOT_FIRST = 8, // a block that cannot be lowest in a section lies above one that can
-    EXACT_STRAND = 16,   // a block that cannot lie at its sky rests on an unplaced neighbour
-    EXACT_THROUGH = 32,  // a block that lives as long as its part lies at the bottom
-    EXACT_HEADS = 64,    // some of a section's blocks need their room above the lowest of them
-    EXACT_TWINS = 128,   // of equal blocks the one of the lower number lies lower
-    EXACT_SORTED = 256,  // of two blocks of one life, one right on the other, the larger lies below
-    EXACT_BORDERS = 512, // what begins where a full section ends lies where something ended, and the other way round
+    EXACT_DOMINANCE = 1, // a block is at its sky if no other block keeps it from sliding down to it
+    EXACT_LONELY = 2,    // a candidate is tried only at its sky if no unplaced neighbour can be below it
+    EXACT_SPLIT = 4,     // parts of time that no unplaced block connects are searched separately
+    EXACT_NOT_FIRST = 8, // a block that cannot be the lowest of a section is above a block that can
+    EXACT_STRAND = 16,   // a block that cannot be at its sky rests on an unplaced neighbour
+    EXACT_THROUGH = 32,  // a block that is alive in all sections of its part is at the bottom
+    EXACT_HEADS = 64,    // any subset of a section's blocks must fit between the lowest of them and C
+    EXACT_TWINS = 128,   // of equal blocks, the one with the lower number is lower
+    EXACT_SORTED = 256,  // of two blocks with one lifetime, one directly on the other, the larger is below
+    EXACT_BORDERS =
+        512, // a block that begins at the end of a full section shares addresses with one that ends there, and vice versa
     EXACT_N_RULES = 10,
     EXACT_ALL = (1 << EXACT_N_RULES) - 1,
 };
 
-struct exact; // the search's memory for one problem
+struct exact; // memory of the search for one problem
 
-// Pairs of blocks that live together: what exact_new's lists hold twice. INT64_MAX: out of memory. With more than EXACT_PAIRS_MAX
-// there is no search.
+// Returns the number of pairs of blocks that are alive together; the neighbour lists hold each pair twice. INT64_MAX: out of
+// memory. Problems with more than EXACT_PAIRS_MAX pairs are not searched.
 #define EXACT_PAIRS_MAX (1 << 25)
 int64_t berth_exact_pairs(const struct plan_prob *p);
-#define EXACT_PAIR_NS 12 // what a pair costs in exact_new
+#define EXACT_PAIR_NS 12 // price of a pair in berth_exact_new
 
 // NULL: out of memory, or the problem is too large for lists of neighbours.
 struct exact *berth_exact_new(const struct plan_prob *p) BERTH_MUST_USE;
 void berth_exact_free(struct exact *x);
 
-#define EXACT_N_PREORDERS PLAN_LWA // the priorities before it
+#define EXACT_N_PREORDERS PLAN_LWA // all priorities before PLAN_LWA
 
-// By the least slack, the floor, the sections, or what blame says of them.
+// The valley that is filled first: with the least slack, with the lowest floor, with the fewest sections, or with the most blame.
 enum exact_valley { EXACT_TIGHTEST, EXACT_LOWEST, EXACT_NARROWEST, EXACT_BLAMED, EXACT_N_VALLEYS };
 
 struct exact_ask {
     int64_t cap; // units
     enum plan_priority preorder;
-    enum exact_valley valley; // which one is worked on first
-    unsigned rules;           // EXACT_ALL
-    float *blame;             // [n + n_sec] grows for what is still to place where a section fails, and for it; NULL: not noted
-    float weight;             // of blame: who has the most counts as 1 + weight times as large in the preorder
-    int32_t width;            // states a level of a search in breadth; 0: in depth
-    int64_t max_nodes;        // ends the search
-    int64_t deadline_us;      // of plan_now_us(); INT64_MAX: none
-    struct plan_work *work;   // grows by what the nodes cost, and is the deadline's clock; NULL: not counted
-    const atomic_bool *stop;  // ends the search when true; NULL: none
-    struct plan_watch *watch; // may end it too; NULL: none
+    enum exact_valley valley; // the valley that is filled first
+    unsigned rules;           // EXACT_ALL, or fewer rules in tests
+    // Blame counts failures. If a section cannot hold its unplaced blocks, the blame of these blocks and of the section grows by 1.
+    float *blame;             // [n + n_sec] blame of blocks, then of sections; grows; NULL: not counted
+    float weight;             // in the preorder, the size of the block with the most blame is multiplied by 1 + weight
+    int32_t width;            // states per level of a breadth-first search (beam.c); 0: depth first
+    int64_t max_nodes;        // node limit
+    int64_t deadline_us;      // on the clock of plan_now_us(work); INT64_MAX: none
+    struct plan_work *work;   // grows by the price of the nodes; the clock of the deadline; NULL: wall time
+    const atomic_bool *stop;  // the search ends when this is true; NULL: none
+    struct plan_watch *watch; // callback that may end the search; NULL: none
 };
 
-// off is filled if the answer is EXACT_FITS. *next: see EXACT_NO. *n_nodes is increased. *is_late: the clock or stop ended it.
+// Fills off if the answer is EXACT_FITS. *next: see EXACT_NO. Adds to *n_nodes. *is_late: the deadline or stop ended the search.
 enum exact_answer berth_exact_ask(
     struct exact *x, const struct exact_ask *ask, int64_t *off, int64_t *next, int64_t *n_nodes, bool *is_late);

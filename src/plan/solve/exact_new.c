@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// exact_new.c: the memory of an exact search over one problem: its blocks by section, and the neighbours of each block. Lists of
-// neighbours are quadratic where all live together; past MAX_NEIGHBOURS there is no search.
+// exact_new.c: allocates the memory of an exact search over one problem and fills in its lists: the blocks of each section and the
+// neighbours of each block. If all blocks are alive together, the neighbour lists are quadratic. Problems with more than
+// MAX_NEIGHBOURS entries are not searched.
 
 #include "plan/solve/exact_state.h"
 
 #include <string.h>
 
-#define UNITS_MAX ((int64_t) 1 << 60) // sums of two offsets must stay below EXACT_PLACED
+#define UNITS_MAX ((int64_t) 1 << 60) // the sum of two offsets must stay below EXACT_PLACED
 #define MAX_NEIGHBOURS ((size_t) EXACT_PAIRS_MAX * 2)
 
 void berth_exact_free(struct exact *x) {
@@ -49,7 +50,7 @@ static bool fill_sections(struct exact *x) {
     return true;
 }
 
-// Blocks come by rising a: the neighbours of i are those alive in its first section, and those that start later in its life.
+// Fills the neighbour lists. Blocks are sorted by rising a, so the neighbours of i after i are those that start before i ends.
 static bool fill_neighbours(struct exact *x) {
     const struct plan_prob *p = x->p;
     size_t n = (size_t) p->n;
@@ -87,7 +88,7 @@ static bool fill_neighbours(struct exact *x) {
     return true;
 }
 
-// Blocks by a section, sec[i] <= n_sec; at: [n_sec + 2], zero.
+// Lists the blocks by section sec[i] <= n_sec: those of s are ids[at[s]] to ids[at[s + 1] - 1]. at: [n_sec + 2], zero on entry.
 static void fill_borders(const struct plan_prob *p, const int32_t *sec, int32_t *at, int32_t *ids) {
     for (int32_t i = 0; i < p->n; i++) {
         at[sec[i] + 1]++;
@@ -98,12 +99,12 @@ static void fill_borders(const struct plan_prob *p, const int32_t *sec, int32_t 
     for (int32_t i = p->n - 1; i >= 0; i--) {
         ids[--at[sec[i] + 1]] = i;
     }
-    // Each count has moved down to its section's begin: at[s + 1] is where s begins.
+    // Now at[s + 1] is the index at which the blocks of section s begin.
     memmove(at, at + 1, ((size_t) p->n_sec + 1) * sizeof *at);
     at[p->n_sec + 1] = p->n;
 }
 
-// Blocks of one life, linked around; and those of them that are equal.
+// Links blocks with the same lifetime in circular lists (peer), and finds equal blocks (twin).
 static void fill_peers(struct exact *x) {
     const struct plan_prob *p = x->p;
     for (int32_t i = 0; i < p->n; i++) {
@@ -111,7 +112,7 @@ static void fill_peers(struct exact *x) {
         x->twin[i] = -1;
     }
     for (int32_t i = 0; i < p->n; i++) {
-        // Those before it of the same first section are few, and near.
+        // Only a few blocks have the same first section, and their numbers are adjacent.
         for (int32_t j = i - 1; j >= 0 && p->a[j] == p->a[i]; j--) {
             if (p->b[j] != p->b[i]) {
                 continue;
@@ -129,7 +130,7 @@ static void fill_peers(struct exact *x) {
 }
 
 int64_t berth_exact_pairs(const struct plan_prob *p) {
-    // By rising a: block i meets those that start in its life after it.
+    // Blocks are sorted by rising a: block i pairs with each later block that starts before i ends.
     int64_t n_pairs = 0;
     int32_t *starts = berth_calloc((size_t) p->n_sec + 1, sizeof *starts);
     if (starts == NULL) {
@@ -157,7 +158,8 @@ struct exact *berth_exact_new(const struct plan_prob *p) {
     x->p = p;
     const size_t n = (size_t) p->n, m = (size_t) p->n_sec;
     struct berth_arrays *mem = &x->mem;
-    x->low = berth_arrays_new(mem, 3 * n + 4 * m + 1, sizeof *x->low); // and the others of a state, see beam.c
+    x->low = berth_arrays_new(
+        mem, 3 * n + 4 * m + 1, sizeof *x->low); // one array for low, sky, off, rest, slack, floor and span; beam.c copies it
     x->sums = berth_arrays_new(mem, 2 * n, sizeof *x->sums);
     x->queue = berth_arrays_new(mem, m, sizeof *x->queue);
     x->is_queued = berth_arrays_new(mem, m, sizeof *x->is_queued);
@@ -165,8 +167,8 @@ struct exact *berth_exact_new(const struct plan_prob *p) {
     x->pos = berth_arrays_new(mem, n, sizeof *x->pos);
     x->best_at = berth_arrays_new(mem, m, sizeof *x->best_at);
     x->n_at = berth_arrays_new(mem, m, sizeof *x->n_at);
-    x->under = berth_arrays_new(mem, n, sizeof *x->under);
-    x->block = berth_arrays_new(mem, n, sizeof *x->block);
+    x->support = berth_arrays_new(mem, n, sizeof *x->support);
+    x->blocker = berth_arrays_new(mem, n, sizeof *x->blocker);
     x->twin = berth_arrays_new(mem, n, sizeof *x->twin);
     x->peer = berth_arrays_new(mem, n, sizeof *x->peer);
     x->key = berth_arrays_new(mem, 2 * n, sizeof *x->key);

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
-// exact_section.c: what a section says of its unplaced blocks. It is one machine with one job at a time: heads low, lengths size,
-// deadline C. Beside a border that few blocks begin or end at, full or nearly, they must take each other's places.
-// A section of n blocks costs O(n) where few have moved since the last look, and borders what begins and ends there.
+// exact_section.c: derives conclusions about the unplaced blocks of one section. A section is a one-machine scheduling problem:
+// each block is a job with release time low and length size, and C is the common deadline. A second rule looks at borders between
+// sections: if a section is full or nearly full, the blocks that begin at its border must take the addresses of the blocks that end
+// there. A section of n blocks costs O(n) if few lows have changed since the last check. A border costs O(blocks at it).
 
 #include "base/min.h"
 #include "plan/solve/exact_state.h"
 
-#define N_NOT_FIRST 8 // sets that are looked at
-#define LARGE 128     // blocks of a section, with which that takes too long
+#define N_NOT_FIRST 8 // number of subsets that section_not_first inspects
+#define LARGE 128     // with more blocks in a section, the complete check takes too long
 
-// The unplaced blocks of a section, by rising low, with copies of what is asked of them.
+// The unplaced blocks of a section, sorted by rising low, with copies of low and size.
 struct section {
     int32_t *ids;
     int64_t *low, *size;
     int32_t n;
 };
 
-// Brings the unplaced blocks of a section, of rest units, to the front of its list. They stay there: next time few have moved.
-// *highest: the largest low.
+// Moves the unplaced blocks of a section, rest units in total, to the front of its list. They stay there, so the next call moves
+// few. *least, *highest: the least and the largest low.
 static struct section section_new(const struct exact *x, int32_t *ids, int64_t rest, int64_t *least, int64_t *highest) {
     struct section c = {ids, x->sums, x->sums + x->p->n, 0};
     *least = EXACT_PLACED;
@@ -55,7 +56,7 @@ static void section_sort(struct section c) {
     }
 }
 
-// All blocks but the lowest few, of rest units in all, need their room too, above the lowest of them.
+// For each k, the blocks from k on must fit between low[k] and C. rest: sum of the sizes of all blocks of the section.
 static bool section_heads(struct exact *x, struct section c, int64_t rest) {
     for (int32_t k = 0; k < c.n && (x->ask->rules & EXACT_HEADS); k++) {
         if (!exact_holds(x, c.low[k] + rest)) {
@@ -66,7 +67,7 @@ static bool section_heads(struct exact *x, struct section c, int64_t rest) {
     return true;
 }
 
-// The least end of the blocks [k, to), which can be lowest, if it is above low, and low if it is not.
+// Returns the least end of the blocks [k, to), but at least low.
 static int64_t section_first_end(struct section c, int32_t k, int32_t to, int64_t low) {
     int64_t end = EXACT_PLACED;
     for (; k < to && end > low; k++) {
@@ -75,10 +76,10 @@ static int64_t section_first_end(struct section c, int32_t k, int32_t to, int64_
     return max_i64(end, low);
 }
 
-// Of the blocks from k on, those that cannot be lowest lie above one that can: of all, of all but the lowest, and so on.
+// Considers the blocks from k on, for each k < N_NOT_FIRST. Blocks that cannot be the lowest of them are above one that can.
 static bool section_not_first(struct exact *x, struct section c, int64_t rest) {
-    int64_t latest = x->ask->cap - rest; // the lowest of them lies no higher
-    int32_t to = 0;                      // those before it can be lowest
+    int64_t latest = x->ask->cap - rest; // the highest possible offset of the lowest of the blocks from k on
+    int32_t to = 0;                      // the blocks [k, to) can be the lowest
     for (int32_t k = 0; k < c.n && k < N_NOT_FIRST; k++) {
         to = max_i32(to, k);
         while (to < c.n && c.low[to] <= latest) {
@@ -89,7 +90,7 @@ static bool section_not_first(struct exact *x, struct section c, int64_t rest) {
         }
         const int64_t end = section_first_end(c, k, to, c.low[to]);
         if (c.low[to] < end) {
-            const int64_t cap = x->ask->cap + c.low[to] - latest; // where it could be lowest
+            const int64_t cap = x->ask->cap + c.low[to] - latest; // the least capacity at which block `to` could be the lowest
             x->next = min_i64(cap, x->next);
         }
         for (int32_t i = to; i < c.n && c.low[i] < end; i++) {
@@ -103,7 +104,7 @@ static bool section_not_first(struct exact *x, struct section c, int64_t rest) {
     return true;
 }
 
-// The blocks of a border on one of its sides.
+// The blocks that end at a border, or the blocks that begin there.
 struct side {
     const int32_t *ids;
     int32_t n;
@@ -117,8 +118,8 @@ static struct side side_ends(const struct exact *x, int32_t s) {
     return (struct side){x->end_ids + x->end_at[s], x->end_at[s + 1] - x->end_at[s]};
 }
 
-// The unplaced blocks of a side: the least low of them, EXACT_PLACED: there are none; *only: the one, -1: there are none or
-// several.
+// Returns the least low of the unplaced blocks of a side; EXACT_PLACED: there are none. *only: the single unplaced block, otherwise
+// -1.
 static int64_t side_least(const struct exact *x, struct side side, int32_t *only) {
     int64_t least = EXACT_PLACED;
     int32_t n = 0;
@@ -136,16 +137,17 @@ static int64_t side_least(const struct exact *x, struct side side, int32_t *only
     return least;
 }
 
-// Section s, of which slack units stay empty, is tiled by blocks that live on beyond its border and by those of own, which do
-// not. So a block of other, right beyond the border, larger than the slack and above all that is placed, meets one of own, and
-// lies no farther below or above all of own than the slack.
+// Checks one border of section s. own: the blocks of s that are not alive beyond the border. other: the blocks that are alive
+// directly beyond the border but not in s. At most slack units of s stay unused, and the blocks that cross the border fill the rest
+// together with own. A block of other that is larger than the slack and above all placed blocks must therefore overlap the
+// addresses of a block of own. It extends at most slack below the lowest and above the highest block of own.
 static bool border_look(struct exact *x, int32_t s, struct side own, struct side other) {
     const int64_t *size = x->p->size;
     const int64_t slack = x->slack[s];
-    const int64_t floor = x->ask->cap - x->rest[s] - slack; // the least low
+    const int64_t floor = x->ask->cap - x->rest[s] - slack; // least low of the unplaced blocks of s
     int32_t only = -1;
     const int64_t least = side_least(x, own, &only);
-    int64_t top = 0; // the highest end of other's
+    int64_t top = 0; // the highest end of a block of other
     bool ok = true;
     for (int32_t k = 0; k < other.n && ok; k++) {
         const int32_t i = other.ids[k];
@@ -156,7 +158,7 @@ static bool border_look(struct exact *x, int32_t s, struct side own, struct side
         top = max_i64(low + size[i], top);
         ok = low >= least - slack || (least != EXACT_PLACED && berth_exact_raise(x, i, least - slack));
         if (low < least - slack) {
-            exact_holds(x, x->ask->cap + 1); // with more room it may lie elsewhere
+            exact_holds(x, x->ask->cap + 1); // with more capacity the block may have another offset
         }
     }
     if (ok && only >= 0 && x->low[only] < top - slack - size[only]) {
@@ -166,7 +168,7 @@ static bool border_look(struct exact *x, int32_t s, struct side own, struct side
     return ok;
 }
 
-// The borders at both ends of section s, each from both sides, but from those that are to be looked at anyway.
+// Checks the borders at both ends of section s, from both sides. Skips the sides of sections that are in the queue.
 static bool borders_look(struct exact *x, int32_t s) {
     if (!(x->ask->rules & EXACT_BORDERS)) {
         return true;
@@ -180,7 +182,7 @@ static bool borders_look(struct exact *x, int32_t s) {
     return ok;
 }
 
-// Has section s, whose unplaced blocks lie no lower than least, room for them?
+// Returns whether the unplaced blocks of section s fit above least, and updates the slack of s.
 static bool section_holds(struct exact *x, int32_t s, int64_t least) {
     const int64_t slack = x->ask->cap - x->rest[s] - least;
     if (slack >= 0 && x->slack[s] != slack) {
@@ -189,12 +191,12 @@ static bool section_holds(struct exact *x, int32_t s, int64_t least) {
     return exact_holds(x, least + x->rest[s]);
 }
 
-// The rules for a section of very many blocks: only what cannot be lowest of all is looked for, in two passes.
+// Checks a section of more than LARGE blocks: only the whole section (no subsets), in two passes.
 static bool section_look_large(struct exact *x, int32_t s) {
     const int64_t latest = x->ask->cap - x->rest[s];
     int32_t *ids = x->sec_ids + x->sec_at[s];
     int32_t n = 0;
-    int64_t least = EXACT_PLACED, first_end = EXACT_PLACED, late = EXACT_PLACED; // late: the least low that cannot be lowest
+    int64_t least = EXACT_PLACED, first_end = EXACT_PLACED, late = EXACT_PLACED; // late: least low that cannot be the lowest
     for (int64_t k = 0, rest = x->rest[s]; rest > 0; k++) {
         const int32_t i = ids[k];
         const int64_t low = x->low[i], size = x->p->size[i];
@@ -219,7 +221,7 @@ static bool section_look_large(struct exact *x, int32_t s) {
     for (int32_t k = 0; k < n && ok; k++) {
         const int64_t low = x->low[ids[k]];
         if (low > latest && low < first_end) {
-            const int64_t cap = x->ask->cap + low - latest; // where it could be lowest
+            const int64_t cap = x->ask->cap + low - latest; // the least capacity at which this block could be the lowest
             x->next = min_i64(cap, x->next);
             ok = berth_exact_raise(x, ids[k], first_end);
         }
@@ -227,7 +229,7 @@ static bool section_look_large(struct exact *x, int32_t s) {
     return ok;
 }
 
-// One section as one machine: heads low, lengths size, deadline C.
+// Checks one section. False: it cannot hold its unplaced blocks.
 static bool section_look(struct exact *x, int32_t s) {
     const int64_t rest = x->rest[s];
     x->n_looks++;
@@ -244,13 +246,13 @@ static bool section_look(struct exact *x, int32_t s) {
         return false;
     }
     if (highest <= x->ask->cap - rest) {
-        return true; // whoever comes first, there is room for all
+        return true; // any block may be the lowest, and all fit
     }
     section_sort(c);
     return section_heads(x, c, rest) && (!(x->ask->rules & EXACT_NOT_FIRST) || section_not_first(x, c, rest));
 }
 
-// What is still to place where a section cannot hold it is to blame, and so is the section.
+// Adds 1 to the blame of section s and of its unplaced blocks, because s cannot hold them.
 static void section_blame(struct exact *x, int32_t s) {
     for (int32_t k = x->sec_at[s]; k < x->sec_at[s + 1]; k++) {
         if (x->low[x->sec_ids[k]] != EXACT_PLACED) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// exact_settle.c: what follows at a node of the exact search, until nothing new does: bounds of offsets from what sections can
-// hold (exact_section.c), what blocks must rest on, valleys that no block can use. All that is written goes through the trail.
+// exact_settle.c: derives the conclusions at a node of the exact search, until nothing changes: bounds of offsets from the sections
+// (exact_section.c), the blocks on which others must rest, and valleys that no block can use. All changes go through the trail.
 
 #include "base/min.h"
 #include "plan/solve/exact_state.h"
@@ -28,7 +28,7 @@ void berth_exact_undo(struct exact *x, size_t mark) {
 
 // ---- propagation ----
 
-// First in, first out: most of what a section's neighbours have to say is there when its turn comes.
+// Adds the sections of block i to the queue. First in, first out: a section is checked after most of its neighbours.
 static void queue_block(struct exact *x, int32_t i) {
     for (int32_t s = x->p->a[i]; s < x->p->b[i]; s++) {
         if (!x->is_queued[s]) {
@@ -84,14 +84,14 @@ bool berth_exact_place(struct exact *x, int32_t i, bool *has_split) {
     return ok;
 }
 
-// ---- what follows for blocks that cannot lie at their sky ----
+// ---- blocks that cannot be at their sky ----
 
-// Such a block rests on an unplaced neighbour, and would slide down to its sky if none were in the way. Witnesses of both are
-// kept over nodes and asked first.
+// Block i cannot be at its sky. Then it rests on an unplaced neighbour (support), and another neighbour (blocker) keeps it from
+// sliding to its sky. Both are kept from node to node and checked first, because they often remain valid.
 static bool rest_on(struct exact *x, int32_t i) {
     const int64_t *size = x->p->size;
     const int64_t sky_end = x->sky[i] + size[i];
-    if (x->low[x->under[i]] + size[x->under[i]] <= x->low[i] && x->low[x->block[i]] < sky_end) {
+    if (x->low[x->support[i]] + size[x->support[i]] <= x->low[i] && x->low[x->blocker[i]] < sky_end) {
         return true;
     }
     int64_t least = INT64_MAX;
@@ -102,11 +102,11 @@ static bool rest_on(struct exact *x, int32_t i) {
         int64_t end = x->low[j] + size[j];
         if (end < least) {
             least = end;
-            x->under[i] = j;
+            x->support[i] = j;
         }
         if (x->low[j] < low_min) {
             low_min = x->low[j];
-            x->block[i] = j;
+            x->blocker[i] = j;
         }
     }
     if (least >= EXACT_PLACED || (low_min >= sky_end && (x->ask->rules & EXACT_DOMINANCE))) {
@@ -115,8 +115,8 @@ static bool rest_on(struct exact *x, int32_t i) {
     return x->low[i] >= least || berth_exact_raise(x, i, least);
 }
 
-// Of equal blocks the one of the lower number lies lower.
-static bool behind_twin(struct exact *x, int32_t i) {
+// Block i has an equal block with a lower number (its twin), which must be lower.
+static bool above_twin(struct exact *x, int32_t i) {
     const int32_t j = x->twin[i];
     return x->low[j] == EXACT_PLACED || x->low[i] >= x->low[j] + x->p->size[j] ||
            berth_exact_raise(x, i, x->low[j] + x->p->size[j]);
@@ -194,7 +194,7 @@ struct exact_run berth_exact_run_at(const struct exact *x, int32_t s, int32_t lo
     return r;
 }
 
-// Raises the valleys that no candidate can use. *has_raised is set if there was one.
+// Raises the floor of each valley that no candidate can use. *has_raised: there was such a valley.
 static bool raise_valleys(struct exact *x, struct exact_part part, bool *has_raised) {
     const struct plan_prob *p = x->p;
     const int32_t *list = x->lists + part.list;
@@ -205,7 +205,7 @@ static bool raise_valleys(struct exact *x, struct exact_part part, bool *has_rai
         int64_t wall = min_i64(r.left, r.right);
         if (r.best < 0 && r.floor < wall && x->rest[s] > 0) {
             if (wall == EXACT_PLACED) {
-                return false; // nothing can be placed
+                return false; // no block can be placed here
             }
             *has_raised = true;
             for (int32_t t = r.lo; t < r.hi; t++) {
@@ -232,7 +232,7 @@ static bool settle_once(struct exact *x, struct exact_part part, bool *has_moved
     size_t mark = x->n_trail;
     for (int32_t k = 0; k < part.n; k++) {
         int32_t i = list[k];
-        if (x->twin[i] >= 0 && (x->ask->rules & EXACT_TWINS) && !behind_twin(x, i)) {
+        if (x->twin[i] >= 0 && (x->ask->rules & EXACT_TWINS) && !above_twin(x, i)) {
             return false;
         }
         if (x->low[i] > x->sky[i] && (x->ask->rules & EXACT_STRAND) && !rest_on(x, i)) {
@@ -252,6 +252,6 @@ bool berth_exact_settle(struct exact *x, struct exact_part part) {
             return false;
         }
     }
-    x->is_noted = true; // raise_valleys was last, and has raised none
+    x->is_noted = true; // raise_valleys ran last and raised no valley
     return true;
 }

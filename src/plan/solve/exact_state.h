@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// exact_state.h: the state of the exact search, which its files share: exact_new.c makes it, exact_settle.c and
-// exact_section.c draw what follows from it, exact.c and beam.c walk the tree.
+// exact_state.h: the state of the exact search. exact_new.c allocates it, exact_settle.c and exact_section.c derive conclusions
+// from it, exact.c and beam.c walk the search tree. Neighbours are blocks that are alive together.
 //
-//   sky[i]     the highest end of a placed neighbour: where i would lie if placed now
-//   low[i]     no plan below this node has i lower; low[i] >= sky[i]
-//   floor[s]   nothing unplaced comes lower in section s
-//   rest[s]    units of section s still to place; slack[s] = C - rest[s] - min(low): what it can still waste
-//   span[s]    unplaced blocks alive both before and in section s
-// Invariants at a node: low[i] = EXACT_PLACED for placed blocks; for unplaced ones max(floor) <= low[i] <= C - size[i]; slack >=
-// 0.
+//   sky[i]     the highest end of a placed neighbour of block i: its offset if it is placed now
+//   low[i]     a lower bound of the offset of block i in all plans below this node; low[i] >= sky[i]
+//   floor[s]   a lower bound of the offsets of all unplaced blocks in section s
+//   rest[s]    the unplaced units of section s
+//   slack[s]   the units that section s may still waste: C - rest[s] - min(low) over its unplaced blocks
+//   span[s]    the number of unplaced blocks that are alive in sections s - 1 and s
+// Invariants at a node: slack >= 0; low[i] = EXACT_PLACED for placed blocks, max(floor) <= low[i] <= C - size[i] for the others.
 #pragma once
 
 #include "base/min.h"
@@ -16,75 +16,76 @@
 
 #define EXACT_PLACED ((int64_t) 1 << 62)
 
+// An entry of the trail: the old value of a number of the state.
 struct exact_change {
     int64_t *at;
     int64_t old;
 };
 
-// Blocks that are searched together.
+// A part of the problem: blocks that are searched together.
 struct exact_part {
-    size_t list; // its unplaced blocks: lists[list .. list + n); what is placed moves behind the end
+    size_t list; // unplaced blocks: lists[list .. list + n); placed blocks are moved to the end of the list
     int32_t n;
-    int32_t lo, hi; // its sections
+    int32_t lo, hi; // sections
 };
 
 struct exact {
     const struct plan_prob *p;
-    struct berth_arrays mem; // all arrays but trail and lists, which grow
+    struct berth_arrays mem; // owns all arrays except trail and lists, which grow
     int64_t *low;            // [n]
     int64_t *sky;            // [n]
     int64_t *rest;           // [n_sec]
     int64_t *span;           // [n_sec + 1]
-    int64_t *floor;          // [n_sec] nothing unplaced comes below this
-    int64_t *slack;          // [n_sec] C - min(low) - rest: what section s can still waste
+    int64_t *floor;          // [n_sec]
+    int64_t *slack;          // [n_sec]
     int64_t *off;            // [n] offsets of placed blocks
     int32_t *sec_at;         // [n_sec + 1] into sec_ids
     int32_t *sec_ids;        // blocks by section
     int32_t *begin_at;       // [n_sec + 2] into begin_ids
     int32_t *begin_ids;      // [n] blocks by first section
     int32_t *end_at;         // [n_sec + 2] into end_ids
-    int32_t *end_ids;        // [n] blocks by the section behind their last
+    int32_t *end_ids;        // [n] blocks by end (b)
     int32_t *near_at;        // [n + 1] into near_ids
-    int32_t *near_ids;       // neighbours by block
-    int32_t *pre;            // [n] place in the preorder of the block's part
-    int32_t *pos;            // [n] place in its part's list, from the list's begin
-    int32_t *queue;          // [n_sec] sections to look at, a ring: n_queue from i_queue on
+    int32_t *near_ids;       // lists of neighbours
+    int32_t *pre;            // [n] rank of the block in the preorder of its part
+    int32_t *pos;            // [n] index of the block in the list of its part
+    int32_t *queue;          // [n_sec] ring of sections to check: n_queue sections from i_queue on
     bool *is_queued;         // [n_sec]
     int32_t n_queue, i_queue;
-    int32_t *best_at; // [n_sec] the candidate of the best preorder that starts here, -1: none
-    int32_t *n_at;    // [n_sec] how many candidates start here
+    int32_t *best_at; // [n_sec] candidate that starts in this section and has the best preorder, -1: none
+    int32_t *n_at;    // [n_sec] number of candidates that start in this section
     int32_t *twin;    // [n] the equal block before i, -1: none
-    int32_t *peer;    // [n] the next block of the same life, around; i itself: none
-    int32_t *under;   // [n] a neighbour that i may rest on, the last time one was looked for
-    int32_t *block;   // [n] a neighbour that may keep i from sliding to its sky, likewise
+    int32_t *peer;    // [n] circular list of the blocks with the same lifetime; i: no other block
+    int32_t *support; // [n] a neighbour on which i may rest, from the last search for one
+    int32_t *blocker; // [n] a neighbour that may keep i from sliding to its sky, from the last search for one
     struct exact_change *trail;
     size_t n_trail, cap_trail;
-    int32_t *lists; // blocks of the parts on the way down, a stack
+    int32_t *lists; // stack of the block lists of the parts from the root to this node
     size_t n_lists, cap_lists;
     uint64_t *key; // [2n] scratch of the sort
-    int32_t *tmp;  // [n]
-    int64_t *sums; // [2n] scratch of a section
+    int32_t *tmp;  // [n] scratch of the sort
+    int64_t *sums; // [2n] scratch of a section check
     const struct exact_ask *ask;
     int64_t next;
     int64_t n_nodes;
-    int64_t n_looks;  // at blocks and sections since the last node: the work of one is anything between ten and a million
-    double blame_max; // the most that a block had when the ask began, 1 at least
-    // Set by berth_exact_note_candidates, as best_at and n_at:
-    int32_t through;            // a candidate that lives as long as its part, -1: none
-    int32_t noted_lo, noted_hi; // the part's sections
-    bool is_noted;              // nothing has changed since
+    int64_t n_looks;  // blocks and sections inspected since the last node: from ten to a million per node
+    double blame_max; // the largest blame of a block at the start of the ask, at least 1
+    // Set by berth_exact_note_candidates, as are best_at and n_at:
+    int32_t through;            // a candidate that is alive in all sections of its part, -1: none
+    int32_t noted_lo, noted_hi; // sections of the part
+    bool is_noted;              // best_at, n_at and through are current
     bool is_late;
     bool is_out_of_memory;
 };
 
-// A run of sections with one floor.
+// A run of adjacent sections with the same floor.
 struct exact_run {
     int32_t lo, hi;
-    int64_t floor, left, right; // left, right: the floors beside it, EXACT_PLACED at the ends of the part
-    int32_t best;               // its candidate of the best preorder, -1: none
+    int64_t floor, left, right; // left, right: floors of the adjacent sections, EXACT_PLACED at the ends of the part
+    int32_t best;               // candidate of the run with the best preorder, -1: none
 };
 
-// value <= C? If not, notes it.
+// Returns whether value <= C. If not, records value as a candidate for next.
 static inline bool exact_holds(struct exact *x, int64_t value) {
     if (value <= x->ask->cap) {
         return true;
@@ -95,45 +96,46 @@ static inline bool exact_holds(struct exact *x, int64_t value) {
 
 // ---- exact_settle.c ----
 
-// Writes a number of the state, so that it can be taken back.
+// Changes a number of the state and records the old value in the trail.
 void berth_exact_set(struct exact *x, int64_t *at, int64_t value);
-// Takes back what was written since the trail was as long as mark.
+// Restores the numbers that were changed since the trail had the length mark.
 void berth_exact_undo(struct exact *x, size_t mark);
-// Raises low[i]; false: there is no plan with it below the capacity.
+// Raises low[i]. False: no plan within the capacity has such a block.
 bool berth_exact_raise(struct exact *x, int32_t i, int64_t low);
-// Places i on the skyline. *has_split: a border of time is crossed no more. Conclusions are berth_exact_settle()'s.
+// Places i at its sky. *has_split: no unplaced block crosses some border between sections any more. Derives no conclusions.
 bool berth_exact_place(struct exact *x, int32_t i, bool *has_split);
-// i was placed by choice: no larger block of the same life lies right on it, for the two could change places.
+// i was placed by choice. Excludes plans in which a larger block of the same lifetime is directly on i, as the two could be
+// exchanged.
 bool berth_exact_sort_on(struct exact *x, int32_t i);
-// Notes where the part's candidates start.
+// Records where the candidates of a part start.
 void berth_exact_note_candidates(struct exact *x, struct exact_part part);
-// The run that begins at section s of [lo, hi). Borders that nothing unplaced crosses are walls.
+// Returns the run that begins at section s of [lo, hi). A border that no unplaced block crosses counts as an infinitely high side.
 struct exact_run berth_exact_run_at(const struct exact *x, int32_t s, int32_t lo, int32_t hi);
-// Draws all conclusions for a part, until nothing moves.
+// Derives all conclusions for a part, until nothing changes. False: there is no plan.
 bool berth_exact_settle(struct exact *x, struct exact_part part);
 
-// The next section to look at, of n_queue.
+// Takes the next section from the queue, which must not be empty.
 int32_t berth_exact_queue_take(struct exact *x);
 
 // ---- exact_section.c ----
 
-// Looks at the sections in the queue until it is empty; false: one has not enough room.
+// Checks the sections in the queue until it is empty. False: some section cannot hold its unplaced blocks.
 bool berth_exact_propagate(struct exact *x);
 
 // ---- exact.c ----
 
-// Counts a node; true: nodes, time or memory are used up.
+// Counts a node. True: nodes, time or memory are used up.
 bool berth_exact_is_over(struct exact *x);
-// The block to branch on; -1: there is nothing left.
+// Returns the block to branch on; -1: all blocks are placed.
 int32_t berth_exact_choose(struct exact *x, struct exact_part part);
-// The part after i is placed: i moves behind the end of the list, where the parent still finds it.
+// Returns the part without i. i moves to the end of the list, where the parent node still finds it.
 struct exact_part berth_exact_part_without(struct exact *x, struct exact_part part, int32_t i);
-// Places i on its sky and settles what is left; false: that leads nowhere.
+// Places i at its sky and settles the remaining part. False: there is no such plan.
 bool berth_exact_try(struct exact *x, int32_t i, bool is_through, struct exact_part left, bool *has_split);
-// i, taken back, lies higher than its sky; false: that leads nowhere either.
+// Placing i at its sky has failed and was undone. Requires i to be above its sky. False: there is no such plan.
 bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_through, struct exact_part part);
 
 // ---- beam.c ----
 
-// The ask in breadth, from the start. On EXACT_FITS x->off is a plan.
+// Answers the current ask breadth first. On EXACT_FITS, x->off is a plan.
 enum exact_answer berth_exact_beam(struct exact *x, int32_t width);

@@ -1,44 +1,45 @@
 // SPDX-License-Identifier: MIT
-// fast.c: the first plan, in near-linear time: a walk outward from the peak, greedy passes by several priorities, online best fit, and
-// largest first while its quadratic cost is small; last, if what decides is a core of a few blocks, that is searched
-// (critical.c). Keeps the best, stops as soon as a plan meets the bound or is enough. Each dive is aimed below the best plan so
-// far and gives up when it cannot get there. Where alignments differ a dive pads, so those with the largest go first once, what
-// lies above padding then slides into it, and a few blocks are exhausted (constrained.c).
+// fast.c: finds the first plan, in nearly linear time. It tries a walk outward from the peak, greedy passes with several
+// priorities, online best fit, and largest first as long as its quadratic cost is small. Last, it searches the core (critical.c) if
+// that has only a few blocks. It keeps the best plan, and stops when a plan reaches the bound or the capacity. Each greedy pass
+// aims below the best plan so far and ends early if it cannot reach that. If alignments differ, greedy passes waste padding. One
+// method therefore places the blocks with the largest alignments first. Then
+// blocks above padding slide into it, and if there are few blocks, constrained.c tries all plans.
 
 #include "plan/solve/plan.h"
 
-#define LARGEST_FIRST_MAX 2000 // blocks; 1 ms
+#define LARGEST_FIRST_MAX 2000 // blocks; takes 1 ms
 #define CORE_MAX 64            // blocks
 
-#define AIMED_MAX 50000 // blocks; an aimed dive takes more memory
-#define FEW_WORK 200000 // of an exhaustion, in blocks * blocks; 0.4 ms
+#define AIMED_MAX 50000 // blocks; an aimed pass takes more memory
+#define FEW_WORK 200000 // work limit for trying all plans, in blocks * blocks; 0.4 ms
 
-#define BRIEF_MIN 64 // blocks; with fewer all methods take no time to speak of
-#define N_BRIEF 6    // methods for those who are in a hurry
+#define BRIEF_MIN 64 // blocks; with fewer, all methods together take a negligible time
+#define N_BRIEF 6    // number of methods that run if is_brief is set
 
-enum way { OUTWARD, GREEDY_PASS, AIMED_PASS, ALIGNED_PASS, BEST_FIT, LARGEST_FIRST, MOST_ALIGNED_FIRST };
+enum kind { OUTWARD, GREEDY_PASS, AIMED_PASS, ALIGNED_PASS, BEST_FIT, LARGEST_FIRST, MOST_ALIGNED_FIRST };
 
 static const struct {
     const char *name;
-    enum way way;
-    enum plan_priority priority; // of a dive
+    enum kind kind;
+    enum plan_priority priority; // of a greedy pass
 } methods[] = {
     {"outward", OUTWARD, 0},
     {"most aligned first", MOST_ALIGNED_FIRST, 0},
-    {"dive LWA", ALIGNED_PASS, PLAN_LWA},
-    {"dive TWA", GREEDY_PASS, PLAN_TWA},
-    {"dive TAW", GREEDY_PASS, PLAN_TAW},
+    {"greedy LWA", ALIGNED_PASS, PLAN_LWA},
+    {"greedy TWA", GREEDY_PASS, PLAN_TWA},
+    {"greedy TAW", GREEDY_PASS, PLAN_TAW},
     {"best fit", BEST_FIT, 0},
-    {"dive WAT", GREEDY_PASS, PLAN_WAT}, // the first that is left out where the caller is in a hurry
+    {"greedy WAT", GREEDY_PASS, PLAN_WAT}, // the first method that is_brief skips
     {"largest first", LARGEST_FIRST, 0},
-    {"dive ZW", GREEDY_PASS, PLAN_ZW},
-    {"dive AT", GREEDY_PASS, PLAN_AT},
-    {"aimed dive TWA", AIMED_PASS, PLAN_TWA},
-    {"aimed dive WAT", AIMED_PASS, PLAN_WAT},
-    {"aimed dive TAW", AIMED_PASS, PLAN_TAW},
+    {"greedy ZW", GREEDY_PASS, PLAN_ZW},
+    {"greedy AT", GREEDY_PASS, PLAN_AT},
+    {"aimed greedy TWA", AIMED_PASS, PLAN_TWA},
+    {"aimed greedy WAT", AIMED_PASS, PLAN_WAT},
+    {"aimed greedy TAW", AIMED_PASS, PLAN_TAW},
 };
 
-// What lies above a gap that it fits into goes there, again and again. False: out of memory.
+// Moves each block down into a lower gap if there is one, as long as the peak falls. False: out of memory.
 static bool slide_down(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
     int64_t peak = s->peak == PLAN_NO_CAP ? -1 : 0;
     while (peak >= 0 && !plan_is_done(s, g)) {
@@ -60,23 +61,23 @@ enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_go
         }
         int64_t target = s->peak == PLAN_NO_CAP ? PLAN_NO_CAP : s->peak - 1;
         int64_t peak = -1;
-        const bool is_aimed = methods[m].way == AIMED_PASS;
-        if (methods[m].way == OUTWARD && !plan_prob_is_constrained(p)) {
+        const bool is_aimed = methods[m].kind == AIMED_PASS;
+        if (methods[m].kind == OUTWARD && !plan_prob_is_constrained(p)) {
             peak = berth_plan_from_peak(p, s->spare);
-        } else if (methods[m].way == GREEDY_PASS || (is_aimed && p->n <= AIMED_MAX) ||
-                   (methods[m].way == ALIGNED_PASS && p->align != NULL)) {
+        } else if (methods[m].kind == GREEDY_PASS || (is_aimed && p->n <= AIMED_MAX) ||
+                   (methods[m].kind == ALIGNED_PASS && p->align != NULL)) {
             if (pass == NULL) {
                 pass = berth_greedy_pass_new(p);
             }
             if (pass == NULL) {
-                return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for a dive over %d blocks", p->n);
+                return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for a greedy pass over %d blocks", p->n);
             }
             peak = berth_greedy_pass_run(pass, methods[m].priority, is_aimed, target, s->spare);
-        } else if (methods[m].way == BEST_FIT && !plan_prob_is_constrained(p)) {
+        } else if (methods[m].kind == BEST_FIT && !plan_prob_is_constrained(p)) {
             peak = berth_plan_best_fit(p, target, s->spare);
-        } else if (methods[m].way == LARGEST_FIRST && p->n <= LARGEST_FIRST_MAX) {
+        } else if (methods[m].kind == LARGEST_FIRST && p->n <= LARGEST_FIRST_MAX) {
             peak = berth_plan_largest_first(p, target, s->spare);
-        } else if (methods[m].way == MOST_ALIGNED_FIRST && p->align != NULL && p->n <= LARGEST_FIRST_MAX) {
+        } else if (methods[m].kind == MOST_ALIGNED_FIRST && p->align != NULL && p->n <= LARGEST_FIRST_MAX) {
             peak = berth_plan_most_aligned_first(p, target, s->spare);
         }
         is_out_of_memory |= peak == -2;

@@ -1,44 +1,45 @@
 // SPDX-License-Identifier: MIT
-// from_peak.c: a plan that starts where memory is fullest. The blocks alive in that section are stacked, which leaves no gap
-// below the bound; from there one walk goes forward in time and one backward, placing each block when it is met and giving it
-// back when it is over. Away from the peak there is room, so that this mostly ends at the bound (524 of 553 buffers of real
-// graphs); where it does not, it says so early and has cost little.
+// from_peak.c: makes a plan that starts at the fullest section. The blocks alive in that section are stacked, which leaves no gap
+// below the bound. From there one walk goes forward in time and one backward. A walk places each block when its lifetime begins (in
+// the direction of the walk) and frees it when its lifetime ends. Sections away from the peak have free memory, so this method
+// mostly reaches the bound (524 of 553 buffers of real graphs). If it does not, it ends early and has cost little.
 //
-// A block is put beside the neighbour that outlives it by least, so that gaps close together again; walls outlive all. The
-// neighbour decides and then the size of the gap; a walk that ends nowhere is tried again the other way around, by itself, for
-// the two know nothing of each other. Where that does not help, the peak is stacked in another way.
-// Segments from 0 to the bound are linked: blocks and gaps, no gap beside a gap.
-// O(n * gaps); real graphs have a handful of gaps at a time. Gives up where there are many.
+// A walk puts a block next to the neighbour that outlives it by the least time, so that adjacent blocks end together and leave one
+// gap. The walls (address 0 and the bound) outlive all blocks. By default the neighbour decides, and the size of the gap decides
+// among equals. If a walk fails, it is repeated with the size of the gap deciding first. The walks forward and backward are
+// independent, so each is repeated separately. If that fails too, the peak is stacked in another order.
+// The addresses from 0 to the bound are a linked list of segments: blocks and gaps. No two gaps are adjacent.
+// The cost is O(n * gaps). Real graphs have only a few gaps at a time. The method ends without a plan if there are many.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
 
-#define WORK_PER_BLOCK 64 // gaps looked at, on average
+#define WORK_PER_BLOCK 64 // limit on the average number of gaps inspected
 #define FOREVER ((int64_t) 1 << 40)
 
 struct gap {
     int64_t off, size;
-    int32_t prev, next; // blocks beside it, -1: the wall
+    int32_t prev, next; // adjacent blocks, -1: the wall
 };
 
-// Segments have numbers: blocks their own, gap k is n + k, -1: the wall.
+// Numbers of segments: a block has its own number, gap k has n + k, a wall has -1.
 struct walk {
     const struct plan_prob *p;
     int64_t *off;
-    int32_t *by_first; // [n] by rising a, falling b
-    int32_t *by_end;   // [n] by rising b, falling a
+    int32_t *by_first; // [n] by rising a, then falling b
+    int32_t *by_end;   // [n] by rising b, then falling a
     int32_t *prev;     // [n] segment below a block
     int32_t *next;     // [n] segment above a block
     struct gap *gaps;  // [n + 1]
     int32_t n_gaps;
     int64_t work;
-    int32_t no_room; // the section where a walk ended, -1: none
-    bool is_back;    // from later to earlier
-    bool is_by_size; // the gap's size decides before the neighbour
+    int32_t failed_section; // the section where a walk found no gap, -1: none
+    bool is_back;           // the walk goes from later to earlier sections
+    bool is_by_size;        // the size of a gap decides before the neighbours
 };
 
-// When a block that is alive is over, counted in the direction of the walk.
-static inline int64_t over_at(const struct walk *w, int32_t i) {
+// Returns the end of a block's lifetime in the direction of the walk.
+static inline int64_t lifetime_end(const struct walk *w, int32_t i) {
     return w->is_back ? -(int64_t) w->p->a[i] : w->p->b[i];
 }
 
@@ -91,14 +92,14 @@ static void block_remove(struct walk *w, int32_t i) {
     link_gap(w, k);
 }
 
-// How far a neighbour's end is from ours: the less the better; one that ends before us is worse than any that does not.
+// Returns how long a neighbour outlives the new block; less is better. Neighbours that end earlier are the worst.
 static inline int64_t gap_distance(const struct walk *w, int32_t neighbour, int64_t over) {
-    const int64_t by = neighbour < 0 ? FOREVER : over_at(w, neighbour) - over;
+    const int64_t by = neighbour < 0 ? FOREVER : lifetime_end(w, neighbour) - over;
     return by >= 0 ? by : 2 * FOREVER - by;
 }
 
 static bool block_insert(struct walk *w, int32_t i) {
-    const int64_t size = w->p->size[i], over = over_at(w, i);
+    const int64_t size = w->p->size[i], over = lifetime_end(w, i);
     int64_t best_by = INT64_MAX, best_size = INT64_MAX;
     int32_t best = -1;
     bool is_high = false;
@@ -151,7 +152,7 @@ static bool block_insert(struct walk *w, int32_t i) {
 
 // ---- the walks ----
 
-// What goes to the bottom of the stack.
+// The criterion for the bottom of the stack.
 enum stacking { BY_REACH, BY_START, BY_SIZE };
 
 static inline int64_t block_weight(const struct plan_prob *p, int32_t i, int32_t s, enum stacking by) {
@@ -162,7 +163,7 @@ static inline int64_t block_weight(const struct plan_prob *p, int32_t i, int32_t
     return by == BY_START ? before : max_i32(before, after);
 }
 
-// The blocks alive in section s, the weightiest at the bottom. Insertion: they are few, or it is given up.
+// Lists the blocks alive in section s, the one with the largest weight at the bottom. Fails if the insertion sort is slow.
 static int32_t stack_peak(struct walk *w, int32_t s, enum stacking by, int32_t *order) {
     const struct plan_prob *p = w->p;
     int32_t n = 0;
@@ -211,7 +212,7 @@ static bool walk_forward(struct walk *w, int32_t s) {
             block_remove(w, w->by_end[i_end]);
         }
         if (!block_insert(w, i) || w->work > (int64_t) p->n * WORK_PER_BLOCK) {
-            w->no_room = p->a[i];
+            w->failed_section = p->a[i];
             return false;
         }
     }
@@ -234,14 +235,14 @@ static bool walk_back(struct walk *w, int32_t s) {
             block_remove(w, w->by_first[i_first]);
         }
         if (!block_insert(w, i) || w->work > (int64_t) p->n * WORK_PER_BLOCK) {
-            w->no_room = p->b[i] - 1;
+            w->failed_section = p->b[i] - 1;
             return false;
         }
     }
     return true;
 }
 
-// Two stable counting sorts; count: [n_sec + 2].
+// Fills by_end and by_first with two stable counting sorts. count: [n_sec + 2] scratch.
 static void sort_ends(struct walk *w, int32_t *count) {
     const struct plan_prob *p = w->p;
     for (int pass = 0; pass < 2; pass++) {
@@ -262,7 +263,7 @@ static void sort_ends(struct walk *w, int32_t *count) {
     }
 }
 
-// One walk, by either rule.
+// Runs one walk, by the first rule and, if that fails, by the second.
 static bool peak_walk(struct walk *w, int32_t s, const int32_t *order, int32_t n_peak, bool (*go)(struct walk *w, int32_t s)) {
     bool ok = false;
     for (int rule = 0; rule < 2 && !ok; rule++) {
@@ -282,12 +283,12 @@ static bool walk_both(struct walk *w, int32_t s, enum stacking by, int32_t *orde
 
 int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off) {
     const size_t n = (size_t) p->n;
-    int32_t first = 0, last = p->n_sec - 1; // of the fullest sections
+    int32_t first = 0, last = p->n_sec - 1; // first and last section with the largest total
     struct walk w = {.p = p, .off = off};
     const size_t n_numbers = 5 * n + (size_t) p->n_sec + 2;
     struct berth_scratch scratch;
     berth_scratch_init(&scratch);
-    w.gaps = berth_scratch_take(&scratch, (n + 1) * sizeof *w.gaps + n_numbers * sizeof(int32_t)); // and the others
+    w.gaps = berth_scratch_take(&scratch, (n + 1) * sizeof *w.gaps + n_numbers * sizeof(int32_t)); // gaps, then int32_t arrays
     if (w.gaps == NULL) {
         return -2;
     }
@@ -314,9 +315,9 @@ int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off) {
     return peak;
 }
 
-// ---- from places that others have chosen ----
+// ---- walks from given offsets ----
 
-// Links the blocks alive in section s as they lie, with the gaps between them up to cap. False: out of memory.
+// Links the blocks alive in section s at their given offsets, with the gaps between them up to cap. False: out of memory.
 static bool link_section(struct walk *w, int32_t s, int64_t cap) {
     const struct plan_prob *p = w->p;
     const size_t n = (size_t) p->n;
@@ -364,7 +365,7 @@ static bool walk_on(struct walk *w, int32_t s, int64_t cap, bool (*go)(struct wa
         w->is_by_size = rule == 1;
         w->work = 0;
         if (!link_section(w, s, cap)) {
-            w->no_room = -2;
+            w->failed_section = -2;
             return false;
         }
         ok = go(w, s);
@@ -374,7 +375,7 @@ static bool walk_on(struct walk *w, int32_t s, int64_t cap, bool (*go)(struct wa
 
 int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, int64_t cap, int64_t *off) {
     const size_t n = (size_t) p->n;
-    struct walk w = {.p = p, .off = off, .no_room = -2};
+    struct walk w = {.p = p, .off = off, .failed_section = -2};
     struct berth_scratch scratch;
     berth_scratch_init(&scratch);
     w.gaps = berth_scratch_take(&scratch, (n + 1) * sizeof *w.gaps + (4 * n + (size_t) p->n_sec + 2) * sizeof(int32_t));
@@ -385,9 +386,9 @@ int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, 
         w.next = w.prev + n;
         sort_ends(&w, w.next + n);
         if (walk_on(&w, hi - 1, cap, walk_forward) && walk_on(&w, lo, cap, walk_back)) {
-            w.no_room = -1;
+            w.failed_section = -1;
         }
     }
     berth_scratch_fini(&scratch);
-    return w.no_room;
+    return w.failed_section;
 }

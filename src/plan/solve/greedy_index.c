@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// greedy_index.c: which unplaced block inside a valley has the best rank?
-// Unplaced blocks are kept by width class: one per power of two below 256, eight above, sorted by first section, in leaves of 16;
-// a tree over the leaves knows the least end and the best rank. In one class, a block that starts well inside a valley also ends
-// inside, so that dense lifetimes do not make the tree look at every leaf (dense, 10^6 blocks: 25 us a block with one class per
-// power of two, 3 us with eight).
-// Loops over a leaf are free of branches, for the compiler to make vectors of.
+// greedy_index.c: finds the unplaced block with the best rank inside a valley.
+// Unplaced blocks are kept by width class: one class per power of two below 256, eight above. The blocks of a class are sorted by
+// first section and divided into leaves of 16 slots. A tree over the leaves holds the least end and the best rank of each node.
+// In one class, a block that starts far enough from the end of a valley also ends inside the valley. The query then need not look
+// at every leaf, even if lifetimes are dense (10^6 blocks: 25 us per block with one class per power of two, 3 us with eight).
+// Loops over a leaf have no branches, so that the compiler can vectorise them.
 
 #include "base/min.h"
 #include "plan/solve/greedy_pass.h"
@@ -41,10 +41,10 @@ void berth_greedy_pass_free(struct greedy_pass *d) {
     }
 }
 
-// Sorts the blocks into slots, class by class; p has them by rising a already.
+// Assigns the blocks to slots, class by class. The blocks of p are already sorted by rising a.
 static void greedy_fill_slots(struct greedy_pass *d) {
     const struct plan_prob *p = d->p;
-    int32_t at[GREEDY_CLASSES]; // by number
+    int32_t at[GREEDY_CLASSES]; // next free slot, by class number
     for (int k = 0; k < d->n_classes; k++) {
         at[width_class_of(d->classes[k].w_min)] = d->classes[k].slot;
         for (int32_t i = d->classes[k].slot + d->classes[k].n; i < d->classes[k].slot + d->classes[k].n_leaves * LEAF; i++) {
@@ -161,7 +161,7 @@ void berth_greedy_index_rank(struct greedy_pass *d, enum plan_priority priority)
     }
 }
 
-static struct greedy_node leaf_sum(const struct greedy_pass *d, int32_t slot) {
+static struct greedy_node leaf_summary(const struct greedy_pass *d, int32_t slot) {
     const int32_t *rank = d->rank + slot;
     const int32_t *ends = d->slot_b + slot;
     int32_t least_b = INT32_MAX;
@@ -173,19 +173,19 @@ static struct greedy_node leaf_sum(const struct greedy_pass *d, int32_t slot) {
     return (struct greedy_node){least_b, best};
 }
 
-static struct greedy_node node_sum(struct greedy_node x, struct greedy_node y) {
+static struct greedy_node node_summary(struct greedy_node x, struct greedy_node y) {
     return (struct greedy_node){min_i32(x.least_b, y.least_b), min_i32(x.best, y.best)};
 }
 
-void berth_greedy_index_plant(struct greedy_pass *d) {
+void berth_greedy_index_build(struct greedy_pass *d) {
     for (int k = 0; k < d->n_classes; k++) {
         struct greedy_class *c = &d->classes[k];
         for (int32_t i = 0; i < c->pow2; i++) {
             c->tree[c->pow2 + i] =
-                i < c->n_leaves ? leaf_sum(d, c->slot + i * LEAF) : (struct greedy_node){INT32_MAX, GREEDY_PLACED};
+                i < c->n_leaves ? leaf_summary(d, c->slot + i * LEAF) : (struct greedy_node){INT32_MAX, GREEDY_PLACED};
         }
         for (int32_t i = c->pow2 - 1; i > 0; i--) {
-            c->tree[i] = node_sum(c->tree[2 * i], c->tree[2 * i + 1]);
+            c->tree[i] = node_summary(c->tree[2 * i], c->tree[2 * i + 1]);
         }
     }
 }
@@ -194,9 +194,9 @@ void berth_greedy_index_remove(struct greedy_pass *d, struct greedy_class *c, in
     d->rank[slot] = GREEDY_PLACED;
     d->slot_b[slot] = INT32_MAX;
     int32_t leaf = (slot - c->slot) / LEAF;
-    c->tree[c->pow2 + leaf] = leaf_sum(d, c->slot + leaf * LEAF);
+    c->tree[c->pow2 + leaf] = leaf_summary(d, c->slot + leaf * LEAF);
     for (int32_t i = (c->pow2 + leaf) / 2; i > 0; i /= 2) {
-        struct greedy_node sum = node_sum(c->tree[2 * i], c->tree[2 * i + 1]);
+        struct greedy_node sum = node_summary(c->tree[2 * i], c->tree[2 * i + 1]);
         if (sum.least_b == c->tree[i].least_b && sum.best == c->tree[i].best) {
             break;
         }
@@ -205,11 +205,11 @@ void berth_greedy_index_remove(struct greedy_pass *d, struct greedy_class *c, in
 }
 
 struct query {
-    int32_t lo, hi;   // the valley's sections
-    int32_t cover;    // a section that the block must be alive in, -1: any will do
-    int32_t from, to; // leaves of this class in question
-    int32_t surely_a; // a block of this class that starts here or before ends inside
-    int32_t best;     // best rank so far
+    int32_t lo, hi;   // sections of the valley
+    int32_t cover;    // section in which the block must be alive, -1: any
+    int32_t from, to; // range of leaves that can hold a result
+    int32_t surely_a; // a block of this class that starts at or before this section ends inside the valley
+    int32_t best;     // best rank found so far
 };
 
 static void query_leaf(const struct greedy_pass *d, const struct greedy_class *c, int32_t leaf, struct query *q) {
@@ -230,7 +230,7 @@ static void query_leaf(const struct greedy_pass *d, const struct greedy_class *c
     q->best = best;
 }
 
-// node covers the leaves [first, first + n)
+// node covers the leaves [first, first + n).
 static void query_tree(
     const struct greedy_pass *d, const struct greedy_class *c, int32_t node, int32_t first, int32_t n, struct query *q) {
     if (first >= q->to || first + n <= q->from || c->tree[node].best >= q->best || c->tree[node].least_b > q->hi) {
@@ -251,13 +251,13 @@ static void query_tree(
 
 int32_t berth_greedy_index_query(const struct greedy_pass *d, int32_t lo, int32_t hi, int32_t cover, int *in) {
     struct query q = {.lo = lo, .hi = hi, .cover = cover, .best = GREEDY_PLACED};
-    // Wide ones first: most priorities prefer them, and what they find lets the others go unread.
+    // Wide classes come first: most priorities prefer wide blocks, and a good rank lets the query skip the other classes.
     for (int k = d->last_class[width_class_of(hi - lo)]; k >= 0; k--) {
         const struct greedy_class *c = &d->classes[k];
         if (c->tree[1].best >= q.best || hi - lo < c->w_min) {
             continue;
         }
-        // first sections in question: those of blocks that may end inside and, if asked, cover
+        // Range of first sections of blocks that may end inside the valley and, if cover is given, are alive there.
         int32_t least = cover < 0 || cover - lo < c->w_max ? lo : cover - c->w_max + 1;
         int32_t most = cover < 0 || cover > hi - c->w_min ? hi - c->w_min : cover;
         int32_t from = c->cell[least >> c->shift];

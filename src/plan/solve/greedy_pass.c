@@ -1,115 +1,117 @@
 // SPDX-License-Identifier: MIT
-// greedy_pass.c: places blocks by valley. The skyline over the sections is a row of segments; a valley is a segment below both of its
-// neighbours. Of the unplaced blocks that live wholly inside the valley the one with the best priority goes on its floor; where
-// there is none, the floor rises to the lower neighbour (the only step that wastes). Valleys do not see one another, so the
-// order in which they are filled does not matter: the walk goes to the nearest one and needs no heap.
+// greedy_pass.c: places the blocks valley by valley. The skyline over the sections is a sequence of segments. A valley is a segment
+// that is lower than both of its neighbours. The pass selects the unplaced block with the best priority among the blocks whose
+// lifetime is inside the valley, and puts it on the floor of the valley. If there is no such block, the floor rises to the lower
+// neighbour; only this step wastes memory. Valleys do not affect each other, so the order in which they are filled does not matter.
+// The pass goes to the nearest valley and needs no heap.
 //
-// Row of segments, left to right: left[0..n_left), cur, right[n_right..0). Both stacks share one array of n_sec + 2.
-// An aimed dive prefers blocks that serve the section with the most left to place, and gives up where the target is out of reach.
-// At most 3n steps, one query each; 1 us a block or less up to 10^4 blocks, 2 us at 10^6 (bench/plan.c scale).
+// The segments from left to right are: the stack left, the segment cur, the stack right. Both stacks share one array of n_sec + 2.
+// An aimed pass prefers blocks of the section with the most unplaced units, and ends early if the target is out of reach.
+// At most 3n steps with one query each: at most 1 us per block up to 10^4 blocks, 2 us at 10^6 (bench/plan.c scale).
 
 #include "plan/solve/greedy_pass.h"
 #include "base/min.h"
 
 #include <string.h>
 
-#define HOPELESS (-1) // in place of a rank: the target cannot be met
+#define UNREACHABLE (-1) // returned instead of a rank: no plan of this pass can reach the target
 
-// ---- what is left to place, by section ----
+// ---- unplaced units per section ----
 
-// Recomputes node x of the tree of what is left: most[x] = more[x] + the larger of its children.
-static void left_pull(struct greedy_pass *d, int32_t x) {
-    int64_t l = d->left_most[2 * x];
-    int64_t r = d->left_most[2 * x + 1];
-    d->left_most[x] = max_i64(l, r) + d->left_more[x];
+// Recomputes node x of the tree: max[x] = add[x] + the larger maximum of its children.
+static void unplaced_pull(struct greedy_pass *d, int32_t x) {
+    int64_t l = d->unplaced_max[2 * x];
+    int64_t r = d->unplaced_max[2 * x + 1];
+    d->unplaced_max[x] = max_i64(l, r) + d->unplaced_add[x];
 }
 
-// Takes size from the sections [lo, hi).
-static void left_take(struct greedy_pass *d, int32_t lo, int32_t hi, int64_t size) {
-    int32_t l = lo + d->left_n;
-    int32_t h = hi + d->left_n;
+// Subtracts size from the unplaced units of the sections [lo, hi).
+static void unplaced_subtract(struct greedy_pass *d, int32_t lo, int32_t hi, int64_t size) {
+    int32_t l = lo + d->unplaced_n;
+    int32_t h = hi + d->unplaced_n;
     for (int32_t x = l, y = h; x < y; x /= 2, y /= 2) {
         if (x & 1) {
-            d->left_most[x] -= size;
-            d->left_more[x] -= size;
+            d->unplaced_max[x] -= size;
+            d->unplaced_add[x] -= size;
             x++;
         }
         if (y & 1) {
             y--;
-            d->left_most[y] -= size;
-            d->left_more[y] -= size;
+            d->unplaced_max[y] -= size;
+            d->unplaced_add[y] -= size;
         }
     }
     for (int32_t x = l / 2; x > 0; x /= 2) {
-        left_pull(d, x);
+        unplaced_pull(d, x);
     }
     for (int32_t x = (h - 1) / 2; x > 0; x /= 2) {
-        left_pull(d, x);
+        unplaced_pull(d, x);
     }
 }
 
-// The section of [lo, hi) with the most left to place, the first of several.
-struct left_search {
+// Finds the section of [lo, hi) with the most unplaced units; of equal sections, the first.
+struct unplaced_search {
     int32_t lo, hi, at;
     int64_t most;
 };
 
-// node covers [first, first + n); above: what the nodes above it add.
-static void left_find(const struct greedy_pass *d, int32_t node, int32_t first, int32_t n, int64_t above, struct left_search *x) {
-    if (first >= x->hi || first + n <= x->lo || d->left_most[node] + above <= x->most) {
+// node covers the sections [first, first + n). above: the sum of unplaced_add over its ancestors.
+static void unplaced_max_find(
+    const struct greedy_pass *d, int32_t node, int32_t first, int32_t n, int64_t above, struct unplaced_search *x) {
+    if (first >= x->hi || first + n <= x->lo || d->unplaced_max[node] + above <= x->most) {
         return;
     }
     if (n == 1) {
-        x->most = d->left_most[node] + above;
+        x->most = d->unplaced_max[node] + above;
         x->at = first;
         return;
     }
-    above += d->left_more[node];
-    left_find(d, 2 * node, first, n / 2, above, x);
-    left_find(d, 2 * node + 1, first + n / 2, n / 2, above, x);
+    above += d->unplaced_add[node];
+    unplaced_max_find(d, 2 * node, first, n / 2, above, x);
+    unplaced_max_find(d, 2 * node + 1, first + n / 2, n / 2, above, x);
 }
 
-static bool left_plant(struct greedy_pass *d) {
+static bool unplaced_init(struct greedy_pass *d) {
     const struct plan_prob *p = d->p;
-    if (d->left_most == NULL) {
-        d->left_n = 1;
-        while (d->left_n < p->n_sec) {
-            d->left_n *= 2;
+    if (d->unplaced_max == NULL) {
+        d->unplaced_n = 1;
+        while (d->unplaced_n < p->n_sec) {
+            d->unplaced_n *= 2;
         }
-        d->left_most = berth_arrays_new(&d->mem, (size_t) d->left_n * 4, sizeof *d->left_most);
-        if (d->left_most == NULL) {
+        d->unplaced_max = berth_arrays_new(&d->mem, (size_t) d->unplaced_n * 4, sizeof *d->unplaced_max);
+        if (d->unplaced_max == NULL) {
             return false;
         }
-        d->left_more = d->left_most + 2 * (size_t) d->left_n;
+        d->unplaced_add = d->unplaced_max + 2 * (size_t) d->unplaced_n;
     }
-    memset(d->left_more, 0, (size_t) d->left_n * 2 * sizeof *d->left_more);
-    for (int32_t s = 0; s < d->left_n; s++) {
-        d->left_most[d->left_n + s] = s < p->n_sec ? p->total[s] : -1;
+    memset(d->unplaced_add, 0, (size_t) d->unplaced_n * 2 * sizeof *d->unplaced_add);
+    for (int32_t s = 0; s < d->unplaced_n; s++) {
+        d->unplaced_max[d->unplaced_n + s] = s < p->n_sec ? p->total[s] : -1;
     }
-    for (int32_t x = d->left_n - 1; x > 0; x--) {
-        left_pull(d, x);
+    for (int32_t x = d->unplaced_n - 1; x > 0; x--) {
+        unplaced_pull(d, x);
     }
     return true;
 }
 
-// The block for a valley: one that serves the section with the most left to place, if there is one.
+// Returns the rank of the block for a valley. It prefers blocks that are alive in the section with the most unplaced units.
 static int32_t aimed_query(const struct greedy_pass *d, int32_t lo, int32_t hi, int64_t wall, int64_t target, int *in) {
-    struct left_search x = {lo, hi, -1, -1};
-    left_find(d, 1, 0, d->left_n, 0, &x);
+    struct unplaced_search x = {lo, hi, -1, -1};
+    unplaced_max_find(d, 1, 0, d->unplaced_n, 0, &x);
     int32_t r = berth_greedy_index_query(d, lo, hi, x.at, in);
     if (r != GREEDY_PLACED) {
         return r;
     }
-    // Nothing can stand on the floor of that section: it will be as high as the wall.
-    return wall < INT64_MAX && x.most > target - wall ? HOPELESS : berth_greedy_index_query(d, lo, hi, -1, in);
+    // No block fits on the floor of that section, so its floor will rise to the wall.
+    return wall < INT64_MAX && x.most > target - wall ? UNREACHABLE : berth_greedy_index_query(d, lo, hi, -1, in);
 }
 
-// ---- the dive ----
+// ---- the pass ----
 
-// One dive with the ranks as they are. Peak or -1.
+// Runs one pass with the current ranks. Returns the peak or -1.
 static int64_t greedy_fill(struct greedy_pass *d, bool is_aimed, int64_t target, int64_t *off) {
     const struct plan_prob *p = d->p;
-    const bool is_odd = plan_prob_is_constrained(p);
+    const bool is_constrained = plan_prob_is_constrained(p);
     struct greedy_segment *left = d->row;                 // left[-1] is the left neighbour
     struct greedy_segment *right = d->row + p->n_sec + 2; // right[0] is the right neighbour
     struct greedy_segment *const left_end = left;
@@ -117,7 +119,7 @@ static int64_t greedy_fill(struct greedy_pass *d, bool is_aimed, int64_t target,
     struct greedy_segment cur = {0, 0};
     int32_t hi = p->n_sec; // end of cur
     int64_t peak = 0;
-    int32_t n_left = d->n_free;
+    int32_t n_unplaced = d->n_free;
     for (int32_t f = 0; f < p->n_fixed; f++) {
         int32_t i = p->fixed_ids[f];
         off[i] = p->fixed[i];
@@ -126,7 +128,7 @@ static int64_t greedy_fill(struct greedy_pass *d, bool is_aimed, int64_t target,
     if (peak > target) {
         return -1;
     }
-    while (n_left > 0) {
+    while (n_unplaced > 0) {
         int64_t wall_l = left > left_end ? left[-1].level : INT64_MAX;
         int64_t wall_r = right < right_end ? right[0].level : INT64_MAX;
         if (wall_r < cur.level) {
@@ -158,21 +160,21 @@ static int64_t greedy_fill(struct greedy_pass *d, bool is_aimed, int64_t target,
             cur.level = wall;
             continue;
         }
-        if (r == HOPELESS) {
+        if (r == UNREACHABLE) {
             return -1;
         }
         int32_t slot = d->by_rank[r];
         int32_t i = d->block[slot];
-        int64_t at = is_odd ? berth_plan_lowest_at(p, i, cur.level, target) : cur.level;
+        int64_t at = is_constrained ? berth_plan_lowest_at(p, i, cur.level, target) : cur.level;
         if (at < 0 || p->size[i] > target - at) {
             return -1;
         }
         off[i] = at;
         int64_t top = at + p->size[i];
         peak = max_i64(top, peak);
-        n_left--;
+        n_unplaced--;
         if (is_aimed) {
-            left_take(d, p->a[i], p->b[i], p->size[i]);
+            unplaced_subtract(d, p->a[i], p->b[i], p->size[i]);
         }
         berth_greedy_index_remove(d, &d->classes[k], slot);
         struct greedy_segment placed = {top, p->a[i]};
@@ -194,17 +196,17 @@ static int64_t greedy_fill(struct greedy_pass *d, bool is_aimed, int64_t target,
 }
 
 int64_t berth_greedy_pass_run(struct greedy_pass *d, enum plan_priority priority, bool is_aimed, int64_t target, int64_t *off) {
-    if (is_aimed && !left_plant(d)) {
+    if (is_aimed && !unplaced_init(d)) {
         return -1;
     }
     if (priority != PLAN_ZW && d->life_max == NULL) {
         int64_t *most = berth_arrays_new(&d->mem, (size_t) d->p->n, sizeof *most);
         if (most == NULL || !berth_plan_life_max(d->p, most)) {
-            return -1; // the next try asks again
+            return -1; // not stored: the next pass tries to allocate it again
         }
         d->life_max = most;
     }
     berth_greedy_index_rank(d, priority);
-    berth_greedy_index_plant(d);
+    berth_greedy_index_build(d);
     return greedy_fill(d, is_aimed, target, off);
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// pool.c: from the blocks of one pool to a problem, and offsets back: times become sections, bytes become units.
+// pool.c: makes a problem from the blocks of one pool, and converts offsets back. Times become sections, bytes become units.
 //
-// Which unit: with one alignment A for all, sizes rounded up to A lose nothing but the last block's padding; with several, if
-// every size is a multiple of all of them. Else, and for a few blocks, which are exhausted (constrained.c) so that nothing at all is
-// lost, the alignments stay in the problem ("constrained") and the unit divides everything.
-// Sections: going through time, a new one begins where something starts after something has ended. O(n) when steps are dense,
-// else a sort.
+// The unit: if all blocks have one alignment A, sizes are rounded up to A. This wastes only the padding of the highest block. With
+// several alignments this is also exact if every size is a multiple of all of them. Otherwise the alignments stay in the problem,
+// which is then constrained, and the unit divides all sizes, alignments and fixed offsets. A pool of up to FEW_BLOCKS blocks is
+// also treated in this way: constrained.c tries all of its plans, so that not even the padding is wasted.
+// The sections: in order of time, a new section begins when a block starts after another block has ended. This is O(n) if steps are
+// dense; otherwise it needs a sort.
 
 #include "base/min.h"
 #include "plan/solve/blocks.h"
@@ -16,18 +17,18 @@
 
 #define FEW_BLOCKS 8
 
-// Blocks have few different sizes, and dividing is slow: sizes met before, by their bits.
-#define N_MET 16
+// Blocks have few different sizes, and division is slow. A small table, indexed by a hash of the size, holds the sizes seen before.
+#define N_SEEN 16
 
-static size_t met_slot(uint64_t size) {
+static size_t seen_slot(uint64_t size) {
     return (size_t) (size * 0x9E3779B97F4A7C15u >> 60);
 }
-_Static_assert(N_MET == 1 << 4, "met_slot takes four bits");
+_Static_assert(N_SEEN == 1 << 4, "seen_slot takes four bits");
 
 struct scale {
     uint64_t unit;
-    bool is_odd;     // alignments stay in the problem
-    bool is_rounded; // sizes are rounded up to the unit
+    bool keeps_alignments; // alignments stay in the problem
+    bool is_rounded;       // sizes are rounded up to the unit
 };
 
 static struct scale pool_scale(const struct plan_pool *pool, const struct raw_block *blocks, int32_t n) {
@@ -35,11 +36,11 @@ static struct scale pool_scale(const struct plan_pool *pool, const struct raw_bl
     uint64_t align = blocks[0].align;
     bool is_one_align = true;
     uint64_t fixed = 0;
-    uint64_t met[N_MET] = {0};
+    uint64_t seen[N_SEEN] = {0};
     for (int32_t i = 0; i < n; i++) {
-        const size_t slot = met_slot(blocks[i].size);
-        if (met[slot] != blocks[i].size) {
-            met[slot] = blocks[i].size;
+        const size_t slot = seen_slot(blocks[i].size);
+        if (seen[slot] != blocks[i].size) {
+            seen[slot] = blocks[i].size;
             if (all == 0 || blocks[i].size % all != 0) {
                 all = plan_gcd(blocks[i].size, all);
             }
@@ -57,7 +58,7 @@ static struct scale pool_scale(const struct plan_pool *pool, const struct raw_bl
             common = 0;
         }
     }
-    uint64_t rest = plan_gcd(fixed, pool->is_chunked ? pool->max_chunk : 0); // 0: nothing else to divide
+    uint64_t rest = plan_gcd(fixed, pool->is_chunked ? pool->max_chunk : 0); // 0: no fixed offsets and no chunks
     if (common != 0 && all % common == 0 && rest % common == 0) {
         return (struct scale){plan_gcd(all, rest), false, false};
     }
@@ -80,12 +81,13 @@ static struct scale pool_scale(const struct plan_pool *pool, const struct raw_bl
 
 // ---- sections ----
 
-// How many times n blocks may have for them to count as dense; ranks are fewer.
+// The largest number of different times that counts as dense for n blocks. Ranks are always fewer.
 static size_t times_max(int32_t n) {
     return 4 * (size_t) n + 64;
 }
 
-// Times as dense numbers in t[0..2n): as they are if they are dense, else their ranks. Returns how many, -1: out of memory.
+// Fills t[0..2n) with the first times of all blocks, then their last times, as dense numbers: minus the least time if times are
+// dense, otherwise their ranks. Returns the number of times, -1: out of memory.
 static int32_t dense_times(const struct raw_block *blocks, int32_t n, int32_t *t, struct berth_scratch *scratch) {
     int64_t least = INT64_MAX;
     int64_t most = INT64_MIN;
@@ -152,36 +154,37 @@ static bool fill_fixed(struct plan_prob *p, const struct raw_block *blocks, uint
     return true;
 }
 
-// Fills the problem's sections and arrays from the blocks, which come by rising first step. room: for n blocks and sections.
+// Fills in the problem from the blocks, which are sorted by rising first step. memory: of berth_plan_prob_reserve(n, n) bytes.
 static enum ggml_status pool_fill(
-    struct plan_pool *pool, const struct raw_block *blocks, int32_t n, void *room, struct berth_scratch *scratch) {
+    struct plan_pool *pool, const struct raw_block *blocks, int32_t n, void *memory, struct berth_scratch *scratch) {
     const struct scale scale = pool_scale(pool, blocks, n);
     const bool bound_is_inexact = pool->prob.bound_is_inexact;
     struct plan_prob *p = &pool->prob;
-    berth_plan_prob_place(p, n, n, room);
+    berth_plan_prob_place(p, n, n, memory);
     p->bound_is_inexact = bound_is_inexact;
     int32_t *sec_at = berth_scratch_take(scratch, times_max(n) * sizeof *sec_at);
-    const int32_t n_times = sec_at != NULL ? dense_times(blocks, n, p->a, scratch) : -1; // and into b, right behind a
+    const int32_t n_times =
+        sec_at != NULL ? dense_times(blocks, n, p->a, scratch) : -1; // also fills b, which follows a in memory
     if (n_times < 0) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", n);
     }
     berth_plan_prob_cut(p, sec_at, n_times);
     p->chunk = pool->is_chunked ? (int64_t) (pool->max_chunk / scale.unit) : 0;
     pool->unit = scale.unit;
-    uint64_t met[N_MET] = {0}, met_units[N_MET];
+    uint64_t seen[N_SEEN] = {0}, seen_units[N_SEEN];
     for (int32_t i = 0; i < n; i++) {
-        const size_t slot = met_slot(blocks[i].size);
-        if (met[slot] != blocks[i].size) {
-            met[slot] = blocks[i].size;
-            met_units[slot] = blocks[i].size / scale.unit;
-            met_units[slot] += met_units[slot] * scale.unit < blocks[i].size;
-            const uint64_t slack = met_units[slot] * scale.unit - blocks[i].size;
-            pool->least_end = max_u64(slack, pool->least_end);
+        const size_t slot = seen_slot(blocks[i].size);
+        if (seen[slot] != blocks[i].size) {
+            seen[slot] = blocks[i].size;
+            seen_units[slot] = blocks[i].size / scale.unit;
+            seen_units[slot] += seen_units[slot] * scale.unit < blocks[i].size;
+            const uint64_t slack = seen_units[slot] * scale.unit - blocks[i].size;
+            pool->pad_max = max_u64(slack, pool->pad_max);
         }
-        p->size[i] = (int64_t) met_units[slot];
+        p->size[i] = (int64_t) seen_units[slot];
         p->n_fixed += blocks[i].fixed != BERTH_PLAN_ANY;
     }
-    if ((scale.is_odd && !fill_aligns(p, blocks, scale.unit)) ||
+    if ((scale.keeps_alignments && !fill_aligns(p, blocks, scale.unit)) ||
         (p->n_fixed > 0 && !fill_fixed(p, blocks, scale.unit, scratch))) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", n);
     }
@@ -196,18 +199,18 @@ enum ggml_status berth_plan_pool_init(struct plan_pool *pool, const struct plan_
     const int32_t n_ids = pool->n_ids;
     pool->unit = 1;
     pool->block_of = berth_scratch_take(scratch, (size_t) n_ids * sizeof *pool->block_of);
-    void *room = berth_scratch_take(scratch, berth_plan_prob_reserve(n_ids, n_ids));
-    if (pool->block_of == NULL || room == NULL) {
+    void *memory = berth_scratch_take(scratch, berth_plan_prob_reserve(n_ids, n_ids));
+    if (pool->block_of == NULL || memory == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d items", n_ids);
     }
-    const struct berth_scratch_mark mark = scratch->at; // the blocks themselves go
+    const struct berth_scratch_mark mark = scratch->at; // the blocks are released at the end
     struct raw_block *blocks;
     int32_t n;
     enum ggml_status status = berth_plan_blocks(pool, traits, scratch, &blocks, &n);
     if (status != GGML_STATUS_SUCCESS || n == 0) {
         goto done;
     }
-    status = pool_fill(pool, blocks, n, room, scratch);
+    status = pool_fill(pool, blocks, n, memory, scratch);
     if (status != GGML_STATUS_SUCCESS) {
         goto done;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// problem.c: the problem that the solver works on: its memory, its totals, and where a block may lie. pool.c makes one of the caller's items.
+// problem.c: memory, totals and sections of a problem, and the lowest allowed offset of a block. pool.c makes problems from items.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -10,30 +10,30 @@ size_t berth_plan_prob_reserve(int32_t n, int32_t n_sec) {
     return ((size_t) n + (size_t) n_sec + 1) * sizeof(int64_t) + 2 * (size_t) n * sizeof(int32_t);
 }
 
-void berth_plan_prob_place(struct plan_prob *p, int32_t n, int32_t n_sec, void *room) {
+void berth_plan_prob_place(struct plan_prob *p, int32_t n, int32_t n_sec, void *memory) {
     *p = (struct plan_prob){.n = n, .n_sec = n_sec};
-    p->size = room;
+    p->size = memory;
     p->total = p->size + n;
     p->a = (int32_t *) (p->total + n_sec + 1);
     p->b = p->a + n;
 }
 
 bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) {
-    void *room = berth_malloc(berth_plan_prob_reserve(n, n_sec));
-    berth_plan_prob_place(p, n, n_sec, room);
-    p->room = room;
-    return room != NULL;
+    void *memory = berth_malloc(berth_plan_prob_reserve(n, n_sec));
+    berth_plan_prob_place(p, n, n_sec, memory);
+    p->own_memory = memory;
+    return memory != NULL;
 }
 
 void berth_plan_prob_fini(struct plan_prob *p) {
-    berth_free(p->room);
+    berth_free(p->own_memory);
     berth_free(p->align);
     berth_free(p->fixed);
     berth_free(p->fixed_ids);
     *p = (struct plan_prob){0};
 }
 
-// What is alive in each section, in units of 2^shift; it wraps at 2^64. Returns the sum over all sizes, 2^63 if that passes it.
+// Fills the totals of all sections, in units of 2^shift. Totals wrap at 2^64. Returns the sum of all sizes, at most 2^63.
 static uint64_t fill_totals(struct plan_prob *p, int shift) {
     const uint64_t top = (uint64_t) 1 << 63;
     uint64_t *total = (uint64_t *) p->total, all = 0, sum = 0;
@@ -44,7 +44,7 @@ static uint64_t fill_totals(struct plan_prob *p, int shift) {
         const uint64_t size = (uint64_t) p->size[i] >> shift;
         total[p->a[i]] += size;
         total[p->b[i]] -= size;
-        all = min_u64(all + size, top); // sizes are at most 2^62
+        all = min_u64(all + size, top); // does not overflow: sizes are at most 2^62
     }
     for (int32_t s = 0; s < p->n_sec; s++) {
         sum += total[s];
@@ -56,7 +56,8 @@ static uint64_t fill_totals(struct plan_prob *p, int shift) {
 bool berth_plan_prob_totals(struct plan_prob *p) {
     p->bound = 0;
     p->bound_sec = 0;
-    // A total that wrapped may look small. In units of 2^30 it cannot wrap, and is at most 2^29 too low, one for each block.
+    // A total that wrapped may look small. Totals in units of 2^30 cannot wrap. Rounding makes each at most 2^29 too low, 1 per
+    // block.
     const bool may_wrap = fill_totals(p, 0) > (uint64_t) INT64_MAX;
     if (may_wrap) {
         fill_totals(p, 30);
@@ -81,7 +82,7 @@ bool berth_plan_prob_totals(struct plan_prob *p) {
 
 bool berth_plan_life_max(const struct plan_prob *p, int64_t *most) {
     size_t m = (size_t) p->n_sec;
-    int64_t *tree = berth_malloc(2 * m * sizeof *tree); // of maxima over the totals
+    int64_t *tree = berth_malloc(2 * m * sizeof *tree); // maximum tree over the totals
     if (tree == NULL) {
         return false;
     }
@@ -153,15 +154,15 @@ bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32
         sub->b[k] = p->b[ids[k]] - 1;
         sub->size[k] = p->size[ids[k]];
     }
-    berth_plan_prob_cut(sub, sec_at, p->n_sec); // sections that add nothing to a neighbour go
+    berth_plan_prob_cut(sub, sec_at, p->n_sec); // also removes sections whose blocks are all alive in a neighbouring section
     sub->bound_is_inexact = p->bound_is_inexact;
     berth_free(sec_at);
-    return berth_plan_prob_totals(sub); // cannot fail: the whole did not
+    return berth_plan_prob_totals(sub); // cannot fail: the totals of p fit
 }
 
-// ---- where a block may lie ----
+// ---- the lowest allowed offset of a block ----
 
-// The lowest aligned place >= level inside one chunk; -1: none up to limit.
+// Returns the lowest aligned offset >= level at which block i is inside one chunk; -1: there is none up to limit.
 static int64_t lowest_aligned(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit) {
     int64_t base = 0;
     if (p->chunk > 0) {
@@ -194,7 +195,7 @@ int64_t berth_plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level
             continue;
         }
         if (p->fixed[x] >= at && p->size[i] <= p->fixed[x] - at) {
-            break; // by rising offset: the others lie above too
+            break; // fixed_ids is sorted by rising offset: the remaining fixed blocks are higher
         }
         at = lowest_aligned(p, i, end, limit);
     }

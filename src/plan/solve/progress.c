@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// progress.c: whoever looks on while a search runs. Any thread of the search may come by; one at a time asks, at most every
-// PERIOD_US, and the answer "enough" is for all of them, for good.
+// progress.c: calls the caller's progress callback while a search runs. Any thread of the search may call this function. One thread
+// at a time calls the callback, at most every PERIOD_US. If the callback ends the search, all threads end.
 
 #include "plan/solve/plan.h"
 
@@ -11,7 +11,7 @@ bool berth_plan_watch_is_over(struct plan_watch *watch, int64_t now_us) {
         return true;
     }
     if (atomic_flag_test_and_set_explicit(&watch->lock, memory_order_acquire)) {
-        return false; // somebody else is asking
+        return false; // another thread is calling the callback
     }
     if (now_us >= watch->next_us) {
         const struct plan_state *s = watch->state;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// search.c: better plans and a better bound, until the peak meets the bound or time is up. The exact search is asked again and
-// again, in rounds of growing limits. A question goes to a portfolio of members (which valley first, which block first), then to
-// chains: short asks, one after the other, in which the blocks that were left where the last ones failed count as larger, so
-// that they come earlier: that often succeeds where every fixed order fails. There are two questions:
-//   does it fit into the bound?        yes ends everything; no lifts the bound to the next capacity that is not ruled out
-//   and into something below the peak? yes lowers the peak; no lifts the bound far
-// The first one comes first: the bound is the optimum nearly always, and less room is often easier to fill. The second gets as
-// much time, for where it is not. With a capacity there is no second one. Asks are lists whose first conclusive answer counts,
-// whoever finds it: threads change the time, not the result.
+// search.c: finds better plans and raises the bound, until the peak equals the bound or the deadline has passed. It calls the exact
+// search in rounds of growing limits, with two questions:
+//   1. Is there a plan at the bound? Yes ends the search. No raises the bound to the next capacity that is not ruled out.
+//   2. Is there a plan at some capacity between bound and peak? Yes lowers the peak. No raises the bound to that capacity.
+// Question 1 comes first: the bound is nearly always the optimum, and a smaller capacity is often easier to search. Question 2 gets
+// a share of the nodes. If the caller gave a capacity, question 1 is asked for it, and there is no question 2.
+// A question goes to a portfolio of members: fixed orders of valleys and blocks. Then it goes to chains. A chain is a sequence of
+// short asks (links). Blocks with blame from earlier links count as larger and so are placed earlier. Chains often succeed where
+// every fixed order fails. The asks form a list. The first conclusive answer in the order of the list counts, whichever thread
+// finds it. So threads change the time, not the result.
 
 #include "base/min.h"
 #include "plan/solve/exact.h"
@@ -16,9 +17,9 @@
 #include <string.h>
 
 #define N_MEMBERS 6
-#define WINDOW_MAX 4000        // blocks that begin or end in a window, for it to be searched
-#define WINDOW_MIN 1000        // blocks; with fewer the exact search is better
-#define EXACT_BLOCKS_MAX 10000 // with more, a node takes a tenth of a second and the search gets nowhere
+#define WINDOW_MAX 4000        // largest number of blocks that begin or end in a window that is searched
+#define WINDOW_MIN 1000        // blocks; with fewer, the exact search is better
+#define EXACT_BLOCKS_MAX 10000 // with more blocks a node takes a tenth of a second, which is too slow to find anything
 
 static const struct {
     enum exact_valley valley;
@@ -33,7 +34,7 @@ static const struct {
     {EXACT_NARROWEST, PLAN_TWA, "exact, narrowest, TWA"},
 };
 
-// ---- a list of asks, by one thread or several ----
+// ---- a list of asks, run by one or several threads ----
 
 struct task {
     struct exact_ask ask;
@@ -41,27 +42,28 @@ struct task {
     enum exact_answer answer;
     int64_t next, n_nodes;
     bool is_late;
-    bool is_joined;   // asks crew.joined
-    atomic_bool stop; // an earlier task has the answer
+    bool is_joined;   // the ask is for crew.joined
+    atomic_bool stop; // an earlier task has a conclusive answer
 };
 
+// The tasks of one list and the data that all workers share.
 struct crew {
     const struct plan_prob *p;
-    struct plan_prob joined; // p with blocks of one place made one (join.c), if its n > 0
-    int32_t *head;           // [n] what they became
-    int64_t joined_cap;      // at which that says as much as p itself
+    struct plan_prob joined; // p with paired blocks joined (join.c); n == 0: nothing was joined
+    int32_t *joined_id;      // [n] number of each block in joined
+    int64_t joined_cap;      // the capacity at which a "no" for joined is also a "no" for p
     struct task tasks[2 * N_MEMBERS];
     int n_tasks;
     atomic_int i_next;
     atomic_int i_first; // least task with a conclusive answer
-    int64_t *off;       // the plan of task i_first, if it has one
+    int64_t *off;       // the plan of task i_first, if it is EXACT_FITS
     pthread_mutex_t lock;
 };
 
 struct worker {
     struct crew *crew;
     struct exact *exact;
-    struct exact *joined; // NULL: there is nothing to join
+    struct exact *joined; // NULL: nothing was joined
     int64_t *off;         // [n]
     pthread_t thread;
     bool is_running;
@@ -81,7 +83,7 @@ static void *worker_run(void *arg) {
         if (t->answer == EXACT_UNKNOWN) {
             continue;
         }
-        if (t->is_joined && t->next > t->ask.cap + 1) { // with more room they may lie apart
+        if (t->is_joined && t->next > t->ask.cap + 1) { // with more capacity the joined blocks may have different offsets
             t->next = t->ask.cap + 1;
         }
         pthread_mutex_lock(&c->lock);
@@ -92,7 +94,7 @@ static void *worker_run(void *arg) {
             }
             if (t->answer == EXACT_FITS) {
                 for (int32_t b = 0; b < c->p->n; b++) {
-                    c->off[b] = w->off[t->is_joined ? c->head[b] : b];
+                    c->off[b] = w->off[t->is_joined ? c->joined_id[b] : b];
                 }
             }
         }
@@ -100,7 +102,7 @@ static void *worker_run(void *arg) {
     }
 }
 
-// Runs the tasks; returns the first conclusive one or -1.
+// Runs the tasks. Returns the first task with a conclusive answer, or -1.
 static int crew_run(struct crew *c, struct worker *workers, int n_workers, int64_t *n_nodes) {
     atomic_store(&c->i_next, 0);
     atomic_store(&c->i_first, c->n_tasks);
@@ -111,7 +113,7 @@ static int crew_run(struct crew *c, struct worker *workers, int n_workers, int64
         c->tasks[i].is_late = false;
     }
     for (int k = 1; k < n_workers; k++) {
-        // A thread that does not start leaves its share to the others.
+        // If a thread does not start, the other threads do its work.
         workers[k].is_running = pthread_create(&workers[k].thread, NULL, worker_run, &workers[k]) == 0;
     }
     worker_run(&workers[0]);
@@ -127,22 +129,22 @@ static int crew_run(struct crew *c, struct worker *workers, int n_workers, int64
     return first < c->n_tasks ? first : -1;
 }
 
-// ---- which asks ----
+// ---- the lists of asks ----
 
 #define N_CHAINS (2 * N_MEMBERS)
-#define FORGET 0.8f  // of blame, from link to link
-#define PART_MAX 0.9 // then the second question begins a new round
-#define SHARE_FULL 3 // of the first question's nodes, where most sections are full
-#define BEAM_OPEN 32 // states of the first beam where sections have room: there it is the best guide
-#define BEAM_FULL 2  // and where most are full: all states look alike
-#define BEAM_LEAST 8 // states; fewer are not worth it
-#define BEAM_BYTES ((int64_t) 64 << 20)
+#define BLAME_DECAY 0.8f                // factor on blame from link to link
+#define FRACTION_MAX 0.9                // if the fraction exceeds this, question 2 begins a new round
+#define SHARE_FULL 3                    // if most sections are full, question 1 gets this many times the nodes of question 2
+#define BEAM_OPEN 32                    // states of the first beam if few sections are full: the beam is then the best method
+#define BEAM_FULL 2                     // states of the first beam if most sections are full: all states then look alike
+#define BEAM_LEAST 8                    // states; a narrower beam is not run
+#define BEAM_BYTES ((int64_t) 64 << 20) // memory of the states of both beams
 
-// Where the asks of one of the two questions stand.
-struct quest {
-    float *blame;    // [N_CHAINS][n]
+// The progress of one of the two questions.
+struct question {
+    float *blame;    // [N_CHAINS][n + n_sec]
     int64_t n_links; // asks of each chain so far
-    int64_t n_nodes; // spent
+    int64_t n_nodes; // nodes used so far
     int round;
 };
 
@@ -153,19 +155,19 @@ struct search {
     struct crew crew;
     struct worker *workers;
     int n_workers;
-    struct quest low;   // at the bound or the capacity
-    struct quest above; // between bound and peak
-    double part;        // members are asked at bound + part * (peak - bound)
-    int shift;          // chains at peak - (peak - bound) / 2^shift
-    int turn;           // whose it is there
-    bool is_open;       // few sections are full at the bound
+    struct question at_bound;   // question 1: at the bound or the capacity
+    struct question below_peak; // question 2: between bound and peak
+    double fraction;            // members are asked at bound + fraction * (peak - bound)
+    int shift;                  // chains are asked at peak - (peak - bound) / 2^shift
+    int i_turn;                 // selects members, beams or chains for the next ask of question 2
+    bool is_open;               // few sections are full at the bound
 };
 
 static bool is_over(const struct search *s) {
     return plan_is_done(s->state, s->goal) || plan_is_over(s->goal->deadline_us, s->goal->work, s->goal->watch);
 }
 
-static int64_t round_factor(const struct quest *q) {
+static int64_t round_factor(const struct question *q) {
     return (int64_t) 1 << (2 * min_int(q->round, 20));
 }
 
@@ -184,13 +186,13 @@ static struct task *add_task(struct search *s, int64_t cap, const char *name) {
     return t;
 }
 
-// Do the joined blocks answer for all at this capacity?
+// Returns whether the joined problem gives the answer for p at this capacity.
 static bool can_join(const struct search *s, int64_t cap) {
     return s->crew.joined.n > 0 && cap == s->crew.joined_cap;
 }
 
-// Whole first, which is sometimes luckier, and joined from then on.
-static void list_members(struct search *s, const struct quest *q, int64_t cap) {
+// Lists the members. Round 0 asks the original problem, which is sometimes faster. Later rounds ask the joined problem.
+static void list_members(struct search *s, const struct question *q, int64_t cap) {
     s->crew.n_tasks = 0;
     for (int m = 0; m < N_MEMBERS; m++) {
         struct task *t = add_task(s, cap, members[m].name);
@@ -201,10 +203,10 @@ static void list_members(struct search *s, const struct quest *q, int64_t cap) {
     }
 }
 
-// One more link of each chain. Which way a chain goes, and how much blame counts, is its own.
-static void list_chains(struct search *s, struct quest *q, int64_t cap) {
+// Lists the next link of each chain. The chains differ in their preorder and in the weight of blame.
+static void list_chains(struct search *s, struct question *q, int64_t cap) {
     static const float weights[] = {8, 32, 128};
-    static const int lengths[] = {3, 3, 6}; // nodes, in halves of the blocks
+    static const int lengths[] = {3, 3, 6}; // node limits of successive links, in units of n / 2
     static const enum plan_priority preorders[2][2] = {{PLAN_TZ, PLAN_TWA}, {PLAN_AT, PLAN_TAW}};
     const int grown = q->round < 20 ? max_int(q->round - 1, 0) : 20;
     const int64_t length = (lengths[q->n_links++ % 3] * (int64_t) s->p->n / 2) << grown;
@@ -218,13 +220,13 @@ static void list_chains(struct search *s, struct quest *q, int64_t cap) {
         t->ask.blame = q->blame + (size_t) k * (size_t) (s->p->n + s->p->n_sec);
         t->ask.max_nodes = length + 50;
         for (int32_t i = 0; i < s->p->n + s->p->n_sec; i++) {
-            t->ask.blame[i] *= FORGET;
+            t->ask.blame[i] *= BLAME_DECAY;
         }
     }
 }
 
-// In breadth, each round wider, as far as memory goes. False: not now.
-static bool list_beams(struct search *s, const struct quest *q, int64_t cap) {
+// Lists two beams. Each round doubles their width, up to the memory limit. False: they would be too narrow to be useful.
+static bool list_beams(struct search *s, const struct question *q, int64_t cap) {
     static const enum exact_valley valleys[] = {EXACT_LOWEST, EXACT_TIGHTEST};
     const int64_t state_size = (3 * (int64_t) s->p->n + 4 * (int64_t) s->p->n_sec + 1) * (int64_t) sizeof(int64_t);
     const int64_t most = BEAM_BYTES / 2 / state_size;
@@ -240,8 +242,8 @@ static bool list_beams(struct search *s, const struct quest *q, int64_t cap) {
     return width >= BEAM_LEAST && most >= BEAM_LEAST;
 }
 
-// A chain behind the first answer may or may not have been asked: it begins anew, with threads or without.
-static void cut_chains(struct search *s, int first) {
+// Whether the chains after the first answer have run depends on the threads. They lose their blame, so that the result does not.
+static void chains_forget(struct search *s, int first) {
     for (int k = first + 1; k < s->crew.n_tasks; k++) {
         if (s->crew.tasks[k].ask.blame != NULL) {
             memset(s->crew.tasks[k].ask.blame, 0, (size_t) (s->p->n + s->p->n_sec) * sizeof(float));
@@ -264,8 +266,8 @@ static void note_answer(struct search *s, const struct task *t) {
     }
 }
 
-// Asks what is listed. The answer is noted; EXACT_UNKNOWN: there was none.
-static enum exact_answer run_list(struct search *s, struct quest *q) {
+// Runs the listed tasks and records the answer. Returns EXACT_UNKNOWN if no task has one.
+static enum exact_answer run_list(struct search *s, struct question *q) {
     const int64_t before = s->state->n_nodes;
     const int first = crew_run(&s->crew, s->workers, s->n_workers, &s->state->n_nodes);
     q->n_nodes += s->state->n_nodes - before;
@@ -273,87 +275,87 @@ static enum exact_answer run_list(struct search *s, struct quest *q) {
         return EXACT_UNKNOWN;
     }
     note_answer(s, &s->crew.tasks[first]);
-    cut_chains(s, first);
+    chains_forget(s, first);
     return s->crew.tasks[first].answer;
 }
 
-// Chains ask a little below the peak: their step grows with success and shrinks without.
+// Asks the chains a little below the peak. The distance grows after a success and shrinks after a failure.
 static void ask_chains(struct search *s) {
     const int64_t step = (s->state->peak - s->state->bound) >> s->shift;
-    list_chains(s, &s->above, s->state->peak - max_i64(step, 1));
-    const bool fits = run_list(s, &s->above) == EXACT_FITS;
+    list_chains(s, &s->below_peak, s->state->peak - max_i64(step, 1));
+    const bool fits = run_list(s, &s->below_peak) == EXACT_FITS;
     s->shift += fits ? -(s->shift > 2) : s->shift < 6;
 }
 
-// Members and beams ask between bound and peak: the nearer to the bound, the more success they have.
+// Asks members or beams between bound and peak. After each success the capacity moves closer to the bound.
 static void ask_between(struct search *s, bool is_beam) {
     const struct plan_state *st = s->state;
-    const int64_t mid = st->bound + (int64_t) ((double) (st->peak - st->bound) * s->part);
+    const int64_t mid = st->bound + (int64_t) ((double) (st->peak - st->bound) * s->fraction);
     const int64_t cap = mid < st->peak ? mid : st->peak - 1;
-    if (is_beam && !list_beams(s, &s->above, cap)) {
+    if (is_beam && !list_beams(s, &s->below_peak, cap)) {
         return;
     }
     if (!is_beam) {
-        list_members(s, &s->above, cap);
+        list_members(s, &s->below_peak, cap);
     }
-    const enum exact_answer answer = run_list(s, &s->above);
+    const enum exact_answer answer = run_list(s, &s->below_peak);
     if (answer == EXACT_FITS) {
-        s->part /= 2;
+        s->fraction /= 2;
     } else if (answer == EXACT_UNKNOWN && is_beam == s->is_open) {
-        s->part = (1 + s->part) / 2;
-        if (s->part > PART_MAX) {
-            s->above.round++;
-            s->part = 0.5;
+        s->fraction = (1 + s->fraction) / 2;
+        if (s->fraction > FRACTION_MAX) {
+            s->below_peak.round++;
+            s->fraction = 0.5;
         }
     }
 }
 
-// The second question once, by members, beams and chains in turn.
-static void ask_above(struct search *s) {
-    switch (s->turn++ % 3) {
+// Asks question 2 once. Successive calls use members, beams and chains.
+static void ask_below_peak(struct search *s) {
+    switch (s->i_turn++ % 3) {
         case 0: ask_between(s, false); break;
         case 1: ask_between(s, true); break;
         default: ask_chains(s); break;
     }
 }
 
-// The second question gets as many nodes as the first, once that has had its turn; a share of them where most sections are full,
-// for there the bound is the optimum.
-static void catch_up(struct search *s) {
+// Asks question 2 until it has used as many nodes as question 1. If most sections are full, the bound is likely the optimum, and
+// question 2 gets only 1 / SHARE_FULL of the nodes.
+static void below_peak_catch_up(struct search *s) {
     const int share = s->is_open ? 1 : SHARE_FULL;
-    while (s->goal->enough == 0 && share * s->above.n_nodes < s->low.n_nodes && !is_over(s)) {
-        ask_above(s);
+    while (s->goal->enough == 0 && share * s->below_peak.n_nodes < s->at_bound.n_nodes && !is_over(s)) {
+        ask_below_peak(s);
     }
 }
 
-// The first question by all members, and then by the chains; again if the bound was lifted.
+// Asks question 1 by all members, then by beams and chains. Starts again if the bound was raised.
 static void search_round(struct search *s) {
     enum exact_answer answer = EXACT_NO;
     while (answer == EXACT_NO && !is_over(s)) {
         const int64_t cap = s->goal->enough > 0 ? s->goal->enough : s->state->bound;
-        list_members(s, &s->low, cap);
-        answer = run_list(s, &s->low);
-        catch_up(s);
-        if (answer == EXACT_UNKNOWN && !is_over(s) && list_beams(s, &s->low, cap)) {
-            answer = run_list(s, &s->low);
-            catch_up(s);
+        list_members(s, &s->at_bound, cap);
+        answer = run_list(s, &s->at_bound);
+        below_peak_catch_up(s);
+        if (answer == EXACT_UNKNOWN && !is_over(s) && list_beams(s, &s->at_bound, cap)) {
+            answer = run_list(s, &s->at_bound);
+            below_peak_catch_up(s);
         }
-        for (int64_t links = 3 * round_factor(&s->low); links > 0 && answer == EXACT_UNKNOWN && !is_over(s); links--) {
+        for (int64_t links = 3 * round_factor(&s->at_bound); links > 0 && answer == EXACT_UNKNOWN && !is_over(s); links--) {
             if (s->goal->enough == 0 && s->state->bound > cap) {
-                answer = EXACT_NO; // the second question has lifted it
+                answer = EXACT_NO; // question 2 has raised the bound
                 break;
             }
-            list_chains(s, &s->low, cap);
-            answer = run_list(s, &s->low);
-            catch_up(s);
+            list_chains(s, &s->at_bound, cap);
+            answer = run_list(s, &s->at_bound);
+            below_peak_catch_up(s);
         }
     }
-    s->low.round++;
+    s->at_bound.round++;
 }
 
 // ---- the search ----
 
-// Is less than a quarter of the sections full at the bound?
+// Returns whether less than a quarter of the sections are full (within 1% of the bound).
 static bool prob_is_open(const struct plan_prob *p) {
     int64_t n_full = 0;
     for (int32_t s = 0; s < p->n_sec; s++) {
@@ -375,7 +377,7 @@ static void workers_free(struct worker *workers, int n) {
     berth_free(workers);
 }
 
-// As many workers as memory allows, at most n. *n: how many there are.
+// Makes as many workers as memory allows, at most *n. Sets *n to their number.
 static struct worker *workers_new(const struct plan_prob *p, struct crew *crew, int *n) {
     struct worker *workers = berth_calloc((size_t) *n, sizeof *workers);
     int k = 0;
@@ -393,14 +395,14 @@ static struct worker *workers_new(const struct plan_prob *p, struct crew *crew, 
     return workers;
 }
 
-// False: out of memory.
+// Fills c->joined. False: out of memory.
 static bool crew_join(struct crew *c, int64_t cap) {
     c->joined_cap = cap;
-    c->head = berth_malloc((size_t) c->p->n * sizeof *c->head);
-    return c->head != NULL && berth_plan_join(c->p, cap, c->head, &c->joined);
+    c->joined_id = berth_malloc((size_t) c->p->n * sizeof *c->joined_id);
+    return c->joined_id != NULL && berth_plan_join(c->p, cap, c->joined_id, &c->joined);
 }
 
-// The portfolio on a plain problem, of which there is a plan.
+// Runs the portfolio on a plain problem that already has a plan.
 static enum ggml_status search_exact(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
     int64_t n_pairs = berth_exact_pairs(p);
     if (p->n > EXACT_BLOCKS_MAX || n_pairs > EXACT_PAIRS_MAX ||
@@ -416,7 +418,7 @@ static enum ggml_status search_exact(const struct plan_prob *p, const struct pla
     s->p = p;
     s->goal = g;
     s->state = st;
-    s->part = 0.5;
+    s->fraction = 0.5;
     s->crew.p = p;
     s->crew.off = st->spare;
     bool ok = crew_join(&s->crew, g->enough > 0 ? g->enough : st->bound);
@@ -426,8 +428,8 @@ static enum ggml_status search_exact(const struct plan_prob *p, const struct pla
     if (s->n_workers == 0 || blame == NULL) {
         ok = false;
     }
-    s->low = (struct quest){.blame = blame};
-    s->above = (struct quest){.blame = blame + N_CHAINS * (size_t) (p->n + p->n_sec)};
+    s->at_bound = (struct question){.blame = blame};
+    s->below_peak = (struct question){.blame = blame + N_CHAINS * (size_t) (p->n + p->n_sec)};
     s->shift = 3;
     s->is_open = prob_is_open(p);
     while (ok && !is_over(s)) {
@@ -436,10 +438,10 @@ static enum ggml_status search_exact(const struct plan_prob *p, const struct pla
     workers_free(s->workers, s->n_workers);
     berth_free(blame);
     berth_plan_prob_fini(&s->crew.joined);
-    berth_free(s->crew.head);
+    berth_free(s->crew.joined_id);
     pthread_mutex_destroy(&s->crew.lock);
     berth_free(s);
-    return GGML_STATUS_SUCCESS; // without memory for a search, or of sizes that it does not take, the plan stays as it is
+    return GGML_STATUS_SUCCESS; // without enough memory, or for sizes that the search does not support, the plan stays as it is
 }
 
 enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {

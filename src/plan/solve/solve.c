@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// solve.c: the planner's front: checks the question, plans pool by pool, and reports. fast.c finds the first plan, search.c and
-// its helpers better ones; this file only keeps the books in bytes.
-// Every plan that leaves here passes berth_plan_check in debug builds.
+// solve.c: the entry points of the planner. It checks the input, plans each pool and fills in the report, all in bytes. fast.c
+// finds the first plan of a pool; search.c finds better ones. In debug builds berth_plan_check checks every resulting plan.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -10,7 +9,7 @@
 
 #define FEW_ITEMS 64
 
-// The books of one call.
+// The data of one call.
 struct solve {
     const struct berth_plan_item *items;
     int64_t n;
@@ -19,17 +18,17 @@ struct solve {
     uint64_t *offsets;
     struct berth_plan_report report;
     int64_t start_us;
-    int64_t searched_us;     // of the budget
-    struct plan_work work;   // of searches, where that is counted
-    uint64_t most;           // bytes of the pool that needs most so far
-    int32_t n_left;          // pools still to plan
-    struct plan_watch watch; // with ask == NULL: nobody
+    int64_t searched_us;     // time or counted work that searches have used
+    struct plan_work work;   // counted work of searches, if params.is_counted
+    uint64_t most;           // bytes; the highest peak of a pool so far
+    int32_t n_left;          // pools that are not planned yet
+    struct plan_watch watch; // ask == NULL: there is no callback
     struct berth_scratch scratch;
 };
 
 // ---- peaks in bytes ----
 
-// The bytes a pool needs and how many items end at its peak. With chunks: how far each is used, summed.
+// Computes the bytes that a pool requires, and the number of items that end at its peak. With chunks: the sum of their used bytes.
 static enum ggml_status pool_peak(const struct plan_pool *pool, const uint64_t *offsets, uint64_t *peak, int64_t *n_peak) {
     *peak = 0;
     *n_peak = 0;
@@ -75,18 +74,19 @@ static enum ggml_status pool_peak(const struct plan_pool *pool, const uint64_t *
 
 // ---- one pool ----
 
-// What came out for a pool, in bytes.
+// The result for one pool, in bytes.
 struct outcome {
     uint64_t peak, bound;
     int64_t bound_step, n_peak, n_nodes;
     const char *method;
 };
 
-// A bound in units as a bound in bytes: the block on top may fall short of its rounded end.
-static void outcome_lift(struct outcome *out, const struct plan_pool *pool, int64_t bound) {
+// Raises the bound in bytes from a bound in units. The highest block may be shorter than its rounded size by up to pad_max bytes,
+// so these are subtracted.
+static void outcome_raise_bound(struct outcome *out, const struct plan_pool *pool, int64_t bound) {
     const struct plan_prob *p = &pool->prob;
     if (!p->bound_is_inexact && p->chunk == 0 && bound > p->bound && bound <= INT64_MAX / (int64_t) pool->unit) {
-        uint64_t bytes = (uint64_t) bound * pool->unit - pool->least_end;
+        uint64_t bytes = (uint64_t) bound * pool->unit - pool->pad_max;
         out->bound = max_u64(bytes, out->bound);
     }
 }
@@ -122,7 +122,7 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
         return status;
     }
     if (s->params.budget_us > 0 && !plan_is_done(&state, &goal)) {
-        // Each pool gets its share of what earlier ones left over.
+        // The unused time of earlier pools is divided among this pool and the later ones.
         goal.work = s->params.is_counted ? &s->work : NULL;
         int64_t now = plan_now_us(goal.work);
         int64_t left = s->params.budget_us - s->searched_us;
@@ -142,12 +142,12 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     berth_plan_pool_apply(pool, state.off, s->offsets);
     out->method = state.method;
     out->n_nodes = state.n_nodes;
-    outcome_lift(out, pool, state.bound);
+    outcome_raise_bound(out, pool, state.bound);
     return GGML_STATUS_SUCCESS;
 }
 
-// Offsets go up to 2^62, as in files: what is planned can be written, read and verified. An item that lies behind that, -1: none.
-static int32_t far_item(const struct solve *s, const int32_t *ids, int32_t n) {
+// Returns an item whose offset exceeds 2^62, -1: none. Files hold offsets up to 2^62, so every plan can be written.
+static int32_t item_beyond_limit(const struct solve *s, const int32_t *ids, int32_t n) {
     for (int32_t k = 0; k < n; k++) {
         if (s->offsets[ids[k]] > PLAN_SIZE_MAX) {
             return ids[k];
@@ -156,19 +156,21 @@ static int32_t far_item(const struct solve *s, const int32_t *ids, int32_t n) {
     return -1;
 }
 
-// Plans the pool of the items ids[0..n), as one chunk or as several.
-static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool chunk, struct outcome *out, bool *again) {
-    struct plan_pool pool = {.items = s->items, .ids = ids, .n_ids = n, .max_chunk = s->params.max_chunk, .is_chunked = chunk};
+// Plans the pool of the items ids[0..n), as one chunk or as several. *needs_chunks: plan it as several.
+static enum ggml_status pool_try(
+    struct solve *s, int32_t *ids, int32_t n, bool is_chunked, struct outcome *out, bool *needs_chunks) {
+    struct plan_pool pool = {
+        .items = s->items, .ids = ids, .n_ids = n, .max_chunk = s->params.max_chunk, .is_chunked = is_chunked};
     const struct berth_scratch_mark mark = s->scratch.at;
     *out = (struct outcome){.method = "nothing to place"};
-    *again = false;
+    *needs_chunks = false;
     enum ggml_status status = berth_plan_pool_init(&pool, &s->traits, &s->scratch);
     if (status != GGML_STATUS_SUCCESS) {
         goto done;
     }
-    // One chunk is a special case of several only where padding and fixed places play no part.
-    if (!chunk && s->params.max_chunk > 0 && pool.prob.n > 0 && (pool.least_end > 0 || plan_prob_is_constrained(&pool.prob))) {
-        *again = true;
+    // A plan in one chunk is valid for chunks only if the pool has no padding, alignments or fixed offsets.
+    if (!is_chunked && s->params.max_chunk > 0 && pool.prob.n > 0 && (pool.pad_max > 0 || plan_prob_is_constrained(&pool.prob))) {
+        *needs_chunks = true;
         goto done;
     }
     status = berth_plan_pool_bound(&pool);
@@ -177,8 +179,8 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
     }
     out->bound = pool.bound;
     out->bound_step = pool.bound_step;
-    if (!chunk && s->params.max_chunk > 0 && pool.bound > s->params.max_chunk) {
-        *again = true;
+    if (!is_chunked && s->params.max_chunk > 0 && pool.bound > s->params.max_chunk) {
+        *needs_chunks = true;
         goto done;
     }
     if (pool.prob.n > 0) {
@@ -188,13 +190,13 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = pool_peak(&pool, s->offsets, &out->peak, &out->n_peak);
-        *again = !chunk && s->params.max_chunk > 0 && out->peak > s->params.max_chunk;
+        *needs_chunks = !is_chunked && s->params.max_chunk > 0 && out->peak > s->params.max_chunk;
     }
-    if (status != GGML_STATUS_SUCCESS || *again) {
+    if (status != GGML_STATUS_SUCCESS || *needs_chunks) {
         goto done;
     }
     if (out->peak > (uint64_t) INT64_MAX) {
-        status = berth_fail(GGML_STATUS_FAILED, "plan: a pool of %d items ends at %llu bytes, more than 2^63 - 1", n,
+        status = berth_fail(GGML_STATUS_FAILED, "plan: a pool of %d items requires %llu bytes, more than 2^63 - 1", n,
             (unsigned long long) out->peak);
     } else if (s->params.start != NULL) {
         uint64_t peak;
@@ -203,7 +205,7 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
         if (status != GGML_STATUS_SUCCESS) {
             goto done;
         }
-        if (peak < out->peak || far_item(s, ids, n) >= 0) {
+        if (peak < out->peak || item_beyond_limit(s, ids, n) >= 0) {
             for (int32_t k = 0; k < n; k++) {
                 s->offsets[ids[k]] = s->params.start[ids[k]];
             }
@@ -220,18 +222,18 @@ done:
 
 static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
     struct outcome out;
-    bool again;
-    enum ggml_status status = pool_try(s, ids, n, false, &out, &again);
-    if (again && status == GGML_STATUS_SUCCESS) {
-        status = pool_try(s, ids, n, true, &out, &again);
+    bool needs_chunks;
+    enum ggml_status status = pool_try(s, ids, n, false, &out, &needs_chunks);
+    if (needs_chunks && status == GGML_STATUS_SUCCESS) {
+        status = pool_try(s, ids, n, true, &out, &needs_chunks);
     }
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
     if (out.peak > PLAN_SIZE_MAX || s->params.max_chunk > 0) {
-        const int32_t i = far_item(s, ids, n);
+        const int32_t i = item_beyond_limit(s, ids, n);
         if (i >= 0) {
-            return berth_fail(GGML_STATUS_FAILED, "plan: item %d of %llu bytes would lie at offset %llu, past 2^62", i,
+            return berth_fail(GGML_STATUS_FAILED, "plan: item %d of %llu bytes would have offset %llu, but the limit is 2^62", i,
                 (unsigned long long) s->items[i].size, (unsigned long long) s->offsets[i]);
         }
     }
@@ -242,11 +244,11 @@ static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
     if (__builtin_add_overflow(r->peak, out.peak, &r->peak) || __builtin_add_overflow(r->bound, out.bound, &r->bound)) {
         return berth_fail(GGML_STATUS_FAILED, "plan: the pools together need more than 2^64 - 1 bytes");
     }
-    // With a capacity one pool that surely does not fit answers the question; else each pool's answer must be sure.
-    bool is_sure = capacity == 0 ? out.peak == out.bound : fits || out.bound > capacity;
-    bool is_no = !fits && is_sure;
-    bool was_no = !r->fits && r->proven;
-    r->proven = is_no || was_no || (r->proven && is_sure);
+    // With a capacity, one pool that provably does not fit gives the answer. Otherwise the result of every pool must be proven.
+    bool is_proven = capacity == 0 ? out.peak == out.bound : fits || out.bound > capacity;
+    bool is_proven_no = !fits && is_proven;
+    bool was_proven_no = !r->fits && r->proven;
+    r->proven = is_proven_no || was_proven_no || (r->proven && is_proven);
     r->fits &= fits;
     r->n_nodes += out.n_nodes;
     r->n_peak += out.n_peak;
@@ -260,7 +262,7 @@ static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
 
 // ---- all pools ----
 
-// The items' numbers, pool by pool, in scratch. *n_pools: how many.
+// Lists the items' numbers, pool by pool, in scratch. *n_pools: the number of pools.
 static enum ggml_status sort_pools(const struct berth_plan_item *items, int64_t n, bool has_pools, struct berth_scratch *scratch,
     int32_t **ids, int32_t *n_pools) {
     *n_pools = 1;
@@ -298,7 +300,7 @@ static int32_t pool_end(const struct berth_plan_item *items, const int32_t *ids,
     return end;
 }
 
-// A group that crosses pools would make every plan invalid.
+// Refuses alias groups with items of different pools, because then no plan is valid.
 static enum ggml_status groups_check(const struct berth_plan_item *items, int64_t n) {
     struct berth_arrays mem = {0};
     struct berth_plan_item *copy = berth_arrays_new(&mem, (size_t) n, sizeof *copy);
@@ -313,7 +315,7 @@ static enum ggml_status groups_check(const struct berth_plan_item *items, int64_
     struct berth_plan_fault fault;
     const enum ggml_status status = berth_plan_check(copy, n, NULL, off, &fault);
     if (status == GGML_STATUS_FAILED) {
-        berth_fail(status, "plan: items %lld and %lld are of alias group %d, but of the pools %d and %d", (long long) fault.i,
+        berth_fail(status, "plan: items %lld and %lld of alias group %d have different pools, %d and %d", (long long) fault.i,
             (long long) fault.j, items[fault.i].alias, items[fault.i].pool, items[fault.j].pool);
     }
     berth_arrays_free(&mem);
@@ -335,7 +337,7 @@ static enum ggml_status solve_all(struct solve *s) {
         struct berth_plan_fault fault = {0};
         status = berth_plan_check(s->items, s->n, &s->params, s->params.start, &fault);
         if (status == GGML_STATUS_FAILED) {
-            berth_fail(status, "plan: the starting plan is invalid at item %lld (other item %lld, fault %d)", (long long) fault.i,
+            berth_fail(status, "plan: the start plan is invalid at item %lld (other item %lld, fault %d)", (long long) fault.i,
                 (long long) fault.j, (int) fault.kind);
         }
         if (status != GGML_STATUS_SUCCESS) {
@@ -354,11 +356,11 @@ static enum ggml_status solve_all(struct solve *s) {
 enum ggml_status berth_plan_solve_watched(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
     berth_plan_watch_t watch, void *user, uint64_t *offsets, struct berth_plan_report *report) {
     if (n > 0 && offsets == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "plan: no room for the offsets of %lld items", (long long) n);
+        return berth_fail(GGML_STATUS_FAILED, "plan: offsets is NULL, but there are %lld items", (long long) n);
     }
-    // Two looks at the clock take as long as planning a few items.
+    // Reading the clock twice takes as long as planning a few items.
     const bool is_timed = n > FEW_ITEMS || (params != NULL && params->budget_us > 0);
-    struct solve s; // with its scratch too large to be cleared
+    struct solve s; // not cleared: its scratch is too large
     s.items = items;
     s.n = n;
     s.params = params != NULL ? *params : (struct berth_plan_params){0};

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: MIT
-// window.c: a plan for many blocks, from the sections around the peak. In a network most blocks alive there are alive in all of
-// these sections: they are stacked at the bottom and out of the way. What begins or ends there is few, and is searched exactly
-// for the room that is left. From both sides of the window walks go outward (from_peak.c). Where a walk finds no room, the window
-// grows until it holds that section too, and all begins again.
+// window.c: plans many blocks, starting from a window of sections around the peak. In a network most blocks of the window are alive
+// in all of its sections. These are stacked at the bottom. Only a few blocks begin or end in the window; an exact search places
+// them above the stack. From both sides of the window, walks place the other blocks (from_peak.c). If a walk finds no gap for a
+// block in some section, the window grows to that section and the method starts again.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
 
-#define FIRST_REACH 8       // sections of the first window, each way
-#define WINDOW_BLOCK_NS 300 // that a block counts, a window, with the walks outward
-#define FAST_BLOCK_NS 2000  // and each that begins or ends there, with the first plan
+#define FIRST_REACH 8       // sections of the first window on each side of the peak
+#define WINDOW_BLOCK_NS 300 // price of a block per window, including the walks
+#define FAST_BLOCK_NS 2000  // price of a block that begins or ends in the window, including its first plan
 
 struct window {
     const struct plan_prob *p;
     const struct plan_goal *goal;
     struct plan_state *state;
     int64_t cap;
-    int32_t lo, hi;
-    int32_t *ids;  // [2n] those that begin or end inside, scratch of the sort
-    uint64_t *key; // [2n] scratch
-    int32_t n_ids, limit;
+    int32_t lo, hi;       // sections of the window
+    int32_t *ids;         // [2n] blocks that begin or end in the window; scratch of the sort
+    uint64_t *key;        // [2n] scratch
+    int32_t n_ids, limit; // limit: the largest n_ids that is searched
 };
 
-// Stacks the blocks that live through the window, those that reach farthest lowest; notes the others. Returns the stack's end.
+// Stacks the blocks that are alive in the whole window; the blocks that reach farthest beyond it are lowest. Lists the other blocks
+// of the window in ids. Returns the end of the stack.
 static int64_t stack_through(struct window *w) {
     const struct plan_prob *p = w->p;
     int32_t n = 0;
@@ -50,7 +51,7 @@ static int64_t stack_through(struct window *w) {
     return top;
 }
 
-// Places what begins or ends in the window above the stack. *is_found: it worked out.
+// Places the blocks of ids above the stack. *is_found: all of them fit.
 static enum ggml_status search_window(struct window *w, int64_t top, int64_t deadline_us, bool *is_found) {
     struct plan_prob sub;
     *is_found = w->n_ids == 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_plan_solve.c: the planner's contract: what it takes, what it refuses and with which words, what it reports, and that it
+// test_plan_solve.c: the planner's contract: the input that it accepts and refuses, its messages and its report, and that it
 // survives the failure of any allocation.
 
 #include "base/base.h"
@@ -60,7 +60,7 @@ static void test_refusals(void **state) {
     x[0] = item(0, 1, ((uint64_t) 1 << 62) + 1);
     assert_refused(x, 2, NULL, "more than 2^62");
     x[0] = item(0, 1, 100);
-    assert_refused(x, 2, &(struct berth_plan_params){.max_chunk = 99}, "100 bytes, more than a chunk holds (99)");
+    assert_refused(x, 2, &(struct berth_plan_params){.max_chunk = 99}, "100 bytes, but a chunk has only 99");
     fix(&x[0], 6);
     x[0].align = 4;
     assert_refused(x, 2, NULL, "fixed offset 6");
@@ -72,47 +72,47 @@ static void test_refusals(void **state) {
     assert_refused(x, 2, NULL, "alias group 3");
     x[1].is_fixed = false;
     x[1].pool = 1;
-    assert_refused(x, 2, NULL, "pools 0 and 1");
+    assert_refused(x, 2, NULL, "different pools, 0 and 1");
     x[0] = x[1] = item(0, 1, 8);
     uint64_t start[2] = {0, 4};
-    assert_refused(x, 2, &(struct berth_plan_params){.start = start}, "starting plan is invalid");
+    assert_refused(x, 2, &(struct berth_plan_params){.start = start}, "start plan is invalid");
     assert_refused(x, -1, NULL, "-1 items");
     struct berth_plan_item big[9];
     for (int i = 0; i < 9; i++) {
         big[i] = item(0, 0, (uint64_t) 1 << 62);
     }
-    assert_refused(big, 5, NULL, "2^63"); // 2^62 and 0, if the sum wraps
+    assert_refused(big, 5, NULL, "2^63"); // the sums would wrap to 2^62 and 0
     assert_refused(big, 8, NULL, "2^63");
     assert_refused(big, 9, NULL, "2^63");
     big[3].size--;
     assert_refused(big, 4, NULL, "2^63");
 }
 
-// What cannot be written into a file and verified is not planned.
+// A plan that cannot be written to a file and verified is refused.
 static void test_offsets_end_at_2_62(void **state) {
     (void) state;
     struct berth_plan_item x[3];
     uint64_t off[3];
     x[0] = x[1] = x[2] = item(0, 1, ((uint64_t) 1 << 61) + 1);
-    assert_refused(x, 3, NULL, "of 2305843009213693953 bytes would lie at offset 4611686018427387906, past 2^62");
+    assert_refused(x, 3, NULL, "of 2305843009213693953 bytes would have offset 4611686018427387906, but the limit is 2^62");
     for (int i = 0; i < 3; i++) {
         x[i].size = (uint64_t) 1 << 61;
     }
     assert_int_equal(berth_plan_solve(x, 3, NULL, off, NULL), GGML_STATUS_SUCCESS);
     char name[] = "x", *ids[3] = {name, name, name};
     struct berth_plan_set set = {.items = x, .n_items = 3, .ids = ids, .offsets = off};
-    struct berth_plan_set *again;
+    struct berth_plan_set *reread;
     struct berth_stream s;
     assert_true(berth_stream_open(&s));
     assert_int_equal(berth_plan_write_csv(&set, off, s.file), GGML_STATUS_SUCCESS);
     assert_true(berth_stream_close(&s));
-    assert_int_equal(berth_plan_read_csv(s.text, s.size, "plan", &again), GGML_STATUS_SUCCESS);
-    assert_memory_equal(again->offsets, off, sizeof off);
-    berth_plan_set_free(again);
+    assert_int_equal(berth_plan_read_csv(s.text, s.size, "plan", &reread), GGML_STATUS_SUCCESS);
+    assert_memory_equal(reread->offsets, off, sizeof off);
+    berth_plan_set_free(reread);
     berth_stream_fini(&s);
 }
 
-// A plan that ends earlier and lies in part behind 2^62 is none: the one that it starts from is there still.
+// The solver finds a plan with a lower peak, but an offset in it exceeds 2^62. It must return the start plan instead.
 static void test_start_stays(void **state) {
     (void) state;
     const struct berth_plan_item x[] = {{.last = 1, .size = (uint64_t) 1 << 62, .align = 1}, {.last = 1, .size = 10, .align = 1},
@@ -121,12 +121,12 @@ static void test_start_stays(void **state) {
     uint64_t offsets[3];
     struct berth_plan_report report;
     assert_int_equal(berth_plan_solve(x, 3, NULL, offsets, &report), GGML_STATUS_FAILED);
-    assert_non_null(strstr(berth_last_error(), "past 2^62"));
+    assert_non_null(strstr(berth_last_error(), "the limit is 2^62"));
     assert_int_equal(berth_plan_solve(x, 3, &(struct berth_plan_params){.start = start}, offsets, &report), GGML_STATUS_SUCCESS);
     assert_true(offsets[0] == 200 && offsets[1] == 0 && offsets[2] == 100 && report.peak == ((uint64_t) 1 << 62) + 200);
 }
 
-// Each fixed end raises the bound, and asking for the step each time took as long as there are items.
+// Each fixed end raises the bound. Looking up the step of the bound each time would take quadratic time.
 static void test_many_fixed(void **state) {
     (void) state;
     enum { N = 50000 };
@@ -202,10 +202,10 @@ static void test_chunks_and_pools(void **state) {
     assert_int_equal(berth_plan_solve(x, 4, &params, off, &r), GGML_STATUS_SUCCESS);
     assert_int_equal(berth_plan_check(x, 4, &params, off, NULL), GGML_STATUS_SUCCESS);
     assert_true(off[0] / 100 != off[1] / 100);
-    assert_true(r.peak == 190 && r.bound == 190 && r.proven); // 100 + 60 and 30
+    assert_true(r.peak == 190 && r.bound == 190 && r.proven); // 100 + 60 bytes in pool 0, 30 bytes in pool 5
 }
 
-// Padding is nobody's: what needs the larger alignment goes below, and what is small into the gaps.
+// Padding can be used by other items: items with larger alignments go lower, and small items go into the gaps.
 static void test_mixed_alignments(void **state) {
     (void) state;
     struct berth_plan_item x[4] = {item(0, 1, 10), item(0, 1, 7), item(0, 1, 9), item(0, 1, 9)};
@@ -214,17 +214,17 @@ static void test_mixed_alignments(void **state) {
     x[1].align = 8;
     assert_int_equal(berth_plan_solve(x, 2, NULL, off, &r), GGML_STATUS_SUCCESS);
     assert_true(r.proven && r.peak == 17 && off[1] == 0 && off[0] == 7);
-    // Two of 9 bytes at multiples of 8 end at 25 at least, though 18 bytes are alive: the bound knows without a search.
+    // Two items of 9 bytes at multiples of 8 end at 25 or later, although only 18 bytes are alive. The bound includes this.
     x[2].align = x[3].align = 8;
     uint64_t bound;
     assert_int_equal(berth_plan_bound(x + 2, 2, NULL, &bound, NULL), GGML_STATUS_SUCCESS);
     assert_int_equal(bound, 25);
     assert_int_equal(berth_plan_solve(x, 4, NULL, off, &r), GGML_STATUS_SUCCESS);
     assert_true(r.proven);
-    assert_int_equal(r.peak, 41); // 9 at 0, 10 at 9, 7 at 24, 9 at 32
+    assert_int_equal(r.peak, 41); // 9 bytes at 0, 10 at 9, 7 at 24, 9 at 32
 }
 
-// What a program sets is all that counts: nothing else of a zeroed item means anything.
+// Fields that a program leaves zero have no effect.
 static void test_zeroed_items(void **state) {
     (void) state;
     const struct berth_plan_item x[3] = {
@@ -246,7 +246,7 @@ static void test_zeroed_items(void **state) {
 
 static void test_alias_group(void **state) {
     (void) state;
-    // The group is small while the other item lives: its hull would not fit into live bytes.
+    // Both items of the group have the full size, so their hull is exact and the live bytes are a bound.
     struct berth_plan_item x[3] = {item(0, 4, 10), item(4, 9, 10), item(2, 6, 5)};
     x[0].alias = x[1].alias = 1;
     uint64_t off[3];
@@ -266,7 +266,7 @@ static void test_capacity(void **state) {
     assert_true(r.fits && r.proven);
 }
 
-// An instance that the fast path does not solve, so that every part of the solver takes memory.
+// Makes an instance that the fast path does not solve, so that every part of the solver allocates memory.
 static void make_hard(struct berth_plan_item *x, int n) {
     uint64_t s = 5;
     for (int i = 0; i < n; i++) {
@@ -294,32 +294,32 @@ static void test_threads_change_nothing(void **state) {
     assert_true(r2.peak == r1.peak);
 }
 
-struct looks {
-    int n_left; // looks until enough
+struct watch_data {
+    int n_left; // calls until the callback ends the search
     uint64_t peak, bound;
 };
 
-static bool look(uint64_t peak, uint64_t bound, void *user) {
-    struct looks *l = user;
+static bool watch_callback(uint64_t peak, uint64_t bound, void *user) {
+    struct watch_data *l = user;
     l->peak = peak;
     l->bound = bound;
     return --l->n_left > 0;
 }
 
-// Who looks on sees what is known and ends the search; the best plan until then is the answer. Time is the wall's, whatever the
-// threads take.
+// The callback gets the current peak and bound, and ends the search. The result is the best plan until then. Time is wall time for
+// any number of threads.
 static void test_watched(void **state) {
     (void) state;
     struct plan_made m;
-    plan_made_hard(&m, 341); // takes more than some seconds
+    plan_made_hard(&m, 341); // takes more than a few seconds
     uint64_t *off = calloc((size_t) m.n & 0xFFFFFF, sizeof *off);
     assert_non_null(off);
     struct berth_plan_report r;
     struct berth_plan_params params = {.budget_us = 600000000};
     for (int32_t n_threads = 1; n_threads <= 4; n_threads += 3) {
-        struct looks l = {.n_left = 3};
+        struct watch_data l = {.n_left = 3};
         params.n_threads = n_threads;
-        assert_int_equal(berth_plan_solve_watched(m.items, m.n, &params, look, &l, off, &r), GGML_STATUS_SUCCESS);
+        assert_int_equal(berth_plan_solve_watched(m.items, m.n, &params, watch_callback, &l, off, &r), GGML_STATUS_SUCCESS);
         assert_int_equal(l.n_left, 0);
         assert_true(!r.proven && r.peak <= l.peak && l.peak >= l.bound && r.bound >= l.bound && l.bound > 0);
         assert_true(r.time_us < 60000000);
@@ -329,7 +329,8 @@ static void test_watched(void **state) {
     made_free(&m);
 }
 
-// Hard problems of known optimum, and a network in training whose walks outward end near the peak: found, and by minimising too.
+// Hard problems with a known optimum, and a training network for which the walks outward fail near the peak. All are solved, by
+// minimising and with a capacity.
 static void test_made(void **state) {
     (void) state;
     static const uint64_t seeds[] = {12, 17, 27, 57, 241};
@@ -374,14 +375,14 @@ static void test_failing_allocations(void **state) {
             params.max_chunk = 128;
             params.budget_us = 2000;
         }
-        bool is_through = false;
-        for (int64_t n = 1; n < 2000 && !is_through; n++) {
+        bool is_complete = false;
+        for (int64_t n = 1; n < 2000 && !is_complete; n++) {
             uint64_t off[60];
             struct berth_plan_report r;
             berth_alloc_watch(true);
             berth_alloc_fail_at(n);
             enum ggml_status status = berth_plan_solve(x, 60, &params, off, &r);
-            is_through = berth_alloc_made() < n;
+            is_complete = berth_alloc_made() < n;
             berth_alloc_fail_at(0);
             assert_int_equal(berth_alloc_alive(), 0);
             assert_true(status == GGML_STATUS_ALLOC_FAILED || status == GGML_STATUS_SUCCESS);
@@ -390,7 +391,7 @@ static void test_failing_allocations(void **state) {
             }
             berth_alloc_watch(false);
         }
-        assert_true(is_through);
+        assert_true(is_complete);
     }
 }
 
